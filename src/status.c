@@ -1,0 +1,58 @@
+#include "status.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char message[2048];
+
+status status_set(status code, const char *file, int line, const char *fmt, ...) {
+    if (message[0] != '\0')
+        return code;
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(message, sizeof message, fmt, ap);
+    va_end(ap);
+    if (code != MOAO_INPUT && code != MOAO_STOPPED && n >= 0 && (size_t)n < sizeof message)
+        snprintf(message + n, sizeof message - (size_t)n, " (%s:%d)", file, line);
+    return code;
+}
+
+const char *status_message(void) {
+    return message;
+}
+
+void status_clear(void) {
+    message[0] = '\0';
+}
+
+int status_exit_code(status st) {
+    switch (st) {
+    case MOAO_OK:
+        return 0;
+    case MOAO_INPUT:
+        return 2;
+    case MOAO_STOPPED:
+        return 3;
+    default:
+        return 1;
+    }
+}
+
+status mem_alloc(void **p, unsigned long count, unsigned long size, const char *what) {
+    *p = NULL;
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - 63)
+        return status_fail(MOAO_MEMORY, "%s: %lu elements of %lu bytes overflow", what, count, size);
+    bytes = (bytes + 63) / 64 * 64;
+    void *q = aligned_alloc(64, bytes ? bytes : 64);
+    if (q == NULL)
+        return status_fail(MOAO_MEMORY,
+                           "%s: no memory for %.3g GB; use more nodes, or a smaller compute.memory",
+                           what, (double)bytes / 1e9);
+    memset(q, 0, bytes);
+    *p = q;
+    return MOAO_OK;
+}
