@@ -5,14 +5,15 @@
 #include "status.h"
 
 typedef struct {
-    double time;     /* start of validity [s] */
+    double time; /* start of validity [s] */
     int nlayer;
-    double *h;       /* [nlayer] altitude along the line of sight (altitude * airmass) [m] */
-    double *L0;      /* [nlayer] outer scale [m]; INFINITY: Kolmogorov */
-    double *strength;/* [nlayer] r0_l^(-5/3) along the line of sight, at 500 nm [m^(-5/3)] */
-    double *wind[2]; /* [nlayer] wind velocity [m/s] */
-    double r0;       /* (sum of strengths)^(-3/5), along the line of sight [m]; INFINITY without turbulence */
-    char label[64];  /* where it came from, for headers and messages */
+    double *h;        /* [nlayer] altitude along the line of sight (altitude * airmass) [m] */
+    double *L0;       /* [nlayer] outer scale [m]; INFINITY: Kolmogorov */
+    double *strength; /* [nlayer] r0_l^(-5/3) along the line of sight, at 500 nm [m^(-5/3)] */
+    double *wind[2];  /* [nlayer] wind velocity [m/s] */
+    double r0;        /* (sum of strengths)^(-3/5), along the line of sight [m]; INFINITY without
+                         turbulence */
+    char label[64];   /* where it came from, for headers and messages */
 } profile;
 
 typedef struct {
@@ -24,7 +25,8 @@ typedef struct {
     double *exposure_time; /* [nexposure] [s], increasing */
 } atmos;
 
-/* The profile in force at a time: the last one that started (the first one before that). Borrowed. */
+/* The profile in force at a time: the last one that started (the first one before that). Borrowed.
+ */
 const profile *atmos_profile_at(const atmos *a, double time);
 /* Index of the ToR in force at exposure e: the last computed at or before its time. */
 int atmos_tor_of(const atmos *a, int e);

@@ -8,29 +8,32 @@
 #include <stddef.h>
 
 typedef struct {
-    MPI_Comm mpi;  /* all ranks of the run */
+    MPI_Comm mpi; /* all ranks of the run */
     int rank, size;
     int node_rank, node_size; /* position and number of ranks on this node */
-    int nnode;     /* number of nodes */
-    int threads;   /* BLAS and OpenMP threads of this rank: cores it may use / ranks that share them */
+    int nnode;                /* number of nodes */
+    int threads;   /* BLAS and OpenMP threads of this rank: cores it may use / ranks that share them
+                    */
     size_t memory; /* bytes of the node's available memory / node_size */
 } comm;
 
-/* Collective. MPI_Init must have been called. Sets the number of BLAS and OpenMP threads, unless the
- * user's variables (OMP_NUM_THREADS, OPENBLAS_NUM_THREADS) say otherwise. */
+/* Collective. MPI_Init must have been called. Sets the number of BLAS and OpenMP threads, unless
+ * the user's variables (OMP_NUM_THREADS, OPENBLAS_NUM_THREADS) say otherwise. */
 status comm_init(MPI_Comm mpi, comm *c);
 void comm_free(comm *c);
+/* Local. Use another number of BLAS and OpenMP threads. */
+void comm_set_threads(comm *c, int threads);
 
-/* Collective. Returns on every rank the worst status of all ranks and, where it is not MOAO_OK, makes the
- * message of the lowest failing rank ("rank 3: ...") every rank's message. */
+/* Collective. Returns on every rank the worst status of all ranks and, where it is not MOAO_OK,
+ * makes the message of the lowest failing rank ("rank 3: ...") every rank's message. */
 status comm_agree(const comm *c, status local);
 
 /* Collective. True on every rank when any rank got SIGTERM or SIGUSR1 since comm_catch_signals. */
 bool comm_stop_requested(const comm *c);
 void comm_catch_signals(void);
 
-/* Injected faults, for the tests: MOAO_FAULT=where:rank[:fail|kill] makes the call with the same `where`
- * on that rank return MOAO_INTERNAL, or kill the process. Local. Costs a getenv. */
+/* Injected faults, for the tests: MOAO_FAULT=where:rank[:fail|kill] makes the call with the same
+ * `where` on that rank return MOAO_INTERNAL, or kill the process. Local. Costs a getenv. */
 status comm_fault(const comm *c, const char *where);
 
 #endif

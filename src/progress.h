@@ -7,24 +7,29 @@
 #include <stdbool.h>
 
 typedef enum {
-    STAGE_SETUP,     /* geometry, D+, plans */
-    STAGE_MATCOV,    /* Cmm of a ToR */
-    STAGE_FACTOR,    /* Cholesky */
-    STAGE_SOLVE,     /* W = D+ Ctm Cmm^-1, its Ctm included */
-    STAGE_EXPOSURE,  /* covariances, W T, Cvv of the exposures */
-    STAGE_PSF,       /* OTFs, PSFs, scalars */
-    STAGE_OUTPUT,    /* checkpoint, FITS */
+    STAGE_SETUP,    /* geometry, D+, plans */
+    STAGE_MATCOV,   /* Cmm of a ToR */
+    STAGE_FACTOR,   /* Cholesky */
+    STAGE_SOLVE,    /* W = D+ Ctm Cmm^-1, its Ctm included */
+    STAGE_EXPOSURE, /* covariances, W T, Cvv of the exposures */
+    STAGE_PSF,      /* OTFs, PSFs, scalars */
+    STAGE_OUTPUT,   /* checkpoint, FITS */
     STAGE_COUNT
 } stage;
 extern const char *const stage_name[STAGE_COUNT];
 
-/* --- progress: only rank 0 prints; on a terminal one bar of at most 80 columns (stage, done, time left), in a
- * batch log one dated line per step. All local. --- */
-void progress_init(bool enabled, double total_work); /* total_work: flops, or any unit, of the whole run */
-void progress_step(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* "ToR 2/6: Cholesky" */
-void progress_advance(double work);  /* work done since the last call: moves the bar and the time left */
-void progress_note(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* a line that stays */
-void progress_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* "moao: warning: ..." */
+/* --- progress: only rank 0 prints; on a terminal one bar of at most 80 columns (stage, done, time
+ * left), in a batch log one dated line per step. All local. --- */
+void progress_init(bool enabled,
+                   double total_work); /* total_work: flops, or any unit, of the whole run */
+void progress_step(const char *fmt, ...)
+    __attribute__((format(printf, 1, 2))); /* "ToR 2/6: Cholesky" */
+void progress_advance(
+    double work); /* work done since the last call: moves the bar and the time left */
+void progress_note(const char *fmt, ...)
+    __attribute__((format(printf, 1, 2))); /* a line that stays */
+void progress_warn(const char *fmt, ...)
+    __attribute__((format(printf, 1, 2))); /* "moao: warning: ..." */
 void progress_end(void);
 
 /* --- report: time, flops and idle share of each stage --- */
@@ -32,13 +37,14 @@ typedef struct {
     double wall[STAGE_COUNT];  /* time in the stage on this rank, waiting included [s] */
     double wait[STAGE_COUNT];  /* part of it spent waiting for other ranks [s] */
     double flops[STAGE_COUNT]; /* executed by this rank */
-    double dgemm;              /* measured dgemm rate of this rank, all ranks computing at once [flop/s] */
-    double start;              /* of the run [s] */
+    double dgemm; /* measured dgemm rate of this rank, all ranks computing at once [flop/s] */
+    double start; /* of the run [s] */
 } report;
 
 double report_now(void); /* monotonic clock [s] */
-/* Collective: prints the table on rank 0 (stage, time, GFLOP/s, share of dgemm, idle share = (slowest - mean busy
- * time)/slowest, peak memory) and writes it, with the machine's facts, to DIR/run.json. */
+/* Collective: prints the table on rank 0 (stage, time, GFLOP/s, share of dgemm, idle share =
+ * (slowest - mean busy time)/slowest, peak memory) and writes it, with the machine's facts, to
+ * DIR/run.json. */
 status report_finish(const comm *c, const report *r, const char *dir, bool print);
 
 #endif

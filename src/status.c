@@ -28,6 +28,11 @@ void status_clear(void) {
     message[0] = '\0';
 }
 
+void status_adopt(const char *text) {
+    if (message[0] == '\0')
+        snprintf(message, sizeof message, "%s", text);
+}
+
 int status_exit_code(status st) {
     switch (st) {
     case MOAO_OK:
@@ -45,7 +50,8 @@ status mem_alloc(void **p, unsigned long count, unsigned long size, const char *
     *p = NULL;
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - 63)
-        return status_fail(MOAO_MEMORY, "%s: %lu elements of %lu bytes overflow", what, count, size);
+        return status_fail(MOAO_MEMORY, "%s: %lu elements of %lu bytes overflow", what, count,
+                           size);
     bytes = (bytes + 63) / 64 * 64;
     void *q = aligned_alloc(64, bytes ? bytes : 64);
     if (q == NULL)

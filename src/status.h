@@ -1,7 +1,9 @@
-/* Errors: every function that can fail returns a status; the first failure of a rank keeps its message.
+/* Errors: every function that can fail returns a status; the first failure of a rank keeps its
+ * message.
  *
- * A function that takes a `comm` is collective and returns the same status on every rank (it ends in
- * comm_agree); a function without one is local and never communicates. main() prints the message once. */
+ * A function that takes a `comm` is collective and returns the same status on every rank (it ends
+ * in comm_agree); a function without one is local and never communicates. main() prints the message
+ * once. */
 #ifndef MOAO_STATUS_H
 #define MOAO_STATUS_H
 
@@ -15,29 +17,33 @@ typedef enum {
     MOAO_INTERNAL, /* a library call failed, or a fault was injected */
 } status;
 
-/* Record a failure with a one-line message (printf format, no newline: what is wrong and what to do) and
- * return `code`. The first message of this process is kept until status_clear. */
+/* Record a failure with a one-line message (printf format, no newline: what is wrong and what to
+ * do) and return `code`. The first message of this process is kept until status_clear. */
 #define status_fail(code, ...) status_set((code), __FILE__, __LINE__, __VA_ARGS__)
 status status_set(status code, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The message kept by status_set, "" when none. For MOAO_INPUT it stands alone; otherwise it ends in
- * the place in the source. */
+/* The message kept by status_set, "" when none. For MOAO_INPUT it stands alone; otherwise it ends
+ * in the place in the source. */
 const char *status_message(void);
 void status_clear(void);
+/* Keep this text as the message, as it is (of another rank, say), unless there is one. */
+void status_adopt(const char *text);
 
-/* Exit code of the program for a status: 0 done, 2 bad input, 3 stopped and resumable, 1 anything else. */
+/* Exit code of the program for a status: 0 done, 2 bad input, 3 stopped and resumable, 1 anything
+ * else. */
 int status_exit_code(status st);
 
-/* Evaluate a call; on failure leave through the function's only exit label, `done`. Needs `status st`. */
+/* Evaluate a call; on failure leave through the function's only exit label, `done`. Needs `status
+ * st`. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         if ((st = (call)) != MOAO_OK)                                                              \
             goto done;                                                                             \
     } while (0)
 
-/* Zeroed allocation of count * size bytes, 64-byte aligned; size 0 gives a valid pointer. Sets *p (NULL
- * on failure). `what` names the array in the message. Free with free(). */
+/* Zeroed allocation of count * size bytes, 64-byte aligned; size 0 gives a valid pointer. Sets *p
+ * (NULL on failure). `what` names the array in the message. Free with free(). */
 status mem_alloc(void **p, unsigned long count, unsigned long size, const char *what);
 #define ALLOC(ptr, count, what) mem_alloc((void **)&(ptr), (count), sizeof *(ptr), (what))
 

@@ -1,5 +1,6 @@
-/* Covariances of slopes for one turbulence profile (stage struct). All fills are local, thread-parallel
- * inside, column-major, in arcsec^2, and may be asked for any block, so that each rank fills what it owns. */
+/* Covariances of slopes for one turbulence profile (stage struct). All fills are local,
+ * thread-parallel inside, column-major, in arcsec^2, and may be asked for any block, so that each
+ * rank fills what it owns. */
 #ifndef MOAO_MATCOV_H
 #define MOAO_MATCOV_H
 
@@ -9,37 +10,44 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef struct matcov matcov;       /* one profile: tables of like pairs of sensors, noise */
-typedef struct matcov_target matcov_target; /* one target under one profile: tables against like sensors */
+typedef struct matcov matcov; /* one profile: tables of like pairs of sensors, noise */
+typedef struct matcov_target
+    matcov_target; /* one target under one profile: tables against like sensors */
 
-/* Collective. Prepares Cmm and Ctt of a profile: tables of the index differences for like pairs (shared out
- * over the ranks and gathered), noise covariances, LGS tip-tilt constants. `s` and `p` are borrowed. */
+/* Collective. Prepares Cmm and Ctt of a profile: tables of the index differences for like pairs
+ * (shared out over the ranks and gathered), noise covariances, LGS tip-tilt constants. `s` and `p`
+ * are borrowed. */
 status matcov_init(const comm *c, const sys *s, const profile *p, matcov **mc);
 void matcov_free(matcov *mc);
 
 /* Cmm(i0:i0+ni, j0:j0+nj), noise and tip-tilt constants included. */
-status matcov_fill_cmm(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj, double *a, size_t ld);
+status matcov_fill_cmm(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
+                       size_t ld);
 /* Ctt(i0:i0+ni, j0:j0+nj) of the truth sensor with itself (the same for every target). */
-status matcov_fill_ctt(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj, double *a, size_t ld);
+status matcov_fill_ctt(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
+                       size_t ld);
 
-/* Prepare the truth sensor in direction dir [rad]; shifted: positions moved by -V tau (the exposure's Ctm of
- * the model), else not (Ctm0 of the reconstructor). Local. */
+/* Prepare the truth sensor in direction dir [rad]; shifted: positions moved by -V tau (the
+ * exposure's Ctm of the model), else not (Ctm0 of the reconstructor). Local. */
 status matcov_target_init(const matcov *mc, const double dir[2], bool shifted, matcov_target **mt);
 void matcov_target_free(matcov_target *mt);
 /* Ctm(0:t, j0:j0+nj): all truth-sensor slopes with a range of measurements; ld >= t. */
 status matcov_fill_ctm(const matcov_target *mt, size_t j0, size_t nj, double *a, size_t ld);
 
-/* Interaction matrix D (t x v, ld >= t) [arcsec/m]: truth-sensor slopes of each actuator at 1 m. Local. */
+/* Interaction matrix D (t x v, ld >= t) [arcsec/m]: truth-sensor slopes of each actuator at 1 m.
+ * Local. */
 status matcov_fill_interaction(const sys *s, double *d, size_t ld);
 
 /* Bytes that matcov_init and one matcov_target will hold, for the memory plan. */
 size_t matcov_bytes(const sys *s, int nlayer);
 size_t matcov_target_bytes(const sys *s, int nlayer);
 
-/* Sum of the slope covariance over layers, evaluated directly from the structure function's closed form, one
- * entry at a time: the reference of every fast path (tests and bench only). Without noise. */
+/* Sum of the slope covariance over layers, evaluated directly from the structure function's closed
+ * form, one entry at a time: the reference of every fast path (tests and bench only). Without
+ * noise. */
 double matcov_direct_cmm(const sys *s, const profile *p, size_t i, size_t j);
-double matcov_direct_ctm(const sys *s, const profile *p, const double dir[2], bool shifted, size_t i, size_t j);
+double matcov_direct_ctm(const sys *s, const profile *p, const double dir[2], bool shifted,
+                         size_t i, size_t j);
 double matcov_direct_ctt(const sys *s, const profile *p, size_t i, size_t j);
 
 #endif

@@ -11,14 +11,14 @@ typedef struct { /* what the parameters ask for */
     int nlambda;
     const double *lambda; /* [nlambda] [m], borrowed */
     int nbox;
-    const double *box;    /* [nbox] sides of the ensquared-energy boxes [rad], borrowed */
-    int oversampling;     /* k: pixel of the rho grid is d_t/k (4) */
-    double span;          /* extent of the rho grid in diameters (3) */
-    bool weighted;        /* stationary average weighted by the influence functions' energy in the pupil */
-    int crop;             /* side of the PSF that is kept, pixels, even; 0: whole grid */
+    const double *box; /* [nbox] sides of the ensquared-energy boxes [rad], borrowed */
+    int oversampling;  /* k: pixel of the rho grid is d_t/k (4) */
+    double span;       /* extent of the rho grid in diameters (3) */
+    bool weighted; /* stationary average weighted by the influence functions' energy in the pupil */
+    int crop;      /* side of the PSF that is kept, pixels, even; 0: whole grid */
 } psf_opts;
 
-typedef struct psf psf;         /* plans, OTF_tel, autocorrelation of the influence function, weights */
+typedef struct psf psf; /* plans, OTF_tel, autocorrelation of the influence function, weights */
 typedef struct psf_fit psf_fit; /* D_fit of one profile at 500 nm (it scales with lambda^-2) */
 
 typedef struct { /* of one target, exposure and wavelength */
@@ -26,17 +26,18 @@ typedef struct { /* of one target, exposure and wavelength */
     double fwhm;     /* [rad] */
     double variance; /* residual phase variance, tomographic + fitting [rad^2 at this wavelength] */
     double *ee;      /* [nbox], owned by the caller */
-    float *image;    /* [crop*crop] PSF, diffraction-limited peak = 1, row-major (y slow); NULL: not wanted */
+    float *image;    /* [crop*crop] PSF, diffraction-limited peak = 1, row-major (y slow); NULL: not
+                        wanted */
 } psf_result;
 
 /* Local; plans are made once per rank. `s` is borrowed. */
 status psf_init(const sys *s, const psf_opts *o, psf **p);
 void psf_free(psf *p);
-int psf_grid_size(const psf *p);                       /* N */
+int psf_grid_size(const psf *p); /* N */
 int psf_crop_size(const psf *p);
-double psf_grid_pixel(const psf *p);                   /* [m] */
-double psf_image_pixel(const psf *p, int ilambda);     /* lambda/(N pixel) [rad] */
-size_t psf_bytes(const sys *s, const psf_opts *o);     /* memory that psf_init takes, for the plan */
+double psf_grid_pixel(const psf *p);               /* [m] */
+double psf_image_pixel(const psf *p, int ilambda); /* lambda/(N pixel) [rad] */
+size_t psf_bytes(const sys *s, const psf_opts *o); /* memory that psf_init takes, for the plan */
 
 /* Local. Fitting-error structure function of a profile. */
 status psf_fit_init(const psf *p, const profile *prof, psf_fit **f);
@@ -45,13 +46,15 @@ double psf_fit_variance(const psf_fit *f, double lambda); /* [rad^2] */
 /* Strehl that the fitting error alone leaves (for warnings). */
 double psf_fit_strehl(const psf *p, const psf_fit *f, int ilambda);
 
-/* Stationary average M(delta): number of separations, (2 n + 1)^2 for n = dm.nssp, delta = (dx, dy) stored at
- * (dy + n) * (2 n + 1) + dx + n. */
+/* Stationary average M(delta): number of separations, (2 n + 1)^2 for n = dm.nssp, delta = (dx, dy)
+ * stored at (dy + n) * (2 n + 1) + dx + n. */
 size_t psf_sep_count(const psf *p);
 /* Add to sum[] the weighted sums over rows a0..a0+na of a v x v covariance `c` (element (a, b) at
- * c[(a - a0) + b * ld]): sum(delta) += w_a w_b c(a,b), delta = position of b minus that of a. When `both`, each
- * element also counts transposed (for c standing for c + c'). Linear, so ranks may add their own rows. Local. */
-void psf_accumulate(const psf *p, size_t a0, size_t na, const double *c, size_t ld, bool both, double *sum);
+ * c[(a - a0) + b * ld]): sum(delta) += w_a w_b c(a,b), delta = position of b minus that of a. When
+ * `both`, each element also counts transposed (for c standing for c + c'). Linear, so ranks may add
+ * their own rows. Local. */
+void psf_accumulate(const psf *p, size_t a0, size_t na, const double *c, size_t ld, bool both,
+                    double *sum);
 
 /* PSF of one target and exposure at one wavelength from the summed M (unnormalised: psf divides by
  * sum w_a w_b). Local, uses the plan's work arrays (not for concurrent calls on one psf). */

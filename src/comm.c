@@ -1,0 +1,154 @@
+#define _GNU_SOURCE
+#include "comm.h"
+
+#include <cblas.h>
+#include <errno.h>
+#include <omp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Cores this process may run on: its affinity mask, which mpirun and SLURM set when they bind. */
+static int cores_allowed(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return CPU_COUNT(&set);
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+/* Available memory of the node [bytes]: /proc/meminfo, and the limit of the control group when
+ * lower. */
+static size_t node_memory(void) {
+    size_t available = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    FILE *f = fopen("/proc/meminfo", "r");
+    char line[256];
+    size_t kib;
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1)
+            available = kib * 1024;
+    if (f != NULL)
+        fclose(f);
+    f = fopen("/sys/fs/cgroup/memory.max", "r");
+    size_t limit;
+    if (f != NULL && fscanf(f, "%zu", &limit) == 1 && limit < available)
+        available = limit;
+    if (f != NULL)
+        fclose(f);
+    return available;
+}
+
+/* Ranks bound to disjoint cores each use all of theirs; ranks that share a mask divide it. */
+static int threads_of_rank(MPI_Comm node, int node_size) {
+    if (getenv("OMP_NUM_THREADS") != NULL)
+        return omp_get_max_threads();
+    if (getenv("OPENBLAS_NUM_THREADS") != NULL)
+        return openblas_get_num_threads();
+    cpu_set_t mine;
+    CPU_ZERO(&mine);
+    if (sched_getaffinity(0, sizeof mine, &mine) != 0)
+        return cores_allowed() / node_size > 0 ? cores_allowed() / node_size : 1;
+    cpu_set_t *all = malloc((size_t)node_size * sizeof *all);
+    int sharing = 0;
+    if (all != NULL) {
+        MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, node);
+        for (int i = 0; i < node_size; i++) {
+            cpu_set_t both;
+            CPU_AND(&both, &mine, &all[i]);
+            sharing += CPU_COUNT(&both) > 0;
+        }
+    }
+    free(all);
+    int n = cores_allowed() / (sharing > 0 ? sharing : node_size);
+    return n > 0 ? n : 1;
+}
+
+status comm_init(MPI_Comm mpi, comm *c) {
+    memset(c, 0, sizeof *c);
+    c->mpi = mpi;
+    MPI_Comm_rank(mpi, &c->rank);
+    MPI_Comm_size(mpi, &c->size);
+    MPI_Comm node;
+    MPI_Comm_split_type(mpi, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &node);
+    MPI_Comm_rank(node, &c->node_rank);
+    MPI_Comm_size(node, &c->node_size);
+    int leader = c->node_rank == 0;
+    MPI_Allreduce(&leader, &c->nnode, 1, MPI_INT, MPI_SUM, mpi);
+    c->threads = threads_of_rank(node, c->node_size);
+    unsigned long long memory = node_memory(), least;
+    MPI_Allreduce(&memory, &least, 1, MPI_UNSIGNED_LONG_LONG, MPI_MIN, node);
+    c->memory = (size_t)least / (size_t)c->node_size;
+    MPI_Comm_free(&node);
+    comm_set_threads(c, c->threads);
+    return MOAO_OK;
+}
+
+void comm_set_threads(comm *c, int threads) {
+    c->threads = threads;
+    openblas_set_num_threads(threads);
+    omp_set_num_threads(threads);
+}
+
+void comm_free(comm *c) {
+    memset(c, 0, sizeof *c);
+}
+
+status comm_agree(const comm *c, status local) {
+    struct {
+        int code, rank;
+    } mine = {(int)local, c->rank}, worst;
+    /* MAXLOC keeps the lowest rank among equals */
+    MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, c->mpi);
+    if (worst.code == MOAO_OK)
+        return MOAO_OK;
+    char text[2048] = "";
+    if (c->rank == worst.rank) {
+        bool plain = worst.code == MOAO_INPUT || worst.code == MOAO_STOPPED || c->size == 1 ||
+                     strncmp(status_message(), "rank ", 5) == 0;
+        if (plain)
+            snprintf(text, sizeof text, "%s", status_message());
+        else
+            snprintf(text, sizeof text, "rank %d: %.2000s", c->rank, status_message());
+    }
+    MPI_Bcast(text, sizeof text, MPI_CHAR, worst.rank, c->mpi);
+    status_clear();
+    status_adopt(text);
+    return (status)worst.code;
+}
+
+static volatile sig_atomic_t stop_flag;
+
+static void on_signal(int sig) {
+    (void)sig;
+    stop_flag = 1;
+}
+
+void comm_catch_signals(void) {
+    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&sa.sa_mask);
+    sigaction(SIGTERM, &sa, NULL);
+    sigaction(SIGUSR1, &sa, NULL);
+}
+
+bool comm_stop_requested(const comm *c) {
+    int mine = stop_flag != 0, any;
+    MPI_Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, c->mpi);
+    return any != 0;
+}
+
+status comm_fault(const comm *c, const char *where) {
+    const char *spec = getenv("MOAO_FAULT");
+    size_t n = strlen(where);
+    if (spec == NULL || strncmp(spec, where, n) != 0 || spec[n] != ':')
+        return MOAO_OK;
+    char *end;
+    long rank = strtol(spec + n + 1, &end, 10);
+    if (rank != c->rank)
+        return MOAO_OK;
+    if (strcmp(end, ":kill") == 0)
+        raise(SIGKILL);
+    return status_fail(MOAO_INTERNAL, "injected fault in %s", where);
+}
