@@ -1,0 +1,113 @@
+#include "tor/command.h"
+
+#include "linalg/scalapack.h"
+#include "matcov/matcov.h"
+
+#include <cblas.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Add scale * l l' for the three consecutive actuators k[], l = (1, -2, 1), to the lower triangle
+ * of a. */
+static void add_curvature(const int k[3], double scale, double *a, size_t v) {
+    static const double l[3] = {1, -2, 1};
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++)
+            if (k[i] >= k[j])
+                a[(size_t)k[i] + (size_t)k[j] * v] += scale * l[i] * l[j];
+}
+
+/* a = D'D + g (mu L'L + 11'/v), lower triangle, v x v. */
+static status normal_matrix(const sys *s, const double *d, double *a) {
+    const int n1 = s->dm.nssp + 1, v = s->dm.nact, t = (int)s->t;
+    const double g = (ARCSEC_PER_RAD / s->dm.pitch) * (ARCSEC_PER_RAD / s->dm.pitch);
+    int *number = NULL; /* of the actuator at a place of the grid, -1: none */
+    status st;
+    TRY(ALLOC(number, (size_t)n1 * (size_t)n1, "actuator numbers"));
+    for (int i = 0; i < n1 * n1; i++)
+        number[i] = -1;
+    for (int k = 0; k < v; k++)
+        number[s->dm.act[k]] = k;
+    cblas_dsyrk(CblasColMajor, CblasLower, CblasTrans, v, t, 1.0, d, t, 0.0, a, v);
+    for (int j = 0; j < v; j++)
+        for (int i = j; i < v; i++)
+            a[(size_t)i + (size_t)j * (size_t)v] += g / v;
+    for (int y = 0; y < n1; y++)
+        for (int x = 0; x + 2 < n1; x++) {
+            const int *p = number + y * n1 + x,
+                      *q = number + x * n1 + y; /* along a row, a column */
+            if (p[0] >= 0 && p[1] >= 0 && p[2] >= 0)
+                add_curvature((const int[3]){p[0], p[1], p[2]}, g * s->dm.mu, a, (size_t)v);
+            if (q[0] >= 0 && q[n1] >= 0 && q[2 * n1] >= 0)
+                add_curvature((const int[3]){q[0], q[n1], q[2 * n1]}, g * s->dm.mu, a, (size_t)v);
+        }
+done:
+    free(number);
+    return st;
+}
+
+/* Columns j0..j1 of D+ into dplus. */
+static status some_columns(const sys *s, int j0, int j1, double *dplus) {
+    const int v = s->dm.nact, t = (int)s->t, n = j1 - j0;
+    double *d = NULL, *a = NULL;
+    status st;
+    TRY(ALLOC(d, (size_t)t * (size_t)v, "interaction matrix"));
+    TRY(ALLOC(a, (size_t)v * (size_t)v, "normal matrix of the DM"));
+    TRY(matcov_fill_interaction(s, d, (size_t)t));
+    TRY(normal_matrix(s, d, a));
+    int info;
+    dpotrf_("L", &v, a, &v, &info);
+    if (info != 0)
+        TRY(status_fail(
+            MOAO_NUMERIC,
+            "the normal matrix of the DM is not positive definite (minor %d of %d); raise dm.mu",
+            info, v));
+    double *x = dplus + (size_t)j0 * (size_t)v;
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < v; i++)
+            x[(size_t)i + (size_t)j * (size_t)v] = d[(size_t)(j0 + j) + (size_t)i * (size_t)t];
+    if (n > 0)
+        dpotrs_("L", &v, &n, a, &v, x, &v, &info);
+    for (int j = 0; j < n; j++) { /* without piston */
+        double mean = 0, *col = x + (size_t)j * (size_t)v;
+        for (int i = 0; i < v; i++)
+            mean += col[i];
+        mean /= v;
+        for (int i = 0; i < v; i++)
+            col[i] -= mean;
+    }
+done:
+    free(d);
+    free(a);
+    return st;
+}
+
+size_t command_work_bytes(const sys *s) {
+    size_t v = (size_t)s->dm.nact;
+    return (s->t * v + v * v) * sizeof(double);
+}
+
+status command_init(const comm *c, const sys *s, double *dplus) {
+    int *count = NULL;
+    status st = ALLOC(count, 2 * (size_t)c->size, "columns of D+ per rank");
+    if ((st = comm_agree(c, st)) != MOAO_OK)
+        return st;
+    int *offset = count + c->size;
+    const size_t v = (size_t)s->dm.nact;
+    for (int r = 0; r < c->size; r++) {
+        offset[r] = (int)(s->t * (size_t)r / (size_t)c->size);
+        count[r] = (int)(s->t * (size_t)(r + 1) / (size_t)c->size) - offset[r];
+    }
+    st = comm_fault(c, "command");
+    if (st == MOAO_OK)
+        st = some_columns(s, offset[c->rank], offset[c->rank] + count[c->rank], dplus);
+    if ((st = comm_agree(c, st)) == MOAO_OK) {
+        MPI_Datatype column;
+        MPI_Type_contiguous((int)v, MPI_DOUBLE, &column);
+        MPI_Type_commit(&column);
+        MPI_Allgatherv(MPI_IN_PLACE, 0, column, dplus, count, offset, column, c->mpi);
+        MPI_Type_free(&column);
+    }
+    free(count);
+    return st;
+}
