@@ -1,0 +1,158 @@
+# make              build the program          make demo     install what is missing, build, run a small case
+# make check        every test                 make info     what would be used, and from where
+# make check-fast   unit tests only            make bench    timed comparisons (build and run)
+# make install prefix=/usr/local DESTDIR=      make gpu      the CUDA plugin, where nvcc exists
+# Options: V=1 shows the commands; SAN=address,undefined builds with sanitizers into a folder of its own; NATIVE=1
+# uses every instruction of this machine's processor (results then differ in the last digits between machines).
+
+.DEFAULT_GOAL := all
+comma := ,
+CC = mpicc
+NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc /usr/local/cuda/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
+PKG_CONFIG ?= pkg-config
+# scripts need astropy and numpy of the distribution, which belong to its own python3
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
+prefix ?= /usr/local
+B := build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(NATIVE),/native)
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
+
+# --- libraries: pkg-config, overridden by e.g. make SCALAPACK_LIBS="-L/opt/lib -lscalapack" SCALAPACK_CFLAGS=
+pc_cflags = $(shell $(PKG_CONFIG) --cflags $(1) 2>/dev/null)
+pc_libs = $(or $(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null),$(2))
+OPENBLAS_CFLAGS ?= $(call pc_cflags,openblas)
+OPENBLAS_LIBS ?= $(call pc_libs,openblas,-lopenblas)
+SCALAPACK_CFLAGS ?= $(call pc_cflags,scalapack-openmpi)
+SCALAPACK_LIBS ?= $(filter-out -lmpi -lblas -llapack,$(call pc_libs,scalapack-openmpi,-lscalapack-openmpi))
+FFTW_CFLAGS ?= $(call pc_cflags,fftw3)
+FFTW_LIBS ?= $(call pc_libs,fftw3,-lfftw3)
+CFITSIO_CFLAGS ?= $(call pc_cflags,cfitsio)
+CFITSIO_LIBS ?= $(call pc_libs,cfitsio,-lcfitsio)
+YAML_CFLAGS ?= $(call pc_cflags,yaml-0.1)
+YAML_LIBS ?= $(call pc_libs,yaml-0.1,-lyaml)
+CMOCKA_CFLAGS ?= $(call pc_cflags,cmocka)
+CMOCKA_LIBS ?= $(call pc_libs,cmocka,-lcmocka)
+libs := OPENBLAS SCALAPACK FFTW CFITSIO YAML
+# expanded once; headers of libraries are system headers, so their warnings are theirs
+LIB_CFLAGS := $(filter-out -isystem/usr/include/x86_64-linux-gnu,$(sort $(patsubst -I%,-isystem%,$(foreach l,$(libs),$($(l)_CFLAGS)))))
+LIB_LIBS := $(foreach l,$(libs),$($(l)_LIBS))
+TEST_CFLAGS := $(CMOCKA_CFLAGS)
+TEST_LIBS := $(CMOCKA_LIBS)
+
+# --- flags; CFLAGS and LDFLAGS of the user come last
+WARN ?= -Wall -Wextra -Wpedantic
+OPT ?= $(if $(SAN),-O1,-O3) $(if $(NATIVE),-march=native)
+san_flags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) -g -fopenmp $(WARN) -MMD -MP -Isrc -I$(B) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
+ALL_LDFLAGS = -fopenmp -rdynamic $(san_flags) $(LDFLAGS)
+ALL_LIBS = $(LIB_LIBS) -ldl -lm
+
+# --- sources
+prog_src := $(wildcard src/main.c src/cmd_*.c)
+lib_src := $(filter-out $(prog_src),$(wildcard src/*.c src/*/*.c))
+cu_src := $(wildcard src/gpu/*.cu)
+test_src := $(wildcard tests/unit/test_*.c tests/physics/test_*.c tests/mpi/test_*.c)
+# files beside the tests that are not programs themselves are linked into each test of their folder
+test_help := $(filter-out $(test_src),$(wildcard tests/unit/*.c tests/physics/*.c tests/mpi/*.c))
+bench_src := $(wildcard bench/bench_*.c)
+obj = $(patsubst %.c,$(B)/%.o,$(1))
+progs := $(if $(prog_src),$(B)/moao)
+tests := $(patsubst %.c,$(B)/%,$(test_src))
+benches := $(patsubst %.c,$(B)/%,$(bench_src))
+VERSION := $(shell cat VERSION 2>/dev/null)$(addprefix +,$(shell git describe --always --dirty 2>/dev/null))
+
+.PHONY: all demo check check-fast tests bench gpu info install clean format lint docs FORCE
+all: $(B)/libmoao.a $(progs)
+tests: $(tests)
+
+# --- rules. Each object keeps the compiler's messages beside it (NAME.warn), for the test that there are none.
+$(B)/%.o: %.c | $(B)/version.h
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(ALL_CFLAGS) $(if $(filter tests/%,$<),$(TEST_CFLAGS)) -c $< -o $@ 2>$(@:.o=.warn); \
+	  rc=$$?; cat $(@:.o=.warn) >&2; exit $$rc
+
+$(B)/libmoao.a: $(call obj,$(lib_src))
+	$(call say,AR,$@)
+	$(Q)mkdir -p $(@D); rm -f $@; ar rcs $@ $^
+
+$(B)/moao: $(call obj,$(prog_src)) $(B)/libmoao.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+
+$(tests): $(B)/%: $(B)/%.o $(call obj,$(test_help)) $(B)/libmoao.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(filter $(@D)/%.o,$(filter-out $<,$^)) $(B)/libmoao.a $(TEST_LIBS) $(ALL_LIBS)
+
+$(benches): $(B)/%: $(B)/%.o $(B)/libmoao.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+
+$(B)/version.h: FORCE
+	@mkdir -p $(@D); echo '#define MOAO_VERSION "$(VERSION)"' >$@.new; \
+	  if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
+# --- CUDA plugin: loaded by the program at run time when a GPU is asked for
+NVCCFLAGS ?= -O3 -lineinfo
+GENCODE ?= -gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90
+GPU_LIBS ?=
+cu_obj := $(patsubst %.cu,$(B)/%.cu.o,$(cu_src))
+$(B)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,NVCC,$<)
+	$(Q)$(NVCC) -std=c++17 $(NVCCFLAGS) $(GENCODE) -Xcompiler -fPIC,-fopenmp,-Wall -Isrc -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+$(B)/libmoao_gpu.so: $(cu_obj)
+	$(call say,NVCC,$@)
+	$(Q)$(NVCC) -shared -cudart static $(GENCODE) -Xcompiler -fPIC,-fopenmp $(LDFLAGS_GPU) -o $@ $^ $(GPU_LIBS)
+-include src/gpu/gpu.mk
+gpu: $(if $(NVCC),$(if $(cu_src),$(B)/libmoao_gpu.so))
+	@$(if $(NVCC),$(if $(cu_src),:,echo "gpu: no CUDA sources"),echo "gpu: nvcc not found (set NVCC=...): built without GPU support")
+
+# --- what people call. Packages are looked up while this file is read, so after installing them make starts anew.
+demo:
+	@scripts/install-deps.sh --build --demo
+	@$(MAKE) --no-print-directory -j$$(nproc) all
+	@MOAO=$(B)/moao PYTHON=$(PYTHON) scripts/demo.sh
+
+check:
+	@scripts/install-deps.sh --build --test --demo
+	@$(MAKE) --no-print-directory -j$$(nproc) all tests
+	@$(PYTHON) tests/run.py --build $(B)
+
+check-fast: all tests
+	@$(PYTHON) tests/run.py --build $(B) --only unit
+
+bench: all $(benches)
+	@for b in $(benches); do echo "== $$b"; $$b || exit 1; done
+
+info:
+	@echo "version    $(VERSION)"; echo "build in   $(B)"
+	@echo "CC         $(CC) ($$($(CC) --version 2>/dev/null | head -1))"
+	@echo "flags      $(strip $(ALL_CFLAGS))"
+	@$(foreach l,$(libs) CMOCKA,echo "$(shell printf %-10s $(l)) $($(l)_CFLAGS) $($(l)_LIBS)";)
+	@echo "MPI        $$(mpirun --version 2>/dev/null | head -1)"
+	@echo "NVCC       $(or $(NVCC),none: no GPU plugin)"
+	@echo "PYTHON     $(PYTHON)"
+	@echo "prefix     $(DESTDIR)$(prefix)"
+
+install: all
+	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/lib/moao $(DESTDIR)$(prefix)/share/moao/params $(DESTDIR)$(prefix)/share/moao/scripts
+	install -m 755 $(B)/moao $(DESTDIR)$(prefix)/bin/
+	$(if $(wildcard $(B)/libmoao_gpu.so),install -m 755 $(B)/libmoao_gpu.so $(DESTDIR)$(prefix)/lib/moao/)
+	cp -R params/. $(DESTDIR)$(prefix)/share/moao/params/
+	install -m 755 scripts/*.py scripts/*.sbatch $(DESTDIR)$(prefix)/share/moao/scripts/
+
+clean:
+	rm -rf build demo-out
+
+format:
+	clang-format-14 -i $(wildcard src/*.[ch] src/*/*.[ch] src/gpu/*.cu tests/*/*.[ch] bench/*.[ch])
+
+lint:
+	@$(PYTHON) scripts/lint.py
+
+docs: all
+	$(B)/moao params --markdown >docs/parameters.md
+
+-include $(patsubst %.o,%.d,$(call obj,$(prog_src) $(lib_src) $(test_src) $(test_help) $(bench_src))) $(cu_obj:.o=.d)
+.SECONDARY:

@@ -1,0 +1,413 @@
+#!/usr/bin/env python3
+"""Run every test of moao and count the cases one by one.
+
+Programs of tests/unit and tests/physics (cmocka) run alone, those of tests/mpi under mpirun on 1, 2 and 3 ranks
+(or those a comment `/* ranks: 1 2 4 */` names), scripts of tests/e2e and tests/fault (unittest) by themselves;
+after them come the checks of the sources: warnings, format, cppcheck, lint, sanitizers, valgrind.
+A comment `timeout: 120` (seconds) in a test's source gives it more or less time than the default.
+The last line is `N passed, N failed`, with `, N skipped` when any; when CI=true a skip counts as failed.
+"""
+import argparse
+import glob
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+KINDS = ("unit", "physics", "mpi", "e2e", "fault", "check")
+TIMEOUT = {"unit": 120, "physics": 300, "mpi": 180, "e2e": 600, "fault": 600, "check": 600}
+CASE = re.compile(r"^\[\s+(OK|FAILED|SKIPPED|ERROR)\s+\] (\S+)$")
+RUNNING = re.compile(r"^\[=+\] .*Running (\d+) test\(s\)")
+RANK = re.compile(r"^\[\d+,(\d+)\]<std(?:out|err)>: ?")
+
+
+class Outcome:
+    """Cases of one program: names of those that passed, failed and were skipped."""
+
+    def __init__(self):
+        self.passed, self.failed, self.skipped = [], [], []
+        self.text, self.note = "", ""
+
+
+class Job:
+    """One program to run: `weight` cores, a function that returns its Outcome."""
+
+    def __init__(self, name, kind, weight, call):
+        self.name, self.kind, self.weight, self.call = name, kind, weight, call
+
+
+def environment(**more):
+    env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+               OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_plm_rsh_agent="/bin/false",
+               OMPI_MCA_btl_base_warn_component_unused="0", LC_ALL="C.UTF-8")
+    env.update(more)
+    return env
+
+
+def run(command, timeout, env=None, cwd=ROOT):
+    """Run a command with its output in one text; (exit code or None after the timeout, text)."""
+    with tempfile.TemporaryFile() as out:
+        p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                             env=env or environment(), cwd=cwd, start_new_session=True)
+        try:
+            code = p.wait(timeout)
+        except subprocess.TimeoutExpired:
+            code = None
+            for sig in (signal.SIGTERM, signal.SIGKILL):
+                try:
+                    os.killpg(p.pid, sig)
+                    p.wait(3)
+                except (ProcessLookupError, subprocess.TimeoutExpired):
+                    pass
+        except BaseException:
+            os.killpg(p.pid, signal.SIGKILL)
+            raise
+        out.seek(0)
+        return code, out.read().decode("utf-8", "replace")
+
+
+def comment(source, word, default):
+    """What a source says after `word:` in a comment, as a list of integers."""
+    with open(source, encoding="utf-8") as f:
+        m = re.search(r"(?:/\*|//|#|\*)\s*%s:\s*([\d ,]+)" % word, f.read())
+    return [int(x) for x in m.group(1).replace(",", " ").split()] if m else default
+
+
+def finish(o, code, timeout):
+    """A program that ends badly without a failed case of its own has failed as a whole."""
+    if code is None:
+        o.failed.append("did not end within %d s" % timeout)
+    elif code != 0 and not o.failed:
+        o.failed.append("exit code %d" % code)
+    elif code == 0 and not (o.passed or o.failed or o.skipped):
+        o.failed.append("ran no case")
+    return o
+
+
+def read_cmocka(text, o):
+    """Count cmocka's cases; under mpirun a case must pass on every rank."""
+    state, announced, ended = {}, {}, {}
+    for line in text.splitlines():
+        m = RANK.match(line)
+        rank, line = (int(m.group(1)), line[m.end():]) if m else (0, line)
+        m = RUNNING.match(line)
+        if m:
+            announced[rank] = announced.get(rank, 0) + int(m.group(1))
+        m = CASE.match(line)
+        if m:
+            word, name = m.groups()
+            ended.setdefault(rank, set()).add(name)
+            bad = {"OK": 0, "SKIPPED": 1, "FAILED": 2, "ERROR": 2}[word]
+            state[name] = max(bad, state.get(name, 0))
+    for name, bad in state.items():
+        (o.passed, o.skipped, o.failed)[bad].append(name)
+    for rank, n in announced.items():
+        if n > len(ended.get(rank, ())) and not o.failed:
+            o.failed.append("rank %d ended %d of %d cases" % (rank, len(ended.get(rank, ())), n))
+
+
+def cmocka(program, source, kind, ranks=0, **env):
+    def call():
+        o = Outcome()
+        timeout = comment(source, "timeout", [TIMEOUT[kind]])[0]
+        command = [program]
+        if ranks:
+            command = ["mpirun", "--tag-output", "-n", str(ranks), program]
+        threads = os.environ.get("OMP_NUM_THREADS", "1")
+        code, o.text = run(command, timeout, environment(
+            CMOCKA_MESSAGE_OUTPUT="stdout", OMP_NUM_THREADS=threads, OPENBLAS_NUM_THREADS=threads, **env))
+        read_cmocka(o.text, o)
+        return finish(o, code, timeout)
+    return call
+
+
+def script(path, kind, moao, python):
+    def call():
+        o = Outcome()
+        timeout = comment(path, "timeout", [TIMEOUT[kind]])[0]
+        code, o.text = run([python, os.path.abspath(__file__), "--script", path], timeout,
+                           environment(MOAO=moao, MOAO_ROOT=ROOT, PYTHONDONTWRITEBYTECODE="1"))
+        for line in o.text.splitlines():
+            m = re.match(r"^@case (passed|failed|skipped) (.*)$", line)
+            if m:
+                getattr(o, m.group(1)).append(m.group(2))
+        return finish(o, code, timeout)
+    return call
+
+
+def run_script(path):
+    """Run the unittest cases of a script, one line for each (the other side of `script`)."""
+    import importlib.util
+    import unittest
+
+    class Result(unittest.TextTestResult):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.state, self.why = {}, {}
+
+        def mark(self, test, bad, why=""):
+            test = getattr(test, "test_case", test)  # a subtest belongs to its case
+            name = test.id().split(".", 1)[-1] if hasattr(test, "id") else str(test)
+            if bad >= self.state.get(name, 0):
+                self.state[name], self.why[name] = bad, why
+
+        def addSuccess(self, test):
+            super().addSuccess(test)
+            self.mark(test, 0)
+
+        def addSkip(self, test, reason):
+            super().addSkip(test, reason)
+            self.mark(test, 1, ": " + reason)
+
+        def addFailure(self, test, err):
+            super().addFailure(test, err)
+            self.mark(test, 2)
+
+        def addError(self, test, err):
+            super().addError(test, err)
+            self.mark(test, 2)
+
+        def addSubTest(self, test, subtest, err):
+            super().addSubTest(test, subtest, err)
+            if err is not None:
+                self.mark(test, 2)
+
+        def addExpectedFailure(self, test, err):
+            super().addExpectedFailure(test, err)
+            self.mark(test, 2)
+
+        def addUnexpectedSuccess(self, test):
+            super().addUnexpectedSuccess(test)
+            self.mark(test, 2)
+
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    suite = unittest.defaultTestLoader.loadTestsFromModule(module)
+    result = unittest.TextTestRunner(resultclass=Result, verbosity=2, stream=sys.stdout).run(suite)
+    for name, bad in result.state.items():
+        print("@case %s %s%s" % (("passed", "skipped", "failed")[bad], name, result.why[name]), flush=True)
+    return 0 if result.wasSuccessful() else 1
+
+
+def tests_of(kind, build, cores):
+    """Jobs for the programs or scripts of one folder of tests."""
+    jobs = []
+    if kind in ("e2e", "fault"):
+        python = next((p for p in ("/usr/bin/python3", sys.executable) if os.access(p, os.X_OK)))
+        for path in sorted(glob.glob(os.path.join(ROOT, "tests", kind, "test_*.py"))):
+            jobs.append(Job(os.path.relpath(path, ROOT), kind, cores,
+                            script(path, kind, os.path.join(build, "moao"), python)))
+        return jobs
+    for path in sorted(glob.glob(os.path.join(ROOT, "tests", kind, "test_*.c"))):
+        program = os.path.join(build, os.path.relpath(path, ROOT)[:-2])
+        name = os.path.relpath(path, ROOT)[:-2]
+        if kind == "mpi":
+            for n in comment(path, "ranks", [1, 2, 3]):
+                jobs.append(Job("%s -n %d" % (name, n), kind, min(n, cores), cmocka(program, path, kind, n)))
+        else:
+            jobs.append(Job(name, kind, 1, cmocka(program, path, kind)))
+    return jobs
+
+
+# --- checks of the sources: each returns an Outcome with one case
+
+def one(name, good, text="", note=""):
+    o = Outcome()
+    (o.passed if good else o.failed).append(name)
+    o.text, o.note = text, note
+    return o
+
+
+def skipped(name, why):
+    o = Outcome()
+    o.skipped.append("%s: %s" % (name, why))
+    return o
+
+
+def c_files(*patterns):
+    return sorted(p for q in patterns for p in glob.glob(os.path.join(ROOT, q)))
+
+
+def check_warnings(build):
+    """The compiler's messages, kept beside each object, are all empty."""
+    logs = glob.glob(os.path.join(build, "src/**/*.warn"), recursive=True)
+    logs += glob.glob(os.path.join(build, "tests/**/*.warn"), recursive=True)
+    text = "".join(open(p, encoding="utf-8", errors="replace").read() for p in sorted(logs)
+                   if os.path.exists(os.path.join(ROOT, os.path.relpath(p, build)[:-5] + ".c")))
+    return one("no compiler warnings", bool(logs) and not text.strip(), text or "no objects in %s" % build)
+
+
+def check_format():
+    """Sources are as clang-format 14 writes them (other versions differ, so they are no test)."""
+    files = c_files("src/*.[ch]", "src/*/*.[ch]", "src/gpu/*.cu", "src/gpu/*.cuh", "tests/*/*.[ch]", "bench/*.[ch]")
+    tool = shutil.which("clang-format-14") or shutil.which("clang-format")
+    version = run([tool, "--version"], 20)[1] if tool else ""
+    if "version 14." not in version:
+        return skipped("clang-format", "needs version 14, found %s" % (version.strip() or "none"))
+    code, text = run([tool, "--dry-run", "-Werror"] + files, 120)
+    return one("clang-format", code == 0, text)
+
+
+def check_cppcheck():
+    if not shutil.which("cppcheck"):
+        return skipped("cppcheck", "not installed")
+    code, text = run(["cppcheck", "-q", "--std=c11", "--enable=warning,portability,performance",
+                      "--inline-suppr", "--error-exitcode=1", "-j", str(os.cpu_count() or 1),
+                      "--suppress=missingIncludeSystem", "-D__GNUC__", "-Isrc", "src"], TIMEOUT["check"])
+    return one("cppcheck", code == 0, text)
+
+
+def check_lint(python):
+    code, text = run([python, os.path.join(ROOT, "scripts/lint.py")], 60)
+    return one("lint", code == 0, text)
+
+
+def check_gpu():
+    """The CUDA plugin compiles, where there is a compiler for it."""
+    code, text = run(["make", "--no-print-directory", "gpu"], TIMEOUT["check"] * 2)
+    if code == 0 and "nvcc not found" in text or "no CUDA sources" in text:
+        return one("CUDA plugin", True, note=text.strip().splitlines()[-1])
+    return one("CUDA plugin builds", code == 0, text)
+
+
+def check_valgrind(build):
+    """The parser's unit tests make no memory error and leave no memory behind."""
+    o = Outcome()
+    if not shutil.which("valgrind"):
+        return skipped("valgrind", "not installed")
+    programs = [os.path.join(build, os.path.relpath(p, ROOT)[:-2])
+                for p in c_files("tests/unit/test_params*.c")]
+    for p in programs:
+        code, text = run(["valgrind", "-q", "--error-exitcode=99", "--leak-check=full",
+                          "--errors-for-leak-kinds=definite",
+                          "--suppressions=" + os.path.join(ROOT, "tests/valgrind.supp"), p], TIMEOUT["check"],
+                         environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1"))
+        (o.passed if code == 0 else o.failed).append("valgrind " + os.path.basename(p))
+        o.text += text if code != 0 else ""
+    return o if programs else one("valgrind", True, note="no parser test yet")
+
+
+SAN = "address,undefined"
+
+
+def check_sanitizers():
+    """The unit tests and a small MPI run are clean under AddressSanitizer and UBSan."""
+    code, text = run(["make", "--no-print-directory", "-j%d" % (os.cpu_count() or 1), "SAN=" + SAN, "all", "tests"],
+                     TIMEOUT["check"] * 2)
+    if code != 0:
+        return one("build with sanitizers", False, text)
+    o = one("build with sanitizers", True)
+    build = os.path.join(ROOT, "build", "san-" + SAN.replace(",", "-"))
+    env = {"ASAN_OPTIONS": "abort_on_error=0:exitcode=77", "UBSAN_OPTIONS": "print_stacktrace=1",
+           "LSAN_OPTIONS": "suppressions=%s:print_suppressions=0" % os.path.join(ROOT, "tests/lsan.supp")}
+    for path in c_files("tests/unit/test_*.c"):
+        program = os.path.join(build, os.path.relpath(path, ROOT)[:-2])
+        r = cmocka(program, path, "physics", **env)()
+        name = "sanitized " + os.path.basename(program)
+        (o.failed if r.failed else o.passed).append(name)
+        if r.failed:
+            o.text += "--- %s\n%s" % (name, r.text)
+    for path in c_files("tests/mpi/test_*.c"):
+        program = os.path.join(build, os.path.relpath(path, ROOT)[:-2])
+        r = cmocka(program, path, "physics", 2, **dict(env, ASAN_OPTIONS="exitcode=77:detect_leaks=0"))()
+        name = "sanitized " + os.path.basename(program) + " -n 2"
+        (o.failed if r.failed else o.passed).append(name)
+        if r.failed:
+            o.text += "--- %s\n%s" % (name, r.text)
+    return o
+
+
+def checks(build, python, cores):
+    jobs = [("warnings", 1, lambda: check_warnings(build)), ("format", 1, check_format),
+            ("lint", 1, lambda: check_lint(python)), ("cppcheck", cores, check_cppcheck),
+            ("valgrind", 1, lambda: check_valgrind(build)), ("gpu", cores, check_gpu),
+            ("sanitizers", cores, check_sanitizers)]
+    return [Job("check " + name, "check", weight, call) for name, weight, call in jobs]
+
+
+# --- running
+
+class Runner:
+    """Runs jobs in order, as many at a time as the cores allow, and reports each when it ends."""
+
+    def __init__(self, cores, ci):
+        self.cores, self.ci, self.free = cores, ci, cores
+        self.change = threading.Condition()
+        self.total = {"passed": 0, "failed": 0, "skipped": 0}
+
+    def work(self, job):
+        start = time.monotonic()
+        try:
+            o = job.call()
+        except Exception as e:  # a test that cannot be run has failed
+            o = one("could not run: %s" % e, False)
+        with self.change:
+            self.report(job, o, time.monotonic() - start)
+            self.free += job.weight
+            self.change.notify_all()
+
+    def report(self, job, o, seconds):
+        if self.ci and o.skipped:
+            o.failed += ["skipped " + s for s in o.skipped]
+            o.skipped = []
+        bad = bool(o.failed)
+        counts = [str(len(o.passed)) + " passed"]
+        counts += [str(len(o.failed)) + " failed"] if bad else []
+        counts += [str(len(o.skipped)) + " skipped"] if o.skipped else []
+        print("%-4s %-44s %s (%.1f s)%s" % ("FAIL" if bad else "ok", job.name, ", ".join(counts), seconds,
+                                            "  " + o.note if o.note else ""))
+        if bad:
+            print("".join("     | " + line + "\n" for line in o.text.splitlines()[-200:]), end="")
+            print("".join("     failed: %s\n" % name for name in o.failed), end="")
+        print("".join("     skipped: %s\n" % name for name in o.skipped), end="", flush=True)
+        for word in self.total:
+            self.total[word] += len(getattr(o, word))
+
+    def run(self, jobs):
+        threads = []
+        for job in jobs:
+            with self.change:
+                self.change.wait_for(lambda: self.free >= job.weight)
+                self.free -= job.weight
+            t = threading.Thread(target=self.work, args=(job,), daemon=True)
+            t.start()
+            threads.append(t)
+        for t in threads:
+            t.join()
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--build", default="build", help="folder of the built programs (build)")
+    ap.add_argument("--only", action="append", choices=KINDS, help="only these kinds of tests")
+    ap.add_argument("--script", help=argparse.SUPPRESS)
+    ap.add_argument("names", nargs="*", help="only programs whose name contains one of these words")
+    a = ap.parse_args()
+    if a.script:
+        return run_script(a.script)
+    build, cores = os.path.join(ROOT, a.build), os.cpu_count() or 1
+    jobs = []
+    for kind in a.only or KINDS:
+        jobs += checks(build, sys.executable, cores) if kind == "check" else tests_of(kind, build, cores)
+    if a.names:
+        jobs = [j for j in jobs if any(n in j.name for n in a.names)]
+    runner = Runner(cores, os.environ.get("CI") == "true")
+    start = time.monotonic()
+    runner.run(jobs)
+    print("%.0f s" % (time.monotonic() - start))
+    t = runner.total
+    print("%d passed, %d failed%s" % (t["passed"], t["failed"], ", %d skipped" % t["skipped"] if t["skipped"] else ""))
+    return 0 if jobs and not t["failed"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
