@@ -66,7 +66,7 @@ all: $(B)/libmoao.a $(progs)
 tests: $(tests)
 
 # --- rules. Each object keeps the compiler's messages beside it (NAME.warn), for the test that there are none.
-$(B)/%.o: %.c | $(B)/version.h
+$(B)/%.o: %.c $(B)/flags | $(B)/version.h
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALL_CFLAGS) $(if $(filter tests/%,$<),$(TEST_CFLAGS)) -c $< -o $@ 2>$(@:.o=.warn); \
@@ -88,8 +88,9 @@ $(benches): $(B)/%: $(B)/%.o $(B)/libmoao.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
-$(B)/version.h: FORCE
-	@mkdir -p $(@D); echo '#define MOAO_VERSION "$(VERSION)"' >$@.new; \
+# written only when they change, so that what depends on them is made anew only then
+$(B)/version.h $(B)/flags: FORCE
+	@mkdir -p $(@D); echo '$(if $(filter %.h,$@),#define MOAO_VERSION "$(VERSION)",$(CC) $(ALL_CFLAGS))' >$@.new; \
 	  if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 # --- CUDA plugin: loaded by the program at run time when a GPU is asked for
