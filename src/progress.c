@@ -1,0 +1,175 @@
+#define _GNU_SOURCE
+#include "progress.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WIDTH = 80, MIN_WIDTH = 30 };
+static const double REDRAW = 0.2; /* shortest time between two drawings of the bar [s] */
+
+static struct {
+    bool enabled, bar;    /* bar: on a terminal; else dated lines */
+    bool drawn;           /* the bar stands on the terminal's last line */
+    double total, work;   /* of the run; done so far */
+    double start, last;   /* times of the first call and of the last drawing [s] */
+    char step[128];
+} progress;
+
+double report_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Columns of the terminal, at most WIDTH. */
+static int terminal_width(void) {
+    struct winsize w;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col == 0 || w.ws_col > WIDTH)
+        return WIDTH;
+    return w.ws_col < MIN_WIDTH ? MIN_WIDTH : w.ws_col;
+}
+
+/* "1:02:03" or "02:03"; "--:--" when unknown. */
+static void format_duration(double s, char *out, size_t size) {
+    if (!(s >= 0 && s < 3.6e8)) {
+        snprintf(out, size, "--:--");
+        return;
+    }
+    long t = (long)(s + 0.5);
+    if (t >= 3600)
+        snprintf(out, size, "%ld:%02ld:%02ld", t / 3600, t / 60 % 60, t % 60);
+    else
+        snprintf(out, size, "%02ld:%02ld", t / 60, t % 60);
+}
+
+static double fraction_done(void) {
+    double f = progress.total > 0 ? progress.work / progress.total : 0;
+    return f < 0 ? 0 : f > 1 ? 1 : f;
+}
+
+static double time_left(void) {
+    double f = fraction_done();
+    return f > 0 ? (report_now() - progress.start) * (1 - f) / f : -1;
+}
+
+static void erase_bar(void) {
+    if (progress.drawn)
+        fputs("\r\033[K", stderr);
+    progress.drawn = false;
+}
+
+/* Redraw the bar: step [####....]  42% left 01:23, one column short of the width so that it never wraps. */
+static void draw_bar(bool now) {
+    double t = report_now();
+    if (!progress.bar || (!now && t - progress.last < REDRAW))
+        return;
+    progress.last = t;
+    char left[24], tail[48];
+    double f = fraction_done();
+    int width = terminal_width() - 1;
+    format_duration(time_left(), left, sizeof left);
+    int ntail = snprintf(tail, sizeof tail, " %3d%% left %s", (int)(100 * f), left);
+    int nstep = (int)strlen(progress.step);
+    int most = (width - ntail) * 3 / 5;
+    nstep = nstep > most ? most : nstep;
+    int nbar = width - ntail - nstep - 3, filled;
+    nbar = nbar < 0 ? 0 : nbar;
+    filled = (int)(f * nbar);
+    char bar[WIDTH + 1];
+    memset(bar, '.', (size_t)nbar);
+    memset(bar, '#', (size_t)filled);
+    fprintf(stderr, "\r%.*s [%.*s]%s\033[K", nstep, progress.step, nbar, bar, tail);
+    fflush(stderr);
+    progress.drawn = true;
+}
+
+void progress_init(bool enabled, double total_work) {
+    const char *mode = getenv("MOAO_PROGRESS");
+    memset(&progress, 0, sizeof progress);
+    progress.enabled = enabled;
+    progress.bar = enabled && isatty(STDERR_FILENO);
+    if (mode != NULL && strcmp(mode, "bar") == 0)
+        progress.bar = enabled;
+    if (mode != NULL && strcmp(mode, "log") == 0)
+        progress.bar = false;
+    progress.total = total_work;
+    progress.start = report_now();
+}
+
+/* Start a line of the log: "2026-11-21T03:12:45+0100 ". */
+static void print_date(void) {
+    char date[40];
+    time_t now = time(NULL);
+    struct tm tm;
+    if (localtime_r(&now, &tm) != NULL && strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S%z", &tm) > 0)
+        fprintf(stderr, "%s ", date);
+}
+
+/* A line that stays, above the bar when there is one. */
+static void print_line(const char *prefix, const char *fmt, va_list ap) {
+    erase_bar();
+    if (progress.enabled && !progress.bar)
+        print_date();
+    fputs(prefix, stderr);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+    fflush(stderr);
+    if (progress.bar && progress.step[0] != '\0')
+        draw_bar(true);
+}
+
+void progress_step(const char *fmt, ...) {
+    char step[sizeof progress.step], left[24];
+    va_list ap;
+    if (!progress.enabled)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(step, sizeof step, fmt, ap);
+    va_end(ap);
+    bool first = progress.step[0] == '\0';
+    memcpy(progress.step, step, sizeof step);
+    if (progress.bar) {
+        draw_bar(first);
+        return;
+    }
+    print_date();
+    fprintf(stderr, "%s", step);
+    if (progress.work > 0) {
+        format_duration(time_left(), left, sizeof left);
+        fprintf(stderr, " (%d%% done, %s left)", (int)(100 * fraction_done()), left);
+    }
+    fputc('\n', stderr);
+    fflush(stderr);
+}
+
+void progress_advance(double work) {
+    progress.work += work;
+    draw_bar(false);
+}
+
+void progress_note(const char *fmt, ...) {
+    va_list ap;
+    if (!progress.enabled)
+        return;
+    va_start(ap, fmt);
+    print_line("", fmt, ap);
+    va_end(ap);
+}
+
+void progress_warn(const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    print_line("moao: warning: ", fmt, ap);
+    va_end(ap);
+}
+
+void progress_end(void) {
+    erase_bar();
+    fflush(stderr);
+    progress.enabled = progress.bar = false;
+}
