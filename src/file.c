@@ -64,7 +64,8 @@ status file_temp_name(const char *path, char **out) {
     return st;
 }
 
-/* Sync a file or directory by name. File systems without sync of directories (EINVAL) are left alone. */
+/* Sync a file or directory by name. File systems without sync of directories (EINVAL) are left
+ * alone. */
 static status sync_name(const char *path, int flags) {
     int fd = open(path, flags | O_CLOEXEC);
     if (fd < 0)

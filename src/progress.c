@@ -13,10 +13,10 @@ enum { WIDTH = 80, MIN_WIDTH = 30 };
 static const double REDRAW = 0.2; /* shortest time between two drawings of the bar [s] */
 
 static struct {
-    bool enabled, bar;    /* bar: on a terminal; else dated lines */
-    bool drawn;           /* the bar stands on the terminal's last line */
-    double total, work;   /* of the run; done so far */
-    double start, last;   /* times of the first call and of the last drawing [s] */
+    bool enabled, bar;  /* bar: on a terminal; else dated lines */
+    bool drawn;         /* the bar stands on the terminal's last line */
+    double total, work; /* of the run; done so far */
+    double start, last; /* times of the first call and of the last drawing [s] */
     char step[128];
 } progress;
 
@@ -63,10 +63,11 @@ static void erase_bar(void) {
     progress.drawn = false;
 }
 
-/* Redraw the bar: step [####....]  42% left 01:23, one column short of the width so that it never wraps. */
+/* Redraw the bar: step [####....]  42% left 01:23, one column short of the width so that it never
+ * wraps. */
 static void draw_bar(bool now) {
     double t = report_now();
-    if (!progress.bar || (!now && t - progress.last < REDRAW))
+    if (!progress.bar || progress.step[0] == '\0' || (!now && t - progress.last < REDRAW))
         return;
     progress.last = t;
     char left[24], tail[48];
@@ -101,26 +102,25 @@ void progress_init(bool enabled, double total_work) {
     progress.start = report_now();
 }
 
-/* Start a line of the log: "2026-11-21T03:12:45+0100 ". */
+/* Start a line of the log with the local time: "2026-11-21T03:12:45 ". */
 static void print_date(void) {
     char date[40];
     time_t now = time(NULL);
     struct tm tm;
-    if (localtime_r(&now, &tm) != NULL && strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S%z", &tm) > 0)
+    if (localtime_r(&now, &tm) != NULL && strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm) > 0)
         fprintf(stderr, "%s ", date);
 }
 
 /* A line that stays, above the bar when there is one. */
 static void print_line(const char *prefix, const char *fmt, va_list ap) {
     erase_bar();
-    if (progress.enabled && !progress.bar)
+    if (prefix[0] == '\0' && !progress.bar)
         print_date();
     fputs(prefix, stderr);
     vfprintf(stderr, fmt, ap);
     fputc('\n', stderr);
     fflush(stderr);
-    if (progress.bar && progress.step[0] != '\0')
-        draw_bar(true);
+    draw_bar(true);
 }
 
 void progress_step(const char *fmt, ...) {
@@ -171,5 +171,5 @@ void progress_warn(const char *fmt, ...) {
 void progress_end(void) {
     erase_bar();
     fflush(stderr);
-    progress.enabled = progress.bar = false;
+    progress.step[0] = '\0';
 }

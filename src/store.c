@@ -75,10 +75,11 @@ static status take_lock(store *s) {
         st = status_fail(MOAO_IO, "%s: cannot write: %s", path, strerror(errno));
     } else if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK)
-            st = status_fail(MOAO_INPUT,
-                             "%s: another run is writing there; wait for its end, or choose another "
-                             "directory with -o",
-                             s->dir);
+            st =
+                status_fail(MOAO_INPUT,
+                            "%s: another run is writing there; wait for its end, or choose another "
+                            "directory with -o",
+                            s->dir);
         else
             progress_warn("%s: no file locks here (%s): let only one run write there at a time",
                           s->dir, strerror(errno));
@@ -144,7 +145,8 @@ static status add_part(store *s, const part_shape *p) {
         int capacity = s->capacity ? 2 * s->capacity : 64;
         part_shape *parts = realloc(s->parts, (size_t)capacity * sizeof *parts);
         if (parts == NULL)
-            return status_fail(MOAO_MEMORY, "no memory for the list of %d checkpoint parts", capacity);
+            return status_fail(MOAO_MEMORY, "no memory for the list of %d checkpoint parts",
+                               capacity);
         s->parts = parts;
         s->capacity = capacity;
     }
@@ -186,7 +188,8 @@ done:
     return st;
 }
 
-/* Call f for every part in the checkpoint, in the order of names. Unfinished temporary files are removed. */
+/* Call f for every part in the checkpoint, in the order of names. Unfinished temporary files are
+ * removed. */
 static status for_each_part(store *s, status (*f)(store *, const char *, const part_shape *)) {
     status st = MOAO_OK;
     struct dirent **names = NULL;
@@ -276,14 +279,16 @@ static status refuse_results(store *s) {
         path = NULL;
     }
     if (what != NULL)
-        st = status_fail(MOAO_INPUT, "%s: holds %s, or choose another directory with -o", s->dir, what);
+        st = status_fail(MOAO_INPUT, "%s: holds %s, or choose another directory with -o", s->dir,
+                         what);
 done:
     s->nparts = 0;
     free(path);
     return st;
 }
 
-/* Remove what an earlier run left, so that at no moment something old looks like part of the new run. */
+/* Remove what an earlier run left, so that at no moment something old looks like part of the new
+ * run. */
 static status start_anew(store *s, const char *effective) {
     status st;
     char *path = NULL;
@@ -396,8 +401,8 @@ status store_put(store *s, const result_block *b) {
     status st;
     if (!in_range(s, &p) || (s->nparts > 0 && !same_results(&p, &s->parts[0])))
         return status_fail(MOAO_INTERNAL,
-                           "results of exposure %d, targets %d to %d do not fit the run", b->exposure,
-                           b->t0, b->t0 + b->nt - 1);
+                           "results of exposure %d, targets %d to %d do not fit the run",
+                           b->exposure, b->t0, b->t0 + b->nt - 1);
     part_name(&p, name);
     TRY(checkpoint_path(s, name, &path));
     close_part(s);
@@ -416,8 +421,8 @@ static status open_part_of(const store *cs, int exposure, int target, part_shape
     int i = s->part_of[(size_t)exposure * (size_t)s->ntarget + (size_t)target];
     *path = NULL;
     if (i < 0)
-        return status_fail(MOAO_INTERNAL, "exposure %d of target %d is not in the checkpoint", exposure,
-                           target);
+        return status_fail(MOAO_INTERNAL, "exposure %d of target %d is not in the checkpoint",
+                           exposure, target);
     *p = s->parts[i];
     part_name(p, name);
     TRY(checkpoint_path(s, name, path));

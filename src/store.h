@@ -38,8 +38,8 @@ status store_put(store *s, const result_block *b);
  * target). */
 status store_read_scalars(const store *s, int exposure, int target, double *out);
 status store_read_image(const store *s, int exposure, int target, int ilambda, float *out);
-/* True for a resumed run whose final files were in place already: there is nothing to do, everything counts as
- * done, and nothing can be read back. */
+/* True for a resumed run whose final files were in place already: there is nothing to do,
+ * everything counts as done, and nothing can be read back. */
 bool store_finished(const store *s);
 /* Remove the parts, after the final files are in place; the effective parameters stay. */
 status store_discard_parts(store *s);

@@ -25,7 +25,8 @@ typedef struct { /* of the file; no padding: 8 + 8 * 4 + 2 * 8 + 2 * 4 bytes */
 } part_header;
 _Static_assert(sizeof(part_header) == 64, "the header of a part has no padding");
 
-/* CRC-32 (polynomial 0xEDB88320, as in zip and png), eight bytes at a time; crc is 0 at the start. */
+/* CRC-32 (polynomial 0xEDB88320, as in zip and png), eight bytes at a time; crc is 0 at the start.
+ */
 static uint32_t crc_update(uint32_t crc, const void *data, size_t n) {
     static uint32_t table[8][256];
     if (table[0][1] == 0) {
@@ -120,7 +121,7 @@ static const char *check_header(const part_header *h, part_shape *p, uint64_t si
         h->scalar_bytes != scalar_bytes(p) || h->image_bytes != image_bytes(p))
         return "its header is inconsistent";
     if (size != sizeof *h + h->scalar_bytes + h->image_bytes)
-        return "it is truncated";
+        return "it has the wrong size";
     return NULL;
 }
 
@@ -171,7 +172,8 @@ status part_read_scalars(int fd, const char *path, const part_shape *p, double *
     return read_at(fd, path, out, scalar_bytes(p), sizeof(part_header));
 }
 
-status part_read_image(int fd, const char *path, const part_shape *p, int it, int ilambda, float *out) {
+status part_read_image(int fd, const char *path, const part_shape *p, int it, int ilambda,
+                       float *out) {
     uint64_t one = (uint64_t)p->crop * (uint64_t)p->crop * sizeof(float);
     uint64_t k = (uint64_t)it * (uint64_t)p->nlambda + (uint64_t)ilambda;
     return read_at(fd, path, out, one, sizeof(part_header) + scalar_bytes(p) + k * one);

@@ -1,0 +1,232 @@
+#define _GNU_SOURCE
+#include "progress.h"
+
+#include "file.h"
+#include "json.h"
+#include "version.h"
+
+#include <cblas.h>
+#include <fftw3.h>
+#include <fitsio.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+const char *const stage_name[STAGE_COUNT] = {
+    [STAGE_SETUP] = "setup",  [STAGE_MATCOV] = "matcov",     [STAGE_FACTOR] = "factor",
+    [STAGE_SOLVE] = "solve",  [STAGE_EXPOSURE] = "exposure", [STAGE_PSF] = "psf",
+    [STAGE_OUTPUT] = "output"};
+
+typedef struct { /* what a rank contributes; doubles only, so that it travels as an array of them */
+    double wall[STAGE_COUNT], wait[STAGE_COUNT], flops[STAGE_COUNT];
+    double dgemm, peak;
+} contribution;
+
+typedef struct {  /* one row of the table */
+    double time;  /* longest over ranks, waiting included [s] */
+    double rate;  /* of all ranks together [flop/s] */
+    double share; /* of the machine's dgemm */
+    double idle;  /* (slowest - mean busy time) / slowest */
+    double flops;
+} row;
+
+static double peak_memory(void) {
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[256];
+    double kib = 0;
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (strncmp(line, "VmHWM:", 6) == 0)
+            kib = atof(line + 6);
+    if (f != NULL)
+        fclose(f);
+    return kib * 1024;
+}
+
+/* Row of the stages first..last taken together. */
+static row make_row(const contribution *all, int n, int first, int last, double dgemm) {
+    row r = {0};
+    double slowest = 0, mean = 0;
+    for (int i = 0; i < n; i++) {
+        double wall = 0, busy = 0;
+        for (int k = first; k <= last; k++) {
+            wall += all[i].wall[k];
+            busy += all[i].wall[k] - all[i].wait[k];
+            r.flops += all[i].flops[k];
+        }
+        r.time = fmax(r.time, wall);
+        slowest = fmax(slowest, busy);
+        mean += busy / n;
+    }
+    r.rate = r.time > 0 ? r.flops / r.time : 0;
+    r.share = dgemm > 0 ? r.rate / dgemm : NAN;
+    r.idle = slowest > 0 ? (slowest - mean) / slowest : 0;
+    return r;
+}
+
+static void print_row(const char *name, const row *r) {
+    printf("%-10s %10.2f ", name, r->time);
+    if (r->flops > 0)
+        printf("%10.1f %8.1f %%", r->rate / 1e9, 100 * r->share);
+    else
+        printf("%10s %10s", "-", "-");
+    printf(" %8.1f %%\n", 100 * r->idle);
+}
+
+static void write_row(json *j, const char *name, const row *r) {
+    json_object(j, NULL);
+    json_string(j, "stage", name);
+    json_number(j, "time_s", r->time);
+    json_number(j, "flop", r->flops);
+    json_number(j, "gflops", r->rate / 1e9);
+    json_number(j, "dgemm_share", r->share);
+    json_number(j, "idle_share", r->idle);
+    json_end(j);
+}
+
+static void write_versions(json *j) {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int n;
+    float fits;
+    json_object(j, "versions");
+    json_string(j, "moao", MOAO_VERSION);
+    MPI_Get_library_version(text, &n);
+    text[strcspn(text, ",\n")] = '\0';
+    json_string(j, "mpi", text);
+    json_string(j, "blas", openblas_get_config());
+    json_string(j, "fftw", fftw_version);
+    snprintf(text, sizeof text, "%.4g", (double)fits_get_version(&fits));
+    json_string(j, "cfitsio", text);
+    json_end(j);
+}
+
+/* Model of the processor, as Linux names it; "" when unknown. */
+static void processor(char *out, size_t size) {
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[256];
+    out[0] = '\0';
+    while (f != NULL && out[0] == '\0' && fgets(line, sizeof line, f) != NULL)
+        if (strncmp(line, "model name", 10) == 0 && strchr(line, ':') != NULL) {
+            snprintf(out, size, "%s", strchr(line, ':') + 2);
+            out[strcspn(out, "\n")] = '\0';
+        }
+    if (f != NULL)
+        fclose(f);
+}
+
+static void write_machine(json *j, const comm *c, const char *hosts, double dgemm) {
+    char cpu[128];
+    json_object(j, "machine");
+    json_integer(j, "nodes", c->nnode);
+    json_integer(j, "ranks", c->size);
+    json_integer(j, "threads_per_rank", c->threads);
+    json_array(j, "hosts");
+    for (int i = 0; i < c->size; i++) {
+        const char *h = hosts + (size_t)i * MPI_MAX_PROCESSOR_NAME;
+        int k = 0;
+        while (strcmp(hosts + (size_t)k * MPI_MAX_PROCESSOR_NAME, h) != 0)
+            k++;
+        if (k == i)
+            json_string(j, NULL, h);
+    }
+    json_end(j);
+    processor(cpu, sizeof cpu);
+    json_string(j, "processor", cpu);
+    json_string(j, "blas_kernel", openblas_get_corename());
+    json_number(j, "dgemm_gflops", dgemm / 1e9);
+    json_end(j);
+}
+
+typedef struct {
+    row stage[STAGE_COUNT], total;
+    double elapsed, dgemm, peak_max, peak_sum;
+} summary;
+
+static status write_file(const comm *c, const summary *s, const char *hosts, const char *dir) {
+    status st;
+    json j = {0};
+    char *path = NULL, date[40] = "";
+    time_t now = time(NULL);
+    struct tm tm;
+    TRY(file_join(dir, "run.json", &path));
+    TRY(json_open(&j, path));
+    if (gmtime_r(&now, &tm) != NULL)
+        strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    json_string(&j, "finished", date);
+    json_number(&j, "elapsed_s", s->elapsed);
+    write_versions(&j);
+    write_machine(&j, c, hosts, s->dgemm);
+    json_array(&j, "stages");
+    for (int k = 0; k < STAGE_COUNT; k++)
+        write_row(&j, stage_name[k], &s->stage[k]);
+    write_row(&j, "total", &s->total);
+    json_end(&j);
+    json_object(&j, "memory");
+    json_number(&j, "peak_rank_bytes", s->peak_max);
+    json_number(&j, "peak_sum_bytes", s->peak_sum);
+    json_end(&j);
+    st = json_close(&j);
+done:
+    json_abandon(&j);
+    free(path);
+    return st;
+}
+
+static void print_table(const comm *c, const summary *s) {
+    printf("\n%-10s %10s %10s %10s %10s\n", "stage", "time [s]", "GFLOP/s", "of dgemm", "idle");
+    for (int k = 0; k < STAGE_COUNT; k++)
+        print_row(stage_name[k], &s->stage[k]);
+    print_row("total", &s->total);
+    printf("elapsed %.2f s; %d rank%s of %d thread%s on %d node%s; dgemm %.1f GFLOP/s (%s)\n",
+           s->elapsed, c->size, c->size > 1 ? "s" : "", c->threads, c->threads > 1 ? "s" : "",
+           c->nnode, c->nnode > 1 ? "s" : "", s->dgemm / 1e9, openblas_get_corename());
+    printf("peak memory: %.1f MiB on the fullest rank, %.1f MiB on all ranks\n",
+           s->peak_max / 1048576, s->peak_sum / 1048576);
+    fflush(stdout);
+}
+
+static void summarise(const contribution *all, int n, double elapsed, summary *s) {
+    memset(s, 0, sizeof *s);
+    s->elapsed = elapsed;
+    for (int i = 0; i < n; i++) {
+        s->dgemm += all[i].dgemm;
+        s->peak_sum += all[i].peak;
+        s->peak_max = fmax(s->peak_max, all[i].peak);
+    }
+    for (int k = 0; k < STAGE_COUNT; k++)
+        s->stage[k] = make_row(all, n, k, k, s->dgemm);
+    s->total = make_row(all, n, 0, STAGE_COUNT - 1, s->dgemm);
+}
+
+status report_finish(const comm *c, const report *r, const char *dir, bool print) {
+    enum { NUMBERS = sizeof(contribution) / sizeof(double) };
+    status st;
+    contribution mine = {.dgemm = r->dgemm, .peak = peak_memory()}, *all = NULL;
+    char name[MPI_MAX_PROCESSOR_NAME] = "", *hosts = NULL;
+    size_t nroot = c->rank == 0 ? (size_t)c->size : 0;
+    int n;
+    memcpy(mine.wall, r->wall, sizeof mine.wall);
+    memcpy(mine.wait, r->wait, sizeof mine.wait);
+    memcpy(mine.flops, r->flops, sizeof mine.flops);
+    st = ALLOC(all, nroot, "reports of the ranks");
+    if (st == MOAO_OK)
+        st = ALLOC(hosts, nroot * MPI_MAX_PROCESSOR_NAME, "names of the hosts");
+    TRY(comm_agree(c, st));
+    MPI_Get_processor_name(name, &n);
+    MPI_Gather(&mine, NUMBERS, MPI_DOUBLE, all, NUMBERS, MPI_DOUBLE, 0, c->mpi);
+    MPI_Gather(name, sizeof name, MPI_CHAR, hosts, sizeof name, MPI_CHAR, 0, c->mpi);
+    if (c->rank == 0) {
+        summary s;
+        summarise(all, c->size, report_now() - r->start, &s);
+        if (print)
+            print_table(c, &s);
+        if (dir != NULL)
+            st = write_file(c, &s, hosts, dir);
+    }
+    st = comm_agree(c, st);
+done:
+    free(hosts);
+    free(all);
+    return st;
+}
