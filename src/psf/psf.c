@@ -1,0 +1,217 @@
+#include "psf_plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int round_up(int n, int m) {
+    return (n + m - 1) / m * m;
+}
+
+/* Smallest even number >= n whose prime factors are 2, 3, 5 and 7. */
+static int good_size(int n) {
+    for (int m = n + n % 2;; m += 2) {
+        int r = m;
+        for (int f = 2; f <= 7; f += f == 2 ? 1 : 2)
+            while (r % f == 0)
+                r /= f;
+        if (r == 1)
+            return m;
+    }
+}
+
+/* Sizes that follow from the mirror and the options. */
+static void set_sizes(psf *p, const sys *s, const psf_opts *o) {
+    p->n = s->dm.nssp;
+    p->k = o->oversampling;
+    p->pitch = s->dm.pitch;
+    p->pixel = p->pitch / p->k;
+    p->x0 = p->pitch / sqrt(-2 * log(s->dm.coupling));
+    p->nact = s->dm.nact;
+    p->nsep = 2 * p->n + 1;
+    p->P = p->n * p->k;
+    /* The influence function is taken as wide as it exceeds 1/1000 of its peak. */
+    double width = 2 * p->x0 * sqrt(2 * log(1000)) / p->pixel;
+    double least = fmax(o->span * p->P, 2.0 * p->P + width);
+    p->N = good_size((int)ceil(least * (1 - 1e-12)));
+    p->crop = o->crop == 0 || o->crop > p->N ? p->N : o->crop;
+    p->ld = round_up(p->P, 8);
+    p->nfreq = round_up(p->N / 2 + 1, PSF_BATCH);
+    p->stride = round_up(p->N, 8);
+    /* exp(-rho^2/(4 x0^2)) < 1e-17 beyond. */
+    p->reach = (int)ceil(2 * p->x0 * sqrt(17 * log(10)) / p->pixel);
+    p->nlambda = o->nlambda;
+    p->nbox = o->nbox;
+}
+
+typedef struct {
+    void **p;
+    size_t count, size;
+} array;
+
+#define NARRAY 18
+
+/* Every array of a psf, so that what is allocated and what psf_bytes promises cannot differ. */
+static void list_arrays(psf *p, array list[NARRAY]) {
+    size_t P = (size_t)p->P, nsep = (size_t)p->nsep, rows = (size_t)p->n + 2;
+    size_t nact = (size_t)p->nact, stride = (size_t)p->stride, ld = (size_t)p->ld;
+    const array all[NARRAY] = {
+        {(void **)&p->lambda, (size_t)p->nlambda, sizeof(double)},
+        {(void **)&p->box, (size_t)p->nbox, sizeof(double)},
+        {(void **)&p->weight, nact, sizeof(double)},
+        {(void **)&p->run, nact, sizeof(psf_run)},
+        {(void **)&p->row_run, rows, sizeof(int)},
+        {(void **)&p->row_act, rows, sizeof(int)},
+        {(void **)&p->norm, nsep * nsep, sizeof(double)},
+        {(void **)&p->kernel, 2 * (size_t)p->reach + 1, sizeof(double)},
+        {(void **)&p->tel, P * P, sizeof(double)},
+        {(void **)&p->vmax, P, sizeof(int)},
+        {(void **)&p->mean, nsep * nsep, sizeof(double)},
+        {(void **)&p->part, P * nsep, sizeof(double)},
+        {(void **)&p->otf, P * stride, sizeof(double)},
+        {(void **)&p->even, P * ld, sizeof(double)},
+        {(void **)&p->odd, P * ld, sizeof(double)},
+        {(void **)&p->trig, (ld + P) * 4 * PSF_NDIR, sizeof(double)},
+        {(void **)&p->rows, ((size_t)p->N / 2 + 1) * (size_t)p->nfreq, sizeof(fftw_complex)},
+        {(void **)&p->image, (size_t)p->nfreq * stride, sizeof(double)},
+    };
+    memcpy(list, all, sizeof all);
+}
+
+size_t psf_bytes(const sys *s, const psf_opts *o) {
+    psf p = {0};
+    array list[NARRAY];
+    set_sizes(&p, s, o);
+    list_arrays(&p, list);
+    size_t sum = sizeof(psf);
+    for (int i = 0; i < NARRAY; i++)
+        sum += (list[i].count * list[i].size + 63) / 64 * 64;
+    return sum;
+}
+
+/* Area common to two discs of radii a and b whose centres are s apart. */
+static double lens(double a, double b, double s) {
+    if (s >= a + b)
+        return 0;
+    if (s <= fabs(a - b))
+        return M_PI * fmin(a, b) * fmin(a, b);
+    double ca = (s * s + a * a - b * b) / (2 * s * a);
+    double cb = (s * s + b * b - a * a) / (2 * s * b);
+    double kite = (a + b - s) * (s + a - b) * (s - a + b) * (s + a + b);
+    return a * a * acos(fmin(1, fmax(-1, ca))) + b * b * acos(fmin(1, fmax(-1, cb))) -
+           0.5 * sqrt(fmax(0, kite));
+}
+
+/* OTF_tel: autocorrelation of the annulus, over its sum on the grid, so that the PSF peaks at 1. */
+static void telescope_init(psf *p, double obs) {
+    double R = 0.5 * p->P, r = obs * R, sum = 0; /* in pixels */
+    for (int u = 0; u < p->P; u++) {
+        p->vmax[u] = 0;
+        for (int v = 0; v < p->P; v++) {
+            double rho = sqrt((double)u * u + (double)v * v);
+            double t = rho < 2 * R ? lens(R, R, rho) - 2 * lens(R, r, rho) + lens(r, r, rho) : 0;
+            p->tel[(size_t)u * (size_t)p->P + (size_t)v] = t;
+            sum += t * (u == 0 ? 1 : 2) * (v == 0 ? 1 : 2);
+            if (rho < 2 * R)
+                p->vmax[u] = v;
+        }
+    }
+    for (size_t i = 0; i < (size_t)p->P * (size_t)p->P; i++)
+        p->tel[i] /= sum;
+}
+
+/* FFTW_ESTIMATE: the algorithm must not depend on timings, so that every process gets the same
+ * bits. */
+static status plans_init(psf *p) {
+    int N = p->N, half = N / 2 + 1;
+    status st = MOAO_OK;
+    double *quadrant = NULL;
+    TRY(ALLOC(quadrant, (size_t)half * (size_t)half, "spectrum of the fitting error"));
+    p->along_y = fftw_plan_dft_r2c_1d(N, p->otf, p->rows, FFTW_ESTIMATE | FFTW_PRESERVE_INPUT);
+    p->along_x = fftw_plan_many_dft_c2r(1, &N, PSF_BATCH, p->rows, NULL, p->nfreq, 1, p->image,
+                                        NULL, 1, p->stride, FFTW_ESTIMATE | FFTW_PRESERVE_INPUT);
+    p->spectrum =
+        fftw_plan_r2r_2d(half, half, quadrant, quadrant, FFTW_REDFT00, FFTW_REDFT00, FFTW_ESTIMATE);
+    if (!p->along_y || !p->along_x || !p->spectrum)
+        st = status_fail(MOAO_INTERNAL, "FFTW cannot plan transforms of %d points", N);
+done:
+    free(quadrant);
+    return st;
+}
+
+static status check_options(const sys *s, const psf_opts *o) {
+    if (o->oversampling < 1 || !(o->span > 0) || o->crop < 0 || o->crop % 2 != 0)
+        return status_fail(MOAO_INPUT,
+                           "PSF grid: oversampling %d, span %g, crop %d: expected >= 1, > 0, even",
+                           o->oversampling, o->span, o->crop);
+    if (s->dm.nssp < 1 || s->dm.nact < 1 || !(s->dm.coupling > 0 && s->dm.coupling < 1))
+        return status_fail(MOAO_INPUT, "PSF: a mirror of %d actuators with coupling %g", s->dm.nact,
+                           s->dm.coupling);
+    if (o->span * s->dm.nssp * o->oversampling > 32768)
+        return status_fail(MOAO_INPUT, "PSF grid of %g pixels: reduce the span or the oversampling",
+                           o->span * s->dm.nssp * o->oversampling);
+    return MOAO_OK;
+}
+
+status psf_init(const sys *s, const psf_opts *o, psf **out) {
+    status st = MOAO_OK;
+    psf *p = NULL;
+    array list[NARRAY];
+    *out = NULL;
+    TRY(check_options(s, o));
+    TRY(ALLOC(p, 1, "PSF"));
+    set_sizes(p, s, o);
+    list_arrays(p, list);
+    for (int i = 0; i < NARRAY; i++)
+        TRY(mem_alloc(list[i].p, list[i].count, list[i].size, "PSF grid"));
+    p->proj = p->trig + (size_t)p->ld * 4 * PSF_NDIR;
+    for (int i = 0; i < p->nlambda; i++)
+        p->lambda[i] = o->lambda[i];
+    for (int i = 0; i < p->nbox; i++)
+        p->box[i] = o->box[i];
+    for (int i = -p->reach; i <= p->reach; i++) {
+        double t = i * p->pixel / (2 * p->x0);
+        p->kernel[i + p->reach] = sqrt(M_PI) * p->x0 / p->pitch * exp(-t * t);
+    }
+    telescope_init(p, s->obs);
+    TRY(plans_init(p));
+    psf_average_init(p, s, o->weighted);
+    *out = p;
+    p = NULL;
+done:
+    psf_free(p);
+    return st;
+}
+
+void psf_free(psf *p) {
+    if (p == NULL)
+        return;
+    array list[NARRAY];
+    list_arrays(p, list);
+    for (int i = 0; i < NARRAY; i++)
+        free(*list[i].p);
+    fftw_destroy_plan(p->along_y);
+    fftw_destroy_plan(p->along_x);
+    fftw_destroy_plan(p->spectrum);
+    free(p);
+}
+
+int psf_grid_size(const psf *p) {
+    return p->N;
+}
+
+int psf_crop_size(const psf *p) {
+    return p->crop;
+}
+
+double psf_grid_pixel(const psf *p) {
+    return p->pixel;
+}
+
+double psf_image_pixel(const psf *p, int ilambda) {
+    return p->lambda[ilambda] / (p->N * p->pixel);
+}
+
+size_t psf_sep_count(const psf *p) {
+    return (size_t)p->nsep * (size_t)p->nsep;
+}

@@ -1,0 +1,91 @@
+/* What one psf holds; private to the files of this folder.
+ *
+ * Everything that lives on the rho grid is even: f(-rho) = f(rho). So only the half plane x >= 0 is
+ * kept, one row per x = u pixel, 0 <= u < P, with y = v pixel, |v| < P, where P = D / pixel: the
+ * support of the OTF. Rows have the order of a Fourier transform (v, then N + v for negative v). */
+#ifndef MOAO_PSF_PLAN_H
+#define MOAO_PSF_PLAN_H
+
+#include "psf.h"
+
+#include <complex.h>
+#include <fftw3.h>
+
+#define PSF_NDIR 36      /* directions in which the FWHM is measured */
+#define PSF_BATCH 8      /* rows of the image per transform */
+#define PSF_PARALLEL 256 /* grids from this size on are shared out over the threads */
+
+/* Kolmogorov variance beyond a square of half side 1/(2 d): 0.231263 (d/r0)^(5/3). */
+#define PSF_BEYOND 0.231263
+/* Spectrum of the phase: W(f) = 0.0229 r0^(-5/3) (f^2 + L0^-2)^(-11/6). */
+#define PSF_SPECTRUM 0.02289558710855518
+
+typedef struct { /* actuators next to one another in a row */
+    int first;   /* index of the first of them */
+    int ix;      /* its column */
+    int len;
+} psf_run;
+
+struct psf {
+    int n;      /* subapertures of the truth sensor across the diameter */
+    int k;      /* pixels per pitch */
+    int N;      /* rho grid and image, pixels */
+    int P;      /* support of the OTF: n k pixels */
+    int ld;     /* row length of `even` and `odd` */
+    int nfreq;  /* row length of `rows`: N/2 + 1, padded to whole batches */
+    int stride; /* row length of `otf` and `image` */
+    int reach;  /* pixels beyond which the autocorrelation of the influence function is nil */
+    int nsep;   /* 2 n + 1 */
+    int crop;
+    double pitch, pixel, x0;
+
+    int nlambda, nbox;
+    double *lambda, *box;
+
+    int nact, nrun;
+    double *weight; /* [nact] w_a */
+    psf_run *run;   /* [nrun], by row of actuators */
+    int *row_run;   /* [n + 2] first run of each row of actuators */
+    int *row_act;   /* [n + 2] first actuator of each row */
+    double *norm;   /* [nsep * nsep] sum of w_a w_b over the pairs of a separation */
+
+    double *kernel; /* [2 reach + 1] one axis of A(rho)/d_t^2, which is a product over the axes */
+    double *tel;    /* [P][P] OTF_tel, one quadrant */
+    int *vmax;      /* [P] largest |v| inside the support, for each u */
+
+    double *mean;       /* [nsep][nsep] M(delta), x slow */
+    double *part;       /* [P][nsep] C along x only */
+    double *otf;        /* [P][stride] C, then the OTF */
+    double *even;       /* [P][ld] OTF(u, v) + OTF(u, -v); once for v = 0 */
+    double *odd;        /* [P][ld] OTF(u, v) - OTF(u, -v) */
+    double *trig;       /* [2][ld][2 PSF_NDIR] factors of the cosine sum along y */
+    double *proj;       /* [2][P][2 PSF_NDIR] sums along y */
+    fftw_complex *rows; /* [N/2 + 1][nfreq] OTF transformed along y; rows from P on stay zero */
+    int nrow;           /* rows of `image` that are there */
+    double *image;      /* [nfreq][stride] PSF for y >= 0, y slow; wrapped along x */
+    fftw_plan along_y, along_x, spectrum;
+};
+
+struct psf_fit {
+    int P;
+    double variance; /* at LAMBDA_REF [rad^2] */
+    double *d;       /* [P][P] D_fit at LAMBDA_REF, one quadrant */
+};
+
+/* Weights, runs of actuators and norm of the stationary average; the arrays are there. */
+void psf_average_init(psf *p, const sys *s, bool weighted);
+/* Phase covariance C on the support [m^2] into p->otf, from the sums of psf_accumulate. Model
+ * section 7. */
+void psf_covariance(psf *p, const double *sum);
+/* PSF of p->otf: begin does the transforms along y; extend makes the rows 0 <= y < want of p->image
+ * that are not there yet. */
+void psf_image_begin(psf *p);
+void psf_image_extend(psf *p, int want);
+/* Strehl, ensquared energy in a box [rad], and mean FWHM [image pixels] of the OTF (model section
+ * 7). The FWHM makes image rows as it needs them for its first guess; NaN when some direction has
+ * no half-peak crossing within N/2 pixels. */
+double psf_strehl(const psf *p);
+double psf_ensquared(const psf *p, double lambda, double side);
+double psf_fwhm(psf *p);
+
+#endif
