@@ -121,22 +121,19 @@ static void telescope_init(psf *p, double obs) {
 }
 
 /* FFTW_ESTIMATE: the algorithm must not depend on timings, so that every process gets the same
- * bits. */
+ * bits. The plan of the fitting error runs on arrays of psf_fit_init; here the image serves in its
+ * place. */
 static status plans_init(psf *p) {
     int N = p->N, half = N / 2 + 1;
-    status st = MOAO_OK;
-    double *quadrant = NULL;
-    TRY(ALLOC(quadrant, (size_t)half * (size_t)half, "spectrum of the fitting error"));
-    p->along_y = fftw_plan_dft_r2c_1d(N, p->otf, p->rows, FFTW_ESTIMATE | FFTW_PRESERVE_INPUT);
+    const unsigned flags = FFTW_ESTIMATE | FFTW_PRESERVE_INPUT;
+    p->along_y = fftw_plan_dft_r2c_1d(N, p->otf, p->rows, flags);
     p->along_x = fftw_plan_many_dft_c2r(1, &N, PSF_BATCH, p->rows, NULL, p->nfreq, 1, p->image,
-                                        NULL, 1, p->stride, FFTW_ESTIMATE | FFTW_PRESERVE_INPUT);
+                                        NULL, 1, p->stride, flags);
     p->spectrum =
-        fftw_plan_r2r_2d(half, half, quadrant, quadrant, FFTW_REDFT00, FFTW_REDFT00, FFTW_ESTIMATE);
+        fftw_plan_r2r_2d(half, half, p->image, p->image, FFTW_REDFT00, FFTW_REDFT00, FFTW_ESTIMATE);
     if (!p->along_y || !p->along_x || !p->spectrum)
-        st = status_fail(MOAO_INTERNAL, "FFTW cannot plan transforms of %d points", N);
-done:
-    free(quadrant);
-    return st;
+        return status_fail(MOAO_INTERNAL, "FFTW cannot plan transforms of %d points", N);
+    return MOAO_OK;
 }
 
 static status check_options(const sys *s, const psf_opts *o) {

@@ -21,13 +21,14 @@ typedef struct { /* what the parameters ask for */
 typedef struct psf psf; /* plans, OTF_tel, autocorrelation of the influence function, weights */
 typedef struct psf_fit psf_fit; /* D_fit of one profile at 500 nm (it scales with lambda^-2) */
 
-typedef struct { /* of one target, exposure and wavelength */
-    double strehl;
-    double fwhm;     /* [rad] */
-    double variance; /* residual phase variance, tomographic + fitting [rad^2 at this wavelength] */
-    double *ee;      /* [nbox], owned by the caller */
-    float *image;    /* [crop*crop] PSF, diffraction-limited peak = 1, row-major (y slow); NULL: not
-                        wanted */
+typedef struct {     /* of one target, exposure and wavelength */
+    double strehl;   /* PSF on the axis; the diffraction limit is 1 */
+    double fwhm;     /* [rad]; NaN when the PSF stays above half its peak over the half width of the
+                        grid */
+    double variance; /* residual phase variance C(0) (2 pi/lambda)^2 + psf_fit_variance [rad^2] */
+    double *ee;      /* [nbox] share of the energy in each box, owned by the caller */
+    float *image; /* [crop*crop] PSF, diffraction-limited peak = 1, row-major (y slow); the axis is
+                   * at pixel (crop/2, crop/2). NULL: not wanted */
 } psf_result;
 
 /* Local; plans are made once per rank. `s` is borrowed. */
@@ -39,7 +40,8 @@ double psf_grid_pixel(const psf *p);               /* [m] */
 double psf_image_pixel(const psf *p, int ilambda); /* lambda/(N pixel) [rad] */
 size_t psf_bytes(const sys *s, const psf_opts *o); /* memory that psf_init takes, for the plan */
 
-/* Local. Fitting-error structure function of a profile. */
+/* Local. Fitting-error structure function of a profile, and its variance: the integral of the
+ * phase spectrum outside the square |fx|, |fy| <= 1/(2 d_t). */
 status psf_fit_init(const psf *p, const profile *prof, psf_fit **f);
 void psf_fit_free(psf_fit *f);
 double psf_fit_variance(const psf_fit *f, double lambda); /* [rad^2] */
@@ -57,7 +59,9 @@ void psf_accumulate(const psf *p, size_t a0, size_t na, const double *c, size_t 
                     double *sum);
 
 /* PSF of one target and exposure at one wavelength from the summed M (unnormalised: psf divides by
- * sum w_a w_b). Local, uses the plan's work arrays (not for concurrent calls on one psf). */
+ * sum w_a w_b; of sum(delta) and sum(-delta) the mean counts). `f` NULL: no fitting error.
+ * MOAO_NUMERIC when the result is not finite. Local, uses the plan's work arrays (not for
+ * concurrent calls on one psf). */
 status psf_compute(psf *p, const double *sum, const psf_fit *f, int ilambda, psf_result *r);
 
 #endif

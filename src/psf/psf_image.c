@@ -54,7 +54,7 @@ static void copy_image(const psf *p, float *out) {
         int y = j - half;
         const double *row = p->image + (size_t)(y < 0 ? -y : y) * (size_t)p->stride;
         for (int i = 0; i < p->crop; i++) {
-            int x = y < 0 ? half - i : i - half;
+            int x = y > 0 ? half - i : i - half;
             out[(size_t)j * (size_t)p->crop + (size_t)i] = (float)row[x < 0 ? x + p->N : x];
         }
     }

@@ -62,7 +62,7 @@ struct psf {
     double *proj;       /* [2][P][2 PSF_NDIR] sums along y */
     fftw_complex *rows; /* [N/2 + 1][nfreq] OTF transformed along y; rows from P on stay zero */
     int nrow;           /* rows of `image` that are there */
-    double *image;      /* [nfreq][stride] PSF for y >= 0, y slow; wrapped along x */
+    double *image;      /* [nfreq][stride] PSF for y <= 0, row -y; wrapped along x */
     fftw_plan along_y, along_x, spectrum;
 };
 
@@ -77,8 +77,8 @@ void psf_average_init(psf *p, const sys *s, bool weighted);
 /* Phase covariance C on the support [m^2] into p->otf, from the sums of psf_accumulate. Model
  * section 7. */
 void psf_covariance(psf *p, const double *sum);
-/* PSF of p->otf: begin does the transforms along y; extend makes the rows 0 <= y < want of p->image
- * that are not there yet. */
+/* PSF of p->otf: begin does the transforms along y; extend makes the rows 0 <= -y < want of
+ * p->image that are not there yet. */
 void psf_image_begin(psf *p);
 void psf_image_extend(psf *p, int want);
 /* Strehl, ensquared energy in a box [rad], and mean FWHM [image pixels] of the OTF (model section

@@ -45,9 +45,9 @@ static double cubic(const double f[4], double t) {
     return f[1] + t * (a + t * (-3 * d - 2 * a - b + t * (2 * d + a + b)));
 }
 
-/* PSF at (x, y) pixels from the axis, y >= 0, interpolated between the rows that are there. */
+/* PSF at (x, y) pixels from the axis, y <= 0, interpolated between the rows that are there. */
 static double image_at(const psf *p, double x, double y) {
-    int ix = (int)floor(x), iy = (int)y;
+    int ix = (int)floor(x), iy = (int)-y;
     double rows[4], f[4];
     for (int j = 0; j < 4; j++) {
         int yy = iy + j - 1, sign = yy < 0 ? -1 : 1;
@@ -56,7 +56,7 @@ static double image_at(const psf *p, double x, double y) {
             f[i] = row[(sign * (ix + i - 1) % p->N + p->N) % p->N];
         rows[j] = cubic(f, x - ix);
     }
-    return cubic(rows, y - iy);
+    return cubic(rows, -y - iy);
 }
 
 /* First radius [pixels] at which the image falls to `half` along (c, s); -1: beyond the rows that
@@ -69,7 +69,7 @@ static double guess_radius(const psf *p, double c, double s, double half) {
         double r = i * step;
         if ((int)(r * s) + 2 >= p->nrow)
             return p->nrow > p->N / 2 ? p->N / 2.0 : -1;
-        double f = image_at(p, r * c, r * s);
+        double f = image_at(p, -r * c, -r * s);
         if (f < half)
             return r - step * (half - f) / (last - f);
         last = f;
