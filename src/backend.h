@@ -29,6 +29,7 @@
 #define MOAO_BACKEND_H
 
 #include "status.h"
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

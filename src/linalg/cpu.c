@@ -1,0 +1,128 @@
+/* The CPU backend: the specification that every other backend is compared with. One device, no
+ * stream: each operation is done when it returns; device memory is host memory; work may be NULL.
+ */
+#include "cpu_blas.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct backend_ctx {
+    int device;
+};
+
+static int cpu_devices(void) {
+    return 1;
+}
+
+static status cpu_describe(int device, char *text, size_t len) {
+    (void)device;
+    snprintf(text, len, "CPU, %s kernels, %d threads, %s", openblas_get_corename(),
+             openblas_get_num_threads(), openblas_get_config());
+    return MOAO_OK;
+}
+
+static status cpu_open(int device, void *stream, backend_ctx **ctx) {
+    status st;
+    (void)stream;
+    *ctx = NULL;
+    if (device != 0)
+        return status_fail(MOAO_INPUT, "the CPU backend has one device, number 0");
+    if ((st = ALLOC(*ctx, 1, "backend context")) == MOAO_OK)
+        (*ctx)->device = device;
+    return st;
+}
+
+static void cpu_close(backend_ctx *ctx) {
+    free(ctx);
+}
+
+static void *cpu_stream(backend_ctx *ctx) {
+    (void)ctx;
+    return NULL;
+}
+
+static status cpu_sync(backend_ctx *ctx) {
+    (void)ctx;
+    return MOAO_OK;
+}
+
+static status cpu_alloc(backend_ctx *ctx, size_t bytes, void **p) {
+    (void)ctx;
+    *p = bytes > SIZE_MAX - 512 ? NULL : aligned_alloc(256, (bytes / 256 + 1) * 256);
+    return *p ? MOAO_OK : status_fail(MOAO_MEMORY, "cannot allocate %zu bytes", bytes);
+}
+
+static void cpu_release(backend_ctx *ctx, void *p) {
+    (void)ctx;
+    free(p);
+}
+
+static status cpu_copy(backend_ctx *ctx, void *dst, int64_t ldd, const void *src, int64_t lds,
+                       int64_t rows, int64_t cols) {
+    (void)ctx;
+    for (int64_t j = 0; j < cols; j++)
+        memmove((char *)dst + j * ldd, (const char *)src + j * lds, (size_t)rows);
+    return MOAO_OK;
+}
+
+static size_t cpu_workspace(backend_op op, backend_type t, int64_t m, int64_t n) {
+    (void)op, (void)t, (void)m, (void)n;
+    return 0;
+}
+
+static size_t cpu_host_workspace(backend_op op, backend_type t, char side, int64_t m, int64_t n) {
+    (void)op, (void)t, (void)side, (void)m, (void)n;
+    return 0;
+}
+
+static size_t cpu_multi_workspace(int g, backend_type t, char side, int64_t size, int64_t part) {
+    (void)g, (void)t, (void)side, (void)size, (void)part;
+    return 0;
+}
+
+static status cpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t, char side,
+                             char uplo, char trans, char diag, int64_t size, const int64_t *part,
+                             const void *alpha, const void *a, int64_t lda, void *const *b,
+                             const int64_t *ldb, void *const *dev, const size_t *ldev) {
+    status st = MOAO_OK;
+    for (int g = 0; g < count && st == MOAO_OK; g++)
+        st = cpu_trsm(ctx[g], t, side, uplo, trans, diag, side == 'L' ? size : part[g],
+                      side == 'L' ? part[g] : size, alpha, a, lda, b[g], ldb[g],
+                      dev ? dev[g] : NULL, ldev ? ldev[g] : 0);
+    return st;
+}
+
+const backend backend_cpu = {
+    .name = "cpu",
+    .size = sizeof(backend),
+    .devices = cpu_devices,
+    .describe = cpu_describe,
+    .open = cpu_open,
+    .close = cpu_close,
+    .stream = cpu_stream,
+    .sync = cpu_sync,
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .alloc_host = cpu_alloc,
+    .release_host = cpu_release,
+    .copy = cpu_copy,
+    .workspace = cpu_workspace,
+    .gemm = cpu_gemm,
+    .trsm = cpu_trsm,
+    .trmm = cpu_trmm,
+    .symm = cpu_symm,
+    .syrk = cpu_syrk,
+    .syr2k = cpu_syr2k,
+    .potrf = cpu_potrf,
+    .trtri = cpu_trtri,
+    .lauum = cpu_lauum,
+    .potri = cpu_potri,
+    .poti = cpu_poti,
+    .potrs = cpu_potrs,
+    .posv = cpu_posv,
+    .host_workspace = cpu_host_workspace,
+    .trsm_host = cpu_trsm,
+    .trmm_host = cpu_trmm,
+    .multi_workspace = cpu_multi_workspace,
+    .trsm_multi = cpu_trsm_multi,
+};

@@ -1,0 +1,143 @@
+#include "cpu_blas.h"
+
+const double cpu_one[2] = {1, 0}, cpu_minus_one[2] = {-1, 0};
+static const float one_f[2] = {1, 0}, minus_one_f[2] = {-1, 0};
+
+const void *cpu_scalar(backend_type t, int which) {
+    bool wide = t == BACKEND_D || t == BACKEND_Z;
+    if (which > 0)
+        return wide ? (const void *)cpu_one : one_f;
+    return wide ? (const void *)cpu_minus_one : minus_one_f;
+}
+
+static CBLAS_TRANSPOSE op(char trans) {
+    return trans == 'N' ? CblasNoTrans : trans == 'T' ? CblasTrans : CblasConjTrans;
+}
+static CBLAS_SIDE side_of(char side) {
+    return side == 'L' ? CblasLeft : CblasRight;
+}
+static CBLAS_UPLO uplo_of(char uplo) {
+    return uplo == 'L' ? CblasLower : CblasUpper;
+}
+static double d(const void *x) {
+    return *(const double *)x;
+}
+static float s(const void *x) {
+    return *(const float *)x;
+}
+
+void cpu_gemm_panel(backend_type t, char ta, char tb, int64_t m, int64_t n, int64_t k,
+                    const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
+                    const void *beta, void *c, int64_t ldc) {
+#define GEMM(x, al, be)                                                                            \
+    cblas_##x##gemm(CblasColMajor, op(ta), op(tb), (int)m, (int)n, (int)k, al, a, (int)lda, b,     \
+                    (int)ldb, be, c, (int)ldc)
+    switch (t) {
+    case BACKEND_D:
+        GEMM(d, d(alpha), d(beta));
+        break;
+    case BACKEND_S:
+        GEMM(s, s(alpha), s(beta));
+        break;
+    case BACKEND_Z:
+        GEMM(z, alpha, beta);
+        break;
+    default:
+        GEMM(c, alpha, beta);
+    }
+#undef GEMM
+}
+
+void cpu_tri_leaf(bool solve, backend_type t, char side, char uplo, char trans, char diag,
+                  int64_t m, int64_t n, const void *alpha, const void *a, int64_t lda, void *b,
+                  int64_t ldb) {
+    const CBLAS_DIAG unit = diag == 'U' ? CblasUnit : CblasNonUnit;
+#define TRI(f, al)                                                                                 \
+    cblas_##f(CblasColMajor, side_of(side), uplo_of(uplo), op(trans), unit, (int)m, (int)n, al, a, \
+              (int)lda, b, (int)ldb)
+    switch (t) {
+    case BACKEND_D:
+        if (solve)
+            TRI(dtrsm, d(alpha));
+        else
+            TRI(dtrmm, d(alpha));
+        break;
+    case BACKEND_S:
+        if (solve)
+            TRI(strsm, s(alpha));
+        else
+            TRI(strmm, s(alpha));
+        break;
+    case BACKEND_Z:
+        if (solve)
+            TRI(ztrsm, alpha);
+        else
+            TRI(ztrmm, alpha);
+        break;
+    default:
+        if (solve)
+            TRI(ctrsm, alpha);
+        else
+            TRI(ctrmm, alpha);
+    }
+#undef TRI
+}
+
+status cpu_symm(backend_ctx *ctx, backend_type t, char side, char uplo, int64_t m, int64_t n,
+                const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
+                const void *beta, void *c, int64_t ldc, void *work, size_t lwork) {
+    (void)ctx, (void)work, (void)lwork;
+    if (!backend_is_real(t) || !backend_is(side, "LR") || !backend_is(uplo, "LU") || m < 0 ||
+        n < 0 || !backend_ld_ok(side == 'L' ? m : n, lda) || !backend_ld_ok(m, ldb) ||
+        !backend_ld_ok(m, ldc) || lda > CPU_PANEL || ldb > CPU_PANEL || ldc > CPU_PANEL ||
+        n > CPU_PANEL)
+        return status_fail(MOAO_INPUT, "symm: an argument is out of range");
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    if (t == BACKEND_D)
+        cblas_dsymm(CblasColMajor, side_of(side), uplo_of(uplo), (int)m, (int)n, d(alpha), a,
+                    (int)lda, b, (int)ldb, d(beta), c, (int)ldc);
+    else
+        cblas_ssymm(CblasColMajor, side_of(side), uplo_of(uplo), (int)m, (int)n, s(alpha), a,
+                    (int)lda, b, (int)ldb, s(beta), c, (int)ldc);
+    return MOAO_OK;
+}
+
+status cpu_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t n, int64_t k,
+                const void *alpha, const void *a, int64_t lda, const void *beta, void *c,
+                int64_t ldc, void *work, size_t lwork) {
+    (void)ctx, (void)work, (void)lwork;
+    if (!backend_is_real(t) || !backend_is(uplo, "LU") || !backend_is(trans, "NTC") || n < 0 ||
+        k < 0 || !backend_ld_ok(trans == 'N' ? n : k, lda) || !backend_ld_ok(n, ldc) ||
+        lda > CPU_PANEL || ldc > CPU_PANEL || k > CPU_PANEL)
+        return status_fail(MOAO_INPUT, "syrk: an argument is out of range");
+    if (n == 0)
+        return MOAO_OK;
+    if (t == BACKEND_D)
+        cblas_dsyrk(CblasColMajor, uplo_of(uplo), op(trans), (int)n, (int)k, d(alpha), a, (int)lda,
+                    d(beta), c, (int)ldc);
+    else
+        cblas_ssyrk(CblasColMajor, uplo_of(uplo), op(trans), (int)n, (int)k, s(alpha), a, (int)lda,
+                    s(beta), c, (int)ldc);
+    return MOAO_OK;
+}
+
+status cpu_syr2k(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t n, int64_t k,
+                 const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
+                 const void *beta, void *c, int64_t ldc, void *work, size_t lwork) {
+    (void)ctx, (void)work, (void)lwork;
+    if (!backend_is_real(t) || !backend_is(uplo, "LU") || !backend_is(trans, "NTC") || n < 0 ||
+        k < 0 || !backend_ld_ok(trans == 'N' ? n : k, lda) ||
+        !backend_ld_ok(trans == 'N' ? n : k, ldb) || !backend_ld_ok(n, ldc) || lda > CPU_PANEL ||
+        ldb > CPU_PANEL || ldc > CPU_PANEL || k > CPU_PANEL)
+        return status_fail(MOAO_INPUT, "syr2k: an argument is out of range");
+    if (n == 0)
+        return MOAO_OK;
+    if (t == BACKEND_D)
+        cblas_dsyr2k(CblasColMajor, uplo_of(uplo), op(trans), (int)n, (int)k, d(alpha), a, (int)lda,
+                     b, (int)ldb, d(beta), c, (int)ldc);
+    else
+        cblas_ssyr2k(CblasColMajor, uplo_of(uplo), op(trans), (int)n, (int)k, s(alpha), a, (int)lda,
+                     b, (int)ldb, s(beta), c, (int)ldc);
+    return MOAO_OK;
+}
