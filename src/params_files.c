@@ -1,0 +1,199 @@
+#include "params_files.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MAX_FILE = 1 << 28 }; /* a parameter file of more than 256 MB is a mistake */
+
+static status add(params_files *b, const char *path, params_file **f) {
+    params_file **grown = realloc(b->file, (size_t)(b->n + 1) * sizeof *grown);
+    if (grown != NULL)
+        b->file = grown;
+    *f = calloc(1, sizeof **f);
+    if (grown == NULL || *f == NULL || ((*f)->path = strdup(path)) == NULL) {
+        free(*f);
+        return status_fail(MOAO_MEMORY, "no memory for the list of parameter files");
+    }
+    grown[b->n++] = *f;
+    return MOAO_OK;
+}
+
+static const params_file *find(const params_files *b, const char *path) {
+    for (int i = 0; i < b->n; i++)
+        if (strcmp(b->file[i]->path, path) == 0)
+            return b->file[i];
+    return NULL;
+}
+
+static status read_whole(const char *path, params_file *f) {
+    struct stat about;
+    FILE *in = fopen(path, "rb");
+    if (in == NULL || fstat(fileno(in), &about) != 0) {
+        f->error = errno;
+    } else if (S_ISDIR(about.st_mode)) {
+        f->error = EISDIR;
+    } else {
+        size_t room = 0;
+        do {
+            room = room ? 2 * room : 1 << 16;
+            char *grown = realloc(f->data, room + 1);
+            if (grown == NULL || room > MAX_FILE) {
+                f->error = EFBIG;
+                f->data = grown ? grown : f->data;
+                break;
+            }
+            f->data = grown;
+            f->len += fread(f->data + f->len, 1, room - f->len, in);
+        } while (f->len == room);
+        if (f->error == 0 && ferror(in))
+            f->error = EIO;
+        f->data[f->len < room ? f->len : room] = '\0';
+    }
+    if (in != NULL)
+        fclose(in);
+    if (f->error != 0)
+        f->len = 0;
+    return MOAO_OK;
+}
+
+status params_files_get(params_files *b, const char *path, const params_file **f) {
+    params_file *added;
+    if ((*f = find(b, path)) != NULL)
+        return MOAO_OK;
+    if (b->sealed)
+        return status_fail(MOAO_INTERNAL, "parameter file %s was not read by rank 0", path);
+    status st = add(b, path, &added);
+    if (st == MOAO_OK)
+        st = read_whole(path, added);
+    *f = added;
+    return st;
+}
+
+int params_files_natural_order(const char *a, const char *b) {
+    while (*a && *b) {
+        if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
+            while (*a == '0' && isdigit((unsigned char)a[1]))
+                a++;
+            while (*b == '0' && isdigit((unsigned char)b[1]))
+                b++;
+            size_t na = strspn(a, "0123456789"), nb = strspn(b, "0123456789");
+            if (na != nb)
+                return na < nb ? -1 : 1;
+            int order = strncmp(a, b, na);
+            if (order != 0)
+                return order;
+            a += na;
+            b += nb;
+        } else if (*a != *b) {
+            return (unsigned char)*a < (unsigned char)*b ? -1 : 1;
+        } else {
+            a++;
+            b++;
+        }
+    }
+    return (*a != '\0') - (*b != '\0');
+}
+
+static int compare_names(const void *a, const void *b) {
+    return params_files_natural_order(*(char *const *)a, *(char *const *)b);
+}
+
+static status join_names(char **names, size_t n, params_file *f) {
+    size_t len = 0;
+    for (size_t i = 0; i < n; i++)
+        len += strlen(names[i]) + 1;
+    f->data = calloc(len + 1, 1);
+    if (f->data == NULL)
+        return status_fail(MOAO_MEMORY, "no memory for names of files");
+    for (size_t i = 0; i < n; i++) {
+        size_t k = strlen(names[i]);
+        memcpy(f->data + f->len, names[i], k);
+        f->data[f->len + k] = '\n';
+        f->len += k + 1;
+    }
+    return MOAO_OK;
+}
+
+status params_files_match(params_files *b, const char *pattern, const params_file **f) {
+    params_file *added;
+    glob_t g;
+    char *key = malloc(strlen(pattern) + 10);
+    if (key == NULL)
+        return status_fail(MOAO_MEMORY, "no memory for a pattern");
+    sprintf(key, "pattern: %s", pattern); /* apart from a file of this name */
+    status st = MOAO_OK;
+    if ((*f = find(b, key)) == NULL && b->sealed)
+        st = status_fail(MOAO_INTERNAL, "pattern %s was not read by rank 0", pattern);
+    else if (*f == NULL && (st = add(b, key, &added)) == MOAO_OK) {
+        *f = added;
+        if (glob(pattern, 0, NULL, &g) == 0) {
+            qsort(g.gl_pathv, g.gl_pathc, sizeof *g.gl_pathv, compare_names);
+            st = join_names(g.gl_pathv, g.gl_pathc, added);
+            globfree(&g);
+        } else {
+            added->error = ENOENT;
+        }
+    }
+    free(key);
+    return st;
+}
+
+static status broadcast_bytes(const comm *c, char **data, size_t *len) {
+    unsigned long long n = *len;
+    status st = MOAO_OK;
+    MPI_Bcast(&n, 1, MPI_UNSIGNED_LONG_LONG, 0, c->mpi);
+    if (c->rank != 0 && (*data = calloc((size_t)n + 1, 1)) == NULL)
+        st = status_fail(MOAO_MEMORY, "no memory for a parameter file of %llu bytes", n);
+    TRY(comm_agree(c, st));
+    *len = (size_t)n;
+    if (n > 0) /* at most MAX_FILE, which an int holds */
+        MPI_Bcast(*data, (int)n, MPI_BYTE, 0, c->mpi);
+done:
+    return st;
+}
+
+/* The same number of empty files on every rank. */
+static status broadcast_count(const comm *c, params_files *b) {
+    status st = MOAO_OK;
+    int n = b->n;
+    MPI_Bcast(&n, 1, MPI_INT, 0, c->mpi);
+    if (c->rank != 0) {
+        b->file = calloc((size_t)n + 1, sizeof *b->file);
+        for (b->n = 0; b->file != NULL && b->n < n; b->n++)
+            if ((b->file[b->n] = calloc(1, sizeof **b->file)) == NULL)
+                break;
+        if (b->file == NULL || b->n < n)
+            st = status_fail(MOAO_MEMORY, "no memory for the list of parameter files");
+    }
+    return comm_agree(c, st);
+}
+
+status params_files_broadcast(const comm *c, params_files *b) {
+    status st;
+    TRY(broadcast_count(c, b));
+    for (int i = 0; i < b->n; i++) {
+        params_file *f = b->file[i];
+        size_t path_len = f->path ? strlen(f->path) : 0;
+        MPI_Bcast(&f->error, 1, MPI_INT, 0, c->mpi);
+        TRY(broadcast_bytes(c, &f->path, &path_len));
+        TRY(broadcast_bytes(c, &f->data, &f->len));
+    }
+    b->sealed = true;
+done:
+    return st;
+}
+
+void params_files_free(params_files *b) {
+    for (int i = 0; i < b->n; i++) {
+        free(b->file[i]->path);
+        free(b->file[i]->data);
+        free(b->file[i]);
+    }
+    free(b->file);
+    *b = (params_files){0};
+}

@@ -1,0 +1,35 @@
+/* Steps of params_load. Private to params*.c. All local; `at` of a mistake is the node that made
+ * it. */
+#ifndef MOAO_PARAMS_LOAD_H
+#define MOAO_PARAMS_LOAD_H
+
+#include "params_table.h"
+
+typedef struct {
+    params *par;
+    params_files *files;
+    yaml_tree *tree;
+    ynode *root; /* all sources merged */
+} params_loader;
+
+/* Keys of which a mapping may hold only one; a later source that sets one drops the others. */
+bool params_excludes(const char *path, const char *a, const char *b);
+/* Refuse two such keys in `map`, which stands at `path` (without indices). */
+status params_check_alternatives(const ynode *map, const char *path, const char *where);
+
+status params_read_targets(params_loader *l);
+status params_read_atmosphere(params_loader *l);
+/* What no single value shows: lengths, orders, stars below layers, impossible geometry. */
+status params_check(params_loader *l);
+
+/* Add a warning that only the reader can know. */
+status params_note(params *par, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Parse a YAML file named at a node whose root must be a mapping. */
+status params_parse_file(params_loader *l, const char *name, const ynode *at, const char *path,
+                         ynode **root);
+
+/* Number of times of a schedule, -1 when too many; the times into out[] when not NULL. */
+int params_schedule(const real_list *times, double interval, double start, double end, double *out);
+
+#endif

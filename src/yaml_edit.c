@@ -1,0 +1,196 @@
+#include "yaml_tree.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_TEXT = 512 };
+
+ynode *yaml_tree_get(const ynode *map, const char *key) {
+    if (map == NULL || map->kind != YAML_TREE_MAP)
+        return NULL;
+    for (int i = 0; i < map->n; i++)
+        if (strcmp(map->key[i]->text, key) == 0)
+            return map->item[i];
+    return NULL;
+}
+
+static void join_path(char *out, const char *path, const char *key) {
+    snprintf(out, PATH_TEXT, "%.250s%s%.250s", path, *path ? "." : "", key);
+}
+
+static void drop_excluded(ynode *map, const char *key, const char *path,
+                          yaml_tree_excludes excludes) {
+    int kept = 0;
+    for (int i = 0; i < map->n; i++) {
+        if (excludes(path, key, map->key[i]->text))
+            continue;
+        map->key[kept] = map->key[i];
+        map->item[kept++] = map->item[i];
+    }
+    map->n = kept;
+}
+
+static status add_key(yaml_tree *t, ynode *map, ynode *key, ynode *value) {
+    status st;
+    ynode **items, **keys;
+    size_t n = (size_t)map->n;
+    TRY(yaml_tree_alloc(t, (void **)&items, (n + 1) * sizeof *items));
+    TRY(yaml_tree_alloc(t, (void **)&keys, (n + 1) * sizeof *keys));
+    if (n > 0) {
+        memcpy(items, map->item, n * sizeof *items);
+        memcpy(keys, map->key, n * sizeof *keys);
+    }
+    items[n] = value;
+    keys[n] = key;
+    map->item = items;
+    map->key = keys;
+    map->n++;
+done:
+    return st;
+}
+
+static int find_key(const ynode *map, const char *key) {
+    for (int i = 0; i < map->n; i++)
+        if (strcmp(map->key[i]->text, key) == 0)
+            return i;
+    return -1;
+}
+
+/* Set one key of a map: merge two maps, replace anything else. */
+static status put(yaml_tree *t, ynode *base, ynode *key, ynode *value, const char *path,
+                  yaml_tree_excludes excludes) {
+    char below[PATH_TEXT];
+    int i = find_key(base, key->text);
+    if (i < 0)
+        return add_key(t, base, key, value);
+    if (base->item[i]->kind == YAML_TREE_MAP && value->kind == YAML_TREE_MAP) {
+        join_path(below, path, key->text);
+        return yaml_tree_merge(t, base->item[i], value, below, excludes);
+    }
+    base->key[i] = key;
+    base->item[i] = value;
+    return MOAO_OK;
+}
+
+status yaml_tree_merge(yaml_tree *t, ynode *base, const ynode *over, const char *path,
+                       yaml_tree_excludes excludes) {
+    status st = MOAO_OK;
+    for (int i = 0; i < over->n; i++)
+        drop_excluded(base, over->key[i]->text, path, excludes);
+    for (int i = 0; i < over->n && st == MOAO_OK; i++)
+        st = put(t, base, over->key[i], over->item[i], path, excludes);
+    return st;
+}
+
+typedef struct { /* one key=value being applied */
+    yaml_tree *tree;
+    const char *text;      /* whole */
+    size_t pos;            /* in text */
+    char whole[PATH_TEXT]; /* the key as given, for messages */
+    char path[PATH_TEXT];  /* so far, without indices */
+    yaml_tree_excludes excludes;
+} override;
+
+static status fail_here(const override *o, const char *what) {
+    return yaml_tree_fail_at("command line", 1, (int)o->pos + 1, o->whole, "%s", what);
+}
+
+/* A map or scalar node that stands at the current place of the command line. */
+static status new_node(const override *o, yaml_tree_kind kind, const char *text, size_t len,
+                       ynode **out) {
+    status st;
+    void *copy = NULL;
+    TRY(yaml_tree_alloc(o->tree, (void **)out, sizeof **out));
+    TRY(yaml_tree_alloc(o->tree, &copy, len + 1));
+    memcpy(copy, text, len);
+    **out = (ynode){.kind = kind, .file = "command line", .line = 1, .column = (int)o->pos + 1};
+    (*out)->text = copy;
+done:
+    return st;
+}
+
+/* Read [index] and step into that item of the list *slot. */
+static status step_index(override *o, ynode ***slot) {
+    char *end, why[96];
+    long index = strtol(o->text + o->pos + 1, &end, 10);
+    if (!isdigit((unsigned char)o->text[o->pos + 1]) || *end != ']')
+        return fail_here(o, "not an index, expected [0], [1], ...");
+    ynode *list = **slot;
+    if (list == NULL || list->kind != YAML_TREE_LIST)
+        return fail_here(o, "an index into what is no list in the files, expected a list there");
+    if (index >= list->n) {
+        snprintf(why, sizeof why, "index %ld out of range, expected 0 to %d", index, list->n - 1);
+        return fail_here(o, why);
+    }
+    o->pos = (size_t)(end + 1 - o->text);
+    *slot = &list->item[index];
+    return MOAO_OK;
+}
+
+/* Read a name and step into that key of the map *slot, made when absent; *slot then points to the
+ * value, which is NULL for a new key. */
+static status step_key(override *o, ynode ***slot) {
+    status st;
+    ynode *key;
+    size_t len = 0;
+    const char *name = o->text + o->pos;
+    while (isalnum((unsigned char)name[len]) || name[len] == '_')
+        len++;
+    if (len == 0 || len > 100)
+        return fail_here(o, "not a key, expected key=value with a key such as sensors[0].nssp");
+    if (**slot == NULL)
+        TRY(new_node(o, YAML_TREE_MAP, "", 0, *slot));
+    ynode *map = **slot;
+    if (map->kind != YAML_TREE_MAP)
+        return fail_here(o, "a key below what is no mapping in the files");
+    TRY(new_node(o, YAML_TREE_SCALAR, name, len, &key));
+    drop_excluded(map, key->text, o->path, o->excludes);
+    if (find_key(map, key->text) < 0)
+        TRY(add_key(o->tree, map, key, NULL));
+    *slot = &map->item[find_key(map, key->text)];
+    char below[PATH_TEXT];
+    join_path(below, o->path, key->text);
+    memcpy(o->path, below, sizeof below);
+    o->pos += len;
+done:
+    return st;
+}
+
+status yaml_tree_override(yaml_tree *t, ynode *root, const char *text,
+                          yaml_tree_excludes excludes) {
+    status st;
+    override o = {.tree = t, .text = text, .excludes = excludes};
+    ynode *value, **slot = &root;
+    const char *equal = strchr(text, '=');
+    snprintf(o.whole, sizeof o.whole, "%s", yaml_tree_quote(text).s);
+    if (equal == NULL)
+        return fail_here(&o, "no '=' in it, expected key=value");
+    size_t n = (size_t)(equal - text);
+    if (n < 44)
+        o.whole[n] = '\0';
+    if (n == 0)
+        return yaml_tree_fail_at("command line", 1, 1, "syntax",
+                                 "no key before '=', expected key=value");
+    for (;;) {
+        TRY(step_key(&o, &slot));
+        while (text[o.pos] == '[')
+            TRY(step_index(&o, &slot));
+        if (text[o.pos] != '.')
+            break;
+        o.pos++;
+    }
+    if (text[o.pos] != '=')
+        return fail_here(&o, "not part of a key, expected key=value");
+    size_t start = o.pos + 1;
+    if (text[start + strspn(text + start, " \t")] == '\0')
+        return fail_here(&o, "no value, expected key=value");
+    TRY(yaml_tree_parse(t, "command line", (int)start, text + start, strlen(text + start), &value));
+    if (*slot != NULL && (*slot)->kind == YAML_TREE_MAP && value->kind == YAML_TREE_MAP)
+        st = yaml_tree_merge(t, *slot, value, o.path, excludes);
+    else
+        *slot = value;
+done:
+    return st;
+}
