@@ -53,7 +53,7 @@ else
 fi
 apt() { $as_root DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@"; }
 
-say "installing: $need"
+say "installing: $(echo "$need" | sed "s,|[^ ]*,,g")"
 log=$(mktemp "${TMPDIR:-/tmp}/install-deps.XXXXXX") || exit 1
 trap 'rm -f "$log"' EXIT
 apt update >"$log" 2>&1 || { say "warning: apt-get update failed; trying with the lists there are:"; tail -3 "$log" >&2; }

@@ -1,0 +1,120 @@
+"""What the tests of the whole program share: a small case, running it, comparing results."""
+import glob
+import os
+import re
+import signal
+import subprocess
+import time
+
+ROOT = os.environ.get("MOAO_ROOT") or os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+MOAO = os.environ.get("MOAO") or os.path.join(ROOT, "build", "moao")
+
+# 2 reconstructors, 10 exposures of 8 targets in chunks of 2: 40 checkpoints in a few seconds
+CASE = """
+title: small case of the tests
+telescope: {diameter: 8 m, obscuration: 0.14}
+dm: {nssp: 16}
+sensors:
+  - {type: ngs, nssp: 10, direction: [40, 10], magnitude: 10}
+  - {type: ngs, nssp: 10, direction: [-30, 35], magnitude: 11}
+  - {type: ngs, nssp: 8, direction: [5, -45], magnitude: 10}
+  - {type: lgs, nssp: 12, direction: [30, -30], altitude: 90 km}
+targets: {grid: {nx: 4, ny: 2, width: 60 arcsec, height: 30 arcsec}}
+atmosphere:
+  profiles:
+    - {time: 0, r0: 15 cm, layers: {altitude: [0, 4000, 10000], fraction: [0.6, 0.3, 0.1]}}
+    - {time: 10 min, r0: 12 cm, layers: {altitude: [0, 5000, 12000], fraction: [0.5, 0.3, 0.2]}}
+    - {time: 20 min, r0: 18 cm, layers: {altitude: [0, 3000, 9000], fraction: [0.7, 0.2, 0.1], L0: 30 m}}
+schedule: {tor_interval: 15 min, exposure_interval: 3 min, end: 30 min}
+psf: {wavelengths: [1.65 um, 2.2 um], oversampling: 8}
+output: {psf: none}
+compute: {targets_per_chunk: 2, threads: 1}
+"""
+
+
+def write_case(path, text=CASE):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    return path
+
+
+def environment(**more):
+    env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+               OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_plm_rsh_agent="/bin/false",
+               OMPI_MCA_hwloc_base_binding_policy="none", OMPI_MCA_btl_vader_single_copy_mechanism="none",
+               OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+    env.update(more)
+    return env
+
+
+class Run:
+    """One `mpirun -n RANKS moao run ...`, started at once; output in .text after wait()."""
+
+    def __init__(self, *args, ranks=2, env=None, cwd=None, out=None):
+        self.log = (out or os.path.join(cwd or ".", "run")) + ".%d.log" % time.monotonic_ns()
+        self.text, self.code = "", None
+        with open(self.log, "wb") as f:
+            self.process = subprocess.Popen(["mpirun", "-n", str(ranks), MOAO, "run"] + list(args), cwd=cwd,
+                                            env=environment(**(env or {})), stdin=subprocess.DEVNULL, stdout=f,
+                                            stderr=subprocess.STDOUT, start_new_session=True)
+
+    def read(self):
+        with open(self.log, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def wait(self, seconds):
+        """Exit code; after `seconds` everything is killed and AssertionError raised."""
+        try:
+            self.code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError("still running after %d s:\n%s" % (seconds, self.read())) from None
+        self.text = self.read()
+        return self.code
+
+    def ranks(self):
+        """Process numbers of the ranks (children of mpirun that are moao)."""
+        found = []
+        for path in glob.glob("/proc/[0-9]*/stat"):
+            try:
+                with open(path, encoding="utf-8", errors="replace") as f:
+                    m = re.match(r"(\d+) \((.*)\) \S (\d+)", f.read())
+            except OSError:
+                continue
+            if m and int(m.group(3)) == self.process.pid and m.group(2).startswith("moao"):
+                found.append(int(m.group(1)))
+        return sorted(found)
+
+    def kill(self):
+        for pid in self.ranks() + [self.process.pid]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait()
+
+
+def parts(folder):
+    """Checkpoint parts in a run's folder."""
+    return [p for p in glob.glob(os.path.join(folder, "**/part-*.bin"), recursive=True)
+            + glob.glob(os.path.join(folder, ".*/part-*.bin"))]
+
+
+def wait_for_parts(run, folder, n, seconds=60):
+    """Wait until a run has kept n parts; it must still be at work then."""
+    end = time.monotonic() + seconds
+    while len(parts(folder)) < n:
+        if run.process.poll() is not None or time.monotonic() > end:
+            raise AssertionError("no %d parts in %s:\n%s" % (n, folder, run.read()))
+        time.sleep(0.005)
+
+
+def maps(folder):
+    """Data of every extension of maps.fits that holds numbers: {name: array}."""
+    from astropy.io import fits
+    found = {}
+    with fits.open(os.path.join(folder, "maps.fits"), checksum=True) as f:
+        for i, h in enumerate(f):
+            if h.data is not None:
+                found["%d %s" % (i, h.name)] = h.data.copy()
+    return found
