@@ -71,7 +71,7 @@ static void list_arrays(psf *p, array list[NARRAY]) {
         {(void **)&p->otf, P * stride, sizeof(double)},
         {(void **)&p->even, P * ld, sizeof(double)},
         {(void **)&p->odd, P * ld, sizeof(double)},
-        {(void **)&p->trig, (ld + P) * 4 * PSF_NDIR, sizeof(double)},
+        {(void **)&p->trig, P * 8 * PSF_NDIR, sizeof(double)},
         {(void **)&p->rows, ((size_t)p->N / 2 + 1) * (size_t)p->nfreq, sizeof(fftw_complex)},
         {(void **)&p->image, (size_t)p->nfreq * stride, sizeof(double)},
     };
@@ -161,7 +161,7 @@ status psf_init(const sys *s, const psf_opts *o, psf **out) {
     list_arrays(p, list);
     for (int i = 0; i < NARRAY; i++)
         TRY(mem_alloc(list[i].p, list[i].count, list[i].size, "PSF grid"));
-    p->proj = p->trig + (size_t)p->ld * 4 * PSF_NDIR;
+    p->proj = p->trig + (size_t)p->P * 4 * PSF_NDIR;
     for (int i = 0; i < p->nlambda; i++)
         p->lambda[i] = o->lambda[i];
     for (int i = 0; i < p->nbox; i++)

@@ -64,4 +64,9 @@ void psf_accumulate(const psf *p, size_t a0, size_t na, const double *c, size_t 
  * concurrent calls on one psf). */
 status psf_compute(psf *p, const double *sum, const psf_fit *f, int ilambda, psf_result *r);
 
+/* FWHM [rad] of a kept image ([crop][crop], for example the mean of several exposures), defined as
+ * above but interpolated between its pixels. NaN when there is no half-peak crossing inside the
+ * image. Local. */
+double psf_image_fwhm(const psf *p, int ilambda, const float *image);
+
 #endif

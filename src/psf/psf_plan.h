@@ -58,8 +58,8 @@ struct psf {
     double *otf;        /* [P][stride] C, then the OTF */
     double *even;       /* [P][ld] OTF(u, v) + OTF(u, -v); once for v = 0 */
     double *odd;        /* [P][ld] OTF(u, v) - OTF(u, -v) */
-    double *trig;       /* [2][ld][2 PSF_NDIR] factors of the cosine sum along y */
-    double *proj;       /* [2][P][2 PSF_NDIR] sums along y */
+    double *trig;       /* [2][P][2 PSF_NDIR] factors of the cosine sum along y */
+    double *proj;       /* [2][P][2 PSF_NDIR] sums along y; follows `trig` */
     fftw_complex *rows; /* [N/2 + 1][nfreq] OTF transformed along y; rows from P on stay zero */
     int nrow;           /* rows of `image` that are there */
     double *image;      /* [nfreq][stride] PSF for y <= 0, row -y; wrapped along x */

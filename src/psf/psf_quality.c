@@ -3,6 +3,7 @@
 
 #include <cblas.h>
 #include <math.h>
+#include <string.h>
 
 double psf_strehl(const psf *p) {
     double sum = 0;
@@ -93,20 +94,29 @@ static void guess_all(psf *p, const double *c, const double *s, double half, dou
 
 /* --- exact cosine sums of the OTF, in all directions at once --- */
 
-/* out[j * stride] for 0 <= j < n: cos and sin of j times the angle, by rotation (error of order n
- * eps). */
-typedef struct {
-    double c, s, dc, ds;
+enum { ND = PSF_NDIR, WIDTH = 2 * PSF_NDIR };
+
+typedef struct { /* cosines and sines of 0, 1, 2... times ND angles, by rotation: error of order n
+                    eps */
+    double c[ND], s[ND], dc[ND], ds[ND];
 } rotor;
 
-static rotor rotor_at(double angle) {
-    return (rotor){1, 0, cos(angle), sin(angle)};
+static void rotor_start(rotor *t, const double *r, const double *direction, double turn) {
+    for (int i = 0; i < ND; i++) {
+        t->c[i] = 1;
+        t->s[i] = 0;
+        t->dc[i] = cos(turn * r[i] * direction[i]);
+        t->ds[i] = sin(turn * r[i] * direction[i]);
+    }
 }
 
 static void rotor_step(rotor *t) {
-    double c = t->c * t->dc - t->s * t->ds;
-    t->s = t->s * t->dc + t->c * t->ds;
-    t->c = c;
+#pragma omp simd
+    for (int i = 0; i < ND; i++) {
+        double c = t->c[i] * t->dc[i] - t->s[i] * t->ds[i];
+        t->s[i] = t->s[i] * t->dc[i] + t->c[i] * t->ds[i];
+        t->c[i] = c;
+    }
 }
 
 /* Value and radial derivative [per pixel] of the cosine sum at radius r[i] pixels along (c[i],
@@ -114,33 +124,38 @@ static void rotor_step(rotor *t) {
  * and v sin(v b), odd part with sin(v b) and v cos(v b). */
 static void cosine_sums(psf *p, const double *c, const double *s, const double *r, double *f,
                         double *df) {
-    enum { ND = PSF_NDIR, W = 2 * PSF_NDIR };
     size_t P = (size_t)p->P;
-    double *te = p->trig, *to = te + (size_t)p->ld * W, *pe = p->proj, *po = pe + P * W;
+    double *even = p->trig, *odd = even + P * WIDTH;
+    double *sum_even = p->proj, *sum_odd = sum_even + P * WIDTH;
     double turn = 2 * M_PI / p->N;
-    for (int i = 0; i < ND; i++) {
-        rotor t = rotor_at(turn * r[i] * s[i]);
-        for (size_t v = 0; v < P; v++, rotor_step(&t)) {
-            te[v * W + (size_t)i] = t.c;
-            te[v * W + ND + (size_t)i] = (double)v * t.s;
-            to[v * W + (size_t)i] = t.s;
-            to[v * W + ND + (size_t)i] = (double)v * t.c;
+    rotor t;
+    rotor_start(&t, r, s, turn);
+    for (size_t v = 0; v < P; v++, rotor_step(&t)) {
+        double *restrict e = even + v * WIDTH, *restrict o = odd + v * WIDTH;
+#pragma omp simd
+        for (int i = 0; i < ND; i++) {
+            e[i] = t.c[i];
+            e[ND + i] = (double)v * t.s[i];
+            o[i] = t.s[i];
+            o[ND + i] = (double)v * t.c[i];
         }
     }
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, p->P, W, p->P, 1, p->even, p->ld, te, W,
-                0, pe, W);
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, p->P, W, p->P, 1, p->odd, p->ld, to, W,
-                0, po, W);
-    for (int i = 0; i < ND; i++) {
-        rotor t = rotor_at(turn * r[i] * c[i]);
-        f[i] = df[i] = 0;
-        for (size_t u = 0; u < P; u++, rotor_step(&t)) {
-            const double *e = pe + u * W + i, *o = po + u * W + i;
-            double twice = u == 0 ? 1 : 2;
-            f[i] += twice * (t.c * e[0] - t.s * o[0]);
-            df[i] -=
-                twice * turn *
-                (c[i] * (double)u * (t.s * e[0] + t.c * o[0]) + s[i] * (t.c * e[ND] + t.s * o[ND]));
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, p->P, WIDTH, p->P, 1, p->even, p->ld,
+                even, WIDTH, 0, sum_even, WIDTH);
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, p->P, WIDTH, p->P, 1, p->odd, p->ld, odd,
+                WIDTH, 0, sum_odd, WIDTH);
+    rotor_start(&t, r, c, turn);
+    memset(f, 0, ND * sizeof *f);
+    memset(df, 0, ND * sizeof *df);
+    for (size_t u = 0; u < P; u++, rotor_step(&t)) {
+        const double *e = sum_even + u * WIDTH, *o = sum_odd + u * WIDTH;
+        double twice = u == 0 ? 1 : 2;
+#pragma omp simd
+        for (int i = 0; i < ND; i++) {
+            double along_x = c[i] * (double)u * (t.s[i] * e[i] + t.c[i] * o[i]);
+            double along_y = s[i] * (t.c[i] * e[ND + i] + t.s[i] * o[ND + i]);
+            f[i] += twice * (t.c[i] * e[i] - t.s[i] * o[i]);
+            df[i] -= twice * turn * (along_x + along_y);
         }
     }
 }
