@@ -3,6 +3,7 @@
 #define MOAO_MAPS_H
 
 #include "atmos.h"
+#include "matrix_file.h" /* maps_write_matrix, maps_matrix_open */
 #include "params.h"
 #include "psf/psf.h"
 #include "status.h"
@@ -17,11 +18,5 @@
  * when kept, else it is left NaN with a comment). */
 status maps_write(const char *dir, const params *par, const sys *s, const atmos *a, const psf *p,
                   store *st);
-
-/* Write one matrix (rows x cols, column-major in `a`, slope order of the model) as
- * DIR/matrices/NAME.fits with EXTNAME, BUNIT and a title; `name` is Cmm, Ctm, ... with a suffix for
- * target and exposure. */
-status maps_write_matrix(const char *dir, const char *name, const char *unit, const char *title,
-                         const double *a, size_t rows, size_t cols, size_t ld);
 
 #endif

@@ -1,0 +1,56 @@
+/* FITS files written whole or not at all, with checksums in every HDU: a thin layer over cfitsio.
+ * All functions are local. The first error is kept; later calls do nothing, and fitsout_commit
+ * reports it (MOAO_IO). */
+#ifndef MOAO_FITS_H
+#define MOAO_FITS_H
+
+#include "status.h"
+#include <fitsio.h>
+#include <stddef.h>
+
+typedef struct {
+    fitsfile *f;
+    char *path, *temp;
+    int err;   /* cfitsio's status */
+    int cause; /* errno of the first error, 0: unknown */
+    int nhdu;
+} fitsout;
+
+typedef struct {                    /* one column of a binary table */
+    const char *name, *form, *unit; /* form as in TFORM; unit "" when dimensionless */
+    const char *comment;
+} fitsout_column;
+
+/* Begin PATH with a primary HDU without data. */
+status fitsout_create(fitsout *o, const char *path);
+/* Finish the last HDU and make the file appear; or remove it (fine after a commit, and on {0}). */
+status fitsout_commit(fitsout *o);
+void fitsout_abandon(fitsout *o);
+
+/* Begin an extension, after finishing the one before (DATE, CHECKSUM, DATASUM). compress_step > 0:
+ * tiles of one plane (axes 1 and 2), Rice-compressed, values quantised in steps of compress_step
+ * with subtractive dithering. */
+void fitsout_image(fitsout *o, const char *extname, int bitpix, int naxis, const long *naxes,
+                   double compress_step);
+void fitsout_table(fitsout *o, const char *extname, long nrow, int ncol,
+                   const fitsout_column *columns);
+
+/* Keywords; a real that is not finite is written without a value. Text outside ASCII becomes '?'.
+ */
+void fitsout_real(fitsout *o, const char *key, double value, const char *comment);
+void fitsout_integer(fitsout *o, const char *key, long value, const char *comment);
+void fitsout_text(fitsout *o, const char *key, const char *value, const char *comment);
+void fitsout_comment(fitsout *o, const char *text);
+/* Linear axis (1-based): world = crval + (pixel - crpix) * cdelt. */
+void fitsout_axis(fitsout *o, int axis, const char *ctype, const char *cunit, double crpix,
+                  double crval, double cdelt);
+
+/* Data: pixels from `first` to `last` (1-based, inclusive, as many as the axes), axis 1 fastest;
+ * columns (1-based) from a row and element on. */
+void fitsout_pixels_double(fitsout *o, long *first, long *last, const double *a);
+void fitsout_pixels_float(fitsout *o, long *first, long *last, const float *a);
+void fitsout_cells_double(fitsout *o, int col, long row, long element, long n, const double *a);
+void fitsout_cell_integer(fitsout *o, int col, long row, long value);
+void fitsout_cell_text(fitsout *o, int col, long row, const char *value);
+
+#endif
