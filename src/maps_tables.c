@@ -53,7 +53,7 @@ static void write_facts(fitsout *o, const maps_data *m) {
 
 void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments) {
     const sys *s = m->s;
-    char key[16];
+    char key[24];
     fitsout_text(o, "CREATOR", "moao " MOAO_VERSION, "program that wrote this file");
     if (m->par->title != NULL && m->par->title[0] != '\0')
         fitsout_text(o, "TITLE", m->par->title, "");
@@ -69,7 +69,7 @@ void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments
     fitsout_integer(o, "NTOR", m->a->ntor, "tomographic reconstructors");
     fitsout_integer(o, "NEXPOSUR", m->nexposure, "short exposures");
     fitsout_integer(o, "NLAMBDA", m->nlambda, "wavelengths");
-    for (int i = 0; i < m->nlambda; i++) {
+    for (int i = 0; i < m->nlambda && i < 99; i++) { /* what fits the names of keywords */
         snprintf(key, sizeof key, "LAMBDA%d", i + 1);
         fitsout_real(o, key, m->par->psf_wavelengths.v[i] * 1e6, "[um] wavelength");
     }

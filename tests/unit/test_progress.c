@@ -1,0 +1,211 @@
+/* What the user sees: dated lines without control characters in a log, a bar that stays within the
+ * terminal on a terminal; the JSON writer. */
+#include "file.h"
+#include "json.h"
+#include "progress.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char text[1 << 16]; /* what the last body wrote to stderr */
+
+/* Run body with stderr in a file; its output goes to `text`. */
+static void capture(void (*body)(void)) {
+    char path[] = "/tmp/moao-progress-XXXXXX";
+    int fd = mkstemp(path), was = dup(STDERR_FILENO);
+    assert_true(fd >= 0);
+    dup2(fd, STDERR_FILENO);
+    body();
+    fflush(stderr);
+    dup2(was, STDERR_FILENO);
+    close(was);
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    assert_true(n >= 0);
+    text[n] = '\0';
+    close(fd);
+    unlink(path);
+}
+
+/* The same with stderr on a terminal of the given width. */
+static void capture_terminal(void (*body)(void), unsigned short width) {
+    int master = posix_openpt(O_RDWR | O_NOCTTY), was = dup(STDERR_FILENO);
+    assert_true(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+    int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    assert_true(slave >= 0);
+    struct winsize w = {.ws_row = 24, .ws_col = width};
+    ioctl(slave, TIOCSWINSZ, &w);
+    dup2(slave, STDERR_FILENO);
+    body();
+    fflush(stderr);
+    dup2(was, STDERR_FILENO);
+    close(was);
+    fcntl(master, F_SETFL, O_NONBLOCK);
+    size_t n = 0;
+    for (ssize_t k; n < sizeof text - 1 && (k = read(master, text + n, sizeof text - 1 - n)) > 0;)
+        n += (size_t)k;
+    text[n] = '\0';
+    close(slave);
+    close(master);
+}
+
+static void some_steps(void) {
+    progress_init(true, 100);
+    progress_step("matcov of ToR 1/2");
+    progress_advance(25);
+    progress_step("factor");
+    progress_note("a note of %d words", 4);
+    progress_warn("doubtful: %s", "why");
+    progress_advance(75);
+    progress_step("output");
+    progress_end();
+}
+
+/* A date in local time as ISO 8601 has it, and a blank. */
+static bool is_dated(const char *line) {
+    static const char form[] = "dddd-dd-ddTdd:dd:dd ";
+    for (size_t i = 0; form[i] != '\0'; i++)
+        if (form[i] == 'd' ? !isdigit((unsigned char)line[i]) : line[i] != form[i])
+            return false;
+    return true;
+}
+
+/* In a log every step is one dated line with what is done, and no line holds a control character.
+ */
+static void test_log(void **state) {
+    (void)state;
+    unsetenv("MOAO_PROGRESS");
+    capture(some_steps);
+    int lines = 0, dated = 0;
+    for (const char *p = text; *p != '\0'; p++)
+        assert_true(*p == '\n' || !iscntrl((unsigned char)*p));
+    char *copy = strdup(text);
+    for (char *line = strtok(copy, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        lines++;
+        dated += is_dated(line);
+    }
+    free(copy);
+    assert_int_equal(lines, 5);
+    assert_int_equal(dated, 4);
+    assert_non_null(strstr(text, " factor (25% done, "));
+    assert_non_null(strstr(text, " output (100% done, 00:00 left)\n"));
+    assert_non_null(strstr(text, "a note of 4 words\n"));
+    assert_non_null(strstr(text, "\nmoao: warning: doubtful: why\n"));
+}
+
+/* On a terminal no drawing is wider than it, notes and warnings stay as lines of their own, and the
+ * bar is gone at the end. */
+static void test_bar(void **state) {
+    (void)state;
+    unsetenv("MOAO_PROGRESS");
+    for (unsigned short width = 30; width <= 120; width += 45) {
+        capture_terminal(some_steps, width);
+        int column = 0, widest = 0;
+        assert_non_null(strchr(text, '#'));
+        for (const char *p = text; *p != '\0'; p++) {
+            if (*p == '\r' || *p == '\n')
+                column = 0;
+            else if (strncmp(p, "\033[K", 3) == 0)
+                p += 2;
+            else
+                column++;
+            widest = column > widest ? column : widest;
+        }
+        assert_true(widest > 0 && widest < (width < 80 ? width : 80));
+        assert_non_null(strstr(text, "\r\033[Kmoao: warning: doubtful: why\r\n"));
+        assert_non_null(strstr(text, "\r\033[Ka note of 4 words\r\n"));
+        assert_non_null(strstr(text, " 25% left "));
+        assert_int_equal(strcmp(text + strlen(text) - 4, "\r\033[K"), 0);
+    }
+}
+
+static void many_steps(void) {
+    progress_init(true, 2e6);
+    double from = report_now();
+    while (report_now() - from < 0.5) {
+        progress_step("psf");
+        progress_advance(1);
+    }
+    progress_end();
+}
+
+/* The bar is drawn at most five times a second (and once at the first step), however often work is
+ * reported. */
+static void test_redraw(void **state) {
+    (void)state;
+    double from = report_now();
+    setenv("MOAO_PROGRESS", "bar", 1); /* also where stderr is no terminal */
+    capture(many_steps);
+    int most = 3 + (int)((report_now() - from) / 0.2), drawn = 0;
+    for (const char *p = text; (p = strstr(p, "psf [")) != NULL; p++)
+        drawn++;
+    assert_true(drawn >= 1 && drawn <= most);
+    setenv("MOAO_PROGRESS", "log", 1);
+    capture_terminal(some_steps, 80);
+    assert_null(strchr(text, '\033'));
+    assert_true(is_dated(text));
+    unsetenv("MOAO_PROGRESS");
+}
+
+static void silent(void) {
+    progress_init(false, 10);
+    progress_step("nothing");
+    progress_advance(3);
+    progress_note("nothing");
+    progress_warn("only this");
+    progress_end();
+}
+
+/* Disabled, only warnings are printed. */
+static void test_disabled(void **state) {
+    (void)state;
+    capture(silent);
+    assert_string_equal(text, "moao: warning: only this\n");
+}
+
+/* Nested values, escapes and numbers that JSON lacks. */
+static void test_json(void **state) {
+    (void)state;
+    char path[] = "/tmp/moao-json-XXXXXX", *got;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    json j;
+    assert_int_equal(json_open(&j, path), MOAO_OK);
+    json_string(&j, "a \"b\"", "line\n\\ \xc3\xa9");
+    json_array(&j, "list");
+    json_number(&j, NULL, 0.1);
+    json_number(&j, NULL, NAN);
+    json_object(&j, NULL);
+    json_integer(&j, "n", -7);
+    json_bool(&j, "t", true);
+    json_end(&j);
+    json_array(&j, NULL);
+    json_end(&j);
+    assert_int_equal(json_close(&j), MOAO_OK);
+    assert_int_equal(file_read_text(path, &got), MOAO_OK);
+    assert_string_equal(
+        got,
+        "{\n  \"a \\\"b\\\"\": \"line\\u000a\\\\ \xc3\xa9\",\n  \"list\": [\n    0.1,\n    null,\n"
+        "    {\n      \"n\": -7,\n      \"t\": true\n    },\n    []\n  ]\n}\n");
+    free(got);
+    unlink(path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_log), cmocka_unit_test(test_bar), cmocka_unit_test(test_redraw),
+        cmocka_unit_test(test_disabled), cmocka_unit_test(test_json)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
