@@ -89,6 +89,11 @@ size_t psf_bytes(const sys *s, const psf_opts *o) {
     return sum;
 }
 
+size_t psf_fit_bytes(const sys *s, const psf_opts *o) {
+    size_t P = (size_t)s->dm.nssp * (size_t)o->oversampling;
+    return sizeof(psf_fit) + P * P * sizeof(double);
+}
+
 /* Area common to two discs of radii a and b whose centres are s apart. */
 static double lens(double a, double b, double s) {
     if (s >= a + b)

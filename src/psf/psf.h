@@ -44,6 +44,7 @@ size_t psf_bytes(const sys *s, const psf_opts *o); /* memory that psf_init takes
  * phase spectrum outside the square |fx|, |fy| <= 1/(2 d_t). */
 status psf_fit_init(const psf *p, const profile *prof, psf_fit **f);
 void psf_fit_free(psf_fit *f);
+size_t psf_fit_bytes(const sys *s, const psf_opts *o);    /* memory that one psf_fit holds */
 double psf_fit_variance(const psf_fit *f, double lambda); /* [rad^2] */
 /* Strehl that the fitting error alone leaves (for warnings). */
 double psf_fit_strehl(const psf *p, const psf_fit *f, int ilambda);
@@ -63,10 +64,5 @@ void psf_accumulate(const psf *p, size_t a0, size_t na, const double *c, size_t 
  * MOAO_NUMERIC when the result is not finite. Local, uses the plan's work arrays (not for
  * concurrent calls on one psf). */
 status psf_compute(psf *p, const double *sum, const psf_fit *f, int ilambda, psf_result *r);
-
-/* FWHM [rad] of a kept image ([crop][crop], for example the mean of several exposures), defined as
- * above but interpolated between its pixels. NaN when there is no half-peak crossing inside the
- * image. Local. */
-double psf_image_fwhm(const psf *p, int ilambda, const float *image);
 
 #endif
