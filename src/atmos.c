@@ -79,14 +79,14 @@ done:
     return st;
 }
 
-status atmos_init(const params *par, atmos *a) {
+status atmos_init(const params *par, const sys *s, atmos *a) {
     const profile_list *from = &par->atmosphere_profiles;
     status st;
     *a = (atmos){0};
     TRY(ALLOC(a->profiles, (size_t)from->n, "profiles"));
     a->nprofile = from->n;
     for (int i = 0; i < from->n; i++)
-        TRY(set_profile(&from->v[i], 1 / cos(par->telescope_zenith), &a->profiles[i]));
+        TRY(set_profile(&from->v[i], s->airmass, &a->profiles[i]));
     TRY(set_times(par, &par->schedule_tor_times, par->schedule_tor_interval, &a->tor_time,
                   &a->ntor));
     TRY(set_times(par, &par->schedule_exposure_times, par->schedule_exposure_interval,

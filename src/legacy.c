@@ -1,5 +1,6 @@
 #include "legacy.h"
 
+#include "legacy_read.h"
 #include "yaml_tree.h"
 
 #include <ctype.h>
@@ -7,26 +8,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 enum { MAX_LIST = 1000000 };
 
-typedef struct {
-    const char *file;
-    const char *p; /* next character */
-    const char *line_start;
-    int line;
-} reader;
-
-static int column(const reader *r) {
+static int column(const legacy_reader *r) {
     return (int)(r->p - r->line_start) + 1;
 }
 
-static status fail(const reader *r, const char *key, const char *what) {
+status legacy_fail(const legacy_reader *r, const char *key, const char *what) {
     return yaml_tree_fail_at(r->file, r->line, column(r), key, "%s", what);
 }
 
-static void next_line(reader *r) {
+void legacy_next_line(legacy_reader *r) {
     r->p += strcspn(r->p, "\n");
     if (*r->p == '\n') {
         r->p++;
@@ -35,7 +28,7 @@ static void next_line(reader *r) {
     }
 }
 
-static void skip_blank(reader *r) {
+void legacy_skip_blank(legacy_reader *r) {
     while (isspace((unsigned char)*r->p)) {
         if (*r->p == '\n') {
             r->line++;
@@ -45,12 +38,12 @@ static void skip_blank(reader *r) {
     }
 }
 
-static bool at_number(const reader *r) {
+static bool at_number(const legacy_reader *r) {
     return *r->p != '\0' && strchr("+-.0123456789", *r->p) != NULL;
 }
 
 /* One finite number at the reader's place. */
-static status read_number(reader *r, const char *key, double *v) {
+static status read_number(legacy_reader *r, const char *key, double *v) {
     char *end;
     char what[160];
     *v = strtod(r->p, &end);
@@ -60,33 +53,33 @@ static status read_number(reader *r, const char *key, double *v) {
         snprintf(word, sizeof word, "%.*s", (int)strcspn(r->p, " \t\r\n"), r->p);
         snprintf(what, sizeof what, "'%s' is not a finite number, expected one",
                  yaml_tree_quote(word).s);
-        return fail(r, key, what);
+        return legacy_fail(r, key, what);
     }
     r->p = end;
     return MOAO_OK;
 }
 
-/* The line of comment, then between `least` and `most` numbers, on one or more lines. */
-static status read_list(reader *r, const char *key, int least, int most, double *v, int *n) {
+status legacy_read_list(legacy_reader *r, const char *key, int least, int most, double *v, int *n) {
     char what[160];
     status st;
-    skip_blank(r);
+    legacy_skip_blank(r);
     if (*r->p == '\0') {
         snprintf(what, sizeof what, "the file ends, expected a line of comment and %d number%s",
                  least, least == 1 ? "" : "s");
-        return fail(r, key, what);
+        return legacy_fail(r, key, what);
     }
     if (at_number(r))
-        return fail(r, key, "a number (more than in this list?), expected a line of comment");
-    next_line(r);
+        return legacy_fail(r, key,
+                           "a number (more than in this list?), expected a line of comment");
+    legacy_next_line(r);
     int count = 0;
-    for (skip_blank(r); at_number(r); skip_blank(r)) {
+    for (legacy_skip_blank(r); at_number(r); legacy_skip_blank(r)) {
         double x;
         TRY(read_number(r, key, &x));
         if (count >= most) {
             snprintf(what, sizeof what, "more than %d number%s, expected %d", most,
                      most == 1 ? "" : "s", most);
-            return fail(r, key, what);
+            return legacy_fail(r, key, what);
         }
         v[count++] = x;
         /* a word after a number on its line is a mistake, not the next comment */
@@ -98,7 +91,7 @@ static status read_list(reader *r, const char *key, int least, int most, double 
     if (count < least) {
         snprintf(what, sizeof what, "%d number%s, expected %d", count, count == 1 ? "" : "s",
                  least);
-        return fail(r, key, what);
+        return legacy_fail(r, key, what);
     }
     if (n != NULL)
         *n = count;
@@ -107,56 +100,55 @@ done:
     return st;
 }
 
-static status read_one(reader *r, const char *key, double low, double high, double *v) {
+status legacy_read_one(legacy_reader *r, const char *key, double low, double high, double *v) {
     char what[160];
     status st;
-    TRY(read_list(r, key, 1, 1, v, NULL));
+    TRY(legacy_read_list(r, key, 1, 1, v, NULL));
     if (!(*v >= low && *v <= high)) {
         snprintf(what, sizeof what, "%g is out of range, expected %g to %g", *v, low, high);
-        st = fail(r, key, what);
+        st = legacy_fail(r, key, what);
     }
 done:
     return st;
 }
 
-static status read_whole(reader *r, const char *key, int low, int high, int *v) {
+status legacy_read_whole(legacy_reader *r, const char *key, int low, int high, int *v) {
     double x;
     status st;
-    TRY(read_one(r, key, low, high, &x));
+    TRY(legacy_read_one(r, key, low, high, &x));
     if (x != floor(x))
-        return fail(r, key, "not a whole number, expected one");
+        return legacy_fail(r, key, "not a whole number, expected one");
     *v = (int)x;
 done:
     return st;
 }
 
-/* `n` numbers of which none may be below `low`; the last may be missing when `short_by_one`. */
-static status read_array(reader *r, const char *key, int n, bool short_by_one, double low,
+status legacy_read_array(legacy_reader *r, const char *key, int n, bool short_by_one, double low,
                          double **v) {
     char what[160];
     status st;
     int count;
     TRY(ALLOC(*v, (size_t)n, key));
-    TRY(read_list(r, key, short_by_one ? n - 1 : n, n, *v, &count));
+    TRY(legacy_read_list(r, key, short_by_one ? n - 1 : n, n, *v, &count));
     for (int i = 0; i < count; i++) {
         if ((*v)[i] >= low)
             continue;
         snprintf(what, sizeof what, "number %d is %g, expected none below %g", i + 1, (*v)[i], low);
-        return fail(r, key, what);
+        return legacy_fail(r, key, what);
     }
 done:
     return st;
 }
 
 status legacy_profile_parse(const char *name, const char *text, legacy_profile *p) {
-    reader r = {name, text, text, 1};
+    legacy_reader r = {name, text, text, 1};
     status st;
     *p = (legacy_profile){0};
-    TRY(read_whole(&r, "layers", 1, MAX_LIST, &p->n));
-    TRY(read_one(&r, "r0", 0, 1e6, &p->r0));
-    TRY(read_array(&r, "strength", p->n, false, 0, &p->strength));
-    TRY(read_array(&r, "altitude", p->n, false, 0, &p->altitude));
-    TRY(read_array(&r, "L0", p->n, false, 1e-3, &p->L0));
+    TRY(legacy_read_whole(&r, "layers", 1, MAX_LIST, &p->n));
+    TRY(legacy_read_one(&r, "r0", 0, 1e6, &p->r0));
+    TRY(legacy_read_array(&r, "strength", p->n, false, 0, &p->strength));
+    TRY(legacy_read_array(&r, "altitude", p->n, false, 0, &p->altitude));
+    TRY(legacy_read_array(&r, "L0", p->n, false, 1e-3, &p->L0));
 done:
     return st;
 }

@@ -106,7 +106,7 @@ void params_free(params *par);
 /* Geometry and atmosphere that follow from the parameters. Local. Free with sys_free, atmos_free.
  */
 status sys_init(const params *par, sys *s);
-status atmos_init(const params *par, atmos *a);
+status atmos_init(const params *par, const sys *s, atmos *a);
 
 /* Doubtful but legal input, one line each: allocates lines[] and its strings; params_free_warnings.
  * Returns their number (0 also when memory is short). Local. */

@@ -199,6 +199,8 @@ void units_format(double value, dimension dim, const char *reference, char *out,
     }
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(out, n, "%.*g", digits, x);
+        if (strchr(out, 'e') != NULL && fabs(x) >= 1 && fabs(x) < 1e15)
+            continue; /* 40 rather than 4e+01 */
         if (units_parse(out, dim, reference, false, &back, why, sizeof why) && back == value)
             return;
     }

@@ -1,0 +1,220 @@
+#include "params.h"
+#include "text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    int n;
+    char **v;
+} warnings;
+
+__attribute__((format(printf, 2, 3))) static void warn(warnings *w, const char *fmt, ...) {
+    char line[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    char **grown = realloc(w->v, (size_t)(w->n + 1) * sizeof *grown);
+    if (grown == NULL)
+        return;
+    w->v = grown;
+    if ((grown[w->n] = strdup(line)) != NULL)
+        w->n++;
+}
+
+/* --- stars and targets */
+
+static double cross(const double o[2], const double a[2], const double b[2]) {
+    return (a[0] - o[0]) * (b[1] - o[1]) - (a[1] - o[1]) * (b[0] - o[0]);
+}
+
+static int compare_points(const void *a, const void *b) {
+    const double *p = a, *q = b;
+    if (p[0] != q[0])
+        return p[0] < q[0] ? -1 : 1;
+    return (p[1] > q[1]) - (p[1] < q[1]);
+}
+
+/* Convex hull, counterclockwise, of n points (sorted in place) by Andrew's monotone chain; hull has
+ * room for 2 n points. Returns its number of corners. */
+static int convex_hull(int n, double (*p)[2], double (*hull)[2]) {
+    int k = 0;
+    qsort(p, (size_t)n, sizeof *p, compare_points);
+    for (int pass = 0; pass < 2; pass++) {
+        int start = k;
+        for (int j = 0; j < n; j++) {
+            const double *next = p[pass ? n - 1 - j : j];
+            while (k >= start + 2 && cross(hull[k - 2], hull[k - 1], next) <= 0)
+                k--;
+            memcpy(hull[k++], next, sizeof *hull);
+        }
+        k--; /* the last point starts the other chain */
+    }
+    return k > 0 ? k : 1;
+}
+
+static double distance_to_segment(const double p[2], const double a[2], const double b[2]) {
+    double dx = b[0] - a[0], dy = b[1] - a[1], l2 = dx * dx + dy * dy;
+    double u = l2 > 0 ? ((p[0] - a[0]) * dx + (p[1] - a[1]) * dy) / l2 : 0;
+    u = u < 0 ? 0 : u > 1 ? 1 : u;
+    return hypot(p[0] - a[0] - u * dx, p[1] - a[1] - u * dy);
+}
+
+/* Distance of a point from a convex polygon, 0 inside. */
+static double distance_outside(const double p[2], int k, double (*hull)[2]) {
+    double nearest = INFINITY;
+    bool inside = k > 2;
+    for (int i = 0; i < k; i++) {
+        const double *a = hull[i], *b = hull[(i + 1) % k];
+        inside = inside && cross(a, b, p) >= 0;
+        nearest = fmin(nearest, distance_to_segment(p, a, b));
+    }
+    return inside ? 0 : nearest;
+}
+
+static void warn_targets(const sys *s, warnings *w) {
+    double(*star)[2] = malloc((size_t)s->nsensor * sizeof *star);
+    double(*hull)[2] = malloc((2 * (size_t)s->nsensor + 2) * sizeof *hull);
+    int outside = 0, worst = 0;
+    double largest = 0;
+    for (int i = 0; star != NULL && i < s->nsensor; i++)
+        memcpy(star[i], s->sensors[i].dir, sizeof *star);
+    int k = star != NULL && hull != NULL ? convex_hull(s->nsensor, star, hull) : 0;
+    for (int i = 0; k > 0 && i < s->ntarget; i++) {
+        double d = distance_outside(s->targets[i], k, hull);
+        outside += d * ARCSEC_PER_RAD > 1e-3;
+        if (d > largest) {
+            largest = d;
+            worst = i;
+        }
+    }
+    if (outside > 0)
+        warn(w,
+             "targets: %d of %d lie outside the field spanned by the guide stars, by up to %.3g "
+             "arcsec "
+             "at [%.4g, %.4g]; turbulence is extrapolated there",
+             outside, s->ntarget, largest * ARCSEC_PER_RAD, s->targets[worst][0] * ARCSEC_PER_RAD,
+             s->targets[worst][1] * ARCSEC_PER_RAD);
+    free(star);
+    free(hull);
+}
+
+static void warn_sensors(const sys *s, const atmos *a, warnings *w) {
+    bool any_ngs = false;
+    for (int i = 0; i < s->nsensor; i++) {
+        const sensor *o = &s->sensors[i];
+        double share = 0;
+        const char *where = "";
+        any_ngs = any_ngs || !o->lgs;
+        for (int k = 0; o->lgs && k < a->nprofile; k++) {
+            const profile *p = &a->profiles[k];
+            double above = 0, total = 0;
+            for (int j = 0; j < p->nlayer; j++) {
+                total += p->strength[j];
+                above += p->h[j] >= o->altitude ? p->strength[j] : 0;
+            }
+            if (above > share * total) {
+                share = above / total;
+                where = p->label;
+            }
+        }
+        if (share > 0)
+            warn(w,
+                 "%s: layers with %.2g %% of r0^(-5/3) (%s) are at or above the star and are not "
+                 "seen by it",
+                 o->name, 100 * share, where);
+        for (int j = 0; j < i; j++)
+            if (strcmp(s->sensors[j].name, o->name) == 0)
+                warn(w, "sensors[%d] and sensors[%d] have the same name %s", j, i, o->name);
+    }
+    if (!any_ngs)
+        warn(w, "sensors: no natural guide star, so that no sensor measures tip-tilt");
+}
+
+/* --- atmosphere and schedule */
+
+static void warn_profiles(const params *par, const atmos *a, warnings *w) {
+    int odd = 0, first_odd = 0, empty = 0, first_empty = 0, windless = 1, zeros_of_first = 0;
+    for (int k = 0; k < a->nprofile; k++) {
+        const profile *p = &a->profiles[k];
+        int zeros = 0;
+        for (int j = 0; j < p->nlayer; j++) {
+            zeros += !(p->strength[j] > 0);
+            windless = windless && !(hypot(p->wind[0][j], p->wind[1][j]) > 0);
+        }
+        if (!(p->r0 >= 0.02 && p->r0 <= 1) && odd++ == 0)
+            first_odd = k;
+        if (zeros > 0 && empty++ == 0) {
+            first_empty = k;
+            zeros_of_first = zeros;
+        }
+    }
+    if (odd > 0)
+        warn(w, "atmosphere: r0 is outside 0.02 to 1 m in %d profile%s, first %.3g m in %s", odd,
+             odd > 1 ? "s" : "", a->profiles[first_odd].r0, a->profiles[first_odd].label);
+    if (empty > 0)
+        warn(w,
+             "atmosphere: layers of zero strength in %d profile%s, first %d of %d in %s; they do "
+             "not count",
+             empty, empty > 1 ? "s" : "", zeros_of_first, a->profiles[first_empty].nlayer,
+             a->profiles[first_empty].label);
+    if (par->loop_delay > 0 && windless)
+        warn(w, "loop.delay: %g s without wind in any layer has no effect", par->loop_delay);
+}
+
+static void warn_schedule(const atmos *a, warnings *w) {
+    int unused = 0, first_unused = 0, idle = 0;
+    for (int k = 0; k < a->nprofile; k++) {
+        bool used = false;
+        for (int i = 0; i < a->ntor && !used; i++)
+            used = atmos_profile_at(a, a->tor_time[i]) == &a->profiles[k];
+        for (int i = 0; i < a->nexposure && !used; i++)
+            used = atmos_profile_at(a, a->exposure_time[i]) == &a->profiles[k];
+        if (!used && unused++ == 0)
+            first_unused = k;
+    }
+    for (int i = 0; i < a->ntor; i++) {
+        bool used = false;
+        for (int e = 0; e < a->nexposure && !used; e++)
+            used = atmos_tor_of(a, e) == i;
+        idle += !used;
+    }
+    if (unused > 0)
+        warn(w,
+             "atmosphere: %d of %d profiles are never in force at a reconstructor or an exposure, "
+             "first %s",
+             unused, a->nprofile, a->profiles[first_unused].label);
+    if (idle > 0)
+        warn(w, "schedule: %d of %d reconstructors are used by no exposure", idle, a->ntor);
+    const profile *first = &a->profiles[0], *last = &a->profiles[a->nprofile - 1];
+    double end = a->exposure_time[a->nexposure - 1];
+    if (a->nprofile > 1 && end - last->time > 2 * (last->time - last[-1].time))
+        warn(w, "schedule: the last exposure, at %.6g s, is %.4g s later than the last profile",
+             end, end - last->time);
+    if (a->nprofile > 1 && a->exposure_time[0] < first->time)
+        warn(w,
+             "schedule: the first exposure, at %.6g s, comes before the first profile, at %.6g s",
+             a->exposure_time[0], first->time);
+}
+
+int params_warnings(const params *par, const sys *s, const atmos *a, char ***lines) {
+    warnings w = {0};
+    for (int i = 0; i < par->notes.n; i++)
+        warn(&w, "%s", par->notes.v[i]);
+    warn_targets(s, &w);
+    warn_sensors(s, a, &w);
+    warn_profiles(par, a, &w);
+    warn_schedule(a, &w);
+    *lines = w.v;
+    return w.n;
+}
+
+void params_free_warnings(int n, char **lines) {
+    for (int i = 0; i < n; i++)
+        free(lines[i]);
+    free(lines);
+}

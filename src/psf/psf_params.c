@@ -1,0 +1,12 @@
+#include "psf_params.h"
+
+void params_psf_opts(const params *par, psf_opts *o) {
+    *o = (psf_opts){.nlambda = par->psf_wavelengths.n,
+                    .lambda = par->psf_wavelengths.v,
+                    .nbox = par->psf_ee_boxes.n,
+                    .box = par->psf_ee_boxes.v,
+                    .oversampling = par->psf_oversampling,
+                    .span = par->psf_span,
+                    .weighted = par->psf_weighting == WEIGHTING_ENERGY,
+                    .crop = par->output_crop};
+}

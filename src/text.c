@@ -1,0 +1,61 @@
+#include "text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void text_add(text *t, const char *fmt, ...) {
+    for (int attempt = 0; attempt < 2 && t->failed == MOAO_OK; attempt++) {
+        va_list ap;
+        va_start(ap, fmt);
+        int n = vsnprintf(t->s ? t->s + t->len : NULL, t->room - t->len, fmt, ap);
+        va_end(ap);
+        if (n >= 0 && (size_t)n < t->room - t->len) {
+            t->len += (size_t)n;
+            return;
+        }
+        size_t room = 2 * (t->room + (size_t)(n > 0 ? n : 0)) + 256;
+        char *grown = realloc(t->s, room);
+        if (grown == NULL || n < 0) {
+            t->s = grown ? grown : t->s;
+            t->failed = status_fail(MOAO_MEMORY, "no memory for a text of %zu bytes", room);
+            return;
+        }
+        t->s = grown;
+        t->room = room;
+    }
+}
+
+/* Code point of the UTF-8 sequence at *p, which then points behind it; 0xFFFD for what is none. */
+static unsigned long next_code(const unsigned char **p) {
+    unsigned long c = *(*p)++;
+    int more = c >= 0xF0 ? 3 : c >= 0xE0 ? 2 : c >= 0xC0 ? 1 : 0;
+    if (c < 0x80)
+        return c;
+    if (more == 0)
+        return 0xFFFD;
+    c &= 0x3FU >> more;
+    for (; more > 0; more--) {
+        if ((**p & 0xC0) != 0x80)
+            return 0xFFFD;
+        c = c << 6 | (*(*p)++ & 0x3FU);
+    }
+    return c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF) ? 0xFFFD : c;
+}
+
+void text_add_quoted(text *t, const char *s) {
+    text_add(t, "\"");
+    for (const unsigned char *p = (const unsigned char *)s; *p;) {
+        unsigned long c = next_code(&p);
+        if (c == '"' || c == '\\')
+            text_add(t, "\\%c", (int)c);
+        else if (c >= 0x20 && c < 0x7F)
+            text_add(t, "%c", (int)c);
+        else if (c <= 0xFFFF)
+            text_add(t, "\\u%04lX", c);
+        else
+            text_add(t, "\\U%08lX", c);
+    }
+    text_add(t, "\"");
+}

@@ -1,0 +1,19 @@
+/* A text that grows. Local. */
+#ifndef MOAO_TEXT_H
+#define MOAO_TEXT_H
+
+#include "status.h"
+#include <stddef.h>
+
+typedef struct {
+    char *s; /* NUL-terminated once something was added; free with free() */
+    size_t len, room;
+    status
+        failed; /* MOAO_MEMORY from the first addition that did not fit: check once, at the end */
+} text;
+
+void text_add(text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A string in double quotes, as YAML and JSON write it, in ASCII. */
+void text_add_quoted(text *t, const char *s);
+
+#endif
