@@ -141,7 +141,7 @@ install: all
 	install -m 755 $(B)/moao $(DESTDIR)$(prefix)/bin/
 	$(if $(wildcard $(B)/libmoao_gpu.so),install -m 755 $(B)/libmoao_gpu.so $(DESTDIR)$(prefix)/lib/moao/)
 	cp -R params/. $(DESTDIR)$(prefix)/share/moao/params/
-	install -m 755 scripts/*.py scripts/*.sbatch $(DESTDIR)$(prefix)/share/moao/scripts/
+	install -m 755 $(filter-out scripts/lint.py,$(wildcard scripts/*.py scripts/*.sbatch)) scripts/mpi-env.sh $(DESTDIR)$(prefix)/share/moao/scripts/
 
 clean:
 	rm -rf build demo-out

@@ -130,6 +130,8 @@ def cmocka(program, source, kind, ranks=0, **env):
 def script(path, kind, moao, python):
     def call():
         o = Outcome()
+        if not os.path.exists(moao):
+            return skipped(os.path.basename(path), "the program is not built")
         timeout = comment(path, "timeout", [TIMEOUT[kind]])[0]
         code, o.text = run([python, os.path.abspath(__file__), "--script", path], timeout,
                            environment(MOAO=moao, MOAO_ROOT=ROOT, PYTHONDONTWRITEBYTECODE="1"))
@@ -153,7 +155,7 @@ def run_script(path):
 
         def mark(self, test, bad, why=""):
             test = getattr(test, "test_case", test)  # a subtest belongs to its case
-            name = test.id().split(".", 1)[-1] if hasattr(test, "id") else str(test)
+            name = re.sub(r"^(\w+ \()?\w+\.", r"\1", test.id())  # without the script's name
             if bad >= self.state.get(name, 0):
                 self.state[name], self.why[name] = bad, why
 
