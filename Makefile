@@ -41,7 +41,8 @@ TEST_LIBS := $(CMOCKA_LIBS)
 
 # --- flags; CFLAGS and LDFLAGS of the user come last
 WARN ?= -Wall -Wextra -Wpedantic
-OPT ?= $(if $(SAN),-O1,-O3) $(if $(NATIVE),-march=native)
+# no -ffast-math and no -march by default: the same arithmetic on every x86-64 processor
+OPT ?= $(if $(SAN),-O1,-O3) -fno-math-errno $(if $(NATIVE),-march=native)
 san_flags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) -g -fopenmp $(WARN) -MMD -MP -Isrc -I$(B) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
 ALL_LDFLAGS = -fopenmp -rdynamic $(san_flags) $(LDFLAGS)
