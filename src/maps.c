@@ -82,12 +82,12 @@ done:
 
 static status write_maps(const maps_data *m, const char *effective) {
     static const char *const comments[] = {
-        "Maps (when the targets are a grid): STREHL, EE_<box>mas, FWHM and VARIANCE with axes x, "
-        "y,",
-        "exposure, wavelength; the same with _LONG, of the long exposure: x, y, wavelength.",
-        "The axes EXPOSURE and LAMBDA count rows of the tables EXPOSURES and WAVELENGTHS.",
-        "The table TARGETS has the same values target by target. NaN: not known.",
-        "Long exposure: mean of the short ones; VARIANCE_LONG is the mean of the variances.",
+        "Maps, when the targets are a grid: STREHL, EE_<box>mas, FWHM, VARIANCE",
+        "with axes x, y, exposure, wavelength; the same with _LONG, of the long",
+        "exposure (mean of the short ones): x, y, wavelength.",
+        "Axes EXPOSURE and LAMBDA count rows of tables EXPOSURES, WAVELENGTHS.",
+        "Table TARGETS has the same values target by target. NaN: not known.",
+        "VARIANCE_LONG is the mean of the variances.",
         NULL};
     status st;
     fitsout o = {0};

@@ -76,41 +76,47 @@ double maps_image_fwhm(const float *image, int n) {
     return 2 * sum / DIRECTIONS;
 }
 
-/* Begin the cube of one wavelength: axes x, y, target and, when nexposure > 0, exposure. */
-static void begin_cube(fitsout *o, const maps_data *m, const char *extname, int il, int nexposure) {
+/* Begin the cube (axes x, y, target) of one wavelength and exposure; exposure -1: the long one.
+ * Three axes, as not every reader of compressed images takes more. */
+static void begin_cube(fitsout *o, const maps_data *m, int il, int exposure) {
     double pixel = m->pixel[il] * ARCSEC_PER_RAD;
-    long naxes[4] = {m->crop, m->crop, m->ntarget, nexposure};
-    fitsout_image(o, extname, FLOAT_IMG, nexposure > 0 ? 4 : 3, naxes,
+    long naxes[3] = {m->crop, m->crop, m->ntarget};
+    fitsout_image(o, exposure < 0 ? "PSF_LONG" : "PSF_SHORT", FLOAT_IMG, 3, naxes,
                   m->par->output_compress ? COMPRESS_STEP : 0);
-    fitsout_integer(o, "EXTVER", il + 1, "number of the wavelength");
+    if (exposure < 0) {
+        fitsout_integer(o, "EXTVER", il + 1, "number of the wavelength");
+    } else {
+        fitsout_integer(o, "EXTVER", il * m->nexposure + exposure + 1,
+                        "(ILAMBDA-1) NEXPOSUR + EXPOSURE");
+        fitsout_integer(o, "EXPOSURE", exposure + 1, "number of the exposure");
+        fitsout_real(o, "TIME", m->a->exposure_time[exposure], "[s] of the exposure");
+    }
     fitsout_text(o, "BUNIT", "", "relative to the diffraction-limited peak");
+    fitsout_integer(o, "ILAMBDA", il + 1, "number of the wavelength");
     fitsout_real(o, "LAMBDA", m->par->psf_wavelengths.v[il] * 1e6, "[um] wavelength");
     fitsout_real(o, "PIXEL", pixel * 1e3, "[mas] side of a pixel");
     fitsout_axis(o, 1, "X", "arcsec", m->crop / 2 + 1, 0, pixel);
     fitsout_axis(o, 2, "Y", "arcsec", m->crop / 2 + 1, 0, pixel);
     fitsout_axis(o, 3, "TARGET", "", 1, 1, 1);
-    if (nexposure > 0)
-        fitsout_axis(o, 4, "EXPOSURE", "", 1, 1, 1);
     if (m->par->output_compress)
         fitsout_real(o, "QSTEP", COMPRESS_STEP, "step of the quantised values (lossy)");
 }
 
-static void write_plane(fitsout *o, const maps_data *m, int target, int exposure,
-                        const float *image) {
-    long first[4] = {1, 1, target + 1, exposure + 1};
-    long last[4] = {m->crop, m->crop, target + 1, exposure + 1};
+static void write_plane(fitsout *o, const maps_data *m, int target, const float *image) {
+    long first[3] = {1, 1, target + 1}, last[3] = {m->crop, m->crop, target + 1};
     fitsout_pixels_float(o, first, last, image);
 }
 
 static status write_short(fitsout *o, const maps_data *m, int il, float *image) {
-    begin_cube(o, m, "PSF_SHORT", il, m->nexposure);
-    for (int e = 0; e < m->nexposure; e++)
+    for (int e = 0; e < m->nexposure; e++) {
+        begin_cube(o, m, il, e);
         for (int t = 0; t < m->ntarget; t++) {
             status st = store_read_image(m->st, e, t, il, image);
             if (st != MOAO_OK)
                 return st;
-            write_plane(o, m, t, e, image);
+            write_plane(o, m, t, image);
         }
+    }
     return MOAO_OK;
 }
 
@@ -132,7 +138,7 @@ static status write_long_batch(fitsout *o, maps_data *m, int il, int t0, int nt,
     for (int t = 0; t < nt; t++) {
         for (size_t i = 0; i < n; i++)
             image[i] = (float)(sum[(size_t)t * n + i] / m->nexposure);
-        write_plane(o, m, t0 + t, 0, image);
+        write_plane(o, m, t0 + t, image);
         if (m->nexposure > 1)
             fwhm[t0 + t] = maps_image_fwhm(image, m->crop) * m->pixel[il];
     }
@@ -146,7 +152,7 @@ static status write_long(fitsout *o, maps_data *m, int il, float *image) {
     int batch = SUM_BYTES / one < 1 ? 1 : (int)(SUM_BYTES / one);
     batch = batch < m->ntarget ? batch : m->ntarget;
     TRY(ALLOC(sum, (size_t)batch * (size_t)m->crop * (size_t)m->crop, "sums of long exposures"));
-    begin_cube(o, m, "PSF_LONG", il, 0);
+    begin_cube(o, m, il, -1);
     for (int t = 0; t < m->ntarget; t += batch)
         TRY(write_long_batch(o, m, il, t, m->ntarget - t < batch ? m->ntarget - t : batch, sum,
                              image));
@@ -157,10 +163,10 @@ done:
 
 status maps_write_psf(maps_data *m, const char *effective) {
     static const char *const comments[] = {
-        "Point-spread functions. PSF_LONG: axes x, y, target; mean of all exposures.",
-        "PSF_SHORT, when asked for: axes x, y, target, exposure.",
-        "One extension a wavelength: EXTVER counts them, LAMBDA is the wavelength.",
-        "A diffraction-limited image peaks at 1; the axis is on pixel CRPIX.", NULL};
+        "Point-spread functions; axes x, y, target. The axis is on pixel CRPIX.",
+        "A diffraction-limited image peaks at 1.",
+        "PSF_LONG: mean of all exposures, one extension a wavelength (LAMBDA).",
+        "PSF_SHORT, if asked for: one extension a wavelength and exposure.", NULL};
     status st;
     fitsout o = {0};
     char *path = NULL;

@@ -76,8 +76,7 @@ void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments
     write_facts(o, m);
     for (; *comments != NULL; comments++)
         fitsout_comment(o, *comments);
-    fitsout_comment(
-        o, "All parameters of the run: extension PARAMETERS, a file that the program reads.");
+    fitsout_comment(o, "All parameters: extension PARAMETERS, a file that the program reads.");
 }
 
 /* One target's row: short exposures of one quantity, wavelength slow. */

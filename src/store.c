@@ -2,6 +2,7 @@
 #include "store.h"
 
 #include "file.h"
+#include "params.h"
 #include "progress.h"
 #include "store_part.h"
 
@@ -223,30 +224,13 @@ static status count_part(store *s, const char *name, const part_shape *p) {
     return MOAO_OK;
 }
 
-/* The first line that differs, without its indentation, for a message. */
-static void first_difference(const char *then, const char *now, char *out, size_t size) {
-    while (*then != '\0' || *now != '\0') {
-        int a = (int)strcspn(then, "\n"), b = (int)strcspn(now, "\n");
-        if (a != b || strncmp(then, now, (size_t)a) != 0) {
-            int i = (int)strspn(then, " "), j = (int)strspn(now, " ");
-            snprintf(out, size, "it was '%.*s', now '%.*s'", i < a ? a - i : 0, then + i,
-                     j < b ? b - j : 0, now + j);
-            return;
-        }
-        then += a + (then[a] == '\n');
-        now += b + (now[b] == '\n');
-    }
-    out[0] = '\0';
-}
-
 static status refuse_changes(const store *s, const char *effective) {
     char *path = NULL, *then = NULL;
     char difference[512];
     status st;
     TRY(checkpoint_path(s, "effective.yaml", &path));
     TRY(file_read_text(path, &then));
-    first_difference(then, effective, difference, sizeof difference);
-    if (difference[0] != '\0')
+    if (params_compare_effective(then, effective, difference, sizeof difference) != MOAO_OK)
         st = status_fail(MOAO_INPUT,
                          "%s: --resume with changed parameters: %s; change it back, choose another "
                          "directory with -o, or start again with --overwrite",
