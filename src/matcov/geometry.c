@@ -1,0 +1,174 @@
+#include "formula.h"
+#include "internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+sensor truth_sensor(const sys *s, const double dir[2]) {
+    sensor o = s->ts;
+    o.mag = 1.0;
+    o.rot = o.shift[0] = o.shift[1] = 0.0;
+    o.altitude = INFINITY;
+    memcpy(o.dir, dir, sizeof o.dir);
+    return o;
+}
+
+/* Registered pupil position of the point (px, py) counted in subapertures from the corner of the
+ * array. */
+static void place(const sys *s, const sensor *o, double px, double py, double *x, double *y) {
+    double d = s->diameter / o->nssp, c = o->mag * cos(o->rot), n = o->mag * sin(o->rot);
+    double u = (px - 0.5 * o->nssp) * d, v = (py - 0.5 * o->nssp) * d;
+    *x = c * u - n * v + o->shift[0];
+    *y = n * u + c * v + o->shift[1];
+}
+
+/* Runs of the list of subapertures; returns how many. */
+static int find_runs(const sensor *o, run *runs, int *run_of) {
+    int n = 0;
+    for (int k = 0; k < o->nsub; k++) {
+        int ix = o->sub[k] % o->nssp;
+        if (k == 0 || ix == 0 || o->sub[k] != o->sub[k - 1] + 1)
+            runs[n++] = (run){.first = k, .ix = ix, .iy = o->sub[k] / o->nssp};
+        runs[n - 1].n++;
+        run_of[k] = n - 1;
+    }
+    return n;
+}
+
+/* Edge points of the x slopes: along a run each subaperture's right edge is the next one's left
+ * edge. */
+static void edges_x(const sys *s, const sensor *o, footprint *f) {
+    int e = 0;
+    for (int k = 0; k < o->nsub; k++) {
+        int ix = o->sub[k] % o->nssp, iy = o->sub[k] / o->nssp;
+        if (k == f->runs[f->run_of[k]].first)
+            place(s, o, ix, iy + 0.5, &f->x[0][e], &f->y[0][e]), e++;
+        f->minus[0][k] = e - 1;
+        f->plus[0][k] = e;
+        place(s, o, ix + 1, iy + 0.5, &f->x[0][e], &f->y[0][e]), e++;
+    }
+    f->nedge[0] = e;
+}
+
+/* Edge points of the y slopes, by rows of edges: row r bounds the subapertures of rows r-1 and r.
+ * `at` is scratch: the number of the subaperture at each place of the array, or -1. */
+static void edges_y(const sys *s, const sensor *o, footprint *f, int *at) {
+    int n = o->nssp, e = 0;
+    for (int i = 0; i < n * n; i++)
+        at[i] = -1;
+    for (int k = 0; k < o->nsub; k++)
+        at[o->sub[k]] = k;
+    for (int r = 0; r <= n; r++)
+        for (int ix = 0; ix < n; ix++) {
+            int below = r > 0 ? at[(r - 1) * n + ix] : -1, above = r < n ? at[r * n + ix] : -1;
+            if (below < 0 && above < 0)
+                continue;
+            if (below >= 0)
+                f->plus[1][below] = e;
+            if (above >= 0)
+                f->minus[1][above] = e;
+            place(s, o, ix + 0.5, r, &f->x[1][e], &f->y[1][e]);
+            e++;
+        }
+    f->nedge[1] = e;
+}
+
+status footprint_init(const sys *s, const sensor *o, footprint *f) {
+    status st;
+    int *at = NULL;
+    size_t n = (size_t)o->nsub;
+    *f = (footprint){.nssp = o->nssp,
+                     .nsub = o->nsub,
+                     .size = o->mag * s->diameter / o->nssp,
+                     .mag = o->mag,
+                     .rot = o->rot,
+                     .shift = {o->shift[0], o->shift[1]},
+                     .altitude = o->altitude,
+                     .dir = {o->dir[0], o->dir[1]}};
+    TRY(ALLOC(at, (size_t)o->nssp * (size_t)o->nssp, "places of subapertures"));
+    TRY(ALLOC(f->runs, 2 * (size_t)o->nssp, "runs of subapertures"));
+    TRY(ALLOC(f->run_of, n, "runs of subapertures"));
+    for (int axis = 0; axis < 2; axis++) {
+        size_t most = n + 2 * (size_t)o->nssp + 2;
+        TRY(ALLOC(f->minus[axis], n, "edge points"));
+        TRY(ALLOC(f->plus[axis], n, "edge points"));
+        TRY(ALLOC(f->x[axis], most, "edge points"));
+        TRY(ALLOC(f->y[axis], most, "edge points"));
+    }
+    f->nrun = find_runs(o, f->runs, f->run_of);
+    edges_x(s, o, f);
+    edges_y(s, o, f, at);
+done:
+    free(at);
+    if (st != MOAO_OK)
+        footprint_free(f);
+    return st;
+}
+
+void footprint_free(footprint *f) {
+    for (int axis = 0; axis < 2; axis++) {
+        free(f->minus[axis]);
+        free(f->plus[axis]);
+        free(f->x[axis]);
+        free(f->y[axis]);
+    }
+    free(f->runs);
+    free(f->run_of);
+    memset(f, 0, sizeof *f);
+}
+
+size_t footprint_bytes(int nssp, int nsub) {
+    size_t n = (size_t)nsub, side = (size_t)nssp;
+    return 5 * n * sizeof(int) + 4 * (n + 2 * side + 2) * sizeof(double) + 2 * side * sizeof(run);
+}
+
+bool footprint_on_layer(const layers *lay, int l, const footprint *f, double *c, double offset[2]) {
+    double h = lay->h[l], cone = 1.0 - h / f->altitude;
+    if (h >= f->altitude)
+        return false;
+    *c = lay->kappa[l] * cone;
+    for (int i = 0; i < 2; i++)
+        offset[i] = lay->kappa[l] * (f->dir[i] * h + (f->drifts ? lay->drift[i][l] : 0.0));
+    return true;
+}
+
+status layers_init(const profile *p, double delay, const structure_table *karman,
+                   const structure_table *kolmogorov, layers *lay) {
+    status st;
+    size_t n = (size_t)p->nlayer;
+    *lay = (layers){0};
+    TRY(ALLOC(lay->h, n, "layers"));
+    TRY(ALLOC(lay->kappa, n, "layers"));
+    TRY(ALLOC(lay->coef, n, "layers"));
+    TRY(ALLOC(lay->drift[0], n, "layers"));
+    TRY(ALLOC(lay->drift[1], n, "layers"));
+    TRY(ALLOC(lay->table, n, "layers"));
+    for (int l = 0; l < p->nlayer; l++) {
+        if (p->strength[l] == 0.0)
+            continue;
+        bool scaled = !isinf(p->L0[l]);
+        int k = lay->n++;
+        lay->h[k] = p->h[l];
+        lay->kappa[k] = scaled ? FORMULA_TWO_PI / p->L0[l] : 1.0;
+        lay->coef[k] = p->strength[l] * (scaled ? FORMULA_K1 * p->L0[l] * cbrt(p->L0[l] * p->L0[l])
+                                                : FORMULA_KOLMOGOROV);
+        lay->table[k] = scaled ? karman : kolmogorov;
+        for (int i = 0; i < 2; i++)
+            lay->drift[i][k] = p->wind[i] != NULL ? -p->wind[i][l] * delay : 0.0;
+    }
+done:
+    if (st != MOAO_OK)
+        layers_free(lay);
+    return st;
+}
+
+void layers_free(layers *lay) {
+    free(lay->h);
+    free(lay->kappa);
+    free(lay->coef);
+    free(lay->drift[0]);
+    free(lay->drift[1]);
+    free(lay->table);
+    *lay = (layers){0};
+}

@@ -1,0 +1,120 @@
+/* What the files of matcov share. Nothing outside this folder includes it. */
+#ifndef MOAO_MATCOV_INTERNAL_H
+#define MOAO_MATCOV_INTERNAL_H
+
+#include "matcov.h"
+#include "structure.h"
+
+/* Layers of non-zero strength, as the kernels want them. */
+typedef struct {
+    int n;
+    double *h;        /* altitude [m] */
+    double *kappa;    /* s = (kappa rho)^2 is the argument of the table: 2 pi / L0, or 1 */
+    double *coef;     /* D = coef table(s) [rad^2] */
+    double *drift[2]; /* what a shifted truth sensor moves by: -V tau [m] */
+    const structure_table **table;
+} layers;
+
+/* One run of valid subapertures that are neighbours along a row. */
+typedef struct {
+    int first, n; /* subaperture numbers first .. first+n-1 */
+    int ix, iy;   /* of the first */
+} run;
+
+/* A sensor's subapertures and the edge points between which its slopes are phase differences: slope
+ * k of an axis is phase[plus[k]] - phase[minus[k]]. Neighbours share an edge point, and along a run
+ * both lists increase by one, so any range of subapertures needs a contiguous range of edge points.
+ */
+typedef struct {
+    int nssp, nsub, nrun;
+    double size; /* of a subaperture, magnified [m] */
+    double mag, rot, shift[2];
+    double altitude, dir[2]; /* of the star [m], [rad] */
+    bool drifts;             /* a shifted truth sensor */
+    run *runs;
+    int *run_of;             /* [nsub] */
+    int nedge[2];            /* by axis */
+    int *minus[2], *plus[2]; /* [nsub] */
+    double *x[2], *y[2];     /* [nedge] registered position in the pupil plane [m] */
+} footprint;
+
+/* Covariances of two sensors whose entries depend on a difference of indices only: both footprints
+ * are on one lattice of pitch D/lcm(nssp, nssp), of which the pitches of the first and the second
+ * are steps[0] and steps[1]. value[kind][(y0 - y1 + origin) * n + x0 - x1 + origin] with x0 =
+ * steps[0] ix of the first, x1 = steps[1] ix of the second, and so on. */
+enum { LIKE_XX, LIKE_YY, LIKE_XY, LIKE_YX, LIKE_KINDS }; /* axis of the first, axis of the second */
+typedef struct {
+    const footprint *first, *second;
+    int steps[2], n, origin;
+    double *value[LIKE_KINDS]; /* YX is XY when the steps are equal */
+} like;
+
+/* The like pairs of some sensors (the firsts) with others (the seconds): which table serves which
+ * pair. */
+typedef struct {
+    int nfirst, nsecond, ntable;
+    like *tables;
+    struct {
+        int table;     /* -1: an unlike pair */
+        bool reversed; /* the table's first is this pair's second */
+    } * links;         /* [nfirst][nsecond] */
+    double *values;    /* of all tables */
+    size_t nvalue;
+} likes;
+
+struct matcov {
+    const sys *s;
+    const profile *p;
+    structure_table karman, kolmogorov;
+    layers lay;
+    int nsensor;
+    footprint *feet; /* [nsensor] */
+    footprint ts;
+    likes pairs;     /* of the sensors */
+    likes self;      /* of the truth sensor with itself */
+    double *noise;   /* [m/2][3] xx, yy, xy of each subaperture [arcsec^2] */
+    double *tiptilt; /* [nsensor] [arcsec^2] */
+};
+
+struct matcov_target {
+    const matcov *mc;
+    footprint ts; /* borrows the arrays of mc->ts */
+    likes pairs;  /* of the truth sensor with the sensors */
+};
+
+/* geometry.c */
+status footprint_init(const sys *s, const sensor *o, footprint *f);
+void footprint_free(footprint *f);
+size_t footprint_bytes(int nssp, int nsub);
+/* The truth sensor as the model has it: at infinity and unregistered, in direction dir. */
+sensor truth_sensor(const sys *s, const double dir[2]);
+/* Position on layer l of a sensor's pupil-plane point p: c p + offset, both in units of 1/kappa_l.
+ * False when the layer is at or above the star. */
+bool footprint_on_layer(const layers *lay, int l, const footprint *f, double *c, double offset[2]);
+status layers_init(const profile *p, double delay, const structure_table *karman,
+                   const structure_table *kolmogorov, layers *lay);
+void layers_free(layers *lay);
+
+/* like.c: likes_plan decides and allocates, likes_compute evaluates tables first <= i < last.
+ * `symmetric`: the firsts are the seconds, and one table serves both orders. */
+status likes_plan(const footprint *firsts, int nfirst, const footprint *seconds, int nsecond,
+                  bool symmetric, bool allocate, likes *k);
+status likes_compute(likes *k, const layers *lay, int first, int last);
+void likes_free(likes *k);
+
+/* noise.c */
+status noise_init(const sys *s, const profile *p, double *noise, double *tiptilt);
+
+/* fill.c: entries of rows [i0, i0+ni) and columns [j0, j0+nj) of the covariance of the slopes of
+ * two lists of sensors, noise left out. */
+typedef struct {
+    const footprint *rows, *cols;
+    int nrow, ncol; /* sensors */
+    const likes *pairs;
+    const layers *lay;
+    const double *constant; /* [nrow] added to xx and yy of a sensor with itself, or NULL */
+} fill_source;
+status fill_block(const fill_source *src, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
+                  size_t ld);
+
+#endif

@@ -1,0 +1,213 @@
+/* Tables of index differences for sensors whose footprints share a lattice. Model section 4. */
+#include "formula.h"
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int common_divisor(int a, int b) {
+    while (b != 0) {
+        int r = a % b;
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
+/* Whether two sensors share a lattice on every layer; fills the table's lattice. Pairs whose common
+ * pitch is much finer than both would have more table entries than they are worth. */
+static bool like_lattice(const footprint *a, const footprint *b, like *t) {
+    if (a->rot != b->rot || a->mag != b->mag || a->altitude != b->altitude)
+        return false;
+    int lcm = a->nssp / common_divisor(a->nssp, b->nssp) * b->nssp;
+    if (lcm > 2 * (a->nssp > b->nssp ? a->nssp : b->nssp))
+        return false;
+    *t = (like){.first = a, .second = b, .steps = {lcm / a->nssp, lcm / b->nssp}};
+    t->origin = t->steps[1] * (b->nssp - 1);
+    t->n = t->origin + t->steps[0] * (a->nssp - 1) + 1;
+    return true;
+}
+
+/* Whether two tables would hold the same values. */
+static bool same_table(const like *t, const like *u) {
+    bool same = t->first->nssp == u->first->nssp && t->second->nssp == u->second->nssp &&
+                t->first->rot == u->first->rot && t->first->mag == u->first->mag &&
+                t->first->altitude == u->first->altitude && t->first->drifts == u->first->drifts;
+    for (int i = 0; i < 2; i++)
+        same = same &&
+               t->first->dir[i] - t->second->dir[i] == u->first->dir[i] - u->second->dir[i] &&
+               t->first->shift[i] - t->second->shift[i] == u->first->shift[i] - u->second->shift[i];
+    return same;
+}
+
+static int kinds_of(const like *t) {
+    return t->steps[0] == t->steps[1] ? LIKE_KINDS - 1 : LIKE_KINDS;
+}
+
+/* The table of a pair: one that exists already, or a new one; -1 for an unlike pair. */
+static int table_of(likes *k, const footprint *a, const footprint *b) {
+    like t;
+    if (!like_lattice(a, b, &t))
+        return -1;
+    for (int i = 0; i < k->ntable; i++)
+        if (same_table(&k->tables[i], &t))
+            return i;
+    k->tables[k->ntable] = t;
+    k->nvalue += (size_t)kinds_of(&t) * (size_t)t.n * (size_t)t.n;
+    return k->ntable++;
+}
+
+static void point_into_values(likes *k) {
+    double *v = k->values;
+    for (int i = 0; i < k->ntable; i++) {
+        like *t = &k->tables[i];
+        for (int kind = 0; kind < kinds_of(t); kind++, v += (size_t)t->n * (size_t)t->n)
+            t->value[kind] = v;
+        if (kinds_of(t) < LIKE_KINDS)
+            t->value[LIKE_YX] = t->value[LIKE_XY];
+    }
+}
+
+status likes_plan(const footprint *firsts, int nfirst, const footprint *seconds, int nsecond,
+                  bool symmetric, bool allocate, likes *k) {
+    status st;
+    *k = (likes){.nfirst = nfirst, .nsecond = nsecond};
+    size_t n = (size_t)nfirst * (size_t)nsecond;
+    TRY(ALLOC(k->links, n, "pairs of sensors"));
+    TRY(ALLOC(k->tables, n, "pairs of sensors"));
+    for (int i = 0; i < nfirst; i++)
+        for (int j = 0; j < nsecond; j++) {
+            size_t at = (size_t)i * (size_t)nsecond + (size_t)j;
+            k->links[at].reversed = symmetric && j > i;
+            if (!k->links[at].reversed)
+                k->links[at].table = table_of(k, &firsts[i], &seconds[j]);
+        }
+    for (int i = 0; symmetric && i < nfirst; i++)
+        for (int j = i + 1; j < nsecond; j++)
+            k->links[(size_t)i * (size_t)nsecond + (size_t)j].table =
+                k->links[(size_t)j * (size_t)nsecond + (size_t)i].table;
+    if (allocate) {
+        TRY(ALLOC(k->values, k->nvalue, "covariance tables of like sensors"));
+        point_into_values(k);
+    }
+done:
+    if (st != MOAO_OK)
+        likes_free(k);
+    return st;
+}
+
+void likes_free(likes *k) {
+    free(k->links);
+    free(k->tables);
+    free(k->values);
+    *k = (likes){0};
+}
+
+/* Of one kind of table: sum over layers of the structure functions between edge points, on a
+ * lattice of nx x ny points, whose point (0, 0) is at `base` common pitches from the centres'
+ * difference of the table's origin; and where on it the four terms of the entry (0, 0) are. With
+ * half sizes a/2 and b/2 and centres (a - b)/2 off the lattice, all four are on one lattice. */
+typedef struct {
+    size_t nx, ny, stride;
+    double base[2];
+    size_t pp, pm, mp, mm;
+} lattice;
+
+static lattice lattice_of(const like *t, int kind) {
+    size_t a = (size_t)t->steps[0], b = (size_t)t->steps[1], n = (size_t)t->n;
+    double da = (double)a, db = (double)b, centre = 0.5 * (da - db);
+    lattice g;
+    switch (kind) {
+    case LIKE_XX:
+        g = (lattice){
+            .nx = n + a + b, .ny = n, .base = {-db, centre}, .pp = a, .pm = a + b, .mm = b};
+        break;
+    case LIKE_YY:
+        g = (lattice){.nx = n, .ny = n + a + b, .base = {centre, -db}};
+        break;
+    case LIKE_XY:
+        g = (lattice){
+            .nx = n + a, .ny = n + b, .base = {-0.5 * db, 0.5 * da - db}, .pp = a, .pm = a};
+        break;
+    default:
+        g = (lattice){
+            .nx = n + b, .ny = n + a, .base = {0.5 * da - db, -0.5 * db}, .pm = b, .mm = b};
+    }
+    g.stride = (g.nx + 7) / 8 * 8;
+    if (kind == LIKE_YY)
+        g.pp = a * g.stride, g.pm = (a + b) * g.stride, g.mm = b * g.stride;
+    else if (kind == LIKE_XY)
+        g.pm += b * g.stride, g.mm = b * g.stride;
+    else if (kind == LIKE_YX)
+        g.pp = a * g.stride, g.pm += a * g.stride;
+    for (int i = 0; i < 2; i++)
+        g.base[i] -= t->origin;
+    return g;
+}
+
+/* Scaled positions of the lattice's first row on one layer, and the scaled step (dx, dy) from row
+ * to row. */
+static bool lattice_on_layer(const like *t, const lattice *g, const layers *lay, int l, double *x,
+                             double *y, double step[2]) {
+    double c, cb, of[2], os[2], u = t->first->size / t->steps[0];
+    double cx = cos(t->first->rot), sx = sin(t->first->rot);
+    if (!footprint_on_layer(lay, l, t->first, &c, of) ||
+        !footprint_on_layer(lay, l, t->second, &cb, os))
+        return false;
+    for (int i = 0; i < 2; i++)
+        of[i] += c * (t->first->shift[i] - t->second->shift[i]) - os[i];
+    for (size_t e = 0; e < g->stride; e++) {
+        double at = c * u * (g->base[0] + (double)e);
+        x[e] = cx * at + of[0];
+        y[e] = sx * at + of[1];
+    }
+    step[0] = -sx * c * u;
+    step[1] = cx * c * u;
+    return true;
+}
+
+static void add_lattice(const like *t, const lattice *g, const layers *lay,
+                        structure_kernel *kernel, double *x, double *f) {
+    double step[2], *y = x + g->stride;
+    memset(f, 0, g->stride * g->ny * sizeof *f);
+    for (int l = 0; l < lay->n; l++) {
+        if (!lattice_on_layer(t, g, lay, l, x, y, step))
+            continue;
+#pragma omp parallel for schedule(static)
+        for (size_t r = 0; r < g->ny; r++) {
+            double row = g->base[1] + (double)r;
+            kernel(lay->table[l], g->stride, x, y, -step[0] * row, -step[1] * row, lay->coef[l],
+                   f + r * g->stride);
+        }
+    }
+}
+
+status likes_compute(likes *k, const layers *lay, int first, int last) {
+    status st = MOAO_OK;
+    double *f = NULL;
+    structure_kernel *kernel = structure_kernel_best();
+    size_t most = 8;
+    for (int i = first; i < last; i++) {
+        size_t side = (size_t)(k->tables[i].n + k->tables[i].steps[0] + k->tables[i].steps[1] + 7);
+        most = side > most ? side : most;
+    }
+    TRY(ALLOC(f, most * (most + 2), "lattice of structure functions"));
+    for (int i = first; i < last; i++) {
+        const like *t = &k->tables[i];
+        double scale = formula_slope_scale(t->first->size, t->second->size);
+        for (int kind = 0; kind < kinds_of(t); kind++) {
+            lattice g = lattice_of(t, kind);
+            double *values = f + 2 * g.stride;
+            add_lattice(t, &g, lay, kernel, f, values);
+            for (size_t r = 0; r < (size_t)t->n; r++)
+                for (size_t e = 0; e < (size_t)t->n; e++) {
+                    const double *v = values + r * g.stride + e;
+                    t->value[kind][r * (size_t)t->n + e] =
+                        scale * formula_second_difference(v[g.pp], v[g.pm], v[g.mp], v[g.mm]);
+                }
+        }
+    }
+done:
+    free(f);
+    return st;
+}

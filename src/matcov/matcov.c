@@ -1,0 +1,165 @@
+#include "matcov.h"
+
+#include "formula.h"
+#include "internal.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What every rank prepares alike: geometry, layers, tables of the structure functions, noise. */
+static status prepare(const sys *s, const profile *p, matcov *mc) {
+    status st;
+    mc->s = s;
+    mc->p = p;
+    TRY(structure_table_init(&mc->karman, 0));
+    TRY(structure_table_init(&mc->kolmogorov, 1));
+    TRY(layers_init(p, s->delay, &mc->karman, &mc->kolmogorov, &mc->lay));
+    TRY(ALLOC(mc->feet, (size_t)s->nsensor, "footprints"));
+    mc->nsensor = s->nsensor;
+    for (int w = 0; w < s->nsensor; w++)
+        TRY(footprint_init(s, &s->sensors[w], &mc->feet[w]));
+    sensor ts = truth_sensor(s, (double[2]){0.0, 0.0});
+    TRY(footprint_init(s, &ts, &mc->ts));
+    TRY(ALLOC(mc->noise, 3 * (s->m / 2), "noise of the sensors"));
+    TRY(ALLOC(mc->tiptilt, (size_t)s->nsensor, "tip-tilt of laser stars"));
+    TRY(noise_init(s, p, mc->noise, mc->tiptilt));
+    TRY(likes_plan(mc->feet, mc->nsensor, mc->feet, mc->nsensor, true, true, &mc->pairs));
+    TRY(likes_plan(&mc->ts, 1, &mc->ts, 1, false, true, &mc->self));
+done:
+    return st;
+}
+
+/* Rank r computes tables first[r] <= i < first[r+1] of n. */
+static int share(const comm *c, int rank, int n) {
+    return (int)((int64_t)n * rank / c->size);
+}
+
+/* Collective. Every rank gets every table from the rank that computed it. */
+static void gather(const comm *c, likes *k) {
+    for (int rank = 0; rank < c->size; rank++)
+        for (int i = share(c, rank, k->ntable); i < share(c, rank + 1, k->ntable); i++) {
+            const like *t = &k->tables[i];
+            int kinds = t->steps[0] == t->steps[1] ? LIKE_KINDS - 1 : LIKE_KINDS;
+            MPI_Bcast(t->value[0], kinds * t->n * t->n, MPI_DOUBLE, rank, c->mpi);
+        }
+}
+
+status matcov_init(const comm *c, const sys *s, const profile *p, matcov **mc) {
+    status st;
+    *mc = NULL;
+    st = ALLOC(*mc, 1, "covariances");
+    if (st == MOAO_OK)
+        st = comm_fault(c, "matcov");
+    if (st == MOAO_OK)
+        st = prepare(s, p, *mc);
+    if (st == MOAO_OK)
+        st = likes_compute(&(*mc)->pairs, &(*mc)->lay, share(c, c->rank, (*mc)->pairs.ntable),
+                           share(c, c->rank + 1, (*mc)->pairs.ntable));
+    if (st == MOAO_OK)
+        st = likes_compute(&(*mc)->self, &(*mc)->lay, 0, (*mc)->self.ntable);
+    TRY(comm_agree(c, st));
+    gather(c, &(*mc)->pairs);
+done:
+    if (st != MOAO_OK) {
+        matcov_free(*mc);
+        *mc = NULL;
+    }
+    return st;
+}
+
+void matcov_free(matcov *mc) {
+    if (mc == NULL)
+        return;
+    likes_free(&mc->self);
+    likes_free(&mc->pairs);
+    free(mc->tiptilt);
+    free(mc->noise);
+    footprint_free(&mc->ts);
+    for (int w = 0; w < mc->nsensor; w++)
+        footprint_free(&mc->feet[w]);
+    free(mc->feet);
+    layers_free(&mc->lay);
+    structure_table_free(&mc->kolmogorov);
+    structure_table_free(&mc->karman);
+    free(mc);
+}
+
+/* Add the noise covariances (xx, yy, xy of each subaperture) of sensor w to a block. */
+static void add_noise(const matcov *mc, int w, size_t i0, size_t ni, size_t j0, size_t nj,
+                      double *a, size_t ld) {
+    const sensor *o = &mc->s->sensors[w];
+    size_t n = (size_t)o->nsub, end = o->first + 2 * n < j0 + nj ? o->first + 2 * n : j0 + nj;
+    for (size_t col = o->first > j0 ? o->first : j0; col < end; col++) {
+        size_t j = col - o->first, k = j % n;
+        const double *v = mc->noise + 3 * (o->first / 2 + k);
+        double *to = a + (col - j0) * ld;
+        size_t row[2] = {o->first + k, o->first + n + k};
+        double add[2] = {j < n ? v[0] : v[2], j < n ? v[2] : v[1]};
+        for (int i = 0; i < 2; i++)
+            if (row[i] >= i0 && row[i] < i0 + ni)
+                to[row[i] - i0] += add[i];
+    }
+}
+
+status matcov_fill_cmm(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
+                       size_t ld) {
+    fill_source src = {.rows = mc->feet,
+                       .cols = mc->feet,
+                       .nrow = mc->nsensor,
+                       .ncol = mc->nsensor,
+                       .pairs = &mc->pairs,
+                       .lay = &mc->lay,
+                       .constant = mc->tiptilt};
+    status st = fill_block(&src, i0, ni, j0, nj, a, ld);
+    for (int w = 0; st == MOAO_OK && w < mc->nsensor; w++)
+        add_noise(mc, w, i0, ni, j0, nj, a, ld);
+    return st;
+}
+
+status matcov_fill_ctt(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
+                       size_t ld) {
+    fill_source src = {.rows = &mc->ts,
+                       .cols = &mc->ts,
+                       .nrow = 1,
+                       .ncol = 1,
+                       .pairs = &mc->self,
+                       .lay = &mc->lay};
+    return fill_block(&src, i0, ni, j0, nj, a, ld);
+}
+
+status matcov_target_init(const matcov *mc, const double dir[2], bool shifted, matcov_target **mt) {
+    status st;
+    TRY(ALLOC(*mt, 1, "covariances of a target"));
+    matcov_target *t = *mt;
+    t->mc = mc;
+    t->ts = mc->ts;
+    memcpy(t->ts.dir, dir, sizeof t->ts.dir);
+    t->ts.drifts = shifted;
+    TRY(likes_plan(&t->ts, 1, mc->feet, mc->nsensor, false, true, &t->pairs));
+    TRY(likes_compute(&t->pairs, &mc->lay, 0, t->pairs.ntable));
+done:
+    if (st != MOAO_OK) {
+        matcov_target_free(*mt);
+        *mt = NULL;
+    }
+    return st;
+}
+
+void matcov_target_free(matcov_target *mt) {
+    if (mt == NULL)
+        return;
+    likes_free(&mt->pairs);
+    free(mt);
+}
+
+status matcov_fill_ctm(const matcov_target *mt, size_t j0, size_t nj, double *a, size_t ld) {
+    const matcov *mc = mt->mc;
+    fill_source src = {.rows = &mt->ts,
+                       .cols = mc->feet,
+                       .nrow = 1,
+                       .ncol = mc->nsensor,
+                       .pairs = &mt->pairs,
+                       .lay = &mc->lay};
+    return fill_block(&src, 0, 2 * (size_t)mt->ts.nsub, j0, nj, a, ld);
+}

@@ -1,0 +1,60 @@
+/* Memory of the tables, known before any is made. */
+#include "internal.h"
+
+#include <stdlib.h>
+
+/* The members of a footprint that decide which pairs are alike. */
+static footprint outline(const sys *s, const sensor *o) {
+    return (footprint){.nssp = o->nssp,
+                       .nsub = o->nsub,
+                       .size = o->mag * s->diameter / o->nssp,
+                       .mag = o->mag,
+                       .rot = o->rot,
+                       .shift = {o->shift[0], o->shift[1]},
+                       .altitude = o->altitude,
+                       .dir = {o->dir[0], o->dir[1]}};
+}
+
+static size_t likes_bytes(const footprint *firsts, int nfirst, const footprint *seconds,
+                          int nsecond, bool symmetric) {
+    likes k;
+    if (likes_plan(firsts, nfirst, seconds, nsecond, symmetric, false, &k) != MOAO_OK)
+        return 0;
+    size_t pairs = (size_t)nfirst * (size_t)nsecond;
+    size_t bytes = k.nvalue * sizeof(double) + pairs * (sizeof *k.tables + sizeof *k.links);
+    likes_free(&k);
+    return bytes;
+}
+
+/* With `target` the tables of one target, else those of the profile. */
+static size_t tables_bytes(const sys *s, bool target) {
+    footprint *feet;
+    if (ALLOC(feet, (size_t)s->nsensor, "footprints") != MOAO_OK)
+        return 0;
+    for (int w = 0; w < s->nsensor; w++)
+        feet[w] = outline(s, &s->sensors[w]);
+    /* no two sensors are seen alike from a direction that nothing else has */
+    sensor o = truth_sensor(s, (double[2]){0.1234567, 0.7654321});
+    footprint ts = outline(s, &o);
+    size_t bytes = target ? likes_bytes(&ts, 1, feet, s->nsensor, false)
+                          : likes_bytes(feet, s->nsensor, feet, s->nsensor, true) +
+                                likes_bytes(&ts, 1, &ts, 1, false);
+    free(feet);
+    return bytes;
+}
+
+size_t matcov_bytes(const sys *s, int nlayer) {
+    size_t bytes = sizeof(matcov) + 2 * STRUCTURE_STRIDE * STRUCTURE_TERMS * sizeof(double);
+    bytes += (size_t)nlayer * (5 * sizeof(double) + sizeof(void *));
+    bytes +=
+        (size_t)s->nsensor * (sizeof(footprint) + sizeof(double)) + 3 * (s->m / 2) * sizeof(double);
+    for (int w = 0; w < s->nsensor; w++)
+        bytes += footprint_bytes(s->sensors[w].nssp, s->sensors[w].nsub);
+    bytes += footprint_bytes(s->ts.nssp, s->ts.nsub);
+    return bytes + tables_bytes(s, false);
+}
+
+size_t matcov_target_bytes(const sys *s, int nlayer) {
+    (void)nlayer;
+    return sizeof(matcov_target) + tables_bytes(s, true);
+}

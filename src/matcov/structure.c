@@ -1,0 +1,99 @@
+#include "structure.h"
+
+#include "formula.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One version per instruction set, chosen when the program starts; others get the plain one. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__gnu_linux__) &&   \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__AVX2__)
+#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define CLONES
+#endif
+
+#define MANTISSA_SHIFT (52 - STRUCTURE_BITS)
+#define MIDDLE (1.0 + 0.5 / (1 << STRUCTURE_BITS))
+
+static double exact(double s, int kolmogorov) {
+    double u = sqrt(s);
+    return kolmogorov ? u * cbrt(s) : formula_bracket(u);
+}
+
+/* Polynomial through the Chebyshev nodes of one interval: Chebyshev coefficients by the discrete
+ * cosine sum, then rewritten in powers of t = x / 2^(STRUCTURE_BITS + 1), x in [-1, 1]. */
+static void fit_interval(double start, double octave, int kolmogorov, double *coef) {
+    enum { n = STRUCTURE_TERMS };
+    double value[n], power[n] = {0}, before[n] = {0}, now[n] = {0};
+    const double half = 0.5 / (1 << STRUCTURE_BITS), pi = FORMULA_TWO_PI / 2.0;
+    for (int i = 0; i < n; i++)
+        value[i] = exact(octave * (start + half + half * cos(pi * (i + 0.5) / n)), kolmogorov);
+    now[0] = 1.0; /* T_k in powers of x: `now`, T_{k-1}: `before` */
+    for (int k = 0; k < n; k++) {
+        double sum = 0.0;
+        for (int i = 0; i < n; i++)
+            sum += value[i] * cos(pi * k * (i + 0.5) / n);
+        sum *= (k == 0 ? 1.0 : 2.0) / n;
+        double next[n];
+        for (int c = 0; c < n; c++) {
+            power[c] += sum * now[c];
+            next[c] = (k == 0 ? 1.0 : 2.0) * (c > 0 ? now[c - 1] : 0.0) - before[c];
+        }
+        memcpy(before, now, sizeof before);
+        memcpy(now, next, sizeof now);
+    }
+    double scale = 1.0;
+    for (int c = 0; c < n; c++, scale /= half)
+        coef[(size_t)c * STRUCTURE_STRIDE] = power[c] * scale;
+}
+
+status structure_table_init(structure_table *t, int kolmogorov) {
+    t->coef = NULL;
+    status st =
+        ALLOC(t->coef, STRUCTURE_STRIDE * STRUCTURE_TERMS, "table of the structure function");
+    if (st != MOAO_OK)
+        return st;
+    const int n = STRUCTURE_OCTAVES << STRUCTURE_BITS;
+    t->lo = ldexp(1.0, STRUCTURE_FIRST);
+    t->hi = ldexp(1.0, STRUCTURE_FIRST + STRUCTURE_OCTAVES - 1);
+    /* interval 0 stays 0: it takes every s below the table, s = 0 above all */
+#pragma omp parallel for schedule(static)
+    for (int i = 1; i < n; i++)
+        fit_interval(1.0 + (double)(i & ((1 << STRUCTURE_BITS) - 1)) / (1 << STRUCTURE_BITS),
+                     ldexp(1.0, STRUCTURE_FIRST + (i >> STRUCTURE_BITS)), kolmogorov, t->coef + i);
+    return MOAO_OK;
+}
+
+void structure_table_free(structure_table *t) {
+    free(t->coef);
+    t->coef = NULL;
+}
+
+CLONES void structure_add_portable(const structure_table *t, size_t n, const double *x,
+                                   const double *y, double x0, double y0, double coef, double *f) {
+    const double *restrict table = t->coef;
+    const double lo = t->lo, hi = t->hi;
+    const int64_t first = (int64_t)(1023 + STRUCTURE_FIRST) << STRUCTURE_BITS;
+#pragma GCC ivdep
+    for (size_t e = 0; e < n; e++) {
+        double dx = x[e] - x0, dy = y[e] - y0, s = dx * dx + dy * dy, m;
+        int64_t bits;
+        s = s < lo ? lo : s;
+        s = s > hi ? hi : s;
+        memcpy(&bits, &s, sizeof bits);
+        int64_t i = (bits >> MANTISSA_SHIFT) - first;
+        bits = (bits & ((INT64_C(1) << MANTISSA_SHIFT) - 1)) | INT64_C(0x3ff0000000000000);
+        memcpy(&m, &bits, sizeof m);
+        m -= MIDDLE;
+        double g = table[i + (STRUCTURE_TERMS - 1) * STRUCTURE_STRIDE];
+        for (int k = STRUCTURE_TERMS - 2; k >= 0; k--)
+            g = g * m + table[i + k * STRUCTURE_STRIDE];
+        f[e] += coef * g;
+    }
+}
+
+structure_kernel *structure_kernel_best(void) {
+    return structure_add_portable;
+}

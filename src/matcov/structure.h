@@ -1,0 +1,41 @@
+/* Structure functions, fast: a table of the scale-free bracket of von Karman's structure function
+ * (and one of Kolmogorov's power law), valid for every layer, as polynomials on intervals taken
+ * from the bits of the squared separation, so that no root, logarithm or branch is left per
+ * evaluation. Model section 3.
+ *
+ * Per octave of s there are 8 intervals with a polynomial of degree 7 each: the error is a few
+ * 1e-15 relative from s = 2^-80 on, and below that D is 0. */
+#ifndef MOAO_MATCOV_STRUCTURE_H
+#define MOAO_MATCOV_STRUCTURE_H
+
+#include "status.h"
+#include <stddef.h>
+#include <stdint.h>
+
+#define STRUCTURE_BITS 3      /* log2 of the intervals per octave */
+#define STRUCTURE_TERMS 8     /* coefficients of a polynomial */
+#define STRUCTURE_FIRST (-80) /* exponent of the smallest tabulated s */
+#define STRUCTURE_OCTAVES 128
+#define STRUCTURE_PAD 16 /* intervals past the end that may be read, never used */
+#define STRUCTURE_STRIDE ((STRUCTURE_OCTAVES << STRUCTURE_BITS) + STRUCTURE_PAD)
+
+/* coef[c * STRUCTURE_STRIDE + i] is coefficient c of interval i, in the mantissa of s less its
+ * value in the middle of the interval. s is clamped into [lo, hi]. */
+typedef struct {
+    double *coef;
+    double lo, hi;
+} structure_table;
+
+/* s = u^2 = (2 pi rho / L0)^2 -> k2 - u^(5/6) K_{5/6}(u); for Kolmogorov s = rho^2 -> rho^(5/3). */
+status structure_table_init(structure_table *t, int kolmogorov);
+void structure_table_free(structure_table *t);
+
+/* f[e] += coef * table((x[e] - x0)^2 + (y[e] - y0)^2) for 0 <= e < n; n is a multiple of 8 and the
+ * arrays are 64-byte aligned. The value of an element does not depend on its place in the array. */
+typedef void structure_kernel(const structure_table *t, size_t n, const double *x, const double *y,
+                              double x0, double y0, double coef, double *f);
+structure_kernel structure_add_portable;
+/* The fastest kernel that this processor runs. */
+structure_kernel *structure_kernel_best(void);
+
+#endif
