@@ -99,9 +99,13 @@ void comm_free(comm *c) {
 status comm_agree(const comm *c, status local) {
     struct {
         int code, rank;
-    } mine = {(int)local, c->rank}, worst;
-    /* MAXLOC keeps the lowest rank among equals */
+    } mine = {2 * (int)local, c->rank}, worst;
+    /* a rank that knows the reason comes before one that was told of the failure by its group;
+     * MAXLOC keeps the lowest rank among equals */
+    if (local != MOAO_OK && status_message()[0] != '\0')
+        mine.code++;
     MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, c->mpi);
+    worst.code /= 2;
     if (worst.code == MOAO_OK)
         return MOAO_OK;
     char text[2048] = "";

@@ -85,6 +85,14 @@ static status gather_columns(MPI_Comm mpi, size_t rows, size_t w, double *a) {
     return MOAO_OK;
 }
 
+status rows_group_agree(const rowteam *t, status local) {
+    if (t->group_size == 1)
+        return local;
+    int mine = (int)local, worst;
+    MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MAX, t->group);
+    return (status)worst;
+}
+
 status rows_project_ctm(const rowteam *t, const rowchunk *ch, const matcov_target *mt,
                         const double *proj, size_t j0, size_t w, double alpha, double beta,
                         double *out, size_t ldo, stage stg) {
@@ -92,6 +100,7 @@ status rows_project_ctm(const rowteam *t, const rowchunk *ch, const matcov_targe
     int c0, nc;
     rows_share((int)w, t->group_size, t->member, &c0, &nc);
     status st = matcov_fill_ctm(mt, j0 + (size_t)c0, (size_t)nc, t->ctm + (size_t)c0 * nt, nt);
+    ROWS_WAIT(t, stg, st = rows_group_agree(t, st));
     if (st != MOAO_OK)
         return st;
     ROWS_WAIT(t, stg, st = gather_columns(t->group, nt, w, t->ctm));

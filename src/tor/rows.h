@@ -55,6 +55,10 @@ void rows_free(rowteam *t);
 status rows_chunk_init(const rowteam *t, int nrow, int first, int count, rowchunk *ch);
 void rows_chunk_free(rowchunk *ch);
 
+/* Collective in the group. The worst status of the group's ranks; the one that failed keeps its
+ * message. */
+status rows_group_agree(const rowteam *t, status local);
+
 /* Collective in the group. out (nlrow x width_j, leading dimension ldo) = alpha proj(I,:) Ctm(:,
  * j0..) + beta out for one target, I this rank's slice of rows. proj: nrow x t (leading dimension
  * nrow), NULL: identity. The columns of Ctm are shared out over the group. */

@@ -59,6 +59,7 @@ static status right_hand_sides(const rowteam *t, const tor *r, const double *pro
         matcov_target *mt = NULL;
         if (st == MOAO_OK)
             st = matcov_target_init(r->mc, t->s->targets[ch->mine + k], false, &mt);
+        st = rows_group_agree(t, st);
         for (size_t j = 0; j < t->s->m && st == MOAO_OK; j += t->width) {
             size_t w = t->s->m - j < t->width ? t->s->m - j : t->width;
             st = rows_project_ctm(t, ch, mt, proj, j, w, 1.0, 0.0,
