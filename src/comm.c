@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "comm.h"
 
 #include <cblas.h>

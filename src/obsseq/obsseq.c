@@ -210,7 +210,7 @@ static status make_psfs(const rowteam *t, const rowchunk *ch, psf *ps, const obs
     TRY(ALLOC(scalars, own * ns, "results"));
     TRY(ALLOC(take, own * ns, "results"));
     TRY(ALLOC(list, (size_t)ch->count, "targets of a rank"));
-    if (b->images != NULL || (t->c->rank != 0 && b->crop > 0)) {
+    if (b->crop > 0) {
         TRY(ALLOC(images, own * np, "PSFs of a rank"));
         TRY(ALLOC(take_images, np, "PSFs of a target"));
     }

@@ -1,0 +1,140 @@
+#include "commands.h"
+
+#include "machine.h"
+#include "plan.h"
+#include "progress.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char usage[] =
+    "usage: moao check FILE... [key=value ...] [--ranks N] [--memory GB]\n"
+    "\n"
+    "Validates a parameter file and prints what follows from it: measurements, actuators, grid of "
+    "the PSFs, memory\n"
+    "per rank, outputs, work, expected time (from a short dgemm measured here) and the SLURM line "
+    "to use.\n"
+    "\n"
+    "  --ranks N    plan for N ranks (default: the ranks of this call)\n"
+    "  --memory GB  that a rank may use (default: compute.memory, or what this machine has free)\n";
+
+/* Share of dgemm's rate that the linear algebra of a run reaches, and time of one evaluation of the
+ * structure function on one thread [s]: measured, see docs/performance-cpu.md. */
+#define EFFICIENCY 0.8
+#define EVALUATION 3e-9
+
+static void print_sensors(const sys *s) {
+    printf("sensors         %-16s %-4s %6s %12s  %s\n", "name", "type", "nssp", "measurements",
+           "direction [arcsec]");
+    for (int w = 0; w < s->nsensor; w++) {
+        const sensor *k = &s->sensors[w];
+        printf("  %2d            %-16s %-4s %6d %12d  (%.1f, %.1f)\n", w, k->name,
+               k->lgs ? "LGS" : "NGS", k->nssp, 2 * k->nsub, k->dir[0] * ARCSEC_PER_RAD,
+               k->dir[1] * ARCSEC_PER_RAD);
+    }
+    printf("measurements    %zu in all\n", s->m);
+    printf("truth sensor    %d subapertures across, %zu measurements\n", s->ts.nssp, s->t);
+    printf("DM              %d actuators, pitch %.3f m\n", s->dm.nact, s->dm.pitch);
+}
+
+static void print_sequence(const setup *u) {
+    const sys *s = &u->s;
+    int layers = 0;
+    double lo = INFINITY, hi = 0;
+    for (int i = 0; i < u->a.nprofile; i++) {
+        const profile *p = &u->a.profiles[i];
+        layers = p->nlayer > layers ? p->nlayer : layers;
+        lo = p->r0 < lo ? p->r0 : lo;
+        hi = p->r0 > hi ? p->r0 : hi;
+    }
+    if (s->grid[0] > 0)
+        printf("targets         %d x %d\n", s->grid[0], s->grid[1]);
+    else
+        printf("targets         %d\n", s->ntarget);
+    printf("atmosphere      %d profiles of up to %d layers, r0 %.3f to %.3f m along the line of "
+           "sight\n",
+           u->a.nprofile, layers, lo, hi);
+    printf("schedule        %d reconstructors, %d exposures\n", u->a.ntor, u->a.nexposure);
+    printf("PSF             grid of %d x %d, pixel %.4f m; %d x %d pixels kept\n",
+           psf_grid_size(u->ps), psf_grid_size(u->ps), psf_grid_pixel(u->ps), u->o.crop, u->o.crop);
+    for (int l = 0; l < u->o.nlambda; l++)
+        printf("  %.4g um       pixel %.3f mas\n", u->o.lambda[l] * 1e6,
+               psf_image_pixel(u->ps, l) * ARCSEC_PER_RAD * 1e3);
+}
+
+static void print_time(double seconds) {
+    if (seconds < 120)
+        printf("%.2g s", seconds);
+    else if (seconds < 7200)
+        printf("%.0f min", seconds / 60);
+    else
+        printf("%.1f h", seconds / 3600);
+}
+
+static void print_plan(const plan *p, int nrank, int threads, double rate) {
+    printf("ranks           %d of %d threads; Cmm on a grid of %d x %d; %d ranks a target\n", nrank,
+           threads, p->nprow, p->npcol, p->group_size);
+    printf("targets         %d at a time\n", p->chunk);
+    printf("memory          %.3f GB on the fullest rank\n", (double)p->memory / 1e9);
+    for (int i = 0; i < p->nitem; i++)
+        printf("  %9.3f GB  %s\n", (double)p->item[i].bytes / 1e9, p->item[i].name);
+    double total = 0;
+    for (int i = 0; i < STAGE_COUNT; i++)
+        total += p->flops[i];
+    printf("work            %.3g flop (reconstructors %.0f %%, exposures %.0f %%)\n", total,
+           100 * (p->flops[STAGE_FACTOR] + p->flops[STAGE_SOLVE]) / total,
+           100 * p->flops[STAGE_EXPOSURE] / total);
+    printf("output          %.3g GB\n", p->output / 1e9);
+    double time =
+        total / (EFFICIENCY * rate * nrank) + p->evaluations * EVALUATION / (nrank * threads);
+    printf("expected time   ");
+    print_time(time);
+    printf(" (dgemm measured here: %.1f GFLOP/s a rank)\n", rate / 1e9);
+    int minutes = (int)ceil(1.5 * time / 60) + 5;
+    printf("SLURM           sbatch --ntasks=%d --cpus-per-task=%d --mem-per-cpu=%.0fM --time=%d "
+           "scripts/moao.sbatch FILE\n",
+           nrank, threads, ceil(1.15 * (double)p->memory / threads / 1048576), minutes);
+}
+
+/* Collective. */
+static status check_all(const comm *c, const cmdline *cl, setup *u) {
+    plan p;
+    status st;
+    TRY(setup_init(c, cl, u));
+    int nrank = cl->ranks > 0 ? cl->ranks : c->size;
+    double memory = cl->memory > 0              ? cl->memory
+                    : u->par.compute_memory > 0 ? (double)u->par.compute_memory
+                                                : 0.85 * (double)c->memory;
+    TRY(comm_agree(c, plan_make(&u->par, &u->s, &u->a, &u->o, nrank, (size_t)memory,
+                                machine_memory_now(), u->par.compute_targets_per_chunk, &p)));
+    double rate = machine_dgemm_rate(c);
+    if (c->rank == 0) {
+        print_sensors(&u->s);
+        print_sequence(u);
+        print_plan(&p, nrank, c->threads, rate);
+        const char *slow = machine_blas_warning(rate, c->threads);
+        if (slow != NULL)
+            progress_warn("%s", slow);
+        st = setup_warn(u);
+    }
+    st = comm_agree(c, st);
+done:
+    return st;
+}
+
+int cmd_check(int argc, char **argv) {
+    if (command_wants_help(argc, argv, usage))
+        return 0;
+    comm c;
+    cmdline cl = {0};
+    setup u = {0};
+    command_start(&argc, &argv);
+    status st = comm_init(MPI_COMM_WORLD, &c);
+    if (st == MOAO_OK)
+        st = cmdline_parse(argc, argv, "--ranks --memory ", &cl);
+    if (st == MOAO_OK)
+        st = check_all(&c, &cl, &u);
+    setup_free(&u);
+    return command_end(&c, &cl, st);
+}

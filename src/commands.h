@@ -1,0 +1,21 @@
+/* The subcommands of the program, and what they share. Each returns the exit code; argv[0] is its
+ * name. */
+#ifndef MOAO_COMMANDS_H
+#define MOAO_COMMANDS_H
+
+#include "comm.h"
+#include "setup.h"
+
+int cmd_run(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_params(int argc, char **argv);
+int cmd_import_legacy(int argc, char **argv);
+
+/* Prints the usage and returns true when an argument is --help or -h. */
+bool command_wants_help(int argc, char **argv, const char *usage);
+/* Starts MPI. */
+void command_start(int *argc, char ***argv);
+/* Prints the failure (rank 0), ends MPI, returns the exit code. */
+int command_end(comm *c, cmdline *cl, status st);
+
+#endif

@@ -1,0 +1,168 @@
+#include "plan.h"
+
+#include "linalg/bcmat.h"
+#include "matcov/matcov.h"
+#include "tor/command.h"
+#include "tor/rows.h"
+
+#include <math.h>
+#include <string.h>
+
+#define ROWS_PER_RANK 8192 /* rows of W beyond which a rank's products gain nothing more */
+
+static int ceil_div(int a, int b) {
+    return (a + b - 1) / b;
+}
+
+/* Grid of ranks, as square as the number of ranks allows, no taller than wide. */
+static status choose_grid(const params *par, int nrank, plan *p) {
+    p->nprow = par->compute_grid[0];
+    p->npcol = par->compute_grid[1];
+    if (p->nprow == 0 && p->npcol == 0) {
+        for (int r = 1; r * r <= nrank; r++)
+            if (nrank % r == 0)
+                p->nprow = r;
+        p->npcol = nrank / p->nprow;
+    }
+    if (p->nprow * p->npcol != nrank)
+        return status_fail(MOAO_INPUT, "compute.grid: %d x %d is not the number of ranks, %d",
+                           p->nprow, p->npcol, nrank);
+    return MOAO_OK;
+}
+
+/* Most layers of any profile, most exposures of a ToR. */
+static void extremes(const atmos *a, int *nlayer, int *nexposure) {
+    *nlayer = *nexposure = 0;
+    for (int i = 0; i < a->nprofile; i++)
+        if (a->profiles[i].nlayer > *nlayer)
+            *nlayer = a->profiles[i].nlayer;
+    for (int k = 0; k < a->ntor; k++) {
+        int n = 0;
+        for (int e = 0; e < a->nexposure; e++)
+            n += atmos_tor_of(a, e) == k;
+        if (n > *nexposure)
+            *nexposure = n;
+    }
+}
+
+static void add_item(plan *p, const char *name, size_t bytes) {
+    p->item[p->nitem].name = name;
+    p->item[p->nitem++].bytes = bytes;
+}
+
+/* Memory of a rank that holds kg targets of a group of g ranks. */
+static void count_memory(const params *par, const sys *s, const atmos *a, const psf_opts *o,
+                         int nrank, int g, int kg, size_t base, plan *p) {
+    const size_t m = s->m, t = s->t, v = (size_t)s->dm.nact, w = p->width, d = sizeof(double);
+    const size_t nl = (v + (size_t)g - 1) / (size_t)g, ld = (size_t)kg * nl;
+    const size_t ngroup = (size_t)(nrank / g), chunk = ngroup * (size_t)kg;
+    const size_t image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
+    int nlayer, nexp;
+    extremes(a, &nlayer, &nexp);
+    size_t panel = bcmat_panel_work((int)m, p->block, p->nprow, p->npcol, w);
+    panel = panel > m * w ? panel : m * w;
+    p->nitem = 0;
+    add_item(p, "program and libraries", base);
+    add_item(p, "command matrix D+", v * t * d);
+    add_item(p, "PSF plans and fitting errors", psf_bytes(s, o) * (size_t)(1 + nexp));
+    add_item(p, "tables of covariances",
+             2 * matcov_bytes(s, nlayer) + (size_t)kg * matcov_target_bytes(s, nlayer));
+    add_item(p, "Cmm and its factor", bcmat_bytes((int)m, p->block, p->nprow, p->npcol));
+    add_item(p, "reconstructors W", ld * m * d);
+    add_item(p, "residual covariances", ld * v * d);
+    add_item(p, "panels", (panel + t * w + ld * w + (g > 1 ? 2 * v * w : 0)) * d);
+    add_item(p, "sampled residual", (size_t)par->compute_residual_columns * (ld + m) * d);
+    add_item(p, "results", (chunk + (size_t)kg) * image);
+    p->memory = 0;
+    for (int i = 0; i < p->nitem; i++)
+        p->memory += p->item[i].bytes;
+    size_t setup = base + v * t * d + command_work_bytes(s);
+    if (setup > p->memory) {
+        add_item(p, "setting up D+ (before the rest)", setup - p->memory);
+        p->memory = setup;
+    }
+}
+
+/* Group size and targets per group: even loads first, then as many rows a rank as pay. */
+static status choose_groups(const params *par, const sys *s, const atmos *a, const psf_opts *o,
+                            int nrank, size_t available, size_t base, plan *p) {
+    double best = 0;
+    for (int g = 1; g <= nrank; g++) {
+        if (nrank % g != 0)
+            continue;
+        int ngroup = nrank / g;
+        double load = (double)ceil_div(s->ntarget, ngroup) * ceil_div(s->dm.nact, g);
+        double even = (double)s->ntarget * s->dm.nact / (nrank * load) * (1 - 0.02 * log2(g));
+        count_memory(par, s, a, o, nrank, g, 1, base, p);
+        if (even > best * 1.0001 && p->memory <= available) {
+            best = even;
+            p->group_size = g;
+        }
+    }
+    if (best == 0)
+        return status_fail(
+            MOAO_INPUT,
+            "compute.memory: one target at a time needs %.2f GB on each of %d ranks, %.2f GB are "
+            "available; use more ranks on more nodes",
+            (double)p->memory / 1e9, nrank, (double)available / 1e9);
+    return MOAO_OK;
+}
+
+static void choose_chunk(const params *par, const sys *s, const atmos *a, const psf_opts *o,
+                         int nrank, size_t available, size_t base, int chunk, plan *p) {
+    const int g = p->group_size, ngroup = nrank / g, nl = ceil_div(s->dm.nact, g);
+    int kg = ceil_div(s->ntarget, ngroup), most = ROWS_PER_RANK / nl > 1 ? ROWS_PER_RANK / nl : 1;
+    if (chunk > 0)
+        most = ceil_div(chunk, ngroup);
+    kg = kg < most ? kg : most;
+    for (; kg > 1; kg--) {
+        count_memory(par, s, a, o, nrank, g, kg, base, p);
+        if (p->memory <= available)
+            break;
+    }
+    p->chunk = chunk > 0 && chunk < kg * ngroup ? chunk : kg * ngroup;
+    p->chunk = p->chunk < s->ntarget ? p->chunk : s->ntarget;
+    p->nchunk = ceil_div(s->ntarget, p->chunk);
+    if (chunk <= 0) { /* as even as possible */
+        kg = ceil_div(ceil_div(s->ntarget, p->nchunk), ngroup);
+        p->chunk = kg * ngroup < s->ntarget ? kg * ngroup : s->ntarget;
+        p->nchunk = ceil_div(s->ntarget, p->chunk);
+    }
+    count_memory(par, s, a, o, nrank, g, kg, base, p);
+    p->ld_max = (size_t)kg * (size_t)nl;
+}
+
+static void count_work(const params *par, const sys *s, const atmos *a, const psf_opts *o,
+                       plan *p) {
+    const double m = (double)s->m, t = (double)s->t, v = s->dm.nact;
+    const double nt = s->ntarget, ntor = a->ntor, ne = a->nexposure;
+    int nlayer, nexp;
+    extremes(a, &nlayer, &nexp);
+    memset(p->flops, 0, sizeof p->flops);
+    p->flops[STAGE_SETUP] = v * v * t + v * v * v / 3 + 2 * v * v * t;
+    p->flops[STAGE_FACTOR] = ntor * m * m * m / 3;
+    p->flops[STAGE_SOLVE] = ntor * nt * (2 * v * m * m + 2 * v * t * m);
+    p->flops[STAGE_EXPOSURE] = ne * nt * (v * m * m + 2 * v * t * m + 2 * v * v * m) +
+                               ne * (2 * v * t * t + 2 * v * v * t);
+    p->evaluations = nlayer * (0.5 * m * m * (ntor + ne * p->nchunk) + t * m * nt * (ntor + ne));
+    double maps = nt * (ne + 1) * (2 + o->nbox + 1) * o->nlambda * 8;
+    double images = par->output_psf == OUTPUT_PSF_NONE    ? 0
+                    : par->output_psf == OUTPUT_PSF_SHORT ? nt * ne
+                                                          : nt;
+    p->output = maps + images * o->nlambda * o->crop * o->crop * 4;
+}
+
+status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts *o, int nrank,
+                 size_t available, size_t base, int chunk, plan *p) {
+    memset(p, 0, sizeof *p);
+    status st;
+    TRY(choose_grid(par, nrank, p));
+    p->block = par->compute_block > 0 ? par->compute_block : 128;
+    p->width = par->compute_panel > 0 ? (size_t)par->compute_panel : s->m >= 4096 ? 512 : 256;
+    p->width = (p->width + (size_t)p->block - 1) / (size_t)p->block * (size_t)p->block;
+    TRY(choose_groups(par, s, a, o, nrank, available, base, p));
+    choose_chunk(par, s, a, o, nrank, available, base, chunk, p);
+    count_work(par, s, a, o, p);
+done:
+    return st;
+}

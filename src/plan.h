@@ -1,0 +1,39 @@
+/* What follows from the parameters for a number of ranks: layout, chunks of targets, memory, work,
+ * outputs. */
+#ifndef MOAO_PLAN_H
+#define MOAO_PLAN_H
+
+#include "atmos.h"
+#include "params.h"
+#include "progress.h"
+#include "psf/psf.h"
+#include "status.h"
+#include "system.h"
+
+#define PLAN_ITEMS 16
+
+typedef struct {
+    int nprow, npcol;  /* grid of ranks for Cmm and its factor */
+    int block;         /* its block size */
+    size_t width;      /* columns of a panel */
+    int group_size;    /* ranks that share targets */
+    int chunk, nchunk; /* targets at a time, and how many times */
+    size_t ld_max;     /* rows of W on a rank, at most */
+    int nitem;         /* memory of a rank, by use [bytes] */
+    struct {
+        const char *name;
+        size_t bytes;
+    } item[PLAN_ITEMS];
+    size_t memory;             /* peak of the fullest rank, the program itself included [bytes] */
+    double flops[STAGE_COUNT]; /* of the whole run, all ranks */
+    double evaluations;        /* of the structure function, whole run, all ranks, about */
+    double output;             /* bytes that stay on disk */
+} plan;
+
+/* Local. nrank ranks with `available` bytes each, of which `base` are in use by the program before
+ * it allocates anything. chunk > 0 asks for that many targets at a time. MOAO_INPUT when not even
+ * one target fits, or the parameters ask for an impossible grid. */
+status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts *o, int nrank,
+                 size_t available, size_t base, int chunk, plan *p);
+
+#endif

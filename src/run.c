@@ -1,0 +1,322 @@
+#include "run.h"
+
+#include "machine.h"
+#include "maps.h"
+#include "obsseq/matrices.h"
+#include "obsseq/obsseq.h"
+#include "plan.h"
+#include "progress.h"
+#include "store.h"
+#include "tor/command.h"
+#include "tor/tor.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    const comm *c;
+    const cmdline *cl;
+    const char *dir;
+    setup u;
+    plan pl;
+    report rep;
+    rowteam team;
+    store *st;           /* rank 0 only */
+    double *dplus;       /* v x t */
+    unsigned char *done; /* [nexposure][ntarget] */
+} run;
+
+static bool is_root(const run *r) {
+    return r->c->rank == 0;
+}
+
+static size_t cell(const run *r, int exposure, int target) {
+    return (size_t)exposure * (size_t)r->u.s.ntarget + (size_t)target;
+}
+
+/* A fact that a resumed run on as many ranks reuses, so that its results equal the first run's bit
+ * for bit. */
+static status reuse_fact(run *r, const char *key, long *value) {
+    if (store_get_fact(r->st, "ranks", r->c->size) == r->c->size)
+        *value = store_get_fact(r->st, key, *value);
+    return store_set_fact(r->st, key, *value);
+}
+
+/* Rank 0: open the store, load what is done; *chunk and *threads may come from the first run. */
+static status open_store(run *r, long *chunk, long *threads) {
+    char *text = params_effective_text(&r->u.par);
+    if (text == NULL)
+        return status_fail(MOAO_MEMORY, "effective parameters: no memory");
+    status st = store_open(r->dir, text, r->u.s.ntarget, r->u.a.nexposure, r->cl->resume,
+                           r->cl->overwrite, &r->st);
+    free(text);
+    if (st != MOAO_OK)
+        return st;
+    for (int e = 0; e < r->u.a.nexposure; e++)
+        for (int k = 0; k < r->u.s.ntarget; k++)
+            r->done[cell(r, e, k)] = store_done(r->st, e, k);
+    TRY(reuse_fact(r, "chunk", chunk));
+    TRY(reuse_fact(r, "threads", threads));
+    TRY(store_set_fact(r->st, "ranks", r->c->size));
+done:
+    return st;
+}
+
+/* Collective. The store's state on every rank, and the plan that follows. */
+static status prepare_plan(run *r, comm *c) {
+    status st;
+    const params *par = &r->u.par;
+    const size_t ncell = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
+    unsigned long long now = machine_memory_now(), base;
+    MPI_Allreduce(&now, &base, 1, MPI_UNSIGNED_LONG_LONG, MPI_MAX, c->mpi);
+    unsigned long long mine = par->compute_memory > 0
+                                  ? (unsigned long long)par->compute_memory
+                                  : (unsigned long long)(0.85 * (double)c->memory),
+                       memory;
+    MPI_Allreduce(&mine, &memory, 1, MPI_UNSIGNED_LONG_LONG, MPI_MIN, c->mpi);
+    TRY(plan_make(par, &r->u.s, &r->u.a, &r->u.o, c->size, memory, base,
+                  par->compute_targets_per_chunk, &r->pl));
+    st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
+    if (st != MOAO_OK)
+        goto done;
+    long fact[2] = {r->pl.chunk, c->threads};
+    if (is_root(r))
+        st = open_store(r, &fact[0], &fact[1]);
+    TRY(comm_agree(c, st));
+    MPI_Bcast(r->done, (int)ncell, MPI_BYTE, 0, c->mpi);
+    MPI_Bcast(fact, 2, MPI_LONG, 0, c->mpi);
+    comm_set_threads(c, (int)fact[1]);
+    if (fact[0] != r->pl.chunk)
+        TRY(plan_make(par, &r->u.s, &r->u.a, &r->u.o, c->size, memory, base, (int)fact[0], &r->pl));
+done:
+    return st;
+}
+
+/* Collective. D+, work arrays, the machine's speed. */
+static status prepare_stages(run *r) {
+    const sys *s = &r->u.s;
+    const plan *p = &r->pl;
+    double from = report_now();
+    status st = ALLOC(r->dplus, (size_t)s->dm.nact * s->t, "command matrix D+");
+    TRY(comm_agree(r->c, st));
+    TRY(command_init(r->c, s, r->dplus));
+    size_t work = bcmat_panel_work((int)s->m, p->block, p->nprow, p->npcol, p->width);
+    if (work < s->m * p->width)
+        work = s->m * p->width;
+    TRY(rows_init(r->c, s, &r->rep, p->group_size, p->width, work, p->ld_max, s->dm.nact,
+                  &r->team));
+    r->rep.flops[STAGE_SETUP] = p->flops[STAGE_SETUP] / r->c->size;
+    r->rep.wall[STAGE_SETUP] = report_now() - from;
+    r->rep.dgemm = machine_dgemm_rate(r->c);
+    const char *warning = machine_blas_warning(r->rep.dgemm, r->c->threads);
+    if (is_root(r) && warning != NULL)
+        progress_warn("%s", warning);
+done:
+    return st;
+}
+
+/* Whether exposure e of ToR k is still to do for some target in [t0, t1). */
+static bool is_pending(const run *r, int k, int e, int t0, int t1) {
+    if (atmos_tor_of(&r->u.a, e) != k)
+        return false;
+    for (int t = t0; t < t1; t++)
+        if (!r->done[cell(r, e, t)])
+            return true;
+    return false;
+}
+
+static bool any_pending(const run *r, int k, int t0, int t1) {
+    for (int e = 0; e < r->u.a.nexposure; e++)
+        if (is_pending(r, k, e, t0, t1))
+            return true;
+    return false;
+}
+
+/* End of the chunk that starts at target t0: a multiple of the chunk's size, earlier where what is
+ * done changes (after a run on another number of ranks), so that a chunk's exposures are done for
+ * all its targets or none. */
+static int chunk_end(const run *r, int k, int t0) {
+    int end = (t0 / r->pl.chunk + 1) * r->pl.chunk;
+    end = end < r->u.s.ntarget ? end : r->u.s.ntarget;
+    for (int t = t0 + 1; t < end; t++)
+        for (int e = 0; e < r->u.a.nexposure; e++)
+            if (atmos_tor_of(&r->u.a, e) == k && r->done[cell(r, e, t)] != r->done[cell(r, e, t0)])
+                return t;
+    return end;
+}
+
+/* Collective. One exposure of a chunk, kept on disk before it returns. */
+static status one_exposure(run *r, int e, const rowchunk *ch, obsexposure *ex, double *y) {
+    result_block b = {.exposure = e,
+                      .t0 = ch->first,
+                      .nt = ch->count,
+                      .nlambda = r->u.o.nlambda,
+                      .nbox = r->u.o.nbox,
+                      .crop = r->u.par.output_psf == OUTPUT_PSF_NONE ? 0 : r->u.o.crop};
+    const size_t ns = (size_t)b.nt * (size_t)b.nlambda;
+    status st = MOAO_OK;
+    if (is_root(r)) {
+        progress_step("exposure %d/%d, targets %d-%d of %d", e + 1, r->u.a.nexposure, ch->first + 1,
+                      ch->first + ch->count, r->u.s.ntarget);
+        st = ALLOC(b.scalars, ns * (3 + (size_t)b.nbox), "results");
+        if (st == MOAO_OK && b.crop > 0)
+            st = ALLOC(b.images, ns * (size_t)b.crop * (size_t)b.crop, "PSFs of a chunk");
+    }
+    TRY(comm_agree(r->c, st));
+    TRY(obsseq_run(&r->team, atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]), r->dplus, ch,
+                   r->u.ps, ex, y, &b));
+    double from = report_now();
+    if (is_root(r))
+        st = store_put(r->st, &b);
+    st = comm_agree(r->c, st);
+    r->rep.wall[STAGE_OUTPUT] += report_now() - from;
+    for (int t = b.t0; t < b.t0 + b.nt; t++)
+        r->done[cell(r, e, t)] = 1;
+done:
+    free(b.scalars);
+    free(b.images);
+    return st;
+}
+
+/* Collective. A signal was received: say what is done and how to go on. */
+static status stop_if_asked(const run *r) {
+    if (!comm_stop_requested(r->c))
+        return MOAO_OK;
+    size_t n = 0, all = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
+    for (size_t i = 0; i < all; i++)
+        n += r->done[i];
+    if (n == all)
+        return MOAO_OK;
+    return status_fail(MOAO_STOPPED,
+                       "stopped by a signal with %zu of %zu PSFs finished; go on with --resume", n,
+                       all);
+}
+
+/* Collective. W of a chunk of targets, then all its exposures of ToR k. */
+static status one_chunk(run *r, const tor *to, int k, int t0, int t1, obsexposure *ex) {
+    rowchunk ch = {0};
+    double *y = NULL, residual;
+    status st;
+    TRY(rows_chunk_init(&r->team, r->u.s.dm.nact, t0, t1 - t0, &ch));
+    TRY(comm_agree(r->c, ALLOC(y, obsseq_work(&ch) / sizeof *y, "residual covariances")));
+    if (is_root(r))
+        progress_step("reconstructor %d/%d: W of targets %d-%d of %d", k + 1, r->u.a.ntor, t0 + 1,
+                      t1, r->u.s.ntarget);
+    TRY(tor_solve(&r->team, to, r->dplus, r->u.par.compute_residual_columns, &ch, &residual));
+    if (is_root(r) && !isnan(residual)) {
+        progress_note("  |W Cmm - D+ Ctm| / |D+ Ctm| = %.1e", residual);
+        if (!(residual <= r->u.par.compute_residual_tolerance))
+            progress_warn("that residual is over compute.residual_tolerance: Cmm is "
+                          "ill-conditioned; give the sensors "
+                          "more noise or a smaller tiptilt_factor");
+    }
+    for (int e = 0; e < r->u.a.nexposure; e++) {
+        if (!is_pending(r, k, e, t0, t1))
+            continue;
+        TRY(one_exposure(r, e, &ch, &ex[e], y));
+        TRY(stop_if_asked(r));
+    }
+done:
+    free(y);
+    rows_chunk_free(&ch);
+    return st;
+}
+
+/* Collective. One ToR: factor, then chunk after chunk. */
+static status one_tor(run *r, int k) {
+    const int nt = r->u.s.ntarget, ne = r->u.a.nexposure;
+    if (!any_pending(r, k, 0, nt))
+        return MOAO_OK;
+    tor to = {0};
+    obsexposure *ex = NULL;
+    status st;
+    TRY(comm_agree(r->c, ALLOC(ex, (size_t)ne, "exposures of a reconstructor")));
+    const profile *p = atmos_profile_at(&r->u.a, r->u.a.tor_time[k]);
+    if (is_root(r))
+        progress_step(
+            "reconstructor %d/%d: covariances and Cholesky of %zu measurements, r0 %.3f m", k + 1,
+            r->u.a.ntor, r->u.s.m, p->r0);
+    TRY(tor_init(&r->team, p, r->pl.block, r->pl.nprow, r->pl.npcol, &to));
+    for (int t0 = 0, t1; t0 < nt; t0 = t1) {
+        t1 = chunk_end(r, k, t0);
+        if (any_pending(r, k, t0, t1))
+            TRY(one_chunk(r, &to, k, t0, t1, ex));
+    }
+done:
+    for (int e = 0; ex != NULL && e < ne; e++)
+        obsexposure_free(&ex[e]);
+    free(ex);
+    tor_free(&to);
+    return st;
+}
+
+static double work_left(const run *r) {
+    double total = 0;
+    size_t n = 0, all = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
+    for (int i = 0; i < STAGE_COUNT; i++)
+        total += i == STAGE_SETUP ? 0 : r->pl.flops[i];
+    for (size_t i = 0; i < all; i++)
+        n += r->done[i];
+    return total * (1 - (double)n / (double)all);
+}
+
+/* Rank 0, at the end: the files a user gets. */
+static status write_results(run *r) {
+    double from = report_now();
+    progress_step("writing maps");
+    status st = maps_write(r->dir, &r->u.par, &r->u.s, &r->u.a, r->u.ps, r->st);
+    if (st == MOAO_OK)
+        st = store_discard_parts(r->st);
+    r->rep.wall[STAGE_OUTPUT] += report_now() - from;
+    return st;
+}
+
+static void announce(const run *r) {
+    const sys *s = &r->u.s;
+    progress_note("moao: %d sensors, %zu measurements, %d actuators, %d targets, %d "
+                  "reconstructors, %d exposures",
+                  s->nsensor, s->m, s->dm.nact, s->ntarget, r->u.a.ntor, r->u.a.nexposure);
+    progress_note(
+        "%d ranks of %d threads on %d nodes; %d targets at a time; %.2f GB a rank; results in %s",
+        r->c->size, r->c->threads, r->c->nnode, r->pl.chunk, (double)r->pl.memory / 1e9, r->dir);
+}
+
+static status run_stages(run *r, comm *c) {
+    status st;
+    TRY(setup_init(c, r->cl, &r->u));
+    r->dir = r->cl->dir != NULL ? r->cl->dir : r->u.par.output_directory;
+    if (r->u.par.compute_threads > 0)
+        comm_set_threads(c, r->u.par.compute_threads);
+    TRY(prepare_plan(r, c));
+    progress_init(is_root(r) && !r->cl->quiet, work_left(r));
+    if (is_root(r)) {
+        announce(r);
+        st = setup_warn(&r->u);
+    }
+    TRY(comm_agree(c, st));
+    TRY(prepare_stages(r));
+    TRY(matrices_write(&r->team, &r->u, &r->pl, r->dplus, r->dir));
+    for (int k = 0; k < r->u.a.ntor; k++)
+        TRY(one_tor(r, k));
+    if (is_root(r))
+        st = write_results(r);
+    st = comm_agree(c, st);
+done:
+    progress_end();
+    return st;
+}
+
+status run_all(const comm *c, const cmdline *cl) {
+    comm mine = *c;
+    run r = {.c = &mine, .cl = cl, .rep = {.start = report_now()}};
+    status st = run_stages(&r, &mine);
+    if (st == MOAO_OK)
+        st = report_finish(&mine, &r.rep, r.dir, !cl->quiet);
+    store_close(r.st);
+    rows_free(&r.team);
+    free(r.dplus);
+    free(r.done);
+    setup_free(&r.u);
+    return st;
+}
