@@ -39,6 +39,7 @@ typedef struct {
     double flops[STAGE_COUNT]; /* executed by this rank */
     double dgemm; /* measured dgemm rate of this rank, all ranks computing at once [flop/s] */
     double start; /* of the run [s] */
+    double shown; /* flops that the progress bar has been told of */
 } report;
 
 double report_now(void); /* monotonic clock [s] */

@@ -46,6 +46,7 @@ static status residual_panels(const rowteam *t, const matcov *mc, const double *
                            y + (size_t)k * (size_t)ch->nlrow * (size_t)ch->nrow, STAGE_EXPOSURE);
         }
         ROWS_WAIT(t, STAGE_EXPOSURE, st = comm_agree(t->c, st));
+        rows_progress(t);
     }
     return st;
 }

@@ -161,3 +161,12 @@ void rows_outer(const rowteam *t, const rowchunk *ch, int slot, size_t j0, size_
     }
     t->rep->flops[stg] += 2.0 * ch->nlrow * ch->nrow * (double)w;
 }
+
+void rows_progress(const rowteam *t) {
+    double total = 0;
+    for (int i = 0; i < STAGE_COUNT; i++)
+        total += i == STAGE_SETUP ? 0 : t->rep->flops[i];
+    if (t->c->rank == 0)
+        progress_advance((total - t->rep->shown) * t->c->size);
+    t->rep->shown = total;
+}

@@ -77,6 +77,9 @@ status rows_half_panel(const rowteam *t, const matcov *mc, size_t j0, size_t w, 
 void rows_outer(const rowteam *t, const rowchunk *ch, int slot, size_t j0, size_t w,
                 const double *z, size_t ldz, double *y, stage stg);
 
+/* Local. Tell the progress display of the work done since the last call. */
+void rows_progress(const rowteam *t);
+
 /* Wait for the other ranks of an MPI call, timed: seconds are added to rep->wait[stg]. */
 #define ROWS_WAIT(t, stg, call)                                                                    \
     do {                                                                                           \

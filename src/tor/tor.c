@@ -99,6 +99,7 @@ static status solve_all(const rowteam *t, const tor *r, rowchunk *ch) {
             ROWS_WAIT(t, STAGE_SOLVE, st = bcmat_panel(&r->l, j, w, t->panel, &l, &ldl));
             if (st == MOAO_OK)
                 solve_panel(t, ch, l, ldl, j, w, pass == 0);
+            rows_progress(t);
         }
     return st;
 }
