@@ -1,0 +1,60 @@
+"""What the end-to-end tests share: run the program on a parameter file, read what it wrote."""
+import os
+import subprocess
+import tempfile
+
+import numpy as np
+from astropy.io import fits
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MOAO = os.path.abspath(os.environ.get("MOAO", os.path.join(ROOT, "build", "moao")))
+GOLDEN = os.path.join(ROOT, "tests", "golden")
+ENV = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+           OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_plm_rsh_agent="/bin/false")
+
+
+def moao(*args, ranks=1, check=True, env=None, timeout=300):
+    """Run `moao ARGS` on a number of ranks; the finished process, with text output."""
+    p = subprocess.run(["mpirun", "-n", str(ranks), MOAO, *map(str, args)], env=dict(ENV, **(env or {})),
+                       capture_output=True, text=True, timeout=timeout)
+    if check and p.returncode != 0:
+        raise AssertionError(f"moao {' '.join(map(str, args))}: exit code {p.returncode}\n{p.stdout}{p.stderr}")
+    return p
+
+
+class Run:
+    """A finished run in a temporary directory."""
+
+    def __init__(self, parameters, *overrides, ranks=1, **kw):
+        self.tmp = tempfile.TemporaryDirectory()
+        self.dir = os.path.join(self.tmp.name, "out")
+        if "\n" in parameters:
+            path = os.path.join(self.tmp.name, "case.yaml")
+            with open(path, "w") as f:
+                f.write(parameters)
+            parameters = path
+        self.process = moao("run", parameters, *overrides, "-o", self.dir, ranks=ranks, **kw)
+
+    def maps(self):
+        """{EXTNAME: array} of every image of maps.fits, as float64."""
+        with fits.open(os.path.join(self.dir, "maps.fits"), checksum=True) as f:
+            return {h.name: np.array(h.data, dtype=float) for h in f if h.is_image and h.data is not None}
+
+    def table(self, name):
+        with fits.open(os.path.join(self.dir, "maps.fits")) as f:
+            return f[name].data.copy()
+
+    def matrix(self, name):
+        """rows x columns."""
+        with fits.open(os.path.join(self.dir, "matrices", name + ".fits")) as f:
+            data = next(h.data for h in f if h.is_image and h.data is not None)
+            return np.array(data, dtype=float).T
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+
+def relative(a, b):
+    """Largest difference over largest reference; inf when anything is not a number."""
+    worst = np.max(np.abs(a - b)) / np.max(np.abs(b))
+    return worst if np.isfinite(worst) else np.inf

@@ -1,0 +1,129 @@
+/* ranks: 1 3
+ * The command matrix D+ keeps the low orders within 1 % at every size, removes piston, and is the
+ * same on every number of ranks. */
+#include "matcov/matcov.h"
+#include "tor/command.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static comm world;
+
+static void dm_of(int nssp, sys *s) {
+    memset(s, 0, sizeof *s);
+    s->diameter = 0.5 * nssp;
+    s->obs = 0.2;
+    s->ts.nssp = s->dm.nssp = nssp;
+    s->ts.altitude = INFINITY;
+    s->ts.mag = 1;
+    s->dm.coupling = 0.2;
+    s->dm.mu = 3e-3;
+    assert_int_equal(sys_derive(s), MOAO_OK);
+}
+
+/* Low-order mode i at actuator k, without mean. */
+static void mode(const sys *s, int i, double *a) {
+    const int v = s->dm.nact, n1 = s->dm.nssp + 1;
+    double mean = 0;
+    for (int k = 0; k < v; k++) {
+        double x = 2.0 * (s->dm.act[k] % n1) / s->dm.nssp - 1,
+               y = 2.0 * (s->dm.act[k] / n1) / s->dm.nssp - 1;
+        const double value[5] = {x, y, x * x + y * y, x * x - y * y, 2 * x * y};
+        a[k] = value[i];
+        mean += a[k] / v;
+    }
+    for (int k = 0; k < v; k++)
+        a[k] -= mean;
+}
+
+/* y = D+ D a */
+static void project(const sys *s, const double *d, const double *dplus, const double *a,
+                    double *y) {
+    const size_t t = s->t, v = (size_t)s->dm.nact;
+    double *slopes = calloc(t, sizeof *slopes);
+    memset(y, 0, v * sizeof *y);
+    for (size_t j = 0; j < v; j++)
+        for (size_t i = 0; i < t; i++)
+            slopes[i] += d[i + j * t] * a[j];
+    for (size_t j = 0; j < t; j++)
+        for (size_t i = 0; i < v; i++)
+            y[i] += dplus[i + j * v] * slopes[j];
+    free(slopes);
+}
+
+static void test_low_orders(void **state) {
+    (void)state;
+    static const int sizes[] = {7, 10, 20, 40};
+    for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++) {
+        sys s;
+        dm_of(sizes[n], &s);
+        const size_t v = (size_t)s.dm.nact;
+        double *d = calloc(s.t * v, sizeof *d), *dplus = calloc(s.t * v, sizeof *dplus);
+        double *a = calloc(v, sizeof *a), *y = calloc(v, sizeof *y);
+        assert_int_equal(matcov_fill_interaction(&s, d, s.t), MOAO_OK);
+        assert_int_equal(command_init(&world, &s, dplus), MOAO_OK);
+        for (int i = 0; i < 5; i++) {
+            double error = 0, norm = 0;
+            mode(&s, i, a);
+            project(&s, d, dplus, a, y);
+            for (size_t k = 0; k < v; k++) {
+                error += (y[k] - a[k]) * (y[k] - a[k]);
+                norm += a[k] * a[k];
+            }
+            assert_true(sqrt(error) <= 0.01 * sqrt(norm));
+        }
+        for (size_t j = 0; j < s.t; j++) {
+            double sum = 0, most = 0;
+            for (size_t i = 0; i < v; i++) {
+                sum += dplus[i + j * v];
+                most = fmax(most, fabs(dplus[i + j * v]));
+            }
+            assert_true(fabs(sum) <= 1e-12 * most * (double)v);
+        }
+        free(d);
+        free(dplus);
+        free(a);
+        free(y);
+        sys_free(&s);
+    }
+}
+
+static void test_ranks_agree(void **state) {
+    (void)state;
+    sys s;
+    comm self;
+    dm_of(17, &s);
+    const size_t n = s.t * (size_t)s.dm.nact;
+    double *all = calloc(n, sizeof *all), *one = calloc(n, sizeof *one), most = 0, worst = 0;
+    assert_int_equal(comm_init(MPI_COMM_SELF, &self), MOAO_OK);
+    comm_set_threads(&self, world.threads);
+    assert_int_equal(command_init(&world, &s, all), MOAO_OK);
+    assert_int_equal(command_init(&self, &s, one), MOAO_OK);
+    for (size_t i = 0; i < n; i++) {
+        worst = fmax(worst, fabs(all[i] - one[i]));
+        most = fmax(most, fabs(one[i]));
+    }
+    assert_true(worst <= 1e-12 * most && most > 0);
+    free(all);
+    free(one);
+    sys_free(&s);
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    if (comm_init(MPI_COMM_WORLD, &world) != MOAO_OK)
+        return 1;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_low_orders),
+                                       cmocka_unit_test(test_ranks_agree)};
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    MPI_Finalize();
+    return failed;
+}
