@@ -40,6 +40,13 @@ static size_t node_memory(void) {
     return available;
 }
 
+void comm_unbind(void) {
+    cpu_set_t launcher;
+    if (getenv("OMPI_MCA_orte_bound_at_launch") != NULL && getenv("OMPI_MCA_hwloc_base_binding_policy") == NULL &&
+        sched_getaffinity(getppid(), sizeof launcher, &launcher) == 0)
+        sched_setaffinity(0, sizeof launcher, &launcher);
+}
+
 /* Ranks bound to disjoint cores each use all of theirs; ranks that share a mask divide it. */
 static int threads_of_rank(MPI_Comm node, int node_size) {
     if (getenv("OMP_NUM_THREADS") != NULL)

@@ -17,6 +17,11 @@ typedef struct {
     size_t memory; /* bytes of the node's available memory / node_size */
 } comm;
 
+/* Local, before MPI_Init. mpirun binds each rank to one core (or one socket) unless told otherwise, which would
+ * leave the other cores idle: where the user asked for no binding policy, take back the cores that the launcher
+ * itself may use. comm_init then divides them among the ranks of the node. */
+void comm_unbind(void);
+
 /* Collective. MPI_Init must have been called. Sets the number of BLAS and OpenMP threads, unless
  * the user's variables (OMP_NUM_THREADS, OPENBLAS_NUM_THREADS) say otherwise. */
 status comm_init(MPI_Comm mpi, comm *c);

@@ -30,6 +30,7 @@ bool command_wants_help(int argc, char **argv, const char *text) {
 void command_start(int *argc, char ***argv) {
     /* a run started without mpirun must not look for ssh */
     setenv("OMPI_MCA_plm_rsh_agent", "/bin/false", 0);
+    comm_unbind();
     MPI_Init(argc, argv);
 }
 
