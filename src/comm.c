@@ -42,7 +42,8 @@ static size_t node_memory(void) {
 
 void comm_unbind(void) {
     cpu_set_t launcher;
-    if (getenv("OMPI_MCA_orte_bound_at_launch") != NULL && getenv("OMPI_MCA_hwloc_base_binding_policy") == NULL &&
+    if (getenv("OMPI_MCA_orte_bound_at_launch") != NULL &&
+        getenv("OMPI_MCA_hwloc_base_binding_policy") == NULL &&
         sched_getaffinity(getppid(), sizeof launcher, &launcher) == 0)
         sched_setaffinity(0, sizeof launcher, &launcher);
 }

@@ -17,9 +17,10 @@ typedef struct {
     size_t memory; /* bytes of the node's available memory / node_size */
 } comm;
 
-/* Local, before MPI_Init. mpirun binds each rank to one core (or one socket) unless told otherwise, which would
- * leave the other cores idle: where the user asked for no binding policy, take back the cores that the launcher
- * itself may use. comm_init then divides them among the ranks of the node. */
+/* Local, before MPI_Init. mpirun binds each rank to one core (or one socket) unless told otherwise,
+ * which would leave the other cores idle: where the user asked for no binding policy, take back the
+ * cores that the launcher itself may use. comm_init then divides them among the ranks of the node.
+ */
 void comm_unbind(void);
 
 /* Collective. MPI_Init must have been called. Sets the number of BLAS and OpenMP threads, unless

@@ -146,9 +146,7 @@ static void count_work(const params *par, const sys *s, const atmos *a, const ps
                                ne * (2 * v * t * t + 2 * v * v * t);
     p->evaluations = nlayer * (0.5 * m * m * (ntor + ne * p->nchunk) + t * m * nt * (ntor + ne));
     double maps = nt * (ne + 1) * (2 + o->nbox + 1) * o->nlambda * 8;
-    double images = par->output_psf == OUTPUT_PSF_NONE    ? 0
-                    : par->output_psf == OUTPUT_PSF_SHORT ? nt * ne
-                                                          : nt;
+    double images = par->output_psf == PSF_NONE ? 0 : par->output_psf == PSF_SHORT ? nt * ne : nt;
     p->output = maps + images * o->nlambda * o->crop * o->crop * 4;
 }
 

@@ -153,7 +153,7 @@ static status one_exposure(run *r, int e, const rowchunk *ch, obsexposure *ex, d
                       .nt = ch->count,
                       .nlambda = r->u.o.nlambda,
                       .nbox = r->u.o.nbox,
-                      .crop = r->u.par.output_psf == OUTPUT_PSF_NONE ? 0 : r->u.o.crop};
+                      .crop = r->u.par.output_psf == PSF_NONE ? 0 : r->u.o.crop};
     const size_t ns = (size_t)b.nt * (size_t)b.nlambda;
     status st = MOAO_OK;
     if (is_root(r)) {

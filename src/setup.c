@@ -1,5 +1,6 @@
 #include "setup.h"
 
+#include "params_psf.h"
 #include "progress.h"
 
 #include <stdio.h>
@@ -83,9 +84,9 @@ status setup_init(const comm *c, const cmdline *cl, setup *u) {
     TRY(params_load(c, cl->nfile, cl->files, cl->noverride, cl->overrides, &u->par));
     st = sys_init(&u->par, &u->s);
     if (st == MOAO_OK)
-        st = atmos_init(&u->par, &u->s, &u->a);
+        st = atmos_init(&u->par, &u->a);
     TRY(comm_agree(c, st));
-    params_psf_opts(&u->par, &u->o);
+    u->o = params_psf_opts(&u->par);
     if (u->o.crop == 0)
         u->o.crop = CROP_DEFAULT;
     TRY(comm_agree(c, psf_init(&u->s, &u->o, &u->ps)));
@@ -105,11 +106,9 @@ void setup_free(setup *u) {
 status setup_warn(const setup *u) {
     char **line = NULL;
     int n = params_warnings(&u->par, &u->s, &u->a, &line);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         progress_warn("%s", line[i]);
-        free(line[i]);
-    }
-    free(line);
+    params_free_warnings(n, line);
     const profile *worst = atmos_profile_at(&u->a, u->a.exposure_time[0]);
     for (int e = 1; e < u->a.nexposure; e++) {
         const profile *p = atmos_profile_at(&u->a, u->a.exposure_time[e]);

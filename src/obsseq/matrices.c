@@ -15,7 +15,6 @@ typedef struct { /* one target's rows spread over all ranks, and where files go 
     const plan *pl;
     const double *dplus;
     const char *dir;
-    unsigned want; /* bits of output.matrices */
 } writer;
 
 /* A file whose columns come in panels; rank 0 writes. */
@@ -24,6 +23,10 @@ typedef struct {
     double *panel;  /* rank 0: rows x width */
     size_t rows, cols;
 } stream;
+
+static bool wants(const writer *w, const char *name) {
+    return params_wants_matrix(&w->u->par, name);
+}
 
 static size_t panel_width(const writer *w, size_t j, size_t cols) {
     return cols - j < w->team.width ? cols - j : w->team.width;
@@ -168,12 +171,12 @@ static status write_target(const writer *w, const tor *to, int k, int target, bo
     TRY(comm_agree(w->team.c, ALLOC(y, obsseq_work(&ch) / sizeof *y, "residual covariance")));
     TRY(tor_solve(&w->team, to, proj, 0, &ch, &residual));
     snprintf(name, sizeof name, "%s_tor%d_target%d", slopes ? "R" : "W", k, target);
-    if (w->want & (slopes ? MATRIX_R : MATRIX_W))
+    if (wants(w, slopes ? "R" : "W"))
         TRY(write_rows(w, name, slopes ? "" : "m/arcsec",
                        slopes ? "R = Ctm0 Cmm0^-1, truth sensor x measurements"
                               : "W = D+ Ctm0 Cmm0^-1, actuators x measurements",
                        nrow, u->s.m, ch.w, ch.ld));
-    for (int e = 0; e < u->a.nexposure && (w->want & (slopes ? MATRIX_CEE : MATRIX_CVV)); e++) {
+    for (int e = 0; e < u->a.nexposure && wants(w, slopes ? "Cee" : "Cvv"); e++) {
         if (atmos_tor_of(&u->a, e) != k)
             continue;
         matcov *mc = NULL;
@@ -223,15 +226,15 @@ static status write_tor(const writer *w, int k) {
     TRY(tor_init(&w->team, atmos_profile_at(&u->a, u->a.tor_time[k]), p->block, p->nprow, p->npcol,
                  &to));
     snprintf(name, sizeof name, "Cmm0_tor%d", k);
-    if (w->want & MATRIX_CMM)
+    if (wants(w, "Cmm"))
         TRY(write_local(w, name, "arcsec2", "Cmm of the reconstructor, noise included", u->s.m,
                         u->s.m, fill_cmm, to.mc));
-    if (w->want & MATRIX_CTM)
+    if (wants(w, "Ctm"))
         TRY(write_ctm(w, to.mc, "tor", k, false));
     for (int target = 0; target < u->s.ntarget; target++) {
-        if (w->want & (MATRIX_R | MATRIX_CEE))
+        if (wants(w, "R") || wants(w, "Cee"))
             TRY(write_target(w, &to, k, target, true));
-        if (w->want & (MATRIX_W | MATRIX_CVV))
+        if (wants(w, "W") || wants(w, "Cvv"))
             TRY(write_target(w, &to, k, target, false));
     }
 done:
@@ -246,14 +249,14 @@ static status write_exposure(const writer *w, int e) {
     status st;
     TRY(matcov_init(w->team.c, &u->s, atmos_profile_at(&u->a, u->a.exposure_time[e]), &mc));
     snprintf(name, sizeof name, "Cmm_exp%d", e);
-    if (w->want & MATRIX_CMM)
+    if (wants(w, "Cmm"))
         TRY(write_local(w, name, "arcsec2", "Cmm of the exposure, noise included", u->s.m, u->s.m,
                         fill_cmm, mc));
     snprintf(name, sizeof name, "Ctt_exp%d", e);
-    if (w->want & MATRIX_CTT)
+    if (wants(w, "Ctt"))
         TRY(write_local(w, name, "arcsec2", "Ctt, truth sensor with itself", u->s.t, u->s.t,
                         fill_ctt, mc));
-    if (w->want & MATRIX_CTM)
+    if (wants(w, "Ctm"))
         TRY(write_ctm(w, mc, "exp", e, true));
 done:
     matcov_free(mc);
@@ -265,7 +268,7 @@ static status write_command(const writer *w) {
     const sys *s = &w->u->s;
     double *d = NULL;
     status st = MOAO_OK;
-    if (w->want & MATRIX_D) {
+    if (wants(w, "D")) {
         if (w->team.c->rank == 0)
             st = ALLOC(d, s->t * (size_t)s->dm.nact, "interaction matrix");
         if (st == MOAO_OK && d != NULL)
@@ -276,7 +279,7 @@ static status write_command(const writer *w) {
                              s->t, (size_t)s->dm.nact, fill_copy, d);
     }
     free(d);
-    if (st == MOAO_OK && (w->want & MATRIX_DPLUS))
+    if (st == MOAO_OK && (wants(w, "Dplus")))
         st = write_local(w, "Dplus", "m/arcsec", "D+, command matrix, actuators x truth sensor",
                          (size_t)s->dm.nact, s->t, fill_copy, w->dplus);
     return st;
@@ -284,8 +287,8 @@ static status write_command(const writer *w) {
 
 status matrices_write(const rowteam *t, const setup *u, const plan *p, const double *dplus,
                       const char *dir) {
-    writer w = {.u = u, .pl = p, .dplus = dplus, .dir = dir, .want = u->par.output_matrices};
-    if (w.want == 0)
+    writer w = {.u = u, .pl = p, .dplus = dplus, .dir = dir};
+    if (u->par.output_matrices.n == 0)
         return MOAO_OK;
     const size_t most = u->s.t > (size_t)u->s.dm.nact ? u->s.t : (size_t)u->s.dm.nact;
     size_t work = bcmat_panel_work((int)u->s.m, p->block, p->nprow, p->npcol, p->width);
@@ -295,10 +298,12 @@ status matrices_write(const rowteam *t, const setup *u, const plan *p, const dou
     TRY(rows_init(t->c, &u->s, &rep, t->c->size, p->width, work, most / (size_t)t->c->size + 1,
                   (int)most, &w.team));
     TRY(write_command(&w));
-    for (int k = 0; k < u->a.ntor && (w.want & ~(unsigned)(MATRIX_D | MATRIX_DPLUS | MATRIX_CTT));
+    for (int k = 0; k < u->a.ntor && (wants(&w, "Cmm") || wants(&w, "Ctm") || wants(&w, "R") ||
+                                      wants(&w, "W") || wants(&w, "Cee") || wants(&w, "Cvv"));
          k++)
         TRY(write_tor(&w, k));
-    for (int e = 0; e < u->a.nexposure && (w.want & (MATRIX_CMM | MATRIX_CTT | MATRIX_CTM)); e++)
+    for (int e = 0;
+         e < u->a.nexposure && (wants(&w, "Cmm") || wants(&w, "Ctt") || wants(&w, "Ctm")); e++)
         TRY(write_exposure(&w, e));
 done:
     rows_free(&w.team);

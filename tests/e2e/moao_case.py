@@ -48,7 +48,7 @@ class Run:
         """rows x columns."""
         with fits.open(os.path.join(self.dir, "matrices", name + ".fits")) as f:
             data = next(h.data for h in f if h.is_image and h.data is not None)
-            return np.array(data, dtype=float).T
+            return np.array(data, dtype=float)
 
     def path(self, name):
         return os.path.join(self.dir, name)
