@@ -28,6 +28,13 @@ static bool wants(const writer *w, const char *name) {
     return params_wants_matrix(&w->u->par, name);
 }
 
+static bool wants_any(const writer *w, const char *const *name) {
+    for (; *name != NULL; name++)
+        if (wants(w, *name))
+            return true;
+    return false;
+}
+
 static size_t panel_width(const writer *w, size_t j, size_t cols) {
     return cols - j < w->team.width ? cols - j : w->team.width;
 }
@@ -279,7 +286,7 @@ static status write_command(const writer *w) {
                              s->t, (size_t)s->dm.nact, fill_copy, d);
     }
     free(d);
-    if (st == MOAO_OK && (wants(w, "Dplus")))
+    if (st == MOAO_OK && wants(w, "Dplus"))
         st = write_local(w, "Dplus", "m/arcsec", "D+, command matrix, actuators x truth sensor",
                          (size_t)s->dm.nact, s->t, fill_copy, w->dplus);
     return st;
@@ -298,12 +305,11 @@ status matrices_write(const rowteam *t, const setup *u, const plan *p, const dou
     TRY(rows_init(t->c, &u->s, &rep, t->c->size, p->width, work, most / (size_t)t->c->size + 1,
                   (int)most, &w.team));
     TRY(write_command(&w));
-    for (int k = 0; k < u->a.ntor && (wants(&w, "Cmm") || wants(&w, "Ctm") || wants(&w, "R") ||
-                                      wants(&w, "W") || wants(&w, "Cee") || wants(&w, "Cvv"));
-         k++)
+    static const char *const tor_names[] = {"Cmm", "Ctm", "R", "W", "Cee", "Cvv", NULL};
+    for (int k = 0; k < u->a.ntor && wants_any(&w, tor_names); k++)
         TRY(write_tor(&w, k));
-    for (int e = 0;
-         e < u->a.nexposure && (wants(&w, "Cmm") || wants(&w, "Ctt") || wants(&w, "Ctm")); e++)
+    static const char *const exposure_names[] = {"Cmm", "Ctt", "Ctm", NULL};
+    for (int e = 0; e < u->a.nexposure && wants_any(&w, exposure_names); e++)
         TRY(write_exposure(&w, e));
 done:
     rows_free(&w.team);
