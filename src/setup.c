@@ -1,7 +1,7 @@
 #include "setup.h"
 
-#include "params_psf.h"
 #include "progress.h"
+#include "psf/psf_params.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,9 +84,9 @@ status setup_init(const comm *c, const cmdline *cl, setup *u) {
     TRY(params_load(c, cl->nfile, cl->files, cl->noverride, cl->overrides, &u->par));
     st = sys_init(&u->par, &u->s);
     if (st == MOAO_OK)
-        st = atmos_init(&u->par, &u->a);
+        st = atmos_init(&u->par, &u->s, &u->a);
     TRY(comm_agree(c, st));
-    u->o = params_psf_opts(&u->par);
+    params_psf_opts(&u->par, &u->o);
     if (u->o.crop == 0)
         u->o.crop = CROP_DEFAULT;
     TRY(comm_agree(c, psf_init(&u->s, &u->o, &u->ps)));
