@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 double machine_dgemm_rate(const comm *c) {
     const int n = 1024;
@@ -30,14 +31,32 @@ double machine_dgemm_rate(const comm *c) {
     return best;
 }
 
-const char *machine_blas_warning(double rate, int threads) {
-    double least = 0;
+/* OpenBLAS's name of the kernel for this processor's instructions, NULL when it has none that we
+ * know of. */
+static const char *suitable_kernel(void) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f"))
-        least = 25e9;
-    else if (__builtin_cpu_supports("avx2"))
-        least = 10e9;
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+        return "SKYLAKEX";
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return "HASWELL";
 #endif
+    return NULL;
+}
+
+void machine_choose_kernel(char **argv) {
+    const char *kernel = suitable_kernel();
+    if (kernel == NULL || getenv("OPENBLAS_CORETYPE") != NULL ||
+        strcmp(openblas_get_corename(), "Prescott") != 0)
+        return;
+    setenv("OPENBLAS_CORETYPE", kernel, 1);
+    execv("/proc/self/exe", argv); /* returns only on failure: then the slow kernel serves */
+}
+
+const char *machine_blas_warning(double rate, int threads) {
+    const char *kernel = suitable_kernel();
+    double least = kernel == NULL ? 0 : strcmp(kernel, "SKYLAKEX") == 0 ? 25e9 : 10e9;
     if (rate / threads >= least)
         return NULL;
     static char text[400];
@@ -46,7 +65,7 @@ const char *machine_blas_warning(double rate, int threads) {
         "dgemm reaches %.1f GFLOP/s a thread with OpenBLAS's kernel %s, slow for this processor: "
         "if that kernel "
         "is for an older one, set OPENBLAS_CORETYPE=%s; else other programs may be using the cores",
-        rate / threads / 1e9, openblas_get_corename(), least > 20e9 ? "SKYLAKEX" : "HASWELL");
+        rate / threads / 1e9, openblas_get_corename(), kernel);
     return text;
 }
 

@@ -9,6 +9,11 @@
  * few products within about a third of a second. */
 double machine_dgemm_rate(const comm *c);
 
+/* Start the program anew with a kernel of OpenBLAS for this processor, where OpenBLAS does not know
+ * the processor and took its oldest one (five times slower), unless the user chose one. Call first
+ * in main, with its argv. */
+void machine_choose_kernel(char **argv);
+
 /* A sentence when the rate shows that OpenBLAS chose a kernel that is slow on this processor, else
  * NULL. Local. rate: of one rank with `threads` threads. */
 const char *machine_blas_warning(double rate, int threads);

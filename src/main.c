@@ -51,6 +51,7 @@ int main(int argc, char **argv) {
                    {"check", cmd_check},
                    {"params", cmd_params},
                    {"import-legacy", cmd_import_legacy}};
+    machine_choose_kernel(argv);
     if (argc < 2) {
         fputs(usage, stderr);
         return 2;

@@ -1,5 +1,7 @@
 """What the end-to-end tests share: run the program on a parameter file, read what it wrote."""
+import atexit
 import os
+import shutil
 import subprocess
 import tempfile
 
@@ -26,23 +28,29 @@ class Run:
     """A finished run in a temporary directory."""
 
     def __init__(self, parameters, *overrides, ranks=1, **kw):
-        self.tmp = tempfile.TemporaryDirectory()
-        self.dir = os.path.join(self.tmp.name, "out")
+        tmp = tempfile.mkdtemp(prefix="moao-")
+        atexit.register(shutil.rmtree, tmp, ignore_errors=True)
+        self.dir = os.path.join(tmp, "out")
         if "\n" in parameters:
-            path = os.path.join(self.tmp.name, "case.yaml")
+            path = os.path.join(tmp, "case.yaml")
             with open(path, "w") as f:
                 f.write(parameters)
             parameters = path
         self.process = moao("run", parameters, *overrides, "-o", self.dir, ranks=ranks, **kw)
 
-    def maps(self):
-        """{EXTNAME: array} of every image of maps.fits, as float64."""
-        with fits.open(os.path.join(self.dir, "maps.fits"), checksum=True) as f:
-            return {h.name: np.array(h.data, dtype=float) for h in f if h.is_image and h.data is not None}
-
     def table(self, name):
-        with fits.open(os.path.join(self.dir, "maps.fits")) as f:
+        """A table of maps.fits, its checksums verified."""
+        with fits.open(os.path.join(self.dir, "maps.fits"), checksum=True) as f:
             return f[name].data.copy()
+
+    def quantity(self, name):
+        """STREHL, FWHM, VARIANCE, EE_40mas... as an array (target, wavelength, exposure)."""
+        data = np.asarray(self.table("TARGETS")[name], dtype=float)
+        return data.reshape(data.shape[0], len(self.table("WAVELENGTHS")), -1)
+
+    def quantities(self):
+        names = [n for n in self.table("TARGETS").names if n not in ("TARGET", "X", "Y")]
+        return {n: self.quantity(n) for n in names}
 
     def matrix(self, name):
         """rows x columns."""

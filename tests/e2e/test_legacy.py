@@ -23,7 +23,7 @@ class Legacy(unittest.TestCase):
             self.assertTrue(os.path.exists(case), p.stderr)
             run = Run(case, "telescope.zenith=0")
             self.assertEqual(len(run.table("GUIDESTARS")), 6)
-            s = np.asarray(run.table("TARGETS")["STREHL"], dtype=float)
+            s = run.quantity("STREHL")
             self.assertTrue(np.all((s >= 0) & (s <= 1)))
 
     def test_every_system_file_imports(self):
