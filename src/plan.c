@@ -64,7 +64,8 @@ static void count_memory(const params *par, const sys *s, const atmos *a, const 
     p->nitem = 0;
     add_item(p, "program and libraries", base);
     add_item(p, "command matrix D+", v * t * d);
-    add_item(p, "PSF plans and fitting errors", psf_bytes(s, o) * (size_t)(1 + nexp));
+    add_item(p, "PSF plans and fitting errors",
+             psf_bytes(s, o) + (size_t)nexp * psf_fit_bytes(s, o));
     add_item(p, "tables of covariances",
              2 * matcov_bytes(s, nlayer) + (size_t)kg * matcov_target_bytes(s, nlayer));
     add_item(p, "Cmm and its factor", bcmat_bytes((int)m, p->block, p->nprow, p->npcol));
