@@ -5,49 +5,45 @@
 
 #include <math.h>
 
-/* Pupil position of a subaperture's centre, registered. */
-static void centre_of(const sys *s, const sensor *o, int isub, double p[2]) {
+/* One slope in the pupil plane: registered centre, and vector from the centre to the + edge. */
+typedef struct {
+    double centre[2], half[2];
+} slope;
+
+static slope slope_of(const sys *s, const sensor *o, int axis, int isub) {
     double d = s->diameter / o->nssp, c = o->mag * cos(o->rot), e = o->mag * sin(o->rot);
     double x = (o->sub[isub] % o->nssp + 0.5) * d - 0.5 * s->diameter;
     double y = (o->sub[isub] / o->nssp + 0.5) * d - 0.5 * s->diameter;
-    p[0] = c * x - e * y + o->shift[0];
-    p[1] = e * x + c * y + o->shift[1];
+    return (slope){.centre = {c * x - e * y + o->shift[0], e * x + c * y + o->shift[1]},
+                   .half = {0.5 * d * (axis == 0 ? c : -e), 0.5 * d * (axis == 0 ? e : c)}};
 }
 
-/* Footprint on a layer: centre, and vector from the centre to the + edge. */
-static void project(const sys *s, const sensor *o, int axis, int isub, double h, double centre[2],
-                    double half[2]) {
-    double cone = 1.0 - h / o->altitude, a = 0.5 * o->mag * s->diameter / o->nssp * cone;
-    centre_of(s, o, isub, centre);
-    for (int i = 0; i < 2; i++)
-        centre[i] = centre[i] * cone + o->dir[i] * h;
-    half[0] = axis == 0 ? a * cos(o->rot) : -a * sin(o->rot);
-    half[1] = axis == 0 ? a * sin(o->rot) : a * cos(o->rot);
+/* Second difference of one layer's structure function; delay: by which the first slope is shifted
+ * down wind. */
+static double layer_entry(const profile *p, int l, double delay, const sensor *o, const slope *so,
+                          const sensor *v, const slope *sv) {
+    double co = 1.0 - p->h[l] / o->altitude, cv = 1.0 - p->h[l] / v->altitude, q[2], D[4];
+    for (int i = 0; i < 2; i++) {
+        q[i] = so->centre[i] * co - sv->centre[i] * cv + (o->dir[i] - v->dir[i]) * p->h[l];
+        if (delay != 0.0 && p->wind[i] != NULL)
+            q[i] -= p->wind[i][l] * delay;
+    }
+    for (int k = 0; k < 4; k++) { /* pp, pm, mp, mm */
+        double a = k < 2 ? co : -co, b = k % 2 == 0 ? -cv : cv;
+        double x = q[0] + a * so->half[0] + b * sv->half[0];
+        double y = q[1] + a * so->half[1] + b * sv->half[1];
+        D[k] = formula_structure(p->strength[l], p->L0[l], sqrt(x * x + y * y));
+    }
+    return formula_second_difference(D[0], D[1], D[2], D[3]);
 }
 
-/* delay: loop delay by which the first sensor's wind-shifted position is late; 0: no shift. */
 static double entry(const sys *s, const profile *p, double delay, const sensor *o, int oa, int oi,
                     const sensor *v, int va, int vi) {
+    slope so = slope_of(s, o, oa, oi), sv = slope_of(s, v, va, vi);
     double sum = 0.0;
-    for (int l = 0; l < p->nlayer; l++) {
-        double q[2], c[2], a[2], b[2], D[4];
-        if (p->h[l] >= o->altitude || p->h[l] >= v->altitude || p->strength[l] == 0.0)
-            continue;
-        project(s, o, oa, oi, p->h[l], q, a);
-        project(s, v, va, vi, p->h[l], c, b);
-        for (int i = 0; i < 2; i++) {
-            q[i] -= c[i];
-            if (delay != 0.0 && p->wind[i] != NULL)
-                q[i] -= p->wind[i][l] * delay;
-        }
-        for (int k = 0; k < 4; k++) { /* pp, pm, mp, mm */
-            double sa = k < 2 ? 1.0 : -1.0, sb = k % 2 == 0 ? -1.0 : 1.0;
-            D[k] = formula_structure(
-                p->strength[l], p->L0[l],
-                hypot(q[0] + sa * a[0] + sb * b[0], q[1] + sa * a[1] + sb * b[1]));
-        }
-        sum += formula_second_difference(D[0], D[1], D[2], D[3]);
-    }
+    for (int l = 0; l < p->nlayer; l++)
+        if (p->h[l] < o->altitude && p->h[l] < v->altitude && p->strength[l] != 0.0)
+            sum += layer_entry(p, l, delay, o, &so, v, &sv);
     return sum *
            formula_slope_scale(o->mag * s->diameter / o->nssp, v->mag * s->diameter / v->nssp);
 }

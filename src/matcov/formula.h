@@ -54,7 +54,7 @@ MOAO_HD static inline double formula_bessel_k56(double u) {
         step *= b * d - 1.0;
         h += step;
         s += q * step;
-        if (fabs(q * step) < 1e-17 * s)
+        if (fabs(q * step) < 1e-16 * s)
             break;
     }
     double k = sqrt(FORMULA_TWO_PI / (4.0 * u)) * exp(-u) / s; /* K_mu */

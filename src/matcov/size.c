@@ -44,7 +44,7 @@ static size_t tables_bytes(const sys *s, bool target) {
 }
 
 size_t matcov_bytes(const sys *s, int nlayer) {
-    size_t bytes = sizeof(matcov) + 2 * STRUCTURE_STRIDE * STRUCTURE_TERMS * sizeof(double);
+    size_t bytes = sizeof(matcov) + 2 * STRUCTURE_SIZE * sizeof(double);
     bytes += (size_t)nlayer * (5 * sizeof(double) + sizeof(void *));
     bytes +=
         (size_t)s->nsensor * (sizeof(footprint) + sizeof(double)) + 3 * (s->m / 2) * sizeof(double);

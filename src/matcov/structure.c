@@ -14,9 +14,6 @@
 #define CLONES
 #endif
 
-#define MANTISSA_SHIFT (52 - STRUCTURE_BITS)
-#define MIDDLE (1.0 + 0.5 / (1 << STRUCTURE_BITS))
-
 static double exact(double s, int kolmogorov) {
     double u = sqrt(s);
     return kolmogorov ? u * cbrt(s) : formula_bracket(u);
@@ -46,13 +43,12 @@ static void fit_interval(double start, double octave, int kolmogorov, double *co
     }
     double scale = 1.0;
     for (int c = 0; c < n; c++, scale /= half)
-        coef[(size_t)c * STRUCTURE_STRIDE] = power[c] * scale;
+        coef[c * STRUCTURE_WINDOW] = power[c] * scale;
 }
 
 status structure_table_init(structure_table *t, int kolmogorov) {
     t->coef = NULL;
-    status st =
-        ALLOC(t->coef, STRUCTURE_STRIDE * STRUCTURE_TERMS, "table of the structure function");
+    status st = ALLOC(t->coef, STRUCTURE_SIZE, "table of the structure function");
     if (st != MOAO_OK)
         return st;
     const int n = STRUCTURE_OCTAVES << STRUCTURE_BITS;
@@ -60,9 +56,12 @@ status structure_table_init(structure_table *t, int kolmogorov) {
     t->hi = ldexp(1.0, STRUCTURE_FIRST + STRUCTURE_OCTAVES - 1);
     /* interval 0 stays 0: it takes every s below the table, s = 0 above all */
 #pragma omp parallel for schedule(static)
-    for (int i = 1; i < n; i++)
-        fit_interval(1.0 + (double)(i & ((1 << STRUCTURE_BITS) - 1)) / (1 << STRUCTURE_BITS),
-                     ldexp(1.0, STRUCTURE_FIRST + (i >> STRUCTURE_BITS)), kolmogorov, t->coef + i);
+    for (int i = 1; i < n; i++) {
+        int within = i & ((1 << STRUCTURE_BITS) - 1), w = i / STRUCTURE_WINDOW;
+        fit_interval(1.0 + (double)within / (1 << STRUCTURE_BITS),
+                     ldexp(1.0, STRUCTURE_FIRST + (i >> STRUCTURE_BITS)), kolmogorov,
+                     t->coef + w * STRUCTURE_WINDOW * STRUCTURE_TERMS + i % STRUCTURE_WINDOW);
+    }
     return MOAO_OK;
 }
 
@@ -75,7 +74,6 @@ CLONES void structure_add_portable(const structure_table *t, size_t n, const dou
                                    const double *y, double x0, double y0, double coef, double *f) {
     const double *restrict table = t->coef;
     const double lo = t->lo, hi = t->hi;
-    const int64_t first = (int64_t)(1023 + STRUCTURE_FIRST) << STRUCTURE_BITS;
 #pragma GCC ivdep
     for (size_t e = 0; e < n; e++) {
         double dx = x[e] - x0, dy = y[e] - y0, s = dx * dx + dy * dy, m;
@@ -83,17 +81,19 @@ CLONES void structure_add_portable(const structure_table *t, size_t n, const dou
         s = s < lo ? lo : s;
         s = s > hi ? hi : s;
         memcpy(&bits, &s, sizeof bits);
-        int64_t i = (bits >> MANTISSA_SHIFT) - first;
-        bits = (bits & ((INT64_C(1) << MANTISSA_SHIFT) - 1)) | INT64_C(0x3ff0000000000000);
+        int64_t i = (bits >> STRUCTURE_SHIFT) - STRUCTURE_ZERO;
+        i = (i & (STRUCTURE_WINDOW - 1)) + (i & -STRUCTURE_WINDOW) * STRUCTURE_TERMS;
+        bits = (bits & STRUCTURE_REST) | STRUCTURE_ONE;
         memcpy(&m, &bits, sizeof m);
-        m -= MIDDLE;
-        double g = table[i + (STRUCTURE_TERMS - 1) * STRUCTURE_STRIDE];
+        m -= STRUCTURE_MIDDLE;
+        double g = table[i + (STRUCTURE_TERMS - 1) * STRUCTURE_WINDOW];
         for (int k = STRUCTURE_TERMS - 2; k >= 0; k--)
-            g = g * m + table[i + k * STRUCTURE_STRIDE];
+            g = g * m + table[i + k * STRUCTURE_WINDOW];
         f[e] += coef * g;
     }
 }
 
 structure_kernel *structure_kernel_best(void) {
-    return structure_add_portable;
+    structure_kernel *k = structure_kernel_avx512();
+    return k != NULL ? k : structure_add_portable;
 }

@@ -16,11 +16,20 @@
 #define STRUCTURE_TERMS 8     /* coefficients of a polynomial */
 #define STRUCTURE_FIRST (-80) /* exponent of the smallest tabulated s */
 #define STRUCTURE_OCTAVES 128
-#define STRUCTURE_PAD 16 /* intervals past the end that may be read, never used */
-#define STRUCTURE_STRIDE ((STRUCTURE_OCTAVES << STRUCTURE_BITS) + STRUCTURE_PAD)
+#define STRUCTURE_WINDOW 16 /* intervals that a kernel can hold in registers */
+#define STRUCTURE_SIZE ((size_t)(STRUCTURE_OCTAVES << STRUCTURE_BITS) * STRUCTURE_TERMS)
 
-/* coef[c * STRUCTURE_STRIDE + i] is coefficient c of interval i, in the mantissa of s less its
- * value in the middle of the interval. s is clamped into [lo, hi]. */
+/* From the bits of s: interval number = (bits >> STRUCTURE_SHIFT) - STRUCTURE_ZERO, and the
+ * argument of its polynomial = mantissa, with the bits that chose the interval cleared, -
+ * STRUCTURE_MIDDLE. */
+#define STRUCTURE_SHIFT (52 - STRUCTURE_BITS)
+#define STRUCTURE_ZERO ((INT64_C(1023) + STRUCTURE_FIRST) << STRUCTURE_BITS)
+#define STRUCTURE_REST ((INT64_C(1) << STRUCTURE_SHIFT) - 1)
+#define STRUCTURE_ONE INT64_C(0x3ff0000000000000)
+#define STRUCTURE_MIDDLE (1.0 + 0.5 / (1 << STRUCTURE_BITS))
+
+/* Coefficient c of interval i is coef[(i / W * STRUCTURE_TERMS + c) * W + i % W] with W =
+ * STRUCTURE_WINDOW. s is clamped into [lo, hi]. */
 typedef struct {
     double *coef;
     double lo, hi;
@@ -35,6 +44,8 @@ void structure_table_free(structure_table *t);
 typedef void structure_kernel(const structure_table *t, size_t n, const double *x, const double *y,
                               double x0, double y0, double coef, double *f);
 structure_kernel structure_add_portable;
+/* A kernel for AVX-512 processors, NULL elsewhere. */
+structure_kernel *structure_kernel_avx512(void);
 /* The fastest kernel that this processor runs. */
 structure_kernel *structure_kernel_best(void);
 
