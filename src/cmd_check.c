@@ -72,7 +72,8 @@ static void print_time(double seconds) {
         printf("%.1f h", seconds / 3600);
 }
 
-static void print_plan(const plan *p, int nrank, int threads, double rate) {
+static void print_plan(const plan *p, const machine_room *room) {
+    const int nrank = room->nrank, threads = room->threads;
     printf("ranks           %d of %d threads; Cmm on a grid of %d x %d; %d ranks a target\n", nrank,
            threads, p->nprow, p->npcol, p->group_size);
     printf("targets         %d at a time\n", p->chunk);
@@ -87,10 +88,10 @@ static void print_plan(const plan *p, int nrank, int threads, double rate) {
            100 * p->flops[STAGE_EXPOSURE] / total);
     printf("output          %.3g GB\n", p->output / 1e9);
     double time =
-        total / (EFFICIENCY * rate * nrank) + p->evaluations * EVALUATION / (nrank * threads);
+        total / (EFFICIENCY * room->rate * nrank) + p->evaluations * EVALUATION / (nrank * threads);
     printf("expected time   ");
     print_time(time);
-    printf(" (dgemm measured here: %.1f GFLOP/s a rank)\n", rate / 1e9);
+    printf(" (dgemm measured here: %.1f GFLOP/s a rank)\n", room->rate / 1e9);
     int minutes = (int)ceil(1.5 * time / 60) + 5;
     printf("SLURM           sbatch --ntasks=%d --cpus-per-task=%d --mem-per-cpu=%.0fM --time=%d "
            "scripts/moao.sbatch FILE\n",
@@ -102,18 +103,16 @@ static status check_all(const comm *c, const cmdline *cl, setup *u) {
     plan p;
     status st;
     TRY(setup_init(c, cl, u));
-    int nrank = cl->ranks > 0 ? cl->ranks : c->size;
-    double memory = cl->memory > 0              ? cl->memory
-                    : u->par.compute_memory > 0 ? (double)u->par.compute_memory
-                                                : 0.85 * (double)c->memory;
-    TRY(comm_agree(c, plan_make(&u->par, &u->s, &u->a, &u->o, nrank, (size_t)memory,
-                                machine_memory_now(), u->par.compute_targets_per_chunk, &p)));
-    double rate = machine_dgemm_rate(c);
+    machine_room room = machine_measure(c, cl->memory > 0 ? cl->memory : u->par.compute_memory);
+    if (cl->ranks > 0)
+        room.nrank = cl->ranks;
+    TRY(comm_agree(
+        c, plan_make(&u->par, &u->s, &u->a, &u->o, &room, u->par.compute_targets_per_chunk, &p)));
     if (c->rank == 0) {
         print_sensors(&u->s);
         print_sequence(u);
-        print_plan(&p, nrank, c->threads, rate);
-        const char *slow = machine_blas_warning(rate, c->threads);
+        print_plan(&p, &room);
+        const char *slow = machine_blas_warning(room.rate, room.threads);
         if (slow != NULL)
             progress_warn("%s", slow);
         st = setup_warn(u);

@@ -10,7 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-double machine_dgemm_rate(const comm *c) {
+/* Rate of dgemm on this rank while all ranks compute at once [flop/s]: the best of a few products
+ * within about a third of a second. Collective. */
+static double dgemm_rate(const comm *c) {
     const int n = 1024;
     const size_t nn = (size_t)n * (size_t)n;
     double *a = malloc(3 * nn * sizeof *a), best = 0;
@@ -89,15 +91,38 @@ size_t machine_memory_peak(void) {
     return status_field("VmHWM:");
 }
 
-void machine_print_versions(void) {
-    char mpi[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+/* Let MPI set up the buffers and connections that a run will use. */
+static void warm_up_mpi(const comm *c) {
+    const int n = 1 << 16;
+    double *a = calloc((size_t)n * (size_t)c->size, sizeof *a);
+    int mine = a != NULL, all;
+    MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, c->mpi);
+    if (all)
+        MPI_Allgather(MPI_IN_PLACE, 0, MPI_DOUBLE, a, n, MPI_DOUBLE, c->mpi);
+    free(a);
+}
+
+machine_room machine_measure(const comm *c, double limit) {
+    machine_room r = {.nrank = c->size, .threads = c->threads};
+    r.rate = dgemm_rate(c);
+    warm_up_mpi(c);
+    unsigned long long most[2] = {machine_memory_now(), machine_memory_peak()};
+    unsigned long long least = (unsigned long long)(limit > 0 ? limit : 0.85 * (double)c->memory);
+    MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_UNSIGNED_LONG_LONG, MPI_MAX, c->mpi);
+    MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_UNSIGNED_LONG_LONG, MPI_MIN, c->mpi);
+    r.base = most[0];
+    r.peak = most[1];
+    r.available = least;
+    return r;
+}
+
+void machine_get_versions(machine_versions *v) {
     int n;
     float fits;
-    MPI_Get_library_version(mpi, &n);
-    mpi[strcspn(mpi, ",\n")] = '\0';
-    ffvers(&fits);
-    printf("MPI      %s\n", mpi);
-    printf("BLAS     %s, kernel %s\n", openblas_get_config(), openblas_get_corename());
-    printf("FFTW     %s\n", fftw_version);
-    printf("cfitsio  %.3f\n", (double)fits);
+    MPI_Get_library_version(v->mpi, &n);
+    v->mpi[strcspn(v->mpi, ",\n")] = '\0';
+    v->blas = openblas_get_config();
+    v->blas_kernel = openblas_get_corename();
+    v->fftw = fftw_version;
+    snprintf(v->cfitsio, sizeof v->cfitsio, "%.4g", (double)ffvers(&fits));
 }

@@ -5,10 +5,6 @@
 #include "comm.h"
 #include <stddef.h>
 
-/* Collective. Rate of dgemm on this rank while all ranks compute at once [flop/s]: the best of a
- * few products within about a third of a second. */
-double machine_dgemm_rate(const comm *c);
-
 /* Start the program anew with a kernel of OpenBLAS for this processor, where OpenBLAS does not know
  * the processor and took its oldest one (five times slower), unless the user chose one. Call first
  * in main, with its argv. */
@@ -22,8 +18,24 @@ const char *machine_blas_warning(double rate, int threads);
 size_t machine_memory_now(void);
 size_t machine_memory_peak(void);
 
-/* Versions of MPI, BLAS (with the kernel in use), FFTW and cfitsio, one line each. Local; MPI need
- * not be initialised. */
-void machine_print_versions(void);
+/* What the ranks of a run may use, for its plan. */
+typedef struct {
+    int nrank, threads; /* of a rank */
+    double rate;        /* dgemm of a rank while all compute [flop/s] */
+    size_t available;   /* bytes that a rank may use in all */
+    size_t base;        /* bytes the program and its libraries take before any array is allocated */
+    size_t peak;        /* bytes at the peak so far */
+} machine_room;
+
+/* Collective. Measures this machine; limit: bytes that a rank may use, 0: 85 % of its share of the
+ * node's free memory. The least available and the most in use of all ranks. */
+machine_room machine_measure(const comm *c, double limit);
+
+/* Versions of the libraries in use. Local; MPI need not be initialised. */
+typedef struct {
+    char mpi[MPI_MAX_LIBRARY_VERSION_STRING], cfitsio[16];
+    const char *blas, *blas_kernel, *fftw;
+} machine_versions;
+void machine_get_versions(machine_versions *v);
 
 #endif

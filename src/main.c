@@ -58,7 +58,10 @@ int main(int argc, char **argv) {
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("moao     %s\n", MOAO_VERSION);
-        machine_print_versions();
+        machine_versions v;
+        machine_get_versions(&v);
+        printf("MPI      %s\nBLAS     %s, kernel %s\nFFTW     %s\ncfitsio  %s\n", v.mpi, v.blas,
+               v.blas_kernel, v.fftw, v.cfitsio);
         return 0;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {

@@ -52,7 +52,8 @@ static void add_item(plan *p, const char *name, size_t bytes) {
 
 /* Memory of a rank that holds kg targets of a group of g ranks. */
 static void count_memory(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                         int nrank, int g, int kg, size_t base, plan *p) {
+                         const machine_room *room, int g, int kg, plan *p) {
+    const int nrank = room->nrank;
     const size_t m = s->m, t = s->t, v = (size_t)s->dm.nact, w = p->width, d = sizeof(double);
     const size_t nl = (v + (size_t)g - 1) / (size_t)g, ld = (size_t)kg * nl;
     const size_t ngroup = (size_t)(nrank / g), chunk = ngroup * (size_t)kg;
@@ -62,7 +63,7 @@ static void count_memory(const params *par, const sys *s, const atmos *a, const 
     size_t panel = bcmat_panel_work((int)m, p->block, p->nprow, p->npcol, w);
     panel = panel > m * w ? panel : m * w;
     p->nitem = 0;
-    add_item(p, "program and libraries", base);
+    add_item(p, "program and libraries", room->base);
     add_item(p, "command matrix D+", v * t * d);
     add_item(p, "PSF plans and fitting errors",
              psf_bytes(s, o) + (size_t)nexp * psf_fit_bytes(s, o));
@@ -77,16 +78,19 @@ static void count_memory(const params *par, const sys *s, const atmos *a, const 
     p->memory = 0;
     for (int i = 0; i < p->nitem; i++)
         p->memory += p->item[i].bytes;
-    size_t setup = base + v * t * d + command_work_bytes(s);
-    if (setup > p->memory) {
-        add_item(p, "setting up D+ (before the rest)", setup - p->memory);
-        p->memory = setup;
+    /* before all that: D+ is made, dgemm was measured */
+    size_t before = room->base + v * t * d + command_work_bytes(s);
+    before = before > room->peak ? before : room->peak;
+    if (before > p->memory) {
+        add_item(p, "more, while setting up", before - p->memory);
+        p->memory = before;
     }
 }
 
 /* Group size and targets per group: even loads first, then as many rows a rank as pay. */
 static status choose_groups(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                            int nrank, size_t available, size_t base, plan *p) {
+                            const machine_room *room, plan *p) {
+    const int nrank = room->nrank;
     double best = 0;
     for (int g = 1; g <= nrank; g++) {
         if (nrank % g != 0)
@@ -94,8 +98,8 @@ static status choose_groups(const params *par, const sys *s, const atmos *a, con
         int ngroup = nrank / g;
         double load = (double)ceil_div(s->ntarget, ngroup) * ceil_div(s->dm.nact, g);
         double even = (double)s->ntarget * s->dm.nact / (nrank * load) * (1 - 0.02 * log2(g));
-        count_memory(par, s, a, o, nrank, g, 1, base, p);
-        if (even > best * 1.0001 && p->memory <= available) {
+        count_memory(par, s, a, o, room, g, 1, p);
+        if (even > best * 1.0001 && p->memory <= room->available) {
             best = even;
             p->group_size = g;
         }
@@ -105,20 +109,21 @@ static status choose_groups(const params *par, const sys *s, const atmos *a, con
             MOAO_INPUT,
             "compute.memory: one target at a time needs %.2f GB on each of %d ranks, %.2f GB are "
             "available; use more ranks on more nodes",
-            (double)p->memory / 1e9, nrank, (double)available / 1e9);
+            (double)p->memory / 1e9, nrank, (double)room->available / 1e9);
     return MOAO_OK;
 }
 
 static void choose_chunk(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                         int nrank, size_t available, size_t base, int chunk, plan *p) {
+                         const machine_room *room, int chunk, plan *p) {
+    const int nrank = room->nrank;
     const int g = p->group_size, ngroup = nrank / g, nl = ceil_div(s->dm.nact, g);
     int kg = ceil_div(s->ntarget, ngroup), most = ROWS_PER_RANK / nl > 1 ? ROWS_PER_RANK / nl : 1;
     if (chunk > 0)
         most = ceil_div(chunk, ngroup);
     kg = kg < most ? kg : most;
     for (; kg > 1; kg--) {
-        count_memory(par, s, a, o, nrank, g, kg, base, p);
-        if (p->memory <= available)
+        count_memory(par, s, a, o, room, g, kg, p);
+        if (p->memory <= room->available)
             break;
     }
     p->chunk = chunk > 0 && chunk < kg * ngroup ? chunk : kg * ngroup;
@@ -129,7 +134,7 @@ static void choose_chunk(const params *par, const sys *s, const atmos *a, const 
         p->chunk = kg * ngroup < s->ntarget ? kg * ngroup : s->ntarget;
         p->nchunk = ceil_div(s->ntarget, p->chunk);
     }
-    count_memory(par, s, a, o, nrank, g, kg, base, p);
+    count_memory(par, s, a, o, room, g, kg, p);
     p->ld_max = (size_t)kg * (size_t)nl;
 }
 
@@ -151,16 +156,16 @@ static void count_work(const params *par, const sys *s, const atmos *a, const ps
     p->output = maps + images * o->nlambda * o->crop * o->crop * 4;
 }
 
-status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts *o, int nrank,
-                 size_t available, size_t base, int chunk, plan *p) {
+status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts *o,
+                 const machine_room *room, int chunk, plan *p) {
     memset(p, 0, sizeof *p);
     status st;
-    TRY(choose_grid(par, nrank, p));
+    TRY(choose_grid(par, room->nrank, p));
     p->block = par->compute_block > 0 ? par->compute_block : 128;
     p->width = par->compute_panel > 0 ? (size_t)par->compute_panel : s->m >= 4096 ? 512 : 256;
     p->width = (p->width + (size_t)p->block - 1) / (size_t)p->block * (size_t)p->block;
-    TRY(choose_groups(par, s, a, o, nrank, available, base, p));
-    choose_chunk(par, s, a, o, nrank, available, base, chunk, p);
+    TRY(choose_groups(par, s, a, o, room, p));
+    choose_chunk(par, s, a, o, room, chunk, p);
     count_work(par, s, a, o, p);
 done:
     return st;

@@ -4,6 +4,7 @@
 #define MOAO_PLAN_H
 
 #include "atmos.h"
+#include "machine.h"
 #include "params.h"
 #include "progress.h"
 #include "psf/psf.h"
@@ -30,10 +31,10 @@ typedef struct {
     double output;             /* bytes that stay on disk */
 } plan;
 
-/* Local. nrank ranks with `available` bytes each, of which `base` are in use by the program before
- * it allocates anything. chunk > 0 asks for that many targets at a time. MOAO_INPUT when not even
- * one target fits, or the parameters ask for an impossible grid. */
-status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts *o, int nrank,
-                 size_t available, size_t base, int chunk, plan *p);
+/* Local. What the ranks may use is in room (machine_measure, or other ranks than these). chunk > 0
+ * asks for that many targets at a time. MOAO_INPUT when not even one target fits, or the parameters
+ * ask for an impossible grid. */
+status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts *o,
+                 const machine_room *room, int chunk, plan *p);
 
 #endif

@@ -1,13 +1,11 @@
-#define _GNU_SOURCE
 #include "progress.h"
 
 #include "file.h"
 #include "json.h"
+#include "machine.h"
 #include "version.h"
 
 #include <cblas.h>
-#include <fftw3.h>
-#include <fitsio.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,18 +29,6 @@ typedef struct {  /* one row of the table */
     double idle;  /* (slowest - mean busy time) / slowest */
     double flops;
 } row;
-
-static double peak_memory(void) {
-    FILE *f = fopen("/proc/self/status", "r");
-    char line[256];
-    double kib = 0;
-    while (f != NULL && fgets(line, sizeof line, f) != NULL)
-        if (strncmp(line, "VmHWM:", 6) == 0)
-            kib = atof(line + 6);
-    if (f != NULL)
-        fclose(f);
-    return kib * 1024;
-}
 
 /* Row of the stages first..last taken together. */
 static row make_row(const contribution *all, int n, int first, int last, double dgemm) {
@@ -86,18 +72,14 @@ static void write_row(json *j, const char *name, const row *r) {
 }
 
 static void write_versions(json *j) {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-    int n;
-    float fits;
+    machine_versions v;
+    machine_get_versions(&v);
     json_object(j, "versions");
     json_string(j, "moao", MOAO_VERSION);
-    MPI_Get_library_version(text, &n);
-    text[strcspn(text, ",\n")] = '\0';
-    json_string(j, "mpi", text);
-    json_string(j, "blas", openblas_get_config());
-    json_string(j, "fftw", fftw_version);
-    snprintf(text, sizeof text, "%.4g", (double)fits_get_version(&fits));
-    json_string(j, "cfitsio", text);
+    json_string(j, "mpi", v.mpi);
+    json_string(j, "blas", v.blas);
+    json_string(j, "fftw", v.fftw);
+    json_string(j, "cfitsio", v.cfitsio);
     json_end(j);
 }
 
@@ -202,7 +184,7 @@ static void summarise(const contribution *all, int n, double elapsed, summary *s
 status report_finish(const comm *c, const report *r, const char *dir, bool print) {
     enum { NUMBERS = sizeof(contribution) / sizeof(double) };
     status st;
-    contribution mine = {.dgemm = r->dgemm, .peak = peak_memory()}, *all = NULL;
+    contribution mine = {.dgemm = r->dgemm, .peak = (double)machine_memory_peak()}, *all = NULL;
     char name[MPI_MAX_PROCESSOR_NAME] = "", *hosts = NULL;
     size_t nroot = c->rank == 0 ? (size_t)c->size : 0;
     int n;

@@ -68,15 +68,9 @@ static status prepare_plan(run *r, comm *c) {
     status st;
     const params *par = &r->u.par;
     const size_t ncell = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
-    unsigned long long now = machine_memory_now(), base;
-    MPI_Allreduce(&now, &base, 1, MPI_UNSIGNED_LONG_LONG, MPI_MAX, c->mpi);
-    unsigned long long mine = par->compute_memory > 0
-                                  ? (unsigned long long)par->compute_memory
-                                  : (unsigned long long)(0.85 * (double)c->memory),
-                       memory;
-    MPI_Allreduce(&mine, &memory, 1, MPI_UNSIGNED_LONG_LONG, MPI_MIN, c->mpi);
-    TRY(plan_make(par, &r->u.s, &r->u.a, &r->u.o, c->size, memory, base,
-                  par->compute_targets_per_chunk, &r->pl));
+    const machine_room room = machine_measure(c, par->compute_memory);
+    r->rep.dgemm = room.rate;
+    TRY(plan_make(par, &r->u.s, &r->u.a, &r->u.o, &room, par->compute_targets_per_chunk, &r->pl));
     st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
     if (st != MOAO_OK)
         goto done;
@@ -88,7 +82,7 @@ static status prepare_plan(run *r, comm *c) {
     MPI_Bcast(fact, 2, MPI_LONG, 0, c->mpi);
     comm_set_threads(c, (int)fact[1]);
     if (fact[0] != r->pl.chunk)
-        TRY(plan_make(par, &r->u.s, &r->u.a, &r->u.o, c->size, memory, base, (int)fact[0], &r->pl));
+        TRY(plan_make(par, &r->u.s, &r->u.a, &r->u.o, &room, (int)fact[0], &r->pl));
 done:
     return st;
 }
@@ -108,7 +102,6 @@ static status prepare_stages(run *r) {
                   &r->team));
     r->rep.flops[STAGE_SETUP] = p->flops[STAGE_SETUP] / r->c->size;
     r->rep.wall[STAGE_SETUP] = report_now() - from;
-    r->rep.dgemm = machine_dgemm_rate(r->c);
     const char *warning = machine_blas_warning(r->rep.dgemm, r->c->threads);
     if (is_root(r) && warning != NULL)
         progress_warn("%s", warning);
