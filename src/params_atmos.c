@@ -52,7 +52,7 @@ done:
 static status fail_layers(const ynode *map, const char *path, const char *key, const char *what) {
     char full[PARAM_PATH];
     const ynode *at = param_node(map, key);
-    const ynode *layers = yaml_tree_get(map, "layers");
+    const ynode *layers = strchr(key, '.') != NULL ? yaml_tree_get(map, "layers") : NULL;
     param_join(full, path, key);
     return yaml_tree_fail(at ? at : layers ? layers : map, full, "%s", what);
 }

@@ -158,6 +158,8 @@ done:
 static status read_numbers(const param_field *f, const ynode *node, const char *path, int n,
                            double *real, int *count) {
     char item[PARAM_PATH];
+    param_field single = *f; /* what is expected of one number */
+    single.kind = real ? KIND_real : KIND_count;
     status st;
     TRY(need_list(f, node, path));
     if (node->n != n) {
@@ -167,9 +169,9 @@ static status read_numbers(const param_field *f, const ynode *node, const char *
     for (int i = 0; i < n; i++) {
         snprintf(item, sizeof item, "%.400s[%d]", path, i);
         if (real)
-            TRY(param_real_read(f, node->item[i], item, &real[i]));
+            TRY(param_real_read(&single, node->item[i], item, &real[i]));
         else
-            TRY(read_count(f, node->item[i], item, &count[i]));
+            TRY(read_count(&single, node->item[i], item, &count[i]));
     }
 done:
     return st;
@@ -309,7 +311,7 @@ status param_table_defaults(const param_table *t, int type, void *base) {
         if (!unset)
             st = read_default(f, def, base);
         else if (f->kind == KIND_real || f->kind == KIND_pair)
-            for (int k = 0; k <= (f->kind == KIND_pair); k++)
+            for (int k = 0; k < (f->kind == KIND_pair ? 2 : 1); k++)
                 v[k] = NAN;
     }
     return st;

@@ -200,19 +200,24 @@ done:
 static status syntax_failure(const reader *r, const yaml_parser_t *p, const char *text,
                              size_t len) {
     const char *what = p->problem ? p->problem : "not readable";
+    bool bytes = p->error == YAML_READER_ERROR;
+    ynode at;
     if (p->error == YAML_MEMORY_ERROR)
         return status_fail(MOAO_MEMORY, "no memory to parse %s", r->file);
-    if (p->error != YAML_READER_ERROR) {
-        ynode at;
-        place(r, p->problem_mark, &at);
-        return yaml_tree_fail(&at, "syntax", "%s, expected YAML (key: value)", what);
-    }
+    place(r, p->problem_mark, &at);
+    /* libyaml knows no place of bad bytes, and puts the end of a text without newline a line too
+     * far */
     int line = 1, column = 1;
-    for (size_t i = 0; i < p->problem_offset && i < len; i++) {
+    for (size_t i = 0; i < (bytes ? p->problem_offset : len) && i < len; i++) {
         column = text[i] == '\n' ? 1 : column + 1;
         line += text[i] == '\n';
     }
-    return yaml_tree_fail_at(r->file, line, column, "syntax", "%s, expected text in UTF-8", what);
+    if (bytes || at.line > line) {
+        at.line = line;
+        at.column = column + (line == 1 ? r->column0 : 0);
+    }
+    return yaml_tree_fail(&at, "syntax", "%s, expected %s", what,
+                          bytes ? "text in UTF-8" : "YAML (key: value)");
 }
 
 /* Refuse what follows the first document. */

@@ -1,0 +1,129 @@
+/* Profiles along the line of sight, and which profile and reconstructor are in force when. */
+#include "params_case.h"
+
+#include <math.h>
+
+static void assert_near(double value, double expected) {
+    if (!(fabs(value - expected) <= 2e-15 * fabs(expected)))
+        fail_msg("%.17g is not %.17g", value, expected);
+}
+
+static void airmass_stretches_and_strengthens(void **state) {
+    (void)state;
+    params p;
+    sys s;
+    atmos a;
+    write_case("a.yaml");
+    load_all("a.yaml", "telescope={zenith: 60 deg}", &p, &s, &a);
+    const profile *q = &a.profiles[0];
+    assert_near(q->h[1], 8000);
+    assert_near(q->strength[0], 0.6 * 2 * pow(0.15, -5. / 3));
+    assert_near(q->r0, 0.15 * pow(2, -0.6));
+    assert_near(q->L0[0], 25);
+    atmos_free(&a);
+    sys_free(&s);
+    params_free(&p);
+}
+
+static void wind_is_a_velocity(void **state) {
+    (void)state;
+    params p;
+    sys s;
+    atmos a;
+    load_all(
+        "a.yaml",
+        "atmosphere.profiles[1].layers={wind_speed: [10, 36 km/h], wind_direction: [90 deg, 180]}",
+        &p, &s, &a);
+    const profile *q = &a.profiles[1];
+    assert_near(q->wind[1][0], 10);
+    assert_near(q->wind[0][1], -10);
+    assert_true(fabs(q->wind[0][0]) < 1e-14 && fabs(q->wind[1][1]) < 1e-14);
+    atmos_free(&a);
+    sys_free(&s);
+    params_free(&p);
+}
+
+static void no_turbulence_is_legal(void **state) {
+    (void)state;
+    params p;
+    sys s;
+    atmos a;
+    load_all("a.yaml", "atmosphere.profiles=[{layers: {altitude: [0, 1], strength: [0, 0]}}]", &p,
+             &s, &a);
+    assert_true(isinf(a.profiles[0].r0));
+    atmos_free(&a);
+    sys_free(&s);
+    params_free(&p);
+}
+
+static void last_started_is_in_force(void **state) {
+    (void)state;
+    params p;
+    sys s;
+    atmos a;
+    load_all("a.yaml", NULL, &p, &s, &a);
+    assert_ptr_equal(atmos_profile_at(&a, -5), &a.profiles[0]);
+    assert_ptr_equal(atmos_profile_at(&a, 599.9), &a.profiles[0]);
+    assert_ptr_equal(atmos_profile_at(&a, 600), &a.profiles[1]);
+    assert_ptr_equal(atmos_profile_at(&a, 1e9), &a.profiles[1]);
+    assert_int_equal(a.ntor, 2);
+    assert_int_equal(a.nexposure, 3);
+    assert_int_equal(atmos_tor_of(&a, 1), 0);
+    assert_int_equal(atmos_tor_of(&a, 2), 1);
+    atmos_free(&a);
+    atmos_free(&a); /* idempotent */
+    sys_free(&s);
+    params_free(&p);
+}
+
+/* Intervals end before the end, whatever the rounding of a multiple; nothing stated is one of each.
+ */
+static void schedule_of_intervals(void **state) {
+    (void)state;
+    static const struct {
+        const char *override;
+        int ntor, nexposure;
+        double last;
+    } c[] = {
+        {"schedule={tor_interval: 1 h, exposure_interval: 10 min, end: 3 h}", 3, 18, 10200},
+        {"schedule={tor_interval: 0.1, exposure_interval: 0.1, start: 0.3, end: 0.7}", 4, 4, 0.6},
+        {"schedule={tor_interval: 1, exposure_interval: 0.7, end: 1}", 1, 2, 0.7},
+        {"schedule={tor_times: [-10], exposure_interval: 1, end: 2.5}", 1, 3, 2},
+    };
+    params p;
+    sys s;
+    atmos a;
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        load_all("a.yaml", c[i].override, &p, &s, &a);
+        assert_int_equal(a.ntor, c[i].ntor);
+        assert_int_equal(a.nexposure, c[i].nexposure);
+        assert_near(a.exposure_time[a.nexposure - 1], c[i].last);
+        atmos_free(&a);
+        sys_free(&s);
+        params_free(&p);
+    }
+    char *text = strdup(params_case); /* without the line of the schedule */
+    assert_non_null(text);
+    char *at = strstr(text, "schedule"), *next = strchr(at, '\n') + 1;
+    memmove(at, next, strlen(next) + 1);
+    write_bytes("b.yaml", text, strlen(text));
+    free(text);
+    load_all("b.yaml", NULL, &p, &s, &a);
+    assert_int_equal(a.ntor, 1);
+    assert_int_equal(a.nexposure, 1);
+    assert_true(a.exposure_time[0] == 0);
+    atmos_free(&a);
+    sys_free(&s);
+    params_free(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(airmass_stretches_and_strengthens),
+        cmocka_unit_test(wind_is_a_velocity),
+        cmocka_unit_test(no_turbulence_is_legal),
+        cmocka_unit_test(last_started_is_in_force),
+        cmocka_unit_test(schedule_of_intervals),
+    };
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
+}

@@ -1,0 +1,346 @@
+/* Every mistake in a parameter file is told in one line that names file, line, column and key, with
+ * the status MOAO_INPUT. */
+#include "params_case.h"
+
+static int wrong; /* messages that were not as expected, all of which are shown */
+
+/* The case with the first `old` replaced by `new`, into bad.yaml. */
+static void write_changed(const char *old, const char *new) {
+    char text[4096];
+    const char *at = strstr(params_case, old);
+    assert_non_null(at);
+    int n = snprintf(text, sizeof text, "%.*s%s%s", (int)(at - params_case), params_case, new,
+                     at + strlen(old));
+    assert_true(n > 0 && (size_t)n < sizeof text);
+    write_bytes("bad.yaml", text, (size_t)n);
+}
+
+/* Load bad.yaml with one override or none; expect a message that starts with `place` and holds
+ * `phrase`. */
+static void expect(const char *override, const char *place, const char *phrase) {
+    const char *file = "bad.yaml";
+    params par;
+    status_clear();
+    status st = params_load(NULL, 1, &file, override != NULL, &override, &par);
+    const char *message = status_message();
+    if (st != MOAO_INPUT || strncmp(message, place, strlen(place)) != 0 ||
+        strstr(message, phrase) == NULL || strpbrk(message, "\n\r\t") != NULL)
+        print_error("expected %s ... %s, got status %d: %s\n", place, phrase, (int)st, message),
+            wrong++;
+    params_free(&par);
+    status_clear();
+}
+
+typedef struct {
+    const char *old, *new, *place, *phrase;
+} mistake;
+
+static void check_all(const mistake *m, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        write_changed(m[i].old, m[i].new);
+        expect(NULL, m[i].place, m[i].phrase);
+    }
+}
+#define CHECK(list) check_all(list, sizeof(list) / sizeof *(list))
+
+static void good_file_loads(void **state) {
+    (void)state;
+    params par;
+    write_case("good.yaml");
+    load("good.yaml", NULL, &par);
+    params_free(&par);
+}
+
+static void wrong_numbers(void **state) {
+    (void)state;
+    static const mistake m[] = {
+        {"diameter: 8", "diameter: nan",
+         "bad.yaml:2:23: telescope.diameter: ", "'nan' is not a number, expected a length in m"},
+        {"diameter: 8", "diameter: inf", "bad.yaml:2:23: telescope.diameter: ", "not finite"},
+        {"diameter: 8", "diameter: 1e400",
+         "bad.yaml:2:23: telescope.diameter: ", "beyond what a double holds"},
+        {"diameter: 8", "diameter: -8", "bad.yaml:2:23: telescope.diameter: ",
+         "out of range, expected a length in m in [0.1, 200]"},
+        {"diameter: 8", "diameter: 8x", "bad.yaml:2:23: telescope.diameter: ", "units m, km"},
+        {"diameter: 8", "diameter: 0x8",
+         "bad.yaml:2:23: telescope.diameter: ", "is not a number with"},
+        {"diameter: 8", "diameter: eight",
+         "bad.yaml:2:23: telescope.diameter: ", "'eight' is not a number"},
+        {"diameter: 8", "diameter: ''", "bad.yaml:2:23: telescope.diameter: ", "no value"},
+        {"diameter: 8", "diameter: ", "bad.yaml:2:23: telescope.diameter: ", "no value"},
+        {"diameter: 8", "diameter: [8]",
+         "bad.yaml:2:23: telescope.diameter: ", "a list, expected a length"},
+        {"diameter: 8", "diameter: {a: 8}",
+         "bad.yaml:2:23: telescope.diameter: ", "a mapping, expected a length"},
+        {"diameter: 8", "diameter: 8 s",
+         "bad.yaml:2:23: telescope.diameter: ", "is a time, not a length"},
+        {"diameter: 8", "diameter: 8 m m",
+         "bad.yaml:2:23: telescope.diameter: ", "is not a number with"},
+        {"diameter: 8", "diameter: \"38,5\"", "bad.yaml:2:23: telescope.diameter: ", "'38,5'"},
+        {"0.14", "0.96", "bad.yaml:2:39: telescope.obscuration: ", "out of range"},
+        {"nssp: 16", "nssp: 16.5", "bad.yaml:3:12: dm.nssp: ", "'16.5' is not a whole number"},
+        {"nssp: 16", "nssp: 16 m", "bad.yaml:3:12: dm.nssp: ", "is not a whole number"},
+        {"nssp: 16", "nssp: 99999999999999999999", "bad.yaml:3:12: dm.nssp: ", "out of range"},
+        {"nssp: 16", "nssp: 1", "bad.yaml:3:12: dm.nssp: ", "out of range"},
+        {"magnitude: 10", "magnitude: 10 mag",
+         "bad.yaml:6:59: sensors[0].magnitude: ", "'10 mag' is not a number"},
+        {"magnitude: 10", "magnitude: 10 m", "bad.yaml:6:59: sensors[0].magnitude: ", "has a unit"},
+        {"[40, 10]", "[40]",
+         "bad.yaml:6:38: sensors[0].direction: ", "a list of 1, expected a list of two"},
+        {"[40, 10]", "[40, x]", "bad.yaml:6:43: sensors[0].direction[1]: ", "'x' is not a number"},
+        {"[40, 10]", "40", "bad.yaml:6:38: sensors[0].direction: ", "is not a list"},
+        {"[1.65, 2.2]", "[]", "bad.yaml:15:20: psf.wavelengths: ", "an empty list"},
+        {"[1.65, 2.2]", "[1.65, 2.2 km]", "bad.yaml:15:27: psf.wavelengths[1]: ", "out of range"},
+    };
+    CHECK(m);
+    assert_int_equal(wrong, 0);
+}
+
+static void wrong_words(void **state) {
+    (void)state;
+    static const mistake m[] = {
+        {"diameter", "diametr",
+         "bad.yaml:2:13: telescope.diametr: ", "unknown key, did you mean diameter?"},
+        {"dm:", "diameter: 8\ndm:", "bad.yaml:3:1: diameter: ", "did you mean telescope.diameter?"},
+        {"magnitude: 11", "magnitud: 11",
+         "bad.yaml:7:49: sensors[1].magnitud: ", "did you mean magnitude?"},
+        {"psf:", "foobarbaz: 1\npsf:", "bad.yaml:15:1: foobarbaz: ",
+         "expected one of title, telescope"},
+        {"type: ngs", "type: NGS",
+         "bad.yaml:6:12: sensors[0].type: ", "'NGS' is not known, expected one of ngs, lgs"},
+        {"{wavelengths", "{weighting: both, wavelengths",
+         "bad.yaml:15:18: psf.weighting: ", "expected one of energy, uniform"},
+        {"psf:", "output: {compress: yes}\npsf:", "bad.yaml:15:20: output.compress: ",
+         "expected true or false"},
+        {"psf:", "output: {matrices: [Cmm, cmm]}\npsf:", "bad.yaml:15:26: output.matrices[1]: ",
+         "'cmm' is not known"},
+        {"psf:", "output: {crop: 33}\npsf:", "bad.yaml:15:16: output.crop: ", "odd"},
+        {"psf:", "compute: {grid: [2, 0]}\npsf:", "bad.yaml:15:17: compute.grid: ", "one is 0"},
+        {"diameter: 8", "diameter: 8, diameter: 9",
+         "bad.yaml:2:26: diameter: ", "duplicate key (first on line 2)"},
+        {"dm:", "telescope: {}\ndm:", "bad.yaml:3:1: telescope: ", "duplicate key"},
+        {"telescope: {diameter: 8, obscuration: 0.14}", "telescope: 8",
+         "bad.yaml:2:12: telescope: ", "not a mapping"},
+        {"direction: [30", "magnitude: 3, direction: [30",
+         "bad.yaml:8:17: sensors[2].magnitude: ", "does not apply to a laser"},
+        {"magnitude: 10}", "magnitude: 10, altitude: 90 km}",
+         "bad.yaml:6:63: sensors[0].altitude: ", "does not apply to a natural"},
+        {"nssp: 12,", "type: lgs, nssp: 12,",
+         "bad.yaml:4:22: lgs_defaults.type: ", "belongs to one sensor"},
+        {"nssp: 12,", "nssq: 12,", "bad.yaml:4:16: lgs_defaults.nssq: ", "did you mean nssp?"},
+        {"  - {type: ngs, nssp: 10, direction: [40, 10]",
+         "  - {name: a name of more than 31 bytes is no name, type: ngs, nssp: 10, direction: [40, "
+         "10]",
+         "bad.yaml:6:12: sensors[0].name: ", "longer than 31 bytes"},
+    };
+    CHECK(m);
+    assert_int_equal(wrong, 0);
+}
+
+static void missing_keys(void **state) {
+    (void)state;
+    static const mistake m[] = {
+        {"diameter: 8, ", "",
+         "bad.yaml:2:12: telescope.diameter: ", "missing, expected a length in m"},
+        {"telescope: {diameter: 8, obscuration: 0.14}\n", "",
+         "bad.yaml:1:1: telescope.diameter: ", "missing"},
+        {"type: ngs, ", "", "bad.yaml:6:5: sensors[0].type: ", "missing"},
+        {"nssp: 10, ", "", "bad.yaml:6:5: sensors[0].nssp: ", "missing"},
+        {", magnitude: 10", "",
+         "bad.yaml:6:5: sensors[0].magnitude: ", "missing, expected a magnitude or noise_variance"},
+        {", altitude: 90 km", "",
+         "bad.yaml:8:5: sensors[2].altitude: ", "missing, expected a length in m"},
+        {"nx: 4, ", "", "bad.yaml:9:17: targets.grid.nx: ", "missing"},
+        {", width: 60", "", "bad.yaml:9:17: targets.grid.width: ", "missing"},
+        {"width: 60", "width: 0", "bad.yaml:9:39: targets.grid.width: ", "0 for 4 targets"},
+        {"targets: {grid: {nx: 4, ny: 2, width: 60, height: 30}}\n", "",
+         "bad.yaml:1:1: targets: ", "missing, expected a grid, a list or a file"},
+        {"{grid: {nx: 4, ny: 2, width: 60, height: 30}}", "{list: [[0, 0]], file: a.txt}",
+         "bad.yaml:9:27: targets.file: ", "given beside list"},
+        {"{grid: {nx: 4, ny: 2, width: 60, height: 30}}", "{list: []}",
+         "bad.yaml:9:17: targets.list: ", "an empty list"},
+        {"{grid: {nx: 4, ny: 2, width: 60, height: 30}}", "{list: [0, 0]}",
+         "bad.yaml:9:18: targets.list[0]: ", "is not a list"},
+        {"r0: 0.15, ", "", "bad.yaml:12:7: atmosphere.profiles[0].r0: ", "missing"},
+        {"altitude: [0, 4000, 10000], ", "",
+         "bad.yaml:12:35: atmosphere.profiles[0].layers.altitude: ", "missing"},
+        {", fraction: [0.6, 0.3, 0.1]", "",
+         "bad.yaml:12:35: atmosphere.profiles[0].layers.fraction: ",
+         "missing, expected fractions or strengths"},
+    };
+    CHECK(m);
+    assert_int_equal(wrong, 0);
+}
+
+static void inconsistent_values(void **state) {
+    (void)state;
+    static const mistake m[] = {
+        {"[0.6, 0.3, 0.1]", "[0.6, 0.3]",
+         "bad.yaml:12:74: atmosphere.profiles[0].layers.fraction: ", "2 values, expected 3"},
+        {"[0.6, 0.3, 0.1]", "[0.6, 0.3, 0.1], L0: [25, 25]",
+         "bad.yaml:12:95: atmosphere.profiles[0].layers.L0: ", "2 values, expected 3"},
+        {"[0.6, 0.3, 0.1]", "[0.6, 0.3, 0.1], wind_speed: [10]",
+         "bad.yaml:12:103: atmosphere.profiles[0].layers.wind_speed: ", "1 values, expected 3"},
+        {"[0.6, 0.3, 0.1]", "[0.6, 0.3, -0.1]",
+         "bad.yaml:12:85: atmosphere.profiles[0].layers.fraction[2]: ", "out of range"},
+        {"[0.6, 0.3, 0.1]", "[0, 0, 0]",
+         "bad.yaml:12:74: atmosphere.profiles[0].layers.fraction: ", "all zero"},
+        {"[0.6, 0.3, 0.1]", "[0.6, 0.3, 0.1], strength: [1, 2, 3]",
+         "bad.yaml:12:91: atmosphere.profiles[0].layers.strength: ", "given beside fraction"},
+        {"[20, 10]", "[20, -10]",
+         "bad.yaml:13:77: atmosphere.profiles[1].layers.strength[1]: ", "out of range"},
+        {"[0.6, 0.3, 0.1]", "[0.6, 0.3, 0.1], L0: 0",
+         "bad.yaml:12:95: atmosphere.profiles[0].layers.L0: ", "out of range"},
+        {"time: 10 min", "time: 0",
+         "bad.yaml:13:14: atmosphere.profiles[1].time: ", "expected increasing times"},
+        {"[0, 300, 600]", "[0, 300, 300]",
+         "bad.yaml:14:58: schedule.exposure_times[2]: ", "expected increasing times"},
+        {"[0, 600]", "[600, 0]",
+         "bad.yaml:14:29: schedule.tor_times[1]: ", "expected increasing times"},
+        {"[0, 600]", "[1, 600]",
+         "bad.yaml:14:49: schedule.exposure_times: ", "before the first reconstructor"},
+        {"tor_times: [0, 600]", "tor_interval: 600", "bad.yaml:14:11: schedule.end: ", "missing"},
+        {"tor_times: [0, 600]", "tor_interval: 600, end: -1",
+         "bad.yaml:14:36: schedule.end: ", "not after the start"},
+        {"tor_times: [0, 600]", "tor_interval: 0.001, end: 1 d",
+         "bad.yaml:14:26: schedule.tor_interval: ", "more than 100000 times"},
+        {"tor_times: [0, 600]", "tor_times: [0], tor_interval: 600, end: 1",
+         "bad.yaml:14:28: schedule.tor_interval: ", "given beside tor_times"},
+        {"altitude: 90 km", "altitude: 9 km",
+         "bad.yaml:4:36: sensors[2].altitude: ", "below layers with 10.0 % of r0^(-5/3)"},
+        {"nssp: 10, direction: [40", "nssp: 1, direction: [40",
+         "bad.yaml:6:23: sensors[0].nssp: ", "leaves no valid subaperture"},
+        {"profiles:\n", "file: a.yaml\n  profiles:\n",
+         "bad.yaml:12:3: atmosphere.profiles: ", "given beside file"},
+    };
+    CHECK(m);
+    assert_int_equal(wrong, 0);
+}
+
+static void missing_files(void **state) {
+    (void)state;
+    static const mistake m[] = {
+        {"{grid: {nx: 4, ny: 2, width: 60, height: 30}}", "{file: none.txt}",
+         "bad.yaml:9:17: targets.file: ", "none.txt cannot be read (No such file"},
+        {"{time: 0, r0: 0.15, layers: {altitude: [0, 4000, 10000], fraction: [0.6, 0.3, 0.1]}}",
+         "{file: none.txt}",
+         "bad.yaml:12:14: atmosphere.profiles[0].file: ", "none.txt cannot be read"},
+        {"{time: 0, r0: 0.15, layers: {altitude: [0, 4000, 10000], fraction: [0.6, 0.3, 0.1]}}",
+         "{file: none.yaml}",
+         "bad.yaml:12:14: atmosphere.profiles[0].file: ", "none.yaml cannot be read"},
+        {"{time: 0, r0: 0.15, layers: {altitude: [0, 4000, 10000], fraction: [0.6, 0.3, 0.1]}}",
+         "{file: .}", "bad.yaml:12:14: atmosphere.profiles[0].file: ", "Is a directory"},
+    };
+    CHECK(m);
+    unlink("bad.yaml");
+    expect(NULL, "bad.yaml:1:1: file: ", "cannot be read (No such file");
+    write_changed("{grid: {nx: 4, ny: 2, width: 60, height: 30}}", "{file: t.txt}");
+    write_bytes("t.txt", "# x y\n1 2\n3 four\n", 17);
+    expect(NULL, "t.txt:3:3: targets.file: ", "'four' is not a number");
+    write_bytes("t.txt", "1 2 3\n", 6);
+    expect(NULL, "t.txt:1:5: targets.file: ", "more than two");
+    write_bytes("t.txt", "1\n", 2);
+    expect(NULL, "t.txt:1:2: targets.file: ", "expected x and y");
+    write_bytes("t.txt", "\n", 1);
+    expect(NULL, "t.txt:1:1: targets.file: ", "no target");
+    assert_int_equal(wrong, 0);
+}
+
+static void wrong_yaml(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *place, *phrase;
+    } y[] = {
+        {"", "bad.yaml:1:1: syntax: ", "empty"},
+        {"# only a comment\n", "bad.yaml:1:1: syntax: ", "empty"},
+        {"- a\n- b\n", "bad.yaml:1:1: syntax: ", "not a mapping"},
+        {"just text\n", "bad.yaml:1:1: syntax: ", "not a mapping"},
+        {"a: [1, 2\nb: 3\n", "bad.yaml:2:2: syntax: ", "expected"},
+        {"a: 1\n  b: 2\n", "bad.yaml:2:4: syntax: ", "mapping values are not allowed"},
+        {"a: \"open\n", "bad.yaml:2:1: syntax: ", "unexpected end"},
+        {"a: *nowhere\n", "bad.yaml:1:4: syntax: ", "undefined alias"},
+        {"a: 1\n---\nb: 2\n", "bad.yaml:2:1: syntax: ", "second document"},
+        {"title: a\xff\n", "bad.yaml:1:9: syntax: ", "UTF-8"},
+        {"title: \"a\\0b\"\n", "bad.yaml:1:8: syntax: ", "NUL"},
+        {"title: a\x01\n", "bad.yaml:1:9: syntax: ", "control characters"},
+        {"[a]: 1\n", "bad.yaml:1:1: syntax: ", "as a key"},
+        {"a: &x [*x]\n", "bad.yaml:1:", "nested deeper than"},
+        {"a: &a [x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\n",
+         "bad.yaml:1:1: a: ", "unknown key"},
+    };
+    for (size_t i = 0; i < sizeof y / sizeof *y; i++) {
+        write_bytes("bad.yaml", y[i].text, strlen(y[i].text));
+        expect(NULL, y[i].place, y[i].phrase);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+static void deep_and_wide_yaml(void **state) {
+    (void)state;
+    enum { N = 20000 };
+    char *text = malloc(2 * N + 100);
+    assert_non_null(text);
+    memset(text, '[', N);
+    write_bytes("bad.yaml", text, N);
+    expect(NULL, "bad.yaml:1:", "");
+    for (int i = 0; i < N; i++)
+        memcpy(text + 2 * i, "- ", 2);
+    write_bytes("bad.yaml", text, 1000);
+    expect(NULL, "bad.yaml:1:", "nested deeper than");
+    int n = sprintf(text, "a: &a [x,x,x,x,x,x,x,x,x,x]\n"); /* ten to the power ten values */
+    for (char c = 'b'; c < 'k'; c++)
+        n += sprintf(text + n, "%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c - 1,
+                     c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1);
+    write_bytes("bad.yaml", text, (size_t)n);
+    expect(NULL, "bad.yaml:", "values, expected fewer");
+    free(text);
+    assert_int_equal(wrong, 0);
+}
+
+static void wrong_overrides(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *place, *phrase;
+    } o[] = {
+        {"telescope.diametr=3", "command line:1:11: telescope.diametr: ", "did you mean diameter?"},
+        {"telescope.diameter=nan", "command line:1:20: telescope.diameter: ", "not a number"},
+        {"telescope.diameter=", "command line:1:19: telescope.diameter: ", "no value"},
+        {"telescope.diameter", "command line:1:1: telescope.diameter: ", "expected key=value"},
+        {"=3", "command line:1:1: syntax: ", "no key"},
+        {"a..b=3", "command line:1:3: a..b: ", "not a key"},
+        {"a b=3", "command line:1:2: a b: ", "not part of a key"},
+        {"sensors[3].nssp=3", "command line:1:8: sensors[3].nssp: ", "expected 0 to 2"},
+        {"sensors[-1].nssp=3", "command line:1:8: sensors[-1].nssp: ", "not an index"},
+        {"sensors[0.nssp=3", "command line:1:8: sensors[0.nssp: ", "not an index"},
+        {"sensors.nssp=3", "command line:1:9: sensors.nssp: ", "no mapping"},
+        {"dm[0]=3", "command line:1:3: dm[0]: ", "no list"},
+        {"sensors[2].magnitude=3", "command line:1:12: sensors[2].magnitude: ", "does not apply"},
+        {"psf.wavelengths=[1.65", "command line:1:22: ", "syntax"},
+        {"psf.wavelengths=[1.65, 2 s]", "command line:1:24: psf.wavelengths[1]: ", "is a time"},
+    };
+    write_changed("good", "good");
+    for (size_t i = 0; i < sizeof o / sizeof *o; i++)
+        expect(o[i].text, o[i].place, o[i].phrase);
+    assert_int_equal(wrong, 0);
+}
+
+static int reset(void **state) {
+    (void)state;
+    wrong = 0;
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(good_file_loads, reset),
+        cmocka_unit_test_setup(wrong_numbers, reset),
+        cmocka_unit_test_setup(wrong_words, reset),
+        cmocka_unit_test_setup(missing_keys, reset),
+        cmocka_unit_test_setup(inconsistent_values, reset),
+        cmocka_unit_test_setup(missing_files, reset),
+        cmocka_unit_test_setup(wrong_yaml, reset),
+        cmocka_unit_test_setup(deep_and_wide_yaml, reset),
+        cmocka_unit_test_setup(wrong_overrides, reset),
+    };
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
+}

@@ -1,0 +1,83 @@
+/* docs/parameters.md is what the program prints, and every parameter is described. */
+#include "params_case.h"
+
+#include "params_table.h"
+
+static char *read_page(void) {
+    const char *root = getenv("MOAO_ROOT");
+    char name[4096];
+    snprintf(name, sizeof name, "%s/docs/parameters.md", root ? root : ".");
+    FILE *f = fopen(name, "rb");
+    char *text = calloc(1, 1 << 20);
+    assert_non_null(f);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 20) - 1, f) > 0);
+    fclose(f);
+    return text;
+}
+
+static void page_is_up_to_date(void **state) {
+    (void)state;
+    char *page = read_page(), *made = params_reference(true);
+    assert_non_null(made);
+    if (strcmp(page, made) != 0)
+        fail_msg("docs/parameters.md is out of date: moao params --markdown > docs/parameters.md");
+    free(page);
+    free(made);
+}
+
+static void check_table(const param_table *t, const char *reference) {
+    char path[PARAM_PATH], expected[512], ticked[PARAM_PATH + 2];
+    for (int i = 0; i < t->n; i++) {
+        const param_field *f = &t->fields[i];
+        size_t n = strlen(f->sentence);
+        param_field_path(f, path);
+        snprintf(ticked, sizeof ticked, "`%.500s`", path);
+        assert_non_null(strstr(reference, ticked));
+        param_field_expected(f, expected, sizeof expected);
+        assert_true(strlen(expected) > 3);
+        assert_true(n > 10 && f->sentence[n - 1] == '.');
+        assert_null(strchr(f->sentence, '|')); /* would break the page's tables */
+        assert_ptr_equal(param_table_find(t, path), f);
+    }
+}
+
+static void every_parameter_is_described(void **state) {
+    (void)state;
+    char *reference = params_reference(true), *plain = params_reference(false);
+    check_table(&params_main_table, reference);
+    check_table(&params_sensor_table, reference);
+    check_table(&params_profile_table, reference);
+    assert_non_null(
+        strstr(plain, "telescope.diameter: number, m, default: required, range: [0.1, 200]"));
+    free(reference);
+    free(plain);
+}
+
+/* Each default passes the check of its own range. */
+static void defaults_are_valid(void **state) {
+    (void)state;
+    const param_table *const tables[] = {&params_main_table, &params_sensor_table,
+                                         &params_sensor_table, &params_profile_table};
+    params p = {0};
+    sensor_params ngs = {0}, lgs = {0};
+    profile_params q = {0};
+    void *const bases[] = {&p, &ngs, &lgs, &q};
+    const int types[] = {0, SENSOR_NGS, SENSOR_LGS, 0};
+    status_clear();
+    for (int i = 0; i < 4; i++) {
+        status st = param_table_defaults(tables[i], types[i], bases[i]);
+        assert_string_equal(status_message(), "");
+        assert_int_equal(st, MOAO_OK);
+        param_table_free(tables[i], bases[i]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(page_is_up_to_date),
+        cmocka_unit_test(every_parameter_is_described),
+        cmocka_unit_test(defaults_are_valid),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
