@@ -51,7 +51,7 @@ class Run:
                 self.nx, self.ny = table.header["GRIDNX"], table.header["GRIDNY"]
                 self.table = table.data
         except (OSError, KeyError) as e:
-            fail("%s: cannot read the maps: %s" % (path, e))
+            fail("%s: cannot read the maps: %s" % (path, getattr(e, "strerror", None) or e))
         self.x, self.y = self.table["X"], self.table["Y"]
         self.nl, self.ne = len(self.wavelengths), len(self.exposures)
         self.psf_path = os.path.join(folder, "psf.fits")
@@ -189,7 +189,7 @@ def read_psfs(run, il, targets):
             cube = part if part is not None else hdu.data
             return [np.array(cube[t, :, :]) for t in targets], hdu.header["CDELT1"]
     except (OSError, KeyError) as e:
-        fail("%s: cannot read the images: %s" % (run.psf_path, e))
+        fail("%s: cannot read the images: %s" % (run.psf_path, getattr(e, "strerror", None) or e))
 
 
 def draw_psfs(figure, run, il, images, pixel, targets, ratio):
@@ -301,7 +301,7 @@ def main():
         try:
             figure.savefig(output)
         except (OSError, ValueError) as e:
-            fail("%s: cannot write: %s" % (output, e))
+            fail("%s: cannot write: %s" % (output, getattr(e, "strerror", None) or e))
     print(output)
 
 
