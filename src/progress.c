@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "progress.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ static const double REDRAW = 0.2; /* shortest time between two drawings of the b
 
 static struct {
     bool enabled, bar;  /* bar: on a terminal; else dated lines */
+    int width;          /* of the bar [columns] */
     bool drawn;         /* the bar stands on the terminal's last line */
     double total, work; /* of the run; done so far */
     double start, last; /* times of the first call and of the last drawing [s] */
@@ -26,12 +28,23 @@ double report_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Columns of the terminal, at most WIDTH. */
+/* Columns of the terminal that stderr ends at, at most WIDTH; 0 when it is no terminal. Under
+ * mpirun a rank's stderr is a pipe to its parent, whose stderr then counts. */
 static int terminal_width(void) {
-    struct winsize w;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col == 0 || w.ws_col > WIDTH)
-        return WIDTH;
-    return w.ws_col < MIN_WIDTH ? MIN_WIDTH : w.ws_col;
+    struct winsize w = {0};
+    int fd = STDERR_FILENO;
+    if (!isatty(fd) && getenv("OMPI_COMM_WORLD_SIZE") != NULL) {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/%ld/fd/2", (long)getppid());
+        fd = open(path, O_WRONLY | O_NOCTTY | O_NONBLOCK);
+    }
+    bool terminal = fd >= 0 && isatty(fd);
+    if (terminal && (ioctl(fd, TIOCGWINSZ, &w) != 0 || w.ws_col == 0))
+        w.ws_col = WIDTH;
+    if (fd >= 0 && fd != STDERR_FILENO)
+        close(fd);
+    int width = w.ws_col > WIDTH ? WIDTH : w.ws_col;
+    return terminal && width < MIN_WIDTH ? MIN_WIDTH : width;
 }
 
 /* "1:02:03" or "02:03"; "--:--" when unknown. */
@@ -72,7 +85,7 @@ static void draw_bar(bool now) {
     progress.last = t;
     char left[24], tail[48];
     double f = fraction_done();
-    int width = terminal_width() - 1;
+    int width = progress.width - 1;
     format_duration(time_left(), left, sizeof left);
     int ntail = snprintf(tail, sizeof tail, " %3d%% left %s", (int)(100 * f), left);
     int nstep = (int)strlen(progress.step);
@@ -93,7 +106,10 @@ void progress_init(bool enabled, double total_work) {
     const char *mode = getenv("MOAO_PROGRESS");
     memset(&progress, 0, sizeof progress);
     progress.enabled = enabled;
-    progress.bar = enabled && isatty(STDERR_FILENO);
+    progress.width = enabled ? terminal_width() : 0;
+    progress.bar = progress.width > 0;
+    if (!progress.bar)
+        progress.width = WIDTH;
     if (mode != NULL && strcmp(mode, "bar") == 0)
         progress.bar = enabled;
     if (mode != NULL && strcmp(mode, "log") == 0)

@@ -194,8 +194,8 @@ static status one_chunk(run *r, const tor *to, int k, int t0, int t1, obsexposur
     TRY(rows_chunk_init(&r->team, r->u.s.dm.nact, t0, t1 - t0, &ch));
     TRY(comm_agree(r->c, ALLOC(y, obsseq_work(&ch) / sizeof *y, "residual covariances")));
     if (is_root(r))
-        progress_step("reconstructor %d/%d: W of targets %d-%d of %d", k + 1, r->u.a.ntor, t0 + 1,
-                      t1, r->u.s.ntarget);
+        progress_step("reconstructor %d/%d, targets %d-%d of %d", k + 1, r->u.a.ntor, t0 + 1, t1,
+                      r->u.s.ntarget);
     TRY(tor_solve(&r->team, to, r->dplus, r->u.par.compute_residual_columns, &ch, &residual));
     if (is_root(r) && !isnan(residual)) {
         progress_note("  |W Cmm - D+ Ctm| / |D+ Ctm| = %.1e", residual);
@@ -227,9 +227,8 @@ static status one_tor(run *r, int k) {
     TRY(comm_agree(r->c, ALLOC(ex, (size_t)ne, "exposures of a reconstructor")));
     const profile *p = atmos_profile_at(&r->u.a, r->u.a.tor_time[k]);
     if (is_root(r))
-        progress_step(
-            "reconstructor %d/%d: covariances and Cholesky of %zu measurements, r0 %.3f m", k + 1,
-            r->u.a.ntor, r->u.s.m, p->r0);
+        progress_step("reconstructor %d/%d: Cmm and Cholesky, r0 %.3f m", k + 1, r->u.a.ntor,
+                      p->r0);
     TRY(tor_init(&r->team, p, r->pl.block, r->pl.nprow, r->pl.npcol, &to));
     for (int t0 = 0, t1; t0 < nt; t0 = t1) {
         t1 = chunk_end(r, k, t0);
@@ -265,14 +264,21 @@ static status write_results(run *r) {
     return st;
 }
 
+static const char *plural(int n) {
+    return n == 1 ? "" : "s";
+}
+
 static void announce(const run *r) {
     const sys *s = &r->u.s;
-    progress_note("moao: %d sensors, %zu measurements, %d actuators, %d targets, %d "
-                  "reconstructors, %d exposures",
-                  s->nsensor, s->m, s->dm.nact, s->ntarget, r->u.a.ntor, r->u.a.nexposure);
-    progress_note(
-        "%d ranks of %d threads on %d nodes; %d targets at a time; %.2f GB a rank; results in %s",
-        r->c->size, r->c->threads, r->c->nnode, r->pl.chunk, (double)r->pl.memory / 1e9, r->dir);
+    const comm *c = r->c;
+    progress_note("%d sensors, %zu measurements, %d actuators", s->nsensor, s->m, s->dm.nact);
+    progress_note("%d target%s, %d at a time; %d reconstructor%s, %d exposure%s", s->ntarget,
+                  plural(s->ntarget), r->pl.chunk, r->u.a.ntor, plural(r->u.a.ntor),
+                  r->u.a.nexposure, plural(r->u.a.nexposure));
+    progress_note("%d rank%s of %d thread%s on %d node%s, %.2f GB a rank", c->size, plural(c->size),
+                  c->threads, plural(c->threads), c->nnode, plural(c->nnode),
+                  (double)r->pl.memory / 1e9);
+    progress_note("results in %s", r->dir);
 }
 
 static status run_stages(run *r, comm *c) {
