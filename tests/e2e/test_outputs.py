@@ -47,6 +47,8 @@ class Outputs(unittest.TestCase):
         cls.first_text = cls.last.text
         cls.maps, cls.psf = (strictly(os.path.join(cls.out, n)) for n in ("maps.fits", "psf.fits"))
         cls.targets = cls.maps["TARGETS"].data
+        with open(os.path.join(cls.out, "run.json"), encoding="utf-8") as f:
+            cls.report = json.load(f)
 
     @classmethod
     def tearDownClass(cls):
@@ -148,8 +150,7 @@ class Outputs(unittest.TestCase):
 
     def test_run_json(self):
         """run.json has the stages with times and shares in range, the machine and the versions."""
-        with open(os.path.join(self.out, "run.json"), encoding="utf-8") as f:
-            r = json.load(f)
+        r = self.report
         stages = {s["stage"]: s for s in r["stages"]}
         self.assertEqual(list(stages), ["setup", "matcov", "factor", "solve", "exposure", "psf", "output", "total"])
         for s in stages.values():
