@@ -3,8 +3,8 @@
  * from the bits of the squared separation, so that no root, logarithm or branch is left per
  * evaluation. Model section 3.
  *
- * Per octave of s there are 8 intervals with a polynomial of degree 7 each: the error is a few
- * 1e-15 relative from s = 2^-80 on, and below that D is 0. */
+ * Per octave of s there are 8 intervals with a polynomial of degree 7 each: the error is below
+ * 5e-14 relative from s = 2^-80 on, and below that D is 0. */
 #ifndef MOAO_MATCOV_STRUCTURE_H
 #define MOAO_MATCOV_STRUCTURE_H
 
