@@ -264,25 +264,26 @@ static status parse_arguments(int argc, char **argv, job *j) {
     for (int i = 1; i < argc; i++) {
         bool out = strcmp(argv[i], "-o") == 0, every = strcmp(argv[i], "--interval") == 0;
         if ((out || every) && i + 1 == argc)
-            return status_fail(MOAO_INPUT, "import-legacy: %s needs a value", argv[i]);
+            return status_fail(MOAO_INPUT, "moao import-legacy: %s needs a value", argv[i]);
         if (out)
             j->out = argv[++i];
         else if (every && !units_parse(argv[++i], DIM_TIME, interval->unit, false, &j->interval,
                                        why, sizeof why))
-            return status_fail(MOAO_INPUT, "import-legacy: --interval: '%s' %s, expected a time",
+            return status_fail(MOAO_INPUT,
+                               "moao import-legacy: --interval: '%s' %s, expected a time",
                                yaml_tree_quote(argv[i]).s, why);
         else if (!every && argv[i][0] == '-' && argv[i][1] != '\0')
-            return status_fail(MOAO_INPUT, "import-legacy: unknown option %s", argv[i]);
+            return status_fail(MOAO_INPUT, "moao import-legacy: unknown option %s", argv[i]);
         else if (!every && j->system == NULL)
             j->system = argv[i];
         else if (!every)
             j->profiles[j->nprofile++] = argv[i];
     }
     if (!(j->interval > 0))
-        return status_fail(MOAO_INPUT, "import-legacy: --interval must be positive");
+        return status_fail(MOAO_INPUT, "moao import-legacy: --interval must be positive");
     if (j->system == NULL || j->nprofile == 0 || j->out == NULL)
         return status_fail(MOAO_INPUT,
-                           "import-legacy: expected SYSTEM PROFILE... -o FILE; see --help");
+                           "moao import-legacy: expected SYSTEM PROFILE... -o FILE; see --help");
     qsort(j->profiles, (size_t)j->nprofile, sizeof *j->profiles, compare_names);
     return MOAO_OK;
 }

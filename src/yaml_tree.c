@@ -6,7 +6,7 @@
 #include <string.h>
 #include <yaml.h>
 
-enum { MAX_DEPTH = 32, MAX_NODES = 20 * 1000 * 1000 };
+enum { MAX_DEPTH = 32, MAX_NODES = 1000 * 1000 };
 
 typedef struct block {
     struct block *next;

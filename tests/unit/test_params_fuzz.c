@@ -47,7 +47,7 @@ static void random_changes(void **state) {
     size_t n = strlen(params_case);
     char *text = malloc(n + 1);
     assert_non_null(text);
-    for (int i = 0; i < 1500; i++) {
+    for (int i = 0; i < 800; i++) {
         memcpy(text, params_case, n + 1);
         for (uint32_t k = 1 + next_random() % 4; k > 0; k--) {
             char c = next_random() % 4 ? likely[next_random() % (sizeof likely - 1)]
@@ -65,7 +65,7 @@ static void random_copies(void **state) {
     size_t n = strlen(params_case);
     char *text = malloc(n + 1);
     assert_non_null(text);
-    for (int i = 0; i < 500; i++) {
+    for (int i = 0; i < 300; i++) {
         memcpy(text, params_case, n + 1);
         size_t len = 1 + next_random() % 40;
         memmove(text + next_random() % (n - len), text + next_random() % (n - len), len);
