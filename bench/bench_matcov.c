@@ -106,9 +106,12 @@ int main(int argc, char **argv) {
     for (size_t b = 64; b <= 512; b *= 2) {
         char what[64];
         snprintf(what, sizeof what, "Cmm block %zu x %zu, laser with natural star", b, b);
-        line(what, RATE(5, b * b, check(matcov_fill_cmm(mc, 500, b, ngs, b, a, b))), reference, 15);
+        line(what,
+             RATE(200 * 4096 / (int)(b * b) + 5, b * b,
+                  check(matcov_fill_cmm(mc, 500, b, ngs, b, a, b))),
+             reference, 15);
         snprintf(what, sizeof what, "Cmm block %zu x %zu, two laser stars", b, b);
-        line(what, RATE(50, b * b, check(matcov_fill_cmm(mc, 500, b, lgs, b, a, b))), reference,
+        line(what, RATE(200, b * b, check(matcov_fill_cmm(mc, 500, b, lgs, b, a, b))), reference,
              300);
     }
     check(matcov_target_init(mc, dir, true, &mt));

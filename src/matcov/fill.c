@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROWS_PER_TILE 256
+#define ROWS_PER_TILE 512
 #define COLS_PER_TILE 512
 #define COLS_LEAST 32
 

@@ -166,18 +166,25 @@ static bool lattice_on_layer(const like *t, const lattice *g, const layers *lay,
     return true;
 }
 
+/* Sums over layers at the points of a lattice. position: scratch of 2 * stride numbers per layer.
+ */
 static void add_lattice(const like *t, const lattice *g, const layers *lay,
-                        structure_kernel *kernel, double *x, double *f) {
-    double step[2], *y = x + g->stride;
-    memset(f, 0, g->stride * g->ny * sizeof *f);
+                        structure_kernel *kernel, double *position, double *f) {
+    double step[lay->n > 0 ? lay->n : 1][2];
+    int seen[lay->n > 0 ? lay->n : 1], nseen = 0;
     for (int l = 0; l < lay->n; l++) {
-        if (!lattice_on_layer(t, g, lay, l, x, y, step))
-            continue;
+        double *x = position + 2 * (size_t)nseen * g->stride;
+        if (lattice_on_layer(t, g, lay, l, x, x + g->stride, step[nseen]))
+            seen[nseen++] = l;
+    }
 #pragma omp parallel for schedule(static)
-        for (size_t r = 0; r < g->ny; r++) {
-            double row = g->base[1] + (double)r;
-            kernel(lay->table[l], g->stride, x, y, -step[0] * row, -step[1] * row, lay->coef[l],
-                   f + r * g->stride);
+    for (size_t r = 0; r < g->ny; r++) {
+        double row = g->base[1] + (double)r, *line = f + r * g->stride;
+        memset(line, 0, g->stride * sizeof *line);
+        for (int i = 0; i < nseen; i++) {
+            const double *x = position + 2 * (size_t)i * g->stride;
+            kernel(lay->table[seen[i]], g->stride, x, x + g->stride, -step[i][0] * row,
+                   -step[i][1] * row, lay->coef[seen[i]], line);
         }
     }
 }
@@ -191,13 +198,13 @@ status likes_compute(likes *k, const layers *lay, int first, int last) {
         size_t side = (size_t)(k->tables[i].n + k->tables[i].steps[0] + k->tables[i].steps[1] + 7);
         most = side > most ? side : most;
     }
-    TRY(ALLOC(f, most * (most + 2), "lattice of structure functions"));
+    TRY(ALLOC(f, most * (most + 2 * (size_t)lay->n), "lattice of structure functions"));
     for (int i = first; i < last; i++) {
         const like *t = &k->tables[i];
         double scale = formula_slope_scale(t->first->size, t->second->size);
         for (int kind = 0; kind < kinds_of(t); kind++) {
             lattice g = lattice_of(t, kind);
-            double *values = f + 2 * g.stride;
+            double *values = f + 2 * g.stride * (size_t)lay->n;
             add_lattice(t, &g, lay, kernel, f, values);
             for (size_t r = 0; r < (size_t)t->n; r++)
                 for (size_t e = 0; e < (size_t)t->n; e++) {

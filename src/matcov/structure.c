@@ -51,17 +51,20 @@ status structure_table_init(structure_table *t, int kolmogorov) {
     status st = ALLOC(t->coef, STRUCTURE_SIZE, "table of the structure function");
     if (st != MOAO_OK)
         return st;
-    const int n = STRUCTURE_OCTAVES << STRUCTURE_BITS;
+    const int octave = 1 << STRUCTURE_BITS, window = STRUCTURE_TERMS * STRUCTURE_WINDOW;
     t->lo = ldexp(1.0, STRUCTURE_FIRST);
-    t->hi = ldexp(1.0, STRUCTURE_FIRST + STRUCTURE_OCTAVES - 1);
-    /* interval 0 stays 0: it takes every s below the table, s = 0 above all */
+    t->hi = ldexp(1.0, STRUCTURE_FIRST + STRUCTURE_HALVES * STRUCTURE_HALF / octave - 1);
+    /* the first half window stays zero: it takes every s below the table, s = 0 above all */
 #pragma omp parallel for schedule(static)
-    for (int i = 1; i < n; i++) {
-        int within = i & ((1 << STRUCTURE_BITS) - 1), w = i / STRUCTURE_WINDOW;
-        fit_interval(1.0 + (double)within / (1 << STRUCTURE_BITS),
-                     ldexp(1.0, STRUCTURE_FIRST + (i >> STRUCTURE_BITS)), kolmogorov,
-                     t->coef + w * STRUCTURE_WINDOW * STRUCTURE_TERMS + i % STRUCTURE_WINDOW);
-    }
+    for (int w = 1; w < STRUCTURE_HALVES; w++)
+        for (int k = 0; k < STRUCTURE_HALF; k++) {
+            int i = w * STRUCTURE_HALF + k;
+            double *coef = t->coef + w * window + k, *before = coef - window + STRUCTURE_HALF;
+            fit_interval(1.0 + (double)(i % octave) / octave,
+                         ldexp(1.0, STRUCTURE_FIRST + i / octave), kolmogorov, coef);
+            for (int j = 0; j < STRUCTURE_TERMS; j++)
+                before[j * STRUCTURE_WINDOW] = coef[j * STRUCTURE_WINDOW];
+        }
     return MOAO_OK;
 }
 
@@ -82,7 +85,7 @@ CLONES void structure_add_portable(const structure_table *t, size_t n, const dou
         s = s > hi ? hi : s;
         memcpy(&bits, &s, sizeof bits);
         int64_t i = (bits >> STRUCTURE_SHIFT) - STRUCTURE_ZERO;
-        i = (i & (STRUCTURE_WINDOW - 1)) + (i & -STRUCTURE_WINDOW) * STRUCTURE_TERMS;
+        i = (i & (STRUCTURE_HALF - 1)) + (i >> 3) * (STRUCTURE_TERMS * STRUCTURE_WINDOW);
         bits = (bits & STRUCTURE_REST) | STRUCTURE_ONE;
         memcpy(&m, &bits, sizeof m);
         m -= STRUCTURE_MIDDLE;

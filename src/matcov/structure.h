@@ -3,8 +3,8 @@
  * from the bits of the squared separation, so that no root, logarithm or branch is left per
  * evaluation. Model section 3.
  *
- * Per octave of s there are 8 intervals with a polynomial of degree 7 each: the error is below
- * 5e-14 relative from s = 2^-80 on, and below that D is 0. */
+ * Per octave of s there are 4 intervals with a polynomial of degree 9 each: the error is below
+ * 2e-14 relative from s = 2^-80 on, and below that D is 0. */
 #ifndef MOAO_MATCOV_STRUCTURE_H
 #define MOAO_MATCOV_STRUCTURE_H
 
@@ -12,12 +12,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STRUCTURE_BITS 3      /* log2 of the intervals per octave */
-#define STRUCTURE_TERMS 8     /* coefficients of a polynomial */
-#define STRUCTURE_FIRST (-80) /* exponent of the smallest tabulated s */
-#define STRUCTURE_OCTAVES 128
-#define STRUCTURE_WINDOW 16 /* intervals that a kernel can hold in registers */
-#define STRUCTURE_SIZE ((size_t)(STRUCTURE_OCTAVES << STRUCTURE_BITS) * STRUCTURE_TERMS)
+#define STRUCTURE_BITS 2   /* log2 of the intervals per octave */
+#define STRUCTURE_TERMS 10 /* coefficients of a polynomial */
+#define STRUCTURE_FIRST                                                                            \
+    (-82)                /* exponent of s where interval 0 starts; the first two octaves are zero */
+#define STRUCTURE_HALF 8 /* intervals of half a window: two octaves */
+#define STRUCTURE_HALVES 64
+#define STRUCTURE_WINDOW (2 * STRUCTURE_HALF) /* intervals that a kernel can hold in registers */
+#define STRUCTURE_SIZE ((size_t)STRUCTURE_HALVES * STRUCTURE_TERMS * STRUCTURE_WINDOW)
 
 /* From the bits of s: interval number = (bits >> STRUCTURE_SHIFT) - STRUCTURE_ZERO, and the
  * argument of its polynomial = mantissa, with the bits that chose the interval cleared, -
@@ -28,8 +30,9 @@
 #define STRUCTURE_ONE INT64_C(0x3ff0000000000000)
 #define STRUCTURE_MIDDLE (1.0 + 0.5 / (1 << STRUCTURE_BITS))
 
-/* Coefficient c of interval i is coef[(i / W * STRUCTURE_TERMS + c) * W + i % W] with W =
- * STRUCTURE_WINDOW. s is clamped into [lo, hi]. */
+/* Window w holds the intervals from 8 w to 8 w + 15, so every interval is there twice: coefficient
+ * c of interval i is coef[(w * STRUCTURE_TERMS + c) * STRUCTURE_WINDOW + i - 8 w]. s is clamped
+ * into [lo, hi]. */
 typedef struct {
     double *coef;
     double lo, hi;

@@ -1,19 +1,21 @@
 /* The structure-function kernel for AVX-512: eight separations at once, each coefficient looked up
- * in registers that hold a window of 16 intervals (two octaves of s, a factor 2 in rho).
- * Neighbouring separations mostly share a window; where they do not, the windows are gone through
- * in turn, which still beats gathers. */
+ * in registers that hold a window of four octaves of s (a factor 4 in rho). Neighbouring
+ * separations mostly fit in one; where they do not, the windows are gone through in turn, which
+ * still beats gathers. */
 #include "structure.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 
 #include <immintrin.h>
 
+_Static_assert(STRUCTURE_HALF == 8, "half a window is a register");
+
 #define AVX512 __attribute__((target("avx512f,avx512dq")))
 
-/* Polynomials of one window at 8 points: interval numbers modulo 16, arguments m. */
+/* Polynomials of one window at 8 points: interval numbers within the window, arguments m. */
 AVX512 static inline __m512d window(const double *coef, __m512i interval, __m512d m) {
     __m512d g = _mm512_setzero_pd();
-#pragma GCC unroll 8
+#pragma GCC unroll 10
     for (int c = STRUCTURE_TERMS - 1; c >= 0; c--) {
         const double *v = coef + c * STRUCTURE_WINDOW;
         g = _mm512_fmadd_pd(
@@ -31,19 +33,24 @@ AVX512 static inline __m512d lookup(const structure_table *t, __m512d s) {
     __m512i mantissa = _mm512_or_si512(_mm512_and_si512(bits, _mm512_set1_epi64(STRUCTURE_REST)),
                                        _mm512_set1_epi64(STRUCTURE_ONE));
     __m512d m = _mm512_sub_pd(_mm512_castsi512_pd(mantissa), _mm512_set1_pd(STRUCTURE_MIDDLE));
-    __m512i windows = _mm512_srli_epi64(interval, 4);
     __m512d g = _mm512_setzero_pd();
-    __m512i left = windows;
     __mmask8 todo = 0xff;
+    /* s is convex along a line, so the largest is at an end: it goes into the upper half */
+    long long first = _mm_cvtsi128_si64(_mm512_castsi512_si128(interval));
+    long long last = _mm_extract_epi64(_mm512_extracti64x2_epi64(interval, 3), 1);
+    long long top = first > last ? first : last;
     while (1) {
-        long long w = _mm_cvtsi128_si64(_mm512_castsi512_si128(left));
-        __mmask8 here = _mm512_mask_cmpeq_epi64_mask(todo, windows, _mm512_set1_epi64(w));
-        g = _mm512_mask_mov_pd(
-            g, here, window(t->coef + w * STRUCTURE_WINDOW * STRUCTURE_TERMS, interval, m));
+        long long half = top >> 3, w = half > 0 ? half - 1 : 0;
+        __m512i within = _mm512_sub_epi64(interval, _mm512_set1_epi64(w * STRUCTURE_HALF));
+        __mmask8 here =
+            _mm512_mask_cmplt_epu64_mask(todo, within, _mm512_set1_epi64(STRUCTURE_WINDOW));
+        g = _mm512_mask_mov_pd(g, here,
+                               window(t->coef + w * STRUCTURE_WINDOW * STRUCTURE_TERMS, within, m));
         todo = (__mmask8)(todo & ~here);
         if (__builtin_expect(todo == 0, 1))
             return g;
-        left = _mm512_maskz_compress_epi64(todo, windows);
+        top =
+            _mm_cvtsi128_si64(_mm512_castsi512_si128(_mm512_maskz_compress_epi64(todo, interval)));
     }
 }
 
