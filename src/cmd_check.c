@@ -72,7 +72,7 @@ static void print_time(double seconds) {
         printf("%.1f h", seconds / 3600);
 }
 
-static void print_plan(const plan *p, const machine_room *room) {
+static void print_plan(const plan *p, const machine_room *room, int nexposure) {
     const int nrank = room->nrank, threads = room->threads;
     printf("ranks           %d of %d threads; Cmm on a grid of %d x %d; %d ranks a target\n", nrank,
            threads, p->nprow, p->npcol, p->group_size);
@@ -92,10 +92,15 @@ static void print_plan(const plan *p, const machine_room *room) {
     printf("expected time   ");
     print_time(time);
     printf(" (dgemm measured here: %.1f GFLOP/s a rank)\n", room->rate / 1e9);
-    int minutes = (int)ceil(1.5 * time / 60) + 5;
-    printf("SLURM           sbatch --ntasks=%d --cpus-per-task=%d --mem-per-cpu=%.0fM --time=%d "
-           "scripts/moao.sbatch FILE\n",
-           nrank, threads, ceil(1.15 * (double)p->memory / threads / 1048576), minutes);
+    double step = time * p->flops[STAGE_EXPOSURE] / total / (p->nchunk * nexposure);
+    printf("checkpoint      every ");
+    print_time(step);
+    printf(" or so\n");
+    int minutes = (int)ceil(1.5 * time / 60) + 5, notice = 120 + 2 * (int)ceil(step);
+    printf(
+        "SLURM           sbatch --ntasks=%d --cpus-per-task=%d --mem-per-cpu=%.0fM --time=%d \\\n"
+        "                --signal=B:USR1@%d scripts/moao.sbatch FILE\n",
+        nrank, threads, ceil(1.15 * (double)p->memory / threads / 1048576), minutes, notice);
 }
 
 /* Collective. */
@@ -111,7 +116,7 @@ static status check_all(const comm *c, const cmdline *cl, setup *u) {
     if (c->rank == 0) {
         print_sensors(&u->s);
         print_sequence(u);
-        print_plan(&p, &room);
+        print_plan(&p, &room, u->a.nexposure);
         const char *slow = machine_blas_warning(room.rate, room.threads);
         if (slow != NULL)
             progress_warn("%s", slow);

@@ -8,7 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-#define ROWS_PER_RANK 8192 /* rows of W beyond which a rank's products gain nothing more */
+/* Rows of W on a rank beyond which more gain little: receiving the panels is then a few percent of
+ * the products' time (docs/scaling.md), and checkpoints still come after minutes. */
+#define ROWS_PER_RANK 24576
 
 static int ceil_div(int a, int b) {
     return (a + b - 1) / b;
