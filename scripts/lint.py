@@ -2,7 +2,7 @@
 """Rules of the sources that no compiler checks; prints file:line: what is wrong, exit code 1 when any.
 
 Include direction: the spine (src/*) includes the spine; linalg the spine; a stage the spine, linalg and the stages
-before it; gpu only backend.h, status.h and *formula.h; the top (main, cmd_*, maps, and run) everything but gpu.
+before it; gpu only backend.h, status.h and *formula.h; the top (main, commands, maps, job/) everything but gpu.
 Size: functions up to 70 lines, files up to 550. Words: no unfinished marks, no switched-off code, no paths of one
 machine, no numbers of tickets. Scripts: they parse.
 """
@@ -14,7 +14,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STAGES = ["matcov", "tor", "psf", "obsseq"]  # each may include those before it
-TOP = re.compile(r"^src/(main|cmd_\w+|maps|run)\.[ch]$")
+TOP = re.compile(r"^src/(main|commands|cmd_\w+|maps\w*)\.[ch]$|^src/job/")
 MAX_FILE, MAX_FUNCTION = 550, 70
 WORDS = [
     (re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b"), "unfinished mark"),

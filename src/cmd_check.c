@@ -1,7 +1,7 @@
 #include "commands.h"
 
+#include "job/plan.h"
 #include "machine.h"
-#include "plan.h"
 #include "progress.h"
 
 #include <math.h>

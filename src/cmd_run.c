@@ -1,7 +1,7 @@
 #include "commands.h"
 
 #include "comm.h"
-#include "run.h"
+#include "job/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #define MOAO_COMMANDS_H
 
 #include "comm.h"
-#include "setup.h"
+#include "job/setup.h"
 
 int cmd_run(int argc, char **argv);
 int cmd_check(int argc, char **argv);

@@ -1,5 +1,5 @@
 /* moao: multi-object adaptive optics for extremely large telescopes, simulated from covariances.
- * `moao run` is the data flow: setup -> matcov -> tor -> obsseq -> psf -> maps (run.c). */
+ * `moao run` is the data flow: setup -> matcov -> tor -> obsseq -> psf -> maps (job/run.c). */
 #include "commands.h"
 #include "machine.h"
 #include "version.h"

@@ -3,8 +3,8 @@
 #ifndef MOAO_MATRICES_H
 #define MOAO_MATRICES_H
 
-#include "plan.h"
-#include "setup.h"
+#include "job/plan.h"
+#include "job/setup.h"
 #include "tor/rows.h"
 
 /* Collective. Writes DIR/matrices/: D, Dplus; per reconstructor Cmm0, and per target Ctm0, R, W;

@@ -1,4 +1,4 @@
-#include "setup.h"
+#include "job/setup.h"
 
 #include "progress.h"
 #include "psf/psf_params.h"

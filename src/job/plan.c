@@ -1,4 +1,4 @@
-#include "plan.h"
+#include "job/plan.h"
 
 #include "linalg/bcmat.h"
 #include "matcov/matcov.h"

@@ -1,4 +1,4 @@
-#include "obsseq/matrices.h"
+#include "job/matrices.h"
 
 #include "maps.h"
 #include "obsseq/obsseq.h"

@@ -1,10 +1,10 @@
-#include "run.h"
+#include "job/run.h"
 
+#include "job/matrices.h"
+#include "job/plan.h"
 #include "machine.h"
 #include "maps.h"
-#include "obsseq/matrices.h"
 #include "obsseq/obsseq.h"
-#include "plan.h"
 #include "progress.h"
 #include "store.h"
 #include "tor/command.h"

@@ -4,7 +4,7 @@
 #define MOAO_RUN_H
 
 #include "comm.h"
-#include "setup.h"
+#include "job/setup.h"
 
 /* Collective. The whole run into its directory. MOAO_STOPPED when a signal ended it early; what is
  * finished is kept, and cl->resume goes on from there. */
