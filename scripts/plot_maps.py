@@ -206,7 +206,8 @@ def draw_psfs(figure, run, il, images, pixel, targets, ratio):
     for ax, image, t in zip(axes, images, targets):
         drawn = ax.imshow(np.maximum(image, norm.vmin), origin="lower", extent=extent, norm=norm, cmap="inferno")
         ax.set(xlim=(-half, half), ylim=(-half, half), xlabel="x [arcsec]")
-        ax.set_title(("(%.3g″, %.3g″)  S = %.3f" % (run.x[t], run.y[t], strehl[t])).replace("-", "−"))
+        ax.set_title(("(%.3g″, %.3g″)" % (run.x[t], run.y[t])).replace("-", "−"))
+        ax.text(0.04, 0.96, "Strehl %.3f" % strehl[t], color="white", transform=ax.transAxes, va="top", fontsize=8)
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(MaxNLocator(4, symmetric=True))
         if ax is not axes[0]:
