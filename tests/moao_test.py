@@ -13,12 +13,12 @@ MOAO = os.environ.get("MOAO") or os.path.join(ROOT, "build", "moao")
 CASE = """
 title: small case of the tests
 telescope: {diameter: 8 m, obscuration: 0.14}
-dm: {nssp: 16}
+dm: {nssp: 10}
 sensors:
-  - {type: ngs, nssp: 10, direction: [40, 10], magnitude: 10}
-  - {type: ngs, nssp: 10, direction: [-30, 35], magnitude: 11}
-  - {type: ngs, nssp: 8, direction: [5, -45], magnitude: 10}
-  - {type: lgs, nssp: 12, direction: [30, -30], altitude: 90 km}
+  - {type: ngs, nssp: 8, direction: [40, 10], magnitude: 10}
+  - {type: ngs, nssp: 8, direction: [-30, 35], magnitude: 11}
+  - {type: ngs, nssp: 7, direction: [5, -45], magnitude: 10}
+  - {type: lgs, nssp: 9, direction: [30, -30], altitude: 90 km}
 targets: {grid: {nx: 4, ny: 2, width: 60 arcsec, height: 30 arcsec}}
 atmosphere:
   profiles:
@@ -110,11 +110,15 @@ def wait_for_parts(run, folder, n, seconds=60):
 
 
 def maps(folder):
-    """Data of every extension of maps.fits that holds numbers: {name: array}."""
+    """Data of every extension of maps.fits, tables by columns: {name: array}."""
     from astropy.io import fits
     found = {}
     with fits.open(os.path.join(folder, "maps.fits"), checksum=True) as f:
         for i, h in enumerate(f):
-            if h.data is not None:
+            if h.data is None:
+                continue
+            if h.data.dtype.names is None:
                 found["%d %s" % (i, h.name)] = h.data.copy()
+            for column in h.data.dtype.names or ():
+                found["%d %s.%s" % (i, h.name, column)] = h.data[column].copy()
     return found

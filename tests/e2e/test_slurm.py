@@ -21,7 +21,7 @@ class Slurm(unittest.TestCase):
         cls.cluster.start()
         cls.dir = os.path.join(cls.cluster.dir, "work")
         os.mkdir(cls.dir)
-        write_case(cls.path("case.yaml"))
+        write_case(cls.path("case.yaml"), CASE.replace("exposure_interval: 3 min", "exposure_interval: 36 s"))
         cls.env = {k: v for k, v in environment(MOAO=MOAO, MOAO_SCRIPTS=SCRIPTS).items()
                    if k.startswith(("OMPI_", "MOAO"))}
         run = Run("case.yaml", "-o", "reference", cwd=cls.dir)
@@ -118,7 +118,9 @@ class Slurm(unittest.TestCase):
         states = self.cluster.wait(job, 240)
         logs = "".join(self.log("moao-campaign-%s_%d.log" % (job, i)) for i in (1, 2, 3))
         self.assertEqual(sorted(states), ["COMPLETED", "COMPLETED", "FAILED"], logs)
-        self.assertEqual(logs.count("requeueing"), 1, logs)
+        # scancel repeats the signal to a task of an array until it sees it run: the next start may get it too
+        self.assertIn(logs.count("requeueing"), (1, 2), logs)
+        self.assertRegex(self.log("moao-campaign-%s_1.log" % job), r"start 2: .* --resume")
         self.assert_same("campaign/0001")
         with open(self.path("campaign", "summary.csv"), encoding="utf-8", newline="") as f:
             rows = list(csv.DictReader(f))
