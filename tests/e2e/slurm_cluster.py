@@ -1,4 +1,5 @@
 """A private SLURM cluster of one node on this machine, for tests: own keys, ports, folders; no root, no cgroups."""
+import glob
 import os
 import pwd
 import re
@@ -127,6 +128,20 @@ class Cluster:
     def states(self, job):
         """States of a job and of its array tasks, as scontrol tells them."""
         return re.findall(r"JobState=(\w+)", self.call("scontrol", "show", "job", job))
+
+    def signal_script(self, sig, variable, value):
+        """Send a signal to the batch script in whose environment a variable has a value. (scancel, given a task of an
+        array, repeats its signal every few seconds as long as the task lives.)"""
+        mark = ("%s=%s" % (variable, value)).encode()
+        found = []
+        for path in glob.glob("/proc/[0-9]*"):
+            try:
+                with open(path + "/cmdline", "rb") as f, open(path + "/environ", "rb") as g:
+                    if b"slurm_script" in f.read() and mark in g.read().split(b"\0"):
+                        found.append(int(os.path.basename(path)))
+            except OSError:
+                pass
+        os.kill(min(found), sig)
 
     def until(self, condition, seconds, what):
         """Wait for a condition."""
