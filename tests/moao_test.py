@@ -73,15 +73,15 @@ class Run:
         return self.code
 
     def ranks(self):
-        """Process numbers of the ranks (children of mpirun that are moao)."""
+        """Process numbers of the ranks: the children of mpirun."""
         found = []
         for path in glob.glob("/proc/[0-9]*/stat"):
             try:
                 with open(path, encoding="utf-8", errors="replace") as f:
-                    m = re.match(r"(\d+) \((.*)\) \S (\d+)", f.read())
+                    m = re.match(r"(\d+) \(.*\) \S (\d+)", f.read())
             except OSError:
                 continue
-            if m and int(m.group(3)) == self.process.pid and m.group(2).startswith("moao"):
+            if m and int(m.group(2)) == self.process.pid:
                 found.append(int(m.group(1)))
         return sorted(found)
 
