@@ -4,7 +4,7 @@
  * evaluation. Model section 3.
  *
  * Per octave of s there are 4 intervals with a polynomial of degree 9 each: the error is below
- * 2e-14 relative from s = 2^-80 on, and below that D is 0. */
+ * 2e-14 relative from s = 2^-62 on, and below 2^-112 D is 0. */
 #ifndef MOAO_MATCOV_STRUCTURE_H
 #define MOAO_MATCOV_STRUCTURE_H
 
@@ -14,10 +14,10 @@
 
 #define STRUCTURE_BITS 2   /* log2 of the intervals per octave */
 #define STRUCTURE_TERMS 10 /* coefficients of a polynomial */
-#define STRUCTURE_FIRST                                                                            \
-    (-82)                /* exponent of s where interval 0 starts; the first two octaves are zero */
+/* exponent of s where interval 0 starts; the first two octaves are zero */
+#define STRUCTURE_FIRST (-114)
 #define STRUCTURE_HALF 8 /* intervals of half a window: two octaves */
-#define STRUCTURE_HALVES 64
+#define STRUCTURE_HALVES 80
 #define STRUCTURE_WINDOW (2 * STRUCTURE_HALF) /* intervals that a kernel can hold in registers */
 #define STRUCTURE_SIZE ((size_t)STRUCTURE_HALVES * STRUCTURE_TERMS * STRUCTURE_WINDOW)
 

@@ -6,7 +6,7 @@
 #include <malloc.h>
 #include <mpi.h>
 #ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/allocator_interface.h>
+size_t __sanitizer_get_current_allocated_bytes(void); /* not every gcc ships its header */
 #endif
 
 static comm world;
