@@ -57,19 +57,23 @@ done:
     return st;
 }
 
-static void copy_line(const double *v, ptrdiff_t step, size_t n, double add, double *a) {
+/* a[i] = v[i step] + constant, or a[i] += v[i step]. */
+static void copy_line(const double *v, ptrdiff_t step, size_t n, double constant, double *a) {
     if (step == 1)
         for (size_t i = 0; i < n; i++)
-            a[i] = v[i] + add;
-    else if (step == -1)
-        for (size_t i = 0; i < n; i++)
-            a[i] = v[-(ptrdiff_t)i] + add;
+            a[i] = v[i] + constant;
     else
         for (size_t i = 0; i < n; i++)
-            a[i] = v[(ptrdiff_t)i * step] + add;
+            a[i] = v[(ptrdiff_t)i * step] + constant;
 }
 
-static void fill_like(const like *t, bool reversed, const piece *r, const piece *c, double add,
+static void add_line(const double *v, ptrdiff_t step, size_t n, double *a) {
+    for (size_t i = 0; i < n; i++)
+        a[i] += v[(ptrdiff_t)i * step];
+}
+
+/* Look up a tile; on top of what is there when the table is of the ground only. */
+static void fill_like(const like *t, bool reversed, const piece *r, const piece *c, double constant,
                       double *a, size_t ld) {
     static const int kinds[2][2] = {{LIKE_XX, LIKE_XY}, {LIKE_YX, LIKE_YY}};
     int kind = reversed ? kinds[c->axis][r->axis] : kinds[r->axis][c->axis];
@@ -83,27 +87,31 @@ static void fill_like(const like *t, bool reversed, const piece *r, const piece 
         for (int k = r->k0; k < r->k1;) {
             const run *rr = &r->f->runs[r->f->run_of[k]];
             int end = rr->first + rr->n < r->k1 ? rr->first + rr->n : r->k1;
-            copy_line(v + row_step * (rr->iy * n + rr->ix + (k - rr->first)), row_step,
-                      (size_t)(end - k), add, col + (k - r->k0));
+            const double *from = v + row_step * (rr->iy * n + rr->ix + (k - rr->first));
+            if (t->ground)
+                add_line(from, row_step, (size_t)(end - k), col + (k - r->k0));
+            else
+                copy_line(from, row_step, (size_t)(end - k), constant, col + (k - r->k0));
             k = end;
         }
     }
 }
 
-/* Layers that both sensors see: scaled positions of the rows' edge points, and the columns'
+/* A layer that both sensors see: scaled positions of the rows' edge points, and the columns'
  * projection. */
 typedef struct {
     int layer;
     double cone, offset[2];
 } projection;
 
+/* ground: with the layers at h = 0. Returns how many layers are seen. */
 static int project_rows(const layers *lay, const piece *r, const footprint *cf, const scratch *ws,
-                        projection *seen) {
+                        bool ground, projection *seen) {
     int n = 0, e0 = r->f->minus[r->axis][r->k0], e1 = r->f->plus[r->axis][r->k1 - 1] + 1;
     const double *px = r->f->x[r->axis] + e0, *py = r->f->y[r->axis] + e0;
     for (int l = 0; l < lay->n; l++) {
         double c, of[2];
-        if (!footprint_on_layer(lay, l, r->f, &c, of) ||
+        if ((!ground && lay->h[l] == 0.0) || !footprint_on_layer(lay, l, r->f, &c, of) ||
             !footprint_on_layer(lay, l, cf, &seen[n].cone, seen[n].offset))
             continue;
         double *x = ws->x + (size_t)n * ws->nedge, *y = ws->y + (size_t)n * ws->nedge;
@@ -155,9 +163,9 @@ static void combine(const piece *r, const double *minus, const double *plus, dou
 }
 
 static void fill_unlike(const layers *lay, structure_kernel *kernel, const piece *r, const piece *c,
-                        const scratch *ws, double *a, size_t ld) {
+                        const scratch *ws, bool ground, double *a, size_t ld) {
     projection seen[lay->n > 0 ? lay->n : 1];
-    int nseen = project_rows(lay, r, c->f, ws, seen);
+    int nseen = project_rows(lay, r, c->f, ws, ground, seen);
     size_t nedge =
         round_up((size_t)(r->f->plus[r->axis][r->k1 - 1] - r->f->minus[r->axis][r->k0]) + 1, 8);
     double scale = formula_slope_scale(r->f->size, c->f->size);
@@ -171,6 +179,19 @@ static void fill_unlike(const layers *lay, structure_kernel *kernel, const piece
     }
 }
 
+/* The table that serves two pieces, NULL for none; a table of the ground is none when no layer is
+ * there. */
+static const like *table_of(const fill_source *src, const piece *r, const piece *c,
+                            bool *reversed) {
+    size_t pair = (size_t)r->sensor * (size_t)src->pairs->nsecond + (size_t)c->sensor;
+    int table = src->pairs->links[pair].table;
+    if (reversed != NULL)
+        *reversed = src->pairs->links[pair].reversed;
+    if (table < 0 || (src->pairs->tables[table].ground && src->lay->nground == 0))
+        return NULL;
+    return &src->pairs->tables[table];
+}
+
 /* Work space enough for every unlike tile: the edge points of a row piece; and for the ring, those
  * between the two edges of a subaperture, which are at most a row of the array. */
 static scratch scratch_size(const fill_source *src, const piece *rows, size_t nrow,
@@ -181,7 +202,8 @@ static scratch scratch_size(const fill_source *src, const piece *rows, size_t nr
         size_t n = (size_t)(r->f->plus[r->axis][r->k1 - 1] - r->f->minus[r->axis][r->k0]) + 1;
         for (size_t j = 0; j < ncol; j++) {
             const piece *c = &cols[j];
-            if (src->pairs->links[r->sensor * src->pairs->nsecond + c->sensor].table >= 0)
+            const like *t = table_of(src, r, c, NULL);
+            if (t != NULL && !t->ground)
                 continue;
             ws.nedge = round_up(n, 8) > ws.nedge ? round_up(n, 8) : ws.nedge;
             size_t depth = (size_t)c->f->nssp + 2;
@@ -193,15 +215,13 @@ static scratch scratch_size(const fill_source *src, const piece *rows, size_t nr
 
 static void fill_tile(const fill_source *src, structure_kernel *kernel, const piece *r,
                       const piece *c, const scratch *ws, double *a, size_t ld) {
-    size_t pair = (size_t)r->sensor * (size_t)src->pairs->nsecond + (size_t)c->sensor;
-    int table = src->pairs->links[pair].table;
+    bool reversed, own = src->constant != NULL && r->sensor == c->sensor && r->axis == c->axis;
+    const like *t = table_of(src, r, c, &reversed);
     double *to = a + r->at + c->at * ld;
-    bool own = src->constant != NULL && r->sensor == c->sensor && r->axis == c->axis;
-    if (table >= 0)
-        fill_like(&src->pairs->tables[table], src->pairs->links[pair].reversed, r, c,
-                  own ? src->constant[r->sensor] : 0.0, to, ld);
-    else
-        fill_unlike(src->lay, kernel, r, c, ws, to, ld);
+    if (t == NULL || t->ground)
+        fill_unlike(src->lay, kernel, r, c, ws, t == NULL, to, ld);
+    if (t != NULL)
+        fill_like(t, reversed, r, c, own ? src->constant[r->sensor] : 0.0, to, ld);
 }
 
 static status fill_tiles(const fill_source *src, const piece *rows, size_t nrow, const piece *cols,

@@ -150,6 +150,7 @@ status layers_init(const profile *p, double delay, const structure_table *karman
         bool scaled = !isinf(p->L0[l]);
         int k = lay->n++;
         lay->h[k] = p->h[l];
+        lay->nground += p->h[l] == 0.0;
         lay->kappa[k] = scaled ? FORMULA_TWO_PI / p->L0[l] : 1.0;
         lay->coef[k] = p->strength[l] * (scaled ? FORMULA_K1 * p->L0[l] * cbrt(p->L0[l] * p->L0[l])
                                                 : FORMULA_KOLMOGOROV);

@@ -7,7 +7,7 @@
 
 /* Layers of non-zero strength, as the kernels want them. */
 typedef struct {
-    int n;
+    int n, nground;   /* number of layers, and of those at h = 0 */
     double *h;        /* altitude [m] */
     double *kappa;    /* s = (kappa rho)^2 is the argument of the table: 2 pi / L0, or 1 */
     double *coef;     /* D = coef table(s) [rad^2] */
@@ -41,10 +41,13 @@ typedef struct {
 /* Covariances of two sensors whose entries depend on a difference of indices only: both footprints
  * are on one lattice of pitch D/lcm(nssp, nssp), of which the pitches of the first and the second
  * are steps[0] and steps[1]. value[kind][(y0 - y1 + origin) * n + x0 - x1 + origin] with x0 =
- * steps[0] ix of the first, x1 = steps[1] ix of the second, and so on. */
+ * steps[0] ix of the first, x1 = steps[1] ix of the second, and so on. Stars of different altitudes
+ * share a lattice on the ground only: such a table holds the layers at h = 0, and the others are
+ * filled as for unlike sensors. */
 enum { LIKE_XX, LIKE_YY, LIKE_XY, LIKE_YX, LIKE_KINDS }; /* axis of the first, axis of the second */
 typedef struct {
     const footprint *first, *second;
+    bool ground; /* only the layers at h = 0 */
     int steps[2], n, origin;
     double *value[LIKE_KINDS]; /* YX is XY when the steps are equal */
 } like;

@@ -14,29 +14,33 @@ static int common_divisor(int a, int b) {
     return a;
 }
 
-/* Whether two sensors share a lattice on every layer; fills the table's lattice. Pairs whose common
- * pitch is much finer than both would have more table entries than they are worth. */
+/* Whether two sensors share a lattice, on every layer or on the ground; fills the table's lattice.
+ * Pairs whose common pitch is much finer than both would have more table entries than they are
+ * worth. */
 static bool like_lattice(const footprint *a, const footprint *b, like *t) {
-    if (a->rot != b->rot || a->mag != b->mag || a->altitude != b->altitude)
+    if (a->rot != b->rot || a->mag != b->mag)
         return false;
     int lcm = a->nssp / common_divisor(a->nssp, b->nssp) * b->nssp;
     if (lcm > 2 * (a->nssp > b->nssp ? a->nssp : b->nssp))
         return false;
-    *t = (like){.first = a, .second = b, .steps = {lcm / a->nssp, lcm / b->nssp}};
+    *t = (like){.first = a,
+                .second = b,
+                .ground = a->altitude != b->altitude,
+                .steps = {lcm / a->nssp, lcm / b->nssp}};
     t->origin = t->steps[1] * (b->nssp - 1);
     t->n = t->origin + t->steps[0] * (a->nssp - 1) + 1;
     return true;
 }
 
-/* Whether two tables would hold the same values. */
+/* Whether two tables would hold the same values; on the ground the stars do not matter. */
 static bool same_table(const like *t, const like *u) {
-    bool same = t->first->nssp == u->first->nssp && t->second->nssp == u->second->nssp &&
-                t->first->rot == u->first->rot && t->first->mag == u->first->mag &&
-                t->first->altitude == u->first->altitude && t->first->drifts == u->first->drifts;
+    const footprint *a = t->first, *b = t->second, *c = u->first, *d = u->second;
+    bool same = t->ground == u->ground && a->nssp == c->nssp && b->nssp == d->nssp &&
+                a->rot == c->rot && a->mag == c->mag && a->drifts == c->drifts &&
+                (t->ground || a->altitude == c->altitude);
     for (int i = 0; i < 2; i++)
-        same = same &&
-               t->first->dir[i] - t->second->dir[i] == u->first->dir[i] - u->second->dir[i] &&
-               t->first->shift[i] - t->second->shift[i] == u->first->shift[i] - u->second->shift[i];
+        same = same && a->shift[i] - b->shift[i] == c->shift[i] - d->shift[i] &&
+               (t->ground || a->dir[i] - b->dir[i] == c->dir[i] - d->dir[i]);
     return same;
 }
 
@@ -151,7 +155,7 @@ static bool lattice_on_layer(const like *t, const lattice *g, const layers *lay,
                              double *y, double step[2]) {
     double c, cb, of[2], os[2], u = t->first->size / t->steps[0];
     double cx = cos(t->first->rot), sx = sin(t->first->rot);
-    if (!footprint_on_layer(lay, l, t->first, &c, of) ||
+    if ((t->ground && lay->h[l] != 0.0) || !footprint_on_layer(lay, l, t->first, &c, of) ||
         !footprint_on_layer(lay, l, t->second, &cb, os))
         return false;
     for (int i = 0; i < 2; i++)
