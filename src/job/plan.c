@@ -76,15 +76,20 @@ static void count_memory(const params *par, const sys *s, const atmos *a, const 
     add_item(p, "residual covariances", ld * v * d);
     add_item(p, "panels", (panel + t * w + ld * w + (g > 1 ? 2 * v * w : 0)) * d);
     add_item(p, "sampled residual", (size_t)par->compute_residual_columns * (ld + m) * d);
+    const size_t ne = (size_t)a->nexposure, nt = (size_t)s->ntarget;
+    const size_t maps = (3 + (size_t)o->nbox) * (size_t)o->nlambda * nt * (ne + 2) * d;
+    const size_t finish =
+        maps + (nt * image < 64 << 20 ? nt * image : 64 << 20); /* after the rest is freed */
     add_item(p, "results", (chunk + (size_t)kg) * image);
     p->memory = 0;
     for (int i = 0; i < p->nitem; i++)
         p->memory += p->item[i].bytes;
-    /* before all that: D+ is made, dgemm was measured */
+    /* before all that D+ is made and dgemm measured; after it rank 0 holds the maps */
     size_t before = room->base + v * t * d + command_work_bytes(s);
     before = before > room->peak ? before : room->peak;
+    before = before > room->base + finish ? before : room->base + finish;
     if (before > p->memory) {
-        add_item(p, "more, while setting up", before - p->memory);
+        add_item(p, "more, at the start or end", before - p->memory);
         p->memory = before;
     }
 }

@@ -25,6 +25,7 @@ typedef struct {
     store *st;           /* rank 0 only */
     double *dplus;       /* v x t */
     unsigned char *done; /* [nexposure][ntarget] */
+    bool finished;       /* the directory holds the results already */
 } run;
 
 static bool is_root(const run *r) {
@@ -53,6 +54,9 @@ static status open_store(run *r, long *chunk, long *threads) {
     free(text);
     if (st != MOAO_OK)
         return st;
+    r->finished = store_finished(r->st);
+    if (r->finished)
+        return MOAO_OK;
     for (int e = 0; e < r->u.a.nexposure; e++)
         for (int k = 0; k < r->u.s.ntarget; k++)
             r->done[cell(r, e, k)] = store_done(r->st, e, k);
@@ -80,6 +84,7 @@ static status prepare_plan(run *r, comm *c) {
     TRY(comm_agree(c, st));
     MPI_Bcast(r->done, (int)ncell, MPI_BYTE, 0, c->mpi);
     MPI_Bcast(fact, 2, MPI_LONG, 0, c->mpi);
+    MPI_Bcast(&r->finished, 1, MPI_C_BOOL, 0, c->mpi);
     comm_set_threads(c, (int)fact[1]);
     if (fact[0] != r->pl.chunk)
         TRY(plan_make(par, &r->u.s, &r->u.a, &r->u.o, &room, (int)fact[0], &r->pl));
@@ -289,6 +294,11 @@ static status run_stages(run *r, comm *c) {
         comm_set_threads(c, r->u.par.compute_threads);
     TRY(prepare_plan(r, c));
     progress_init(is_root(r) && !r->cl->quiet, work_left(r));
+    if (r->finished) {
+        if (is_root(r))
+            progress_note("finished already: results in %s", r->dir);
+        goto done;
+    }
     if (is_root(r)) {
         announce(r);
         st = setup_warn(&r->u);
@@ -298,6 +308,9 @@ static status run_stages(run *r, comm *c) {
     TRY(matrices_write(&r->team, &r->u, &r->pl, r->dplus, r->dir));
     for (int k = 0; k < r->u.a.ntor; k++)
         TRY(one_tor(r, k));
+    rows_free(&r->team); /* make room for the maps */
+    free(r->dplus);
+    r->dplus = NULL;
     if (is_root(r))
         st = write_results(r);
     st = comm_agree(c, st);
@@ -310,7 +323,7 @@ status run_all(const comm *c, const cmdline *cl) {
     comm mine = *c;
     run r = {.c = &mine, .cl = cl, .rep = {.start = report_now()}};
     status st = run_stages(&r, &mine);
-    if (st == MOAO_OK)
+    if (st == MOAO_OK && !r.finished)
         st = report_finish(&mine, &r.rep, r.dir, !cl->quiet);
     store_close(r.st);
     rows_free(&r.team);
