@@ -4,7 +4,7 @@ two ranks against one (one BLAS thread each, alternating pairs), and the idle sh
 
     bench/bench_run.py [--pairs 5] [--moao build/moao] [--out FILE] [PARAMETERS [key=value ...]]
 
-Without PARAMETERS: params/elt-small.yaml with 16 targets, one reconstructor, two exposures."""
+Without PARAMETERS: params/elt-small.yaml with 6 targets, one reconstructor, one exposure (minutes)."""
 import argparse
 import datetime
 import json
@@ -17,7 +17,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DEFAULT = [os.path.join(ROOT, "params", "elt-small.yaml"),
-           "targets={grid: {nx: 4, ny: 4, width: 300}}", "schedule={tor_times: [0], exposure_times: [0, 600]}",
+           "targets={grid: {nx: 3, ny: 2, width: 200}}", "schedule={tor_times: [0], exposure_times: [0]}",
            "output.psf=none"]
 
 
