@@ -8,6 +8,7 @@ A comment `timeout: 120` (seconds) in a test's source gives it more or less time
 The last line is `N passed, N failed`, with `, N skipped` when any; when CI=true a skip counts as failed.
 """
 import argparse
+import concurrent.futures
 import glob
 import os
 import re
@@ -282,21 +283,17 @@ def check_gpu():
     return one("CUDA plugin builds", code == 0, text)
 
 
-def check_valgrind(build):
-    """The parser's unit tests make no memory error and leave no memory behind."""
-    o = Outcome()
-    if not shutil.which("valgrind"):
-        return skipped("valgrind", "not installed")
-    programs = [os.path.join(build, os.path.relpath(p, ROOT)[:-2])
-                for p in c_files("tests/unit/test_params*.c")]
-    for p in programs:
+def valgrind(program):
+    """A unit test of the parser makes no memory error and leaves no memory behind."""
+    def call():
+        if not shutil.which("valgrind"):
+            return skipped("valgrind", "not installed")
         code, text = run(["valgrind", "-q", "--error-exitcode=99", "--leak-check=full",
                           "--errors-for-leak-kinds=definite",
-                          "--suppressions=" + os.path.join(ROOT, "tests/valgrind.supp"), p], TIMEOUT["check"],
+                          "--suppressions=" + os.path.join(ROOT, "tests/valgrind.supp"), program], TIMEOUT["check"],
                          environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1"))
-        (o.passed if code == 0 else o.failed).append("valgrind " + os.path.basename(p))
-        o.text += text if code != 0 else ""
-    return o if programs else one("valgrind", True, note="no parser test yet")
+        return one("valgrind " + os.path.basename(program), code == 0, text)
+    return call
 
 
 SAN = "address,undefined"
@@ -313,7 +310,7 @@ def sanitizer_finds(text):
     return found
 
 
-def check_sanitizers():
+def check_sanitizers(cores):
     """The unit tests, the MPI tests and a small run on 2 ranks are clean under AddressSanitizer and UBSan."""
     code, text = run(["make", "--no-print-directory", "-j%d" % (os.cpu_count() or 1), "SAN=" + SAN, "all", "tests"],
                      TIMEOUT["check"] * 2)
@@ -329,10 +326,11 @@ def check_sanitizers():
         if bad:
             o.text += "--- %s\n%s" % (name, text)
 
-    for path in c_files("tests/unit/test_*.c"):
-        program = os.path.join(build, os.path.relpath(path, ROOT)[:-2])
-        r = cmocka(program, path, "physics", **env)()
-        count(os.path.basename(program), r.failed, r.text)
+    unit = c_files("tests/unit/test_*.c")
+    programs = [os.path.join(build, os.path.relpath(p, ROOT)[:-2]) for p in unit]
+    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
+        for program, r in zip(programs, pool.map(lambda a: cmocka(a[0], a[1], "physics", **env)(), zip(programs, unit))):
+            count(os.path.basename(program), r.failed, r.text)
     env["ASAN_OPTIONS"] = "exitcode=0"  # what is found is read from the text
     for path in c_files("tests/mpi/test_*.c"):
         program = os.path.join(build, os.path.relpath(path, ROOT)[:-2])
@@ -357,9 +355,11 @@ def small_run(moao, env):
 
 def checks(build, python, cores):
     jobs = [("warnings", 1, lambda: check_warnings(build)), ("format", 1, check_format),
-            ("lint", 1, lambda: check_lint(python)), ("cppcheck", cores, check_cppcheck),
-            ("valgrind", 1, lambda: check_valgrind(build)), ("gpu", cores, check_gpu),
-            ("sanitizers", cores, check_sanitizers)]
+            ("lint", 1, lambda: check_lint(python)), ("cppcheck", cores, check_cppcheck)]
+    for path in c_files("tests/unit/test_params*.c"):
+        program = os.path.join(build, os.path.relpath(path, ROOT)[:-2])
+        jobs.append(("valgrind " + os.path.basename(program), 1, valgrind(program)))
+    jobs += [("gpu", cores, check_gpu), ("sanitizers", cores, lambda: check_sanitizers(cores))]
     return [Job("check " + name, "check", weight, call) for name, weight, call in jobs]
 
 
