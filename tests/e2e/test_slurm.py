@@ -8,7 +8,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import slurm_cluster  # noqa: E402
-from moao_test import CASE, MOAO, ROOT, Run, environment, maps, parts, write_case  # noqa: E402
+from moao_test import QUICK_CASE, MOAO, ROOT, Run, environment, maps, parts, write_case  # noqa: E402
 
 SCRIPTS = os.path.join(ROOT, "scripts")
 
@@ -22,7 +22,7 @@ class Slurm(unittest.TestCase):
         cls.cluster.start()
         cls.dir = os.path.join(cls.cluster.dir, "work")
         os.mkdir(cls.dir)
-        write_case(cls.path("case.yaml"), CASE.replace("exposure_interval: 3 min", "exposure_interval: 36 s"))
+        write_case(cls.path("case.yaml"), QUICK_CASE.replace("exposure_interval: 3 min", "exposure_interval: 36 s"))
         cls.env = {k: v for k, v in environment(MOAO=MOAO, MOAO_SCRIPTS=SCRIPTS).items()
                    if k.startswith(("OMPI_", "MOAO"))}
         run = Run("case.yaml", "-o", "reference", cwd=cls.dir)

@@ -14,7 +14,7 @@ import unittest
 import numpy
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from moao_test import CASE, ROOT, Run, maps, parts, wait_for_parts, write_case  # noqa: E402
+from moao_test import QUICK_CASE, ROOT, Run, maps, parts, wait_for_parts, write_case  # noqa: E402
 
 LIMIT = 30  # seconds in which all ranks must end after a failure
 
@@ -47,7 +47,7 @@ class Faults(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.dir = tempfile.mkdtemp(prefix="moao-fault-")
-        cls.case = write_case(os.path.join(cls.dir, "case.yaml"))
+        cls.case = write_case(os.path.join(cls.dir, "case.yaml"), QUICK_CASE)
         cls.reference = cls.path("reference")
         run = cls.start("reference")
         if run.wait(300) != 0:
@@ -185,9 +185,9 @@ class Faults(unittest.TestCase):
     def test_changed_parameters_are_refused(self):
         """Resuming with another value, or another profile in a file, ends with exit code 2 and names the difference."""
         layers = "{time: 0, r0: 15 cm, layers: {altitude: [0, 4000, 10000], fraction: [0.6, 0.3, 0.1]}}"
-        self.assertIn(layers, CASE)
+        self.assertIn(layers, QUICK_CASE)
         night = self.path("night.yaml")
-        case = write_case(self.path("case-file.yaml"), CASE.replace(layers, "{time: 0, file: night.yaml}"))
+        case = write_case(self.path("case-file.yaml"), QUICK_CASE.replace(layers, "{time: 0, file: night.yaml}"))
 
         def write_night(r0):
             write_case(night, "r0: %s\nlayers: {altitude: [0, 4000, 10000], fraction: [0.6, 0.3, 0.1]}\n" % r0)
