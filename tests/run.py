@@ -277,7 +277,7 @@ def check_lint(python):
 
 def check_gpu():
     """The CUDA plugin compiles, where there is a compiler for it."""
-    code, text = run(["make", "--no-print-directory", "gpu"], TIMEOUT["check"] * 2)
+    code, text = run(["make", "--no-print-directory", "-j%d" % (os.cpu_count() or 1), "gpu"], TIMEOUT["check"] * 2)
     if code == 0 and "nvcc not found" in text or "no CUDA sources" in text:
         return one("CUDA plugin", True, note=text.strip().splitlines()[-1])
     return one("CUDA plugin builds", code == 0, text)
