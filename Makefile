@@ -126,6 +126,7 @@ check-fast: all tests
 
 bench: all $(benches)
 	@for b in $(benches); do echo "== $$b"; $$b || exit 1; done
+	@echo "== bench/bench_run.py"; $(PYTHON) bench/bench_run.py --moao $(B)/moao
 
 info:
 	@echo "version    $(VERSION)"; echo "build in   $(B)"

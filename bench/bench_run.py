@@ -32,6 +32,12 @@ def run(moao, ranks, threads, case):
             return json.load(f)
 
 
+def processor():
+    with open("/proc/cpuinfo") as f:
+        names = [line.split(":")[1].strip() for line in f if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
 def stages(result, names=("matcov", "factor", "solve", "exposure")):
     """(time, flop, share of dgemm) of reconstructors and exposures together."""
     rows = [s for s in result["stages"] if s["stage"] in names]
@@ -47,30 +53,34 @@ def main():
     p.add_argument("case", nargs="*", default=DEFAULT)
     a = p.parse_args()
     cores = len(os.sched_getaffinity(0))
-    lines = [f"{datetime.date.today()}  {platform.machine()}, {cores} cores; {' '.join(sys.argv)}"]
+    options = [x for x in sys.argv[1:] if not x.startswith("/")]
+    lines = [f"{datetime.date.today()}  {processor()}, {cores} cores; bench/bench_run.py {' '.join(options)}"]
 
     def say(text):
         print(text, flush=True)
         lines.append(text)
 
-    say(f"{'layout':26} {'ToR+exposures':>14} {'GFLOP/s':>9} {'of dgemm':>9} {'idle, exposures':>16}")
+    say(f"{'layout':26} {'ToR+exposures':>14} {'GFLOP/s':>9} {'dgemm':>9} {'of dgemm':>9} {'idle, exposures':>16}")
 
     def show(name, result):
         time, flop, share = stages(result)
         idle = next(s["idle_share"] for s in result["stages"] if s["stage"] == "exposure")
-        say(f"{name:26} {time:12.2f} s {flop / time / 1e9:9.1f} {100 * share:7.1f} % {100 * idle:14.1f} %")
-        return time, share
+        dgemm = result["machine"]["dgemm_gflops"]
+        say(f"{name:26} {time:12.2f} s {flop / time / 1e9:9.1f} {dgemm:9.1f} {100 * share:7.1f} % {100 * idle:14.1f} %")
+        return time, share, dgemm
 
-    ratios, shares = [], {}
+    ratios, shares, cores_ratios = [], {}, []
     for i in range(a.pairs):
-        one, s1 = show("1 rank of 1 thread", run(a.moao, 1, 1, a.case))
-        two, s2 = show("2 ranks of 1 thread", run(a.moao, 2, 1, a.case))
-        _, s3 = show(f"1 rank of {cores} threads", run(a.moao, 1, cores, a.case))
+        one, _, d1 = show("1 rank of 1 thread", run(a.moao, 1, 1, a.case))
+        two, s2, d2 = show("2 ranks of 1 thread", run(a.moao, 2, 1, a.case))
+        _, s3, _ = show(f"1 rank of {cores} threads", run(a.moao, 1, cores, a.case))
         ratios.append(one / two)
+        cores_ratios.append(d2 / d1)
         for name, s in (("2 ranks", s2), (f"{cores} threads", s3)):
             shares.setdefault(name, []).append(s)
     say(f"2 ranks against 1: {statistics.median(ratios):.2f} times as fast (median of {a.pairs} pairs, "
         f"{min(ratios):.2f} to {max(ratios):.2f})")
+    say(f"the machine's dgemm: two ranks at once {statistics.median(cores_ratios):.2f} times the rate of one alone")
     for name, s in shares.items():
         say(f"{name}: {100 * statistics.median(s):.1f} % of the multi-core dgemm (median)")
     if a.out:

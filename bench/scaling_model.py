@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Idle share of the exposure loop at any number of ranks, from measured figures (docs/scaling.md explains the model).
 
-    bench/scaling_model.py [--rate 62e9] [--cores 32] [--evaluation 2.3e-9] [--bandwidth 10e9] [--latency 5e-6]
+    bench/scaling_model.py [--rate 78e9] [--cores 32] [--evaluation 1.1e-9] [--bandwidth 10e9] [--latency 5e-6]
                            [--noise 0.01] [--ranks 1 16 64 256 1024]
 
 rate: flop/s of a core inside the loop; cores: of a rank; evaluation: seconds of a core for one value of the structure
@@ -9,7 +9,7 @@ function; bandwidth, latency: of the network into one rank; noise: measured idle
 import argparse
 import math
 
-M, T, V, LAYERS, TARGETS, EXPOSURES = 102160, 10240, 5336, 60, 4096, 6  # full scale
+M, T, V, LAYERS, TARGETS = 102752, 10240, 5336, 60, 4096  # full scale, params/mosaic.yaml
 WIDTH, ROWS = 512, 24576                                               # columns of a panel, rows of W on a rank
 UNLIKE_CMM, UNLIKE_CTM = 0.55, 0.6                                     # share of entries that are no look-ups
 
@@ -38,9 +38,9 @@ def loop(ranks, a):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--rate", type=float, default=62e9)
+    p.add_argument("--rate", type=float, default=78e9)
     p.add_argument("--cores", type=int, default=32)
-    p.add_argument("--evaluation", type=float, default=2.3e-9)
+    p.add_argument("--evaluation", type=float, default=1.1e-9)
     p.add_argument("--bandwidth", type=float, default=10e9)
     p.add_argument("--latency", type=float, default=5e-6)
     p.add_argument("--noise", type=float, default=0.01)

@@ -3,21 +3,21 @@ import atexit
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 
 import numpy as np
 from astropy.io import fits
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-MOAO = os.path.abspath(os.environ.get("MOAO", os.path.join(ROOT, "build", "moao")))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from moao_test import MOAO, ROOT, environment  # noqa: E402
+
 GOLDEN = os.path.join(ROOT, "tests", "golden")
-ENV = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-           OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_plm_rsh_agent="/bin/false")
 
 
 def moao(*args, ranks=1, check=True, env=None, timeout=300):
     """Run `moao ARGS` on a number of ranks; the finished process, with text output."""
-    p = subprocess.run(["mpirun", "-n", str(ranks), MOAO, *map(str, args)], env=dict(ENV, **(env or {})),
+    p = subprocess.run(["mpirun", "-n", str(ranks), MOAO, *map(str, args)], env=environment(**(env or {})),
                        capture_output=True, text=True, timeout=timeout)
     if check and p.returncode != 0:
         raise AssertionError(f"moao {' '.join(map(str, args))}: exit code {p.returncode}\n{p.stdout}{p.stderr}")
