@@ -189,4 +189,6 @@ status backend_get(const char *name, const backend **out);
 #ifdef __cplusplus
 }
 #endif
+#include "backend_batch.h"
+
 #endif

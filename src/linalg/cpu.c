@@ -1,6 +1,7 @@
 /* The CPU backend: the specification that every other backend is compared with. One device, no
  * stream: each operation is done when it returns; device memory is host memory; work may be NULL.
  */
+#include "backend_batch.h"
 #include "cpu_blas.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,4 +126,5 @@ const backend backend_cpu = {
     .trmm_host = cpu_trmm,
     .multi_workspace = cpu_multi_workspace,
     .trsm_multi = cpu_trsm_multi,
+    .batch = &backend_batch_cpu,
 };
