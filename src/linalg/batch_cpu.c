@@ -89,7 +89,7 @@ typedef struct {
     int *info;
 } job;
 
-static int one(const job *q, int64_t k, char *scratch) {
+static int one(const job *q, int64_t k, void *scratch) {
     int64_t n = size_of(q->n, k), m = q->steps & ON_B ? size_of(q->m, k) : 0;
     if (n < 0)
         return -1;
@@ -101,12 +101,12 @@ static int one(const job *q, int64_t k, char *scratch) {
     if (q->t == BACKEND_D) {
         if (!q->zero)
             return run_d(q->steps, a, b, n, m, q->unit, q->alpha ? *(const double *)q->alpha : 1,
-                         (double *)scratch);
+                         scratch);
         zero_d(b, n, m);
     } else {
         if (!q->zero)
             return run_s(q->steps, a, b, n, m, q->unit, q->alpha ? *(const float *)q->alpha : 1,
-                         (float *)scratch);
+                         scratch);
         zero_s(b, n, m);
     }
     return 0;
@@ -180,14 +180,14 @@ static status cpu_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, 
 #pragma omp parallel for schedule(dynamic, 16)
     for (int64_t q = 0; q < count; q++) {
         int64_t nq = size_of(n, q), kq = size_of(k, q);
-        char *s = scratch + (size_t)omp_get_thread_num() * per;
+        void *s = scratch + (size_t)omp_get_thread_num() * per;
         if (nq <= 0 || kq < 0)
             continue;
         view va = view_of(oa, t, q, nq, kq), vc = view_of(oc, t, q, nq, nq);
         if (t == BACKEND_D)
-            syrk_d(va, vc, nq, kq, *(const double *)alpha, *(const double *)beta, (double *)s);
+            syrk_d(va, vc, nq, kq, *(const double *)alpha, *(const double *)beta, s);
         else
-            syrk_s(va, vc, nq, kq, *(const float *)alpha, *(const float *)beta, (float *)s);
+            syrk_s(va, vc, nq, kq, *(const float *)alpha, *(const float *)beta, s);
     }
 done:
     free(scratch);
