@@ -1,9 +1,11 @@
 """Limits that the model must have, whatever the numbers of a case."""
+import os
+import tempfile
 import unittest
 
 import numpy as np
 
-from moao_case import Run, relative
+from moao_case import Run, moao, relative
 
 BASE = """
 telescope: {diameter: 8 m, obscuration: 0.14}
@@ -57,6 +59,32 @@ class Physics(unittest.TestCase):
         wind = "atmosphere.profiles[0].layers.wind_speed=[10, 15, 25]"
         still, moving = (strehl(Run(BASE, wind, f"loop.delay={tau} ms"))[0] for tau in (0, 5))
         self.assertLess(moving, still - 0.01)
+
+
+class Doubtful(unittest.TestCase):
+    """Input that cannot or hardly can be computed, and what the user is told."""
+
+    def test_two_sensors_that_see_the_same_without_noise(self):
+        twins = "sensors=[{type: ngs, name: first, direction: [3, 4], noise_variance: 0}," \
+                "{type: ngs, name: second, direction: [3, 4], noise_variance: 0}]"
+        for ranks in (1, 2):
+            with tempfile.TemporaryDirectory() as tmp:
+                case = os.path.join(tmp, "case.yaml")
+                with open(case, "w") as f:
+                    f.write(BASE)
+                p = moao("run", case, twins, "-o", os.path.join(tmp, "out"), ranks=ranks, check=False)
+            self.assertEqual(p.returncode, 1)
+            said = [x for x in p.stderr.split("\n") if "not positive definite" in x]
+            self.assertEqual(len(said), 1, p.stderr)
+            self.assertRegex(said[0], r"leading minor of order \d+.*sensor 1 \(second\).*more noise")
+
+    def test_a_strehl_ratio_that_the_actuators_limit_is_warned_of(self):
+        with tempfile.TemporaryDirectory() as tmp:
+            case = os.path.join(tmp, "case.yaml")
+            with open(case, "w") as f:
+                f.write(BASE)
+            self.assertIn("the fitting error alone limits the Strehl", moao("check", case, "psf.wavelengths=0.5").stderr)
+            self.assertNotIn("the fitting error", moao("check", case).stderr)
 
 
 class Sequence(unittest.TestCase):
