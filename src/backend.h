@@ -28,7 +28,6 @@
 #ifndef MOAO_BACKEND_H
 #define MOAO_BACKEND_H
 
-#include "status.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,6 +35,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#include "status.h"
 
 typedef enum { BACKEND_D, BACKEND_S, BACKEND_Z, BACKEND_C } backend_type;
 
@@ -62,8 +63,9 @@ typedef enum {
 } backend_op;
 
 typedef struct backend_ctx
-    backend_ctx;      /* one device and one stream, with the library handles they need */
-struct backend_batch; /* the batched operations: backend_batch.h */
+    backend_ctx;       /* one device and one stream, with the library handles they need */
+struct backend_batch;  /* the batched operations: backend_batch.h */
+struct backend_matcov; /* covariances of slopes: backend_matcov.h */
 
 typedef struct backend {
     const char *name; /* "cpu" or "gpu" */
@@ -176,6 +178,8 @@ typedef struct backend {
                          const int64_t *ldb, void *const *dev, const size_t *ldev);
 
     const struct backend_batch *batch;
+    const struct backend_matcov
+        *matcov; /* NULL: none of its own, ask matcov_backend (matcov/matcov.h) */
 } backend;
 
 extern const backend backend_cpu;

@@ -94,6 +94,18 @@ MOAO_HD static inline double formula_slope_scale(double size_a, double size_b) {
     return c * c / (size_a * size_b);
 }
 
+/* Position on a layer at altitude h [m] of a sensor's pupil-plane point p: c p + offset, both times
+ * kappa; the star at `altitude` [m] in direction dir [rad], the sensor displaced there by drift
+ * [m]. False when the layer is at or above the star. Model section 2. */
+MOAO_HD static inline int formula_on_layer(double h, double kappa, double altitude,
+                                           const double dir[2], const double drift[2], double *c,
+                                           double offset[2]) {
+    *c = kappa * (1.0 - h / altitude);
+    for (int i = 0; i < 2; i++)
+        offset[i] = kappa * (dir[i] * h + drift[i]);
+    return h < altitude;
+}
+
 /* Slope variance [arcsec^2] of a spot of width `along` the slope and `across` it (FWHM, arcsec):
  * flux in photo-electrons, ron [e-], pixel [arcsec]. Model section 5. */
 MOAO_HD static inline double formula_spot_variance(double flux, double ron, double pixel,

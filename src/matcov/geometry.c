@@ -124,13 +124,8 @@ size_t footprint_bytes(int nssp, int nsub) {
 }
 
 bool footprint_on_layer(const layers *lay, int l, const footprint *f, double *c, double offset[2]) {
-    double h = lay->h[l], cone = 1.0 - h / f->altitude;
-    if (h >= f->altitude)
-        return false;
-    *c = lay->kappa[l] * cone;
-    for (int i = 0; i < 2; i++)
-        offset[i] = lay->kappa[l] * (f->dir[i] * h + (f->drifts ? lay->drift[i][l] : 0.0));
-    return true;
+    double drift[2] = {f->drifts ? lay->drift[0][l] : 0.0, f->drifts ? lay->drift[1][l] : 0.0};
+    return formula_on_layer(lay->h[l], lay->kappa[l], f->altitude, f->dir, drift, c, offset);
 }
 
 status layers_init(const profile *p, double delay, const structure_table *karman,

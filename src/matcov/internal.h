@@ -98,12 +98,18 @@ status layers_init(const profile *p, double delay, const structure_table *karman
                    const structure_table *kolmogorov, layers *lay);
 void layers_free(layers *lay);
 
-/* like.c: likes_plan decides and allocates, likes_compute evaluates tables first <= i < last.
- * `symmetric`: the firsts are the seconds, and one table serves both orders. */
+/* like.c: likes_plan decides and may allocate, else likes_allocate does; likes_compute evaluates
+ * tables first <= i < last. `symmetric`: the firsts are the seconds, and one table serves both
+ * orders. */
 status likes_plan(const footprint *firsts, int nfirst, const footprint *seconds, int nsecond,
                   bool symmetric, bool allocate, likes *k);
+status likes_allocate(likes *k);
 status likes_compute(likes *k, const layers *lay, int first, int last);
 void likes_free(likes *k);
+
+/* matcov.c: Cmm with noise and tip-tilt constants as `with` says (MATCOV_NOISE, MATCOV_TIPTILT). */
+status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size_t j0, size_t nj,
+                     double *a, size_t ld);
 
 /* noise.c */
 status noise_init(const sys *s, const profile *p, double *noise, double *tiptilt);

@@ -90,13 +90,18 @@ status likes_plan(const footprint *firsts, int nfirst, const footprint *seconds,
         for (int j = i + 1; j < nsecond; j++)
             k->links[(size_t)i * (size_t)nsecond + (size_t)j].table =
                 k->links[(size_t)j * (size_t)nsecond + (size_t)i].table;
-    if (allocate) {
-        TRY(ALLOC(k->values, k->nvalue, "covariance tables of like sensors"));
-        point_into_values(k);
-    }
+    if (allocate)
+        TRY(likes_allocate(k));
 done:
     if (st != MOAO_OK)
         likes_free(k);
+    return st;
+}
+
+status likes_allocate(likes *k) {
+    status st = ALLOC(k->values, k->nvalue, "covariance tables of like sensors");
+    if (st == MOAO_OK)
+        point_into_values(k);
     return st;
 }
 

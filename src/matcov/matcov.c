@@ -24,8 +24,8 @@ static status prepare(const sys *s, const profile *p, matcov *mc) {
     TRY(ALLOC(mc->noise, 3 * (s->m / 2), "noise of the sensors"));
     TRY(ALLOC(mc->tiptilt, (size_t)s->nsensor, "tip-tilt of laser stars"));
     TRY(noise_init(s, p, mc->noise, mc->tiptilt));
-    TRY(likes_plan(mc->feet, mc->nsensor, mc->feet, mc->nsensor, true, true, &mc->pairs));
-    TRY(likes_plan(&mc->ts, 1, &mc->ts, 1, false, true, &mc->self));
+    TRY(likes_plan(mc->feet, mc->nsensor, mc->feet, mc->nsensor, true, false, &mc->pairs));
+    TRY(likes_plan(&mc->ts, 1, &mc->ts, 1, false, false, &mc->self));
 done:
     return st;
 }
@@ -54,6 +54,10 @@ status matcov_init(const comm *c, const sys *s, const profile *p, matcov **mc) {
     if (st == MOAO_OK)
         st = prepare(s, p, *mc);
     if (st == MOAO_OK)
+        st = likes_allocate(&(*mc)->pairs);
+    if (st == MOAO_OK)
+        st = likes_allocate(&(*mc)->self);
+    if (st == MOAO_OK)
         st = likes_compute(&(*mc)->pairs, &(*mc)->lay, share(c, c->rank, (*mc)->pairs.ntable),
                            share(c, c->rank + 1, (*mc)->pairs.ntable));
     if (st == MOAO_OK)
@@ -65,6 +69,30 @@ done:
         matcov_free(*mc);
         *mc = NULL;
     }
+    return st;
+}
+
+status matcov_prepare(const sys *s, const profile *p, matcov **mc) {
+    status st;
+    TRY(ALLOC(*mc, 1, "covariances"));
+    TRY(prepare(s, p, *mc));
+done:
+    if (st != MOAO_OK) {
+        matcov_free(*mc);
+        *mc = NULL;
+    }
+    return st;
+}
+
+status matcov_tabulate(matcov *mc) {
+    status st = MOAO_OK;
+    likes *const all[] = {&mc->pairs, &mc->self};
+    for (int i = 0; i < 2; i++)
+        if (all[i]->values == NULL) {
+            TRY(likes_allocate(all[i]));
+            TRY(likes_compute(all[i], &mc->lay, 0, all[i]->ntable));
+        }
+done:
     return st;
 }
 
@@ -102,19 +130,24 @@ static void add_noise(const matcov *mc, int w, size_t i0, size_t ni, size_t j0, 
     }
 }
 
-status matcov_fill_cmm(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
-                       size_t ld) {
+status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size_t j0, size_t nj,
+                     double *a, size_t ld) {
     fill_source src = {.rows = mc->feet,
                        .cols = mc->feet,
                        .nrow = mc->nsensor,
                        .ncol = mc->nsensor,
                        .pairs = &mc->pairs,
                        .lay = &mc->lay,
-                       .constant = mc->tiptilt};
+                       .constant = with & MATCOV_TIPTILT ? mc->tiptilt : NULL};
     status st = fill_block(&src, i0, ni, j0, nj, a, ld);
-    for (int w = 0; st == MOAO_OK && w < mc->nsensor; w++)
+    for (int w = 0; with & MATCOV_NOISE && st == MOAO_OK && w < mc->nsensor; w++)
         add_noise(mc, w, i0, ni, j0, nj, a, ld);
     return st;
+}
+
+status matcov_fill_cmm(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
+                       size_t ld) {
+    return fill_cmm_with(mc, MATCOV_NOISE | MATCOV_TIPTILT, i0, ni, j0, nj, a, ld);
 }
 
 status matcov_fill_ctt(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj, double *a,

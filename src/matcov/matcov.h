@@ -5,6 +5,7 @@
 #define MOAO_MATCOV_H
 
 #include "atmos.h"
+#include "backend_matcov.h"
 #include "comm.h"
 #include "system.h"
 #include <stdbool.h>
@@ -19,6 +20,19 @@ typedef struct matcov_target
  * are borrowed. */
 status matcov_init(const comm *c, const sys *s, const profile *p, matcov **mc);
 void matcov_free(matcov *mc);
+
+/* Local. matcov_init without the tables of like pairs: what matcov_model needs. The fills below
+ * need the tables, which matcov_tabulate makes (locally, unless they are there already). */
+status matcov_prepare(const sys *s, const profile *p, matcov **mc);
+status matcov_tabulate(matcov *mc);
+
+/* Local. What a backend needs to make the covariances itself (backend_matcov.h). The model borrows
+ * from `mc`, which must outlive it. Free with matcov_model_free, fine on {0}. */
+status matcov_model_init(matcov *mc, matcov_model *m);
+void matcov_model_free(matcov_model *m);
+
+/* The operations by which a backend makes covariances: its own, or those of the CPU. */
+const backend_matcov *matcov_backend(const backend *be);
 
 /* Cmm(i0:i0+ni, j0:j0+nj), noise and tip-tilt constants included. */
 status matcov_fill_cmm(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj, double *a,

@@ -1,6 +1,6 @@
 #include "structure.h"
 
-#include "formula.h"
+#include "fit_formula.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,38 +13,6 @@
 #else
 #define CLONES
 #endif
-
-static double exact(double s, int kolmogorov) {
-    double u = sqrt(s);
-    return kolmogorov ? u * cbrt(s) : formula_bracket(u);
-}
-
-/* Polynomial through the Chebyshev nodes of one interval: Chebyshev coefficients by the discrete
- * cosine sum, then rewritten in powers of t = x / 2^(STRUCTURE_BITS + 1), x in [-1, 1]. */
-static void fit_interval(double start, double octave, int kolmogorov, double *coef) {
-    enum { n = STRUCTURE_TERMS };
-    double value[n], power[n] = {0}, before[n] = {0}, now[n] = {0};
-    const double half = 0.5 / (1 << STRUCTURE_BITS), pi = FORMULA_TWO_PI / 2.0;
-    for (int i = 0; i < n; i++)
-        value[i] = exact(octave * (start + half + half * cos(pi * (i + 0.5) / n)), kolmogorov);
-    now[0] = 1.0; /* T_k in powers of x: `now`, T_{k-1}: `before` */
-    for (int k = 0; k < n; k++) {
-        double sum = 0.0;
-        for (int i = 0; i < n; i++)
-            sum += value[i] * cos(pi * k * (i + 0.5) / n);
-        sum *= (k == 0 ? 1.0 : 2.0) / n;
-        double next[n];
-        for (int c = 0; c < n; c++) {
-            power[c] += sum * now[c];
-            next[c] = (k == 0 ? 1.0 : 2.0) * (c > 0 ? now[c - 1] : 0.0) - before[c];
-        }
-        memcpy(before, now, sizeof before);
-        memcpy(now, next, sizeof now);
-    }
-    double scale = 1.0;
-    for (int c = 0; c < n; c++, scale /= half)
-        coef[c * STRUCTURE_WINDOW] = power[c] * scale;
-}
 
 status structure_table_init(structure_table *t, int kolmogorov) {
     t->coef = NULL;
@@ -60,8 +28,9 @@ status structure_table_init(structure_table *t, int kolmogorov) {
         for (int k = 0; k < STRUCTURE_HALF; k++) {
             int i = w * STRUCTURE_HALF + k;
             double *coef = t->coef + w * window + k, *before = coef - window + STRUCTURE_HALF;
-            fit_interval(1.0 + (double)(i % octave) / octave,
-                         ldexp(1.0, STRUCTURE_FIRST + i / octave), kolmogorov, coef);
+            formula_fit(ldexp(1.0, STRUCTURE_FIRST + i / octave),
+                        1.0 + (double)(i % octave) / octave, 0.5 / octave, kolmogorov,
+                        STRUCTURE_TERMS, coef, STRUCTURE_WINDOW);
             for (int j = 0; j < STRUCTURE_TERMS; j++)
                 before[j * STRUCTURE_WINDOW] = coef[j * STRUCTURE_WINDOW];
         }

@@ -1,0 +1,232 @@
+/* Covariances at full scale by the GPU backend: bench_matcov_gpu [params/mosaic.yaml [layers]].
+ * Prints preparation, Cmm (lower triangle), Ctt and Ctm of a target: time, entries and evaluations
+ * of the structure function per second, and what share of the FP64 instructions of the chip they
+ * take; and entries drawn at random against the closed form. */
+#include "backend_matcov.h"
+#include "matcov/matcov.h"
+#include "params.h"
+
+#include <math.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define REPEAT 5
+/* Of an H200: FP64 operations per second outside the tensor cores, and bytes per second from shared
+ * memory (132 multiprocessors, 128 bytes a clock, 1.98 GHz). */
+#define PEAK 33.5e12
+#define SHARED 33.4e12
+/* FP64 operations and bytes of coefficients of one evaluation in either precision. */
+static const double flops[2] = {14, 9}, bytes[2] = {36, 20};
+
+static const backend *be;
+static const backend_matcov *ops;
+static backend_ctx *ctx;
+static comm world;
+
+static void check(status st) {
+    if (st != MOAO_OK) {
+        fprintf(stderr, "bench_matcov_gpu: %s\n", status_message());
+        exit(1);
+    }
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median time of a few calls until their results are there [s], after one that warms up. */
+#define TIME(call)                                                                                 \
+    __extension__({                                                                                \
+        double t_[REPEAT];                                                                         \
+        for (int r_ = -1; r_ < REPEAT; r_++) {                                                     \
+            double from_ = now();                                                                  \
+            check(call);                                                                           \
+            check(be->sync(ctx));                                                                  \
+            if (r_ >= 0)                                                                           \
+                t_[r_] = now() - from_;                                                            \
+        }                                                                                          \
+        qsort(t_, REPEAT, sizeof *t_, by_value);                                                   \
+        t_[REPEAT / 2];                                                                            \
+    })
+
+/* Layers up to 20 km whose strength falls with altitude; every outer scale differs. */
+static void make_profile(int n, profile *p) {
+    double **member[] = {&p->h, &p->L0, &p->strength, &p->wind[0], &p->wind[1]}, sum = 0;
+    *p = (profile){.nlayer = n, .r0 = 0.15};
+    for (int i = 0; i < 5; i++)
+        check(ALLOC(*member[i], (size_t)n, "profile"));
+    for (int l = 0; l < n; l++) {
+        p->h[l] = 20000.0 * l / (n > 1 ? n - 1 : 1);
+        p->L0[l] = 20 + 0.5 * l;
+        p->wind[0][l] = 5 + 0.3 * l;
+        sum += p->strength[l] = exp(-p->h[l] / 4000);
+    }
+    for (int l = 0; l < n; l++)
+        p->strength[l] *= pow(p->r0, -5.0 / 3) / sum;
+}
+
+/* Entries of the lower triangle of Cmm, or of Ctm, that unlike pairs have. */
+static double unlike_entries(const matcov_model *m, int list) {
+    double n = 0;
+    int first = list == MATCOV_CMM ? 0 : m->nsensor, rows = list == MATCOV_CMM ? m->nsensor : 1;
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < m->nsensor; j++)
+            if (m->list[list].links[i * m->nsensor + j].table < 0 && (list == MATCOV_CTM || j < i))
+                n += 4.0 * m->sensors[first + i].nsub * m->sensors[j].nsub;
+    return n;
+}
+
+static void line(const char *what, double t, double entries, double evaluations, int type) {
+    printf("%-26s %9.2f ms %9.3g entries/s", what, 1e3 * t, entries / t);
+    if (evaluations > 0)
+        printf(" %9.3g evaluations/s: %4.1f %% of FP64 peak, %4.1f %% of shared memory",
+               evaluations / t, 100 * evaluations * flops[type] / t / PEAK,
+               100 * evaluations * bytes[type] / t / SHARED);
+    printf("\n");
+    fflush(stdout);
+}
+
+/* Worst error of entries drawn at random from a matrix on the device, relative to the slope
+ * variance; mt: of a target in direction dir, else of the lower triangle of Cmm without noise. */
+static double worst(const sys *s, const profile *p, const double *dir, const void *a, int64_t ld,
+                    backend_type t) {
+    double most = 0, variance = matcov_direct_cmm(s, p, 0, 0);
+    uint64_t x = 88172645463325252u;
+    for (int k = 0; k < 1500; k++) {
+        union {
+            double d;
+            float s;
+        } v;
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        int64_t i = (int64_t)((x >> 20) % (dir ? s->t : s->m)), j = (int64_t)((x >> 3) % s->m);
+        if (!dir && j > i) {
+            int64_t swap = i;
+            i = j, j = swap;
+        }
+        size_t n = backend_size(t);
+        check(be->copy(ctx, &v, 8, (const char *)a + (size_t)(i + j * ld) * n, 8, (int64_t)n, 1));
+        check(be->sync(ctx));
+        double want = dir ? matcov_direct_ctm(s, p, dir, true, (size_t)i, (size_t)j)
+                          : matcov_direct_cmm(s, p, (size_t)i, (size_t)j);
+        double e = fabs((t == BACKEND_D ? v.d : (double)v.s) - want) / variance;
+        most = e > most || isnan(e) ? e : most;
+    }
+    return most;
+}
+
+/* Time of preparing a profile on the host and of handing it to the backend. */
+static double prepare(const sys *s, const profile *p, backend_cov *c, double *host) {
+    double from = now(), to;
+    matcov *mc;
+    matcov_model m;
+    check(matcov_prepare(s, p, &mc));
+    check(matcov_model_init(mc, &m));
+    to = now();
+    check(ops->load(c, &m));
+    check(be->sync(ctx));
+    *host = to - from;
+    double all = now() - from;
+    matcov_model_free(&m);
+    matcov_free(mc);
+    return all;
+}
+
+static void bench_cmm(const sys *s, const profile *p, const matcov_model *m, backend_cov *c) {
+    int64_t n = (int64_t)s->m;
+    double entries = 0.5 * (double)n * (double)(n + 1), d = (double)m->nlayer;
+    void *a;
+    for (int t = BACKEND_D; t <= BACKEND_S; t++) {
+        bool two = t == BACKEND_D;
+        check(be->alloc(ctx, (size_t)n * (size_t)n * backend_size(t), &a));
+        line(two ? "Cmm, lower triangle" : "Cmm in single precision",
+             TIME(ops->fill_cmm(c, t, 'L', MATCOV_ALL, 0, n, 0, n, a, n)), entries,
+             d * unlike_entries(m, MATCOV_CMM), two ? 0 : 1);
+        check(ops->fill_cmm(c, t, 'L', 0, 0, n, 0, n, a, n));
+        printf("%-26s %9.2e of the slope variance\n", "  largest error",
+               worst(s, p, NULL, a, n, t));
+        be->release(ctx, a);
+    }
+}
+
+static void bench_ctm(const sys *s, const profile *p, const matcov_model *m, backend_cov *c) {
+    int64_t rows = (int64_t)s->t, n = (int64_t)s->m;
+    double dir[2] = {3e-4, -2e-4}, entries = (double)rows * (double)n, d = (double)m->nlayer;
+    backend_cov_target *v;
+    void *a;
+    check(be->alloc(ctx, (size_t)rows * (size_t)n * 8, &a));
+    check(ops->open_target(c, &v));
+    line("Ctt", TIME(ops->fill_ctt(c, BACKEND_D, 'A', 0, rows, 0, rows, a, rows)),
+         (double)rows * (double)rows, 0, 0);
+    printf("%-26s %9.2f ms\n", "aim", 1e3 * TIME(ops->aim(v, dir, true)));
+    for (int t = BACKEND_D; t <= BACKEND_S; t++) {
+        bool two = t == BACKEND_D;
+        line(two ? "Ctm" : "Ctm in single precision",
+             TIME(ops->fill_ctm(v, t, 0, rows, 0, n, a, rows)), entries,
+             d * unlike_entries(m, MATCOV_CTM), two ? 0 : 1);
+        printf("%-26s %9.2e of the slope variance\n", "  largest error",
+               worst(s, p, dir, a, rows, t));
+    }
+    ops->close_target(v);
+    be->release(ctx, a);
+}
+
+static void bench(const sys *s, int nlayer) {
+    profile p;
+    matcov *mc;
+    matcov_model m;
+    backend_cov *c;
+    double host, from;
+    make_profile(nlayer, &p);
+    check(matcov_prepare(s, &p, &mc));
+    check(matcov_model_init(mc, &m));
+    printf("%zu measurements, %zu of the truth sensor, %d layers; %.1f MB of tables and sums, %.1f "
+           "MB a target\n",
+           s->m, s->t, nlayer, 1e-6 * (double)ops->bytes(&m), 1e-6 * (double)ops->target_bytes(&m));
+    from = now();
+    check(ops->open(ctx, &m, &c));
+    check(be->sync(ctx));
+    printf("%-26s %9.2f ms\n", "open", 1e3 * (now() - from));
+    for (int k = 0; k < 3; k++) {
+        double all = prepare(s, &p, c, &host);
+        printf("%-26s %9.2f ms, of which %.2f ms on the host\n", "preparing a profile", 1e3 * all,
+               1e3 * host);
+    }
+    bench_cmm(s, &p, &m, c);
+    bench_ctm(s, &p, &m, c);
+    ops->close(c);
+    matcov_model_free(&m);
+    matcov_free(mc);
+}
+
+int main(int argc, char **argv) {
+    const char *file = argc > 1 ? argv[1] : "params/mosaic.yaml";
+    char text[256];
+    params par;
+    sys s;
+    MPI_Init(&argc, &argv);
+    check(comm_init(MPI_COMM_SELF, &world));
+    if (backend_get("gpu", &be) != MOAO_OK) {
+        printf("bench_matcov_gpu: %s\n", status_message());
+    } else {
+        ops = matcov_backend(be);
+        check(be->describe(0, text, sizeof text));
+        printf("%s\n%s\n", text, file);
+        check(be->open(0, NULL, &ctx));
+        check(params_load(&world, 1, &file, 0, NULL, &par));
+        check(sys_init(&par, &s));
+        bench(&s, argc > 2 ? atoi(argv[2]) : 60);
+        be->close(ctx);
+    }
+    comm_free(&world);
+    MPI_Finalize();
+    return 0;
+}

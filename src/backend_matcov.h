@@ -1,0 +1,121 @@
+/* Covariances of slopes in a backend's memory. The conventions of backend.h hold: column-major,
+ * int64_t sizes, work goes into the stream of the context, results are valid in later work of that
+ * stream.
+ *
+ * The life of it: a matcov_model describes one profile (matcov/matcov.h makes it, at little cost);
+ * `open` takes memory and computes what depends on the profile, `load` does the same for another
+ * profile of the same system without taking memory. A target takes memory once (`open_target`);
+ * `aim` points it to a direction under the profile loaded last. After that, fills neither allocate,
+ * wait nor copy between host and device. All calls with one backend_cov and its targets belong to
+ * one context.
+ *
+ * Accuracy: entries of type D are within 1e-10 of the closed form relative to the slope variance of
+ * the sensors; type S is evaluated with fewer terms, within 1e-6 of the slope variance. */
+#ifndef MOAO_BACKEND_MATCOV_H
+#define MOAO_BACKEND_MATCOV_H
+
+#include "backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A sensor: slope k of an axis is the phase difference between the edge points plus[k] and
+ * minus[k], which both increase with k. */
+typedef struct {
+    int nssp, nsub;
+    double size;          /* of a subaperture, magnified [m] */
+    double rot, shift[2]; /* registration [rad], [m] */
+    double altitude;      /* of the star [m], or INFINITY */
+    double dir[2];        /* of the star [rad] */
+    const int *sub;       /* [nsub] place iy nssp + ix */
+    int nedge[2];
+    const int *minus[2], *plus[2]; /* [nsub], by axis */
+    const double *x[2], *y[2];     /* [nedge] registered position in the pupil plane [m] */
+} matcov_sensor;
+
+/* Covariances of two sensors on one lattice, which depend on a difference of indices only:
+ * value[kind][(y0 - y1 + origin) n + x0 - x1 + origin] with x0 = steps[0] ix of the first, x1 =
+ * steps[1] ix of the second; kind: axis of the first + 2 axis of the second. */
+typedef struct {
+    int first, second; /* sensors */
+    int steps[2], n, origin;
+} matcov_table;
+
+/* Which table serves a pair of sensors; -1: none. reversed: the table's first is the pair's second.
+ */
+typedef struct {
+    int table;
+    bool reversed;
+} matcov_link;
+
+/* The three lists of pairs: sensors with sensors, the truth sensor with itself and with the
+ * sensors. */
+enum { MATCOV_CMM, MATCOV_CTT, MATCOV_CTM, MATCOV_LISTS };
+
+typedef struct {
+    int64_t m, t;                   /* slopes of all sensors, of the truth sensor */
+    int nlayer;                     /* of non-zero strength */
+    const double *h, *kappa, *coef; /* altitude [m]; D = coef B((kappa rho)^2), B the scale-free
+                                       structure function (matcov/fit_formula.h) */
+    const double *drift[2];         /* by which a shifted truth sensor moves [m] */
+    const bool *kolmogorov;         /* which B */
+    int nsensor;
+    matcov_sensor *sensors; /* [nsensor + 1]: the last one is the truth sensor, in direction 0 */
+    struct {
+        int ntable;
+        matcov_table *tables;
+        matcov_link *links; /* [firsts][seconds] */
+    } list[MATCOV_LISTS];
+    const double *noise;   /* [m/2][3] xx, yy, xy of each subaperture [arcsec^2] */
+    const double *tiptilt; /* [nsensor] constant of a laser star [arcsec^2] */
+    struct matcov *host;   /* what it was made of, for the CPU backend */
+} matcov_model;
+
+/* Parts of Cmm to include beside the turbulence. */
+enum { MATCOV_NOISE = 1, MATCOV_TIPTILT = 2, MATCOV_ALL = 3 };
+
+typedef struct backend_cov backend_cov;
+typedef struct backend_cov_target backend_cov_target;
+
+typedef struct backend_matcov {
+    /* Device memory [bytes] that open and open_target take. */
+    size_t (*bytes)(const matcov_model *m);
+    size_t (*target_bytes)(const matcov_model *m);
+
+    /* open may wait, and must be closed before its context; load waits at most for the transfer of
+     * the load before (it takes memory only for more layers than ever before). The model may change
+     * as soon as they return. close(NULL) is fine. */
+    status (*open)(backend_ctx *ctx, const matcov_model *m, backend_cov **c);
+    status (*load)(backend_cov *c, const matcov_model *m);
+    void (*close)(backend_cov *c);
+
+    /* Block (i0:i0+ni, j0:j0+nj) of Cmm or Ctt, types D and S. part: 'A' all of it; 'L' what is on
+     * or below the diagonal of the matrix, the rest is not touched; 'T' the same with the diagonal
+     * halved, so that T + T' is the matrix. with: MATCOV_NOISE, MATCOV_TIPTILT or both. */
+    status (*fill_cmm)(backend_cov *c, backend_type t, char part, unsigned with, int64_t i0,
+                       int64_t ni, int64_t j0, int64_t nj, void *a, int64_t lda);
+    status (*fill_ctt)(backend_cov *c, backend_type t, char part, int64_t i0, int64_t ni,
+                       int64_t j0, int64_t nj, void *a, int64_t lda);
+
+    /* A target: the truth sensor in direction dir [rad]; shifted: moved by -V tau
+     * (matcov_target_init). fill_ctm: block of Ctm, truth-sensor slopes i0:i0+ni with measurements
+     * j0:j0+nj. */
+    status (*open_target)(backend_cov *c, backend_cov_target **t);
+    void (*close_target)(backend_cov_target *t);
+    status (*aim)(backend_cov_target *t, const double dir[2], bool shifted);
+    status (*fill_ctm)(backend_cov_target *target, backend_type t, int64_t i0, int64_t ni,
+                       int64_t j0, int64_t nj, void *a, int64_t lda);
+} backend_matcov;
+
+/* Argument check that every backend makes. */
+static inline bool matcov_block_ok(backend_type t, int64_t rows, int64_t i0, int64_t ni,
+                                   int64_t cols, int64_t j0, int64_t nj, int64_t lda) {
+    return (t == BACKEND_D || t == BACKEND_S) && i0 >= 0 && ni >= 0 && i0 + ni <= rows && j0 >= 0 &&
+           nj >= 0 && j0 + nj <= cols && lda >= (ni > 1 ? ni : 1);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,179 @@
+/* The CPU backend's covariances: the specification of every other backend's. */
+#include "internal.h"
+
+#include <stdlib.h>
+
+#define PANEL 64 /* columns made at a time */
+
+struct backend_cov {
+    matcov *mc;
+};
+
+struct backend_cov_target {
+    const backend_cov *c;
+    matcov_target *mt;
+};
+
+static size_t no_bytes(const matcov_model *m) {
+    (void)m;
+    return 0;
+}
+
+static status cpu_load(backend_cov *c, const matcov_model *m) {
+    c->mc = m->host;
+    return matcov_tabulate(c->mc);
+}
+
+static status cpu_open(backend_ctx *ctx, const matcov_model *m, backend_cov **c) {
+    (void)ctx;
+    status st = ALLOC(*c, 1, "covariances");
+    if (st == MOAO_OK && (st = cpu_load(*c, m)) != MOAO_OK) {
+        free(*c);
+        *c = NULL;
+    }
+    return st;
+}
+
+static void cpu_close(backend_cov *c) {
+    free(c);
+}
+
+/* A block to be written: rows from i0 on, `ni` of them. */
+typedef struct {
+    backend_type type;
+    char part;
+    int64_t i0, ni;
+    void *a;
+    int64_t lda;
+} output;
+
+/* Write columns j0 .. j0 + n of the matrix, which v holds, as columns `at` and following of the
+ * block. */
+static void put(const output *o, const double *v, int64_t j0, int64_t n, int64_t at) {
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < o->ni; i++) {
+            int64_t below = o->i0 + i - (j0 + j), to = i + (at + j) * o->lda;
+            double e = v[i + j * o->ni];
+            if (o->part != 'A' && below < 0)
+                continue;
+            if (o->part == 'T' && below == 0)
+                e *= 0.5;
+            if (o->type == BACKEND_D)
+                ((double *)o->a)[to] = e;
+            else
+                ((float *)o->a)[to] = (float)e;
+        }
+}
+
+static status panel_alloc(int64_t ni, double **v) {
+    return ALLOC(*v, (size_t)ni * PANEL, "panel of covariances");
+}
+
+static int64_t panel_width(int64_t j, int64_t nj) {
+    return nj - j < PANEL ? nj - j : PANEL;
+}
+
+static bool part_ok(char part) {
+    return part == 'A' || part == 'L' || part == 'T';
+}
+
+static status cpu_fill_cmm(backend_cov *c, backend_type t, char part, unsigned with, int64_t i0,
+                           int64_t ni, int64_t j0, int64_t nj, void *a, int64_t lda) {
+    status st;
+    int64_t m = (int64_t)c->mc->s->m;
+    double *v = NULL;
+    output o = {t, part, i0, ni, a, lda};
+    if (!part_ok(part) || with > MATCOV_ALL || !matcov_block_ok(t, m, i0, ni, m, j0, nj, lda))
+        return status_fail(MOAO_INPUT, "fill_cmm: an argument is out of range");
+    TRY(panel_alloc(ni, &v));
+    for (int64_t j = 0; j < nj; j += PANEL) {
+        int64_t n = panel_width(j, nj);
+        TRY(fill_cmm_with(c->mc, with, (size_t)i0, (size_t)ni, (size_t)(j0 + j), (size_t)n, v,
+                          (size_t)ni));
+        put(&o, v, j0 + j, n, j);
+    }
+done:
+    free(v);
+    return st;
+}
+
+static status cpu_fill_ctt(backend_cov *c, backend_type t, char part, int64_t i0, int64_t ni,
+                           int64_t j0, int64_t nj, void *a, int64_t lda) {
+    status st;
+    int64_t n = (int64_t)c->mc->s->t;
+    double *v = NULL;
+    output o = {t, part, i0, ni, a, lda};
+    if (!part_ok(part) || !matcov_block_ok(t, n, i0, ni, n, j0, nj, lda))
+        return status_fail(MOAO_INPUT, "fill_ctt: an argument is out of range");
+    TRY(panel_alloc(ni, &v));
+    for (int64_t j = 0; j < nj; j += PANEL) {
+        int64_t wide = panel_width(j, nj);
+        TRY(matcov_fill_ctt(c->mc, (size_t)i0, (size_t)ni, (size_t)(j0 + j), (size_t)wide, v,
+                            (size_t)ni));
+        put(&o, v, j0 + j, wide, j);
+    }
+done:
+    free(v);
+    return st;
+}
+
+static status cpu_open_target(backend_cov *c, backend_cov_target **t) {
+    status st = ALLOC(*t, 1, "target");
+    if (st == MOAO_OK)
+        (*t)->c = c;
+    return st;
+}
+
+static void cpu_close_target(backend_cov_target *t) {
+    if (t != NULL)
+        matcov_target_free(t->mt);
+    free(t);
+}
+
+static status cpu_aim(backend_cov_target *t, const double dir[2], bool shifted) {
+    matcov_target_free(t->mt);
+    t->mt = NULL;
+    return matcov_target_init(t->c->mc, dir, shifted, &t->mt);
+}
+
+static status cpu_fill_ctm(backend_cov_target *target, backend_type t, int64_t i0, int64_t ni,
+                           int64_t j0, int64_t nj, void *a, int64_t lda) {
+    status st;
+    const sys *s = target->c->mc->s;
+    double *v = NULL;
+    if (!matcov_block_ok(t, (int64_t)s->t, i0, ni, (int64_t)s->m, j0, nj, lda))
+        return status_fail(MOAO_INPUT, "fill_ctm: an argument is out of range");
+    if (target->mt == NULL)
+        return status_fail(MOAO_INPUT, "fill_ctm: the target was not aimed");
+    output o = {t, 'A', i0, ni, a, lda};
+    TRY(panel_alloc((int64_t)s->t, &v));
+    for (int64_t j = 0; j < nj; j += PANEL) {
+        int64_t n = panel_width(j, nj);
+        TRY(matcov_fill_ctm(target->mt, (size_t)(j0 + j), (size_t)n, v, s->t));
+        for (int64_t k = 0; k < n; k++)
+            for (int64_t i = 0; i < ni; i++)
+                v[k * ni + i] = v[k * (int64_t)s->t + i0 + i];
+        put(&o, v, j0 + j, n, j);
+    }
+done:
+    free(v);
+    return st;
+}
+
+static const backend_matcov cpu = {
+    .bytes = no_bytes,
+    .target_bytes = no_bytes,
+    .open = cpu_open,
+    .load = cpu_load,
+    .close = cpu_close,
+    .fill_cmm = cpu_fill_cmm,
+    .fill_ctt = cpu_fill_ctt,
+    .open_target = cpu_open_target,
+    .close_target = cpu_close_target,
+    .aim = cpu_aim,
+    .fill_ctm = cpu_fill_ctm,
+};
+
+const backend_matcov *matcov_backend(const backend *be) {
+    return be->matcov != NULL ? be->matcov : &cpu;
+}
