@@ -1,0 +1,427 @@
+/* Batched routines: which kernel serves which size.
+ *
+ *   order          trsm trmm potrs          posv                    potrf trtri lauum potri poti
+ * syrk 1 to 32        one kernel, G = 8, 16 or 32 lanes a matrix, all steps on one staging same 33
+ * to 64       one kernel, one block a matrix, triangle and B in shared memory                 64 x
+ * 64 65 to 128      halves of 64             potrf, then potrs       one kernel tiles 129 to 256
+ * halves, then of 64       potrf, then potrs       halves of 128, trsm and syrk   (gemm) (potrs and
+ * posv with at most two right-hand sides keep to one kernel up to 128.) Where sizes differ, every
+ * kernel of the table is launched once and takes the matrices of its range. */
+#include "batch_args.cuh"
+#include "batch_gpu.h"
+
+namespace batch {
+
+namespace {
+
+constexpr int WARP_MAX = 32, SOLVE_MAX = 64, BLOCK_MAX = 128, FEW = 2;
+
+/* Enqueues on one stream; the first error is kept and ends the sequence. */
+template <class T> struct Runner {
+    cudaStream_t stream;
+    int64_t count;
+    const int *skip;
+    cudaError_t rc;
+    static int part(const Dim &d) {
+        int64_t n = d.n - d.off;
+        return n < 0 ? 0 : n > d.cap ? d.cap : (int)n;
+    }
+    static Dim sub(Dim d, int off, int cap) {
+        int left = d.cap - off;
+        d.off += off;
+        d.cap = left < 0 ? 0 : left < cap ? left : cap;
+        return d;
+    }
+    static Dim fixed(int n) {
+        Dim d = {nullptr, n, 0, n};
+        return d;
+    }
+    static Mat<T> at(Mat<T> m, int64_t i, int64_t j) {
+        m.i0 += i;
+        m.j0 += j;
+        return m;
+    }
+    static Mat<T> transposed(Mat<T> m) {
+        bool rev = m.rev_i;
+        int64_t i0 = m.i0;
+        m.trans = !m.trans;
+        m.rev_i = m.rev_j;
+        m.rev_j = rev;
+        m.i0 = m.j0;
+        m.j0 = i0;
+        return m;
+    }
+    static int half(int n) {
+        return n > BLOCK_MAX ? BLOCK_MAX : SOLVE_MAX;
+    }
+    void keep(cudaError_t e);
+    void step(int op, Args<T> a);
+    Args<T> args(Mat<T> A, Dim n, bool unit, int *info, int base);
+    void gemm(Mat<T> C, Mat<T> A, Mat<T> B, Dim m, Dim n, Dim k, T alpha, T beta);
+    void syrk(Mat<T> C, Mat<T> A, Dim n, Dim k, T alpha, T beta);
+    void triangle_on_b(int op, Mat<T> A, Mat<T> B, Dim n, Dim m, T alpha, bool unit);
+    void potrf(Mat<T> A, Dim n, int *info, int base);
+    void trtri(Mat<T> A, Dim n, bool unit, int *info, int base);
+    void lauum(Mat<T> A, Dim n);
+    void potri(Mat<T> A, Dim n, int *info);
+    void poti(Mat<T> A, Dim n, int *info);
+    void potrs(Mat<T> A, Mat<T> B, Dim n, Dim m);
+    void posv(Mat<T> A, Mat<T> B, Dim n, Dim m, int *info);
+};
+
+template <class T> void Runner<T>::keep(cudaError_t e) {
+    if (rc == cudaSuccess)
+        rc = e;
+}
+
+/* One fused step for orders up to the kernels' limit. */
+template <class T> void Runner<T>::step(int op, Args<T> a) {
+    const int n = part(a.n);
+    const bool varied = a.n.each != nullptr;
+    a.count = count;
+    a.skip = skip;
+    a.lo = -1;
+    for (int top = 8; top <= WARP_MAX && rc == cudaSuccess; top *= 2)
+        if (n <= top || varied) {
+            keep(launch_warp<T>(op, a, top, stream));
+            if (n <= top)
+                return;
+            a.lo = top;
+        }
+    for (int top = 64; rc == cudaSuccess; top += 32)
+        if (n <= top || (varied && top != 96)) {
+            keep(launch_block<T>(op, a, n < top ? n : top, stream));
+            if (n <= top)
+                return;
+            a.lo = top;
+        }
+}
+
+template <class T> Args<T> Runner<T>::args(Mat<T> A, Dim n, bool unit, int *info, int base) {
+    Args<T> a = {};
+    a.A = A;
+    a.n = n;
+    a.alpha = T(1);
+    a.unit = unit;
+    a.info = info;
+    a.info_base = base;
+    return a;
+}
+
+template <class T>
+void Runner<T>::gemm(Mat<T> C, Mat<T> A, Mat<T> B, Dim m, Dim n, Dim k, T alpha, T beta) {
+    GemmArgs<T> g = {A, B, C, m, n, k, alpha, beta, false, false, skip, count};
+    if (part(m) && part(n) && rc == cudaSuccess)
+        keep(launch_gemm<T>(g, stream));
+}
+
+/* C := beta C + alpha A A^T, lower */
+template <class T> void Runner<T>::syrk(Mat<T> C, Mat<T> A, Dim n, Dim k, T alpha, T beta) {
+    GemmArgs<T> g = {A,     transposed(A), C,    n,    n,    alpha == T(0) ? fixed(0) : k,
+                     alpha, beta,          true, true, skip, count};
+    if (part(n) == 0 || rc != cudaSuccess)
+        return;
+    if (part(n) <= WARP_MAX)
+        keep(launch_syrk_warp<T>(g, part(n), stream));
+    else
+        keep(launch_gemm<T>(g, stream));
+}
+
+/* op on B with the triangle A: the order is halved until one kernel serves it. */
+template <class T>
+void Runner<T>::triangle_on_b(int op, Mat<T> A, Mat<T> B, Dim n, Dim m, T alpha, bool unit) {
+    Args<T> a = args(A, n, unit, nullptr, 0);
+    const int order = part(n), h = half(order);
+    if (order == 0 || part(m) == 0)
+        return;
+    a.B = B;
+    a.m = m;
+    a.alpha = alpha;
+    if (order <= (m.n <= FEW && op != MULTIPLY ? BLOCK_MAX : SOLVE_MAX)) {
+        step(op, a);
+        return;
+    }
+    Dim n1 = sub(n, 0, h), n2 = sub(n, h, order);
+    Mat<T> A21 = at(A, h, 0), A22 = at(A, h, h), B2 = at(B, h, 0);
+    if (op == FORWARD) {
+        triangle_on_b(op, A, B, n1, m, alpha, unit);
+        gemm(B2, A21, B, n2, m, n1, T(-1), alpha);
+        triangle_on_b(op, A22, B2, n2, m, T(1), unit);
+    } else if (op == BACKWARD) {
+        triangle_on_b(op, A22, B2, n2, m, alpha, unit);
+        gemm(B, transposed(A21), B2, n1, m, n2, T(-1), alpha);
+        triangle_on_b(op, A, B, n1, m, T(1), unit);
+    } else {
+        triangle_on_b(op, A22, B2, n2, m, alpha, unit);
+        gemm(B2, A21, B, n2, m, n1, alpha, T(1));
+        triangle_on_b(op, A, B, n1, m, alpha, unit);
+    }
+}
+
+template <class T> void Runner<T>::potrf(Mat<T> A, Dim n, int *info, int base) {
+    const int order = part(n), h = BLOCK_MAX;
+    if (order <= BLOCK_MAX) {
+        step(FACTOR, args(A, n, false, info, base));
+        return;
+    }
+    Dim n1 = sub(n, 0, h), n2 = sub(n, h, order);
+    Mat<T> A21 = at(A, h, 0);
+    potrf(A, n1, info, base);
+    triangle_on_b(FORWARD, A, transposed(A21), n1, n2, T(1), false);
+    syrk(at(A, h, h), A21, n2, n1, T(-1), T(1));
+    potrf(at(A, h, h), n2, info, base + h);
+}
+
+/* L21 := -L22^-1 L21 L11^-1, then the diagonal blocks */
+template <class T> void Runner<T>::trtri(Mat<T> A, Dim n, bool unit, int *info, int base) {
+    const int order = part(n), h = BLOCK_MAX;
+    if (order <= BLOCK_MAX) {
+        step(INVERT, args(A, n, unit, info, base));
+        return;
+    }
+    Dim n1 = sub(n, 0, h), n2 = sub(n, h, order);
+    Mat<T> A21 = at(A, h, 0), A22 = at(A, h, h);
+    triangle_on_b(FORWARD, A22, A21, n2, n1, T(-1), unit);
+    triangle_on_b(BACKWARD, A, transposed(A21), n1, n2, T(1), unit);
+    trtri(A, n1, unit, info, base);
+    trtri(A22, n2, unit, info, base + h);
+}
+
+/* L11^T L11 + L21^T L21, L22^T L21, L22^T L22. L22^T from the left is a lower triangle when
+ * rows are counted from the end, where its part begins at 0. */
+template <class T> void Runner<T>::lauum(Mat<T> A, Dim n) {
+    const int order = part(n), h = BLOCK_MAX;
+    if (order <= BLOCK_MAX) {
+        step(SQUARE, args(A, n, false, nullptr, 0));
+        return;
+    }
+    Dim n1 = sub(n, 0, h), n2 = sub(n, h, order);
+    Mat<T> A21 = at(A, h, 0), back = transposed(A), rows = A;
+    lauum(A, n1);
+    syrk(A, transposed(A21), n1, n2, T(1), T(1));
+    back.rev_i = back.rev_j = rows.rev_i = true;
+    triangle_on_b(MULTIPLY, back, rows, n2, fixed(h), T(1), false);
+    lauum(at(A, h, h), n2);
+}
+
+template <class T> void Runner<T>::potri(Mat<T> A, Dim n, int *info) {
+    if (part(n) <= BLOCK_MAX) {
+        step(INVERT | SQUARE, args(A, n, false, info, 0));
+        return;
+    }
+    trtri(A, n, false, info, 0);
+    skip = info;
+    lauum(A, n);
+}
+
+template <class T> void Runner<T>::poti(Mat<T> A, Dim n, int *info) {
+    if (part(n) <= BLOCK_MAX) {
+        step(FACTOR | INVERT | SQUARE, args(A, n, false, info, 0));
+        return;
+    }
+    potrf(A, n, info, 0);
+    skip = info;
+    trtri(A, n, false, nullptr, 0);
+    lauum(A, n);
+}
+
+template <class T> void Runner<T>::potrs(Mat<T> A, Mat<T> B, Dim n, Dim m) {
+    Args<T> a = args(A, n, false, nullptr, 0);
+    a.B = B;
+    a.m = m;
+    if (part(n) == 0 || part(m) == 0)
+        return;
+    if (part(n) <= (part(m) <= FEW ? BLOCK_MAX : SOLVE_MAX)) {
+        step(FORWARD | BACKWARD, a);
+        return;
+    }
+    triangle_on_b(FORWARD, A, B, n, m, T(1), false);
+    triangle_on_b(BACKWARD, A, B, n, m, T(1), false);
+}
+
+template <class T> void Runner<T>::posv(Mat<T> A, Mat<T> B, Dim n, Dim m, int *info) {
+    Args<T> a = args(A, n, false, info, 0);
+    a.B = B;
+    a.m = m;
+    if (part(n) <= (part(m) <= FEW ? BLOCK_MAX : SOLVE_MAX)) {
+        step(FACTOR | FORWARD | BACKWARD, a);
+        return;
+    }
+    potrf(A, n, info, 0);
+    skip = info;
+    potrs(A, B, n, m);
+}
+
+/* The operand as given, or transposed, or counted from the end. */
+template <class T> Mat<T> view(batch_mat m, bool trans, bool rev_i, bool rev_j) {
+    Mat<T> v = {(T *)m.base, (T *const *)m.ptrs, m.stride, m.ld, m.lds, trans, rev_i, rev_j, 0, 0};
+    return v;
+}
+Dim whole(batch_dim d) {
+    Dim r = {d.each, d.n, 0, (int)d.n};
+    return r;
+}
+
+status refused(const char *name) {
+    return gpu_fail(MOAO_INPUT, name, "an argument is out of range (order at most 256)");
+}
+status finished(const char *name, cudaError_t rc) {
+    return rc == cudaSuccess ? MOAO_OK : gpu_fail(MOAO_INTERNAL, name, cudaGetErrorString(rc));
+}
+
+/* trsm and trmm: brought to a lower triangle on the left (see batch_device.cuh). */
+template <class T>
+cudaError_t on_b(int op, cudaStream_t s, char side, char uplo, char trans, char diag, int64_t count,
+                 batch_dim m, batch_dim n, const void *alpha, batch_mat a, batch_mat b) {
+    const bool left = side == 'L', t = (trans != 'N') != !left, rev = (uplo == 'L') == t;
+    Runner<T> r = {s, count, nullptr, cudaSuccess};
+    Mat<T> A = view<T>(a, t, rev, rev), B = view<T>(b, !left, rev, false);
+    Dim order = whole(left ? m : n), width = whole(left ? n : m);
+    T scale = *(const T *)alpha;
+    if (scale == T(0))
+        r.gemm(B, B, B, order, width, Runner<T>::fixed(0), T(0), T(0));
+    else
+        r.triangle_on_b(op, A, B, order, width, scale, diag == 'U');
+    return r.rc;
+}
+
+status on_b_checked(const char *name, int op, backend_ctx *ctx, backend_type t, char side,
+                    char uplo, char trans, char diag, int64_t count, batch_dim m, batch_dim n,
+                    const void *alpha, batch_mat a, batch_mat b) {
+    if (!batch_tri_ok(t, side, uplo, trans, diag, count, m, n, a, b))
+        return refused(name);
+    if (count == 0 || m.n == 0 || n.n == 0)
+        return MOAO_OK;
+    gpu_batch_call call(ctx);
+    const cudaStream_t s = call.stream;
+    return finished(name,
+                    t == BACKEND_D
+                        ? on_b<double>(op, s, side, uplo, trans, diag, count, m, n, alpha, a, b)
+                        : on_b<float>(op, s, side, uplo, trans, diag, count, m, n, alpha, a, b));
+}
+
+status batch_trsm(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,
+                  int64_t count, batch_dim m, batch_dim n, const void *alpha, batch_mat a,
+                  batch_mat b) {
+    return on_b_checked("batched trsm", FORWARD, ctx, t, side, uplo, trans, diag, count, m, n,
+                        alpha, a, b);
+}
+status batch_trmm(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,
+                  int64_t count, batch_dim m, batch_dim n, const void *alpha, batch_mat a,
+                  batch_mat b) {
+    return on_b_checked("batched trmm", MULTIPLY, ctx, t, side, uplo, trans, diag, count, m, n,
+                        alpha, a, b);
+}
+
+status batch_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t count,
+                  batch_dim n, batch_dim k, const void *alpha, batch_mat a, const void *beta,
+                  batch_mat c) {
+    if (!batch_syrk_ok(t, uplo, trans, count, n, k, a, c))
+        return refused("batched syrk");
+    if (count == 0 || n.n == 0)
+        return MOAO_OK;
+    gpu_batch_call call(ctx);
+    const cudaStream_t s = call.stream;
+    auto run = [&](auto zero) {
+        typedef decltype(zero) T;
+        Runner<T> r = {s, count, nullptr, cudaSuccess};
+        r.syrk(view<T>(c, uplo == 'U', false, false), view<T>(a, trans != 'N', false, false),
+               whole(n), whole(k), *(const T *)alpha, *(const T *)beta);
+        return r.rc;
+    };
+    return finished("batched syrk", t == BACKEND_D ? run(0.0) : run(0.0f));
+}
+
+/* The operations on one triangle, with or without right-hand sides. */
+enum { POTRF, TRTRI, LAUUM, POTRI, POTI, POTRS, POSV };
+
+template <class T>
+cudaError_t on_a(int which, cudaStream_t s, char uplo, char diag, int64_t count, batch_dim n,
+                 batch_dim nrhs, batch_mat a, batch_mat b, int *info) {
+    Runner<T> r = {s, count, nullptr, cudaSuccess};
+    Mat<T> A = view<T>(a, uplo == 'U', false, false), B = view<T>(b, false, false, false);
+    Dim d = whole(n);
+    switch (which) {
+    case POTRF:
+        r.potrf(A, d, info, 0);
+        break;
+    case TRTRI:
+        r.trtri(A, d, diag == 'U', info, 0);
+        break;
+    case LAUUM:
+        r.lauum(A, d);
+        break;
+    case POTRI:
+        r.potri(A, d, info);
+        break;
+    case POTI:
+        r.poti(A, d, info);
+        break;
+    case POTRS:
+        r.potrs(A, B, d, whole(nrhs));
+        break;
+    default:
+        r.posv(A, B, d, whole(nrhs), info);
+    }
+    return r.rc;
+}
+
+status on_a_checked(const char *name, int which, backend_ctx *ctx, backend_type t, char uplo,
+                    char diag, int64_t count, batch_dim n, batch_dim nrhs, batch_mat a, batch_mat b,
+                    int *info) {
+    if (!batch_common_ok(t, uplo, count, n) || !batch_letter(diag, "NU") ||
+        !batch_dim_ok(nrhs, BATCH_WIDE_MAX) || !batch_mat_ok(a, n.n) ||
+        ((which == POTRS || which == POSV) && !batch_mat_ok(b, n.n)))
+        return refused(name);
+    if (count == 0)
+        return MOAO_OK;
+    gpu_batch_call call(ctx);
+    const cudaStream_t s = call.stream;
+    return finished(name, t == BACKEND_D
+                              ? on_a<double>(which, s, uplo, diag, count, n, nrhs, a, b, info)
+                              : on_a<float>(which, s, uplo, diag, count, n, nrhs, a, b, info));
+}
+
+const batch_mat NONE = {};
+
+status batch_potrf(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
+                   batch_mat a, int *info) {
+    return on_a_checked("batched potrf", POTRF, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE,
+                        info);
+}
+status batch_trtri(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t count,
+                   batch_dim n, batch_mat a, int *info) {
+    return on_a_checked("batched trtri", TRTRI, ctx, t, uplo, diag, count, n, batch_dim(), a, NONE,
+                        info);
+}
+status batch_lauum(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
+                   batch_mat a) {
+    return on_a_checked("batched lauum", LAUUM, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE,
+                        nullptr);
+}
+status batch_potri(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
+                   batch_mat a, int *info) {
+    return on_a_checked("batched potri", POTRI, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE,
+                        info);
+}
+status batch_poti(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
+                  batch_mat a, int *info) {
+    return on_a_checked("batched poti", POTI, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE,
+                        info);
+}
+status batch_potrs(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
+                   batch_dim nrhs, batch_mat a, batch_mat b) {
+    return on_a_checked("batched potrs", POTRS, ctx, t, uplo, 'N', count, n, nrhs, a, b, nullptr);
+}
+status batch_posv(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
+                  batch_dim nrhs, batch_mat a, batch_mat b, int *info) {
+    return on_a_checked("batched posv", POSV, ctx, t, uplo, 'N', count, n, nrhs, a, b, info);
+}
+
+} // namespace
+} // namespace batch
+
+extern "C" const backend_batch backend_batch_gpu = {
+    batch::batch_syrk,  batch::batch_trsm,  batch::batch_trmm,  batch::batch_potrf,
+    batch::batch_trtri, batch::batch_lauum, batch::batch_potri, batch::batch_poti,
+    batch::batch_potrs, batch::batch_posv};

@@ -1,0 +1,380 @@
+/* Batched kernels for orders 33 to 128: one thread block a matrix. The lower triangle lies in
+ * shared memory as 32 x 32 blocks; diagonal blocks are worked on by one warp in registers, the
+ * blocks below them by products of blocks (FP64 tensor cores), each warp holding one 32 x 32
+ * accumulator. */
+#ifndef MOAO_GPU_BATCH_BLOCK_CUH
+#define MOAO_GPU_BATCH_BLOCK_CUH
+#include "batch_warp.cuh"
+
+namespace batch {
+
+/* Leading dimension of a 32 x 32 block. FP64: with 34 one block more fits an SM than with 36, where
+ * the fragments of the tensor cores would meet no bank twice; measured, the former wins. */
+template <class T> constexpr int BLD = sizeof(T) == 8 ? 34 : 36;
+template <class T> constexpr int BSIZE = 32 * BLD<T>;
+__host__ __device__ constexpr int triangle_blocks(int nb) {
+    return nb * (nb + 1) / 2;
+}
+template <class T> constexpr size_t block_shared(int nb, int warps, int b_blocks) {
+    return sizeof(T) * (size_t)(BSIZE<T> * (triangle_blocks(nb) + b_blocks * warps) + 32 * nb) + 16;
+}
+
+/* The triangle in shared memory, as seen by one warp. */
+template <class T> struct Tiles {
+    T *s, *inv;
+    int nb, warp, warps, lane;
+    int first, step; /* columns of B: this warp's first chunk, and from one to its next */
+    __device__ T *at(int i, int j) const {
+        return s + (i * (i + 1) / 2 + j) * BSIZE<T>;
+    }
+};
+
+template <class T> __device__ inline void acc_load(Acc<T> &c, const T *s, int lane) {
+#pragma unroll
+    for (int e = 0; e < 32; e++)
+        c.v[e] = s[c.col(e, lane) * BLD<T> + c.row(e, lane)];
+}
+template <class T> __device__ inline void acc_store(T *s, const Acc<T> &c, int lane) {
+#pragma unroll
+    for (int e = 0; e < 32; e++)
+        s[c.col(e, lane) * BLD<T> + c.row(e, lane)] = c.v[e];
+}
+/* c += A B, A^T B and A B^T of blocks. */
+template <bool NEG = false, class T>
+__device__ inline void mult_nn(Acc<T> &c, const T *A, const T *B, int lane) {
+    c.template mma<NEG>(A, 1, BLD<T>, B, 1, BLD<T>, 32, lane);
+}
+template <bool NEG = false, class T>
+__device__ inline void mult_tn(Acc<T> &c, const T *A, const T *B, int lane) {
+    c.template mma<NEG>(A, BLD<T>, 1, B, 1, BLD<T>, 32, lane);
+}
+template <bool NEG = false, class T>
+__device__ inline void mult_nt(Acc<T> &c, const T *A, const T *B, int lane) {
+    c.template mma<NEG>(A, 1, BLD<T>, B, BLD<T>, 1, 32, lane);
+}
+
+/* All blocks of the triangle, dealt to the warps. */
+template <class T, class F> __device__ inline void for_tiles(const Tiles<T> &t, F f) {
+    int q = 0;
+    for (int i = 0; i < t.nb; i++)
+        for (int j = 0; j <= i; j++, q++)
+            if (q % t.warps == t.warp)
+                f(i, j);
+}
+
+/* A = L L^T, block column by block column. Returns the first minor that is not positive, 0 if none.
+ */
+template <class T> __device__ inline int factor_tiles(const Tiles<T> &t, int *flag) {
+    for (int k = 0; k < t.nb; k++) {
+        if (t.warp == 0) {
+            block_factor<T, BLD<T>>(t.at(k, k), t.inv + 32 * k, t.lane);
+            int fail = first_lane<32>(!inverse_ok(t.inv[32 * k + t.lane]), 0);
+            if (t.lane == 0)
+                *flag = fail ? 32 * k + fail : 0;
+        }
+        __syncthreads();
+        if (*flag)
+            return *flag;
+        for (int i = k + 1 + t.warp; i < t.nb; i += t.warps)
+            block_forward_rows<T, BLD<T>>(t.at(i, k), t.at(k, k), t.inv + 32 * k, t.lane);
+        __syncthreads();
+        int q = 0;
+        for (int i = k + 1; i < t.nb; i++)
+            for (int j = k + 1; j <= i; j++, q++)
+                if (q % t.warps == t.warp) {
+                    Acc<T> c;
+                    acc_load(c, t.at(i, j), t.lane);
+                    mult_nt<true>(c, t.at(i, k), t.at(j, k), t.lane);
+                    acc_store(t.at(i, j), c, t.lane);
+                }
+        __syncthreads();
+    }
+    return 0;
+}
+
+/* L := L^-1: diagonal blocks first, then row by row X_ij = -X_ii sum_{j<=k<i} L_ik X_kj. */
+template <class T> __device__ inline void invert_tiles(const Tiles<T> &t) {
+    for (int i = t.warp; i < t.nb; i += t.warps)
+        block_invert<T, BLD<T>>(t.at(i, i), t.inv + 32 * i, t.lane);
+    __syncthreads();
+    for (int i = 1; i < t.nb; i++) {
+        const int j = t.warp; /* at least as many warps as blocks in a row */
+        Acc<T> c;
+        acc_zero(c);
+        if (j < i)
+            for (int k = j; k < i; k++)
+                mult_nn(c, t.at(i, k), t.at(k, j), t.lane);
+        __syncthreads();
+        if (j < i) {
+            acc_store(t.at(i, j), c, t.lane);
+            __syncwarp();
+            acc_zero(c);
+            mult_nn<true>(c, t.at(i, i), t.at(i, j), t.lane);
+            __syncwarp();
+            acc_store(t.at(i, j), c, t.lane);
+        }
+        __syncthreads();
+    }
+}
+
+/* L := lower triangle of L^T L; the upper part of the diagonal blocks must be zero. */
+template <class T> __device__ inline void square_tiles(const Tiles<T> &t) {
+    for (int i = 0; i < t.nb; i++) {
+        const int j = t.warp;
+        Acc<T> c;
+        acc_zero(c);
+        if (j <= i)
+            for (int k = i; k < t.nb; k++)
+                if (k == i && j == i)
+                    c.template mma_part<SQUARED>(t.at(i, i), BLD<T>, 1, t.at(i, i), 1, BLD<T>,
+                                                 t.lane);
+                else
+                    mult_tn(c, t.at(k, i), t.at(k, j), t.lane);
+        __syncthreads();
+        if (j <= i)
+            acc_store(t.at(i, j), c, t.lane);
+    }
+    __syncthreads();
+}
+
+/* A chunk of 32 columns of B, blocks b + i BSIZE<T>, by one warp. */
+template <class T> __device__ inline void chunk_forward(const Tiles<T> &t, T *b) {
+    for (int i = 0; i < t.nb; i++) {
+        T *s = b + i * BSIZE<T>;
+        if (i) {
+            Acc<T> c;
+            acc_load(c, s, t.lane);
+            for (int k = 0; k < i; k++)
+                mult_nn<true>(c, t.at(i, k), b + k * BSIZE<T>, t.lane);
+            acc_store(s, c, t.lane);
+            __syncwarp();
+        }
+        block_forward<T, BLD<T>>(s, t.at(i, i), t.inv + 32 * i, t.lane);
+    }
+}
+template <class T> __device__ inline void chunk_backward(const Tiles<T> &t, T *b) {
+    for (int i = t.nb - 1; i >= 0; i--) {
+        T *s = b + i * BSIZE<T>;
+        if (i < t.nb - 1) {
+            Acc<T> c;
+            acc_load(c, s, t.lane);
+            for (int k = i + 1; k < t.nb; k++)
+                mult_tn<true>(c, t.at(k, i), b + k * BSIZE<T>, t.lane);
+            acc_store(s, c, t.lane);
+            __syncwarp();
+        }
+        block_backward<T, BLD<T>>(s, t.at(i, i), t.inv + 32 * i, t.lane);
+    }
+}
+template <class T> __device__ inline void chunk_multiply(const Tiles<T> &t, T *b) {
+    for (int i = t.nb - 1; i >= 0; i--) {
+        Acc<T> c;
+        acc_zero(c);
+        c.template mma_part<LEFT_LOWER>(t.at(i, i), 1, BLD<T>, b + i * BSIZE<T>, 1, BLD<T>, t.lane);
+        for (int k = 0; k < i; k++)
+            mult_nn(c, t.at(i, k), b + k * BSIZE<T>, t.lane);
+        __syncwarp();
+        acc_store(b + i * BSIZE<T>, c, t.lane);
+        __syncwarp();
+    }
+}
+
+template <class T, int OP>
+__device__ inline void chunks_run(const Tiles<T> &t, const Args<T> &a, const Ref<T> &B, T *b, int n,
+                                  int m, bool keep) {
+    for (int c0 = t.first; c0 < m; c0 += t.step) {
+        if (c0 != t.first) {
+            for (int i = 0; i < t.nb; i++)
+                tile_stage<T, 32, BLD<T>, false, false>(b + i * BSIZE<T>, B, B.at(32 * i, c0),
+                                                        n - 32 * i, m - c0, false, t.lane);
+            stage_commit();
+            stage_wait<0>();
+            __syncwarp();
+        }
+        if (a.alpha != T(1)) {
+            for (int i = 0; i < t.nb; i++)
+                for (int c = 0; c < 32; c++)
+                    b[i * BSIZE<T> + c * BLD<T> + t.lane] *= a.alpha;
+            __syncwarp();
+        }
+        if (OP & FORWARD)
+            chunk_forward(t, b);
+        if (OP & BACKWARD)
+            chunk_backward(t, b);
+        if (OP & MULTIPLY)
+            chunk_multiply(t, b);
+        if (keep)
+            for (int i = 0; i < t.nb; i++)
+                tile_write<T, 32, BLD<T>, false>(b + i * BSIZE<T>, B, B.at(32 * i, c0), n - 32 * i,
+                                                 m - c0, false, t.lane);
+        __syncwarp();
+    }
+}
+
+/* One right-hand side v (in shared memory, padded by zeros) by one warp. */
+template <class T> __device__ inline void vector_forward(const Tiles<T> &t, T *v) {
+    for (int i = 0; i < t.nb; i++) {
+        T b = v[32 * i + t.lane], b2 = T(0);
+        for (int k = 0; k < i; k++) {
+            const T *s = t.at(i, k) + t.lane, *x = v + 32 * k;
+#pragma unroll 8
+            for (int q = 0; q < 32; q += 2) {
+                b -= s[q * BLD<T>] * x[q];
+                b2 -= s[(q + 1) * BLD<T>] * x[q + 1];
+            }
+        }
+        b = solve_vector<T, 32, BLD<T>>(b + b2, t.at(i, i), t.inv + 32 * i, t.lane);
+        v[32 * i + t.lane] = b;
+        __syncwarp();
+    }
+}
+template <class T> __device__ inline void vector_backward(const Tiles<T> &t, T *v) {
+    for (int i = t.nb - 1; i >= 0; i--) {
+        T b = v[32 * i + t.lane], b2 = T(0);
+        for (int k = i + 1; k < t.nb; k++) {
+            const T *s = t.at(k, i) + t.lane * BLD<T>, *x = v + 32 * k;
+#pragma unroll 8
+            for (int q = 0; q < 32; q += 2) {
+                b -= s[q] * x[q];
+                b2 -= s[q + 1] * x[q + 1];
+            }
+        }
+        b = solve_vector_trans<T, 32, BLD<T>>(b + b2, t.at(i, i), t.inv + 32 * i, t.lane);
+        v[32 * i + t.lane] = b;
+        __syncwarp();
+    }
+}
+
+/* Ones on the padded or unit diagonal, reciprocals to inv; returns the first zero or NaN, 0 if
+ * none. */
+template <class T>
+__device__ inline int diagonal_tiles(const Tiles<T> &t, int n, bool unit, bool factor, int *flag) {
+    if (threadIdx.x == 0)
+        *flag = 1 << 30;
+    __syncthreads();
+    for (int i = threadIdx.x; i < 32 * t.nb; i += blockDim.x) {
+        T *d = t.at(i / 32, i / 32) + (i % 32) * (BLD<T> + 1);
+        if (unit || i >= n)
+            *d = T(1);
+        if (!factor) {
+            t.inv[i] = T(1) / *d;
+            if (!(*d > T(0)) && !(*d < T(0)))
+                atomicMin(flag, i + 1);
+        }
+    }
+    __syncthreads();
+    int fail = *flag == 1 << 30 ? 0 : *flag;
+    __syncthreads();
+    return fail;
+}
+
+/* nb: most blocks a side, warps >= nb unless there is only B to work on. */
+template <class T, int OP>
+__global__ void __launch_bounds__(128, 4)
+    block_kernel(const __grid_constant__ Args<T> a, int nb_max, int panels) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    constexpr bool WITH_B = (OP & (FORWARD | BACKWARD | MULTIPLY)) != 0;
+    constexpr bool CHANGES_A = (OP & (FACTOR | INVERT | SQUARE)) != 0;
+    const int64_t b = blockIdx.x / panels;
+    const int panel = (int)(blockIdx.x % panels);
+    wait_for_predecessor();
+    const int n = dim_part(a.n, b);
+    if (n <= a.lo || n > 32 * nb_max || (a.skip && a.skip[b]))
+        return;
+    const int full = dim_full(a.n, b);
+    const Ref<T> A = resolve(a.A, b, full, full);
+    Tiles<T> t = {};
+    t.s = (T *)shared;
+    t.nb = (n + 31) / 32;
+    t.warp = (int)threadIdx.x / 32, t.warps = (int)blockDim.x / 32, t.lane = (int)threadIdx.x % 32;
+    t.first = 32 * (panel * t.warps + t.warp), t.step = 32 * t.warps * panels;
+    t.inv = t.s + triangle_blocks(nb_max) * BSIZE<T>;
+    T *sB = t.inv + 32 * nb_max;
+    const bool few = WITH_B && !(OP & MULTIPLY) && a.m.n <= FEW;
+    int *flag = (int *)(sB + (WITH_B ? few ? FEW * 32 * nb_max : t.warps * nb_max * BSIZE<T> : 0));
+    sB += few ? 0 : t.warp * nb_max * BSIZE<T>;
+
+    for_tiles(t, [&](int i, int j) {
+        const T *first = A.at(32 * i, 32 * j);
+        if (i == j)
+            tile_stage<T, 32, BLD<T>, true, OP == SQUARE || OP == MULTIPLY>(
+                t.at(i, i), A, first, n - 32 * i, n - 32 * i, a.unit, t.lane);
+        else
+            tile_stage<T, 32, BLD<T>, false, false>(t.at(i, j), A, first, n - 32 * i, n - 32 * j,
+                                                    false, t.lane);
+    });
+    int m = 0;
+    Ref<T> B = {};
+    if (WITH_B) {
+        m = dim_part(a.m, b);
+        B = resolve(a.B, b, full, dim_full(a.m, b));
+        if (few)
+            for (int i = threadIdx.x; i < FEW * 32 * t.nb; i += blockDim.x) {
+                int r = i % (32 * t.nb), c = i / (32 * t.nb);
+                sB[i] = r < n && c < m ? a.alpha * *B.at(r, c) : T(0);
+            }
+        else if (t.first < m)
+            for (int i = 0; i < t.nb; i++)
+                tile_stage<T, 32, BLD<T>, false, false>(sB + i * BSIZE<T>, B, B.at(32 * i, t.first),
+                                                        n - 32 * i, m - t.first, false, t.lane);
+    }
+    stage_commit();
+    stage_wait<0>();
+    __syncthreads();
+
+    int fail = diagonal_tiles(t, n, a.unit, (OP & FACTOR) != 0, flag);
+    if (OP & FACTOR)
+        fail = factor_tiles(t, flag);
+    if ((OP & INVERT) && !fail)
+        invert_tiles(t);
+    if ((OP & SQUARE) && !fail)
+        square_tiles(t);
+    if (CHANGES_A && !fail)
+        for_tiles(t, [&](int i, int j) {
+            T *first = A.at(32 * i, 32 * j);
+            if (i == j)
+                tile_write<T, 32, BLD<T>, true>(t.at(i, i), A, first, n - 32 * i, n - 32 * i,
+                                                a.unit, t.lane);
+            else
+                tile_write<T, 32, BLD<T>, false>(t.at(i, j), A, first, n - 32 * i, n - 32 * j,
+                                                 false, t.lane);
+        });
+    const bool keep = !(OP & FACTOR) || !fail;
+    if (few) {
+        for (int c = t.warp; c < m; c += t.warps) {
+            T *v = sB + c * 32 * t.nb;
+            if (OP & FORWARD)
+                vector_forward(t, v);
+            if (OP & BACKWARD)
+                vector_backward(t, v);
+            for (int i = t.lane; keep && i < n; i += 32)
+                *B.at(i, c) = v[i];
+        }
+    } else if (WITH_B && keep) {
+        chunks_run<T, OP>(t, a, B, sB, n, m, keep);
+    }
+    if ((OP & (FACTOR | INVERT)) && threadIdx.x == 0)
+        info_write(a.info, a.info_base, b, fail);
+}
+
+template <class T, int OP> cudaError_t block_start(const Args<T> &a, int n_max, cudaStream_t s) {
+    constexpr bool WITH_B = (OP & (FORWARD | BACKWARD | MULTIPLY)) != 0;
+    constexpr bool CHANGES_A = (OP & (FACTOR | INVERT | SQUARE)) != 0;
+    const int nb = (n_max + 31) / 32;
+    const bool few = WITH_B && !(OP & MULTIPLY) && a.m.n <= FEW;
+    int64_t m = a.m.n < a.m.cap ? a.m.n : a.m.cap;
+    int warps = CHANGES_A || few ? nb : 1;
+    if (WITH_B && (m + 31) / 32 > warps)
+        warps = (m + 31) / 32 < nb ? (int)((m + 31) / 32) : nb;
+    /* without work on A, every 32 * warps columns get a block of their own beside the others */
+    int64_t panels = WITH_B && !CHANGES_A && !few ? (m + 32 * warps - 1) / (32 * warps) : 1;
+    if (a.count * panels > INT32_MAX)
+        panels = 1;
+    size_t bytes = few ? block_shared<T>(nb, 0, 0) + sizeof(T) * FEW * 32 * nb
+                       : block_shared<T>(nb, warps, WITH_B ? nb : 0);
+    return launch(block_kernel<T, OP>, dim3((unsigned)(a.count * panels)), 32 * warps, bytes, s, a,
+                  nb, (int)panels);
+}
+
+} // namespace batch
+#endif
