@@ -160,7 +160,7 @@ template <class T, int G, int OP> __device__ inline void triangle_run(T *sA, con
 
 /* Blocks an SM should hold: bounds the registers so that enough loads are in flight. */
 template <class T, int G> constexpr int warp_blocks(bool with_b) {
-    return G == 32 ? (with_b ? 3 : sizeof(T) == 8 ? 6 : 4) : G == 16 ? (with_b ? 5 : 7) : 8;
+    return G == 32 ? (with_b ? 3 : sizeof(T) == 8 ? 6 : 4) : G == 16 ? (with_b ? 5 : 6) : 8;
 }
 
 template <class T, int G, int OP>
