@@ -64,8 +64,10 @@ static void print_sequence(const setup *u) {
 }
 
 static void print_time(double seconds) {
-    if (seconds < 120)
-        printf("%.2g s", seconds);
+    if (seconds < 1)
+        printf("under 1 s");
+    else if (seconds < 120)
+        printf("%.0f s", seconds);
     else if (seconds < 7200)
         printf("%.0f min", seconds / 60);
     else
