@@ -95,9 +95,9 @@ static void print_plan(const plan *p, const machine_room *room, int nexposure) {
     print_time(time);
     printf(" (dgemm measured here: %.1f GFLOP/s a rank)\n", room->rate / 1e9);
     double step = time * p->flops[STAGE_EXPOSURE] / total / (p->nchunk * nexposure);
-    printf("checkpoint      every ");
+    printf("checkpoints     interval ");
     print_time(step);
-    printf(" or so\n");
+    printf("\n");
     int minutes = (int)ceil(1.5 * time / 60) + 5, notice = 120 + 2 * (int)ceil(step);
     printf(
         "SLURM           sbatch --ntasks=%d --cpus-per-task=%d --mem-per-cpu=%.0fM --time=%d \\\n"
