@@ -1,0 +1,261 @@
+/* trsm and trmm on host data: panels of B stream through the device while A arrives in the order in which the
+ * recursion needs it; and trsm over several devices, which get A in the same way. */
+#include "common.cuh"
+#include <thread>
+#include <vector>
+
+#define BUFFERS 3
+
+static size_t align(size_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}
+
+/* ---- a triangle on its way */
+
+status gpu_await(gpu_arrival *w, int64_t from, int64_t to) {
+    if (!w)
+        return MOAO_OK;
+    const int last = w->descending ? w->pieces - 1 - (int)(from / w->block) : (int)((to - 1) / w->block);
+    if (last > w->waited) {
+        CUDA_TRY(cudaStreamWaitEvent(w->stream, w->event[last], 0));
+        w->waited = last;
+    }
+    return MOAO_OK;
+}
+
+/* Pieces are block columns from the diagonal away, or block rows: whichever holds what the first piece's
+ * half needs from the block off the diagonal. */
+status gpu_send_triangle(backend_ctx *ctx, gpu_tri p, bool solve, int64_t n, const void *src, int64_t lds,
+                         void *dst, int64_t ldd, gpu_arrival *w) {
+    const size_t e = backend_size(p.t);
+    const bool ascending = backend_source_first(p.side, p.uplo, p.trans) == solve;
+    const bool columns = ascending == (p.uplo == 'L');
+    *w = gpu_arrival{n, gpu_ceil(gpu_ceil(n, GPU_PIECES), 256) * 256, !ascending, 0, -1, ctx->piece, ctx->main.stream};
+    w->pieces = (int)gpu_ceil(n, w->block);
+    for (int k = 0; k < w->pieces; k++) {
+        const int64_t from = (ascending ? k : w->pieces - 1 - k) * w->block, to = gpu_min(from + w->block, n);
+        const int64_t lo = p.uplo == 'L' ? (columns ? from : 0) : (columns ? 0 : from);
+        const int64_t hi = p.uplo == 'L' ? (columns ? n : to) : (columns ? to : n);
+        const int64_t i = columns ? lo : from, j = columns ? from : lo;
+        const int64_t rows = columns ? hi - lo : to - from, cols = columns ? to - from : hi - lo;
+        CUDA_TRY(cudaMemcpy2DAsync(gpu_at(p.t, dst, i, j, ldd), (size_t)ldd * e, gpu_at(p.t, src, i, j, lds),
+                                   (size_t)lds * e, (size_t)rows * e, (size_t)cols, cudaMemcpyDefault, ctx->in));
+        CUDA_TRY(cudaEventRecord(w->event[k], ctx->in));
+    }
+    return MOAO_OK;
+}
+
+/* ---- host data */
+
+/* For panels of up to `other` columns: fewer of them may take larger diagonal blocks. */
+static size_t op_work(bool solve, backend_type t, int64_t n, int64_t other) {
+    if (!solve)
+        return align(gpu_trmm_work_most(t, n, other));
+    const size_t wide = gpu_trsm_work(t, n, other), narrow = gpu_trsm_work(t, n, gpu_min(other, gpu_tune.trsm_narrow));
+    return align(wide > narrow ? wide : narrow);
+}
+
+/* Width of the panels for a memory of `bytes` beyond A; 0: not even one column fits. The first panel is computed while A
+ * arrives: it is made four times as wide, so that this time is not lost, and fills all buffers. */
+static int64_t panel_width(bool solve, backend_type t, int64_t n, int64_t other, size_t bytes) {
+    int64_t w = gpu_min(other, gpu_ceil(gpu_ceil(other, 16), 256) * 256);
+    if (w < 512)
+        w = gpu_min(other, 512);
+    while (w > 0 && op_work(solve, t, n, BUFFERS * w) + BUFFERS * align((size_t)(n * w) * backend_size(t)) > bytes)
+        w /= 2;
+    return w;
+}
+
+size_t gpu_host_workspace(backend_op op, backend_type t, char side, int64_t m, int64_t n) {
+    const int64_t order = side == 'L' ? m : n, other = side == 'L' ? n : m;
+    if (m <= 0 || n <= 0)
+        return 0;
+    const bool solve = op == BACKEND_TRSM;
+    const int64_t w = panel_width(solve, t, order, other, SIZE_MAX);
+    return align((size_t)(order * order) * backend_size(t)) +
+           BUFFERS * align((size_t)(order * w) * backend_size(t)) + op_work(solve, t, order, BUFFERS * w);
+}
+
+typedef struct {
+    backend_ctx *ctx;
+    gpu_tri p;
+    bool solve;
+    int64_t n, other, ldb;
+    const void *alpha;
+    char *a, *work, *panels;
+    void *b; /* host */
+    gpu_arrival wait;
+} streaming;
+
+/* Copy columns (rows for side R) [from, from + w) of B to or from a panel. */
+static status transfer(const streaming *s, cudaStream_t q, int64_t from, int64_t w, void *panel, bool to_host) {
+    const size_t e = backend_size(s->p.t);
+    const bool left = s->p.side == 'L';
+    const size_t rows = (size_t)(left ? s->n : w) * e, cols = (size_t)(left ? w : s->n);
+    void *host = left ? gpu_at(s->p.t, s->b, 0, from, s->ldb) : gpu_at(s->p.t, s->b, from, 0, s->ldb);
+    const size_t ld = (size_t)s->ldb * e;
+    if (to_host)
+        CUDA_TRY(cudaMemcpy2DAsync(host, ld, panel, rows, rows, cols, cudaMemcpyDefault, q));
+    else
+        CUDA_TRY(cudaMemcpy2DAsync(panel, rows, host, ld, rows, cols, cudaMemcpyDefault, q));
+    return MOAO_OK;
+}
+
+/* One panel of w columns from `from`, in buffer k: in, computed, out. */
+static status one_panel(streaming *s, int64_t from, int64_t w, void *panel, int k, bool first, const void *a,
+                        int64_t lda) {
+    backend_ctx *c = s->ctx;
+    cudaEvent_t loaded = c->panel[k], computed = c->panel[BUFFERS + k], stored = c->panel[2 * BUFFERS + k];
+    const bool left = s->p.side == 'L';
+    const int64_t m = left ? s->n : w, n = left ? w : s->n;
+    CUDA_TRY(cudaStreamWaitEvent(c->in, stored, 0));
+    GPU_TRY(transfer(s, c->in, from, w, panel, false));
+    CUDA_TRY(cudaEventRecord(loaded, c->in));
+    if (first)
+        GPU_TRY(gpu_send_triangle(c, s->p, s->solve, s->n, a, lda, s->a, s->n, &s->wait));
+    CUDA_TRY(cudaStreamWaitEvent(c->main.stream, loaded, 0));
+    if (s->solve)
+        GPU_TRY(gpu_trsm_run(c, s->p, m, n, s->alpha, s->a, s->n, panel, m, s->work, &s->wait));
+    else
+        GPU_TRY(gpu_trmm_run(&c->main, s->p, m, n, s->alpha, s->a, s->n, panel, m, s->work, &s->wait));
+    CUDA_TRY(cudaEventRecord(computed, c->main.stream));
+    CUDA_TRY(cudaStreamWaitEvent(c->out, computed, 0));
+    GPU_TRY(transfer(s, c->out, from, w, panel, true));
+    CUDA_TRY(cudaEventRecord(stored, c->out));
+    return MOAO_OK;
+}
+
+static status stream_panels(streaming *s, int64_t w, const void *a, int64_t lda) {
+    backend_ctx *c = s->ctx;
+    const size_t bytes = align((size_t)(s->n * w) * backend_size(s->p.t));
+    CUDA_TRY(cudaEventRecord(c->fork, c->main.stream));
+    CUDA_TRY(cudaStreamWaitEvent(c->in, c->fork, 0));
+    CUDA_TRY(cudaStreamWaitEvent(c->out, c->fork, 0));
+    for (int k = 0; k < BUFFERS; k++)
+        CUDA_TRY(cudaEventRecord(c->panel[2 * BUFFERS + k], c->out));
+    const int64_t first = gpu_min(BUFFERS * w, s->other);
+    GPU_TRY(one_panel(s, 0, first, s->panels, 0, true, a, lda));
+    for (int k = 1; k < BUFFERS; k++) /* the first panel had all buffers */
+        CUDA_TRY(cudaEventRecord(c->panel[2 * BUFFERS + k], c->out));
+    for (int64_t from = first, k = 0; from < s->other; from += w, k = (k + 1) % BUFFERS)
+        GPU_TRY(one_panel(s, from, gpu_min(w, s->other - from), s->panels + k * bytes, (int)k, false, a, lda));
+    CUDA_TRY(cudaEventRecord(c->join, c->out));
+    CUDA_TRY(cudaStreamWaitEvent(c->main.stream, c->join, 0));
+    CUDA_TRY(cudaEventRecord(c->join, c->in)); /* pieces of A that nothing waited for (alpha = 0) */
+    CUDA_TRY(cudaStreamWaitEvent(c->main.stream, c->join, 0));
+    return MOAO_OK;
+}
+
+static status host_data(bool solve, GPU_TRI_ARGS) {
+    gpu_device_guard guard(ctx->device);
+    const char *name = solve ? "trsm_host" : "trmm_host";
+    if (!backend_tri_ok(side, uplo, trans, diag, m, n, lda, ldb))
+        return status_fail(MOAO_INPUT, "%s: an argument is out of range", name);
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    const int64_t order = side == 'L' ? m : n, other = side == 'L' ? n : m;
+    const size_t triangle = align((size_t)(order * order) * backend_size(t));
+    const int64_t w = lwork > triangle ? panel_width(solve, t, order, other, lwork - triangle) : 0;
+    if (w == 0)
+        return status_fail(MOAO_INPUT, "%s: the workspace is too small", name);
+    streaming s = {ctx, gpu_tri{t, side, uplo, trans, diag}, solve, order, other, ldb, alpha};
+    s.a = (char *)work;
+    s.work = s.a + triangle;
+    s.panels = s.work + op_work(solve, t, order, BUFFERS * w);
+    s.b = b;
+    return stream_panels(&s, w, a, lda);
+}
+
+status gpu_trsm_host(GPU_TRI_ARGS) {
+    return host_data(true, ctx, t, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, work, lwork);
+}
+
+status gpu_trmm_host(GPU_TRI_ARGS) {
+    return host_data(false, ctx, t, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, work, lwork);
+}
+
+/* ---- several devices */
+
+size_t gpu_multi_workspace(int g, backend_type t, char side, int64_t size, int64_t part) {
+    (void)side;
+    const size_t triangle = g > 0 && size > 0 ? align((size_t)(size * size) * backend_size(t)) : 0;
+    return triangle + gpu_trsm_work(t, size, part);
+}
+
+static status enable_peer(int from, int to) {
+    int can = 0;
+    if (from == to)
+        return MOAO_OK;
+    CUDA_TRY(cudaDeviceCanAccessPeer(&can, from, to));
+    if (!can)
+        return MOAO_OK; /* copies then pass through host memory */
+    cudaError_t e = cudaDeviceEnablePeerAccess(to, 0);
+    if (e == cudaErrorPeerAccessAlreadyEnabled)
+        cudaGetLastError();
+    else
+        CUDA_TRY(e);
+    return MOAO_OK;
+}
+
+typedef struct {
+    backend_ctx *ctx, *root;
+    gpu_tri p;
+    int64_t size, part, lda, ldb;
+    const void *alpha, *a;
+    void *b, *dev;
+    status result;
+} share;
+
+static status solve_share(share *s) {
+    backend_ctx *c = s->ctx;
+    gpu_device_guard guard(c->device);
+    const bool left = s->p.side == 'L', remote = c != s->root;
+    const size_t triangle = remote ? align((size_t)(s->size * s->size) * backend_size(s->p.t)) : 0;
+    gpu_arrival w;
+    if (remote) {
+        GPU_TRY(enable_peer(c->device, s->root->device));
+        CUDA_TRY(cudaEventRecord(c->fork, c->main.stream));
+        CUDA_TRY(cudaStreamWaitEvent(c->in, c->fork, 0));
+        CUDA_TRY(cudaStreamWaitEvent(c->in, s->root->mark[0], 0));
+        GPU_TRY(gpu_send_triangle(c, s->p, true, s->size, s->a, s->lda, s->dev, s->size, &w));
+    }
+    GPU_TRY(gpu_trsm_run(c, s->p, left ? s->size : s->part, left ? s->part : s->size, s->alpha,
+                         remote ? s->dev : s->a, remote ? s->size : s->lda, s->b, s->ldb,
+                         (char *)s->dev + triangle, remote ? &w : NULL));
+    if (remote) { /* also pieces that nothing waited for */
+        CUDA_TRY(cudaEventRecord(c->join, c->in));
+        CUDA_TRY(cudaStreamWaitEvent(c->main.stream, c->join, 0));
+        CUDA_TRY(cudaEventRecord(c->mark[1], c->main.stream));
+    }
+    return MOAO_OK;
+}
+
+status gpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t, char side, char uplo, char trans,
+                      char diag, int64_t size, const int64_t *part, const void *alpha, const void *a,
+                      int64_t lda, void *const *b, const int64_t *ldb, void *const *dev, const size_t *ldev) {
+    std::vector<share> work;
+    std::vector<std::thread> threads;
+    for (int g = 0; g < count; g++) {
+        if (!backend_tri_ok(side, uplo, trans, diag, side == 'L' ? size : part[g], side == 'L' ? part[g] : size,
+                            lda, ldb[g]))
+            return status_fail(MOAO_INPUT, "trsm_multi: an argument is out of range");
+        if (ldev[g] < gpu_multi_workspace(g, t, side, size, part[g]))
+            return status_fail(MOAO_INPUT, "trsm_multi: the workspace of part %d is too small", g);
+        work.push_back(share{ctx[g], ctx[0], gpu_tri{t, side, uplo, trans, diag}, size, part[g], lda, ldb[g], alpha,
+                             a, b[g], dev[g], MOAO_OK});
+    }
+    if (count == 0 || size == 0)
+        return MOAO_OK;
+    gpu_device_guard guard(ctx[0]->device);
+    CUDA_TRY(cudaEventRecord(ctx[0]->mark[0], ctx[0]->main.stream));
+    for (int g = 1; g < count; g++) /* each device is fed by a thread of its own: none starts late */
+        threads.emplace_back([&work, g] { work[g].result = solve_share(&work[g]); });
+    work[0].result = solve_share(&work[0]);
+    for (std::thread &one : threads)
+        one.join();
+    for (int g = 0; g < count; g++)
+        GPU_TRY(work[g].result);
+    for (int g = 1; g < count; g++)
+        CUDA_TRY(cudaStreamWaitEvent(ctx[0]->main.stream, ctx[g]->mark[1], 0));
+    return MOAO_OK;
+}

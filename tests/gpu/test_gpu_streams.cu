@@ -1,0 +1,182 @@
+/* What needs CUDA itself: operations captured in a graph give the same bits as direct calls, two streams at once do not disturb
+ * each other, and no operation allocates device memory once its context is open. Run on a GPU: make check-gpu. */
+#include "backend.h"
+#include <cuda_runtime.h>
+#include <functional>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <string>
+#include <vector>
+
+#define CHECK(what)                                                                                          \
+    do {                                                                                                     \
+        if (!(what)) {                                                                                       \
+            fprintf(stderr, "%s:%d: %s failed: %s; %s\n", __FILE__, __LINE__, #what, status_message(),       \
+                    cudaGetErrorString(cudaPeekAtLastError()));                                              \
+            exit(1);                                                                                         \
+        }                                                                                                    \
+    } while (0)
+
+static const backend *be;
+static const double one = 1, zero = 0;
+
+/* A and B of one set, on the device, with their values to start from. */
+struct problem {
+    int64_t n, w;
+    std::vector<double> a0, b0;
+    double *a, *b, *c;
+    int *info;
+    void *work;
+    size_t lwork;
+    problem(int64_t order, int64_t width, unsigned seed) : n(order), w(width), a0(order * order), b0(order * width) {
+        for (int64_t k = 0; k < n * n; k++)
+            a0[k] = (double)((k * 2654435761u + seed * 40503u) % 1000) / 1000 / (double)n + (k % n == k / n ? 2 : 0);
+        for (int64_t k = 0; k < n * w; k++)
+            b0[k] = (double)((k * 40503u + seed) % 1000) / 500 - 1;
+        lwork = 0;
+        for (int op = BACKEND_GEMM; op <= BACKEND_POTI; op++) {
+            const size_t l = be->workspace((backend_op)op, BACKEND_D, op < BACKEND_POTRF ? n : w, op < BACKEND_POTRF ? w : n);
+            lwork = l > lwork ? l : lwork;
+        }
+        CHECK(cudaMalloc(&a, n * n * 8) == cudaSuccess && cudaMalloc(&b, n * w * 8) == cudaSuccess);
+        CHECK(cudaMalloc(&c, n * w * 8) == cudaSuccess && cudaMalloc(&info, 4) == cudaSuccess);
+        CHECK(cudaMalloc(&work, lwork + 1) == cudaSuccess);
+    }
+    ~problem() {
+        cudaFree(a), cudaFree(b), cudaFree(c), cudaFree(info), cudaFree(work);
+    }
+    void reset() {
+        CHECK(cudaMemcpy(a, a0.data(), n * n * 8, cudaMemcpyHostToDevice) == cudaSuccess);
+        CHECK(cudaMemcpy(b, b0.data(), n * w * 8, cudaMemcpyHostToDevice) == cudaSuccess);
+        CHECK(cudaMemcpy(c, b0.data(), n * w * 8, cudaMemcpyHostToDevice) == cudaSuccess);
+    }
+    std::vector<double> result() {
+        std::vector<double> r(n * n + 2 * n * w);
+        CHECK(cudaDeviceSynchronize() == cudaSuccess);
+        CHECK(cudaMemcpy(r.data(), a, n * n * 8, cudaMemcpyDeviceToHost) == cudaSuccess);
+        CHECK(cudaMemcpy(r.data() + n * n, b, n * w * 8, cudaMemcpyDeviceToHost) == cudaSuccess);
+        CHECK(cudaMemcpy(r.data() + n * n + n * w, c, n * w * 8, cudaMemcpyDeviceToHost) == cudaSuccess);
+        return r;
+    }
+};
+
+struct operation {
+    const char *name;
+    std::function<status(backend_ctx *, problem &)> run;
+};
+
+static std::vector<operation> operations() {
+#define RUN(name, call) operation{name, [](backend_ctx *x, problem &p) { return call; }}
+    return {
+        RUN("trsm", be->trsm(x, BACKEND_D, 'L', 'L', 'N', 'N', p.n, p.w, &one, p.a, p.n, p.b, p.n, p.work, p.lwork)),
+        RUN("trsm upper", be->trsm(x, BACKEND_D, 'L', 'U', 'N', 'N', p.n, p.w, &one, p.a, p.n, p.b, p.n, p.work, p.lwork)),
+        RUN("trmm", be->trmm(x, BACKEND_D, 'L', 'U', 'T', 'N', p.n, p.w, &one, p.a, p.n, p.b, p.n, p.work, p.lwork)),
+        RUN("symm", be->symm(x, BACKEND_D, 'L', 'L', p.n, p.w, &one, p.a, p.n, p.b, p.n, &zero, p.c, p.n, p.work, p.lwork)),
+        RUN("syrk", be->syrk(x, BACKEND_D, 'L', 'N', p.n, p.w, &one, p.b, p.n, &one, p.a, p.n, p.work, p.lwork)),
+        RUN("syr2k", be->syr2k(x, BACKEND_D, 'U', 'N', p.n, p.w, &one, p.b, p.n, p.c, p.n, &one, p.a, p.n, p.work, p.lwork)),
+        RUN("potrf", be->potrf(x, BACKEND_D, 'L', p.n, p.a, p.n, p.info, p.work, p.lwork)),
+        RUN("trtri", be->trtri(x, BACKEND_D, 'L', 'N', p.n, p.a, p.n, p.info, p.work, p.lwork)),
+        RUN("lauum", be->lauum(x, BACKEND_D, 'U', p.n, p.a, p.n, p.work, p.lwork)),
+        RUN("poti", be->poti(x, BACKEND_D, 'L', p.n, p.a, p.n, p.info, p.work, p.lwork)),
+        RUN("posv", be->posv(x, BACKEND_D, 'U', p.n, p.w, p.a, p.n, p.b, p.n, p.info, p.work, p.lwork)),
+    };
+#undef RUN
+}
+
+static size_t free_memory() {
+    size_t free, total;
+    CHECK(cudaMemGetInfo(&free, &total) == cudaSuccess);
+    return free;
+}
+
+/* Direct call, then captured in a graph and replayed twice: the same bits, and the same free memory after as before. */
+static void test_graph(int64_t n, int64_t w) {
+    cudaStream_t s;
+    backend_ctx *ctx;
+    CHECK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) == cudaSuccess);
+    CHECK(be->open(0, s, &ctx) == MOAO_OK);
+    problem p(n, w, 1);
+    for (const operation &o : operations()) {
+        p.reset();
+        CHECK(o.run(ctx, p) == MOAO_OK);
+        const std::vector<double> direct = p.result();
+        const size_t before = free_memory();
+        for (int r = 0; r < 3; r++) {
+            p.reset();
+            CHECK(o.run(ctx, p) == MOAO_OK);
+            CHECK(memcmp(p.result().data(), direct.data(), direct.size() * 8) == 0);
+        }
+        CHECK(free_memory() == before);
+        cudaGraph_t graph;
+        cudaGraphExec_t exec;
+        CHECK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+        CHECK(o.run(ctx, p) == MOAO_OK);
+        CHECK(cudaStreamEndCapture(s, &graph) == cudaSuccess);
+        CHECK(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess);
+        for (int r = 0; r < 2; r++) {
+            p.reset();
+            CHECK(cudaGraphLaunch(exec, s) == cudaSuccess);
+            CHECK(memcmp(p.result().data(), direct.data(), direct.size() * 8) == 0);
+        }
+        p.reset(); /* what the comparison would see if nothing ran */
+        CHECK(memcmp(p.result().data(), direct.data(), direct.size() * 8) != 0);
+        CHECK(cudaGraphExecDestroy(exec) == cudaSuccess && cudaGraphDestroy(graph) == cudaSuccess);
+        printf("graph capture of %s, n = %ld: the same bits\n", o.name, (long)n);
+    }
+    be->close(ctx);
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+}
+
+/* Two contexts with streams of their own, fed in turn without waiting: each gives what it gives alone. */
+static void test_two_streams(int64_t n, int64_t w) {
+    backend_ctx *ctx[2];
+    problem first(n, w, 1), second(n + 37, w + 3, 2), *p[2] = {&first, &second};
+    for (int k = 0; k < 2; k++)
+        CHECK(be->open(0, NULL, &ctx[k]) == MOAO_OK);
+    for (const operation &o : operations()) {
+        std::vector<double> alone[2];
+        for (int k = 0; k < 2; k++) {
+            p[k]->reset();
+            CHECK(o.run(ctx[k], *p[k]) == MOAO_OK);
+            alone[k] = p[k]->result();
+        }
+        for (int r = 0; r < 5; r++) {
+            p[0]->reset(), p[1]->reset();
+            CHECK(cudaDeviceSynchronize() == cudaSuccess);
+            CHECK(o.run(ctx[r & 1], *p[r & 1]) == MOAO_OK);
+            CHECK(o.run(ctx[~r & 1], *p[~r & 1]) == MOAO_OK);
+            for (int k = 0; k < 2; k++)
+                CHECK(memcmp(p[k]->result().data(), alone[k].data(), alone[k].size() * 8) == 0);
+        }
+        printf("two streams, %s: the same bits\n", o.name);
+    }
+    for (int k = 0; k < 2; k++)
+        be->close(ctx[k]);
+}
+
+/* A context leaves the caller's current device as it was, and refuses devices that are not there. */
+static void test_devices() {
+    backend_ctx *ctx;
+    int device = -1;
+    CHECK(be->open(be->devices(), NULL, &ctx) == MOAO_INPUT && ctx == NULL);
+    status_clear();
+    CHECK(be->open(be->devices() - 1, NULL, &ctx) == MOAO_OK);
+    CHECK(cudaGetDevice(&device) == cudaSuccess && device == 0);
+    be->close(ctx);
+    be->close(NULL);
+}
+
+int main() {
+    if (backend_get("gpu", &be) != MOAO_OK) {
+        printf("no GPU is used: %s\n", status_message());
+        return 77;
+    }
+    const bool small = getenv("MOAO_TEST_SMALL") != NULL;
+    test_devices();
+    test_graph(100, 9);
+    if (!small)
+        test_graph(2500, 300);
+    test_two_streams(small ? 100 : 2100, small ? 9 : 200);
+    return 0;
+}
