@@ -1,6 +1,7 @@
-/* What the tests of the dense operations share: the backend under test (MOAO_TEST_BACKEND: cpu, the default, or gpu), matrices
- * with guards, and errors in units of eps. A matrix lives in a buffer that starts as NaN: padding, unused triangles and
- * whatever a test does not fill are poison on input and must come back bit for bit. */
+/* What the tests of the dense operations share: the backend under test (MOAO_TEST_BACKEND: cpu, the
+ * default, or gpu), matrices with guards, and errors in units of eps. A matrix lives in a buffer
+ * that starts as NaN: padding, unused triangles and whatever a test does not fill are poison on
+ * input and must come back bit for bit. */
 #ifndef MOAO_TESTS_LINALG_H
 #define MOAO_TESTS_LINALG_H
 
@@ -27,11 +28,13 @@ static int lin_setup(void **state) {
     char text[256];
     (void)state;
     if (backend_get(name && *name ? name : "cpu", &lin_be) != MOAO_OK ||
-        lin_be->open(0, NULL, &lin_ctx) != MOAO_OK || lin_be->describe(0, text, sizeof text) != MOAO_OK) {
+        lin_be->open(0, NULL, &lin_ctx) != MOAO_OK ||
+        lin_be->describe(0, text, sizeof text) != MOAO_OK) {
         print_error("%s\n", status_message());
         return -1;
     }
-    print_message("backend %s: %s%s\n", lin_be->name, text, lin_be == &backend_cpu ? "; no GPU is used" : "");
+    print_message("backend %s: %s%s\n", lin_be->name, text,
+                  lin_be == &backend_cpu ? "; no GPU is used" : "");
     return 0;
 }
 
@@ -120,8 +123,8 @@ static inline void mat_set(mat *a, int64_t i, int64_t j, cplx x) {
 
 /* Is (i, j) part of: A all, L U a triangle with its diagonal, l u without it? */
 static inline bool lin_part(char part, int64_t i, int64_t j) {
-    return part == 'A' || (part == 'L' && i >= j) || (part == 'U' && i <= j) || (part == 'l' && i > j) ||
-           (part == 'u' && i < j);
+    return part == 'A' || (part == 'L' && i >= j) || (part == 'U' && i <= j) ||
+           (part == 'l' && i > j) || (part == 'u' && i < j);
 }
 
 static inline void mat_fill(mat *a, char part) {
@@ -135,12 +138,14 @@ static inline void mat_fill(mat *a, char part) {
 
 static inline void mat_up(mat *a) {
     memcpy(a->before, a->host, a->bytes);
-    lin_ok(lin_be->copy(lin_ctx, a->dev, (int64_t)a->bytes, a->host, (int64_t)a->bytes, (int64_t)a->bytes, 1));
+    lin_ok(lin_be->copy(lin_ctx, a->dev, (int64_t)a->bytes, a->host, (int64_t)a->bytes,
+                        (int64_t)a->bytes, 1));
     lin_ok(lin_be->sync(lin_ctx));
 }
 
 static inline void mat_down(mat *a) {
-    lin_ok(lin_be->copy(lin_ctx, a->host, (int64_t)a->bytes, a->dev, (int64_t)a->bytes, (int64_t)a->bytes, 1));
+    lin_ok(lin_be->copy(lin_ctx, a->host, (int64_t)a->bytes, a->dev, (int64_t)a->bytes,
+                        (int64_t)a->bytes, 1));
     lin_ok(lin_be->sync(lin_ctx));
 }
 
@@ -149,7 +154,8 @@ static inline bool mat_untouched(const mat *a, char part) {
     const size_t e = backend_size(a->t);
     for (size_t k = 0; k < a->bytes / e; k++) {
         const int64_t i = (int64_t)k % a->ld, j = (int64_t)k / a->ld;
-        if (!(i < a->m && j < a->n && lin_part(part, i, j)) && memcmp(a->host + k * e, a->before + k * e, e))
+        if (!(i < a->m && j < a->n && lin_part(part, i, j)) &&
+            memcmp(a->host + k * e, a->before + k * e, e))
             return false;
     }
     return true;
@@ -213,15 +219,16 @@ static inline cplx *lin_product(int64_t m, int64_t n, int64_t k, const cplx *a, 
     const double one[2] = {1, 0}, zero[2] = {0, 0};
     cplx *r = calloc((size_t)(m * n + 1), sizeof *r);
     assert_non_null(r);
-    lin_ok(backend_cpu.gemm(NULL, BACKEND_Z, 'N', 'N', m, n, k, one, a, m > 1 ? m : 1, b, k > 1 ? k : 1, zero, r,
-                            m > 1 ? m : 1, NULL, 0));
+    lin_ok(backend_cpu.gemm(NULL, BACKEND_Z, 'N', 'N', m, n, k, one, a, m > 1 ? m : 1, b,
+                            k > 1 ? k : 1, zero, r, m > 1 ? m : 1, NULL, 0));
     return r;
 }
 
 static inline double lin_norm(int64_t count, int64_t stride, const cplx *x) {
     double s = 0;
     for (int64_t i = 0; i < count; i++)
-        s += creal(x[i * stride]) * creal(x[i * stride]) + cimag(x[i * stride]) * cimag(x[i * stride]);
+        s += creal(x[i * stride]) * creal(x[i * stride]) +
+             cimag(x[i * stride]) * cimag(x[i * stride]);
     return sqrt(s);
 }
 

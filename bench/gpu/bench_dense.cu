@@ -1,5 +1,5 @@
-/* Dense operations on one GPU: ours, the vendor's and the ceiling (gemm of the same order) in one run.
- *   bench_dense [--csv FILE] [--float] GROUP... [size=value...]   groups: see main */
+/* Dense operations on one GPU: ours, the vendor's and the ceiling (gemm of the same order) in one
+ * run. bench_dense [--csv FILE] [--float] GROUP... [size=value...]   groups: see main */
 #include "bench_gpu.cuh"
 #include <cusolverDn.h>
 
@@ -20,14 +20,17 @@ static const void *c0() {
 
 static int reps_for(double flops) {
     const double ms = flops / 20e9; /* at 20 TFLOP/s */
-    return ms > 1000 ? 3 : ms > 100 ? 5 : ms > 10 ? 7 : 15;
+    return ms > 10000 ? 1 : ms > 1000 ? 3 : ms > 100 ? 5 : ms > 10 ? 7 : 15;
 }
 
-static void vendor_gemm(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b, int64_t ldb, void *c, int64_t ldc) {
+static void vendor_gemm(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b,
+                        int64_t ldb, void *c, int64_t ldc) {
     if (type == BACKEND_D)
-        OK(cublasDgemm_64(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, (double *)a, lda, (double *)b, ldb, &zero, (double *)c, ldc));
+        OK(cublasDgemm_64(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, (double *)a, lda,
+                          (double *)b, ldb, &zero, (double *)c, ldc));
     else
-        OK(cublasSgemm_64(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one_f, (float *)a, lda, (float *)b, ldb, &zero_f, (float *)c, ldc));
+        OK(cublasSgemm_64(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one_f, (float *)a, lda,
+                          (float *)b, ldb, &zero_f, (float *)c, ldc));
 }
 
 /* TFLOP/s of a gemm of order n, measured once per n. */
@@ -36,11 +39,13 @@ static double ceiling(int64_t n) {
     for (auto &k : known)
         if (k.first == n)
             return k.second;
-    void *a = bench_alloc(n * n * es()), *b = bench_alloc(n * n * es()), *c = bench_alloc(n * n * es());
+    void *a = bench_alloc(n * n * es()), *b = bench_alloc(n * n * es()),
+         *c = bench_alloc(n * n * es());
     bench_fill(type, a, n, n, 1, 0, 1);
     bench_fill(type, b, n, n, 1, 0, 2);
     const double flops = 2.0 * n * n * n;
-    const double ms = bench_time(reps_for(flops), [] {}, [&] { vendor_gemm(n, n, n, a, n, b, n, c, n); });
+    const double ms = bench_time(
+        reps_for(flops), [] {}, [&] { vendor_gemm(n, n, n, a, n, b, n, c, n); });
     CU(cudaFree(a)), CU(cudaFree(b)), CU(cudaFree(c));
     known.push_back({n, flops / ms * 1e-9});
     return known.back().second;
@@ -50,19 +55,24 @@ struct tri_case {
     char side, uplo, trans;
 };
 
-static cublasStatus_t vendor_tri(bool solve, tri_case v, int64_t m, int64_t n, const void *a, int64_t lda, const void *b, void *c, int64_t ldb) {
+static cublasStatus_t vendor_tri(bool solve, tri_case v, int64_t m, int64_t n, const void *a,
+                                 int64_t lda, const void *b, void *c, int64_t ldb) {
     const auto s = v.side == 'L' ? CUBLAS_SIDE_LEFT : CUBLAS_SIDE_RIGHT;
     const auto u = v.uplo == 'L' ? CUBLAS_FILL_MODE_LOWER : CUBLAS_FILL_MODE_UPPER;
     const auto o = v.trans == 'N' ? CUBLAS_OP_N : CUBLAS_OP_T;
     const auto d = CUBLAS_DIAG_NON_UNIT;
     if (type == BACKEND_D)
-        return solve ? cublasDtrsm_64(blas, s, u, o, d, m, n, &one, (double *)a, lda, (double *)c, ldb)
-                     : cublasDtrmm_64(blas, s, u, o, d, m, n, &one, (double *)a, lda, (double *)b, ldb, (double *)c, ldb);
+        return solve ? cublasDtrsm_64(blas, s, u, o, d, m, n, &one, (double *)a, lda, (double *)c,
+                                      ldb)
+                     : cublasDtrmm_64(blas, s, u, o, d, m, n, &one, (double *)a, lda, (double *)b,
+                                      ldb, (double *)c, ldb);
     return solve ? cublasStrsm_64(blas, s, u, o, d, m, n, &one_f, (float *)a, lda, (float *)c, ldb)
-                 : cublasStrmm_64(blas, s, u, o, d, m, n, &one_f, (float *)a, lda, (float *)b, ldb, (float *)c, ldb);
+                 : cublasStrmm_64(blas, s, u, o, d, m, n, &one_f, (float *)a, lda, (float *)b, ldb,
+                                  (float *)c, ldb);
 }
 
-/* Relative difference of two results (norm of the difference over the norm), as a check beside each timing. */
+/* Relative difference of two results (norm of the difference over the norm), as a check beside each
+ * timing. */
 static double difference(const void *x, const void *y, int64_t count) {
     const int64_t some = std::min<int64_t>(count, 1 << 22);
     std::vector<char> hx(some * es()), hy(some * es());
@@ -81,7 +91,8 @@ static double difference(const void *x, const void *y, int64_t count) {
 static void tri(bool solve, tri_case v, int64_t m, int64_t n, bool vendor, bool both_places) {
     const int64_t order = v.side == 'L' ? m : n;
     const double flops = (double)m * n * order;
-    void *a = bench_alloc(order * order * es()), *b0 = bench_alloc(m * n * es()), *b = bench_alloc(m * n * es());
+    void *a = bench_alloc(order * order * es()), *b0 = bench_alloc(m * n * es()),
+         *b = bench_alloc(m * n * es());
     void *c = vendor ? bench_alloc(m * n * es()) : NULL;
     const size_t lwork = be->workspace(solve ? BACKEND_TRSM : BACKEND_TRMM, type, m, n);
     void *work = bench_alloc(lwork);
@@ -89,20 +100,30 @@ static void tri(bool solve, tri_case v, int64_t m, int64_t n, bool vendor, bool 
     bench_fill(type, a, order, order, 1.0 / order, 1.5, 3);
     bench_fill(type, b0, m, n, 1, 0, 4);
     const int reps = reps_for(flops);
-    const auto refill = [&](void *x) { CU(cudaMemcpyAsync(x, b0, m * n * es(), cudaMemcpyDefault, stream)); };
-    const double ours = bench_time(reps, [&] { refill(b); }, [&] {
-        OK((solve ? be->trsm : be->trmm)(ctx, type, v.side, v.uplo, v.trans, 'N', m, n, c1(), a, order, b, m, work, lwork));
-    });
+    const auto refill = [&](void *x) {
+        CU(cudaMemcpyAsync(x, b0, m * n * es(), cudaMemcpyDefault, stream));
+    };
+    const double ours = bench_time(
+        reps, [&] { refill(b); },
+        [&] {
+            OK((solve ? be->trsm : be->trmm)(ctx, type, v.side, v.uplo, v.trans, 'N', m, n, c1(), a,
+                                             order, b, m, work, lwork));
+        });
     double theirs = 0;
     if (vendor) {
-        theirs = bench_time(reps, [&] { refill(c); }, [&] { OK(vendor_tri(solve, v, m, n, a, order, c, c, m)); });
-        snprintf(note, sizeof note, "difference %.1e work %.0f MiB", difference(b, c, m * n), lwork / 1048576.0);
+        theirs = bench_time(
+            reps, [&] { refill(c); }, [&] { OK(vendor_tri(solve, v, m, n, a, order, c, c, m)); });
+        snprintf(note, sizeof note, "difference %.1e work %.0f MiB", difference(b, c, m * n),
+                 lwork / 1048576.0);
     }
     snprintf(shape, sizeof shape, "%c%c%c %ldx%ld", v.side, v.uplo, v.trans, (long)m, (long)n);
-    bench_row(solve ? "trsm" : "trmm", type, shape, ours, theirs, flops, order <= 32768 ? ceiling(order) : 0, note);
+    bench_row(solve ? "trsm" : "trmm", type, shape, ours, theirs, flops,
+              order <= 32768 ? ceiling(order) : 0, note);
     if (vendor && both_places) {
-        const double out = bench_time(reps, [] {}, [&] { OK(vendor_tri(false, v, m, n, a, order, b0, c, m)); });
-        bench_row("trmm/out", type, shape, ours, out, flops, flops / out * 1e-9, "vendor out of place");
+        const double out = bench_time(
+            reps, [] {}, [&] { OK(vendor_tri(false, v, m, n, a, order, b0, c, m)); });
+        bench_row("trmm/out", type, shape, ours, out, flops, flops / out * 1e-9,
+                  "vendor out of place");
     }
     CU(cudaFree(a)), CU(cudaFree(b0)), CU(cudaFree(b)), CU(cudaFree(work));
     if (c)
@@ -142,36 +163,49 @@ static void tri_big() {
 
 /* The ceiling of shapes with an order of 102400: a gemm m x n x n. */
 static double big_gemm(int64_t m, int64_t n) {
-    void *a = bench_alloc(n * n * es()), *b = bench_alloc(m * n * es()), *c = bench_alloc(m * n * es());
+    void *a = bench_alloc(n * n * es()), *b = bench_alloc(m * n * es()),
+         *c = bench_alloc(m * n * es());
     bench_fill(type, a, n, n, 1, 0, 1);
     bench_fill(type, b, m, n, 1, 0, 2);
-    const double ms = bench_time(3, [] {}, [&] { vendor_gemm(m, n, n, b, m, a, n, c, m); });
+    const double ms = bench_time(
+        3, [] {}, [&] { vendor_gemm(m, n, n, b, m, a, n, c, m); });
     CU(cudaFree(a)), CU(cudaFree(b)), CU(cudaFree(c));
-    printf("gemm %ld x %ld x %ld: %.3f ms, %.2f TFLOP/s\n", (long)m, (long)n, (long)n, ms, 2.0 * m * n * n / ms * 1e-9);
+    printf("gemm %ld x %ld x %ld: %.3f ms, %.2f TFLOP/s\n", (long)m, (long)n, (long)n, ms,
+           2.0 * m * n * n / ms * 1e-9);
     return 2.0 * m * n * n / ms * 1e-9;
 }
 
 static void symm(char side, char uplo, int64_t m, int64_t n, bool vendor, double top) {
     const int64_t order = side == 'L' ? m : n;
     const double flops = 2.0 * m * n * order;
-    void *a = bench_alloc(order * order * es()), *b = bench_alloc(m * n * es()), *c = bench_alloc(m * n * es());
+    void *a = bench_alloc(order * order * es()), *b = bench_alloc(m * n * es()),
+         *c = bench_alloc(m * n * es());
     const size_t lwork = be->workspace(BACKEND_SYMM, type, m, n);
     void *work = bench_alloc(lwork);
     char shape[64];
     bench_fill(type, a, order, order, 1, 0, 3);
     bench_fill(type, b, m, n, 1, 0, 4);
     const int reps = reps_for(flops);
-    const double ours = bench_time(reps, [] {}, [&] {
-        OK(be->symm(ctx, type, side, uplo, m, n, c1(), a, order, b, m, c0(), c, m, work, lwork));
-    });
+    const double ours = bench_time(
+        reps, [] {},
+        [&] {
+            OK(be->symm(ctx, type, side, uplo, m, n, c1(), a, order, b, m, c0(), c, m, work,
+                        lwork));
+        });
     const auto s = side == 'L' ? CUBLAS_SIDE_LEFT : CUBLAS_SIDE_RIGHT;
     const auto u = uplo == 'L' ? CUBLAS_FILL_MODE_LOWER : CUBLAS_FILL_MODE_UPPER;
-    const double theirs = !vendor ? 0 : bench_time(flops > 1e14 ? 1 : reps, [] {}, [&] {
-        if (type == BACKEND_D)
-            OK(cublasDsymm_64(blas, s, u, m, n, &one, (double *)a, order, (double *)b, m, &zero, (double *)c, m));
-        else
-            OK(cublasSsymm_64(blas, s, u, m, n, &one_f, (float *)a, order, (float *)b, m, &zero_f, (float *)c, m));
-    });
+    const double theirs =
+        !vendor ? 0
+                : bench_time(
+                      flops > 1e14 ? 1 : reps, [] {},
+                      [&] {
+                          if (type == BACKEND_D)
+                              OK(cublasDsymm_64(blas, s, u, m, n, &one, (double *)a, order,
+                                                (double *)b, m, &zero, (double *)c, m));
+                          else
+                              OK(cublasSsymm_64(blas, s, u, m, n, &one_f, (float *)a, order,
+                                                (float *)b, m, &zero_f, (float *)c, m));
+                      });
     snprintf(shape, sizeof shape, "%c%c %ldx%ld", side, uplo, (long)m, (long)n);
     bench_row("symm", type, shape, ours, theirs, flops, top > 0 ? top : ceiling(order));
     CU(cudaFree(a)), CU(cudaFree(b)), CU(cudaFree(c)), CU(cudaFree(work));
@@ -179,31 +213,39 @@ static void symm(char side, char uplo, int64_t m, int64_t n, bool vendor, double
 
 static void syrk(bool two, int64_t n, int64_t k) {
     const double flops = (two ? 2.0 : 1.0) * n * n * k;
-    void *a = bench_alloc(n * k * es()), *b = bench_alloc(n * k * es()), *c = bench_alloc(n * n * es());
+    void *a = bench_alloc(n * k * es()), *b = bench_alloc(n * k * es()),
+         *c = bench_alloc(n * n * es());
     char shape[64];
     bench_fill(type, a, n, k, 1, 0, 3);
     bench_fill(type, b, n, k, 1, 0, 4);
     const auto u = CUBLAS_FILL_MODE_LOWER;
     const auto o = CUBLAS_OP_N;
     const int reps = reps_for(flops);
-    const double ours = bench_time(reps, [] {}, [&] {
-        if (two)
-            OK(be->syr2k(ctx, type, 'L', 'N', n, k, c1(), a, n, b, n, c0(), c, n, NULL, 0));
-        else
-            OK(be->syrk(ctx, type, 'L', 'N', n, k, c1(), a, n, c0(), c, n, NULL, 0));
-    });
-    const double theirs = bench_time(reps, [] {}, [&] {
-        if (type == BACKEND_D && two)
-            OK(cublasDsyr2k_64(blas, u, o, n, k, &one, (double *)a, n, (double *)b, n, &zero, (double *)c, n));
-        else if (type == BACKEND_D)
-            OK(cublasDsyrk_64(blas, u, o, n, k, &one, (double *)a, n, &zero, (double *)c, n));
-        else if (two)
-            OK(cublasSsyr2k_64(blas, u, o, n, k, &one_f, (float *)a, n, (float *)b, n, &zero_f, (float *)c, n));
-        else
-            OK(cublasSsyrk_64(blas, u, o, n, k, &one_f, (float *)a, n, &zero_f, (float *)c, n));
-    });
+    const double ours = bench_time(
+        reps, [] {},
+        [&] {
+            if (two)
+                OK(be->syr2k(ctx, type, 'L', 'N', n, k, c1(), a, n, b, n, c0(), c, n, NULL, 0));
+            else
+                OK(be->syrk(ctx, type, 'L', 'N', n, k, c1(), a, n, c0(), c, n, NULL, 0));
+        });
+    const double theirs = bench_time(
+        reps, [] {},
+        [&] {
+            if (type == BACKEND_D && two)
+                OK(cublasDsyr2k_64(blas, u, o, n, k, &one, (double *)a, n, (double *)b, n, &zero,
+                                   (double *)c, n));
+            else if (type == BACKEND_D)
+                OK(cublasDsyrk_64(blas, u, o, n, k, &one, (double *)a, n, &zero, (double *)c, n));
+            else if (two)
+                OK(cublasSsyr2k_64(blas, u, o, n, k, &one_f, (float *)a, n, (float *)b, n, &zero_f,
+                                   (float *)c, n));
+            else
+                OK(cublasSsyrk_64(blas, u, o, n, k, &one_f, (float *)a, n, &zero_f, (float *)c, n));
+        });
     snprintf(shape, sizeof shape, "LN %ld k %ld", (long)n, (long)k);
-    bench_row(two ? "syr2k" : "syrk", type, shape, ours, theirs, flops, ceiling(std::max(n, k) == k ? k : n));
+    bench_row(two ? "syr2k" : "syrk", type, shape, ours, theirs, flops,
+              ceiling(std::max(n, k) == k ? k : n));
     CU(cudaFree(a)), CU(cudaFree(b)), CU(cudaFree(c));
 }
 
@@ -226,9 +268,11 @@ static void symm_big() {
 
 static void factor(bool inverse, char uplo, int64_t n, bool vendor, double top) {
     const double flops = inverse ? 2.0 / 3 * n * n * n : 1.0 / 3 * n * n * n;
-    void *a = bench_alloc(n * n * es()), *b = vendor && n < 50000 ? bench_alloc(n * n * es()) : NULL;
+    void *a = bench_alloc(n * n * es()),
+         *b = vendor && n < 50000 ? bench_alloc(n * n * es()) : NULL;
     int *info = (int *)bench_alloc(4), got = -1;
-    const size_t lwork = std::max(be->workspace(BACKEND_POTRF, type, 0, n), be->workspace(BACKEND_POTRI, type, 0, n));
+    const size_t lwork = std::max(be->workspace(BACKEND_POTRF, type, 0, n),
+                                  be->workspace(BACKEND_POTRI, type, 0, n));
     void *work = bench_alloc(lwork);
     char shape[64], note[64] = "";
     const int reps = reps_for(flops);
@@ -237,9 +281,11 @@ static void factor(bool inverse, char uplo, int64_t n, bool vendor, double top) 
         if (inverse)
             OK(be->potrf(ctx, type, uplo, n, x, n, info, work, lwork));
     };
-    const double ours = bench_time(reps, [&] { prepare(a); }, [&] {
-        OK((inverse ? be->potri : be->potrf)(ctx, type, uplo, n, a, n, info, work, lwork));
-    });
+    const double ours = bench_time(
+        reps, [&] { prepare(a); },
+        [&] {
+            OK((inverse ? be->potri : be->potrf)(ctx, type, uplo, n, a, n, info, work, lwork));
+        });
     CU(cudaMemcpyAsync(&got, info, 4, cudaMemcpyDefault, stream));
     CU(cudaStreamSynchronize(stream));
     const auto u = uplo == 'L' ? CUBLAS_FILL_MODE_LOWER : CUBLAS_FILL_MODE_UPPER;
@@ -250,29 +296,37 @@ static void factor(bool inverse, char uplo, int64_t n, bool vendor, double top) 
         size_t dev = 0, host = 0;
         int lw = 0;
         if (inverse)
-            OK(type == BACKEND_D ? cusolverDnDpotri_bufferSize(solver, u, (int)n, (double *)x, (int)n, &lw)
-                                 : cusolverDnSpotri_bufferSize(solver, u, (int)n, (float *)x, (int)n, &lw)),
+            OK(type == BACKEND_D
+                   ? cusolverDnDpotri_bufferSize(solver, u, (int)n, (double *)x, (int)n, &lw)
+                   : cusolverDnSpotri_bufferSize(solver, u, (int)n, (float *)x, (int)n, &lw)),
                 dev = lw * es();
         else
             OK(cusolverDnXpotrf_bufferSize(solver, NULL, u, n, dt, x, n, dt, &dev, &host));
         dw = bench_alloc(dev);
         std::vector<char> hw(host + 1);
-        theirs = bench_time(reps, [&] { prepare(x); }, [&] {
-            if (!inverse)
-                OK(cusolverDnXpotrf(solver, NULL, u, n, dt, x, n, dt, dw, dev, hw.data(), host, info));
-            else if (type == BACKEND_D)
-                OK(cusolverDnDpotri(solver, u, (int)n, (double *)x, (int)n, (double *)dw, lw, info));
-            else
-                OK(cusolverDnSpotri(solver, u, (int)n, (float *)x, (int)n, (float *)dw, lw, info));
-        });
+        theirs = bench_time(
+            reps, [&] { prepare(x); },
+            [&] {
+                if (!inverse)
+                    OK(cusolverDnXpotrf(solver, NULL, u, n, dt, x, n, dt, dw, dev, hw.data(), host,
+                                        info));
+                else if (type == BACKEND_D)
+                    OK(cusolverDnDpotri(solver, u, (int)n, (double *)x, (int)n, (double *)dw, lw,
+                                        info));
+                else
+                    OK(cusolverDnSpotri(solver, u, (int)n, (float *)x, (int)n, (float *)dw, lw,
+                                        info));
+            });
         CU(cudaFree(dw));
     }
     snprintf(shape, sizeof shape, "%c %ld", uplo, (long)n);
     /* the triangle alone is compared: the first column of a lower one, the last of an upper one */
     if (b)
         snprintf(note, sizeof note, "info %d difference %.1e", got,
-                 difference(uplo == 'L' ? a : (char *)a + n * (n - 1) * es(), uplo == 'L' ? b : (char *)b + n * (n - 1) * es(), n));
-    bench_row(inverse ? "potri" : "potrf", type, shape, ours, theirs, flops, top > 0 ? top : ceiling(n), note);
+                 difference(uplo == 'L' ? a : (char *)a + n * (n - 1) * es(),
+                            uplo == 'L' ? b : (char *)b + n * (n - 1) * es(), n));
+    bench_row(inverse ? "potri" : "potrf", type, shape, ours, theirs, flops,
+              top > 0 ? top : ceiling(n), note);
     CU(cudaFree(a)), CU(cudaFree(info)), CU(cudaFree(work));
     if (b)
         CU(cudaFree(b));
@@ -293,17 +347,24 @@ static void potrf_big() {
     void *a = bench_alloc(n * n * 8), *b = bench_alloc(n * w * 8), *c = bench_alloc(n * w * 8);
     bench_fill(type, a, n, n, 1, 0, 1);
     bench_fill(type, b, n, w, 1, 0, 2);
-    const double ms = bench_time(1, [] {}, [&] { vendor_gemm(n, w, n, a, n, b, n, c, n); });
+    const double ms = bench_time(
+        1, [] {}, [&] { vendor_gemm(n, w, n, a, n, b, n, c, n); });
     CU(cudaFree(a)), CU(cudaFree(b)), CU(cudaFree(c));
     const double top = 2.0 * n * w * n / ms * 1e-9;
     printf("gemm %ld x %ld x %ld: %.3f ms, %.2f TFLOP/s\n", (long)n, (long)w, (long)n, ms, top);
     factor(false, 'L', n, true, top);
 }
 
-/* Backward error |op(A) X - B| / (|A| |X| + |B|) in eps for B = A X0, on ill-conditioned triangles; ours at several sizes of
- * inverted blocks, and the vendor's. */
+/* Ours alone at full size, once: for trying sizes out. */
+static void potrf_huge() {
+    factor(false, 'L', 102400, false, 1);
+}
+
+/* Backward error |op(A) X - B| / (|A| |X| + |B|) in eps for B = A X0, on ill-conditioned triangles;
+ * ours at several sizes of inverted blocks, and the vendor's. */
 __global__ void hard_triangle(double *a, int64_t n, int kind) {
-    for (int64_t k = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; k < n * n; k += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t k = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; k < n * n;
+         k += (int64_t)gridDim.x * blockDim.x) {
         const int64_t i = k % n, j = k / n;
         const double far = (double)(i - j) * (double)(i - j);
         if (kind == 0) /* a Gaussian covariance, to be factored */
@@ -312,17 +373,22 @@ __global__ void hard_triangle(double *a, int64_t n, int kind) {
             a[k] = i == j ? 1 : i > j ? -(kind == 1 ? 0.01 : 0.04) : 0;
     }
 }
-template <class F> static double residual(int64_t n, int64_t w, const double *a, const double *b, double *x, double *r, F norm) {
+template <class F>
+static double residual(int64_t n, int64_t w, const double *a, const double *b, double *x, double *r,
+                       F norm) {
     const double minus = -1;
     CU(cudaMemcpyAsync(r, x, n * w * 8, cudaMemcpyDefault, stream));
-    OK(cublasDtrmm_64(blas, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N, CUBLAS_DIAG_NON_UNIT, n, w, &one, a, n, x, n, r, n));
+    OK(cublasDtrmm_64(blas, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N,
+                      CUBLAS_DIAG_NON_UNIT, n, w, &one, a, n, x, n, r, n));
     OK(cublasDaxpy_64(blas, n * w, &minus, b, 1, r, 1));
     return norm(r) / norm(x);
 }
 static void accuracy() {
-    static const char *const names[] = {"covariance factor, condition 1e5 (L)", "Kahan c = 0.01", "Kahan c = 0.04"};
+    static const char *const names[] = {"covariance factor, condition 1e5 (L)", "Kahan c = 0.01",
+                                        "Kahan c = 0.04"};
     const int64_t n = 2048, w = 64;
-    double *a = (double *)bench_alloc(n * n * 8), *x0 = (double *)bench_alloc(n * w * 8), *b = (double *)bench_alloc(n * w * 8);
+    double *a = (double *)bench_alloc(n * n * 8), *x0 = (double *)bench_alloc(n * w * 8),
+           *b = (double *)bench_alloc(n * w * 8);
     double *x = (double *)bench_alloc(n * w * 8), *r = (double *)bench_alloc(n * w * 8);
     const size_t lwork = (size_t)64 << 20;
     void *work = bench_alloc(lwork);
@@ -337,32 +403,41 @@ static void accuracy() {
         if (kind == 0)
             OK(be->potrf(ctx, BACKEND_D, 'L', n, a, n, info, work, lwork));
         bench_fill(BACKEND_D, x0, n, w, 1, 0, 9);
-        OK(cublasDtrmm_64(blas, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N, CUBLAS_DIAG_NON_UNIT, n, w, &one, a, n, x0, n, b, n));
+        OK(cublasDtrmm_64(blas, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N,
+                          CUBLAS_DIAG_NON_UNIT, n, w, &one, a, n, x0, n, b, n));
         const double size = norm(a, n * n);
         printf("%-40s", names[kind]);
         for (int64_t nb : {0, 128, 256, 512}) {
             char arg[64];
             CU(cudaMemcpyAsync(x, b, n * w * 8, cudaMemcpyDefault, stream));
             if (nb == 0) {
-                OK(cublasDtrsm_64(blas, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N, CUBLAS_DIAG_NON_UNIT, n, w, &one, a, n, x, n));
+                OK(cublasDtrsm_64(blas, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N,
+                                  CUBLAS_DIAG_NON_UNIT, n, w, &one, a, n, x, n));
             } else {
                 snprintf(arg, sizeof arg, "trsm_nb_narrow=%ld", (long)nb);
                 bench_tune(arg);
-                OK(be->trsm(ctx, BACKEND_D, 'L', 'L', 'N', 'N', n, w, &one, a, n, x, n, work, lwork));
+                OK(be->trsm(ctx, BACKEND_D, 'L', 'L', 'N', 'N', n, w, &one, a, n, x, n, work,
+                            lwork));
             }
-            const double res = residual(n, w, a, b, x, r, [&](const double *v) { return norm(v, n * w); });
-            printf(nb ? "  inverted %3ld: %9.2e eps" : "  vendor%.0ld: %9.2e eps", (long)nb, res / size / 2.22e-16);
+            const double res =
+                residual(n, w, a, b, x, r, [&](const double *v) { return norm(v, n * w); });
+            printf(nb ? "  inverted %3ld: %9.2e eps" : "  vendor%.0ld: %9.2e eps", (long)nb,
+                   res / size / 2.22e-16);
         }
         printf("\n");
     }
     bench_tune("trsm_nb_narrow=512");
-    CU(cudaFree(a)), CU(cudaFree(x0)), CU(cudaFree(b)), CU(cudaFree(x)), CU(cudaFree(r)), CU(cudaFree(work)), CU(cudaFree(info));
+    CU(cudaFree(a)), CU(cudaFree(x0)), CU(cudaFree(b)), CU(cudaFree(x)), CU(cudaFree(r)),
+        CU(cudaFree(work)), CU(cudaFree(info));
 }
 
-/* Host data: the transfers alone, the arithmetic alone (all of it resident), and both overlapped. */
+/* Host data: the transfers alone, the arithmetic alone (all of it resident), and both overlapped.
+ */
 static void host_case(bool solve, int64_t n, int64_t nrhs) {
-    const size_t ab = n * n * 8, bb = n * nrhs * 8, lw = be->workspace(solve ? BACKEND_TRSM : BACKEND_TRMM, BACKEND_D, n, nrhs);
-    const size_t ldev = be->host_workspace(solve ? BACKEND_TRSM : BACKEND_TRMM, BACKEND_D, 'L', n, nrhs);
+    const size_t ab = n * n * 8, bb = n * nrhs * 8,
+                 lw = be->workspace(solve ? BACKEND_TRSM : BACKEND_TRMM, BACKEND_D, n, nrhs);
+    const size_t ldev =
+        be->host_workspace(solve ? BACKEND_TRSM : BACKEND_TRMM, BACKEND_D, 'L', n, nrhs);
     void *ha, *hb, *a = bench_alloc(ab), *b = bench_alloc(bb), *work = bench_alloc(lw), *dev;
     char shape[64], note[160];
     OK(be->alloc_host(ctx, ab, &ha));
@@ -371,40 +446,64 @@ static void host_case(bool solve, int64_t n, int64_t nrhs) {
     bench_fill(BACKEND_D, b, n, nrhs, 1, 0, 4);
     CU(cudaMemcpyAsync(ha, a, ab, cudaMemcpyDefault, stream));
     CU(cudaMemcpyAsync(hb, b, bb, cudaMemcpyDefault, stream));
-    const double compute = bench_time(3, [&] { bench_fill(BACKEND_D, b, n, nrhs, 1, 0, 4); }, [&] {
-        OK((solve ? be->trsm : be->trmm)(ctx, BACKEND_D, 'L', 'L', 'N', 'N', n, nrhs, &one, a, n, b, n, work, lw));
-    });
-    /* what must travel in: a triangle and B; out: B. Both directions at once: the longer one counts */
-    const double in = bench_time(3, [] {}, [&] {
-        CU(cudaMemcpyAsync(a, ha, ab / 2, cudaMemcpyDefault, stream));
-        CU(cudaMemcpyAsync(b, hb, bb, cudaMemcpyDefault, stream));
-    });
+    const double compute = bench_time(
+        3, [&] { bench_fill(BACKEND_D, b, n, nrhs, 1, 0, 4); },
+        [&] {
+            OK((solve ? be->trsm : be->trmm)(ctx, BACKEND_D, 'L', 'L', 'N', 'N', n, nrhs, &one, a,
+                                             n, b, n, work, lw));
+        });
+    /* what must travel in: a triangle and B; out: B. Both directions at once: the longer one counts
+     */
+    const double in = bench_time(
+        3, [] {},
+        [&] {
+            CU(cudaMemcpyAsync(a, ha, ab / 2, cudaMemcpyDefault, stream));
+            CU(cudaMemcpyAsync(b, hb, bb, cudaMemcpyDefault, stream));
+        });
     CU(cudaFree(a)), CU(cudaFree(b)), CU(cudaFree(work));
     dev = bench_alloc(ldev);
-    const double total = bench_time(3, [] {}, [&] {
-        OK((solve ? be->trsm_host : be->trmm_host)(ctx, BACKEND_D, 'L', 'L', 'N', 'N', n, nrhs, &one, ha, n, hb, n, dev, ldev));
-    });
+    const double total = bench_time(
+        3, [] {},
+        [&] {
+            OK((solve ? be->trsm_host : be->trmm_host)(ctx, BACKEND_D, 'L', 'L', 'N', 'N', n, nrhs,
+                                                       &one, ha, n, hb, n, dev, ldev));
+        });
     snprintf(shape, sizeof shape, "%ldx%ld", (long)n, (long)nrhs);
-    snprintf(note, sizeof note, "transfer %.2f ms, compute %.2f ms: %.1f %% over the larger", in, compute, 100 * (total / std::max(in, compute) - 1));
-    bench_row(solve ? "trsm_host" : "trmm_host", BACKEND_D, shape, total, 0, (double)n * n * nrhs, 0, note);
+    snprintf(note, sizeof note, "transfer %.2f ms, compute %.2f ms: %.1f %% over the larger", in,
+             compute, 100 * (total / std::max(in, compute) - 1));
+    bench_row(solve ? "trsm_host" : "trmm_host", BACKEND_D, shape, total, 0, (double)n * n * nrhs,
+              0, note);
     be->release_host(ctx, ha), be->release_host(ctx, hb);
     CU(cudaFree(dev));
 }
 static void host_group() {
-    for (int64_t nrhs : {512, 4096, 16384, 32768})
-        host_case(true, 16384, nrhs);
-    for (int64_t nrhs : {512, 16384, 32768})
-        host_case(false, 16384, nrhs);
+    host_case(true, 16384, 16384);
+    host_case(true, 16384, 32768);
+    host_case(true, 16384, 65536);
+    host_case(true, 32768, 512);
+    host_case(true, 32768, 32768);
+    host_case(false, 16384, 65536);
+    host_case(false, 32768, 512);
+    host_case(false, 32768, 32768);
 }
 
-/* Out of place, blocks of inverses and other pieces alone: what the sizes in the table of methods were chosen from. */
+/* Out of place, blocks of inverses and other pieces alone: what the sizes in the table of methods
+ * were chosen from. */
 static void gemm_shapes() {
     for (int64_t n : {256, 512, 1024, 2048, 4096, 8192}) {
-        void *a = bench_alloc(n * n * 8), *b = bench_alloc(n * 512 * 8), *c = bench_alloc(n * 512 * 8);
+        void *a = bench_alloc(n * n * 8), *b = bench_alloc(n * 512 * 8),
+             *c = bench_alloc(n * 512 * 8);
         bench_fill(BACKEND_D, a, n, n, 1, 0, 1);
         bench_fill(BACKEND_D, b, n, 512, 1, 0, 2);
-        const double ms = bench_time(15, [] {}, [&] { for (int i = 0; i < 10; i++) vendor_gemm(n, 512, n, a, n, b, n, c, n); }) / 10;
-        printf("gemm %ld x 512 x %ld: %.4f ms, %.2f TFLOP/s\n", (long)n, (long)n, ms, 2.0 * n * n * 512 / ms * 1e-9);
+        const double ms = bench_time(
+                              15, [] {},
+                              [&] {
+                                  for (int i = 0; i < 10; i++)
+                                      vendor_gemm(n, 512, n, a, n, b, n, c, n);
+                              }) /
+                          10;
+        printf("gemm %ld x 512 x %ld: %.4f ms, %.2f TFLOP/s\n", (long)n, (long)n, ms,
+               2.0 * n * n * 512 / ms * 1e-9);
         CU(cudaFree(a)), CU(cudaFree(b)), CU(cudaFree(c));
     }
 }
@@ -413,9 +512,11 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } groups[] = {{"trsm", trsm_group}, {"few", trsm_few}, {"trmm", trmm_group}, {"variants", variants_group},
-                  {"tribig", tri_big}, {"sym", sym_group}, {"symmbig", symm_big}, {"potrf", potrf_group},
-                  {"potri", potri_group}, {"potrfbig", potrf_big}, {"accuracy", accuracy}, {"host", host_group}, {"shapes", gemm_shapes}};
+    } groups[] = {{"trsm", trsm_group},         {"few", trsm_few},      {"trmm", trmm_group},
+                  {"variants", variants_group}, {"tribig", tri_big},    {"sym", sym_group},
+                  {"symmbig", symm_big},        {"potrf", potrf_group}, {"potri", potri_group},
+                  {"potrfbig", potrf_big},      {"accuracy", accuracy}, {"potrfhuge", potrf_huge},
+                  {"host", host_group},         {"shapes", gemm_shapes}};
     const char *file = NULL;
     for (int i = 1; i + 1 < argc; i++)
         if (!strcmp(argv[i], "--csv"))

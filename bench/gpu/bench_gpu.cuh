@@ -1,5 +1,6 @@
-/* What the GPU benches share: timing by events, random data made on the device, one line per measurement as a table and as CSV.
- * All variants of a row (ours, the vendor's, the ceiling) are timed in the same process on the same data. */
+/* What the GPU benches share: timing by events, random data made on the device, one line per
+ * measurement as a table and as CSV. All variants of a row (ours, the vendor's, the ceiling) are
+ * timed in the same process on the same data. */
 #ifndef MOAO_BENCH_GPU_CUH
 #define MOAO_BENCH_GPU_CUH
 
@@ -16,7 +17,8 @@
 #include <time.h>
 #include <vector>
 
-static inline void bench_check(bool good, const char *call, const char *why, const char *file, int line) {
+static inline void bench_check(bool good, const char *call, const char *why, const char *file,
+                               int line) {
     if (!good) {
         fprintf(stderr, "%s:%d: %s failed: %s\n", file, line, call, why);
         exit(1);
@@ -51,7 +53,8 @@ static inline void bench_open(const char *csv_path) {
     printf("# %s\n", text);
     csv = csv_path ? fopen(csv_path, "a") : NULL;
     if (csv && ftell(csv) == 0)
-        fprintf(csv, "operation,type,shape,ours_ms,vendor_ms,flops,bytes,ours_tflops,vendor_tflops,ratio,ceiling_tflops,share\n");
+        fprintf(csv, "operation,type,shape,ours_ms,vendor_ms,flops,bytes,ours_tflops,vendor_tflops,"
+                     "ratio,ceiling_tflops,share\n");
 }
 
 __device__ inline double bench_hash(int64_t k, uint64_t seed) {
@@ -62,7 +65,9 @@ __device__ inline double bench_hash(int64_t k, uint64_t seed) {
 }
 
 /* a(i, j) = off * uniform(-1, 1), diagonal = diag + off * uniform. */
-template <class T> __global__ void bench_fill_kernel(T *a, int64_t m, int64_t n, int64_t ld, double off, double diag, uint64_t seed) {
+template <class T>
+__global__ void bench_fill_kernel(T *a, int64_t m, int64_t n, int64_t ld, double off, double diag,
+                                  uint64_t seed) {
     const int64_t count = m * n, stride = (int64_t)gridDim.x * blockDim.x;
     for (int64_t k = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; k < count; k += stride) {
         const int64_t i = k % m, j = k / m;
@@ -70,7 +75,8 @@ template <class T> __global__ void bench_fill_kernel(T *a, int64_t m, int64_t n,
     }
 }
 
-static inline void bench_fill(backend_type t, void *a, int64_t m, int64_t n, double off, double diag, uint64_t seed = 1) {
+static inline void bench_fill(backend_type t, void *a, int64_t m, int64_t n, double off,
+                              double diag, uint64_t seed = 1) {
     if (t == BACKEND_D)
         bench_fill_kernel<<<132 * 16, 256, 0, stream>>>((double *)a, m, n, m, off, diag, seed);
     else
@@ -85,7 +91,8 @@ static inline void *bench_alloc(size_t bytes) {
 }
 
 /* Median of `reps` runs after one warm-up, in ms; `before` runs outside the timed region. */
-static inline double bench_time(int reps, const std::function<void()> &before, const std::function<void()> &run) {
+static inline double bench_time(int reps, const std::function<void()> &before,
+                                const std::function<void()> &run) {
     cudaEvent_t a, b;
     std::vector<double> ms;
     CU(cudaEventCreate(&a));
@@ -108,15 +115,18 @@ static inline double bench_time(int reps, const std::function<void()> &before, c
 }
 
 /* One row. vendor_ms or ceiling (TFLOP/s) 0: not measured. */
-static inline void bench_row(const char *op, backend_type t, const char *shape, double ours, double vendor, double flops,
-                             double ceiling, const char *note = "") {
+static inline void bench_row(const char *op, backend_type t, const char *shape, double ours,
+                             double vendor, double flops, double ceiling, const char *note = "") {
     const double tf = flops / ours * 1e-9, vf = vendor > 0 ? flops / vendor * 1e-9 : 0;
-    printf("%-14s %c %-22s ours %9.3f ms %7.2f TF | vendor %9.3f ms %7.2f TF | ratio %5.2f | ceiling %6.2f TF share %5.1f %% %s\n", op,
-           "dszc"[t], shape, ours, tf, vendor, vf, vendor / ours, ceiling, ceiling > 0 ? 100 * tf / ceiling : 0, note);
+    printf("%-14s %c %-22s ours %9.3f ms %7.2f TF | vendor %9.3f ms %7.2f TF | ratio %5.2f | "
+           "ceiling %6.2f TF share %5.1f %% %s\n",
+           op, "dszc"[t], shape, ours, tf, vendor, vf, vendor / ours, ceiling,
+           ceiling > 0 ? 100 * tf / ceiling : 0, note);
     fflush(stdout);
     if (csv)
-        fprintf(csv, "%s,%c,%s,%.4f,%.4f,%.4g,,%.3f,%.3f,%.3f,%.2f,%.4f\n", op, "dszc"[t], shape, ours, vendor, flops, tf, vf,
-                vendor / ours, ceiling, ceiling > 0 ? tf / ceiling : 0);
+        fprintf(csv, "%s,%c,%s,%.4f,%.4f,%.4g,,%.3f,%.3f,%.3f,%.2f,%.4f\n", op, "dszc"[t], shape,
+                ours, vendor, flops, tf, vf, vendor / ours, ceiling,
+                ceiling > 0 ? tf / ceiling : 0);
 }
 
 /* name=value arguments change the plugin's sizes. */

@@ -1,9 +1,9 @@
-/* trsm over several GPUs: B split by columns, A on the first GPU and sent to the others while they compute; against one GPU with
- * all of B, on the same data in the same run.. */
+/* trsm over several GPUs: B split by columns, A on the first GPU and sent to the others while they
+ * compute; against one GPU with all of B, on the same data in the same run.. */
 #include "bench_gpu.cuh"
 
-static double run_once(int count, backend_ctx *const *c, int64_t n, const int64_t *part, const void *a, void *const *b, void *const *dev,
-                       const size_t *ldev) {
+static double run_once(int count, backend_ctx *const *c, int64_t n, const int64_t *part,
+                       const void *a, void *const *b, void *const *dev, const size_t *ldev) {
     const double one = 1;
     int64_t ldb[8];
     cudaEvent_t e0, e1;
@@ -11,14 +11,16 @@ static double run_once(int count, backend_ctx *const *c, int64_t n, const int64_
     for (int g = 0; g < count; g++) {
         ldb[g] = n;
         CU(cudaSetDevice(g));
-        bench_fill_kernel<<<132 * 16, 256, 0, (cudaStream_t)be->stream(c[g])>>>((double *)b[g], n, part[g], n, 1.0, 0.0, 7 + g);
+        bench_fill_kernel<<<132 * 16, 256, 0, (cudaStream_t)be->stream(c[g])>>>(
+            (double *)b[g], n, part[g], n, 1.0, 0.0, 7 + g);
         OK(be->sync(c[g]));
     }
     CU(cudaSetDevice(0));
     CU(cudaEventCreate(&e0));
     CU(cudaEventCreate(&e1));
     CU(cudaEventRecord(e0, (cudaStream_t)be->stream(c[0])));
-    OK(be->trsm_multi(count, c, BACKEND_D, 'L', 'L', 'N', 'N', n, part, &one, a, n, b, ldb, dev, ldev));
+    OK(be->trsm_multi(count, c, BACKEND_D, 'L', 'L', 'N', 'N', n, part, &one, a, n, b, ldb, dev,
+                      ldev));
     CU(cudaEventRecord(e1, (cudaStream_t)be->stream(c[0])));
     CU(cudaEventSynchronize(e1));
     CU(cudaEventElapsedTime(&ms, e0, e1));
@@ -64,8 +66,9 @@ int main(int argc, char **argv) {
     for (int count = 1; count <= all; count *= 2) {
         const double ms = measure(count, c, n, nrhs, a);
         single = count == 1 ? ms : single;
-        printf("trsm n = %ld, %ld right-hand sides, %d GPU: %.2f ms, %.1f TFLOP/s, %.2f times one GPU\n", (long)n, (long)nrhs, count, ms,
-               (double)n * n * nrhs / ms * 1e-9, single / ms);
+        printf("trsm n = %ld, %ld right-hand sides, %d GPU: %.2f ms, %.1f TFLOP/s, %.2f times one "
+               "GPU\n",
+               (long)n, (long)nrhs, count, ms, (double)n * n * nrhs / ms * 1e-9, single / ms);
     }
     be->release(c[0], a);
     for (int g = 0; g < all; g++)

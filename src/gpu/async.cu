@@ -1,5 +1,5 @@
-/* trsm and trmm on host data: panels of B stream through the device while A arrives in the order in which the
- * recursion needs it; and trsm over several devices, which get A in the same way. */
+/* trsm and trmm on host data: panels of B stream through the device while A arrives in the order in
+ * which the recursion needs it; and trsm over several devices, which get A in the same way. */
 #include "common.cuh"
 #include <thread>
 #include <vector>
@@ -15,7 +15,8 @@ static size_t align(size_t bytes) {
 status gpu_await(gpu_arrival *w, int64_t from, int64_t to) {
     if (!w)
         return MOAO_OK;
-    const int last = w->descending ? w->pieces - 1 - (int)(from / w->block) : (int)((to - 1) / w->block);
+    const int last =
+        w->descending ? w->pieces - 1 - (int)(from / w->block) : (int)((to - 1) / w->block);
     if (last > w->waited) {
         CUDA_TRY(cudaStreamWaitEvent(w->stream, w->event[last], 0));
         w->waited = last;
@@ -23,23 +24,29 @@ status gpu_await(gpu_arrival *w, int64_t from, int64_t to) {
     return MOAO_OK;
 }
 
-/* Pieces are block columns from the diagonal away, or block rows: whichever holds what the first piece's
- * half needs from the block off the diagonal. */
-status gpu_send_triangle(backend_ctx *ctx, gpu_tri p, bool solve, int64_t n, const void *src, int64_t lds,
-                         void *dst, int64_t ldd, gpu_arrival *w) {
+/* Pieces are block columns from the diagonal away, or block rows: whichever holds what the first
+ * piece's half needs from the block off the diagonal. */
+status gpu_send_triangle(backend_ctx *ctx, gpu_tri p, bool solve, int64_t n, const void *src,
+                         int64_t lds, void *dst, int64_t ldd, gpu_arrival *w) {
     const size_t e = backend_size(p.t);
     const bool ascending = backend_source_first(p.side, p.uplo, p.trans) == solve;
     const bool columns = ascending == (p.uplo == 'L');
-    *w = gpu_arrival{n, gpu_ceil(gpu_ceil(n, GPU_PIECES), 256) * 256, !ascending, 0, -1, ctx->piece, ctx->main.stream};
+    /* block rows are copied in short runs, one per column: fewer and longer ones travel faster */
+    const int64_t nb = gpu_tune.trsm_nb_narrow > gpu_tune.trsm_nb_wide ? gpu_tune.trsm_nb_narrow
+                                                                       : gpu_tune.trsm_nb_wide;
+    const int64_t block = gpu_ceil(gpu_ceil(n, columns ? GPU_PIECES : GPU_PIECES / 4), nb) * nb;
+    *w = gpu_arrival{n, block, !ascending, 0, -1, ctx->piece, ctx->main.stream};
     w->pieces = (int)gpu_ceil(n, w->block);
     for (int k = 0; k < w->pieces; k++) {
-        const int64_t from = (ascending ? k : w->pieces - 1 - k) * w->block, to = gpu_min(from + w->block, n);
+        const int64_t from = (ascending ? k : w->pieces - 1 - k) * w->block,
+                      to = gpu_min(from + w->block, n);
         const int64_t lo = p.uplo == 'L' ? (columns ? from : 0) : (columns ? 0 : from);
         const int64_t hi = p.uplo == 'L' ? (columns ? n : to) : (columns ? to : n);
         const int64_t i = columns ? lo : from, j = columns ? from : lo;
         const int64_t rows = columns ? hi - lo : to - from, cols = columns ? to - from : hi - lo;
-        CUDA_TRY(cudaMemcpy2DAsync(gpu_at(p.t, dst, i, j, ldd), (size_t)ldd * e, gpu_at(p.t, src, i, j, lds),
-                                   (size_t)lds * e, (size_t)rows * e, (size_t)cols, cudaMemcpyDefault, ctx->in));
+        CUDA_TRY(cudaMemcpy2DAsync(gpu_at(p.t, dst, i, j, ldd), (size_t)ldd * e,
+                                   gpu_at(p.t, src, i, j, lds), (size_t)lds * e, (size_t)rows * e,
+                                   (size_t)cols, cudaMemcpyDefault, ctx->in));
         CUDA_TRY(cudaEventRecord(w->event[k], ctx->in));
     }
     return MOAO_OK;
@@ -51,29 +58,52 @@ status gpu_send_triangle(backend_ctx *ctx, gpu_tri p, bool solve, int64_t n, con
 static size_t op_work(bool solve, backend_type t, int64_t n, int64_t other) {
     if (!solve)
         return align(gpu_trmm_work_most(t, n, other));
-    const size_t wide = gpu_trsm_work(t, n, other), narrow = gpu_trsm_work(t, n, gpu_min(other, gpu_tune.trsm_narrow));
+    const size_t wide = gpu_trsm_work(t, n, other),
+                 narrow = gpu_trsm_work(t, n, gpu_min(other, gpu_tune.trsm_narrow));
     return align(wide > narrow ? wide : narrow);
 }
 
-/* Width of the panels for a memory of `bytes` beyond A; 0: not even one column fits. The first panel is computed while A
- * arrives: it is made four times as wide, so that this time is not lost, and fills all buffers. */
-static int64_t panel_width(bool solve, backend_type t, int64_t n, int64_t other, size_t bytes) {
-    int64_t w = gpu_min(other, gpu_ceil(gpu_ceil(other, 16), 256) * 256);
-    if (w < 512)
-        w = gpu_min(other, 512);
-    while (w > 0 && op_work(solve, t, n, BUFFERS * w) + BUFFERS * align((size_t)(n * w) * backend_size(t)) > bytes)
-        w /= 2;
+/* Widths of the panels of B. The first is solved while A arrives: with FIRST columns, the
+ * arithmetic takes about as long as the transfer of A, whatever its order. The last ones are
+ * narrower, so that little is left to store at the end. */
+#define FIRST 3584
+#define LAST 1024
+struct widths {
+    int64_t first, panel;
+    int64_t columns; /* of all buffers: three panels, or the first one */
+};
+
+static widths widths_of(int64_t other, int64_t shrink) {
+    int64_t panel = gpu_ceil(gpu_ceil(other, 16), 256) * 256, first = FIRST >> shrink;
+    panel = (panel < 512 ? 512 : gpu_min(panel, 4096)) >> shrink;
+    widths w = {gpu_min(other, first > 1 ? first : 1), gpu_min(other, panel > 1 ? panel : 1), 0};
+    w.columns = w.first > BUFFERS * w.panel ? w.first : BUFFERS * w.panel;
     return w;
+}
+
+static size_t panel_bytes(bool solve, backend_type t, int64_t n, widths w) {
+    const int64_t most = w.first > w.panel ? w.first : w.panel;
+    return op_work(solve, t, n, most) + align((size_t)(n * w.columns) * backend_size(t)) +
+           BUFFERS * 256;
+}
+
+/* The largest widths for a memory of `bytes` beyond A; false: not even one column fits. */
+static bool fit_widths(bool solve, backend_type t, int64_t n, int64_t other, size_t bytes,
+                       widths *w) {
+    for (int64_t shrink = 0; shrink < 13; shrink++) {
+        *w = widths_of(other, shrink);
+        if (panel_bytes(solve, t, n, *w) <= bytes)
+            return true;
+    }
+    return false;
 }
 
 size_t gpu_host_workspace(backend_op op, backend_type t, char side, int64_t m, int64_t n) {
     const int64_t order = side == 'L' ? m : n, other = side == 'L' ? n : m;
     if (m <= 0 || n <= 0)
         return 0;
-    const bool solve = op == BACKEND_TRSM;
-    const int64_t w = panel_width(solve, t, order, other, SIZE_MAX);
     return align((size_t)(order * order) * backend_size(t)) +
-           BUFFERS * align((size_t)(order * w) * backend_size(t)) + op_work(solve, t, order, BUFFERS * w);
+           panel_bytes(op == BACKEND_TRSM, t, order, widths_of(other, 0));
 }
 
 typedef struct {
@@ -88,11 +118,13 @@ typedef struct {
 } streaming;
 
 /* Copy columns (rows for side R) [from, from + w) of B to or from a panel. */
-static status transfer(const streaming *s, cudaStream_t q, int64_t from, int64_t w, void *panel, bool to_host) {
+static status transfer(const streaming *s, cudaStream_t q, int64_t from, int64_t w, void *panel,
+                       bool to_host) {
     const size_t e = backend_size(s->p.t);
     const bool left = s->p.side == 'L';
     const size_t rows = (size_t)(left ? s->n : w) * e, cols = (size_t)(left ? w : s->n);
-    void *host = left ? gpu_at(s->p.t, s->b, 0, from, s->ldb) : gpu_at(s->p.t, s->b, from, 0, s->ldb);
+    void *host =
+        left ? gpu_at(s->p.t, s->b, 0, from, s->ldb) : gpu_at(s->p.t, s->b, from, 0, s->ldb);
     const size_t ld = (size_t)s->ldb * e;
     if (to_host)
         CUDA_TRY(cudaMemcpy2DAsync(host, ld, panel, rows, rows, cols, cudaMemcpyDefault, q));
@@ -102,10 +134,11 @@ static status transfer(const streaming *s, cudaStream_t q, int64_t from, int64_t
 }
 
 /* One panel of w columns from `from`, in buffer k: in, computed, out. */
-static status one_panel(streaming *s, int64_t from, int64_t w, void *panel, int k, bool first, const void *a,
-                        int64_t lda) {
+static status one_panel(streaming *s, int64_t from, int64_t w, void *panel, int k, bool first,
+                        const void *a, int64_t lda) {
     backend_ctx *c = s->ctx;
-    cudaEvent_t loaded = c->panel[k], computed = c->panel[BUFFERS + k], stored = c->panel[2 * BUFFERS + k];
+    cudaEvent_t loaded = c->panel[k], computed = c->panel[BUFFERS + k],
+                stored = c->panel[2 * BUFFERS + k];
     const bool left = s->p.side == 'L';
     const int64_t m = left ? s->n : w, n = left ? w : s->n;
     CUDA_TRY(cudaStreamWaitEvent(c->in, stored, 0));
@@ -117,7 +150,8 @@ static status one_panel(streaming *s, int64_t from, int64_t w, void *panel, int 
     if (s->solve)
         GPU_TRY(gpu_trsm_run(c, s->p, m, n, s->alpha, s->a, s->n, panel, m, s->work, &s->wait));
     else
-        GPU_TRY(gpu_trmm_run(&c->main, s->p, m, n, s->alpha, s->a, s->n, panel, m, s->work, &s->wait));
+        GPU_TRY(
+            gpu_trmm_run(&c->main, s->p, m, n, s->alpha, s->a, s->n, panel, m, s->work, &s->wait));
     CUDA_TRY(cudaEventRecord(computed, c->main.stream));
     CUDA_TRY(cudaStreamWaitEvent(c->out, computed, 0));
     GPU_TRY(transfer(s, c->out, from, w, panel, true));
@@ -125,20 +159,24 @@ static status one_panel(streaming *s, int64_t from, int64_t w, void *panel, int 
     return MOAO_OK;
 }
 
-static status stream_panels(streaming *s, int64_t w, const void *a, int64_t lda) {
+static status stream_panels(streaming *s, widths w, const void *a, int64_t lda) {
     backend_ctx *c = s->ctx;
-    const size_t bytes = align((size_t)(s->n * w) * backend_size(s->p.t));
+    const size_t bytes = align((size_t)(s->n * w.panel) * backend_size(s->p.t));
     CUDA_TRY(cudaEventRecord(c->fork, c->main.stream));
     CUDA_TRY(cudaStreamWaitEvent(c->in, c->fork, 0));
     CUDA_TRY(cudaStreamWaitEvent(c->out, c->fork, 0));
     for (int k = 0; k < BUFFERS; k++)
         CUDA_TRY(cudaEventRecord(c->panel[2 * BUFFERS + k], c->out));
-    const int64_t first = gpu_min(BUFFERS * w, s->other);
-    GPU_TRY(one_panel(s, 0, first, s->panels, 0, true, a, lda));
+    GPU_TRY(one_panel(s, 0, w.first, s->panels, 0, true, a, lda));
     for (int k = 1; k < BUFFERS; k++) /* the first panel had all buffers */
         CUDA_TRY(cudaEventRecord(c->panel[2 * BUFFERS + k], c->out));
-    for (int64_t from = first, k = 0; from < s->other; from += w, k = (k + 1) % BUFFERS)
-        GPU_TRY(one_panel(s, from, gpu_min(w, s->other - from), s->panels + k * bytes, (int)k, false, a, lda));
+    int64_t width;
+    for (int64_t from = w.first, k = 0; from < s->other; from += width, k = (k + 1) % BUFFERS) {
+        width = gpu_min(w.panel, s->other - from);
+        if (from + width == s->other && width > LAST)
+            width = gpu_ceil(width / 2, 256) * 256;
+        GPU_TRY(one_panel(s, from, width, s->panels + k * bytes, (int)k, false, a, lda));
+    }
     CUDA_TRY(cudaEventRecord(c->join, c->out));
     CUDA_TRY(cudaStreamWaitEvent(c->main.stream, c->join, 0));
     CUDA_TRY(cudaEventRecord(c->join, c->in)); /* pieces of A that nothing waited for (alpha = 0) */
@@ -155,23 +193,25 @@ static status host_data(bool solve, GPU_TRI_ARGS) {
         return MOAO_OK;
     const int64_t order = side == 'L' ? m : n, other = side == 'L' ? n : m;
     const size_t triangle = align((size_t)(order * order) * backend_size(t));
-    const int64_t w = lwork > triangle ? panel_width(solve, t, order, other, lwork - triangle) : 0;
-    if (w == 0)
+    widths w;
+    if (lwork <= triangle || !fit_widths(solve, t, order, other, lwork - triangle, &w))
         return status_fail(MOAO_INPUT, "%s: the workspace is too small", name);
     streaming s = {ctx, gpu_tri{t, side, uplo, trans, diag}, solve, order, other, ldb, alpha};
     s.a = (char *)work;
     s.work = s.a + triangle;
-    s.panels = s.work + op_work(solve, t, order, BUFFERS * w);
+    s.panels = s.work + op_work(solve, t, order, w.first > w.panel ? w.first : w.panel);
     s.b = b;
     return stream_panels(&s, w, a, lda);
 }
 
 status gpu_trsm_host(GPU_TRI_ARGS) {
-    return host_data(true, ctx, t, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, work, lwork);
+    return host_data(true, ctx, t, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, work,
+                     lwork);
 }
 
 status gpu_trmm_host(GPU_TRI_ARGS) {
-    return host_data(false, ctx, t, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, work, lwork);
+    return host_data(false, ctx, t, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, work,
+                     lwork);
 }
 
 /* ---- several devices */
@@ -230,25 +270,27 @@ static status solve_share(share *s) {
     return MOAO_OK;
 }
 
-status gpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t, char side, char uplo, char trans,
-                      char diag, int64_t size, const int64_t *part, const void *alpha, const void *a,
-                      int64_t lda, void *const *b, const int64_t *ldb, void *const *dev, const size_t *ldev) {
+status gpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t, char side, char uplo,
+                      char trans, char diag, int64_t size, const int64_t *part, const void *alpha,
+                      const void *a, int64_t lda, void *const *b, const int64_t *ldb,
+                      void *const *dev, const size_t *ldev) {
     std::vector<share> work;
     std::vector<std::thread> threads;
     for (int g = 0; g < count; g++) {
-        if (!backend_tri_ok(side, uplo, trans, diag, side == 'L' ? size : part[g], side == 'L' ? part[g] : size,
-                            lda, ldb[g]))
+        if (!backend_tri_ok(side, uplo, trans, diag, side == 'L' ? size : part[g],
+                            side == 'L' ? part[g] : size, lda, ldb[g]))
             return status_fail(MOAO_INPUT, "trsm_multi: an argument is out of range");
         if (ldev[g] < gpu_multi_workspace(g, t, side, size, part[g]))
             return status_fail(MOAO_INPUT, "trsm_multi: the workspace of part %d is too small", g);
-        work.push_back(share{ctx[g], ctx[0], gpu_tri{t, side, uplo, trans, diag}, size, part[g], lda, ldb[g], alpha,
-                             a, b[g], dev[g], MOAO_OK});
+        work.push_back(share{ctx[g], ctx[0], gpu_tri{t, side, uplo, trans, diag}, size, part[g],
+                             lda, ldb[g], alpha, a, b[g], dev[g], MOAO_OK});
     }
     if (count == 0 || size == 0)
         return MOAO_OK;
     gpu_device_guard guard(ctx[0]->device);
     CUDA_TRY(cudaEventRecord(ctx[0]->mark[0], ctx[0]->main.stream));
-    for (int g = 1; g < count; g++) /* each device is fed by a thread of its own: none starts late */
+    for (int g = 1; g < count;
+         g++) /* each device is fed by a thread of its own: none starts late */
         threads.emplace_back([&work, g] { work[g].result = solve_share(&work[g]); });
     work[0].result = solve_share(&work[0]);
     for (std::thread &one : threads)

@@ -1,45 +1,57 @@
-# The GPU plugin, the GPU tests and benches, and the installed library. Included by the Makefile, or used alone:
-#   make -f src/gpu/gpu.mk B=build gpu-plugin gpu-tests gpu-bench
-# Needs nvcc to compile (no GPU); a GPU to run.
-B ?= build
-Q ?= $(if $(V),,@)
-NVCC ?= $(firstword $(wildcard /usr/local/cuda/bin/nvcc) nvcc)
-CUDA_ARCH ?= -gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90
-NVFLAGS ?= -O3
-CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(NVCC))
-cu_flags = -std=c++17 $(NVFLAGS) $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibility=hidden,-Wall -MMD -MP
+# What belongs to the GPU plugin and to the library of dense operations; included by the Makefile.
+#   make gpu          build/libmoao_gpu.so (needs nvcc, no GPU)     make check-gpu   every test of the operations, on a GPU
+#   make bench-gpu    ours, the vendor's and the ceiling            make install     installs the library too
+NVCCFLAGS += -Xcompiler -fvisibility=hidden
+GPU_LIBS += -lcublas
+CUDA_LIBS ?= -lcublas -lcusolver
 
-gpu_obj := $(patsubst src/gpu/%.cu,$(B)/gpu/%.o,$(wildcard src/gpu/*.cu))
-gpu_test := $(patsubst tests/gpu/%.cu,$(B)/tests/gpu/%,$(wildcard tests/gpu/test_*.cu))
-gpu_bench := $(patsubst bench/gpu/%.cu,$(B)/bench/gpu/%,$(wildcard bench/gpu/bench_*.cu))
+gpu_test := $(patsubst %.cu,$(B)/%,$(wildcard tests/gpu/test_*.cu))
+gpu_bench := $(patsubst %.cu,$(B)/%,$(wildcard bench/gpu/bench_*.cu))
+# the tests of the operations are the same programs on every backend
+linalg_test := $(filter $(B)/tests/unit/test_linalg_%,$(tests))
 
-.PHONY: gpu-plugin gpu-tests gpu-bench
-gpu-plugin: $(B)/libmoao_gpu.so
-gpu-tests: $(gpu_test)
-gpu-bench: $(gpu_bench)
+.PHONY: gpu-tests gpu-bench check-gpu bench-gpu install-linalg
+gpu-tests: gpu $(gpu_test) $(linalg_test)
+gpu-bench: gpu $(gpu_bench)
 
-$(B)/gpu/%.o: src/gpu/%.cu
-	@mkdir -p $(@D)
-	$(Q)$(NVCC) $(cu_flags) -c $< -o $@
-
-$(B)/libmoao_gpu.so: $(gpu_obj)
-	$(Q)$(NVCC) -shared -cudart static $(CUDA_ARCH) $^ -o $@ -lcublas
-
-gpu_libs = -lcublas -lcusolver
 # programs that call CUDA themselves, beside the backend's table
-$(B)/gpu/host/%.o: src/%.c
+$(gpu_test) $(gpu_bench): $(B)/%: %.cu $(B)/libmoao.a
 	@mkdir -p $(@D)
-	$(Q)gcc -std=c11 -D_GNU_SOURCE -O2 -fopenmp -Wall -Wextra -Isrc $(shell pkg-config --cflags openblas) -MMD -MP -c $< -o $@
-gpu_host := $(patsubst src/%.c,$(B)/gpu/host/%.o,src/status.c src/backend.c $(wildcard src/linalg/cpu*.c src/linalg/batch_cpu*.c))
+	$(call say,NVCC,$<)
+	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -cudart static -Isrc -MMD -MP -MF $@.d $< $(B)/libmoao.a -o $@ \
+	  $(OPENBLAS_LIBS) $(CUDA_LIBS) -ldl -lgomp -lpthread
 
-$(B)/tests/gpu/%: tests/gpu/%.cu $(gpu_host)
+check-gpu: gpu-tests
+	@scripts/check-gpu.sh $(B)
+bench-gpu: gpu-bench
+	@PYTHON=$(PYTHON) scripts/bench-gpu.sh $(B)
+
+# --- the library: header, static and shared, pkg-config
+linalg_src := src/status.c src/backend.c $(wildcard src/linalg/cpu*.c src/linalg/batch_cpu*.c)
+linalg_pic := $(patsubst %.c,$(B)/pic/%.o,$(linalg_src))
+linalg_version = $(firstword $(subst +, ,$(VERSION)) 0)
+linalg_major = $(firstword $(subst ., ,$(linalg_version)))
+$(linalg_pic): $(B)/pic/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
-	$(Q)$(NVCC) -std=c++17 -O1 $(CUDA_ARCH) -cudart static -Isrc -Itests -MMD -MP $< $(gpu_host) -o $@ \
-	  $(shell pkg-config --libs openblas) $(gpu_libs) -ldl -lgomp -lpthread
+	$(Q)$(CC) $(ALL_CFLAGS) -fPIC -c $< -o $@
+$(B)/libmoao_linalg.a: $(call obj,$(linalg_src))
+	$(Q)rm -f $@; ar rcs $@ $^
+$(B)/libmoao_linalg.so: $(linalg_pic)
+	$(Q)$(CC) -shared -fopenmp $(san_flags) $(LDFLAGS) -Wl,-soname,libmoao_linalg.so.$(linalg_major) -o $@ $^ $(OPENBLAS_LIBS) -ldl -lm -lpthread
+$(B)/moao-linalg.pc: $(B)/flags
+	$(Q)printf '%s\n' 'prefix=$(prefix)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \
+	  'Name: moao-linalg' 'Description: Dense linear algebra on CPU and GPU: triangular solves and products, Cholesky factors, batches' \
+	  'Version: $(linalg_version)' 'Requires.private: openblas' 'Libs: -L$${libdir} -lmoao_linalg' \
+	  'Libs.private: -fopenmp -ldl -lpthread -lm' 'Cflags: -I$${includedir}/moao' >$@
 
-$(B)/bench/gpu/%: bench/gpu/%.cu $(gpu_host)
-	@mkdir -p $(@D)
-	$(Q)$(NVCC) -std=c++17 -O2 $(CUDA_ARCH) -cudart static -Isrc -Itests -MMD -MP $< $(gpu_host) -o $@ \
-	  $(shell pkg-config --libs openblas) $(gpu_libs) -ldl -lgomp -lpthread
+install: install-linalg
+install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so $(B)/moao-linalg.pc
+	install -d $(DESTDIR)$(prefix)/include/moao $(DESTDIR)$(prefix)/lib/pkgconfig $(DESTDIR)$(prefix)/lib/moao
+	install -m 644 src/status.h src/backend.h $(wildcard src/backend_batch.h) $(DESTDIR)$(prefix)/include/moao/
+	install -m 644 $(B)/libmoao_linalg.a $(DESTDIR)$(prefix)/lib/
+	install -m 755 $(B)/libmoao_linalg.so $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_version)
+	ln -sf libmoao_linalg.so.$(linalg_version) $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_major)
+	ln -sf libmoao_linalg.so.$(linalg_major) $(DESTDIR)$(prefix)/lib/libmoao_linalg.so
+	install -m 644 $(B)/moao-linalg.pc $(DESTDIR)$(prefix)/lib/pkgconfig/
 
--include $(gpu_obj:.o=.d) $(gpu_host:.o=.d) $(addsuffix .d,$(gpu_test) $(gpu_bench))
+-include $(linalg_pic:.o=.d) $(addsuffix .d,$(gpu_test) $(gpu_bench))

@@ -24,7 +24,8 @@ size_t gpu_trtri_work(backend_type t, int64_t n) {
     if (n <= 0)
         return 0;
     const int64_t nb = trtri_block(t, n), group = trtri_group(t, n, nb);
-    const size_t blocks = (size_t)(group * nb * nb) * backend_size(t) + gpu_invert_tmp(t, group * nb, nb);
+    const size_t blocks =
+        (size_t)(group * nb * nb) * backend_size(t) + gpu_invert_tmp(t, group * nb, nb);
     return larger(blocks, n > nb ? gpu_trmm_work_most(t, n, n) : 0);
 }
 
@@ -42,26 +43,29 @@ template <class T> __global__ void first_zero(int64_t n, const T *a, int64_t lda
         *info = first == INT32_MAX ? 0 : first;
 }
 
-template <class T> static status find_zero(cudaStream_t s, int64_t n, const void *a, int64_t lda, int *info) {
+template <class T>
+static status find_zero(cudaStream_t s, int64_t n, const void *a, int64_t lda, int *info) {
     first_zero<T><<<1, 1024, 0, s>>>(n, (const T *)a, lda, info);
     LAUNCHED();
     return MOAO_OK;
 }
 
-static status trtri_blocks(gpu_queue *q, backend_type t, char uplo, char diag, int64_t n, void *a, int64_t lda,
-                           int64_t nb, void *work) {
+static status trtri_blocks(gpu_queue *q, backend_type t, char uplo, char diag, int64_t n, void *a,
+                           int64_t lda, int64_t nb, void *work) {
     const int64_t group = trtri_group(t, n, nb);
     void *tmp = gpu_at(t, work, 0, group * nb, nb);
     for (int64_t g = 0; g < n; g += group * nb) {
         const int64_t rows = gpu_min(group * nb, n - g);
-        GPU_TRY(gpu_invert_blocks(q, t, uplo, diag, rows, gpu_at(t, a, g, g, lda), lda, nb, work, tmp));
-        GPU_TRY(gpu_place_blocks(q->stream, t, uplo, diag, rows, nb, work, gpu_at(t, a, g, g, lda), lda));
+        GPU_TRY(
+            gpu_invert_blocks(q, t, uplo, diag, rows, gpu_at(t, a, g, g, lda), lda, nb, work, tmp));
+        GPU_TRY(gpu_place_blocks(q->stream, t, uplo, diag, rows, nb, work, gpu_at(t, a, g, g, lda),
+                                 lda));
     }
     return MOAO_OK;
 }
 
-static status trtri_run(gpu_queue *q, backend_type t, char uplo, char diag, int64_t n, void *a, int64_t lda,
-                        void *work) {
+static status trtri_run(gpu_queue *q, backend_type t, char uplo, char diag, int64_t n, void *a,
+                        int64_t lda, void *work) {
     const int64_t nb = trtri_block(t, n);
     const void *one = gpu_scalar(t, 1), *minus = gpu_scalar(t, -1);
     GPU_TRY(trtri_blocks(q, t, uplo, diag, n, a, lda, nb, work));
@@ -72,20 +76,20 @@ static status trtri_run(gpu_queue *q, backend_type t, char uplo, char diag, int6
             void *a1 = gpu_at(t, a, o, o, lda), *a2 = gpu_at(t, a, o + h, o + h, lda);
             void *off = lower ? gpu_at(t, a, o + h, o, lda) : gpu_at(t, a, o, o + h, lda);
             const int64_t rows = lower ? h2 : h, cols = lower ? h : h2;
-            GPU_TRY(gpu_trmm_run(q, gpu_tri{t, 'L', uplo, 'N', diag}, rows, cols, minus, lower ? a2 : a1, lda,
-                                 off, lda, work, NULL));
-            GPU_TRY(gpu_trmm_run(q, gpu_tri{t, 'R', uplo, 'N', diag}, rows, cols, one, lower ? a1 : a2, lda, off,
-                                 lda, work, NULL));
+            GPU_TRY(gpu_trmm_run(q, gpu_tri{t, 'L', uplo, 'N', diag}, rows, cols, minus,
+                                 lower ? a2 : a1, lda, off, lda, work, NULL));
+            GPU_TRY(gpu_trmm_run(q, gpu_tri{t, 'R', uplo, 'N', diag}, rows, cols, one,
+                                 lower ? a1 : a2, lda, off, lda, work, NULL));
         }
     return MOAO_OK;
 }
 
-status gpu_trtri(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t n, void *a, int64_t lda,
-                 int *info, void *work, size_t lwork) {
+status gpu_trtri(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t n, void *a,
+                 int64_t lda, int *info, void *work, size_t lwork) {
     gpu_device_guard guard(ctx->device);
     cudaStream_t s = ctx->main.stream;
-    if (!backend_is_real(t) || !backend_is(uplo, "LU") || !backend_is(diag, "NU") || !backend_ld_ok(n, lda) ||
-        n >= INT32_MAX)
+    if (!backend_is_real(t) || !backend_is(uplo, "LU") || !backend_is(diag, "NU") ||
+        !backend_ld_ok(n, lda) || n >= INT32_MAX)
         return status_fail(MOAO_INPUT, "trtri: an argument is out of range");
     if (lwork < gpu_trtri_work(t, n))
         return status_fail(MOAO_INPUT, "trtri: the workspace is too small");
@@ -100,10 +104,13 @@ status gpu_trtri(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t
 
 size_t gpu_lauum_work(backend_type t, int64_t n) {
     const int64_t k = gpu_min(n, gpu_tune.lauum_leaf);
-    return n > 0 ? larger((size_t)(k * k) * backend_size(t), n > k ? gpu_trmm_work_most(t, n, n) : 0) : 0;
+    return n > 0
+               ? larger((size_t)(k * k) * backend_size(t), n > k ? gpu_trmm_work_most(t, n, n) : 0)
+               : 0;
 }
 
-static status lauum_run(gpu_queue *q, backend_type t, char uplo, int64_t n, void *a, int64_t lda, void *work) {
+static status lauum_run(gpu_queue *q, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
+                        void *work) {
     const void *one = gpu_scalar(t, 1);
     const bool lower = uplo == 'L';
     const char trans = lower ? 'T' : 'N';
@@ -112,16 +119,17 @@ static status lauum_run(gpu_queue *q, backend_type t, char uplo, int64_t n, void
         return gpu_syrk_run(q, t, uplo, trans, n, n, one, work, n, gpu_scalar(t, 0), a, lda);
     }
     const int64_t n1 = backend_split(n, gpu_tune.lauum_leaf), n2 = n - n1;
-    void *off = lower ? gpu_at(t, a, n1, 0, lda) : gpu_at(t, a, 0, n1, lda), *a2 = gpu_at(t, a, n1, n1, lda);
+    void *off = lower ? gpu_at(t, a, n1, 0, lda) : gpu_at(t, a, 0, n1, lda),
+         *a2 = gpu_at(t, a, n1, n1, lda);
     GPU_TRY(lauum_run(q, t, uplo, n1, a, lda, work));
     GPU_TRY(gpu_syrk_run(q, t, uplo, trans, n1, n2, one, off, lda, one, a, lda));
-    GPU_TRY(gpu_trmm_run(q, gpu_tri{t, lower ? 'L' : 'R', uplo, 'T', 'N'}, lower ? n2 : n1, lower ? n1 : n2, one,
-                         a2, lda, off, lda, work, NULL));
+    GPU_TRY(gpu_trmm_run(q, gpu_tri{t, lower ? 'L' : 'R', uplo, 'T', 'N'}, lower ? n2 : n1,
+                         lower ? n1 : n2, one, a2, lda, off, lda, work, NULL));
     return lauum_run(q, t, uplo, n2, a2, lda, work);
 }
 
-status gpu_lauum(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda, void *work,
-                 size_t lwork) {
+status gpu_lauum(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
+                 void *work, size_t lwork) {
     gpu_device_guard guard(ctx->device);
     if (!backend_is_real(t) || !backend_is(uplo, "LU") || !backend_ld_ok(n, lda))
         return status_fail(MOAO_INPUT, "lauum: an argument is out of range");
@@ -147,17 +155,19 @@ status gpu_poti(GPU_FACTOR_ARGS) {
     return gpu_lauum(ctx, t, uplo, n, a, lda, work, lwork);
 }
 
-status gpu_potrs(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int64_t nrhs, const void *a,
-                 int64_t lda, void *b, int64_t ldb, void *work, size_t lwork) {
+status gpu_potrs(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int64_t nrhs,
+                 const void *a, int64_t lda, void *b, int64_t ldb, void *work, size_t lwork) {
     const void *one = gpu_scalar(t, 1);
     if (!backend_is_real(t))
         return status_fail(MOAO_INPUT, "potrs: types D and S");
-    GPU_TRY(gpu_trsm(ctx, t, 'L', uplo, uplo == 'L' ? 'N' : 'T', 'N', n, nrhs, one, a, lda, b, ldb, work, lwork));
-    return gpu_trsm(ctx, t, 'L', uplo, uplo == 'L' ? 'T' : 'N', 'N', n, nrhs, one, a, lda, b, ldb, work, lwork);
+    GPU_TRY(gpu_trsm(ctx, t, 'L', uplo, uplo == 'L' ? 'N' : 'T', 'N', n, nrhs, one, a, lda, b, ldb,
+                     work, lwork));
+    return gpu_trsm(ctx, t, 'L', uplo, uplo == 'L' ? 'T' : 'N', 'N', n, nrhs, one, a, lda, b, ldb,
+                    work, lwork);
 }
 
-status gpu_posv(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int64_t nrhs, void *a, int64_t lda,
-                void *b, int64_t ldb, int *info, void *work, size_t lwork) {
+status gpu_posv(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int64_t nrhs, void *a,
+                int64_t lda, void *b, int64_t ldb, int *info, void *work, size_t lwork) {
     GPU_TRY(gpu_potrf(ctx, t, uplo, n, a, lda, info, work, lwork));
     return gpu_potrs(ctx, t, uplo, n, nrhs, a, lda, b, ldb, work, lwork);
 }

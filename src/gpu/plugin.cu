@@ -1,21 +1,24 @@
-/* The GPU backend's table, its contexts and memory, and the one symbol that the program looks up. */
+/* The GPU backend's table, its contexts and memory, and the one symbol that the program looks up.
+ */
 #include "potrf.cuh"
+#include <mutex>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <mutex>
 
 gpu_tuning gpu_tune = {
     /* trsm_narrow */ 1024,
     /* trsm_nb_narrow */ 512,
     /* trsm_nb_wide */ 256,
+    /* trsm_group */ 16,
     /* trmm_leaf */ 2048,
     /* symm_leaf */ 2048,
     /* syrk_leaf */ 4096,
     /* potrf_small */ 1024,
-    /* potrf_panel */ 256,
-    /* potrf_blocked */ 8192,
+    /* potrf_panel */ 512,
+    /* potrf_inner */ 256,
+    /* potrf_blocked */ 4096,
     /* trtri_nb */ 512,
     /* lauum_leaf */ 512,
 };
@@ -55,9 +58,11 @@ static status describe(int d, char *text, size_t len) {
     BLAS_TRY(cublasGetProperty(MAJOR_VERSION, &blas[0]));
     BLAS_TRY(cublasGetProperty(MINOR_VERSION, &blas[1]));
     BLAS_TRY(cublasGetProperty(PATCH_LEVEL, &blas[2]));
-    snprintf(text, len, "%s, %d multiprocessors, %.1f GiB, driver for CUDA %d.%d, runtime %d.%d, cuBLAS %d.%d.%d",
-             p.name, p.multiProcessorCount, (double)p.totalGlobalMem / (1 << 30), driver / 1000,
-             driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, blas[0], blas[1], blas[2]);
+    snprintf(
+        text, len,
+        "%s, %d multiprocessors, %.1f GiB, driver for CUDA %d.%d, runtime %d.%d, cuBLAS %d.%d.%d",
+        p.name, p.multiProcessorCount, (double)p.totalGlobalMem / (1 << 30), driver / 1000,
+        driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, blas[0], blas[1], blas[2]);
     return MOAO_OK;
 }
 
@@ -85,7 +90,8 @@ static status fill_context(backend_ctx *c, void *stream) {
     CUDA_TRY(cudaStreamCreateWithFlags(&c->out, cudaStreamNonBlocking));
     GPU_TRY(open_queue(&c->main, GPU_BLAS_WORK));
     GPU_TRY(open_queue(&c->side, GPU_BLAS_SIDE));
-    cudaEvent_t *const single[] = {&c->fork, &c->join, &c->mark[0], &c->mark[1], &c->ahead[0], &c->ahead[1]};
+    cudaEvent_t *const single[] = {&c->fork,    &c->join,     &c->mark[0],
+                                   &c->mark[1], &c->ahead[0], &c->ahead[1]};
     for (cudaEvent_t *e : single)
         CUDA_TRY(cudaEventCreateWithFlags(e, cudaEventDisableTiming));
     for (cudaEvent_t &e : c->piece)
@@ -99,7 +105,8 @@ static void close_context(backend_ctx *c) {
     if (!c)
         return;
     gpu_device_guard guard(c->device);
-    cudaEvent_t *const single[] = {&c->fork, &c->join, &c->mark[0], &c->mark[1], &c->ahead[0], &c->ahead[1]};
+    cudaEvent_t *const single[] = {&c->fork,    &c->join,     &c->mark[0],
+                                   &c->mark[1], &c->ahead[0], &c->ahead[1]};
     gpu_queue *const queues[] = {&c->main, &c->side};
     if (c->main.stream)
         cudaStreamSynchronize(c->main.stream);
@@ -117,7 +124,8 @@ static void close_context(backend_ctx *c) {
     for (cudaEvent_t e : c->panel)
         if (e)
             cudaEventDestroy(e);
-    cudaStream_t const streams[] = {c->side.stream, c->in, c->out, c->own_stream ? c->main.stream : NULL};
+    cudaStream_t const streams[] = {c->side.stream, c->in, c->out,
+                                    c->own_stream ? c->main.stream : NULL};
     for (cudaStream_t s : streams)
         if (s)
             cudaStreamDestroy(s);
@@ -181,8 +189,8 @@ static void release_host(backend_ctx *c, void *p) {
     cudaFreeHost(p);
 }
 
-static status copy(backend_ctx *c, void *dst, int64_t ldd, const void *src, int64_t lds, int64_t rows,
-                   int64_t cols) {
+static status copy(backend_ctx *c, void *dst, int64_t ldd, const void *src, int64_t lds,
+                   int64_t rows, int64_t cols) {
     gpu_device_guard guard(c->device);
     if (rows > 0 && cols > 0)
         CUDA_TRY(cudaMemcpy2DAsync(dst, (size_t)ldd, src, (size_t)lds, (size_t)rows, (size_t)cols,
@@ -225,9 +233,9 @@ static size_t workspace(backend_op op, backend_type t, int64_t m, int64_t n) {
     }
 }
 
-static status gemm(backend_ctx *ctx, backend_type t, char transa, char transb, int64_t m, int64_t n, int64_t k,
-                   const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb, const void *beta,
-                   void *c, int64_t ldc, void *work, size_t lwork) {
+static status gemm(backend_ctx *ctx, backend_type t, char transa, char transb, int64_t m, int64_t n,
+                   int64_t k, const void *alpha, const void *a, int64_t lda, const void *b,
+                   int64_t ldb, const void *beta, void *c, int64_t ldc, void *work, size_t lwork) {
     gpu_device_guard guard(ctx->device);
     (void)work, (void)lwork;
     if (!backend_is(transa, "NTC") || !backend_is(transb, "NTC") || m < 0 || n < 0 || k < 0 ||
@@ -238,12 +246,39 @@ static status gemm(backend_ctx *ctx, backend_type t, char transa, char transb, i
 }
 
 static const backend table = {
-    "gpu",      sizeof(backend), devices,      describe,      open_context, close_context,
-    stream_of,  sync,            allocate,     release,       allocate_host, release_host,
-    copy,       workspace,       gemm,         gpu_trsm,      gpu_trmm,     gpu_symm,
-    gpu_syrk,   gpu_syr2k,       gpu_potrf,    gpu_trtri,     gpu_lauum,    gpu_potri,
-    gpu_poti,   gpu_potrs,       gpu_posv,     gpu_host_workspace, gpu_trsm_host, gpu_trmm_host,
-    gpu_multi_workspace, gpu_trsm_multi, NULL,
+    "gpu",
+    sizeof(backend),
+    devices,
+    describe,
+    open_context,
+    close_context,
+    stream_of,
+    sync,
+    allocate,
+    release,
+    allocate_host,
+    release_host,
+    copy,
+    workspace,
+    gemm,
+    gpu_trsm,
+    gpu_trmm,
+    gpu_symm,
+    gpu_syrk,
+    gpu_syr2k,
+    gpu_potrf,
+    gpu_trtri,
+    gpu_lauum,
+    gpu_potri,
+    gpu_poti,
+    gpu_potrs,
+    gpu_posv,
+    gpu_host_workspace,
+    gpu_trsm_host,
+    gpu_trmm_host,
+    gpu_multi_workspace,
+    gpu_trsm_multi,
+    NULL,
 };
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -260,22 +295,19 @@ EXPORT const backend *moao_gpu_backend(__typeof__(status_set) *set, char *why, s
     return &table;
 }
 
-/* For measurements: change one size of gpu_tune, by name. Returns its old value, -1 for an unknown name. */
+/* For measurements: change one size of gpu_tune, by name. Returns its old value, -1 for an unknown
+ * name. */
 EXPORT int64_t moao_gpu_tune(const char *name, int64_t value) {
     static const struct {
         const char *name;
         int64_t *value;
     } sizes[] = {
-        {"trsm_narrow", &gpu_tune.trsm_narrow},
-        {"trsm_nb_narrow", &gpu_tune.trsm_nb_narrow},
-        {"trsm_nb_wide", &gpu_tune.trsm_nb_wide},
-        {"trmm_leaf", &gpu_tune.trmm_leaf},
-        {"symm_leaf", &gpu_tune.symm_leaf},
-        {"syrk_leaf", &gpu_tune.syrk_leaf},
-        {"potrf_small", &gpu_tune.potrf_small},
-        {"potrf_panel", &gpu_tune.potrf_panel},
-        {"potrf_blocked", &gpu_tune.potrf_blocked},
-        {"trtri_nb", &gpu_tune.trtri_nb},
+        {"trsm_narrow", &gpu_tune.trsm_narrow},     {"trsm_nb_narrow", &gpu_tune.trsm_nb_narrow},
+        {"trsm_nb_wide", &gpu_tune.trsm_nb_wide},   {"trmm_leaf", &gpu_tune.trmm_leaf},
+        {"symm_leaf", &gpu_tune.symm_leaf},         {"syrk_leaf", &gpu_tune.syrk_leaf},
+        {"potrf_small", &gpu_tune.potrf_small},     {"potrf_panel", &gpu_tune.potrf_panel},
+        {"potrf_inner", &gpu_tune.potrf_inner},     {"trsm_group", &gpu_tune.trsm_group},
+        {"potrf_blocked", &gpu_tune.potrf_blocked}, {"trtri_nb", &gpu_tune.trtri_nb},
         {"lauum_leaf", &gpu_tune.lauum_leaf},
     };
     for (const auto &s : sizes)

@@ -9,10 +9,11 @@
 /* Bytes of scratch for potrf_panel. */
 size_t potrf_panel_work(backend_type t);
 
-/* The first `cols` columns of the factor of a symmetric matrix of order `rows` (of its transpose for an
- * upper triangle), with all the rows below: what a blocked right-looking method calls its panel. *info must be 0
- * or the order of an earlier failure, which is kept; a failure here is base + its column + 1. */
-status potrf_panel(cudaStream_t s, backend_type t, char uplo, int64_t rows, int64_t cols, void *a, int64_t lda,
-                   int64_t base, int *info, void *scratch);
+/* The first `cols` columns of the factor of a symmetric matrix of order `rows` (of its transpose
+ * for an upper triangle), with all the rows below: what a blocked right-looking method calls its
+ * panel. *info must be 0 or the order of an earlier failure, which is kept; a failure here is base
+ * + its column + 1. */
+status potrf_panel(cudaStream_t s, backend_type t, char uplo, int64_t rows, int64_t cols, void *a,
+                   int64_t lda, int64_t base, int *info, void *scratch);
 
 #endif

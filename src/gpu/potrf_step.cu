@@ -1,22 +1,26 @@
 /* Cholesky panels with one launch per 64 columns.
  *
- * Launch s makes block column s final. A thread block has the 64 rows of the diagonal tile and 32 rows below it. It
- * (1) subtracts the product with block column s - 1, (2) factors the diagonal tile -- every thread block does so for
- * itself, which costs no time and saves a launch -- together with its own rows, four columns at a time. The other
- * thread blocks subtract block column s - 1 from 96 x 64 tiles to the right of s: nobody reads those in this
- * launch. The factor of the diagonal tile waits in scratch until the next launch copies it to its place, because
- * other thread blocks may still be reading the old tile.
+ * Launch s makes block column s final. A thread block has the 64 rows of the diagonal tile and 32
+ * rows below it. It (1) subtracts the product with block column s - 1, (2) factors the diagonal
+ * tile -- every thread block does so for itself, which costs no time and saves a launch -- together
+ * with its own rows, four columns at a time. The other thread blocks subtract block column s - 1
+ * from 96 x 64 tiles to the right of s: nobody reads those in this launch. The factor of the
+ * diagonal tile waits in scratch until the next launch copies it to its place, because other thread
+ * blocks may still be reading the old tile.
  *
- * The 96 x 64 entries live in registers, in the layout of the m16n8k4 tensor core product: warp w has rows
- * 16 (w % 6) on and the tiles of eight columns number w / 6, w / 6 + 2, + 4, + 6. Rank-4 updates are one product per
- * tile; measured, it is the FP64 arithmetic of one multiprocessor that bounds a step, not latency. */
+ * The 96 x 64 entries live in registers, in the layout of the m16n8k4 tensor core product: warp w
+ * has rows 16 (w % 6) on and the tiles of eight columns number w / 6, w / 6 + 2, + 4, + 6. Rank-4
+ * updates are one product per tile; measured, it is the FP64 arithmetic of one multiprocessor that
+ * bounds a step, not latency. */
 #include "potrf.cuh"
 
 #define NT POTRF_TILE
 #define OWN 32
 #define ROWS (NT + OWN)
 #define THREADS 384
-#define LD 100 /* leading dimensions of 96 and 64 rows in shared memory: fragments are read without bank conflicts */
+#define LD                                                                                         \
+    100 /* leading dimensions of 96 and 64 rows in shared memory: fragments are read without bank  \
+           conflicts */
 #define LB 68
 #define SHARED (NT * LD + NT * LB) /* elements of shared memory of a step */
 
@@ -29,11 +33,13 @@ template <class T> struct view {
     }
 };
 
-/* acc -= a b' for 16 rows of a, 8 rows of b and four columns of both (leading dimensions la, lb). */
+/* acc -= a b' for 16 rows of a, 8 rows of b and four columns of both (leading dimensions la, lb).
+ */
 __device__ inline void subtract4(double acc[4], const double *a, int la, const double *b, int lb) {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const double a0 = -a[t * la + g], a1 = -a[t * la + g + 8], b0 = b[t * lb + g];
-    asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+                 "{%0,%1,%2,%3};"
                  : "+d"(acc[0]), "+d"(acc[1]), "+d"(acc[2]), "+d"(acc[3])
                  : "d"(a0), "d"(a1), "d"(b0));
 }
@@ -43,13 +49,15 @@ __device__ inline void subtract4(float acc[4], const float *a, int la, const flo
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        const float a0 = a[k * la + g], a1 = a[k * la + g + 8], b0 = b[k * lb + 2 * t], b1 = b[k * lb + 2 * t + 1];
+        const float a0 = a[k * la + g], a1 = a[k * la + g + 8], b0 = b[k * lb + 2 * t],
+                    b1 = b[k * lb + 2 * t + 1];
         acc[0] = fmaf(-a0, b0, acc[0]), acc[1] = fmaf(-a0, b1, acc[1]);
         acc[2] = fmaf(-a1, b0, acc[2]), acc[3] = fmaf(-a1, b1, acc[3]);
     }
 }
 
-/* The rows that a thread block works on: 64 from `first`, then `below` on; rows from `end` on do not exist. */
+/* The rows that a thread block works on: 64 from `first`, then `below` on; rows from `end` on do
+ * not exist. */
 struct row_range {
     int64_t first, below, end;
     int split; /* rows of the first part */
@@ -58,8 +66,10 @@ struct row_range {
     }
 };
 
-/* `count` rows (96 or 64) of 64 columns from column j0 to shared memory, column-major; zero for rows that do not exist. */
-template <class T, int COUNT> __device__ void load_columns(const view<T> &v, row_range rows, int64_t j0, T *s, int ld) {
+/* `count` rows (96 or 64) of 64 columns from column j0 to shared memory, column-major; zero for
+ * rows that do not exist. */
+template <class T, int COUNT>
+__device__ void load_columns(const view<T> &v, row_range rows, int64_t j0, T *s, int ld) {
     if (v.rs == 1) {
         const int r = threadIdx.x % COUNT, k0 = threadIdx.x / COUNT, step = THREADS / COUNT;
         const int64_t i = rows.at(r);
@@ -87,7 +97,8 @@ __device__ inline int fragment_col(int j, int e) {
 }
 
 /* Entries of 64 columns from j0: zero above the diagonal of the matrix and identity beyond it. */
-template <class T> __device__ void load_fragments(const view<T> &v, row_range rows, int64_t j0, T x[4][4]) {
+template <class T>
+__device__ void load_fragments(const view<T> &v, row_range rows, int64_t j0, T x[4][4]) {
 #pragma unroll
     for (int e = 0; e < 4; e += 2) {
         const int64_t i = rows.at(fragment_row(e));
@@ -97,12 +108,15 @@ template <class T> __device__ void load_fragments(const view<T> &v, row_range ro
 #pragma unroll
             for (int f = 0; f < 2; f++) {
                 const int64_t c = j0 + fragment_col(j, f);
-                x[j][e + f] = i >= c && i < rows.end && c < v.rows ? p[(16 * j + f) * v.cs] : i == c ? T(1) : T(0);
+                x[j][e + f] = i >= c && i < rows.end && c < v.rows ? p[(16 * j + f) * v.cs]
+                              : i == c                             ? T(1)
+                                                                   : T(0);
             }
     }
 }
 
-template <class T> __device__ void store_fragments(const view<T> &v, row_range rows, int64_t j0, const T x[4][4]) {
+template <class T>
+__device__ void store_fragments(const view<T> &v, row_range rows, int64_t j0, const T x[4][4]) {
 #pragma unroll
     for (int j = 0; j < 4; j++)
 #pragma unroll
@@ -113,8 +127,10 @@ template <class T> __device__ void store_fragments(const view<T> &v, row_range r
         }
 }
 
-/* x -= a b' over 64 columns: a 96 x 64, b 64 x 64 in shared memory. limit: column tiles from it on are not needed. */
-template <class T> __device__ void subtract_product(T x[4][4], const T *a, const T *b, int lb, int limit) {
+/* x -= a b' over 64 columns: a 96 x 64, b 64 x 64 in shared memory. limit: column tiles from it on
+ * are not needed. */
+template <class T>
+__device__ void subtract_product(T x[4][4], const T *a, const T *b, int lb, int limit) {
     const int w = threadIdx.x / 32, rb = w % 6 * 16, half = w / 6;
 #pragma unroll 4
     for (int k = 0; k < NT; k += 4)
@@ -124,8 +140,9 @@ template <class T> __device__ void subtract_product(T x[4][4], const T *a, const
                 subtract4(x[j], a + k * LD + rb, LD, b + k * lb + (2 * j + half) * 8, lb);
 }
 
-/* About 22 bits of 1/sqrt(d): for d <= 0, NaN, infinite or below the normal range the result is no finite positive
- * number, and neither is the diagonal entry made with it, which is how a bad pivot is found. */
+/* About 22 bits of 1/sqrt(d): for d <= 0, NaN, infinite or below the normal range the result is no
+ * finite positive number, and neither is the diagonal entry made with it, which is how a bad pivot
+ * is found. */
 __device__ inline double rough_inverse_root(double d) {
     double y;
     asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(d));
@@ -137,9 +154,7 @@ __device__ inline float rough_inverse_root(float d) {
     return y;
 }
 
-template <class T> struct four {
-    T x[4];
-};
+template <class T> struct four { T x[4]; };
 
 /* A pivot d with what its column needs: u about 1/d, 1/d = u + u g, 1/sqrt(d) = root. */
 template <class T> struct pivot {
@@ -161,8 +176,9 @@ template <class T> struct pivot {
     }
 };
 
-/* Factor the 4 x 4 block at row c of the front columns (as L D L', without roots on the way from pivot to pivot), and solve
- * with its transpose for the row p. No branches: the compiler can put other work beside it. */
+/* Factor the 4 x 4 block at row c of the front columns (as L D L', without roots on the way from
+ * pivot to pivot), and solve with its transpose for the row p. No branches: the compiler can put
+ * other work beside it. */
 template <class T> __device__ four<T> eliminate(const T *front, int c, four<T> p) {
     const T *f = front + c;
     const T a10 = f[1], a20 = f[2], a30 = f[3];
@@ -187,10 +203,12 @@ template <class T> __device__ four<T> eliminate(const T *front, int c, four<T> p
     return four<T>{{p.x[0] * d0.root, z1 * d1.root, z2 * d2.root, z3 * d3.root}};
 }
 
-/* Factor the 64 columns held in x, for the first 64 rows and the 32 others. front: 4 x LD, y: 2 x 4 x LD in shared memory. The
- * thread of each row hands its four entries of a step to out(row, column, entries). */
+/* Factor the 64 columns held in x, for the first 64 rows and the 32 others. front: 4 x LD, y: 2 x 4
+ * x LD in shared memory. The thread of each row hands its four entries of a step to out(row,
+ * column, entries). */
 template <class T, class Out> __device__ void factor(T x[4][4], T *front, T *y, Out out) {
-    const int tid = threadIdx.x, w = tid / 32, half = w / 6, rb = w % 6 * 16, g = tid % 32 / 4, t = tid % 4;
+    const int tid = threadIdx.x, w = tid / 32, half = w / 6, rb = w % 6 * 16, g = tid % 32 / 4,
+              t = tid % 4;
     const int limit = rb < NT ? rb / 8 + 2 : 8; /* column tiles that this warp's rows reach */
     for (int e = tid; e < 8 * LD; e += THREADS)
         y[e] = T(0);
@@ -254,7 +272,8 @@ template <class T> __device__ void place(const view<T> &v, int s, const T *from)
     }
 }
 
-/* The first diagonal entry of the factor that is no finite positive number is the first bad pivot. One warp. */
+/* The first diagonal entry of the factor that is no finite positive number is the first bad pivot.
+ * One warp. */
 template <class T> __device__ void find_bad(const T *tile, int base, int *info) {
     const int lane = threadIdx.x % 32;
     const T huge = sizeof(T) == 8 ? T(1.7976931348623157e308) : T(3.4028234e38);
@@ -316,7 +335,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     }
     if (b == 0 && keep.before)
         place(v, s - 1, keep.before);
-    const int64_t mine = threadIdx.x < NT ? v.rows : rows.at(threadIdx.x); /* the row this thread writes below */
+    const int64_t mine =
+        threadIdx.x < NT ? v.rows : rows.at(threadIdx.x); /* the row this thread writes below */
     T *to = v.a + mine * v.rs + j0 * v.cs;
     factor(x, s1, s1 + 4 * LD, [&](int row, int c, const four<T> &y) {
         if (b > 0 && mine < v.rows) {
@@ -346,8 +366,8 @@ size_t potrf_panel_work(backend_type t) {
 
 /* Launch so that the next kernel's start overlaps this one's end. */
 template <class T>
-static status launch_step(cudaStream_t q, int blocks, const view<T> &v, int s, const scratch_tile<T> &tile,
-                          int base, int *info) {
+static status launch_step(cudaStream_t q, int blocks, const view<T> &v, int s,
+                          const scratch_tile<T> &tile, int base, int *info) {
     cudaLaunchAttribute early = {};
     cudaLaunchConfig_t how = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -363,15 +383,16 @@ static status launch_step(cudaStream_t q, int blocks, const view<T> &v, int s, c
 }
 
 template <class T>
-static status panel(cudaStream_t q, char uplo, int64_t rows, int64_t cols, void *a, int64_t lda, int64_t base,
-                    int *info, void *scratch) {
+static status panel(cudaStream_t q, char uplo, int64_t rows, int64_t cols, void *a, int64_t lda,
+                    int64_t base, int *info, void *scratch) {
     const view<T> v = {(T *)a, uplo == 'L' ? 1 : lda, uplo == 'L' ? lda : 1, rows};
     const int tile_cols = (int)gpu_ceil(cols, NT);
     T *keep = (T *)scratch;
     CUDA_TRY(cudaFuncSetAttribute(potrf_step<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   (int)(SHARED * sizeof(T))));
     for (int s = 0; s < tile_cols; s++) {
-        const scratch_tile<T> tile = {keep + (s & 1) * NT * NT, s > 0 ? keep + (~s & 1) * NT * NT : NULL};
+        const scratch_tile<T> tile = {keep + (s & 1) * NT * NT,
+                                      s > 0 ? keep + (~s & 1) * NT * NT : NULL};
         int blocks = column_blocks(rows, s);
         for (int j = s + 1; s > 0 && j < tile_cols; j++)
             blocks += trail_blocks(rows, j);
@@ -384,7 +405,7 @@ static status panel(cudaStream_t q, char uplo, int64_t rows, int64_t cols, void 
     return MOAO_OK;
 }
 
-status potrf_panel(cudaStream_t s, backend_type t, char uplo, int64_t rows, int64_t cols, void *a, int64_t lda,
-                   int64_t base, int *info, void *scratch) {
+status potrf_panel(cudaStream_t s, backend_type t, char uplo, int64_t rows, int64_t cols, void *a,
+                   int64_t lda, int64_t base, int *info, void *scratch) {
     return GPU_DISPATCH_REAL(t, panel, s, uplo, rows, cols, a, lda, base, info, scratch);
 }

@@ -16,18 +16,20 @@ typedef struct {
 } symmetric;
 
 /* C += or = for one side: alpha op(A) B or alpha B op(A), A rows x cols as op gives it. */
-static status times(const symmetric *s, char trans, int64_t to, int64_t from, const void *a, int64_t lda,
-                    const void *b, const void *beta, void *c) {
+static status times(const symmetric *s, char trans, int64_t to, int64_t from, const void *a,
+                    int64_t lda, const void *b, const void *beta, void *c) {
     if (s->side == 'L')
-        return blas_gemm(s->q, s->t, trans, 'N', to, s->other, from, s->alpha, a, lda, b, s->ldb, beta, c,
-                         s->ldc);
-    return blas_gemm(s->q, s->t, 'N', trans, s->other, to, from, s->alpha, b, s->ldb, a, lda, beta, c, s->ldc);
+        return blas_gemm(s->q, s->t, trans, 'N', to, s->other, from, s->alpha, a, lda, b, s->ldb,
+                         beta, c, s->ldc);
+    return blas_gemm(s->q, s->t, 'N', trans, s->other, to, from, s->alpha, b, s->ldb, a, lda, beta,
+                     c, s->ldc);
 }
 
 static status symm_recurse(const symmetric *s, int64_t n, const void *a, const void *b, void *c) {
     const backend_type t = s->t;
     if (n <= gpu_tune.symm_leaf) {
-        GPU_TRY(gpu_copy_block(s->q->stream, t, s->uplo == 'L' ? 'S' : 'T', false, n, n, a, s->lda, s->full, n));
+        GPU_TRY(gpu_copy_block(s->q->stream, t, s->uplo == 'L' ? 'S' : 'T', false, n, n, a, s->lda,
+                               s->full, n));
         return times(s, 'N', n, n, s->full, n, b, s->beta, c);
     }
     const int64_t n1 = backend_split(n, gpu_tune.symm_leaf), n2 = n - n1;
@@ -42,17 +44,18 @@ static status symm_recurse(const symmetric *s, int64_t n, const void *a, const v
     return times(s, to2, n2, n1, off, s->lda, b, gpu_scalar(t, 1), c2);
 }
 
-status gpu_symm(backend_ctx *ctx, backend_type t, char side, char uplo, int64_t m, int64_t n, const void *alpha,
-                const void *a, int64_t lda, const void *b, int64_t ldb, const void *beta, void *c, int64_t ldc,
-                void *work, size_t lwork) {
+status gpu_symm(backend_ctx *ctx, backend_type t, char side, char uplo, int64_t m, int64_t n,
+                const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
+                const void *beta, void *c, int64_t ldc, void *work, size_t lwork) {
     gpu_device_guard guard(ctx->device);
     const int64_t order = side == 'L' ? m : n;
-    if (!backend_is_real(t) || !backend_is(side, "LR") || !backend_is(uplo, "LU") || m < 0 || n < 0 ||
-        !backend_ld_ok(order, lda) || !backend_ld_ok(m, ldb) || !backend_ld_ok(m, ldc))
+    if (!backend_is_real(t) || !backend_is(side, "LR") || !backend_is(uplo, "LU") || m < 0 ||
+        n < 0 || !backend_ld_ok(order, lda) || !backend_ld_ok(m, ldb) || !backend_ld_ok(m, ldc))
         return status_fail(MOAO_INPUT, "symm: an argument is out of range");
     if (lwork < gpu_symm_work(t, order))
         return status_fail(MOAO_INPUT, "symm: the workspace is too small");
-    const symmetric s = {&ctx->main, t, side, uplo, side == 'L' ? n : m, lda, ldb, ldc, alpha, beta, work};
+    const symmetric s = {&ctx->main, t,     side, uplo, side == 'L' ? n : m, lda, ldb,
+                         ldc,        alpha, beta, work};
     if (m == 0 || n == 0)
         return MOAO_OK;
     if (backend_equals(t, alpha, 0)) /* a gemm without inner size scales C by beta */
@@ -60,8 +63,9 @@ status gpu_symm(backend_ctx *ctx, backend_type t, char side, char uplo, int64_t 
     return symm_recurse(&s, order, a, b, c);
 }
 
-status gpu_syrk_run(gpu_queue *q, backend_type t, char uplo, char trans, int64_t n, int64_t k, const void *alpha,
-                    const void *a, int64_t lda, const void *beta, void *c, int64_t ldc) {
+status gpu_syrk_run(gpu_queue *q, backend_type t, char uplo, char trans, int64_t n, int64_t k,
+                    const void *alpha, const void *a, int64_t lda, const void *beta, void *c,
+                    int64_t ldc) {
     if (n == 0)
         return MOAO_OK;
     if (n <= gpu_tune.syrk_leaf)
@@ -71,15 +75,18 @@ status gpu_syrk_run(gpu_queue *q, backend_type t, char uplo, char trans, int64_t
     const char ta = trans == 'N' ? 'N' : 'T', tb = trans == 'N' ? 'T' : 'N';
     GPU_TRY(gpu_syrk_run(q, t, uplo, trans, n1, k, alpha, a, lda, beta, c, ldc));
     if (uplo == 'L')
-        GPU_TRY(blas_gemm(q, t, ta, tb, n2, n1, k, alpha, a2, lda, a, lda, beta, gpu_at(t, c, n1, 0, ldc), ldc));
+        GPU_TRY(blas_gemm(q, t, ta, tb, n2, n1, k, alpha, a2, lda, a, lda, beta,
+                          gpu_at(t, c, n1, 0, ldc), ldc));
     else
-        GPU_TRY(blas_gemm(q, t, ta, tb, n1, n2, k, alpha, a, lda, a2, lda, beta, gpu_at(t, c, 0, n1, ldc), ldc));
-    return gpu_syrk_run(q, t, uplo, trans, n2, k, alpha, a2, lda, beta, gpu_at(t, c, n1, n1, ldc), ldc);
+        GPU_TRY(blas_gemm(q, t, ta, tb, n1, n2, k, alpha, a, lda, a2, lda, beta,
+                          gpu_at(t, c, 0, n1, ldc), ldc));
+    return gpu_syrk_run(q, t, uplo, trans, n2, k, alpha, a2, lda, beta, gpu_at(t, c, n1, n1, ldc),
+                        ldc);
 }
 
-static status syr2k_recurse(gpu_queue *q, backend_type t, char uplo, char trans, int64_t n, int64_t k,
-                            const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
-                            const void *beta, void *c, int64_t ldc) {
+static status syr2k_recurse(gpu_queue *q, backend_type t, char uplo, char trans, int64_t n,
+                            int64_t k, const void *alpha, const void *a, int64_t lda, const void *b,
+                            int64_t ldb, const void *beta, void *c, int64_t ldc) {
     if (n == 0)
         return MOAO_OK;
     if (n <= gpu_tune.syrk_leaf)
@@ -98,15 +105,17 @@ static status syr2k_recurse(gpu_queue *q, backend_type t, char uplo, char trans,
         GPU_TRY(blas_gemm(q, t, ta, tb, n1, n2, k, alpha, a, lda, b2, ldb, beta, off, ldc));
         GPU_TRY(blas_gemm(q, t, ta, tb, n1, n2, k, alpha, b, ldb, a2, lda, one, off, ldc));
     }
-    return syr2k_recurse(q, t, uplo, trans, n2, k, alpha, a2, lda, b2, ldb, beta, gpu_at(t, c, n1, n1, ldc), ldc);
+    return syr2k_recurse(q, t, uplo, trans, n2, k, alpha, a2, lda, b2, ldb, beta,
+                         gpu_at(t, c, n1, n1, ldc), ldc);
 }
 
-status gpu_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t n, int64_t k, const void *alpha,
-                const void *a, int64_t lda, const void *beta, void *c, int64_t ldc, void *work, size_t lwork) {
+status gpu_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t n, int64_t k,
+                const void *alpha, const void *a, int64_t lda, const void *beta, void *c,
+                int64_t ldc, void *work, size_t lwork) {
     gpu_device_guard guard(ctx->device);
     (void)work, (void)lwork;
-    if (!backend_is_real(t) || !backend_is(uplo, "LU") || !backend_is(trans, "NTC") || n < 0 || k < 0 ||
-        !backend_ld_ok(trans == 'N' ? n : k, lda) || !backend_ld_ok(n, ldc))
+    if (!backend_is_real(t) || !backend_is(uplo, "LU") || !backend_is(trans, "NTC") || n < 0 ||
+        k < 0 || !backend_ld_ok(trans == 'N' ? n : k, lda) || !backend_ld_ok(n, ldc))
         return status_fail(MOAO_INPUT, "syrk: an argument is out of range");
     if (backend_equals(t, alpha, 0))
         k = 0;
@@ -114,13 +123,13 @@ status gpu_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t
 }
 
 status gpu_syr2k(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t n, int64_t k,
-                 const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb, const void *beta,
-                 void *c, int64_t ldc, void *work, size_t lwork) {
+                 const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
+                 const void *beta, void *c, int64_t ldc, void *work, size_t lwork) {
     gpu_device_guard guard(ctx->device);
     (void)work, (void)lwork;
-    if (!backend_is_real(t) || !backend_is(uplo, "LU") || !backend_is(trans, "NTC") || n < 0 || k < 0 ||
-        !backend_ld_ok(trans == 'N' ? n : k, lda) || !backend_ld_ok(trans == 'N' ? n : k, ldb) ||
-        !backend_ld_ok(n, ldc))
+    if (!backend_is_real(t) || !backend_is(uplo, "LU") || !backend_is(trans, "NTC") || n < 0 ||
+        k < 0 || !backend_ld_ok(trans == 'N' ? n : k, lda) ||
+        !backend_ld_ok(trans == 'N' ? n : k, ldb) || !backend_ld_ok(n, ldc))
         return status_fail(MOAO_INPUT, "syr2k: an argument is out of range");
     if (backend_equals(t, alpha, 0))
         k = 0;

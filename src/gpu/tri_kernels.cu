@@ -7,11 +7,11 @@ __device__ inline bool kept(char part, int64_t i, int64_t j) {
     return part == 'A' || ((part == 'L' || part == 'l') ? i >= j : i <= j);
 }
 
-/* One 32 x 32 tile per block of 32 x 8 threads; symmetric parts pass through shared memory, so that both
- * triangles are read along columns. */
+/* One 32 x 32 tile per block of 32 x 8 threads; symmetric parts pass through shared memory, so that
+ * both triangles are read along columns. */
 template <class T>
-__global__ void copy_tiles(char part, bool unit, int64_t m, int64_t n, const T *__restrict__ src, int64_t lds,
-                           T *__restrict__ dst, int64_t ldd, int64_t tiles_m) {
+__global__ void copy_tiles(char part, bool unit, int64_t m, int64_t n, const T *__restrict__ src,
+                           int64_t lds, T *__restrict__ dst, int64_t ldd, int64_t tiles_m) {
     __shared__ T turned[TILE][TILE + 1];
     const int64_t i0 = (blockIdx.x % tiles_m) * TILE, j0 = (blockIdx.x / tiles_m) * TILE;
     const int x = threadIdx.x;
@@ -38,15 +38,16 @@ __global__ void copy_tiles(char part, bool unit, int64_t m, int64_t n, const T *
 }
 
 template <class T>
-static status copy_block(cudaStream_t s, char part, bool unit, int64_t m, int64_t n, const void *src, int64_t lds,
-                         void *dst, int64_t ldd) {
+static status copy_block(cudaStream_t s, char part, bool unit, int64_t m, int64_t n,
+                         const void *src, int64_t lds, void *dst, int64_t ldd) {
     const int64_t tiles_m = gpu_ceil(m, TILE), tiles = tiles_m * gpu_ceil(n, TILE);
     if (tiles == 0)
         return MOAO_OK;
     if (tiles > INT32_MAX)
-        return status_fail(MOAO_INPUT, "a block of %lld x %lld is too large", (long long)m, (long long)n);
-    copy_tiles<T><<<(unsigned)tiles, dim3(TILE, 8), 0, s>>>(part, unit, m, n, (const T *)src, lds, (T *)dst,
-                                                            ldd, tiles_m);
+        return status_fail(MOAO_INPUT, "a block of %lld x %lld is too large", (long long)m,
+                           (long long)n);
+    copy_tiles<T><<<(unsigned)tiles, dim3(TILE, 8), 0, s>>>(part, unit, m, n, (const T *)src, lds,
+                                                            (T *)dst, ldd, tiles_m);
     LAUNCHED();
     return MOAO_OK;
 }
@@ -66,12 +67,11 @@ status gpu_zero_block(cudaStream_t s, backend_type t, int64_t m, int64_t n, void
 /* ---- inverses of diagonal blocks */
 
 /* Order of the blocks that one thread block inverts in shared memory. */
-template <class T> struct base_order {
-    static const int value = sizeof(T) == 16 ? 64 : 128;
-};
+template <class T> struct base_order { static const int value = sizeof(T) == 16 ? 64 : 128; };
 #define INVERT_THREADS 256
 
-/* The lower triangle of order 32 at s (leading dimension ld), inverted by one warp: lane j makes column j. */
+/* The lower triangle of order 32 at s (leading dimension ld), inverted by one warp: lane j makes
+ * column j. */
 template <class T> __device__ void invert_32(T *s, int ld, bool unit) {
     const int j = threadIdx.x % 32;
     T x[32];
@@ -96,11 +96,12 @@ template <class T> __device__ void invert_32(T *s, int ld, bool unit) {
         s[i + j * ld] = i >= j ? x[i] : gpu_make<T>(0);
 }
 
-/* out(i, j) = sign * sum over k of left(i, k) right(k, j), all s x s in shared memory; one of the factors is
- * lower triangular, so that k runs from lo(j) or to hi(i). Threads own 4 x 4 entries, a quarter of s apart. */
+/* out(i, j) = sign * sum over k of left(i, k) right(k, j), all s x s in shared memory; one of the
+ * factors is lower triangular, so that k runs from lo(j) or to hi(i). Threads own 4 x 4 entries, a
+ * quarter of s apart. */
 template <class T>
-__device__ void product(int s, const T *left, int ldl, bool left_lower, const T *right, int ldr, T *out, int ldo,
-                        bool negative, int tile) {
+__device__ void product(int s, const T *left, int ldl, bool left_lower, const T *right, int ldr,
+                        T *out, int ldo, bool negative, int tile) {
     const int q = s / 4, ti = tile % q, tj = tile / q;
     T acc[4][4];
 #pragma unroll
@@ -130,8 +131,8 @@ __device__ void product(int s, const T *left, int ldl, bool left_lower, const T 
             out[ti + r * q + (tj + c * q) * ldo] = negative ? gpu_neg(acc[r][c]) : acc[r][c];
 }
 
-/* Block b: inverse of the b-th diagonal block of order NB, into its place in the nb x nb block of inv
- * that contains it. An upper triangle is handled as the lower triangle of its transpose. */
+/* Block b: inverse of the b-th diagonal block of order NB, into its place in the nb x nb block of
+ * inv that contains it. An upper triangle is handled as the lower triangle of its transpose. */
 template <class T, int NB>
 __global__ void __launch_bounds__(INVERT_THREADS)
     invert_base(bool upper, bool unit, int64_t n, const T *__restrict__ a, int64_t lda, int64_t nb,
@@ -163,7 +164,8 @@ __global__ void __launch_bounds__(INVERT_THREADS)
         __syncthreads();
         for (int e = tid; e < tiles; e += INVERT_THREADS) { /* X21 = -X22 t */
             T *pair = s + (e / per) * 2 * h * (LD + 1);
-            product(h, pair + h * (LD + 1), LD, true, t + (e / per) * h * h, h, pair + h, LD, true, e % per);
+            product(h, pair + h * (LD + 1), LD, true, t + (e / per) * h * h, h, pair + h, LD, true,
+                    e % per);
         }
         __syncthreads();
     }
@@ -193,37 +195,40 @@ size_t gpu_invert_tmp(backend_type t, int64_t n, int64_t nb) {
 }
 
 template <class T>
-static status launch_base(cudaStream_t s, char uplo, char diag, int64_t n, const void *a, int64_t lda, int64_t nb,
-                          void *inv) {
+static status launch_base(cudaStream_t s, char uplo, char diag, int64_t n, const void *a,
+                          int64_t lda, int64_t nb, void *inv) {
     const int NB = base_order<T>::value;
     const size_t shared = sizeof(T) * (NB * (NB + 1) + NB * NB / 4);
-    CUDA_TRY(cudaFuncSetAttribute(invert_base<T, NB>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    CUDA_TRY(cudaFuncSetAttribute(invert_base<T, NB>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  (int)shared));
     invert_base<T, NB><<<(unsigned)gpu_ceil(n, NB), INVERT_THREADS, shared, s>>>(
         uplo == 'U', diag == 'U', n, (const T *)a, lda, nb, (T *)inv);
     LAUNCHED();
     return MOAO_OK;
 }
 
-/* From inverses of order h to 2h: for `count` pairs, strides sa in a and si in inv, second parts of order h2. */
-static status combine(gpu_queue *q, backend_type t, char uplo, int64_t h, int64_t h2, const void *a, int64_t lda,
-                      int64_t sa, void *inv, int64_t nb, int64_t si, void *tmp, int64_t count) {
+/* From inverses of order h to 2h: for `count` pairs, strides sa in a and si in inv, second parts of
+ * order h2. */
+static status combine(gpu_queue *q, backend_type t, char uplo, int64_t h, int64_t h2, const void *a,
+                      int64_t lda, int64_t sa, void *inv, int64_t nb, int64_t si, void *tmp,
+                      int64_t count) {
     const void *one = gpu_scalar(t, 1), *zero = gpu_scalar(t, 0), *minus = gpu_scalar(t, -1);
     void *x11 = inv, *x22 = gpu_at(t, inv, h, h, nb);
     if (uplo == 'L') { /* X21 = -X22 (A21 X11) */
-        GPU_TRY(blas_gemm_strided(q, t, 'N', 'N', h2, h, h, one, gpu_at(t, a, h, 0, lda), lda, sa, x11, nb, si,
-                                  zero, tmp, h2, h2 * h, count));
-        return blas_gemm_strided(q, t, 'N', 'N', h2, h, h2, minus, x22, nb, si, tmp, h2, h2 * h, zero,
-                                 gpu_at(t, inv, h, 0, nb), nb, si, count);
+        GPU_TRY(blas_gemm_strided(q, t, 'N', 'N', h2, h, h, one, gpu_at(t, a, h, 0, lda), lda, sa,
+                                  x11, nb, si, zero, tmp, h2, h2 * h, count));
+        return blas_gemm_strided(q, t, 'N', 'N', h2, h, h2, minus, x22, nb, si, tmp, h2, h2 * h,
+                                 zero, gpu_at(t, inv, h, 0, nb), nb, si, count);
     }
     /* X12 = -X11 (A12 X22) */
-    GPU_TRY(blas_gemm_strided(q, t, 'N', 'N', h, h2, h2, one, gpu_at(t, a, 0, h, lda), lda, sa, x22, nb, si, zero,
-                              tmp, h, h * h2, count));
+    GPU_TRY(blas_gemm_strided(q, t, 'N', 'N', h, h2, h2, one, gpu_at(t, a, 0, h, lda), lda, sa, x22,
+                              nb, si, zero, tmp, h, h * h2, count));
     return blas_gemm_strided(q, t, 'N', 'N', h, h2, h, minus, x11, nb, si, tmp, h, h * h2, zero,
                              gpu_at(t, inv, 0, h, nb), nb, si, count);
 }
 
-status gpu_invert_blocks(gpu_queue *q, backend_type t, char uplo, char diag, int64_t n, const void *a,
-                         int64_t lda, int64_t nb, void *inv, void *tmp) {
+status gpu_invert_blocks(gpu_queue *q, backend_type t, char uplo, char diag, int64_t n,
+                         const void *a, int64_t lda, int64_t nb, void *inv, void *tmp) {
     const int64_t full = n / nb, rest = n % nb;
     void *last = gpu_at(t, inv, 0, full * nb, nb);
     if (n == 0)
@@ -233,17 +238,19 @@ status gpu_invert_blocks(gpu_queue *q, backend_type t, char uplo, char diag, int
         const int64_t pairs = nb / (2 * h);
         if (full >= pairs) {
             for (int64_t u = 0; u < pairs; u++)
-                GPU_TRY(combine(q, t, uplo, h, h, gpu_at(t, a, 2 * h * u, 2 * h * u, lda), lda, nb * (lda + 1),
-                                gpu_at(t, inv, 2 * h * u, 2 * h * u, nb), nb, nb * nb, tmp, full));
+                GPU_TRY(combine(q, t, uplo, h, h, gpu_at(t, a, 2 * h * u, 2 * h * u, lda), lda,
+                                nb * (lda + 1), gpu_at(t, inv, 2 * h * u, 2 * h * u, nb), nb,
+                                nb * nb, tmp, full));
         } else {
             for (int64_t b = 0; b < full; b++)
-                GPU_TRY(combine(q, t, uplo, h, h, gpu_at(t, a, nb * b, nb * b, lda), lda, 2 * h * (lda + 1),
-                                gpu_at(t, inv, 0, nb * b, nb), nb, 2 * h * (nb + 1), tmp, pairs));
+                GPU_TRY(combine(q, t, uplo, h, h, gpu_at(t, a, nb * b, nb * b, lda), lda,
+                                2 * h * (lda + 1), gpu_at(t, inv, 0, nb * b, nb), nb,
+                                2 * h * (nb + 1), tmp, pairs));
         }
         for (int64_t o = 0; o + h < rest; o += 2 * h)
             GPU_TRY(combine(q, t, uplo, h, gpu_min(h, rest - o - h),
-                            gpu_at(t, a, full * nb + o, full * nb + o, lda), lda, 0, gpu_at(t, last, o, o, nb), nb,
-                            0, tmp, 1));
+                            gpu_at(t, a, full * nb + o, full * nb + o, lda), lda, 0,
+                            gpu_at(t, last, o, o, nb), nb, 0, tmp, 1));
     }
     return MOAO_OK;
 }
@@ -252,7 +259,8 @@ status gpu_invert_blocks(gpu_queue *q, backend_type t, char uplo, char diag, int
 template <class T>
 __global__ void block_tiles(bool upper, bool unit, int64_t n, int64_t nb, T *__restrict__ blocks,
                             T *__restrict__ a, int64_t lda, bool to_blocks) {
-    const int64_t per = nb / TILE, tile = blockIdx.x % (per * per), r0 = blockIdx.x / (per * per) * nb;
+    const int64_t per = nb / TILE, tile = blockIdx.x % (per * per),
+                  r0 = blockIdx.x / (per * per) * nb;
     const int64_t i = tile % per * TILE + threadIdx.x;
     for (int y = threadIdx.y; y < TILE; y += blockDim.y) {
         const int64_t j = tile / per * TILE + y;
@@ -268,21 +276,23 @@ __global__ void block_tiles(bool upper, bool unit, int64_t n, int64_t nb, T *__r
 }
 
 template <class T>
-static status move_blocks(cudaStream_t s, char uplo, char diag, int64_t n, int64_t nb, void *blocks, void *a,
-                          int64_t lda, bool to_blocks) {
+static status move_blocks(cudaStream_t s, char uplo, char diag, int64_t n, int64_t nb, void *blocks,
+                          void *a, int64_t lda, bool to_blocks) {
     const unsigned grid = (unsigned)(gpu_ceil(n, nb) * (nb / TILE) * (nb / TILE));
-    block_tiles<T><<<grid, dim3(TILE, 8), 0, s>>>(uplo == 'U', diag == 'U', n, nb, (T *)blocks, (T *)a, lda,
-                                                  to_blocks);
+    block_tiles<T><<<grid, dim3(TILE, 8), 0, s>>>(uplo == 'U', diag == 'U', n, nb, (T *)blocks,
+                                                  (T *)a, lda, to_blocks);
     LAUNCHED();
     return MOAO_OK;
 }
 
 status gpu_place_blocks(cudaStream_t s, backend_type t, char uplo, char diag, int64_t n, int64_t nb,
                         const void *inv, void *a, int64_t lda) {
-    return n > 0 ? GPU_DISPATCH(t, move_blocks, s, uplo, diag, n, nb, (void *)inv, a, lda, false) : MOAO_OK;
+    return n > 0 ? GPU_DISPATCH(t, move_blocks, s, uplo, diag, n, nb, (void *)inv, a, lda, false)
+                 : MOAO_OK;
 }
 
 status gpu_dense_blocks(cudaStream_t s, backend_type t, char uplo, char diag, int64_t n, int64_t nb,
                         const void *a, int64_t lda, void *full) {
-    return n > 0 ? GPU_DISPATCH(t, move_blocks, s, uplo, diag, n, nb, full, (void *)a, lda, true) : MOAO_OK;
+    return n > 0 ? GPU_DISPATCH(t, move_blocks, s, uplo, diag, n, nb, full, (void *)a, lda, true)
+                 : MOAO_OK;
 }

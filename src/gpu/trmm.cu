@@ -1,6 +1,6 @@
-/* trmm in place: recursion into gemm down to parts of B whose copy fits the workspace. From a copy all block rows can
- * be made independently: first the diagonal blocks, then off-diagonal blocks of doubling size, each size in one batched
- * gemm. */
+/* trmm in place: recursion into gemm down to parts of B whose copy fits the workspace. From a copy
+ * all block rows can be made independently: first the diagonal blocks, then off-diagonal blocks of
+ * doubling size, each size in one batched gemm. */
 #include "common.cuh"
 
 #define COPY_BYTES ((int64_t)32 << 20)
@@ -52,41 +52,48 @@ size_t gpu_trmm_work_most(backend_type t, int64_t n, int64_t other) {
     return (size_t)(copy + gpu_ceil(gpu_min(n, LEAF_MOST), nb) * nb * nb * e);
 }
 
-/* `count` products at strides sa, sb (in elements): B_target = or += alpha op(A) copy_source, with `to` rows from `from` rows
- * of w columns (side R: columns and rows exchanged). */
-static status products(const multiply *s, int64_t to, int64_t from, int64_t w, const void *a, int64_t lda, int64_t sa,
-                       const void *source, int64_t ldc, int64_t sc, bool add, void *target, int64_t sb,
-                       int64_t count) {
+/* `count` products at strides sa, sb (in elements): B_target = or += alpha op(A) copy_source, with
+ * `to` rows from `from` rows of w columns (side R: columns and rows exchanged). */
+static status products(const multiply *s, int64_t to, int64_t from, int64_t w, const void *a,
+                       int64_t lda, int64_t sa, const void *source, int64_t ldc, int64_t sc,
+                       bool add, void *target, int64_t sb, int64_t count) {
     const backend_type t = s->p.t;
     const void *beta = gpu_scalar(t, add);
     if (s->p.side == 'L')
-        return blas_gemm_strided(s->q, t, s->p.trans, 'N', to, w, from, s->alpha, a, lda, sa, source, ldc, sc, beta,
-                                 target, s->ldb, sb, count);
-    return blas_gemm_strided(s->q, t, 'N', s->p.trans, w, to, from, s->alpha, source, ldc, sc, a, lda, sa, beta,
-                             target, s->ldb, sb, count);
+        return blas_gemm_strided(s->q, t, s->p.trans, 'N', to, w, from, s->alpha, a, lda, sa,
+                                 source, ldc, sc, beta, target, s->ldb, sb, count);
+    return blas_gemm_strided(s->q, t, 'N', s->p.trans, w, to, from, s->alpha, source, ldc, sc, a,
+                             lda, sa, beta, target, s->ldb, sb, count);
 }
 
 /* B := alpha op(A) copy for one panel, A of order n; the copy has leading dimension ldc. */
-static status from_copy(const multiply *s, int64_t n, int64_t w, const void *a, int64_t ldc, void *b) {
+static status from_copy(const multiply *s, int64_t n, int64_t w, const void *a, int64_t ldc,
+                        void *b) {
     const backend_type t = s->p.t;
-    const bool left = s->p.side == 'L', first = backend_source_first(s->p.side, s->p.uplo, s->p.trans);
-    const int64_t nb = block_order(t), row_b = left ? 1 : s->ldb, row_c = left ? 1 : ldc, whole = n / nb;
-    GPU_TRY(products(s, nb, nb, w, s->blocks, nb, nb * nb, s->copy, ldc, nb * row_c, false, b, nb * row_b, whole));
+    const bool left = s->p.side == 'L',
+               first = backend_source_first(s->p.side, s->p.uplo, s->p.trans);
+    const int64_t nb = block_order(t), row_b = left ? 1 : s->ldb, row_c = left ? 1 : ldc,
+                  whole = n / nb;
+    GPU_TRY(products(s, nb, nb, w, s->blocks, nb, nb * nb, s->copy, ldc, nb * row_c, false, b,
+                     nb * row_b, whole));
     if (n % nb)
         GPU_TRY(products(s, n % nb, n % nb, w, gpu_at(t, s->blocks, 0, whole * nb, nb), nb, 0,
                          gpu_at(t, s->copy, 0, whole * nb, row_c), ldc, 0, false,
                          gpu_at(t, b, 0, whole * nb, row_b), 0, 1));
     for (int64_t h = nb; h < n; h *= 2) {
         const int64_t pairs = n / (2 * h), last = pairs * 2 * h;
-        for (int64_t o = 0; o <= last; o += last > 0 ? last : 1) { /* all whole pairs, then what is left */
+        for (int64_t o = 0; o <= last;
+             o += last > 0 ? last : 1) { /* all whole pairs, then what is left */
             const int64_t h2 = o < last ? h : n - last - h, count = o < last ? pairs : 1;
             if (h2 <= 0)
                 break;
-            const void *off = s->p.uplo == 'L' ? gpu_at(t, a, o + h, o, s->lda) : gpu_at(t, a, o, o + h, s->lda);
+            const void *off =
+                s->p.uplo == 'L' ? gpu_at(t, a, o + h, o, s->lda) : gpu_at(t, a, o, o + h, s->lda);
             const int64_t source = first ? o : o + h, target = first ? o + h : o;
-            GPU_TRY(products(s, first ? h2 : h, first ? h : h2, w, off, s->lda, 2 * h * (s->lda + 1),
-                             gpu_at(t, s->copy, 0, source, row_c), ldc, 2 * h * row_c, true,
-                             gpu_at(t, b, 0, target, row_b), 2 * h * row_b, count));
+            GPU_TRY(products(s, first ? h2 : h, first ? h : h2, w, off, s->lda,
+                             2 * h * (s->lda + 1), gpu_at(t, s->copy, 0, source, row_c), ldc,
+                             2 * h * row_c, true, gpu_at(t, b, 0, target, row_b), 2 * h * row_b,
+                             count));
             if (o == last)
                 break;
         }
@@ -98,12 +105,14 @@ static status leaf(const multiply *s, int64_t at, int64_t n, const void *a, void
     const backend_type t = s->p.t;
     const int64_t panel = panel_width(t, n, s->other);
     GPU_TRY(gpu_await(s->wait, at, at + n));
-    GPU_TRY(gpu_dense_blocks(s->q->stream, t, s->p.uplo, s->p.diag, n, block_order(t), a, s->lda, s->blocks));
+    GPU_TRY(gpu_dense_blocks(s->q->stream, t, s->p.uplo, s->p.diag, n, block_order(t), a, s->lda,
+                             s->blocks));
     for (int64_t j = 0; j < s->other; j += panel) {
         const int64_t w = gpu_min(panel, s->other - j), rows = s->p.side == 'L' ? n : w;
         const int64_t cols = s->p.side == 'L' ? w : n;
         void *part = s->p.side == 'L' ? gpu_at(t, b, 0, j, s->ldb) : gpu_at(t, b, j, 0, s->ldb);
-        GPU_TRY(gpu_copy_block(s->q->stream, t, 'A', false, rows, cols, part, s->ldb, s->copy, rows));
+        GPU_TRY(
+            gpu_copy_block(s->q->stream, t, 'A', false, rows, cols, part, s->ldb, s->copy, rows));
         GPU_TRY(from_copy(s, n, w, a, rows, part));
     }
     return MOAO_OK;
@@ -122,16 +131,41 @@ static status recurse(const multiply *s, int64_t at, int64_t n, const void *a, v
     void *bs = first ? b : b2, *bt = first ? b2 : b;
     GPU_TRY(recurse(s, first ? at + n1 : at, nt, first ? a2 : a, bt));
     if (s->p.side == 'L')
-        GPU_TRY(blas_gemm(s->q, t, s->p.trans, 'N', nt, s->other, ns, s->alpha, off, s->lda, bs, s->ldb,
-                          gpu_scalar(t, 1), bt, s->ldb));
+        GPU_TRY(blas_gemm(s->q, t, s->p.trans, 'N', nt, s->other, ns, s->alpha, off, s->lda, bs,
+                          s->ldb, gpu_scalar(t, 1), bt, s->ldb));
     else
-        GPU_TRY(blas_gemm(s->q, t, 'N', s->p.trans, s->other, nt, ns, s->alpha, bs, s->ldb, off, s->lda,
-                          gpu_scalar(t, 1), bt, s->ldb));
+        GPU_TRY(blas_gemm(s->q, t, 'N', s->p.trans, s->other, nt, ns, s->alpha, bs, s->ldb, off,
+                          s->lda, gpu_scalar(t, 1), bt, s->ldb));
     return recurse(s, first ? at : at + n1, ns, first ? a : a2, bs);
 }
 
-status gpu_trmm_run(gpu_queue *q, gpu_tri p, int64_t m, int64_t n, const void *alpha, const void *a, int64_t lda,
-                    void *b, int64_t ldb, void *work, gpu_arrival *w) {
+/* While A arrives: each piece is all that its rows of B (columns for side R) need. */
+static status piecewise(const multiply *s, const void *a, void *b) {
+    const backend_type t = s->p.t;
+    const bool left = s->p.side == 'L';
+    for (int k = 0; k < s->wait->pieces; k++) {
+        const gpu_piece c = gpu_piece_of(s->wait, k);
+        void *target = left ? gpu_at(t, b, c.at, 0, s->ldb) : gpu_at(t, b, 0, c.at, s->ldb);
+        const void *source =
+            left ? gpu_at(t, b, c.rest, 0, s->ldb) : gpu_at(t, b, 0, c.rest, s->ldb);
+        const int64_t low = c.at < c.rest ? c.at : c.rest, high = c.at < c.rest ? c.rest : c.at;
+        const void *off =
+            s->p.uplo == 'L' ? gpu_at(t, a, high, low, s->lda) : gpu_at(t, a, low, high, s->lda);
+        GPU_TRY(recurse(s, c.at, c.size, gpu_at(t, a, c.at, c.at, s->lda), target));
+        if (c.left == 0)
+            continue;
+        if (left)
+            GPU_TRY(blas_gemm(s->q, t, s->p.trans, 'N', c.size, s->other, c.left, s->alpha, off,
+                              s->lda, source, s->ldb, gpu_scalar(t, 1), target, s->ldb));
+        else
+            GPU_TRY(blas_gemm(s->q, t, 'N', s->p.trans, s->other, c.size, c.left, s->alpha, source,
+                              s->ldb, off, s->lda, gpu_scalar(t, 1), target, s->ldb));
+    }
+    return MOAO_OK;
+}
+
+status gpu_trmm_run(gpu_queue *q, gpu_tri p, int64_t m, int64_t n, const void *alpha, const void *a,
+                    int64_t lda, void *b, int64_t ldb, void *work, gpu_arrival *w) {
     const int64_t order = p.side == 'L' ? m : n, other = p.side == 'L' ? n : m;
     multiply s = {q, p, other, lda, ldb, NULL, NULL, alpha, w};
     if (m == 0 || n == 0)
@@ -141,7 +175,7 @@ status gpu_trmm_run(gpu_queue *q, gpu_tri p, int64_t m, int64_t n, const void *a
     const int64_t nb = block_order(p.t), most = gpu_ceil(leaf_order(p.t, order, other), nb);
     s.blocks = work;
     s.copy = gpu_at(p.t, work, 0, most * nb, nb);
-    return recurse(&s, 0, order, a, b);
+    return w && w->waited < w->pieces - 1 ? piecewise(&s, a, b) : recurse(&s, 0, order, a, b);
 }
 
 status gpu_trmm(GPU_TRI_ARGS) {
@@ -150,5 +184,6 @@ status gpu_trmm(GPU_TRI_ARGS) {
         return status_fail(MOAO_INPUT, "trmm: an argument is out of range");
     if (lwork < gpu_trmm_work(t, side == 'L' ? m : n, side == 'L' ? n : m))
         return status_fail(MOAO_INPUT, "trmm: the workspace is too small");
-    return gpu_trmm_run(&ctx->main, gpu_tri{t, side, uplo, trans, diag}, m, n, alpha, a, lda, b, ldb, work, NULL);
+    return gpu_trmm_run(&ctx->main, gpu_tri{t, side, uplo, trans, diag}, m, n, alpha, a, lda, b,
+                        ldb, work, NULL);
 }

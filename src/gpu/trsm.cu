@@ -1,12 +1,12 @@
 /* trsm: recursion into gemm down to diagonal blocks whose inverses are at hand.
  *
- * Diagonal blocks of order up to 512 (few right-hand sides) or 256 are inverted, many at once; with them a leaf is one
- * gemm. All else is gemm on halves whose sizes are a power of two times the block. A long triangle has its
- * inverses made group by group, in the side stream, one group ahead of the recursion. */
+ * Diagonal blocks of order up to 512 (few right-hand sides) or 256 are inverted, many at once; with
+ * them a leaf is one gemm. All else is gemm on halves whose sizes are a power of two times the
+ * block. A long triangle has its inverses made group by group, in the side stream, one group ahead
+ * of the recursion. */
 #include "common.cuh"
 
-#define INVERSE_BYTES ((int64_t)8 << 20) /* of one group; there are two */
-#define PANEL_BYTES ((int64_t)8 << 20)
+#define PANEL_BYTES ((int64_t)7 << 20)
 
 typedef struct {
     backend_ctx *ctx;
@@ -14,24 +14,27 @@ typedef struct {
     gpu_tri p;
     const void *a; /* the whole triangle */
     int64_t n, other, lda, ldb, nb;
-    int64_t group, groups, panel; /* rows per group of inverses, their number, right-hand sides per copy */
-    int64_t at_group;             /* the group whose inverses are in use, -1: none */
+    int64_t group, groups,
+        panel;        /* rows per group of inverses, their number, right-hand sides per copy */
+    int64_t at_group; /* the group whose inverses are in use, -1: none */
     void *inv[2], *copy, *tmp;
     gpu_arrival *wait, wait_side;
 } solve;
 
 static int64_t block_order(backend_type t, int64_t n, int64_t other) {
-    const int64_t want = other <= gpu_tune.trsm_narrow ? gpu_tune.trsm_nb_narrow : gpu_tune.trsm_nb_wide;
+    const int64_t want =
+        other <= gpu_tune.trsm_narrow ? gpu_tune.trsm_nb_narrow : gpu_tune.trsm_nb_wide;
     int64_t nb = gpu_invert_base(t);
     while (nb < want && nb < n)
         nb *= 2;
     return nb;
 }
 
-/* Sizes of the parts of the workspace: one group of inverses, the scratch of their making, the copy. */
-static void plan(backend_type t, int64_t n, int64_t other, int64_t nb, int64_t *group, int64_t *panel,
-                 size_t bytes[3]) {
-    const int64_t e = (int64_t)backend_size(t), most = INVERSE_BYTES / (nb * nb * e);
+/* Sizes of the parts of the workspace: one group of inverses, the scratch of their making, the
+ * copy. */
+static void plan(backend_type t, int64_t n, int64_t other, int64_t nb, int64_t *group,
+                 int64_t *panel, size_t bytes[3]) {
+    const int64_t e = (int64_t)backend_size(t), most = (gpu_tune.trsm_group << 20) / (nb * nb * e);
     const int64_t blocks = gpu_min(gpu_ceil(n, nb), most > 1 ? most : 1);
     *group = blocks * nb;
     *panel = gpu_min(other, PANEL_BYTES / (nb * e));
@@ -45,8 +48,10 @@ size_t gpu_trsm_work(backend_type t, int64_t n, int64_t other) {
     size_t bytes[3];
     if (n <= 0 || other <= 0)
         return 0;
-    plan(t, n, other, block_order(t, n, other), &group, &panel, bytes);
-    return bytes[0] * (n > group ? 2 : 1) + bytes[1] + bytes[2];
+    const int64_t nb = block_order(t, n, other);
+    plan(t, n, other, nb, &group, &panel, bytes);
+    return bytes[0] * (n > nb ? 2 : 1) + bytes[1] +
+           bytes[2]; /* groups are smaller while A arrives */
 }
 
 /* The k-th group in the order of the recursion. */
@@ -59,11 +64,13 @@ static int64_t group_start(const solve *s, int64_t k) {
 static status invert_group(solve *s, gpu_queue *q, gpu_arrival *w, int64_t k) {
     const int64_t g0 = group_start(s, k), rows = gpu_min(s->group, s->n - g0);
     GPU_TRY(gpu_await(w, g0, g0 + rows));
-    return gpu_invert_blocks(q, s->p.t, s->p.uplo, s->p.diag, rows, gpu_at(s->p.t, s->a, g0, g0, s->lda), s->lda,
-                             s->nb, s->inv[k & 1], s->tmp);
+    return gpu_invert_blocks(q, s->p.t, s->p.uplo, s->p.diag, rows,
+                             gpu_at(s->p.t, s->a, g0, g0, s->lda), s->lda, s->nb, s->inv[k & 1],
+                             s->tmp);
 }
 
-/* In the side stream, after all that the main stream has done so far; mark[k & 1] tells that it is made. */
+/* In the side stream, after all that the main stream has done so far; mark[k & 1] tells that it is
+ * made. */
 static status invert_ahead(solve *s, int64_t k) {
     gpu_queue *side = &s->ctx->side;
     CUDA_TRY(cudaEventRecord(s->ctx->fork, s->q->stream));
@@ -90,19 +97,22 @@ static status leaf(solve *s, int64_t at, int64_t order, const void *alpha, void 
     if (s->at_group < 0 || g0 != group_start(s, s->at_group))
         GPU_TRY(enter_group(s, s->at_group + 1));
     GPU_TRY(gpu_await(s->wait, at, at + order));
-    const void *inv = gpu_at(t, s->inv[s->at_group & 1], 0, at - g0, s->nb), *zero = gpu_scalar(t, 0);
+    const void *inv = gpu_at(t, s->inv[s->at_group & 1], 0, at - g0, s->nb),
+               *zero = gpu_scalar(t, 0);
     for (int64_t j = 0; j < s->other; j += s->panel) {
         const int64_t w = gpu_min(s->panel, s->other - j);
         if (s->p.side == 'L') {
             void *part = gpu_at(t, b, 0, j, s->ldb);
-            GPU_TRY(gpu_copy_block(s->q->stream, t, 'A', false, order, w, part, s->ldb, s->copy, order));
-            GPU_TRY(blas_gemm(s->q, t, s->p.trans, 'N', order, w, order, alpha, inv, s->nb, s->copy, order,
-                              zero, part, s->ldb));
+            GPU_TRY(gpu_copy_block(s->q->stream, t, 'A', false, order, w, part, s->ldb, s->copy,
+                                   order));
+            GPU_TRY(blas_gemm(s->q, t, s->p.trans, 'N', order, w, order, alpha, inv, s->nb, s->copy,
+                              order, zero, part, s->ldb));
         } else {
             void *part = gpu_at(t, b, j, 0, s->ldb);
-            GPU_TRY(gpu_copy_block(s->q->stream, t, 'A', false, w, order, part, s->ldb, s->copy, w));
-            GPU_TRY(blas_gemm(s->q, t, 'N', s->p.trans, w, order, order, alpha, s->copy, w, inv, s->nb, zero,
-                              part, s->ldb));
+            GPU_TRY(
+                gpu_copy_block(s->q->stream, t, 'A', false, w, order, part, s->ldb, s->copy, w));
+            GPU_TRY(blas_gemm(s->q, t, 'N', s->p.trans, w, order, order, alpha, s->copy, w, inv,
+                              s->nb, zero, part, s->ldb));
         }
     }
     return MOAO_OK;
@@ -113,23 +123,49 @@ static status recurse(solve *s, int64_t at, int64_t n, const void *alpha, void *
     if (n <= s->nb)
         return leaf(s, at, n, alpha, b);
     const int64_t n1 = backend_split(n, s->nb), n2 = n - n1;
-    const void *off = s->p.uplo == 'L' ? gpu_at(t, s->a, at + n1, at, s->lda) : gpu_at(t, s->a, at, at + n1, s->lda);
+    const void *off = s->p.uplo == 'L' ? gpu_at(t, s->a, at + n1, at, s->lda)
+                                       : gpu_at(t, s->a, at, at + n1, s->lda);
     void *b2 = s->p.side == 'L' ? gpu_at(t, b, n1, 0, s->ldb) : gpu_at(t, b, 0, n1, s->ldb);
     const bool first = backend_source_first(s->p.side, s->p.uplo, s->p.trans);
     const int64_t ns = first ? n1 : n2, nt = first ? n2 : n1;
     void *bs = first ? b : b2, *bt = first ? b2 : b;
     GPU_TRY(recurse(s, first ? at : at + n1, ns, alpha, bs));
     if (s->p.side == 'L')
-        GPU_TRY(blas_gemm(s->q, t, s->p.trans, 'N', nt, s->other, ns, gpu_scalar(t, -1), off, s->lda, bs, s->ldb,
-                          alpha, bt, s->ldb));
+        GPU_TRY(blas_gemm(s->q, t, s->p.trans, 'N', nt, s->other, ns, gpu_scalar(t, -1), off,
+                          s->lda, bs, s->ldb, alpha, bt, s->ldb));
     else
-        GPU_TRY(blas_gemm(s->q, t, 'N', s->p.trans, s->other, nt, ns, gpu_scalar(t, -1), bs, s->ldb, off, s->lda,
-                          alpha, bt, s->ldb));
+        GPU_TRY(blas_gemm(s->q, t, 'N', s->p.trans, s->other, nt, ns, gpu_scalar(t, -1), bs, s->ldb,
+                          off, s->lda, alpha, bt, s->ldb));
     return recurse(s, first ? at + n1 : at, nt, gpu_scalar(t, 1), bt);
 }
 
-status gpu_trsm_run(backend_ctx *ctx, gpu_tri p, int64_t m, int64_t n, const void *alpha, const void *a, int64_t lda,
-                    void *b, int64_t ldb, void *work, gpu_arrival *w) {
+/* While A arrives: each piece, as soon as it is there, is used for all that it can be used for. A
+ * recursion would put most of the work off to the end of the transfer. */
+static status piecewise(solve *s, const void *alpha, void *b) {
+    const backend_type t = s->p.t;
+    const bool left = s->p.side == 'L';
+    const void *minus = gpu_scalar(t, -1);
+    for (int k = 0; k < s->wait->pieces; k++) {
+        const gpu_piece c = gpu_piece_of(s->wait, k);
+        void *source = left ? gpu_at(t, b, c.at, 0, s->ldb) : gpu_at(t, b, 0, c.at, s->ldb);
+        void *target = left ? gpu_at(t, b, c.rest, 0, s->ldb) : gpu_at(t, b, 0, c.rest, s->ldb);
+        const int64_t low = c.at < c.rest ? c.at : c.rest, high = c.at < c.rest ? c.rest : c.at;
+        const void *off = s->p.uplo == 'L' ? gpu_at(t, s->a, high, low, s->lda)
+                                           : gpu_at(t, s->a, low, high, s->lda);
+        GPU_TRY(recurse(s, c.at, c.size, alpha, source));
+        if (left)
+            GPU_TRY(blas_gemm(s->q, t, s->p.trans, 'N', c.left, s->other, c.size, minus, off,
+                              s->lda, source, s->ldb, alpha, target, s->ldb));
+        else
+            GPU_TRY(blas_gemm(s->q, t, 'N', s->p.trans, s->other, c.left, c.size, minus, source,
+                              s->ldb, off, s->lda, alpha, target, s->ldb));
+        alpha = gpu_scalar(t, 1);
+    }
+    return MOAO_OK;
+}
+
+status gpu_trsm_run(backend_ctx *ctx, gpu_tri p, int64_t m, int64_t n, const void *alpha,
+                    const void *a, int64_t lda, void *b, int64_t ldb, void *work, gpu_arrival *w) {
     solve s = {ctx, &ctx->main, p, a, p.side == 'L' ? m : n, p.side == 'L' ? n : m, lda, ldb};
     size_t bytes[3];
     char *part = (char *)work;
@@ -139,10 +175,14 @@ status gpu_trsm_run(backend_ctx *ctx, gpu_tri p, int64_t m, int64_t n, const voi
         return gpu_zero_block(s.q->stream, p.t, m, n, b, ldb);
     s.nb = block_order(p.t, s.n, s.other);
     plan(p.t, s.n, s.other, s.nb, &s.group, &s.panel, bytes);
+    if (w &&
+        s.group >
+            w->block) /* a group must not wait for more than one piece; pieces are whole blocks */
+        s.group = w->block;
     s.groups = gpu_ceil(s.n, s.group);
     s.at_group = -1;
     s.inv[0] = part, part += bytes[0];
-    s.inv[1] = part, part += s.groups > 1 ? bytes[0] : 0;
+    s.inv[1] = part, part += s.n > s.nb ? bytes[0] : 0;
     s.tmp = part, part += bytes[1];
     s.copy = part;
     s.wait = w;
@@ -150,7 +190,7 @@ status gpu_trsm_run(backend_ctx *ctx, gpu_tri p, int64_t m, int64_t n, const voi
         s.wait_side = *w;
         s.wait_side.stream = ctx->side.stream;
     }
-    return recurse(&s, 0, s.n, alpha, b);
+    return w && w->waited < w->pieces - 1 ? piecewise(&s, alpha, b) : recurse(&s, 0, s.n, alpha, b);
 }
 
 status gpu_trsm(GPU_TRI_ARGS) {
@@ -159,5 +199,6 @@ status gpu_trsm(GPU_TRI_ARGS) {
         return status_fail(MOAO_INPUT, "trsm: an argument is out of range");
     if (lwork < gpu_trsm_work(t, side == 'L' ? m : n, side == 'L' ? n : m))
         return status_fail(MOAO_INPUT, "trsm: the workspace is too small");
-    return gpu_trsm_run(ctx, gpu_tri{t, side, uplo, trans, diag}, m, n, alpha, a, lda, b, ldb, work, NULL);
+    return gpu_trsm_run(ctx, gpu_tri{t, side, uplo, trans, diag}, m, n, alpha, a, lda, b, ldb, work,
+                        NULL);
 }

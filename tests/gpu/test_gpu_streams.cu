@@ -1,5 +1,6 @@
-/* What needs CUDA itself: operations captured in a graph give the same bits as direct calls, two streams at once do not disturb
- * each other, and no operation allocates device memory once its context is open. Run on a GPU: make check-gpu. */
+/* What needs CUDA itself: operations captured in a graph give the same bits as direct calls, two
+ * streams at once do not disturb each other, and no operation allocates device memory once its
+ * context is open. Run on a GPU: make check-gpu. */
 #include "backend.h"
 #include <cuda_runtime.h>
 #include <functional>
@@ -9,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#define CHECK(what)                                                                                          \
-    do {                                                                                                     \
-        if (!(what)) {                                                                                       \
-            fprintf(stderr, "%s:%d: %s failed: %s; %s\n", __FILE__, __LINE__, #what, status_message(),       \
-                    cudaGetErrorString(cudaPeekAtLastError()));                                              \
-            exit(1);                                                                                         \
-        }                                                                                                    \
+#define CHECK(what)                                                                                \
+    do {                                                                                           \
+        if (!(what)) {                                                                             \
+            fprintf(stderr, "%s:%d: %s failed: %s; %s\n", __FILE__, __LINE__, #what,               \
+                    status_message(), cudaGetErrorString(cudaPeekAtLastError()));                  \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 static const backend *be;
@@ -29,14 +30,17 @@ struct problem {
     int *info;
     void *work;
     size_t lwork;
-    problem(int64_t order, int64_t width, unsigned seed) : n(order), w(width), a0(order * order), b0(order * width) {
+    problem(int64_t order, int64_t width, unsigned seed)
+        : n(order), w(width), a0(order * order), b0(order * width) {
         for (int64_t k = 0; k < n * n; k++)
-            a0[k] = (double)((k * 2654435761u + seed * 40503u) % 1000) / 1000 / (double)n + (k % n == k / n ? 2 : 0);
+            a0[k] = (double)((k * 2654435761u + seed * 40503u) % 1000) / 1000 / (double)n +
+                    (k % n == k / n ? 2 : 0);
         for (int64_t k = 0; k < n * w; k++)
             b0[k] = (double)((k * 40503u + seed) % 1000) / 500 - 1;
         lwork = 0;
         for (int op = BACKEND_GEMM; op <= BACKEND_POTI; op++) {
-            const size_t l = be->workspace((backend_op)op, BACKEND_D, op < BACKEND_POTRF ? n : w, op < BACKEND_POTRF ? w : n);
+            const size_t l = be->workspace((backend_op)op, BACKEND_D, op < BACKEND_POTRF ? n : w,
+                                           op < BACKEND_POTRF ? w : n);
             lwork = l > lwork ? l : lwork;
         }
         CHECK(cudaMalloc(&a, n * n * 8) == cudaSuccess && cudaMalloc(&b, n * w * 8) == cudaSuccess);
@@ -56,7 +60,8 @@ struct problem {
         CHECK(cudaDeviceSynchronize() == cudaSuccess);
         CHECK(cudaMemcpy(r.data(), a, n * n * 8, cudaMemcpyDeviceToHost) == cudaSuccess);
         CHECK(cudaMemcpy(r.data() + n * n, b, n * w * 8, cudaMemcpyDeviceToHost) == cudaSuccess);
-        CHECK(cudaMemcpy(r.data() + n * n + n * w, c, n * w * 8, cudaMemcpyDeviceToHost) == cudaSuccess);
+        CHECK(cudaMemcpy(r.data() + n * n + n * w, c, n * w * 8, cudaMemcpyDeviceToHost) ==
+              cudaSuccess);
         return r;
     }
 };
@@ -67,19 +72,29 @@ struct operation {
 };
 
 static std::vector<operation> operations() {
-#define RUN(name, call) operation{name, [](backend_ctx *x, problem &p) { return call; }}
+#define RUN(name, call)                                                                            \
+    operation {                                                                                    \
+        name, [](backend_ctx *x, problem &p) { return call; }                                      \
+    }
     return {
-        RUN("trsm", be->trsm(x, BACKEND_D, 'L', 'L', 'N', 'N', p.n, p.w, &one, p.a, p.n, p.b, p.n, p.work, p.lwork)),
-        RUN("trsm upper", be->trsm(x, BACKEND_D, 'L', 'U', 'N', 'N', p.n, p.w, &one, p.a, p.n, p.b, p.n, p.work, p.lwork)),
-        RUN("trmm", be->trmm(x, BACKEND_D, 'L', 'U', 'T', 'N', p.n, p.w, &one, p.a, p.n, p.b, p.n, p.work, p.lwork)),
-        RUN("symm", be->symm(x, BACKEND_D, 'L', 'L', p.n, p.w, &one, p.a, p.n, p.b, p.n, &zero, p.c, p.n, p.work, p.lwork)),
-        RUN("syrk", be->syrk(x, BACKEND_D, 'L', 'N', p.n, p.w, &one, p.b, p.n, &one, p.a, p.n, p.work, p.lwork)),
-        RUN("syr2k", be->syr2k(x, BACKEND_D, 'U', 'N', p.n, p.w, &one, p.b, p.n, p.c, p.n, &one, p.a, p.n, p.work, p.lwork)),
+        RUN("trsm", be->trsm(x, BACKEND_D, 'L', 'L', 'N', 'N', p.n, p.w, &one, p.a, p.n, p.b, p.n,
+                             p.work, p.lwork)),
+        RUN("trsm upper", be->trsm(x, BACKEND_D, 'L', 'U', 'N', 'N', p.n, p.w, &one, p.a, p.n, p.b,
+                                   p.n, p.work, p.lwork)),
+        RUN("trmm", be->trmm(x, BACKEND_D, 'L', 'U', 'T', 'N', p.n, p.w, &one, p.a, p.n, p.b, p.n,
+                             p.work, p.lwork)),
+        RUN("symm", be->symm(x, BACKEND_D, 'L', 'L', p.n, p.w, &one, p.a, p.n, p.b, p.n, &zero, p.c,
+                             p.n, p.work, p.lwork)),
+        RUN("syrk", be->syrk(x, BACKEND_D, 'L', 'N', p.n, p.w, &one, p.b, p.n, &one, p.a, p.n,
+                             p.work, p.lwork)),
+        RUN("syr2k", be->syr2k(x, BACKEND_D, 'U', 'N', p.n, p.w, &one, p.b, p.n, p.c, p.n, &one,
+                               p.a, p.n, p.work, p.lwork)),
         RUN("potrf", be->potrf(x, BACKEND_D, 'L', p.n, p.a, p.n, p.info, p.work, p.lwork)),
         RUN("trtri", be->trtri(x, BACKEND_D, 'L', 'N', p.n, p.a, p.n, p.info, p.work, p.lwork)),
         RUN("lauum", be->lauum(x, BACKEND_D, 'U', p.n, p.a, p.n, p.work, p.lwork)),
         RUN("poti", be->poti(x, BACKEND_D, 'L', p.n, p.a, p.n, p.info, p.work, p.lwork)),
-        RUN("posv", be->posv(x, BACKEND_D, 'U', p.n, p.w, p.a, p.n, p.b, p.n, p.info, p.work, p.lwork)),
+        RUN("posv",
+            be->posv(x, BACKEND_D, 'U', p.n, p.w, p.a, p.n, p.b, p.n, p.info, p.work, p.lwork)),
     };
 #undef RUN
 }
@@ -90,7 +105,8 @@ static size_t free_memory() {
     return free;
 }
 
-/* Direct call, then captured in a graph and replayed twice: the same bits, and the same free memory after as before. */
+/* Direct call, then captured in a graph and replayed twice: the same bits, and the same free memory
+ * after as before. */
 static void test_graph(int64_t n, int64_t w) {
     cudaStream_t s;
     backend_ctx *ctx;
@@ -128,7 +144,8 @@ static void test_graph(int64_t n, int64_t w) {
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-/* Two contexts with streams of their own, fed in turn without waiting: each gives what it gives alone. */
+/* Two contexts with streams of their own, fed in turn without waiting: each gives what it gives
+ * alone. */
 static void test_two_streams(int64_t n, int64_t w) {
     backend_ctx *ctx[2];
     problem first(n, w, 1), second(n + 37, w + 3, 2), *p[2] = {&first, &second};
@@ -155,7 +172,8 @@ static void test_two_streams(int64_t n, int64_t w) {
         be->close(ctx[k]);
 }
 
-/* A context leaves the caller's current device as it was, and refuses devices that are not there. */
+/* A context leaves the caller's current device as it was, and refuses devices that are not there.
+ */
 static void test_devices() {
     backend_ctx *ctx;
     int device = -1;

@@ -1,5 +1,6 @@
-/* potrf, trtri, lauum, potri, poti, potrs, posv: backward errors, guards, info on indefinite and NaN input, badly scaled and
- * ill-conditioned matrices, the same bits again; planted errors must be seen. */
+/* potrf, trtri, lauum, potri, poti, potrs, posv: backward errors, guards, info on indefinite and
+ * NaN input, badly scaled and ill-conditioned matrices, the same bits again; planted errors must be
+ * seen. */
 #include "../linalg.h"
 
 typedef enum { POTRF, TRTRI, LAUUM, POTRI, POTI, POTRS, POSV, OPS } which;
@@ -7,8 +8,8 @@ static const char *const names[] = {"potrf", "trtri", "lauum", "potri", "poti", 
 static const backend_op ops[] = {BACKEND_POTRF, BACKEND_TRTRI, BACKEND_LAUUM, BACKEND_POTRI,
                                  BACKEND_POTI,  BACKEND_POTRS, BACKEND_POSV};
 
-/* How hard the matrix is: random and dominated by its diagonal; scaled on both sides over 16 orders of magnitude; a
- * Gaussian covariance, condition number 1e8 (D) or 1e3 (S). */
+/* How hard the matrix is: random and dominated by its diagonal; scaled on both sides over 16 orders
+ * of magnitude; a Gaussian covariance, condition number 1e8 (D) or 1e3 (S). */
 typedef enum { EASY, SCALED, COVARIANCE } kind;
 
 typedef struct {
@@ -65,11 +66,13 @@ static double entry(const job *p, int64_t i, int64_t j) {
     const double far = (double)((i - j) * (i - j));
     if (p->how == COVARIANCE)
         return exp(-far / 800) + (i == j ? (p->t == BACKEND_D ? 5e-7 : 0.05) : 0);
-    const double scale = p->how == SCALED ? pow(10, 8 * sin(3.0 * (double)i) + 8 * sin(3.0 * (double)j)) : 1;
+    const double scale =
+        p->how == SCALED ? pow(10, 8 * sin(3.0 * (double)i) + 8 * sin(3.0 * (double)j)) : 1;
     return scale * (i == j ? 2 + 0.5 * lin_random() : lin_random() / (double)p->n);
 }
 
-/* The matrix in the triangle of a: SPD, its factor (made by the CPU in double precision), or a triangle. */
+/* The matrix in the triangle of a: SPD, its factor (made by the CPU in double precision), or a
+ * triangle. */
 static mat make(const job *p, double *spd) {
     const int64_t n = p->n;
     mat a = mat_new(p->t, n, n, 3);
@@ -79,7 +82,8 @@ static mat make(const job *p, double *spd) {
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = j; i < n; i++) {
             const double v = entry(p, i, j);
-            x[i + j * n] = spd[i + j * n] = spd[j + i * n] = p->t == BACKEND_S && !factored ? (float)v : v;
+            x[i + j * n] = spd[i + j * n] = spd[j + i * n] =
+                p->t == BACKEND_S && !factored ? (float)v : v;
         }
     if (factored)
         lin_ok(backend_cpu.potrf(NULL, BACKEND_D, 'L', n, x, n > 1 ? n : 1, &info, NULL, 0));
@@ -109,7 +113,8 @@ static cplx *symmetric(const mat *a, char uplo) {
 }
 
 /* max over entries of |r - want| / scale(i, j), in eps; rows and columns as given by the norms. */
-static double compare(int64_t n, const cplx *r, const cplx *want, const double *row, const double *col, double eps) {
+static double compare(int64_t n, const cplx *r, const cplx *want, const double *row,
+                      const double *col, double eps) {
     double worst = 0;
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < n; i++) {
@@ -119,15 +124,18 @@ static double compare(int64_t n, const cplx *r, const cplx *want, const double *
     return worst;
 }
 
-/* potrf: |L L' - A| over sqrt(a_ii a_jj). trtri: |X L - I| over |row of X| |column of L|. lauum: |R - L' L| likewise.
- * potri, poti: |X A - I| over the same. potrs, posv: |A x - b| over |A| |x| + |b|. */
-static double error(const job *p, const double *spd, const mat *old, const mat *a, const mat *rhs, const mat *x) {
+/* potrf: |L L' - A| over sqrt(a_ii a_jj). trtri: |X L - I| over |row of X| |column of L|. lauum: |R
+ * - L' L| likewise. potri, poti: |X A - I| over the same. potrs, posv: |A x - b| over |A| |x| +
+ * |b|. */
+static double error(const job *p, const double *spd, const mat *old, const mat *a, const mat *rhs,
+                    const mat *x) {
     const int64_t n = p->n;
     const char L = p->uplo;
     double *row = calloc((size_t)n + 1, 8), *col = calloc((size_t)n + 1, 8), worst = 0;
     cplx *f = NULL, *g = NULL, *r = NULL, *want = NULL;
     if (p->op == POTRS || p->op == POSV) {
-        f = to_complex(n * n, spd), g = lin_dense(x, 'A', 'N', 'N'), want = lin_dense(rhs, 'A', 'N', 'N');
+        f = to_complex(n * n, spd), g = lin_dense(x, 'A', 'N', 'N'),
+        want = lin_dense(rhs, 'A', 'N', 'N');
         r = lin_product(n, p->nrhs, n, f, g);
         const double size = lin_norm(n * n, 1, f);
         for (int64_t k = 0; k < p->nrhs; k++) {
@@ -138,13 +146,15 @@ static double error(const job *p, const double *spd, const mat *old, const mat *
         }
     } else {
         if (p->op == POTRF) {
-            f = lin_dense(a, L, L == 'L' ? 'N' : 'T', 'N'), g = lin_dense(a, L, L == 'L' ? 'T' : 'N', 'N');
+            f = lin_dense(a, L, L == 'L' ? 'N' : 'T', 'N'),
+            g = lin_dense(a, L, L == 'L' ? 'T' : 'N', 'N');
             want = to_complex(n * n, spd);
             for (int64_t i = 0; i < n; i++)
                 row[i] = col[i] = sqrt(spd[i + i * n]);
             r = lin_product(n, n, n, f, g);
         } else if (p->op == LAUUM) {
-            f = lin_dense(old, L, L == 'L' ? 'T' : 'N', 'N'), g = lin_dense(old, L, L == 'L' ? 'N' : 'T', 'N');
+            f = lin_dense(old, L, L == 'L' ? 'T' : 'N', 'N'),
+            g = lin_dense(old, L, L == 'L' ? 'N' : 'T', 'N');
             want = symmetric(a, L), r = lin_product(n, n, n, f, g);
         } else {
             f = p->op == TRTRI ? lin_dense(a, L, 'N', p->diag) : symmetric(a, L);
@@ -159,8 +169,8 @@ static double error(const job *p, const double *spd, const mat *old, const mat *
     return worst;
 }
 
-/* A few times what is seen. Inverses of an ill-conditioned matrix, and solutions with inverted diagonal blocks (the
- * GPU's), have errors amplified by the condition number of the factor. */
+/* A few times what is seen. Inverses of an ill-conditioned matrix, and solutions with inverted
+ * diagonal blocks (the GPU's), have errors amplified by the condition number of the factor. */
 static double bound(const job *p) {
     const double grow = 8 + 2 * sqrt((double)p->n), condition = p->t == BACKEND_D ? 1e4 : 30;
     const bool inverse = p->op == POTRI || p->op == POTI, solve = p->op == TRTRI || p->op >= POTRS;
@@ -189,8 +199,8 @@ static void check(job p) {
     old_a.host = a.before, old_b.host = b.before;
     const double err = error(&p, spd, &old_a, &a, &old_b, &b);
     if (!(err <= bound(&p)))
-        fail_msg("%s type %d %c%c n = %ld kind %d: error %.3g eps, bound %.3g", names[p.op], p.t, p.uplo, p.diag, (long)p.n,
-                 p.how, err, bound(&p));
+        fail_msg("%s type %d %c%c n = %ld kind %d: error %.3g eps, bound %.3g", names[p.op], p.t,
+                 p.uplo, p.diag, (long)p.n, p.how, err, bound(&p));
     if (p.n > 2 && p.how == EASY) { /* a planted error is seen */
         if (p.op >= POTRS)
             mat_set(&b, 1, 0, mat_get(&b, 1, 0) + 1e3);
@@ -213,7 +223,8 @@ static void all(int64_t n, kind how) {
 }
 
 static void test_sizes(void **state) {
-    static const int64_t sizes[] = {0, 1, 7, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 255, 256, 257, 193};
+    static const int64_t sizes[] = {0,  1,   7,   17,  31,  32,  33,  63,  64,
+                                    65, 100, 127, 128, 129, 255, 256, 257, 193};
     (void)state;
     for (size_t i = 0; i < (lin_small() ? 14 : lin_be == &backend_cpu ? 17 : 18); i++)
         all(sizes[i], EASY);
@@ -254,7 +265,8 @@ static void test_info(void **state) {
     for (int64_t n = 1; n <= (lin_small() ? 100 : 300); n = n * 3 + 4)
         for (int w = 0; w < 3; w++)
             for (int v = 0; v < 8; v++) {
-                const job p = {with[w], v & 1 ? BACKEND_S : BACKEND_D, "LU"[v >> 1 & 1], 'N', n, 2, EASY};
+                const job p = {with[w], v & 1 ? BACKEND_S : BACKEND_D, "LU"[v >> 1 & 1], 'N', n, 2,
+                               EASY};
                 const int64_t at[] = {0, n / 3, n - 1};
                 double *spd = calloc((size_t)(n * n), sizeof *spd);
                 for (int i = 0; i < 3; i++) {
@@ -265,8 +277,8 @@ static void test_info(void **state) {
                     mat_up(&a), mat_up(&b);
                     const int info = run(&p, &a, &b);
                     if (info != k + 1)
-                        fail_msg("%s type %d %c n = %ld: info %d, not %ld", names[p.op], p.t, p.uplo, (long)n, info,
-                                 (long)k + 1);
+                        fail_msg("%s type %d %c n = %ld: info %d, not %ld", names[p.op], p.t,
+                                 p.uplo, (long)n, info, (long)k + 1);
                     assert_true(mat_untouched(&a, p.uplo) && mat_untouched(&b, 'A'));
                     mat_free(&a), mat_free(&b);
                 }
@@ -292,8 +304,9 @@ static void test_singular(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes), cmocka_unit_test(test_info),     cmocka_unit_test(test_singular),
-        cmocka_unit_test(test_hard),  cmocka_unit_test(test_larger),
+        cmocka_unit_test(test_sizes),    cmocka_unit_test(test_info),
+        cmocka_unit_test(test_singular), cmocka_unit_test(test_hard),
+        cmocka_unit_test(test_larger),
     };
     return cmocka_run_group_tests(tests, lin_setup, lin_teardown);
 }

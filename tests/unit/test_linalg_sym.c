@@ -1,4 +1,5 @@
-/* gemm, symm, syrk, syr2k against products in double precision: variants, guards, alpha = 0 and beta = 0. */
+/* gemm, symm, syrk, syr2k against products in double precision: variants, guards, alpha = 0 and
+ * beta = 0. */
 #include "../linalg.h"
 
 typedef enum { GEMM, SYMM, SYRK, SYR2K } which;
@@ -23,17 +24,17 @@ static void run(const job *p, const mat *a, const mat *b, mat *c) {
     static const backend_op ops[] = {BACKEND_GEMM, BACKEND_SYMM, BACKEND_SYRK, BACKEND_SYR2K};
     lin_work w = work_new(lin_be->workspace(ops[p->op], p->t, p->m, p->n));
     if (p->op == GEMM)
-        lin_ok(lin_be->gemm(lin_ctx, p->t, p->ta, p->tb, p->m, p->n, p->k, &al, a->dev, a->ld, b->dev, b->ld, &be,
-                            c->dev, c->ld, w.dev, w.bytes));
+        lin_ok(lin_be->gemm(lin_ctx, p->t, p->ta, p->tb, p->m, p->n, p->k, &al, a->dev, a->ld,
+                            b->dev, b->ld, &be, c->dev, c->ld, w.dev, w.bytes));
     else if (p->op == SYMM)
-        lin_ok(lin_be->symm(lin_ctx, p->t, p->side, p->uplo, p->m, p->n, &al, a->dev, a->ld, b->dev, b->ld, &be,
-                            c->dev, c->ld, w.dev, w.bytes));
+        lin_ok(lin_be->symm(lin_ctx, p->t, p->side, p->uplo, p->m, p->n, &al, a->dev, a->ld, b->dev,
+                            b->ld, &be, c->dev, c->ld, w.dev, w.bytes));
     else if (p->op == SYRK)
-        lin_ok(lin_be->syrk(lin_ctx, p->t, p->uplo, p->ta, p->n, p->k, &al, a->dev, a->ld, &be, c->dev, c->ld, w.dev,
-                            w.bytes));
+        lin_ok(lin_be->syrk(lin_ctx, p->t, p->uplo, p->ta, p->n, p->k, &al, a->dev, a->ld, &be,
+                            c->dev, c->ld, w.dev, w.bytes));
     else
-        lin_ok(lin_be->syr2k(lin_ctx, p->t, p->uplo, p->ta, p->n, p->k, &al, a->dev, a->ld, b->dev, b->ld, &be, c->dev,
-                             c->ld, w.dev, w.bytes));
+        lin_ok(lin_be->syr2k(lin_ctx, p->t, p->uplo, p->ta, p->n, p->k, &al, a->dev, a->ld, b->dev,
+                             b->ld, &be, c->dev, c->ld, w.dev, w.bytes));
     mat_down(c);
     work_free(&w);
 }
@@ -77,8 +78,12 @@ static double error(const job *p, const mat *a, const mat *b, const mat *old, co
             if (!lin_part(part_of_c(p), i, j))
                 continue;
             const cplx before = p->beta != 0 ? mat_get(old, i, j) : 0;
-            const double scale = fabs(p->alpha) * (p->alpha != 0 ? lin_norm(k, m, x + i) * lin_norm(k, 1, y + j * k) +
-                                 (p->op == SYR2K ? lin_norm(k, m, x + j) * lin_norm(k, 1, y + i * k) : 0) : 0);
+            const double scale =
+                fabs(p->alpha) *
+                (p->alpha != 0
+                     ? lin_norm(k, m, x + i) * lin_norm(k, 1, y + j * k) +
+                           (p->op == SYR2K ? lin_norm(k, m, x + j) * lin_norm(k, 1, y + i * k) : 0)
+                     : 0);
             const cplx want = (p->alpha != 0 ? p->alpha * r[i + j * m] : 0) + p->beta * before;
             const double gap = cabs(want - mat_get(c, i, j)) /
                                (scale + fabs(p->beta) * cabs(before) + DBL_MIN) / lin_eps(p->t);
@@ -93,7 +98,8 @@ static void check(job p) {
     const int64_t order = p.side == 'L' ? p.m : p.n;
     lin_state = (uint64_t)(p.m + 7 * p.n + 31 * p.k) + p.op;
     mat a = p.op == SYMM ? mat_new(p.t, order, order, 3)
-                         : mat_new(p.t, p.ta == 'N' ? (sym ? p.n : p.m) : p.k, p.ta == 'N' ? p.k : (sym ? p.n : p.m), 3);
+                         : mat_new(p.t, p.ta == 'N' ? (sym ? p.n : p.m) : p.k,
+                                   p.ta == 'N' ? p.k : (sym ? p.n : p.m), 3);
     mat b = p.op == SYMM   ? mat_new(p.t, p.m, p.n, 1)
             : p.op == GEMM ? mat_new(p.t, p.tb == 'N' ? p.k : p.n, p.tb == 'N' ? p.n : p.k, 1)
                            : mat_new(p.t, a.m, a.n, 1);
@@ -109,14 +115,15 @@ static void check(job p) {
     run(&p, &a, &b, &first);
     run(&p, &a, &b, &c);
     mat_down(&a), mat_down(&b);
-    assert_true(mat_untouched(&a, '0') && mat_untouched(&b, '0') && mat_untouched(&c, part_of_c(&p)));
+    assert_true(mat_untouched(&a, '0') && mat_untouched(&b, '0') &&
+                mat_untouched(&c, part_of_c(&p)));
     assert_memory_equal(first.host, c.host, c.bytes);
     old = c;
     old.host = c.before;
     const double err = error(&p, &a, &b, &old, &c);
     if (!(err <= 8))
-        fail_msg("operation %d type %d %c%c%c%c %ld x %ld x %ld: error %.3g eps", p.op, p.t, p.side, p.uplo, p.ta, p.tb,
-                 (long)p.m, (long)p.n, (long)p.k, err);
+        fail_msg("operation %d type %d %c%c%c%c %ld x %ld x %ld: error %.3g eps", p.op, p.t, p.side,
+                 p.uplo, p.ta, p.tb, (long)p.m, (long)p.n, (long)p.k, err);
     if (c.m > 0 && c.n > 0 && p.alpha != 0) { /* a planted error is seen */
         mat_set(&c, c.m - 1, p.uplo == 'L' ? 0 : c.n - 1, 1e3 + 10 * (double)p.k);
         assert_false(error(&p, &a, &b, &old, &c) <= 8);
@@ -127,7 +134,8 @@ static void check(job p) {
 static void variants(which op, int64_t m, int64_t n, int64_t k, double alpha, double beta) {
     for (backend_type t = BACKEND_D; t <= BACKEND_S; t++)
         for (int v = 0; v < 4; v++)
-            check((job){op, t, "LR"[v >> 1], "LU"[v & 1], "NT"[v >> 1], "NT"[v & 1], m, n, k, alpha, beta});
+            check((job){op, t, "LR"[v >> 1], "LU"[v & 1], "NT"[v >> 1], "NT"[v & 1], m, n, k, alpha,
+                        beta});
 }
 
 static void test_gemm(void **state) {
@@ -155,8 +163,8 @@ static void each(which op) {
     if (lin_be != &backend_cpu) /* beyond the sizes of the leaves */
         for (int v = 0; v < 4; v++) {
             const bool left = v >> 1 || op != SYMM;
-            check((job){op, BACKEND_D, left ? 'L' : 'R', "LU"[v & 1], "NT"[v >> 1], 'N', left ? 4500 : 33,
-                        left && op == SYMM ? 33 : 4500, 33, -1, 1});
+            check((job){op, BACKEND_D, left ? 'L' : 'R', "LU"[v & 1], "NT"[v >> 1], 'N',
+                        left ? 4500 : 33, left && op == SYMM ? 33 : 4500, 33, -1, 1});
         }
 }
 

@@ -1,5 +1,6 @@
-/* trsm and trmm: every variant and type against a product in double precision, guards, alpha = 0, host data, several
- * contexts, ill-conditioned and badly scaled triangles; planted errors must be seen. */
+/* trsm and trmm: every variant and type against a product in double precision, guards, alpha = 0,
+ * host data, several contexts, ill-conditioned and badly scaled triangles; planted errors must be
+ * seen. */
 #include "../linalg.h"
 
 typedef struct {
@@ -39,13 +40,14 @@ static void run_multi(const job *p, const scalar *alpha, const mat *a, mat *b) {
             lin_ok(lin_be->open(g % lin_be->devices(), NULL, &ctx[g]));
         part[g] = other * (g + 1) / PARTS - from;
         ldb[g] = b->ld;
-        bs[g] = (char *)b->dev + (p->side == 'L' ? from * b->ld : from) * (int64_t)backend_size(p->t);
+        bs[g] =
+            (char *)b->dev + (p->side == 'L' ? from * b->ld : from) * (int64_t)backend_size(p->t);
         from += part[g];
         ldev[g] = lin_be->multi_workspace(g, p->t, p->side, size, part[g]);
         lin_ok(lin_be->alloc(ctx[g], ldev[g], &dev[g]));
     }
-    lin_ok(lin_be->trsm_multi(PARTS, ctx, p->t, p->side, p->uplo, p->trans, p->diag, size, part, alpha, a->dev,
-                              a->ld, bs, ldb, dev, ldev));
+    lin_ok(lin_be->trsm_multi(PARTS, ctx, p->t, p->side, p->uplo, p->trans, p->diag, size, part,
+                              alpha, a->dev, a->ld, bs, ldb, dev, ldev));
     lin_ok(lin_be->sync(lin_ctx));
     for (int g = 0; g < PARTS; g++) {
         lin_be->release(ctx[g], dev[g]);
@@ -62,23 +64,23 @@ static void run(const job *p, const mat *a, mat *b) {
                                            : lin_be->workspace(op, p->t, p->m, p->n));
     if (p->where == HOST) {
         lin_ok((p->solve ? lin_be->trsm_host : lin_be->trmm_host)(
-            lin_ctx, p->t, p->side, p->uplo, p->trans, p->diag, p->m, p->n, &alpha, a->host, a->ld, b->host, b->ld,
-            w.dev, w.bytes));
+            lin_ctx, p->t, p->side, p->uplo, p->trans, p->diag, p->m, p->n, &alpha, a->host, a->ld,
+            b->host, b->ld, w.dev, w.bytes));
         lin_ok(lin_be->sync(lin_ctx));
     } else {
         if (p->where == MULTI)
             run_multi(p, &alpha, a, b);
         else
-            lin_ok((p->solve ? lin_be->trsm : lin_be->trmm)(lin_ctx, p->t, p->side, p->uplo, p->trans, p->diag, p->m,
-                                                            p->n, &alpha, a->dev, a->ld, b->dev, b->ld, w.dev,
-                                                            w.bytes));
+            lin_ok((p->solve ? lin_be->trsm : lin_be->trmm)(
+                lin_ctx, p->t, p->side, p->uplo, p->trans, p->diag, p->m, p->n, &alpha, a->dev,
+                a->ld, b->dev, b->ld, w.dev, w.bytes));
         mat_down(b);
     }
     work_free(&w);
 }
 
-/* Error of x for right-hand sides `old`, worst vector, in units of eps: trsm |op(A) x - alpha b| over |A| |x| + |alpha b|;
- * trmm |x - alpha op(A) b| over |alpha| |A| |b|, with Frobenius norms. */
+/* Error of x for right-hand sides `old`, worst vector, in units of eps: trsm |op(A) x - alpha b|
+ * over |A| |x| + |alpha b|; trmm |x - alpha op(A) b| over |alpha| |A| |b|, with Frobenius norms. */
 static double tri_error(const job *p, const mat *a, const mat *old, const mat *x) {
     const int64_t n = p->side == 'L' ? p->m : p->n, other = p->side == 'L' ? p->n : p->m;
     cplx *t = lin_dense(a, p->uplo, p->trans, p->diag), *b = lin_dense(old, 'A', 'N', 'N');
@@ -96,7 +98,8 @@ static double tri_error(const job *p, const mat *a, const mat *old, const mat *x
             const int64_t at = i * stride + k * step;
             r[at] = p->solve ? r[at] - p->alpha * out[at] : p->alpha * r[at] - out[at];
         }
-        worst = lin_worst(lin_norm(n, stride, r + k * step) / (scale + DBL_MIN) / lin_eps(p->t), worst);
+        worst =
+            lin_worst(lin_norm(n, stride, r + k * step) / (scale + DBL_MIN) / lin_eps(p->t), worst);
     }
     free(t), free(b), free(y), free(r);
     return worst;
@@ -109,7 +112,8 @@ static double bound(int64_t n) {
 
 static void check(job p) {
     const int64_t n = p.side == 'L' ? p.m : p.n;
-    lin_state = (uint64_t)(p.m * 1000 + p.n + p.t) * 77 + (uint64_t)(p.side + p.uplo * 2 + p.trans * 4 + p.diag * 8);
+    lin_state = (uint64_t)(p.m * 1000 + p.n + p.t) * 77 +
+                (uint64_t)(p.side + p.uplo * 2 + p.trans * 4 + p.diag * 8);
     mat a = triangle(&p), b = mat_new(p.t, p.m, p.n, 5), first = mat_new(p.t, p.m, p.n, 5), old;
     mat_fill(&b, 'A');
     memcpy(first.host, b.host, b.bytes);
@@ -126,20 +130,25 @@ static void check(job p) {
     old.host = b.before;
     const double err = tri_error(&p, &a, &old, &b);
     if (!(err <= bound(n)))
-        fail_msg("%s type %d %c%c%c%c %ld x %ld where %d: error %.3g eps", p.solve ? "trsm" : "trmm", p.t, p.side,
-                 p.uplo, p.trans, p.diag, (long)p.m, (long)p.n, p.where, err);
+        fail_msg("%s type %d %c%c%c%c %ld x %ld where %d: error %.3g eps",
+                 p.solve ? "trsm" : "trmm", p.t, p.side, p.uplo, p.trans, p.diag, (long)p.m,
+                 (long)p.n, p.where, err);
     if (p.m > 0 && p.n > 0) { /* a planted error is seen */
         const double big = lin_norm(1, 1, (cplx[]){mat_get(&b, p.m - 1, p.n / 2)}) + 1;
-        mat_set(&b, p.m - 1, p.n / 2, mat_get(&b, p.m - 1, p.n / 2) + big * 100 * bound(n) * sqrt((double)n + 1) * lin_eps(p.t) * 10);
+        mat_set(&b, p.m - 1, p.n / 2,
+                mat_get(&b, p.m - 1, p.n / 2) +
+                    big * 100 * bound(n) * sqrt((double)n + 1) * lin_eps(p.t) * 10);
         assert_false(tri_error(&p, &a, &old, &b) <= bound(n));
     }
     mat_free(&a), mat_free(&b), mat_free(&first);
 }
 
-static void all_variants(int64_t n, int64_t other, backend_type from, backend_type to, int where, bool both) {
+static void all_variants(int64_t n, int64_t other, backend_type from, backend_type to, int where,
+                         bool both) {
     for (int v = 0; v < 24; v++)
         for (backend_type t = from; t <= to; t++) {
-            job p = {true, t, "LR"[v & 1], "LU"[v >> 1 & 1], "NTC"[v >> 3], "NU"[v >> 2 & 1], 0, 0, 0, where};
+            job p = {true, t, "LR"[v & 1], "LU"[v >> 1 & 1], "NTC"[v >> 3], "NU"[v >> 2 & 1], 0,
+                     0,    0, where};
             if (p.trans == 'C' && (t == BACKEND_D || t == BACKEND_S) && v < 20)
                 continue; /* the same as T; two variants are enough */
             p.m = p.side == 'L' ? n : other;
@@ -182,7 +191,8 @@ static void test_large(void **state) {
     if (lin_be == &backend_cpu)
         return;
     for (int v = 0; v < 8; v++) {
-        job p = {true, BACKEND_D, "LR"[v & 1], "LU"[v >> 1 & 1], "NT"[v >> 2], 'N', 0, 0, 1, RESIDENT};
+        job p = {true, BACKEND_D, "LR"[v & 1], "LU"[v >> 1 & 1], "NT"[v >> 2], 'N',
+                 0,    0,         1,           RESIDENT};
         p.m = p.side == 'L' ? 4700 : 1100;
         p.n = p.side == 'L' ? 1100 : 4700;
         check(p);
@@ -244,9 +254,10 @@ static void covariance_factor(mat *a) {
     free(k);
 }
 
-/* Rows scaled over 24 orders of magnitude, and an ill-conditioned factor whose solution is of size 1 (b = op(A) x: the
- * hard case for inverted blocks): the backward error stays small, amplified by the condition number of a block
- * (up to 1e5 here) where blocks are inverted, as they are on the GPU. */
+/* Rows scaled over 24 orders of magnitude, and an ill-conditioned factor whose solution is of size
+ * 1 (b = op(A) x: the hard case for inverted blocks): the backward error stays small, amplified by
+ * the condition number of a block (up to 1e5 here) where blocks are inverted, as they are on the
+ * GPU. */
 static void test_hard_triangles(void **state) {
     (void)state;
     const int64_t n = lin_small() ? 100 : 700;
@@ -270,7 +281,8 @@ static void test_hard_triangles(void **state) {
         old = b;
         old.host = b.before;
         const double err = tri_error(&p, &a, &old, &b);
-        print_message("%s %c%c: backward error %.2g eps\n", v & 4 ? "covariance" : "scaled rows", p.uplo, p.trans, err);
+        print_message("%s %c%c: backward error %.2g eps\n", v & 4 ? "covariance" : "scaled rows",
+                      p.uplo, p.trans, err);
         assert_false(!(err <= bound(n) * (v & 4 && lin_be != &backend_cpu ? 1e5 : 1)));
         free(t), free(x), free(ax);
         mat_free(&a), mat_free(&b);
@@ -281,7 +293,7 @@ static void test_hard_triangles(void **state) {
 static void test_refusals(void **state) {
     double x[4] = {1, 1, 1, 1};
     (void)state;
-#define TRI(side, uplo, trans, diag, m, n, lda, ldb)                                                           \
+#define TRI(side, uplo, trans, diag, m, n, lda, ldb)                                               \
     lin_be->trsm(lin_ctx, BACKEND_D, side, uplo, trans, diag, m, n, x, x, lda, x, ldb, NULL, 0)
     assert_int_equal(TRI('X', 'L', 'N', 'N', 0, 0, 1, 1), MOAO_INPUT);
     assert_int_equal(TRI('L', 'X', 'N', 'N', 0, 0, 1, 1), MOAO_INPUT);
@@ -296,8 +308,9 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_alpha_zero), cmocka_unit_test(test_small),
-        cmocka_unit_test(test_hard_triangles), cmocka_unit_test(test_medium),     cmocka_unit_test(test_host_and_multi),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_alpha_zero),
+        cmocka_unit_test(test_small),    cmocka_unit_test(test_hard_triangles),
+        cmocka_unit_test(test_medium),   cmocka_unit_test(test_host_and_multi),
         cmocka_unit_test(test_large),
     };
     return cmocka_run_group_tests(tests, lin_setup, lin_teardown);
