@@ -74,8 +74,8 @@ struct widths {
 };
 
 static widths widths_of(int64_t other, int64_t shrink) {
-    int64_t panel = gpu_ceil(gpu_ceil(other, 16), 256) * 256, first = FIRST >> shrink;
-    panel = (panel < 512 ? 512 : gpu_min(panel, 4096)) >> shrink;
+    int64_t panel = gpu_ceil(gpu_ceil(other, 8), 256) * 256, first = FIRST >> shrink;
+    panel = (panel < 512 ? 512 : gpu_min(panel, 8192)) >> shrink;
     widths w = {gpu_min(other, first > 1 ? first : 1), gpu_min(other, panel > 1 ? panel : 1), 0};
     w.columns = w.first > BUFFERS * w.panel ? w.first : BUFFERS * w.panel;
     return w;

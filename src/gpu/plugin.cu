@@ -1,5 +1,6 @@
 /* The GPU backend's table, its contexts and memory, and the one symbol that the program looks up.
  */
+#include "batch_gpu.h"
 #include "potrf.cuh"
 #include <mutex>
 #include <stdarg.h>
@@ -278,7 +279,7 @@ static const backend table = {
     gpu_trmm_host,
     gpu_multi_workspace,
     gpu_trsm_multi,
-    NULL,
+    &backend_batch_gpu,
 };
 
 #define EXPORT extern "C" __attribute__((visibility("default")))

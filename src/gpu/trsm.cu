@@ -6,7 +6,7 @@
  * of the recursion. */
 #include "common.cuh"
 
-#define PANEL_BYTES ((int64_t)7 << 20)
+#define PANEL_BYTES ((int64_t)8 << 20)
 
 typedef struct {
     backend_ctx *ctx;
@@ -34,7 +34,9 @@ static int64_t block_order(backend_type t, int64_t n, int64_t other) {
  * copy. */
 static void plan(backend_type t, int64_t n, int64_t other, int64_t nb, int64_t *group,
                  int64_t *panel, size_t bytes[3]) {
-    const int64_t e = (int64_t)backend_size(t), most = (gpu_tune.trsm_group << 20) / (nb * nb * e);
+    const int64_t e = (int64_t)backend_size(t),
+                  bytes_of_group = gpu_tune.trsm_group << (other <= gpu_tune.trsm_narrow ? 20 : 19);
+    const int64_t most = bytes_of_group / (nb * nb * e);
     const int64_t blocks = gpu_min(gpu_ceil(n, nb), most > 1 ? most : 1);
     *group = blocks * nb;
     *panel = gpu_min(other, PANEL_BYTES / (nb * e));
