@@ -1,5 +1,4 @@
 /* Between the batched routines and the rest of the plugin: the context's stream, and failures. */
-#if __has_include("common.cuh")
 #include "batch_gpu.h"
 #include "common.cuh"
 
@@ -19,4 +18,3 @@ gpu_batch_call::~gpu_batch_call() {
 status gpu_fail(status code, const char *name, const char *text) {
     return status_fail(code, "%s: %s", name, text);
 }
-#endif
