@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every test of the dense and batched operations on this machine's GPU, and compute-sanitizer's four tools on the small sizes.
+# Every test of the backend's operations on this machine's GPU, and compute-sanitizer's four tools on the small sizes.
 # usage: check-gpu.sh [BUILD]     normally through `make check-gpu`. Without a GPU it says so and fails.
 build=${1:-build}
 export MOAO_TEST_BACKEND=gpu
@@ -16,14 +16,14 @@ run() {
         failed=1
     fi
 }
-for t in "$build"/tests/unit/test_linalg_* "$build"/tests/gpu/test_*; do
+for t in "$build"/tests/unit/test_linalg_* "$build"/tests/unit/test_backend_* "$build"/tests/gpu/test_*; do
     case $t in *.d | *.o | *.warn) continue ;; esac
     run "$(basename "$t")" "$t"
 done
 if command -v compute-sanitizer >/dev/null; then
     export MOAO_TEST_SMALL=1
     for tool in memcheck racecheck initcheck synccheck; do
-        for t in "$build"/tests/unit/test_linalg_* "$build"/tests/gpu/test_*; do
+        for t in "$build"/tests/unit/test_linalg_* "$build"/tests/unit/test_backend_* "$build"/tests/gpu/test_*; do
             case $t in *.d | *.o | *.warn) continue ;; esac
             run "$tool $(basename "$t")" compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 5 "$t"
         done

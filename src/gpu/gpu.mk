@@ -8,7 +8,7 @@ CUDA_LIBS ?= -lcublas -lcusolver
 gpu_test := $(patsubst %.cu,$(B)/%,$(wildcard tests/gpu/test_*.cu))
 gpu_bench := $(patsubst %.cu,$(B)/%,$(wildcard bench/gpu/bench_*.cu))
 # the tests of the operations are the same programs on every backend
-linalg_test := $(filter $(B)/tests/unit/test_linalg_%,$(tests))
+linalg_test := $(filter $(B)/tests/unit/test_linalg_% $(B)/tests/unit/test_backend_%,$(tests))
 
 .PHONY: gpu-tests gpu-bench check-gpu bench-gpu install-linalg
 gpu-tests: gpu $(gpu_test) $(linalg_test)
