@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-STAGES = ["matcov", "tor", "psf", "obsseq"]  # each may include those before it
+STAGES = ["matcov", "tor", "psf", "obsseq", "resident"]  # each may include those before it
 TOP = re.compile(r"^src/(main|commands|cmd_\w+|maps\w*)\.[ch]$|^src/job/")
 MAX_FILE, MAX_FUNCTION = 550, 70
 WORDS = [

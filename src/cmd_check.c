@@ -105,28 +105,59 @@ static void print_plan(const plan *p, const machine_room *room, int nexposure) {
         nrank, threads, ceil(1.15 * (double)p->memory / threads / 1048576), minutes, notice);
 }
 
+/* Memory of a GPU, for as many targets at a time as fit. */
+static void print_device(const plan *p, double memory) {
+    const device_plan *d = &p->device;
+    const int n = p->chunk < d->fits ? p->chunk : d->fits;
+    printf("GPU             %.3f GB of %.3f GB, with W of %d target%s; %d would fit\n",
+           (double)(d->fixed + (size_t)n * d->target) / 1e9, memory / 1e9, n, n == 1 ? "" : "s",
+           d->fits);
+    for (int i = 0; i < d->nitem; i++)
+        printf("  %9.3f GB  %s\n", (double)d->item[i].bytes / 1e9, d->item[i].name);
+    printf("  %9.3f GB  W of a target, times %d\n", (double)d->target / 1e9, n);
+}
+
+/* Local. The plan for GPUs, which need not be here, and then the one for the CPU's ranks unless
+ * only GPUs are wanted. */
+static status check_plans(const setup *u, const machine_room *room) {
+    const params *par = &u->par;
+    const int wanted = par->compute_backend, chunk = par->compute_targets_per_chunk;
+    plan p;
+    status st = MOAO_OK;
+    if (wanted != BACKEND_CPU) {
+        st = plan_make_resident(par, &u->s, &u->a, &u->o, room, chunk, par->compute_gpu_memory, &p);
+        if (st == MOAO_OK) {
+            print_device(&p, par->compute_gpu_memory);
+        } else if (wanted == BACKEND_AUTO) {
+            printf("GPU             too little memory: %s\n", status_message());
+            status_clear();
+            st = MOAO_OK;
+        }
+    }
+    if (st == MOAO_OK && wanted != BACKEND_GPU &&
+        (st = plan_make(par, &u->s, &u->a, &u->o, room, chunk, &p)) == MOAO_OK)
+        print_plan(&p, room, u->a.nexposure);
+    return st;
+}
+
 /* Collective. */
 static status check_all(const comm *c, const cmdline *cl, setup *u) {
-    plan p;
     status st;
     TRY(setup_init(c, cl, u));
     machine_room room = machine_measure(c, cl->memory > 0 ? cl->memory : u->par.compute_memory);
     if (cl->ranks > 0)
         room.nrank = cl->ranks;
-    TRY(comm_agree(
-        c, plan_make(&u->par, &u->s, &u->a, &u->o, &room, u->par.compute_targets_per_chunk, &p)));
     if (c->rank == 0) {
         print_sensors(&u->s);
         print_sequence(u);
-        print_plan(&p, &room, u->a.nexposure);
+        TRY(check_plans(u, &room));
         const char *slow = machine_blas_warning(room.rate, room.threads);
         if (slow != NULL)
             progress_warn("%s", slow);
         st = setup_warn(u);
     }
-    st = comm_agree(c, st);
 done:
-    return st;
+    return comm_agree(c, st);
 }
 
 int cmd_check(int argc, char **argv) {

@@ -1,5 +1,6 @@
 /* moao: multi-object adaptive optics for extremely large telescopes, simulated from covariances.
  * `moao run` is the data flow: setup -> matcov -> tor -> obsseq -> psf -> maps (job/run.c). */
+#include "backend.h"
 #include "commands.h"
 #include "machine.h"
 #include "version.h"
@@ -43,6 +44,20 @@ int command_end(comm *c, cmdline *cl, status st) {
     return status_exit_code(st);
 }
 
+/* The GPUs that a run would use, or why there is none. */
+static void print_gpus(void) {
+    const backend *be;
+    char text[320];
+    if (backend_get("gpu", &be) != MOAO_OK) {
+        printf("GPU      none (%s)\n", status_message());
+        status_clear();
+        return;
+    }
+    for (int d = 0; d < be->devices(); d++)
+        if (be->describe(d, text, sizeof text) == MOAO_OK)
+            printf("GPU %d    %s\n", d, text);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -62,6 +77,7 @@ int main(int argc, char **argv) {
         machine_get_versions(&v);
         printf("MPI      %s\nBLAS     %s, kernel %s\nFFTW     %s\ncfitsio  %s\n", v.mpi, v.blas,
                v.blas_kernel, v.fftw, v.cfitsio);
+        print_gpus();
         return 0;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {

@@ -63,9 +63,10 @@ typedef sensor_list param_sensors;
 typedef profile_list param_profiles;
 typedef sensor_keys param_sensor_keys;
 
-enum { SENSOR_NGS, SENSOR_LGS };              /* sensors[].type */
-enum { WEIGHTING_ENERGY, WEIGHTING_UNIFORM }; /* psf.weighting */
-enum { PSF_SHORT, PSF_LONG, PSF_NONE };       /* output.psf */
+enum { SENSOR_NGS, SENSOR_LGS };                 /* sensors[].type */
+enum { WEIGHTING_ENERGY, WEIGHTING_UNIFORM };    /* psf.weighting */
+enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_GPU }; /* compute.backend */
+enum { PSF_SHORT, PSF_LONG, PSF_NONE };          /* output.psf */
 
 struct sensor_params {
 #define SENSOR(key, kind, ...) param_##kind key;

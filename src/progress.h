@@ -37,9 +37,11 @@ typedef struct {
     double wall[STAGE_COUNT];  /* time in the stage on this rank, waiting included [s] */
     double wait[STAGE_COUNT];  /* part of it spent waiting for other ranks [s] */
     double flops[STAGE_COUNT]; /* executed by this rank */
-    double dgemm; /* measured dgemm rate of this rank, all ranks computing at once [flop/s] */
+    double dgemm; /* measured dgemm rate of this rank or its device, all ranks computing at once
+                     [flop/s] */
     double start; /* of the run [s] */
     double shown; /* flops that the progress bar has been told of */
+    const char *backend, *device; /* name and description; NULL: the CPU, by panels */
 } report;
 
 double report_now(void); /* monotonic clock [s] */

@@ -97,7 +97,8 @@ static void processor(char *out, size_t size) {
         fclose(f);
 }
 
-static void write_machine(json *j, const comm *c, const char *hosts, double dgemm) {
+static void write_machine(json *j, const comm *c, const report *r, const char *hosts,
+                          double dgemm) {
     char cpu[128];
     json_object(j, "machine");
     json_integer(j, "nodes", c->nnode);
@@ -116,6 +117,9 @@ static void write_machine(json *j, const comm *c, const char *hosts, double dgem
     processor(cpu, sizeof cpu);
     json_string(j, "processor", cpu);
     json_string(j, "blas_kernel", openblas_get_corename());
+    json_string(j, "backend", r->backend != NULL ? r->backend : "cpu");
+    if (r->device != NULL)
+        json_string(j, "device", r->device);
     json_number(j, "dgemm_gflops", dgemm / 1e9);
     json_end(j);
 }
@@ -125,7 +129,8 @@ typedef struct {
     double elapsed, dgemm, peak_max, peak_sum;
 } summary;
 
-static status write_file(const comm *c, const summary *s, const char *hosts, const char *dir) {
+static status write_file(const comm *c, const report *r, const summary *s, const char *hosts,
+                         const char *dir) {
     status st;
     json j = {0};
     char *path = NULL, date[40] = "";
@@ -138,7 +143,7 @@ static status write_file(const comm *c, const summary *s, const char *hosts, con
     json_string(&j, "finished", date);
     json_number(&j, "elapsed_s", s->elapsed);
     write_versions(&j);
-    write_machine(&j, c, hosts, s->dgemm);
+    write_machine(&j, c, r, hosts, s->dgemm);
     json_array(&j, "stages");
     for (int k = 0; k < STAGE_COUNT; k++)
         write_row(&j, stage_name[k], &s->stage[k]);
@@ -155,14 +160,15 @@ done:
     return st;
 }
 
-static void print_table(const comm *c, const summary *s) {
+static void print_table(const comm *c, const report *r, const summary *s) {
     printf("\n%-10s %10s %10s %10s %10s\n", "stage", "time [s]", "GFLOP/s", "of dgemm", "idle");
     for (int k = 0; k < STAGE_COUNT; k++)
         print_row(stage_name[k], &s->stage[k]);
     print_row("total", &s->total);
     printf("elapsed %.2f s; %d rank%s of %d thread%s on %d node%s; dgemm %.1f GFLOP/s (%s)\n",
            s->elapsed, c->size, c->size > 1 ? "s" : "", c->threads, c->threads > 1 ? "s" : "",
-           c->nnode, c->nnode > 1 ? "s" : "", s->dgemm / 1e9, openblas_get_corename());
+           c->nnode, c->nnode > 1 ? "s" : "", s->dgemm / 1e9,
+           r->backend != NULL ? r->backend : openblas_get_corename());
     printf("peak memory: %.1f MiB on the fullest rank, %.1f MiB on all ranks\n",
            s->peak_max / 1048576, s->peak_sum / 1048576);
     fflush(stdout);
@@ -202,9 +208,9 @@ status report_finish(const comm *c, const report *r, const char *dir, bool print
         summary s;
         summarise(all, c->size, report_now() - r->start, &s);
         if (print)
-            print_table(c, &s);
+            print_table(c, r, &s);
         if (dir != NULL)
-            st = write_file(c, &s, hosts, dir);
+            st = write_file(c, r, &s, hosts, dir);
     }
     st = comm_agree(c, st);
 done:

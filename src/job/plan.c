@@ -32,6 +32,12 @@ static status choose_grid(const params *par, int nrank, plan *p) {
     return MOAO_OK;
 }
 
+static void choose_panels(const params *par, const sys *s, plan *p) {
+    p->block = par->compute_block > 0 ? par->compute_block : 128;
+    p->width = par->compute_panel > 0 ? (size_t)par->compute_panel : s->m >= 4096 ? 512 : 256;
+    p->width = (p->width + (size_t)p->block - 1) / (size_t)p->block * (size_t)p->block;
+}
+
 /* Most layers of any profile, most exposures of a ToR. */
 static void extremes(const atmos *a, int *nlayer, int *nexposure) {
     *nlayer = *nexposure = 0;
@@ -168,12 +174,66 @@ status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts
     memset(p, 0, sizeof *p);
     status st;
     TRY(choose_grid(par, room->nrank, p));
-    p->block = par->compute_block > 0 ? par->compute_block : 128;
-    p->width = par->compute_panel > 0 ? (size_t)par->compute_panel : s->m >= 4096 ? 512 : 256;
-    p->width = (p->width + (size_t)p->block - 1) / (size_t)p->block * (size_t)p->block;
+    choose_panels(par, s, p);
     TRY(choose_groups(par, s, a, o, room, p));
     choose_chunk(par, s, a, o, room, chunk, p);
     count_work(par, s, a, o, p);
+done:
+    return st;
+}
+
+/* Memory of the host for a rank with kg targets at a time. */
+static void count_host(const sys *s, const atmos *a, const psf_opts *o, const machine_room *room,
+                       int kg, plan *p) {
+    const size_t t = s->t, v = (size_t)s->dm.nact, d = sizeof(double);
+    const size_t image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
+    const size_t base = room->base > room->peak ? room->base : room->peak;
+    int nlayer, nexp;
+    extremes(a, &nlayer, &nexp);
+    p->nitem = 0;
+    add_item(p, "program and libraries", base);
+    add_item(p, "command matrix D+ and its making", v * t * d + command_work_bytes(s));
+    add_item(p, "PSF plans and fitting errors",
+             psf_bytes(s, o) + (size_t)nexp * psf_fit_bytes(s, o));
+    add_item(p, "residual covariances", 3 * v * v * d);
+    add_item(p, "results", (size_t)(p->chunk + kg) * image);
+    p->memory = 0;
+    for (int i = 0; i < p->nitem; i++)
+        p->memory += p->item[i].bytes;
+}
+
+status plan_make_resident(const params *par, const sys *s, const atmos *a, const psf_opts *o,
+                          const machine_room *room, int chunk, double memory, plan *p) {
+    const int nrank = room->nrank;
+    int nlayer, nexp;
+    status st;
+    memset(p, 0, sizeof *p);
+    extremes(a, &nlayer, &nexp);
+    TRY(choose_grid(par, nrank, p));
+    p->resident = true;
+    p->group_size = 1;
+    choose_panels(par, s, p);
+    device_plan_make(s, nlayer, (size_t)par->compute_panel, par->compute_residual_columns, memory,
+                     &p->device);
+    if (p->device.fits == 0)
+        return status_fail(
+            MOAO_INPUT,
+            "compute.gpu_memory: one target at a time needs %.2f GB of a GPU, %.2f GB are given; "
+            "use a GPU with more memory, smaller sensors, or compute.backend=cpu",
+            (double)(p->device.fixed + p->device.target) / 1e9, memory / 1e9);
+    int kg = ceil_div(s->ntarget, nrank), most = chunk > 0 ? ceil_div(chunk, nrank) : kg;
+    kg = kg < most ? kg : most;
+    kg = kg < p->device.fits ? kg : p->device.fits;
+    p->chunk = chunk > 0 && chunk < kg * nrank ? chunk : kg * nrank;
+    p->chunk = p->chunk < s->ntarget ? p->chunk : s->ntarget;
+    p->nchunk = ceil_div(s->ntarget, p->chunk);
+    if (chunk <= 0) { /* as even as possible */
+        kg = ceil_div(ceil_div(s->ntarget, p->nchunk), nrank);
+        p->chunk = kg * nrank < s->ntarget ? kg * nrank : s->ntarget;
+    }
+    count_host(s, a, o, room, kg, p);
+    count_work(par, s, a, o, p);
+    p->flops[STAGE_FACTOR] *= nrank; /* every rank makes the factor for itself */
 done:
     return st;
 }

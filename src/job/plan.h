@@ -8,8 +8,10 @@
 #include "params.h"
 #include "progress.h"
 #include "psf/psf.h"
+#include "resident/device_plan.h"
 #include "status.h"
 #include "system.h"
+#include <stdbool.h>
 
 #define PLAN_ITEMS 16
 
@@ -29,6 +31,8 @@ typedef struct {
     double flops[STAGE_COUNT]; /* of the whole run, all ranks */
     double evaluations;        /* of the structure function, whole run, all ranks, about */
     double output;             /* bytes that stay on disk */
+    bool resident;             /* everything on a device: `memory` is the host's part */
+    device_plan device;        /* of a rank, where resident */
 } plan;
 
 /* Local. What the ranks may use is in room (machine_measure, or other ranks than these). chunk > 0
@@ -36,5 +40,10 @@ typedef struct {
  * ask for an impossible grid. */
 status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts *o,
                  const machine_room *room, int chunk, plan *p);
+
+/* Local. The same for the resident executor on one device a rank. memory: bytes of a device that a
+ * rank may use. */
+status plan_make_resident(const params *par, const sys *s, const atmos *a, const psf_opts *o,
+                          const machine_room *room, int chunk, double memory, plan *p);
 
 #endif

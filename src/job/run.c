@@ -1,11 +1,13 @@
 #include "job/run.h"
 
+#include "job/device.h"
 #include "job/matrices.h"
 #include "job/plan.h"
 #include "machine.h"
 #include "maps.h"
 #include "obsseq/obsseq.h"
 #include "progress.h"
+#include "resident/resident.h"
 #include "store.h"
 #include "tor/command.h"
 #include "tor/tor.h"
@@ -21,6 +23,8 @@ typedef struct {
     setup u;
     plan pl;
     report rep;
+    device_choice device;
+    resident *res; /* everything on a device; NULL: by panels, with the team */
     rowteam team;
     store *st;           /* rank 0 only */
     double *dplus;       /* v x t */
@@ -67,6 +71,15 @@ done:
     return st;
 }
 
+/* Local. The plan, for about `chunk` targets at a time. */
+static status make_plan(run *r, const machine_room *room, int chunk) {
+    const params *par = &r->u.par;
+    if (r->device.be == NULL)
+        return plan_make(par, &r->u.s, &r->u.a, &r->u.o, room, chunk, &r->pl);
+    return plan_make_resident(par, &r->u.s, &r->u.a, &r->u.o, room, chunk,
+                              par->compute_gpu_memory / r->device.sharing, &r->pl);
+}
+
 /* Collective. The store's state on every rank, and the plan that follows. */
 static status prepare_plan(run *r, comm *c) {
     status st;
@@ -74,7 +87,8 @@ static status prepare_plan(run *r, comm *c) {
     const size_t ncell = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
     const machine_room room = machine_measure(c, par->compute_memory);
     r->rep.dgemm = room.rate;
-    TRY(plan_make(par, &r->u.s, &r->u.a, &r->u.o, &room, par->compute_targets_per_chunk, &r->pl));
+    TRY(device_choose(c, par, &r->device));
+    TRY(make_plan(r, &room, par->compute_targets_per_chunk));
     st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
     if (st != MOAO_OK)
         goto done;
@@ -87,9 +101,47 @@ static status prepare_plan(run *r, comm *c) {
     MPI_Bcast(&r->finished, 1, MPI_C_BOOL, 0, c->mpi);
     comm_set_threads(c, (int)fact[1]);
     if (fact[0] != r->pl.chunk)
-        TRY(plan_make(par, &r->u.s, &r->u.a, &r->u.o, &room, (int)fact[0], &r->pl));
+        TRY(make_plan(r, &room, (int)fact[0]));
 done:
     return st;
+}
+
+/* Collective. The executor on a device, its memory taken. */
+static status open_resident(run *r) {
+    const profile *largest = r->u.a.profiles;
+    for (int i = 1; i < r->u.a.nprofile; i++)
+        if (r->u.a.profiles[i].nlayer > largest->nlayer)
+            largest = &r->u.a.profiles[i];
+    const resident_setup u = {.be = r->device.be,
+                              .c = r->c,
+                              .s = &r->u.s,
+                              .rep = &r->rep,
+                              .ps = r->u.ps,
+                              .dplus = r->dplus,
+                              .largest = largest,
+                              .plan = &r->pl.device,
+                              .chunk = r->pl.chunk,
+                              .nsample = r->u.par.compute_residual_columns};
+    int chunk;
+    status st = resident_open(&u, &r->res, &chunk);
+    if (st == MOAO_OK && chunk < r->pl.chunk) {
+        if (is_root(r))
+            progress_note("the device has room for %d targets at a time, not %d", chunk,
+                          r->pl.chunk);
+        r->pl.chunk = chunk;
+    }
+    return st;
+}
+
+/* Collective. The work arrays of the CPU's panels. */
+static status open_team(run *r) {
+    const plan *p = &r->pl;
+    const sys *s = &r->u.s;
+    size_t work = bcmat_panel_work((int)s->m, p->block, p->nprow, p->npcol, p->width);
+    if (work < s->m * p->width)
+        work = s->m * p->width;
+    return rows_init(r->c, s, &r->rep, p->group_size, p->width, work, p->ld_max, s->dm.nact,
+                     &r->team);
 }
 
 /* Collective. D+, work arrays, the machine's speed. */
@@ -100,14 +152,10 @@ static status prepare_stages(run *r) {
     status st = ALLOC(r->dplus, (size_t)s->dm.nact * s->t, "command matrix D+");
     TRY(comm_agree(r->c, st));
     TRY(command_init(r->c, s, r->dplus));
-    size_t work = bcmat_panel_work((int)s->m, p->block, p->nprow, p->npcol, p->width);
-    if (work < s->m * p->width)
-        work = s->m * p->width;
-    TRY(rows_init(r->c, s, &r->rep, p->group_size, p->width, work, p->ld_max, s->dm.nact,
-                  &r->team));
+    const char *warning = machine_blas_warning(r->rep.dgemm, r->c->threads);
+    TRY(p->resident ? open_resident(r) : open_team(r));
     r->rep.flops[STAGE_SETUP] = p->flops[STAGE_SETUP] / r->c->size;
     r->rep.wall[STAGE_SETUP] = report_now() - from;
-    const char *warning = machine_blas_warning(r->rep.dgemm, r->c->threads);
     if (is_root(r) && warning != NULL)
         progress_warn("%s", warning);
 done:
@@ -145,25 +193,27 @@ static int chunk_end(const run *r, int k, int t0) {
 }
 
 /* Collective. One exposure of a chunk, kept on disk before it returns. */
-static status one_exposure(run *r, int e, const rowchunk *ch, obsexposure *ex, double *y) {
+static status one_exposure(run *r, int e, int t0, int t1, const rowchunk *ch, obsexposure *ex,
+                           double *y) {
     result_block b = {.exposure = e,
-                      .t0 = ch->first,
-                      .nt = ch->count,
+                      .t0 = t0,
+                      .nt = t1 - t0,
                       .nlambda = r->u.o.nlambda,
                       .nbox = r->u.o.nbox,
                       .crop = r->u.par.output_psf == PSF_NONE ? 0 : r->u.o.crop};
     const size_t ns = (size_t)b.nt * (size_t)b.nlambda;
     status st = MOAO_OK;
     if (is_root(r)) {
-        progress_step("exposure %d/%d, targets %d-%d of %d", e + 1, r->u.a.nexposure, ch->first + 1,
-                      ch->first + ch->count, r->u.s.ntarget);
+        progress_step("exposure %d/%d, targets %d-%d of %d", e + 1, r->u.a.nexposure, t0 + 1, t1,
+                      r->u.s.ntarget);
         st = ALLOC(b.scalars, ns * (3 + (size_t)b.nbox), "results");
         if (st == MOAO_OK && b.crop > 0)
             st = ALLOC(b.images, ns * (size_t)b.crop * (size_t)b.crop, "PSFs of a chunk");
     }
     TRY(comm_agree(r->c, st));
-    TRY(obsseq_run(&r->team, atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]), r->dplus, ch,
-                   r->u.ps, ex, y, &b));
+    const profile *p = atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]);
+    TRY(r->res != NULL ? resident_expose(r->res, p, ex, &b)
+                       : obsseq_run(&r->team, p, r->dplus, ch, r->u.ps, ex, y, &b));
     double from = report_now();
     if (is_root(r))
         st = store_put(r->st, &b);
@@ -196,12 +246,16 @@ static status one_chunk(run *r, const tor *to, int k, int t0, int t1, obsexposur
     rowchunk ch = {0};
     double *y = NULL, residual;
     status st;
-    TRY(rows_chunk_init(&r->team, r->u.s.dm.nact, t0, t1 - t0, &ch));
-    TRY(comm_agree(r->c, ALLOC(y, obsseq_work(&ch) / sizeof *y, "residual covariances")));
+    if (r->res == NULL) {
+        TRY(rows_chunk_init(&r->team, r->u.s.dm.nact, t0, t1 - t0, &ch));
+        TRY(comm_agree(r->c, ALLOC(y, obsseq_work(&ch) / sizeof *y, "residual covariances")));
+    }
     if (is_root(r))
         progress_step("reconstructor %d/%d, targets %d-%d of %d", k + 1, r->u.a.ntor, t0 + 1, t1,
                       r->u.s.ntarget);
-    TRY(tor_solve(&r->team, to, r->dplus, r->u.par.compute_residual_columns, &ch, &residual));
+    TRY(r->res != NULL
+            ? resident_solve(r->res, t0, t1 - t0, &residual)
+            : tor_solve(&r->team, to, r->dplus, r->u.par.compute_residual_columns, &ch, &residual));
     if (is_root(r) && !isnan(residual)) {
         progress_note("  |W Cmm - D+ Ctm| / |D+ Ctm| = %.1e", residual);
         if (!(residual <= r->u.par.compute_residual_tolerance))
@@ -212,7 +266,7 @@ static status one_chunk(run *r, const tor *to, int k, int t0, int t1, obsexposur
     for (int e = 0; e < r->u.a.nexposure; e++) {
         if (!is_pending(r, k, e, t0, t1))
             continue;
-        TRY(one_exposure(r, e, &ch, &ex[e], y));
+        TRY(one_exposure(r, e, t0, t1, &ch, &ex[e], y));
         TRY(stop_if_asked(r));
     }
 done:
@@ -234,7 +288,8 @@ static status one_tor(run *r, int k) {
     if (is_root(r))
         progress_step("reconstructor %d/%d: Cmm and Cholesky, r0 %.3f m", k + 1, r->u.a.ntor,
                       p->r0);
-    TRY(tor_init(&r->team, p, r->pl.block, r->pl.nprow, r->pl.npcol, &to));
+    TRY(r->res != NULL ? resident_factor(r->res, p)
+                       : tor_init(&r->team, p, r->pl.block, r->pl.nprow, r->pl.npcol, &to));
     for (int t0 = 0, t1; t0 < nt; t0 = t1) {
         t1 = chunk_end(r, k, t0);
         if (any_pending(r, k, t0, t1))
@@ -283,6 +338,10 @@ static void announce(const run *r) {
     progress_note("%d rank%s of %d thread%s on %d node%s, %.2f GB a rank", c->size, plural(c->size),
                   c->threads, plural(c->threads), c->nnode, plural(c->nnode),
                   (double)r->pl.memory / 1e9);
+    if (r->device.be != NULL)
+        progress_note("%s: %s", r->device.be->name, r->device.text);
+    else if (r->device.text[0] != '\0')
+        progress_note("computing on the CPU: %s", r->device.text);
     progress_note("results in %s", r->dir);
 }
 
@@ -305,7 +364,8 @@ static status run_stages(run *r, comm *c) {
     }
     TRY(comm_agree(c, st));
     TRY(prepare_stages(r));
-    TRY(matrices_write(&r->team, &r->u, &r->pl, r->dplus, r->dir));
+    const rowteam ranks = {.c = r->c};
+    TRY(matrices_write(&ranks, &r->u, &r->pl, r->dplus, r->dir));
     for (int k = 0; k < r->u.a.ntor; k++)
         TRY(one_tor(r, k));
     rows_free(&r->team); /* make room for the maps */
@@ -326,6 +386,7 @@ status run_all(const comm *c, const cmdline *cl) {
     if (st == MOAO_OK && !r.finished)
         st = report_finish(&mine, &r.rep, r.dir, !cl->quiet);
     store_close(r.st);
+    resident_close(r.res);
     rows_free(&r.team);
     free(r.dplus);
     free(r.done);

@@ -10,6 +10,10 @@ void obsexposure_free(obsexposure *ex) {
     memset(ex, 0, sizeof *ex);
 }
 
+size_t obsseq_most(const rowteam *t, const rowchunk *ch) {
+    return (size_t)ch->count / (size_t)t->c->size + 2;
+}
+
 size_t obsseq_work(const rowchunk *ch) {
     return (size_t)ch->nmine * (size_t)ch->nlrow * (size_t)ch->nrow * sizeof(double);
 }
@@ -119,13 +123,32 @@ static bool owns(int k, int group_size, int member) {
     return k % group_size == member;
 }
 
+status obsseq_psf(psf *ps, const obsexposure *ex, double *sum, const result_block *shape,
+                  double *scalars, float *images) {
+    const size_t nsep = psf_sep_count(ps), npixel = (size_t)shape->crop * (size_t)shape->crop;
+    status st = MOAO_OK;
+    for (size_t i = 0; i < nsep; i++)
+        sum[i] += ex->mtt[i];
+    for (int l = 0; l < shape->nlambda && st == MOAO_OK; l++) {
+        psf_result r = {.ee = scalars + 3, .image = images};
+        st = psf_compute(ps, sum, ex->fit, l, &r);
+        scalars[0] = r.strehl;
+        scalars[1] = r.fwhm;
+        scalars[2] = r.variance;
+        scalars += 3 + shape->nbox;
+        if (images != NULL)
+            images += npixel;
+    }
+    return st;
+}
+
 /* PSFs of the targets that this rank owns, one after the other, into out (scalars) and images. */
 static status own_psfs(const rowteam *t, const rowchunk *ch, psf *ps, const obsexposure *ex,
                        const double *y, const result_block *shape, double *sum, double *scalars,
                        float *images) {
     const size_t nsep = psf_sep_count(ps), ny = (size_t)ch->nlrow * (size_t)ch->nrow;
-    const size_t nscalar = 3 + (size_t)shape->nbox,
-                 npixel = (size_t)shape->crop * (size_t)shape->crop;
+    const size_t ns = (size_t)shape->nlambda * (3 + (size_t)shape->nbox);
+    const size_t np = (size_t)shape->nlambda * (size_t)shape->crop * (size_t)shape->crop;
     status st = comm_fault(t->c, "psf");
     for (int k = 0; k < ch->nmine; k++) {
         memset(sum, 0, nsep * sizeof(double));
@@ -138,18 +161,11 @@ static status own_psfs(const rowteam *t, const rowchunk *ch, psf *ps, const obse
                                  k % t->group_size, t->group));
         if (!mine)
             continue;
-        for (size_t i = 0; i < nsep; i++)
-            sum[i] += ex->mtt[i];
-        for (int l = 0; l < shape->nlambda && st == MOAO_OK; l++) {
-            psf_result r = {.ee = scalars + 3, .image = images};
-            st = psf_compute(ps, sum, ex->fit, l, &r);
-            scalars[0] = r.strehl;
-            scalars[1] = r.fwhm;
-            scalars[2] = r.variance;
-            scalars += nscalar;
-            if (images != NULL)
-                images += npixel;
-        }
+        if (st == MOAO_OK)
+            st = obsseq_psf(ps, ex, sum, shape, scalars, images);
+        scalars += ns;
+        if (images != NULL)
+            images += np;
     }
     return st;
 }
@@ -196,37 +212,49 @@ static void gather_results(const rowteam *t, const rowchunk *ch, const double *s
     }
 }
 
+status obsseq_collect(const rowteam *t, const rowchunk *ch, const double *scalars,
+                      const float *images, result_block *b) {
+    const size_t ns = (size_t)b->nlambda * (3 + (size_t)b->nbox);
+    const size_t np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop;
+    double *take = NULL;
+    float *take_images = NULL;
+    int *list = NULL;
+    status st;
+    TRY(ALLOC(take, obsseq_most(t, ch) * ns, "results"));
+    TRY(ALLOC(list, (size_t)ch->count, "targets of a rank"));
+    TRY(ALLOC(take_images, np, "PSFs of a target"));
+done:
+    if ((st = comm_agree(t->c, st)) == MOAO_OK)
+        ROWS_WAIT(t, STAGE_PSF, gather_results(t, ch, scalars, images, list, take, take_images, b));
+    free(take);
+    free(list);
+    free(take_images);
+    return st;
+}
+
 /* From Y of every target to results on rank 0. */
 static status make_psfs(const rowteam *t, const rowchunk *ch, psf *ps, const obsexposure *ex,
                         const double *y, result_block *b) {
     const size_t ns = (size_t)b->nlambda * (3 + (size_t)b->nbox);
     const size_t np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop;
-    const size_t own = (size_t)ch->count / (size_t)t->c->size + 2; /* no rank owns more */
-    double *sum = NULL, *scalars = NULL, *take = NULL;
-    float *images = NULL, *take_images = NULL;
-    int *list = NULL;
+    const size_t own = obsseq_most(t, ch);
+    double *sum = NULL, *scalars = NULL;
+    float *images = NULL;
     double from = report_now();
     status st;
     TRY(ALLOC(sum, psf_sep_count(ps), "stationary average"));
     TRY(ALLOC(scalars, own * ns, "results"));
-    TRY(ALLOC(take, own * ns, "results"));
-    TRY(ALLOC(list, (size_t)ch->count, "targets of a rank"));
-    if (b->crop > 0) {
+    if (b->crop > 0)
         TRY(ALLOC(images, own * np, "PSFs of a rank"));
-        TRY(ALLOC(take_images, np, "PSFs of a target"));
-    }
 done:
     if ((st = comm_agree(t->c, st)) == MOAO_OK)
         st = comm_agree(t->c, own_psfs(t, ch, ps, ex, y, b, sum, scalars, images));
     if (st == MOAO_OK)
-        ROWS_WAIT(t, STAGE_PSF, gather_results(t, ch, scalars, images, list, take, take_images, b));
+        st = obsseq_collect(t, ch, scalars, images, b);
     t->rep->wall[STAGE_PSF] += report_now() - from;
     free(sum);
     free(scalars);
-    free(take);
-    free(list);
     free(images);
-    free(take_images);
     return st;
 }
 

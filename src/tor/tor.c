@@ -10,8 +10,7 @@ static status fill_cmm(void *ctx, size_t i0, size_t ni, size_t j0, size_t nj, do
     return matcov_fill_cmm(ctx, i0, ni, j0, nj, a, ld);
 }
 
-/* Say which sensor the failing minor belongs to and what helps. */
-static status explain_minor(const sys *s, int minor) {
+status tor_explain_minor(const sys *s, int minor) {
     int w, axis, isub;
     sys_slope_at(s, (size_t)minor - 1, &w, &axis, &isub);
     const sensor *k = &s->sensors[w];
@@ -41,7 +40,7 @@ status tor_init(const rowteam *t, const profile *p, int nb, int nprow, int npcol
     t->rep->wall[STAGE_FACTOR] += report_now() - from;
     t->rep->flops[STAGE_FACTOR] += m * m * m / 3 / t->c->size;
     if (minor > 0)
-        st = explain_minor(t->s, minor);
+        st = tor_explain_minor(t->s, minor);
 done:
     return st;
 }

@@ -18,6 +18,10 @@ typedef struct {
 status tor_init(const rowteam *t, const profile *p, int nb, int nprow, int npcol, tor *r);
 void tor_free(tor *r);
 
+/* Local. MOAO_NUMERIC for a leading minor of Cmm0 that is not positive: which sensor it belongs to
+ * and what helps. */
+status tor_explain_minor(const sys *s, int minor);
+
 /* Collective. W of the targets of a chunk into ch->w. proj: ch->nrow x t, or NULL for the identity.
  * *residual: |W Cmm0 - P Ctm0| / |P Ctm0| in the Frobenius norm, over all rows and `nsample`
  * columns spread over the measurements (0: not computed, NAN). */

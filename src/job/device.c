@@ -1,0 +1,50 @@
+#include "job/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The GPU's backend if it is usable; else the reason, which is an error where it was asked for. */
+static status find_gpu(bool required, device_choice *d) {
+    status st = backend_get("gpu", &d->be);
+    if (st == MOAO_OK && d->be->matcov == NULL)
+        st = status_fail(MOAO_INPUT, "the GPU plugin was built without covariances");
+    if (st == MOAO_OK)
+        return st;
+    snprintf(d->text, sizeof d->text, "%s", status_message());
+    status_clear();
+    d->be = NULL;
+    if (!required)
+        return MOAO_OK;
+    return status_fail(MOAO_INPUT,
+                       "compute.backend: %s; a GPU needs its driver, the CUDA libraries and the "
+                       "plugin (make gpu); compute.backend=cpu does without",
+                       d->text);
+}
+
+status device_choose(const comm *c, const params *par, device_choice *d) {
+    const char *named = getenv("MOAO_RESIDENT_BACKEND");
+    status st = MOAO_OK;
+    memset(d, 0, sizeof *d);
+    if (named != NULL && *named != '\0')
+        st = backend_get(named, &d->be);
+    else if (par->compute_backend != BACKEND_CPU)
+        st = find_gpu(par->compute_backend == BACKEND_GPU, d);
+    TRY(comm_agree(c, st));
+    int mine = d->be != NULL, all;
+    MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, c->mpi);
+    if (mine && !all) {
+        snprintf(d->text, sizeof d->text, "not every rank has a usable GPU");
+        d->be = NULL;
+    }
+    if (d->be == NULL)
+        return MOAO_OK;
+    const int n = d->be->devices();
+    d->sharing = n > 0 ? (c->node_size + n - 1) / n : 1;
+    MPI_Allreduce(MPI_IN_PLACE, &d->sharing, 1, MPI_INT, MPI_MAX, c->mpi);
+    if (n > 0)
+        st = d->be->describe(c->node_rank % n, d->text, sizeof d->text);
+    st = comm_agree(c, st);
+done:
+    return st;
+}

@@ -1,0 +1,23 @@
+/* Which backend a run uses: compute.backend against what the machine has. */
+#ifndef MOAO_DEVICE_H
+#define MOAO_DEVICE_H
+
+#include "backend.h"
+#include "comm.h"
+#include "params.h"
+
+typedef struct {
+    const backend *be; /* of the resident executor (resident/resident.h); NULL: the CPU's panels,
+                          which all ranks share */
+    int sharing;       /* ranks of a node on one device, at most */
+    char text[320];    /* the device of this rank; without one: what is missing, "" when the user
+                          wanted none */
+} device_choice;
+
+/* Collective. The same choice on every rank: a GPU only where every rank has one. MOAO_INPUT, with
+ * what is missing and what to do, when compute.backend is gpu and there is none. The variable
+ * MOAO_RESIDENT_BACKEND names a backend (cpu) to run the resident executor on, whatever the
+ * parameter says. */
+status device_choose(const comm *c, const params *par, device_choice *d);
+
+#endif

@@ -1,0 +1,309 @@
+#include "resident/internal.h"
+
+#include "tor/tor.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+status resident_gemm(resident *r, char ta, char tb, int64_t m, int64_t n, int64_t k, double alpha,
+                     const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
+                     double *c, int64_t ldc) {
+    return r->be->gemm(r->ctx, BACKEND_D, ta, tb, m, n, k, &alpha, a, lda, b, ldb, &beta, c, ldc,
+                       r->work, r->lwork);
+}
+
+status resident_copy(resident *r, double *dst, const double *src, int64_t count) {
+    const int64_t bytes = count * (int64_t)sizeof(double);
+    return r->be->copy(r->ctx, dst, bytes, src, bytes, bytes, 1);
+}
+
+status resident_load(resident *r, const profile *p) {
+    matcov *mc = NULL;
+    matcov_model model = {0};
+    status st;
+    TRY(matcov_prepare(r->u.s, p, &mc));
+    TRY(matcov_model_init(mc, &model));
+    if (r->cov == NULL) {
+        TRY(r->mat->open(r->ctx, &model, &r->cov));
+        TRY(r->mat->open_target(r->cov, &r->target));
+    } else {
+        TRY(r->mat->load(r->cov, &model));
+    }
+    matcov_free(r->mc);
+    r->mc = mc;
+    mc = NULL;
+done:
+    matcov_model_free(&model);
+    matcov_free(mc);
+    return st;
+}
+
+status resident_project(resident *r, bool truth, int64_t j, int64_t n, double alpha, double beta,
+                        double *out) {
+    const backend_matcov *mat = r->mat;
+    status st = truth ? mat->fill_ctt(r->cov, BACKEND_D, 'A', 0, r->t, j, n, r->ctm, r->t)
+                      : mat->fill_ctm(r->target, BACKEND_D, 0, r->t, j, n, r->ctm, r->t);
+    return st != MOAO_OK ? st
+                         : resident_gemm(r, 'N', 'N', r->v, n, r->t, alpha, r->dplus, r->v, r->ctm,
+                                         r->t, beta, out, r->v);
+}
+
+/* --- life */
+
+static status device_array(resident *r, size_t bytes, const char *what, void **p) {
+    const device_plan *d = r->u.plan;
+    status st = r->be->alloc(r->ctx, bytes > 0 ? bytes : 1, p);
+    if (st != MOAO_MEMORY)
+        return st;
+    status_clear();
+    return status_fail(MOAO_MEMORY,
+                       "the device has no room for %s (%.2f GB); this run needs %.2f GB of it for "
+                       "one target at a time: use a GPU with more memory that nothing else "
+                       "uses, smaller sensors, or compute.backend=cpu",
+                       what, (double)bytes / 1e9, (double)(d->fixed + d->target) / 1e9);
+}
+
+static status device_doubles(resident *r, int64_t count, const char *what, double **p) {
+    return device_array(r, (size_t)count * sizeof(double), what, (void **)p);
+}
+
+static status take_device(resident *r) {
+    int n = r->be->devices();
+    if (n < 1)
+        return status_fail(MOAO_INPUT, "compute.backend: no device was found");
+    return r->be->open(r->u.c->node_rank % n, NULL, &r->ctx);
+}
+
+static status take_arrays(resident *r) {
+    const backend *be = r->be;
+    const int64_t m = r->m, v = r->v, n = r->u.nsample;
+    status st;
+    size_t trsm = be->workspace(BACKEND_TRSM, BACKEND_D, v, m);
+    r->lwork = be->workspace(BACKEND_POTRF, BACKEND_D, m, m);
+    r->lwork = r->lwork > trsm ? r->lwork : trsm;
+    TRY(device_doubles(r, m * m, "the factor of Cmm", &r->a));
+    TRY(device_doubles(r, r->w * m, "blocks of Cmm", &r->diag));
+    TRY(device_doubles(r, v * r->t, "the command matrix", &r->dplus));
+    TRY(device_doubles(r, r->t * r->w, "panels of Ctm", &r->ctm));
+    TRY(device_doubles(r, v * r->w, "panels of W T", &r->z));
+    TRY(device_doubles(r, v * v, "a residual covariance", &r->y));
+    TRY(device_doubles(r, v * n, "a sampled residual", &r->sample));
+    TRY(device_doubles(r, m * n, "a sampled residual", &r->columns));
+    TRY(device_array(r, sizeof(int), "a number", (void **)&r->info));
+    TRY(device_array(r, r->lwork, "work", &r->work));
+    for (int i = 0; i < 3; i++)
+        TRY(be->alloc_host(r->ctx, (size_t)(v * v) * sizeof(double), (void **)&r->host[i]));
+    TRY(resident_load(r, r->u.largest));
+    TRY(resident_copy(r, r->dplus, r->u.dplus, v * r->t));
+    /* what lies above the diagonals stays 0: products read it, nothing writes it */
+    TRY(resident_gemm(r, 'N', 'N', r->w, m, 1, 0.0, r->diag, r->w, r->diag, 1, 0.0, r->diag, r->w));
+    TRY(be->sync(r->ctx));
+done:
+    return st;
+}
+
+/* W of as many targets as this rank gets of a chunk; of fewer where memory ends, but for room that
+ * the libraries may still want. */
+static status take_targets(resident *r, int want) {
+    status st = ALLOC(r->wt, (size_t)want, "targets of a device");
+    while (st == MOAO_OK && r->nw < want) {
+        st = device_doubles(r, r->v * r->m, "W of a target", &r->wt[r->nw]);
+        r->nw += st == MOAO_OK;
+    }
+    if (st == MOAO_MEMORY && r->nw > 0) {
+        status_clear();
+        st = MOAO_OK;
+        if (r->nw > 1) {
+            r->be->release(r->ctx, r->wt[--r->nw]);
+            r->wt[r->nw] = NULL;
+        }
+    }
+    return st;
+}
+
+/* Rate of gemm on the device, of D+' D+ into the room of the factor. */
+static status measure(resident *r) {
+    const int64_t n = r->t < r->m ? r->t : r->m;
+    double best = 0;
+    status st = MOAO_OK;
+    for (int k = 0; k < 4 && st == MOAO_OK; k++) {
+        double from = report_now();
+        st = resident_gemm(r, 'T', 'N', n, n, r->v, 1.0, r->dplus, r->v, r->dplus, r->v, 0.0, r->a,
+                           r->m);
+        if (st == MOAO_OK)
+            st = r->be->sync(r->ctx);
+        double rate = 2.0 * (double)n * (double)n * (double)r->v / (report_now() - from);
+        best = k > 0 && rate > best ? rate : best; /* the first one sets up */
+    }
+    r->u.rep->dgemm = best;
+    return st;
+}
+
+status resident_open(const resident_setup *u, resident **out, int *chunk) {
+    const int nrank = u->c->size, share = (u->chunk + nrank - 1) / nrank;
+    resident *r = NULL;
+    status st = ALLOC(r, 1, "resident executor");
+    if ((st = comm_agree(u->c, st)) != MOAO_OK)
+        goto done;
+    r->u = *u;
+    r->be = u->be;
+    r->mat = matcov_backend(u->be);
+    r->m = (int64_t)u->s->m;
+    r->t = (int64_t)u->s->t;
+    r->v = u->s->dm.nact;
+    r->w = (int64_t)u->plan->width;
+    r->u.nsample = u->nsample < r->v ? u->nsample : (int)r->v;
+    r->team = (rowteam){.c = u->c,
+                        .s = u->s,
+                        .rep = u->rep,
+                        .ngroup = nrank,
+                        .group_size = 1,
+                        .mygroup = u->c->rank};
+    st = take_device(r);
+    if (st == MOAO_OK)
+        st = take_arrays(r);
+    if (st == MOAO_OK)
+        st = take_targets(r, share);
+    if (st == MOAO_OK)
+        st = measure(r);
+    TRY(comm_agree(u->c, st));
+    int least;
+    MPI_Allreduce(&r->nw, &least, 1, MPI_INT, MPI_MIN, u->c->mpi);
+    *chunk = least < share ? least * nrank : u->chunk;
+done:
+    if (st != MOAO_OK) {
+        resident_close(r);
+        r = NULL;
+    }
+    *out = r;
+    return st;
+}
+
+void resident_close(resident *r) {
+    if (r == NULL)
+        return;
+    const backend *be = r->be;
+    if (r->ctx != NULL) {
+        if (r->target != NULL)
+            r->mat->close_target(r->target);
+        if (r->cov != NULL)
+            r->mat->close(r->cov);
+        void *const mine[] = {r->a, r->diag,   r->dplus,   r->ctm,  r->z,
+                              r->y, r->sample, r->columns, r->info, r->work};
+        for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
+            be->release(r->ctx, mine[i]);
+        for (int i = 0; i < r->nw; i++)
+            be->release(r->ctx, r->wt[i]);
+        for (int i = 0; i < 3; i++)
+            be->release_host(r->ctx, r->host[i]);
+        be->close(r->ctx);
+    }
+    matcov_free(r->mc);
+    free(r->wt);
+    free(r);
+}
+
+/* --- reconstructor */
+
+static status factor_local(resident *r, const profile *p, int *minor) {
+    const int64_t m = r->m;
+    report *rep = r->u.rep;
+    double from = report_now();
+    status st;
+    TRY(resident_load(r, p));
+    for (int64_t j = 0; j < m; j += r->w)
+        TRY(r->mat->fill_cmm(r->cov, BACKEND_D, 'L', MATCOV_ALL, j, m - j, j,
+                             resident_width(r, j, m), r->a + j + j * m, m));
+    TRY(r->be->sync(r->ctx));
+    rep->wall[STAGE_MATCOV] += report_now() - from;
+    from = report_now();
+    TRY(r->be->potrf(r->ctx, BACKEND_D, 'L', m, r->a, m, r->info, r->work, r->lwork));
+    TRY(r->be->copy(r->ctx, minor, sizeof *minor, r->info, sizeof *minor, sizeof *minor, 1));
+    TRY(r->be->sync(r->ctx));
+    rep->flops[STAGE_FACTOR] += (double)m * (double)m * (double)m / 3;
+done:
+    rep->wall[STAGE_FACTOR] += report_now() - from;
+    return st;
+}
+
+status resident_factor(resident *r, const profile *p) {
+    int minor = 0;
+    status st = comm_agree(r->u.c, factor_local(r, p, &minor));
+    if (st != MOAO_OK)
+        return st;
+    r->tor = p;
+    MPI_Allreduce(MPI_IN_PLACE, &minor, 1, MPI_INT, MPI_MAX, r->u.c->mpi);
+    rows_progress(&r->team);
+    return minor > 0 ? tor_explain_minor(r->u.s, minor) : MOAO_OK;
+}
+
+/* Measurement of the k-th sampled column. */
+static int64_t sampled(const resident *r, int k) {
+    return (int64_t)((double)r->m * (k + 0.5) / r->u.nsample);
+}
+
+/* W of one target: D+ Ctm0, then both triangles from the right. */
+static status solve_target(resident *r, int target, double *w) {
+    const int64_t m = r->m, v = r->v;
+    const double one = 1;
+    status st;
+    TRY(r->mat->aim(r->target, r->u.s->targets[target], false));
+    for (int64_t j = 0; j < m; j += r->w)
+        TRY(resident_project(r, false, j, resident_width(r, j, m), 1.0, 0.0, w + j * v));
+    for (int k = 0; k < r->u.nsample; k++)
+        TRY(resident_copy(r, r->sample + k * v, w + sampled(r, k) * v, v));
+    TRY(resident_copy(r, r->host[0], r->sample, v * r->u.nsample));
+    TRY(r->be->trsm(r->ctx, BACKEND_D, 'R', 'L', 'T', 'N', v, m, &one, r->a, m, w, v, r->work,
+                    r->lwork));
+    TRY(r->be->trsm(r->ctx, BACKEND_D, 'R', 'L', 'N', 'N', v, m, &one, r->a, m, w, v, r->work,
+                    r->lwork));
+    r->u.rep->flops[STAGE_SOLVE] += 2.0 * (double)(v * m) * (double)(m + r->t);
+done:
+    return st;
+}
+
+/* Adds to sum[] the squares of the sampled residual and of its right-hand side. */
+static status sample_residual(resident *r, const double *w, double sum[2]) {
+    const int64_t m = r->m, v = r->v, n = r->u.nsample;
+    status st;
+    TRY(resident_gemm(r, 'N', 'N', v, n, m, 1.0, w, v, r->columns, m, -1.0, r->sample, v));
+    TRY(resident_copy(r, r->host[1], r->sample, v * n));
+    TRY(r->be->sync(r->ctx));
+    for (int64_t i = 0; i < v * n; i++) {
+        sum[0] += r->host[1][i] * r->host[1][i];
+        sum[1] += r->host[0][i] * r->host[0][i];
+    }
+done:
+    return st;
+}
+
+static status solve_local(resident *r, double sum[2]) {
+    status st;
+    TRY(comm_fault(r->u.c, "solve"));
+    TRY(resident_load(r, r->tor));
+    for (int k = 0; k < r->u.nsample; k++)
+        TRY(r->mat->fill_cmm(r->cov, BACKEND_D, 'A', MATCOV_ALL, 0, r->m, sampled(r, k), 1,
+                             r->columns + k * r->m, r->m));
+    for (int k = 0; k < r->ch.nmine; k++) {
+        TRY(solve_target(r, r->ch.mine + k, r->wt[k]));
+        TRY(sample_residual(r, r->wt[k], sum));
+        rows_progress(&r->team);
+    }
+done:
+    return st;
+}
+
+status resident_solve(resident *r, int first, int count, double *residual) {
+    double sum[2] = {0, 0}, from = report_now();
+    rowchunk *ch = &r->ch;
+    *ch = (rowchunk){.first = first, .count = count, .nrow = (int)r->v, .nlrow = (int)r->v};
+    rows_share(count, r->team.ngroup, r->team.mygroup, &ch->mine, &ch->nmine);
+    ch->mine += first;
+    status st = comm_agree(r->u.c, solve_local(r, sum));
+    if (st == MOAO_OK)
+        MPI_Allreduce(MPI_IN_PLACE, sum, 2, MPI_DOUBLE, MPI_SUM, r->u.c->mpi);
+    *residual = r->u.nsample > 0 && sum[1] > 0 ? sqrt(sum[0] / sum[1]) : NAN;
+    r->u.rep->wall[STAGE_SOLVE] += report_now() - from;
+    return st;
+}

@@ -1,0 +1,48 @@
+/* Reconstructors and exposures with everything resident on one device of a backend for each rank:
+ * the factor of Cmm0, Cmm of the exposure, W of a chunk of targets. Only the residual covariance of
+ * a target leaves the device, while the next one is computed there. Model section 6.
+ *
+ * One array of m x m numbers holds the factor L of Cmm0 in its lower triangle and the exposure's T
+ * (Cmm = T + T', transposed) above it, but for the blocks of T on the diagonal, which lie beside
+ * it. Every rank factors for itself, so ranks exchange nothing but results, and these do not depend
+ * on the number of ranks or on how many targets are computed together. */
+#ifndef MOAO_RESIDENT_H
+#define MOAO_RESIDENT_H
+
+#include "backend.h"
+#include "obsseq/obsseq.h"
+#include "resident/device_plan.h"
+
+typedef struct resident resident;
+
+typedef struct { /* borrowed, all of it */
+    const backend *be;
+    const comm *c;
+    const sys *s;
+    report *rep;
+    psf *ps;
+    const double *dplus;    /* v x t */
+    const profile *largest; /* the one with the most layers */
+    const device_plan *plan;
+    int chunk;   /* targets at a time, on all ranks together */
+    int nsample; /* columns of the sampled residual */
+} resident_setup;
+
+/* Collective. Takes a device (the rank's number on its node, modulo the devices there) and the
+ * memory of the plan. Where that memory is short, fewer targets are computed together: *chunk, a
+ * multiple of the number of ranks when it is smaller than asked for. MOAO_MEMORY when not even one
+ * fits. rep->dgemm becomes the device's rate. */
+status resident_open(const resident_setup *u, resident **r, int *chunk);
+void resident_close(resident *r);
+
+/* Collective. Fills Cmm0 of a profile and factors it; errors as tor_init. The profile must outlive
+ * the solves. */
+status resident_factor(resident *r, const profile *p);
+
+/* Collective. W of targets first .. first + count of the reconstructor; residual as tor_solve. */
+status resident_solve(resident *r, int first, int count, double *residual);
+
+/* Collective. One exposure of the targets solved last; as obsseq_run. */
+status resident_expose(resident *r, const profile *p, obsexposure *ex, result_block *block);
+
+#endif
