@@ -93,17 +93,20 @@ def finish(o, code, timeout):
 
 
 def read_cmocka(text, o):
-    """Count cmocka's cases; under mpirun a case must pass on every rank."""
-    state, announced, ended = {}, {}, {}
+    """Count cmocka's cases; under mpirun a case must pass on every rank. A program may run several groups."""
+    state, group, announced, ended = {}, {}, {}, {}
     for line in text.splitlines():
         m = RANK.match(line)
         rank, line = (int(m.group(1)), line[m.end():]) if m else (0, line)
         m = RUNNING.match(line)
         if m:
+            group[rank] = group.get(rank, 0) + 1
             announced[rank] = announced.get(rank, 0) + int(m.group(1))
         m = CASE.match(line)
         if m:
             word, name = m.groups()
+            if group.get(rank, 1) > 1:
+                name += " of group %d" % group[rank]
             ended.setdefault(rank, set()).add(name)
             bad = {"OK": 0, "SKIPPED": 1, "FAILED": 2, "ERROR": 2}[word]
             state[name] = max(bad, state.get(name, 0))
