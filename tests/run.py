@@ -52,6 +52,16 @@ def environment(**more):
     return env
 
 
+def choose_blas_kernel(moao):
+    """Let the test programs use the kernel of OpenBLAS that the program chooses for itself: the one that OpenBLAS falls
+    back to on processors it does not know is slow, and its strsm crashes (seen with 0.3.21)."""
+    if "OPENBLAS_CORETYPE" in os.environ or not os.path.exists(moao):
+        return
+    kernel = re.search(r"kernel (\w+)", run([moao, "--version"], 60)[1])
+    if kernel:
+        os.environ["OPENBLAS_CORETYPE"] = kernel.group(1)
+
+
 def run(command, timeout, env=None, cwd=ROOT):
     """Run a command with its output in one text; (exit code or None after the timeout, text)."""
     with tempfile.TemporaryFile() as out:
@@ -425,6 +435,7 @@ def main():
     if a.script:
         return run_script(a.script)
     build, cores = os.path.join(ROOT, a.build), os.cpu_count() or 1
+    choose_blas_kernel(os.path.join(build, "moao"))
     jobs = []
     for kind in a.only or KINDS:
         jobs += checks(build, sys.executable, cores) if kind == "check" else tests_of(kind, build, cores)
