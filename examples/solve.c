@@ -9,7 +9,7 @@
 enum { N = 1000, NRHS = 3 };
 
 static double entry(int i, int j) {
-    return exp(-fabs(i - j) / 50.0) + (i == j);
+    return exp(-abs(i - j) / 50.0) + (i == j);
 }
 
 /* Largest residual |A x - b| for b = 1. */

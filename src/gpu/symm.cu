@@ -63,10 +63,13 @@ status gpu_symm(backend_ctx *ctx, backend_type t, char side, char uplo, int64_t 
     return symm_recurse(&s, order, a, b, c);
 }
 
-/* Order up to which the vendor's product is used: with long inner sizes it is slow, and small
- * leaves cost nothing. */
-static int64_t rank_leaf(int64_t k) {
-    return k > 4096 ? gpu_min(gpu_tune.syrk_leaf, 512) : gpu_tune.syrk_leaf;
+/* Order up to which the vendor's rank-k update is used. It is at the ceiling in single precision
+ * and for short inner sizes, and very slow in double precision with a long inner size and a large
+ * leading dimension. */
+static int64_t rank_leaf(backend_type t, int64_t k, int64_t ldc) {
+    if (ldc <= 32768 && (t == BACKEND_S || k <= 1024))
+        return INT64_MAX;
+    return t == BACKEND_D && k > 4096 ? gpu_min(gpu_tune.syrk_leaf, 512) : gpu_tune.syrk_leaf;
 }
 
 status gpu_syrk_run(gpu_queue *q, backend_type t, char uplo, char trans, int64_t n, int64_t k,
@@ -74,9 +77,9 @@ status gpu_syrk_run(gpu_queue *q, backend_type t, char uplo, char trans, int64_t
                     int64_t ldc) {
     if (n == 0)
         return MOAO_OK;
-    if (n <= rank_leaf(k))
+    if (n <= rank_leaf(t, k, ldc))
         return blas_syrk(q, t, uplo, trans, n, k, alpha, a, lda, beta, c, ldc);
-    const int64_t n1 = backend_split(n, gpu_min(rank_leaf(k), 1024)), n2 = n - n1;
+    const int64_t n1 = backend_split(n, gpu_min(rank_leaf(t, k, ldc), 1024)), n2 = n - n1;
     const void *a2 = trans == 'N' ? gpu_at(t, a, n1, 0, lda) : gpu_at(t, a, 0, n1, lda);
     const char ta = trans == 'N' ? 'N' : 'T', tb = trans == 'N' ? 'T' : 'N';
     GPU_TRY(gpu_syrk_run(q, t, uplo, trans, n1, k, alpha, a, lda, beta, c, ldc));
@@ -95,9 +98,9 @@ static status syr2k_recurse(gpu_queue *q, backend_type t, char uplo, char trans,
                             int64_t ldb, const void *beta, void *c, int64_t ldc) {
     if (n == 0)
         return MOAO_OK;
-    if (n <= rank_leaf(k))
+    if (n <= rank_leaf(t, k, ldc))
         return blas_syr2k(q, t, uplo, trans, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    const int64_t n1 = backend_split(n, gpu_min(rank_leaf(k), 1024)), n2 = n - n1;
+    const int64_t n1 = backend_split(n, gpu_min(rank_leaf(t, k, ldc), 1024)), n2 = n - n1;
     const void *a2 = trans == 'N' ? gpu_at(t, a, n1, 0, lda) : gpu_at(t, a, 0, n1, lda);
     const void *b2 = trans == 'N' ? gpu_at(t, b, n1, 0, ldb) : gpu_at(t, b, 0, n1, ldb);
     const char ta = trans == 'N' ? 'N' : 'T', tb = trans == 'N' ? 'T' : 'N';

@@ -101,19 +101,32 @@ static status from_copy(const multiply *s, int64_t n, int64_t w, const void *a, 
     return MOAO_OK;
 }
 
+/* Does the vendor's out-of-place product beat the levels above? In double precision it does for
+ * small orders, and it is at the ceiling for an upper op(A) from the left. */
+static bool vendor_wins(const gpu_tri *p, int64_t n) {
+    return p->t == BACKEND_D &&
+           (n <= 2048 || (p->side == 'L' && (p->uplo == 'U') == (p->trans == 'N')));
+}
+
 static status leaf(const multiply *s, int64_t at, int64_t n, const void *a, void *b) {
     const backend_type t = s->p.t;
+    const bool vendor = vendor_wins(&s->p, n);
     const int64_t panel = panel_width(t, n, s->other);
     GPU_TRY(gpu_await(s->wait, at, at + n));
-    GPU_TRY(gpu_dense_blocks(s->q->stream, t, s->p.uplo, s->p.diag, n, block_order(t), a, s->lda,
-                             s->blocks));
+    if (!vendor)
+        GPU_TRY(gpu_dense_blocks(s->q->stream, t, s->p.uplo, s->p.diag, n, block_order(t), a,
+                                 s->lda, s->blocks));
     for (int64_t j = 0; j < s->other; j += panel) {
         const int64_t w = gpu_min(panel, s->other - j), rows = s->p.side == 'L' ? n : w;
         const int64_t cols = s->p.side == 'L' ? w : n;
         void *part = s->p.side == 'L' ? gpu_at(t, b, 0, j, s->ldb) : gpu_at(t, b, j, 0, s->ldb);
         GPU_TRY(
             gpu_copy_block(s->q->stream, t, 'A', false, rows, cols, part, s->ldb, s->copy, rows));
-        GPU_TRY(from_copy(s, n, w, a, rows, part));
+        if (vendor)
+            GPU_TRY(blas_trmm(s->q, s->p, rows, cols, s->alpha, a, s->lda, s->copy, rows, part,
+                              s->ldb));
+        else
+            GPU_TRY(from_copy(s, n, w, a, rows, part));
     }
     return MOAO_OK;
 }

@@ -20,6 +20,7 @@
     } while (0)
 
 static const backend *be;
+static bool small; /* under a checking tool: small sizes */
 static const double one = 1, zero = 0;
 
 /* A and B of one set, on the device, with their values to start from. */
@@ -123,7 +124,7 @@ static void test_graph(int64_t n, int64_t w) {
             CHECK(o.run(ctx, p) == MOAO_OK);
             CHECK(memcmp(p.result().data(), direct.data(), direct.size() * 8) == 0);
         }
-        CHECK(free_memory() == before);
+        CHECK(small || free_memory() == before); /* a checking tool allocates too */
         cudaGraph_t graph;
         cudaGraphExec_t exec;
         CHECK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
@@ -190,7 +191,7 @@ int main() {
         printf("no GPU is used: %s\n", status_message());
         return 77;
     }
-    const bool small = getenv("MOAO_TEST_SMALL") != NULL;
+    small = getenv("MOAO_TEST_SMALL") != NULL;
     test_devices();
     test_graph(100, 9);
     if (!small)

@@ -165,6 +165,11 @@ static void all_variants(int64_t n, int64_t other, backend_type from, backend_ty
 static void test_small(void **state) {
     static const int64_t sizes[] = {0, 1, 7, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129};
     (void)state;
+    if (lin_small()) { /* a partial block, and two blocks with a partial third */
+        all_variants(33, 5, BACKEND_D, BACKEND_C, RESIDENT, true);
+        all_variants(300, 3, BACKEND_D, BACKEND_D, RESIDENT, true);
+        return;
+    }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         all_variants(sizes[i], 5, BACKEND_D, BACKEND_C, RESIDENT, true);
     all_variants(17, 0, BACKEND_D, BACKEND_C, RESIDENT, true);
@@ -204,10 +209,14 @@ static void test_large(void **state) {
 /* Host data in panels, and B split over contexts (of one device where there is only one). */
 static void test_host_and_multi(void **state) {
     (void)state;
+    if (lin_small()) {
+        check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 65, 11, 1, HOST});
+        check((job){false, BACKEND_D, 'R', 'L', 'N', 'N', 11, 65, 1, HOST});
+        check((job){true, BACKEND_D, 'L', 'U', 'N', 'N', 65, 11, 1, MULTI});
+        return;
+    }
     all_variants(65, 11, BACKEND_D, BACKEND_C, HOST, true);
     all_variants(100, 7, BACKEND_D, BACKEND_C, MULTI, false);
-    if (lin_small())
-        return;
     all_variants(521, 700, BACKEND_D, BACKEND_D, HOST, true);
     all_variants(521, 70, BACKEND_D, BACKEND_D, MULTI, false);
     if (lin_be != &backend_cpu) {
