@@ -30,7 +30,7 @@ struct backend_ctx {
 /* Memory that cuBLAS gets for its split-k kernels, in the main and in the side stream. With the
  * largest workspace of trsm and trmm it stays under 64 MiB. */
 #define GPU_BLAS_WORK ((size_t)16 << 20)
-#define GPU_BLAS_SIDE ((size_t)4 << 20)
+#define GPU_BLAS_SIDE ((size_t)3 << 20)
 
 #define CUDA_TRY(call)                                                                             \
     do {                                                                                           \

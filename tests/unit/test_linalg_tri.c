@@ -315,12 +315,23 @@ static void test_refusals(void **state) {
     status_clear();
 }
 
+/* The workspace of any size and type, with the 19 MiB that a context holds, stays under 64 MiB. */
+static void test_memory(void **state) {
+    (void)state;
+    for (backend_type t = BACKEND_D; t <= BACKEND_C; t++)
+        for (int64_t n = 1; n < 200000; n = n * 3 / 2 + 1)
+            for (int64_t w = 1; w < 200000; w = w * 3 / 2 + 1) {
+                assert_true(lin_be->workspace(BACKEND_TRSM, t, n, w) <= (size_t)45 << 20);
+                assert_true(lin_be->workspace(BACKEND_TRMM, t, n, w) <= (size_t)45 << 20);
+            }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_alpha_zero),
-        cmocka_unit_test(test_small),    cmocka_unit_test(test_hard_triangles),
-        cmocka_unit_test(test_medium),   cmocka_unit_test(test_host_and_multi),
-        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_memory),         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_alpha_zero),     cmocka_unit_test(test_small),
+        cmocka_unit_test(test_hard_triangles), cmocka_unit_test(test_medium),
+        cmocka_unit_test(test_host_and_multi), cmocka_unit_test(test_large),
     };
     return cmocka_run_group_tests(tests, lin_setup, lin_teardown);
 }
