@@ -88,6 +88,10 @@ static status prepare_plan(run *r, comm *c) {
     const machine_room room = machine_measure(c, par->compute_memory);
     r->rep.dgemm = room.rate;
     TRY(device_choose(c, par, &r->device));
+    if (r->device.be != NULL) {
+        r->rep.backend = r->device.be->name;
+        r->rep.device = r->device.text;
+    }
     TRY(make_plan(r, &room, par->compute_targets_per_chunk));
     st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
     if (st != MOAO_OK)

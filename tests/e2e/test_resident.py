@@ -1,5 +1,6 @@
 """The resident executor (docs/gpu-pipeline.md), run with the CPU backend in host memory, against the panels of the CPU
 road: the same maps; what it does when memory, a device or a rank is missing."""
+import json
 import os
 import re
 import shutil
@@ -67,6 +68,10 @@ class Resident(unittest.TestCase):
         panels = Run(CASE, ranks=2)
         here = Run(CASE, "compute.panel=77", "compute.targets_per_chunk=3", ranks=2, env=RESIDENT)
         self.assert_equal_runs(panels, here, 1e-10)
+        with open(here.path("run.json")) as f:
+            machine = json.load(f)["machine"]
+        self.assertEqual(machine["backend"], "cpu")
+        self.assertTrue(machine["device"], "the resident executor names its device")
 
     def test_results_do_not_depend_on_ranks_or_chunks(self):
         """Bit for bit: 1 rank and all targets at once, 3 ranks (a chunk of 2 leaves one without a target)."""
