@@ -76,6 +76,8 @@ typedef struct backend {
      */
     int (*devices)(void);
     status (*describe)(int d, char *text, size_t len);
+    /* Bytes of device d that nobody uses now; SIZE_MAX where only the host's memory limits. */
+    status (*memory)(int d, size_t *bytes);
 
     /* A context for device d. stream: the caller's cudaStream_t (which must outlive the context),
      * or NULL for a stream of the context's own; the CPU backend ignores it. close(NULL) is fine;
@@ -84,6 +86,9 @@ typedef struct backend {
     void (*close)(backend_ctx *ctx);
     void *(*stream)(backend_ctx *ctx);
     status (*sync)(backend_ctx *ctx); /* wait for the stream, and report errors of the work in it */
+    /* What comes into ctx's stream from now on waits for what is in the other context's stream now.
+     * Returns at once. */
+    status (*after)(backend_ctx *ctx, backend_ctx *other);
 
     /* Memory of the context's device (CPU: host memory, 256-byte aligned), and host memory that
      * transfers run fastest from. Both calls may wait. Free with NULL is fine. */

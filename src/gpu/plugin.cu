@@ -68,6 +68,13 @@ static status describe(int d, char *text, size_t len) {
     return MOAO_OK;
 }
 
+static status memory(int d, size_t *bytes) {
+    gpu_device_guard guard(d);
+    size_t all;
+    CUDA_TRY(cudaMemGetInfo(bytes, &all));
+    return MOAO_OK;
+}
+
 static status open_queue(gpu_queue *q, size_t bytes) {
     CUDA_TRY(cudaMalloc(&q->work, bytes));
     BLAS_TRY(cublasCreate(&q->blas));
@@ -158,6 +165,17 @@ static void *stream_of(backend_ctx *c) {
 static status sync(backend_ctx *c) {
     gpu_device_guard guard(c->device);
     CUDA_TRY(cudaStreamSynchronize(c->main.stream));
+    return MOAO_OK;
+}
+
+/* A wait keeps the record of its event that it was given, so the event serves again at once. */
+static status after(backend_ctx *c, backend_ctx *other) {
+    {
+        gpu_device_guard guard(other->device);
+        CUDA_TRY(cudaEventRecord(other->fork, other->main.stream));
+    }
+    gpu_device_guard guard(c->device);
+    CUDA_TRY(cudaStreamWaitEvent(c->main.stream, other->fork, 0));
     return MOAO_OK;
 }
 
@@ -252,10 +270,12 @@ static const backend table = {
     sizeof(backend),
     devices,
     describe,
+    memory,
     open_context,
     close_context,
     stream_of,
     sync,
+    after,
     allocate,
     release,
     allocate_host,

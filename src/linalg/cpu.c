@@ -22,6 +22,12 @@ static status cpu_describe(int device, char *text, size_t len) {
     return MOAO_OK;
 }
 
+static status cpu_memory(int device, size_t *bytes) {
+    (void)device;
+    *bytes = SIZE_MAX;
+    return MOAO_OK;
+}
+
 static status cpu_open(int device, void *stream, backend_ctx **ctx) {
     status st;
     (void)stream;
@@ -44,6 +50,11 @@ static void *cpu_stream(backend_ctx *ctx) {
 
 static status cpu_sync(backend_ctx *ctx) {
     (void)ctx;
+    return MOAO_OK;
+}
+
+static status cpu_after(backend_ctx *ctx, backend_ctx *other) {
+    (void)ctx, (void)other;
     return MOAO_OK;
 }
 
@@ -98,10 +109,12 @@ const backend backend_cpu = {
     .size = sizeof(backend),
     .devices = cpu_devices,
     .describe = cpu_describe,
+    .memory = cpu_memory,
     .open = cpu_open,
     .close = cpu_close,
     .stream = cpu_stream,
     .sync = cpu_sync,
+    .after = cpu_after,
     .alloc = cpu_alloc,
     .release = cpu_release,
     .alloc_host = cpu_alloc,

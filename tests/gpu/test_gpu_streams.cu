@@ -173,6 +173,48 @@ static void test_two_streams(int64_t n, int64_t w) {
         be->close(ctx[k]);
 }
 
+/* Work of one context after a transfer of another, and a transfer after the work that reads what it
+ * overwrites: nobody waits on the host, and the products are those of matrices that lay ready. */
+static void test_after(int64_t n, int64_t w) {
+    backend_ctx *ctx, *in;
+    problem p(n, w, 3);
+    std::vector<double> c[3];
+    double *host = NULL, *result = NULL;
+    CHECK(be->open(0, NULL, &ctx) == MOAO_OK && be->open(0, NULL, &in) == MOAO_OK);
+    CHECK(be->alloc_host(ctx, 3 * n * n * 8, (void **)&host) == MOAO_OK);
+    CHECK(be->alloc_host(ctx, 3 * n * w * 8, (void **)&result) == MOAO_OK);
+    for (int64_t k = 0; k < 3 * n * n; k++)
+        host[k] = (double)(1 + k / (n * n)) * p.a0[k % (n * n)];
+    for (int pass = 0; pass < 2; pass++) { /* one by one, then without waiting */
+        p.reset();
+        CHECK(cudaMemset(p.a, 0, n * n * 8) == cudaSuccess);
+        CHECK(cudaDeviceSynchronize() == cudaSuccess);
+        for (int k = 0; k < 3; k++) {
+            CHECK(be->after(in, ctx) == MOAO_OK);
+            CHECK(be->copy(in, p.a, n * 8, host + k * n * n, n * 8, n * 8, n) == MOAO_OK);
+            CHECK(pass > 0 || be->sync(in) == MOAO_OK);
+            CHECK(be->after(ctx, in) == MOAO_OK);
+            CHECK(be->gemm(ctx, BACKEND_D, 'N', 'N', n, w, n, &one, p.a, n, p.b, n, &zero, p.c, n,
+                           p.work, p.lwork) == MOAO_OK);
+            CHECK(be->copy(ctx, result + k * n * w, n * w * 8, p.c, n * w * 8, n * w * 8, 1) ==
+                  MOAO_OK);
+            CHECK(pass > 0 || be->sync(ctx) == MOAO_OK);
+        }
+        CHECK(be->sync(ctx) == MOAO_OK);
+        for (int k = 0; k < 3; k++) {
+            const std::vector<double> now(result + k * n * w, result + (k + 1) * n * w);
+            CHECK(pass == 0 || memcmp(now.data(), c[k].data(), n * w * 8) == 0);
+            c[k] = now;
+        }
+        CHECK(memcmp(c[0].data(), c[1].data(), n * w * 8) != 0);
+    }
+    printf("after: the same bits as one by one\n");
+    be->release_host(ctx, host);
+    be->release_host(ctx, result);
+    be->close(in);
+    be->close(ctx);
+}
+
 /* A context leaves the caller's current device as it was, and refuses devices that are not there.
  */
 static void test_devices() {
@@ -184,6 +226,8 @@ static void test_devices() {
     CHECK(cudaGetDevice(&device) == cudaSuccess && device == 0);
     be->close(ctx);
     be->close(NULL);
+    size_t bytes = 0;
+    CHECK(be->memory(be->devices() - 1, &bytes) == MOAO_OK && bytes > 0);
 }
 
 int main() {
@@ -197,5 +241,6 @@ int main() {
     if (!small)
         test_graph(2500, 300);
     test_two_streams(small ? 100 : 2100, small ? 9 : 200);
+    test_after(small ? 100 : 3000, small ? 9 : 500);
     return 0;
 }
