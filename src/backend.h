@@ -66,6 +66,7 @@ typedef struct backend_ctx
     backend_ctx;       /* one device and one stream, with the library handles they need */
 struct backend_batch;  /* the batched operations: backend_batch.h */
 struct backend_matcov; /* covariances of slopes: backend_matcov.h */
+struct backend_psf;    /* point-spread functions: backend_psf.h */
 
 typedef struct backend {
     const char *name; /* "cpu" or "gpu" */
@@ -184,7 +185,8 @@ typedef struct backend {
 
     const struct backend_batch *batch;
     const struct backend_matcov
-        *matcov; /* NULL: none of its own, ask matcov_backend (matcov/matcov.h) */
+        *matcov;                   /* NULL: none of its own, ask matcov_backend (matcov/matcov.h) */
+    const struct backend_psf *psf; /* likewise psf_backend (psf/psf.h) */
 } backend;
 
 extern const backend backend_cpu;

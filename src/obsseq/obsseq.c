@@ -123,25 +123,6 @@ static bool owns(int k, int group_size, int member) {
     return k % group_size == member;
 }
 
-status obsseq_psf(psf *ps, const obsexposure *ex, double *sum, const result_block *shape,
-                  double *scalars, float *images) {
-    const size_t nsep = psf_sep_count(ps), npixel = (size_t)shape->crop * (size_t)shape->crop;
-    status st = MOAO_OK;
-    for (size_t i = 0; i < nsep; i++)
-        sum[i] += ex->mtt[i];
-    for (int l = 0; l < shape->nlambda && st == MOAO_OK; l++) {
-        psf_result r = {.ee = scalars + 3, .image = images};
-        st = psf_compute(ps, sum, ex->fit, l, &r);
-        scalars[0] = r.strehl;
-        scalars[1] = r.fwhm;
-        scalars[2] = r.variance;
-        scalars += 3 + shape->nbox;
-        if (images != NULL)
-            images += npixel;
-    }
-    return st;
-}
-
 /* PSFs of the targets that this rank owns, one after the other, into out (scalars) and images. */
 static status own_psfs(const rowteam *t, const rowchunk *ch, psf *ps, const obsexposure *ex,
                        const double *y, const result_block *shape, double *sum, double *scalars,
@@ -161,8 +142,10 @@ static status own_psfs(const rowteam *t, const rowchunk *ch, psf *ps, const obse
                                  k % t->group_size, t->group));
         if (!mine)
             continue;
+        for (size_t i = 0; i < nsep; i++)
+            sum[i] += ex->mtt[i];
         if (st == MOAO_OK)
-            st = obsseq_psf(ps, ex, sum, shape, scalars, images);
+            st = psf_compute_all(ps, sum, ex->fit, scalars, images);
         scalars += ns;
         if (images != NULL)
             images += np;

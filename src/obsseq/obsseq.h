@@ -31,12 +31,6 @@ status obsseq_run(const rowteam *t, const profile *p, const double *dplus, const
                   psf *ps, obsexposure *ex, double *y, result_block *block);
 void obsexposure_free(obsexposure *ex);
 
-/* Local. PSFs of one target: sum, the stationary average of Y + Y', to which that of D+ Ctt D+' is
- * added, into scalars ([nlambda][3 + nbox]) and images ([nlambda][crop][crop], or NULL). `shape`
- * gives the sizes. */
-status obsseq_psf(psf *ps, const obsexposure *ex, double *sum, const result_block *shape,
-                  double *scalars, float *images);
-
 /* Collective. Results of the targets that each rank owns, in order, to *b on rank 0. images: NULL
  * on every rank, or on none. */
 status obsseq_collect(const rowteam *t, const rowchunk *ch, const double *scalars,

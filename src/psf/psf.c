@@ -49,7 +49,7 @@ typedef struct {
     size_t count, size;
 } array;
 
-#define NARRAY 18
+#define NARRAY 19
 
 /* Every array of a psf, so that what is allocated and what psf_bytes promises cannot differ. */
 static void list_arrays(psf *p, array list[NARRAY]) {
@@ -58,6 +58,7 @@ static void list_arrays(psf *p, array list[NARRAY]) {
     const array all[NARRAY] = {
         {(void **)&p->lambda, (size_t)p->nlambda, sizeof(double)},
         {(void **)&p->box, (size_t)p->nbox, sizeof(double)},
+        {(void **)&p->place, nact, sizeof(int)},
         {(void **)&p->weight, nact, sizeof(double)},
         {(void **)&p->run, nact, sizeof(psf_run)},
         {(void **)&p->row_run, rows, sizeof(int)},
@@ -87,6 +88,19 @@ size_t psf_bytes(const sys *s, const psf_opts *o) {
     for (int i = 0; i < NARRAY; i++)
         sum += (list[i].count * list[i].size + 63) / 64 * 64;
     return sum;
+}
+
+/* Sums of pairs of actuator rows, tables of the grid, results, and for each wavelength OTFs, their
+ * transforms along y, images, and as much again of work for the transforms. */
+size_t psf_device_bytes(const sys *s, const psf_opts *o) {
+    psf p = {0};
+    set_sizes(&p, s, o);
+    const size_t P = (size_t)p.P, N = (size_t)p.N, nsep = (size_t)p.nsep, side = (size_t)p.n + 1;
+    const size_t half = N / 2 + 1, crop = (size_t)p.crop * (size_t)p.crop;
+    const size_t tables = side * side * nsep + 4 * nsep * nsep + P * (nsep + 4 * P);
+    const size_t grids = P * N + 2 * P * P + 3 * half * N, small = P * (size_t)(2 * o->nbox + 1);
+    return sizeof(double) * (tables + (size_t)o->nlambda * (grids + small + crop) + 2 * half * N) +
+           ((size_t)1 << 20);
 }
 
 size_t psf_fit_bytes(const sys *s, const psf_opts *o) {

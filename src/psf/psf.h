@@ -3,6 +3,7 @@
 #define MOAO_PSF_H
 
 #include "atmos.h"
+#include "backend_psf.h"
 #include "system.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +65,16 @@ void psf_accumulate(const psf *p, size_t a0, size_t na, const double *c, size_t 
  * MOAO_NUMERIC when the result is not finite. Local, uses the plan's work arrays (not for
  * concurrent calls on one psf). */
 status psf_compute(psf *p, const double *sum, const psf_fit *f, int ilambda, psf_result *r);
+/* The same at every wavelength: scalars [nlambda][3 + nbox] (Strehl ratio, FWHM, variance,
+ * ensquared energies), images [nlambda][crop][crop] or NULL. */
+status psf_compute_all(psf *p, const double *sum, const psf_fit *f, double *scalars, float *images);
+
+/* What a backend needs to make PSFs itself (backend_psf.h). The models borrow from p and f. */
+void psf_model_init(psf *p, psf_model *m);
+void psf_fit_model_init(const psf_fit *f, psf_fit_model *m);
+/* The operations by which a backend makes PSFs: its own, or those of the CPU. */
+const backend_psf *psf_backend(const backend *be);
+/* Memory of a device that they take, for the plan. */
+size_t psf_device_bytes(const sys *s, const psf_opts *o);
 
 #endif

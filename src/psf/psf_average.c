@@ -29,7 +29,8 @@ static double pupil_energy(const psf *p, double obs, int x, int y) {
 }
 
 /* Runs of neighbours, and where the rows of actuators start. */
-static void find_runs(psf *p, const int *act) {
+static void find_runs(psf *p) {
+    const int *act = p->place;
     int side = p->n + 1, row = 0;
     p->nrun = 0;
     for (int a = 0; a < p->nact; a++) {
@@ -68,12 +69,13 @@ void psf_average_init(psf *p, const sys *s, bool weighted) {
     double mean = 0;
     for (int a = 0; a < p->nact; a++) {
         int x = s->dm.act[a] % (p->n + 1), y = s->dm.act[a] / (p->n + 1);
+        p->place[a] = s->dm.act[a];
         p->weight[a] = weighted ? pupil_energy(p, s->obs, x, y) : 1;
         mean += p->weight[a] / p->nact;
     }
     for (int a = 0; a < p->nact; a++)
         p->weight[a] /= mean;
-    find_runs(p, s->dm.act);
+    find_runs(p);
     find_norm(p);
 }
 

@@ -66,11 +66,9 @@ status psf_compute(psf *p, const double *sum, const psf_fit *f, int ilambda, psf
     r->variance = p->otf[0] * pow(2 * M_PI / lambda, 2) + (f ? psf_fit_variance(f, lambda) : 0);
     fill_otf(p, f, lambda);
     r->strehl = psf_strehl(p);
-    if (!isfinite(r->strehl) || !isfinite(r->variance))
-        return status_fail(MOAO_NUMERIC,
-                           "PSF at %g um: the covariance of the commands is not finite, or far "
-                           "from positive (residual variance %g rad^2)",
-                           lambda * 1e6, r->variance);
+    status st = psf_finite(lambda, r->strehl, r->variance);
+    if (st != MOAO_OK)
+        return st;
     for (int i = 0; i < p->nbox; i++)
         r->ee[i] = psf_ensquared(p, lambda, p->box[i]);
     psf_image_begin(p);
@@ -80,4 +78,21 @@ status psf_compute(psf *p, const double *sum, const psf_fit *f, int ilambda, psf
         copy_image(p, r->image);
     }
     return MOAO_OK;
+}
+
+status psf_compute_all(psf *p, const double *sum, const psf_fit *f, double *scalars,
+                       float *images) {
+    const size_t npixel = (size_t)p->crop * (size_t)p->crop;
+    status st = MOAO_OK;
+    for (int l = 0; l < p->nlambda && st == MOAO_OK; l++) {
+        psf_result r = {.ee = scalars + 3, .image = images};
+        st = psf_compute(p, sum, f, l, &r);
+        scalars[0] = r.strehl;
+        scalars[1] = r.fwhm;
+        scalars[2] = r.variance;
+        scalars += 3 + p->nbox;
+        if (images != NULL)
+            images += npixel;
+    }
+    return st;
 }

@@ -7,11 +7,11 @@
 #define MOAO_PSF_PLAN_H
 
 #include "psf.h"
+#include "psf_formula.h"
 
 #include <complex.h>
 #include <fftw3.h>
 
-#define PSF_NDIR 36      /* directions in which the FWHM is measured */
 #define PSF_BATCH 8      /* rows of the image per transform */
 #define PSF_PARALLEL 256 /* grids from this size on are shared out over the threads */
 
@@ -43,6 +43,7 @@ struct psf {
     double *lambda, *box;
 
     int nact, nrun;
+    int *place;     /* [nact] index on the square of n + 1 actuators a side */
     double *weight; /* [nact] w_a */
     psf_run *run;   /* [nrun], by row of actuators */
     int *row_run;   /* [n + 2] first run of each row of actuators */

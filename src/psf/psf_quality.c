@@ -40,37 +40,17 @@ double psf_ensquared(const psf *p, double lambda, double side) {
 
 /* --- first guess: along each direction on the sampled image --- */
 
-/* Catmull-Rom cubic through f[1] and f[2], at t in [0, 1] between them. */
-static double cubic(const double f[4], double t) {
-    double a = 0.5 * (f[2] - f[0]), b = 0.5 * (f[3] - f[1]), d = f[1] - f[2];
-    return f[1] + t * (a + t * (-3 * d - 2 * a - b + t * (2 * d + a + b)));
-}
-
-/* PSF at (x, y) pixels from the axis, y <= 0, interpolated between the rows that are there. */
-static double image_at(const psf *p, double x, double y) {
-    int ix = (int)floor(x), iy = (int)-y;
-    double rows[4], f[4];
-    for (int j = 0; j < 4; j++) {
-        int yy = iy + j - 1, sign = yy < 0 ? -1 : 1;
-        const double *row = p->image + (size_t)(sign * yy) * (size_t)p->stride;
-        for (int i = 0; i < 4; i++)
-            f[i] = row[(sign * (ix + i - 1) % p->N + p->N) % p->N];
-        rows[j] = cubic(f, x - ix);
-    }
-    return cubic(rows, -y - iy);
-}
-
 /* First radius [pixels] at which the image falls to `half` along (c, s); -1: beyond the rows that
  * are there, or beyond N/2. */
 static double guess_radius(const psf *p, double c, double s, double half) {
-    const double step = 0.25;
+    const double step = PSF_GUESS;
     double last = 2 * half;
     int n = (int)(p->N / 2 / step);
     for (int i = 1; i <= n; i++) {
         double r = i * step;
         if ((int)(r * s) + 2 >= p->nrow)
             return p->nrow > p->N / 2 ? p->N / 2.0 : -1;
-        double f = image_at(p, -r * c, -r * s);
+        double f = psf_image_at(p->image, (size_t)p->stride, p->N, -r * c, -r * s);
         if (f < half)
             return r - step * (half - f) / (last - f);
         last = f;
@@ -160,42 +140,9 @@ static void cosine_sums(psf *p, const double *c, const double *s, const double *
     }
 }
 
-typedef struct {   /* search for the half-peak radius in one direction */
-    double lo, hi; /* above and below half the peak; hi is infinite until known */
-    double r;
-    bool done;
-} search;
-
-/* One safeguarded Newton step. The bracket [lo, hi] only shrinks and steps outside it are at most
- * one pixel, so a search ends: at a crossing, or beyond N/2 with NaN. */
-static void search_step(search *k, double limit, double half, double f, double df) {
-    if (k->done)
-        return;
-    bool above = f > half;
-    if (above)
-        k->lo = k->r;
-    else
-        k->hi = k->r;
-    double step = (half - f) / df, next;
-    if (fabs(step) < 1e-6 * k->r) {
-        k->r += step;
-        k->done = true;
-        return;
-    }
-    if (!(df < 0) || fabs(step) > 1)
-        step = above ? 1 : -1;
-    next = k->r + step;
-    if (next <= k->lo || next >= k->hi)
-        next = isinf(k->hi) ? k->lo + 1 : 0.5 * (k->lo + k->hi);
-    if (above && k->r >= limit)
-        next = NAN;
-    k->done = isnan(next) || k->hi - k->lo < 1e-12 * k->hi;
-    k->r = next > limit ? limit : next;
-}
-
 double psf_fwhm(psf *p) {
     double c[PSF_NDIR], s[PSF_NDIR], r[PSF_NDIR], f[PSF_NDIR], df[PSF_NDIR];
-    search k[PSF_NDIR];
+    psf_search k[PSF_NDIR];
     double half = 0.5 * psf_strehl(p), sum = 0;
     bool busy = true;
     for (int i = 0; i < PSF_NDIR; i++) {
@@ -204,12 +151,12 @@ double psf_fwhm(psf *p) {
     }
     guess_all(p, c, s, half, r);
     for (int i = 0; i < PSF_NDIR; i++)
-        k[i] = (search){0, INFINITY, r[i], false};
+        k[i] = (psf_search){0, INFINITY, r[i], false};
     while (busy) {
         cosine_sums(p, c, s, r, f, df);
         busy = false;
         for (int i = 0; i < PSF_NDIR; i++) {
-            search_step(&k[i], p->N / 2.0, half, f[i], df[i]);
+            psf_search_step(&k[i], p->N / 2.0, half, f[i], df[i]);
             r[i] = isnan(k[i].r) ? 0 : k[i].r;
             busy = busy || !k[i].done;
         }

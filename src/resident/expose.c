@@ -75,8 +75,7 @@ typedef struct { /* results of this rank */
     double psf;    /* time that the host spent on them [s] */
 } results;
 
-static status target_psf(resident *r, obsexposure *ex, int k, const result_block *shape,
-                         results *o) {
+static status target_psf(resident *r, obsexposure *ex, int k, results *o) {
     const size_t v = (size_t)r->v;
     double from = report_now();
     status st;
@@ -84,16 +83,17 @@ static status target_psf(resident *r, obsexposure *ex, int k, const result_block
     TRY(common_part(r, ex));
     memset(o->sum, 0, psf_sep_count(r->u.ps) * sizeof(double));
     psf_accumulate(r->u.ps, 0, v, r->host[k % 2], v, true, o->sum);
-    st = obsseq_psf(r->u.ps, ex, o->sum, shape, o->scalars + (size_t)k * o->ns,
-                    o->images != NULL ? o->images + (size_t)k * o->np : NULL);
+    for (size_t i = 0; i < psf_sep_count(r->u.ps); i++)
+        o->sum[i] += ex->mtt[i];
+    st = psf_compute_all(r->u.ps, o->sum, ex->fit, o->scalars + (size_t)k * o->ns,
+                         o->images != NULL ? o->images + (size_t)k * o->np : NULL);
 done:
     o->psf += report_now() - from;
     return st;
 }
 
 /* The host makes the PSFs of a target while the device works on the next one. */
-static status expose_local(resident *r, const profile *p, obsexposure *ex,
-                           const result_block *shape, results *o) {
+static status expose_local(resident *r, const profile *p, obsexposure *ex, results *o) {
     status st;
     TRY(comm_fault(r->u.c, "exposure"));
     TRY(resident_load(r, p));
@@ -106,7 +106,7 @@ static status expose_local(resident *r, const profile *p, obsexposure *ex,
         if (k < r->ch.nmine)
             TRY(residual(r, r->ch.mine + k, r->wt[k], r->host[k % 2]));
         if (k > 0)
-            TRY(target_psf(r, ex, k - 1, shape, o));
+            TRY(target_psf(r, ex, k - 1, o));
         TRY(r->be->sync(r->ctx));
         rows_progress(&r->team);
     }
@@ -128,7 +128,7 @@ status resident_expose(resident *r, const profile *p, obsexposure *ex, result_bl
     if (st == MOAO_OK && b->crop > 0)
         st = ALLOC(o.images, most * o.np, "PSFs of a rank");
     if (st == MOAO_OK)
-        st = expose_local(r, p, ex, b, &o);
+        st = expose_local(r, p, ex, &o);
     rep->wall[STAGE_EXPOSURE] += report_now() - from - o.psf;
     from = report_now();
     if ((st = comm_agree(r->u.c, st)) == MOAO_OK)

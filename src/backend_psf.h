@@ -1,0 +1,94 @@
+/* Point-spread functions in a backend's memory: stationary average of a covariance, phase
+ * covariance, OTFs and images. The conventions of backend.h hold: column-major, int64_t sizes, work
+ * goes into the stream of the context, the same call with the same data gives the same bits.
+ *
+ * The life of it: a psf_model describes mirror, grids and wavelengths (psf/psf.h makes it, for
+ * nothing); `open` takes memory and plans; `load` gives the fitting error of a profile. For each
+ * target `average` makes sums by separation from a covariance in the backend's memory, `compute`
+ * puts all that follows into the stream, with results for one of PSF_SLOTS slots, and `collect`
+ * waits for that slot alone: a target's results are fetched while the next one is computed. After
+ * `open` nothing allocates, and only `collect` waits (`load` at most for the transfer of the load
+ * before). All calls with one backend_imager belong to one context. Model section 7. */
+#ifndef MOAO_BACKEND_PSF_H
+#define MOAO_BACKEND_PSF_H
+
+#include "backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PSF_SLOTS 2
+
+/* All arrays are borrowed, and stay until the backend_imager is closed. A separation (dx, dy), both
+ * from -n to n, is stored at (dy + n) (2 n + 1) + dx + n; grids hold u = 0..P-1 slow, v fast. */
+typedef struct {
+    int n;                /* subapertures across the mirror */
+    int k, N, P, reach;   /* pixels per pitch, of the grid, of the support, of the kernel */
+    int crop;             /* side of the images that are kept, even, at most N */
+    double pixel;         /* of the grid [m] */
+    double lambda_ref;    /* wavelength of psf_fit_model [m] */
+    int nlambda, nbox;    /* nlambda >= 1 */
+    const double *lambda; /* [nlambda] [m] */
+    const double *box;    /* [nbox] sides of the ensquared-energy boxes [rad] */
+    int nact;             /* actuators, by row (y) and column of the mirror */
+    const int *place;     /* [nact] y (n + 1) + x, increasing */
+    const double *weight; /* [nact] */
+    const double *norm;   /* [2n+1][2n+1] sum of products of weights by separation */
+    const double *kernel; /* [2 reach + 1] autocorrelation of the influence function, one axis */
+    const double *tel;    /* [P][P] OTF_tel, one quadrant */
+    const int *vmax;      /* [P] largest |v| inside the support */
+    struct psf *host;     /* what it was made of, for the CPU backend */
+} psf_model;
+
+typedef struct {
+    double variance;            /* at lambda_ref [rad^2] */
+    const double *d;            /* [P][P] D_fit at lambda_ref, one quadrant */
+    const struct psf_fit *host; /* for the CPU backend: outlives the next load */
+} psf_fit_model;
+
+typedef struct backend_imager backend_imager;
+
+typedef struct backend_psf {
+    /* close(NULL) is fine; close before the context. load: NULL for no fitting error, which is also
+     * the state after open. */
+    status (*open)(backend_ctx *ctx, const psf_model *m, backend_imager **p);
+    void (*close)(backend_imager *p);
+    status (*load)(backend_imager *p, const psf_fit_model *f);
+
+    /* sum[(2n+1)^2] = weighted sums by separation of the nact x nact matrix y: sum(delta) of w_a
+     * w_b y(a, b), delta = position of b minus that of a. When `both`, y stands for y + y'. */
+    status (*average)(backend_imager *p, const double *y, int64_t ldy, bool both, double *sum);
+
+    /* PSFs at every wavelength of sum + common (NULL: sum alone) under the fitting error loaded
+     * last, for `slot`, 0 .. PSF_SLOTS-1, whose results were collected before. sum and common may
+     * be overwritten by later work of the stream. */
+    status (*compute)(backend_imager *p, int slot, const double *sum, const double *common);
+
+    /* Waits for the slot: scalars [nlambda][3 + nbox] (Strehl, FWHM [rad], residual variance
+     * [rad^2], ensquared energies) and images [nlambda][crop][crop] (NULL: not wanted), as in
+     * psf/psf.h, both in any host memory. MOAO_NUMERIC when a result is not finite; a backend that
+     * does not put work off says so in compute. */
+    status (*collect)(backend_imager *p, int slot, double *scalars, float *images);
+} backend_psf;
+
+/* Argument check that every backend makes. */
+static inline bool psf_slot_ok(int slot) {
+    return slot >= 0 && slot < PSF_SLOTS;
+}
+
+/* MOAO_NUMERIC, with its message, unless Strehl ratio and variance at a wavelength [m] are finite.
+ */
+static inline status psf_finite(double lambda, double strehl, double variance) {
+    if (strehl - strehl == 0 && variance - variance == 0)
+        return MOAO_OK;
+    return status_fail(MOAO_NUMERIC,
+                       "PSF at %g um: the covariance of the commands is not finite, or far "
+                       "from positive (residual variance %g rad^2)",
+                       lambda * 1e6, variance);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

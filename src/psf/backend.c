@@ -1,0 +1,122 @@
+/* The CPU backend's PSFs: the specification of every other backend's. Work is done in `compute`. */
+#include "backend_check.h"
+#include "psf_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct backend_imager {
+    psf *p;
+    const psf_fit *fit;
+    double *sum;                /* [nsep][nsep] */
+    double *scalars[PSF_SLOTS]; /* [nlambda][3 + nbox] */
+    float *images[PSF_SLOTS];   /* [nlambda][crop][crop] */
+};
+
+static size_t scalar_count(const psf *p) {
+    return (size_t)p->nlambda * (3 + (size_t)p->nbox);
+}
+
+static size_t pixel_count(const psf *p) {
+    return (size_t)p->nlambda * (size_t)p->crop * (size_t)p->crop;
+}
+
+static void cpu_close(backend_imager *b) {
+    if (b == NULL)
+        return;
+    for (int i = 0; i < PSF_SLOTS; i++) {
+        free(b->scalars[i]);
+        free(b->images[i]);
+    }
+    free(b->sum);
+    free(b);
+}
+
+static status cpu_open(backend_ctx *ctx, const psf_model *m, backend_imager **out) {
+    (void)ctx;
+    backend_imager *b = NULL;
+    status st;
+    *out = NULL;
+    TRY(ALLOC(b, 1, "PSFs"));
+    b->p = m->host;
+    TRY(ALLOC(b->sum, psf_sep_count(b->p), "stationary average"));
+    for (int i = 0; i < PSF_SLOTS; i++) {
+        TRY(ALLOC(b->scalars[i], scalar_count(b->p), "results"));
+        TRY(ALLOC(b->images[i], pixel_count(b->p), "PSFs of a target"));
+    }
+    *out = b;
+    b = NULL;
+done:
+    cpu_close(b);
+    return st;
+}
+
+static status cpu_load(backend_imager *b, const psf_fit_model *f) {
+    b->fit = f != NULL ? f->host : NULL;
+    return MOAO_OK;
+}
+
+static status cpu_average(backend_imager *b, const double *y, int64_t ldy, bool both, double *sum) {
+    if (!backend_ld_ok(b->p->nact, ldy))
+        return status_fail(MOAO_INPUT, "average: an argument is out of range");
+    memset(sum, 0, psf_sep_count(b->p) * sizeof *sum);
+    psf_accumulate(b->p, 0, (size_t)b->p->nact, y, (size_t)ldy, both, sum);
+    return MOAO_OK;
+}
+
+static status cpu_compute(backend_imager *b, int slot, const double *sum, const double *common) {
+    if (!psf_slot_ok(slot))
+        return status_fail(MOAO_INPUT, "compute: there is no slot %d", slot);
+    for (size_t i = 0; i < psf_sep_count(b->p); i++)
+        b->sum[i] = sum[i] + (common != NULL ? common[i] : 0);
+    return psf_compute_all(b->p, b->sum, b->fit, b->scalars[slot], b->images[slot]);
+}
+
+static status cpu_collect(backend_imager *b, int slot, double *scalars, float *images) {
+    if (!psf_slot_ok(slot))
+        return status_fail(MOAO_INPUT, "collect: there is no slot %d", slot);
+    memcpy(scalars, b->scalars[slot], scalar_count(b->p) * sizeof *scalars);
+    if (images != NULL)
+        memcpy(images, b->images[slot], pixel_count(b->p) * sizeof *images);
+    return MOAO_OK;
+}
+
+static const backend_psf cpu = {
+    .open = cpu_open,
+    .close = cpu_close,
+    .load = cpu_load,
+    .average = cpu_average,
+    .compute = cpu_compute,
+    .collect = cpu_collect,
+};
+
+const backend_psf *psf_backend(const backend *be) {
+    return be->psf != NULL ? be->psf : &cpu;
+}
+
+void psf_model_init(psf *p, psf_model *m) {
+    *m = (psf_model){.n = p->n,
+                     .k = p->k,
+                     .N = p->N,
+                     .P = p->P,
+                     .reach = p->reach,
+                     .crop = p->crop,
+                     .pixel = p->pixel,
+                     .lambda_ref = LAMBDA_REF,
+                     .nlambda = p->nlambda,
+                     .nbox = p->nbox,
+                     .lambda = p->lambda,
+                     .box = p->box,
+                     .nact = p->nact,
+                     .place = p->place,
+                     .weight = p->weight,
+                     .norm = p->norm,
+                     .kernel = p->kernel,
+                     .tel = p->tel,
+                     .vmax = p->vmax,
+                     .host = p};
+}
+
+void psf_fit_model_init(const psf_fit *f, psf_fit_model *m) {
+    *m = (psf_fit_model){.variance = f->variance, .d = f->d, .host = f};
+}

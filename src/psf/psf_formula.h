@@ -1,0 +1,77 @@
+/* How a PSF's width is found, for host and device: interpolation of the sampled image for a first
+ * guess, and the search on the exact cosine sums. Model section 7. */
+#ifndef MOAO_PSF_FORMULA_H
+#define MOAO_PSF_FORMULA_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __CUDACC__
+#define PSF_HD __host__ __device__
+#else
+#define PSF_HD
+#endif
+
+#define PSF_NDIR 36    /* directions in which the FWHM is measured, over half a turn */
+#define PSF_GUESS 0.25 /* step along a direction on the sampled image [pixel] */
+#define PSF_PI 3.14159265358979323846
+
+/* Catmull-Rom cubic through f[1] and f[2], at t in [0, 1] between them. */
+PSF_HD static inline double psf_cubic(const double f[4], double t) {
+    double a = 0.5 * (f[2] - f[0]), b = 0.5 * (f[3] - f[1]), d = f[1] - f[2];
+    return f[1] + t * (a + t * (-3 * d - 2 * a - b + t * (2 * d + a + b)));
+}
+
+/* PSF at (x, y) pixels from the axis, y <= 0, interpolated. image: row -y of N pixels, wrapped
+ * along x, at image + (-y) stride; the rows up to 2 - y must be there. */
+PSF_HD static inline double psf_image_at(const double *image, size_t stride, int N, double x,
+                                         double y) {
+    int ix = (int)floor(x), iy = (int)-y;
+    double rows[4], f[4];
+    for (int j = 0; j < 4; j++) {
+        int yy = iy + j - 1, sign = yy < 0 ? -1 : 1;
+        const double *row = image + (size_t)(sign * yy) * stride;
+        for (int i = 0; i < 4; i++)
+            f[i] = row[(sign * (ix + i - 1) % N + N) % N];
+        rows[j] = psf_cubic(f, x - ix);
+    }
+    return psf_cubic(rows, -y - iy);
+}
+
+typedef struct {   /* search for the half-peak radius in one direction */
+    double lo, hi; /* above and below half the peak; hi is infinite until known */
+    double r;
+    bool done;
+} psf_search;
+
+/* One safeguarded Newton step; f, df: value and slope at r. The bracket [lo, hi] only shrinks and
+ * steps outside it are at most one pixel, so a search ends: at a crossing, or beyond `limit` with
+ * NaN. */
+PSF_HD static inline void psf_search_step(psf_search *k, double limit, double half, double f,
+                                          double df) {
+    if (k->done)
+        return;
+    bool above = f > half;
+    if (above)
+        k->lo = k->r;
+    else
+        k->hi = k->r;
+    double step = (half - f) / df, next;
+    if (fabs(step) < 1e-6 * k->r) {
+        k->r += step;
+        k->done = true;
+        return;
+    }
+    if (!(df < 0) || fabs(step) > 1)
+        step = above ? 1 : -1;
+    next = k->r + step;
+    if (next <= k->lo || next >= k->hi)
+        next = isinf(k->hi) ? k->lo + 1 : 0.5 * (k->lo + k->hi);
+    if (above && k->r >= limit)
+        next = NAN;
+    k->done = isnan(next) || k->hi - k->lo < 1e-12 * k->hi;
+    k->r = next > limit ? limit : next;
+}
+
+#endif
