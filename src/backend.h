@@ -65,6 +65,7 @@ typedef enum {
 typedef struct backend_ctx
     backend_ctx;       /* one device and one stream, with the library handles they need */
 struct backend_batch;  /* the batched operations: backend_batch.h */
+struct backend_half;   /* products of halves on tensor cores: backend_half.h */
 struct backend_matcov; /* covariances of slopes: backend_matcov.h */
 struct backend_psf;    /* point-spread functions: backend_psf.h */
 
@@ -184,6 +185,7 @@ typedef struct backend {
                          const int64_t *ldb, void *const *dev, const size_t *ldev);
 
     const struct backend_batch *batch;
+    const struct backend_half *half;
     const struct backend_matcov
         *matcov;                   /* NULL: none of its own, ask matcov_backend (matcov/matcov.h) */
     const struct backend_psf *psf; /* likewise psf_backend (psf/psf.h) */
@@ -201,5 +203,6 @@ status backend_get(const char *name, const backend **out);
 }
 #endif
 #include "backend_batch.h"
+#include "backend_half.h"
 
 #endif

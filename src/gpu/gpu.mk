@@ -47,7 +47,7 @@ $(B)/moao-linalg.pc: $(B)/flags
 install: install-linalg
 install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so $(B)/moao-linalg.pc
 	install -d $(DESTDIR)$(prefix)/include/moao $(DESTDIR)$(prefix)/lib/pkgconfig $(DESTDIR)$(prefix)/lib/moao
-	install -m 644 src/status.h src/backend.h $(wildcard src/backend_batch.h) $(DESTDIR)$(prefix)/include/moao/
+	install -m 644 src/status.h src/backend.h $(wildcard src/backend_batch.h src/backend_half.h) $(DESTDIR)$(prefix)/include/moao/
 	install -m 644 $(B)/libmoao_linalg.a $(DESTDIR)$(prefix)/lib/
 	install -m 755 $(B)/libmoao_linalg.so $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_version)
 	ln -sf libmoao_linalg.so.$(linalg_version) $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_major)

@@ -1,6 +1,7 @@
 /* The GPU backend's table, its contexts and memory, and the one symbol that the program looks up.
  */
 #include "batch_gpu.h"
+#include "half_gpu.h"
 #include "matcov_gpu.h"
 #include "potrf.cuh"
 #include <mutex>
@@ -301,6 +302,7 @@ static const backend table = {
     gpu_multi_workspace,
     gpu_trsm_multi,
     &backend_batch_gpu,
+    &backend_half_gpu,
     &backend_matcov_gpu,
 };
 

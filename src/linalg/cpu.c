@@ -2,6 +2,7 @@
  * stream: each operation is done when it returns; device memory is host memory; work may be NULL.
  */
 #include "backend_batch.h"
+#include "backend_half.h"
 #include "cpu_blas.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,4 +141,5 @@ const backend backend_cpu = {
     .multi_workspace = cpu_multi_workspace,
     .trsm_multi = cpu_trsm_multi,
     .batch = &backend_batch_cpu,
+    .half = &backend_half_cpu,
 };

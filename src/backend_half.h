@@ -1,0 +1,50 @@
+/* Products of matrices of 16-bit numbers for tensor cores, and the conversions around them. The
+ * conventions of backend.h hold: column-major, int64_t sizes, work goes into the stream of the
+ * context, nothing is allocated on a device and nothing waits, the same call gives the same bits.
+ *
+ * A number x is kept as the half (IEEE binary16: 11 significant bits, 2^-14 to 65504 in full
+ * precision) nearest to 2^exponent x, ties to even; what exceeds the range becomes infinite, NaN
+ * stays NaN. One exponent for a whole matrix is enough: with its largest entry near 2^15, entries
+ * keep all 11 bits down to 2^-29 of that, and smaller ones are wrong by 2^-40 of it. */
+#ifndef MOAO_BACKEND_HALF_H
+#define MOAO_BACKEND_HALF_H
+
+#include "backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef uint16_t backend_f16; /* the bits of a half */
+
+/* Exponent that brings numbers up to `bound` to at most 2^15; 0 for bounds that are 0 or not
+ * finite. */
+int backend_half_exponent(double bound);
+
+typedef struct backend_half {
+    /* *out = max |a_ij|, NaN where an entry is, 0 of nothing; types D, S. `out` lies in the
+     * backend's memory. */
+    status (*largest)(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+                      int64_t lda, double *out);
+
+    /* H := halves of 2^exponent A, m x n; A of type D or S, |exponent| <= 1000. */
+    status (*narrow)(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, int exponent,
+                     const void *a, int64_t lda, backend_f16 *h, int64_t ldh);
+
+    /* C := alpha op(A) op(B) + beta C, C m x n in single precision, k the inner size; products are
+     * exact and summed in single precision. alpha = 0 reads neither A nor B, beta = 0 not C. */
+    status (*gemm)(backend_ctx *ctx, char transa, char transb, int64_t m, int64_t n, int64_t k,
+                   float alpha, const backend_f16 *a, int64_t lda, const backend_f16 *b,
+                   int64_t ldb, float beta, float *c, int64_t ldc);
+
+    /* Y := alpha X + beta Y in double precision, X in single, m x n; beta = 0 does not read Y. */
+    status (*widen)(backend_ctx *ctx, int64_t m, int64_t n, double alpha, const float *x,
+                    int64_t ldx, double beta, double *y, int64_t ldy);
+} backend_half;
+
+extern const backend_half backend_half_cpu;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,126 @@
+/* The CPU backend's products of halves: conversions bit by bit, products in single precision. */
+#include "backend_half.h"
+#include "cpu_blas.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INNER ((int64_t)256) /* inner size of a product at a time */
+
+int backend_half_exponent(double bound) {
+    int e;
+    if (!(bound > 0) || isinf(bound))
+        return 0;
+    frexp(bound, &e); /* bound <= 2^e */
+    return 15 - e < -1000 ? -1000 : 15 - e > 1000 ? 1000 : 15 - e;
+}
+
+/* The half nearest to x, ties to even. */
+static backend_f16 half_of(double x) {
+    const backend_f16 sign = signbit(x) ? 0x8000 : 0;
+    double a = fabs(x);
+    int e;
+    if (isnan(x))
+        return 0x7fff;
+    if (a >= 65520)
+        return sign | 0x7c00;
+    frexp(a, &e); /* a < 2^e, a multiple of 2^(e - 11) is a half */
+    e = a > 0 && e > -13 ? e : -13;
+    const double steps = nearbyint(ldexp(a, 11 - e)); /* up to 2^11: then the exponent grows */
+    return sign | (backend_f16)((int)steps + ((e + 13) << 10));
+}
+
+static float half_value(backend_f16 h) {
+    const int e = h >> 10 & 31, f = h & 1023;
+    const double a = e == 31 ? (f ? NAN : INFINITY) : ldexp(e ? 1024 + f : f, (e ? e : 1) - 25);
+    return (float)(h & 0x8000 ? -a : a);
+}
+
+static status cpu_largest(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+                          int64_t lda, double *out) {
+    double most = 0;
+    (void)ctx;
+    if (!backend_is_real(t) || m < 0 || n < 0 || !backend_ld_ok(m, lda))
+        return status_fail(MOAO_INPUT, "largest: an argument is out of range");
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++) {
+            const double x = t == BACKEND_D ? ((const double *)a)[i + j * lda]
+                                            : (double)((const float *)a)[i + j * lda];
+            if (!(fabs(x) <= most) && !isnan(most))
+                most = fabs(x);
+        }
+    *out = most;
+    return MOAO_OK;
+}
+
+static status cpu_narrow(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, int exponent,
+                         const void *a, int64_t lda, backend_f16 *h, int64_t ldh) {
+    (void)ctx;
+    if (!backend_is_real(t) || m < 0 || n < 0 || !backend_ld_ok(m, lda) || !backend_ld_ok(m, ldh) ||
+        abs(exponent) > 1000)
+        return status_fail(MOAO_INPUT, "narrow: an argument is out of range");
+    const double scale = ldexp(1, exponent);
+#pragma omp parallel for
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++)
+            h[i + j * ldh] =
+                half_of(scale * (t == BACKEND_D ? ((const double *)a)[i + j * lda]
+                                                : (double)((const float *)a)[i + j * lda]));
+    return MOAO_OK;
+}
+
+/* Inner columns k0 .. k0 + n of op(A), m x n, as singles. */
+static void spread(char trans, int64_t m, int64_t k0, int64_t n, const backend_f16 *a, int64_t lda,
+                   const float *value, float *out) {
+#pragma omp parallel for
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++)
+            out[i + j * m] = value[trans == 'N' ? a[i + (k0 + j) * lda] : a[k0 + j + i * lda]];
+}
+
+static status cpu_gemm_half(backend_ctx *ctx, char ta, char tb, int64_t m, int64_t n, int64_t k,
+                            float alpha, const backend_f16 *a, int64_t lda, const backend_f16 *b,
+                            int64_t ldb, float beta, float *c, int64_t ldc) {
+    float *value = NULL, *x = NULL, *y = NULL;
+    const float one = 1;
+    status st;
+    (void)ctx;
+    if (!backend_is(ta, "NT") || !backend_is(tb, "NT") || m < 0 || n < 0 || k < 0 ||
+        !backend_ld_ok(ta == 'N' ? m : k, lda) || !backend_ld_ok(tb == 'N' ? k : n, ldb) ||
+        !backend_ld_ok(m, ldc) || m > CPU_PANEL || n > CPU_PANEL || ldc > CPU_PANEL)
+        return status_fail(MOAO_INPUT, "gemm of halves: an argument is out of range");
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    TRY(ALLOC(value, 65536, "halves as singles"));
+    TRY(ALLOC(x, (size_t)(m * INNER), "halves as singles"));
+    TRY(ALLOC(y, (size_t)(n * INNER), "halves as singles"));
+    for (int i = 0; i < 65536; i++)
+        value[i] = half_value((backend_f16)i);
+    cpu_gemm_panel(BACKEND_S, 'N', 'N', m, n, 0, &one, x, m, y, INNER, &beta, c, ldc);
+    for (int64_t j = 0; alpha != 0 && j < k; j += INNER) {
+        const int64_t w = k - j < INNER ? k - j : INNER;
+        spread(ta, m, j, w, a, lda, value, x);
+        spread(tb == 'N' ? 'T' : 'N', n, j, w, b, ldb, value, y);
+        cpu_gemm_panel(BACKEND_S, 'N', 'T', m, n, w, &alpha, x, m, y, n, &one, c, ldc);
+    }
+done:
+    free(value);
+    free(x);
+    free(y);
+    return st;
+}
+
+static status cpu_widen(backend_ctx *ctx, int64_t m, int64_t n, double alpha, const float *x,
+                        int64_t ldx, double beta, double *y, int64_t ldy) {
+    (void)ctx;
+    if (m < 0 || n < 0 || !backend_ld_ok(m, ldx) || !backend_ld_ok(m, ldy))
+        return status_fail(MOAO_INPUT, "widen: an argument is out of range");
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++) {
+            const double before = beta != 0 ? beta * y[i + j * ldy] : 0;
+            y[i + j * ldy] = alpha * (double)x[i + j * ldx] + before;
+        }
+    return MOAO_OK;
+}
+
+const backend_half backend_half_cpu = {cpu_largest, cpu_narrow, cpu_gemm_half, cpu_widen};

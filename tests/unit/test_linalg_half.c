@@ -1,0 +1,293 @@
+/* Halves: conversions bit for bit against a search among all halves, products against double
+ * precision, largest entry; odd sizes, guards, numbers beyond the range, NaN. */
+#include "../linalg.h"
+#include "backend_half.h"
+
+#define POISON 0x7e5a /* a NaN */
+
+typedef struct {
+    int64_t m, n, ld;
+    size_t bytes;
+    backend_f16 *host, *dev;
+} halves;
+
+static halves halves_new(int64_t m, int64_t n, int64_t pad) {
+    halves h = {m, n, (m > 1 ? m : 1) + pad, 0, NULL, NULL};
+    h.bytes = (size_t)(h.ld * n + 16) * sizeof *h.host;
+    h.host = malloc(h.bytes);
+    assert_non_null(h.host);
+    for (size_t i = 0; i < h.bytes / sizeof *h.host; i++)
+        h.host[i] = POISON;
+    lin_ok(lin_be->alloc(lin_ctx, h.bytes, (void **)&h.dev));
+    return h;
+}
+
+static void halves_move(const halves *h, bool up) {
+    const int64_t n = (int64_t)h->bytes;
+    lin_ok(lin_be->copy(lin_ctx, up ? h->dev : h->host, n, up ? h->host : h->dev, n, n, 1));
+    lin_ok(lin_be->sync(lin_ctx));
+}
+
+static void halves_free(halves *h) {
+    free(h->host);
+    lin_be->release(lin_ctx, h->dev);
+}
+
+/* Everything beyond the m x n entries is still poison. */
+static void halves_guarded(const halves *h) {
+    for (int64_t k = 0; k < (int64_t)(h->bytes / sizeof *h->host); k++)
+        if (k % h->ld >= h->m || k / h->ld >= h->n)
+            assert_int_equal(h->host[k], POISON);
+}
+
+/* Value of a half of positive sign; 65536 in the place of infinity. */
+static double value(int bits) {
+    return bits >> 10 ? ldexp(1024 + (bits & 1023), (bits >> 10) - 25) : ldexp(bits, -24);
+}
+
+static double decoded(backend_f16 h) {
+    return h & 0x8000 ? -value(h & 0x7fff) : value(h);
+}
+
+/* The nearest half, by bisection; ties to the even one. */
+static backend_f16 nearest(double x) {
+    int low = 0, high = 0x7c00;
+    const double a = fabs(x);
+    if (isnan(x))
+        return 0x7fff;
+    if (a >= 65536)
+        low = high;
+    while (high - low > 1) {
+        const int mid = (low + high) / 2;
+        *(value(mid) <= a ? &low : &high) = mid;
+    }
+    if (low < high) {
+        const double middle = (value(low) + value(high)) / 2;
+        low = a > middle || (a == middle && low % 2) ? high : low;
+    }
+    return (backend_f16)(low | (signbit(x) ? 0x8000 : 0));
+}
+
+static const double special[] = {0,         -0.0,      1,
+                                 -1,        65504,     65519.9999999,
+                                 65520,     -65520,    1e30,
+                                 -1e300,    INFINITY,  -INFINITY,
+                                 NAN,       0x1p-14,   0x1p-15,
+                                 0x1p-24,   0x1p-25,   0x1.0000001p-25,
+                                 0x1.8p-24, -0x1p-26,  1e-40,
+                                 1e-320,    2049,      2051,
+                                 0x1.002p0, 0x1.006p0, 0x1.0020000001p0};
+#define NSPECIAL ((int64_t)(sizeof special / sizeof *special))
+
+static void check_narrow(backend_type t, int64_t m, int64_t n, int exponent) {
+    mat a = mat_new(t, m, n, 3);
+    halves h = halves_new(m, n, 5);
+    for (int64_t k = 0; k < m * n; k++) {
+        const double wide = ldexp(lin_random(), (int)(50 * lin_random()) - exponent);
+        mat_set(&a, k % m, k / m,
+                k < NSPECIAL ? ldexp(special[k], t == BACKEND_D ? -exponent : 0) : wide);
+    }
+    mat_up(&a);
+    halves_move(&h, true);
+    lin_ok(lin_be->half->narrow(lin_ctx, t, m, n, exponent, a.dev, a.ld, h.dev, h.ld));
+    halves_move(&h, false);
+    halves_guarded(&h);
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++) {
+            const double x = ldexp(creal(mat_get(&a, i, j)), exponent);
+            if (h.host[i + j * h.ld] != nearest(x))
+                fail_msg("type %d, %a is %04x, not %04x", t, x, h.host[i + j * h.ld], nearest(x));
+        }
+    mat_down(&a);
+    assert_true(mat_untouched(&a, '0'));
+    halves_free(&h);
+    mat_free(&a);
+}
+
+static void test_narrow(void **state) {
+    (void)state;
+    for (int t = BACKEND_D; t <= BACKEND_S; t++) {
+        check_narrow(t, 31, 33, 0);
+        check_narrow(t, 257, 3, 40);
+        check_narrow(t, 1, 65, -17);
+        check_narrow(t, 1000, 1, 1);
+        check_narrow(t, 0, 5, 0);
+        check_narrow(t, 5, 0, 0);
+        if (!lin_small())
+            check_narrow(t, 3, 70001, 3);
+    }
+    assert_int_equal(lin_be->half->narrow(lin_ctx, BACKEND_Z, 1, 1, 0, NULL, 1, NULL, 1),
+                     MOAO_INPUT);
+    assert_int_equal(lin_be->half->narrow(lin_ctx, BACKEND_D, 1, 1, 1001, NULL, 1, NULL, 1),
+                     MOAO_INPUT);
+    status_clear();
+}
+
+/* Halves that a product meets: all of similar size, or spread over the range. */
+static void fill(halves *h, int spread) {
+    for (int64_t j = 0; j < h->n; j++)
+        for (int64_t i = 0; i < h->m; i++)
+            h->host[i + j * h->ld] = nearest(ldexp(lin_random(), (int)(spread * lin_random())));
+}
+
+typedef struct {
+    char ta, tb;
+    int64_t m, n, k;
+    float alpha, beta;
+    int spread;
+} job;
+
+static double product(const job *p, const halves *a, const halves *b, int64_t i, int64_t j,
+                      double *size) {
+    double sum = 0;
+    *size = 0;
+    for (int64_t k = 0; k < p->k; k++) {
+        const double x = decoded(a->host[p->ta == 'N' ? i + k * a->ld : k + i * a->ld]);
+        const double y = decoded(b->host[p->tb == 'N' ? k + j * b->ld : j + k * b->ld]);
+        sum += x * y;
+        *size += fabs(x * y);
+    }
+    return sum;
+}
+
+static void check_gemm(job p) {
+    halves a = p.ta == 'N' ? halves_new(p.m, p.k, 3) : halves_new(p.k, p.m, 2);
+    halves b = p.tb == 'N' ? halves_new(p.k, p.n, 1) : halves_new(p.n, p.k, 0);
+    mat c = mat_new(BACKEND_S, p.m, p.n, 5), again = mat_new(BACKEND_S, p.m, p.n, 5);
+    if (p.alpha != 0) { /* else they stay NaN */
+        fill(&a, p.spread);
+        fill(&b, p.spread);
+    }
+    if (p.beta != 0)
+        mat_fill(&c, 'A');
+    memcpy(again.host, c.host, c.bytes);
+    halves_move(&a, true), halves_move(&b, true), mat_up(&c), mat_up(&again);
+    for (int r = 0; r < 2; r++)
+        lin_ok(lin_be->half->gemm(lin_ctx, p.ta, p.tb, p.m, p.n, p.k, p.alpha, a.dev, a.ld, b.dev,
+                                  b.ld, p.beta, r ? again.dev : c.dev, c.ld));
+    mat_down(&c), mat_down(&again);
+    assert_true(mat_untouched(&c, 'A'));
+    assert_memory_equal(c.host, again.host, c.bytes);
+    for (int64_t j = 0; j < p.n; j++)
+        for (int64_t i = 0; i < p.m; i++) {
+            double size = 0;
+            const size_t at = (size_t)(i + j * c.ld) * sizeof(float);
+            const double before = p.beta != 0 ? *(float *)(c.before + at) * p.beta : 0;
+            const double sum = p.alpha != 0 ? product(&p, &a, &b, i, j, &size) : 0;
+            const double gap = fabs(*(float *)(c.host + at) - (p.alpha * sum + before));
+            if (!(gap <= (double)FLT_EPSILON * (16 + sqrt((double)p.k)) *
+                             (fabs(p.alpha) * size + fabs(before))))
+                fail_msg("%c%c %dx%dx%d (%d, %d): wrong by %g of %g", p.ta, p.tb, (int)p.m,
+                         (int)p.n, (int)p.k, (int)i, (int)j, gap, size);
+        }
+    halves_free(&a), halves_free(&b), mat_free(&c), mat_free(&again);
+}
+
+static void test_gemm(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {0, 1, 7, 31, 64, 100, 257};
+    static const float alphas[] = {1, 0, -0.25F, 0x1p-40F}, betas[] = {0, 1, -3};
+    const int n = (int)(sizeof sizes / sizeof *sizes), step = lin_small() ? 7 : 1;
+    for (int i = 0; i < n * n * n; i += step)
+        check_gemm((job){"NT"[i % 2], "NT"[i / 2 % 2], sizes[i % n], sizes[i / n % n],
+                         sizes[i / n / n], alphas[i % 4], betas[i % 3], i % 5 * 3});
+    if (!lin_small())
+        check_gemm((job){'N', 'T', 129, 67, 20011, 1, 0, 2});
+}
+
+/* A product with an infinite entry is not finite; it spreads no further than its row. */
+static void test_not_finite(void **state) {
+    (void)state;
+    halves a = halves_new(5, 9, 0), b = halves_new(9, 4, 0);
+    mat c = mat_new(BACKEND_S, 5, 4, 0);
+    fill(&a, 0);
+    fill(&b, 0);
+    a.host[2 + 3 * a.ld] = 0x7c00;
+    halves_move(&a, true), halves_move(&b, true), mat_up(&c);
+    lin_ok(lin_be->half->gemm(lin_ctx, 'N', 'N', 5, 4, 9, 1, a.dev, a.ld, b.dev, b.ld, 0, c.dev,
+                              c.ld));
+    mat_down(&c);
+    for (int64_t i = 0; i < 5; i++)
+        for (int64_t j = 0; j < 4; j++)
+            assert_int_equal(isfinite(creal(mat_get(&c, i, j))) != 0, i != 2);
+    halves_free(&a), halves_free(&b), mat_free(&c);
+}
+
+static double largest(const mat *a) {
+    double *out, x = -1;
+    lin_ok(lin_be->alloc(lin_ctx, sizeof *out, (void **)&out));
+    lin_ok(lin_be->half->largest(lin_ctx, a->t, a->m, a->n, a->dev, a->ld, out));
+    lin_ok(lin_be->copy(lin_ctx, &x, 8, out, 8, 8, 1));
+    lin_ok(lin_be->sync(lin_ctx));
+    lin_be->release(lin_ctx, out);
+    return x;
+}
+
+static void test_largest(void **state) {
+    (void)state;
+    static const int64_t sizes[][2] = {{0, 3}, {4, 0},    {1, 1},   {33, 1},
+                                       {1, 7}, {300, 17}, {31, 999}};
+    for (int t = BACKEND_D; t <= BACKEND_S; t++)
+        for (int s = 0; s < 7; s++) {
+            const int64_t m = sizes[s][0], n = sizes[s][1];
+            mat a = mat_new(t, m, n, 3); /* NaN beyond the matrix */
+            mat_fill(&a, 'A');
+            for (int corner = 0; corner < 4 && m * n > 0; corner++) {
+                mat_set(&a, corner % 2 * (m - 1), corner / 2 * (n - 1), -2 - corner);
+                mat_up(&a);
+                assert_true(largest(&a) == 2 + corner);
+            }
+            if (m * n == 0)
+                assert_true(largest(&a) == 0);
+            for (int k = 0; k < 2 && m * n > 0; k++) {
+                mat_set(&a, m / 2, n / 2, k ? NAN : -INFINITY);
+                mat_up(&a);
+                assert_true(k ? isnan(largest(&a)) : isinf(largest(&a)));
+            }
+            mat_free(&a);
+        }
+}
+
+static void test_widen(void **state) {
+    (void)state;
+    static const double factors[][2] = {{1, 0}, {0x1p-60, 1}, {-3, 0.5}, {0, 2}};
+    for (int k = 0; k < 4; k++) {
+        mat x = mat_new(BACKEND_S, 77, 13, 2), y = mat_new(BACKEND_D, 77, 13, 1);
+        mat_fill(&x, 'A');
+        if (factors[k][1] != 0)
+            mat_fill(&y, 'A');
+        mat_up(&x), mat_up(&y);
+        lin_ok(lin_be->half->widen(lin_ctx, 77, 13, factors[k][0], x.dev, x.ld, factors[k][1],
+                                   y.dev, y.ld));
+        mat_down(&y);
+        assert_true(mat_untouched(&y, 'A'));
+        for (int64_t j = 0; j < 13; j++)
+            for (int64_t i = 0; i < 77; i++) {
+                const double before = ((double *)y.before)[i + j * y.ld];
+                const double want = factors[k][0] * creal(mat_get(&x, i, j)) +
+                                    (factors[k][1] != 0 ? factors[k][1] * before : 0);
+                assert_true(creal(mat_get(&y, i, j)) == want);
+            }
+        mat_free(&x), mat_free(&y);
+    }
+}
+
+static void test_exponent(void **state) {
+    (void)state;
+    static const double bounds[] = {1, 0.3, 1e-30, 7e20, 0x1p15, 3e-310};
+    for (int k = 0; k < 6; k++) {
+        const double top = ldexp(bounds[k], backend_half_exponent(bounds[k]));
+        assert_true(top <= 0x1p15 && (top >= 0x1p14 || k == 5));
+    }
+    assert_int_equal(backend_half_exponent(0), 0);
+    assert_int_equal(backend_half_exponent(NAN), 0);
+    assert_int_equal(backend_half_exponent(INFINITY), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_narrow),     cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_largest),
+        cmocka_unit_test(test_widen),      cmocka_unit_test(test_exponent)};
+    return cmocka_run_group_tests(tests, lin_setup, lin_teardown);
+}
