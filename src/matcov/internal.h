@@ -113,6 +113,8 @@ status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size
 
 /* noise.c */
 status noise_init(const sys *s, const profile *p, double *noise, double *tiptilt);
+/* Slope variance of a sensor, k sum_l D_l(d_wl) [arcsec^2]. */
+double noise_slope_variance(const sys *s, const sensor *o, const profile *p);
 
 /* fill.c: entries of rows [i0, i0+ni) and columns [j0, j0+nj) of the covariance of the slopes of
  * two lists of sensors, noise left out. */

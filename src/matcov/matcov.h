@@ -26,6 +26,16 @@ void matcov_free(matcov *mc);
 status matcov_prepare(const sys *s, const profile *p, matcov **mc);
 status matcov_tabulate(matcov *mc);
 
+/* Local. matcov_prepare of the difference C(p) - beta C(p0): Cmm, noise and tip-tilt constants
+ * included, and, with `drifts` and aimed at shifted targets, Ctm of p (moved by its wind) - beta
+ * Ctm of p0 (not moved). Fills are what they are for a profile, but the matrices are small where p
+ * is about beta p0, so that little accuracy is needed. *bound: no entry without tip-tilt constants
+ * is larger [arcsec^2]. p must outlive *mc. Model section 6. */
+status matcov_prepare_difference(const sys *s, const profile *p, const profile *p0, double beta,
+                                 bool drifts, matcov **mc, double *bound);
+/* A beta that makes it small: the ratio of the strengths, 0 when p0 has none. */
+double matcov_scale(const profile *p, const profile *p0);
+
 /* Local. What a backend needs to make the covariances itself (backend_matcov.h). The model borrows
  * from `mc`, which must outlive it. Free with matcov_model_free, fine on {0}. */
 status matcov_model_init(matcov *mc, matcov_model *m);

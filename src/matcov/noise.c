@@ -36,8 +36,7 @@ static void noise_of(const sys *s, const sensor *o, double r0, double x, double 
     v[2] = c * e * (va - vc);
 }
 
-/* Slope variance of a sensor, k sum_l D_l(d_wl) [arcsec^2]. */
-static double slope_variance(const sys *s, const sensor *o, const profile *p) {
+double noise_slope_variance(const sys *s, const sensor *o, const profile *p) {
     double size = o->mag * s->diameter / o->nssp, sum = 0.0;
     for (int l = 0; l < p->nlayer; l++)
         if (p->h[l] < o->altitude)
@@ -55,7 +54,7 @@ status noise_init(const sys *s, const profile *p, double *noise, double *tiptilt
         if (o->lgs)
             tiptilt[w] = o->noise.tiptilt >= 0.0
                              ? o->noise.tiptilt
-                             : o->noise.tiptilt_factor * slope_variance(s, o, p);
+                             : o->noise.tiptilt_factor * noise_slope_variance(s, o, p);
         for (int k = 0; k < o->nsub; k++, v += 3) {
             double x = (o->sub[k] % o->nssp + 0.5 - 0.5 * o->nssp) * d;
             double y = (o->sub[k] / o->nssp + 0.5 - 0.5 * o->nssp) * d;

@@ -296,6 +296,95 @@ static void test_load(void **state) {
     teardown(&f);
 }
 
+/* a_i -= beta b_i; the largest of what is left. */
+static double subtract(double *a, const double *b, double beta, size_t n) {
+    double most = 0;
+    for (size_t i = 0; i < n; i++) {
+        a[i] -= beta * b[i];
+        most = fmax(most, fabs(a[i]));
+    }
+    return most;
+}
+
+/* No entry of the whole difference without tip-tilt constants is above the bound, and the bound is
+ * not far above. */
+static void check_bound(fixture *f, backend_type t, double bound) {
+    const int64_t m = (int64_t)f->s.m;
+    double top = 0;
+    block b = block_new(t, m, m);
+    case_ok(ops->fill_cmm(f->c, t, 'A', MATCOV_NOISE, 0, m, 0, m, b.device, b.lda));
+    block_fetch(&b);
+    for (int64_t k = 0; k < m * m; k++)
+        top = fmax(top, fabs(entry(&b, k % m, k / m)));
+    assert_true(top > 0.1 * bound && top <= bound * (1 + 1e-6));
+    block_free(&b);
+}
+
+/* The profile whose covariances are those of one minus a multiple of another's: layers that agree
+ * in part, in altitude but not in outer scale, or not at all. Cmm and Ctm are the differences, in
+ * both types, and under the bound. */
+static void test_difference(void **state) {
+    (void)state;
+    static const double earlier[][5] = {
+        {0, 25, 50, -2, 1}, {2500, 30, 25, 10, 2}, {7000, 40, 9, 0, 0}, {12000, 80, 5, 15, 15}};
+    fixture f;
+    setup(&f, NLAYER, layers);
+    const int64_t m = (int64_t)f.s.m, t = (int64_t)f.s.t, n = 300, j0 = m / 2, i0 = j0 - 2;
+    const size_t most = (size_t)((t > n ? t : n) * n);
+    const double dir[2] = {2e-5, -1e-5};
+    double *want = malloc(most * sizeof *want), *other = malloc(most * sizeof *other), bound;
+    profile p0;
+    matcov *mc0, *mc;
+    matcov_target *mt, *mt0;
+    matcov_model model;
+    backend_cov_target *v;
+    case_profile(4, earlier, &p0);
+    case_ok(matcov_init(&world, &f.s, &p0, &mc0));
+    case_ok(matcov_target_init(f.mc, dir, true, &mt));
+    case_ok(matcov_target_init(mc0, dir, false, &mt0));
+    case_ok(ops->open_target(f.c, &v));
+    const double beta = matcov_scale(&f.p, &p0);
+    assert_true(fabs(beta - 95. / 89) < 1e-14);
+    for (int k = 0; k < 4; k++) {
+        const bool drifts = k % 2;
+        block b = block_new(k < 2 ? BACKEND_D : BACKEND_S, drifts ? t : n, n);
+        case_ok(matcov_prepare_difference(&f.s, &f.p, &p0, beta, drifts, &mc, &bound));
+        case_ok(matcov_model_init(mc, &model));
+        assert_int_equal(model.nlayer, drifts ? 9 : 7); /* without a layer of strength 0 */
+        case_ok(ops->load(f.c, &model));
+        if (drifts) {
+            case_ok(ops->aim(v, dir, true));
+            case_ok(ops->fill_ctm(v, b.type, 0, t, j0, n, b.device, b.lda));
+            case_ok(matcov_fill_ctm(mt, (size_t)j0, (size_t)n, want, (size_t)t));
+            case_ok(matcov_fill_ctm(mt0, (size_t)j0, (size_t)n, other, (size_t)t));
+        } else {
+            case_ok(ops->fill_cmm(f.c, b.type, 'A', MATCOV_ALL, i0, n, j0, n, b.device, b.lda));
+            case_ok(matcov_fill_cmm(f.mc, (size_t)i0, (size_t)n, (size_t)j0, (size_t)n, want,
+                                    (size_t)n));
+            case_ok(matcov_fill_cmm(mc0, (size_t)i0, (size_t)n, (size_t)j0, (size_t)n, other,
+                                    (size_t)n));
+        }
+        block_fetch(&b);
+        const double top = subtract(want, other, beta, (size_t)(b.ni * n));
+        expect("difference", &b, 'A', 0, want, f.variance);
+        if (drifts)
+            assert_true(top > 0 && top <= bound);
+        else
+            check_bound(&f, b.type, bound);
+        matcov_model_free(&model);
+        matcov_free(mc);
+        block_free(&b);
+    }
+    ops->close_target(v);
+    matcov_target_free(mt);
+    matcov_target_free(mt0);
+    matcov_free(mc0);
+    case_profile_free(&p0);
+    free(want);
+    free(other);
+    teardown(&f);
+}
+
 /* Arguments out of range are refused, and an empty block writes nothing. */
 static void test_arguments(void **state) {
     (void)state;
@@ -402,8 +491,8 @@ static int run_on(const char *name, bool wanted) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cmm),          cmocka_unit_test(test_parts),
         cmocka_unit_test(test_truth_sensor), cmocka_unit_test(test_load),
-        cmocka_unit_test(test_arguments),    cmocka_unit_test(test_steep),
-        cmocka_unit_test(test_large_pair)};
+        cmocka_unit_test(test_difference),   cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_steep),        cmocka_unit_test(test_large_pair)};
     if (backend_get(name, &be) != MOAO_OK) {
         print_message("backend %s: %s\n", name, status_message());
         status_clear();

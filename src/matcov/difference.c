@@ -1,0 +1,109 @@
+/* The covariances of one profile minus a multiple of another's, as those of one profile whose
+ * strengths have signs: covariances are linear in the strengths, and so are all fills. */
+#include "internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+double matcov_scale(const profile *p, const profile *p0) {
+    double sum = 0, sum0 = 0;
+    for (int l = 0; l < p->nlayer; l++)
+        sum += p->strength[l];
+    for (int l = 0; l < p0->nlayer; l++)
+        sum0 += p0->strength[l];
+    return sum0 > 0 ? sum / sum0 : 0;
+}
+
+static double wind(const profile *p, int axis, int l) {
+    return p->wind[axis] != NULL ? p->wind[axis][l] : 0;
+}
+
+static void free_layers(profile *d) {
+    free(d->h);
+    free(d->L0);
+    free(d->strength);
+    free(d->wind[0]);
+    free(d->wind[1]);
+}
+
+/* Add a layer, to one of the same altitude, outer scale and wind if there is one. */
+static void add_layer(profile *d, double h, double L0, const double v[2], double strength) {
+    int l = 0;
+    while (l < d->nlayer &&
+           !(d->h[l] == h && d->L0[l] == L0 && d->wind[0][l] == v[0] && d->wind[1][l] == v[1]))
+        l++;
+    d->h[l] = h;
+    d->L0[l] = L0;
+    d->wind[0][l] = v[0];
+    d->wind[1][l] = v[1];
+    d->strength[l] = (l < d->nlayer ? d->strength[l] : 0) + strength;
+    d->nlayer += l == d->nlayer;
+}
+
+/* Layers of p - beta p0; only those of p drift, and none without `drifts`. */
+static status signed_layers(const profile *p, const profile *p0, double beta, bool drifts,
+                            profile *d) {
+    status st;
+    double **member[] = {&d->h, &d->L0, &d->strength, &d->wind[0], &d->wind[1]};
+    const double still[2] = {0, 0};
+    for (int i = 0; i < 5; i++)
+        TRY(ALLOC(*member[i], (size_t)p->nlayer + (size_t)p0->nlayer, "layers of a difference"));
+    for (int l = 0; l < p->nlayer; l++) {
+        const double v[2] = {drifts ? wind(p, 0, l) : 0, drifts ? wind(p, 1, l) : 0};
+        add_layer(d, p->h[l], p->L0[l], v, p->strength[l]);
+    }
+    for (int l = 0; l < p0->nlayer; l++)
+        add_layer(d, p0->h[l], p0->L0[l], still, -beta * p0->strength[l]);
+done:
+    return st;
+}
+
+/* Noise and tip-tilt constants of p - beta p0 into mc; the largest noise, of either sign. */
+static status subtract_noise(const profile *p, const profile *p0, double beta, matcov *mc,
+                             double *most) {
+    status st;
+    const sys *s = mc->s;
+    const size_t n = 3 * (s->m / 2);
+    double *noise = NULL, *tiptilt = NULL;
+    TRY(ALLOC(noise, n, "noise of the sensors"));
+    TRY(ALLOC(tiptilt, (size_t)s->nsensor, "tip-tilt of laser stars"));
+    TRY(noise_init(s, p, mc->noise, mc->tiptilt));
+    TRY(noise_init(s, p0, noise, tiptilt));
+    *most = 0;
+    for (size_t i = 0; i < n; i++) {
+        mc->noise[i] -= beta * noise[i];
+        *most = fmax(*most, fabs(mc->noise[i]));
+    }
+    for (int w = 0; w < s->nsensor; w++)
+        mc->tiptilt[w] -= beta * tiptilt[w];
+done:
+    free(noise);
+    free(tiptilt);
+    return st;
+}
+
+status matcov_prepare_difference(const sys *s, const profile *p, const profile *p0, double beta,
+                                 bool drifts, matcov **mc, double *bound) {
+    profile d = {.r0 = p->r0};
+    double noise;
+    status st;
+    *mc = NULL;
+    TRY(signed_layers(p, p0, beta, drifts, &d));
+    TRY(matcov_prepare(s, &d, mc));
+    (*mc)->p = p; /* d goes away */
+    TRY(subtract_noise(p, p0, beta, *mc, &noise));
+    for (int l = 0; l < d.nlayer; l++)
+        d.strength[l] = fabs(d.strength[l]);
+    sensor ts = truth_sensor(s, (double[2]){0, 0});
+    *bound = noise_slope_variance(s, &ts, &d);
+    for (int w = 0; w < s->nsensor; w++)
+        *bound = fmax(*bound, noise_slope_variance(s, &s->sensors[w], &d));
+    *bound += noise;
+done:
+    free_layers(&d);
+    if (st != MOAO_OK) {
+        matcov_free(*mc);
+        *mc = NULL;
+    }
+    return st;
+}
