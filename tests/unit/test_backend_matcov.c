@@ -316,7 +316,7 @@ static void check_bound(fixture *f, backend_type t, double bound) {
     block_fetch(&b);
     for (int64_t k = 0; k < m * m; k++)
         top = fmax(top, fabs(entry(&b, k % m, k / m)));
-    assert_true(top > 0.1 * bound && top <= bound * (1 + 1e-6));
+    assert_true(top > 0.02 * bound && top <= bound * (1 + 1e-6));
     block_free(&b);
 }
 
