@@ -105,8 +105,8 @@ static void print_plan(const plan *p, const machine_room *room, int nexposure) {
         nrank, threads, ceil(1.15 * (double)p->memory / threads / 1048576), minutes, notice);
 }
 
-/* Memory of a GPU, for as many targets at a time as fit. */
-static void print_device(const plan *p, double memory) {
+/* Memory of a GPU, for as many targets at a time as fit, and what its host must offer. */
+static void print_device(const plan *p, const machine_room *room, double memory) {
     const device_plan *d = &p->device;
     const int n = p->chunk < d->fits ? p->chunk : d->fits;
     printf("GPU             %.3f GB of %.3f GB, with W of %d target%s; %d would fit\n",
@@ -114,7 +114,13 @@ static void print_device(const plan *p, double memory) {
            d->fits);
     for (int i = 0; i < d->nitem; i++)
         printf("  %9.3f GB  %s\n", (double)d->item[i].bytes / 1e9, d->item[i].name);
-    printf("  %9.3f GB  W of a target, times %d\n", (double)d->target / 1e9, n);
+    printf("  %9.3f GB  %s, times %d\n", (double)d->target / 1e9, d->per_target, n);
+    printf("GPU's host      %.3f GB for each rank\n", (double)p->memory / 1e9);
+    for (int i = 0; i < p->nitem; i++)
+        printf("  %9.3f GB  %s\n", (double)p->item[i].bytes / 1e9, p->item[i].name);
+    if (plan_check_host(p, room) != MOAO_OK)
+        printf("  not here: %.3f GB are available\n", (double)room->available / 1e9);
+    status_clear();
 }
 
 /* Local. The plan for GPUs, which need not be here, and then the one for the CPU's ranks unless
@@ -127,7 +133,7 @@ static status check_plans(const setup *u, const machine_room *room) {
     if (wanted != BACKEND_CPU) {
         st = plan_make_resident(par, &u->s, &u->a, &u->o, room, chunk, par->compute_gpu_memory, &p);
         if (st == MOAO_OK) {
-            print_device(&p, par->compute_gpu_memory);
+            print_device(&p, room, par->compute_gpu_memory);
         } else if (wanted == BACKEND_AUTO) {
             printf("GPU             too little memory: %s\n", status_message());
             status_clear();

@@ -130,6 +130,24 @@ status comm_agree(const comm *c, status local) {
     return (status)worst.code;
 }
 
+#define ALARM 4711 /* tag of a message without content */
+
+void comm_alarm(const comm *c) {
+    for (int i = 0; i < c->size; i++) {
+        MPI_Request sent;
+        if (i == c->rank)
+            continue;
+        MPI_Isend(NULL, 0, MPI_BYTE, i, ALARM, c->mpi, &sent);
+        MPI_Request_free(&sent);
+    }
+}
+
+bool comm_alarmed(const comm *c) {
+    int told;
+    MPI_Iprobe(MPI_ANY_SOURCE, ALARM, c->mpi, &told, MPI_STATUS_IGNORE);
+    return told != 0;
+}
+
 static volatile sig_atomic_t stop_flag;
 
 static void on_signal(int sig) {
@@ -155,11 +173,15 @@ status comm_fault(const comm *c, const char *where) {
     size_t n = strlen(where);
     if (spec == NULL || strncmp(spec, where, n) != 0 || spec[n] != ':')
         return MOAO_OK;
+    static long calls;
     char *end;
     long rank = strtol(spec + n + 1, &end, 10);
-    if (rank != c->rank)
+    const bool die = strncmp(end, ":kill", 5) == 0;
+    const char *which = strrchr(end, ':');
+    const long call = which != NULL ? strtol(which + 1, NULL, 10) : 0;
+    if (rank != c->rank || (call > 0 && ++calls != call))
         return MOAO_OK;
-    if (strcmp(end, ":kill") == 0)
+    if (die)
         raise(SIGKILL);
     return status_fail(MOAO_INTERNAL, "injected fault in %s", where);
 }

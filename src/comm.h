@@ -34,12 +34,18 @@ void comm_set_threads(comm *c, int threads);
  * makes the message of the lowest failing rank ("rank 3: ...") every rank's message. */
 status comm_agree(const comm *c, status local);
 
+/* Local. For long work between two calls of comm_agree: a rank whose part failed for good tells the
+ * others before it waits for them there, and they end theirs when they find that one did. */
+void comm_alarm(const comm *c);
+bool comm_alarmed(const comm *c);
+
 /* Collective. True on every rank when any rank got SIGTERM or SIGUSR1 since comm_catch_signals. */
 bool comm_stop_requested(const comm *c);
 void comm_catch_signals(void);
 
-/* Injected faults, for the tests: MOAO_FAULT=where:rank[:fail|kill] makes the call with the same
- * `where` on that rank return MOAO_INTERNAL, or kill the process. Local. Costs a getenv. */
+/* Injected faults, for the tests: MOAO_FAULT=where:rank[:fail|kill[:N]] makes the calls with the
+ * same `where` on that rank, or only the N-th of them, return MOAO_INTERNAL, or kill the process.
+ * Local. Costs a getenv. */
 status comm_fault(const comm *c, const char *where);
 
 #endif

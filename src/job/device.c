@@ -42,9 +42,14 @@ status device_choose(const comm *c, const params *par, device_choice *d) {
     const int n = d->be->devices();
     d->sharing = n > 0 ? (c->node_size + n - 1) / n : 1;
     MPI_Allreduce(MPI_IN_PLACE, &d->sharing, 1, MPI_INT, MPI_MAX, c->mpi);
+    size_t bytes = 0;
     if (n > 0)
         st = d->be->describe(c->node_rank % n, d->text, sizeof d->text);
-    st = comm_agree(c, st);
+    if (n > 0 && st == MOAO_OK)
+        st = d->be->memory(c->node_rank % n, &bytes);
+    TRY(comm_agree(c, st));
+    d->memory = (double)bytes;
+    MPI_Allreduce(MPI_IN_PLACE, &d->memory, 1, MPI_DOUBLE, MPI_MIN, c->mpi);
 done:
     return st;
 }

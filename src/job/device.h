@@ -10,6 +10,7 @@ typedef struct {
     const backend *be; /* of the resident executor (resident/resident.h); NULL: the CPU's panels,
                           which all ranks share */
     int sharing;       /* ranks of a node on one device, at most */
+    double memory;     /* bytes free on the fullest device */
     char text[320];    /* the device of this rank; without one: what is missing, "" when the user
                           wanted none */
 } device_choice;

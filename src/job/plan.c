@@ -196,6 +196,9 @@ static void count_host(const sys *s, const atmos *a, const psf_opts *o, const ma
     add_item(p, "PSF plans and fitting errors",
              psf_bytes(s, o) + (size_t)nexp * psf_fit_bytes(s, o));
     add_item(p, "residual covariances", 3 * v * v * d);
+    if (p->device.streamed)
+        add_item(p, "factor of Cmm0, which passes by on the GPU",
+                 device_plan_host_bytes(s, device_plan_factor_width(&p->device, s, kg)));
     add_item(p, "results", (size_t)(p->chunk + kg) * image);
     p->memory = 0;
     for (int i = 0; i < p->nitem; i++)
@@ -213,13 +216,15 @@ status plan_make_resident(const params *par, const sys *s, const atmos *a, const
     p->resident = true;
     p->group_size = 1;
     choose_panels(par, s, p);
-    device_plan_make(s, nlayer, (size_t)par->compute_panel, par->compute_residual_columns, memory,
-                     &p->device);
+    for (int streamed = 0; streamed < 2 && p->device.fits == 0; streamed++)
+        device_plan_make(s, nlayer, (size_t)par->compute_panel, par->compute_residual_columns,
+                         streamed, memory, &p->device);
     if (p->device.fits == 0)
         return status_fail(
             MOAO_INPUT,
-            "compute.gpu_memory: one target at a time needs %.2f GB of a GPU, %.2f GB are given; "
-            "use a GPU with more memory, smaller sensors, or compute.backend=cpu",
+            "compute.gpu_memory: one target at a time needs %.2f GB of a GPU even with the factor "
+            "in the host's memory, %.2f GB are given and free; use a GPU with more memory that "
+            "nothing else uses, smaller sensors, or compute.backend=cpu",
             (double)(p->device.fixed + p->device.target) / 1e9, memory / 1e9);
     int kg = ceil_div(s->ntarget, nrank), most = chunk > 0 ? ceil_div(chunk, nrank) : kg;
     kg = kg < most ? kg : most;
@@ -236,4 +241,15 @@ status plan_make_resident(const params *par, const sys *s, const atmos *a, const
     p->flops[STAGE_FACTOR] *= nrank; /* every rank makes the factor for itself */
 done:
     return st;
+}
+
+status plan_check_host(const plan *p, const machine_room *room) {
+    if (p->memory <= room->available)
+        return MOAO_OK;
+    return status_fail(
+        MOAO_INPUT,
+        "compute.memory: a rank with a GPU needs %.2f GB of the host's memory%s, %.2f GB are "
+        "available; use fewer ranks on a node, a node with more memory, or compute.backend=cpu",
+        (double)p->memory / 1e9, p->device.streamed ? ", which keeps the factor," : "",
+        (double)room->available / 1e9);
 }

@@ -46,4 +46,7 @@ status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts
 status plan_make_resident(const params *par, const sys *s, const atmos *a, const psf_opts *o,
                           const machine_room *room, int chunk, double memory, plan *p);
 
+/* Local. MOAO_INPUT when the host lacks the memory that such a plan asks of it. */
+status plan_check_host(const plan *p, const machine_room *room);
+
 #endif

@@ -13,6 +13,7 @@
 #include "tor/tor.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ typedef struct {
     const cmdline *cl;
     const char *dir;
     setup u;
+    machine_room room;
     plan pl;
     report rep;
     device_choice device;
@@ -71,13 +73,30 @@ done:
     return st;
 }
 
+/* Local. The CPU takes the place of devices that do not serve, where the user left that open; the
+ * failure `st` becomes the reason that announce gives. */
+static status leave_devices(run *r, status st) {
+    if (r->u.par.compute_backend != BACKEND_AUTO)
+        return st;
+    snprintf(r->device.text, sizeof r->device.text, "%s", status_message());
+    status_clear();
+    r->device.be = NULL;
+    return MOAO_OK;
+}
+
 /* Local. The plan, for about `chunk` targets at a time. */
-static status make_plan(run *r, const machine_room *room, int chunk) {
+static status make_plan(run *r, int chunk) {
     const params *par = &r->u.par;
-    if (r->device.be == NULL)
-        return plan_make(par, &r->u.s, &r->u.a, &r->u.o, room, chunk, &r->pl);
-    return plan_make_resident(par, &r->u.s, &r->u.a, &r->u.o, room, chunk,
-                              par->compute_gpu_memory / r->device.sharing, &r->pl);
+    const double free = r->device.memory, asked = par->compute_gpu_memory;
+    if (r->device.be != NULL) {
+        status st = plan_make_resident(par, &r->u.s, &r->u.a, &r->u.o, &r->room, chunk,
+                                       fmin(asked, free) / r->device.sharing, &r->pl);
+        if (st == MOAO_OK)
+            st = plan_check_host(&r->pl, &r->room);
+        if (st == MOAO_OK || (st = leave_devices(r, st)) != MOAO_OK)
+            return st;
+    }
+    return plan_make(par, &r->u.s, &r->u.a, &r->u.o, &r->room, chunk, &r->pl);
 }
 
 /* Collective. The store's state on every rank, and the plan that follows. */
@@ -85,14 +104,14 @@ static status prepare_plan(run *r, comm *c) {
     status st;
     const params *par = &r->u.par;
     const size_t ncell = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
-    const machine_room room = machine_measure(c, par->compute_memory);
-    r->rep.dgemm = room.rate;
+    r->room = machine_measure(c, par->compute_memory);
+    r->rep.dgemm = r->room.rate;
     TRY(device_choose(c, par, &r->device));
     if (r->device.be != NULL) {
         r->rep.backend = r->device.be->name;
         r->rep.device = r->device.text;
     }
-    TRY(make_plan(r, &room, par->compute_targets_per_chunk));
+    TRY(make_plan(r, par->compute_targets_per_chunk));
     st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
     if (st != MOAO_OK)
         goto done;
@@ -105,7 +124,7 @@ static status prepare_plan(run *r, comm *c) {
     MPI_Bcast(&r->finished, 1, MPI_C_BOOL, 0, c->mpi);
     comm_set_threads(c, (int)fact[1]);
     if (fact[0] != r->pl.chunk)
-        TRY(make_plan(r, &room, (int)fact[0]));
+        TRY(make_plan(r, (int)fact[0]));
 done:
     return st;
 }
@@ -148,6 +167,24 @@ static status open_team(run *r) {
                      &r->team);
 }
 
+/* Collective. What computes: devices, or the CPU where they fail at the start and need not be used.
+ */
+static status open_executor(run *r) {
+    if (!r->pl.resident)
+        return open_team(r);
+    status st = open_resident(r);
+    if (st != MOAO_MEMORY && st != MOAO_INTERNAL)
+        return st;
+    TRY(leave_devices(r, st));
+    if (is_root(r))
+        progress_note("computing on the CPU: %s", r->device.text);
+    r->rep.dgemm = r->room.rate;
+    TRY(make_plan(r, r->pl.chunk));
+    TRY(open_team(r));
+done:
+    return st;
+}
+
 /* Collective. D+, work arrays, the machine's speed. */
 static status prepare_stages(run *r) {
     const sys *s = &r->u.s;
@@ -157,7 +194,7 @@ static status prepare_stages(run *r) {
     TRY(comm_agree(r->c, st));
     TRY(command_init(r->c, s, r->dplus));
     const char *warning = machine_blas_warning(r->rep.dgemm, r->c->threads);
-    TRY(p->resident ? open_resident(r) : open_team(r));
+    TRY(open_executor(r));
     r->rep.flops[STAGE_SETUP] = p->flops[STAGE_SETUP] / r->c->size;
     r->rep.wall[STAGE_SETUP] = report_now() - from;
     if (is_root(r) && warning != NULL)
@@ -344,7 +381,10 @@ static void announce(const run *r) {
                   (double)r->pl.memory / 1e9);
     if (r->device.be != NULL)
         progress_note("%s: %s", r->device.be->name, r->device.text);
-    else if (r->device.text[0] != '\0')
+    if (r->pl.device.streamed)
+        progress_note("the factor of Cmm does not fit there: it stays in the host's memory and "
+                      "passes by");
+    if (r->device.be == NULL && r->device.text[0] != '\0')
         progress_note("computing on the CPU: %s", r->device.text);
     progress_note("results in %s", r->dir);
 }

@@ -3,24 +3,33 @@
 #define MOAO_DEVICE_PLAN_H
 
 #include "system.h"
+#include <stdbool.h>
 #include <stddef.h>
 
 #define DEVICE_ITEMS 10
 
 typedef struct {
-    size_t width; /* columns of a panel */
-    int fits;     /* targets whose W fit beside the rest; 0: not even one */
-    int nitem;    /* uses, whatever the number of targets [bytes] */
+    bool streamed; /* the factor of Cmm0 lies in the host's memory and passes by in pieces */
+    size_t width;  /* columns of a panel, and of a piece of the factor */
+    int fits;      /* targets whose W fit beside the rest; 0: not even one */
+    int nitem;     /* uses, whatever the number of targets [bytes] */
     struct {
         const char *name;
         size_t bytes;
     } item[DEVICE_ITEMS];
-    size_t fixed, target; /* sum of them; W of one target [bytes] */
+    const char *per_target; /* what one target takes */
+    size_t fixed, target;   /* sum of the items; of one target [bytes] */
 } device_plan;
 
 /* Local, needs no device. nlayer: most layers of a profile; width: columns of a panel, 0: chosen;
  * nsample: columns of the sampled residual; memory: bytes of the device that may be used. */
-void device_plan_make(const sys *s, int nlayer, size_t width, int nsample, double memory,
-                      device_plan *p);
+void device_plan_make(const sys *s, int nlayer, size_t width, int nsample, bool streamed,
+                      double memory, device_plan *p);
+
+/* Streamed: columns of a panel of the factor, a multiple of p->width, while it is made in the room
+ * that later holds W of `targets`; and the host's memory that the panels take in the end [bytes].
+ */
+size_t device_plan_factor_width(const device_plan *p, const sys *s, int targets);
+size_t device_plan_host_bytes(const sys *s, size_t factor_width);
 
 #endif

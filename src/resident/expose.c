@@ -99,15 +99,16 @@ static status expose_local(resident *r, const profile *p, obsexposure *ex, resul
     TRY(resident_load(r, p));
     if (ex->mtt == NULL)
         TRY(truth(r));
-    TRY(fill_triangle(r));
+    TRY(r->stream != NULL ? stream_residuals(r) : fill_triangle(r));
     if (ex->fit == NULL)
         TRY(psf_fit_init(r->u.ps, p, &ex->fit));
     for (int k = 0; k <= r->ch.nmine; k++) {
         if (k < r->ch.nmine)
-            TRY(residual(r, r->ch.mine + k, r->wt[k], r->host[k % 2]));
+            TRY(r->stream != NULL ? resident_copy(r, r->host[k % 2], stream_y(r, k), r->v * r->v)
+                                  : residual(r, r->ch.mine + k, r->wt[k], r->host[k % 2]));
         if (k > 0)
             TRY(target_psf(r, ex, k - 1, o));
-        TRY(r->be->sync(r->ctx));
+        TRY(resident_sync(r));
         rows_progress(&r->team);
     }
 done:
@@ -131,7 +132,7 @@ status resident_expose(resident *r, const profile *p, obsexposure *ex, result_bl
         st = expose_local(r, p, ex, &o);
     rep->wall[STAGE_EXPOSURE] += report_now() - from - o.psf;
     from = report_now();
-    if ((st = comm_agree(r->u.c, st)) == MOAO_OK)
+    if ((st = resident_agree(r, st)) == MOAO_OK)
         st = obsseq_collect(&r->team, &r->ch, o.scalars, o.images, b);
     rep->wall[STAGE_PSF] += report_now() - from + o.psf;
     free(o.sum);

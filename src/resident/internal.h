@@ -5,18 +5,23 @@
 #include "backend_matcov.h"
 #include "resident/resident.h"
 
+typedef struct resident_stream resident_stream; /* stream.c */
+
 struct resident {
     resident_setup u;
     const backend *be;
     const backend_matcov *mat;
     backend_ctx *ctx;
+    int device;
     rowteam team;       /* for results and progress: groups of one rank */
     rowchunk ch;        /* the targets solved last */
     int64_t m, t, v, w; /* w: columns of a panel */
     const profile *tor;
     matcov *mc; /* the profile loaded last */
     backend_cov *cov;
-    backend_cov_target *target;
+    backend_cov_target *target; /* the one aimed at; streamed: one of the stream's */
+    resident_stream *stream; /* NULL: the factor is on the device too, `a` and `diag` hold it and T
+                              */
     /* on the device */
     double *a;       /* m x m: L, and above the blocks on the diagonal T' */
     double *diag;    /* w x m: blocks of T on the diagonal side by side, 0 above their diagonals */
@@ -25,7 +30,7 @@ struct resident {
     double *y;       /* v x v */
     double *sample, *columns; /* v x n, m x n */
     double **wt;              /* [nw] v x m: W of a target */
-    int nw;
+    int nw, most;             /* targets that have room; that a rank gets at most */
     int *info;
     void *work;
     size_t lwork;
@@ -53,5 +58,33 @@ status resident_gemm(resident *r, char ta, char tb, int64_t m, int64_t n, int64_
 
 /* Copy between host and device, in stream order: contiguous. */
 status resident_copy(resident *r, double *dst, const double *src, int64_t count);
+
+/* Local. Wait for the device, and learn of its errors, or that another rank failed. */
+status resident_sync(resident *r);
+
+/* Collective. As comm_agree, for what ends the run: other ranks leave their work, and the message
+ * says how to go on after a failure of the device. */
+status resident_agree(const resident *r, status st);
+
+/* Memory of the device; MOAO_MEMORY says what it was for and what to do. */
+status resident_array(resident *r, size_t bytes, const char *what, void **p);
+status resident_doubles(resident *r, int64_t count, const char *what, double **p);
+
+/* --- the factor in the host's memory (stream.c), all local */
+
+/* Takes the memory of the device for W of up to r->most targets, for pieces of the factor and for
+ * what the dense operations need, and the host's for the factor. Sets r->nw, r->wt. */
+status stream_open(resident *r);
+void stream_close(resident *r);
+
+/* Cmm0 of a profile, and its factor; *minor: order of the first minor that is not positive, 0:
+ * none. */
+status stream_factor(resident *r, const profile *p, int *minor);
+/* W of the targets of the chunk from their right-hand sides, all at once. */
+status stream_solve(resident *r);
+/* Y = (W T - D+ Ctm) W' of all targets of the chunk for the profile loaded; the k-th stays on the
+ * device as stream_y(r, k), v x v. */
+status stream_residuals(resident *r);
+double *stream_y(const resident *r, int k);
 
 #endif

@@ -3,6 +3,7 @@
 #include "tor/tor.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,28 @@ status resident_gemm(resident *r, char ta, char tb, int64_t m, int64_t n, int64_
 status resident_copy(resident *r, double *dst, const double *src, int64_t count) {
     const int64_t bytes = count * (int64_t)sizeof(double);
     return r->be->copy(r->ctx, dst, bytes, src, bytes, bytes, 1);
+}
+
+status resident_sync(resident *r) {
+    status st = comm_fault(r->u.c, "device");
+    if (st == MOAO_OK)
+        st = r->be->sync(r->ctx);
+    return st == MOAO_OK && comm_alarmed(r->u.c) ? MOAO_INTERNAL : st;
+}
+
+status resident_agree(const resident *r, status st) {
+    char text[1024];
+    if (st != MOAO_OK)
+        comm_alarm(r->u.c);
+    if (st == MOAO_INTERNAL && status_message()[0] != '\0') {
+        snprintf(text, sizeof text,
+                 "%.800s; what is finished is kept: go on with --resume, on another device or with "
+                 "compute.backend=cpu",
+                 status_message());
+        status_clear();
+        status_adopt(text);
+    }
+    return comm_agree(r->u.c, st);
 }
 
 status resident_load(resident *r, const profile *p) {
@@ -51,7 +74,7 @@ status resident_project(resident *r, bool truth, int64_t j, int64_t n, double al
 
 /* --- life */
 
-static status device_array(resident *r, size_t bytes, const char *what, void **p) {
+status resident_array(resident *r, size_t bytes, const char *what, void **p) {
     const device_plan *d = r->u.plan;
     status st = r->be->alloc(r->ctx, bytes > 0 ? bytes : 1, p);
     if (st != MOAO_MEMORY)
@@ -64,51 +87,61 @@ static status device_array(resident *r, size_t bytes, const char *what, void **p
                        what, (double)bytes / 1e9, (double)(d->fixed + d->target) / 1e9);
 }
 
-static status device_doubles(resident *r, int64_t count, const char *what, double **p) {
-    return device_array(r, (size_t)count * sizeof(double), what, (void **)p);
+status resident_doubles(resident *r, int64_t count, const char *what, double **p) {
+    return resident_array(r, (size_t)count * sizeof(double), what, (void **)p);
 }
 
 static status take_device(resident *r) {
     int n = r->be->devices();
     if (n < 1)
         return status_fail(MOAO_INPUT, "compute.backend: no device was found");
-    return r->be->open(r->u.c->node_rank % n, NULL, &r->ctx);
+    r->device = r->u.c->node_rank % n;
+    return r->be->open(r->device, NULL, &r->ctx);
 }
 
+/* What both ways of keeping the factor need. */
 static status take_arrays(resident *r) {
+    const int64_t m = r->m, v = r->v;
+    status st;
+    TRY(resident_doubles(r, v * r->t, "the command matrix", &r->dplus));
+    TRY(resident_doubles(r, r->t * r->w, "panels of Ctm", &r->ctm));
+    TRY(resident_doubles(r, v * r->w, "panels of W T", &r->z));
+    TRY(resident_doubles(r, m * r->u.nsample, "a sampled residual", &r->columns));
+    for (int i = 0; i < 3; i++)
+        TRY(r->be->alloc_host(r->ctx, (size_t)(v * v) * sizeof(double), (void **)&r->host[i]));
+    TRY(resident_load(r, r->u.largest));
+    TRY(resident_copy(r, r->dplus, r->u.dplus, v * r->t));
+    TRY(resident_sync(r));
+done:
+    return st;
+}
+
+/* The factor and the exposure's T on the device. */
+static status take_factor(resident *r) {
     const backend *be = r->be;
-    const int64_t m = r->m, v = r->v, n = r->u.nsample;
+    const int64_t m = r->m, v = r->v;
     status st;
     size_t trsm = be->workspace(BACKEND_TRSM, BACKEND_D, v, m);
     r->lwork = be->workspace(BACKEND_POTRF, BACKEND_D, m, m);
     r->lwork = r->lwork > trsm ? r->lwork : trsm;
-    TRY(device_doubles(r, m * m, "the factor of Cmm", &r->a));
-    TRY(device_doubles(r, r->w * m, "blocks of Cmm", &r->diag));
-    TRY(device_doubles(r, v * r->t, "the command matrix", &r->dplus));
-    TRY(device_doubles(r, r->t * r->w, "panels of Ctm", &r->ctm));
-    TRY(device_doubles(r, v * r->w, "panels of W T", &r->z));
-    TRY(device_doubles(r, v * v, "a residual covariance", &r->y));
-    TRY(device_doubles(r, v * n, "a sampled residual", &r->sample));
-    TRY(device_doubles(r, m * n, "a sampled residual", &r->columns));
-    TRY(device_array(r, sizeof(int), "a number", (void **)&r->info));
-    TRY(device_array(r, r->lwork, "work", &r->work));
-    for (int i = 0; i < 3; i++)
-        TRY(be->alloc_host(r->ctx, (size_t)(v * v) * sizeof(double), (void **)&r->host[i]));
-    TRY(resident_load(r, r->u.largest));
-    TRY(resident_copy(r, r->dplus, r->u.dplus, v * r->t));
+    TRY(resident_doubles(r, m * m, "the factor of Cmm", &r->a));
+    TRY(resident_doubles(r, r->w * m, "blocks of Cmm", &r->diag));
+    TRY(resident_doubles(r, v * v, "a residual covariance", &r->y));
+    TRY(resident_doubles(r, v * r->u.nsample, "a sampled residual", &r->sample));
+    TRY(resident_array(r, sizeof(int), "a number", (void **)&r->info));
+    TRY(resident_array(r, r->lwork, "work", &r->work));
     /* what lies above the diagonals stays 0: products read it, nothing writes it */
     TRY(resident_gemm(r, 'N', 'N', r->w, m, 1, 0.0, r->diag, r->w, r->diag, 1, 0.0, r->diag, r->w));
-    TRY(be->sync(r->ctx));
 done:
     return st;
 }
 
 /* W of as many targets as this rank gets of a chunk; of fewer where memory ends, but for room that
  * the libraries may still want. */
-static status take_targets(resident *r, int want) {
-    status st = ALLOC(r->wt, (size_t)want, "targets of a device");
-    while (st == MOAO_OK && r->nw < want) {
-        st = device_doubles(r, r->v * r->m, "W of a target", &r->wt[r->nw]);
+static status take_targets(resident *r) {
+    status st = ALLOC(r->wt, (size_t)r->most, "targets of a device");
+    while (st == MOAO_OK && r->nw < r->most) {
+        st = resident_doubles(r, r->v * r->m, "W of a target", &r->wt[r->nw]);
         r->nw += st == MOAO_OK;
     }
     if (st == MOAO_MEMORY && r->nw > 0) {
@@ -122,17 +155,18 @@ static status take_targets(resident *r, int want) {
     return st;
 }
 
-/* Rate of gemm on the device, of D+' D+ into the room of the factor. */
+/* Rate of gemm on the device, of D+' D+ into the room of the factor or, streamed, of a W. */
 static status measure(resident *r) {
-    const int64_t n = r->t < r->m ? r->t : r->m;
+    const int64_t most = r->stream != NULL ? r->v : r->m, n = r->t < most ? r->t : most;
+    double *room = r->stream != NULL ? r->wt[0] : r->a;
     double best = 0;
     status st = MOAO_OK;
     for (int k = 0; k < 4 && st == MOAO_OK; k++) {
         double from = report_now();
-        st = resident_gemm(r, 'T', 'N', n, n, r->v, 1.0, r->dplus, r->v, r->dplus, r->v, 0.0, r->a,
+        st = resident_gemm(r, 'T', 'N', n, n, r->v, 1.0, r->dplus, r->v, r->dplus, r->v, 0.0, room,
                            r->m);
         if (st == MOAO_OK)
-            st = r->be->sync(r->ctx);
+            st = resident_sync(r);
         double rate = 2.0 * (double)n * (double)n * (double)r->v / (report_now() - from);
         best = k > 0 && rate > best ? rate : best; /* the first one sets up */
     }
@@ -160,11 +194,14 @@ status resident_open(const resident_setup *u, resident **out, int *chunk) {
                         .ngroup = nrank,
                         .group_size = 1,
                         .mygroup = u->c->rank};
+    r->most = share;
     st = take_device(r);
     if (st == MOAO_OK)
         st = take_arrays(r);
     if (st == MOAO_OK)
-        st = take_targets(r, share);
+        st = u->plan->streamed ? stream_open(r) : take_factor(r);
+    if (st == MOAO_OK && r->stream == NULL)
+        st = take_targets(r);
     if (st == MOAO_OK)
         st = measure(r);
     TRY(comm_agree(u->c, st));
@@ -185,6 +222,8 @@ void resident_close(resident *r) {
         return;
     const backend *be = r->be;
     if (r->ctx != NULL) {
+        const bool streamed = r->stream != NULL; /* W then lies in its room */
+        stream_close(r);
         if (r->target != NULL)
             r->mat->close_target(r->target);
         if (r->cov != NULL)
@@ -193,7 +232,7 @@ void resident_close(resident *r) {
                               r->y, r->sample, r->columns, r->info, r->work};
         for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
             be->release(r->ctx, mine[i]);
-        for (int i = 0; i < r->nw; i++)
+        for (int i = 0; i < r->nw && !streamed; i++)
             be->release(r->ctx, r->wt[i]);
         for (int i = 0; i < 3; i++)
             be->release_host(r->ctx, r->host[i]);
@@ -215,12 +254,12 @@ static status factor_local(resident *r, const profile *p, int *minor) {
     for (int64_t j = 0; j < m; j += r->w)
         TRY(r->mat->fill_cmm(r->cov, BACKEND_D, 'L', MATCOV_ALL, j, m - j, j,
                              resident_width(r, j, m), r->a + j + j * m, m));
-    TRY(r->be->sync(r->ctx));
+    TRY(resident_sync(r));
     rep->wall[STAGE_MATCOV] += report_now() - from;
     from = report_now();
     TRY(r->be->potrf(r->ctx, BACKEND_D, 'L', m, r->a, m, r->info, r->work, r->lwork));
     TRY(r->be->copy(r->ctx, minor, sizeof *minor, r->info, sizeof *minor, sizeof *minor, 1));
-    TRY(r->be->sync(r->ctx));
+    TRY(resident_sync(r));
     rep->flops[STAGE_FACTOR] += (double)m * (double)m * (double)m / 3;
 done:
     rep->wall[STAGE_FACTOR] += report_now() - from;
@@ -229,8 +268,8 @@ done:
 
 status resident_factor(resident *r, const profile *p) {
     int minor = 0;
-    status st = comm_agree(r->u.c, factor_local(r, p, &minor));
-    if (st != MOAO_OK)
+    status st = r->stream != NULL ? stream_factor(r, p, &minor) : factor_local(r, p, &minor);
+    if ((st = resident_agree(r, st)) != MOAO_OK)
         return st;
     r->tor = p;
     MPI_Allreduce(MPI_IN_PLACE, &minor, 1, MPI_INT, MPI_MAX, r->u.c->mpi);
@@ -243,33 +282,42 @@ static int64_t sampled(const resident *r, int k) {
     return (int64_t)((double)r->m * (k + 0.5) / r->u.nsample);
 }
 
-/* W of one target: D+ Ctm0, then both triangles from the right. */
-static status solve_target(resident *r, int target, double *w) {
+/* D+ Ctm0 of one target, and its sampled columns in `sample` (v x nsample). */
+static status right_side(resident *r, int target, double *w, double *sample) {
     const int64_t m = r->m, v = r->v;
-    const double one = 1;
     status st;
     TRY(r->mat->aim(r->target, r->u.s->targets[target], false));
     for (int64_t j = 0; j < m; j += r->w)
         TRY(resident_project(r, false, j, resident_width(r, j, m), 1.0, 0.0, w + j * v));
     for (int k = 0; k < r->u.nsample; k++)
-        TRY(resident_copy(r, r->sample + k * v, w + sampled(r, k) * v, v));
-    TRY(resident_copy(r, r->host[0], r->sample, v * r->u.nsample));
-    TRY(r->be->trsm(r->ctx, BACKEND_D, 'R', 'L', 'T', 'N', v, m, &one, r->a, m, w, v, r->work,
-                    r->lwork));
-    TRY(r->be->trsm(r->ctx, BACKEND_D, 'R', 'L', 'N', 'N', v, m, &one, r->a, m, w, v, r->work,
-                    r->lwork));
+        TRY(resident_copy(r, sample + k * v, w + sampled(r, k) * v, v));
     r->u.rep->flops[STAGE_SOLVE] += 2.0 * (double)(v * m) * (double)(m + r->t);
 done:
     return st;
 }
 
-/* Adds to sum[] the squares of the sampled residual and of its right-hand side. */
-static status sample_residual(resident *r, const double *w, double sum[2]) {
+/* W of one target from D+ Ctm0: both triangles from the right. */
+static status solve_target(resident *r, double *w) {
+    const int64_t m = r->m, v = r->v;
+    const double one = 1;
+    status st;
+    TRY(r->be->trsm(r->ctx, BACKEND_D, 'R', 'L', 'T', 'N', v, m, &one, r->a, m, w, v, r->work,
+                    r->lwork));
+    TRY(r->be->trsm(r->ctx, BACKEND_D, 'R', 'L', 'N', 'N', v, m, &one, r->a, m, w, v, r->work,
+                    r->lwork));
+done:
+    return st;
+}
+
+/* Adds to sum[] the squares of the sampled residual and of its right-hand side, which is in
+ * `sample`. */
+static status sample_residual(resident *r, const double *w, double *sample, double sum[2]) {
     const int64_t m = r->m, v = r->v, n = r->u.nsample;
     status st;
-    TRY(resident_gemm(r, 'N', 'N', v, n, m, 1.0, w, v, r->columns, m, -1.0, r->sample, v));
-    TRY(resident_copy(r, r->host[1], r->sample, v * n));
-    TRY(r->be->sync(r->ctx));
+    TRY(resident_copy(r, r->host[0], sample, v * n));
+    TRY(resident_gemm(r, 'N', 'N', v, n, m, 1.0, w, v, r->columns, m, -1.0, sample, v));
+    TRY(resident_copy(r, r->host[1], sample, v * n));
+    TRY(resident_sync(r));
     for (int64_t i = 0; i < v * n; i++) {
         sum[0] += r->host[1][i] * r->host[1][i];
         sum[1] += r->host[0][i] * r->host[0][i];
@@ -285,9 +333,17 @@ static status solve_local(resident *r, double sum[2]) {
     for (int k = 0; k < r->u.nsample; k++)
         TRY(r->mat->fill_cmm(r->cov, BACKEND_D, 'A', MATCOV_ALL, 0, r->m, sampled(r, k), 1,
                              r->columns + k * r->m, r->m));
+    for (int k = 0; k < r->ch.nmine && r->stream != NULL; k++)
+        TRY(right_side(r, r->ch.mine + k, r->wt[k], stream_y(r, k)));
+    if (r->stream != NULL)
+        TRY(stream_solve(r));
     for (int k = 0; k < r->ch.nmine; k++) {
-        TRY(solve_target(r, r->ch.mine + k, r->wt[k]));
-        TRY(sample_residual(r, r->wt[k], sum));
+        double *sample = r->stream != NULL ? stream_y(r, k) : r->sample;
+        if (r->stream == NULL) {
+            TRY(right_side(r, r->ch.mine + k, r->wt[k], sample));
+            TRY(solve_target(r, r->wt[k]));
+        }
+        TRY(sample_residual(r, r->wt[k], sample, sum));
         rows_progress(&r->team);
     }
 done:
@@ -300,7 +356,7 @@ status resident_solve(resident *r, int first, int count, double *residual) {
     *ch = (rowchunk){.first = first, .count = count, .nrow = (int)r->v, .nlrow = (int)r->v};
     rows_share(count, r->team.ngroup, r->team.mygroup, &ch->mine, &ch->nmine);
     ch->mine += first;
-    status st = comm_agree(r->u.c, solve_local(r, sum));
+    status st = resident_agree(r, solve_local(r, sum));
     if (st == MOAO_OK)
         MPI_Allreduce(MPI_IN_PLACE, sum, 2, MPI_DOUBLE, MPI_SUM, r->u.c->mpi);
     *residual = r->u.nsample > 0 && sum[1] > 0 ? sqrt(sum[0] / sum[1]) : NAN;

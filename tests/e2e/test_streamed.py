@@ -1,0 +1,159 @@
+"""The executor of devices that do not hold the factor (docs/gpu-pipeline.md), which then stays in the host's memory:
+the CPU backend with little of compute.gpu_memory, against the CPU's panels. What a run does when its device fails."""
+# timeout: 900
+import os
+import re
+import shutil
+import sys
+import tempfile
+import unittest
+
+from moao_case import GOLDEN, ROOT, Run, moao
+from test_resident import CASE, RESIDENT
+import test_resident
+
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+import moao_test  # noqa: E402
+
+SAID = "stays in the host's memory"
+
+
+def least_for_the_whole(case, *overrides):
+    """Bytes of a device that hold the factor and one target: less than that, and the factor is streamed."""
+    low, high = 1.6e9, 1.8e9
+    while high - low > 1e4:
+        middle = (low + high) / 2
+        text = moao("check", case, "compute.backend=gpu", "compute.gpu_memory=%.0f" % middle, *overrides, check=False)
+        whole = "factor of Cmm0, and Cmm of an exposure" in text.stdout
+        low, high = (low, middle) if whole else (middle, high)
+    return high
+
+
+class Streamed(unittest.TestCase):
+    assert_equal_runs = test_resident.Resident.assert_equal_runs
+
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.mkdtemp(prefix="moao-streamed-")
+        cls.case = moao_test.write_case(os.path.join(cls.dir, "asymmetric.yaml"), CASE)
+        cls.small = moao_test.write_case(os.path.join(cls.dir, "small.yaml"))
+        cls.panels = Run(CASE, ranks=2)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.dir, ignore_errors=True)
+
+    def run_streamed(self, panel, *overrides, ranks=1):
+        """On the CPU backend ranks of a node share one device."""
+        panel = "compute.panel=%d" % panel
+        memory = ranks * (least_for_the_whole(self.case, panel) - 2e4)
+        run = Run(CASE, panel, "compute.gpu_memory=%.0f" % memory, *overrides, ranks=ranks, env=RESIDENT)
+        self.assertIn(SAID, run.process.stdout + run.process.stderr)
+        return run
+
+    def test_asymmetric_case(self):
+        """Every map to 1e-10 of the panels': as many targets as fit, chunks of 1 and 2, pieces that leave a rest and
+        pieces wider than W is high, 2 ranks."""
+        for panel, chunk, ranks in ((19, 0, 1), (7, 1, 1), (95, 2, 2)):
+            with self.subTest(panel=panel, chunk=chunk, ranks=ranks):
+                here = self.run_streamed(panel, "compute.targets_per_chunk=%d" % chunk, ranks=ranks)
+                self.assert_equal_runs(self.panels, here, 1e-10)
+
+    def test_golden_case(self):
+        case = os.path.join(GOLDEN, "b.yaml")
+        memory = least_for_the_whole(case, "compute.panel=32") - 2e4
+        run = Run(case, "compute.panel=32", "compute.gpu_memory=%.0f" % memory, env=RESIDENT)
+        self.assertIn(SAID, run.process.stdout + run.process.stderr)
+        self.assert_equal_runs(Run(case), run, 1e-10)
+
+    def start(self, name, *overrides, ranks=2, fault="", env=RESIDENT):
+        return moao_test.Run(self.small, "compute.panel=50", "compute.gpu_memory=%.0f" % (ranks * self.small_memory()),
+                             "-o", os.path.join(self.dir, name), *overrides, ranks=ranks, cwd=self.dir,
+                             env=dict(env, MOAO_FAULT=fault))
+
+    def small_memory(self):
+        if not hasattr(type(self), "memory_of_small"):
+            type(self).memory_of_small = least_for_the_whole(self.small, "compute.panel=50") - 2e4
+        return self.memory_of_small
+
+    def whole(self):
+        """Maps of the uninterrupted run."""
+        if not hasattr(type(self), "whole_maps"):
+            run = self.start("whole")
+            self.assertEqual(run.wait(120), 0, run.text)
+            self.assertIn(SAID, run.text)
+            type(self).whole_maps = moao_test.maps(os.path.join(self.dir, "whole"))
+        return self.whole_maps
+
+    def assert_resumes(self, name):
+        again = self.start(name, "--resume")
+        self.assertEqual(again.wait(120), 0, again.text)
+        found = moao_test.maps(os.path.join(self.dir, name))
+        for key, value in self.whole().items():
+            self.assertEqual(value.tobytes(), found[key].tobytes(), key)
+
+    def test_a_lost_device_ends_the_run(self):
+        """A device that fails between two exposures: all ranks end soon, code 1, one line that says how to go on; the
+        resumed maps equal the uninterrupted run's bit for bit."""
+        run = self.start("lost", fault="device:1:fail:20")
+        self.assertEqual(run.wait(30), 1, run.text)
+        lines = [s for s in run.text.splitlines() if "injected fault in device" in s]
+        self.assertEqual(len(lines), 1, run.text)
+        for word in ("rank 1: ", "--resume", "compute.backend=cpu"):
+            self.assertIn(word, lines[0])
+        self.assertGreater(len(moao_test.parts(os.path.join(self.dir, "lost"))), 0)
+        self.assert_resumes("lost")
+
+    def test_a_killed_rank(self):
+        """kill -9 of a rank in an exposure: the others end soon; the run resumes."""
+        run = self.start("killed", fault="exposure:1:kill:4")
+        self.assertNotIn(run.wait(30), (0, 3), run.text)
+        self.assert_resumes("killed")
+
+    def test_a_device_that_fails_at_the_start(self):
+        """auto: the CPU, with a line; gpu: an error."""
+        run = self.start("start-auto", fault="device:0:fail:1")
+        self.assertEqual(run.wait(120), 0, run.text)
+        self.assertEqual(run.text.count("computing on the CPU: rank 0: injected fault in device"), 1, run.text)
+        run = self.start("start-gpu", "compute.backend=gpu", fault="device:0:fail:1")
+        self.assertEqual(run.wait(30), 1, run.text)
+        self.assertEqual(run.text.count("injected fault in device"), 1, run.text)
+
+    def test_too_little_memory(self):
+        """Of the device, of the host: said before anything is computed; auto takes the CPU, and says so."""
+        little = "compute.gpu_memory=1.5e9"
+        run = self.start("little-auto", little)
+        self.assertEqual(run.wait(120), 0, run.text)
+        self.assertRegex(run.text, "computing on the CPU: compute.gpu_memory: one target at a time needs")
+        run = self.start("little-gpu", little, "compute.backend=gpu")
+        self.assertEqual(run.wait(30), 2, run.text)
+        self.assertEqual(run.text.count("compute.gpu_memory: one target"), 1, run.text)
+        run = self.start("little-host", "compute.memory=1e7", "compute.backend=gpu")
+        self.assertEqual(run.wait(30), 2, run.text)
+        self.assertRegex(run.text, "compute.memory: a rank with a GPU needs .* which keeps the factor")
+
+    def test_not_positive_definite(self):
+        """The message of the panels, wherever the factor stops."""
+        twins = ["sensors[0].noise_variance=1e-30", "sensors[1].noise_variance=1e-30", "sensors[1].direction=[40, 10]"]
+        run = self.start("twins", *twins, ranks=1)
+        self.assertEqual(run.wait(60), 1, run.text)
+        self.assertIn("Cmm is not positive definite", run.text)
+        self.assertIn("sensor 1", run.text)
+
+    def test_check_plans_the_memory(self):
+        """Full scale on 40 GB: several targets, and what the host must offer, whatever this machine has."""
+        case = os.path.join(ROOT, "params", "mosaic.yaml")
+        text = moao("check", case, "compute.backend=gpu", "compute.gpu_memory=40 GB", "--memory", "10").stdout
+        m = re.search(r"GPU +([\d.]+) GB of 40.000 GB, with W of (\d+) targets", text)
+        self.assertLess(float(m.group(1)), 40)
+        self.assertGreater(int(m.group(2)), 3)
+        m = re.search(r"GPU's host +([\d.]+) GB for each rank", text)
+        self.assertIn(round(float(m.group(1))), range(43, 53))
+        self.assertIn("not here: 10.000 GB", text)
+        p = moao("check", case, "compute.backend=gpu", "compute.gpu_memory=5 GB", check=False)
+        self.assertEqual(p.returncode, 2)
+        self.assertIn("compute.gpu_memory", p.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
