@@ -28,6 +28,13 @@ double report_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+void (*report_listener)(const char *phase);
+
+void report_phase(const char *phase) {
+    if (report_listener != NULL)
+        report_listener(phase);
+}
+
 /* Columns of the terminal that stderr ends at, at most WIDTH; 0 when it is no terminal. Under
  * mpirun a rank's stderr is a pipe to its parent, whose stderr then counts. */
 static int terminal_width(void) {

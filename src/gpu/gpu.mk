@@ -1,6 +1,7 @@
 # What belongs to the GPU plugin and to the library of dense operations; included by the Makefile.
 #   make gpu          build/libmoao_gpu.so (needs nvcc, no GPU)     make check-gpu   every test of the operations, on a GPU
 #   make bench-gpu    ours, the vendor's and the ceiling            make install     installs the library too
+#   make gpu-busy     a library that records when the GPU works (scripts/gpu-busy.py)
 NVCCFLAGS += -Xcompiler -fvisibility=hidden
 GPU_LIBS += -lcublas
 CUDA_LIBS ?= -lcublas -lcusolver
@@ -10,7 +11,7 @@ gpu_bench := $(patsubst %.cu,$(B)/%,$(wildcard bench/gpu/bench_*.cu))
 # the tests of the operations are the same programs on every backend
 linalg_test := $(filter $(B)/tests/unit/test_linalg_% $(B)/tests/unit/test_backend_%,$(tests))
 
-.PHONY: gpu-tests gpu-bench check-gpu bench-gpu install-linalg
+.PHONY: gpu-tests gpu-bench gpu-busy check-gpu bench-gpu install-linalg
 gpu-tests: gpu $(gpu_test) $(linalg_test)
 gpu-bench: gpu $(gpu_bench)
 
@@ -25,6 +26,18 @@ check-gpu: gpu-tests
 	@scripts/check-gpu.sh $(B)
 bench-gpu: gpu-bench
 	@PYTHON=$(PYTHON) scripts/bench-gpu.sh $(B)
+
+# --- the record of what a GPU does, made with CUPTI of the CUDA toolkit
+cuda_home = $(patsubst %/bin/nvcc,%,$(NVCC))
+CUPTI ?= $(firstword $(wildcard $(cuda_home)/extras/CUPTI $(cuda_home)))
+cupti_lib = $(firstword $(wildcard $(CUPTI)/lib64 $(CUPTI)/lib))
+gpu-busy: $(if $(and $(NVCC),$(wildcard $(CUPTI)/include/cupti.h)),$(B)/bench/gpu/libmoao_busy.so)
+	@$(if $^,:,echo "gpu-busy: CUPTI not found (set CUPTI=...): not built")
+$(B)/bench/gpu/libmoao_busy.so: bench/gpu/busy.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(OPT) -g -D_GNU_SOURCE= -std=c11 -Wall -Wextra -fPIC -shared -isystem$(CUPTI)/include -isystem$(cuda_home)/include \
+	  -o $@ $< -L$(cupti_lib) -Wl,-rpath,$(cupti_lib) -lcupti -ldl -lpthread
 
 # --- the library: header, static and shared, pkg-config
 linalg_src := src/status.c src/backend.c $(wildcard src/linalg/cpu*.c src/linalg/batch_cpu*.c)

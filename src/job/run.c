@@ -256,6 +256,7 @@ static status one_exposure(run *r, int e, int t0, int t1, const rowchunk *ch, ob
     TRY(r->res != NULL ? resident_expose(r->res, p, ex, &b)
                        : obsseq_run(&r->team, p, r->dplus, ch, r->u.ps, ex, y, &b));
     double from = report_now();
+    report_phase("output: results of an exposure");
     if (is_root(r))
         st = store_put(r->st, &b);
     st = comm_agree(r->c, st);
@@ -357,6 +358,7 @@ static double work_left(const run *r) {
 /* Rank 0, at the end: the files a user gets. */
 static status write_results(run *r) {
     double from = report_now();
+    report_phase("maps");
     progress_step("writing maps");
     status st = maps_write(r->dir, &r->u.par, &r->u.s, &r->u.a, r->u.ps, r->st);
     if (st == MOAO_OK)

@@ -9,6 +9,7 @@ static status fill_triangle(resident *r) {
     const backend_matcov *mat = r->mat;
     const int64_t m = r->m;
     status st = MOAO_OK;
+    report_phase("exposure: T of Cmm");
     for (int64_t j = 0, n; j < m && st == MOAO_OK; j += n) {
         n = resident_width(r, j, m);
         st =
@@ -24,6 +25,7 @@ static status fill_triangle(resident *r) {
 static status truth(resident *r) {
     const int64_t v = r->v, t = r->t;
     status st;
+    report_phase("exposure: D+ Ctt D+'");
     for (int64_t j = 0, n; j < t; j += n) {
         n = resident_width(r, j, t);
         TRY(resident_project(r, true, j, n, 1.0, 0.0, r->z));
@@ -39,16 +41,20 @@ done:
 static status residual(resident *r, int target, const double *w, double *host) {
     const int64_t m = r->m, v = r->v;
     status st;
+    report_phase("exposure: next target");
     TRY(r->mat->aim(r->target, r->u.s->targets[target], true));
     for (int64_t j = 0, n; j < m; j += n) {
         n = resident_width(r, j, m);
         const int64_t below = m - j - n;
+        report_phase("exposure: W T");
         TRY(resident_gemm(r, 'N', 'N', v, n, n, 1.0, w + j * v, v, r->diag + j * r->w, r->w, 0.0,
                           r->z, v));
         if (below > 0)
             TRY(resident_gemm(r, 'N', 'T', v, n, below, 1.0, w + (j + n) * v, v,
                               r->a + j + (j + n) * m, m, 1.0, r->z, v));
+        report_phase("exposure: D+ Ctm");
         TRY(resident_project(r, false, j, n, -1.0, 1.0, r->z));
+        report_phase("exposure: Y");
         TRY(resident_gemm(r, 'N', 'T', v, v, n, 1.0, r->z, v, w + j * v, v, j > 0, r->y, v));
     }
     TRY(resident_copy(r, host, r->y, v * v));
@@ -79,6 +85,7 @@ static status target_psf(resident *r, obsexposure *ex, int k, results *o) {
     const size_t v = (size_t)r->v;
     double from = report_now();
     status st;
+    report_phase("exposure: PSF");
     TRY(comm_fault(r->u.c, "psf"));
     TRY(common_part(r, ex));
     memset(o->sum, 0, psf_sep_count(r->u.ps) * sizeof(double));
@@ -95,6 +102,7 @@ done:
 /* The host makes the PSFs of a target while the device works on the next one. */
 static status expose_local(resident *r, const profile *p, obsexposure *ex, results *o) {
     status st;
+    report_phase("exposure: profile");
     TRY(comm_fault(r->u.c, "exposure"));
     TRY(resident_load(r, p));
     if (ex->mtt == NULL)

@@ -250,6 +250,7 @@ static status factor_local(resident *r, const profile *p, int *minor) {
     report *rep = r->u.rep;
     double from = report_now();
     status st;
+    report_phase("reconstructor: Cmm");
     TRY(resident_load(r, p));
     for (int64_t j = 0; j < m; j += r->w)
         TRY(r->mat->fill_cmm(r->cov, BACKEND_D, 'L', MATCOV_ALL, j, m - j, j,
@@ -257,6 +258,7 @@ static status factor_local(resident *r, const profile *p, int *minor) {
     TRY(resident_sync(r));
     rep->wall[STAGE_MATCOV] += report_now() - from;
     from = report_now();
+    report_phase("reconstructor: Cholesky");
     TRY(r->be->potrf(r->ctx, BACKEND_D, 'L', m, r->a, m, r->info, r->work, r->lwork));
     TRY(r->be->copy(r->ctx, minor, sizeof *minor, r->info, sizeof *minor, sizeof *minor, 1));
     TRY(resident_sync(r));
@@ -286,6 +288,7 @@ static int64_t sampled(const resident *r, int k) {
 static status right_side(resident *r, int target, double *w, double *sample) {
     const int64_t m = r->m, v = r->v;
     status st;
+    report_phase("solve: D+ Ctm");
     TRY(r->mat->aim(r->target, r->u.s->targets[target], false));
     for (int64_t j = 0; j < m; j += r->w)
         TRY(resident_project(r, false, j, resident_width(r, j, m), 1.0, 0.0, w + j * v));
@@ -301,6 +304,7 @@ static status solve_target(resident *r, double *w) {
     const int64_t m = r->m, v = r->v;
     const double one = 1;
     status st;
+    report_phase("solve: triangles");
     TRY(r->be->trsm(r->ctx, BACKEND_D, 'R', 'L', 'T', 'N', v, m, &one, r->a, m, w, v, r->work,
                     r->lwork));
     TRY(r->be->trsm(r->ctx, BACKEND_D, 'R', 'L', 'N', 'N', v, m, &one, r->a, m, w, v, r->work,
@@ -314,6 +318,7 @@ done:
 static status sample_residual(resident *r, const double *w, double *sample, double sum[2]) {
     const int64_t m = r->m, v = r->v, n = r->u.nsample;
     status st;
+    report_phase("solve: sampled residual");
     TRY(resident_copy(r, r->host[0], sample, v * n));
     TRY(resident_gemm(r, 'N', 'N', v, n, m, 1.0, w, v, r->columns, m, -1.0, sample, v));
     TRY(resident_copy(r, r->host[1], sample, v * n));
@@ -328,6 +333,7 @@ done:
 
 static status solve_local(resident *r, double sum[2]) {
     status st;
+    report_phase("solve: profile");
     TRY(comm_fault(r->u.c, "solve"));
     TRY(resident_load(r, r->tor));
     for (int k = 0; k < r->u.nsample; k++)
