@@ -33,9 +33,9 @@ class Record:
                 {"phase": phases, "host": self.calls}.get(row["kind"], device).append(item)
         if not phases or not device:
             sys.exit("%s holds no marks of the program, or no work of the device" % path)
-        zero = phases[0][0]
         device.sort()
         phases.sort()
+        zero = phases[0][0]
         self.phase = [p[4] for p in phases]
         self.phase_start = 1e-9 * (np.array([p[0] for p in phases]) - zero)
         self.phase_end = 1e-9 * (np.array([p[1] for p in phases]) - zero)
@@ -171,9 +171,9 @@ def gaps(r, window, most=12):
 def kernel_table(r, windows, most=15):
     """Kernels by name: number and total time inside windows."""
     inside = [i for w in windows for i in np.flatnonzero((r.start >= w[0]) & (r.start < w[1]))]
-    names, total = readable(set(r.name[i] for i in inside)), {}
+    names, total = readable(set(r.name[i] for i in inside if r.kernel[i])), {}
     for i in inside:
-        t = total.setdefault(names[r.name[i]], [0, 0.0])
+        t = total.setdefault(names[r.name[i]] if r.kernel[i] else r.name[i], [0, 0.0])
         t[0] += 1
         t[1] += r.end[i] - r.start[i]
     print("%-46s %8s %12s" % ("kernel or copy", "number", "total [ms]"))

@@ -45,8 +45,8 @@ typedef struct {
 } report;
 
 double report_now(void); /* monotonic clock [s] */
-/* Local. What is done from here on, as "stage: step" (a literal): for a tool in the same process that
- * sets the listener, such as bench/gpu/busy.c. */
+/* Local. What is done from here on, as "stage: step" (a literal): for a tool in the same process
+ * that sets the listener, such as bench/gpu/busy.c. */
 void report_phase(const char *phase);
 extern void (*report_listener)(const char *phase);
 /* Collective: prints the table on rank 0 (stage, time, GFLOP/s, share of dgemm, idle share =

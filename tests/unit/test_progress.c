@@ -174,6 +174,25 @@ static void test_disabled(void **state) {
     assert_string_equal(text, "moao: warning: only this\n");
 }
 
+static const char *heard;
+
+static void listen(const char *phase) {
+    heard = phase;
+}
+
+/* A phase reaches who listens, and nobody otherwise. */
+static void test_phase(void **state) {
+    (void)state;
+    report_phase("nobody: listens");
+    assert_null(heard);
+    report_listener = listen;
+    report_phase("stage: step");
+    assert_string_equal(heard, "stage: step");
+    report_listener = NULL;
+    report_phase("nobody: again");
+    assert_string_equal(heard, "stage: step");
+}
+
 /* Nested values, escapes and numbers that JSON lacks. */
 static void test_json(void **state) {
     (void)state;
@@ -205,7 +224,8 @@ static void test_json(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_log), cmocka_unit_test(test_bar), cmocka_unit_test(test_redraw),
-        cmocka_unit_test(test_disabled), cmocka_unit_test(test_json)};
+        cmocka_unit_test(test_log),    cmocka_unit_test(test_bar),
+        cmocka_unit_test(test_redraw), cmocka_unit_test(test_disabled),
+        cmocka_unit_test(test_phase),  cmocka_unit_test(test_json)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
