@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #define PLUGIN "libmoao_gpu.so"
+#define PLUGIN_PATH (PATH_MAX + 64)
 
 /* What the plugin exports: its table, or NULL with the reason. It reports failures through `set`.
  */
@@ -18,39 +19,56 @@ static struct {
     char why[512];
 } plugin;
 
-/* dlopen of the plugin in a folder that ends at the last '/' of `file`; NULL when there is none. */
-static void *open_beside(const char *file, const char *sub) {
-    char path[PATH_MAX + 64];
+/* Whether the plugin is in a folder that ends at the last '/' of `file`: its path. */
+static bool is_beside(const char *file, const char *sub, char path[PLUGIN_PATH]) {
     const char *slash = strrchr(file, '/');
     if (!slash)
-        return NULL;
-    snprintf(path, sizeof path, "%.*s/%s%s", (int)(slash - file), file, sub, PLUGIN);
-    return access(path, R_OK) == 0 ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+        return false;
+    snprintf(path, PLUGIN_PATH, "%.*s/%s%s", (int)(slash - file), file, sub, PLUGIN);
+    return access(path, R_OK) == 0;
 }
 
-static void *open_plugin(void) {
+/* Where the plugin is; its bare name, for the linker to look up, when it is in none of our places.
+ */
+static void find_plugin(char path[PLUGIN_PATH]) {
     static const char *const sub[] = {"", "../lib/moao/", "../", "../../", "../../../", "moao/"};
     const char *named = getenv("MOAO_GPU_PLUGIN");
     char exe[PATH_MAX];
     ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
     Dl_info self;
-    void *lib = NULL;
-    if (named && *named)
-        return dlopen(named, RTLD_NOW | RTLD_LOCAL);
-    exe[len > 0 ? len : 0] = 0;
-    for (size_t i = 0; i < sizeof sub / sizeof *sub && !lib; i++)
-        lib = open_beside(exe, sub[i]);
-    /* as a part of a shared library: beside that library */
-    if (!lib && dladdr(&plugin, &self) && self.dli_fname) {
-        lib = open_beside(self.dli_fname, "moao/");
-        lib = lib ? lib : open_beside(self.dli_fname, "");
+    if (named && *named) {
+        snprintf(path, PLUGIN_PATH, "%s", named);
+        return;
     }
-    return lib ? lib : dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL);
+    exe[len > 0 ? len : 0] = 0;
+    for (size_t i = 0; i < sizeof sub / sizeof *sub; i++)
+        if (is_beside(exe, sub[i], path))
+            return;
+    /* as a part of a shared library: beside that library */
+    if (dladdr(&plugin, &self) && self.dli_fname &&
+        (is_beside(self.dli_fname, "moao/", path) || is_beside(self.dli_fname, "", path)))
+        return;
+    snprintf(path, PLUGIN_PATH, "%s", PLUGIN);
+}
+
+/* Without a driver the plugin is of no use, and its libraries would take 200 MB of memory. */
+static bool has_driver(void) {
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (driver)
+        dlclose(driver);
+    return driver != NULL;
 }
 
 static void load_plugin(void) {
-    void *lib = open_plugin();
+    char path[PLUGIN_PATH];
+    void *lib;
     plugin_entry *entry = NULL;
+    find_plugin(path);
+    if (access(path, R_OK) == 0 && !has_driver()) {
+        snprintf(plugin.why, sizeof plugin.why, "there is no driver (libcuda.so.1)");
+        return;
+    }
+    lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!lib) {
         const char *why = dlerror();
         snprintf(plugin.why, sizeof plugin.why, "%s", why ? why : "plugin " PLUGIN " not found");

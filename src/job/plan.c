@@ -197,8 +197,9 @@ static void count_host(const sys *s, const atmos *a, const psf_opts *o, const ma
              psf_bytes(s, o) + (size_t)nexp * psf_fit_bytes(s, o));
     add_item(p, "residual covariances", 3 * v * v * d);
     if (p->device.streamed)
-        add_item(p, "factor of Cmm0, which passes by on the GPU",
-                 device_plan_host_bytes(s, device_plan_factor_width(&p->device, s, kg)));
+        add_item(
+            p, "factor of Cmm0, which passes by on the GPU",
+            device_plan_host_bytes(s, device_plan_factor_width(&p->device, s, p->device.fits)));
     add_item(p, "results", (size_t)(p->chunk + kg) * image);
     p->memory = 0;
     for (int i = 0; i < p->nitem; i++)

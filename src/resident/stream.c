@@ -264,11 +264,13 @@ static int64_t aligned(int64_t count) {
     return (count + 31) / 32 * 32;
 }
 
-/* The room for n targets, W and Y of each at a multiple of 256 bytes, and for two panels of L. */
+/* The room for n targets, W and Y of each at a multiple of 256 bytes, and for two panels of L, as
+ * wide as the plan's memory allows or, where the device has less than that, n targets. */
 static status take_room(resident *r, int n) {
     resident_stream *s = r->stream;
     const int64_t w = aligned(r->v * r->m), each = w + aligned(r->v * r->v);
-    s->b = (int64_t)device_plan_factor_width(r->u.plan, r->u.s, n);
+    const int targets = n == r->most ? r->u.plan->fits : n;
+    s->b = (int64_t)device_plan_factor_width(r->u.plan, r->u.s, targets);
     const int64_t panels = 2 * s->b * r->m, most = n * each > panels ? n * each : panels;
     status st = resident_doubles(r, most, "W of the targets and panels of the factor", &s->room);
     if (st != MOAO_OK)
