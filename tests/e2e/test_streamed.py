@@ -18,15 +18,15 @@ import moao_test  # noqa: E402
 SAID = "stays in the host's memory"
 
 
-def least_for_the_whole(case, *overrides):
-    """Bytes of a device that hold the factor and one target: less than that, and the factor is streamed."""
-    low, high = 1.6e9, 1.8e9
-    while high - low > 1e4:
+def short_memory(case, *overrides):
+    """Bytes of a device that is almost large enough for the factor and one target."""
+    low, high = 1.6e9, 1.7e9
+    while high - low > 2e5:
         middle = (low + high) / 2
         text = moao("check", case, "compute.backend=gpu", "compute.gpu_memory=%.0f" % middle, *overrides, check=False)
         whole = "factor of Cmm0, and Cmm of an exposure" in text.stdout
         low, high = (low, middle) if whole else (middle, high)
-    return high
+    return low
 
 
 class Streamed(unittest.TestCase):
@@ -46,7 +46,7 @@ class Streamed(unittest.TestCase):
     def run_streamed(self, panel, *overrides, ranks=1):
         """On the CPU backend ranks of a node share one device."""
         panel = "compute.panel=%d" % panel
-        memory = ranks * (least_for_the_whole(self.case, panel) - 2e4)
+        memory = ranks * short_memory(self.case, panel)
         run = Run(CASE, panel, "compute.gpu_memory=%.0f" % memory, *overrides, ranks=ranks, env=RESIDENT)
         self.assertIn(SAID, run.process.stdout + run.process.stderr)
         return run
@@ -61,7 +61,7 @@ class Streamed(unittest.TestCase):
 
     def test_golden_case(self):
         case = os.path.join(GOLDEN, "b.yaml")
-        memory = least_for_the_whole(case, "compute.panel=32") - 2e4
+        memory = short_memory(case, "compute.panel=32")
         run = Run(case, "compute.panel=32", "compute.gpu_memory=%.0f" % memory, env=RESIDENT)
         self.assertIn(SAID, run.process.stdout + run.process.stderr)
         self.assert_equal_runs(Run(case), run, 1e-10)
@@ -73,7 +73,7 @@ class Streamed(unittest.TestCase):
 
     def small_memory(self):
         if not hasattr(type(self), "memory_of_small"):
-            type(self).memory_of_small = least_for_the_whole(self.small, "compute.panel=50") - 2e4
+            type(self).memory_of_small = short_memory(self.small, "compute.panel=50")
         return self.memory_of_small
 
     def whole(self):
