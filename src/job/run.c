@@ -81,6 +81,7 @@ static status leave_devices(run *r, status st) {
     snprintf(r->device.text, sizeof r->device.text, "%s", status_message());
     status_clear();
     r->device.be = NULL;
+    r->rep.backend = r->rep.device = NULL;
     return MOAO_OK;
 }
 

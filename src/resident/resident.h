@@ -5,7 +5,10 @@
  * One array of m x m numbers holds the factor L of Cmm0 in its lower triangle and the exposure's T
  * (Cmm = T + T', transposed) above it, but for the blocks of T on the diagonal, which lie beside
  * it. Every rank factors for itself, so ranks exchange nothing but results, and these do not depend
- * on the number of ranks or on how many targets are computed together. */
+ * on the number of ranks or on how many targets are computed together.
+ *
+ * Where the plan says so (device_plan.streamed), the factor lies in the host's memory instead and
+ * passes by (stream.c). */
 #ifndef MOAO_RESIDENT_H
 #define MOAO_RESIDENT_H
 

@@ -1,6 +1,7 @@
 """The executor of devices that do not hold the factor (docs/gpu-pipeline.md), which then stays in the host's memory:
 the CPU backend with little of compute.gpu_memory, against the CPU's panels. What a run does when its device fails."""
 # timeout: 900
+import json
 import os
 import re
 import shutil
@@ -115,6 +116,8 @@ class Streamed(unittest.TestCase):
         run = self.start("start-auto", fault="device:0:fail:1")
         self.assertEqual(run.wait(120), 0, run.text)
         self.assertEqual(run.text.count("computing on the CPU: rank 0: injected fault in device"), 1, run.text)
+        with open(os.path.join(self.dir, "start-auto", "run.json"), encoding="utf-8") as f:
+            self.assertNotIn("device", json.load(f)["machine"])
         run = self.start("start-gpu", "compute.backend=gpu", fault="device:0:fail:1")
         self.assertEqual(run.wait(30), 1, run.text)
         self.assertEqual(run.text.count("injected fault in device"), 1, run.text)
