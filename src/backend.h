@@ -104,6 +104,10 @@ typedef struct backend {
     status (*copy)(backend_ctx *ctx, void *dst, int64_t ldd, const void *src, int64_t lds,
                    int64_t rows, int64_t cols);
 
+    /* The triangle of an n x n matrix that uplo does not name := the transpose of the other one.
+     * All types. */
+    status (*mirror)(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda);
+
     /* Bytes of work for an operation. m, n as in the operation; operations on an n x n matrix alone
      * take n and ignore m; potrs and posv take n and m = nrhs. */
     size_t (*workspace)(backend_op op, backend_type t, int64_t m, int64_t n);

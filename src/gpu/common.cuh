@@ -273,6 +273,7 @@ status gpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t, char s
                       char trans, char diag, int64_t size, const int64_t *part, const void *alpha,
                       const void *a, int64_t lda, void *const *b, const int64_t *ldb,
                       void *const *dev, const size_t *ldev);
+status gpu_mirror(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda);
 status gpu_symm(backend_ctx *ctx, backend_type t, char side, char uplo, int64_t m, int64_t n,
                 const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
                 const void *beta, void *c, int64_t ldc, void *work, size_t lwork);

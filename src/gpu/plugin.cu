@@ -282,6 +282,7 @@ static const backend table = {
     allocate_host,
     release_host,
     copy,
+    gpu_mirror,
     workspace,
     gemm,
     gpu_trsm,

@@ -57,6 +57,47 @@ status gpu_copy_block(cudaStream_t s, backend_type t, char part, bool unit, int6
     return GPU_DISPATCH(t, copy_block, s, part, unit, m, n, src, lds, dst, ldd);
 }
 
+/* Tile number b of the lower triangle to its mirror image, or back (upper). */
+template <class T>
+__global__ void mirror_tiles(bool upper, int64_t n, T *__restrict__ a, int64_t lda) {
+    __shared__ T turned[TILE][TILE + 1];
+    const int64_t b = blockIdx.x;
+    int64_t row = (int64_t)((sqrt(8.0 * (double)b + 1) - 1) / 2);
+    row += (row + 1) * (row + 2) / 2 <= b;
+    row -= row * (row + 1) / 2 > b;
+    const int64_t i0 = row * TILE, j0 = (b - row * (row + 1) / 2) * TILE;
+    const int64_t from_i = upper ? j0 : i0, from_j = upper ? i0 : j0; /* the tile to be read */
+    const int x = threadIdx.x;
+    for (int y = threadIdx.y; y < TILE; y += blockDim.y) {
+        const int64_t i = from_i + x, j = from_j + y;
+        if (i < n && j < n && (upper ? i < j : i > j))
+            turned[y][x] = a[i + j * lda];
+    }
+    __syncthreads();
+    for (int y = threadIdx.y; y < TILE; y += blockDim.y) {
+        const int64_t i = from_j + x, j = from_i + y;
+        if (i < n && j < n && (upper ? j < i : j > i))
+            a[i + j * lda] = turned[x][y];
+    }
+}
+
+template <class T>
+static status mirror(cudaStream_t s, char uplo, int64_t n, void *a, int64_t lda) {
+    const int64_t rows = gpu_ceil(n, TILE), tiles = rows * (rows + 1) / 2;
+    if (tiles > INT32_MAX)
+        return status_fail(MOAO_INPUT, "mirror: the order %lld is too large", (long long)n);
+    mirror_tiles<T><<<(unsigned)tiles, dim3(TILE, 8), 0, s>>>(uplo == 'U', n, (T *)a, lda);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
+status gpu_mirror(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda) {
+    gpu_device_guard guard(ctx->device);
+    if (!backend_is(uplo, "LU") || !backend_ld_ok(n, lda))
+        return status_fail(MOAO_INPUT, "mirror: an argument is out of range");
+    return n > 0 ? GPU_DISPATCH(t, mirror, ctx->main.stream, uplo, n, a, lda) : MOAO_OK;
+}
+
 status gpu_zero_block(cudaStream_t s, backend_type t, int64_t m, int64_t n, void *b, int64_t ldb) {
     const size_t e = backend_size(t);
     if (m > 0 && n > 0)

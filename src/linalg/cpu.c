@@ -78,6 +78,40 @@ static status cpu_copy(backend_ctx *ctx, void *dst, int64_t ldd, const void *src
     return MOAO_OK;
 }
 
+/* Tiles of MIRROR_TILE x MIRROR_TILE stay in the cache while they are transposed. */
+#define MIRROR_TILE ((int64_t)32)
+
+#define MIRROR_COLUMNS(T)                                                                          \
+    for (int64_t j = j0; j < end_j; j++)                                                           \
+        for (int64_t i = i0 > j + 1 ? i0 : j + 1; i < end_i; i++) {                                \
+            T *low = (T *)a + i + j * lda, *high = (T *)a + j + i * lda;                           \
+            *(lower ? high : low) = *(lower ? low : high);                                         \
+        }
+
+static void mirror_tile(backend_type t, bool lower, int64_t n, void *a, int64_t lda, int64_t i0,
+                        int64_t j0) {
+    const int64_t end_i = i0 + MIRROR_TILE < n ? i0 + MIRROR_TILE : n,
+                  end_j = j0 + MIRROR_TILE < n ? j0 + MIRROR_TILE : n;
+    if (t == BACKEND_S)
+        MIRROR_COLUMNS(float)
+    else if (t == BACKEND_Z)
+        MIRROR_COLUMNS(double complex)
+    else /* eight bytes are moved as they are */
+        MIRROR_COLUMNS(uint64_t)
+}
+
+static status cpu_mirror(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a,
+                         int64_t lda) {
+    (void)ctx;
+    if (!backend_is(uplo, "LU") || !backend_ld_ok(n, lda))
+        return status_fail(MOAO_INPUT, "mirror: an argument is out of range");
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t j = 0; j < n; j += MIRROR_TILE)
+        for (int64_t i = j; i < n; i += MIRROR_TILE)
+            mirror_tile(t, uplo == 'L', n, a, lda, i, j);
+    return MOAO_OK;
+}
+
 static size_t cpu_workspace(backend_op op, backend_type t, int64_t m, int64_t n) {
     (void)op, (void)t, (void)m, (void)n;
     return 0;
@@ -121,6 +155,7 @@ const backend backend_cpu = {
     .alloc_host = cpu_alloc,
     .release_host = cpu_release,
     .copy = cpu_copy,
+    .mirror = cpu_mirror,
     .workspace = cpu_workspace,
     .gemm = cpu_gemm,
     .trsm = cpu_trsm,

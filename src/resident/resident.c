@@ -299,7 +299,9 @@ done:
     return st;
 }
 
-/* W of one target from D+ Ctm0: both triangles from the right. */
+/* W of one target from D+ Ctm0: both triangles from the right, with L and with its mirror image
+ * above the diagonal, so that all products are with a transposed block: those take less power than
+ * products with a block as it is, and power is what bounds them at the full scale. */
 static status solve_target(resident *r, double *w) {
     const int64_t m = r->m, v = r->v;
     const double one = 1;
@@ -307,7 +309,7 @@ static status solve_target(resident *r, double *w) {
     report_phase("solve: triangles");
     TRY(r->be->trsm(r->ctx, BACKEND_D, 'R', 'L', 'T', 'N', v, m, &one, r->a, m, w, v, r->work,
                     r->lwork));
-    TRY(r->be->trsm(r->ctx, BACKEND_D, 'R', 'L', 'N', 'N', v, m, &one, r->a, m, w, v, r->work,
+    TRY(r->be->trsm(r->ctx, BACKEND_D, 'R', 'U', 'T', 'N', v, m, &one, r->a, m, w, v, r->work,
                     r->lwork));
 done:
     return st;
@@ -343,6 +345,8 @@ static status solve_local(resident *r, double sum[2]) {
         TRY(right_side(r, r->ch.mine + k, r->wt[k], stream_y(r, k)));
     if (r->stream != NULL)
         TRY(stream_solve(r));
+    else /* exposures have put T where the mirror image belongs */
+        TRY(r->be->mirror(r->ctx, BACKEND_D, 'L', r->m, r->a, r->m));
     for (int k = 0; k < r->ch.nmine; k++) {
         double *sample = r->stream != NULL ? stream_y(r, k) : r->sample;
         if (r->stream == NULL) {

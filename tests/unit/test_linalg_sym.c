@@ -181,12 +181,34 @@ static void test_syr2k(void **state) {
     each(SYR2K);
 }
 
+/* The other triangle is the mirror image, bit for bit; the given one and what is around stay. */
+static void test_mirror(void **state) {
+    static const int64_t sizes[] = {0, 1, 7, 31, 32, 33, 65, 100, 257};
+    (void)state;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (int v = 0; v < 8; v++) {
+            const int64_t n = sizes[s];
+            const char uplo = "LU"[v & 1];
+            mat a = mat_new((backend_type)(v >> 1), n, n, 3);
+            mat_fill(&a, uplo);
+            mat_up(&a);
+            lin_ok(lin_be->mirror(lin_ctx, a.t, uplo, n, a.dev, a.ld));
+            mat_down(&a);
+            assert_true(mat_untouched(&a, uplo == 'L' ? 'u' : 'l'));
+            for (int64_t j = 0; j < n; j++)
+                for (int64_t i = 0; i < n; i++)
+                    assert_true(mat_get(&a, i, j) == mat_get(&a, j, i));
+            mat_free(&a);
+        }
+    assert_int_equal(lin_be->mirror(lin_ctx, BACKEND_D, 'X', 0, NULL, 1), MOAO_INPUT);
+    assert_int_equal(lin_be->mirror(lin_ctx, BACKEND_D, 'L', 2, NULL, 1), MOAO_INPUT);
+    status_clear();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_symm),
-        cmocka_unit_test(test_syrk),
-        cmocka_unit_test(test_syr2k),
+        cmocka_unit_test(test_gemm),  cmocka_unit_test(test_symm),   cmocka_unit_test(test_syrk),
+        cmocka_unit_test(test_syr2k), cmocka_unit_test(test_mirror),
     };
     return cmocka_run_group_tests(tests, lin_setup, lin_teardown);
 }
