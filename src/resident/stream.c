@@ -2,7 +2,8 @@
  * panels of columns, and passes by in pieces of r->w columns, one on its way while the device works
  * with the one before. All targets of a chunk use a piece while it is there. T of an exposure is
  * never stored: a panel of it is made, used by all targets, and overwritten. Nothing waits for the
- * host: three contexts of one device (work, transfers in, transfers out) wait for each other. */
+ * host: three contexts of one device (work, transfers in, transfers out) wait for each other. The
+ * host stays one piece or panel ahead of them, and so learns of failures while they are fresh. */
 #include "resident/internal.h"
 
 #include "progress.h"
@@ -20,6 +21,12 @@ struct resident_stream {
     backend_cov_target **target; /* [nw] */
     int *info;                   /* [npanel] on the device */
 };
+
+/* Wait for the transfers in, and what they had to wait for. */
+static status keep_pace(resident *r) {
+    status st = r->be->sync(r->stream->in);
+    return st == MOAO_OK && comm_alarmed(r->u.c) ? MOAO_INTERNAL : st;
+}
 
 /* --- pieces of L on their way to the device */
 
@@ -51,9 +58,8 @@ static status send(const feed *f, int64_t k) {
 static status next_piece(feed *f, const piece **p, const double **a) {
     resident *r = f->r;
     const int64_t k = f->at++;
-    status st = MOAO_OK;
-    if (k == 0)
-        TRY(send(f, 0));
+    status st;
+    TRY(k == 0 ? send(f, 0) : keep_pace(r)); /* the work with the piece before is queued */
     TRY(r->be->after(r->ctx, r->stream->in));
     if (k + 1 < f->count)
         TRY(send(f, k + 1));
@@ -244,12 +250,15 @@ status stream_residuals(resident *r) {
         TRY(r->mat->aim(s->target[k], r->u.s->targets[r->ch.mine + k], true));
     for (int64_t j = 0, n; r->ch.nmine > 0 && j < m; j += n) {
         n = resident_width(r, j, m);
+        TRY(keep_pace(r)); /* until the panel before the last one is done */
+        TRY(r->be->after(s->in, r->ctx));
         TRY(r->mat->fill_cmm(r->cov, BACKEND_D, 'T', MATCOV_ALL, j, m - j, j, n, t, m));
         for (int k = 0; k < r->ch.nmine; k++)
             TRY(residual_panel(r, k, j, n, t));
+        r->u.rep->flops[STAGE_EXPOSURE] +=
+            2.0 * r->ch.nmine * (double)(v * n) * (double)(m - j - n / 2 + r->t + v);
+        rows_progress(&r->team);
     }
-    r->u.rep->flops[STAGE_EXPOSURE] +=
-        r->ch.nmine * (double)(v * m) * (double)(m + 2 * r->t + 2 * v);
 done:
     return st;
 }
