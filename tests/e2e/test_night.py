@@ -1,0 +1,34 @@
+"""bench/night_time.py: a night's time from the rates of a short run, added up by hand."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from moao_case import ROOT
+from moao_test import MOAO
+
+# 2 reconstructors of 10 s; a target's W 3 s; a PSF (5.5 + 0.25 + 0.25) / (3 targets x 4 exposures) = 0.5 s
+STAGES = {"setup": 100, "matcov": 4, "factor": 16, "solve": 18, "exposure": 5.5, "psf": 0.25, "output": 0.25}
+
+
+class Night(unittest.TestCase):
+    def test_full_scale(self):
+        with tempfile.TemporaryDirectory() as d:
+            path = os.path.join(d, "run.json")
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump({"stages": [{"stage": k, "time_s": v} for k, v in STAGES.items()]}, f)
+            text = subprocess.run([sys.executable, os.path.join(ROOT, "bench", "night_time.py"),
+                                   os.path.join(ROOT, "params", "mosaic.yaml"), path, "--targets", "3", "--exposures", "4",
+                                   "--tors", "2", "--gpus", "1", "64", "--moao", MOAO],
+                                  stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
+        self.assertIn("8 reconstructors, 48 exposures, 4096 targets: 196608 PSFs", text)
+        self.assertIn("reconstructor 10.00 s, W of a target 3.00 s, PSF 0.500 s", text)
+        # 100 + 80 + 4096 (24 + 24) = 196788 s; 100 + 80 + 64 x 48 = 3252 s
+        self.assertIn("| 1 | 4096 | 2.3 days | 1 s |", text)
+        self.assertIn("| 64 | 64 | 54 min | 0.0165 s |", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
