@@ -63,11 +63,13 @@ typedef enum {
 } backend_op;
 
 typedef struct backend_ctx
-    backend_ctx;       /* one device and one stream, with the library handles they need */
-struct backend_batch;  /* the batched operations: backend_batch.h */
-struct backend_half;   /* products of halves on tensor cores: backend_half.h */
-struct backend_matcov; /* covariances of slopes: backend_matcov.h */
-struct backend_psf;    /* point-spread functions: backend_psf.h */
+    backend_ctx;            /* one device and one stream, with the library handles they need */
+struct backend_batch;       /* the batched operations: backend_batch.h */
+struct backend_half;        /* products of halves on tensor cores: backend_half.h */
+struct backend_matcov;      /* covariances of slopes: backend_matcov.h */
+struct backend_psf;         /* point-spread functions: backend_psf.h */
+struct backend_group;       /* broadcasts among the devices of several processes: backend_group.h */
+#define BACKEND_IDENTITY 40 /* bytes of a device's name */
 
 typedef struct backend {
     const char *name; /* "cpu" or "gpu" */
@@ -80,6 +82,9 @@ typedef struct backend {
     status (*describe)(int d, char *text, size_t len);
     /* Bytes of device d that nobody uses now; SIZE_MAX where only the host's memory limits. */
     status (*memory)(int d, size_t *bytes);
+    /* A name of device d that two processes of a machine share if and only if they mean the same
+     * device, whatever number each of them knows it by. */
+    status (*identify)(int d, char name[BACKEND_IDENTITY]);
 
     /* A context for device d. stream: the caller's cudaStream_t (which must outlive the context),
      * or NULL for a stream of the context's own; the CPU backend ignores it. close(NULL) is fine;
@@ -91,6 +96,10 @@ typedef struct backend {
     /* What comes into ctx's stream from now on waits for what is in the other context's stream now.
      * Returns at once. */
     status (*after)(backend_ctx *ctx, backend_ctx *other);
+
+    /* A second context on front's device, with a stream of its own whose work gives way to front's
+     * wherever both have some ready. */
+    status (*open_behind)(backend_ctx *front, backend_ctx **ctx);
 
     /* Memory of the context's device (CPU: host memory, 256-byte aligned), and host memory that
      * transfers run fastest from. Both calls may wait. Free with NULL is fine. */
@@ -193,6 +202,7 @@ typedef struct backend {
     const struct backend_matcov
         *matcov;                   /* NULL: none of its own, ask matcov_backend (matcov/matcov.h) */
     const struct backend_psf *psf; /* likewise psf_backend (psf/psf.h) */
+    const struct backend_group *group; /* NULL: device memory is host memory, which MPI can send */
 } backend;
 
 extern const backend backend_cpu;

@@ -78,17 +78,15 @@ status comm_init(MPI_Comm mpi, comm *c) {
     c->mpi = mpi;
     MPI_Comm_rank(mpi, &c->rank);
     MPI_Comm_size(mpi, &c->size);
-    MPI_Comm node;
-    MPI_Comm_split_type(mpi, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &node);
-    MPI_Comm_rank(node, &c->node_rank);
-    MPI_Comm_size(node, &c->node_size);
+    MPI_Comm_split_type(mpi, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &c->node);
+    MPI_Comm_rank(c->node, &c->node_rank);
+    MPI_Comm_size(c->node, &c->node_size);
     int leader = c->node_rank == 0;
     MPI_Allreduce(&leader, &c->nnode, 1, MPI_INT, MPI_SUM, mpi);
-    c->threads = threads_of_rank(node, c->node_size);
+    c->threads = threads_of_rank(c->node, c->node_size);
     unsigned long long memory = node_memory(), least;
-    MPI_Allreduce(&memory, &least, 1, MPI_UNSIGNED_LONG_LONG, MPI_MIN, node);
+    MPI_Allreduce(&memory, &least, 1, MPI_UNSIGNED_LONG_LONG, MPI_MIN, c->node);
     c->memory = (size_t)least / (size_t)c->node_size;
-    MPI_Comm_free(&node);
     comm_set_threads(c, c->threads);
     return MOAO_OK;
 }
@@ -100,6 +98,8 @@ void comm_set_threads(comm *c, int threads) {
 }
 
 void comm_free(comm *c) {
+    if (c->size > 0)
+        MPI_Comm_free(&c->node);
     memset(c, 0, sizeof *c);
 }
 
@@ -146,6 +146,14 @@ bool comm_alarmed(const comm *c) {
     int told;
     MPI_Iprobe(MPI_ANY_SOURCE, ALARM, c->mpi, &told, MPI_STATUS_IGNORE);
     return told != 0;
+}
+
+void comm_abort(const comm *c) {
+    fprintf(stderr, "moao: rank %d: %s; what is finished is kept: go on with --resume\n", c->rank,
+            status_message());
+    fflush(stderr);
+    MPI_Abort(c->mpi, status_exit_code(MOAO_INTERNAL));
+    abort();
 }
 
 static volatile sig_atomic_t stop_flag;

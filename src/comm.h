@@ -10,6 +10,7 @@
 typedef struct {
     MPI_Comm mpi; /* all ranks of the run */
     int rank, size;
+    MPI_Comm node;            /* the ranks of this node */
     int node_rank, node_size; /* position and number of ranks on this node */
     int nnode;                /* number of nodes */
     int threads;   /* BLAS and OpenMP threads of this rank: cores it may use / ranks that share them
@@ -26,6 +27,7 @@ void comm_unbind(void);
 /* Collective. MPI_Init must have been called. Sets the number of BLAS and OpenMP threads, unless
  * the user's variables (OMP_NUM_THREADS, OPENBLAS_NUM_THREADS) say otherwise. */
 status comm_init(MPI_Comm mpi, comm *c);
+/* Collective. Twice is fine. */
 void comm_free(comm *c);
 /* Local. Use another number of BLAS and OpenMP threads. */
 void comm_set_threads(comm *c, int threads);
@@ -38,6 +40,10 @@ status comm_agree(const comm *c, status local);
  * others before it waits for them there, and they end theirs when they find that one did. */
 void comm_alarm(const comm *c);
 bool comm_alarmed(const comm *c);
+
+/* Local. Ends all ranks at once, with this rank's message: for failures inside work that the others
+ * cannot leave before this rank takes part. */
+_Noreturn void comm_abort(const comm *c);
 
 /* Collective. True on every rank when any rank got SIGTERM or SIGUSR1 since comm_catch_signals. */
 bool comm_stop_requested(const comm *c);

@@ -15,8 +15,11 @@ static size_t align(size_t bytes) {
 status gpu_await(gpu_arrival *w, int64_t from, int64_t to) {
     if (!w)
         return MOAO_OK;
-    const int last =
-        w->descending ? w->pieces - 1 - (int)(from / w->block) : (int)((to - 1) / w->block);
+    const int64_t block = w->descending ? gpu_ceil(w->n, w->block) - 1 - from / w->block
+                                        : (to - 1) / w->block; /* the last one to arrive */
+    int last = 0;
+    while (gpu_piece_start(w, last + 1) <= block)
+        last++;
     if (last > w->waited) {
         CUDA_TRY(cudaStreamWaitEvent(w->stream, w->event[last], 0));
         w->waited = last;
@@ -26,20 +29,22 @@ status gpu_await(gpu_arrival *w, int64_t from, int64_t to) {
 
 /* Pieces are block columns from the diagonal away, or block rows: whichever holds what the first
  * piece's half needs from the block off the diagonal. */
-status gpu_send_triangle(backend_ctx *ctx, gpu_tri p, bool solve, int64_t n, const void *src,
-                         int64_t lds, void *dst, int64_t ldd, gpu_arrival *w) {
+status gpu_send_triangle(backend_ctx *ctx, gpu_tri p, bool solve, bool doubling, int64_t n,
+                         const void *src, int64_t lds, void *dst, int64_t ldd, gpu_arrival *w) {
     const size_t e = backend_size(p.t);
     const bool ascending = backend_source_first(p.side, p.uplo, p.trans) == solve;
     const bool columns = ascending == (p.uplo == 'L');
     /* block rows are copied in short runs, one per column: fewer and longer ones travel faster */
     const int64_t nb = gpu_tune.trsm_nb_narrow > gpu_tune.trsm_nb_wide ? gpu_tune.trsm_nb_narrow
                                                                        : gpu_tune.trsm_nb_wide;
-    const int64_t block = gpu_ceil(gpu_ceil(n, columns ? GPU_PIECES : GPU_PIECES / 4), nb) * nb;
-    *w = gpu_arrival{n, block, !ascending, 0, -1, ctx->piece, ctx->main.stream};
-    w->pieces = (int)gpu_ceil(n, w->block);
+    const int64_t parts = doubling ? 16 : columns ? GPU_PIECES : GPU_PIECES / 4;
+    const int64_t block = gpu_ceil(gpu_ceil(n, parts), nb) * nb;
+    *w = gpu_arrival{n, block, !ascending, doubling, 0, -1, ctx->piece, ctx->main.stream};
+    while (gpu_piece_start(w, w->pieces) < gpu_ceil(n, block))
+        w->pieces++;
     for (int k = 0; k < w->pieces; k++) {
-        const int64_t from = (ascending ? k : w->pieces - 1 - k) * w->block,
-                      to = gpu_min(from + w->block, n);
+        const gpu_piece c = gpu_piece_of(w, k);
+        const int64_t from = c.at, to = c.at + c.size;
         const int64_t lo = p.uplo == 'L' ? (columns ? from : 0) : (columns ? 0 : from);
         const int64_t hi = p.uplo == 'L' ? (columns ? n : to) : (columns ? to : n);
         const int64_t i = columns ? lo : from, j = columns ? from : lo;
@@ -145,7 +150,7 @@ static status one_panel(streaming *s, int64_t from, int64_t w, void *panel, int 
     GPU_TRY(transfer(s, c->in, from, w, panel, false));
     CUDA_TRY(cudaEventRecord(loaded, c->in));
     if (first)
-        GPU_TRY(gpu_send_triangle(c, s->p, s->solve, s->n, a, lda, s->a, s->n, &s->wait));
+        GPU_TRY(gpu_send_triangle(c, s->p, s->solve, false, s->n, a, lda, s->a, s->n, &s->wait));
     CUDA_TRY(cudaStreamWaitEvent(c->main.stream, loaded, 0));
     if (s->solve)
         GPU_TRY(gpu_trsm_run(c, s->p, m, n, s->alpha, s->a, s->n, panel, m, s->work, &s->wait));
@@ -257,7 +262,7 @@ static status solve_share(share *s) {
         CUDA_TRY(cudaEventRecord(c->fork, c->main.stream));
         CUDA_TRY(cudaStreamWaitEvent(c->in, c->fork, 0));
         CUDA_TRY(cudaStreamWaitEvent(c->in, s->root->mark[0], 0));
-        GPU_TRY(gpu_send_triangle(c, s->p, true, s->size, s->a, s->lda, s->dev, s->size, &w));
+        GPU_TRY(gpu_send_triangle(c, s->p, true, true, s->size, s->a, s->lda, s->dev, s->size, &w));
     }
     GPU_TRY(gpu_trsm_run(c, s->p, left ? s->size : s->part, left ? s->part : s->size, s->alpha,
                          remote ? s->dev : s->a, remote ? s->size : s->lda, s->b, s->ldb,

@@ -202,23 +202,32 @@ status gpu_place_blocks(cudaStream_t s, backend_type t, char uplo, char diag, in
 /* A triangle on its way to this device, in pieces in the order in which a recursion needs them
  * (arrival.cu). */
 struct gpu_arrival {
-    int64_t n, block; /* order of the triangle; rows or columns per piece */
+    int64_t n, block; /* order of the triangle; rows or columns of the first piece */
     bool descending;  /* pieces arrive from the end of the triangle */
+    bool doubling;    /* each piece is as long as all before it; else they are equal */
     int pieces, waited;
     cudaEvent_t *event;
     cudaStream_t stream; /* the stream that waits */
 };
-/* Start the transfer of a triangle in stream `in`; solve: for trsm, else for trmm. */
-status gpu_send_triangle(backend_ctx *ctx, gpu_tri p, bool solve, int64_t n, const void *src,
-                         int64_t lds, void *dst, int64_t ldd, gpu_arrival *w);
+/* Start the transfer of a triangle in stream `in`; solve: for trsm, else for trmm. doubling: for a
+ * link that is much faster than the arithmetic, whose last pieces then are few and large. */
+status gpu_send_triangle(backend_ctx *ctx, gpu_tri p, bool solve, bool doubling, int64_t n,
+                         const void *src, int64_t lds, void *dst, int64_t ldd, gpu_arrival *w);
 /* The rows and columns of the k-th piece; what a recursion in the same order has not come to yet is
  * the rest: from `rest`, `left` of them. The block between piece and rest came with the piece. */
 struct gpu_piece {
     int64_t at, size, rest, left;
 };
+/* Blocks before the k-th piece, in the order of arrival. */
+static inline int64_t gpu_piece_start(const gpu_arrival *w, int k) {
+    const int64_t start = !w->doubling ? k : k > 0 ? (int64_t)1 << (k - 1) : 0;
+    return gpu_min(start, gpu_ceil(w->n, w->block));
+}
 static inline gpu_piece gpu_piece_of(const gpu_arrival *w, int k) {
-    const int64_t at = (w->descending ? w->pieces - 1 - k : k) * w->block,
-                  size = gpu_min(w->block, w->n - at);
+    const int64_t blocks = gpu_ceil(w->n, w->block), first = gpu_piece_start(w, k),
+                  end = gpu_piece_start(w, k + 1);
+    const int64_t at = (w->descending ? blocks - end : first) * w->block,
+                  size = gpu_min((w->descending ? blocks - first : end) * w->block, w->n) - at;
     return w->descending ? gpu_piece{at, size, 0, at}
                          : gpu_piece{at, size, at + size, w->n - at - size};
 }

@@ -1,5 +1,6 @@
 /* The GPU backend's table, its contexts and memory, and the one symbol that the program looks up.
  */
+#include "../backend_group.h"
 #include "batch_gpu.h"
 #include "half_gpu.h"
 #include "matcov_gpu.h"
@@ -76,6 +77,14 @@ static status memory(int d, size_t *bytes) {
     return MOAO_OK;
 }
 
+static status identify(int d, char name[BACKEND_IDENTITY]) {
+    cudaDeviceProp p;
+    CUDA_TRY(cudaGetDeviceProperties(&p, d));
+    for (int i = 0; i < 16; i++)
+        snprintf(name + 2 * i, 3, "%02x", (unsigned char)p.uuid.bytes[i]);
+    return MOAO_OK;
+}
+
 static status open_queue(gpu_queue *q, size_t bytes) {
     CUDA_TRY(cudaMalloc(&q->work, bytes));
     BLAS_TRY(cublasCreate(&q->blas));
@@ -95,7 +104,9 @@ static status fill_context(backend_ctx *c, void *stream) {
     else
         CUDA_TRY(cudaStreamCreateWithPriority(&c->main.stream, cudaStreamNonBlocking, greatest));
     c->own_stream = !stream;
-    CUDA_TRY(cudaStreamCreateWithPriority(&c->side.stream, cudaStreamNonBlocking, least));
+    /* behind the main stream, but before the work of a context that stands behind this one */
+    CUDA_TRY(cudaStreamCreateWithPriority(&c->side.stream, cudaStreamNonBlocking,
+                                          least - 1 > greatest ? least - 1 : least));
     CUDA_TRY(cudaStreamCreateWithFlags(&c->in, cudaStreamNonBlocking));
     CUDA_TRY(cudaStreamCreateWithFlags(&c->out, cudaStreamNonBlocking));
     GPU_TRY(open_queue(&c->main, GPU_BLAS_WORK));
@@ -156,6 +167,21 @@ static status open_context(int d, void *stream, backend_ctx **ctx) {
         close_context(c);
     else
         *ctx = c;
+    return st;
+}
+
+static status open_behind(backend_ctx *front, backend_ctx **ctx) {
+    gpu_device_guard guard(front->device);
+    int least, greatest;
+    cudaStream_t stream;
+    *ctx = NULL;
+    CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    CUDA_TRY(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, least));
+    status st = open_context(front->device, stream, ctx);
+    if (st == MOAO_OK)
+        (*ctx)->own_stream = true;
+    else
+        cudaStreamDestroy(stream);
     return st;
 }
 
@@ -221,6 +247,8 @@ static status copy(backend_ctx *c, void *dst, int64_t ldd, const void *src, int6
 
 /* ---- the table */
 
+extern const backend_group backend_group_gpu; /* group.cu */
+
 static size_t workspace(backend_op op, backend_type t, int64_t m, int64_t n) {
     size_t a, b;
     switch (op) {
@@ -272,10 +300,12 @@ static const backend table = {
     devices,
     describe,
     memory,
+    identify,
     open_context,
     close_context,
     stream_of,
     sync,
+    open_behind,
     after,
     allocate,
     release,
@@ -305,6 +335,7 @@ static const backend table = {
     &backend_batch_gpu,
     &backend_half_gpu,
     &backend_matcov_gpu,
+    &backend_group_gpu,
 };
 
 #define EXPORT extern "C" __attribute__((visibility("default")))

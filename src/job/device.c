@@ -22,6 +22,21 @@ static status find_gpu(bool required, device_choice *d) {
                        d->text);
 }
 
+/* Collective. Most ranks of a node that have a device of one name. */
+static status count_sharing(const comm *c, const char name[BACKEND_IDENTITY], int *sharing) {
+    char *all = NULL;
+    *sharing = 0;
+    status st = comm_agree(c, ALLOC(all, (size_t)c->node_size * BACKEND_IDENTITY, "devices"));
+    if (st != MOAO_OK)
+        return st;
+    MPI_Allgather(name, BACKEND_IDENTITY, MPI_CHAR, all, BACKEND_IDENTITY, MPI_CHAR, c->node);
+    for (int i = 0; i < c->node_size; i++)
+        *sharing += strcmp(all + (size_t)i * BACKEND_IDENTITY, name) == 0;
+    free(all);
+    MPI_Allreduce(MPI_IN_PLACE, sharing, 1, MPI_INT, MPI_MAX, c->mpi);
+    return MOAO_OK;
+}
+
 status device_choose(const comm *c, const params *par, device_choice *d) {
     const char *named = getenv("MOAO_RESIDENT_BACKEND");
     status st = MOAO_OK;
@@ -40,14 +55,16 @@ status device_choose(const comm *c, const params *par, device_choice *d) {
     if (d->be == NULL)
         return MOAO_OK;
     const int n = d->be->devices();
-    d->sharing = n > 0 ? (c->node_size + n - 1) / n : 1;
-    MPI_Allreduce(MPI_IN_PLACE, &d->sharing, 1, MPI_INT, MPI_MAX, c->mpi);
+    char name[BACKEND_IDENTITY] = "";
     size_t bytes = 0;
     if (n > 0)
         st = d->be->describe(c->node_rank % n, d->text, sizeof d->text);
     if (n > 0 && st == MOAO_OK)
         st = d->be->memory(c->node_rank % n, &bytes);
+    if (n > 0 && st == MOAO_OK)
+        st = d->be->identify(c->node_rank % n, name);
     TRY(comm_agree(c, st));
+    TRY(count_sharing(c, name, &d->sharing));
     d->memory = (double)bytes;
     MPI_Allreduce(MPI_IN_PLACE, &d->memory, 1, MPI_DOUBLE, MPI_MIN, c->mpi);
 done:

@@ -239,7 +239,6 @@ status plan_make_resident(const params *par, const sys *s, const atmos *a, const
     }
     count_host(s, a, o, room, kg, p);
     count_work(par, s, a, o, p);
-    p->flops[STAGE_FACTOR] *= nrank; /* every rank makes the factor for itself */
 done:
     return st;
 }

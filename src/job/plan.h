@@ -42,7 +42,7 @@ status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts
                  const machine_room *room, int chunk, plan *p);
 
 /* Local. The same for the resident executor on one device a rank. memory: bytes of a device that a
- * rank may use. */
+ * rank may use. flops count one factor for each reconstructor, however many devices make one. */
 status plan_make_resident(const params *par, const sys *s, const atmos *a, const psf_opts *o,
                           const machine_room *room, int chunk, double memory, plan *p);
 

@@ -92,6 +92,9 @@ static status make_plan(run *r, int chunk) {
     if (r->device.be != NULL) {
         status st = plan_make_resident(par, &r->u.s, &r->u.a, &r->u.o, &r->room, chunk,
                                        fmin(asked, free) / r->device.sharing, &r->pl);
+        /* a node's devices make a factor together where they hold it, else each for itself */
+        r->pl.flops[STAGE_FACTOR] *=
+            r->device.sharing > 1 || r->pl.device.streamed ? r->c->size : r->c->nnode;
         if (st == MOAO_OK)
             st = plan_check_host(&r->pl, &r->room);
         if (st == MOAO_OK || (st = leave_devices(r, st)) != MOAO_OK)
@@ -145,6 +148,7 @@ static status open_resident(run *r) {
                               .largest = largest,
                               .plan = &r->pl.device,
                               .chunk = r->pl.chunk,
+                              .sharing = r->device.sharing,
                               .nsample = r->u.par.compute_residual_columns};
     int chunk;
     status st = resident_open(&u, &r->res, &chunk);

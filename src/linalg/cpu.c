@@ -29,6 +29,12 @@ static status cpu_memory(int device, size_t *bytes) {
     return MOAO_OK;
 }
 
+static status cpu_identify(int device, char name[BACKEND_IDENTITY]) {
+    (void)device;
+    snprintf(name, BACKEND_IDENTITY, "cpu");
+    return MOAO_OK;
+}
+
 static status cpu_open(int device, void *stream, backend_ctx **ctx) {
     status st;
     (void)stream;
@@ -52,6 +58,10 @@ static void *cpu_stream(backend_ctx *ctx) {
 static status cpu_sync(backend_ctx *ctx) {
     (void)ctx;
     return MOAO_OK;
+}
+
+static status cpu_open_behind(backend_ctx *front, backend_ctx **ctx) {
+    return cpu_open(front->device, NULL, ctx);
 }
 
 static status cpu_after(backend_ctx *ctx, backend_ctx *other) {
@@ -145,10 +155,12 @@ const backend backend_cpu = {
     .devices = cpu_devices,
     .describe = cpu_describe,
     .memory = cpu_memory,
+    .identify = cpu_identify,
     .open = cpu_open,
     .close = cpu_close,
     .stream = cpu_stream,
     .sync = cpu_sync,
+    .open_behind = cpu_open_behind,
     .after = cpu_after,
     .alloc = cpu_alloc,
     .release = cpu_release,

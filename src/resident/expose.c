@@ -140,7 +140,8 @@ status resident_expose(resident *r, const profile *p, obsexposure *ex, result_bl
         st = expose_local(r, p, ex, &o);
     rep->wall[STAGE_EXPOSURE] += report_now() - from - o.psf;
     from = report_now();
-    if ((st = resident_agree(r, st)) == MOAO_OK)
+    ROWS_WAIT(&r->team, STAGE_PSF, st = resident_agree(r, st));
+    if (st == MOAO_OK)
         st = obsseq_collect(&r->team, &r->ch, o.scalars, o.images, b);
     rep->wall[STAGE_PSF] += report_now() - from + o.psf;
     free(o.sum);

@@ -3,6 +3,7 @@
 #define MOAO_RESIDENT_INTERNAL_H
 
 #include "backend_matcov.h"
+#include "resident/group.h"
 #include "resident/resident.h"
 
 typedef struct resident_stream resident_stream; /* stream.c */
@@ -11,11 +12,13 @@ struct resident {
     resident_setup u;
     const backend *be;
     const backend_matcov *mat;
-    backend_ctx *ctx;
+    backend_ctx *ctx, *behind; /* behind: work that gives way to that of ctx */
     int device;
+    device_group group; /* whose members make a factor together */
     rowteam team;       /* for results and progress: groups of one rank */
     rowchunk ch;        /* the targets solved last */
     int64_t m, t, v, w; /* w: columns of a panel */
+    int64_t block;      /* columns of a block of the factor */
     const profile *tor;
     matcov *mc; /* the profile loaded last */
     backend_cov *cov;
@@ -31,7 +34,7 @@ struct resident {
     double *sample, *columns; /* v x n, m x n */
     double **wt;              /* [nw] v x m: W of a target */
     int nw, most;             /* targets that have room; that a rank gets at most */
-    int *info;
+    int *info;                /* [factor_blocks] */
     void *work;
     size_t lwork;
     /* on the host */
@@ -69,6 +72,16 @@ status resident_agree(const resident *r, status st);
 /* Memory of the device; MOAO_MEMORY says what it was for and what to do. */
 status resident_array(resident *r, size_t bytes, const char *what, void **p);
 status resident_doubles(resident *r, int64_t count, const char *what, double **p);
+
+/* --- the factor on the device (factor.c), all but the last local */
+
+/* Columns of a block of it, their number, and bytes of work that it needs. */
+int64_t factor_width(int64_t m, int64_t panel);
+int64_t factor_blocks(const resident *r);
+size_t factor_work(const resident *r);
+/* Collective in the group, but for a failure, on which this rank ends the run if it has a group.
+ * Cmm0 of a profile, and its factor; *minor: as stream_factor, among this rank's blocks. */
+status factor_make(resident *r, const profile *p, int *minor);
 
 /* --- the factor in the host's memory (stream.c), all local */
 

@@ -2,10 +2,13 @@
 
 #include "tor/tor.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define MESSAGE ((size_t)128 << 20) /* bytes that travel at a time */
 
 status resident_gemm(resident *r, char ta, char tb, int64_t m, int64_t n, int64_t k, double alpha,
                      const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
@@ -96,7 +99,8 @@ static status take_device(resident *r) {
     if (n < 1)
         return status_fail(MOAO_INPUT, "compute.backend: no device was found");
     r->device = r->u.c->node_rank % n;
-    return r->be->open(r->device, NULL, &r->ctx);
+    status st = r->be->open(r->device, NULL, &r->ctx);
+    return st == MOAO_OK ? r->be->open_behind(r->ctx, &r->behind) : st;
 }
 
 /* What both ways of keeping the factor need. */
@@ -122,13 +126,13 @@ static status take_factor(resident *r) {
     const int64_t m = r->m, v = r->v;
     status st;
     size_t trsm = be->workspace(BACKEND_TRSM, BACKEND_D, v, m);
-    r->lwork = be->workspace(BACKEND_POTRF, BACKEND_D, m, m);
+    r->lwork = factor_work(r);
     r->lwork = r->lwork > trsm ? r->lwork : trsm;
     TRY(resident_doubles(r, m * m, "the factor of Cmm", &r->a));
     TRY(resident_doubles(r, r->w * m, "blocks of Cmm", &r->diag));
     TRY(resident_doubles(r, v * v, "a residual covariance", &r->y));
     TRY(resident_doubles(r, v * r->u.nsample, "a sampled residual", &r->sample));
-    TRY(resident_array(r, sizeof(int), "a number", (void **)&r->info));
+    TRY(resident_array(r, (size_t)factor_blocks(r) * sizeof(int), "numbers", (void **)&r->info));
     TRY(resident_array(r, r->lwork, "work", &r->work));
     /* what lies above the diagonals stays 0: products read it, nothing writes it */
     TRY(resident_gemm(r, 'N', 'N', r->w, m, 1, 0.0, r->diag, r->w, r->diag, 1, 0.0, r->diag, r->w));
@@ -152,6 +156,24 @@ static status take_targets(resident *r) {
             r->wt[r->nw] = NULL;
         }
     }
+    return st;
+}
+
+/* Collective. The devices of the node that make a factor together. */
+static status take_group(resident *r) {
+    const size_t d = sizeof(double), m = (size_t)r->m, all = m * (size_t)r->block * d;
+    const size_t room = m * d > MESSAGE ? m * d : all < MESSAGE ? all : MESSAGE;
+    const comm *c = r->u.c;
+    status st = MOAO_OK;
+    r->group.size = 1;
+    if (r->stream == NULL)
+        st = group_open(c, r->be, r->ctx, r->u.sharing == 1, room, &r->group);
+    if (st != MOAO_OK || c->rank != 0 || c->size == 1)
+        return st;
+    if (r->group.size > 1)
+        progress_note("the %d devices of a node make each factor together", r->group.size);
+    else if (r->group.why[0] != '\0')
+        progress_note("each rank makes the factors for itself: %s", r->group.why);
     return st;
 }
 
@@ -187,6 +209,7 @@ status resident_open(const resident_setup *u, resident **out, int *chunk) {
     r->t = (int64_t)u->s->t;
     r->v = u->s->dm.nact;
     r->w = (int64_t)u->plan->width;
+    r->block = factor_width(r->m, r->w);
     r->u.nsample = u->nsample < r->v ? u->nsample : (int)r->v;
     r->team = (rowteam){.c = u->c,
                         .s = u->s,
@@ -200,7 +223,9 @@ status resident_open(const resident_setup *u, resident **out, int *chunk) {
         st = take_arrays(r);
     if (st == MOAO_OK)
         st = u->plan->streamed ? stream_open(r) : take_factor(r);
-    if (st == MOAO_OK && r->stream == NULL)
+    TRY(comm_agree(u->c, st));
+    TRY(take_group(r));
+    if (r->stream == NULL)
         st = take_targets(r);
     if (st == MOAO_OK)
         st = measure(r);
@@ -236,6 +261,8 @@ void resident_close(resident *r) {
             be->release(r->ctx, r->wt[i]);
         for (int i = 0; i < 3; i++)
             be->release_host(r->ctx, r->host[i]);
+        group_close(&r->group);
+        be->close(r->behind);
         be->close(r->ctx);
     }
     matcov_free(r->mc);
@@ -245,38 +272,17 @@ void resident_close(resident *r) {
 
 /* --- reconstructor */
 
-static status factor_local(resident *r, const profile *p, int *minor) {
-    const int64_t m = r->m;
-    report *rep = r->u.rep;
-    double from = report_now();
-    status st;
-    report_phase("reconstructor: Cmm");
-    TRY(resident_load(r, p));
-    for (int64_t j = 0; j < m; j += r->w)
-        TRY(r->mat->fill_cmm(r->cov, BACKEND_D, 'L', MATCOV_ALL, j, m - j, j,
-                             resident_width(r, j, m), r->a + j + j * m, m));
-    TRY(resident_sync(r));
-    rep->wall[STAGE_MATCOV] += report_now() - from;
-    from = report_now();
-    report_phase("reconstructor: Cholesky");
-    TRY(r->be->potrf(r->ctx, BACKEND_D, 'L', m, r->a, m, r->info, r->work, r->lwork));
-    TRY(r->be->copy(r->ctx, minor, sizeof *minor, r->info, sizeof *minor, sizeof *minor, 1));
-    TRY(resident_sync(r));
-    rep->flops[STAGE_FACTOR] += (double)m * (double)m * (double)m / 3;
-done:
-    rep->wall[STAGE_FACTOR] += report_now() - from;
-    return st;
-}
-
 status resident_factor(resident *r, const profile *p) {
     int minor = 0;
-    status st = r->stream != NULL ? stream_factor(r, p, &minor) : factor_local(r, p, &minor);
-    if ((st = resident_agree(r, st)) != MOAO_OK)
+    status st = r->stream != NULL ? stream_factor(r, p, &minor) : factor_make(r, p, &minor);
+    ROWS_WAIT(&r->team, STAGE_FACTOR, st = resident_agree(r, st));
+    if (st != MOAO_OK)
         return st;
     r->tor = p;
-    MPI_Allreduce(MPI_IN_PLACE, &minor, 1, MPI_INT, MPI_MAX, r->u.c->mpi);
+    minor = minor > 0 ? minor : INT_MAX; /* the first one that any rank found */
+    MPI_Allreduce(MPI_IN_PLACE, &minor, 1, MPI_INT, MPI_MIN, r->u.c->mpi);
     rows_progress(&r->team);
-    return minor > 0 ? tor_explain_minor(r->u.s, minor) : MOAO_OK;
+    return minor < INT_MAX ? tor_explain_minor(r->u.s, minor) : MOAO_OK;
 }
 
 /* Measurement of the k-th sampled column. */

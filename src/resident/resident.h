@@ -4,11 +4,11 @@
  *
  * One array of m x m numbers holds the factor L of Cmm0 in its lower triangle and the exposure's T
  * (Cmm = T + T', transposed) above it, but for the blocks of T on the diagonal, which lie beside
- * it. Every rank factors for itself, so ranks exchange nothing but results, and these do not depend
- * on the number of ranks or on how many targets are computed together.
+ * it. Ranks exchange nothing but the panels of the factor and results, and these do not depend on
+ * the number of ranks or on how many targets are computed together.
  *
  * Where the plan says so (device_plan.streamed), the factor lies in the host's memory instead and
- * passes by (stream.c). */
+ * passes by (stream.c); then every rank factors for itself. */
 #ifndef MOAO_RESIDENT_H
 #define MOAO_RESIDENT_H
 
@@ -28,18 +28,19 @@ typedef struct { /* borrowed, all of it */
     const profile *largest; /* the one with the most layers */
     const device_plan *plan;
     int chunk;   /* targets at a time, on all ranks together */
+    int sharing; /* ranks on one device, at most */
     int nsample; /* columns of the sampled residual */
 } resident_setup;
 
 /* Collective. Takes a device (the rank's number on its node, modulo the devices there) and the
  * memory of the plan. Where that memory is short, fewer targets are computed together: *chunk, a
  * multiple of the number of ranks when it is smaller than asked for. MOAO_MEMORY when not even one
- * fits. rep->dgemm becomes the device's rate. */
+ * fits. rep->dgemm becomes the device's rate. A line of progress tells how factors will be made. */
 status resident_open(const resident_setup *u, resident **r, int *chunk);
 void resident_close(resident *r);
 
-/* Collective. Fills Cmm0 of a profile and factors it; errors as tor_init. The profile must outlive
- * the solves. */
+/* Collective. Fills Cmm0 of a profile and factors it (factor.c), by the devices of each node
+ * together where they can; errors as tor_init. The profile must outlive the solves. */
 status resident_factor(resident *r, const profile *p);
 
 /* Collective. W of targets first .. first + count of the reconstructor; residual as tor_solve. */

@@ -1,4 +1,5 @@
-"""A private SLURM cluster of one node on this machine, for tests: own keys, ports, folders; no root, no cgroups."""
+"""A private SLURM cluster of one node on this machine, for tests: own keys, ports, folders; no root, no cgroups. Its
+node counts two GPUs that nothing stands behind."""
 import glob
 import os
 import pwd
@@ -36,7 +37,8 @@ ReturnToService=2
 KillWait=3
 SlurmdTimeout=30
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
+GresTypes=gpu
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} Gres=gpu:2 State=UNKNOWN
 PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 """
 
@@ -74,6 +76,10 @@ class Cluster:
         with open(self.dir + "/slurm.conf", "w", encoding="ascii") as f:
             f.write(CONF.format(host=host, user=pwd.getpwuid(os.getuid()).pw_name, dir=self.dir, cpus=self.cpus,
                                 port1=free_port(), port2=free_port()))
+        for i in range(2):
+            open("%s/gpu%d" % (self.dir, i), "wb").close()
+        with open(self.dir + "/gres.conf", "w", encoding="ascii") as f:
+            f.write("AutoDetect=off\nName=gpu File=%s/gpu[0-1]\n" % self.dir)
         version = subprocess.run([find("slurmctld"), "-V"], stdout=subprocess.PIPE, universal_newlines=True,
                                  check=True).stdout
         m = re.search(r"(\d+)\.(\d+)", version)

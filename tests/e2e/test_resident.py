@@ -74,10 +74,14 @@ class Resident(unittest.TestCase):
         self.assertTrue(machine["device"], "the resident executor names its device")
 
     def test_results_do_not_depend_on_ranks_or_chunks(self):
-        """Bit for bit: 1 rank and all targets at once, 3 ranks (a chunk of 2 leaves one without a target)."""
-        one = Run(CASE, "compute.threads=1", env=RESIDENT)
-        three = Run(CASE, "compute.threads=1", "compute.targets_per_chunk=2", ranks=3, env=RESIDENT)
+        """Bit for bit: 1 rank and all targets at once, 3 ranks (a chunk of 2 leaves one without a target), which make
+        the factor together."""
+        options = ["compute.threads=1", "compute.panel=60"]
+        one = Run(CASE, *options, env=RESIDENT)
+        three = Run(CASE, *options, "compute.targets_per_chunk=2", ranks=3, env=RESIDENT)
         self.assert_equal_runs(one, three, 0)
+        self.assertIn("the 3 devices of a node make each factor together", three.process.stderr)
+        self.assertNotIn("together", one.process.stderr)
 
     def test_stop_and_resume(self):
         """USR1 ends the run at a checkpoint with code 3; resumed maps equal bit for bit."""
@@ -99,7 +103,7 @@ class Resident(unittest.TestCase):
 
     def test_a_failing_rank_ends_all(self):
         """With one message."""
-        for place in ("solve", "exposure", "psf"):
+        for place in ("factor", "solve", "exposure", "psf"):
             p = self.fail_run("compute.threads=1", ranks=2, env=dict(RESIDENT, MOAO_FAULT=place + ":1"))
             self.assertEqual(p.returncode, 1, p.stderr)
             self.assertEqual(p.stderr.count("injected fault"), 1, p.stderr)
@@ -113,11 +117,14 @@ class Resident(unittest.TestCase):
     def test_not_positive_definite(self):
         """The message of the panels: two sensors on one star without noise."""
         twins = ["sensors[0].noise_variance=1e-30", "sensors[1].noise_variance=1e-30", "sensors[1].direction=[40, 10]"]
-        here, panels = self.fail_run(*twins, env=RESIDENT), self.fail_run(*twins)
-        for p in (here, panels):
+        panels = self.fail_run(*twins)
+        several = [self.fail_run(*twins, "compute.panel=30", ranks=n, env=RESIDENT) for n in (1, 2, 3)]
+        for p in [panels] + several:
             self.assertEqual(p.returncode, 1, p.stderr)
             self.assertIn("Cmm is not positive definite", p.stderr)
             self.assertIn("sensor 1", p.stderr)
+        minors = {re.search(r"minor \D*(\d+)", p.stderr).group(1) for p in several}
+        self.assertEqual(len(minors), 1, minors)
 
     def test_without_a_gpu(self):
         """gpu: an error that says what is missing; auto: the CPU, saying so; cpu: nothing to say."""

@@ -107,6 +107,27 @@ class Slurm(unittest.TestCase):
         self.assertRegex(log, r"start 2: .* --resume")
         self.assert_same("srun")
 
+    def test_gpu_script(self):
+        """A task for each GPU. No GPU stands behind the cluster's: the job fails at once; on the CPU (auto) it stops,
+        requeues and resumes like any other."""
+        self.env = dict(self.env, MOAO_GPU_PLUGIN="/nowhere/libmoao_gpu.so")
+        two = ["--ntasks-per-node=2", "--gpus-per-node=2", "--cpus-per-task=1"]
+        job = self.submit("moao-gpu.sbatch", "case.yaml", "-o", "no-gpu", options=two)
+        self.assertEqual(self.cluster.wait(job, 60), ["FAILED"])
+        log = self.log("moao-gpu-%s.log" % job)
+        self.assertIn("compute.backend", log)
+        self.assertNotIn("is best", log)
+        job = self.submit("moao-gpu.sbatch", "case.yaml", "compute.backend=auto", "-o", "gpu", options=two[:1] + two[2:])
+        self.wait_for_parts("gpu", 3)
+        self.cluster.call("scancel", "--signal=USR1", "--batch", job)
+        states = self.cluster.wait(job, 120)
+        log = self.log("moao-gpu-%s.log" % job)
+        self.assertEqual(states, ["COMPLETED"], log)
+        self.assertIn("2 tasks and 1 GPUs a node", log)
+        self.assertIn("computing on the CPU", log)
+        self.assertRegex(log, r"start 2: .* --resume")
+        self.assert_same("gpu")
+
     def test_campaign(self):
         """An array over overrides: each task computes its own, one is interrupted and resumes, one has a mistake;
         the summary tells Strehl ratios and states."""

@@ -27,22 +27,36 @@ static mat triangle(const job *p) {
     return a;
 }
 
+/* Part g of B between the whole, on the first context's device, and its own context's. */
+static void move_part(const job *p, backend_ctx *ctx, const mat *b, int64_t from, int64_t part,
+                      void *own, bool back) {
+    const int64_t e = (int64_t)backend_size(p->t), rows = p->side == 'L' ? p->m : part,
+                  cols = p->side == 'L' ? part : p->n;
+    char *whole = (char *)b->dev + (p->side == 'L' ? from * b->ld : from) * e;
+    const int64_t ld = b->ld * e, ldo = rows * e;
+    lin_ok(lin_be->sync(lin_ctx));
+    lin_ok(back ? lin_be->copy(ctx, whole, ld, own, ldo, ldo, cols)
+                : lin_be->copy(ctx, own, ldo, whole, ld, ldo, cols));
+    lin_ok(lin_be->sync(ctx));
+}
+
 static void run_multi(const job *p, const scalar *alpha, const mat *a, mat *b) {
     enum { PARTS = 3 };
     const int64_t size = p->side == 'L' ? p->m : p->n, other = p->side == 'L' ? p->n : p->m;
     backend_ctx *ctx[PARTS];
-    int64_t part[PARTS], ldb[PARTS], from = 0;
+    int64_t part[PARTS], start[PARTS], ldb[PARTS], from = 0;
     void *bs[PARTS], *dev[PARTS];
     size_t ldev[PARTS];
     for (int g = 0; g < PARTS; g++) {
         ctx[g] = lin_ctx;
         if (g > 0)
             lin_ok(lin_be->open(g % lin_be->devices(), NULL, &ctx[g]));
+        start[g] = from;
         part[g] = other * (g + 1) / PARTS - from;
-        ldb[g] = b->ld;
-        bs[g] =
-            (char *)b->dev + (p->side == 'L' ? from * b->ld : from) * (int64_t)backend_size(p->t);
         from += part[g];
+        ldb[g] = p->side == 'L' ? size : part[g];
+        lin_ok(lin_be->alloc(ctx[g], (size_t)(size * part[g]) * backend_size(p->t), &bs[g]));
+        move_part(p, ctx[g], b, start[g], part[g], bs[g], false);
         ldev[g] = lin_be->multi_workspace(g, p->t, p->side, size, part[g]);
         lin_ok(lin_be->alloc(ctx[g], ldev[g], &dev[g]));
     }
@@ -50,6 +64,8 @@ static void run_multi(const job *p, const scalar *alpha, const mat *a, mat *b) {
                               alpha, a->dev, a->ld, bs, ldb, dev, ldev));
     lin_ok(lin_be->sync(lin_ctx));
     for (int g = 0; g < PARTS; g++) {
+        move_part(p, ctx[g], b, start[g], part[g], bs[g], true);
+        lin_be->release(ctx[g], bs[g]);
         lin_be->release(ctx[g], dev[g]);
         if (g > 0)
             lin_be->close(ctx[g]);
@@ -222,6 +238,10 @@ static void test_host_and_multi(void **state) {
     if (lin_be != &backend_cpu) {
         check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 2100, 9000, 1, HOST});
         check((job){false, BACKEND_D, 'R', 'U', 'T', 'N', 5000, 1100, 1, HOST});
+        check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 2700, 600, 1, MULTI});
+        check((job){true, BACKEND_D, 'L', 'U', 'N', 'N', 2700, 600, 1, MULTI});
+        check((job){true, BACKEND_D, 'R', 'L', 'T', 'U', 600, 2700, 1, MULTI});
+        check((job){true, BACKEND_D, 'R', 'L', 'N', 'N', 600, 2700, 1, MULTI});
     }
 }
 
