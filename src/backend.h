@@ -200,9 +200,9 @@ typedef struct backend {
     const struct backend_batch *batch;
     const struct backend_half *half;
     const struct backend_matcov
-        *matcov;                   /* NULL: none of its own, ask matcov_backend (matcov/matcov.h) */
-    const struct backend_psf *psf; /* likewise psf_backend (psf/psf.h) */
+        *matcov; /* NULL: none of its own, ask matcov_backend (matcov/matcov.h) */
     const struct backend_group *group; /* NULL: device memory is host memory, which MPI can send */
+    const struct backend_psf *psf;     /* likewise, psf_backend (psf/psf.h) */
 } backend;
 
 extern const backend backend_cpu;
