@@ -112,10 +112,12 @@ class Slurm(unittest.TestCase):
         requeues and resumes like any other."""
         self.env = dict(self.env, MOAO_GPU_PLUGIN="/nowhere/libmoao_gpu.so")
         two = ["--ntasks-per-node=2", "--gpus-per-node=2", "--cpus-per-task=1"]
+        mpirun, self.env = self.env, dict(self.env, MOAO_LAUNCH="srun --mpi=pmix --gpus-per-task=1")
         job = self.submit("moao-gpu.sbatch", "case.yaml", "-o", "no-gpu", options=two)
+        self.env = mpirun
         self.assertEqual(self.cluster.wait(job, 60), ["FAILED"])
         log = self.log("moao-gpu-%s.log" % job)
-        self.assertIn("compute.backend", log)
+        self.assertIn("no GPU can be used: /nowhere/libmoao_gpu.so", log)
         self.assertNotIn("is best", log)
         job = self.submit("moao-gpu.sbatch", "case.yaml", "compute.backend=auto", "-o", "gpu", options=two[:1] + two[2:])
         self.wait_for_parts("gpu", 3)
