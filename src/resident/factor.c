@@ -1,6 +1,6 @@
 /* Cmm0 = L L' over the devices of a group, L whole on each of them at the end.
  *
- * Block columns of the width of a panel go to the members in turn. Step k: block column k, final by
+ * Block columns go to the members in turn. Step k: block column k, final by
  * now, is on every member; its owner makes block column k + 1 (update by k, Cholesky of its
  * diagonal block, triangular solve below) and sends it, while all members update their other block
  * columns by k in a second stream that gives way to the first. A member alone takes the same steps
@@ -9,14 +9,26 @@
 
 #include <stdlib.h>
 
+/* Wide enough for products at full rate, and even so a small part of the columns: the members wait
+ * for the last blocks. */
+int64_t factor_width(int64_t m, int64_t panel) {
+    const int64_t width = m >= 32768 ? 2 * panel : panel;
+    return width < m ? width : m;
+}
+
+/* Columns of the block at j. */
+static int64_t block_width(const resident *r, int64_t j) {
+    return r->m - j < r->block ? r->m - j : r->block;
+}
+
 int64_t factor_blocks(const resident *r) {
-    return (r->m + r->w - 1) / r->w;
+    return (r->m + r->block - 1) / r->block;
 }
 
 size_t factor_work(const resident *r) {
-    size_t most = r->be->workspace(BACKEND_POTRF, BACKEND_D, r->w, r->w);
-    for (int64_t j = r->w; j < r->m; j += r->w) {
-        size_t solve = r->be->workspace(BACKEND_TRSM, BACKEND_D, r->m - j, r->w);
+    size_t most = r->be->workspace(BACKEND_POTRF, BACKEND_D, r->block, r->block);
+    for (int64_t j = r->block; j < r->m; j += r->block) {
+        size_t solve = r->be->workspace(BACKEND_TRSM, BACKEND_D, r->m - j, r->block);
         most = most > solve ? most : solve;
     }
     return most;
@@ -33,7 +45,7 @@ static double *at(const resident *r, int64_t i, int64_t j) {
 
 /* Block column k, all updates made: its factor. */
 static status make_panel(resident *r, int64_t k) {
-    const int64_t j = k * r->w, n = resident_width(r, j, r->m), below = r->m - j - n;
+    const int64_t j = k * r->block, n = block_width(r, j), below = r->m - j - n;
     const double one = 1;
     status st;
     TRY(r->be->potrf(r->ctx, BACKEND_D, 'L', n, at(r, j, j), r->m, r->info + k, r->work, r->lwork));
@@ -45,21 +57,21 @@ done:
 }
 
 static status send_panel(resident *r, int64_t k) {
-    const int64_t j = k * r->w;
-    return group_bcast(&r->group, r->m - j, resident_width(r, j, r->m), at(r, j, j), r->m,
+    const int64_t j = k * r->block;
+    return group_bcast(&r->group, r->m - j, block_width(r, j), at(r, j, j), r->m,
                        (int)(k % r->group.size));
 }
 
 /* Block column c -= panel k times its rows of c. */
 static status update(resident *r, backend_ctx *ctx, int64_t k, int64_t c) {
-    const int64_t m = r->m, j = k * r->w, i = c * r->w, n = resident_width(r, i, m);
+    const int64_t m = r->m, j = k * r->block, i = c * r->block, n = block_width(r, i);
     const double one = 1, minus = -1;
     status st;
-    TRY(r->be->syrk(ctx, BACKEND_D, 'L', 'N', n, r->w, &minus, at(r, i, j), m, &one, at(r, i, i), m,
-                    NULL, 0));
+    TRY(r->be->syrk(ctx, BACKEND_D, 'L', 'N', n, r->block, &minus, at(r, i, j), m, &one,
+                    at(r, i, i), m, NULL, 0));
     if (i + n < m)
-        TRY(r->be->gemm(ctx, BACKEND_D, 'N', 'T', m - i - n, n, r->w, &minus, at(r, i + n, j), m,
-                        at(r, i, j), m, &one, at(r, i + n, i), m, NULL, 0));
+        TRY(r->be->gemm(ctx, BACKEND_D, 'N', 'T', m - i - n, n, r->block, &minus, at(r, i + n, j),
+                        m, at(r, i, j), m, &one, at(r, i + n, i), m, NULL, 0));
 done:
     return st;
 }
@@ -121,7 +133,7 @@ static status first_minor(resident *r, int *minor) {
     TRY(resident_sync(r));
     for (int64_t k = count - 1; k >= 0; k--)
         if (is_mine(r, k) && info[k] > 0)
-            *minor = (int)(k * r->w) + info[k];
+            *minor = (int)(k * r->block) + info[k];
 done:
     free(info);
     return st;
@@ -133,9 +145,9 @@ static status fill_columns(resident *r, const profile *p) {
     status st;
     TRY(resident_load(r, p));
     for (int64_t k = r->group.rank; k < factor_blocks(r); k += r->group.size) {
-        const int64_t j = k * r->w;
-        TRY(r->mat->fill_cmm(r->cov, BACKEND_D, 'L', MATCOV_ALL, j, m - j, j,
-                             resident_width(r, j, m), at(r, j, j), m));
+        const int64_t j = k * r->block;
+        TRY(r->mat->fill_cmm(r->cov, BACKEND_D, 'L', MATCOV_ALL, j, m - j, j, block_width(r, j),
+                             at(r, j, j), m));
     }
     TRY(resident_sync(r));
 done:
