@@ -1,10 +1,10 @@
 /* Cmm0 = L L' over the devices of a group, L whole on each of them at the end.
  *
- * Block columns go to the members in turn. Step k: block column k, final by
- * now, is on every member; its owner makes block column k + 1 (update by k, Cholesky of its
- * diagonal block, triangular solve below) and sends it, while all members update their other block
- * columns by k in a second stream that gives way to the first. A member alone takes the same steps
- * on the same blocks, so the factor is the same bit for bit, however many make it. */
+ * Block columns go to the members in turn. Step k: block column k, final by now, is on every
+ * member; the owner of block column k + 1 makes it (update by k, Cholesky of its diagonal block,
+ * triangular solve below) and sends it, while all members update their other block columns by k in
+ * a second stream that gives way to the first. A member alone takes the same steps on the same
+ * blocks, so the factor is the same bit for bit, however many make it. */
 #include "resident/internal.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 /* Wide enough for products at full rate, and even so a small part of the columns: the members wait
  * for the last blocks. */
 int64_t factor_width(int64_t m, int64_t panel) {
-    const int64_t width = m >= 32768 ? 2 * panel : panel;
+    const int64_t width = m >= 32768 && panel >= 2048 ? 4096 : panel;
     return width < m ? width : m;
 }
 
