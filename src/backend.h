@@ -202,7 +202,7 @@ typedef struct backend {
     const struct backend_matcov
         *matcov; /* NULL: none of its own, ask matcov_backend (matcov/matcov.h) */
     const struct backend_group *group; /* NULL: device memory is host memory, which MPI can send */
-    const struct backend_psf *psf;     /* likewise, psf_backend (psf/psf.h) */
+    const struct backend_psf *psf;     /* as matcov: psf_backend (psf/psf.h) */
 } backend;
 
 extern const backend backend_cpu;

@@ -13,6 +13,7 @@
 #define MOAO_BACKEND_PSF_H
 
 #include "backend.h"
+#include <math.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -85,7 +86,7 @@ static inline status psf_finite(double lambda, double strehl, double variance) {
     return status_fail(MOAO_NUMERIC,
                        "PSF at %g um: the covariance of the commands is not finite, or far "
                        "from positive (residual variance %g rad^2)",
-                       lambda * 1e6, variance);
+                       lambda * 1e6, variance != variance ? NAN : variance); /* without sign */
 }
 
 #ifdef __cplusplus

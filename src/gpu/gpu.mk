@@ -3,7 +3,7 @@
 #   make bench-gpu    ours, the vendor's and the ceiling            make install     installs the library too
 #   make gpu-busy     a library that records when the GPU works (scripts/gpu-busy.py)
 NVCCFLAGS += -Xcompiler -fvisibility=hidden
-GPU_LIBS += -lcublas
+GPU_LIBS += -lcublas -lcufft
 CUDA_LIBS ?= -lcublas -lcusolver
 
 gpu_test := $(patsubst %.cu,$(B)/%,$(wildcard tests/gpu/test_*.cu))

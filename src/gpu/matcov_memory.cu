@@ -1,4 +1,5 @@
 /* Memory of the covariances on a GPU: one piece for a profile, one for each target. */
+#include "arena.cuh"
 #include "matcov_host.cuh"
 #include <math.h>
 #include <stdlib.h>
@@ -7,20 +8,6 @@
 #define LAYER_ROOM 64 /* memory is taken for a multiple of so many layers */
 #define SUMS_MOST                                                                                  \
     ((size_t)32 << 20) /* doubles between edge points held at a time, unless more are needed */
-
-/* Parts of one piece of memory, and of its mirror on the host; NULL bases only count. */
-struct arena {
-    char *device, *host;
-    size_t used;
-};
-
-template <class T> static T *take(arena *r, size_t n, T **host) {
-    const size_t at = r->used;
-    r->used += (n * sizeof(T) + 255) / 256 * 256;
-    if (host)
-        *host = r->host ? (T *)(r->host + at) : NULL;
-    return r->device ? (T *)(r->device + at) : NULL;
-}
 
 static size_t table_values(const matcov_table *t) {
     return (size_t)4 * t->n * t->n;
@@ -88,12 +75,12 @@ static status patch_order(const matcov_sensor *v, int axis, int *number) {
 
 /* Memory of the edge points of one axis in one order; number: the order, NULL for the pupil's rows.
  */
-static void place_edges(arena *r, const matcov_sensor *v, int axis, int order, const int *number,
-                        gpu_cov_sensor *d, host_sensor *h) {
+static void place_edges(gpu_arena *r, const matcov_sensor *v, int axis, int order,
+                        const int *number, gpu_cov_sensor *d, host_sensor *h) {
     int *minus, *plus;
     double2 *edge;
-    const int *dm = take(r, v->nsub, &minus), *dp = take(r, v->nsub, &plus);
-    const double2 *de = take(r, v->nedge[axis], &edge);
+    const int *dm = gpu_take(r, v->nsub, &minus), *dp = gpu_take(r, v->nsub, &plus);
+    const double2 *de = gpu_take(r, v->nedge[axis], &edge);
     if (!d)
         return;
     for (int k = 0; k < v->nsub; k++) {
@@ -107,10 +94,12 @@ static void place_edges(arena *r, const matcov_sensor *v, int axis, int order, c
         h->minus[axis] = minus, h->plus[axis] = plus;
 }
 
-/* Memory of one sensor; what it holds is written where the arena has a host side (d not NULL). */
-static status place_sensor(arena *r, const matcov_sensor *v, gpu_cov_sensor *d, host_sensor *h) {
+/* Memory of one sensor; what it holds is written where the gpu_arena has a host side (d not NULL).
+ */
+static status place_sensor(gpu_arena *r, const matcov_sensor *v, gpu_cov_sensor *d,
+                           host_sensor *h) {
     int2 *place;
-    const int2 *at = take(r, v->nsub, &place);
+    const int2 *at = gpu_take(r, v->nsub, &place);
     status st = MOAO_OK;
     if (d) {
         *d = gpu_cov_sensor{v->size,     cos(v->rot),
@@ -140,14 +129,14 @@ static status place_sensor(arena *r, const matcov_sensor *v, gpu_cov_sensor *d, 
  * what is computed there. With NULL bases it only counts; c->profile_at + c->profile_bytes is the
  * size of the staging buffer. */
 static status lay_out(backend_cov *c, const matcov_model *m, int room, size_t *bytes) {
-    arena r = {c->device, c->staging, 0};
+    gpu_arena r = {c->device, c->staging, 0};
     gpu_cov_sensor *sensors;
     gpu_cov_table *tables;
     int64_t *first, from = 0;
     const int nc = m->list[MATCOV_CMM].ntable, nt = nc + m->list[MATCOV_CTT].ntable;
-    c->sensors = take(&r, m->nsensor + 1, &sensors);
-    c->tables = take(&r, nt, &tables);
-    c->first = take(&r, m->nsensor + 1, &first);
+    c->sensors = gpu_take(&r, m->nsensor + 1, &sensors);
+    c->tables = gpu_take(&r, nt, &tables);
+    c->first = gpu_take(&r, m->nsensor + 1, &first);
     for (int w = 0; w <= m->nsensor; w++) {
         GPU_TRY(place_sensor(&r, &m->sensors[w], sensors ? &sensors[w] : NULL,
                              sensors ? &c->host[w] : NULL));
@@ -156,20 +145,20 @@ static status lay_out(backend_cov *c, const matcov_model *m, int room, size_t *b
         from += m->sensors[w].nsub;
     }
     c->profile_at = r.used;
-    c->layers = take(&r, room, &c->layers_host);
-    c->noise = take(&r, 3 * (m->m / 2), &c->noise_host);
+    c->layers = gpu_take(&r, room, &c->layers_host);
+    c->noise = gpu_take(&r, 3 * (m->m / 2), &c->noise_host);
     c->profile_bytes = r.used - c->profile_at;
-    c->structure = take(&r, 1, (gpu_structure **)NULL);
+    c->structure = gpu_take(&r, 1, (gpu_structure **)NULL);
     for (int i = 0; i < nt; i++) {
         const matcov_table *t =
             i < nc ? &m->list[MATCOV_CMM].tables[i] : &m->list[MATCOV_CTT].tables[i - nc];
-        double *value = take(&r, table_values(t), (double **)NULL);
+        double *value = gpu_take(&r, table_values(t), (double **)NULL);
         if (tables)
             tables[i] = gpu_cov_table{t->first, t->second, {t->steps[0], t->steps[1]},
                                       t->n,     t->origin, value};
     }
     c->nsums = sums_needed(m);
-    c->sums = take(&r, c->nsums, (double **)NULL);
+    c->sums = gpu_take(&r, c->nsums, (double **)NULL);
     *bytes = r.used;
     return MOAO_OK;
 }
@@ -186,10 +175,10 @@ size_t gpu_cov_bytes(const matcov_model *m) {
 }
 
 size_t gpu_cov_target_bytes(const matcov_model *m) {
-    arena r = {NULL, NULL, 0};
-    take(&r, m->list[MATCOV_CTM].ntable, (gpu_cov_table **)NULL);
+    gpu_arena r = {NULL, NULL, 0};
+    gpu_take(&r, m->list[MATCOV_CTM].ntable, (gpu_cov_table **)NULL);
     for (int i = 0; i < m->list[MATCOV_CTM].ntable; i++)
-        take(&r, table_values(&m->list[MATCOV_CTM].tables[i]), (double **)NULL);
+        gpu_take(&r, table_values(&m->list[MATCOV_CTM].tables[i]), (double **)NULL);
     return r.used;
 }
 
@@ -225,21 +214,21 @@ status gpu_cov_build(backend_cov *c, const matcov_model *m) {
 
 status gpu_cov_build_target(backend_cov_target *t) {
     const pair_list *k = &t->c->list[MATCOV_CTM];
-    arena r = {NULL, NULL, 0};
+    gpu_arena r = {NULL, NULL, 0};
     gpu_cov_table *tables = (gpu_cov_table *)calloc(k->ntable + 1, sizeof *tables);
     if (!tables)
         return status_fail(MOAO_MEMORY, "no memory for a target");
     status st = MOAO_OK;
     for (int pass = 0; pass < 2 && st == MOAO_OK; pass++) {
-        t->tables = take(&r, k->ntable, (gpu_cov_table **)NULL);
+        t->tables = gpu_take(&r, k->ntable, (gpu_cov_table **)NULL);
         for (int i = 0; i < k->ntable; i++) {
             const matcov_table *v = &k->tables[i];
             tables[i] =
                 gpu_cov_table{v->first, v->second, {v->steps[0], v->steps[1]},
-                              v->n,     v->origin, take(&r, table_values(v), (double **)NULL)};
+                              v->n,     v->origin, gpu_take(&r, table_values(v), (double **)NULL)};
         }
         if (pass == 0 && (st = device_memory(r.used, &t->device)) == MOAO_OK)
-            r = arena{t->device, NULL, 0};
+            r = gpu_arena{t->device, NULL, 0};
     }
     if (st == MOAO_OK && k->ntable > 0 &&
         cudaMemcpy(t->tables, tables, k->ntable * sizeof *tables, cudaMemcpyHostToDevice) !=

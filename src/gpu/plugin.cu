@@ -5,6 +5,7 @@
 #include "half_gpu.h"
 #include "matcov_gpu.h"
 #include "potrf.cuh"
+#include "psf_gpu.h"
 #include <mutex>
 #include <stdarg.h>
 #include <stdio.h>
@@ -336,6 +337,7 @@ static const backend table = {
     &backend_half_gpu,
     &backend_matcov_gpu,
     &backend_group_gpu,
+    &backend_psf_gpu,
 };
 
 #define EXPORT extern "C" __attribute__((visibility("default")))

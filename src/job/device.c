@@ -7,8 +7,8 @@
 /* The GPU's backend if it is usable; else the reason, which is an error where it was asked for. */
 static status find_gpu(bool required, device_choice *d) {
     status st = backend_get("gpu", &d->be);
-    if (st == MOAO_OK && d->be->matcov == NULL)
-        st = status_fail(MOAO_INPUT, "the GPU plugin was built without covariances");
+    if (st == MOAO_OK && (d->be->matcov == NULL || d->be->psf == NULL))
+        st = status_fail(MOAO_INPUT, "the GPU plugin was built without covariances or PSFs");
     if (st == MOAO_OK)
         return st;
     snprintf(d->text, sizeof d->text, "%s", status_message());

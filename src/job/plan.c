@@ -183,8 +183,8 @@ done:
 }
 
 /* Memory of the host for a rank with kg targets at a time. */
-static void count_host(const sys *s, const atmos *a, const psf_opts *o, const machine_room *room,
-                       int kg, plan *p) {
+static void count_host(const params *par, const sys *s, const atmos *a, const psf_opts *o,
+                       const machine_room *room, int kg, plan *p) {
     const size_t t = s->t, v = (size_t)s->dm.nact, d = sizeof(double);
     const size_t image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
     const size_t base = room->base > room->peak ? room->base : room->peak;
@@ -195,12 +195,12 @@ static void count_host(const sys *s, const atmos *a, const psf_opts *o, const ma
     add_item(p, "command matrix D+ and its making", v * t * d + command_work_bytes(s));
     add_item(p, "PSF plans and fitting errors",
              psf_bytes(s, o) + (size_t)nexp * psf_fit_bytes(s, o));
-    add_item(p, "residual covariances", 3 * v * v * d);
+    add_item(p, "sampled residual", 2 * v * (size_t)par->compute_residual_columns * d);
     if (p->device.streamed)
         add_item(
             p, "factor of Cmm0, which passes by on the GPU",
             device_plan_host_bytes(s, device_plan_factor_width(&p->device, s, p->device.fits)));
-    add_item(p, "results", (size_t)(p->chunk + kg) * image);
+    add_item(p, "results", (size_t)(p->chunk + kg + PSF_SLOTS) * image);
     p->memory = 0;
     for (int i = 0; i < p->nitem; i++)
         p->memory += p->item[i].bytes;
@@ -218,7 +218,7 @@ status plan_make_resident(const params *par, const sys *s, const atmos *a, const
     p->group_size = 1;
     choose_panels(par, s, p);
     for (int streamed = 0; streamed < 2 && p->device.fits == 0; streamed++)
-        device_plan_make(s, nlayer, (size_t)par->compute_panel, par->compute_residual_columns,
+        device_plan_make(s, o, nlayer, (size_t)par->compute_panel, par->compute_residual_columns,
                          streamed, memory, &p->device);
     if (p->device.fits == 0)
         return status_fail(
@@ -237,7 +237,7 @@ status plan_make_resident(const params *par, const sys *s, const atmos *a, const
         kg = ceil_div(ceil_div(s->ntarget, p->nchunk), nrank);
         p->chunk = kg * nrank < s->ntarget ? kg * nrank : s->ntarget;
     }
-    count_host(s, a, o, room, kg, p);
+    count_host(par, s, a, o, room, kg, p);
     count_work(par, s, a, o, p);
 done:
     return st;

@@ -1,5 +1,5 @@
-/* How a PSF's width is found, for host and device: interpolation of the sampled image for a first
- * guess, and the search on the exact cosine sums. Model section 7. */
+/* How a PSF is measured, for host and device: spectrum of a box, interpolation of the sampled image
+ * for a first guess, and the search on the exact cosine sums. Model section 7. */
 #ifndef MOAO_PSF_FORMULA_H
 #define MOAO_PSF_FORMULA_H
 
@@ -16,6 +16,10 @@
 #define PSF_NDIR 36    /* directions in which the FWHM is measured, over half a turn */
 #define PSF_GUESS 0.25 /* step along a direction on the sampled image [pixel] */
 #define PSF_PI 3.14159265358979323846
+
+PSF_HD static inline double psf_sinc(double x) {
+    return x == 0 ? 1 : sin(PSF_PI * x) / (PSF_PI * x);
+}
 
 /* Catmull-Rom cubic through f[1] and f[2], at t in [0, 1] between them. */
 PSF_HD static inline double psf_cubic(const double f[4], double t) {

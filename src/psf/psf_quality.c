@@ -17,16 +17,12 @@ double psf_strehl(const psf *p) {
     return sum;
 }
 
-static double sinc(double x) {
-    return x == 0 ? 1 : sin(M_PI * x) / (M_PI * x);
-}
-
 double psf_ensquared(const psf *p, double lambda, double side) {
     double step = side * p->pixel / lambda,
            sum = 0; /* box in units of a pixel's spatial frequency */
     double *s = p->trig;
     for (int v = 0; v < p->P; v++)
-        s[v] = sinc(step * v);
+        s[v] = psf_sinc(step * v);
     for (int u = 0; u < p->P; u++) {
         const double *even = p->even + (size_t)u * (size_t)p->ld;
         double row = 0;

@@ -39,8 +39,8 @@ static void add_pieces(size_t m, size_t v, size_t tables, device_plan *p) {
     p->target = v * m * d + v * v * d + tables;
 }
 
-void device_plan_make(const sys *s, int nlayer, size_t width, int nsample, bool streamed,
-                      double memory, device_plan *p) {
+void device_plan_make(const sys *s, const psf_opts *o, int nlayer, size_t width, int nsample,
+                      bool streamed, double memory, device_plan *p) {
     const size_t m = s->m, t = s->t, v = (size_t)s->dm.nact, d = sizeof(double);
     const size_t tables = matcov_target_bytes(s, nlayer);
     memset(p, 0, sizeof *p);
@@ -57,6 +57,7 @@ void device_plan_make(const sys *s, int nlayer, size_t width, int nsample, bool 
     add(p, "panels of Ctm and of W T - D+ Ctm", (t + v) * p->width * d);
     add(p, "sampled residual", (v + m) * (size_t)nsample * d);
     add(p, "tables of covariances", matcov_bytes(s, nlayer) + (streamed ? 0 : tables));
+    add(p, "stationary averages, OTFs and PSFs", psf_device_bytes(s, o));
     add(p, "context, kernels and their work", RESERVE);
     double left = memory - (double)p->fixed, n = left / (double)p->target;
     p->fits = left < 0 ? 0 : n > INT_MAX ? INT_MAX : (int)n;

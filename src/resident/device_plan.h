@@ -2,11 +2,11 @@
 #ifndef MOAO_DEVICE_PLAN_H
 #define MOAO_DEVICE_PLAN_H
 
-#include "system.h"
+#include "psf/psf.h"
 #include <stdbool.h>
 #include <stddef.h>
 
-#define DEVICE_ITEMS 10
+#define DEVICE_ITEMS 12
 
 typedef struct {
     bool streamed; /* the factor of Cmm0 lies in the host's memory and passes by in pieces */
@@ -23,8 +23,8 @@ typedef struct {
 
 /* Local, needs no device. nlayer: most layers of a profile; width: columns of a panel, 0: chosen;
  * nsample: columns of the sampled residual; memory: bytes of the device that may be used. */
-void device_plan_make(const sys *s, int nlayer, size_t width, int nsample, bool streamed,
-                      double memory, device_plan *p);
+void device_plan_make(const sys *s, const psf_opts *o, int nlayer, size_t width, int nsample,
+                      bool streamed, double memory, device_plan *p);
 
 /* Streamed: columns of a panel of the factor, a multiple of p->width, while it is made in the room
  * that later holds W of `targets`; and the host's memory that the panels take in the end [bytes].

@@ -21,7 +21,7 @@ static status fill_triangle(resident *r) {
     return st;
 }
 
-/* D+ Ctt D+' on its way to the host. */
+/* The stationary average of D+ Ctt D+' into mtt, by way of y. */
 static status truth(resident *r) {
     const int64_t v = r->v, t = r->t;
     status st;
@@ -31,14 +31,14 @@ static status truth(resident *r) {
         TRY(resident_project(r, true, j, n, 1.0, 0.0, r->z));
         TRY(resident_gemm(r, 'N', 'T', v, v, n, 1.0, r->z, v, r->dplus + j * v, v, j > 0, r->y, v));
     }
-    TRY(resident_copy(r, r->host[2], r->y, v * v));
+    TRY(r->img->average(r->imager, r->y, v, false, r->mtt));
     r->u.rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(v * t) * (double)(t + v);
 done:
     return st;
 }
 
-/* Y = (W T - D+ Ctm) W' of one target, panel by panel, on its way to the host. */
-static status residual(resident *r, int target, const double *w, double *host) {
+/* Y = (W T - D+ Ctm) W' of one target, panel by panel. */
+static status residual(resident *r, int target, const double *w) {
     const int64_t m = r->m, v = r->v;
     status st;
     report_phase("exposure: next target");
@@ -57,68 +57,89 @@ static status residual(resident *r, int target, const double *w, double *host) {
         report_phase("exposure: Y");
         TRY(resident_gemm(r, 'N', 'T', v, v, n, 1.0, r->z, v, w + j * v, v, j > 0, r->y, v));
     }
-    TRY(resident_copy(r, host, r->y, v * v));
     r->u.rep->flops[STAGE_EXPOSURE] += (double)(v * m) * (double)(m + 2 * r->t + 2 * v);
 done:
     return st;
 }
 
-/* What all targets of an exposure share, from host[2]. */
-static status common_part(resident *r, obsexposure *ex) {
-    if (ex->mtt != NULL)
-        return MOAO_OK;
-    const size_t v = (size_t)r->v;
-    status st = ALLOC(ex->mtt, psf_sep_count(r->u.ps), "stationary average of D+ Ctt D+'");
-    if (st == MOAO_OK)
-        psf_accumulate(r->u.ps, 0, v, r->host[2], v, false, ex->mtt);
+/* What all targets of an exposure share: T, its fitting error, and mtt on the device; at the first
+ * chunk a copy of it is on its way to the host. Streamed: Y of all
+ * targets. */
+static status common_part(resident *r, const profile *p, obsexposure *ex) {
+    const int64_t nsep = (int64_t)psf_sep_count(r->u.ps);
+    psf_fit_model fit;
+    status st;
+    if (ex->mtt == NULL) {
+        TRY(truth(r));
+        TRY(resident_copy(r, r->average, r->mtt, nsep));
+    } else {
+        memcpy(r->average, ex->mtt, (size_t)nsep * sizeof(double));
+        TRY(resident_copy(r, r->mtt, r->average, nsep));
+    }
+    TRY(r->stream != NULL ? stream_residuals(r) : fill_triangle(r));
+    if (ex->fit == NULL)
+        TRY(psf_fit_init(r->u.ps, p, &ex->fit));
+    psf_fit_model_init(ex->fit, &fit);
+    st = r->img->load(r->imager, &fit);
+done:
     return st;
 }
 
-typedef struct { /* results of this rank */
-    double *sum, *scalars;
+/* The copy has arrived. */
+static status keep_common(const resident *r, obsexposure *ex) {
+    const size_t nsep = psf_sep_count(r->u.ps);
+    if (ex->mtt != NULL)
+        return MOAO_OK;
+    status st = ALLOC(ex->mtt, nsep, "stationary average of D+ Ctt D+'");
+    if (st == MOAO_OK)
+        memcpy(ex->mtt, r->average, nsep * sizeof(double));
+    return st;
+}
+
+typedef struct { /* results of this rank, by target */
+    double *scalars;
     float *images;
     size_t ns, np; /* of a target */
-    double psf;    /* time that the host spent on them [s] */
 } results;
 
-static status target_psf(resident *r, obsexposure *ex, int k, results *o) {
-    const size_t v = (size_t)r->v;
-    double from = report_now();
+/* PSFs of the k-th target from its Y. */
+static status start_psf(resident *r, int k, const double *y) {
+    status st = r->img->average(r->imager, y, r->v, true, r->sum);
+    return st != MOAO_OK ? st : r->img->compute(r->imager, k % PSF_SLOTS, r->sum, r->mtt);
+}
+
+static status finish_psf(resident *r, int k, results *o) {
     status st;
     report_phase("exposure: PSF");
     TRY(comm_fault(r->u.c, "psf"));
-    TRY(common_part(r, ex));
-    memset(o->sum, 0, psf_sep_count(r->u.ps) * sizeof(double));
-    psf_accumulate(r->u.ps, 0, v, r->host[k % 2], v, true, o->sum);
-    for (size_t i = 0; i < psf_sep_count(r->u.ps); i++)
-        o->sum[i] += ex->mtt[i];
-    st = psf_compute_all(r->u.ps, o->sum, ex->fit, o->scalars + (size_t)k * o->ns,
-                         o->images != NULL ? o->images + (size_t)k * o->np : NULL);
+    TRY(comm_fault(r->u.c, "device"));
+    TRY(r->img->collect(r->imager, k % PSF_SLOTS, o->scalars + (size_t)k * o->ns,
+                        o->images != NULL ? o->images + (size_t)k * o->np : NULL));
+    rows_progress(&r->team);
+    st = comm_alarmed(r->u.c) ? MOAO_INTERNAL : MOAO_OK;
 done:
-    o->psf += report_now() - from;
     return st;
 }
 
-/* The host makes the PSFs of a target while the device works on the next one. */
+/* The results of a target are fetched once the next one is under way, so that the device never
+ * waits for the host. */
 static status expose_local(resident *r, const profile *p, obsexposure *ex, results *o) {
     status st;
     report_phase("exposure: profile");
     TRY(comm_fault(r->u.c, "exposure"));
     TRY(resident_load(r, p));
-    if (ex->mtt == NULL)
-        TRY(truth(r));
-    TRY(r->stream != NULL ? stream_residuals(r) : fill_triangle(r));
-    if (ex->fit == NULL)
-        TRY(psf_fit_init(r->u.ps, p, &ex->fit));
+    TRY(common_part(r, p, ex));
     for (int k = 0; k <= r->ch.nmine; k++) {
-        if (k < r->ch.nmine)
-            TRY(r->stream != NULL ? resident_copy(r, r->host[k % 2], stream_y(r, k), r->v * r->v)
-                                  : residual(r, r->ch.mine + k, r->wt[k], r->host[k % 2]));
+        if (k < r->ch.nmine) {
+            if (r->stream == NULL)
+                TRY(residual(r, r->ch.mine + k, r->wt[k]));
+            TRY(start_psf(r, k, r->stream != NULL ? stream_y(r, k) : r->y));
+        }
         if (k > 0)
-            TRY(target_psf(r, ex, k - 1, o));
-        TRY(resident_sync(r));
-        rows_progress(&r->team);
+            TRY(finish_psf(r, k - 1, o));
     }
+    TRY(resident_sync(r));
+    st = keep_common(r, ex);
 done:
     if (st != MOAO_OK)
         r->be->sync(r->ctx); /* nothing may write to the host's arrays any more */
@@ -131,20 +152,17 @@ status resident_expose(resident *r, const profile *p, obsexposure *ex, result_bl
                  .np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop};
     report *rep = r->u.rep;
     double from = report_now();
-    status st = ALLOC(o.sum, psf_sep_count(r->u.ps), "stationary average");
-    if (st == MOAO_OK)
-        st = ALLOC(o.scalars, most * o.ns, "results");
+    status st = ALLOC(o.scalars, most * o.ns, "results");
     if (st == MOAO_OK && b->crop > 0)
         st = ALLOC(o.images, most * o.np, "PSFs of a rank");
     if (st == MOAO_OK)
         st = expose_local(r, p, ex, &o);
-    rep->wall[STAGE_EXPOSURE] += report_now() - from - o.psf;
+    rep->wall[STAGE_EXPOSURE] += report_now() - from;
     from = report_now();
     ROWS_WAIT(&r->team, STAGE_PSF, st = resident_agree(r, st));
     if (st == MOAO_OK)
         st = obsseq_collect(&r->team, &r->ch, o.scalars, o.images, b);
-    rep->wall[STAGE_PSF] += report_now() - from + o.psf;
-    free(o.sum);
+    rep->wall[STAGE_PSF] += report_now() - from;
     free(o.scalars);
     free(o.images);
     return st;

@@ -25,12 +25,15 @@ struct resident {
     backend_cov_target *target; /* the one aimed at; streamed: one of the stream's */
     resident_stream *stream; /* NULL: the factor is on the device too, `a` and `diag` hold it and T
                               */
+    const backend_psf *img;
+    backend_imager *imager;
     /* on the device */
     double *a;       /* m x m: L, and above the blocks on the diagonal T' */
     double *diag;    /* w x m: blocks of T on the diagonal side by side, 0 above their diagonals */
     double *dplus;   /* v x t */
     double *ctm, *z; /* t x w, v x w */
     double *y;       /* v x v */
+    double *sum, *mtt;        /* stationary averages: of Y + Y', of D+ Ctt D+' */
     double *sample, *columns; /* v x n, m x n */
     double **wt;              /* [nw] v x m: W of a target */
     int nw, most;             /* targets that have room; that a rank gets at most */
@@ -38,7 +41,8 @@ struct resident {
     void *work;
     size_t lwork;
     /* on the host */
-    double *host[3]; /* v x v: Y of two targets in turn, D+ Ctt D+' */
+    double *host[2]; /* v x n: sampled residual */
+    double *average; /* mtt on its way */
 };
 
 /* Columns of the panel at j. */

@@ -103,17 +103,32 @@ static status take_device(resident *r) {
     return st == MOAO_OK ? r->be->open_behind(r->ctx, &r->behind) : st;
 }
 
+/* What makes PSFs, and its sums. */
+static status take_imager(resident *r) {
+    const size_t nsep = psf_sep_count(r->u.ps);
+    psf_model model;
+    status st;
+    psf_model_init(r->u.ps, &model);
+    TRY(r->img->open(r->ctx, &model, &r->imager));
+    TRY(resident_doubles(r, (int64_t)nsep, "a stationary average", &r->sum));
+    TRY(resident_doubles(r, (int64_t)nsep, "a stationary average", &r->mtt));
+    TRY(r->be->alloc_host(r->ctx, nsep * sizeof(double), (void **)&r->average));
+done:
+    return st;
+}
+
 /* What both ways of keeping the factor need. */
 static status take_arrays(resident *r) {
-    const int64_t m = r->m, v = r->v;
+    const int64_t m = r->m, v = r->v, n = r->u.nsample;
     status st;
     TRY(resident_doubles(r, v * r->t, "the command matrix", &r->dplus));
     TRY(resident_doubles(r, r->t * r->w, "panels of Ctm", &r->ctm));
     TRY(resident_doubles(r, v * r->w, "panels of W T", &r->z));
-    TRY(resident_doubles(r, m * r->u.nsample, "a sampled residual", &r->columns));
-    for (int i = 0; i < 3; i++)
-        TRY(r->be->alloc_host(r->ctx, (size_t)(v * v) * sizeof(double), (void **)&r->host[i]));
+    TRY(resident_doubles(r, m * n, "a sampled residual", &r->columns));
+    for (int i = 0; i < 2; i++)
+        TRY(r->be->alloc_host(r->ctx, (size_t)(v * n) * sizeof(double), (void **)&r->host[i]));
     TRY(resident_load(r, r->u.largest));
+    TRY(take_imager(r));
     TRY(resident_copy(r, r->dplus, r->u.dplus, v * r->t));
     TRY(resident_sync(r));
 done:
@@ -205,6 +220,7 @@ status resident_open(const resident_setup *u, resident **out, int *chunk) {
     r->u = *u;
     r->be = u->be;
     r->mat = matcov_backend(u->be);
+    r->img = psf_backend(u->be);
     r->m = (int64_t)u->s->m;
     r->t = (int64_t)u->s->t;
     r->v = u->s->dm.nact;
@@ -253,14 +269,16 @@ void resident_close(resident *r) {
             r->mat->close_target(r->target);
         if (r->cov != NULL)
             r->mat->close(r->cov);
-        void *const mine[] = {r->a, r->diag,   r->dplus,   r->ctm,  r->z,
-                              r->y, r->sample, r->columns, r->info, r->work};
+        r->img->close(r->imager);
+        void *const mine[] = {r->a,   r->diag, r->dplus,  r->ctm,     r->z,    r->y,
+                              r->sum, r->mtt,  r->sample, r->columns, r->info, r->work};
         for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
             be->release(r->ctx, mine[i]);
         for (int i = 0; i < r->nw && !streamed; i++)
             be->release(r->ctx, r->wt[i]);
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < 2; i++)
             be->release_host(r->ctx, r->host[i]);
+        be->release_host(r->ctx, r->average);
         group_close(&r->group);
         be->close(r->behind);
         be->close(r->ctx);

@@ -1,6 +1,6 @@
 /* Reconstructors and exposures with everything resident on one device of a backend for each rank:
- * the factor of Cmm0, Cmm of the exposure, W of a chunk of targets. Only the residual covariance of
- * a target leaves the device, while the next one is computed there. Model section 6.
+ * the factor of Cmm0, Cmm of the exposure, W of a chunk of targets. Only the PSFs of a target
+ * leave the device, while the next one is computed there. Model sections 6 and 7.
  *
  * One array of m x m numbers holds the factor L of Cmm0 in its lower triangle and the exposure's T
  * (Cmm = T + T', transposed) above it, but for the blocks of T on the diagonal, which lie beside
