@@ -63,8 +63,7 @@ done:
 }
 
 /* What all targets of an exposure share: T, its fitting error, and mtt on the device; at the first
- * chunk a copy of it is on its way to the host. Streamed: Y of all
- * targets. */
+ * chunk a copy of it is on its way to the host. Streamed: Y of all targets. */
 static status common_part(resident *r, const profile *p, obsexposure *ex) {
     const int64_t nsep = (int64_t)psf_sep_count(r->u.ps);
     psf_fit_model fit;
@@ -104,13 +103,14 @@ typedef struct { /* results of this rank, by target */
 
 /* PSFs of the k-th target from its Y. */
 static status start_psf(resident *r, int k, const double *y) {
+    report_phase("exposure: PSF");
     status st = r->img->average(r->imager, y, r->v, true, r->sum);
     return st != MOAO_OK ? st : r->img->compute(r->imager, k % PSF_SLOTS, r->sum, r->mtt);
 }
 
 static status finish_psf(resident *r, int k, results *o) {
     status st;
-    report_phase("exposure: PSF");
+    report_phase("exposure: results");
     TRY(comm_fault(r->u.c, "psf"));
     TRY(comm_fault(r->u.c, "device"));
     TRY(r->img->collect(r->imager, k % PSF_SLOTS, o->scalars + (size_t)k * o->ns,

@@ -302,7 +302,8 @@ static void test_not_finite(void **state) {
         snprintf(message, sizeof message, "%.500s", status_message());
         status_clear();
         assert_int_equal(one_psf(&f, i, &r), MOAO_NUMERIC);
-        assert_string_equal(status_message(), message);
+        size_t same = (size_t)(strrchr(message, '(') - message); /* the source's line follows */
+        assert_int_equal(strncmp(status_message(), message, same), 0);
         assert_non_null(strstr(message, "not finite"));
         status_clear();
         c[5 + 11 * f.ld] = keep;
