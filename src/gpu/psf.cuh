@@ -16,30 +16,30 @@ struct gpu_psf_wave { /* what a wavelength scales */
 struct gpu_psf {
     int n, side, nsep, k, N, P, reach, crop, half, nlambda, nbox, nact; /* half: N/2 + 1 */
     /* tables */
-    const int *place, *at;                    /* [nact], [side][side]: actuator there, or -1 */
-    const int *row;                           /* [side + 1] first actuator of each row */
-    const int *vmax;                          /* [P] */
-    const double *weight, *norm, *kernel;     /* [nact], [nsep][nsep], [2 reach + 1] */
-    const double *tel;                        /* [P][P] */
-    const double *direction;                  /* [2][PSF_NDIR] cosines, sines */
-    const double *step;                       /* [nlambda][nbox] side of a box in cycles per pixel */
-    const double *sinc;                       /* [nlambda][nbox][P] */
-    const gpu_psf_wave *wave;                 /* [nlambda] */
+    const int *place, *at;                /* [nact], [side][side]: actuator there, or -1 */
+    const int *row;                       /* [side + 1] first actuator of each row */
+    const int *vmax;                      /* [P] */
+    const double *weight, *norm, *kernel; /* [nact], [nsep][nsep], [2 reach + 1] */
+    const double *tel;                    /* [P][P] */
+    const double *direction;              /* [2][PSF_NDIR] cosines, sines */
+    const double *step;                   /* [nlambda][nbox] side of a box in cycles per pixel */
+    const double *sinc;                   /* [nlambda][nbox][P] */
+    const gpu_psf_wave *wave;             /* [nlambda] */
     /* of the profile */
     bool fitted;
     double variance; /* of the fitting error */
     double *fit;     /* [P][P] */
     /* work */
-    double *pairs;              /* [side][side][nsep] sums over pairs of rows of actuators */
-    double *mean, *part, *cov;  /* [nsep][nsep] x slow, [P][nsep], [P][2 P - 1] */
-    double *otf;                /* [nlambda][P][N] */
-    double *even, *odd;         /* [nlambda][P][P] */
-    double *sums;               /* [nlambda][1 + nbox][P] rows of the sums for Strehl ratio, boxes */
-    cufftDoubleComplex *rows;   /* [nlambda][half][half] OTF transformed along y */
-    double *image;              /* [nlambda][half][N] row -y, wrapped along x */
-    double *radius;             /* [nlambda][PSF_NDIR] half-peak radii [pixel] */
-    double *scalars;            /* [nlambda][3 + nbox] */
-    float *images;              /* [nlambda][crop][crop] */
+    double *pairs;             /* [side][side][nsep] sums over pairs of rows of actuators */
+    double *mean, *part, *cov; /* [nsep][nsep] x slow, [P][nsep], [P][2 P - 1] */
+    double *otf;               /* [nlambda][P][N] */
+    double *even, *odd;        /* [nlambda][P][P] */
+    double *sums;              /* [nlambda][1 + nbox][P] rows of the sums for Strehl ratio, boxes */
+    cufftDoubleComplex *rows;  /* [nlambda][half][half] OTF transformed along y */
+    double *image;             /* [nlambda][half][N] row -y, wrapped along x */
+    double *radius;            /* [nlambda][PSF_NDIR] half-peak radii [pixel] */
+    double *scalars;           /* [nlambda][3 + nbox] */
+    float *images;             /* [nlambda][crop][crop] */
 };
 
 /* Each puts its kernels into the stream. */
