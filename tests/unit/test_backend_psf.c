@@ -269,7 +269,7 @@ static void test_slots(void **state) {
     for (int i = 0; i < COUNT; i++) {
         assert_memory_equal(r[i].scalars, alone[i].scalars, f.ns * sizeof(double));
         assert_memory_equal(r[i].images, alone[i].images, f.np * sizeof(float));
-        assert_true(i == 0 || alone[i].scalars[0] != alone[i - 1].scalars[0]);
+        assert_true(i == COUNT - 1 || alone[i].scalars[0] != alone[i + 1].scalars[0]);
         result_free(&r[i]);
         result_free(&alone[i]);
         free(c[i]);
