@@ -1,5 +1,6 @@
 #include "maps_parts.h"
 
+#include "store_precision.h"
 #include "version.h"
 
 #include <math.h>
@@ -37,6 +38,24 @@ void maps_quantity_at(const maps_data *m, int i, maps_quantity *q) {
              q->box * MAS_PER_RAD);
 }
 
+/* Which exposures were computed in mixed precision, and how far it is from double. */
+static void write_precision(fitsout *o, const maps_data *m) {
+    int mixed = 0;
+    double most = 0;
+    for (int e = 0; e < m->nexposure; e++) {
+        bool is_mixed;
+        double difference;
+        if (!store_get_precision(m->st, e, &is_mixed, &difference) || !is_mixed)
+            continue;
+        mixed++;
+        most = fmax(most, difference);
+    }
+    fitsout_text(o, "PRECISN", mixed > 0 ? "mixed" : "double", "arithmetic of the exposures");
+    fitsout_integer(o, "NMIXED", mixed, "exposures in mixed precision");
+    if (mixed > 0)
+        fitsout_real(o, "MIXDIFF", most, "largest difference of Strehl or EE seen");
+}
+
 /* Facts of the run that the store remembers. */
 static void write_facts(fitsout *o, const maps_data *m) {
     static const struct {
@@ -49,6 +68,7 @@ static void write_facts(fitsout *o, const maps_data *m) {
         if (value >= 0)
             fitsout_integer(o, facts[i].key, value, facts[i].comment);
     }
+    write_precision(o, m);
 }
 
 void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments) {
@@ -202,7 +222,9 @@ void maps_table_exposures(fitsout *o, const maps_data *m) {
         {"R0", "1D", "m", "at 500 nm along the line of sight"},
         {"SEEING", "1D", "arcsec", "500 nm / r0"},
         {"PROFTIME", "1D", "s", "start of the profile in force"},
-        {"PROFILE", "64A", "", "where that profile came from"}};
+        {"PROFILE", "64A", "", "where that profile came from"},
+        {"PRECISN", "6A", "", "arithmetic: mixed or double"},
+        {"MIXDIFF", "1D", "", "Strehl or EE, mixed - double; NaN: not tried"}};
     enum { NCOL = sizeof columns / sizeof *columns };
     fitsout_table(o, "EXPOSURES", m->nexposure, NCOL, columns);
     for (int e = 0; e < m->nexposure; e++) {
@@ -217,6 +239,11 @@ void maps_table_exposures(fitsout *o, const maps_data *m) {
         fitsout_cells_double(o, 6, e + 1, 1, 1, &seeing);
         fitsout_cells_double(o, 7, e + 1, 1, 1, &p->time);
         fitsout_cell_text(o, 8, e + 1, p->label);
+        bool mixed;
+        double difference;
+        store_get_precision(m->st, e, &mixed, &difference);
+        fitsout_cell_text(o, 9, e + 1, mixed ? "mixed" : "double");
+        fitsout_cells_double(o, 10, e + 1, 1, 1, &difference);
     }
 }
 

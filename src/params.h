@@ -66,7 +66,9 @@ typedef sensor_keys param_sensor_keys;
 enum { SENSOR_NGS, SENSOR_LGS };                 /* sensors[].type */
 enum { WEIGHTING_ENERGY, WEIGHTING_UNIFORM };    /* psf.weighting */
 enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_GPU }; /* compute.backend */
-enum { PSF_SHORT, PSF_LONG, PSF_NONE };          /* output.psf */
+/* compute.precision */
+enum { PRECISION_PARAM_DOUBLE, PRECISION_PARAM_MIXED };
+enum { PSF_SHORT, PSF_LONG, PSF_NONE }; /* output.psf */
 
 struct sensor_params {
 #define SENSOR(key, kind, ...) param_##kind key;

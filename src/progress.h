@@ -41,6 +41,10 @@ typedef struct {
                      [flop/s] */
     double start; /* of the run [s] */
     double shown; /* flops that the progress bar has been told of */
+    bool mixed;   /* precision: exposures in mixed and in double, largest sampled difference of the
+                     former */
+    int exposures_mixed, exposures_double;
+    double mixed_difference;
     const char *backend, *device; /* name and description; NULL: the CPU, by panels */
 } report;
 

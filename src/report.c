@@ -129,6 +129,17 @@ typedef struct {
     double elapsed, dgemm, peak_max, peak_sum;
 } summary;
 
+static void write_precision(json *j, const report *r) {
+    json_object(j, "precision");
+    json_string(j, "precision", r->mixed ? "mixed" : "double");
+    if (r->mixed) {
+        json_integer(j, "exposures_mixed", r->exposures_mixed);
+        json_integer(j, "exposures_double", r->exposures_double);
+        json_number(j, "largest_difference", r->mixed_difference);
+    }
+    json_end(j);
+}
+
 static status write_file(const comm *c, const report *r, const summary *s, const char *hosts,
                          const char *dir) {
     status st;
@@ -149,6 +160,7 @@ static status write_file(const comm *c, const report *r, const summary *s, const
         write_row(&j, stage_name[k], &s->stage[k]);
     write_row(&j, "total", &s->total);
     json_end(&j);
+    write_precision(&j, r);
     json_object(&j, "memory");
     json_number(&j, "peak_rank_bytes", s->peak_max);
     json_number(&j, "peak_sum_bytes", s->peak_sum);

@@ -21,7 +21,7 @@
  *   part-*.bin      what is done
  *   finished        written when the final files are in place, before the parts are removed
  *   lock            locked (flock) while a run writes here; the lock ends with the process */
-enum { FACT_KEY = 32, MAX_FACTS = 64 };
+enum { FACT_KEY = 32 };
 
 typedef struct {
     char key[FACT_KEY];
@@ -37,8 +37,8 @@ struct store {
     size_t done;
     bool finished;
     int lock_fd;
-    fact facts[MAX_FACTS];
-    int nfacts;
+    fact *facts;
+    int nfacts, facts_room;
     int open_part, open_fd; /* the part that was read last, -1: none */
     double *open_scalars;   /* its scalars, NULL: not read */
 };
@@ -90,6 +90,19 @@ done:
     return st;
 }
 
+/* Room for one more. */
+static status grow_facts(store *s) {
+    if (s->nfacts < s->facts_room)
+        return MOAO_OK;
+    const int room = s->facts_room > 0 ? 2 * s->facts_room : 64;
+    fact *facts = realloc(s->facts, (size_t)room * sizeof *facts);
+    if (facts == NULL)
+        return status_fail(MOAO_MEMORY, "no memory for %d facts", room);
+    s->facts = facts;
+    s->facts_room = room;
+    return MOAO_OK;
+}
+
 static status read_facts(store *s) {
     char *path = NULL, *text = NULL;
     status st = MOAO_OK;
@@ -99,9 +112,9 @@ static status read_facts(store *s) {
     TRY(checkpoint_path(s, "facts", &path));
     TRY(file_read_text(path, &text));
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        TRY(grow_facts(s));
         fact *f = &s->facts[s->nfacts];
-        if (s->nfacts < MAX_FACTS && sscanf(line, "%31s %ld", f->key, &f->value) == 2)
-            s->nfacts++;
+        s->nfacts += sscanf(line, "%31s %ld", f->key, &f->value) == 2;
     }
 done:
     free(text);
@@ -118,25 +131,25 @@ long store_get_fact(const store *s, const char *key, long missing) {
 
 status store_set_fact(store *s, const char *key, long value) {
     status st = MOAO_OK;
-    char *path = NULL;
-    char text[MAX_FACTS * (FACT_KEY + 24)];
-    size_t n = 0;
+    char *path = NULL, *text = NULL;
+    size_t n = 0, room;
     int i = 0;
     if (key[0] == '\0' || strlen(key) >= FACT_KEY || strpbrk(key, " \t\n") != NULL)
         return status_fail(MOAO_INTERNAL, "'%s' is no name of a fact", key);
     while (i < s->nfacts && strcmp(s->facts[i].key, key) != 0)
         i++;
-    if (i == MAX_FACTS)
-        return status_fail(MOAO_INTERNAL, "more than %d facts", MAX_FACTS);
+    TRY(grow_facts(s));
     strcpy(s->facts[i].key, key);
     s->facts[i].value = value;
     s->nfacts += i == s->nfacts;
+    room = (size_t)s->nfacts * (FACT_KEY + 24);
+    TRY(ALLOC(text, room, "facts"));
     for (i = 0; i < s->nfacts; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "%s %ld\n", s->facts[i].key,
-                              s->facts[i].value);
+        n += (size_t)snprintf(text + n, room - n, "%s %ld\n", s->facts[i].key, s->facts[i].value);
     TRY(checkpoint_path(s, "facts", &path));
     st = file_write_text(path, text);
 done:
+    free(text);
     free(path);
     return st;
 }
@@ -358,6 +371,7 @@ void store_close(store *s) {
     close_part(s);
     if (s->lock_fd >= 0)
         close(s->lock_fd);
+    free(s->facts);
     free(s->part_of);
     free(s->parts);
     free(s->checkpoint);

@@ -217,9 +217,13 @@ status plan_make_resident(const params *par, const sys *s, const atmos *a, const
     p->resident = true;
     p->group_size = 1;
     choose_panels(par, s, p);
-    for (int streamed = 0; streamed < 2 && p->device.fits == 0; streamed++)
+    static const struct {
+        bool streamed, mixed;
+    } way[] = {{false, true}, {false, false}, {true, false}};
+    for (int i = par->compute_precision == PRECISION_PARAM_MIXED ? 0 : 1;
+         i < 3 && p->device.fits == 0; i++)
         device_plan_make(s, o, nlayer, (size_t)par->compute_panel, par->compute_residual_columns,
-                         streamed, memory, &p->device);
+                         way[i].streamed, way[i].mixed, memory, &p->device);
     if (p->device.fits == 0)
         return status_fail(
             MOAO_INPUT,

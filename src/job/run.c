@@ -3,6 +3,7 @@
 #include "job/device.h"
 #include "job/matrices.h"
 #include "job/plan.h"
+#include "job/precision.h"
 #include "machine.h"
 #include "maps.h"
 #include "obsseq/obsseq.h"
@@ -28,6 +29,7 @@ typedef struct {
     device_choice device;
     resident *res; /* everything on a device; NULL: by panels, with the team */
     rowteam team;
+    precision prec;
     store *st;           /* rank 0 only */
     double *dplus;       /* v x t */
     unsigned char *done; /* [nexposure][ntarget] */
@@ -111,6 +113,7 @@ static status prepare_plan(run *r, comm *c) {
     r->room = machine_measure(c, par->compute_memory);
     r->rep.dgemm = r->room.rate;
     TRY(device_choose(c, par, &r->device));
+    TRY(comm_agree(c, precision_init(&r->u, &r->prec)));
     if (r->device.be != NULL) {
         r->rep.backend = r->device.be->name;
         r->rep.device = r->device.text;
@@ -126,9 +129,11 @@ static status prepare_plan(run *r, comm *c) {
     MPI_Bcast(r->done, (int)ncell, MPI_BYTE, 0, c->mpi);
     MPI_Bcast(fact, 2, MPI_LONG, 0, c->mpi);
     MPI_Bcast(&r->finished, 1, MPI_C_BOOL, 0, c->mpi);
+    precision_restore(c, r->st, &r->prec);
     comm_set_threads(c, (int)fact[1]);
     if (fact[0] != r->pl.chunk)
         TRY(make_plan(r, (int)fact[0]));
+    r->prec.wanted = r->pl.device.mixed;
 done:
     return st;
 }
@@ -147,6 +152,8 @@ static status open_resident(run *r) {
                               .dplus = r->dplus,
                               .largest = largest,
                               .plan = &r->pl.device,
+                              .edge = r->prec.edge,
+                              .tolerance = r->u.par.compute_mixed_tolerance,
                               .chunk = r->pl.chunk,
                               .sharing = r->device.sharing,
                               .nsample = r->u.par.compute_residual_columns};
@@ -185,6 +192,7 @@ static status open_executor(run *r) {
         progress_note("computing on the CPU: %s", r->device.text);
     r->rep.dgemm = r->room.rate;
     TRY(make_plan(r, r->pl.chunk));
+    r->prec.wanted = false;
     TRY(open_team(r));
 done:
     return st;
@@ -258,11 +266,13 @@ static status one_exposure(run *r, int e, int t0, int t1, const rowchunk *ch, ob
     }
     TRY(comm_agree(r->c, st));
     const profile *p = atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]);
-    TRY(r->res != NULL ? resident_expose(r->res, p, ex, &b)
+    resident_precision how = precision_plan(&r->prec, e, t0, t1);
+    TRY(r->res != NULL ? resident_expose(r->res, p, ex, &how, &b)
                        : obsseq_run(&r->team, p, r->dplus, ch, r->u.ps, ex, y, &b));
     double from = report_now();
+    st = precision_record(&r->prec, e, &how, r->st);
     report_phase("output: results of an exposure");
-    if (is_root(r))
+    if (is_root(r) && st == MOAO_OK)
         st = store_put(r->st, &b);
     st = comm_agree(r->c, st);
     r->rep.wall[STAGE_OUTPUT] += report_now() - from;
@@ -337,11 +347,12 @@ static status one_tor(run *r, int k) {
                       p->r0);
     TRY(r->res != NULL ? resident_factor(r->res, p)
                        : tor_init(&r->team, p, r->pl.block, r->pl.nprow, r->pl.npcol, &to));
-    for (int t0 = 0, t1; t0 < nt; t0 = t1) {
-        t1 = chunk_end(r, k, t0);
-        if (any_pending(r, k, t0, t1))
-            TRY(one_chunk(r, &to, k, t0, t1, ex));
-    }
+    for (int deciding = 1; deciding >= 0; deciding--)
+        for (int t0 = 0, t1; t0 < nt; t0 = t1) {
+            t1 = chunk_end(r, k, t0);
+            if (precision_decides(&r->prec, t0, t1) == deciding && any_pending(r, k, t0, t1))
+                TRY(one_chunk(r, &to, k, t0, t1, ex));
+        }
 done:
     for (int e = 0; ex != NULL && e < ne; e++)
         obsexposure_free(&ex[e]);
@@ -391,6 +402,11 @@ static void announce(const run *r) {
     if (r->pl.device.streamed)
         progress_note("the factor of Cmm does not fit there: it stays in the host's memory and "
                       "passes by");
+    if (r->prec.wanted)
+        progress_note("mixed precision, checked on target %d of every exposure", r->prec.edge + 1);
+    else if (r->u.par.compute_precision == PRECISION_PARAM_MIXED)
+        progress_note("compute.precision: mixed needs a GPU that holds the factor; computing in "
+                      "double precision");
     if (r->device.be == NULL && r->device.text[0] != '\0')
         progress_note("computing on the CPU: %s", r->device.text);
     progress_note("results in %s", r->dir);
@@ -434,6 +450,7 @@ status run_all(const comm *c, const cmdline *cl) {
     comm mine = *c;
     run r = {.c = &mine, .cl = cl, .rep = {.start = report_now()}};
     status st = run_stages(&r, &mine);
+    precision_report(&r.prec, &r.rep);
     if (st == MOAO_OK && !r.finished)
         st = report_finish(&mine, &r.rep, r.dir, !cl->quiet);
     store_close(r.st);
@@ -441,6 +458,7 @@ status run_all(const comm *c, const cmdline *cl) {
     rows_free(&r.team);
     free(r.dplus);
     free(r.done);
+    precision_free(&r.prec);
     setup_free(&r.u);
     return st;
 }

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define FLOOR 1e-10 /* of the slope variance: the least bound */
+
 double matcov_scale(const profile *p, const profile *p0) {
     double sum = 0, sum0 = 0;
     for (int l = 0; l < p->nlayer; l++)
@@ -12,6 +14,10 @@ double matcov_scale(const profile *p, const profile *p0) {
     for (int l = 0; l < p0->nlayer; l++)
         sum0 += p0->strength[l];
     return sum0 > 0 ? sum / sum0 : 0;
+}
+
+double matcov_tiptilt(const matcov *mc, int sensor) {
+    return mc->tiptilt[sensor];
 }
 
 static double wind(const profile *p, int axis, int l) {
@@ -82,6 +88,15 @@ done:
     return st;
 }
 
+/* Largest of all sensors, the truth sensor among them. */
+static double slope_variance(const sys *s, const profile *p) {
+    const sensor ts = truth_sensor(s, (double[2]){0, 0});
+    double most = noise_slope_variance(s, &ts, p);
+    for (int w = 0; w < s->nsensor; w++)
+        most = fmax(most, noise_slope_variance(s, &s->sensors[w], p));
+    return most;
+}
+
 status matcov_prepare_difference(const sys *s, const profile *p, const profile *p0, double beta,
                                  bool drifts, matcov **mc, double *bound) {
     profile d = {.r0 = p->r0};
@@ -94,11 +109,7 @@ status matcov_prepare_difference(const sys *s, const profile *p, const profile *
     TRY(subtract_noise(p, p0, beta, *mc, &noise));
     for (int l = 0; l < d.nlayer; l++)
         d.strength[l] = fabs(d.strength[l]);
-    sensor ts = truth_sensor(s, (double[2]){0, 0});
-    *bound = noise_slope_variance(s, &ts, &d);
-    for (int w = 0; w < s->nsensor; w++)
-        *bound = fmax(*bound, noise_slope_variance(s, &s->sensors[w], &d));
-    *bound += noise;
+    *bound = noise + slope_variance(s, &d) + FLOOR * slope_variance(s, p);
 done:
     free_layers(&d);
     if (st != MOAO_OK) {

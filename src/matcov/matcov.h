@@ -30,9 +30,12 @@ status matcov_tabulate(matcov *mc);
  * included, and, with `drifts` and aimed at shifted targets, Ctm of p (moved by its wind) - beta
  * Ctm of p0 (not moved). Fills are what they are for a profile, but the matrices are small where p
  * is about beta p0, so that little accuracy is needed. *bound: no entry without tip-tilt constants
- * is larger [arcsec^2]. p must outlive *mc. Model section 6. */
+ * is larger [arcsec^2], and it is not under 1e-10 of the
+ * slope variance of p. p must outlive *mc. Model section 6. */
 status matcov_prepare_difference(const sys *s, const profile *p, const profile *p0, double beta,
                                  bool drifts, matcov **mc, double *bound);
+/* Constant of a laser star in Cmm, K of model section 6 [arcsec^2]. */
+double matcov_tiptilt(const matcov *mc, int sensor);
 /* A beta that makes it small: the ratio of the strengths, 0 when p0 has none. */
 double matcov_scale(const profile *p, const profile *p0);
 

@@ -1,5 +1,6 @@
 #include "resident/device_plan.h"
 
+#include "backend_half.h"
 #include "matcov/matcov.h"
 
 #include <limits.h>
@@ -28,6 +29,31 @@ static void add_array(size_t m, size_t v, device_plan *p) {
     p->target = v * m * d;
 }
 
+int device_plan_constants(const sys *s) {
+    int n = 0;
+    for (int w = 0; w < s->nsensor; w++)
+        n += s->sensors[w].lgs ? 2 : 0;
+    return n;
+}
+
+size_t device_plan_differences(const sys *s, size_t width) {
+    const size_t halves = (s->m * (s->m + width) / 2 + width * width) * sizeof(backend_f16);
+    const size_t doubles = (size_t)s->dm.nact * s->m * sizeof(double);
+    return halves > doubles ? halves : doubles;
+}
+
+static void add_mixed(const sys *s, device_plan *p) {
+    const size_t m = s->m, t = s->t, v = (size_t)s->dm.nact, w = p->width;
+    const size_t h = sizeof(backend_f16), f = sizeof(float), d = sizeof(double);
+    const size_t nk = (size_t)device_plan_constants(s);
+    add(p, "mixed: difference of two T", device_plan_differences(s, w));
+    add(p, "mixed: W and D+ in halves", v * (m + t) * h);
+    add(p, "mixed: panels", (m + w + v) * w * f + (t + v) * w * h);
+    add(p, "mixed: residual covariance and tip-tilt", v * v * f + (m + v + nk) * nk * d);
+    p->per_target = "W of a target, D+ Ctm0 W'";
+    p->target += (v * v + v * nk) * d;
+}
+
 /* Two pieces of the factor in turn, one of which serves the exposures. Two of its panels are made
  * in the room of W; where that is less than a piece is wide, there must be more. */
 static void add_pieces(size_t m, size_t v, size_t tables, device_plan *p) {
@@ -40,11 +66,12 @@ static void add_pieces(size_t m, size_t v, size_t tables, device_plan *p) {
 }
 
 void device_plan_make(const sys *s, const psf_opts *o, int nlayer, size_t width, int nsample,
-                      bool streamed, double memory, device_plan *p) {
+                      bool streamed, bool mixed, double memory, device_plan *p) {
     const size_t m = s->m, t = s->t, v = (size_t)s->dm.nact, d = sizeof(double);
     const size_t tables = matcov_target_bytes(s, nlayer);
     memset(p, 0, sizeof *p);
     p->streamed = streamed;
+    p->mixed = mixed;
     /* 2816 = 22 tiles of 128 columns: with the 42 of 5336 actuators exactly 7 rounds of 132
      * multiprocessors. D+ Ctm takes 0.22 s, with 2048 (5.1 rounds) 0.24 s. */
     p->width = width > 0 ? width : m >= 32768 ? (streamed ? 2048 : 2816) : m >= 4096 ? 1024 : 256;
@@ -53,6 +80,8 @@ void device_plan_make(const sys *s, const psf_opts *o, int nlayer, size_t width,
         add_pieces(m, v, tables, p);
     else
         add_array(m, v, p);
+    if (mixed)
+        add_mixed(s, p);
     add(p, "command matrix D+", v * t * d);
     add(p, "panels of Ctm and of W T - D+ Ctm", (t + v) * p->width * d);
     add(p, "sampled residual", (v + m) * (size_t)nsample * d);

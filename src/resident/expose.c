@@ -1,5 +1,7 @@
 #include "resident/internal.h"
+#include "resident/mixed.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,12 +64,17 @@ done:
     return st;
 }
 
-/* What all targets of an exposure share: T, its fitting error, and mtt on the device; at the first
- * chunk a copy of it is on its way to the host. Streamed: Y of all targets. */
-static status common_part(resident *r, const profile *p, obsexposure *ex) {
+/* What all targets of an exposure share: its fitting error, T, of which mixed precision has its own
+ * kind, and mtt on the device; at the first chunk a copy of it is on its way to the host. Streamed:
+ * Y of all targets. */
+static status prepare(resident *r, const profile *p, obsexposure *ex, bool mixed) {
     const int64_t nsep = (int64_t)psf_sep_count(r->u.ps);
     psf_fit_model fit;
     status st;
+    report_phase("exposure: profile");
+    TRY(comm_fault(r->u.c, "exposure"));
+    if (!mixed || ex->mtt == NULL)
+        TRY(resident_load(r, p));
     if (ex->mtt == NULL) {
         TRY(truth(r));
         TRY(resident_copy(r, r->average, r->mtt, nsep));
@@ -75,7 +82,7 @@ static status common_part(resident *r, const profile *p, obsexposure *ex) {
         memcpy(r->average, ex->mtt, (size_t)nsep * sizeof(double));
         TRY(resident_copy(r, r->mtt, r->average, nsep));
     }
-    TRY(r->stream != NULL ? stream_residuals(r) : fill_triangle(r));
+    TRY(mixed ? mixed_load(r, p) : r->stream != NULL ? stream_residuals(r) : fill_triangle(r));
     if (ex->fit == NULL)
         TRY(psf_fit_init(r->u.ps, p, &ex->fit));
     psf_fit_model_init(ex->fit, &fit);
@@ -121,32 +128,85 @@ done:
     return st;
 }
 
-/* The results of a target are fetched once the next one is under way, so that the device never
- * waits for the host. */
-static status expose_local(resident *r, const profile *p, obsexposure *ex, results *o) {
-    status st;
-    report_phase("exposure: profile");
-    TRY(comm_fault(r->u.c, "exposure"));
-    TRY(resident_load(r, p));
-    TRY(common_part(r, p, ex));
-    for (int k = 0; k <= r->ch.nmine; k++) {
-        if (k < r->ch.nmine) {
-            if (r->stream == NULL)
-                TRY(residual(r, r->ch.mine + k, r->wt[k]));
+/* Targets k0 .. k1 of this rank. The results of a target are fetched once the next one is under
+ * way, so that the device never waits for the host. */
+static status expose_targets(resident *r, obsexposure *ex, int k0, int k1, bool mixed, results *o) {
+    status st = MOAO_OK;
+    for (int k = k0; k <= k1 && k0 < k1; k++) {
+        if (k < k1) {
+            const int target = r->ch.mine + k;
+            if (mixed)
+                TRY(mixed_residual(r, k, target, r->wt[k]));
+            else if (r->stream == NULL)
+                TRY(residual(r, target, r->wt[k]));
             TRY(start_psf(r, k, r->stream != NULL ? stream_y(r, k) : r->y));
         }
-        if (k > 0)
+        if (k > k0)
             TRY(finish_psf(r, k - 1, o));
     }
     TRY(resident_sync(r));
     st = keep_common(r, ex);
+done:
+    return st;
+}
+
+/* Largest difference of a Strehl ratio or ensquared energy between two lists of results. */
+static double difference(const result_block *b, const double *x, const double *y) {
+    double most = 0;
+    for (int l = 0; l < b->nlambda; l++)
+        for (int i = 0; i < 3 + b->nbox; i++, x++, y++)
+            if (i == 0 || i >= 3)
+                most = fmax(most, isfinite(*x - *y) ? fabs(*x - *y) : INFINITY);
+    return most;
+}
+
+/* This rank's targets in mixed precision; the sampled one, if it is here, in double precision
+ * after that. */
+static status try_mixed(resident *r, const profile *p, obsexposure *ex, const result_block *b,
+                        double *gap, results *o) {
+    const int k = r->u.edge - r->ch.mine;
+    double *before = NULL;
+    status st;
+    TRY(prepare(r, p, ex, true));
+    TRY(expose_targets(r, ex, 0, r->ch.nmine, true, o));
+    if (k < 0 || k >= r->ch.nmine)
+        goto done;
+    const double *mine = o->scalars + (size_t)k * o->ns;
+    TRY(ALLOC(before, o->ns, "results of a target"));
+    memcpy(before, mine, o->ns * sizeof *before);
+    TRY(prepare(r, p, ex, false));
+    TRY(expose_targets(r, ex, k, k + 1, false, o));
+    *gap = difference(b, mine, before);
+done:
+    free(before);
+    return st;
+}
+
+/* Collective. In mixed precision as far as it holds. */
+static status expose_all(resident *r, const profile *p, obsexposure *ex, resident_precision *how,
+                         const result_block *b, results *o) {
+    double gap = -1; /* no sample */
+    status st = MOAO_OK;
+    how->difference = NAN;
+    if (how->mixed) {
+        st = try_mixed(r, p, ex, b, &gap, o);
+        ROWS_WAIT(&r->team, STAGE_EXPOSURE, st = resident_agree(r, st));
+        MPI_Allreduce(MPI_IN_PLACE, &gap, 1, MPI_DOUBLE, MPI_MAX, r->u.c->mpi);
+        how->difference = gap >= 0 ? gap : NAN;
+        how->mixed = gap <= r->u.tolerance;
+    }
+    if (st == MOAO_OK && !how->mixed) {
+        TRY(prepare(r, p, ex, false));
+        st = expose_targets(r, ex, 0, r->ch.nmine, false, o);
+    }
 done:
     if (st != MOAO_OK)
         r->be->sync(r->ctx); /* nothing may write to the host's arrays any more */
     return st;
 }
 
-status resident_expose(resident *r, const profile *p, obsexposure *ex, result_block *b) {
+status resident_expose(resident *r, const profile *p, obsexposure *ex, resident_precision *how,
+                       result_block *b) {
     const size_t most = obsseq_most(&r->team, &r->ch);
     results o = {.ns = (size_t)b->nlambda * (3 + (size_t)b->nbox),
                  .np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop};
@@ -155,8 +215,8 @@ status resident_expose(resident *r, const profile *p, obsexposure *ex, result_bl
     status st = ALLOC(o.scalars, most * o.ns, "results");
     if (st == MOAO_OK && b->crop > 0)
         st = ALLOC(o.images, most * o.np, "PSFs of a rank");
-    if (st == MOAO_OK)
-        st = expose_local(r, p, ex, &o);
+    if ((st = resident_agree(r, st)) == MOAO_OK)
+        st = expose_all(r, p, ex, how, b, &o);
     rep->wall[STAGE_EXPOSURE] += report_now() - from;
     from = report_now();
     ROWS_WAIT(&r->team, STAGE_PSF, st = resident_agree(r, st));

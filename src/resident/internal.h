@@ -7,6 +7,7 @@
 #include "resident/resident.h"
 
 typedef struct resident_stream resident_stream; /* stream.c */
+struct mixed;                                   /* mixed.h */
 
 struct resident {
     resident_setup u;
@@ -37,6 +38,7 @@ struct resident {
     double *sample, *columns; /* v x n, m x n */
     double **wt;              /* [nw] v x m: W of a target */
     int nw, most;             /* targets that have room; that a rank gets at most */
+    struct mixed *mixed;      /* NULL: everything in double precision */
     int *info;                /* [factor_blocks] */
     void *work;
     size_t lwork;
@@ -52,6 +54,9 @@ static inline int64_t resident_width(const resident *r, int64_t j, int64_t end) 
 
 /* Local. Make p the profile of the covariances to come. */
 status resident_load(resident *r, const profile *p);
+
+/* Local. The same of covariances prepared already; takes them, also when it fails. */
+status resident_use(resident *r, matcov *mc);
 
 /* Local, in stream order. out (v x n) = alpha D+ Ctm(:, j..j+n) + beta out for the target aimed at;
  * Ctt in the place of Ctm when `truth`. */

@@ -1,4 +1,5 @@
 #include "resident/internal.h"
+#include "resident/mixed.h"
 
 #include "tor/tor.h"
 
@@ -44,11 +45,9 @@ status resident_agree(const resident *r, status st) {
     return comm_agree(r->u.c, st);
 }
 
-status resident_load(resident *r, const profile *p) {
-    matcov *mc = NULL;
+status resident_use(resident *r, matcov *mc) {
     matcov_model model = {0};
     status st;
-    TRY(matcov_prepare(r->u.s, p, &mc));
     TRY(matcov_model_init(mc, &model));
     if (r->cov == NULL) {
         TRY(r->mat->open(r->ctx, &model, &r->cov));
@@ -63,6 +62,12 @@ done:
     matcov_model_free(&model);
     matcov_free(mc);
     return st;
+}
+
+status resident_load(resident *r, const profile *p) {
+    matcov *mc = NULL;
+    status st = matcov_prepare(r->u.s, p, &mc);
+    return st != MOAO_OK ? st : resident_use(r, mc);
 }
 
 status resident_project(resident *r, bool truth, int64_t j, int64_t n, double alpha, double beta,
@@ -155,12 +160,21 @@ done:
     return st;
 }
 
+static status take_target(resident *r, int k) {
+    status st = resident_doubles(r, r->v * r->m, "W of a target", &r->wt[k]);
+    if (st == MOAO_OK && r->mixed != NULL && (st = mixed_take(r, k)) != MOAO_OK) {
+        r->be->release(r->ctx, r->wt[k]);
+        r->wt[k] = NULL;
+    }
+    return st;
+}
+
 /* W of as many targets as this rank gets of a chunk; of fewer where memory ends, but for room that
  * the libraries may still want. */
 static status take_targets(resident *r) {
     status st = ALLOC(r->wt, (size_t)r->most, "targets of a device");
     while (st == MOAO_OK && r->nw < r->most) {
-        st = resident_doubles(r, r->v * r->m, "W of a target", &r->wt[r->nw]);
+        st = take_target(r, r->nw);
         r->nw += st == MOAO_OK;
     }
     if (st == MOAO_MEMORY && r->nw > 0) {
@@ -239,6 +253,8 @@ status resident_open(const resident_setup *u, resident **out, int *chunk) {
         st = take_arrays(r);
     if (st == MOAO_OK)
         st = u->plan->streamed ? stream_open(r) : take_factor(r);
+    if (st == MOAO_OK && u->plan->mixed)
+        st = mixed_open(r, share);
     TRY(comm_agree(u->c, st));
     TRY(take_group(r));
     if (r->stream == NULL)
@@ -265,6 +281,7 @@ void resident_close(resident *r) {
     if (r->ctx != NULL) {
         const bool streamed = r->stream != NULL; /* W then lies in its room */
         stream_close(r);
+        mixed_close(r);
         if (r->target != NULL)
             r->mat->close_target(r->target);
         if (r->cov != NULL)
@@ -375,7 +392,11 @@ static status solve_local(resident *r, double sum[2]) {
         double *sample = r->stream != NULL ? stream_y(r, k) : r->sample;
         if (r->stream == NULL) {
             TRY(right_side(r, r->ch.mine + k, r->wt[k], sample));
+            if (r->mixed != NULL)
+                TRY(mixed_keep(r, r->wt[k]));
             TRY(solve_target(r, r->wt[k]));
+            if (r->mixed != NULL)
+                TRY(mixed_solved(r, k, r->wt[k]));
         }
         TRY(sample_residual(r, r->wt[k], sample, sum));
         rows_progress(&r->team);

@@ -27,9 +27,11 @@ typedef struct { /* borrowed, all of it */
     const double *dplus;    /* v x t */
     const profile *largest; /* the one with the most layers */
     const device_plan *plan;
-    int chunk;   /* targets at a time, on all ranks together */
-    int sharing; /* ranks on one device, at most */
-    int nsample; /* columns of the sampled residual */
+    int edge;         /* mixed precision (plan->mixed): the target that is computed in both */
+    double tolerance; /* largest difference of a Strehl ratio or ensquared energy of it */
+    int chunk;        /* targets at a time, on all ranks together */
+    int sharing;      /* ranks on one device, at most */
+    int nsample;      /* columns of the sampled residual */
 } resident_setup;
 
 /* Collective. Takes a device (the rank's number on its node, modulo the devices there) and the
@@ -46,7 +48,16 @@ status resident_factor(resident *r, const profile *p);
 /* Collective. W of targets first .. first + count of the reconstructor; residual as tor_solve. */
 status resident_solve(resident *r, int first, int count, double *residual);
 
-/* Collective. One exposure of the targets solved last; as obsseq_run. */
-status resident_expose(resident *r, const profile *p, obsexposure *ex, result_block *block);
+typedef struct {       /* how an exposure of a chunk is computed */
+    bool mixed;        /* in: try mixed precision; out: results are of it */
+    double difference; /* out: largest difference of a Strehl ratio or ensquared energy between
+                          mixed and double precision; NAN: the chunk has no sampled target */
+} resident_precision;
+
+/* Collective. One exposure of the targets solved last; as obsseq_run. In mixed precision the target
+ * `edge`, if it is among them, is computed in double precision too, which is its result; where the
+ * difference exceeds the tolerance, all of them are. The same on every rank. */
+status resident_expose(resident *r, const profile *p, obsexposure *ex, resident_precision *how,
+                       result_block *block);
 
 #endif
