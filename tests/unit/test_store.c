@@ -3,6 +3,7 @@
 #include "file.h"
 #include "progress.h"
 #include "store.h"
+#include "store_precision.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -178,10 +179,23 @@ static void test_facts(void **state) {
     assert_int_equal(store_set_fact(s, "chunk", 12), MOAO_OK);
     assert_int_equal(store_set_fact(s, "ranks", 6), MOAO_OK);
     assert_int_equal(store_set_fact(s, "two words", 1), MOAO_INTERNAL);
+    for (int e = 0; e < 150; e++) /* more than there is room for at first */
+        assert_int_equal(store_set_precision(s, e, e % 3, 1e-5 * e), MOAO_OK);
+    assert_int_equal(store_set_precision(s, 7, false, INFINITY), MOAO_OK);
     store_close(s);
     s = open_ok(true, false);
     assert_int_equal(store_get_fact(s, "ranks", -7), 6);
     assert_int_equal(store_get_fact(s, "chunk", -7), 12);
+    for (int e = 0; e < 151; e++) {
+        bool mixed;
+        double difference;
+        assert_int_equal(store_get_precision(s, e, &mixed, &difference), e < 150);
+        assert_int_equal(mixed, e < 150 && e % 3 && e != 7);
+        if (e == 7 || e == 150)
+            assert_true(e == 7 ? isinf(difference) : isnan(difference));
+        else
+            assert_true(fabs(difference - 1e-5 * e) <= 1e-12);
+    }
     store_close(s);
     s = open_ok(false, true);
     assert_int_equal(store_get_fact(s, "ranks", -7), -7);

@@ -1,0 +1,143 @@
+"""compute.precision: mixed of the resident executor, on the CPU backend, which rounds to halves as a GPU does: close to
+double precision but not equal, checked on one target, and double precision where that target says so."""
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+from astropy.io import fits
+
+from moao_case import ROOT, Run, moao
+from test_resident import CASE, RESIDENT
+
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+import moao_test  # noqa: E402
+
+EDGE = 4  # target of CASE farthest from the centre, counted from 0
+MIXED = "compute.precision=mixed"
+
+
+def checked(name):
+    return name == "STREHL" or name.startswith("EE_") and not name.endswith("_LONG")
+
+
+class Mixed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.double = Run(CASE, env=RESIDENT)
+        cls.mixed = Run(CASE, MIXED, env=RESIDENT)
+
+    def assert_same(self, a, b):
+        """Bit for bit."""
+        for name, value in a.quantities().items():
+            self.assertTrue(np.array_equal(value, b.quantity(name), equal_nan=True), name)
+        with fits.open(a.path("psf.fits")) as x, fits.open(b.path("psf.fits")) as y:
+            for one, other in zip(x, y):
+                if one.is_image and one.data is not None:
+                    self.assertTrue(np.array_equal(one.data, other.data))
+
+    def test_close_to_double(self):
+        """Strehl ratios and ensquared energies within 1e-4, but not equal; the sampled target is of double precision."""
+        a, b = self.double.quantities(), self.mixed.quantities()
+        names = [n for n in a if checked(n)]
+        self.assertGreater(len(names), 2)
+        for name in names:
+            gap = np.abs(a[name] - b[name])
+            self.assertLess(gap.max(), 1e-4, name)
+            self.assertTrue(np.all(gap[:EDGE].max(axis=(1, 2)) > 0), name)
+            self.assertEqual(gap[EDGE].max(), 0, name)
+
+    def test_what_is_told(self):
+        """Tables, header and run.json say which precision, and how far they are apart on the sampled target."""
+        table = self.mixed.table("EXPOSURES")
+        self.assertEqual(list(table["PRECISN"]), ["mixed"] * 3)
+        self.assertTrue(np.all(table["MIXDIFF"] > 1e-9) and np.all(table["MIXDIFF"] < 1e-4))
+        with fits.open(self.mixed.path("maps.fits")) as f:
+            header = f[0].header
+        self.assertEqual((header["PRECISN"], header["NMIXED"]), ("mixed", 3))
+        self.assertEqual(header["MIXDIFF"], table["MIXDIFF"].max())
+        with open(self.mixed.path("run.json")) as f:
+            told = json.load(f)["precision"]
+        self.assertEqual((told["precision"], told["exposures_mixed"], told["exposures_double"]), ("mixed", 3, 0))
+        self.assertAlmostEqual(told["largest_difference"], table["MIXDIFF"].max(), delta=1e-12)
+        self.assertIn("checked on target %d" % (EDGE + 1), self.mixed.process.stdout + self.mixed.process.stderr)
+        plain = self.double.table("EXPOSURES")
+        self.assertEqual(list(plain["PRECISN"]), ["double"] * 3)
+        self.assertTrue(np.all(np.isnan(plain["MIXDIFF"])))
+
+    def test_falls_back(self):
+        """Where the sampled target differs by more than the tolerance, all targets are of double precision, bit for bit;
+        the other exposures stay mixed."""
+        gap = self.mixed.table("EXPOSURES")["MIXDIFF"]
+        none = Run(CASE, MIXED, "compute.mixed_tolerance=0", env=RESIDENT)
+        self.assert_same(self.double, none)
+        self.assertEqual(list(none.table("EXPOSURES")["PRECISN"]), ["double"] * 3)
+        np.testing.assert_array_equal(none.table("EXPOSURES")["MIXDIFF"], gap)
+        between = (gap.max() + np.sort(gap)[1]) / 2
+        some = Run(CASE, MIXED, "compute.mixed_tolerance=%.9g" % between, "compute.targets_per_chunk=2", env=RESIDENT)
+        text = some.process.stdout + some.process.stderr
+        self.assertEqual(text.count("computed in double precision"), 1, text)
+        for e in range(3):
+            of = self.double if gap[e] > between else self.mixed
+            for name in filter(checked, of.quantities()):
+                np.testing.assert_array_equal(some.quantity(name)[:, :, e], of.quantity(name)[:, :, e])
+
+    def test_results_do_not_depend_on_ranks_or_chunks(self):
+        """Bit for bit, though the chunk with the sampled target, the last one, then comes first."""
+        self.assert_same(self.mixed, Run(CASE, MIXED, "compute.targets_per_chunk=2", ranks=3, env=RESIDENT))
+
+    def test_panels(self):
+        """Panels that leave a rest change no more than rounding does."""
+        other = Run(CASE, MIXED, "compute.panel=77", env=RESIDENT)
+        for name in filter(checked, self.mixed.quantities()):
+            self.assertLess(np.abs(other.quantity(name) - self.double.quantity(name)).max(), 1e-4)
+
+    def test_stop_and_resume(self):
+        """The maps of an interrupted run equal those of a whole one, and so does what is told."""
+        folder = tempfile.mkdtemp(prefix="moao-mixed-")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        case = moao_test.write_case(os.path.join(folder, "case.yaml"), moao_test.QUICK_CASE)
+        out = {n: os.path.join(folder, n) for n in ("whole", "stopped")}
+        options = [MIXED, "compute.mixed_tolerance=2e-6"]
+        whole = moao_test.Run(case, "-o", out["whole"], *options, env=RESIDENT, cwd=folder)
+        self.assertEqual(whole.wait(120), 0, whole.text)
+        run = moao_test.Run(case, "-o", out["stopped"], *options, env=RESIDENT, cwd=folder)
+        moao_test.wait_for_parts(run, out["stopped"], 8)
+        run.process.send_signal(signal.SIGUSR1)
+        self.assertEqual(run.wait(60), 3, run.text)
+        again = moao_test.Run(case, "-o", out["stopped"], "--resume", *options, env=RESIDENT, cwd=folder)
+        self.assertEqual(again.wait(120), 0, again.text)
+        a, b = (moao_test.maps(out[n]) for n in ("whole", "stopped"))
+        for key in a:
+            self.assertEqual(a[key].tobytes(), b[key].tobytes(), key)
+        tables = []
+        for n in out:
+            with fits.open(os.path.join(out[n], "maps.fits")) as f:
+                tables.append((list(f["EXPOSURES"].data["PRECISN"]), f["EXPOSURES"].data["MIXDIFF"].tobytes()))
+        self.assertEqual(*tables)
+        self.assertEqual(set(tables[0][0]), {"mixed", "double"})
+
+    def test_without_a_gpu(self):
+        """The CPU computes in double precision, and says so."""
+        run = Run(CASE, MIXED, "compute.backend=cpu")
+        self.assertEqual((run.process.stdout + run.process.stderr).count("computing in double precision"), 1)
+        self.assertEqual(list(run.table("EXPOSURES")["PRECISN"]), ["double"] * 3)
+        self.assert_same(Run(CASE, "compute.backend=cpu"), run)
+
+    def test_check_plans_the_memory(self):
+        """The halves take room that W of a few targets would have."""
+        case = os.path.join(ROOT, "params", "mosaic.yaml")
+        texts = [moao("check", case, "compute.backend=gpu", *more).stdout for more in ([], [MIXED])]
+        fits_in = [int(re.search(r"(\d+) would fit", t).group(1)) for t in texts]
+        self.assertIn(fits_in[0] - fits_in[1], range(2, 5))
+        self.assertNotIn("mixed:", texts[0])
+        self.assertIn("mixed: difference of two T", texts[1])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
