@@ -14,9 +14,11 @@
 #define HALF_TOP 32768.0 /* no half made here is larger */
 
 struct mixed {
-    int nk;          /* constants: laser stars times axes */
-    backend_f16 *dt; /* dT, panel by panel: the block on the diagonal, then what is below,
-                        transposed; at the solve D+ Ctm0 of a target (v x m doubles) */
+    int nk; /* constants: laser stars times axes */
+    void *room;
+    backend_f16 *dt; /* room: dT, panel by panel: the block on the diagonal, then what is below,
+                        transposed */
+    double *b0;      /* the same room, at the solve: D+ Ctm0 of a target, v x m */
     backend_f16 *w;  /* v x m: W of the target in hand */
     backend_f16 *dplus, *ctm, *z; /* v x t, t x w, v x w */
     float *wide;                  /* w x m, t x w: covariances on their way to halves */
@@ -53,7 +55,9 @@ static status take_arrays(resident *r, struct mixed *x) {
     const size_t h = sizeof(backend_f16), f = sizeof(float), d = sizeof(double);
     const size_t nk = (size_t)x->nk;
     status st;
-    TRY(take(r, device_plan_differences(r->u.s, w), 1, "the difference of two T", &x->dt));
+    TRY(take(r, device_plan_differences(r->u.s, w), 1, "the difference of two T", &x->room));
+    x->dt = x->room;
+    x->b0 = x->room;
     TRY(take(r, v * m, h, "halves of W", &x->w));
     TRY(take(r, v * t, h, "halves of D+", &x->dplus));
     TRY(take(r, t * w, h, "halves of Ctm", &x->ctm));
@@ -130,8 +134,8 @@ void mixed_close(resident *r) {
     struct mixed *x = r->mixed;
     if (x == NULL)
         return;
-    void *const mine[] = {x->dt,  x->w, x->dplus, x->ctm, x->z,         x->wide,   x->diag,
-                          x->sum, x->y, x->axes,  x->kd,  x->constants, x->largest};
+    void *const mine[] = {x->room, x->w, x->dplus, x->ctm, x->z,         x->wide,   x->diag,
+                          x->sum,  x->y, x->axes,  x->kd,  x->constants, x->largest};
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         r->be->release(r->ctx, mine[i]);
     for (int i = 0; x->g != NULL && x->k != NULL && i < x->nw; i++) {
@@ -149,14 +153,14 @@ void mixed_close(resident *r) {
 /* --- reconstructor */
 
 status mixed_keep(resident *r, const double *b0) {
-    return resident_copy(r, (double *)r->mixed->dt, b0, r->v * r->m);
+    return resident_copy(r, r->mixed->b0, b0, r->v * r->m);
 }
 
 status mixed_solved(resident *r, int k, const double *w) {
     struct mixed *x = r->mixed;
     const int64_t m = r->m, v = r->v, nk = x->nk;
     status st;
-    TRY(resident_gemm(r, 'N', 'T', v, v, m, 1.0, (double *)x->dt, v, w, v, 0.0, x->g[k], v));
+    TRY(resident_gemm(r, 'N', 'T', v, v, m, 1.0, x->b0, v, w, v, 0.0, x->g[k], v));
     TRY(resident_gemm(r, 'N', 'N', v, nk, m, 1.0, w, v, x->axes, m, 0.0, x->k[k], v));
     TRY(find_exponent(r, v, m, w, &x->ew[k]));
     r->u.rep->flops[STAGE_SOLVE] += 2.0 * (double)(v * m) * (double)(v + nk);
