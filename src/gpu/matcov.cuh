@@ -7,32 +7,39 @@
 #include <cuda_runtime.h>
 
 /* Table of the scale-free structure functions: polynomials on 2^bits intervals of each octave of
- * the squared separation s, found from the bits of s. The kernels are bound by the bytes read from
- * shared memory, so only the leading `doubles` coefficients (an odd number) are doubles and the
- * last three are floats: what they add is smaller than the rest by more than a float's digits. The
- * first and the last interval also take what lies beyond: the first is 0. The low octave is so far
- * below any subaperture that D is nothing there, the high one above 10,000 km. */
+ * the squared separation s, found from the bits of s. The kernels are bound by loads from shared
+ * memory (with 16 bytes for a lane at the least 4 cycles each), so `quads` such loads get all
+ * coefficients. For that they share words:
+ *
+ * doubles = 1: c0 with 32 bits of mantissa, c1 and c2 as floats, c3 with 11 bits;
+ *
+ * doubles = N: c0 .. c(N-4); c(N-3), c(N-2) and c(N-1) with 36, 32 and 24 bits; two floats.
+ *
+ * Conversions between float and double are slow too, and there are none: the leading `doubles`
+ * terms, in powers of the position m within the interval, and the last ones, in powers of m as a
+ * float (if doubles = 1, of 2^bits m), are summed apart; what the floats add is smaller than the
+ * rest by more than a float's digits.
+ *
+ * The last interval also takes what lies beyond; the first is 0. The low octave is so far below any
+ * subaperture that D is nothing there, the high one above 10,000 km. */
 template <int BITS, int DOUBLES> struct gpu_shape {
     enum {
         bits = BITS,
         doubles = DOUBLES,
-        terms = DOUBLES + 3,
-        pairs = (DOUBLES + 1) / 2,
+        terms = DOUBLES == 1 ? 4 : DOUBLES + 2,
+        quads = DOUBLES == 1 ? 1 : DOUBLES / 2,
         octaves = 112,
         first = -64, /* exponent of the smallest s */
         intervals = octaves << BITS,
         shift = 20 - BITS, /* of the upper word of s, which leaves exponent and interval */
         lowest = (1023 + first) << BITS
     };
-    /* pair[p][i] holds coefficients 2 p and 2 p + 1; of the last pair the second half is two
-     * floats. */
-    double2 pair[pairs][intervals];
-    float last[intervals];
+    uint4 quad[quads][intervals];
 };
-/* Largest error relative to the function: 2e-9, 4e-13 and 1e-15. */
+/* Largest error relative to the function: 1e-8, 1.3e-12 and 1.3e-14. */
 using gpu_shape_coarse = gpu_shape<4, 1>;
-using gpu_shape_fine = gpu_shape<4, 3>;
-using gpu_shape_finest = gpu_shape<4, 5>;
+using gpu_shape_fine = gpu_shape<4, 4>;
+using gpu_shape_finest = gpu_shape<4, 6>;
 
 /* Tables of von Karman's and Kolmogorov's function. */
 struct gpu_structure {
@@ -53,12 +60,12 @@ struct gpu_cov_layer {
 };
 
 /* Edge points in two orders: GPU_COV_ROWS along the rows of the pupil, so that a range of slopes
- * needs a range of them, and GPU_COV_PATCHES by patches of 4 x 2 points: shared memory serves 8
+ * needs a range of them, and GPU_COV_PATCHES by patches of 2 x 4 points: shared memory serves 8
  * threads at a time, and the separations of a patch from another point mostly lie in neighbouring
  * intervals of the table. */
 enum { GPU_COV_ROWS, GPU_COV_PATCHES };
-#define GPU_COV_PATCH_X 4
-#define GPU_COV_PATCH_Y 2
+#define GPU_COV_PATCH_X 2
+#define GPU_COV_PATCH_Y 4
 
 /* Lists by order and axis. */
 struct gpu_cov_sensor {

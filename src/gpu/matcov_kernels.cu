@@ -4,47 +4,113 @@
 
 /* ---- structure functions */
 
-/* Coefficients of all intervals of one structure function (blockIdx.y: 0 von Karman, 1 Kolmogorov).
- */
+static __device__ unsigned high(double x) {
+    return (unsigned)__double2hiint(x);
+}
+
+static __device__ unsigned low(double x) {
+    return (unsigned)__double2loint(x);
+}
+
+/* The words of an interval, of polynomial c: a single double, and several. */
+static __device__ void pack(double *c, unsigned *word, int bits) {
+    float f[3];
+    for (int k = 0; k < 3; k++)
+        f[k] = (float)ldexp(c[1 + k], -bits * (1 + k));
+    c[0] += ldexp(c[1], -bits - 24); /* t is cut off, on average by half of 2^-23 */
+    word[0] = (low(c[0]) & 0xfff00000u) | ((__float_as_uint(f[2]) + 0x800u) >> 12);
+    word[1] = high(c[0]);
+    word[2] = __float_as_uint(f[0]);
+    word[3] = __float_as_uint(f[1]);
+}
+static __device__ void pack(const double *c, int n, unsigned *word) {
+    for (int k = 0; k < n - 3; k++) {
+        *word++ = low(c[k]);
+        *word++ = high(c[k]);
+    }
+    *word++ = high(c[n - 3]);
+    *word++ = high(c[n - 2]);
+    *word++ = (low(c[n - 3]) & 0xffff0000u) | (low(c[n - 2]) >> 20 << 4) | low(c[n - 1]) >> 28;
+    *word++ = high(c[n - 1]);
+    *word++ = __float_as_uint((float)c[n]);
+    *word++ = __float_as_uint((float)c[n + 1]);
+}
+
+/* All intervals of one structure function (blockIdx.y: 0 von Karman, 1 Kolmogorov). */
 template <class S> __global__ void fit(S *tables) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, within = i & ((1 << S::bits) - 1);
     double c[S::terms] = {0};
+    unsigned word[4 * S::quads];
     if (i >= S::intervals)
         return;
-    S &table = tables[blockIdx.y];
-    const int within = i & ((1 << S::bits) - 1);
     if (i > 0)
         formula_fit(ldexp(1.0, S::first + (i >> S::bits)), 1.0 + (double)within / (1 << S::bits),
                     0.5 / (1 << S::bits), (int)blockIdx.y, S::terms, c, 1);
-    for (int p = 0; p + 1 < S::pairs; p++)
-        table.pair[p][i] = make_double2(c[2 * p], c[2 * p + 1]);
-    table.pair[S::pairs - 1][i] =
-        make_double2(c[S::doubles - 1], __hiloint2double(__float_as_int((float)c[S::doubles + 1]),
-                                                         __float_as_int((float)c[S::doubles])));
-    table.last[i] = (float)c[S::doubles + 2];
+    if (S::doubles == 1)
+        pack(c, word, S::bits);
+    else
+        pack(c, S::doubles, word);
+    for (int k = 0; k < S::quads; k++)
+        tables[blockIdx.y].quad[k][i] =
+            make_uint4(word[4 * k], word[4 * k + 1], word[4 * k + 2], word[4 * k + 3]);
 }
 
-/* The scale-free structure function at s >= 0. */
-template <class S> __device__ __forceinline__ double structure(const S &table, double s) {
-    const int hi = __double2hiint(s);
-    const int i =
-        min(max(hi >> S::shift, (int)S::lowest), (int)S::lowest + S::intervals - 1) - S::lowest;
-    const double m =
-        __hiloint2double((hi & ((1 << S::shift) - 1)) | 0x3ff00000, __double2loint(s)) -
-        (1.0 + 0.5 / (1 << S::bits));
-    const float t = (float)m;
-    double2 c = table.pair[S::pairs - 1][i];
-    float f = fmaf(table.last[i], t, __int_as_float(__double2hiint(c.y)));
-    f = fmaf(f, t, __int_as_float(__double2loint(c.y)));
-    if (S::doubles == 1)
-        return c.x + (double)(f * t);
-    double g = fma((double)f, m, c.x);
+/* Squared length, never below the table. */
+template <class S> static __device__ __forceinline__ double square(double dx, double dy) {
+    const double least = __hiloint2double((1023 + S::first) << 20, 0);
+    return fma(dx, dx, fma(dy, dy, least));
+}
+
+/* Adds coef times the polynomial of one double to sum + rest; s: what chose the interval, rough:
+ * coef as a float. */
+static __device__ __forceinline__ void add_polynomial(const uint4 (&q)[1], double s, int bits,
+                                                      double coef, float rough, double &sum,
+                                                      float &rest) {
+    const unsigned digits = __funnelshift_l(low(s), high(s), bits + 3);
+    const float t = __uint_as_float((digits & 0x7fffffu) | 0x3f800000u) - 1.5f;
+    const float f = fmaf(fmaf(__uint_as_float(q[0].x << 12), t, __uint_as_float(q[0].w)), t,
+                         __uint_as_float(q[0].z));
+    sum = fma(coef, __hiloint2double((int)q[0].y, (int)q[0].x), sum);
+    rest = fmaf(rough * t, f, rest);
+}
+
+/* The same for several doubles. */
+template <int Q>
+static __device__ __forceinline__ void add_polynomial(const uint4 (&q)[Q], double s, int bits,
+                                                      double coef, float rough, double &sum,
+                                                      float &rest) {
+    const unsigned within = (high(s) & ((1u << (20 - bits)) - 1)) | 0x3ff00000u;
+    const double m = __hiloint2double((int)within, (int)low(s)) - (1.0 + 0.5 / (1 << bits));
+    /* as a float: |m| < 1, so that the two exponents differ in the bit below the sign's alone */
+    const float t = __uint_as_float((__funnelshift_l(low(m), high(m), 3) & 0x3fffffffu) |
+                                    (high(m) & 0x80000000u));
+    const uint4 last = q[Q - 1], two = q[Q - 2];
+    double g = fma(__hiloint2double((int)last.y, (int)(last.x << 28)), m,
+                   __hiloint2double((int)two.w, (int)(last.x << 16)));
+    g = fma(g, m, __hiloint2double((int)two.z, (int)last.x));
+    g = fma(g, m, __hiloint2double((int)two.y, (int)two.x));
+    float power = t * t * (t * t);
 #pragma unroll
-    for (int p = S::pairs - 2; p >= 0; p--) {
-        c = table.pair[p][i];
-        g = fma(fma(g, m, c.y), m, c.x);
+    for (int k = Q - 3; k >= 0; k--) {
+        g = fma(fma(g, m, __hiloint2double((int)q[k].w, (int)q[k].z)), m,
+                __hiloint2double((int)q[k].y, (int)q[k].x));
+        power *= t * t;
     }
-    return g;
+    sum = fma(coef, g, sum);
+    rest = fmaf(rough * power, fmaf(__uint_as_float(last.w), t, __uint_as_float(last.z)), rest);
+}
+
+/* Adds coef times the scale-free structure function at s, from square(), to sum + rest. */
+template <class S>
+static __device__ __forceinline__ void add_structure(const S &table, double s, double coef,
+                                                     float rough, double &sum, float &rest) {
+    const unsigned most = (unsigned)S::lowest + S::intervals - 1;
+    const int i = (int)min(high(s) >> S::shift, most) - S::lowest;
+    uint4 q[S::quads];
+#pragma unroll
+    for (int k = 0; k < S::quads; k++)
+        q[k] = table.quad[k][i];
+    add_polynomial(q, s, S::bits, coef, rough, sum, rest);
 }
 
 /* Tables for the flat layers and for the others, by the type of the result. */
@@ -142,9 +208,11 @@ static __device__ void prepare_layers(const gpu_cov_edges &p, const gpu_cov_job 
 /* Add layers 0 .. n of shared memory to the sums of a thread. */
 template <int R, int C, class S, class M>
 static __device__ __forceinline__ void add_layers(const M &sh, const S &table, int n, int wc,
-                                                  const double2 (&point)[R], double (&sum)[R][C]) {
+                                                  const double2 (&point)[R], double (&sum)[R][C],
+                                                  float (&rest)[R][C]) {
     for (int l = 0; l < n; l++) {
         const double coef = sh.coef[l];
+        const float rough = (float)coef;
         double2 at[R];
         if (coef == 0.0)
             continue;
@@ -158,7 +226,7 @@ static __device__ __forceinline__ void add_layers(const M &sh, const S &table, i
 #pragma unroll
             for (int r = 0; r < R; r++) {
                 const double dx = at[r].x - q.x, dy = at[r].y - q.y;
-                sum[r][c] = fma(coef, structure(table, fma(dx, dx, dy * dy)), sum[r][c]);
+                add_structure(table, square<S>(dx, dy), coef, rough, sum[r][c], rest[r][c]);
             }
         }
     }
@@ -168,7 +236,7 @@ static __device__ __forceinline__ void add_layers(const M &sh, const S &table, i
 template <class T, int R, int C, class S, class M>
 static __device__ __forceinline__ void
 add_class(const gpu_cov_edges &p, const gpu_cov_job &job, int c, int col0, int wc, const S *from,
-          S *table, M &sh, const double2 (&point)[R], double (&sum)[R][C]) {
+          S *table, M &sh, const double2 (&point)[R], double (&sum)[R][C], float (&rest)[R][C]) {
     const int last = p.from[c + 1];
     if (p.from[c] == last)
         return;
@@ -179,7 +247,7 @@ add_class(const gpu_cov_edges &p, const gpu_cov_job &job, int c, int col0, int w
         __syncthreads();
         prepare_layers<T>(p, job, col0, l, n, sh);
         __syncthreads();
-        add_layers<R, C>(sh, *table, n, wc, point, sum);
+        add_layers<R, C>(sh, *table, n, wc, point, sum, rest);
     }
 }
 
@@ -196,27 +264,28 @@ __global__ __launch_bounds__(THREADS,
     const int row0 = b % down * T::rows + wr * 32 * R + threadIdx.x % 32, col0 = b / down * T::cols;
     double2 point[R];
     double sum[R][C];
+    float rest[R][C];
 #pragma unroll
     for (int r = 0; r < R; r++) {
         point[r] =
             p.sensors[job.rs].edge[job.order][job.ra][job.re + min(row0 + 32 * r, job.nre - 1)];
 #pragma unroll
         for (int c = 0; c < C; c++)
-            sum[r][c] = 0.0;
+            sum[r][c] = 0.0, rest[r][c] = 0.0f;
     }
     add_class<T>(p, job, GPU_COV_FLAT, col0, wc, P::flat_tables(p.structure), &sh.flat, sh, point,
-                 sum);
+                 sum, rest);
 #pragma unroll 1
     for (int c = GPU_COV_STEEP; c <= GPU_COV_KOLMOGOROV; c++)
         add_class<T>(p, job, c, col0, wc, P::steep_tables(p.structure) + (c == GPU_COV_KOLMOGOROV),
-                     &sh.steep, sh, point, sum);
+                     &sh.steep, sh, point, sum, rest);
 #pragma unroll
     for (int c = 0; c < C; c++)
 #pragma unroll
         for (int r = 0; r < R; r++)
             if (row0 + 32 * r < job.nre && col0 + wc * C + c < job.nce)
                 p.sums[job.sums + (size_t)(col0 + wc * C + c) * job.nre + row0 + 32 * r] =
-                    sum[r][c];
+                    sum[r][c] + (double)rest[r][c];
 }
 
 /* ---- entries */
@@ -299,7 +368,8 @@ __global__ __launch_bounds__(128) void tabulate(const gpu_cov_table *tables,
     const double sa = t.steps[0], sb = t.steps[1], u = a.size / sa, cx = a.cos_rot, sx = a.sin_rot;
     const double centre[2] = {i % t.n - t.origin + 0.5 * (sa - sb),
                               i / t.n - t.origin + 0.5 * (sa - sb)};
-    double sum[4] = {0.0, 0.0, 0.0, 0.0}; /* pp, pm, mp, mm */
+    double sum[4] = {0.0, 0.0, 0.0, 0.0}; /* pp, pm, mp, mm; each with its rest */
+    float rest[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     for (int l = 0; l < p.from[GPU_COV_CLASSES]; l++) {
         double c, cb, of[2], os[2];
         const gpu_cov_layer lay = p.layers[l];
@@ -315,12 +385,14 @@ __global__ __launch_bounds__(128) void tabulate(const gpu_cov_table *tables,
                 c * (u * (cx * q[0] - sx * q[1]) + a.shift[0] - b.shift[0]) + (of[0] - os[0]);
             const double y =
                 c * (u * (sx * q[0] + cx * q[1]) + a.shift[1] - b.shift[1]) + (of[1] - os[1]);
-            sum[k] = fma(lay.coef, structure(table, fma(x, x, y * y)), sum[k]);
+            add_structure(table, square<gpu_shape_finest>(x, y), lay.coef, (float)lay.coef, sum[k],
+                          rest[k]);
         }
     }
     t.value[(size_t)blockIdx.y * t.n * t.n + i] =
         formula_slope_scale(a.size, b.size) *
-        formula_second_difference(sum[0], sum[1], sum[2], sum[3]);
+        formula_second_difference(sum[0] + rest[0], sum[1] + rest[1], sum[2] + rest[2],
+                                  sum[3] + rest[3]);
 }
 
 /* ---- launches */
