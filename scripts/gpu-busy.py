@@ -18,7 +18,7 @@ import sys
 
 import numpy as np
 
-COVARIANCES = re.compile(r"sum_edges|sum_far|combine|look_up|tabulate|\bfit\b")
+COVARIANCES = re.compile(r"sum_edges|combine|look_up|tabulate|\bfit\b")
 PRODUCT = re.compile(r"gemm|gemv|xmma|cutlass|nvjet|splitK|trmm|syrk|trsm", re.I)
 
 
