@@ -149,7 +149,7 @@ clean:
 	rm -rf build demo-out
 
 format:
-	clang-format-14 -i $(wildcard src/*.[ch] src/*/*.[ch] src/gpu/*.cu src/gpu/*.cuh tests/*/*.[ch] bench/*.[ch])
+	clang-format-14 -i $(wildcard src/*.[ch] src/*/*.[ch] src/gpu/*.cu src/gpu/*.cuh tests/*/*.[ch] bench/*.[ch] bench/gpu/*.c)
 
 lint:
 	@$(PYTHON) scripts/lint.py

@@ -265,7 +265,8 @@ def check_warnings(build):
 
 def check_format():
     """Sources are as clang-format 14 writes them (other versions differ, so they are no test)."""
-    files = c_files("src/*.[ch]", "src/*/*.[ch]", "src/gpu/*.cu", "src/gpu/*.cuh", "tests/*/*.[ch]", "bench/*.[ch]")
+    files = c_files("src/*.[ch]", "src/*/*.[ch]", "src/gpu/*.cu", "src/gpu/*.cuh", "tests/*/*.[ch]", "bench/*.[ch]",
+                    "bench/gpu/*.c")
     tool = shutil.which("clang-format-14") or shutil.which("clang-format")
     version = run([tool, "--version"], 20)[1] if tool else ""
     if "version 14." not in version:
@@ -289,8 +290,9 @@ def check_lint(python):
 
 
 def check_gpu():
-    """The CUDA plugin compiles, where there is a compiler for it."""
-    code, text = run(["make", "--no-print-directory", "-j%d" % (os.cpu_count() or 1), "gpu"], TIMEOUT["check"] * 2)
+    """The CUDA plugin and the recorder of what a GPU does compile, where there is a compiler for them."""
+    code, text = run(["make", "--no-print-directory", "-j%d" % (os.cpu_count() or 1), "gpu", "gpu-busy"],
+                     TIMEOUT["check"] * 2)
     if code == 0 and "nvcc not found" in text or "no CUDA sources" in text:
         return one("CUDA plugin", True, note=text.strip().splitlines()[-1])
     return one("CUDA plugin builds", code == 0, text)
