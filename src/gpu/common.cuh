@@ -268,6 +268,8 @@ struct gpu_tuning {
 extern gpu_tuning gpu_tune;
 
 /* ---- entries of the table */
+status gpu_alloc_host(backend_ctx *ctx, size_t bytes, void **p);
+void gpu_release_host(backend_ctx *ctx, void *p);
 #define GPU_TRI_ARGS                                                                               \
     backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag, int64_t m,      \
         int64_t n, const void *alpha, const void *a, int64_t lda, void *b, int64_t ldb,            \

@@ -222,21 +222,6 @@ static void release(backend_ctx *c, void *p) {
     cudaFree(p);
 }
 
-static status allocate_host(backend_ctx *c, size_t bytes, void **p) {
-    gpu_device_guard guard(c->device);
-    *p = NULL;
-    if (cudaMallocHost(p, bytes ? bytes : 1) != cudaSuccess) {
-        cudaGetLastError();
-        return status_fail(MOAO_MEMORY, "no room for %zu bytes of pinned memory", bytes);
-    }
-    return MOAO_OK;
-}
-
-static void release_host(backend_ctx *c, void *p) {
-    gpu_device_guard guard(c->device);
-    cudaFreeHost(p);
-}
-
 static status copy(backend_ctx *c, void *dst, int64_t ldd, const void *src, int64_t lds,
                    int64_t rows, int64_t cols) {
     gpu_device_guard guard(c->device);
@@ -310,8 +295,8 @@ static const backend table = {
     open_behind,
     allocate,
     release,
-    allocate_host,
-    release_host,
+    gpu_alloc_host,
+    gpu_release_host,
     copy,
     gpu_mirror,
     workspace,

@@ -74,7 +74,7 @@ void device_plan_make(const sys *s, const psf_opts *o, int nlayer, size_t width,
     p->mixed = mixed;
     /* 2816 = 22 tiles of 128 columns: with the 42 of 5336 actuators exactly 7 rounds of 132
      * multiprocessors. D+ Ctm takes 0.22 s, with 2048 (5.1 rounds) 0.24 s. */
-    p->width = width > 0 ? width : m >= 32768 ? (streamed ? 2048 : 2816) : m >= 4096 ? 1024 : 256;
+    p->width = width > 0 ? width : m >= 32768 ? 2816 : m >= 4096 ? 1024 : 256;
     p->width = p->width < m ? p->width : m;
     if (streamed)
         add_pieces(m, v, tables, p);

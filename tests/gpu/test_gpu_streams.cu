@@ -215,6 +215,35 @@ static void test_after(int64_t n, int64_t w) {
     be->close(ctx);
 }
 
+/* Pinned memory of every size, taken in either way, travels whole; and it can be taken again. */
+static void test_host_memory() {
+    backend_ctx *ctx;
+    CHECK(be->open(0, NULL, &ctx) == MOAO_OK);
+    for (size_t bytes : {(size_t)1, (size_t)4097, ((size_t)64 << 20) - 1, ((size_t)64 << 20) + 5})
+        for (int again = 0; again < 2; again++) {
+            unsigned char *p, *q, *d;
+            CHECK(be->alloc_host(ctx, bytes, (void **)&p) == MOAO_OK);
+            CHECK(be->alloc_host(ctx, bytes, (void **)&q) == MOAO_OK);
+            CHECK(be->alloc(ctx, bytes, (void **)&d) == MOAO_OK);
+            for (size_t i = 0; i < bytes; i++)
+                p[i] = (unsigned char)(i * 2654435761u >> 13);
+            const int64_t n = (int64_t)bytes;
+            CHECK(be->copy(ctx, d, n, p, n, n, 1) == MOAO_OK);
+            CHECK(be->copy(ctx, q, n, d, n, n, 1) == MOAO_OK);
+            CHECK(be->sync(ctx) == MOAO_OK);
+            CHECK(memcmp(p, q, bytes) == 0);
+            cudaPointerAttributes what;
+            CHECK(cudaPointerGetAttributes(&what, q + bytes - 1) == cudaSuccess);
+            CHECK(what.type == cudaMemoryTypeHost);
+            be->release(ctx, d);
+            be->release_host(ctx, p);
+            be->release_host(ctx, q);
+        }
+    be->release_host(ctx, NULL);
+    be->close(ctx);
+    printf("pinned memory of every size\n");
+}
+
 /* A context leaves the caller's current device as it was, and refuses devices that are not there.
  */
 static void test_devices() {
@@ -237,6 +266,7 @@ int main() {
     }
     small = getenv("MOAO_TEST_SMALL") != NULL;
     test_devices();
+    test_host_memory();
     test_graph(100, 9);
     if (!small)
         test_graph(2500, 300);
