@@ -60,6 +60,12 @@ class Streamed(unittest.TestCase):
                 here = self.run_streamed(panel, "compute.targets_per_chunk=%d" % chunk, ranks=ranks)
                 self.assert_equal_runs(self.panels, here, 1e-10)
 
+    def test_mixed_precision_needs_the_factor_on_the_device(self):
+        """It is computed in double precision, with a line that says so: the same bits."""
+        double, mixed = (self.run_streamed(19, "compute.threads=1", "compute.precision=" + p) for p in ("double", "mixed"))
+        self.assertEqual(mixed.process.stderr.count("computing in double precision"), 1, mixed.process.stderr)
+        self.assert_equal_runs(double, mixed, 0)
+
     def test_golden_case(self):
         case = os.path.join(GOLDEN, "b.yaml")
         memory = short_memory(case, "compute.panel=32")
