@@ -1,7 +1,8 @@
 /* Batched routines on one GPU against the best sequence of the vendor's calls and the copy
  * bandwidth.
  *
- *   bench_batch [CSV file]          MOAO_BENCH_OPS=potrf,trsm  MOAO_BENCH_SIZES=16,32 restrict it
+ *   bench_batch [CSV file]          MOAO_BENCH_OPS=potrf,trsm  MOAO_BENCH_SIZES=16,32
+ *                                   MOAO_BENCH_TYPES=d  MOAO_BENCH_SIDES=ours restrict it
  *
  * For each routine, type and order n: `ours` and `vendor` are the time of one call on 10,240
  * matrices, from a sweep over as many batches as hold more than 1 GiB (median of 7 sweeps; inputs
@@ -278,6 +279,14 @@ static void required(int op, int64_t n, double &ratio, double &share) {
     }
 }
 
+static bool wanted(const char *variable, const char *word) {
+    const char *list = getenv(variable);
+    if (!list || !*list)
+        return true;
+    std::string all = std::string(",") + list + ",";
+    return all.find(std::string(",") + word + ",") != std::string::npos;
+}
+
 /* Operands of d.count matrices with their pointers. */
 template <class T> static void data_make(Data &d) {
     const int64_t n = d.n, m = d.m, ea = n * n, eb = n * m;
@@ -334,7 +343,7 @@ template <class T> static void bench(int op, int64_t n, int64_t m, FILE *csv) {
     double best = 1e30;
     const char *name = "";
     for (int w = 0; w < 2; w++) {
-        if (!r.vendor(w))
+        if (!r.vendor(w) || !wanted("MOAO_BENCH_SIDES", "vendor"))
             continue;
         double t = median_time(d,
                                [&] {
@@ -379,14 +388,6 @@ static void measure_copy() {
     copy_rate = 2.0 * (double)bytes / t;
     CHECK(cudaFree(d.a));
     CHECK(cudaFree(d.b));
-}
-
-static bool wanted(const char *variable, const char *word) {
-    const char *list = getenv(variable);
-    if (!list || !*list)
-        return true;
-    std::string all = std::string(",") + list + ",";
-    return all.find(std::string(",") + word + ",") != std::string::npos;
 }
 
 template <class T> static void bench_type(FILE *csv) {

@@ -1,12 +1,16 @@
-/* Batched routines: which kernel serves which size.
+/* Batched routines: which kernel serves which order.
  *
- *   order          trsm trmm potrs          posv                    potrf trtri lauum potri poti
- * syrk 1 to 32        one kernel, G = 8, 16 or 32 lanes a matrix, all steps on one staging same 33
- * to 64       one kernel, one block a matrix, triangle and B in shared memory                 64 x
- * 64 65 to 128      halves of 64             potrf, then potrs       one kernel tiles 129 to 256
- * halves, then of 64       potrf, then potrs       halves of 128, trsm and syrk   (gemm) (potrs and
- * posv with at most two right-hand sides keep to one kernel up to 128.) Where sizes differ, every
- * kernel of the table is launched once and takes the matrices of its range. */
+ * - up to 32: warp kernel (batch_warp.cuh), 8, 16 or 32 lanes a matrix, all steps on one staging.
+ * - FP64, 9 to 64, factors and what is fused with them: factor kernel (batch_factor.cuh).
+ * - solves with one or two right-hand sides, 33 to 256: vector kernel (batch_vector.cu).
+ * - 33 to 128: block kernel (batch_block.cuh), one thread block a matrix; solves with more
+ * right-hand sides up to 64 only, above by halves joined by a gemm (batch_gemm.cu).
+ * - trmm, 65 to 256: its own kernel (batch_trmm.cu).
+ * - syrk above 32: one block a matrix up to 64, then tiles of 64 x 64 (batch_gemm.cu).
+ * - the rest from 129 to 256: halves of 128, trsm, trmm and syrk between them.
+ *
+ * Where sizes differ, every kernel that can be met is launched once and takes the matrices of its
+ * range. */
 #include "batch_args.cuh"
 #include "batch_gpu.h"
 
@@ -74,23 +78,52 @@ template <class T> void Runner<T>::keep(cudaError_t e) {
         rc = e;
 }
 
-/* One fused step for orders up to the kernels' limit. */
+/* Does the factor kernel serve orders up to `top`? FP64 only, right-hand sides only if they are
+ * few. */
+bool factor_serves(int op, const Args<double> &a, int top) {
+    constexpr int SOLVES = FORWARD | BACKWARD;
+    if (top > 64 || ((op & SOLVES) && a.m.n > FEW))
+        return false;
+    switch (op) {
+    case FACTOR:
+    case FACTOR | INVERT | SQUARE:
+    case FACTOR | SOLVES:
+        return top > 8;
+    case SOLVES:
+        return top > 16;
+    default:
+        return op == (INVERT | SQUARE) && top == 64;
+    }
+}
+bool factor_serves(int, const Args<float> &, int) {
+    return false;
+}
+cudaError_t launch_factor(int, const Args<float> &, int, cudaStream_t) {
+    return cudaErrorInvalidValue;
+}
+
+/* The kernel for orders up to `top`, at most n_max. */
+template <class T>
+cudaError_t launch_class(int op, const Args<T> &a, int top, int n_max, cudaStream_t s) {
+    const bool vectors = (op & (FORWARD | BACKWARD)) && !(op & FACTOR) && a.m.n <= FEW;
+    return factor_serves(op, a, top)           ? launch_factor(op, a, top, s)
+           : top <= WARP_MAX                   ? launch_warp<T>(op, a, top, s)
+           : op == MULTIPLY && top > SOLVE_MAX ? launch_trmm<T>(a, n_max, s)
+           : vectors                           ? launch_vector<T>(op, a, n_max, s)
+                                               : launch_block<T>(op, a, n_max, s);
+}
+
+/* One fused step for orders up to the kernels' limit. Sizes that differ: one launch for each class
+ * of orders, 8, 16, 32, 64, 128, 256. */
 template <class T> void Runner<T>::step(int op, Args<T> a) {
     const int n = part(a.n);
     const bool varied = a.n.each != nullptr;
     a.count = count;
     a.skip = skip;
     a.lo = -1;
-    for (int top = 8; top <= WARP_MAX && rc == cudaSuccess; top *= 2)
-        if (n <= top || varied) {
-            keep(launch_warp<T>(op, a, top, stream));
-            if (n <= top)
-                return;
-            a.lo = top;
-        }
-    for (int top = 64; rc == cudaSuccess; top += 32)
-        if (n <= top || (varied && top != 96)) {
-            keep(launch_block<T>(op, a, n < top ? n : top, stream));
+    for (int top = 8; rc == cudaSuccess; top += top < 64 ? top : 32)
+        if (n <= top || (varied && (top & (top - 1)) == 0)) {
+            keep(launch_class<T>(op, a, top, n < top ? n : top, stream));
             if (n <= top)
                 return;
             a.lo = top;
@@ -123,6 +156,8 @@ template <class T> void Runner<T>::syrk(Mat<T> C, Mat<T> A, Dim n, Dim k, T alph
         return;
     if (part(n) <= WARP_MAX)
         keep(launch_syrk_warp<T>(g, part(n), stream));
+    else if (part(n) <= SOLVE_MAX)
+        keep(launch_syrk_block<T>(g, part(n), stream));
     else
         keep(launch_gemm<T>(g, stream));
 }
@@ -137,7 +172,7 @@ void Runner<T>::triangle_on_b(int op, Mat<T> A, Mat<T> B, Dim n, Dim m, T alpha,
     a.B = B;
     a.m = m;
     a.alpha = alpha;
-    if (order <= (m.n <= FEW && op != MULTIPLY ? BLOCK_MAX : SOLVE_MAX)) {
+    if (order <= (m.n <= FEW || op == MULTIPLY ? BATCH_MAX : SOLVE_MAX)) {
         step(op, a);
         return;
     }
@@ -147,14 +182,10 @@ void Runner<T>::triangle_on_b(int op, Mat<T> A, Mat<T> B, Dim n, Dim m, T alpha,
         triangle_on_b(op, A, B, n1, m, alpha, unit);
         gemm(B2, A21, B, n2, m, n1, T(-1), alpha);
         triangle_on_b(op, A22, B2, n2, m, T(1), unit);
-    } else if (op == BACKWARD) {
+    } else {
         triangle_on_b(op, A22, B2, n2, m, alpha, unit);
         gemm(B, transposed(A21), B2, n1, m, n2, T(-1), alpha);
         triangle_on_b(op, A, B, n1, m, T(1), unit);
-    } else {
-        triangle_on_b(op, A22, B2, n2, m, alpha, unit);
-        gemm(B2, A21, B, n2, m, n1, alpha, T(1));
-        triangle_on_b(op, A, B, n1, m, alpha, unit);
     }
 }
 
@@ -231,7 +262,7 @@ template <class T> void Runner<T>::potrs(Mat<T> A, Mat<T> B, Dim n, Dim m) {
     a.m = m;
     if (part(n) == 0 || part(m) == 0)
         return;
-    if (part(n) <= (part(m) <= FEW ? BLOCK_MAX : SOLVE_MAX)) {
+    if (part(n) <= (part(m) <= FEW ? BATCH_MAX : SOLVE_MAX)) {
         step(FORWARD | BACKWARD, a);
         return;
     }
@@ -243,7 +274,7 @@ template <class T> void Runner<T>::posv(Mat<T> A, Mat<T> B, Dim n, Dim m, int *i
     Args<T> a = args(A, n, false, info, 0);
     a.B = B;
     a.m = m;
-    if (part(n) <= (part(m) <= FEW ? BLOCK_MAX : SOLVE_MAX)) {
+    if (part(n) <= (part(m) <= FEW && sizeof(T) == 8 ? SOLVE_MAX : WARP_MAX)) {
         step(FACTOR | FORWARD | BACKWARD, a);
         return;
     }

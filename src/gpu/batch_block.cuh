@@ -211,40 +211,6 @@ __device__ inline void chunks_run(const Tiles<T> &t, const Args<T> &a, const Ref
     }
 }
 
-/* One right-hand side v (in shared memory, padded by zeros) by one warp. */
-template <class T> __device__ inline void vector_forward(const Tiles<T> &t, T *v) {
-    for (int i = 0; i < t.nb; i++) {
-        T b = v[32 * i + t.lane], b2 = T(0);
-        for (int k = 0; k < i; k++) {
-            const T *s = t.at(i, k) + t.lane, *x = v + 32 * k;
-#pragma unroll 8
-            for (int q = 0; q < 32; q += 2) {
-                b -= s[q * BLD<T>] * x[q];
-                b2 -= s[(q + 1) * BLD<T>] * x[q + 1];
-            }
-        }
-        b = solve_vector<T, 32, BLD<T>>(b + b2, t.at(i, i), t.inv + 32 * i, t.lane);
-        v[32 * i + t.lane] = b;
-        __syncwarp();
-    }
-}
-template <class T> __device__ inline void vector_backward(const Tiles<T> &t, T *v) {
-    for (int i = t.nb - 1; i >= 0; i--) {
-        T b = v[32 * i + t.lane], b2 = T(0);
-        for (int k = i + 1; k < t.nb; k++) {
-            const T *s = t.at(k, i) + t.lane * BLD<T>, *x = v + 32 * k;
-#pragma unroll 8
-            for (int q = 0; q < 32; q += 2) {
-                b -= s[q] * x[q];
-                b2 -= s[q + 1] * x[q + 1];
-            }
-        }
-        b = solve_vector_trans<T, 32, BLD<T>>(b + b2, t.at(i, i), t.inv + 32 * i, t.lane);
-        v[32 * i + t.lane] = b;
-        __syncwarp();
-    }
-}
-
 /* Ones on the padded or unit diagonal, reciprocals to inv; returns the first zero or NaN, 0 if
  * none. */
 template <class T>
@@ -270,13 +236,17 @@ __device__ inline int diagonal_tiles(const Tiles<T> &t, int n, bool unit, bool f
 
 /* nb: most blocks a side, warps >= nb unless there is only B to work on. */
 template <class T, int OP>
-__global__ void __launch_bounds__(128, 4)
+__global__ void __launch_bounds__((OP & (FORWARD | BACKWARD | MULTIPLY)) ? 64 : 128, 4)
     block_kernel(const __grid_constant__ Args<T> a, int nb_max, int panels) {
     extern __shared__ __align__(16) unsigned char shared[];
     constexpr bool WITH_B = (OP & (FORWARD | BACKWARD | MULTIPLY)) != 0;
     constexpr bool CHANGES_A = (OP & (FACTOR | INVERT | SQUARE)) != 0;
     const int64_t b = blockIdx.x / panels;
     const int panel = (int)(blockIdx.x % panels);
+    if (panel == 0)
+        prefetch_triangle<T, 128>(a, b, threadIdx.x, blockDim.x);
+    if (WITH_B && nb_max <= 2)
+        prefetch_operand<T, 64>(a.B, a.n, a.m, b, a.count, threadIdx.x, blockDim.x);
     wait_for_predecessor();
     const int n = dim_part(a.n, b);
     if (n <= a.lo || n > 32 * nb_max || (a.skip && a.skip[b]))
@@ -290,9 +260,8 @@ __global__ void __launch_bounds__(128, 4)
     t.first = 32 * (panel * t.warps + t.warp), t.step = 32 * t.warps * panels;
     t.inv = t.s + triangle_blocks(nb_max) * BSIZE<T>;
     T *sB = t.inv + 32 * nb_max;
-    const bool few = WITH_B && !(OP & MULTIPLY) && a.m.n <= FEW;
-    int *flag = (int *)(sB + (WITH_B ? few ? FEW * 32 * nb_max : t.warps * nb_max * BSIZE<T> : 0));
-    sB += few ? 0 : t.warp * nb_max * BSIZE<T>;
+    int *flag = (int *)(sB + (WITH_B ? t.warps * nb_max * BSIZE<T> : 0));
+    sB += t.warp * nb_max * BSIZE<T>;
 
     for_tiles(t, [&](int i, int j) {
         const T *first = A.at(32 * i, 32 * j);
@@ -308,12 +277,7 @@ __global__ void __launch_bounds__(128, 4)
     if (WITH_B) {
         m = dim_part(a.m, b);
         B = resolve(a.B, b, full, dim_full(a.m, b));
-        if (few)
-            for (int i = threadIdx.x; i < FEW * 32 * t.nb; i += blockDim.x) {
-                int r = i % (32 * t.nb), c = i / (32 * t.nb);
-                sB[i] = r < n && c < m ? a.alpha * *B.at(r, c) : T(0);
-            }
-        else if (t.first < m)
+        if (t.first < m)
             for (int i = 0; i < t.nb; i++)
                 tile_stage<T, 32, BLD<T>, false, false>(sB + i * BSIZE<T>, B, B.at(32 * i, t.first),
                                                         n - 32 * i, m - t.first, false, t.lane);
@@ -340,17 +304,7 @@ __global__ void __launch_bounds__(128, 4)
                                                  false, t.lane);
         });
     const bool keep = !(OP & FACTOR) || !fail;
-    if (few) {
-        for (int c = t.warp; c < m; c += t.warps) {
-            T *v = sB + c * 32 * t.nb;
-            if (OP & FORWARD)
-                vector_forward(t, v);
-            if (OP & BACKWARD)
-                vector_backward(t, v);
-            for (int i = t.lane; keep && i < n; i += 32)
-                *B.at(i, c) = v[i];
-        }
-    } else if (WITH_B && keep) {
+    if (WITH_B && keep) {
         chunks_run<T, OP>(t, a, B, sB, n, m, keep);
     }
     if ((OP & (FACTOR | INVERT)) && threadIdx.x == 0)
@@ -361,17 +315,15 @@ template <class T, int OP> cudaError_t block_start(const Args<T> &a, int n_max, 
     constexpr bool WITH_B = (OP & (FORWARD | BACKWARD | MULTIPLY)) != 0;
     constexpr bool CHANGES_A = (OP & (FACTOR | INVERT | SQUARE)) != 0;
     const int nb = (n_max + 31) / 32;
-    const bool few = WITH_B && !(OP & MULTIPLY) && a.m.n <= FEW;
     int64_t m = a.m.n < a.m.cap ? a.m.n : a.m.cap;
-    int warps = CHANGES_A || few ? nb : 1;
+    int warps = CHANGES_A ? nb : 1;
     if (WITH_B && (m + 31) / 32 > warps)
         warps = (m + 31) / 32 < nb ? (int)((m + 31) / 32) : nb;
     /* without work on A, every 32 * warps columns get a block of their own beside the others */
-    int64_t panels = WITH_B && !CHANGES_A && !few ? (m + 32 * warps - 1) / (32 * warps) : 1;
+    int64_t panels = WITH_B && !CHANGES_A ? (m + 32 * warps - 1) / (32 * warps) : 1;
     if (a.count * panels > INT32_MAX)
         panels = 1;
-    size_t bytes = few ? block_shared<T>(nb, 0, 0) + sizeof(T) * FEW * 32 * nb
-                       : block_shared<T>(nb, warps, WITH_B ? nb : 0);
+    const size_t bytes = block_shared<T>(nb, warps, WITH_B ? nb : 0);
     return launch(block_kernel<T, OP>, dim3((unsigned)(a.count * panels)), 32 * warps, bytes, s, a,
                   nb, (int)panels);
 }

@@ -22,8 +22,6 @@ cudaError_t launch_block<float>(int op, const Args<float> &a, int n_max, cudaStr
         return block_start<float, BACKWARD>(a, n_max, s);
     case FORWARD | BACKWARD:
         return block_start<float, FORWARD | BACKWARD>(a, n_max, s);
-    case FACTOR | FORWARD | BACKWARD:
-        return block_start<float, FACTOR | FORWARD | BACKWARD>(a, n_max, s);
     case MULTIPLY:
         return block_start<float, MULTIPLY>(a, n_max, s);
     default:

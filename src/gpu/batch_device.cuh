@@ -75,6 +75,16 @@ template <class T> __device__ inline void stage(T *s, const T *g) {
         "l"(g), "n"(sizeof(T))
         : "memory");
 }
+/* The same of 16 bytes, both addresses multiples of 16; true where columns of `a` allow it. */
+template <class T> __device__ inline void stage_wide(T *s, const T *g) {
+    asm volatile(
+        "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(s)),
+        "l"(g)
+        : "memory");
+}
+template <class T> __device__ inline bool is_wide(const Ref<T> &a) {
+    return a.si == 1 && (uintptr_t)a.p % 16 == 0 && a.sj * (int64_t)sizeof(T) % 16 == 0;
+}
 template <class T> __device__ inline void stage(T *s, const T *g, bool used) {
     if (used)
         stage(s, g);
@@ -130,6 +140,32 @@ __device__ inline void line_write(const T *q, T *p, int64_t step, int l, int nl,
 template <class T, int N, int LD, bool LOWER, bool ZERO>
 __device__ inline void tile_stage(T *s, const Ref<T> &a, const T *first, int rows, int cols,
                                   bool unit, int l) {
+    constexpr int V = 16 / sizeof(T), LANES = N / V; /* of a column */
+    if constexpr (LD * sizeof(T) % 16 == 0) {
+        const bool whole = rows >= N && cols >= N && !unit;
+        if (__all_sync(0xffffffffu, whole && is_wide(a) && (uintptr_t)first % 16 == 0)) {
+            const int r = l % LANES * V;
+            int c = l / LANES;
+            T *q = s + c * LD + r;
+            const T *p = first + c * a.sj + r;
+            const int64_t step = V * a.sj;
+#pragma unroll
+            for (int u = 0; u < N; u += V, c += V, q += V * LD, p += step)
+                if (!LOWER || r >= c)
+                    stage_wide(q, p);
+                else if (ZERO)
+#pragma unroll
+                    for (int e = 0; e < V; e++)
+                        if (r + e < c)
+                            q[e] = T(0);
+            if (LOWER)
+#pragma unroll
+                for (int e = 0; e < V - 1; e++) /* columns that begin inside 16 bytes */
+                    if ((l + e) / V == l / V && l % V)
+                        stage(s + l * LD + l + e, first + l * a.sj + l + e);
+            return;
+        }
+    }
     if (a.along_i)
         line_stage<T, N, LD, LOWER ? BELOW : WHOLE, ZERO>(s + l, first + l * a.si, a.sj, l, rows,
                                                           cols, unit);
@@ -159,6 +195,54 @@ template <int N> __device__ inline void stage_wait() {
 __device__ inline void wait_for_predecessor() {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
     asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+/* Before that: the lower triangle of matrix b, order up to N, on its way to the L2 cache, which
+ * does no harm whatever the predecessor still writes. Only where the addresses need nothing from
+ * memory. `l`: of `lanes` that share the matrix. */
+template <class T> __device__ inline void prefetch(const T *p) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+template <class T> __device__ inline bool addresses_known(const Mat<T> &m, const Dim &n) {
+    return !m.ptrs && !m.lds && !n.each;
+}
+template <class T, int N>
+__device__ inline void prefetch_triangle(const Args<T> &a, int64_t b, int l, int lanes) {
+    constexpr int LINE = 128 / sizeof(T);
+    if (b >= a.count || !addresses_known(a.A, a.n))
+        return;
+    const int n = dim_part(a.n, b), full = dim_full(a.n, b);
+    const Ref<T> A = resolve(a.A, b, full, full);
+    for (int j = l; j < n; j += lanes)
+#pragma unroll
+        for (int u = 0; u < N; u += LINE) {
+            const int i = j + u < n ? j + u : n - 1;
+            prefetch(A.along_i ? A.at(i, j) : A.at(n - 1 - j, n - 1 - i));
+        }
+}
+/* The same for the first N rows and columns of an operand B of n x m. */
+template <class T, int N>
+__device__ inline void prefetch_block(const Ref<T> &B, int n, int m, int l, int lanes) {
+    constexpr int LINE = 128 / sizeof(T);
+    for (int j = l; j < N && j < (B.along_i ? m : n); j += lanes)
+#pragma unroll
+        for (int u = 0; u < N; u += LINE)
+            if (u < (B.along_i ? n : m))
+                prefetch(B.along_i ? B.at(u, j) : B.at(j, u));
+}
+template <class T, int N>
+__device__ inline void prefetch_operand(const Mat<T> &M, const Dim &rows, const Dim &cols,
+                                        int64_t b, int64_t count, int l, int lanes) {
+    if (b < count && addresses_known(M, rows) && !cols.each)
+        prefetch_block<T, N>(resolve(M, b, dim_full(rows, b), dim_full(cols, b)), dim_part(rows, b),
+                             dim_part(cols, b), l, lanes);
+}
+/* Blocks that the device holds at once. */
+inline int resident(int blocks_of_sm) {
+    int device = 0, sms = 132;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
+    return sms * blocks_of_sm;
 }
 
 template <class K, class... A>

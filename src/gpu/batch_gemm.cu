@@ -12,9 +12,17 @@ constexpr int TILE = 64, SLICE = 16, GLD = TILE + 4, STAGE = SLICE * GLD, AHEAD 
  * moves its share, N rows or columns apart by 4. */
 template <class T>
 __device__ inline void slice_stage(T *s, const Ref<T> &a, int r0, int k0, int rows, int depth,
-                                   int warp, int lane) {
+                                   bool wide, int warp, int lane) {
     const bool full = r0 + TILE <= rows && k0 + SLICE <= depth;
-    if (a.along_i) {
+    if (full && wide) {
+        constexpr int V = 16 / sizeof(T), LANES = TILE / V, STEP = 128 / LANES;
+        const int tid = 32 * warp + lane, r = tid % LANES * V, k = tid / LANES;
+        const T *p = a.at(r0 + r, k0 + k);
+        T *q = s + k * GLD + r;
+#pragma unroll
+        for (int u = 0; u < SLICE; u += STEP)
+            stage_wide(q + u * GLD, p + u * a.sj);
+    } else if (a.along_i) {
         const T *p = a.at(r0 + lane, k0 + warp);
         const int64_t step = 4 * a.sj, far = 32 * a.si;
         T *q = s + warp * GLD + lane;
@@ -51,7 +59,22 @@ template <class T> __device__ inline Ref<T> flipped(const Ref<T> &r) {
     return f;
 }
 
-/* BETA: C is added to. */
+/* The 32 x 32 block at (i1, j1) of C from one warp's accumulator; BETA: C is added to. */
+template <bool BETA, class T>
+__device__ inline void block_write(const GemmArgs<T> &a, const Ref<T> &C, const Acc<T> &c, int i1,
+                                   int j1, int m, int n, int lane) {
+    const bool inside = i1 + 32 <= m && j1 + 32 <= n && !(a.lower && i1 == j1);
+    i1 += c.row(0, lane), j1 += c.col(0, lane);
+    T *p = C.at(i1, j1);
+#pragma unroll
+    for (int e = 0; e < 32; e++) {
+        const int di = c.row(e, 0), dj = c.col(e, 0);
+        T *pe = p + di * C.si + dj * C.sj;
+        if (inside || (i1 + di < m && j1 + dj < n && (!a.lower || i1 + di >= j1 + dj)))
+            *pe = a.alpha * c.v[e] + (BETA ? a.beta * *pe : T(0));
+    }
+}
+
 template <class T, bool BETA>
 __global__ void __launch_bounds__(128, 3)
     gemm_kernel(const __grid_constant__ GemmArgs<T> a, int tiles, int rows_of_tiles) {
@@ -79,12 +102,13 @@ __global__ void __launch_bounds__(128, 3)
     const bool same = a.same && ti == tj;
     const int slices = a.alpha == T(0) ? 0 : (depth + SLICE - 1) / SLICE;
 
+    const bool wide_a = is_wide(A), wide_b = is_wide(B);
     auto fetch = [&](int q) {
         T *buf = s + q % AHEAD * 2 * STAGE;
         if (q < slices) {
-            slice_stage(buf, A, i0, q * SLICE, m, depth, warp, lane);
+            slice_stage(buf, A, i0, q * SLICE, m, depth, wide_a, warp, lane);
             if (!same)
-                slice_stage(buf + STAGE, B, j0, q * SLICE, n, depth, warp, lane);
+                slice_stage(buf + STAGE, B, j0, q * SLICE, n, depth, wide_b, warp, lane);
         }
         stage_commit();
     };
@@ -111,16 +135,7 @@ __global__ void __launch_bounds__(128, 3)
     }
     if (idle)
         return;
-    const int i1 = i0 + wi + c.row(0, lane), j1 = j0 + wj + c.col(0, lane);
-    T *p = C.at(i1, j1);
-    const bool inside = i0 + wi + 32 <= m && j0 + wj + 32 <= n && !(a.lower && i0 + wi == j0 + wj);
-#pragma unroll
-    for (int e = 0; e < 32; e++) {
-        const int di = c.row(e, 0), dj = c.col(e, 0);
-        T *pe = p + di * C.si + dj * C.sj;
-        if (inside || (i1 + di < m && j1 + dj < n && (!a.lower || i1 + di >= j1 + dj)))
-            *pe = a.alpha * c.v[e] + (BETA ? a.beta * *pe : T(0));
-    }
+    block_write<BETA>(a, C, c, i0 + wi, j0 + wj, m, n, lane);
 }
 
 template <class T> cudaError_t gemm_start(const GemmArgs<T> &a, cudaStream_t s) {
@@ -133,6 +148,85 @@ template <class T> cudaError_t gemm_start(const GemmArgs<T> &a, cudaStream_t s) 
                   dim3((unsigned)(a.count * tiles)), 128, sizeof(T) * 2 * AHEAD * STAGE, s, a,
                   (int)tiles, (int)rows);
 }
+
+/* C := beta C + alpha A A^T, lower, order up to 32 NB: one block a matrix, one warp a 32 x 32 block
+ * of C, so that A passes through shared memory once; 32 columns at a time. */
+template <int NB> struct Rank {
+    static constexpr int WARPS = NB * (NB + 1) / 2, LD = 32 * NB + 4, DEPTH = 32,
+                         STAGE = DEPTH * LD, AHEAD = 2, BLOCKS = 5;
+};
+
+template <class T, int NB>
+__device__ inline void rank_stage(T *s, const Ref<T> &A, int k0, int rows, int depth, int warp,
+                                  int lane) {
+    using R = Rank<NB>;
+    constexpr int V = 16 / sizeof(T), LANES = 32 * NB / V;
+    if (k0 + R::DEPTH <= depth && 32 * NB <= rows && is_wide(A)) {
+        for (int q = 32 * warp + lane; q < LANES * R::DEPTH; q += 32 * R::WARPS)
+            stage_wide(s + q / LANES * R::LD + q % LANES * V, A.at(q % LANES * V, k0 + q / LANES));
+        return;
+    }
+    for (int q = warp; q < NB * R::DEPTH; q += R::WARPS) {
+        const int i = A.along_i ? q % NB * 32 + lane : q, k = A.along_i ? q / NB : lane;
+        stage(s + k * R::LD + i, A.at(i, k0 + k), i < rows && k0 + k < depth);
+    }
+}
+
+template <class T, int NB, bool BETA>
+__global__ void __launch_bounds__(32 * Rank<NB>::WARPS, Rank<NB>::BLOCKS)
+    rank_kernel(const __grid_constant__ GemmArgs<T> a) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    using R = Rank<NB>;
+    T *s = (T *)shared;
+    const int64_t b = blockIdx.x;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    prefetch_operand<T, 64>(a.A, a.m, a.k, b, a.count, threadIdx.x, blockDim.x);
+    wait_for_predecessor();
+    const int n = dim_part(a.m, b), depth = dim_part(a.k, b);
+    if (n == 0 || (a.skip && a.skip[b]))
+        return;
+    const Ref<T> A = resolve(a.A, b, dim_full(a.m, b), dim_full(a.k, b));
+    const Ref<T> C = resolve(a.C, b, dim_full(a.m, b), dim_full(a.m, b));
+    int i = 0, j = warp;
+    while (j > i)
+        j -= ++i;
+    const int i1 = 32 * i, j1 = 32 * j, slices = (depth + R::DEPTH - 1) / R::DEPTH;
+    auto fetch = [&](int q) {
+        if (q < slices)
+            rank_stage<T, NB>(s + q % R::AHEAD * R::STAGE, A, q * R::DEPTH, n, depth, warp, lane);
+        stage_commit();
+    };
+    Acc<T> c;
+    acc_zero(c);
+    for (int q = 0; q < R::AHEAD; q++)
+        fetch(q);
+    for (int q = 0; q < slices; q++) {
+        stage_wait<R::AHEAD - 1>();
+        __syncthreads();
+        const T *p = s + q % R::AHEAD * R::STAGE;
+        if (i == j)
+            c.template mma_part<LOWER_ONLY>(p + i1, 1, R::LD, p + i1, R::LD, 1, lane);
+        else if (i1 < n)
+            c.mma(p + i1, 1, R::LD, p + j1, R::LD, 1, R::DEPTH, lane);
+        if (q + R::AHEAD < slices) {
+            __syncthreads();
+            fetch(q + R::AHEAD);
+        } else {
+            stage_commit();
+        }
+    }
+    if (i1 < n)
+        block_write<BETA>(a, C, c, i1, j1, n, n, lane);
+}
+
+template <class T, int NB> cudaError_t rank_start(const GemmArgs<T> &a, cudaStream_t s) {
+    using R = Rank<NB>;
+    return launch(a.beta != T(0) ? rank_kernel<T, NB, true> : rank_kernel<T, NB, false>,
+                  dim3((unsigned)a.count), 32 * R::WARPS, sizeof(T) * R::AHEAD * R::STAGE, s, a);
+}
+template <class T> cudaError_t rank_pick(const GemmArgs<T> &a, int n_max, cudaStream_t s) {
+    return rank_start<T, 2>(a, s);
+}
 } // namespace
 
 template <> cudaError_t launch_gemm<double>(const GemmArgs<double> &a, cudaStream_t s) {
@@ -140,6 +234,14 @@ template <> cudaError_t launch_gemm<double>(const GemmArgs<double> &a, cudaStrea
 }
 template <> cudaError_t launch_gemm<float>(const GemmArgs<float> &a, cudaStream_t s) {
     return gemm_start(a, s);
+}
+template <>
+cudaError_t launch_syrk_block<double>(const GemmArgs<double> &a, int n_max, cudaStream_t s) {
+    return rank_pick(a, n_max, s);
+}
+template <>
+cudaError_t launch_syrk_block<float>(const GemmArgs<float> &a, int n_max, cudaStream_t s) {
+    return rank_pick(a, n_max, s);
 }
 
 } // namespace batch

@@ -38,8 +38,8 @@ __device__ inline bool inverse_ok(float y) {
  */
 
 /* L x = b: after x_j is known every later entry is updated. */
-template <class T, int G, int LD>
-__device__ inline void solve_lower(T *x, const T *L, const T *inv) {
+template <class T, int G>
+__device__ inline void solve_lower(T *x, const T *L, int ld, const T *inv) {
     constexpr int V = 16 / sizeof(T);
 #pragma unroll
     for (int j = 0; j < G; j++) {
@@ -47,7 +47,7 @@ __device__ inline void solve_lower(T *x, const T *L, const T *inv) {
 #pragma unroll
         for (int v = (j + 1) / V * V; v < G; v += V) {
             alignas(16) T c[V];
-            vec_load(c, L + j * LD + v);
+            vec_load(c, L + j * ld + v);
 #pragma unroll
             for (int e = 0; e < V; e++)
                 if (v + e > j)
@@ -412,7 +412,7 @@ template <class T, int LD> __device__ inline void block_invert(T *L, const T *in
         T *D = L + l / 16 * 16 * (LD + 1); /* this half warp's diagonal block */
         alignas(16) T x[16];
         unit_column<T, 16>(x, l % 16);
-        solve_lower<T, 16, LD>(x, D, inv + l / 16 * 16);
+        solve_lower<T, 16>(x, D, LD, inv + l / 16 * 16);
         __syncwarp();
         column_store<T, 16>(D + l % 16 * LD, x);
 #pragma unroll
@@ -427,7 +427,7 @@ template <class T, int LD> __device__ inline void block_invert(T *L, const T *in
     } else {
         alignas(16) T x[32];
         unit_column<T, 32>(x, l);
-        solve_lower<T, 32, LD>(x, L, inv);
+        solve_lower<T, 32>(x, L, LD, inv);
         __syncwarp();
         column_store<T, 32>(L + l * LD, x);
         __syncwarp();
@@ -440,13 +440,13 @@ __device__ inline void block_forward(T *s, const T *L, const T *inv, int l) {
     constexpr int N = HALVES<T> ? 16 : 32;
     alignas(16) T x[N];
     column_load<T, N>(x, s + l * LD);
-    solve_lower<T, N, LD>(x, L, inv);
+    solve_lower<T, N>(x, L, LD, inv);
     column_store<T, N>(s + l * LD, x);
     __syncwarp();
     if constexpr (HALVES<T>) {
         half_product<1, 4, true, false>(s + 16, 1, LD, L + 16, 1, LD, s, 1, LD, l);
         column_load<T, N>(x, s + l * LD + 16);
-        solve_lower<T, N, LD>(x, L + 16 * (LD + 1), inv + 16);
+        solve_lower<T, N>(x, L + 16 * (LD + 1), LD, inv + 16);
         column_store<T, N>(s + l * LD + 16, x);
         __syncwarp();
     }
@@ -478,7 +478,7 @@ __device__ inline void block_forward_rows(T *s, const T *L, const T *inv, int l)
 #pragma unroll
         for (int c = 0; c < N; c++)
             x[c] = s[(h + c) * LD + l];
-        solve_lower<T, N, LD>(x, L + h * (LD + 1), inv + h);
+        solve_lower<T, N>(x, L + h * (LD + 1), LD, inv + h);
 #pragma unroll
         for (int c = 0; c < N; c++)
             s[(h + c) * LD + l] = x[c];

@@ -54,7 +54,7 @@ template <class T, int G, int OP>
 __device__ inline void apply_columns(T *x, const T *L, const T *inv) {
     constexpr int LD = WarpTile<T, G>::LD;
     if (OP & FORWARD)
-        solve_lower<T, G, LD>(x, L, inv);
+        solve_lower<T, G>(x, L, LD, inv);
     __syncwarp(); /* keeps the compiler from holding all of L in registers for the way back */
     if (OP & BACKWARD)
         solve_lower_trans<T, G, LD>(x, L, inv);
@@ -138,7 +138,7 @@ template <class T, int G, int OP> __device__ inline void triangle_run(T *sA, con
         block_invert<T, LD>(sA, inv, l);
     } else if (OP & INVERT) {
         unit_column<T, G>(x, l);
-        solve_lower<T, G, LD>(x, sA, inv);
+        solve_lower<T, G>(x, sA, LD, inv);
         __syncwarp();
         column_store<T, G>(sA + l * LD, x);
         __syncwarp();
@@ -166,7 +166,7 @@ template <class T, int G> constexpr int warp_blocks(bool with_b) {
 template <class T, int G, int OP>
 __global__ void __launch_bounds__(WARPS * 32,
                                   warp_blocks<T, G>((OP & (FORWARD | BACKWARD | MULTIPLY)) != 0))
-    warp_kernel(const __grid_constant__ Args<T> a) {
+    warp_kernel(const __grid_constant__ Args<T> a, int early) {
     extern __shared__ __align__(16) unsigned char shared[];
     constexpr bool WITH_B = (OP & (FORWARD | BACKWARD | MULTIPLY)) != 0;
     constexpr bool CHANGES_A = (OP & (FACTOR | INVERT | SQUARE)) != 0;
@@ -177,6 +177,11 @@ __global__ void __launch_bounds__(WARPS * 32,
     const int64_t b = (int64_t)blockIdx.x * (WARPS * 32 / G) + slot;
     T *sA = (T *)shared + slot * PER, *sB = sA + SIZE, *inv = sA + PER - G;
 
+    if ((int)blockIdx.x < early) {
+        prefetch_triangle<T, G>(a, b, l, G);
+        if (WITH_B)
+            prefetch_operand<T, G>(a.B, a.n, a.m, b, a.count, l, G);
+    }
     wait_for_predecessor();
     int n = b < a.count ? dim_part(a.n, b) : 0;
     bool mine = b < a.count && n > a.lo && n <= G && !(a.skip && a.skip[b]);
@@ -251,15 +256,18 @@ template <class T, int G> __device__ inline void rank_update(T *c, const T *sA, 
 }
 
 /* C := beta C + alpha A A^T, lower: A comes in chunks of G columns. */
+template <int G> constexpr int SYRK_WARPS = G == 32 ? 1 : WARPS;
 template <class T, int G>
-__global__ void __launch_bounds__(WARPS * 32, warp_blocks<T, G>(true))
+__global__ void __launch_bounds__(SYRK_WARPS<G> * 32,
+                                  warp_blocks<T, G>(true) * WARPS / SYRK_WARPS<G>)
     syrk_kernel(const __grid_constant__ GemmArgs<T> a) {
     extern __shared__ __align__(16) unsigned char shared[];
     constexpr int SIZE = WarpTile<T, G>::SIZE, LD = WarpTile<T, G>::LD;
     const int slot = threadIdx.x / G, l = threadIdx.x % G;
-    const int64_t b = (int64_t)blockIdx.x * (WARPS * 32 / G) + slot;
+    const int64_t b = (int64_t)blockIdx.x * (SYRK_WARPS<G> * 32 / G) + slot;
     T *sA = (T *)shared + slot * (2 * SIZE + G), *sC = sA + SIZE;
 
+    prefetch_operand<T, G>(a.A, a.m, a.k, b, a.count, l, G);
     wait_for_predecessor();
     int n = b < a.count ? dim_part(a.m, b) : 0;
     n = n > G || (a.skip && n && a.skip[b]) ? 0 : n;
@@ -310,10 +318,11 @@ __global__ void __launch_bounds__(WARPS * 32, warp_blocks<T, G>(true))
 }
 
 template <class T, int G, int OP> cudaError_t warp_start(const Args<T> &a, cudaStream_t s) {
-    constexpr size_t bytes = warp_shared<T, G>((OP & (FORWARD | BACKWARD | MULTIPLY)) != 0);
+    constexpr bool WITH_B = (OP & (FORWARD | BACKWARD | MULTIPLY)) != 0;
+    constexpr size_t bytes = warp_shared<T, G>(WITH_B);
     const int64_t per = WARPS * 32 / G;
     return launch(warp_kernel<T, G, OP>, dim3((unsigned)((a.count + per - 1) / per)), WARPS * 32,
-                  bytes, s, a);
+                  bytes, s, a, G < 32 ? resident(warp_blocks<T, G>(WITH_B)) : INT32_MAX);
 }
 
 template <class T, int OP> cudaError_t warp_pick(const Args<T> &a, int n_max, cudaStream_t s) {
@@ -323,9 +332,9 @@ template <class T, int OP> cudaError_t warp_pick(const Args<T> &a, int n_max, cu
 }
 
 template <class T, int G> cudaError_t syrk_start(const GemmArgs<T> &a, cudaStream_t s) {
-    const int64_t per = WARPS * 32 / G;
-    return launch(syrk_kernel<T, G>, dim3((unsigned)((a.count + per - 1) / per)), WARPS * 32,
-                  warp_shared<T, G>(true), s, a);
+    constexpr int64_t per = SYRK_WARPS<G> * 32 / G;
+    return launch(syrk_kernel<T, G>, dim3((unsigned)((a.count + per - 1) / per)),
+                  32 * SYRK_WARPS<G>, warp_shared<T, G>(true) * SYRK_WARPS<G> / WARPS, s, a);
 }
 
 } // namespace batch

@@ -7,7 +7,7 @@ template <>
 cudaError_t launch_warp<double>(int op, const Args<double> &a, int n_max, cudaStream_t s) {
     switch (op) {
     case FACTOR:
-        return warp_pick<double, FACTOR>(a, n_max, s);
+        return warp_start<double, 8, FACTOR>(a, s); /* above: the factor kernel */
     case INVERT:
         return warp_pick<double, INVERT>(a, n_max, s);
     case SQUARE:
@@ -15,7 +15,7 @@ cudaError_t launch_warp<double>(int op, const Args<double> &a, int n_max, cudaSt
     case INVERT | SQUARE:
         return warp_pick<double, INVERT | SQUARE>(a, n_max, s);
     case FACTOR | INVERT | SQUARE:
-        return warp_pick<double, FACTOR | INVERT | SQUARE>(a, n_max, s);
+        return warp_start<double, 8, FACTOR | INVERT | SQUARE>(a, s);
     case FORWARD:
         return warp_pick<double, FORWARD>(a, n_max, s);
     case BACKWARD:

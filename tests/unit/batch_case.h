@@ -28,13 +28,14 @@ static double eps_of(backend_type t) {
 }
 
 /* --- an operand: a batch of matrices on host and device, everything poisoned (NaN) at first --- */
-enum { STRIDED, POINTERS, LAYOUTS };
+/* ALIGNED: strided, every column at a multiple of 16 bytes */
+enum { STRIDED, POINTERS, ALIGNED, LAYOUTS };
 
 typedef struct {
     backend_type t;
     int64_t count, total;
-    int64_t *rows, *cols, *ld, *off;
-    char *host, *before; /* as it is now, as it was sent */
+    int64_t *rows, *cols, *ld, *off, lead; /* lead: elements before a strided batch */
+    char *host, *before;                   /* as it is now, as it was sent */
     char *dev;
     void *ptrs, *lds; /* device arrays */
     bool *may;        /* elements that an operation may write */
@@ -64,18 +65,18 @@ static operand operand_new(backend_type t, int64_t count, const int64_t *rows, c
         max_r = rows[b] > max_r ? rows[b] : max_r;
         max_c = cols[b] > max_c ? cols[b] : max_c;
     }
-    stride = (max_r + 3) * max_c + 5;
-    o.total = 1;
+    const int64_t ld = layout == ALIGNED ? (max_r + 7) / 4 * 4 : max_r + 3;
+    stride = layout == ALIGNED ? ld * max_c + 8 : ld * max_c + 5;
+    o.total = o.lead = layout == ALIGNED ? 4 : 1;
     for (int64_t b = 0; b < count; b++) {
-        o.ld[b] = layout == STRIDED ? max_r + 3 : rows[b] + 1 + b % 3;
-        o.off[b] = layout == STRIDED ? b * stride + 1 : o.total;
-        o.total =
-            layout == STRIDED ? (b + 1) * stride + 1 : o.total + o.ld[b] * cols[b] + 1 + b % 2;
+        o.ld[b] = layout == POINTERS ? rows[b] + 1 + b % 3 : ld;
+        o.off[b] = o.total;
+        o.total += layout == POINTERS ? o.ld[b] * cols[b] + 1 + b % 2 : stride;
     }
     size_t bytes = (size_t)o.total * backend_size(t);
     o.host = malloc(bytes), o.before = malloc(bytes), o.may = calloc((size_t)o.total, 1);
     memset(o.host, 0xff, bytes);
-    o.m = batch_strided(NULL, max_r + 3, stride);
+    o.m = batch_strided(NULL, ld, stride);
     if (layout == POINTERS)
         o.m.stride = -1;
     return o;
@@ -114,7 +115,7 @@ static void send(operand *o) {
     memcpy(o->before, o->host, (size_t)o->total * size);
     o->dev = device_copy(o->host, (size_t)o->total * size);
     if (o->m.stride >= 0) {
-        o->m.base = o->dev + size;
+        o->m.base = o->dev + (size_t)o->lead * size;
         return;
     }
     void **ptrs = malloc(sizeof(void *) * (size_t)(o->count + 1));

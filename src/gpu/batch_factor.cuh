@@ -1,0 +1,342 @@
+/* Cholesky factors of orders 9 to 64, FP64, and what is fused with them: a matrix by a warp or a
+ * part of it, rows in registers, 16 columns at a time. What limits such kernels is the bandwidth of
+ * the shared memory: two rows a lane (orders above 16) halve the broadcasts of a finished column,
+ * and the rows come from and go to global memory without passing through it. */
+#ifndef MOAO_GPU_BATCH_FACTOR_CUH
+#define MOAO_GPU_BATCH_FACTOR_CUH
+#include "batch_inverse.cuh"
+
+namespace batch {
+
+/* Calls f(h, c) for every half and column of panel P with elements in the lower triangle. */
+template <int N, int P, class F> __device__ inline void for_panel(F f) {
+    using L = Packed<N>;
+    constexpr int G = L::G;
+#pragma unroll
+    for (int h = 0; h < L::H; h++)
+#pragma unroll
+        for (int c = 0; c < 16; c++)
+            if (16 * P + c < (h + 1) * G)
+                f(h, c);
+}
+
+template <int N, int P> __device__ inline void panel_load(Factor<N> &f) {
+    using L = Packed<N>;
+#pragma unroll
+    for (int h = 0; h < L::H; h++) {
+        const int row = f.l + h * L::G - 16 * P;
+        const bool in = f.l + h * L::G < f.n;
+        const double *p = f.A.at(16 * P + row, 16 * P), *s = f.s + L::at(P) + 16 * P + row;
+#pragma unroll
+        for (int c = 0; c < 16 && 16 * P + c < (h + 1) * L::G; c++)
+            f.r[h][c] = row == c ? 1.0 : 0.0;
+        if (f.A.along_i) {
+            int64_t step = f.A.sj;
+            asm volatile("" : "+l"(p), "+l"(step)); /* else 16 addresses are kept ready */
+#pragma unroll
+            for (int c = 0; c < 16 && 16 * P + c < (h + 1) * L::G; c++, p += step)
+                if (in && (h * L::G >= 16 * P + c || row >= c))
+                    f.r[h][c] = *p;
+        } else {
+#pragma unroll
+            for (int c = 0; c < 16 && 16 * P + c < (h + 1) * L::G; c++)
+                if (in && (h * L::G >= 16 * P + c || row >= c))
+                    f.r[h][c] = s[c * L::ld(P)];
+        }
+    }
+}
+template <int N, int P> __device__ inline void panel_write(const Factor<N> &f) {
+    using L = Packed<N>;
+#pragma unroll
+    for (int h = 0; h < L::H; h++) {
+        const int row = f.l + h * L::G - 16 * P;
+        const bool in = f.l + h * L::G < f.n;
+        double *p = f.A.at(16 * P + row, 16 * P);
+        int64_t step = f.A.sj;
+        asm volatile("" : "+l"(p), "+l"(step));
+#pragma unroll
+        for (int c = 0; c < 16 && 16 * P + c < (h + 1) * L::G; c++, p += step)
+            if (in && (h * L::G >= 16 * P + c || row >= c))
+                *p = f.r[h][c];
+    }
+}
+
+/* The product of L's rows below with panel P's rows, over the finished panels, to panel P's place:
+ * one matrix by the whole warp. */
+template <int N, int P> __device__ inline void panel_product(double *s, int lane) {
+    using L = Packed<N>;
+    constexpr int MT = N / 16 - P;
+    double c[MT][2][4] = {};
+    const int i = lane / 4, k = lane % 4;
+#pragma unroll
+    for (int q = 0; q < P; q++)
+#pragma unroll
+        for (int h = 0; h < 16; h += 8) {
+            const double *p = s + L::at(q) + 16 * P + i + (h + k) * L::ld(q);
+            double b[2][2];
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                b[e & 1][e >> 1] = p[(e & 1) * 8 + (e >> 1) * 4 * L::ld(q)];
+#pragma unroll
+            for (int t = 0; t < MT; t++) {
+                double x[4];
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    x[e] = t ? p[16 * t + (e & 1) * 8 + (e >> 1) * 4 * L::ld(q)] : b[e & 1][e >> 1];
+                tensor(c[t][0], x, b[0]);
+                tensor(c[t][1], x, b[1]);
+            }
+        }
+#pragma unroll
+    for (int t = 0; t < MT; t++)
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                s[L::at(P) + 16 * P + 16 * t + (e >> 1) * 8 + i +
+                  (j * 8 + 2 * k + (e & 1)) * L::ld(P)] = c[t][j][e];
+}
+
+/* Column k of panel P: L's column to registers and shared memory, the panel's later columns
+ * updated; SOLVE: so are the right-hand side, as a row below the matrix would be. */
+template <int N, int P, bool SOLVE>
+__device__ inline void column_step(Factor<N> &f, int k, int few) {
+    using L = Packed<N>;
+    constexpr int G = L::G, H0 = 16 * P / G;
+    const int col = 16 * P + k, hk = col / G;
+    const double y = inv_sqrt(__shfl_sync(0xffffffffu, f.d[hk], col % G, G));
+    double *s = f.s + L::at(P) + k * L::ld(P), x[L::H];
+#pragma unroll
+    for (int h = H0; h < L::H; h++) {
+        if (col >= (h + 1) * G)
+            continue;
+        const int row = f.l + h * G;
+        x[h] = f.r[h][k] * y;
+        f.r[h][k] = x[h];
+        f.d[h] -= x[h] * x[h];
+        if (!L::SHORT || h * G >= 16 * P || row >= 16 * P)
+            s[row] = x[h];
+    }
+    if (f.l + hk * G == col)
+        f.iv[hk] = y;
+    if (SOLVE)
+#pragma unroll
+        for (int c = 0; c < FEW; c++)
+            if (c < few) {
+                const double t = __shfl_sync(0xffffffffu, f.b[hk][c], col % G, G) * y;
+#pragma unroll
+                for (int h = H0; h < L::H; h++)
+                    if (col < (h + 1) * G && f.l + h * G > col)
+                        f.b[h][c] -= x[h] * t;
+            }
+    __syncwarp();
+#pragma unroll
+    for (int v = (k + 1) / 2 * 2; v < 16; v += 2) {
+        alignas(16) double w[2];
+        vec_load(w, s + 16 * P + v);
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+#pragma unroll
+            for (int h = H0; h < L::H; h++)
+                if (v + e > k && 16 * P + v + e < (h + 1) * G)
+                    f.r[h][v + e] -= w[e] * x[h];
+    }
+}
+
+template <int N, int P, bool SOLVE, bool WRITE>
+__device__ inline void panels_run(Factor<N> &f, double *first, int few) {
+    using L = Packed<N>;
+    constexpr int H0 = 16 * P / L::G;
+    panel_load<N, P>(f);
+    if constexpr (P > 0) {
+        __syncwarp();
+#pragma unroll
+        for (int g = 0; g < L::PER_WARP; g++)
+            panel_product<N, P>(first + g * L::SIZE, f.lane);
+        __syncwarp();
+        const double *s = f.s + L::at(P);
+        for_panel<N, P>([&](int h, int c) {
+            const int row = f.l + h * L::G;
+            if (!L::SHORT || h * L::G >= 16 * P || row >= 16 * P)
+                f.r[h][c] -= s[c * L::ld(P) + row];
+        });
+        __syncwarp();
+    }
+    for_panel<N, P>([&](int h, int c) {
+        if (h >= H0 && f.l + h * L::G == 16 * P + c)
+            f.d[h] = f.r[h][c];
+    });
+#pragma unroll
+    for (int k = 0; k < 16; k++)
+        column_step<N, P, SOLVE>(f, k, few);
+    if (WRITE && f.A.along_i)
+        panel_write<N, P>(f);
+    if constexpr (P + 1 < L::PANELS)
+        panels_run<N, P + 1, SOLVE, WRITE>(f, first, few);
+}
+
+/* L y = b and L^T x = y for the right-hand sides, with lines of L scaled by the diagonal so that a
+ * step is one shuffle and one multiply-add; lane l has rows (columns) l, l + G. */
+template <int N> __device__ inline void forward(Factor<N> &f, int few) {
+    using L = Packed<N>;
+#pragma unroll
+    for (int p = 0; p < L::PANELS; p++)
+#pragma unroll 8
+        for (int k = 0; k < 16; k++) {
+            constexpr int G = L::G;
+            const int hp = 16 * p / G, col = 16 * p + k;
+            const double *s = f.s + L::at(p) + k * L::ld(p) + f.l;
+            double w[L::H];
+#pragma unroll
+            for (int h = hp; h < L::H; h++)
+                w[h] = f.l + h * G > col ? s[h * G] * f.iv[h] : 0.0;
+#pragma unroll
+            for (int c = 0; c < FEW; c++)
+                if (c < few) {
+                    const double x = __shfl_sync(0xffffffffu, f.b[hp][c], col % G, G);
+#pragma unroll
+                    for (int h = hp; h < L::H; h++)
+                        f.b[h][c] -= w[h] * x;
+                }
+        }
+}
+template <int N> __device__ inline void backward(Factor<N> &f, int few) {
+    using L = Packed<N>;
+#pragma unroll
+    for (int hj = L::H - 1; hj >= 0; hj--)
+#pragma unroll 4
+        for (int j = L::G - 2; j >= 0; j -= 2) {
+            alignas(16) double w[L::H][2];
+#pragma unroll
+            for (int h = 0; h <= hj; h++)
+                vec_load(w[h], f.s + L::column(f.l + h * L::G) + hj * L::G + j);
+#pragma unroll
+            for (int e = 1; e >= 0; e--)
+#pragma unroll
+                for (int c = 0; c < FEW; c++)
+                    if (c < few) {
+                        const double x = __shfl_sync(0xffffffffu, f.b[hj][c], j + e, L::G);
+#pragma unroll
+                        for (int h = 0; h <= hj; h++)
+                            if (h < hj || f.l < j + e)
+                                f.b[h][c] -= w[h][e] * f.iv[h] * x;
+                    }
+        }
+}
+/* Entries of the right-hand sides times the reciprocals of the diagonal. */
+template <int N> __device__ inline void scale(Factor<N> &f) {
+#pragma unroll
+    for (int h = 0; h < Packed<N>::H; h++)
+#pragma unroll
+        for (int c = 0; c < FEW; c++)
+            f.b[h][c] *= f.iv[h];
+}
+
+/* Numbers in shared memory for one warp: L, and the reciprocals for the inverse. */
+template <int N, int OP> __host__ __device__ constexpr int factor_numbers() {
+    return Packed<N>::PER_WARP * (Packed<N>::SIZE + ((OP & INVERT) ? N : 0));
+}
+template <int N, int OP> __host__ __device__ constexpr int factor_blocks() {
+    return N == 16 ? 5 : N == 32 ? 12 : (OP & FACTOR) ? 8 : 9;
+}
+
+/* Diagonal and reciprocals of a staged triangle; ones beyond the matrix. */
+template <int N> __device__ inline void diagonal_inverse(Factor<N> &f) {
+    using L = Packed<N>;
+#pragma unroll
+    for (int h = 0; h < L::H; h++) {
+        const int row = f.l + h * L::G;
+        f.d[h] = row < f.n ? f.s[L::column(row) + row] : 1.0;
+        f.iv[h] = 1.0 / f.d[h];
+    }
+}
+
+/* OP: FACTOR and what follows, INVERT | SQUARE or, for one right-hand side, FORWARD |
+ * BACKWARD; or one of these with a given L. */
+template <int N, int OP>
+__global__ void __launch_bounds__(32 * Packed<N>::WARPS, (factor_blocks<N, OP>()))
+    factor_kernel(const __grid_constant__ Args<double> a) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    using L = Packed<N>;
+    constexpr bool SOLVE = (OP & FORWARD) != 0;
+    const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / L::G;
+    const int64_t b = ((int64_t)blockIdx.x * L::WARPS + warp) * L::PER_WARP + g;
+    double *first = (double *)shared + warp * factor_numbers<N, OP>();
+    double *inv = first + L::PER_WARP * L::SIZE;
+    Factor<N> f;
+    f.lane = threadIdx.x % 32, f.l = f.lane % L::G;
+    f.s = first + g * L::SIZE;
+    wait_for_predecessor();
+    const int order = b < a.count ? dim_part(a.n, b) : 0;
+    const bool mine = b < a.count && order > a.lo && order <= N && !(a.skip && a.skip[b]);
+    f.n = mine ? order : 0;
+    f.A = {nullptr, 0, 0, !a.A.trans};
+    Ref<double> B = {nullptr, 0, 0, !a.B.trans};
+    int m = 0;
+    if (f.n) {
+        const int full = dim_full(a.n, b);
+        f.A = resolve(a.A, b, full, full);
+        if (SOLVE) {
+            m = dim_part(a.m, b);
+            B = resolve(a.B, b, full, dim_full(a.m, b));
+        }
+    }
+    if (!(OP & FACTOR) || !f.A.along_i)
+        triangle_stage<N>(f);
+    const int few = SOLVE ? (int)a.m.n : 0;
+#pragma unroll
+    for (int h = 0; h < L::H; h++)
+#pragma unroll
+        for (int c = 0; c < FEW; c++)
+            f.b[h][c] = SOLVE && c < m && f.l + h * L::G < f.n ? *B.at(f.l + h * L::G, c) : 0.0;
+    __syncwarp();
+    if constexpr ((OP & FACTOR) != 0)
+        panels_run<N, 0, SOLVE, !(OP & INVERT)>(f, first, few);
+    else
+        diagonal_inverse<N>(f);
+    int fail = 0;
+#pragma unroll
+    for (int h = L::H - 1; h >= 0; h--) {
+        const bool good = (OP & FACTOR) ? inverse_ok(f.iv[h]) : f.d[h] > 0 || f.d[h] < 0;
+        const int bad = first_lane<L::G>(!good, g);
+        fail = bad ? h * L::G + bad : fail;
+    }
+    __syncwarp();
+    if ((OP & FACTOR) && !(OP & INVERT) && !f.A.along_i)
+        triangle_write<N>(f);
+    if constexpr (SOLVE) {
+        scale(f);
+        if (!(OP & FACTOR))
+            forward<N>(f, few);
+        scale(f);
+        backward<N>(f, few);
+#pragma unroll
+        for (int h = 0; h < L::H; h++)
+#pragma unroll
+            for (int c = 0; c < FEW; c++)
+                if (((OP & FACTOR) == 0 || !fail) && c < m && f.l + h * L::G < f.n)
+                    *B.at(f.l + h * L::G, c) = f.b[h][c];
+    }
+    if constexpr ((OP & INVERT) != 0) {
+#pragma unroll
+        for (int h = 0; h < L::H; h++)
+            inv[g * N + h * L::G + f.l] = f.iv[h];
+        __syncwarp();
+        if constexpr (N == 16)
+            inverse_whole(f, inv + g * N);
+        else
+            inverse_whole<N>(f, first, inv);
+    }
+    if ((OP & (FACTOR | INVERT)) && mine && f.l == 0)
+        info_write(a.info, a.info_base, b, dim_valid(a.n, b) ? fail : -1);
+}
+
+template <int N, int OP> cudaError_t factor_start(const Args<double> &a, cudaStream_t s) {
+    using L = Packed<N>;
+    constexpr int PER_BLOCK = L::WARPS * L::PER_WARP;
+    return launch(factor_kernel<N, OP>, dim3((unsigned)((a.count + PER_BLOCK - 1) / PER_BLOCK)),
+                  32 * L::WARPS, sizeof(double) * L::WARPS * factor_numbers<N, OP>(), s, a);
+}
+
+} // namespace batch
+#endif
