@@ -235,7 +235,7 @@ __device__ double guess_radius(const gpu_psf &d, const double *image, double c, 
 }
 
 /* Value and radial derivative [per pixel] of the cosine sum of the OTF at r pixels along (c, s), in
- * thread 0. A warp takes a row u; cosines and sines of v's angles are in shared memory. */
+ * every thread. A warp takes a row u; cosines and sines of v's angles are in shared memory. */
 __device__ void cosine_sum(const gpu_psf &d, int l, double c, double s, double r, double *f,
                            double *df) {
     extern __shared__ double table[];
@@ -270,15 +270,15 @@ __device__ void cosine_sum(const gpu_psf &d, int l, double c, double s, double r
     }
     __syncthreads();
     *f = *df = 0;
-    for (int w = 0; w < WARPS && threadIdx.x == 0; w++) {
+    for (int w = 0; w < WARPS; w++) {
         *f += part[0][w];
         *df += part[1][w];
     }
 }
 
-/* Half-peak radius in direction blockIdx.x at wavelength blockIdx.y. */
+/* Half-peak radius in direction blockIdx.x at wavelength blockIdx.y. Every thread follows the
+ * search by itself. */
 __global__ void __launch_bounds__(SEARCH) half_peak_radius(gpu_psf d) {
-    __shared__ psf_search k;
     const int dir = blockIdx.x, l = blockIdx.y;
     const double c = d.direction[dir], s = d.direction[PSF_NDIR + dir];
     const double half = 0.5 * d.scalars[l * (3 + d.nbox)];
@@ -288,16 +288,12 @@ __global__ void __launch_bounds__(SEARCH) half_peak_radius(gpu_psf d) {
             *radius = NAN;
         return;
     }
-    const double r = guess_radius(d, d.image + (int64_t)l * d.half * d.N, c, s, half);
-    if (threadIdx.x == 0)
-        k = psf_search{0, INFINITY, r, false};
-    __syncthreads();
+    const double *image = d.image + (int64_t)l * d.half * d.N;
+    psf_search k = {0, INFINITY, guess_radius(d, image, c, s, half), false};
     while (!k.done) {
         double f, df;
         cosine_sum(d, l, c, s, k.r, &f, &df);
-        if (threadIdx.x == 0)
-            psf_search_step(&k, d.N / 2.0, half, f, df);
-        __syncthreads();
+        psf_search_step(&k, d.N / 2.0, half, f, df);
     }
     if (threadIdx.x == 0)
         *radius = k.r;
