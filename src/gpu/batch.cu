@@ -82,7 +82,7 @@ template <class T> void Runner<T>::keep(cudaError_t e) {
  * few. */
 bool factor_serves(int op, const Args<double> &a, int top) {
     constexpr int SOLVES = FORWARD | BACKWARD;
-    if (top > 64 || ((op & SOLVES) && a.m.n > FEW))
+    if (top > 64 || ((op & SOLVES) && a.m.n > 1))
         return false;
     switch (op) {
     case FACTOR:
@@ -92,7 +92,7 @@ bool factor_serves(int op, const Args<double> &a, int top) {
     case SOLVES:
         return top > 16;
     default:
-        return op == (INVERT | SQUARE) && top == 64;
+        return op == (INVERT | SQUARE) && (top == 16 || top == 64);
     }
 }
 bool factor_serves(int, const Args<float> &, int) {
@@ -157,7 +157,7 @@ template <class T> void Runner<T>::syrk(Mat<T> C, Mat<T> A, Dim n, Dim k, T alph
     if (part(n) <= WARP_MAX)
         keep(launch_syrk_warp<T>(g, part(n), stream));
     else if (part(n) <= SOLVE_MAX)
-        keep(launch_syrk_block<T>(g, part(n), stream));
+        keep(launch_syrk_block<T>(g, stream));
     else
         keep(launch_gemm<T>(g, stream));
 }
@@ -274,7 +274,7 @@ template <class T> void Runner<T>::posv(Mat<T> A, Mat<T> B, Dim n, Dim m, int *i
     Args<T> a = args(A, n, false, info, 0);
     a.B = B;
     a.m = m;
-    if (part(n) <= (part(m) <= FEW && sizeof(T) == 8 ? SOLVE_MAX : WARP_MAX)) {
+    if (part(n) <= (part(m) <= 1 && sizeof(T) == 8 ? SOLVE_MAX : WARP_MAX)) {
         step(FACTOR | FORWARD | BACKWARD, a);
         return;
     }

@@ -3,25 +3,26 @@
 
 namespace batch {
 
-/* orders that another kernel serves as fast are left to it: batch.cu */
 template <int OP> static cudaError_t factor_pick(const Args<double> &a, int n_max, cudaStream_t s) {
     return n_max <= 16   ? factor_start<16, OP>(a, s)
            : n_max <= 32 ? factor_start<32, OP>(a, s)
                          : factor_start<64, OP>(a, s);
 }
 
+/* Which orders come here: batch.cu. */
 cudaError_t launch_factor(int op, const Args<double> &a, int n_max, cudaStream_t s) {
     switch (op) {
-    case FACTOR:
-        return factor_pick<FACTOR>(a, n_max, s);
-    case FACTOR | INVERT | SQUARE:
-        return factor_pick<FACTOR | INVERT | SQUARE>(a, n_max, s);
+    case FACTOR: /* no right-hand side */
     case FACTOR | FORWARD | BACKWARD:
         return factor_pick<FACTOR | FORWARD | BACKWARD>(a, n_max, s);
+    case FACTOR | INVERT | SQUARE:
+        return factor_pick<FACTOR | INVERT | SQUARE>(a, n_max, s);
     case INVERT | SQUARE:
-        return factor_pick<INVERT | SQUARE>(a, n_max, s);
+        return n_max <= 16 ? factor_start<16, INVERT | SQUARE>(a, s)
+                           : factor_start<64, INVERT | SQUARE>(a, s);
     case FORWARD | BACKWARD:
-        return factor_pick<FORWARD | BACKWARD>(a, n_max, s);
+        return n_max <= 32 ? factor_start<32, FORWARD | BACKWARD>(a, s)
+                           : factor_start<64, FORWARD | BACKWARD>(a, s);
     default:
         return cudaErrorInvalidValue;
     }

@@ -99,8 +99,7 @@ template <int N, int P> __device__ inline void panel_product(double *s, int lane
 
 /* Column k of panel P: L's column to registers and shared memory, the panel's later columns
  * updated; SOLVE: so are the right-hand side, as a row below the matrix would be. */
-template <int N, int P, bool SOLVE>
-__device__ inline void column_step(Factor<N> &f, int k, int few) {
+template <int N, int P, bool SOLVE> __device__ inline void column_step(Factor<N> &f, int k) {
     using L = Packed<N>;
     constexpr int G = L::G, H0 = 16 * P / G;
     const int col = 16 * P + k, hk = col / G;
@@ -119,16 +118,13 @@ __device__ inline void column_step(Factor<N> &f, int k, int few) {
     }
     if (f.l + hk * G == col)
         f.iv[hk] = y;
-    if (SOLVE)
+    if (SOLVE && f.solve) {
+        const double t = __shfl_sync(0xffffffffu, f.b[hk], col % G, G) * y;
 #pragma unroll
-        for (int c = 0; c < FEW; c++)
-            if (c < few) {
-                const double t = __shfl_sync(0xffffffffu, f.b[hk][c], col % G, G) * y;
-#pragma unroll
-                for (int h = H0; h < L::H; h++)
-                    if (col < (h + 1) * G && f.l + h * G > col)
-                        f.b[h][c] -= x[h] * t;
-            }
+        for (int h = H0; h < L::H; h++)
+            if (col < (h + 1) * G && f.l + h * G > col)
+                f.b[h] -= x[h] * t;
+    }
     __syncwarp();
 #pragma unroll
     for (int v = (k + 1) / 2 * 2; v < 16; v += 2) {
@@ -144,7 +140,7 @@ __device__ inline void column_step(Factor<N> &f, int k, int few) {
 }
 
 template <int N, int P, bool SOLVE, bool WRITE>
-__device__ inline void panels_run(Factor<N> &f, double *first, int few) {
+__device__ inline void panels_run(Factor<N> &f, double *first) {
     using L = Packed<N>;
     constexpr int H0 = 16 * P / L::G;
     panel_load<N, P>(f);
@@ -168,39 +164,31 @@ __device__ inline void panels_run(Factor<N> &f, double *first, int few) {
     });
 #pragma unroll
     for (int k = 0; k < 16; k++)
-        column_step<N, P, SOLVE>(f, k, few);
+        column_step<N, P, SOLVE>(f, k);
     if (WRITE && f.A.along_i)
         panel_write<N, P>(f);
     if constexpr (P + 1 < L::PANELS)
-        panels_run<N, P + 1, SOLVE, WRITE>(f, first, few);
+        panels_run<N, P + 1, SOLVE, WRITE>(f, first);
 }
 
-/* L y = b and L^T x = y for the right-hand sides, with lines of L scaled by the diagonal so that a
+/* L y = b and L^T x = y for the right-hand side, with lines of L scaled by the diagonal so that a
  * step is one shuffle and one multiply-add; lane l has rows (columns) l, l + G. */
-template <int N> __device__ inline void forward(Factor<N> &f, int few) {
+template <int N> __device__ inline void forward(Factor<N> &f) {
     using L = Packed<N>;
+    constexpr int G = L::G;
 #pragma unroll
     for (int p = 0; p < L::PANELS; p++)
 #pragma unroll 8
         for (int k = 0; k < 16; k++) {
-            constexpr int G = L::G;
             const int hp = 16 * p / G, col = 16 * p + k;
             const double *s = f.s + L::at(p) + k * L::ld(p) + f.l;
-            double w[L::H];
+            const double x = __shfl_sync(0xffffffffu, f.b[hp], col % G, G);
 #pragma unroll
             for (int h = hp; h < L::H; h++)
-                w[h] = f.l + h * G > col ? s[h * G] * f.iv[h] : 0.0;
-#pragma unroll
-            for (int c = 0; c < FEW; c++)
-                if (c < few) {
-                    const double x = __shfl_sync(0xffffffffu, f.b[hp][c], col % G, G);
-#pragma unroll
-                    for (int h = hp; h < L::H; h++)
-                        f.b[h][c] -= w[h] * x;
-                }
+                f.b[h] -= (f.l + h * G > col ? s[h * G] * f.iv[h] : 0.0) * x;
         }
 }
-template <int N> __device__ inline void backward(Factor<N> &f, int few) {
+template <int N> __device__ inline void backward(Factor<N> &f) {
     using L = Packed<N>;
 #pragma unroll
     for (int hj = L::H - 1; hj >= 0; hj--)
@@ -211,25 +199,19 @@ template <int N> __device__ inline void backward(Factor<N> &f, int few) {
             for (int h = 0; h <= hj; h++)
                 vec_load(w[h], f.s + L::column(f.l + h * L::G) + hj * L::G + j);
 #pragma unroll
-            for (int e = 1; e >= 0; e--)
+            for (int e = 1; e >= 0; e--) {
+                const double x = __shfl_sync(0xffffffffu, f.b[hj], j + e, L::G);
 #pragma unroll
-                for (int c = 0; c < FEW; c++)
-                    if (c < few) {
-                        const double x = __shfl_sync(0xffffffffu, f.b[hj][c], j + e, L::G);
-#pragma unroll
-                        for (int h = 0; h <= hj; h++)
-                            if (h < hj || f.l < j + e)
-                                f.b[h][c] -= w[h][e] * f.iv[h] * x;
-                    }
+                for (int h = 0; h <= hj; h++)
+                    f.b[h] -= (h < hj || f.l < j + e ? w[h][e] * f.iv[h] : 0.0) * x;
+            }
         }
 }
-/* Entries of the right-hand sides times the reciprocals of the diagonal. */
+/* The entries of the right-hand side times the reciprocals of the diagonal. */
 template <int N> __device__ inline void scale(Factor<N> &f) {
 #pragma unroll
     for (int h = 0; h < Packed<N>::H; h++)
-#pragma unroll
-        for (int c = 0; c < FEW; c++)
-            f.b[h][c] *= f.iv[h];
+        f.b[h] *= f.iv[h];
 }
 
 /* Numbers in shared memory for one warp: L, and the reciprocals for the inverse. */
@@ -266,6 +248,7 @@ __global__ void __launch_bounds__(32 * Packed<N>::WARPS, (factor_blocks<N, OP>()
     Factor<N> f;
     f.lane = threadIdx.x % 32, f.l = f.lane % L::G;
     f.s = first + g * L::SIZE;
+    f.solve = SOLVE && a.m.n > 0;
     wait_for_predecessor();
     const int order = b < a.count ? dim_part(a.n, b) : 0;
     const bool mine = b < a.count && order > a.lo && order <= N && !(a.skip && a.skip[b]);
@@ -283,15 +266,12 @@ __global__ void __launch_bounds__(32 * Packed<N>::WARPS, (factor_blocks<N, OP>()
     }
     if (!(OP & FACTOR) || !f.A.along_i)
         triangle_stage<N>(f);
-    const int few = SOLVE ? (int)a.m.n : 0;
 #pragma unroll
     for (int h = 0; h < L::H; h++)
-#pragma unroll
-        for (int c = 0; c < FEW; c++)
-            f.b[h][c] = SOLVE && c < m && f.l + h * L::G < f.n ? *B.at(f.l + h * L::G, c) : 0.0;
+        f.b[h] = SOLVE && m && f.l + h * L::G < f.n ? *B.at(f.l + h * L::G, 0) : 0.0;
     __syncwarp();
     if constexpr ((OP & FACTOR) != 0)
-        panels_run<N, 0, SOLVE, !(OP & INVERT)>(f, first, few);
+        panels_run<N, 0, SOLVE, !(OP & INVERT)>(f, first);
     else
         diagonal_inverse<N>(f);
     int fail = 0;
@@ -304,18 +284,16 @@ __global__ void __launch_bounds__(32 * Packed<N>::WARPS, (factor_blocks<N, OP>()
     __syncwarp();
     if ((OP & FACTOR) && !(OP & INVERT) && !f.A.along_i)
         triangle_write<N>(f);
-    if constexpr (SOLVE) {
+    if (SOLVE && f.solve) {
         scale(f);
         if (!(OP & FACTOR))
-            forward<N>(f, few);
+            forward<N>(f);
         scale(f);
-        backward<N>(f, few);
+        backward<N>(f);
 #pragma unroll
         for (int h = 0; h < L::H; h++)
-#pragma unroll
-            for (int c = 0; c < FEW; c++)
-                if (((OP & FACTOR) == 0 || !fail) && c < m && f.l + h * L::G < f.n)
-                    *B.at(f.l + h * L::G, c) = f.b[h][c];
+            if (((OP & FACTOR) == 0 || !fail) && m && f.l + h * L::G < f.n)
+                *B.at(f.l + h * L::G, 0) = f.b[h];
     }
     if constexpr ((OP & INVERT) != 0) {
 #pragma unroll

@@ -149,38 +149,39 @@ template <class T> cudaError_t gemm_start(const GemmArgs<T> &a, cudaStream_t s) 
                   (int)tiles, (int)rows);
 }
 
-/* C := beta C + alpha A A^T, lower, order up to 32 NB: one block a matrix, one warp a 32 x 32 block
+/* C := beta C + alpha A A^T, lower, order up to 64: one block a matrix, one warp a 32 x 32 block
  * of C, so that A passes through shared memory once; 32 columns at a time. */
-template <int NB> struct Rank {
-    static constexpr int WARPS = NB * (NB + 1) / 2, LD = 32 * NB + 4, DEPTH = 32,
+struct Rank {
+    static constexpr int NB = 2, WARPS = NB * (NB + 1) / 2, LD = 32 * NB + 4, DEPTH = 32,
                          STAGE = DEPTH * LD, AHEAD = 2, BLOCKS = 5;
 };
 
-template <class T, int NB>
+template <class T>
 __device__ inline void rank_stage(T *s, const Ref<T> &A, int k0, int rows, int depth, int warp,
                                   int lane) {
-    using R = Rank<NB>;
-    constexpr int V = 16 / sizeof(T), LANES = 32 * NB / V;
-    if (k0 + R::DEPTH <= depth && 32 * NB <= rows && is_wide(A)) {
+    using R = Rank;
+    constexpr int V = 16 / sizeof(T), LANES = 32 * R::NB / V;
+    if (k0 + R::DEPTH <= depth && 32 * R::NB <= rows && is_wide(A)) {
         for (int q = 32 * warp + lane; q < LANES * R::DEPTH; q += 32 * R::WARPS)
             stage_wide(s + q / LANES * R::LD + q % LANES * V, A.at(q % LANES * V, k0 + q / LANES));
         return;
     }
-    for (int q = warp; q < NB * R::DEPTH; q += R::WARPS) {
-        const int i = A.along_i ? q % NB * 32 + lane : q, k = A.along_i ? q / NB : lane;
+    for (int q = warp; q < R::NB * R::DEPTH; q += R::WARPS) {
+        const int i = A.along_i ? q % R::NB * 32 + lane : q, k = A.along_i ? q / R::NB : lane;
         stage(s + k * R::LD + i, A.at(i, k0 + k), i < rows && k0 + k < depth);
     }
 }
 
-template <class T, int NB, bool BETA>
-__global__ void __launch_bounds__(32 * Rank<NB>::WARPS, Rank<NB>::BLOCKS)
-    rank_kernel(const __grid_constant__ GemmArgs<T> a) {
+template <class T, bool BETA>
+__global__ void __launch_bounds__(32 * Rank::WARPS, Rank::BLOCKS)
+    rank_kernel(const __grid_constant__ GemmArgs<T> a, int early) {
     extern __shared__ __align__(16) unsigned char shared[];
-    using R = Rank<NB>;
+    using R = Rank;
     T *s = (T *)shared;
     const int64_t b = blockIdx.x;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    prefetch_operand<T, 64>(a.A, a.m, a.k, b, a.count, threadIdx.x, blockDim.x);
+    if ((int)blockIdx.x < early)
+        prefetch_operand<T, 64>(a.A, a.m, a.k, b, a.count, threadIdx.x, blockDim.x);
     wait_for_predecessor();
     const int n = dim_part(a.m, b), depth = dim_part(a.k, b);
     if (n == 0 || (a.skip && a.skip[b]))
@@ -193,7 +194,7 @@ __global__ void __launch_bounds__(32 * Rank<NB>::WARPS, Rank<NB>::BLOCKS)
     const int i1 = 32 * i, j1 = 32 * j, slices = (depth + R::DEPTH - 1) / R::DEPTH;
     auto fetch = [&](int q) {
         if (q < slices)
-            rank_stage<T, NB>(s + q % R::AHEAD * R::STAGE, A, q * R::DEPTH, n, depth, warp, lane);
+            rank_stage(s + q % R::AHEAD * R::STAGE, A, q * R::DEPTH, n, depth, warp, lane);
         stage_commit();
     };
     Acc<T> c;
@@ -219,13 +220,11 @@ __global__ void __launch_bounds__(32 * Rank<NB>::WARPS, Rank<NB>::BLOCKS)
         block_write<BETA>(a, C, c, i1, j1, n, n, lane);
 }
 
-template <class T, int NB> cudaError_t rank_start(const GemmArgs<T> &a, cudaStream_t s) {
-    using R = Rank<NB>;
-    return launch(a.beta != T(0) ? rank_kernel<T, NB, true> : rank_kernel<T, NB, false>,
-                  dim3((unsigned)a.count), 32 * R::WARPS, sizeof(T) * R::AHEAD * R::STAGE, s, a);
-}
-template <class T> cudaError_t rank_pick(const GemmArgs<T> &a, int n_max, cudaStream_t s) {
-    return rank_start<T, 2>(a, s);
+template <class T> cudaError_t rank_start(const GemmArgs<T> &a, cudaStream_t s) {
+    using R = Rank;
+    return launch(a.beta != T(0) ? rank_kernel<T, true> : rank_kernel<T, false>,
+                  dim3((unsigned)a.count), 32 * R::WARPS, sizeof(T) * R::AHEAD * R::STAGE, s, a,
+                  resident(R::BLOCKS));
 }
 } // namespace
 
@@ -235,13 +234,11 @@ template <> cudaError_t launch_gemm<double>(const GemmArgs<double> &a, cudaStrea
 template <> cudaError_t launch_gemm<float>(const GemmArgs<float> &a, cudaStream_t s) {
     return gemm_start(a, s);
 }
-template <>
-cudaError_t launch_syrk_block<double>(const GemmArgs<double> &a, int n_max, cudaStream_t s) {
-    return rank_pick(a, n_max, s);
+template <> cudaError_t launch_syrk_block<double>(const GemmArgs<double> &a, cudaStream_t s) {
+    return rank_start(a, s);
 }
-template <>
-cudaError_t launch_syrk_block<float>(const GemmArgs<float> &a, int n_max, cudaStream_t s) {
-    return rank_pick(a, n_max, s);
+template <> cudaError_t launch_syrk_block<float>(const GemmArgs<float> &a, cudaStream_t s) {
+    return rank_start(a, s);
 }
 
 } // namespace batch

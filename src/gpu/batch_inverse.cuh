@@ -35,9 +35,10 @@ template <int N> struct Factor {
     Ref<double> A;
     double *s; /* L */
     int n, l, lane;
+    bool solve; /* there is a right-hand side */
     double r[H][16], d[H],
-        iv[H];        /* rows in the panel, their diagonal elements, reciprocals of L's */
-    double b[H][FEW]; /* right-hand sides, entries of these rows */
+        iv[H];   /* rows in the panel, their diagonal elements, reciprocals of L's */
+    double b[H]; /* right-hand side, entries of these rows */
 };
 
 /* Calls f(q, p, in) for the lower triangle of order N, in the direction in which A is adjacent in
@@ -149,68 +150,89 @@ __device__ inline void blocks_product(double (*c)[2][4], const double *a, int mi
     }
 }
 
+/* The following work on the matrices of one warp, from s on, side by side. */
+
+/* Diagonal blocks of L to their inverses, a half warp each; inv: reciprocals of the diagonals. */
+template <int N> __device__ inline void inverse_diagonal(double *s, const double *inv, int lane) {
+    using L = Packed<N>;
+#pragma unroll 1
+    for (int q = lane / 16; q < L::PANELS * L::PER_WARP; q += 2) {
+        const int d = q % L::PANELS, g = q / L::PANELS;
+        double *D = s + g * L::SIZE + L::at(d) + 16 * d;
+        alignas(16) double x[16];
+        unit_column<double, 16>(x, lane % 16);
+        solve_lower<double, 16>(x, D, L::ld(d), inv + g * N + 16 * d);
+        __syncwarp();
+        column_store<double, 16>(D + lane % 16 * L::ld(d), x);
+        __syncwarp();
+    }
+}
+
 /* Block row I of X = L^-1 in place: X_Ij = -X_II sum_{j <= k < I} L_Ik X_kj */
 template <int N, int I> __device__ inline void inverse_row(double *s, int lane) {
     using L = Packed<N>;
-    double c[I][2][4] = {}, x[I][2][4] = {};
-    blocks_product<N, 0>(c, s + L::at(0) + 16 * I, 1, L::ld(0), s, 0, lane);
-    if constexpr (I > 1)
-        blocks_product<N, 1>(c, s + L::at(1) + 16 * I, 1, L::ld(1), s, 1, lane);
-    if constexpr (I > 2)
-        blocks_product<N, 2>(c, s + L::at(2) + 16 * I, 1, L::ld(2), s, 2, lane);
+    constexpr int M = L::PER_WARP;
+    double c[M][I][2][4] = {}, x[M][I][2][4] = {};
+#pragma unroll
+    for (int g = 0; g < M; g++) {
+        double *p = s + g * L::SIZE;
+        blocks_product<N, 0>(c[g], p + L::at(0) + 16 * I, 1, L::ld(0), p, 0, lane);
+        if constexpr (I > 1)
+            blocks_product<N, 1>(c[g], p + L::at(1) + 16 * I, 1, L::ld(1), p, 1, lane);
+        if constexpr (I > 2)
+            blocks_product<N, 2>(c[g], p + L::at(2) + 16 * I, 1, L::ld(2), p, 2, lane);
+    }
     __syncwarp();
-    blocks_store<N, I, I - 1>(s, c, 1.0, lane);
+#pragma unroll
+    for (int g = 0; g < M; g++)
+        blocks_store<N, I, I - 1>(s + g * L::SIZE, c[g], 1.0, lane);
     __syncwarp();
-    blocks_product<N, I - 1>(x, s + L::at(I) + 16 * I, 1, L::ld(I), s, I, lane);
+#pragma unroll
+    for (int g = 0; g < M; g++) {
+        double *p = s + g * L::SIZE;
+        blocks_product<N, I - 1>(x[g], p + L::at(I) + 16 * I, 1, L::ld(I), p, I, lane);
+    }
     __syncwarp();
-    blocks_store<N, I, I - 1>(s, x, -1.0, lane);
+#pragma unroll
+    for (int g = 0; g < M; g++)
+        blocks_store<N, I, I - 1>(s + g * L::SIZE, x[g], -1.0, lane);
     __syncwarp();
 }
 
 /* Block row I of X^T X in place: the sum over k >= I of X_kI^T X_kj. */
 template <int N, int I> __device__ inline void square_row(double *s, int lane) {
     using L = Packed<N>;
-    double c[I + 1][2][4] = {};
+    constexpr int M = L::PER_WARP;
+    double c[M][I + 1][2][4] = {};
 #pragma unroll
-    for (int k = I; k < N / 16; k++)
-        blocks_product<N, I>(c, s + L::at(I) + 16 * k, L::ld(I), 1, s, k, lane);
+    for (int g = 0; g < M; g++)
+#pragma unroll
+        for (int k = I; k < N / 16; k++) {
+            double *p = s + g * L::SIZE;
+            blocks_product<N, I>(c[g], p + L::at(I) + 16 * k, L::ld(I), 1, p, k, lane);
+        }
     __syncwarp();
-    blocks_store<N, I, I>(s, c, 1.0, lane);
+#pragma unroll
+    for (int g = 0; g < M; g++)
+        blocks_store<N, I, I>(s + g * L::SIZE, c[g], 1.0, lane);
     __syncwarp();
 }
 
-template <int N> __device__ inline void inverse_matrix(double *s, const double *inv, int lane) {
-    using L = Packed<N>;
-#pragma unroll 1
-    for (int d = lane / 16; d < L::PANELS; d += 2) { /* diagonal blocks, a half warp each */
-        double *D = s + L::at(d) + 16 * d;
-        alignas(16) double x[16];
-        unit_column<double, 16>(x, lane % 16);
-        solve_lower<double, 16>(x, D, L::ld(d), inv + 16 * d);
-        __syncwarp();
-        column_store<double, 16>(D + lane % 16 * L::ld(d), x);
-        __syncwarp();
-    }
-    inverse_row<N, 1>(s, lane);
-    if constexpr (N > 32) {
-        inverse_row<N, 2>(s, lane);
-        inverse_row<N, 3>(s, lane);
-    }
-    square_row<N, 0>(s, lane);
-    square_row<N, 1>(s, lane);
-    if constexpr (N > 32) {
-        square_row<N, 2>(s, lane);
-        square_row<N, 3>(s, lane);
-    }
-}
-
-/* L's of a warp, from `first` on, to the inverses; inv: reciprocals of the diagonals. */
+/* L's of a warp, from `first` on, to the inverses. */
 template <int N>
 __device__ inline void inverse_whole(const Factor<N> &f, double *first, const double *inv) {
-    using L = Packed<N>;
-#pragma unroll 1
-    for (int g = 0; g < L::PER_WARP; g++)
-        inverse_matrix<N>(first + g * L::SIZE, inv + g * N, f.lane);
+    inverse_diagonal<N>(first, inv, f.lane);
+    inverse_row<N, 1>(first, f.lane);
+    if constexpr (N > 32) {
+        inverse_row<N, 2>(first, f.lane);
+        inverse_row<N, 3>(first, f.lane);
+    }
+    square_row<N, 0>(first, f.lane);
+    square_row<N, 1>(first, f.lane);
+    if constexpr (N > 32) {
+        square_row<N, 2>(first, f.lane);
+        square_row<N, 3>(first, f.lane);
+    }
     triangle_write<N>(f);
 }
 

@@ -49,12 +49,14 @@ template <class T> __device__ inline T line_sum(const T *r, T x, int l) {
         p[u] = keep + __shfl_xor_sync(0xffffffffu, give, 16);
     }
 #pragma unroll
-    for (int s = 8; s; s >>= 1)
+    for (int k = 3; k >= 0; k--)
 #pragma unroll
-        for (int u = 0; u < s; u++) {
-            T give = l & s ? p[u] : p[u + s], keep = l & s ? p[u + s] : p[u];
-            p[u] = keep + __shfl_xor_sync(0xffffffffu, give, s);
-        }
+        for (int u = 0; u < 8; u++) /* a constant bound, else p would not stay in registers */
+            if (u < 1 << k) {
+                const int s = 1 << k;
+                T give = l & s ? p[u] : p[u + s], keep = l & s ? p[u + s] : p[u];
+                p[u] = keep + __shfl_xor_sync(0xffffffffu, give, s);
+            }
     return p[0];
 }
 
@@ -63,19 +65,22 @@ template <class T> __device__ inline T line_sum(const T *r, T x, int l) {
  * shuffle and one fused multiply-add. */
 template <class T, int M, bool TRANS>
 __device__ inline void diagonal_solve(T *c, const T *D, T inv, int l) {
-    T r[32];
-#pragma unroll
-    for (int j = 0; j < 32; j++)
-        r[j] = j == l ? T(0) : inv * (TRANS ? D[l * DLD + j] : D[j * DLD + l]);
 #pragma unroll
     for (int k = 0; k < M; k++)
         c[k] *= inv;
+#pragma unroll 1
+    for (int h = 0; h < 32; h += 8) {
+        T r[8];
 #pragma unroll
-    for (int q = 0; q < 32; q++) {
-        const int j = TRANS ? 31 - q : q;
+        for (int q = 0; q < 8; q++) {
+            const int j = TRANS ? 31 - h - q : h + q;
+            r[q] = j == l ? T(0) : inv * (TRANS ? D[l * DLD + j] : D[j * DLD + l]);
+        }
 #pragma unroll
-        for (int k = 0; k < M; k++)
-            c[k] -= r[j] * __shfl_sync(0xffffffffu, c[k], j);
+        for (int q = 0; q < 8; q++)
+#pragma unroll
+            for (int k = 0; k < M; k++)
+                c[k] -= r[q] * __shfl_sync(0xffffffffu, c[k], TRANS ? 31 - h - q : h + q);
     }
 }
 
