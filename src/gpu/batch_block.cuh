@@ -181,7 +181,7 @@ template <class T> __device__ inline void chunk_multiply(const Tiles<T> &t, T *b
 
 template <class T, int OP>
 __device__ inline void chunks_run(const Tiles<T> &t, const Args<T> &a, const Ref<T> &B, T *b, int n,
-                                  int m, bool keep) {
+                                  int m) {
     for (int c0 = t.first; c0 < m; c0 += t.step) {
         if (c0 != t.first) {
             for (int i = 0; i < t.nb; i++)
@@ -203,10 +203,9 @@ __device__ inline void chunks_run(const Tiles<T> &t, const Args<T> &a, const Ref
             chunk_backward(t, b);
         if (OP & MULTIPLY)
             chunk_multiply(t, b);
-        if (keep)
-            for (int i = 0; i < t.nb; i++)
-                tile_write<T, 32, BLD<T>, false>(b + i * BSIZE<T>, B, B.at(32 * i, c0), n - 32 * i,
-                                                 m - c0, false, t.lane);
+        for (int i = 0; i < t.nb; i++)
+            tile_write<T, 32, BLD<T>, false>(b + i * BSIZE<T>, B, B.at(32 * i, c0), n - 32 * i,
+                                             m - c0, false, t.lane);
         __syncwarp();
     }
 }
@@ -303,10 +302,8 @@ __global__ void __launch_bounds__((OP & (FORWARD | BACKWARD | MULTIPLY)) ? 64 : 
                 tile_write<T, 32, BLD<T>, false>(t.at(i, j), A, first, n - 32 * i, n - 32 * j,
                                                  false, t.lane);
         });
-    const bool keep = !(OP & FACTOR) || !fail;
-    if (WITH_B && keep) {
-        chunks_run<T, OP>(t, a, B, sB, n, m, keep);
-    }
+    if (WITH_B)
+        chunks_run<T, OP>(t, a, B, sB, n, m);
     if ((OP & (FACTOR | INVERT)) && threadIdx.x == 0)
         info_write(a.info, a.info_base, b, fail);
 }
