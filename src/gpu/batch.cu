@@ -5,7 +5,7 @@
  * - solves with one or two right-hand sides, 33 to 256: vector kernel (batch_vector.cu).
  * - 33 to 128: block kernel (batch_block.cuh), one thread block a matrix; solves with more
  * right-hand sides up to 64 only, above by halves joined by a gemm (batch_gemm.cu).
- * - trmm, 65 to 256: its own kernel (batch_trmm.cu).
+ * - trmm, FP64, 65 to 256: its own kernel (batch_trmm.cu); FP32 by halves.
  * - syrk above 32: one block a matrix up to 64, then tiles of 64 x 64 (batch_gemm.cu).
  * - the rest from 129 to 256: halves of 128, trsm, trmm and syrk between them.
  *
@@ -92,7 +92,7 @@ bool factor_serves(int op, const Args<double> &a, int top) {
     case SOLVES:
         return top > 16;
     default:
-        return op == (INVERT | SQUARE) && (top == 16 || top == 64);
+        return op == (INVERT | SQUARE) && top == 64;
     }
 }
 bool factor_serves(int, const Args<float> &, int) {
@@ -101,6 +101,9 @@ bool factor_serves(int, const Args<float> &, int) {
 cudaError_t launch_factor(int, const Args<float> &, int, cudaStream_t) {
     return cudaErrorInvalidValue;
 }
+cudaError_t launch_trmm(const Args<float> &, int, cudaStream_t) {
+    return cudaErrorInvalidValue; /* by halves, which is faster in FP32 */
+}
 
 /* The kernel for orders up to `top`, at most n_max. */
 template <class T>
@@ -108,7 +111,7 @@ cudaError_t launch_class(int op, const Args<T> &a, int top, int n_max, cudaStrea
     const bool vectors = (op & (FORWARD | BACKWARD)) && !(op & FACTOR) && a.m.n <= FEW;
     return factor_serves(op, a, top)           ? launch_factor(op, a, top, s)
            : top <= WARP_MAX                   ? launch_warp<T>(op, a, top, s)
-           : op == MULTIPLY && top > SOLVE_MAX ? launch_trmm<T>(a, n_max, s)
+           : op == MULTIPLY && top > SOLVE_MAX ? launch_trmm(a, n_max, s)
            : vectors                           ? launch_vector<T>(op, a, n_max, s)
                                                : launch_block<T>(op, a, n_max, s);
 }
@@ -172,7 +175,8 @@ void Runner<T>::triangle_on_b(int op, Mat<T> A, Mat<T> B, Dim n, Dim m, T alpha,
     a.B = B;
     a.m = m;
     a.alpha = alpha;
-    if (order <= (m.n <= FEW || op == MULTIPLY ? BATCH_MAX : SOLVE_MAX)) {
+    const bool one_kernel = op == MULTIPLY ? sizeof(T) == 8 : m.n <= FEW;
+    if (order <= (one_kernel ? BATCH_MAX : SOLVE_MAX)) {
         step(op, a);
         return;
     }
@@ -182,10 +186,14 @@ void Runner<T>::triangle_on_b(int op, Mat<T> A, Mat<T> B, Dim n, Dim m, T alpha,
         triangle_on_b(op, A, B, n1, m, alpha, unit);
         gemm(B2, A21, B, n2, m, n1, T(-1), alpha);
         triangle_on_b(op, A22, B2, n2, m, T(1), unit);
-    } else {
+    } else if (op == BACKWARD) {
         triangle_on_b(op, A22, B2, n2, m, alpha, unit);
         gemm(B, transposed(A21), B2, n1, m, n2, T(-1), alpha);
         triangle_on_b(op, A, B, n1, m, T(1), unit);
+    } else {
+        triangle_on_b(op, A22, B2, n2, m, alpha, unit);
+        gemm(B2, A21, B, n2, m, n1, alpha, T(1));
+        triangle_on_b(op, A, B, n1, m, alpha, unit);
     }
 }
 

@@ -18,8 +18,7 @@ cudaError_t launch_factor(int op, const Args<double> &a, int n_max, cudaStream_t
     case FACTOR | INVERT | SQUARE:
         return factor_pick<FACTOR | INVERT | SQUARE>(a, n_max, s);
     case INVERT | SQUARE:
-        return n_max <= 16 ? factor_start<16, INVERT | SQUARE>(a, s)
-                           : factor_start<64, INVERT | SQUARE>(a, s);
+        return factor_start<64, INVERT | SQUARE>(a, s);
     case FORWARD | BACKWARD:
         return n_max <= 32 ? factor_start<32, FORWARD | BACKWARD>(a, s)
                            : factor_start<64, FORWARD | BACKWARD>(a, s);

@@ -1,4 +1,4 @@
-/* Batched B := alpha A B in place, A lower triangular of order 65 to 256. One block takes 64
+/* Batched B := alpha A B in place, A lower triangular of order 65 to 256, FP64. One block takes 64
  * columns of B: they stay in shared memory, the triangle passes by in slices of 128 rows and 16
  * columns, and rows of the result go straight from the accumulators to memory, so that B is read
  * and written once. */
@@ -194,16 +194,10 @@ template <class T, int AHEAD> cudaError_t trmm_start(const Args<T> &a, int n_max
                   sizeof(T) * (size_t)(AHEAD * ASIZE + COLS * ldb), s, a, (int)panels, n_max);
 }
 
-template <class T> cudaError_t trmm_pick(const Args<T> &a, int n_max, cudaStream_t s) {
-    return n_max <= 128 ? trmm_start<T, 2>(a, 128, s) : trmm_start<T, 5>(a, 256, s);
-}
 } // namespace
 
-template <> cudaError_t launch_trmm<double>(const Args<double> &a, int n_max, cudaStream_t s) {
-    return trmm_pick(a, n_max, s);
-}
-template <> cudaError_t launch_trmm<float>(const Args<float> &a, int n_max, cudaStream_t s) {
-    return trmm_pick(a, n_max, s);
+cudaError_t launch_trmm(const Args<double> &a, int n_max, cudaStream_t s) {
+    return n_max <= 128 ? trmm_start<double, 2>(a, 128, s) : trmm_start<double, 5>(a, 256, s);
 }
 
 } // namespace batch
