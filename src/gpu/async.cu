@@ -27,34 +27,43 @@ status gpu_await(gpu_arrival *w, int64_t from, int64_t to) {
     return MOAO_OK;
 }
 
-/* Pieces are block columns from the diagonal away, or block rows: whichever holds what the first
- * piece's half needs from the block off the diagonal. */
 status gpu_send_triangle(backend_ctx *ctx, gpu_tri p, bool solve, bool doubling, int64_t n,
                          const void *src, int64_t lds, void *dst, int64_t ldd, gpu_arrival *w) {
     const size_t e = backend_size(p.t);
-    const bool ascending = backend_source_first(p.side, p.uplo, p.trans) == solve;
-    const bool columns = ascending == (p.uplo == 'L');
-    /* block rows are copied in short runs, one per column: fewer and longer ones travel faster */
+    const bool descending = backend_source_first(p.side, p.uplo, p.trans) != solve,
+               upper = p.uplo == 'U';
     const int64_t nb = gpu_tune.trsm_nb_narrow > gpu_tune.trsm_nb_wide ? gpu_tune.trsm_nb_narrow
                                                                        : gpu_tune.trsm_nb_wide;
-    const int64_t parts = doubling ? 16 : columns ? GPU_PIECES : GPU_PIECES / 4;
-    const int64_t block = gpu_ceil(gpu_ceil(n, parts), nb) * nb;
-    *w = gpu_arrival{n, block, !ascending, doubling, 0, -1, ctx->piece, ctx->main.stream};
+    const int64_t block = gpu_ceil(gpu_ceil(n, doubling ? 16 : GPU_PIECES), nb) * nb;
+    *w = gpu_arrival{n, block, descending, upper, doubling, 0, -1, ctx->piece, ctx->main.stream};
     while (gpu_piece_start(w, w->pieces) < gpu_ceil(n, block))
         w->pieces++;
     for (int k = 0; k < w->pieces; k++) {
         const gpu_piece c = gpu_piece_of(w, k);
-        const int64_t from = c.at, to = c.at + c.size;
-        const int64_t lo = p.uplo == 'L' ? (columns ? from : 0) : (columns ? 0 : from);
-        const int64_t hi = p.uplo == 'L' ? (columns ? n : to) : (columns ? to : n);
-        const int64_t i = columns ? lo : from, j = columns ? from : lo;
-        const int64_t rows = columns ? hi - lo : to - from, cols = columns ? to - from : hi - lo;
-        CUDA_TRY(cudaMemcpy2DAsync(gpu_at(p.t, dst, i, j, ldd), (size_t)ldd * e,
-                                   gpu_at(p.t, src, i, j, lds), (size_t)lds * e, (size_t)rows * e,
-                                   (size_t)cols, cudaMemcpyDefault, ctx->in));
+        const int64_t i = upper ? 0 : c.at;
+        CUDA_TRY(cudaMemcpy2DAsync(gpu_at(p.t, dst, i, c.at, ldd), (size_t)ldd * e,
+                                   gpu_at(p.t, src, i, c.at, lds), (size_t)lds * e,
+                                   (size_t)(c.size + c.left) * e, (size_t)c.size, cudaMemcpyDefault,
+                                   ctx->in));
         CUDA_TRY(cudaEventRecord(w->event[k], ctx->in));
     }
     return MOAO_OK;
+}
+
+status gpu_piece_product(gpu_queue *q, const gpu_tri *p, gpu_piece c, int64_t other,
+                         const void *alpha, const void *a, int64_t lda, const void *beta, void *b,
+                         int64_t ldb) {
+    const bool spreads = gpu_piece_spreads(p), left = p->side == 'L';
+    const int64_t source = spreads ? c.at : c.rest, target = spreads ? c.rest : c.at;
+    const int64_t from = spreads ? c.size : c.left, to = spreads ? c.left : c.size;
+    const void *off = gpu_at(p->t, a, c.rest, c.at, lda),
+               *x = left ? gpu_at(p->t, b, source, 0, ldb) : gpu_at(p->t, b, 0, source, ldb);
+    void *y = left ? gpu_at(p->t, b, target, 0, ldb) : gpu_at(p->t, b, 0, target, ldb);
+    if (left)
+        return blas_gemm(q, p->t, p->trans, 'N', to, other, from, alpha, off, lda, x, ldb, beta, y,
+                         ldb);
+    return blas_gemm(q, p->t, 'N', p->trans, other, to, from, alpha, x, ldb, off, lda, beta, y,
+                     ldb);
 }
 
 /* ---- host data */
@@ -68,28 +77,34 @@ static size_t op_work(bool solve, backend_type t, int64_t n, int64_t other) {
     return align(wide > narrow ? wide : narrow);
 }
 
-/* Widths of the panels of B. The first is solved while A arrives: with FIRST columns, the
- * arithmetic takes about as long as the transfer of A, whatever its order. The last ones are
- * narrower, so that little is left to store at the end. */
-#define FIRST 3584
-#define LAST 1024
+/* Widths of the panels of B. The first is worked on while A arrives: with FIRST columns, the
+ * arithmetic takes about as long as the transfer of A, whatever its order. The next one must be
+ * there soon after A, so it is narrow, and those after it grow. The last ones shrink again, so that
+ * little is left to store at the end; halving keeps the way out as busy as the arithmetic. */
+#define FIRST ((int64_t)4096)
+#define SECOND ((int64_t)1024)
+#define LAST ((int64_t)512)
 struct widths {
-    int64_t first, panel;
-    int64_t columns; /* of all buffers: three panels, or the first one */
+    int64_t first, panel; /* of the first one, and of all others at most */
+    int64_t most;         /* columns of a buffer */
 };
 
 static widths widths_of(int64_t other, int64_t shrink) {
-    int64_t panel = gpu_ceil(gpu_ceil(other, 8), 256) * 256, first = FIRST >> shrink;
-    panel = (panel < 512 ? 512 : gpu_min(panel, 8192)) >> shrink;
-    widths w = {gpu_min(other, first > 1 ? first : 1), gpu_min(other, panel > 1 ? panel : 1), 0};
-    w.columns = w.first > BUFFERS * w.panel ? w.first : BUFFERS * w.panel;
+    const int64_t panel = gpu_ceil(gpu_ceil(other, 8), 256) * 256, first = FIRST >> shrink,
+                  wide = (panel < 512 ? 512 : gpu_min(panel, FIRST)) >> shrink;
+    widths w = {gpu_min(other, first > 1 ? first : 1), gpu_min(other, wide > 1 ? wide : 1), 0};
+    w.most = w.first > w.panel ? w.first : w.panel;
     return w;
 }
 
+/* Of panel number k (from 1), `left` columns before the end. */
+static int64_t width_of(widths w, int64_t k, int64_t left) {
+    const int64_t half = gpu_ceil(left, 512) * 256, grown = k < 8 ? SECOND << (k - 1) : w.panel;
+    return gpu_min(gpu_min(w.panel, left), gpu_min(grown, half > LAST ? half : LAST));
+}
+
 static size_t panel_bytes(bool solve, backend_type t, int64_t n, widths w) {
-    const int64_t most = w.first > w.panel ? w.first : w.panel;
-    return op_work(solve, t, n, most) + align((size_t)(n * w.columns) * backend_size(t)) +
-           BUFFERS * 256;
+    return op_work(solve, t, n, w.most) + BUFFERS * align((size_t)(n * w.most) * backend_size(t));
 }
 
 /* The largest widths for a memory of `bytes` beyond A; false: not even one column fits. */
@@ -155,8 +170,7 @@ static status one_panel(streaming *s, int64_t from, int64_t w, void *panel, int 
     if (s->solve)
         GPU_TRY(gpu_trsm_run(c, s->p, m, n, s->alpha, s->a, s->n, panel, m, s->work, &s->wait));
     else
-        GPU_TRY(
-            gpu_trmm_run(&c->main, s->p, m, n, s->alpha, s->a, s->n, panel, m, s->work, &s->wait));
+        GPU_TRY(gpu_trmm_run(c, s->p, m, n, s->alpha, s->a, s->n, panel, m, s->work, &s->wait));
     CUDA_TRY(cudaEventRecord(computed, c->main.stream));
     CUDA_TRY(cudaStreamWaitEvent(c->out, computed, 0));
     GPU_TRY(transfer(s, c->out, from, w, panel, true));
@@ -166,21 +180,18 @@ static status one_panel(streaming *s, int64_t from, int64_t w, void *panel, int 
 
 static status stream_panels(streaming *s, widths w, const void *a, int64_t lda) {
     backend_ctx *c = s->ctx;
-    const size_t bytes = align((size_t)(s->n * w.panel) * backend_size(s->p.t));
+    const size_t bytes = align((size_t)(s->n * w.most) * backend_size(s->p.t));
     CUDA_TRY(cudaEventRecord(c->fork, c->main.stream));
     CUDA_TRY(cudaStreamWaitEvent(c->in, c->fork, 0));
     CUDA_TRY(cudaStreamWaitEvent(c->out, c->fork, 0));
     for (int k = 0; k < BUFFERS; k++)
         CUDA_TRY(cudaEventRecord(c->panel[2 * BUFFERS + k], c->out));
-    GPU_TRY(one_panel(s, 0, w.first, s->panels, 0, true, a, lda));
-    for (int k = 1; k < BUFFERS; k++) /* the first panel had all buffers */
-        CUDA_TRY(cudaEventRecord(c->panel[2 * BUFFERS + k], c->out));
-    int64_t width;
-    for (int64_t from = w.first, k = 0; from < s->other; from += width, k = (k + 1) % BUFFERS) {
-        width = gpu_min(w.panel, s->other - from);
-        if (from + width == s->other && width > LAST)
-            width = gpu_ceil(width / 2, 256) * 256;
-        GPU_TRY(one_panel(s, from, width, s->panels + k * bytes, (int)k, false, a, lda));
+    int64_t width = w.first;
+    for (int64_t from = 0, k = 0; from < s->other; from += width, k++) {
+        if (k > 0)
+            width = width_of(w, k, s->other - from);
+        GPU_TRY(one_panel(s, from, width, s->panels + k % BUFFERS * bytes, (int)(k % BUFFERS),
+                          k == 0, a, lda));
     }
     CUDA_TRY(cudaEventRecord(c->join, c->out));
     CUDA_TRY(cudaStreamWaitEvent(c->main.stream, c->join, 0));
@@ -204,7 +215,7 @@ static status host_data(bool solve, GPU_TRI_ARGS) {
     streaming s = {ctx, gpu_tri{t, side, uplo, trans, diag}, solve, order, other, ldb, alpha};
     s.a = (char *)work;
     s.work = s.a + triangle;
-    s.panels = s.work + op_work(solve, t, order, w.first > w.panel ? w.first : w.panel);
+    s.panels = s.work + op_work(solve, t, order, w.most);
     s.b = b;
     return stream_panels(&s, w, a, lda);
 }

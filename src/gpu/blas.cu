@@ -106,6 +106,14 @@ status blas_trmm(gpu_queue *q, gpu_tri p, int64_t m, int64_t n, const void *alph
     return MOAO_OK;
 }
 
+status blas_symm(gpu_queue *q, char side, char uplo, int64_t m, int64_t n, const void *alpha,
+                 const void *a, int64_t lda, const void *b, int64_t ldb, const void *beta, void *c,
+                 int64_t ldc) {
+    BLAS_TRY(cublasSsymm_64(q->blas, side_of(side), uplo_of(uplo), m, n, (cs)alpha, (cs)a, lda,
+                            (cs)b, ldb, (cs)beta, (float *)c, ldc));
+    return MOAO_OK;
+}
+
 status blas_syrk(gpu_queue *q, backend_type t, char uplo, char trans, int64_t n, int64_t k,
                  const void *alpha, const void *a, int64_t lda, const void *beta, void *c,
                  int64_t ldc) {

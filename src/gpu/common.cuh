@@ -167,6 +167,10 @@ status blas_gemm_strided(gpu_queue *q, backend_type t, char ta, char tb, int64_t
 /* Out of place: C := alpha op(A) B or alpha B op(A). */
 status blas_trmm(gpu_queue *q, gpu_tri p, int64_t m, int64_t n, const void *alpha, const void *a,
                  int64_t lda, const void *b, int64_t ldb, void *c, int64_t ldc);
+/* In single precision. */
+status blas_symm(gpu_queue *q, char side, char uplo, int64_t m, int64_t n, const void *alpha,
+                 const void *a, int64_t lda, const void *b, int64_t ldb, const void *beta, void *c,
+                 int64_t ldc);
 status blas_syrk(gpu_queue *q, backend_type t, char uplo, char trans, int64_t n, int64_t k,
                  const void *alpha, const void *a, int64_t lda, const void *beta, void *c,
                  int64_t ldc);
@@ -199,12 +203,12 @@ status gpu_dense_blocks(cudaStream_t s, backend_type t, char uplo, char diag, in
 status gpu_place_blocks(cudaStream_t s, backend_type t, char uplo, char diag, int64_t n, int64_t nb,
                         const void *inv, void *a, int64_t lda);
 
-/* A triangle on its way to this device, in pieces in the order in which a recursion needs them
- * (arrival.cu). */
+/* A triangle on its way to this device, in block columns in the order in which they can be used
+ * (async.cu). */
 struct gpu_arrival {
-    int64_t n, block; /* order of the triangle; rows or columns of the first piece */
-    bool descending;  /* pieces arrive from the end of the triangle */
-    bool doubling;    /* each piece is as long as all before it; else they are equal */
+    int64_t n, block;       /* order of the triangle; columns of the first piece */
+    bool descending, upper; /* pieces arrive from the end of the triangle; which triangle it is */
+    bool doubling;          /* each piece is as long as all before it; else they are equal */
     int pieces, waited;
     cudaEvent_t *event;
     cudaStream_t stream; /* the stream that waits */
@@ -213,8 +217,8 @@ struct gpu_arrival {
  * link that is much faster than the arithmetic, whose last pieces then are few and large. */
 status gpu_send_triangle(backend_ctx *ctx, gpu_tri p, bool solve, bool doubling, int64_t n,
                          const void *src, int64_t lds, void *dst, int64_t ldd, gpu_arrival *w);
-/* The rows and columns of the k-th piece; what a recursion in the same order has not come to yet is
- * the rest: from `rest`, `left` of them. The block between piece and rest came with the piece. */
+/* The rows and columns of the k-th piece, and the rows off the diagonal that came with it: from
+ * `rest`, `left` of them. */
 struct gpu_piece {
     int64_t at, size, rest, left;
 };
@@ -228,9 +232,16 @@ static inline gpu_piece gpu_piece_of(const gpu_arrival *w, int k) {
                   end = gpu_piece_start(w, k + 1);
     const int64_t at = (w->descending ? blocks - end : first) * w->block,
                   size = gpu_min((w->descending ? blocks - first : end) * w->block, w->n) - at;
-    return w->descending ? gpu_piece{at, size, 0, at}
-                         : gpu_piece{at, size, at + size, w->n - at - size};
+    return w->upper ? gpu_piece{at, size, 0, at} : gpu_piece{at, size, at + size, w->n - at - size};
 }
+/* Does the part of B at a piece go into the parts at its other rows (else they go into it)? */
+static inline bool gpu_piece_spreads(const gpu_tri *p) {
+    return (p->side == 'L') == (p->trans == 'N');
+}
+/* That: target := alpha op(block off the diagonal) source + beta target; side R likewise. */
+status gpu_piece_product(gpu_queue *q, const gpu_tri *p, gpu_piece c, int64_t other,
+                         const void *alpha, const void *a, int64_t lda, const void *beta, void *b,
+                         int64_t ldb);
 /* Wait until rows and columns [from, to) of the triangle can be used; NULL: nothing to wait for. */
 status gpu_await(gpu_arrival *w, int64_t from, int64_t to);
 
@@ -241,8 +252,8 @@ size_t gpu_trmm_work(backend_type t, int64_t n, int64_t other);
 size_t gpu_trmm_work_most(backend_type t, int64_t n, int64_t other);
 status gpu_trsm_run(backend_ctx *ctx, gpu_tri p, int64_t m, int64_t n, const void *alpha,
                     const void *a, int64_t lda, void *b, int64_t ldb, void *work, gpu_arrival *w);
-status gpu_trmm_run(gpu_queue *q, gpu_tri p, int64_t m, int64_t n, const void *alpha, const void *a,
-                    int64_t lda, void *b, int64_t ldb, void *work, gpu_arrival *w);
+status gpu_trmm_run(backend_ctx *ctx, gpu_tri p, int64_t m, int64_t n, const void *alpha,
+                    const void *a, int64_t lda, void *b, int64_t ldb, void *work, gpu_arrival *w);
 status gpu_syrk_run(gpu_queue *q, backend_type t, char uplo, char trans, int64_t n, int64_t k,
                     const void *alpha, const void *a, int64_t lda, const void *beta, void *c,
                     int64_t ldc);

@@ -64,11 +64,11 @@ static status trtri_blocks(gpu_queue *q, backend_type t, char uplo, char diag, i
     return MOAO_OK;
 }
 
-static status trtri_run(gpu_queue *q, backend_type t, char uplo, char diag, int64_t n, void *a,
+static status trtri_run(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t n, void *a,
                         int64_t lda, void *work) {
     const int64_t nb = trtri_block(t, n);
     const void *one = gpu_scalar(t, 1), *minus = gpu_scalar(t, -1);
-    GPU_TRY(trtri_blocks(q, t, uplo, diag, n, a, lda, nb, work));
+    GPU_TRY(trtri_blocks(&ctx->main, t, uplo, diag, n, a, lda, nb, work));
     for (int64_t h = nb; h < n; h *= 2)
         for (int64_t o = 0; o + h < n; o += 2 * h) {
             const int64_t h2 = gpu_min(h, n - o - h);
@@ -76,9 +76,9 @@ static status trtri_run(gpu_queue *q, backend_type t, char uplo, char diag, int6
             void *a1 = gpu_at(t, a, o, o, lda), *a2 = gpu_at(t, a, o + h, o + h, lda);
             void *off = lower ? gpu_at(t, a, o + h, o, lda) : gpu_at(t, a, o, o + h, lda);
             const int64_t rows = lower ? h2 : h, cols = lower ? h : h2;
-            GPU_TRY(gpu_trmm_run(q, gpu_tri{t, 'L', uplo, 'N', diag}, rows, cols, minus,
+            GPU_TRY(gpu_trmm_run(ctx, gpu_tri{t, 'L', uplo, 'N', diag}, rows, cols, minus,
                                  lower ? a2 : a1, lda, off, lda, work, NULL));
-            GPU_TRY(gpu_trmm_run(q, gpu_tri{t, 'R', uplo, 'N', diag}, rows, cols, one,
+            GPU_TRY(gpu_trmm_run(ctx, gpu_tri{t, 'R', uplo, 'N', diag}, rows, cols, one,
                                  lower ? a1 : a2, lda, off, lda, work, NULL));
         }
     return MOAO_OK;
@@ -97,7 +97,7 @@ status gpu_trtri(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t
         CUDA_TRY(cudaMemsetAsync(info, 0, sizeof *info, s));
     else
         GPU_TRY(GPU_DISPATCH_REAL(t, find_zero, s, n, a, lda, info));
-    return n > 0 ? trtri_run(&ctx->main, t, uplo, diag, n, a, lda, work) : MOAO_OK;
+    return n > 0 ? trtri_run(ctx, t, uplo, diag, n, a, lda, work) : MOAO_OK;
 }
 
 /* ---- lauum: A11 := L11' L11 + L21' L21, L21 := L22' L21, A22 := L22' L22, recursively */
@@ -109,8 +109,9 @@ size_t gpu_lauum_work(backend_type t, int64_t n) {
                : 0;
 }
 
-static status lauum_run(gpu_queue *q, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
-                        void *work) {
+static status lauum_run(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a,
+                        int64_t lda, void *work) {
+    gpu_queue *q = &ctx->main;
     const void *one = gpu_scalar(t, 1);
     const bool lower = uplo == 'L';
     const char trans = lower ? 'T' : 'N';
@@ -121,11 +122,11 @@ static status lauum_run(gpu_queue *q, backend_type t, char uplo, int64_t n, void
     const int64_t n1 = backend_split(n, gpu_tune.lauum_leaf), n2 = n - n1;
     void *off = lower ? gpu_at(t, a, n1, 0, lda) : gpu_at(t, a, 0, n1, lda),
          *a2 = gpu_at(t, a, n1, n1, lda);
-    GPU_TRY(lauum_run(q, t, uplo, n1, a, lda, work));
+    GPU_TRY(lauum_run(ctx, t, uplo, n1, a, lda, work));
     GPU_TRY(gpu_syrk_run(q, t, uplo, trans, n1, n2, one, off, lda, one, a, lda));
-    GPU_TRY(gpu_trmm_run(q, gpu_tri{t, lower ? 'L' : 'R', uplo, 'T', 'N'}, lower ? n2 : n1,
+    GPU_TRY(gpu_trmm_run(ctx, gpu_tri{t, lower ? 'L' : 'R', uplo, 'T', 'N'}, lower ? n2 : n1,
                          lower ? n1 : n2, one, a2, lda, off, lda, work, NULL));
-    return lauum_run(q, t, uplo, n2, a2, lda, work);
+    return lauum_run(ctx, t, uplo, n2, a2, lda, work);
 }
 
 status gpu_lauum(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
@@ -135,7 +136,7 @@ status gpu_lauum(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a
         return status_fail(MOAO_INPUT, "lauum: an argument is out of range");
     if (lwork < gpu_lauum_work(t, n))
         return status_fail(MOAO_INPUT, "lauum: the workspace is too small");
-    return n > 0 ? lauum_run(&ctx->main, t, uplo, n, a, lda, work) : MOAO_OK;
+    return n > 0 ? lauum_run(ctx, t, uplo, n, a, lda, work) : MOAO_OK;
 }
 
 /* ---- what is made of them */
@@ -151,7 +152,7 @@ status gpu_poti(GPU_FACTOR_ARGS) {
     GPU_TRY(gpu_potrf(ctx, t, uplo, n, a, lda, info, work, lwork));
     if (n == 0)
         return MOAO_OK;
-    GPU_TRY(trtri_run(&ctx->main, t, uplo, 'N', n, a, lda, work));
+    GPU_TRY(trtri_run(ctx, t, uplo, 'N', n, a, lda, work));
     return gpu_lauum(ctx, t, uplo, n, a, lda, work, lwork);
 }
 

@@ -44,6 +44,11 @@ static status symm_recurse(const symmetric *s, int64_t n, const void *a, const v
     return times(s, to2, n2, n1, off, s->lda, b, gpu_scalar(t, 1), c2);
 }
 
+/* Single precision, a long triangle and few right-hand sides. */
+static bool vendor_wins(backend_type t, int64_t n, int64_t other) {
+    return t == BACKEND_S && n > 4096 && other <= 1024;
+}
+
 status gpu_symm(backend_ctx *ctx, backend_type t, char side, char uplo, int64_t m, int64_t n,
                 const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
                 const void *beta, void *c, int64_t ldc, void *work, size_t lwork) {
@@ -60,14 +65,16 @@ status gpu_symm(backend_ctx *ctx, backend_type t, char side, char uplo, int64_t 
         return MOAO_OK;
     if (backend_equals(t, alpha, 0)) /* a gemm without inner size scales C by beta */
         return blas_gemm(&ctx->main, t, 'N', 'N', m, n, 0, alpha, c, ldc, c, n, beta, c, ldc);
+    if (vendor_wins(t, order, s.other))
+        return blas_symm(&ctx->main, side, uplo, m, n, alpha, a, lda, b, ldb, beta, c, ldc);
     return symm_recurse(&s, order, a, b, c);
 }
 
-/* Order up to which the vendor's rank-k update is used. It is at the ceiling in single precision
- * and for short inner sizes, and very slow in double precision with a long inner size and a large
- * leading dimension. */
+/* Order up to which the vendor's rank-k update is used. It is at the ceiling for short inner sizes;
+ * with a long one it is slow in double precision when the leading dimension is large, and in single
+ * precision from order 8192 on with the little memory that a context gives it. */
 static int64_t rank_leaf(backend_type t, int64_t k, int64_t ldc) {
-    if (ldc <= 32768 && (t == BACKEND_S || k <= 1024))
+    if (ldc <= 32768 && k <= 1024)
         return INT64_MAX;
     return t == BACKEND_D && k > 4096 ? gpu_min(gpu_tune.syrk_leaf, 512) : gpu_tune.syrk_leaf;
 }

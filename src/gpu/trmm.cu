@@ -7,12 +7,14 @@
 #define LEAF_MOST ((int64_t)8192) /* largest order handled from a copy */
 
 typedef struct {
+    backend_ctx *ctx;
     gpu_queue *q;
     gpu_tri p;
     int64_t other, lda, ldb;
     void *copy, *blocks;
     const void *alpha;
     gpu_arrival *wait;
+    bool loaded; /* the side stream makes the copies of the next leaf */
 } multiply;
 
 /* Order of the diagonal blocks: dense copies of 8192 / block of them take at most 8 MiB. */
@@ -108,21 +110,47 @@ static bool vendor_wins(const gpu_tri *p, int64_t n) {
            (n <= 2048 || (p->side == 'L' && (p->uplo == 'U') == (p->trans == 'N')));
 }
 
-static status leaf(const multiply *s, int64_t at, int64_t n, const void *a, void *b) {
+static bool is_leaf(const multiply *s, int64_t n) {
+    return n <= gpu_tune.trmm_leaf || fits(s->p.t, n, s->other);
+}
+
+/* What a leaf works from, in stream q: the copy of w right-hand sides, and with the first of them
+ * the diagonal blocks. */
+static status load(const multiply *s, cudaStream_t q, int64_t n, int64_t w, bool first,
+                   const void *a, const void *b) {
+    const bool left = s->p.side == 'L';
+    if (first && !vendor_wins(&s->p, n))
+        GPU_TRY(gpu_dense_blocks(q, s->p.t, s->p.uplo, s->p.diag, n, block_order(s->p.t), a, s->lda,
+                                 s->blocks));
+    return gpu_copy_block(q, s->p.t, 'A', false, left ? n : w, left ? w : n, b, s->ldb, s->copy,
+                          left ? n : w);
+}
+
+/* The same beside what the main stream does next, which only reads B there. */
+static status load_ahead(multiply *s, int64_t n, const void *a, const void *b) {
+    cudaStream_t side = s->ctx->side.stream;
+    CUDA_TRY(cudaEventRecord(s->ctx->fork, s->q->stream));
+    CUDA_TRY(cudaStreamWaitEvent(side, s->ctx->fork, 0));
+    GPU_TRY(load(s, side, n, panel_width(s->p.t, n, s->other), true, a, b));
+    CUDA_TRY(cudaEventRecord(s->ctx->join, side));
+    s->loaded = true;
+    return MOAO_OK;
+}
+
+static status leaf(multiply *s, int64_t at, int64_t n, const void *a, void *b) {
     const backend_type t = s->p.t;
-    const bool vendor = vendor_wins(&s->p, n);
     const int64_t panel = panel_width(t, n, s->other);
     GPU_TRY(gpu_await(s->wait, at, at + n));
-    if (!vendor)
-        GPU_TRY(gpu_dense_blocks(s->q->stream, t, s->p.uplo, s->p.diag, n, block_order(t), a,
-                                 s->lda, s->blocks));
     for (int64_t j = 0; j < s->other; j += panel) {
         const int64_t w = gpu_min(panel, s->other - j), rows = s->p.side == 'L' ? n : w;
         const int64_t cols = s->p.side == 'L' ? w : n;
         void *part = s->p.side == 'L' ? gpu_at(t, b, 0, j, s->ldb) : gpu_at(t, b, j, 0, s->ldb);
-        GPU_TRY(
-            gpu_copy_block(s->q->stream, t, 'A', false, rows, cols, part, s->ldb, s->copy, rows));
-        if (vendor)
+        if (j == 0 && s->loaded)
+            CUDA_TRY(cudaStreamWaitEvent(s->q->stream, s->ctx->join, 0));
+        else
+            GPU_TRY(load(s, s->q->stream, n, w, j == 0, a, part));
+        s->loaded = false;
+        if (vendor_wins(&s->p, n))
             GPU_TRY(blas_trmm(s->q, s->p, rows, cols, s->alpha, a, s->lda, s->copy, rows, part,
                               s->ldb));
         else
@@ -131,9 +159,9 @@ static status leaf(const multiply *s, int64_t at, int64_t n, const void *a, void
     return MOAO_OK;
 }
 
-static status recurse(const multiply *s, int64_t at, int64_t n, const void *a, void *b) {
+static status recurse(multiply *s, int64_t at, int64_t n, const void *a, void *b) {
     const backend_type t = s->p.t;
-    if (n <= gpu_tune.trmm_leaf || fits(t, n, s->other))
+    if (is_leaf(s, n))
         return leaf(s, at, n, a, b);
     const int64_t n1 = backend_split(n, gpu_min(gpu_tune.trmm_leaf, 2048)), n2 = n - n1;
     const void *a2 = gpu_at(t, a, n1, n1, s->lda);
@@ -143,6 +171,8 @@ static status recurse(const multiply *s, int64_t at, int64_t n, const void *a, v
     const int64_t ns = first ? n1 : n2, nt = first ? n2 : n1;
     void *bs = first ? b : b2, *bt = first ? b2 : b;
     GPU_TRY(recurse(s, first ? at + n1 : at, nt, first ? a2 : a, bt));
+    if (is_leaf(s, ns) && !s->wait)
+        GPU_TRY(load_ahead(s, ns, first ? a : a2, bs));
     if (s->p.side == 'L')
         GPU_TRY(blas_gemm(s->q, t, s->p.trans, 'N', nt, s->other, ns, s->alpha, off, s->lda, bs,
                           s->ldb, gpu_scalar(t, 1), bt, s->ldb));
@@ -152,43 +182,41 @@ static status recurse(const multiply *s, int64_t at, int64_t n, const void *a, v
     return recurse(s, first ? at : at + n1, ns, first ? a : a2, bs);
 }
 
-/* While A arrives: each piece is all that its rows of B (columns for side R) need. */
-static status piecewise(const multiply *s, const void *a, void *b) {
+/* While A arrives: each piece, as soon as it is there, is used for all that it can be used for. */
+static status piecewise(multiply *s, const void *a, void *b) {
     const backend_type t = s->p.t;
-    const bool left = s->p.side == 'L';
+    const bool spreads = gpu_piece_spreads(&s->p);
     for (int k = 0; k < s->wait->pieces; k++) {
         const gpu_piece c = gpu_piece_of(s->wait, k);
-        void *target = left ? gpu_at(t, b, c.at, 0, s->ldb) : gpu_at(t, b, 0, c.at, s->ldb);
-        const void *source =
-            left ? gpu_at(t, b, c.rest, 0, s->ldb) : gpu_at(t, b, 0, c.rest, s->ldb);
-        const int64_t low = c.at < c.rest ? c.at : c.rest, high = c.at < c.rest ? c.rest : c.at;
-        const void *off =
-            s->p.uplo == 'L' ? gpu_at(t, a, high, low, s->lda) : gpu_at(t, a, low, high, s->lda);
-        GPU_TRY(recurse(s, c.at, c.size, gpu_at(t, a, c.at, c.at, s->lda), target));
-        if (c.left == 0)
-            continue;
-        if (left)
-            GPU_TRY(blas_gemm(s->q, t, s->p.trans, 'N', c.size, s->other, c.left, s->alpha, off,
-                              s->lda, source, s->ldb, gpu_scalar(t, 1), target, s->ldb));
-        else
-            GPU_TRY(blas_gemm(s->q, t, 'N', s->p.trans, s->other, c.size, c.left, s->alpha, source,
-                              s->ldb, off, s->lda, gpu_scalar(t, 1), target, s->ldb));
+        void *mine =
+            s->p.side == 'L' ? gpu_at(t, b, c.at, 0, s->ldb) : gpu_at(t, b, 0, c.at, s->ldb);
+        GPU_TRY(gpu_await(s->wait, c.at, c.at + c.size));
+        if (spreads) /* before it is changed */
+            GPU_TRY(gpu_piece_product(s->q, &s->p, c, s->other, s->alpha, a, s->lda,
+                                      gpu_scalar(t, 1), b, s->ldb));
+        GPU_TRY(recurse(s, c.at, c.size, gpu_at(t, a, c.at, c.at, s->lda), mine));
+        if (!spreads && c.left > 0)
+            GPU_TRY(gpu_piece_product(s->q, &s->p, c, s->other, s->alpha, a, s->lda,
+                                      gpu_scalar(t, 1), b, s->ldb));
     }
     return MOAO_OK;
 }
 
-status gpu_trmm_run(gpu_queue *q, gpu_tri p, int64_t m, int64_t n, const void *alpha, const void *a,
-                    int64_t lda, void *b, int64_t ldb, void *work, gpu_arrival *w) {
+status gpu_trmm_run(backend_ctx *ctx, gpu_tri p, int64_t m, int64_t n, const void *alpha,
+                    const void *a, int64_t lda, void *b, int64_t ldb, void *work, gpu_arrival *w) {
     const int64_t order = p.side == 'L' ? m : n, other = p.side == 'L' ? n : m;
-    multiply s = {q, p, other, lda, ldb, NULL, NULL, alpha, w};
+    multiply s = {ctx, &ctx->main, p, other, lda, ldb, NULL, NULL, alpha, w, false};
     if (m == 0 || n == 0)
         return MOAO_OK;
     if (backend_equals(p.t, alpha, 0))
-        return gpu_zero_block(q->stream, p.t, m, n, b, ldb);
+        return gpu_zero_block(s.q->stream, p.t, m, n, b, ldb);
     const int64_t nb = block_order(p.t), most = gpu_ceil(leaf_order(p.t, order, other), nb);
     s.blocks = work;
     s.copy = gpu_at(p.t, work, 0, most * nb, nb);
-    return w && w->waited < w->pieces - 1 ? piecewise(&s, a, b) : recurse(&s, 0, order, a, b);
+    if (w && w->waited < w->pieces - 1)
+        return piecewise(&s, a, b);
+    s.wait = NULL; /* all of A is there */
+    return recurse(&s, 0, order, a, b);
 }
 
 status gpu_trmm(GPU_TRI_ARGS) {
@@ -197,6 +225,6 @@ status gpu_trmm(GPU_TRI_ARGS) {
         return status_fail(MOAO_INPUT, "trmm: an argument is out of range");
     if (lwork < gpu_trmm_work(t, side == 'L' ? m : n, side == 'L' ? n : m))
         return status_fail(MOAO_INPUT, "trmm: the workspace is too small");
-    return gpu_trmm_run(&ctx->main, gpu_tri{t, side, uplo, trans, diag}, m, n, alpha, a, lda, b,
-                        ldb, work, NULL);
+    return gpu_trmm_run(ctx, gpu_tri{t, side, uplo, trans, diag}, m, n, alpha, a, lda, b, ldb, work,
+                        NULL);
 }

@@ -145,23 +145,21 @@ static status recurse(solve *s, int64_t at, int64_t n, const void *alpha, void *
  * recursion would put most of the work off to the end of the transfer. */
 static status piecewise(solve *s, const void *alpha, void *b) {
     const backend_type t = s->p.t;
-    const bool left = s->p.side == 'L';
-    const void *minus = gpu_scalar(t, -1);
+    const bool spreads = gpu_piece_spreads(&s->p);
+    const void *minus = gpu_scalar(t, -1), *one = gpu_scalar(t, 1);
     for (int k = 0; k < s->wait->pieces; k++) {
         const gpu_piece c = gpu_piece_of(s->wait, k);
-        void *source = left ? gpu_at(t, b, c.at, 0, s->ldb) : gpu_at(t, b, 0, c.at, s->ldb);
-        void *target = left ? gpu_at(t, b, c.rest, 0, s->ldb) : gpu_at(t, b, 0, c.rest, s->ldb);
-        const int64_t low = c.at < c.rest ? c.at : c.rest, high = c.at < c.rest ? c.rest : c.at;
-        const void *off = s->p.uplo == 'L' ? gpu_at(t, s->a, high, low, s->lda)
-                                           : gpu_at(t, s->a, low, high, s->lda);
-        GPU_TRY(recurse(s, c.at, c.size, alpha, source));
-        if (left)
-            GPU_TRY(blas_gemm(s->q, t, s->p.trans, 'N', c.left, s->other, c.size, minus, off,
-                              s->lda, source, s->ldb, alpha, target, s->ldb));
-        else
-            GPU_TRY(blas_gemm(s->q, t, 'N', s->p.trans, s->other, c.left, c.size, minus, source,
-                              s->ldb, off, s->lda, alpha, target, s->ldb));
-        alpha = gpu_scalar(t, 1);
+        const bool collects = !spreads && c.left > 0;
+        GPU_TRY(gpu_await(s->wait, c.at, c.at + c.size));
+        if (collects)
+            GPU_TRY(
+                gpu_piece_product(s->q, &s->p, c, s->other, minus, s->a, s->lda, alpha, b, s->ldb));
+        GPU_TRY(recurse(s, c.at, c.size, collects || (spreads && k > 0) ? one : alpha,
+                        s->p.side == 'L' ? gpu_at(t, b, c.at, 0, s->ldb)
+                                         : gpu_at(t, b, 0, c.at, s->ldb)));
+        if (spreads)
+            GPU_TRY(gpu_piece_product(s->q, &s->p, c, s->other, minus, s->a, s->lda,
+                                      k > 0 ? one : alpha, b, s->ldb));
     }
     return MOAO_OK;
 }
