@@ -1,9 +1,9 @@
 /* trsm: recursion into gemm down to diagonal blocks whose inverses are at hand.
  *
  * Diagonal blocks of order up to 512 (few right-hand sides) or 256 are inverted, many at once; with
- * them a leaf is one gemm. All else is gemm on halves whose sizes are a power of two times the
- * block. A long triangle has its inverses made group by group, in the side stream, one group ahead
- * of the recursion. */
+ * them a leaf is one gemm from a copy, which is made of as many rows at once as 8 MiB hold. All
+ * else is gemm on halves whose sizes are a power of two times the block. A long triangle has its
+ * inverses made group by group, in the side stream, one group ahead of the recursion. */
 #include "common.cuh"
 
 #define PANEL_BYTES ((int64_t)8 << 20)
@@ -42,7 +42,7 @@ static void plan(backend_type t, int64_t n, int64_t other, int64_t nb, int64_t *
     *panel = gpu_min(other, PANEL_BYTES / (nb * e));
     bytes[0] = (size_t)(blocks * nb * nb * e);
     bytes[1] = (gpu_invert_tmp(t, *group, nb) + 255) / 256 * 256;
-    bytes[2] = (size_t)(nb * *panel * e);
+    bytes[2] = (size_t)gpu_min(n * other * e, PANEL_BYTES);
 }
 
 size_t gpu_trsm_work(backend_type t, int64_t n, int64_t other) {
@@ -92,8 +92,33 @@ static status enter_group(solve *s, int64_t k) {
     return k + 1 < s->groups ? invert_ahead(s, k + 1) : MOAO_OK;
 }
 
-/* B_leaf := alpha op(inverse) B_leaf, through a copy of B_leaf. */
-static status leaf(solve *s, int64_t at, int64_t order, const void *alpha, void *b) {
+/* Part of B, or of a copy of it, from row (side R: column) i on. */
+static void *rows_from(const solve *s, const void *b, int64_t i, int64_t ld) {
+    return s->p.side == 'L' ? gpu_at(s->p.t, b, i, 0, ld) : gpu_at(s->p.t, b, 0, i, ld);
+}
+
+/* target := alpha op(a) source + beta target for w right-hand sides; side R likewise. */
+static status product(const solve *s, int64_t to, int64_t from, int64_t w, const void *alpha,
+                      const void *a, int64_t lda, const void *source, int64_t lds, const void *beta,
+                      void *target, int64_t ldt) {
+    if (s->p.side == 'L')
+        return blas_gemm(s->q, s->p.t, s->p.trans, 'N', to, w, from, alpha, a, lda, source, lds,
+                         beta, target, ldt);
+    return blas_gemm(s->q, s->p.t, 'N', s->p.trans, w, to, from, alpha, source, lds, a, lda, beta,
+                     target, ldt);
+}
+
+/* n rows of w right-hand sides into s->copy; its leading dimension is *ldc. */
+static status copy_rows(const solve *s, int64_t n, int64_t w, const void *b, int64_t *ldc) {
+    const bool left = s->p.side == 'L';
+    *ldc = left ? n : w;
+    return gpu_copy_block(s->q->stream, s->p.t, 'A', false, left ? n : w, left ? w : n, b, s->ldb,
+                          s->copy, *ldc);
+}
+
+/* B_leaf := alpha op(inverse) C with a copy C of B_leaf, made here, panel by panel, when NULL. */
+static status leaf(solve *s, int64_t at, int64_t order, const void *alpha, void *b, const void *c,
+                   int64_t ldc) {
     const backend_type t = s->p.t;
     const int64_t g0 = at / s->group * s->group;
     if (s->at_group < 0 || g0 != group_start(s, s->at_group))
@@ -101,44 +126,41 @@ static status leaf(solve *s, int64_t at, int64_t order, const void *alpha, void 
     GPU_TRY(gpu_await(s->wait, at, at + order));
     const void *inv = gpu_at(t, s->inv[s->at_group & 1], 0, at - g0, s->nb),
                *zero = gpu_scalar(t, 0);
+    if (c)
+        return product(s, order, order, s->other, alpha, inv, s->nb, c, ldc, zero, b, s->ldb);
     for (int64_t j = 0; j < s->other; j += s->panel) {
         const int64_t w = gpu_min(s->panel, s->other - j);
-        if (s->p.side == 'L') {
-            void *part = gpu_at(t, b, 0, j, s->ldb);
-            GPU_TRY(gpu_copy_block(s->q->stream, t, 'A', false, order, w, part, s->ldb, s->copy,
-                                   order));
-            GPU_TRY(blas_gemm(s->q, t, s->p.trans, 'N', order, w, order, alpha, inv, s->nb, s->copy,
-                              order, zero, part, s->ldb));
-        } else {
-            void *part = gpu_at(t, b, j, 0, s->ldb);
-            GPU_TRY(
-                gpu_copy_block(s->q->stream, t, 'A', false, w, order, part, s->ldb, s->copy, w));
-            GPU_TRY(blas_gemm(s->q, t, 'N', s->p.trans, w, order, order, alpha, s->copy, w, inv,
-                              s->nb, zero, part, s->ldb));
-        }
+        void *part = s->p.side == 'L' ? gpu_at(t, b, 0, j, s->ldb) : gpu_at(t, b, j, 0, s->ldb);
+        GPU_TRY(copy_rows(s, order, w, part, &ldc));
+        GPU_TRY(product(s, order, order, w, alpha, inv, s->nb, s->copy, ldc, zero, part, s->ldb));
     }
     return MOAO_OK;
 }
 
-static status recurse(solve *s, int64_t at, int64_t n, const void *alpha, void *b) {
+/* b: where the solution goes; c: what is to be solved, a copy of B from some size of the triangle
+ * down (one copy for all its leaves), NULL: it is in b. */
+static status recurse(solve *s, int64_t at, int64_t n, const void *alpha, void *b, void *c,
+                      int64_t ldc) {
     const backend_type t = s->p.t;
+    if (!c && n * s->other <= PANEL_BYTES / (int64_t)backend_size(t)) {
+        GPU_TRY(copy_rows(s, n, s->other, b, &ldc));
+        c = s->copy;
+    }
     if (n <= s->nb)
-        return leaf(s, at, n, alpha, b);
+        return leaf(s, at, n, alpha, b, c, ldc);
     const int64_t n1 = backend_split(n, s->nb), n2 = n - n1;
     const void *off = s->p.uplo == 'L' ? gpu_at(t, s->a, at + n1, at, s->lda)
                                        : gpu_at(t, s->a, at, at + n1, s->lda);
-    void *b2 = s->p.side == 'L' ? gpu_at(t, b, n1, 0, s->ldb) : gpu_at(t, b, 0, n1, s->ldb);
     const bool first = backend_source_first(s->p.side, s->p.uplo, s->p.trans);
     const int64_t ns = first ? n1 : n2, nt = first ? n2 : n1;
-    void *bs = first ? b : b2, *bt = first ? b2 : b;
-    GPU_TRY(recurse(s, first ? at : at + n1, ns, alpha, bs));
-    if (s->p.side == 'L')
-        GPU_TRY(blas_gemm(s->q, t, s->p.trans, 'N', nt, s->other, ns, gpu_scalar(t, -1), off,
-                          s->lda, bs, s->ldb, alpha, bt, s->ldb));
-    else
-        GPU_TRY(blas_gemm(s->q, t, 'N', s->p.trans, s->other, nt, ns, gpu_scalar(t, -1), bs, s->ldb,
-                          off, s->lda, alpha, bt, s->ldb));
-    return recurse(s, first ? at + n1 : at, nt, gpu_scalar(t, 1), bt);
+    const int64_t source = first ? 0 : n1, target = first ? n1 : 0; /* where their rows start */
+    void *bs = rows_from(s, b, source, s->ldb), *bt = rows_from(s, b, target, s->ldb);
+    void *cs = c ? rows_from(s, c, source, ldc) : NULL,
+         *ct = c ? rows_from(s, c, target, ldc) : NULL;
+    GPU_TRY(recurse(s, at + source, ns, alpha, bs, cs, ldc));
+    GPU_TRY(product(s, nt, ns, s->other, gpu_scalar(t, -1), off, s->lda, bs, s->ldb, alpha,
+                    c ? ct : bt, c ? ldc : s->ldb));
+    return recurse(s, at + target, nt, gpu_scalar(t, 1), bt, ct, ldc);
 }
 
 /* While A arrives: each piece, as soon as it is there, is used for all that it can be used for. A
@@ -155,8 +177,7 @@ static status piecewise(solve *s, const void *alpha, void *b) {
             GPU_TRY(
                 gpu_piece_product(s->q, &s->p, c, s->other, minus, s->a, s->lda, alpha, b, s->ldb));
         GPU_TRY(recurse(s, c.at, c.size, collects || (spreads && k > 0) ? one : alpha,
-                        s->p.side == 'L' ? gpu_at(t, b, c.at, 0, s->ldb)
-                                         : gpu_at(t, b, 0, c.at, s->ldb)));
+                        rows_from(s, b, c.at, s->ldb), NULL, 0));
         if (spreads)
             GPU_TRY(gpu_piece_product(s->q, &s->p, c, s->other, minus, s->a, s->lda,
                                       k > 0 ? one : alpha, b, s->ldb));
@@ -190,7 +211,8 @@ status gpu_trsm_run(backend_ctx *ctx, gpu_tri p, int64_t m, int64_t n, const voi
         s.wait_side = *w;
         s.wait_side.stream = ctx->side.stream;
     }
-    return w && w->waited < w->pieces - 1 ? piecewise(&s, alpha, b) : recurse(&s, 0, s.n, alpha, b);
+    return w && w->waited < w->pieces - 1 ? piecewise(&s, alpha, b)
+                                          : recurse(&s, 0, s.n, alpha, b, NULL, 0);
 }
 
 status gpu_trsm(GPU_TRI_ARGS) {
