@@ -55,14 +55,14 @@ static status update_columns(const cholesky *c, gpu_queue *q, void *a, int64_t n
 
 /* A panel of w columns with all n rows, in halves down to potrf_inner: wider ones leave potrf_step
  * too many tiles. */
-static status panel(const cholesky *c, int64_t n, int64_t w, void *a, int64_t base) {
+static status panel(const cholesky *c, int64_t n, int64_t w, bool follows, void *a, int64_t base) {
     if (w <= gpu_tune.potrf_inner || n <= gpu_tune.potrf_small)
-        return potrf_panel(c->ctx->main.stream, c->t, c->uplo, n, w, a, c->lda, base, c->info,
-                           c->scratch);
+        return potrf_panel(c->ctx->main.stream, c->t, c->uplo, n, w, follows, a, c->lda, base,
+                           c->info, c->scratch);
     const int64_t w1 = backend_split(w, gpu_tune.potrf_inner), w2 = w - w1;
-    GPU_TRY(panel(c, n, w1, a, base));
+    GPU_TRY(panel(c, n, w1, follows, a, base));
     GPU_TRY(update_columns(c, &c->ctx->main, a, n, w1, w2, 0, w1));
-    return panel(c, n - w1, w2, at(c, a, w1, w1), base + w1);
+    return panel(c, n - w1, w2, true, at(c, a, w1, w1), base + w1);
 }
 
 static status blocked(const cholesky *c, int64_t n, void *a, int64_t base) {
@@ -71,7 +71,7 @@ static status blocked(const cholesky *c, int64_t n, void *a, int64_t base) {
     bool beside = false; /* the side stream has an update that the main one has not waited for */
     for (int64_t k = 0; k < n; k += nb) {
         const int64_t w = gpu_min(nb, n - k), next = k + w;
-        GPU_TRY(panel(c, n - k, w, at(c, a, k, k), base + k));
+        GPU_TRY(panel(c, n - k, w, k > 0, at(c, a, k, k), base + k));
         if (next >= n)
             break;
         const int64_t nw = gpu_min(nb, n - next), after = next + nw;
@@ -96,7 +96,7 @@ static status blocked(const cholesky *c, int64_t n, void *a, int64_t base) {
 static status recurse(const cholesky *c, int64_t n, void *a, int64_t base) {
     gpu_queue *q = &c->ctx->main;
     if (n <= gpu_tune.potrf_small)
-        return potrf_panel(q->stream, c->t, c->uplo, n, n, a, c->lda, base, c->info, c->scratch);
+        return panel(c, n, n, false, a, base);
     if (n <= gpu_tune.potrf_blocked)
         return blocked(c, n, a, base);
     const int64_t n1 = split_of(n), n2 = n - n1;

@@ -3,14 +3,14 @@
  * Launch s makes block column s final. A thread block has the 64 rows of the diagonal tile and 32
  * rows below it. It (1) subtracts the product with block column s - 1, (2) factors the diagonal
  * tile -- every thread block does so for itself, which costs no time and saves a launch -- together
- * with its own rows, four columns at a time. The other thread blocks subtract block column s - 1
+ * with its own rows, eight columns at a time. The other thread blocks subtract block column s - 1
  * from 96 x 64 tiles to the right of s: nobody reads those in this launch. The factor of the
  * diagonal tile waits in scratch until the next launch copies it to its place, because other thread
  * blocks may still be reading the old tile.
  *
  * The 96 x 64 entries live in registers, in the layout of the m16n8k4 tensor core product: warp w
- * has rows 16 (w % 6) on and the tiles of eight columns number w / 6, w / 6 + 2, + 4, + 6. Rank-4
- * updates are one product per tile; measured, it is the FP64 arithmetic of one multiprocessor that
+ * has rows 16 (w % 6) on and the tiles of eight columns number w / 6, w / 6 + 2, + 4, + 6. Rank-8
+ * updates are two products per tile; measured, it is the FP64 arithmetic of one multiprocessor that
  * bounds a step, not latency. */
 #include "potrf.cuh"
 
@@ -23,6 +23,7 @@
            conflicts */
 #define LB 68
 #define SHARED (NT * LD + NT * LB) /* elements of shared memory of a step */
+#define FRONT 8                    /* columns that are eliminated at once */
 
 template <class T> struct view {
     T *a;
@@ -33,22 +34,46 @@ template <class T> struct view {
     }
 };
 
-/* acc -= a b' for 16 rows of a, 8 rows of b and four columns of both (leading dimensions la, lb).
+/* acc -= a b' for 16 rows of a, 8 rows of b and eight columns of both (leading dimensions la, lb).
  */
-__device__ inline void subtract4(double acc[4], const double *a, int la, const double *b, int lb) {
+__device__ inline void subtract8(double acc[4], const double *a, int la, const double *b, int lb) {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const double a0 = -a[t * la + g], a1 = -a[t * la + g + 8], b0 = b[t * lb + g];
-    asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-                 "{%0,%1,%2,%3};"
+    double f[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        f[i] = -a[(i / 2 * 4 + t) * la + g + i % 2 * 8];
+    const double b0 = b[t * lb + g], b1 = b[(t + 4) * lb + g];
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+                 "{%8,%9}, {%0,%1,%2,%3};"
                  : "+d"(acc[0]), "+d"(acc[1]), "+d"(acc[2]), "+d"(acc[3])
-                 : "d"(a0), "d"(a1), "d"(b0));
+                 : "d"(f[0]), "d"(f[1]), "d"(f[2]), "d"(f[3]), "d"(b0), "d"(b1));
+}
+
+/* The same over 16 columns, with -a of subtract8 loaded before, for several b. */
+__device__ inline void load16(double f[8], const double *a, int la) {
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        f[i] = -a[(i / 2 * 4 + t) * la + g + i % 2 * 8];
+}
+__device__ inline void add16(double acc[4], const double f[8], const double *b, int lb) {
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    double c[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        c[i] = b[(i * 4 + t) * lb + g];
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, "
+                 "{%4,%5,%6,%7,%8,%9,%10,%11}, {%12,%13,%14,%15}, {%0,%1,%2,%3};"
+                 : "+d"(acc[0]), "+d"(acc[1]), "+d"(acc[2]), "+d"(acc[3])
+                 : "d"(f[0]), "d"(f[1]), "d"(f[2]), "d"(f[3]), "d"(f[4]), "d"(f[5]), "d"(f[6]),
+                   "d"(f[7]), "d"(c[0]), "d"(c[1]), "d"(c[2]), "d"(c[3]));
 }
 
 /* The same entries by plain arithmetic. */
-__device__ inline void subtract4(float acc[4], const float *a, int la, const float *b, int lb) {
+__device__ inline void subtract8(float acc[4], const float *a, int la, const float *b, int lb) {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 8; k++) {
         const float a0 = a[k * la + g], a1 = a[k * la + g + 8], b0 = b[k * lb + 2 * t],
                     b1 = b[k * lb + 2 * t + 1];
         acc[0] = fmaf(-a0, b0, acc[0]), acc[1] = fmaf(-a0, b1, acc[1]);
@@ -66,24 +91,33 @@ struct row_range {
     }
 };
 
-/* `count` rows (96 or 64) of 64 columns from column j0 to shared memory, column-major; zero for
- * rows that do not exist. */
+template <class T> __device__ inline void copy_async(T *to, const T *from, bool here) {
+    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
+    const int bytes = here ? (int)sizeof(T) : 0; /* the rest is filled with zeros */
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from),
+                 "n"((int)sizeof(T)), "r"(bytes));
+}
+
+/* Start to load `count` rows (96 or 64) of 64 columns from column j0 into shared memory,
+ * column-major; zero for rows that do not exist. */
 template <class T, int COUNT>
 __device__ void load_columns(const view<T> &v, row_range rows, int64_t j0, T *s, int ld) {
     if (v.rs == 1) {
         const int r = threadIdx.x % COUNT, k0 = threadIdx.x / COUNT, step = THREADS / COUNT;
         const int64_t i = rows.at(r);
-        const T *p = v.a + i + (j0 + k0) * v.cs;
+        const bool here = i < rows.end;
+        const T *p = v.a + (here ? i : 0) + (j0 + k0) * v.cs;
         if (k0 < step)
-#pragma unroll 16
+#pragma unroll 4
             for (int k = k0; k < NT; k += step, p += step * v.cs)
-                s[r + k * ld] = i < rows.end ? *p : T(0);
+                copy_async(s + r + k * ld, p, here);
     } else {
         const int k = threadIdx.x % NT, r0 = threadIdx.x / NT, step = THREADS / NT;
-#pragma unroll 16
+#pragma unroll 4
         for (int r = r0; r < COUNT; r += step) {
             const int64_t i = rows.at(r);
-            s[r + k * ld] = i < rows.end ? v.a[i * v.rs + j0 + k] : T(0);
+            const bool here = i < rows.end;
+            copy_async(s + r + k * ld, v.a + (here ? i : 0) * v.rs + j0 + k, here);
         }
     }
 }
@@ -129,15 +163,33 @@ __device__ void store_fragments(const view<T> &v, row_range rows, int64_t j0, co
 
 /* x -= a b' over 64 columns: a 96 x 64, b 64 x 64 in shared memory. limit: column tiles from it on
  * are not needed. */
-template <class T>
-__device__ void subtract_product(T x[4][4], const T *a, const T *b, int lb, int limit) {
+__device__ void subtract_product(double x[4][4], const double *a, const double *b, int lb,
+                                 int limit) {
     const int w = threadIdx.x / 32, rb = w % 6 * 16, half = w / 6;
-#pragma unroll 4
-    for (int k = 0; k < NT; k += 4)
+#pragma unroll
+    for (int k = 0; k < NT; k += 16) {
+        double f[8];
+        load16(f, a + k * LD + rb, LD);
 #pragma unroll
         for (int j = 0; j < 4; j++)
             if (2 * j + half < limit)
-                subtract4(x[j], a + k * LD + rb, LD, b + k * lb + (2 * j + half) * 8, lb);
+                add16(x[j], f, b + k * lb + (2 * j + half) * 8, lb);
+    }
+}
+__device__ void subtract_product(float x[4][4], const float *a, const float *b, int lb, int limit) {
+    const int w = threadIdx.x / 32, rb = w % 6 * 16, half = w / 6;
+#pragma unroll 2
+    for (int k = 0; k < NT; k += 8)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (2 * j + half < limit)
+                subtract8(x[j], a + k * LD + rb, LD, b + k * lb + (2 * j + half) * 8, lb);
+}
+
+/* Wait for what load_columns has started. */
+__device__ inline void loaded() {
+    asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
+    __syncthreads();
 }
 
 /* About 22 bits of 1/sqrt(d): for d <= 0, NaN, infinite or below the normal range the result is no
@@ -154,7 +206,7 @@ __device__ inline float rough_inverse_root(float d) {
     return y;
 }
 
-template <class T> struct four { T x[4]; };
+template <class T> struct front_row { T x[FRONT]; };
 
 /* A pivot d with what its column needs: u about 1/d, 1/d = u + u g, 1/sqrt(d) = root. */
 template <class T> struct pivot {
@@ -176,76 +228,78 @@ template <class T> struct pivot {
     }
 };
 
-/* Factor the 4 x 4 block at row c of the front columns (as L D L', without roots on the way from
- * pivot to pivot), and solve with its transpose for the row p. No branches: the compiler can put
- * other work beside it. */
-template <class T> __device__ four<T> eliminate(const T *front, int c, four<T> p) {
-    const T *f = front + c;
-    const T a10 = f[1], a20 = f[2], a30 = f[3];
-    T a11 = f[LD + 1], a21 = f[LD + 2], a31 = f[LD + 3];
-    T a22 = f[2 * LD + 2], a32 = f[2 * LD + 3], a33 = f[3 * LD + 3];
-    const pivot<T> d0(f[0]);
-    a11 = d0.reduce(a11, a10 * a10);
-    const T w0 = d0.inverse(), m10 = a10 * w0, m20 = a20 * w0, m30 = a30 * w0;
-    a21 = gpu_fma(-m20, a10, a21), a31 = gpu_fma(-m30, a10, a31);
-    a22 = gpu_fma(-m20, a20, a22), a32 = gpu_fma(-m30, a20, a32), a33 = gpu_fma(-m30, a30, a33);
-    const pivot<T> d1(a11);
-    a22 = d1.reduce(a22, a21 * a21);
-    const T w1 = d1.inverse(), m21 = a21 * w1, m31 = a31 * w1;
-    a32 = gpu_fma(-m31, a21, a32), a33 = gpu_fma(-m31, a31, a33);
-    const pivot<T> d2(a22);
-    a33 = d2.reduce(a33, a32 * a32);
-    const T m32 = a32 * d2.inverse();
-    const pivot<T> d3(a33);
-    const T z1 = gpu_fma(-p.x[0], m10, p.x[1]);
-    const T z2 = gpu_fma(-z1, m21, gpu_fma(-p.x[0], m20, p.x[2]));
-    const T z3 = gpu_fma(-z2, m32, gpu_fma(-z1, m31, gpu_fma(-p.x[0], m30, p.x[3])));
-    return four<T>{{p.x[0] * d0.root, z1 * d1.root, z2 * d2.root, z3 * d3.root}};
+/* Factor the block of 8 columns at row c of the front (as L D L', without roots on the way from
+ * pivot to pivot), and solve with its transpose for the row p. Every row does so for itself. No
+ * branches: the compiler can put other work beside it. */
+template <class T> __device__ front_row<T> eliminate(const T *front, int c, front_row<T> p) {
+    T a[FRONT][FRONT];
+#pragma unroll
+    for (int k = 0; k < FRONT; k++)
+#pragma unroll
+        for (int i = k; i < FRONT; i++)
+            a[i][k] = front[c + i + k * LD];
+#pragma unroll
+    for (int k = 0; k < FRONT; k++) {
+        const pivot<T> d(a[k][k]);
+        const T z = p.x[k], w = d.inverse();
+        p.x[k] = z * d.root;
+        if (k + 1 < FRONT) /* the next pivot, in the shortest way */
+            a[k + 1][k + 1] = d.reduce(a[k + 1][k + 1], a[k + 1][k] * a[k + 1][k]);
+#pragma unroll
+        for (int i = k + 1; i < FRONT; i++) {
+            const T m = a[i][k] * w;
+            p.x[i] = gpu_fma(-z, m, p.x[i]);
+#pragma unroll
+            for (int j = k + 1; j <= i; j++)
+                if (i > k + 1)
+                    a[i][j] = gpu_fma(-m, a[j][k], a[i][j]);
+        }
+    }
+    return p;
 }
 
-/* Factor the 64 columns held in x, for the first 64 rows and the 32 others. front: 4 x LD, y: 2 x 4
- * x LD in shared memory. The thread of each row hands its four entries of a step to out(row,
+/* Factor the 64 columns held in x, for the first 64 rows and the 32 others. front: 8 x LD, y: 2 x 8
+ * x LD in shared memory. The thread of each row hands its eight entries of a step to out(row,
  * column, entries). */
 template <class T, class Out> __device__ void factor(T x[4][4], T *front, T *y, Out out) {
     const int tid = threadIdx.x, w = tid / 32, half = w / 6, rb = w % 6 * 16, g = tid % 32 / 4,
               t = tid % 4;
     const int limit = rb < NT ? rb / 8 + 2 : 8; /* column tiles that this warp's rows reach */
-    for (int e = tid; e < 8 * LD; e += THREADS)
+    for (int e = tid; e < 2 * FRONT * LD; e += THREADS)
         y[e] = T(0);
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < 4; j++)
 #pragma unroll 1
-        for (int v = 0; v < 4; v++) { /* the front: four columns in tile 2 j + v / 2 */
-            const int c = 16 * j + 4 * v;
-            const T *old = y + (~v & 1) * 4 * LD;
-            T *now = y + (v & 1) * 4 * LD;
-            if (half == v / 2) {
+        for (int h = 0; h < 2; h++) { /* the front: tile 2 j + h */
+            const int c = 16 * j + 8 * h;
+            const T *old = y + (~h & 1) * FRONT * LD;
+            T *now = y + h * FRONT * LD;
+            if (half == h) {
                 if (2 * j + half < limit)
-                    subtract4(x[j], old + rb, LD, old + (2 * j + half) * 8, LD);
-                if (t / 2 == (v & 1))
+                    subtract8(x[j], old + rb, LD, old + c, LD);
 #pragma unroll
-                    for (int e = 0; e < 4; e++)
-                        front[(t % 2 * 2 + (e & 1)) * LD + rb + g + e / 2 * 8] = x[j][e];
+                for (int e = 0; e < 4; e++)
+                    front[(t * 2 + (e & 1)) * LD + rb + g + e / 2 * 8] = x[j][e];
             }
             __syncthreads();
             if (tid < ROWS) {
-                four<T> p;
+                front_row<T> p;
 #pragma unroll
-                for (int k = 0; k < 4; k++)
+                for (int k = 0; k < FRONT; k++)
                     p.x[k] = front[k * LD + tid];
                 p = eliminate(front, c, p);
 #pragma unroll
-                for (int k = 0; k < 4; k++)
+                for (int k = 0; k < FRONT; k++)
                     now[k * LD + tid] = p.x[k];
                 out(tid, c, p);
             }
-            if (half == 1 && v < 2 && 2 * j + 1 < limit)
-                subtract4(x[j], old + rb, LD, old + (2 * j + 1) * 8, LD);
+            if (half == 1 && h == 0 && 2 * j + 1 < limit)
+                subtract8(x[j], old + rb, LD, old + (2 * j + 1) * 8, LD);
 #pragma unroll
             for (int i = j + 1; i < 4; i++)
                 if (2 * i + half < limit)
-                    subtract4(x[i], old + rb, LD, old + (2 * i + half) * 8, LD);
+                    subtract8(x[i], old + rb, LD, old + (2 * i + half) * 8, LD);
             __syncthreads();
         }
 }
@@ -309,7 +363,7 @@ template <class T> __device__ void trail(const view<T> &v, int s, int b, T *s0, 
     load_fragments(v, rows, j0, x);
     load_columns<T, ROWS>(v, rows, (int64_t)(s - 1) * NT, s0, LD);
     load_columns<T, NT>(v, cols, (int64_t)(s - 1) * NT, s1, LB);
-    __syncthreads();
+    loaded();
     subtract_product(x, s0, s1, LB, 8);
     store_fragments(v, rows, j0, x);
 }
@@ -330,7 +384,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     load_fragments(v, rows, j0, x);
     if (s > 0) {
         load_columns<T, ROWS>(v, rows, j0 - NT, s0, LD);
-        __syncthreads();
+        loaded();
         subtract_product(x, s0, s0, LD, rb < NT ? rb / 8 + 2 : 8);
     }
     if (b == 0 && keep.before)
@@ -338,26 +392,21 @@ __global__ void __launch_bounds__(THREADS, 1)
     const int64_t mine =
         threadIdx.x < NT ? v.rows : rows.at(threadIdx.x); /* the row this thread writes below */
     T *to = v.a + mine * v.rs + j0 * v.cs;
-    factor(x, s1, s1 + 4 * LD, [&](int row, int c, const four<T> &y) {
+    factor(x, s1, s1 + FRONT * LD, [&](int row, int c, const front_row<T> &y) {
         if (b > 0 && mine < v.rows) {
 #pragma unroll
-            for (int k = 0; k < 4; k++)
+            for (int k = 0; k < FRONT; k++)
                 to[(c + k) * v.cs] = y.x[k];
         } else if (b == 0 && row < NT) {
 #pragma unroll
-            for (int k = 0; k < 4; k++)
+            for (int k = 0; k < FRONT; k++)
                 keep.now[row + (c + k) * NT] = y.x[k];
         }
     });
     if (b == 0 && threadIdx.x < 32)
         find_bad(keep.now, base + s * NT, info);
-    if (b == 0 && blocks == 1) /* nobody else reads the diagonal tile */
+    if (b == 0 && blocks == 1) /* the end of the matrix: nobody else reads the diagonal tile */
         place(v, s, keep.now);
-}
-
-/* The last diagonal factor to its place, where potrf_step could not do so. */
-template <class T> __global__ void place_last(view<T> v, int s, const T *from) {
-    place(v, s, from);
 }
 
 size_t potrf_panel_work(backend_type t) {
@@ -383,29 +432,26 @@ static status launch_step(cudaStream_t q, int blocks, const view<T> &v, int s,
 }
 
 template <class T>
-static status panel(cudaStream_t q, char uplo, int64_t rows, int64_t cols, void *a, int64_t lda,
-                    int64_t base, int *info, void *scratch) {
+static status panel(cudaStream_t q, char uplo, int64_t rows, int64_t cols, bool follows, void *a,
+                    int64_t lda, int64_t base, int *info, void *scratch) {
     const view<T> v = {(T *)a, uplo == 'L' ? 1 : lda, uplo == 'L' ? lda : 1, rows};
     const int tile_cols = (int)gpu_ceil(cols, NT);
     T *keep = (T *)scratch;
     CUDA_TRY(cudaFuncSetAttribute(potrf_step<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   (int)(SHARED * sizeof(T))));
     for (int s = 0; s < tile_cols; s++) {
-        const scratch_tile<T> tile = {keep + (s & 1) * NT * NT,
-                                      s > 0 ? keep + (~s & 1) * NT * NT : NULL};
+        const int64_t number = base / NT + s; /* tiles take turns in scratch, across panels too */
+        const scratch_tile<T> tile = {keep + (number & 1) * NT * NT,
+                                      s > 0 || follows ? keep + (~number & 1) * NT * NT : NULL};
         int blocks = column_blocks(rows, s);
         for (int j = s + 1; s > 0 && j < tile_cols; j++)
             blocks += trail_blocks(rows, j);
         GPU_TRY(launch_step(q, blocks, v, s, tile, (int)base, info));
     }
-    if (rows > (int64_t)tile_cols * NT) {
-        place_last<T><<<1, THREADS, 0, q>>>(v, tile_cols - 1, keep + (~tile_cols & 1) * NT * NT);
-        LAUNCHED();
-    }
     return MOAO_OK;
 }
 
-status potrf_panel(cudaStream_t s, backend_type t, char uplo, int64_t rows, int64_t cols, void *a,
-                   int64_t lda, int64_t base, int *info, void *scratch) {
-    return GPU_DISPATCH_REAL(t, panel, s, uplo, rows, cols, a, lda, base, info, scratch);
+status potrf_panel(cudaStream_t s, backend_type t, char uplo, int64_t rows, int64_t cols,
+                   bool follows, void *a, int64_t lda, int64_t base, int *info, void *scratch) {
+    return GPU_DISPATCH_REAL(t, panel, s, uplo, rows, cols, follows, a, lda, base, info, scratch);
 }
