@@ -36,8 +36,7 @@ export MOAO_TEST_BACKEND=gpu
 [ -n "$MOAO_GPU_PLUGIN" ] || export MOAO_GPU_PLUGIN="$PWD/$build/libmoao_gpu.so"
 processors=$(nproc)
 jobs=${MOAO_CHECK_JOBS:-$((processors > 1 ? processors / 2 : 1))}
-# threads of the reference computations on the CPU
-export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-2} OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
+programs=$(ls -d "$build"/tests/unit/test_linalg_* "$build"/tests/unit/test_backend_* "$build"/tests/gpu/test_* 2>/dev/null)
 mkdir -p "$build/check-gpu"
 if [ $# = 0 ]; then
     set -- tests
@@ -56,11 +55,11 @@ runs() { # of a tool: lines for --one; $2...: the programs
     done
 }
 failed=0
-case " $* " in *" tests "*) # one at a time: one of them watches how much memory is free
-    runs tests "$build"/tests/gpu/test_* | xargs -L 1 sh "$0" --one || failed=1 ;;
+case " $* " in *" tests "*) # one at a time: their references take all processors, and one watches how much memory is free
+    runs tests $programs | xargs -r -L 1 sh "$0" --one || failed=1 ;;
 esac
+export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-2} OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
 for tool in "$@"; do
-    runs "$tool" "$build"/tests/unit/test_linalg_* "$build"/tests/unit/test_backend_*
-    [ "$tool" = tests ] || runs "$tool" "$build"/tests/gpu/test_*
-done | xargs -P "$jobs" -L 1 sh "$0" --one || failed=1
+    [ "$tool" = tests ] || runs "$tool" $programs
+done | xargs -r -P "$jobs" -L 1 sh "$0" --one || failed=1
 exit $failed

@@ -247,8 +247,8 @@ static void test_larger(void **state) {
     for (which op = POTRF; op < OPS; op++) /* beyond one panel, one group of blocks, one leaf */
         for (int v = 0; v < 2; v++)
             check((job){op, BACKEND_D, "LU"[v], 'N', 2777, 3, EASY});
-    check((job){POTRF, BACKEND_D, 'L', 'N', 9000, 1, EASY});
-    check((job){POTRF, BACKEND_D, 'U', 'N', 8500, 1, EASY});
+    check((job){POTRF, BACKEND_D, 'L', 'N', 6500, 1, EASY});
+    check((job){POTRF, BACKEND_D, 'U', 'N', 4500, 1, EASY});
 }
 
 static void test_hard(void **state) {

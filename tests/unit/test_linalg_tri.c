@@ -233,11 +233,13 @@ static void test_host_and_multi(void **state) {
     }
     all_variants(65, 11, BACKEND_D, BACKEND_C, HOST, true);
     all_variants(100, 7, BACKEND_D, BACKEND_C, MULTI, false);
-    all_variants(521, 700, BACKEND_D, BACKEND_D, HOST, true);
+    all_variants(1100, 600, BACKEND_D, BACKEND_D, HOST, true); /* A in three pieces */
     all_variants(521, 70, BACKEND_D, BACKEND_D, MULTI, false);
     if (lin_be != &backend_cpu) {
         check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 2100, 9000, 1, HOST});
+        check((job){true, BACKEND_D, 'R', 'U', 'N', 'N', 9000, 600, 1, HOST});
         check((job){false, BACKEND_D, 'R', 'U', 'T', 'N', 5000, 1100, 1, HOST});
+        check((job){false, BACKEND_D, 'L', 'L', 'N', 'N', 600, 9000, 1, HOST});
         check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 2700, 600, 1, MULTI});
         check((job){true, BACKEND_D, 'L', 'U', 'N', 'N', 2700, 600, 1, MULTI});
         check((job){true, BACKEND_D, 'R', 'L', 'T', 'U', 600, 2700, 1, MULTI});
