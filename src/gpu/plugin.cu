@@ -22,7 +22,7 @@ gpu_tuning gpu_tune = {
     /* syrk_leaf */ 4096,
     /* potrf_small */ 1024,
     /* potrf_panel */ 512,
-    /* potrf_inner */ 256,
+    /* potrf_inner */ 512,
     /* potrf_blocked */ 4096,
     /* trtri_nb */ 512,
     /* lauum_leaf */ 512,

@@ -230,9 +230,13 @@ template <class T> struct pivot {
 
 /* Factor the block of 8 columns at row c of the front (as L D L', without roots on the way from
  * pivot to pivot), and solve with its transpose for the row p. Every row does so for itself. No
- * branches: the compiler can put other work beside it. */
-template <class T> __device__ front_row<T> eliminate(const T *front, int c, front_row<T> p) {
-    T a[FRONT][FRONT];
+ * branches: the compiler can put other work beside it. own: the row of p in the block, if it is one
+ * of its eight. Those rows come out as the block has them, bit for bit (the diagonal is its pivot,
+ * the rest is made by the same operations): a difference of one rounding would be amplified by the
+ * root of the condition number. */
+template <class T>
+__device__ front_row<T> eliminate(const T *front, int c, int own, front_row<T> p) {
+    T a[FRONT][FRONT], m[FRONT];
 #pragma unroll
     for (int k = 0; k < FRONT; k++)
 #pragma unroll
@@ -242,17 +246,17 @@ template <class T> __device__ front_row<T> eliminate(const T *front, int c, fron
     for (int k = 0; k < FRONT; k++) {
         const pivot<T> d(a[k][k]);
         const T z = p.x[k], w = d.inverse();
-        p.x[k] = z * d.root;
+        p.x[k] = (own == k ? a[k][k] : z) * d.root;
         if (k + 1 < FRONT) /* the next pivot, in the shortest way */
             a[k + 1][k + 1] = d.reduce(a[k + 1][k + 1], a[k + 1][k] * a[k + 1][k]);
 #pragma unroll
         for (int i = k + 1; i < FRONT; i++) {
-            const T m = a[i][k] * w;
-            p.x[i] = gpu_fma(-z, m, p.x[i]);
+            m[i] = a[i][k] * w;
+            p.x[i] = gpu_fma(-z, m[i], p.x[i]);
 #pragma unroll
             for (int j = k + 1; j <= i; j++)
                 if (i > k + 1)
-                    a[i][j] = gpu_fma(-m, a[j][k], a[i][j]);
+                    a[i][j] = gpu_fma(-a[i][k], m[j], a[i][j]);
         }
     }
     return p;
@@ -288,7 +292,7 @@ template <class T, class Out> __device__ void factor(T x[4][4], T *front, T *y, 
 #pragma unroll
                 for (int k = 0; k < FRONT; k++)
                     p.x[k] = front[k * LD + tid];
-                p = eliminate(front, c, p);
+                p = eliminate(front, c, tid - c, p);
 #pragma unroll
                 for (int k = 0; k < FRONT; k++)
                     now[k * LD + tid] = p.x[k];
