@@ -5,14 +5,13 @@
 #include "backend_matcov.h"
 #include "matcov/matcov.h"
 #include "params.h"
+#include "timing.h"
 
 #include <math.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
-#define REPEAT 5
 /* Of an H200: FP64 operations per second outside the tensor cores, and bytes per second from shared
  * memory (132 multiprocessors, 128 bytes a clock, 1.98 GHz). */
 #define PEAK 33.5e12
@@ -24,39 +23,6 @@ static const backend *be;
 static const backend_matcov *ops;
 static backend_ctx *ctx;
 static comm world;
-
-static void check(status st) {
-    if (st != MOAO_OK) {
-        fprintf(stderr, "bench_matcov_gpu: %s\n", status_message());
-        exit(1);
-    }
-}
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Median time of a few calls until their results are there [s], after one that warms up. */
-#define TIME(call)                                                                                 \
-    __extension__({                                                                                \
-        double t_[REPEAT];                                                                         \
-        for (int r_ = -1; r_ < REPEAT; r_++) {                                                     \
-            double from_ = now();                                                                  \
-            check(call);                                                                           \
-            check(be->sync(ctx));                                                                  \
-            if (r_ >= 0)                                                                           \
-                t_[r_] = now() - from_;                                                            \
-        }                                                                                          \
-        qsort(t_, REPEAT, sizeof *t_, by_value);                                                   \
-        t_[REPEAT / 2];                                                                            \
-    })
 
 /* Layers up to 20 km whose strength falls with altitude; every outer scale differs. */
 static void make_profile(int n, profile *p) {

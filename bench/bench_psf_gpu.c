@@ -4,49 +4,15 @@
 #include "backend_psf.h"
 #include "params.h"
 #include "psf/psf_params.h"
+#include "timing.h"
 
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
-#define REPEAT 9
 #define RATE 4300e9 /* bytes per second that a copy reads and writes on an H200 */
 
 static comm world;
-
-static void check(status st) {
-    if (st != MOAO_OK) {
-        fprintf(stderr, "bench_psf_gpu: %s\n", status_message());
-        exit(1);
-    }
-}
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Median time of a few calls until their results are there [s], after one that warms up. */
-#define TIME(call)                                                                                 \
-    __extension__({                                                                                \
-        double t_[REPEAT];                                                                         \
-        for (int r_ = -1; r_ < REPEAT; r_++) {                                                     \
-            double from_ = now();                                                                  \
-            check(call);                                                                           \
-            check(be->sync(ctx));                                                                  \
-            if (r_ >= 0)                                                                           \
-                t_[r_] = now() - from_;                                                            \
-        }                                                                                          \
-        qsort(t_, REPEAT, sizeof *t_, by_value);                                                   \
-        t_[REPEAT / 2];                                                                            \
-    })
 
 /* Commands of 200 nm rms, correlated over a few actuators. */
 static void fill_commands(const psf_model *m, double *y) {

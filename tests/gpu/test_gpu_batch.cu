@@ -2,20 +2,12 @@
  * direct call, each time the graph runs; two streams at once do not disturb each other; no call
  * allocates device memory. Run on a GPU: make check-gpu. */
 #include "backend.h"
+#include "check.cuh"
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <vector>
-
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "%s:%d: %s failed: %s; %s\n", __FILE__, __LINE__, #what,               \
-                    status_message(), cudaGetErrorString(cudaPeekAtLastError()));                  \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static const backend *be;
 

@@ -2,6 +2,7 @@
  * process; what one sends comes to all, in the order of the stream. With one GPU a group of one.
  * Where NCCL is missing that is said and nothing is tested. Run on a GPU: make check-gpu. */
 #include "backend_group.h"
+#include "check.cuh"
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,15 +10,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "%s:%d: %s failed: %s; %s\n", __FILE__, __LINE__, #what,               \
-                    status_message(), cudaGetErrorString(cudaPeekAtLastError()));                  \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static const backend *be;
 

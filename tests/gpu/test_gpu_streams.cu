@@ -2,6 +2,7 @@
  * streams at once do not disturb each other, and no operation allocates device memory once its
  * context is open. Run on a GPU: make check-gpu. */
 #include "backend.h"
+#include "check.cuh"
 #include <cuda_runtime.h>
 #include <functional>
 #include <stdio.h>
@@ -9,15 +10,6 @@
 #include <string.h>
 #include <string>
 #include <vector>
-
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "%s:%d: %s failed: %s; %s\n", __FILE__, __LINE__, #what,               \
-                    status_message(), cudaGetErrorString(cudaPeekAtLastError()));                  \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static const backend *be;
 static bool small; /* under a checking tool: small sizes */

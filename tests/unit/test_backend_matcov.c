@@ -1,14 +1,14 @@
 /* Covariances by the backends: one body for every backend that is usable here, compared with the
  * stage's fills and with the closed form. The variable MOAO_TEST_BACKEND picks one. */
 #include "../matcov_case.h"
+
+#include "../backends.h"
 #include "backend_matcov.h"
 
 #include <mpi.h>
 
 static comm world;
-static const backend *be; /* under test */
 static const backend_matcov *ops;
-static backend_ctx *ctx;
 
 static uint64_t random_state = 88172645463325252u;
 
@@ -486,35 +486,21 @@ static void test_large_pair(void **state) {
     teardown(&f);
 }
 
-static int run_on(const char *name, bool wanted) {
-    char text[256];
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cmm),          cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_truth_sensor), cmocka_unit_test(test_load),
-        cmocka_unit_test(test_difference),   cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_steep),        cmocka_unit_test(test_large_pair)};
-    if (backend_get(name, &be) != MOAO_OK) {
-        print_message("backend %s: %s\n", name, status_message());
-        status_clear();
-        return wanted;
-    }
+static void choose(void) {
     ops = matcov_backend(be);
-    if (be->open(0, NULL, &ctx) != MOAO_OK || be->describe(0, text, sizeof text) != MOAO_OK) {
-        print_error("backend %s: %s\n", name, status_message());
-        return 1;
-    }
-    print_message("backend %s: %s\n", name, text);
-    int failed = cmocka_run_group_tests_name(name, tests, NULL, NULL);
-    be->close(ctx);
-    return failed;
 }
 
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_cmm),          cmocka_unit_test(test_parts),
+    cmocka_unit_test(test_truth_sensor), cmocka_unit_test(test_load),
+    cmocka_unit_test(test_difference),   cmocka_unit_test(test_arguments),
+    cmocka_unit_test(test_steep),        cmocka_unit_test(test_large_pair)};
+
 int main(int argc, char **argv) {
-    const char *only = getenv("MOAO_TEST_BACKEND");
+    const backend_tests all = {tests, sizeof tests / sizeof *tests, choose};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
-    int failed =
-        only != NULL && *only ? run_on(only, true) : run_on("cpu", true) + run_on("gpu", false);
+    int failed = run_on_backends(&all);
     comm_free(&world);
     MPI_Finalize();
     return failed;

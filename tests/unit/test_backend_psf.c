@@ -2,13 +2,12 @@
  * with the stage's own functions. The variable MOAO_TEST_BACKEND picks one. */
 #include "psf_case.h"
 
+#include "../backends.h"
 #include "psf/psf_plan.h"
 
 #include <stdbool.h>
 
-static const backend *be; /* under test */
 static const backend_psf *ops;
-static backend_ctx *ctx;
 
 /* A mirror, its grids, and what is asked for. */
 typedef struct {
@@ -359,29 +358,16 @@ static void test_large(void **state) {
     teardown(&f);
 }
 
-static int run_on(const char *name, bool wanted) {
-    char text[256];
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_average),   cmocka_unit_test(test_compute),
-        cmocka_unit_test(test_slots),     cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_arguments), cmocka_unit_test(test_large)};
-    if (backend_get(name, &be) != MOAO_OK) {
-        print_message("backend %s: %s\n", name, status_message());
-        status_clear();
-        return wanted;
-    }
+static void choose(void) {
     ops = psf_backend(be);
-    if (be->open(0, NULL, &ctx) != MOAO_OK || be->describe(0, text, sizeof text) != MOAO_OK) {
-        print_error("backend %s: %s\n", name, status_message());
-        return 1;
-    }
-    print_message("backend %s: %s\n", name, text);
-    int failed = cmocka_run_group_tests_name(name, tests, NULL, NULL);
-    be->close(ctx);
-    return failed;
 }
 
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_average),   cmocka_unit_test(test_compute),
+    cmocka_unit_test(test_slots),     cmocka_unit_test(test_not_finite),
+    cmocka_unit_test(test_arguments), cmocka_unit_test(test_large)};
+
 int main(void) {
-    const char *only = getenv("MOAO_TEST_BACKEND");
-    return only != NULL && *only ? run_on(only, true) : run_on("cpu", true) + run_on("gpu", false);
+    const backend_tests all = {tests, sizeof tests / sizeof *tests, choose};
+    return run_on_backends(&all);
 }
