@@ -270,10 +270,7 @@ struct gpu_tuning {
     int64_t trsm_group; /* MiB of one group of inverses; there are two */
     int64_t trmm_leaf;  /* order under which a triangle is multiplied out of place, in panels */
     int64_t symm_leaf, syrk_leaf;
-    int64_t potrf_small; /* order up to which the factor is made by potrf_step alone */
-    int64_t potrf_panel; /* width of a panel above, and the width that potrf_step makes at once */
-    int64_t potrf_inner;
-    int64_t potrf_blocked; /* order up to which panels are used; recursion above */
+    int64_t potrf_tiles; /* order up to which one kernel makes the factor; recursion above */
     int64_t trtri_nb, lauum_leaf;
 };
 extern gpu_tuning gpu_tune;

@@ -20,10 +20,7 @@ gpu_tuning gpu_tune = {
     /* trmm_leaf */ 2048,
     /* symm_leaf */ 2048,
     /* syrk_leaf */ 4096,
-    /* potrf_small */ 1024,
-    /* potrf_panel */ 512,
-    /* potrf_inner */ 512,
-    /* potrf_blocked */ 4096,
+    /* potrf_tiles */ 4096,
     /* trtri_nb */ 512,
     /* lauum_leaf */ 512,
 };
@@ -346,13 +343,11 @@ EXPORT int64_t moao_gpu_tune(const char *name, int64_t value) {
         const char *name;
         int64_t *value;
     } sizes[] = {
-        {"trsm_narrow", &gpu_tune.trsm_narrow},     {"trsm_nb_narrow", &gpu_tune.trsm_nb_narrow},
-        {"trsm_nb_wide", &gpu_tune.trsm_nb_wide},   {"trmm_leaf", &gpu_tune.trmm_leaf},
-        {"symm_leaf", &gpu_tune.symm_leaf},         {"syrk_leaf", &gpu_tune.syrk_leaf},
-        {"potrf_small", &gpu_tune.potrf_small},     {"potrf_panel", &gpu_tune.potrf_panel},
-        {"potrf_inner", &gpu_tune.potrf_inner},     {"trsm_group", &gpu_tune.trsm_group},
-        {"potrf_blocked", &gpu_tune.potrf_blocked}, {"trtri_nb", &gpu_tune.trtri_nb},
-        {"lauum_leaf", &gpu_tune.lauum_leaf},
+        {"trsm_narrow", &gpu_tune.trsm_narrow},   {"trsm_nb_narrow", &gpu_tune.trsm_nb_narrow},
+        {"trsm_nb_wide", &gpu_tune.trsm_nb_wide}, {"trmm_leaf", &gpu_tune.trmm_leaf},
+        {"symm_leaf", &gpu_tune.symm_leaf},       {"syrk_leaf", &gpu_tune.syrk_leaf},
+        {"potrf_tiles", &gpu_tune.potrf_tiles},   {"trsm_group", &gpu_tune.trsm_group},
+        {"trtri_nb", &gpu_tune.trtri_nb},         {"lauum_leaf", &gpu_tune.lauum_leaf},
     };
     for (const auto &s : sizes)
         if (!strcmp(s.name, name)) {

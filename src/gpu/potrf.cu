@@ -1,5 +1,4 @@
-/* potrf: one launch per 64 columns up to potrf_small; above, panels with the next panel made beside
- * the update by the last one (two streams); above potrf_blocked, recursion into trsm and syrk. */
+/* potrf: one kernel up to the order gpu_tune.potrf_tiles, recursion into trsm and syrk above. */
 #include "potrf.cuh"
 
 typedef struct {
@@ -8,16 +7,16 @@ typedef struct {
     char uplo;
     int64_t lda;
     int *info;
-    void *scratch, *trsm_work;
+    void *tiles_work, *trsm_work;
 } cholesky;
 
 static int64_t split_of(int64_t n) {
-    return backend_split(n, gpu_min(2048, gpu_tune.potrf_blocked));
+    return backend_split(n, gpu_min(2048, gpu_tune.potrf_tiles));
 }
 
 /* Largest workspace of the trsm calls of the recursion. */
 static size_t trsm_bytes(backend_type t, int64_t n) {
-    if (n <= gpu_tune.potrf_blocked)
+    if (n <= gpu_tune.potrf_tiles)
         return 0;
     const int64_t n1 = split_of(n), n2 = n - n1;
     size_t most = gpu_trsm_work(t, n1, n2), a = trsm_bytes(t, n1), b = trsm_bytes(t, n2);
@@ -25,80 +24,23 @@ static size_t trsm_bytes(backend_type t, int64_t n) {
     return b > most ? b : most;
 }
 
+static size_t tiles_bytes(int64_t n) { /* a multiple of what the trsm workspace is aligned to */
+    return (size_t)gpu_ceil(potrf_tiles_work(gpu_min(n, gpu_tune.potrf_tiles)), 256) * 256;
+}
+
 size_t gpu_potrf_work(backend_type t, int64_t n) {
-    return n > 0 ? potrf_panel_work(t) + trsm_bytes(t, n) : 0;
+    return n > 0 ? tiles_bytes(n) + trsm_bytes(t, n) : 0;
 }
 
 static void *at(const cholesky *c, void *a, int64_t i, int64_t j) {
     return c->uplo == 'L' ? gpu_at(c->t, a, i, j, c->lda) : gpu_at(c->t, a, j, i, c->lda);
 }
 
-/* Columns [j, j + w) of the triangle from row j on -= panel (rows j.., columns k .. k + kb) times
- * its rows j .. j + w. */
-static status update_columns(const cholesky *c, gpu_queue *q, void *a, int64_t n, int64_t j,
-                             int64_t w, int64_t k, int64_t kb) {
-    const backend_type t = c->t;
-    const void *one = gpu_scalar(t, 1), *minus = gpu_scalar(t, -1);
-    const bool lower = c->uplo == 'L';
-    const char nt = lower ? 'N' : 'T';
-    void *head = at(c, a, j, k), *rest = at(c, a, j + w, k);
-    GPU_TRY(
-        gpu_syrk_run(q, t, c->uplo, nt, w, kb, minus, head, c->lda, one, at(c, a, j, j), c->lda));
-    if (n <= j + w)
-        return MOAO_OK;
-    if (lower)
-        return blas_gemm(q, t, 'N', 'T', n - j - w, w, kb, minus, rest, c->lda, head, c->lda, one,
-                         at(c, a, j + w, j), c->lda);
-    return blas_gemm(q, t, 'T', 'N', w, n - j - w, kb, minus, head, c->lda, rest, c->lda, one,
-                     at(c, a, j + w, j), c->lda);
-}
-
-/* A panel of w columns with all n rows, in halves down to potrf_inner: wider ones leave potrf_step
- * too many tiles. */
-static status panel(const cholesky *c, int64_t n, int64_t w, bool follows, void *a, int64_t base) {
-    if (w <= gpu_tune.potrf_inner || n <= gpu_tune.potrf_small)
-        return potrf_panel(c->ctx->main.stream, c->t, c->uplo, n, w, follows, a, c->lda, base,
-                           c->info, c->scratch);
-    const int64_t w1 = backend_split(w, gpu_tune.potrf_inner), w2 = w - w1;
-    GPU_TRY(panel(c, n, w1, follows, a, base));
-    GPU_TRY(update_columns(c, &c->ctx->main, a, n, w1, w2, 0, w1));
-    return panel(c, n - w1, w2, true, at(c, a, w1, w1), base + w1);
-}
-
-static status blocked(const cholesky *c, int64_t n, void *a, int64_t base) {
-    gpu_queue *q = &c->ctx->main, *side = &c->ctx->side;
-    const int64_t nb = gpu_tune.potrf_panel;
-    bool beside = false; /* the side stream has an update that the main one has not waited for */
-    for (int64_t k = 0; k < n; k += nb) {
-        const int64_t w = gpu_min(nb, n - k), next = k + w;
-        GPU_TRY(panel(c, n - k, w, k > 0, at(c, a, k, k), base + k));
-        if (next >= n)
-            break;
-        const int64_t nw = gpu_min(nb, n - next), after = next + nw;
-        CUDA_TRY(cudaEventRecord(c->ctx->fork, q->stream));
-        if (beside)
-            CUDA_TRY(cudaStreamWaitEvent(q->stream, c->ctx->join, 0));
-        beside = after < n;
-        if (beside) {
-            CUDA_TRY(cudaStreamWaitEvent(side->stream, c->ctx->fork, 0));
-            GPU_TRY(gpu_syrk_run(side, c->t, c->uplo, c->uplo == 'L' ? 'N' : 'T', n - after, w,
-                                 gpu_scalar(c->t, -1), at(c, a, after, k), c->lda,
-                                 gpu_scalar(c->t, 1), at(c, a, after, after), c->lda));
-            CUDA_TRY(cudaEventRecord(c->ctx->join, side->stream));
-        }
-        GPU_TRY(update_columns(c, q, a, n, next, nw, k, w));
-    }
-    if (beside)
-        CUDA_TRY(cudaStreamWaitEvent(q->stream, c->ctx->join, 0));
-    return MOAO_OK;
-}
-
 static status recurse(const cholesky *c, int64_t n, void *a, int64_t base) {
     gpu_queue *q = &c->ctx->main;
-    if (n <= gpu_tune.potrf_small)
-        return panel(c, n, n, false, a, base);
-    if (n <= gpu_tune.potrf_blocked)
-        return blocked(c, n, a, base);
+    if (n <= gpu_tune.potrf_tiles)
+        return potrf_tiles(q->stream, c->ctx->sms, c->t, c->uplo, n, a, c->lda, base, c->info,
+                           c->tiles_work);
     const int64_t n1 = split_of(n), n2 = n - n1;
     const bool lower = c->uplo == 'L';
     const gpu_tri p = {c->t, lower ? 'R' : 'L', c->uplo, 'T', 'N'};
@@ -120,6 +62,6 @@ status gpu_potrf(GPU_FACTOR_ARGS) {
     CUDA_TRY(cudaMemsetAsync(info, 0, sizeof *info, ctx->main.stream));
     if (n == 0)
         return MOAO_OK;
-    const cholesky c = {ctx, t, uplo, lda, info, work, (char *)work + potrf_panel_work(t)};
+    const cholesky c = {ctx, t, uplo, lda, info, work, (char *)work + tiles_bytes(n)};
     return recurse(&c, n, a, 0);
 }
