@@ -8,8 +8,9 @@
 
 #define NT POTRF_TILE
 #define THREADS 256
-#define LB (NT + 4) /* leading dimensions in shared memory: fragments come without bank conflicts  \
-                     */
+#define LB                                                                                         \
+    (NT + 4) /* leading dimensions in shared memory: fragments come without bank conflicts         \
+              */
 #define LA (2 * NT + 4)
 #define SLICE 32 /* columns that are staged at once */
 #define STAGES 3
@@ -280,7 +281,9 @@ template <class T> struct pivot {
     T u, g, root;
     __device__ explicit pivot(T d) {
         u = rough_inverse(d);
-        const T e = gpu_fma(-d, u, T(1)), y = rough_inverse_root(d), r = gpu_fma(-d, y * y, T(1));
+        /* d + 0 u: the root comes after the inverse, on whose way the next pivot waits */
+        const T e = gpu_fma(-d, u, T(1)), y = rough_inverse_root(gpu_fma(u, T(0), d)),
+                r = gpu_fma(-d, y * y, T(1));
         g = gpu_fma(e, e, e);
         root = gpu_fma(y * r, gpu_fma(T(0.375), r, T(0.5)), y);
     }
@@ -316,6 +319,7 @@ template <class T> __device__ front_row<T> eliminate(const T *block, int own, fr
 #pragma unroll
         for (int i = k / 2 * 2; i < FRONT; i += 2)
             load_pair(block + i + k * FRONT, &a[i][k], &a[i + 1][k]);
+    __syncwarp(); /* keeps loads out of the chain of operations */
 #pragma unroll
     for (int k = 0; k < FRONT; k++) {
         const pivot<T> d(a[k][k]);
@@ -348,6 +352,7 @@ template <class T> __device__ front_row<T> substitute(const T *l, const T *root,
         for (int i = k / 2 * 2; i < FRONT; i += 2)
             load_pair(l + i + k * LB, &a[i][k], &a[i + 1][k]);
     }
+    __syncwarp();
 #pragma unroll
     for (int k = 0; k < FRONT; k++) {
         p.x[k] *= r[k];
@@ -448,11 +453,12 @@ __device__ inline void store_row(const matrix<T, L> &v, int64_t i, int64_t j,
             *to = p.x[k];
 }
 
-/* The first diagonal entry of the factor that is no finite positive number is the first bad pivot.
- * One warp. */
+/* The first diagonal entry of the factor that is no positive number, or whose pivot is above a
+ * quarter of the largest number (its rough inverse is then flushed to zero), is the first bad
+ * pivot. One warp. */
 template <class T> __device__ void find_bad(const T *tile, int base, int *info) {
     const int lane = threadIdx.x % 32;
-    const T huge = sizeof(T) == 8 ? T(1.7976931348623157e308) : T(3.4028234e38);
+    const T huge = sizeof(T) == 8 ? T(6.7e153) : T(9.2e18);
     int first = NT;
     for (int k = 0; k < NT; k += 32) {
         const T x = tile[(k + lane) * (LB + 1)];
