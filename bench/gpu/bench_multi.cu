@@ -1,77 +1,140 @@
 /* trsm over several GPUs: B split by columns, A on the first GPU and sent to the others while they
- * compute; against one GPU with all of B, on the same data in the same run.. */
+ * compute; against one GPU with all of B, on the same data in the same run. Beside it the time of
+ * each part, and of the parts when each GPU has A already.
+ *   bench_multi [N [RIGHT-HAND SIDES [GPUS [SHARE OF THE FIRST GPU, PER MILLE]]]] */
 #include "bench_gpu.cuh"
+#include <thread>
 
-static double run_once(int count, backend_ctx *const *c, int64_t n, const int64_t *part,
-                       const void *a, void *const *b, void *const *dev, const size_t *ldev) {
-    const double one = 1;
-    int64_t ldb[8];
-    cudaEvent_t e0, e1;
+#define MOST 8
+static const double one = 1;
+
+static struct {
+    int64_t n, part[MOST], ldb[MOST];
+    int count;
+    backend_ctx *c[MOST];
+    void *a[MOST], *b[MOST], *dev[MOST]; /* a[g], g > 0: copies of A for the parts alone */
+    size_t ldev[MOST];
+    cudaEvent_t start[MOST], end[MOST], all;
+} run;
+
+static cudaStream_t queue(int g) {
+    return (cudaStream_t)be->stream(run.c[g]);
+}
+
+/* One run: the time of the whole and of each part, in ms. */
+static double run_once(bool alone, double *part) {
     float ms;
-    for (int g = 0; g < count; g++) {
-        ldb[g] = n;
+    for (int g = 0; g < run.count; g++) {
         CU(cudaSetDevice(g));
-        bench_fill_kernel<<<132 * 16, 256, 0, (cudaStream_t)be->stream(c[g])>>>(
-            (double *)b[g], n, part[g], n, 1.0, 0.0, 7 + g);
-        OK(be->sync(c[g]));
+        bench_fill_kernel<<<132 * 16, 256, 0, queue(g)>>>((double *)run.b[g], run.n, run.part[g],
+                                                          run.n, 1.0, 0.0, 7 + g);
     }
-    CU(cudaSetDevice(0));
-    CU(cudaEventCreate(&e0));
-    CU(cudaEventCreate(&e1));
-    CU(cudaEventRecord(e0, (cudaStream_t)be->stream(c[0])));
-    OK(be->trsm_multi(count, c, BACKEND_D, 'L', 'L', 'N', 'N', n, part, &one, a, n, b, ldb, dev,
-                      ldev));
-    CU(cudaEventRecord(e1, (cudaStream_t)be->stream(c[0])));
-    CU(cudaEventSynchronize(e1));
-    CU(cudaEventElapsedTime(&ms, e0, e1));
+    for (int g = 0; g < run.count; g++)
+        OK(be->sync(run.c[g]));
+    for (int g = run.count - 1; g >= 0; g--) {
+        CU(cudaSetDevice(g));
+        CU(cudaEventRecord(run.start[g], queue(g)));
+    }
+    std::vector<std::thread> threads;
+    for (int g = 0; alone && g < run.count; g++)
+        threads.emplace_back([g] {
+            OK(be->trsm(run.c[g], BACKEND_D, 'L', 'L', 'N', 'N', run.n, run.part[g], &one, run.a[g],
+                        run.n, run.b[g], run.n, run.dev[g], run.ldev[g]));
+        });
+    for (std::thread &t : threads)
+        t.join();
+    if (!alone)
+        OK(be->trsm_multi(run.count, run.c, BACKEND_D, 'L', 'L', 'N', 'N', run.n, run.part, &one,
+                          run.a[0], run.n, run.b, run.ldb, run.dev, run.ldev));
+    CU(cudaEventRecord(run.all, queue(0)));
+    for (int g = run.count - 1; g >= 0; g--) {
+        CU(cudaSetDevice(g));
+        CU(cudaEventRecord(run.end[g], queue(g)));
+    }
+    for (int g = 0; g < run.count; g++) {
+        CU(cudaEventSynchronize(run.end[g]));
+        CU(cudaEventElapsedTime(&ms, run.start[g], run.end[g]));
+        part[g] = ms;
+    }
+    CU(cudaEventElapsedTime(&ms, run.start[0], run.all));
     return ms;
 }
 
-static double measure(int count, backend_ctx *const *c, int64_t n, int64_t nrhs, const void *a) {
-    int64_t part[8];
-    void *b[8], *dev[8];
-    size_t ldev[8];
-    std::vector<double> ms;
+/* Median of seven runs, after as many as take 0.6 s: the control of power needs a few tenths of a
+ * second to settle, and swings by 15 % until then. */
+static double measure(bool alone, double *part, double *least, double *most) {
+    std::vector<std::pair<double, std::vector<double>>> runs;
+    for (double warm = 0; warm < 600;)
+        warm += run_once(alone, part);
+    while (runs.size() < 7) {
+        const double ms = run_once(alone, part);
+        runs.push_back({ms, std::vector<double>(part, part + run.count)});
+    }
+    std::sort(runs.begin(), runs.end());
+    std::copy(runs[3].second.begin(), runs[3].second.end(), part);
+    *least = runs[0].first, *most = runs[6].first;
+    return runs[3].first;
+}
+
+static double split(int count, int64_t nrhs, int64_t first, double single) {
+    double part[MOST], least, most;
+    int64_t left = nrhs;
+    run.count = count;
     for (int g = 0; g < count; g++) {
-        part[g] = nrhs / count;
-        ldev[g] = be->multi_workspace(g, BACKEND_D, 'L', n, part[g]);
-        OK(be->alloc(c[g], n * part[g] * 8, &b[g]));
-        OK(be->alloc(c[g], ldev[g], &dev[g]));
+        run.part[g] = g == 0 && first > 0 && count > 1 ? nrhs * first / 1000 : left / (count - g);
+        left -= run.part[g];
+        run.ldb[g] = run.n;
+        run.ldev[g] = be->multi_workspace(g, BACKEND_D, 'L', run.n, run.part[g]);
+        OK(be->alloc(run.c[g], run.n * run.part[g] * 8, &run.b[g]));
+        OK(be->alloc(run.c[g], run.ldev[g], &run.dev[g]));
     }
-    for (int r = 0; r < 4; r++) {
-        const double t = run_once(count, c, n, part, a, b, dev, ldev);
-        if (r > 0)
-            ms.push_back(t);
+    const double ms = measure(false, part, &least, &most);
+    single = count == 1 ? ms : single;
+    printf("trsm n = %ld, %ld right-hand sides, %d GPU: %.2f ms (%.2f to %.2f), %.1f TFLOP/s, %.2f "
+           "times one GPU; parts",
+           (long)run.n, (long)nrhs, count, ms, least, most,
+           (double)run.n * run.n * nrhs / ms * 1e-9, single / ms);
+    for (int g = 0; g < count; g++)
+        printf(" %.2f", part[g]);
+    if (count > 1) {
+        measure(true, part, &least, &most);
+        printf(" ms, alone");
+        for (int g = 0; g < count; g++)
+            printf(" %.2f", part[g]);
     }
+    printf(" ms\n");
+    fflush(stdout);
     for (int g = 0; g < count; g++) {
-        be->release(c[g], b[g]);
-        be->release(c[g], dev[g]);
+        be->release(run.c[g], run.b[g]);
+        be->release(run.c[g], run.dev[g]);
     }
-    std::sort(ms.begin(), ms.end());
-    return ms[1];
+    return single;
 }
 
 int main(int argc, char **argv) {
-    const int64_t n = argc > 1 ? atoll(argv[1]) : 32768, nrhs = argc > 2 ? atoll(argv[2]) : n;
-    backend_ctx *c[8];
+    const int64_t n = argc > 1 ? atoll(argv[1]) : 32768, nrhs = argc > 2 ? atoll(argv[2]) : n,
+                  first = argc > 4 ? atoll(argv[4]) : 0;
     bench_open(NULL);
-    const int all = std::min(8, be->devices());
-    for (int g = 0; g < all; g++)
-        OK(be->open(g, NULL, &c[g]));
-    void *a;
-    OK(be->alloc(c[0], n * n * 8, &a));
-    bench_fill(BACKEND_D, a, n, n, 1.0 / n, 1.5, 3);
-    CU(cudaStreamSynchronize(stream));
-    double single = 0;
-    for (int count = 1; count <= all; count *= 2) {
-        const double ms = measure(count, c, n, nrhs, a);
-        single = count == 1 ? ms : single;
-        printf("trsm n = %ld, %ld right-hand sides, %d GPU: %.2f ms, %.1f TFLOP/s, %.2f times one "
-               "GPU\n",
-               (long)n, (long)nrhs, count, ms, (double)n * n * nrhs / ms * 1e-9, single / ms);
+    const int all = std::min(argc > 3 ? atoi(argv[3]) : MOST, std::min(MOST, be->devices()));
+    run.n = n;
+    for (int g = 0; g < all; g++) {
+        OK(be->open(g, NULL, &run.c[g]));
+        OK(be->alloc(run.c[g], n * n * 8, &run.a[g]));
+        CU(cudaSetDevice(g));
+        CU(cudaEventCreate(&run.start[g]));
+        CU(cudaEventCreate(&run.end[g]));
+        bench_fill_kernel<<<132 * 16, 256, 0, queue(g)>>>((double *)run.a[g], n, n, n, 1.0 / n, 1.5,
+                                                          3);
+        OK(be->sync(run.c[g]));
     }
-    be->release(c[0], a);
-    for (int g = 0; g < all; g++)
-        be->close(c[g]);
+    CU(cudaSetDevice(0));
+    CU(cudaEventCreate(&run.all));
+    double single = 0;
+    for (int count = 1; count <= all; count *= 2)
+        single = split(count, nrhs, first, single);
+    for (int g = 0; g < all; g++) {
+        be->release(run.c[g], run.a[g]);
+        be->close(run.c[g]);
+    }
     return 0;
 }
