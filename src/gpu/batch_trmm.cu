@@ -1,203 +1,280 @@
-/* Batched B := alpha A B in place, A lower triangular of order 65 to 256, FP64. One block takes 64
- * columns of B: they stay in shared memory, the triangle passes by in slices of 128 rows and 16
- * columns, and rows of the result go straight from the accumulators to memory, so that B is read
- * and written once. */
+/* Batched B := alpha A B in place, A lower triangular of order 65 to 256, FP64: a product in tiles
+ * of 128 x 128 of the result. A thread block takes 128 columns of B and goes through their rows
+ * from the last 128 upwards, so that what is overwritten is not read again; slices of A (128 rows,
+ * 16 columns) and of B (16 rows, 128 columns) are staged ahead, across tiles and, since a thread
+ * block takes one such slab after another, across matrices. */
 #include "batch_warp.cuh"
 
 namespace batch {
 
 namespace {
-constexpr int ROWS = 128, COLS = 64, SLICE = 16, ALD = ROWS + 4, ASIZE = SLICE * ALD, THREADS = 256;
+/* Leading dimensions with which 16-byte accesses of the tensor cores' fragments meet no bank twice
+ * (see slab_product). */
+constexpr int ROWS = 128, COLS = 128, SLICE = 16, ALD = ROWS + 2, BKD = SLICE + 8,
+              ASIZE = SLICE * ALD, BSIZE = COLS * BKD, SIZE = ASIZE + BSIZE, THREADS = 256,
+              AHEAD = 5;
 
-/* One block of columns, as seen by one thread; sb: the columns of B, leading dimension ldb. */
-template <class T> struct Product {
-    Ref<T> A, B;
-    T *sa, *sb;
-    int n, m, j0, ldb, slices, tid; /* slices: of B, and of A's last rows */
-    bool unit, wide_a, wide_b;      /* diagonal; see is_wide */
-    __device__ int slices_of(int step) const {
-        const int k = (step + 1) * (ROWS / SLICE);
-        return k < slices ? k : slices;
+/* 128 columns of one matrix's B, and where in them a thread block is: slice q of the row block from
+ * i0 on. */
+struct Slab {
+    int64_t b; /* matrix; `count` or more: there is none left */
+    int panel, n, m, i0, q;
+    __device__ int j0() const {
+        return panel * COLS;
+    }
+    __device__ int slices() const {
+        const int rows = i0 + ROWS < n ? i0 + ROWS : n;
+        return (rows + SLICE - 1) / SLICE;
+    }
+};
+/* Slabs of a matrix, largest order; a thread block's steps in matrices and slabs. */
+struct Work {
+    int panels, n_max, step, step_panels;
+};
+
+__device__ inline void slab_step(const Work &w, Slab &s) {
+    s.b += w.step, s.panel += w.step_panels;
+    if (s.panel >= w.panels)
+        s.panel -= w.panels, s.b++;
+}
+/* The first slab from this one on that has something to do. */
+__device__ inline void slab_open(const Args<double> &a, const Work &w, Slab &s) {
+#pragma unroll 1
+    for (; s.b < a.count; slab_step(w, s)) {
+        s.n = dim_part(a.n, s.b), s.m = dim_part(a.m, s.b);
+        if (s.n > 0 && s.n > a.lo && s.n <= w.n_max && s.j0() < s.m && !(a.skip && a.skip[s.b]))
+            break;
+    }
+    s.i0 = (s.n - 1) / ROWS * ROWS, s.q = 0;
+}
+/* The row block above, or the next slab. */
+__device__ inline void slab_next(const Args<double> &a, const Work &w, Slab &s) {
+    s.q = 0;
+    if (s.i0) {
+        s.i0 -= ROWS;
+    } else {
+        slab_step(w, s);
+        slab_open(a, w, s);
+    }
+}
+__device__ inline Ref<double> matrix_a(const Args<double> &a, const Slab &s) {
+    const int full = dim_full(a.n, s.b);
+    return resolve(a.A, s.b, full, full);
+}
+__device__ inline Ref<double> matrix_b(const Args<double> &a, const Slab &s) {
+    return resolve(a.B, s.b, dim_full(a.n, s.b), dim_full(a.m, s.b));
+}
+
+/* Element of A at (row, col), 0 outside the triangle. */
+__device__ inline void element_of_a(double *s, const double *p, int row, int col, int n,
+                                    bool unit) {
+    if (unit && row == col)
+        *s = 1.0;
+    else
+        stage(s, p, row < n && col <= row);
+}
+
+/* Slice f.q (columns of A, rows of B) an element at a time, zero outside; above the diagonal and,
+ * if it is of ones, on it, nothing is read. */
+__device__ inline void slice_by_elements(const Args<double> &a, const Slab &f, double *s, int tid) {
+    const int k0 = f.q * SLICE;
+    { /* A */
+        const Ref<double> A = matrix_a(a, f);
+        const int i = A.along_i ? tid % ROWS : tid / SLICE,
+                  k = A.along_i ? tid / ROWS : tid % SLICE, di = A.along_i ? 0 : THREADS / SLICE,
+                  dk = A.along_i ? THREADS / ROWS : 0;
+        const double *p = A.at(f.i0 + i, k0 + k);
+        const int64_t step = di * A.si + dk * A.sj;
+        double *q = s + k * ALD + i;
+#pragma unroll 1
+        for (int u = 0; u < ROWS * SLICE / THREADS; u++, p += step, q += dk * ALD + di)
+            element_of_a(q, p, f.i0 + i + u * di, k0 + k + u * dk, f.n, a.unit);
+    }
+    const Ref<double> B = matrix_b(a, f);
+    const int k = B.along_i ? tid % SLICE : tid / COLS, j = B.along_i ? tid / SLICE : tid % COLS,
+              dk = B.along_i ? 0 : THREADS / COLS, dj = B.along_i ? THREADS / SLICE : 0;
+    const double *p = B.at(k0 + k, f.j0() + j);
+    const int64_t step = dk * B.si + dj * B.sj;
+    double *q = s + ASIZE + j * BKD + k;
+#pragma unroll 1
+    for (int u = 0; u < COLS * SLICE / THREADS; u++, p += step, q += dj * BKD + dk)
+        stage(q, p, k0 + k + u * dk < f.n && f.j0() + j + u * dj < f.m);
+}
+
+/* What one thread fetches, 16 bytes at a time: four such pieces of a slice of A and four of B. */
+struct Pieces {
+    static constexpr int LANES_A = ROWS / 2, STEP_A = THREADS / LANES_A, LANES_B = SLICE / 2,
+                         STEP_B = THREADS / LANES_B;
+    const double *pa, *pb; /* of slice f.q */
+    int64_t lda, ldb;
+    bool whole; /* the tile lies inside the operands, and they allow it */
+    __device__ void open(const Args<double> &a, const Slab &f, int tid) {
+        if (f.b >= a.count)
+            return;
+        const Ref<double> A = matrix_a(a, f), B = matrix_b(a, f);
+        whole = f.i0 + ROWS <= f.n && f.j0() + COLS <= f.m && is_wide(A) && is_wide(B);
+        pa = A.at(f.i0 + tid % LANES_A * 2, tid / LANES_A), lda = A.sj;
+        pb = B.at(tid % LANES_B * 2, f.j0() + tid / LANES_B), ldb = B.sj;
+    }
+    __device__ void fetch(const Slab &f, double *s, bool unit, int tid) {
+        const int r = tid % LANES_A * 2, c = tid / LANES_A;
+        const double *p = pa;
+        double *q = s + c * ALD + r;
+        int below = f.i0 + r - f.q * SLICE - c - unit; /* the diagonal's first wanted element */
+#pragma unroll
+        for (int u = 0; u < SLICE; u += STEP_A, p += STEP_A * lda, below -= STEP_A)
+            if (below >= 0)
+                stage_wide(q + u * ALD, p);
+            else if (below == -1)
+                stage(q + u * ALD + 1, p + 1);
+        q = s + ASIZE + tid / LANES_B * BKD + tid % LANES_B * 2, p = pb;
+#pragma unroll
+        for (int u = 0; u < COLS; u += STEP_B, p += STEP_B * ldb)
+            stage_wide(q + u * BKD, p);
+        pa += SLICE * lda, pb += SLICE;
     }
 };
 
-/* One element of A at (row, col), 0 outside the triangle. */
-template <class T>
-__device__ inline void element_of_a(const Product<T> &t, T *s, const T *p, int row, int col) {
-    if (t.unit && row == col)
-        *s = T(1);
-    else
-        stage(s, p, row < t.n && col <= row);
+/* Which rows of 16 of a tile are those of a warp in its upper (0) or lower (1) part: 0, 3, 4, 7 or
+ * 1, 2, 5, 6, so that both have as much to do beside the diagonal. */
+__device__ inline int tile_row(int i, int part) {
+    return 2 * i + ((i & 1) ^ part);
 }
 
-/* Rows i0 .. i0 + 128 and columns k0 .. k0 + 16 of A; 16 bytes at a time where t.wide_a allows it.
- */
-template <class T> __device__ inline void slice_of_a(const Product<T> &t, T *s, int i0, int k0) {
-    if (t.wide_a) {
-        constexpr int V = 16 / sizeof(T), LANES = ROWS / V, STEP = THREADS / LANES;
-        const int r = t.tid % LANES * V, row = i0 + r;
-        int col = k0 + t.tid / LANES;
-        const T *p = t.A.at(row, col);
-        const int64_t step = STEP * t.A.sj;
-        T *q = s + t.tid / LANES * ALD + r;
+/* c += A B for 64 x 32 of the result and one slice; DIAGONAL: slice `first` of the tile's diagonal;
+ * what lies above it in shared memory does not count. The tensor cores' indices g and g + 8 (rows)
+ * stand for rows 2 g and 2 g + 1, and k, k + 4 (of the sum) for 2 k and 2 k + 1: so fragments are
+ * read, and the result is written, 16 bytes at a time. */
+template <bool DIAGONAL>
+__device__ inline void slab_product(double (*c)[4][4], const double *sa, const double *sb, int part,
+                                    int first, bool unit, int lane) {
+    const int g = lane / 4, k = lane % 4;
+    sa += 2 * g + 2 * k * ALD, sb += 2 * k + g * BKD;
 #pragma unroll
-        for (int u = 0; u < SLICE; u += STEP, col += STEP, p += step, q += STEP * ALD) {
-            if (row > col && row + V <= t.n) {
-                stage_wide(q, p);
-            } else {
+    for (int h = 0; h < SLICE; h += 8) {
+        alignas(16) double x[4], y[4][2];
 #pragma unroll
-                for (int e = 0; e < V; e++)
-                    element_of_a(t, q + e, p + e, row + e, col);
-            }
+        for (int j = 0; j < 4; j++)
+            vec_load(y[j], sb + 8 * j * BKD + h);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int row = tile_row(i, part);
+            if (DIAGONAL && row < first)
+                continue;
+#pragma unroll
+            for (int e = 0; e < 4; e += 2)
+                vec_load(x + e, sa + 16 * row + (h + e / 2) * ALD);
+            if (DIAGONAL && row == first)
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    const int below = 2 * g + e % 2 - h - 2 * k - e / 2;
+                    x[e] = below > 0 ? x[e] : below < 0 ? 0.0 : unit ? 1.0 : x[e];
+                }
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                tensor(c[i][j], x, y[j]);
         }
-        return;
-    }
-    const int i = t.A.along_i ? t.tid % ROWS : t.tid / SLICE,
-              k = t.A.along_i ? t.tid / ROWS : t.tid % SLICE,
-              di = t.A.along_i ? 0 : THREADS / SLICE, dk = t.A.along_i ? THREADS / ROWS : 0;
-    const T *p = t.A.at(i0 + i, k0 + k);
-    const int64_t step = di * t.A.si + dk * t.A.sj;
-    T *q = s + k * ALD + i;
-#pragma unroll
-    for (int u = 0; u < ROWS * SLICE / THREADS; u++, p += step, q += dk * ALD + di)
-        element_of_a(t, q, p, i0 + i + u * di, k0 + k + u * dk);
-}
-
-/* Rows k0 .. k0 + 16 of the block's columns of B, zero outside. */
-template <class T> __device__ inline void slice_of_b(const Product<T> &t, int k0) {
-    if (t.wide_b && k0 + SLICE <= t.n && t.j0 + COLS <= t.m) {
-        constexpr int V = 16 / sizeof(T), LANES = SLICE / V, STEP = THREADS / LANES;
-        const int k = k0 + t.tid % LANES * V, j = t.tid / LANES;
-        const T *p = t.B.at(k, t.j0 + j);
-#pragma unroll
-        for (int u = 0; u < COLS; u += STEP)
-            if (STEP <= COLS || j < COLS)
-                stage_wide(t.sb + (j + u) * t.ldb + k, p + u * t.B.sj);
-        return;
-    }
-    const int k = t.B.along_i ? t.tid % SLICE : t.tid / COLS,
-              j = t.B.along_i ? t.tid / SLICE : t.tid % COLS, dk = t.B.along_i ? 0 : THREADS / COLS,
-              dj = t.B.along_i ? THREADS / SLICE : 0;
-    const T *p = t.B.at(k0 + k, t.j0 + j);
-    const int64_t step = dk * t.B.si + dj * t.B.sj;
-#pragma unroll
-    for (int u = 0; u < COLS * SLICE / THREADS; u++, p += step)
-        stage(t.sb + (j + u * dj) * t.ldb + k0 + k + u * dk, p,
-              k0 + k + u * dk < t.n && t.j0 + j + u * dj < t.m);
-}
-
-/* All of the block's columns of B on their way to the L2 cache. */
-template <class T> __device__ inline void columns_prefetch(const Product<T> &t) {
-    constexpr int LINE = 128 / sizeof(T), ALONG = COLS / LINE;
-    if (t.B.along_i) {
-        const int j = t.j0 + t.tid % COLS;
-        for (int i = t.tid / COLS * LINE; i < t.n && j < t.m; i += THREADS / COLS * LINE)
-            prefetch(t.B.at(i, j));
-    } else {
-        const int j = t.j0 + t.tid % ALONG * LINE;
-        for (int i = t.tid / ALONG; i < t.n && j < t.m; i += THREADS / ALONG)
-            prefetch(t.B.at(i, j));
     }
 }
 
-/* alpha times the accumulator of one warp to rows i1, columns j1 on of B. */
-template <class T>
-__device__ inline void result_write(const Product<T> &t, const Acc<T> &c, T alpha, int i1, int j1,
-                                    int lane) {
-    const bool inside = i1 + 32 <= t.n && j1 + 32 <= t.m;
-    i1 += c.row(0, lane), j1 += c.col(0, lane);
-    T *p = t.B.at(i1, j1);
+/* alpha c to the warp's rows of the tile from i0 on, columns j1 on of B. */
+__device__ inline void result_write(const Ref<double> &B, double (*c)[4][4], double alpha, int i0,
+                                    int part, int j1, int n, int m, int lane) {
+    const bool inside = i0 + ROWS <= n && j1 + 32 <= m, wide = inside && is_wide(B);
+    i0 += 2 * (lane / 4), j1 += 2 * (lane % 4);
 #pragma unroll
-    for (int e = 0; e < 32; e++) {
-        const int di = c.row(e, 0), dj = c.col(e, 0);
-        if (inside || (i1 + di < t.n && j1 + dj < t.m))
-            p[di * t.B.si + dj * t.B.sj] = alpha * c.v[e];
+    for (int i = 0; i < 4; i++) {
+        const int i1 = i0 + 16 * tile_row(i, part);
+        double *p = B.at(i1, j1);
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                double *q = p + (8 * j + e) * B.sj;
+                alignas(16) double x[2] = {alpha * c[i][j][e], alpha * c[i][j][e + 2]};
+                if (wide) {
+                    vec_load(q, x);
+                } else {
+#pragma unroll
+                    for (int d = 0; d < 2; d++)
+                        if (inside || (i1 + d < n && j1 + 8 * j + e < m))
+                            q[d * B.si] = x[d];
+                }
+            }
     }
 }
 
-/* The warps of one scheduler (w and w + 4) share out short and long rows of the triangle. */
-template <class T, int AHEAD> __device__ inline void product_run(const Product<T> &t, T alpha) {
-    const int warp = t.tid / 32, lane = t.tid % 32, pair = warp / 2;
-    const int wi = 32 * (pair < 2 ? pair : 5 - pair), wj = 32 * (warp & 1);
-    const int steps = (t.n + ROWS - 1) / ROWS;
-    int next_step = 0, next = 0, loaded = 0, buffer = 0; /* what is fetched next */
+/* Warps w and w + 4 share a scheduler and 32 columns: one fetches while the other works, and the
+ * triangle leaves all tensor cores the same work. */
+__global__ void __launch_bounds__(THREADS, 1)
+    trmm_kernel(const __grid_constant__ Args<double> a, const Work w) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    double *s = (double *)shared;
+    const int tid = threadIdx.x, warp = tid / 32, lane = tid % 32;
+    const int part = warp / 4, wj = 32 * (warp % 4);
+    wait_for_predecessor();
+    Slab f, t; /* what is fetched, what is worked on */
+    Pieces pieces = {};
+    f.b = blockIdx.x / w.panels, f.panel = blockIdx.x % w.panels;
+    slab_open(a, w, f);
+    t = f;
+    pieces.open(a, f, tid);
+    int slot = 0, ready = 0;
     auto fetch = [&] {
-        if (next_step < steps) {
-            slice_of_a(t, t.sa + buffer * ASIZE, next_step * ROWS, next * SLICE);
-            if (next == loaded) {
-                slice_of_b(t, next * SLICE);
-                loaded++;
+        if (f.b < a.count) {
+            if (pieces.whole)
+                pieces.fetch(f, s + slot, a.unit, tid);
+            else
+                slice_by_elements(a, f, s + slot, tid);
+            if (++f.q == f.slices()) {
+                slab_next(a, w, f);
+                pieces.open(a, f, tid);
             }
-            if (++next == t.slices_of(next_step))
-                next = 0, next_step++;
         }
-        buffer = buffer + 1 == AHEAD ? 0 : buffer + 1;
         stage_commit();
+        slot = slot + SIZE == AHEAD * SIZE ? 0 : slot + SIZE;
     };
+#pragma unroll 1
     for (int q = 0; q < AHEAD - 1; q++)
         fetch();
-    int ready = 0;
-    for (int s = 0; s < steps; s++) {
-        const int i1 = s * ROWS + wi;
-        Acc<T> c;
-        acc_zero(c);
-        for (int q = 0; q < t.slices_of(s); q++) {
+    while (t.b < a.count) {
+        const int slices = t.slices();
+        const bool mine = t.j0() + wj < t.m;
+        double c[4][4][4] = {};
+#pragma unroll 1
+        for (int q = 0; q < slices; q++) {
             stage_wait<AHEAD - 2>();
-            __syncthreads();
-            fetch();
-            if (q * SLICE < i1 + 32 && i1 < t.n && t.j0 + wj < t.m)
-                c.mma(t.sa + ready * ASIZE + wi, 1, ALD, t.sb + wj * t.ldb + q * SLICE, 1, t.ldb,
-                      SLICE, lane);
-            ready = ready + 1 == AHEAD ? 0 : ready + 1;
+            __syncthreads(); /* this slice is there, and the buffer of the one before it is free */
+            const double *sa = s + ready, *sb = s + ready + ASIZE + wj * BKD;
+            const int first = q - t.i0 / SLICE;
+            ready = ready + SIZE == AHEAD * SIZE ? 0 : ready + SIZE;
+#pragma unroll 1
+            for (int turn = 0; turn < 2; turn++)
+                if (turn == part)
+                    fetch();
+                else if (mine && first < 0)
+                    slab_product<false>(c, sa, sb, part, 0, false, lane);
+                else if (mine)
+                    slab_product<true>(c, sa, sb, part, first, a.unit, lane);
         }
-        if (i1 < t.n && t.j0 + wj < t.m)
-            result_write(t, c, alpha, i1, t.j0 + wj, lane);
+        /* rows of B above these may still be on their way to shared memory, these are not */
+        if (mine)
+            result_write(matrix_b(a, t), c, a.alpha, t.i0, part, t.j0() + wj, t.n, t.m, lane);
+        slab_next(a, w, t);
     }
-}
-
-template <class T, int AHEAD>
-__global__ void __launch_bounds__(THREADS, AHEAD == 2 ? 2 : 1)
-    trmm_kernel(const __grid_constant__ Args<T> a, int panels, int n_max) {
-    extern __shared__ __align__(16) unsigned char shared[];
-    const int64_t b = blockIdx.x / panels;
-    Product<T> t;
-    t.j0 = (int)(blockIdx.x % panels) * COLS, t.tid = threadIdx.x;
-    if (addresses_known(a.B, a.n) && !a.m.each) {
-        t.n = dim_part(a.n, b), t.m = dim_part(a.m, b);
-        t.B = resolve(a.B, b, dim_full(a.n, b), dim_full(a.m, b));
-        columns_prefetch(t);
-    }
-    wait_for_predecessor();
-    t.n = dim_part(a.n, b), t.m = dim_part(a.m, b);
-    if (t.n <= a.lo || t.n > n_max || (a.skip && a.skip[b]))
-        return;
-    const int full = dim_full(a.n, b);
-    t.A = resolve(a.A, b, full, full);
-    t.B = resolve(a.B, b, full, dim_full(a.m, b));
-    t.sa = (T *)shared, t.sb = t.sa + AHEAD * ASIZE;
-    t.ldb = n_max + 4, t.slices = (t.n + SLICE - 1) / SLICE;
-    t.unit = a.unit, t.wide_a = is_wide(t.A), t.wide_b = is_wide(t.B);
-    for (int panel = (int)(blockIdx.x % panels); panel * COLS < t.m; panel += panels) {
-        t.j0 = panel * COLS;
-        product_run<T, AHEAD>(t, a.alpha);
-        __syncthreads();
-    }
-}
-
-template <class T, int AHEAD> cudaError_t trmm_start(const Args<T> &a, int n_max, cudaStream_t s) {
-    const int64_t m = a.m.n < a.m.cap ? a.m.n : a.m.cap;
-    const int ldb = n_max + 4;
-    int64_t panels = (m + COLS - 1) / COLS;
-    if (a.count * panels > INT32_MAX)
-        panels = 1;
-    return launch(trmm_kernel<T, AHEAD>, dim3((unsigned)(a.count * panels)), THREADS,
-                  sizeof(T) * (size_t)(AHEAD * ASIZE + COLS * ldb), s, a, (int)panels, n_max);
+    stage_wait<0>();
 }
 
 } // namespace
 
 cudaError_t launch_trmm(const Args<double> &a, int n_max, cudaStream_t s) {
-    return n_max <= 128 ? trmm_start<double, 2>(a, 128, s) : trmm_start<double, 5>(a, 256, s);
+    const int64_t m = a.m.n < a.m.cap ? a.m.n : a.m.cap;
+    Work w;
+    w.panels = (int)((m + COLS - 1) / COLS), w.n_max = n_max;
+    const int64_t slabs = a.count * w.panels, fit = resident(1), blocks = slabs < fit ? slabs : fit;
+    w.step = (int)(blocks / w.panels), w.step_panels = (int)(blocks % w.panels);
+    return launch(trmm_kernel, dim3((unsigned)blocks), THREADS,
+                  sizeof(double) * (size_t)(AHEAD * SIZE), s, a, w);
 }
 
 } // namespace batch

@@ -271,6 +271,19 @@ static void large_batch(void **state) {
     }
 }
 
+/* More products than a device works on at once, one after the other by the same block: of one size
+ * and of several, in one and in two panels. */
+static void many_products(void **state) {
+    (void)state;
+    static const int64_t ns[] = {256, 200, 70, 129}, ms[] = {130, 33, 130, 33};
+    for (int v = 0; v < 4; v++) {
+        test_case c = plain(TRMM, BACKEND_D, small() ? 70 : ns[v], small() ? 3 : ms[v]);
+        c.count = small() || v ? 300 : 150, c.varied = v % 2, c.uplo = v % 2 ? 'U' : 'L';
+        c.layout = v ? v % LAYOUTS : ALIGNED;
+        run_case(c);
+    }
+}
+
 /* Every routine beyond 65,536 matrices: around that number and the last ones are right, and so is
  * every hundredth of the others. */
 static void large_batch_of_all(void **state) {
@@ -369,12 +382,12 @@ static int finish(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(triangular_on_b),      cmocka_unit_test(triangle_alone),
-        cmocka_unit_test(hard_matrices),        cmocka_unit_test(info_of_bad_matrices),
-        cmocka_unit_test(sizes_out_of_range),   cmocka_unit_test(arguments),
-        cmocka_unit_test(zero_scalars),         cmocka_unit_test(large_batch),
-        cmocka_unit_test(large_batch_of_all),   cmocka_unit_test(repeatable),
-        cmocka_unit_test(checks_notice_errors),
+        cmocka_unit_test(triangular_on_b),    cmocka_unit_test(triangle_alone),
+        cmocka_unit_test(hard_matrices),      cmocka_unit_test(info_of_bad_matrices),
+        cmocka_unit_test(sizes_out_of_range), cmocka_unit_test(arguments),
+        cmocka_unit_test(zero_scalars),       cmocka_unit_test(large_batch),
+        cmocka_unit_test(many_products),      cmocka_unit_test(large_batch_of_all),
+        cmocka_unit_test(repeatable),         cmocka_unit_test(checks_notice_errors),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }
