@@ -15,19 +15,41 @@ template <class T> constexpr int BSIZE = 32 * BLD<T>;
 __host__ __device__ constexpr int triangle_blocks(int nb) {
     return nb * (nb + 1) / 2;
 }
-template <class T> constexpr size_t block_shared(int nb, int warps, int b_blocks) {
-    return sizeof(T) * (size_t)(BSIZE<T> * (triangle_blocks(nb) + b_blocks * warps) + 32 * nb) + 16;
+/* FP64 solves of order 33 to 64: diagonal blocks without the part above the diagonal, so that four
+ * thread blocks fit an SM. */
+template <class T, int OP>
+constexpr bool SMALL_DIAGONAL = sizeof(T) == 8 && (OP & ~(FORWARD | BACKWARD)) == 0;
+template <class T, int OP> __host__ __device__ constexpr int triangle_size(int nb) {
+    return SMALL_DIAGONAL<T, OP> ? BSIZE<T> * triangle_blocks(nb - 1) + Compact::SIZE * nb
+                                 : BSIZE<T> * triangle_blocks(nb);
+}
+template <class T, int OP> constexpr size_t block_shared(int nb, int warps, int b_blocks) {
+    return sizeof(T) * (size_t)(triangle_size<T, OP>(nb) + BSIZE<T> * b_blocks * warps + 32 * nb) +
+           (SMALL_DIAGONAL<T, OP> && nb > 1 ? 0 : 16);
 }
 
 /* The triangle in shared memory, as seen by one warp. */
 template <class T> struct Tiles {
-    T *s, *inv;
+    T *s, *inv, *diagonal; /* diagonal: of small diagonal blocks */
     int nb, warp, warps, lane;
     int first, step; /* columns of B: this warp's first chunk, and from one to its next */
     __device__ T *at(int i, int j) const {
         return s + (i * (i + 1) / 2 + j) * BSIZE<T>;
     }
+    /* the blocks of a solve */
+    template <bool SMALL> __device__ T *below(int i, int j) const {
+        return SMALL ? s + (i * (i - 1) / 2 + j) * BSIZE<T> : at(i, j);
+    }
+    template <bool SMALL> __device__ T *on(int i) const {
+        return SMALL ? diagonal + i * Compact::SIZE : at(i, i);
+    }
+    template <bool SMALL> __device__ T *element_on(int i) const {
+        return SMALL ? on<true>(i / 32) + i % 32 / 16 * Compact::SECOND + i % 16 * (Compact::LD + 1)
+                     : at(i / 32, i / 32) + i % 32 * (BLD<T> + 1);
+    }
 };
+template <class T, bool SMALL> struct Layout { typedef InBlock<BLD<T>> type; };
+template <class T> struct Layout<T, true> { typedef Compact type; };
 
 template <class T> __device__ inline void acc_load(Acc<T> &c, const T *s, int lane) {
 #pragma unroll
@@ -138,32 +160,34 @@ template <class T> __device__ inline void square_tiles(const Tiles<T> &t) {
 }
 
 /* A chunk of 32 columns of B, blocks b + i BSIZE<T>, by one warp. */
-template <class T> __device__ inline void chunk_forward(const Tiles<T> &t, T *b) {
+template <class T, bool SMALL> __device__ inline void chunk_forward(const Tiles<T> &t, T *b) {
     for (int i = 0; i < t.nb; i++) {
         T *s = b + i * BSIZE<T>;
         if (i) {
             Acc<T> c;
             acc_load(c, s, t.lane);
             for (int k = 0; k < i; k++)
-                mult_nn<true>(c, t.at(i, k), b + k * BSIZE<T>, t.lane);
+                mult_nn<true>(c, t.template below<SMALL>(i, k), b + k * BSIZE<T>, t.lane);
             acc_store(s, c, t.lane);
             __syncwarp();
         }
-        block_forward<T, BLD<T>>(s, t.at(i, i), t.inv + 32 * i, t.lane);
+        block_forward<T, BLD<T>, typename Layout<T, SMALL>::type>(s, t.template on<SMALL>(i),
+                                                                  t.inv + 32 * i, t.lane);
     }
 }
-template <class T> __device__ inline void chunk_backward(const Tiles<T> &t, T *b) {
+template <class T, bool SMALL> __device__ inline void chunk_backward(const Tiles<T> &t, T *b) {
     for (int i = t.nb - 1; i >= 0; i--) {
         T *s = b + i * BSIZE<T>;
         if (i < t.nb - 1) {
             Acc<T> c;
             acc_load(c, s, t.lane);
             for (int k = i + 1; k < t.nb; k++)
-                mult_tn<true>(c, t.at(k, i), b + k * BSIZE<T>, t.lane);
+                mult_tn<true>(c, t.template below<SMALL>(k, i), b + k * BSIZE<T>, t.lane);
             acc_store(s, c, t.lane);
             __syncwarp();
         }
-        block_backward<T, BLD<T>>(s, t.at(i, i), t.inv + 32 * i, t.lane);
+        block_backward<T, BLD<T>, typename Layout<T, SMALL>::type>(s, t.template on<SMALL>(i),
+                                                                   t.inv + 32 * i, t.lane);
     }
 }
 template <class T> __device__ inline void chunk_multiply(const Tiles<T> &t, T *b) {
@@ -198,9 +222,9 @@ __device__ inline void chunks_run(const Tiles<T> &t, const Args<T> &a, const Ref
             __syncwarp();
         }
         if (OP & FORWARD)
-            chunk_forward(t, b);
+            chunk_forward<T, SMALL_DIAGONAL<T, OP>>(t, b);
         if (OP & BACKWARD)
-            chunk_backward(t, b);
+            chunk_backward<T, SMALL_DIAGONAL<T, OP>>(t, b);
         if (OP & MULTIPLY)
             chunk_multiply(t, b);
         for (int i = 0; i < t.nb; i++)
@@ -212,13 +236,13 @@ __device__ inline void chunks_run(const Tiles<T> &t, const Args<T> &a, const Ref
 
 /* Ones on the padded or unit diagonal, reciprocals to inv; returns the first zero or NaN, 0 if
  * none. */
-template <class T>
+template <class T, bool SMALL>
 __device__ inline int diagonal_tiles(const Tiles<T> &t, int n, bool unit, bool factor, int *flag) {
     if (threadIdx.x == 0)
         *flag = 1 << 30;
     __syncthreads();
     for (int i = threadIdx.x; i < 32 * t.nb; i += blockDim.x) {
-        T *d = t.at(i / 32, i / 32) + (i % 32) * (BLD<T> + 1);
+        T *d = t.template element_on<SMALL>(i);
         if (unit || i >= n)
             *d = T(1);
         if (!factor) {
@@ -231,6 +255,26 @@ __device__ inline int diagonal_tiles(const Tiles<T> &t, int n, bool unit, bool f
     int fail = *flag == 1 << 30 ? 0 : *flag;
     __syncthreads();
     return fail;
+}
+
+/* A triangle of order 33 to 64 to shared memory with small diagonal blocks: half a warp for each of
+ * the triangles and squares of order 16 on the diagonal. */
+template <class T>
+__device__ inline void small_tiles_stage(const Tiles<T> &t, const Ref<T> &A, int n, bool unit) {
+    const int h = t.lane / 16, l = t.lane % 16;
+    if (t.warp == t.warps - 1)
+        tile_stage<T, 32, BLD<T>, false, false>(t.template below<true>(1, 0), A, A.at(32, 0),
+                                                n - 32, 32, false, t.lane);
+    if (t.warp)
+        return;
+    for (int i = 0; i < 2; i++) {
+        const int k = 32 * i + 16 * h;
+        tile_stage<T, 16, Compact::LD, true, false>(t.template on<true>(i) + h * Compact::SECOND, A,
+                                                    A.at(k, k), n - k, n - k, unit, l);
+    }
+    const int k = 32 * h;
+    tile_stage<T, 16, Compact::SQUARE_LD, false, false>(
+        t.template on<true>(h) + Compact::BELOW, A, A.at(k + 16, k), n - k - 16, n - k, false, l);
 }
 
 /* nb: most blocks a side, warps >= nb unless there is only B to work on. */
@@ -257,20 +301,26 @@ __global__ void __launch_bounds__((OP & (FORWARD | BACKWARD | MULTIPLY)) ? 64 : 
     t.nb = (n + 31) / 32;
     t.warp = (int)threadIdx.x / 32, t.warps = (int)blockDim.x / 32, t.lane = (int)threadIdx.x % 32;
     t.first = 32 * (panel * t.warps + t.warp), t.step = 32 * t.warps * panels;
-    t.inv = t.s + triangle_blocks(nb_max) * BSIZE<T>;
+    t.diagonal = t.s + BSIZE<T> * triangle_blocks(nb_max - 1);
+    t.inv = t.s + triangle_size<T, OP>(nb_max);
     T *sB = t.inv + 32 * nb_max;
     int *flag = (int *)(sB + (WITH_B ? t.warps * nb_max * BSIZE<T> : 0));
+    if (SMALL_DIAGONAL<T, OP> && nb_max > 1)
+        flag = (int *)(t.s + 32); /* below a block's first column */
     sB += t.warp * nb_max * BSIZE<T>;
 
-    for_tiles(t, [&](int i, int j) {
-        const T *first = A.at(32 * i, 32 * j);
-        if (i == j)
-            tile_stage<T, 32, BLD<T>, true, OP == SQUARE || OP == MULTIPLY>(
-                t.at(i, i), A, first, n - 32 * i, n - 32 * i, a.unit, t.lane);
-        else
-            tile_stage<T, 32, BLD<T>, false, false>(t.at(i, j), A, first, n - 32 * i, n - 32 * j,
-                                                    false, t.lane);
-    });
+    if constexpr (SMALL_DIAGONAL<T, OP>)
+        small_tiles_stage(t, A, n, a.unit);
+    else
+        for_tiles(t, [&](int i, int j) {
+            const T *first = A.at(32 * i, 32 * j);
+            if (i == j)
+                tile_stage<T, 32, BLD<T>, true, OP == SQUARE || OP == MULTIPLY>(
+                    t.at(i, i), A, first, n - 32 * i, n - 32 * i, a.unit, t.lane);
+            else
+                tile_stage<T, 32, BLD<T>, false, false>(t.at(i, j), A, first, n - 32 * i,
+                                                        n - 32 * j, false, t.lane);
+        });
     int m = 0;
     Ref<T> B = {};
     if (WITH_B) {
@@ -285,7 +335,7 @@ __global__ void __launch_bounds__((OP & (FORWARD | BACKWARD | MULTIPLY)) ? 64 : 
     stage_wait<0>();
     __syncthreads();
 
-    int fail = diagonal_tiles(t, n, a.unit, (OP & FACTOR) != 0, flag);
+    int fail = diagonal_tiles<T, SMALL_DIAGONAL<T, OP>>(t, n, a.unit, (OP & FACTOR) != 0, flag);
     if (OP & FACTOR)
         fail = factor_tiles(t, flag);
     if ((OP & INVERT) && !fail)
@@ -320,7 +370,7 @@ template <class T, int OP> cudaError_t block_start(const Args<T> &a, int n_max, 
     int64_t panels = WITH_B && !CHANGES_A ? (m + 32 * warps - 1) / (32 * warps) : 1;
     if (a.count * panels > INT32_MAX)
         panels = 1;
-    const size_t bytes = block_shared<T>(nb, warps, WITH_B ? nb : 0);
+    const size_t bytes = block_shared<T, OP>(nb, warps, WITH_B ? nb : 0);
     return launch(block_kernel<T, OP>, dim3((unsigned)(a.count * panels)), 32 * warps, bytes, s, a,
                   nb, (int)panels);
 }

@@ -434,36 +434,46 @@ template <class T, int LD> __device__ inline void block_invert(T *L, const T *in
     }
 }
 
+/* Where the parts of a triangle of order 32 lie: its two triangles of order 16 and the square below
+ * the first, in a 32 x 32 block of leading dimension N, or on their own. */
+template <int N> struct InBlock {
+    static constexpr int LD = N, SQUARE_LD = N, SECOND = 16 * (N + 1), BELOW = 16;
+};
+struct Compact {
+    static constexpr int LD = 16, SQUARE_LD = 20, SECOND = 256, BELOW = 512,
+                         SIZE = BELOW + 16 * SQUARE_LD;
+};
+
 /* s := L^-1 s and L^-T s, 32 columns; lane l works on column l. */
-template <class T, int LD>
+template <class T, int LD, class D = InBlock<LD>>
 __device__ inline void block_forward(T *s, const T *L, const T *inv, int l) {
     constexpr int N = HALVES<T> ? 16 : 32;
     alignas(16) T x[N];
     column_load<T, N>(x, s + l * LD);
-    solve_lower<T, N>(x, L, LD, inv);
+    solve_lower<T, N>(x, L, D::LD, inv);
     column_store<T, N>(s + l * LD, x);
     __syncwarp();
     if constexpr (HALVES<T>) {
-        half_product<1, 4, true, false>(s + 16, 1, LD, L + 16, 1, LD, s, 1, LD, l);
+        half_product<1, 4, true, false>(s + 16, 1, LD, L + D::BELOW, 1, D::SQUARE_LD, s, 1, LD, l);
         column_load<T, N>(x, s + l * LD + 16);
-        solve_lower<T, N>(x, L + 16 * (LD + 1), LD, inv + 16);
+        solve_lower<T, N>(x, L + D::SECOND, D::LD, inv + 16);
         column_store<T, N>(s + l * LD + 16, x);
         __syncwarp();
     }
 }
-template <class T, int LD>
+template <class T, int LD, class D = InBlock<LD>>
 __device__ inline void block_backward(T *s, const T *L, const T *inv, int l) {
     constexpr int N = HALVES<T> ? 16 : 32;
     alignas(16) T x[N];
     if constexpr (HALVES<T>) {
         column_load<T, N>(x, s + l * LD + 16);
-        solve_lower_trans<T, N, LD>(x, L + 16 * (LD + 1), inv + 16);
+        solve_lower_trans<T, N, D::LD>(x, L + D::SECOND, inv + 16);
         column_store<T, N>(s + l * LD + 16, x);
         __syncwarp();
-        half_product<1, 4, true, false>(s, 1, LD, L + 16, LD, 1, s + 16, 1, LD, l);
+        half_product<1, 4, true, false>(s, 1, LD, L + D::BELOW, D::SQUARE_LD, 1, s + 16, 1, LD, l);
     }
     column_load<T, N>(x, s + l * LD);
-    solve_lower_trans<T, N, LD>(x, L, inv);
+    solve_lower_trans<T, N, D::LD>(x, L, inv);
     column_store<T, N>(s + l * LD, x);
     __syncwarp();
 }
