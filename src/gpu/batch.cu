@@ -1,7 +1,8 @@
 /* Batched routines: which kernel serves which order.
  *
  * - up to 32: warp kernel (batch_warp.cuh), 8, 16 or 32 lanes a matrix, all steps on one staging.
- * - FP64, 9 to 64, factors and what is fused with them: factor kernel (batch_factor.cuh).
+ * - FP64, 9 to 64, factors and what is fused with them, and squares above 32: factor kernel
+ * (batch_factor.cuh).
  * - solves with one or two right-hand sides, 33 to 256: vector kernel (batch_vector.cu).
  * - 33 to 128: block kernel (batch_block.cuh), one thread block a matrix; solves with more
  * right-hand sides up to 64 only, above by halves joined by a gemm (batch_gemm.cu).
@@ -92,7 +93,7 @@ bool factor_serves(int op, const Args<double> &a, int top) {
     case SOLVES:
         return top > 16;
     default:
-        return op == (INVERT | SQUARE) && top == 64;
+        return (op == (INVERT | SQUARE) || op == SQUARE) && top == 64;
     }
 }
 bool factor_serves(int, const Args<float> &, int) {

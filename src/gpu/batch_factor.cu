@@ -17,6 +17,8 @@ cudaError_t launch_factor(int op, const Args<double> &a, int n_max, cudaStream_t
         return factor_pick<FACTOR | FORWARD | BACKWARD>(a, n_max, s);
     case FACTOR | INVERT | SQUARE:
         return factor_pick<FACTOR | INVERT | SQUARE>(a, n_max, s);
+    case SQUARE:
+        return factor_start<64, SQUARE>(a, s);
     case INVERT | SQUARE:
         return factor_start<64, INVERT | SQUARE>(a, s);
     case FORWARD | BACKWARD:

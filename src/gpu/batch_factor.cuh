@@ -1,7 +1,8 @@
 /* Cholesky factors of orders 9 to 64, FP64, and what is fused with them: a matrix by a warp or a
  * part of it, rows in registers, 16 columns at a time. What limits such kernels is the bandwidth of
  * the shared memory: two rows a lane (orders above 16) halve the broadcasts of a finished column,
- * and the rows come from and go to global memory without passing through it. */
+ * and the rows come from and go to global memory without passing through it; and, at order 64, the
+ * chain of pivots, which four columns at once shorten. */
 #ifndef MOAO_GPU_BATCH_FACTOR_CUH
 #define MOAO_GPU_BATCH_FACTOR_CUH
 #include "batch_inverse.cuh"
@@ -72,17 +73,17 @@ template <int N, int P> __device__ inline void panel_product(double *s, int lane
     for (int q = 0; q < P; q++)
 #pragma unroll
         for (int h = 0; h < 16; h += 8) {
-            const double *p = s + L::at(q) + 16 * P + i + (h + k) * L::ld(q);
+            const double *p = s + L::at(q) + 16 * P + i + (h + 2 * k) * L::ld(q);
             double b[2][2];
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                b[e & 1][e >> 1] = p[(e & 1) * 8 + (e >> 1) * 4 * L::ld(q)];
+                b[e & 1][e >> 1] = p[(e & 1) * 8 + (e >> 1) * L::ld(q)];
 #pragma unroll
             for (int t = 0; t < MT; t++) {
                 double x[4];
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    x[e] = t ? p[16 * t + (e & 1) * 8 + (e >> 1) * 4 * L::ld(q)] : b[e & 1][e >> 1];
+                    x[e] = t ? p[16 * t + (e & 1) * 8 + (e >> 1) * L::ld(q)] : b[e & 1][e >> 1];
                 tensor(c[t][0], x, b[0]);
                 tensor(c[t][1], x, b[1]);
             }
@@ -139,11 +140,107 @@ template <int N, int P, bool SOLVE> __device__ inline void column_step(Factor<N>
     }
 }
 
+/* Order 4 in every lane: t = L L^T, L below the diagonal and the reciprocals y of its diagonal. */
+__device__ inline void corner_factor(double (*t)[4], double *y) {
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        y[j] = inv_sqrt(t[j][j]);
+#pragma unroll
+        for (int i = j + 1; i < 4; i++) {
+            t[i][j] *= y[j];
+#pragma unroll
+            for (int q = j + 1; q <= i; q++)
+                t[i][q] -= t[i][j] * t[q][j];
+        }
+    }
+}
+
+/* The same for columns k to k + 3 at once: every lane factors their block on the diagonal, so that
+ * only one pass through shared memory is needed for four pivots. */
+template <int N, int P, bool SOLVE> __device__ inline void columns_step(Factor<N> &f, int k) {
+    using L = Packed<N>;
+    constexpr int G = L::G, H0 = 16 * P / G;
+    const int col = 16 * P + k, hk = col / G;
+    double t[4][4], y[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j <= i; j++)
+            t[i][j] = __shfl_sync(0xffffffffu, f.r[hk][k + j], (col + i) % G, G);
+    corner_factor(t, y);
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        if (f.l + hk * G == col + j)
+            f.iv[hk] = y[j];
+    double *s = f.s + L::at(P) + k * L::ld(P);
+#pragma unroll
+    for (int h = H0; h < L::H; h++) {
+        if (col >= (h + 1) * G)
+            continue;
+        const int row = f.l + h * G;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            double x = f.r[h][k + j];
+#pragma unroll
+            for (int q = 0; q < j; q++)
+                x -= f.r[h][k + q] * t[j][q];
+            x *= y[j];
+            f.r[h][k + j] = x;
+            if (!L::SHORT || h * G >= 16 * P || row >= 16 * P)
+                s[j * L::ld(P) + row] = x;
+        }
+    }
+    if (SOLVE && f.solve) {
+        double z[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            z[j] = __shfl_sync(0xffffffffu, f.b[hk], (col + j) % G, G);
+#pragma unroll
+            for (int q = 0; q < j; q++)
+                z[j] -= t[j][q] * z[q];
+            z[j] *= y[j];
+        }
+#pragma unroll
+        for (int h = H0; h < L::H; h++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                if (col < (h + 1) * G && f.l + h * G > col + j)
+                    f.b[h] -= f.r[h][k + j] * z[j];
+    }
+    __syncwarp();
+#pragma unroll
+    for (int v = k + 4; v < 16; v += 2)
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            alignas(16) double w[2];
+            vec_load(w, s + j * L::ld(P) + 16 * P + v);
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+#pragma unroll
+                for (int h = H0; h < L::H; h++)
+                    if (16 * P + v + e < (h + 1) * G)
+                        f.r[h][v + e] -= w[e] * f.r[h][k + j];
+        }
+}
+
+/* The panels after the first on their way to the L2 cache, while the first is worked on. */
+template <int N> __device__ inline void panels_prefetch(const Factor<N> &f) {
+    if (f.A.along_i)
+#pragma unroll 1
+        for (int c = 16 + f.l; c < f.n; c += Packed<N>::G) {
+            for (int i = c; i < f.n; i += 16)
+                prefetch(f.A.at(i, c));
+            prefetch(f.A.at(f.n - 1, c));
+        }
+}
+
 template <int N, int P, bool SOLVE, bool WRITE>
 __device__ inline void panels_run(Factor<N> &f, double *first) {
     using L = Packed<N>;
     constexpr int H0 = 16 * P / L::G;
     panel_load<N, P>(f);
+    if constexpr (P == 0 && N == 64)
+        panels_prefetch<N>(f);
     if constexpr (P > 0) {
         __syncwarp();
 #pragma unroll
@@ -162,9 +259,15 @@ __device__ inline void panels_run(Factor<N> &f, double *first) {
         if (h >= H0 && f.l + h * L::G == 16 * P + c)
             f.d[h] = f.r[h][c];
     });
+    if constexpr (N > 16) {
 #pragma unroll
-    for (int k = 0; k < 16; k++)
-        column_step<N, P, SOLVE>(f, k);
+        for (int k = 0; k < 16; k += 4)
+            columns_step<N, P, SOLVE>(f, k);
+    } else {
+#pragma unroll
+        for (int k = 0; k < 16; k++)
+            column_step<N, P, SOLVE>(f, k);
+    }
     if (WRITE && f.A.along_i)
         panel_write<N, P>(f);
     if constexpr (P + 1 < L::PANELS)
@@ -219,7 +322,7 @@ template <int N, int OP> __host__ __device__ constexpr int factor_numbers() {
     return Packed<N>::PER_WARP * (Packed<N>::SIZE + ((OP & INVERT) ? N : 0));
 }
 template <int N, int OP> __host__ __device__ constexpr int factor_blocks() {
-    return N == 16 ? 5 : N == 32 ? 12 : (OP & FACTOR) ? 8 : 9;
+    return N == 16 ? ((OP & INVERT) ? 7 : 6) : N == 32 ? 12 : (OP & FACTOR) ? 8 : 9;
 }
 
 /* Diagonal and reciprocals of a staged triangle; ones beyond the matrix. */
@@ -234,7 +337,7 @@ template <int N> __device__ inline void diagonal_inverse(Factor<N> &f) {
 }
 
 /* OP: FACTOR and what follows, INVERT | SQUARE or, for one right-hand side, FORWARD |
- * BACKWARD; or one of these with a given L. */
+ * BACKWARD; or one of these with a given L; or SQUARE. */
 template <int N, int OP>
 __global__ void __launch_bounds__(32 * Packed<N>::WARPS, (factor_blocks<N, OP>()))
     factor_kernel(const __grid_constant__ Args<double> a) {
@@ -272,12 +375,14 @@ __global__ void __launch_bounds__(32 * Packed<N>::WARPS, (factor_blocks<N, OP>()
     __syncwarp();
     if constexpr ((OP & FACTOR) != 0)
         panels_run<N, 0, SOLVE, !(OP & INVERT)>(f, first);
-    else
+    else if constexpr (OP != SQUARE)
         diagonal_inverse<N>(f);
     int fail = 0;
 #pragma unroll
     for (int h = L::H - 1; h >= 0; h--) {
-        const bool good = (OP & FACTOR) ? inverse_ok(f.iv[h]) : f.d[h] > 0 || f.d[h] < 0;
+        const bool good = OP == SQUARE    ? true
+                          : (OP & FACTOR) ? inverse_ok(f.iv[h])
+                                          : f.d[h] > 0 || f.d[h] < 0;
         const int bad = first_lane<L::G>(!good, g);
         fail = bad ? h * L::G + bad : fail;
     }
@@ -300,10 +405,10 @@ __global__ void __launch_bounds__(32 * Packed<N>::WARPS, (factor_blocks<N, OP>()
         for (int h = 0; h < L::H; h++)
             inv[g * N + h * L::G + f.l] = f.iv[h];
         __syncwarp();
-        if constexpr (N == 16)
-            inverse_whole(f, inv + g * N);
-        else
-            inverse_whole<N>(f, first, inv);
+        inverse_diagonal<N>(first, inv, f.lane);
+        square_whole<N, false>(f, first);
+    } else if constexpr ((OP & SQUARE) != 0) {
+        square_whole<N, true>(f, first);
     }
     if ((OP & (FACTOR | INVERT)) && mine && f.l == 0)
         info_write(a.info, a.info_base, b, dim_valid(a.n, b) ? fail : -1);
