@@ -10,6 +10,7 @@
 #define CHECK(what)                                                                                \
     do {                                                                                           \
         if (!(what)) {                                                                             \
+            fflush(stdout); /* what went well before stands above */                               \
             fprintf(stderr, "%s:%d: %s failed: %s; %s\n", __FILE__, __LINE__, #what,               \
                     status_message(), cudaGetErrorString(cudaPeekAtLastError()));                  \
             exit(1);                                                                               \
