@@ -9,6 +9,7 @@
 #ifndef MOAO_GPU_BATCH_DEVICE_CUH
 #define MOAO_GPU_BATCH_DEVICE_CUH
 #include "batch_args.cuh"
+#include "device.cuh"
 #include <cuda_runtime.h>
 
 namespace batch {
@@ -182,12 +183,6 @@ __device__ inline void tile_write(const T *s, const Ref<T> &a, T *first, int row
     else
         line_write<T, N, 1, LOWER ? ABOVE : WHOLE>(s + l * LD, first + l * a.sj, a.si, l, cols,
                                                    rows, unit);
-}
-__device__ inline void stage_commit() {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int N> __device__ inline void stage_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
 /* Lets the next kernel of the stream be put in place while this one ends; it touches no data before

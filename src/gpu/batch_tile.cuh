@@ -221,14 +221,6 @@ template <bool NEG, class T> __device__ inline T sign(T x) {
  * with A lower triangular (the square). */
 enum { LEFT_LOWER, LOWER_ONLY, SQUARED };
 
-/* c (16 x 8) += a (16 x 8) b (8 x 8), fragments of one warp */
-__device__ inline void tensor(double *c, const double *a, const double *b) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, "
-        "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
-        : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
-}
-
 template <> struct Acc<double> {
     double v[32];
     static __device__ int row(int e, int lane) {

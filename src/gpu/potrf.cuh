@@ -4,8 +4,6 @@
 
 #include "common.cuh"
 
-#define POTRF_TILE 64
-
 /* Factor of a symmetric matrix of order n (of its transpose for an upper triangle) by one kernel,
  * made for orders up to gpu_tune.potrf_tiles. base: columns of a larger matrix before it. *info
  * must be 0 or the order of an earlier failure, which is kept; a failure here is base + its column

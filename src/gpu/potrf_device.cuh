@@ -4,13 +4,13 @@
 #ifndef MOAO_GPU_POTRF_DEVICE_CUH
 #define MOAO_GPU_POTRF_DEVICE_CUH
 
+#include "device.cuh"
 #include "potrf.cuh"
 
-#define NT POTRF_TILE
+#define NT 64 /* order of a tile */
 #define THREADS 256
-#define LB                                                                                         \
-    (NT + 4) /* leading dimensions in shared memory: fragments come without bank conflicts         \
-              */
+/* Leading dimensions of 64 and 128 rows in shared memory: fragments come without bank conflicts. */
+#define LB (NT + 4)
 #define LA (2 * NT + 4)
 #define SLICE 32 /* columns that are staged at once */
 #define STAGES 3
@@ -22,19 +22,15 @@ static_assert(SHARED >= NT * LA + TILE + NT && SHARED >= 3 * TILE + NT + FRONT *
               "a solve, and the chain");
 #define CHAIN_HELPER 64 /* the first of 64 threads of the chain that have no tile to work on */
 
-/* What the thread blocks tell each other, all zero at first. */
-struct counters {
-    int ticket;   /* the next thread block's number, then the next task */
-    int tiles[1]; /* done[], then ahead[] (1: the task is done), a number a tile row each */
-};
-
 /* The lower triangle of a matrix, or the upper one seen transposed. */
 template <class T, bool LOWER> struct matrix {
     T *a;
     int64_t lda, n;
     int tiles;
-    int *done, *ahead;
-    counters *shared;
+    /* What the thread blocks tell each other, all zero at first: final tiles of each tile row; 1
+     * where task ahead(j) is done; the next thread block's number, then the next task. */
+    int *done, *ahead, *ticket;
+    bool pairs;                     /* a and lda allow copies of 16 bytes */
     __device__ int64_t rs() const { /* from row to row */
         return LOWER ? 1 : lda;
     }
@@ -44,7 +40,6 @@ template <class T, bool LOWER> struct matrix {
     __device__ T *at(int64_t i, int64_t j) const {
         return a + i * rs() + j * cs();
     }
-    bool pairs; /* a and lda allow copies of 16 bytes */
 };
 
 /* ---- between thread blocks */
@@ -69,21 +64,14 @@ __device__ inline void wait_for(const int *p, int v) {
 
 /* ---- asynchronous copies into shared memory */
 
-template <class T> __device__ inline void copy_async(T *to, const T *from, bool here) {
-    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
-    const int bytes = here ? (int)sizeof(T) : 0; /* the rest is filled with zeros */
+template <class T> __device__ inline unsigned in_shared(T *p) {
+    return (unsigned)__cvta_generic_to_shared(p);
+}
+/* One element to address `at` of shared memory, zero unless it is here. */
+template <class T> __device__ inline void copy_async(unsigned at, const T *from, bool here) {
+    const int bytes = here ? (int)sizeof(T) : 0;
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from),
                  "n"((int)sizeof(T)), "r"(bytes));
-}
-__device__ inline void commit() {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-/* Until all groups are there, or all but the last one. */
-__device__ inline void arrived() {
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
-}
-__device__ inline void arrived_but_one() {
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
 }
 
 /* Start to load COUNT rows from row i0, COLS columns from column j0, column-major with leading
@@ -98,7 +86,7 @@ __device__ void load_columns(const matrix<T, L> &v, int64_t i0, int64_t j0, T *s
 #pragma unroll 1
     for (; L ? k < COLS : r < COUNT; p += step * v.lda) {
         const bool here = i0 + r < v.n && (!LOWER || r >= k);
-        copy_async(s + r + k * ld, here ? p : v.a, here);
+        copy_async(in_shared(s + r + k * ld), here ? p : v.a, here);
         (L ? k : r) += step;
     }
 }
@@ -131,7 +119,7 @@ template <class T, bool L, int COUNT> struct slices {
     }
     __device__ void load(const matrix<T, L> &v, T *s, int ld) {
         const T *p = from;
-        unsigned at = (unsigned)__cvta_generic_to_shared(s + to);
+        const unsigned at = in_shared(s + to);
         if (L && v.pairs) {
 #pragma unroll
             for (int i = 0; i < COUNT / PACK * SLICE / THREADS; i++, p += step)
@@ -141,11 +129,8 @@ template <class T, bool L, int COUNT> struct slices {
         } else {
 #pragma unroll
             for (int i = 0; i < COUNT * SLICE / THREADS; i++, p += step)
-                asm volatile(
-                    "cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(
-                        at + i * (L ? THREADS / COUNT * ld : THREADS / SLICE) * (int)sizeof(T)),
-                    "l"(i < here ? p : from), "n"((int)sizeof(T)),
-                    "r"(i < here ? (int)sizeof(T) : 0));
+                copy_async(at + i * (L ? THREADS / COUNT * ld : THREADS / SLICE) * (int)sizeof(T),
+                           i < here ? p : from, i < here);
         }
         from += SLICE * v.cs();
     }
@@ -164,13 +149,6 @@ __device__ inline int fragment_col(int u, int e) {
     return (2 * u + (int)threadIdx.x / 128) * 8 + threadIdx.x % 4 * 2 + (e & 1);
 }
 
-__device__ inline void multiply(double x[4], const double f[4], double c0, double c1) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-                 "{%8,%9}, {%0,%1,%2,%3};"
-                 : "+d"(x[0]), "+d"(x[1]), "+d"(x[2]), "+d"(x[3])
-                 : "d"(f[0]), "d"(f[1]), "d"(f[2]), "d"(f[3]), "d"(c0), "d"(c1));
-}
-
 /* x += a b' for this warp's rows of a (32 from the pointer), its column tiles of b, and STEP
  * columns of both (leading dimensions la, lb). */
 __device__ inline void add_product(double x[2][4][4], const double *a, int la, const double *b,
@@ -186,11 +164,10 @@ __device__ inline void add_product(double x[2][4][4], const double *a, int la, c
                 f[m][i] = a[(k + i / 2 * 4 + t) * la + m * 16 + g + i % 2 * 8];
 #pragma unroll
         for (int u = 0; u < 4; u++) {
-            const double *c = b + (k + t) * lb + (2 * u + half) * 8 + g;
-            const double c0 = c[0], c1 = c[4 * lb];
+            const double *p = b + (k + t) * lb + (2 * u + half) * 8 + g, c[] = {p[0], p[4 * lb]};
 #pragma unroll
             for (int m = 0; m < 2; m++)
-                multiply(x[m][u], f[m], c0, c1);
+                tensor(x[m][u], f[m], c);
         }
     }
 }
@@ -222,14 +199,14 @@ template <int MT>
 __device__ inline void add_front(double x[MT][4], const double *a, int la, const double *b,
                                  int lb) {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const double b0 = b[t * lb + g], b1 = b[(t + 4) * lb + g];
+    const double c[] = {b[t * lb + g], b[(t + 4) * lb + g]};
 #pragma unroll
     for (int m = 0; m < MT; m++) {
         double f[4];
 #pragma unroll
         for (int i = 0; i < 4; i++)
             f[i] = a[(i / 2 * 4 + t) * la + m * 16 + g + i % 2 * 8];
-        multiply(x[m], f, b0, b1);
+        tensor(x[m], f, c);
     }
 }
 template <int MT>
@@ -307,9 +284,9 @@ __device__ inline void load_pair(const float *p, float *x, float *y) {
 }
 
 /* Factor a block of 8 x 8, column-major (as L D L', without roots on the way from pivot to pivot),
- * and solve with its transpose for the row p. Every row does so for itself. No
- * branches: the compiler can put other work beside it. own: the row of p in the block, if it is one
- * of its eight. Those rows come out as the block has them, bit for bit (the diagonal is its pivot,
+ * and solve with its transpose for the row p. Every row does so for itself. No branches: the
+ * compiler can put other work beside it. own: the row of p in the block, if it is one of its eight.
+ * Those rows come out as the block has them, bit for bit (the diagonal is its pivot,
  * the rest is made by the same operations): a difference of one rounding would be amplified by the
  * root of the condition number. */
 template <class T> __device__ front_row<T> eliminate(const T *block, int own, front_row<T> p) {
@@ -380,21 +357,20 @@ __device__ void fronts(T *c, int lc, const T *l, const T *extra, T *block, Step 
     auto place = [&](int f, int m, int e) {
         return c + (f * FRONT + 2 * t + (e & 1)) * lc + rb + m * 16 + g + e / 2 * 8;
     };
-    auto subtract = [&](int f) { /* all but the product with front f - 1 */
+    /* all but the product with front f - 1 */
+    auto subtract = [&](int f) {
 #pragma unroll
-                                 for (int m = 0; m < MT; m++)
+        for (int m = 0; m < MT; m++)
 #pragma unroll
-                                     for (int e = 0; e < 4; e++)
-                                         x[m][e] = -*place(f, m, e);
-                                 if (extra)
+            for (int e = 0; e < 4; e++)
+                x[m][e] = -*place(f, m, e);
+        if (extra)
 #pragma unroll 4
-                                     for (int q = 0; q < NT; q += FRONT)
-                                         add_front<MT>(x, extra + q * LB + rb, LB,
-                                                       extra + q * LB + f * FRONT, LB);
+            for (int q = 0; q < NT; q += FRONT)
+                add_front<MT>(x, extra + q * LB + rb, LB, extra + q * LB + f * FRONT, LB);
 #pragma unroll 2
-                                 for (int q = 0; q < (f - 1) * FRONT; q += FRONT)
-                                     add_front<MT>(x, c + q * lc + rb, lc, l + q * LB + f * FRONT,
-                                                   LB);
+        for (int q = 0; q < (f - 1) * FRONT; q += FRONT)
+            add_front<MT>(x, c + q * lc + rb, lc, l + q * LB + f * FRONT, LB);
     };
     auto finish = [&](int f) {
         const int q = (f - 1) * FRONT;

@@ -5,13 +5,18 @@
  * a time, and solves for tile (j+1, j) below it, whose product with itself goes into the next tile
  * as that is factored. All of it stays in shared memory, nothing on this chain waits for a launch,
  * and its multiprocessor is left to it. All other thread blocks take tasks from a list, column by
- * column: ahead(j)   tiles (j+1, j) and (j+1, j+1) minus their products with the columns before j,
- * in place: what the chain needs next; below(i,j) tiles (i, j) and (i+1, j) minus their products
- * with the columns before j, and the solve with tile (j, j). A task starts with the columns that
- * are there and waits for the others; done[i] counts the final tiles of row i, which come from left
- * to right. Tasks wait only for the chain and for tasks before them in the list, and who comes
- * first is the chain, so that two resident thread blocks are enough to get to the end. The products
- * of a tile are summed in one order: results do not depend on who does what when.
+ * column:
+ *
+ * - ahead(j): tiles (j+1, j) and (j+1, j+1) minus their products with the columns before j, in
+ *   place: what the chain needs next;
+ * - below(i, j): tiles (i, j) and (i+1, j) minus their products with the columns before j, and the
+ *   solve with tile (j, j).
+ *
+ * A task starts with the columns that are there and waits for the others; done[i] counts the final
+ * tiles of row i, which come from left to right. Tasks wait only for the chain and for tasks before
+ * them in the list, and who comes first is the chain, so that two resident thread blocks are enough
+ * to get to the end. The products of a tile are summed in one order: results do not depend on who
+ * does what when.
  *
  * Tiles of 128 x 64 live in registers while products are subtracted, with the opposite sign, in the
  * layout of the tensor-core product m16n8k8: warp w has rows 32 (w % 4) on and the tiles of eight
@@ -37,6 +42,21 @@ __device__ void load_fragments(const matrix<T, L> &v, int64_t i0, int64_t j0, T 
                 x[m][u][e] = negative(v, i0 + fragment_row(m, e), j0 + fragment_col(u, e));
 }
 
+/* Rows i0 on, columns j0 on of the factor: the 64 MT rows of c (leading dimension lc) solved with
+ * the transposed tile on the diagonal; in c and in the matrix. root: one over its diagonal. */
+template <int MT, class T, bool L>
+__device__ void solve(const matrix<T, L> &v, int64_t i0, int64_t j0, T *c, int lc,
+                      const T *diagonal, const T *root) {
+    fronts<T, MT>(
+        c, lc, diagonal, (const T *)NULL, (T *)NULL,
+        [&](int col, int row, front_row<T> p) {
+            p = substitute(diagonal + col * (LB + 1), root + col, p);
+            store_row(v, i0 + row, j0 + col, p);
+            return p;
+        },
+        [](int) {});
+}
+
 /* ---- the chain along the diagonal */
 
 /* On the diagonal of a tile from row `from` on, beyond the end of the matrix. */
@@ -54,7 +74,7 @@ template <class T, bool L> __device__ void chain(const matrix<T, L> &v, T *s, in
     const int tid = threadIdx.x, helper = tid - CHAIN_HELPER;
     auto load_diagonal = [&](int j, T *to) {
         load_columns<NT, NT, true>(v, (int64_t)j * NT, (int64_t)j * NT, to, LB);
-        commit();
+        stage_commit();
     };
     if (tid == 0)
         loading = 0;
@@ -63,7 +83,7 @@ template <class T, bool L> __device__ void chain(const matrix<T, L> &v, T *s, in
         const int64_t j0 = (int64_t)j * NT, i0 = j0 + NT;
         const bool more = j + 1 < v.tiles;
         bool started = false;
-        arrived();
+        stage_wait<0>();
         __syncthreads();
         if (j0 + NT > v.n)
             put_identity(diagonal, (int)(v.n - j0));
@@ -74,15 +94,16 @@ template <class T, bool L> __device__ void chain(const matrix<T, L> &v, T *s, in
                 store_row(v, j0 + row, j0 + c, p);
                 return p;
             },
-            [&](int f) { /* the tile below as soon as it is there */
-                         if (more && !started && f > 0 && ahead[~f & 1]) {
-                             load_columns<NT, NT>(v, i0, j0, next, LB, helper, 64);
-                             started = true;
-                             if (helper == 0)
-                                 loading = j + 1;
-                         }
-                         if (helper == 0)
-                             ahead[f & 1] = started || j == 0 || (more && look(v.ahead + j));
+            /* the tile below as soon as it is there */
+            [&](int f) {
+                if (more && !started && f > 0 && ahead[~f & 1]) {
+                    load_columns<NT, NT>(v, i0, j0, next, LB, helper, 64);
+                    started = true;
+                    if (helper == 0)
+                        loading = j + 1;
+                }
+                if (helper == 0)
+                    ahead[f & 1] = started || j == 0 || (more && look(v.ahead + j));
             });
         if (helper == 32)
             tell(v.done + j, j + 1);
@@ -96,18 +117,11 @@ template <class T, bool L> __device__ void chain(const matrix<T, L> &v, T *s, in
             wait_for(v.ahead + j, 1);
         if (loading <= j)
             load_columns<NT, NT>(v, i0, j0, next, LB);
-        commit();
+        stage_commit();
         load_diagonal(j + 1, extra);
-        arrived_but_one();
+        stage_wait<1>();
         __syncthreads();
-        fronts<T, 1>(
-            next, LB, diagonal, (const T *)NULL, (T *)NULL,
-            [&](int c, int row, front_row<T> p) {
-                p = substitute(diagonal + c * (LB + 1), root + c, p);
-                store_row(v, i0 + row, j0 + c, p);
-                return p;
-            },
-            [](int) {});
+        solve<1>(v, i0, j0, next, LB, diagonal, root);
         if (helper == 32)
             tell(v.done + j + 1, j + 1);
         T *done = diagonal;
@@ -135,7 +149,7 @@ __device__ void product_as_it_comes(const matrix<T, L> &v, T x[2][4][4], int a, 
         T *to = s + issued % STAGES * (SLICE * (LA + LB));
         rows.load(v, to, LA);
         cols.load(v, to + SLICE * LA, LB);
-        commit();
+        stage_commit();
         issued++;
     };
     for (int i = 0; i < total; i++) {
@@ -150,14 +164,14 @@ __device__ void product_as_it_comes(const matrix<T, L> &v, T x[2][4][4], int a, 
         } else if (tid == 0)
             final_columns[i & 1] = known;
         if (issued > i + 1)
-            arrived_but_one();
+            stage_wait<1>();
         else
-            arrived();
+            stage_wait<0>();
         __syncthreads(); /* slice i is there, and nobody works on the one before */
         known = *(volatile int *)&final_columns[i & 1];
         if (stuck) {
             issue();
-            arrived();
+            stage_wait<0>();
             __syncthreads();
         }
         const T *rows_i = s + i % STAGES * (SLICE * (LA + LB)) + first_row(),
@@ -192,19 +206,20 @@ template <class T, bool L> __device__ void task_ahead(const matrix<T, L> &v, int
               rows = (int)(v.n - i0 < NT ? v.n - i0 : NT);
     const int64_t down = first ? v.cs() : v.rs(), right = first ? v.rs() : v.cs();
     T *corner = v.at(i0, first ? j0 : i0) + r0 * down + c0 * right;
-    auto each = [&](auto act) { /* act(entry, place, is it in the triangle) */
+    /* act(entry, place, is it in the triangle) */
+    auto each = [&](auto act) {
 #pragma unroll
-                                for (int m = 0; m < 2; m++)
+        for (int m = 0; m < 2; m++)
 #pragma unroll
-                                    for (int e = 0; e < 4; e++) {
-                                        const int r = m * 16 + e / 2 * 8, c = e & 1;
-                                        T *p = corner + r * down + c * right;
+            for (int e = 0; e < 4; e++) {
+                const int r = m * 16 + e / 2 * 8, c = e & 1;
+                T *p = corner + r * down + c * right;
 #pragma unroll
-                                        for (int u = 0; u < 4; u++, p += 16 * right)
-                                            act(x[m][u][e], p,
-                                                first ? c0 + c + 16 * u < rows
-                                                      : r0 + r < rows && r0 + r >= c0 + c + 16 * u);
-                                    }
+                for (int u = 0; u < 4; u++, p += 16 * right)
+                    act(x[m][u][e], p,
+                        first ? c0 + c + 16 * u < rows
+                              : r0 + r < rows && r0 + r >= c0 + c + 16 * u);
+            }
     };
     each([&](T &entry, T *p, bool here) { entry = here ? -*p : T(0); });
     product_as_it_comes(v, x, j, j + 1, j, s);
@@ -226,7 +241,7 @@ template <class T, bool L> __device__ void task_below(const matrix<T, L> &v, int
     product_as_it_comes(v, x, i, j, j, s);
     wait_for(v.done + j, j + 1);
     load_columns<NT, NT, true>(v, j0, j0, diagonal, LB);
-    commit();
+    stage_commit();
 #pragma unroll
     for (int m = 0; m < 2; m++)
 #pragma unroll
@@ -234,18 +249,11 @@ template <class T, bool L> __device__ void task_below(const matrix<T, L> &v, int
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 c[fragment_col(u, e) * LA + fragment_row(m, e)] = -x[m][u][e];
-    arrived();
+    stage_wait<0>();
     __syncthreads();
     if (threadIdx.x < NT)
         root[threadIdx.x] = T(1) / diagonal[threadIdx.x * (LB + 1)];
-    fronts<T, 2>(
-        c, LA, diagonal, (const T *)NULL, (T *)NULL,
-        [&](int col, int row, front_row<T> p) {
-            p = substitute(diagonal + col * (LB + 1), root + col, p);
-            store_row(v, i0 + row, j0 + col, p);
-            return p;
-        },
-        [](int) {});
+    solve<2>(v, i0, j0, c, LA, diagonal, root);
     if (threadIdx.x == 0) {
         tell(v.done + i, j + 1);
         if (i + 1 < v.tiles)
@@ -263,7 +271,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     for (;;) {
         __syncthreads();
         if (threadIdx.x == 0)
-            next = v.tiles == 1 ? 0 : atomicAdd(&v.shared->ticket, 1);
+            next = v.tiles == 1 ? 0 : atomicAdd(v.ticket, 1);
         __syncthreads();
         const int task = next - 1;
         if (task < 0) {
@@ -289,16 +297,16 @@ __global__ void __launch_bounds__(THREADS, 1)
 }
 
 size_t potrf_tiles_work(int64_t n) {
-    return sizeof(counters) + 2 * (size_t)gpu_ceil(n, NT) * sizeof(int);
+    return (1 + 2 * (size_t)gpu_ceil(n, NT)) * sizeof(int);
 }
 
 template <class T, bool L>
 static status launch(cudaStream_t q, int sms, int64_t n, void *a, int64_t lda, int64_t base,
                      int *info, void *work) {
-    counters *c = (counters *)work;
+    int *ticket = (int *)work;
     const int tiles = (int)gpu_ceil(n, NT);
     const bool pairs = (size_t)a % 16 == 0 && (size_t)lda * sizeof(T) % 16 == 0;
-    const matrix<T, L> v = {(T *)a, lda, n, tiles, c->tiles, c->tiles + tiles, c, pairs};
+    const matrix<T, L> v = {(T *)a, lda, n, tiles, ticket + 1, ticket + 1 + tiles, ticket, pairs};
     const auto kernel = potrf_tiles_kernel<T, L>;
     const int64_t most =
         tiles == 1 ? 1 : 1 + (int64_t)tiles * (tiles + 2) / 4; /* the chain, tasks */
