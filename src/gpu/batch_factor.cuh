@@ -157,7 +157,8 @@ __device__ inline void corner_factor(double (*t)[4], double *y) {
 
 /* The same for columns k to k + 3 at once: every lane factors their block on the diagonal, so that
  * only one pass through shared memory is needed for four pivots. */
-template <int N, int P, bool SOLVE> __device__ inline void columns_step(Factor<N> &f, int k) {
+template <int N, int P, bool SOLVE, bool INVERSE>
+__device__ inline void columns_step(Factor<N> &f, int k) {
     using L = Packed<N>;
     constexpr int G = L::G, H0 = 16 * P / G;
     const int col = 16 * P + k, hk = col / G;
@@ -170,8 +171,12 @@ template <int N, int P, bool SOLVE> __device__ inline void columns_step(Factor<N
     corner_factor(t, y);
 #pragma unroll
     for (int j = 0; j < 4; j++)
-        if (f.l + hk * G == col + j)
-            f.iv[hk] = y[j];
+        if (f.l + hk * G == col + j) {
+            if (INVERSE)
+                f.s[L::INV + col + j] = y[j];
+            else
+                f.iv[hk] = y[j];
+        }
     double *s = f.s + L::at(P) + k * L::ld(P);
 #pragma unroll
     for (int h = H0; h < L::H; h++) {
@@ -262,7 +267,7 @@ __device__ inline void panels_run(Factor<N> &f, double *first) {
     if constexpr (N > 16) {
 #pragma unroll
         for (int k = 0; k < 16; k += 4)
-            columns_step<N, P, SOLVE>(f, k);
+            columns_step<N, P, SOLVE, !WRITE>(f, k);
     } else {
 #pragma unroll
         for (int k = 0; k < 16; k++)
@@ -317,10 +322,6 @@ template <int N> __device__ inline void scale(Factor<N> &f) {
         f.b[h] *= f.iv[h];
 }
 
-/* Numbers in shared memory for one warp: L, and the reciprocals for the inverse. */
-template <int N, int OP> __host__ __device__ constexpr int factor_numbers() {
-    return Packed<N>::PER_WARP * (Packed<N>::SIZE + ((OP & INVERT) ? N : 0));
-}
 template <int N, int OP> __host__ __device__ constexpr int factor_blocks() {
     return N == 16 ? ((OP & INVERT) ? 7 : 6) : N == 32 ? 12 : (OP & FACTOR) ? 8 : 9;
 }
@@ -344,10 +345,10 @@ __global__ void __launch_bounds__(32 * Packed<N>::WARPS, (factor_blocks<N, OP>()
     extern __shared__ __align__(16) unsigned char shared[];
     using L = Packed<N>;
     constexpr bool SOLVE = (OP & FORWARD) != 0;
+    constexpr bool EARLY = N > 16 && (OP & FACTOR) && (OP & INVERT); /* reciprocals in place */
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / L::G;
     const int64_t b = ((int64_t)blockIdx.x * L::WARPS + warp) * L::PER_WARP + g;
-    double *first = (double *)shared + warp * factor_numbers<N, OP>();
-    double *inv = first + L::PER_WARP * L::SIZE;
+    double *first = (double *)shared + warp * L::PER_WARP * L::SIZE;
     Factor<N> f;
     f.lane = threadIdx.x % 32, f.l = f.lane % L::G;
     f.s = first + g * L::SIZE;
@@ -380,9 +381,10 @@ __global__ void __launch_bounds__(32 * Packed<N>::WARPS, (factor_blocks<N, OP>()
     int fail = 0;
 #pragma unroll
     for (int h = L::H - 1; h >= 0; h--) {
-        const bool good = OP == SQUARE    ? true
-                          : (OP & FACTOR) ? inverse_ok(f.iv[h])
-                                          : f.d[h] > 0 || f.d[h] < 0;
+        const bool good = OP == SQUARE ? true
+                          : (OP & FACTOR)
+                              ? inverse_ok(EARLY ? f.s[L::INV + f.l + h * L::G] : f.iv[h])
+                              : f.d[h] > 0 || f.d[h] < 0;
         const int bad = first_lane<L::G>(!good, g);
         fail = bad ? h * L::G + bad : fail;
     }
@@ -402,10 +404,10 @@ __global__ void __launch_bounds__(32 * Packed<N>::WARPS, (factor_blocks<N, OP>()
     }
     if constexpr ((OP & INVERT) != 0) {
 #pragma unroll
-        for (int h = 0; h < L::H; h++)
-            inv[g * N + h * L::G + f.l] = f.iv[h];
+        for (int h = 0; h < L::H && !EARLY; h++)
+            f.s[L::INV + h * L::G + f.l] = f.iv[h];
         __syncwarp();
-        inverse_diagonal<N>(first, inv, f.lane);
+        inverse_diagonal<N>(first, f.lane);
         square_whole<N, false>(f, first);
     } else if constexpr ((OP & SQUARE) != 0) {
         square_whole<N, true>(f, first);
@@ -418,7 +420,7 @@ template <int N, int OP> cudaError_t factor_start(const Args<double> &a, cudaStr
     using L = Packed<N>;
     constexpr int PER_BLOCK = L::WARPS * L::PER_WARP;
     return launch(factor_kernel<N, OP>, dim3((unsigned)((a.count + PER_BLOCK - 1) / PER_BLOCK)),
-                  32 * L::WARPS, sizeof(double) * L::WARPS * factor_numbers<N, OP>(), s, a);
+                  32 * L::WARPS, sizeof(double) * PER_BLOCK * L::SIZE, s, a);
 }
 
 } // namespace batch

@@ -23,8 +23,10 @@ template <int N> struct Packed {
     static __device__ int column(int j) {
         return at(j / P) + j % P * ld(j / P);
     }
-    /* numbers a matrix; with the rest the matrices of a warp lie in different banks */
-    static constexpr int SIZE = P * (N + 2) * PANELS - P * P * (PANELS * (PANELS - 1) / 2) +
+    /* where the reciprocals of the diagonal are for the inverse; numbers a matrix: with the rest
+     * the matrices of a warp lie in different banks */
+    static constexpr int INV = P * (N + 2) * PANELS - P * P * (PANELS * (PANELS - 1) / 2),
+                         SIZE = INV + N +
                                 (N == 64   ? 0
                                  : N == 32 ? 2
                                            : 8);
@@ -103,18 +105,18 @@ template <int N> __device__ inline void triangle_write(const Factor<N> &f) {
  * an operand of the next product as it lies in the registers. --- */
 
 /* The diagonal blocks of the L's of a warp, from s on, to their inverses: blocks of 8 by eight
- * lanes each, joined by X21 = -X22 (L21 X11); inv: reciprocals of the diagonals. Zeros are written
- * above the diagonal of blocks of 8 only. */
-template <int N> __device__ inline void inverse_diagonal(double *s, const double *inv, int lane) {
+ * lanes each, joined by X21 = -X22 (L21 X11). Zeros are written above the diagonal of blocks of 8
+ * only. */
+template <int N> __device__ inline void inverse_diagonal(double *s, int lane) {
     using L = Packed<N>;
     constexpr int B = 2 * L::PANELS; /* blocks of 8 of a matrix */
 #pragma unroll 1
     for (int q = lane / 8; q < B * L::PER_WARP; q += 4) {
         const int d = q % B, g = q / B, p = d / 2;
-        double *D = s + g * L::SIZE + L::at(p) + 16 * p + d % 2 * 8 * (L::ld(p) + 1);
+        double *own = s + g * L::SIZE, *D = own + L::at(p) + 16 * p + d % 2 * 8 * (L::ld(p) + 1);
         alignas(16) double x[8];
         unit_column<double, 8>(x, lane % 8);
-        solve_lower<double, 8>(x, D, L::ld(p), inv + g * N + 8 * d);
+        solve_lower<double, 8>(x, D, L::ld(p), own + L::INV + 8 * d);
         __syncwarp();
         column_store<double, 8>(D + lane % 8 * L::ld(p), x);
         __syncwarp();
