@@ -6,7 +6,8 @@
  * - solves with one or two right-hand sides, 33 to 256: vector kernel (batch_vector.cu).
  * - 33 to 128: block kernel (batch_block.cuh), one thread block a matrix; solves with more
  * right-hand sides up to 64 only, above by halves joined by a gemm (batch_gemm.cu).
- * - trmm, FP64, 65 to 256: its own kernel (batch_trmm.cu); FP32 by halves.
+ * - trmm, FP64: 33 to 64 one block for 64 columns (batch_gemm.cu), 65 to 256 its own kernel
+ * (batch_trmm.cu); FP32 above 64 by halves.
  * - syrk above 32: one block a matrix up to 64, then tiles of 64 x 64 (batch_gemm.cu).
  * - the rest from 129 to 256: halves of 128, trsm, trmm and syrk between them.
  *
@@ -105,6 +106,9 @@ cudaError_t launch_factor(int, const Args<float> &, int, cudaStream_t) {
 cudaError_t launch_trmm(const Args<float> &, int, cudaStream_t) {
     return cudaErrorInvalidValue; /* by halves, which is faster in FP32 */
 }
+cudaError_t launch_trmm_small(const Args<float> &, cudaStream_t) {
+    return cudaErrorInvalidValue; /* the block kernel is faster in FP32 */
+}
 
 /* The kernel for orders up to `top`, at most n_max. */
 template <class T>
@@ -113,6 +117,7 @@ cudaError_t launch_class(int op, const Args<T> &a, int top, int n_max, cudaStrea
     return factor_serves(op, a, top)           ? launch_factor(op, a, top, s)
            : top <= WARP_MAX                   ? launch_warp<T>(op, a, top, s)
            : op == MULTIPLY && top > SOLVE_MAX ? launch_trmm(a, n_max, s)
+           : op == MULTIPLY && sizeof(T) == 8  ? launch_trmm_small(a, s)
            : vectors                           ? launch_vector<T>(op, a, n_max, s)
                                                : launch_block<T>(op, a, n_max, s);
 }

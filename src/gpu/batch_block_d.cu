@@ -22,8 +22,6 @@ cudaError_t launch_block<double>(int op, const Args<double> &a, int n_max, cudaS
         return block_start<double, BACKWARD>(a, n_max, s);
     case FORWARD | BACKWARD:
         return block_start<double, FORWARD | BACKWARD>(a, n_max, s);
-    case MULTIPLY:
-        return block_start<double, MULTIPLY>(a, n_max, s);
     default:
         return cudaErrorInvalidValue;
     }

@@ -1,6 +1,6 @@
 /* Batched C := beta C + alpha A B on 64 x 64 tiles: the large steps of the recursion, and syrk
- * above 32. One block a tile: 4 warps with 32 x 32 accumulators, slices of A and B staged ahead in
- * two buffers. */
+ * above 32; syrk and trmm of order 33 to 64. One block a tile: 4 warps with 32 x 32 accumulators,
+ * slices of A and B staged ahead in two buffers. */
 #include "batch_warp.cuh"
 
 namespace batch {
@@ -61,17 +61,17 @@ template <class T> __device__ inline Ref<T> flipped(const Ref<T> &r) {
 
 /* The 32 x 32 block at (i1, j1) of C from one warp's accumulator; BETA: C is added to. */
 template <bool BETA, class T>
-__device__ inline void block_write(const GemmArgs<T> &a, const Ref<T> &C, const Acc<T> &c, int i1,
-                                   int j1, int m, int n, int lane) {
-    const bool inside = i1 + 32 <= m && j1 + 32 <= n && !(a.lower && i1 == j1);
+__device__ inline void block_write(const Ref<T> &C, const Acc<T> &c, T alpha, T beta, bool lower,
+                                   int i1, int j1, int m, int n, int lane) {
+    const bool inside = i1 + 32 <= m && j1 + 32 <= n && !(lower && i1 == j1);
     i1 += c.row(0, lane), j1 += c.col(0, lane);
     T *p = C.at(i1, j1);
 #pragma unroll
     for (int e = 0; e < 32; e++) {
         const int di = c.row(e, 0), dj = c.col(e, 0);
         T *pe = p + di * C.si + dj * C.sj;
-        if (inside || (i1 + di < m && j1 + dj < n && (!a.lower || i1 + di >= j1 + dj)))
-            *pe = a.alpha * c.v[e] + (BETA ? a.beta * *pe : T(0));
+        if (inside || (i1 + di < m && j1 + dj < n && (!lower || i1 + di >= j1 + dj)))
+            *pe = alpha * c.v[e] + (BETA ? beta * *pe : T(0));
     }
 }
 
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(128, 3)
     }
     if (idle)
         return;
-    block_write<BETA>(a, C, c, i0 + wi, j0 + wj, m, n, lane);
+    block_write<BETA>(C, c, a.alpha, a.beta, a.lower, i0 + wi, j0 + wj, m, n, lane);
 }
 
 template <class T> cudaError_t gemm_start(const GemmArgs<T> &a, cudaStream_t s) {
@@ -153,7 +153,7 @@ template <class T> cudaError_t gemm_start(const GemmArgs<T> &a, cudaStream_t s) 
  * of C, so that A passes through shared memory once; 32 columns at a time. */
 struct Rank {
     static constexpr int NB = 2, WARPS = NB * (NB + 1) / 2, LD = 32 * NB + 4, DEPTH = 32,
-                         STAGE = DEPTH * LD, AHEAD = 2, BLOCKS = 5;
+                         STAGE = DEPTH * LD, AHEAD = 2, BLOCKS = 4;
 };
 
 template <class T>
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(32 * Rank::WARPS, Rank::BLOCKS)
         }
     }
     if (i1 < n)
-        block_write<BETA>(a, C, c, i1, j1, n, n, lane);
+        block_write<BETA>(C, c, a.alpha, a.beta, true, i1, j1, n, n, lane);
 }
 
 template <class T> cudaError_t rank_start(const GemmArgs<T> &a, cudaStream_t s) {
@@ -226,8 +226,80 @@ template <class T> cudaError_t rank_start(const GemmArgs<T> &a, cudaStream_t s) 
                   dim3((unsigned)a.count), 32 * R::WARPS, sizeof(T) * R::AHEAD * R::STAGE, s, a,
                   resident(R::BLOCKS));
 }
+
+/* B := alpha A B in place, A lower triangular of order 33 to 64, FP64: a thread block takes 64
+ * columns of B, one warp a 32 x 32 block of the result. The first 32 columns of A and rows of B
+ * come first; when they are there, the upper half of the result replaces those rows. */
+struct Small {
+    static constexpr int LD = 36, TILE = 32 * LD, BLOCKS = 3;
+};
+
+/* The block at (i, j) of a triangle, by one warp; zero above the diagonal. */
+__device__ inline void small_stage(double *s, const Ref<double> &A, int i, int j, int n, bool unit,
+                                   int lane) {
+    constexpr int LD = Small::LD;
+    if (i != j) {
+        tile_stage<double, 32, LD, false, false>(s, A, A.at(i, j), n - i, n - j, false, lane);
+        return;
+    }
+    tile_stage<double, 32, LD, true, true>(s, A, A.at(i, i), n - i, n - i, unit, lane);
+    if (unit)
+        s[lane * (LD + 1)] = 1.0;
+}
+
+__global__ void __launch_bounds__(128, Small::BLOCKS)
+    small_trmm_kernel(const __grid_constant__ Args<double> a, int panels, int early) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    constexpr int LD = Small::LD, TILE = Small::TILE;
+    /* blocks (0, 0), (1, 0), (1, 1) of A; block (i, j) of B has number 2 i + j */
+    double *sA = (double *)shared, *sB = sA + 3 * TILE;
+    const int64_t b = blockIdx.x / panels;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, j0 = 64 * (blockIdx.x % panels);
+    if ((int)blockIdx.x < early) {
+        prefetch_triangle<double, 64>(a, b, threadIdx.x, blockDim.x);
+        prefetch_operand<double, 64>(a.B, a.n, a.m, b, a.count, threadIdx.x, blockDim.x);
+    }
+    wait_for_predecessor();
+    const int n = dim_part(a.n, b), m = dim_part(a.m, b), full = dim_full(a.n, b);
+    if (n <= a.lo || n > 64 || j0 >= m || (a.skip && a.skip[b]))
+        return;
+    const Ref<double> A = resolve(a.A, b, full, full), B = resolve(a.B, b, full, dim_full(a.m, b));
+#pragma unroll 1
+    for (int q = 0; q < 2; q++) {
+        const int k = 32 * q, w = warp & 1, j = j0 + 32 * w;
+        if (warp >= 2)
+            tile_stage<double, 32, LD, false, false>(sB + (2 * q + w) * TILE, B, B.at(k, j), n - k,
+                                                     m - j, false, lane);
+        else if (q + w < 2)
+            small_stage(sA + (2 * q + w) * TILE, A, k + 32 * w, k, n, a.unit, lane);
+        stage_commit();
+    }
+    const int i = (warp ^ blockIdx.x) & 1, j = warp >> 1; /* a scheduler's warps take turns */
+    Acc<double> c;
+    acc_zero(c);
+    stage_wait<1>();
+#pragma unroll 1
+    for (int q = 0; q < 2; q++) {
+        __syncthreads();
+        const double *p = sB + (2 * q + j) * TILE;
+        if (q < i)
+            c.mma(sA + TILE, 1, LD, p, 1, LD, 32, lane);
+        else if (q == i)
+            c.template mma_part<LEFT_LOWER>(sA + 2 * q * TILE, 1, LD, p, 1, LD, lane);
+        stage_wait<0>();
+    }
+    block_write<false>(B, c, a.alpha, 0.0, false, 32 * i, j0 + 32 * j, n, m, lane);
+}
+
 } // namespace
 
+cudaError_t launch_trmm_small(const Args<double> &a, cudaStream_t s) {
+    const int64_t m = a.m.n < a.m.cap ? a.m.n : a.m.cap, panels = (m + 63) / 64;
+    if (a.count * panels > INT32_MAX)
+        return cudaErrorInvalidConfiguration;
+    return launch(small_trmm_kernel, dim3((unsigned)(a.count * panels)), 128,
+                  sizeof(double) * 7 * Small::TILE, s, a, (int)panels, resident(Small::BLOCKS));
+}
 template <> cudaError_t launch_gemm<double>(const GemmArgs<double> &a, cudaStream_t s) {
     return gemm_start(a, s);
 }
