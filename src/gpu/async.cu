@@ -77,30 +77,48 @@ static size_t op_work(bool solve, backend_type t, int64_t n, int64_t other) {
     return align(wide > narrow ? wide : narrow);
 }
 
-/* Widths of the panels of B. The first is worked on while A arrives: with FIRST columns, the
- * arithmetic takes about as long as the transfer of A, whatever its order. The next one must be
- * there soon after A, so it is narrow, and those after it grow. The last ones shrink again, so that
- * little is left to store at the end; halving keeps the way out as busy as the arithmetic. */
+/* Widths of the panels of B. The first is worked on while A arrives. With FIRST columns, the
+ * arithmetic takes about as long as the transfer of A, whatever its order; with many columns it is
+ * CORNER wide and taken by halves of its rows, so that work begins before all of them are there.
+ * The next one must be there soon after A, so it is narrow, and those after it grow. The last ones
+ * shrink again, so that little is left to store at the end; halving keeps the way out as busy as
+ * the arithmetic. */
 #define FIRST ((int64_t)4096)
 #define SECOND ((int64_t)1024)
 #define LAST ((int64_t)512)
+#define CORNER ((int64_t)8192)
 struct widths {
     int64_t first, panel; /* of the first one, and of all others at most */
     int64_t most;         /* columns of a buffer */
+    bool halves;          /* they are taken by halves of the triangle */
 };
 
 static widths widths_of(int64_t other, int64_t shrink) {
     const int64_t panel = gpu_ceil(gpu_ceil(other, 8), 256) * 256, first = FIRST >> shrink,
                   wide = (panel < 512 ? 512 : gpu_min(panel, FIRST)) >> shrink;
-    widths w = {gpu_min(other, first > 1 ? first : 1), gpu_min(other, wide > 1 ? wide : 1), 0};
+    widths w = {gpu_min(other, first > 1 ? first : 1), gpu_min(other, wide > 1 ? wide : 1), 0,
+                false};
     w.most = w.first > w.panel ? w.first : w.panel;
     return w;
 }
+static bool by_halves(int64_t n, int64_t other) {
+    return n >= 1024 && other >= n / 2;
+}
+static widths widths_by_halves(int64_t other) {
+    widths w = widths_of(other, 0);
+    w.first = w.most = gpu_min(CORNER, other);
+    w.panel = gpu_min(w.first, FIRST);
+    w.halves = true;
+    return w;
+}
 
-/* Of panel number k (from 1), `left` columns before the end. */
+/* Of panel number k (from 1), `left` columns before the end. Half of a panel by halves is stored
+ * before the rest is made, so that the last ones may shrink faster and be wider. */
 static int64_t width_of(widths w, int64_t k, int64_t left) {
-    const int64_t half = gpu_ceil(left, 512) * 256, grown = k < 8 ? SECOND << (k - 1) : w.panel;
-    return gpu_min(gpu_min(w.panel, left), gpu_min(grown, half > LAST ? half : LAST));
+    const int64_t last = w.halves ? 2 * LAST : LAST,
+                  most = w.halves && left > 2 * last ? left / 3 * 2 : left / 2,
+                  shrunk = gpu_ceil(most, 256) * 256, grown = k < 8 ? SECOND << (k - 1) : w.panel;
+    return gpu_min(gpu_min(w.panel, left), gpu_min(grown, shrunk > last ? shrunk : last));
 }
 
 static size_t panel_bytes(bool solve, backend_type t, int64_t n, widths w) {
@@ -110,6 +128,9 @@ static size_t panel_bytes(bool solve, backend_type t, int64_t n, widths w) {
 /* The largest widths for a memory of `bytes` beyond A; false: not even one column fits. */
 static bool fit_widths(bool solve, backend_type t, int64_t n, int64_t other, size_t bytes,
                        widths *w) {
+    *w = widths_by_halves(other);
+    if (by_halves(n, other) && panel_bytes(solve, t, n, *w) <= bytes)
+        return true;
     for (int64_t shrink = 0; shrink < 13; shrink++) {
         *w = widths_of(other, shrink);
         if (panel_bytes(solve, t, n, *w) <= bytes)
@@ -123,75 +144,265 @@ size_t gpu_host_workspace(backend_op op, backend_type t, char side, int64_t m, i
     if (m <= 0 || n <= 0)
         return 0;
     return align((size_t)(order * order) * backend_size(t)) +
-           panel_bytes(op == BACKEND_TRSM, t, order, widths_of(other, 0));
+           panel_bytes(op == BACKEND_TRSM, t, order,
+                       by_halves(order, other) ? widths_by_halves(other) : widths_of(other, 0));
 }
 
 typedef struct {
     backend_ctx *ctx;
     gpu_tri p;
     bool solve;
-    int64_t n, other, ldb;
+    int64_t n, other, lda, ldb;
     const void *alpha;
-    char *a, *work, *panels;
-    void *b; /* host */
-    gpu_arrival wait;
+    char *dev, *work, *panels; /* A on the device, leading dimension n; buffers */
+    size_t panel_bytes;
+    const void *a; /* host */
+    void *b;
 } streaming;
 
-/* Copy columns (rows for side R) [from, from + w) of B to or from a panel. */
-static status transfer(const streaming *s, cudaStream_t q, int64_t from, int64_t w, void *panel,
-                       bool to_host) {
+static void *buffer(const streaming *s, int64_t k) {
+    return s->panels + k % BUFFERS * s->panel_bytes;
+}
+/* Row i, column j of B or of a panel of it; side R: column i, row j. */
+static void *place(const streaming *s, const void *b, int64_t i, int64_t j, int64_t ld) {
+    return s->p.side == 'L' ? gpu_at(s->p.t, b, i, j, ld) : gpu_at(s->p.t, b, j, i, ld);
+}
+
+static int64_t panel_ld(const streaming *s, int64_t w) {
+    return s->p.side == 'L' ? s->n : w;
+}
+
+/* Start to copy the block of `rows` rows and w columns (side R: columns, rows) at (row, from) of B
+ * to the device, or back from there. */
+static status transfer(const streaming *s, cudaStream_t q, int64_t row, int64_t rows, int64_t from,
+                       int64_t w, void *part, int64_t ld, bool to_host) {
     const size_t e = backend_size(s->p.t);
     const bool left = s->p.side == 'L';
-    const size_t rows = (size_t)(left ? s->n : w) * e, cols = (size_t)(left ? w : s->n);
-    void *host =
-        left ? gpu_at(s->p.t, s->b, 0, from, s->ldb) : gpu_at(s->p.t, s->b, from, 0, s->ldb);
-    const size_t ld = (size_t)s->ldb * e;
+    const size_t line = (size_t)(left ? rows : w) * e, lines = (size_t)(left ? w : rows),
+                 ld_host = (size_t)s->ldb * e, ld_part = (size_t)ld * e;
+    void *host = place(s, s->b, row, from, s->ldb);
     if (to_host)
-        CUDA_TRY(cudaMemcpy2DAsync(host, ld, panel, rows, rows, cols, cudaMemcpyDefault, q));
+        CUDA_TRY(
+            cudaMemcpy2DAsync(host, ld_host, part, ld_part, line, lines, cudaMemcpyDefault, q));
     else
-        CUDA_TRY(cudaMemcpy2DAsync(panel, rows, host, ld, rows, cols, cudaMemcpyDefault, q));
+        CUDA_TRY(
+            cudaMemcpy2DAsync(part, ld_part, host, ld_host, line, lines, cudaMemcpyDefault, q));
     return MOAO_OK;
 }
 
-/* One panel of w columns from `from`, in buffer k: in, computed, out. */
-static status one_panel(streaming *s, int64_t from, int64_t w, void *panel, int k, bool first,
-                        const void *a, int64_t lda) {
+/* What `in` has been given so far comes before all that the main stream does next. */
+static status use_what_comes(const streaming *s, cudaEvent_t e) {
+    CUDA_TRY(cudaEventRecord(e, s->ctx->in));
+    CUDA_TRY(cudaStreamWaitEvent(s->ctx->main.stream, e, 0));
+    return MOAO_OK;
+}
+/* A block of buffer k, at `part`, on its way back after what the main stream has been given so far.
+ */
+static status store(const streaming *s, int64_t k, int64_t row, int64_t rows, int64_t from,
+                    int64_t w, void *part, int64_t ld) {
     backend_ctx *c = s->ctx;
-    cudaEvent_t loaded = c->panel[k], computed = c->panel[BUFFERS + k],
-                stored = c->panel[2 * BUFFERS + k];
-    const bool left = s->p.side == 'L';
-    const int64_t m = left ? s->n : w, n = left ? w : s->n;
-    CUDA_TRY(cudaStreamWaitEvent(c->in, stored, 0));
-    GPU_TRY(transfer(s, c->in, from, w, panel, false));
-    CUDA_TRY(cudaEventRecord(loaded, c->in));
-    if (first)
-        GPU_TRY(gpu_send_triangle(c, s->p, s->solve, false, s->n, a, lda, s->a, s->n, &s->wait));
-    CUDA_TRY(cudaStreamWaitEvent(c->main.stream, loaded, 0));
-    if (s->solve)
-        GPU_TRY(gpu_trsm_run(c, s->p, m, n, s->alpha, s->a, s->n, panel, m, s->work, &s->wait));
-    else
-        GPU_TRY(gpu_trmm_run(c, s->p, m, n, s->alpha, s->a, s->n, panel, m, s->work, &s->wait));
+    cudaEvent_t computed = c->panel[BUFFERS + k % BUFFERS],
+                stored = c->panel[2 * BUFFERS + k % BUFFERS];
     CUDA_TRY(cudaEventRecord(computed, c->main.stream));
     CUDA_TRY(cudaStreamWaitEvent(c->out, computed, 0));
-    GPU_TRY(transfer(s, c->out, from, w, panel, true));
+    GPU_TRY(transfer(s, c->out, row, rows, from, w, part, ld, true));
     CUDA_TRY(cudaEventRecord(stored, c->out));
     return MOAO_OK;
 }
 
-static status stream_panels(streaming *s, widths w, const void *a, int64_t lda) {
+/* The operation on the triangle of order n at (at, at) of A and w columns of a panel. */
+static status compute(const streaming *s, int64_t at, int64_t n, int64_t w, const void *alpha,
+                      void *part, int64_t ld, gpu_arrival *wait) {
+    const bool left = s->p.side == 'L';
+    return (s->solve ? gpu_trsm_run : gpu_trmm_run)(s->ctx, s->p, left ? n : w, left ? w : n, alpha,
+                                                    gpu_at(s->p.t, s->dev, at, at, s->n), s->n,
+                                                    part, ld, s->work, wait);
+}
+static status send_triangle(const streaming *s, int64_t at, int64_t n, gpu_arrival *wait) {
+    return gpu_send_triangle(s->ctx, s->p, s->solve, false, n, gpu_at(s->p.t, s->a, at, at, s->lda),
+                             s->lda, gpu_at(s->p.t, s->dev, at, at, s->n), s->n, wait);
+}
+
+/* Panel number k of w columns from `from` on its way. */
+static status load(const streaming *s, int64_t from, int64_t w, int64_t k) {
+    CUDA_TRY(cudaStreamWaitEvent(s->ctx->in, s->ctx->panel[2 * BUFFERS + k % BUFFERS], 0));
+    GPU_TRY(transfer(s, s->ctx->in, 0, s->n, from, w, buffer(s, k), panel_ld(s, w), false));
+    return use_what_comes(s, s->ctx->panel[k % BUFFERS]);
+}
+/* A panel as a whole. */
+static status whole_panel(const streaming *s, int64_t from, int64_t w, int64_t k,
+                          gpu_arrival *wait) {
+    GPU_TRY(load(s, from, w, k));
+    GPU_TRY(compute(s, 0, s->n, w, s->alpha, buffer(s, k), panel_ld(s, w), wait));
+    return store(s, k, 0, s->n, from, w, buffer(s, k), panel_ld(s, w));
+}
+
+/* Final rows of the first panel, w columns, leave in blocks of STORE or more. */
+#define STORE ((int64_t)2048)
+struct leaving {
+    const streaming *s;
+    int64_t w, from, to; /* rows that are final and have not been stored */
+    int64_t told;        /* rows that are final, as far as is known */
+};
+static status store_rows(leaving *l) {
+    const int64_t ld = panel_ld(l->s, l->w), row = l->from, rows = l->to - l->from;
+    l->from = l->to = 0;
+    return rows == 0
+               ? MOAO_OK
+               : store(l->s, 0, row, rows, 0, l->w, place(l->s, buffer(l->s, 0), row, 0, ld), ld);
+}
+static status rows_made(void *who, gpu_piece c) {
+    leaving *l = (leaving *)who; /* pieces are neighbours */
+    l->from = l->from < l->to ? gpu_min(l->from, c.at) : c.at;
+    l->to = l->to > c.at + c.size ? l->to : c.at + c.size;
+    l->told += c.size;
+    return l->to - l->from < STORE ? MOAO_OK : store_rows(l);
+}
+/* The first panel as a whole, while A arrives and final rows leave. */
+static status first_panel(const streaming *s, int64_t w, gpu_arrival *wait) {
+    leaving l = {s, w, 0, 0, 0};
+    GPU_TRY(load(s, 0, w, 0));
+    GPU_TRY(send_triangle(s, 0, s->n, wait));
+    wait->made = rows_made, wait->who = &l;
+    GPU_TRY(compute(s, 0, s->n, w, s->alpha, buffer(s, 0), panel_ld(s, w), wait));
+    wait->made = NULL;
+    if (l.told == 0) /* it did not go by pieces, or nothing was final before the end */
+        l.to = s->n;
+    return store_rows(&l);
+}
+
+/* ---- panels by halves of the triangle */
+
+/* The half whose result needs nothing else, the other one, and the block off the diagonal. */
+struct halves {
+    int64_t early, rows_early, late, rows_late;
+    gpu_piece off;
+};
+static halves halves_of(const streaming *s) {
+    const int64_t half = s->n / 2, rest = s->n - half;
+    const gpu_piece off =
+        s->p.uplo == 'L' ? gpu_piece{0, half, half, rest} : gpu_piece{half, rest, 0, half};
+    if (backend_source_first(s->p.side, s->p.uplo, s->p.trans))
+        return halves{0, half, half, rest, off};
+    return halves{half, rest, 0, half, off};
+}
+
+/* late := coefficient op(off) early + beta late, for some columns of the block off the diagonal and
+ * w columns of a panel; trsm: coefficient -1, trmm: alpha. */
+static status join(const streaming *s, gpu_piece off, int64_t w, const void *beta, void *panel,
+                   int64_t ld) {
+    const void *coefficient = s->solve ? gpu_scalar(s->p.t, -1) : s->alpha;
+    return gpu_piece_product(&s->ctx->main, &s->p, off, w, coefficient, s->dev, s->n, beta, panel,
+                             ld);
+}
+
+/* The same with beta = 0, while the block arrives by columns, which are sources or targets. */
+static status join_as_it_comes(const streaming *s, gpu_piece off, int64_t w, void *panel,
+                               int64_t ld) {
+    const backend_type t = s->p.t;
+    const size_t e = backend_size(t);
+    const bool sums = gpu_piece_spreads(&s->p);
+    gpu_piece g = off;
+    for (int64_t at = 0; at < off.size; at += g.size) {
+        g.at = off.at + at;
+        g.size = gpu_min(off.size - at, gpu_ceil(off.size, at == 0 ? 16 : 8));
+        CUDA_TRY(cudaMemcpy2DAsync(gpu_at(t, s->dev, g.rest, g.at, s->n), (size_t)s->n * e,
+                                   gpu_at(t, s->a, g.rest, g.at, s->lda), (size_t)s->lda * e,
+                                   (size_t)g.left * e, (size_t)g.size, cudaMemcpyDefault,
+                                   s->ctx->in));
+        GPU_TRY(use_what_comes(s, s->ctx->panel[0]));
+        GPU_TRY(join(s, g, w, gpu_scalar(t, sums && at > 0), panel, ld));
+    }
+    return MOAO_OK;
+}
+
+/* A panel when all of A is there: each half of the result leaves as soon as it is made. */
+static status panel_by_halves(const streaming *s, const halves *h, int64_t from, int64_t w,
+                              int64_t k) {
+    const int64_t ld = panel_ld(s, w);
+    const void *one = gpu_scalar(s->p.t, 1);
+    void *panel = buffer(s, k), *early = place(s, panel, h->early, 0, ld),
+         *late = place(s, panel, h->late, 0, ld);
+    GPU_TRY(load(s, from, w, k));
+    if (!s->solve) {
+        GPU_TRY(compute(s, h->late, h->rows_late, w, s->alpha, late, ld, NULL));
+        GPU_TRY(join(s, h->off, w, one, panel, ld));
+        GPU_TRY(store(s, k, h->late, h->rows_late, from, w, late, ld));
+    }
+    GPU_TRY(compute(s, h->early, h->rows_early, w, s->alpha, early, ld, NULL));
+    GPU_TRY(store(s, k, h->early, h->rows_early, from, w, early, ld));
+    if (s->solve) {
+        GPU_TRY(join(s, h->off, w, s->alpha, panel, ld));
+        GPU_TRY(compute(s, h->late, h->rows_late, w, one, late, ld, NULL));
+        GPU_TRY(store(s, k, h->late, h->rows_late, from, w, late, ld));
+    }
+    return MOAO_OK;
+}
+
+/* The first panel, w columns, while A arrives. Early rows of half of the columns come first, then
+ * their triangle, then the block off the diagonal, whose product with them is summed by itself;
+ * then early rows of the other columns, a few first; late rows and their triangle come last. Buffer
+ * 1 gets the result; buffer 0 late rows as they came (trsm), or early rows as they came and that
+ * product (trmm). */
+static status first_by_halves(const streaming *s, const halves *h, int64_t w) {
     backend_ctx *c = s->ctx;
-    const size_t bytes = align((size_t)(s->n * w.most) * backend_size(s->p.t));
+    const backend_type t = s->p.t;
+    const bool left = s->p.side == 'L';
+    const int64_t ld = panel_ld(s, w);
+    const void *one = gpu_scalar(t, 1);
+    void *result = buffer(s, 1), *beside = buffer(s, 0), *sources = s->solve ? result : beside;
+    gpu_arrival wait;
+    for (int64_t j = 0, width = gpu_ceil(w, 2); j < w;
+         j += width, width = gpu_min(w - j, j <= gpu_ceil(w, 2) ? gpu_ceil(w, 8) : w)) {
+        void *to = place(s, sources, h->early, j, ld), *made = place(s, result, h->early, j, ld);
+        GPU_TRY(transfer(s, c->in, h->early, h->rows_early, j, width, to, ld, false));
+        GPU_TRY(use_what_comes(s, c->panel[0]));
+        if (j == 0)
+            GPU_TRY(send_triangle(s, h->early, h->rows_early, &wait));
+        if (!s->solve)
+            GPU_TRY(gpu_copy_block(c->main.stream, t, 'A', false, left ? h->rows_early : width,
+                                   left ? width : h->rows_early, to, ld, made, ld));
+        GPU_TRY(
+            compute(s, h->early, h->rows_early, width, s->alpha, made, ld, j == 0 ? &wait : NULL));
+        GPU_TRY(store(s, 1, h->early, h->rows_early, j, width, made, ld));
+        GPU_TRY(j == 0 ? join_as_it_comes(s, h->off, width, sources, ld)
+                       : join(s, h->off, width, gpu_scalar(t, 0), place(s, sources, 0, j, ld), ld));
+    }
+    GPU_TRY(send_triangle(s, h->late, h->rows_late, &wait));
+    /* in more parts where no panel follows: the last part is stored at the end */
+    const int64_t part = gpu_ceil(w, w < s->other ? 2 : 4);
+    for (int64_t j = 0, width = part; j < w; j += width, width = gpu_min(part, w - j)) {
+        void *made = place(s, result, h->late, j, ld), *other = place(s, beside, h->late, j, ld);
+        GPU_TRY(transfer(s, c->in, h->late, h->rows_late, j, width, s->solve ? other : made, ld,
+                         false));
+        GPU_TRY(use_what_comes(s, c->panel[0])); /* the triangle too */
+        if (!s->solve)
+            GPU_TRY(compute(s, h->late, h->rows_late, width, s->alpha, made, ld, NULL));
+        GPU_TRY(blas_add(&c->main, t, left ? h->rows_late : width, left ? width : h->rows_late,
+                         s->solve ? s->alpha : one, other, ld, made, ld));
+        CUDA_TRY(cudaEventRecord(c->panel[2 * BUFFERS], c->main.stream)); /* buffer 0 is free */
+        if (s->solve)
+            GPU_TRY(compute(s, h->late, h->rows_late, width, one, made, ld, NULL));
+        GPU_TRY(store(s, 1, h->late, h->rows_late, j, width, made, ld));
+    }
+    return MOAO_OK;
+}
+
+static status stream_panels(const streaming *s, widths w) {
+    backend_ctx *c = s->ctx;
+    const halves h = halves_of(s);
+    gpu_arrival wait;
     CUDA_TRY(cudaEventRecord(c->fork, c->main.stream));
     CUDA_TRY(cudaStreamWaitEvent(c->in, c->fork, 0));
     CUDA_TRY(cudaStreamWaitEvent(c->out, c->fork, 0));
-    for (int k = 0; k < BUFFERS; k++)
-        CUDA_TRY(cudaEventRecord(c->panel[2 * BUFFERS + k], c->out));
-    int64_t width = w.first;
-    for (int64_t from = 0, k = 0; from < s->other; from += width, k++) {
-        if (k > 0)
-            width = width_of(w, k, s->other - from);
-        GPU_TRY(one_panel(s, from, width, s->panels + k % BUFFERS * bytes, (int)(k % BUFFERS),
-                          k == 0, a, lda));
+    for (int i = 0; i < BUFFERS; i++)
+        CUDA_TRY(cudaEventRecord(c->panel[2 * BUFFERS + i], c->out));
+    GPU_TRY(w.halves ? first_by_halves(s, &h, w.first) : first_panel(s, w.first, &wait));
+    /* by halves: next into the buffer that is free */
+    for (int64_t width, from = w.first, k = w.halves ? 2 : 1; from < s->other; from += width, k++) {
+        width = width_of(w, k, s->other - from);
+        GPU_TRY(w.halves ? panel_by_halves(s, &h, from, width, k)
+                         : whole_panel(s, from, width, k, &wait));
     }
     CUDA_TRY(cudaEventRecord(c->join, c->out));
     CUDA_TRY(cudaStreamWaitEvent(c->main.stream, c->join, 0));
@@ -212,12 +423,15 @@ static status host_data(bool solve, GPU_TRI_ARGS) {
     widths w;
     if (lwork <= triangle || !fit_widths(solve, t, order, other, lwork - triangle, &w))
         return status_fail(MOAO_INPUT, "%s: the workspace is too small", name);
-    streaming s = {ctx, gpu_tri{t, side, uplo, trans, diag}, solve, order, other, ldb, alpha};
-    s.a = (char *)work;
-    s.work = s.a + triangle;
+    streaming s = {ctx, gpu_tri{t, side, uplo, trans, diag}, solve, order, other, lda, ldb, alpha};
+    s.dev = (char *)work;
+    s.work = s.dev + triangle;
     s.panels = s.work + op_work(solve, t, order, w.most);
-    s.b = b;
-    return stream_panels(&s, w, a, lda);
+    s.panel_bytes = align((size_t)(order * w.most) * backend_size(t));
+    s.a = a, s.b = b;
+    if (w.halves && backend_equals(t, alpha, 0)) /* nothing is read, no product is made */
+        w = widths_of(other, 0);
+    return stream_panels(&s, w);
 }
 
 status gpu_trsm_host(GPU_TRI_ARGS) {

@@ -80,6 +80,29 @@ status blas_gemm_strided(gpu_queue *q, backend_type t, char ta, char tb, int64_t
     return MOAO_OK;
 }
 
+status blas_add(gpu_queue *q, backend_type t, int64_t m, int64_t n, const void *alpha,
+                const void *a, int64_t lda, void *b, int64_t ldb) {
+    const void *one = gpu_scalar(t, 1);
+    switch (t) {
+    case BACKEND_D:
+        BLAS_TRY(cublasDgeam_64(q->blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, (cd)alpha, (cd)a, lda,
+                                (cd)one, (cd)b, ldb, (double *)b, ldb));
+        break;
+    case BACKEND_S:
+        BLAS_TRY(cublasSgeam_64(q->blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, (cs)alpha, (cs)a, lda,
+                                (cs)one, (cs)b, ldb, (float *)b, ldb));
+        break;
+    case BACKEND_Z:
+        BLAS_TRY(cublasZgeam_64(q->blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, (cz)alpha, (cz)a, lda,
+                                (cz)one, (cz)b, ldb, (cuDoubleComplex *)b, ldb));
+        break;
+    default:
+        BLAS_TRY(cublasCgeam_64(q->blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, (cc)alpha, (cc)a, lda,
+                                (cc)one, (cc)b, ldb, (cuFloatComplex *)b, ldb));
+    }
+    return MOAO_OK;
+}
+
 status blas_trmm(gpu_queue *q, gpu_tri p, int64_t m, int64_t n, const void *alpha, const void *a,
                  int64_t lda, const void *b, int64_t ldb, void *c, int64_t ldc) {
     const cublasSideMode_t side = side_of(p.side);

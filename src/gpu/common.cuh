@@ -164,6 +164,9 @@ status blas_gemm_strided(gpu_queue *q, backend_type t, char ta, char tb, int64_t
                          int64_t k, const void *alpha, const void *a, int64_t lda, int64_t sa,
                          const void *b, int64_t ldb, int64_t sb, const void *beta, void *c,
                          int64_t ldc, int64_t sc, int64_t count);
+/* B := alpha A + B, m x n. */
+status blas_add(gpu_queue *q, backend_type t, int64_t m, int64_t n, const void *alpha,
+                const void *a, int64_t lda, void *b, int64_t ldb);
 /* Out of place: C := alpha op(A) B or alpha B op(A). */
 status blas_trmm(gpu_queue *q, gpu_tri p, int64_t m, int64_t n, const void *alpha, const void *a,
                  int64_t lda, const void *b, int64_t ldb, void *c, int64_t ldc);
@@ -203,6 +206,11 @@ status gpu_dense_blocks(cudaStream_t s, backend_type t, char uplo, char diag, in
 status gpu_place_blocks(cudaStream_t s, backend_type t, char uplo, char diag, int64_t n, int64_t nb,
                         const void *inv, void *a, int64_t lda);
 
+/* Rows and columns of a piece of a triangle, and the rows off the diagonal that come with it: from
+ * `rest`, `left` of them. */
+struct gpu_piece {
+    int64_t at, size, rest, left;
+};
 /* A triangle on its way to this device, in block columns in the order in which they can be used
  * (async.cu). */
 struct gpu_arrival {
@@ -212,16 +220,17 @@ struct gpu_arrival {
     int pieces, waited;
     cudaEvent_t *event;
     cudaStream_t stream; /* the stream that waits */
+    /* NULL, or told that the rows of B at a piece are final (not by trmm where pieces spread) */
+    status (*made)(void *who, gpu_piece c);
+    void *who;
 };
+static inline status gpu_made(const gpu_arrival *w, gpu_piece c) {
+    return w->made ? w->made(w->who, c) : MOAO_OK;
+}
 /* Start the transfer of a triangle in stream `in`; solve: for trsm, else for trmm. doubling: for a
  * link that is much faster than the arithmetic, whose last pieces then are few and large. */
 status gpu_send_triangle(backend_ctx *ctx, gpu_tri p, bool solve, bool doubling, int64_t n,
                          const void *src, int64_t lds, void *dst, int64_t ldd, gpu_arrival *w);
-/* The rows and columns of the k-th piece, and the rows off the diagonal that came with it: from
- * `rest`, `left` of them. */
-struct gpu_piece {
-    int64_t at, size, rest, left;
-};
 /* Blocks before the k-th piece, in the order of arrival. */
 static inline int64_t gpu_piece_start(const gpu_arrival *w, int k) {
     const int64_t start = !w->doubling ? k : k > 0 ? (int64_t)1 << (k - 1) : 0;

@@ -198,6 +198,8 @@ static status piecewise(multiply *s, const void *a, void *b) {
         if (!spreads && c.left > 0)
             GPU_TRY(gpu_piece_product(s->q, &s->p, c, s->other, s->alpha, a, s->lda,
                                       gpu_scalar(t, 1), b, s->ldb));
+        if (!spreads)
+            GPU_TRY(gpu_made(s->wait, c));
     }
     return MOAO_OK;
 }

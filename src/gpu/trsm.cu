@@ -178,6 +178,7 @@ static status piecewise(solve *s, const void *alpha, void *b) {
                 gpu_piece_product(s->q, &s->p, c, s->other, minus, s->a, s->lda, alpha, b, s->ldb));
         GPU_TRY(recurse(s, c.at, c.size, collects || (spreads && k > 0) ? one : alpha,
                         rows_from(s, b, c.at, s->ldb), NULL, 0));
+        GPU_TRY(gpu_made(s->wait, c));
         if (spreads)
             GPU_TRY(gpu_piece_product(s->q, &s->p, c, s->other, minus, s->a, s->lda,
                                       k > 0 ? one : alpha, b, s->ldb));

@@ -229,17 +229,28 @@ static void test_host_and_multi(void **state) {
         check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 65, 11, 1, HOST});
         check((job){false, BACKEND_D, 'R', 'L', 'N', 'N', 11, 65, 1, HOST});
         check((job){true, BACKEND_D, 'L', 'U', 'N', 'N', 65, 11, 1, MULTI});
+        check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 1024, 20, 1, HOST});  /* A in pieces */
+        check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 1024, 512, 1, HOST}); /* by halves */
+        check((job){false, BACKEND_D, 'R', 'U', 'T', 'N', 600, 1024, 1, HOST});
         return;
     }
     all_variants(65, 11, BACKEND_D, BACKEND_C, HOST, true);
     all_variants(100, 7, BACKEND_D, BACKEND_C, MULTI, false);
-    all_variants(1100, 600, BACKEND_D, BACKEND_D, HOST, true); /* A in three pieces */
+    all_variants(1100, 300, BACKEND_D, BACKEND_D, HOST, true); /* A in three pieces */
+    all_variants(1100, 600, BACKEND_D, BACKEND_D, HOST, true); /* the first panel by halves */
     all_variants(521, 70, BACKEND_D, BACKEND_D, MULTI, false);
     if (lin_be != &backend_cpu) {
         check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 2100, 9000, 1, HOST});
         check((job){true, BACKEND_D, 'R', 'U', 'N', 'N', 9000, 600, 1, HOST});
         check((job){false, BACKEND_D, 'R', 'U', 'T', 'N', 5000, 1100, 1, HOST});
         check((job){false, BACKEND_D, 'L', 'L', 'N', 'N', 600, 9000, 1, HOST});
+        check(
+            (job){true, BACKEND_D, 'L', 'U', 'N', 'N', 5000, 300, 1, HOST}); /* rows leave early */
+        check((job){false, BACKEND_D, 'L', 'L', 'T', 'N', 5000, 300, 1, HOST});
+        for (backend_type t = BACKEND_S; t <= BACKEND_C; t++) {
+            check((job){true, t, 'L', 'L', 'C', 'N', 1031, 1300, -0.5, HOST});
+            check((job){false, t, 'R', 'U', 'T', 'U', 1300, 1031, -0.5, HOST});
+        }
         check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 2700, 600, 1, MULTI});
         check((job){true, BACKEND_D, 'L', 'U', 'N', 'N', 2700, 600, 1, MULTI});
         check((job){true, BACKEND_D, 'R', 'L', 'T', 'U', 600, 2700, 1, MULTI});
