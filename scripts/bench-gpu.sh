@@ -1,11 +1,13 @@
 #!/bin/sh
 # Ours, the vendor's and the ceiling for every operation, in one run: a table, CSV, and a roofline picture.
 # usage: bench-gpu.sh [BUILD [GROUP...]]     normally through `make bench-gpu`; takes about ten minutes with the large cases.
-# Writes $OUT or bench/results/: gpu-DATE.txt, gpu-DATE.csv, gpu-DATE.png
+# GROUP: one of bench_dense's, float (its FP32 rows), host (host data), multi (all GPUs), batch; all of them.
+# Writes $OUT or bench/results/: gpu-DATE.txt, gpu-DATE.csv, gpu-DATE.png, batched-DATE.csv
 build=${1:-build}
 [ $# -gt 0 ] && shift
-groups=${*:-shapes trsm few trmm variants sym potrf potri accuracy tribig symmbig potrfbig}
+groups=${*:-shapes trsm few trmm variants sym potrf potri accuracy tribig symmbig potrfbig float host multi batch}
 out=${OUT:-bench/results}
+bench=$build/bench/gpu
 name=$out/gpu-$(date +%Y-%m-%d)
 [ -n "$MOAO_GPU_PLUGIN" ] || export MOAO_GPU_PLUGIN="$PWD/$build/libmoao_gpu.so"
 mkdir -p "$out"
@@ -14,14 +16,15 @@ rm -f "$name.csv"
     echo "command: scripts/bench-gpu.sh $build $groups"
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
     for g in $groups; do
-        "$build/bench/gpu/bench_dense" --csv "$name.csv" "$g" || exit 1
+        case $g in
+        float) "$bench/bench_dense" --csv "$name.csv" --float trsm trmm sym potrf potri ;;
+        host) "$bench/bench_host" --csv "$name.csv" ;;
+        multi) "$bench/bench_multi" 16384 32768 && "$bench/bench_multi" 32768 ;;
+        batch) "$bench/bench_batch" "$out/batched-$(date +%Y-%m-%d).csv" ;;
+        *) "$bench/bench_dense" --csv "$name.csv" "$g" ;;
+        esac || exit 1
     done
-    "$build/bench/gpu/bench_dense" --csv "$name.csv" --float trsm trmm sym potrf potri || exit 1
-    "$build/bench/gpu/bench_host" --csv "$name.csv" || exit 1
-    "$build/bench/gpu/bench_multi" || exit 1
-    for b in "$build"/bench/gpu/bench_*batch*; do
-        case $b in *.d) continue ;; esac
-        [ -x "$b" ] && { "$b" || exit 1; }
-    done
+    echo "all groups done"
 } 2>&1 | tee "$name.txt"
+tail -n 1 "$name.txt" | grep -qx "all groups done" || exit 1
 "${PYTHON:-python3}" scripts/roofline.py "$name.csv" "$name.png" || echo "no picture: matplotlib is missing"

@@ -4,10 +4,17 @@
 #include <thread>
 #include <vector>
 
-#define BUFFERS 3
-
 static size_t align(size_t bytes) {
     return (bytes + 255) / 256 * 256;
+}
+
+/* Start to copy a block of `rows` rows and `columns` columns on stream q. */
+static status send_block(cudaStream_t q, backend_type t, int64_t rows, int64_t columns,
+                         const void *src, int64_t lds, void *dst, int64_t ldd) {
+    const size_t e = backend_size(t);
+    CUDA_TRY(cudaMemcpy2DAsync(dst, (size_t)ldd * e, src, (size_t)lds * e, (size_t)rows * e,
+                               (size_t)columns, cudaMemcpyDefault, q));
+    return MOAO_OK;
 }
 
 /* ---- a triangle on its way */
@@ -29,7 +36,6 @@ status gpu_await(gpu_arrival *w, int64_t from, int64_t to) {
 
 status gpu_send_triangle(backend_ctx *ctx, gpu_tri p, bool solve, bool doubling, int64_t n,
                          const void *src, int64_t lds, void *dst, int64_t ldd, gpu_arrival *w) {
-    const size_t e = backend_size(p.t);
     const bool descending = backend_source_first(p.side, p.uplo, p.trans) != solve,
                upper = p.uplo == 'U';
     const int64_t nb = gpu_tune.trsm_nb_narrow > gpu_tune.trsm_nb_wide ? gpu_tune.trsm_nb_narrow
@@ -41,10 +47,8 @@ status gpu_send_triangle(backend_ctx *ctx, gpu_tri p, bool solve, bool doubling,
     for (int k = 0; k < w->pieces; k++) {
         const gpu_piece c = gpu_piece_of(w, k);
         const int64_t i = upper ? 0 : c.at;
-        CUDA_TRY(cudaMemcpy2DAsync(gpu_at(p.t, dst, i, c.at, ldd), (size_t)ldd * e,
-                                   gpu_at(p.t, src, i, c.at, lds), (size_t)lds * e,
-                                   (size_t)(c.size + c.left) * e, (size_t)c.size, cudaMemcpyDefault,
-                                   ctx->in));
+        GPU_TRY(send_block(ctx->in, p.t, c.size + c.left, c.size, gpu_at(p.t, src, i, c.at, lds),
+                           lds, gpu_at(p.t, dst, i, c.at, ldd), ldd));
         CUDA_TRY(cudaEventRecord(w->event[k], ctx->in));
     }
     return MOAO_OK;
@@ -76,6 +80,8 @@ static size_t op_work(bool solve, backend_type t, int64_t n, int64_t other) {
                  narrow = gpu_trsm_work(t, n, gpu_min(other, gpu_tune.trsm_narrow));
     return align(wide > narrow ? wide : narrow);
 }
+
+#define BUFFERS ((int64_t)(sizeof(backend_ctx::stored) / sizeof(cudaEvent_t)))
 
 /* Widths of the panels of B. The first is worked on while A arrives. With FIRST columns, the
  * arithmetic takes about as long as the transfer of A, whatever its order; with many columns it is
@@ -176,24 +182,17 @@ static int64_t panel_ld(const streaming *s, int64_t w) {
  * to the device, or back from there. */
 static status transfer(const streaming *s, cudaStream_t q, int64_t row, int64_t rows, int64_t from,
                        int64_t w, void *part, int64_t ld, bool to_host) {
-    const size_t e = backend_size(s->p.t);
     const bool left = s->p.side == 'L';
-    const size_t line = (size_t)(left ? rows : w) * e, lines = (size_t)(left ? w : rows),
-                 ld_host = (size_t)s->ldb * e, ld_part = (size_t)ld * e;
+    const int64_t lines = left ? rows : w, columns = left ? w : rows;
     void *host = place(s, s->b, row, from, s->ldb);
-    if (to_host)
-        CUDA_TRY(
-            cudaMemcpy2DAsync(host, ld_host, part, ld_part, line, lines, cudaMemcpyDefault, q));
-    else
-        CUDA_TRY(
-            cudaMemcpy2DAsync(part, ld_part, host, ld_host, line, lines, cudaMemcpyDefault, q));
-    return MOAO_OK;
+    return to_host ? send_block(q, s->p.t, lines, columns, part, ld, host, s->ldb)
+                   : send_block(q, s->p.t, lines, columns, host, s->ldb, part, ld);
 }
 
 /* What `in` has been given so far comes before all that the main stream does next. */
-static status use_what_comes(const streaming *s, cudaEvent_t e) {
-    CUDA_TRY(cudaEventRecord(e, s->ctx->in));
-    CUDA_TRY(cudaStreamWaitEvent(s->ctx->main.stream, e, 0));
+static status use_what_comes(const streaming *s) {
+    CUDA_TRY(cudaEventRecord(s->ctx->arrived, s->ctx->in));
+    CUDA_TRY(cudaStreamWaitEvent(s->ctx->main.stream, s->ctx->arrived, 0));
     return MOAO_OK;
 }
 /* A block of buffer k, at `part`, on its way back after what the main stream has been given so far.
@@ -201,12 +200,10 @@ static status use_what_comes(const streaming *s, cudaEvent_t e) {
 static status store(const streaming *s, int64_t k, int64_t row, int64_t rows, int64_t from,
                     int64_t w, void *part, int64_t ld) {
     backend_ctx *c = s->ctx;
-    cudaEvent_t computed = c->panel[BUFFERS + k % BUFFERS],
-                stored = c->panel[2 * BUFFERS + k % BUFFERS];
-    CUDA_TRY(cudaEventRecord(computed, c->main.stream));
-    CUDA_TRY(cudaStreamWaitEvent(c->out, computed, 0));
+    CUDA_TRY(cudaEventRecord(c->computed, c->main.stream));
+    CUDA_TRY(cudaStreamWaitEvent(c->out, c->computed, 0));
     GPU_TRY(transfer(s, c->out, row, rows, from, w, part, ld, true));
-    CUDA_TRY(cudaEventRecord(stored, c->out));
+    CUDA_TRY(cudaEventRecord(c->stored[k % BUFFERS], c->out));
     return MOAO_OK;
 }
 
@@ -225,9 +222,9 @@ static status send_triangle(const streaming *s, int64_t at, int64_t n, gpu_arriv
 
 /* Panel number k of w columns from `from` on its way. */
 static status load(const streaming *s, int64_t from, int64_t w, int64_t k) {
-    CUDA_TRY(cudaStreamWaitEvent(s->ctx->in, s->ctx->panel[2 * BUFFERS + k % BUFFERS], 0));
+    CUDA_TRY(cudaStreamWaitEvent(s->ctx->in, s->ctx->stored[k % BUFFERS], 0));
     GPU_TRY(transfer(s, s->ctx->in, 0, s->n, from, w, buffer(s, k), panel_ld(s, w), false));
-    return use_what_comes(s, s->ctx->panel[k % BUFFERS]);
+    return use_what_comes(s);
 }
 /* A panel as a whole. */
 static status whole_panel(const streaming *s, int64_t from, int64_t w, int64_t k,
@@ -300,17 +297,14 @@ static status join(const streaming *s, gpu_piece off, int64_t w, const void *bet
 static status join_as_it_comes(const streaming *s, gpu_piece off, int64_t w, void *panel,
                                int64_t ld) {
     const backend_type t = s->p.t;
-    const size_t e = backend_size(t);
     const bool sums = gpu_piece_spreads(&s->p);
     gpu_piece g = off;
     for (int64_t at = 0; at < off.size; at += g.size) {
         g.at = off.at + at;
         g.size = gpu_min(off.size - at, gpu_ceil(off.size, at == 0 ? 16 : 8));
-        CUDA_TRY(cudaMemcpy2DAsync(gpu_at(t, s->dev, g.rest, g.at, s->n), (size_t)s->n * e,
-                                   gpu_at(t, s->a, g.rest, g.at, s->lda), (size_t)s->lda * e,
-                                   (size_t)g.left * e, (size_t)g.size, cudaMemcpyDefault,
-                                   s->ctx->in));
-        GPU_TRY(use_what_comes(s, s->ctx->panel[0]));
+        GPU_TRY(send_block(s->ctx->in, t, g.left, g.size, gpu_at(t, s->a, g.rest, g.at, s->lda),
+                           s->lda, gpu_at(t, s->dev, g.rest, g.at, s->n), s->n));
+        GPU_TRY(use_what_comes(s));
         GPU_TRY(join(s, g, w, gpu_scalar(t, sums && at > 0), panel, ld));
     }
     return MOAO_OK;
@@ -356,7 +350,7 @@ static status first_by_halves(const streaming *s, const halves *h, int64_t w) {
          j += width, width = gpu_min(w - j, j <= gpu_ceil(w, 2) ? gpu_ceil(w, 8) : w)) {
         void *to = place(s, sources, h->early, j, ld), *made = place(s, result, h->early, j, ld);
         GPU_TRY(transfer(s, c->in, h->early, h->rows_early, j, width, to, ld, false));
-        GPU_TRY(use_what_comes(s, c->panel[0]));
+        GPU_TRY(use_what_comes(s));
         if (j == 0)
             GPU_TRY(send_triangle(s, h->early, h->rows_early, &wait));
         if (!s->solve)
@@ -375,12 +369,12 @@ static status first_by_halves(const streaming *s, const halves *h, int64_t w) {
         void *made = place(s, result, h->late, j, ld), *other = place(s, beside, h->late, j, ld);
         GPU_TRY(transfer(s, c->in, h->late, h->rows_late, j, width, s->solve ? other : made, ld,
                          false));
-        GPU_TRY(use_what_comes(s, c->panel[0])); /* the triangle too */
+        GPU_TRY(use_what_comes(s)); /* the triangle too */
         if (!s->solve)
             GPU_TRY(compute(s, h->late, h->rows_late, width, s->alpha, made, ld, NULL));
         GPU_TRY(blas_add(&c->main, t, left ? h->rows_late : width, left ? width : h->rows_late,
                          s->solve ? s->alpha : one, other, ld, made, ld));
-        CUDA_TRY(cudaEventRecord(c->panel[2 * BUFFERS], c->main.stream)); /* buffer 0 is free */
+        CUDA_TRY(cudaEventRecord(c->stored[0], c->main.stream)); /* buffer 0 is free */
         if (s->solve)
             GPU_TRY(compute(s, h->late, h->rows_late, width, one, made, ld, NULL));
         GPU_TRY(store(s, 1, h->late, h->rows_late, j, width, made, ld));
@@ -395,8 +389,8 @@ static status stream_panels(const streaming *s, widths w) {
     CUDA_TRY(cudaEventRecord(c->fork, c->main.stream));
     CUDA_TRY(cudaStreamWaitEvent(c->in, c->fork, 0));
     CUDA_TRY(cudaStreamWaitEvent(c->out, c->fork, 0));
-    for (int i = 0; i < BUFFERS; i++)
-        CUDA_TRY(cudaEventRecord(c->panel[2 * BUFFERS + i], c->out));
+    for (cudaEvent_t e : c->stored)
+        CUDA_TRY(cudaEventRecord(e, c->out));
     GPU_TRY(w.halves ? first_by_halves(s, &h, w.first) : first_panel(s, w.first, &wait));
     /* by halves: next into the buffer that is free */
     for (int64_t width, from = w.first, k = w.halves ? 2 : 1; from < s->other; from += width, k++) {

@@ -104,22 +104,18 @@ cudaError_t launch_factor(int, const Args<float> &, int, cudaStream_t) {
     return cudaErrorInvalidValue;
 }
 cudaError_t launch_trmm(const Args<float> &, int, cudaStream_t) {
-    return cudaErrorInvalidValue; /* by halves, which is faster in FP32 */
-}
-cudaError_t launch_trmm_small(const Args<float> &, cudaStream_t) {
-    return cudaErrorInvalidValue; /* the block kernel is faster in FP32 */
+    return cudaErrorInvalidValue; /* the block kernel and halves are faster in FP32 */
 }
 
 /* The kernel for orders up to `top`, at most n_max. */
 template <class T>
 cudaError_t launch_class(int op, const Args<T> &a, int top, int n_max, cudaStream_t s) {
     const bool vectors = (op & (FORWARD | BACKWARD)) && !(op & FACTOR) && a.m.n <= FEW;
-    return factor_serves(op, a, top)           ? launch_factor(op, a, top, s)
-           : top <= WARP_MAX                   ? launch_warp<T>(op, a, top, s)
-           : op == MULTIPLY && top > SOLVE_MAX ? launch_trmm(a, n_max, s)
-           : op == MULTIPLY && sizeof(T) == 8  ? launch_trmm_small(a, s)
-           : vectors                           ? launch_vector<T>(op, a, n_max, s)
-                                               : launch_block<T>(op, a, n_max, s);
+    return factor_serves(op, a, top)          ? launch_factor(op, a, top, s)
+           : top <= WARP_MAX                  ? launch_warp<T>(op, a, top, s)
+           : op == MULTIPLY && sizeof(T) == 8 ? launch_trmm(a, n_max, s)
+           : vectors                          ? launch_vector<T>(op, a, n_max, s)
+                                              : launch_block<T>(op, a, n_max, s);
 }
 
 /* One fused step for orders up to the kernels' limit. Sizes that differ: one launch for each class

@@ -64,7 +64,7 @@ template <class T> cudaError_t launch_block(int op, const Args<T> &a, int n_max,
 template <class T> cudaError_t launch_vector(int op, const Args<T> &a, int n_max, cudaStream_t s);
 cudaError_t launch_factor(int op, const Args<double> &a, int n_max, cudaStream_t s);
 cudaError_t launch_trmm(const Args<double> &a, int n_max, cudaStream_t s);
-cudaError_t launch_trmm_small(const Args<double> &a, cudaStream_t s);
+cudaError_t launch_trmm_quarters(const Args<double> &a, cudaStream_t s);
 template <class T> cudaError_t launch_gemm(const GemmArgs<T> &a, cudaStream_t s);
 template <class T> cudaError_t launch_syrk_block(const GemmArgs<T> &a, cudaStream_t s);
 template <class T> cudaError_t launch_syrk_warp(const GemmArgs<T> &a, int n_max, cudaStream_t s);

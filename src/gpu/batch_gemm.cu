@@ -230,14 +230,14 @@ template <class T> cudaError_t rank_start(const GemmArgs<T> &a, cudaStream_t s) 
 /* B := alpha A B in place, A lower triangular of order 33 to 64, FP64: a thread block takes 64
  * columns of B, one warp a 32 x 32 block of the result. The first 32 columns of A and rows of B
  * come first; when they are there, the upper half of the result replaces those rows. */
-struct Small {
+struct Quarters {
     static constexpr int LD = 36, TILE = 32 * LD, BLOCKS = 3;
 };
 
 /* The block at (i, j) of a triangle, by one warp; zero above the diagonal. */
-__device__ inline void small_stage(double *s, const Ref<double> &A, int i, int j, int n, bool unit,
-                                   int lane) {
-    constexpr int LD = Small::LD;
+__device__ inline void quarter_stage(double *s, const Ref<double> &A, int i, int j, int n,
+                                     bool unit, int lane) {
+    constexpr int LD = Quarters::LD;
     if (i != j) {
         tile_stage<double, 32, LD, false, false>(s, A, A.at(i, j), n - i, n - j, false, lane);
         return;
@@ -247,10 +247,10 @@ __device__ inline void small_stage(double *s, const Ref<double> &A, int i, int j
         s[lane * (LD + 1)] = 1.0;
 }
 
-__global__ void __launch_bounds__(128, Small::BLOCKS)
-    small_trmm_kernel(const __grid_constant__ Args<double> a, int panels, int early) {
+__global__ void __launch_bounds__(128, Quarters::BLOCKS)
+    trmm_quarters_kernel(const __grid_constant__ Args<double> a, int panels, int early) {
     extern __shared__ __align__(16) unsigned char shared[];
-    constexpr int LD = Small::LD, TILE = Small::TILE;
+    constexpr int LD = Quarters::LD, TILE = Quarters::TILE;
     /* blocks (0, 0), (1, 0), (1, 1) of A; block (i, j) of B has number 2 i + j */
     double *sA = (double *)shared, *sB = sA + 3 * TILE;
     const int64_t b = blockIdx.x / panels;
@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(128, Small::BLOCKS)
             tile_stage<double, 32, LD, false, false>(sB + (2 * q + w) * TILE, B, B.at(k, j), n - k,
                                                      m - j, false, lane);
         else if (q + w < 2)
-            small_stage(sA + (2 * q + w) * TILE, A, k + 32 * w, k, n, a.unit, lane);
+            quarter_stage(sA + (2 * q + w) * TILE, A, k + 32 * w, k, n, a.unit, lane);
         stage_commit();
     }
     const int i = (warp ^ blockIdx.x) & 1, j = warp >> 1; /* a scheduler's warps take turns */
@@ -293,12 +293,13 @@ __global__ void __launch_bounds__(128, Small::BLOCKS)
 
 } // namespace
 
-cudaError_t launch_trmm_small(const Args<double> &a, cudaStream_t s) {
+cudaError_t launch_trmm_quarters(const Args<double> &a, cudaStream_t s) {
     const int64_t m = a.m.n < a.m.cap ? a.m.n : a.m.cap, panels = (m + 63) / 64;
     if (a.count * panels > INT32_MAX)
         return cudaErrorInvalidConfiguration;
-    return launch(small_trmm_kernel, dim3((unsigned)(a.count * panels)), 128,
-                  sizeof(double) * 7 * Small::TILE, s, a, (int)panels, resident(Small::BLOCKS));
+    return launch(trmm_quarters_kernel, dim3((unsigned)(a.count * panels)), 128,
+                  sizeof(double) * 7 * Quarters::TILE, s, a, (int)panels,
+                  resident(Quarters::BLOCKS));
 }
 template <> cudaError_t launch_gemm<double>(const GemmArgs<double> &a, cudaStream_t s) {
     return gemm_start(a, s);

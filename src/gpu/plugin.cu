@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <vector>
 
 gpu_tuning gpu_tune = {
     /* trsm_narrow */ 1024,
@@ -93,6 +94,16 @@ static status open_queue(gpu_queue *q, size_t bytes) {
     return MOAO_OK;
 }
 
+static std::vector<cudaEvent_t *> events_of(backend_ctx *c) {
+    std::vector<cudaEvent_t *> all = {&c->fork,     &c->join,     &c->mark[0], &c->mark[1],
+                                      &c->ahead[0], &c->ahead[1], &c->arrived, &c->computed};
+    for (cudaEvent_t &e : c->piece)
+        all.push_back(&e);
+    for (cudaEvent_t &e : c->stored)
+        all.push_back(&e);
+    return all;
+}
+
 static status fill_context(backend_ctx *c, void *stream) {
     int least, greatest;
     CUDA_TRY(cudaDeviceGetAttribute(&c->sms, cudaDevAttrMultiProcessorCount, c->device));
@@ -109,14 +120,8 @@ static status fill_context(backend_ctx *c, void *stream) {
     CUDA_TRY(cudaStreamCreateWithFlags(&c->out, cudaStreamNonBlocking));
     GPU_TRY(open_queue(&c->main, GPU_BLAS_WORK));
     GPU_TRY(open_queue(&c->side, GPU_BLAS_SIDE));
-    cudaEvent_t *const single[] = {&c->fork,    &c->join,     &c->mark[0],
-                                   &c->mark[1], &c->ahead[0], &c->ahead[1]};
-    for (cudaEvent_t *e : single)
+    for (cudaEvent_t *e : events_of(c))
         CUDA_TRY(cudaEventCreateWithFlags(e, cudaEventDisableTiming));
-    for (cudaEvent_t &e : c->piece)
-        CUDA_TRY(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
-    for (cudaEvent_t &e : c->panel)
-        CUDA_TRY(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
     return MOAO_OK;
 }
 
@@ -124,8 +129,6 @@ static void close_context(backend_ctx *c) {
     if (!c)
         return;
     gpu_device_guard guard(c->device);
-    cudaEvent_t *const single[] = {&c->fork,    &c->join,     &c->mark[0],
-                                   &c->mark[1], &c->ahead[0], &c->ahead[1]};
     gpu_queue *const queues[] = {&c->main, &c->side};
     if (c->main.stream)
         cudaStreamSynchronize(c->main.stream);
@@ -134,15 +137,9 @@ static void close_context(backend_ctx *c) {
             cublasDestroy(q->blas);
         cudaFree(q->work);
     }
-    for (cudaEvent_t *e : single)
+    for (cudaEvent_t *e : events_of(c))
         if (*e)
             cudaEventDestroy(*e);
-    for (cudaEvent_t e : c->piece)
-        if (e)
-            cudaEventDestroy(e);
-    for (cudaEvent_t e : c->panel)
-        if (e)
-            cudaEventDestroy(e);
     cudaStream_t const streams[] = {c->side.stream, c->in, c->out,
                                     c->own_stream ? c->main.stream : NULL};
     for (cudaStream_t s : streams)
