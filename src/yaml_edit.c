@@ -186,7 +186,15 @@ status yaml_tree_override(yaml_tree *t, ynode *root, const char *text,
     size_t start = o.pos + 1;
     if (text[start + strspn(text + start, " \t")] == '\0')
         return fail_here(&o, "no value, expected key=value");
-    TRY(yaml_tree_parse(t, "command line", (int)start, text + start, strlen(text + start), &value));
+    st = yaml_tree_parse(t, "command line", (int)start, text + start, strlen(text + start), &value);
+    if (st == MOAO_INPUT) { /* say in which argument */
+        char why[1024];
+        snprintf(why, sizeof why, "%s", status_message());
+        status_clear();
+        return status_fail(st, "%s in %s=", why, o.whole);
+    }
+    if (st != MOAO_OK)
+        return st;
     if (*slot != NULL && (*slot)->kind == YAML_TREE_MAP && value->kind == YAML_TREE_MAP)
         st = yaml_tree_merge(t, *slot, value, o.path, excludes);
     else

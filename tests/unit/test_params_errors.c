@@ -315,7 +315,7 @@ static void wrong_overrides(void **state) {
         {"sensors.nssp=3", "command line:1:9: sensors.nssp: ", "no mapping"},
         {"dm[0]=3", "command line:1:3: dm[0]: ", "no list"},
         {"sensors[2].magnitude=3", "command line:1:12: sensors[2].magnitude: ", "does not apply"},
-        {"psf.wavelengths=[1.65", "command line:1:22: ", "syntax"},
+        {"psf.wavelengths=[1.65", "command line:1:22: syntax: ", "in psf.wavelengths="},
         {"psf.wavelengths=[1.65, 2 s]", "command line:1:24: psf.wavelengths[1]: ", "is a time"},
     };
     write_changed("good", "good");
