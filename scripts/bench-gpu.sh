@@ -27,4 +27,4 @@ rm -f "$name.csv"
     echo "all groups done"
 } 2>&1 | tee "$name.txt"
 tail -n 1 "$name.txt" | grep -qx "all groups done" || exit 1
-"${PYTHON:-python3}" scripts/roofline.py "$name.csv" "$name.png" || echo "no picture: matplotlib is missing"
+[ ! -e "$name.csv" ] || "${PYTHON:-python3}" scripts/roofline.py "$name.csv" "$name.png" || echo "no picture: matplotlib is missing"

@@ -292,7 +292,10 @@ __global__ void __launch_bounds__((OP & (FORWARD | BACKWARD | MULTIPLY)) ? 64 : 
         prefetch_operand<T, 64>(a.B, a.n, a.m, b, a.count, threadIdx.x, blockDim.x);
     wait_for_predecessor();
     const int n = dim_part(a.n, b);
-    if (n <= a.lo || n > 32 * nb_max || (a.skip && a.skip[b]))
+    /* solves after a factor: whether it failed is known when the data are on their way already */
+    constexpr bool LATER = SMALL_DIAGONAL<T, OP>;
+    const bool skipped = a.skip && a.skip[b];
+    if (n <= a.lo || n > 32 * nb_max || (!LATER && skipped))
         return;
     const int full = dim_full(a.n, b);
     const Ref<T> A = resolve(a.A, b, full, full);
@@ -333,6 +336,8 @@ __global__ void __launch_bounds__((OP & (FORWARD | BACKWARD | MULTIPLY)) ? 64 : 
     }
     stage_commit();
     stage_wait<0>();
+    if (LATER && skipped)
+        return;
     __syncthreads();
 
     int fail = diagonal_tiles<T, SMALL_DIAGONAL<T, OP>>(t, n, a.unit, (OP & FACTOR) != 0, flag);
