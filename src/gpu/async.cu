@@ -118,13 +118,12 @@ static widths widths_by_halves(int64_t other) {
     return w;
 }
 
-/* Of panel number k (from 1), `left` columns before the end. Half of a panel by halves is stored
- * before the rest is made, so that the last ones may shrink faster and be wider. */
+/* Of panel number k (from 1), `left` columns before the end. Most of a panel by halves is stored
+ * before the rest is made, so that the last ones may shrink faster. */
 static int64_t width_of(widths w, int64_t k, int64_t left) {
-    const int64_t last = w.halves ? 2 * LAST : LAST,
-                  most = w.halves && left > 2 * last ? left / 3 * 2 : left / 2,
-                  shrunk = gpu_ceil(most, 256) * 256, grown = k < 8 ? SECOND << (k - 1) : w.panel;
-    return gpu_min(gpu_min(w.panel, left), gpu_min(grown, shrunk > last ? shrunk : last));
+    const int64_t most = w.halves ? left / 3 * 2 : left / 2, shrunk = gpu_ceil(most, 256) * 256,
+                  grown = k < 8 ? SECOND << (k - 1) : w.panel;
+    return gpu_min(gpu_min(w.panel, left), gpu_min(grown, shrunk > LAST ? shrunk : LAST));
 }
 
 static size_t panel_bytes(bool solve, backend_type t, int64_t n, widths w) {
@@ -275,13 +274,13 @@ struct halves {
     int64_t early, rows_early, late, rows_late;
     gpu_piece off;
 };
-static halves halves_of(const streaming *s) {
-    const int64_t half = s->n / 2, rest = s->n - half;
+static halves halves_of(const streaming *s, int64_t at, int64_t n) {
+    const int64_t half = n / 2, rest = n - half, second = at + half;
     const gpu_piece off =
-        s->p.uplo == 'L' ? gpu_piece{0, half, half, rest} : gpu_piece{half, rest, 0, half};
+        s->p.uplo == 'L' ? gpu_piece{at, half, second, rest} : gpu_piece{second, rest, at, half};
     if (backend_source_first(s->p.side, s->p.uplo, s->p.trans))
-        return halves{0, half, half, rest, off};
-    return halves{half, rest, 0, half, off};
+        return halves{at, half, second, rest, off};
+    return halves{second, rest, at, half, off};
 }
 
 /* late := coefficient op(off) early + beta late, for some columns of the block off the diagonal and
@@ -310,27 +309,33 @@ static status join_as_it_comes(const streaming *s, gpu_piece off, int64_t w, voi
     return MOAO_OK;
 }
 
-/* A panel when all of A is there: each half of the result leaves as soon as it is made. */
-static status panel_by_halves(const streaming *s, const halves *h, int64_t from, int64_t w,
-                              int64_t k) {
+/* A panel when all of A is there. Each half of the result leaves as soon as it is made; of a
+ * triangle of more than `least` rows the half that remains is halved again. */
+static status panel_by_halves(const streaming *s, int64_t from, int64_t w, int64_t k,
+                              int64_t least) {
     const int64_t ld = panel_ld(s, w);
-    const void *one = gpu_scalar(s->p.t, 1);
-    void *panel = buffer(s, k), *early = place(s, panel, h->early, 0, ld),
-         *late = place(s, panel, h->late, 0, ld);
+    const void *one = gpu_scalar(s->p.t, 1), *alpha = s->alpha;
+    void *panel = buffer(s, k);
+    int64_t at = 0, n = s->n;
     GPU_TRY(load(s, from, w, k));
-    if (!s->solve) {
-        GPU_TRY(compute(s, h->late, h->rows_late, w, s->alpha, late, ld, NULL));
-        GPU_TRY(join(s, h->off, w, one, panel, ld));
-        GPU_TRY(store(s, k, h->late, h->rows_late, from, w, late, ld));
+    while (n > least) {
+        const halves h = halves_of(s, at, n);
+        const int64_t row = s->solve ? h.early : h.late,
+                      rows = s->solve ? h.rows_early : h.rows_late;
+        void *made = place(s, panel, row, 0, ld);
+        GPU_TRY(compute(s, row, rows, w, alpha, made, ld, NULL));
+        if (!s->solve)
+            GPU_TRY(join(s, h.off, w, one, panel, ld));
+        GPU_TRY(store(s, k, row, rows, from, w, made, ld));
+        if (s->solve) {
+            GPU_TRY(join(s, h.off, w, alpha, panel, ld));
+            alpha = one;
+        }
+        at = s->solve ? h.late : h.early, n -= rows;
     }
-    GPU_TRY(compute(s, h->early, h->rows_early, w, s->alpha, early, ld, NULL));
-    GPU_TRY(store(s, k, h->early, h->rows_early, from, w, early, ld));
-    if (s->solve) {
-        GPU_TRY(join(s, h->off, w, s->alpha, panel, ld));
-        GPU_TRY(compute(s, h->late, h->rows_late, w, one, late, ld, NULL));
-        GPU_TRY(store(s, k, h->late, h->rows_late, from, w, late, ld));
-    }
-    return MOAO_OK;
+    void *made = place(s, panel, at, 0, ld);
+    GPU_TRY(compute(s, at, n, w, alpha, made, ld, NULL));
+    return store(s, k, at, n, from, w, made, ld);
 }
 
 /* The first panel, w columns, while A arrives. Early rows of half of the columns come first, then
@@ -384,7 +389,7 @@ static status first_by_halves(const streaming *s, const halves *h, int64_t w) {
 
 static status stream_panels(const streaming *s, widths w) {
     backend_ctx *c = s->ctx;
-    const halves h = halves_of(s);
+    const halves h = halves_of(s, 0, s->n);
     gpu_arrival wait;
     CUDA_TRY(cudaEventRecord(c->fork, c->main.stream));
     CUDA_TRY(cudaStreamWaitEvent(c->in, c->fork, 0));
@@ -395,7 +400,8 @@ static status stream_panels(const streaming *s, widths w) {
     /* by halves: next into the buffer that is free */
     for (int64_t width, from = w.first, k = w.halves ? 2 : 1; from < s->other; from += width, k++) {
         width = width_of(w, k, s->other - from);
-        GPU_TRY(w.halves ? panel_by_halves(s, &h, from, width, k)
+        const int64_t least = gpu_ceil(s->n, from + width == s->other ? 8 : 2);
+        GPU_TRY(w.halves ? panel_by_halves(s, from, width, k, least)
                          : whole_panel(s, from, width, k, &wait));
     }
     CUDA_TRY(cudaEventRecord(c->join, c->out));
