@@ -1,5 +1,6 @@
 /* Dense operations on one GPU: ours, the vendor's and the ceiling (gemm of the same order) in one
- * run. bench_dense [--csv FILE] [--float] GROUP... [size=value...]   groups: see main */
+ * run. bench_dense [--csv FILE] [--float] [--settle] GROUP... [size=value...]   groups: see main
+ * --settle: half a second of the same call before it is timed */
 #include "bench_gpu.cuh"
 #include <cusolverDn.h>
 
@@ -476,6 +477,10 @@ int main(int argc, char **argv) {
         }
         if (!strcmp(argv[i], "--float") || !strcmp(argv[i], "--double")) {
             type = argv[i][2] == 'f' ? BACKEND_S : BACKEND_D;
+            continue;
+        }
+        if (!strcmp(argv[i], "--settle")) {
+            bench_settle = 0.5;
             continue;
         }
         if (strchr(argv[i], '=')) {

@@ -6,6 +6,7 @@
 
 #include "backend.h"
 #include <algorithm>
+#include <chrono>
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -90,14 +91,20 @@ static inline void *bench_alloc(size_t bytes) {
     return p;
 }
 
-/* Median of `reps` runs after one warm-up, in ms; `before` runs outside the timed region. */
+/* Seconds for which what takes more than 0.2 ms is repeated before it is timed: when the load
+ * changes, the control of power lets the clock swing for about as long. */
+static double bench_settle = 0;
+
+/* Median of `reps` runs after one warm-up or more, in ms; `before` runs outside the timed region.
+ */
 static inline double bench_time(int reps, const std::function<void()> &before,
                                 const std::function<void()> &run) {
     cudaEvent_t a, b;
     std::vector<double> ms;
     CU(cudaEventCreate(&a));
     CU(cudaEventCreate(&b));
-    for (int r = 0; r <= reps; r++) {
+    const auto start = std::chrono::steady_clock::now();
+    for (bool warm = false; (int)ms.size() < reps;) {
         float t;
         before();
         CU(cudaEventRecord(a, stream));
@@ -105,8 +112,10 @@ static inline double bench_time(int reps, const std::function<void()> &before,
         CU(cudaEventRecord(b, stream));
         CU(cudaEventSynchronize(b));
         CU(cudaEventElapsedTime(&t, a, b));
-        if (r > 0)
+        if (warm)
             ms.push_back(t);
+        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+        warm = warm || t < 0.2 || passed.count() >= bench_settle;
     }
     CU(cudaEventDestroy(a));
     CU(cudaEventDestroy(b));
