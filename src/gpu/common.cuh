@@ -22,7 +22,7 @@ struct backend_ctx {
     gpu_queue main, side; /* side: work that may run beside the main stream, always joined again */
     cudaStream_t in, out; /* transfers of the host-data and multi-device variants */
     cudaEvent_t fork, join, mark[2], ahead[2];
-    cudaEvent_t piece[32]; /* arrivals of parts of a matrix */
+    cudaEvent_t piece[32];                    /* arrivals of parts of a matrix */
     cudaEvent_t arrived, computed, stored[3]; /* blocks of host data, and buffers of it */
 };
 #define GPU_PIECES 32 /* parts in which a triangle travels, at most */
