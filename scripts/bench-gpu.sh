@@ -1,6 +1,6 @@
 #!/bin/sh
 # Ours, the vendor's and the ceiling for every operation, in one run: a table, CSV, and a roofline picture.
-# usage: bench-gpu.sh [BUILD [GROUP...]]     normally through `make bench-gpu`; takes about ten minutes with the large cases.
+# usage: bench-gpu.sh [BUILD [GROUP...]]     normally through `make bench-gpu`; takes about four minutes with the large cases.
 # GROUP: one of bench_dense's, float (its FP32 rows), host (host data), multi (all GPUs), batch; all of them.
 # Writes $OUT or bench/results/: gpu-DATE.txt, gpu-DATE.csv, gpu-DATE.png, batched-DATE.csv
 build=${1:-build}
@@ -8,7 +8,8 @@ build=${1:-build}
 groups=${*:-shapes trsm few trmm variants sym potrf potri accuracy tribig symmbig potrfbig float host multi batch}
 out=${OUT:-bench/results}
 bench=$build/bench/gpu
-name=$out/gpu-$(date +%Y-%m-%d)
+day=$(date +%Y-%m-%d)
+name=$out/gpu-$day
 [ -n "$MOAO_GPU_PLUGIN" ] || export MOAO_GPU_PLUGIN="$PWD/$build/libmoao_gpu.so"
 mkdir -p "$out"
 rm -f "$name.csv"
@@ -20,7 +21,7 @@ rm -f "$name.csv"
         float) "$bench/bench_dense" --csv "$name.csv" --float trsm trmm sym potrf potri ;;
         host) "$bench/bench_host" --csv "$name.csv" ;;
         multi) "$bench/bench_multi" 16384 32768 && "$bench/bench_multi" 32768 ;;
-        batch) "$bench/bench_batch" "$out/batched-$(date +%Y-%m-%d).csv" ;;
+        batch) "$bench/bench_batch" "$out/batched-$day.csv" ;;
         *) "$bench/bench_dense" --csv "$name.csv" "$g" ;;
         esac || exit 1
     done

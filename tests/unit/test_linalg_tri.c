@@ -240,6 +240,7 @@ static void test_host_and_multi(void **state) {
     all_variants(1100, 600, BACKEND_D, BACKEND_D, HOST, true); /* the first panel by halves */
     all_variants(521, 70, BACKEND_D, BACKEND_D, MULTI, false);
     if (lin_be != &backend_cpu) {
+        check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 2100, 9000, 1, HOST});
         for (int k = 0; k < 8; k++) /* panels by halves, the last one halved three times */
             check((job){k & 1, BACKEND_D, 'L', k & 2 ? 'U' : 'L', k & 4 ? 'T' : 'N', 'N', 1101,
                         8900, -0.5, HOST});
