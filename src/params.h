@@ -131,8 +131,13 @@ char *params_effective_text(const params *par);
 status params_compare_effective(const char *old_text, const char *new_text, char *difference,
                                 size_t n);
 
-/* The reference of all parameters, as text for a terminal or as the page docs/parameters.md. Local.
- */
-char *params_reference(bool markdown);
+/* The reference of all parameters: text for a terminal, the page docs/parameters.md, the manual
+ * page moao-parameters(5), or a line "table key word..." for each key, for completion. NULL when
+ * memory is short. Free with free(). Local. */
+typedef enum { REFERENCE_PLAIN, REFERENCE_MARKDOWN, REFERENCE_MAN, REFERENCE_KEYS } reference_form;
+char *params_reference(reference_form form);
+/* The part of it that a name stands for: a section (telescope, sensors, targets.grid...), a key, or
+ * "units"; MOAO_INPUT when there is none. *text: free with free(). Local. */
+status params_reference_section(const char *name, char **text);
 
 #endif

@@ -130,7 +130,7 @@ void units_bands(char *out, size_t n) {
     if (n > 0)
         out[0] = '\0';
     for (int i = 0; i < NBAND && used < n; i++)
-        used += (size_t)snprintf(out + used, n - used, "%s%s %g", i ? ", " : "", bands[i].name,
+        used += (size_t)snprintf(out + used, n - used, "%s%s=%g", i ? ", " : "", bands[i].name,
                                  bands[i].um);
 }
 
