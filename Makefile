@@ -143,7 +143,12 @@ install: all
 	install -m 755 $(B)/moao $(DESTDIR)$(prefix)/bin/
 	$(if $(wildcard $(B)/libmoao_gpu.so),install -m 755 $(B)/libmoao_gpu.so $(DESTDIR)$(prefix)/lib/moao/)
 	cp -R params/. $(DESTDIR)$(prefix)/share/moao/params/
-	install -m 755 $(filter-out scripts/lint.py,$(wildcard scripts/*.py scripts/*.sbatch)) scripts/mpi-env.sh $(DESTDIR)$(prefix)/share/moao/scripts/
+	install -m 755 $(filter-out scripts/lint.py,$(wildcard scripts/*.py scripts/*.sbatch)) scripts/mpi-env.sh scripts/moao-results $(DESTDIR)$(prefix)/share/moao/scripts/
+	install -d $(DESTDIR)$(prefix)/share/moao/python/moao
+	install -m 644 VERSION $(DESTDIR)$(prefix)/share/moao/
+	install -m 644 $(wildcard python/*.py) python/pyproject.toml $(DESTDIR)$(prefix)/share/moao/python/
+	install -m 644 $(wildcard python/moao/*.py python/moao/*.html python/moao/*.js) $(DESTDIR)$(prefix)/share/moao/python/moao/
+	for c in plot compare plot-sweep export view; do ln -sf ../share/moao/scripts/moao-results $(DESTDIR)$(prefix)/bin/moao-$$c; done
 
 clean:
 	rm -rf build demo-out
