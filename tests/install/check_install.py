@@ -83,21 +83,21 @@ class Fresh(unittest.TestCase):
         """The block of docs/install.md that unpacks packages, as it stands there, by an ordinary user."""
         root = self.fresh("without-root")
         self.call(root, "apt-get -q update && apt-get install -y -q --no-install-recommends gcc libc6-dev make pkg-config "
-                        "openmpi-bin libopenmpi-dev libopenblas-dev libcfitsio-dev && useradd --create-home --uid 1234 astro")
-        home = root + "/home/astro/moao"
+                        "openmpi-bin libopenmpi-dev libopenblas-dev libcfitsio-dev && useradd --create-home --home-dir /var/astro --uid 1234 astro")
+        home = root + "/var/astro/moao"
         chroot.copy_sources(home, owner=1234)
         with open(os.path.join(chroot.ROOT, "docs", "install.md"), encoding="utf-8") as f:
             blocks = re.findall(r"```sh\n(.*?)```", f.read(), re.S)
         block = [b for b in blocks if "apt-get download" in b]
         self.assertEqual(len(block), 1)
-        script = "set -e; export HOME=/home/astro\n%s\n. scripts/mpi-env.sh; mpirun -n 2 $HOME/moao/bin/moao run %s -o out\n" \
+        script = "set -e; export HOME=/var/astro\n%s\n. scripts/mpi-env.sh; mpirun -n 2 $HOME/moao/bin/moao run %s -o out\n" \
             "ldd $HOME/moao/bin/moao\n" % (block[0], CASE)
         with open(home + "/script", "w", encoding="utf-8") as f:
             f.write(script)
-        text = self.call(root, "sh ./script", user=1234, cwd="/home/astro/moao")
+        text = self.call(root, "sh ./script", user=1234, cwd="/var/astro/moao")
         self.assertIn("2 ranks", text)
         for lib in ("libscalapack", "libfftw3", "libyaml"):
-            self.assertRegex(text, lib + r"\S* => /home/astro/moao-libs/")
+            self.assertRegex(text, lib + r"\S* => /var/astro/moao-libs/")
 
 
 if __name__ == "__main__":
