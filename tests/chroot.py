@@ -8,6 +8,7 @@ import subprocess
 
 ROOT = os.environ.get("MOAO_ROOT") or os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 NOBODY = 65534  # user and group of the commands that need no rights
+PATH = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
 
 
 def works():
@@ -52,12 +53,63 @@ def call(root, command, user=0, cwd="/", env=None, binds=(), timeout=600):
         mounts += ["mount --bind %s %s%s" % (outside, root, inside), "mount -o remount,ro,bind %s%s" % (root, inside)]
     text = " && ".join(mounts) + ' && exec chroot %s %s sh -c "cd %s && $MOAO_COMMAND"' % (
         root, "setpriv --reuid %d --regid %d --clear-groups" % (user, user) if user else "", cwd)
-    home = {"PATH": "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin", "HOME": cwd if user else "/root",
+    home = {"PATH": PATH, "HOME": cwd if user else "/root",
             "LC_ALL": "C.UTF-8", "MOAO_COMMAND": command}
     p = subprocess.run(["unshare", "-m", "--propagation", "private", "sh", "-c", text], env=dict(home, **(env or {})),
                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
                        timeout=timeout, check=False)
     return p.returncode, p.stdout
+
+
+HOST = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/var/lib/dpkg", "/opt")  # what a root takes of this machine
+
+
+class User:
+    """An ordinary user with a home of its own: in a root that shows of this machine only the system's folders, read-only, where
+    that is possible; else in a folder, with the rights taken away; else (not root) as whoever calls."""
+
+    def __init__(self, folder, home="/var/astro"):
+        self.inside, self.user = works(), NOBODY if os.geteuid() == 0 else 0
+        self.root = os.path.join(folder, "root") if self.inside else ""
+        self.home = home if self.inside else os.path.join(folder, "home")
+        os.chmod(folder, 0o755)
+        self.binds = []
+        for path in HOST if self.inside else ():
+            if os.path.islink(path):
+                os.makedirs(os.path.dirname(self.root + path), exist_ok=True)
+                os.symlink(os.readlink(path), self.root + path)
+            elif os.path.isdir(path):
+                os.makedirs(self.root + path)
+                self.binds.append((path, path))
+        if self.inside:
+            for path in ("/proc", "/sys", "/dev", "/tmp"):
+                os.makedirs(self.root + path)
+            os.chmod(self.root + "/tmp", 0o1777)
+        os.makedirs(self.root + self.home)
+        self.give(self.home)
+
+    def how(self):
+        return "in a root of its own" if self.inside else "with the rights taken away" if self.user else "as who calls"
+
+    def path(self, *names):
+        """A path below the home, as seen from outside."""
+        return os.path.join(self.root + self.home, *names)
+
+    def give(self, path):
+        """What lies at a path belongs to the user."""
+        if self.user:
+            subprocess.run(["chown", "-R", "%d:%d" % (self.user, self.user), self.root + path], check=True)
+
+    def call(self, command, timeout=300, **env):
+        """(exit code, text) of a shell command in the home."""
+        env.setdefault("LC_ALL", "C.UTF-8")
+        if self.inside:
+            return call(self.root, command, user=self.user, cwd=self.home, env=env, binds=self.binds, timeout=timeout)
+        words = ["setpriv", "--reuid", str(self.user), "--regid", str(self.user), "--clear-groups"] if self.user else []
+        p = subprocess.run(words + ["sh", "-c", command], cwd=self.home, env=dict({"PATH": PATH, "HOME": self.home}, **env),
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
+                           timeout=timeout, check=False)
+        return p.returncode, p.stdout
 
 
 def docker_steps():
