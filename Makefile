@@ -148,12 +148,11 @@ info:
 	@echo "prefix     $(DESTDIR)$(prefix)"
 
 install: all
-	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/lib/moao $(DESTDIR)$(prefix)/share/moao/params $(DESTDIR)$(prefix)/share/moao/scripts
+	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/lib/moao $(DESTDIR)$(prefix)/share/moao/params $(DESTDIR)$(prefix)/share/moao/scripts $(DESTDIR)$(prefix)/share/doc/moao
+	install -m 644 LICENSE CITATION.cff CHANGELOG.md $(wildcard docs/*.md docs/*.png) $(DESTDIR)$(prefix)/share/doc/moao/
 	install -m 755 $(B)/moao $(DESTDIR)$(prefix)/bin/
 	$(if $(wildcard $(B)/libmoao_gpu.so),install -m 755 $(B)/libmoao_gpu.so $(DESTDIR)$(prefix)/lib/moao/)
 	cp -R params/. $(DESTDIR)$(prefix)/share/moao/params/
-	install -d $(DESTDIR)$(prefix)/share/doc/moao
-	install -m 644 LICENSE CITATION.cff CHANGELOG.md $(wildcard docs/*.md docs/*.png) $(DESTDIR)$(prefix)/share/doc/moao/
 	install -m 755 $(filter-out scripts/lint.py,$(wildcard scripts/*.py scripts/*.sbatch)) scripts/mpi-env.sh $(DESTDIR)$(prefix)/share/moao/scripts/
 
 clean:

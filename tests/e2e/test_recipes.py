@@ -116,7 +116,7 @@ class Makefile(unittest.TestCase):
         try:
             import yaml
         except ImportError:
-            self.fail("python3-yaml is not installed: scripts/install-deps.sh --test")
+            self.fail("no yaml: python3-astropy of Debian brings it (scripts/install-deps.sh --test)")
         cff = yaml.safe_load(read("CITATION.cff"))
         for key in ("cff-version", "message", "title", "authors", "license", "date-released"):
             self.assertTrue(cff.get(key), key)
