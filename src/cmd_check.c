@@ -21,7 +21,7 @@ static const char usage[] =
     "  --memory GB  that a rank may use (default: compute.memory, or what this machine has free)\n";
 
 /* Share of dgemm's rate that the linear algebra of a run reaches, and time of one evaluation of the
- * structure function on one thread [s]: measured, see docs/performance-cpu.md. */
+ * structure function on one thread [s]: measured, see bench/results/cpu-matcov.txt. */
 #define EFFICIENCY 0.8
 #define EVALUATION 3e-9
 

@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct {
     int n;
@@ -113,6 +114,11 @@ void params_free(params *par);
 status sys_init(const params *par, sys *s);
 status atmos_init(const params *par, const sys *s, atmos *a);
 
+/* Refuse a name that no folder of results can have: empty, beginning with a blank (cfitsio would
+ * leave it out), too long for the names of files below it. MOAO_INPUT, the message beginning with
+ * `option`. Local. */
+status params_check_directory(const char *option, const char *name);
+
 /* Doubtful but legal input, one line each: allocates lines[] and its strings; params_free_warnings.
  * Returns their number (0 also when memory is short). Local. */
 int params_warnings(const params *par, const sys *s, const atmos *a, char ***lines);
@@ -130,6 +136,10 @@ char *params_effective_text(const params *par);
  * different key and both values; no status message is set. */
 status params_compare_effective(const char *old_text, const char *new_text, char *difference,
                                 size_t n);
+
+/* Fingerprint of what params_compare_effective compares: equal texts have equal ones (FNV-1a, 64
+ * bits). */
+status params_fingerprint(const char *effective, uint64_t *fingerprint);
 
 /* The reference of all parameters: text for a terminal, the page docs/parameters.md, the manual
  * page moao-parameters(5), or a line "table key word..." for each key, for completion. NULL when

@@ -54,11 +54,19 @@ static status reuse_fact(run *r, const char *key, long *value) {
 
 /* Rank 0: open the store, load what is done; *chunk and *threads may come from the first run. */
 static status open_store(run *r, long *chunk, long *threads) {
-    char *text = params_effective_text(&r->u.par);
+    const params *par = &r->u.par;
+    char *text = params_effective_text(par);
     if (text == NULL)
         return status_fail(MOAO_MEMORY, "effective parameters: no memory");
-    status st = store_open(r->dir, text, r->u.s.ntarget, r->u.a.nexposure, r->cl->resume,
-                           r->cl->overwrite, &r->st);
+    const store_run what = {.effective = text,
+                            .ntarget = r->u.s.ntarget,
+                            .nexposure = r->u.a.nexposure,
+                            .nlambda = r->u.o.nlambda,
+                            .nbox = r->u.o.nbox,
+                            .crop = par->output_psf == PSF_NONE ? 0 : r->u.o.crop,
+                            .mixed = par->compute_precision == PRECISION_PARAM_MIXED};
+    const store_how how = {r->cl->resume, r->cl->overwrite, r->cl->force};
+    status st = store_open(r->dir, &what, &how, &r->st);
     free(text);
     if (st != MOAO_OK)
         return st;
@@ -269,6 +277,7 @@ static status one_exposure(run *r, int e, int t0, int t1, const rowchunk *ch, ob
     resident_precision how = precision_plan(&r->prec, e, t0, t1);
     TRY(r->res != NULL ? resident_expose(r->res, p, ex, &how, &b)
                        : obsseq_run(&r->team, p, r->dplus, ch, r->u.ps, ex, y, &b));
+    b.mixed = how.mixed;
     double from = report_now();
     st = precision_record(&r->prec, e, &how, r->st);
     report_phase("output: results of an exposure");
@@ -416,6 +425,7 @@ static status run_stages(run *r, comm *c) {
     status st;
     TRY(setup_init(c, r->cl, &r->u));
     r->dir = r->cl->dir != NULL ? r->cl->dir : r->u.par.output_directory;
+    TRY(params_check_directory("moao run: -o", r->dir));
     if (r->u.par.compute_threads > 0)
         comm_set_threads(c, r->u.par.compute_threads);
     TRY(prepare_plan(r, c));

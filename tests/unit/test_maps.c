@@ -5,6 +5,7 @@
 #include "maps_parts.h"
 #include "matcov/matcov.h"
 
+#include <dirent.h>
 #include <fitsio.h>
 #include <math.h>
 #include <setjmp.h>
@@ -40,6 +41,17 @@ static const char *in_dir(const char *name) {
     static char path[200];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     return path;
+}
+
+/* Unfinished files in the folder. */
+static int count_temporary(void) {
+    int n = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        n += file_is_temporary(e->d_name);
+    closedir(d);
+    return n;
 }
 
 typedef struct {
@@ -96,7 +108,7 @@ static void fill_store(run *r) {
                 for (int i = 0; i < n * n; i++)
                     im[(t * NL + l) * n * n + i] = pixel_of(n, e, t, l, i);
             }
-        result_block b = {e, 0, r->s.ntarget, NL, NB, n, scalars, images ? im : NULL};
+        result_block b = {e, 0, r->s.ntarget, NL, NB, n, scalars, images ? im : NULL, false};
         assert_int_equal(store_put(r->st, &b), MOAO_OK);
     }
     free(im);
@@ -122,7 +134,14 @@ static void run_begin(run *r, const char *targets, const char *psf_kind, bool co
     assert_int_equal(psf_init(&r->s, &o, &r->p), MOAO_OK);
     r->crop = psf_crop_size(r->p);
     char *effective = params_effective_text(&r->par);
-    assert_int_equal(store_open(dir, effective, r->s.ntarget, NE, false, true, &r->st), MOAO_OK);
+    const store_run what = {.effective = effective,
+                            .ntarget = r->s.ntarget,
+                            .nexposure = NE,
+                            .nlambda = NL,
+                            .nbox = NB,
+                            .crop = strcmp(psf_kind, "none") == 0 ? 0 : r->crop};
+    const store_how how = {.overwrite = true, .force = true};
+    assert_int_equal(store_open(dir, &what, &how, &r->st), MOAO_OK);
     free(effective);
     assert_int_equal(store_set_fact(r->st, "ranks", 5), MOAO_OK);
     fill_store(r);
@@ -452,8 +471,8 @@ static void test_full_disk(void **state) {
     assert_int_equal(st, MOAO_IO);
     assert_non_null(strstr(status_message(), "cannot write"));
     assert_null(strchr(status_message(), '\n'));
-    assert_false(file_exists(in_dir("psf.fits.tmp")) || file_exists(in_dir("maps.fits")) ||
-                 file_exists(in_dir("maps.fits.tmp")));
+    assert_false(file_exists(in_dir("maps.fits")));
+    assert_int_equal(count_temporary(), 0);
     char *text;
     assert_int_equal(file_read_text(in_dir("psf.fits"), &text), MOAO_OK);
     assert_string_equal(text, "earlier");
@@ -462,7 +481,34 @@ static void test_full_disk(void **state) {
     assert_int_equal(unlink(in_dir("psf.fits")), 0);
     assert_int_equal(mkdir(in_dir("maps.fits"), 0777), 0);
     assert_int_equal(run_write(&r), MOAO_IO); /* in the way: a directory of that name */
-    assert_false(file_exists(in_dir("maps.fits.tmp")));
+    assert_int_equal(count_temporary(), 0);
+    run_end(&r);
+}
+
+/* Where only one of the two files has room, neither appears. */
+static void test_both_or_none(void **state) {
+    (void)state;
+    run r;
+    struct stat maps, psf;
+    struct rlimit was, limit;
+    run_begin(&r, grid, "long", false);
+    assert_int_equal(run_write(&r), MOAO_OK);
+    assert_int_equal(stat(in_dir("maps.fits"), &maps), 0);
+    assert_int_equal(stat(in_dir("psf.fits"), &psf), 0);
+    assert_true(maps.st_size != psf.st_size);
+    unlink(in_dir("maps.fits"));
+    unlink(in_dir("psf.fits"));
+    getrlimit(RLIMIT_FSIZE, &was);
+    limit = was;
+    limit.rlim_cur = (rlim_t)(maps.st_size < psf.st_size ? maps.st_size : psf.st_size);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    status st = run_write(&r);
+    setrlimit(RLIMIT_FSIZE, &was);
+    assert_int_equal(st, MOAO_IO);
+    assert_non_null(strstr(status_message(), "File too large"));
+    assert_false(file_exists(in_dir("maps.fits")) || file_exists(in_dir("psf.fits")));
+    assert_int_equal(count_temporary(), 0);
+    status_clear();
     run_end(&r);
 }
 
@@ -492,50 +538,11 @@ static void test_image_fwhm(void **state) {
     assert_true(isnan(maps_image_fwhm(im, N)));
 }
 
-/* A matrix written at once, and by panels in any order, is the same; an abandoned one leaves
- * nothing. */
-static void test_matrix(void **state) {
-    (void)state;
-    enum { ROWS = 37, COLS = 23, LD = 41 };
-    static double a[LD * COLS], back[ROWS * COLS];
-    matrix_file *m;
-    int any, err = 0;
-    for (int i = 0; i < LD * COLS; i++)
-        a[i] = i % LD < ROWS ? i : NAN;
-    assert_int_equal(maps_write_matrix(dir, "Ctm", "arcsec2", "a title", a, ROWS, COLS, LD),
-                     MOAO_OK);
-    assert_int_equal(maps_matrix_open(dir, "W", "m/arcsec", "panels", ROWS, COLS, &m), MOAO_OK);
-    assert_int_equal(maps_matrix_columns(m, 10, 13, a + 10 * LD, LD), MOAO_OK);
-    assert_int_equal(maps_matrix_columns(m, 0, 3, a, LD), MOAO_OK);
-    assert_int_equal(maps_matrix_columns(m, 3, 7, a + 3 * LD, LD), MOAO_OK);
-    assert_int_equal(maps_matrix_columns(m, 20, 4, a, LD), MOAO_INTERNAL);
-    assert_false(file_exists(in_dir("matrices/W.fits")));
-    assert_int_equal(maps_matrix_close(m, true), MOAO_OK);
-    const char *names[] = {"Ctm", "W"};
-    for (int k = 0; k < 2; k++) {
-        char path[64];
-        snprintf(path, sizeof path, "matrices/%s.fits", names[k]);
-        assert_int_equal(check_sums(path), 2);
-        fitsfile *f = open_fits(path);
-        move_to(f, names[k], 0);
-        expect_text(f, "BUNIT", k == 0 ? "arcsec2" : "m/arcsec");
-        fits_read_img(f, TDOUBLE, 1, ROWS * COLS, NULL, back, &any, &err);
-        assert_int_equal(err, 0);
-        for (int i = 0; i < ROWS; i++)
-            for (int j = 0; j < COLS; j++)
-                assert_true(back[i * COLS + j] == a[i + j * LD]);
-        close_fits(f);
-    }
-    assert_int_equal(maps_matrix_open(dir, "R", "", "gone", ROWS, COLS, &m), MOAO_OK);
-    assert_int_equal(maps_matrix_close(m, false), MOAO_OK);
-    assert_false(file_exists(in_dir("matrices/R.fits")) ||
-                 file_exists(in_dir("matrices/R.fits.tmp")));
-}
-
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
-    const struct CMUnitTest tests[] = {
-        CASE(test_grid),       CASE(test_tables),    CASE(test_list),       CASE(test_psf),
-        CASE(test_compressed), CASE(test_full_disk), CASE(test_image_fwhm), CASE(test_matrix)};
+    const struct CMUnitTest tests[] = {CASE(test_grid),       CASE(test_tables),
+                                       CASE(test_list),       CASE(test_psf),
+                                       CASE(test_compressed), CASE(test_full_disk),
+                                       CASE(test_image_fwhm), CASE(test_both_or_none)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
