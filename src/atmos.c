@@ -9,17 +9,27 @@
 #include <string.h>
 
 const profile *atmos_profile_at(const atmos *a, double time) {
-    int i = 0;
-    while (i + 1 < a->nprofile && a->profiles[i + 1].time <= time)
-        i++;
-    return &a->profiles[i];
+    int low = 0, high = a->nprofile - 1;
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+        if (a->profiles[middle].time <= time)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return &a->profiles[low];
 }
 
 int atmos_tor_of(const atmos *a, int e) {
-    int i = 0;
-    while (i + 1 < a->ntor && a->tor_time[i + 1] <= a->exposure_time[e])
-        i++;
-    return i;
+    int low = 0, high = a->ntor - 1;
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+        if (a->tor_time[middle] <= a->exposure_time[e])
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
 }
 
 void profile_free(profile *p) {
