@@ -137,7 +137,8 @@ static void large_cases_are_judged_in_time(void **state) {
     assert_int_equal(params_load(NULL, 1, &file, 2, two, &p), MOAO_OK);
     assert_int_equal(sys_init(&p, &s), MOAO_OK);
     assert_int_equal(atmos_init(&p, &s, &a), MOAO_OK);
-    params_free_warnings(params_warnings(&p, &s, &a, &lines), lines);
+    int n = params_warnings(&p, &s, &a, &lines);
+    params_free_warnings(n, lines);
     atmos_free(&a);
     sys_free(&s);
     params_free(&p);
