@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] = "usage: moao params [--markdown]\n"
+const char cmd_params_usage[] = "usage: moao params [--markdown]\n"
                            "Print every parameter: type, unit, default, range, and a sentence.\n"
                            "  --markdown   as the page docs/parameters.md\n";
 
@@ -13,7 +13,7 @@ int cmd_params(int argc, char **argv) {
     bool markdown = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            fputs(help, stdout);
+            fputs(cmd_params_usage, stdout);
             return 0;
         }
         if (strcmp(argv[i], "--markdown") != 0) {

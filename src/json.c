@@ -61,6 +61,25 @@ status json_open(json *j, const char *path) {
     return st;
 }
 
+void json_to(json *j, FILE *f) {
+    static char name[] = "standard output";
+    memset(j, 0, sizeof *j);
+    j->out.f = f;
+    j->out.path = name;
+    begin_group(j, "{", '}');
+}
+
+status json_done(json *j) {
+    while (j->depth > 0)
+        json_end(j);
+    put(j, "\n");
+    status st = j->st;
+    if (st == MOAO_OK && fflush(j->out.f) != 0)
+        st = status_fail(MOAO_IO, "%s: cannot write", j->out.path);
+    memset(j, 0, sizeof *j);
+    return st;
+}
+
 void json_object(json *j, const char *key) {
     begin_member(j, key);
     begin_group(j, "{", '}');

@@ -22,6 +22,10 @@ status json_open(json *j, const char *path);
 status json_close(json *j);
 void json_abandon(json *j); /* fine after json_close, and on {0} */
 
+/* The same on an open stream, which keeps what was written before: nothing appears at once. */
+void json_to(json *j, FILE *f);
+status json_done(json *j);
+
 /* Members of an object; in an array, key is NULL. Objects and arrays end with json_end. At most 14
  * deep. */
 void json_object(json *j, const char *key);
