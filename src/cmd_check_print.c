@@ -1,6 +1,7 @@
 /* The report of `moao check`: text of at most 80 columns, or JSON. */
 #include "cmd_check.h"
 
+#include "job/noise_table.h"
 #include "json.h"
 #include "plain.h"
 
@@ -92,8 +93,10 @@ static void print_sequence(const setup *u) {
         say("targets", "%d x %d", s->grid[0], s->grid[1]);
     else
         say("targets", "%d", s->ntarget);
-    say("atmosphere", "%d profile%s of up to %d layer%s, r0 %.3f to %.3f m along the line of sight",
-        u->a.nprofile, plural(u->a.nprofile), layers, plural(layers), lo, hi);
+    say("atmosphere", "%d profile%s of up to %d layer%s", u->a.nprofile, plural(u->a.nprofile),
+        layers, plural(layers));
+    say("line of sight", "r0 %.3f to %.3f m, seeing %.2f to %.2f arcsec (0.976 x 500 nm/r0)", lo, hi,
+        SEEING_LAMBDA / hi * ARCSEC_PER_RAD, SEEING_LAMBDA / lo * ARCSEC_PER_RAD);
     say("schedule", "%d reconstructor%s, %d exposure%s", u->a.ntor, plural(u->a.ntor),
         u->a.nexposure, plural(u->a.nexposure));
     say("PSF", "grid of %d x %d, pixel %.4f m; %d x %d pixels kept", u->grid.grid, u->grid.grid,
@@ -258,6 +261,7 @@ static void add_command(const check_facts *f, text *t) {
 status check_print(const check_facts *f) {
     text verdict = {0}, command = {0}, slurm = {0};
     print_sensors(&f->u->s);
+    noise_table_print(&f->u->s, atmos_profile_at(&f->u->a, f->u->a.exposure_time[0]));
     print_sequence(f->u);
     if (f->elsewhere && !f->described) {
         printf("here\n");

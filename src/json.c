@@ -2,10 +2,13 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 static void put(json *j, const char *text) {
-    if (j->st == MOAO_OK)
+    if (j->stream != NULL)
+        fputs(text, j->stream);
+    else if (j->st == MOAO_OK)
         j->st = file_append(&j->out, text, strlen(text));
 }
 
@@ -46,7 +49,8 @@ static void begin_group(json *j, const char *open, char close) {
     put(j, open);
     if (j->depth + 1 >= (int)sizeof j->close) {
         if (j->st == MOAO_OK)
-            j->st = status_fail(MOAO_INTERNAL, "%s: nested too deeply", j->out.path);
+            j->st = status_fail(MOAO_INTERNAL, "%s: nested too deeply",
+                                j->out.path != NULL ? j->out.path : "JSON");
         return;
     }
     j->close[j->depth++] = close;
@@ -62,10 +66,8 @@ status json_open(json *j, const char *path) {
 }
 
 void json_to(json *j, FILE *f) {
-    static char name[] = "standard output";
     memset(j, 0, sizeof *j);
-    j->out.f = f;
-    j->out.path = name;
+    j->stream = f;
     begin_group(j, "{", '}');
 }
 
@@ -74,8 +76,8 @@ status json_done(json *j) {
         json_end(j);
     put(j, "\n");
     status st = j->st;
-    if (st == MOAO_OK && fflush(j->out.f) != 0)
-        st = status_fail(MOAO_IO, "%s: cannot write", j->out.path);
+    if (st == MOAO_OK && (fflush(j->stream) != 0 || ferror(j->stream)))
+        st = status_fail(MOAO_IO, "standard output: cannot write");
     memset(j, 0, sizeof *j);
     return st;
 }

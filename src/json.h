@@ -7,9 +7,11 @@
 #include "file.h"
 #include "status.h"
 #include <stdbool.h>
+#include <stdio.h>
 
 typedef struct {
     file_out out;
+    FILE *stream; /* instead, where not NULL */
     int depth;
     bool first; /* nothing yet in the innermost object or array */
     char close[16];

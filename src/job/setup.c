@@ -84,6 +84,28 @@ void setup_free(setup *u) {
     memset(u, 0, sizeof *u);
 }
 
+/* What is asked for beyond the images of the PSF. */
+static void warn_images(const setup *u) {
+    const params *par = &u->par;
+    const int n = u->grid.grid;
+    double box = 0, field = INFINITY, lambda = 0;
+    for (int i = 0; i < u->o.nbox; i++)
+        box = fmax(box, u->o.box[i]);
+    for (int l = 0; l < u->o.nlambda; l++)
+        if (u->o.lambda[l] / u->grid.pixel < field) {
+            field = u->o.lambda[l] / u->grid.pixel;
+            lambda = u->o.lambda[l];
+        }
+    if (box > field)
+        progress_warn(
+            "psf.ee_boxes: %.4g mas is more than the image at %.4g um has, %.4g mas; raise "
+            "psf.oversampling or take a smaller box",
+            box * ARCSEC_PER_RAD * 1e3, lambda * 1e6, field * ARCSEC_PER_RAD * 1e3);
+    if (par->output_crop > n)
+        progress_warn("output.crop: %d pixels are more than the grid's %d, which are kept",
+                      par->output_crop, n);
+}
+
 /* The part of a mirror for which the Strehl ratio of the fitting error is computed: with more
  * actuators it is the same to a percent, as it depends on their pitch. */
 #define FITTING_NSSP 64
@@ -125,6 +147,7 @@ status setup_warn(const setup *u) {
     for (int i = 0; i < n; i++)
         progress_warn("%s", line[i]);
     params_free_warnings(n, line);
+    warn_images(u);
     const profile *worst = atmos_profile_at(&u->a, u->a.exposure_time[0]);
     for (int e = 1; e < u->a.nexposure; e++) {
         const profile *p = atmos_profile_at(&u->a, u->a.exposure_time[e]);
