@@ -14,8 +14,8 @@ from .results import MoaoError
 DECADES = 7       # of the images' logarithms that are kept
 MAX_BYTES = 12e6  # of all images together, before base64
 LABELS = {"STREHL": "Strehl ratio", "FWHM": "FWHM", "VARIANCE": "residual variance"}
-STAR_COLUMNS = (("MAGNITUD", "magnitude"), ("RETURN", "return [ph m⁻² s⁻¹]"), ("NSSP", "subap."),
-                ("NOISEVAR", "noise [arcsec²]"))
+STAR_COLUMNS = (("MAGNITUD", "magnitude"), ("RETURN", "return [ph m⁻² s⁻¹]"),
+                ("NOISE", "noise [mas]"))
 
 
 def listed(v, digits=6):
@@ -39,7 +39,9 @@ def quantities(run):
 
 
 def stars(run):
-    table = run.guide_stars
+    table = run.guide_stars.copy()
+    if "NOISEVAR" in table.colnames:
+        table["NOISE"] = np.sqrt(np.asarray(table["NOISEVAR"], float)) * 1e3  # of a slope
     columns = [(c, label) for c, label in STAR_COLUMNS
                if c in table.colnames and np.isfinite(np.asarray(table[c], float)).any()]
     rows = [{"name": str(s["NAME"]).strip(), "type": str(s["TYPE"]).strip(), "x": listed(s["X"]), "y": listed(s["Y"]),
@@ -121,7 +123,7 @@ def data(run):
         h["TELDIAM"], h["NSENSOR"], h["NMEAS"], run.nt, "s" if run.nt > 1 else "", run.ne, "s" if run.ne > 1 else "",
         h.get("CREATOR", "moao"))
     return {"title": run.title or os.path.basename(os.path.abspath(run.folder)), "summary": line,
-            "x": listed(run.x), "y": listed(run.y), "names": run.names if run.named else None, "grid": run.grid,
+            "x": listed(run.x), "y": listed(run.y), "names": run.names if run.named else None, "grid": run.grid if run.nt > 1 else None,
             "field": field(run), "angle": run.position_angle, "stars": rows, "starColumns": columns,
             "waves": listed(run.lambdas), "times": listed(run.times), "unit": time_unit(run.times),
             "r0": listed(run.r0), "quantities": quantities(run),
