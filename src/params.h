@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct {
     int n;
@@ -57,6 +58,7 @@ typedef double param_pair[2];
 typedef int param_counts[2];
 typedef real_list param_reals;
 typedef text_list param_words; /* each one of the words of the range */
+typedef text_list param_texts;
 typedef text_list param_files;
 typedef point_list param_points;
 typedef sensor_list param_sensors;
@@ -70,13 +72,14 @@ enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_GPU }; /* compute.backend */
 enum { PRECISION_PARAM_DOUBLE, PRECISION_PARAM_MIXED };
 enum { PSF_SHORT, PSF_LONG, PSF_NONE }; /* output.psf */
 
-struct sensor_params {
+struct sensor_params { /* after loading: frame_rate and ring not given */
 #define SENSOR(key, kind, ...) param_##kind key;
+#define SENSOR_IN(group, key, kind, ...) param_##kind group##_##key;
 #include "params.def"
 };
 
-struct profile_params { /* after loading: layers complete, as strengths; r0, file and fractions not
-                           given */
+struct profile_params { /* after loading: layers complete, as strengths; r0, seeing, file and
+                           fractions not given */
 #define PROFILE_TOP(key, kind, ...) param_##kind key;
 #define PROFILE_IN(group, key, kind, ...) param_##kind group##_##key;
 #include "params.def"
@@ -128,6 +131,10 @@ char *params_effective_text(const params *par);
  * different key and both values; no status message is set. */
 status params_compare_effective(const char *old_text, const char *new_text, char *difference,
                                 size_t n);
+
+/* Fingerprint of what params_compare_effective compares: equal texts have equal ones (FNV-1a, 64
+ * bits). */
+status params_fingerprint(const char *effective, uint64_t *fingerprint);
 
 /* The reference of all parameters, as text for a terminal or as the page docs/parameters.md. Local.
  */

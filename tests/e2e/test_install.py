@@ -36,6 +36,8 @@ class Install(unittest.TestCase):
             self.assertEqual(code, 0, text)
             for name in ("moao.sbatch", "campaign.sbatch", "collect_campaign.py", "plot_maps.py", "mpi-env.sh"):
                 self.assertTrue(os.access("%s/share/moao/scripts/%s" % (top, name), os.X_OK), name)
+            for name in ("LICENSE", "CITATION.cff", "user-guide.md"):
+                self.assertTrue(os.path.exists("%s/share/doc/moao/%s" % (top, name)), name)
             # nothing is written elsewhere
             self.assertEqual(os.listdir(d), ["opt"])
             # the commands on results find the installed package, not this one, from any Python

@@ -2,6 +2,9 @@
  * the status MOAO_INPUT. */
 #include "params_case.h"
 
+#include <sys/stat.h>
+#include <time.h>
+
 static int wrong; /* messages that were not as expected, all of which are shown */
 
 /* The case with the first `old` replaced by `new`, into bad.yaml. */
@@ -89,6 +92,14 @@ static void wrong_numbers(void **state) {
          "bad.yaml:6:38: sensors[0].direction: ", "a list of 1, expected a list of two"},
         {"[40, 10]", "[40, x]", "bad.yaml:6:43: sensors[0].direction[1]: ", "'x' is not a number"},
         {"[40, 10]", "40", "bad.yaml:6:38: sensors[0].direction: ", "is not a list"},
+        {"psf:", "compute: {memory: 8}\npsf:", "bad.yaml:15:19: compute.memory: ",
+         "'8' is 8 bytes, expected an amount with its unit, such as 8 GB"},
+        {"[1.65, 2.2]", "[Q]",
+         "bad.yaml:15:21: psf.wavelengths[0]: ", "'Q' is neither a number nor a band such as H"},
+        {"magnitude: 10", "magnitude: 10, frame_rate: 2 ms",
+         "bad.yaml:6:75: sensors[0].frame_rate: ", "is a time, not a rate"},
+        {"magnitude: 10", "magnitude: 10, frame_rate: 0",
+         "bad.yaml:6:75: sensors[0].frame_rate: ", "out of range"},
         {"[1.65, 2.2]", "[]", "bad.yaml:15:20: psf.wavelengths: ", "an empty list"},
         {"[1.65, 2.2]", "[1.65, 2.2 km]", "bad.yaml:15:27: psf.wavelengths[1]: ", "out of range"},
     };
@@ -106,8 +117,8 @@ static void wrong_words(void **state) {
          "bad.yaml:7:49: sensors[1].magnitud: ", "did you mean magnitude?"},
         {"psf:", "foobarbaz: 1\npsf:", "bad.yaml:15:1: foobarbaz: ",
          "expected one of title, telescope"},
-        {"type: ngs", "type: NGS",
-         "bad.yaml:6:12: sensors[0].type: ", "'NGS' is not known, expected one of ngs, lgs"},
+        {"type: ngs", "type: NGSS",
+         "bad.yaml:6:12: sensors[0].type: ", "'NGSS' is not known, expected one of ngs, lgs"},
         {"{wavelengths", "{weighting: both, wavelengths",
          "bad.yaml:15:18: psf.weighting: ", "expected one of energy, uniform"},
         {"psf:", "output: {compress: yes}\npsf:", "bad.yaml:15:20: output.compress: ",
@@ -210,6 +221,31 @@ static void inconsistent_values(void **state) {
          "bad.yaml:4:36: sensors[2].altitude: ", "below layers with 10.0 % of r0^(-5/3)"},
         {"nssp: 10, direction: [40", "nssp: 1, direction: [40",
          "bad.yaml:6:23: sensors[0].nssp: ", "leaves no valid subaperture"},
+        {"tor_times: [0, 600]", "tor_interval: 600, start: 0, end: 1e-8",
+         "bad.yaml:14:46: schedule.end: ", "leaves no time for tor_interval"},
+        {"exposure_times: [0, 300, 600]", "exposure_interval: 1e7, end: 1e-3",
+         "bad.yaml:14:62: schedule.end: ", "leaves no time for exposure_interval"},
+        {"r0: 0.15", "r0: 0.15, seeing: 0.7",
+         "bad.yaml:12:27: atmosphere.profiles[0].seeing: ", "given beside r0"},
+        {"magnitude: 10", "magnitude: 10, frame_time: 1, frame_rate: 1",
+         "bad.yaml:6:78: sensors[0].frame_rate: ", "given beside frame_time"},
+        {"direction: [30, -30]", "direction: [30, -30], ring: {n: 2, radius: 3}",
+         "bad.yaml:8:39: sensors[2].ring: ", "given beside direction"},
+        {"direction: [30, -30]", "ring: {n: 2}",
+         "bad.yaml:8:23: sensors[2].ring.radius: ", "missing, expected an angle in arcsec"},
+        {"direction: [30, -30]", "ring: {n: 0, radius: 3}",
+         "bad.yaml:8:27: sensors[2].ring.n: ", "out of range"},
+        {"direction: [30, -30]", "ring: {n: 2, radius: 3, angel: 3}",
+         "bad.yaml:8:41: sensors[2].ring.angel: ", "did you mean angle?"},
+        {"direction: [30, -30]", "ring: 6", "bad.yaml:8:23: sensors[2].ring: ", "not a mapping"},
+        {"direction: [30, -30]", "ring: {n: 1000, radius: 3}",
+         "bad.yaml:8:5: sensors[2]: ", "1002 sensors, expected at most 1000"},
+        {"lgs_defaults: {nssp: 12", "lgs_defaults: {ring: {n: 2, radius: 3}, nssp: 12",
+         "bad.yaml:4:22: lgs_defaults.ring: ", "belongs to one sensor"},
+        {"{grid: {nx: 4, ny: 2, width: 60, height: 30}}", "{list: [[1, 2]], names: [a, b]}",
+         "bad.yaml:9:34: targets.names: ", "2 names for 1 targets"},
+        {"height: 30}}", "height: 30}, names: [a]}",
+         "bad.yaml:9:56: targets.names: ", "given beside grid"},
         {"profiles:\n", "file: a.yaml\n  profiles:\n",
          "bad.yaml:12:3: atmosphere.profiles: ", "given beside file"},
     };
@@ -243,6 +279,63 @@ static void missing_files(void **state) {
     expect(NULL, "t.txt:1:2: targets.file: ", "expected x and y");
     write_bytes("t.txt", "\n", 1);
     expect(NULL, "t.txt:1:1: targets.file: ", "no target");
+    write_bytes("t.txt", "1 2\n3\0004\n5 6\n", 12);
+    expect(NULL, "t.txt:2:2: targets.file: ", "a NUL character");
+    write_bytes("t.txt", "ra dec\n1 2\n", 11);
+    expect(NULL, "t.txt:1:1: targets.file: ", "words without x and y");
+    write_bytes("t.txt", "x y name\n1 2\n", 13);
+    expect(NULL, "t.txt:2:1: targets.file: ", "2 fields, expected 3 as the column names say");
+    write_bytes("t.txt", "x[s] y\n1 2\n", 11);
+    expect(NULL, "t.txt:1:1: targets.file: ", "unit is not known");
+    write_bytes("t.txt", "1 2 the star\n", 13);
+    expect(NULL, "t.txt:1:9: targets.file: ", "in double quotes");
+    assert_int_equal(wrong, 0);
+}
+
+/* What is no regular file is not waited for. */
+static void pipes_and_devices(void **state) {
+    (void)state;
+    assert_int_equal(mkfifo("pipe", 0600), 0);
+    write_changed("{grid: {nx: 4, ny: 2, width: 60, height: 30}}", "{file: pipe}");
+    alarm(20);
+    expect(NULL, "bad.yaml:9:17: targets.file: ", "a pipe or device, no regular file");
+    write_changed("{grid: {nx: 4, ny: 2, width: 60, height: 30}}", "{file: /dev/zero}");
+    expect(NULL, "bad.yaml:9:17: targets.file: ", "a pipe or device, no regular file");
+    unlink("bad.yaml");
+    assert_int_equal(rename("pipe", "bad.yaml"), 0);
+    expect(NULL, "bad.yaml:1:1: file: ", "a pipe or device, no regular file");
+    alarm(0);
+    unlink("bad.yaml");
+    assert_int_equal(wrong, 0);
+}
+
+/* Profile files of the framework must hold what a parameter file may state, as effective.yaml does.
+ */
+static void legacy_values_out_of_range(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *place, *phrase;
+    } l[] = {
+        {"n\n1\nr0\n1\ns\n2e6\nh\n0\nl\n25\n",
+         "p.txt:1:1: layers.strength: ", "layer 1 has 2e+06, expected a turbulence strength"},
+        {"n\n1\nr0\n1\ns\n2\nh\n2e5\nl\n25\n",
+         "p.txt:1:1: layers.altitude: ", "layer 1 has 200000"},
+        {"n\n1\nr0\n1\ns\n2\nh\n2\nl\n0.01\n", "p.txt:1:1: layers.L0: ", "layer 1 has 0.01"},
+    };
+    write_changed(
+        "{time: 0, r0: 0.15, layers: {altitude: [0, 4000, 10000], fraction: [0.6, 0.3, 0.1]}}",
+        "{file: p.txt}");
+    for (size_t i = 0; i < sizeof l / sizeof *l; i++) {
+        write_bytes("p.txt", l[i].text, strlen(l[i].text));
+        expect(NULL, l[i].place, l[i].phrase);
+    }
+    write_bytes("p.txt", "n\n1\nr0\n1\ns\n2\0h\n2\nl\n25\n", 22);
+    expect(NULL, "p.txt:6:2: atmosphere.profiles[0].file: ", "a NUL character");
+    write_bytes("p.txt", "n\n1\nr0\n1\ns\n2\nh\n2\nl\n25\n", 22);
+    expect("atmosphere={legacy: {files: [p.txt, p.txt], start: 1e9}}",
+           "command line:1:", "expected increasing times up to 1e9 s");
+    expect("atmosphere={legacy: {files: [p.txt, p.txt], start: 1e8, interval: 1e-9}}",
+           "command line:1:", "expected increasing times up to 1e9 s");
     assert_int_equal(wrong, 0);
 }
 
@@ -264,6 +357,8 @@ static void wrong_yaml(void **state) {
         {"title: \"a\\0b\"\n", "bad.yaml:1:8: syntax: ", "NUL"},
         {"title: a\x01\n", "bad.yaml:1:9: syntax: ", "control characters"},
         {"[a]: 1\n", "bad.yaml:1:1: syntax: ", "as a key"},
+        {"a:\n\tb: 1\n", "bad.yaml:2:1: syntax: ", "a tab character, expected blanks before a key"},
+        {"a:\n  b: 1\n  \tc: 2\n", "bad.yaml:3:3: syntax: ", "a tab character"},
         {"a: &x [*x]\n", "bad.yaml:1:", "nested deeper than"},
         {"a: &a [x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\n",
          "bad.yaml:1:1: a: ", "unknown key"},
@@ -297,6 +392,50 @@ static void deep_and_wide_yaml(void **state) {
     assert_int_equal(wrong, 0);
 }
 
+/* Times grow with the size of a text, not with its square. */
+static void absurd_yaml_is_refused_in_time(void **state) {
+    (void)state;
+    enum { N = 100000 };
+    char *text = malloc(20 * N);
+    assert_non_null(text);
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    memset(text, '[', N);
+    memset(text + N, ']', N);
+    write_bytes("bad.yaml", text, 2 * N);
+    expect(NULL, "bad.yaml:1:", "nested deeper than");
+    memset(text, '{', N);
+    write_bytes("bad.yaml", text, N);
+    expect(NULL, "bad.yaml:1:", "nested deeper than");
+    size_t n = 0;
+    for (int i = 0; i < N; i++)
+        n += (size_t)sprintf(text + n, "- &a%d x\n", i);
+    write_bytes("bad.yaml", text, n);
+    expect(NULL, "bad.yaml:1001:3: syntax: ", "more than 1000 anchors");
+    n = 0;
+    for (int i = 0; i < N; i++)
+        n += (size_t)sprintf(text + n, "k%d: x\n", i);
+    write_bytes("bad.yaml", text, n);
+    expect(NULL, "bad.yaml:1:1: syntax: ", "100000 keys in a mapping");
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    free(text);
+    assert_true(end.tv_sec - begin.tv_sec < 10);
+    assert_int_equal(wrong, 0);
+}
+
+/* A message never carries what a terminal would obey. */
+static void no_control_characters_reach_the_terminal(void **state) {
+    (void)state;
+    const char *file = "bad.yaml", text[] = "\"a\\x9b31m\": 1\n";
+    params par;
+    write_bytes(file, text, sizeof text - 1);
+    status_clear();
+    assert_int_equal(params_load(NULL, 1, &file, 0, NULL, &par), MOAO_INPUT);
+    assert_non_null(strstr(status_message(), "a??31m"));
+    params_free(&par);
+    status_clear();
+}
+
 static void wrong_overrides(void **state) {
     (void)state;
     static const struct {
@@ -312,7 +451,12 @@ static void wrong_overrides(void **state) {
         {"sensors[3].nssp=3", "command line:1:8: sensors[3].nssp: ", "expected 0 to 2"},
         {"sensors[-1].nssp=3", "command line:1:8: sensors[-1].nssp: ", "not an index"},
         {"sensors[0.nssp=3", "command line:1:8: sensors[0.nssp: ", "not an index"},
-        {"sensors.nssp=3", "command line:1:9: sensors.nssp: ", "no mapping"},
+        {"sensors.nssp=3", "command line:1:9: sensors.nssp: ",
+         "no sensor has this name, expected one of NGS 1, NGS 2, LGS 1"},
+        {"sensors.=3", "command line:1:9: sensors.: ", "no name"},
+        {"sensors.LGS2.nssp=3", "command line:1:9: sensors.LGS2.nssp: ", "no sensor has this name"},
+        {"sensors.NGS1.magnitud=3",
+         "command line:1:14: sensors[0].magnitud: ", "did you mean magnitude?"},
         {"dm[0]=3", "command line:1:3: dm[0]: ", "no list"},
         {"sensors[2].magnitude=3", "command line:1:12: sensors[2].magnitude: ", "does not apply"},
         {"psf.wavelengths=[1.65", "command line:1:22: syntax: ", "in psf.wavelengths="},
@@ -338,8 +482,12 @@ int main(void) {
         cmocka_unit_test_setup(missing_keys, reset),
         cmocka_unit_test_setup(inconsistent_values, reset),
         cmocka_unit_test_setup(missing_files, reset),
+        cmocka_unit_test_setup(pipes_and_devices, reset),
+        cmocka_unit_test_setup(legacy_values_out_of_range, reset),
         cmocka_unit_test_setup(wrong_yaml, reset),
         cmocka_unit_test_setup(deep_and_wide_yaml, reset),
+        cmocka_unit_test_setup(absurd_yaml_is_refused_in_time, reset),
+        cmocka_unit_test_setup(no_control_characters_reach_the_terminal, reset),
         cmocka_unit_test_setup(wrong_overrides, reset),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
