@@ -5,6 +5,8 @@ All with the distribution's Python and without installing the package.
 import io
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from moao_test import QUICK_CASE, ROOT, Run, write_case  # noqa: E402
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 import moao  # noqa: E402
-from moao import cmd_collect, cmd_compare, cmd_export, cmd_plot, cmd_sweep, plots  # noqa: E402
+from moao import cmd_collect, cmd_compare, cmd_export, cmd_plot, cmd_sweep, cmd_view, plots  # noqa: E402
 from moao.command import target_argument  # noqa: E402
 
 # 8 targets, 2 exposures, 2 wavelengths, every image without crop
@@ -268,6 +270,27 @@ class Commands(Case):
         self.assertEqual(list(t["status"]), ["done", "not started"])
         self.assertAlmostEqual(t["strehl_mean_2.2um"][0], self.run_.strehl(2.2).mean())
 
+    def test_documents(self):
+        """The commands of docs/python.md are commands, with options that they have; so are its lines of Python."""
+        with open(os.path.join(ROOT, "docs", "python.md"), encoding="utf-8") as f:
+            text = f.read()
+        parsers = {"moao-plot": cmd_plot, "moao-view": cmd_view, "moao-compare": cmd_compare, "moao-export": cmd_export,
+                   "moao-plot-sweep": cmd_sweep}
+        found = [shlex.split(w, comments=True) for w in re.findall(r"^(moao-.*)$", text, re.M)]
+        found += [shlex.split(w) for w in re.findall(r"`(moao-[a-z-]+ [^`]*)`", text)]
+        self.assertGreater(len(found), 8)
+        for words in found:
+            with redirect_stderr(io.StringIO()) as err:
+                try:
+                    parsers[words[0]].options().parse_args(words[1:])
+                except SystemExit:
+                    self.fail("%s: %s" % (" ".join(words), err.getvalue()))
+        lines = re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)[0]
+        lines = lines.replace('"demo-out"', repr(self.out)).replace("75", "100").replace("exposure=3", "exposure=2")
+        space = {}
+        exec(compile(lines.replace("201", "61"), "docs/python.md", "exec"), space)
+        self.assertEqual(space["psf"].target, self.run_.target_index(10, -5))
+
     def test_other_python(self):
         """A python3 without astropy hands over to the distribution's; where that has none either it is one line."""
         command = [sys.executable, "-S", os.path.join(ROOT, "scripts", "plot_maps.py"), self.out, "-o",
@@ -279,6 +302,11 @@ class Commands(Case):
                            env=dict(os.environ, MOAO_PYTHON_STARTED_ANEW="1"))
         self.assertEqual((p.returncode, len(p.stderr.splitlines())), (2, 1), p.stderr)
         self.assertIn("python3-astropy", p.stderr)
+        for name in ("plot_maps.py", "collect_campaign.py", "moao-results"):  # a script alone, without the package
+            alone = shutil.copy(os.path.join(ROOT, "scripts", name), self.folder)
+            p = subprocess.run([sys.executable, alone, "plot", self.out], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               universal_newlines=True, check=False)
+            self.assertEqual((p.returncode, len(p.stderr.splitlines())), (2, 1), p.stderr)
 
 
 class Pictures(Case):
