@@ -94,7 +94,11 @@ class Reading(Case):
                     np.testing.assert_array_equal(values, f[name + "_LONG"].data[il])
                 np.testing.assert_array_equal(r.strehl(wave, exposure=2), f["STREHL"].data[il, 1])
                 np.testing.assert_array_equal(r.strehl(wave, exposure="all"), f["STREHL"].data[il])
+            np.testing.assert_array_equal(r.ee(300), f["EE_300mas_LONG"].data)  # all wavelengths
+            np.testing.assert_array_equal(r.strehl(exposure=1), f["STREHL"].data[:, 0])
+            np.testing.assert_array_equal(r.strehl(exposure="all"), f["STREHL"].data)
         self.assertEqual(r.strehl(2.2).shape, (2, 4))
+        self.assertEqual(r.psf(3).wavelength, 1.65)
         self.assertEqual(list(r.guide_stars["TYPE"]), ["NGS", "NGS", "NGS", "LGS"])
         self.assertEqual(str(r.guide_stars["X"].unit), "arcsec")
         self.assertEqual(list(r.times), [0, 600])
@@ -106,8 +110,7 @@ class Reading(Case):
     def test_what_is_not_there(self):
         """What a run does not have is one sentence that says what it has."""
         r = self.run_
-        for ask, words in ((lambda: r.strehl(1.0), "1.65, 2.2 um"), (lambda: r.strehl(), "which wavelength"),
-                           (lambda: r.ee(75, 2.2), "100, 300 mas"), (lambda: r.strehl(2.2, 3), "1 to 2"),
+        for ask, words in ((lambda: r.strehl(1.0), "1.65, 2.2 um"), (lambda: r.ee(75, 2.2), "100, 300 mas"), (lambda: r.strehl(2.2, 3), "1 to 2"),
                            (lambda: r.psf(8, wavelength=2.2), "0 to 7"), (lambda: r.psf("x", wavelength=2.2), "1, 2"),
                            (lambda: r.value("NOTHING", 2.2), "STREHL"),
                            (lambda: moao.open(self.other).psf(0, wavelength=2.2), "output.psf"),
@@ -120,7 +123,8 @@ class Reading(Case):
     def test_budget(self):
         """The budget holds every column that is an error, in rad2 and as path, also those of later programs."""
         t = self.run_.budget(2.2)
-        self.assertEqual(list(t["TERM"]), ["VARIANCE"])
+        self.assertEqual((list(t["TERM"]), list(t["LAMBDA"])), (["VARIANCE"], [2.2]))
+        self.assertEqual(list(self.run_.budget()["LAMBDA"]), [1.65, 2.2])
         v = self.run_.variance(2.2)
         np.testing.assert_allclose(t["MEAN"][0], v.mean())
         np.testing.assert_allclose(t["RMS"][0], 2200 / (2 * np.pi) * np.sqrt(v.mean()))
