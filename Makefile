@@ -147,11 +147,24 @@ info:
 	@echo "PYTHON     $(PYTHON)"
 	@echo "prefix     $(DESTDIR)$(prefix)"
 
-install: all
+# what the installed program is found by: manual pages and completion in a shell, from its own words
+$(B)/man/moao.1: $(B)/moao scripts/make-man.sh
+	$(call say,MAN,$(@D))
+	$(Q)scripts/make-man.sh $(B)/moao $(@D)
+$(B)/completion/moao.bash: $(B)/moao scripts/make-completion.sh
+	$(call say,SH,$(@D))
+	$(Q)scripts/make-completion.sh $(B)/moao $(@D)
+
+install: all $(B)/man/moao.1 $(B)/completion/moao.bash
 	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/lib/moao $(DESTDIR)$(prefix)/share/moao/params $(DESTDIR)$(prefix)/share/moao/scripts $(DESTDIR)$(prefix)/share/doc/moao
 	install -m 644 LICENSE CITATION.cff CHANGELOG.md $(wildcard docs/*.md docs/*.png) $(DESTDIR)$(prefix)/share/doc/moao/
 	install -m 755 $(B)/moao $(DESTDIR)$(prefix)/bin/
 	$(if $(wildcard $(B)/libmoao_gpu.so),install -m 755 $(B)/libmoao_gpu.so $(DESTDIR)$(prefix)/lib/moao/)
+	install -d $(addprefix $(DESTDIR)$(prefix)/share/,man/man1 man/man5 bash-completion/completions zsh/site-functions)
+	install -m 644 $(B)/man/*.1 $(DESTDIR)$(prefix)/share/man/man1/
+	install -m 644 $(B)/man/*.5 $(DESTDIR)$(prefix)/share/man/man5/
+	install -m 644 $(B)/completion/moao.bash $(DESTDIR)$(prefix)/share/bash-completion/completions/moao
+	install -m 644 $(B)/completion/_moao $(DESTDIR)$(prefix)/share/zsh/site-functions/
 	cp -R params/. $(DESTDIR)$(prefix)/share/moao/params/
 	install -m 755 $(filter-out scripts/lint.py,$(wildcard scripts/*.py scripts/*.sbatch)) scripts/mpi-env.sh scripts/moao-results $(DESTDIR)$(prefix)/share/moao/scripts/
 	install -d $(DESTDIR)$(prefix)/share/moao/python/moao
