@@ -7,6 +7,7 @@
 #include <omp.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,6 +205,21 @@ bool comm_stop_requested(const comm *c) {
     int mine = stop_flag != 0, any;
     MPI_Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, c->mpi);
     return any != 0;
+}
+
+bool comm_flips(const comm *c, const char *where) {
+    if (comm_fault(c, where) == MOAO_OK)
+        return false;
+    status_clear();
+    return true;
+}
+
+double comm_flip(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits ^= (uint64_t)1 << 56; /* of the exponent: 2^16 times as large, or as small */
+    memcpy(&x, &bits, sizeof bits);
+    return x;
 }
 
 status comm_fault(const comm *c, const char *where) {

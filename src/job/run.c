@@ -4,6 +4,7 @@
 #include "job/matrices.h"
 #include "job/plan.h"
 #include "job/precision.h"
+#include "job/verify.h"
 #include "machine.h"
 #include "maps.h"
 #include "obsseq/obsseq.h"
@@ -31,6 +32,7 @@ typedef struct {
     resident *res; /* everything on a device; NULL: by panels, with the team */
     rowteam team;
     precision prec;
+    verify ver;
     store *st;           /* rank 0 only */
     double *dplus;       /* v x t */
     unsigned char *done; /* [nexposure][ntarget] */
@@ -226,6 +228,7 @@ static status prepare_stages(run *r) {
     status st = ALLOC(r->dplus, (size_t)s->dm.nact * s->t, "command matrix D+");
     TRY(comm_agree(r->c, st));
     TRY(command_init(r->c, s, r->dplus));
+    verify_init(r->c, &r->u, r->dplus, &r->ver);
     const char *warning = machine_blas_warning();
     TRY(open_executor(r));
     r->rep.flops[STAGE_SETUP] = p->flops[STAGE_SETUP] / r->c->size;
@@ -275,6 +278,34 @@ static void begin_part(run *r, double seconds, double flops) {
     progress_part(seconds, flops);
 }
 
+/* Collective. verify_forms of the executor in use. */
+static status forms(void *self, const profile *p, bool shifted, const probe *look, double *a,
+                    double *b) {
+    const run *r = self;
+    return r->res != NULL ? resident_forms(r->res, p, shifted, look, a, b)
+                          : obsseq_forms(&r->team, p, shifted, look, a, b);
+}
+
+/* Collective. The results of an exposure of a chunk, some of them checked. */
+static status expose(run *r, int e, const rowchunk *ch, obsexposure *ex, double *y,
+                     resident_precision *how, result_block *b) {
+    const profile *p = atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]);
+    const profile *p0 = atmos_profile_at(&r->u.a, r->u.a.tor_time[atmos_tor_of(&r->u.a, e)]);
+    const double from = report_now();
+    probe *look;
+    status st;
+    TRY(verify_begin(&r->ver, e, b->t0, b->t0 + b->nt, &look));
+    TRY(r->res != NULL ? resident_expose(r->res, p, ex, how, look, b)
+                       : obsseq_run(&r->team, p, r->dplus, ch, r->u.ps, ex, y, b));
+    if (look != NULL && r->res == NULL)
+        obsseq_probe(&r->team, ch, y, look);
+    const double done = report_now();
+    st = verify_end(&r->ver, e, how->mixed, p, p0, done - from, forms, r);
+    r->rep.wall[STAGE_EXPOSURE] += report_now() - done;
+done:
+    return st;
+}
+
 /* Collective. One exposure of a chunk, kept on disk before it returns. */
 static status one_exposure(run *r, int e, int t0, int t1, const rowchunk *ch, obsexposure *ex,
                            double *y) {
@@ -297,10 +328,8 @@ static status one_exposure(run *r, int e, int t0, int t1, const rowchunk *ch, ob
             st = ALLOC(b.images, ns * (size_t)b.crop * (size_t)b.crop, "PSFs of a chunk");
     }
     TRY(comm_agree(r->c, st));
-    const profile *p = atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]);
     resident_precision how = precision_plan(&r->prec, e, t0, t1);
-    TRY(r->res != NULL ? resident_expose(r->res, p, ex, &how, &b)
-                       : obsseq_run(&r->team, p, r->dplus, ch, r->u.ps, ex, y, &b));
+    TRY(expose(r, e, ch, ex, y, &how, &b));
     b.mixed = how.mixed;
     double from = report_now();
     st = precision_record(&r->prec, e, &how, r->st);
@@ -539,6 +568,7 @@ status run_all(const comm *c, const cmdline *cl) {
     run r = {.c = &mine, .cl = cl, .rep = {.start = report_now()}};
     status st = run_stages(&r, &mine);
     precision_report(&r.prec, &r.rep);
+    verify_report(&r.ver, &r.rep);
     if (st == MOAO_OK && !r.finished)
         st = report_finish(&mine, &r.rep, r.dir, !cl->quiet);
     if (st == MOAO_OK && !r.finished)
@@ -551,6 +581,7 @@ status run_all(const comm *c, const cmdline *cl) {
     free(r.dplus);
     free(r.done);
     precision_free(&r.prec);
+    verify_free(&r.ver);
     setup_free(&r.u);
     return st;
 }
