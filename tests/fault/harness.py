@@ -98,6 +98,24 @@ def kill_all(word):
                 pass
 
 
+def stacks(word):
+    """Where processes stand that do not end, as far as a debugger is there to tell."""
+    text = ""
+    for pid in processes_with(word):
+        if pid == os.getpid():
+            continue
+        try:
+            with open("/proc/%d/cmdline" % pid, "rb") as f:
+                text += "%d %s\n" % (pid, f.read().replace(b"\0", b" ").decode("utf-8", "replace")[:100])
+        except OSError:
+            continue
+        if shutil.which("gdb"):
+            p = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "bt 14"], stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, universal_newlines=True, check=False)
+            text += "".join("  " + s + "\n" for s in p.stdout.splitlines() if s.startswith("#"))
+    return text
+
+
 def tree(folder):
     """Names of all files below a folder."""
     return sorted(os.path.relpath(os.path.join(d, n), folder) for d, _, names in os.walk(folder) for n in names)
@@ -142,7 +160,7 @@ class Lab:
 
     def run(self, command, env, limit=LIMIT, mark=None, cwd=None, before=None):
         """Run a command to its end; processes whose command line has `mark` in it are killed after the limit."""
-        start = time.monotonic()
+        start, where = time.monotonic(), ""
         log = os.path.join(self.dir, "log-%d-%d" % (threading.get_ident(), time.monotonic_ns()))
         with open(log, "w+b") as f:
             p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT, env=env,
@@ -150,7 +168,7 @@ class Lab:
             try:
                 code = p.wait(limit)
             except subprocess.TimeoutExpired:
-                code = None
+                code, where = None, stacks(mark or command[-1])
                 kill_all(mark or command[-1])
                 try:
                     os.killpg(p.pid, signal.SIGKILL)
@@ -158,7 +176,7 @@ class Lab:
                     pass
                 p.wait()
             f.seek(0)
-            text = f.read().decode("utf-8", "replace")
+            text = f.read().decode("utf-8", "replace") + where
         os.remove(log)
         return Result(code, text, time.monotonic() - start)
 
