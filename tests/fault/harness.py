@@ -135,6 +135,7 @@ class Lab:
         self.preload = tool("preload.so", build)
         self.guard = threading.Lock()
         self.references, self.serial = {}, 0
+        self.coverage = {}  # of the fuzzed readers: edges reached
         for name, text in CASES.items():
             write_case(self.case(name), text)
 

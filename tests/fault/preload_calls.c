@@ -1,6 +1,5 @@
 /* Calls on files below FAULT_DIR: counted, and one of them fails (preload.h). Streams on such files
  * are made of cookies, because libc's own streams do not call what is preloaded. */
-#define _GNU_SOURCE
 #include "preload.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,5 @@
 /* Allocations that the program itself asks for, told from those of libraries by the address that
  * the call returns to: counted, and one of them gives NULL (preload.h). */
-#define _GNU_SOURCE
 #include "preload.h"
 
 #include <cblas.h>
@@ -51,7 +50,8 @@ __attribute__((destructor)) static void end(void) {
         fault_log("count %d alloc %ld\n", fault_rank(), count);
 }
 
-/* Where the allocation was asked for: the program's functions, innermost first, relative to its base. */
+/* Where the allocation was asked for: the program's functions, innermost first, relative to its
+ * base. */
 static void log_callers(void) {
     void *frame[12];
     char line[400] = "";
