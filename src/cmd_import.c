@@ -128,7 +128,7 @@ static status read_input(params_files *files, const char *name, const char **con
     *content = f->data;
     if (f->error != 0)
         st = yaml_tree_fail_at(name, 1, 1, "file", "cannot be read (%s), expected a file",
-                               strerror(f->error));
+                               params_files_reason(f));
 done:
     return st;
 }

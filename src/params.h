@@ -57,6 +57,7 @@ typedef double param_pair[2];
 typedef int param_counts[2];
 typedef real_list param_reals;
 typedef text_list param_words; /* each one of the words of the range */
+typedef text_list param_texts;
 typedef text_list param_files;
 typedef point_list param_points;
 typedef sensor_list param_sensors;
@@ -70,13 +71,14 @@ enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_GPU }; /* compute.backend */
 enum { PRECISION_PARAM_DOUBLE, PRECISION_PARAM_MIXED };
 enum { PSF_SHORT, PSF_LONG, PSF_NONE }; /* output.psf */
 
-struct sensor_params {
+struct sensor_params { /* after loading: frame_rate and ring not given */
 #define SENSOR(key, kind, ...) param_##kind key;
+#define SENSOR_IN(group, key, kind, ...) param_##kind group##_##key;
 #include "params.def"
 };
 
-struct profile_params { /* after loading: layers complete, as strengths; r0, file and fractions not
-                           given */
+struct profile_params { /* after loading: layers complete, as strengths; r0, seeing, file and
+                           fractions not given */
 #define PROFILE_TOP(key, kind, ...) param_##kind key;
 #define PROFILE_IN(group, key, kind, ...) param_##kind group##_##key;
 #include "params.def"

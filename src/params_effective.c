@@ -55,6 +55,7 @@ static bool is_set(const param_field *f, const void *p) {
         return ((const real_list *)p)->n > 0;
     case KIND_points:
         return ((const point_list *)p)->n > 0;
+    case KIND_texts:
     case KIND_files:
         return ((const text_list *)p)->n > 0;
     case KIND_sensor_keys:
@@ -99,7 +100,7 @@ static void add_value(writer *w, const param_field *f, const void *p) {
         add_numbers(w, f, 2, real);
     else if (f->kind == KIND_reals)
         add_numbers(w, f, ((const real_list *)p)->n, ((const real_list *)p)->v);
-    else if (f->kind == KIND_words)
+    else if (f->kind == KIND_words || f->kind == KIND_texts)
         add_texts(w, p);
     else if (f->kind == KIND_points)
         add_points(w, f, p);

@@ -27,6 +27,8 @@ static const char *kind_name(const param_field *f) {
         return "list of numbers";
     case KIND_words:
         return "list of words";
+    case KIND_texts:
+        return "list of texts";
     case KIND_files:
         return "list of files";
     case KIND_points:
@@ -67,7 +69,7 @@ static void range_text(const param_field *f, char *out, size_t n) {
 
 static void add_units(text *t, const char *bullet, const char *mark) {
     char list[256];
-    for (dimension d = DIM_LENGTH; d <= DIM_STRENGTH; d++) {
+    for (dimension d = DIM_LENGTH; d <= DIM_WAVELENGTH; d++) {
         units_list(d, list, sizeof list);
         text_add(t, "%s%s: %s%s%s\n", bullet, units_dimension_name(d), mark, list, mark);
     }

@@ -14,6 +14,7 @@
 
 #define ARCSEC_PER_RAD 206264.80624709636
 #define LAMBDA_REF 500e-9 /* r0 and phase structure functions are quoted at this wavelength [m] */
+#define SEEING_LAMBDA (0.976 * LAMBDA_REF) /* seeing [rad] times r0: Kolmogorov's FWHM */
 
 typedef struct { /* noise of one sensor, as given by the parameters */
     double
