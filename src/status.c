@@ -15,8 +15,8 @@ status status_set(status code, const char *file, int line, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(message, sizeof message, fmt, ap);
     va_end(ap);
-    if (code != MOAO_INPUT && code != MOAO_STOPPED && n >= 0 && (size_t)n < sizeof message)
-        snprintf(message + n, sizeof message - (size_t)n, " (%s:%d)", file, line);
+    if (code == MOAO_INTERNAL && n >= 0 && (size_t)n < sizeof message)
+        snprintf(message + n, sizeof message - (size_t)n, " [internal error at %s:%d]", file, line);
     return code;
 }
 

@@ -212,12 +212,11 @@ static status for_each_part(store *s, status (*f)(store *, const char *, const p
         return status_fail(MOAO_IO, "%s: cannot read: %s", s->checkpoint, strerror(errno));
     for (int i = 0; i < n; i++) {
         part_shape p;
-        const char *dot = strrchr(names[i]->d_name, '.');
         if (st != MOAO_OK)
             ;
         else if (part_parse_name(names[i]->d_name, &p))
             st = f(s, names[i]->d_name, &p);
-        else if (dot != NULL && strcmp(dot, ".tmp") == 0)
+        else if (file_is_temporary(names[i]->d_name))
             st = remove_file(s->checkpoint, names[i]->d_name);
         free(names[i]);
     }

@@ -4,6 +4,7 @@
 #include "maps.h"
 #include "maps_parts.h"
 
+#include <dirent.h>
 #include <fitsio.h>
 #include <math.h>
 #include <setjmp.h>
@@ -39,6 +40,17 @@ static const char *in_dir(const char *name) {
     static char path[200];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     return path;
+}
+
+/* Unfinished files in the folder. */
+static int count_temporary(void) {
+    int n = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        n += file_is_temporary(e->d_name);
+    closedir(d);
+    return n;
 }
 
 typedef struct {
@@ -434,8 +446,8 @@ static void test_full_disk(void **state) {
     assert_int_equal(st, MOAO_IO);
     assert_non_null(strstr(status_message(), "cannot write"));
     assert_null(strchr(status_message(), '\n'));
-    assert_false(file_exists(in_dir("psf.fits.tmp")) || file_exists(in_dir("maps.fits")) ||
-                 file_exists(in_dir("maps.fits.tmp")));
+    assert_false(file_exists(in_dir("maps.fits")));
+    assert_int_equal(count_temporary(), 0);
     char *text;
     assert_int_equal(file_read_text(in_dir("psf.fits"), &text), MOAO_OK);
     assert_string_equal(text, "earlier");
@@ -444,8 +456,63 @@ static void test_full_disk(void **state) {
     assert_int_equal(unlink(in_dir("psf.fits")), 0);
     assert_int_equal(mkdir(in_dir("maps.fits"), 0777), 0);
     assert_int_equal(run_write(&r), MOAO_IO); /* in the way: a directory of that name */
-    assert_false(file_exists(in_dir("maps.fits.tmp")));
+    assert_int_equal(count_temporary(), 0);
     run_end(&r);
+}
+
+/* Wherever the room ends, in the last bytes too, which cfitsio writes when it closes a file: one
+ * line with the system's reason, no file under a final name, nothing left; with just enough of it
+ * the files are whole. */
+static void test_full_at_the_end(void **state) {
+    (void)state;
+    run r;
+    struct stat maps, psf;
+    run_begin(&r, grid, "long", false);
+    assert_int_equal(run_write(&r), MOAO_OK);
+    assert_int_equal(stat(in_dir("maps.fits"), &maps), 0);
+    assert_int_equal(stat(in_dir("psf.fits"), &psf), 0);
+    struct rlimit was, limit;
+    getrlimit(RLIMIT_FSIZE, &was);
+    limit = was;
+    const off_t sizes[2] = {maps.st_size, psf.st_size},
+                most = sizes[0] > sizes[1] ? sizes[0] : sizes[1];
+    for (int k = 0; k < 2; k++)
+        for (off_t less = 0; less <= 4 * 2880; less += less == 0 ? 1 : less == 1 ? 719 : 720) {
+            unlink(in_dir("maps.fits"));
+            unlink(in_dir("psf.fits"));
+            limit.rlim_cur = (rlim_t)(sizes[k] - less);
+            setrlimit(RLIMIT_FSIZE, &limit);
+            status_clear();
+            status st = run_write(&r);
+            setrlimit(RLIMIT_FSIZE, &was);
+            if (sizes[k] - less >= most) {
+                assert_int_equal(st, MOAO_OK);
+                continue;
+            }
+            assert_int_equal(st, MOAO_IO);
+            assert_non_null(strstr(status_message(), "File too large"));
+            assert_false(file_exists(in_dir("maps.fits")) || file_exists(in_dir("psf.fits")));
+            assert_int_equal(count_temporary(), 0);
+        }
+    status_clear();
+    run_end(&r);
+}
+
+/* Blanks before a folder's name, and paths longer than cfitsio's names of files. */
+static void test_odd_paths(void **state) {
+    (void)state;
+    char path[3000], cwd[1000];
+    assert_non_null(getcwd(cwd, sizeof cwd));
+    assert_int_equal(chdir(dir), 0);
+    size_t n = (size_t)snprintf(path, sizeof path, "  (x) [1]");
+    for (int k = 0; k < 12; k++)
+        n += (size_t)snprintf(path + n, sizeof path - n, "/%0200d", k);
+    assert_int_equal(file_make_dir(path), MOAO_OK);
+    const double one = 1;
+    assert_int_equal(maps_write_matrix(path, "A", "", "", &one, 1, 1, 1), MOAO_OK);
+    strcat(path, "/matrices/A.fits");
+    assert_true(file_exists(path));
+    assert_int_equal(chdir(cwd), 0);
 }
 
 /* FWHM of an image: a Gaussian of any width, and the Airy pattern (1.02899 lambda/D), to 1e-4. */
@@ -510,14 +577,16 @@ static void test_matrix(void **state) {
     }
     assert_int_equal(maps_matrix_open(dir, "R", "", "gone", ROWS, COLS, &m), MOAO_OK);
     assert_int_equal(maps_matrix_close(m, false), MOAO_OK);
-    assert_false(file_exists(in_dir("matrices/R.fits")) ||
-                 file_exists(in_dir("matrices/R.fits.tmp")));
+    assert_false(file_exists(in_dir("matrices/R.fits")));
+    assert_int_equal(count_temporary(), 0);
 }
 
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
     const struct CMUnitTest tests[] = {
-        CASE(test_grid),       CASE(test_tables),    CASE(test_list),       CASE(test_psf),
-        CASE(test_compressed), CASE(test_full_disk), CASE(test_image_fwhm), CASE(test_matrix)};
+        CASE(test_grid),       CASE(test_tables),     CASE(test_list),
+        CASE(test_psf),        CASE(test_compressed), CASE(test_full_disk),
+        CASE(test_image_fwhm), CASE(test_matrix),     CASE(test_full_at_the_end),
+        CASE(test_odd_paths)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

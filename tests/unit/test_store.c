@@ -395,7 +395,7 @@ static void test_full_disk(void **state) {
     snprintf(path, sizeof path, "%s/file", dir);
     assert_int_equal(file_write_text(path, "x"), MOAO_OK);
     snprintf(path, sizeof path, "%s/file/run", dir);
-    assert_int_equal(store_open(path, EFFECTIVE, NT, NE, false, false, &other), MOAO_IO);
+    assert_int_equal(store_open(path, EFFECTIVE, NT, NE, false, false, &other), MOAO_INPUT);
     assert_non_null(strstr(status_message(), "not a directory"));
 }
 
