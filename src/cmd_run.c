@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 static const char usage[] =
-    "usage: mpirun -n N moao run FILE... [key=value ...] [-o DIR] [--resume | --overwrite] [-q]\n"
+    "usage: mpirun -n N moao run FILE... [key=value ...] [-o DIR] [--resume | --overwrite] [--force] [-q]\n"
     "\n"
     "Computes Strehl and ensquared-energy maps and PSFs from a parameter file. Later files and "
     "key=value override\n"
@@ -16,6 +16,7 @@ static const char usage[] =
     "  -o DIR       results go there (default: output.directory)\n"
     "  --resume     go on with an interrupted run in that directory; what is finished is kept\n"
     "  --overwrite  discard an earlier run in that directory\n"
+    "  --force      use a folder that holds other files\n"
     "  -q           no progress, no table; only warnings and errors\n"
     "\n"
     "SIGTERM or SIGUSR1 stops the run after the current exposure. Exit codes: 0 done, 2 bad input, "
@@ -31,7 +32,7 @@ int cmd_run(int argc, char **argv) {
     status st = comm_init(MPI_COMM_WORLD, &c);
     comm_catch_signals();
     if (st == MOAO_OK)
-        st = cmdline_parse(argc, argv, "-o --resume --overwrite -q ", &cl);
+        st = cmdline_parse(argc, argv, "-o --resume --overwrite --force -q ", &cl);
     if (st == MOAO_OK)
         st = run_all(&c, &cl);
     return command_end(&c, &cl, st);

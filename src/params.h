@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct {
     int n;
@@ -130,6 +131,10 @@ char *params_effective_text(const params *par);
  * different key and both values; no status message is set. */
 status params_compare_effective(const char *old_text, const char *new_text, char *difference,
                                 size_t n);
+
+/* Fingerprint of what params_compare_effective compares: equal texts have equal ones (FNV-1a, 64
+ * bits). */
+status params_fingerprint(const char *effective, uint64_t *fingerprint);
 
 /* The reference of all parameters, as text for a terminal or as the page docs/parameters.md. Local.
  */

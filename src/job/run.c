@@ -54,11 +54,19 @@ static status reuse_fact(run *r, const char *key, long *value) {
 
 /* Rank 0: open the store, load what is done; *chunk and *threads may come from the first run. */
 static status open_store(run *r, long *chunk, long *threads) {
-    char *text = params_effective_text(&r->u.par);
+    const params *par = &r->u.par;
+    char *text = params_effective_text(par);
     if (text == NULL)
         return status_fail(MOAO_MEMORY, "effective parameters: no memory");
-    status st = store_open(r->dir, text, r->u.s.ntarget, r->u.a.nexposure, r->cl->resume,
-                           r->cl->overwrite, &r->st);
+    const store_run what = {.effective = text,
+                            .ntarget = r->u.s.ntarget,
+                            .nexposure = r->u.a.nexposure,
+                            .nlambda = r->u.o.nlambda,
+                            .nbox = r->u.o.nbox,
+                            .crop = par->output_psf == PSF_NONE ? 0 : r->u.o.crop,
+                            .mixed = par->compute_precision == PRECISION_PARAM_MIXED};
+    const store_how how = {r->cl->resume, r->cl->overwrite, r->cl->force};
+    status st = store_open(r->dir, &what, &how, &r->st);
     free(text);
     if (st != MOAO_OK)
         return st;
@@ -269,6 +277,7 @@ static status one_exposure(run *r, int e, int t0, int t1, const rowchunk *ch, ob
     resident_precision how = precision_plan(&r->prec, e, t0, t1);
     TRY(r->res != NULL ? resident_expose(r->res, p, ex, &how, &b)
                        : obsseq_run(&r->team, p, r->dplus, ch, r->u.ps, ex, y, &b));
+    b.mixed = how.mixed;
     double from = report_now();
     st = precision_record(&r->prec, e, &how, r->st);
     report_phase("output: results of an exposure");

@@ -49,6 +49,8 @@ status cmdline_parse(int argc, char **argv, const char *allowed, cmdline *cl) {
             cl->resume = true;
         else if (is_option(arg, "--overwrite"))
             cl->overwrite = true;
+        else if (is_option(arg, "--force"))
+            cl->force = true;
         else if (is_option(arg, "-q"))
             cl->quiet = true;
         else {

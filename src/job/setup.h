@@ -14,7 +14,7 @@ typedef struct { /* the command line after the subcommand; borrowed */
     int nfile, noverride;
     const char **files, **overrides; /* parameter files, key=value; owned arrays */
     const char *dir;                 /* -o, NULL: output.directory */
-    bool resume, overwrite, quiet;
+    bool resume, overwrite, force, quiet;
     int ranks;     /* check: plan for so many ranks, 0: those of this run */
     double memory; /* check: bytes that a rank may use, 0: what this machine offers */
 } cmdline;

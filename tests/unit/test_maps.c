@@ -106,7 +106,7 @@ static void fill_store(run *r) {
                 for (int i = 0; i < n * n; i++)
                     im[(t * NL + l) * n * n + i] = pixel_of(n, e, t, l, i);
             }
-        result_block b = {e, 0, r->s.ntarget, NL, NB, n, scalars, images ? im : NULL};
+        result_block b = {e, 0, r->s.ntarget, NL, NB, n, scalars, images ? im : NULL, false};
         assert_int_equal(store_put(r->st, &b), MOAO_OK);
     }
     free(im);
@@ -132,7 +132,14 @@ static void run_begin(run *r, const char *targets, const char *psf_kind, bool co
     assert_int_equal(psf_init(&r->s, &o, &r->p), MOAO_OK);
     r->crop = psf_crop_size(r->p);
     char *effective = params_effective_text(&r->par);
-    assert_int_equal(store_open(dir, effective, r->s.ntarget, NE, false, true, &r->st), MOAO_OK);
+    const store_run what = {.effective = effective,
+                            .ntarget = r->s.ntarget,
+                            .nexposure = NE,
+                            .nlambda = NL,
+                            .nbox = NB,
+                            .crop = strcmp(psf_kind, "none") == 0 ? 0 : r->crop};
+    const store_how how = {.overwrite = true, .force = true};
+    assert_int_equal(store_open(dir, &what, &how, &r->st), MOAO_OK);
     free(effective);
     assert_int_equal(store_set_fact(r->st, "ranks", 5), MOAO_OK);
     fill_store(r);
