@@ -12,7 +12,7 @@ from harness import CASE, ROOT, Fail, environment, spec_of, tool
 
 NAME = "fuzz"
 WORKERS = max(os.cpu_count() or 1, 2)
-TARGETS = ("params", "profile", "legacy", "targets", "overrides")
+TARGETS = ("params", "profile", "legacy", "targets", "overrides", "checkpoint")
 CORPUS = os.path.join(ROOT, "tests", "fault", "corpus")
 # of a campaign's million, what each target gets
 SHARE = {"params": 0.35, "profile": 0.15, "legacy": 0.15, "targets": 0.1, "overrides": 0.15, "checkpoint": 0.1}

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 typedef void fuzz_target(const uint8_t *data, size_t n);
-fuzz_target fuzz_params, fuzz_profile, fuzz_legacy, fuzz_targets, fuzz_overrides;
+fuzz_target fuzz_params, fuzz_profile, fuzz_legacy, fuzz_targets, fuzz_overrides, fuzz_checkpoint;
 
 /* A parameter file that is good, with its profile and its targets in files of their own. */
 extern const char fuzz_case[], fuzz_case_of_files[];
