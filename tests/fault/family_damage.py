@@ -79,9 +79,11 @@ def damage(lab, keys, out):
     elif sort == "exchange":
         names = sorted(parts(out))
         other = names[(names.index(path) + 1 + at) % len(names)]
-        os.rename(path, path + ".x")
-        shutil.copy(other, path)
-        os.rename(path + ".x", other)
+        with open(path, "rb") as f, open(other, "rb") as g:
+            mine, its = f.read(), g.read()
+        for name, content in ((path, its), (other, mine)):
+            with open(name, "wb") as f:
+                f.write(content)
     elif sort in ("foreign", "shape"):
         bring_foreign(lab, sort, out)
     elif sort == "facts":

@@ -291,12 +291,17 @@ def check_finished(out, expected, tolerance=None):
     try:
         with open(os.path.join(out, "run.json"), encoding="utf-8") as f:
             json.load(f)
-    except ValueError as e:
+    except (OSError, ValueError) as e:
         raise Fail("wrong", "run.json: %s" % e) from None
-    with open(os.path.join(out, "effective.yaml"), encoding="utf-8") as f, \
-            open(os.path.join(expected, "effective.yaml"), encoding="utf-8") as g:
-        if f.read() != g.read():
-            raise Fail("wrong", "effective.yaml differs")
+    with open(os.path.join(expected, "effective.yaml"), "rb") as f:
+        effective = f.read()
+    try:
+        with open(os.path.join(out, "effective.yaml"), "rb") as f:
+            found = f.read()
+    except OSError as e:
+        raise Fail("lost", str(e)) from None
+    if found != effective:
+        raise Fail("wrong", "effective.yaml differs")
 
 
 def resume(lab, case, out, ranks=1, resident=False, expected=None, tolerance=None):
