@@ -36,7 +36,7 @@ def trials(lab, rng, full):
     """Endless: every sort of damage in turn, to a file of an interrupted or a finished run drawn at random."""
     states = {"half": half(lab), "done": lab.reference("tiny")}
     i = 0
-    while full or i < 45:
+    while full or i < 33:
         state = "done" if i % 4 == 3 else "half"
         names = [n for n in tree(states[state]) if not n.endswith("lock")]
         sort = SORTS[i % len(SORTS)]

@@ -15,12 +15,12 @@ def trials(lab, rng, full):
     listed = []
     # the sizes of the files themselves, a block less, a byte less: the last flush is the one that fails
     edges = sorted({max(s - d, 1) for s in sizes for d in (0, 1, 512, 2880, 4096)})
-    listed += [spec_of(NAME, what="fsize", n=n) for n in (edges if full else rng.sample(edges, 6))]
-    listed += [spec_of(NAME, what="fsize", n=rng.randrange(1, max(sizes))) for _ in range(150 if full else 4)]
-    listed += [spec_of(NAME, what="disk", n=4096 * rng.randrange(1, total // 4096)) for _ in range(200 if full else 6)]
+    listed += [spec_of(NAME, what="fsize", n=n) for n in (edges if full else rng.sample(edges, 4))]
+    listed += [spec_of(NAME, what="fsize", n=rng.randrange(1, max(sizes))) for _ in range(150 if full else 3)]
+    listed += [spec_of(NAME, what="disk", n=4096 * rng.randrange(1, total // 4096)) for _ in range(200 if full else 4)]
     listed += [spec_of(NAME, what="disk", n=n) for n in range(4096, total, 8192 if full else 1 << 30)]
     listed += [spec_of(NAME, what="as", n=m << 20) for m in
-               (range(20, 1200, 20) if full else (100, 300, 400, rng.randrange(200, 800)))]
+               (range(20, 1200, 20) if full else (300, 420, rng.randrange(200, 800)))]
     listed += [spec_of(NAME, what="nofile", n=n) for n in (range(3, 64, 2) if full else (8, 30))]
     listed += [spec_of(NAME, what="stack", n=n << 10) for n in ((64, 128, 256, 512, 1024) if full else (256,))]
     rng.shuffle(listed)

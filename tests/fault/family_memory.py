@@ -34,7 +34,7 @@ def trials(lab, rng, full):
     listed = []
     for ranks, rank, resident in ((2, 0, "0"), (2, 1, "0"), (2, 1, "1"), (2, 0, "1")):
         total = count(lab, ranks, rank, resident)
-        those = list(range(1, min(total, FIRST) + 1)) if full else rng.sample(range(1, total + 1), 8)
+        those = list(range(1, min(total, FIRST) + 1)) if full else rng.sample(range(1, total + 1), 6)
         if full and total > FIRST:
             those += rng.sample(range(FIRST + 1, total + 1), min(FIRST // 4, total - FIRST))
         if full and resident == "1":  # the start is the same: what differs comes late
