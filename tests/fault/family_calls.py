@@ -74,18 +74,18 @@ def trials(lab, rng, full):
     return listed if full else listed[:45]
 
 
-def check_mixture(lab, out):
+def check_mixture(lab, out, ranks):
     """After a failed --overwrite: the old run is whole, or the new one can be gone on with; nothing between."""
-    r = lab.moao_run("least", out, "--resume")
+    r = lab.moao_run("least", out, "--resume", ranks=ranks)
     check_ended(r)
     if r.code == 0:
-        return check_finished(out, lab.reference("least"))
+        return check_finished(out, lab.reference("least", ranks))
     if r.code != 2:
         raise Fail("lost", "cannot be resumed, exit code %d:\n%s" % (r.code, r.text))
-    resume(lab, "other", out)
-    r = lab.moao_run("least", out, "--overwrite")
+    resume(lab, "other", out)  # prepared on one rank
+    r = lab.moao_run("least", out, "--overwrite", ranks=ranks)
     check_ended(r)
-    return check_finished(out, lab.reference("least"))
+    return check_finished(out, lab.reference("least", ranks))
 
 
 def run(lab, keys, out):
@@ -102,7 +102,8 @@ def run(lab, keys, out):
     else:
         check_ended(r)
         if r.code == 0:
-            check_finished(out, lab.reference("least", int(keys["ranks"])))
+            ranks = int(keys["ranks"])
+            check_finished(out, lab.reference("least", ranks), 1e-10 if ranks > 1 and keys["mode"] == "resume" else None)
             return None
         if action in ("EINTR", "SHORT"):
             raise Fail("wrong", "an interrupted or short call ended the run:\n" + r.text)
@@ -112,5 +113,7 @@ def run(lab, keys, out):
         if keys["kind"] != "unlink":
             check_no_temporary(out)
     if keys["mode"] == "overwrite":
-        return check_mixture(lab, out)
-    return resume(lab, "least", out, int(keys["ranks"]))
+        return check_mixture(lab, out, int(keys["ranks"]))
+    # an interrupted run that is gone on with on other ranks keeps the parts of the first
+    tolerance = 1e-10 if keys["mode"] == "resume" and keys["ranks"] != "1" else None
+    return resume(lab, "least", out, int(keys["ranks"]), tolerance=tolerance)
