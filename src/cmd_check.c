@@ -175,7 +175,7 @@ int cmd_check(int argc, char **argv) {
     command_start(&argc, &argv);
     status st = comm_init(MPI_COMM_WORLD, &c);
     if (st == MOAO_OK)
-        st = cmdline_parse(argc, argv, "--ranks --memory ", &cl);
+        st = comm_agree(&c, cmdline_parse(argc, argv, "--ranks --memory ", &cl));
     if (st == MOAO_OK)
         st = check_all(&c, &cl, &u);
     setup_free(&u);

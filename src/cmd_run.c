@@ -19,7 +19,7 @@ static const char usage[] =
     "  --force      use a folder that holds other files\n"
     "  -q           no progress, no table; only warnings and errors\n"
     "\n"
-    "SIGTERM or SIGUSR1 stops the run after the current exposure. Exit codes: 0 done, 2 bad input, "
+    "SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGUSR1 stops the run after the current exposure. Exit codes: 0 done, 2 bad input, "
     "3 stopped and\n"
     "resumable, 1 anything else. `moao params` lists every parameter.\n";
 
@@ -29,10 +29,10 @@ int cmd_run(int argc, char **argv) {
     comm c;
     cmdline cl = {0};
     command_start(&argc, &argv);
+    comm_catch_signals(); /* whatever MPI_Init left */
     status st = comm_init(MPI_COMM_WORLD, &c);
-    comm_catch_signals();
     if (st == MOAO_OK)
-        st = cmdline_parse(argc, argv, "-o --resume --overwrite --force -q ", &cl);
+        st = comm_agree(&c, cmdline_parse(argc, argv, "-o --resume --overwrite --force -q ", &cl));
     if (st == MOAO_OK)
         st = run_all(&c, &cl);
     return command_end(&c, &cl, st);

@@ -68,8 +68,22 @@ static const char *wrong_at_reading(const fitsout *o, const char *name) {
     return wrong;
 }
 
-status fitsout_finish(fitsout *o) {
+status fitsout_verify(fitsout *o) {
     char name[FLEN_FILENAME];
+    status st = fits_driver_lend(&o->out, name, sizeof name);
+    if (st != MOAO_OK)
+        return st;
+    const char *wrong = wrong_at_reading(o, name);
+    fits_driver_return(&o->out);
+    if (wrong == NULL)
+        return MOAO_OK;
+    return status_fail(MOAO_IO,
+                       "%s: read back after writing, %s; look at the file system there, and try "
+                       "again",
+                       o->out.path, wrong);
+}
+
+status fitsout_finish(fitsout *o) {
     int err = 0;
     status st = MOAO_OK;
     if (o->finished)
@@ -80,15 +94,8 @@ status fitsout_finish(fitsout *o) {
     if (o->err != 0 || o->out.err != 0) /* cfitsio forgets some failures of its last writes */
         return report(o);
     TRY(file_finish(&o->out));
-    TRY(fits_driver_lend(&o->out, name, sizeof name));
-    const char *wrong = wrong_at_reading(o, name);
-    fits_driver_return(&o->out);
-    if (wrong != NULL)
-        st = status_fail(MOAO_IO,
-                         "%s: read back after writing, %s; look at the file system there, and try "
-                         "again",
-                         o->out.path, wrong);
-    o->finished = st == MOAO_OK;
+    TRY(fitsout_verify(o));
+    o->finished = true;
 done:
     return st;
 }

@@ -30,8 +30,10 @@ status fitsout_create(fitsout *o, const char *path);
  * must be right. It still has its temporary name: several files can be finished before the first
  * one appears. */
 status fitsout_finish(fitsout *o);
-/* The same unless it was done, and make the file appear; or remove it (fine after a commit, and on
- * {0}). */
+/* Its last step alone, for a file that cfitsio has closed. */
+status fitsout_verify(fitsout *o);
+/* fitsout_finish unless it was done, and make the file appear; or remove it (fine after a commit,
+ * and on {0}). */
 status fitsout_commit(fitsout *o);
 void fitsout_abandon(fitsout *o);
 

@@ -54,7 +54,11 @@ void machine_choose_kernel(char **argv) {
         strcmp(openblas_get_corename(), "Prescott") != 0)
         return;
     setenv("OPENBLAS_CORETYPE", kernel, 1);
+    if (comm_catches_signals())
+        comm_hold_signals();
     execv("/proc/self/exe", argv); /* returns only on failure: then the slow kernel serves */
+    if (comm_catches_signals())
+        comm_catch_signals();
 }
 
 const char *machine_blas_warning(double rate, int threads) {

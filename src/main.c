@@ -66,6 +66,8 @@ int main(int argc, char **argv) {
                    {"check", cmd_check},
                    {"params", cmd_params},
                    {"import-legacy", cmd_import_legacy}};
+    if (argc > 1 && strcmp(argv[1], "run") == 0)
+        comm_catch_signals();
     machine_choose_kernel(argv);
     if (argc < 2) {
         fputs(usage, stderr);

@@ -95,7 +95,7 @@ static status leave_devices(run *r, status st) {
     return MOAO_OK;
 }
 
-/* Local. The plan, for about `chunk` targets at a time. */
+/* Collective. The plan, for about `chunk` targets at a time. */
 static status make_plan(run *r, int chunk) {
     const params *par = &r->u.par;
     const double free = r->device.memory, asked = par->compute_gpu_memory;
@@ -107,10 +107,11 @@ static status make_plan(run *r, int chunk) {
             r->device.sharing > 1 || r->pl.device.streamed ? r->c->size : r->c->nnode;
         if (st == MOAO_OK)
             st = plan_check_host(&r->pl, &r->room);
+        st = comm_agree(r->c, st);
         if (st == MOAO_OK || (st = leave_devices(r, st)) != MOAO_OK)
             return st;
     }
-    return plan_make(par, &r->u.s, &r->u.a, &r->u.o, &r->room, chunk, &r->pl);
+    return comm_agree(r->c, plan_make(par, &r->u.s, &r->u.a, &r->u.o, &r->room, chunk, &r->pl));
 }
 
 /* Collective. The store's state on every rank, and the plan that follows. */
@@ -134,7 +135,7 @@ static status prepare_plan(run *r, comm *c) {
     if (is_root(r))
         st = open_store(r, &fact[0], &fact[1]);
     TRY(comm_agree(c, st));
-    MPI_Bcast(r->done, (int)ncell, MPI_BYTE, 0, c->mpi);
+    comm_bcast(c, r->done, ncell);
     MPI_Bcast(fact, 2, MPI_LONG, 0, c->mpi);
     MPI_Bcast(&r->finished, 1, MPI_C_BOOL, 0, c->mpi);
     precision_restore(c, r->st, &r->prec);
@@ -356,6 +357,7 @@ static status one_tor(run *r, int k) {
                       p->r0);
     TRY(r->res != NULL ? resident_factor(r->res, p)
                        : tor_init(&r->team, p, r->pl.block, r->pl.nprow, r->pl.npcol, &to));
+    TRY(stop_if_asked(r));
     for (int deciding = 1; deciding >= 0; deciding--)
         for (int t0 = 0, t1; t0 < nt; t0 = t1) {
             t1 = chunk_end(r, k, t0);
@@ -380,14 +382,12 @@ static double work_left(const run *r) {
     return total * (1 - (double)n / (double)all);
 }
 
-/* Rank 0, at the end: the files a user gets. */
+/* Rank 0, at the end: the files a user gets. The parts stay until run.json is there too. */
 static status write_results(run *r) {
     double from = report_now();
     report_phase("maps");
     progress_step("writing maps");
     status st = maps_write(r->dir, &r->u.par, &r->u.s, &r->u.a, r->u.ps, r->st);
-    if (st == MOAO_OK)
-        st = store_discard_parts(r->st);
     r->rep.wall[STAGE_OUTPUT] += report_now() - from;
     return st;
 }
@@ -434,12 +434,14 @@ static status run_stages(run *r, comm *c) {
             progress_note("finished already: results in %s", r->dir);
         goto done;
     }
+    TRY(stop_if_asked(r));
     if (is_root(r)) {
         announce(r);
         st = setup_warn(&r->u);
     }
     TRY(comm_agree(c, st));
     TRY(prepare_stages(r));
+    TRY(stop_if_asked(r));
     const rowteam ranks = {.c = r->c};
     TRY(matrices_write(&ranks, &r->u, &r->pl, r->dplus, r->dir));
     for (int k = 0; k < r->u.a.ntor; k++)
@@ -455,6 +457,17 @@ done:
     return st;
 }
 
+/* Rank 0, after a failure with the store open. */
+static void say_how_to_go_on(status st) {
+    char text[2048];
+    if (st == MOAO_INPUT || st == MOAO_STOPPED || strstr(status_message(), "--resume") != NULL)
+        return;
+    snprintf(text, sizeof text, "%.1900s; what is finished is kept: go on with --resume",
+             status_message());
+    status_clear();
+    status_adopt(text);
+}
+
 status run_all(const comm *c, const cmdline *cl) {
     comm mine = *c;
     run r = {.c = &mine, .cl = cl, .rep = {.start = report_now()}};
@@ -462,6 +475,10 @@ status run_all(const comm *c, const cmdline *cl) {
     precision_report(&r.prec, &r.rep);
     if (st == MOAO_OK && !r.finished)
         st = report_finish(&mine, &r.rep, r.dir, !cl->quiet);
+    if (st == MOAO_OK && !r.finished)
+        st = comm_agree(&mine, is_root(&r) ? store_discard_parts(r.st) : MOAO_OK);
+    if (r.st != NULL && st != MOAO_OK)
+        say_how_to_go_on(st);
     store_close(r.st);
     resident_close(r.res);
     rows_free(&r.team);
