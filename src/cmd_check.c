@@ -1,5 +1,6 @@
 #include "commands.h"
 
+#include "job/noise_table.h"
 #include "job/plan.h"
 #include "machine.h"
 #include "progress.h"
@@ -20,7 +21,7 @@ static const char usage[] =
     "  --memory GB  that a rank may use (default: compute.memory, or what this machine has free)\n";
 
 /* Share of dgemm's rate that the linear algebra of a run reaches, and time of one evaluation of the
- * structure function on one thread [s]: measured, see docs/performance-cpu.md. */
+ * structure function on one thread [s]: measured, see bench/results/cpu-matcov.txt. */
 #define EFFICIENCY 0.8
 #define EVALUATION 3e-9
 
@@ -52,9 +53,9 @@ static void print_sequence(const setup *u) {
         printf("targets         %d x %d\n", s->grid[0], s->grid[1]);
     else
         printf("targets         %d\n", s->ntarget);
-    printf("atmosphere      %d profiles of up to %d layers, r0 %.3f to %.3f m along the line of "
-           "sight\n",
-           u->a.nprofile, layers, lo, hi);
+    printf("atmosphere      %d profiles of up to %d layers\n", u->a.nprofile, layers);
+    printf("line of sight   r0 %.3f to %.3f m, seeing %.2f to %.2f arcsec (0.976 x 500 nm/r0)\n",
+           lo, hi, SEEING_LAMBDA / hi * ARCSEC_PER_RAD, SEEING_LAMBDA / lo * ARCSEC_PER_RAD);
     printf("schedule        %d reconstructors, %d exposures\n", u->a.ntor, u->a.nexposure);
     printf("PSF             grid of %d x %d, pixel %.4f m; %d x %d pixels kept\n",
            psf_grid_size(u->ps), psf_grid_size(u->ps), psf_grid_pixel(u->ps), u->o.crop, u->o.crop);
@@ -155,6 +156,7 @@ static status check_all(const comm *c, const cmdline *cl, setup *u) {
         room.nrank = cl->ranks;
     if (c->rank == 0) {
         print_sensors(&u->s);
+        noise_table_print(&u->s, atmos_profile_at(&u->a, u->a.exposure_time[0]));
         print_sequence(u);
         TRY(check_plans(u, &room));
         const char *slow = machine_blas_warning(room.rate, room.threads);

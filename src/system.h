@@ -89,6 +89,9 @@ bool sys_actuator_valid(int n, double obs, int ix, int iy);
 status sys_derive(sys *s);
 void sys_free(sys *s);
 
+/* Photo-electrons per subaperture and frame of a sensor's star. Model section 5. */
+double sys_photons(const sys *s, const sensor *o);
+
 /* Slope index (0 <= k < m) -> sensor, axis (0 x, 1 y), subaperture number. */
 void sys_slope_at(const sys *s, size_t k, int *w, int *axis, int *isub);
 

@@ -425,6 +425,7 @@ static status run_stages(run *r, comm *c) {
     status st;
     TRY(setup_init(c, r->cl, &r->u));
     r->dir = r->cl->dir != NULL ? r->cl->dir : r->u.par.output_directory;
+    TRY(params_check_directory("moao run: -o", r->dir));
     if (r->u.par.compute_threads > 0)
         comm_set_threads(c, r->u.par.compute_threads);
     TRY(prepare_plan(r, c));

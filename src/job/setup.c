@@ -3,6 +3,7 @@
 #include "progress.h"
 #include "psf/psf_params.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,12 +106,35 @@ void setup_free(setup *u) {
     memset(u, 0, sizeof *u);
 }
 
+/* What is asked for beyond the images of the PSF. */
+static void warn_images(const setup *u) {
+    const params *par = &u->par;
+    const int n = psf_grid_size(u->ps);
+    double box = 0, field = INFINITY, lambda = 0;
+    for (int i = 0; i < u->o.nbox; i++)
+        box = fmax(box, u->o.box[i]);
+    for (int l = 0; l < u->o.nlambda; l++)
+        if (n * psf_image_pixel(u->ps, l) < field) {
+            field = n * psf_image_pixel(u->ps, l);
+            lambda = u->o.lambda[l];
+        }
+    if (box > field)
+        progress_warn(
+            "psf.ee_boxes: %.4g mas is more than the image at %.4g um has, %.4g mas; raise "
+            "psf.oversampling or take a smaller box",
+            box * ARCSEC_PER_RAD * 1e3, lambda * 1e6, field * ARCSEC_PER_RAD * 1e3);
+    if (par->output_crop > n)
+        progress_warn("output.crop: %d pixels are more than the grid's %d, which are kept",
+                      par->output_crop, n);
+}
+
 status setup_warn(const setup *u) {
     char **line = NULL;
     int n = params_warnings(&u->par, &u->s, &u->a, &line);
     for (int i = 0; i < n; i++)
         progress_warn("%s", line[i]);
     params_free_warnings(n, line);
+    warn_images(u);
     const profile *worst = atmos_profile_at(&u->a, u->a.exposure_time[0]);
     for (int e = 1; e < u->a.nexposure; e++) {
         const profile *p = atmos_profile_at(&u->a, u->a.exposure_time[e]);

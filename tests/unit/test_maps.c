@@ -3,6 +3,7 @@
 #include "file.h"
 #include "maps.h"
 #include "maps_parts.h"
+#include "matcov/matcov.h"
 
 #include <dirent.h>
 #include <fitsio.h>
@@ -78,7 +79,8 @@ static const char *const yaml =
     "psf: {wavelengths: [1.25, 2.2], ee_boxes: [80, 37.5]}\n"
     "output: {crop: 32}\n";
 static const char grid[] = "targets: {grid: {nx: 3, ny: 2, width: 40, height: 10}}\n";
-static const char list[] = "targets: {list: [[0, 0], [5, -7.5], [3, 1], [9, 9]]}\n";
+static const char list[] =
+    "targets: {list: [[0, 0], [5, -7.5], [3, 1], [9, 9]], names: [A, B 2, C, D]}\n";
 
 static double scalar_of(int e, int t, int l, int k) {
     if (k == SCALAR_FWHM)
@@ -311,11 +313,22 @@ static void test_tables(void **state) {
     expect_near(cell(f, "ROTATION", 2, 1), 2, 1e-12);
     expect_near(cell(f, "ALTITUDE", 2, 1), 90e3 / cos(M_PI / 6), 1e-6);
     assert_true(isnan(cell(f, "ALTITUDE", 1, 1)) && isnan(cell(f, "MAGNITUD", 2, 1)));
+    for (int w = 0; w < 2; w++) {
+        noise_figures n;
+        matcov_noise_figures(&r.s, atmos_profile_at(&r.a, 0), w, &n);
+        assert_true(n.variance > 0 && n.photons > 0);
+        expect_near(cell(f, "NOISEVAR", w + 1, 1), n.variance, 1e-14);
+        expect_near(cell(f, "PHOTONS", w + 1, 1), n.photons, 1e-14 * n.photons);
+        expect_near(cell(f, "SPOT", w + 1, 1), n.across, 1e-14);
+        expect_near(cell(f, "SPOTLONG", w + 1, 1), n.along, 1e-14);
+    }
     move_to(f, "EXPOSURES", 0);
     const double tor[] = {1, 1, 2}, time[] = {0, 600, 1200}, r0[] = {0.15, 0.15, 0.1};
     for (int e = 0; e < NE; e++) {
         assert_true(cell(f, "TOR", e + 1, 1) == tor[e] && cell(f, "TIME", e + 1, 1) == time[e]);
-        expect_near(cell(f, "R0", e + 1, 1), r0[e] * pow(cos(M_PI / 6), 0.6), 1e-9);
+        double along = r0[e] * pow(cos(M_PI / 6), 0.6);
+        expect_near(cell(f, "R0", e + 1, 1), along, 1e-9);
+        expect_near(cell(f, "SEEING", e + 1, 1), 0.976 * 500e-9 / along * ARCSEC_PER_RAD, 1e-9);
     }
     move_to(f, "PARAMETERS", 0);
     long n;
@@ -355,6 +368,11 @@ static void test_list(void **state) {
     assert_true(key_of(f, "GRIDNX") == 0);
     expect_near(cell(f, "Y", 2, 1), -7.5, 1e-12);
     assert_true(cell(f, "STREHL", 4, 1 * NE + 2 + 1) == scalar_of(2, 3, 1, 0));
+    char name[64] = "", *p = name, none[] = "";
+    int err = 0, any, col;
+    fits_get_colnum(f, CASEINSEN, "NAME", &col, &err);
+    fits_read_col(f, TSTRING, col, 2, 1, 1, none, &p, &any, &err);
+    assert_string_equal(name, "B 2");
     close_fits(f);
     run_end(&r);
 }
