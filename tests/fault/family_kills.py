@@ -9,7 +9,7 @@ from harness import (LIMIT, RESIDENT, Fail, Result, check_ended, check_finished,
 
 NAME = "kills"
 SIGNALS = ("KILL", "TERM", "INT", "HUP", "USR1", "PIPE", "STOP")  # CONT follows STOP
-SOFT = ("TERM", "USR1")  # these stop a run in order: exit code 3
+SOFT = ("TERM", "USR1", "INT", "HUP")  # these stop a run in order: exit code 3
 
 
 def trials(lab, rng, full):
@@ -39,10 +39,10 @@ def catches(pid, sig):
         with open("/proc/%d/maps" % pid, encoding="utf-8") as f:
             begun = "mca_" in f.read()
         with open("/proc/%d/status" % pid, encoding="utf-8") as f:
-            caught = int(next(s for s in f if s.startswith("SigCgt")).split()[1], 16)
-    except (OSError, StopIteration):
+            masks = [int(s.split()[1], 16) for s in f if s.startswith(("SigCgt", "SigIgn"))]
+    except OSError:
         return False
-    return begun or bool(caught >> (sig - 1) & 1)
+    return begun or any(m >> (sig - 1) & 1 for m in masks)
 
 
 class Target:
@@ -74,13 +74,14 @@ class Target:
             time.sleep(0.001)
 
     def send(self, word):
-        """Send SIGNAL:TARGET; whether the run must now stop in order."""
+        """Send SIGNAL:TARGET; whether the run must now stop in order, or go on: mpirun passes USR1 on, other signals
+        make it end the ranks by force."""
         name, target = word.split(":")
         sig = getattr(signal, "SIG" + name)
         ranks = self.pids()
         pids = {"mpirun": [self.process.pid], "all": ranks + [self.process.pid]}.get(target)
         pids = pids or [ranks[min(int(target[4:]), len(ranks) - 1)]] if ranks or pids else []
-        orderly = name in SOFT and len(ranks) == self.ranks and all(catches(p, sig) for p in ranks) and (
+        orderly = name in SOFT + ("PIPE",) and len(ranks) == self.ranks and all(catches(p, sig) for p in ranks) and (
             self.ranks == 1 or self.process.pid not in pids or name == "USR1")
         for pid in dict.fromkeys(pids):
             try:
