@@ -90,15 +90,16 @@ void comm_free(comm *c) {
 }
 
 status comm_agree(const comm *c, status local) {
+    enum { KNOWN = 256 }; /* more than any status */
     struct {
         int code, rank;
-    } mine = {2 * (int)local, c->rank}, worst;
-    /* a rank that knows the reason comes before one that was told of the failure by its group;
-     * MAXLOC keeps the lowest rank among equals */
+    } mine = {(int)local, c->rank}, worst;
+    /* a rank that knows the reason comes before those that were told of the failure by their group,
+     * whatever they call it; MAXLOC keeps the lowest rank among equals */
     if (local != MOAO_OK && status_message()[0] != '\0')
-        mine.code++;
+        mine.code += KNOWN;
     MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, c->mpi);
-    worst.code /= 2;
+    worst.code %= KNOWN;
     if (worst.code == MOAO_OK)
         return MOAO_OK;
     char text[2048] = "";

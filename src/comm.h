@@ -32,8 +32,8 @@ void comm_free(comm *c);
 /* Local. Use another number of BLAS and OpenMP threads. */
 void comm_set_threads(comm *c, int threads);
 
-/* Collective. Returns on every rank the worst status of all ranks and, where it is not MOAO_OK,
- * makes the message of the lowest failing rank ("rank 3: ...") every rank's message. */
+/* Collective. MOAO_OK on every rank, or on every rank the worst status of those ranks that know a
+ * reason; the message of the lowest of them ("rank 3: ...") is then every rank's. */
 status comm_agree(const comm *c, status local);
 
 /* Local. For long work between two calls of comm_agree: a rank whose part failed for good tells the

@@ -107,8 +107,8 @@ status factor_make(resident *r, const profile *p, int *minor);
 
 /* Takes the memory of the device for W of up to r->most targets, for pieces of the factor and for
  * what the dense operations need, and the host's for the factor. Sets r->nw, r->wt. */
-status stream_open(resident *r);
-void stream_close(resident *r);
+status panels_open(resident *r);
+void panels_close(resident *r);
 
 /* Cmm0 of a profile, and its factor; *minor: order of the first minor that is not positive, 0:
  * none. */
