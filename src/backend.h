@@ -220,6 +220,5 @@ status backend_get(const char *name, const backend **out);
 #endif
 #include "backend_batch.h"
 #include "backend_half.h"
-#include "backend_lowrank.h"
 
 #endif

@@ -97,7 +97,7 @@ typedef struct backend_lowrank {
     /* A ~ U S V^T of rank cut->most from most + over random samples of A's columns, improved by
      * `power` (0 to 2) subspace iterations; then cut by cut->tol (of the sampled matrix Q^T A) if
      * that is > 0. A is only read. s: min(m, n, most) values. over < 0: 8. The samples are drawn
-     * from `seed` by backend_random (linalg/philox.h), the same for every matrix. */
+     * from `seed` by backend_random (backend_random.h), the same for every matrix. */
     status (*rsvd)(backend_ctx *ctx, backend_type t, char jobu, char jobv, const batch_cut *cut,
                    int64_t over, int power, uint64_t seed, int64_t count, batch_dim m, batch_dim n,
                    batch_mat a, batch_mat s, batch_mat u, batch_mat v, int64_t *rank, int *info,
