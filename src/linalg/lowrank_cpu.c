@@ -210,7 +210,7 @@ static size_t scratch_bytes(const call *q) {
         l = q->k.n + q->k2.n;
     l = q->op == RECOMPRESS ? l : batch_least(l, least);
     if (q->op == GESVJ)
-        words = 6 * m * n + 14 * least * least;
+        words = 6 * m * n + 16 * least * least;
     else if (q->op >= RSVD)
         words = (q->op == RECOMPRESS ? 0 : m * n) + 14 * (m + n) * l + 30 * l * l;
     words += 2 * LAPACK_BLOCK * (m + n + l + q->k.n) + 20 * wide;

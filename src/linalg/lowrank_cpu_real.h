@@ -7,6 +7,8 @@
 typedef int NAME(lapack_qr)(const int *, const int *, REAL *, const int *, REAL *, REAL *,
                             const int *, int *);
 extern NAME(lapack_qr) LAPACK(geqrf);
+extern int LAPACK(geqp3)(const int *, const int *, REAL *, const int *, int *, REAL *, REAL *,
+                         const int *, int *);
 extern int LAPACK(orgqr)(const int *, const int *, const int *, REAL *, const int *, const REAL *,
                          REAL *, const int *, int *);
 extern int LAPACK(ormqr)(const char *, const char *, const int *, const int *, const int *,
@@ -23,6 +25,18 @@ static void NAME(geqrf)(arena *mem, int64_t m, int64_t n, REAL *a, int64_t lda, 
     int info;
     if (m > 0 && n > 0)
         LAPACK(geqrf)(&mi, &ni, a, &ld, tau, take(mem, len, sizeof(REAL)), &len, &info);
+    mem->used = mark;
+}
+
+/* The same with column pivoting; at[j]: which column of a has come to place j. Rows of very
+ * different size then stay accurate each relative to itself (they have to be sorted). */
+static void NAME(geqp3)(arena *mem, int64_t m, int64_t n, REAL *a, int64_t lda, REAL *tau,
+                        int *at) {
+    const int mi = (int)m, ni = (int)n, ld = (int)lda, len = (int)((n + 1) * LAPACK_BLOCK + 2 * n);
+    const size_t mark = mem->used;
+    int info;
+    if (m > 0 && n > 0)
+        LAPACK(geqp3)(&mi, &ni, a, &ld, at, tau, take(mem, len, sizeof(REAL)), &len, &info);
     mem->used = mark;
 }
 
@@ -213,8 +227,14 @@ static bool NAME(jacobi)(arena *mem, int64_t rows, int64_t c, REAL *l, int64_t l
         j[p] = p % (c + 1) == 0;
     for (int sweep = 0; sweep < BATCH_SWEEPS_MAX; sweep++) {
         bool rotated = false;
-        for (int64_t p = 0; p < c; p++)
+        for (int64_t p = 0; p < c; p++) {
             norm[p] = CBLAS(dot)((int)rows, l + p * ldl, 1, l + p * ldl, 1);
+            /* parallel columns shrink by u a sweep: they are 0 where their squares vanish */
+            if (norm[p] < VECTOR_LEAST * VECTOR_LEAST) {
+                norm[p] = 0;
+                NAME(zero)(rows, 1, l + p * ldl, rows);
+            }
+        }
         for (int64_t p = 0; p < c; p++)
             for (int64_t q = p + 1; q < c; q++)
                 rotated |= NAME(rotate)(rows, c, l + p * ldl, l + q * ldl, norm + p, norm + q,
@@ -225,6 +245,20 @@ static bool NAME(jacobi)(arena *mem, int64_t rows, int64_t c, REAL *l, int64_t l
     return false;
 }
 
+/* j := j (3 I - j^T j) / 2: what the roundings of thousands of rotations took from its columns'
+ * orthonormality comes back. */
+static void NAME(polish)(arena *mem, int64_t c, REAL *j) {
+    const int n = (int)c;
+    REAL *g = take(mem, c * c, sizeof(REAL)), *x = take(mem, c * c, sizeof(REAL));
+    if (c == 0)
+        return;
+    memcpy(x, j, sizeof(REAL) * (size_t)(c * c));
+    CBLAS(gemm)(CblasColMajor, CblasTrans, CblasNoTrans, n, n, n, -(REAL)0.5, x, n, x, n, 0, g, n);
+    for (int64_t p = 0; p < c; p++)
+        g[p + p * c] += (REAL)0.5; /* (I - j^T j) / 2, which is small */
+    CBLAS(gemm)(CblasColMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, x, n, g, n, 1, j, n);
+}
+
 /* The SVD of the first c columns of l (rows x c): sig descending, x (rows x c) the left vectors,
  * j (c x c) the right ones (only if right). Columns of sigma = 0 are completed where `complete`. */
 static int NAME(core)(arena *mem, int64_t rows, int64_t c, REAL *l, bool right, bool complete,
@@ -232,6 +266,8 @@ static int NAME(core)(arena *mem, int64_t rows, int64_t c, REAL *l, bool right, 
     REAL *norm = take(mem, c, sizeof(REAL)), *turns = right ? take(mem, c * c, sizeof(REAL)) : NULL;
     const bool done = NAME(jacobi)(mem, rows, c, l, rows, turns);
     int64_t full = 0;
+    if (right)
+        NAME(polish)(mem, c, turns);
     for (int64_t p = 0; p < c; p++)
         norm[p] = CBLAS(nrm2)((int)rows, l + p * rows, 1);
     const int64_t *at = NAME(order)(mem, c, norm);
@@ -302,6 +338,20 @@ static int64_t NAME(trimmed)(const REAL *l, int64_t k, const cut_one *cut, int e
     return c;
 }
 
+/* QR of b, whose columns may take another order. */
+static void NAME(first_qr)(arena *mem, NAME(tall) * t, REAL *tau) {
+    int64_t *before = take(mem, t->k, sizeof *before);
+    int *at = take(mem, t->k, sizeof *at);
+    if (t->balanced) {
+        NAME(geqrf)(mem, t->m, t->k, t->b, t->m, tau);
+        return;
+    }
+    NAME(geqp3)(mem, t->m, t->k, t->b, t->m, tau, at);
+    memcpy(before, t->col, sizeof *before * (size_t)t->k);
+    for (int64_t j = 0; j < t->k; j++)
+        t->col[j] = before[at[j] - 1];
+}
+
 /* By two QR factorisations and rotations; b of t is lost. right: 'N', 'U', 'S'. */
 static NAME(factors)
     NAME(by_rotations)(arena *mem, NAME(tall) * t, const cut_one *cut, char right) {
@@ -311,7 +361,7 @@ static NAME(factors)
          *x = take(mem, k * k, sizeof(REAL)), *j = take(mem, k * k, sizeof(REAL));
     NAME(factors) f = {.sig = take(mem, k, sizeof(double))};
     double dropped;
-    NAME(geqrf)(mem, m, k, t->b, m, tau);
+    NAME(first_qr)(mem, t, tau);
     for (int64_t p = 0; p < k; p++)
         for (int64_t i = 0; i < k; i++)
             lt[i + p * k] = i >= p ? t->b[p + i * m] : 0;
@@ -328,7 +378,7 @@ static NAME(factors)
     NAME(ormqr)(mem, 'L', 'N', m, f.r, k, t->b, m, tau, f.left, m);
     if (right == 'U')
         NAME(copy)(c, f.r, j, c, f.right, k, 0);
-    if (right == 'S') { /* V S = Q2 L^T X */
+    if (right == 'S' && f.r > 0) { /* V S = Q2 L^T X */
         NAME(copy)(k, f.r, x, k, f.right, k, 0);
         CBLAS(trmm)
         (CblasColMajor, CblasLeft, CblasUpper, CblasNoTrans, CblasNonUnit, (int)k, (int)f.r, 1, lt,
