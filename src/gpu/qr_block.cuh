@@ -7,17 +7,17 @@
 #include "batch_tile.cuh"
 
 namespace lowrank {
+using batch::Dim;
 using batch::dim_full;
 using batch::dim_valid;
-using batch::Dim;
 using batch::Mat;
 using batch::Ref;
 
-constexpr int NB = 16;                /* columns of a panel */
-constexpr int FLD = NB + 4;           /* leading dimension of 16 x 16 factors in shared memory */
-constexpr int FACTOR = NB * FLD;      /* doubles of one */
-constexpr int STRIP = 8;              /* columns that a warp updates at a time */
-constexpr int WARP_SCRATCH = 2 * NB * FLD; /* doubles of scratch of a warp */
+constexpr int NB = 16;           /* columns of a panel */
+constexpr int FLD = NB + 4;      /* leading dimension of 16 x 16 factors in shared memory */
+constexpr int FACTOR = NB * FLD; /* doubles of one */
+constexpr int STRIP = 8;         /* columns that a warp updates at a time */
+constexpr int WARP_SCRATCH = FACTOR + 2 * NB; /* doubles of scratch of a warp */
 
 /* The least leading dimension for so many rows without bank conflicts. */
 __host__ __device__ constexpr int conflict_free(int rows) {
@@ -51,14 +51,22 @@ template <class S> __device__ inline S warp_sum(S x) {
     return x;
 }
 
+/* Sums of squares in between are exact enough and far from overflow; a smaller one in the middle of
+ * a factorisation is that of a tail which counts as zero (columns begin with norms above LO). */
+template <class T> struct Squares;
+template <> struct Squares<double> {
+    static constexpr double LO = 0x1p-700, HI = 0x1p900, ZERO = 0x1p-1000, TOP = DBL_MAX;
+};
+template <> struct Squares<float> {
+    static constexpr float LO = 0x1p-60f, HI = 0x1p100f, ZERO = 0x1p-120f, TOP = FLT_MAX;
+};
+
 /* The reflector that brings (alpha, tail) to (beta, 0), s = sum of the tail's squares: beta =
  * -sign(alpha) norm, tau = (beta - alpha) / beta, v = tail * scale. A tail of 0 needs none. */
-template <class T> struct Reflector {
-    T beta, tau, scale;
-};
+template <class T> struct Reflector { T beta, tau, scale; };
 template <class T> __device__ inline Reflector<T> reflector(T alpha, T s) {
     Reflector<T> h = {alpha, T(0), T(0)};
-    if (s > T(0)) {
+    if (s >= Squares<T>::ZERO) {
         h.beta = -copysign(sqrt(alpha * alpha + s), alpha);
         h.tau = (h.beta - alpha) / h.beta;
         h.scale = T(1) / (alpha - h.beta);
@@ -140,8 +148,7 @@ __device__ inline T panel_step(T *P, int64_t ld, int m, int nb, int j, T tau, co
 
 /* T of the panel from its taus and gram: (I + D U) T = D, U the strict upper triangle of V^T V; a
  * lane solves for one column. By warp 0. */
-template <class T>
-__device__ inline void panel_triangle(const T *tau, int nb, const Block &g) {
+template <class T> __device__ inline void panel_triangle(const T *tau, int nb, const Block &g) {
     double x[NB];
     const int c = g.lane % NB;
 #pragma unroll
@@ -162,7 +169,8 @@ __device__ inline void panel_triangle(const T *tau, int nb, const Block &g) {
 /* Factors an m x nb panel (nb <= 16) in place: R on and above the diagonal, vectors below, tau, and
  * the factor T of their product. */
 template <class T, int COLS>
-__device__ inline void panel_columns(T *P, int64_t ld, int m, int nb, T *tau, const Block &g) {
+__device__ __noinline__ void panel_columns(T *P, int64_t ld, int m, int nb, T *tau,
+                                           const Block &g) {
     const int last = nb < m ? nb : m;
     if (g.warp == 0)
         make_reflector(P, 0, m, tail_squares(P, 1, m, g.lane), tau, g.lane);
@@ -341,7 +349,7 @@ __device__ inline void block_apply(const T *P, int64_t ldp, int m, int nb, T *C,
 
 /* A = Q R in place, LAPACK's layout; tau has min(m, n) entries. */
 template <class T>
-__device__ inline void block_factor(T *A, int64_t ld, int m, int n, T *tau, const Block &g) {
+__device__ __noinline__ void block_factor(T *A, int64_t ld, int m, int n, T *tau, const Block &g) {
     const int k = m < n ? m : n;
     for (int j = 0; j < k; j += NB) {
         const int nb = k - j < NB ? k - j : NB;
@@ -355,8 +363,8 @@ __device__ inline void block_factor(T *A, int64_t ld, int m, int n, T *tau, cons
 /* C := op(Q) C, the k reflectors of A (m entries); ROWS: C^T is stored, so that it is multiplied
  * from the right by op(Q)^T. */
 template <class T, bool TRANS, bool ROWS>
-__device__ inline void block_multiply(const T *A, int64_t ld, int m, int k, const T *tau, T *C,
-                                      int64_t ldc, int nc, const Block &g) {
+__device__ __noinline__ void block_multiply(const T *A, int64_t ld, int m, int k, const T *tau,
+                                            T *C, int64_t ldc, int nc, const Block &g) {
     const int panels = (k + NB - 1) / NB;
     for (int q = 0; q < panels; q++) {
         const int j = NB * (TRANS ? q : panels - 1 - q), nb = k - j < NB ? k - j : NB;
@@ -400,8 +408,8 @@ __device__ inline void panel_form(T *P, int64_t ld, int m, int nb, const T *flip
 /* A := the first n columns of Q = H_1 ... H_k, in place; columns are multiplied by flip (k entries,
  * 1 or -1) if that is not NULL. */
 template <class T>
-__device__ inline void block_form(T *A, int64_t ld, int m, int n, int k, const T *tau,
-                                  const T *flip, const Block &g) {
+__device__ __noinline__ void block_form(T *A, int64_t ld, int m, int n, int k, const T *tau,
+                                        const T *flip, const Block &g) {
     for (int j = k + g.warp; j < n; j += g.warps)
         for (int i = g.lane; i < m; i += 32)
             A[i + j * ld] = i == j ? T(1) : T(0);

@@ -20,14 +20,6 @@ template <class T> struct QrArgs {
     int *info;
 };
 
-/* Squares of a column may be summed if they lie in between. */
-template <class T> struct Squares;
-template <> struct Squares<double> {
-    static constexpr double LO = 0x1p-900, HI = 0x1p900, TOP = DBL_MAX;
-};
-template <> struct Squares<float> {
-    static constexpr float LO = 0x1p-100f, HI = 0x1p100f, TOP = FLT_MAX;
-};
 template <class T> __device__ inline bool is_finite(T x) {
     return fabs(x) <= Squares<T>::TOP; /* false for NaN */
 }
@@ -75,8 +67,8 @@ template <class T> struct QrShared {
     int *scale, *flag;
 };
 template <class T> size_t qr_shared_bytes(int warps, int k) {
-    return sizeof(double) * block_scratch(warps) + (2 * sizeof(T) + sizeof(int)) * ((k + 3) / 4 * 4) +
-           16;
+    return sizeof(double) * block_scratch(warps) +
+           (2 * sizeof(T) + sizeof(int)) * ((k + 3) / 4 * 4) + 16;
 }
 template <class T> __device__ inline QrShared<T> qr_shared(unsigned char *shared, int k) {
     QrShared<T> s;
@@ -251,8 +243,8 @@ __global__ void __launch_bounds__(256, 1) qr_kernel(const __grid_constant__ QrAr
 }
 
 template <class T> Mat<T> plain(batch_mat m) {
-    return Mat<T>{(T *)m.base, (T *const *)m.ptrs, m.stride, m.ld, m.lds,
-                  false,       false,              false,    0,    0};
+    return Mat<T>{
+        (T *)m.base, (T *const *)m.ptrs, m.stride, m.ld, m.lds, false, false, false, 0, 0};
 }
 Dim whole(batch_dim d) {
     return Dim{d.each, d.n, 0, (int)d.n};
@@ -361,7 +353,7 @@ status lowrank_ormqr(cudaStream_t s, backend_type t, char side, char trans, int6
                      batch_dim m, batch_dim n, batch_dim k, batch_mat a, batch_mat tau,
                      batch_mat c) {
     return lowrank::finished(
-        "batched ormqr",
-        t == BACKEND_D ? lowrank::multiply<double>(s, side, trans, count, m, n, k, a, tau, c)
-                       : lowrank::multiply<float>(s, side, trans, count, m, n, k, a, tau, c));
+        "batched ormqr", t == BACKEND_D
+                             ? lowrank::multiply<double>(s, side, trans, count, m, n, k, a, tau, c)
+                             : lowrank::multiply<float>(s, side, trans, count, m, n, k, a, tau, c));
 }
