@@ -6,6 +6,7 @@
 #include "batch_gpu.h"
 #include "lowrank_gpu.h"
 #include "qr_block.cuh"
+#include <float.h>
 
 namespace lowrank {
 
@@ -66,7 +67,7 @@ __device__ inline double survey(const T *a, int64_t ld, int m, int n, int from, 
         bool fine = true;
         for (int i = lane; i < m; i += 32) {
             const double x = fabs((double)a[i + j * ld]);
-            fine = fine && isfinite(x);
+            fine = fine && x <= DBL_MAX; /* false for NaN, too */
             most = x > most ? x : most;
         }
         if (!fine)
