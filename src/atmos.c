@@ -4,6 +4,7 @@
 #include "params_load.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,16 +21,29 @@ const profile *atmos_profile_at(const atmos *a, double time) {
     return &a->profiles[low];
 }
 
-int atmos_tor_of(const atmos *a, int e) {
-    int low = 0, high = a->ntor - 1;
+/* First of n increasing times that is not before `time`; n when there is none. */
+static int first_from(const double *times, int n, double time) {
+    int low = 0, high = n;
     while (low < high) {
-        int middle = (low + high + 1) / 2;
-        if (a->tor_time[middle] <= a->exposure_time[e])
-            low = middle;
+        int middle = low + (high - low) / 2;
+        if (times[middle] < time)
+            low = middle + 1;
         else
-            high = middle - 1;
+            high = middle;
     }
     return low;
+}
+
+int atmos_tor_of(const atmos *a, int e) {
+    int i = first_from(a->tor_time, a->ntor, a->exposure_time[e]);
+    bool exact = i < a->ntor && a->tor_time[i] == a->exposure_time[e];
+    return exact || i == 0 ? i : i - 1;
+}
+
+void atmos_exposures_of(const atmos *a, int k, int *first, int *end) {
+    *first = k == 0 ? 0 : first_from(a->exposure_time, a->nexposure, a->tor_time[k]);
+    *end = k + 1 < a->ntor ? first_from(a->exposure_time, a->nexposure, a->tor_time[k + 1])
+                           : a->nexposure;
 }
 
 void profile_free(profile *p) {

@@ -202,23 +202,21 @@ static void warn_profiles(const params *par, const atmos *a, warnings *w) {
 }
 
 static void warn_schedule(const atmos *a, warnings *w) {
-    bool *used = calloc((size_t)a->nprofile + (size_t)a->ntor, sizeof *used);
-    bool *busy = used + a->nprofile;
     int unused = 0, first_unused = 0, idle = 0;
-    if (used == NULL)
-        return;
-    for (int i = 0; i < a->ntor; i++)
+    bool *used = calloc((size_t)a->nprofile, sizeof *used);
+    for (int i = 0; used != NULL && i < a->ntor; i++)
         used[atmos_profile_at(a, a->tor_time[i]) - a->profiles] = true;
-    for (int e = 0; e < a->nexposure; e++) {
-        used[atmos_profile_at(a, a->exposure_time[e]) - a->profiles] = true;
-        busy[atmos_tor_of(a, e)] = true;
-    }
-    for (int k = 0; k < a->nprofile; k++)
+    for (int i = 0; used != NULL && i < a->nexposure; i++)
+        used[atmos_profile_at(a, a->exposure_time[i]) - a->profiles] = true;
+    for (int k = 0; used != NULL && k < a->nprofile; k++)
         if (!used[k] && unused++ == 0)
             first_unused = k;
-    for (int i = 0; i < a->ntor; i++)
-        idle += !busy[i];
     free(used);
+    for (int i = 0; i < a->ntor; i++) {
+        int first, end;
+        atmos_exposures_of(a, i, &first, &end);
+        idle += first == end;
+    }
     if (unused > 0)
         params_warn(
             w,
