@@ -362,7 +362,8 @@ status check_json(const check_facts *f) {
     add_verdict(f, &verdict);
     json_string(&j, "verdict", verdict.s != NULL ? verdict.s : "");
     advise_slurm(chosen(f), f->cl, f->dir, &slurm);
-    for (char *p = slurm.s; p != NULL && (p = strstr(p, " \\\n    ")) != NULL;) /* one line */
+    const char *const joint = " \\\n    "; /* to one line */
+    for (char *p = slurm.s != NULL ? strstr(slurm.s, joint) : NULL; p != NULL; p = strstr(p, joint))
         memmove(p + 1, p + 7, strlen(p + 7) + 1);
     json_string(&j, "slurm", slurm.s != NULL ? slurm.s : "");
     free(verdict.s);
