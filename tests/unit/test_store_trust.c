@@ -433,6 +433,13 @@ static void test_unusable_folder(void **state) {
     snprintf(path, sizeof path, "%s/%0300d", dir, 1);
     assert_int_equal(open_run(path, &run, begin, &s), MOAO_INPUT);
     assert_non_null(strstr(status_message(), "File name too long"));
+    char *deep = calloc(1, 6000); /* the reason is told, however long the name */
+    snprintf(deep, 6000, "%s", dir);
+    while (strlen(deep) < 5000)
+        strcat(deep, "/some_folder_or_other");
+    assert_int_equal(open_run(deep, &run, begin, &s), MOAO_INPUT);
+    assert_non_null(strstr(status_message(), "File name too long; choose"));
+    free(deep);
     assert_int_equal(open_run("/proc/none", &run, begin, &s), MOAO_INPUT);
     if (geteuid() == 0)
         return;
