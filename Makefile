@@ -120,7 +120,7 @@ gpu: $(if $(NVCC),$(if $(cu_src),$(B)/libmoao_gpu.so))
 demo:
 	@scripts/install-deps.sh --build --demo
 	@$(MAKE) --no-print-directory -j$$(nproc) all
-	@MOAO=$(B)/moao PYTHON=$(PYTHON) scripts/demo.sh
+	@MOAO=$(B)/moao PYTHON=$(PYTHON) scripts/demo.sh $(if $(FORCE),--force)
 
 check:
 	@scripts/install-deps.sh --build --test --demo

@@ -64,5 +64,8 @@ void comm_hold_signals(void);
  * same `where` on that rank, or only the N-th of them, return MOAO_INTERNAL, or kill the process.
  * Local. Costs a getenv. */
 status comm_fault(const comm *c, const char *where);
+/* The same for a bit of memory: whether one is to change there, and a number in which it did. */
+bool comm_flips(const comm *c, const char *where);
+double comm_flip(double x);
 
 #endif

@@ -179,7 +179,7 @@ static status check_extent(const params_loader *l) {
 /* What is wrong with the name of a folder, NULL when nothing is. */
 static const char *folder_mistake(const char *name) {
     if (*name == '\0')
-        return "no name, expected that of a folder";
+        return "an empty name, expected that of a folder";
     if (isspace((unsigned char)*name))
         return "the name begins with a blank, expected one that does not (./ may stand before it)";
     if (strlen(name) > MAX_FOLDER)

@@ -4,6 +4,7 @@
 #include "job/matrices.h"
 #include "job/plan.h"
 #include "job/precision.h"
+#include "job/verify.h"
 #include "machine.h"
 #include "maps.h"
 #include "obsseq/obsseq.h"
@@ -24,12 +25,14 @@ typedef struct {
     const char *dir;
     setup u;
     machine_room room;
+    plan_sizes sizes;
     plan pl;
     report rep;
     device_choice device;
     resident *res; /* everything on a device; NULL: by panels, with the team */
     rowteam team;
     precision prec;
+    verify ver;
     store *st;           /* rank 0 only */
     double *dplus;       /* v x t */
     unsigned char *done; /* [nexposure][ntarget] */
@@ -95,12 +98,12 @@ static status leave_devices(run *r, status st) {
     return MOAO_OK;
 }
 
-/* Collective. The plan, for about `chunk` targets at a time. */
-static status make_plan(run *r, int chunk) {
+/* Local. The plan, for about `chunk` targets at a time. */
+static status plan_for(run *r, int chunk) {
     const params *par = &r->u.par;
     const double free = r->device.memory, asked = par->compute_gpu_memory;
     if (r->device.be != NULL) {
-        status st = plan_make_resident(par, &r->u.s, &r->u.a, &r->u.o, &r->room, chunk,
+        status st = plan_make_resident(par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk,
                                        fmin(asked, free) / r->device.sharing, &r->pl);
         /* a node's devices make a factor together where they hold it, else each for itself */
         r->pl.flops[STAGE_FACTOR] *=
@@ -111,7 +114,16 @@ static status make_plan(run *r, int chunk) {
         if (st == MOAO_OK || (st = leave_devices(r, st)) != MOAO_OK)
             return st;
     }
-    return comm_agree(r->c, plan_make(par, &r->u.s, &r->u.a, &r->u.o, &r->room, chunk, &r->pl));
+    return plan_make(par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk, &r->pl);
+}
+
+/* Collective. The plan and the time to expect. */
+static status make_plan(run *r, int chunk) {
+    status st = comm_agree(r->c, plan_for(r, chunk));
+    if (st == MOAO_OK)
+        plan_estimate(&r->pl, &r->u.s, &r->u.a, &r->u.o, &r->room,
+                      r->pl.resident ? 0 : r->room.rate);
+    return st;
 }
 
 /* Collective. The store's state on every rank, and the plan that follows. */
@@ -119,7 +131,8 @@ static status prepare_plan(run *r, comm *c) {
     status st;
     const params *par = &r->u.par;
     const size_t ncell = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
-    r->room = machine_measure(c, par->compute_memory);
+    r->room = machine_measure(c, par->compute_memory, true);
+    r->sizes = plan_find_sizes(&r->u.s, &r->u.a, &r->u.o);
     r->rep.dgemm = r->room.rate;
     TRY(device_choose(c, par, &r->device));
     TRY(comm_agree(c, precision_init(&r->u, &r->prec)));
@@ -215,7 +228,8 @@ static status prepare_stages(run *r) {
     status st = ALLOC(r->dplus, (size_t)s->dm.nact * s->t, "command matrix D+");
     TRY(comm_agree(r->c, st));
     TRY(command_init(r->c, s, r->dplus));
-    const char *warning = machine_blas_warning(r->rep.dgemm, r->c->threads);
+    verify_init(r->c, &r->u, r->dplus, &r->ver);
+    const char *warning = machine_blas_warning();
     TRY(open_executor(r));
     r->rep.flops[STAGE_SETUP] = p->flops[STAGE_SETUP] / r->c->size;
     r->rep.wall[STAGE_SETUP] = report_now() - from;
@@ -225,10 +239,8 @@ done:
     return st;
 }
 
-/* Whether exposure e of ToR k is still to do for some target in [t0, t1). */
-static bool is_pending(const run *r, int k, int e, int t0, int t1) {
-    if (atmos_tor_of(&r->u.a, e) != k)
-        return false;
+/* Whether exposure e is still to do for some target in [t0, t1). */
+static bool is_pending(const run *r, int e, int t0, int t1) {
     for (int t = t0; t < t1; t++)
         if (!r->done[cell(r, e, t)])
             return true;
@@ -236,8 +248,10 @@ static bool is_pending(const run *r, int k, int e, int t0, int t1) {
 }
 
 static bool any_pending(const run *r, int k, int t0, int t1) {
-    for (int e = 0; e < r->u.a.nexposure; e++)
-        if (is_pending(r, k, e, t0, t1))
+    int first, end;
+    atmos_exposures_of(&r->u.a, k, &first, &end);
+    for (int e = first; e < end; e++)
+        if (is_pending(r, e, t0, t1))
             return true;
     return false;
 }
@@ -246,13 +260,50 @@ static bool any_pending(const run *r, int k, int t0, int t1) {
  * done changes (after a run on another number of ranks), so that a chunk's exposures are done for
  * all its targets or none. */
 static int chunk_end(const run *r, int k, int t0) {
-    int end = (t0 / r->pl.chunk + 1) * r->pl.chunk;
+    int end = (t0 / r->pl.chunk + 1) * r->pl.chunk, first, last;
     end = end < r->u.s.ntarget ? end : r->u.s.ntarget;
-    for (int t = t0 + 1; t < end; t++)
-        for (int e = 0; e < r->u.a.nexposure; e++)
-            if (atmos_tor_of(&r->u.a, e) == k && r->done[cell(r, e, t)] != r->done[cell(r, e, t0)])
-                return t;
+    atmos_exposures_of(&r->u.a, k, &first, &last);
+    for (int e = first; e < last; e++)
+        for (int t = t0 + 1; t < end; t++)
+            if (r->done[cell(r, e, t)] != r->done[cell(r, e, t0)])
+                end = t;
     return end;
+}
+
+/* Local. The next part of the run for the progress: its expected time [s] and flops. */
+static void begin_part(run *r, double seconds, double flops) {
+    r->rep.shown = 0;
+    for (int i = 0; i < STAGE_COUNT; i++)
+        r->rep.shown += i == STAGE_SETUP ? 0 : r->rep.flops[i];
+    progress_part(seconds, flops);
+}
+
+/* Collective. verify_forms of the executor in use. */
+static status forms(void *self, const profile *p, bool shifted, const probe *look, double *a,
+                    double *b) {
+    const run *r = self;
+    return r->res != NULL ? resident_forms(r->res, p, shifted, look, a, b)
+                          : obsseq_forms(&r->team, p, shifted, look, a, b);
+}
+
+/* Collective. The results of an exposure of a chunk, some of them checked. */
+static status expose(run *r, int e, const rowchunk *ch, obsexposure *ex, double *y,
+                     resident_precision *how, result_block *b) {
+    const profile *p = atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]);
+    const profile *p0 = atmos_profile_at(&r->u.a, r->u.a.tor_time[atmos_tor_of(&r->u.a, e)]);
+    const double from = report_now();
+    probe *look;
+    status st;
+    TRY(verify_begin(&r->ver, e, b->t0, b->t0 + b->nt, &look));
+    TRY(r->res != NULL ? resident_expose(r->res, p, ex, how, look, b)
+                       : obsseq_run(&r->team, p, r->dplus, ch, r->u.ps, ex, y, b));
+    if (look != NULL && r->res == NULL)
+        obsseq_probe(&r->team, ch, y, look);
+    const double done = report_now();
+    st = verify_end(&r->ver, e, how->mixed, p, p0, done - from, forms, r);
+    r->rep.wall[STAGE_EXPOSURE] += report_now() - done;
+done:
+    return st;
 }
 
 /* Collective. One exposure of a chunk, kept on disk before it returns. */
@@ -265,6 +316,9 @@ static status one_exposure(run *r, int e, int t0, int t1, const rowchunk *ch, ob
                       .nbox = r->u.o.nbox,
                       .crop = r->u.par.output_psf == PSF_NONE ? 0 : r->u.o.crop};
     const size_t ns = (size_t)b.nt * (size_t)b.nlambda;
+    const double m = (double)r->u.s.m, v = r->u.s.dm.nact;
+    begin_part(r, r->pl.time.common + r->pl.time.exposure * b.nt,
+               b.nt * v * m * (m + 2 * (double)r->u.s.t + 2 * v));
     status st = MOAO_OK;
     if (is_root(r)) {
         progress_step("exposure %d/%d, targets %d-%d of %d", e + 1, r->u.a.nexposure, t0 + 1, t1,
@@ -274,10 +328,8 @@ static status one_exposure(run *r, int e, int t0, int t1, const rowchunk *ch, ob
             st = ALLOC(b.images, ns * (size_t)b.crop * (size_t)b.crop, "PSFs of a chunk");
     }
     TRY(comm_agree(r->c, st));
-    const profile *p = atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]);
     resident_precision how = precision_plan(&r->prec, e, t0, t1);
-    TRY(r->res != NULL ? resident_expose(r->res, p, ex, &how, &b)
-                       : obsseq_run(&r->team, p, r->dplus, ch, r->u.ps, ex, y, &b));
+    TRY(expose(r, e, ch, ex, y, &how, &b));
     b.mixed = how.mixed;
     double from = report_now();
     st = precision_record(&r->prec, e, &how, r->st);
@@ -317,6 +369,8 @@ static status one_chunk(run *r, const tor *to, int k, int t0, int t1, obsexposur
         TRY(rows_chunk_init(&r->team, r->u.s.dm.nact, t0, t1 - t0, &ch));
         TRY(comm_agree(r->c, ALLOC(y, obsseq_work(&ch) / sizeof *y, "residual covariances")));
     }
+    const double m = (double)r->u.s.m, rows = (double)(t1 - t0) * r->u.s.dm.nact;
+    begin_part(r, r->pl.time.solve * (t1 - t0), 2 * rows * m * (m + (double)r->u.s.t));
     if (is_root(r))
         progress_step("reconstructor %d/%d, targets %d-%d of %d", k + 1, r->u.a.ntor, t0 + 1, t1,
                       r->u.s.ntarget);
@@ -330,8 +384,10 @@ static status one_chunk(run *r, const tor *to, int k, int t0, int t1, obsexposur
                           "ill-conditioned; give the sensors "
                           "more noise or a smaller tiptilt_factor");
     }
-    for (int e = 0; e < r->u.a.nexposure; e++) {
-        if (!is_pending(r, k, e, t0, t1))
+    int first, end;
+    atmos_exposures_of(&r->u.a, k, &first, &end);
+    for (int e = first; e < end; e++) {
+        if (!is_pending(r, e, t0, t1))
             continue;
         TRY(one_exposure(r, e, t0, t1, &ch, &ex[e], y));
         TRY(stop_if_asked(r));
@@ -352,6 +408,7 @@ static status one_tor(run *r, int k) {
     status st;
     TRY(comm_agree(r->c, ALLOC(ex, (size_t)ne, "exposures of a reconstructor")));
     const profile *p = atmos_profile_at(&r->u.a, r->u.a.tor_time[k]);
+    begin_part(r, r->pl.time.tor, r->pl.flops[STAGE_FACTOR] / r->u.a.ntor);
     if (is_root(r))
         progress_step("reconstructor %d/%d: Cmm and Cholesky, r0 %.3f m", k + 1, r->u.a.ntor,
                       p->r0);
@@ -372,20 +429,48 @@ done:
     return st;
 }
 
-static double work_left(const run *r) {
-    double total = 0;
-    size_t n = 0, all = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
-    for (int i = 0; i < STAGE_COUNT; i++)
-        total += i == STAGE_SETUP ? 0 : r->pl.flops[i];
-    for (size_t i = 0; i < all; i++)
-        n += r->done[i];
-    return total * (1 - (double)n / (double)all);
+/* Time that what is pending of reconstructor k is expected to take [s]. */
+static double seconds_of(const run *r, int k) {
+    const plan_time *t = &r->pl.time;
+    double seconds = t->tor;
+    int first, end;
+    atmos_exposures_of(&r->u.a, k, &first, &end);
+    for (int t0 = 0, t1; t0 < r->u.s.ntarget; t0 = t1) {
+        t1 = chunk_end(r, k, t0);
+        if (any_pending(r, k, t0, t1))
+            seconds += t->solve * (t1 - t0);
+        for (int e = first; e < end; e++)
+            if (is_pending(r, e, t0, t1))
+                seconds += t->common + t->exposure * (t1 - t0);
+    }
+    return seconds;
+}
+
+/* Time of the matrices that are asked for: a reconstructor and its W each. */
+static double matrix_seconds(const run *r) {
+    const plan_time *t = &r->pl.time;
+    return r->u.par.output_matrices.n == 0 ? 0
+                                           : r->u.a.ntor * (t->tor + 2 * r->u.s.ntarget * t->solve);
+}
+
+/* Time of the rest of the run [s], with maps_seconds for its end. */
+static double seconds_left(const run *r, double maps_seconds) {
+    double seconds = maps_seconds + matrix_seconds(r);
+    for (int k = 0; k < r->u.a.ntor; k++)
+        if (any_pending(r, k, 0, r->u.s.ntarget))
+            seconds += seconds_of(r, k);
+    return seconds;
+}
+
+static double maps_seconds(const run *r) {
+    return 0.05 + 0.01 * r->pl.time.total;
 }
 
 /* Rank 0, at the end: the files a user gets. The parts stay until run.json is there too. */
 static status write_results(run *r) {
     double from = report_now();
     report_phase("maps");
+    begin_part(r, maps_seconds(r), 0);
     progress_step("writing maps");
     status st = maps_write(r->dir, &r->u.par, &r->u.s, &r->u.a, r->u.ps, r->st);
     r->rep.wall[STAGE_OUTPUT] += report_now() - from;
@@ -421,15 +506,22 @@ static void announce(const run *r) {
     progress_note("results in %s", r->dir);
 }
 
+/* As the user says, else as many as the case is large enough for. */
+static void choose_threads(const run *r, comm *c) {
+    if (r->u.par.compute_threads > 0)
+        comm_set_threads(c, r->u.par.compute_threads);
+    else if (getenv("OMP_NUM_THREADS") == NULL && getenv("OPENBLAS_NUM_THREADS") == NULL)
+        comm_set_threads(c, plan_threads(&r->u.s, c->threads));
+}
+
 static status run_stages(run *r, comm *c) {
     status st;
     TRY(setup_init(c, r->cl, &r->u));
     r->dir = r->cl->dir != NULL ? r->cl->dir : r->u.par.output_directory;
     TRY(params_check_directory("moao run: -o", r->dir));
-    if (r->u.par.compute_threads > 0)
-        comm_set_threads(c, r->u.par.compute_threads);
+    choose_threads(r, c);
     TRY(prepare_plan(r, c));
-    progress_init(is_root(r) && !r->cl->quiet, work_left(r));
+    progress_init(is_root(r) && !r->cl->quiet, seconds_left(r, maps_seconds(r)));
     if (r->finished) {
         if (is_root(r))
             progress_note("finished already: results in %s", r->dir);
@@ -441,9 +533,11 @@ static status run_stages(run *r, comm *c) {
         st = setup_warn(&r->u);
     }
     TRY(comm_agree(c, st));
+    TRY(setup_psf(c, &r->u));
     TRY(prepare_stages(r));
     TRY(stop_if_asked(r));
     const rowteam ranks = {.c = r->c};
+    begin_part(r, matrix_seconds(r), matrix_seconds(r) * r->room.rate * r->c->size);
     TRY(matrices_write(&ranks, &r->u, &r->pl, r->dplus, r->dir));
     for (int k = 0; k < r->u.a.ntor; k++)
         TRY(one_tor(r, k));
@@ -474,6 +568,7 @@ status run_all(const comm *c, const cmdline *cl) {
     run r = {.c = &mine, .cl = cl, .rep = {.start = report_now()}};
     status st = run_stages(&r, &mine);
     precision_report(&r.prec, &r.rep);
+    verify_report(&r.ver, &r.rep);
     if (st == MOAO_OK && !r.finished)
         st = report_finish(&mine, &r.rep, r.dir, !cl->quiet);
     if (st == MOAO_OK && !r.finished)
@@ -486,6 +581,7 @@ status run_all(const comm *c, const cmdline *cl) {
     free(r.dplus);
     free(r.done);
     precision_free(&r.prec);
+    verify_free(&r.ver);
     setup_free(&r.u);
     return st;
 }

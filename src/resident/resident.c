@@ -399,6 +399,7 @@ static status solve_local(resident *r, double sum[2]) {
             if (r->mixed != NULL)
                 TRY(mixed_solved(r, k, r->wt[k]));
         }
+        TRY(resident_flip(r, "flip-w", r->wt[k] + r->v * (r->m / 2)));
         TRY(sample_residual(r, r->wt[k], sample, sum));
         rows_progress(&r->team);
     }
