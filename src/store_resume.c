@@ -187,6 +187,7 @@ status store_start_anew(store *s) {
     TRY(store_write_facts(s));
     TRY(store_remove_parts(s));
     TRY(remove_results(s));
+    TRY(folder_remove_matrices(s->dir));
     st = write_effective(s, s->dir);
 done:
     return st;
