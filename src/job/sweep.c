@@ -28,9 +28,10 @@ const param_field *sweep_field(const char *key) {
     return param_table_find(&params_main_table, key);
 }
 
-/* Brackets that a value of this field begins with. */
+/* Brackets that a value of this field begins with. Of an unknown field none: the first run's
+ * parameters then tell the mistake. */
 static int depth_of(const param_field *f) {
-    switch (f != NULL ? f->kind : KIND_sensors) {
+    switch (f != NULL ? f->kind : KIND_real) {
     case KIND_text:
     case KIND_file:
     case KIND_flag:
@@ -50,7 +51,7 @@ static int depth_of(const param_field *f) {
 }
 
 static bool is_numeric(const param_field *f) {
-    return f != NULL && (f->kind == KIND_real || f->kind == KIND_count || f->kind == KIND_reals);
+    return f == NULL || (f->kind == KIND_real || f->kind == KIND_count || f->kind == KIND_reals);
 }
 
 static status add_value(sweep_axis *a, const char *s, size_t n) {
