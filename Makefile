@@ -1,6 +1,7 @@
 # make              build the program          make demo     install what is missing, build, run a small case
 # make check        every test                 make info     what would be used, and from where
 # make check-fast   unit tests only            make bench    timed comparisons (build and run)
+# make check-faults [HOURS=1]                  the long form of the fault campaign (docs/reliability.md)
 # make check-install  the ways of docs/install.md in fresh systems (root, debootstrap; two minutes)
 # make install prefix=/usr/local DESTDIR=      make gpu      the CUDA plugin, where nvcc exists
 # Options: V=1 shows the commands; SAN=address,undefined builds with sanitizers into a folder of its own; NATIVE=1
@@ -67,7 +68,7 @@ tests := $(patsubst %.c,$(B)/%,$(test_src))
 benches := $(patsubst %.c,$(B)/%,$(bench_src))
 VERSION := $(shell cat VERSION 2>/dev/null)$(addprefix +,$(shell git describe --always --dirty 2>/dev/null))
 
-.PHONY: all demo check check-fast check-install tests bench gpu info install clean format lint docs FORCE
+.PHONY: all demo check check-fast check-faults check-install tests bench gpu info install clean format lint docs FORCE
 all: $(B)/libmoao.a $(progs)
 tests: $(tests)
 
@@ -126,6 +127,11 @@ check:
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests
 	@$(PYTHON) tests/run.py --build $(B)
 
+check-faults: all
+	@$(PYTHON) tests/fault/campaign.py --build $(B) --hours $(or $(HOURS),1)
+
+-include tests/fault/fault.mk
+
 # the ways of docs/install.md in fresh systems; needs root and debootstrap
 check-install:
 	@$(PYTHON) tests/install/check_install.py
@@ -147,11 +153,24 @@ info:
 	@echo "PYTHON     $(PYTHON)"
 	@echo "prefix     $(DESTDIR)$(prefix)"
 
-install: all
+# what the installed program is found by: manual pages and completion in a shell, from its own words
+$(B)/man/moao.1: $(B)/moao scripts/make-man.sh
+	$(call say,MAN,$(@D))
+	$(Q)scripts/make-man.sh $(B)/moao $(@D)
+$(B)/completion/moao.bash: $(B)/moao scripts/make-completion.sh
+	$(call say,SH,$(@D))
+	$(Q)scripts/make-completion.sh $(B)/moao $(@D)
+
+install: all $(B)/man/moao.1 $(B)/completion/moao.bash
 	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/lib/moao $(DESTDIR)$(prefix)/share/moao/params $(DESTDIR)$(prefix)/share/moao/scripts $(DESTDIR)$(prefix)/share/doc/moao
 	install -m 644 LICENSE CITATION.cff CHANGELOG.md $(wildcard docs/*.md docs/*.png) $(DESTDIR)$(prefix)/share/doc/moao/
 	install -m 755 $(B)/moao $(DESTDIR)$(prefix)/bin/
 	$(if $(wildcard $(B)/libmoao_gpu.so),install -m 755 $(B)/libmoao_gpu.so $(DESTDIR)$(prefix)/lib/moao/)
+	install -d $(addprefix $(DESTDIR)$(prefix)/share/,man/man1 man/man5 bash-completion/completions zsh/site-functions)
+	install -m 644 $(B)/man/*.1 $(DESTDIR)$(prefix)/share/man/man1/
+	install -m 644 $(B)/man/*.5 $(DESTDIR)$(prefix)/share/man/man5/
+	install -m 644 $(B)/completion/moao.bash $(DESTDIR)$(prefix)/share/bash-completion/completions/moao
+	install -m 644 $(B)/completion/_moao $(DESTDIR)$(prefix)/share/zsh/site-functions/
 	cp -R params/. $(DESTDIR)$(prefix)/share/moao/params/
 	install -m 755 $(filter-out scripts/lint.py,$(wildcard scripts/*.py scripts/*.sbatch)) scripts/mpi-env.sh scripts/moao-results $(DESTDIR)$(prefix)/share/moao/scripts/
 	install -d $(DESTDIR)$(prefix)/share/moao/python/moao

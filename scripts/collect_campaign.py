@@ -4,7 +4,12 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "python"))
-from moao_start import start  # noqa: E402
+try:
+    from moao_start import start
+except ImportError:
+    print("%s: the folder python/ of moao is not beside that of this script; or: pip install ./python and use its commands"
+          % sys.argv[0], file=sys.stderr)
+    sys.exit(2)
 
 if __name__ == "__main__":
     sys.exit(start("moao-collect"))

@@ -74,7 +74,8 @@ static void load_plugin(void) {
         snprintf(plugin.why, sizeof plugin.why, "%s is not a plugin of this program", PLUGIN);
     } else {
         plugin.table = entry(status_set, plugin.why, sizeof plugin.why);
-        if (plugin.table && plugin.table->size != sizeof(backend)) {
+        if (plugin.table && (plugin.table->size != sizeof(backend) || !plugin.table->lowrank ||
+                             plugin.table->lowrank->size != sizeof(backend_lowrank))) {
             plugin.table = NULL;
             snprintf(plugin.why, sizeof plugin.why, "%s belongs to another version", PLUGIN);
         }

@@ -95,8 +95,8 @@ static void print_sequence(const setup *u) {
         say("targets", "%d", s->ntarget);
     say("atmosphere", "%d profile%s of up to %d layer%s", u->a.nprofile, plural(u->a.nprofile),
         layers, plural(layers));
-    say("line of sight", "r0 %.3f to %.3f m, seeing %.2f to %.2f arcsec (0.976 x 500 nm/r0)", lo, hi,
-        SEEING_LAMBDA / hi * ARCSEC_PER_RAD, SEEING_LAMBDA / lo * ARCSEC_PER_RAD);
+    say("line of sight", "r0 %.3f to %.3f m, seeing %.2f to %.2f arcsec (0.976 x 500 nm/r0)", lo,
+        hi, SEEING_LAMBDA / hi * ARCSEC_PER_RAD, SEEING_LAMBDA / lo * ARCSEC_PER_RAD);
     say("schedule", "%d reconstructor%s, %d exposure%s", u->a.ntor, plural(u->a.ntor),
         u->a.nexposure, plural(u->a.nexposure));
     say("PSF", "grid of %d x %d, pixel %.4f m; %d x %d pixels kept", u->grid.grid, u->grid.grid,
@@ -303,10 +303,10 @@ static void write_plan(json *j, const char *key, const advice *a) {
     json_number(j, "rank_available_bytes", (double)a->room.available);
     if (a->gpus > 0)
         json_number(j, "gpu_memory_bytes",
-                    (double)p->device.fixed + (double)p->device.target *
-                                                  (p->chunk > 0 && p->chunk < p->device.fits
-                                                       ? p->chunk
-                                                       : p->device.fits));
+                    (double)p->device.fixed +
+                        (double)p->device.target * (p->chunk > 0 && p->chunk < p->device.fits
+                                                        ? p->chunk
+                                                        : p->device.fits));
     json_number(j, "flop", total);
     json_number(j, "output_bytes", p->output);
     if (a->fits) {

@@ -287,10 +287,11 @@ static status parse_arguments(int argc, char **argv, job *j) {
     if (!(j->interval > 0))
         return status_fail(MOAO_INPUT, "moao import-legacy: --interval must be positive");
     if (j->out != NULL && !j->force && file_exists(j->out))
-        return status_fail(MOAO_INPUT,
-                           "moao import-legacy: %s is there already: choose another name, or --force "
-                           "replaces it",
-                           j->out);
+        return status_fail(
+            MOAO_INPUT,
+            "moao import-legacy: %s is there already: choose another name, or --force "
+            "replaces it",
+            j->out);
     if (j->system == NULL || j->nprofile == 0 || j->out == NULL)
         return status_fail(MOAO_INPUT,
                            "moao import-legacy: expected SYSTEM PROFILE... -o FILE; see --help");

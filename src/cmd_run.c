@@ -26,9 +26,9 @@ const char cmd_run_usage[] =
     "  --force      write into DIR although it holds other files\n"
     "  -q           no progress, no table; only warnings and errors\n"
     "\n"
-    "Ctrl-C, TERM and USR1 stop the run after the current exposure. Exit codes: 0 done,\n"
-    "2 bad input, 3 stopped and resumable, 1 anything else. `moao params` lists every\n"
-    "parameter, `moao check FILE` tells what a run will take.\n";
+    "Ctrl-C (INT), TERM, HUP and USR1 stop the run after the current exposure. Exit\n"
+    "codes: 0 done, 2 bad input, 3 stopped and resumable, 1 anything else. `moao params`\n"
+    "lists every parameter, `moao check FILE` tells what a run will take.\n";
 
 /* Start the ranks of `moao run -n N ...` with the same words but for -n and N. */
 static int start_ranks(int argc, char **argv, int n) {
@@ -63,8 +63,8 @@ int cmd_run(int argc, char **argv) {
         return st == MOAO_OK ? start_ranks(argc, argv, n) : command_fail(st);
     }
     command_start(&argc, &argv);
+    comm_catch_signals(); /* whatever MPI_Init left */
     status joined = comm_init(MPI_COMM_WORLD, &c);
-    comm_catch_signals();
     st = joined != MOAO_OK ? joined : comm_agree(&c, st);
     if (st == MOAO_OK)
         st = run_all(&c, &cl);

@@ -211,7 +211,7 @@ static status create_temporary(file_out *o) {
         if (errno != EEXIST)
             break;
     }
-    st = file_unusable(o->path, "write", errno);
+    st = file_fail(o->path, "write", errno);
 done:
     return st;
 }

@@ -1,5 +1,5 @@
-/* Starting the ranks of a run: mpirun with the settings under which it works for root, for users, in
- * containers, with more ranks than cores and without ssh. Local, before MPI_Init. */
+/* Starting the ranks of a run: mpirun with the settings under which it works for root, for users,
+ * in containers, with more ranks than cores and without ssh. Local, before MPI_Init. */
 #ifndef MOAO_LAUNCH_H
 #define MOAO_LAUNCH_H
 
@@ -17,10 +17,10 @@ void launch_environment(void);
 status launch_command(int n, char *const *argv, char ***out);
 
 /* Start that command, wait for its end, and return its exit code. What the user sends to this
- * process (INT, TERM, HUP, USR1) asks the ranks, once, to stop at their next checkpoint; INT or TERM
- * a second time ends them at once. log: file that takes their output, NULL: this process's own.
- * *code is 3 where they were stopped; *asked (may be NULL) tells whether someone asked. MOAO_INPUT
- * where mpirun is missing. */
+ * process (INT, TERM, HUP, USR1) asks the ranks, once, to stop at their next checkpoint; INT or
+ * TERM a second time ends them at once. log: file that takes their output, NULL: this process's
+ * own. *code is 3 where they were stopped; *asked (may be NULL) tells whether someone asked.
+ * MOAO_INPUT where mpirun is missing. */
 status launch_run(int n, char *const *argv, const char *log, int *code, bool *asked);
 
 #endif

@@ -56,17 +56,21 @@ void machine_choose_kernel(char **argv) {
         strcmp(openblas_get_corename(), "Prescott") != 0)
         return;
     setenv("OPENBLAS_CORETYPE", kernel, 1);
+    if (comm_catches_signals())
+        comm_hold_signals();
     execv("/proc/self/exe", argv); /* returns only on failure: then the slow kernel serves */
+    if (comm_catches_signals())
+        comm_catch_signals();
 }
 
 /* Whether OpenBLAS's kernel is for processors without AVX2 while this one has it: by name, as a
  * measured rate says as much about what else runs here. */
 static bool kernel_is_old(const char *name) {
-    static const char *const old[] = {"Prescott",    "Katmai",  "Coppermine", "Northwood",
-                                      "Banias",      "Atom",    "Core2",      "Penryn",
-                                      "Dunnington",  "Nehalem", "Athlon",     "Opteron",
-                                      "Opteron_SSE3", "Barcelona", "Bobcat",  "Nano",
-                                      "Sandybridge", "Bulldozer", "Piledriver"};
+    static const char *const old[] = {"Prescott",     "Katmai",    "Coppermine", "Northwood",
+                                      "Banias",       "Atom",      "Core2",      "Penryn",
+                                      "Dunnington",   "Nehalem",   "Athlon",     "Opteron",
+                                      "Opteron_SSE3", "Barcelona", "Bobcat",     "Nano",
+                                      "Sandybridge",  "Bulldozer", "Piledriver"};
     for (size_t i = 0; i < sizeof old / sizeof *old; i++)
         if (strcasecmp(name, old[i]) == 0)
             return true;
@@ -123,7 +127,8 @@ machine_room machine_measure(const comm *c, double limit, bool measure) {
     unsigned long long most[2] = {machine_memory_now(), machine_memory_peak()};
     size_t own = limits_process();
     double free = fmin((double)c->memory, (double)own);
-    unsigned long long least = (unsigned long long)(limit > 0 ? fmin(limit, (double)own) : 0.85 * free);
+    unsigned long long least =
+        (unsigned long long)(limit > 0 ? fmin(limit, (double)own) : 0.85 * free);
     MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_UNSIGNED_LONG_LONG, MPI_MAX, c->mpi);
     MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_UNSIGNED_LONG_LONG, MPI_MIN, c->mpi);
     r.base = most[0];

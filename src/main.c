@@ -2,8 +2,8 @@
  * `moao run` is the data flow: setup -> matcov -> tor -> obsseq -> psf -> maps (job/run.c). */
 #include "backend.h"
 #include "commands.h"
-#include "memory_limits.h"
 #include "machine.h"
+#include "memory_limits.h"
 #include "plain.h"
 #include "version.h"
 
@@ -115,6 +115,8 @@ static int print_help(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "run") == 0)
+        comm_catch_signals();
     machine_choose_kernel(argv);
     if (limits_probe(openblas_get_num_threads()) != MOAO_OK) {
         plain_line(stderr, "moao: ", status_message());

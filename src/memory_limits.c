@@ -52,12 +52,12 @@ status limits_probe(int threads) {
     }
     if (probe != MAP_FAILED)
         return MOAO_OK;
-    return status_fail(MOAO_INPUT,
-                       "the limit of %.2f GB on this process's memory (ulimit -v, ulimit -d) is too "
-                       "low for the %d thread%s of OpenBLAS: raise it to %.2f GB or more%s",
-                       (double)limit / 1e9, threads, threads == 1 ? "" : "s",
-                       (double)(need + BLAS_BUFFER) / 1e9,
-                       threads > 1 ? ", or set OPENBLAS_NUM_THREADS=1" : "");
+    return status_fail(
+        MOAO_INPUT,
+        "the limit of %.2f GB on this process's memory (ulimit -v, ulimit -d) is too "
+        "low for the %d thread%s of OpenBLAS: raise it to %.2f GB or more%s",
+        (double)limit / 1e9, threads, threads == 1 ? "" : "s", (double)(need + BLAS_BUFFER) / 1e9,
+        threads > 1 ? ", or set OPENBLAS_NUM_THREADS=1" : "");
 }
 
 /* --- control groups */
@@ -122,8 +122,8 @@ static size_t groups_room(void) {
         line[strcspn(line, "\n")] = '\0';
         char *path = strstr(line, ":/");
         if (path != NULL && strncmp(line, "0::", 3) == 0)
-            room = least(
-                room, group_room("/sys/fs/cgroup", path + 1, "memory.max", "memory.current"));
+            room =
+                least(room, group_room("/sys/fs/cgroup", path + 1, "memory.max", "memory.current"));
         else if (path != NULL && strstr(line, ":memory:") != NULL)
             room = least(room, group_room("/sys/fs/cgroup/memory", path + 1,
                                           "memory.limit_in_bytes", "memory.usage_in_bytes"));

@@ -140,6 +140,7 @@ status params_load(const comm *c, int nfile, const char *const *files, int nover
     if (c == NULL || c->rank == 0)
         local = load(&held, nfile, files, noverride, overrides, par);
     if (c != NULL) {
+        TRY(comm_agree(c, local)); /* before others fail for want of what rank 0 did not read */
         TRY(params_files_broadcast(c, &held));
         TRY(comm_agree(c, local)); /* its message, not that a file is missing here */
         if (c->rank != 0)

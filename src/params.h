@@ -70,6 +70,7 @@ enum { WEIGHTING_ENERGY, WEIGHTING_UNIFORM };    /* psf.weighting */
 enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_GPU }; /* compute.backend */
 /* compute.precision */
 enum { PRECISION_PARAM_DOUBLE, PRECISION_PARAM_MIXED };
+enum { VERIFY_OFF, VERIFY_SAMPLE, VERIFY_FULL };
 enum { PSF_SHORT, PSF_LONG, PSF_NONE }; /* output.psf */
 
 struct sensor_params { /* after loading: frame_rate and ring not given */
@@ -114,6 +115,11 @@ void params_free(params *par);
 status sys_init(const params *par, sys *s);
 status atmos_init(const params *par, const sys *s, atmos *a);
 
+/* Refuse a name that no folder of results can have: empty, beginning with a blank (cfitsio would
+ * leave it out), too long for the names of files below it. MOAO_INPUT, the message beginning with
+ * `option`. Local. */
+status params_check_directory(const char *option, const char *name);
+
 /* Doubtful but legal input, one line each: allocates lines[] and its strings; params_free_warnings.
  * Returns their number (0 also when memory is short). Local. */
 int params_warnings(const params *par, const sys *s, const atmos *a, char ***lines);
@@ -136,8 +142,13 @@ status params_compare_effective(const char *old_text, const char *new_text, char
  * bits). */
 status params_fingerprint(const char *effective, uint64_t *fingerprint);
 
-/* The reference of all parameters, as text for a terminal or as the page docs/parameters.md. Local.
- */
-char *params_reference(bool markdown);
+/* The reference of all parameters: text for a terminal, the page docs/parameters.md, the manual
+ * page moao-parameters(5), or a line "table key word..." for each key, for completion. NULL when
+ * memory is short. Free with free(). Local. */
+typedef enum { REFERENCE_PLAIN, REFERENCE_MARKDOWN, REFERENCE_MAN, REFERENCE_KEYS } reference_form;
+char *params_reference(reference_form form);
+/* The part of it that a name stands for: a section (telescope, sensors, targets.grid...), a key, or
+ * "units"; MOAO_INPUT when there is none. *text: free with free(). Local. */
+status params_reference_section(const char *name, char **text);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TIMES = 100000 };
+enum { MAX_TIMES = 100000, MAX_FOLDER = 900 };
 static const double MAX_SHARE_ABOVE_STAR = 0.05; /* of r0^(-5/3) */
 
 /* --- schedule */
@@ -176,6 +176,24 @@ static status check_extent(const params_loader *l) {
                           targets + layers + rest, YAML_TREE_MAX_NODES);
 }
 
+/* What is wrong with the name of a folder, NULL when nothing is. */
+static const char *folder_mistake(const char *name) {
+    if (*name == '\0')
+        return "an empty name, expected that of a folder";
+    if (isspace((unsigned char)*name))
+        return "the name begins with a blank, expected one that does not (./ may stand before it)";
+    if (strlen(name) > MAX_FOLDER)
+        return "the name is longer than 900 bytes, expected a shorter path";
+    return NULL;
+}
+
+status params_check_directory(const char *option, const char *name) {
+    const char *what = folder_mistake(name);
+    return what == NULL
+               ? MOAO_OK
+               : status_fail(MOAO_INPUT, "%s '%s': %s", option, yaml_tree_quote(name).s, what);
+}
+
 status params_check(params_loader *l) {
     const params *par = l->par;
     status st;
@@ -183,6 +201,10 @@ status params_check(params_loader *l) {
     TRY(check_schedule(par, l->root));
     TRY(check_subapertures(l));
     TRY(check_stars_above_layers(l));
+    const char *folder = folder_mistake(par->output_directory);
+    if (folder != NULL)
+        return yaml_tree_fail(param_node(l->root, "output.directory"), "output.directory", "%s",
+                              folder);
     if (par->output_crop % 2 != 0)
         return yaml_tree_fail(param_node(l->root, "output.crop"), "output.crop",
                               "%d is odd, expected an even number", par->output_crop);

@@ -63,9 +63,11 @@ static void warn_flux(const sys *s, warnings *w) {
     for (int i = 0; i < s->nsensor; i++) {
         const sensor *o = &s->sensors[i];
         bool used = !(o->noise.variance >= 0);
-        count(&faint, used && !o->lgs && o->noise.magnitude > FAINT, i);
-        count(&weak, used && o->lgs && o->noise.lgs_return < LOW_RETURN, i);
-        count(&few, used && sys_photons(s, o) < FEW_PHOTONS, i);
+        bool dim = used && !o->lgs && o->noise.magnitude > FAINT;
+        bool low = used && o->lgs && o->noise.lgs_return < LOW_RETURN;
+        count(&faint, dim, i);
+        count(&weak, low, i);
+        count(&few, used && !dim && !low && sys_photons(s, o) < FEW_PHOTONS, i);
     }
     if (faint.n > 0)
         params_warn(w, "%s%s: magnitude %.4g is fainter than %g; no sensor sees such a star",
@@ -116,7 +118,7 @@ static void warn_stars(const sys *s, warnings *w) {
         const sensor *o = &s->sensors[far.first];
         params_warn(w,
                     "%s%s: direction [%.4g, %.4g] arcsec is %.3g arcmin from the axis, farther "
-                    "than %g",
+                    "than %g; are these mas?",
                     o->name, others(&far, more), o->dir[0] * ARCSEC_PER_RAD,
                     o->dir[1] * ARCSEC_PER_RAD, hypot(o->dir[0], o->dir[1]) * ARCSEC_PER_RAD / 60,
                     FAR_STAR / 60);

@@ -48,6 +48,9 @@ typedef struct {
                      former */
     int exposures_mixed, exposures_double;
     double mixed_difference;
+    const char *verify; /* compute.verify: residuals checked, largest relative difference, time */
+    long verified;
+    double verify_largest, verify_seconds;
     const char *backend, *device; /* name and description; NULL: the CPU, by panels */
 } report;
 

@@ -130,7 +130,7 @@ void units_bands(char *out, size_t n) {
     if (n > 0)
         out[0] = '\0';
     for (int i = 0; i < NBAND && used < n; i++)
-        used += (size_t)snprintf(out + used, n - used, "%s%s %g", i ? ", " : "", bands[i].name,
+        used += (size_t)snprintf(out + used, n - used, "%s%s=%g", i ? ", " : "", bands[i].name,
                                  bands[i].um);
 }
 
@@ -211,9 +211,7 @@ bool units_parse(const char *text, dimension dim, const char *reference, bool in
             return convert(bands[i].um, unit_find("um"), value, why, n);
     size_t len = number_length(text);
     if (len == 0) {
-        snprintf(why, n,
-                 dim == DIM_WAVELENGTH ? "is neither a number nor a band such as H"
-                                       : "is not a number");
+        snprintf(why, n, "is not a number");
         return false;
     }
     const char *rest = text + len;

@@ -27,7 +27,7 @@ typedef enum {
 const char *units_dimension_name(dimension dim);
 void units_list(dimension dim, char *out, size_t n);
 
-/* "U 0.36, B 0.44, ...": the bands that a wavelength may be, with their central wavelengths [um].
+/* "U=0.36, B=0.44, ...": the bands that a wavelength may be, with their central wavelengths [um].
  */
 void units_bands(char *out, size_t n);
 

@@ -69,6 +69,15 @@ def cube_hdu(run, il, cube, fractions, step, name):
     return h
 
 
+def nearest_targets(run, x, y):
+    """Index of the target nearest to each place of a raster, [y, x]."""
+    if run.grid:
+        i, j = (np.clip(np.rint((at - v.min()) / (np.ptp(v) / (n - 1) if n > 1 else 1)), 0, n - 1)
+                for at, v, n in zip((x, y), (run.x, run.y), run.grid))
+        return j[:, None] * run.grid[0] + i
+    return np.array([((x[:, None] - run.x) ** 2 + (v - run.y) ** 2).argmin(axis=1) for v in y], float)
+
+
 def layer_map(run):
     """Image over the field: index of the nearest target, half as wide again as the targets."""
     if run.grid:
@@ -82,10 +91,7 @@ def layer_map(run):
     n = min(2 * int(np.ceil(half / step)), 4096)
     step = 2 * half / n
     at = (np.arange(n) + 0.5) * step - half
-    layers = np.empty((n, n))
-    for i in range(n):
-        d = (middle[0] + at[:, None] - run.x) ** 2 + (middle[1] + at[i] - run.y) ** 2
-        layers[i] = d.argmin(axis=1)
+    layers = nearest_targets(run, middle[0] + at, middle[1] + at)
     h = fits.ImageHDU(layers, name="LAYERS")
     for axis, value, ctype in (("1", middle[0], "RA---TAN"), ("2", middle[1], "DEC--TAN")):
         h.header["CTYPE" + axis] = ctype

@@ -163,8 +163,8 @@ def draw_compass(ax, run, angle):
 
 
 def draw_map(ax, run, values, norm, cmap, numbers="%.2f"):
-    """One map: an image for a grid, squares for a list of targets."""
-    if run.grid:
+    """One map: an image for a grid, squares for a list of targets or a single one."""
+    if run.grid and len(run.x) > 1:
         nx, ny = run.grid
         dx, dy = step(run.x, nx), step(run.y, ny)
         dx, dy = dy if nx == 1 else dx, dx if ny == 1 else dy
@@ -190,7 +190,7 @@ def draw_row(figure, run, name, il, scale="common", fixed=None, angle=None):
     panels = panels_of(run, name, il)
     every = np.concatenate([v for _, v in panels])
     label = label_of(run, name) + ("" if run.ne == 1 else " at " + wave_label(run, il))
-    numbers = "%.2f" if np.nanmax(abs(every), initial=0) < 10 else "%.0f"
+    numbers = "%.2f" if np.nanmax(abs(every), initial=0) < 10 else "%.1f"
     axes = np.atleast_1d(figure.subplots(1, len(panels), sharex=True, sharey=True))
     for ax, (title, values) in zip(axes, panels):
         norm = norm_of(values if scale == "separate" else every, fixed)
@@ -212,8 +212,8 @@ def draw_row(figure, run, name, il, scale="common", fixed=None, angle=None):
 
 
 def target_label(run, t):
-    where = "(%.3g″, %.3g″)" % (run.x[t], run.y[t])
-    return ((run.names[t] + "  " if run.named else "") + where).replace("-", "−")
+    where = ("(%.3g″, %.3g″)" % (run.x[t], run.y[t])).replace("-", "−")
+    return (run.names[t] + "  " if run.named else "") + where
 
 
 def half_width(run, il, psf):

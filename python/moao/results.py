@@ -1,7 +1,7 @@
 """What a run left in its folder, by the names that one uses: Strehl ratios, energies, images, stars, exposures.
 
 Arrays of results have the shape of the targets: [y, x] for a grid, [target] for a list; with exposure="all" the
-exposures come first. Wavelengths are in um, boxes and pixels in mas, directions in arcsec, exposures count from 1.
+exposures come before them, and without a wavelength all wavelengths come first. Wavelengths are in um, boxes and pixels in mas, directions in arcsec, exposures count from 1.
 """
 import os
 import re
@@ -172,23 +172,20 @@ class Run:
         return self.targets[name]
 
     def wavelength_index(self, wavelength=None):
-        """Row of the wavelength nearest to one [um]; None: the only one."""
-        if wavelength is None:
-            if self.nl > 1:
-                raise MoaoError("which wavelength? This run has %s um" % ", ".join("%g" % v for v in self.lambdas))
-            return 0
-        return nearest(self.lambdas, wavelength, NEAR_WAVELENGTH, "wavelength", "um")
+        """Row of the wavelength nearest to one [um]; None: the first."""
+        return 0 if wavelength is None else nearest(self.lambdas, wavelength, NEAR_WAVELENGTH, "wavelength", "um")
 
     def value(self, name, wavelength=None, exposure=None):
-        """A quantity: of the long exposure (exposure=None), of one exposure (from 1), or of "all" of them."""
-        il = self.wavelength_index(wavelength)
+        """A quantity: of the long exposure (exposure=None), of one exposure (from 1), or of "all" of them; at the
+        wavelength nearest to one [um], or at all (None: they come first in the array)."""
+        il = slice(None) if wavelength is None else self.wavelength_index(wavelength)
         if exposure is None:
             return self._shaped(self.column_long(name)[il])
         if isinstance(exposure, str):
             if exposure != "all":
                 raise MoaoError('exposure is None (the long one), a number from 1, or "all", not %r' % exposure)
             return self._shaped(self.column(name)[il])
-        return self._shaped(self.column(name)[il, self._exposure(exposure)])
+        return self._shaped(self.column(name)[il, self._exposure(exposure), :])
 
     def _exposure(self, exposure):
         if not 1 <= exposure <= self.ne:
@@ -226,19 +223,20 @@ class Run:
         return [n for n in self.quantities if self.unit(n).replace("^", "").replace("**", "") in ("rad2", "nm", "nm2")]
 
     def budget(self, wavelength=None, exposure=None, target=None):
-        """The error terms that the run keeps, as a table: one row for each, mean, smallest and largest over the
-        targets [rad2] and the root of the mean as optical path [nm]; with `target` (index from 0) of that one."""
-        il = self.wavelength_index(wavelength)
-        nm = self.lambdas[il] * 1e3 / (2 * np.pi)  # of path for one radian
-        rows = []
+        """The error terms that the run keeps, as a table: one row for each and each wavelength (None: all), mean,
+        smallest and largest over the targets [rad2] and the root of the mean as optical path [nm]; with `target` (as of
+        target_index) of that one."""
+        rows, only = [], slice(None) if target is None else [self.target_index(target)]
         for name in self.budget_terms():
-            v = np.ravel(self.value(name, self.lambdas[il], exposure))
-            v = v if target is None else v[[target]]
-            unit = self.unit(name)
-            v = v if unit.startswith("rad") else v / nm ** 2 if unit != "nm" else (v / nm) ** 2
-            rows.append((name, v.mean(), v.min(), v.max(), nm * np.sqrt(v.mean())))
-        t = Table(rows=rows or None, names=("TERM", "MEAN", "MIN", "MAX", "RMS"), dtype=("U32",) + (float,) * 4)
-        for column, unit in zip(t.colnames[1:], ("rad2", "rad2", "rad2", "nm")):
+            for il in range(self.nl) if wavelength is None else [self.wavelength_index(wavelength)]:
+                nm = self.lambdas[il] * 1e3 / (2 * np.pi)  # of path for one radian
+                v = np.ravel(self.value(name, self.lambdas[il], exposure))[only]
+                unit = self.unit(name)
+                v = v if unit.startswith("rad") else v / nm ** 2 if unit != "nm" else (v / nm) ** 2
+                rows.append((name, self.lambdas[il], v.mean(), v.min(), v.max(), nm * np.sqrt(v.mean())))
+        t = Table(rows=rows or None, names=("TERM", "LAMBDA", "MEAN", "MIN", "MAX", "RMS"),
+                  dtype=("U32",) + (float,) * 5)
+        for column, unit in zip(t.colnames[1:], ("um", "rad2", "rad2", "rad2", "nm")):
             t[column].unit = unit
         return t
 
@@ -262,8 +260,8 @@ class Run:
         return os.path.exists(self.psf_path)
 
     def psf(self, x, y=None, wavelength=None, exposure=None):
-        """The image of the target nearest to (x, y) [arcsec], or of that index (from 0) or name; the long exposure
-        or, with output.psf: short, exposure 1, 2..."""
+        """The image of the target nearest to (x, y) [arcsec], or of that index (from 0) or name, at a wavelength (None:
+        the first); the long exposure or, with output.psf: short, exposure 1, 2..."""
         return next(self.psfs([self.target_index(x, y)], wavelength, exposure))
 
     def psfs(self, targets=None, wavelength=None, exposure=None):

@@ -16,8 +16,9 @@ const exposureName = e => e === 0 ? "long exposure" : "t = " + +(run.times[e - 1
 const values = (q, il, e) => e === 0 ? q.long[il] : q.short[il][e - 1];
 const number = v => v === null ? "–" : Math.abs(v) >= 100 ? v.toFixed(1) : Math.abs(v) >= 10 ? v.toFixed(2) :
     v.toFixed(4);
-const targetName = t => (run.names ? run.names[t] + " " : "target " + (t + 1) + " ") + "(" + run.x[t] + "″, " + run.y[t] +
-    "″)";
+const arcsec = v => +v.toPrecision(4) + "″";
+const targetName = t => (run.names ? run.names[t] + " " : "target " + (t + 1) + " ") + "(" + arcsec(run.x[t]) + ", " +
+    arcsec(run.y[t]) + ")";
 const withUnit = q => q.label + (q.unit ? " [" + q.unit + "]" : "");
 
 function limits(lists) {

@@ -12,10 +12,10 @@ import numpy as np
 from .results import MoaoError
 
 DECADES = 7       # of the images' logarithms that are kept
-MAX_BYTES = 12e6  # of all images together, before base64
+MAX_BYTES = 16e6  # of all images together, before base64
 LABELS = {"STREHL": "Strehl ratio", "FWHM": "FWHM", "VARIANCE": "residual variance"}
-STAR_COLUMNS = (("MAGNITUD", "magnitude"), ("RETURN", "return [ph m⁻² s⁻¹]"), ("NSSP", "subap."),
-                ("NOISEVAR", "noise [arcsec²]"))
+STAR_COLUMNS = (("MAGNITUD", "magnitude"), ("RETURN", "return [ph m⁻² s⁻¹]"),
+                ("NOISE", "noise [mas]"))
 
 
 def listed(v, digits=6):
@@ -39,7 +39,9 @@ def quantities(run):
 
 
 def stars(run):
-    table = run.guide_stars
+    table = run.guide_stars.copy()
+    if "NOISEVAR" in table.colnames:
+        table["NOISE"] = np.sqrt(np.asarray(table["NOISEVAR"], float)) * 1e3  # of a slope
     columns = [(c, label) for c, label in STAR_COLUMNS
                if c in table.colnames and np.isfinite(np.asarray(table[c], float)).any()]
     rows = [{"name": str(s["NAME"]).strip(), "type": str(s["TYPE"]).strip(), "x": listed(s["X"]), "y": listed(s["Y"]),
@@ -47,7 +49,7 @@ def stars(run):
     return rows, [{"label": label} for _, label in columns]
 
 
-def which_images(run):
+def which_images(run, most):
     """(wavelength row, exposure; 0: long) of the images that there are, and the side of one [pixels]."""
     if not run.has_psf:
         return [], 0
@@ -61,7 +63,7 @@ def which_images(run):
         short = [(il, e + 1) for il in range(run.nl) for e in range(run.ne)]
     except MoaoError:
         short = []
-    if run.ne > 1 and (len(found) + len(short)) * run.nt * min(side, 64) ** 2 * 2 <= MAX_BYTES:
+    if run.ne > 1 and (len(found) + len(short)) * run.nt * min(side, 64) ** 2 * 2 <= most:
         found += short
     return found, side
 
@@ -109,11 +111,11 @@ def time_unit(times):
     return (3600, "h") if span > 6 * 3600 else (60, "min") if span >= 120 else (1, "s")
 
 
-def data(run):
-    """What the page is made from."""
-    which, side = which_images(run)
+def data(run, most=MAX_BYTES):
+    """What the page is made from; most: bytes of all images."""
+    which, side = which_images(run, most)
     if which:
-        fits = int(np.sqrt(MAX_BYTES / (2 * run.nt * len(which))))
+        fits = int(np.sqrt(most / (2 * run.nt * len(which))))
         side = max(min(side, fits - fits % 2), 8)
     rows, columns = stars(run)
     h = run.header
@@ -121,7 +123,7 @@ def data(run):
         h["TELDIAM"], h["NSENSOR"], h["NMEAS"], run.nt, "s" if run.nt > 1 else "", run.ne, "s" if run.ne > 1 else "",
         h.get("CREATOR", "moao"))
     return {"title": run.title or os.path.basename(os.path.abspath(run.folder)), "summary": line,
-            "x": listed(run.x), "y": listed(run.y), "names": run.names if run.named else None, "grid": run.grid,
+            "x": listed(run.x), "y": listed(run.y), "names": run.names if run.named else None, "grid": run.grid if run.nt > 1 else None,
             "field": field(run), "angle": run.position_angle, "stars": rows, "starColumns": columns,
             "waves": listed(run.lambdas), "times": listed(run.times), "unit": time_unit(run.times),
             "r0": listed(run.r0), "quantities": quantities(run),
@@ -129,15 +131,15 @@ def data(run):
             "start": int(np.argmin(np.hypot(run.x - run.x.mean(), run.y - run.y.mean())))}
 
 
-def page(run):
-    """The page as text. Needs plotly, of which only plotly.js is used."""
+def page(run, most=MAX_BYTES):
+    """The page as text; most: bytes of all images. Needs plotly, of which only plotly.js is used."""
     from plotly.offline import get_plotlyjs
     here = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(here, "view.html"), encoding="utf-8") as f:
         text = f.read()
     with open(os.path.join(here, "view.js"), encoding="utf-8") as f:
         script = f.read()
-    content = data(run)
+    content = data(run, most)
     values = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace("</", "<\\/")
     for word, by in (("@TITLE@", html.escape(content["title"])), ("@SCRIPT@", script), ("@DATA@", values),
                      ("@PLOTLY@", get_plotlyjs())):

@@ -9,7 +9,7 @@
 
 #define WEEK (7 * 86400.0)
 #define MOST_NODES 4096
-#define THREADS 8       /* of a rank, at least, where the node has them */
+#define THREADS 8         /* of a rank, at least, where the node has them */
 #define MOST_NOTICE 65535 /* SLURM's limit [s] */
 
 /* Times of jobs that follow from the plan. */

@@ -1,4 +1,5 @@
-/* On which machine a case can be computed, and how: ranks, memory, time, jobs, the line for SLURM. */
+/* On which machine a case can be computed, and how: ranks, memory, time, jobs, the line for SLURM.
+ */
 #ifndef MOAO_ADVISE_H
 #define MOAO_ADVISE_H
 

@@ -70,8 +70,7 @@ static status read_count(const option *o, const char *text, int *v) {
 
 static status read_real(const option *o, const char *text, double *v) {
     char why[256];
-    if (!units_parse(text, o->dim, o->unit, false, v, why, sizeof why) || !(*v > 0) ||
-        *v > o->most)
+    if (!units_parse(text, o->dim, o->unit, false, v, why, sizeof why) || !(*v > 0) || *v > o->most)
         return status_fail(MOAO_INPUT, "%s %s: a positive number is expected%s%s", o->name,
                            yaml_tree_quote(text).s, *o->unit ? ", in " : "", o->unit);
     return MOAO_OK;
@@ -80,7 +79,8 @@ static status read_real(const option *o, const char *text, double *v) {
 /* The option at argv[*i], with its value behind = or in the next word. */
 static status read_option(int argc, char **argv, const char *allowed, int *i, unsigned *given,
                           cmdline *cl) {
-    const char *arg = argv[*i], *equal = strchr(arg, '='), *value = equal != NULL ? equal + 1 : NULL;
+    const char *arg = argv[*i], *equal = strchr(arg, '='),
+               *value = equal != NULL ? equal + 1 : NULL;
     const size_t n = equal != NULL ? (size_t)(equal - arg) : strlen(arg);
     int k = 0;
     while (k < NOPTION && (strlen(options[k].name) != n || strncmp(options[k].name, arg, n) != 0))

@@ -23,8 +23,7 @@ void noise_table_print(const sys *s, const profile *p) {
             snprintf(spot, sizeof spot, "%.2f", f.across);
         double mas = 1e3 * sqrt(f.variance);
         snprintf(noise, sizeof noise, mas >= 1 ? "%.1f" : "%.2g", mas);
-        printf("%8d        %-20.20s %9s %14s %16s\n", w, s->sensors[w].name, photons, spot,
-               noise);
+        printf("%8d        %-20.20s %9s %14s %16s\n", w, s->sensors[w].name, photons, spot, noise);
     }
     printf("%8sphoto-electrons per subaperture and frame; FWHM and noise for r0 %.3f m\n", "",
            p->r0);

@@ -182,8 +182,8 @@ done:
 }
 
 /* Memory of the host for a rank with kg targets at a time. */
-static void count_host(const params *par, const sys *s, const machine_room *room, const plan_sizes *z,
-                       int kg, plan *p) {
+static void count_host(const params *par, const sys *s, const machine_room *room,
+                       const plan_sizes *z, int kg, plan *p) {
     const size_t t = s->t, v = (size_t)s->dm.nact, d = sizeof(double);
     const size_t base = room->base > room->peak ? room->base : room->peak;
     p->nitem = 0;
@@ -284,14 +284,16 @@ void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
     p->time.tor = factors * m * m * m / 3 * flop + 0.5 * m * m * value;
     p->time.solve = uneven * ((2 * v * m * m + 2 * v * t * m) * flop + t * m * value);
     p->time.common = 0.5 * m * m * value + (2 * v * t * t + 2 * v * v * t) * flop / p->nchunk;
-    p->time.exposure = uneven * ((v * m * m + 2 * v * t * m + 2 * v * v * m) * flop + t * m * value +
-                                 o->nlambda * grid * grid * log2(grid) * TRANSFORM / n);
+    p->time.exposure =
+        uneven * ((v * m * m + 2 * v * t * m + 2 * v * v * m) * flop + t * m * value +
+                  o->nlambda * grid * grid * log2(grid) * TRANSFORM / n);
     p->time.start = START + p->flops[STAGE_SETUP] * flop;
     p->time.total = p->time.start + a->ntor * (p->time.tor + nt * p->time.solve) +
                     a->nexposure * (p->nchunk * p->time.common + nt * p->time.exposure);
 }
 
-/* Measurements up to which a second thread does not pay; the work of a step grows as their square. */
+/* Measurements up to which a second thread does not pay; the work of a step grows as their square.
+ */
 #define ONE_THREAD 1500.0
 
 int plan_threads(const sys *s, int cores) {

@@ -45,7 +45,8 @@ typedef struct {
     device_plan device;        /* of a rank, where resident */
 } plan;
 
-/* What the memory of a rank follows from, whatever the machine and the number of targets [bytes]. */
+/* What the memory of a rank follows from, whatever the machine and the number of targets [bytes].
+ */
 typedef struct {
     int nlayer, nexposure; /* most of any profile, of any ToR */
     size_t psf, tables, target_tables, command, image;
@@ -66,9 +67,9 @@ status plan_make_resident(const params *par, const sys *s, const atmos *a, const
                           const machine_room *room, const plan_sizes *z, int chunk, double memory,
                           plan *p);
 
-/* Local. Threads that are worth while for a rank of a case, at most `cores`: in small cases starting
- * and joining them takes longer than they save. A run keeps its number, so that a resumed one
- * computes the same bits. */
+/* Local. Threads that are worth while for a rank of a case, at most `cores`: in small cases
+ * starting and joining them takes longer than they save. A run keeps its number, so that a resumed
+ * one computes the same bits. */
 int plan_threads(const sys *s, int cores);
 
 /* Rate of a GPU for which times are expected where nothing was measured: dgemm of an H200 and the

@@ -74,8 +74,8 @@ static uint64_t mix(uint64_t h, double x) {
 
 static uint64_t hash_of(const like *t) {
     const footprint *a = t->first, *b = t->second;
-    uint64_t h = mix(mix((uint64_t)a->nssp << 32 ^ (uint64_t)b->nssp << 2 ^ (uint64_t)a->drifts << 1 ^
-                             (uint64_t)t->ground,
+    uint64_t h = mix(mix((uint64_t)a->nssp << 32 ^ (uint64_t)b->nssp << 2 ^
+                             (uint64_t)a->drifts << 1 ^ (uint64_t)t->ground,
                          a->rot),
                      a->mag);
     for (int i = 0; i < 2; i++) {

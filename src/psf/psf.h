@@ -32,7 +32,7 @@ typedef struct {     /* of one target, exposure and wavelength */
                    * at pixel (crop/2, crop/2). NULL: not wanted */
 } psf_result;
 
-typedef struct { /* what follows from sizes alone */
+typedef struct {    /* what follows from sizes alone */
     int grid, crop; /* side of the rho grid and of the kept image [pixels] */
     double pixel;   /* of the rho grid [m] */
 } psf_sizes;

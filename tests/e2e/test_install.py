@@ -38,6 +38,10 @@ class Install(unittest.TestCase):
                 self.assertTrue(os.access("%s/share/moao/scripts/%s" % (top, name), os.X_OK), name)
             for name in ("LICENSE", "CITATION.cff", "user-guide.md"):
                 self.assertTrue(os.path.exists("%s/share/doc/moao/%s" % (top, name)), name)
+            for name in ("man/man1/moao.1", "man/man1/moao-run.1", "man/man5/moao-parameters.5",
+                         "bash-completion/completions/moao", "zsh/site-functions/_moao"):
+                self.assertGreater(os.path.getsize("%s/share/%s" % (top, name)), 500, name)
+            self.assertIn("eso35-median.yaml", os.listdir(top + "/share/moao/params/profiles"))
             # nothing is written elsewhere
             self.assertEqual(os.listdir(d), ["opt"])
             # the commands on results find the installed package, not this one, from any Python

@@ -5,6 +5,8 @@ All with the distribution's Python and without installing the package.
 import io
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from moao_test import QUICK_CASE, ROOT, Run, write_case  # noqa: E402
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 import moao  # noqa: E402
-from moao import cmd_collect, cmd_compare, cmd_export, cmd_plot, cmd_sweep, plots  # noqa: E402
+from moao import cmd_collect, cmd_compare, cmd_export, cmd_plot, cmd_sweep, cmd_view, plots  # noqa: E402
 from moao.command import target_argument  # noqa: E402
 
 # 8 targets, 2 exposures, 2 wavelengths, every image without crop
@@ -92,7 +94,11 @@ class Reading(Case):
                     np.testing.assert_array_equal(values, f[name + "_LONG"].data[il])
                 np.testing.assert_array_equal(r.strehl(wave, exposure=2), f["STREHL"].data[il, 1])
                 np.testing.assert_array_equal(r.strehl(wave, exposure="all"), f["STREHL"].data[il])
+            np.testing.assert_array_equal(r.ee(300), f["EE_300mas_LONG"].data)  # all wavelengths
+            np.testing.assert_array_equal(r.strehl(exposure=1), f["STREHL"].data[:, 0])
+            np.testing.assert_array_equal(r.strehl(exposure="all"), f["STREHL"].data)
         self.assertEqual(r.strehl(2.2).shape, (2, 4))
+        self.assertEqual(r.psf(3).wavelength, 1.65)
         self.assertEqual(list(r.guide_stars["TYPE"]), ["NGS", "NGS", "NGS", "LGS"])
         self.assertEqual(str(r.guide_stars["X"].unit), "arcsec")
         self.assertEqual(list(r.times), [0, 600])
@@ -104,8 +110,7 @@ class Reading(Case):
     def test_what_is_not_there(self):
         """What a run does not have is one sentence that says what it has."""
         r = self.run_
-        for ask, words in ((lambda: r.strehl(1.0), "1.65, 2.2 um"), (lambda: r.strehl(), "which wavelength"),
-                           (lambda: r.ee(75, 2.2), "100, 300 mas"), (lambda: r.strehl(2.2, 3), "1 to 2"),
+        for ask, words in ((lambda: r.strehl(1.0), "1.65, 2.2 um"), (lambda: r.ee(75, 2.2), "100, 300 mas"), (lambda: r.strehl(2.2, 3), "1 to 2"),
                            (lambda: r.psf(8, wavelength=2.2), "0 to 7"), (lambda: r.psf("x", wavelength=2.2), "1, 2"),
                            (lambda: r.value("NOTHING", 2.2), "STREHL"),
                            (lambda: moao.open(self.other).psf(0, wavelength=2.2), "output.psf"),
@@ -118,7 +123,8 @@ class Reading(Case):
     def test_budget(self):
         """The budget holds every column that is an error, in rad2 and as path, also those of later programs."""
         t = self.run_.budget(2.2)
-        self.assertEqual(list(t["TERM"]), ["VARIANCE"])
+        self.assertEqual((list(t["TERM"]), list(t["LAMBDA"])), (["VARIANCE"], [2.2]))
+        self.assertEqual(list(self.run_.budget()["LAMBDA"]), [1.65, 2.2])
         v = self.run_.variance(2.2)
         np.testing.assert_allclose(t["MEAN"][0], v.mean())
         np.testing.assert_allclose(t["RMS"][0], 2200 / (2 * np.pi) * np.sqrt(v.mean()))
@@ -268,6 +274,27 @@ class Commands(Case):
         self.assertEqual(list(t["status"]), ["done", "not started"])
         self.assertAlmostEqual(t["strehl_mean_2.2um"][0], self.run_.strehl(2.2).mean())
 
+    def test_documents(self):
+        """The commands of docs/python.md are commands, with options that they have; so are its lines of Python."""
+        with open(os.path.join(ROOT, "docs", "python.md"), encoding="utf-8") as f:
+            text = f.read()
+        parsers = {"moao-plot": cmd_plot, "moao-view": cmd_view, "moao-compare": cmd_compare, "moao-export": cmd_export,
+                   "moao-plot-sweep": cmd_sweep}
+        found = [shlex.split(w, comments=True) for w in re.findall(r"^(moao-.*)$", text, re.M)]
+        found += [shlex.split(w) for w in re.findall(r"`(moao-[a-z-]+ [^`]*)`", text)]
+        self.assertGreater(len(found), 8)
+        for words in found:
+            with redirect_stderr(io.StringIO()) as err:
+                try:
+                    parsers[words[0]].options().parse_args(words[1:])
+                except SystemExit:
+                    self.fail("%s: %s" % (" ".join(words), err.getvalue()))
+        lines = re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)[0]
+        lines = lines.replace('"demo-out"', repr(self.out)).replace("75", "100").replace("exposure=3", "exposure=2")
+        space = {}
+        exec(compile(lines.replace("201", "61"), "docs/python.md", "exec"), space)
+        self.assertEqual(space["psf"].target, self.run_.target_index(10, -5))
+
     def test_other_python(self):
         """A python3 without astropy hands over to the distribution's; where that has none either it is one line."""
         command = [sys.executable, "-S", os.path.join(ROOT, "scripts", "plot_maps.py"), self.out, "-o",
@@ -279,6 +306,11 @@ class Commands(Case):
                            env=dict(os.environ, MOAO_PYTHON_STARTED_ANEW="1"))
         self.assertEqual((p.returncode, len(p.stderr.splitlines())), (2, 1), p.stderr)
         self.assertIn("python3-astropy", p.stderr)
+        for name in ("plot_maps.py", "collect_campaign.py", "moao-results"):  # a script alone, without the package
+            alone = shutil.copy(os.path.join(ROOT, "scripts", name), self.folder)
+            p = subprocess.run([sys.executable, alone, "plot", self.out], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               universal_newlines=True, check=False)
+            self.assertEqual((p.returncode, len(p.stderr.splitlines())), (2, 1), p.stderr)
 
 
 class Pictures(Case):

@@ -2,38 +2,6 @@
  * the status MOAO_INPUT. */
 #include "params_case.h"
 
-#include <sys/stat.h>
-#include <time.h>
-
-static int wrong; /* messages that were not as expected, all of which are shown */
-
-/* The case with the first `old` replaced by `new`, into bad.yaml. */
-static void write_changed(const char *old, const char *new) {
-    char text[4096];
-    const char *at = strstr(params_case, old);
-    assert_non_null(at);
-    int n = snprintf(text, sizeof text, "%.*s%s%s", (int)(at - params_case), params_case, new,
-                     at + strlen(old));
-    assert_true(n > 0 && (size_t)n < sizeof text);
-    write_bytes("bad.yaml", text, (size_t)n);
-}
-
-/* Load bad.yaml with one override or none; expect a message that starts with `place` and holds
- * `phrase`. */
-static void expect(const char *override, const char *place, const char *phrase) {
-    const char *file = "bad.yaml";
-    params par;
-    status_clear();
-    status st = params_load(NULL, 1, &file, override != NULL, &override, &par);
-    const char *message = status_message();
-    if (st != MOAO_INPUT || strncmp(message, place, strlen(place)) != 0 ||
-        strstr(message, phrase) == NULL || strpbrk(message, "\n\r\t") != NULL)
-        print_error("expected %s ... %s, got status %d: %s\n", place, phrase, (int)st, message),
-            wrong++;
-    params_free(&par);
-    status_clear();
-}
-
 typedef struct {
     const char *old, *new, *place, *phrase;
 } mistake;
@@ -41,7 +9,7 @@ typedef struct {
 static void check_all(const mistake *m, size_t n) {
     for (size_t i = 0; i < n; i++) {
         write_changed(m[i].old, m[i].new);
-        expect(NULL, m[i].place, m[i].phrase);
+        expect_mistake(NULL, m[i].place, m[i].phrase);
     }
 }
 #define CHECK(list) check_all(list, sizeof(list) / sizeof *(list))
@@ -94,8 +62,8 @@ static void wrong_numbers(void **state) {
         {"[40, 10]", "40", "bad.yaml:6:38: sensors[0].direction: ", "is not a list"},
         {"psf:", "compute: {memory: 8}\npsf:", "bad.yaml:15:19: compute.memory: ",
          "'8' is 8 bytes, expected an amount with its unit, such as 8 GB"},
-        {"[1.65, 2.2]", "[Q]",
-         "bad.yaml:15:21: psf.wavelengths[0]: ", "'Q' is neither a number nor a band such as H"},
+        {"[1.65, 2.2]", "[Q]", "bad.yaml:15:21: psf.wavelengths[0]: ",
+         "'Q' is not a number, expected a wavelength in um in [0.3, 30], or a band such as H"},
         {"magnitude: 10", "magnitude: 10, frame_rate: 2 ms",
          "bad.yaml:6:75: sensors[0].frame_rate: ", "is a time, not a rate"},
         {"magnitude: 10", "magnitude: 10, frame_rate: 0",
@@ -104,7 +72,7 @@ static void wrong_numbers(void **state) {
         {"[1.65, 2.2]", "[1.65, 2.2 km]", "bad.yaml:15:27: psf.wavelengths[1]: ", "out of range"},
     };
     CHECK(m);
-    assert_int_equal(wrong, 0);
+    assert_int_equal(mistakes_missed, 0);
 }
 
 static void wrong_words(void **state) {
@@ -125,6 +93,10 @@ static void wrong_words(void **state) {
          "expected true or false"},
         {"psf:", "output: {matrices: [Cmm, cmm]}\npsf:", "bad.yaml:15:26: output.matrices[1]: ",
          "'cmm' is not known"},
+        {"psf:", "output: {directory: ' out'}\npsf:", "bad.yaml:15:21: output.directory: ",
+         "the name begins with a blank"},
+        {"psf:", "output: {directory: ''}\npsf:", "bad.yaml:15:21: output.directory: ",
+         "an empty name"},
         {"psf:", "output: {crop: 33}\npsf:", "bad.yaml:15:16: output.crop: ", "odd"},
         {"psf:", "compute: {grid: [2, 0]}\npsf:", "bad.yaml:15:17: compute.grid: ", "one is 0"},
         {"diameter: 8", "diameter: 8, diameter: 9",
@@ -145,7 +117,7 @@ static void wrong_words(void **state) {
          "bad.yaml:6:12: sensors[0].name: ", "longer than 31 bytes"},
     };
     CHECK(m);
-    assert_int_equal(wrong, 0);
+    assert_int_equal(mistakes_missed, 0);
 }
 
 static void missing_keys(void **state) {
@@ -180,7 +152,7 @@ static void missing_keys(void **state) {
          "missing, expected fractions or strengths"},
     };
     CHECK(m);
-    assert_int_equal(wrong, 0);
+    assert_int_equal(mistakes_missed, 0);
 }
 
 static void inconsistent_values(void **state) {
@@ -250,7 +222,7 @@ static void inconsistent_values(void **state) {
          "bad.yaml:12:3: atmosphere.profiles: ", "given beside file"},
     };
     CHECK(m);
-    assert_int_equal(wrong, 0);
+    assert_int_equal(mistakes_missed, 0);
 }
 
 static void missing_files(void **state) {
@@ -269,44 +241,28 @@ static void missing_files(void **state) {
     };
     CHECK(m);
     unlink("bad.yaml");
-    expect(NULL, "bad.yaml:1:1: file: ", "cannot be read (No such file");
+    expect_mistake(NULL, "bad.yaml:1:1: file: ", "cannot be read (No such file");
     write_changed("{grid: {nx: 4, ny: 2, width: 60, height: 30}}", "{file: t.txt}");
     write_bytes("t.txt", "# x y\n1 2\n3 four\n", 17);
-    expect(NULL, "t.txt:3:3: targets.file: ", "'four' is not a number");
+    expect_mistake(NULL, "t.txt:3:3: targets.file: ", "'four' is not a number");
     write_bytes("t.txt", "1 2 3\n", 6);
-    expect(NULL, "t.txt:1:5: targets.file: ", "more than two");
+    expect_mistake(NULL, "t.txt:1:5: targets.file: ", "more than two");
     write_bytes("t.txt", "1\n", 2);
-    expect(NULL, "t.txt:1:2: targets.file: ", "expected x and y");
+    expect_mistake(NULL, "t.txt:1:2: targets.file: ", "expected x and y");
     write_bytes("t.txt", "\n", 1);
-    expect(NULL, "t.txt:1:1: targets.file: ", "no target");
+    expect_mistake(NULL, "t.txt:1:1: targets.file: ", "no target");
     write_bytes("t.txt", "1 2\n3\0004\n5 6\n", 12);
-    expect(NULL, "t.txt:2:2: targets.file: ", "a NUL character");
+    expect_mistake(NULL, "t.txt:2:2: targets.file: ", "a NUL character");
     write_bytes("t.txt", "ra dec\n1 2\n", 11);
-    expect(NULL, "t.txt:1:1: targets.file: ", "words without x and y");
+    expect_mistake(NULL, "t.txt:1:1: targets.file: ", "words without x and y");
     write_bytes("t.txt", "x y name\n1 2\n", 13);
-    expect(NULL, "t.txt:2:1: targets.file: ", "2 fields, expected 3 as the column names say");
+    expect_mistake(NULL,
+                   "t.txt:2:1: targets.file: ", "2 fields, expected 3 as the column names say");
     write_bytes("t.txt", "x[s] y\n1 2\n", 11);
-    expect(NULL, "t.txt:1:1: targets.file: ", "unit is not known");
+    expect_mistake(NULL, "t.txt:1:1: targets.file: ", "unit is not known");
     write_bytes("t.txt", "1 2 the star\n", 13);
-    expect(NULL, "t.txt:1:9: targets.file: ", "in double quotes");
-    assert_int_equal(wrong, 0);
-}
-
-/* What is no regular file is not waited for. */
-static void pipes_and_devices(void **state) {
-    (void)state;
-    assert_int_equal(mkfifo("pipe", 0600), 0);
-    write_changed("{grid: {nx: 4, ny: 2, width: 60, height: 30}}", "{file: pipe}");
-    alarm(20);
-    expect(NULL, "bad.yaml:9:17: targets.file: ", "a pipe or device, no regular file");
-    write_changed("{grid: {nx: 4, ny: 2, width: 60, height: 30}}", "{file: /dev/zero}");
-    expect(NULL, "bad.yaml:9:17: targets.file: ", "a pipe or device, no regular file");
-    unlink("bad.yaml");
-    assert_int_equal(rename("pipe", "bad.yaml"), 0);
-    expect(NULL, "bad.yaml:1:1: file: ", "a pipe or device, no regular file");
-    alarm(0);
-    unlink("bad.yaml");
-    assert_int_equal(wrong, 0);
+    expect_mistake(NULL, "t.txt:1:9: targets.file: ", "in double quotes");
+    assert_int_equal(mistakes_missed, 0);
 }
 
 /* Profile files of the framework must hold what a parameter file may state, as effective.yaml does.
@@ -327,16 +283,16 @@ static void legacy_values_out_of_range(void **state) {
         "{file: p.txt}");
     for (size_t i = 0; i < sizeof l / sizeof *l; i++) {
         write_bytes("p.txt", l[i].text, strlen(l[i].text));
-        expect(NULL, l[i].place, l[i].phrase);
+        expect_mistake(NULL, l[i].place, l[i].phrase);
     }
     write_bytes("p.txt", "n\n1\nr0\n1\ns\n2\0h\n2\nl\n25\n", 22);
-    expect(NULL, "p.txt:6:2: atmosphere.profiles[0].file: ", "a NUL character");
+    expect_mistake(NULL, "p.txt:6:2: atmosphere.profiles[0].file: ", "a NUL character");
     write_bytes("p.txt", "n\n1\nr0\n1\ns\n2\nh\n2\nl\n25\n", 22);
-    expect("atmosphere={legacy: {files: [p.txt, p.txt], start: 1e9}}",
-           "command line:1:", "expected increasing times up to 1e9 s");
-    expect("atmosphere={legacy: {files: [p.txt, p.txt], start: 1e8, interval: 1e-9}}",
-           "command line:1:", "expected increasing times up to 1e9 s");
-    assert_int_equal(wrong, 0);
+    expect_mistake("atmosphere={legacy: {files: [p.txt, p.txt], start: 1e9}}",
+                   "command line:1:", "expected increasing times up to 1e9 s");
+    expect_mistake("atmosphere={legacy: {files: [p.txt, p.txt], start: 1e8, interval: 1e-9}}",
+                   "command line:1:", "expected increasing times up to 1e9 s");
+    assert_int_equal(mistakes_missed, 0);
 }
 
 static void wrong_yaml(void **state) {
@@ -365,75 +321,9 @@ static void wrong_yaml(void **state) {
     };
     for (size_t i = 0; i < sizeof y / sizeof *y; i++) {
         write_bytes("bad.yaml", y[i].text, strlen(y[i].text));
-        expect(NULL, y[i].place, y[i].phrase);
+        expect_mistake(NULL, y[i].place, y[i].phrase);
     }
-    assert_int_equal(wrong, 0);
-}
-
-static void deep_and_wide_yaml(void **state) {
-    (void)state;
-    enum { N = 20000 };
-    char *text = malloc(2 * N + 100);
-    assert_non_null(text);
-    memset(text, '[', N);
-    write_bytes("bad.yaml", text, N);
-    expect(NULL, "bad.yaml:1:", "");
-    for (int i = 0; i < N; i++)
-        memcpy(text + 2 * i, "- ", 2);
-    write_bytes("bad.yaml", text, 1000);
-    expect(NULL, "bad.yaml:1:", "nested deeper than");
-    int n = sprintf(text, "a: &a [x,x,x,x,x,x,x,x,x,x]\n"); /* ten to the power ten values */
-    for (char c = 'b'; c < 'k'; c++)
-        n += sprintf(text + n, "%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c - 1,
-                     c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1);
-    write_bytes("bad.yaml", text, (size_t)n);
-    expect(NULL, "bad.yaml:", "values, expected fewer");
-    free(text);
-    assert_int_equal(wrong, 0);
-}
-
-/* Times grow with the size of a text, not with its square. */
-static void absurd_yaml_is_refused_in_time(void **state) {
-    (void)state;
-    enum { N = 100000 };
-    char *text = malloc(20 * N);
-    assert_non_null(text);
-    struct timespec begin, end;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    memset(text, '[', N);
-    memset(text + N, ']', N);
-    write_bytes("bad.yaml", text, 2 * N);
-    expect(NULL, "bad.yaml:1:", "nested deeper than");
-    memset(text, '{', N);
-    write_bytes("bad.yaml", text, N);
-    expect(NULL, "bad.yaml:1:", "nested deeper than");
-    size_t n = 0;
-    for (int i = 0; i < N; i++)
-        n += (size_t)sprintf(text + n, "- &a%d x\n", i);
-    write_bytes("bad.yaml", text, n);
-    expect(NULL, "bad.yaml:1001:3: syntax: ", "more than 1000 anchors");
-    n = 0;
-    for (int i = 0; i < N; i++)
-        n += (size_t)sprintf(text + n, "k%d: x\n", i);
-    write_bytes("bad.yaml", text, n);
-    expect(NULL, "bad.yaml:1:1: syntax: ", "100000 keys in a mapping");
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    free(text);
-    assert_true(end.tv_sec - begin.tv_sec < 10);
-    assert_int_equal(wrong, 0);
-}
-
-/* A message never carries what a terminal would obey. */
-static void no_control_characters_reach_the_terminal(void **state) {
-    (void)state;
-    const char *file = "bad.yaml", text[] = "\"a\\x9b31m\": 1\n";
-    params par;
-    write_bytes(file, text, sizeof text - 1);
-    status_clear();
-    assert_int_equal(params_load(NULL, 1, &file, 0, NULL, &par), MOAO_INPUT);
-    assert_non_null(strstr(status_message(), "a??31m"));
-    params_free(&par);
-    status_clear();
+    assert_int_equal(mistakes_missed, 0);
 }
 
 static void wrong_overrides(void **state) {
@@ -464,13 +354,13 @@ static void wrong_overrides(void **state) {
     };
     write_changed("good", "good");
     for (size_t i = 0; i < sizeof o / sizeof *o; i++)
-        expect(o[i].text, o[i].place, o[i].phrase);
-    assert_int_equal(wrong, 0);
+        expect_mistake(o[i].text, o[i].place, o[i].phrase);
+    assert_int_equal(mistakes_missed, 0);
 }
 
 static int reset(void **state) {
     (void)state;
-    wrong = 0;
+    mistakes_missed = 0;
     return 0;
 }
 
@@ -482,12 +372,8 @@ int main(void) {
         cmocka_unit_test_setup(missing_keys, reset),
         cmocka_unit_test_setup(inconsistent_values, reset),
         cmocka_unit_test_setup(missing_files, reset),
-        cmocka_unit_test_setup(pipes_and_devices, reset),
         cmocka_unit_test_setup(legacy_values_out_of_range, reset),
         cmocka_unit_test_setup(wrong_yaml, reset),
-        cmocka_unit_test_setup(deep_and_wide_yaml, reset),
-        cmocka_unit_test_setup(absurd_yaml_is_refused_in_time, reset),
-        cmocka_unit_test_setup(no_control_characters_reach_the_terminal, reset),
         cmocka_unit_test_setup(wrong_overrides, reset),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
