@@ -73,6 +73,21 @@ class Commands(unittest.TestCase):
         self.assertEqual((p.returncode, p.stderr.count("\n")), (2, 1))
         self.assertIn("unknown option -ranks; see moao help run", p.stderr)
 
+    def test_resume_of_nothing_is_told(self):
+        p = call(MOAO, "run", self.case, "targets={list: [[0, 0]]}", "schedule.exposure_interval=15 min", "-o", "typo", "-q",
+                 "--resume", cwd=self.dir)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertIn("--resume: typo holds no run yet", p.stderr)
+
+    def test_demo_leaves_other_folders_alone(self):
+        """scripts/demo.sh into a folder that holds something else is refused."""
+        os.mkdir(self.path("mine"))
+        with open(self.path("mine", "notes.txt"), "w", encoding="ascii") as f:
+            f.write("keep me")
+        p = call("sh", os.path.join(ROOT, "scripts", "demo.sh"), self.path("mine"), env=plain_environment(MOAO=MOAO))
+        self.assertEqual(p.returncode, 2, p.stdout + p.stderr)
+        self.assertEqual(os.listdir(self.path("mine")), ["notes.txt"])
+
     def test_no_mpirun(self):
         p = call(MOAO, "run", "-n", "2", self.case, env=plain_environment(PATH=self.dir), cwd=self.dir)
         self.assertEqual((p.returncode, p.stderr.count("\n")), (2, 1), p.stderr)
