@@ -256,8 +256,15 @@ class Commands(Case):
         s = Sweep(folder)
         self.assertEqual(list(s.keys), ["telescope.zenith", "sensors.magnitude"])
         self.assertEqual(list(s.merits), [("STREHL_MEAN", 1.65), ("STREHL_MEAN", 2.2), ("EE_75mas_MEAN", 2.2)])
+        names = ["strehl_mean_1.65um", "ee_75mas_1.65um", "rms_1.65um", "fwhm_2.2um"]  # as `moao sweep` calls them
+        t = Table([zenith, magnitude] + [zenith / 100] * 4 + [zenith, ["finished"] * 6],
+                  names=["telescope.zenith", "sensors.NGS1.magnitude"] + names + ["elapsed_s", "status"])
+        t["rms_1.65um"].unit, t["telescope.zenith"].unit, t.meta["NKEYS"] = "nm", "deg", 2
         t.write(os.path.join(folder, "sweep.fits"))
-        self.assertEqual(list(Sweep(folder).merits), list(s.merits))
+        s = Sweep(folder)
+        self.assertEqual(list(s.keys), ["telescope.zenith", "sensors.NGS1.magnitude"])
+        self.assertEqual(list(s.merits), [("strehl_mean", 1.65), ("ee_75mas", 1.65), ("rms", 1.65), ("fwhm", 2.2)])
+        self.assertEqual((s.units["rms"], s.units["telescope.zenith"]), ("nm", "deg"))
         code, text, err = call(cmd_sweep, folder)
         self.assertEqual((code, err), (0, ""))
         self.assertEqual(sorted(n for n in os.listdir(folder) if n.endswith("png")), ["sweep-maps.png", "sweep.png"])
