@@ -1,6 +1,7 @@
 # make              build the program          make demo     install what is missing, build, run a small case
 # make check        every test                 make info     what would be used, and from where
 # make check-fast   unit tests only            make bench    timed comparisons (build and run)
+# make check-faults [HOURS=1]                  the long form of the fault campaign (docs/reliability.md)
 # make check-install  the ways of docs/install.md in fresh systems (root, debootstrap; two minutes)
 # make install prefix=/usr/local DESTDIR=      make gpu      the CUDA plugin, where nvcc exists
 # Options: V=1 shows the commands; SAN=address,undefined builds with sanitizers into a folder of its own; NATIVE=1
@@ -67,7 +68,7 @@ tests := $(patsubst %.c,$(B)/%,$(test_src))
 benches := $(patsubst %.c,$(B)/%,$(bench_src))
 VERSION := $(shell cat VERSION 2>/dev/null)$(addprefix +,$(shell git describe --always --dirty 2>/dev/null))
 
-.PHONY: all demo check check-fast check-install tests bench gpu info install clean format lint docs FORCE
+.PHONY: all demo check check-fast check-faults check-install tests bench gpu info install clean format lint docs FORCE
 all: $(B)/libmoao.a $(progs)
 tests: $(tests)
 
@@ -119,12 +120,17 @@ gpu: $(if $(NVCC),$(if $(cu_src),$(B)/libmoao_gpu.so))
 demo:
 	@scripts/install-deps.sh --build --demo
 	@$(MAKE) --no-print-directory -j$$(nproc) all
-	@MOAO=$(B)/moao PYTHON=$(PYTHON) scripts/demo.sh
+	@MOAO=$(B)/moao PYTHON=$(PYTHON) scripts/demo.sh $(if $(FORCE),--force)
 
 check:
 	@scripts/install-deps.sh --build --test --demo
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests
 	@$(PYTHON) tests/run.py --build $(B)
+
+check-faults: all
+	@$(PYTHON) tests/fault/campaign.py --build $(B) --hours $(or $(HOURS),1)
+
+-include tests/fault/fault.mk
 
 # the ways of docs/install.md in fresh systems; needs root and debootstrap
 check-install:

@@ -68,6 +68,7 @@ struct backend_batch;       /* the batched operations: backend_batch.h */
 struct backend_half;        /* products of halves on tensor cores: backend_half.h */
 struct backend_matcov;      /* covariances of slopes: backend_matcov.h */
 struct backend_psf;         /* point-spread functions: backend_psf.h */
+struct backend_lowrank;     /* batched QR, SVD, low rank: backend_lowrank.h */
 struct backend_group;       /* broadcasts among the devices of several processes: backend_group.h */
 #define BACKEND_IDENTITY 40 /* bytes of a device's name */
 
@@ -203,14 +204,16 @@ typedef struct backend {
         *matcov; /* NULL: none of its own, ask matcov_backend (matcov/matcov.h) */
     const struct backend_group *group; /* NULL: device memory is host memory, which MPI can send */
     const struct backend_psf *psf;     /* as matcov: psf_backend (psf/psf.h) */
+    const struct backend_lowrank *lowrank;
 } backend;
 
 extern const backend backend_cpu;
 
 /* Find a backend: "cpu"; "gpu" (MOAO_INPUT with the reason when the plugin, its libraries, a driver
  * or a device is missing); "auto": the GPU's where it is usable, else the CPU's. The plugin is
- * libmoao_gpu.so: the file that the variable MOAO_GPU_PLUGIN names, else beside the program, in
- * ../lib/moao from it, or where the linker looks. Local; the plugin is loaded once per process. */
+ * libmoao_gpu.so: the file that the variable MOAO_GPU_PLUGIN names, else beside the program, else
+ * in
+ * ../lib/moao from it, and nowhere else. Local; the plugin is loaded once per process. */
 status backend_get(const char *name, const backend **out);
 
 #ifdef __cplusplus

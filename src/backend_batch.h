@@ -125,4 +125,7 @@ static inline bool batch_syrk_ok(backend_type t, char uplo, char trans, int64_t 
 #ifdef __cplusplus
 }
 #endif
+/* at the end, for it needs what stands above */
+#include "backend_lowrank.h"
+
 #endif

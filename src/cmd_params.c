@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
+const char cmd_params_usage[] =
     "usage: moao params [SECTION...]\n"
     "\n"
     "Print every parameter, or those of a section (telescope, sensors, targets.grid,\n"
@@ -45,7 +45,7 @@ int cmd_params(int argc, char **argv) {
         reference_form form;
     } forms[] = {
         {"--markdown", REFERENCE_MARKDOWN}, {"--man", REFERENCE_MAN}, {"--keys", REFERENCE_KEYS}};
-    if (command_wants_help(argc, argv, help))
+    if (command_wants_help(argc, argv, cmd_params_usage))
         return 0;
     if (argc == 1)
         return print(params_reference(REFERENCE_PLAIN));

@@ -1,10 +1,13 @@
 #include "comm.h"
 
+#include "memory_limits.h"
+
 #include <cblas.h>
 #include <errno.h>
 #include <omp.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,27 +20,6 @@ static int cores_allowed(void) {
         return CPU_COUNT(&set);
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (int)n : 1;
-}
-
-/* Available memory of the node [bytes]: /proc/meminfo, and the limit of the control group when
- * lower. */
-static size_t node_memory(void) {
-    size_t available = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    FILE *f = fopen("/proc/meminfo", "r");
-    char line[256];
-    size_t kib;
-    while (f != NULL && fgets(line, sizeof line, f) != NULL)
-        if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1)
-            available = kib * 1024;
-    if (f != NULL)
-        fclose(f);
-    f = fopen("/sys/fs/cgroup/memory.max", "r");
-    size_t limit;
-    if (f != NULL && fscanf(f, "%zu", &limit) == 1 && limit < available)
-        available = limit;
-    if (f != NULL)
-        fclose(f);
-    return available;
 }
 
 void comm_unbind(void) {
@@ -86,7 +68,7 @@ status comm_init(MPI_Comm mpi, comm *c) {
     MPI_Comm_size(c->node, &c->node_size);
     int leader = c->node_rank == 0;
     MPI_Allreduce(&leader, &c->nnode, 1, MPI_INT, MPI_SUM, mpi);
-    unsigned long long memory = node_memory(), least;
+    unsigned long long memory = limits_node(), least;
     MPI_Allreduce(&memory, &least, 1, MPI_UNSIGNED_LONG_LONG, MPI_MIN, c->node);
     c->memory = (size_t)least / (size_t)c->node_size;
     status st = threads_of_rank(c, &c->threads);
@@ -108,15 +90,16 @@ void comm_free(comm *c) {
 }
 
 status comm_agree(const comm *c, status local) {
+    enum { KNOWN = 256 }; /* more than any status */
     struct {
         int code, rank;
-    } mine = {2 * (int)local, c->rank}, worst;
-    /* a rank that knows the reason comes before one that was told of the failure by its group;
-     * MAXLOC keeps the lowest rank among equals */
+    } mine = {(int)local, c->rank}, worst;
+    /* a rank that knows the reason comes before those that were told of the failure by their group,
+     * whatever they call it; MAXLOC keeps the lowest rank among equals */
     if (local != MOAO_OK && status_message()[0] != '\0')
-        mine.code++;
+        mine.code += KNOWN;
     MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, c->mpi);
-    worst.code /= 2;
+    worst.code %= KNOWN;
     if (worst.code == MOAO_OK)
         return MOAO_OK;
     char text[2048] = "";
@@ -223,6 +206,21 @@ bool comm_stop_requested(const comm *c) {
     int mine = stop_flag != 0, any;
     MPI_Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, c->mpi);
     return any != 0;
+}
+
+bool comm_flips(const comm *c, const char *where) {
+    if (comm_fault(c, where) == MOAO_OK)
+        return false;
+    status_clear();
+    return true;
+}
+
+double comm_flip(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits ^= (uint64_t)1 << 56; /* of the exponent: 2^16 times as large, or as small */
+    memcpy(&x, &bits, sizeof bits);
+    return x;
 }
 
 status comm_fault(const comm *c, const char *where) {

@@ -32,8 +32,8 @@ void comm_free(comm *c);
 /* Local. Use another number of BLAS and OpenMP threads. */
 void comm_set_threads(comm *c, int threads);
 
-/* Collective. Returns on every rank the worst status of all ranks and, where it is not MOAO_OK,
- * makes the message of the lowest failing rank ("rank 3: ...") every rank's message. */
+/* Collective. MOAO_OK on every rank, or on every rank the worst status of those ranks that know a
+ * reason; the message of the lowest of them ("rank 3: ...") is then every rank's. */
 status comm_agree(const comm *c, status local);
 
 /* Local. For long work between two calls of comm_agree: a rank whose part failed for good tells the
@@ -64,5 +64,8 @@ void comm_hold_signals(void);
  * same `where` on that rank, or only the N-th of them, return MOAO_INTERNAL, or kill the process.
  * Local. Costs a getenv. */
 status comm_fault(const comm *c, const char *where);
+/* The same for a bit of memory: whether one is to change there, and a number in which it did. */
+bool comm_flips(const comm *c, const char *where);
+double comm_flip(double x);
 
 #endif

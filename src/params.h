@@ -70,6 +70,7 @@ enum { WEIGHTING_ENERGY, WEIGHTING_UNIFORM };    /* psf.weighting */
 enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_GPU }; /* compute.backend */
 /* compute.precision */
 enum { PRECISION_PARAM_DOUBLE, PRECISION_PARAM_MIXED };
+enum { VERIFY_OFF, VERIFY_SAMPLE, VERIFY_FULL };
 enum { PSF_SHORT, PSF_LONG, PSF_NONE }; /* output.psf */
 
 struct sensor_params { /* after loading: frame_rate and ring not given */

@@ -304,7 +304,10 @@ static status read_atmosphere_file(params_loader *l, const ynode *at) {
     const ynode *list = yaml_tree_get(root, "profiles");
     if (list == NULL)
         return yaml_tree_fail(root, "profiles", "missing, expected a list of profiles");
-    st = read_profiles(l, list, "profiles");
+    TRY(read_profiles(l, list, "profiles"));
+    /* its content is in the list now: the effective parameters need no other file */
+    free(l->par->atmosphere_file);
+    l->par->atmosphere_file = NULL;
 done:
     return st;
 }

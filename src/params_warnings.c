@@ -157,20 +157,19 @@ static void warn_profiles(const params *par, const atmos *a, warnings *w) {
 
 static void warn_schedule(const atmos *a, warnings *w) {
     int unused = 0, first_unused = 0, idle = 0;
-    for (int k = 0; k < a->nprofile; k++) {
-        bool used = false;
-        for (int i = 0; i < a->ntor && !used; i++)
-            used = atmos_profile_at(a, a->tor_time[i]) == &a->profiles[k];
-        for (int i = 0; i < a->nexposure && !used; i++)
-            used = atmos_profile_at(a, a->exposure_time[i]) == &a->profiles[k];
-        if (!used && unused++ == 0)
+    bool *used = calloc((size_t)a->nprofile, sizeof *used);
+    for (int i = 0; used != NULL && i < a->ntor; i++)
+        used[atmos_profile_at(a, a->tor_time[i]) - a->profiles] = true;
+    for (int i = 0; used != NULL && i < a->nexposure; i++)
+        used[atmos_profile_at(a, a->exposure_time[i]) - a->profiles] = true;
+    for (int k = 0; used != NULL && k < a->nprofile; k++)
+        if (!used[k] && unused++ == 0)
             first_unused = k;
-    }
+    free(used);
     for (int i = 0; i < a->ntor; i++) {
-        bool used = false;
-        for (int e = 0; e < a->nexposure && !used; e++)
-            used = atmos_tor_of(a, e) == i;
-        idle += !used;
+        int first, end;
+        atmos_exposures_of(a, i, &first, &end);
+        idle += first == end;
     }
     if (unused > 0)
         params_warn(

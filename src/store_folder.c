@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define EFFECTIVE "effective.yaml"
+
 const char *const folder_results[] = {"maps.fits", "psf.fits", "run.json", NULL};
 
 bool folder_has(const char *dir, const char *name) {
@@ -37,7 +39,7 @@ static bool ends_with(const char *name, const char *end) {
 
 /* Ours, or what people put beside it before a run begins. */
 static bool is_expected(const char *name) {
-    static const char *const names[] = {".", "..", "effective.yaml", "checkpoint", "matrices"};
+    static const char *const names[] = {".", "..", EFFECTIVE, "checkpoint", "matrices"};
     static const char *const ends[] = {".log", ".out", ".err"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
@@ -95,25 +97,29 @@ status folder_sweep(const char *dir) {
     return st;
 }
 
-status folder_note(const char *dir, const char *path, uint64_t run) {
-    char text[400];
-    size_t n = 0;
+/* Add a line about DIR/NAME, if it is there. */
+static status note_one(const char *dir, const char *name, char *text, size_t size) {
+    char *path = NULL;
+    uint64_t bytes;
+    uint32_t crc;
+    const size_t n = strlen(text);
     status st = MOAO_OK;
-    for (int i = 0; folder_results[i] != NULL; i++) {
-        char *file = NULL;
-        uint64_t size;
-        uint32_t crc;
-        if (!folder_has(dir, folder_results[i]))
-            continue;
-        st = file_join(dir, folder_results[i], &file);
-        if (st == MOAO_OK)
-            st = file_sum(file, &size, &crc);
-        free(file);
-        TRY(st);
-        n += (size_t)snprintf(text + n, sizeof text - n, "%s %" PRIu64 " %08" PRIx32 "\n",
-                              folder_results[i], size, crc);
-    }
-    text[n] = '\0';
+    if (!folder_has(dir, name))
+        return MOAO_OK;
+    TRY(file_join(dir, name, &path));
+    TRY(file_sum(path, &bytes, &crc));
+    snprintf(text + n, size - n, "%s %" PRIu64 " %08" PRIx32 "\n", name, bytes, crc);
+done:
+    free(path);
+    return st;
+}
+
+status folder_note(const char *dir, const char *path, uint64_t run) {
+    char text[400] = "";
+    status st;
+    TRY(note_one(dir, EFFECTIVE, text, sizeof text));
+    for (int i = 0; folder_results[i] != NULL; i++)
+        TRY(note_one(dir, folder_results[i], text, sizeof text));
     st = sealed_write(path, "finished", run, text);
 done:
     return st;
@@ -148,9 +154,13 @@ status folder_compare(const char *dir, const char *note, folder_state *s) {
         TRY(file_join(dir, name, &path));
         const char *why = compare_one(path, size, crc);
         free(path);
-        if (why == NULL)
+        if (strcmp(name, EFFECTIVE) == 0) {
+            s->effective = why == NULL;
+            s->size = size;
+            s->crc = crc;
+        } else if (why == NULL) {
             continue;
-        if (strcmp(name, "run.json") == 0) {
+        } else if (strcmp(name, "run.json") == 0) {
             snprintf(s->report, sizeof s->report, "%s %s", name, why);
         } else if (s->right) {
             snprintf(s->wrong, sizeof s->wrong, "%s %s", name, why);

@@ -19,13 +19,16 @@ status folder_sweep(const char *dir);
 status folder_remove(const char *dir, const char *name);
 bool folder_has(const char *dir, const char *name);
 
-/* Note the sizes and checksums of the results in `dir` as a sealed text. */
+/* Note the sizes and checksums of the results and of effective.yaml in `dir` as a sealed text. */
 status folder_note(const char *dir, const char *path, uint64_t run);
 
 typedef struct {
-    bool right;       /* what the note has is all there and unchanged */
-    bool any;         /* at least one FITS file is there */
-    char wrong[200];  /* the first file that is not right, and why */
+    bool right;      /* what the note has is all there and unchanged */
+    bool any;        /* at least one FITS file is there */
+    char wrong[200]; /* the first file that is not right, and why */
+    bool effective;  /* effective.yaml in `dir` is as the run wrote it */
+    uint64_t size;   /* of effective.yaml then */
+    uint32_t crc;
     char report[100]; /* the same of run.json, which is no result; "": nothing */
 } folder_state;
 /* Compare them with the lines of such a note. */

@@ -23,17 +23,15 @@ static status refuse_version(const store *s) {
                        s->dir);
 }
 
-static status read_facts(store *s) {
+static status read_facts(store *s, sealed_state *known) {
     char *path = NULL;
     sealed_state state;
     status st;
     TRY(store_path(s, "facts", &path));
     TRY(facts_read(path, s->run.fingerprint, s->run.ntarget, s->run.nexposure, &s->facts, &state));
+    *known = state;
     if (state == SEALED_OLD)
         TRY(refuse_version(s));
-    if (state == SEALED_DAMAGED || state == SEALED_FOREIGN)
-        progress_warn("%s: left out, %s: last digits may differ from those of the first run", path,
-                      state == SEALED_DAMAGED ? "it is damaged" : "it belongs to another run");
     if (!s->mixed)
         facts_forget(&s->facts, "precision_");
 done:
@@ -209,6 +207,34 @@ static status repair(store *s, const folder_state *f) {
     return folder_remove(s->checkpoint, "finished");
 }
 
+/* effective.yaml of a finished run, in the directory and in the checkpoint: from the one that is as
+ * it was, else the text of this call, which may have another title. */
+static status restore_effective(store *s, const folder_state *f) {
+    char *kept = NULL, *right = NULL, *text = NULL;
+    uint64_t size;
+    uint32_t crc;
+    status st;
+    TRY(store_path(s, "effective.yaml", &kept));
+    const bool same = file_exists(kept) && file_sum(kept, &size, &crc) == MOAO_OK &&
+                      size == f->size && crc == f->crc;
+    status_clear();
+    if (same && f->effective)
+        goto done;
+    progress_warn("%s: effective.yaml is not as the run wrote it: it is written anew", s->dir);
+    if (same || f->effective) {
+        TRY(file_join(same ? s->checkpoint : s->dir, "effective.yaml", &right));
+        TRY(file_read_text(right, &text));
+        free(s->effective);
+        s->effective = text;
+    }
+    TRY(write_effective(s, s->checkpoint));
+    st = write_effective(s, s->dir);
+done:
+    free(right);
+    free(kept);
+    return st;
+}
+
 /* The finished run that the directory holds, if it does: its files are verified. */
 static status load_finished(store *s) {
     char *path = NULL, *note = NULL;
@@ -232,6 +258,7 @@ static status load_finished(store *s) {
         progress_warn("%s: %s", s->dir, f.report);
     if (f.right) {
         s->finished = true;
+        TRY(restore_effective(s, &f));
         TRY(store_remove_parts(s));
     } else {
         st = repair(s, &f);
@@ -243,11 +270,18 @@ done:
 }
 
 status store_load(store *s) {
-    const bool known = folder_has(s->checkpoint, "effective.yaml");
+    bool known = folder_has(s->checkpoint, "effective.yaml");
+    sealed_state facts;
     status st;
-    if (known)
+    TRY(read_facts(s, &facts));
+    if (facts == SEALED_GOOD) /* of this run, whatever became of effective.yaml */
+        known = true;
+    else if (known)
         TRY(refuse_changes(s));
-    TRY(read_facts(s));
+    if (facts == SEALED_DAMAGED || facts == SEALED_FOREIGN)
+        progress_warn(
+            "%s/facts: left out, it %s: last digits may differ from those of the first run",
+            s->checkpoint, facts == SEALED_DAMAGED ? "is damaged" : "belongs to another run");
     TRY(load_parts(s));
     if (!known && s->left_out > 0)
         TRY(status_fail(MOAO_INPUT,

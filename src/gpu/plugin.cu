@@ -3,6 +3,7 @@
 #include "../backend_group.h"
 #include "batch_gpu.h"
 #include "half_gpu.h"
+#include "lowrank_gpu.h"
 #include "matcov_gpu.h"
 #include "potrf.cuh"
 #include "psf_gpu.h"
@@ -317,6 +318,7 @@ static const backend table = {
     &backend_matcov_gpu,
     &backend_group_gpu,
     &backend_psf_gpu,
+    &backend_lowrank_gpu,
 };
 
 #define EXPORT extern "C" __attribute__((visibility("default")))

@@ -189,4 +189,5 @@ const backend backend_cpu = {
     .trsm_multi = cpu_trsm_multi,
     .batch = &backend_batch_cpu,
     .half = &backend_half_cpu,
+    .lowrank = &backend_lowrank_cpu,
 };

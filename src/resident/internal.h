@@ -43,6 +43,7 @@ struct resident {
     int *info;                /* [factor_strips] */
     void *work;
     size_t lwork;
+    probe *look; /* what the exposure in hand is checked by; NULL: nothing */
     /* on the host */
     double *host[2]; /* v x n: sampled residual */
     double *average; /* mtt on its way */
@@ -68,6 +69,13 @@ status resident_project(resident *r, bool truth, int64_t j, int64_t n, double al
 status resident_gemm(resident *r, char ta, char tb, int64_t m, int64_t n, int64_t k, double alpha,
                      const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
                      double *c, int64_t ldc);
+
+/* Local. q and y of the probe's target number `target` from W (v x m) and Y (v x v), when it looks
+ * at that one. Waits then. */
+status resident_probe(resident *r, int target, const double *w, const double *y);
+
+/* Local. comm_flip of a number on the device, where comm_flips says so. */
+status resident_flip(resident *r, const char *where, double *x);
 
 /* Copy between host and device, in stream order: contiguous. */
 status resident_copy(resident *r, double *dst, const double *src, int64_t count);
@@ -99,8 +107,8 @@ status factor_make(resident *r, const profile *p, int *minor);
 
 /* Takes the memory of the device for W of up to r->most targets, for pieces of the factor and for
  * what the dense operations need, and the host's for the factor. Sets r->nw, r->wt. */
-status stream_open(resident *r);
-void stream_close(resident *r);
+status panels_open(resident *r);
+void panels_close(resident *r);
 
 /* Cmm0 of a profile, and its factor; *minor: order of the first minor that is not positive, 0:
  * none. */

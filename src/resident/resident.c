@@ -253,7 +253,7 @@ status resident_open(const resident_setup *u, resident **out, int *chunk) {
     if (st == MOAO_OK)
         st = take_arrays(r);
     if (st == MOAO_OK)
-        st = u->plan->streamed ? stream_open(r) : take_factor(r);
+        st = u->plan->streamed ? panels_open(r) : take_factor(r);
     if (st == MOAO_OK && u->plan->mixed)
         st = mixed_open(r, share);
     TRY(comm_agree(u->c, st));
@@ -281,7 +281,7 @@ void resident_close(resident *r) {
     const backend *be = r->be;
     if (r->ctx != NULL) {
         const bool streamed = r->stream != NULL; /* W then lies in its room */
-        stream_close(r);
+        panels_close(r);
         mixed_close(r);
         if (r->target != NULL)
             r->mat->close_target(r->target);
@@ -399,6 +399,7 @@ static status solve_local(resident *r, double sum[2]) {
             if (r->mixed != NULL)
                 TRY(mixed_solved(r, k, r->wt[k]));
         }
+        TRY(resident_flip(r, "flip-w", r->wt[k] + r->v * (r->m / 2)));
         TRY(sample_residual(r, r->wt[k], sample, sum));
         rows_progress(&r->team);
     }

@@ -131,6 +131,8 @@ status rows_half_panel(const rowteam *t, const matcov *mc, size_t j0, size_t w, 
     ROWS_WAIT(t, stg, gather_columns(t, t->c->mpi, rows, w, t->panel));
     for (size_t j = 0; j < w; j++)
         t->panel[j + j * rows] *= 0.5;
+    if (comm_flips(t->c, "flip-t"))
+        t->panel[rows / 2] = comm_flip(t->panel[rows / 2]);
     return st;
 }
 

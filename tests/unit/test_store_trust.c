@@ -181,15 +181,18 @@ static void test_one_truth(void **state) {
     assert_int_equal(file_write_text(in_dir("effective.yaml"), OTHER), MOAO_OK);
     store_close(open_ok(EFFECTIVE, resume));
     expect_text(in_dir("effective.yaml"), EFFECTIVE);
-    /* --overwrite killed after its first step: the new run goes on, without the old parts */
-    assert_int_equal(file_write_text(in_dir("checkpoint/effective.yaml"), OTHER), MOAO_OK);
-    assert_int_equal(file_write_text(in_dir("maps.fits"), "of the old run"), MOAO_OK);
+    /* --overwrite killed after its first step: either run goes on, each with its own parts alone */
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(file_write_text(in_dir("checkpoint/effective.yaml"), OTHER), MOAO_OK);
+        assert_int_equal(file_write_text(in_dir("maps.fits"), "of the old run"), MOAO_OK);
+        s = open_ok(k == 0 ? EFFECTIVE : OTHER, resume);
+        assert_int_equal(store_done_count(s), k == 0 ? NT : 0);
+        assert_false(file_exists(in_dir("maps.fits")));
+        store_close(s);
+        expect_text(in_dir("effective.yaml"), k == 0 ? EFFECTIVE : OTHER);
+        expect_text(in_dir("checkpoint/effective.yaml"), k == 0 ? EFFECTIVE : OTHER);
+    }
     expect_refusal(EFFECTIVE, resume, "r0");
-    s = open_ok(OTHER, resume);
-    assert_int_equal(store_done_count(s), 0);
-    assert_false(file_exists(in_dir("maps.fits")));
-    expect_text(in_dir("effective.yaml"), OTHER);
-    store_close(s);
 }
 
 /* Without effective.yaml the parts tell by themselves whether they belong. */
@@ -199,6 +202,14 @@ static void test_lost_effective(void **state) {
     put(s, 0, false);
     store_close(s);
     assert_int_equal(unlink(in_dir("checkpoint/effective.yaml")), 0);
+    expect_refusal(OTHER, resume, "effective.yaml");
+    assert_int_equal(file_write_text(in_dir("checkpoint/effective.yaml"), "{]"), MOAO_OK);
+    s = open_ok(EFFECTIVE, resume); /* the facts know better */
+    assert_int_equal(store_done_count(s), NT);
+    store_close(s);
+    expect_text(in_dir("checkpoint/effective.yaml"), EFFECTIVE);
+    assert_int_equal(unlink(in_dir("checkpoint/effective.yaml")), 0);
+    assert_int_equal(unlink(in_dir("checkpoint/facts")), 0);
     expect_refusal(OTHER, resume, "effective.yaml");
     s = open_ok(EFFECTIVE, resume);
     assert_int_equal(store_done_count(s), NT);
@@ -349,6 +360,18 @@ static void test_finished(void **state) {
     s = open_ok(EFFECTIVE, resume);
     assert_true(store_finished(s));
     store_close(s);
+    for (int k = 0; k < 4; k++) { /* effective.yaml is made anew from the one that is right */
+        const char *file = in_dir(k % 2 ? "effective.yaml" : "checkpoint/effective.yaml");
+        if (k < 2)
+            flip(file, 40);
+        else
+            assert_int_equal(unlink(file), 0);
+        s = open_ok(RETITLED, resume);
+        assert_true(store_finished(s));
+        store_close(s);
+        expect_text(in_dir("effective.yaml"), EFFECTIVE);
+        expect_text(in_dir("checkpoint/effective.yaml"), EFFECTIVE);
+    }
     flip(in_dir("psf.fits"), 2);
     expect_refusal(EFFECTIVE, resume, "psf.fits has changed");
     assert_int_equal(unlink(in_dir("psf.fits")), 0);

@@ -1,0 +1,198 @@
+/* Batched orthogonal factors and low-rank approximation of a backend: QR, SVD, randomized and
+ * adaptive sketches, and the recompression of sums of products U V^T. Many small matrices at once;
+ * types D and S. The conventions of backend.h and backend_batch.h hold (types, streams, batch_mat
+ * and batch_dim, repeatability, what lies in the backend's memory), with these additions.
+ * - Any ratio of rows m to columns n, m < n too; sizes of 0. k = min(m, n) is at most
+ * BATCH_ORTH_MAX (QR) or BATCH_SVD_MAX (SVD); the other extent at most BATCH_WIDE_MAX.
+ * - tau and s (singular values) are batch_mat of one column: ld is not used beyond ld >= 1.
+ * - rank: one int64_t for each matrix, in the backend's memory, so that it can be batch_dim.each of
+ *   the next call.
+ * - info, one int for each matrix, always written: 0 fine; k > 0: column k of the input is the
+ * first that holds a NaN or an infinity (of recompress: of U, V, U2, V2 in this order, the columns
+ * of each counted on); the outputs of that matrix are unspecified, its rank 0; -1: a size is out of
+ * range (nothing of it is touched, rank 0); -2: no convergence in 30 sweeps (the outputs are the
+ * iterate: orthonormal vectors, sorted values); -3: the tolerance is not met with `most` columns
+ *   (the best result with `most` is returned). No matrix disturbs another.
+ * - Nothing overflows or underflows on the way: a singular value is Inf only where it is beyond the
+ * type's range. -0 counts as 0.
+ * - The bits of a result depend on the matrix, its sizes, the bounds of the call and its options,
+ * not on the number of matrices, the position in the batch, the stream, or how much workspace
+ * there is.
+ * - work: see backend.h. workspace(op, t, count, m, n, k) is what a call uses at best; every
+ *   routine runs with what count = 1 asks for (in more and smaller steps). */
+#ifndef MOAO_BACKEND_LOWRANK_H
+#define MOAO_BACKEND_LOWRANK_H
+
+#include "backend_batch.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BATCH_ORTH_MAX 512  /* min(m, n) of geqrf, orgqr, ormqr (k), qr */
+#define BATCH_SVD_MAX 512   /* min(m, n) of gesvj; most (+ over) of ara and rsvd */
+#define BATCH_SUM_MAX 256   /* k + k2 of recompress */
+#define BATCH_SWEEPS_MAX 30 /* sweeps of Jacobi rotations before info is -2 */
+
+/* Where a product is cut. The cut rank r is the least one whose error meets the threshold, at most
+ * `most` and min(m, n). NULL instead of a batch_cut: all min(m, n) columns, also those of zero
+ * singular values. */
+typedef struct {
+    double tol;               /* the threshold; 0: only `most` cuts, and zero singular values */
+    const double *tol_each;   /* not NULL (backend's memory): tol of each matrix */
+    char kind;                /* 'R': t = tol times the norm of this matrix; 'A': t = tol */
+    char norm;                /* '2': sigma_{r+1} <= t; 'F': sqrt(sum of the cut sigma^2) <= t */
+    int64_t most;             /* largest rank; outputs have room for so many columns */
+    const int64_t *most_each; /* not NULL (backend's memory): of each matrix, at most `most` */
+} batch_cut;
+
+typedef enum {
+    BATCH_QR,         /* m, n; k unused */
+    BATCH_GESVJ,      /* m, n; k unused */
+    BATCH_RSVD,       /* m, n; k = most + over */
+    BATCH_ARA,        /* m, n; k = most */
+    BATCH_RECOMPRESS, /* m, n; k = the bound of k plus that of k2 */
+} batch_op;
+
+typedef struct backend_lowrank {
+    size_t size; /* sizeof(backend_lowrank) that the table was built with; a plugin with another
+                    one is refused */
+
+    /* Bytes of work for one call on `count` matrices with these bounds; 0 where none is used. */
+    size_t (*workspace)(batch_op op, backend_type t, int64_t count, int64_t m, int64_t n,
+                        int64_t k);
+
+    /* A = Q R by Householder reflections, in LAPACK's layout and signs: R on and above the
+     * diagonal, vectors (first entry 1 not stored) below, H_j = I - tau_j v_j v_j^T, Q = H_1 H_2
+     * ...; R_jj = -sign(a_jj) norm; a column whose tail is exactly 0: tau 0. tau: min(m, n)
+     * entries. */
+    status (*geqrf)(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, batch_dim n,
+                    batch_mat a, batch_mat tau, int *info);
+    /* A := the first n columns of Q = H_1 ... H_k, A m x n, k <= n <= m (a matrix with other sizes
+     * is left alone). */
+    status (*orgqr)(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, batch_dim n,
+                    batch_dim k, batch_mat a, batch_mat tau);
+    /* C := op(Q) C (side L) or C op(Q) (side R), trans N or T; C m x n; the k vectors of a have m
+     * (L) or n (R) entries, k at most that. */
+    status (*ormqr)(backend_ctx *ctx, backend_type t, char side, char trans, int64_t count,
+                    batch_dim m, batch_dim n, batch_dim k, batch_mat a, batch_mat tau, batch_mat c);
+
+    /* A = Q R with R_jj >= 0, R k x n with zeros below its diagonal, Q m x k orthonormal whatever
+     * A's rank. job 'Q': Q in place of A (its first k columns; others, where m < n, unspecified);
+     * 'R': only R, A unspecified afterwards. r must not overlap a. */
+    status (*qr)(backend_ctx *ctx, backend_type t, char job, int64_t count, batch_dim m,
+                 batch_dim n, batch_mat a, batch_mat r, int *info, void *work, size_t lwork);
+
+    /* A = U S V^T by one-sided Jacobi rotations. jobu, jobv: 'N' none, 'U' orthonormal vectors,
+     * 'S' vectors times their singular values. s: min(m, n) values, descending, >= 0, those beyond
+     * the cut rank written as 0. u: m x r, v: n x r, further columns untouched. A is unspecified
+     * afterwards; u may be a itself. Sign: the entry of largest modulus (the first of equals) of
+     * each column of u is positive; of v if jobu is N. Every singular value is accurate to a few
+     * eps relative to itself where A = D1 B D2, D1 and D2 diagonal, B well conditioned, min(m, n)
+     * <= 128 and max(m, n) <= 1,024 (A = B D2 for larger ones). rank may be NULL when cut is. */
+    status (*gesvj)(backend_ctx *ctx, backend_type t, char jobu, char jobv, const batch_cut *cut,
+                    int64_t count, batch_dim m, batch_dim n, batch_mat a, batch_mat s, batch_mat u,
+                    batch_mat v, int64_t *rank, int *info, void *work, size_t lwork);
+
+    /* A ~ U S V^T of rank cut->most from most + over random samples of A's columns, improved by
+     * `power` (0 to 2) subspace iterations; then cut by cut->tol (of the sampled matrix Q^T A) if
+     * that is > 0. A is only read. s: min(m, n, most) values. over < 0: 8. The samples are drawn
+     * from `seed` by backend_random (backend_random.h), the same for every matrix. */
+    status (*rsvd)(backend_ctx *ctx, backend_type t, char jobu, char jobv, const batch_cut *cut,
+                   int64_t over, int power, uint64_t seed, int64_t count, batch_dim m, batch_dim n,
+                   batch_mat a, batch_mat s, batch_mat u, batch_mat v, int64_t *rank, int *info,
+                   void *work, size_t lwork);
+
+    /* A ~ U V^T to the tolerance of `cut`, whose rank is found by blocks of samples. A is only
+     * read. job 'L': U orthonormal, V carries the singular values; 'R': V orthonormal; 'B': both
+     * carry their square roots. The error is known exactly (Frobenius norm of A less that of what
+     * is found) where t >= 3e-7 norm_F(A) (D) or 1e-3 norm_F(A) (S); below it is estimated from the
+     * next block of samples. cut->norm '2' bounds sqrt(sigma_{r+1}^2 + what no sample found). */
+    status (*ara)(backend_ctx *ctx, backend_type t, char job, const batch_cut *cut, uint64_t seed,
+                  int64_t count, batch_dim m, batch_dim n, batch_mat a, batch_mat u, batch_mat v,
+                  int64_t *rank, int *info, void *work, size_t lwork);
+
+    /* U V^T := beta U V^T + alpha U2 V2^T, cut. U m x k and V n x k hold the sum's factors
+     * afterwards (room for `most` columns, and for k); U2 m x k2 and V2 n x k2 are only read. job
+     * as for ara. beta and alpha: elements in host memory; 0: that product is not read. Nothing
+     * below about 20 eps norm(U) norm(V) is meaningful. */
+    status (*recompress)(backend_ctx *ctx, backend_type t, char job, const batch_cut *cut,
+                         int64_t count, batch_dim m, batch_dim n, const void *beta, batch_dim k,
+                         batch_mat u, batch_mat v, const void *alpha, batch_dim k2, batch_mat u2,
+                         batch_mat v2, int64_t *rank, int *info, void *work, size_t lwork);
+} backend_lowrank;
+
+extern const backend_lowrank backend_lowrank_cpu;
+
+/* Argument checks that both backends make. */
+static inline int64_t batch_least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+static inline bool batch_extents_ok(backend_type t, int64_t count, batch_dim m, batch_dim n,
+                                    int64_t bound) {
+    return (t == BACKEND_D || t == BACKEND_S) && count >= 0 && batch_dim_ok(m, BATCH_WIDE_MAX) &&
+           batch_dim_ok(n, BATCH_WIDE_MAX) && batch_least(m.n, n.n) <= bound;
+}
+static inline bool batch_cut_ok(const batch_cut *c) {
+    return c->most >= 0 && c->most <= BATCH_SVD_MAX && batch_letter(c->kind, "RA") &&
+           batch_letter(c->norm, "2F") && (c->tol_each || c->tol >= 0);
+}
+static inline bool batch_geqrf_ok(backend_type t, int64_t count, batch_dim m, batch_dim n,
+                                  batch_mat a, batch_mat tau) {
+    return batch_extents_ok(t, count, m, n, BATCH_ORTH_MAX) && batch_mat_ok(a, m.n) &&
+           batch_mat_ok(tau, 1);
+}
+static inline bool batch_orgqr_ok(backend_type t, int64_t count, batch_dim m, batch_dim n,
+                                  batch_dim k, batch_mat a, batch_mat tau) {
+    return batch_geqrf_ok(t, count, m, n, a, tau) && batch_dim_ok(k, batch_least(m.n, n.n)) &&
+           (n.n <= m.n || m.each || n.each);
+}
+static inline bool batch_ormqr_ok(backend_type t, char side, char trans, int64_t count, batch_dim m,
+                                  batch_dim n, batch_dim k, batch_mat a, batch_mat tau,
+                                  batch_mat c) {
+    const int64_t order = side == 'L' ? m.n : n.n;
+    return batch_extents_ok(t, count, m, n, BATCH_WIDE_MAX) && batch_letter(side, "LR") &&
+           batch_letter(trans, "NT") && batch_dim_ok(k, batch_least(order, BATCH_ORTH_MAX)) &&
+           batch_mat_ok(a, order) && batch_mat_ok(tau, 1) && batch_mat_ok(c, m.n);
+}
+static inline bool batch_qr_ok(backend_type t, char job, int64_t count, batch_dim m, batch_dim n,
+                               batch_mat a, batch_mat r) {
+    return batch_extents_ok(t, count, m, n, BATCH_ORTH_MAX) && batch_letter(job, "QR") &&
+           batch_mat_ok(a, m.n) && batch_mat_ok(r, batch_least(m.n, n.n));
+}
+static inline bool batch_svd_ok(backend_type t, char jobu, char jobv, const batch_cut *cut,
+                                int64_t count, batch_dim m, batch_dim n, int64_t bound, batch_mat a,
+                                batch_mat s, batch_mat u, batch_mat v, const int64_t *rank) {
+    return batch_extents_ok(t, count, m, n, bound) && batch_letter(jobu, "NUS") &&
+           batch_letter(jobv, "NUS") && (!cut || (batch_cut_ok(cut) && rank)) &&
+           batch_mat_ok(a, m.n) && batch_mat_ok(s, 1) && (jobu == 'N' || batch_mat_ok(u, m.n)) &&
+           (jobv == 'N' || batch_mat_ok(v, n.n));
+}
+static inline bool batch_rsvd_ok(backend_type t, char jobu, char jobv, const batch_cut *cut,
+                                 int64_t over, int power, int64_t count, batch_dim m, batch_dim n,
+                                 batch_mat a, batch_mat s, batch_mat u, batch_mat v,
+                                 const int64_t *rank) {
+    return cut && batch_svd_ok(t, jobu, jobv, cut, count, m, n, BATCH_WIDE_MAX, a, s, u, v, rank) &&
+           power >= 0 && power <= 2 && cut->most + (over < 0 ? 8 : over) <= BATCH_SVD_MAX;
+}
+static inline bool batch_ara_ok(backend_type t, char job, const batch_cut *cut, int64_t count,
+                                batch_dim m, batch_dim n, batch_mat a, batch_mat u, batch_mat v,
+                                const int64_t *rank) {
+    return batch_extents_ok(t, count, m, n, BATCH_WIDE_MAX) && cut && batch_cut_ok(cut) && rank &&
+           batch_letter(job, "LRB") && batch_mat_ok(a, m.n) && batch_mat_ok(u, m.n) &&
+           batch_mat_ok(v, n.n);
+}
+static inline bool batch_recompress_ok(backend_type t, char job, const batch_cut *cut,
+                                       int64_t count, batch_dim m, batch_dim n, batch_dim k,
+                                       batch_mat u, batch_mat v, batch_dim k2, batch_mat u2,
+                                       batch_mat v2, const int64_t *rank) {
+    return batch_extents_ok(t, count, m, n, BATCH_WIDE_MAX) && cut && batch_cut_ok(cut) && rank &&
+           batch_letter(job, "LRB") && batch_dim_ok(k, BATCH_SUM_MAX) &&
+           batch_dim_ok(k2, BATCH_SUM_MAX) && k.n + k2.n <= BATCH_SUM_MAX && batch_mat_ok(u, m.n) &&
+           batch_mat_ok(v, n.n) && (k2.n == 0 || (batch_mat_ok(u2, m.n) && batch_mat_ok(v2, n.n)));
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
