@@ -13,7 +13,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from moao_test import MOAO, QUICK_CASE, ROOT, maps, parts, write_case  # noqa: E402
 
-COMMANDS = ("run", "check", "params", "import-legacy")
+COMMANDS = ("run", "check", "sweep", "params", "import-legacy")
 
 
 def plain_environment(**more):
@@ -41,7 +41,7 @@ class Commands(unittest.TestCase):
 
     def test_help(self):
         """moao help COMMAND and moao COMMAND --help say the same, within 80 columns."""
-        self.assertIn("import-legacy", call(MOAO, "help").stdout)
+        self.assertIn("sweep", call(MOAO, "help").stdout)
         for command in COMMANDS:
             p = call(MOAO, "help", command)
             self.assertEqual(p.returncode, 0)

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import chroot  # noqa: E402
 from moao_test import ROOT, environment, maps  # noqa: E402
 
-SMALL = {"nssp: 20": "nssp: 8", "psf: {": "compute: {targets_per_chunk: 50}\npsf: {oversampling: 4, "}
+SMALL = {"nssp: 20": "nssp: 6", "psf: {": "compute: {targets_per_chunk: 50}\noutput: {crop: 32}\npsf: {span: 2.1, "}
 # starts a command, sends it what Ctrl-C sends once a first part is kept, and ends with its exit code
 INTERRUPT = """
 import glob, os, signal, subprocess, sys, time
@@ -76,7 +76,7 @@ class FirstHour(unittest.TestCase):
     def test_page(self):
         """Every block does what the page says of it."""
         steps = {"Describe the case": self.describe, "Ask what it means, and compute it": self.compute, "Look at it": self.look,
-                 "Your own targets": self.targets, "A PSF in your own hands": self.psf,
+                 "How faint may the stars be?": self.sweep, "Your own targets": self.targets, "A PSF in your own hands": self.psf,
                  "Interrupted?": self.interrupt, "Does it matter?": self.compare}
         self.assertEqual([h for h, _ in self.blocks], list(steps))
         for heading, block in self.blocks:
@@ -98,6 +98,12 @@ class FirstHour(unittest.TestCase):
     def look(self, block):
         self.call("set -e\n" + block)
         self.exists("proposal/maps.png", "proposal/view.html")
+
+    def sweep(self, block):
+        self.call("set -e\n" + block)
+        with open(self.user.path("hour", "magnitudes", "sweep.csv"), encoding="utf-8") as f:
+            self.assertEqual(len([line for line in f if line.strip() and not line.startswith("#")]), 1 + 3)
+        self.exists("magnitudes/sweep.fits", "magnitudes/sweep.png")
 
     def targets(self, block):
         self.call("set -e\n" + block)
