@@ -20,27 +20,27 @@ const char cmd_sweep_usage[] =
     "usage: moao sweep FILE... key=a..b[:step] ... [key=value ...] [-n RANKS] -o DIR\n"
     "       moao sweep --table -o DIR\n"
     "\n"
-    "Makes a run for every combination of the values of the swept keys, each in a folder\n"
-    "of its own below DIR, and a table of every figure of merit against the keys:\n"
-    "DIR/sweep.fits and DIR/sweep.csv.\n"
+    "Makes a run for every combination of the values of the swept keys, each in a\n"
+    "folder of its own below DIR, and a table of every figure of merit against the\n"
+    "keys: DIR/sweep.fits and DIR/sweep.csv.\n"
     "\n"
     "  moao sweep params/demo.yaml telescope.zenith=0..60:15 -n 2 -o zenith\n"
-    "  moao sweep mine.yaml sensors[0].magnitude=10..16:2 loop.delay=[0, 3, 5] -o study\n"
+    "  moao sweep mine.yaml sensors.NGS1.magnitude=10..16:2 'dm.nssp=[8, 16]' -o ab\n"
     "\n"
     "  key=a..b:step  from a to b, with one unit behind (0..50:10 mas); no step: 1\n"
-    "  key=[a, b, c]  these values (quote it for the shell); for keys that take lists a\n"
-    "                 list of lists\n"
+    "  key=[a, b, c]  these values (quote it for the shell); for keys that take lists\n"
+    "                 a list of lists\n"
     "  key=value      holds for all runs\n"
-    "  -n RANKS       ranks of each run (default 1); the runs come one after the other\n"
+    "  -n RANKS       ranks of each run (default 1); the runs come one after another\n"
     "  -o DIR         folder of the sweep\n"
-    "  --slurm        compute nothing: write DIR/runs.txt and the line for a job array\n"
+    "  --slurm        compute nothing: write DIR/runs.txt, print a line for SLURM\n"
     "  --table        compute nothing: write the table of what is finished in DIR\n"
     "  --force        use a DIR that holds other files\n"
     "  -q             no line for each run\n"
     "\n"
-    "The same line again goes on: finished runs are kept, an interrupted one is resumed,\n"
-    "further values are added. Ctrl-C and TERM stop it after the current exposure (exit\n"
-    "code 3). moao-plot-sweep DIR draws the table.\n";
+    "The same line again goes on: finished runs are kept, an interrupted one is\n"
+    "resumed, further values are added. Ctrl-C and TERM stop it after the current\n"
+    "exposure (exit code 3). moao-plot-sweep DIR draws the table.\n";
 
 static volatile sig_atomic_t asked_to_stop;
 
@@ -108,10 +108,11 @@ static status check_run(const sweep *s, const sweep_run *r) {
         TRY(status_fail(MOAO_MEMORY, "no memory for effective parameters"));
     TRY(file_read_text(path.s, &before));
     if (params_compare_effective(before, now, difference, sizeof difference) != MOAO_OK)
-        st = status_fail(MOAO_INPUT,
-                         "%s/%s: computed with other parameters: %s; change it back, choose another "
-                         "-o, or remove that folder",
-                         cl->dir, r->folder, difference);
+        st =
+            status_fail(MOAO_INPUT,
+                        "%s/%s: computed with other parameters: %s; change it back, choose another "
+                        "-o, or remove that folder",
+                        cl->dir, r->folder, difference);
 done:
     free(path.s);
     free(now);
@@ -318,7 +319,8 @@ static status tell_slurm(const sweep *s) {
 static status run_sweep(sweep *s) {
     status st;
     if (s->cl->dir == NULL)
-        return status_fail(MOAO_INPUT, "moao sweep: no folder, expected -o DIR; see moao help sweep");
+        return status_fail(MOAO_INPUT,
+                           "moao sweep: no folder, expected -o DIR; see moao help sweep");
     if (s->cl->table) {
         TRY(sweep_list_read(s->cl->dir, &s->l));
         if (s->l.nkey == 0)
@@ -337,8 +339,9 @@ static status run_sweep(sweep *s) {
         st = status_fail(MOAO_NUMERIC, "sweep: %d of %d runs failed, as said above", s->failed,
                          s->nnew);
     else if (s->done < s->nnew)
-        st = status_fail(MOAO_STOPPED, "sweep: stopped with %d of %d runs finished; the same line "
-                                       "again goes on",
+        st = status_fail(MOAO_STOPPED,
+                         "sweep: stopped with %d of %d runs finished; the same line "
+                         "again goes on",
                          s->done, s->nnew);
 done:
     return st;

@@ -90,9 +90,7 @@ static size_t group_cache(const char *dir) {
     return bytes;
 }
 
-/* Room below the limits of a group and of those it lies in. top: the mount point; path: of the
- * group below it. */
-static size_t group_room(const char *top, const char *path, const char *limit, const char *usage) {
+size_t limits_group_room(const char *top, const char *path, const char *limit, const char *usage) {
     char dir[PATH_MAX];
     size_t room = SIZE_MAX;
     snprintf(dir, sizeof dir, "%s%s", top, path);
@@ -115,18 +113,18 @@ static size_t group_room(const char *top, const char *path, const char *limit, c
 static size_t groups_room(void) {
     FILE *f = fopen("/proc/self/cgroup", "re");
     char line[PATH_MAX];
-    size_t room = group_room("/sys/fs/cgroup", "", "memory.max", "memory.current");
-    room = least(room, group_room("/sys/fs/cgroup/memory", "", "memory.limit_in_bytes",
-                                  "memory.usage_in_bytes"));
+    size_t room = limits_group_room("/sys/fs/cgroup", "", "memory.max", "memory.current");
+    room = least(room, limits_group_room("/sys/fs/cgroup/memory", "", "memory.limit_in_bytes",
+                                         "memory.usage_in_bytes"));
     while (f != NULL && fgets(line, sizeof line, f) != NULL) {
         line[strcspn(line, "\n")] = '\0';
         char *path = strstr(line, ":/");
         if (path != NULL && strncmp(line, "0::", 3) == 0)
-            room =
-                least(room, group_room("/sys/fs/cgroup", path + 1, "memory.max", "memory.current"));
+            room = least(room, limits_group_room("/sys/fs/cgroup", path + 1, "memory.max",
+                                                 "memory.current"));
         else if (path != NULL && strstr(line, ":memory:") != NULL)
-            room = least(room, group_room("/sys/fs/cgroup/memory", path + 1,
-                                          "memory.limit_in_bytes", "memory.usage_in_bytes"));
+            room = least(room, limits_group_room("/sys/fs/cgroup/memory", path + 1,
+                                                 "memory.limit_in_bytes", "memory.usage_in_bytes"));
     }
     if (f != NULL)
         fclose(f);

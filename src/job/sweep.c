@@ -93,8 +93,8 @@ static status read_list(const char *text, sweep_axis *a) {
             break;
     }
     if (st == MOAO_OK && (depth != 0 || quote != '\0' || from != text + len))
-        return status_fail(MOAO_INPUT, "%s=%s: the list is not closed, expected [a, b, ...]", a->key,
-                           yaml_tree_quote(text).s);
+        return status_fail(MOAO_INPUT, "%s=%s: the list is not closed, expected [a, b, ...]",
+                           a->key, yaml_tree_quote(text).s);
     for (int i = 0; i < a->n && st == MOAO_OK; i++)
         if (a->value[i][0] == '\0')
             return status_fail(MOAO_INPUT, "%s=%s: an empty value, expected [a, b, ...]", a->key,
@@ -209,10 +209,12 @@ status sweep_parse(const cmdline *cl, sweep_grid *g) {
         runs *= a->n;
     }
     if (g->naxis == 0)
-        TRY(status_fail(MOAO_INPUT, "moao sweep: no key takes several values, expected key=a..b:step "
-                                    "or key=[a, b, ...]; see moao help sweep"));
+        TRY(status_fail(MOAO_INPUT,
+                        "moao sweep: no key takes several values, expected key=a..b:step "
+                        "or key=[a, b, ...]; see moao help sweep"));
     if (runs > SWEEP_MOST)
-        TRY(status_fail(MOAO_INPUT, "moao sweep: %.0f runs, expected at most %d", runs, SWEEP_MOST));
+        TRY(status_fail(MOAO_INPUT, "moao sweep: %.0f runs, expected at most %d", runs,
+                        SWEEP_MOST));
     g->nrun = (int)runs;
 done:
     return st;

@@ -32,7 +32,7 @@ const char *sweep_value(const sweep_grid *g, int axis, int i);
 /* The field that a key of the command line names; NULL when unknown. */
 const param_field *sweep_field(const char *key);
 
-typedef struct { /* one run of the list */
+typedef struct {  /* one run of the list */
     char *folder; /* below the sweep's */
     int n;        /* words: the swept key=value, in the order of the keys, then those of all */
     char **word;

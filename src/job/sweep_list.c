@@ -156,7 +156,8 @@ static status read_line(const char *path, const char *line, sweep_list *l) {
         st = add_word(&r.word, &r.n, w.s);
     if (st == MOAO_OK && (r.folder == NULL || r.n < l->nkey || strchr(r.folder, '/') != NULL))
         st = status_fail(MOAO_INPUT, "%s: not a line of a sweep: %.60s", path, line);
-    sweep_run *grown = st == MOAO_OK ? realloc(l->run, (size_t)(l->nrun + 1) * sizeof *grown) : NULL;
+    sweep_run *grown =
+        st == MOAO_OK ? realloc(l->run, (size_t)(l->nrun + 1) * sizeof *grown) : NULL;
     if (grown != NULL) {
         l->run = grown;
         l->run[l->nrun++] = r;
@@ -207,7 +208,8 @@ status sweep_list_write(const char *dir, const sweep_list *l) {
         text_add(&t, " ");
         advise_word(&t, l->key[i]);
     }
-    text_add(&t, "\n# The folder of each run, and its overrides; campaign.sbatch reads this too.\n");
+    text_add(&t,
+             "\n# The folder of each run, and its overrides; campaign.sbatch reads this too.\n");
     for (int i = 0; i < l->nrun; i++) {
         text_add(&t, "-o ");
         advise_word(&t, l->run[i].folder);

@@ -180,7 +180,8 @@ static status read_run(table *t, int run, const char *dir, const char *folder) {
     if (err == 0)
         TRY(read_targets(f, t, run, lambda, nlambda, &err));
     if (err != 0)
-        st = status_fail(MOAO_IO, "%s: cannot be read (cfitsio's status %d); remove it and run again",
+        st = status_fail(MOAO_IO,
+                         "%s: cannot be read (cfitsio's status %d); remove it and run again",
                          path.s, err);
 done:
     if (f != NULL)

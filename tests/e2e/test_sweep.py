@@ -2,6 +2,7 @@
 # timeout: 600
 import csv
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -142,6 +143,24 @@ class Sweep(unittest.TestCase):
         p = call("bash", campaign, "case.yaml", "lines.txt", "lines", cwd=self.dir, timeout=60,
                  env=dict(env, SLURM_JOB_ID="1", SLURM_ARRAY_TASK_ID="2", SLURM_ARRAY_JOB_ID="1"))
         self.assertEqual(p.returncode, 2, p.stderr)
+
+
+    def test_campaign_from_an_installation(self):
+        """The scripts of an installed prefix find their program and each other, whatever the PATH and the folder."""
+        os.makedirs(self.path("p", "bin"))
+        scripts = self.path("p", "share", "moao", "scripts")
+        shutil.copytree(os.path.join(ROOT, "scripts"), scripts)
+        shutil.copy(MOAO, self.path("p", "bin", "moao"))
+        env = {k: v for k, v in plain_environment().items() if not k.startswith(("SLURM", "MOAO"))}
+        line = self.path("lines.txt")
+        with open(line, "w", encoding="ascii") as f:
+            f.write("telescope.zenith=10 title=\"two words\"\n")
+        p = call("bash", os.path.join(scripts, "campaign.sbatch"), "case.yaml", line, "there", cwd=self.dir, env=env)
+        self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
+        with fits.open(self.path("there", "0001", "maps.fits")) as f:
+            self.assertEqual((f[0].header["ZENITH"], f[0].header["TITLE"]), (10, "two words"))
+        p = call(self.path("p", "bin", "moao"), "check", "case.yaml", cwd=self.dir, env=env)
+        self.assertIn("p/share/moao/scripts/moao.sbatch", p.stdout)
 
 
 if __name__ == "__main__":

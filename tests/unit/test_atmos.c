@@ -128,7 +128,8 @@ static void exposures_of_reconstructors(void **state) {
     for (int e = 0; e < NEXP; e++)
         exposure[e] = 0.75 * e;
     for (int few = 0; few < 2; few++) {
-        atmos a = {.ntor = few ? 1 : NTOR, .tor_time = tor, .nexposure = NEXP, .exposure_time = exposure};
+        atmos a = {
+            .ntor = few ? 1 : NTOR, .tor_time = tor, .nexposure = NEXP, .exposure_time = exposure};
         int next = 0;
         for (int e = 0; e < NEXP; e++) {
             int k = 0;

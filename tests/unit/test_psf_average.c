@@ -271,9 +271,9 @@ static void test_many_actuators(void **in) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),       cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_threads),    cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_covariance), cmocka_unit_test(test_stationary),
+        cmocka_unit_test(test_sums),           cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_threads),        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_covariance),     cmocka_unit_test(test_stationary),
         cmocka_unit_test(test_many_actuators),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

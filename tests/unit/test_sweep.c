@@ -1,4 +1,5 @@
-/* The grid of a sweep: ranges, lists, what is swept and what is not; the list of runs is read back as it was written. */
+/* The grid of a sweep: ranges, lists, what is swept and what is not; the list of runs is read back
+ * as it was written. */
 #include "job/sweep.h"
 
 #include <setjmp.h>
@@ -63,16 +64,23 @@ static void test_values(void **state) {
         {"title=from 1..2", ""},
         {"telescope.zenith=30", ""},
         /* mistakes */
-        {"telescope.zenith=0..0.5", "telescope.zenith=0..0.5: no step, expected one, as in 0..0.5:0.125"},
-        {"telescope.zenith=0..x", "telescope.zenith=0..x: not a range, expected a..b or a..b:step with "
-                                  "one unit behind"},
-        {"telescope.zenith=0..1:0", "telescope.zenith=0..1:0: not a range, expected a..b or a..b:step "
-                                    "with one unit behind"},
-        {"telescope.zenith=0 deg..1 rad", "telescope.zenith=0 deg..1 rad: not a range, expected a..b or "
-                                          "a..b:step with one unit behind"},
-        {"telescope.zenith=0..1:1e-9", "telescope.zenith=0..1:1e-9: more than 10000 values, expected fewer"},
-        {"telescope.zenith=[1, 2", "telescope.zenith=[1, 2: the list is not closed, expected [a, b, ...]"},
-        {"telescope.zenith=[1,,2]", "telescope.zenith=[1,,2]: an empty value, expected [a, b, ...]"},
+        {"telescope.zenith=0..0.5",
+         "telescope.zenith=0..0.5: no step, expected one, as in 0..0.5:0.125"},
+        {"telescope.zenith=0..x",
+         "telescope.zenith=0..x: not a range, expected a..b or a..b:step with "
+         "one unit behind"},
+        {"telescope.zenith=0..1:0",
+         "telescope.zenith=0..1:0: not a range, expected a..b or a..b:step "
+         "with one unit behind"},
+        {"telescope.zenith=0 deg..1 rad",
+         "telescope.zenith=0 deg..1 rad: not a range, expected a..b or "
+         "a..b:step with one unit behind"},
+        {"telescope.zenith=0..1:1e-9",
+         "telescope.zenith=0..1:1e-9: more than 10000 values, expected fewer"},
+        {"telescope.zenith=[1, 2",
+         "telescope.zenith=[1, 2: the list is not closed, expected [a, b, ...]"},
+        {"telescope.zenith=[1,,2]",
+         "telescope.zenith=[1,,2]: an empty value, expected [a, b, ...]"},
         {"loop.delay=[3]", "moao sweep: loop.delay is swept twice"},
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
@@ -81,7 +89,8 @@ static void test_values(void **state) {
 
 static void test_product(void **state) {
     (void)state;
-    static const char *const words[] = {"telescope.zenith=[0, 30]", "title=it's", "sensors[0].magnitude=10..12"};
+    static const char *const words[] = {"telescope.zenith=[0, 30]", "title=it's",
+                                        "sensors[0].magnitude=10..12"};
     sweep_grid g;
     assert_int_equal(parse(words, 3, &g), MOAO_OK);
     assert_int_equal(g.nrun, 6);
@@ -100,12 +109,14 @@ static void test_product(void **state) {
     sweep_free(&g);
 }
 
-/* Names of folders are plain and all different; what is written is read back; further values join. */
+/* Names of folders are plain and all different; what is written is read back; further values join.
+ */
 static void test_list(void **state) {
     (void)state;
-    static const char *const words[] = {"sensors[0].direction=[[0, 1], [2, 3]]", "title=it's a \"b\\c\"",
-                                        "loop.delay=[1 ms]"};
-    static const char *const more[] = {"sensors[0].direction=[[2, 3], [4, 5]]", "loop.delay=[1 ms]"};
+    static const char *const words[] = {"sensors[0].direction=[[0, 1], [2, 3]]",
+                                        "title=it's a \"b\\c\"", "loop.delay=[1 ms]"};
+    static const char *const more[] = {"sensors[0].direction=[[2, 3], [4, 5]]",
+                                       "loop.delay=[1 ms]"};
     static const char *const alike[] = {"output.psf=[long, 'long']"};
     char dir[] = "/tmp/moao-sweep-XXXXXX", path[64];
     sweep_grid g;
