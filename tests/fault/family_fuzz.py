@@ -90,7 +90,7 @@ def run(lab, keys, out):
     if not os.path.exists(fuzz):
         return {"tried": 0, "note": "no clang: not fuzzed"}
     target, runs = keys["target"], int(keys["runs"])
-    os.makedirs(out)
+    os.makedirs(os.path.join(out, "work"))
     grown = os.path.join(lab.build, "tests", "fault", "corpus-" + target)
     os.makedirs(grown, exist_ok=True)
     command = [fuzz, "-seed=%s" % keys["seed"], "-runs=%d" % runs, "-max_len=4096", "-timeout=20", "-rss_limit_mb=3000",
@@ -100,7 +100,7 @@ def run(lab, keys, out):
         command = [fuzz, "-timeout=20", os.path.join(ROOT, keys["file"])]
     else:
         command += ([grown] if runs else []) + seeds(lab, target)
-    env = environment(FAULT_FUZZ=target, ASAN_OPTIONS="allocator_may_return_null=1:detect_leaks=1",
+    env = environment(FAULT_FUZZ=target, FAULT_DIR=os.path.join(out, "work"), ASAN_OPTIONS="allocator_may_return_null=1:detect_leaks=1",
                       UBSAN_OPTIONS="print_stacktrace=1")
     r = lab.run(command, env, limit=3600, mark=out)
     found = [p for p in glob.glob(out + "/*") if re.match(r"(crash|timeout|oom|leak|slow)-", os.path.basename(p))]
