@@ -68,7 +68,7 @@ status folder_refuse_foreign(const char *dir) {
             st = status_fail(MOAO_INPUT,
                              "%s: holds other files (%s), and no run was begun there; choose "
                              "another directory with -o, or add --force to use this one",
-                             dir, e->d_name);
+                             file_shown(dir), e->d_name);
     closedir(d);
     return st;
 }
