@@ -6,8 +6,8 @@
 #include <string.h>
 
 #define SHARE 0.02 /* of the time of the exposures */
-/* Largest relative differences that are rounding's. On a 6 m case 2e-15 in double precision and 1e-5
- * in mixed, where the halves of the operands err at random. */
+/* Largest relative differences that are rounding's. On a 6 m case 2e-15 in double precision and
+ * 1e-5 in mixed, where the halves of the operands err at random. */
 #define TOLERANCE 1e-9
 #define TOLERANCE_MIXED 1e-3
 
