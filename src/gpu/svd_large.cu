@@ -3,6 +3,7 @@
 #include "batch_gpu.h"
 #include "lowrank_gpu.h"
 #include "svd_matrix.cuh"
+#include "svd_tall.cuh"
 
 namespace lowrank {
 
@@ -120,6 +121,8 @@ size_t lowrank_gesvj_work(backend_type t, int64_t count, int64_t m, int64_t n) {
     const size_t element = t == BACKEND_D ? sizeof(double) : sizeof(float);
     if (count == 0 || cols == 0)
         return 0;
+    if (rows > lowrank::BLOCK_ROWS)
+        return lowrank::tall_work(t, count, rows, cols);
     const lowrank::Plan p = t == BACKEND_D ? lowrank::make_plan<double>((int)rows, (int)cols, true)
                                            : lowrank::make_plan<float>((int)rows, (int)cols, true);
     return element * (size_t)p.slot * (size_t)lowrank::slots(count);
@@ -128,6 +131,9 @@ size_t lowrank_gesvj_work(backend_type t, int64_t count, int64_t m, int64_t n) {
 status lowrank_gesvj(cudaStream_t s, backend_type t, char jobu, char jobv, const batch_cut *cut,
                      int64_t count, batch_dim m, batch_dim n, batch_mat a, batch_mat sigma,
                      batch_mat u, batch_mat v, int64_t *rank, int *info, void *work, size_t lwork) {
+    if (m.n > lowrank::BLOCK_ROWS || n.n > lowrank::BLOCK_ROWS)
+        return lowrank::tall_svd(s, t, {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info},
+                                 work, lwork);
     const cudaError_t rc = t == BACKEND_D
                                ? lowrank::svd<double>(s, jobu, jobv, cut, count, m, n, a, sigma, u,
                                                       v, rank, info, work, lwork)
