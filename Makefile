@@ -1,13 +1,17 @@
 # make              build the program          make demo     install what is missing, build, run a small case
 # make check        every test                 make info     what would be used, and from where
 # make check-fast   unit tests only            make bench    timed comparisons (build and run)
+# make check-faults [HOURS=1]                  the long form of the fault campaign (docs/reliability.md)
+# make check-install  the ways of docs/install.md in fresh systems (root, debootstrap; two minutes)
 # make install prefix=/usr/local DESTDIR=      make gpu      the CUDA plugin, where nvcc exists
 # Options: V=1 shows the commands; SAN=address,undefined builds with sanitizers into a folder of its own; NATIVE=1
 # uses every instruction of this machine's processor (results then differ in the last digits between machines).
+# DEPS="DIR ..." names prefixes of libraries installed by hand. Settings of a site go into a file config.mk beside this one.
 
 .DEFAULT_GOAL := all
 comma := ,
 CC = mpicc
+-include config.mk
 NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc /usr/local/cuda/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
 PKG_CONFIG ?= pkg-config
 # scripts need astropy and numpy of the distribution, which belong to its own python3
@@ -18,12 +22,14 @@ Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 
 # --- libraries: pkg-config, overridden by e.g. make SCALAPACK_LIBS="-L/opt/lib -lscalapack" SCALAPACK_CFLAGS=
-pc_cflags = $(shell $(PKG_CONFIG) --cflags $(1) 2>/dev/null)
-pc_libs = $(or $(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null),$(2))
+dep_dirs = $(strip $(foreach d,$(DEPS),$(d)/lib $(wildcard $(d)/lib64 $(d)/lib/*-linux-gnu)))
+pc = $(shell $(if $(DEPS),PKG_CONFIG_PATH='$(subst $() ,:,$(dep_dirs:=/pkgconfig)):$(PKG_CONFIG_PATH)') $(PKG_CONFIG) $(1) 2>/dev/null)
+pc_cflags = $(call pc,--cflags $(1))
+pc_libs = $(or $(call pc,--libs $(1)),$(2))
 OPENBLAS_CFLAGS ?= $(call pc_cflags,openblas)
 OPENBLAS_LIBS ?= $(call pc_libs,openblas,-lopenblas)
 SCALAPACK_CFLAGS ?= $(call pc_cflags,scalapack-openmpi)
-SCALAPACK_LIBS ?= $(filter-out -lmpi -lblas -llapack,$(call pc_libs,scalapack-openmpi,-lscalapack-openmpi))
+SCALAPACK_LIBS ?= $(filter-out -lmpi -lblas -llapack,$(call pc_libs,scalapack-openmpi,$(call pc_libs,scalapack,-lscalapack)))
 FFTW_CFLAGS ?= $(call pc_cflags,fftw3)
 FFTW_LIBS ?= $(call pc_libs,fftw3,-lfftw3)
 CFITSIO_CFLAGS ?= $(call pc_cflags,cfitsio)
@@ -44,8 +50,8 @@ WARN ?= -Wall -Wextra -Wpedantic
 # no -ffast-math and no -march by default: the same arithmetic on every x86-64 processor
 OPT ?= $(if $(SAN),-O1,-O3) -fno-math-errno $(if $(NATIVE),-march=native)
 san_flags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) -g -fopenmp $(WARN) -MMD -MP -Isrc -I$(B) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
-ALL_LDFLAGS = -fopenmp -rdynamic $(san_flags) $(LDFLAGS)
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) -g -fopenmp $(WARN) -MMD -MP -Isrc -I$(B) $(DEPS:%=-isystem%/include) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
+ALL_LDFLAGS = -fopenmp -rdynamic $(san_flags) $(foreach d,$(dep_dirs),-L$(d) -Wl$(comma)-rpath$(comma)$(d)) $(LDFLAGS)
 ALL_LIBS = $(LIB_LIBS) -ldl -lm
 
 # --- sources
@@ -62,7 +68,7 @@ tests := $(patsubst %.c,$(B)/%,$(test_src))
 benches := $(patsubst %.c,$(B)/%,$(bench_src))
 VERSION := $(shell cat VERSION 2>/dev/null)$(addprefix +,$(shell git describe --always --dirty 2>/dev/null))
 
-.PHONY: all demo check check-fast tests bench gpu info install clean format lint docs FORCE
+.PHONY: all demo check check-fast check-faults check-install tests bench gpu info install clean format lint docs FORCE
 all: $(B)/libmoao.a $(progs)
 tests: $(tests)
 
@@ -114,12 +120,21 @@ gpu: $(if $(NVCC),$(if $(cu_src),$(B)/libmoao_gpu.so))
 demo:
 	@scripts/install-deps.sh --build --demo
 	@$(MAKE) --no-print-directory -j$$(nproc) all
-	@MOAO=$(B)/moao PYTHON=$(PYTHON) scripts/demo.sh
+	@MOAO=$(B)/moao PYTHON=$(PYTHON) scripts/demo.sh $(if $(FORCE),--force)
 
 check:
 	@scripts/install-deps.sh --build --test --demo
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests
 	@$(PYTHON) tests/run.py --build $(B)
+
+check-faults: all
+	@$(PYTHON) tests/fault/campaign.py --build $(B) --hours $(or $(HOURS),1)
+
+-include tests/fault/fault.mk
+
+# the ways of docs/install.md in fresh systems; needs root and debootstrap
+check-install:
+	@$(PYTHON) tests/install/check_install.py
 
 check-fast: all tests
 	@$(PYTHON) tests/run.py --build $(B) --only unit
@@ -138,12 +153,31 @@ info:
 	@echo "PYTHON     $(PYTHON)"
 	@echo "prefix     $(DESTDIR)$(prefix)"
 
-install: all
-	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/lib/moao $(DESTDIR)$(prefix)/share/moao/params $(DESTDIR)$(prefix)/share/moao/scripts
+# what the installed program is found by: manual pages and completion in a shell, from its own words
+$(B)/man/moao.1: $(B)/moao scripts/make-man.sh
+	$(call say,MAN,$(@D))
+	$(Q)scripts/make-man.sh $(B)/moao $(@D)
+$(B)/completion/moao.bash: $(B)/moao scripts/make-completion.sh
+	$(call say,SH,$(@D))
+	$(Q)scripts/make-completion.sh $(B)/moao $(@D)
+
+install: all $(B)/man/moao.1 $(B)/completion/moao.bash
+	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/lib/moao $(DESTDIR)$(prefix)/share/moao/params $(DESTDIR)$(prefix)/share/moao/scripts $(DESTDIR)$(prefix)/share/doc/moao
+	install -m 644 LICENSE CITATION.cff CHANGELOG.md $(wildcard docs/*.md docs/*.png) $(DESTDIR)$(prefix)/share/doc/moao/
 	install -m 755 $(B)/moao $(DESTDIR)$(prefix)/bin/
 	$(if $(wildcard $(B)/libmoao_gpu.so),install -m 755 $(B)/libmoao_gpu.so $(DESTDIR)$(prefix)/lib/moao/)
+	install -d $(addprefix $(DESTDIR)$(prefix)/share/,man/man1 man/man5 bash-completion/completions zsh/site-functions)
+	install -m 644 $(B)/man/*.1 $(DESTDIR)$(prefix)/share/man/man1/
+	install -m 644 $(B)/man/*.5 $(DESTDIR)$(prefix)/share/man/man5/
+	install -m 644 $(B)/completion/moao.bash $(DESTDIR)$(prefix)/share/bash-completion/completions/moao
+	install -m 644 $(B)/completion/_moao $(DESTDIR)$(prefix)/share/zsh/site-functions/
 	cp -R params/. $(DESTDIR)$(prefix)/share/moao/params/
-	install -m 755 $(filter-out scripts/lint.py,$(wildcard scripts/*.py scripts/*.sbatch)) scripts/mpi-env.sh $(DESTDIR)$(prefix)/share/moao/scripts/
+	install -m 755 $(filter-out scripts/lint.py,$(wildcard scripts/*.py scripts/*.sbatch)) scripts/mpi-env.sh scripts/moao-results $(DESTDIR)$(prefix)/share/moao/scripts/
+	install -d $(DESTDIR)$(prefix)/share/moao/python/moao
+	install -m 644 VERSION $(DESTDIR)$(prefix)/share/moao/
+	install -m 644 $(wildcard python/*.py) python/pyproject.toml $(DESTDIR)$(prefix)/share/moao/python/
+	install -m 644 $(wildcard python/moao/*.py python/moao/*.html python/moao/*.js) $(DESTDIR)$(prefix)/share/moao/python/moao/
+	for c in plot compare plot-sweep export view; do ln -sf ../share/moao/scripts/moao-results $(DESTDIR)$(prefix)/bin/moao-$$c; done
 
 clean:
 	rm -rf build demo-out

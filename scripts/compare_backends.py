@@ -13,8 +13,11 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
-from astropy.io import fits
+from needs import needs
+
+needs("numpy", "astropy")
+import numpy as np  # noqa: E402
+from astropy.io import fits  # noqa: E402
 
 
 def values(folder):

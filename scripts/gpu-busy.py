@@ -16,7 +16,10 @@ import shutil
 import subprocess
 import sys
 
-import numpy as np
+from needs import needs
+
+needs("numpy")
+import numpy as np  # noqa: E402
 
 COVARIANCES = re.compile(r"sum_edges|combine|look_up|tabulate|\bfit\b")
 PRODUCT = re.compile(r"gemm|gemv|xmma|cutlass|nvjet|splitK|trmm|syrk|trsm", re.I)

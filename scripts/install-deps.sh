@@ -8,7 +8,9 @@ build="gcc libc6-dev make pkg-config openmpi-bin libopenmpi-dev libscalapack-ope
  libfftw3-dev libcfitsio-dev libyaml-dev"
 demo="python3 python3-numpy python3-astropy python3-matplotlib"
 # a|b: the first of these that the distribution has
-test="libcmocka-dev clang-format-14|clang-format cppcheck valgrind slurm-wlm munge python3 python3-numpy python3-astropy"
+test="libcmocka-dev clang-format-14|clang-format clang-14|clang-18 libclang-rt-14-dev|libclang-rt-18-dev cppcheck
+ valgrind slurm-wlm munge zsh groff-base python3 python3-numpy python3-astropy
+ python3-matplotlib python3-plotly python3-selenium chromium|chromium-browser chromium-driver|chromium-chromedriver"
 
 want=""; list=no
 for a in "$@"; do

@@ -8,6 +8,8 @@ import csv
 import re
 import sys
 
+from needs import needs
+
 
 def bytes_moved(op, shape, size):
     """Least bytes of an operation of bench_dense, from its name and shape; None: not known."""
@@ -42,6 +44,7 @@ def main():
     args.add_argument("--bandwidth", type=float, default=4300, help="copy bandwidth, GB/s")
     args.add_argument("--peak", type=float, default=60, help="dgemm, TFLOP/s")
     a = args.parse_args()
+    needs("matplotlib")
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot

@@ -4,22 +4,46 @@
 #include "params_load.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 const profile *atmos_profile_at(const atmos *a, double time) {
-    int i = 0;
-    while (i + 1 < a->nprofile && a->profiles[i + 1].time <= time)
-        i++;
-    return &a->profiles[i];
+    int low = 0, high = a->nprofile - 1;
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+        if (a->profiles[middle].time <= time)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return &a->profiles[low];
+}
+
+/* First of n increasing times that is not before `time`; n when there is none. */
+static int first_from(const double *times, int n, double time) {
+    int low = 0, high = n;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (times[middle] < time)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 int atmos_tor_of(const atmos *a, int e) {
-    int i = 0;
-    while (i + 1 < a->ntor && a->tor_time[i + 1] <= a->exposure_time[e])
-        i++;
-    return i;
+    int i = first_from(a->tor_time, a->ntor, a->exposure_time[e]);
+    bool exact = i < a->ntor && a->tor_time[i] == a->exposure_time[e];
+    return exact || i == 0 ? i : i - 1;
+}
+
+void atmos_exposures_of(const atmos *a, int k, int *first, int *end) {
+    *first = k == 0 ? 0 : first_from(a->exposure_time, a->nexposure, a->tor_time[k]);
+    *end = k + 1 < a->ntor ? first_from(a->exposure_time, a->nexposure, a->tor_time[k + 1])
+                           : a->nexposure;
 }
 
 void profile_free(profile *p) {

@@ -30,6 +30,8 @@ typedef struct {
 const profile *atmos_profile_at(const atmos *a, double time);
 /* Index of the ToR in force at exposure e: the last computed at or before its time. */
 int atmos_tor_of(const atmos *a, int e);
+/* The exposures of ToR k: *first <= e < *end. */
+void atmos_exposures_of(const atmos *a, int k, int *first, int *end);
 void profile_free(profile *p);
 void atmos_free(atmos *a);
 

@@ -28,27 +28,18 @@ static bool is_beside(const char *file, const char *sub, char path[PLUGIN_PATH])
     return access(path, R_OK) == 0;
 }
 
-/* Where the plugin is; its bare name, for the linker to look up, when it is in none of our places.
- */
-static void find_plugin(char path[PLUGIN_PATH]) {
-    static const char *const sub[] = {"", "../lib/moao/", "../", "../../", "../../../", "moao/"};
+/* The file that MOAO_GPU_PLUGIN names, else beside the program, else in lib/moao of its prefix.
+ * Nowhere else: a library that somebody put into a folder above is not ours. */
+static bool find_plugin(char path[PLUGIN_PATH]) {
     const char *named = getenv("MOAO_GPU_PLUGIN");
     char exe[PATH_MAX];
     ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    Dl_info self;
     if (named && *named) {
         snprintf(path, PLUGIN_PATH, "%s", named);
-        return;
+        return true;
     }
     exe[len > 0 ? len : 0] = 0;
-    for (size_t i = 0; i < sizeof sub / sizeof *sub; i++)
-        if (is_beside(exe, sub[i], path))
-            return;
-    /* as a part of a shared library: beside that library */
-    if (dladdr(&plugin, &self) && self.dli_fname &&
-        (is_beside(self.dli_fname, "moao/", path) || is_beside(self.dli_fname, "", path)))
-        return;
-    snprintf(path, PLUGIN_PATH, "%s", PLUGIN);
+    return is_beside(exe, "", path) || is_beside(exe, "../lib/moao/", path);
 }
 
 /* Without a driver the plugin is of no use, and its libraries would take 200 MB of memory. */
@@ -63,7 +54,11 @@ static void load_plugin(void) {
     char path[PLUGIN_PATH];
     void *lib;
     plugin_entry *entry = NULL;
-    find_plugin(path);
+    if (!find_plugin(path)) {
+        snprintf(plugin.why, sizeof plugin.why,
+                 "no " PLUGIN " beside the program or in lib/moao of its prefix");
+        return;
+    }
     if (access(path, R_OK) == 0 && !has_driver()) {
         snprintf(plugin.why, sizeof plugin.why, "there is no driver (libcuda.so.1)");
         return;

@@ -211,8 +211,9 @@ extern const backend backend_cpu;
 
 /* Find a backend: "cpu"; "gpu" (MOAO_INPUT with the reason when the plugin, its libraries, a driver
  * or a device is missing); "auto": the GPU's where it is usable, else the CPU's. The plugin is
- * libmoao_gpu.so: the file that the variable MOAO_GPU_PLUGIN names, else beside the program, in
- * ../lib/moao from it, or where the linker looks. Local; the plugin is loaded once per process. */
+ * libmoao_gpu.so: the file that the variable MOAO_GPU_PLUGIN names, else beside the program, else
+ * in
+ * ../lib/moao from it, and nowhere else. Local; the plugin is loaded once per process. */
 status backend_get(const char *name, const backend **out);
 
 #ifdef __cplusplus

@@ -11,21 +11,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: moao import-legacy SYSTEM PROFILE... -o FILE [--interval TIME]\n"
-    "Make a parameter file from a system file and profile files of the MOAO framework. The "
-    "profiles\n"
-    "are taken in the order of the numbers in their names and copied into the file, which "
-    "therefore\n"
-    "runs anywhere. What the files do not state takes the defaults; each is listed.\n"
+const char cmd_import_usage[] =
+    "usage: moao import-legacy SYSTEM PROFILE... -o FILE [--interval TIME] [--force]\n"
+    "\n"
+    "Make a parameter file from a system file and profile files of the MOAO framework.\n"
+    "The profiles are taken in the order of the numbers in their names and copied into\n"
+    "the file, which therefore runs anywhere. What the files do not state takes the\n"
+    "defaults; each is listed.\n"
+    "\n"
     "  -o FILE           the parameter file to write\n"
-    "  --interval TIME   time from one profile to the next (default 10 min)\n";
+    "  --interval TIME   time from one profile to the next (default 10 min)\n"
+    "  --force           replace FILE when there is one\n";
 
 typedef struct {
     const char *system, *out;
     int nprofile;
     const char **profiles; /* in order */
     double interval;       /* [s] */
+    bool force;            /* replace `out` */
 } job;
 
 typedef struct {
@@ -128,7 +131,7 @@ static status read_input(params_files *files, const char *name, const char **con
     *content = f->data;
     if (f->error != 0)
         st = yaml_tree_fail_at(name, 1, 1, "file", "cannot be read (%s), expected a file",
-                               strerror(f->error));
+                               params_files_reason(f));
 done:
     return st;
 }
@@ -265,7 +268,9 @@ static status parse_arguments(int argc, char **argv, job *j) {
         bool out = strcmp(argv[i], "-o") == 0, every = strcmp(argv[i], "--interval") == 0;
         if ((out || every) && i + 1 == argc)
             return status_fail(MOAO_INPUT, "moao import-legacy: %s needs a value", argv[i]);
-        if (out)
+        if (strcmp(argv[i], "--force") == 0)
+            j->force = true;
+        else if (out)
             j->out = argv[++i];
         else if (every && !units_parse(argv[++i], DIM_TIME, interval->unit, false, &j->interval,
                                        why, sizeof why))
@@ -281,6 +286,12 @@ static status parse_arguments(int argc, char **argv, job *j) {
     }
     if (!(j->interval > 0))
         return status_fail(MOAO_INPUT, "moao import-legacy: --interval must be positive");
+    if (j->out != NULL && !j->force && file_exists(j->out))
+        return status_fail(
+            MOAO_INPUT,
+            "moao import-legacy: %s is there already: choose another name, or --force "
+            "replaces it",
+            j->out);
     if (j->system == NULL || j->nprofile == 0 || j->out == NULL)
         return status_fail(MOAO_INPUT,
                            "moao import-legacy: expected SYSTEM PROFILE... -o FILE; see --help");
@@ -302,7 +313,7 @@ int cmd_import_legacy(int argc, char **argv) {
     status st;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            fputs(help, stdout);
+            fputs(cmd_import_usage, stdout);
             return 0;
         }
     TRY(ALLOC(j.profiles, (size_t)argc, "names of profiles"));
@@ -311,8 +322,7 @@ int cmd_import_legacy(int argc, char **argv) {
     TRY(write_file(&j, &im));
     TRY(check_file(&j));
 done:
-    if (st != MOAO_OK)
-        fprintf(stderr, "%s\n", status_message());
+    command_fail(st);
     free(im.body.s);
     free(im.notes.s);
     free(j.profiles);

@@ -5,29 +5,57 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] = "usage: moao params [--markdown]\n"
-                           "Print every parameter: type, unit, default, range, and a sentence.\n"
-                           "  --markdown   as the page docs/parameters.md\n";
+const char cmd_params_usage[] =
+    "usage: moao params [SECTION...]\n"
+    "\n"
+    "Print every parameter, or those of a section (telescope, sensors, targets.grid,\n"
+    "units...) or a single key: type, unit, default, range, and what it means.\n"
+    "\n"
+    "  --markdown   as the page docs/parameters.md\n"
+    "  --man        as the manual page moao-parameters(5)\n"
+    "  --keys       as a list of keys and words, for completion in a shell\n";
 
-int cmd_params(int argc, char **argv) {
-    bool markdown = false;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            fputs(help, stdout);
-            return 0;
-        }
-        if (strcmp(argv[i], "--markdown") != 0) {
-            fprintf(stderr, "moao params: unknown argument %s, expected --markdown\n", argv[i]);
-            return 2;
-        }
-        markdown = true;
-    }
-    char *text = params_reference(markdown);
-    if (text == NULL) {
+static int print(char *text) {
+    int bad = text == NULL || fputs(text, stdout) == EOF || fflush(stdout) == EOF;
+    if (text == NULL)
         fprintf(stderr, "moao params: %s\n", status_message());
-        return 1;
-    }
-    int bad = fputs(text, stdout) == EOF || fflush(stdout) == EOF;
     free(text);
     return bad ? 1 : 0;
+}
+
+static int print_sections(int n, char **names) {
+    for (int i = 0; i < n; i++) {
+        char *text;
+        status st = params_reference_section(names[i], &text);
+        if (st == MOAO_INPUT) {
+            fprintf(stderr, "moao params: %s\n", status_message());
+            return 2;
+        }
+        if (i > 0)
+            putchar('\n');
+        if (print(text) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+int cmd_params(int argc, char **argv) {
+    static const struct {
+        const char *option;
+        reference_form form;
+    } forms[] = {
+        {"--markdown", REFERENCE_MARKDOWN}, {"--man", REFERENCE_MAN}, {"--keys", REFERENCE_KEYS}};
+    if (command_wants_help(argc, argv, cmd_params_usage))
+        return 0;
+    if (argc == 1)
+        return print(params_reference(REFERENCE_PLAIN));
+    for (size_t k = 0; argc == 2 && k < sizeof forms / sizeof *forms; k++)
+        if (strcmp(argv[1], forms[k].option) == 0)
+            return print(params_reference(forms[k].form));
+    for (int i = 1; i < argc; i++)
+        if (argv[i][0] == '-') {
+            fprintf(stderr, "moao params: unknown option %s; see moao params --help\n", argv[i]);
+            return 2;
+        }
+    return print_sections(argc - 1, argv + 1);
 }

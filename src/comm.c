@@ -1,10 +1,13 @@
 #include "comm.h"
 
+#include "memory_limits.h"
+
 #include <cblas.h>
 #include <errno.h>
 #include <omp.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,27 +22,6 @@ static int cores_allowed(void) {
     return n > 0 ? (int)n : 1;
 }
 
-/* Available memory of the node [bytes]: /proc/meminfo, and the limit of the control group when
- * lower. */
-static size_t node_memory(void) {
-    size_t available = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    FILE *f = fopen("/proc/meminfo", "r");
-    char line[256];
-    size_t kib;
-    while (f != NULL && fgets(line, sizeof line, f) != NULL)
-        if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1)
-            available = kib * 1024;
-    if (f != NULL)
-        fclose(f);
-    f = fopen("/sys/fs/cgroup/memory.max", "r");
-    size_t limit;
-    if (f != NULL && fscanf(f, "%zu", &limit) == 1 && limit < available)
-        available = limit;
-    if (f != NULL)
-        fclose(f);
-    return available;
-}
-
 void comm_unbind(void) {
     cpu_set_t launcher;
     if (getenv("OMPI_MCA_orte_bound_at_launch") != NULL &&
@@ -48,29 +30,32 @@ void comm_unbind(void) {
         sched_setaffinity(0, sizeof launcher, &launcher);
 }
 
-/* Ranks bound to disjoint cores each use all of theirs; ranks that share a mask divide it. */
-static int threads_of_rank(MPI_Comm node, int node_size) {
-    if (getenv("OMP_NUM_THREADS") != NULL)
-        return omp_get_max_threads();
-    if (getenv("OPENBLAS_NUM_THREADS") != NULL)
-        return openblas_get_num_threads();
-    cpu_set_t mine;
-    CPU_ZERO(&mine);
-    if (sched_getaffinity(0, sizeof mine, &mine) != 0)
-        return cores_allowed() / node_size > 0 ? cores_allowed() / node_size : 1;
-    cpu_set_t *all = malloc((size_t)node_size * sizeof *all);
+/* Collective. Ranks bound to disjoint cores each use all of theirs; ranks that share a mask divide
+ * it. Every rank takes part, also one whose user says how many threads it has. */
+static status threads_of_rank(const comm *c, int *threads) {
+    cpu_set_t mine, *all = NULL;
     int sharing = 0;
-    if (all != NULL) {
-        MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, node);
-        for (int i = 0; i < node_size; i++) {
-            cpu_set_t both;
-            CPU_AND(&both, &mine, &all[i]);
-            sharing += CPU_COUNT(&both) > 0;
-        }
+    status st = comm_agree(c, ALLOC(all, (size_t)c->node_size, "cores of the ranks"));
+    if (st != MOAO_OK)
+        goto done;
+    CPU_ZERO(&mine);
+    sched_getaffinity(0, sizeof mine, &mine); /* unknown: stays empty */
+    MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, c->node);
+    for (int i = 0; i < c->node_size; i++) {
+        cpu_set_t both;
+        CPU_AND(&both, &mine, &all[i]);
+        sharing += CPU_COUNT(&both) > 0;
     }
+    if (getenv("OMP_NUM_THREADS") != NULL)
+        *threads = omp_get_max_threads();
+    else if (getenv("OPENBLAS_NUM_THREADS") != NULL)
+        *threads = openblas_get_num_threads();
+    else
+        *threads = cores_allowed() / (sharing > 0 ? sharing : c->node_size);
+    *threads = *threads > 0 ? *threads : 1;
+done:
     free(all);
-    int n = cores_allowed() / (sharing > 0 ? sharing : node_size);
-    return n > 0 ? n : 1;
+    return st;
 }
 
 status comm_init(MPI_Comm mpi, comm *c) {
@@ -83,12 +68,13 @@ status comm_init(MPI_Comm mpi, comm *c) {
     MPI_Comm_size(c->node, &c->node_size);
     int leader = c->node_rank == 0;
     MPI_Allreduce(&leader, &c->nnode, 1, MPI_INT, MPI_SUM, mpi);
-    c->threads = threads_of_rank(c->node, c->node_size);
-    unsigned long long memory = node_memory(), least;
+    unsigned long long memory = limits_node(), least;
     MPI_Allreduce(&memory, &least, 1, MPI_UNSIGNED_LONG_LONG, MPI_MIN, c->node);
     c->memory = (size_t)least / (size_t)c->node_size;
-    comm_set_threads(c, c->threads);
-    return MOAO_OK;
+    status st = threads_of_rank(c, &c->threads);
+    if (st == MOAO_OK)
+        comm_set_threads(c, c->threads);
+    return st;
 }
 
 void comm_set_threads(comm *c, int threads) {
@@ -104,15 +90,16 @@ void comm_free(comm *c) {
 }
 
 status comm_agree(const comm *c, status local) {
+    enum { KNOWN = 256 }; /* more than any status */
     struct {
         int code, rank;
-    } mine = {2 * (int)local, c->rank}, worst;
-    /* a rank that knows the reason comes before one that was told of the failure by its group;
-     * MAXLOC keeps the lowest rank among equals */
+    } mine = {(int)local, c->rank}, worst;
+    /* a rank that knows the reason comes before those that were told of the failure by their group,
+     * whatever they call it; MAXLOC keeps the lowest rank among equals */
     if (local != MOAO_OK && status_message()[0] != '\0')
-        mine.code++;
+        mine.code += KNOWN;
     MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, c->mpi);
-    worst.code /= 2;
+    worst.code %= KNOWN;
     if (worst.code == MOAO_OK)
         return MOAO_OK;
     char text[2048] = "";
@@ -156,6 +143,23 @@ void comm_abort(const comm *c) {
     abort();
 }
 
+void comm_bcast(const comm *c, void *data, size_t bytes) {
+    const size_t most = (size_t)1 << 30; /* MPI counts with int */
+    char *p = data;
+    for (size_t n; bytes > 0; p += n, bytes -= n) {
+        n = bytes < most ? bytes : most;
+        MPI_Bcast(p, (int)n, MPI_BYTE, 0, c->mpi);
+    }
+}
+
+void comm_sum(const comm *c, double *v, size_t count) {
+    const size_t most = (size_t)1 << 27;
+    for (size_t n; count > 0; v += n, count -= n) {
+        n = count < most ? count : most;
+        MPI_Allreduce(MPI_IN_PLACE, v, (int)n, MPI_DOUBLE, MPI_SUM, c->mpi);
+    }
+}
+
 static volatile sig_atomic_t stop_flag;
 
 static void on_signal(int sig) {
@@ -163,17 +167,60 @@ static void on_signal(int sig) {
     stop_flag = 1;
 }
 
+static const int stopping[] = {SIGTERM, SIGUSR1, SIGINT, SIGHUP};
+enum { STOPPING = sizeof stopping / sizeof *stopping };
+
+static void change_mask(int how) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int i = 0; i < STOPPING; i++)
+        sigaddset(&set, stopping[i]);
+    sigprocmask(how, &set, NULL);
+}
+
 void comm_catch_signals(void) {
-    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, was;
     sigemptyset(&sa.sa_mask);
-    sigaction(SIGTERM, &sa, NULL);
-    sigaction(SIGUSR1, &sa, NULL);
+    for (int i = 0; i < STOPPING; i++) {
+        const bool may_be_ignored = stopping[i] == SIGINT || stopping[i] == SIGHUP;
+        sigaction(stopping[i], NULL, &was);
+        if (!may_be_ignored || was.sa_handler != SIG_IGN) /* nohup, or in the background */
+            sigaction(stopping[i], &sa, NULL);
+    }
+    signal(SIGPIPE, SIG_IGN); /* a reader that goes away does not end a run */
+    change_mask(SIG_UNBLOCK);
+}
+
+bool comm_catches_signals(void) {
+    struct sigaction now;
+    return sigaction(SIGTERM, NULL, &now) == 0 && now.sa_handler == on_signal;
+}
+
+void comm_hold_signals(void) {
+    change_mask(SIG_BLOCK);
+    if (stop_flag)
+        kill(getpid(), SIGTERM); /* waits for the next program */
 }
 
 bool comm_stop_requested(const comm *c) {
     int mine = stop_flag != 0, any;
     MPI_Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, c->mpi);
     return any != 0;
+}
+
+bool comm_flips(const comm *c, const char *where) {
+    if (comm_fault(c, where) == MOAO_OK)
+        return false;
+    status_clear();
+    return true;
+}
+
+double comm_flip(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits ^= (uint64_t)1 << 56; /* of the exponent: 2^16 times as large, or as small */
+    memcpy(&x, &bits, sizeof bits);
+    return x;
 }
 
 status comm_fault(const comm *c, const char *where) {

@@ -32,8 +32,8 @@ void comm_free(comm *c);
 /* Local. Use another number of BLAS and OpenMP threads. */
 void comm_set_threads(comm *c, int threads);
 
-/* Collective. Returns on every rank the worst status of all ranks and, where it is not MOAO_OK,
- * makes the message of the lowest failing rank ("rank 3: ...") every rank's message. */
+/* Collective. MOAO_OK on every rank, or on every rank the worst status of those ranks that know a
+ * reason; the message of the lowest of them ("rank 3: ...") is then every rank's. */
 status comm_agree(const comm *c, status local);
 
 /* Local. For long work between two calls of comm_agree: a rank whose part failed for good tells the
@@ -45,13 +45,27 @@ bool comm_alarmed(const comm *c);
  * cannot leave before this rank takes part. */
 _Noreturn void comm_abort(const comm *c);
 
-/* Collective. True on every rank when any rank got SIGTERM or SIGUSR1 since comm_catch_signals. */
+/* Collective. rank 0's bytes on every rank; sums over the ranks, in place. Any number of them. */
+void comm_bcast(const comm *c, void *data, size_t bytes);
+void comm_sum(const comm *c, double *v, size_t count);
+
+/* Collective. True on every rank when any rank got SIGTERM, SIGINT, SIGHUP or SIGUSR1 since
+ * comm_catch_signals. */
 bool comm_stop_requested(const comm *c);
+/* Local. From now on these signals ask for a stop and SIGPIPE is ignored; SIGINT and SIGHUP stay
+ * ignored where they were. To be called first thing, and again after MPI_Init. */
 void comm_catch_signals(void);
+bool comm_catches_signals(void);
+/* Local. Before the program that calls exec on itself: those signals wait until the new one catches
+ * them, one that came before too. */
+void comm_hold_signals(void);
 
 /* Injected faults, for the tests: MOAO_FAULT=where:rank[:fail|kill[:N]] makes the calls with the
  * same `where` on that rank, or only the N-th of them, return MOAO_INTERNAL, or kill the process.
  * Local. Costs a getenv. */
 status comm_fault(const comm *c, const char *where);
+/* The same for a bit of memory: whether one is to change there, and a number in which it did. */
+bool comm_flips(const comm *c, const char *where);
+double comm_flip(double x);
 
 #endif

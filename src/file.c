@@ -1,13 +1,75 @@
 #define _GNU_SOURCE
 #include "file.h"
 
+#include "crc.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#define TEMPORARY ".moao-%08x.tmp"
+
+/* Repeat a call that a signal interrupted. */
+#define RETRY(result, call)                                                                        \
+    do                                                                                             \
+        (result) = (call);                                                                         \
+    while ((result) < 0 && errno == EINTR)
+
+/* --- messages */
+
+static const char *advice(int err) {
+    switch (err) {
+    case ENOSPC:
+    case EDQUOT:
+        return "; make room there, or choose another folder with -o";
+    case EFBIG:
+        return "; raise the limit on file sizes (ulimit -f)";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+    case ENOTDIR:
+    case ENOENT:
+    case EISDIR:
+    case EEXIST:
+    case ENAMETOOLONG:
+        return "; choose another with -o";
+    case ELOOP:
+        return "; it is a link: remove it, or choose another folder with -o";
+    case EMFILE:
+    case ENFILE:
+        return "; raise the limit on open files (ulimit -n)";
+    default:
+        return "; look at the file system there";
+    }
+}
+
+status file_fail(const char *path, const char *what, int err) {
+    const bool read = strcmp(what, "read") == 0;
+    const char *todo = !read           ? advice(err)
+                       : err == EACCES ? "; give this user the right to read it"
+                       : err == ENOENT ? ""
+                                       : "; look at the file system there";
+    return status_fail(MOAO_IO, "%s: cannot %s: %s%s", path, what, strerror(err), todo);
+}
+
+status file_unusable(const char *path, const char *what, int err) {
+    static const int chosen[] = {EACCES, EPERM,  EROFS,        ENOTDIR, ENOENT,
+                                 EISDIR, EEXIST, ENAMETOOLONG, ELOOP};
+    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++)
+        if (err == chosen[i])
+            return status_fail(MOAO_INPUT, "%s: cannot %s: %s%s", path, what, strerror(err),
+                               advice(err));
+    return file_fail(path, what, err);
+}
+
+/* --- names */
 
 void file_limits_as_errors(void) {
     signal(SIGXFSZ, SIG_IGN);
@@ -18,14 +80,87 @@ bool file_exists(const char *path) {
     return stat(path, &sb) == 0;
 }
 
+int file_open_fd(const char *path, int flags) {
+    int fd;
+    RETRY(fd, open(path, flags | O_CLOEXEC, 0666));
+    return fd;
+}
+
+status file_join(const char *dir, const char *name, char **out) {
+    size_t n = strlen(dir) + strlen(name) + 2;
+    status st = ALLOC(*out, n, "file name");
+    if (st == MOAO_OK)
+        snprintf(*out, n, "%s/%s", dir, name);
+    return st;
+}
+
+status file_delete(const char *path) {
+    int failed;
+    RETRY(failed, unlink(path));
+    return failed && errno != ENOENT ? file_fail(path, "remove", errno) : MOAO_OK;
+}
+
+bool file_is_temporary(const char *name) {
+    char again[32];
+    unsigned number;
+    if (sscanf(name, ".moao-%8x.tmp", &number) != 1)
+        return false;
+    snprintf(again, sizeof again, TEMPORARY, number);
+    return strcmp(name, again) == 0;
+}
+
+/* The directory part of a path, with its last slash ("" for a plain name), then `name`. */
+static status beside(const char *path, const char *name, char **out) {
+    const char *slash = strrchr(path, '/');
+    const size_t folder = slash != NULL ? (size_t)(slash - path) + 1 : 0;
+    const size_t n = folder + strlen(name) + 1;
+    status st = ALLOC(*out, n, "file name");
+    if (st == MOAO_OK) {
+        memcpy(*out, path, folder);
+        strcpy(*out + folder, name);
+    }
+    return st;
+}
+
+/* --- directories */
+
+/* fsync; file systems without it for directories (EINVAL) are left alone. Returns errno, 0. */
+static int sync_fd(int fd) {
+    int failed;
+    RETRY(failed, fsync(fd));
+    return failed && errno != EINVAL && errno != ENOSYS ? errno : 0;
+}
+
+/* Sync the directory that holds `path`, so that a new name in it stays. */
+static status sync_parent(const char *path) {
+    status st;
+    char *dir = NULL;
+    int err;
+    TRY(beside(path, ".", &dir));
+    const int fd = file_open_fd(dir, O_RDONLY | O_DIRECTORY);
+    err = fd < 0 ? errno : sync_fd(fd);
+    if (fd >= 0)
+        close(fd);
+    if (err != 0 && err != EACCES) /* a directory may be written to that cannot be read */
+        st = file_fail(path, "write its folder", err);
+done:
+    free(dir);
+    return st;
+}
+
 static status make_one(const char *dir) {
     struct stat sb;
-    if (mkdir(dir, 0777) == 0 || (stat(dir, &sb) == 0 && S_ISDIR(sb.st_mode)))
-        return MOAO_OK;
-    int err = errno;
-    if (stat(dir, &sb) == 0)
-        return status_fail(MOAO_IO, "%s: is a file, not a directory; choose another with -o", dir);
-    return status_fail(MOAO_IO, "%s: cannot make the directory: %s", dir, strerror(err));
+    int failed;
+    RETRY(failed, mkdir(dir, 0777));
+    if (!failed)
+        return sync_parent(dir);
+    const int err = errno; /* stat has reasons of its own */
+    if (stat(dir, &sb) != 0)
+        return file_unusable(dir, "make the directory", err);
+    if (!S_ISDIR(sb.st_mode))
+        return status_fail(MOAO_INPUT, "%s: is a file, not a directory; choose another with -o",
+                           dir);
+    return MOAO_OK;
 }
 
 status file_make_dir(const char *dir) {
@@ -48,63 +183,36 @@ done:
     return st;
 }
 
-status file_join(const char *dir, const char *name, char **out) {
-    size_t n = strlen(dir) + strlen(name) + 2;
-    status st = ALLOC(*out, n, "file name");
-    if (st == MOAO_OK)
-        snprintf(*out, n, "%s/%s", dir, name);
-    return st;
+/* --- writing */
+
+static unsigned random_number(void) {
+    unsigned n;
+    if (getrandom(&n, sizeof n, GRND_NONBLOCK) == (ssize_t)sizeof n)
+        return n;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (unsigned)t.tv_nsec * 2654435761u ^ (unsigned)getpid();
 }
 
-status file_temp_name(const char *path, char **out) {
-    size_t n = strlen(path) + 5;
-    status st = ALLOC(*out, n, "file name");
-    if (st == MOAO_OK)
-        snprintf(*out, n, "%s.tmp", path);
-    return st;
-}
-
-/* Sync a file or directory by name. File systems without sync of directories (EINVAL) are left
- * alone. */
-static status sync_name(const char *path, int flags) {
-    int fd = open(path, flags | O_CLOEXEC);
-    if (fd < 0)
-        return status_fail(MOAO_IO, "%s: cannot open: %s", path, strerror(errno));
-    int err = fsync(fd) == 0 ? 0 : errno;
-    if (close(fd) != 0 && err == 0)
-        err = errno;
-    if (err != 0 && err != EINVAL && err != ENOSYS)
-        return status_fail(MOAO_IO, "%s: cannot write: %s", path, strerror(err));
-    return MOAO_OK;
-}
-
-static status sync_parent(const char *path) {
-    status st;
-    char *dir = NULL;
-    TRY(ALLOC(dir, strlen(path) + 2, "directory name"));
-    strcpy(dir, path);
-    char *slash = strrchr(dir, '/');
-    if (slash == NULL)
-        strcpy(dir, ".");
-    else
-        slash[slash == dir] = '\0';
-    st = sync_name(dir, O_RDONLY | O_DIRECTORY);
+/* A new file of a name that nothing has: no link is followed, nothing is overwritten. */
+static status create_temporary(file_out *o) {
+    status st = MOAO_OK;
+    for (int k = 0; k < 100; k++) {
+        char name[32];
+        snprintf(name, sizeof name, TEMPORARY, random_number());
+        TRY(beside(o->path, name, &o->temp));
+        o->fd = file_open_fd(o->temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW);
+        if (o->fd >= 0) {
+            o->open = true;
+            return MOAO_OK;
+        }
+        free(o->temp);
+        o->temp = NULL;
+        if (errno != EEXIST)
+            break;
+    }
+    st = file_fail(o->path, "write", errno);
 done:
-    free(dir);
-    return st;
-}
-
-status file_publish(const char *temp, const char *path) {
-    status st;
-    TRY(sync_name(temp, O_RDONLY));
-    if (rename(temp, path) != 0)
-        st = status_fail(MOAO_IO, "%s: cannot put the finished file in place: %s", path,
-                         strerror(errno));
-done:
-    if (st != MOAO_OK)
-        unlink(temp);
-    else
-        st = sync_parent(path);
     return st;
 }
 
@@ -113,41 +221,98 @@ status file_begin(file_out *o, const char *path) {
     memset(o, 0, sizeof *o);
     TRY(ALLOC(o->path, strlen(path) + 1, "file name"));
     strcpy(o->path, path);
-    TRY(file_temp_name(path, &o->temp));
-    o->f = fopen(o->temp, "we");
-    if (o->f == NULL)
-        st = status_fail(MOAO_IO, "%s: cannot write: %s", path, strerror(errno));
+    st = create_temporary(o);
 done:
     if (st != MOAO_OK)
         file_abandon(o);
     return st;
 }
 
-status file_append(file_out *o, const void *data, size_t size) {
-    if (size > 0 && fwrite(data, 1, size, o->f) != size)
-        return status_fail(MOAO_IO, "%s: cannot write: %s", o->path, strerror(errno));
+static status write_failed(file_out *o, int err) {
+    o->err = o->err != 0 ? o->err : err;
+    return file_fail(o->path, "write", o->err);
+}
+
+status file_write_at(file_out *o, const void *data, size_t size, uint64_t offset) {
+    const char *p = data;
+    if (o->err != 0)
+        return write_failed(o, o->err);
+    while (size > 0) {
+        ssize_t n;
+        RETRY(n, pwrite(o->fd, p, size, (off_t)offset));
+        if (n <= 0)
+            return write_failed(o, n < 0 ? errno : EIO);
+        p += n;
+        size -= (size_t)n;
+        offset += (uint64_t)n;
+    }
+    o->size = offset > o->size ? offset : o->size;
     return MOAO_OK;
 }
 
-status file_commit(file_out *o) {
+static status flush(file_out *o) {
+    const size_t n = o->used;
+    o->used = 0;
+    return file_write_at(o, o->buffer, n, o->size);
+}
+
+status file_append(file_out *o, const void *data, size_t size) {
     status st = MOAO_OK;
-    FILE *f = o->f;
-    o->f = NULL;
-    bool bad = ferror(f) != 0;
-    errno = bad ? EIO : 0;
-    if (fclose(f) != 0 || bad) {
-        st = status_fail(MOAO_IO, "%s: cannot write: %s", o->path, strerror(errno));
-        unlink(o->temp);
-    } else {
-        st = file_publish(o->temp, o->path);
+    if (o->used + size > sizeof o->buffer)
+        st = flush(o);
+    if (st == MOAO_OK && size > sizeof o->buffer)
+        return file_write_at(o, data, size, o->size);
+    if (st == MOAO_OK && size > 0) {
+        memcpy(o->buffer + o->used, data, size);
+        o->used += size;
     }
+    return st;
+}
+
+status file_finish(file_out *o) {
+    struct stat sb;
+    status st;
+    TRY(flush(o));
+    const int err = sync_fd(o->fd);
+    if (err != 0)
+        TRY(write_failed(o, err));
+    if (fstat(o->fd, &sb) != 0)
+        TRY(write_failed(o, errno));
+    if ((uint64_t)sb.st_size != o->size)
+        st = status_fail(MOAO_IO,
+                         "%s: cannot write: %llu bytes arrived of %llu; look at the file system "
+                         "there",
+                         o->path, (unsigned long long)sb.st_size, (unsigned long long)o->size);
+done:
+    return st;
+}
+
+/* What close(2) reports at the end of a write is a failure too; interrupted, it has closed. */
+static status close_written(file_out *o) {
+    const int fd = o->fd;
+    o->fd = -1;
+    return close(fd) != 0 && errno != EINTR ? write_failed(o, errno) : MOAO_OK;
+}
+
+status file_commit(file_out *o) {
+    int failed;
+    status st;
+    TRY(file_finish(o));
+    TRY(close_written(o));
+    RETRY(failed, rename(o->temp, o->path));
+    if (failed)
+        TRY(file_fail(o->path, "put the finished file in place", errno));
+    o->open = false;
+    st = sync_parent(o->path);
+done:
     file_abandon(o);
     return st;
 }
 
 void file_abandon(file_out *o) {
-    if (o->f != NULL) {
-        fclose(o->f);
+    if (o->open) {
+        if (o->fd >= 0)
+            close(o->fd);
         unlink(o->temp);
     }
     free(o->path);
@@ -166,25 +331,70 @@ done:
     return st;
 }
 
-status file_read_text(const char *path, char **text) {
-    status st = MOAO_OK;
-    *text = NULL;
-    FILE *f = fopen(path, "re");
-    struct stat sb;
-    if (f == NULL || fstat(fileno(f), &sb) != 0 || !S_ISREG(sb.st_mode)) {
-        st = status_fail(MOAO_IO, "%s: cannot read: %s", path,
-                         f == NULL ? strerror(errno) : "not a plain file");
-        goto done;
+/* --- reading */
+
+status file_read_at(int fd, const char *path, void *out, size_t size, uint64_t offset) {
+    char *p = out;
+    while (size > 0) {
+        ssize_t n;
+        RETRY(n, pread(fd, p, size, (off_t)offset));
+        if (n < 0)
+            return file_fail(path, "read", errno);
+        if (n == 0)
+            return status_fail(MOAO_IO, "%s: cannot read: it has become shorter", path);
+        p += n;
+        size -= (size_t)n;
+        offset += (uint64_t)n;
     }
-    TRY(ALLOC(*text, (size_t)sb.st_size + 1, path));
-    if (fread(*text, 1, (size_t)sb.st_size, f) != (size_t)sb.st_size)
-        st = status_fail(MOAO_IO, "%s: cannot read: %s", path, strerror(errno));
+    return MOAO_OK;
+}
+
+/* Open a plain file, without waiting for the other end of a pipe. */
+static status open_plain(const char *path, int *fd, uint64_t *size) {
+    struct stat sb;
+    *fd = file_open_fd(path, O_RDONLY | O_NONBLOCK);
+    if (*fd < 0 || fstat(*fd, &sb) != 0)
+        return file_fail(path, "read", errno);
+    if (!S_ISREG(sb.st_mode))
+        return status_fail(MOAO_IO, "%s: cannot read: not a plain file", path);
+    *size = (uint64_t)sb.st_size;
+    return MOAO_OK;
+}
+
+status file_read_text(const char *path, char **text) {
+    int fd = -1;
+    uint64_t size;
+    status st;
+    *text = NULL;
+    TRY(open_plain(path, &fd, &size));
+    TRY(ALLOC(*text, (size_t)size + 1, path));
+    st = file_read_at(fd, path, *text, (size_t)size, 0);
 done:
     if (st != MOAO_OK) {
         free(*text);
         *text = NULL;
     }
-    if (f != NULL)
-        fclose(f);
+    if (fd >= 0)
+        close(fd);
+    return st;
+}
+
+status file_sum(const char *path, uint64_t *size, uint32_t *crc) {
+    enum { CHUNK = 1 << 18 };
+    unsigned char *buffer = NULL;
+    int fd = -1;
+    status st;
+    *crc = 0;
+    TRY(open_plain(path, &fd, size));
+    TRY(ALLOC(buffer, CHUNK, "buffer of a file"));
+    for (uint64_t at = 0; at < *size; at += CHUNK) {
+        const size_t n = *size - at < CHUNK ? (size_t)(*size - at) : CHUNK;
+        TRY(file_read_at(fd, path, buffer, n, at));
+        *crc = crc_update(*crc, buffer, n);
+    }
+done:
+    if (fd >= 0)
+        close(fd);
+    free(buffer);
     return st;
 }

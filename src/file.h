@@ -1,40 +1,60 @@
-/* Files that appear whole or not at all: written under a temporary name in the same directory,
- * synced, renamed. All functions are local. Errors are MOAO_IO with one line that names the file
- * and the system's reason. */
+/* Files that appear whole or not at all: written under a name of our own in the same directory,
+ * synced, renamed. All functions are local. Every call of the system is repeated when a signal
+ * interrupts it. Errors are MOAO_IO with one line that names the file, what failed, the system's
+ * reason and what to do. */
 #ifndef MOAO_FILE_H
 #define MOAO_FILE_H
 
 #include "status.h"
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
+#include <stdint.h>
 
 /* A limit on file sizes shall be an error of the write, not the end of the process. Once per
  * process is enough. */
 void file_limits_as_errors(void);
-/* Make a directory and its parents. Fine when it is there already. */
+/* Make a directory and its parents. Fine when it is there already. MOAO_INPUT when the user's
+ * choice is at fault: no permission, no directory... */
 status file_make_dir(const char *dir);
 bool file_exists(const char *path);
-/* "DIR/NAME" or "PATH.tmp" in new memory (*out, to free). */
+/* "DIR/NAME" in new memory (*out, to free). */
 status file_join(const char *dir, const char *name, char **out);
-status file_temp_name(const char *path, char **out);
-/* Make what was written as `temp` appear as `path`: sync, rename, sync the directory. Removes temp
- * on failure. */
-status file_publish(const char *temp, const char *path);
+/* Remove a file; fine when it is not there. A link is removed, not what it leads to. */
+status file_delete(const char *path);
+/* Whether a name is one that unfinished files have: .moao-12345678.tmp */
+bool file_is_temporary(const char *name);
+/* "PATH: cannot WHAT: reason of errno; what to do". file_unusable is for folders and files that the
+ * user chose: MOAO_INPUT when the choice is at fault, MOAO_IO otherwise (a full disk, say). */
+status file_fail(const char *path, const char *what, int err);
+status file_unusable(const char *path, const char *what, int err);
+/* Descriptor of a file opened with these flags of open(2), -1 and errno on failure. */
+int file_open_fd(const char *path, int flags);
 
 typedef struct { /* a file being written */
-    FILE *f;
+    bool open;
+    int fd;
     char *path, *temp;
+    uint64_t size; /* bytes so far */
+    int err;       /* errno of the first failure */
+    size_t used;   /* bytes in buffer that belong at the end of the file */
+    unsigned char buffer[4096];
 } file_out;
 status file_begin(file_out *o, const char *path);
 status file_append(file_out *o, const void *data, size_t size);
-/* Ends the writing: file_commit makes the file appear, file_abandon (fine after a commit, and on
- * {0}) removes it. */
+/* The same anywhere, for files that are not appended to. */
+status file_write_at(file_out *o, const void *data, size_t size, uint64_t offset);
+/* `size` bytes from `offset` of an open file; `path` is for messages. */
+status file_read_at(int fd, const char *path, void *out, size_t size, uint64_t offset);
+/* Ends the writing: everything is on the disk, under the temporary name. May be left out. */
+status file_finish(file_out *o);
+/* file_commit makes the file appear; file_abandon (fine after a commit, and on {0}) removes it. */
 status file_commit(file_out *o);
 void file_abandon(file_out *o);
 
 status file_write_text(const char *path, const char *text);
 /* The whole file, followed by a zero byte, in new memory (*text, to free). */
 status file_read_text(const char *path, char **text);
+/* Size and CRC-32 of a whole file. */
+status file_sum(const char *path, uint64_t *size, uint32_t *crc);
 
 #endif

@@ -1,58 +1,36 @@
-#define _GNU_SOURCE
 #include "fits.h"
 
-#include "file.h"
+#include "fits_driver.h"
 
-#include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { TEXT_MAX = 4096 };
 
-/* After each call of cfitsio: keep the reason of the first failure. */
-static void keep_cause(fitsout *o) {
-    if (o->err == 0)
-        errno = 0;
-    else if (o->cause == 0)
-        o->cause =
-            errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO ? errno : -1;
-}
-
 static status report(fitsout *o) {
     char why[FLEN_STATUS] = "";
-    keep_cause(o);
     fits_get_errstatus(o->err, why);
     fits_clear_errmsg();
-    return status_fail(MOAO_IO, "%s: cannot write: %s", o->path,
-                       o->cause > 0 ? strerror(o->cause) : why);
+    if (o->out.err != 0)
+        return file_fail(o->out.path, "write", o->out.err);
+    return status_fail(MOAO_IO, "%s: cannot write: %s", o->out.path, why);
 }
 
 status fitsout_create(fitsout *o, const char *path) {
+    char name[FLEN_FILENAME];
     status st;
     memset(o, 0, sizeof *o);
     file_limits_as_errors();
-    TRY(ALLOC(o->path, strlen(path) + 1, "file name"));
-    strcpy(o->path, path);
-    TRY(file_temp_name(path, &o->temp));
-    if (unlink(o->temp) != 0 && errno != ENOENT) {
-        st = status_fail(MOAO_IO, "%s: cannot replace: %s", o->temp, strerror(errno));
-        goto done;
-    }
-    errno = 0;
-    fits_create_diskfile(&o->f, o->temp, &o->err);
-    if (o->err != 0) {
-        int why = errno;
-        fits_clear_errmsg();
+    TRY(file_begin(&o->out, path));
+    TRY(fits_driver_lend(&o->out, name, sizeof name));
+    if (fits_create_file(&o->f, name, &o->err) != 0) {
         o->f = NULL;
-        st = status_fail(MOAO_IO, "%s: cannot write: %s", path,
-                         why != 0 ? strerror(why) : "the file cannot be created");
-        goto done;
+        TRY(report(o));
     }
     fits_create_img(o->f, BYTE_IMG, 0, NULL, &o->err);
     o->nhdu = 1;
-    keep_cause(o);
 done:
     if (st != MOAO_OK)
         fitsout_abandon(o);
@@ -62,21 +40,70 @@ done:
 static void finish_hdu(fitsout *o) {
     fits_write_date(o->f, &o->err);
     fits_write_chksum(o->f, &o->err);
-    keep_cause(o);
 }
 
-status fitsout_commit(fitsout *o) {
-    status st = MOAO_OK;
+/* NULL when the file, read back, is what was written; else what is wrong. */
+static const char *wrong_at_reading(const fitsout *o, const char *name) {
+    fitsfile *f = NULL;
+    int err = 0, ignored = 0, nhdu = 0, data = 0, header = 0;
+    LONGLONG end = 0;
+    const char *wrong = NULL;
+    if (fits_open_file(&f, name, READONLY, &err) != 0) {
+        fits_clear_errmsg();
+        return "it cannot be opened";
+    }
+    for (int i = 1; i <= o->nhdu && wrong == NULL; i++) {
+        fits_movabs_hdu(f, i, NULL, &err);
+        fits_verify_chksum(f, &data, &header, &err);
+        fits_get_hduaddrll(f, NULL, NULL, &end, &err);
+        if (err != 0 || data != 1 || header != 1)
+            wrong = "a checksum is wrong";
+    }
+    if (wrong == NULL && (fits_get_num_hdus(f, &nhdu, &err) != 0 || nhdu != o->nhdu))
+        wrong = "extensions are missing";
+    if (wrong == NULL && (uint64_t)end != o->out.size)
+        wrong = "its size is wrong";
+    fits_close_file(f, &ignored);
+    fits_clear_errmsg();
+    return wrong;
+}
+
+status fitsout_verify(fitsout *o) {
+    char name[FLEN_FILENAME];
+    status st = fits_driver_lend(&o->out, name, sizeof name);
+    if (st != MOAO_OK)
+        return st;
+    const char *wrong = wrong_at_reading(o, name);
+    fits_driver_return(&o->out);
+    if (wrong == NULL)
+        return MOAO_OK;
+    return status_fail(MOAO_IO,
+                       "%s: read back after writing, %s; look at the file system there, and try "
+                       "again",
+                       o->out.path, wrong);
+}
+
+status fitsout_finish(fitsout *o) {
     int err = 0;
+    status st = MOAO_OK;
+    if (o->finished)
+        return MOAO_OK;
     finish_hdu(o);
     fits_close_file(o->f, o->err == 0 ? &o->err : &err);
     o->f = NULL;
-    if (o->err != 0) {
-        st = report(o);
-        unlink(o->temp);
-    } else {
-        st = file_publish(o->temp, o->path);
-    }
+    if (o->err != 0 || o->out.err != 0) /* cfitsio forgets some failures of its last writes */
+        return report(o);
+    TRY(file_finish(&o->out));
+    TRY(fitsout_verify(o));
+    o->finished = true;
+done:
+    return st;
+}
+
+status fitsout_commit(fitsout *o) {
+    status st = fitsout_finish(o);
+    if (st == MOAO_OK)
+        st = file_commit(&o->out);
     fitsout_abandon(o);
     return st;
 }
@@ -86,10 +113,9 @@ void fitsout_abandon(fitsout *o) {
     if (o->f != NULL) {
         fits_close_file(o->f, &err);
         fits_clear_errmsg();
-        unlink(o->temp);
     }
-    free(o->path);
-    free(o->temp);
+    fits_driver_return(&o->out);
+    file_abandon(&o->out);
     memset(o, 0, sizeof *o);
 }
 
@@ -109,7 +135,6 @@ static const char *ascii(const char *text) {
 static void name_hdu(fitsout *o, const char *extname) {
     o->nhdu++;
     fits_update_key_str(o->f, "EXTNAME", extname, "name of this extension", &o->err);
-    keep_cause(o);
 }
 
 void fitsout_image(fitsout *o, const char *extname, int bitpix, int naxis, const long *naxes,
@@ -162,12 +187,10 @@ void fitsout_real(fitsout *o, const char *key, double value, const char *comment
         fits_update_key_dbl(o->f, key, value, -15, comment, &o->err);
     else
         fits_update_key_null(o->f, key, comment, &o->err);
-    keep_cause(o);
 }
 
 void fitsout_integer(fitsout *o, const char *key, long value, const char *comment) {
     fits_update_key_lng(o->f, key, value, comment, &o->err);
-    keep_cause(o);
 }
 
 void fitsout_text(fitsout *o, const char *key, const char *value, const char *comment) {
@@ -175,12 +198,10 @@ void fitsout_text(fitsout *o, const char *key, const char *value, const char *co
     if (strlen(text) > 60)
         fits_write_key_longwarn(o->f, &o->err);
     fits_update_key_longstr(o->f, key, text, comment, &o->err);
-    keep_cause(o);
 }
 
 void fitsout_comment(fitsout *o, const char *text) {
     fits_write_comment(o->f, ascii(text), &o->err);
-    keep_cause(o);
 }
 
 void fitsout_axis(fitsout *o, int axis, const char *ctype, const char *cunit, double crpix,
@@ -213,26 +234,21 @@ static void *readable(const void *a) {
 
 void fitsout_pixels_double(fitsout *o, long *first, long *last, const double *a) {
     fits_write_subset(o->f, TDOUBLE, first, last, readable(a), &o->err);
-    keep_cause(o);
 }
 
 void fitsout_pixels_float(fitsout *o, long *first, long *last, const float *a) {
     fits_write_subset(o->f, TFLOAT, first, last, readable(a), &o->err);
-    keep_cause(o);
 }
 
 void fitsout_cells_double(fitsout *o, int col, long row, long element, long n, const double *a) {
     fits_write_col(o->f, TDOUBLE, col, row, element, n, readable(a), &o->err);
-    keep_cause(o);
 }
 
 void fitsout_cell_integer(fitsout *o, int col, long row, long value) {
     fits_write_col(o->f, TLONG, col, row, 1, 1, &value, &o->err);
-    keep_cause(o);
 }
 
 void fitsout_cell_text(fitsout *o, int col, long row, const char *value) {
     char *text = readable(ascii(value));
     fits_write_col(o->f, TSTRING, col, row, 1, 1, &text, &o->err);
-    keep_cause(o);
 }

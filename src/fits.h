@@ -1,19 +1,22 @@
-/* FITS files written whole or not at all, with checksums in every HDU: a thin layer over cfitsio.
- * All functions are local. The first error is kept; later calls do nothing, and fitsout_commit
- * reports it (MOAO_IO). */
+/* FITS files written whole or not at all, with checksums in every HDU: a thin layer over cfitsio,
+ * whose reading and writing goes through file.h, so that no failure of the system is lost and names
+ * of files may have any characters and length. All functions are local. The first error is kept;
+ * later calls do nothing, and fitsout_finish or fitsout_commit reports it (MOAO_IO). */
 #ifndef MOAO_FITS_H
 #define MOAO_FITS_H
 
+#include "file.h"
 #include "status.h"
 #include <fitsio.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct {
     fitsfile *f;
-    char *path, *temp;
-    int err;   /* cfitsio's status */
-    int cause; /* errno of the first error, 0: unknown */
+    file_out out;
+    int err; /* cfitsio's status */
     int nhdu;
+    bool finished;
 } fitsout;
 
 typedef struct {                    /* one column of a binary table */
@@ -23,7 +26,14 @@ typedef struct {                    /* one column of a binary table */
 
 /* Begin PATH with a primary HDU without data. */
 status fitsout_create(fitsout *o, const char *path);
-/* Finish the last HDU and make the file appear; or remove it (fine after a commit, and on {0}). */
+/* Finish the last HDU and read the whole file back: its size, number of HDUs and every checksum
+ * must be right. It still has its temporary name: several files can be finished before the first
+ * one appears. */
+status fitsout_finish(fitsout *o);
+/* Its last step alone, for a file that cfitsio has closed. */
+status fitsout_verify(fitsout *o);
+/* fitsout_finish unless it was done, and make the file appear; or remove it (fine after a commit,
+ * and on {0}). */
 status fitsout_commit(fitsout *o);
 void fitsout_abandon(fitsout *o);
 

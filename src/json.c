@@ -2,10 +2,13 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 static void put(json *j, const char *text) {
-    if (j->st == MOAO_OK)
+    if (j->stream != NULL)
+        fputs(text, j->stream);
+    else if (j->st == MOAO_OK)
         j->st = file_append(&j->out, text, strlen(text));
 }
 
@@ -46,7 +49,8 @@ static void begin_group(json *j, const char *open, char close) {
     put(j, open);
     if (j->depth + 1 >= (int)sizeof j->close) {
         if (j->st == MOAO_OK)
-            j->st = status_fail(MOAO_INTERNAL, "%s: nested too deeply", j->out.path);
+            j->st = status_fail(MOAO_INTERNAL, "%s: nested too deeply",
+                                j->out.path != NULL ? j->out.path : "JSON");
         return;
     }
     j->close[j->depth++] = close;
@@ -58,6 +62,23 @@ status json_open(json *j, const char *path) {
     status st = file_begin(&j->out, path);
     if (st == MOAO_OK)
         begin_group(j, "{", '}');
+    return st;
+}
+
+void json_to(json *j, FILE *f) {
+    memset(j, 0, sizeof *j);
+    j->stream = f;
+    begin_group(j, "{", '}');
+}
+
+status json_done(json *j) {
+    while (j->depth > 0)
+        json_end(j);
+    put(j, "\n");
+    status st = j->st;
+    if (st == MOAO_OK && (fflush(j->stream) != 0 || ferror(j->stream)))
+        st = status_fail(MOAO_IO, "standard output: cannot write");
+    memset(j, 0, sizeof *j);
     return st;
 }
 

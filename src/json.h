@@ -7,9 +7,11 @@
 #include "file.h"
 #include "status.h"
 #include <stdbool.h>
+#include <stdio.h>
 
 typedef struct {
     file_out out;
+    FILE *stream; /* instead, where not NULL */
     int depth;
     bool first; /* nothing yet in the innermost object or array */
     char close[16];
@@ -21,6 +23,10 @@ typedef struct {
 status json_open(json *j, const char *path);
 status json_close(json *j);
 void json_abandon(json *j); /* fine after json_close, and on {0} */
+
+/* The same on an open stream, which keeps what was written before: nothing appears at once. */
+void json_to(json *j, FILE *f);
+status json_done(json *j);
 
 /* Members of an object; in an array, key is NULL. Objects and arrays end with json_end. At most 14
  * deep. */

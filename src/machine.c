@@ -1,10 +1,12 @@
 #include "machine.h"
 
+#include "memory_limits.h"
 #include "progress.h"
 
 #include <cblas.h>
 #include <fftw3.h>
 #include <fitsio.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,19 +56,36 @@ void machine_choose_kernel(char **argv) {
         strcmp(openblas_get_corename(), "Prescott") != 0)
         return;
     setenv("OPENBLAS_CORETYPE", kernel, 1);
+    if (comm_catches_signals())
+        comm_hold_signals();
     execv("/proc/self/exe", argv); /* returns only on failure: then the slow kernel serves */
+    if (comm_catches_signals())
+        comm_catch_signals();
 }
 
-const char *machine_blas_warning(double rate, int threads) {
-    const char *kernel = suitable_kernel();
-    double least = kernel == NULL ? 0 : strcmp(kernel, "SKYLAKEX") == 0 ? 25e9 : 10e9;
-    if (rate / threads >= least || strcasecmp(kernel, openblas_get_corename()) == 0)
+/* Whether OpenBLAS's kernel is for processors without AVX2 while this one has it: by name, as a
+ * measured rate says as much about what else runs here. */
+static bool kernel_is_old(const char *name) {
+    static const char *const old[] = {"Prescott",     "Katmai",    "Coppermine", "Northwood",
+                                      "Banias",       "Atom",      "Core2",      "Penryn",
+                                      "Dunnington",   "Nehalem",   "Athlon",     "Opteron",
+                                      "Opteron_SSE3", "Barcelona", "Bobcat",     "Nano",
+                                      "Sandybridge",  "Bulldozer", "Piledriver"};
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++)
+        if (strcasecmp(name, old[i]) == 0)
+            return true;
+    return false;
+}
+
+const char *machine_blas_warning(void) {
+    const char *kernel = suitable_kernel(), *used = openblas_get_corename();
+    if (kernel == NULL || !kernel_is_old(used))
         return NULL;
-    static char text[400];
+    static char text[300];
     snprintf(text, sizeof text,
-             "dgemm reaches %.1f GFLOP/s a thread with OpenBLAS's kernel %s: if that one is for an "
-             "older processor than this, set OPENBLAS_CORETYPE=%s",
-             rate / threads / 1e9, openblas_get_corename(), kernel);
+             "OpenBLAS computes with its kernel %s, which is for older processors than this one "
+             "and slow here: set OPENBLAS_CORETYPE=%s",
+             used, kernel);
     return text;
 }
 
@@ -101,12 +120,15 @@ static void warm_up_mpi(const comm *c) {
     free(a);
 }
 
-machine_room machine_measure(const comm *c, double limit) {
+machine_room machine_measure(const comm *c, double limit, bool measure) {
     machine_room r = {.nrank = c->size, .threads = c->threads};
-    r.rate = dgemm_rate(c);
+    r.rate = measure ? dgemm_rate(c) : 0;
     warm_up_mpi(c);
     unsigned long long most[2] = {machine_memory_now(), machine_memory_peak()};
-    unsigned long long least = (unsigned long long)(limit > 0 ? limit : 0.85 * (double)c->memory);
+    size_t own = limits_process();
+    double free = fmin((double)c->memory, (double)own);
+    unsigned long long least =
+        (unsigned long long)(limit > 0 ? fmin(limit, (double)own) : 0.85 * free);
     MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_UNSIGNED_LONG_LONG, MPI_MAX, c->mpi);
     MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_UNSIGNED_LONG_LONG, MPI_MIN, c->mpi);
     r.base = most[0];

@@ -10,9 +10,8 @@
  * in main, with its argv. */
 void machine_choose_kernel(char **argv);
 
-/* A sentence when the rate shows that OpenBLAS chose a kernel that is slow on this processor, else
- * NULL. Local. rate: of one rank with `threads` threads. */
-const char *machine_blas_warning(double rate, int threads);
+/* A sentence when OpenBLAS uses a kernel for older processors than this one, else NULL. Local. */
+const char *machine_blas_warning(void);
 
 /* Resident memory of this process now, and at its peak [bytes]. Local. */
 size_t machine_memory_now(void);
@@ -28,8 +27,9 @@ typedef struct {
 } machine_room;
 
 /* Collective. Measures this machine; limit: bytes that a rank may use, 0: 85 % of its share of the
- * node's free memory. The least available and the most in use of all ranks. */
-machine_room machine_measure(const comm *c, double limit);
+ * node's free memory, or of what its own limits (ulimit) leave. The least available and the most in
+ * use of all ranks. measure: dgemm's rate too, which takes a third of a second; else it is 0. */
+machine_room machine_measure(const comm *c, double limit, bool measure);
 
 /* Versions of the libraries in use. Local; MPI need not be initialised. */
 typedef struct {

@@ -3,21 +3,36 @@
 #include "backend.h"
 #include "commands.h"
 #include "machine.h"
+#include "memory_limits.h"
+#include "plain.h"
 #include "version.h"
 
+#include <cblas.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char usage[] =
     "usage: moao COMMAND ...\n"
     "\n"
-    "  run            a parameter file to Strehl and ensquared-energy maps (under mpirun)\n"
-    "  check          validate a parameter file; print what follows from it\n"
+    "  run            a parameter file to Strehl and ensquared-energy maps\n"
+    "  check          validate a parameter file; what a run of it will take, and where\n"
     "  params         every parameter: type, unit, default, range\n"
     "  import-legacy  parameter file from a legacy system file and profiles\n"
     "\n"
-    "moao COMMAND --help says more; moao --version names the libraries in use.\n";
+    "moao help COMMAND says more; moao --version names the libraries in use.\n";
+
+static const struct {
+    const char *name;
+    int (*call)(int, char **);
+    const char *usage;
+} command[] = {{"run", cmd_run, cmd_run_usage},
+               {"check", cmd_check, cmd_check_usage},
+               {"params", cmd_params, cmd_params_usage},
+               {"import-legacy", cmd_import_legacy, cmd_import_usage}};
+
+enum { NCOMMAND = sizeof command / sizeof *command };
 
 bool command_wants_help(int argc, char **argv, const char *text) {
     for (int i = 1; i < argc; i++)
@@ -35,9 +50,15 @@ void command_start(int *argc, char ***argv) {
     MPI_Init(argc, argv);
 }
 
+int command_fail(status st) {
+    if (st != MOAO_OK)
+        plain_line(stderr, st == MOAO_INPUT ? "" : "moao: ", status_message());
+    return status_exit_code(st);
+}
+
 int command_end(comm *c, cmdline *cl, status st) {
-    if (st != MOAO_OK && c->rank == 0)
-        fprintf(stderr, "%s%s\n", st == MOAO_INPUT ? "" : "moao: ", status_message());
+    if (c->rank == 0)
+        command_fail(st);
     cmdline_free(cl);
     comm_free(c);
     MPI_Finalize();
@@ -58,35 +79,56 @@ static void print_gpus(void) {
             printf("GPU %d    %s\n", d, text);
 }
 
+static int print_version(void) {
+    printf("moao     %s\n", MOAO_VERSION);
+    machine_versions v;
+    machine_get_versions(&v);
+    printf("MPI      %s\nBLAS     %s, kernel %s\nFFTW     %s\ncfitsio  %s\n", v.mpi, v.blas,
+           v.blas_kernel, v.fftw, v.cfitsio);
+    print_gpus();
+    return 0;
+}
+
+static int find_command(const char *name) {
+    for (int i = 0; i < NCOMMAND; i++)
+        if (strcmp(name, command[i].name) == 0)
+            return i;
+    return -1;
+}
+
+static int unknown(const char *name) {
+    char line[200];
+    snprintf(line, sizeof line, "moao: unknown command %.100s; see moao help", name);
+    plain_line(stderr, "", line);
+    return 2;
+}
+
+/* moao help [COMMAND], moao --help */
+static int print_help(int argc, char **argv) {
+    int k = argc > 2 ? find_command(argv[2]) : -1;
+    if (argc > 2 && k < 0)
+        return unknown(argv[2]);
+    fputs(k < 0 ? usage : command[k].usage, stdout);
+    return 0;
+}
+
 int main(int argc, char **argv) {
-    static const struct {
-        const char *name;
-        int (*call)(int, char **);
-    } command[] = {{"run", cmd_run},
-                   {"check", cmd_check},
-                   {"params", cmd_params},
-                   {"import-legacy", cmd_import_legacy}};
+    if (argc > 1 && strcmp(argv[1], "run") == 0)
+        comm_catch_signals();
     machine_choose_kernel(argv);
+    if (limits_probe(openblas_get_num_threads()) != MOAO_OK) {
+        plain_line(stderr, "moao: ", status_message());
+        _exit(2); /* exit would wait for threads that wait for memory */
+    }
     if (argc < 2) {
         fputs(usage, stderr);
         return 2;
     }
-    if (strcmp(argv[1], "--version") == 0) {
-        printf("moao     %s\n", MOAO_VERSION);
-        machine_versions v;
-        machine_get_versions(&v);
-        printf("MPI      %s\nBLAS     %s, kernel %s\nFFTW     %s\ncfitsio  %s\n", v.mpi, v.blas,
-               v.blas_kernel, v.fftw, v.cfitsio);
-        print_gpus();
-        return 0;
-    }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        fputs(usage, stdout);
-        return 0;
-    }
-    for (size_t i = 0; i < sizeof command / sizeof *command; i++)
-        if (strcmp(argv[1], command[i].name) == 0)
-            return command[i].call(argc - 1, argv + 1);
-    fprintf(stderr, "moao: unknown command %s; see moao --help\n", argv[1]);
-    return 2;
+    if (strcmp(argv[1], "--version") == 0)
+        return print_version();
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
+        strcmp(argv[1], "-h") == 0)
+        return print_help(argc, argv);
+    int k = find_command(argv[1]);
+    return k < 0 ? unknown(argv[1]) : command[k].call(argc - 1, argv + 1);
 }

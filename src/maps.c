@@ -80,7 +80,8 @@ done:
     return st;
 }
 
-static status write_maps(const maps_data *m, const char *effective) {
+/* maps.fits, finished but not in place. */
+static status write_maps(const maps_data *m, const char *effective, fitsout *o) {
     static const char *const comments[] = {
         "Maps, when the targets are a grid: STREHL, EE_<box>mas, FWHM, VARIANCE",
         "with axes x, y, exposure, wavelength; the same with _LONG, of the long",
@@ -90,23 +91,21 @@ static status write_maps(const maps_data *m, const char *effective) {
         "VARIANCE_LONG is the mean of the variances.",
         NULL};
     status st;
-    fitsout o = {0};
     char *path = NULL;
     TRY(file_join(m->dir, "maps.fits", &path));
-    TRY(fitsout_create(&o, path));
-    maps_run_header(&o, m, comments);
+    TRY(fitsout_create(o, path));
+    maps_run_header(o, m, comments);
     for (int i = 0; i < m->nscalar && m->s->grid[0] > 0; i++) {
-        TRY(write_map(&o, m, i, false));
-        TRY(write_map(&o, m, i, true));
+        TRY(write_map(o, m, i, false));
+        TRY(write_map(o, m, i, true));
     }
-    maps_table_targets(&o, m, true);
-    maps_table_guidestars(&o, m);
-    maps_table_exposures(&o, m);
-    maps_table_wavelengths(&o, m);
-    maps_table_parameters(&o, effective);
-    st = fitsout_commit(&o);
+    maps_table_targets(o, m, true);
+    maps_table_guidestars(o, m);
+    maps_table_exposures(o, m);
+    maps_table_wavelengths(o, m);
+    maps_table_parameters(o, effective);
+    st = fitsout_finish(o);
 done:
-    fitsout_abandon(&o);
     free(path);
     return st;
 }
@@ -115,6 +114,7 @@ status maps_write(const char *dir, const params *par, const sys *s, const atmos 
                   store *store) {
     status st;
     char *effective = NULL;
+    fitsout psf_file = {0}, maps_file = {0};
     maps_data m = {.dir = dir,
                    .par = par,
                    .s = s,
@@ -137,9 +137,15 @@ status maps_write(const char *dir, const params *par, const sys *s, const atmos 
         m.pixel[i] = psf_image_pixel(p, i);
     TRY(load_scalars(&m));
     if (par->output_psf != PSF_NONE)
-        TRY(maps_write_psf(&m, effective));
-    st = write_maps(&m, effective);
+        TRY(maps_write_psf(&m, effective, &psf_file));
+    TRY(write_maps(&m, effective, &maps_file));
+    /* both are on the disk and were read back: now they appear */
+    if (par->output_psf != PSF_NONE)
+        TRY(fitsout_commit(&psf_file));
+    st = fitsout_commit(&maps_file);
 done:
+    fitsout_abandon(&psf_file);
+    fitsout_abandon(&maps_file);
     free(m.pixel);
     free(m.value);
     free(m.mean);

@@ -48,8 +48,8 @@ void maps_table_exposures(fitsout *o, const maps_data *m);
 void maps_table_wavelengths(fitsout *o, const maps_data *m);
 void maps_table_parameters(fitsout *o, const char *effective);
 
-/* psf.fits, and m->mean's FWHM of the long exposures from the images. */
-status maps_write_psf(maps_data *m, const char *effective);
+/* psf.fits, finished but not in place, and m->mean's FWHM of the long exposures from the images. */
+status maps_write_psf(maps_data *m, const char *effective, fitsout *o);
 /* FWHM [pixels] of an image n x n with its axis on pixel (n/2, n/2): the mean over 36 directions in
  * [0, 180) degrees of twice the radius at which it falls to half its value on the axis; between
  * pixels by windowed sinc interpolation (exact to 1e-4 for images sampled as the PSF's are). NaN

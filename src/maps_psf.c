@@ -161,32 +161,30 @@ done:
     return st;
 }
 
-status maps_write_psf(maps_data *m, const char *effective) {
+status maps_write_psf(maps_data *m, const char *effective, fitsout *o) {
     static const char *const comments[] = {
         "Point-spread functions; axes x, y, target. The axis is on pixel CRPIX.",
         "A diffraction-limited image peaks at 1.",
         "PSF_LONG: mean of all exposures, one extension a wavelength (LAMBDA).",
         "PSF_SHORT, if asked for: one extension a wavelength and exposure.", NULL};
     status st;
-    fitsout o = {0};
     char *path = NULL;
     float *image = NULL;
     TRY(file_join(m->dir, "psf.fits", &path));
     TRY(ALLOC(image, (size_t)m->crop * (size_t)m->crop, "image"));
-    TRY(fitsout_create(&o, path));
-    maps_run_header(&o, m, comments);
+    TRY(fitsout_create(o, path));
+    maps_run_header(o, m, comments);
     for (int il = 0; il < m->nlambda; il++) {
         if (m->par->output_psf == PSF_SHORT)
-            TRY(write_short(&o, m, il, image));
-        TRY(write_long(&o, m, il, image));
+            TRY(write_short(o, m, il, image));
+        TRY(write_long(o, m, il, image));
     }
-    maps_table_targets(&o, m, false);
-    maps_table_exposures(&o, m);
-    maps_table_wavelengths(&o, m);
-    maps_table_parameters(&o, effective);
-    st = fitsout_commit(&o);
+    maps_table_targets(o, m, false);
+    maps_table_exposures(o, m);
+    maps_table_wavelengths(o, m);
+    maps_table_parameters(o, effective);
+    st = fitsout_finish(o);
 done:
-    fitsout_abandon(&o);
     free(image);
     free(path);
     return st;

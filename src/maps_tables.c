@@ -1,5 +1,6 @@
 #include "maps_parts.h"
 
+#include "matcov/matcov.h"
 #include "store_precision.h"
 #include "version.h"
 
@@ -130,9 +131,20 @@ static void result_columns(const maps_data *m, fitsout_column *columns, char (*t
     }
 }
 
+/* Bytes of a column for the names of the targets. */
+static size_t longest_name(const params *par) {
+    size_t longest = 1;
+    for (int i = 0; i < par->targets_names.n; i++) {
+        size_t n = strlen(par->targets_names.v[i]);
+        longest = n > longest ? n : longest;
+    }
+    return longest;
+}
+
 void maps_table_targets(fitsout *o, const maps_data *m, bool results) {
-    enum { FIXED = 3 };
-    int nq = results ? m->nscalar : 0, ncol = FIXED + 2 * nq;
+    const bool named = m->par->targets_names.n == m->ntarget;
+    const int fixed = named ? 4 : 3;
+    int nq = results ? m->nscalar : 0, ncol = fixed + 2 * nq;
     long dims[2] = {m->nexposure, m->nlambda};
     fitsout_column *columns = calloc((size_t)ncol, sizeof *columns);
     char(*text)[3][80] = calloc(2 * (size_t)nq + 1, sizeof *text);
@@ -144,13 +156,17 @@ void maps_table_targets(fitsout *o, const maps_data *m, bool results) {
     columns[0] = (fitsout_column){"TARGET", "1J", "", "number of the target"};
     columns[1] = (fitsout_column){"X", "1D", "arcsec", "direction"};
     columns[2] = (fitsout_column){"Y", "1D", "arcsec", "direction"};
+    char form[32];
+    snprintf(form, sizeof form, "%zuA", longest_name(m->par));
+    if (named)
+        columns[3] = (fitsout_column){"NAME", form, "", "of the target"};
     if (results)
-        result_columns(m, columns + FIXED, text);
+        result_columns(m, columns + fixed, text);
     fitsout_table(o, "TARGETS", m->ntarget, ncol, columns);
     fitsout_integer(o, "GRIDNX", m->s->grid[0], "targets along x, 0: they are no grid");
     fitsout_integer(o, "GRIDNY", m->s->grid[1], "targets along y");
     for (int i = 0; i < nq; i++)
-        fits_write_tdim(o->f, FIXED + 2 * i + 1, 2, dims, &o->err);
+        fits_write_tdim(o->f, fixed + 2 * i + 1, 2, dims, &o->err);
     if (results)
         fitsout_comment(o, "Cells: exposure (fast), wavelength (slow); _LONG: wavelength.");
     for (int t = 0; t < m->ntarget; t++) {
@@ -158,10 +174,12 @@ void maps_table_targets(fitsout *o, const maps_data *m, bool results) {
         fitsout_cell_integer(o, 1, t + 1, t + 1);
         fitsout_cells_double(o, 2, t + 1, 1, 1, &at[0]);
         fitsout_cells_double(o, 3, t + 1, 1, 1, &at[1]);
+        if (named)
+            fitsout_cell_text(o, 4, t + 1, m->par->targets_names.v[t]);
         for (int i = 0; i < nq; i++) {
             maps_quantity q;
             maps_quantity_at(m, i, &q);
-            target_cells(o, m, &q, FIXED + 2 * i + 1, t, cells);
+            target_cells(o, m, &q, fixed + 2 * i + 1, t, cells);
         }
     }
 done:
@@ -185,12 +203,19 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
         {"SHIFTY", "1D", "m", "registration: shift"},
         {"MAGNITUD", "1D", "mag", "of an NGS"},
         {"RETURN", "1D", "ph m-2 s-1", "of an LGS, at the primary mirror"},
-        {"NOISEVAR", "1D", "arcsec2", "slope variance that replaces the noise model; NaN: none"}};
+        {"NOISEVAR", "1D", "arcsec2", "of a slope, mean over the subapertures"},
+        {"PHOTONS", "1D", "", "electrons per subaperture and frame; NaN: unused"},
+        {"SPOT", "1D", "arcsec", "FWHM of a spot (across its elongation)"},
+        {"SPOTLONG", "1D", "arcsec", "the same along the elongation, mean"}};
     enum { NCOL = sizeof columns / sizeof *columns };
     const sys *s = m->s;
+    const profile *first = atmos_profile_at(m->a, m->a->exposure_time[0]);
     fitsout_table(o, "GUIDESTARS", s->nsensor, NCOL, columns);
+    fitsout_comment(o, "Noise and spots: under the profile of the first exposure.");
     for (int w = 0; w < s->nsensor; w++) {
         const sensor *g = &s->sensors[w];
+        noise_figures noise;
+        matcov_noise_figures(s, first, w, &noise);
         const struct {
             int col;
             double value;
@@ -203,7 +228,10 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
                     {11, g->shift[1]},
                     {12, g->lgs ? NAN : g->noise.magnitude},
                     {13, g->lgs ? g->noise.lgs_return : NAN},
-                    {14, g->noise.variance >= 0 ? g->noise.variance : NAN}};
+                    {14, noise.variance},
+                    {15, noise.photons},
+                    {16, noise.across},
+                    {17, noise.along}};
         fitsout_cell_text(o, 1, w + 1, g->name);
         fitsout_cell_text(o, 2, w + 1, g->lgs ? "LGS" : "NGS");
         fitsout_cell_integer(o, 6, w + 1, g->nssp);
@@ -220,7 +248,7 @@ void maps_table_exposures(fitsout *o, const maps_data *m) {
         {"TOR", "1J", "", "number of the reconstructor in force"},
         {"TORTIME", "1D", "s", "at which it was computed"},
         {"R0", "1D", "m", "at 500 nm along the line of sight"},
-        {"SEEING", "1D", "arcsec", "500 nm / r0"},
+        {"SEEING", "1D", "arcsec", "0.976 x 500 nm / r0 along the line of sight"},
         {"PROFTIME", "1D", "s", "start of the profile in force"},
         {"PROFILE", "64A", "", "where that profile came from"},
         {"PRECISN", "6A", "", "arithmetic: mixed or double"},
@@ -230,7 +258,7 @@ void maps_table_exposures(fitsout *o, const maps_data *m) {
     for (int e = 0; e < m->nexposure; e++) {
         int k = atmos_tor_of(m->a, e);
         const profile *p = atmos_profile_at(m->a, m->a->exposure_time[e]);
-        double r0 = isfinite(p->r0) ? p->r0 : NAN, seeing = LAMBDA_REF / p->r0 * ARCSEC_PER_RAD;
+        double r0 = isfinite(p->r0) ? p->r0 : NAN, seeing = SEEING_LAMBDA / p->r0 * ARCSEC_PER_RAD;
         fitsout_cell_integer(o, 1, e + 1, e + 1);
         fitsout_cells_double(o, 2, e + 1, 1, 1, &m->a->exposure_time[e]);
         fitsout_cell_integer(o, 3, e + 1, k + 1);

@@ -5,15 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SENSORS = 1000 };
-
 static const struct {
     const char *path;
     const char *keys; /* separated and enclosed by '|' */
 } alternatives[] = {
-    {"targets", "|grid|list|file|"},          {"atmosphere", "|profiles|file|legacy|"},
-    {"atmosphere.legacy", "|files|pattern|"}, {"atmosphere.profiles.layers", "|fraction|strength|"},
-    {"schedule", "|tor_times|tor_interval|"}, {"schedule", "|exposure_times|exposure_interval|"},
+    {"targets", "|grid|list|file|"},
+    {"atmosphere", "|profiles|file|legacy|"},
+    {"atmosphere.legacy", "|files|pattern|"},
+    {"atmosphere.profiles.layers", "|fraction|strength|"},
+    {"schedule", "|tor_times|tor_interval|"},
+    {"schedule", "|exposure_times|exposure_interval|"},
+    {"targets", "|grid|names|"},
+    {"atmosphere.profiles", "|r0|seeing|"},
+    {"sensors", "|frame_time|frame_rate|"},
+    {"sensors", "|direction|ring|"},
+    {"ngs_defaults", "|frame_time|frame_rate|"},
+    {"lgs_defaults", "|frame_time|frame_rate|"},
 };
 
 static bool among(const char *keys, const char *key) {
@@ -69,10 +76,10 @@ status params_parse_file(params_loader *l, const char *name, const ynode *at, co
     TRY(params_files_get(l->files, name, &f));
     if (f->error != 0 && at != NULL)
         return yaml_tree_fail(at, path, "%s cannot be read (%s), expected a file", name,
-                              strerror(f->error));
+                              params_files_reason(f));
     if (f->error != 0)
         return yaml_tree_fail_at(name, 1, 1, path, "cannot be read (%s), expected a parameter file",
-                                 strerror(f->error));
+                                 params_files_reason(f));
     TRY(yaml_tree_parse(l->tree, name, 0, f->data, f->len, root));
     if ((*root)->kind != YAML_TREE_MAP)
         st = yaml_tree_fail(*root, "syntax", "not a mapping, expected key: value lines");
@@ -94,98 +101,14 @@ static status merge_sources(params_loader *l, int nfile, const char *const *file
         else
             TRY(yaml_tree_merge(l->tree, l->root, next, "", params_excludes));
     }
-    for (int i = 0; i < noverride; i++)
-        TRY(yaml_tree_override(l->tree, l->root, overrides[i], params_excludes));
-done:
-    return st;
-}
-
-/* Keys of sensors that all stars of a type share; read once on their own so that mistakes show. */
-static status check_sensor_defaults(const ynode *map, int type, const char *path) {
-    static const char *const own[] = {"name", "type", "direction"};
-    char full[PARAM_PATH];
-    sensor_params scratch = {0};
-    status st = MOAO_OK;
-    if (map == NULL)
-        return MOAO_OK;
-    for (int i = 0; i < 3; i++) {
-        const ynode *node = yaml_tree_get(map, own[i]);
-        param_join(full, path, own[i]);
-        if (node != NULL)
-            return yaml_tree_fail(node, full, "belongs to one sensor, expected it in sensors");
-    }
-    TRY(param_table_defaults(&params_sensor_table, type, &scratch));
-    TRY(param_table_read(&params_sensor_table, type, map, path, &scratch));
-done:
-    param_table_free(&params_sensor_table, &scratch);
-    return st;
-}
-
-static status name_sensor(const ynode *map, const char *path, int number, sensor_params *s) {
-    char name[32], full[PARAM_PATH];
-    if (s->name != NULL && s->name[0] != '\0') {
-        param_join(full, path, "name");
-        if (strlen(s->name) < sizeof name)
-            return MOAO_OK;
-        return yaml_tree_fail(yaml_tree_get(map, "name"), full,
-                              "longer than 31 bytes, expected less");
-    }
-    free(s->name);
-    snprintf(name, sizeof name, "%s %d", s->type == SENSOR_LGS ? "LGS" : "NGS", number);
-    s->name = strdup(name);
-    return s->name ? MOAO_OK : status_fail(MOAO_MEMORY, "no memory for the name of a sensor");
-}
-
-static status read_sensor(params_loader *l, const ynode *map, const char *path, sensor_params *s) {
-    char full[PARAM_PATH];
-    const param_table *t = &params_sensor_table;
-    status st;
-    if (map->kind != YAML_TREE_MAP)
-        return yaml_tree_fail(map, path, "not a mapping, expected keys of a sensor");
-    const ynode *type = yaml_tree_get(map, "type");
-    param_join(full, path, "type");
-    if (type == NULL)
-        return yaml_tree_fail(map, full, "missing, expected one of ngs, lgs");
-    TRY(param_field_read(param_table_find(t, "type"), type, full, s));
-    const ynode *defaults =
-        yaml_tree_get(l->root, s->type == SENSOR_LGS ? "lgs_defaults" : "ngs_defaults");
-    int kind = s->type;
-    TRY(param_table_defaults(t, kind, s));
-    if (defaults != NULL)
-        TRY(param_table_read(t, kind, defaults, "", s));
-    if (yaml_tree_get(map, "tiptilt_factor") != NULL)
-        s->tiptilt_variance = NAN; /* the sensor's own factor goes before a common constant */
-    TRY(param_table_read(t, kind, map, path, s));
-    TRY(param_table_require(t, kind, map, defaults, path));
-    if (kind == SENSOR_NGS && !params_given(s->magnitude) && !params_given(s->noise_variance)) {
-        param_join(full, path, "magnitude");
-        st = yaml_tree_fail(map, full, "missing, expected a magnitude or noise_variance");
-    }
-done:
-    return st;
-}
-
-static status read_sensors(params_loader *l) {
-    char path[PARAM_PATH];
-    int number[2] = {0, 0};
-    params *par = l->par;
-    status st;
-    const ynode *list = yaml_tree_get(l->root, "sensors");
-    TRY(check_sensor_defaults(yaml_tree_get(l->root, "ngs_defaults"), SENSOR_NGS, "ngs_defaults"));
-    TRY(check_sensor_defaults(yaml_tree_get(l->root, "lgs_defaults"), SENSOR_LGS, "lgs_defaults"));
-    if (list->kind != YAML_TREE_LIST || list->n == 0 || list->n > MAX_SENSORS)
-        return yaml_tree_fail(list, "sensors", "%s, expected a list of 1 to %d sensors",
-                              list->kind != YAML_TREE_LIST ? "not a list"
-                              : list->n == 0               ? "an empty list"
-                                                           : "too long a list",
-                              MAX_SENSORS);
-    TRY(ALLOC(par->sensors.v, (size_t)list->n, "sensors"));
-    par->sensors.n = list->n;
-    for (int i = 0; i < list->n; i++) {
-        sensor_params *s = &par->sensors.v[i];
-        snprintf(path, sizeof path, "sensors[%d]", i);
-        TRY(read_sensor(l, list->item[i], path, s));
-        TRY(name_sensor(list->item[i], path, ++number[s->type == SENSOR_LGS], s));
+    /* the stars of a ring have names once the ring itself is settled */
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < noverride; i++)
+            if (params_names_star(overrides[i]) == pass)
+                TRY(yaml_tree_override(l->tree, l->root, overrides[i], params_excludes,
+                                       params_find_sensor));
+        if (pass == 0)
+            TRY(params_expand_rings(l));
     }
 done:
     return st;
@@ -200,7 +123,7 @@ static status load(params_files *files, int nfile, const char *const *names, int
     TRY(param_table_defaults(&params_main_table, 0, par));
     TRY(param_table_read(&params_main_table, 0, l.root, "", par));
     TRY(param_table_require(&params_main_table, 0, l.root, NULL, ""));
-    TRY(read_sensors(&l));
+    TRY(params_read_sensors(&l));
     TRY(params_read_targets(&l));
     TRY(params_read_atmosphere(&l));
     TRY(params_check(&l));
@@ -217,7 +140,9 @@ status params_load(const comm *c, int nfile, const char *const *files, int nover
     if (c == NULL || c->rank == 0)
         local = load(&held, nfile, files, noverride, overrides, par);
     if (c != NULL) {
+        TRY(comm_agree(c, local)); /* before others fail for want of what rank 0 did not read */
         TRY(params_files_broadcast(c, &held));
+        TRY(comm_agree(c, local)); /* its message, not that a file is missing here */
         if (c->rank != 0)
             local = load(&held, nfile, files, noverride, overrides, par);
         local = comm_agree(c, local);

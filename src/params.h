@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct {
     int n;
@@ -57,6 +58,7 @@ typedef double param_pair[2];
 typedef int param_counts[2];
 typedef real_list param_reals;
 typedef text_list param_words; /* each one of the words of the range */
+typedef text_list param_texts;
 typedef text_list param_files;
 typedef point_list param_points;
 typedef sensor_list param_sensors;
@@ -68,15 +70,17 @@ enum { WEIGHTING_ENERGY, WEIGHTING_UNIFORM };    /* psf.weighting */
 enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_GPU }; /* compute.backend */
 /* compute.precision */
 enum { PRECISION_PARAM_DOUBLE, PRECISION_PARAM_MIXED };
+enum { VERIFY_OFF, VERIFY_SAMPLE, VERIFY_FULL };
 enum { PSF_SHORT, PSF_LONG, PSF_NONE }; /* output.psf */
 
-struct sensor_params {
+struct sensor_params { /* after loading: frame_rate and ring not given */
 #define SENSOR(key, kind, ...) param_##kind key;
+#define SENSOR_IN(group, key, kind, ...) param_##kind group##_##key;
 #include "params.def"
 };
 
-struct profile_params { /* after loading: layers complete, as strengths; r0, file and fractions not
-                           given */
+struct profile_params { /* after loading: layers complete, as strengths; r0, seeing, file and
+                           fractions not given */
 #define PROFILE_TOP(key, kind, ...) param_##kind key;
 #define PROFILE_IN(group, key, kind, ...) param_##kind group##_##key;
 #include "params.def"
@@ -111,6 +115,11 @@ void params_free(params *par);
 status sys_init(const params *par, sys *s);
 status atmos_init(const params *par, const sys *s, atmos *a);
 
+/* Refuse a name that no folder of results can have: empty, beginning with a blank (cfitsio would
+ * leave it out), too long for the names of files below it. MOAO_INPUT, the message beginning with
+ * `option`. Local. */
+status params_check_directory(const char *option, const char *name);
+
 /* Doubtful but legal input, one line each: allocates lines[] and its strings; params_free_warnings.
  * Returns their number (0 also when memory is short). Local. */
 int params_warnings(const params *par, const sys *s, const atmos *a, char ***lines);
@@ -129,8 +138,17 @@ char *params_effective_text(const params *par);
 status params_compare_effective(const char *old_text, const char *new_text, char *difference,
                                 size_t n);
 
-/* The reference of all parameters, as text for a terminal or as the page docs/parameters.md. Local.
- */
-char *params_reference(bool markdown);
+/* Fingerprint of what params_compare_effective compares: equal texts have equal ones (FNV-1a, 64
+ * bits). */
+status params_fingerprint(const char *effective, uint64_t *fingerprint);
+
+/* The reference of all parameters: text for a terminal, the page docs/parameters.md, the manual
+ * page moao-parameters(5), or a line "table key word..." for each key, for completion. NULL when
+ * memory is short. Free with free(). Local. */
+typedef enum { REFERENCE_PLAIN, REFERENCE_MARKDOWN, REFERENCE_MAN, REFERENCE_KEYS } reference_form;
+char *params_reference(reference_form form);
+/* The part of it that a name stands for: a section (telescope, sensors, targets.grid...), a key, or
+ * "units"; MOAO_INPUT when there is none. *text: free with free(). Local. */
+status params_reference_section(const char *name, char **text);
 
 #endif

@@ -20,17 +20,44 @@ static double sum(const real_list *v) {
     return s;
 }
 
+/* What these files hold must be what a parameter file may state, as it is written into one. */
+static status check_legacy_ranges(const char *name, const legacy_profile *p) {
+    const struct {
+        const char *key;
+        const double *v;
+    } array[] = {
+        {"layers.strength", p->strength}, {"layers.altitude", p->altitude}, {"layers.L0", p->L0}};
+    char expected[256];
+    for (int k = 0; k < 3; k++) {
+        const param_field *f = param_table_find(&params_profile_table, array[k].key);
+        param_field one = *f;
+        one.kind = KIND_real;
+        for (int i = 0; i < p->n; i++) {
+            if (param_in_range(f, array[k].v[i]))
+                continue;
+            param_field_expected(&one, expected, sizeof expected);
+            return yaml_tree_fail_at(name, 1, 1, array[k].key, "layer %d has %g, expected %s",
+                                     i + 1, array[k].v[i], expected);
+        }
+    }
+    return MOAO_OK;
+}
+
 /* Take the arrays of a profile file of the MOAO framework. */
 static status take_legacy(params_loader *l, const char *name, const ynode *at, const char *path,
                           profile_params *p) {
     const params_file *f;
     legacy_profile legacy = {0};
+    int line, column;
     status st;
     TRY(params_files_get(l->files, name, &f));
     if (f->error != 0)
         return yaml_tree_fail(at, path, "%s cannot be read (%s), expected a file", name,
-                              strerror(f->error));
+                              params_files_reason(f));
+    if (params_files_find_nul(f, &line, &column))
+        return yaml_tree_fail_at(name, line, column, path, "a NUL character, expected text");
     TRY(legacy_profile_parse(name, f->data, &legacy));
+    TRY(check_legacy_ranges(name, &legacy));
     real_list *const to[3] = {&p->layers_strength, &p->layers_altitude, &p->layers_L0};
     double **const from[3] = {&legacy.strength, &legacy.altitude, &legacy.L0};
     for (int i = 0; i < 3; i++) {
@@ -83,6 +110,9 @@ done:
 static status resolve_strengths(params_loader *l, const ynode *map, const char *path,
                                 profile_params *p) {
     bool fractions = p->layers_fraction.n > 0;
+    if (params_given(p->seeing))
+        p->r0 = SEEING_LAMBDA / p->seeing;
+    p->seeing = NAN;
     const char *key = fractions ? "layers.fraction" : "layers.strength";
     real_list *v = fractions ? &p->layers_fraction : &p->layers_strength;
     status st = MOAO_OK;
@@ -92,8 +122,9 @@ static status resolve_strengths(params_loader *l, const ynode *map, const char *
     TRY(spread(map, path, key, p->layers_altitude.n, v));
     double total = sum(v);
     if (fractions && !params_given(p->r0))
-        return fail_layers(map, path, "r0", "missing, expected a length in m beside fractions");
-    if (params_given(p->r0) && !(total > 0))
+        return fail_layers(map, path, "r0",
+                           "missing, expected r0 (a length in m) or seeing beside fractions");
+    if (params_given(p->r0) && !(total > 1e-300)) /* so that its inverse is finite */
         return fail_layers(map, path, key, "all zero, expected at least one positive value");
     if (fractions && !(fabs(total - 1) <= 0.01))
         TRY(params_note(l->par, "%s.layers.fraction: the sum is %.4g and is scaled to 1", path,
@@ -169,6 +200,7 @@ static status read_profile(params_loader *l, const ynode *map, const char *path,
         if (param_node(map, given[i]) != NULL)
             return fail_layers(map, path, given[i], "given beside file, expected only one of them");
     TRY(param_table_read(t, 0, map, path, p));
+    TRY(params_check_alternatives(map, "atmosphere.profiles", path));
     param_join(full, path, "layers");
     TRY(params_check_alternatives(yaml_tree_get(map, "layers"), "atmosphere.profiles.layers",
                                   full));
@@ -218,6 +250,13 @@ static status read_legacy_names(params_loader *l, int n, char **names, const yno
         profile_params *p = &out->v[i];
         TRY(param_table_defaults(&params_profile_table, 0, p));
         p->time = l->par->atmosphere_legacy_start + i * l->par->atmosphere_legacy_interval;
+        const param_field *time = param_table_find(&params_profile_table, "time");
+        if (!param_in_range(time, p->time) || (i > 0 && !(p->time > p[-1].time)))
+            return yaml_tree_fail(at, "atmosphere.legacy.interval",
+                                  "%d profiles from %.10g s every %.10g s, expected increasing "
+                                  "times up to 1e9 s",
+                                  n, l->par->atmosphere_legacy_start,
+                                  l->par->atmosphere_legacy_interval);
         TRY(take_legacy(l, names[i], at->kind == YAML_TREE_LIST ? at->item[i] : at,
                         "atmosphere.legacy", p));
         TRY(resolve_layers(l, at, "atmosphere.legacy", p));
@@ -265,7 +304,10 @@ static status read_atmosphere_file(params_loader *l, const ynode *at) {
     const ynode *list = yaml_tree_get(root, "profiles");
     if (list == NULL)
         return yaml_tree_fail(root, "profiles", "missing, expected a list of profiles");
-    st = read_profiles(l, list, "profiles");
+    TRY(read_profiles(l, list, "profiles"));
+    /* its content is in the list now: the effective parameters need no other file */
+    free(l->par->atmosphere_file);
+    l->par->atmosphere_file = NULL;
 done:
     return st;
 }

@@ -5,106 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TIMES = 100000, MAX_TARGETS = 1000000 };
+enum { MAX_TIMES = 100000, MAX_FOLDER = 900 };
 static const double MAX_SHARE_ABOVE_STAR = 0.05; /* of r0^(-5/3) */
-
-/* --- targets */
-
-static status read_target_line(const char *file, int line, const char *text, double out[2]) {
-    const param_field *f = param_table_find(&params_main_table, "targets.list");
-    char word[2][64] = {"", ""};
-    int n = sscanf(text, " %63[^ \t,\r\n]%*[ \t,]%63[^ \t,\r\n]", word[0], word[1]);
-    const char *rest = text + strspn(text, " \t\r");
-    for (int i = 0; i < 2; i++) {
-        ynode node = {.kind = YAML_TREE_SCALAR, .file = file, .line = line, .text = word[i]};
-        param_field real = *f;
-        real.kind = KIND_real;
-        node.column = (int)(rest - text) + 1;
-        if (i >= n)
-            return yaml_tree_fail(&node, "targets.file", "%d number, expected x and y", n);
-        status st = param_real_read(&real, &node, "targets.file", &out[i]);
-        if (st != MOAO_OK)
-            return st;
-        rest += strlen(word[i]);
-        rest += strspn(rest, " \t,\r");
-    }
-    if (*rest != '\0')
-        return yaml_tree_fail_at(file, line, (int)(rest - text) + 1, "targets.file",
-                                 "more than two numbers, expected x and y");
-    return MOAO_OK;
-}
-
-static status read_target_file(params_loader *l, const ynode *at) {
-    const char *name = l->par->targets_file;
-    const params_file *f;
-    char *copy = NULL;
-    point_list *out = &l->par->targets_list;
-    status st;
-    TRY(params_files_get(l->files, name, &f));
-    if (f->error != 0)
-        return yaml_tree_fail(at, "targets.file", "%s cannot be read (%s), expected a file", name,
-                              strerror(f->error));
-    size_t lines = 1;
-    for (size_t i = 0; i < f->len; i++)
-        lines += f->data[i] == '\n';
-    TRY(ALLOC(out->v, lines, "targets"));
-    TRY(ALLOC(copy, f->len + 1, "targets"));
-    memcpy(copy, f->data, f->len);
-    int line = 1;
-    for (char *p = copy, *next; p != NULL && st == MOAO_OK; p = next, line++) {
-        next = strchr(p, '\n');
-        if (next != NULL)
-            *next++ = '\0';
-        p[strcspn(p, "#")] = '\0';
-        if (p[strspn(p, " \t\r")] != '\0')
-            st = read_target_line(name, line, p, out->v[out->n++]);
-    }
-    if (st == MOAO_OK && out->n == 0)
-        st = yaml_tree_fail_at(name, 1, 1, "targets.file", "no target, expected x and y on a line");
-    free(l->par->targets_file);
-    l->par->targets_file = NULL;
-done:
-    free(copy);
-    return st;
-}
-
-static status complete_grid(params *par, const ynode *grid) {
-    if (par->targets_grid_nx == 0)
-        return yaml_tree_fail(grid, "targets.grid.nx",
-                              "missing, expected a whole number in [1, 1000]");
-    if (par->targets_grid_ny == 0)
-        par->targets_grid_ny = par->targets_grid_nx;
-    bool wide = par->targets_grid_nx > 1, high = par->targets_grid_ny > 1;
-    if (!params_given(par->targets_grid_width) &&
-        (wide || (high && !params_given(par->targets_grid_height))))
-        return yaml_tree_fail(grid, "targets.grid.width", "missing, expected an angle in arcsec");
-    if (!params_given(par->targets_grid_width))
-        par->targets_grid_width = 0;
-    if (!params_given(par->targets_grid_height))
-        par->targets_grid_height = par->targets_grid_width;
-    if (wide && !(par->targets_grid_width > 0))
-        return yaml_tree_fail(yaml_tree_get(grid, "width"), "targets.grid.width",
-                              "0 for %d targets, expected a positive angle", par->targets_grid_nx);
-    if (high && !(par->targets_grid_height > 0))
-        return yaml_tree_fail(yaml_tree_get(grid, "height"), "targets.grid.height",
-                              "0 for %d targets, expected a positive angle", par->targets_grid_ny);
-    return MOAO_OK;
-}
-
-status params_read_targets(params_loader *l) {
-    const ynode *map = yaml_tree_get(l->root, "targets");
-    status st;
-    TRY(params_check_alternatives(map, "targets", "targets"));
-    if (param_node(map, "grid") != NULL)
-        return complete_grid(l->par, param_node(map, "grid"));
-    if (param_node(map, "file") != NULL)
-        return read_target_file(l, param_node(map, "file"));
-    if (param_node(map, "list") == NULL)
-        st = yaml_tree_fail(map ? map : l->root, "targets",
-                            "missing, expected a grid, a list or a file");
-done:
-    return st;
-}
 
 /* --- schedule */
 
@@ -154,7 +56,11 @@ static status check_interval(const params *par, const ynode *map, const char *ke
         return yaml_tree_fail(yaml_tree_get(map, "end"), "schedule.end",
                               "%.10g s is not after the start at %.10g s, expected a later time",
                               par->schedule_end, par->schedule_start);
-    if (params_schedule(times, interval, par->schedule_start, par->schedule_end, NULL) < 0)
+    int n = params_schedule(times, interval, par->schedule_start, par->schedule_end, NULL);
+    if (n == 0)
+        return yaml_tree_fail(yaml_tree_get(map, "end"), "schedule.end",
+                              "leaves no time for %s, expected a later time", key);
+    if (n < 0)
         return yaml_tree_fail(node, path, "more than %d times before the end, expected fewer",
                               MAX_TIMES);
     return MOAO_OK;
@@ -215,7 +121,10 @@ static status check_subapertures(const params_loader *l) {
         if (n == done)
             continue;
         done = n;
-        snprintf(path, sizeof path, i < 0 ? "dm.nssp" : "sensors[%d].nssp", i);
+        if (i < 0)
+            snprintf(path, sizeof path, "dm.nssp");
+        else
+            params_sensor_path(l, i, "nssp", path);
         if (count_subapertures(n, par->telescope_obscuration) == 0)
             return yaml_tree_fail(
                 i < 0 ? param_node(l->root, "dm.nssp") : sensor_node(l, i, "nssp"), path,
@@ -240,7 +149,7 @@ static status check_stars_above_layers(const params_loader *l) {
             }
             if (!(above > MAX_SHARE_ABOVE_STAR * total))
                 continue;
-            snprintf(path, sizeof path, "sensors[%d].altitude", i);
+            params_sensor_path(l, i, "altitude", path);
             return yaml_tree_fail(
                 sensor_node(l, i, "altitude"), path,
                 "%g m is below layers with %.1f %% of r0^(-5/3) of %s, expected a "
@@ -251,12 +160,51 @@ static status check_stars_above_layers(const params_loader *l) {
     return MOAO_OK;
 }
 
+/* effective.yaml is read again: what it would hold must not be more than a tree may have. */
+static status check_extent(const params_loader *l) {
+    const params *par = l->par;
+    long targets = 4L * par->targets_list.n, layers = 0;
+    for (int i = 0; i < par->atmosphere_profiles.n; i++)
+        layers += 20 + 5L * par->atmosphere_profiles.v[i].layers_altitude.n;
+    long rest = 60L * par->sensors.n + par->psf_wavelengths.n + par->psf_ee_boxes.n +
+                par->schedule_tor_times.n + par->schedule_exposure_times.n + 1000;
+    const char *most = targets > layers ? "targets" : "atmosphere";
+    if (targets + layers + rest <= YAML_TREE_MAX_NODES)
+        return MOAO_OK;
+    return yaml_tree_fail(param_node(l->root, most), most,
+                          "some %ld values, expected at most %d in all (targets and layers)",
+                          targets + layers + rest, YAML_TREE_MAX_NODES);
+}
+
+/* What is wrong with the name of a folder, NULL when nothing is. */
+static const char *folder_mistake(const char *name) {
+    if (*name == '\0')
+        return "an empty name, expected that of a folder";
+    if (isspace((unsigned char)*name))
+        return "the name begins with a blank, expected one that does not (./ may stand before it)";
+    if (strlen(name) > MAX_FOLDER)
+        return "the name is longer than 900 bytes, expected a shorter path";
+    return NULL;
+}
+
+status params_check_directory(const char *option, const char *name) {
+    const char *what = folder_mistake(name);
+    return what == NULL
+               ? MOAO_OK
+               : status_fail(MOAO_INPUT, "%s '%s': %s", option, yaml_tree_quote(name).s, what);
+}
+
 status params_check(params_loader *l) {
     const params *par = l->par;
     status st;
+    TRY(check_extent(l));
     TRY(check_schedule(par, l->root));
     TRY(check_subapertures(l));
     TRY(check_stars_above_layers(l));
+    const char *folder = folder_mistake(par->output_directory);
+    if (folder != NULL)
+        return yaml_tree_fail(param_node(l->root, "output.directory"), "output.directory", "%s",
+                              folder);
     if (par->output_crop % 2 != 0)
         return yaml_tree_fail(param_node(l->root, "output.crop"), "output.crop",
                               "%d is odd, expected an even number", par->output_crop);

@@ -55,6 +55,7 @@ static bool is_set(const param_field *f, const void *p) {
         return ((const real_list *)p)->n > 0;
     case KIND_points:
         return ((const point_list *)p)->n > 0;
+    case KIND_texts:
     case KIND_files:
         return ((const text_list *)p)->n > 0;
     case KIND_sensor_keys:
@@ -99,7 +100,7 @@ static void add_value(writer *w, const param_field *f, const void *p) {
         add_numbers(w, f, 2, real);
     else if (f->kind == KIND_reals)
         add_numbers(w, f, ((const real_list *)p)->n, ((const real_list *)p)->v);
-    else if (f->kind == KIND_words)
+    else if (f->kind == KIND_words || f->kind == KIND_texts)
         add_texts(w, p);
     else if (f->kind == KIND_points)
         add_points(w, f, p);
@@ -258,6 +259,47 @@ status params_compare_effective(const char *old_text, const char *new_text, char
 done:
     if (st != MOAO_OK)
         status_clear();
+    yaml_tree_free(t);
+    return st;
+}
+
+/* FNV-1a of a text and the zero at its end. */
+static uint64_t hash_text(uint64_t h, const char *text) {
+    do
+        h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+    while (*text++ != '\0');
+    return h;
+}
+
+static uint64_t hash_node(uint64_t h, const ynode *node, const char *path) {
+    char below[PARAM_PATH];
+    if (irrelevant(path))
+        return h;
+    if (node->kind == YAML_TREE_SCALAR)
+        return hash_text(hash_text(h, "="), node->text);
+    h = hash_text(h, node->kind == YAML_TREE_MAP ? "{" : "[");
+    for (int i = 0; i < node->n; i++) {
+        below[0] = '\0';
+        if (node->kind == YAML_TREE_MAP) {
+            param_join(below, path, node->key[i]->text);
+            if (!irrelevant(below))
+                h = hash_text(h, node->key[i]->text);
+        } else {
+            snprintf(below, sizeof below, "%.480s[%d]", path, i);
+        }
+        h = hash_node(h, node->item[i], below);
+    }
+    return hash_text(h, "end");
+}
+
+status params_fingerprint(const char *effective, uint64_t *fingerprint) {
+    status st;
+    yaml_tree *t = NULL;
+    ynode *root;
+    TRY(yaml_tree_new(&t));
+    TRY(yaml_tree_parse(t, "effective parameters", 0, effective, strlen(effective), &root));
+    *fingerprint = hash_node(0xcbf29ce484222325u, root, "");
+done:
     yaml_tree_free(t);
     return st;
 }

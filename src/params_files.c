@@ -2,11 +2,13 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { MAX_FILE = 1 << 28 }; /* a parameter file of more than 256 MB is a mistake */
 
@@ -30,35 +32,72 @@ static const params_file *find(const params_files *b, const char *path) {
     return NULL;
 }
 
-static status read_whole(const char *path, params_file *f) {
+/* A regular file, open for reading; not opened for good, a pipe that nobody writes to would block.
+ */
+static int open_regular(const char *path, params_file *f) {
     struct stat about;
-    FILE *in = fopen(path, "rb");
-    if (in == NULL || fstat(fileno(in), &about) != 0) {
+    int in = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (in < 0 || fstat(in, &about) != 0)
         f->error = errno;
-    } else if (S_ISDIR(about.st_mode)) {
+    else if (S_ISDIR(about.st_mode))
         f->error = EISDIR;
-    } else {
-        size_t room = 0;
-        do {
+    else if (!S_ISREG(about.st_mode))
+        f->error = FILE_NOT_REGULAR;
+    else if (about.st_size > MAX_FILE)
+        f->error = EFBIG;
+    return in;
+}
+
+/* The file may grow meanwhile; what is read is what counts. */
+static status read_open(int in, params_file *f) {
+    size_t room = 0;
+    for (;;) {
+        if (f->len == room) {
             room = room ? 2 * room : 1 << 16;
-            char *grown = realloc(f->data, room + 1);
-            if (grown == NULL || room > MAX_FILE) {
-                f->error = EFBIG;
-                f->data = grown ? grown : f->data;
-                break;
-            }
+            char *grown = room <= 2 * (size_t)MAX_FILE ? realloc(f->data, room + 1) : NULL;
+            if (grown == NULL)
+                return status_fail(MOAO_MEMORY, "no memory for %zu bytes of %s", room, f->path);
             f->data = grown;
-            f->len += fread(f->data + f->len, 1, room - f->len, in);
-        } while (f->len == room);
-        if (f->error == 0 && ferror(in))
-            f->error = EIO;
-        f->data[f->len < room ? f->len : room] = '\0';
+        }
+        ssize_t n = read(in, f->data + f->len, room - f->len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            f->error = errno;
+        if (n <= 0)
+            break;
+        f->len += (size_t)n;
     }
-    if (in != NULL)
-        fclose(in);
+    f->data[f->len] = '\0';
+    return MOAO_OK;
+}
+
+static status read_whole(const char *path, params_file *f) {
+    status st = MOAO_OK;
+    int in = open_regular(path, f);
+    if (f->error == 0)
+        st = read_open(in, f);
+    if (in >= 0)
+        close(in);
     if (f->error != 0)
         f->len = 0;
-    return MOAO_OK;
+    return st;
+}
+
+const char *params_files_reason(const params_file *f) {
+    return f->error == FILE_NOT_REGULAR ? "a pipe or device, no regular file" : strerror(f->error);
+}
+
+bool params_files_find_nul(const params_file *f, int *line, int *column) {
+    const char *nul = f->len > 0 ? memchr(f->data, '\0', f->len) : NULL, *start = f->data;
+    *line = 1;
+    for (const char *p = f->data; nul != NULL && p < nul; p++)
+        if (*p == '\n') {
+            start = p + 1;
+            ++*line;
+        }
+    *column = nul != NULL ? (int)(nul - start) + 1 : 1;
+    return nul != NULL;
 }
 
 status params_files_get(params_files *b, const char *path, const params_file **f) {

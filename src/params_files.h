@@ -12,8 +12,10 @@ typedef struct {
     char *path;
     char *data; /* NUL-terminated; names separated by newlines for a pattern */
     size_t len;
-    int error; /* errno, 0 when it was read */
+    int error; /* errno, 0 when it was read; FILE_NOT_REGULAR */
 } params_file;
+
+enum { FILE_NOT_REGULAR = -1 }; /* a pipe, a device: nothing that can be read to its end */
 
 typedef struct {
     int n;
@@ -25,6 +27,11 @@ typedef struct {
  * prof10). Borrowed; an unreadable file has error set. Local. */
 status params_files_get(params_files *b, const char *path, const params_file **f);
 status params_files_match(params_files *b, const char *pattern, const params_file **f);
+/* Why it could not be read, for messages. */
+const char *params_files_reason(const params_file *f);
+/* Place (line and column from 1) of the first NUL, which would end a text too early; false when
+ * there is none. */
+bool params_files_find_nul(const params_file *f, int *line, int *column);
 /* Collective: every rank gets rank 0's files and seals them. */
 status params_files_broadcast(const comm *c, params_files *b);
 void params_files_free(params_files *b);

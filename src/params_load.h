@@ -9,13 +9,26 @@ typedef struct {
     params *par;
     params_files *files;
     yaml_tree *tree;
-    ynode *root; /* all sources merged */
+    ynode *root; /* all sources merged, rings of stars written out */
+    const int
+        *item_of; /* [sensors] the item of the list in the files that each sensor comes from */
 } params_loader;
 
 /* Keys of which a mapping may hold only one; a later source that sets one drops the others. */
 bool params_excludes(const char *path, const char *a, const char *b);
 /* Refuse two such keys in `map`, which stands at `path` (without indices). */
 status params_check_alternatives(const ynode *map, const char *path, const char *where);
+
+/* Whether a key=value is about a sensor by name and no ring: 0 or 1. */
+int params_names_star(const char *override);
+/* The sensor that a name stands for; see yaml_tree_named. Blanks and case do not count. */
+int params_find_sensor(const ynode *list, const char *path, const char *name, size_t len, char *why,
+                       size_t n);
+/* Write the rings of stars out in l->root. */
+status params_expand_rings(params_loader *l);
+status params_read_sensors(params_loader *l);
+/* "sensors[i].key" with the number of the item in the files. */
+void params_sensor_path(const params_loader *l, int i, const char *key, char out[PARAM_PATH]);
 
 status params_read_targets(params_loader *l);
 status params_read_atmosphere(params_loader *l);

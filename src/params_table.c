@@ -19,6 +19,10 @@ static const param_field sensor_fields[] = {
     {"",        #key,     KIND_##kind,                                                             \
      DIM_##dim, unit,     {ngs, lgs},                                                              \
      range,     sentence, offsetof(sensor_params, key)},
+#define SENSOR_IN(group, key, kind, dim, unit, def, range, sentence)                               \
+    {#group,    #key,     KIND_##kind,                                                             \
+     DIM_##dim, unit,     {def, def},                                                              \
+     range,     sentence, offsetof(sensor_params, group##_##key)},
 #include "params.def"
 };
 
@@ -89,8 +93,9 @@ static void join_words(const char *words, char *out, size_t n) {
 static void expected_number(const param_field *f, char *out, size_t n) {
     bool whole = f->kind == KIND_count || f->kind == KIND_counts;
     const char *open = f->range;
-    snprintf(out, n, "%s%s%s in %s", whole ? "a whole number" : units_dimension_name(f->dim),
-             *f->unit ? " in " : "", f->unit, open);
+    snprintf(out, n, "%s%s%s in %s%s", whole ? "a whole number" : units_dimension_name(f->dim),
+             *f->unit ? " in " : "", f->unit, open,
+             f->dim == DIM_WAVELENGTH ? ", or a band such as H" : "");
 }
 
 void param_field_expected(const param_field *f, char *out, size_t n) {
@@ -123,6 +128,9 @@ void param_field_expected(const param_field *f, char *out, size_t n) {
         break;
     case KIND_words:
         snprintf(out, n, "a list of words among %s", words);
+        break;
+    case KIND_texts:
+        snprintf(out, n, "a list of texts");
         break;
     case KIND_files:
         snprintf(out, n, "a list of names of files");

@@ -18,6 +18,7 @@ typedef enum {
     KIND_counts,
     KIND_reals,
     KIND_words,
+    KIND_texts,
     KIND_files,
     KIND_points,
     KIND_sensors,
@@ -63,6 +64,8 @@ void param_table_free(const param_table *t, void *base);
 
 /* Convert the value at a node into its member. `path` is for messages. */
 status param_field_read(const param_field *f, const ynode *node, const char *path, void *base);
+/* Whether a number (inside units) lies in the field's range. */
+bool param_in_range(const param_field *f, double v);
 /* Convert one number. */
 status param_real_read(const param_field *f, const ynode *node, const char *path, double *v);
 

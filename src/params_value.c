@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_ITEMS = 1000000 };
 
@@ -40,7 +41,7 @@ static status need_list(const param_field *f, const ynode *node, const char *pat
 }
 
 /* Whether v lies in the range "[a, b]", "(a, b]"...: the bounds are in the field's unit. */
-static bool in_range(const param_field *f, double v) {
+bool param_in_range(const param_field *f, double v) {
     char low[64], high[64], why[8];
     double a, b;
     const char *comma = strchr(f->range, ',');
@@ -67,7 +68,12 @@ status param_real_read(const param_field *f, const ynode *node, const char *path
     if (!units_parse(node->text, f->dim, f->unit, strstr(f->range, "inf") != NULL, v, why,
                      sizeof why))
         return fail_value(f, node, path, why);
-    if (!in_range(f, *v))
+    if (f->dim == DIM_BYTES && *v > 0 && *v < 1e6 &&
+        node->text[strspn(node->text, "0123456789.")] == '\0')
+        return yaml_tree_fail(node, path,
+                              "'%s' is %.4g bytes, expected an amount with its unit, such as %s GB",
+                              yaml_tree_quote(node->text).s, *v, yaml_tree_quote(node->text).s);
+    if (!param_in_range(f, *v))
         return fail_value(f, node, path, "is out of range");
 done:
     return st;
@@ -82,18 +88,20 @@ static status read_count(const param_field *f, const ynode *node, const char *pa
     long long x = strtoll(s, &end, 10);
     if (isspace((unsigned char)*s) || end == s || *end != '\0')
         return fail_value(f, node, path, "is not a whole number");
-    if (errno == ERANGE || x > INT_MAX || x < INT_MIN || !in_range(f, (double)x))
+    if (errno == ERANGE || x > INT_MAX || x < INT_MIN || !param_in_range(f, (double)x))
         return fail_value(f, node, path, "is out of range");
     *v = (int)x;
 done:
     return st;
 }
 
-static int find_word(const char *words, const char *word) {
+/* Position of a word among "a|b|c", -1 when it is none; names of matrices differ by case. */
+static int find_word(const param_field *f, const char *word) {
     size_t n = strlen(word);
     int i = 0;
-    for (const char *p = words;; p += strcspn(p, "|") + 1, i++) {
-        if (strcspn(p, "|") == n && strncmp(p, word, n) == 0)
+    for (const char *p = f->range;; p += strcspn(p, "|") + 1, i++) {
+        if (strcspn(p, "|") == n &&
+            (f->kind == KIND_choice ? strncasecmp(p, word, n) == 0 : strncmp(p, word, n) == 0))
             return i;
         if (p[strcspn(p, "|")] == '\0')
             return -1;
@@ -103,7 +111,7 @@ static int find_word(const char *words, const char *word) {
 static status read_choice(const param_field *f, const ynode *node, const char *path, int *v) {
     status st;
     TRY(need_scalar(f, node, path));
-    int i = find_word(f->range, node->text);
+    int i = find_word(f, node->text);
     if (i < 0)
         return fail_value(f, node, path, "is not known");
     *v = i;
@@ -209,7 +217,7 @@ static status read_texts(const param_field *f, const ynode *node, const char *pa
     status st;
     char item[PARAM_PATH];
     TRY(need_list(f, node, path));
-    if (node->n == 0 && f->kind == KIND_files)
+    if (node->n == 0 && f->kind != KIND_words)
         return fail_value(f, node, path, "an empty list");
     free_texts(v);
     TRY(ALLOC(v->v, (size_t)node->n, path));
@@ -221,7 +229,7 @@ static status read_texts(const param_field *f, const ynode *node, const char *pa
             continue;
         }
         TRY(need_scalar(f, node->item[i], item));
-        if (find_word(f->range, node->item[i]->text) < 0)
+        if (f->kind == KIND_words && find_word(f, node->item[i]->text) < 0)
             return fail_value(f, node->item[i], item, "is not known");
         TRY(read_text(f, node->item[i], item, &v->v[i]));
     }
@@ -272,6 +280,7 @@ status param_field_read(const param_field *f, const ynode *node, const char *pat
     case KIND_reals:
         return read_reals(f, node, path, p);
     case KIND_words:
+    case KIND_texts:
     case KIND_files:
         return read_texts(f, node, path, p);
     case KIND_points:
@@ -324,7 +333,7 @@ void param_table_free(const param_table *t, void *base) {
         if (f->kind == KIND_text || f->kind == KIND_file) {
             free(*(char **)p);
             *(char **)p = NULL;
-        } else if (f->kind == KIND_words || f->kind == KIND_files) {
+        } else if (f->kind == KIND_words || f->kind == KIND_texts || f->kind == KIND_files) {
             free_texts(p);
         } else if (f->kind == KIND_reals) {
             free(((real_list *)p)->v);

@@ -1,5 +1,4 @@
-#include "params.h"
-#include "text.h"
+#include "params_warn.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -7,12 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct {
-    int n;
-    char **v;
-} warnings;
-
-__attribute__((format(printf, 2, 3))) static void warn(warnings *w, const char *fmt, ...) {
+void params_warn(warnings *w, const char *fmt, ...) {
     char line[1024];
     va_list ap;
     va_start(ap, fmt);
@@ -93,12 +87,13 @@ static void warn_targets(const sys *s, warnings *w) {
         }
     }
     if (outside > 0)
-        warn(w,
-             "targets: %d of %d lie outside the field spanned by the guide stars, by up to %.3g "
-             "arcsec "
-             "at [%.4g, %.4g]; turbulence is extrapolated there",
-             outside, s->ntarget, largest * ARCSEC_PER_RAD, s->targets[worst][0] * ARCSEC_PER_RAD,
-             s->targets[worst][1] * ARCSEC_PER_RAD);
+        params_warn(
+            w,
+            "targets: %d of %d lie outside the field spanned by the guide stars, by up to %.3g "
+            "arcsec "
+            "at [%.4g, %.4g]; turbulence is extrapolated there",
+            outside, s->ntarget, largest * ARCSEC_PER_RAD, s->targets[worst][0] * ARCSEC_PER_RAD,
+            s->targets[worst][1] * ARCSEC_PER_RAD);
     free(star);
     free(hull);
 }
@@ -123,22 +118,20 @@ static void warn_sensors(const sys *s, const atmos *a, warnings *w) {
             }
         }
         if (share > 0)
-            warn(w,
-                 "%s: layers with %.2g %% of r0^(-5/3) (%s) are at or above the star and are not "
-                 "seen by it",
-                 o->name, 100 * share, where);
-        for (int j = 0; j < i; j++)
-            if (strcmp(s->sensors[j].name, o->name) == 0)
-                warn(w, "sensors[%d] and sensors[%d] have the same name %s", j, i, o->name);
+            params_warn(
+                w,
+                "%s: layers with %.2g %% of r0^(-5/3) (%s) are at or above the star and are not "
+                "seen by it",
+                o->name, 100 * share, where);
     }
     if (!any_ngs)
-        warn(w, "sensors: no natural guide star, so that no sensor measures tip-tilt");
+        params_warn(w, "sensors: no natural guide star, so that no sensor measures tip-tilt");
 }
 
 /* --- atmosphere and schedule */
 
 static void warn_profiles(const params *par, const atmos *a, warnings *w) {
-    int odd = 0, first_odd = 0, empty = 0, first_empty = 0, windless = 1, zeros_of_first = 0;
+    int empty = 0, first_empty = 0, windless = 1, zeros_of_first = 0;
     for (int k = 0; k < a->nprofile; k++) {
         const profile *p = &a->profiles[k];
         int zeros = 0;
@@ -146,69 +139,67 @@ static void warn_profiles(const params *par, const atmos *a, warnings *w) {
             zeros += !(p->strength[j] > 0);
             windless = windless && !(hypot(p->wind[0][j], p->wind[1][j]) > 0);
         }
-        if (!(p->r0 >= 0.02 && p->r0 <= 1) && odd++ == 0)
-            first_odd = k;
         if (zeros > 0 && empty++ == 0) {
             first_empty = k;
             zeros_of_first = zeros;
         }
     }
-    if (odd > 0)
-        warn(w, "atmosphere: r0 is outside 0.02 to 1 m in %d profile%s, first %.3g m in %s", odd,
-             odd > 1 ? "s" : "", a->profiles[first_odd].r0, a->profiles[first_odd].label);
     if (empty > 0)
-        warn(w,
-             "atmosphere: layers of zero strength in %d profile%s, first %d of %d in %s; they do "
-             "not count",
-             empty, empty > 1 ? "s" : "", zeros_of_first, a->profiles[first_empty].nlayer,
-             a->profiles[first_empty].label);
+        params_warn(
+            w,
+            "atmosphere: layers of zero strength in %d profile%s, first %d of %d in %s; they do "
+            "not count",
+            empty, empty > 1 ? "s" : "", zeros_of_first, a->profiles[first_empty].nlayer,
+            a->profiles[first_empty].label);
     if (par->loop_delay > 0 && windless)
-        warn(w, "loop.delay: %g s without wind in any layer has no effect", par->loop_delay);
+        params_warn(w, "loop.delay: %g s without wind in any layer has no effect", par->loop_delay);
 }
 
 static void warn_schedule(const atmos *a, warnings *w) {
     int unused = 0, first_unused = 0, idle = 0;
-    for (int k = 0; k < a->nprofile; k++) {
-        bool used = false;
-        for (int i = 0; i < a->ntor && !used; i++)
-            used = atmos_profile_at(a, a->tor_time[i]) == &a->profiles[k];
-        for (int i = 0; i < a->nexposure && !used; i++)
-            used = atmos_profile_at(a, a->exposure_time[i]) == &a->profiles[k];
-        if (!used && unused++ == 0)
+    bool *used = calloc((size_t)a->nprofile, sizeof *used);
+    for (int i = 0; used != NULL && i < a->ntor; i++)
+        used[atmos_profile_at(a, a->tor_time[i]) - a->profiles] = true;
+    for (int i = 0; used != NULL && i < a->nexposure; i++)
+        used[atmos_profile_at(a, a->exposure_time[i]) - a->profiles] = true;
+    for (int k = 0; used != NULL && k < a->nprofile; k++)
+        if (!used[k] && unused++ == 0)
             first_unused = k;
-    }
+    free(used);
     for (int i = 0; i < a->ntor; i++) {
-        bool used = false;
-        for (int e = 0; e < a->nexposure && !used; e++)
-            used = atmos_tor_of(a, e) == i;
-        idle += !used;
+        int first, end;
+        atmos_exposures_of(a, i, &first, &end);
+        idle += first == end;
     }
     if (unused > 0)
-        warn(w,
-             "atmosphere: %d of %d profiles are never in force at a reconstructor or an exposure, "
-             "first %s",
-             unused, a->nprofile, a->profiles[first_unused].label);
+        params_warn(
+            w,
+            "atmosphere: %d of %d profiles are never in force at a reconstructor or an exposure, "
+            "first %s",
+            unused, a->nprofile, a->profiles[first_unused].label);
     if (idle > 0)
-        warn(w, "schedule: %d of %d reconstructors are used by no exposure", idle, a->ntor);
+        params_warn(w, "schedule: %d of %d reconstructors are used by no exposure", idle, a->ntor);
     const profile *first = &a->profiles[0], *last = &a->profiles[a->nprofile - 1];
     double end = a->exposure_time[a->nexposure - 1];
     if (a->nprofile > 1 && end - last->time > 2 * (last->time - last[-1].time))
-        warn(w, "schedule: the last exposure, at %.6g s, is %.4g s later than the last profile",
-             end, end - last->time);
+        params_warn(w,
+                    "schedule: the last exposure, at %.6g s, is %.4g s later than the last profile",
+                    end, end - last->time);
     if (a->nprofile > 1 && a->exposure_time[0] < first->time)
-        warn(w,
-             "schedule: the first exposure, at %.6g s, comes before the first profile, at %.6g s",
-             a->exposure_time[0], first->time);
+        params_warn(
+            w, "schedule: the first exposure, at %.6g s, comes before the first profile, at %.6g s",
+            a->exposure_time[0], first->time);
 }
 
 int params_warnings(const params *par, const sys *s, const atmos *a, char ***lines) {
     warnings w = {0};
     for (int i = 0; i < par->notes.n; i++)
-        warn(&w, "%s", par->notes.v[i]);
+        params_warn(&w, "%s", par->notes.v[i]);
     warn_targets(s, &w);
     warn_sensors(s, a, &w);
     warn_profiles(par, a, &w);
     warn_schedule(a, &w);
+    params_warn_doubts(par, s, a, &w);
     *lines = w.v;
     return w.n;
 }

@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "progress.h"
 
+#include "plain.h"
+
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,8 +19,13 @@ static struct {
     bool enabled, bar;  /* bar: on a terminal; else dated lines */
     int width;          /* of the bar [columns] */
     bool drawn;         /* the bar stands on the terminal's last line */
-    double total, work; /* of the run; done so far */
-    double start, last; /* times of the first call and of the last drawing [s] */
+    double total;       /* of the run, as expected [s] */
+    double work;        /* the parts that are done [s] */
+    double part, flops; /* of the part being done: its expected time [s], and flops */
+    double told;        /* flops of it that are done */
+    double spent;       /* time that the parts took so far [s] */
+    double since;       /* start of the part [s] */
+    double last;        /* time of the last drawing [s] */
     char step[128];
 } progress;
 
@@ -67,14 +74,32 @@ static void format_duration(double s, char *out, size_t size) {
         snprintf(out, size, "%02ld:%02ld", t / 60, t % 60);
 }
 
+/* Work that is done, what is told of the current part included; a part ends by progress_part. */
+static double work_done(void) {
+    double share = progress.flops > 0 ? progress.told / progress.flops : 0;
+    return progress.work + progress.part * (share > 0.98 ? 0.98 : share);
+}
+
 static double fraction_done(void) {
-    double f = progress.total > 0 ? progress.work / progress.total : 0;
+    double f = progress.total > 0 ? work_done() / progress.total : 0;
     return f < 0 ? 0 : f > 1 ? 1 : f;
 }
 
+/* Per cent, 100 only at the end. */
+static int percent_done(void) {
+    int percent = (int)(100 * fraction_done());
+    return percent > 99 ? 99 : percent;
+}
+
+/* At the pace of the parts so far, which the expected pace joins with the weight of two percent of
+ * the run; -1 when unknown. */
 static double time_left(void) {
-    double f = fraction_done();
-    return f > 0 ? (report_now() - progress.start) * (1 - f) / f : -1;
+    const double prior = 0.02 * progress.total;
+    double spent = progress.spent + (progress.part > 0 ? report_now() - progress.since : 0);
+    double left = progress.total - work_done();
+    if (!(progress.total > 0))
+        return -1;
+    return (left > 0 ? left : 0) * (spent + prior) / (work_done() + prior);
 }
 
 static void erase_bar(void) {
@@ -94,7 +119,7 @@ static void draw_bar(bool now) {
     double f = fraction_done();
     int width = progress.width - 1;
     format_duration(time_left(), left, sizeof left);
-    int ntail = snprintf(tail, sizeof tail, " %3d%% left %s", (int)(100 * f), left);
+    int ntail = snprintf(tail, sizeof tail, " %3d%% left %s", percent_done(), left);
     int nstep = (int)strlen(progress.step);
     int most = (width - ntail) * 3 / 5;
     nstep = nstep > most ? most : nstep;
@@ -109,7 +134,7 @@ static void draw_bar(bool now) {
     progress.drawn = true;
 }
 
-void progress_init(bool enabled, double total_work) {
+void progress_init(bool enabled, double seconds) {
     const char *mode = getenv("MOAO_PROGRESS");
     memset(&progress, 0, sizeof progress);
     progress.enabled = enabled;
@@ -121,8 +146,7 @@ void progress_init(bool enabled, double total_work) {
         progress.bar = enabled;
     if (mode != NULL && strcmp(mode, "log") == 0)
         progress.bar = false;
-    progress.total = total_work;
-    progress.start = report_now();
+    progress.total = seconds;
 }
 
 /* Start a line of the log with the local time: "2026-11-21T03:12:45 ". */
@@ -139,9 +163,9 @@ static void print_line(const char *prefix, const char *fmt, va_list ap) {
     erase_bar();
     if (prefix[0] == '\0' && !progress.bar)
         print_date();
-    fputs(prefix, stderr);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
+    char line[1024];
+    vsnprintf(line, sizeof line, fmt, ap);
+    plain_line(stderr, prefix, line);
     fflush(stderr);
     draw_bar(true);
 }
@@ -154,6 +178,7 @@ void progress_step(const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(step, sizeof step, fmt, ap);
     va_end(ap);
+    plain_text(step);
     bool first = progress.step[0] == '\0';
     memcpy(progress.step, step, sizeof step);
     if (progress.bar) {
@@ -162,16 +187,28 @@ void progress_step(const char *fmt, ...) {
     }
     print_date();
     fprintf(stderr, "%s", step);
-    if (progress.work > 0) {
+    if (progress.total > 0) {
         format_duration(time_left(), left, sizeof left);
-        fprintf(stderr, " (%d%% done, %s left)", (int)(100 * fraction_done()), left);
+        fprintf(stderr, " (%d%% done, %s left)", percent_done(), left);
     }
     fputc('\n', stderr);
     fflush(stderr);
 }
 
-void progress_advance(double work) {
-    progress.work += work;
+void progress_part(double seconds, double flops) {
+    const double now = report_now();
+    if (progress.part > 0)
+        progress.spent += now - progress.since;
+    progress.work += progress.part;
+    progress.part = seconds;
+    progress.flops = flops;
+    progress.told = 0;
+    progress.since = now;
+    draw_bar(false);
+}
+
+void progress_advance(double flops) {
+    progress.told += flops;
     draw_bar(false);
 }
 

@@ -20,12 +20,15 @@ extern const char *const stage_name[STAGE_COUNT];
 
 /* --- progress: only rank 0 prints; on a terminal one bar of at most 80 columns (stage, done, time
  * left), in a batch log one dated line per step. All local. --- */
-void progress_init(bool enabled,
-                   double total_work); /* total_work: flops, or any unit, of the whole run */
+void progress_init(bool enabled, double seconds); /* that the whole run is expected to take */
 void progress_step(const char *fmt, ...)
     __attribute__((format(printf, 1, 2))); /* "ToR 2/6: Cholesky" */
-void progress_advance(
-    double work); /* work done since the last call: moves the bar and the time left */
+/* The part before is done and the next one begins: its share of those seconds, and the flops that
+ * progress_advance will tell of it (0: nothing is told). What is shown as done follows from the
+ * parts; the time left from how long they took so far. Work between parts that is told counts for
+ * nothing. A part of 0 s: none begins. */
+void progress_part(double seconds, double flops);
+void progress_advance(double flops); /* done since the last call */
 void progress_note(const char *fmt, ...)
     __attribute__((format(printf, 1, 2))); /* a line that stays */
 void progress_warn(const char *fmt, ...)
@@ -45,6 +48,9 @@ typedef struct {
                      former */
     int exposures_mixed, exposures_double;
     double mixed_difference;
+    const char *verify; /* compute.verify: residuals checked, largest relative difference, time */
+    long verified;
+    double verify_largest, verify_seconds;
     const char *backend, *device; /* name and description; NULL: the CPU, by panels */
 } report;
 

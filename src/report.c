@@ -129,6 +129,15 @@ typedef struct {
     double elapsed, dgemm, peak_max, peak_sum;
 } summary;
 
+static void write_verify(json *j, const report *r) {
+    json_object(j, "verify");
+    json_string(j, "verify", r->verify != NULL ? r->verify : "off");
+    json_integer(j, "residuals", r->verified);
+    json_number(j, "largest_difference", r->verify_largest);
+    json_number(j, "time_s", r->verify_seconds);
+    json_end(j);
+}
+
 static void write_precision(json *j, const report *r) {
     json_object(j, "precision");
     json_string(j, "precision", r->mixed ? "mixed" : "double");
@@ -161,6 +170,7 @@ static status write_file(const comm *c, const report *r, const summary *s, const
     write_row(&j, "total", &s->total);
     json_end(&j);
     write_precision(&j, r);
+    write_verify(&j, r);
     json_object(&j, "memory");
     json_number(&j, "peak_rank_bytes", s->peak_max);
     json_number(&j, "peak_sum_bytes", s->peak_sum);

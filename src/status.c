@@ -8,6 +8,16 @@
 
 static char message[2048];
 
+/* Files, names and values in a message are the user's, or damaged: what could steer a terminal or
+ * break the line (C0, DEL, and C1 as UTF-8) becomes '?'. */
+static void make_plain(char *text) {
+    for (unsigned char *p = (unsigned char *)text; *p != '\0'; p++)
+        if (*p < 0x20 || *p == 0x7f)
+            *p = '?';
+        else if (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0)
+            p[0] = p[1] = '?';
+}
+
 status status_set(status code, const char *file, int line, const char *fmt, ...) {
     if (message[0] != '\0')
         return code;
@@ -15,8 +25,9 @@ status status_set(status code, const char *file, int line, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(message, sizeof message, fmt, ap);
     va_end(ap);
-    if (code != MOAO_INPUT && code != MOAO_STOPPED && n >= 0 && (size_t)n < sizeof message)
-        snprintf(message + n, sizeof message - (size_t)n, " (%s:%d)", file, line);
+    make_plain(message);
+    if (code == MOAO_INTERNAL && n >= 0 && (size_t)n < sizeof message)
+        snprintf(message + n, sizeof message - (size_t)n, " [internal error at %s:%d]", file, line);
     return code;
 }
 

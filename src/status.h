@@ -18,13 +18,14 @@ typedef enum {
 } status;
 
 /* Record a failure with a one-line message (printf format, no newline: what is wrong and what to
- * do) and return `code`. The first message of this process is kept until status_clear. */
+ * do) and return `code`. The first message of this process is kept until status_clear. Control
+ * characters become '?'. */
 #define status_fail(code, ...) status_set((code), __FILE__, __LINE__, __VA_ARGS__)
 status status_set(status code, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The message kept by status_set, "" when none. For MOAO_INPUT it stands alone; otherwise it ends
- * in the place in the source. */
+/* The message kept by status_set, "" when none. Of MOAO_INTERNAL it ends in the place in the
+ * source, for those who mend it; all others are for users and stand alone. */
 const char *status_message(void);
 void status_clear(void);
 /* Keep this text as the message, as it is (of another rank, say), unless there is one. */

@@ -83,6 +83,15 @@ void sys_slope_at(const sys *s, size_t k, int *w, int *axis, int *isub) {
     *isub = (int)(i >= n ? i - n : i);
 }
 
+double sys_photons(const sys *s, const sensor *o) {
+    const sensor_noise *n = &o->noise;
+    double pitch = s->diameter / o->nssp;
+    double common = n->throughput * pitch * pitch * n->frame_time;
+    if (o->lgs)
+        return n->lgs_return * common / n->t_atm;
+    return pow(10.0, 2.9 - 0.4 * n->magnitude) * common * (n->bandwidth * 1e10) * 1e4;
+}
+
 /* Launch point: as given, else on the pupil's edge in the star's direction. Model section 5. */
 static void place_launch(const sensor_params *p, double diameter, double launch[2]) {
     double norm = hypot(p->direction[0], p->direction[1]);

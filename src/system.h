@@ -14,6 +14,7 @@
 
 #define ARCSEC_PER_RAD 206264.80624709636
 #define LAMBDA_REF 500e-9 /* r0 and phase structure functions are quoted at this wavelength [m] */
+#define SEEING_LAMBDA (0.976 * LAMBDA_REF) /* seeing [rad] times r0: Kolmogorov's FWHM */
 
 typedef struct { /* noise of one sensor, as given by the parameters */
     double
@@ -87,6 +88,9 @@ bool sys_actuator_valid(int n, double obs, int ix, int iy);
  * tests. */
 status sys_derive(sys *s);
 void sys_free(sys *s);
+
+/* Photo-electrons per subaperture and frame of a sensor's star. Model section 5. */
+double sys_photons(const sys *s, const sensor *o);
 
 /* Slope index (0 <= k < m) -> sensor, axis (0 x, 1 y), subaperture number. */
 void sys_slope_at(const sys *s, size_t k, int *w, int *axis, int *isub);

@@ -61,8 +61,25 @@ static const unit units[] = {
     {"e-", DIM_CHARGE, 1, 1},
     {"m^-5/3", DIM_STRENGTH, 1, 1},
     {"m^(-5/3)", DIM_STRENGTH, 1, 1},
+    {"Hz", DIM_RATE, 1, 1},
+    {"kHz", DIM_RATE, 1e3, 1},
 };
 enum { NUNIT = sizeof units / sizeof units[0] };
+
+/* Central wavelengths [um], rounded to what papers on adaptive optics use: Johnson and Cousins in
+ * the visible, the common near-infrared filters beyond. */
+static const struct {
+    const char *name;
+    double um;
+} bands[] = {{"U", 0.36}, {"B", 0.44}, {"V", 0.55}, {"R", 0.64}, {"I", 0.79},
+             {"Z", 0.88}, {"Y", 1.02}, {"J", 1.25}, {"H", 1.65}, {"Ks", 2.15},
+             {"K", 2.2},  {"L", 3.45}, {"M", 4.8},  {"N", 10.5}};
+enum { NBAND = sizeof bands / sizeof bands[0] };
+
+/* Wavelengths carry the units of lengths. */
+static dimension unit_dimension(dimension dim) {
+    return dim == DIM_WAVELENGTH ? DIM_LENGTH : dim;
+}
 
 static const unit *unit_find(const char *name) {
     for (int i = 0; i < NUNIT; i++)
@@ -72,6 +89,7 @@ static const unit *unit_find(const char *name) {
 }
 
 static const unit *unit_inside(dimension dim) {
+    dim = unit_dimension(dim);
     for (int i = 0; i < NUNIT; i++)
         if (units[i].dim == dim)
             return &units[i];
@@ -98,13 +116,27 @@ const char *units_dimension_name(dimension dim) {
         return "a number of electrons";
     case DIM_STRENGTH:
         return "a turbulence strength";
+    case DIM_RATE:
+        return "a rate";
+    case DIM_WAVELENGTH:
+        return "a wavelength";
     default:
         return "a number";
     }
 }
 
+void units_bands(char *out, size_t n) {
+    size_t used = 0;
+    if (n > 0)
+        out[0] = '\0';
+    for (int i = 0; i < NBAND && used < n; i++)
+        used += (size_t)snprintf(out + used, n - used, "%s%s=%g", i ? ", " : "", bands[i].name,
+                                 bands[i].um);
+}
+
 void units_list(dimension dim, char *out, size_t n) {
     size_t used = 0;
+    dim = unit_dimension(dim);
     if (n > 0)
         out[0] = '\0';
     for (int i = 0; i < NUNIT; i++) {
@@ -152,12 +184,19 @@ static bool parse_unit(const char *rest, dimension dim, const char *reference, c
         snprintf(why, n, *u ? "has a unit" : "is not a number");
     else if (*u == NULL)
         snprintf(why, n, "is not a number with one of the units %s", list);
-    else if ((*u)->dim != dim)
+    else if ((*u)->dim != unit_dimension(dim))
         snprintf(why, n, "is %s, not %s", units_dimension_name((*u)->dim),
                  units_dimension_name(dim));
     else
         return true;
     return false;
+}
+
+static bool convert(double x, const unit *u, double *value, char *why, size_t n) {
+    *value = u ? x * u->mul / u->div : x;
+    if (!isfinite(*value))
+        snprintf(why, n, "is beyond what a double holds");
+    return isfinite(*value);
 }
 
 bool units_parse(const char *text, dimension dim, const char *reference, bool infinite,
@@ -167,6 +206,9 @@ bool units_parse(const char *text, dimension dim, const char *reference, bool in
         snprintf(why, n, "is not finite");
         return infinite;
     }
+    for (int i = 0; dim == DIM_WAVELENGTH && i < NBAND; i++)
+        if (strcmp(text, bands[i].name) == 0)
+            return convert(bands[i].um, unit_find("um"), value, why, n);
     size_t len = number_length(text);
     if (len == 0) {
         snprintf(why, n, "is not a number");
@@ -180,13 +222,9 @@ bool units_parse(const char *text, dimension dim, const char *reference, bool in
         return false;
     errno = 0;
     double x = strtod(text, NULL);
-    double v = u ? x * u->mul / u->div : x;
-    if (errno == ERANGE || !isfinite(v)) {
-        snprintf(why, n, "is beyond what a double holds");
-        return false;
-    }
-    *value = v;
-    return true;
+    if (errno == ERANGE && x == 0) /* a small one that a double still holds is fine */
+        x = HUGE_VAL;
+    return convert(x, u, value, why, n);
 }
 
 void units_format(double value, dimension dim, const char *reference, char *out, size_t n) {
@@ -215,5 +253,5 @@ void units_format(double value, dimension dim, const char *reference, char *out,
 
 double units_in(double value, dimension dim, const char *reference) {
     const unit *u = unit_find(reference);
-    return u && u->dim == dim ? value * u->div / u->mul : value;
+    return u && u->dim == unit_dimension(dim) ? value * u->div / u->mul : value;
 }

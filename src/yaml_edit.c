@@ -84,6 +84,46 @@ status yaml_tree_merge(yaml_tree *t, ynode *base, const ynode *over, const char 
     return st;
 }
 
+status yaml_tree_scalar(yaml_tree *t, const ynode *at, const char *text, ynode **out) {
+    void *copy;
+    status st;
+    TRY(yaml_tree_alloc(t, (void **)out, sizeof **out));
+    TRY(yaml_tree_alloc(t, &copy, strlen(text) + 1));
+    strcpy(copy, text);
+    **out = (ynode){.kind = YAML_TREE_SCALAR, .file = at->file, .line = at->line};
+    (*out)->column = at->column;
+    (*out)->text = copy;
+done:
+    return st;
+}
+
+status yaml_tree_add(yaml_tree *t, ynode *map, const char *key, ynode *value) {
+    ynode *node;
+    status st;
+    TRY(yaml_tree_scalar(t, value, key, &node));
+    TRY(add_key(t, map, node, value));
+done:
+    return st;
+}
+
+status yaml_tree_copy(yaml_tree *t, const ynode *from, ynode **to) {
+    status st;
+    size_t bytes = (size_t)from->n * sizeof *from->item;
+    TRY(yaml_tree_alloc(t, (void **)to, sizeof **to));
+    **to = *from; /* texts are never changed, and may be shared */
+    if (from->kind == YAML_TREE_SCALAR)
+        goto done;
+    TRY(yaml_tree_alloc(t, (void **)&(*to)->item, bytes));
+    if (from->kind == YAML_TREE_MAP) {
+        TRY(yaml_tree_alloc(t, (void **)&(*to)->key, bytes));
+        memcpy((*to)->key, from->key, bytes);
+    }
+    for (int i = 0; i < from->n; i++)
+        TRY(yaml_tree_copy(t, from->item[i], &(*to)->item[i]));
+done:
+    return st;
+}
+
 typedef struct { /* one key=value being applied */
     yaml_tree *tree;
     const char *text;      /* whole */
@@ -91,6 +131,7 @@ typedef struct { /* one key=value being applied */
     char whole[PATH_TEXT]; /* the key as given, for messages */
     char path[PATH_TEXT];  /* so far, without indices */
     yaml_tree_excludes excludes;
+    yaml_tree_named named;
 } override;
 
 static status fail_here(const override *o, const char *what) {
@@ -129,6 +170,19 @@ static status step_index(override *o, ynode ***slot) {
     return MOAO_OK;
 }
 
+/* Read the name of an item and step into it. */
+static status step_name(override *o, ynode ***slot) {
+    char why[512];
+    const char *name = o->text + o->pos;
+    size_t len = strcspn(name, ".[=");
+    int i = len == 0 ? -1 : o->named(**slot, o->path, name, len, why, sizeof why);
+    if (i < 0)
+        return fail_here(o, len == 0 ? "no name, expected that of an item" : why);
+    *slot = &(**slot)->item[i];
+    o->pos += len;
+    return MOAO_OK;
+}
+
 /* Read a name and step into that key of the map *slot, made when absent; *slot then points to the
  * value, which is NULL for a new key. */
 static status step_key(override *o, ynode ***slot) {
@@ -136,6 +190,8 @@ static status step_key(override *o, ynode ***slot) {
     ynode *key;
     size_t len = 0;
     const char *name = o->text + o->pos;
+    if (**slot != NULL && (**slot)->kind == YAML_TREE_LIST)
+        return step_name(o, slot);
     while (isalnum((unsigned char)name[len]) || name[len] == '_')
         len++;
     if (len == 0 || len > 100)
@@ -158,10 +214,10 @@ done:
     return st;
 }
 
-status yaml_tree_override(yaml_tree *t, ynode *root, const char *text,
-                          yaml_tree_excludes excludes) {
+status yaml_tree_override(yaml_tree *t, ynode *root, const char *text, yaml_tree_excludes excludes,
+                          yaml_tree_named named) {
     status st;
-    override o = {.tree = t, .text = text, .excludes = excludes};
+    override o = {.tree = t, .text = text, .excludes = excludes, .named = named};
     ynode *value, **slot = &root;
     const char *equal = strchr(text, '=');
     snprintf(o.whole, sizeof o.whole, "%s", yaml_tree_quote(text).s);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <yaml.h>
 
-enum { MAX_DEPTH = 32, MAX_NODES = 1000 * 1000 };
+enum { MAX_DEPTH = 32, MAX_NODES = YAML_TREE_MAX_NODES, MAX_ANCHORS = 1000, MAX_KEYS = 1000 };
 
 typedef struct block {
     struct block *next;
@@ -52,6 +52,15 @@ static status tree_text(yaml_tree *t, const char *text, size_t len, const char *
     return st;
 }
 
+/* Replace what a terminal would obey: C0, DEL, and C1 in UTF-8 (C2 80 to C2 9F). */
+static void without_controls(char *s, char by) {
+    for (unsigned char *p = (unsigned char *)s; *p; p++)
+        if (*p < 0x20 || *p == 0x7f)
+            *p = (unsigned char)by;
+        else if (*p == 0xC2 && p[1] >= 0x80 && p[1] < 0xA0)
+            p[0] = p[1] = (unsigned char)by;
+}
+
 yaml_tree_quoted yaml_tree_quote(const char *text) {
     yaml_tree_quoted q;
     size_t limit = 44, n = strlen(text), i;
@@ -59,8 +68,10 @@ yaml_tree_quoted yaml_tree_quote(const char *text) {
     if (cut)
         for (n = limit; n > 0 && ((unsigned char)text[n] & 0xC0) == 0x80;)
             n--;
-    for (i = 0; i < n; i++)
-        q.s[i] = (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i];
+    memcpy(q.s, text, n);
+    q.s[n] = '\0';
+    without_controls(q.s, '?');
+    i = n;
     memcpy(q.s + i, cut ? "..." : "", cut ? 4 : 1);
     return q;
 }
@@ -69,9 +80,7 @@ static status fail_va(const char *file, int line, int column, const char *path, 
                       va_list ap) {
     char text[1536];
     vsnprintf(text, sizeof text, fmt, ap);
-    for (char *p = text; *p; p++)
-        if ((unsigned char)*p < 0x20)
-            *p = ' ';
+    without_controls(text, ' ');
     return status_fail(MOAO_INPUT, "%s:%d:%d: %s: %s", file, line, column, path, text);
 }
 
@@ -104,6 +113,15 @@ static void place(const reader *r, yaml_mark_t mark, ynode *node) {
     node->file = r->file;
     node->line = (int)mark.line + 1;
     node->column = (int)mark.column + 1 + (mark.line == 0 ? r->column0 : 0);
+}
+
+static status fail_depth(const ynode *at) {
+    return yaml_tree_fail(at, "syntax", "nested deeper than %d levels, expected at most 6",
+                          MAX_DEPTH);
+}
+
+static status fail_values(const ynode *at) {
+    return yaml_tree_fail(at, "syntax", "more than %d values, expected fewer", MAX_NODES);
 }
 
 static status build(reader *r, int index, int depth, ynode **out);
@@ -159,6 +177,9 @@ static status build_map(reader *r, const yaml_node_t *y, int depth, ynode *node)
     yaml_node_pair_t *first = y->data.mapping.pairs.start;
     node->kind = YAML_TREE_MAP;
     node->n = (int)(y->data.mapping.pairs.top - first);
+    if (node->n > MAX_KEYS)
+        return yaml_tree_fail(node, "syntax", "%d keys in a mapping, expected at most %d", node->n,
+                              MAX_KEYS);
     size_t bytes = (size_t)node->n * sizeof *node->item;
     TRY(yaml_tree_alloc(r->tree, (void **)&node->item, bytes));
     TRY(yaml_tree_alloc(r->tree, (void **)&node->key, bytes));
@@ -183,10 +204,9 @@ static status build(reader *r, int index, int depth, ynode **out) {
     *out = node;
     place(r, y->start_mark, node);
     if (depth > MAX_DEPTH)
-        return yaml_tree_fail(node, "syntax", "nested deeper than %d levels, expected at most 6",
-                              MAX_DEPTH);
+        return fail_depth(node);
     if (++r->tree->nodes > MAX_NODES)
-        return yaml_tree_fail(node, "syntax", "more than %d values, expected fewer", MAX_NODES);
+        return fail_values(node);
     if (y->type == YAML_SCALAR_NODE)
         st = build_scalar(r, y, node);
     else if (y->type == YAML_SEQUENCE_NODE)
@@ -195,6 +215,21 @@ static status build(reader *r, int index, int depth, ynode **out) {
         st = build_map(r, y, depth, node);
 done:
     return st;
+}
+
+/* Whether a tab stands at a mark that only blanks and tabs precede in its line. */
+static bool tab_at(const char *text, size_t len, yaml_mark_t mark) {
+    const char *p = text, *end = text + len;
+    for (size_t line = 0; line < mark.line && p != NULL; line++)
+        p = memchr(p, '\n', (size_t)(end - p)) != NULL
+                ? (const char *)memchr(p, '\n', (size_t)(end - p)) + 1
+                : NULL;
+    for (size_t i = 0; p != NULL && p < end && i <= mark.column; i++, p++)
+        if (*p == '\t')
+            return true;
+        else if (*p != ' ')
+            return false;
+    return false;
 }
 
 static status syntax_failure(const reader *r, const yaml_parser_t *p, const char *text,
@@ -216,8 +251,47 @@ static status syntax_failure(const reader *r, const yaml_parser_t *p, const char
         at.line = line;
         at.column = column + (line == 1 ? r->column0 : 0);
     }
+    if (p->error == YAML_SCANNER_ERROR && tab_at(text, len, p->problem_mark))
+        return yaml_tree_fail(&at, "syntax", "a tab character, expected blanks before a key");
     return yaml_tree_fail(&at, "syntax", "%s, expected %s", what,
                           bytes ? "text in UTF-8" : "YAML (key: value)");
+}
+
+/* Refuse runaway nesting, values and anchors as they come: libyaml's loader takes a time that grows
+ * with the square of their number. What is wrong in the syntax is left to the loader to tell. */
+static status check_extent(const reader *r, const char *text, size_t len) {
+    yaml_parser_t parser;
+    yaml_event_t event;
+    status st = MOAO_OK;
+    bool more = true;
+    if (!yaml_parser_initialize(&parser))
+        return status_fail(MOAO_MEMORY, "no memory to parse %s", r->file);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
+    for (int depth = 0, anchors = 0, values = 0; more && yaml_parser_parse(&parser, &event);) {
+        ynode at;
+        place(r, event.start_mark, &at);
+        bool opens =
+            event.type == YAML_SEQUENCE_START_EVENT || event.type == YAML_MAPPING_START_EVENT;
+        bool closes = event.type == YAML_SEQUENCE_END_EVENT || event.type == YAML_MAPPING_END_EVENT;
+        depth += opens - closes;
+        values += !closes;
+        anchors +=
+            (event.type == YAML_SCALAR_EVENT && event.data.scalar.anchor != NULL) ||
+            (event.type == YAML_SEQUENCE_START_EVENT && event.data.sequence_start.anchor != NULL) ||
+            (event.type == YAML_MAPPING_START_EVENT && event.data.mapping_start.anchor != NULL);
+        if (depth > MAX_DEPTH + 1)
+            st = fail_depth(&at);
+        else if (values > MAX_NODES + 4) /* stream and document have events too */
+            st = fail_values(&at);
+        else if (anchors > MAX_ANCHORS)
+            st = yaml_tree_fail(&at, "syntax", "more than %d anchors, expected fewer", MAX_ANCHORS);
+        more = st == MOAO_OK && event.type != YAML_STREAM_END_EVENT && event.type != YAML_NO_EVENT;
+        yaml_event_delete(&event);
+    }
+    if (st == MOAO_OK && parser.error == YAML_MEMORY_ERROR)
+        st = status_fail(MOAO_MEMORY, "no memory to parse %s", r->file);
+    yaml_parser_delete(&parser);
+    return st;
 }
 
 /* Refuse what follows the first document. */
@@ -241,6 +315,7 @@ status yaml_tree_parse(yaml_tree *t, const char *file, int column0, const char *
     if (!yaml_parser_initialize(&parser))
         return status_fail(MOAO_MEMORY, "no memory to parse %s", file);
     TRY(tree_text(t, file, strlen(file), &r.file));
+    TRY(check_extent(&r, text, len));
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
     if (!yaml_parser_load(&parser, &r.doc)) {
         st = syntax_failure(&r, &parser, text, len);

@@ -21,6 +21,8 @@ typedef struct ynode {
     struct ynode **key;  /* [n] map: scalars */
 } ynode;
 
+enum { YAML_TREE_MAX_NODES = 1000 * 1000 }; /* values, keys included, that a tree may have */
+
 typedef struct yaml_tree yaml_tree; /* owns the nodes of any number of texts */
 
 status yaml_tree_new(yaml_tree **t);
@@ -44,9 +46,21 @@ typedef bool (*yaml_tree_excludes)(const char *path, const char *a, const char *
 status yaml_tree_merge(yaml_tree *t, ynode *base, const ynode *over, const char *path,
                        yaml_tree_excludes excludes);
 
-/* Apply "key=value" to the map `root`: key is a dotted path with [index] into lists, the value is
- * YAML. Mistakes are told as "command line:1:column: ...". */
-status yaml_tree_override(yaml_tree *t, ynode *root, const char *text, yaml_tree_excludes excludes);
+/* Number of the item of the list at `path` (without indices) that is called `name`, of len bytes;
+ * -1, with what is wrong and expected in `why`, when there is not exactly one. */
+typedef int (*yaml_tree_named)(const ynode *list, const char *path, const char *name, size_t len,
+                               char *why, size_t n);
+
+/* Apply "key=value" to the map `root`: key is a dotted path with [index] or the name of an item
+ * into lists, the value is YAML. Mistakes are told as "command line:1:column: ...". */
+status yaml_tree_override(yaml_tree *t, ynode *root, const char *text, yaml_tree_excludes excludes,
+                          yaml_tree_named named);
+
+/* A copy that shares nothing with the original; and one more key of a mapping. */
+status yaml_tree_copy(yaml_tree *t, const ynode *from, ynode **to);
+status yaml_tree_add(yaml_tree *t, ynode *map, const char *key, ynode *value);
+/* A scalar that stands where another node does. */
+status yaml_tree_scalar(yaml_tree *t, const ynode *at, const char *text, ynode **out);
 
 /* Record a mistake at a node (NULL: no place known) about the key `path`; returns MOAO_INPUT. */
 status yaml_tree_fail(const ynode *at, const char *path, const char *fmt, ...)

@@ -111,11 +111,11 @@ def wait_for_parts(run, folder, n, seconds=60):
         time.sleep(0.005)
 
 
-def maps(folder):
-    """Data of every extension of maps.fits, tables by columns: {name: array}."""
+def maps(folder, name="maps.fits"):
+    """Data of every extension of maps.fits (or psf.fits), tables by columns: {name: array}."""
     from astropy.io import fits
     found = {}
-    with fits.open(os.path.join(folder, "maps.fits"), checksum=True) as f:
+    with fits.open(os.path.join(folder, name), checksum=True) as f:
         for i, h in enumerate(f):
             if h.data is None:
                 continue

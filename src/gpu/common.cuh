@@ -271,8 +271,8 @@ size_t gpu_potrf_work(backend_type t, int64_t n);
 size_t gpu_trtri_work(backend_type t, int64_t n);
 size_t gpu_lauum_work(backend_type t, int64_t n);
 
-/* Sizes at which one method hands over to another: the table in docs/performance.md says what
- * decided each. A bench may change them (moao_gpu_tune); nothing else does. */
+/* Sizes at which one method hands over to another: the table in bench/results/dense-h200.md says
+ * what decided each. A bench may change them (moao_gpu_tune); nothing else does. */
 struct gpu_tuning {
     int64_t trsm_narrow; /* up to so many right-hand sides: blocks of trsm_nb_narrow are inverted */
     int64_t trsm_nb_narrow, trsm_nb_wide;

@@ -144,7 +144,7 @@ static status add_truth(const writer *w, const matcov *mc, const double *proj, i
         goto done;
     for (size_t j = 0; j < n; j++)
         memcpy(whole + (size_t)r0 + j * n, y + j * rows, rows * sizeof *y);
-    MPI_Allreduce(MPI_IN_PLACE, whole, (int)(n * n), MPI_DOUBLE, MPI_SUM, c->mpi);
+    comm_sum(c, whole, n * n);
     if (proj == NULL) {
         st = ALLOC(mine, (rows ? rows : 1) * n, "rows of Ctt");
         if (st == MOAO_OK)

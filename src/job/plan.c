@@ -26,7 +26,7 @@ static status choose_grid(const params *par, int nrank, plan *p) {
                 p->nprow = r;
         p->npcol = nrank / p->nprow;
     }
-    if (p->nprow * p->npcol != nrank)
+    if ((long long)p->nprow * p->npcol != nrank)
         return status_fail(MOAO_INPUT, "compute.grid: %d x %d is not the number of ranks, %d",
                            p->nprow, p->npcol, nrank);
     return MOAO_OK;
@@ -38,19 +38,21 @@ static void choose_panels(const params *par, const sys *s, plan *p) {
     p->width = (p->width + (size_t)p->block - 1) / (size_t)p->block * (size_t)p->block;
 }
 
-/* Most layers of any profile, most exposures of a ToR. */
-static void extremes(const atmos *a, int *nlayer, int *nexposure) {
-    *nlayer = *nexposure = 0;
+plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o) {
+    plan_sizes z = {.command = command_work_bytes(s)};
     for (int i = 0; i < a->nprofile; i++)
-        if (a->profiles[i].nlayer > *nlayer)
-            *nlayer = a->profiles[i].nlayer;
+        if (a->profiles[i].nlayer > z.nlayer)
+            z.nlayer = a->profiles[i].nlayer;
     for (int k = 0; k < a->ntor; k++) {
-        int n = 0;
-        for (int e = 0; e < a->nexposure; e++)
-            n += atmos_tor_of(a, e) == k;
-        if (n > *nexposure)
-            *nexposure = n;
+        int first, end;
+        atmos_exposures_of(a, k, &first, &end);
+        z.nexposure = end - first > z.nexposure ? end - first : z.nexposure;
     }
+    z.psf = psf_bytes(s, o) + (size_t)z.nexposure * psf_fit_bytes(s, o);
+    z.tables = matcov_bytes(s, z.nlayer);
+    z.target_tables = matcov_target_bytes(s, z.nlayer);
+    z.image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
+    return z;
 }
 
 static void add_item(plan *p, const char *name, size_t bytes) {
@@ -60,23 +62,18 @@ static void add_item(plan *p, const char *name, size_t bytes) {
 
 /* Memory of a rank that holds kg targets of a group of g ranks. */
 static void count_memory(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                         const machine_room *room, int g, int kg, plan *p) {
+                         const machine_room *room, const plan_sizes *z, int g, int kg, plan *p) {
     const int nrank = room->nrank;
     const size_t m = s->m, t = s->t, v = (size_t)s->dm.nact, w = p->width, d = sizeof(double);
     const size_t nl = (v + (size_t)g - 1) / (size_t)g, ld = (size_t)kg * nl;
     const size_t ngroup = (size_t)(nrank / g), chunk = ngroup * (size_t)kg;
-    const size_t image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
-    int nlayer, nexp;
-    extremes(a, &nlayer, &nexp);
     size_t panel = bcmat_panel_work((int)m, p->block, p->nprow, p->npcol, w);
     panel = panel > m * w ? panel : m * w;
     p->nitem = 0;
     add_item(p, "program and libraries", room->base);
     add_item(p, "command matrix D+", v * t * d);
-    add_item(p, "PSF plans and fitting errors",
-             psf_bytes(s, o) + (size_t)nexp * psf_fit_bytes(s, o));
-    add_item(p, "tables of covariances",
-             2 * matcov_bytes(s, nlayer) + (size_t)kg * matcov_target_bytes(s, nlayer));
+    add_item(p, "PSF plans and fitting errors", z->psf);
+    add_item(p, "tables of covariances", 2 * z->tables + (size_t)kg * z->target_tables);
     add_item(p, "Cmm and its factor", bcmat_bytes((int)m, p->block, p->nprow, p->npcol));
     add_item(p, "reconstructors W", ld * m * d);
     add_item(p, "residual covariances", ld * v * d);
@@ -85,13 +82,13 @@ static void count_memory(const params *par, const sys *s, const atmos *a, const 
     const size_t ne = (size_t)a->nexposure, nt = (size_t)s->ntarget;
     const size_t maps = (3 + (size_t)o->nbox) * (size_t)o->nlambda * nt * (ne + 2) * d;
     const size_t finish =
-        maps + (nt * image < 64 << 20 ? nt * image : 64 << 20); /* after the rest is freed */
-    add_item(p, "results", (chunk + (size_t)kg) * image);
+        maps + (nt * z->image < 64 << 20 ? nt * z->image : 64 << 20); /* after the rest is freed */
+    add_item(p, "results", (chunk + (size_t)kg) * z->image);
     p->memory = 0;
     for (int i = 0; i < p->nitem; i++)
         p->memory += p->item[i].bytes;
     /* before all that D+ is made and dgemm measured; after it rank 0 holds the maps */
-    size_t before = room->base + v * t * d + command_work_bytes(s);
+    size_t before = room->base + v * t * d + z->command;
     before = before > room->peak ? before : room->peak;
     before = before > room->base + finish ? before : room->base + finish;
     if (before > p->memory) {
@@ -102,7 +99,7 @@ static void count_memory(const params *par, const sys *s, const atmos *a, const 
 
 /* Group size and targets per group: even loads first, then as many rows a rank as pay. */
 static status choose_groups(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                            const machine_room *room, plan *p) {
+                            const machine_room *room, const plan_sizes *z, plan *p) {
     const int nrank = room->nrank;
     double best = 0;
     for (int g = 1; g <= nrank; g++) {
@@ -111,7 +108,7 @@ static status choose_groups(const params *par, const sys *s, const atmos *a, con
         int ngroup = nrank / g;
         double load = (double)ceil_div(s->ntarget, ngroup) * ceil_div(s->dm.nact, g);
         double even = (double)s->ntarget * s->dm.nact / (nrank * load) * (1 - 0.02 * log2(g));
-        count_memory(par, s, a, o, room, g, 1, p);
+        count_memory(par, s, a, o, room, z, g, 1, p);
         if (even > best * 1.0001 && p->memory <= room->available) {
             best = even;
             p->group_size = g;
@@ -127,17 +124,20 @@ static status choose_groups(const params *par, const sys *s, const atmos *a, con
 }
 
 static void choose_chunk(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                         const machine_room *room, int chunk, plan *p) {
+                         const machine_room *room, const plan_sizes *z, int chunk, plan *p) {
     const int nrank = room->nrank;
     const int g = p->group_size, ngroup = nrank / g, nl = ceil_div(s->dm.nact, g);
     int kg = ceil_div(s->ntarget, ngroup), most = ROWS_PER_RANK / nl > 1 ? ROWS_PER_RANK / nl : 1;
     if (chunk > 0)
         most = ceil_div(chunk, ngroup);
     kg = kg < most ? kg : most;
-    for (; kg > 1; kg--) {
-        count_memory(par, s, a, o, room, g, kg, p);
+    for (int low = 1, high = kg; low < high; kg = low) { /* the most that fit */
+        int middle = low + (high - low + 1) / 2;
+        count_memory(par, s, a, o, room, z, g, middle, p);
         if (p->memory <= room->available)
-            break;
+            low = middle;
+        else
+            high = middle - 1;
     }
     p->chunk = chunk > 0 && chunk < kg * ngroup ? chunk : kg * ngroup;
     p->chunk = p->chunk < s->ntarget ? p->chunk : s->ntarget;
@@ -147,72 +147,66 @@ static void choose_chunk(const params *par, const sys *s, const atmos *a, const 
         p->chunk = kg * ngroup < s->ntarget ? kg * ngroup : s->ntarget;
         p->nchunk = ceil_div(s->ntarget, p->chunk);
     }
-    count_memory(par, s, a, o, room, g, kg, p);
+    count_memory(par, s, a, o, room, z, g, kg, p);
     p->ld_max = (size_t)kg * (size_t)nl;
 }
 
 static void count_work(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                       plan *p) {
+                       const plan_sizes *z, plan *p) {
     const double m = (double)s->m, t = (double)s->t, v = s->dm.nact;
     const double nt = s->ntarget, ntor = a->ntor, ne = a->nexposure;
-    int nlayer, nexp;
-    extremes(a, &nlayer, &nexp);
     memset(p->flops, 0, sizeof p->flops);
     p->flops[STAGE_SETUP] = v * v * t + v * v * v / 3 + 2 * v * v * t;
     p->flops[STAGE_FACTOR] = ntor * m * m * m / 3;
     p->flops[STAGE_SOLVE] = ntor * nt * (2 * v * m * m + 2 * v * t * m);
     p->flops[STAGE_EXPOSURE] = ne * nt * (v * m * m + 2 * v * t * m + 2 * v * v * m) +
                                ne * (2 * v * t * t + 2 * v * v * t);
-    p->evaluations = nlayer * (0.5 * m * m * (ntor + ne * p->nchunk) + t * m * nt * (ntor + ne));
+    p->evaluations = z->nlayer * (0.5 * m * m * (ntor + ne * p->nchunk) + t * m * nt * (ntor + ne));
     double maps = nt * (ne + 1) * (2 + o->nbox + 1) * o->nlambda * 8;
     double images = par->output_psf == PSF_NONE ? 0 : par->output_psf == PSF_SHORT ? nt * ne : nt;
     p->output = maps + images * o->nlambda * o->crop * o->crop * 4;
 }
 
 status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                 const machine_room *room, int chunk, plan *p) {
+                 const machine_room *room, const plan_sizes *z, int chunk, plan *p) {
     memset(p, 0, sizeof *p);
     status st;
     TRY(choose_grid(par, room->nrank, p));
     choose_panels(par, s, p);
-    TRY(choose_groups(par, s, a, o, room, p));
-    choose_chunk(par, s, a, o, room, chunk, p);
-    count_work(par, s, a, o, p);
+    count_work(par, s, a, o, z, p);
+    TRY(choose_groups(par, s, a, o, room, z, p));
+    choose_chunk(par, s, a, o, room, z, chunk, p);
+    count_work(par, s, a, o, z, p);
 done:
     return st;
 }
 
 /* Memory of the host for a rank with kg targets at a time. */
-static void count_host(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                       const machine_room *room, int kg, plan *p) {
+static void count_host(const params *par, const sys *s, const machine_room *room,
+                       const plan_sizes *z, int kg, plan *p) {
     const size_t t = s->t, v = (size_t)s->dm.nact, d = sizeof(double);
-    const size_t image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
     const size_t base = room->base > room->peak ? room->base : room->peak;
-    int nlayer, nexp;
-    extremes(a, &nlayer, &nexp);
     p->nitem = 0;
     add_item(p, "program and libraries", base);
-    add_item(p, "command matrix D+ and its making", v * t * d + command_work_bytes(s));
-    add_item(p, "PSF plans and fitting errors",
-             psf_bytes(s, o) + (size_t)nexp * psf_fit_bytes(s, o));
+    add_item(p, "command matrix D+ and its making", v * t * d + z->command);
+    add_item(p, "PSF plans and fitting errors", z->psf);
     add_item(p, "sampled residual", 2 * v * (size_t)par->compute_residual_columns * d);
     if (p->device.streamed)
         add_item(
             p, "factor of Cmm0, which passes by on the GPU",
             device_plan_host_bytes(s, device_plan_factor_width(&p->device, s, p->device.fits)));
-    add_item(p, "results", (size_t)(p->chunk + kg + PSF_SLOTS) * image);
+    add_item(p, "results", (size_t)(p->chunk + kg + PSF_SLOTS) * z->image);
     p->memory = 0;
     for (int i = 0; i < p->nitem; i++)
         p->memory += p->item[i].bytes;
 }
 
 status plan_make_resident(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                          const machine_room *room, int chunk, double memory, plan *p) {
+                          const machine_room *room, const plan_sizes *z, int chunk, double memory,
+                          plan *p) {
     const int nrank = room->nrank;
-    int nlayer, nexp;
     status st;
     memset(p, 0, sizeof *p);
-    extremes(a, &nlayer, &nexp);
     TRY(choose_grid(par, nrank, p));
     p->resident = true;
     p->group_size = 1;
@@ -222,7 +216,7 @@ status plan_make_resident(const params *par, const sys *s, const atmos *a, const
     } way[] = {{false, true}, {false, false}, {true, false}};
     for (int i = par->compute_precision == PRECISION_PARAM_MIXED ? 0 : 1;
          i < 3 && p->device.fits == 0; i++)
-        device_plan_make(s, o, nlayer, (size_t)par->compute_panel, par->compute_residual_columns,
+        device_plan_make(s, o, z->nlayer, (size_t)par->compute_panel, par->compute_residual_columns,
                          way[i].streamed, way[i].mixed, memory, &p->device);
     if (p->device.fits == 0)
         return status_fail(
@@ -241,8 +235,8 @@ status plan_make_resident(const params *par, const sys *s, const atmos *a, const
         kg = ceil_div(ceil_div(s->ntarget, p->nchunk), nrank);
         p->chunk = kg * nrank < s->ntarget ? kg * nrank : s->ntarget;
     }
-    count_host(par, s, a, o, room, kg, p);
-    count_work(par, s, a, o, p);
+    count_host(par, s, room, z, kg, p);
+    count_work(par, s, a, o, z, p);
 done:
     return st;
 }
@@ -256,4 +250,53 @@ status plan_check_host(const plan *p, const machine_room *room) {
         "available; use fewer ranks on a node, a node with more memory, or compute.backend=cpu",
         (double)p->memory / 1e9, p->device.streamed ? ", which keeps the factor," : "",
         (double)room->available / 1e9);
+}
+
+/* Share of dgemm's rate that the linear algebra of a run reaches; time of one evaluation of the
+ * structure function, and of one point of a Fourier transform per doubling of its size, on one
+ * thread [s]; start of a run [s]; rate of a thread where none was measured. Measured:
+ * docs/performance.md. */
+#define EFFICIENCY 0.8
+#define EVALUATION 3e-9
+#define TRANSFORM 1.5e-9
+#define START 1.0
+#define THREAD_RATE 20e9
+
+void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
+                   const machine_room *room, double rate) {
+    const double m = (double)s->m, t = (double)s->t, v = s->dm.nact, n = room->nrank;
+    const double threads = p->resident ? 500 : room->threads;
+    const int ngroup = room->nrank / p->group_size;
+    const double nt = s->ntarget;
+    psf_sizes z = {.grid = 2};
+    int nlayer = 0;
+    if (psf_sizes_of(s, o, &z) != MOAO_OK)
+        status_clear();
+    const double grid = z.grid;
+    for (int i = 0; i < a->nprofile; i++)
+        nlayer = a->profiles[i].nlayer > nlayer ? a->profiles[i].nlayer : nlayer;
+    if (!(rate > 0))
+        rate = p->resident ? PLAN_GPU_RATE : THREAD_RATE * room->threads;
+    const double flop = 1 / (EFFICIENCY * rate * n), value = nlayer * EVALUATION / (n * threads);
+    /* the rank with the most targets, over the mean */
+    const double uneven = ceil_div(p->chunk, ngroup) * (double)ngroup / p->chunk;
+    const double factors = p->flops[STAGE_FACTOR] / a->ntor / (m * m * m / 3);
+    p->time.tor = factors * m * m * m / 3 * flop + 0.5 * m * m * value;
+    p->time.solve = uneven * ((2 * v * m * m + 2 * v * t * m) * flop + t * m * value);
+    p->time.common = 0.5 * m * m * value + (2 * v * t * t + 2 * v * v * t) * flop / p->nchunk;
+    p->time.exposure =
+        uneven * ((v * m * m + 2 * v * t * m + 2 * v * v * m) * flop + t * m * value +
+                  o->nlambda * grid * grid * log2(grid) * TRANSFORM / n);
+    p->time.start = START + p->flops[STAGE_SETUP] * flop;
+    p->time.total = p->time.start + a->ntor * (p->time.tor + nt * p->time.solve) +
+                    a->nexposure * (p->nchunk * p->time.common + nt * p->time.exposure);
+}
+
+/* Measurements up to which a second thread does not pay; the work of a step grows as their square.
+ */
+#define ONE_THREAD 1500.0
+
+int plan_threads(const sys *s, int cores) {
+    double most = floor(pow((double)s->m / ONE_THREAD, 2));
+    return most >= cores ? cores : most > 1 ? (int)most : 1;
 }

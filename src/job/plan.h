@@ -15,6 +15,15 @@
 
 #define PLAN_ITEMS 16
 
+typedef struct {     /* of the steps of a run, all ranks together, each [s] */
+    double tor;      /* Cmm of a reconstructor and its factor */
+    double solve;    /* W of one target */
+    double common;   /* what the targets of a chunk share, in each exposure */
+    double exposure; /* one target of one exposure */
+    double start;    /* what comes before */
+    double total;    /* of the whole run */
+} plan_time;
+
 typedef struct {
     int nprow, npcol;  /* grid of ranks for Cmm and its factor */
     int block;         /* its block size */
@@ -31,20 +40,45 @@ typedef struct {
     double flops[STAGE_COUNT]; /* of the whole run, all ranks */
     double evaluations;        /* of the structure function, whole run, all ranks, about */
     double output;             /* bytes that stay on disk */
+    plan_time time;            /* expected [s] */
     bool resident;             /* everything on a device: `memory` is the host's part */
     device_plan device;        /* of a rank, where resident */
 } plan;
+
+/* What the memory of a rank follows from, whatever the machine and the number of targets [bytes].
+ */
+typedef struct {
+    int nlayer, nexposure; /* most of any profile, of any ToR */
+    size_t psf, tables, target_tables, command, image;
+} plan_sizes;
+
+/* Local. Found once for any number of plans; from counts, nothing is computed. */
+plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o);
 
 /* Local. What the ranks may use is in room (machine_measure, or other ranks than these). chunk > 0
  * asks for that many targets at a time. MOAO_INPUT when not even one target fits, or the parameters
  * ask for an impossible grid. */
 status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                 const machine_room *room, int chunk, plan *p);
+                 const machine_room *room, const plan_sizes *z, int chunk, plan *p);
 
 /* Local. The same for the resident executor on one device a rank. memory: bytes of a device that a
  * rank may use. flops count one factor for each reconstructor, however many devices make one. */
 status plan_make_resident(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                          const machine_room *room, int chunk, double memory, plan *p);
+                          const machine_room *room, const plan_sizes *z, int chunk, double memory,
+                          plan *p);
+
+/* Local. Threads that are worth while for a rank of a case, at most `cores`: in small cases
+ * starting and joining them takes longer than they save. A run keeps its number, so that a resumed
+ * one computes the same bits. */
+int plan_threads(const sys *s, int cores);
+
+/* Rate of a GPU for which times are expected where nothing was measured: dgemm of an H200 and the
+ * share of it that a run reaches (docs/performance.md). */
+#define PLAN_GPU_RATE 50e12 /* [flop/s] */
+
+/* Local. Expected times of a plan. rate: dgemm of a rank, or of its device [flop/s]; 0: a guess. */
+void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
+                   const machine_room *room, double rate);
 
 /* Local. MOAO_INPUT when the host lacks the memory that such a plan asks of it. */
 status plan_check_host(const plan *p, const machine_room *room);

@@ -9,9 +9,10 @@
 status precision_init(const setup *u, precision *p) {
     status st;
     double far = -1;
-    *p = (precision){.n = u->a.nexposure};
-    TRY(ALLOC(p->state, (size_t)p->n, "precision of the exposures"));
-    TRY(ALLOC(p->difference, (size_t)p->n, "precision of the exposures"));
+    memset(p, 0, sizeof *p);
+    TRY(ALLOC(p->state, (size_t)u->a.nexposure, "precision of the exposures"));
+    TRY(ALLOC(p->difference, (size_t)u->a.nexposure, "precision of the exposures"));
+    p->n = u->a.nexposure; /* with its arrays, or none */
     for (int e = 0; e < p->n; e++)
         p->difference[e] = NAN;
     for (int t = 0; t < u->s.ntarget; t++) {

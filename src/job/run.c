@@ -1,16 +1,9 @@
-#include "job/run.h"
+#include "job/run_state.h"
 
-#include "job/device.h"
 #include "job/matrices.h"
-#include "job/plan.h"
-#include "job/precision.h"
-#include "machine.h"
 #include "maps.h"
 #include "obsseq/obsseq.h"
 #include "progress.h"
-#include "resident/resident.h"
-#include "store.h"
-#include "tor/command.h"
 #include "tor/tor.h"
 
 #include <math.h>
@@ -18,208 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct {
-    const comm *c;
-    const cmdline *cl;
-    const char *dir;
-    setup u;
-    machine_room room;
-    plan pl;
-    report rep;
-    device_choice device;
-    resident *res; /* everything on a device; NULL: by panels, with the team */
-    rowteam team;
-    precision prec;
-    store *st;           /* rank 0 only */
-    double *dplus;       /* v x t */
-    unsigned char *done; /* [nexposure][ntarget] */
-    bool finished;       /* the directory holds the results already */
-} run;
-
-static bool is_root(const run *r) {
-    return r->c->rank == 0;
-}
-
-static size_t cell(const run *r, int exposure, int target) {
-    return (size_t)exposure * (size_t)r->u.s.ntarget + (size_t)target;
-}
-
-/* A fact that a resumed run on as many ranks reuses, so that its results equal the first run's bit
- * for bit. */
-static status reuse_fact(run *r, const char *key, long *value) {
-    if (store_get_fact(r->st, "ranks", r->c->size) == r->c->size)
-        *value = store_get_fact(r->st, key, *value);
-    return store_set_fact(r->st, key, *value);
-}
-
-/* Rank 0: open the store, load what is done; *chunk and *threads may come from the first run. */
-static status open_store(run *r, long *chunk, long *threads) {
-    char *text = params_effective_text(&r->u.par);
-    if (text == NULL)
-        return status_fail(MOAO_MEMORY, "effective parameters: no memory");
-    status st = store_open(r->dir, text, r->u.s.ntarget, r->u.a.nexposure, r->cl->resume,
-                           r->cl->overwrite, &r->st);
-    free(text);
-    if (st != MOAO_OK)
-        return st;
-    r->finished = store_finished(r->st);
-    if (r->finished)
-        return MOAO_OK;
-    for (int e = 0; e < r->u.a.nexposure; e++)
-        for (int k = 0; k < r->u.s.ntarget; k++)
-            r->done[cell(r, e, k)] = store_done(r->st, e, k);
-    TRY(reuse_fact(r, "chunk", chunk));
-    TRY(reuse_fact(r, "threads", threads));
-    TRY(store_set_fact(r->st, "ranks", r->c->size));
-done:
-    return st;
-}
-
-/* Local. The CPU takes the place of devices that do not serve, where the user left that open; the
- * failure `st` becomes the reason that announce gives. */
-static status leave_devices(run *r, status st) {
-    if (r->u.par.compute_backend != BACKEND_AUTO)
-        return st;
-    snprintf(r->device.text, sizeof r->device.text, "%s", status_message());
-    status_clear();
-    r->device.be = NULL;
-    r->rep.backend = r->rep.device = NULL;
-    return MOAO_OK;
-}
-
-/* Local. The plan, for about `chunk` targets at a time. */
-static status make_plan(run *r, int chunk) {
-    const params *par = &r->u.par;
-    const double free = r->device.memory, asked = par->compute_gpu_memory;
-    if (r->device.be != NULL) {
-        status st = plan_make_resident(par, &r->u.s, &r->u.a, &r->u.o, &r->room, chunk,
-                                       fmin(asked, free) / r->device.sharing, &r->pl);
-        /* a node's devices make a factor together where they hold it, else each for itself */
-        r->pl.flops[STAGE_FACTOR] *=
-            r->device.sharing > 1 || r->pl.device.streamed ? r->c->size : r->c->nnode;
-        if (st == MOAO_OK)
-            st = plan_check_host(&r->pl, &r->room);
-        if (st == MOAO_OK || (st = leave_devices(r, st)) != MOAO_OK)
-            return st;
-    }
-    return plan_make(par, &r->u.s, &r->u.a, &r->u.o, &r->room, chunk, &r->pl);
-}
-
-/* Collective. The store's state on every rank, and the plan that follows. */
-static status prepare_plan(run *r, comm *c) {
-    status st;
-    const params *par = &r->u.par;
-    const size_t ncell = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
-    r->room = machine_measure(c, par->compute_memory);
-    r->rep.dgemm = r->room.rate;
-    TRY(device_choose(c, par, &r->device));
-    TRY(comm_agree(c, precision_init(&r->u, &r->prec)));
-    if (r->device.be != NULL) {
-        r->rep.backend = r->device.be->name;
-        r->rep.device = r->device.text;
-    }
-    TRY(make_plan(r, par->compute_targets_per_chunk));
-    st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
-    if (st != MOAO_OK)
-        goto done;
-    long fact[2] = {r->pl.chunk, c->threads};
-    if (is_root(r))
-        st = open_store(r, &fact[0], &fact[1]);
-    TRY(comm_agree(c, st));
-    MPI_Bcast(r->done, (int)ncell, MPI_BYTE, 0, c->mpi);
-    MPI_Bcast(fact, 2, MPI_LONG, 0, c->mpi);
-    MPI_Bcast(&r->finished, 1, MPI_C_BOOL, 0, c->mpi);
-    precision_restore(c, r->st, &r->prec);
-    comm_set_threads(c, (int)fact[1]);
-    if (fact[0] != r->pl.chunk)
-        TRY(make_plan(r, (int)fact[0]));
-    r->prec.wanted = r->pl.device.mixed;
-done:
-    return st;
-}
-
-/* Collective. The executor on a device, its memory taken. */
-static status open_resident(run *r) {
-    const profile *largest = r->u.a.profiles;
-    for (int i = 1; i < r->u.a.nprofile; i++)
-        if (r->u.a.profiles[i].nlayer > largest->nlayer)
-            largest = &r->u.a.profiles[i];
-    const resident_setup u = {.be = r->device.be,
-                              .c = r->c,
-                              .s = &r->u.s,
-                              .rep = &r->rep,
-                              .ps = r->u.ps,
-                              .dplus = r->dplus,
-                              .largest = largest,
-                              .plan = &r->pl.device,
-                              .edge = r->prec.edge,
-                              .tolerance = r->u.par.compute_mixed_tolerance,
-                              .chunk = r->pl.chunk,
-                              .sharing = r->device.sharing,
-                              .nsample = r->u.par.compute_residual_columns};
-    int chunk;
-    status st = resident_open(&u, &r->res, &chunk);
-    if (st == MOAO_OK && chunk < r->pl.chunk) {
-        if (is_root(r))
-            progress_note("the device has room for %d targets at a time, not %d", chunk,
-                          r->pl.chunk);
-        r->pl.chunk = chunk;
-    }
-    return st;
-}
-
-/* Collective. The work arrays of the CPU's panels. */
-static status open_team(run *r) {
-    const plan *p = &r->pl;
-    const sys *s = &r->u.s;
-    size_t work = bcmat_panel_work((int)s->m, p->block, p->nprow, p->npcol, p->width);
-    if (work < s->m * p->width)
-        work = s->m * p->width;
-    return rows_init(r->c, s, &r->rep, p->group_size, p->width, work, p->ld_max, s->dm.nact,
-                     &r->team);
-}
-
-/* Collective. What computes: devices, or the CPU where they fail at the start and need not be used.
- */
-static status open_executor(run *r) {
-    if (!r->pl.resident)
-        return open_team(r);
-    status st = open_resident(r);
-    if (st != MOAO_MEMORY && st != MOAO_INTERNAL)
-        return st;
-    TRY(leave_devices(r, st));
-    if (is_root(r))
-        progress_note("computing on the CPU: %s", r->device.text);
-    r->rep.dgemm = r->room.rate;
-    TRY(make_plan(r, r->pl.chunk));
-    r->prec.wanted = false;
-    TRY(open_team(r));
-done:
-    return st;
-}
-
-/* Collective. D+, work arrays, the machine's speed. */
-static status prepare_stages(run *r) {
-    const sys *s = &r->u.s;
-    const plan *p = &r->pl;
-    double from = report_now();
-    status st = ALLOC(r->dplus, (size_t)s->dm.nact * s->t, "command matrix D+");
-    TRY(comm_agree(r->c, st));
-    TRY(command_init(r->c, s, r->dplus));
-    const char *warning = machine_blas_warning(r->rep.dgemm, r->c->threads);
-    TRY(open_executor(r));
-    r->rep.flops[STAGE_SETUP] = p->flops[STAGE_SETUP] / r->c->size;
-    r->rep.wall[STAGE_SETUP] = report_now() - from;
-    if (is_root(r) && warning != NULL)
-        progress_warn("%s", warning);
-done:
-    return st;
-}
-
-/* Whether exposure e of ToR k is still to do for some target in [t0, t1). */
-static bool is_pending(const run *r, int k, int e, int t0, int t1) {
-    if (atmos_tor_of(&r->u.a, e) != k)
-        return false;
+/* Whether exposure e is still to do for some target in [t0, t1). */
+static bool is_pending(const run *r, int e, int t0, int t1) {
     for (int t = t0; t < t1; t++)
         if (!r->done[cell(r, e, t)])
             return true;
@@ -227,8 +20,10 @@ static bool is_pending(const run *r, int k, int e, int t0, int t1) {
 }
 
 static bool any_pending(const run *r, int k, int t0, int t1) {
-    for (int e = 0; e < r->u.a.nexposure; e++)
-        if (is_pending(r, k, e, t0, t1))
+    int first, end;
+    atmos_exposures_of(&r->u.a, k, &first, &end);
+    for (int e = first; e < end; e++)
+        if (is_pending(r, e, t0, t1))
             return true;
     return false;
 }
@@ -237,13 +32,50 @@ static bool any_pending(const run *r, int k, int t0, int t1) {
  * done changes (after a run on another number of ranks), so that a chunk's exposures are done for
  * all its targets or none. */
 static int chunk_end(const run *r, int k, int t0) {
-    int end = (t0 / r->pl.chunk + 1) * r->pl.chunk;
+    int end = (t0 / r->pl.chunk + 1) * r->pl.chunk, first, last;
     end = end < r->u.s.ntarget ? end : r->u.s.ntarget;
-    for (int t = t0 + 1; t < end; t++)
-        for (int e = 0; e < r->u.a.nexposure; e++)
-            if (atmos_tor_of(&r->u.a, e) == k && r->done[cell(r, e, t)] != r->done[cell(r, e, t0)])
-                return t;
+    atmos_exposures_of(&r->u.a, k, &first, &last);
+    for (int e = first; e < last; e++)
+        for (int t = t0 + 1; t < end; t++)
+            if (r->done[cell(r, e, t)] != r->done[cell(r, e, t0)])
+                end = t;
     return end;
+}
+
+/* Local. The next part of the run for the progress: its expected time [s] and flops. */
+static void begin_part(run *r, double seconds, double flops) {
+    r->rep.shown = 0;
+    for (int i = 0; i < STAGE_COUNT; i++)
+        r->rep.shown += i == STAGE_SETUP ? 0 : r->rep.flops[i];
+    progress_part(seconds, flops);
+}
+
+/* Collective. verify_forms of the executor in use. */
+static status forms(void *self, const profile *p, bool shifted, const probe *look, double *a,
+                    double *b) {
+    const run *r = self;
+    return r->res != NULL ? resident_forms(r->res, p, shifted, look, a, b)
+                          : obsseq_forms(&r->team, p, shifted, look, a, b);
+}
+
+/* Collective. The results of an exposure of a chunk, some of them checked. */
+static status expose(run *r, int e, const rowchunk *ch, obsexposure *ex, double *y,
+                     resident_precision *how, result_block *b) {
+    const profile *p = atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]);
+    const profile *p0 = atmos_profile_at(&r->u.a, r->u.a.tor_time[atmos_tor_of(&r->u.a, e)]);
+    const double from = report_now();
+    probe *look;
+    status st;
+    TRY(verify_begin(&r->ver, e, b->t0, b->t0 + b->nt, &look));
+    TRY(r->res != NULL ? resident_expose(r->res, p, ex, how, look, b)
+                       : obsseq_run(&r->team, p, r->dplus, ch, r->u.ps, ex, y, b));
+    if (look != NULL && r->res == NULL)
+        obsseq_probe(&r->team, ch, y, look);
+    const double done = report_now();
+    st = verify_end(&r->ver, e, how->mixed, p, p0, done - from, forms, r);
+    r->rep.wall[STAGE_EXPOSURE] += report_now() - done;
+done:
+    return st;
 }
 
 /* Collective. One exposure of a chunk, kept on disk before it returns. */
@@ -256,6 +88,9 @@ static status one_exposure(run *r, int e, int t0, int t1, const rowchunk *ch, ob
                       .nbox = r->u.o.nbox,
                       .crop = r->u.par.output_psf == PSF_NONE ? 0 : r->u.o.crop};
     const size_t ns = (size_t)b.nt * (size_t)b.nlambda;
+    const double m = (double)r->u.s.m, v = r->u.s.dm.nact;
+    begin_part(r, r->pl.time.common + r->pl.time.exposure * b.nt,
+               b.nt * v * m * (m + 2 * (double)r->u.s.t + 2 * v));
     status st = MOAO_OK;
     if (is_root(r)) {
         progress_step("exposure %d/%d, targets %d-%d of %d", e + 1, r->u.a.nexposure, t0 + 1, t1,
@@ -265,10 +100,9 @@ static status one_exposure(run *r, int e, int t0, int t1, const rowchunk *ch, ob
             st = ALLOC(b.images, ns * (size_t)b.crop * (size_t)b.crop, "PSFs of a chunk");
     }
     TRY(comm_agree(r->c, st));
-    const profile *p = atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]);
     resident_precision how = precision_plan(&r->prec, e, t0, t1);
-    TRY(r->res != NULL ? resident_expose(r->res, p, ex, &how, &b)
-                       : obsseq_run(&r->team, p, r->dplus, ch, r->u.ps, ex, y, &b));
+    TRY(expose(r, e, ch, ex, y, &how, &b));
+    b.mixed = how.mixed;
     double from = report_now();
     st = precision_record(&r->prec, e, &how, r->st);
     report_phase("output: results of an exposure");
@@ -307,6 +141,8 @@ static status one_chunk(run *r, const tor *to, int k, int t0, int t1, obsexposur
         TRY(rows_chunk_init(&r->team, r->u.s.dm.nact, t0, t1 - t0, &ch));
         TRY(comm_agree(r->c, ALLOC(y, obsseq_work(&ch) / sizeof *y, "residual covariances")));
     }
+    const double m = (double)r->u.s.m, rows = (double)(t1 - t0) * r->u.s.dm.nact;
+    begin_part(r, r->pl.time.solve * (t1 - t0), 2 * rows * m * (m + (double)r->u.s.t));
     if (is_root(r))
         progress_step("reconstructor %d/%d, targets %d-%d of %d", k + 1, r->u.a.ntor, t0 + 1, t1,
                       r->u.s.ntarget);
@@ -320,8 +156,10 @@ static status one_chunk(run *r, const tor *to, int k, int t0, int t1, obsexposur
                           "ill-conditioned; give the sensors "
                           "more noise or a smaller tiptilt_factor");
     }
-    for (int e = 0; e < r->u.a.nexposure; e++) {
-        if (!is_pending(r, k, e, t0, t1))
+    int first, end;
+    atmos_exposures_of(&r->u.a, k, &first, &end);
+    for (int e = first; e < end; e++) {
+        if (!is_pending(r, e, t0, t1))
             continue;
         TRY(one_exposure(r, e, t0, t1, &ch, &ex[e], y));
         TRY(stop_if_asked(r));
@@ -342,11 +180,13 @@ static status one_tor(run *r, int k) {
     status st;
     TRY(comm_agree(r->c, ALLOC(ex, (size_t)ne, "exposures of a reconstructor")));
     const profile *p = atmos_profile_at(&r->u.a, r->u.a.tor_time[k]);
+    begin_part(r, r->pl.time.tor, r->pl.flops[STAGE_FACTOR] / r->u.a.ntor);
     if (is_root(r))
         progress_step("reconstructor %d/%d: Cmm and Cholesky, r0 %.3f m", k + 1, r->u.a.ntor,
                       p->r0);
     TRY(r->res != NULL ? resident_factor(r->res, p)
                        : tor_init(&r->team, p, r->pl.block, r->pl.nprow, r->pl.npcol, &to));
+    TRY(stop_if_asked(r));
     for (int deciding = 1; deciding >= 0; deciding--)
         for (int t0 = 0, t1; t0 < nt; t0 = t1) {
             t1 = chunk_end(r, k, t0);
@@ -361,77 +201,78 @@ done:
     return st;
 }
 
-static double work_left(const run *r) {
-    double total = 0;
-    size_t n = 0, all = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
-    for (int i = 0; i < STAGE_COUNT; i++)
-        total += i == STAGE_SETUP ? 0 : r->pl.flops[i];
-    for (size_t i = 0; i < all; i++)
-        n += r->done[i];
-    return total * (1 - (double)n / (double)all);
+/* Time that what is pending of reconstructor k is expected to take [s]. */
+static double seconds_of(const run *r, int k) {
+    const plan_time *t = &r->pl.time;
+    double seconds = t->tor;
+    int first, end;
+    atmos_exposures_of(&r->u.a, k, &first, &end);
+    for (int t0 = 0, t1; t0 < r->u.s.ntarget; t0 = t1) {
+        t1 = chunk_end(r, k, t0);
+        if (any_pending(r, k, t0, t1))
+            seconds += t->solve * (t1 - t0);
+        for (int e = first; e < end; e++)
+            if (is_pending(r, e, t0, t1))
+                seconds += t->common + t->exposure * (t1 - t0);
+    }
+    return seconds;
 }
 
-/* Rank 0, at the end: the files a user gets. */
+/* Time of the matrices that are asked for: a reconstructor and its W each. */
+static double matrix_seconds(const run *r) {
+    const plan_time *t = &r->pl.time;
+    return r->u.par.output_matrices.n == 0 ? 0
+                                           : r->u.a.ntor * (t->tor + 2 * r->u.s.ntarget * t->solve);
+}
+
+/* Time of the rest of the run [s], with maps_seconds for its end. */
+static double seconds_left(const run *r, double maps_seconds) {
+    double seconds = maps_seconds + matrix_seconds(r);
+    for (int k = 0; k < r->u.a.ntor; k++)
+        if (any_pending(r, k, 0, r->u.s.ntarget))
+            seconds += seconds_of(r, k);
+    return seconds;
+}
+
+static double maps_seconds(const run *r) {
+    return 0.05 + 0.01 * r->pl.time.total;
+}
+
+/* Rank 0, at the end: the files a user gets. The parts stay until run.json is there too. */
 static status write_results(run *r) {
     double from = report_now();
     report_phase("maps");
+    begin_part(r, maps_seconds(r), 0);
     progress_step("writing maps");
     status st = maps_write(r->dir, &r->u.par, &r->u.s, &r->u.a, r->u.ps, r->st);
-    if (st == MOAO_OK)
-        st = store_discard_parts(r->st);
     r->rep.wall[STAGE_OUTPUT] += report_now() - from;
     return st;
-}
-
-static const char *plural(int n) {
-    return n == 1 ? "" : "s";
-}
-
-static void announce(const run *r) {
-    const sys *s = &r->u.s;
-    const comm *c = r->c;
-    progress_note("%d sensors, %zu measurements, %d actuators", s->nsensor, s->m, s->dm.nact);
-    progress_note("%d target%s, %d at a time; %d reconstructor%s, %d exposure%s", s->ntarget,
-                  plural(s->ntarget), r->pl.chunk, r->u.a.ntor, plural(r->u.a.ntor),
-                  r->u.a.nexposure, plural(r->u.a.nexposure));
-    progress_note("%d rank%s of %d thread%s on %d node%s, %.2f GB a rank", c->size, plural(c->size),
-                  c->threads, plural(c->threads), c->nnode, plural(c->nnode),
-                  (double)r->pl.memory / 1e9);
-    if (r->device.be != NULL)
-        progress_note("%s: %s", r->device.be->name, r->device.text);
-    if (r->pl.device.streamed)
-        progress_note("the factor of Cmm does not fit there: it stays in the host's memory and "
-                      "passes by");
-    if (r->prec.wanted)
-        progress_note("mixed precision, checked on target %d of every exposure", r->prec.edge + 1);
-    else if (r->u.par.compute_precision == PRECISION_PARAM_MIXED)
-        progress_note("compute.precision: mixed needs a GPU that holds the factor; computing in "
-                      "double precision");
-    if (r->device.be == NULL && r->device.text[0] != '\0')
-        progress_note("computing on the CPU: %s", r->device.text);
-    progress_note("results in %s", r->dir);
 }
 
 static status run_stages(run *r, comm *c) {
     status st;
     TRY(setup_init(c, r->cl, &r->u));
     r->dir = r->cl->dir != NULL ? r->cl->dir : r->u.par.output_directory;
-    if (r->u.par.compute_threads > 0)
-        comm_set_threads(c, r->u.par.compute_threads);
-    TRY(prepare_plan(r, c));
-    progress_init(is_root(r) && !r->cl->quiet, work_left(r));
+    TRY(params_check_directory("moao run: -o", r->dir));
+    run_choose_threads(r, c);
+    TRY(run_prepare_plan(r, c));
+    progress_init(is_root(r) && !r->cl->quiet, seconds_left(r, maps_seconds(r)));
     if (r->finished) {
         if (is_root(r))
             progress_note("finished already: results in %s", r->dir);
         goto done;
     }
+    TRY(stop_if_asked(r));
     if (is_root(r)) {
-        announce(r);
+        run_announce(r);
         st = setup_warn(&r->u);
     }
     TRY(comm_agree(c, st));
-    TRY(prepare_stages(r));
+    TRY(setup_psf(c, &r->u));
+    TRY(run_prepare_stages(r));
+    TRY(stop_if_asked(r));
     const rowteam ranks = {.c = r->c};
+    begin_part(r, matrix_seconds(r), matrix_seconds(r) * r->room.rate * r->c->size);
     TRY(matrices_write(&ranks, &r->u, &r->pl, r->dplus, r->dir));
     for (int k = 0; k < r->u.a.ntor; k++)
         TRY(one_tor(r, k));
@@ -446,19 +287,36 @@ done:
     return st;
 }
 
+/* Rank 0, after a failure with the store open. */
+static void say_how_to_go_on(status st) {
+    char text[2048];
+    if (st == MOAO_INPUT || st == MOAO_STOPPED || strstr(status_message(), "--resume") != NULL)
+        return;
+    snprintf(text, sizeof text, "%.1900s; what is finished is kept: go on with --resume",
+             status_message());
+    status_clear();
+    status_adopt(text);
+}
+
 status run_all(const comm *c, const cmdline *cl) {
     comm mine = *c;
     run r = {.c = &mine, .cl = cl, .rep = {.start = report_now()}};
     status st = run_stages(&r, &mine);
     precision_report(&r.prec, &r.rep);
+    verify_report(&r.ver, &r.rep);
     if (st == MOAO_OK && !r.finished)
         st = report_finish(&mine, &r.rep, r.dir, !cl->quiet);
+    if (st == MOAO_OK && !r.finished)
+        st = comm_agree(&mine, is_root(&r) ? store_discard_parts(r.st) : MOAO_OK);
+    if (r.st != NULL && st != MOAO_OK)
+        say_how_to_go_on(st);
     store_close(r.st);
     resident_close(r.res);
     rows_free(&r.team);
     free(r.dplus);
     free(r.done);
     precision_free(&r.prec);
+    verify_free(&r.ver);
     setup_free(&r.u);
     return st;
 }

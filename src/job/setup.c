@@ -3,96 +3,77 @@
 #include "progress.h"
 #include "psf/psf_params.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define CROP_DEFAULT 128 /* pixels: +-21 lambda/D for a grid of 3 D */
 
-static bool is_option(const char *arg, const char *name) {
-    return strcmp(arg, name) == 0;
+/* Beyond these a case is a mistake: Cmm of 100 TB in all, D+ of 1 TB on every rank. The ELT at full
+ * scale takes 84 GB and 0.4 GB. */
+#define MOST_CMM 1e14
+#define MOST_DPLUS 1e12
+
+/* Valid subapertures, or actuators with `corners`, of n across. */
+static double count_valid(int n, double obs, bool corners) {
+    double count = 0;
+    for (int iy = 0; iy < n + corners; iy++)
+        for (int ix = 0; ix < n + corners; ix++)
+            count += corners ? sys_actuator_valid(n, obs, ix, iy)
+                             : sys_subaperture_valid(n, obs, ix, iy);
+    return count;
 }
 
-/* The value of an option that takes one, or a message. */
-static status option_value(int argc, char **argv, int *i, const char **value) {
-    if (*i + 1 >= argc)
-        return status_fail(MOAO_INPUT, "moao %s: %s needs a value; see moao %s --help", argv[0],
-                           argv[*i], argv[0]);
-    *value = argv[++*i];
-    return MOAO_OK;
-}
-
-status cmdline_parse(int argc, char **argv, const char *allowed, cmdline *cl) {
-    memset(cl, 0, sizeof *cl);
+static status check_sizes(const params *par) {
+    const double obs = par->telescope_obscuration;
+    const double t = 2 * count_valid(par->dm_nssp, obs, false);
+    const double dplus = 8 * t * count_valid(par->dm_nssp, obs, true);
+    double *known = NULL, m = 0; /* by subapertures across */
+    int most = 0;
     status st;
-    TRY(ALLOC(cl->files, (size_t)argc, "command line"));
-    TRY(ALLOC(cl->overrides, (size_t)argc, "command line"));
-    for (int i = 1; i < argc; i++) {
-        const char *arg = argv[i], *value = NULL;
-        if (arg[0] != '-') {
-            FILE *f = strchr(arg, '=') != NULL ? fopen(arg, "r")
-                                               : NULL; /* a file may have = in its name */
-            if (strchr(arg, '=') != NULL && f == NULL)
-                cl->overrides[cl->noverride++] = arg;
-            else
-                cl->files[cl->nfile++] = arg;
-            if (f != NULL)
-                fclose(f);
-            continue;
-        }
-        char word[64];
-        snprintf(word, sizeof word, "%.60s ", arg);
-        if (strstr(allowed, word) == NULL)
-            TRY(status_fail(MOAO_INPUT, "moao %s: unknown option %s; see moao %s --help", argv[0],
-                            arg, argv[0]));
-        if (is_option(arg, "--resume"))
-            cl->resume = true;
-        else if (is_option(arg, "--overwrite"))
-            cl->overwrite = true;
-        else if (is_option(arg, "-q"))
-            cl->quiet = true;
-        else {
-            TRY(option_value(argc, argv, &i, &value));
-            char *end = NULL;
-            if (is_option(arg, "-o"))
-                cl->dir = value;
-            else if (is_option(arg, "--ranks"))
-                cl->ranks = (int)strtol(value, &end, 10);
-            else
-                cl->memory = 1e9 * strtod(value, &end);
-            if (end != NULL && (*end != '\0' || cl->ranks < 0 || !(cl->memory >= 0)))
-                TRY(status_fail(MOAO_INPUT, "moao %s: %s %s: a positive number is expected",
-                                argv[0], arg, value));
-        }
+    for (int w = 0; w < par->sensors.n; w++)
+        most = par->sensors.v[w].nssp > most ? par->sensors.v[w].nssp : most;
+    TRY(ALLOC(known, (size_t)most + 1, "numbers of subapertures"));
+    for (int w = 0; w < par->sensors.n; w++) {
+        const int n = par->sensors.v[w].nssp;
+        if (known[n] == 0)
+            known[n] = count_valid(n, obs, false);
+        m += 2 * known[n];
     }
-    if (cl->nfile == 0)
-        TRY(status_fail(MOAO_INPUT, "moao %s: no parameter file; see moao %s --help", argv[0],
-                        argv[0]));
+    if (8 * m * m > MOST_CMM || dplus > MOST_DPLUS)
+        st = status_fail(MOAO_INPUT,
+                         "sizes: %.0f measurements and %d subapertures across the mirror take "
+                         "%.3g TB for Cmm and %.3g TB for D+ on every rank (a full ELT instrument: "
+                         "0.08 and 0.0004); expected smaller sensors[].nssp and dm.nssp",
+                         m, par->dm_nssp, 8 * m * m / 1e12, dplus / 1e12);
 done:
+    free(known);
     return st;
-}
-
-void cmdline_free(cmdline *cl) {
-    free(cl->files);
-    free(cl->overrides);
-    memset(cl, 0, sizeof *cl);
 }
 
 status setup_init(const comm *c, const cmdline *cl, setup *u) {
     memset(u, 0, sizeof *u);
     status st;
     TRY(params_load(c, cl->nfile, cl->files, cl->noverride, cl->overrides, &u->par));
-    st = sys_init(&u->par, &u->s);
+    st = check_sizes(&u->par);
+    if (st == MOAO_OK)
+        st = sys_init(&u->par, &u->s);
     if (st == MOAO_OK)
         st = atmos_init(&u->par, &u->s, &u->a);
     TRY(comm_agree(c, st));
     params_psf_opts(&u->par, &u->o);
     if (u->o.crop == 0)
         u->o.crop = CROP_DEFAULT;
-    TRY(comm_agree(c, psf_init(&u->s, &u->o, &u->ps)));
-    u->o.crop = psf_crop_size(u->ps);
+    st = psf_sizes_of(&u->s, &u->o, &u->grid);
+    u->o.crop = u->grid.crop;
+    st = comm_agree(c, st);
 done:
     return st;
+}
+
+status setup_psf(const comm *c, setup *u) {
+    return comm_agree(c, psf_init(&u->s, &u->o, &u->ps));
 }
 
 void setup_free(setup *u) {
@@ -103,28 +84,75 @@ void setup_free(setup *u) {
     memset(u, 0, sizeof *u);
 }
 
+/* What is asked for beyond the images of the PSF. */
+static void warn_images(const setup *u) {
+    const params *par = &u->par;
+    const int n = u->grid.grid;
+    double box = 0, field = INFINITY, lambda = 0;
+    for (int i = 0; i < u->o.nbox; i++)
+        box = fmax(box, u->o.box[i]);
+    for (int l = 0; l < u->o.nlambda; l++)
+        if (u->o.lambda[l] / u->grid.pixel < field) {
+            field = u->o.lambda[l] / u->grid.pixel;
+            lambda = u->o.lambda[l];
+        }
+    if (box > field)
+        progress_warn(
+            "psf.ee_boxes: %.4g mas is more than the image at %.4g um has, %.4g mas; raise "
+            "psf.oversampling or take a smaller box",
+            box * ARCSEC_PER_RAD * 1e3, lambda * 1e6, field * ARCSEC_PER_RAD * 1e3);
+    if (par->output_crop > n)
+        progress_warn("output.crop: %d pixels are more than the grid's %d, which are kept",
+                      par->output_crop, n);
+}
+
+/* The part of a mirror for which the Strehl ratio of the fitting error is computed: with more
+ * actuators it is the same to a percent, as it depends on their pitch. */
+#define FITTING_NSSP 64
+
+/* Strehl ratios of the fitting error alone. */
+static status warn_fitting(const setup *u, const profile *worst) {
+    const int n = u->s.dm.nssp < FITTING_NSSP ? u->s.dm.nssp : FITTING_NSSP;
+    sys s = {.diameter = n * u->s.dm.pitch, .obs = u->s.obs, .dm = {.nssp = n}, .ts = {.nssp = n}};
+    psf *ps = NULL;
+    psf_fit *f = NULL;
+    status st;
+    psf_opts o = u->o;
+    o.oversampling = o.oversampling < 4 ? o.oversampling : 4;
+    o.span = fmin(o.span, 3);
+    o.crop = 0;
+    s.dm.coupling = u->s.dm.coupling;
+    s.ts.mag = 1;
+    TRY(sys_derive(&s));
+    TRY(psf_init(&s, &o, &ps));
+    TRY(psf_fit_init(ps, worst, &f));
+    for (int l = 0; l < u->o.nlambda; l++) {
+        double strehl = psf_fit_strehl(ps, f, l);
+        if (strehl < 0.05)
+            progress_warn("psf.wavelengths: at %.4g um the fitting error alone limits the Strehl "
+                          "ratio to %.2g (r0 %.3g m, actuator pitch %.3g m): the PSF model is "
+                          "doubtful there",
+                          u->o.lambda[l] * 1e6, strehl, worst->r0, u->s.dm.pitch);
+    }
+done:
+    psf_fit_free(f);
+    psf_free(ps);
+    sys_free(&s);
+    return st;
+}
+
 status setup_warn(const setup *u) {
     char **line = NULL;
     int n = params_warnings(&u->par, &u->s, &u->a, &line);
     for (int i = 0; i < n; i++)
         progress_warn("%s", line[i]);
     params_free_warnings(n, line);
+    warn_images(u);
     const profile *worst = atmos_profile_at(&u->a, u->a.exposure_time[0]);
     for (int e = 1; e < u->a.nexposure; e++) {
         const profile *p = atmos_profile_at(&u->a, u->a.exposure_time[e]);
         if (p->r0 < worst->r0)
             worst = p;
     }
-    psf_fit *f = NULL;
-    status st = psf_fit_init(u->ps, worst, &f);
-    for (int l = 0; l < u->o.nlambda && st == MOAO_OK; l++) {
-        double strehl = psf_fit_strehl(u->ps, f, l);
-        if (strehl < 0.05)
-            progress_warn("psf.wavelengths: at %.4g um the fitting error alone limits the Strehl "
-                          "ratio to %.2g (r0 "
-                          "%.3g m, actuator pitch %.3g m): the PSF model is doubtful there",
-                          u->o.lambda[l] * 1e6, strehl, worst->r0, u->s.dm.pitch);
-    }
-    psf_fit_free(f);
-    return st;
+    return warn_fitting(u, worst);
 }

@@ -5,35 +5,26 @@
 
 #include "atmos.h"
 #include "comm.h"
+#include "job/cmdline.h"
 #include "params.h"
 #include "psf/psf.h"
 #include "system.h"
 #include <stdbool.h>
-
-typedef struct { /* the command line after the subcommand; borrowed */
-    int nfile, noverride;
-    const char **files, **overrides; /* parameter files, key=value; owned arrays */
-    const char *dir;                 /* -o, NULL: output.directory */
-    bool resume, overwrite, quiet;
-    int ranks;     /* check: plan for so many ranks, 0: those of this run */
-    double memory; /* check: bytes that a rank may use, 0: what this machine offers */
-} cmdline;
-
-/* Parse argv[1..]; options not in `allowed` (a string of option names, each followed by a space)
- * are refused. MOAO_INPUT with a one-line message. Local. */
-status cmdline_parse(int argc, char **argv, const char *allowed, cmdline *cl);
-void cmdline_free(cmdline *cl);
 
 typedef struct {
     params par;
     sys s;
     atmos a;
     psf_opts o; /* crop resolved */
-    psf *ps;
+    psf_sizes grid;
+    psf *ps; /* NULL before setup_psf */
 } setup;
 
-/* Collective. Reads and checks the parameters and derives geometry, atmosphere and PSF plans. */
+/* Collective. Reads and checks the parameters and derives geometry and atmosphere: sizes, nothing
+ * that is large. MOAO_INPUT, from counts alone, for a case beyond any machine. */
 status setup_init(const comm *c, const cmdline *cl, setup *u);
+/* Collective. The plans of the PSFs, for a run. */
+status setup_psf(const comm *c, setup *u);
 void setup_free(setup *u);
 
 /* Rank 0. Print what is doubtful but legal, with progress_warn: the parameters' own warnings, a

@@ -2,6 +2,7 @@
 #include "formula.h"
 #include "internal.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,14 +49,52 @@ static int kinds_of(const like *t) {
     return t->steps[0] == t->steps[1] ? LIKE_KINDS - 1 : LIKE_KINDS;
 }
 
+/* Tables found so far, by a hash of what same_table compares: open addressing, a power of two of
+ * places, at most half of them taken. Places hold 1 + the table's number. */
+typedef struct {
+    size_t mask;
+    int *place;
+} directory;
+
+static status directory_init(directory *d, size_t ntable) {
+    size_t n = 16;
+    while (n < 2 * ntable)
+        n *= 2;
+    d->mask = n - 1;
+    return ALLOC(d->place, n, "pairs of sensors");
+}
+
+static uint64_t mix(uint64_t h, double x) {
+    uint64_t bits;
+    x += 0.0; /* -0 is 0 */
+    memcpy(&bits, &x, sizeof bits);
+    h = (h ^ bits) * 0x9E3779B97F4A7C15u;
+    return h ^ h >> 29;
+}
+
+static uint64_t hash_of(const like *t) {
+    const footprint *a = t->first, *b = t->second;
+    uint64_t h = mix(mix((uint64_t)a->nssp << 32 ^ (uint64_t)b->nssp << 2 ^
+                             (uint64_t)a->drifts << 1 ^ (uint64_t)t->ground,
+                         a->rot),
+                     a->mag);
+    for (int i = 0; i < 2; i++) {
+        h = mix(h, a->shift[i] - b->shift[i]);
+        h = t->ground ? h : mix(h, a->dir[i] - b->dir[i]);
+    }
+    return t->ground ? h : mix(h, a->altitude);
+}
+
 /* The table of a pair: one that exists already, or a new one; -1 for an unlike pair. */
-static int table_of(likes *k, const footprint *a, const footprint *b) {
+static int table_of(likes *k, directory *d, const footprint *a, const footprint *b) {
     like t;
     if (!like_lattice(a, b, &t))
         return -1;
-    for (int i = 0; i < k->ntable; i++)
-        if (same_table(&k->tables[i], &t))
-            return i;
+    size_t at = hash_of(&t) & d->mask;
+    for (; d->place[at] != 0; at = (at + 1) & d->mask)
+        if (same_table(&k->tables[d->place[at] - 1], &t))
+            return d->place[at] - 1;
+    d->place[at] = k->ntable + 1;
     k->tables[k->ntable] = t;
     k->nvalue += (size_t)kinds_of(&t) * (size_t)t.n * (size_t)t.n;
     return k->ntable++;
@@ -75,8 +114,10 @@ static void point_into_values(likes *k) {
 status likes_plan(const footprint *firsts, int nfirst, const footprint *seconds, int nsecond,
                   bool symmetric, bool allocate, likes *k) {
     status st;
+    directory d = {0};
     *k = (likes){.nfirst = nfirst, .nsecond = nsecond};
     size_t n = (size_t)nfirst * (size_t)nsecond;
+    TRY(directory_init(&d, n));
     TRY(ALLOC(k->links, n, "pairs of sensors"));
     TRY(ALLOC(k->tables, n, "pairs of sensors"));
     for (int i = 0; i < nfirst; i++)
@@ -84,7 +125,7 @@ status likes_plan(const footprint *firsts, int nfirst, const footprint *seconds,
             size_t at = (size_t)i * (size_t)nsecond + (size_t)j;
             k->links[at].reversed = symmetric && j > i;
             if (!k->links[at].reversed)
-                k->links[at].table = table_of(k, &firsts[i], &seconds[j]);
+                k->links[at].table = table_of(k, &d, &firsts[i], &seconds[j]);
         }
     for (int i = 0; symmetric && i < nfirst; i++)
         for (int j = i + 1; j < nsecond; j++)
@@ -93,6 +134,7 @@ status likes_plan(const footprint *firsts, int nfirst, const footprint *seconds,
     if (allocate)
         TRY(likes_allocate(k));
 done:
+    free(d.place);
     if (st != MOAO_OK)
         likes_free(k);
     return st;

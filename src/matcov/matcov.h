@@ -65,6 +65,14 @@ status matcov_fill_ctm(const matcov_target *mt, size_t j0, size_t nj, double *a,
  * Local. */
 status matcov_fill_interaction(const sys *s, double *d, size_t ld);
 
+/* Noise of a sensor as people quote it. Local. Model section 5. */
+typedef struct {
+    double photons;       /* photo-electrons per subaperture and frame */
+    double across, along; /* FWHM of the spots across and along their elongation, mean [arcsec] */
+    double variance;      /* of a slope, mean over subapertures and axes [arcsec^2] */
+} noise_figures;          /* all but variance NAN where a sensor's variance is given */
+void matcov_noise_figures(const sys *s, const profile *p, int sensor, noise_figures *f);
+
 /* Bytes that matcov_init and one matcov_target will hold, for the memory plan. */
 size_t matcov_bytes(const sys *s, int nlayer);
 size_t matcov_target_bytes(const sys *s, int nlayer);

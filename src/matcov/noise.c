@@ -4,36 +4,66 @@
 
 #include <math.h>
 
-/* Photo-electrons per subaperture and frame. */
-static double flux_of(const sensor *o, double pitch) {
+typedef struct {
+    double across, along; /* FWHM of the spot across and along its elongation [arcsec] */
+    double angle;         /* of the elongation in the sensor's axes [rad] */
+} spot;
+
+/* (x, y): registered position of the subaperture's centre [m]. */
+static spot spot_of(const sys *s, const sensor *o, double r0, double x, double y) {
     const sensor_noise *n = &o->noise;
-    double common = n->throughput * pitch * pitch * n->frame_time;
-    if (o->lgs)
-        return n->lgs_return * common / n->t_atm;
-    return pow(10.0, 2.9 - 0.4 * n->magnitude) * common * (n->bandwidth * 1e10) * 1e4;
+    spot p = {.across = formula_seeing(r0, n->wavelength)};
+    p.along = p.across;
+    if (o->lgs) {
+        double width = n->lgs_width * ARCSEC_PER_RAD, bx = x - n->launch[0], by = y - n->launch[1];
+        double length = hypot(bx, by);
+        double elongation =
+            ARCSEC_PER_RAD * n->lgs_depth * s->airmass * length / (o->altitude * o->altitude);
+        p.angle = atan2(by, bx) - o->rot;
+        p.across = hypot(p.across, width);
+        p.along = hypot(p.across, elongation);
+    }
+    return p;
 }
 
 /* Noise covariance of one subaperture in the sensor's own axes [arcsec^2]: v = {xx, yy, xy}; (x, y)
  * is the registered position of its centre. */
 static void noise_of(const sys *s, const sensor *o, double r0, double x, double y, double v[3]) {
-    const sensor_noise *n = &o->noise;
-    double flux = flux_of(o, s->diameter / o->nssp), pixel = n->pixel * ARCSEC_PER_RAD;
-    double across = formula_seeing(r0, n->wavelength), along = across, c = 1.0, e = 0.0;
-    if (o->lgs) {
-        double width = n->lgs_width * ARCSEC_PER_RAD, bx = x - n->launch[0], by = y - n->launch[1];
-        double length = hypot(bx, by), angle = atan2(by, bx) - o->rot;
-        double elongation =
-            ARCSEC_PER_RAD * n->lgs_depth * s->airmass * length / (o->altitude * o->altitude);
-        across = hypot(across, width);
-        along = hypot(across, elongation);
-        c = cos(angle);
-        e = sin(angle);
-    }
-    double va = formula_spot_variance(flux, n->ron, pixel, along, across);
-    double vc = formula_spot_variance(flux, n->ron, pixel, across, along);
+    double flux = sys_photons(s, o), pixel = o->noise.pixel * ARCSEC_PER_RAD;
+    const spot p = spot_of(s, o, r0, x, y);
+    double c = o->lgs ? cos(p.angle) : 1.0, e = o->lgs ? sin(p.angle) : 0.0;
+    double va = formula_spot_variance(flux, o->noise.ron, pixel, p.along, p.across);
+    double vc = formula_spot_variance(flux, o->noise.ron, pixel, p.across, p.along);
     v[0] = c * c * va + e * e * vc;
     v[1] = e * e * va + c * c * vc;
     v[2] = c * e * (va - vc);
+}
+
+/* Registered position of the centre of subaperture k [m]. */
+static void place_of(const sys *s, const sensor *o, int k, double at[2]) {
+    double d = s->diameter / o->nssp, c = o->mag * cos(o->rot), e = o->mag * sin(o->rot);
+    double x = (o->sub[k] % o->nssp + 0.5 - 0.5 * o->nssp) * d;
+    double y = (o->sub[k] / o->nssp + 0.5 - 0.5 * o->nssp) * d;
+    at[0] = c * x - e * y + o->shift[0];
+    at[1] = e * x + c * y + o->shift[1];
+}
+
+void matcov_noise_figures(const sys *s, const profile *p, int w, noise_figures *f) {
+    const sensor *o = &s->sensors[w];
+    *f =
+        (noise_figures){.photons = NAN, .across = NAN, .along = NAN, .variance = o->noise.variance};
+    if (o->noise.variance >= 0.0)
+        return;
+    *f = (noise_figures){.photons = sys_photons(s, o)};
+    for (int k = 0; k < o->nsub; k++) {
+        double at[2], v[3];
+        place_of(s, o, k, at);
+        const spot one = spot_of(s, o, p->r0, at[0], at[1]);
+        noise_of(s, o, p->r0, at[0], at[1], v);
+        f->across += one.across / o->nsub;
+        f->along += one.along / o->nsub;
+        f->variance += 0.5 * (v[0] + v[1]) / o->nsub;
+    }
 }
 
 double noise_slope_variance(const sys *s, const sensor *o, const profile *p) {
@@ -48,20 +78,18 @@ double noise_slope_variance(const sys *s, const sensor *o, const profile *p) {
 status noise_init(const sys *s, const profile *p, double *noise, double *tiptilt) {
     for (int w = 0; w < s->nsensor; w++) {
         const sensor *o = &s->sensors[w];
-        double *v = noise + 3 * (o->first / 2), d = s->diameter / o->nssp;
-        double c = o->mag * cos(o->rot), e = o->mag * sin(o->rot);
+        double *v = noise + 3 * (o->first / 2), at[2];
         tiptilt[w] = 0.0;
         if (o->lgs)
             tiptilt[w] = o->noise.tiptilt >= 0.0
                              ? o->noise.tiptilt
                              : o->noise.tiptilt_factor * noise_slope_variance(s, o, p);
         for (int k = 0; k < o->nsub; k++, v += 3) {
-            double x = (o->sub[k] % o->nssp + 0.5 - 0.5 * o->nssp) * d;
-            double y = (o->sub[k] / o->nssp + 0.5 - 0.5 * o->nssp) * d;
+            place_of(s, o, k, at);
             if (o->noise.variance >= 0.0)
                 v[0] = v[1] = o->noise.variance, v[2] = 0.0;
             else
-                noise_of(s, o, p->r0, c * x - e * y + o->shift[0], e * x + c * y + o->shift[1], v);
+                noise_of(s, o, p->r0, at[0], at[1], v);
             if (!isfinite(v[0] + v[1] + v[2]))
                 return status_fail(
                     MOAO_NUMERIC,

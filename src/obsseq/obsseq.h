@@ -3,6 +3,7 @@
 #ifndef MOAO_OBSSEQ_H
 #define MOAO_OBSSEQ_H
 
+#include "obsseq/probe.h"
 #include "psf/psf.h"
 #include "store.h"
 #include "tor/rows.h"
@@ -30,6 +31,14 @@ status obsseq_truth(const rowteam *t, const matcov *mc, const double *proj, int 
 status obsseq_run(const rowteam *t, const profile *p, const double *dplus, const rowchunk *ch,
                   psf *ps, obsexposure *ex, double *y, result_block *block);
 void obsexposure_free(obsexposure *ex);
+
+/* Local. This rank's part of q and y of the targets that a probe looks at, from their W and Y; y as
+ * obsseq_run leaves it. */
+void obsseq_probe(const rowteam *t, const rowchunk *ch, const double *y, probe *p);
+
+/* Collective. probe_forms on the CPU under a profile; shifted: Ctm of the exposure. */
+status obsseq_forms(const rowteam *t, const profile *prof, bool shifted, const probe *p, double *a,
+                    double *b);
 
 /* Collective. Results of the targets that each rank owns, in order, to *b on rank 0. images: NULL
  * on every rank, or on none. */

@@ -169,6 +169,16 @@ static status check_options(const sys *s, const psf_opts *o) {
     return MOAO_OK;
 }
 
+status psf_sizes_of(const sys *s, const psf_opts *o, psf_sizes *sizes) {
+    psf p = {0};
+    status st = check_options(s, o);
+    if (st != MOAO_OK)
+        return st;
+    set_sizes(&p, s, o);
+    *sizes = (psf_sizes){.grid = p.N, .crop = p.crop, .pixel = p.pixel};
+    return MOAO_OK;
+}
+
 status psf_init(const sys *s, const psf_opts *o, psf **out) {
     status st = MOAO_OK;
     psf *p = NULL;
@@ -191,7 +201,7 @@ status psf_init(const sys *s, const psf_opts *o, psf **out) {
     }
     telescope_init(p, s->obs);
     TRY(plans_init(p));
-    psf_average_init(p, s, o->weighted);
+    TRY(psf_average_init(p, s, o->weighted));
     *out = p;
     p = NULL;
 done:

@@ -32,6 +32,13 @@ typedef struct {     /* of one target, exposure and wavelength */
                    * at pixel (crop/2, crop/2). NULL: not wanted */
 } psf_result;
 
+typedef struct {    /* what follows from sizes alone */
+    int grid, crop; /* side of the rho grid and of the kept image [pixels] */
+    double pixel;   /* of the rho grid [m] */
+} psf_sizes;
+/* Local; allocates nothing. The same errors as psf_init. */
+status psf_sizes_of(const sys *s, const psf_opts *o, psf_sizes *sizes);
+
 /* Local; plans are made once per rank. `s` is borrowed. */
 status psf_init(const sys *s, const psf_opts *o, psf **p);
 void psf_free(psf *p);

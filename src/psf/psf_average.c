@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <omp.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* w_a: sum of the squared influence function over the pupil's pixels of d_t/4. x, y: the actuator's
@@ -52,7 +53,7 @@ static void find_runs(psf *p) {
 }
 
 /* norm(delta) = sum of w_a w_b, from the weights laid out on the square of actuators. */
-static void find_norm(psf *p) {
+static void norm_by_pairs(psf *p) {
     for (int ay = 0; ay <= p->n; ay++)
         for (int by = 0; by <= p->n; by++)
             for (int ra = p->row_run[ay]; ra < p->row_run[ay + 1]; ra++)
@@ -65,7 +66,66 @@ static void find_norm(psf *p) {
                 }
 }
 
-void psf_average_init(psf *p, const sys *s, bool weighted) {
+/* Autocorrelation of what stands on the square of actuators, by Fourier transforms on `size` x
+ * `size` points: grid (size rows of size + 2) is replaced by it, times size^2. */
+static status correlate(double *grid, int size) {
+    fftw_complex *f = (fftw_complex *)grid;
+    fftw_plan there = fftw_plan_dft_r2c_2d(size, size, grid, f, FFTW_ESTIMATE);
+    fftw_plan back = fftw_plan_dft_c2r_2d(size, size, f, grid, FFTW_ESTIMATE);
+    if (there != NULL && back != NULL) {
+        fftw_execute(there);
+        for (size_t i = 0; i < (size_t)size * (size_t)(size / 2 + 1); i++)
+            f[i] = creal(f[i]) * creal(f[i]) + cimag(f[i]) * cimag(f[i]);
+        fftw_execute(back);
+    }
+    status st = there != NULL && back != NULL
+                    ? MOAO_OK
+                    : status_fail(MOAO_INTERNAL, "FFTW cannot plan transforms of %d points", size);
+    fftw_destroy_plan(there);
+    fftw_destroy_plan(back);
+    return st;
+}
+
+/* The same in n^2 log n. The pairs themselves are counted in the same way, as whole numbers, so
+ * that separations without any keep a norm of exactly zero. */
+static status norm_by_transform(psf *p) {
+    const int side = p->n + 1, size = 2 * side;
+    const size_t row = (size_t)size + 2, all = (size_t)size * row;
+    const double scale = 1 / ((double)size * size);
+    double *weight = NULL, *count = NULL;
+    status st;
+    TRY(ALLOC(weight, all, "weights of the actuators"));
+    TRY(ALLOC(count, all, "pairs of actuators"));
+    for (int a = 0; a < p->nact; a++) {
+        size_t at = (size_t)(p->place[a] / side) * row + (size_t)(p->place[a] % side);
+        weight[at] = p->weight[a];
+        count[at] = 1;
+    }
+    TRY(correlate(weight, size));
+    TRY(correlate(count, size));
+    for (int dy = -p->n; dy <= p->n; dy++)
+        for (int dx = -p->n; dx <= p->n; dx++) {
+            size_t at = (size_t)((dy + size) % size) * row + (size_t)((dx + size) % size);
+            p->norm[(size_t)(dy + p->n) * (size_t)p->nsep + (size_t)(dx + p->n)] =
+                count[at] * scale > 0.5 ? weight[at] * scale : 0;
+        }
+done:
+    free(weight);
+    free(count);
+    return st;
+}
+
+/* Actuators from which on the transform is faster, and as exact as is needed. */
+#define MANY_ACTUATORS 16384
+
+static status find_norm(psf *p) {
+    if (p->nact >= MANY_ACTUATORS)
+        return norm_by_transform(p);
+    norm_by_pairs(p);
+    return MOAO_OK;
+}
+
+status psf_average_init(psf *p, const sys *s, bool weighted) {
     double mean = 0;
     for (int a = 0; a < p->nact; a++) {
         int x = s->dm.act[a] % (p->n + 1), y = s->dm.act[a] / (p->n + 1);
@@ -76,7 +136,7 @@ void psf_average_init(psf *p, const sys *s, bool weighted) {
     for (int a = 0; a < p->nact; a++)
         p->weight[a] /= mean;
     find_runs(p);
-    find_norm(p);
+    return find_norm(p);
 }
 
 /* --- sums over pairs --- */

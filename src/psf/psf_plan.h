@@ -74,7 +74,7 @@ struct psf_fit {
 };
 
 /* Weights, runs of actuators and norm of the stationary average; the arrays are there. */
-void psf_average_init(psf *p, const sys *s, bool weighted);
+status psf_average_init(psf *p, const sys *s, bool weighted);
 /* Phase covariance C on the support [m^2] into p->otf, from the sums of psf_accumulate. Model
  * section 7. */
 void psf_covariance(psf *p, const double *sum);

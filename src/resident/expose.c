@@ -20,6 +20,8 @@ static status fill_triangle(resident *r) {
             st = mat->fill_cmm(r->cov, BACKEND_D, 'A', MATCOV_ALL, j, n, j + n, m - j - n,
                                r->a + j + (j + n) * m, m);
     }
+    if (st == MOAO_OK)
+        st = resident_flip(r, "flip-t", r->diag);
     return st;
 }
 
@@ -139,7 +141,9 @@ static status expose_targets(resident *r, obsexposure *ex, int k0, int k1, bool 
                 TRY(mixed_residual(r, k, target, r->wt[k]));
             else if (r->stream == NULL)
                 TRY(residual(r, target, r->wt[k]));
-            TRY(start_psf(r, k, r->stream != NULL ? stream_y(r, k) : r->y));
+            const double *y = r->stream != NULL ? stream_y(r, k) : r->y;
+            TRY(resident_probe(r, target, r->wt[k], y));
+            TRY(start_psf(r, k, y));
         }
         if (k > k0)
             TRY(finish_psf(r, k - 1, o));
@@ -206,7 +210,7 @@ done:
 }
 
 status resident_expose(resident *r, const profile *p, obsexposure *ex, resident_precision *how,
-                       result_block *b) {
+                       probe *look, result_block *b) {
     const size_t most = obsseq_most(&r->team, &r->ch);
     results o = {.ns = (size_t)b->nlambda * (3 + (size_t)b->nbox),
                  .np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop};
@@ -215,8 +219,14 @@ status resident_expose(resident *r, const profile *p, obsexposure *ex, resident_
     status st = ALLOC(o.scalars, most * o.ns, "results");
     if (st == MOAO_OK && b->crop > 0)
         st = ALLOC(o.images, most * o.np, "PSFs of a rank");
+    if (look != NULL) {
+        memset(look->q, 0, (size_t)look->n * (size_t)r->m * sizeof *look->q);
+        memset(look->y, 0, (size_t)look->n * sizeof *look->y);
+    }
+    r->look = look;
     if ((st = resident_agree(r, st)) == MOAO_OK)
         st = expose_all(r, p, ex, how, b, &o);
+    r->look = NULL;
     rep->wall[STAGE_EXPOSURE] += report_now() - from;
     from = report_now();
     ROWS_WAIT(&r->team, STAGE_PSF, st = resident_agree(r, st));

@@ -19,7 +19,8 @@ struct resident {
     rowteam team;       /* for results and progress: groups of one rank */
     rowchunk ch;        /* the targets solved last */
     int64_t m, t, v, w; /* w: columns of a panel */
-    int64_t block;      /* columns of a block of the factor */
+    int64_t block;      /* columns of a panel of the factor */
+    int64_t strip;      /* columns of a strip, which one member of the group makes; divides block */
     const profile *tor;
     matcov *mc; /* the profile loaded last */
     backend_cov *cov;
@@ -39,9 +40,10 @@ struct resident {
     double **wt;              /* [nw] v x m: W of a target */
     int nw, most;             /* targets that have room; that a rank gets at most */
     struct mixed *mixed;      /* NULL: everything in double precision */
-    int *info;                /* [factor_blocks] */
+    int *info;                /* [factor_strips] */
     void *work;
     size_t lwork;
+    probe *look; /* what the exposure in hand is checked by; NULL: nothing */
     /* on the host */
     double *host[2]; /* v x n: sampled residual */
     double *average; /* mtt on its way */
@@ -68,6 +70,13 @@ status resident_gemm(resident *r, char ta, char tb, int64_t m, int64_t n, int64_
                      const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
                      double *c, int64_t ldc);
 
+/* Local. q and y of the probe's target number `target` from W (v x m) and Y (v x v), when it looks
+ * at that one. Waits then. */
+status resident_probe(resident *r, int target, const double *w, const double *y);
+
+/* Local. comm_flip of a number on the device, where comm_flips says so. */
+status resident_flip(resident *r, const char *where, double *x);
+
 /* Copy between host and device, in stream order: contiguous. */
 status resident_copy(resident *r, double *dst, const double *src, int64_t count);
 
@@ -84,20 +93,22 @@ status resident_doubles(resident *r, int64_t count, const char *what, double **p
 
 /* --- the factor on the device (factor.c), all but the last local */
 
-/* Columns of a block of it, their number, and bytes of work that it needs. */
+/* Columns of a panel of it, of a strip of such a panel, number of strips, and bytes of work that it
+ * needs. */
 int64_t factor_width(int64_t m, int64_t panel);
-int64_t factor_blocks(const resident *r);
+int64_t factor_strip(int64_t width);
+int64_t factor_strips(const resident *r);
 size_t factor_work(const resident *r);
 /* Collective in the group, but for a failure, on which this rank ends the run if it has a group.
- * Cmm0 of a profile, and its factor; *minor: as stream_factor, among this rank's blocks. */
+ * Cmm0 of a profile, and its factor; *minor: as stream_factor, among this rank's strips. */
 status factor_make(resident *r, const profile *p, int *minor);
 
 /* --- the factor in the host's memory (stream.c), all local */
 
 /* Takes the memory of the device for W of up to r->most targets, for pieces of the factor and for
  * what the dense operations need, and the host's for the factor. Sets r->nw, r->wt. */
-status stream_open(resident *r);
-void stream_close(resident *r);
+status panels_open(resident *r);
+void panels_close(resident *r);
 
 /* Cmm0 of a profile, and its factor; *minor: order of the first minor that is not positive, 0:
  * none. */

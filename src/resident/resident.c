@@ -152,7 +152,7 @@ static status take_factor(resident *r) {
     TRY(resident_doubles(r, r->w * m, "blocks of Cmm", &r->diag));
     TRY(resident_doubles(r, v * v, "a residual covariance", &r->y));
     TRY(resident_doubles(r, v * r->u.nsample, "a sampled residual", &r->sample));
-    TRY(resident_array(r, (size_t)factor_blocks(r) * sizeof(int), "numbers", (void **)&r->info));
+    TRY(resident_array(r, (size_t)factor_strips(r) * sizeof(int), "numbers", (void **)&r->info));
     TRY(resident_array(r, r->lwork, "work", &r->work));
     /* what lies above the diagonals stays 0: products read it, nothing writes it */
     TRY(resident_gemm(r, 'N', 'N', r->w, m, 1, 0.0, r->diag, r->w, r->diag, 1, 0.0, r->diag, r->w));
@@ -190,7 +190,7 @@ static status take_targets(resident *r) {
 
 /* Collective. The devices of the node that make a factor together. */
 static status take_group(resident *r) {
-    const size_t d = sizeof(double), m = (size_t)r->m, all = m * (size_t)r->block * d;
+    const size_t d = sizeof(double), m = (size_t)r->m, all = m * (size_t)r->strip * d;
     const size_t room = m * d > MESSAGE ? m * d : all < MESSAGE ? all : MESSAGE;
     const comm *c = r->u.c;
     status st = MOAO_OK;
@@ -240,6 +240,7 @@ status resident_open(const resident_setup *u, resident **out, int *chunk) {
     r->v = u->s->dm.nact;
     r->w = (int64_t)u->plan->width;
     r->block = factor_width(r->m, r->w);
+    r->strip = factor_strip(r->block);
     r->u.nsample = u->nsample < r->v ? u->nsample : (int)r->v;
     r->team = (rowteam){.c = u->c,
                         .s = u->s,
@@ -252,7 +253,7 @@ status resident_open(const resident_setup *u, resident **out, int *chunk) {
     if (st == MOAO_OK)
         st = take_arrays(r);
     if (st == MOAO_OK)
-        st = u->plan->streamed ? stream_open(r) : take_factor(r);
+        st = u->plan->streamed ? panels_open(r) : take_factor(r);
     if (st == MOAO_OK && u->plan->mixed)
         st = mixed_open(r, share);
     TRY(comm_agree(u->c, st));
@@ -280,7 +281,7 @@ void resident_close(resident *r) {
     const backend *be = r->be;
     if (r->ctx != NULL) {
         const bool streamed = r->stream != NULL; /* W then lies in its room */
-        stream_close(r);
+        panels_close(r);
         mixed_close(r);
         if (r->target != NULL)
             r->mat->close_target(r->target);
@@ -398,6 +399,7 @@ static status solve_local(resident *r, double sum[2]) {
             if (r->mixed != NULL)
                 TRY(mixed_solved(r, k, r->wt[k]));
         }
+        TRY(resident_flip(r, "flip-w", r->wt[k] + r->v * (r->m / 2)));
         TRY(sample_residual(r, r->wt[k], sample, sum));
         rows_progress(&r->team);
     }

@@ -54,10 +54,15 @@ typedef struct {       /* how an exposure of a chunk is computed */
                           mixed and double precision; NAN: the chunk has no sampled target */
 } resident_precision;
 
-/* Collective. One exposure of the targets solved last; as obsseq_run. In mixed precision the target
+/* Collective. One exposure of the targets solved last; as obsseq_run, and for the targets of `look`
+ * (may be NULL) q and y of the probe, 0 where another rank has them. In mixed precision the target
  * `edge`, if it is among them, is computed in double precision too, which is its result; where the
  * difference exceeds the tolerance, all of them are. The same on every rank. */
 status resident_expose(resident *r, const profile *p, obsexposure *ex, resident_precision *how,
-                       result_block *block);
+                       probe *look, result_block *block);
+
+/* Collective. probe_forms on the devices under a profile; shifted: Ctm of the exposure. */
+status resident_forms(resident *r, const profile *p, bool shifted, const probe *look, double *a,
+                      double *b);
 
 #endif

@@ -362,7 +362,7 @@ done:
     return st;
 }
 
-status stream_open(resident *r) {
+status panels_open(resident *r) {
     resident_stream *s = NULL;
     status st;
     TRY(ALLOC(s, 1, "factor in the host's memory"));
@@ -379,7 +379,7 @@ done:
     return st;
 }
 
-void stream_close(resident *r) {
+void panels_close(resident *r) {
     resident_stream *s = r->stream;
     if (s == NULL)
         return;

@@ -46,7 +46,11 @@ done:
     return st;
 }
 
-/* Columns j0..j1 of D+ into dplus. */
+/* Columns that are solved for at once. Always the same ones, whatever rank has them: BLAS treats
+ * the last columns of a call otherwise, and the results of a run must not depend on the ranks. */
+#define COLUMNS 128
+
+/* Columns j0..j1 of D+ into dplus; j0 is a multiple of COLUMNS. */
 static status some_columns(const sys *s, int j0, int j1, double *dplus) {
     const int v = s->dm.nact, t = (int)s->t, n = j1 - j0;
     double *d = NULL, *a = NULL;
@@ -66,8 +70,10 @@ static status some_columns(const sys *s, int j0, int j1, double *dplus) {
     for (int j = 0; j < n; j++)
         for (int i = 0; i < v; i++)
             x[(size_t)i + (size_t)j * (size_t)v] = d[(size_t)(j0 + j) + (size_t)i * (size_t)t];
-    if (n > 0)
-        dpotrs_("L", &v, &n, a, &v, x, &v, &info);
+    for (int j = 0; j < n; j += COLUMNS) {
+        const int some = n - j < COLUMNS ? n - j : COLUMNS;
+        dpotrs_("L", &v, &some, a, &v, x + (size_t)j * (size_t)v, &v, &info);
+    }
     for (int j = 0; j < n; j++) { /* without piston */
         double mean = 0, *col = x + (size_t)j * (size_t)v;
         for (int i = 0; i < v; i++)
@@ -93,10 +99,12 @@ status command_init(const comm *c, const sys *s, double *dplus) {
     if ((st = comm_agree(c, st)) != MOAO_OK)
         return st;
     int *offset = count + c->size;
-    const size_t v = (size_t)s->dm.nact;
+    const size_t v = (size_t)s->dm.nact, blocks = (s->t + COLUMNS - 1) / COLUMNS;
     for (int r = 0; r < c->size; r++) {
-        offset[r] = (int)(s->t * (size_t)r / (size_t)c->size);
-        count[r] = (int)(s->t * (size_t)(r + 1) / (size_t)c->size) - offset[r];
+        const size_t from = blocks * (size_t)r / (size_t)c->size * COLUMNS,
+                     to = blocks * (size_t)(r + 1) / (size_t)c->size * COLUMNS;
+        offset[r] = (int)(from < s->t ? from : s->t);
+        count[r] = (int)(to < s->t ? to : s->t) - offset[r];
     }
     st = comm_fault(c, "command");
     if (st == MOAO_OK)

@@ -26,6 +26,7 @@ status rows_init(const comm *c, const sys *s, report *rep, int group_size, size_
     t->width = width;
     MPI_Comm_split(c->mpi, t->mygroup, t->member, &t->group);
     status st;
+    TRY(ALLOC(t->count, 2 * (size_t)c->size, "columns per rank"));
     TRY(ALLOC(t->panel, panel_work, "panel of the covariance matrix"));
     TRY(ALLOC(t->ctm, s->t * width, "panel of Ctm"));
     TRY(ALLOC(t->z, ld_max * width, "panel of the stacked rows"));
@@ -40,6 +41,7 @@ void rows_free(rowteam *t) {
     free(t->ctm);
     free(t->z);
     free(t->piece);
+    free(t->count);
     if (t->c != NULL)
         MPI_Comm_free(&t->group);
     memset(t, 0, sizeof *t);
@@ -66,23 +68,17 @@ void rows_chunk_free(rowchunk *ch) {
 
 /* Gather on all ranks of `mpi` the columns of a matrix of `rows` rows, of which rank r computed
  * columns [w r/n, w (r+1)/n), in place. */
-static status gather_columns(MPI_Comm mpi, size_t rows, size_t w, double *a) {
-    int n;
+static void gather_columns(const rowteam *t, MPI_Comm mpi, size_t rows, size_t w, double *a) {
+    int n, *count = t->count;
     MPI_Comm_size(mpi, &n);
     if (n == 1)
-        return MOAO_OK;
-    int *count = NULL;
-    status st = ALLOC(count, 2 * (size_t)n, "columns per rank");
-    if (st != MOAO_OK)
-        return st;
+        return;
     for (int r = 0, j0, nj; r < n; r++) {
         rows_share((int)w, n, r, &j0, &nj);
         count[r] = nj * (int)rows;
         count[n + r] = j0 * (int)rows;
     }
     MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DOUBLE, a, count, count + n, MPI_DOUBLE, mpi);
-    free(count);
-    return MOAO_OK;
 }
 
 status rows_group_agree(const rowteam *t, status local) {
@@ -103,9 +99,9 @@ status rows_project_ctm(const rowteam *t, const rowchunk *ch, const matcov_targe
     ROWS_WAIT(t, stg, st = rows_group_agree(t, st));
     if (st != MOAO_OK)
         return st;
-    ROWS_WAIT(t, stg, st = gather_columns(t->group, nt, w, t->ctm));
-    if (st != MOAO_OK || ch->nlrow == 0)
-        return st;
+    ROWS_WAIT(t, stg, gather_columns(t, t->group, nt, w, t->ctm));
+    if (ch->nlrow == 0)
+        return MOAO_OK;
     if (proj != NULL) {
         cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, ch->nlrow, (int)w, (int)nt, alpha,
                     proj + ch->row0, ch->nrow, t->ctm, (int)nt, beta, out, (int)ldo);
@@ -132,9 +128,11 @@ status rows_half_panel(const rowteam *t, const matcov *mc, size_t j0, size_t w, 
     ROWS_WAIT(t, stg, st = comm_agree(t->c, st));
     if (st != MOAO_OK)
         return st;
-    ROWS_WAIT(t, stg, st = gather_columns(t->c->mpi, rows, w, t->panel));
+    ROWS_WAIT(t, stg, gather_columns(t, t->c->mpi, rows, w, t->panel));
     for (size_t j = 0; j < w; j++)
         t->panel[j + j * rows] *= 0.5;
+    if (comm_flips(t->c, "flip-t"))
+        t->panel[rows / 2] = comm_flip(t->panel[rows / 2]);
     return st;
 }
 

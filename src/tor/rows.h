@@ -28,6 +28,7 @@ typedef struct { /* the ranks of a run, in groups, and their work arrays */
     double *panel;       /* panel of a triangular matrix, and what gathering it needs */
     double *ctm;         /* t x width: Ctm of one target */
     double *z;           /* rows x width */
+    int *count;          /* [2 size]: of gather_columns, which must not fail on one rank */
     double *piece; /* nrow x width: a target's rows of all the group, when it has several ranks */
 } rowteam;
 

@@ -149,6 +149,11 @@ status tor_solve(const rowteam *t, const tor *r, const double *proj, int nsample
             memcpy(b + (size_t)k * rows, ch->w + col[k] * ch->ld, rows * sizeof(double));
     }
     TRY(solve_all(t, r, ch));
+    for (int k = 0; k < ch->nmine && ch->nlrow > 0; k++)
+        if (comm_flips(t->c, "flip-w")) {
+            double *x = ch->w + (size_t)k * (size_t)ch->nlrow + m / 2 * ch->ld;
+            *x = comm_flip(*x);
+        }
     if (nsample > 0)
         TRY(residual_norm(t, r, ch, col, nsample, b, cmm, residual));
 done:

@@ -2,9 +2,13 @@
 import json
 import os
 import re
+import subprocess
+import tempfile
 import unittest
 
-from moao_case import GOLDEN, ROOT, Run, moao
+from moao_case import GOLDEN, MOAO, ROOT, Run, environment, moao
+
+MOSAIC = os.path.join(ROOT, "params", "mosaic.yaml")
 
 CASES = [([os.path.join(GOLDEN, "b.yaml")], 1),
          ([os.path.join(ROOT, "params", "demo.yaml"), "schedule={tor_times: [0], exposure_times: [0]}"], 2),
@@ -40,10 +44,98 @@ class Check(unittest.TestCase):
         self.assertRegex(text, r"5336 actuators")
         self.assertRegex(text, r"targets +64 x 64")
 
-    def test_too_little_memory_is_said_before_the_run(self):
-        p = moao("check", os.path.join(ROOT, "params", "mosaic.yaml"), "--memory", "1", check=False)
-        self.assertEqual(p.returncode, 2)
-        self.assertIn("use more ranks", p.stderr)
+    def test_too_little_memory_is_said_with_what_would_do(self):
+        """A case that does not fit is no mistake: exit code 0, a verdict, and a line for SLURM on nodes that hold it."""
+        p = moao("check", MOSAIC, "--memory", "1")
+        self.assertIn("does not fit this machine: a rank needs", " ".join(p.stdout.split()))
+        self.assert_complete_line(p.stdout, "params/mosaic.yaml -o mosaic")
+
+    def assert_complete_line(self, text, end):
+        """The line for SLURM can be typed as it stands: number of tasks, memory, time, script, file, folder."""
+        line = " ".join(text[text.index("sbatch --"):].replace("\\\n", " ").split())
+        for word in (r"--ntasks(-per-node)?=\d+ ", r"--cpus-per-task=\d+ ", r"--mem-per-cpu=\d+M ", r"--time=\d+:\d\d:00 ",
+                     r"--signal=B:USR1@\d+ ", r"[\w/.-]*scripts/moao(-gpu)?\.sbatch "):
+            self.assertRegex(line, word)
+        self.assertTrue(line.endswith(end), line)
+        script = re.search(r"\S+\.sbatch", line).group(0)
+        self.assertTrue(os.path.exists(os.path.join(os.getcwd(), script)), script)
+
+    def test_every_shipped_case_gets_a_verdict_and_a_line(self):
+        for name in ("demo", "canary", "elt-small", "mosaic"):
+            p = moao("check", os.path.join(ROOT, "params", name + ".yaml"))
+            self.assertIn("\nverdict ", p.stdout)
+            self.assert_complete_line(p.stdout, "%s.yaml -o %s" % (name, name))
+            self.assertEqual([x for x in p.stdout.split("\n") if len(x) > 80 and "/" not in x], [])
+            self.assertNotIn("GPU", p.stdout.replace("--gpus", ""))
+
+    def test_another_machine(self):
+        """Nodes, cores, memory and speed by options; dgemm is not measured then, and the number of nodes is found."""
+        def plan(*options):
+            return json.loads(moao("check", MOSAIC, "--json", "--cores", "64", "--memory", "256", "--gflops", "20",
+                                   *options).stdout)
+        one, four = (plan("--nodes", n)["machine"] for n in ("16", "64"))
+        self.assertTrue(one["fits"] and four["fits"])
+        self.assertEqual(four["rank_gflops"], 20 * four["threads"])
+        self.assertEqual(four["ranks"] * four["threads"], 64 * 64)
+        self.assertAlmostEqual(one["seconds"] / four["seconds"], 4, delta=0.4)
+        self.assertLess(one["rank_memory_bytes"], 256e9 * 16 / one["ranks"])
+        found = plan()["machine"]
+        self.assertTrue(found["fits"] and found["seconds"] < 7 * 86400)
+        self.assertFalse(json.loads(moao("check", MOSAIC, "--json", "--nodes", "1", "--memory", "64").stdout)["machine"]["fits"])
+
+    def test_a_long_run_becomes_several_jobs(self):
+        def plan(*options):
+            out = json.loads(moao("check", MOSAIC, "--json", "--nodes", "64", "--cores", "64", "--memory", "256",
+                                  "--gflops", "20", *options).stdout)
+            return out["machine"], out
+        day, text = plan()
+        self.assertGreater(day["jobs"], 1)
+        self.assertIn("%d jobs" % day["jobs"], text["verdict"])
+        self.assertIn("--time=24:00:00", text["slurm"])
+        self.assertGreaterEqual(day["jobs"] * day["job_limit_seconds"], day["seconds"])
+        half, text = plan("--time", "12")
+        self.assertGreater(half["jobs"], 1.8 * day["jobs"])
+        self.assertEqual(plan("--time", "2000")[0]["jobs"], 1)
+        none, text = plan("--time", "10 min")
+        self.assertEqual(none["jobs"], 0)
+        self.assertIn("ends before its first checkpoint", text["verdict"])
+
+    def test_gpus_of_another_machine(self):
+        text = moao("check", MOSAIC, "--nodes", "4", "--gpus", "4", "--cores", "64", "--memory", "500").stdout
+        self.assertRegex(text, r"GPU +146\.\d+ GB of 148\.000 GB, with W of 13 targets")
+        self.assertIn("moao-gpu.sbatch", text)
+        self.assertIn("--gpus-per-node=4", text)
+
+    def test_memory_of_a_tiny_case_is_enough_for_mpirun(self):
+        line = moao("check", os.path.join(GOLDEN, "b.yaml")).stdout
+        tasks, cores, each = (int(re.search(w, line).group(1)) for w in (
+            r"--ntasks=(\d+)", r"--cpus-per-task=(\d+)", r"--mem-per-cpu=(\d+)M"))
+        self.assertGreaterEqual(cores * each, 256)
+        self.assertGreaterEqual(tasks, 1)
+
+    def test_it_judges_from_counts(self):
+        """Two seconds and 200 MB for any input: absurd sizes in one line, others with a verdict."""
+        sensors = "[" + ",".join("{type: ngs, direction: [%.3f, %.3f], magnitude: 10, nssp: 20}" % (i * 1.1, i * i * 1e-3)
+                                 for i in range(1000)) + "]"
+        many = "schedule={tor_interval: 100 s, exposure_interval: 1 s, end: 60000 s}"
+        for overrides, code in ((["dm.nssp=1000"], 2), (["dm.nssp=500"], 0),
+                                (["dm.nssp=1000", "psf.oversampling=8"], 2), (["dm.nssp=300", "psf.oversampling=13"], 0),
+                                (["sensors[0].nssp=1000"], 0), (["ngs_defaults.nssp=1000"], 2), ([many], 0),
+                                (["sensors=" + sensors, many], 0), (["targets={grid: {nx: 1000, width: 60}}"], 0),
+                                (["compute.grid=[65536,65536]"], 2), (["--ranks", "1000000"], 0)):
+            with self.subTest(overrides[0][:40]):
+                with tempfile.TemporaryFile("w+") as err:
+                    p = subprocess.Popen([MOAO, "check", os.path.join(ROOT, "params", "demo.yaml")] + overrides,
+                                         env=environment(), stdout=subprocess.DEVNULL, stderr=err)
+                    _, how, used = os.wait4(p.pid, 0)
+                    p.returncode = os.WEXITSTATUS(how)
+                    err.seek(0)
+                    text = err.read()
+                self.assertEqual(p.returncode, code, text[:400])
+                if code == 2:
+                    self.assertEqual(text.count("\n"), 1, text)
+                self.assertLess(used.ru_utime, 2.0)
+                self.assertLess(used.ru_maxrss, 200 << 10)
 
 
 if __name__ == "__main__":

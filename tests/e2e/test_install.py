@@ -36,8 +36,25 @@ class Install(unittest.TestCase):
             self.assertEqual(code, 0, text)
             for name in ("moao.sbatch", "campaign.sbatch", "collect_campaign.py", "plot_maps.py", "mpi-env.sh"):
                 self.assertTrue(os.access("%s/share/moao/scripts/%s" % (top, name), os.X_OK), name)
+            for name in ("LICENSE", "CITATION.cff", "user-guide.md"):
+                self.assertTrue(os.path.exists("%s/share/doc/moao/%s" % (top, name)), name)
+            for name in ("man/man1/moao.1", "man/man1/moao-run.1", "man/man5/moao-parameters.5",
+                         "bash-completion/completions/moao", "zsh/site-functions/_moao"):
+                self.assertGreater(os.path.getsize("%s/share/%s" % (top, name)), 500, name)
+            self.assertIn("eso35-median.yaml", os.listdir(top + "/share/moao/params/profiles"))
             # nothing is written elsewhere
             self.assertEqual(os.listdir(d), ["opt"])
+            # the commands on results find the installed package, not this one, from any Python
+            for command in ("plot", "compare", "plot-sweep", "export", "view"):
+                code, text = call(sys.executable, "-S", top + "/bin/moao-" + command, "--help", cwd=d)
+                self.assertEqual(code, 0, text)
+                self.assertIn("usage: moao-" + command, text)
+            code, text = call(sys.executable, "-B", "-c", "import moao; print(moao.__file__, moao.__version__)", cwd=d,
+                              env=environment(PYTHONPATH=top + "/share/moao/python"))
+            with open(ROOT + "/VERSION", encoding="ascii") as f:
+                self.assertEqual(text.split(), [top + "/share/moao/python/moao/__init__.py", f.read().strip()])
+            code, text = call(top + "/share/moao/scripts/plot_maps.py", d, cwd=d)
+            self.assertEqual((code, len(text.splitlines())), (2, 1), text)
 
 
 class Dependencies(unittest.TestCase):

@@ -191,9 +191,51 @@ class Outputs(unittest.TestCase):
             self.assertEqual(f.read(), before)
 
     def test_nowhere_to_write(self):
-        """A folder that cannot be made is one line and exit code 1."""
-        text = self.run_it(self.case, os.path.join(self.case, "out"), expect=1)
-        self.assertEqual(len([line for line in text.splitlines() if "not a directory" in line]), 1, text)
+        """A folder that cannot be made, or that has no name, is one line and exit code 2."""
+        for out, more, phrase in ((os.path.join(self.case, "out"), (), "not a directory"),
+                                  ("/proc/none", (), "No such file or directory"),
+                                  ("", (), "empty name"), (None, ("output.directory=''",), "output.directory")):
+            args = [self.case] + OPTIONS + list(more) + (["-o", out] if out is not None else [])
+            run = Run(*args, ranks=2, cwd=self.folder)
+            self.assertEqual(run.wait(60), 2, run.text)
+            self.assertEqual(len([line for line in run.text.splitlines() if phrase in line]), 1, run.text)
+            self.assertNotIn("src/", run.text)
+
+    def test_foreign_folder(self):
+        """A folder with files of somebody else is left alone, unless --force."""
+        out = os.path.join(self.folder, "sources")
+        os.mkdir(out)
+        write_case(os.path.join(out, "main.c"), "int main;")
+        text = self.run_it(self.case, out, expect=2)
+        self.assertEqual(len([line for line in text.splitlines() if "--force" in line and "main.c" in line]), 1, text)
+        self.assertEqual(os.listdir(out), ["main.c"])
+        self.run_it(self.case, out, "--force")
+        self.assertTrue(os.path.exists(os.path.join(out, "maps.fits")))
+
+    def test_damaged_results(self):
+        """A finished folder counts as finished only while its files are as they were written."""
+        out = os.path.join(self.folder, "damaged")
+        shutil.copytree(self.out, out)
+        self.run_it(self.case, out, "output.psf=short", "--resume")
+        with open(os.path.join(out, "psf.fits"), "r+b") as f:
+            f.seek(30000)
+            f.write(b"x")
+        text = self.run_it(self.case, out, "output.psf=short", "--resume", expect=2)
+        self.assertIn("psf.fits has changed", text)
+        os.remove(os.path.join(out, "psf.fits"))
+        self.assertIn("psf.fits is missing", self.run_it(self.case, out, "output.psf=short", "--resume", expect=2))
+
+    def test_title_of_a_resumed_run(self):
+        """A run that goes on with another title has it in every file."""
+        out = os.path.join(self.folder, "title")
+        first = Run(self.case, *OPTIONS, "-o", out, ranks=2, cwd=self.folder, env={"MOAO_FAULT": "matcov:0:fail:4"})
+        self.assertEqual(first.wait(60), 1, first.text)
+        self.run_it(self.case, out, "title=another one", "--resume")
+        with open(os.path.join(out, "effective.yaml"), encoding="utf-8") as f:
+            effective = f.read()
+        self.assertIn("another one", effective)
+        with fits.open(os.path.join(out, "maps.fits")) as f:
+            self.assertEqual("\n".join(f["PARAMETERS"].data["LINE"]) + "\n", effective)
 
     def test_compressed_list(self):
         """Targets of a list: no maps that need a grid; compressed images within their step of the plain ones, on the

@@ -1,12 +1,18 @@
 """The shipped parameter files: the synthetic night is what its script makes, and each file tells its source."""
 import glob
 import os
+import re
 import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from moao_test import MOAO, ROOT, environment  # noqa: E402
+
+
+def moment(weights, values):
+    """Mean of values to the power 5/3, as a value."""
+    return sum(w * v ** (5 / 3) for w, v in zip(weights, values)) ** 0.6
 
 
 class Shipped(unittest.TestCase):
@@ -33,6 +39,49 @@ class Shipped(unittest.TestCase):
         for name in files:
             with open(name, encoding="utf-8") as f:
                 self.assertTrue(f.readline().startswith("# "), name)
+
+    # name: layers; ranges of seeing [arcsec], isoplanatic angle [arcsec] and coherence time [ms] at 500 nm and zenith
+    PROFILES = {
+        "eso35-median": (35, (0.63, 0.66), (2.2, 2.4), (5.3, 5.8)), "eso35-q1": (35, (0.42, 0.44), (2.7, 2.9), (7.2, 7.7)),
+        "eso35-q2": (35, (0.55, 0.58), (2.3, 2.4), (5.8, 6.1)), "eso35-q3": (35, (0.71, 0.74), (2.1, 2.2), (5.0, 5.3)),
+        "eso35-q4": (35, (1.02, 1.05), (2.1, 2.2), (4.1, 4.4)), "paranal10": (10, (0.79, 0.81), (2.0, 2.3), (3.1, 3.5)),
+        "eso9": (9, (0.79, 0.81), (1.9, 2.2), None)}
+
+    def test_profiles_are_whole_and_plausible(self):
+        """Shares that sum to 1, and the seeing, isoplanatic angle and coherence time that belong to the profile."""
+        names = sorted(glob.glob(os.path.join(ROOT, "params", "profiles", "*.yaml")))
+        self.assertEqual([os.path.basename(n)[:-5] for n in names], sorted(self.PROFILES))
+        for name in names:
+            with self.subTest(name), open(name, encoding="utf-8") as f:
+                text = f.read()
+                self.assertTrue(text.startswith("# "))
+                value = {k: [float(x) for x in v.split(",")] for k, v in re.findall(r"(\w+): \[([^]]*)\]", text)}
+                layers, seeing, theta, tau = self.PROFILES[os.path.basename(name)[:-5]]
+                h, w = value["altitude"], value["fraction"]
+                self.assertEqual((len(h), len(w)), (layers, layers))
+                self.assertAlmostEqual(sum(w), 1, places=9)
+                self.assertEqual(h, sorted(h))
+                r0 = float(re.search(r"r0: ([0-9.]+) cm", text).group(1)) / 100
+                figures = [(0.976 * 500e-9 / r0 * 206265, seeing)]
+                figures.append((0.314 * r0 / moment(w, h) * 206265, theta))
+                if tau:
+                    self.assertEqual(len(value["wind_speed"]), layers)
+                    figures.append((0.314e3 * r0 / moment(w, value["wind_speed"]), tau))
+                for got, (low, high) in figures:
+                    self.assertTrue(low <= got <= high, "%g is not in %g to %g" % (got, low, high))
+
+    def test_profiles_are_read(self):
+        """Each as it is for a case, and with another seeing."""
+        case = os.path.join(ROOT, "params", "canary.yaml")
+        for name in sorted(self.PROFILES):
+            for key, seeing in (("", self.PROFILES[name][1]), (", seeing: 1.1", (1.095, 1.105))):
+                item = "atmosphere={profiles: [{file: %s/params/profiles/%s.yaml%s}]}" % (ROOT, name, key)
+                p = subprocess.run([MOAO, "check", case, item, "telescope.zenith=0", "schedule.exposure_times=[0]"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+                                   env=environment(), check=False)
+                self.assertEqual(p.returncode, 0, p.stderr)
+                got = float(re.search(r"seeing ([0-9.]+) to", p.stdout).group(1))
+                self.assertTrue(seeing[0] - 0.005 <= got <= seeing[1] + 0.005, (name, got))
 
     def test_reference_page_is_what_the_program_prints(self):
         made = subprocess.run([MOAO, "params", "--markdown"], stdout=subprocess.PIPE, env=environment(), check=True)

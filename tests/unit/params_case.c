@@ -30,6 +30,35 @@ void write_case(const char *name) {
     write_bytes(name, params_case, strlen(params_case));
 }
 
+int mistakes_missed; /* messages that were not as expected, all of which are shown */
+
+/* The case with the first `old` replaced by `new`, into bad.yaml. */
+void write_changed(const char *old, const char *new) {
+    char text[4096];
+    const char *at = strstr(params_case, old);
+    assert_non_null(at);
+    int n = snprintf(text, sizeof text, "%.*s%s%s", (int)(at - params_case), params_case, new,
+                     at + strlen(old));
+    assert_true(n > 0 && (size_t)n < sizeof text);
+    write_bytes("bad.yaml", text, (size_t)n);
+}
+
+/* Load bad.yaml with one override or none; expect a message that starts with `place` and holds
+ * `phrase`. */
+void expect_mistake(const char *override, const char *place, const char *phrase) {
+    const char *file = "bad.yaml";
+    params par;
+    status_clear();
+    status st = params_load(NULL, 1, &file, override != NULL, &override, &par);
+    const char *message = status_message();
+    if (st != MOAO_INPUT || strncmp(message, place, strlen(place)) != 0 ||
+        strstr(message, phrase) == NULL || strpbrk(message, "\n\r\t") != NULL)
+        print_error("expected %s ... %s, got status %d: %s\n", place, phrase, (int)st, message),
+            mistakes_missed++;
+    params_free(&par);
+    status_clear();
+}
+
 void load(const char *file, const char *override, params *par) {
     status_clear();
     status st = params_load(NULL, 1, &file, override != NULL, &override, par);

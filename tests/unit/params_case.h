@@ -21,6 +21,13 @@ extern const char params_case[];
 void write_bytes(const char *name, const char *text, size_t n);
 void write_case(const char *name);
 
+/* The case with the first `old` replaced by `new`, into bad.yaml. */
+void write_changed(const char *old, const char *new);
+/* Load bad.yaml with one override or none; expect a message that starts with `place` and holds
+ * `phrase`. Messages that are not as expected are shown and counted in `mistakes_missed`. */
+extern int mistakes_missed;
+void expect_mistake(const char *override, const char *place, const char *phrase);
+
 /* Load one file with up to one override; the test fails with the message when that fails. */
 void load(const char *file, const char *override, params *par);
 /* ... and derive the rest. */

@@ -3,7 +3,9 @@
 #include "file.h"
 #include "maps.h"
 #include "maps_parts.h"
+#include "matcov/matcov.h"
 
+#include <dirent.h>
 #include <fitsio.h>
 #include <math.h>
 #include <setjmp.h>
@@ -41,6 +43,17 @@ static const char *in_dir(const char *name) {
     return path;
 }
 
+/* Unfinished files in the folder. */
+static int count_temporary(void) {
+    int n = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        n += file_is_temporary(e->d_name);
+    closedir(d);
+    return n;
+}
+
 typedef struct {
     params par;
     sys s;
@@ -66,7 +79,8 @@ static const char *const yaml =
     "psf: {wavelengths: [1.25, 2.2], ee_boxes: [80, 37.5]}\n"
     "output: {crop: 32}\n";
 static const char grid[] = "targets: {grid: {nx: 3, ny: 2, width: 40, height: 10}}\n";
-static const char list[] = "targets: {list: [[0, 0], [5, -7.5], [3, 1], [9, 9]]}\n";
+static const char list[] =
+    "targets: {list: [[0, 0], [5, -7.5], [3, 1], [9, 9]], names: [A, B 2, C, D]}\n";
 
 static double scalar_of(int e, int t, int l, int k) {
     if (k == SCALAR_FWHM)
@@ -94,7 +108,7 @@ static void fill_store(run *r) {
                 for (int i = 0; i < n * n; i++)
                     im[(t * NL + l) * n * n + i] = pixel_of(n, e, t, l, i);
             }
-        result_block b = {e, 0, r->s.ntarget, NL, NB, n, scalars, images ? im : NULL};
+        result_block b = {e, 0, r->s.ntarget, NL, NB, n, scalars, images ? im : NULL, false};
         assert_int_equal(store_put(r->st, &b), MOAO_OK);
     }
     free(im);
@@ -120,7 +134,14 @@ static void run_begin(run *r, const char *targets, const char *psf_kind, bool co
     assert_int_equal(psf_init(&r->s, &o, &r->p), MOAO_OK);
     r->crop = psf_crop_size(r->p);
     char *effective = params_effective_text(&r->par);
-    assert_int_equal(store_open(dir, effective, r->s.ntarget, NE, false, true, &r->st), MOAO_OK);
+    const store_run what = {.effective = effective,
+                            .ntarget = r->s.ntarget,
+                            .nexposure = NE,
+                            .nlambda = NL,
+                            .nbox = NB,
+                            .crop = strcmp(psf_kind, "none") == 0 ? 0 : r->crop};
+    const store_how how = {.overwrite = true, .force = true};
+    assert_int_equal(store_open(dir, &what, &how, &r->st), MOAO_OK);
     free(effective);
     assert_int_equal(store_set_fact(r->st, "ranks", 5), MOAO_OK);
     fill_store(r);
@@ -292,11 +313,22 @@ static void test_tables(void **state) {
     expect_near(cell(f, "ROTATION", 2, 1), 2, 1e-12);
     expect_near(cell(f, "ALTITUDE", 2, 1), 90e3 / cos(M_PI / 6), 1e-6);
     assert_true(isnan(cell(f, "ALTITUDE", 1, 1)) && isnan(cell(f, "MAGNITUD", 2, 1)));
+    for (int w = 0; w < 2; w++) {
+        noise_figures n;
+        matcov_noise_figures(&r.s, atmos_profile_at(&r.a, 0), w, &n);
+        assert_true(n.variance > 0 && n.photons > 0);
+        expect_near(cell(f, "NOISEVAR", w + 1, 1), n.variance, 1e-14);
+        expect_near(cell(f, "PHOTONS", w + 1, 1), n.photons, 1e-14 * n.photons);
+        expect_near(cell(f, "SPOT", w + 1, 1), n.across, 1e-14);
+        expect_near(cell(f, "SPOTLONG", w + 1, 1), n.along, 1e-14);
+    }
     move_to(f, "EXPOSURES", 0);
     const double tor[] = {1, 1, 2}, time[] = {0, 600, 1200}, r0[] = {0.15, 0.15, 0.1};
     for (int e = 0; e < NE; e++) {
         assert_true(cell(f, "TOR", e + 1, 1) == tor[e] && cell(f, "TIME", e + 1, 1) == time[e]);
-        expect_near(cell(f, "R0", e + 1, 1), r0[e] * pow(cos(M_PI / 6), 0.6), 1e-9);
+        double along = r0[e] * pow(cos(M_PI / 6), 0.6);
+        expect_near(cell(f, "R0", e + 1, 1), along, 1e-9);
+        expect_near(cell(f, "SEEING", e + 1, 1), 0.976 * 500e-9 / along * ARCSEC_PER_RAD, 1e-9);
     }
     move_to(f, "PARAMETERS", 0);
     long n;
@@ -336,6 +368,11 @@ static void test_list(void **state) {
     assert_true(key_of(f, "GRIDNX") == 0);
     expect_near(cell(f, "Y", 2, 1), -7.5, 1e-12);
     assert_true(cell(f, "STREHL", 4, 1 * NE + 2 + 1) == scalar_of(2, 3, 1, 0));
+    char name[64] = "", *p = name, none[] = "";
+    int err = 0, any, col;
+    fits_get_colnum(f, CASEINSEN, "NAME", &col, &err);
+    fits_read_col(f, TSTRING, col, 2, 1, 1, none, &p, &any, &err);
+    assert_string_equal(name, "B 2");
     close_fits(f);
     run_end(&r);
 }
@@ -434,8 +471,8 @@ static void test_full_disk(void **state) {
     assert_int_equal(st, MOAO_IO);
     assert_non_null(strstr(status_message(), "cannot write"));
     assert_null(strchr(status_message(), '\n'));
-    assert_false(file_exists(in_dir("psf.fits.tmp")) || file_exists(in_dir("maps.fits")) ||
-                 file_exists(in_dir("maps.fits.tmp")));
+    assert_false(file_exists(in_dir("maps.fits")));
+    assert_int_equal(count_temporary(), 0);
     char *text;
     assert_int_equal(file_read_text(in_dir("psf.fits"), &text), MOAO_OK);
     assert_string_equal(text, "earlier");
@@ -444,7 +481,34 @@ static void test_full_disk(void **state) {
     assert_int_equal(unlink(in_dir("psf.fits")), 0);
     assert_int_equal(mkdir(in_dir("maps.fits"), 0777), 0);
     assert_int_equal(run_write(&r), MOAO_IO); /* in the way: a directory of that name */
-    assert_false(file_exists(in_dir("maps.fits.tmp")));
+    assert_int_equal(count_temporary(), 0);
+    run_end(&r);
+}
+
+/* Where only one of the two files has room, neither appears. */
+static void test_both_or_none(void **state) {
+    (void)state;
+    run r;
+    struct stat maps, psf;
+    struct rlimit was, limit;
+    run_begin(&r, grid, "long", false);
+    assert_int_equal(run_write(&r), MOAO_OK);
+    assert_int_equal(stat(in_dir("maps.fits"), &maps), 0);
+    assert_int_equal(stat(in_dir("psf.fits"), &psf), 0);
+    assert_true(maps.st_size != psf.st_size);
+    unlink(in_dir("maps.fits"));
+    unlink(in_dir("psf.fits"));
+    getrlimit(RLIMIT_FSIZE, &was);
+    limit = was;
+    limit.rlim_cur = (rlim_t)(maps.st_size < psf.st_size ? maps.st_size : psf.st_size);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    status st = run_write(&r);
+    setrlimit(RLIMIT_FSIZE, &was);
+    assert_int_equal(st, MOAO_IO);
+    assert_non_null(strstr(status_message(), "File too large"));
+    assert_false(file_exists(in_dir("maps.fits")) || file_exists(in_dir("psf.fits")));
+    assert_int_equal(count_temporary(), 0);
+    status_clear();
     run_end(&r);
 }
 
@@ -474,50 +538,11 @@ static void test_image_fwhm(void **state) {
     assert_true(isnan(maps_image_fwhm(im, N)));
 }
 
-/* A matrix written at once, and by panels in any order, is the same; an abandoned one leaves
- * nothing. */
-static void test_matrix(void **state) {
-    (void)state;
-    enum { ROWS = 37, COLS = 23, LD = 41 };
-    static double a[LD * COLS], back[ROWS * COLS];
-    matrix_file *m;
-    int any, err = 0;
-    for (int i = 0; i < LD * COLS; i++)
-        a[i] = i % LD < ROWS ? i : NAN;
-    assert_int_equal(maps_write_matrix(dir, "Ctm", "arcsec2", "a title", a, ROWS, COLS, LD),
-                     MOAO_OK);
-    assert_int_equal(maps_matrix_open(dir, "W", "m/arcsec", "panels", ROWS, COLS, &m), MOAO_OK);
-    assert_int_equal(maps_matrix_columns(m, 10, 13, a + 10 * LD, LD), MOAO_OK);
-    assert_int_equal(maps_matrix_columns(m, 0, 3, a, LD), MOAO_OK);
-    assert_int_equal(maps_matrix_columns(m, 3, 7, a + 3 * LD, LD), MOAO_OK);
-    assert_int_equal(maps_matrix_columns(m, 20, 4, a, LD), MOAO_INTERNAL);
-    assert_false(file_exists(in_dir("matrices/W.fits")));
-    assert_int_equal(maps_matrix_close(m, true), MOAO_OK);
-    const char *names[] = {"Ctm", "W"};
-    for (int k = 0; k < 2; k++) {
-        char path[64];
-        snprintf(path, sizeof path, "matrices/%s.fits", names[k]);
-        assert_int_equal(check_sums(path), 2);
-        fitsfile *f = open_fits(path);
-        move_to(f, names[k], 0);
-        expect_text(f, "BUNIT", k == 0 ? "arcsec2" : "m/arcsec");
-        fits_read_img(f, TDOUBLE, 1, ROWS * COLS, NULL, back, &any, &err);
-        assert_int_equal(err, 0);
-        for (int i = 0; i < ROWS; i++)
-            for (int j = 0; j < COLS; j++)
-                assert_true(back[i * COLS + j] == a[i + j * LD]);
-        close_fits(f);
-    }
-    assert_int_equal(maps_matrix_open(dir, "R", "", "gone", ROWS, COLS, &m), MOAO_OK);
-    assert_int_equal(maps_matrix_close(m, false), MOAO_OK);
-    assert_false(file_exists(in_dir("matrices/R.fits")) ||
-                 file_exists(in_dir("matrices/R.fits.tmp")));
-}
-
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
-    const struct CMUnitTest tests[] = {
-        CASE(test_grid),       CASE(test_tables),    CASE(test_list),       CASE(test_psf),
-        CASE(test_compressed), CASE(test_full_disk), CASE(test_image_fwhm), CASE(test_matrix)};
+    const struct CMUnitTest tests[] = {CASE(test_grid),       CASE(test_tables),
+                                       CASE(test_list),       CASE(test_psf),
+                                       CASE(test_compressed), CASE(test_full_disk),
+                                       CASE(test_image_fwhm), CASE(test_both_or_none)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,6 +55,40 @@ static void test_natural_star(void **state) {
     sys_free(&s);
 }
 
+/* What people quote is the mean of what enters the matrix. */
+static void test_figures(void **state) {
+    (void)state;
+    sys s;
+    noise_figures f;
+    case_sys(6, 0, 6, N, stars, &s);
+    for (int w = 0; w < s.nsensor; w++)
+        s.sensors[w].noise.tiptilt = 0;
+    double *a = noise_matrix(&s, 0.1);
+    profile p;
+    case_profile(1, no_layer, &p);
+    p.r0 = 0.1;
+    for (int w = 0; w < s.nsensor; w++) {
+        const sensor *o = &s.sensors[w];
+        double sum = 0;
+        for (size_t i = 0; i < 2 * (size_t)o->nsub; i++)
+            sum += a[(o->first + i) * (s.m + 1)] / (2 * o->nsub);
+        matcov_noise_figures(&s, &p, w, &f);
+        expect_close(f.variance, sum, sum, "mean variance of the noise");
+        assert_true(o->lgs ? f.along > 1.01 * f.across : f.along == f.across);
+    }
+    matcov_noise_figures(&s, &p, 2, &f);
+    expect_close(f.photons, pow(10, 2.9 - 0.4 * 12.5) * 0.425 * 1 * 0.004 * 3300 * 1e4, f.photons,
+                 "photons");
+    expect_close(f.across, 206264.80624709636 * 500e-9 / 0.1 * pow(500. / 650, 0.2), f.across,
+                 "spot");
+    s.sensors[2].noise.variance = 0.25;
+    matcov_noise_figures(&s, &p, 2, &f);
+    assert_true(f.variance == 0.25 && isnan(f.photons) && isnan(f.across));
+    case_profile_free(&p);
+    free(a);
+    sys_free(&s);
+}
+
 /* A laser star: the covariance of each subaperture as a tensor along and across the vector from the
  * launch point to its registered position, turned into the axes of the rotated sensor. */
 static void test_laser_star(void **state) {
@@ -215,10 +249,10 @@ static void test_bytes(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_natural_star),
-                                       cmocka_unit_test(test_laser_star),
-                                       cmocka_unit_test(test_tiptilt),
-                                       cmocka_unit_test(test_limits), cmocka_unit_test(test_bytes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_natural_star), cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_laser_star),   cmocka_unit_test(test_tiptilt),
+        cmocka_unit_test(test_limits),       cmocka_unit_test(test_bytes)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

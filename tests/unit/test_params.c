@@ -145,6 +145,15 @@ static void files_are_relative_to_their_file(void **state) {
     assert_near(p.atmosphere_profiles.v[1].layers_altitude.v[1], 12500);
     assert_near(p.atmosphere_profiles.v[1].layers_strength.v[1],
                 pow(0.1, -5. / 3) * 1.88506 / 30.39656);
+    /* the effective parameters hold all that and name no file: they can be read anywhere */
+    char *effective = params_effective_text(&p);
+    assert_non_null(effective);
+    assert_null(strstr(effective, " file:"));
+    write_bytes("effective.yaml", effective, strlen(effective));
+    free(effective);
+    params_free(&p);
+    load("effective.yaml", NULL, &p);
+    assert_near(p.atmosphere_profiles.v[0].layers_L0.v[0], 30);
     params_free(&p);
     load("sub/a.yaml", "atmosphere.legacy={pattern: sub/prof*.txt, start: 1 h, interval: 5 min}",
          &p);

@@ -18,7 +18,7 @@ static char *read_page(void) {
 
 static void page_is_up_to_date(void **state) {
     (void)state;
-    char *page = read_page(), *made = params_reference(true);
+    char *page = read_page(), *made = params_reference(REFERENCE_MARKDOWN);
     assert_non_null(made);
     if (strcmp(page, made) != 0)
         fail_msg("docs/parameters.md is out of date: moao params --markdown > docs/parameters.md");
@@ -44,7 +44,8 @@ static void check_table(const param_table *t, const char *reference) {
 
 static void every_parameter_is_described(void **state) {
     (void)state;
-    char *reference = params_reference(true), *plain = params_reference(false);
+    char *reference = params_reference(REFERENCE_MARKDOWN),
+         *plain = params_reference(REFERENCE_PLAIN);
     check_table(&params_main_table, reference);
     check_table(&params_sensor_table, reference);
     check_table(&params_profile_table, reference);

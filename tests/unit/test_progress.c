@@ -62,12 +62,16 @@ static void capture_terminal(void (*body)(void), unsigned short width) {
 
 static void some_steps(void) {
     progress_init(true, 100);
+    progress_part(25, 1000);
     progress_step("matcov of ToR 1/2");
-    progress_advance(25);
+    progress_advance(500);
+    progress_advance(1500); /* more than was said: the part stays within its share */
+    progress_part(70, 0);
     progress_step("factor");
     progress_note("a note of %d words", 4);
-    progress_warn("doubtful: %s", "why");
+    progress_warn("doubtful: %s", "w\xc2\x9b");
     progress_advance(75);
+    progress_part(5, 0);
     progress_step("output");
     progress_end();
 }
@@ -99,9 +103,10 @@ static void test_log(void **state) {
     assert_int_equal(lines, 5);
     assert_int_equal(dated, 4);
     assert_non_null(strstr(text, " factor (25% done, "));
-    assert_non_null(strstr(text, " output (100% done, 00:00 left)\n"));
+    assert_non_null(strstr(text, " matcov of ToR 1/2 (0% done, "));
+    assert_non_null(strstr(text, " output (95% done, "));
     assert_non_null(strstr(text, "a note of 4 words\n"));
-    assert_non_null(strstr(text, "\nmoao: warning: doubtful: why\n"));
+    assert_non_null(strstr(text, "\nmoao: warning: doubtful: w??\n"));
 }
 
 /* On a terminal no drawing is wider than it, notes and warnings stay as lines of their own, and the
@@ -123,7 +128,7 @@ static void test_bar(void **state) {
             widest = column > widest ? column : widest;
         }
         assert_true(widest > 0 && widest < (width < 80 ? width : 80));
-        assert_non_null(strstr(text, "\r\033[Kmoao: warning: doubtful: why\r\n"));
+        assert_non_null(strstr(text, "\r\033[Kmoao: warning: doubtful: w??\r\n"));
         assert_non_null(strstr(text, "\r\033[Ka note of 4 words\r\n"));
         assert_non_null(strstr(text, " 25% left "));
         assert_int_equal(strcmp(text + strlen(text) - 4, "\r\033[K"), 0);

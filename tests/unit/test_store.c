@@ -53,7 +53,7 @@ static float pixel_of(int e, int t, int l, int i) {
 static status put(store *s, int e, int t0, int nt) {
     static double scalars[NT * NL * (3 + NB)];
     static float images[NT * NL * CROP * CROP];
-    result_block b = {e, t0, nt, NL, NB, CROP, scalars, images};
+    result_block b = {e, t0, nt, NL, NB, CROP, scalars, images, false};
     for (int t = 0; t < nt; t++)
         for (int l = 0; l < NL; l++) {
             for (int k = 0; k < 3 + NB; k++)
@@ -84,8 +84,10 @@ static void check_done(store *s) {
 }
 
 static status open_as(const char *effective, bool resume, bool overwrite, store **s) {
+    const store_run run = {effective, NT, NE, NL, NB, CROP, false};
+    const store_how how = {resume, overwrite, false};
     status_clear();
-    return store_open(dir, effective, NT, NE, resume, overwrite, s);
+    return store_open(dir, &run, &how, s);
 }
 
 static store *open_ok(bool resume, bool overwrite) {
@@ -149,7 +151,7 @@ static void test_wrong_blocks(void **state) {
     assert_int_equal(put(s, NE, 0, 1), MOAO_INTERNAL);
     assert_int_equal(put(s, 0, NT - 1, 2), MOAO_INTERNAL);
     double few[3];
-    result_block b = {1, 0, 1, 1, 0, 0, few, NULL};
+    result_block b = {1, 0, 1, 1, 0, 0, few, NULL, false};
     assert_int_equal(store_put(s, &b), MOAO_INTERNAL);
     assert_int_equal(store_read_scalars(s, 1, 0, v), MOAO_INTERNAL);
     assert_int_equal(store_done_count(s), 2);
@@ -161,8 +163,10 @@ static void test_no_images(void **state) {
     (void)state;
     double in[3] = {0.5, NAN, 2}, out[3];
     float im[4];
-    store *s = open_ok(false, false);
-    result_block b = {1, 4, 1, 1, 0, 0, in, NULL};
+    const store_run without = {EFFECTIVE, NT, NE, 1, 0, 0, false};
+    store *s;
+    assert_int_equal(store_open(dir, &without, &(store_how){0}, &s), MOAO_OK);
+    result_block b = {1, 4, 1, 1, 0, 0, in, NULL, false};
     assert_int_equal(store_put(s, &b), MOAO_OK);
     assert_int_equal(store_read_scalars(s, 1, 4, out), MOAO_OK);
     assert_memory_equal(in, out, sizeof in);
@@ -173,19 +177,21 @@ static void test_no_images(void **state) {
 /* Facts survive a restart, the last value counts, and are forgotten by a new run. */
 static void test_facts(void **state) {
     (void)state;
-    store *s = open_ok(false, false);
+    const store_run many = {EFFECTIVE, NT, 200, NL, NB, CROP, true};
+    store *s;
+    assert_int_equal(store_open(dir, &many, &(store_how){0}, &s), MOAO_OK);
     assert_int_equal(store_get_fact(s, "ranks", -7), -7);
     assert_int_equal(store_set_fact(s, "ranks", 4), MOAO_OK);
-    assert_int_equal(store_set_fact(s, "chunk", 12), MOAO_OK);
+    assert_int_equal(store_set_fact(s, "chunk", 7), MOAO_OK);
     assert_int_equal(store_set_fact(s, "ranks", 6), MOAO_OK);
     assert_int_equal(store_set_fact(s, "two words", 1), MOAO_INTERNAL);
     for (int e = 0; e < 150; e++) /* more than there is room for at first */
         assert_int_equal(store_set_precision(s, e, e % 3, 1e-5 * e), MOAO_OK);
     assert_int_equal(store_set_precision(s, 7, false, INFINITY), MOAO_OK);
     store_close(s);
-    s = open_ok(true, false);
+    assert_int_equal(store_open(dir, &many, &(store_how){.resume = true}, &s), MOAO_OK);
     assert_int_equal(store_get_fact(s, "ranks", -7), 6);
-    assert_int_equal(store_get_fact(s, "chunk", -7), 12);
+    assert_int_equal(store_get_fact(s, "chunk", -7), 7);
     for (int e = 0; e < 151; e++) {
         bool mixed;
         double difference;
@@ -197,7 +203,7 @@ static void test_facts(void **state) {
             assert_true(fabs(difference - 1e-5 * e) <= 1e-12);
     }
     store_close(s);
-    s = open_ok(false, true);
+    assert_int_equal(store_open(dir, &many, &(store_how){.overwrite = true}, &s), MOAO_OK);
     assert_int_equal(store_get_fact(s, "ranks", -7), -7);
     store_close(s);
 }
@@ -232,7 +238,7 @@ static void test_refusals(void **state) {
     store_close(s);
     expect_refusal(EFFECTIVE, false, "finished");
     expect_refusal(changed, true, "r0");
-    assert_int_equal(store_open(dir, EFFECTIVE, NT, NE, true, true, &s), MOAO_INPUT);
+    assert_int_equal(open_as(EFFECTIVE, true, true, &s), MOAO_INPUT);
     s = open_ok(false, true);
     assert_int_equal(store_done_count(s), 0);
     store_close(s);
@@ -395,7 +401,8 @@ static void test_full_disk(void **state) {
     snprintf(path, sizeof path, "%s/file", dir);
     assert_int_equal(file_write_text(path, "x"), MOAO_OK);
     snprintf(path, sizeof path, "%s/file/run", dir);
-    assert_int_equal(store_open(path, EFFECTIVE, NT, NE, false, false, &other), MOAO_IO);
+    const store_run run = {EFFECTIVE, NT, NE, NL, NB, CROP, false};
+    assert_int_equal(store_open(path, &run, &(store_how){0}, &other), MOAO_INPUT);
     assert_non_null(strstr(status_message(), "not a directory"));
 }
 

@@ -37,6 +37,12 @@ static void accepted(void **state) {
         {"3 e-", DIM_CHARGE, "e-", 3},
         {"2 mas2", DIM_VARIANCE, "arcsec2", 2e-6},
         {"180", DIM_ANGLE, "deg", 3.141592653589793},
+        {"0.5 kHz", DIM_RATE, "Hz", 500},
+        {"H", DIM_WAVELENGTH, "um", 1.65e-6},
+        {"Ks", DIM_WAVELENGTH, "um", 2.15e-6},
+        {"2.2", DIM_WAVELENGTH, "um", 2.2e-6},
+        {"589 nm", DIM_WAVELENGTH, "um", 589e-9},
+        {"1e-310", DIM_STRENGTH, "m^-5/3", 1e-310}, /* small, but a double holds it */
     };
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
         double v = NAN;

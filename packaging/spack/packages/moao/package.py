@@ -1,0 +1,55 @@
+"""moao for Spack: see docs/install.md. Libraries are found by pkg-config, but for those whose names depend on the provider."""
+from spack.package import *
+
+try:  # Spack 1.0 and later keep the build systems with the packages
+    from spack_repo.builtin.build_systems.makefile import MakefilePackage
+except ImportError:
+    pass
+
+
+class Moao(MakefilePackage):
+    """Image quality of multi-object adaptive optics on very large telescopes, computed from covariances of
+    wavefront-sensor slopes on MPI ranks and GPUs."""
+
+    maintainers = []
+    license("BSD-3-Clause")
+
+    version("0.2.0")
+
+    variant("cuda", default=False, description="build the plugin that computes on NVIDIA GPUs")
+
+    depends_on("c", type="build")
+    depends_on("cxx", type="build", when="+cuda")
+    depends_on("gmake", type="build")
+    depends_on("pkgconfig", type="build")
+    depends_on("mpi")
+    depends_on("scalapack")
+    depends_on("openblas threads=pthreads")
+    depends_on("fftw@3.3:")
+    depends_on("cfitsio")
+    depends_on("libyaml")
+    depends_on("cuda@12:", when="+cuda")
+    depends_on("python@3.8:", type="run")
+    depends_on("py-numpy", type="run")
+    depends_on("py-astropy", type="run")
+    depends_on("py-matplotlib", type="run")
+
+    def variables(self):
+        spec = self.spec
+        words = [
+            "CC=" + spec["mpi"].mpicc,
+            "SCALAPACK_LIBS=" + spec["scalapack"].libs.ld_flags,
+            "OPENBLAS_LIBS=" + spec["openblas"].libs.ld_flags,
+            "prefix=" + str(self.prefix),
+        ]
+        if spec.satisfies("+cuda"):
+            words.append("NVCC=" + spec["cuda"].prefix.bin.nvcc)
+        return words
+
+    @property
+    def build_targets(self):
+        return ["all"] + (["gpu"] if self.spec.satisfies("+cuda") else []) + self.variables()
+
+    @property
+    def install_targets(self):
+        return ["install"] + self.variables()

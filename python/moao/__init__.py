@@ -1,0 +1,34 @@
+"""Read the results of moao: `run = moao.open(folder)`, then run.strehl(2.2), run.ee(75), run.psf(10, -5)...
+
+Needs numpy and astropy. Figures are in moao.plots (matplotlib), the page for a browser in moao.view (plotly).
+"""
+import os
+
+from .psf import Psf
+from .results import MoaoError, Run
+
+__all__ = ["MoaoError", "Psf", "Run", "open", "__version__"]
+
+
+def _version():
+    """Of the file VERSION beside the folder python/, or of the installed package."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "VERSION")
+    if os.path.exists(path):
+        with _open(path, encoding="ascii") as f:
+            return f.read().strip()
+    from importlib import metadata
+    try:
+        return metadata.version("moao")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+_open = open  # the builtin, before the name is given to the reader of results
+
+
+def open(folder):  # noqa: A001  (the name that one types: moao.open)
+    """Results of the run in a folder, as a Run. Raises MoaoError when maps.fits is not there or not readable."""
+    return Run(folder)
+
+
+__version__ = _version()

@@ -1,0 +1,96 @@
+"""Draw the results of a run: maps over the field, point-spread functions, r0 and Strehl ratio in time.
+
+Reads maps.fits and, when it is there, psf.fits of the run's folder. Needs astropy and matplotlib (on Debian and Ubuntu:
+python3-astropy python3-matplotlib). The kind of file follows from its name: .png, .pdf, .svg.
+"""
+import os
+import sys
+
+import numpy as np
+
+from .command import numbers, parser, run_command, save, target_argument
+from .results import MoaoError, Run
+
+
+def options():
+    p = parser(__doc__)
+    p.add_argument("folder", metavar="DIR", help="folder of the results, with maps.fits")
+    p.add_argument("-o", "--output", metavar="FILE", help="picture to write (default: DIR/maps.png)")
+    p.add_argument("-w", "--wavelength", metavar="UM[,UM...]",
+                   help="wavelengths in um, the nearest ones are drawn (default: both, of many the shortest and longest)")
+    p.add_argument("-b", "--box", type=float, metavar="MAS",
+                   help="side of the ensquared energy's box in mas; the nearest one is drawn (default: the first)")
+    p.add_argument("-q", "--quantity", metavar="NAME[,NAME...]",
+                   help="what to draw: strehl, ee, fwhm, variance, any column of TARGETS, or all (default: strehl,ee)")
+    p.add_argument("-t", "--target", action="append", metavar="X,Y|NUMBER|NAME",
+                   help="target whose PSF is drawn: the nearest one in arcsec, its number from 1, or its name; repeatable")
+    p.add_argument("--scale", choices=("common", "separate"), default="common",
+                   help="colours: one scale for a row of maps (default), or one for each map")
+    p.add_argument("--limits", action="append", default=[], metavar="NAME=LOW:HIGH",
+                   help="fixed colour scale of a quantity, e.g. strehl=0:1; repeatable")
+    p.add_argument("--position-angle", type=float, metavar="DEG",
+                   help="position angle of the y axis, east of north: draws N and E (default: keyword POSANGLE, if any)")
+    return p
+
+
+def quantity(run, word, box):
+    """Columns that a word of -q means."""
+    word = word.strip()
+    ee = [n for n in run.quantities if n.startswith("EE_")]
+    if word == "all":
+        return run.quantities
+    if word.lower() == "ee":
+        if not ee or box is None:
+            return ee[:1]
+        return [ee[int(np.argmin(abs(np.array(run.boxes) - box)))]]
+    found = [n for n in run.quantities if n.lower() == word.lower()]
+    if not found:
+        raise MoaoError("no quantity %s: this run has ee, %s" % (word, ", ".join(n.lower() for n in run.quantities)))
+    return found
+
+
+def waves_of(run, text):
+    if text is None:
+        return None
+    found = []
+    for word in text.split(","):
+        wanted = numbers(word, 1, "a wavelength in um")[0]
+        found.append(int(np.argmin(abs(run.lambdas - wanted))))
+    return list(dict.fromkeys(found))
+
+
+def draw(a):
+    run = Run(a.folder)
+    from . import plots
+    names = list(dict.fromkeys(n for w in (a.quantity or "strehl,ee").split(",") for n in quantity(run, w, a.box)))
+    fixed = {}
+    for text in a.limits:
+        name, _, span = text.partition("=")
+        for n in quantity(run, name, a.box):
+            fixed[n] = numbers(span, 2, "NAME=LOW:HIGH")
+    figure = plots.overview(run, names, waves_of(run, a.wavelength),
+                            [target_argument(t) for t in a.target] if a.target else None, a.scale, fixed,
+                            a.position_angle)
+    output = a.output or os.path.join(a.folder, "maps.png")
+    save(figure, output)
+    print(output)
+
+
+def joined(words):
+    """-t -10,5 as -t=-10,5, which would else be taken for an option."""
+    found = []
+    for w in words:
+        if found and found[-1] in ("-t", "--target"):
+            found[-1] = "--target=" + w
+        else:
+            found.append(w)
+    return found
+
+
+def main(arguments=None):
+    a = options().parse_args(joined(sys.argv[1:] if arguments is None else arguments))
+    return run_command("moao-plot", lambda: draw(a))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

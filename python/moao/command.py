@@ -1,0 +1,74 @@
+"""What the commands share: options, one line and exit code 2 for what cannot be done, files that appear whole."""
+import argparse
+import os
+import sys
+
+from .results import MoaoError
+
+
+def parser(doc, **kw):
+    """A parser whose help is the module's text."""
+    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter, **kw)
+
+
+def run_command(name, call):
+    """Exit code of call(); errors that a user can mend become one line."""
+    try:
+        return call() or 0
+    except MoaoError as e:
+        print("%s: %s" % (name, e), file=sys.stderr)
+    except ImportError as e:
+        print("%s: %s; on Debian and Ubuntu: apt install %s, elsewhere: pip install %s"
+              % (name, e, package_of(e.name), e.name), file=sys.stderr)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as e:
+        print("%s: %s: %s" % (name, e.filename or "file", e.strerror or e), file=sys.stderr)
+    return 2
+
+
+def package_of(module):
+    """Debian's package of a Python module."""
+    return "python3-" + (module or "numpy").split(".")[0]
+
+
+def save(figure, path):
+    """Write a figure; the kind of file follows from the name."""
+    from matplotlib import rc_context
+
+    from .plots import STYLE
+    try:
+        with rc_context(STYLE):
+            figure.savefig(path)
+    except ValueError as e:  # a kind of file that matplotlib does not know
+        raise MoaoError("%s: cannot write: %s" % (path, e)) from None
+
+
+def write_whole(path, text):
+    """The file appears whole or not at all."""
+    with open(path + ".new", "w", encoding="utf-8", newline="") as f:
+        f.write(text)
+    os.replace(path + ".new", path)
+
+
+def target_argument(text):
+    """X,Y in arcsec, or a number from 1 (as TARGETS counts), or a name."""
+    parts = text.split(",")
+    try:
+        if len(parts) == 2:
+            return float(parts[0]), float(parts[1])
+        return int(text) - 1 if int(text) > 0 else text
+    except ValueError:
+        return text
+
+
+def numbers(text, n, what):
+    """n numbers with commas or colons between them."""
+    try:
+        values = tuple(float(v) for v in text.replace(":", ",").split(","))
+    except ValueError:
+        values = ()
+    if len(values) != n:
+        raise MoaoError("%s: expected %s" % (text, what))
+    return values

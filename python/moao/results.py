@@ -1,0 +1,287 @@
+"""What a run left in its folder, by the names that one uses: Strehl ratios, energies, images, stars, exposures.
+
+Arrays of results have the shape of the targets: [y, x] for a grid, [target] for a list; with exposure="all" the
+exposures come before them, and without a wavelength all wavelengths come first. Wavelengths are in um, boxes and pixels in mas, directions in arcsec, exposures count from 1.
+"""
+import os
+import re
+
+import numpy as np
+from astropy.io import fits
+from astropy.table import Table
+
+from .psf import Psf, total_flux
+
+NEAR_WAVELENGTH = 0.1  # a wavelength that is asked for is found within this share of itself
+NEAR_BOX = 0.01        # and so is a box
+LONG = "_LONG"
+
+
+class MoaoError(Exception):
+    """Something that was asked for is not there; the message is one line that says what there is."""
+
+
+def _reason(e):
+    return getattr(e, "strerror", None) or str(e) or type(e).__name__
+
+
+def nearest(values, wanted, share, what, unit):
+    """Index of the value nearest to the wanted one; MoaoError when it is farther than that share of it."""
+    values = np.asarray(values, float)
+    there = ", ".join("%g" % v for v in values) or "none"
+    i = int(np.argmin(abs(values - wanted))) if len(values) else 0
+    if not len(values) or not abs(values[i] - wanted) <= share * abs(wanted):
+        raise MoaoError("no %s near %g %s: this run has %s %s" % (what, wanted, unit, there, unit))
+    return i
+
+
+def read_numbers(value):
+    """YAML 1.1 takes 1e-06 for text: such text becomes the number that it is."""
+    if isinstance(value, dict):
+        return {k: read_numbers(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [read_numbers(v) for v in value]
+    if isinstance(value, str) and re.fullmatch(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+", value):
+        return float(value)
+    return value
+
+
+class Run:
+    """The results of one run. Nothing is read from psf.fits before an image is asked for."""
+
+    def __init__(self, folder):
+        self.folder = os.fspath(folder)
+        self.path = os.path.join(self.folder, "maps.fits")
+        self.psf_path = os.path.join(self.folder, "psf.fits")
+        try:
+            with fits.open(self.path, memmap=False) as f:
+                self.header = f[0].header
+                self._grid = f["TARGETS"].header["GRIDNX"], f["TARGETS"].header["GRIDNY"]
+                # NaN stays NaN: a value that is not known, not one to leave out
+                tables = {n: Table.read(f[n], mask_invalid=False) for n in (
+                    "TARGETS", "GUIDESTARS", "EXPOSURES", "WAVELENGTHS", "PARAMETERS")}
+        except (OSError, KeyError, ValueError, TypeError) as e:
+            raise MoaoError("%s: cannot read the maps: %s" % (self.path, _reason(e))) from None
+        self.targets, self.guide_stars = tables["TARGETS"], tables["GUIDESTARS"]
+        self.exposures, self.wavelengths = tables["EXPOSURES"], tables["WAVELENGTHS"]
+        self.parameters_text = "\n".join(str(s) for s in tables["PARAMETERS"]["LINE"]) + "\n"
+        self.x, self.y = (np.asarray(self.targets[n], float) for n in "XY")
+        self.nl, self.ne, self.nt = len(self.wavelengths), len(self.exposures), len(self.targets)
+        self._parameters = None
+
+    def __repr__(self):
+        return "<moao run %r: %d targets, %d exposures, wavelengths %s um>" % (
+            self.folder, self.nt, self.ne, ", ".join("%g" % v for v in self.lambdas))
+
+    # --- what the run is about
+
+    @property
+    def lambdas(self):
+        """Wavelengths [um], in the order of the file."""
+        return np.asarray(self.wavelengths["LAMBDA"], float)
+
+    @property
+    def times(self):
+        """Times of the exposures [s]."""
+        return np.asarray(self.exposures["TIME"], float)
+
+    @property
+    def grid(self):
+        """(nx, ny) of a grid of targets, None for a list."""
+        return None if self._grid[0] <= 0 else tuple(int(n) for n in self._grid)
+
+    @property
+    def names(self):
+        """Names of the targets; those that have none are called by their number from 1."""
+        given = [str(n).strip() for n in self.targets["NAME"]] if "NAME" in self.targets.colnames else [""] * self.nt
+        return [n or str(i + 1) for i, n in enumerate(given)]
+
+    @property
+    def named(self):
+        """Whether any target has a name of its own."""
+        return "NAME" in self.targets.colnames and any(str(n).strip() for n in self.targets["NAME"])
+
+    @property
+    def title(self):
+        return str(self.header.get("TITLE", ""))
+
+    @property
+    def zenith(self):
+        """Zenith angle [deg]."""
+        return float(self.header.get("ZENITH", 0))
+
+    @property
+    def r0(self):
+        """r0 of each exposure [m] at 500 nm along the line of sight."""
+        return np.asarray(self.exposures["R0"], float)
+
+    @property
+    def r0_zenith(self):
+        """r0 of each exposure [m] at 500 nm as it would be at zenith: that along the line of sight x airmass^(3/5)."""
+        return self.r0 * np.cos(np.radians(self.zenith)) ** -0.6
+
+    @property
+    def position_angle(self):
+        """Position angle of the y axis [deg east of north], None when the run does not say."""
+        return float(self.header["POSANGLE"]) if "POSANGLE" in self.header else None
+
+    @property
+    def parameters(self):
+        """Every parameter of the run, nested as in effective.yaml (parameters_text is that text)."""
+        if self._parameters is None:
+            try:
+                import yaml  # comes with astropy
+            except ImportError:
+                raise MoaoError("parameters need PyYAML (pip install pyyaml); parameters_text is the text") from None
+            self._parameters = read_numbers(yaml.safe_load(self.parameters_text))
+        return self._parameters
+
+    # --- figures of merit
+
+    @property
+    def quantities(self):
+        """Names of what each target has: STREHL, EE_75mas..., FWHM, VARIANCE..."""
+        names = self.targets.colnames
+        return [n for n in names if n + LONG in names]
+
+    @property
+    def boxes(self):
+        """Sides of the boxes of ensquared energy [mas]."""
+        return [self.box_of(n) for n in self.quantities if n.startswith("EE_")]
+
+    @staticmethod
+    def box_of(name):
+        """Side [mas] of the box of a quantity EE_75mas, EE_37p5mas."""
+        return float(name[len("EE_"):-len("mas")].replace("p", "."))
+
+    def unit(self, name):
+        """Unit of a quantity, "" for pure numbers."""
+        return str(self.targets[name].unit or "")
+
+    def column(self, name):
+        """A quantity as [wavelength, exposure, target]."""
+        return np.asarray(self._cells(name), float).reshape(self.nt, self.nl, self.ne).transpose(1, 2, 0)
+
+    def column_long(self, name):
+        """A quantity of the long exposure as [wavelength, target]."""
+        return np.asarray(self._cells(name + LONG), float).reshape(self.nt, self.nl).T
+
+    def _cells(self, name):
+        if name not in self.targets.colnames:
+            raise MoaoError("no quantity %s: this run has %s" % (name, ", ".join(self.quantities)))
+        return self.targets[name]
+
+    def wavelength_index(self, wavelength=None):
+        """Row of the wavelength nearest to one [um]; None: the first."""
+        return 0 if wavelength is None else nearest(self.lambdas, wavelength, NEAR_WAVELENGTH, "wavelength", "um")
+
+    def value(self, name, wavelength=None, exposure=None):
+        """A quantity: of the long exposure (exposure=None), of one exposure (from 1), or of "all" of them; at the
+        wavelength nearest to one [um], or at all (None: they come first in the array)."""
+        il = slice(None) if wavelength is None else self.wavelength_index(wavelength)
+        if exposure is None:
+            return self._shaped(self.column_long(name)[il])
+        if isinstance(exposure, str):
+            if exposure != "all":
+                raise MoaoError('exposure is None (the long one), a number from 1, or "all", not %r' % exposure)
+            return self._shaped(self.column(name)[il])
+        return self._shaped(self.column(name)[il, self._exposure(exposure), :])
+
+    def _exposure(self, exposure):
+        if not 1 <= exposure <= self.ne:
+            raise MoaoError("no exposure %s: this run has 1 to %d" % (exposure, self.ne))
+        return int(exposure) - 1
+
+    def _shaped(self, v):
+        return v if self.grid is None else v.reshape(v.shape[:-1] + (self.grid[1], self.grid[0]))
+
+    def strehl(self, wavelength=None, exposure=None):
+        """Strehl ratio of every target."""
+        return self.value("STREHL", wavelength, exposure)
+
+    def fwhm(self, wavelength=None, exposure=None):
+        """Full width at half maximum [mas] of every target."""
+        return self.value("FWHM", wavelength, exposure)
+
+    def variance(self, wavelength=None, exposure=None):
+        """Variance of the residual phase [rad2] of every target."""
+        return self.value("VARIANCE", wavelength, exposure)
+
+    def ee_name(self, box):
+        """Name of the quantity for a box [mas]."""
+        try:
+            return [n for n in self.quantities if n.startswith("EE_")][nearest(self.boxes, box, NEAR_BOX, "box", "mas")]
+        except MoaoError as e:
+            raise MoaoError("%s (others: parameter psf.ee_boxes, or run.psf(...).ee(box) from the image)" % e) from None
+
+    def ee(self, box, wavelength=None, exposure=None):
+        """Share of the energy of every target in a square box of that side [mas]."""
+        return self.value(self.ee_name(box), wavelength, exposure)
+
+    def budget_terms(self):
+        """Names of the quantities that are errors of the phase: those in rad2, nm or nm2."""
+        return [n for n in self.quantities if self.unit(n).replace("^", "").replace("**", "") in ("rad2", "nm", "nm2")]
+
+    def budget(self, wavelength=None, exposure=None, target=None):
+        """The error terms that the run keeps, as a table: one row for each and each wavelength (None: all), mean,
+        smallest and largest over the targets [rad2] and the root of the mean as optical path [nm]; with `target` (as of
+        target_index) of that one."""
+        rows, only = [], slice(None) if target is None else [self.target_index(target)]
+        for name in self.budget_terms():
+            for il in range(self.nl) if wavelength is None else [self.wavelength_index(wavelength)]:
+                nm = self.lambdas[il] * 1e3 / (2 * np.pi)  # of path for one radian
+                v = np.ravel(self.value(name, self.lambdas[il], exposure))[only]
+                unit = self.unit(name)
+                v = v if unit.startswith("rad") else v / nm ** 2 if unit != "nm" else (v / nm) ** 2
+                rows.append((name, self.lambdas[il], v.mean(), v.min(), v.max(), nm * np.sqrt(v.mean())))
+        t = Table(rows=rows or None, names=("TERM", "LAMBDA", "MEAN", "MIN", "MAX", "RMS"),
+                  dtype=("U32",) + (float,) * 5)
+        for column, unit in zip(t.colnames[1:], ("um", "rad2", "rad2", "rad2", "nm")):
+            t[column].unit = unit
+        return t
+
+    # --- images
+
+    def target_index(self, x, y=None):
+        """Index from 0 of a target: given itself, its name, or the direction (x, y) [arcsec] that it is nearest to."""
+        if y is not None:
+            return int(np.argmin(np.hypot(self.x - x, self.y - y)))
+        if isinstance(x, str):
+            if x not in self.names:
+                raise MoaoError("no target %r: this run has %s" % (x, ", ".join(self.names[:8])
+                                                                  + (", ..." if self.nt > 8 else "")))
+            return self.names.index(x)
+        if not -self.nt <= x < self.nt:
+            raise MoaoError("no target %s: this run has 0 to %d" % (x, self.nt - 1))
+        return int(x) % self.nt
+
+    @property
+    def has_psf(self):
+        return os.path.exists(self.psf_path)
+
+    def psf(self, x, y=None, wavelength=None, exposure=None):
+        """The image of the target nearest to (x, y) [arcsec], or of that index (from 0) or name, at a wavelength (None:
+        the first); the long exposure or, with output.psf: short, exposure 1, 2..."""
+        return next(self.psfs([self.target_index(x, y)], wavelength, exposure))
+
+    def psfs(self, targets=None, wavelength=None, exposure=None):
+        """The images of some targets (indices, None: all), one after another; only they are read."""
+        il = self.wavelength_index(wavelength)
+        name, version = "PSF_LONG", il + 1
+        if exposure is not None:
+            name, version = "PSF_SHORT", il * self.ne + self._exposure(exposure) + 1
+        if not self.has_psf:
+            raise MoaoError("%s: no images: run with output.psf: long or short" % self.psf_path)
+        try:
+            with fits.open(self.psf_path) as f:
+                if (name, version) not in f:
+                    raise MoaoError("%s: no images of single exposures: run with output.psf: short" % self.psf_path)
+                hdu = f[name, version]
+                cube, pixel = getattr(hdu, "section", None), float(hdu.header["PIXEL"])
+                cube = hdu.data if cube is None else cube
+                total = total_flux(self.lambdas[il], pixel, self.header["TELDIAM"], self.header["OBSCUR"])
+                for t in range(self.nt) if targets is None else targets:
+                    yield Psf(cube[t, :, :], pixel, self.lambdas[il], total, t, self.x[t], self.y[t], exposure,
+                              self.names[t])
+        except (OSError, KeyError, ValueError) as e:
+            raise MoaoError("%s: cannot read the images: %s" % (self.psf_path, _reason(e))) from None

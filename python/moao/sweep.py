@@ -1,0 +1,91 @@
+"""The table of a sweep (sweep.fits or sweep.csv): the swept keys, then figures of merit for each wavelength."""
+import os
+import re
+
+import numpy as np
+from astropy.io import fits
+from astropy.table import Table
+
+from .results import MoaoError, _reason
+
+MERIT = re.compile(r"^(mean_|max_|min_|best_|worst_)?(strehl|sr|ee|fwhm|variance|var)(_|\d|$)", re.I)
+WAVE = re.compile(r"[_ @]*(?:at_)?(\d+(?:[.p]\d+)?)_?um", re.I)
+OTHER = ("task", "run", "row", "index", "number", "status", "folder", "directory", "dir", "overrides", "elapsed",
+         "elapsed_s", "exit", "seconds")
+
+
+class Sweep:
+    """keys: {name: values} of those that vary, numbers or text; merits: {(name, wavelength or None): values}."""
+
+    def __init__(self, folder):
+        self.folder = os.fspath(folder)
+        self.keys, self.merits, self.units = {}, {}, {}
+        self._read()
+        if not self.merits or not self.keys:
+            raise MoaoError("%s: %s" % (self.path, "no finished run has a figure of merit" if not self.merits
+                                        else "no key has two values"))
+
+    def _read(self):
+        table, waves, nkeys = self._table()
+        names = table.colnames
+        first = next((i for i, n in enumerate(names) if MERIT.match(n)), len(names))
+        first = nkeys if nkeys is not None else first
+        done = np.zeros(len(table), bool)
+        for name in names[first:]:
+            column = table[name]
+            if name.lower() in OTHER or column.dtype.kind not in "fiu":
+                continue
+            values = np.ma.filled(np.ma.asarray(column).astype(float), np.nan).reshape(len(table), -1)
+            for i in range(values.shape[1]):
+                self._add_merit(name, values[:, i], waves[i] if values.shape[1] == len(waves) and len(waves) > 0
+                                and values.shape[1] > 1 else None, str(column.unit or ""))
+                done |= np.isfinite(values[:, i])
+        for name in names[:first]:
+            values = np.asarray(table[name])
+            if name.lower() not in OTHER and values.ndim == 1 and len(np.unique(values[done])) > 1:
+                self.keys[name] = values[done]
+        self.merits = {k: v[done] for k, v in self.merits.items() if np.isfinite(v).any()}
+
+    def _add_merit(self, name, values, wave, unit):
+        found = WAVE.search(name)
+        if wave is None and found:
+            wave = float(found.group(1).replace("p", "."))
+            name = (name[:found.start()] + name[found.end():]).strip("_ ")
+        self.merits[name, wave] = values
+        self.units[name] = unit
+
+    def _table(self):
+        """(table, wavelengths, number of keys or None)."""
+        for name in ("sweep.fits", "sweep.csv"):
+            self.path = os.path.join(self.folder, name)
+            if os.path.exists(self.path):
+                break
+        else:
+            raise MoaoError("%s: no sweep.fits and no sweep.csv there" % self.folder)
+        try:
+            if self.path.endswith(".csv"):
+                return Table.read(self.path, format="ascii.csv"), [], None
+            with fits.open(self.path, memmap=False) as f:
+                hdu = next(h for h in f if isinstance(h, fits.BinTableHDU))
+                waves = [f[0].header[k] for k in ("LAMBDA%d" % (i + 1) for i in range(99)) if k in f[0].header]
+                if "WAVELENGTHS" in f:
+                    waves = list(f["WAVELENGTHS"].data["LAMBDA"])
+                return Table.read(hdu), waves, hdu.header.get("NKEYS", f[0].header.get("NKEYS"))
+        except (OSError, ValueError, StopIteration, KeyError) as e:
+            raise MoaoError("%s: cannot read the table: %s" % (self.path, _reason(e))) from None
+
+    @property
+    def names(self):
+        """Figures of merit, whatever the wavelength."""
+        return list(dict.fromkeys(n for n, _ in self.merits))
+
+    def waves(self, name):
+        return [w for n, w in self.merits if n == name]
+
+
+def positions(values):
+    """(positions on an axis, labels or None): numbers stand for themselves, text is counted."""
+    if values.dtype.kind in "fiu":
+        return values.astype(float), None
+    labels = list(dict.fromkeys(str(v) for v in values))
+    return np.array([labels.index(str(v)) for v in values], float), labels

@@ -1,0 +1,350 @@
+/* The report of `moao check`: text of at most 80 columns, or JSON. */
+#include "cmd_check.h"
+
+#include "job/noise_table.h"
+#include "json.h"
+#include "plain.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COLUMNS = 80, LABEL = 16, MOST_SENSORS = 24 };
+
+/* "41 s", "12 min", "3.4 h", "5.2 days". */
+static void add_time(text *t, double seconds) {
+    if (seconds < 1)
+        text_add(t, "under 1 s");
+    else if (seconds < 120)
+        text_add(t, "%.0f s", seconds);
+    else if (seconds < 7200)
+        text_add(t, "%.0f min", seconds / 60);
+    else if (seconds < 172800)
+        text_add(t, "%.1f h", seconds / 3600);
+    else
+        text_add(t, "%.3g days", seconds / 86400);
+}
+
+static void add_memory(text *t, double bytes) {
+    text_add(t, bytes < 9.5e8 ? "%.0f MB" : "%.3g GB", bytes < 9.5e8 ? bytes / 1e6 : bytes / 1e9);
+}
+
+static const char *plural(int n) {
+    return n == 1 ? "" : "s";
+}
+
+/* A label, and words that are broken before the terminal's edge. */
+static void paragraph(const char *label, const char *words) {
+    int column = printf("%-*s", LABEL, label);
+    bool first = true;
+    while (*words != '\0') {
+        int n = (int)strcspn(words, " ");
+        if (!first && column + 1 + n > COLUMNS)
+            column = printf("\n%*s", LABEL, "") - 1;
+        else if (!first)
+            column += printf(" ");
+        column += printf("%.*s", n, words);
+        words += n + (words[n] == ' ');
+        first = false;
+    }
+    printf("\n");
+}
+
+__attribute__((format(printf, 2, 3))) static void say(const char *label, const char *fmt, ...) {
+    char words[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(words, sizeof words, fmt, ap);
+    va_end(ap);
+    paragraph(label, plain_text(words));
+}
+
+static void print_sensors(const sys *s) {
+    printf("sensors         %-20s %-4s %6s %12s  %s\n", "name", "type", "nssp", "measurements",
+           "direction [\"]");
+    for (int w = 0; w < s->nsensor && w < MOST_SENSORS; w++) {
+        const sensor *k = &s->sensors[w];
+        char name[sizeof k->name];
+        memcpy(name, k->name, sizeof name);
+        printf("%8d        %-20.20s %-4s %6d %12d  (%.1f, %.1f)\n", w, plain_text(name),
+               k->lgs ? "LGS" : "NGS", k->nssp, 2 * k->nsub, k->dir[0] * ARCSEC_PER_RAD,
+               k->dir[1] * ARCSEC_PER_RAD);
+    }
+    if (s->nsensor > MOST_SENSORS)
+        say("", "and %d more", s->nsensor - MOST_SENSORS);
+    say("measurements", "%zu in all", s->m);
+    say("truth sensor", "%d subapertures across, %zu measurements", s->ts.nssp, s->t);
+    say("DM", "%d actuators, pitch %.3f m", s->dm.nact, s->dm.pitch);
+}
+
+static void print_sequence(const setup *u) {
+    const sys *s = &u->s;
+    int layers = 0;
+    double lo = INFINITY, hi = 0;
+    for (int i = 0; i < u->a.nprofile; i++) {
+        const profile *p = &u->a.profiles[i];
+        layers = p->nlayer > layers ? p->nlayer : layers;
+        lo = p->r0 < lo ? p->r0 : lo;
+        hi = p->r0 > hi ? p->r0 : hi;
+    }
+    if (s->grid[0] > 0)
+        say("targets", "%d x %d", s->grid[0], s->grid[1]);
+    else
+        say("targets", "%d", s->ntarget);
+    say("atmosphere", "%d profile%s of up to %d layer%s", u->a.nprofile, plural(u->a.nprofile),
+        layers, plural(layers));
+    say("line of sight", "r0 %.3f to %.3f m, seeing %.2f to %.2f arcsec (0.976 x 500 nm/r0)", lo,
+        hi, SEEING_LAMBDA / hi * ARCSEC_PER_RAD, SEEING_LAMBDA / lo * ARCSEC_PER_RAD);
+    say("schedule", "%d reconstructor%s, %d exposure%s", u->a.ntor, plural(u->a.ntor),
+        u->a.nexposure, plural(u->a.nexposure));
+    say("PSF", "grid of %d x %d, pixel %.4f m; %d x %d pixels kept", u->grid.grid, u->grid.grid,
+        u->grid.pixel, u->o.crop, u->o.crop);
+    for (int l = 0; l < u->o.nlambda && l < MOST_SENSORS; l++)
+        say("", "%.4g um: pixel %.3f mas", u->o.lambda[l] * 1e6,
+            u->o.lambda[l] / (u->grid.grid * u->grid.pixel) * ARCSEC_PER_RAD * 1e3);
+}
+
+static void print_items(const plan *p) {
+    for (int i = 0; i < p->nitem; i++)
+        printf("%9.3f GB    %s\n", (double)p->item[i].bytes / 1e9, p->item[i].name);
+}
+
+/* Memory of a GPU, for as many targets at a time as fit, and what its host must offer. */
+static void print_device(const advice *a, double memory) {
+    const plan *p = &a->p;
+    const device_plan *d = &p->device;
+    const int n = p->chunk < d->fits ? p->chunk : d->fits;
+    if (d->fits == 0) {
+        say("GPU", "%.3f GB are needed for one target, %.3f GB given (compute.gpu_memory)",
+            (double)(d->fixed + d->target) / 1e9, memory / 1e9);
+        return;
+    }
+    say("GPU", "%.3f GB of %.3f GB, with W of %d target%s; %d would fit",
+        (double)(d->fixed + (size_t)n * d->target) / 1e9, memory / 1e9, n, plural(n), d->fits);
+    for (int i = 0; i < d->nitem; i++)
+        printf("%9.3f GB    %s\n", (double)d->item[i].bytes / 1e9, d->item[i].name);
+    printf("%9.3f GB    %s, times %d\n", (double)d->target / 1e9, d->per_target, n);
+    say("GPU's host", "%.3f GB for each rank", (double)p->memory / 1e9);
+    print_items(p);
+    if (!a->fits)
+        say("", "not here: %.3f GB are available", (double)a->room.available / 1e9);
+}
+
+static void print_plan(const check_facts *f, const advice *a) {
+    const plan *p = &a->p;
+    double total = 0;
+    text t = {0};
+    for (int i = 0; i < STAGE_COUNT; i++)
+        total += p->flops[i];
+    if (a->nodes > 0 && f->elsewhere)
+        say("machine", "%d node%s of %d core%s", a->nodes, plural(a->nodes), f->cores,
+            plural(f->cores));
+    say("ranks", "%d of %d thread%s; Cmm on a grid of %d x %d; %d rank%s a target", a->room.nrank,
+        a->room.threads, plural(a->room.threads), p->nprow, p->npcol, p->group_size,
+        plural(p->group_size));
+    if (a->gpus > 0) {
+        print_device(a, f->u->par.compute_gpu_memory);
+    } else {
+        say("memory", "%.3f GB on the fullest rank", (double)p->memory / 1e9);
+        print_items(p);
+    }
+    if (!a->fits)
+        return;
+    say("work", "%d target%s at a time; %.3g flop (reconstructors %.0f %%, exposures %.0f %%)",
+        p->chunk, plural(p->chunk), total,
+        100 * (p->flops[STAGE_FACTOR] + p->flops[STAGE_SOLVE]) / total,
+        100 * p->flops[STAGE_EXPOSURE] / total);
+    text_add(&t, "%.3g GB", p->output / 1e9);
+    say("output", "%s", t.s);
+    t.len = 0;
+    add_time(&t, p->time.total);
+    text_add(&t, " (dgemm %s: %.1f GFLOP/s a rank); checkpoints every ",
+             f->measured         ? "measured here"
+             : f->cl->gflops > 0 ? "as given"
+                                 : "assumed",
+             a->room.rate / 1e9);
+    add_time(&t, a->step);
+    say("expected time", "%s", t.s != NULL ? t.s : "");
+    free(t.s);
+}
+
+/* The plan that the line for SLURM is made of. */
+static const advice *chosen(const check_facts *f) {
+    return f->elsewhere ? &f->there : &f->here;
+}
+
+/* "0.49 GB of 16.2 GB a rank, about 41 s, in one job" */
+static void add_course(text *t, const advice *a) {
+    add_memory(t, (double)a->p.memory);
+    text_add(t, " of ");
+    add_memory(t, (double)a->room.available);
+    text_add(t, " a rank, about ");
+    add_time(t, a->p.time.total);
+    if (a->jobs > 1) {
+        text_add(t, " in %d jobs of at most ", a->jobs);
+        add_time(t, a->limit);
+        text_add(t, ": each goes on where the one before stopped (the script requeues itself)");
+    } else if (a->jobs == 0) {
+        text_add(t, ". But a job of ");
+        add_time(t, a->limit);
+        text_add(t, " ends before its first checkpoint, which comes after ");
+        add_time(t, a->first);
+        text_add(t, ": more nodes, fewer compute.targets_per_chunk, or a longer --time");
+    }
+}
+
+static void add_lack(text *t, const advice *a) {
+    const device_plan *d = &a->p.device;
+    if (a->gpus > 0 && d->fits == 0) {
+        text_add(t, "one target at a time needs ");
+        add_memory(t, (double)(d->fixed + d->target));
+        text_add(t, " of a GPU (compute.gpu_memory), even with the factor in the host's memory");
+        return;
+    }
+    text_add(t, "a rank needs ");
+    add_memory(t, (double)a->p.memory);
+    text_add(t, a->gpus > 0 ? " of its host's memory, " : " for one target at a time, ");
+    add_memory(t, (double)a->room.available);
+    text_add(t, " are available");
+}
+
+static void add_nodes(text *t, const check_facts *f) {
+    const advice *a = &f->there;
+    text_add(t, "%d node%s of %d core%s", a->nodes, plural(a->nodes), f->cores, plural(f->cores));
+    if (a->gpus > 0)
+        text_add(t, ", %d GPU%s", a->gpus, plural(a->gpus));
+    text_add(t, " and ");
+    add_memory(t, f->node);
+}
+
+/* In words: one paragraph. */
+static void add_verdict(const check_facts *f, text *t) {
+    if (!f->described && f->here.fits) {
+        text_add(t, "fits this machine: ");
+        add_course(t, &f->here);
+        return;
+    }
+    if (!f->described) {
+        text_add(t, "does not fit this machine: ");
+        add_lack(t, &f->here);
+        if (!f->elsewhere)
+            return;
+        text_add(t, "; ");
+    }
+    text_add(t, f->there.fits ? "fits " : "does not fit ");
+    add_nodes(t, f);
+    text_add(t, ": ");
+    if (f->there.fits)
+        add_course(t, &f->there);
+    else
+        add_lack(t, &f->there);
+    if (!f->described)
+        text_add(t, "; say what your cluster has: --nodes --cores --memory --gflops --gpus");
+}
+
+/* The command for this machine. */
+static void add_command(const check_facts *f, text *t) {
+    const cmdline *cl = f->cl;
+    text_add(t, "moao run");
+    if (f->here.room.nrank > 1)
+        text_add(t, " -n %d", f->here.room.nrank);
+    for (int i = 0; i < cl->nfile + cl->noverride; i++) {
+        text_add(t, " ");
+        advise_word(t, i < cl->nfile ? cl->files[i] : cl->overrides[i - cl->nfile]);
+    }
+    text_add(t, " -o ");
+    advise_word(t, f->dir);
+}
+
+status check_print(const check_facts *f) {
+    text verdict = {0}, command = {0}, slurm = {0};
+    print_sensors(&f->u->s);
+    noise_table_print(&f->u->s, atmos_profile_at(&f->u->a, f->u->a.exposure_time[0]));
+    print_sequence(f->u);
+    if (f->elsewhere && !f->described) {
+        printf("here\n");
+        print_plan(f, &f->here);
+        printf("elsewhere\n");
+    }
+    print_plan(f, chosen(f));
+    add_verdict(f, &verdict);
+    paragraph("verdict", verdict.s != NULL ? plain_text(verdict.s) : "");
+    if (!f->described && f->here.fits) {
+        add_command(f, &command);
+        printf("%-*s%s\n", LABEL, "run", command.s != NULL ? plain_text(command.s) : "");
+    }
+    advise_slurm(chosen(f), f->cl, f->dir, &slurm);
+    printf("SLURM%s\n  %s\n", chosen(f)->fits ? "" : " (it would stop at once, as said above)",
+           slurm.s != NULL ? slurm.s : "");
+    status st = verdict.failed != MOAO_OK ? verdict.failed : slurm.failed;
+    free(verdict.s);
+    free(command.s);
+    free(slurm.s);
+    return st;
+}
+
+/* --- JSON --- */
+
+static void write_plan(json *j, const char *key, const advice *a) {
+    const plan *p = &a->p;
+    double total = 0;
+    for (int i = 0; i < STAGE_COUNT; i++)
+        total += p->flops[i];
+    json_object(j, key);
+    json_bool(j, "fits", a->fits);
+    if (a->nodes > 0)
+        json_integer(j, "nodes", a->nodes);
+    json_integer(j, "gpus_per_node", a->gpus);
+    json_integer(j, "ranks", a->room.nrank);
+    json_integer(j, "threads", a->room.threads);
+    json_number(j, "rank_memory_bytes", (double)p->memory);
+    json_number(j, "rank_available_bytes", (double)a->room.available);
+    if (a->gpus > 0)
+        json_number(j, "gpu_memory_bytes",
+                    (double)p->device.fixed +
+                        (double)p->device.target * (p->chunk > 0 && p->chunk < p->device.fits
+                                                        ? p->chunk
+                                                        : p->device.fits));
+    json_number(j, "flop", total);
+    json_number(j, "output_bytes", p->output);
+    if (a->fits) {
+        json_integer(j, "targets_at_a_time", p->chunk);
+        json_number(j, "rank_gflops", a->room.rate / 1e9);
+        json_number(j, "seconds", p->time.total);
+        json_number(j, "checkpoint_seconds", a->step);
+        json_number(j, "job_limit_seconds", a->limit);
+        json_integer(j, "jobs", a->jobs);
+    }
+    json_end(j);
+}
+
+status check_json(const check_facts *f) {
+    const setup *u = f->u;
+    text verdict = {0}, slurm = {0};
+    json j;
+    json_to(&j, stdout);
+    json_integer(&j, "sensors", u->s.nsensor);
+    json_integer(&j, "measurements", (long long)u->s.m);
+    json_integer(&j, "truth_measurements", (long long)u->s.t);
+    json_integer(&j, "actuators", u->s.dm.nact);
+    json_integer(&j, "targets", u->s.ntarget);
+    json_integer(&j, "reconstructors", u->a.ntor);
+    json_integer(&j, "exposures", u->a.nexposure);
+    json_integer(&j, "psf_grid", u->grid.grid);
+    json_integer(&j, "psf_crop", u->o.crop);
+    if (!f->described)
+        write_plan(&j, "here", &f->here);
+    if (f->elsewhere)
+        write_plan(&j, f->described ? "machine" : "elsewhere", &f->there);
+    add_verdict(f, &verdict);
+    json_string(&j, "verdict", verdict.s != NULL ? verdict.s : "");
+    advise_slurm(chosen(f), f->cl, f->dir, &slurm);
+    for (char *p = slurm.s; p != NULL && (p = strstr(p, " \\\n    ")) != NULL;) /* one line */
+        memmove(p + 1, p + 7, strlen(p + 7) + 1);
+    json_string(&j, "slurm", slurm.s != NULL ? slurm.s : "");
+    free(verdict.s);
+    free(slurm.s);
+    return json_done(&j);
+}

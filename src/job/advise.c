@@ -1,0 +1,208 @@
+#include "job/advise.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WEEK (7 * 86400.0)
+#define MOST_NODES 4096
+#define THREADS 8         /* of a rank, at least, where the node has them */
+#define MOST_NOTICE 65535 /* SLURM's limit [s] */
+
+/* Times of jobs that follow from the plan. */
+static void find_jobs(double limit, advice *a) {
+    const plan_time *t = &a->p.time;
+    const double chunk = a->p.chunk;
+    a->step = t->common + t->exposure * chunk;
+    a->first = t->start + t->tor + t->solve * chunk + a->step;
+    a->notice = (int)fmin(120 + 2 * ceil(a->step), MOST_NOTICE);
+    a->limit = limit;
+    /* half as much again for what the estimate misses */
+    if (1.5 * t->total + 300 <= limit) {
+        a->limit = ceil((1.5 * t->total + 300) / 60) * 60;
+        a->jobs = 1;
+    } else if (a->first + a->notice < limit) {
+        double jobs = ceil(1.5 * t->total / (limit - a->notice - (a->first - a->step)));
+        a->jobs = jobs > INT_MAX / 2 ? INT_MAX / 2 : (int)fmax(jobs, 2);
+    } else {
+        a->jobs = 0;
+    }
+}
+
+/* The plan for a room, on GPUs where a->gpus is given. */
+static status make_plan(const setup *u, const plan_sizes *z, double rate, double limit, advice *a) {
+    const params *par = &u->par;
+    const int chunk = par->compute_targets_per_chunk;
+    status st;
+    a->p.memory = 0;
+    if (a->gpus > 0) {
+        st = plan_make_resident(par, &u->s, &u->a, &u->o, &a->room, z, chunk,
+                                par->compute_gpu_memory, &a->p);
+        /* the GPUs of a node make a factor together, each node for itself */
+        a->p.flops[STAGE_FACTOR] *= (double)a->room.nrank / a->gpus;
+    } else {
+        st = plan_make(par, &u->s, &u->a, &u->o, &a->room, z, chunk, &a->p);
+    }
+    a->fits = st == MOAO_OK && a->p.memory <= a->room.available;
+    if (st == MOAO_INPUT && (a->gpus > 0 ? a->p.device.nitem : a->p.nitem) > 0) {
+        status_clear(); /* it does not fit */
+        st = MOAO_OK;
+    }
+    if (a->fits) {
+        plan_estimate(&a->p, &u->s, &u->a, &u->o, &a->room, rate);
+        find_jobs(limit, a);
+    }
+    return st;
+}
+
+status advise_room(const setup *u, const plan_sizes *z, const machine_room *room, double limit,
+                   advice *a) {
+    *a = (advice){.room = *room};
+    return make_plan(u, z, room->rate, limit, a);
+}
+
+/* So many nodes with so many ranks each. */
+static status try_nodes(const setup *u, const plan_sizes *z, const machine_kind *k, int nodes,
+                        int per_node, double limit, advice *a) {
+    const int threads = k->cores / per_node > 0 ? k->cores / per_node : 1;
+    double rate = k->rate * (k->gpus > 0 ? 1 : threads);
+    *a = (advice){.nodes = nodes, .gpus = k->gpus};
+    a->room = (machine_room){.nrank = k->ranks > 0 ? k->ranks : nodes * per_node,
+                             .threads = threads,
+                             .rate = rate,
+                             .base = k->base,
+                             .peak = k->base};
+    a->room.available = (size_t)(k->memory / per_node);
+    return make_plan(u, z, rate, limit, a);
+}
+
+/* Ranks of a node: as asked for, one for each GPU, or as many as leave each some threads and
+ * memory. */
+static status on_nodes(const setup *u, const plan_sizes *z, const machine_kind *k, int nodes,
+                       double limit, advice *a) {
+    if (k->gpus > 0)
+        return try_nodes(u, z, k, nodes, k->gpus, limit, a);
+    if (k->ranks > 0)
+        return try_nodes(u, z, k, nodes, (k->ranks + nodes - 1) / nodes, limit, a);
+    status st = MOAO_OK;
+    const int least = k->cores < THREADS ? k->cores : THREADS;
+    for (int threads = least; threads <= k->cores; threads++) {
+        if (k->cores % threads != 0)
+            continue;
+        st = try_nodes(u, z, k, nodes, k->cores / threads, limit, a);
+        if (st != MOAO_OK || a->fits)
+            break;
+    }
+    return st;
+}
+
+status advise_nodes(const setup *u, const plan_sizes *z, const machine_kind *kind, double limit,
+                    advice *a) {
+    if (kind->nodes > 0)
+        return on_nodes(u, z, kind, kind->nodes, limit, a);
+    status st = MOAO_OK;
+    for (int n = 1; n <= MOST_NODES; n *= 2) {
+        advice next;
+        if ((st = on_nodes(u, z, kind, n, limit, &next)) != MOAO_OK)
+            break;
+        *a = next;
+        if (next.fits && next.p.time.total <= WEEK)
+            break;
+    }
+    return st;
+}
+
+/* --- the line for SLURM --- */
+
+long advise_core_memory(const advice *a) {
+    const double mib = 1048576, rank = 1.15 * (double)a->p.memory / mib + 256;
+    long each = (long)ceil(rank / a->room.threads);
+    return (each + 49) / 50 * 50;
+}
+
+void advise_word(text *out, const char *word) {
+    const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%";
+    if (*word != '\0' && word[strspn(word, plain)] == '\0') {
+        text_add(out, "%s", word);
+        return;
+    }
+    text_add(out, "'");
+    for (; *word != '\0'; word++)
+        text_add(out, *word == '\'' ? "'\\''" : "%c", *word);
+    text_add(out, "'");
+}
+
+/* A word of the line, on a new line of the terminal where it would pass column 76. */
+static void add_word(text *out, size_t *column, const char *word) {
+    text w = {0};
+    advise_word(&w, word);
+    const size_t n = w.s != NULL ? w.len : 0;
+    if (*column > 0 && *column + n + 3 > 76) {
+        text_add(out, " \\\n    ");
+        *column = 4;
+    } else if (*column > 0) {
+        text_add(out, " ");
+        *column += 1;
+    }
+    text_add(out, "%s", w.s != NULL ? w.s : "");
+    *column += n;
+    free(w.s);
+}
+
+/* Path of a script beside the program: of the source folder, or of an installation; its bare name
+ * in scripts/ when it is in neither. */
+static void find_script(const char *name, char *path, size_t size) {
+    static const char *const places[] = {"../share/moao/scripts", "../scripts", "scripts"};
+    char exe[PATH_MAX], full[PATH_MAX + 128], here[PATH_MAX], real[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    exe[len > 0 ? len : 0] = '\0';
+    char *slash = strrchr(exe, '/');
+    snprintf(path, size, "scripts/%s", name);
+    if (slash == NULL)
+        return;
+    *slash = '\0';
+    for (int i = 0; i < 3; i++) {
+        snprintf(full, sizeof full, "%s/%s/%s", exe, places[i], name);
+        if (access(full, R_OK) != 0 || realpath(full, real) == NULL)
+            continue;
+        const size_t n = getcwd(here, sizeof here) != NULL ? strlen(here) : 0;
+        bool below = n > 0 && strncmp(real, here, n) == 0 && real[n] == '/';
+        snprintf(path, size, "%s", below ? real + n + 1 : real);
+        return;
+    }
+}
+
+void advise_slurm(const advice *a, const cmdline *cl, const char *dir, text *out) {
+    char word[PATH_MAX];
+    size_t column = 0;
+    const long minutes = (long)ceil(a->limit / 60);
+#define ADD(...) (snprintf(word, sizeof word, __VA_ARGS__), add_word(out, &column, word))
+    if (a->jobs > 100)
+        ADD("MOAO_MAX_RESTARTS=%d", 2 * a->jobs);
+    ADD("sbatch");
+    if (a->nodes > 0)
+        ADD("--nodes=%d", a->nodes);
+    if (a->gpus > 0) {
+        ADD("--ntasks-per-node=%d", a->gpus);
+        ADD("--gpus-per-node=%d", a->gpus);
+    } else {
+        ADD("--ntasks=%d", a->room.nrank);
+    }
+    ADD("--cpus-per-task=%d", a->room.threads);
+    ADD("--mem-per-cpu=%ldM", advise_core_memory(a));
+    ADD("--time=%ld:%02ld:00", minutes / 60, minutes % 60);
+    ADD("--signal=B:USR1@%d", a->notice);
+    char script[PATH_MAX];
+    find_script(a->gpus > 0 ? "moao-gpu.sbatch" : "moao.sbatch", script, sizeof script);
+    ADD("%s", script);
+#undef ADD
+    for (int i = 0; i < cl->nfile; i++)
+        add_word(out, &column, cl->files[i]);
+    for (int i = 0; i < cl->noverride; i++)
+        add_word(out, &column, cl->overrides[i]);
+    add_word(out, &column, "-o");
+    add_word(out, &column, dir);
+}

@@ -1,0 +1,55 @@
+/* On which machine a case can be computed, and how: ranks, memory, time, jobs, the line for SLURM.
+ */
+#ifndef MOAO_ADVISE_H
+#define MOAO_ADVISE_H
+
+#include "job/plan.h"
+#include "job/setup.h"
+#include "text.h"
+
+typedef struct {   /* a machine of equal nodes */
+    int nodes;     /* 0: as many as it takes */
+    int ranks;     /* in all, 0: chosen */
+    int cores;     /* of a node */
+    int gpus;      /* of a node that compute, 0: the CPUs do */
+    double memory; /* of a node that the ranks may use [bytes] */
+    double rate;   /* dgemm of a core, or of a GPU; 0: a guess [flop/s] */
+    size_t base;   /* what the program takes before any array [bytes] */
+} machine_kind;
+
+typedef struct {
+    bool fits;
+    int nodes; /* 0: the ranks are those of room, wherever they are */
+    int gpus;  /* of a node */
+    machine_room room;
+    plan p;       /* where it does not fit, of the smallest part */
+    double step;  /* from checkpoint to checkpoint [s] */
+    double first; /* from the start of a job to its first checkpoint [s] */
+    double limit; /* of a job [s] */
+    int notice;   /* that a job gets before its end [s] */
+    int jobs;     /* 1: one; 0: a job is too short to reach a checkpoint */
+} advice;
+
+/* Longest time of a job where the user does not say [s]: what many clusters allow. */
+#define ADVISE_LIMIT 86400.0
+
+/* Local. The plan for these very ranks. MOAO_INPUT only where the parameters ask for the impossible
+ * (compute.grid); what does not fit is told by a->fits. */
+status advise_room(const setup *u, const plan_sizes *z, const machine_room *room, double limit,
+                   advice *a);
+
+/* Local. The plan for nodes of a kind. Where their number is open, the smallest power of two that
+ * holds the case and computes it within a week, or the largest that was tried. */
+status advise_nodes(const setup *u, const plan_sizes *z, const machine_kind *kind, double limit,
+                    advice *a);
+
+/* Local. Memory to ask of SLURM for a core [MB]: the plan's, with what mpirun itself takes. */
+long advise_core_memory(const advice *a);
+
+/* Local. The complete line, in pieces of at most 76 columns that end in a backslash. cl: files and
+ * overrides; dir: for the results. */
+void advise_slurm(const advice *a, const cmdline *cl, const char *dir, text *out);
+/* A word as the shell reads it, quoted where needed. */
+void advise_word(text *out, const char *word);
+
+#endif

@@ -1,0 +1,29 @@
+/* The command line after a subcommand: parameter files, key=value, options. */
+#ifndef MOAO_CMDLINE_H
+#define MOAO_CMDLINE_H
+
+#include "status.h"
+#include <stdbool.h>
+
+typedef struct { /* borrowed from argv, but for the arrays and `joined` */
+    int nfile, noverride;
+    const char **files, **overrides; /* parameter files, key=value; owned arrays */
+    const char *dir;                 /* -o, NULL: output.directory */
+    bool resume, overwrite, force, quiet, json, slurm, table;
+    int ranks;     /* -n, --ranks; 0: not given */
+    double memory; /* --memory [bytes], 0: not given */
+    /* check: another machine; 0: not given */
+    int nodes, cores, gpus; /* cores and GPUs of a node */
+    double gflops;          /* dgemm of a core, of a GPU with --gpus [GFLOP/s] */
+    double limit;           /* --time: longest time of a job [s] */
+    char **joined;          /* overrides put together from several words, NULL-terminated */
+} cmdline;
+
+/* Parse argv[1..]. allowed: names of the options of this command, separated by blanks; others are
+ * refused, and so are values given twice and values that are not wholly a positive number in
+ * range. Spaces around = are allowed, also as words of their own (key = value). MOAO_INPUT with a
+ * one-line message. Local. */
+status cmdline_parse(int argc, char **argv, const char *allowed, cmdline *cl);
+void cmdline_free(cmdline *cl);
+
+#endif

@@ -1,0 +1,240 @@
+/* What a run needs before its first reconstructor: plan, store, executor. */
+#include "job/run_state.h"
+
+#include "linalg/bcmat.h"
+#include "progress.h"
+#include "tor/command.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A fact that a resumed run on as many ranks reuses, so that its results equal the first run's bit
+ * for bit. */
+static status reuse_fact(run *r, const char *key, long *value) {
+    if (store_get_fact(r->st, "ranks", r->c->size) == r->c->size)
+        *value = store_get_fact(r->st, key, *value);
+    return store_set_fact(r->st, key, *value);
+}
+
+/* Rank 0: open the store, load what is done; *chunk and *threads may come from the first run. */
+static status open_store(run *r, long *chunk, long *threads) {
+    const params *par = &r->u.par;
+    char *text = params_effective_text(par);
+    if (text == NULL)
+        return status_fail(MOAO_MEMORY, "effective parameters: no memory");
+    const store_run what = {.effective = text,
+                            .ntarget = r->u.s.ntarget,
+                            .nexposure = r->u.a.nexposure,
+                            .nlambda = r->u.o.nlambda,
+                            .nbox = r->u.o.nbox,
+                            .crop = par->output_psf == PSF_NONE ? 0 : r->u.o.crop,
+                            .mixed = par->compute_precision == PRECISION_PARAM_MIXED};
+    const store_how how = {r->cl->resume, r->cl->overwrite, r->cl->force};
+    status st = store_open(r->dir, &what, &how, &r->st);
+    free(text);
+    if (st != MOAO_OK)
+        return st;
+    r->finished = store_finished(r->st);
+    if (r->finished)
+        return MOAO_OK;
+    for (int e = 0; e < r->u.a.nexposure; e++)
+        for (int k = 0; k < r->u.s.ntarget; k++)
+            r->done[cell(r, e, k)] = store_done(r->st, e, k);
+    TRY(reuse_fact(r, "chunk", chunk));
+    TRY(reuse_fact(r, "threads", threads));
+    TRY(store_set_fact(r->st, "ranks", r->c->size));
+done:
+    return st;
+}
+
+/* Local. The CPU takes the place of devices that do not serve, where the user left that open; the
+ * failure `st` becomes the reason that announce gives. */
+static status leave_devices(run *r, status st) {
+    if (r->u.par.compute_backend != BACKEND_AUTO)
+        return st;
+    snprintf(r->device.text, sizeof r->device.text, "%s", status_message());
+    status_clear();
+    r->device.be = NULL;
+    r->rep.backend = r->rep.device = NULL;
+    return MOAO_OK;
+}
+
+/* Local. The plan, for about `chunk` targets at a time. */
+static status plan_for(run *r, int chunk) {
+    const params *par = &r->u.par;
+    const double free = r->device.memory, asked = par->compute_gpu_memory;
+    if (r->device.be != NULL) {
+        status st = plan_make_resident(par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk,
+                                       fmin(asked, free) / r->device.sharing, &r->pl);
+        /* a node's devices make a factor together where they hold it, else each for itself */
+        r->pl.flops[STAGE_FACTOR] *=
+            r->device.sharing > 1 || r->pl.device.streamed ? r->c->size : r->c->nnode;
+        if (st == MOAO_OK)
+            st = plan_check_host(&r->pl, &r->room);
+        st = comm_agree(r->c, st);
+        if (st == MOAO_OK || (st = leave_devices(r, st)) != MOAO_OK)
+            return st;
+    }
+    return plan_make(par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk, &r->pl);
+}
+
+/* Collective. The plan and the time to expect. */
+static status make_plan(run *r, int chunk) {
+    status st = comm_agree(r->c, plan_for(r, chunk));
+    if (st == MOAO_OK)
+        plan_estimate(&r->pl, &r->u.s, &r->u.a, &r->u.o, &r->room,
+                      r->pl.resident ? 0 : r->room.rate);
+    return st;
+}
+
+/* Collective. The store's state on every rank, and the plan that follows. */
+status run_prepare_plan(run *r, comm *c) {
+    status st;
+    const params *par = &r->u.par;
+    const size_t ncell = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
+    r->room = machine_measure(c, par->compute_memory, true);
+    r->sizes = plan_find_sizes(&r->u.s, &r->u.a, &r->u.o);
+    r->rep.dgemm = r->room.rate;
+    TRY(device_choose(c, par, &r->device));
+    TRY(comm_agree(c, precision_init(&r->u, &r->prec)));
+    if (r->device.be != NULL) {
+        r->rep.backend = r->device.be->name;
+        r->rep.device = r->device.text;
+    }
+    TRY(make_plan(r, par->compute_targets_per_chunk));
+    st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
+    if (st != MOAO_OK)
+        goto done;
+    long fact[2] = {r->pl.chunk, c->threads};
+    if (is_root(r))
+        st = open_store(r, &fact[0], &fact[1]);
+    TRY(comm_agree(c, st));
+    comm_bcast(c, r->done, ncell);
+    MPI_Bcast(fact, 2, MPI_LONG, 0, c->mpi);
+    MPI_Bcast(&r->finished, 1, MPI_C_BOOL, 0, c->mpi);
+    precision_restore(c, r->st, &r->prec);
+    comm_set_threads(c, (int)fact[1]);
+    if (fact[0] != r->pl.chunk)
+        TRY(make_plan(r, (int)fact[0]));
+    r->prec.wanted = r->pl.device.mixed;
+done:
+    return st;
+}
+
+/* Collective. The executor on a device, its memory taken. */
+static status open_resident(run *r) {
+    const profile *largest = r->u.a.profiles;
+    for (int i = 1; i < r->u.a.nprofile; i++)
+        if (r->u.a.profiles[i].nlayer > largest->nlayer)
+            largest = &r->u.a.profiles[i];
+    const resident_setup u = {.be = r->device.be,
+                              .c = r->c,
+                              .s = &r->u.s,
+                              .rep = &r->rep,
+                              .ps = r->u.ps,
+                              .dplus = r->dplus,
+                              .largest = largest,
+                              .plan = &r->pl.device,
+                              .edge = r->prec.edge,
+                              .tolerance = r->u.par.compute_mixed_tolerance,
+                              .chunk = r->pl.chunk,
+                              .sharing = r->device.sharing,
+                              .nsample = r->u.par.compute_residual_columns};
+    int chunk;
+    status st = resident_open(&u, &r->res, &chunk);
+    if (st == MOAO_OK && chunk < r->pl.chunk) {
+        if (is_root(r))
+            progress_note("the device has room for %d targets at a time, not %d", chunk,
+                          r->pl.chunk);
+        r->pl.chunk = chunk;
+    }
+    return st;
+}
+
+/* Collective. The work arrays of the CPU's panels. */
+static status open_team(run *r) {
+    const plan *p = &r->pl;
+    const sys *s = &r->u.s;
+    size_t work = bcmat_panel_work((int)s->m, p->block, p->nprow, p->npcol, p->width);
+    if (work < s->m * p->width)
+        work = s->m * p->width;
+    return rows_init(r->c, s, &r->rep, p->group_size, p->width, work, p->ld_max, s->dm.nact,
+                     &r->team);
+}
+
+/* Collective. What computes: devices, or the CPU where they fail at the start and need not be used.
+ */
+static status open_executor(run *r) {
+    if (!r->pl.resident)
+        return open_team(r);
+    status st = open_resident(r);
+    if (st != MOAO_MEMORY && st != MOAO_INTERNAL)
+        return st;
+    TRY(leave_devices(r, st));
+    if (is_root(r))
+        progress_note("computing on the CPU: %s", r->device.text);
+    r->rep.dgemm = r->room.rate;
+    TRY(make_plan(r, r->pl.chunk));
+    r->prec.wanted = false;
+    TRY(open_team(r));
+done:
+    return st;
+}
+
+/* Collective. D+, work arrays, the machine's speed. */
+status run_prepare_stages(run *r) {
+    const sys *s = &r->u.s;
+    const plan *p = &r->pl;
+    double from = report_now();
+    status st = ALLOC(r->dplus, (size_t)s->dm.nact * s->t, "command matrix D+");
+    TRY(comm_agree(r->c, st));
+    TRY(command_init(r->c, s, r->dplus));
+    verify_init(r->c, &r->u, r->dplus, &r->ver);
+    const char *warning = machine_blas_warning();
+    TRY(open_executor(r));
+    r->rep.flops[STAGE_SETUP] = p->flops[STAGE_SETUP] / r->c->size;
+    r->rep.wall[STAGE_SETUP] = report_now() - from;
+    if (is_root(r) && warning != NULL)
+        progress_warn("%s", warning);
+done:
+    return st;
+}
+
+static const char *plural(int n) {
+    return n == 1 ? "" : "s";
+}
+
+void run_announce(const run *r) {
+    const sys *s = &r->u.s;
+    const comm *c = r->c;
+    progress_note("%d sensors, %zu measurements, %d actuators", s->nsensor, s->m, s->dm.nact);
+    progress_note("%d target%s, %d at a time; %d reconstructor%s, %d exposure%s", s->ntarget,
+                  plural(s->ntarget), r->pl.chunk, r->u.a.ntor, plural(r->u.a.ntor),
+                  r->u.a.nexposure, plural(r->u.a.nexposure));
+    progress_note("%d rank%s of %d thread%s on %d node%s, %.2f GB a rank", c->size, plural(c->size),
+                  c->threads, plural(c->threads), c->nnode, plural(c->nnode),
+                  (double)r->pl.memory / 1e9);
+    if (r->device.be != NULL)
+        progress_note("%s: %s", r->device.be->name, r->device.text);
+    if (r->pl.device.streamed)
+        progress_note("the factor of Cmm does not fit there: it stays in the host's memory and "
+                      "passes by");
+    if (r->prec.wanted)
+        progress_note("mixed precision, checked on target %d of every exposure", r->prec.edge + 1);
+    else if (r->u.par.compute_precision == PRECISION_PARAM_MIXED)
+        progress_note("compute.precision: mixed needs a GPU that holds the factor; computing in "
+                      "double precision");
+    if (r->device.be == NULL && r->device.text[0] != '\0')
+        progress_note("computing on the CPU: %s", r->device.text);
+    progress_note("results in %s", r->dir);
+}
+
+/* As the user says, else as many as the case is large enough for. */
+void run_choose_threads(const run *r, comm *c) {
+    if (r->u.par.compute_threads > 0)
+        comm_set_threads(c, r->u.par.compute_threads);
+    else if (getenv("OMP_NUM_THREADS") == NULL && getenv("OPENBLAS_NUM_THREADS") == NULL)
+        comm_set_threads(c, plan_threads(&r->u.s, c->threads));
+}

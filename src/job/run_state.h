@@ -1,0 +1,52 @@
+/* A run in hand: shared by the files of this folder that make it (run.c, run_prepare.c). */
+#ifndef MOAO_RUN_STATE_H
+#define MOAO_RUN_STATE_H
+
+#include "job/device.h"
+#include "job/plan.h"
+#include "job/precision.h"
+#include "job/run.h"
+#include "job/verify.h"
+#include "machine.h"
+#include "resident/resident.h"
+#include "store.h"
+#include "tor/rows.h"
+
+typedef struct {
+    const comm *c;
+    const cmdline *cl;
+    const char *dir;
+    setup u;
+    machine_room room;
+    plan_sizes sizes;
+    plan pl;
+    report rep;
+    device_choice device;
+    resident *res; /* everything on a device; NULL: by panels, with the team */
+    rowteam team;
+    precision prec;
+    verify ver;
+    store *st;           /* rank 0 only */
+    double *dplus;       /* v x t */
+    unsigned char *done; /* [nexposure][ntarget] */
+    bool finished;       /* the directory holds the results already */
+} run;
+
+static inline bool is_root(const run *r) {
+    return r->c->rank == 0;
+}
+
+static inline size_t cell(const run *r, int exposure, int target) {
+    return (size_t)exposure * (size_t)r->u.s.ntarget + (size_t)target;
+}
+
+/* Local. Threads of a rank: those asked for, or as many as the case is worth. */
+void run_choose_threads(const run *r, comm *c);
+/* Collective. The store's state on every rank, and the plan that follows. */
+status run_prepare_plan(run *r, comm *c);
+/* Rank 0. What is going to be computed, and where. */
+void run_announce(const run *r);
+/* Collective. D+, work arrays, the machine's speed. */
+status run_prepare_stages(run *r);
+
+#endif

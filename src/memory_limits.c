@@ -1,0 +1,153 @@
+#include "memory_limits.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Address space of one OpenBLAS buffer, which each of its threads takes as it starts, and of what
+ * MPI and the smallest case take beside them. */
+#define BLAS_BUFFER ((size_t)129 << 20)
+#define ELSEWHERE ((size_t)192 << 20)
+
+/* A line "NAME:  1234 kB" of a file under /proc [bytes]; 0 when there is none. */
+static size_t proc_field(const char *path, const char *name) {
+    FILE *f = fopen(path, "re");
+    char line[256];
+    size_t kib = 0, n = strlen(name);
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (strncmp(line, name, n) == 0)
+            kib = strtoull(line + n, NULL, 10);
+    if (f != NULL)
+        fclose(f);
+    return kib * 1024;
+}
+
+static size_t limit_of(int which) {
+    struct rlimit r;
+    if (getrlimit(which, &r) != 0 || r.rlim_cur == RLIM_INFINITY || r.rlim_cur > SIZE_MAX / 2)
+        return SIZE_MAX;
+    return (size_t)r.rlim_cur;
+}
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+status limits_probe(int threads) {
+    const size_t limit = least(limit_of(RLIMIT_AS), limit_of(RLIMIT_DATA));
+    const size_t need = (size_t)(threads > 1 ? threads : 1) * BLAS_BUFFER + ELSEWHERE;
+    if (limit == SIZE_MAX)
+        return MOAO_OK;
+    void *probe = MAP_FAILED;
+    if (limit >= need) { /* one more buffer, as the main thread will ask for it */
+        probe = mmap(NULL, BLAS_BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (probe != MAP_FAILED)
+            munmap(probe, BLAS_BUFFER);
+    }
+    if (probe != MAP_FAILED)
+        return MOAO_OK;
+    return status_fail(
+        MOAO_INPUT,
+        "the limit of %.2f GB on this process's memory (ulimit -v, ulimit -d) is too "
+        "low for the %d thread%s of OpenBLAS: raise it to %.2f GB or more%s",
+        (double)limit / 1e9, threads, threads == 1 ? "" : "s", (double)(need + BLAS_BUFFER) / 1e9,
+        threads > 1 ? ", or set OPENBLAS_NUM_THREADS=1" : "");
+}
+
+/* --- control groups */
+
+/* The number in DIR/NAME; SIZE_MAX when there is none ("max"). */
+static size_t group_number(const char *dir, const char *name) {
+    char path[PATH_MAX + 64];
+    unsigned long long v;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "re");
+    bool known = f != NULL && fscanf(f, "%llu", &v) == 1 && v < (1ULL << 60);
+    if (f != NULL)
+        fclose(f);
+    return known ? (size_t)v : SIZE_MAX;
+}
+
+/* Bytes of the group's page cache, which gives way. */
+static size_t group_cache(const char *dir) {
+    char path[PATH_MAX + 64], line[256];
+    size_t bytes = 0;
+    unsigned long long v;
+    snprintf(path, sizeof path, "%s/memory.stat", dir);
+    FILE *f = fopen(path, "re");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (sscanf(line, "inactive_file %llu", &v) == 1 ||
+            sscanf(line, "total_inactive_file %llu", &v) == 1)
+            bytes = (size_t)v;
+    if (f != NULL)
+        fclose(f);
+    return bytes;
+}
+
+/* Room below the limits of a group and of those it lies in. top: the mount point; path: of the
+ * group below it. */
+static size_t group_room(const char *top, const char *path, const char *limit, const char *usage) {
+    char dir[PATH_MAX];
+    size_t room = SIZE_MAX;
+    snprintf(dir, sizeof dir, "%s%s", top, path);
+    for (;;) {
+        size_t most = group_number(dir, limit), used = group_number(dir, usage);
+        if (most != SIZE_MAX) {
+            size_t cache = group_cache(dir);
+            used = used == SIZE_MAX ? 0 : used > cache ? used - cache : 0;
+            room = least(room, most > used ? most - used : 0);
+        }
+        char *slash = strrchr(dir, '/');
+        if (slash == NULL || strlen(dir) <= strlen(top))
+            return room;
+        *slash = '\0';
+    }
+}
+
+/* Version 2 has one hierarchy, "0::/path"; version 1 one for memory, "N:memory:/path". In a
+ * container the path is often that of the host: then the mount point itself is the group. */
+static size_t groups_room(void) {
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    char line[PATH_MAX];
+    size_t room = group_room("/sys/fs/cgroup", "", "memory.max", "memory.current");
+    room = least(room, group_room("/sys/fs/cgroup/memory", "", "memory.limit_in_bytes",
+                                  "memory.usage_in_bytes"));
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        char *path = strstr(line, ":/");
+        if (path != NULL && strncmp(line, "0::", 3) == 0)
+            room =
+                least(room, group_room("/sys/fs/cgroup", path + 1, "memory.max", "memory.current"));
+        else if (path != NULL && strstr(line, ":memory:") != NULL)
+            room = least(room, group_room("/sys/fs/cgroup/memory", path + 1,
+                                          "memory.limit_in_bytes", "memory.usage_in_bytes"));
+    }
+    if (f != NULL)
+        fclose(f);
+    return room;
+}
+
+size_t limits_node(void) {
+    size_t available = proc_field("/proc/meminfo", "MemAvailable:");
+    if (available == 0)
+        available = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    return least(available, groups_room());
+}
+
+size_t limits_process(void) {
+    const char *self = "/proc/self/status";
+    size_t resident = proc_field(self, "VmRSS:"), room = SIZE_MAX;
+    size_t space = limit_of(RLIMIT_AS), data = limit_of(RLIMIT_DATA);
+    size_t size = proc_field(self, "VmSize:"), vmdata = proc_field(self, "VmData:");
+    if (space != SIZE_MAX)
+        room = least(room, space > size ? space - size : 0);
+    if (data != SIZE_MAX)
+        room = least(room, data > vmdata ? data - vmdata : 0);
+    return room == SIZE_MAX ? SIZE_MAX : room + resident;
+}

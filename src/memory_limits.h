@@ -1,0 +1,21 @@
+/* Limits of memory that others have set for this process: ulimit, control groups. All local. */
+#ifndef MOAO_MEMORY_LIMITS_H
+#define MOAO_MEMORY_LIMITS_H
+
+#include "status.h"
+#include <stddef.h>
+
+/* Call first in main. MOAO_INPUT, with what to do, when the limit on the address space (ulimit -v)
+ * or on data (ulimit -d) leaves no room for the buffers of OpenBLAS's threads: the library would
+ * ask for them for ever. threads: that it has started. */
+status limits_probe(int threads);
+
+/* Memory of this node that all processes of the job may still take together [bytes]: what is
+ * available, and the room below the limits of the control groups that this process is in. */
+size_t limits_node(void);
+
+/* Resident memory that this process may reach below its own limits (address space, data) [bytes];
+ * SIZE_MAX without any. */
+size_t limits_process(void);
+
+#endif

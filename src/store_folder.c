@@ -1,0 +1,172 @@
+#define _GNU_SOURCE
+#include "store_folder.h"
+
+#include "file.h"
+#include "store_sealed.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EFFECTIVE "effective.yaml"
+
+const char *const folder_results[] = {"maps.fits", "psf.fits", "run.json", NULL};
+
+bool folder_has(const char *dir, const char *name) {
+    char *path = NULL;
+    bool has = file_join(dir, name, &path) == MOAO_OK && file_exists(path);
+    free(path);
+    return has;
+}
+
+status folder_remove(const char *dir, const char *name) {
+    char *path = NULL;
+    status st;
+    TRY(file_join(dir, name, &path));
+    st = file_delete(path);
+done:
+    free(path);
+    return st;
+}
+
+static bool ends_with(const char *name, const char *end) {
+    const size_t n = strlen(name), k = strlen(end);
+    return n > k && strcmp(name + n - k, end) == 0;
+}
+
+/* Ours, or what people put beside it before a run begins. */
+static bool is_expected(const char *name) {
+    static const char *const names[] = {".", "..", EFFECTIVE, "checkpoint", "matrices"};
+    static const char *const ends[] = {".log", ".out", ".err"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    for (int i = 0; folder_results[i] != NULL; i++)
+        if (strcmp(name, folder_results[i]) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(name, ends[i]))
+            return true;
+    return file_is_temporary(name) || strncmp(name, ".nfs", 4) == 0;
+}
+
+status folder_refuse_foreign(const char *dir) {
+    status st = MOAO_OK;
+    if (dir[0] == '\0')
+        return status_fail(MOAO_INPUT, "the folder for results has an empty name; give one with "
+                                       "-o or output.directory (is a variable not set?)");
+    DIR *d = opendir(dir);
+    if (d == NULL && (errno == ENOENT || errno == EACCES || errno == ENOTDIR))
+        return MOAO_OK; /* not there yet, or the next step says why it cannot be used */
+    if (d == NULL)
+        return file_unusable(dir, "read the folder", errno);
+    for (struct dirent *e; st == MOAO_OK && (e = readdir(d)) != NULL;)
+        if (!is_expected(e->d_name))
+            st = status_fail(MOAO_INPUT,
+                             "%s: holds other files (%s), and no run was begun there; choose "
+                             "another directory with -o, or add --force to use this one",
+                             dir, e->d_name);
+    closedir(d);
+    return st;
+}
+
+static status sweep_one(const char *dir) {
+    status st = MOAO_OK;
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d != NULL && st == MOAO_OK && (e = readdir(d)) != NULL;)
+        if (file_is_temporary(e->d_name))
+            st = folder_remove(dir, e->d_name);
+    if (d != NULL)
+        closedir(d);
+    return st;
+}
+
+status folder_sweep(const char *dir) {
+    static const char *const below[] = {"checkpoint", "matrices"};
+    status st = sweep_one(dir);
+    for (size_t i = 0; i < sizeof below / sizeof *below && st == MOAO_OK; i++) {
+        char *path = NULL;
+        st = file_join(dir, below[i], &path);
+        if (st == MOAO_OK)
+            st = sweep_one(path);
+        free(path);
+    }
+    return st;
+}
+
+/* Add a line about DIR/NAME, if it is there. */
+static status note_one(const char *dir, const char *name, char *text, size_t size) {
+    char *path = NULL;
+    uint64_t bytes;
+    uint32_t crc;
+    const size_t n = strlen(text);
+    status st = MOAO_OK;
+    if (!folder_has(dir, name))
+        return MOAO_OK;
+    TRY(file_join(dir, name, &path));
+    TRY(file_sum(path, &bytes, &crc));
+    snprintf(text + n, size - n, "%s %" PRIu64 " %08" PRIx32 "\n", name, bytes, crc);
+done:
+    free(path);
+    return st;
+}
+
+status folder_note(const char *dir, const char *path, uint64_t run) {
+    char text[400] = "";
+    status st;
+    TRY(note_one(dir, EFFECTIVE, text, sizeof text));
+    for (int i = 0; folder_results[i] != NULL; i++)
+        TRY(note_one(dir, folder_results[i], text, sizeof text));
+    st = sealed_write(path, "finished", run, text);
+done:
+    return st;
+}
+
+/* NULL when the file has this size and checksum; else what is wrong. */
+static const char *compare_one(const char *path, uint64_t size, uint32_t crc) {
+    uint64_t size_now;
+    uint32_t crc_now;
+    if (!file_exists(path))
+        return "is missing";
+    if (file_sum(path, &size_now, &crc_now) != MOAO_OK) {
+        status_clear();
+        return "cannot be read";
+    }
+    return size_now != size ? "has another size than the run gave it"
+           : crc_now != crc ? "has changed since the run wrote it"
+                            : NULL;
+}
+
+status folder_compare(const char *dir, const char *note, folder_state *s) {
+    status st = MOAO_OK;
+    *s = (folder_state){.right = true};
+    for (int i = 0; i < FOLDER_FITS; i++)
+        s->any = s->any || folder_has(dir, folder_results[i]);
+    for (const char *line = note; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        char name[40], *path = NULL;
+        uint64_t size;
+        uint32_t crc;
+        if (sscanf(line, "%39s %" SCNu64 " %" SCNx32, name, &size, &crc) != 3)
+            return status_fail(MOAO_IO, "%s: cannot read the note of its results", dir);
+        TRY(file_join(dir, name, &path));
+        const char *why = compare_one(path, size, crc);
+        free(path);
+        if (strcmp(name, EFFECTIVE) == 0) {
+            s->effective = why == NULL;
+            s->size = size;
+            s->crc = crc;
+        } else if (why == NULL) {
+            continue;
+        } else if (strcmp(name, "run.json") == 0) {
+            snprintf(s->report, sizeof s->report, "%s %s", name, why);
+        } else if (s->right) {
+            snprintf(s->wrong, sizeof s->wrong, "%s %s", name, why);
+            s->right = false;
+        }
+    }
+done:
+    return st;
+}

@@ -1,0 +1,159 @@
+"""What is typed: moao help, moao run -n, limits of the process, where the plugin is looked for, what is never overwritten,
+scripts under another python3."""
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from moao_test import MOAO, QUICK_CASE, ROOT, maps, parts, write_case  # noqa: E402
+
+COMMANDS = ("run", "check", "params", "import-legacy")
+
+
+def plain_environment(**more):
+    """As a new user has it: nothing set for Open MPI."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMIX", "OMP_", "OPENBLAS_NUM"))}
+    env.update(more)
+    return env
+
+
+def call(*args, timeout=120, **kw):
+    kw.setdefault("env", plain_environment())
+    return subprocess.run(list(args), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          universal_newlines=True, timeout=timeout, check=False, **kw)
+
+
+class Commands(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.dir = folder.name
+        self.case = write_case(os.path.join(self.dir, "case.yaml"), QUICK_CASE)
+
+    def path(self, *names):
+        return os.path.join(self.dir, *names)
+
+    def test_help(self):
+        """moao help COMMAND and moao COMMAND --help say the same, within 80 columns."""
+        self.assertIn("import-legacy", call(MOAO, "help").stdout)
+        for command in COMMANDS:
+            p = call(MOAO, "help", command)
+            self.assertEqual(p.returncode, 0)
+            self.assertIn("usage: moao " + command, p.stdout)
+            self.assertEqual(p.stdout, call(MOAO, command, "--help").stdout)
+            self.assertEqual([x for x in p.stdout.split("\n") if len(x) > 84], [], command)
+        p = call(MOAO, "help", "\x9brun")
+        self.assertEqual((p.returncode, p.stderr), (2, "moao: unknown command ??run; see moao help\n"))
+
+    def test_run_starts_its_own_ranks(self):
+        """moao run -n 2 needs no mpirun in front and no settings, as root neither; its maps are those of mpirun."""
+        p = call(MOAO, "run", "-n", "2", self.case, "-o", "own", "-q", cwd=self.dir)
+        self.assertEqual((p.returncode, p.stdout), (0, ""), p.stderr)
+        from moao_case import moao
+        moao("run", self.case, "-o", self.path("theirs"), "-q", ranks=2)
+        own, theirs = maps(self.path("own")), maps(self.path("theirs"))
+        self.assertEqual(sorted(own), sorted(theirs))
+        for name, a in own.items():
+            self.assertEqual(a.tobytes(), theirs[name].tobytes(), name)
+
+    def test_bad_input_on_own_ranks_is_one_line(self):
+        p = call(MOAO, "run", "-n", "2", self.case, "dm.nssp=many", "-o", "out", cwd=self.dir)
+        self.assertEqual(p.returncode, 2)
+        self.assertEqual(len(p.stderr.splitlines()), 1, p.stderr)
+        self.assertIn("dm.nssp", p.stderr)
+        p = call(MOAO, "run", "-n", "2", self.case, "-ranks", "4", cwd=self.dir)
+        self.assertEqual((p.returncode, p.stderr.count("\n")), (2, 1))
+        self.assertIn("unknown option -ranks; see moao help run", p.stderr)
+
+    def test_no_mpirun(self):
+        p = call(MOAO, "run", "-n", "2", self.case, env=plain_environment(PATH=self.dir), cwd=self.dir)
+        self.assertEqual((p.returncode, p.stderr.count("\n")), (2, 1), p.stderr)
+        self.assertIn("mpirun cannot be started", p.stderr)
+
+    def test_interrupt_and_resume(self):
+        """Ctrl-C to moao run -n 2: a message, exit code 3, and the same maps after --resume."""
+        for sig in (signal.SIGINT, signal.SIGTERM):
+            out = "out%d" % sig
+            run = subprocess.Popen([MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=36 s", "-o", out, "-q"],
+                                   cwd=self.dir, env=plain_environment(), stderr=subprocess.PIPE, universal_newlines=True)
+            end = time.monotonic() + 90
+            while len(parts(self.path(out))) < 2 and time.monotonic() < end and run.poll() is None:
+                time.sleep(0.01)
+            run.send_signal(sig)
+            text = run.communicate(timeout=90)[1]
+            self.assertEqual(run.returncode, 3, text)
+            self.assertIn("--resume", text)
+            p = call(MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=36 s", "-o", out, "-q", "--resume",
+                     cwd=self.dir, timeout=200)
+            self.assertEqual(p.returncode, 0, p.stderr)
+
+    def test_address_space_too_small(self):
+        """Under ulimit -v the program says so at once, and ends; OpenBLAS would ask for memory for ever."""
+        for megabytes in (150, 200, 300):
+            def limit(n=megabytes << 20):
+                resource.setrlimit(resource.RLIMIT_AS, (n, n))
+            p = call(MOAO, "check", self.case, preexec_fn=limit, timeout=20)
+            self.assertEqual(p.returncode, 2, p.stderr)
+            self.assertRegex(p.stderr, r"\Amoao: the limit of .*\(ulimit -v.*\n\Z")
+
+    def test_plan_counts_the_limit_of_the_process(self):
+        """The memory that a plan may use is below the limit on the address space."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+        import json
+        p = call(MOAO, "check", self.case, "--json", preexec_fn=limit)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        here = json.loads(p.stdout)["here"]
+        self.assertLess(here["rank_available_bytes"] * here["ranks"], 2 << 30)
+
+    def test_plugin_is_taken_from_beside_the_program_only(self):
+        """A library of that name in a folder above is not loaded; beside the program and in lib/moao it is found."""
+        os.makedirs(self.path("a/b/bin"))
+        os.makedirs(self.path("a/b/lib/moao"))
+        program = shutil.copy(MOAO, self.path("a/b/bin/moao"))
+        for place, found in (("a/b", False), ("a", False), ("a/b/bin/moao.d", False), ("a/b/bin", True),
+                             ("a/b/lib/moao", True)):
+            os.makedirs(self.path(place), exist_ok=True)
+            fake = self.path(place, "libmoao_gpu.so")
+            open(fake, "wb").close()
+            text = call(program, "--version", env=plain_environment(LD_LIBRARY_PATH=self.path("a"))).stdout
+            os.unlink(fake)
+            self.assertIs("no libmoao_gpu.so beside the program" not in text, found, (place, text))
+
+    def test_import_does_not_overwrite(self):
+        target = self.path("kept.yaml")
+        with open(target, "w", encoding="utf-8") as f:
+            f.write("mine\n")
+        p = call(MOAO, "import-legacy", "sys", "prof", "-o", target, cwd=self.dir)
+        self.assertEqual(p.returncode, 2)
+        self.assertIn("kept.yaml is there already", p.stderr)
+        self.assertIn("--force", p.stderr)
+        p = call(MOAO, "import-legacy", "sys", "prof", "-o", target, "--force", cwd=self.dir)
+        self.assertIn("sys:1:1: file: cannot be read", p.stderr)  # on to the next check
+        with open(target, encoding="utf-8") as f:
+            self.assertEqual(f.read(), "mine\n")
+
+    def test_scripts_find_the_distributions_python(self):
+        """Under a python3 without numpy a script starts anew with the distribution's."""
+        made = subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.path("venv")], check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if made.returncode != 0:  # no venv here: isolate the same python instead
+            self.skipTest("python3 -m venv does not work: %s" % made.stdout[-200:])
+        for script in ("compare_backends.py", "gpu-busy.py"):
+            p = call(self.path("venv/bin/python3"), os.path.join(ROOT, "scripts", script), "--help")
+            self.assertEqual((p.returncode, p.stderr), (0, ""), script)
+            self.assertIn("usage:", p.stdout)
+            p = call(self.path("venv/bin/python3"), os.path.join(ROOT, "scripts", script), "--help",
+                     env=plain_environment(MOAO_PYTHON_AGAIN=script))
+            self.assertEqual((p.returncode, p.stderr.count("\n")), (1, 1), p.stderr)
+            self.assertIn("apt-get install python3-", p.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,162 @@
+"""The documents are true: links lead somewhere, named files exist, commands and options are those of the program, and the README's
+table leads to every page."""
+import glob
+import os
+import re
+import shlex
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from moao_test import MOAO, ROOT, environment  # noqa: E402
+
+PAGES = sorted(os.path.relpath(p, ROOT) for q in ("*.md", "docs/*.md", "bench/results/*.md", "python/*.md")
+               for p in glob.glob(os.path.join(ROOT, q)))
+# folders of the project: what is named `src/...` in a text is one of its files
+FOLDERS = "src|docs|scripts|tests|bench|params|python|containers|packaging|examples"
+
+
+def read(page):
+    with open(os.path.join(ROOT, page), encoding="utf-8") as f:
+        return f.read()
+
+
+def prose(page):
+    """A page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", read(page), flags=re.S | re.M)
+
+
+def commands(page):
+    """Commands of a page's sh blocks as words, continued lines joined, comments and here-documents left out."""
+    found = []
+    for block in re.findall(r"^```sh\n(.*?)^```", read(page), re.S | re.M):
+        block = re.sub(r"<<'?(\w+)'?\n.*?^\1$", "", re.sub(r"\\\n\s*", "", block), flags=re.S | re.M)
+        for line in block.split("\n"):
+            line = re.sub(r"\(cd [^)]*\)", "", line)  # another project's folder
+            words = [w.rstrip(";") for w in shlex.split(line, comments=True)]
+            while words:
+                end = next((i for i, w in enumerate(words) if w in ("&&", "||", "|", ";")), len(words))
+                found.append(words[:end])
+                words = words[end + 1:]
+    return found
+
+
+def anchor(title):
+    """The anchor that a renderer makes of a heading."""
+    title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title.replace("`", ""))
+    return re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-")
+
+
+def output(*command):
+    p = subprocess.run(command, env=environment(), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                       universal_newlines=True, check=False)
+    return p.stdout
+
+
+class Links(unittest.TestCase):
+    def test_links(self):
+        """Every relative link names a file of the project, and its heading."""
+        n = 0
+        for page in PAGES:
+            for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+                if re.match(r"[a-z]+:", target):
+                    continue
+                name, _, heading = target.partition("#")
+                path = os.path.normpath(os.path.join(os.path.dirname(page), name)) if name else page
+                self.assertTrue(os.path.exists(os.path.join(ROOT, path)), "%s: %s" % (page, target))
+                if heading:
+                    titles = re.findall(r"^#+ (.*)$", prose(path), re.M)
+                    self.assertIn(heading, [anchor(t) for t in titles], "%s: %s" % (page, target))
+                n += 1
+        self.assertGreater(n, 40)
+
+    def test_named_files(self):
+        """A file of the project that a page names in passing exists."""
+        n = 0
+        for page in PAGES:
+            for name in re.findall(r"(?<![\w/.-])(?:%s)/[\w./*{},-]*[\w*}/]" % FOLDERS, read(page)):
+                for each in expand(name.rstrip("/")):
+                    self.assertTrue(glob.glob(os.path.join(ROOT, each)), "%s: %s" % (page, name))
+                n += 1
+        self.assertGreater(n, 80)
+
+    def test_pages_that_sources_name(self):
+        """A page that a source names exists."""
+        n = 0
+        for pattern in ("src/**/*.[ch]", "src/**/*.cu*", "src/*.def", "scripts/*", "bench/**/*", "tests/**/*.py", "Makefile"):
+            for path in glob.glob(os.path.join(ROOT, pattern), recursive=True):
+                if os.path.isfile(path):
+                    with open(path, encoding="utf-8", errors="replace") as f:
+                        for name in re.findall(r"(?<![\w/])docs/[\w-]+\.\w+", f.read()):
+                            self.assertTrue(os.path.exists(os.path.join(ROOT, name)), "%s: %s" % (path, name))
+                            n += 1
+        self.assertGreater(n, 5)
+
+    def test_reading_order(self):
+        """The README's table leads to every page; those for users come before those on GPUs."""
+        pages = re.findall(r"^\| \[(docs/[\w-]+\.md)\]", read("README.md"), re.M)
+        self.assertEqual(sorted(pages), sorted(p for p in PAGES if p.startswith("docs/")))
+        self.assertLess(pages.index("docs/user-guide.md"), pages.index("docs/gpu-pipeline.md"))
+        self.assertLess(pages.index("docs/outputs.md"), pages.index("docs/developing.md"))
+
+    def test_length(self):
+        """What is told of the GPU's performance is no more than a quarter of the documents."""
+        words = {p: len(read(p).split()) for p in PAGES if p.startswith("docs/")}
+        gpu = sum(n for p, n in words.items() if "performance" in p or "gpu" in p)
+        self.assertLess(gpu, 0.25 * sum(words.values()), words)
+
+
+def expand(name):
+    """Names that the shell makes of {a,b}."""
+    m = re.match(r"(.*?)\{([^}]*)\}(.*)$", name)
+    return [e for w in m.group(2).split(",") for e in expand(m.group(1) + w + m.group(3))] if m else [name]
+
+
+class Commands(unittest.TestCase):
+    def test_make(self):
+        """Every `make TARGET` of a page is a target."""
+        found = set()
+        for page in PAGES:
+            for m in re.findall(r"`make ([a-z-]+)", prose(page)):
+                found.add((page, m))
+            for words in commands(page):
+                if words[0] == "make":
+                    found |= {(page, w) for w in words[1:] if re.match(r"[a-z][a-z-]*$", w)}
+        self.assertGreater(len(found), 8)
+        for page, target in found:
+            p = subprocess.run(["make", "-n", "--no-print-directory", target], cwd=ROOT, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, universal_newlines=True, check=False)
+            self.assertNotIn("No rule to make target", p.stderr, "%s: make %s" % (page, target))
+
+    def test_moao(self):
+        """Every command of moao, its options and keys in a page's blocks are the program's."""
+        usage = output(MOAO, "--help")
+        helps = {c: output(MOAO, c, "--help") for c in re.findall(r"^  ([a-z][a-z-]+)  ", usage, re.M)}
+        self.assertGreaterEqual(set(helps), {"run", "check", "params"})
+        keys = re.findall(r"^([a-z_][\w.]*): ", output(MOAO, "params"), re.M)
+        self.assertIn("telescope.zenith", keys)
+        tops = {k.split(".")[0] for k in keys}
+        n = 0
+        for page in PAGES:
+            for words in commands(page):
+                at = [i for i, w in enumerate(words) if os.path.basename(w) == "moao" and i + 1 < len(words)]
+                if not at or words[0] in ("apptainer", "docker", "spack", "cd"):
+                    continue
+                sub, rest = words[at[0] + 1], words[at[0] + 2:]
+                if sub.startswith("-"):
+                    self.assertIn(sub, usage, "%s: %s" % (page, " ".join(words)))
+                    continue
+                self.assertIn(sub, helps, "%s: %s" % (page, " ".join(words)))
+                for w in rest:
+                    m = re.match(r"([a-z_]\w*)([.\[][\w.\[\]]*)? *=", w)
+                    if m:
+                        self.assertIn(m.group(1), tops, "%s: %s" % (page, " ".join(words)))
+                    elif re.match(r"--?[a-z]", w):
+                        self.assertRegex(helps[sub], r"(?<![\w-])%s(?![\w-])" % re.escape(w), "%s: %s" % (page, " ".join(words)))
+                n += 1
+        self.assertGreater(n, 8)
+
+
+if __name__ == "__main__":
+    unittest.main()

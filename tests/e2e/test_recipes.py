@@ -1,0 +1,130 @@
+"""Container recipes, the Spack package and the citation say the same as the scripts and the Makefile, so that one place decides:
+the packages are those of install-deps.sh, the steps those of containers/install.sh. (make check-install takes the steps.)"""
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import types
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import chroot  # noqa: E402
+from moao_test import ROOT, environment  # noqa: E402
+
+
+def read(*path):
+    with open(os.path.join(ROOT, *path), encoding="utf-8") as f:
+        return f.read()
+
+
+class Containers(unittest.TestCase):
+    def test_both_take_the_same_steps(self):
+        """Dockerfile and moao.def begin with the same system, copy the source to the same place and run the same script."""
+        docker = chroot.docker_steps()
+        header, sections = chroot.apptainer_parts()
+        self.assertIn(("ARG", "BASE=" + header["From"]), docker)
+        self.assertEqual([rest for word, rest in docker if word == "COPY"], sections["files"])
+        self.assertEqual([rest for word, rest in docker if word == "RUN"][0], sections["post"][0])
+        self.assertEqual(sections["post"], ["/opt/moao/containers/install.sh"])
+        self.assertEqual(sections["files"], [". /opt/moao"])
+
+    def test_packages_are_those_of_install_deps(self):
+        """Neither recipe nor their script names a package of the system."""
+        for name in ("Dockerfile", "moao.def", "install.sh"):
+            self.assertNotRegex(read("containers", name), r"apt(-get)? .*install", name)
+        self.assertIn('scripts/install-deps.sh" --build --demo', read("containers", "install.sh"))
+        self.assertTrue(os.access(os.path.join(ROOT, "containers", "install.sh"), os.X_OK))
+
+    def test_no_root_inside(self):
+        """The image's program is run by an ordinary user."""
+        words = [word for word, _ in chroot.docker_steps()]
+        self.assertGreater(words.index("USER"), words.index("RUN"))
+
+
+class Spack(unittest.TestCase):
+    """The package is loaded with a stand-in for Spack that keeps what it declares."""
+
+    def load(self, cuda):
+        declared = []
+        spack = types.ModuleType("spack")
+        package = types.ModuleType("spack.package")
+        for word in ("version", "variant", "depends_on", "license"):
+            setattr(package, word, lambda *a, word=word, **k: declared.append((word, a[0], k)))
+        package.MakefilePackage = object
+        sys.modules.update({"spack": spack, "spack.package": package})
+        self.addCleanup(lambda: [sys.modules.pop(n, None) for n in ("spack", "spack.package")])
+        spec = importlib.util.spec_from_file_location("package", ROOT + "/packaging/spack/packages/moao/package.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        moao = module.Moao()
+        part = types.SimpleNamespace(mpicc="mpicc", libs=types.SimpleNamespace(ld_flags="-lx"),
+                                     prefix=types.SimpleNamespace(bin=types.SimpleNamespace(nvcc="/c/nvcc")))
+
+        class Spec(dict):
+            def satisfies(self, what):
+                return cuda and what == "+cuda"
+        moao.spec = Spec({name: part for name in ("mpi", "scalapack", "openblas", "cuda")})
+        moao.prefix = "/spack/moao"
+        return moao, declared
+
+    def test_version_and_libraries(self):
+        """The version is the project's; every library that the Makefile looks for is depended on."""
+        _, declared = self.load(False)
+        self.assertIn(read("VERSION").strip(), [name for word, name, _ in declared if word == "version"])
+        names = " ".join(name for word, name, _ in declared if word == "depends_on")
+        libs = re.search(r"^libs := (.*)$", read("Makefile"), re.M).group(1).lower().split()
+        self.assertGreaterEqual(len(libs), 5)
+        for lib in libs:
+            self.assertIn(lib, names)
+
+    def test_make_takes_its_words(self):
+        """What the package gives to make has the effect that it is for."""
+        for cuda in (False, True):
+            moao, _ = self.load(cuda)
+            self.assertEqual("gpu" in moao.build_targets, cuda)
+            words = [w for w in moao.install_targets if "=" in w]
+            text = subprocess.run(["make", "-C", ROOT, "--no-print-directory", "info"] + words, env=environment(),
+                                  stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
+            self.assertRegex(text, r"SCALAPACK .* -lx\n")
+            self.assertRegex(text, r"OPENBLAS .* -lx\n")
+            self.assertIn("prefix     /spack/moao\n", text)
+            if cuda:
+                self.assertIn("NVCC       /c/nvcc\n", text)
+
+
+class Makefile(unittest.TestCase):
+    def info(self, *words):
+        return subprocess.run(["make", "-C", ROOT, "--no-print-directory", "info"] + list(words), env=environment(),
+                              stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
+
+    def test_deps(self):
+        """A prefix of DEPS comes before the system's folders."""
+        text = self.info("DEPS=/opt/one /opt/two")
+        self.assertRegex(text, r"flags .* -isystem/opt/one/include -isystem/opt/two/include")
+
+    def test_version(self):
+        """One number of the version: VERSION, CITATION.cff, the latest entry of CHANGELOG.md."""
+        number = read("VERSION").strip()
+        self.assertRegex(number, r"^\d+\.\d+\.\d+$")
+        self.assertIn("\nversion: %s\n" % number, read("CITATION.cff"))
+        self.assertEqual(re.search(r"^## (\S+) \((\d{4}-\d\d-\d\d)\)$", read("CHANGELOG.md"), re.M).group(1), number)
+        self.assertIn("version    " + number, self.info())
+
+    def test_citation(self):
+        """CITATION.cff is YAML with what the format asks for; its date is that of the release."""
+        try:
+            import yaml
+        except ImportError:
+            self.fail("no yaml: python3-astropy of Debian brings it (scripts/install-deps.sh --test)")
+        cff = yaml.safe_load(read("CITATION.cff"))
+        for key in ("cff-version", "message", "title", "authors", "license", "date-released"):
+            self.assertTrue(cff.get(key), key)
+        self.assertEqual(cff["license"], "BSD-3-Clause")
+        self.assertIn("(%s)" % cff["date-released"], read("CHANGELOG.md"))
+        for author in cff["authors"] + [a for r in cff["references"] for a in r["authors"]]:
+            self.assertTrue("name" in author or {"family-names", "given-names"} <= set(author), author)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,81 @@
+"""compute.verify: residuals are checked against covariances made anew, on the CPU's road and on the resident one; a bit
+that flips in W or T is found before results are kept."""
+import glob
+import json
+import os
+import tempfile
+import unittest
+
+from moao_case import Run, moao
+from test_resident import CASE, RESIDENT
+
+ROADS = {"panels": {}, "resident": RESIDENT}
+TARGETS = 5  # of CASE, in one chunk; exposures: 3
+
+
+def verified(run):
+    with open(run.path("run.json")) as f:
+        return json.load(f)["verify"]
+
+
+class Verify(unittest.TestCase):
+    def corrupt(self, fault, *options, env):
+        """A run in which a bit flips: its exit code, its last line, the parts that it kept."""
+        with tempfile.TemporaryDirectory(prefix="moao-verify-") as folder:
+            case = os.path.join(folder, "case.yaml")
+            with open(case, "w") as f:
+                f.write(CASE)
+            p = moao("run", case, *options, "-q", "-o", os.path.join(folder, "out"), check=False,
+                     env=dict(env, MOAO_FAULT=fault))
+            parts = glob.glob(os.path.join(folder, "out", "checkpoint", "part-*"))
+            done = os.path.exists(os.path.join(folder, "out", "maps.fits"))
+        return p.returncode, p.stderr, parts, done
+
+    def test_agrees(self):
+        """To rounding, for every target and exposure, on 1 and 3 ranks; results are those without it."""
+        for road, env in ROADS.items():
+            plain = Run(CASE, "compute.verify=off", env=env)
+            self.assertEqual(verified(plain)["residuals"], 0)
+            for ranks in (1, 3):
+                run = Run(CASE, "compute.verify=full", ranks=ranks, env=env)
+                told = verified(run)
+                self.assertEqual(told["residuals"], 3 * TARGETS, road)
+                self.assertLess(told["largest_difference"], 1e-13, road)
+                if ranks == 1:
+                    for name, value in plain.quantities().items():
+                        self.assertEqual(run.quantity(name).tobytes(), value.tobytes(), name)
+
+    def test_mixed_and_streamed(self):
+        """Halves change the residuals by more than rounding does, and by less than what is taken for an error."""
+        mixed = verified(Run(CASE, "compute.verify=full", "compute.precision=mixed", env=RESIDENT))
+        self.assertEqual(mixed["residuals"], 3 * TARGETS)
+        self.assertTrue(1e-9 < mixed["largest_difference"] < 1e-4, mixed)
+        streamed = verified(Run(CASE, "compute.verify=full", "compute.gpu_memory=30 MB", env=RESIDENT))
+        self.assertLess(streamed["largest_difference"], 1e-13)
+
+    def test_flips_are_found(self):
+        """In T, and in W of any target; nothing of that exposure is kept."""
+        for road, env in ROADS.items():
+            for fault, what in (("flip-t:0:fail:1", "residual"), ("flip-w:0:fail:4", "reconstructor W")):
+                code, text, parts, done = self.corrupt(fault, "compute.verify=full", env=env)
+                self.assertEqual((code, parts, done), (1, [], False), road + fault)
+                self.assertIn("its %s is not what it should be" % what, text)
+                self.assertIn("exposure 1, target %s" % ("4" if "flip-w" in fault else "1"), text)
+                self.assertIn("--resume", text)
+
+    def test_sample(self):
+        """By default one target of an exposure is drawn: a flip in T is found, one in W of a target with the probability
+        of one in all targets; without the check nothing is."""
+        found = 0
+        for k in range(1, TARGETS + 1):
+            code, text, _, done = self.corrupt("flip-w:0:fail:%d" % k, env={})
+            self.assertEqual((code, done), (1, False) if "what it should be" in text else (0, True), text)
+            found += code
+        self.assertEqual(found, 1)
+        self.assertEqual(self.corrupt("flip-t:0:fail:1", env={})[0], 1)
+        code, _, _, done = self.corrupt("flip-t:0:fail:1", "compute.verify=off", env={})
+        self.assertEqual((code, done), (0, True))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

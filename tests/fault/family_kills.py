@@ -1,0 +1,147 @@
+"""(a) Signals at any time, to any process of a run; then it is resumed until it is done."""
+import os
+import signal
+import subprocess
+import time
+
+from harness import (LIMIT, RESIDENT, Fail, Result, check_ended, check_finished, check_message, check_no_process,
+                     check_no_temporary, children_of, kill_all, parts, resume, spec_of)
+
+NAME = "kills"
+SIGNALS = ("KILL", "TERM", "INT", "HUP", "USR1", "PIPE", "STOP")  # CONT follows STOP
+SOFT = ("TERM", "USR1", "INT", "HUP")  # these stop a run in order: exit code 3
+
+
+def trials(lab, rng, full):
+    """Endless in the full form: signals and moments drawn at random, of all sorts in turn."""
+    configurations = [("2", "0"), ("1", "0"), ("2", "1"), ("3", "0")]
+    moments = ["at", "parts", "file"]
+    i = 0
+    while full or i < 21:
+        sig = SIGNALS[i % len(SIGNALS)]
+        ranks, resident = configurations[i // 3 % len(configurations)]
+        targets = ["rank%d" % rng.randrange(int(ranks)), "all"] + (["mpirun"] if ranks != "1" else [])
+        send = "%s:%s" % (sig, rng.choice(targets))
+        if rng.random() < 0.3:
+            send += ",%s:%s" % (rng.choice(SIGNALS), rng.choice(targets))
+        moment = moments[i % 2 if rng.random() < 0.7 else 2]
+        at = {"at": "%.3f" % (rng.random() * 3), "parts": "parts:%d" % rng.randrange(1, 40),
+              "file": "file:" + rng.choice(["maps.fits.tmp", "maps.fits", "psf.fits", "finished", "run.json"])}[moment]
+        again = ranks if rng.random() < 0.6 else str(rng.randrange(1, 4))
+        yield spec_of(NAME, ranks=ranks, resident=resident, at=at, send=send, gap="%.3f" % rng.choice([0, 0.01, 0.3]),
+                      again=again)
+        i += 1
+
+
+def catches(pid, sig):
+    """Whether a process is past the start of its main: handles the signal, or has begun to load parts of MPI without."""
+    try:
+        with open("/proc/%d/maps" % pid, encoding="utf-8") as f:
+            begun = "mca_" in f.read()
+        with open("/proc/%d/status" % pid, encoding="utf-8") as f:
+            masks = [int(s.split()[1], 16) for s in f if s.startswith(("SigCgt", "SigIgn"))]
+    except OSError:
+        return False
+    return begun or any(m >> (sig - 1) & 1 for m in masks)
+
+
+class Target:
+    """A run whose processes can be hit."""
+
+    def __init__(self, lab, keys, out):
+        self.ranks, self.out = int(keys["ranks"]), out
+        env = RESIDENT if keys["resident"] == "1" else None
+        command, env = lab.command("long", out, ranks=self.ranks, env=env)
+        self.log = open(out + ".log", "w+b")
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT,
+                                        env=env, cwd=lab.dir, start_new_session=True)
+        self.start = time.monotonic()
+
+    def pids(self):
+        return children_of(self.process.pid) if self.ranks > 1 else [self.process.pid]
+
+    def wait_until(self, at):
+        """Until the moment of the trial, or the end of the run."""
+        while self.process.poll() is None and time.monotonic() - self.start < LIMIT:
+            if at.startswith("parts:"):
+                reached = len(parts(self.out)) >= int(at[6:])
+            elif at.startswith("file:"):
+                reached = any(os.path.exists(os.path.join(self.out, d, at[5:])) for d in (".", "checkpoint"))
+            else:
+                reached = time.monotonic() - self.start >= float(at)
+            if reached:
+                return
+            time.sleep(0.001)
+
+    def send(self, word):
+        """Send SIGNAL:TARGET; whether the run must now stop in order, or go on: mpirun passes USR1 on, other signals
+        make it end the ranks by force."""
+        name, target = word.split(":")
+        sig = getattr(signal, "SIG" + name)
+        ranks = self.pids()
+        pids = {"mpirun": [self.process.pid], "all": ranks + [self.process.pid]}.get(target)
+        pids = pids or [ranks[min(int(target[4:]), len(ranks) - 1)]] if ranks or pids else []
+        orderly = name in SOFT + ("PIPE",) and len(ranks) == self.ranks and all(catches(p, sig) for p in ranks) and (
+            self.ranks == 1 or self.process.pid not in pids or name == "USR1")
+        for pid in dict.fromkeys(pids):
+            try:
+                os.kill(pid, sig)
+            except ProcessLookupError:
+                pass
+        if name == "STOP":
+            time.sleep(0.2)
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGCONT)
+                except ProcessLookupError:
+                    pass
+        return orderly or name == "STOP"
+
+    def end(self):
+        try:
+            code = self.process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            code = None
+            kill_all(self.out)
+            self.process.wait()
+        self.log.seek(0)
+        text = self.log.read().decode("utf-8", "replace")
+        self.log.close()
+        os.remove(self.out + ".log")
+        return Result(code, text, time.monotonic() - self.start)
+
+
+def judge(r, orderly, words):
+    """The ending of a run that was hit."""
+    if r.code is None:
+        raise Fail("hang", "did not end:\n" + r.text)
+    if not orderly:
+        return
+    check_ended(r)
+    asked = any(w.split(":")[0] in SOFT for w in words)
+    if r.code not in ((0, 3) if asked else (0,)):
+        raise Fail("wrong", "exit code %d, expected %s:\n%s" % (r.code, "3" if asked else "0", r.text))
+    if r.code == 3:
+        check_message(r, "--resume")
+
+
+def run(lab, keys, out):
+    words = keys["send"].split(",")
+    resident = keys["resident"] == "1"
+    expected = lab.reference("long", int(keys["ranks"]), resident)
+    target = Target(lab, keys, out)
+    target.wait_until(keys["at"])
+    orderly = True
+    for word in words:
+        orderly = target.send(word) and orderly
+        time.sleep(float(keys["gap"]))
+    r = target.end()
+    check_no_process(out)
+    judge(r, orderly, words)
+    if r.code == 0:
+        check_finished(out, expected)
+        return
+    if r.code == 3:  # else mpirun may have killed ranks
+        check_no_temporary(out)
+    again = int(keys["again"])
+    resume(lab, "long", out, again, resident, expected, None if again == int(keys["ranks"]) else 1e-10)

@@ -1,0 +1,33 @@
+# What the fault campaign preloads and fuzzes with.
+
+FAULT_B := $(B)/tests/fault
+.PHONY: fault-tools
+fault-tools: $(FAULT_B)/preload.so
+
+# libc's functions are replaced: no builtins of theirs, and every call returns to its caller
+$(FAULT_B)/preload.so: $(wildcard tests/fault/preload*.[ch])
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE= -O1 -g $(WARN) -Wno-pedantic -fPIC -shared -fno-builtin -fno-optimize-sibling-calls $(OPENBLAS_CFLAGS) \
+	  -o $@ $(filter %.c,$^) -ldl -lpthread
+
+# Inputs that libFuzzer makes, into the readers alone, under AddressSanitizer and UBSan. The readers are
+# compiled again; what else they call comes from the library as it is.
+FUZZ_CLANG := $(firstword $(foreach c,clang-14 clang-18 clang,$(shell command -v $(c) 2>/dev/null)))
+FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+fuzz_src := $(wildcard src/params*.c src/yaml_*.c src/legacy*.c src/units.c src/text.c src/atmos.c src/system.c \
+  src/status.c src/store*.c src/file.c src/crc.c tests/fault/fuzz_*.c)
+fuzz_obj := $(patsubst %.c,$(FAULT_B)/fuzz-objects/%.o,$(fuzz_src))
+fault-tools: $(if $(FUZZ_CLANG),$(FAULT_B)/fuzz)
+
+$(FAULT_B)/fuzz-objects/%.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CLANG,$<)
+	$(Q)OMPI_CC=$(FUZZ_CLANG) $(CC) -std=c11 -D_GNU_SOURCE= -O1 -g $(WARN) -MMD -MP -Isrc $(LIB_CFLAGS) \
+	  -fsanitize=fuzzer-no-link $(FUZZ_SAN) -c $< -o $@
+
+$(FAULT_B)/fuzz: $(fuzz_obj) $(B)/libmoao.a
+	$(call say,LD,$@)
+	$(Q)OMPI_CC=$(FUZZ_CLANG) $(CC) -fsanitize=fuzzer $(FUZZ_SAN) -o $@ $^ $(LIB_LIBS) -lgomp -ldl -lm
+
+-include $(fuzz_obj:.o=.d)

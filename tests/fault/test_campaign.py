@@ -1,0 +1,70 @@
+"""The small form of the fault campaign (campaign.py): some trials of every family, the same ones each time unless
+MOAO_FAULT_SEED names another seed. Each trial that fails is told with the command that repeats it."""
+# timeout: 1200
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from campaign import Workplace, build_tools, campaign, reproduce  # noqa: E402
+from harness import MOAO, tool  # noqa: E402
+
+SEED = int(os.environ.get("MOAO_FAULT_SEED", "20"))
+
+
+class Campaign(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.build = os.path.dirname(os.path.realpath(MOAO))
+        code, text = build_tools(cls.build)
+        if code != 0:
+            raise AssertionError(text)
+        cls.place = Workplace(cls.build)
+        cls.lab = cls.place.__enter__()
+        print("seed %d" % SEED, flush=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.place.__exit__()
+
+    def assert_all_good(self, name):
+        tally = campaign(self.lab, name, SEED, False, 300, 2 * (os.cpu_count() or 1), lambda text: None)
+        self.assertGreater(tally.tried, 0)
+        print("%s: %d tried in %.0f s; %s" % (name, tally.tried, tally.seconds, "; ".join(map(str, tally.notes))),
+              flush=True)
+        if tally.bad:
+            self.fail("\n".join("%s: %s\n%s" % (v, reproduce(spec), str(text)[:3000]) for spec, v, text in tally.bad))
+
+    def test_kills(self):
+        """Signals at any time: nothing is lost, nothing is wrong."""
+        self.assert_all_good("kills")
+
+    def test_calls(self):
+        """Failing, interrupted and short system calls on the run's files."""
+        self.assert_all_good("calls")
+
+    def test_memory(self):
+        """Failing allocations on either rank."""
+        self.assert_all_good("memory")
+
+    def test_damage(self):
+        """Damaged, exchanged, foreign files in the folder."""
+        self.assert_all_good("damage")
+
+    def test_fuzz(self):
+        """The corpus, and some thousand inputs more."""
+        if not os.path.exists(tool("fuzz", self.build)):
+            self.skipTest("no clang with libFuzzer")
+        self.assert_all_good("fuzz")
+
+    def test_limits(self):
+        """Full disks, file sizes, address spaces, descriptors."""
+        self.assert_all_good("limits")
+
+    def test_load(self):
+        """Many parts and more ranks than cores."""
+        self.assert_all_good("load")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,482 @@
+/* What the store trusts: only parts, facts and results of its own run, unchanged since they were
+ * written; only folders that are its own; and no link leads it elsewhere. */
+#include "crc.h"
+#include "file.h"
+#include "store.h"
+#include "store_precision.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { NT = 4, NE = 2, NL = 2, NB = 1, CROP = 4, NS = 3 + NB };
+#define EFFECTIVE                                                                                  \
+    "title: a\ntelescope:\n  diameter: 8\natmosphere:\n  r0: 0.15\ncompute:\n  threads: 1\n"
+#define RETITLED                                                                                   \
+    "title: b\ntelescope:\n  diameter: 8\natmosphere:\n  r0: 0.15\ncompute:\n  threads: 2\n"
+#define OTHER                                                                                      \
+    "title: a\ntelescope:\n  diameter: 8\natmosphere:\n  r0: 0.17\ncompute:\n  threads: 1\n"
+
+static char dir[64];
+static int warnings = -1; /* stderr goes there */
+
+static int make_dir(void **state) {
+    (void)state;
+    strcpy(dir, "/tmp/moao-trust-XXXXXX");
+    return mkdtemp(dir) == NULL;
+}
+
+static int remove_dir(void **state) {
+    (void)state;
+    char command[200];
+    snprintf(command, sizeof command, "rm -rf '%s' '%s.2'", dir, dir);
+    status_clear();
+    return system(command) != 0;
+}
+
+static const char *in_dir(const char *name) {
+    static char path[4][200];
+    static int i;
+    i = (i + 1) % 4;
+    snprintf(path[i], sizeof path[i], "%s/%s", dir, name);
+    return path[i];
+}
+
+static store_run run_of(const char *effective) {
+    return (store_run){effective, NT, NE, NL, NB, CROP, false};
+}
+
+static status open_run(const char *folder, const store_run *run, store_how how, store **s) {
+    int err = dup(STDERR_FILENO);
+    status_clear();
+    fflush(stderr);
+    dup2(warnings, STDERR_FILENO);
+    status st = store_open(folder, run, &how, s);
+    fflush(stderr);
+    dup2(err, STDERR_FILENO);
+    close(err);
+    return st;
+}
+
+static store *open_ok(const char *effective, store_how how) {
+    store *s;
+    const store_run run = run_of(effective);
+    if (open_run(dir, &run, how, &s) != MOAO_OK)
+        fail_msg("%s", status_message());
+    return s;
+}
+
+static const store_how begin = {0}, resume = {.resume = true}, overwrite = {.overwrite = true};
+
+static void expect_refusal(const char *effective, store_how how, const char *word) {
+    store *s;
+    const store_run run = run_of(effective);
+    assert_int_equal(open_run(dir, &run, how, &s), MOAO_INPUT);
+    assert_null(s);
+    if (strstr(status_message(), word) == NULL || strchr(status_message(), '\n') != NULL ||
+        strstr(status_message(), "src/") != NULL)
+        fail_msg("'%s' is not one line with '%s'", status_message(), word);
+}
+
+/* Everything of an exposure, values that name their place. */
+static void put(store *s, int e, bool mixed) {
+    double scalars[NT * NL * NS];
+    float images[NT * NL * CROP * CROP];
+    for (int i = 0; i < NT * NL * NS; i++)
+        scalars[i] = 100 * e + i;
+    for (int i = 0; i < NT * NL * CROP * CROP; i++)
+        images[i] = (float)(e + i);
+    const result_block b = {e, 0, NT, NL, NB, CROP, scalars, images, mixed};
+    assert_int_equal(store_put(s, &b), MOAO_OK);
+}
+
+static const char *part(int e) {
+    char name[80];
+    snprintf(name, sizeof name, "checkpoint/part-%04d-000000-%06d.bin", e, NT);
+    return in_dir(name);
+}
+
+static void write_file(const char *path, const void *data, size_t n) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    fclose(f);
+}
+
+static void flip(const char *path, long at) {
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, at < 0 ? SEEK_END : SEEK_SET), 0);
+    int c = fgetc(f);
+    fseek(f, -1, SEEK_CUR);
+    fputc(c ^ 1, f);
+    fclose(f);
+}
+
+static void expect_text(const char *path, const char *text) {
+    char *found;
+    assert_int_equal(file_read_text(path, &found), MOAO_OK);
+    assert_string_equal(found, text);
+    free(found);
+}
+
+/* Parts of a run with other parameters do not count, whatever their names; nor those of another
+ * number of wavelengths, which would not even fit. A part under another's name neither. */
+static void test_foreign_parts(void **state) {
+    (void)state;
+    char command[400];
+    double v[NL * NS];
+    store *s = open_ok(OTHER, begin);
+    put(s, 0, false);
+    store_close(s);
+    snprintf(command, sizeof command, "mv '%s' '%s.2'", dir, dir);
+    assert_int_equal(system(command), 0);
+    s = open_ok(EFFECTIVE, begin);
+    put(s, 1, false);
+    store_close(s);
+    snprintf(command, sizeof command, "cp '%s'.2/checkpoint/part-0000* '%s/checkpoint/'", dir, dir);
+    assert_int_equal(system(command), 0);
+    s = open_ok(EFFECTIVE, resume);
+    assert_int_equal(store_done_count(s), NT);
+    assert_false(store_done(s, 0, 0));
+    store_close(s);
+
+    store_run fewer = run_of(EFFECTIVE);
+    fewer.nlambda = 1; /* room for one in the hands of who reads */
+    assert_int_equal(open_run(dir, &fewer, resume, &s), MOAO_OK);
+    assert_int_equal(store_done_count(s), 0);
+    store_close(s);
+
+    snprintf(command, sizeof command, "cp '%s' ", part(1));
+    strcat(command, part(0));
+    assert_int_equal(system(command), 0);
+    s = open_ok(EFFECTIVE, resume);
+    assert_int_equal(store_done_count(s), NT);
+    assert_int_equal(store_read_scalars(s, 1, 0, v), MOAO_OK);
+    assert_true(v[0] == 100);
+    store_close(s);
+}
+
+/* Title and compute.* may change; DIR/effective.yaml and the checkpoint's are then those of the run
+ * that goes on, also after a killed --overwrite with other parameters. */
+static void test_one_truth(void **state) {
+    (void)state;
+    store *s = open_ok(EFFECTIVE, begin);
+    put(s, 0, false);
+    store_close(s);
+    s = open_ok(RETITLED, resume);
+    assert_int_equal(store_done_count(s), NT);
+    store_close(s);
+    expect_text(in_dir("effective.yaml"), RETITLED);
+    expect_text(in_dir("checkpoint/effective.yaml"), RETITLED);
+    assert_int_equal(file_write_text(in_dir("effective.yaml"), OTHER), MOAO_OK);
+    store_close(open_ok(EFFECTIVE, resume));
+    expect_text(in_dir("effective.yaml"), EFFECTIVE);
+    /* --overwrite killed after its first step: either run goes on, each with its own parts alone */
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(file_write_text(in_dir("checkpoint/effective.yaml"), OTHER), MOAO_OK);
+        assert_int_equal(file_write_text(in_dir("maps.fits"), "of the old run"), MOAO_OK);
+        s = open_ok(k == 0 ? EFFECTIVE : OTHER, resume);
+        assert_int_equal(store_done_count(s), k == 0 ? NT : 0);
+        assert_false(file_exists(in_dir("maps.fits")));
+        store_close(s);
+        expect_text(in_dir("effective.yaml"), k == 0 ? EFFECTIVE : OTHER);
+        expect_text(in_dir("checkpoint/effective.yaml"), k == 0 ? EFFECTIVE : OTHER);
+    }
+    expect_refusal(EFFECTIVE, resume, "r0");
+}
+
+/* Without effective.yaml the parts tell by themselves whether they belong. */
+static void test_lost_effective(void **state) {
+    (void)state;
+    store *s = open_ok(EFFECTIVE, begin);
+    put(s, 0, false);
+    store_close(s);
+    assert_int_equal(unlink(in_dir("checkpoint/effective.yaml")), 0);
+    expect_refusal(OTHER, resume, "effective.yaml");
+    assert_int_equal(file_write_text(in_dir("checkpoint/effective.yaml"), "{]"), MOAO_OK);
+    s = open_ok(EFFECTIVE, resume); /* the facts know better */
+    assert_int_equal(store_done_count(s), NT);
+    store_close(s);
+    expect_text(in_dir("checkpoint/effective.yaml"), EFFECTIVE);
+    assert_int_equal(unlink(in_dir("checkpoint/effective.yaml")), 0);
+    assert_int_equal(unlink(in_dir("checkpoint/facts")), 0);
+    expect_refusal(OTHER, resume, "effective.yaml");
+    s = open_ok(EFFECTIVE, resume);
+    assert_int_equal(store_done_count(s), NT);
+    store_close(s);
+    char command[200];
+    snprintf(command, sizeof command, "rm -r '%s/checkpoint'; echo >'%s/maps.fits'", dir, dir);
+    assert_int_equal(system(command), 0);
+    expect_refusal(EFFECTIVE, resume, "without a checkpoint");
+}
+
+/* Facts that are damaged, of another run or impossible are forgotten, never used. */
+static void test_facts(void **state) {
+    (void)state;
+    store *s = open_ok(EFFECTIVE, begin);
+    assert_int_equal(store_set_fact(s, "threads", 3), MOAO_OK);
+    put(s, 0, false);
+    store_close(s);
+    struct stat sb;
+    assert_int_equal(stat(in_dir("checkpoint/facts"), &sb), 0);
+    for (long k = 0; k < sb.st_size; k++) {
+        flip(in_dir("checkpoint/facts"), k);
+        s = open_ok(EFFECTIVE, resume);
+        assert_int_equal(store_get_fact(s, "threads", -1), -1);
+        assert_int_equal(store_done_count(s), NT);
+        assert_int_equal(store_set_fact(s, "threads", 3), MOAO_OK);
+        store_close(s);
+    }
+    static const struct {
+        const char *key;
+        long value;
+    } bad[] = {{"threads", 100000}, {"threads", 0}, {"chunk", NT + 1},
+               {"chunk", -1},       {"ranks", 0},   {"precision_2", 5}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        s = open_ok(EFFECTIVE, resume);
+        assert_int_equal(store_set_fact(s, "threads", 3), MOAO_OK);
+        assert_int_equal(store_set_fact(s, bad[i].key, bad[i].value), MOAO_OK);
+        store_close(s);
+        s = open_ok(EFFECTIVE, resume);
+        assert_int_equal(store_get_fact(s, bad[i].key, -77), -77);
+        store_close(s);
+    }
+    s = open_ok(EFFECTIVE, resume);
+    assert_int_equal(store_set_fact(s, "threads", 3), MOAO_OK);
+    store_close(s);
+    s = open_ok(OTHER, overwrite); /* of another run */
+    assert_int_equal(store_get_fact(s, "threads", -1), -1);
+    store_close(s);
+}
+
+/* Parts in mixed precision count only while it is asked for and its fitness is known. */
+static void test_precision(void **state) {
+    (void)state;
+    store_run run = run_of(EFFECTIVE);
+    store *s;
+    run.mixed = true;
+    assert_int_equal(open_run(dir, &run, begin, &s), MOAO_OK);
+    assert_int_equal(store_set_precision(s, 0, true, 1e-5), MOAO_OK);
+    put(s, 0, true);
+    put(s, 1, false);
+    store_close(s);
+    assert_int_equal(open_run(dir, &run, resume, &s), MOAO_OK);
+    assert_int_equal(store_done_count(s), 2 * NT);
+    store_close(s);
+    assert_int_equal(open_run(dir, &run, resume, &s), MOAO_OK);
+    store_close(s);
+    s = open_ok(EFFECTIVE, resume); /* double precision now */
+    assert_true(!store_done(s, 0, 0) && store_done(s, 1, 0));
+    bool mixed;
+    double difference;
+    assert_false(store_get_precision(s, 0, &mixed, &difference));
+    store_close(s);
+    assert_int_equal(open_run(dir, &run, resume, &s), MOAO_OK); /* that was forgotten */
+    assert_true(!store_done(s, 0, 0) && store_done(s, 1, 0));
+    store_close(s);
+}
+
+/* A part that changes after it was written is not read, in its scalars nor in its images. */
+static void test_changed_under_way(void **state) {
+    (void)state;
+    double v[NL * NS];
+    float im[CROP * CROP];
+    store *s = open_ok(EFFECTIVE, begin);
+    put(s, 0, false);
+    put(s, 1, false);
+    assert_int_equal(store_read_image(s, 0, 1, 1, im), MOAO_OK);
+    flip(part(0), -1); /* open already; the last image */
+    assert_int_equal(store_read_image(s, 0, NT - 1, 0, im), MOAO_OK);
+    assert_int_equal(store_read_image(s, 0, NT - 1, 1, im), MOAO_IO);
+    assert_non_null(strstr(status_message(), "part-0000"));
+    assert_non_null(strstr(status_message(), "--resume"));
+    status_clear();
+    flip(part(1), 72 + 4 * NT * NL + 8);
+    assert_int_equal(store_read_scalars(s, 1, 0, v), MOAO_IO);
+    status_clear();
+    assert_int_equal(rename(part(1), part(0)), 0);
+    assert_int_equal(store_read_scalars(s, 0, 0, v), MOAO_IO);
+    store_close(s);
+}
+
+/* A checkpoint of the first version is refused in one line: its facts, its note, its parts. */
+static void test_old_format(void **state) {
+    (void)state;
+    store_close(open_ok(EFFECTIVE, begin));
+    write_file(in_dir("checkpoint/facts"), "chunk 2\nthreads 1\nranks 2\n", 26);
+    expect_refusal(EFFECTIVE, resume, "another version");
+    store_close(open_ok(EFFECTIVE, overwrite));
+    static const char note[] = "the final files are in place\n";
+    write_file(in_dir("checkpoint/finished"), note, sizeof note - 1);
+    expect_refusal(EFFECTIVE, resume, "another version");
+    store_close(open_ok(EFFECTIVE, overwrite));
+    struct { /* its header, whole; one wavelength, no images */
+        char magic[8];
+        uint32_t order, version;
+        int32_t exposure, t0, nt, nlambda, nbox, crop;
+        uint64_t scalar_bytes, image_bytes;
+        uint32_t body_crc, header_crc;
+        double scalars[NT * 3];
+    } h = {"moaopar", 0x01020304u, 1, 0, 0, NT, 1, 0, 0, sizeof h.scalars, 0, 0, 0, {0}};
+    h.magic[7] = 't';
+    h.body_crc = crc_update(0, h.scalars, sizeof h.scalars);
+    h.header_crc = crc_update(0, &h, 60);
+    write_file(part(0), &h, sizeof h);
+    expect_refusal(EFFECTIVE, resume, "another version");
+}
+
+static void finish(void) {
+    store *s = open_ok(EFFECTIVE, overwrite);
+    put(s, 0, false);
+    put(s, 1, false);
+    assert_int_equal(file_write_text(in_dir("maps.fits"), "the maps"), MOAO_OK);
+    assert_int_equal(file_write_text(in_dir("psf.fits"), "the images"), MOAO_OK);
+    assert_int_equal(file_write_text(in_dir("run.json"), "{}"), MOAO_OK);
+    assert_int_equal(store_discard_parts(s), MOAO_OK);
+    store_close(s);
+}
+
+/* A finished run counts as finished while every result is there as it was written; otherwise it
+ * says what to do and touches nothing. While the parts are there, they serve. */
+static void test_finished(void **state) {
+    (void)state;
+    char command[300];
+    finish();
+    store *s = open_ok(RETITLED, resume);
+    assert_true(store_finished(s));
+    expect_text(in_dir("effective.yaml"), EFFECTIVE); /* that of the maps */
+    store_close(s);
+    assert_int_equal(unlink(in_dir("run.json")), 0); /* no result */
+    s = open_ok(EFFECTIVE, resume);
+    assert_true(store_finished(s));
+    store_close(s);
+    for (int k = 0; k < 4; k++) { /* effective.yaml is made anew from the one that is right */
+        const char *file = in_dir(k % 2 ? "effective.yaml" : "checkpoint/effective.yaml");
+        if (k < 2)
+            flip(file, 40);
+        else
+            assert_int_equal(unlink(file), 0);
+        s = open_ok(RETITLED, resume);
+        assert_true(store_finished(s));
+        store_close(s);
+        expect_text(in_dir("effective.yaml"), EFFECTIVE);
+        expect_text(in_dir("checkpoint/effective.yaml"), EFFECTIVE);
+    }
+    flip(in_dir("psf.fits"), 2);
+    expect_refusal(EFFECTIVE, resume, "psf.fits has changed");
+    assert_int_equal(unlink(in_dir("psf.fits")), 0);
+    expect_refusal(EFFECTIVE, resume, "psf.fits is missing");
+    expect_text(in_dir("maps.fits"), "the maps");
+    flip(in_dir("checkpoint/finished"), 30);
+    expect_refusal(EFFECTIVE, resume, "damaged");
+    assert_int_equal(unlink(in_dir("maps.fits")), 0);
+
+    finish();
+    assert_int_equal(unlink(in_dir("psf.fits")), 0);
+    assert_int_equal(unlink(in_dir("maps.fits")), 0);
+    s = open_ok(EFFECTIVE, resume); /* nothing to lose: computed again */
+    assert_false(store_finished(s) || store_done(s, 0, 0));
+    put(s, 0, false);
+    put(s, 1, false);
+    store_close(s);
+    snprintf(command, sizeof command, "cp -r '%s/checkpoint' '%s/kept'", dir, dir);
+    assert_int_equal(system(command), 0);
+    finish();
+    snprintf(command, sizeof command, "mv '%s'/kept/part* '%s/checkpoint/'", dir, dir);
+    assert_int_equal(system(command), 0);
+    flip(in_dir("maps.fits"), 2);
+    s = open_ok(EFFECTIVE, resume);
+    assert_false(store_finished(s));
+    assert_int_equal(store_done_count(s), NE * NT);
+    store_close(s);
+}
+
+/* A folder with other files is not taken unasked; log files do not count, nor anything once a run
+ * was begun. */
+static void test_foreign_folder(void **state) {
+    (void)state;
+    store *s;
+    store_run run = run_of(EFFECTIVE);
+    assert_int_equal(open_run("", &run, begin, &s), MOAO_INPUT);
+    assert_non_null(strstr(status_message(), "empty name"));
+    write_file(in_dir("main.c"), "x", 1);
+    expect_refusal(EFFECTIVE, begin, "main.c");
+    expect_refusal(EFFECTIVE, overwrite, "--force");
+    assert_false(file_exists(in_dir("checkpoint")));
+    s = open_ok(EFFECTIVE, (store_how){.force = true});
+    put(s, 0, false);
+    store_close(s);
+    store_close(open_ok(EFFECTIVE, resume)); /* ours now */
+    store_close(open_ok(EFFECTIVE, overwrite));
+    remove_dir(NULL);
+    assert_int_equal(mkdir(dir, 0777), 0);
+    write_file(in_dir("slurm-1.out"), "x", 1);
+    store_close(open_ok(EFFECTIVE, begin));
+}
+
+/* A folder that cannot be made or written: MOAO_INPUT and the system's reason. */
+static void test_unusable_folder(void **state) {
+    (void)state;
+    char path[600];
+    store *s;
+    const store_run run = run_of(EFFECTIVE);
+    snprintf(path, sizeof path, "%s/%0300d", dir, 1);
+    assert_int_equal(open_run(path, &run, begin, &s), MOAO_INPUT);
+    assert_non_null(strstr(status_message(), "File name too long"));
+    assert_int_equal(open_run("/proc/none", &run, begin, &s), MOAO_INPUT);
+    if (geteuid() == 0)
+        return;
+    assert_int_equal(chmod(dir, 0500), 0);
+    assert_int_equal(open_run(in_dir("out"), &run, begin, &s), MOAO_INPUT);
+    assert_non_null(strstr(status_message(), "Permission denied"));
+    assert_int_equal(chmod(dir, 0700), 0);
+}
+
+/* Links where the store writes are replaced or refused, never followed; temporary files of others
+ * stay, our own go. */
+static void test_links(void **state) {
+    (void)state;
+    static const char *const links[] = {"effective.yaml", "checkpoint/effective.yaml",
+                                        "checkpoint/facts", "effective.yaml.tmp"};
+    store_close(open_ok(EFFECTIVE, begin));
+    write_file(in_dir("precious"), "gold", 4);
+    for (int i = 0; i < 4; i++) {
+        unlink(in_dir(links[i]));
+        assert_int_equal(symlink(in_dir("precious"), in_dir(links[i])), 0);
+    }
+    write_file(in_dir("checkpoint/other.tmp"), "x", 1);
+    write_file(in_dir("checkpoint/.moao-0123abcd.tmp"), "x", 1);
+    write_file(in_dir(".moao-0123abcd.tmp"), "x", 1);
+    write_file(in_dir(".moao-0123abcd.tmp2"), "x", 1);
+    store_close(open_ok(EFFECTIVE, overwrite));
+    expect_text(in_dir("precious"), "gold");
+    assert_true(file_exists(in_dir("checkpoint/other.tmp")));
+    assert_true(file_exists(in_dir(".moao-0123abcd.tmp2")));
+    assert_false(file_exists(in_dir("checkpoint/.moao-0123abcd.tmp")));
+    assert_false(file_exists(in_dir(".moao-0123abcd.tmp")));
+    assert_int_equal(unlink(in_dir("checkpoint/lock")), 0);
+    assert_int_equal(symlink(in_dir("precious"), in_dir("checkpoint/lock")), 0);
+    expect_refusal(EFFECTIVE, resume, "link");
+    expect_text(in_dir("precious"), "gold");
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
+    const struct CMUnitTest tests[] = {
+        CASE(test_foreign_parts), CASE(test_one_truth),      CASE(test_lost_effective),
+        CASE(test_facts),         CASE(test_precision),      CASE(test_changed_under_way),
+        CASE(test_old_format),    CASE(test_finished),       CASE(test_foreign_folder),
+        CASE(test_links),         CASE(test_unusable_folder)};
+    warnings = open("/dev/null", O_WRONLY);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
