@@ -4,11 +4,13 @@
 #include "lowrank_gpu.h"
 #include "svd_matrix.cuh"
 #include "svd_tall.cuh"
+#include "svd_warp.cuh"
 
 namespace lowrank {
 
 namespace {
 
+constexpr int WARP_MAX = 32; /* rows and columns of a matrix that a warp works on */
 constexpr size_t SHARED_MAX = 227 * 1024;
 
 template <class T, int WARPS>
@@ -107,6 +109,8 @@ cudaError_t svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int
     s.cols_max = (int)(m.n > n.n ? n.n : m.n);
     const bool varied = m.each || n.each;
     s.with_j = varied ? jobu != 'N' || jobv != 'N' : (m.n < n.n ? jobu : jobv) != 'N';
+    if (s.rows_max <= WARP_MAX)
+        return launch_svd_warp<T>(s, s.rows_max, st);
     const Plan p = make_plan<T>(s.rows_max, s.cols_max, s.with_j);
     int64_t blocks = count;
     s.in_shared = p.in_shared;
@@ -127,7 +131,7 @@ cudaError_t svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int
 size_t lowrank_gesvj_work(backend_type t, int64_t count, int64_t m, int64_t n) {
     const int64_t rows = m > n ? m : n, cols = m > n ? n : m;
     const size_t element = t == BACKEND_D ? sizeof(double) : sizeof(float);
-    if (count == 0 || cols == 0)
+    if (count == 0 || cols == 0 || rows <= lowrank::WARP_MAX)
         return 0;
     if (rows > lowrank::BLOCK_ROWS)
         return lowrank::tall_work(t, count, rows, cols);
