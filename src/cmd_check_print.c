@@ -28,7 +28,12 @@ static void add_time(text *t, double seconds) {
 }
 
 static void add_memory(text *t, double bytes) {
-    text_add(t, bytes < 9.5e8 ? "%.0f MB" : "%.3g GB", bytes < 9.5e8 ? bytes / 1e6 : bytes / 1e9);
+    if (bytes < 9.5e8)
+        text_add(t, "%.0f MB", bytes / 1e6);
+    else if (bytes < 9.5e11)
+        text_add(t, "%.3g GB", bytes / 1e9);
+    else
+        text_add(t, "%.3g TB", bytes / 1e12);
 }
 
 static const char *plural(int n) {
@@ -233,7 +238,17 @@ static void add_verdict(const check_facts *f, text *t) {
             return;
         text_add(t, "; ");
     }
-    text_add(t, f->there.fits ? "fits " : "does not fit ");
+    if (f->lacking) {
+        if (f->cl->nodes > 0)
+            text_add(t, "does not fit %d node%s of ", f->cl->nodes, plural(f->cl->nodes));
+        else
+            text_add(t, "does not fit any number of nodes of ");
+        add_memory(t, f->asked);
+        text_add(t, " (a rank there needs ");
+        add_memory(t, f->need);
+        text_add(t, "): ");
+    }
+    text_add(t, f->there.fits && f->lacking ? "needs " : f->there.fits ? "fits " : "does not fit ");
     add_nodes(t, f);
     text_add(t, ": ");
     if (f->there.fits)
@@ -338,6 +353,7 @@ status check_json(const check_facts *f) {
         write_plan(&j, "here", &f->here);
     if (f->elsewhere)
         write_plan(&j, f->described ? "machine" : "elsewhere", &f->there);
+    json_bool(&j, "fits", f->described ? f->there.fits && !f->lacking : f->here.fits);
     add_verdict(f, &verdict);
     json_string(&j, "verdict", verdict.s != NULL ? verdict.s : "");
     advise_slurm(chosen(f), f->cl, f->dir, &slurm);
