@@ -335,6 +335,19 @@ static void write_plan(json *j, const char *key, const advice *a) {
     json_end(j);
 }
 
+/* Continued lines of the shell become one. */
+static void join_lines(char *s) {
+    static const char broken[] = " \\\n    ";
+    const size_t n = sizeof broken - 1;
+    char *to = s;
+    while (*s != '\0') {
+        bool here = strncmp(s, broken, n) == 0;
+        *to++ = here ? ' ' : *s;
+        s += here ? n : 1;
+    }
+    *to = '\0';
+}
+
 status check_json(const check_facts *f) {
     const setup *u = f->u;
     text verdict = {0}, slurm = {0};
@@ -357,8 +370,8 @@ status check_json(const check_facts *f) {
     add_verdict(f, &verdict);
     json_string(&j, "verdict", verdict.s != NULL ? verdict.s : "");
     advise_slurm(chosen(f), f->cl, f->dir, &slurm);
-    for (char *p = slurm.s; p != NULL && (p = strstr(p, " \\\n    ")) != NULL;) /* one line */
-        memmove(p + 1, p + 7, strlen(p + 7) + 1);
+    if (slurm.s != NULL)
+        join_lines(slurm.s);
     json_string(&j, "slurm", slurm.s != NULL ? slurm.s : "");
     free(verdict.s);
     free(slurm.s);
