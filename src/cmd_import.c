@@ -126,9 +126,12 @@ static void add_array(text *t, const char *key, int n, const double *v) {
 /* Content of an input file, kept in `files`. */
 static status read_input(params_files *files, const char *name, const char **content) {
     const params_file *f;
+    int line, column;
     status st;
     TRY(params_files_get(files, name, &f));
     *content = f->data;
+    if (f->error == 0 && params_files_find_nul(f, &line, &column))
+        return yaml_tree_fail_at(name, line, column, "file", "a NUL character, expected text");
     if (f->error != 0)
         st = yaml_tree_fail_at(name, 1, 1, "file", "cannot be read (%s), expected a file",
                                params_files_reason(f));
