@@ -166,12 +166,15 @@ static void print_plan(const check_facts *f, const advice *a) {
     say("output", "%s", t.s);
     t.len = 0;
     add_time(&t, p->time.total);
-    text_add(&t, " (dgemm %s: %.1f GFLOP/s a rank); checkpoints every ",
+    text_add(&t, " (dgemm %s: %.1f GFLOP/s a rank); checkpoints %s",
              f->measured         ? "measured here"
              : f->cl->gflops > 0 ? "as given"
                                  : "assumed",
-             a->room.rate / 1e9);
-    add_time(&t, a->step);
+             a->room.rate / 1e9, a->step < 1 ? "within " : "every ");
+    if (a->step < 1)
+        text_add(&t, "1 s");
+    else
+        add_time(&t, a->step);
     say("expected time", "%s", t.s != NULL ? t.s : "");
     free(t.s);
 }
@@ -263,7 +266,10 @@ static void add_verdict(const check_facts *f, text *t) {
 /* The command for this machine. */
 static void add_command(const check_facts *f, text *t) {
     const cmdline *cl = f->cl;
-    text_add(t, "moao run");
+    char program[512];
+    advise_program(program, sizeof program);
+    advise_word(t, program);
+    text_add(t, " run");
     if (f->here.room.nrank > 1)
         text_add(t, " -n %d", f->here.room.nrank);
     for (int i = 0; i < cl->nfile + cl->noverride; i++) {

@@ -176,6 +176,15 @@ void advise_script(const char *name, char *path, size_t size) {
     }
 }
 
+void advise_program(char *path, size_t size) {
+    char exe[PATH_MAX], here[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    exe[len > 0 ? len : 0] = '\0';
+    const size_t n = getcwd(here, sizeof here) != NULL ? strlen(here) : 0;
+    bool below = n > 0 && strncmp(exe, here, n) == 0 && exe[n] == '/';
+    snprintf(path, size, "%s", below ? exe + n + 1 : "moao");
+}
+
 void advise_slurm(const advice *a, const cmdline *cl, const char *dir, text *out) {
     char word[PATH_MAX];
     size_t column = 0;
