@@ -114,6 +114,19 @@ static status make_plans(const comm *c, const setup *u, const machine_room *room
         f->cores = k.cores;
         st = advise_nodes(u, &z, &k, limit, &f->there);
     }
+    f->asked = k.memory;
+    f->lacking = st == MOAO_OK && f->elsewhere && !f->there.fits && f->there.p.memory > 0;
+    f->need = (double)f->there.p.memory;
+    if (f->lacking && k.nodes > 0) { /* more of them */
+        k.nodes = 0;
+        st = advise_nodes(u, &z, &k, limit, &f->there);
+    }
+    if (st == MOAO_OK && f->lacking && !f->there.fits) {
+        /* with as much memory on a node as one rank there needs at least */
+        k.memory = ceil(1.02e-9 * (double)f->there.p.memory) * 1e9 * (k.gpus > 0 ? k.gpus : 1);
+        f->node = k.memory;
+        st = advise_nodes(u, &z, &k, limit, &f->there);
+    }
     return st;
 }
 

@@ -13,7 +13,10 @@ typedef struct {
     advice here;     /* this machine */
     bool elsewhere;  /* `there` is filled */
     advice there;    /* the machine described, or one that would do */
-    double node;     /* memory of a node of it [bytes] */
+    bool lacking;    /* the machine described, or the usual one, is too small: `there` has more */
+    double asked;    /* memory of its nodes, before [bytes] */
+    double need;     /* of a rank there [bytes] */
+    double node;     /* memory of a node of `there` [bytes] */
     int cores;       /* of a node of it */
 } check_facts;
 

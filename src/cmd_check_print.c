@@ -29,7 +29,12 @@ static void add_time(text *t, double seconds) {
 }
 
 static void add_memory(text *t, double bytes) {
-    text_add(t, bytes < 9.5e8 ? "%.0f MB" : "%.3g GB", bytes < 9.5e8 ? bytes / 1e6 : bytes / 1e9);
+    if (bytes < 9.5e8)
+        text_add(t, "%.0f MB", bytes / 1e6);
+    else if (bytes < 9.5e11)
+        text_add(t, "%.3g GB", bytes / 1e9);
+    else
+        text_add(t, "%.3g TB", bytes / 1e12);
 }
 
 static const char *plural(int n) {
@@ -161,12 +166,15 @@ static void print_plan(const check_facts *f, const advice *a) {
     say("output", "%s", t.s);
     t.len = 0;
     add_time(&t, p->time.total);
-    text_add(&t, " (dgemm %s: %.1f GFLOP/s a rank); checkpoints every ",
+    text_add(&t, " (dgemm %s: %.1f GFLOP/s a rank); checkpoints %s",
              f->measured         ? "measured here"
              : f->cl->gflops > 0 ? "as given"
                                  : "assumed",
-             a->room.rate / 1e9);
-    add_time(&t, a->step);
+             a->room.rate / 1e9, a->step < 1 ? "within " : "every ");
+    if (a->step < 1)
+        text_add(&t, "1 s");
+    else
+        add_time(&t, a->step);
     say("expected time", "%s", t.s != NULL ? t.s : "");
     free(t.s);
 }
@@ -234,7 +242,17 @@ static void add_verdict(const check_facts *f, text *t) {
             return;
         text_add(t, "; ");
     }
-    text_add(t, f->there.fits ? "fits " : "does not fit ");
+    if (f->lacking) {
+        if (f->cl->nodes > 0)
+            text_add(t, "does not fit %d node%s of ", f->cl->nodes, plural(f->cl->nodes));
+        else
+            text_add(t, "does not fit any number of nodes of ");
+        add_memory(t, f->asked);
+        text_add(t, " (a rank there needs ");
+        add_memory(t, f->need);
+        text_add(t, "): ");
+    }
+    text_add(t, f->there.fits && f->lacking ? "needs " : f->there.fits ? "fits " : "does not fit ");
     add_nodes(t, f);
     text_add(t, ": ");
     if (f->there.fits)
@@ -248,7 +266,10 @@ static void add_verdict(const check_facts *f, text *t) {
 /* The command for this machine. */
 static void add_command(const check_facts *f, text *t) {
     const cmdline *cl = f->cl;
-    text_add(t, "moao run");
+    char program[512];
+    advise_program(program, sizeof program);
+    advise_word(t, program);
+    text_add(t, " run");
     if (f->here.room.nrank > 1)
         text_add(t, " -n %d", f->here.room.nrank);
     for (int i = 0; i < cl->nfile + cl->noverride; i++) {
@@ -340,6 +361,19 @@ static void write_stars(json *j, const sys *s, const profile *p) {
     json_end(j);
 }
 
+/* Continued lines of the shell become one. */
+static void join_lines(char *s) {
+    static const char broken[] = " \\\n    ";
+    const size_t n = sizeof broken - 1;
+    char *to = s;
+    while (*s != '\0') {
+        bool here = strncmp(s, broken, n) == 0;
+        *to++ = here ? ' ' : *s;
+        s += here ? n : 1;
+    }
+    *to = '\0';
+}
+
 status check_json(const check_facts *f) {
     const setup *u = f->u;
     text verdict = {0}, slurm = {0};
@@ -359,9 +393,12 @@ status check_json(const check_facts *f) {
         write_plan(&j, "here", &f->here);
     if (f->elsewhere)
         write_plan(&j, f->described ? "machine" : "elsewhere", &f->there);
+    json_bool(&j, "fits", f->described ? f->there.fits && !f->lacking : f->here.fits);
     add_verdict(f, &verdict);
     json_string(&j, "verdict", verdict.s != NULL ? verdict.s : "");
     advise_slurm(chosen(f), f->cl, f->dir, &slurm);
+    if (slurm.s != NULL)
+        join_lines(slurm.s);
     const char *const joint = " \\\n    "; /* to one line */
     for (char *p = slurm.s != NULL ? strstr(slurm.s, joint) : NULL; p != NULL; p = strstr(p, joint))
         memmove(p + 1, p + 7, strlen(p + 7) + 1);

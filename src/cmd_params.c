@@ -19,7 +19,7 @@ const char cmd_params_usage[] =
 static int print(char *text) {
     int bad = text == NULL || fputs(text, stdout) == EOF || fflush(stdout) == EOF;
     if (text == NULL)
-        fprintf(stderr, "moao params: %s\n", status_message());
+        plain_line(stderr, "moao params: ", status_message());
     free(text);
     return bad ? 1 : 0;
 }

@@ -1,6 +1,7 @@
 #include "comm.h"
 
 #include "memory_limits.h"
+#include "plain.h"
 
 #include <cblas.h>
 #include <errno.h>
@@ -136,8 +137,10 @@ bool comm_alarmed(const comm *c) {
 }
 
 void comm_abort(const comm *c) {
-    fprintf(stderr, "moao: rank %d: %s; what is finished is kept: go on with --resume\n", c->rank,
-            status_message());
+    char line[2200];
+    snprintf(line, sizeof line, "rank %d: %s; what is finished is kept: go on with --resume",
+             c->rank, status_message());
+    plain_line(stderr, "moao: ", line);
     fflush(stderr);
     MPI_Abort(c->mpi, status_exit_code(MOAO_INTERNAL));
     abort();

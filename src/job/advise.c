@@ -51,6 +51,8 @@ static status make_plan(const setup *u, const plan_sizes *z, double rate, double
         status_clear(); /* it does not fit */
         st = MOAO_OK;
     }
+    a->limit = limit;
+    a->notice = 120;
     if (a->fits) {
         plan_estimate(&a->p, &u->s, &u->a, &u->o, &a->room, rate);
         find_jobs(limit, a);
@@ -119,8 +121,9 @@ status advise_nodes(const setup *u, const plan_sizes *z, const machine_kind *kin
 
 long advise_core_memory(const advice *a) {
     const double mib = 1048576, rank = 1.15 * (double)a->p.memory / mib + 256;
-    long each = (long)ceil(rank / a->room.threads);
-    return (each + 49) / 50 * 50;
+    long each = ((long)ceil(rank / a->room.threads) + 49) / 50 * 50;
+    const long has = (long)((double)a->room.available / mib / a->room.threads);
+    return a->nodes > 0 && a->fits && each > has ? has : each; /* no more than there is */
 }
 
 void advise_word(text *out, const char *word) {
@@ -171,6 +174,15 @@ void advise_script(const char *name, char *path, size_t size) {
         snprintf(path, size, "%s", below ? real + n + 1 : real);
         return;
     }
+}
+
+void advise_program(char *path, size_t size) {
+    char exe[PATH_MAX], here[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    exe[len > 0 ? len : 0] = '\0';
+    const size_t n = getcwd(here, sizeof here) != NULL ? strlen(here) : 0;
+    bool below = n > 0 && strncmp(exe, here, n) == 0 && exe[n] == '/';
+    snprintf(path, size, "%s", below ? exe + n + 1 : "moao");
 }
 
 void advise_slurm(const advice *a, const cmdline *cl, const char *dir, text *out) {

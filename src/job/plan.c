@@ -152,7 +152,7 @@ static void choose_chunk(const params *par, const sys *s, const atmos *a, const 
 }
 
 static void count_work(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                       const plan_sizes *z, plan *p) {
+                       plan *p) {
     const double m = (double)s->m, t = (double)s->t, v = s->dm.nact;
     const double nt = s->ntarget, ntor = a->ntor, ne = a->nexposure;
     memset(p->flops, 0, sizeof p->flops);
@@ -161,7 +161,6 @@ static void count_work(const params *par, const sys *s, const atmos *a, const ps
     p->flops[STAGE_SOLVE] = ntor * nt * (2 * v * m * m + 2 * v * t * m);
     p->flops[STAGE_EXPOSURE] = ne * nt * (v * m * m + 2 * v * t * m + 2 * v * v * m) +
                                ne * (2 * v * t * t + 2 * v * v * t);
-    p->evaluations = z->nlayer * (0.5 * m * m * (ntor + ne * p->nchunk) + t * m * nt * (ntor + ne));
     double maps = nt * (ne + 1) * (2 + o->nbox + 1) * o->nlambda * 8;
     double images = par->output_psf == PSF_NONE ? 0 : par->output_psf == PSF_SHORT ? nt * ne : nt;
     p->output = maps + images * o->nlambda * o->crop * o->crop * 4;
@@ -173,10 +172,9 @@ status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts
     status st;
     TRY(choose_grid(par, room->nrank, p));
     choose_panels(par, s, p);
-    count_work(par, s, a, o, z, p);
+    count_work(par, s, a, o, p);
     TRY(choose_groups(par, s, a, o, room, z, p));
     choose_chunk(par, s, a, o, room, z, chunk, p);
-    count_work(par, s, a, o, z, p);
 done:
     return st;
 }
@@ -236,7 +234,7 @@ status plan_make_resident(const params *par, const sys *s, const atmos *a, const
         p->chunk = kg * nrank < s->ntarget ? kg * nrank : s->ntarget;
     }
     count_host(par, s, room, z, kg, p);
-    count_work(par, s, a, o, z, p);
+    count_work(par, s, a, o, p);
 done:
     return st;
 }

@@ -38,7 +38,6 @@ typedef struct {
     } item[PLAN_ITEMS];
     size_t memory;             /* peak of the fullest rank, the program itself included [bytes] */
     double flops[STAGE_COUNT]; /* of the whole run, all ranks */
-    double evaluations;        /* of the structure function, whole run, all ranks, about */
     double output;             /* bytes that stay on disk */
     plan_time time;            /* expected [s] */
     bool resident;             /* everything on a device: `memory` is the host's part */

@@ -42,11 +42,13 @@ static status check_sizes(const params *par) {
         m += 2 * known[n];
     }
     if (8 * m * m > MOST_CMM || dplus > MOST_DPLUS)
-        st = status_fail(MOAO_INPUT,
-                         "sizes: %.0f measurements and %d subapertures across the mirror take "
-                         "%.3g TB for Cmm and %.3g TB for D+ on every rank (a full ELT instrument: "
-                         "0.08 and 0.0004); expected smaller sensors[].nssp and dm.nssp",
-                         m, par->dm_nssp, 8 * m * m / 1e12, dplus / 1e12);
+        st = status_fail(
+            MOAO_INPUT,
+            "sizes: %.0f measurements and dm.nssp=%d take %.3g GB for Cmm and %.3g GB "
+            "for D+ on every rank (a full ELT instrument: 84 and 0.4), expected smaller "
+            "%s",
+            m, par->dm_nssp, 8 * m * m / 1e9, dplus / 1e9,
+            dplus > MOST_DPLUS ? "dm.nssp" : "sensors[].nssp");
 done:
     free(known);
     return st;

@@ -92,7 +92,7 @@ static figures figures_of(const double *v, long n, long stride) {
 static void put_quantity(table *t, int run, const char *name, const double *v, long ntarget,
                          int nlambda, const double *lambda) {
     char lower[NAME] = "";
-    for (int i = 0; name[i] != '\0' && i < NAME - 1; i++)
+    for (int i = 0; i < NAME - 1 && name[i] != '\0'; i++)
         lower[i] = name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] + 32) : name[i];
     for (int l = 0; l < nlambda; l++) {
         figures f = figures_of(v + l, ntarget, nlambda);

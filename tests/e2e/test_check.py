@@ -81,7 +81,13 @@ class Check(unittest.TestCase):
         self.assertLess(one["rank_memory_bytes"], 256e9 * 16 / one["ranks"])
         found = plan()["machine"]
         self.assertTrue(found["fits"] and found["seconds"] < 7 * 86400)
-        self.assertFalse(json.loads(moao("check", MOSAIC, "--json", "--nodes", "1", "--memory", "64").stdout)["machine"]["fits"])
+        small = json.loads(moao("check", MOSAIC, "--json", "--nodes", "1", "--cores", "64", "--memory", "64").stdout)
+        self.assertFalse(small["fits"])
+        self.assertIn("does not fit 1 node of 64 GB", small["verdict"])
+        self.assertTrue(small["machine"]["fits"] and small["machine"]["nodes"] > 1)  # how many would do
+        huge = json.loads(moao("check", MOSAIC, "--json", "--cores", "64", "--memory", "64", "dm.nssp=400").stdout)
+        self.assertIn("does not fit any number of nodes of 64 GB", huge["verdict"])
+        self.assertGreater(huge["machine"]["rank_available_bytes"], 64e9)
 
     def test_a_long_run_becomes_several_jobs(self):
         def plan(*options):

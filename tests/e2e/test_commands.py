@@ -88,6 +88,22 @@ class Commands(unittest.TestCase):
         self.assertEqual(p.returncode, 2, p.stdout + p.stderr)
         self.assertEqual(os.listdir(self.path("mine")), ["notes.txt"])
 
+    def test_nothing_reaches_the_terminal_that_it_obeys(self):
+        """Control characters of the command line and of files, C1 too, are not printed."""
+        hostile = "\x1b[2J\x9b31m"
+        bad = self.path("b%s.yaml" % hostile)
+        with open(bad, "w", encoding="utf-8") as f:
+            f.write("title: x\ntelescop\u009be: {}\n")
+        for args in (["check", hostile], ["check", bad], ["check", self.case, "dm.%s=3" % hostile],
+                     ["check", self.case, "title=a", "-%s" % hostile], ["check", self.case, "--ranks", hostile],
+                     ["run", self.case, "-o", hostile + "/x/", "dm.nssp=x"], ["sweep", self.case, "a%s=[1,2]" % hostile, "-o", "o"],
+                     ["params", hostile], ["params", "--" + hostile], ["help", hostile], [hostile],
+                     ["import-legacy", hostile, "b", "-o", "c"], ["import-legacy", "-" + hostile]):
+            p = call(MOAO, *args, cwd=self.dir)
+            self.assertEqual(p.returncode, 2, args)
+            found = [c for c in p.stderr if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160]
+            self.assertEqual(found, [], (args, p.stderr))
+
     def test_no_mpirun(self):
         p = call(MOAO, "run", "-n", "2", self.case, env=plain_environment(PATH=self.dir), cwd=self.dir)
         self.assertEqual((p.returncode, p.stderr.count("\n")), (2, 1), p.stderr)

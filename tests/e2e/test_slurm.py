@@ -2,7 +2,9 @@
 # timeout: 600
 import csv
 import os
+import shlex
 import signal
+import subprocess
 import sys
 import unittest
 
@@ -156,6 +158,22 @@ class Slurm(unittest.TestCase):
         self.assertLess(strehl[1], strehl[0])
         self.assertTrue(all(0 < float(r["ee_80mas_mean_2.2um"]) < 1 for r in rows[:2]))
         self.assertIn("bad input", self.log("campaign/summary.txt"))
+
+    def test_sweep_as_an_array(self):
+        """The line that moao sweep --slurm prints submits its runs; each task brings the table of the sweep up to date."""
+        call = subprocess.run([MOAO, "sweep", "case.yaml", "telescope.zenith=[0, 30]", "schedule.exposure_interval=15 min",
+                               "-o", "swept", "--slurm"], cwd=self.dir, env=dict(os.environ, **self.env), check=True,
+                              stdout=subprocess.PIPE, universal_newlines=True)
+        words = shlex.split(call.stdout.replace("\\\n", " "))
+        self.assertEqual(words[0], "sbatch")
+        job = self.cluster.submit(*words[1:], cwd=self.dir, env=self.env)
+        states = self.cluster.wait(job, 240)
+        logs = "".join(self.log("moao-campaign-%s_%d.log" % (job, i)) for i in (1, 2))
+        self.assertEqual(states, ["COMPLETED"] * 2, logs)
+        with open(self.path("swept", "sweep.csv"), encoding="utf-8", newline="") as f:
+            rows = list(csv.DictReader(f))
+        self.assertEqual([(r["telescope.zenith"], r["status"]) for r in rows], [("0", "finished"), ("30", "finished")], logs)
+        self.assertLess(float(rows[1]["strehl_mean_1.65um"]), float(rows[0]["strehl_mean_1.65um"]))
 
 
 if __name__ == "__main__":
