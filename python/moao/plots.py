@@ -257,7 +257,7 @@ def draw_history(ax, run, waves):
     right = ax.twinx()
     for il, colour, mark in zip(waves, COLOURS, "s^Dv*P"):
         lines += right.plot(times, run.column("STREHL")[il].mean(axis=1), mark + "-", color=colour, ms=4, lw=1.2,
-                            label="Strehl at " + wave_label(run, il))
+                            label=wave_label(run, il))
     right.margins(y=0.35)
     right.set_ylabel("mean Strehl ratio")
     right.legend(handles=lines, frameon=False, ncol=3, loc="upper center", fontsize=7.5, columnspacing=1,

@@ -1,4 +1,6 @@
 """Figures of a sweep: every figure of merit against each key, and maps when two keys are swept."""
+import re
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -12,15 +14,24 @@ def wave_text(wave):
     return "" if wave is None else "%.4g µm" % wave
 
 
+def all_waves(sweep):
+    """Wavelengths of all figures of merit; each has its colour."""
+    return sorted({w for _, w in sweep.merits}, key=lambda w: w or 0)
+
+
 def label(sweep, name):
-    return name.replace("_", " ").lower() + (" [%s]" % sweep.units[name] if sweep.units.get(name) else "")
+    """What to write beside a figure of merit or a key: keys as they are typed."""
+    word = name if name in sweep.keys else name.replace("_", " ").lower().replace("strehl", "Strehl")
+    word = re.sub(r"^ee (\d[\dp]*)mas$", r"EE in \1 mas", re.sub("^fwhm", "FWHM", word))
+    return word + (" [%s]" % sweep.units[name] if sweep.units.get(name) else "")
 
 
 def draw_key(ax, sweep, name, key):
     """A figure of merit against one key: the mean over the other keys, their extremes as bars, each run a dot."""
     x, words = positions(sweep.keys[key])
     places = np.unique(x)
-    for wave, colour in zip(sweep.waves(name), COLOURS):
+    for wave in sweep.waves(name):
+        colour = COLOURS[all_waves(sweep).index(wave) % len(COLOURS)]
         y = sweep.merits[name, wave]
         each = [y[(x == p) & np.isfinite(y)] for p in places]
         there = [i for i, v in enumerate(each) if len(v)]
@@ -33,23 +44,29 @@ def draw_key(ax, sweep, name, key):
                 label=wave_text(wave) or None)
     if words is not None:
         ax.set_xticks(range(len(words)), words)
-    ax.set(xlabel=key, ylabel=label(sweep, name))
+    ax.set(xlabel=label(sweep, key), ylabel=label(sweep, name))
     ax.margins(x=0.05, y=0.1)
-    if ax.get_legend_handles_labels()[0]:
-        ax.legend(frameon=False, fontsize=8)
 
 
 @styled
 def curves(sweep):
     """One row for each figure of merit, one column for each key."""
     names, keys = sweep.names, list(sweep.keys)
-    figure = Figure(figsize=(max(PANEL_W * len(keys), 5) + 0.3, PANEL_H * len(names) + 0.4), layout="constrained")
-    axes = figure.subplots(len(names), len(keys), squeeze=False)
+    height = PANEL_H * len(names)
+    figure = Figure(figsize=(max(PANEL_W * len(keys), 5) + 0.3, height + 0.7), layout="constrained")
+    top, main = figure.subfigures(2, 1, height_ratios=[0.7, height])
+    axes = main.subplots(len(names), len(keys), squeeze=False)
     for i, name in enumerate(names):
         for j, key in enumerate(keys):
             draw_key(axes[i, j], sweep, name, key)
-    figure.suptitle(sweep.folder + (": lines are means over the other keys, bands their extremes" if len(keys) > 1
-                                    else ""), fontsize=9)
+    lines = {}
+    for ax in axes.flat:
+        for line, word in zip(*ax.get_legend_handles_labels()):
+            lines.setdefault(word, line)
+    top.suptitle(sweep.folder + (": lines are means over the other keys, bands their extremes" if len(keys) > 1
+                                 else ""), fontsize=9)
+    if lines:
+        top.legend(lines.values(), list(lines), loc="lower center", ncol=6, frameon=False, fontsize=8)
     return figure
 
 
@@ -75,7 +92,7 @@ def maps(sweep):
             label_cells(ax, plane)
             ax.set_xticks(range(len(px)), xw or ["%.4g" % v for v in px])
             ax.set_yticks(range(len(py)), yw or ["%.4g" % v for v in py])
-            ax.set(xlabel=kx, ylabel=ky, title=(label(sweep, name) + "  " + wave_text(waves[j])).strip())
+            ax.set(xlabel=label(sweep, kx), ylabel=label(sweep, ky), title=(label(sweep, name) + "  " + wave_text(waves[j])).strip())
             figure.colorbar(drawn, ax=ax)
     figure.suptitle(sweep.folder, fontsize=9)
     return figure

@@ -8,7 +8,7 @@ from astropy.table import Table
 
 from .results import MoaoError, _reason
 
-MERIT = re.compile(r"^(mean_|max_|min_|best_|worst_)?(strehl|sr|ee|fwhm|variance|var)(_|\d|$)", re.I)
+MERIT = re.compile(r"^(mean_|max_|min_|best_|worst_)?(strehl|sr|ee|fwhm|variance|var|rms)(_|\d|$)", re.I)
 WAVE = re.compile(r"[_ @]*(?:at_)?(\d+(?:[.p]\d+)?)_?um", re.I)
 OTHER = ("task", "run", "row", "index", "number", "status", "folder", "directory", "dir", "overrides", "elapsed",
          "elapsed_s", "exit", "seconds")
@@ -44,6 +44,7 @@ class Sweep:
             values = np.asarray(table[name])
             if name.lower() not in OTHER and values.ndim == 1 and len(np.unique(values[done])) > 1:
                 self.keys[name] = values[done]
+                self.units[name] = str(table[name].unit or "")
         self.merits = {k: v[done] for k, v in self.merits.items() if np.isfinite(v).any()}
 
     def _add_merit(self, name, values, wave, unit):

@@ -198,7 +198,7 @@ function drawStars() {
     row(table, ["name", "type", "x [″]", "y [″]"].concat(keys.map(k => k.label)), "th");
     for (const s of run.stars) {
         row(table, [s.name, s.type, s.x, s.y].concat(keys.map((_, i) => s.more[i] === null ? "–" :
-            +s.more[i].toPrecision(4))));
+            +s.more[i].toPrecision(3))));
     }
 }
 

@@ -14,8 +14,8 @@ from .results import MoaoError
 DECADES = 7       # of the images' logarithms that are kept
 MAX_BYTES = 16e6  # of all images together, before base64
 LABELS = {"STREHL": "Strehl ratio", "FWHM": "FWHM", "VARIANCE": "residual variance"}
-STAR_COLUMNS = (("MAGNITUD", "magnitude"), ("RETURN", "return [ph m⁻² s⁻¹]"),
-                ("NOISE", "noise [mas]"))
+STAR_COLUMNS = (("MAGNITUD", "mag"), ("RETURN", "return [ph m⁻² s⁻¹]"),
+                ("PHOTONS", "e⁻/frame"), ("SPOT", "spot [″]"), ("NOISE", "noise [mas]"))
 
 
 def listed(v, digits=6):
@@ -44,6 +44,8 @@ def stars(run):
         table["NOISE"] = np.sqrt(np.asarray(table["NOISEVAR"], float)) * 1e3  # of a slope
     columns = [(c, label) for c, label in STAR_COLUMNS
                if c in table.colnames and np.isfinite(np.asarray(table[c], float)).any()]
+    if "PHOTONS" in [c for c, _ in columns]:
+        columns = [c for c in columns if c[0] != "RETURN"]  # that is what it comes to
     rows = [{"name": str(s["NAME"]).strip(), "type": str(s["TYPE"]).strip(), "x": listed(s["X"]), "y": listed(s["Y"]),
              "more": [listed(float(s[c])) for c, _ in columns]} for s in table]
     return rows, [{"label": label} for _, label in columns]

@@ -38,26 +38,28 @@ def call(command, *arguments):
     return code, out.getvalue(), err.getvalue()
 
 
-class Case(unittest.TestCase):
-    """A run that all cases share."""
+class Shared:
+    """Folders of the runs that all cases read: out, and other, at another zenith angle and without images."""
+    folder = out = other = ""
 
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp(prefix="moao-python-")
-        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
-        case = write_case(os.path.join(cls.folder, "case.yaml"), QUICK_CASE)
-        cls.out = os.path.join(cls.folder, "out")
-        cls.make(case, cls.out, *OPTIONS)
-        cls.other = os.path.join(cls.folder, "other")
-        cls.make(case, cls.other, *OPTIONS, "telescope.zenith=40", "output.psf=long")
-        os.remove(os.path.join(cls.other, "psf.fits"))
-        cls.run_ = moao.open(cls.out)
 
-    @classmethod
-    def make(cls, case, out, *options):
-        r = Run(case, *options, "-o", out, ranks=1, cwd=cls.folder)
+def setUpModule():
+    Shared.folder = tempfile.mkdtemp(prefix="moao-python-")
+    unittest.addModuleCleanup(shutil.rmtree, Shared.folder, ignore_errors=True)
+    case = write_case(os.path.join(Shared.folder, "case.yaml"), QUICK_CASE)
+    Shared.out, Shared.other = (os.path.join(Shared.folder, name) for name in ("out", "other"))
+    for out, more in ((Shared.out, []), (Shared.other, ["telescope.zenith=40", "output.psf=long"])):
+        r = Run(case, *OPTIONS, *more, "-o", out, ranks=1, cwd=Shared.folder)
         if r.wait(120) != 0:
             raise AssertionError(r.text)
+    os.remove(os.path.join(Shared.other, "psf.fits"))
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder, cls.out, cls.other = Shared.folder, Shared.out, Shared.other
+        cls.run_ = moao.open(cls.out)
 
     def changed(self, name, change):
         """A copy of the run with another maps.fits: change(its HDUList)."""
@@ -254,8 +256,15 @@ class Commands(Case):
         s = Sweep(folder)
         self.assertEqual(list(s.keys), ["telescope.zenith", "sensors.magnitude"])
         self.assertEqual(list(s.merits), [("STREHL_MEAN", 1.65), ("STREHL_MEAN", 2.2), ("EE_75mas_MEAN", 2.2)])
+        names = ["strehl_mean_1.65um", "ee_75mas_1.65um", "rms_1.65um", "fwhm_2.2um"]  # as `moao sweep` calls them
+        t = Table([zenith, magnitude] + [zenith / 100] * 4 + [zenith, ["finished"] * 6],
+                  names=["telescope.zenith", "sensors.NGS1.magnitude"] + names + ["elapsed_s", "status"])
+        t["rms_1.65um"].unit, t["telescope.zenith"].unit, t.meta["NKEYS"] = "nm", "deg", 2
         t.write(os.path.join(folder, "sweep.fits"))
-        self.assertEqual(list(Sweep(folder).merits), list(s.merits))
+        s = Sweep(folder)
+        self.assertEqual(list(s.keys), ["telescope.zenith", "sensors.NGS1.magnitude"])
+        self.assertEqual(list(s.merits), [("strehl_mean", 1.65), ("ee_75mas", 1.65), ("rms", 1.65), ("fwhm", 2.2)])
+        self.assertEqual((s.units["rms"], s.units["telescope.zenith"]), ("nm", "deg"))
         code, text, err = call(cmd_sweep, folder)
         self.assertEqual((code, err), (0, ""))
         self.assertEqual(sorted(n for n in os.listdir(folder) if n.endswith("png")), ["sweep-maps.png", "sweep.png"])

@@ -23,7 +23,7 @@ except ImportError:
     webdriver = None
 BROWSER = next((p for p in ("/usr/bin/chromium", "/usr/bin/chromium-browser") if os.access(p, os.X_OK)), None)
 DRIVER = shutil.which("chromedriver")
-LIST = "[[12, 5], [-20, 14], [3, -18]]"
+LIST = "{list: [[12, 5], [-20, 14], [3, -18]], names: [GN-z11, A 2744, HUDF]}"
 # where a direction of the sky is on the page
 PLACE = """const g = document.getElementById("map"), r = g.getBoundingClientRect(), l = g._fullLayout;
 return [r.left + l.xaxis._offset + l.xaxis.d2p(arguments[0]), r.top + l.yaxis._offset + l.yaxis.d2p(arguments[1])];"""
@@ -55,7 +55,7 @@ class View(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
         case = write_case(os.path.join(cls.folder, "case.yaml"), QUICK_CASE)
         cls.make(case, "grid")
-        cls.make(write_case(case, re.sub(r"targets:.*", "targets: {list: %s}" % LIST, QUICK_CASE)), "list")
+        cls.make(write_case(case, re.sub(r"targets:.*", "targets: " + LIST, QUICK_CASE)), "list")
         cls.driver = browser(os.path.join(cls.folder, "profile"))
         cls.addClassCleanup(cls.driver.quit)
 
@@ -96,7 +96,9 @@ class View(unittest.TestCase):
 
     def check(self, run, target):
         """Every panel is about this target: title, numbers, image, energies, history, error terms."""
-        self.assertIn("target %d (" % (target + 1), self.text("psf-title"))
+        name = run.names[target] if run.named else "target %d" % (target + 1)
+        self.assertIn("PSF of %s (%.4g″, %.4g″)" % (name, run.x[target], run.y[target]), self.text("psf-title"))
+        self.assertIn(name, self.text("numbers-title"))
         drawn = self.script(DRAWN)
         for il, wave in enumerate(run.lambdas):
             for name in run.quantities:
@@ -125,9 +127,12 @@ class View(unittest.TestCase):
         self.no_trouble()
 
     def test_click_in_a_list(self):
-        """The same for targets that are no grid."""
+        """The same for targets that are no grid and have names; the stars' noise is told where it is known."""
         run = self.open("list")
-        self.assertIsNone(run.grid)
+        self.assertEqual((run.grid, run.names[1]), (None, "A 2744"))
+        stars = self.text("stars")
+        for i, noise in enumerate(np.asarray(run.guide_stars["NOISEVAR"])):
+            self.assertTrue(np.isnan(noise) or "%.3g" % (noise ** 0.5 * 1e3) in stars, (i, noise, stars))
         for target in (2, 1):
             self.click(run, target)
             self.check(run, target)
