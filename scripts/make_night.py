@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the synthetic night of turbulence in params/night.yaml: scripts/make_night.py > params/night.yaml
+"""Make the synthetic night of turbulence in params/nights/synthetic.yaml: scripts/make_night.py > params/nights/synthetic.yaml
 
 No measurement stands behind it: it shows how profiles change during a night, with 45 layers and a profile every
 10 minutes for 8 hours. How it is made:

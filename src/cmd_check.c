@@ -14,9 +14,9 @@
 const char cmd_check_usage[] =
     "usage: moao check FILE... [key=value ...] [options]\n"
     "\n"
-    "Validates a parameter file and tells what a run of it takes: measurements, grids,\n"
-    "memory, results, work, time (from a short dgemm measured here), whether this\n"
-    "machine can compute it, and the lines to type. Nothing large is computed.\n"
+    "Validates a parameter file and tells what a run of it takes: measurements,\n"
+    "grids, memory, results, work, time (from a short dgemm measured here), whether\n"
+    "this machine can compute it, and the lines to type. Nothing large is computed.\n"
     "\n"
     "  --ranks N     plan for N ranks (default: as many as suit the machine)\n"
     "  --memory GB   that a rank may use; with --nodes, --cores or --gpus: a node\n"

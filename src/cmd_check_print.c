@@ -3,6 +3,7 @@
 
 #include "job/noise_table.h"
 #include "json.h"
+#include "matcov/matcov.h"
 #include "plain.h"
 
 #include <math.h>
@@ -95,8 +96,8 @@ static void print_sequence(const setup *u) {
         say("targets", "%d", s->ntarget);
     say("atmosphere", "%d profile%s of up to %d layer%s", u->a.nprofile, plural(u->a.nprofile),
         layers, plural(layers));
-    say("line of sight", "r0 %.3f to %.3f m, seeing %.2f to %.2f arcsec (0.976 x 500 nm/r0)", lo,
-        hi, SEEING_LAMBDA / hi * ARCSEC_PER_RAD, SEEING_LAMBDA / lo * ARCSEC_PER_RAD);
+    say("line of sight", "r0 %.3f to %.3f m, seeing %.2f to %.2f arcsec at 500 nm", lo, hi,
+        SEEING_LAMBDA / hi * ARCSEC_PER_RAD, SEEING_LAMBDA / lo * ARCSEC_PER_RAD);
     say("schedule", "%d reconstructor%s, %d exposure%s", u->a.ntor, plural(u->a.ntor),
         u->a.nexposure, plural(u->a.nexposure));
     say("PSF", "grid of %d x %d, pixel %.4f m; %d x %d pixels kept", u->grid.grid, u->grid.grid,
@@ -320,12 +321,32 @@ static void write_plan(json *j, const char *key, const advice *a) {
     json_end(j);
 }
 
+/* What the noise model makes of each star under the first exposure's profile. */
+static void write_stars(json *j, const sys *s, const profile *p) {
+    json_array(j, "stars");
+    for (int w = 0; w < s->nsensor; w++) {
+        noise_figures f;
+        matcov_noise_figures(s, p, w, &f);
+        json_object(j, NULL);
+        json_string(j, "name", s->sensors[w].name);
+        if (isfinite(f.photons)) {
+            json_number(j, "photons", f.photons);
+            json_number(j, "spot_arcsec", f.across);
+            json_number(j, "spot_along_arcsec", f.along);
+        }
+        json_number(j, "noise_mas", 1e3 * sqrt(f.variance));
+        json_end(j);
+    }
+    json_end(j);
+}
+
 status check_json(const check_facts *f) {
     const setup *u = f->u;
     text verdict = {0}, slurm = {0};
     json j;
     json_to(&j, stdout);
     json_integer(&j, "sensors", u->s.nsensor);
+    write_stars(&j, &u->s, atmos_profile_at(&u->a, u->a.exposure_time[0]));
     json_integer(&j, "measurements", (long long)u->s.m);
     json_integer(&j, "truth_measurements", (long long)u->s.t);
     json_integer(&j, "actuators", u->s.dm.nact);
@@ -341,7 +362,8 @@ status check_json(const check_facts *f) {
     add_verdict(f, &verdict);
     json_string(&j, "verdict", verdict.s != NULL ? verdict.s : "");
     advise_slurm(chosen(f), f->cl, f->dir, &slurm);
-    for (char *p = slurm.s; p != NULL && (p = strstr(p, " \\\n    ")) != NULL;) /* one line */
+    const char *const joint = " \\\n    "; /* to one line */
+    for (char *p = slurm.s != NULL ? strstr(slurm.s, joint) : NULL; p != NULL; p = strstr(p, joint))
         memmove(p + 1, p + 7, strlen(p + 7) + 1);
     json_string(&j, "slurm", slurm.s != NULL ? slurm.s : "");
     free(verdict.s);

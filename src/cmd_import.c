@@ -14,10 +14,10 @@
 const char cmd_import_usage[] =
     "usage: moao import-legacy SYSTEM PROFILE... -o FILE [--interval TIME] [--force]\n"
     "\n"
-    "Make a parameter file from a system file and profile files of the MOAO framework.\n"
-    "The profiles are taken in the order of the numbers in their names and copied into\n"
-    "the file, which therefore runs anywhere. What the files do not state takes the\n"
-    "defaults; each is listed.\n"
+    "Make a parameter file from a system file and profile files of the MOAO\n"
+    "framework. The profiles are taken in the order of the numbers in their names and\n"
+    "copied into the file, which therefore runs anywhere. What the files do not state\n"
+    "takes the defaults; each is listed.\n"
     "\n"
     "  -o FILE           the parameter file to write\n"
     "  --interval TIME   time from one profile to the next (default 10 min)\n"
@@ -126,9 +126,12 @@ static void add_array(text *t, const char *key, int n, const double *v) {
 /* Content of an input file, kept in `files`. */
 static status read_input(params_files *files, const char *name, const char **content) {
     const params_file *f;
+    int line, column;
     status st;
     TRY(params_files_get(files, name, &f));
     *content = f->data;
+    if (f->error == 0 && params_files_find_nul(f, &line, &column))
+        return yaml_tree_fail_at(name, line, column, "file", "a NUL character, expected text");
     if (f->error != 0)
         st = yaml_tree_fail_at(name, 1, 1, "file", "cannot be read (%s), expected a file",
                                params_files_reason(f));

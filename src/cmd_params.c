@@ -1,5 +1,6 @@
 #include "commands.h"
 #include "params.h"
+#include "plain.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static int print_sections(int n, char **names) {
         char *text;
         status st = params_reference_section(names[i], &text);
         if (st == MOAO_INPUT) {
-            fprintf(stderr, "moao params: %s\n", status_message());
+            plain_line(stderr, "moao params: ", status_message());
             return 2;
         }
         if (i > 0)
@@ -54,7 +55,7 @@ int cmd_params(int argc, char **argv) {
             return print(params_reference(forms[k].form));
     for (int i = 1; i < argc; i++)
         if (argv[i][0] == '-') {
-            fprintf(stderr, "moao params: unknown option %s; see moao params --help\n", argv[i]);
+            plain_line(stderr, "moao params: unknown option, see moao help params: ", argv[i]);
             return 2;
         }
     return print_sections(argc - 1, argv + 1);

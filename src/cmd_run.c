@@ -27,8 +27,8 @@ const char cmd_run_usage[] =
     "  -q           no progress, no table; only warnings and errors\n"
     "\n"
     "Ctrl-C (INT), TERM, HUP and USR1 stop the run after the current exposure. Exit\n"
-    "codes: 0 done, 2 bad input, 3 stopped and resumable, 1 anything else. `moao params`\n"
-    "lists every parameter, `moao check FILE` tells what a run will take.\n";
+    "codes: 0 done, 2 bad input, 3 stopped and resumable, 1 anything else. `moao\n"
+    "params` lists every parameter, `moao check FILE` tells what a run will take.\n";
 
 /* Start the ranks of `moao run -n N ...` with the same words but for -n and N. */
 static int start_ranks(int argc, char **argv, int n) {

@@ -50,13 +50,25 @@ static const char *advice(int err) {
     }
 }
 
+const char *file_shown(const char *path) {
+    enum { MOST = 400 };
+    static char shown[2][MOST + 4];
+    static int turn;
+    const size_t n = strlen(path);
+    if (n <= MOST)
+        return path;
+    turn = 1 - turn;
+    snprintf(shown[turn], sizeof shown[turn], "...%s", path + n - MOST);
+    return shown[turn];
+}
+
 status file_fail(const char *path, const char *what, int err) {
     const bool read = strcmp(what, "read") == 0;
     const char *todo = !read           ? advice(err)
                        : err == EACCES ? "; give this user the right to read it"
                        : err == ENOENT ? ""
                                        : "; look at the file system there";
-    return status_fail(MOAO_IO, "%s: cannot %s: %s%s", path, what, strerror(err), todo);
+    return status_fail(MOAO_IO, "%s: cannot %s: %s%s", file_shown(path), what, strerror(err), todo);
 }
 
 status file_unusable(const char *path, const char *what, int err) {
@@ -64,8 +76,8 @@ status file_unusable(const char *path, const char *what, int err) {
                                  EISDIR, EEXIST, ENAMETOOLONG, ELOOP};
     for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++)
         if (err == chosen[i])
-            return status_fail(MOAO_INPUT, "%s: cannot %s: %s%s", path, what, strerror(err),
-                               advice(err));
+            return status_fail(MOAO_INPUT, "%s: cannot %s: %s%s", file_shown(path), what,
+                               strerror(err), advice(err));
     return file_fail(path, what, err);
 }
 
@@ -159,7 +171,7 @@ static status make_one(const char *dir) {
         return file_unusable(dir, "make the directory", err);
     if (!S_ISDIR(sb.st_mode))
         return status_fail(MOAO_INPUT, "%s: is a file, not a directory; choose another with -o",
-                           dir);
+                           file_shown(dir));
     return MOAO_OK;
 }
 
@@ -282,7 +294,8 @@ status file_finish(file_out *o) {
         st = status_fail(MOAO_IO,
                          "%s: cannot write: %llu bytes arrived of %llu; look at the file system "
                          "there",
-                         o->path, (unsigned long long)sb.st_size, (unsigned long long)o->size);
+                         file_shown(o->path), (unsigned long long)sb.st_size,
+                         (unsigned long long)o->size);
 done:
     return st;
 }
@@ -341,7 +354,7 @@ status file_read_at(int fd, const char *path, void *out, size_t size, uint64_t o
         if (n < 0)
             return file_fail(path, "read", errno);
         if (n == 0)
-            return status_fail(MOAO_IO, "%s: cannot read: it has become shorter", path);
+            return status_fail(MOAO_IO, "%s: cannot read: it has become shorter", file_shown(path));
         p += n;
         size -= (size_t)n;
         offset += (uint64_t)n;
@@ -356,7 +369,7 @@ static status open_plain(const char *path, int *fd, uint64_t *size) {
     if (*fd < 0 || fstat(*fd, &sb) != 0)
         return file_fail(path, "read", errno);
     if (!S_ISREG(sb.st_mode))
-        return status_fail(MOAO_IO, "%s: cannot read: not a plain file", path);
+        return status_fail(MOAO_IO, "%s: cannot read: not a plain file", file_shown(path));
     *size = (uint64_t)sb.st_size;
     return MOAO_OK;
 }

@@ -23,6 +23,9 @@ status file_join(const char *dir, const char *name, char **out);
 status file_delete(const char *path);
 /* Whether a name is one that unfinished files have: .moao-12345678.tmp */
 bool file_is_temporary(const char *name);
+/* A path for a message: the end of it where it is so long that the rest of the line would be lost.
+ * Valid until the next call but one. */
+const char *file_shown(const char *path);
 /* "PATH: cannot WHAT: reason of errno; what to do". file_unusable is for folders and files that the
  * user chose: MOAO_INPUT when the choice is at fault, MOAO_IO otherwise (a full disk, say). */
 status file_fail(const char *path, const char *what, int err);

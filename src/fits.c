@@ -15,7 +15,7 @@ static status report(fitsout *o) {
     fits_clear_errmsg();
     if (o->out.err != 0)
         return file_fail(o->out.path, "write", o->out.err);
-    return status_fail(MOAO_IO, "%s: cannot write: %s", o->out.path, why);
+    return status_fail(MOAO_IO, "%s: cannot write: %s", file_shown(o->out.path), why);
 }
 
 status fitsout_create(fitsout *o, const char *path) {
@@ -80,7 +80,7 @@ status fitsout_verify(fitsout *o) {
     return status_fail(MOAO_IO,
                        "%s: read back after writing, %s; look at the file system there, and try "
                        "again",
-                       o->out.path, wrong);
+                       file_shown(o->out.path), wrong);
 }
 
 status fitsout_finish(fitsout *o) {

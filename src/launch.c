@@ -1,5 +1,7 @@
 #include "launch.h"
 
+#include "comm.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -79,6 +81,7 @@ _Noreturn static void become(char **v, const char *log, pid_t parent, const sigs
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     sigprocmask(SIG_SETMASK, mask, NULL);
+    signal(SIGPIPE, SIG_DFL);
     if (null >= 0)
         dup2(null, STDIN_FILENO);
     if (out >= 0) {
@@ -147,6 +150,8 @@ status launch_run(int n, char *const *argv, const char *log, int *code, bool *as
         TRY(status_fail(MOAO_INTERNAL, "mpirun cannot be started: %s", strerror(errno)));
     fflush(NULL);
     sigprocmask(SIG_BLOCK, &wanted, &before);
+    if (comm_catches_signals())
+        comm_hold_signals(); /* one that came before is waited for again */
     const pid_t self = getpid(), child = fork();
     if (child == 0)
         become(v, log, self, &before, failure[1]);
@@ -158,8 +163,10 @@ status launch_run(int n, char *const *argv, const char *log, int *code, bool *as
                          "mpirun cannot be started (%s): install Open MPI (Debian's package "
                          "openmpi-bin) or load its module",
                          strerror(err));
-    if (child > 0)
-        *code = exit_code(attend(child, &wanted, &any), any);
+    if (child > 0) {
+        const int how = attend(child, &wanted, &any);
+        *code = exit_code(how, any);
+    }
     close(failure[0]);
     sigprocmask(SIG_SETMASK, &before, NULL);
 done:

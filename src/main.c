@@ -18,6 +18,7 @@ static const char usage[] =
     "\n"
     "  run            a parameter file to Strehl and ensquared-energy maps\n"
     "  check          validate a parameter file; what a run of it will take, and where\n"
+    "  sweep          runs over ranges of parameters, with one table of results\n"
     "  params         every parameter: type, unit, default, range\n"
     "  import-legacy  parameter file from a legacy system file and profiles\n"
     "\n"
@@ -29,6 +30,7 @@ static const struct {
     const char *usage;
 } command[] = {{"run", cmd_run, cmd_run_usage},
                {"check", cmd_check, cmd_check_usage},
+               {"sweep", cmd_sweep, cmd_sweep_usage},
                {"params", cmd_params, cmd_params_usage},
                {"import-legacy", cmd_import_legacy, cmd_import_usage}};
 

@@ -1,5 +1,6 @@
 #include "memory_limits.h"
 
+#include <cblas.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,6 +40,18 @@ static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+/* OpenBLAS asks for its buffer at the first product and for ever when it gets none, and keeps it:
+ * it shall have it while there is room, so that what is short later is noticed by who can say so.
+ */
+static void take_blas_buffer(void) {
+    enum { N = 256 }; /* smaller products need none */
+    double *a = calloc((size_t)N * N, 3 * sizeof *a);
+    if (a != NULL)
+        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, N, N, N, 1.0, a, N, a + N * N, N,
+                    0.0, a + 2 * N * N, N);
+    free(a);
+}
+
 status limits_probe(int threads) {
     const size_t limit = least(limit_of(RLIMIT_AS), limit_of(RLIMIT_DATA));
     const size_t need = (size_t)(threads > 1 ? threads : 1) * BLAS_BUFFER + ELSEWHERE;
@@ -50,8 +63,10 @@ status limits_probe(int threads) {
         if (probe != MAP_FAILED)
             munmap(probe, BLAS_BUFFER);
     }
-    if (probe != MAP_FAILED)
+    if (probe != MAP_FAILED) {
+        take_blas_buffer();
         return MOAO_OK;
+    }
     return status_fail(
         MOAO_INPUT,
         "the limit of %.2f GB on this process's memory (ulimit -v, ulimit -d) is too "
@@ -90,9 +105,7 @@ static size_t group_cache(const char *dir) {
     return bytes;
 }
 
-/* Room below the limits of a group and of those it lies in. top: the mount point; path: of the
- * group below it. */
-static size_t group_room(const char *top, const char *path, const char *limit, const char *usage) {
+size_t limits_group_room(const char *top, const char *path, const char *limit, const char *usage) {
     char dir[PATH_MAX];
     size_t room = SIZE_MAX;
     snprintf(dir, sizeof dir, "%s%s", top, path);
@@ -115,18 +128,18 @@ static size_t group_room(const char *top, const char *path, const char *limit, c
 static size_t groups_room(void) {
     FILE *f = fopen("/proc/self/cgroup", "re");
     char line[PATH_MAX];
-    size_t room = group_room("/sys/fs/cgroup", "", "memory.max", "memory.current");
-    room = least(room, group_room("/sys/fs/cgroup/memory", "", "memory.limit_in_bytes",
-                                  "memory.usage_in_bytes"));
+    size_t room = limits_group_room("/sys/fs/cgroup", "", "memory.max", "memory.current");
+    room = least(room, limits_group_room("/sys/fs/cgroup/memory", "", "memory.limit_in_bytes",
+                                         "memory.usage_in_bytes"));
     while (f != NULL && fgets(line, sizeof line, f) != NULL) {
         line[strcspn(line, "\n")] = '\0';
         char *path = strstr(line, ":/");
         if (path != NULL && strncmp(line, "0::", 3) == 0)
-            room =
-                least(room, group_room("/sys/fs/cgroup", path + 1, "memory.max", "memory.current"));
+            room = least(room, limits_group_room("/sys/fs/cgroup", path + 1, "memory.max",
+                                                 "memory.current"));
         else if (path != NULL && strstr(line, ":memory:") != NULL)
-            room = least(room, group_room("/sys/fs/cgroup/memory", path + 1,
-                                          "memory.limit_in_bytes", "memory.usage_in_bytes"));
+            room = least(room, limits_group_room("/sys/fs/cgroup/memory", path + 1,
+                                                 "memory.limit_in_bytes", "memory.usage_in_bytes"));
     }
     if (f != NULL)
         fclose(f);

@@ -14,6 +14,11 @@ status limits_probe(int threads);
  * available, and the room below the limits of the control groups that this process is in. */
 size_t limits_node(void);
 
+/* Room below the limits of a control group and of those it lies in, page cache that gives way left
+ * out; SIZE_MAX without limits. top: the mount point; path: of the group below it, "" for itself;
+ * names of the files that hold a limit and what is in use. */
+size_t limits_group_room(const char *top, const char *path, const char *limit, const char *usage);
+
 /* Resident memory that this process may reach below its own limits (address space, data) [bytes];
  * SIZE_MAX without any. */
 size_t limits_process(void);

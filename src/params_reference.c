@@ -67,11 +67,11 @@ static void range_text(const param_field *f, char *out, size_t n) {
     out[used] = '\0';
 }
 
-/* A sentence on lines of up to 79 columns. */
-static void add_wrapped(text *t, int indent, const char *sentence) {
+/* A sentence on lines of up to 79 columns, the first and the others indented. */
+static void add_wrapped(text *t, int first, int others, const char *sentence) {
     int column = 0;
     while (*sentence != '\0') {
-        int n = (int)strcspn(sentence, " ");
+        int n = (int)strcspn(sentence, " "), indent = column > 0 ? others : first;
         bool fits = column > 0 && column + 1 + n <= 79;
         if (!fits)
             text_add(t, "%s%*s", column > 0 ? "\n" : "", indent, "");
@@ -90,7 +90,8 @@ static void add_units(text *t, const char *bullet, const char *mark) {
     }
     units_bands(list, sizeof list);
     text_add(t, "%sa wavelength: a length, or a band, which stands for [um]\n", bullet);
-    add_wrapped(t, (int)strlen(bullet) > 0 ? (int)strlen(bullet) : 2, list);
+    int indent = *bullet ? (int)strlen(bullet) : 2;
+    add_wrapped(t, indent, indent, list);
 }
 
 static void add_field(text *t, const param_table *table, const param_field *f, const char *prefix) {
@@ -98,14 +99,14 @@ static void add_field(text *t, const param_table *table, const param_field *f, c
     param_field_path(f, path);
     default_text(f, table == &params_sensor_table, def, sizeof def);
     range_text(f, range, sizeof range);
-    text_add(t, "%s%s: %s", prefix, path, kind_name(f));
-    if (*f->unit)
-        text_add(t, ", %s", f->unit);
-    text_add(t, ", default: %s", def);
-    if (*range)
-        text_add(t, ", range: %s", range);
-    text_add(t, "\n");
-    add_wrapped(t, 4 + (int)strlen(prefix), f->sentence);
+    text head = {0};
+    text_add(&head, "%s: %s%s%s, default: %s%s%s", path, kind_name(f), *f->unit ? ", " : "",
+             f->unit, def, *range ? ", range: " : "", range);
+    int indent = (int)strlen(prefix);
+    add_wrapped(t, indent, indent + 8, head.s ? head.s : "");
+    add_wrapped(t, indent + 4, indent + 4, f->sentence);
+    t->failed = t->failed != MOAO_OK ? t->failed : head.failed;
+    free(head.s);
 }
 
 /* The tables one after the other, as people meet them. */
@@ -185,7 +186,7 @@ static const char *const introduction[] = {
 
 static void add_introduction(text *t) {
     for (int i = 0; i < 3; i++) {
-        add_wrapped(t, 0, introduction[i]);
+        add_wrapped(t, 0, 0, introduction[i]);
         text_add(t, "\n");
     }
 }

@@ -40,24 +40,35 @@ static status need_list(const param_field *f, const ynode *node, const char *pat
     return fail_value(f, node, path, node->kind == YAML_TREE_MAP ? "a mapping" : "is not a list");
 }
 
-/* Whether v lies in the range "[a, b]", "(a, b]"...: the bounds are in the field's unit. */
-bool param_in_range(const param_field *f, double v) {
-    char low[64], high[64], why[8];
-    double a, b;
+/* Bounds of the range "[a, b]", "(a, b]"..., in the field's unit; false when it has none. */
+static bool bounds(const param_field *f, double v[2]) {
+    char low[64], high[64], why[256];
     const char *comma = strchr(f->range, ',');
     if (comma == NULL)
-        return true;
-    size_t n = strlen(comma + 1);
+        return false;
     snprintf(low, sizeof low, "%.*s", (int)(comma - f->range - 1), f->range + 1);
-    snprintf(high, sizeof high, "%.*s", (int)n - 2, comma + 2);
-    if (!units_parse(low, f->dim, f->unit, true, &a, why, sizeof why))
-        return false;
-    if (strcmp(high, "inf") == 0)
-        b = INFINITY;
-    else if (!units_parse(high, f->dim, f->unit, true, &b, why, sizeof why))
-        return false;
-    bool above = f->range[0] == '(' ? v > a : v >= a;
-    bool below = comma[n] == ')' ? v < b : v <= b;
+    snprintf(high, sizeof high, "%.*s", (int)strlen(comma + 1) - 2, comma + 2);
+    v[0] = v[1] = NAN; /* params.def is wrong: nothing lies in such a range */
+    units_parse(low, f->dim, f->unit, true, &v[0], why, sizeof why);
+    units_parse(high, f->dim, f->unit, true, &v[1], why, sizeof why);
+    return true;
+}
+
+bool param_in_range(const param_field *f, double v) {
+    static const char *range, *unit; /* long lists ask for one field again and again */
+    static dimension dim;
+    static double bound[2];
+    static bool any;
+    if (range != f->range || unit != f->unit || dim != f->dim) {
+        any = bounds(f, bound);
+        range = f->range;
+        unit = f->unit;
+        dim = f->dim;
+    }
+    if (!any)
+        return true;
+    bool above = f->range[0] == '(' ? v > bound[0] : v >= bound[0];
+    bool below = f->range[strlen(f->range) - 1] == ')' ? v < bound[1] : v <= bound[1];
     return above && below;
 }
 

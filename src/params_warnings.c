@@ -58,44 +58,90 @@ static double distance_to_segment(const double p[2], const double a[2], const do
     return hypot(p[0] - a[0] - u * dx, p[1] - a[1] - u * dy);
 }
 
-/* Distance of a point from a convex polygon, 0 inside. */
-static double distance_outside(const double p[2], int k, double (*hull)[2]) {
+/* Distance of a point from a convex polygon of k corners, counterclockwise; inside: whether it lies
+ * there. */
+static double distance_outside(const double p[2], bool inside, int k, double (*hull)[2]) {
     double nearest = INFINITY;
-    bool inside = k > 2;
-    for (int i = 0; i < k; i++) {
-        const double *a = hull[i], *b = hull[(i + 1) % k];
-        inside = inside && cross(a, b, p) >= 0;
-        nearest = fmin(nearest, distance_to_segment(p, a, b));
-    }
+    for (int i = 0; i < k && !inside; i++)
+        nearest = fmin(nearest, distance_to_segment(p, hull[i], hull[(i + 1) % k]));
     return inside ? 0 : nearest;
 }
 
-static void warn_targets(const sys *s, warnings *w) {
-    double(*star)[2] = malloc((size_t)s->nsensor * sizeof *star);
-    double(*hull)[2] = malloc((2 * (size_t)s->nsensor + 2) * sizeof *hull);
-    int outside = 0, worst = 0;
-    double largest = 0;
-    for (int i = 0; star != NULL && i < s->nsensor; i++)
-        memcpy(star[i], s->sensors[i].dir, sizeof *star);
-    int k = star != NULL && hull != NULL ? convex_hull(s->nsensor, star, hull) : 0;
-    for (int i = 0; k > 0 && i < s->ntarget; i++) {
-        double d = distance_outside(s->targets[i], k, hull);
-        outside += d * ARCSEC_PER_RAD > 1e-3;
-        if (d > largest) {
-            largest = d;
-            worst = i;
+/* Whether a point lies in it, in log k steps: the wedge of the fan of triangles from the first
+ * corner that the point is in, and then its outer edge. */
+static bool is_inside(const double p[2], int k, double (*hull)[2]) {
+    int low = 1, high = k - 1;
+    if (k < 3 || cross(hull[0], hull[1], p) < 0 || cross(hull[0], hull[k - 1], p) > 0)
+        return false;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (cross(hull[0], hull[middle], p) >= 0)
+            low = middle;
+        else
+            high = middle;
+    }
+    return cross(hull[low], hull[high], p) >= 0;
+}
+
+typedef struct {
+    int n;              /* outside */
+    double largest;     /* distance [rad] */
+    double farthest[2]; /* its place */
+} stray;
+
+/* Whether a point lies in it or not farther from it than a milliarcsecond, seen from its middle. */
+static bool is_nearly_inside(const double p[2], int k, double (*hull)[2], const double middle[2]) {
+    const double margin = 1e-3 / ARCSEC_PER_RAD;
+    double d = hypot(middle[0] - p[0], middle[1] - p[1]), nearer[2] = {p[0], p[1]};
+    if (k < 3)
+        return distance_outside(p, false, k, hull) <= margin;
+    for (int i = 0; i < 2 && d > margin; i++)
+        nearer[i] += (middle[i] - p[i]) * margin / d;
+    return is_inside(p, k, hull) || is_inside(nearer, k, hull);
+}
+
+/* Targets farther than a milliarcsecond from the field of the stars. The farthest is a corner of
+ * the targets' own hull, as a distance from a convex set is convex. */
+static stray find_strays(const sys *s, int k, double (*hull)[2], double (*sorted)[2],
+                         double (*corner)[2]) {
+    stray out = {0};
+    double middle[2] = {0, 0};
+    for (int i = 0; i < 2 * k; i++)
+        middle[i % 2] += hull[i / 2][i % 2] / k;
+    for (int i = 0; i < s->ntarget; i++)
+        out.n += !is_nearly_inside(s->targets[i], k, hull, middle);
+    memcpy(sorted, s->targets, (size_t)s->ntarget * sizeof *sorted);
+    int n = convex_hull(s->ntarget, sorted, corner);
+    for (int i = 0; i < n; i++) {
+        double d = distance_outside(corner[i], is_inside(corner[i], k, hull), k, hull);
+        if (d > out.largest) {
+            out.largest = d;
+            memcpy(out.farthest, corner[i], sizeof out.farthest);
         }
     }
-    if (outside > 0)
-        params_warn(
-            w,
-            "targets: %d of %d lie outside the field spanned by the guide stars, by up to %.3g "
-            "arcsec "
-            "at [%.4g, %.4g]; turbulence is extrapolated there",
-            outside, s->ntarget, largest * ARCSEC_PER_RAD, s->targets[worst][0] * ARCSEC_PER_RAD,
-            s->targets[worst][1] * ARCSEC_PER_RAD);
+    return out;
+}
+
+static void warn_targets(const sys *s, warnings *w) {
+    const size_t ns = (size_t)s->nsensor, nt = (size_t)s->ntarget;
+    double(*star)[2] = malloc(ns * sizeof *star), (*hull)[2] = malloc((2 * ns + 2) * sizeof *hull);
+    double(*sorted)[2] = malloc(nt * sizeof *sorted);
+    double(*corner)[2] = malloc((2 * nt + 2) * sizeof *corner);
+    stray out = {0};
+    for (int i = 0; star != NULL && i < s->nsensor; i++)
+        memcpy(star[i], s->sensors[i].dir, sizeof *star);
+    if (star != NULL && hull != NULL && sorted != NULL && corner != NULL)
+        out = find_strays(s, convex_hull(s->nsensor, star, hull), hull, sorted, corner);
+    if (out.n > 0)
+        params_warn(w,
+                    "targets: %d of %d lie outside the field spanned by the guide stars, by up to "
+                    "%.3g arcsec at [%.4g, %.4g]; turbulence is extrapolated there",
+                    out.n, s->ntarget, out.largest * ARCSEC_PER_RAD,
+                    out.farthest[0] * ARCSEC_PER_RAD, out.farthest[1] * ARCSEC_PER_RAD);
     free(star);
     free(hull);
+    free(sorted);
+    free(corner);
 }
 
 static void warn_sensors(const sys *s, const atmos *a, warnings *w) {

@@ -252,8 +252,8 @@ status store_read_image(const store *cs, int exposure, int target, int ilambda, 
     store *s = caching(cs);
     status st;
     if (s->run.crop == 0 || ilambda < 0 || ilambda >= s->run.nlambda)
-        return status_fail(MOAO_INTERNAL, "%s: there is no image of wavelength %d", s->dir,
-                           ilambda);
+        return status_fail(MOAO_INTERNAL, "%s: there is no image of wavelength %d",
+                           file_shown(s->dir), ilambda);
     TRY(open_part_of(s, exposure, target));
     st = part_read_image(&s->open, target - s->open.p.t0, ilambda, out);
 done:

@@ -68,30 +68,51 @@ status folder_refuse_foreign(const char *dir) {
             st = status_fail(MOAO_INPUT,
                              "%s: holds other files (%s), and no run was begun there; choose "
                              "another directory with -o, or add --force to use this one",
-                             dir, e->d_name);
+                             file_shown(dir), e->d_name);
     closedir(d);
     return st;
 }
 
-static status sweep_one(const char *dir) {
+/* Remove the files of a folder whose names are `ours`. */
+static status sweep_one(const char *dir, bool (*ours)(const char *name)) {
     status st = MOAO_OK;
     DIR *d = opendir(dir);
     for (struct dirent *e; d != NULL && st == MOAO_OK && (e = readdir(d)) != NULL;)
-        if (file_is_temporary(e->d_name))
+        if (ours(e->d_name))
             st = folder_remove(dir, e->d_name);
     if (d != NULL)
         closedir(d);
     return st;
 }
 
+static bool is_matrix(const char *name) {
+    static const char *const starts[] = {"Cmm0_tor", "Cmm_exp", "Ctm0_tor",  "Ctm_exp",
+                                         "Ctt_exp",  "R_tor",   "W_tor",     "Cee_exp",
+                                         "Cvv_exp",  "D.fits",  "Dplus.fits"};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (strncmp(name, starts[i], strlen(starts[i])) == 0)
+            return ends_with(name, ".fits");
+    return false;
+}
+
+status folder_remove_matrices(const char *dir) {
+    char *path = NULL;
+    status st;
+    TRY(file_join(dir, "matrices", &path));
+    st = sweep_one(path, is_matrix);
+done:
+    free(path);
+    return st;
+}
+
 status folder_sweep(const char *dir) {
     static const char *const below[] = {"checkpoint", "matrices"};
-    status st = sweep_one(dir);
+    status st = sweep_one(dir, file_is_temporary);
     for (size_t i = 0; i < sizeof below / sizeof *below && st == MOAO_OK; i++) {
         char *path = NULL;
         st = file_join(dir, below[i], &path);
         if (st == MOAO_OK)
-            st = sweep_one(path);
+            st = sweep_one(path, file_is_temporary);
         free(path);
     }
     return st;

@@ -17,6 +17,8 @@ status folder_refuse_foreign(const char *dir);
 status folder_sweep(const char *dir);
 /* Remove DIR/NAME when it is there. */
 status folder_remove(const char *dir, const char *name);
+/* Remove the matrices that a run wrote, DIR/matrices/NAME.fits with the names that runs give. */
+status folder_remove_matrices(const char *dir);
 bool folder_has(const char *dir, const char *name);
 
 /* Note the sizes and checksums of the results and of effective.yaml in `dir` as a sealed text. */

@@ -206,7 +206,7 @@ static status changed(const char *path, const char *why) {
     return status_fail(MOAO_IO,
                        "%s: changed since it was written, %s; go on with --resume, which computes "
                        "it again",
-                       path, why);
+                       file_shown(path), why);
 }
 
 status part_open(const char *path, const part_run *run, const part_shape *expected, part_file *f) {

@@ -150,8 +150,8 @@ status store_refuse_results(store *s, bool resume) {
                        ? "results without a checkpoint to resume: add --overwrite to replace them"
                        : "earlier results: add --overwrite to replace them";
     if (what != NULL)
-        st = status_fail(MOAO_INPUT, "%s: holds %s, or choose another directory with -o", s->dir,
-                         what);
+        st = status_fail(MOAO_INPUT, "%s: holds %s, or choose another directory with -o",
+                         file_shown(s->dir), what);
 done:
     s->nparts = 0;
     return st;
@@ -187,6 +187,7 @@ status store_start_anew(store *s) {
     TRY(store_write_facts(s));
     TRY(store_remove_parts(s));
     TRY(remove_results(s));
+    TRY(folder_remove_matrices(s->dir));
     st = write_effective(s, s->dir);
 done:
     return st;
@@ -202,7 +203,7 @@ static status repair(store *s, const folder_state *f) {
         return status_fail(MOAO_INPUT,
                            "%s: the run is finished, but %s: put the file back, start again with "
                            "--overwrite, or choose another directory with -o",
-                           s->dir, f->wrong);
+                           file_shown(s->dir), f->wrong);
     progress_warn("%s: the finished maps are gone; they will be computed again", s->dir);
     return folder_remove(s->checkpoint, "finished");
 }

@@ -176,10 +176,10 @@ static size_t number_length(const char *s) {
 static bool parse_unit(const char *rest, dimension dim, const char *reference, const unit **u,
                        char *why, size_t n) {
     char list[256];
-    units_list(dim, list, sizeof list);
     *u = unit_find(*rest ? rest : reference);
     if (*rest == '\0')
         return true;
+    units_list(dim, list, sizeof list);
     if (dim == DIM_NONE)
         snprintf(why, n, *u ? "has a unit" : "is not a number");
     else if (*u == NULL)

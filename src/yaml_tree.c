@@ -8,8 +8,12 @@
 
 enum { MAX_DEPTH = 32, MAX_NODES = YAML_TREE_MAX_NODES, MAX_ANCHORS = 1000, MAX_KEYS = 1000 };
 
+/* Nodes and short texts share blocks: one allocation for each would cost more than they do. */
+enum { BLOCK = 1 << 16, LARGE = BLOCK / 8 };
+
 typedef struct block {
     struct block *next;
+    size_t used; /* of the bytes behind the header */
 } block;
 
 struct yaml_tree {
@@ -33,13 +37,26 @@ void yaml_tree_free(yaml_tree *t) {
 }
 
 status yaml_tree_alloc(yaml_tree *t, void **p, size_t bytes) {
-    block *b = calloc(1, sizeof(max_align_t) + bytes);
+    const size_t align = sizeof(max_align_t), header = (sizeof(block) + align - 1) / align * align;
+    block *b = t->blocks;
     *p = NULL;
-    if (b == NULL)
-        return status_fail(MOAO_MEMORY, "no memory for the parameter tree");
-    b->next = t->blocks;
-    t->blocks = b;
-    *p = (char *)b + sizeof(max_align_t);
+    bytes = (bytes + align - 1) / align * align;
+    bool large = bytes > LARGE;
+    if (large || b == NULL || b->used + bytes > BLOCK) {
+        b = calloc(1, header + (large ? bytes : BLOCK));
+        if (b == NULL)
+            return status_fail(MOAO_MEMORY, "no memory for the parameter tree");
+        b->next = t->blocks;
+        t->blocks = b;
+        if (large)
+            b->used = BLOCK; /* nothing else fits */
+    }
+    if (large) {
+        *p = (char *)b + header;
+        return MOAO_OK;
+    }
+    *p = (char *)b + header + b->used;
+    b->used += bytes;
     return MOAO_OK;
 }
 

@@ -152,9 +152,7 @@ static void add_word(text *out, size_t *column, const char *word) {
     free(w.s);
 }
 
-/* Path of a script beside the program: of the source folder, or of an installation; its bare name
- * in scripts/ when it is in neither. */
-static void find_script(const char *name, char *path, size_t size) {
+void advise_script(const char *name, char *path, size_t size) {
     static const char *const places[] = {"../share/moao/scripts", "../scripts", "scripts"};
     char exe[PATH_MAX], full[PATH_MAX + 128], here[PATH_MAX], real[PATH_MAX];
     ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
@@ -196,7 +194,7 @@ void advise_slurm(const advice *a, const cmdline *cl, const char *dir, text *out
     ADD("--time=%ld:%02ld:00", minutes / 60, minutes % 60);
     ADD("--signal=B:USR1@%d", a->notice);
     char script[PATH_MAX];
-    find_script(a->gpus > 0 ? "moao-gpu.sbatch" : "moao.sbatch", script, sizeof script);
+    advise_script(a->gpus > 0 ? "moao-gpu.sbatch" : "moao.sbatch", script, sizeof script);
     ADD("%s", script);
 #undef ADD
     for (int i = 0; i < cl->nfile; i++)

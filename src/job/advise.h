@@ -49,6 +49,9 @@ long advise_core_memory(const advice *a);
 /* Local. The complete line, in pieces of at most 76 columns that end in a backslash. cl: files and
  * overrides; dir: for the results. */
 void advise_slurm(const advice *a, const cmdline *cl, const char *dir, text *out);
+/* Path of a script of this project, of the source folder or of an installation, as short as it can
+ * be said from here; scripts/NAME when it is in neither. */
+void advise_script(const char *name, char *path, size_t size);
 /* A word as the shell reads it, quoted where needed. */
 void advise_word(text *out, const char *word);
 

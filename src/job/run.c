@@ -235,7 +235,7 @@ static double seconds_left(const run *r, double maps_seconds) {
 }
 
 static double maps_seconds(const run *r) {
-    return 0.05 + 0.01 * r->pl.time.total;
+    return 0.02 * (r->pl.time.total - r->pl.time.start);
 }
 
 /* Rank 0, at the end: the files a user gets. The parts stay until run.json is there too. */
@@ -290,7 +290,8 @@ done:
 /* Rank 0, after a failure with the store open. */
 static void say_how_to_go_on(status st) {
     char text[2048];
-    if (st == MOAO_INPUT || st == MOAO_STOPPED || strstr(status_message(), "--resume") != NULL)
+    const bool may_pass = st == MOAO_IO || st == MOAO_MEMORY || st == MOAO_INTERNAL;
+    if (!may_pass || strstr(status_message(), "--resume") != NULL)
         return;
     snprintf(text, sizeof text, "%.1900s; what is finished is kept: go on with --resume",
              status_message());

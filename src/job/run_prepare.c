@@ -1,6 +1,7 @@
 /* What a run needs before its first reconstructor: plan, store, executor. */
 #include "job/run_state.h"
 
+#include "file.h"
 #include "linalg/bcmat.h"
 #include "progress.h"
 #include "tor/command.h"
@@ -18,6 +19,14 @@ static status reuse_fact(run *r, const char *key, long *value) {
     return store_set_fact(r->st, key, *value);
 }
 
+/* A folder that was mistyped looks like a run that goes on. */
+static void warn_resume(const run *r) {
+    char *path = NULL;
+    if (r->cl->resume && file_join(r->dir, "checkpoint", &path) == MOAO_OK && !file_exists(path))
+        progress_warn("--resume: %s holds no run yet; this one starts there", r->dir);
+    free(path);
+}
+
 /* Rank 0: open the store, load what is done; *chunk and *threads may come from the first run. */
 static status open_store(run *r, long *chunk, long *threads) {
     const params *par = &r->u.par;
@@ -31,6 +40,7 @@ static status open_store(run *r, long *chunk, long *threads) {
                             .nbox = r->u.o.nbox,
                             .crop = par->output_psf == PSF_NONE ? 0 : r->u.o.crop,
                             .mixed = par->compute_precision == PRECISION_PARAM_MIXED};
+    warn_resume(r);
     const store_how how = {r->cl->resume, r->cl->overwrite, r->cl->force};
     status st = store_open(r->dir, &what, &how, &r->st);
     free(text);

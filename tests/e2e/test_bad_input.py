@@ -1,5 +1,6 @@
 """Bad input to the program: one line `file:line:column: key: what is wrong` on stderr, exit code 2, nothing else
 written, on any number of ranks."""
+import json
 import os
 import re
 import subprocess
@@ -113,12 +114,42 @@ class BadInput(unittest.TestCase):
         self.check(["bad.yaml"], "bad.yaml:1:1: file: ", "cannot be read")
         self.check(["."], ".:1:1: file: ", "directory")
 
+    def test_doubtful_images_are_told(self):
+        """Boxes and crops beyond the image are legal and useless: a line each, and none for a case without."""
+        write_case(self.file)
+        told = []
+        for more in ([], ["psf.ee_boxes=[40, 9000]", "output.crop=4096"]):
+            p = subprocess.run([MOAO, "check", "bad.yaml"] + more, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               cwd=self.folder.name, env=environment(), universal_newlines=True, check=True)
+            told.append([x for x in p.stderr.splitlines() if "psf.ee_boxes" in x or "output.crop" in x])
+        self.assertEqual(told[0], [])
+        self.assertEqual(len(told[1]), 2, told)
+        self.assertRegex(told[1][0], r"9000 mas is more than the image at 1\.65 um has, \d+ mas; raise")
+        self.assertRegex(told[1][1], r"4096 pixels are more than the grid's \d+, which are kept")
+
+    def test_noise_is_visible(self):
+        """Each star's photons, spot and noise, in the table and as JSON."""
+        write_case(self.file)
+        call = [MOAO, "check", "bad.yaml"]
+        how = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder.name, env=environment(), check=True)
+        text = subprocess.run(call, universal_newlines=True, **how).stdout
+        stars = json.loads(subprocess.run(call + ["--json"], **how).stdout)["stars"]
+        self.assertEqual(len(stars), 4)
+        for star in stars:
+            line = [x for x in text.splitlines() if star["name"] in x and "%.2f" % star["spot_arcsec"] in x]
+            self.assertEqual(len(line), 1, star)
+            self.assertIn("%.4g" % star["photons"], line[0])
+            self.assertTrue(line[0].endswith(" %.1f" % star["noise_mas"]), line[0])
+
     def test_import_names_the_line_of_a_broken_file(self):
         for name, text in (("sys", "diam\n8\nobs\nmany\n"), ("prof", "layers\n1\n")):
             with open(os.path.join(self.folder.name, name), "w", encoding="utf-8") as f:
                 f.write(text)
         self.check(["sys", "prof", "-o", "new.yaml"], "sys:4:1: obs: ", "0 numbers", command="import-legacy")
         self.check(["none", "prof", "-o", "new.yaml"], "none:1:1: file: ", "cannot be read", command="import-legacy")
+        with open(os.path.join(self.folder.name, "sys"), "wb") as f:
+            f.write(b"diam\n8\nobs\n0.1\0\n")
+        self.check(["sys", "prof", "-o", "new.yaml"], "sys:4:4: file: ", "a NUL character", command="import-legacy")
         self.assertNotIn("new.yaml", os.listdir(self.folder.name))
 
 

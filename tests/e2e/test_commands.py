@@ -1,6 +1,8 @@
 """What is typed: moao help, moao run -n, limits of the process, where the plugin is looked for, what is never overwritten,
 scripts under another python3."""
+import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -13,7 +15,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from moao_test import MOAO, QUICK_CASE, ROOT, maps, parts, write_case  # noqa: E402
 
-COMMANDS = ("run", "check", "params", "import-legacy")
+COMMANDS = ("run", "check", "sweep", "params", "import-legacy")
 
 
 def plain_environment(**more):
@@ -41,13 +43,13 @@ class Commands(unittest.TestCase):
 
     def test_help(self):
         """moao help COMMAND and moao COMMAND --help say the same, within 80 columns."""
-        self.assertIn("import-legacy", call(MOAO, "help").stdout)
+        self.assertIn("sweep", call(MOAO, "help").stdout)
         for command in COMMANDS:
             p = call(MOAO, "help", command)
             self.assertEqual(p.returncode, 0)
             self.assertIn("usage: moao " + command, p.stdout)
             self.assertEqual(p.stdout, call(MOAO, command, "--help").stdout)
-            self.assertEqual([x for x in p.stdout.split("\n") if len(x) > 84], [], command)
+            self.assertEqual([x for x in p.stdout.split("\n") if len(x) > 80], [], command)
         p = call(MOAO, "help", "\x9brun")
         self.assertEqual((p.returncode, p.stderr), (2, "moao: unknown command ??run; see moao help\n"))
 
@@ -70,6 +72,21 @@ class Commands(unittest.TestCase):
         p = call(MOAO, "run", "-n", "2", self.case, "-ranks", "4", cwd=self.dir)
         self.assertEqual((p.returncode, p.stderr.count("\n")), (2, 1))
         self.assertIn("unknown option -ranks; see moao help run", p.stderr)
+
+    def test_resume_of_nothing_is_told(self):
+        p = call(MOAO, "run", self.case, "targets={list: [[0, 0]]}", "schedule.exposure_interval=15 min", "-o", "typo", "-q",
+                 "--resume", cwd=self.dir)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertIn("--resume: typo holds no run yet", p.stderr)
+
+    def test_demo_leaves_other_folders_alone(self):
+        """scripts/demo.sh into a folder that holds something else is refused."""
+        os.mkdir(self.path("mine"))
+        with open(self.path("mine", "notes.txt"), "w", encoding="ascii") as f:
+            f.write("keep me")
+        p = call("sh", os.path.join(ROOT, "scripts", "demo.sh"), self.path("mine"), env=plain_environment(MOAO=MOAO))
+        self.assertEqual(p.returncode, 2, p.stdout + p.stderr)
+        self.assertEqual(os.listdir(self.path("mine")), ["notes.txt"])
 
     def test_no_mpirun(self):
         p = call(MOAO, "run", "-n", "2", self.case, env=plain_environment(PATH=self.dir), cwd=self.dir)
@@ -106,7 +123,6 @@ class Commands(unittest.TestCase):
         """The memory that a plan may use is below the limit on the address space."""
         def limit():
             resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
-        import json
         p = call(MOAO, "check", self.case, "--json", preexec_fn=limit)
         self.assertEqual(p.returncode, 0, p.stderr)
         here = json.loads(p.stdout)["here"]
@@ -125,6 +141,51 @@ class Commands(unittest.TestCase):
             text = call(program, "--version", env=plain_environment(LD_LIBRARY_PATH=self.path("a"))).stdout
             os.unlink(fake)
             self.assertIs("no libmoao_gpu.so beside the program" not in text, found, (place, text))
+
+    def test_progress_counts_what_is_done(self):
+        """Matrices and a single target: the log begins near 0 %, never goes back, and says 100 % nowhere."""
+        p = call(MOAO, "run", self.case, "output.matrices=[Cmm, W]", "targets={list: [[0, 0]]}", "-o", "out", cwd=self.dir,
+                 timeout=200)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        done = [int(x) for x in re.findall(r"\((\d+)% done, ", p.stderr)]
+        self.assertGreater(len(done), 10, p.stderr)
+        self.assertLess(done[0], 5, p.stderr)
+        self.assertEqual(done, sorted(done))
+        self.assertGreater(len(set(done)), 5)
+        self.assertLess(done[-1], 100)
+        left = [60 * int(a) + int(b) for a, b in re.findall(r"done, (\d+):(\d+) left", p.stderr)]
+        self.assertGreater(max(left[:len(left) // 2]), 0, p.stderr)
+
+    def test_threads_follow_the_size_of_the_case(self):
+        """A small case takes one thread unless the user says otherwise; on another number a resumed run keeps the first."""
+        def threads(folder):
+            with open(self.path(folder, "run.json"), encoding="utf-8") as f:
+                return json.load(f)["machine"]["threads_per_rank"]
+        one = ["targets={list: [[0, 0]]}", "compute.threads=0", "-q", "-o"]
+        for folder, more, expected in (("default", {}, 1), ("asked", {"OMP_NUM_THREADS": "2"}, 2)):
+            p = call(MOAO, "run", self.case, *one, folder, cwd=self.dir, env=plain_environment(**more), timeout=200)
+            self.assertEqual(p.returncode, 0, p.stderr)
+            self.assertEqual(threads(folder), expected)
+
+    def test_no_alarm_about_a_kernel_on_busy_cores(self):
+        """A kernel for this processor's generation is no reason for a warning, however slow the cores are; an old one is."""
+        cores = sorted(os.sched_getaffinity(0))[:1]
+        busy = [subprocess.Popen([sys.executable, "-c", "import os\nos.sched_setaffinity(0, %r)\nwhile True: pass" % cores])
+                for _ in range(6)]
+        try:
+            p = call(MOAO, "check", self.case, env=plain_environment(OPENBLAS_CORETYPE="HASWELL"),
+                     preexec_fn=lambda: os.sched_setaffinity(0, cores))
+        finally:
+            for b in busy:
+                b.kill()
+                b.wait()
+        self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertNotIn("OpenBLAS", p.stderr)
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as f:
+            modern = re.search(r"\bavx2\b.*\n", f.read()) is not None
+        if modern:
+            p = call(MOAO, "check", self.case, env=plain_environment(OPENBLAS_CORETYPE="NEHALEM"))
+            self.assertIn("kernel Nehalem, which is for older processors", p.stderr)
 
     def test_import_does_not_overwrite(self):
         target = self.path("kept.yaml")

@@ -19,11 +19,11 @@ class Shipped(unittest.TestCase):
     def test_night_is_what_its_script_makes(self):
         made = subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "make_night.py")], stdout=subprocess.PIPE,
                               check=True).stdout
-        with open(os.path.join(ROOT, "params", "night.yaml"), "rb") as f:
+        with open(os.path.join(ROOT, "params", "nights", "synthetic.yaml"), "rb") as f:
             self.assertEqual(f.read(), made)
 
     def test_night_has_forty_layers_and_changes(self):
-        with open(os.path.join(ROOT, "params", "night.yaml"), encoding="utf-8") as f:
+        with open(os.path.join(ROOT, "params", "nights", "synthetic.yaml"), encoding="utf-8") as f:
             text = f.read()
         strengths = [[float(x) for x in line.split("[")[1].rstrip("]\n").split(",")]
                      for line in text.splitlines() if "strength:" in line]
@@ -34,7 +34,7 @@ class Shipped(unittest.TestCase):
         self.assertTrue(0.05 < min(r0) and max(r0) < 0.35, r0)
 
     def test_each_file_starts_with_its_source(self):
-        files = sorted(glob.glob(os.path.join(ROOT, "params", "*.yaml")))
+        files = sorted(glob.glob(os.path.join(ROOT, "params", "*.yaml")) + glob.glob(os.path.join(ROOT, "params", "nights", "*")))
         self.assertGreaterEqual(len(files), 5)
         for name in files:
             with open(name, encoding="utf-8") as f:

@@ -66,6 +66,21 @@ class Signals(unittest.TestCase):
                     os.kill(run.ranks()[1], sig)
                 self.expect_stop(run, run.wait(60), run.text)
 
+    def test_started_by_the_program(self):
+        """`moao run -n 2` in the foreground of a terminal: Ctrl-C, once the ranks are at work and before."""
+        for early in (False, True):
+            with self.subTest(early=early):
+                shutil.rmtree(self.out, ignore_errors=True)
+                p = self.alone(options=("-n", "2"))
+                if early:
+                    self.at_main(p)
+                else:
+                    self.when_at_work(p)
+                os.killpg(p.pid, signal.SIGINT)
+                text = p.communicate(timeout=60)[0]
+                self.assertEqual(p.returncode, 3, text)
+                self.assertIn("--resume", text)
+
     def test_early(self):
         """Before MPI is there, and while the first matrix is made; and a run that was stopped then goes on."""
         for wait in (0.15, 0.4, 0.7):

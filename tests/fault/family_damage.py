@@ -157,6 +157,8 @@ def run(lab, keys, out):
     check_ended(r)
     if r.code == 0 and same(out, expected):
         raise Fail("wrong", "exit code 0, but %s:\n%s" % (same(out, expected), r.text))
+    if r.code == 0 and keys["state"] == "done" and keys["file"] == "run.json" and "run.json" in r.text:
+        return None  # how long the run took cannot be found out again: a warning tells of it
     if r.code == 0:
         return check_finished(out, expected)
     # refused: a line that says why, and starting again serves

@@ -117,6 +117,38 @@ static void schedule_of_intervals(void **state) {
     params_free(&p);
 }
 
+/* The reconstructor of an exposure and the exposures of a reconstructor, against their definition,
+ * for times between and on one another. */
+static void exposures_of_reconstructors(void **state) {
+    (void)state;
+    enum { NTOR = 37, NEXP = 500 };
+    double tor[NTOR], exposure[NEXP];
+    for (int k = 0; k < NTOR; k++)
+        tor[k] = 10 * k + (k % 3) * 2.5;
+    for (int e = 0; e < NEXP; e++)
+        exposure[e] = 0.75 * e;
+    for (int few = 0; few < 2; few++) {
+        atmos a = {
+            .ntor = few ? 1 : NTOR, .tor_time = tor, .nexposure = NEXP, .exposure_time = exposure};
+        int next = 0;
+        for (int e = 0; e < NEXP; e++) {
+            int k = 0;
+            while (k + 1 < a.ntor && tor[k + 1] <= exposure[e])
+                k++;
+            assert_int_equal(atmos_tor_of(&a, e), k);
+        }
+        for (int k = 0; k < a.ntor; k++) {
+            int first, end;
+            atmos_exposures_of(&a, k, &first, &end);
+            assert_int_equal(first, next);
+            for (int e = first; e < end; e++)
+                assert_int_equal(atmos_tor_of(&a, e), k);
+            next = end;
+        }
+        assert_int_equal(next, NEXP);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(airmass_stretches_and_strengthens),
@@ -124,6 +156,7 @@ int main(void) {
         cmocka_unit_test(no_turbulence_is_legal),
         cmocka_unit_test(last_started_is_in_force),
         cmocka_unit_test(schedule_of_intervals),
+        cmocka_unit_test(exposures_of_reconstructors),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

@@ -67,9 +67,9 @@ static void test_refused(void **state) {
 static void test_options(void **state) {
     (void)state;
     cmdline cl;
-    assert_int_equal(parse("a.yaml|--ranks=8|--memory|64|--time=90 min|-o|x|--resume|--gflops|2.5",
-                           &cl),
-                     MOAO_OK);
+    assert_int_equal(
+        parse("a.yaml|--ranks=8|--memory|64|--time=90 min|-o|x|--resume|--gflops|2.5", &cl),
+        MOAO_OK);
     assert_int_equal(cl.ranks, 8);
     assert_true(cl.memory == 64e9 && cl.limit == 5400 && cl.gflops == 2.5 && cl.resume);
     assert_string_equal(cl.dir, "x");
@@ -108,7 +108,8 @@ static void test_blanks_around_equal(void **state) {
 /* What a terminal might obey is gone, all other text stays as it is. */
 static void test_plain(void **state) {
     (void)state;
-    char bad[] = "a\x1b[2Jb\tc\nd\x7f \xc2\x9b[31m \xff \xc3 \xe2\x82", good[] = "\xc3\xa9 \xe2\x82\xac \xc2\xb5m";
+    char bad[] = "a\x1b[2Jb\tc\nd\x7f \xc2\x9b[31m \xff \xc3 \xe2\x82",
+         good[] = "\xc3\xa9 \xe2\x82\xac \xc2\xb5m";
     assert_string_equal(plain_text(bad), "a?[2Jb c?d? ??[31m ? ? ??");
     assert_string_equal(plain_text(good), "\xc3\xa9 \xe2\x82\xac \xc2\xb5m");
 }

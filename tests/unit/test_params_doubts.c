@@ -2,6 +2,8 @@
  * meant; a good case gets none. */
 #include "params_case.h"
 
+#include <time.h>
+
 /* The case with an override: the number of warnings, one of which must hold the phrase. */
 static int warnings_with(const char *override, const char *phrase) {
     params p;
@@ -76,6 +78,74 @@ static void many_cases_make_one_line(void **state) {
                               "(and 7 others): the same star twice") <= 6);
 }
 
+/* The field of the stars by hand: a square of 60 arcsec; targets inside, on its edge and corner,
+ * just outside of both, and far. */
+static void targets_outside_are_counted(void **state) {
+    (void)state;
+    static const struct {
+        const char *targets, *phrase;
+    } c[] = {
+        {"[[0, 0], [30, 30], [30, 5], [-30, -30], [29.9, -29.9]]", ""},
+        {"[[0, 0], [30.01, 0], [30.01, 30.01]]", "2 of 3 lie outside"},
+        {"[[0, 0], [60, 0], [0, 70], [-31, 5]]",
+         "3 of 4 lie outside the field spanned by the guide stars, by up to 40 arcsec at [0, 70]"},
+        {"[[33, 34]]", "by up to 5 arcsec at [33, 34]"},
+    };
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "targets={list: %s}", c[i].targets);
+        const char *file = "a.yaml",
+                   *two[2] = {"sensors=[{type: ngs, nssp: 9, magnitude: 9, ring: {n: 4, radius: "
+                              "42.42640687119285, angle: 45}}]",
+                              text};
+        params p;
+        sys s;
+        atmos a;
+        char **lines;
+        status_clear();
+        if (params_load(NULL, 1, &file, 2, two, &p) != MOAO_OK)
+            fail_msg("%s", status_message());
+        assert_int_equal(sys_init(&p, &s), MOAO_OK);
+        assert_int_equal(atmos_init(&p, &s, &a), MOAO_OK);
+        int n = params_warnings(&p, &s, &a, &lines);
+        assert_int_equal(n, *c[i].phrase ? 1 : 0);
+        if (n > 0 && strstr(lines[0], c[i].phrase) == NULL)
+            fail_msg("%s", lines[0]);
+        params_free_warnings(n, lines);
+        atmos_free(&a);
+        sys_free(&s);
+        params_free(&p);
+    }
+}
+
+/* The largest cases take a second, not the product of their numbers. */
+static void large_cases_are_judged_in_time(void **state) {
+    (void)state;
+    struct timespec t0, t1;
+    clock_gettime(CLOCK_MONOTONIC, &t0);
+    warnings_with("schedule={tor_interval: 60, exposure_interval: 1, end: 60000}",
+                  "later than the last profile");
+    warnings_with("targets={grid: {nx: 1000, width: 600}}", "lie outside");
+    const char *file = "a.yaml",
+               *two[2] = {
+                   "sensors=[{type: ngs, nssp: 2, magnitude: 9, ring: {n: 1000, radius: 60}}]",
+                   "targets={grid: {nx: 1000, width: 600}}"};
+    params p;
+    sys s;
+    atmos a;
+    char **lines;
+    assert_int_equal(params_load(NULL, 1, &file, 2, two, &p), MOAO_OK);
+    assert_int_equal(sys_init(&p, &s), MOAO_OK);
+    assert_int_equal(atmos_init(&p, &s, &a), MOAO_OK);
+    int n = params_warnings(&p, &s, &a, &lines);
+    params_free_warnings(n, lines);
+    atmos_free(&a);
+    sys_free(&s);
+    params_free(&p);
+    clock_gettime(CLOCK_MONOTONIC, &t1);
+    assert_true(t1.tv_sec - t0.tv_sec < 30); /* minutes before */
+}
+
 static int begin(void **state) {
     int rc = enter_folder(state);
     write_case("a.yaml");
@@ -87,6 +157,8 @@ int main(void) {
         cmocka_unit_test(slips_are_told_with_what_was_meant),
         cmocka_unit_test(a_good_case_has_none),
         cmocka_unit_test(many_cases_make_one_line),
+        cmocka_unit_test(targets_outside_are_counted),
+        cmocka_unit_test(large_cases_are_judged_in_time),
     };
     return cmocka_run_group_tests(tests, begin, leave_folder);
 }

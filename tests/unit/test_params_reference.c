@@ -51,8 +51,41 @@ static void every_parameter_is_described(void **state) {
     check_table(&params_profile_table, reference);
     assert_non_null(
         strstr(plain, "telescope.diameter: number, m, default: required, range: [0.1, 200]"));
+    for (const char *p = plain; *p; p += strcspn(p, "\n") + 1) /* lines for a terminal */
+        assert_true(strcspn(p, "\n") < 80);
     free(reference);
     free(plain);
+}
+
+/* A section, a key by its name or path, the keys of a sensor; and what is none. */
+static void parts_are_found(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *has, *has_not;
+    } c[] = {
+        {"telescope", "telescope.zenith:", "dm.nssp:"},
+        {"targets.grid", "targets.grid.nx:", "targets.list:"},
+        {"sensors", "  frame_rate: number, Hz", "telescope."},
+        {"sensors.magnitude", "  magnitude: number", "magnification:"},
+        {"frame_time", "NOT the", "  magnitude:"},
+        {"layers", "  layers.L0:", "  r0:"},
+        {"profiles", "  seeing: number, arcsec", "telescope."},
+        {"atmosphere", "atmosphere.legacy.interval:", "telescope."},
+        {"units", "H=1.65", "telescope"},
+    };
+    char *text;
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        assert_int_equal(params_reference_section(c[i].name, &text), MOAO_OK);
+        if (strstr(text, c[i].has) == NULL || strstr(text, c[i].has_not) != NULL)
+            fail_msg("%s: %s", c[i].name, text);
+        free(text);
+    }
+    status_clear();
+    assert_int_equal(params_reference_section("telescop", &text), MOAO_INPUT);
+    assert_null(text);
+    assert_string_equal(status_message(),
+                        "telescop: no such section or key, did you mean telescope?");
+    status_clear();
 }
 
 /* Each default passes the check of its own range. */
@@ -78,6 +111,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(page_is_up_to_date),
         cmocka_unit_test(every_parameter_is_described),
+        cmocka_unit_test(parts_are_found),
         cmocka_unit_test(defaults_are_valid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

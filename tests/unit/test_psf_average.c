@@ -230,11 +230,51 @@ static void test_stationary(void **in) {
     sys_free(&s);
 }
 
+/* With many actuators the norms of the separations come from transforms: they are the sums over
+ * pairs all the same, and zero exactly where there is no pair. */
+static void test_many_actuators(void **in) {
+    (void)in;
+    const int n = 160, side = n + 1;
+    sys s = case_system(n, 38, 0.28);
+    psf_opts o = case_opts();
+    psf *p;
+    o.oversampling = 2;
+    o.span = 2.1;
+    o.weighted = true;
+    assert_true(s.dm.nact > 16384);
+    OK(psf_init(&s, &o, &p));
+    double *weight = case_doubles((size_t)side * (size_t)side);
+    for (int a = 0; a < s.dm.nact; a++)
+        weight[s.dm.act[a]] = p->weight[a];
+    int none = 0;
+    for (int k = 0; k < 60; k++) {
+        /* from the centre to the corner, and across */
+        int dx = k < 40 ? k * n / 39 : n - k, dy = k < 40 ? (k % 3 - 1) * k * n / 39 : k - n;
+        double want = 0;
+        for (int y = 0; y < side; y++)
+            for (int x = 0; x < side; x++)
+                if (y + dy >= 0 && y + dy < side && x + dx < side)
+                    want += weight[y * side + x] * weight[(y + dy) * side + x + dx];
+        double norm = p->norm[(size_t)(dy + n) * (size_t)p->nsep + (size_t)(dx + n)];
+        if (want == 0) {
+            assert_true(norm == 0);
+            none++;
+        } else {
+            CLOSE(norm, want, 1e-9);
+        }
+    }
+    assert_true(none > 5 && none < 50);
+    free(weight);
+    psf_free(p);
+    sys_free(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),       cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_threads),    cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_covariance), cmocka_unit_test(test_stationary),
+        cmocka_unit_test(test_sums),           cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_threads),        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_covariance),     cmocka_unit_test(test_stationary),
+        cmocka_unit_test(test_many_actuators),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -433,13 +433,23 @@ static void test_unusable_folder(void **state) {
     snprintf(path, sizeof path, "%s/%0300d", dir, 1);
     assert_int_equal(open_run(path, &run, begin, &s), MOAO_INPUT);
     assert_non_null(strstr(status_message(), "File name too long"));
+    char *deep = calloc(1, 6000); /* the reason is told, however long the name */
+    snprintf(deep, 6000, "%s", dir);
+    while (strlen(deep) < 5000)
+        strcat(deep, "/some_folder_or_other");
+    assert_int_equal(open_run(deep, &run, begin, &s), MOAO_INPUT);
+    assert_non_null(strstr(status_message(), "File name too long; choose"));
+    free(deep);
     assert_int_equal(open_run("/proc/none", &run, begin, &s), MOAO_INPUT);
-    if (geteuid() == 0)
-        return;
-    assert_int_equal(chmod(dir, 0500), 0);
-    assert_int_equal(open_run(in_dir("out"), &run, begin, &s), MOAO_INPUT);
-    assert_non_null(strstr(status_message(), "Permission denied"));
+    const uid_t me = geteuid();
+    assert_int_equal(chmod(dir, 0555), 0);
+    if (me == 0) /* whom nothing is denied */
+        assert_int_equal(seteuid(65534), 0);
+    status st = open_run(in_dir("out"), &run, begin, &s);
+    assert_int_equal(seteuid(me), 0);
     assert_int_equal(chmod(dir, 0700), 0);
+    assert_int_equal(st, MOAO_INPUT);
+    assert_non_null(strstr(status_message(), "out: cannot make the directory: Permission denied"));
 }
 
 /* Links where the store writes are replaced or refused, never followed; temporary files of others
@@ -470,13 +480,35 @@ static void test_links(void **state) {
     expect_text(in_dir("precious"), "gold");
 }
 
+/* --overwrite leaves no matrix of the earlier run, and only those go. */
+static void test_old_matrices(void **state) {
+    (void)state;
+    static const char *const names[] = {"Cmm_exp0.fits", "Dplus.fits", "W_tor1_target0.fits",
+                                        "mine.fits", "W_tor1.txt"};
+    char path[100];
+    store_close(open_ok(EFFECTIVE, begin));
+    assert_int_equal(mkdir(in_dir("matrices"), 0777), 0);
+    for (int i = 0; i < 5; i++) {
+        snprintf(path, sizeof path, "matrices/%s", names[i]);
+        write_file(in_dir(path), "x", 1);
+    }
+    store_close(open_ok(EFFECTIVE, resume));
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < 5; i++) {
+            snprintf(path, sizeof path, "matrices/%s", names[i]);
+            assert_int_equal(file_exists(in_dir(path)), pass == 0 || i >= 3);
+        }
+        store_close(open_ok(OTHER, overwrite));
+    }
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
     const struct CMUnitTest tests[] = {
-        CASE(test_foreign_parts), CASE(test_one_truth),      CASE(test_lost_effective),
-        CASE(test_facts),         CASE(test_precision),      CASE(test_changed_under_way),
-        CASE(test_old_format),    CASE(test_finished),       CASE(test_foreign_folder),
-        CASE(test_links),         CASE(test_unusable_folder)};
+        CASE(test_foreign_parts), CASE(test_one_truth),       CASE(test_lost_effective),
+        CASE(test_facts),         CASE(test_precision),       CASE(test_changed_under_way),
+        CASE(test_old_format),    CASE(test_finished),        CASE(test_foreign_folder),
+        CASE(test_links),         CASE(test_unusable_folder), CASE(test_old_matrices)};
     warnings = open("/dev/null", O_WRONLY);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

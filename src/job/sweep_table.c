@@ -1,0 +1,399 @@
+#include "job/sweep_table.h"
+
+#include "file.h"
+#include "fits.h"
+#include "params_table.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME = 64, UNIT = 16 };
+
+typedef struct { /* a column of numbers */
+    char name[NAME], unit[UNIT];
+    double *value; /* [nrun], NaN: none */
+} column;
+
+typedef struct {
+    int n, nrun;
+    column *v;
+} table;
+
+/* --- states --- */
+
+static bool has(const char *dir, const char *folder, const char *name) {
+    text path = {0};
+    text_add(&path, "%s/%s/%s", dir, folder, name);
+    bool there = path.failed == MOAO_OK && file_exists(path.s);
+    free(path.s);
+    status_clear();
+    return there;
+}
+
+bool sweep_finished(const char *dir, const char *folder) {
+    return has(dir, folder, "checkpoint/finished") && has(dir, folder, "maps.fits");
+}
+
+bool sweep_begun(const char *dir, const char *folder) {
+    return has(dir, folder, "checkpoint/effective.yaml");
+}
+
+/* --- results of one run --- */
+
+/* Column of a name, made when it is new; NULL when memory is short. */
+static column *column_of(table *t, const char *name, const char *unit) {
+    for (int i = 0; i < t->n; i++)
+        if (strcmp(t->v[i].name, name) == 0)
+            return &t->v[i];
+    column *grown = realloc(t->v, (size_t)(t->n + 1) * sizeof *grown);
+    if (grown == NULL)
+        return NULL;
+    t->v = grown;
+    column *c = &grown[t->n];
+    snprintf(c->name, sizeof c->name, "%s", name);
+    snprintf(c->unit, sizeof c->unit, "%s", unit);
+    if (ALLOC(c->value, (size_t)t->nrun, "column of a table") != MOAO_OK)
+        return NULL;
+    for (int i = 0; i < t->nrun; i++)
+        c->value[i] = NAN;
+    t->n++;
+    return c;
+}
+
+static void put(table *t, int run, double wave, const char *what, const char *unit, double v) {
+    char name[NAME];
+    if (wave > 0)
+        snprintf(name, sizeof name, "%.40s_%.6gum", what, wave);
+    else
+        snprintf(name, sizeof name, "%.60s", what);
+    column *c = column_of(t, name, unit);
+    if (c != NULL)
+        c->value[run] = v;
+}
+
+typedef struct {
+    double mean, min, max;
+} figures;
+
+static figures figures_of(const double *v, long n, long stride) {
+    figures f = {0, INFINITY, -INFINITY};
+    for (long i = 0; i < n; i++) {
+        double x = v[i * stride];
+        f.mean += x / (double)n;
+        f.min = fmin(f.min, x);
+        f.max = fmax(f.max, x);
+    }
+    return f;
+}
+
+/* One quantity of maps.fits for a run: name as in TARGETS, values [target][wavelength]. */
+static void put_quantity(table *t, int run, const char *name, const double *v, long ntarget,
+                         int nlambda, const double *lambda) {
+    char lower[NAME] = "";
+    for (int i = 0; name[i] != '\0' && i < NAME - 1; i++)
+        lower[i] = name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] + 32) : name[i];
+    for (int l = 0; l < nlambda; l++) {
+        figures f = figures_of(v + l, ntarget, nlambda);
+        if (strcmp(lower, "strehl") == 0) {
+            put(t, run, lambda[l], "strehl_mean", "", f.mean);
+            put(t, run, lambda[l], "strehl_min", "", f.min);
+            put(t, run, lambda[l], "strehl_max", "", f.max);
+        } else if (strcmp(lower, "variance") == 0) {
+            put(t, run, lambda[l], "rms", "nm", sqrt(f.mean) * lambda[l] * 1e3 / (2 * M_PI));
+        } else {
+            put(t, run, lambda[l], lower, strcmp(lower, "fwhm") == 0 ? "mas" : "", f.mean);
+        }
+    }
+}
+
+/* Wavelengths [um] of the open file, in new memory. */
+static status read_wavelengths(fitsfile *f, double **lambda, long *n, int *err) {
+    status st = MOAO_OK;
+    char name[] = "WAVELENGTHS";
+    int col;
+    fits_movnam_hdu(f, BINARY_TBL, name, 0, err);
+    fits_get_num_rows(f, n, err);
+    char key[] = "LAMBDA";
+    fits_get_colnum(f, CASEINSEN, key, &col, err);
+    if (*err == 0 && (st = ALLOC(*lambda, (size_t)*n, "wavelengths")) == MOAO_OK)
+        fits_read_col(f, TDOUBLE, col, 1, 1, *n, NULL, *lambda, NULL, err);
+    return st;
+}
+
+/* Every column NAME_LONG of the table TARGETS. */
+static status read_targets(fitsfile *f, table *t, int run, const double *lambda, long nlambda,
+                           int *err) {
+    char name[] = "TARGETS", any[] = "*_LONG", found[FLEN_VALUE];
+    long n = 0;
+    int col, search = 0;
+    double *v = NULL;
+    status st;
+    fits_movnam_hdu(f, BINARY_TBL, name, 0, err);
+    fits_get_num_rows(f, &n, err);
+    TRY(ALLOC(v, (size_t)(n * nlambda) + 1, "results of a run"));
+    while (*err == 0) {
+        fits_get_colname(f, CASEINSEN, any, found, &col, &search);
+        if (search != 0 && search != COL_NOT_UNIQUE)
+            break;
+        fits_read_col(f, TDOUBLE, col, 1, 1, n * nlambda, NULL, v, NULL, err);
+        char *end = strstr(found, "_LONG");
+        if (*err == 0 && end != NULL) {
+            *end = '\0';
+            put_quantity(t, run, found, v, n, (int)nlambda, lambda);
+        }
+        if (search == 0)
+            break;
+    }
+done:
+    free(v);
+    return st;
+}
+
+/* Elapsed time of DIR/FOLDER/run.json. */
+static void read_time(table *t, int run, const char *dir, const char *folder) {
+    text path = {0};
+    char *all = NULL;
+    text_add(&path, "%s/%s/run.json", dir, folder);
+    if (path.failed == MOAO_OK && file_read_text(path.s, &all) == MOAO_OK) {
+        const char *p = strstr(all, "\"elapsed_s\":");
+        if (p != NULL)
+            put(t, run, 0, "elapsed_s", "s", strtod(p + 12, NULL));
+    }
+    status_clear();
+    free(all);
+    free(path.s);
+}
+
+static status read_run(table *t, int run, const char *dir, const char *folder) {
+    text path = {0};
+    fitsfile *f = NULL;
+    double *lambda = NULL;
+    long nlambda = 0;
+    int err = 0, closing = 0;
+    status st;
+    text_add(&path, "%s/%s/maps.fits", dir, folder);
+    TRY(path.failed);
+    fits_open_diskfile(&f, path.s, READONLY, &err);
+    TRY(read_wavelengths(f, &lambda, &nlambda, &err));
+    if (err == 0)
+        TRY(read_targets(f, t, run, lambda, nlambda, &err));
+    if (err != 0)
+        st = status_fail(MOAO_IO,
+                         "%s: cannot be read (cfitsio's status %d); remove it and run again",
+                         path.s, err);
+done:
+    if (f != NULL)
+        fits_close_file(f, &closing);
+    free(lambda);
+    free(path.s);
+    return st;
+}
+
+/* --- keys --- */
+
+/* Value of key k in a run's words, "" when it is not there. */
+static const char *key_value(const sweep_run *r, int k) {
+    const char *equal = strchr(r->word[k], '=');
+    return equal != NULL ? equal + 1 : "";
+}
+
+/* Whether all values of a key are numbers with the same unit behind; the unit then. */
+static bool numeric_key(const sweep_list *l, int k, char unit[UNIT]) {
+    unit[0] = '\0';
+    for (int i = 0; i < l->nrun; i++) {
+        const char *s = key_value(&l->run[i], k);
+        char *end;
+        double v = strtod(s, &end);
+        if (end == s || !isfinite(v) || strpbrk(s, "xXnN") == s + 1)
+            return false;
+        end += strspn(end, " ");
+        if (strlen(end) >= UNIT || strpbrk(end, ",[]{}") != NULL ||
+            (i > 0 && strcmp(end, unit) != 0))
+            return false;
+        strcpy(unit, end);
+    }
+    if (*unit == '\0') { /* that of a bare number */
+        const param_field *f = sweep_field(l->key[k]);
+        snprintf(unit, UNIT, "%s", f != NULL ? f->unit : "");
+    }
+    return true;
+}
+
+/* --- the files --- */
+
+static void add_cell(text *t, const char *s) {
+    if (strpbrk(s, ",\"\n") == NULL) {
+        text_add(t, "%s", s);
+        return;
+    }
+    text_add(t, "\"");
+    for (; *s != '\0'; s++)
+        text_add(t, *s == '"' ? "\"\"" : "%c", *s);
+    text_add(t, "\"");
+}
+
+static const char *state_of(const char *dir, const sweep_run *r) {
+    return sweep_finished(dir, r->folder) ? "finished"
+           : sweep_begun(dir, r->folder)  ? "stopped"
+                                          : "missing";
+}
+
+static status write_csv(const char *dir, const sweep_list *l, const table *t) {
+    text out = {0};
+    char *path = NULL, unit[UNIT];
+    status st;
+    TRY(file_join(dir, "sweep.csv", &path));
+    for (int k = 0; k < l->nkey; k++) {
+        add_cell(&out, l->key[k]);
+        text_add(&out, ",");
+    }
+    for (int c = 0; c < t->n; c++)
+        text_add(&out, "%s,", t->v[c].name);
+    text_add(&out, "folder,status\n");
+    for (int i = 0; i < l->nrun; i++) {
+        for (int k = 0; k < l->nkey; k++) {
+            if (numeric_key(l, k, unit))
+                text_add(&out, "%.15g", strtod(key_value(&l->run[i], k), NULL));
+            else
+                add_cell(&out, key_value(&l->run[i], k));
+            text_add(&out, ",");
+        }
+        for (int c = 0; c < t->n; c++)
+            if (isfinite(t->v[c].value[i]))
+                text_add(&out, "%.10g,", t->v[c].value[i]);
+            else
+                text_add(&out, ",");
+        add_cell(&out, l->run[i].folder);
+        text_add(&out, ",%s\n", state_of(dir, &l->run[i]));
+    }
+    TRY(out.failed);
+    st = file_write_text(path, out.s);
+done:
+    free(out.s);
+    free(path);
+    return st;
+}
+
+/* Longest of the texts of key k, or of the folders for k = nkey. */
+static int text_width(const sweep_list *l, int k) {
+    size_t n = 8;
+    for (int i = 0; i < l->nrun; i++) {
+        size_t len = strlen(k < l->nkey ? key_value(&l->run[i], k) : l->run[i].folder);
+        n = len > n ? len : n;
+    }
+    return (int)n;
+}
+
+static void write_rows(fitsout *o, const char *dir, const sweep_list *l, const table *t,
+                       const bool *number) {
+    for (int i = 0; i < l->nrun; i++) {
+        const sweep_run *r = &l->run[i];
+        for (int k = 0; k < l->nkey; k++) {
+            double v = strtod(key_value(r, k), NULL);
+            if (number[k])
+                fitsout_cells_double(o, k + 1, i + 1, 1, 1, &v);
+            else
+                fitsout_cell_text(o, k + 1, i + 1, key_value(r, k));
+        }
+        for (int c = 0; c < t->n; c++)
+            fitsout_cells_double(o, l->nkey + c + 1, i + 1, 1, 1, &t->v[c].value[i]);
+        fitsout_cell_text(o, l->nkey + t->n + 1, i + 1, r->folder);
+        fitsout_cell_text(o, l->nkey + t->n + 2, i + 1, state_of(dir, r));
+    }
+}
+
+static status write_fits(const char *dir, const sweep_list *l, const table *t) {
+    const int ncol = l->nkey + t->n + 2;
+    fitsout o = {0};
+    fitsout_column *c = NULL;
+    char *path = NULL, (*form)[24] = NULL, (*unit)[UNIT] = NULL;
+    bool *number = NULL;
+    status st;
+    TRY(file_join(dir, "sweep.fits", &path));
+    TRY(ALLOC(c, (size_t)ncol, "columns"));
+    TRY(ALLOC(form, (size_t)l->nkey + 1, "columns"));
+    TRY(ALLOC(unit, (size_t)l->nkey, "columns"));
+    TRY(ALLOC(number, (size_t)l->nkey, "columns"));
+    for (int k = 0; k < l->nkey; k++) {
+        number[k] = numeric_key(l, k, unit[k]);
+        snprintf(form[k], sizeof form[k], "%dA", text_width(l, k));
+        c[k] = (fitsout_column){l->key[k], number[k] ? "1D" : form[k], number[k] ? unit[k] : "",
+                                "swept key"};
+    }
+    for (int k = 0; k < t->n; k++)
+        c[l->nkey + k] = (fitsout_column){t->v[k].name, "1D", t->v[k].unit, "long exposure"};
+    snprintf(form[l->nkey], sizeof form[0], "%dA", text_width(l, l->nkey));
+    c[ncol - 2] = (fitsout_column){"folder", form[l->nkey], "", "of the run"};
+    c[ncol - 1] = (fitsout_column){"status", "8A", "", "finished, stopped or missing"};
+    TRY(fitsout_create(&o, path));
+    fitsout_table(&o, "SWEEP", l->nrun, ncol, c);
+    fitsout_integer(&o, "NKEYS", l->nkey, "columns of swept keys, the first ones");
+    write_rows(&o, dir, l, t, number);
+    st = fitsout_commit(&o);
+done:
+    fitsout_abandon(&o);
+    free(c);
+    free(form);
+    free(unit);
+    free(number);
+    free(path);
+    return st;
+}
+
+static void free_table(table *t) {
+    for (int i = 0; i < t->n; i++)
+        free(t->v[i].value);
+    free(t->v);
+}
+
+/* Columns of one wavelength next to one another would come in the order they were found in; elapsed
+ * time last. */
+static int by_place(const void *a, const void *b) {
+    const column *p = a, *q = b;
+    bool late = strcmp(p->name, "elapsed_s") == 0, later = strcmp(q->name, "elapsed_s") == 0;
+    if (late || later)
+        return (int)late - (int)later;
+    const char *u = strrchr(p->name, '_'), *v = strrchr(q->name, '_');
+    double x = u != NULL ? strtod(u + 1, NULL) : 0, y = v != NULL ? strtod(v + 1, NULL) : 0;
+    return x < y ? -1 : x > y ? 1 : 0;
+}
+
+status sweep_table_write(const char *dir, const sweep_list *l, int *nfinished) {
+    table t = {.nrun = l->nrun};
+    status st = MOAO_OK;
+    *nfinished = 0;
+    for (int i = 0; i < l->nrun; i++) {
+        if (!sweep_finished(dir, l->run[i].folder))
+            continue;
+        TRY(read_run(&t, i, dir, l->run[i].folder));
+        read_time(&t, i, dir, l->run[i].folder);
+        ++*nfinished;
+    }
+    /* a stable order: by wavelength, then as they came */
+    for (int i = 1; i < t.n; i++)
+        for (int k = i; k > 0 && by_place(&t.v[k - 1], &t.v[k]) > 0; k--) {
+            column swap = t.v[k];
+            t.v[k] = t.v[k - 1];
+            t.v[k - 1] = swap;
+        }
+    TRY(write_csv(dir, l, &t));
+    st = write_fits(dir, l, &t);
+done:
+    free_table(&t);
+    return st;
+}
+
+status sweep_strehl(const char *dir, const char *folder, double *strehl, double *lambda) {
+    table t = {.nrun = 1};
+    status st = read_run(&t, 0, dir, folder);
+    *strehl = *lambda = NAN;
+    for (int i = 0; i < t.n; i++)
+        if (strncmp(t.v[i].name, "strehl_mean_", 12) == 0) {
+            *strehl = t.v[i].value[0];
+            *lambda = strtod(t.v[i].name + 12, NULL);
+        }
+    free_table(&t);
+    return st;
+}

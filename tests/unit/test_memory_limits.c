@@ -1,0 +1,93 @@
+/* Limits that others have set: of control groups, from files as the kernel writes them; of the
+ * process. */
+#include "memory_limits.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char top[] = "/tmp/moao-limits-XXXXXX";
+
+static void put(const char *name, const char *text) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", top, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static size_t room(const char *path) {
+    return limits_group_room(top, path, "memory.max", "memory.current");
+}
+
+/* The least room of a group and of every one it lies in counts; a file that the page cache holds is
+ * room; "max" is no limit. */
+static void test_groups(void **state) {
+    (void)state;
+    char path[128];
+    assert_non_null(mkdtemp(top));
+    snprintf(path, sizeof path, "%s/job", top);
+    assert_int_equal(mkdir(path, 0777), 0);
+    snprintf(path, sizeof path, "%s/job/step", top);
+    assert_int_equal(mkdir(path, 0777), 0);
+    assert_true(room("/job/step") == SIZE_MAX);
+    put("job/step/memory.max", "max\n");
+    put("job/step/memory.current", "5000\n");
+    assert_true(room("/job/step") == SIZE_MAX);
+    put("job/memory.max", "100000\n");
+    put("job/memory.current", "30000\n");
+    assert_int_equal(room("/job/step"), 70000);
+    put("job/memory.stat", "anon 1000\nfile 20000\ninactive_file 12000\n");
+    assert_int_equal(room("/job/step"), 82000);
+    put("job/step/memory.max", "9000\n");
+    assert_int_equal(room("/job/step"), 4000);
+    put("job/step/memory.current", "9500\n");
+    assert_int_equal(room("/job/step"), 0);
+    assert_int_equal(room("/job"), 82000);
+    assert_true(room("") == SIZE_MAX);
+    assert_true(room("/elsewhere") == SIZE_MAX);
+    snprintf(path, sizeof path, "rm -r '%s'", top);
+    assert_int_equal(system(path), 0);
+}
+
+/* In a child: with a limit on the address space the process may reach less than that limit; too low
+ * a limit is refused before OpenBLAS asks for its buffers, for as many threads as it has. */
+static void test_process(void **state) {
+    (void)state;
+    assert_true(limits_process() == SIZE_MAX || limits_process() > 0);
+    pid_t child = fork();
+    if (child == 0) {
+        const size_t limit = (size_t)1400 << 20;
+        struct rlimit r = {limit, limit};
+        if (setrlimit(RLIMIT_AS, &r) != 0)
+            _exit(1);
+        if (!(limits_process() < limit && limits_process() > 0))
+            _exit(2);
+        if (limits_probe(1) != MOAO_OK)
+            _exit(3);
+        if (limits_probe(16) != MOAO_INPUT || strstr(status_message(), "ulimit -v") == NULL)
+            _exit(4);
+        _exit(0);
+    }
+    int how;
+    assert_true(waitpid(child, &how, 0) == child);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 0);
+    assert_true(limits_node() > 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_groups),
+                                       cmocka_unit_test(test_process)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
