@@ -1,5 +1,6 @@
 #include "memory_limits.h"
 
+#include <cblas.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,6 +40,18 @@ static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+/* OpenBLAS asks for its buffer at the first product and for ever when it gets none, and keeps it:
+ * it shall have it while there is room, so that what is short later is noticed by who can say so.
+ */
+static void take_blas_buffer(void) {
+    enum { N = 256 }; /* smaller products need none */
+    double *a = calloc((size_t)N * N, 3 * sizeof *a);
+    if (a != NULL)
+        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, N, N, N, 1.0, a, N, a + N * N, N,
+                    0.0, a + 2 * N * N, N);
+    free(a);
+}
+
 status limits_probe(int threads) {
     const size_t limit = least(limit_of(RLIMIT_AS), limit_of(RLIMIT_DATA));
     const size_t need = (size_t)(threads > 1 ? threads : 1) * BLAS_BUFFER + ELSEWHERE;
@@ -50,8 +63,10 @@ status limits_probe(int threads) {
         if (probe != MAP_FAILED)
             munmap(probe, BLAS_BUFFER);
     }
-    if (probe != MAP_FAILED)
+    if (probe != MAP_FAILED) {
+        take_blas_buffer();
         return MOAO_OK;
+    }
     return status_fail(
         MOAO_INPUT,
         "the limit of %.2f GB on this process's memory (ulimit -v, ulimit -d) is too "

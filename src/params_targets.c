@@ -1,5 +1,6 @@
 /* The targets: a grid, a list, or a file with columns. */
 #include "params_load.h"
+#include "text.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -158,6 +159,8 @@ static status take_target(reader *r, int n, const field *f, size_t len) {
         TRY(read_coordinate(r, &f[r->header ? r->column[k] : k], k, &out->v[out->n][k]));
     if (name >= 0 && strlen(f[name].text) > MAX_NAME)
         return fail_line(r, f[name].at, "a name longer than 63 bytes, expected less");
+    if (name >= 0 && !text_is_utf8(f[name].text))
+        return fail_line(r, f[name].at, "a name that is not UTF-8 text, expected letters");
     if ((r->names.v[out->n] = strdup(name >= 0 ? f[name].text : "")) == NULL)
         return status_fail(MOAO_MEMORY, "no memory for names of targets");
     r->any_name = r->any_name || (name >= 0 && f[name].text[0] != '\0');

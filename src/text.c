@@ -35,13 +35,23 @@ static unsigned long next_code(const unsigned char **p) {
         return c;
     if (more == 0)
         return 0xFFFD;
+    static const unsigned long least[4] = {0, 0x80, 0x800,
+                                           0x10000}; /* shorter ones are the same character */
+    const unsigned long from = least[more];
     c &= 0x3FU >> more;
     for (; more > 0; more--) {
         if ((**p & 0xC0) != 0x80)
             return 0xFFFD;
         c = c << 6 | (*(*p)++ & 0x3FU);
     }
-    return c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF) ? 0xFFFD : c;
+    return c < from || c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF) ? 0xFFFD : c;
+}
+
+bool text_is_utf8(const char *s) {
+    for (const unsigned char *p = (const unsigned char *)s; *p;)
+        if (next_code(&p) == 0xFFFD)
+            return false;
+    return true;
 }
 
 void text_add_quoted(text *t, const char *s) {

@@ -3,6 +3,7 @@
 #define MOAO_TEXT_H
 
 #include "status.h"
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct {
@@ -13,6 +14,8 @@ typedef struct {
 } text;
 
 void text_add(text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* False when some bytes are no characters (or stand for one that was lost before, U+FFFD). */
+bool text_is_utf8(const char *s);
 /* A string in double quotes, as YAML and JSON write it, in ASCII. */
 void text_add_quoted(text *t, const char *s);
 

@@ -161,6 +161,8 @@ def main():
                                     lambda s: print(s, flush=True)))
             print(table(tallies[-1:]).splitlines()[-1] + "  %d listed and not tried; %s" % (
                 tallies[-1].listed, "; ".join(map(str, tallies[-1].notes))), flush=True)
+        if lab.coverage:
+            print("edges reached by the inputs: %s" % ", ".join("%s %d" % c for c in sorted(lab.coverage.items())))
         print(table(tallies))
         return any(t.bad for t in tallies)
 

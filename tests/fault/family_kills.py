@@ -14,13 +14,14 @@ SOFT = ("TERM", "USR1", "INT", "HUP")  # these stop a run in order: exit code 3
 
 def trials(lab, rng, full):
     """Endless in the full form: signals and moments drawn at random, of all sorts in turn."""
-    configurations = [("2", "0"), ("1", "0"), ("2", "1"), ("3", "0")]
+    configurations = [("2", "0", "mpirun"), ("1", "0", "mpirun"), ("2", "1", "mpirun"), ("2", "0", "moao"),
+                      ("3", "0", "mpirun")]
     moments = ["at", "parts", "file"]
     i = 0
     while full or i < 21:
         sig = SIGNALS[i % len(SIGNALS)]
-        ranks, resident = configurations[i // 3 % len(configurations)]
-        targets = ["rank%d" % rng.randrange(int(ranks)), "all"] + (["mpirun"] if ranks != "1" else [])
+        ranks, resident, start = configurations[i // 3 % len(configurations)]
+        targets = ["rank%d" % rng.randrange(int(ranks)), "all"] + ([start] if ranks != "1" else [])
         send = "%s:%s" % (sig, rng.choice(targets))
         if rng.random() < 0.3:
             send += ",%s:%s" % (rng.choice(SIGNALS), rng.choice(targets))
@@ -28,7 +29,7 @@ def trials(lab, rng, full):
         at = {"at": "%.3f" % (rng.random() * 3), "parts": "parts:%d" % rng.randrange(1, 40),
               "file": "file:" + rng.choice(["maps.fits.tmp", "maps.fits", "psf.fits", "finished", "run.json"])}[moment]
         again = ranks if rng.random() < 0.6 else str(rng.randrange(1, 4))
-        yield spec_of(NAME, ranks=ranks, resident=resident, at=at, send=send, gap="%.3f" % rng.choice([0, 0.01, 0.3]),
+        yield spec_of(NAME, ranks=ranks, resident=resident, start=start, at=at, send=send, gap="%.3f" % rng.choice([0, 0.01, 0.3]),
                       again=again)
         i += 1
 
@@ -49,16 +50,22 @@ class Target:
     """A run whose processes can be hit."""
 
     def __init__(self, lab, keys, out):
-        self.ranks, self.out = int(keys["ranks"]), out
+        self.ranks, self.out, self.starter = int(keys["ranks"]), out, keys["start"]
         env = RESIDENT if keys["resident"] == "1" else None
         command, env = lab.command("long", out, ranks=self.ranks, env=env)
+        if self.ranks > 1 and self.starter == "moao":  # moao run -n starts mpirun
+            at = command.index(lab.moao)
+            command = command[at:at + 2] + command[1:3] + command[at + 2:]
         self.log = open(out + ".log", "w+b")
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT,
                                         env=env, cwd=lab.dir, start_new_session=True)
         self.start = time.monotonic()
 
     def pids(self):
-        return children_of(self.process.pid) if self.ranks > 1 else [self.process.pid]
+        if self.ranks == 1:
+            return [self.process.pid]
+        found = children_of(self.process.pid)
+        return sum(map(children_of, found), []) if self.starter == "moao" else found
 
     def wait_until(self, at):
         """Until the moment of the trial, or the end of the run."""
@@ -75,14 +82,15 @@ class Target:
 
     def send(self, word):
         """Send SIGNAL:TARGET; whether the run must now stop in order, or go on: mpirun passes USR1 on, other signals
-        make it end the ranks by force."""
+        make it end the ranks by force, unless moao run -n stands between."""
         name, target = word.split(":")
         sig = getattr(signal, "SIG" + name)
         ranks = self.pids()
-        pids = {"mpirun": [self.process.pid], "all": ranks + [self.process.pid]}.get(target)
+        pids = {self.starter: [self.process.pid], "all": ranks + [self.process.pid]}.get(target)
         pids = pids or [ranks[min(int(target[4:]), len(ranks) - 1)]] if ranks or pids else []
         orderly = name in SOFT + ("PIPE",) and len(ranks) == self.ranks and all(catches(p, sig) for p in ranks) and (
-            self.ranks == 1 or self.process.pid not in pids or name == "USR1")
+            self.ranks == 1 or self.process.pid not in pids or name == "USR1" or (
+                self.starter == "moao" and target == "moao" and name in SOFT))
         for pid in dict.fromkeys(pids):
             try:
                 os.kill(pid, sig)
@@ -131,7 +139,7 @@ def run(lab, keys, out):
     expected = lab.reference("long", int(keys["ranks"]), resident)
     target = Target(lab, keys, out)
     target.wait_until(keys["at"])
-    orderly = True
+    orderly = keys["start"] != "moao" or len(words) == 1  # a second one asks for the end at once
     for word in words:
         orderly = target.send(word) and orderly
         time.sleep(float(keys["gap"]))

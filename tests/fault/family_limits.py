@@ -67,7 +67,7 @@ def run(lab, keys, out):
     # the rank alone is limited, not what starts it
     command, env = lab.command("least", out)
     command = ["mpirun", "-n", "1", "prlimit", "--%s=%d:%d" % (what, n, n)] + command
-    r = lab.run(command, env, limit=30, mark=out)
+    r = lab.run(command, env, mark=out)
     if what in ("as", "nofile", "stack") and r.code not in (0, None) and not os.path.exists(out):
         # loader, MPI or OpenBLAS end before the run begins: theirs to say why, ours not to hang
         check_no_process(out)

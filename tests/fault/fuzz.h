@@ -1,6 +1,6 @@
 /* What the fuzz targets share. FAULT_FUZZ names the target: params, profile, legacy, targets,
- * overrides or checkpoint; the files they need lie in a folder of their own, which is the current
- * one. */
+ * overrides or checkpoint; the files they need lie in FAULT_DIR, which becomes the current folder.
+ */
 #ifndef FAULT_FUZZ_H
 #define FAULT_FUZZ_H
 

@@ -29,8 +29,6 @@ const char fuzz_case_of_files[] = PLAIN "targets: {file: targets.txt}\n"
                                         "atmosphere: {file: profiles.yaml}\n";
 
 static fuzz_target *target;
-static char folder[] = "/dev/shm/moao-fuzz-XXXXXX", slow_folder[] = "/tmp/moao-fuzz-XXXXXX";
-static const char *used;
 
 void progress_warn(const char *fmt, ...) {
     (void)fmt;
@@ -65,13 +63,6 @@ void fuzz_check_message(status st) {
             fuzz_broken("a message with control characters", message);
 }
 
-static void clean(void) {
-    char command[100];
-    snprintf(command, sizeof command, "rm -rf %s", used);
-    if (chdir("/") != 0 || system(command) != 0)
-        fprintf(stderr, "%s stays\n", used);
-}
-
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc;
     (void)argv;
@@ -85,12 +76,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (name != NULL && strcmp(name, all[i].name) == 0)
             target = all[i].call;
-    used = mkdtemp(folder) != NULL ? folder : mkdtemp(slow_folder);
-    if (target == NULL || used == NULL || chdir(used) != 0) {
-        fprintf(stderr, "FAULT_FUZZ must name a target\n");
+    const char *folder = getenv("FAULT_DIR");
+    if (target == NULL || folder == NULL || chdir(folder) != 0) {
+        fprintf(stderr, "FAULT_FUZZ must name a target, FAULT_DIR a folder to work in\n");
         exit(2);
     }
-    atexit(clean);
     fuzz_write("case.yaml", fuzz_case, strlen(fuzz_case));
     fuzz_write("files.yaml", fuzz_case_of_files, strlen(fuzz_case_of_files));
     return 0;

@@ -21,7 +21,7 @@ from moao_test import CASE, MOAO, QUICK_CASE, ROOT, environment, maps, parts, wr
 # was finished is computed again, or the run cannot be ended; wrong: results or exit code are not those expected;
 # leftover: files or processes stay; unclear: a failure without one line that says why
 VERDICTS = ("hang", "crash", "lost", "wrong", "leftover", "unclear")
-LIMIT = 60  # seconds for a run of a few: machines that test are busy
+LIMIT = int(os.environ.get("MOAO_FAULT_LIMIT", "60"))  # seconds for a run of a few: machines that test are busy
 CRASH = re.compile(r"SIGSEGV|Segmentation fault|signal 11 |signal 6 |signal 8 |signal 7 |SIGFPE|SIGABRT|SIGBUS|"
                    r"Floating point exception|Bus error|Aborted|AddressSanitizer|runtime error:|stack smashing|"
                    r"double free|corrupted|malloc\(\)|munmap_chunk")
@@ -221,7 +221,7 @@ def messages(text):
         if re.match(r"^-{40,}$", line):
             framed = not framed
         elif not framed and line.strip() and not re.match(
-                r"^(moao: )?(warning|note)\b|^\[[\w.-]+:\d+\]|^MPI_ABORT|^with errorcode|^mpirun", line):
+                r"^(moao: )?(warning|note)\b|^moao: .*: stopping after the current exposure|^\[[\w.-]+:\d+\]|^MPI_ABORT|^with errorcode|^mpirun", line):
             lines.append(line)
     return lines
 
