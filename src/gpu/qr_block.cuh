@@ -67,9 +67,11 @@ template <class T> struct Reflector { T beta, tau, scale; };
 template <class T> __device__ inline Reflector<T> reflector(T alpha, T s) {
     Reflector<T> h = {alpha, T(0), T(0)};
     if (s >= Squares<T>::ZERO) {
-        h.beta = -copysign(sqrt(alpha * alpha + s), alpha);
-        h.tau = (h.beta - alpha) / h.beta;
-        h.scale = T(1) / (alpha - h.beta);
+        const T p = alpha * alpha + s, y = batch::inv_sqrt(p), norm = p * y;
+        const T root = batch::inv_sqrt(fabs(alpha) + norm);
+        h.beta = -copysign(norm, alpha);
+        h.tau = fma(fabs(alpha), y, T(1));
+        h.scale = copysign(root * root, alpha);
     }
     return h;
 }

@@ -1,15 +1,14 @@
-/* Batched QR: one thread block a matrix. Where the matrix fits in shared memory it is staged there,
+/* Batched QR: warps for matrices of up to 32 rows and columns (qr_warp.cu), else one thread block a
+ * matrix. Where the matrix fits in shared memory it is staged there,
  * else it is worked on where it lies. Columns whose squares would leave the range are scaled by
  * powers of two on the way in, and R on the way out. */
 #include "batch_gpu.h"
 #include "lowrank_gpu.h"
-#include "qr_block.cuh"
+#include "qr_warp.cuh"
 
 namespace lowrank {
 
 namespace {
-
-enum { GEQRF, FULL_Q, ONLY_R, ORGQR, ORMQR };
 
 template <class T> struct QrArgs {
     Mat<T> A, other, tau; /* other: R of qr, C of ormqr */
@@ -217,8 +216,10 @@ __device__ inline void run_multiply(const QrArgs<T> &a, const QrShared<T> &s, in
         block_multiply<T, true, true>(W, ld, order, k, s.tau, C.p, C.sj, other, s.g);
 }
 
-template <class T, int OP>
-__global__ void __launch_bounds__(256, 1) qr_kernel(const __grid_constant__ QrArgs<T> a) {
+/* Bounds on the registers: 16 warps an SM. */
+template <class T, int OP, int WARPS>
+__global__ void __launch_bounds__(32 * WARPS, 16 / WARPS)
+    qr_kernel(const __grid_constant__ QrArgs<T> a) {
     extern __shared__ __align__(16) unsigned char shared[];
     const QrShared<T> s = qr_shared<T>(shared, a.k_max);
     const int64_t b = blockIdx.x;
@@ -256,7 +257,7 @@ constexpr size_t SHARED_MAX = 227 * 1024;
 template <class T, int OP>
 cudaError_t start(QrArgs<T> a, int64_t count, int64_t rows, int64_t cols, int64_t k,
                   cudaStream_t s) {
-    const int warps = cols > 32 || rows > 256 ? 8 : 4;
+    const int warps = cols > 64 || rows > 256 ? 8 : 4;
     size_t bytes = qr_shared_bytes<T>(warps, (int)k);
     a.ld = 0;
     a.k_max = (int)k;
@@ -267,7 +268,8 @@ cudaError_t start(QrArgs<T> a, int64_t count, int64_t rows, int64_t cols, int64_
             bytes += tile;
         }
     }
-    return batch::launch(qr_kernel<T, OP>, dim3((unsigned)count), 32 * warps, bytes, s, a);
+    return batch::launch(warps == 4 ? qr_kernel<T, OP, 4> : qr_kernel<T, OP, 8>,
+                         dim3((unsigned)count), 32 * warps, bytes, s, a);
 }
 
 template <class T>
@@ -281,6 +283,10 @@ cudaError_t factor(int op, cudaStream_t s, int64_t count, batch_dim m, batch_dim
     q.m = whole(m);
     q.n = whole(n);
     q.info = info;
+    if (m.n <= 32 && n.n <= 32) {
+        const QrWarpArgs<T> w = {q.A, q.other, q.tau, q.m, q.n, info, count};
+        return launch_qr_warp<T>(op, w, (int)(m.n > n.n ? m.n : n.n), s);
+    }
     return op == GEQRF    ? start<T, GEQRF>(q, count, m.n, n.n, k, s)
            : op == FULL_Q ? start<T, FULL_Q>(q, count, m.n, n.n, k, s)
                           : start<T, ONLY_R>(q, count, m.n, n.n, k, s);

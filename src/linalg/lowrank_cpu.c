@@ -20,13 +20,18 @@ typedef struct {
     size_t used, size;
 } arena;
 
-/* count elements, zeroed, 64-byte aligned */
-static void *take(arena *a, int64_t count, size_t element) {
+/* count elements, 64-byte aligned, with whatever they hold */
+static void *room(arena *a, int64_t count, size_t element) {
     const size_t bytes = ((size_t)(count > 0 ? count : 1) * element + 63) / 64 * 64;
     char *p = a->p + a->used;
     assert(a->used + bytes <= a->size);
     a->used += bytes;
-    return memset(p, 0, bytes);
+    return p;
+}
+/* The same, zeroed. */
+static void *take(arena *a, int64_t count, size_t element) {
+    void *p = room(a, count, element);
+    return memset(p, 0, (size_t)(count > 0 ? count : 1) * element);
 }
 
 /* Where one matrix is cut. */

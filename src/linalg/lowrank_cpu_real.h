@@ -86,8 +86,10 @@ static int NAME(exponent)(const REAL *a, int64_t lda, int64_t m, int64_t n) {
     REAL most = 0;
     int e, extent;
     for (int64_t j = 0; j < n; j++)
-        for (int64_t i = 0; i < m; i++)
-            most = fmax(most, fabs(a[i + j * lda]));
+        for (int64_t i = 0; i < m; i++) {
+            const REAL x = (REAL)fabs(a[i + j * lda]);
+            most = x > most ? x : most;
+        }
     if (most == 0)
         return 0;
     frexp(most, &e);
@@ -98,9 +100,11 @@ static int NAME(exponent)(const REAL *a, int64_t lda, int64_t m, int64_t n) {
 /* dst := 2^e src, m x n */
 static void NAME(copy)(int64_t m, int64_t n, const REAL *src, int64_t lds, REAL *dst, int64_t ldd,
                        int e) {
+    /* in two exact steps, each of which can be represented */
+    const REAL f = (REAL)ldexp(1, e / 2), g = (REAL)ldexp(1, e - e / 2);
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++)
-            dst[i + j * ldd] = NAME(scaled)(src[i + j * lds], e);
+            dst[i + j * ldd] = src[i + j * lds] * f * g;
 }
 
 static void NAME(zero)(int64_t m, int64_t n, REAL *a, int64_t lda) {
@@ -179,15 +183,19 @@ static bool NAME(even)(int64_t count, const REAL *key, const int64_t *order, REA
 static NAME(tall) NAME(load)(arena *mem, int64_t m, int64_t n, const REAL *a, int64_t lda) {
     const bool turn = m < n;
     NAME(tall) t = {.m = turn ? n : m, .k = turn ? m : n};
-    REAL *raw = take(mem, m * n, sizeof(REAL)), *row = take(mem, t.m, sizeof(REAL)),
+    REAL *raw = room(mem, m * n, sizeof(REAL)), *row = take(mem, t.m, sizeof(REAL)),
          *col = take(mem, t.k, sizeof(REAL));
-    t.b = take(mem, m * n, sizeof(REAL));
+    t.b = room(mem, m * n, sizeof(REAL));
     t.e = NAME(exponent)(a, lda, m, n);
+    if (turn)
+        for (int64_t i = 0; i < t.m; i++)
+            for (int64_t j = 0; j < t.k; j++)
+                raw[i + j * t.m] = a[j + i * lda];
+    NAME(copy)(t.m, t.k, turn ? raw : a, turn ? t.m : lda, raw, t.m, t.e);
     for (int64_t j = 0; j < t.k; j++)
         for (int64_t i = 0; i < t.m; i++) {
-            const REAL x = NAME(scaled)(turn ? a[j + i * lda] : a[i + j * lda], t.e);
-            raw[i + j * t.m] = x;
-            row[i] = j == 0 ? fabs(x) : fmax(row[i], fabs(x));
+            const REAL x = (REAL)fabs(raw[i + j * t.m]);
+            row[i] = x > row[i] ? x : row[i];
         }
     for (int64_t j = 0; j < t.k; j++)
         col[j] = CBLAS(nrm2)((int)t.m, raw + j * t.m, 1);
@@ -295,8 +303,8 @@ static int NAME(core)(arena *mem, int64_t rows, int64_t c, REAL *l, bool right, 
 static bool NAME(dense)(arena *mem, int64_t rows, int64_t c, REAL *l, double *sig, REAL *x,
                         REAL *j) {
     const int m = (int)rows, n = (int)c, len = (int)(4 * c * c + 7 * c + LAPACK_BLOCK * (rows + c));
-    REAL *vt = take(mem, c * c, sizeof(REAL)), *s = take(mem, c, sizeof(REAL)),
-         *work = take(mem, len, sizeof(REAL));
+    REAL *vt = room(mem, c * c, sizeof(REAL)), *s = take(mem, c, sizeof(REAL)),
+         *work = room(mem, len, sizeof(REAL));
     int *iwork = take(mem, 8 * c, sizeof(int)), info;
     LAPACK(gesdd)("S", &m, &n, l, &m, s, x, &m, vt, &n, work, &len, iwork, &info, 1);
     for (int64_t p = 0; p < c && info == 0; p++) {
@@ -392,8 +400,8 @@ static NAME(factors) NAME(factorise)(arena *mem, NAME(tall) * t, const cut_one *
     const int64_t m = t->m, k = t->k;
     if (k > ROTATED_MOST && t->balanced && !(cut->on && cut->tol > 0)) {
         NAME(factors) f = {.sig = take(mem, k, sizeof(double))};
-        REAL *b = take(mem, m * k, sizeof(REAL));
-        f.left = take(mem, m * k, sizeof(REAL)), f.right = take(mem, k * k, sizeof(REAL));
+        REAL *b = room(mem, m * k, sizeof(REAL));
+        f.left = room(mem, m * k, sizeof(REAL)), f.right = room(mem, k * k, sizeof(REAL));
         memcpy(b, t->b, sizeof(REAL) * (size_t)(m * k));
         if (NAME(dense)(mem, m, k, b, f.sig, f.left, f.right)) {
             f.r = cut_rank(cut, k, f.sig, 0, t->e, &f.info);

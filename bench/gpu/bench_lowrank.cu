@@ -1,0 +1,445 @@
+/* Batched QR, SVD, sketches and recompression on one GPU against the fastest of the vendor's ways.
+ *
+ *   bench_lowrank [CSV file] [word ...]      only rows whose name begins with one of the words
+ *   MOAO_BENCH_TIMES=5                       repetitions; the median counts
+ *
+ * us: one call on the whole batch, inputs refilled before each outside the timed region. copy:
+ * share of a device-to-device copy, each input read and each output written once. Errors are those
+ * of a few matrices of the batch: norm(A - Q R) or norm(A - U S V^T) over norm(A), and the largest
+ * entry of Q^T Q - I (of the worse of U and V), ours and the vendor's. */
+#include "lowrank_vendor.cuh"
+
+enum Op { GEQRF, QR_Q, QR_R, ORMQR, SVD, RSVD, ARA, SUM };
+struct Row {
+    const char *name;
+    Op op;
+    int64_t m, n, count;
+    char kind, jobu, jobv;
+    double tol;
+    int64_t most, k; /* largest rank; columns of each factor of a sum */
+    double asked;    /* ratio */
+    bool single;
+};
+
+static double copy_rate; /* bytes per second */
+static int times = 5;
+
+static double median_us(const std::function<void()> &refill, const std::function<void()> &call) {
+    cudaEvent_t t0, t1;
+    std::vector<float> ms;
+    CU(cudaEventCreate(&t0));
+    CU(cudaEventCreate(&t1));
+    for (int r = -1; r < times; r++) {
+        float x;
+        refill();
+        CU(cudaEventRecord(t0, stream));
+        call();
+        CU(cudaEventRecord(t1, stream));
+        CU(cudaEventSynchronize(t1));
+        CU(cudaEventElapsedTime(&x, t0, t1));
+        if (r >= 0)
+            ms.push_back(x);
+    }
+    CU(cudaGetLastError());
+    std::sort(ms.begin(), ms.end());
+    CU(cudaEventDestroy(t0));
+    CU(cudaEventDestroy(t1));
+    return 1e3 * ms[ms.size() / 2];
+}
+
+static void measure_copy() {
+    const size_t bytes = (size_t)2 << 30;
+    Memory a((int64_t)bytes / 8), b((int64_t)bytes / 8);
+    const double us = median_us(
+        [] {}, [&] { CU(cudaMemcpyAsync(b, a, bytes, cudaMemcpyDeviceToDevice, stream)); });
+    copy_rate = 2 * (double)bytes / us * 1e6;
+    printf("# copy %.0f GB/s\n", copy_rate * 1e-9);
+}
+
+/* Everything that a row works on. */
+struct Data {
+    const Row &q;
+    backend_type t;
+    int64_t m, n, k, size, most;
+    Memory a0, a, s, u, v, r, f0, f; /* f: factors of a sum, copies to refill from in f0 */
+    int *info;
+    int64_t *rank;
+    void *work = NULL;
+    size_t lwork = 0;
+    batch_cut cut = {};
+    std::vector<int64_t> ranks;
+    double us = 0, vendor_us = 0, off = 0, bent = 0, vendor_off = 0, vendor_bent = 0;
+    const char *way = "none";
+
+    explicit Data(const Row &row)
+        : q(row), t(row.single ? BACKEND_S : BACKEND_D), m(row.m), n(row.n), k(std::min(m, n)),
+          size(row.count * m * n), most(row.most ? row.most : k), a0(row.op == SUM ? 1 : size),
+          a(row.op == SUM ? 1 : size), s(row.count * std::max(m, n)), u(row.count * m * most),
+          v(row.count * n * most), r(row.count * k * n), f0(row.count * 2 * (m + n) * row.k),
+          f(row.count * 2 * (m + n) * row.k) {
+        CU(cudaMalloc(&info, (size_t)row.count * sizeof(int)));
+        CU(cudaMalloc(&rank, (size_t)row.count * sizeof(int64_t)));
+        cut.tol = row.tol, cut.kind = 'R', cut.norm = 'F', cut.most = most;
+        const batch_op op[] = {BATCH_QR,    BATCH_QR,   BATCH_QR,  BATCH_QR,
+                               BATCH_GESVJ, BATCH_RSVD, BATCH_ARA, BATCH_RECOMPRESS};
+        if (row.op >= QR_Q && row.op != ORMQR)
+            lwork = be->lowrank->workspace(op[row.op], t, row.count, m, n,
+                                           row.op == SUM ? 2 * row.k : most + 8);
+        CU(cudaMalloc(&work, lwork + 256));
+        if (row.op == SUM)
+            fill<double>(f0, 'G', 2 * (m + n) * row.k, 1, row.count);
+        else if (row.single)
+            fill<float>((float *)a0.p, row.kind, m, n, row.count);
+        else
+            fill<double>(a0, row.kind, m, n, row.count);
+        CU(cudaStreamSynchronize(stream));
+    }
+    ~Data() {
+        cudaFree(info), cudaFree(rank), cudaFree(work);
+    }
+    size_t element() const {
+        return backend_size(t);
+    }
+    void refill() {
+        if (q.op == SUM)
+            CU(cudaMemcpyAsync(f, f0, (size_t)(q.count * 2 * (m + n) * q.k) * 8,
+                               cudaMemcpyDeviceToDevice, stream));
+        else
+            CU(cudaMemcpyAsync(a, a0, (size_t)size * element(), cudaMemcpyDeviceToDevice, stream));
+    }
+    /* factors of a sum, one batch after the other: U (m x 2 k room), V, U2, V2 */
+    double *part(int p) const {
+        const int64_t at[] = {0, m * q.k, (m + n) * q.k, (2 * m + n) * q.k};
+        return f.p + q.count * at[p];
+    }
+    void ours();
+    void check_ours();
+    double bytes() const;
+};
+
+void Data::ours() {
+    const backend_lowrank *l = be->lowrank;
+    const batch_dim dm = batch_size(m), dn = batch_size(n);
+    const batch_mat A = batch_strided(a, m, m * n), S = batch_strided(s, k, k),
+                    U = batch_strided(u, m, m * most), V = batch_strided(v, n, n * most),
+                    R = batch_strided(r, k, k * n);
+    const double one = 1, minus = -1;
+    const bool is_cut = q.tol > 0 || q.most;
+    switch (q.op) {
+    case GEQRF:
+        OK(l->geqrf(ctx, t, q.count, dm, dn, A, S, info));
+        break;
+    case QR_Q:
+    case QR_R:
+        OK(l->qr(ctx, t, q.op == QR_Q ? 'Q' : 'R', q.count, dm, dn, A, R, info, work, lwork));
+        break;
+    case ORMQR: /* C in r: m x n */
+        OK(l->ormqr(ctx, t, 'L', 'T', q.count, dm, dn, dn, A, S, batch_strided(u, m, m * n)));
+        break;
+    case SVD:
+        OK(l->gesvj(ctx, t, q.jobu, q.jobv, is_cut ? &cut : NULL, q.count, dm, dn, A, S, U, V, rank,
+                    info, work, lwork));
+        break;
+    case RSVD:
+        OK(l->rsvd(ctx, t, q.jobu, q.jobv, &cut, 8, 0, 1, q.count, dm, dn, A, S, U, V, rank, info,
+                   work, lwork));
+        break;
+    case ARA:
+        OK(l->ara(ctx, t, 'L', &cut, 1, q.count, dm, dn, A, U, V, rank, info, work, lwork));
+        break;
+    default:
+        OK(l->recompress(ctx, t, 'L', &cut, q.count, dm, dn, &one, batch_size(q.k),
+                         batch_strided(part(0), m, m * q.k), batch_strided(part(1), n, n * q.k),
+                         &minus, batch_size(q.k), batch_strided(part(2), m, m * q.k),
+                         batch_strided(part(3), n, n * q.k), rank, info, work, lwork));
+    }
+}
+
+/* The first, a middle and the last matrix; mean rank. */
+void Data::check_ours() {
+    std::vector<int> h((size_t)q.count);
+    CU(cudaMemcpy(h.data(), info, h.size() * sizeof(int), cudaMemcpyDeviceToHost));
+    for (size_t b = 0; b < h.size(); b++)
+        if (h[b] != 0 && !(h[b] == -3 && (q.op == SUM || q.op == RSVD))) {
+            printf("# %s: info %d of matrix %zu\n", q.name, h[b], b);
+            break;
+        }
+    if (q.op >= SVD && (q.tol > 0 || q.most)) {
+        ranks.resize((size_t)q.count);
+        CU(cudaMemcpy(ranks.data(), rank, ranks.size() * 8, cudaMemcpyDeviceToHost));
+    }
+    for (int64_t b : {(int64_t)0, q.count / 2, q.count - 1}) {
+        if (q.single || q.op == GEQRF || q.op == QR_R || q.op == ORMQR || q.op == SUM ||
+            (q.op == SVD && (q.jobu == 'N' || q.jobv == 'N')))
+            return;
+        const int64_t kept = ranks.empty() ? k : std::min(ranks[(size_t)b], most);
+        const Host x = fetch(a0.p + b * m * n, m, m, n), sv = fetch(s.p + b * k, k, k, 1);
+        if (q.op == QR_Q) {
+            const Host w = fetch(a.p + b * m * n, m, m, k), y = fetch(r.p + b * k * n, k, k, n);
+            off = std::max(off, residual(x, w, NULL, transposed(y), k));
+            bent = std::max(bent, skew(w, k));
+            continue;
+        }
+        const Host x1 = fetch(u.p + b * m * most, m, m, kept),
+                   x2 = fetch(v.p + b * n * most, n, n, kept);
+        const bool carries = q.op == ARA || q.jobv == 'S';
+        off = std::max(off, residual(x, x1, carries ? NULL : sv.v.data(), x2, kept));
+        bent = std::max(bent, skew(x1, kept));
+        if (!carries)
+            bent = std::max(bent, skew(x2, kept));
+    }
+}
+
+double Data::bytes() const {
+    const double e = (double)element(), b = (double)q.count, mn = (double)(m * n);
+    double r2 = 0;
+    for (int64_t x : ranks)
+        r2 += (double)x;
+    switch (q.op) {
+    case GEQRF:
+        return b * 2 * mn * e;
+    case QR_Q:
+        return b * e * (mn + (double)(m * k + k * n));
+    case QR_R:
+        return b * e * (mn + (double)(k * n));
+    case ORMQR:
+        return b * e * 3 * mn;
+    case SUM:
+        return e * (double)(m + n) * (b * 2 * (double)q.k + r2);
+    default:
+        if (!ranks.empty())
+            return e * (b * mn + (double)(m + n) * r2);
+        return b * e *
+               (mn + (q.jobu != 'N' ? (double)(m * k) : 0) + (q.jobv != 'N' ? (double)(n * k) : 0));
+    }
+}
+
+/* --- the vendor's side of a row: the fastest way stays in d */
+static void keep(Data &d, const char *way, double us, double off, double bent) {
+    printf("#   %-34s %11.1f us  error %.1e  orthogonality %.1e\n", way, us, off, bent);
+    if (d.vendor_us == 0 || us < d.vendor_us)
+        d.vendor_us = us, d.way = way, d.vendor_off = off, d.vendor_bent = bent;
+}
+/* Errors of the vendor's U (m x n in u), s, V (n x n in v) of the first matrix. */
+static void svd_errors(const Data &d, const double *s, const double *u, const double *v, int64_t m,
+                       int64_t n, int64_t rank, double *off, double *bent) {
+    const Host x = fetch(d.a0.p, m, m, n), hs = fetch(s, n, n, 1), hu = fetch(u, m, m, rank),
+               hv = fetch(v, n, n, rank);
+    *off = residual(x, hu, hs.v.data(), hv, rank);
+    *bent = std::max(skew(hu, rank), skew(hv, rank));
+}
+
+static void vendor_svd(Data &d, bool values, int64_t rank) {
+    const int64_t m = d.m, n = d.n, count = d.q.count;
+    Memory s(n * count), u(m * n * count), v(n * n * count);
+    double off = 0, bent = 0;
+    const auto refill = [&] { d.refill(); };
+    if (n <= 32 && m <= 32) {
+        Gesvdj w(d.a, s, u, v, m, n, count, !values);
+        const double us = median_us(refill, [&] { w.run(); });
+        if (!values)
+            svd_errors(d, s, u, v, m, n, n, &off, &bent);
+        keep(d, "gesvdjBatched", us, off, bent);
+    }
+    {
+        Gesvda w(d.a, s, u, v, m, n, rank, count, !values);
+        const double us = median_us(refill, [&] { w.run(); });
+        if (!values)
+            svd_errors(d, s, u, v, m, n, rank, &off, &bent);
+        keep(d, "gesvdaStridedBatched", us, off, bent);
+    }
+    if (n <= 512 && !values) {
+        Eigen w(d.a, s, u, v, m, n, count);
+        const double us = median_us(refill, [&] { w.run(); });
+        svd_errors(d, s, u, v, m, n, rank, &off, &bent);
+        keep(d, "gemm, XsyevBatched, gemm", us, off, bent);
+    }
+}
+
+static void vendor_qr(Data &d) {
+    const int64_t m = d.m, n = d.n, count = d.q.count;
+    const auto refill = [&] { d.refill(); };
+    Pointers pa(d.a, m * n, count), pt(d.s, n, count);
+    int info;
+    if (d.q.op != QR_Q) {
+        const double us = median_us(refill, [&] {
+            OK(cublasDgeqrfBatched(blas, (int)m, (int)n, pa.p, (int)m, pt.p, &info, (int)count));
+        });
+        keep(d, "geqrfBatched", us, 0, 0);
+        return;
+    }
+    Memory g1(n * n * count), g2(n * n * count), r(n * n * count);
+    CholeskyQr2 w(d.a, g1, g2, r, m, n, count);
+    const double us = median_us(refill, [&] { w.run(); });
+    const Host q = fetch(d.a.p, m, m, n);
+    keep(d, "CholeskyQR2", us, 0, skew(q, n));
+}
+
+/* C := (I - V T V^T)^T C with V and T at hand */
+static void vendor_ormqr(Data &d) {
+    const int64_t m = d.m, n = d.n, count = d.q.count;
+    Memory t(n * n * count), w(n * n * count), z(n * n * count), c(m * n * count);
+    const double us =
+        median_us([&] { d.refill(); },
+                  [&] {
+                      gemm(true, false, n, n, m, d.a, m, m * n, c, m, m * n, w, n, n * n, count);
+                      gemm(true, false, n, n, n, t, n, n * n, w, n, n * n, z, n, n * n, count);
+                      gemm(false, false, m, n, n, d.a, m, m * n, z, n, n * n, c, m, m * n, count);
+                  });
+    keep(d, "three gemms with V and T", us, 0, 0);
+}
+
+/* Fixed rank: gemm, CholeskyQR2, gemm, gesvda of B^T, gemm. */
+static void vendor_sketch(Data &d, int64_t l) {
+    const int64_t m = d.m, n = d.n, count = d.q.count;
+    Memory omega(n * l), y(m * l * count), g1(l * l * count), g2(l * l * count), r(l * l * count),
+        bt(n * l * count), s(l * count), w(n * l * count), x(l * l * count), u(m * l * count);
+    fill<double>(omega, 'G', n, l, 1);
+    CholeskyQr2 qr(y, g1, g2, r, m, l, count);
+    Gesvda svd(bt, s, w, x, n, l, std::min(l, d.most), count);
+    const double us =
+        median_us([&] { d.refill(); },
+                  [&] {
+                      gemm(false, false, m, l, n, d.a, m, m * n, omega, n, 0, y, m, m * l, count);
+                      qr.run();
+                      gemm(true, false, n, l, m, d.a, m, m * n, y, m, m * l, bt, n, n * l, count);
+                      svd.run();
+                      gemm(false, false, m, l, l, y, m, m * l, x, l, l * l, u, m, m * l, count);
+                  });
+    const int64_t rank = std::min(l, d.most);
+    const Host a = fetch(d.a0.p, m, m, n), hs = fetch(s.p, l, l, 1), hu = fetch(u.p, m, m, rank),
+               hw = fetch(w.p, n, n, rank);
+    keep(d, "gemm, CholeskyQR2, gemm, gesvda", us, residual(a, hu, hs.v.data(), hw, rank),
+         std::max(skew(hu, rank), skew(hw, rank)));
+}
+
+/* Cholesky factors of both Gram matrices, the core, gesvda of it, two gemms. */
+static void vendor_sum(Data &d) {
+    const int64_t m = d.m, n = d.n, k = 2 * d.q.k, count = d.q.count;
+    Memory u0(m * k * count), v0(n * k * count), u(m * k * count), v(n * k * count),
+        gu(k * k * count), gv(k * k * count), core(k * k * count), s(k * count), x(k * k * count),
+        y(k * k * count), xu(m * k * count), yv(n * k * count);
+    fill<double>(u0, 'G', m, k, count), fill<double>(v0, 'G', n, k, count);
+    GramFactor fu(u, gu, m, k, count), fv(v, gv, n, k, count);
+    Gesvda svd(core, s, x, y, k, k, d.most, count);
+    const double us = median_us(
+        [&] {
+            const size_t bu = (size_t)(m * k * count) * 8, bv = (size_t)(n * k * count) * 8;
+            CU(cudaMemcpyAsync(u, u0, bu, cudaMemcpyDeviceToDevice, stream));
+            CU(cudaMemcpyAsync(v, v0, bv, cudaMemcpyDeviceToDevice, stream));
+        },
+        [&] {
+            fu.factor(), fu.solve(), fv.factor();
+            gemm(false, true, k, k, k, gu, k, k * k, gv, k, k * k, core, k, k * k, count);
+            svd.run();
+            gemm(false, false, m, d.most, k, u, m, m * k, x, k, k * k, xu, m, m * k, count);
+            gemm(true, false, k, d.most, k, gu, k, k * k, x, k, k * k, y, k, k * k, count);
+            gemm(false, false, n, d.most, k, v, n, n * k, y, k, k * k, yv, n, n * k, count);
+        });
+    keep(d, "Gram, potrf, trsm, gesvda, gemm", us, 0, 0);
+}
+
+static void vendor(Data &d) {
+    const Row &q = d.q;
+    if (q.single)
+        return;
+    if (q.op == GEQRF || q.op == QR_Q || q.op == QR_R)
+        vendor_qr(d);
+    else if (q.op == ORMQR)
+        vendor_ormqr(d);
+    else if (q.op == SVD)
+        vendor_svd(d, q.jobu == 'N' && q.jobv == 'N', q.most ? q.most : d.n);
+    else if (q.op == RSVD)
+        vendor_sketch(d, q.most + 8);
+    else if (q.op == ARA) {
+        if (d.n <= 512)
+            vendor_svd(d, false, d.most);
+        vendor_sketch(d, d.most);
+    } else
+        vendor_sum(d);
+}
+
+static double flops(const Row &q) {
+    const double m = (double)std::max(q.m, q.n), n = (double)std::min(q.m, q.n),
+                 b = (double)q.count;
+    if (q.op == GEQRF || q.op == QR_R)
+        return b * (2 * m * n * n - 2 * n * n * n / 3);
+    if (q.op == QR_Q)
+        return b * (4 * m * n * n - 4 * n * n * n / 3);
+    if (q.op == SVD)
+        return b * (6 * m * n * n + 11 * n * n * n);
+    if (q.op == RSVD)
+        return b * 4 * m * n * (double)(q.most + 8);
+    return 0;
+}
+
+static const Row rows[] = {
+#include "lowrank_rows.inc"
+};
+
+static void run(const Row &q) {
+    Data d(q);
+    char what[96];
+    double mean = 0;
+    d.refill();
+    if (q.op == ORMQR)
+        OK(be->lowrank->geqrf(ctx, d.t, q.count, batch_size(q.m), batch_size(q.n),
+                              batch_strided(d.a, q.m, q.m * q.n), batch_strided(d.s, d.k, d.k),
+                              d.info));
+    d.us = median_us(
+        [&] {
+            if (q.op != ORMQR)
+                d.refill();
+        },
+        [&] { d.ours(); });
+    d.check_ours();
+    vendor(d);
+    for (int64_t r : d.ranks)
+        mean += (double)r / (double)d.ranks.size();
+    snprintf(what, sizeof what, "%s %c%c %c %" PRId64 "x%" PRId64 " x%" PRId64 "%s", q.name,
+             q.jobu ? q.jobu : '-', q.jobv ? q.jobv : '-', q.kind, q.m, q.n, q.count,
+             q.single ? " FP32" : "");
+    const double share = 100 * d.bytes() / copy_rate / (d.us * 1e-6);
+    printf("%-38s %10.1f us %5.1f%% copy %6.2f TF/s", what, d.us, share, flops(q) / d.us * 1e-6);
+    if (!d.ranks.empty())
+        printf(" rank %5.1f", mean);
+    printf(" err %.1e orth %.1e", d.off, d.bent);
+    if (d.vendor_us > 0)
+        printf(" | %s %.1f us err %.1e orth %.1e: ratio %.2f (asked %g)%s", d.way, d.vendor_us,
+               d.vendor_off, d.vendor_bent, d.vendor_us / d.us, q.asked,
+               d.vendor_us / d.us >= q.asked ? "" : " SHORT");
+    printf("\n");
+    fflush(stdout);
+    if (csv) {
+        fprintf(csv, "%s,%.2f,%.2f,%.3f,%.1f,%.2e,%.2e,%.2e,%.2e,%.2f,%s\n", what, d.us,
+                d.vendor_us, share, mean, d.off, d.bent, d.vendor_off, d.vendor_bent, q.asked,
+                d.way);
+        fflush(csv);
+    }
+}
+
+int main(int argc, char **argv) {
+    const char *path = argc > 1 && strchr(argv[1], '.') ? argv[1] : NULL;
+    const int words = path ? 2 : 1;
+    if (getenv("MOAO_BENCH_TIMES"))
+        times = atoi(getenv("MOAO_BENCH_TIMES"));
+    bench_open(NULL);
+    csv = path ? fopen(path, "a") : NULL;
+    if (csv && ftell(csv) == 0)
+        fprintf(csv, "row,us,vendor_us,share,rank,error,orthogonality,vendor_error,"
+                     "vendor_orthogonality,asked,vendor\n");
+    OK(cusolverDnCreate(&solver));
+    OK(cusolverDnSetStream(solver, stream));
+    OK(cusolverDnCreateParams(&params));
+    OK(cusolverDnCreateGesvdjInfo(&jacobi));
+    OK(cusolverDnXgesvdjSetSortEig(jacobi, 1));
+    measure_copy();
+    for (const Row &q : rows) {
+        bool wanted = argc <= words;
+        for (int w = words; w < argc; w++)
+            wanted |= !strncmp(q.name, argv[w], strlen(argv[w]));
+        if (wanted)
+            run(q);
+    }
+    return 0;
+}

@@ -1,0 +1,225 @@
+/* Batched singular value decomposition of matrices with up to 32 rows and columns: several a warp
+ * or one, read once, written once. */
+#include "svd_warp.cuh"
+
+namespace lowrank {
+
+namespace {
+
+constexpr int WARPS = 4; /* of a block */
+
+/* Blocks an SM should hold: what the registers allow without spills. */
+template <class T, int G, bool WITH_J> constexpr int svd_blocks() {
+    return sizeof(T) == 4 ? (G == 32 ? 3 : 5) : G == 32 ? (WITH_J ? 2 : 3) : G == 16 ? 3 : 5;
+}
+
+/* The rank after the cut (see cut_rank), of k sorted values; *miss: `most` did not suffice. */
+__device__ inline int warp_rank(const double *value, int k, const Cut &cut, int64_t b, double total,
+                                int shift, bool *miss) {
+    double tol = cut.tol_each ? cut.tol_each[b] : cut.tol, t = 0.0, tail = 0.0;
+    int64_t most = cut.most_each ? cut.most_each[b] : cut.most;
+    int r = 0;
+    most = most > cut.most ? cut.most : most < 0 ? 0 : most;
+    while (r < k && value[r] > 0.0)
+        r++;
+    if (tol > 0.0)
+        t = !cut.relative ? scalbn(tol, shift)
+                          : tol * (cut.frobenius ? sqrt(total)
+                                   : r           ? value[0]
+                                                 : 0.0);
+    while (t > 0.0 && r > 0) {
+        const double x = value[r - 1];
+        if (!((cut.frobenius ? sqrt(tail + x * x) : x) <= t))
+            break;
+        tail += x * x;
+        r--;
+    }
+    *miss = r > most && t > 0.0;
+    return r > most ? (int)most : r;
+}
+
+/* Columns of zero singular values (among the first k) get orthonormal directions; `to`: the place
+ * of this lane's column among the sorted ones. Uses the second tile. */
+template <class T, int G>
+__device__ inline void warp_complete(const WarpSvd<T, G> &s, T *x, int to, bool needed) {
+    if (!__any_sync(0xffffffffu, needed))
+        return;
+    T q[G];
+    WarpReflector<T> h;
+    T *mine = s.second + s.l * s.LD;
+    __syncwarp();
+    batch::column_store<T, G>(s.second + to * s.LD, x);
+    __syncwarp();
+    batch::column_load<T, G>(q, mine);
+    __syncwarp();
+    warp_factor<T, G>(q, s.second, h, below_first<T, G>(q), s.l);
+    T diagonal = T(1);
+#pragma unroll
+    for (int i = 0; i < G; i++) {
+        diagonal = i == s.l ? q[i] : diagonal;
+        q[i] = T(0);
+    }
+#pragma unroll
+    for (int i = 0; i < G; i++)
+        q[i] = i == s.l ? (diagonal < T(0) ? T(-1) : T(1)) : T(0);
+    __syncwarp();
+    warp_apply<T, G, G - 1>(q, s.second, h);
+    __syncwarp();
+    batch::column_store<T, G>(mine, q);
+    __syncwarp();
+    if (needed)
+        batch::column_load<T, G>(x, s.second + to * s.LD);
+    __syncwarp();
+}
+
+/* -1 if the entry of largest modulus of the sorted column (the first of equals, in the caller's
+ * order) is negative. */
+template <class T> __device__ inline T tile_sign(const T *column, const int *place, int n) {
+    T top = T(-1), value = T(0);
+    for (int i = 0; i < n; i++) {
+        const T v = column[place[i]];
+        if (fabs(v) > top)
+            top = fabs(v), value = v;
+    }
+    return value < T(0) ? T(-1) : T(1);
+}
+
+/* The first r columns of a tile, times f (of lane c for column c), rows in the caller's order. */
+template <class T, int G>
+__device__ inline void tile_vectors(const Ref<T> &to, const T *tile, T f, int at, int rows, int r,
+                                    int l) {
+    constexpr int LD = WarpTile<T, G>::LD;
+#pragma unroll 4
+    for (int c = 0; c < G; c++) {
+        const T factor = __shfl_sync(0xffffffffu, f, c, G);
+        if (l < rows && c < r)
+            *to.at(l, c) = factor * tile[c * LD + at];
+    }
+}
+
+template <class T, int G, bool WITH_J>
+__global__ void __launch_bounds__(WARPS * 32, svd_blocks<T, G, WITH_J>())
+    svd_warp_kernel(const __grid_constant__ SvdArgs<T> a) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    typedef WarpSvd<T, G> S;
+    const int slot = (int)threadIdx.x / G;
+    const int64_t b = (int64_t)blockIdx.x * (WARPS * 32 / G) + slot;
+    S s;
+    s.l = (int)threadIdx.x % G, s.g = (int)threadIdx.x % 32 / G;
+    s.first = (T *)(shared + slot * S::BYTES), s.second = s.first + WarpTile<T, G>::SIZE;
+    s.value = (double *)(s.second + WarpTile<T, G>::SIZE);
+    s.row = (int *)(s.value + G), s.col = s.row + G;
+
+    batch::prefetch_operand<T, G>(a.A, a.m, a.n, b, a.count, s.l, G);
+    batch::wait_for_predecessor();
+    const bool here = b < a.count, valid = here && dim_valid(a.m, b) && dim_valid(a.n, b);
+    int m = valid ? dim_full(a.m, b) : 0, n = valid ? dim_full(a.n, b) : 0;
+    Ref<T> A = {nullptr, 0, 0, !a.A.trans};
+    if (m && n)
+        A = resolve(a.A, b, m, n);
+    batch::tile_stage<T, G, S::LD, false, false>(s.first, A, A.p, m, n, false, s.l);
+    stage_commit();
+    stage_wait<0>();
+    __syncwarp();
+
+    alignas(16) T x[G], q[G];
+    WarpReflector<T> h1, h2;
+    T top = T(0);
+    bool fine = true;
+    batch::column_load<T, G>(x, s.first + s.l * S::LD);
+#pragma unroll
+    for (int i = 0; i < G; i++) {
+        fine = fine && fabs(x[i]) <= Squares<T>::TOP;
+        top = fmax(top, fabs(x[i]));
+    }
+    const int bad = batch::first_lane<G>(!fine, s.g);
+    top = group_max<T, G>(top);
+    const int shift = !bad && top > T(0) ? SvdRange<T>::TOP - ilogb(top) : 0;
+    const T scale1 = scalbn(T(1), shift / 2), scale2 = scalbn(T(1), shift - shift / 2);
+#pragma unroll
+    for (int i = 0; i < G; i++)
+        x[i] = bad ? T(0) : x[i] * scale1 * scale2;
+    __syncwarp();
+    double total = squares_of<T, G>(x);
+#pragma unroll
+    for (int d = G / 2; d; d >>= 1)
+        total += __shfl_xor_sync(0xffffffffu, total, d);
+    warp_sort(s, x);
+    warp_factor<T, G>(x, s.first, h1, below_first<T, G>(x), s.l);
+    warp_transpose<T, G>(x, s.first, s.l);
+    warp_factor<T, G>(x, s.second, h2, below_first<T, G>(x), s.l);
+    warp_transpose<T, G>(x, s.second, s.l);
+#pragma unroll
+    for (int i = 0; i < G; i++)
+        q[i] = i == s.l ? T(1) : T(0);
+    const bool converged = warp_jacobi<T, G, WITH_J>(x, q, s.l, s.g);
+
+    double sigma = sqrt(squares_of<T, G>(x));
+    sigma = sigma > SvdRange<T>::FLOOR ? sigma : 0.0;
+    const int to = rank_of<G>(sigma, s.l);
+    s.value[to] = sigma;
+    __syncwarp();
+    m = bad ? 0 : m;
+    n = bad ? 0 : n;
+    const int k = m < n ? m : n;
+    bool miss = false;
+    const bool cut = a.cut.most >= 0;
+    const int r = cut && k ? warp_rank(s.value, k, a.cut, b, total, shift, &miss) : k;
+    if (WITH_J)
+        warp_apply<T, G, G - 1>(q, s.second, h2);
+    if (a.jobu != 'N') {
+        const T inverse = sigma > 0.0 ? (T)(1.0 / sigma) : T(0);
+#pragma unroll
+        for (int i = 0; i < G; i++)
+            x[i] *= inverse;
+        warp_complete<T, G>(s, x, to, !cut && k > 0 && !(s.value[k - 1] > 0.0));
+        warp_apply<T, G, G - 1>(x, s.first, h1);
+    }
+    __syncwarp();
+    batch::column_store<T, G>(s.first + to * S::LD, x);
+    if (WITH_J)
+        batch::column_store<T, G>(s.second + to * S::LD, q);
+    __syncwarp();
+    const T value = s.l < r ? (T)scalbn(s.value[s.l], -shift) : T(0);
+    T sign = T(1);
+    if (a.jobu != 'N')
+        sign = tile_sign(s.first + s.l * S::LD, s.row, m);
+    else if (WITH_J)
+        sign = tile_sign(s.second + s.l * S::LD, s.col, n);
+    if (s.l < k)
+        resolve(a.S, b, k, 1).p[s.l] = value;
+    if (a.jobu != 'N')
+        tile_vectors<T, G>(k ? resolve(a.U, b, m, k) : A, s.first,
+                           a.jobu == 'S' ? sign * value : sign, s.row[s.l], m, r, s.l);
+    if (WITH_J)
+        tile_vectors<T, G>(k ? resolve(a.V, b, n, k) : A, s.second,
+                           a.jobv == 'S' ? sign * value : sign, s.col[s.l], n, r, s.l);
+    if (!here || s.l)
+        return;
+    if (a.info)
+        a.info[b] = !valid ? -1 : bad ? bad : !converged ? -2 : miss ? -3 : 0;
+    if (a.rank)
+        a.rank[b] = r;
+}
+
+template <class T, int G> cudaError_t start(const SvdArgs<T> &a, cudaStream_t s) {
+    constexpr int64_t per = WARPS * 32 / G;
+    return batch::launch(a.jobv != 'N' ? svd_warp_kernel<T, G, true> : svd_warp_kernel<T, G, false>,
+                         dim3((unsigned)((a.count + per - 1) / per)), WARPS * 32,
+                         per * WarpSvd<T, G>::BYTES, s, a);
+}
+template <class T> cudaError_t start_size(const SvdArgs<T> &a, int most, cudaStream_t s) {
+    return most <= 8 ? start<T, 8>(a, s) : most <= 16 ? start<T, 16>(a, s) : start<T, 32>(a, s);
+}
+
+} // namespace
+
+template <>
+cudaError_t launch_svd_warp<double>(const SvdArgs<double> &a, int most, cudaStream_t s) {
+    return start_size<double>(a, most, s);
+}
+template <> cudaError_t launch_svd_warp<float>(const SvdArgs<float> &a, int most, cudaStream_t s) {
+    return start_size<float>(a, most, s);
+}
+
+} // namespace lowrank

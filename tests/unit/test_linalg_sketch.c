@@ -1,0 +1,346 @@
+/* Where products are cut: gesvj with a tolerance, adaptive and fixed-rank sketches, recompression
+ * of sums, one body for every backend (MOAO_TEST_BACKEND). What takes long runs on the GPU or with
+ * MOAO_TEST_FULL; MOAO_TEST_SMALL leaves only small sizes. */
+// timeout: 240
+#include "lowrank_case.h"
+
+/* The least rank for threshold t by values s, and whether a value lies so close that one more is
+ * right too. */
+static int64_t least_rank(const real *s, int64_t k, char norm, real t, bool *close) {
+    real tail = 0;
+    int64_t r = k;
+    *close = false;
+    while (r > 0 && (norm == '2' ? s[r - 1] <= t : tail + s[r - 1] * s[r - 1] <= t * t))
+        r--, tail += s[r] * s[r];
+    if (r < k)
+        *close = norm == '2' ? s[r] >= 0.99L * t : tail >= 0.98L * t * t;
+    return r;
+}
+
+static real threshold(const lr_case *c, const real *s, int64_t k) {
+    real f = 0;
+    for (int64_t p = 0; p < k; p++)
+        f += s[p] * s[p];
+    return c->cut.tol * (c->cut.kind == 'A' ? 1 : c->cut.norm == '2' ? s[0] : sqrtl(f));
+}
+
+/* Error and rank of every matrix of a collected gesvj (U, V S), ara or recompress against values of
+ * long double; `more`: how many columns above the least are right. */
+static bool cut_right(lr_case *c, int64_t more) {
+    bool right = lr_trespasses(c) == 0;
+    for (int64_t b = 0; b < c->count; b++) {
+        const int64_t m = c->ms[b], n = c->ns[b], k = least_of(m, n);
+        real *a = malloc(sizeof(real) * (size_t)(m * n + 1)), *s;
+        bool close;
+        for (int64_t p = 0; p < m * n; p++)
+            a[p] = c->full[b][p];
+        s = values_of(m, n, a);
+        const real t = threshold(c, s, k), norm = frobenius(m * n, c->full[b]);
+        int64_t r = least_rank(s, k, c->cut.norm, t, &close);
+        const bool lacks = r > c->cut.most;
+        r = lacks ? c->cut.most : r;
+        const int64_t got = c->rank[b];
+        const real slack = 8 * unit_of(c, b) * norm;
+        real off = c->info[b] > 0 || got < 0 || got > r + more + 1
+                       ? INFINITY
+                       : distance(c->full[b], m, n, &c->u, &c->v, NULL, b, got),
+             limit = 0;
+        for (int64_t p = got; p < k; p++)
+            limit += s[p] * s[p];
+        if (c->cut.norm == 'F' && !lacks)
+            limit = t * (1 + 1e-3L) + slack;
+        else /* a sketch lets t^2 beside the values that it cuts */
+            limit =
+                sqrtl(limit + (c->op == ARA || lacks ? t * t : 0)) * (1 + 1e-3L) + slack + 0.2L * t;
+        /* a value at the threshold itself may be cut */
+        const bool enough = got >= r || (got == r - 1 && s[got] <= t + slack);
+        const bool fine = off <= limit && c->info[b] == (lacks ? -3 : 0) && enough &&
+                          got <= r + (more ? more : close);
+        if (!fine)
+            print_error(
+                "%s op %d type %d %dx%d tol %g %c%c most %d: rank %d, least %d; error %.3Lg, "
+                "allowed %.3Lg; info %d\n",
+                be->name, c->op, c->t, (int)m, (int)n, c->cut.tol, c->cut.kind, c->cut.norm,
+                (int)c->cut.most, (int)got, (int)r, off, limit, c->info[b]);
+        right &= fine;
+        free(a), free(s);
+    }
+    return right;
+}
+
+static lr_case cut_case(int op, backend_type t, int64_t m, int64_t n, double tol, int v) {
+    lr_case c = plain(op, t, m, n);
+    c.is_cut = true, c.kind = v % 3 == 2 ? GEOMETRIC : COVARIANCE;
+    c.cut.tol = tol, c.cut.norm = v & 1 ? '2' : 'F', c.cut.kind = v & 2 ? 'A' : 'R';
+    c.jobv = 'S', c.count = 2, c.varied = v == 3;
+    return c;
+}
+
+static void cut_by_tolerance(void **state) {
+    (void)state;
+    static const int64_t ms[] = {8, 24, 32, 64, 100, 40, 128, 256},
+                         ns[] = {8, 20, 32, 64, 60, 90, 128, 200};
+    static const double tols[] = {1e-1, 1e-3, 1e-6, 1e-9};
+    bool right = true;
+    for (size_t i = 0; i < (small() ? 3 : full() ? 8 : 6); i++)
+        for (int v = 0; v < 16; v++) {
+            const backend_type t = v & 8 ? BACKEND_S : BACKEND_D;
+            lr_case c = cut_case(SVD, t, ms[i], ns[i], tols[v % (t == BACKEND_S ? 2 : 4)],
+                                 v / 2 % 4 + v % 3);
+            if (v == 5)
+                c.cut.most = 3; /* too few for most of them */
+            lr_build(&c);
+            assert_int_equal(lr_call(&c), MOAO_OK);
+            lr_collect(&c);
+            right &= cut_right(&c, 0);
+            lr_free(&c);
+        }
+    assert_true(right);
+}
+
+static void cut_edges(void **state) {
+    (void)state;
+    for (int op = SVD; op <= ARA; op += ARA - SVD)
+        for (int v = 0; v < 3; v++) {
+            lr_case c = cut_case(op, BACKEND_D, 20, 14, v == 1 ? 1e9 : 1e-6, 0);
+            c.kind = v == 0 ? ZERO : COVARIANCE;
+            c.cut.kind = v == 1 ? 'A' : 'R';
+            c.cut.most = v == 2 ? 0 : 14;
+            lr_build(&c);
+            assert_int_equal(lr_call(&c), MOAO_OK);
+            lr_collect(&c);
+            for (int b = 0; b < 2; b++) {
+                assert_int_equal(c.rank[b], 0);
+                assert_int_equal(c.info[b], v == 2 ? -3 : 0);
+            }
+            assert_int_equal(lr_trespasses(&c), 0);
+            lr_free(&c);
+        }
+}
+
+/* Tolerances and ranks of each matrix. */
+static void cut_of_each(void **state) {
+    (void)state;
+    double tol[4] = {1e-1, 1e-3, 1e-6, 0};
+    int64_t most[4] = {40, 40, 5, 7};
+    for (int op = SVD; op <= ARA; op += ARA - SVD) {
+        lr_case c = cut_case(op, BACKEND_D, 48, 40, 0, 0);
+        c.count = 4, c.cut.most = 40;
+        void *dt = device_copy(tol, sizeof tol), *dm = device_copy(most, sizeof most);
+        c.cut.tol_each = dt, c.cut.most_each = dm;
+        lr_build(&c);
+        assert_int_equal(lr_call(&c), MOAO_OK);
+        lr_collect(&c);
+        assert_true(c.rank[0] > 0 && c.rank[0] < c.rank[1] && c.rank[1] < 40);
+        assert_int_equal(c.rank[2], 5);
+        assert_int_equal(c.rank[3], 7);
+        assert_int_equal(c.info[1], 0);
+        assert_int_equal(c.info[2], -3);
+        assert_int_equal(c.info[3], 0);
+        assert_int_equal(lr_trespasses(&c), 0);
+        be->release(ctx, dt), be->release(ctx, dm);
+        lr_free(&c);
+    }
+}
+
+/* --- sketches --- */
+static void adaptive_ranks(void **state) {
+    (void)state;
+    static const int64_t ms[] = {16, 40, 64, 128, 150, 256, 512},
+                         ns[] = {16, 70, 64, 100, 140, 256, 300};
+    static const double tols[] = {1e-3, 1e-6, 1e-9};
+    bool right = true;
+    for (size_t i = 0; i < (small() ? 3 : full() ? 7 : 4); i++)
+        for (int v = 0; v < 12; v++) {
+            const backend_type t = v % 4 == 3 ? BACKEND_S : BACKEND_D;
+            lr_case c = cut_case(ARA, t, ms[i], ns[i], t == BACKEND_S ? 1e-3 : tols[v % 3], v);
+            c.job = "LRB"[v % 3];
+            if (v == 7)
+                c.cut.most = 4;
+            lr_build(&c);
+            assert_int_equal(lr_call(&c), MOAO_OK);
+            lr_collect(&c);
+            right &= cut_right(&c, c.cut.norm == '2' ? 4 : 2);
+            for (int64_t b = 0; b < c.count && c.job != 'B'; b++) {
+                operand *o = c.job == 'L' ? &c.u : &c.v;
+                const real w = skew(o, b, o->rows[b], c.rank[b]) / (3 * unit_of(&c, b));
+                if (!(w <= 1))
+                    print_error("ara %dx%d job %c: orthogonality %.3Lg\n", (int)ms[i], (int)ns[i],
+                                c.job, w);
+                right &= w <= 1;
+            }
+            lr_free(&c);
+        }
+    assert_true(right);
+}
+
+/* Thousands of matrices: none beyond its tolerance. */
+static void ara_never_misses(void **state) {
+    (void)state;
+    int64_t misses = 0, done = 0, ranks = 0;
+    const int64_t rounds = full() ? 20 : small() ? 1 : 2;
+    for (int64_t round = 0; round < rounds; round++) {
+        lr_case c = cut_case(ARA, BACKEND_D, 32, 32, round % 2 ? 1e-6 : 1e-9, 0);
+        c.count = small() ? 20 : full() ? 500 : 200, c.layout = ALIGNED;
+        lr_build(&c);
+        assert_int_equal(lr_call(&c), MOAO_OK);
+        lr_collect(&c);
+        for (int64_t b = 0; b < c.count; b++, done++) {
+            const real norm = frobenius(32 * 32, c.full[b]);
+            misses +=
+                !(c.info[b] == 0 && distance(c.full[b], 32, 32, &c.u, &c.v, NULL, b, c.rank[b]) <=
+                                        c.cut.tol * norm * 1.001L + 8 * unit_of(&c, b) * norm);
+            ranks += c.rank[b];
+        }
+        lr_free(&c);
+    }
+    print_message("%s ara: %d of %d matrices beyond the tolerance, mean rank %.1f\n", be->name,
+                  (int)misses, (int)done, (double)ranks / (double)done);
+    assert_int_equal(misses, 0);
+}
+
+static void fixed_rank_sketch(void **state) {
+    (void)state;
+    static const int64_t ms[] = {30, 64, 100, 256}, ns[] = {20, 90, 100, 256};
+    bool right = true;
+    for (size_t i = 0; i < (small() ? 2 : full() ? 4 : 3); i++)
+        for (int v = 0; v < 6; v++) {
+            lr_case c = cut_case(RSVD, v % 2 ? BACKEND_S : BACKEND_D, ms[i], ns[i], 0, 0);
+            const int64_t k = least_of(ms[i], ns[i]);
+            c.power = v / 2, c.cut.most = 8, c.jobv = 'U', c.kind = COVARIANCE;
+            lr_build(&c);
+            assert_int_equal(lr_call(&c), MOAO_OK);
+            lr_collect(&c);
+            for (int64_t b = 0; b < c.count; b++) {
+                real *a = malloc(sizeof(real) * (size_t)(c.m * c.n)), *s, w[8], off;
+                for (int64_t p = 0; p < c.m * c.n; p++)
+                    a[p] = c.full[b][p];
+                s = values_of(c.m, c.n, a);
+                for (int p = 0; p < 8; p++)
+                    w[p] = get(&c.s, b, p, 0);
+                off = c.rank[b] == 8 && c.info[b] == 0
+                          ? distance(c.full[b], c.m, c.n, &c.u, &c.v, w, b, 8)
+                          : INFINITY;
+                right &= off <= 10 * s[8] * sqrtl((real)k) + 8 * unit_of(&c, b) * s[0];
+                right &= lr_error(&c, b) <= 1;
+                if (!right)
+                    print_error(
+                        "rsvd %dx%d type %d power %d: error %.3Lg, next value %.3Lg, rank %d "
+                        "info %d\n",
+                        (int)c.m, (int)c.n, c.t, c.power, off, s[8], (int)c.rank[b], c.info[b]);
+                free(a), free(s);
+            }
+            assert_int_equal(lr_trespasses(&c), 0);
+            lr_free(&c);
+        }
+    assert_true(right);
+}
+
+/* --- recompression --- */
+typedef struct {
+    int64_t m, n, k, k2;
+    bool cancels; /* U2 = -U (1 - 1e-6), V2 = V */
+    double beta, alpha;
+} sum_case;
+
+/* One call on two matrices of a sum, brought into the form that cut_right looks at. */
+static bool sum_right(sum_case q, backend_type t, int v) {
+    const int64_t wide = q.k + q.k2 > 1 ? q.k + q.k2 : 1, m2[2] = {q.m, q.m}, n2[2] = {q.n, q.n},
+                  w2[2] = {wide, wide}, k2[2] = {q.k2, q.k2};
+    lr_case c = cut_case(ARA, t, q.m, q.n, t == BACKEND_S ? 1e-2 : v % 2 ? 1e-4 : 1e-7, 0);
+    operand u2 = operand_new(t, 2, m2, k2, v % LAYOUTS),
+            v2 = operand_new(t, 2, n2, k2, v % LAYOUTS);
+    float al = (float)q.alpha, bt = (float)q.beta;
+    const void *alpha = t == BACKEND_D ? (void *)&q.alpha : (void *)&al,
+               *beta = t == BACKEND_D ? (void *)&q.beta : (void *)&bt;
+    c.cut.most = wide, c.layout = v % LAYOUTS, c.job = "LRB"[v % 3], c.kind = ZERO;
+    lr_build(&c);
+    operand_free(&c.u), operand_free(&c.v);
+    c.u = operand_new(t, 2, m2, w2, c.layout), c.v = operand_new(t, 2, n2, w2, c.layout);
+    for (int b = 0; b < 2; b++) {
+        for (int64_t p = 0; p < q.k + q.k2; p++) {
+            const bool old = p < q.k;
+            operand *uo = old ? &c.u : &u2, *vo = old ? &c.v : &v2;
+            const int64_t at = old ? p : p - q.k;
+            const double f = pow(10, -(double)at / 3);
+            for (int64_t i = 0; i < q.m; i++)
+                set(uo, b, i, at,
+                    q.cancels && !old ? -get(&c.u, b, i, at) * (1 - 1e-6) : noise() * f);
+            for (int64_t i = 0; i < q.n; i++)
+                set(vo, b, i, at, q.cancels && !old ? get(&c.v, b, i, at) : noise());
+        }
+        for (int64_t j = 0; j < q.n; j++)
+            for (int64_t i = 0; i < q.m; i++) {
+                real x = 0;
+                for (int64_t p = 0; p < q.k && q.beta != 0; p++)
+                    x += (real)q.beta * get(&c.u, b, i, p) * get(&c.v, b, j, p);
+                for (int64_t p = 0; p < q.k2; p++)
+                    x += (real)q.alpha * get(&u2, b, i, p) * get(&v2, b, j, p);
+                c.full[b][i + j * q.m] = (double)x;
+            }
+    }
+    send(&c.u), send(&c.v), send(&u2), send(&v2);
+    const int64_t lwork =
+        (int64_t)be->lowrank->workspace(BATCH_RECOMPRESS, t, v % 2 ? 1 : 2, q.m, q.n, q.k + q.k2);
+    c.work = device_copy(NULL, 0);
+    if (lwork) {
+        be->release(ctx, c.work);
+        assert_int_equal(be->alloc(ctx, (size_t)lwork, &c.work), MOAO_OK);
+    }
+    assert_int_equal(be->lowrank->recompress(ctx, t, c.job, &c.cut, 2, batch_size(q.m),
+                                             batch_size(q.n), beta, batch_size(q.k), c.u.m, c.v.m,
+                                             alpha, batch_size(q.k2), u2.m, v2.m, c.drank, c.dinfo,
+                                             c.work, (size_t)lwork),
+                     MOAO_OK);
+    lr_collect(&c), fetch(&u2), fetch(&v2);
+    bool right = trespasses(&u2) + trespasses(&v2) == 0;
+    /* rounding of the sum's own factors, not of the sum, limits what can be right */
+    right &= q.cancels ? c.info[0] == 0 && c.rank[0] <= q.k + 1 && c.rank[0] > 0 : cut_right(&c, 0);
+    for (int64_t b = 0; b < 2 && q.cancels; b++) {
+        const real norm = frobenius(q.m * q.n, c.full[b]);
+        const real off = distance(c.full[b], q.m, q.n, &c.u, &c.v, NULL, b, c.rank[b]);
+        right &= off <= c.cut.tol * norm * 1.001L + 30e6L * unit_of(&c, b) * norm;
+    }
+    for (int64_t b = 0; b < 2 && c.job != 'B'; b++)
+        right &= skew(c.job == 'L' ? &c.u : &c.v, b, c.job == 'L' ? q.m : q.n, c.rank[b]) <=
+                 3 * (real)eps_of(t) * (real)(wide + 4);
+    operand_free(&u2), operand_free(&v2);
+    if (!right)
+        print_error("recompress %dx%d %d + %d type %d job %c cancels %d beta %g: rank %d info %d\n",
+                    (int)q.m, (int)q.n, (int)q.k, (int)q.k2, t, c.job, q.cancels, q.beta,
+                    (int)c.rank[0], c.info[0]);
+    lr_free(&c);
+    return right;
+}
+
+static void sums(void **state) {
+    (void)state;
+    static const sum_case cases[] = {
+        {20, 16, 4, 4, false, 1, 1},     {40, 33, 8, 5, false, -2, 0.5},
+        {64, 64, 16, 16, false, 1, -1},  {30, 50, 6, 6, true, 1, 1},
+        {64, 40, 16, 16, true, 1, 1},    {10, 12, 8, 9, false, 1, 1},
+        {12, 200, 8, 9, false, 1, 1},    {50, 50, 7, 0, false, 1, 1},
+        {50, 40, 5, 6, false, 0, 2},     {33, 33, 0, 9, false, 1, 1},
+        {128, 100, 20, 30, false, 1, 1}, {256, 256, 32, 32, false, 1, -1},
+        {300, 512, 50, 60, false, 1, 1},
+    };
+    bool right = true;
+    for (size_t i = 0; i < (small() ? 6 : full() ? COUNT(cases) : 11); i++)
+        for (int v = 0; v < 6; v++)
+            if (!cases[i].cancels || v < 4)
+                right &= sum_right(cases[i], v >= 4 ? BACKEND_S : BACKEND_D, v);
+    assert_true(right);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cut_by_tolerance),
+        cmocka_unit_test(cut_edges),
+        cmocka_unit_test(cut_of_each),
+        cmocka_unit_test(adaptive_ranks),
+        cmocka_unit_test(ara_never_misses),
+        cmocka_unit_test(fixed_rank_sketch),
+        cmocka_unit_test(sums),
+    };
+    return cmocka_run_group_tests(tests, start, finish);
+}
