@@ -105,9 +105,14 @@ def campaign(lab, name, seed, full, seconds, workers, say=print):
 
 
 def build_tools(build):
-    """What the campaign preloads and fuzzes with; (exit code, text)."""
-    p = subprocess.run(["make", "--no-print-directory", "-C", ROOT, "-j%d" % (os.cpu_count() or 1), "B=" + build,
-                        "fault-tools"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
+    """What the campaign preloads and fuzzes with, by the compiler that the folder is built with; (exit code, text)."""
+    try:
+        with open(os.path.join(build, "flags"), encoding="utf-8") as f:
+            compiler = ["CC=" + f.read().split(" -std=")[0]]
+    except OSError:
+        compiler = []
+    p = subprocess.run(["make", "--no-print-directory", "-C", ROOT, "-j%d" % (os.cpu_count() or 1), "B=" + build]
+                       + compiler + ["fault-tools"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
                        check=False)
     return p.returncode, p.stdout
 
