@@ -111,9 +111,10 @@ def build_tools(build):
             compiler = ["CC=" + f.read().split(" -std=")[0]]
     except OSError:
         compiler = []
-    p = subprocess.run(["make", "--no-print-directory", "-C", ROOT, "-j%d" % (os.cpu_count() or 1), "B=" + build]
-                       + compiler + ["fault-tools"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
-                       check=False)
+    # the folder is named as make names it: another name would be another build
+    command = ["make", "--no-print-directory", "-C", ROOT, "-j%d" % (os.cpu_count() or 1),
+               "B=" + os.path.relpath(build, ROOT)] + compiler + ["fault-tools"]
+    p = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False)
     return p.returncode, p.stdout
 
 
