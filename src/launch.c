@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 bool launch_is_rank(void) {
@@ -96,12 +97,17 @@ _Noreturn static void become(char **v, const char *log, pid_t parent, const sigs
     _exit(127);
 }
 
-/* Wait for the child while signals arrive; its status as waitpid has it. */
+/* Wait for the child while signals arrive; its status as waitpid has it. Once asked, mpirun is
+ * asked again each second: what comes before its ranks are there, it forgets. */
 static int attend(pid_t child, const sigset_t *wanted, bool *asked) {
-    int how = 0, sig;
+    const struct timespec second = {.tv_sec = 1};
+    int how = 0;
     *asked = false;
     while (waitpid(child, &how, WNOHANG) == 0) {
-        if (sigwait(wanted, &sig) != 0 || sig == SIGCHLD)
+        const int sig = sigtimedwait(wanted, NULL, &second);
+        if (sig < 0 && errno == EAGAIN && *asked)
+            kill(child, SIGUSR1);
+        if (sig < 0 || sig == SIGCHLD)
             continue;
         if (!*asked) {
             fprintf(stderr, "moao: %s: stopping after the current exposure%s\n",
