@@ -183,6 +183,21 @@ class Commands(unittest.TestCase):
             self.assertEqual(p.returncode, 0, p.stderr)
             self.assertEqual(threads(folder), expected)
 
+    def test_threads_that_wait_take_no_cores(self):
+        """Two threads use hardly more time of the processor than one, and give the same bits as threads that spin."""
+        def spent(folder, **env):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+            p = call(MOAO, "run", self.case, "compute.threads=0", "-q", "-o", folder, cwd=self.dir, env=plain_environment(**env),
+                     timeout=300)
+            self.assertEqual(p.returncode, 0, p.stderr)
+            return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+        one = spent("one", OMP_NUM_THREADS="1")
+        self.assertLess(spent("two", OMP_NUM_THREADS="2"), 2 * one + 0.3)
+        spent("spin", OMP_NUM_THREADS="2", OMP_WAIT_POLICY="active", OPENBLAS_THREAD_TIMEOUT="26")
+        two, spin = maps(self.path("two")), maps(self.path("spin"))
+        for name, a in two.items():
+            self.assertEqual(a.tobytes(), spin[name].tobytes(), name)
+
     def test_no_alarm_about_a_kernel_on_busy_cores(self):
         """A kernel for this processor's generation is no reason for a warning, however slow the cores are; an old one is."""
         cores = sorted(os.sched_getaffinity(0))[:1]
