@@ -113,7 +113,7 @@ class Commands(unittest.TestCase):
         """Ctrl-C to moao run -n 2: a message, exit code 3, and the same maps after --resume."""
         for sig in (signal.SIGINT, signal.SIGTERM):
             out = "out%d" % sig
-            run = subprocess.Popen([MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=36 s", "-o", out, "-q"],
+            run = subprocess.Popen([MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=2 min", "-o", out, "-q"],
                                    cwd=self.dir, env=plain_environment(), stderr=subprocess.PIPE, universal_newlines=True)
             end = time.monotonic() + 90
             while len(parts(self.path(out))) < 2 and time.monotonic() < end and run.poll() is None:
@@ -122,7 +122,7 @@ class Commands(unittest.TestCase):
             text = run.communicate(timeout=90)[1]
             self.assertEqual(run.returncode, 3, text)
             self.assertIn("--resume", text)
-            p = call(MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=36 s", "-o", out, "-q", "--resume",
+            p = call(MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=2 min", "-o", out, "-q", "--resume",
                      cwd=self.dir, timeout=200)
             self.assertEqual(p.returncode, 0, p.stderr)
 
