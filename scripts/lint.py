@@ -20,6 +20,7 @@ WORDS = [
     (re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b"), "unfinished mark"),
     (re.compile(r"(?<![\w.])/(?:home|root|work|Users)/\w"), "path of one machine"),
     (re.compile(r"\b(?:issue|ticket) #?\d+\b|(?<![\w&])\(#\d+\)", re.I), "number of a ticket"),
+    (re.compile(r"^(?:<{7}|>{7})(?: |$)"), "mark of a merge"),
     (re.compile(r"^\s*#\s*if\s+0\b"), "switched-off code"),
     (re.compile(r"^\s*//.*[;{}]\s*$"), "commented-out code"),
 ]

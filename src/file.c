@@ -92,6 +92,15 @@ bool file_exists(const char *path) {
     return stat(path, &sb) == 0;
 }
 
+status file_find(const char *path, bool *there) {
+    struct stat sb;
+    *there = stat(path, &sb) == 0;
+    if (*there || errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == ELOOP ||
+        errno == ENAMETOOLONG)
+        return MOAO_OK;
+    return file_fail(path, "read", errno);
+}
+
 int file_open_fd(const char *path, int flags) {
     int fd;
     RETRY(fd, open(path, flags | O_CLOEXEC, 0666));

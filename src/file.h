@@ -17,6 +17,9 @@ void file_limits_as_errors(void);
  * choice is at fault: no permission, no directory... */
 status file_make_dir(const char *dir);
 bool file_exists(const char *path);
+/* The same where a wrong "no" would do harm: whether it is there, or MOAO_IO when that cannot be
+ * told. What this user may not even look for, or no system could hold, is not there. */
+status file_find(const char *path, bool *there);
 /* "DIR/NAME" in new memory (*out, to free). */
 status file_join(const char *dir, const char *name, char **out);
 /* Remove a file; fine when it is not there. A link is removed, not what it leads to. */

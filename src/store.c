@@ -120,8 +120,11 @@ done:
 
 static status open_folder(store *s, bool force) {
     status st;
-    if (!force && !folder_has(s->checkpoint, "effective.yaml") &&
-        !folder_has(s->checkpoint, "facts"))
+    bool begun = false;
+    TRY(folder_has(s->checkpoint, "effective.yaml", &begun));
+    if (!begun)
+        TRY(folder_has(s->checkpoint, "facts", &begun));
+    if (!force && !begun)
         TRY(folder_refuse_foreign(s->dir));
     TRY(file_make_dir(s->checkpoint));
     TRY(take_lock(s));

@@ -15,11 +15,14 @@
 
 const char *const folder_results[] = {"maps.fits", "psf.fits", "run.json", NULL};
 
-bool folder_has(const char *dir, const char *name) {
+status folder_has(const char *dir, const char *name, bool *has) {
     char *path = NULL;
-    bool has = file_join(dir, name, &path) == MOAO_OK && file_exists(path);
+    status st;
+    TRY(file_join(dir, name, &path));
+    st = file_find(path, has);
+done:
     free(path);
-    return has;
+    return st;
 }
 
 status folder_remove(const char *dir, const char *name) {
@@ -124,10 +127,12 @@ static status note_one(const char *dir, const char *name, char *text, size_t siz
     uint64_t bytes;
     uint32_t crc;
     const size_t n = strlen(text);
-    status st = MOAO_OK;
-    if (!folder_has(dir, name))
-        return MOAO_OK;
+    bool there;
+    status st;
     TRY(file_join(dir, name, &path));
+    TRY(file_find(path, &there));
+    if (!there)
+        goto done;
     TRY(file_sum(path, &bytes, &crc));
     snprintf(text + n, size - n, "%s %" PRIu64 " %08" PRIx32 "\n", name, bytes, crc);
 done:
@@ -146,26 +151,35 @@ done:
     return st;
 }
 
-/* NULL when the file has this size and checksum; else what is wrong. */
-static const char *compare_one(const char *path, uint64_t size, uint32_t crc) {
+/* *why: NULL when the file has this size and checksum; else what is wrong. */
+static status compare_one(const char *path, uint64_t size, uint32_t crc, const char **why) {
     uint64_t size_now;
     uint32_t crc_now;
-    if (!file_exists(path))
-        return "is missing";
-    if (file_sum(path, &size_now, &crc_now) != MOAO_OK) {
+    bool there;
+    status st;
+    *why = "is missing";
+    TRY(file_find(path, &there));
+    if (!there)
+        goto done;
+    *why = "cannot be read";
+    st = file_sum(path, &size_now, &crc_now);
+    if (st == MOAO_IO) {
         status_clear();
-        return "cannot be read";
+        return MOAO_OK;
     }
-    return size_now != size ? "has another size than the run gave it"
+    TRY(st);
+    *why = size_now != size ? "has another size than the run gave it"
            : crc_now != crc ? "has changed since the run wrote it"
                             : NULL;
+done:
+    return st;
 }
 
 status folder_compare(const char *dir, const char *note, folder_state *s) {
     status st = MOAO_OK;
     *s = (folder_state){.right = true};
-    for (int i = 0; i < FOLDER_FITS; i++)
-        s->any = s->any || folder_has(dir, folder_results[i]);
+    for (int i = 0; i < FOLDER_FITS && !s->any; i++)
+        TRY(folder_has(dir, folder_results[i], &s->any));
     for (const char *line = note; *line != '\0'; line += strcspn(line, "\n") + 1) {
         char name[40], *path = NULL;
         uint64_t size;
@@ -173,8 +187,10 @@ status folder_compare(const char *dir, const char *note, folder_state *s) {
         if (sscanf(line, "%39s %" SCNu64 " %" SCNx32, name, &size, &crc) != 3)
             return status_fail(MOAO_IO, "%s: cannot read the note of its results", dir);
         TRY(file_join(dir, name, &path));
-        const char *why = compare_one(path, size, crc);
+        const char *why;
+        st = compare_one(path, size, crc, &why);
         free(path);
+        TRY(st);
         if (strcmp(name, EFFECTIVE) == 0) {
             s->effective = why == NULL;
             s->size = size;

@@ -19,7 +19,8 @@ status folder_sweep(const char *dir);
 status folder_remove(const char *dir, const char *name);
 /* Remove the matrices that a run wrote, DIR/matrices/NAME.fits with the names that runs give. */
 status folder_remove_matrices(const char *dir);
-bool folder_has(const char *dir, const char *name);
+/* Whether DIR/NAME is there. */
+status folder_has(const char *dir, const char *name, bool *has);
 
 /* Note the sizes and checksums of the results and of effective.yaml in `dir` as a sealed text. */
 status folder_note(const char *dir, const char *path, uint64_t run);

@@ -143,32 +143,34 @@ static const char *check_header(const part_header *h, const part_run *run, part_
 }
 
 /* Open a part, its header and its table of checksums verified; *why: what is wrong, else NULL. */
-static void open_verified(const char *path, const part_run *run, part_file *f, const char **why,
-                          bool *old) {
+static status open_verified(const char *path, const part_run *run, part_file *f, const char **why,
+                            bool *old) {
     struct stat sb;
     part_header h;
     *old = false;
     *f = (part_file){.fd = file_open_fd(path, O_RDONLY | O_NONBLOCK)};
     if (f->fd < 0 || fstat(f->fd, &sb) != 0) {
         *why = strerror(errno);
-        return;
+        return MOAO_OK;
     }
     *why = "it is truncated";
     if (!S_ISREG(sb.st_mode) || (size_t)sb.st_size < sizeof h)
-        return;
+        return MOAO_OK;
     *why = "it cannot be read";
     if (file_read_at(f->fd, path, &h, sizeof h, 0) != MOAO_OK)
-        return;
+        return MOAO_OK;
     if ((*why = check_header(&h, run, &f->p, (uint64_t)sb.st_size, old)) != NULL)
-        return;
+        return MOAO_OK;
     const size_t table = image_count(&f->p) * sizeof *f->image_crc;
     f->scalars_crc = h.scalars_crc;
-    if (ALLOC(f->image_crc, image_count(&f->p), "checksums of images") != MOAO_OK)
-        *why = "there is no memory for its checksums";
-    else if (file_read_at(f->fd, path, f->image_crc, table, sizeof h) != MOAO_OK)
+    const status st = ALLOC(f->image_crc, image_count(&f->p), "checksums of images");
+    if (st != MOAO_OK)
+        return st;
+    if (file_read_at(f->fd, path, f->image_crc, table, sizeof h) != MOAO_OK)
         *why = "it cannot be read";
     else if (crc_update(0, f->image_crc, table) != h.table_crc)
         *why = "its checksum is wrong";
+    return MOAO_OK;
 }
 
 /* CRC-32 of n bytes at `at`, read through `buffer`; false when they cannot be read. */
@@ -185,11 +187,12 @@ static bool sum_bytes(const part_file *f, const char *path, uint64_t at, size_t 
     return true;
 }
 
-void part_verify(const char *path, const part_run *run, part_shape *p, const char **why,
-                 bool *old) {
+status part_verify(const char *path, const part_run *run, part_shape *p, const char **why,
+                   bool *old) {
     part_file f;
     uint32_t crc;
-    open_verified(path, run, &f, why, old);
+    status st;
+    TRY(open_verified(path, run, &f, why, old));
     *p = f.p;
     if (*why == NULL &&
         (!sum_bytes(&f, path, scalars_at(p), scalar_bytes(p), &crc) || crc != f.scalars_crc))
@@ -197,9 +200,11 @@ void part_verify(const char *path, const part_run *run, part_shape *p, const cha
     for (size_t i = 0; *why == NULL && i < image_count(p); i++)
         if (!sum_bytes(&f, path, image_at(p, i), image_bytes(p), &crc) || crc != f.image_crc[i])
             *why = "its checksum is wrong";
-    part_close(&f);
     if (*why != NULL)
         status_clear(); /* the reason is *why */
+done:
+    part_close(&f);
+    return st;
 }
 
 static status changed(const char *path, const char *why) {
@@ -212,8 +217,8 @@ static status changed(const char *path, const char *why) {
 status part_open(const char *path, const part_run *run, const part_shape *expected, part_file *f) {
     const char *why;
     bool old;
-    status st = MOAO_OK;
-    open_verified(path, run, f, &why, &old);
+    status st;
+    TRY(open_verified(path, run, f, &why, &old));
     if (why != NULL)
         TRY(changed(path, why));
     if (f->p.exposure != expected->exposure || f->p.t0 != expected->t0 || f->p.nt != expected->nt ||

@@ -54,7 +54,7 @@ static status load_part(store *s, const char *name, const part_shape *named) {
     bool old;
     status st;
     TRY(store_path(s, name, &path));
-    part_verify(path, &s->run, &p, &why, &old);
+    TRY(part_verify(path, &s->run, &p, &why, &old));
     if (old)
         TRY(refuse_version(s));
     if (why == NULL && (p.exposure != named->exposure || p.t0 != named->t0 || p.nt != named->nt))
@@ -138,17 +138,21 @@ done:
 status store_refuse_results(store *s, bool resume) {
     status st;
     const char *what = NULL;
+    bool has = false;
     s->nparts = 0;
     TRY(for_each_part(s, count_part));
-    if (folder_has(s->checkpoint, "finished"))
+    TRY(folder_has(s->checkpoint, "finished", &has));
+    if (has)
         what = "a finished run: add --overwrite to replace it";
     else if (s->nparts > 0)
         what = "an unfinished run: add --resume to go on, --overwrite to start again";
-    for (int i = 0; folder_results[i] != NULL && what == NULL; i++)
-        if (folder_has(s->dir, folder_results[i]))
+    for (int i = 0; folder_results[i] != NULL && what == NULL; i++) {
+        TRY(folder_has(s->dir, folder_results[i], &has));
+        if (has)
             what = resume
                        ? "results without a checkpoint to resume: add --overwrite to replace them"
                        : "earlier results: add --overwrite to replace them";
+    }
     if (what != NULL)
         st = status_fail(MOAO_INPUT, "%s: holds %s, or choose another directory with -o",
                          file_shown(s->dir), what);
@@ -214,11 +218,16 @@ static status restore_effective(store *s, const folder_state *f) {
     char *kept = NULL, *right = NULL, *text = NULL;
     uint64_t size;
     uint32_t crc;
+    bool there, same = false;
     status st;
     TRY(store_path(s, "effective.yaml", &kept));
-    const bool same = file_exists(kept) && file_sum(kept, &size, &crc) == MOAO_OK &&
-                      size == f->size && crc == f->crc;
-    status_clear();
+    TRY(file_find(kept, &there));
+    if (there && (st = file_sum(kept, &size, &crc)) == MOAO_OK)
+        same = size == f->size && crc == f->crc;
+    if (st == MOAO_IO) /* then it cannot serve */
+        status_clear();
+    else
+        TRY(st);
     if (same && f->effective)
         goto done;
     progress_warn("%s: effective.yaml is not as the run wrote it: it is written anew", s->dir);
@@ -271,9 +280,11 @@ done:
 }
 
 status store_load(store *s) {
-    bool known = folder_has(s->checkpoint, "effective.yaml");
+    bool known, finished;
     sealed_state facts;
     status st;
+    TRY(folder_has(s->checkpoint, "effective.yaml", &known));
+    TRY(folder_has(s->checkpoint, "finished", &finished));
     TRY(read_facts(s, &facts));
     if (facts == SEALED_GOOD) /* of this run, whatever became of effective.yaml */
         known = true;
@@ -290,7 +301,7 @@ status store_load(store *s) {
                         "not of this run; choose another directory with -o, or start again with "
                         "--overwrite",
                         s->dir));
-    if (!known && s->done == 0 && !folder_has(s->checkpoint, "finished"))
+    if (!known && s->done == 0 && !finished)
         TRY(store_refuse_results(s, true));
     TRY(load_finished(s));
     if (s->finished)

@@ -57,12 +57,13 @@ static sealed_state unseal(char *all, const char *kind, uint64_t run) {
 
 status sealed_read(const char *path, const char *kind, uint64_t run, char **text,
                    sealed_state *state) {
+    bool there;
     *text = NULL;
     *state = SEALED_NONE;
-    if (!file_exists(path))
-        return MOAO_OK;
-    status st = file_read_text(path, text);
-    if (st != MOAO_OK)
+    status st = file_find(path, &there);
+    if (st != MOAO_OK || !there)
+        return st;
+    if ((st = file_read_text(path, text)) != MOAO_OK)
         return st;
     *state = unseal(*text, kind, run);
     if (*state != SEALED_GOOD) {

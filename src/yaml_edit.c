@@ -200,7 +200,7 @@ static status step_key(override *o, ynode ***slot) {
         TRY(new_node(o, YAML_TREE_MAP, "", 0, *slot));
     ynode *map = **slot;
     if (map->kind != YAML_TREE_MAP)
-        return fail_here(o, "a key below what is no mapping in the files");
+        return fail_here(o, "a key below what is no mapping in the files, expected one there");
     TRY(new_node(o, YAML_TREE_SCALAR, name, len, &key));
     drop_excluded(map, key->text, o->path, o->excludes);
     if (find_key(map, key->text) < 0)

@@ -69,7 +69,8 @@ struct Data {
     batch_cut cut = {};
     std::vector<int64_t> ranks;
     double us = 0, vendor_us = 0, off = 0, bent = 0, vendor_off = 0, vendor_bent = 0;
-    const char *way = "none";
+    double sound_us = 0; /* the fastest whose vectors are orthonormal and whose product is A */
+    const char *way = "none", *sound = "none";
 
     explicit Data(const Row &row)
         : q(row), t(row.single ? BACKEND_S : BACKEND_D), m(row.m), n(row.n), k(std::min(m, n)),
@@ -217,6 +218,14 @@ double Data::bytes() const {
 /* --- the vendor's side of a row: the fastest way stays in d */
 static void keep(Data &d, const char *way, double us, double off, double bent) {
     printf("#   %-34s %11.1f us  error %.1e  orthogonality %.1e\n", way, us, off, bent);
+    if (!(off < INFINITY && bent < INFINITY)) /* no result at all */
+        return;
+    if (bent < 1e-8 &&
+        off < (d.q.op == RSVD ? 1
+               : d.q.tol > 0  ? 1.1 * d.q.tol
+                              : 1e-8) &&
+        (d.sound_us == 0 || us < d.sound_us))
+        d.sound_us = us, d.sound = way;
     if (d.vendor_us == 0 || us < d.vendor_us)
         d.vendor_us = us, d.way = way, d.vendor_off = off, d.vendor_bent = bent;
 }
@@ -253,6 +262,12 @@ static void vendor_svd(Data &d, bool values, int64_t rank) {
         const double us = median_us(refill, [&] { w.run(); });
         svd_errors(d, s, u, v, m, n, rank, &off, &bent);
         keep(d, "gemm, XsyevBatched, gemm", us, off, bent);
+    }
+    if (n > 32 && n <= 512 && !values) {
+        Streams w(d.a, s, u, v, m, n);
+        const double us = median_us(refill, [&] { w.run(); });
+        svd_errors(d, s, u, v, m, n, rank, &off, &bent);
+        keep(d, "gesvdj on 16 streams", us * (double)count / Streams::STREAMS, off, bent);
     }
 }
 
@@ -408,6 +423,8 @@ static void run(const Row &q) {
         printf(" | %s %.1f us err %.1e orth %.1e: ratio %.2f (asked %g)%s", d.way, d.vendor_us,
                d.vendor_off, d.vendor_bent, d.vendor_us / d.us, q.asked,
                d.vendor_us / d.us >= q.asked ? "" : " SHORT");
+    if (d.sound_us > d.vendor_us)
+        printf(" | sound: %s %.1f us: ratio %.2f", d.sound, d.sound_us, d.sound_us / d.us);
     printf("\n");
     fflush(stdout);
     if (csv) {
@@ -426,8 +443,8 @@ int main(int argc, char **argv) {
     bench_open(NULL);
     csv = path ? fopen(path, "a") : NULL;
     if (csv && ftell(csv) == 0)
-        fprintf(csv, "row,us,vendor_us,share,rank,error,orthogonality,vendor_error,"
-                     "vendor_orthogonality,asked,vendor\n");
+        fprintf(csv, "row,us,vendor_us,sound_us,share,rank,error,orthogonality,vendor_error,"
+                     "vendor_orthogonality,asked,vendor,sound\n");
     OK(cusolverDnCreate(&solver));
     OK(cusolverDnSetStream(solver, stream));
     OK(cusolverDnCreateParams(&params));

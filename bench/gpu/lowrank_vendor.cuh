@@ -185,4 +185,53 @@ struct Eigen {
     }
 };
 
+/* gesvdj of single matrices on 16 streams, as the published work compares itself: only the first
+ * STREAMS matrices of a batch. */
+struct Streams {
+    enum { STREAMS = 16 };
+    int64_t m, n;
+    double *a, *s, *u, *v;
+    int lwork = 0;
+    Memory *work = NULL, info;
+    cudaStream_t stream_of[STREAMS];
+    cusolverDnHandle_t handle[STREAMS];
+    cudaEvent_t start, end[STREAMS];
+    Streams(double *a_, double *s_, double *u_, double *v_, int64_t m_, int64_t n_)
+        : m(m_), n(n_), a(a_), s(s_), u(u_), v(v_), info(STREAMS) {
+        CU(cudaEventCreate(&start));
+        for (int k = 0; k < STREAMS; k++) {
+            CU(cudaStreamCreateWithFlags(stream_of + k, cudaStreamNonBlocking));
+            CU(cudaEventCreate(end + k));
+            OK(cusolverDnCreate(handle + k));
+            OK(cusolverDnSetStream(handle[k], stream_of[k]));
+        }
+        OK(cusolverDnDgesvdj_bufferSize(handle[0], CUSOLVER_EIG_MODE_VECTOR, 1, (int)m, (int)n, a,
+                                        (int)m, s, u, (int)m, v, (int)n, &lwork, jacobi));
+        work = new Memory((int64_t)lwork * STREAMS);
+    }
+    ~Streams() {
+        for (int k = 0; k < STREAMS; k++) {
+            cusolverDnDestroy(handle[k]);
+            cudaEventDestroy(end[k]), cudaStreamDestroy(stream_of[k]);
+        }
+        cudaEventDestroy(start);
+        delete work;
+    }
+    /* The main stream waits for all; a thread for each, because the routine waits on the host. */
+    void run() {
+        CU(cudaEventRecord(start, stream));
+#pragma omp parallel for num_threads(STREAMS)
+        for (int k = 0; k < STREAMS; k++) {
+            CU(cudaStreamWaitEvent(stream_of[k], start, 0));
+            OK(cusolverDnDgesvdj(handle[k], CUSOLVER_EIG_MODE_VECTOR, 1, (int)m, (int)n,
+                                 a + k * m * n, (int)m, s + k * n, u + k * m * n, (int)m,
+                                 v + k * n * n, (int)n, work->p + (int64_t)k * lwork, lwork,
+                                 (int *)info.p + k, jacobi));
+            CU(cudaEventRecord(end[k], stream_of[k]));
+        }
+        for (int k = 0; k < STREAMS; k++)
+            CU(cudaStreamWaitEvent(stream, end[k], 0));
+    }
+};
+
 #endif

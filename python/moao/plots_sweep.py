@@ -92,7 +92,8 @@ def maps(sweep):
             label_cells(ax, plane)
             ax.set_xticks(range(len(px)), xw or ["%.4g" % v for v in px])
             ax.set_yticks(range(len(py)), yw or ["%.4g" % v for v in py])
-            ax.set(xlabel=label(sweep, kx), ylabel=label(sweep, ky), title=(label(sweep, name) + "  " + wave_text(waves[j])).strip())
+            ax.set(xlabel=label(sweep, kx), ylabel=label(sweep, ky),
+                   title=(label(sweep, name) + "  " + wave_text(waves[j])).strip())
             figure.colorbar(drawn, ax=ax)
     figure.suptitle(sweep.folder, fontsize=9)
     return figure

@@ -1,7 +1,8 @@
 """What a run left in its folder, by the names that one uses: Strehl ratios, energies, images, stars, exposures.
 
 Arrays of results have the shape of the targets: [y, x] for a grid, [target] for a list; with exposure="all" the
-exposures come before them, and without a wavelength all wavelengths come first. Wavelengths are in um, boxes and pixels in mas, directions in arcsec, exposures count from 1.
+exposures come before them, and without a wavelength all wavelengths come first. Wavelengths are in um, boxes and pixels
+in mas, directions in arcsec, exposures count from 1.
 """
 import os
 import re

@@ -125,7 +125,8 @@ def data(run, most=MAX_BYTES):
         h["TELDIAM"], h["NSENSOR"], h["NMEAS"], run.nt, "s" if run.nt > 1 else "", run.ne, "s" if run.ne > 1 else "",
         h.get("CREATOR", "moao"))
     return {"title": run.title or os.path.basename(os.path.abspath(run.folder)), "summary": line,
-            "x": listed(run.x), "y": listed(run.y), "names": run.names if run.named else None, "grid": run.grid if run.nt > 1 else None,
+            "x": listed(run.x), "y": listed(run.y), "names": run.names if run.named else None,
+            "grid": run.grid if run.nt > 1 else None,
             "field": field(run), "angle": run.position_angle, "stars": rows, "starColumns": columns,
             "waves": listed(run.lambdas), "times": listed(run.times), "unit": time_unit(run.times),
             "r0": listed(run.r0), "quantities": quantities(run),

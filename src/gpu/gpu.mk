@@ -19,7 +19,7 @@ gpu-bench: gpu $(gpu_bench)
 $(gpu_test) $(gpu_bench): $(B)/%: %.cu $(B)/libmoao.a
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
-	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -cudart static -Isrc -MMD -MP -MF $@.d $< $(B)/libmoao.a -o $@ \
+	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -Xcompiler -fopenmp -cudart static -Isrc -MMD -MP -MF $@.d $< $(B)/libmoao.a -o $@ \
 	  $(OPENBLAS_LIBS) $(CUDA_LIBS) -ldl -lgomp -lpthread
 
 check-gpu: gpu-tests
@@ -53,7 +53,7 @@ $(B)/libmoao_linalg.so: $(linalg_pic)
 	$(Q)$(CC) -shared -fopenmp $(san_flags) $(LDFLAGS) -Wl,-soname,libmoao_linalg.so.$(linalg_major) -o $@ $^ $(OPENBLAS_LIBS) -ldl -lm -lpthread
 $(B)/moao-linalg.pc: $(B)/flags
 	$(Q)printf '%s\n' 'prefix=$(prefix)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \
-	  'Name: moao-linalg' 'Description: Dense linear algebra on CPU and GPU: triangular solves and products, Cholesky factors, batches' \
+	  'Name: moao-linalg' 'Description: Dense linear algebra on CPU and GPU: triangular solves and products, Cholesky factors, batches, QR, SVD, compression' \
 	  'Version: $(linalg_version)' 'Requires.private: openblas' 'Libs: -L$${libdir} -lmoao_linalg' \
 	  'Libs.private: -fopenmp -ldl -lpthread -lm' 'Cflags: -I$${includedir}/moao' >$@
 

@@ -56,24 +56,37 @@ __device__ inline double block_max(double x, double *red) {
     return s;
 }
 
-/* Largest modulus of a matrix, and (through *bad, a shared int) its first column that holds a NaN
- * or an infinity, counted from `from`; *bad is lowered only. */
+/* Largest modulus of a matrix, the sum of its squares, and (through *bad, a shared int) its first
+ * column that holds a NaN or an infinity, counted from `from`; *bad is lowered only. Loads of
+ * several rows are under way at once. */
+struct Survey {
+    double most, sum;
+};
 template <class T>
-__device__ inline double survey(const T *a, int64_t ld, int m, int n, int from, int *bad,
+__device__ inline Survey survey(const T *a, int64_t ld, int m, int n, int from, int *bad,
                                 double *red) {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
-    double most = 0;
+    double most = 0, sum = 0;
     for (int j = threadIdx.x / 32; j < n; j += warps) {
+        const T *c = a + j * ld;
         bool fine = true;
-        for (int i = lane; i < m; i += 32) {
-            const double x = fabs((double)a[i + j * ld]);
-            fine = fine && x <= DBL_MAX; /* false for NaN, too */
-            most = x > most ? x : most;
+        for (int i = lane; i < m; i += 32 * 8) {
+            double x[8];
+#pragma unroll
+            for (int q = 0; q < 8; q++)
+                x[q] = i + 32 * q < m ? fabs((double)c[i + 32 * q]) : 0.0;
+#pragma unroll
+            for (int q = 0; q < 8; q++) {
+                fine = fine && x[q] <= DBL_MAX; /* false for NaN, too */
+                most = x[q] > most ? x[q] : most;
+                sum += x[q] * x[q];
+            }
         }
         if (!fine)
             atomicMin(bad, from + j + 1);
     }
-    return block_max(most, red);
+    most = block_max(most, red);
+    return Survey{most, block_sum(sum, red)};
 }
 
 /* The exponent by which a matrix is scaled: 0 where sums of squares are far from the range's ends.
@@ -109,28 +122,34 @@ __device__ inline double factor_entry(const T *a, int64_t ld, int m, int n, int 
     return (double)scale(TRANS ? a[k + i * ld] : a[i + k * ld]);
 }
 
-template <class T, bool TRANS, bool EDGE>
+/* STEPS times eight of the inner index: all of a's entries are fetched before the first is used. */
+template <class T, bool TRANS, bool EDGE, int STEPS>
 __device__ inline void product_steps(const T *a, int64_t lda, const T *b, int64_t ldb, int m, int n,
                                      int w, int row, int from, int to, const Scale<T> &scale,
                                      double (*acc)[4], int lane) {
     const int r = lane % 4, c = lane / 4;
-#pragma unroll 2
-    for (int k = from; k < to; k += 8) {
-        double x[4];
+    for (int k = from; k < to; k += 8 * STEPS) {
+        double x[STEPS][4];
 #pragma unroll
-        for (int q = 0; q < 4; q++)
-            x[q] = factor_entry<T, TRANS, EDGE>(a, lda, m, n, row + c + (q & 1) * 8,
-                                                k + r + (q >> 1) * 4, scale);
+        for (int s = 0; s < STEPS; s++)
 #pragma unroll
-        for (int t = 0; t < WIDE / 8; t++) {
-            double y[2];
+            for (int q = 0; q < 4; q++)
+                x[s][q] = factor_entry<T, TRANS, EDGE>(a, lda, m, n, row + c + (q & 1) * 8,
+                                                       k + 8 * s + r + (q >> 1) * 4, scale);
 #pragma unroll
-            for (int q = 0; q < 2; q++) {
-                const int i = k + r + q * 4, j = 8 * t + c;
-                y[q] = (!EDGE || i < n) && j < w ? (double)b[i + j * ldb] : 0.0;
+        for (int s = 0; s < STEPS; s++)
+#pragma unroll
+            for (int t = 0; t < WIDE / 8; t++) {
+                double y[2];
+                if (8 * t >= w)
+                    continue;
+#pragma unroll
+                for (int q = 0; q < 2; q++) {
+                    const int i = k + 8 * s + r + q * 4, j = 8 * t + c;
+                    y[q] = (!EDGE || i < n) && j < w ? (double)b[i + j * ldb] : 0.0;
+                }
+                tensor(acc[t], x[s], y);
             }
-            tensor(acc[t], x, y);
-        }
     }
 }
 
@@ -142,9 +161,9 @@ __device__ __noinline__ void narrow_product(const T *a, int64_t lda, const T *b,
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32, r = lane % 4, l = lane / 4;
     for (int row = 16 * (threadIdx.x / 32); row < m; row += 16 * warps) {
         double acc[WIDE / 8][4] = {};
-        const int whole = row + 16 <= m ? n / 8 * 8 : 0;
-        product_steps<T, TRANS, false>(a, lda, b, ldb, m, n, w, row, 0, whole, scale, acc, lane);
-        product_steps<T, TRANS, true>(a, lda, b, ldb, m, n, w, row, whole, n, scale, acc, lane);
+        const int whole = row + 16 <= m ? n / 32 * 32 : 0;
+        product_steps<T, TRANS, false, 4>(a, lda, b, ldb, m, n, w, row, 0, whole, scale, acc, lane);
+        product_steps<T, TRANS, true, 1>(a, lda, b, ldb, m, n, w, row, whole, n, scale, acc, lane);
 #pragma unroll
         for (int t = 0; t < WIDE / 8; t++)
 #pragma unroll

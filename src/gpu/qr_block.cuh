@@ -148,6 +148,61 @@ __device__ inline T panel_step(T *P, int64_t ld, int m, int nb, int j, T tau, co
     return next;
 }
 
+/* The same for panels of at most 32 R rows, whose columns are read once: d is carried in registers.
+ */
+template <class T, int COLS, int R>
+__device__ inline T panel_step_short(T *P, int64_t ld, int m, int nb, int j, T tau,
+                                     const Block &g) {
+    T v[R], x[COLS][R], d[COLS], next = T(0);
+    const int last = j + 1 + g.lane; /* this lane's rows: last, last + 32, ... */
+#pragma unroll
+    for (int r = 0; r < R; r++)
+        v[r] = last + 32 * r < m ? P[last + 32 * r + j * ld] : T(0);
+#pragma unroll
+    for (int q = 0; q < COLS; q++) {
+        const int c = g.warp + q * g.warps;
+        d[q] = T(0);
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            x[q][r] = c < nb && last + 32 * r < m ? P[last + 32 * r + c * ld] : T(0);
+            d[q] += v[r] * x[q][r];
+        }
+    }
+#pragma unroll
+    for (int q = 0; q < COLS; q++)
+        d[q] = warp_sum(d[q]);
+#pragma unroll
+    for (int q = 0; q < COLS; q++) {
+        const int c = g.warp + q * g.warps;
+        if (c < nb && c != j)
+            d[q] += P[j + c * ld];
+    }
+    __syncwarp();
+#pragma unroll
+    for (int q = 0; q < COLS; q++) {
+        const int c = g.warp + q * g.warps;
+        if (c >= nb || c == j)
+            continue;
+        if (c < j) {
+            if (g.lane == 0)
+                g.gram[c + j * FLD] = (double)d[q];
+            continue;
+        }
+        const T f = tau * d[q];
+        if (g.lane == 0)
+            P[j + c * ld] -= f;
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            const T y = x[q][r] - f * v[r];
+            if (last + 32 * r < m)
+                P[last + 32 * r + c * ld] = y;
+            if (c == j + 1 && (r || g.lane))
+                next += y * y; /* zero beyond the last row */
+        }
+    }
+    return next;
+}
+
 /* T of the panel from its taus and gram: (I + D U) T = D, U the strict upper triangle of V^T V; a
  * lane solves for one column. By warp 0. */
 template <class T> __device__ inline void panel_triangle(const T *tau, int nb, const Block &g) {
@@ -178,7 +233,9 @@ __device__ __noinline__ void panel_columns(T *P, int64_t ld, int m, int nb, T *t
         make_reflector(P, 0, m, tail_squares(P, 1, m, g.lane), tau, g.lane);
     __syncthreads();
     for (int j = 0; j < last; j++) {
-        const T s = panel_step<T, COLS>(P, ld, m, nb, j, tau[j], g);
+        const T s = m <= 64    ? panel_step_short<T, COLS, 2>(P, ld, m, nb, j, tau[j], g)
+                    : m <= 128 ? panel_step_short<T, COLS, 4>(P, ld, m, nb, j, tau[j], g)
+                               : panel_step<T, COLS>(P, ld, m, nb, j, tau[j], g);
         if (j + 1 < last && (j + 1) % g.warps == g.warp) {
             __syncwarp();
             make_reflector(P + (j + 1) * ld, j + 1, m, warp_sum(s), tau + j + 1, g.lane);
@@ -252,6 +309,7 @@ template <class T, bool ROWS, bool EDGE>
 __device__ inline void strip_products(const T *P, int64_t ldp, T *C, int64_t ldc, int m, int nb,
                                       int nc, int from, int to, double *w, int lane) {
     const int r = lane % 4, c = lane / 4;
+#pragma unroll(EDGE ? 1 : 4) /* loads ahead of the chain of products */
     for (int k = from; k < to; k += 8) {
         double a[4], b[2];
 #pragma unroll

@@ -128,11 +128,10 @@ template <class T> __device__ inline double largest_column(const Sketched<T> &s,
 /* Rounds until the residual is within the threshold. */
 template <class T>
 __device__ void adaptive_range(const SketchArgs<T> &a, const Sketched<T> &s, int64_t b, int shift,
-                               int64_t limit) {
+                               int64_t limit, double all) {
     const int k = s.m < s.n ? s.m : s.n, block = k <= 128 ? 16 : 32;
     const double tol0 = a.tol_each ? a.tol_each[b] : a.tol, tol = tol0 > 0 ? tol0 : 0;
-    const double all = squares(s.a, s.lda, s.m, s.n, s.scale, s.red),
-                 least = (sizeof(T) == 8 ? 3e-7 : 1e-3) * sqrt(all);
+    const double least = (sizeof(T) == 8 ? 3e-7 : 1e-3) * sqrt(all);
     const int64_t rounded = (limit + block - 1) / block * block;
     const int most = (int)(rounded < k ? rounded : k);
     double rest = all, spectral = all / k, t;
@@ -211,9 +210,11 @@ __global__ void __launch_bounds__(32 * WARPS, 2)
     if (threadIdx.x == 0)
         *s.bad = INT_MAX;
     __syncthreads();
-    const double most = valid && s.m && s.n ? survey(s.a, s.lda, s.m, s.n, 0, s.bad, s.red) : 0;
+    Survey seen = {0, 0};
+    if (valid && s.m && s.n)
+        seen = survey(s.a, s.lda, s.m, s.n, 0, s.bad, s.red);
     __syncthreads();
-    const int bad = *s.bad, shift = shift_of<T>(most);
+    const int bad = *s.bad, shift = shift_of<T>(seen.most);
     if (!valid || bad != INT_MAX || s.m == 0 || s.n == 0) {
         if (threadIdx.x == 0) {
             a.found[b] = 0, a.cut[b] = 0, a.shift[b] = 0;
@@ -225,7 +226,8 @@ __global__ void __launch_bounds__(32 * WARPS, 2)
     if (threadIdx.x == 0)
         a.shift[b] = shift;
     if (a.adaptive)
-        adaptive_range(a, s, b, shift, limit);
+        adaptive_range(a, s, b, shift, limit,
+                       shift ? squares(s.a, s.lda, s.m, s.n, s.scale, s.red) : seen.sum);
     else
         fixed_range(a, s, b, shift, limit);
 }

@@ -26,18 +26,27 @@ __host__ __device__ constexpr int top_bit(int s) {
     return s >= 8 ? 8 : s >= 4 ? 4 : s >= 2 ? 2 : 1;
 }
 
-/* The rotation that makes two columns orthogonal: a, b their squares, p their product. Column 1
- * becomes c x1 - s x2, column 2 s x1 + c x2; t = s / c. */
+/* The rotation that makes two columns nearly orthogonal: a, b their squares, p their product.
+ * Column 1 becomes c x1 - s x2, column 2 s x1 + c x2; t = s / c. The angle is that of single
+ * precision (what is left of p is 1e-7 of it, and the next sweep sees it), c and s are orthonormal
+ * to double precision. */
 struct Rotation {
     double c, s, t;
 };
 __device__ inline Rotation rotation(double a, double b, double p) {
-    const double zeta = (b - a) / (2.0 * p), size = fabs(zeta);
+    const double y = batch::inv_sqrt(2.0 * fabs(p)), zeta = copysign((b - a) * y * y, (b - a) * p),
+                 size = fabs(zeta);
+    const float z = size > 0x1p27 ? 0x1p27f : (float)size;
+    const float h = 1.0f / (z + sqrtf(fmaf(z, z, 1.0f)));
     Rotation r;
-    r.t = size > 0x1p27 ? 0.5 / zeta : copysign(1.0 / (size + sqrt(fma(size, size, 1.0))), zeta);
+    r.t = size > 0x1p27 ? 0.5 / zeta : copysign((double)h, zeta);
     r.c = batch::inv_sqrt(fma(r.t, r.t, 1.0));
     r.s = r.c * r.t;
     return r;
+}
+/* Square root; NaN for 0 and below, infinity for a subnormal number. */
+__device__ inline double root_of(double a) {
+    return a * batch::inv_sqrt(a);
 }
 
 /* One step of the sweep on G: columns l and l ^ S of every pair are made orthogonal. Lane l < 16
@@ -49,7 +58,7 @@ __device__ inline bool inner_step(double (&x)[PAIR], double tol, double floor, d
                                   int lane) {
     const int l = lane % PAIR;
     const bool low = !(l & top_bit(S)), gram = lane < PAIR;
-    const double a = x[0], root = gram ? sqrt(a) : 0.0;
+    const double a = x[0], root = gram ? root_of(a) : 0.0;
     const double b = __shfl_xor_sync(0xffffffffu, a, S), q = __shfl_xor_sync(0xffffffffu, x[S], S),
                  other = __shfl_xor_sync(0xffffffffu, root, S);
     const double p = low ? x[S] : q; /* the same bits in both lanes */

@@ -104,7 +104,7 @@ __device__ inline unsigned warp_rotate(T *x, T *q, double &a, int s, double tol,
         y[i] = __shfl_xor_sync(0xffffffffu, x[i], s);
         p[i % 2] = fma((double)x[i], (double)y[i], p[i % 2]); /* the same bits in both lanes */
     }
-    const double product = p[0] + p[1], b = __shfl_xor_sync(0xffffffffu, a, s), root = sqrt(a),
+    const double product = p[0] + p[1], b = __shfl_xor_sync(0xffffffffu, a, s), root = root_of(a),
                  other = __shfl_xor_sync(0xffffffffu, root, s);
     const bool low = l < (l ^ s);
     const bool rotate = fabs(product) > tol * (root * other) && root > SvdRange<T>::FLOOR &&

@@ -38,7 +38,9 @@ static uint64_t mix(uint64_t z) {
     return z ^ (z >> 31);
 }
 
-/* Room for n targets, their signs, and D+'x. The same draw in every run of the same exposure. */
+/* Room for n targets, their x, and D+'x. The same draw in every run of the same exposure. Signs
+ * alone would be piston, which D+' takes to nothing but rounding, once in 2^(v-1) draws: often,
+ * with few actuators. */
 static status draw(verify *v, int e, int t0, int n, int first) {
     const size_t m = v->s->m, t = v->s->t, nact = (size_t)v->s->dm.nact, count = (size_t)n;
     uint64_t seed = mix(((uint64_t)e << 32) + (uint64_t)t0);
@@ -50,8 +52,10 @@ static status draw(verify *v, int e, int t0, int n, int first) {
     TRY(ALLOC(v->look.y, count, "a check"));
     for (int k = 0; k < n; k++)
         v->target[k] = first + k;
-    for (size_t i = 0; i < count * nact; i++)
-        v->look.x[i] = mix(seed + i) & 1 ? 1 : -1;
+    for (size_t i = 0; i < count * nact; i++) {
+        const uint64_t bits = mix(seed + i);
+        v->look.x[i] = (bits & 1 ? 1 : -1) * (1 + (double)(bits >> 11) * 0x1p-53);
+    }
     cblas_dgemm(CblasColMajor, CblasTrans, CblasNoTrans, (int)t, n, (int)nact, 1.0, v->dplus,
                 (int)nact, v->look.x, (int)nact, 0.0, v->p, (int)t);
     v->look.n = n;

@@ -168,7 +168,7 @@ static int one(const call *q, int64_t b, arena *mem) {
     const int64_t m = size_of(q->m, b), n = size_of(q->n, b), k = size_of(q->k, b),
                   k2 = size_of(q->k2, b);
     cut_one cut = cut_of(q->cut, b);
-    int64_t unused, *rank = q->rank ? q->rank + b : &unused;
+    int64_t unused = 0, *rank = q->rank ? q->rank + b : &unused;
     *rank = 0;
     if (m < 0 || n < 0 || k < 0 || k2 < 0)
         return -1;

@@ -169,13 +169,13 @@ static void gather_results(const rowteam *t, const rowchunk *ch, const double *s
                            const float *images, int *list, double *take, float *take_images,
                            result_block *b) {
     const size_t ns = (size_t)b->nlambda * (3 + (size_t)b->nbox);
-    const size_t np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop;
+    const size_t one = (size_t)b->crop * (size_t)b->crop, np = (size_t)b->nlambda * one;
     const int rank = t->c->rank;
     if (rank != 0) {
         int n = owned_targets(t, ch, rank, list);
         MPI_Send(scalars, n * (int)ns, MPI_DOUBLE, 0, 0, t->c->mpi);
-        for (int i = 0; i < n && images != NULL; i++)
-            MPI_Send(images + (size_t)i * np, (int)np, MPI_FLOAT, 0, 1, t->c->mpi);
+        for (int i = 0; i < n * b->nlambda && images != NULL; i++) /* an int counts one of them */
+            MPI_Send(images + (size_t)i * one, (int)one, MPI_FLOAT, 0, 1, t->c->mpi);
         return;
     }
     for (int r = 0; r < t->c->size; r++) {
@@ -187,8 +187,9 @@ static void gather_results(const rowteam *t, const rowchunk *ch, const double *s
             memcpy(b->scalars + (size_t)list[i] * ns, from + (size_t)i * ns, ns * sizeof(double));
             if (images == NULL)
                 continue;
-            if (r > 0)
-                MPI_Recv(take_images, (int)np, MPI_FLOAT, r, 1, t->c->mpi, MPI_STATUS_IGNORE);
+            for (int l = 0; r > 0 && l < b->nlambda; l++)
+                MPI_Recv(take_images + (size_t)l * one, (int)one, MPI_FLOAT, r, 1, t->c->mpi,
+                         MPI_STATUS_IGNORE);
             memcpy(b->images + (size_t)list[i] * np, r == 0 ? images + (size_t)i * np : take_images,
                    np * sizeof(float));
         }

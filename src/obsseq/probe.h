@@ -1,7 +1,7 @@
 /* Whether the residuals of an exposure are what they should be, found by another road.
  *
  * For a target with the residual S = Y + Y' (Y as obsseq_residual makes it) and a vector x of
- * signs, let q = W'x and p = D+'x. Then
+ * numbers of either sign between 1 and 2, let q = W'x and p = D+'x. Then
  *
  *     x'S x = q'Cmm q - 2 p'Ctm q        under the profile of the exposure,
  *     q'Cmm0 q = p'Ctm0 q                under that of the reconstructor, as W Cmm0 = D+ Ctm0.
@@ -9,7 +9,7 @@
  * The left of the first comes from the Y that the PSFs are made of, the right from entries that are
  * made anew, tile by tile, and products with one vector: an error of memory or of a processor in
  * the factor, W, T, the products or Y makes them differ, unless it is as small as rounding. (With
- * signs drawn at random it is the test of Freivalds 1979 for products.) The second finds what
+ * x drawn at random it is the test of Freivalds 1979 for products.) The second finds what
  * happened to W itself. */
 #ifndef MOAO_PROBE_H
 #define MOAO_PROBE_H
@@ -21,7 +21,7 @@
 typedef struct {
     int n;
     const int *target; /* [n] targets that are looked at, in increasing order */
-    double *x;         /* v x n, +1 or -1 */
+    double *x;         /* v x n, in (-2, -1] and [1, 2) */
     double *q;         /* m x n: W'x, this rank's part (the sum over ranks is meant) */
     double *y;         /* [n]: x'Y x, likewise */
     const double *p;   /* t x n: D+'x */

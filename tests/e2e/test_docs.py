@@ -72,9 +72,9 @@ class Links(unittest.TestCase):
         self.assertGreater(n, 40)
 
     def test_named_files(self):
-        """A file of the project that a page names in passing exists."""
+        """A file of the project that a page names in passing exists (CHANGELOG.md names what there was)."""
         n = 0
-        for page in PAGES:
+        for page in [p for p in PAGES if p != "CHANGELOG.md"]:
             for name in re.findall(r"(?<![\w/.-])(?:%s)/[\w./*{},-]*[\w*}/]" % FOLDERS, read(page)):
                 for each in expand(name.rstrip("/")):
                     self.assertTrue(glob.glob(os.path.join(ROOT, each)), "%s: %s" % (page, name))

@@ -153,6 +153,8 @@ class Lint(unittest.TestCase):
         found.clear()
         self.lint.check_words("src/a.c", ["/* Model section 4 */", "    return a / b;"], lambda *a: found.append(a))
         self.assertEqual(found, [])
+        self.lint.check_words("a.md", ["<" * 7 + " HEAD", "=" * 7, ">" * 7 + " main"], lambda *a: found.append(a))
+        self.assertEqual([a[1] for a in found], [1, 3])
 
     def test_scripts_parse(self):
         """Each script of the project is one that lint parses."""

@@ -19,7 +19,7 @@ from astropy.io import fits
 from astropy.table import Table
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from moao_test import QUICK_CASE, ROOT, Run, write_case  # noqa: E402
+from moao_test import MOAO, QUICK_CASE, ROOT, Run, environment, write_case  # noqa: E402
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 import moao  # noqa: E402
@@ -270,6 +270,24 @@ class Commands(Case):
         self.assertEqual(sorted(n for n in os.listdir(folder) if n.endswith("png")), ["sweep-maps.png", "sweep.png"])
         code, _, err = call(cmd_sweep, self.out)
         self.assertEqual((code, len(err.splitlines())), (2, 1), err)
+
+    def test_sweep_of_the_program(self):
+        """What `moao sweep` writes is read: its keys, and figures of merit that are those of its runs."""
+        from moao.sweep import Sweep
+        folder = os.path.join(self.folder, "study")
+        p = subprocess.run([MOAO, "sweep", os.path.join(self.folder, "case.yaml"), "telescope.zenith=[0, 40]",
+                            "schedule.end=10 min", "schedule.exposure_interval=10 min", "-o", folder],
+                           env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                           universal_newlines=True, check=False)
+        self.assertEqual(p.returncode, 0, p.stdout)
+        s = Sweep(folder)
+        self.assertEqual((list(s.keys), list(s.keys["telescope.zenith"])), (["telescope.zenith"], [0, 40]))
+        for zenith, mean, fwhm in zip((0, 40), s.merits["strehl_mean", 2.2], s.merits["fwhm", 1.65]):
+            one = moao.open(os.path.join(folder, "telescope.zenith=%d" % zenith))
+            self.assertAlmostEqual(mean, one.strehl(2.2).mean(), delta=1e-9)
+            self.assertAlmostEqual(fwhm, one.fwhm(1.65).mean(), delta=1e-7)
+        self.assertEqual(call(cmd_sweep, folder)[0], 0)
+        self.assertTrue(os.path.exists(os.path.join(folder, "sweep.png")))
 
     def test_collect(self):
         """The summary of a campaign has the runs' figures."""

@@ -21,6 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import harness  # noqa: E402
 from harness import ROOT, VERDICTS, Lab, attempt  # noqa: E402
 
+WORKERS = min(2 * (os.cpu_count() or 1), 16)  # trials at a time: they wait for files and for each other
 # share of a campaign's time; the smaller ones end by themselves
 FAMILIES = {"calls": 0.2, "memory": 0.25, "damage": 0.1, "limits": 0.1, "kills": 0.15, "fuzz": 0.1, "load": 0.1}
 
@@ -104,10 +105,16 @@ def campaign(lab, name, seed, full, seconds, workers, say=print):
 
 
 def build_tools(build):
-    """What the campaign preloads and fuzzes with; (exit code, text)."""
-    p = subprocess.run(["make", "--no-print-directory", "-C", ROOT, "-j%d" % (os.cpu_count() or 1), "B=" + build,
-                        "fault-tools"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
-                       check=False)
+    """What the campaign preloads and fuzzes with, by the compiler that the folder is built with; (exit code, text)."""
+    try:
+        with open(os.path.join(build, "flags"), encoding="utf-8") as f:
+            compiler = ["CC=" + f.read().split(" -std=")[0]]
+    except OSError:
+        compiler = []
+    # the folder is named as make names it: another name would be another build
+    command = ["make", "--no-print-directory", "-C", ROOT, "-j%d" % (os.cpu_count() or 1),
+               "B=" + os.path.relpath(build, ROOT)] + compiler + ["fault-tools"]
+    p = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False)
     return p.returncode, p.stdout
 
 
@@ -118,7 +125,8 @@ class Workplace:
         self.build = build
 
     def __enter__(self):
-        base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        roomy = os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 2e9
+        base = "/dev/shm" if roomy else None
         self.folder = tempfile.mkdtemp(prefix="moao-fault-", dir=base)
         os.environ["OMPI_MCA_btl_vader_backing_directory"] = self.folder  # a killed run leaves its segments there
         os.environ["OMPI_MCA_orte_tmpdir_base"] = self.folder
@@ -136,7 +144,7 @@ def main():
     ap.add_argument("--small", action="store_true", help="the form of make check")
     ap.add_argument("--only", action="append", choices=sorted(FAMILIES))
     ap.add_argument("--seed", type=int, default=int(time.time()))
-    ap.add_argument("--workers", type=int, default=2 * (os.cpu_count() or 1))
+    ap.add_argument("--workers", type=int, default=WORKERS)
     ap.add_argument("--case")
     a = ap.parse_args()
     build = os.path.realpath(a.build)

@@ -11,7 +11,7 @@ import shutil
 from harness import CASE, ROOT, Fail, environment, spec_of, tool
 
 NAME = "fuzz"
-WORKERS = max(os.cpu_count() or 1, 2)
+WORKERS = min(max(os.cpu_count() or 1, 2), 16)
 TARGETS = ("params", "profile", "legacy", "targets", "overrides", "checkpoint")
 CORPUS = os.path.join(ROOT, "tests", "fault", "corpus")
 # of a campaign's million, what each target gets

@@ -80,7 +80,7 @@ def run(lab, keys, out):
             return {"note": "tolerated at " + where.split(",")[0]}
         if r.code != 1:
             raise Fail("wrong", "exit code %d, expected 1:\n%s" % (r.code, r.text))
-        check_message(r, "[Mm]emory|ENOMEM")
+        check_message(r, "[Mm]emory|allocate")
         if keys["resume"] == "1":
             resume(lab, "least", out, int(keys["ranks"]), keys["resident"] == "1")
     except Fail as e:

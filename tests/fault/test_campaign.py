@@ -6,7 +6,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from campaign import Workplace, build_tools, campaign, reproduce  # noqa: E402
+from campaign import WORKERS, Workplace, build_tools, campaign, reproduce  # noqa: E402
 from harness import MOAO, tool  # noqa: E402
 
 SEED = int(os.environ.get("MOAO_FAULT_SEED", "20"))
@@ -28,7 +28,7 @@ class Campaign(unittest.TestCase):
         cls.place.__exit__()
 
     def assert_all_good(self, name):
-        tally = campaign(self.lab, name, SEED, False, 300, 2 * (os.cpu_count() or 1), lambda text: None)
+        tally = campaign(self.lab, name, SEED, False, 300, WORKERS, lambda text: None)
         self.assertGreater(tally.tried, 0)
         print("%s: %d tried in %.0f s; %s" % (name, tally.tried, tally.seconds, "; ".join(map(str, tally.notes))),
               flush=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The ways of docs/install.md, taken in fresh systems: `make check-install`, as root, with debootstrap and a Debian mirror.
 
-1. Every step of containers/Dockerfile (those of moao.def are the same: tests/e2e/test_recipes.py), then what the image's user does.
+1. Every step of containers/Dockerfile (those of moao.def are the same: tests/e2e/test_recipes.py), then what the image's user does: a run on two ranks, its picture, its page.
 2. Without root: a machine that has a compiler, Open MPI, OpenBLAS and cfitsio; an ordinary user unpacks the rest into a folder.
 
 MOAO_MIRROR names the mirror (http://deb.debian.org/debian). Takes about two minutes and 1 GB in $TMPDIR, which is freed at the end."""
@@ -70,11 +70,10 @@ class Fresh(unittest.TestCase):
             else:
                 self.assertIn(word, ("ARG", "FROM", "ENTRYPOINT", "CMD"))
         self.assertGreater(user, 0)
-        shared = "/usr/local/share/moao/"
-        text = self.call(root, "mpirun -n 2 moao run %s -o out && python3 %s/plot_maps.py out -o maps.png" % (
-            CASE.replace("params/", shared + "params/"), shared + "scripts"), user=user, cwd=work)
+        text = self.call(root, "moao run -n 2 %s -o out && moao-plot out -o maps.png && moao-view out" %
+                         CASE.replace("params/", "/usr/local/share/moao/params/"), user=user, cwd=work)
         self.assertIn("2 ranks", text)
-        for name in ("out/maps.fits", "maps.png"):
+        for name in ("out/maps.fits", "maps.png", "out/view.html"):
             self.assertGreater(os.path.getsize(root + work + "/" + name), 1000)
         for section in chroot.apptainer_parts()[1]["test"]:
             self.call(root, section, user=user, cwd=work)
@@ -90,7 +89,7 @@ class Fresh(unittest.TestCase):
             blocks = re.findall(r"```sh\n(.*?)```", f.read(), re.S)
         block = [b for b in blocks if "apt-get download" in b]
         self.assertEqual(len(block), 1)
-        script = "set -e; export HOME=/var/astro\n%s\n. scripts/mpi-env.sh; mpirun -n 2 $HOME/moao/bin/moao run %s -o out\n" \
+        script = "set -e; export HOME=/var/astro\n%s\n$HOME/moao/bin/moao run -n 2 %s -o out\n" \
             "ldd $HOME/moao/bin/moao\n" % (block[0], CASE)
         with open(home + "/script", "w", encoding="utf-8") as f:
             f.write(script)

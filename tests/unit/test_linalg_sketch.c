@@ -52,8 +52,8 @@ static bool cut_right(lr_case *c, int64_t more) {
         else /* a sketch lets t^2 beside the values that it cuts */
             limit =
                 sqrtl(limit + (c->op == ARA || lacks ? t * t : 0)) * (1 + 1e-3L) + slack + 0.2L * t;
-        /* a value at the threshold itself may be cut */
-        const bool enough = got >= r || (got == r - 1 && s[got] <= t + slack);
+        /* values at the threshold itself, to rounding, may be cut */
+        const bool enough = got >= r || s[got] <= t + slack;
         const bool fine = off <= limit && c->info[b] == (lacks ? -3 : 0) && enough &&
                           got <= r + (more ? more : close);
         if (!fine)

@@ -143,7 +143,7 @@ static void large_cases_are_judged_in_time(void **state) {
     sys_free(&s);
     params_free(&p);
     clock_gettime(CLOCK_MONOTONIC, &t1);
-    assert_true(t1.tv_sec - t0.tv_sec < 15); /* minutes before */
+    assert_true(t1.tv_sec - t0.tv_sec < 30); /* minutes before */
 }
 
 static int begin(void **state) {

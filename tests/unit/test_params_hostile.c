@@ -71,7 +71,7 @@ static void absurd_yaml_is_refused_in_time(void **state) {
     expect_mistake(NULL, "bad.yaml:1:1: syntax: ", "100000 keys in a mapping");
     clock_gettime(CLOCK_MONOTONIC, &end);
     free(text);
-    assert_true(end.tv_sec - begin.tv_sec < 10);
+    assert_true(end.tv_sec - begin.tv_sec < 30);
     assert_int_equal(mistakes_missed, 0);
 }
 
