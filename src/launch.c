@@ -1,5 +1,7 @@
 #include "launch.h"
 
+#include "machine.h"
+
 #include "comm.h"
 
 #include <errno.h>
@@ -42,6 +44,7 @@ void launch_environment(void) {
     setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
     setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    machine_wait_quietly();
     /* why they ended is said by the ranks, or by launch_run */
     setenv("OMPI_MCA_orte_execute_quiet", "1", 0);
     if (!on_path("ssh") && !on_path("rsh"))

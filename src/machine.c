@@ -50,15 +50,33 @@ static const char *suitable_kernel(void) {
     return NULL;
 }
 
-void machine_choose_kernel(char **argv) {
+/* Whether OpenBLAS took its oldest kernel; then the variable that names a better one is set. */
+static bool choose_kernel(void) {
     const char *kernel = suitable_kernel();
     if (kernel == NULL || getenv("OPENBLAS_CORETYPE") != NULL ||
         strcmp(openblas_get_corename(), "Prescott") != 0)
-        return;
+        return false;
     setenv("OPENBLAS_CORETYPE", kernel, 1);
+    return true;
+}
+
+bool machine_wait_quietly(void) {
+    bool set = false;
+    if (getenv("OMP_WAIT_POLICY") == NULL && getenv("GOMP_SPINCOUNT") == NULL)
+        set = setenv("OMP_WAIT_POLICY", "passive", 1) == 0;
+    if (getenv("OPENBLAS_THREAD_TIMEOUT") == NULL) /* 2^16 cycles: 20 us */
+        set = setenv("OPENBLAS_THREAD_TIMEOUT", "16", 1) == 0 || set;
+    return set;
+}
+
+void machine_prepare(char **argv, bool computes) {
+    bool again = choose_kernel();
+    again = (computes && machine_wait_quietly()) || again;
+    if (!again)
+        return;
     if (comm_catches_signals())
         comm_hold_signals();
-    execv("/proc/self/exe", argv); /* returns only on failure: then the slow kernel serves */
+    execv("/proc/self/exe", argv); /* returns only on failure: then it goes on as it is */
     if (comm_catches_signals())
         comm_catch_signals();
 }

@@ -5,10 +5,16 @@
 #include "comm.h"
 #include <stddef.h>
 
-/* Start the program anew with a kernel of OpenBLAS for this processor, where OpenBLAS does not know
- * the processor and took its oldest one (five times slower), unless the user chose one. Call first
- * in main, with its argv. */
-void machine_choose_kernel(char **argv);
+/* Start the program anew where the libraries, which read their variables as they are loaded, need
+ * others than they have: a kernel of OpenBLAS for this processor where it does not know the
+ * processor and took its oldest one (five times slower), and, for a program that computes, threads
+ * that do not spin while they wait. What the user has set stays. Call first in main, with its argv.
+ */
+void machine_prepare(char **argv, bool computes);
+/* Set the variables that make threads sleep while they wait: those of OpenMP and of OpenBLAS wait
+ * in turns, and where they spin they take the cores from one another and from other programs (5 s
+ * instead of 1.5 s were seen for a small case). Whether any was changed. */
+bool machine_wait_quietly(void);
 
 /* A sentence when OpenBLAS uses a kernel for older processors than this one, else NULL. Local. */
 const char *machine_blas_warning(void);

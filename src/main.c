@@ -115,9 +115,10 @@ static int print_help(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "run") == 0)
+    const bool computes = argc > 1 && strcmp(argv[1], "run") == 0;
+    if (computes)
         comm_catch_signals();
-    machine_choose_kernel(argv);
+    machine_prepare(argv, computes);
     if (limits_probe(openblas_get_num_threads()) != MOAO_OK) {
         plain_line(stderr, "moao: ", status_message());
         _exit(2); /* exit would wait for threads that wait for memory */

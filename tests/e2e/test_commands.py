@@ -113,7 +113,7 @@ class Commands(unittest.TestCase):
         """Ctrl-C to moao run -n 2: a message, exit code 3, and the same maps after --resume."""
         for sig in (signal.SIGINT, signal.SIGTERM):
             out = "out%d" % sig
-            run = subprocess.Popen([MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=36 s", "-o", out, "-q"],
+            run = subprocess.Popen([MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=2 min", "-o", out, "-q"],
                                    cwd=self.dir, env=plain_environment(), stderr=subprocess.PIPE, universal_newlines=True)
             end = time.monotonic() + 90
             while len(parts(self.path(out))) < 2 and time.monotonic() < end and run.poll() is None:
@@ -122,7 +122,7 @@ class Commands(unittest.TestCase):
             text = run.communicate(timeout=90)[1]
             self.assertEqual(run.returncode, 3, text)
             self.assertIn("--resume", text)
-            p = call(MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=36 s", "-o", out, "-q", "--resume",
+            p = call(MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=2 min", "-o", out, "-q", "--resume",
                      cwd=self.dir, timeout=200)
             self.assertEqual(p.returncode, 0, p.stderr)
 
@@ -182,6 +182,21 @@ class Commands(unittest.TestCase):
             p = call(MOAO, "run", self.case, *one, folder, cwd=self.dir, env=plain_environment(**more), timeout=200)
             self.assertEqual(p.returncode, 0, p.stderr)
             self.assertEqual(threads(folder), expected)
+
+    def test_threads_that_wait_take_no_cores(self):
+        """Two threads use hardly more time of the processor than one, and give the same bits as threads that spin."""
+        def spent(folder, **env):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+            p = call(MOAO, "run", self.case, "compute.threads=0", "-q", "-o", folder, cwd=self.dir, env=plain_environment(**env),
+                     timeout=300)
+            self.assertEqual(p.returncode, 0, p.stderr)
+            return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+        one = spent("one", OMP_NUM_THREADS="1")
+        self.assertLess(spent("two", OMP_NUM_THREADS="2"), 2 * one + 0.3)
+        spent("spin", OMP_NUM_THREADS="2", OMP_WAIT_POLICY="active", OPENBLAS_THREAD_TIMEOUT="26")
+        two, spin = maps(self.path("two")), maps(self.path("spin"))
+        for name, a in two.items():
+            self.assertEqual(a.tobytes(), spin[name].tobytes(), name)
 
     def test_no_alarm_about_a_kernel_on_busy_cores(self):
         """A kernel for this processor's generation is no reason for a warning, however slow the cores are; an old one is."""
