@@ -428,9 +428,9 @@ static void run(const Row &q) {
     printf("\n");
     fflush(stdout);
     if (csv) {
-        fprintf(csv, "%s,%.2f,%.2f,%.3f,%.1f,%.2e,%.2e,%.2e,%.2e,%.2f,%s\n", what, d.us,
-                d.vendor_us, share, mean, d.off, d.bent, d.vendor_off, d.vendor_bent, q.asked,
-                d.way);
+        fprintf(csv, "%s,%.2f,%.2f,%.2f,%.3f,%.1f,%.2e,%.2e,%.2e,%.2e,%.2f,\"%s\",\"%s\"\n", what,
+                d.us, d.vendor_us, d.sound_us, share, mean, d.off, d.bent, d.vendor_off,
+                d.vendor_bent, q.asked, d.way, d.sound);
         fflush(csv);
     }
 }

@@ -26,20 +26,18 @@ __host__ __device__ constexpr int top_bit(int s) {
     return s >= 8 ? 8 : s >= 4 ? 4 : s >= 2 ? 2 : 1;
 }
 
-/* The rotation that makes two columns nearly orthogonal: a, b their squares, p their product.
- * Column 1 becomes c x1 - s x2, column 2 s x1 + c x2; t = s / c. The angle is that of single
- * precision (what is left of p is 1e-7 of it, and the next sweep sees it), c and s are orthonormal
- * to double precision. */
+/* The rotation that makes two columns orthogonal: a, b their squares, p their product. Column 1
+ * becomes c x1 - s x2, column 2 s x1 + c x2; t = s / c. Reciprocals are squares of reciprocal
+ * roots, which cost less than divisions. */
 struct Rotation {
     double c, s, t;
 };
 __device__ inline Rotation rotation(double a, double b, double p) {
     const double y = batch::inv_sqrt(2.0 * fabs(p)), zeta = copysign((b - a) * y * y, (b - a) * p),
-                 size = fabs(zeta);
-    const float z = size > 0x1p27 ? 0x1p27f : (float)size;
-    const float h = 1.0f / (z + sqrtf(fmaf(z, z, 1.0f)));
+                 size = fabs(zeta), z = size > 0x1p27 ? 0x1p27 : size, square = fma(z, z, 1.0),
+                 root = batch::inv_sqrt(z + square * batch::inv_sqrt(square));
     Rotation r;
-    r.t = size > 0x1p27 ? 0.5 / zeta : copysign((double)h, zeta);
+    r.t = size > 0x1p27 ? 0.5 / zeta : copysign(root * root, zeta);
     r.c = batch::inv_sqrt(fma(r.t, r.t, 1.0));
     r.s = r.c * r.t;
     return r;

@@ -48,7 +48,7 @@ struct Plan {
  * several blocks an SM, W and L, which are used less, may have to stay outside. */
 template <class T> Plan make_plan(int rows, int cols, bool with_j) {
     Plan p = {};
-    p.warps = cols <= 64 ? 4 : cols <= 128 ? 8 : 16;
+    p.warps = cols <= 64 ? 4 : cols <= 128 || sizeof(T) == 4 ? 8 : 16;
     p.shared = svd_small<T>(p.warps, rows, cols);
     const size_t least =
         p.shared + sizeof(T) * (size_t)(svd_part(0, rows, cols) + svd_part(1, rows, cols));
@@ -121,10 +121,12 @@ cudaError_t svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int
                       most = slots(p, count);
         blocks = room < most ? room : most;
     }
-    return batch::launch(p.warps == 4   ? svd_kernel<T, 4>
-                         : p.warps == 8 ? svd_kernel<T, 8>
-                                        : svd_kernel<T, 16>,
-                         dim3((unsigned)blocks), 32 * p.warps, p.shared, st, s);
+    if constexpr (sizeof(T) == 8)
+        if (p.warps == 16)
+            return batch::launch(svd_kernel<T, 16>, dim3((unsigned)blocks), 32 * 16, p.shared, st,
+                                 s);
+    return batch::launch(p.warps == 4 ? svd_kernel<T, 4> : svd_kernel<T, 8>, dim3((unsigned)blocks),
+                         32 * p.warps, p.shared, st, s);
 }
 
 } // namespace

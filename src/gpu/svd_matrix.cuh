@@ -395,8 +395,8 @@ template <class T> __device__ inline int svd_solve(Svd<T> &s, const SvdArgs<T> &
             for (int i = s.g.lane; i < round_up(s.cols, 8); i += 32)
                 J[i + j * s.ldj] = i == j ? T(1) : T(0);
     __syncthreads();
-    /* beyond 128 rows the roundings of the products of blocks are larger than the root alone */
-    const double eps = SvdRange<T>::EPS, root = sqrt((double)s.cols) * (s.cols > 128 ? 3.0 : 1.0);
+    /* beyond 128 rows the roundings of many products of blocks add up */
+    const double eps = SvdRange<T>::EPS, root = sqrt((double)s.cols) * (s.cols > 128 ? 10.0 : 1.0);
     const Rotated<T> d = {s.X,
                           J,
                           s.ldx,
