@@ -67,11 +67,14 @@ template <class T> struct Reflector { T beta, tau, scale; };
 template <class T> __device__ inline Reflector<T> reflector(T alpha, T s) {
     Reflector<T> h = {alpha, T(0), T(0)};
     if (s >= Squares<T>::ZERO) {
-        const T p = alpha * alpha + s, y = batch::inv_sqrt(p), norm = p * y;
-        const T root = batch::inv_sqrt(fabs(alpha) + norm);
+        /* by reciprocal roots, which cost less than divisions, each result with one correction */
+        const T p = fma(alpha, alpha, s), y = batch::inv_sqrt(p), near = p * y,
+                norm = fma(fma(-near, near, p), T(0.5) * y, near), z = fabs(alpha) + norm,
+                root = batch::inv_sqrt(z), square = root * root,
+                inverse = fma(square, fma(-z, square, T(1)), square);
         h.beta = -copysign(norm, alpha);
-        h.tau = fma(fabs(alpha), y, T(1));
-        h.scale = copysign(root * root, alpha);
+        h.tau = fma(fabs(alpha), fma(y, fma(-norm, y, T(1)), y), T(1));
+        h.scale = copysign(inverse, alpha);
     }
     return h;
 }
