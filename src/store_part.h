@@ -36,8 +36,8 @@ bool part_fits(const part_shape *p, const part_run *run);
 /* Write `path` whole or not at all. */
 status part_write(const char *path, const part_run *run, const result_block *b);
 /* Read and verify the whole file: magic, byte order, version, run, sizes, checksums. On success *p
- * is set and *why is NULL; otherwise *why is the reason and *p undefined. *old: the file was written
- * by another version of the program. MOAO_MEMORY when it could not be verified. */
+ * is set and *why is NULL; otherwise *why is the reason and *p undefined. *old: the file was
+ * written by another version of the program. MOAO_MEMORY when it could not be verified. */
 status part_verify(const char *path, const part_run *run, part_shape *p, const char **why,
                    bool *old);
 
