@@ -8,7 +8,7 @@ emu_cu := $(wildcard $(patsubst %,src/gpu/%.cu,qr_* svd_* sketch recompress lowr
 emu_text := $(patsubst src/%,$(EMU_B)/%,$(emu_cu) $(wildcard src/gpu/*.cuh))
 emu_obj := $(patsubst src/%,$(EMU_B)/%.o,$(emu_cu)) $(patsubst %,$(EMU_B)/%.o,emulator plugin)
 # CUDA's attributes and pragmas mean nothing here, so warnings about them do not either
-EMU_CXXFLAGS = -std=c++17 -O2 -g -w -fPIC -fvisibility=hidden -MMD -MP -Itests/emulator -I$(EMU_B)/gpu -Isrc/gpu -Isrc
+EMU_CXXFLAGS = -std=c++17 -O2 -g -fPIC -fvisibility=hidden -MMD -MP -Itests/emulator -I$(EMU_B)/gpu -Isrc/gpu -Isrc
 
 .PHONY: emulate-gpu
 emulate-gpu: $(EMU_B)/libmoao_gpu.so $(EMU_B)/libcuda.so.1 $(EMU_TESTS:%=$(B)/tests/unit/%)
@@ -19,11 +19,11 @@ $(EMU_B)/gpu/%: src/gpu/% tests/emulator/translate.py
 	$(Q)$(PYTHON) tests/emulator/translate.py $< $@
 $(EMU_B)/gpu/%.cu.o: $(EMU_B)/gpu/%.cu | $(emu_text)
 	$(call say,EMU,$(<:$(EMU_B)/%=src/%))
-	$(Q)$(EMU_CXX) $(EMU_CXXFLAGS) -x c++ -c $< -o $@
+	$(Q)$(EMU_CXX) $(EMU_CXXFLAGS) -w -x c++ -c $< -o $@
 $(EMU_B)/%.o: tests/emulator/%.cpp
 	@mkdir -p $(@D)
 	$(call say,EMU,$<)
-	$(Q)$(EMU_CXX) $(EMU_CXXFLAGS) -Wall -c $< -o $@
+	$(Q)$(EMU_CXX) $(EMU_CXXFLAGS) -Wall -Wextra -c $< -o $@
 $(EMU_B)/libmoao_gpu.so: $(emu_obj)
 	$(call say,EMU,$@)
 	$(Q)$(EMU_CXX) -shared -o $@ $^ -lm
