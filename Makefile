@@ -3,6 +3,7 @@
 # make check-fast   unit tests only            make bench    timed comparisons (build and run)
 # make check-faults [HOURS=1]                  the long form of the fault campaign (docs/reliability.md)
 # make check-install  the ways of docs/install.md in fresh systems (root, debootstrap; two minutes)
+# make emulate-gpu  kernels of the GPU on an emulator, without a GPU (docs/developing.md)
 # make install prefix=/usr/local DESTDIR=      make gpu      the CUDA plugin, where nvcc exists
 # Options: V=1 shows the commands; SAN=address,undefined builds with sanitizers into a folder of its own; NATIVE=1
 # uses every instruction of this machine's processor (results then differ in the last digits between machines).
@@ -131,6 +132,7 @@ check-faults: all
 	@$(PYTHON) tests/fault/campaign.py --build $(B) --hours $(or $(HOURS),1)
 
 -include tests/fault/fault.mk
+-include tests/emulator/emulator.mk
 
 # the ways of docs/install.md in fresh systems; needs root and debootstrap
 check-install:

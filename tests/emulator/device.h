@@ -1,0 +1,133 @@
+/* Functions of device code for the emulator: barriers, exchange between lanes, atomics, arithmetic,
+ * and the instructions that translate.py finds written in assembly. One that is missing here is an
+ * error of the compiler. */
+#ifndef MOAO_EMULATOR_DEVICE_H
+#define MOAO_EMULATOR_DEVICE_H
+#include "emulator.h"
+#include <cfloat>
+#include <cmath>
+#include <cstring>
+
+namespace emulator {
+template <class T> T unpacked(uint64_t bits) {
+    T value;
+    memcpy(&value, &bits, sizeof(T));
+    return value;
+}
+template <class T> uint64_t packed(T value) {
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof(T));
+    return bits;
+}
+} // namespace emulator
+
+/* ---- barriers, of the block and of a warp */
+inline void __syncthreads() {
+    emulator::meet_block(emulator::BARRIER, false);
+}
+inline int __syncthreads_or(int vote) {
+    return emulator::meet_block(emulator::BARRIER_OR, vote != 0);
+}
+inline void __syncwarp(unsigned mask = 0xffffffffu) {
+    emulator::meet_warp(emulator::SYNCWARP, mask, 0);
+}
+
+/* ---- exchange between lanes. A lane that is not among those that meet has no value to give. */
+template <class T> T from_lane(emulator::meeting kind, unsigned mask, T value, unsigned lane) {
+    const uint64_t *all = emulator::meet_warp(kind, mask, emulator::packed(value));
+    if (!(mask >> lane & 1))
+        emulator::fail("a shuffle reads lane %u, which is not in its mask %08x", lane, mask);
+    return emulator::unpacked<T>(all[lane]);
+}
+template <class T> T __shfl_sync(unsigned mask, T value, int lane, int width = 32) {
+    const unsigned w = (unsigned)width;
+    return from_lane(emulator::SHUFFLE, mask, value,
+                     (emulator::lane() & ~(w - 1)) | ((unsigned)lane & (w - 1)));
+}
+template <class T> T __shfl_xor_sync(unsigned mask, T value, int bits) {
+    return from_lane(emulator::SHUFFLE_XOR, mask, value, emulator::lane() ^ (unsigned)bits);
+}
+inline unsigned __ballot_sync(unsigned mask, bool vote) {
+    const uint64_t *all = emulator::meet_warp(emulator::BALLOT, mask, vote);
+    unsigned votes = 0;
+    for (int i = 0; i < 32; i++)
+        if ((mask >> i & 1) && all[i])
+            votes |= 1u << i;
+    return votes;
+}
+inline int __all_sync(unsigned mask, bool vote) {
+    return __ballot_sync(mask, vote) == mask;
+}
+inline int __any_sync(unsigned mask, bool vote) {
+    return __ballot_sync(mask, vote) != 0;
+}
+
+/* ---- arithmetic */
+template <class T> T atomicMin(T *p, T value) {
+    const T old = *p;
+    *p = value < old ? value : old;
+    return old;
+}
+inline int __ffs(int x) {
+    return __builtin_ffs(x);
+}
+inline int __clz(int x) {
+    return x ? __builtin_clz((unsigned)x) : 32;
+}
+inline double rsqrt(double x) {
+    return 1 / sqrt(x);
+}
+#define EMULATED_MIN_MAX(T)                                                                        \
+    inline T min(T a, T b) {                                                                       \
+        return a < b ? a : b;                                                                      \
+    }                                                                                              \
+    inline T max(T a, T b) {                                                                       \
+        return a > b ? a : b;                                                                      \
+    }
+EMULATED_MIN_MAX(int)
+EMULATED_MIN_MAX(unsigned)
+EMULATED_MIN_MAX(int64_t)
+
+/* ---- instructions */
+namespace emulator {
+/* rsqrt.approx.ftz: subnormal numbers count as 0. That of double precision is good to half the
+ * digits only, so the emulator's is as well. */
+inline double rsqrt_approx(double x) {
+    if (x < DBL_MIN)
+        return x >= 0 ? INFINITY : NAN;
+    return 1 / sqrt(x) * (1 + 3e-7);
+}
+inline float rsqrt_approx(float x) {
+    if (x < FLT_MIN)
+        return x >= 0 ? INFINITY : NAN;
+    return 1 / sqrtf(x);
+}
+/* cp.async: arrives at once; an address that its size does not divide is an error on a GPU too. */
+inline void copy_async(void *to, const void *from, size_t size) {
+    if ((uintptr_t)to % size || (uintptr_t)from % size)
+        fail("a copy of %zu bytes to shared memory begins at an odd address", size);
+    memcpy(to, from, size);
+}
+/* mma.m16n8k8 in double precision, c (16 x 8) += a (16 x 8) b (8 x 8). Lane l holds, with r = l / 4
+ * and q = l % 4, a(r + 8 (e % 2), q + 4 (e / 2)), b(q + 4 e, r) and c(r + 8 (e / 2), 2 q + e % 2).
+ */
+inline void tensor(double *c, const double *a, const double *b) {
+    double left[16][8], right[8][8];
+    for (int e = 0; e < 6; e++) {
+        const uint64_t *all = meet_warp(TENSOR, ~0u, packed(e < 4 ? a[e] : b[e - 4]));
+        for (int l = 0; l < 32; l++) {
+            const int r = l / 4, q = l % 4;
+            if (e < 4)
+                left[r + 8 * (e % 2)][q + 4 * (e / 2)] = unpacked<double>(all[l]);
+            else
+                right[q + 4 * (e - 4)][r] = unpacked<double>(all[l]);
+        }
+    }
+    const int r = (int)lane() / 4, q = (int)lane() % 4;
+    for (int e = 0; e < 4; e++)
+        for (int k = 0; k < 8; k++)
+            c[e] = fma(left[r + 8 * (e / 2)][k], right[k][2 * q + e % 2], c[e]);
+}
+} // namespace emulator
+
+#endif

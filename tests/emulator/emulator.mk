@@ -1,0 +1,35 @@
+# The GPU's batched low-rank routines on the CPU, included by the Makefile; needs g++ on x86-64, no nvcc and no GPU.
+#   make emulate-gpu [TESTS="test_linalg_lowrank ..."]   settings of a run: tests/emulator/run.sh
+
+EMU_B := $(B)/emulator
+EMU_CXX ?= $(firstword $(foreach c,$(CXX) g++,$(shell command -v $(c) 2>/dev/null)) g++)
+EMU_TESTS := $(or $(TESTS),test_linalg_lowrank test_linalg_sketch)
+emu_cu := $(wildcard $(patsubst %,src/gpu/%.cu,qr_* svd_* sketch recompress lowrank batch_gemm))
+emu_text := $(patsubst src/%,$(EMU_B)/%,$(emu_cu) $(wildcard src/gpu/*.cuh))
+emu_obj := $(patsubst src/%,$(EMU_B)/%.o,$(emu_cu)) $(patsubst %,$(EMU_B)/%.o,emulator plugin)
+# CUDA's attributes and pragmas mean nothing here, so warnings about them do not either
+EMU_CXXFLAGS = -std=c++17 -O2 -g -fPIC -fvisibility=hidden -MMD -MP -Itests/emulator -I$(EMU_B)/gpu -Isrc/gpu -Isrc
+
+.PHONY: emulate-gpu
+emulate-gpu: $(EMU_B)/libmoao_gpu.so $(EMU_B)/libcuda.so.1 $(EMU_TESTS:%=$(B)/tests/unit/%)
+	@tests/emulator/run.sh $(B) $(EMU_TESTS)
+
+$(EMU_B)/gpu/%: src/gpu/% tests/emulator/translate.py
+	@mkdir -p $(@D)
+	$(Q)$(PYTHON) tests/emulator/translate.py $< $@
+$(EMU_B)/gpu/%.cu.o: $(EMU_B)/gpu/%.cu | $(emu_text)
+	$(call say,EMU,$(<:$(EMU_B)/%=src/%))
+	$(Q)$(EMU_CXX) $(EMU_CXXFLAGS) -w -x c++ -c $< -o $@
+$(EMU_B)/%.o: tests/emulator/%.cpp
+	@mkdir -p $(@D)
+	$(call say,EMU,$<)
+	$(Q)$(EMU_CXX) $(EMU_CXXFLAGS) -Wall -Wextra -c $< -o $@
+$(EMU_B)/libmoao_gpu.so: $(emu_obj)
+	$(call say,EMU,$@)
+	$(Q)$(EMU_CXX) -shared -o $@ $^ -lm
+# The program looks for a driver before it loads a plugin: an empty library stands for it.
+$(EMU_B)/libcuda.so.1:
+	@mkdir -p $(@D)
+	$(Q)$(EMU_CXX) -shared -x c++ /dev/null -o $@
+
+-include $(emu_obj:.o=.d)

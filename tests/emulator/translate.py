@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Makes C++ for the emulator of a CUDA source: instructions in assembly become calls of tests/emulator/device.h, and
+dynamic shared memory the emulator's. usage: translate.py SOURCE RESULT
+
+The rest of the source stays as it is, line by line, so that messages and debuggers show its lines."""
+import re
+import sys
+
+ASSEMBLY = re.compile(r'\basm(?: volatile)?\((?:[^;"]|"[^"]*")*\);')
+SHARED = re.compile(r"extern __shared__ __align__\(16\) unsigned char (\w+)\[\];")
+# Orders and hints: one thread runs at a time and copies arrive at once, so there is nothing to do.
+NOTHING = ("cp.async.commit_group", "cp.async.wait_group", "griddepcontrol", "prefetch.global")
+
+
+def operand(constraint, text):
+    """The variable of the first operand with this constraint, e.g. p of "l"(p)."""
+    return re.search(re.escape(constraint) + r"\((\w+)\)", text).group(1)
+
+
+def call(match):
+    """C++ for one asm statement. An instruction that is not known becomes one that does not compile."""
+    text = match.group(0)
+    name = re.search(r'"([^"%;]*)', text).group(1).strip()
+    lines = "\n" * text.count("\n")
+    if not name or name.startswith(NOTHING):
+        return ";" + lines
+    if name.startswith("rsqrt.approx.ftz"):
+        out = operand('"=d"' if name.endswith("f64") else '"=f"', text)
+        of = operand('"d"' if name.endswith("f64") else '"f"', text)
+        return "%s = emulator::rsqrt_approx(%s);%s" % (out, of, lines)
+    if name.startswith("mma.sync.aligned.m16n8k8.row.col.f64"):
+        fragments = re.findall(r'"\+?d"\((\w+)\[0\]\)', text)  # c, a, b
+        return "emulator::tensor(%s);%s" % (", ".join(fragments), lines)
+    if name.startswith(("cp.async.ca.shared.global", "cp.async.cg.shared.global")):
+        size = re.search(r'"n"\((sizeof\(\w+\))\)', text) or re.search(r"%1\], (\d+);", text)
+        to = re.search(r"__cvta_generic_to_shared\((\w+)\)", text)
+        if size and to:
+            return "emulator::copy_async(%s, %s, %s);%s" % (to.group(1), operand('"l"', text), size.group(1), lines)
+    return 'static_assert(sizeof(char) == 0, "the emulator does not know %s");%s' % (name.split(" ")[0], lines)
+
+
+def translate(text):
+    text = ASSEMBLY.sub(call, text)
+    return SHARED.sub(r"unsigned char *const \1 = ::emulator::shared_memory;", text)
+
+
+def main():
+    source, result = sys.argv[1:3]
+    with open(source, encoding="utf-8") as f:
+        text = '#line 1 "%s"\n' % source + translate(f.read())
+    with open(result, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+if __name__ == "__main__":
+    main()
