@@ -65,6 +65,9 @@ static void test_groups(void **state) {
 static void test_process(void **state) {
     (void)state;
     assert_true(limits_process() == SIZE_MAX || limits_process() > 0);
+#ifdef __SANITIZE_ADDRESS__
+    return; /* its shadow takes terabytes of address space: every limit is too low */
+#endif
     pid_t child = fork();
     if (child == 0) {
         const size_t limit = (size_t)1400 << 20;
