@@ -107,24 +107,12 @@ const char *machine_blas_warning(void) {
     return text;
 }
 
-static size_t status_field(const char *name) {
-    FILE *f = fopen("/proc/self/status", "r");
-    char line[256];
-    size_t kib = 0, n = strlen(name);
-    while (f != NULL && fgets(line, sizeof line, f) != NULL)
-        if (strncmp(line, name, n) == 0)
-            kib = strtoull(line + n, NULL, 10);
-    if (f != NULL)
-        fclose(f);
-    return kib * 1024;
-}
-
 size_t machine_memory_now(void) {
-    return status_field("VmRSS:");
+    return limits_proc_field("/proc/self/status", "VmRSS:");
 }
 
 size_t machine_memory_peak(void) {
-    return status_field("VmHWM:");
+    return limits_proc_field("/proc/self/status", "VmHWM:");
 }
 
 /* Let MPI set up the buffers and connections that a run will use. */

@@ -16,8 +16,7 @@
 #define BLAS_BUFFER ((size_t)129 << 20)
 #define ELSEWHERE ((size_t)192 << 20)
 
-/* A line "NAME:  1234 kB" of a file under /proc [bytes]; 0 when there is none. */
-static size_t proc_field(const char *path, const char *name) {
+size_t limits_proc_field(const char *path, const char *name) {
     FILE *f = fopen(path, "re");
     char line[256];
     size_t kib = 0, n = strlen(name);
@@ -147,7 +146,7 @@ static size_t groups_room(void) {
 }
 
 size_t limits_node(void) {
-    size_t available = proc_field("/proc/meminfo", "MemAvailable:");
+    size_t available = limits_proc_field("/proc/meminfo", "MemAvailable:");
     if (available == 0)
         available = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     return least(available, groups_room());
@@ -155,9 +154,9 @@ size_t limits_node(void) {
 
 size_t limits_process(void) {
     const char *self = "/proc/self/status";
-    size_t resident = proc_field(self, "VmRSS:"), room = SIZE_MAX;
+    size_t resident = limits_proc_field(self, "VmRSS:"), room = SIZE_MAX;
     size_t space = limit_of(RLIMIT_AS), data = limit_of(RLIMIT_DATA);
-    size_t size = proc_field(self, "VmSize:"), vmdata = proc_field(self, "VmData:");
+    size_t size = limits_proc_field(self, "VmSize:"), vmdata = limits_proc_field(self, "VmData:");
     if (space != SIZE_MAX)
         room = least(room, space > size ? space - size : 0);
     if (data != SIZE_MAX)

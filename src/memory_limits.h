@@ -5,6 +5,10 @@
 #include "status.h"
 #include <stddef.h>
 
+/* A line "NAME:  1234 kB" of a file under /proc [bytes]; name with its colon. 0 when there is none.
+ */
+size_t limits_proc_field(const char *path, const char *name);
+
 /* Call first in main. MOAO_INPUT, with what to do, when the limit on the address space (ulimit -v)
  * or on data (ulimit -d) leaves no room for the buffers of OpenBLAS's threads: the library would
  * ask for them for ever. threads: that it has started. */

@@ -100,22 +100,16 @@ static status judge(verify *v, int e, int k, const char *what, double gap, doubl
     return MOAO_OK;
 }
 
-static status sum_up(const verify *v) {
-    const int64_t m = (int64_t)v->s->m;
-    for (int k = 0; k < v->look.n; k++)
-        MPI_Allreduce(MPI_IN_PLACE, v->look.q + k * m, (int)m, MPI_DOUBLE, MPI_SUM, v->c->mpi);
-    MPI_Allreduce(MPI_IN_PLACE, v->look.y, v->look.n, MPI_DOUBLE, MPI_SUM, v->c->mpi);
-    return MOAO_OK;
-}
-
 static status check(verify *v, int e, bool mixed, const profile *p, const profile *p0,
                     verify_forms forms, void *run) {
-    double *a = NULL, *b = a;
-    status st = ALLOC(a, 2 * (size_t)v->look.n, "a check");
+    const size_t n = (size_t)v->look.n;
+    double *a = NULL;
+    status st = ALLOC(a, 2 * n, "a check");
     if ((st = comm_agree(v->c, st)) != MOAO_OK)
         goto done;
-    b = a + v->look.n;
-    TRY(sum_up(v));
+    double *b = a + n;
+    comm_sum(v->c, v->look.q, n * v->s->m);
+    comm_sum(v->c, v->look.y, n);
     TRY(forms(run, p0, false, &v->look, a, b));
     for (int k = 0; k < v->look.n; k++)
         TRY(judge(v, e, k, "its reconstructor W", a[k] - b[k], fabs(a[k]) + fabs(b[k]), TOLERANCE));
