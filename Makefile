@@ -57,8 +57,8 @@ ALL_LIBS = $(LIB_LIBS) -ldl -lm
 
 # --- sources
 prog_src := $(wildcard src/main.c src/cmd_*.c)
-lib_src := $(filter-out $(prog_src),$(wildcard src/*.c src/*/*.c))
-cu_src := $(wildcard src/gpu/*.cu)
+lib_src := $(wildcard src/*/*.c)
+cu_src := $(wildcard src/gpu/*/*.cu)
 test_src := $(wildcard tests/unit/test_*.c tests/physics/test_*.c tests/mpi/test_*.c)
 # files beside the tests that are not programs themselves are linked into each test of their folder
 test_help := $(filter-out $(test_src),$(wildcard tests/unit/*.c tests/physics/*.c tests/mpi/*.c))
@@ -185,7 +185,7 @@ clean:
 	rm -rf build demo-out
 
 format:
-	clang-format-14 -i $(wildcard src/*.[ch] src/*/*.[ch] src/gpu/*.cu src/gpu/*.cuh tests/*/*.[ch] bench/*.[ch] bench/gpu/*.c)
+	clang-format-14 -i $(wildcard src/*.[ch] src/*/*.[ch] src/gpu/*/*.cu src/gpu/*/*.cuh tests/*/*.[ch] bench/*.[ch] bench/gpu/*.c)
 
 lint:
 	@$(PYTHON) scripts/lint.py

@@ -2,9 +2,9 @@
  * Prints preparation, Cmm (lower triangle), Ctt and Ctm of a target: time, entries and evaluations
  * of the structure function per second, and what share of the FP64 instructions of the chip they
  * take; and entries drawn at random against the closed form. */
-#include "backend_matcov.h"
+#include "backend/backend_matcov.h"
 #include "matcov/matcov.h"
-#include "params.h"
+#include "params/params.h"
 #include "timing.h"
 
 #include <math.h>

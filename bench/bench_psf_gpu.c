@@ -1,9 +1,9 @@
 /* PSFs of one target at full scale by the CPU's and the GPU's backend: bench_psf_gpu
  * [params/mosaic.yaml]. Prints the time of the stationary average, with what share of the memory's
  * rate it reads the covariance, and of all that follows from it. */
-#include "backend_psf.h"
-#include "params.h"
-#include "psf/psf_params.h"
+#include "backend/backend_psf.h"
+#include "job/psf_params.h"
+#include "params/params.h"
 #include "timing.h"
 
 #include <mpi.h>

@@ -2,7 +2,7 @@
 #ifndef MOAO_BENCH_TIMING_H
 #define MOAO_BENCH_TIMING_H
 
-#include "backend.h"
+#include "backend/backend.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Rules of the sources that no compiler checks; prints file:line: what is wrong, exit code 1 when any.
 
-Include direction: the spine (src/*) includes the spine; linalg the spine; a stage the spine, linalg and the stages
-before it; gpu only backend*.h, status.h and *formula.h; the top (main, commands, maps, job/) everything but gpu.
+Include direction: ALLOWED says for each folder of src/ which others its files may include; gpu only the backend's
+headers, base/status.h and *formula.h; the commands, main and job/ everything but gpu.
 Size: functions up to 70 lines, files up to 550. Words: no unfinished marks, no switched-off code, no paths of one
 machine, no numbers of tickets. Scripts: they parse.
 """
@@ -13,8 +13,12 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BELOW = ["base", "system", "backend", "linalg"]
 STAGES = ["matcov", "tor", "psf", "obsseq", "resident"]  # each may include those before it
-TOP = re.compile(r"^src/(main|commands|cmd_\w+|maps\w*)\.[ch]$|^src/job/")
+ALLOWED = {"base": [], "system": ["base"], "backend": ["base"], "linalg": ["base", "backend"], "params": ["base", "system"],
+           "store": ["base", "params"], "maps": BELOW + ["params", "store"] + STAGES}
+ALLOWED.update({stage: BELOW + ["store"] + STAGES[:i] for i, stage in enumerate(STAGES)})
+TOP = re.compile(r"^src/(main|commands|cmd_\w+)\.[ch]$|^src/job/")
 MAX_FILE, MAX_FUNCTION = 550, 70
 WORDS = [
     (re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b"), "unfinished mark"),
@@ -37,11 +41,8 @@ def files():
 
 
 def part(path):
-    """The part of the program that a source belongs to: spine, top, or the name of its folder."""
-    if TOP.match(path):
-        return "top"
-    folder = os.path.dirname(path)[len("src/"):]
-    return folder.split("/")[0] if folder else "spine"
+    """The part of the program that a source belongs to: top, or the name of its folder in src/."""
+    return "top" if TOP.match(path) else path.split("/")[1]
 
 
 def allowed(source, header):
@@ -50,16 +51,8 @@ def allowed(source, header):
     if b == "gpu":
         return a == "gpu"
     if a == "gpu":
-        return bool(re.search(r"/(backend\w*|status|\w*formula)\.h$", header))
-    if a == b or a == "top":
-        return True
-    if a == "spine":
-        return False
-    if b == "spine":
-        return True
-    if a in STAGES:
-        return b == "linalg" or (b in STAGES and STAGES.index(b) < STAGES.index(a))
-    return False
+        return b == "backend" or header == "src/base/status.h" or header.endswith("formula.h")
+    return a in (b, "top") or b in ALLOWED.get(a, [])
 
 
 def check_includes(path, lines, say):

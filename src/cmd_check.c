@@ -1,10 +1,10 @@
 #include "commands.h"
 
-#include "backend.h"
+#include "backend/backend.h"
+#include "base/machine.h"
+#include "base/progress.h"
 #include "cmd_check.h"
-#include "launch.h"
-#include "machine.h"
-#include "progress.h"
+#include "job/launch.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* The report of `moao check`: text of at most 80 columns, or JSON. */
 #include "cmd_check.h"
 
+#include "base/json.h"
+#include "base/plain.h"
 #include "job/noise_table.h"
-#include "json.h"
 #include "matcov/matcov.h"
-#include "plain.h"
 
 #include <math.h>
 #include <stdarg.h>

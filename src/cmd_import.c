@@ -1,10 +1,10 @@
+#include "base/file.h"
+#include "base/text.h"
 #include "commands.h"
-#include "file.h"
-#include "legacy.h"
-#include "params.h"
-#include "params_files.h"
-#include "params_table.h"
-#include "text.h"
+#include "params/legacy.h"
+#include "params/params.h"
+#include "params/params_files.h"
+#include "params/params_table.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
+#include "base/plain.h"
 #include "commands.h"
-#include "params.h"
-#include "plain.h"
+#include "params/params.h"
 
 #include <stdio.h>
 #include <stdlib.h>

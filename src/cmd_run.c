@@ -1,8 +1,8 @@
 #include "commands.h"
 
-#include "comm.h"
+#include "base/comm.h"
+#include "job/launch.h"
 #include "job/run.h"
-#include "launch.h"
 
 #include <stdio.h>
 #include <stdlib.h>

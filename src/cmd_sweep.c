@@ -1,11 +1,11 @@
 #include "commands.h"
 
-#include "file.h"
+#include "base/file.h"
+#include "base/plain.h"
+#include "base/progress.h"
 #include "job/advise.h"
+#include "job/launch.h"
 #include "job/sweep_table.h"
-#include "launch.h"
-#include "plain.h"
-#include "progress.h"
 
 #include <dirent.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #ifndef MOAO_COMMANDS_H
 #define MOAO_COMMANDS_H
 
-#include "comm.h"
+#include "base/comm.h"
 #include "job/setup.h"
 
 int cmd_run(int argc, char **argv);

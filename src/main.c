@@ -1,10 +1,10 @@
 /* moao: multi-object adaptive optics for extremely large telescopes, simulated from covariances.
  * `moao run` is the data flow: setup -> matcov -> tor -> obsseq -> psf -> maps (job/run.c). */
-#include "backend.h"
+#include "backend/backend.h"
+#include "base/machine.h"
+#include "base/memory_limits.h"
+#include "base/plain.h"
 #include "commands.h"
-#include "machine.h"
-#include "memory_limits.h"
-#include "plain.h"
 #include "version.h"
 
 #include <cblas.h>

@@ -3,7 +3,7 @@
 #ifndef MOAO_TEST_BACKENDS_H
 #define MOAO_TEST_BACKENDS_H
 
-#include "backend.h"
+#include "backend/backend.h"
 
 #include <stdlib.h>
 

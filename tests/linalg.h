@@ -5,7 +5,7 @@
 #ifndef MOAO_TESTS_LINALG_H
 #define MOAO_TESTS_LINALG_H
 
-#include "backend.h"
+#include "backend/backend.h"
 #include <complex.h>
 #include <float.h>
 #include <math.h>

@@ -265,7 +265,7 @@ def check_warnings(build):
 
 def check_format():
     """Sources are as clang-format 14 writes them (other versions differ, so they are no test)."""
-    files = c_files("src/*.[ch]", "src/*/*.[ch]", "src/gpu/*.cu", "src/gpu/*.cuh", "tests/*/*.[ch]", "bench/*.[ch]",
+    files = c_files("src/*.[ch]", "src/*/*.[ch]", "src/gpu/*/*.cu", "src/gpu/*/*.cuh", "tests/*/*.[ch]", "bench/*.[ch]",
                     "bench/gpu/*.c")
     tool = shutil.which("clang-format-14") or shutil.which("clang-format")
     version = run([tool, "--version"], 20)[1] if tool else ""

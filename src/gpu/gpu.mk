@@ -40,7 +40,7 @@ $(B)/bench/gpu/libmoao_busy.so: bench/gpu/busy.c
 	  -o $@ $< -L$(cupti_lib) -Wl,-rpath,$(cupti_lib) -lcupti -ldl -lpthread
 
 # --- the library: header, static and shared, pkg-config
-linalg_src := src/status.c src/backend.c $(wildcard src/linalg/cpu*.c src/linalg/batch_cpu*.c src/linalg/lowrank_cpu*.c)
+linalg_src := src/base/status.c src/backend/backend.c $(wildcard src/linalg/cpu*.c src/linalg/batch_cpu*.c src/linalg/lowrank_cpu*.c)
 linalg_pic := $(patsubst %.c,$(B)/pic/%.o,$(linalg_src))
 linalg_version = $(firstword $(subst +, ,$(VERSION)) 0)
 linalg_major = $(firstword $(subst ., ,$(linalg_version)))
@@ -55,12 +55,13 @@ $(B)/moao-linalg.pc: $(B)/flags
 	$(Q)printf '%s\n' 'prefix=$(prefix)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \
 	  'Name: moao-linalg' 'Description: Dense linear algebra on CPU and GPU: triangular solves and products, Cholesky factors, batches, QR, SVD, compression' \
 	  'Version: $(linalg_version)' 'Requires.private: openblas' 'Libs: -L$${libdir} -lmoao_linalg' \
-	  'Libs.private: -fopenmp -ldl -lpthread -lm' 'Cflags: -I$${includedir}/moao' >$@
+	  'Libs.private: -fopenmp -ldl -lpthread -lm' 'Cflags: -I$${includedir}/moao -I$${includedir}/moao/backend' >$@
 
 install: install-linalg
 install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so $(B)/moao-linalg.pc
-	install -d $(DESTDIR)$(prefix)/include/moao $(DESTDIR)$(prefix)/lib/pkgconfig $(DESTDIR)$(prefix)/lib/moao
-	install -m 644 src/status.h src/backend.h $(wildcard src/backend_batch.h src/backend_half.h src/backend_lowrank.h src/backend_random.h) $(DESTDIR)$(prefix)/include/moao/
+	install -d $(addprefix $(DESTDIR)$(prefix)/,include/moao/base include/moao/backend lib/pkgconfig lib/moao)
+	install -m 644 src/base/status.h $(DESTDIR)$(prefix)/include/moao/base/
+	install -m 644 src/backend/backend.h $(patsubst %,src/backend/backend_%.h,batch half lowrank random) $(DESTDIR)$(prefix)/include/moao/backend/
 	install -m 644 $(B)/libmoao_linalg.a $(DESTDIR)$(prefix)/lib/
 	install -m 755 $(B)/libmoao_linalg.so $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_version)
 	ln -sf libmoao_linalg.so.$(linalg_version) $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_major)

@@ -3,9 +3,9 @@
 #ifndef MOAO_ADVISE_H
 #define MOAO_ADVISE_H
 
+#include "base/text.h"
 #include "job/plan.h"
 #include "job/setup.h"
-#include "text.h"
 
 typedef struct {   /* a machine of equal nodes */
     int nodes;     /* 0: as many as it takes */

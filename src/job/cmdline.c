@@ -1,7 +1,7 @@
 #include "job/cmdline.h"
 
-#include "units.h"
-#include "yaml_tree.h"
+#include "params/units.h"
+#include "params/yaml_tree.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -2,9 +2,9 @@
 #ifndef MOAO_DEVICE_H
 #define MOAO_DEVICE_H
 
-#include "backend.h"
-#include "comm.h"
-#include "params.h"
+#include "backend/backend.h"
+#include "base/comm.h"
+#include "params/params.h"
 
 typedef struct {
     const backend *be; /* of the resident executor (resident/resident.h); NULL: the CPU's panels,

@@ -1,8 +1,8 @@
 #include "job/matrices.h"
 
-#include "maps.h"
+#include "base/progress.h"
+#include "maps/maps.h"
 #include "obsseq/obsseq.h"
-#include "progress.h"
 #include "tor/tor.h"
 
 #include <stdio.h>

@@ -3,14 +3,14 @@
 #ifndef MOAO_PLAN_H
 #define MOAO_PLAN_H
 
-#include "atmos.h"
-#include "machine.h"
-#include "params.h"
-#include "progress.h"
+#include "base/machine.h"
+#include "base/progress.h"
+#include "base/status.h"
+#include "params/params.h"
 #include "psf/psf.h"
 #include "resident/device_plan.h"
-#include "status.h"
-#include "system.h"
+#include "system/atmos.h"
+#include "system/system.h"
 #include <stdbool.h>
 
 #define PLAN_ITEMS 16

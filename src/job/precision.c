@@ -1,6 +1,6 @@
 #include "job/precision.h"
 
-#include "store_precision.h"
+#include "store/store_precision.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,10 +2,10 @@
 #ifndef MOAO_PRECISION_H
 #define MOAO_PRECISION_H
 
+#include "base/progress.h"
 #include "job/setup.h"
-#include "progress.h"
 #include "resident/resident.h"
-#include "store.h"
+#include "store/store.h"
 
 typedef struct {
     bool wanted; /* the plan has it: by the parameters, and there is a device with room for it */

@@ -1,9 +1,9 @@
 #include "job/run_state.h"
 
+#include "base/progress.h"
 #include "job/matrices.h"
-#include "maps.h"
+#include "maps/maps.h"
 #include "obsseq/obsseq.h"
-#include "progress.h"
 #include "tor/tor.h"
 
 #include <math.h>

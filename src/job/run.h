@@ -3,7 +3,7 @@
 #ifndef MOAO_RUN_H
 #define MOAO_RUN_H
 
-#include "comm.h"
+#include "base/comm.h"
 #include "job/setup.h"
 
 /* Collective. The whole run into its directory. MOAO_STOPPED when a signal ended it early; what is

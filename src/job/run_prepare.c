@@ -1,9 +1,9 @@
 /* What a run needs before its first reconstructor: plan, store, executor. */
 #include "job/run_state.h"
 
-#include "file.h"
+#include "base/file.h"
+#include "base/progress.h"
 #include "linalg/bcmat.h"
-#include "progress.h"
 #include "tor/command.h"
 
 #include <math.h>

@@ -2,14 +2,14 @@
 #ifndef MOAO_RUN_STATE_H
 #define MOAO_RUN_STATE_H
 
+#include "base/machine.h"
 #include "job/device.h"
 #include "job/plan.h"
 #include "job/precision.h"
 #include "job/run.h"
 #include "job/verify.h"
-#include "machine.h"
 #include "resident/resident.h"
-#include "store.h"
+#include "store/store.h"
 #include "tor/rows.h"
 
 typedef struct {

@@ -1,7 +1,7 @@
 #include "job/setup.h"
 
-#include "progress.h"
-#include "psf/psf_params.h"
+#include "base/progress.h"
+#include "job/psf_params.h"
 
 #include <math.h>
 #include <stdio.h>

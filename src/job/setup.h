@@ -3,12 +3,12 @@
 #ifndef MOAO_SETUP_H
 #define MOAO_SETUP_H
 
-#include "atmos.h"
-#include "comm.h"
+#include "base/comm.h"
 #include "job/cmdline.h"
-#include "params.h"
+#include "params/params.h"
 #include "psf/psf.h"
-#include "system.h"
+#include "system/atmos.h"
+#include "system/system.h"
 #include <stdbool.h>
 
 typedef struct {

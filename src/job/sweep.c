@@ -1,6 +1,6 @@
 #include "job/sweep.h"
 
-#include "yaml_tree.h"
+#include "params/yaml_tree.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -2,9 +2,9 @@
 #ifndef MOAO_SWEEP_H
 #define MOAO_SWEEP_H
 
+#include "base/text.h"
 #include "job/cmdline.h"
-#include "params_table.h"
-#include "text.h"
+#include "params/params_table.h"
 
 typedef struct { /* one swept key and its values, as they are typed */
     char *key;

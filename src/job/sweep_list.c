@@ -1,5 +1,5 @@
 /* The list of a sweep's runs: names of folders, and the file runs.txt. */
-#include "file.h"
+#include "base/file.h"
 #include "job/advise.h"
 #include "job/sweep.h"
 

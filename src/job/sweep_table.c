@@ -1,8 +1,8 @@
 #include "job/sweep_table.h"
 
-#include "file.h"
-#include "fits.h"
-#include "params_table.h"
+#include "base/file.h"
+#include "base/fits.h"
+#include "params/params_table.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,9 +5,9 @@
 #ifndef MOAO_VERIFY_H
 #define MOAO_VERIFY_H
 
+#include "base/progress.h"
 #include "job/setup.h"
 #include "obsseq/probe.h"
-#include "progress.h"
 
 typedef struct {
     const comm *c;

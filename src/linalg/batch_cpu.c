@@ -1,7 +1,7 @@
 /* Batched routines of the CPU backend: the specification, OpenMP over the batch. Every routine is
  * brought to one lower triangle on the left (transposed operands swap their strides, an upper
  * triangle is counted from its end) and is then a sequence of the steps below. */
-#include "backend_batch.h"
+#include "backend/backend_batch.h"
 #include <float.h>
 #include <math.h>
 #include <omp.h>

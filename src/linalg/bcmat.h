@@ -3,8 +3,8 @@
 #ifndef MOAO_BCMAT_H
 #define MOAO_BCMAT_H
 
-#include "comm.h"
-#include "status.h"
+#include "base/comm.h"
+#include "base/status.h"
 #include <stddef.h>
 
 typedef struct {

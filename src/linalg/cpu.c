@@ -1,8 +1,8 @@
 /* The CPU backend: the specification that every other backend is compared with. One device, no
  * stream: each operation is done when it returns; device memory is host memory; work may be NULL.
  */
-#include "backend_batch.h"
-#include "backend_half.h"
+#include "backend/backend_batch.h"
+#include "backend/backend_half.h"
 #include "cpu_blas.h"
 #include <stdio.h>
 #include <stdlib.h>

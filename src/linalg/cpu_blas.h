@@ -4,7 +4,7 @@
 #ifndef MOAO_CPU_BLAS_H
 #define MOAO_CPU_BLAS_H
 
-#include "../backend_check.h"
+#include "backend/backend_check.h"
 #include <cblas.h>
 
 /* Largest dimension handed to one BLAS call. */

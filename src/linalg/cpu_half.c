@@ -1,5 +1,5 @@
 /* The CPU backend's products of halves: conversions bit by bit, products in single precision. */
-#include "backend_half.h"
+#include "backend/backend_half.h"
 #include "cpu_blas.h"
 #include <math.h>
 #include <stdlib.h>

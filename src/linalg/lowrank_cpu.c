@@ -1,7 +1,7 @@
 /* Batched QR, SVD and low-rank routines of the CPU backend: the specification, OpenMP over the
  * batch, one thread for each matrix. */
-#include "../backend_random.h"
-#include "backend_lowrank.h"
+#include "backend/backend_lowrank.h"
+#include "backend/backend_random.h"
 #include <assert.h>
 #include <cblas.h>
 #include <float.h>

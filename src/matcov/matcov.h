@@ -4,10 +4,10 @@
 #ifndef MOAO_MATCOV_H
 #define MOAO_MATCOV_H
 
-#include "atmos.h"
-#include "backend_matcov.h"
-#include "comm.h"
-#include "system.h"
+#include "backend/backend_matcov.h"
+#include "base/comm.h"
+#include "system/atmos.h"
+#include "system/system.h"
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -8,7 +8,7 @@
 #ifndef MOAO_MATCOV_STRUCTURE_H
 #define MOAO_MATCOV_STRUCTURE_H
 
-#include "status.h"
+#include "base/status.h"
 #include <stddef.h>
 #include <stdint.h>
 

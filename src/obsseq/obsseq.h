@@ -5,7 +5,7 @@
 
 #include "obsseq/probe.h"
 #include "psf/psf.h"
-#include "store.h"
+#include "store/store.h"
 #include "tor/rows.h"
 
 typedef struct {  /* what an exposure has in common for all targets and chunks; zeroed: not made yet

@@ -14,9 +14,9 @@
 #ifndef MOAO_PROBE_H
 #define MOAO_PROBE_H
 
-#include "backend_matcov.h"
-#include "comm.h"
-#include "system.h"
+#include "backend/backend_matcov.h"
+#include "base/comm.h"
+#include "system/system.h"
 
 typedef struct {
     int n;

@@ -1,5 +1,5 @@
 /* The CPU backend's PSFs: the specification of every other backend's. Work is done in `compute`. */
-#include "backend_check.h"
+#include "backend/backend_check.h"
 #include "psf_plan.h"
 
 #include <stdlib.h>

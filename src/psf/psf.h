@@ -2,9 +2,9 @@
 #ifndef MOAO_PSF_H
 #define MOAO_PSF_H
 
-#include "atmos.h"
-#include "backend_psf.h"
-#include "system.h"
+#include "backend/backend_psf.h"
+#include "system/atmos.h"
+#include "system/system.h"
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 #include "resident/device_plan.h"
 
-#include "backend_half.h"
+#include "backend/backend_half.h"
 #include "matcov/matcov.h"
 
 #include <limits.h>

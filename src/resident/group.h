@@ -2,8 +2,8 @@
 #ifndef MOAO_RESIDENT_GROUP_H
 #define MOAO_RESIDENT_GROUP_H
 
-#include "backend_group.h"
-#include "comm.h"
+#include "backend/backend_group.h"
+#include "base/comm.h"
 
 typedef struct {
     int rank, size; /* of this rank in its group; size 1: it works alone */

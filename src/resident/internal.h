@@ -2,7 +2,7 @@
 #ifndef MOAO_RESIDENT_INTERNAL_H
 #define MOAO_RESIDENT_INTERNAL_H
 
-#include "backend_matcov.h"
+#include "backend/backend_matcov.h"
 #include "resident/group.h"
 #include "resident/resident.h"
 

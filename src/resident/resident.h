@@ -12,7 +12,7 @@
 #ifndef MOAO_RESIDENT_H
 #define MOAO_RESIDENT_H
 
-#include "backend.h"
+#include "backend/backend.h"
 #include "obsseq/obsseq.h"
 #include "resident/device_plan.h"
 

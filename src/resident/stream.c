@@ -6,7 +6,7 @@
  * host stays one piece or panel ahead of them, and so learns of failures while they are fresh. */
 #include "resident/internal.h"
 
-#include "progress.h"
+#include "base/progress.h"
 
 #include <stdlib.h>
 

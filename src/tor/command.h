@@ -2,8 +2,8 @@
 #ifndef MOAO_COMMAND_H
 #define MOAO_COMMAND_H
 
-#include "comm.h"
-#include "system.h"
+#include "base/comm.h"
+#include "system/system.h"
 
 /* Collective. D+ = (I - 11'/v) [D'D + g (mu L'L + 11'/v)]^-1 D' (Model section 6) into dplus (v x
  * t, leading dimension v), whole on every rank. g = (206264.8/d_t)^2; L holds one row (1, -2, 1)

@@ -11,10 +11,10 @@
 #ifndef MOAO_ROWS_H
 #define MOAO_ROWS_H
 
-#include "comm.h"
+#include "base/comm.h"
+#include "base/progress.h"
 #include "matcov/matcov.h"
-#include "progress.h"
-#include "system.h"
+#include "system/system.h"
 #include <stddef.h>
 
 typedef struct { /* the ranks of a run, in groups, and their work arrays */

@@ -27,7 +27,8 @@ class Examples(unittest.TestCase):
         cls.folder = tempfile.mkdtemp()
         for path in glob.glob(os.path.join(ROOT, "examples", "*.c")):
             program = os.path.join(cls.folder, os.path.basename(path)[:-2])
-            code, text = run(os.environ.get("CC", "cc").split()[-1], "-O2", "-D_GNU_SOURCE", "-I" + os.path.join(ROOT, "src"),
+            code, text = run(os.environ.get("CC", "cc").split()[-1], "-O2", "-D_GNU_SOURCE",
+                             "-I" + os.path.join(ROOT, "src"), "-I" + os.path.join(ROOT, "src/backend"),
                              path, os.path.join(BUILD, "libmoao.a"), "-o", program, "-fopenmp", "-lopenblas", "-ldl",
                              "-lpthread", "-lm")
             if code != 0:

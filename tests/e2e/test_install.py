@@ -134,10 +134,10 @@ class Lint(unittest.TestCase):
         """Wrong directions are refused, right ones allowed."""
         for source, header, good in (
                 ("src/tor/tor.c", "src/matcov/matcov.h", True), ("src/matcov/fill.c", "src/tor/tor.h", False),
-                ("src/store.c", "src/psf/psf.h", False), ("src/main.c", "src/psf/psf.h", True),
-                ("src/linalg/mat.c", "src/comm.h", True), ("src/linalg/mat.c", "src/matcov/matcov.h", False),
-                ("src/gpu/trsm.cu", "src/backend.h", True), ("src/gpu/trsm.cu", "src/comm.h", False),
-                ("src/backend.c", "src/gpu/gpu.h", False), ("src/main.c", "src/gpu/gpu.h", False)):
+                ("src/store/store.c", "src/psf/psf.h", False), ("src/main.c", "src/psf/psf.h", True),
+                ("src/linalg/mat.c", "src/base/comm.h", True), ("src/linalg/mat.c", "src/matcov/matcov.h", False),
+                ("src/gpu/dense/trsm.cu", "src/backend/backend.h", True), ("src/gpu/dense/trsm.cu", "src/base/comm.h", False),
+                ("src/backend/backend.c", "src/gpu/gpu.h", False), ("src/main.c", "src/gpu/gpu.h", False)):
             self.assertEqual(self.lint.allowed(source, header), good, (source, header))
 
     def test_words_and_sizes(self):

@@ -4,11 +4,11 @@
 EMU_B := $(B)/emulator
 EMU_CXX ?= $(firstword $(foreach c,$(CXX) g++,$(shell command -v $(c) 2>/dev/null)) g++)
 EMU_TESTS := $(or $(TESTS),test_linalg_lowrank test_linalg_sketch)
-emu_cu := $(wildcard $(patsubst %,src/gpu/%.cu,qr_* svd_* sketch recompress lowrank batch_gemm))
-emu_text := $(patsubst src/%,$(EMU_B)/%,$(emu_cu) $(wildcard src/gpu/*.cuh))
+emu_cu := $(wildcard src/gpu/lowrank/*.cu) src/gpu/batch/batch_gemm.cu
+emu_text := $(patsubst src/%,$(EMU_B)/%,$(emu_cu) $(wildcard src/gpu/*/*.cuh))
 emu_obj := $(patsubst src/%,$(EMU_B)/%.o,$(emu_cu)) $(patsubst %,$(EMU_B)/%.o,emulator plugin)
 # CUDA's attributes and pragmas mean nothing here, so warnings about them do not either
-EMU_CXXFLAGS = -std=c++17 -O2 -g -fPIC -fvisibility=hidden -MMD -MP -Itests/emulator -I$(EMU_B)/gpu -Isrc/gpu -Isrc
+EMU_CXXFLAGS = -std=c++17 -O2 -g -fPIC -fvisibility=hidden -MMD -MP -Itests/emulator -I$(EMU_B) -Isrc $(addprefix -I,$(wildcard src/gpu/*/.))
 
 .PHONY: emulate-gpu
 emulate-gpu: $(EMU_B)/libmoao_gpu.so $(EMU_B)/libcuda.so.1 $(EMU_TESTS:%=$(B)/tests/unit/%)

@@ -1,7 +1,7 @@
 /* The emulator as a plugin of the program: the CPU's table under the name "gpu", with the batched
  * low-rank routines of src/gpu. Its memory is the CPU's. */
-#include "gpu/batch_gpu.h"
-#include "gpu/lowrank_gpu.h"
+#include "gpu/batch/batch_gpu.h"
+#include "gpu/lowrank/lowrank_gpu.h"
 #include <cstdio>
 #include <cstring>
 

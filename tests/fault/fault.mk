@@ -15,8 +15,8 @@ $(FAULT_B)/preload.so: $(wildcard tests/fault/preload*.[ch])
 # compiled again; what else they call comes from the library as it is.
 FUZZ_CLANG := $(firstword $(foreach c,clang-14 clang-18 clang,$(shell command -v $(c) 2>/dev/null)))
 FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-fuzz_src := $(wildcard src/params*.c src/yaml_*.c src/legacy*.c src/units.c src/text.c src/atmos.c src/system.c \
-  src/status.c src/store*.c src/file.c src/crc.c tests/fault/fuzz_*.c)
+fuzz_src := $(wildcard src/params/*.c src/system/*.c src/store/*.c \
+  $(patsubst %,src/base/%.c,status text file crc) tests/fault/fuzz_*.c)
 fuzz_obj := $(patsubst %.c,$(FAULT_B)/fuzz-objects/%.o,$(fuzz_src))
 fault-tools: $(if $(FUZZ_CLANG),$(FAULT_B)/fuzz)
 

@@ -4,7 +4,7 @@
 #ifndef FAULT_FUZZ_H
 #define FAULT_FUZZ_H
 
-#include "status.h"
+#include "base/status.h"
 #include <stddef.h>
 #include <stdint.h>
 

@@ -4,9 +4,9 @@
  * The first byte of the input chooses the file, the second what becomes of it: bit 0, the rest of
  * the input are changes (two bytes of place, one of value), else the rest is the content; bit 1,
  * the checksums are made right again, so that what is checked after them is tried too. */
-#include "crc.h"
+#include "base/crc.h"
 #include "fuzz.h"
-#include "store.h"
+#include "store/store.h"
 
 #include <dirent.h>
 #include <stdio.h>

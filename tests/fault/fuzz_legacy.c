@@ -1,8 +1,8 @@
 /* Files of the published framework. The first byte says whether the rest is a profile or a system
  * file; an accepted profile must also serve as part of a parameter file. */
 #include "fuzz.h"
-#include "legacy.h"
-#include "params.h"
+#include "params/legacy.h"
+#include "params/params.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  * replaced: messages while computing, and what ranks agree on. */
 #include "fuzz.h"
 
-#include "comm.h"
-#include "progress.h"
+#include "base/comm.h"
+#include "base/progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>

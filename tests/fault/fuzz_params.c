@@ -2,7 +2,7 @@
  * effective parameters are accepted too and stay the same, and geometry, atmosphere and warnings
  * follow from them. */
 #include "fuzz.h"
-#include "params.h"
+#include "params/params.h"
 
 #include <stdio.h>
 #include <stdlib.h>

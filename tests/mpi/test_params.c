@@ -1,7 +1,7 @@
 /* ranks: 1 2 3
  * Rank 0 reads the files, the other ranks get its copies: all have the same parameters, or the same
  * message and status, also for files that only rank 0 can see. */
-#include "params.h"
+#include "params/params.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* The report of stages: figures of all ranks together, the same on any number of ranks.
  * ranks: 1 2 3 */
-#include "comm.h"
-#include "file.h"
-#include "progress.h"
+#include "base/comm.h"
+#include "base/file.h"
+#include "base/progress.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 #ifndef MOAO_TESTS_LOWRANK_CASE_H
 #define MOAO_TESTS_LOWRANK_CASE_H
 
-#include "backend_lowrank.h"
+#include "backend/backend_lowrank.h"
 #include "lowrank_matrices.h"
 #include <inttypes.h>
 

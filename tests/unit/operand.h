@@ -4,7 +4,7 @@
 #ifndef MOAO_TESTS_OPERAND_H
 #define MOAO_TESTS_OPERAND_H
 
-#include "backend_batch.h"
+#include "backend/backend_batch.h"
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 #ifndef PARAMS_CASE_H
 #define PARAMS_CASE_H
 
-#include "params.h"
+#include "params/params.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
 #include "../matcov_case.h"
 
 #include "../backends.h"
-#include "backend_matcov.h"
+#include "backend/backend_matcov.h"
 
 #include <mpi.h>
 

@@ -1,7 +1,7 @@
 /* The command line: options are as strict as parameters, blanks around = are understood; launch's
  * and plain's texts. */
+#include "base/plain.h"
 #include "job/cmdline.h"
-#include "plain.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* FITS files: wherever the room for one ends, no cut file appears; what is in place was read back;
  * any folder's name will do. */
-#include "file.h"
-#include "fits.h"
-#include "matrix_file.h"
+#include "base/file.h"
+#include "base/fits.h"
+#include "maps/matrix_file.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* Files of the published framework: both variants of the system file, profiles, and their mistakes.
  * The small texts here are written by hand in that format. */
-#include "legacy.h"
+#include "params/legacy.h"
 #include "params_case.h"
 
 #include <math.h>

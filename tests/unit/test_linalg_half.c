@@ -1,7 +1,7 @@
 /* Halves: conversions bit for bit against a search among all halves, products against double
  * precision, largest entry; odd sizes, guards, numbers beyond the range, NaN. */
 #include "../linalg.h"
-#include "backend_half.h"
+#include "backend/backend_half.h"
 
 #define POISON 0x7e5a /* a NaN */
 

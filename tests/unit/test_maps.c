@@ -1,8 +1,8 @@
 /* maps.fits, psf.fits and matrices: read back with cfitsio, they hold what the store held, with
  * axes, units, checksums and the parameters of the run; they appear whole or not at all. */
-#include "file.h"
-#include "maps.h"
-#include "maps_parts.h"
+#include "base/file.h"
+#include "maps/maps.h"
+#include "maps/maps_parts.h"
 #include "matcov/matcov.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* Limits that others have set: of control groups, from files as the kernel writes them; of the
  * process. */
-#include "memory_limits.h"
+#include "base/memory_limits.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* docs/parameters.md is what the program prints, and every parameter is described. */
 #include "params_case.h"
 
-#include "params_table.h"
+#include "params/params_table.h"
 
 static char *read_page(void) {
     const char *root = getenv("MOAO_ROOT");

@@ -1,8 +1,8 @@
 /* What the user sees: dated lines without control characters in a log, a bar that stays within the
  * terminal on a terminal; the JSON writer. */
-#include "file.h"
-#include "json.h"
-#include "progress.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/progress.h"
 
 #include <ctype.h>
 #include <fcntl.h>

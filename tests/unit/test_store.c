@@ -1,9 +1,9 @@
 /* The checkpoint: what was put can be read back after a restart, damage and interruptions never
  * pass for results, and nothing is overwritten without being asked. */
-#include "file.h"
-#include "progress.h"
-#include "store.h"
-#include "store_precision.h"
+#include "base/file.h"
+#include "base/progress.h"
+#include "store/store.h"
+#include "store/store_precision.h"
 
 #include <dirent.h>
 #include <fcntl.h>

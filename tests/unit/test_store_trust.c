@@ -1,9 +1,9 @@
 /* What the store trusts: only parts, facts and results of its own run, unchanged since they were
  * written; only folders that are its own; and no link leads it elsewhere. */
-#include "crc.h"
-#include "file.h"
-#include "store.h"
-#include "store_precision.h"
+#include "base/crc.h"
+#include "base/file.h"
+#include "store/store.h"
+#include "store/store_precision.h"
 
 #include <dirent.h>
 #include <fcntl.h>

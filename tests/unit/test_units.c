@@ -1,6 +1,6 @@
 /* Numbers with units are converted exactly or refused, and written so that they come back bit for
  * bit. */
-#include "units.h"
+#include "params/units.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,0 +1,19 @@
+/* What the batched routines take from the plugin, and what they give to its table. */
+#ifndef MOAO_GPU_BATCH_GPU_H
+#define MOAO_GPU_BATCH_GPU_H
+#include "backend/backend.h"
+#include <cuda_runtime.h>
+
+/* For the life of the object the context's device is the current one. */
+struct gpu_batch_call {
+    int before;
+    cudaStream_t stream;
+    explicit gpu_batch_call(backend_ctx *ctx);
+    ~gpu_batch_call();
+};
+/* Records "name: text" as the failure `code` and returns it. */
+status gpu_fail(status code, const char *name, const char *text);
+
+extern "C" const backend_batch backend_batch_gpu;
+
+#endif

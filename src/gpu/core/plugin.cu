@@ -1,0 +1,358 @@
+/* The GPU backend's table, its contexts and memory, and the one symbol that the program looks up.
+ */
+#include "backend/backend_group.h"
+#include "gpu/batch/batch_gpu.h"
+#include "gpu/dense/half_gpu.h"
+#include "gpu/dense/potrf.cuh"
+#include "gpu/lowrank/lowrank_gpu.h"
+#include "gpu/matcov/matcov_gpu.h"
+#include "gpu/psf/psf_gpu.h"
+#include <mutex>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <vector>
+
+gpu_tuning gpu_tune = {
+    /* trsm_narrow */ 1024,
+    /* trsm_nb_narrow */ 512,
+    /* trsm_nb_wide */ 256,
+    /* trsm_group */ 16,
+    /* trmm_leaf */ 2048,
+    /* symm_leaf */ 2048,
+    /* syrk_leaf */ 4096,
+    /* potrf_tiles */ 4096,
+    /* trtri_nb */ 512,
+    /* lauum_leaf */ 512,
+};
+
+/* ---- messages go to the program's record */
+
+static __typeof__(status_set) *report;
+
+extern "C" status status_set(status code, const char *file, int line, const char *fmt, ...) {
+    char text[480];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    static std::mutex one_at_a_time; /* threads that feed several devices */
+    std::lock_guard<std::mutex> lock(one_at_a_time);
+    return report ? report(code, file, line, "%s", text) : code;
+}
+
+/* ---- devices, contexts, memory */
+
+static int devices(void) {
+    int n = 0;
+    if (cudaGetDeviceCount(&n) != cudaSuccess) {
+        cudaGetLastError();
+        n = 0;
+    }
+    return n;
+}
+
+static status describe(int d, char *text, size_t len) {
+    cudaDeviceProp p;
+    int driver = 0, runtime = 0, blas[3] = {0, 0, 0};
+    CUDA_TRY(cudaGetDeviceProperties(&p, d));
+    CUDA_TRY(cudaDriverGetVersion(&driver));
+    CUDA_TRY(cudaRuntimeGetVersion(&runtime));
+    BLAS_TRY(cublasGetProperty(MAJOR_VERSION, &blas[0]));
+    BLAS_TRY(cublasGetProperty(MINOR_VERSION, &blas[1]));
+    BLAS_TRY(cublasGetProperty(PATCH_LEVEL, &blas[2]));
+    snprintf(
+        text, len,
+        "%s, %d multiprocessors, %.1f GiB, driver for CUDA %d.%d, runtime %d.%d, cuBLAS %d.%d.%d",
+        p.name, p.multiProcessorCount, (double)p.totalGlobalMem / (1 << 30), driver / 1000,
+        driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, blas[0], blas[1], blas[2]);
+    return MOAO_OK;
+}
+
+static status memory(int d, size_t *bytes) {
+    gpu_device_guard guard(d);
+    size_t all;
+    CUDA_TRY(cudaMemGetInfo(bytes, &all));
+    return MOAO_OK;
+}
+
+static status identify(int d, char name[BACKEND_IDENTITY]) {
+    cudaDeviceProp p;
+    CUDA_TRY(cudaGetDeviceProperties(&p, d));
+    for (int i = 0; i < 16; i++)
+        snprintf(name + 2 * i, 3, "%02x", (unsigned char)p.uuid.bytes[i]);
+    return MOAO_OK;
+}
+
+static status open_queue(gpu_queue *q, size_t bytes) {
+    CUDA_TRY(cudaMalloc(&q->work, bytes));
+    BLAS_TRY(cublasCreate(&q->blas));
+    BLAS_TRY(cublasSetStream(q->blas, q->stream));
+    BLAS_TRY(cublasSetWorkspace(q->blas, q->work, bytes));
+    BLAS_TRY(cublasSetMathMode(q->blas, CUBLAS_DEFAULT_MATH));
+    BLAS_TRY(cublasSetPointerMode(q->blas, CUBLAS_POINTER_MODE_HOST));
+    return MOAO_OK;
+}
+
+static std::vector<cudaEvent_t *> events_of(backend_ctx *c) {
+    std::vector<cudaEvent_t *> all = {&c->fork,     &c->join,     &c->mark[0], &c->mark[1],
+                                      &c->ahead[0], &c->ahead[1], &c->arrived, &c->computed};
+    for (cudaEvent_t &e : c->piece)
+        all.push_back(&e);
+    for (cudaEvent_t &e : c->stored)
+        all.push_back(&e);
+    return all;
+}
+
+static status fill_context(backend_ctx *c, void *stream) {
+    int least, greatest;
+    CUDA_TRY(cudaDeviceGetAttribute(&c->sms, cudaDevAttrMultiProcessorCount, c->device));
+    CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    if (stream)
+        c->main.stream = (cudaStream_t)stream;
+    else
+        CUDA_TRY(cudaStreamCreateWithPriority(&c->main.stream, cudaStreamNonBlocking, greatest));
+    c->own_stream = !stream;
+    /* behind the main stream, but before the work of a context that stands behind this one */
+    CUDA_TRY(cudaStreamCreateWithPriority(&c->side.stream, cudaStreamNonBlocking,
+                                          least - 1 > greatest ? least - 1 : least));
+    CUDA_TRY(cudaStreamCreateWithFlags(&c->in, cudaStreamNonBlocking));
+    CUDA_TRY(cudaStreamCreateWithFlags(&c->out, cudaStreamNonBlocking));
+    GPU_TRY(open_queue(&c->main, GPU_BLAS_WORK));
+    GPU_TRY(open_queue(&c->side, GPU_BLAS_SIDE));
+    for (cudaEvent_t *e : events_of(c))
+        CUDA_TRY(cudaEventCreateWithFlags(e, cudaEventDisableTiming));
+    return MOAO_OK;
+}
+
+static void close_context(backend_ctx *c) {
+    if (!c)
+        return;
+    gpu_device_guard guard(c->device);
+    gpu_queue *const queues[] = {&c->main, &c->side};
+    if (c->main.stream)
+        cudaStreamSynchronize(c->main.stream);
+    for (gpu_queue *q : queues) {
+        if (q->blas)
+            cublasDestroy(q->blas);
+        cudaFree(q->work);
+    }
+    for (cudaEvent_t *e : events_of(c))
+        if (*e)
+            cudaEventDestroy(*e);
+    cudaStream_t const streams[] = {c->side.stream, c->in, c->out,
+                                    c->own_stream ? c->main.stream : NULL};
+    for (cudaStream_t s : streams)
+        if (s)
+            cudaStreamDestroy(s);
+    free(c);
+}
+
+static status open_context(int d, void *stream, backend_ctx **ctx) {
+    *ctx = NULL;
+    if (d < 0 || d >= devices())
+        return status_fail(MOAO_INPUT, "there is no GPU %d", d);
+    gpu_device_guard guard(d);
+    backend_ctx *c = (backend_ctx *)calloc(1, sizeof *c);
+    if (!c)
+        return status_fail(MOAO_MEMORY, "cannot allocate a context");
+    c->device = d;
+    status st = fill_context(c, stream);
+    if (st != MOAO_OK)
+        close_context(c);
+    else
+        *ctx = c;
+    return st;
+}
+
+static status open_behind(backend_ctx *front, backend_ctx **ctx) {
+    gpu_device_guard guard(front->device);
+    int least, greatest;
+    cudaStream_t stream;
+    *ctx = NULL;
+    CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    CUDA_TRY(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, least));
+    status st = open_context(front->device, stream, ctx);
+    if (st == MOAO_OK)
+        (*ctx)->own_stream = true;
+    else
+        cudaStreamDestroy(stream);
+    return st;
+}
+
+static void *stream_of(backend_ctx *c) {
+    return c->main.stream;
+}
+
+static status sync(backend_ctx *c) {
+    gpu_device_guard guard(c->device);
+    CUDA_TRY(cudaStreamSynchronize(c->main.stream));
+    return MOAO_OK;
+}
+
+/* A wait keeps the record of its event that it was given, so the event serves again at once. */
+static status after(backend_ctx *c, backend_ctx *other) {
+    {
+        gpu_device_guard guard(other->device);
+        CUDA_TRY(cudaEventRecord(other->fork, other->main.stream));
+    }
+    gpu_device_guard guard(c->device);
+    CUDA_TRY(cudaStreamWaitEvent(c->main.stream, other->fork, 0));
+    return MOAO_OK;
+}
+
+static status allocate(backend_ctx *c, size_t bytes, void **p) {
+    gpu_device_guard guard(c->device);
+    *p = NULL;
+    if (cudaMalloc(p, bytes ? bytes : 1) != cudaSuccess) {
+        cudaGetLastError();
+        return status_fail(MOAO_MEMORY, "GPU %d has no room for %zu bytes", c->device, bytes);
+    }
+    return MOAO_OK;
+}
+
+static void release(backend_ctx *c, void *p) {
+    gpu_device_guard guard(c->device);
+    cudaFree(p);
+}
+
+static status copy(backend_ctx *c, void *dst, int64_t ldd, const void *src, int64_t lds,
+                   int64_t rows, int64_t cols) {
+    gpu_device_guard guard(c->device);
+    if (rows > 0 && cols > 0)
+        CUDA_TRY(cudaMemcpy2DAsync(dst, (size_t)ldd, src, (size_t)lds, (size_t)rows, (size_t)cols,
+                                   cudaMemcpyDefault, c->main.stream));
+    return MOAO_OK;
+}
+
+/* ---- the table */
+
+extern const backend_group backend_group_gpu; /* group.cu */
+
+static size_t workspace(backend_op op, backend_type t, int64_t m, int64_t n) {
+    size_t a, b;
+    switch (op) {
+    case BACKEND_TRSM: /* either side may be the triangle's */
+        a = gpu_trsm_work(t, m, n), b = gpu_trsm_work(t, n, m);
+        return a > b ? a : b;
+    case BACKEND_TRMM:
+        a = gpu_trmm_work(t, m, n), b = gpu_trmm_work(t, n, m);
+        return a > b ? a : b;
+    case BACKEND_SYMM:
+        return gpu_symm_work(t, m > n ? m : n);
+    case BACKEND_POTRF:
+        return gpu_potrf_work(t, n);
+    case BACKEND_TRTRI:
+        return gpu_trtri_work(t, n);
+    case BACKEND_LAUUM:
+        return gpu_lauum_work(t, n);
+    case BACKEND_POTRI:
+    case BACKEND_POTI:
+        a = gpu_trtri_work(t, n), b = gpu_lauum_work(t, n);
+        a = a > b ? a : b;
+        b = op == BACKEND_POTI ? gpu_potrf_work(t, n) : 0;
+        return a > b ? a : b;
+    case BACKEND_POTRS:
+        return gpu_trsm_work(t, n, m);
+    case BACKEND_POSV:
+        a = gpu_trsm_work(t, n, m), b = gpu_potrf_work(t, n);
+        return a > b ? a : b;
+    default:
+        return 0;
+    }
+}
+
+static status gemm(backend_ctx *ctx, backend_type t, char transa, char transb, int64_t m, int64_t n,
+                   int64_t k, const void *alpha, const void *a, int64_t lda, const void *b,
+                   int64_t ldb, const void *beta, void *c, int64_t ldc, void *work, size_t lwork) {
+    gpu_device_guard guard(ctx->device);
+    (void)work, (void)lwork;
+    if (!backend_is(transa, "NTC") || !backend_is(transb, "NTC") || m < 0 || n < 0 || k < 0 ||
+        !backend_ld_ok(transa == 'N' ? m : k, lda) || !backend_ld_ok(transb == 'N' ? k : n, ldb) ||
+        !backend_ld_ok(m, ldc))
+        return status_fail(MOAO_INPUT, "gemm: an argument is out of range");
+    return blas_gemm(&ctx->main, t, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+static const backend table = {
+    "gpu",
+    sizeof(backend),
+    devices,
+    describe,
+    memory,
+    identify,
+    open_context,
+    close_context,
+    stream_of,
+    sync,
+    after,
+    open_behind,
+    allocate,
+    release,
+    gpu_alloc_host,
+    gpu_release_host,
+    copy,
+    gpu_mirror,
+    workspace,
+    gemm,
+    gpu_trsm,
+    gpu_trmm,
+    gpu_symm,
+    gpu_syrk,
+    gpu_syr2k,
+    gpu_potrf,
+    gpu_trtri,
+    gpu_lauum,
+    gpu_potri,
+    gpu_poti,
+    gpu_potrs,
+    gpu_posv,
+    gpu_host_workspace,
+    gpu_trsm_host,
+    gpu_trmm_host,
+    gpu_multi_workspace,
+    gpu_trsm_multi,
+    &backend_batch_gpu,
+    &backend_half_gpu,
+    &backend_matcov_gpu,
+    &backend_group_gpu,
+    &backend_psf_gpu,
+    &backend_lowrank_gpu,
+};
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT const backend *moao_gpu_backend(__typeof__(status_set) *set, char *why, size_t len) {
+    int n = 0;
+    cudaError_t e = cudaGetDeviceCount(&n);
+    report = set;
+    if (e != cudaSuccess || n == 0) {
+        snprintf(why, len, "%s", e != cudaSuccess ? cudaGetErrorString(e) : "no device found");
+        cudaGetLastError();
+        return NULL;
+    }
+    return &table;
+}
+
+/* For measurements: change one size of gpu_tune, by name. Returns its old value, -1 for an unknown
+ * name. */
+EXPORT int64_t moao_gpu_tune(const char *name, int64_t value) {
+    static const struct {
+        const char *name;
+        int64_t *value;
+    } sizes[] = {
+        {"trsm_narrow", &gpu_tune.trsm_narrow},   {"trsm_nb_narrow", &gpu_tune.trsm_nb_narrow},
+        {"trsm_nb_wide", &gpu_tune.trsm_nb_wide}, {"trmm_leaf", &gpu_tune.trmm_leaf},
+        {"symm_leaf", &gpu_tune.symm_leaf},       {"syrk_leaf", &gpu_tune.syrk_leaf},
+        {"potrf_tiles", &gpu_tune.potrf_tiles},   {"trsm_group", &gpu_tune.trsm_group},
+        {"trtri_nb", &gpu_tune.trtri_nb},         {"lauum_leaf", &gpu_tune.lauum_leaf},
+    };
+    for (const auto &s : sizes)
+        if (!strcmp(s.name, name)) {
+            const int64_t old = *s.value;
+            *s.value = value;
+            return old;
+        }
+    return -1;
+}

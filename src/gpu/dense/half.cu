@@ -1,0 +1,131 @@
+/* Products of halves on the tensor cores, by cuBLAS, and the conversions around them. */
+#include "backend/backend_half.h"
+#include "gpu/core/common.cuh"
+#include "half_gpu.h"
+#include <cuda_fp16.h>
+#include <math.h>
+
+#define THREADS 256
+#define MOST_BLOCKS 65535
+
+/* Threads along the rows; blocks that run out of columns take another one. */
+static dim3 blocks_of(int64_t m, int64_t n) {
+    return dim3((unsigned)gpu_min(gpu_ceil(m, THREADS), MOST_BLOCKS),
+                (unsigned)gpu_min(n, MOST_BLOCKS));
+}
+
+#define EACH(i, j, m, n)                                                                           \
+    for (int64_t j = blockIdx.y; j < n; j += gridDim.y)                                            \
+        for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < m;                       \
+             i += gridDim.x * (int64_t)THREADS)
+
+/* Doubles that are not negative are in the order of their bits, and a NaN comes last. */
+template <class T>
+__global__ void largest_kernel(int64_t m, int64_t n, const T *a, int64_t lda,
+                               unsigned long long *out) {
+    unsigned long long most = 0;
+    EACH(i, j, m, n) {
+        const unsigned long long x = __double_as_longlong(fabs((double)a[i + j * lda]));
+        most = x > most ? x : most;
+    }
+    for (int step = 16; step > 0; step /= 2) {
+        const unsigned long long x = __shfl_xor_sync(~0u, most, step);
+        most = x > most ? x : most;
+    }
+    if (threadIdx.x % 32 == 0 && most > 0)
+        atomicMax(out, most);
+}
+
+template <class T>
+__global__ void narrow_kernel(int64_t m, int64_t n, double scale, const T *a, int64_t lda,
+                              __half *h, int64_t ldh) {
+    EACH(i, j, m, n) {
+        const double x = scale * (double)a[i + j * lda];
+        /* the library's conversion keeps no NaN's bits apart: make them the CPU's */
+        h[i + j * ldh] = isnan(x) ? __ushort_as_half(0x7fff) : __double2half(x);
+    }
+}
+
+__global__ void widen_kernel(int64_t m, int64_t n, double alpha, const float *x, int64_t ldx,
+                             double beta, double *y, int64_t ldy) {
+    EACH(i, j, m, n) {
+        const double before = beta != 0 ? beta * y[i + j * ldy] : 0;
+        y[i + j * ldy] = __dadd_rn(__dmul_rn(alpha, (double)x[i + j * ldx]), before);
+    }
+}
+
+static status largest(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+                      int64_t lda, double *out) {
+    gpu_device_guard guard(ctx->device);
+    if (!backend_is_real(t) || m < 0 || n < 0 || !backend_ld_ok(m, lda))
+        return status_fail(MOAO_INPUT, "largest: an argument is out of range");
+    CUDA_TRY(cudaMemsetAsync(out, 0, sizeof *out, ctx->main.stream));
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    dim3 blocks = blocks_of(m, n);
+    blocks.y = (unsigned)gpu_min(blocks.y, 1024); /* few additions to one word */
+    if (t == BACKEND_D)
+        largest_kernel<<<blocks, THREADS, 0, ctx->main.stream>>>(m, n, (const double *)a, lda,
+                                                                 (unsigned long long *)out);
+    else
+        largest_kernel<<<blocks, THREADS, 0, ctx->main.stream>>>(m, n, (const float *)a, lda,
+                                                                 (unsigned long long *)out);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
+static status narrow(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, int exponent,
+                     const void *a, int64_t lda, backend_f16 *h, int64_t ldh) {
+    gpu_device_guard guard(ctx->device);
+    if (!backend_is_real(t) || m < 0 || n < 0 || !backend_ld_ok(m, lda) || !backend_ld_ok(m, ldh) ||
+        exponent > 1000 || exponent < -1000)
+        return status_fail(MOAO_INPUT, "narrow: an argument is out of range");
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    const double scale = ldexp(1.0, exponent);
+    if (t == BACKEND_D)
+        narrow_kernel<<<blocks_of(m, n), THREADS, 0, ctx->main.stream>>>(
+            m, n, scale, (const double *)a, lda, (__half *)h, ldh);
+    else
+        narrow_kernel<<<blocks_of(m, n), THREADS, 0, ctx->main.stream>>>(
+            m, n, scale, (const float *)a, lda, (__half *)h, ldh);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
+static status gemm(backend_ctx *ctx, char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha,
+                   const backend_f16 *a, int64_t lda, const backend_f16 *b, int64_t ldb, float beta,
+                   float *c, int64_t ldc) {
+    gpu_device_guard guard(ctx->device);
+    if (!backend_is(ta, "NT") || !backend_is(tb, "NT") || m < 0 || n < 0 || k < 0 ||
+        !backend_ld_ok(ta == 'N' ? m : k, lda) || !backend_ld_ok(tb == 'N' ? k : n, ldb) ||
+        !backend_ld_ok(m, ldc))
+        return status_fail(MOAO_INPUT, "gemm of halves: an argument is out of range");
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    if (k == 0 || alpha == 0) { /* C := beta C, which the single precision product does alone */
+        const float none = 0;
+        return blas_gemm(&ctx->main, BACKEND_S, 'N', 'N', m, n, 0, &none, c, ldc, c, 1, &beta, c,
+                         ldc);
+    }
+    BLAS_TRY(cublasGemmEx_64(ctx->main.blas, ta == 'N' ? CUBLAS_OP_N : CUBLAS_OP_T,
+                             tb == 'N' ? CUBLAS_OP_N : CUBLAS_OP_T, m, n, k, &alpha, a, CUDA_R_16F,
+                             lda, b, CUDA_R_16F, ldb, &beta, c, CUDA_R_32F, ldc, CUBLAS_COMPUTE_32F,
+                             CUBLAS_GEMM_DEFAULT));
+    return MOAO_OK;
+}
+
+static status widen(backend_ctx *ctx, int64_t m, int64_t n, double alpha, const float *x,
+                    int64_t ldx, double beta, double *y, int64_t ldy) {
+    gpu_device_guard guard(ctx->device);
+    if (m < 0 || n < 0 || !backend_ld_ok(m, ldx) || !backend_ld_ok(m, ldy))
+        return status_fail(MOAO_INPUT, "widen: an argument is out of range");
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    widen_kernel<<<blocks_of(m, n), THREADS, 0, ctx->main.stream>>>(m, n, alpha, x, ldx, beta, y,
+                                                                    ldy);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
+const backend_half backend_half_gpu = {largest, narrow, gemm, widen};

@@ -1,9 +1,0 @@
-/* What the products of halves give to the plugin's table. */
-#ifndef MOAO_GPU_HALF_GPU_H
-#define MOAO_GPU_HALF_GPU_H
-
-#include "../backend_half.h"
-
-extern "C" const backend_half backend_half_gpu;
-
-#endif

@@ -1,0 +1,242 @@
+/* What the sketches and the recompression do with one matrix by one thread block: products with a
+ * narrow right factor on FP64 tensor cores (FP32 is widened on the way), sums over the block in a
+ * fixed order, the first column that is not finite, and scaling by powers of two. */
+#ifndef MOAO_GPU_LOWRANK_BLOCK_CUH
+#define MOAO_GPU_LOWRANK_BLOCK_CUH
+#include "gpu/batch/batch_gpu.h"
+#include "lowrank_gpu.h"
+#include "qr_block.cuh"
+#include <float.h>
+
+namespace lowrank {
+
+constexpr int WIDE = 32; /* columns of a narrow factor at a time */
+constexpr int WARPS = 8; /* of a block */
+constexpr size_t BLOCK_SHARED = 227 * 1024;
+
+/* Multiplication by 2^shift in two exact steps, so that also subnormal numbers can be brought up.
+ */
+template <class T> struct Scale {
+    T first, second;
+    bool on;
+    __device__ T operator()(T x) const {
+        return on ? x * first * second : x;
+    }
+};
+template <class T> __device__ inline Scale<T> scale_by(int shift) {
+    const int half = shift / 2;
+    return Scale<T>{(T)ldexp(1.0, half), (T)ldexp(1.0, shift - half), shift != 0};
+}
+
+/* Sum over the block in a fixed order; red: WARPS doubles. All threads get it. */
+__device__ inline double block_sum(double x, double *red) {
+    x = warp_sum(x);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        red[threadIdx.x / 32] = x;
+    __syncthreads();
+    double s = 0;
+    for (int w = 0; w < (int)blockDim.x / 32; w++)
+        s += red[w];
+    return s;
+}
+__device__ inline double block_max(double x, double *red) {
+#pragma unroll
+    for (int d = 16; d; d >>= 1) {
+        const double y = __shfl_xor_sync(0xffffffffu, x, d);
+        x = y > x ? y : x;
+    }
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        red[threadIdx.x / 32] = x;
+    __syncthreads();
+    double s = 0;
+    for (int w = 0; w < (int)blockDim.x / 32; w++)
+        s = red[w] > s ? red[w] : s;
+    return s;
+}
+
+/* Largest modulus of a matrix, the sum of its squares, and (through *bad, a shared int) its first
+ * column that holds a NaN or an infinity, counted from `from`; *bad is lowered only. Loads of
+ * several rows are under way at once. */
+struct Survey {
+    double most, sum;
+};
+template <class T>
+__device__ inline Survey survey(const T *a, int64_t ld, int m, int n, int from, int *bad,
+                                double *red) {
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    double most = 0, sum = 0;
+    for (int j = threadIdx.x / 32; j < n; j += warps) {
+        const T *c = a + j * ld;
+        bool fine = true;
+        for (int i = lane; i < m; i += 32 * 8) {
+            double x[8];
+#pragma unroll
+            for (int q = 0; q < 8; q++)
+                x[q] = i + 32 * q < m ? fabs((double)c[i + 32 * q]) : 0.0;
+#pragma unroll
+            for (int q = 0; q < 8; q++) {
+                fine = fine && x[q] <= DBL_MAX; /* false for NaN, too */
+                most = x[q] > most ? x[q] : most;
+                sum += x[q] * x[q];
+            }
+        }
+        if (!fine)
+            atomicMin(bad, from + j + 1);
+    }
+    most = block_max(most, red);
+    return Survey{most, block_sum(sum, red)};
+}
+
+/* The exponent by which a matrix is scaled: 0 where sums of squares are far from the range's ends.
+ */
+template <class T> __device__ inline int shift_of(double most) {
+    const int safe = sizeof(T) == 8 ? 300 : 50;
+    int e = 0;
+    if (!(most > 0))
+        return 0;
+    frexp(most, &e);
+    return e < safe && e > -safe ? 0 : -e;
+}
+
+template <class T>
+__device__ inline double squares(const T *a, int64_t ld, int m, int n, Scale<T> scale,
+                                 double *red) {
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    double s = 0;
+    for (int j = threadIdx.x / 32; j < n; j += warps)
+        for (int i = lane; i < m; i += 32) {
+            const double x = (double)scale(a[i + j * ld]);
+            s += x * x;
+        }
+    return block_sum(s, red);
+}
+
+/* Element (i, k) of op(A), 0 outside m x n. */
+template <class T, bool TRANS, bool EDGE>
+__device__ inline double factor_entry(const T *a, int64_t ld, int m, int n, int i, int k,
+                                      const Scale<T> &scale) {
+    if (EDGE && (i >= m || k >= n))
+        return 0.0;
+    return (double)scale(TRANS ? a[k + i * ld] : a[i + k * ld]);
+}
+
+/* STEPS times eight of the inner index: all of a's entries are fetched before the first is used. */
+template <class T, bool TRANS, bool EDGE, int STEPS>
+__device__ inline void product_steps(const T *a, int64_t lda, const T *b, int64_t ldb, int m, int n,
+                                     int w, int row, int from, int to, const Scale<T> &scale,
+                                     double (*acc)[4], int lane) {
+    const int r = lane % 4, c = lane / 4;
+    for (int k = from; k < to; k += 8 * STEPS) {
+        double x[STEPS][4];
+#pragma unroll
+        for (int s = 0; s < STEPS; s++)
+#pragma unroll
+            for (int q = 0; q < 4; q++)
+                x[s][q] = factor_entry<T, TRANS, EDGE>(a, lda, m, n, row + c + (q & 1) * 8,
+                                                       k + 8 * s + r + (q >> 1) * 4, scale);
+#pragma unroll
+        for (int s = 0; s < STEPS; s++)
+#pragma unroll
+            for (int t = 0; t < WIDE / 8; t++) {
+                double y[2];
+                if (8 * t >= w)
+                    continue;
+#pragma unroll
+                for (int q = 0; q < 2; q++) {
+                    const int i = k + 8 * s + r + q * 4, j = 8 * t + c;
+                    y[q] = (!EDGE || i < n) && j < w ? (double)b[i + j * ldb] : 0.0;
+                }
+                tensor(acc[t], x[s], y);
+            }
+    }
+}
+
+/* c := op(a) b: op(a) m x n, b n x w, w <= WIDE; a is scaled on the way. Warps share the rows; no
+ * barrier. */
+template <class T, bool TRANS>
+__device__ __noinline__ void narrow_product(const T *a, int64_t lda, const T *b, int64_t ldb, int m,
+                                            int n, int w, Scale<T> scale, T *c, int64_t ldc) {
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, r = lane % 4, l = lane / 4;
+    for (int row = 16 * (threadIdx.x / 32); row < m; row += 16 * warps) {
+        double acc[WIDE / 8][4] = {};
+        const int whole = row + 16 <= m ? n / 32 * 32 : 0;
+        product_steps<T, TRANS, false, 4>(a, lda, b, ldb, m, n, w, row, 0, whole, scale, acc, lane);
+        product_steps<T, TRANS, true, 1>(a, lda, b, ldb, m, n, w, row, whole, n, scale, acc, lane);
+#pragma unroll
+        for (int t = 0; t < WIDE / 8; t++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int i = row + l + (e >> 1) * 8, j = 8 * t + 2 * r + (e & 1);
+                if (i < m && j < w)
+                    c[i + j * ldc] = (T)acc[t][e];
+            }
+    }
+}
+
+/* The same for any width of b. */
+template <class T, bool TRANS>
+__device__ inline void product(const T *a, int64_t lda, const T *b, int64_t ldb, int m, int n,
+                               int w, Scale<T> scale, T *c, int64_t ldc) {
+    for (int j = 0; j < w; j += WIDE)
+        narrow_product<T, TRANS>(a, lda, b + j * ldb, ldb, m, n, w - j < WIDE ? w - j : WIDE, scale,
+                                 c + j * ldc, ldc);
+}
+
+template <class T>
+__device__ inline void move(const T *src, int64_t lds, int m, int n, T *dst, int64_t ldd) {
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    for (int j = threadIdx.x / 32; j < n; j += warps)
+        for (int i = lane; i < m; i += 32)
+            dst[i + j * ldd] = src[i + j * lds];
+}
+
+/* The operands of a batch from matrix `first` on. */
+inline batch_mat mat_from(batch_mat m, backend_type t, int64_t first) {
+    if (m.ptrs)
+        m.ptrs += first;
+    else
+        m.base = (char *)m.base + first * m.stride * (int64_t)backend_size(t);
+    if (m.lds)
+        m.lds += first;
+    return m;
+}
+inline batch_dim dim_from(batch_dim d, int64_t first) {
+    if (d.each)
+        d.each += first;
+    return d;
+}
+inline batch_cut cut_from(const batch_cut *c, int64_t first) {
+    batch_cut d = *c;
+    if (d.tol_each)
+        d.tol_each += first;
+    if (d.most_each)
+        d.most_each += first;
+    return d;
+}
+template <class T> inline Mat<T> plain_mat(batch_mat m) {
+    return Mat<T>{
+        (T *)m.base, (T *const *)m.ptrs, m.stride, m.ld, m.lds, false, false, false, 0, 0};
+}
+inline Dim plain_dim(batch_dim d) {
+    return Dim{d.each, d.n, 0, (int)d.n};
+}
+
+/* Work given out in pieces of multiples of 256 bytes; with p = NULL it only counts. */
+struct Pieces {
+    char *p;
+    size_t used;
+    template <class E> E *take(int64_t count) {
+        E *q = p ? (E *)(p + used) : nullptr;
+        used += ((size_t)(count > 0 ? count : 1) * sizeof(E) + 255) / 256 * 256;
+        return q;
+    }
+};
+
+/* Matrices of a call that are worked on at once: enough for several blocks on each multiprocessor,
+ * or what the workspace holds. */
+constexpr int64_t CHUNK = 792;
+
+} // namespace lowrank
+#endif

@@ -1,0 +1,243 @@
+/* Singular values of matrices with more than 1,024 rows (or columns): A (or A^T) = Q R first, then
+ * the decomposition of R, then Q times its left vectors; a chunk of the batch at a time. */
+#include "gpu/batch/batch_gpu.h"
+#include "svd_tall.cuh"
+
+namespace lowrank {
+
+namespace {
+
+constexpr int THREADS = 256;
+constexpr int64_t ALIGN = 256;
+
+/* What a chunk of the batch has in the workspace: Q, R and the left vectors W of R; for each matrix
+ * its rows and columns as it is worked on (0: left out), the smaller of them, rank, info of the
+ * input and of the core. */
+struct Chunk {
+    int64_t matrices, rows, cols;              /* bounds */
+    size_t q, r, w, sizes, infos, core, total; /* offsets in bytes */
+};
+
+size_t aligned(size_t bytes) {
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+Chunk chunk_layout(backend_type t, int64_t matrices, int64_t rows, int64_t cols) {
+    const size_t element = t == BACKEND_D ? sizeof(double) : sizeof(float);
+    Chunk c = {matrices, rows, cols, 0, 0, 0, 0, 0, 0, 0};
+    c.r = aligned(element * (size_t)(matrices * rows * cols));
+    c.w = c.r + aligned(element * (size_t)(matrices * cols * cols));
+    c.sizes = c.w + aligned(element * (size_t)(matrices * cols * cols));
+    c.infos = c.sizes + aligned(4 * sizeof(int64_t) * (size_t)matrices);
+    c.core = c.infos + aligned(2 * sizeof(int) * (size_t)matrices);
+    c.total = c.core + lowrank_gesvj_work(t, matrices, cols, cols);
+    return c;
+}
+int64_t chunk_most(int64_t count) {
+    const int64_t most = 2 * (int64_t)batch::resident(1);
+    return count < most ? count : most;
+}
+
+/* The operand of matrices c0, c0 + 1, ... of the batch. */
+batch_mat mat_from(batch_mat m, int64_t c0, size_t element) {
+    if (m.ptrs)
+        m.ptrs += c0;
+    else if (m.base)
+        m.base = (char *)m.base + (size_t)(c0 * m.stride) * element;
+    if (m.lds)
+        m.lds += c0;
+    return m;
+}
+batch_dim dim_from(batch_dim d, int64_t c0) {
+    if (d.each)
+        d.each += c0;
+    return d;
+}
+
+template <class T> struct TallArgs {
+    Mat<T> A;
+    Dim m, n;
+    T *Q;
+    bool turned;        /* Q := A^T */
+    int64_t rows, cols; /* bounds; Q has rows x cols a matrix */
+    int64_t *row_each, *col_each, *least_each;
+    int *info;
+};
+
+/* Q := A or A^T; its sizes, 0 where the sizes are out of range
+ * (info -1) or something is not finite (info: its column). */
+template <class T>
+__global__ void __launch_bounds__(THREADS) tall_in(const __grid_constant__ TallArgs<T> a) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    int *bad = (int *)shared;
+    const int64_t b = blockIdx.x;
+    batch::wait_for_predecessor();
+    const int m = dim_full(a.m, b), n = dim_full(a.n, b);
+    const bool valid = dim_valid(a.m, b) && dim_valid(a.n, b);
+    const Ref<T> A = resolve(a.A, b, m, n);
+    T *Q = a.Q + b * a.rows * a.cols;
+    if (threadIdx.x == 0)
+        *bad = INT32_MAX;
+    __syncthreads();
+    if (valid)
+        for (int j = (int)threadIdx.x / 32; j < n; j += THREADS / 32)
+            for (int i = (int)threadIdx.x % 32; i < m; i += 32) {
+                const T x = *A.at(i, j);
+                Q[a.turned ? j + i * a.rows : i + j * a.rows] = x;
+                if (!(fabs(x) <= Squares<T>::TOP))
+                    atomicMin(bad, j + 1);
+            }
+    __syncthreads();
+    if (threadIdx.x)
+        return;
+    const bool out = !valid || *bad != INT32_MAX || m == 0 || n == 0;
+    a.row_each[b] = out ? 0 : a.turned ? n : m;
+    a.col_each[b] = out ? 0 : a.turned ? m : n;
+    a.least_each[b] = out ? 0 : m < n ? m : n;
+    a.info[b] = !valid ? -1 : *bad != INT32_MAX ? *bad : 0;
+}
+
+template <class T> struct SignArgs {
+    Mat<T> U, V;
+    Dim m, n;
+    bool by_u, has_u, has_v;
+    const int64_t *rank;
+    const int *first, *second; /* info of the input, of the core */
+    int64_t *rank_out;
+    int *info_out;
+};
+
+/* Entry of largest modulus, the first of equals: is it negative? By one warp. */
+template <class T> __device__ inline bool column_negative(const T *x, int n, int lane) {
+    T top = T(-1), value = T(0);
+    int at = INT32_MAX;
+    for (int i = lane; i < n; i += 32)
+        if (fabs(x[i]) > top)
+            top = fabs(x[i]), value = x[i], at = i;
+#pragma unroll
+    for (int d = 16; d; d >>= 1) {
+        const T t = __shfl_xor_sync(0xffffffffu, top, d),
+                v = __shfl_xor_sync(0xffffffffu, value, d);
+        const int o = __shfl_xor_sync(0xffffffffu, at, d);
+        if (t > top || (t == top && o < at))
+            top = t, value = v, at = o;
+    }
+    return value < T(0);
+}
+
+/* The signs of the vectors, and what the caller learns of the matrix. */
+template <class T>
+__global__ void __launch_bounds__(THREADS) tall_out(const __grid_constant__ SignArgs<T> a) {
+    const int64_t b = blockIdx.x;
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    batch::wait_for_predecessor();
+    const int info = a.first[b] ? a.first[b] : a.second[b], m = dim_full(a.m, b),
+              n = dim_full(a.n, b), r = a.first[b] ? 0 : (int)a.rank[b];
+    if (threadIdx.x == 0) {
+        if (a.info_out)
+            a.info_out[b] = info;
+        if (a.rank_out)
+            a.rank_out[b] = r;
+    }
+    const Ref<T> U = resolve(a.U, b, m, r), V = resolve(a.V, b, n, r);
+    for (int q = warp; q < r; q += THREADS / 32) {
+        T *u = U.at(0, q), *v = V.at(0, q);
+        if (!(a.by_u ? column_negative(u, m, lane) : column_negative(v, n, lane)))
+            continue;
+        if (a.has_u)
+            for (int i = lane; i < m; i += 32)
+                u[i] = -u[i];
+        if (a.has_v)
+            for (int i = lane; i < n; i += 32)
+                v[i] = -v[i];
+    }
+}
+
+template <class T> Mat<T> plain(batch_mat m) {
+    return Mat<T>{
+        (T *)m.base, (T *const *)m.ptrs, m.stride, m.ld, m.lds, false, false, false, 0, 0};
+}
+Dim whole(batch_dim d) {
+    return Dim{d.each, d.n, 0, (int)d.n};
+}
+
+/* One chunk: c.matrices of the batch, whose operands are as given. */
+template <class T>
+status run_chunk(cudaStream_t s, backend_type t, const SvdCall &p, const Chunk &c, char *work) {
+    const int64_t count = c.matrices;
+    const bool turned = p.m.n < p.n.n;
+    const char job_left = turned ? p.jobv : p.jobu, job_right = turned ? p.jobu : p.jobv;
+    T *Q = (T *)work, *R = (T *)(work + c.r), *W = (T *)(work + c.w);
+    int64_t *rows = (int64_t *)(work + c.sizes), *cols = rows + count, *least = cols + count,
+            *rank = least + count;
+    int *first = (int *)(work + c.infos), *second = first + count;
+    const batch_dim row_dim = {c.rows, rows}, col_dim = {c.cols, cols}, k_dim = {c.cols, least};
+    const batch_mat q = batch_strided(Q, c.rows, c.rows * c.cols),
+                    r = batch_strided(R, c.cols, c.cols * c.cols),
+                    w = batch_strided(W, c.cols, c.cols * c.cols);
+    const batch_mat left = turned ? p.v : p.u, right = turned ? p.u : p.v;
+    const TallArgs<T> in = {plain<T>(p.a), whole(p.m), whole(p.n), Q,     turned, c.rows,
+                            c.cols,        rows,       cols,       least, first};
+    cudaError_t rc = batch::launch(tall_in<T>, dim3((unsigned)count), THREADS, 16, s, in);
+    if (rc != cudaSuccess)
+        return gpu_fail(MOAO_INTERNAL, "batched gesvj", cudaGetErrorString(rc));
+    status st = lowrank_qr(s, t, job_left == 'N' ? 'R' : 'Q', count, row_dim, col_dim, q, r,
+                           nullptr, nullptr, 0);
+    if (st == MOAO_OK)
+        st = lowrank_gesvj(s, t, job_left, job_right, p.cut, count, k_dim, col_dim, r, p.sigma, w,
+                           right, rank, second, work + c.core, c.total - c.core);
+    if (st != MOAO_OK)
+        return st;
+    if (job_left != 'N') {
+        const batch_dim rank_dim = {c.cols, rank};
+        batch::GemmArgs<T> g = {};
+        g.A = plain<T>(q), g.B = plain<T>(w), g.C = plain<T>(left);
+        g.m = whole(row_dim), g.n = whole(rank_dim), g.k = whole(k_dim);
+        g.alpha = T(1), g.beta = T(0), g.count = count;
+        rc = batch::launch_gemm<T>(g, s);
+    }
+    const SignArgs<T> out = {plain<T>(p.u), plain<T>(p.v), whole(p.m),    whole(p.n),
+                             p.jobu != 'N', p.jobu != 'N', p.jobv != 'N', rank,
+                             first,         second,        p.rank,        p.info};
+    if (rc == cudaSuccess)
+        rc = batch::launch(tall_out<T>, dim3((unsigned)count), THREADS, 0, s, out);
+    return rc == cudaSuccess ? MOAO_OK
+                             : gpu_fail(MOAO_INTERNAL, "batched gesvj", cudaGetErrorString(rc));
+}
+
+} // namespace
+
+size_t tall_work(backend_type t, int64_t count, int64_t rows, int64_t cols) {
+    return chunk_layout(t, chunk_most(count), rows, cols).total;
+}
+
+status tall_svd(cudaStream_t s, backend_type t, const SvdCall &call, void *work, size_t lwork) {
+    const size_t element = t == BACKEND_D ? sizeof(double) : sizeof(float);
+    const int64_t rows = call.m.n > call.n.n ? call.m.n : call.n.n,
+                  cols = call.m.n > call.n.n ? call.n.n : call.m.n;
+    int64_t most = chunk_most(call.count);
+    while (most > 1 && chunk_layout(t, most, rows, cols).total > lwork)
+        most = (most + 1) / 2;
+    status st = MOAO_OK;
+    for (int64_t c0 = 0; st == MOAO_OK && c0 < call.count; c0 += most) {
+        SvdCall p = call;
+        batch_cut cut;
+        const int64_t left = call.count - c0;
+        p.m = dim_from(call.m, c0), p.n = dim_from(call.n, c0);
+        p.a = mat_from(call.a, c0, element), p.sigma = mat_from(call.sigma, c0, element);
+        p.u = mat_from(call.u, c0, element), p.v = mat_from(call.v, c0, element);
+        p.rank = call.rank ? call.rank + c0 : nullptr;
+        p.info = call.info ? call.info + c0 : nullptr;
+        if (call.cut) {
+            cut = *call.cut;
+            cut.tol_each = cut.tol_each ? cut.tol_each + c0 : nullptr;
+            cut.most_each = cut.most_each ? cut.most_each + c0 : nullptr;
+            p.cut = &cut;
+        }
+        const Chunk c = chunk_layout(t, left < most ? left : most, rows, cols);
+        st = t == BACKEND_D ? run_chunk<double>(s, t, p, c, (char *)work)
+                            : run_chunk<float>(s, t, p, c, (char *)work);
+    }
+    return st;
+}
+
+} // namespace lowrank

@@ -1,0 +1,202 @@
+/* Covariances of slopes on a GPU: profiles, targets, and the table of operations. */
+#include "matcov/formula.h"
+#include "matcov_gpu.h"
+#include "matcov_host.cuh"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *copy_of(const void *p, size_t bytes) {
+    void *q = malloc(bytes ? bytes : 1);
+    return q ? memcpy(q, p, bytes) : NULL;
+}
+
+static status copy_lists(backend_cov *c, const matcov_model *m) {
+    c->host = (host_sensor *)calloc(m->nsensor + 1, sizeof *c->host);
+    c->tiptilt = (double *)copy_of(m->tiptilt, m->nsensor * sizeof(double));
+    bool fine = c->host && c->tiptilt;
+    for (int i = 0; i < MATCOV_LISTS; i++) {
+        pair_list *k = &c->list[i];
+        const int nfirst = i == MATCOV_CMM ? m->nsensor : 1;
+        k->nsecond = i == MATCOV_CTT ? 1 : m->nsensor;
+        k->ntable = m->list[i].ntable;
+        k->tables = (matcov_table *)copy_of(m->list[i].tables, k->ntable * sizeof *k->tables);
+        k->links = (matcov_link *)copy_of(m->list[i].links,
+                                          (size_t)nfirst * k->nsecond * sizeof *k->links);
+        fine = fine && k->tables && k->links;
+        for (int j = 0; fine && j < k->ntable; j++)
+            k->largest = k->tables[j].n > k->largest ? k->tables[j].n : k->largest;
+    }
+    return fine ? MOAO_OK
+                : status_fail(MOAO_MEMORY, "no memory for the description of the sensors");
+}
+
+/* ---- profiles */
+
+static gpu_cov_aim axis_aim(const backend_cov *c) {
+    return gpu_cov_aim{c->nsensor, false, {0.0, 0.0}};
+}
+
+static int class_of(const matcov_model *m, int l) {
+    double size = INFINITY;
+    if (m->kolmogorov[l])
+        return GPU_COV_KOLMOGOROV;
+    for (int w = 0; w <= m->nsensor; w++)
+        size = fmin(size, m->sensors[w].size);
+    return FORMULA_K2 <= GPU_COV_GROWTH * formula_bracket(m->kappa[l] * size) ? GPU_COV_FLAT
+                                                                              : GPU_COV_STEEP;
+}
+
+static status send_profile(backend_cov *c, const matcov_model *m) {
+    cudaStream_t stream = c->ctx->main.stream;
+    int at = 0;
+    CUDA_TRY(cudaEventSynchronize(c->sent));
+    for (int k = 0; k < GPU_COV_CLASSES; k++) {
+        c->from[k] = at;
+        for (int l = 0; l < m->nlayer; l++)
+            if (class_of(m, l) == k)
+                c->layers_host[at++] = gpu_cov_layer{
+                    m->h[l], m->kappa[l], m->coef[l], {m->drift[0][l], m->drift[1][l]}};
+    }
+    c->from[GPU_COV_CLASSES] = at;
+    memcpy(c->noise_host, m->noise, 3 * (m->m / 2) * sizeof(double));
+    memcpy(c->tiptilt, m->tiptilt, c->nsensor * sizeof(double));
+    CUDA_TRY(cudaMemcpyAsync(c->device + c->profile_at, c->staging + c->profile_at,
+                             c->profile_bytes, cudaMemcpyHostToDevice, stream));
+    CUDA_TRY(cudaEventRecord(c->sent, stream));
+    const gpu_cov_aim aim = axis_aim(c);
+    const gpu_cov_edges p = gpu_cov_edges_of(c, &aim);
+    const pair_list *k = c->list;
+    CUDA_TRY(gpu_cov_tabulate(stream, c->tables, k[MATCOV_CMM].ntable, k[MATCOV_CMM].largest, &p));
+    CUDA_TRY(gpu_cov_tabulate(stream, c->tables + k[MATCOV_CMM].ntable, k[MATCOV_CTT].ntable,
+                              k[MATCOV_CTT].largest, &p));
+    return MOAO_OK;
+}
+
+static status load(backend_cov *c, const matcov_model *m) {
+    gpu_device_guard guard(c->ctx->device);
+    if (m->nsensor != c->nsensor || m->m != c->m || m->t != c->t)
+        return status_fail(MOAO_INPUT, "the profile belongs to another system");
+    if (m->nlayer > c->room) {
+        CUDA_TRY(cudaStreamSynchronize(c->ctx->main.stream));
+        gpu_cov_release(c);
+        GPU_TRY(gpu_cov_build(c, m));
+    }
+    return send_profile(c, m);
+}
+
+static void close_cov(backend_cov *c) {
+    if (!c)
+        return;
+    gpu_device_guard guard(c->ctx->device);
+    cudaStreamSynchronize(c->ctx->main.stream);
+    gpu_cov_release(c);
+    if (c->sent)
+        cudaEventDestroy(c->sent);
+    for (pair_list &k : c->list) {
+        free(k.tables);
+        free(k.links);
+    }
+    free(c->tiptilt);
+    free(c->host);
+    free(c);
+}
+
+static status fill_cov(backend_cov *c, const matcov_model *m) {
+    GPU_TRY(copy_lists(c, m));
+    CUDA_TRY(cudaEventCreateWithFlags(&c->sent, cudaEventDisableTiming));
+    GPU_TRY(gpu_cov_build(c, m));
+    return send_profile(c, m);
+}
+
+static status open_cov(backend_ctx *ctx, const matcov_model *m, backend_cov **out) {
+    gpu_device_guard guard(ctx->device);
+    *out = NULL;
+    backend_cov *c = (backend_cov *)calloc(1, sizeof *c);
+    if (!c)
+        return status_fail(MOAO_MEMORY, "no memory for covariances");
+    c->ctx = ctx;
+    c->nsensor = m->nsensor;
+    c->m = m->m;
+    c->t = m->t;
+    const status st = fill_cov(c, m);
+    if (st != MOAO_OK)
+        close_cov(c);
+    else
+        *out = c;
+    return st;
+}
+
+/* ---- targets */
+
+static void close_target(backend_cov_target *t) {
+    if (!t)
+        return;
+    gpu_device_guard guard(t->c->ctx->device);
+    cudaFree(t->device);
+    free(t);
+}
+
+static status open_target(backend_cov *c, backend_cov_target **out) {
+    gpu_device_guard guard(c->ctx->device);
+    *out = NULL;
+    backend_cov_target *t = (backend_cov_target *)calloc(1, sizeof *t);
+    if (!t)
+        return status_fail(MOAO_MEMORY, "no memory for a target");
+    t->c = c;
+    const status st = gpu_cov_build_target(t);
+    if (st != MOAO_OK)
+        close_target(t);
+    else
+        *out = t;
+    return st;
+}
+
+static status aim(backend_cov_target *t, const double dir[2], bool shifted) {
+    const pair_list *k = &t->c->list[MATCOV_CTM];
+    gpu_device_guard guard(t->c->ctx->device);
+    t->aim = gpu_cov_aim{t->c->nsensor, shifted, {dir[0], dir[1]}};
+    t->aimed = true;
+    const gpu_cov_edges p = gpu_cov_edges_of(t->c, &t->aim);
+    CUDA_TRY(gpu_cov_tabulate(t->c->ctx->main.stream, t->tables, k->ntable, k->largest, &p));
+    return MOAO_OK;
+}
+
+/* ---- the table */
+
+static bool part_ok(char part) {
+    return part == 'A' || part == 'L' || part == 'T';
+}
+
+static status fill_cmm(backend_cov *c, backend_type t, char part, unsigned with, int64_t i0,
+                       int64_t ni, int64_t j0, int64_t nj, void *a, int64_t lda) {
+    if (!part_ok(part) || with > MATCOV_ALL || !matcov_block_ok(t, c->m, i0, ni, c->m, j0, nj, lda))
+        return status_fail(MOAO_INPUT, "fill_cmm: an argument is out of range");
+    const gpu_cov_aim aim = axis_aim(c);
+    return gpu_cov_fill(c, MATCOV_CMM, &aim, c->tables, t, part, with,
+                        gpu_cov_region{i0, ni, j0, nj}, a, lda);
+}
+
+static status fill_ctt(backend_cov *c, backend_type t, char part, int64_t i0, int64_t ni,
+                       int64_t j0, int64_t nj, void *a, int64_t lda) {
+    if (!part_ok(part) || !matcov_block_ok(t, c->t, i0, ni, c->t, j0, nj, lda))
+        return status_fail(MOAO_INPUT, "fill_ctt: an argument is out of range");
+    const gpu_cov_aim aim = axis_aim(c);
+    return gpu_cov_fill(c, MATCOV_CTT, &aim, c->tables + c->list[MATCOV_CMM].ntable, t, part, 0,
+                        gpu_cov_region{i0, ni, j0, nj}, a, lda);
+}
+
+static status fill_ctm(backend_cov_target *v, backend_type t, int64_t i0, int64_t ni, int64_t j0,
+                       int64_t nj, void *a, int64_t lda) {
+    if (!matcov_block_ok(t, v->c->t, i0, ni, v->c->m, j0, nj, lda))
+        return status_fail(MOAO_INPUT, "fill_ctm: an argument is out of range");
+    if (!v->aimed)
+        return status_fail(MOAO_INPUT, "fill_ctm: the target was not aimed");
+    return gpu_cov_fill(v->c, MATCOV_CTM, &v->aim, v->tables, t, 'A', 0,
+                        gpu_cov_region{i0, ni, j0, nj}, a, lda);
+}
+
+const backend_matcov backend_matcov_gpu = {
+    gpu_cov_bytes, gpu_cov_target_bytes, open_cov,     load, close_cov, fill_cmm,
+    fill_ctt,      open_target,          close_target, aim,  fill_ctm,
+};

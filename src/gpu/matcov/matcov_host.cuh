@@ -1,0 +1,71 @@
+/* What the callers of the covariance kernels share: memory (matcov_memory.cu), profiles and targets
+ * (matcov.cu), and blocks cut into jobs (matcov_block.cu). */
+#ifndef MOAO_GPU_MATCOV_HOST_CUH
+#define MOAO_GPU_MATCOV_HOST_CUH
+
+#include "gpu/core/common.cuh"
+#include "matcov.cuh"
+
+/* Host copy of what cuts a block into jobs. */
+struct host_sensor {
+    int nssp, nsub, nedge[2];
+    const int *minus[2], *plus[2];
+};
+
+struct pair_list {
+    int ntable, largest, nsecond;
+    matcov_table *tables;
+    matcov_link *links;
+};
+
+struct backend_cov {
+    backend_ctx *ctx;
+    int nsensor, room, from[GPU_COV_CLASSES + 1];
+    int64_t m, t;
+    host_sensor *host; /* [nsensor + 1] */
+    double *tiptilt;   /* [nsensor] */
+    pair_list list[MATCOV_LISTS];
+    char *device, *staging; /* the staging buffer mirrors the beginning of the device's memory */
+    size_t profile_at, profile_bytes;
+    gpu_cov_layer *layers_host;
+    double *noise_host;
+    cudaEvent_t sent; /* the last transfer from the staging buffer is over */
+    /* on the device */
+    gpu_cov_sensor *sensors;
+    gpu_cov_table *tables; /* of Cmm, then of Ctt */
+    gpu_cov_layer *layers;
+    int64_t *first;
+    double *noise, *sums;
+    gpu_structure *structure;
+    size_t nsums;
+};
+
+struct backend_cov_target {
+    backend_cov *c;
+    gpu_cov_aim aim;
+    bool aimed;
+    char *device;
+    gpu_cov_table *tables;
+};
+
+/* Bytes that a profile and a target take on the device. */
+size_t gpu_cov_bytes(const matcov_model *m);
+size_t gpu_cov_target_bytes(const matcov_model *m);
+/* Takes memory for the model, fills and sends the geometry, and fits the structure functions. */
+status gpu_cov_build(backend_cov *c, const matcov_model *m);
+void gpu_cov_release(backend_cov *c);
+/* Takes the memory of a target's tables and describes them there; may wait. */
+status gpu_cov_build_target(backend_cov_target *t);
+
+/* What the kernels need of the layers, for a truth sensor aimed so. */
+gpu_cov_edges gpu_cov_edges_of(const backend_cov *c, const gpu_cov_aim *aim);
+
+/* Rows i0 .. i0 + ni and columns j0 .. j0 + nj of the matrix of a list of pairs. */
+struct gpu_cov_region {
+    int64_t i0, ni, j0, nj;
+};
+status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_aim *aim, const gpu_cov_table *tables,
+                    backend_type t, char part, unsigned with, gpu_cov_region g, void *a,
+                    int64_t lda);
+
+#endif

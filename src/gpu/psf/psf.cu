@@ -1,0 +1,337 @@
+/* Point-spread functions on a GPU: memory, plans of cuFFT, and the table of operations. Everything
+ * runs in the context's stream; results travel to pinned memory of their slot, and an event tells
+ * when they are there. */
+#include "gpu/core/arena.cuh"
+#include "gpu/core/common.cuh"
+#include "psf.cuh"
+#include "psf/psf_formula.h"
+#include "psf_gpu.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FFT_TRY(call)                                                                              \
+    do {                                                                                           \
+        cufftResult e_ = (call);                                                                   \
+        if (e_ != CUFFT_SUCCESS)                                                                   \
+            return status_fail(e_ == CUFFT_ALLOC_FAILED ? MOAO_MEMORY : MOAO_INTERNAL,             \
+                               "cuFFT: error %d (%s)", (int)e_, #call);                            \
+    } while (0)
+
+struct slot {
+    double *scalars; /* pinned, the images behind them */
+    float *images;
+    cudaEvent_t ready;
+};
+
+struct backend_imager {
+    backend_ctx *ctx;
+    gpu_psf d;
+    char *device;
+    double *lambda;   /* [nlambda] */
+    double *fit;      /* [P][P] pinned */
+    cudaEvent_t sent; /* the last transfer of a fitting error is over */
+    cufftHandle along_y, along_x;
+    bool planned_y, planned_x;
+    slot slots[PSF_SLOTS];
+};
+
+static size_t scalar_count(const gpu_psf *d) {
+    return (size_t)d->nlambda * (3 + d->nbox);
+}
+
+static size_t pixel_count(const gpu_psf *d) {
+    return (size_t)d->nlambda * d->crop * d->crop;
+}
+
+/* ---- memory */
+
+static void set_sizes(gpu_psf *d, const psf_model *m) {
+    d->n = m->n;
+    d->side = m->n + 1;
+    d->nsep = 2 * m->n + 1;
+    d->k = m->k;
+    d->N = m->N;
+    d->P = m->P;
+    d->reach = m->reach;
+    d->crop = m->crop;
+    d->half = m->N / 2 + 1;
+    d->nlambda = m->nlambda;
+    d->nbox = m->nbox;
+    d->nact = m->nact;
+}
+
+/* A table of n elements in both memories, filled from `from` where there is a host side. */
+template <class T> static T *table(gpu_arena *r, size_t n, const T *from, T **host) {
+    T *to, *device = gpu_take(r, n, &to);
+    if (to && from)
+        memcpy(to, from, n * sizeof(T));
+    if (host)
+        *host = to;
+    return device;
+}
+
+/* Where actuators are: index by place, and the first of each row. */
+static void fill_places(const psf_model *m, int *at, int *row) {
+    const int side = m->n + 1;
+    for (int i = 0; i < side * side; i++)
+        at[i] = -1;
+    for (int y = 0; y <= side; y++)
+        row[y] = m->nact;
+    for (int a = m->nact - 1; a >= 0; a--) {
+        at[m->place[a]] = a;
+        for (int y = m->place[a] / side; y >= 0 && row[y] > a; y--)
+            row[y] = a;
+    }
+}
+
+/* Directions, and factors of each wavelength; step: sides of the boxes in cycles per pixel. */
+static void fill_factors(const psf_model *m, double *direction, gpu_psf_wave *wave, double *step,
+                         double *sinc) {
+    for (int i = 0; i < PSF_NDIR; i++) {
+        direction[i] = cos(PSF_PI * i / PSF_NDIR);
+        direction[PSF_NDIR + i] = sin(PSF_PI * i / PSF_NDIR);
+    }
+    for (int l = 0; l < m->nlambda; l++) {
+        const double lambda = m->lambda[l];
+        wave[l] = gpu_psf_wave{pow(2 * PSF_PI / lambda, 2), pow(m->lambda_ref / lambda, 2),
+                               lambda / (m->N * m->pixel)};
+        for (int b = 0; b < m->nbox; b++) {
+            const double s = m->box[b] * m->pixel / lambda;
+            step[l * m->nbox + b] = s;
+            for (int v = 0; v < m->P; v++)
+                sinc[((size_t)l * m->nbox + b) * m->P + v] = psf_sinc(s * v);
+        }
+    }
+}
+
+/* Everything on the device: the tables, sent from the mirror, then what is computed there. Returns
+ * the bytes of the tables. */
+static size_t lay_out(gpu_psf *d, const psf_model *m, gpu_arena *r) {
+    const size_t P = d->P, nsep = d->nsep, side = d->side, nl = d->nlambda, half = d->half;
+    int *at, *row;
+    double *direction, *step, *sinc;
+    gpu_psf_wave *wave;
+    d->place = table(r, d->nact, m->place, (int **)NULL);
+    d->at = table(r, side * side, (int *)NULL, &at);
+    d->row = table(r, side + 1, (int *)NULL, &row);
+    d->vmax = table(r, P, m->vmax, (int **)NULL);
+    d->weight = table(r, d->nact, m->weight, (double **)NULL);
+    d->norm = table(r, nsep * nsep, m->norm, (double **)NULL);
+    d->kernel = table(r, 2 * d->reach + 1, m->kernel, (double **)NULL);
+    d->tel = table(r, P * P, m->tel, (double **)NULL);
+    d->direction = table(r, 2 * PSF_NDIR, (double *)NULL, &direction);
+    d->wave = table(r, nl, (gpu_psf_wave *)NULL, &wave);
+    d->step = table(r, nl * d->nbox, (double *)NULL, &step);
+    d->sinc = table(r, nl * d->nbox * P, (double *)NULL, &sinc);
+    if (r->host) {
+        fill_places(m, at, row);
+        fill_factors(m, direction, wave, step, sinc);
+    }
+    const size_t tables = r->used;
+    r->host = NULL;
+    double **const none = NULL;
+    d->fit = gpu_take(r, P * P, none);
+    d->pairs = gpu_take(r, side * side * nsep, none);
+    d->mean = gpu_take(r, nsep * nsep, none);
+    d->part = gpu_take(r, P * nsep, none);
+    d->cov = gpu_take(r, P * (2 * P - 1), none);
+    d->otf = gpu_take(r, nl * P * d->N, none);
+    d->even = gpu_take(r, nl * P * P, none);
+    d->odd = gpu_take(r, nl * P * P, none);
+    d->sums = gpu_take(r, nl * (1 + d->nbox) * P, none);
+    d->rows = gpu_take(r, nl * half * half, (cufftDoubleComplex **)NULL);
+    d->image = gpu_take(r, nl * half * d->N, none);
+    d->radius = gpu_take(r, nl * PSF_NDIR, none);
+    d->scalars = gpu_take(r, scalar_count(d), none);
+    d->images = gpu_take(r, pixel_count(d), (float **)NULL);
+    return tables;
+}
+
+static status device_memory(backend_imager *b, const psf_model *m) {
+    gpu_arena count = {NULL, NULL, 0};
+    const size_t tables = lay_out(&b->d, m, &count);
+    if (cudaMalloc((void **)&b->device, count.used) != cudaSuccess) {
+        cudaGetLastError();
+        return status_fail(MOAO_MEMORY, "the GPU has no room for %zu bytes of PSFs", count.used);
+    }
+    char *mirror = (char *)malloc(tables);
+    if (!mirror)
+        return status_fail(MOAO_MEMORY, "no memory for tables of PSFs");
+    gpu_arena r = {b->device, mirror, 0};
+    lay_out(&b->d, m, &r);
+    const cudaError_t e = cudaMemcpy(b->device, mirror, tables, cudaMemcpyHostToDevice);
+    free(mirror);
+    CUDA_TRY(e);
+    return MOAO_OK;
+}
+
+static status host_memory(backend_imager *b, const psf_model *m) {
+    const gpu_psf *d = &b->d;
+    b->lambda = (double *)malloc(d->nlambda * sizeof(double));
+    if (!b->lambda)
+        return status_fail(MOAO_MEMORY, "no memory for wavelengths");
+    memcpy(b->lambda, m->lambda, d->nlambda * sizeof(double));
+    CUDA_TRY(cudaMallocHost((void **)&b->fit, (size_t)d->P * d->P * sizeof(double)));
+    CUDA_TRY(cudaEventCreateWithFlags(&b->sent, cudaEventDisableTiming));
+    for (slot &s : b->slots) {
+        const size_t scalars = scalar_count(d) * sizeof(double);
+        CUDA_TRY(cudaMallocHost((void **)&s.scalars, scalars + pixel_count(d) * sizeof(float)));
+        s.images = (float *)((char *)s.scalars + scalars);
+        CUDA_TRY(cudaEventCreateWithFlags(&s.ready, cudaEventDisableTiming));
+    }
+    return MOAO_OK;
+}
+
+/* ---- transforms */
+
+/* Rows of the OTF along y, real to half a spectrum; then columns of those along x, from half a
+ * spectrum to real, so that an image's row is contiguous. One wavelength at a time. */
+static status make_plans(backend_imager *b) {
+    gpu_psf *d = &b->d;
+    cudaStream_t stream = b->ctx->main.stream;
+    FFT_TRY(cufftCreate(&b->along_y));
+    b->planned_y = true;
+    FFT_TRY(cufftCreate(&b->along_x));
+    b->planned_x = true;
+    size_t work;
+    FFT_TRY(cufftMakePlanMany(b->along_y, 1, &d->N, &d->N, 1, d->N, &d->half, 1, d->half, CUFFT_D2Z,
+                              d->P, &work));
+    FFT_TRY(cufftMakePlanMany(b->along_x, 1, &d->N, &d->half, d->half, 1, &d->N, 1, d->N, CUFFT_Z2D,
+                              d->half, &work));
+    FFT_TRY(cufftSetStream(b->along_y, stream));
+    FFT_TRY(cufftSetStream(b->along_x, stream));
+    return MOAO_OK;
+}
+
+static status transform(backend_imager *b) {
+    const gpu_psf *d = &b->d;
+    const size_t otf = (size_t)d->P * d->N, rows = (size_t)d->half * d->half;
+    const size_t made = (size_t)d->P * d->half; /* the transform along x may overwrite the rest */
+    for (int l = 0; l < d->nlambda; l++) {
+        cufftDoubleComplex *at = d->rows + l * rows;
+        CUDA_TRY(cudaMemsetAsync(at + made, 0, (rows - made) * sizeof *at, b->ctx->main.stream));
+        FFT_TRY(cufftExecD2Z(b->along_y, d->otf + l * otf, at));
+        FFT_TRY(cufftExecZ2D(b->along_x, at, d->image + l * (size_t)d->half * d->N));
+    }
+    return MOAO_OK;
+}
+
+/* ---- the table */
+
+static void close_imager(backend_imager *b) {
+    if (!b)
+        return;
+    gpu_device_guard guard(b->ctx->device);
+    cudaStreamSynchronize(b->ctx->main.stream);
+    if (b->planned_y)
+        cufftDestroy(b->along_y);
+    if (b->planned_x)
+        cufftDestroy(b->along_x);
+    for (slot &s : b->slots) {
+        cudaFreeHost(s.scalars);
+        if (s.ready)
+            cudaEventDestroy(s.ready);
+    }
+    if (b->sent)
+        cudaEventDestroy(b->sent);
+    cudaFreeHost(b->fit);
+    cudaFree(b->device);
+    free(b->lambda);
+    free(b);
+}
+
+static status fill_imager(backend_imager *b, const psf_model *m) {
+    int most;
+    CUDA_TRY(
+        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, b->ctx->device));
+    set_sizes(&b->d, m);
+    if (gpu_psf_shared(&b->d) + 1024 > (size_t)most)
+        return status_fail(MOAO_INPUT,
+                           "PSF grid of %d pixels: too large for a GPU; reduce the oversampling",
+                           m->N);
+    GPU_TRY(device_memory(b, m));
+    GPU_TRY(host_memory(b, m));
+    CUDA_TRY(gpu_psf_prepare(&b->d));
+    GPU_TRY(make_plans(b));
+    /* the library loads its kernels at their first call */
+    CUDA_TRY(cudaMemsetAsync(b->d.otf, 0, (size_t)m->nlambda * m->P * m->N * sizeof(double),
+                             b->ctx->main.stream));
+    GPU_TRY(transform(b));
+    CUDA_TRY(cudaStreamSynchronize(b->ctx->main.stream));
+    return MOAO_OK;
+}
+
+static status open_imager(backend_ctx *ctx, const psf_model *m, backend_imager **out) {
+    gpu_device_guard guard(ctx->device);
+    *out = NULL;
+    backend_imager *b = (backend_imager *)calloc(1, sizeof *b);
+    if (!b)
+        return status_fail(MOAO_MEMORY, "no memory for PSFs");
+    b->ctx = ctx;
+    status st = fill_imager(b, m);
+    if (st != MOAO_OK)
+        close_imager(b);
+    else
+        *out = b;
+    return st;
+}
+
+static status load(backend_imager *b, const psf_fit_model *f) {
+    gpu_device_guard guard(b->ctx->device);
+    const size_t bytes = (size_t)b->d.P * b->d.P * sizeof(double);
+    b->d.fitted = f != NULL;
+    if (!f)
+        return MOAO_OK;
+    b->d.variance = f->variance;
+    CUDA_TRY(cudaEventSynchronize(b->sent));
+    memcpy(b->fit, f->d, bytes);
+    CUDA_TRY(cudaMemcpyAsync(b->d.fit, b->fit, bytes, cudaMemcpyHostToDevice, b->ctx->main.stream));
+    CUDA_TRY(cudaEventRecord(b->sent, b->ctx->main.stream));
+    return MOAO_OK;
+}
+
+static status average(backend_imager *b, const double *y, int64_t ldy, bool both, double *sum) {
+    gpu_device_guard guard(b->ctx->device);
+    if (!backend_ld_ok(b->d.nact, ldy))
+        return status_fail(MOAO_INPUT, "average: an argument is out of range");
+    CUDA_TRY(gpu_psf_average(b->ctx->main.stream, &b->d, y, ldy, both, sum));
+    return MOAO_OK;
+}
+
+static status compute(backend_imager *b, int number, const double *sum, const double *common) {
+    gpu_device_guard guard(b->ctx->device);
+    cudaStream_t stream = b->ctx->main.stream;
+    if (!psf_slot_ok(number))
+        return status_fail(MOAO_INPUT, "compute: there is no slot %d", number);
+    const slot *s = &b->slots[number];
+    CUDA_TRY(gpu_psf_otf(stream, &b->d, sum, common));
+    GPU_TRY(transform(b));
+    CUDA_TRY(gpu_psf_finish(stream, &b->d));
+    CUDA_TRY(cudaMemcpyAsync(s->scalars, b->d.scalars, scalar_count(&b->d) * sizeof(double),
+                             cudaMemcpyDeviceToHost, stream));
+    CUDA_TRY(cudaMemcpyAsync(s->images, b->d.images, pixel_count(&b->d) * sizeof(float),
+                             cudaMemcpyDeviceToHost, stream));
+    CUDA_TRY(cudaEventRecord(s->ready, stream));
+    return MOAO_OK;
+}
+
+static status collect(backend_imager *b, int number, double *scalars, float *images) {
+    gpu_device_guard guard(b->ctx->device);
+    if (!psf_slot_ok(number))
+        return status_fail(MOAO_INPUT, "collect: there is no slot %d", number);
+    const slot *s = &b->slots[number];
+    CUDA_TRY(cudaEventSynchronize(s->ready));
+    memcpy(scalars, s->scalars, scalar_count(&b->d) * sizeof(double));
+    if (images)
+        memcpy(images, s->images, pixel_count(&b->d) * sizeof(float));
+    for (int l = 0; l < b->d.nlambda; l++) {
+        const double *out = scalars + l * (3 + b->d.nbox);
+        GPU_TRY(psf_finite(b->lambda[l], out[0], out[2]));
+    }
+    return MOAO_OK;
+}
+
+const backend_psf backend_psf_gpu = {
+    open_imager, close_imager, load, average, compute, collect,
+};

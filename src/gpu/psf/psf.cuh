@@ -1,0 +1,58 @@
+/* Point-spread functions on a GPU: what the kernels share with their callers. Names and grids are
+ * those of src/psf/psf_plan.h, with one plane for each wavelength. */
+#ifndef MOAO_GPU_PSF_CUH
+#define MOAO_GPU_PSF_CUH
+
+#include "backend/backend_psf.h"
+#include <cuda_runtime.h>
+#include <cufft.h>
+
+struct gpu_psf_wave { /* what a wavelength scales */
+    double phase;     /* (2 pi / lambda)^2 */
+    double fit;       /* (lambda_ref / lambda)^2 */
+    double pixel;     /* of the image [rad] */
+};
+
+struct gpu_psf {
+    int n, side, nsep, k, N, P, reach, crop, half, nlambda, nbox, nact; /* half: N/2 + 1 */
+    /* tables */
+    const int *place, *at;                /* [nact], [side][side]: actuator there, or -1 */
+    const int *row;                       /* [side + 1] first actuator of each row */
+    const int *vmax;                      /* [P] */
+    const double *weight, *norm, *kernel; /* [nact], [nsep][nsep], [2 reach + 1] */
+    const double *tel;                    /* [P][P] */
+    const double *direction;              /* [2][PSF_NDIR] cosines, sines */
+    const double *step;                   /* [nlambda][nbox] side of a box in cycles per pixel */
+    const double *sinc;                   /* [nlambda][nbox][P] */
+    const gpu_psf_wave *wave;             /* [nlambda] */
+    /* of the profile */
+    bool fitted;
+    double variance; /* of the fitting error */
+    double *fit;     /* [P][P] */
+    /* work */
+    double *pairs;             /* [side][side][nsep] sums over pairs of rows of actuators */
+    double *mean, *part, *cov; /* [nsep][nsep] x slow, [P][nsep], [P][2 P - 1] */
+    double *otf;               /* [nlambda][P][N] */
+    double *even, *odd;        /* [nlambda][P][P] */
+    double *sums;              /* [nlambda][1 + nbox][P] rows of the sums for Strehl ratio, boxes */
+    cufftDoubleComplex *rows;  /* [nlambda][half][half] OTF transformed along y */
+    double *image;             /* [nlambda][half][N] row -y, wrapped along x */
+    double *radius;            /* [nlambda][PSF_NDIR] half-peak radii [pixel] */
+    double *scalars;           /* [nlambda][3 + nbox] */
+    float *images;             /* [nlambda][crop][crop] */
+};
+
+/* Each puts its kernels into the stream. */
+cudaError_t gpu_psf_average(cudaStream_t stream, const gpu_psf *d, const double *y, int64_t ldy,
+                            bool both, double *sum);
+/* From the sums to the OTFs (zero beyond the support), their even and odd parts, and the scalars
+ * but for the FWHM; common may be NULL. */
+cudaError_t gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum,
+                        const double *common);
+/* From the images to the FWHM, and the parts of the images that are kept. */
+cudaError_t gpu_psf_finish(cudaStream_t stream, const gpu_psf *d);
+/* Shared memory of a block of the search for the FWHM. */
+size_t gpu_psf_shared(const gpu_psf *d);
+cudaError_t gpu_psf_prepare(const gpu_psf *d);
+
+#endif

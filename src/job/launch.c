@@ -1,0 +1,186 @@
+#include "launch.h"
+
+#include "base/machine.h"
+
+#include "base/comm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+bool launch_is_rank(void) {
+    return getenv("OMPI_COMM_WORLD_SIZE") != NULL || getenv("PMI_RANK") != NULL ||
+           getenv("PMIX_RANK") != NULL;
+}
+
+/* Whether a program is on the PATH. */
+static bool on_path(const char *name) {
+    const char *p = getenv("PATH");
+    char file[PATH_MAX];
+    while (p != NULL && *p != '\0') {
+        size_t n = strcspn(p, ":");
+        snprintf(file, sizeof file, "%.*s/%s", (int)n, p, name);
+        if (access(file, X_OK) == 0)
+            return true;
+        p += n + (p[n] == ':');
+    }
+    return false;
+}
+
+/* The same as scripts/mpi-env.sh. */
+void launch_environment(void) {
+    if (geteuid() == 0) { /* else mpirun refuses */
+        setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+        setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+    }
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+    setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    machine_wait_quietly();
+    /* why they ended is said by the ranks, or by launch_run */
+    setenv("OMPI_MCA_orte_execute_quiet", "1", 0);
+    if (!on_path("ssh") && !on_path("rsh"))
+        setenv("OMPI_MCA_plm_rsh_agent", "/bin/false", 0);
+}
+
+status launch_command(int n, char *const *argv, char ***out) {
+    enum { OWN = 4 };
+    size_t count = 0;
+    char exe[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    while (argv[count] != NULL)
+        count++;
+    const size_t words = OWN + count + 1, text = PATH_MAX + 16;
+    char **v;
+    status st = ALLOC(v, words + text / sizeof *v + 1, "command line");
+    *out = v;
+    if (st != MOAO_OK)
+        return st;
+    char *room = (char *)(v + words);
+    exe[len > 0 ? len : 0] = '\0';
+    snprintf(room, 16, "%d", n);
+    strcpy(room + 16, exe);
+    v[0] = "mpirun";
+    v[1] = "-n";
+    v[2] = room;
+    v[3] = room + 16;
+    memcpy(v + OWN, argv, count * sizeof *v);
+    return MOAO_OK;
+}
+
+/* The child: output to the log, signals as by default, in a process group of its own so that Ctrl-C
+ * reaches it only by way of the parent, and no longer than the parent lives. */
+_Noreturn static void become(char **v, const char *log, pid_t parent, const sigset_t *mask,
+                             int failure) {
+    int null = open("/dev/null", O_RDONLY);
+    int out = log == NULL ? -1 : open(log, O_WRONLY | O_CREAT | O_APPEND, 0666);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    if (null >= 0)
+        dup2(null, STDIN_FILENO);
+    if (out >= 0) {
+        dup2(out, STDOUT_FILENO);
+        dup2(out, STDERR_FILENO);
+    }
+    if (getppid() == parent && (log == NULL || out >= 0))
+        execvp(v[0], v);
+    int err = errno;
+    if (write(failure, &err, sizeof err) != sizeof err)
+        _exit(126);
+    _exit(127);
+}
+
+/* Wait for the child while signals arrive; its status as waitpid has it. Once asked, mpirun is
+ * asked again each second: what comes before its ranks are there, it forgets. */
+static int attend(pid_t child, const sigset_t *wanted, bool *asked) {
+    const struct timespec second = {.tv_sec = 1};
+    int how = 0;
+    *asked = false;
+    while (waitpid(child, &how, WNOHANG) == 0) {
+        const int sig = sigtimedwait(wanted, NULL, &second);
+        if (sig < 0 && errno == EAGAIN && *asked)
+            kill(child, SIGUSR1);
+        if (sig < 0 || sig == SIGCHLD)
+            continue;
+        if (!*asked) {
+            fprintf(stderr, "moao: %s: stopping after the current exposure%s\n",
+                    sig == SIGINT ? "interrupted" : strsignal(sig),
+                    sig == SIGINT ? " (once more: at once)" : "");
+            kill(child, SIGUSR1);
+        } else if (sig == SIGINT || sig == SIGTERM) {
+            kill(child, SIGTERM);
+        }
+        *asked = true;
+    }
+    return how;
+}
+
+/* Exit code that a run of ours stands for, from how mpirun ended. */
+static int exit_code(int how, bool asked) {
+    int code = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+    if (asked && code > 128) {
+        fprintf(stderr, "moao: stopped; what is finished is kept: go on with --resume\n");
+        return 3;
+    }
+    if (code > 128) {
+        fprintf(stderr,
+                "moao: a rank was ended by signal %d (%s)%s; what is finished is kept: go on with "
+                "--resume\n",
+                code - 128, strsignal(code - 128),
+                code == 128 + SIGKILL ? ", as happens when the memory is short" : "");
+        return 1;
+    }
+    return code;
+}
+
+status launch_run(int n, char *const *argv, const char *log, int *code, bool *asked) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD};
+    char **v = NULL;
+    int failure[2] = {-1, -1}, err = 0;
+    bool any = false;
+    sigset_t wanted, before;
+    status st;
+    sigemptyset(&wanted);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        sigaddset(&wanted, signals[i]);
+    launch_environment();
+    TRY(launch_command(n, argv, &v));
+    if (pipe2(failure, O_CLOEXEC) != 0)
+        TRY(status_fail(MOAO_INTERNAL, "mpirun cannot be started: %s", strerror(errno)));
+    fflush(NULL);
+    sigprocmask(SIG_BLOCK, &wanted, &before);
+    if (comm_catches_signals())
+        comm_hold_signals(); /* one that came before is waited for again */
+    const pid_t self = getpid(), child = fork();
+    if (child == 0)
+        become(v, log, self, &before, failure[1]);
+    close(failure[1]);
+    if (child < 0)
+        st = status_fail(MOAO_INTERNAL, "mpirun cannot be started: %s", strerror(errno));
+    else if (read(failure[0], &err, sizeof err) == sizeof err)
+        st = status_fail(MOAO_INPUT,
+                         "mpirun cannot be started (%s): install Open MPI (Debian's package "
+                         "openmpi-bin) or load its module",
+                         strerror(err));
+    if (child > 0) {
+        const int how = attend(child, &wanted, &any);
+        *code = exit_code(how, any);
+    }
+    close(failure[0]);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+done:
+    if (asked != NULL)
+        *asked = any;
+    free(v);
+    return st;
+}

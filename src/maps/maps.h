@@ -1,0 +1,22 @@
+/* The files a user gets: maps.fits, psf.fits, from a complete store. Rank 0 only; local. */
+#ifndef MOAO_MAPS_H
+#define MOAO_MAPS_H
+
+#include "base/status.h"
+#include "matrix_file.h" /* maps_write_matrix, maps_matrix_open */
+#include "params/params.h"
+#include "psf/psf.h"
+#include "store/store.h"
+#include "system/atmos.h"
+#include "system/system.h"
+
+/* maps.fits in the run's directory: Strehl, ensquared energy of each box, FWHM, residual variance,
+ * over (x, y, exposure and the long exposure, wavelength), guide stars and targets as tables,
+ * headers sufficient to recreate the run. psf.fits as output.psf asks. Both appear whole or not at
+ * all. The long exposure is the mean of a target's short-exposure PSFs (its Strehl and ensquared
+ * energies are the means; its FWHM is that of the mean PSF, which `psf` measures from the images
+ * when kept, else it is left NaN with a comment). */
+status maps_write(const char *dir, const params *par, const sys *s, const atmos *a, const psf *p,
+                  store *st);
+
+#endif

@@ -1,0 +1,59 @@
+/* Shared by the files that write maps.fits and psf.fits. Rank 0 only; local. */
+#ifndef MOAO_MAPS_PARTS_H
+#define MOAO_MAPS_PARTS_H
+
+#include "base/fits.h"
+#include "base/status.h"
+#include "params/params.h"
+#include "store/store.h"
+#include "system/atmos.h"
+#include "system/system.h"
+
+/* Places of the scalars in a result_block; ensquared energies follow. */
+enum { SCALAR_STREHL, SCALAR_FWHM, SCALAR_VARIANCE, SCALAR_EE };
+
+typedef struct {
+    const char *dir;
+    const params *par;
+    const sys *s;
+    const atmos *a;
+    store *st;
+    int crop;      /* side of the images, pixels */
+    double *pixel; /* [nlambda] of the images [rad] */
+    int nlambda, nexposure, ntarget, nscalar;
+    double *value; /* [nscalar][nlambda][nexposure][ntarget]: of the short exposures */
+    double *
+        mean; /* [nscalar][nlambda][ntarget]: of the long exposure; FWHM NaN until it is measured */
+} maps_data;
+
+typedef struct {   /* what is written of one scalar */
+    char name[32]; /* EXTNAME and column: STREHL, EE_80mas, FWHM, VARIANCE */
+    int scalar;
+    const char *unit;
+    double scale; /* from SI to that unit */
+    double box;   /* side of the box [rad], 0: none */
+    char title[72];
+} maps_quantity;
+
+/* Number of quantities (STREHL, each EE, FWHM, VARIANCE: as many as scalars) and the i-th of them.
+ */
+void maps_quantity_at(const maps_data *m, int i, maps_quantity *q);
+
+/* Keywords of the run, for a primary header; then the comments, a NULL-terminated list. */
+void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments);
+/* Tables. */
+void maps_table_targets(fitsout *o, const maps_data *m, bool results);
+void maps_table_guidestars(fitsout *o, const maps_data *m);
+void maps_table_exposures(fitsout *o, const maps_data *m);
+void maps_table_wavelengths(fitsout *o, const maps_data *m);
+void maps_table_parameters(fitsout *o, const char *effective);
+
+/* psf.fits, finished but not in place, and m->mean's FWHM of the long exposures from the images. */
+status maps_write_psf(maps_data *m, const char *effective, fitsout *o);
+/* FWHM [pixels] of an image n x n with its axis on pixel (n/2, n/2): the mean over 36 directions in
+ * [0, 180) degrees of twice the radius at which it falls to half its value on the axis; between
+ * pixels by windowed sinc interpolation (exact to 1e-4 for images sampled as the PSF's are). NaN
+ * when half is not reached inside the image. */
+double maps_image_fwhm(const float *image, int n);
+
+#endif

@@ -1,0 +1,316 @@
+#include "maps_parts.h"
+
+#include "matcov/matcov.h"
+#include "store/store_precision.h"
+#include "version.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAS_PER_RAD (1e3 * ARCSEC_PER_RAD)
+
+/* "80" or "37p5": part of the name of an extension or column. */
+static void box_name(double box, char *out, size_t size) {
+    snprintf(out, size, "EE_%.6gmas", box * MAS_PER_RAD);
+    for (char *p = out; *p != '\0'; p++)
+        if (*p == '.')
+            *p = 'p';
+}
+
+void maps_quantity_at(const maps_data *m, int i, maps_quantity *q) {
+    static const maps_quantity fixed[] = {
+        {"STREHL", SCALAR_STREHL, "", 1, 0, "Strehl ratio"},
+        {"FWHM", SCALAR_FWHM, "mas", MAS_PER_RAD, 0, "full width at half maximum of the PSF"},
+        {"VARIANCE", SCALAR_VARIANCE, "rad2", 1, 0, "residual phase variance, fitting included"}};
+    int nbox = m->nscalar - SCALAR_EE;
+    if (i == 0 || i > nbox) {
+        *q = fixed[i == 0 ? 0 : i - nbox];
+        return;
+    }
+    memset(q, 0, sizeof *q);
+    q->scalar = SCALAR_EE + i - 1;
+    q->unit = "";
+    q->scale = 1;
+    q->box = m->par->psf_ee_boxes.v[i - 1];
+    box_name(q->box, q->name, sizeof q->name);
+    snprintf(q->title, sizeof q->title, "energy in a box of %.6g mas, share of all",
+             q->box * MAS_PER_RAD);
+}
+
+/* Which exposures were computed in mixed precision, and how far it is from double. */
+static void write_precision(fitsout *o, const maps_data *m) {
+    int mixed = 0;
+    double most = 0;
+    for (int e = 0; e < m->nexposure; e++) {
+        bool is_mixed;
+        double difference;
+        if (!store_get_precision(m->st, e, &is_mixed, &difference) || !is_mixed)
+            continue;
+        mixed++;
+        most = fmax(most, difference);
+    }
+    fitsout_text(o, "PRECISN", mixed > 0 ? "mixed" : "double", "arithmetic of the exposures");
+    fitsout_integer(o, "NMIXED", mixed, "exposures in mixed precision");
+    if (mixed > 0)
+        fitsout_real(o, "MIXDIFF", most, "largest difference of Strehl or EE seen");
+}
+
+/* Facts of the run that the store remembers. */
+static void write_facts(fitsout *o, const maps_data *m) {
+    static const struct {
+        const char *fact, *key, *comment;
+    } facts[] = {{"ranks", "NRANKS", "number of ranks of the run"},
+                 {"threads", "NTHREADS", "threads of a rank"},
+                 {"chunk", "CHUNK", "targets computed together"}};
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+        long value = store_get_fact(m->st, facts[i].fact, -1);
+        if (value >= 0)
+            fitsout_integer(o, facts[i].key, value, facts[i].comment);
+    }
+    write_precision(o, m);
+}
+
+void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments) {
+    const sys *s = m->s;
+    char key[24];
+    fitsout_text(o, "CREATOR", "moao " MOAO_VERSION, "program that wrote this file");
+    if (m->par->title != NULL && m->par->title[0] != '\0')
+        fitsout_text(o, "TITLE", m->par->title, "");
+    fitsout_real(o, "TELDIAM", s->diameter, "[m] diameter of the telescope");
+    fitsout_real(o, "OBSCUR", s->obs, "central obscuration / diameter");
+    fitsout_real(o, "ZENITH", s->zenith * 180 / M_PI, "[deg] zenith angle");
+    fitsout_real(o, "LOOPDEL", s->delay, "[s] delay of the loop");
+    fitsout_integer(o, "NSENSOR", s->nsensor, "wavefront sensors");
+    fitsout_integer(o, "NMEAS", (long)s->m, "measurements");
+    fitsout_integer(o, "TSNSSP", s->ts.nssp, "subapertures across, truth sensor");
+    fitsout_integer(o, "NACT", s->dm.nact, "actuators");
+    fitsout_integer(o, "NTARGET", m->ntarget, "targets");
+    fitsout_integer(o, "NTOR", m->a->ntor, "tomographic reconstructors");
+    fitsout_integer(o, "NEXPOSUR", m->nexposure, "short exposures");
+    fitsout_integer(o, "NLAMBDA", m->nlambda, "wavelengths");
+    for (int i = 0; i < m->nlambda && i < 99; i++) { /* what fits the names of keywords */
+        snprintf(key, sizeof key, "LAMBDA%d", i + 1);
+        fitsout_real(o, key, m->par->psf_wavelengths.v[i] * 1e6, "[um] wavelength");
+    }
+    write_facts(o, m);
+    for (; *comments != NULL; comments++)
+        fitsout_comment(o, *comments);
+    fitsout_comment(o, "All parameters: extension PARAMETERS, a file that the program reads.");
+}
+
+/* One target's row: short exposures of one quantity, wavelength slow. */
+static void target_cells(fitsout *o, const maps_data *m, const maps_quantity *q, int col, int t,
+                         double *cells) {
+    size_t ne = (size_t)m->nexposure, nt = (size_t)m->ntarget, nl = (size_t)m->nlambda;
+    const double *value = m->value + (size_t)q->scalar * nl * ne * nt;
+    const double *mean = m->mean + (size_t)q->scalar * nl * nt;
+    for (size_t k = 0; k < nl * ne; k++)
+        cells[k] = value[k * nt + (size_t)t] * q->scale;
+    fitsout_cells_double(o, col, t + 1, 1, (long)(nl * ne), cells);
+    for (size_t k = 0; k < nl; k++)
+        cells[k] = mean[k * nt + (size_t)t] * q->scale;
+    fitsout_cells_double(o, col + 1, t + 1, 1, (long)nl, cells);
+}
+
+/* Names, forms and comments of the columns of results, two a quantity. */
+static void result_columns(const maps_data *m, fitsout_column *columns, char (*text)[3][80]) {
+    for (int i = 0; i < m->nscalar; i++) {
+        maps_quantity q;
+        maps_quantity_at(m, i, &q);
+        char(*a)[80] = text[2 * i], (*b)[80] = text[2 * i + 1];
+        snprintf(a[0], sizeof *a, "%s", q.name);
+        snprintf(a[1], sizeof *a, "%dD", m->nlambda * m->nexposure);
+        snprintf(a[2], sizeof *a, "%s", q.title);
+        snprintf(b[0], sizeof *b, "%s_LONG", q.name);
+        snprintf(b[1], sizeof *b, "%dD", m->nlambda);
+        snprintf(b[2], sizeof *b, "the same, of the long exposure");
+        columns[2 * i] = (fitsout_column){a[0], a[1], q.unit, a[2]};
+        columns[2 * i + 1] = (fitsout_column){b[0], b[1], q.unit, b[2]};
+    }
+}
+
+/* Bytes of a column for the names of the targets. */
+static size_t longest_name(const params *par) {
+    size_t longest = 1;
+    for (int i = 0; i < par->targets_names.n; i++) {
+        size_t n = strlen(par->targets_names.v[i]);
+        longest = n > longest ? n : longest;
+    }
+    return longest;
+}
+
+void maps_table_targets(fitsout *o, const maps_data *m, bool results) {
+    const bool named = m->par->targets_names.n == m->ntarget;
+    const int fixed = named ? 4 : 3;
+    int nq = results ? m->nscalar : 0, ncol = fixed + 2 * nq;
+    long dims[2] = {m->nexposure, m->nlambda};
+    fitsout_column *columns = calloc((size_t)ncol, sizeof *columns);
+    char(*text)[3][80] = calloc(2 * (size_t)nq + 1, sizeof *text);
+    double *cells = calloc((size_t)m->nlambda * (size_t)m->nexposure, sizeof *cells);
+    if (columns == NULL || text == NULL || cells == NULL) {
+        o->err = o->err != 0 ? o->err : MEMORY_ALLOCATION;
+        goto done;
+    }
+    columns[0] = (fitsout_column){"TARGET", "1J", "", "number of the target"};
+    columns[1] = (fitsout_column){"X", "1D", "arcsec", "direction"};
+    columns[2] = (fitsout_column){"Y", "1D", "arcsec", "direction"};
+    char form[32];
+    snprintf(form, sizeof form, "%zuA", longest_name(m->par));
+    if (named)
+        columns[3] = (fitsout_column){"NAME", form, "", "of the target"};
+    if (results)
+        result_columns(m, columns + fixed, text);
+    fitsout_table(o, "TARGETS", m->ntarget, ncol, columns);
+    fitsout_integer(o, "GRIDNX", m->s->grid[0], "targets along x, 0: they are no grid");
+    fitsout_integer(o, "GRIDNY", m->s->grid[1], "targets along y");
+    for (int i = 0; i < nq; i++)
+        fits_write_tdim(o->f, fixed + 2 * i + 1, 2, dims, &o->err);
+    if (results)
+        fitsout_comment(o, "Cells: exposure (fast), wavelength (slow); _LONG: wavelength.");
+    for (int t = 0; t < m->ntarget; t++) {
+        double at[2] = {m->s->targets[t][0] * ARCSEC_PER_RAD, m->s->targets[t][1] * ARCSEC_PER_RAD};
+        fitsout_cell_integer(o, 1, t + 1, t + 1);
+        fitsout_cells_double(o, 2, t + 1, 1, 1, &at[0]);
+        fitsout_cells_double(o, 3, t + 1, 1, 1, &at[1]);
+        if (named)
+            fitsout_cell_text(o, 4, t + 1, m->par->targets_names.v[t]);
+        for (int i = 0; i < nq; i++) {
+            maps_quantity q;
+            maps_quantity_at(m, i, &q);
+            target_cells(o, m, &q, fixed + 2 * i + 1, t, cells);
+        }
+    }
+done:
+    free(cells);
+    free(text);
+    free(columns);
+}
+
+void maps_table_guidestars(fitsout *o, const maps_data *m) {
+    static const fitsout_column columns[] = {
+        {"NAME", "32A", "", "of the sensor"},
+        {"TYPE", "3A", "", "NGS or LGS"},
+        {"X", "1D", "arcsec", "direction of the guide star"},
+        {"Y", "1D", "arcsec", "direction of the guide star"},
+        {"ALTITUDE", "1D", "m", "along the line of sight; NaN: at infinity"},
+        {"NSSP", "1J", "", "subapertures across the diameter"},
+        {"NSUB", "1J", "", "valid subapertures"},
+        {"MAGNIF", "1D", "", "registration: magnification"},
+        {"ROTATION", "1D", "deg", "registration: rotation, counterclockwise"},
+        {"SHIFTX", "1D", "m", "registration: shift"},
+        {"SHIFTY", "1D", "m", "registration: shift"},
+        {"MAGNITUD", "1D", "mag", "of an NGS"},
+        {"RETURN", "1D", "ph m-2 s-1", "of an LGS, at the primary mirror"},
+        {"NOISEVAR", "1D", "arcsec2", "of a slope, mean over the subapertures"},
+        {"PHOTONS", "1D", "photon", "electrons per subaperture and frame; NaN: unused"},
+        {"SPOT", "1D", "arcsec", "FWHM of a spot (across its elongation)"},
+        {"SPOTLONG", "1D", "arcsec", "the same along the elongation, mean"}};
+    enum { NCOL = sizeof columns / sizeof *columns };
+    const sys *s = m->s;
+    const profile *first = atmos_profile_at(m->a, m->a->exposure_time[0]);
+    fitsout_table(o, "GUIDESTARS", s->nsensor, NCOL, columns);
+    fitsout_comment(o, "Noise and spots: under the profile of the first exposure.");
+    for (int w = 0; w < s->nsensor; w++) {
+        const sensor *g = &s->sensors[w];
+        noise_figures noise;
+        matcov_noise_figures(s, first, w, &noise);
+        const struct {
+            int col;
+            double value;
+        } real[] = {{3, g->dir[0] * ARCSEC_PER_RAD},
+                    {4, g->dir[1] * ARCSEC_PER_RAD},
+                    {5, isfinite(g->altitude) ? g->altitude : NAN},
+                    {8, g->mag},
+                    {9, g->rot * 180 / M_PI},
+                    {10, g->shift[0]},
+                    {11, g->shift[1]},
+                    {12, g->lgs ? NAN : g->noise.magnitude},
+                    {13, g->lgs ? g->noise.lgs_return : NAN},
+                    {14, noise.variance},
+                    {15, noise.photons},
+                    {16, noise.across},
+                    {17, noise.along}};
+        fitsout_cell_text(o, 1, w + 1, g->name);
+        fitsout_cell_text(o, 2, w + 1, g->lgs ? "LGS" : "NGS");
+        fitsout_cell_integer(o, 6, w + 1, g->nssp);
+        fitsout_cell_integer(o, 7, w + 1, g->nsub);
+        for (size_t i = 0; i < sizeof real / sizeof *real; i++)
+            fitsout_cells_double(o, real[i].col, w + 1, 1, 1, &real[i].value);
+    }
+}
+
+void maps_table_exposures(fitsout *o, const maps_data *m) {
+    static const fitsout_column columns[] = {
+        {"EXPOSURE", "1J", "", "number of the exposure"},
+        {"TIME", "1D", "s", "of the exposure"},
+        {"TOR", "1J", "", "number of the reconstructor in force"},
+        {"TORTIME", "1D", "s", "at which it was computed"},
+        {"R0", "1D", "m", "at 500 nm along the line of sight"},
+        {"SEEING", "1D", "arcsec", "0.976 x 500 nm / r0 along the line of sight"},
+        {"PROFTIME", "1D", "s", "start of the profile in force"},
+        {"PROFILE", "64A", "", "where that profile came from"},
+        {"PRECISN", "6A", "", "arithmetic: mixed or double"},
+        {"MIXDIFF", "1D", "", "Strehl or EE, mixed - double; NaN: not tried"}};
+    enum { NCOL = sizeof columns / sizeof *columns };
+    fitsout_table(o, "EXPOSURES", m->nexposure, NCOL, columns);
+    for (int e = 0; e < m->nexposure; e++) {
+        int k = atmos_tor_of(m->a, e);
+        const profile *p = atmos_profile_at(m->a, m->a->exposure_time[e]);
+        double r0 = isfinite(p->r0) ? p->r0 : NAN, seeing = SEEING_LAMBDA / p->r0 * ARCSEC_PER_RAD;
+        fitsout_cell_integer(o, 1, e + 1, e + 1);
+        fitsout_cells_double(o, 2, e + 1, 1, 1, &m->a->exposure_time[e]);
+        fitsout_cell_integer(o, 3, e + 1, k + 1);
+        fitsout_cells_double(o, 4, e + 1, 1, 1, &m->a->tor_time[k]);
+        fitsout_cells_double(o, 5, e + 1, 1, 1, &r0);
+        fitsout_cells_double(o, 6, e + 1, 1, 1, &seeing);
+        fitsout_cells_double(o, 7, e + 1, 1, 1, &p->time);
+        fitsout_cell_text(o, 8, e + 1, p->label);
+        bool mixed;
+        double difference;
+        store_get_precision(m->st, e, &mixed, &difference);
+        fitsout_cell_text(o, 9, e + 1, mixed ? "mixed" : "double");
+        fitsout_cells_double(o, 10, e + 1, 1, 1, &difference);
+    }
+}
+
+void maps_table_wavelengths(fitsout *o, const maps_data *m) {
+    static const fitsout_column columns[] = {{"LAMBDA", "1D", "um", "wavelength"},
+                                             {"PIXEL", "1D", "mas", "side of a pixel of psf.fits"},
+                                             {"DIFFLIM", "1D", "mas", "lambda / diameter"}};
+    fitsout_table(o, "WAVELENGTHS", m->nlambda, 3, columns);
+    for (int i = 0; i < m->nlambda; i++) {
+        double lambda = m->par->psf_wavelengths.v[i];
+        double v[3] = {lambda * 1e6, m->pixel[i] * MAS_PER_RAD,
+                       lambda / m->s->diameter * MAS_PER_RAD};
+        for (int k = 0; k < 3; k++)
+            fitsout_cells_double(o, k + 1, i + 1, 1, 1, &v[k]);
+    }
+}
+
+void maps_table_parameters(fitsout *o, const char *effective) {
+    size_t nline = 0, width = 1, n;
+    char form[32], *line;
+    for (const char *p = effective; *p != '\0'; p += n + (p[n] == '\n')) {
+        n = strcspn(p, "\n");
+        width = n > width ? n : width;
+        nline++;
+    }
+    snprintf(form, sizeof form, "%zuA", width);
+    const fitsout_column column = {"LINE", form, "", "line of the parameter file"};
+    line = malloc(width + 1);
+    if (line == NULL) {
+        o->err = o->err != 0 ? o->err : MEMORY_ALLOCATION;
+        return;
+    }
+    fitsout_table(o, "PARAMETERS", (long)nline, 1, &column);
+    long row = 1;
+    for (const char *p = effective; *p != '\0'; p += n + (p[n] == '\n')) {
+        n = strcspn(p, "\n");
+        memcpy(line, p, n);
+        line[n] = '\0';
+        fitsout_cell_text(o, 1, row++, line);
+    }
+    free(line);
+}

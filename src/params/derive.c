@@ -1,0 +1,154 @@
+/* What follows from the parameters: geometry (system/system.h) and atmosphere (system/atmos.h). */
+#include "params_load.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Launch point: as given, else on the pupil's edge in the star's direction. Model section 5. */
+static void place_launch(const sensor_params *p, double diameter, double launch[2]) {
+    double norm = hypot(p->direction[0], p->direction[1]);
+    if (params_given(p->launch[0])) {
+        memcpy(launch, p->launch, sizeof p->launch);
+    } else {
+        launch[0] = norm > 0 ? diameter / 2 * p->direction[0] / norm : diameter / 2;
+        launch[1] = norm > 0 ? diameter / 2 * p->direction[1] / norm : 0;
+    }
+}
+
+static void set_noise(const sensor_params *p, double diameter, sensor_noise *n) {
+    bool lgs = p->type == SENSOR_LGS;
+    *n = (sensor_noise){
+        .variance = params_given(p->noise_variance) ? p->noise_variance : -1,
+        .frame_time = p->frame_time,
+        .ron = p->ron,
+        .pixel = p->pixel,
+        .wavelength = p->wavelength,
+        .bandwidth = lgs ? 0 : p->bandwidth,
+        .throughput = p->throughput,
+        .magnitude = !lgs && params_given(p->magnitude) ? p->magnitude : 0,
+        .lgs_return = lgs ? p->lgs_return : 0,
+        .t_atm = lgs ? p->atm_transmission : 1,
+        .lgs_width = lgs ? p->lgs_width : 0,
+        .lgs_depth = lgs ? p->lgs_depth : 0,
+        .tiptilt = lgs && params_given(p->tiptilt_variance) ? p->tiptilt_variance : -1,
+        .tiptilt_factor = lgs ? p->tiptilt_factor : 0,
+    };
+    if (lgs)
+        place_launch(p, diameter, n->launch);
+}
+
+static void set_sensor(const params *par, const sensor_params *p, double airmass, sensor *o) {
+    snprintf(o->name, sizeof o->name, "%s", p->name);
+    o->lgs = p->type == SENSOR_LGS;
+    o->nssp = p->nssp;
+    memcpy(o->dir, p->direction, sizeof o->dir);
+    o->altitude = o->lgs ? p->altitude * airmass : INFINITY;
+    o->mag = p->magnification;
+    o->rot = p->rotation;
+    memcpy(o->shift, p->shift, sizeof o->shift);
+    set_noise(p, par->telescope_diameter, &o->noise);
+}
+
+/* Position i of n that are `step` apart and centred. */
+static double centred(int i, int n, double step) {
+    return (i - (n - 1) / 2.) * step;
+}
+
+static status set_targets(const params *par, sys *s) {
+    int nx = par->targets_grid_nx, ny = par->targets_grid_ny;
+    double width = par->targets_grid_width, height = par->targets_grid_height;
+    status st;
+    s->ntarget = nx > 0 ? nx * ny : par->targets_list.n;
+    TRY(ALLOC(s->targets, (size_t)s->ntarget, "targets"));
+    if (nx == 0) {
+        memcpy(s->targets, par->targets_list.v, (size_t)s->ntarget * sizeof *s->targets);
+        goto done;
+    }
+    s->grid[0] = nx;
+    s->grid[1] = ny;
+    s->grid_step[0] = nx > 1 ? width / (nx - 1) : width;
+    s->grid_step[1] = ny > 1 ? height / (ny - 1) : height;
+    for (int iy = 0; iy < ny; iy++)
+        for (int ix = 0; ix < nx; ix++) {
+            double *t = s->targets[iy * nx + ix];
+            t[0] = par->targets_grid_center[0] + centred(ix, nx, s->grid_step[0]);
+            t[1] = par->targets_grid_center[1] + centred(iy, ny, s->grid_step[1]);
+        }
+done:
+    return st;
+}
+
+status sys_init(const params *par, sys *s) {
+    status st;
+    *s = (sys){.diameter = par->telescope_diameter,
+               .obs = par->telescope_obscuration,
+               .zenith = par->telescope_zenith,
+               .delay = par->loop_delay};
+    s->dm = (dmirror){.nssp = par->dm_nssp, .coupling = par->dm_coupling, .mu = par->dm_mu};
+    s->ts = (sensor){.name = "TS", .nssp = par->dm_nssp, .altitude = INFINITY, .mag = 1};
+    TRY(ALLOC(s->sensors, (size_t)par->sensors.n, "sensors"));
+    s->nsensor = par->sensors.n;
+    for (int w = 0; w < s->nsensor; w++)
+        set_sensor(par, &par->sensors.v[w], 1 / cos(s->zenith), &s->sensors[w]);
+    TRY(set_targets(par, s));
+    TRY(sys_derive(s));
+done:
+    return st;
+}
+
+/* A profile seen at an airmass X: altitudes times X, strengths times X. Model section 1. */
+static status set_profile(const profile_params *from, double airmass, profile *p) {
+    size_t n = (size_t)from->layers_altitude.n;
+    double total = 0;
+    status st;
+    TRY(ALLOC(p->h, n, "layers"));
+    TRY(ALLOC(p->L0, n, "layers"));
+    TRY(ALLOC(p->strength, n, "layers"));
+    TRY(ALLOC(p->wind[0], n, "layers"));
+    TRY(ALLOC(p->wind[1], n, "layers"));
+    p->time = from->time;
+    p->nlayer = (int)n;
+    for (size_t i = 0; i < n; i++) {
+        double speed = from->layers_wind_speed.v[i], direction = from->layers_wind_direction.v[i];
+        p->h[i] = from->layers_altitude.v[i] * airmass;
+        p->L0[i] = from->layers_L0.v[i];
+        p->strength[i] = from->layers_strength.v[i] * airmass;
+        p->wind[0][i] = speed * cos(direction);
+        p->wind[1][i] = speed * sin(direction);
+        total += p->strength[i];
+    }
+    p->r0 = total > 0 ? pow(total, -0.6) : INFINITY;
+    memcpy(p->label, from->label, sizeof p->label);
+done:
+    return st;
+}
+
+static status set_times(const params *par, const real_list *times, double interval, double **out,
+                        int *n) {
+    status st;
+    *n = params_schedule(times, interval, par->schedule_start, par->schedule_end, NULL);
+    if (*n < 0)
+        return status_fail(MOAO_INPUT, "too many times in the schedule, use a longer interval");
+    TRY(ALLOC(*out, (size_t)*n, "times"));
+    params_schedule(times, interval, par->schedule_start, par->schedule_end, *out);
+done:
+    return st;
+}
+
+status atmos_init(const params *par, const sys *s, atmos *a) {
+    const profile_list *from = &par->atmosphere_profiles;
+    status st;
+    *a = (atmos){0};
+    TRY(ALLOC(a->profiles, (size_t)from->n, "profiles"));
+    a->nprofile = from->n;
+    for (int i = 0; i < from->n; i++)
+        TRY(set_profile(&from->v[i], s->airmass, &a->profiles[i]));
+    TRY(set_times(par, &par->schedule_tor_times, par->schedule_tor_interval, &a->tor_time,
+                  &a->ntor));
+    TRY(set_times(par, &par->schedule_exposure_times, par->schedule_exposure_interval,
+                  &a->exposure_time, &a->nexposure));
+done:
+    return st;
+}

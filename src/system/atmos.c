@@ -1,0 +1,62 @@
+#include "atmos.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const profile *atmos_profile_at(const atmos *a, double time) {
+    int low = 0, high = a->nprofile - 1;
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+        if (a->profiles[middle].time <= time)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return &a->profiles[low];
+}
+
+/* First of n increasing times that is not before `time`; n when there is none. */
+static int first_from(const double *times, int n, double time) {
+    int low = 0, high = n;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (times[middle] < time)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int atmos_tor_of(const atmos *a, int e) {
+    int i = first_from(a->tor_time, a->ntor, a->exposure_time[e]);
+    bool exact = i < a->ntor && a->tor_time[i] == a->exposure_time[e];
+    return exact || i == 0 ? i : i - 1;
+}
+
+void atmos_exposures_of(const atmos *a, int k, int *first, int *end) {
+    *first = k == 0 ? 0 : first_from(a->exposure_time, a->nexposure, a->tor_time[k]);
+    *end = k + 1 < a->ntor ? first_from(a->exposure_time, a->nexposure, a->tor_time[k + 1])
+                           : a->nexposure;
+}
+
+void profile_free(profile *p) {
+    free(p->h);
+    free(p->L0);
+    free(p->strength);
+    free(p->wind[0]);
+    free(p->wind[1]);
+    memset(p, 0, sizeof *p);
+}
+
+void atmos_free(atmos *a) {
+    for (int i = 0; a->profiles != NULL && i < a->nprofile; i++)
+        profile_free(&a->profiles[i]);
+    free(a->profiles);
+    free(a->tor_time);
+    free(a->exposure_time);
+    memset(a, 0, sizeof *a);
+}

@@ -1,0 +1,38 @@
+/* The atmosphere: a sequence of turbulence profiles in time, as seen along the line of sight. */
+#ifndef MOAO_ATMOS_H
+#define MOAO_ATMOS_H
+
+#include "base/status.h"
+
+typedef struct {
+    double time; /* start of validity [s] */
+    int nlayer;
+    double *h;        /* [nlayer] altitude along the line of sight (altitude * airmass) [m] */
+    double *L0;       /* [nlayer] outer scale [m]; INFINITY: Kolmogorov */
+    double *strength; /* [nlayer] r0_l^(-5/3) along the line of sight, at 500 nm [m^(-5/3)] */
+    double *wind[2];  /* [nlayer] wind velocity [m/s] */
+    double r0;        /* (sum of strengths)^(-3/5), along the line of sight [m]; INFINITY without
+                         turbulence */
+    char label[64];   /* where it came from, for headers and messages */
+} profile;
+
+typedef struct {
+    int nprofile;
+    profile *profiles; /* increasing time */
+    int ntor;
+    double *tor_time; /* [ntor] [s], increasing */
+    int nexposure;
+    double *exposure_time; /* [nexposure] [s], increasing */
+} atmos;
+
+/* The profile in force at a time: the last one that started (the first one before that). Borrowed.
+ */
+const profile *atmos_profile_at(const atmos *a, double time);
+/* Index of the ToR in force at exposure e: the last computed at or before its time. */
+int atmos_tor_of(const atmos *a, int e);
+/* The exposures of ToR k: *first <= e < *end. */
+void atmos_exposures_of(const atmos *a, int k, int *first, int *end);
+void profile_free(profile *p);
+void atmos_free(atmos *a);
+
+#endif

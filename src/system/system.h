@@ -1,0 +1,98 @@
+/* Telescope, sensors, deformable mirror and targets: geometry in SI units, derived once from the
+ * parameters.
+ *
+ * Conventions of the model: pupil coordinates in m, origin at the pupil's centre; directions in rad
+ * on the sky; altitudes in m along the line of sight (altitude above the pupil times the airmass);
+ * slopes in arcsec. A slope vector is ordered by sensor; within a sensor all x slopes, then all y
+ * slopes, subapertures row by row (y slow, x fast). */
+#ifndef MOAO_SYSTEM_H
+#define MOAO_SYSTEM_H
+
+#include "base/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+#define ARCSEC_PER_RAD 206264.80624709636
+#define LAMBDA_REF 500e-9 /* r0 and phase structure functions are quoted at this wavelength [m] */
+#define SEEING_LAMBDA (0.976 * LAMBDA_REF) /* seeing [rad] times r0: Kolmogorov's FWHM */
+
+typedef struct { /* noise of one sensor, as given by the parameters */
+    double
+        variance; /* slope variance [arcsec^2] that replaces the model below; < 0: use the model */
+    double frame_time; /* [s] */
+    double ron;        /* read-out noise [e-] */
+    double pixel;      /* pixel size [rad] */
+    double wavelength; /* of the sensor [m] */
+    double bandwidth;  /* NGS [m] */
+    double throughput; /* telescope, optics, detector [1] */
+    double magnitude;  /* NGS */
+    double lgs_return; /* LGS: photons at M1 [1/m^2/s] */
+    double t_atm;      /* LGS: transmission of the atmosphere [1] */
+    double lgs_width;  /* LGS: spot's width [rad] */
+    double lgs_depth;  /* LGS: depth of the layer at zenith [m] */
+    double launch[2];  /* LGS: launch point in the pupil frame [m] */
+    double tiptilt; /* LGS: constant added to all xx and all yy covariances [arcsec^2]; < 0: use the
+                       factor */
+    double tiptilt_factor; /* LGS: that constant in units of the sensor's slope variance (10) */
+} sensor_noise;
+
+typedef struct {
+    char name[32];
+    bool lgs;
+    int nssp;        /* subapertures across the diameter */
+    int nsub;        /* valid subapertures */
+    int *sub;        /* [nsub] index iy*nssp + ix of each valid subaperture, increasing */
+    double dir[2];   /* direction of the guide star [rad] */
+    double altitude; /* of the guide star along the line of sight [m]; INFINITY for an NGS */
+    double mag;      /* registration: magnification G */
+    double rot;      /* registration: rotation, counterclockwise [rad] */
+    double shift[2]; /* registration: shift [m] */
+    size_t first;    /* position of its first slope in the measurement vector */
+    sensor_noise noise;
+} sensor;
+
+typedef struct {
+    int nssp; /* subapertures of the truth sensor across the diameter; actuators at their corners */
+    int nact; /* v: number of valid actuators */
+    int *act; /* [nact] index iy*(nssp+1) + ix of each valid actuator, increasing */
+    double pitch;    /* d_t [m] */
+    double coupling; /* influence function at the neighbouring actuator */
+    double mu;       /* regularisation of the command matrix D+ (3e-3) */
+} dmirror;
+
+typedef struct {
+    double diameter; /* [m] */
+    double obs;      /* central obscuration, fraction of the diameter */
+    double zenith;   /* zenith angle [rad] */
+    double airmass;  /* 1/cos(zenith) */
+    double delay;    /* loop delay tau [s] */
+    int nsensor;
+    sensor *sensors;
+    sensor ts; /* truth sensor: noiseless, at infinity, direction of whatever target is asked for */
+    dmirror dm;
+    size_t m; /* measurements, 2 * sum of nsub */
+    size_t t; /* truth-sensor measurements, 2 * ts.nsub */
+    int ntarget;
+    double (*targets)[2]; /* [ntarget] directions [rad]; in a grid: x fast, y slow, increasing */
+    int grid[2];          /* targets along x and y, or {0, 0} when they are no grid */
+    double grid_step[2];  /* [rad], when a grid */
+} sys;
+
+/* Validity of subaperture (ix, iy) of n x n, and of actuator (ix, iy) of (n+1) x (n+1), in integers
+ * so that rounding cannot decide; obs: fraction of the diameter. */
+bool sys_subaperture_valid(int n, double obs, int ix, int iy);
+bool sys_actuator_valid(int n, double obs, int ix, int iy);
+
+/* Fill the derived fields (nsub, sub, nact, act, pitch, airmass, first, m, t) of a sys whose plain
+ * fields are set; s->ts.nssp and s->dm.nssp are equal. Local. Used by sys_init (params.h) and by
+ * tests. */
+status sys_derive(sys *s);
+void sys_free(sys *s);
+
+/* Photo-electrons per subaperture and frame of a sensor's star. Model section 5. */
+double sys_photons(const sys *s, const sensor *o);
+
+/* Slope index (0 <= k < m) -> sensor, axis (0 x, 1 y), subaperture number. */
+void sys_slope_at(const sys *s, size_t k, int *w, int *axis, int *isub);
+
+#endif
