@@ -283,10 +283,11 @@ cudaError_t factor(int op, cudaStream_t s, int64_t count, batch_dim m, batch_dim
     q.m = whole(m);
     q.n = whole(n);
     q.info = info;
-    if (m.n <= 32 && n.n <= 32) {
-        const QrWarpArgs<T> w = {q.A, q.other, q.tau, q.m, q.n, info, count};
+    const QrWarpArgs<T> w = {q.A, q.other, q.tau, q.m, q.n, info, count};
+    if (m.n <= 32 && n.n <= 32)
         return launch_qr_warp<T>(op, w, (int)(m.n > n.n ? m.n : n.n), s);
-    }
+    if (qr_grid_fits(m.n, n.n))
+        return launch_qr_grid<T>(op, w, m.n, n.n, s);
     return op == GEQRF    ? start<T, GEQRF>(q, count, m.n, n.n, k, s)
            : op == FULL_Q ? start<T, FULL_Q>(q, count, m.n, n.n, k, s)
                           : start<T, ONLY_R>(q, count, m.n, n.n, k, s);

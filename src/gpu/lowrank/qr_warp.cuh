@@ -157,6 +157,14 @@ template <class T> struct QrWarpArgs {
 /* For matrices of up to 32 rows and columns; most: bound of both. op: the first three. */
 template <class T>
 cudaError_t launch_qr_warp(int op, const QrWarpArgs<T> &a, int most, cudaStream_t s);
+/* The same for matrices of at most rows x cols, for which qr_grid_fits (qr_grid_kernel.cuh). */
+template <class T>
+cudaError_t launch_qr_grid(int op, const QrWarpArgs<T> &a, int64_t rows, int64_t cols,
+                           cudaStream_t s);
+inline bool qr_grid_fits(int64_t rows, int64_t cols) {
+    return (rows <= 128 && cols <= (rows <= 64 ? 64 : 128)) || (rows <= 256 && cols <= 64) ||
+           (rows <= 512 && cols <= 32);
+}
 
 } // namespace lowrank
 #endif
