@@ -437,7 +437,7 @@ static void run(const Row &q) {
 }
 
 int main(int argc, char **argv) {
-    const char *path = argc > 1 && strchr(argv[1], '.') ? argv[1] : NULL;
+    const char *path = argc > 1 && strstr(argv[1], ".csv") ? argv[1] : NULL;
     const int words = path ? 2 : 1;
     if (getenv("MOAO_BENCH_TIMES"))
         times = atoi(getenv("MOAO_BENCH_TIMES"));

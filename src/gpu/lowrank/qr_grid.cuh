@@ -63,14 +63,14 @@ __device__ inline void grid_store(const G &g, typename G::T *a, int64_t ld, int 
 
 /* Column P CL + l, which is complete, becomes its reflector: R on and above the diagonal, the
  * vector below it and, with zeros above and 1 on the diagonal, in v (from the panel's first row
- * on). By the warp that holds it. */
-template <int P, class G>
+ * on). OFF: its diagonal lies OFF local rows further down. By the warp that holds it. */
+template <int P, int OFF, class G>
 __device__ inline void grid_pivot(G &g, int l, typename G::T *v, typename G::T *tau) {
     typedef typename G::T T;
-    constexpr int FIRST = G::first(P), BELOW = G::below(P);
+    constexpr int FIRST = OFF + G::first(P), BELOW = OFF + G::below(P);
     if (l * G::RL / 32 != (int)threadIdx.x / 32)
         return;
-    const int j = P * G::CL + l;
+    const int j = OFF * G::RL + P * G::CL + l; /* row of the diagonal */
     T s[2] = {T(0), T(0)}, alpha = T(0);
 #pragma unroll
     for (int a = FIRST; a < G::A; a++) {
@@ -100,7 +100,7 @@ __device__ inline void grid_pivot(G &g, int l, typename G::T *v, typename G::T *
         v[g.row(a)] = y;
     }
     if (g.r == 0)
-        tau[j] = h.tau;
+        tau[P * G::CL + l] = h.tau;
 }
 
 /* x := (I - tau v v^T) x on local rows from FROM and columns from Q on; those of column Q only
@@ -135,44 +135,45 @@ __device__ inline void grid_reflect(G &g, const typename G::T *v, typename G::T 
 
 /* Panels P and later of the factorisation; k reflectors in all. Their vectors go to v, ROWS each:
  * column j to place j, or to two places in turn (KEEP false). All threads of the block. */
-template <int P, bool KEEP, class G>
+template <int P, bool KEEP, int OFF, class G>
 __device__ inline void grid_panels(G &g, int k, typename G::T *v, typename G::T *tau) {
     constexpr int J = P * G::CL;
     if (J >= k)
         return;
     const int n = k - J < G::CL ? k - J : G::CL;
-    grid_pivot<P>(g, 0, v + (KEEP ? J : J % 2) * G::ROWS, tau);
+    grid_pivot<P, OFF>(g, 0, v + (KEEP ? J : J % 2) * G::ROWS, tau);
     __syncthreads();
 #pragma unroll 1
     for (int l = 0; l < n; l++) {
         const int j = J + l, here = KEEP ? j : j % 2, next = KEEP ? j + 1 : (j + 1) % 2;
-        grid_reflect<G::first(P), P>(g, v + here * G::ROWS, tau[j], l);
+        grid_reflect<OFF + G::first(P), P>(g, v + here * G::ROWS, tau[j], l);
         if (l + 1 < n)
-            grid_pivot<P>(g, l + 1, v + next * G::ROWS, tau);
+            grid_pivot<P, OFF>(g, l + 1, v + next * G::ROWS, tau);
         __syncthreads();
     }
     if constexpr (P + 1 < G::C)
-        grid_panels<P + 1, KEEP>(g, k, v, tau);
+        grid_panels<P + 1, KEEP, OFF>(g, k, v, tau);
 }
-/* A = Q R: g holds what LAPACK's geqrf leaves; tau: k entries of shared memory. */
-template <bool KEEP, class G>
+/* A = Q R: g holds what LAPACK's geqrf leaves; tau: k entries of shared memory. With OFF the first
+ * OFF RL rows stay as they are. */
+template <bool KEEP, int OFF = 0, class G>
 __device__ inline void grid_factor(G &g, int k, typename G::T *v, typename G::T *tau) {
-    grid_panels<0, KEEP>(g, k, v, tau);
+    grid_panels<0, KEEP, OFF>(g, k, v, tau);
 }
 
 /* g := H_1 ... H_k diag(sign) E, the vectors in v as grid_factor<true> left them. No barrier. */
-template <int P, class G>
+template <int P, int OFF, class G>
 __device__ inline void grid_form_panels(G &g, int k, const typename G::T *v,
                                         const typename G::T *tau) {
     constexpr int J = P * G::CL;
     const int n = k - J < G::CL ? k - J : G::CL;
 #pragma unroll 1
     for (int l = n - 1; l >= 0; l--)
-        grid_reflect<G::first(P), P>(g, v + (J + l) * G::ROWS, tau[J + l], -1);
+        grid_reflect<OFF + G::first(P), P>(g, v + (J + l) * G::ROWS, tau[J + l], -1);
     if constexpr (P > 0)
-        grid_form_panels<P - 1>(g, k, v, tau);
+        grid_form_panels<P - 1, OFF>(g, k, v, tau);
 }
-template <class G>
+template <int OFF = 0, class G>
 __device__ inline void grid_form(G &g, int k, const typename G::T *v, const typename G::T *tau,
                                  const typename G::T *sign) {
     typedef typename G::T T;
@@ -180,19 +181,27 @@ __device__ inline void grid_form(G &g, int k, const typename G::T *v, const type
     for (int q = 0; q < G::C; q++)
 #pragma unroll
         for (int a = 0; a < G::A; a++)
-            g.x[a][q] = g.row(a) == g.col(q) && g.col(q) < k ? sign[g.col(q)] : T(0);
-    grid_form_panels<G::C - 1>(g, k, v, tau);
+            g.x[a][q] =
+                g.row(a) == g.col(q) + OFF * G::RL && g.col(q) < k ? sign[g.col(q)] : T(0);
+    grid_form_panels<G::C - 1, OFF>(g, k, v, tau);
 }
 
-/* g := H_1 ... H_k g (or H_k ... H_1 g: TRANS), k <= 32 RL. The vectors are whole columns of v. */
-template <bool TRANS, class G>
+/* g := H_1 ... H_k g, the vectors in v with zeros above and ones on the diagonal. No barrier. */
+template <int P, class G>
+__device__ inline void grid_multiply_panels(G &g, int k, const typename G::T *v,
+                                            const typename G::T *tau) {
+    constexpr int J = P * G::CL;
+    const int n = k - J < G::CL ? k - J : G::CL;
+#pragma unroll 1
+    for (int l = n - 1; l >= 0; l--)
+        grid_reflect<G::first(P), 0>(g, v + (J + l) * G::ROWS, tau[J + l], -1);
+    if constexpr (P > 0)
+        grid_multiply_panels<P - 1>(g, k, v, tau);
+}
+template <class G>
 __device__ inline void grid_multiply(G &g, int k, const typename G::T *v,
                                      const typename G::T *tau) {
-#pragma unroll 1
-    for (int e = 0; e < k; e++) {
-        const int j = TRANS ? e : k - 1 - e;
-        grid_reflect<0, 0>(g, v + j * G::ROWS, tau[j], -1);
-    }
+    grid_multiply_panels<G::C - 1>(g, k, v, tau);
 }
 
 } // namespace lowrank

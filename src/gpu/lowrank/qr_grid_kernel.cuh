@@ -7,42 +7,42 @@
 
 namespace lowrank {
 
-/* Shared memory of a block: so many vectors, tau, signs, scales, flags. */
-template <class G> constexpr size_t grid_bytes(int columns) {
-    return sizeof(typename G::T) * ((size_t)columns * G::ROWS + 2 * G::COLS) +
-           sizeof(int) * (G::COLS + 4);
+/* Shared memory of a block: so many vectors; tau, signs and scales of `all` columns; flags. */
+template <class G> constexpr size_t grid_bytes(int vectors, int all = G::COLS) {
+    return sizeof(typename G::T) * ((size_t)vectors * G::ROWS + 2 * (size_t)all) +
+           sizeof(int) * (size_t)(all + 4);
 }
-
 template <class G> struct GridPlace {
     typedef typename G::T T;
     T *v, *tau, *sign;
     int *scale, *flag; /* flag[0]: the first column that is not finite; flag[1]: any scaled */
 };
 template <class G>
-__device__ inline GridPlace<G> grid_place(unsigned char *shared, int columns) {
+__device__ inline GridPlace<G> grid_place(unsigned char *shared, int vectors, int all = G::COLS) {
     GridPlace<G> p;
     p.v = (typename G::T *)shared;
-    p.tau = p.v + (size_t)columns * G::ROWS;
-    p.sign = p.tau + G::COLS;
-    p.scale = (int *)(p.sign + G::COLS);
-    p.flag = p.scale + G::COLS;
+    p.tau = p.v + (size_t)vectors * G::ROWS;
+    p.sign = p.tau + all;
+    p.scale = (int *)(p.sign + all);
+    p.flag = p.scale + all;
+    for (int j = (int)threadIdx.x; j < all + 2; j += G::THREADS)
+        if (j < all)
+            p.scale[j] = 0;
+        else
+            p.flag[j - all] = j == all ? INT32_MAX : 0;
     return p;
 }
 
 /* The first column that is not finite, counted from 1 (0: none); columns (of the first k) whose
- * squares would leave the range are multiplied by 2^-scale. */
-template <class G> __device__ inline int grid_check(G &g, const GridPlace<G> &p, int n, int k) {
+ * squares would leave the range are multiplied by 2^-scale. g holds columns from `from` on. */
+template <class G>
+__device__ inline int grid_check(G &g, const GridPlace<G> &p, int k, int from = 0) {
     typedef typename G::T T;
-    for (int j = (int)threadIdx.x; j < G::COLS + 2; j += G::THREADS)
-        if (j < G::COLS)
-            p.scale[j] = 0;
-        else
-            p.flag[j - G::COLS] = j == G::COLS ? INT32_MAX : 0;
     __syncthreads();
 #pragma unroll
     for (int q = 0; q < G::C; q++) {
         T s = T(0), top = T(0);
-        const int j = g.col(q);
+        const int j = from + g.col(q);
         bool fine = true;
 #pragma unroll
         for (int a = 0; a < G::A; a++) {
@@ -78,34 +78,38 @@ template <class G> __device__ inline int grid_check(G &g, const GridPlace<G> &p,
 }
 
 /* R on and above the diagonal goes back to its range. */
-template <class G> __device__ inline void grid_unscale(G &g, const GridPlace<G> &p, int k) {
+template <class G>
+__device__ inline void grid_unscale(G &g, const GridPlace<G> &p, int k, int from = 0) {
     if (!p.flag[1])
         return;
 #pragma unroll
     for (int q = 0; q < G::C; q++)
 #pragma unroll
-        for (int a = 0; a < G::A; a++)
-            if (g.col(q) < k && g.row(a) <= g.col(q))
-                g.x[a][q] = scalbn(g.x[a][q], p.scale[g.col(q)]);
+        for (int a = 0; a < G::A; a++) {
+            const int j = from + g.col(q);
+            if (j < k && g.row(a) <= j)
+                g.x[a][q] = scalbn(g.x[a][q], p.scale[j]);
+        }
 }
 
-/* R (k x n) with a diagonal >= 0 and zeros below it; the signs that make it so to p.sign. */
+/* These columns of R (k x n) with a diagonal >= 0 and zeros below it; the signs that make it so to
+ * p.sign. */
 template <class G>
 __device__ inline void grid_triangle(const G &g, const GridPlace<G> &p,
-                                     const Ref<typename G::T> &R, int n, int k) {
+                                     const Ref<typename G::T> &R, int n, int k, int from = 0) {
     typedef typename G::T T;
 #pragma unroll
     for (int q = 0; q < G::C; q++)
 #pragma unroll
         for (int a = 0; a < G::A; a++)
-            if (g.row(a) == g.col(q))
+            if (g.row(a) == from + g.col(q))
                 p.sign[g.row(a)] = g.x[a][q] < T(0) ? T(-1) : T(1);
     __syncthreads();
 #pragma unroll
     for (int q = 0; q < G::C; q++)
 #pragma unroll
         for (int a = 0; a < G::A; a++) {
-            const int i = g.row(a), j = g.col(q);
+            const int i = g.row(a), j = from + g.col(q);
             if (i < k && j < n)
                 *R.at(i, j) = i <= j ? p.sign[i] * g.x[a][q] : T(0);
         }
@@ -136,7 +140,7 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
     const Ref<T> A = resolve(a.A, b, m, n);
     G g;
     grid_load(g, A.p, A.sj, m, n);
-    const int bad = grid_check(g, p, n, k);
+    const int bad = grid_check(g, p, k);
     if (a.info && threadIdx.x == 0)
         a.info[b] = bad;
     if (bad)

@@ -2,6 +2,7 @@
  * not fit in its shared memory lies in its part of the workspace. */
 #include "gpu/batch/batch_gpu.h"
 #include "lowrank_gpu.h"
+#include "svd_core.cuh"
 #include "svd_matrix.cuh"
 #include "svd_tall.cuh"
 #include "svd_warp.cuh"
@@ -74,6 +75,12 @@ int64_t slots(const Plan &p, int64_t count) {
     return count < most ? count : most;
 }
 
+/* The same of svd_core.cuh. */
+int64_t core_slots(int most, int64_t count) {
+    const int64_t blocks = batch::resident(svd_core_blocks(most));
+    return count < blocks ? count : blocks;
+}
+
 template <class T> Mat<T> plain(batch_mat m) {
     return Mat<T>{
         (T *)m.base, (T *const *)m.ptrs, m.stride, m.ld, m.lds, false, false, false, 0, 0};
@@ -111,11 +118,16 @@ cudaError_t svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int
     s.with_j = varied ? jobu != 'N' || jobv != 'N' : (m.n < n.n ? jobu : jobv) != 'N';
     if (s.rows_max <= WARP_MAX)
         return launch_svd_warp<T>(s, s.rows_max, st);
+    s.work = (T *)work;
+    if (s.rows_max <= CORE_MAX) {
+        const int64_t room = (int64_t)(lwork / (sizeof(T) * (size_t)svd_core_slot(s.rows_max))),
+                      most = core_slots(s.rows_max, count);
+        return launch_svd_core<T>(s, s.rows_max, room < most ? room : most, st);
+    }
     const Plan p = make_plan<T>(s.rows_max, s.cols_max, s.with_j);
     int64_t blocks = count;
     s.in_shared = p.in_shared;
     s.slot = p.slot;
-    s.work = (T *)work;
     if (p.slot) {
         const int64_t room = (int64_t)(lwork / (sizeof(T) * (size_t)p.slot)),
                       most = slots(p, count);
@@ -139,6 +151,9 @@ size_t lowrank_gesvj_work(backend_type t, int64_t count, int64_t m, int64_t n) {
         return 0;
     if (rows > lowrank::BLOCK_ROWS)
         return lowrank::tall_work(t, count, rows, cols);
+    if (rows <= lowrank::CORE_MAX)
+        return element * (size_t)(lowrank::svd_core_slot((int)rows) *
+                                  lowrank::core_slots((int)rows, count));
     const lowrank::Plan p = t == BACKEND_D ? lowrank::make_plan<double>((int)rows, (int)cols, true)
                                            : lowrank::make_plan<float>((int)rows, (int)cols, true);
     return element * (size_t)p.slot * (size_t)lowrank::slots(p, count);
