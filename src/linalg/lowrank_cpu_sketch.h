@@ -134,7 +134,7 @@ static NAME(range) NAME(found)(arena *mem, const cut_one *cut, uint64_t seed, in
               : cut->norm == 'F' ? cut->tol * sqrt(all)
                                  : cut->tol * NAME(spectral)(&f, m, n, all);
         f.reached = f.rest <= f.t * f.t && (f.t >= least || f.rest == 0);
-        if (f.reached || f.p == most)
+        if ((f.reached && f.rest <= BATCH_ARA_SHARE * f.t * f.t) || f.p == most)
             return f;
         if (!NAME(round)(mem, &f, seed, m, n, batch_least(block, most - f.p), a, f.t >= least)) {
             f.reached = true;

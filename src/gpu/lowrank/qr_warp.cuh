@@ -177,5 +177,10 @@ inline bool qr_grid_fits(int64_t rows, int64_t cols) {
            (rows <= 512 && cols <= 32);
 }
 
+/* Does qr with job 'R' leave matrices of at most rows x cols as they are? */
+inline bool qr_keeps(int64_t rows, int64_t cols) {
+    return qr_grid_fits(rows, cols) || (rows <= 512 && cols <= 64);
+}
+
 } // namespace lowrank
 #endif

@@ -2,6 +2,7 @@
  * QR of F with its reflectors, R alone of G, the left vectors X and values of S = Ru Rv^T; then U
  * := Qu X and V := G (Ru^T X). The Q of G is never formed. job 'R' exchanges the roles. */
 #include "lowrank_block.cuh"
+#include "qr_warp.cuh"
 
 namespace lowrank {
 namespace {
@@ -198,7 +199,8 @@ template <class T> struct SumLayout {
         constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
         const int64_t square = chunk * w * w;
         Pieces p = {(char *)work, 0};
-        f = p.take<T>(chunk * m * w), g = p.take<T>(chunk * n * w), copy = p.take<T>(chunk * n * w);
+        f = p.take<T>(chunk * m * w), g = p.take<T>(chunk * n * w);
+        copy = qr_keeps(n, w) ? g : p.take<T>(chunk * n * w);
         tau = p.take<T>(chunk * w), rv = p.take<T>(square), ru = p.take<T>(square);
         core = p.take<T>(square), x = p.take<T>(square), z = p.take<T>(square);
         sigma = p.take<T>(chunk * w);
@@ -244,7 +246,7 @@ cudaError_t gather(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t 
                         q.fv,
                         q.fv2,
                         w.g,
-                        w.copy};
+                        w.copy == w.g ? nullptr : w.copy};
     a.k = plain_dim(dim_from(q.k, first)), a.k2 = plain_dim(dim_from(q.k2, first));
     a.old = q.old, a.fresh = q.fresh, a.turned = q.job == 'R', a.width = width;
     a.columns = w.columns, a.core0 = w.core0, a.core1 = w.core1;

@@ -4,6 +4,7 @@
  * once, so that products read it from the L2 cache. */
 #include "backend/backend_random.h"
 #include "lowrank_block.cuh"
+#include "qr_grid_wide.cuh"
 
 namespace lowrank {
 namespace {
@@ -46,7 +47,7 @@ template <class T> struct Sketched {
     Block g;
     double *red;
     int *bad;
-    T *Y, *tau;
+    T *Y, *tau, *small; /* small: 2 WIDE elements of shared memory */
     int64_t ly;
     T *reflectors, *q, *bt;
     const T *a;
@@ -57,7 +58,7 @@ template <class T> struct Sketched {
 
 template <class T> size_t sketch_shared(int width, int ly) {
     return sizeof(double) * (size_t)(block_scratch(WARPS) + WARPS + 1) +
-           sizeof(T) * ((size_t)width + (size_t)ly * WIDE) + 16;
+           sizeof(T) * ((size_t)width + 2 * WIDE + (size_t)ly * WIDE) + 16;
 }
 
 template <class T>
@@ -70,7 +71,8 @@ __device__ inline Sketched<T> sketch_place(const SketchArgs<T> &a, int64_t b,
     s.bad = (int *)(s.red + WARPS);
     s.ldq = a.m.n, s.ldb = a.n.n;
     s.tau = a.tau + b * a.width;
-    s.Y = a.ly ? (T *)(s.bad + 2) : a.y + b * a.m.n * WIDE;
+    s.small = (T *)(s.bad + 2);
+    s.Y = a.ly ? s.small + 2 * WIDE : a.y + b * a.m.n * WIDE;
     s.ly = a.ly ? a.ly : a.m.n;
     s.reflectors = a.reflectors + b * a.m.n * a.width;
     s.q = a.q + b * a.m.n * a.width;
@@ -110,6 +112,74 @@ __device__ bool sketch_round(const Sketched<T> &s, const T *omega, int p, int w,
     return true;
 }
 
+/* The same with Y in the registers of the block's threads, where it fits. Y's place in shared memory
+ * is that of the reflectors, too. */
+template <class T> struct SketchGrid { typedef Grid<T, 32, WARPS, 8, 4> type; };
+
+template <class T, class G>
+__device__ inline void earlier_reflectors(G &g, const Sketched<T> &s, int p, bool trans) {
+    const int blocks = (p + WIDE - 1) / WIDE;
+    for (int e = 0; e < blocks; e++) {
+        const int j = WIDE * (trans ? e : blocks - 1 - e), n = p - j < WIDE ? p - j : WIDE;
+        vectors_in<G>(s.Y, s.reflectors + j * s.ldq, s.ldq, s.m, n, j);
+        if ((int)threadIdx.x < n)
+            s.small[threadIdx.x] = s.tau[j + (int)threadIdx.x];
+        __syncthreads();
+        vectors_apply(g, s.Y, s.small, n, trans);
+    }
+    __syncthreads();
+}
+
+template <class T>
+__device__ bool sketch_round_grid(const Sketched<T> &s, const T *omega, int p, int w, bool exact,
+                                  double t) {
+    typedef typename SketchGrid<T>::type G;
+    static_assert(G::THREADS == 32 * WARPS && G::COLS == WIDE, "a block is a grid");
+    T *const tau = s.small, *const one = tau + WIDE, *const V = s.reflectors + p + p * s.ldq;
+    G g;
+    narrow_product<T, false>(s.a, s.lda, omega, s.ldb, s.m, s.n, w, s.scale, s.Y, s.ly);
+    __syncthreads();
+    grid_load(g, s.Y, s.ly, s.m, w);
+    earlier_reflectors(g, s, p, true);
+    if (!exact) {
+        double left = 0;
+#pragma unroll
+        for (int q = 0; q < G::C; q++)
+#pragma unroll
+            for (int a = 0; a < G::A; a++)
+                left += g.row(a) >= p ? (double)g.x[a][q] * (double)g.x[a][q] : 0.0;
+        left = block_sum(left, s.red);
+        if (3 * left / w <= t * t / 4)
+            return false;
+    }
+    grid_store(g, s.Y, s.ly, s.m, w);
+    __syncthreads();
+    grid_load(g, s.Y + p, s.ly, s.m - p, w);
+    if ((int)threadIdx.x < WIDE)
+        one[threadIdx.x] = T(1);
+    __syncthreads();
+    grid_factor<true>(g, w, s.Y, tau);
+    grid_store(g, V, s.ldq, s.m - p, w);
+    if ((int)threadIdx.x < w)
+        s.tau[p + (int)threadIdx.x] = tau[threadIdx.x];
+    grid_form(g, w, s.Y, tau, one);
+    __syncthreads();
+    for (int e = (int)threadIdx.x; e < p * w; e += G::THREADS)
+        s.Y[e % p + e / p * s.ly] = T(0);
+    grid_store(g, s.Y + p, s.ly, s.m - p, w);
+    __syncthreads();
+    if (p > 0) {
+        grid_load(g, s.Y, s.ly, s.m, w);
+        earlier_reflectors(g, s, p, false);
+        grid_store(g, s.Y, s.ly, s.m, w);
+        __syncthreads();
+    }
+    narrow_product<T, true>(s.a, s.lda, s.Y, s.ly, s.n, s.m, w, s.scale, s.bt + p * s.ldb, s.ldb);
+    move(s.Y, s.ly, s.m, w, s.q + p * s.ldq, s.ldq);
+    __syncthreads();
+    return true;
+}
+
 /* Largest norm of a column of B^T, squared. */
 template <class T> __device__ inline double largest_column(const Sketched<T> &s, int from, int to) {
     double most = 0;
@@ -126,7 +196,7 @@ template <class T> __device__ inline double largest_column(const Sketched<T> &s,
 }
 
 /* Rounds until the residual is within the threshold. */
-template <class T>
+template <class T, bool GRID>
 __device__ void adaptive_range(const SketchArgs<T> &a, const Sketched<T> &s, int64_t b, int shift,
                                int64_t limit, double all) {
     const int k = s.m < s.n ? s.m : s.n, block = k <= 128 ? 16 : 32;
@@ -140,10 +210,13 @@ __device__ void adaptive_range(const SketchArgs<T> &a, const Sketched<T> &s, int
     for (;;) {
         t = !a.relative ? ldexp(tol, shift) : tol * sqrt(a.frobenius ? all : spectral);
         reached = rest <= t * t && (t >= least || rest == 0);
-        if (reached || p == most)
+        if ((reached && rest <= BATCH_ARA_SHARE * t * t) || p == most)
             break;
         const int w = most - p < block ? most - p : block;
-        if (!sketch_round(s, a.omega + (int64_t)p * a.n.n, p, w, t >= least, t)) {
+        const T *omega = a.omega + (int64_t)p * a.n.n;
+        const bool more = GRID ? sketch_round_grid(s, omega, p, w, t >= least, t)
+                               : sketch_round(s, omega, p, w, t >= least, t);
+        if (!more) {
             rest = t * t / 4;
             reached = true;
             break;
@@ -196,7 +269,7 @@ __device__ void fixed_range(const SketchArgs<T> &a, const Sketched<T> &s, int64_
     }
 }
 
-template <class T>
+template <class T, bool GRID>
 __global__ void __launch_bounds__(32 * WARPS, 2)
     range_kernel(const __grid_constant__ SketchArgs<T> a) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -226,7 +299,7 @@ __global__ void __launch_bounds__(32 * WARPS, 2)
     if (threadIdx.x == 0)
         a.shift[b] = shift;
     if (a.adaptive)
-        adaptive_range(a, s, b, shift, limit,
+        adaptive_range<T, GRID>(a, s, b, shift, limit,
                        shift ? squares(s.a, s.lda, s.m, s.n, s.scale, s.red) : seen.sum);
     else
         fixed_range(a, s, b, shift, limit);
@@ -334,7 +407,7 @@ template <class T> struct Layout {
         shift = w.take<int>(chunk), mine = w.take<int>(chunk), svd = w.take<int>(chunk);
         rest = work ? (char *)work + w.used : nullptr;
         bytes =
-            w.used + lowrank_gesvj_work(sizeof(T) == 8 ? BACKEND_D : BACKEND_S, chunk, n, width);
+            w.used + lowrank_factor_svd_work(sizeof(T) == 8 ? BACKEND_D : BACKEND_S, chunk, n, width);
     }
 };
 
@@ -381,11 +454,13 @@ cudaError_t find_range(cudaStream_t s, const Call &c, const Layout<T> &w, int64_
     k.reflectors = w.reflectors, k.q = w.q, k.bt = w.bt, k.y = w.y, k.tau = w.tau;
     k.found = w.found, k.cut = w.cut, k.shift = w.shift, k.info = w.mine;
     k.count = count;
+    const bool grid = c.adaptive && c.m.n <= SketchGrid<T>::type::ROWS;
     if (c.adaptive && c.m.n <= 4096) {
-        k.ly = conflict_free((int)c.m.n);
+        k.ly = conflict_free(grid ? SketchGrid<T>::type::ROWS : (int)c.m.n);
         k.ly = sketch_shared<T>((int)width, k.ly) <= BLOCK_SHARED ? k.ly : 0;
     }
-    return batch::launch(range_kernel<T>, dim3((unsigned)count), 32 * WARPS,
+    return batch::launch(grid ? range_kernel<T, true> : range_kernel<T, false>,
+                         dim3((unsigned)count), 32 * WARPS,
                          sketch_shared<T>((int)width, k.ly), s, k);
 }
 
@@ -428,7 +503,7 @@ status run(cudaStream_t s, const Call &c, int64_t columns_most, void *work, size
         cut.tol = 0, cut.tol_each = w.cut;
         const batch_dim found = {width, w.found};
         const status st =
-            lowrank_gesvj(s, t, c.svd_left, c.svd_right, &cut, now, dim_from(c.n, first), found,
+            lowrank_factor_svd(s, t, c.svd_left, c.svd_right, &cut, now, dim_from(c.n, first), found,
                           batch_strided(w.bt, c.n.n > 0 ? c.n.n : 1, c.n.n * width),
                           batch_strided(w.sigma, width, width), mat_from(c.v, t, first),
                           batch_strided(w.x, width, width * width), w.rank, w.svd, w.rest, left);

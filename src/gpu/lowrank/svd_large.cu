@@ -173,3 +173,26 @@ status lowrank_gesvj(cudaStream_t s, backend_type t, char jobu, char jobv, const
     return rc == cudaSuccess ? MOAO_OK
                              : gpu_fail(MOAO_INTERNAL, "batched gesvj", cudaGetErrorString(rc));
 }
+
+/* A QR in registers, and rotations of a matrix of at most CORE_MAX: worth two more passes. */
+static bool goes_by_qr(int64_t m, int64_t n) {
+    const int64_t rows = m > n ? m : n, cols = m > n ? n : m;
+    return cols > 0 && cols <= lowrank::CORE_MAX / 2 && rows > lowrank::CORE_MAX && rows <= 512;
+}
+
+size_t lowrank_factor_svd_work(backend_type t, int64_t count, int64_t m, int64_t n) {
+    return goes_by_qr(m, n) ? lowrank::tall_work(t, count, m > n ? m : n, m > n ? n : m)
+                            : lowrank_gesvj_work(t, count, m, n);
+}
+
+status lowrank_factor_svd(cudaStream_t s, backend_type t, char jobu, char jobv,
+                          const batch_cut *cut, int64_t count, batch_dim m, batch_dim n,
+                          batch_mat a, batch_mat sigma, batch_mat u, batch_mat v, int64_t *rank,
+                          int *info, void *work, size_t lwork) {
+    return goes_by_qr(m.n, n.n)
+               ? lowrank::tall_svd(s, t,
+                                   {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info},
+                                   work, lwork)
+               : lowrank_gesvj(s, t, jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info,
+                               work, lwork);
+}

@@ -1,4 +1,4 @@
-/* Singular values of matrices with more than 1,024 rows (or columns): A (or A^T) = Q R first, then
+/* Singular values of matrices with many rows (or columns): A (or A^T) = Q R first, then
  * the decomposition of R, then Q times its left vectors; a chunk of the batch at a time. */
 #include "gpu/batch/batch_gpu.h"
 #include "svd_tall.cuh"
@@ -32,8 +32,8 @@ Chunk chunk_layout(backend_type t, int64_t matrices, int64_t rows, int64_t cols)
     c.total = c.core + lowrank_gesvj_work(t, matrices, cols, cols);
     return c;
 }
-int64_t chunk_most(int64_t count) {
-    const int64_t most = 2 * (int64_t)batch::resident(1);
+int64_t chunk_most(int64_t count, int64_t rows) {
+    const int64_t most = (rows > BLOCK_ROWS ? 2 : 8) * (int64_t)batch::resident(1);
     return count < most ? count : most;
 }
 
@@ -207,14 +207,14 @@ status run_chunk(cudaStream_t s, backend_type t, const SvdCall &p, const Chunk &
 } // namespace
 
 size_t tall_work(backend_type t, int64_t count, int64_t rows, int64_t cols) {
-    return chunk_layout(t, chunk_most(count), rows, cols).total;
+    return chunk_layout(t, chunk_most(count, rows), rows, cols).total;
 }
 
 status tall_svd(cudaStream_t s, backend_type t, const SvdCall &call, void *work, size_t lwork) {
     const size_t element = t == BACKEND_D ? sizeof(double) : sizeof(float);
     const int64_t rows = call.m.n > call.n.n ? call.m.n : call.n.n,
                   cols = call.m.n > call.n.n ? call.n.n : call.m.n;
-    int64_t most = chunk_most(call.count);
+    int64_t most = chunk_most(call.count, rows);
     while (most > 1 && chunk_layout(t, most, rows, cols).total > lwork)
         most = (most + 1) / 2;
     status st = MOAO_OK;
