@@ -40,6 +40,20 @@ typedef struct backend_half {
     /* Y := alpha X + beta Y in double precision, X in single, m x n; beta = 0 does not read Y. */
     status (*widen)(backend_ctx *ctx, int64_t m, int64_t n, double alpha, const float *x,
                     int64_t ldx, double beta, double *y, int64_t ldy);
+
+    /* A number in two halves: H := halves of 2^exponent A, R := halves of what H leaves of it, m x
+     * n, A of type D or S, |exponent| <= 1000. With the largest entry near 2^15, H + R is right to
+     * 22 bits down to 2^-28 of that, and to 2^-40 of it further down. part: 'A' all; 'L' the lower
+     * triangle, the upper one is not read and becomes 0. */
+    status (*split)(backend_ctx *ctx, backend_type t, char part, int64_t m, int64_t n, int exponent,
+                    const void *a, int64_t lda, backend_f16 *h, int64_t ldh, backend_f16 *r,
+                    int64_t ldr);
+
+    /* out[i + j ldo] := sum of the squares of the entries of tile (i, j) of A, m x n, in tiles of
+     * tile x tile entries (what is left in the last ones); types D, S. Sums are in double
+     * precision; `out` lies in the backend's memory. */
+    status (*squares)(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+                      int64_t lda, int64_t tile, double *out, int64_t ldo);
 } backend_half;
 
 extern const backend_half backend_half_cpu;
