@@ -161,9 +161,8 @@ static double residual(void) {
     return sqrt(sum / squares(b0, m));
 }
 
-/* y = (1/2 w Cmm - D+ Ctm) w' of the exposure. */
-static void expose(const profile *p) {
-    load(p, true);
+/* y = (1/2 w Cmm - D+ Ctm) w' of the exposure that is loaded. */
+static void expose(void) {
     for (int64_t j = 0, n; j < m; j += n) {
         n = width(j, m);
         check(mat->fill_cmm(cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, panel, m));
@@ -201,9 +200,9 @@ static outcome judge(const profile *p) {
     const double half_beta = 0.5 * matcov_scale(p, atmos_profile_at(&air, air.tor_time[0]));
     double *one = NULL;
     o.rho = residual();
-    expose(p);
+    load(p, true);
     truth();
-    expose(p);
+    expose();
     strehl(o.sr[0]);
     /* y += beta/2 g by way of a product with 1 */
     check(ALLOC(one, (size_t)(v * v), "an identity"));
