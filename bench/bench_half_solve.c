@@ -51,6 +51,7 @@ static backend_f16 *dplus16[2], *wide16[2], *w16[2];
 static void *work;
 static size_t lwork;
 static int dplus_exponent;
+static double bound; /* of the entries of L */
 
 static void *take(size_t count, size_t size) {
     void *p;
@@ -258,6 +259,20 @@ static int rank_at(const double *sv, int n, double error) {
     return r;
 }
 
+/* Of every 256th variance: the bound, with some room; the trace of Cmm0. */
+static double variances(void) {
+    double sum = 0, most = 0;
+    for (int64_t i = 0; i < m; i += 256) {
+        double c;
+        check(mat->fill_cmm(cov, BACKEND_D, 'A', MATCOV_ALL, i, 1, i, 1, number, 1));
+        fetch(&c, number, sizeof c);
+        sum += c * 256;
+        most = c > most ? c : most;
+    }
+    bound = sqrt(2 * most);
+    return sum;
+}
+
 /* Ranks of tiles drawn from below the diagonal: the error relative to the tile, and to the rms tile
  * of L. */
 static void tile_ranks(int count) {
@@ -267,17 +282,11 @@ static void tile_ranks(int count) {
     static int iwork[8 * N];
     const int n = N, length = LENGTH, one = 1;
     const int64_t nt = m / N;
-    double norm = 0;
+    double norm;
     uint64_t seed = 88172645463325252u;
     if (nt < 2)
         return;
-    for (int64_t i = 0; i < m; i += N) { /* |L|^2 = trace of Cmm0, by every 256th variance */
-        double c;
-        check(mat->fill_cmm(cov, BACKEND_D, 'A', MATCOV_ALL, i, 1, i, 1, number, 1));
-        fetch(&c, number, sizeof c);
-        norm += c * N;
-    }
-    norm = sqrt(norm) / (double)nt;
+    norm = sqrt(variances()) / (double)nt; /* |L|^2 is the trace of Cmm0 */
     printf("tile_row,tile_column,norm,own_1e-3,own_3e-4,own_1e-4,all_1e-3,all_3e-4,all_1e-4\n");
     for (int k = 0; k < count; k++) {
         int info;
@@ -348,7 +357,7 @@ static void solve_halves(const half_factor_options *o, const double *accuracy, i
     void *room = take(bytes, 1);
     double from = now();
     clocked(&from);
-    check(half_factor_make(f, a, m, n, w, n, place, room, bytes, &info));
+    check(half_factor_make(f, a, m, bound, n, w, n, place, room, bytes, &info));
     printf("tile %d, panel %d, depth %d: split in %.3f s, %.2f GB, from a sample of %d rows\n",
            (int)o->tile, (int)o->panel, (int)o->depth, clocked(&from),
            1e-9 * (double)half_factor_bytes(m, o), (int)n);
@@ -495,6 +504,7 @@ static void bench(const arguments *o) {
     const profile *p = atmos_profile_at(&air, air.exposure_time[e]);
     printf("%d measurements, %d actuators; exposure at %g s\n", (int)m, (int)v,
            air.exposure_time[e]);
+    variances();
     factor();
     tile_ranks(o->ranks);
     bench_right_side();

@@ -4,6 +4,7 @@
 #include "half_internal.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,145 +111,143 @@ void half_factor_close(half_factor *f) {
 
 /* --- making it */
 
-/* L in double precision, the sample, and the parts of the work. */
-typedef struct {
-    half_factor *f;
-    double *l, *b, *x; /* x: n x m, X of the sample; its room is that of `stage` too */
-    int64_t ldl, ldb, n;
-    double *tile, *rows; /* tile x tile, n x tile */
-    double *stage;       /* a panel of L */
-    void *work;
-    size_t lwork;
-} making;
-
-static size_t solver_work(const half_factor *f, int64_t n) {
-    const int64_t tile = f->o.tile;
-    const size_t need[] = {f->be->workspace(BACKEND_TRSM, BACKEND_D, n, f->m),
-                           f->be->workspace(BACKEND_TRTRI, BACKEND_D, tile, tile),
-                           f->be->workspace(BACKEND_TRMM, BACKEND_D, n, tile)};
-    size_t most = 0;
-    for (size_t k = 0; k < sizeof need / sizeof *need; k++)
-        most = need[k] > most ? need[k] : most;
-    return most;
-}
-
 /* A multiple of what workspaces are aligned to. */
 static size_t whole(size_t bytes) {
     return (bytes + 255) / 256 * 256;
 }
 
-static size_t shared_bytes(const half_factor *f, int64_t n) {
-    const size_t x = (size_t)(n * f->m), stage = (size_t)(f->m * half_min(f->o.panel, f->m));
-    return whole((x > stage ? x : stage) * sizeof(double));
+/* Work of a panel: a tile, a column block of the sample, and what the backend's operations want. */
+typedef struct {
+    double *tile, *rows;
+    void *work;
+    size_t lwork;
+} scratch;
+
+static size_t tile_bytes(const half_factor *f) {
+    return whole((size_t)(f->o.tile * f->o.tile) * sizeof(double));
 }
 
-size_t half_factor_make_work(const half_factor *f, int64_t n) {
-    const size_t tile = (size_t)f->o.tile;
-    return shared_bytes(f, n) + whole(tile * tile * sizeof(double)) +
-           whole((size_t)n * tile * sizeof(double)) + solver_work(f, n);
+static size_t rows_bytes(const half_factor *f, int64_t n) {
+    return whole((size_t)(n * f->o.tile) * sizeof(double));
 }
 
-static status copy(const making *k, double *to, int64_t ldt, const double *from, int64_t ldf,
+size_t half_factor_panel_work(const half_factor *f, int64_t n) {
+    const int64_t tile = f->o.tile;
+    const size_t invert = f->be->workspace(BACKEND_TRTRI, BACKEND_D, tile, tile),
+                 rows = f->be->workspace(BACKEND_TRMM, BACKEND_D, n, tile);
+    return tile_bytes(f) + rows_bytes(f, n) + (invert > rows ? invert : rows);
+}
+
+static scratch cut(const half_factor *f, int64_t n, void *work, size_t lwork) {
+    const size_t tile = tile_bytes(f), rows = rows_bytes(f, n);
+    char *part = work;
+    return (scratch){(double *)part, (double *)(part + tile), part + tile + rows,
+                     lwork - tile - rows};
+}
+
+static status copy(const half_factor *f, double *to, int64_t ldt, const double *from, int64_t ldf,
                    int64_t rows, int64_t cols) {
     const int64_t size = (int64_t)sizeof(double);
-    return k->f->be->copy(k->f->ctx, to, ldt * size, from, ldf * size, rows * size, cols);
+    return f->be->copy(f->ctx, to, ldt * size, from, ldf * size, rows * size, cols);
 }
 
 /* Device memory of number `which` of tile i. */
-static double *number(const making *k, int which, int64_t i) {
-    return k->f->norms + which * k->f->nt + i;
+static double *number(const half_factor *f, int which, int64_t i) {
+    return f->norms + which * f->nt + i;
 }
 
-static status fetch(const making *k, void *to, const void *from, size_t bytes) {
+static status fetch(const half_factor *f, void *to, const void *from, size_t bytes) {
     const int64_t size = (int64_t)bytes;
-    status st = k->f->be->copy(k->f->ctx, to, size, from, size, size, 1);
-    return st == MOAO_OK ? k->f->be->sync(k->f->ctx) : st;
+    const status st = f->be->copy(f->ctx, to, size, from, size, size, 1);
+    return st == MOAO_OK ? f->be->sync(f->ctx) : st;
 }
 
-/* Tile i on the diagonal, its lower triangle alone or the symmetric matrix with it, to k->tile. */
-static status take_tile(const making *k, int64_t i) {
-    const int64_t at = half_start(k->f, i), n = half_order(k->f, i);
-    return copy(k, k->tile, k->f->o.tile, k->l + at + at * k->ldl, k->ldl, n, n);
+status half_factor_begin(half_factor *f, double bound, const half_sample *sample, void *place) {
+    const backend_half *half = f->be->half;
+    const int64_t n = sample->n, most = n + f->o.tile;
+    const double *const x[HALF_SOLVES] = {sample->x, sample->w};
+    status st = MOAO_OK;
+    if (n < 1 || sample->ldb < n || sample->ld < n || !(bound > 0) || isinf(bound))
+        return status_fail(MOAO_INPUT, "factor in halves: an argument is out of range");
+    f->sample = *sample;
+    f->place = place;
+    f->ready = false;
+    f->el = backend_half_exponent(bound);
+    for (int64_t i = 0; i < f->nt; i++) {
+        const int64_t from = half_start(f, i), at = from * sample->ld, cols = half_order(f, i);
+        TRY(half->squares(f->ctx, BACKEND_D, n, cols, sample->b + from * sample->ldb, sample->ldb,
+                          most, number(f, SUM_B, i), 1));
+        for (int k = 0; k < HALF_SOLVES; k++) {
+            TRY(half->squares(f->ctx, BACKEND_D, n, cols, x[k] + at, sample->ld, most,
+                              number(f, SUM_X + k, i), 1));
+            TRY(half->largest(f->ctx, BACKEND_D, n, cols, x[k] + at, sample->ld,
+                              number(f, MAX_X + k, i)));
+        }
+    }
+done:
+    return st;
 }
 
-static status invert(const making *k, int64_t i) {
-    half_factor *f = k->f;
+/* Inverse of tile i, on the diagonal, whose lower triangle begins at l. Waits. */
+static status invert(half_factor *f, int64_t i, const double *l, int64_t ldl, const scratch *s) {
     const backend *be = f->be;
     const int64_t n = half_order(f, i), tile = f->o.tile, size = tile * tile;
-    double *most = f->norms + numbers(f) - 1;
+    double *most = f->norms + numbers(f) - 1, *x = s->tile;
     status st;
-    TRY(take_tile(k, i));
-    TRY(be->mirror(f->ctx, BACKEND_D, 'L', n, k->tile, tile)); /* no unknown numbers above */
-    TRY(be->half->largest(f->ctx, BACKEND_D, n, n, k->tile, tile, number(k, MAX_DIAG, i)));
-    TRY(be->half->squares(f->ctx, BACKEND_D, n, n, k->tile, tile, tile,
-                          number(k, SUM_L, i + i * f->nt), f->nt));
-    TRY(be->trtri(f->ctx, BACKEND_D, 'L', 'N', n, k->tile, tile, f->info + i, k->work, k->lwork));
-    TRY(be->mirror(f->ctx, BACKEND_D, 'L', n, k->tile, tile));
-    TRY(be->half->largest(f->ctx, BACKEND_D, n, n, k->tile, tile, most));
-    TRY(fetch(k, &k->f->host[0], most, sizeof *most));
-    f->ei[i] = backend_half_exponent(k->f->host[0]);
-    st = be->half->split(f->ctx, BACKEND_D, 'L', n, n, f->ei[i], k->tile, tile,
-                         f->inverse + 2 * i * size, tile, f->inverse + (2 * i + 1) * size, tile);
+    TRY(copy(f, x, tile, l, ldl, n, n));
+    TRY(be->mirror(f->ctx, BACKEND_D, 'L', n, x, tile)); /* no unknown numbers above */
+    TRY(be->half->largest(f->ctx, BACKEND_D, n, n, x, tile, number(f, MAX_DIAG, i)));
+    TRY(be->half->squares(f->ctx, BACKEND_D, n, n, x, tile, tile, number(f, SUM_L, i + i * f->nt),
+                          f->nt));
+    TRY(be->trtri(f->ctx, BACKEND_D, 'L', 'N', n, x, tile, f->info + i, s->work, s->lwork));
+    TRY(be->mirror(f->ctx, BACKEND_D, 'L', n, x, tile));
+    TRY(be->half->largest(f->ctx, BACKEND_D, n, n, x, tile, most));
+    TRY(fetch(f, f->host, most, sizeof *most));
+    f->ei[i] = backend_half_exponent(f->host[0]);
+    st = be->half->split(f->ctx, BACKEND_D, 'L', n, n, f->ei[i], x, tile, f->inverse + 2 * i * size,
+                         tile, f->inverse + (2 * i + 1) * size, tile);
 done:
     return st;
 }
 
-/* Sizes of the sample's column block i in one of the solves: x itself, and the right-hand side
- * that is solved for it at the diagonal. */
-static status measure_rows(const making *k, int solve, int64_t i, const double *x, int64_t ldx) {
-    half_factor *f = k->f;
+/* Largest entry of the sample's right-hand sides of tile i: X L' and W L there. */
+static status measure_rows(const half_factor *f, int64_t i, const double *l, int64_t ldl,
+                           const scratch *s) {
     const backend *be = f->be;
+    const half_sample *a = &f->sample;
     const double one = 1;
     const int64_t at = half_start(f, i), n = half_order(f, i);
-    const double *l = k->l + at + at * k->ldl;
-    status st;
-    x += at * ldx;
-    TRY(be->half->largest(f->ctx, BACKEND_D, k->n, n, x, ldx, number(k, MAX_X + solve, i)));
-    TRY(be->half->squares(f->ctx, BACKEND_D, k->n, n, x, ldx, k->n > n ? k->n : n,
-                          number(k, SUM_X + solve, i), 1));
-    TRY(copy(k, k->rows, k->n, x, ldx, k->n, n));
-    TRY(be->trmm(f->ctx, BACKEND_D, 'R', 'L', solve == 0 ? 'T' : 'N', 'N', k->n, n, &one, l, k->ldl,
-                 k->rows, k->n, k->work, k->lwork));
-    st = be->half->largest(f->ctx, BACKEND_D, k->n, n, k->rows, k->n, number(k, MAX_C + solve, i));
-done:
-    return st;
-}
-
-/* The sample in double precision, b becomes W, and the sizes of all of it. */
-static status solve_sample(const making *k) {
-    half_factor *f = k->f;
-    const backend *be = f->be;
-    const int64_t m = f->m, n = k->n;
-    const double one = 1;
-    status st;
-    for (int64_t i = 0; i < f->nt; i++)
-        TRY(be->half->squares(f->ctx, BACKEND_D, n, half_order(f, i),
-                              k->b + half_start(f, i) * k->ldb, k->ldb, n + m, number(k, SUM_B, i),
-                              1));
-    TRY(be->trsm(f->ctx, BACKEND_D, 'R', 'L', 'T', 'N', n, m, &one, k->l, k->ldl, k->b, k->ldb,
-                 k->work, k->lwork));
-    TRY(copy(k, k->x, n, k->b, k->ldb, n, m));
-    TRY(be->trsm(f->ctx, BACKEND_D, 'R', 'L', 'N', 'N', n, m, &one, k->l, k->ldl, k->b, k->ldb,
-                 k->work, k->lwork));
-    for (int64_t i = 0; i < f->nt; i++) {
-        TRY(measure_rows(k, 0, i, k->x, n));
-        TRY(measure_rows(k, 1, i, k->b, k->ldb));
-    }
-done:
-    return st;
-}
-
-static status measure_factor(const making *k) {
-    half_factor *f = k->f;
     status st = MOAO_OK;
-    for (int64_t j = 0; j < f->nt; j++) {
-        const int64_t at = half_start(f, j), next = half_start(f, j + 1), n = next - at;
-        double *l = k->l + next + at * k->ldl;
-        TRY(f->be->half->largest(f->ctx, BACKEND_D, f->m - next, n, l, k->ldl,
-                                 number(k, MAX_L, j)));
-        TRY(f->be->half->squares(f->ctx, BACKEND_D, f->m - next, n, l, k->ldl, f->o.tile,
-                                 number(k, SUM_L, j + 1 + j * f->nt), f->nt));
+    for (int k = 0; k < HALF_SOLVES; k++) {
+        TRY(copy(f, s->rows, a->n, (k == 0 ? a->x : a->w) + at * a->ld, a->ld, a->n, n));
+        TRY(be->trmm(f->ctx, BACKEND_D, 'R', 'L', k == 0 ? 'T' : 'N', 'N', a->n, n, &one, l, ldl,
+                     s->rows, a->n, s->work, s->lwork));
+        TRY(be->half->largest(f->ctx, BACKEND_D, a->n, n, s->rows, a->n, number(f, MAX_C + k, i)));
     }
+done:
+    return st;
+}
+
+status half_factor_panel(half_factor *f, int64_t j, const double *l, int64_t ldl, void *work,
+                         size_t lwork) {
+    const backend_half *half = f->be->half;
+    const int64_t m = f->m, width = half_min(f->o.panel, m - j), end = j + width;
+    const half_pair to = half_entry(f, j, j);
+    status st = MOAO_OK;
+    if (ldl < m - j || lwork < half_factor_panel_work(f, f->sample.n))
+        return status_fail(MOAO_INPUT, "factor in halves: an argument is out of range");
+    const scratch s = cut(f, f->sample.n, work, lwork);
+    for (int64_t i = j / f->o.tile; i < f->nt && half_start(f, i) < end; i++) {
+        const int64_t at = half_start(f, i), next = half_start(f, i + 1), n = next - at;
+        const double *on = l + (at - j) + (at - j) * ldl, *below = on + n;
+        TRY(invert(f, i, on, ldl, &s));
+        TRY(measure_rows(f, i, on, ldl, &s));
+        TRY(half->largest(f->ctx, BACKEND_D, m - next, n, below, ldl, number(f, MAX_L, i)));
+        TRY(half->squares(f->ctx, BACKEND_D, m - next, n, below, ldl, f->o.tile,
+                          number(f, SUM_L, i + 1 + i * f->nt), f->nt));
+    }
+    st = half->split(f->ctx, BACKEND_D, 'L', m - j, width, f->el, l, ldl, (backend_f16 *)to.hi,
+                     to.ld, (backend_f16 *)to.lo, to.ld);
 done:
     return st;
 }
@@ -275,93 +274,105 @@ status half_factor_choose(half_factor *f, double accuracy) {
     return half_choose_tiles(f, &s);
 }
 
-/* Exponents and the choice of tiles from the numbers, which are on the host. False: not finite. */
-static status decide(half_factor *f, bool *finite) {
-    const int64_t nt = f->nt;
-    const double *h = f->host;
+/* From the numbers on the host: what half_factor_end says of the data. */
+static int look(const half_factor *f, const int *zeros) {
     double sum = 0;
-    for (int64_t i = 0; i < SUM_L * nt; i++)
-        sum += h[i];
-    *finite = isfinite(sum);
-    if (!*finite)
-        return MOAO_OK;
-    const double below = largest_of(h + MAX_L * nt, nt), on = largest_of(h + MAX_DIAG * nt, nt);
-    f->el = backend_half_exponent(below > on ? below : on);
-    for (int j = 0; j < HALF_SOLVES; j++) {
-        f->ex[j] = roomy(largest_of(h + (MAX_X + j) * nt, nt));
-        for (int64_t i = 0; i < nt; i++)
-            f->ec[j][i] = roomy(h[(MAX_C + j) * nt + i]);
-    }
-    return half_factor_choose(f, f->o.accuracy);
-}
-
-/* Panel by panel into halves. In place: a panel of halves ends before the columns of L that come
- * after it begin, and only the first one lies on columns that it is made of; a copy of these is
- * made. */
-static status split_panels(const making *k, void *place) {
-    half_factor *f = k->f;
-    const backend_half *half = f->be->half;
-    const int64_t m = f->m;
-    status st = MOAO_OK;
-    f->place = place;
-    for (int64_t j = 0, w; j < m; j += w) {
-        w = half_min(f->o.panel, m - j);
-        const half_pair to = half_entry(f, j, j);
-        const double *from = k->l + j + j * k->ldl;
-        const bool stage = (uintptr_t)(to.lo + to.ld * w) > (uintptr_t)(k->l + j * k->ldl) &&
-                           (uintptr_t)to.hi < (uintptr_t)(k->l + (j + w) * k->ldl);
-        if (stage)
-            TRY(copy(k, k->stage, m - j, from, k->ldl, m - j, w));
-        TRY(half->split(f->ctx, BACKEND_D, 'L', m - j, w, f->el, stage ? k->stage : from,
-                        stage ? m - j : k->ldl, (backend_f16 *)to.hi, to.ld, (backend_f16 *)to.lo,
-                        to.ld));
-    }
-done:
-    return st;
-}
-
-static status make(const making *k, void *place, int *info) {
-    half_factor *f = k->f;
-    int *zeros = NULL;
-    bool finite;
-    status st;
-    TRY(ALLOC(zeros, (size_t)f->nt, "sizes of a factor"));
     for (int64_t i = 0; i < f->nt; i++)
-        TRY(invert(k, i));
-    TRY(fetch(k, zeros, f->info, (size_t)f->nt * sizeof *zeros));
-    for (int64_t i = f->nt - 1; i >= 0; i--)
         if (zeros[i] != 0)
-            *info = (int)half_start(f, i) + zeros[i];
+            return (int)half_start(f, i) + zeros[i];
+    for (int64_t i = 0; i < SUM_L * f->nt; i++)
+        sum += f->host[i];
+    /* an entry of L is at most 2^15 as a half; what is far over the bound is not of this factor */
+    return isfinite(sum) && largest_of(f->host + MAX_L * f->nt, f->nt) <= ldexp(65504, -f->el) &&
+                   largest_of(f->host + MAX_DIAG * f->nt, f->nt) <= ldexp(65504, -f->el)
+               ? 0
+               : -1;
+}
+
+status half_factor_end(half_factor *f, int *info) {
+    const int64_t nt = f->nt;
+    int *zeros = NULL;
+    status st;
+    *info = -1;
+    TRY(ALLOC(zeros, (size_t)nt, "sizes of a factor"));
+    TRY(fetch(f, zeros, f->info, (size_t)nt * sizeof *zeros));
+    TRY(fetch(f, f->host, f->norms, (size_t)numbers(f) * sizeof *f->host));
+    *info = look(f, zeros);
     if (*info != 0)
         goto done;
-    TRY(measure_factor(k));
-    TRY(solve_sample(k));
-    TRY(fetch(k, k->f->host, f->norms, (size_t)numbers(f) * sizeof *k->f->host));
-    TRY(decide(f, &finite));
-    if (finite)
-        st = split_panels(k, place);
-    else
-        *info = -1;
+    for (int k = 0; k < HALF_SOLVES; k++) {
+        f->ex[k] = roomy(largest_of(f->host + (MAX_X + k) * nt, nt));
+        for (int64_t i = 0; i < nt; i++)
+            f->ec[k][i] = roomy(f->host[(MAX_C + k) * nt + i]);
+    }
+    TRY(half_factor_choose(f, f->o.accuracy));
+    f->ready = true;
 done:
     free(zeros);
     return st;
 }
 
-status half_factor_make(half_factor *f, double *l, int64_t ldl, int64_t n, double *b, int64_t ldb,
-                        void *place, void *work, size_t lwork, int *info) {
-    *info = 0;
-    f->place = NULL;
+/* --- all of it from a factor on the device */
+
+static size_t sample_bytes(const half_factor *f, int64_t n) {
+    return whole((size_t)(n * f->m) * sizeof(double));
+}
+
+static size_t stage_bytes(const half_factor *f) {
+    return whole((size_t)(f->m * half_min(f->o.panel, f->m)) * sizeof(double));
+}
+
+static size_t rest_bytes(const half_factor *f, int64_t n) {
+    const size_t solve = f->be->workspace(BACKEND_TRSM, BACKEND_D, n, f->m),
+                 panel = half_factor_panel_work(f, n);
+    return solve > panel ? solve : panel;
+}
+
+size_t half_factor_make_work(const half_factor *f, int64_t n) {
+    return 2 * sample_bytes(f, n) + stage_bytes(f) + rest_bytes(f, n);
+}
+
+/* In place: a panel of halves ends before the columns of L that come after it begin, and only the
+ * first one lies on columns that it is made of; a copy of these is made. */
+static status take_panels(half_factor *f, const double *l, int64_t ldl, double *stage, void *work,
+                          size_t lwork) {
+    const int64_t m = f->m;
+    status st = MOAO_OK;
+    for (int64_t j = 0, w; j < m; j += w) {
+        w = half_min(f->o.panel, m - j);
+        const half_pair to = half_entry(f, j, j);
+        const double *from = l + j + j * ldl;
+        const bool staged = (uintptr_t)(to.lo + to.ld * w) > (uintptr_t)(l + j * ldl) &&
+                            (uintptr_t)to.hi < (uintptr_t)(l + (j + w) * ldl);
+        if (staged)
+            TRY(copy(f, stage, m - j, from, ldl, m - j, w));
+        TRY(half_factor_panel(f, j, staged ? stage : from, staged ? m - j : ldl, work, lwork));
+    }
+done:
+    return st;
+}
+
+status half_factor_make(half_factor *f, const double *l, int64_t ldl, double bound, int64_t n,
+                        const double *b, int64_t ldb, void *place, void *work, size_t lwork,
+                        int *info) {
+    const backend *be = f->be;
+    const double one = 1;
+    char *part = work;
+    status st;
     if (ldl < f->m || n < 1 || ldb < n || lwork < half_factor_make_work(f, n))
         return status_fail(MOAO_INPUT, "factor in halves: an argument is out of range");
-    const size_t tile = (size_t)f->o.tile, shared = shared_bytes(f, n),
-                 square = whole(tile * tile * sizeof(double)),
-                 rows = whole((size_t)n * tile * sizeof(double));
-    char *part = work;
-    making k = {.f = f, .l = l, .b = b, .ldl = ldl, .ldb = ldb, .n = n};
-    k.x = k.stage = (double *)part;
-    k.tile = (double *)(part + shared);
-    k.rows = (double *)(part + shared + square);
-    k.work = part + shared + square + rows;
-    k.lwork = lwork - shared - square - rows;
-    return make(&k, place, info);
+    const size_t sample = sample_bytes(f, n), stage = stage_bytes(f);
+    double *x = (double *)part, *w = (double *)(part + sample);
+    char *rest = part + 2 * sample + stage;
+    const size_t lrest = lwork - 2 * sample - stage;
+    const half_sample all = {n, b, ldb, x, w, n};
+    TRY(copy(f, x, n, b, ldb, n, f->m));
+    TRY(be->trsm(f->ctx, BACKEND_D, 'R', 'L', 'T', 'N', n, f->m, &one, l, ldl, x, n, rest, lrest));
+    TRY(copy(f, w, n, x, n, n, f->m));
+    TRY(be->trsm(f->ctx, BACKEND_D, 'R', 'L', 'N', 'N', n, f->m, &one, l, ldl, w, n, rest, lrest));
+    TRY(half_factor_begin(f, bound, &all, place));
+    TRY(take_panels(f, l, ldl, (double *)(part + 2 * sample), rest, lrest));
+    st = half_factor_end(f, info);
+done:
+    return st;
 }

@@ -30,10 +30,8 @@ half_factor_options half_factor_defaults(int64_t m, int64_t rows, double accurac
 
 typedef struct half_factor half_factor;
 
-/* Bytes of the halves of L; of work for making them from a sample of n rows, and for solving. */
+/* Bytes of the halves of L. */
 size_t half_factor_bytes(int64_t m, const half_factor_options *o);
-size_t half_factor_make_work(const half_factor *f, int64_t n);
-size_t half_factor_solve_work(const half_factor *f);
 
 /* For factors of order m, one after another. Takes memory on the device for the inverses: 4 m tile
  * bytes. close(NULL) is fine. */
@@ -41,14 +39,40 @@ status half_factor_open(const backend *be, backend_ctx *ctx, int64_t m,
                         const half_factor_options *o, half_factor **f);
 void half_factor_close(half_factor *f);
 
-/* Split the factor in the lower triangle of l, in double precision, into `place`, which lives as
- * long as the factor is used. place may be l itself: L is then lost. b: sample of n rows of B (n x
- * m, in double precision), which become those of W; alike in size to all B to come: entries of a
- * solve that are more than 32 times as large are infinite. work: half_factor_make_work bytes.
- * Waits. *info: 0; k > 0: the k-th diagonal entry of L is 0; -1: an entry of L or of the sample is
- * not finite. */
-status half_factor_make(half_factor *f, double *l, int64_t ldl, int64_t n, double *b, int64_t ldb,
-                        void *place, void *work, size_t lwork, int *info);
+/* Some rows of a right-hand side and what they become, n x m in double precision on the device: B,
+ * X = B L'^-1, W = X L^-1. All B to come are alike in size: entries that are more than 32 times as
+ * large as the largest here become infinite. */
+typedef struct {
+    int64_t n;
+    const double *b;
+    int64_t ldb;
+    const double *x, *w;
+    int64_t ld; /* of x and of w */
+} half_sample;
+
+/* A factor that comes panel by panel, as from the host's memory: begin, each panel once in any
+ * order, end. begin: bound: no entry of L is larger (the root of the largest variance); place:
+ * half_factor_bytes, used as long as the factor is; the sample must stay until end. panel: columns
+ * from j on, a multiple of o->panel, as many as a panel has; l: in double precision, its entry (j,
+ * j), what is above the diagonal is not used; work: half_factor_panel_work bytes for a sample of n
+ * rows. panel and end wait.
+ * *info: 0; k > 0: the k-th diagonal entry of L is 0; -1: an entry of L or of the sample is not
+ * finite, or far over the bound. Then there is no factor. */
+status half_factor_begin(half_factor *f, double bound, const half_sample *sample, void *place);
+size_t half_factor_panel_work(const half_factor *f, int64_t n);
+status half_factor_panel(half_factor *f, int64_t j, const double *l, int64_t ldl, void *work,
+                         size_t lwork);
+status half_factor_end(half_factor *f, int *info);
+
+/* All of it from a factor in the lower triangle of l and n rows of B. place may be l itself: L is
+ * then lost. work: half_factor_make_work bytes. */
+size_t half_factor_make_work(const half_factor *f, int64_t n);
+status half_factor_make(half_factor *f, const double *l, int64_t ldl, double bound, int64_t n,
+                        const double *b, int64_t ldb, void *place, void *work, size_t lwork,
+                        int *info);
+
+/* Bytes of work for a solve. */
+size_t half_factor_solve_work(const half_factor *f);
 
 /* Choose the tiles anew, for another accuracy. */
 status half_factor_choose(half_factor *f, double accuracy);

@@ -20,6 +20,8 @@ struct half_factor {
     double share;
     double *norms, *host; /* device, host: sums of squares and largest entries */
     int *info;            /* device, [nt] */
+    half_sample sample;   /* while panels are taken */
+    bool ready;
 };
 
 static inline int64_t half_min(int64_t a, int64_t b) {

@@ -116,7 +116,7 @@ status half_factor_solve(half_factor *f, int64_t n, float *b, int64_t ldb, backe
     bool *done = NULL;
     status st = MOAO_OK;
     if (n < 0 || ldb < (n > 1 ? n : 1) || ldw < (n > 1 ? n : 1) ||
-        lwork < half_factor_solve_work(f) || f->place == NULL)
+        lwork < half_factor_solve_work(f) || !f->ready)
         return status_fail(MOAO_INPUT, "solve by halves: an argument is out of range");
     for (int64_t i = 0; i < n; i += f->o.rows)
         for (int solve = 0; solve < HALF_SOLVES; solve++) {
