@@ -178,6 +178,73 @@ static double exact_variance(void) {
     return sum;
 }
 
+/* A random matrix in two halves on the device, and in double precision. */
+static half_pair split(int64_t m, int64_t n, int exponent, double *a, backend_f16 *room[2]) {
+    const size_t bytes = (size_t)(m * n) * sizeof **room;
+    double *dev;
+    lin_ok(lin_be->alloc(lin_ctx, 4 * bytes, (void **)&dev));
+    for (int64_t k = 0; k < m * n; k++)
+        a[k] = ldexp(lin_random(), -exponent + 14);
+    move(dev, a, 4 * bytes);
+    for (int k = 0; k < 2; k++)
+        lin_ok(lin_be->alloc(lin_ctx, bytes, (void **)&room[k]));
+    lin_ok(lin_be->half->split(lin_ctx, BACKEND_D, 'A', m, n, exponent, dev, m, room[0], m, room[1],
+                               m));
+    lin_ok(lin_be->sync(lin_ctx));
+    lin_be->release(lin_ctx, dev);
+    return (half_pair){room[0], room[1], m, exponent};
+}
+
+/* The three products: 22 bits, whatever the pieces of the inner size; exponents and alpha undone;
+ * beta = 0 does not read C. */
+static void check_products(char ta, char tb, int64_t m, int64_t n, int64_t k, int64_t depth,
+                           float beta) {
+    double *a = numbers(m * k), *b = numbers(k * n);
+    float *c = numbers(m * n), *dev;
+    backend_f16 *room[2][2];
+    const half_pair x = split(ta == 'N' ? m : k, ta == 'N' ? k : m, 20, a, room[0]),
+                    y = split(tb == 'N' ? k : n, tb == 'N' ? n : k, -7, b, room[1]);
+    const size_t bytes = (size_t)(m * n) * sizeof *c;
+    for (int64_t i = 0; i < m * n; i++)
+        c[i] = beta != 0 ? 3 : NAN;
+    lin_ok(lin_be->alloc(lin_ctx, bytes, (void **)&dev));
+    move(dev, c, bytes);
+    lin_ok(half_gemm_part(lin_be, lin_ctx, HALF_ALL, depth, ta, tb, m, n, k, -0.5F, x, y, beta, dev,
+                          m));
+    move(c, dev, bytes);
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++) {
+            double sum = 0, size = 0;
+            for (int64_t l = 0; l < k; l++) {
+                const double z =
+                    a[ta == 'N' ? i + l * m : l + i * k] * b[tb == 'N' ? l + j * k : j + l * n];
+                sum += z;
+                size += fabs(z);
+            }
+            const double want = -0.5 * sum + 3 * (double)beta;
+            if (!(fabs((double)c[i + j * m] - want) <= 0x1p-20 * size + 1e-6 * (double)beta))
+                fail_msg("%c%c %dx%dx%d: %g, not %g", ta, tb, (int)m, (int)n, (int)k,
+                         (double)c[i + j * m], want);
+        }
+    for (int i = 0; i < 4; i++)
+        lin_be->release(lin_ctx, room[i / 2][i % 2]);
+    lin_be->release(lin_ctx, dev);
+    free(a), free(b), free(c);
+}
+
+static void test_products(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        check_products("NT"[i % 2], "NT"[i / 2], 33, 17, 100, 4096, 0);
+        check_products("NT"[i % 2], "NT"[i / 2], 8, 40, 100, 30, 2);
+        check_products("NT"[i % 2], "NT"[i / 2], 5, 1, 1, 1, 0);
+    }
+    const half_pair x = {NULL, NULL, 1, 100};
+    assert_int_equal(half_gemm(lin_be, lin_ctx, 'N', 'N', 1, 1, 1, 1, x, x, 0, NULL, 1),
+                     MOAO_INPUT);
+    status_clear();
+}
+
 /* Three products everywhere: nearly single precision. One product: 11 bits. In between, what is
  * asked for is what comes, within a factor 3. The variance of the target follows. */
 static void test_accuracy(void **state) {
@@ -293,8 +360,8 @@ static void test_repeatable(void **state) {
     free(x), free(all), free(some), free(half), free(part);
 }
 
-/* A zero on the diagonal is told by its number, NaN and infinity by -1; a NaN in a row of B stays
- * in that row. */
+/* A zero on the diagonal is told by its number; NaN, infinity and what is over the bound by -1; a
+ * NaN in a row of B stays in that row. */
 static void test_not_finite(void **state) {
     (void)state;
     const half_factor_options o = {64, 128, 4096, p.v, 0};
@@ -309,6 +376,11 @@ static void test_not_finite(void **state) {
             assert_int_equal(info, k == 0 ? 101 : -1);
         }
     free(l);
+    const double bound = p.bound;
+    p.bound = bound / 100;
+    half_factor_close(make(p.m, &o, p.l, false, &info));
+    assert_int_equal(info, -1);
+    p.bound = bound;
     half_factor *f = make(p.m, &o, p.l, false, &info);
     float *b = right_side(p.m), *x = solve(f, p.v, p.m, b, NULL);
     b[7 + 200 * p.v] = NAN;
@@ -341,8 +413,8 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accuracy), cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_repeatable), cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_refused)};
+        cmocka_unit_test(test_products),   cmocka_unit_test(test_accuracy),
+        cmocka_unit_test(test_shapes),     cmocka_unit_test(test_repeatable),
+        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
