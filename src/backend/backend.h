@@ -69,6 +69,7 @@ struct backend_half;        /* products of halves on tensor cores: backend_half.
 struct backend_matcov;      /* covariances of slopes: backend_matcov.h */
 struct backend_psf;         /* point-spread functions: backend_psf.h */
 struct backend_lowrank;     /* batched QR, SVD, low rank: backend_lowrank.h */
+struct backend_sparse;      /* products with sparse matrices: backend_sparse.h */
 struct backend_group;       /* broadcasts among the devices of several processes: backend_group.h */
 #define BACKEND_IDENTITY 40 /* bytes of a device's name */
 
@@ -205,6 +206,7 @@ typedef struct backend {
     const struct backend_group *group; /* NULL: device memory is host memory, which MPI can send */
     const struct backend_psf *psf;     /* as matcov: psf_backend (psf/psf.h) */
     const struct backend_lowrank *lowrank;
+    const struct backend_sparse *sparse;
 } backend;
 
 extern const backend backend_cpu;
@@ -221,5 +223,6 @@ status backend_get(const char *name, const backend **out);
 #endif
 #include "backend_batch.h"
 #include "backend_half.h"
+#include "backend_sparse.h"
 
 #endif

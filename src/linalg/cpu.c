@@ -190,4 +190,5 @@ const backend backend_cpu = {
     .batch = &backend_batch_cpu,
     .half = &backend_half_cpu,
     .lowrank = &backend_lowrank_cpu,
+    .sparse = &backend_sparse_cpu,
 };

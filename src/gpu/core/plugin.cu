@@ -4,6 +4,7 @@
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/dense/half_gpu.h"
 #include "gpu/dense/potrf.cuh"
+#include "gpu/dense/sparse_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
 #include "gpu/matcov/matcov_gpu.h"
 #include "gpu/psf/psf_gpu.h"
@@ -319,6 +320,7 @@ static const backend table = {
     &backend_group_gpu,
     &backend_psf_gpu,
     &backend_lowrank_gpu,
+    &backend_sparse_gpu,
 };
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
