@@ -1,123 +1,40 @@
 /* W of a target by a factor in halves, against double precision, with the covariances of a
  * parameter file:
  *   bench_half_solve [-b cpu|gpu] [-e exposure] [-s sample] [-r tiles] [-t tile,panel,depth]...
- *                    [-a accuracy]... [FILE [key=value]...]
+ *                    [-a accuracy]... [-R] [FILE [key=value]...]
  * For each -t (default: half_factor_defaults) and each -a (default 1, 1e-4, 3e-5, 0;
  * half_factor.h): share of tiles in three products, time, |B - W Cmm0| / |B|, and what the Strehl
  * ratios of an exposure change, with Cmm of the exposure multiplied as it is (whole) and with W
  * Cmm0 = B taken for granted (differences, as compute.precision mixed does). -r: ranks of that many
- * tiles of 256 x 256 of the factor, at three accuracies, as CSV. */
-#include "backend/backend_matcov.h"
-#include "job/psf_params.h"
-#include "linalg/half_factor.h"
-#include "matcov/matcov.h"
-#include "params/params.h"
-#include "psf/psf.h"
-#include "timing.h"
-#include "tor/command.h"
+ * tiles of 256 x 256 of the factor, at three accuracies, as CSV. At the last -a also W kept as its
+ * first halves alone. -R: D' in the place of D+ = J M^-1 D', and J M^-1 applied to the residual
+ * covariance of the commands. */
+#include "half_solve_case.h"
 
 #include <getopt.h>
-#include <math.h>
-#include <mpi.h>
-#include <string.h>
-
-#define PANEL ((int64_t)1024) /* columns of a panel of covariances */
-#define MOST 8                /* tilings, accuracies, figures of merit */
 
 extern void dgesdd_(const char *, const int *, const int *, double *, const int *, double *,
                     double *, const int *, double *, const int *, double *, const int *, int *,
                     int *, size_t);
 
-static const backend *be;
-static const backend_matcov *mat;
-static const backend_psf *img;
-static backend_ctx *ctx;
-static comm world;
-
-static params par;
-static sys s;
-static atmos air;
-static psf_opts opts;
-static psf *images;
-static int64_t m, t, v, sample = 256;
-
-/* On the device. */
-static backend_cov *cov;
-static backend_cov_target *target;
-static backend_imager *imager;
-static double *dplus, *a, *b0, *w, *panel, *z, *g, *y, *average, *mtt, *number;
-static float *b32, *x32;
-static backend_f16 *dplus16[2], *wide16[2], *w16[2];
-static void *work;
-static size_t lwork;
-static int dplus_exponent;
-static double bound; /* of the entries of L */
-
-static void *take(size_t count, size_t size) {
-    void *p;
-    check(be->alloc(ctx, count * size, &p));
-    return p;
-}
-
-static void fetch(void *to, const void *from, size_t bytes) {
-    const int64_t n = (int64_t)bytes;
-    check(be->copy(ctx, to, n, from, n, n, 1));
-    check(be->sync(ctx));
-}
-
-static void copy(void *to, const void *from, size_t bytes) {
-    const int64_t rows = 1 << 20, whole = (int64_t)bytes / rows, rest = (int64_t)bytes % rows;
-    check(be->copy(ctx, to, rows, from, rows, rows, whole));
-    check(be->copy(ctx, (char *)to + whole * rows, rest, (const char *)from + whole * rows, rest,
-                   rest, 1));
-}
-
-static void multiply(char ta, char tb, int64_t rows, int64_t cols, int64_t k, double alpha,
-                     const double *p, int64_t ldp, const double *q, int64_t ldq, double beta,
-                     double *c, int64_t ldc) {
-    check(be->gemm(ctx, BACKEND_D, ta, tb, rows, cols, k, &alpha, p, ldp, q, ldq, &beta, c, ldc,
-                   work, lwork));
-}
-
-static int64_t width(int64_t j, int64_t end) {
-    return end - j < PANEL ? end - j : PANEL;
-}
-
-/* Make p the profile of the covariances to come; shifted: with the wind of an exposure. */
-static void load(const profile *p, bool shifted) {
-    static matcov *mc; /* what the CPU backend computes from */
-    matcov_model model;
-    matcov *before = mc;
-    check(matcov_prepare(&s, p, &mc));
-    check(matcov_model_init(mc, &model));
-    if (cov == NULL) {
-        check(mat->open(ctx, &model, &cov));
-        check(mat->open_target(cov, &target));
-    } else {
-        check(mat->load(cov, &model));
-    }
-    check(mat->aim(target, s.targets[s.ntarget / 2], shifted));
-    check(be->sync(ctx));
-    matcov_model_free(&model);
-    matcov_free(before);
-}
-
 /* --- what is compared */
 
-/* B = D+ Ctm0, v x m: in double precision, and by halves in three products. */
+/* C := alpha P A + beta C for n columns, P = D+ or D', of type D. */
+static void commands(int64_t n, double alpha, const double *p, double beta, double *c) {
+    if (inverse != NULL)
+        check(be->sparse->times(ctx, BACKEND_D, &stencil[0], n, alpha, p, t, beta, c, v));
+    else
+        multiply('N', 'N', v, n, t, alpha, dplus, v, p, t, beta, c, v);
+}
+
+/* B = P Ctm0, v x m: in double precision, and by halves in three products (P = D': in single
+ * precision). */
 static void right_side(void) {
     for (int64_t j = 0, n; j < m; j += n) {
         n = width(j, m);
         check(mat->fill_ctm(target, BACKEND_D, 0, t, j, n, panel, t));
-        multiply('N', 'N', v, n, t, 1, dplus, v, panel, t, 0, b0 + j * v, v);
+        commands(n, 1, panel, 0, b0 + j * v);
     }
-}
-
-static double largest(backend_type type, int64_t rows, int64_t cols, const void *p) {
-    double most;
-    check(be->half->largest(ctx, type, rows, cols, p, rows, number));
-    fetch(&most, number, sizeof most);
-    return most;
 }
 
 static status right_side_halves(backend_type fills, int exponent) {
@@ -125,6 +42,10 @@ static status right_side_halves(backend_type fills, int exponent) {
     for (int64_t j = 0, n; j < m; j += n) {
         n = width(j, m);
         TRY(mat->fill_ctm(target, fills, 0, t, j, n, panel, t));
+        if (inverse != NULL && fills == BACKEND_S) {
+            TRY(be->sparse->times(ctx, fills, &stencil[1], n, 1, panel, t, 0, b32 + j * v, v));
+            continue;
+        }
         TRY(be->half->split(ctx, fills, 'A', t, n, exponent, panel, t, wide16[0], t, wide16[1], t));
         TRY(half_gemm(be, ctx, 'N', 'N', v, n, t, 1,
                       (half_pair){dplus16[0], dplus16[1], v, dplus_exponent},
@@ -169,7 +90,7 @@ static void expose(void) {
         check(mat->fill_cmm(cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, panel, m));
         multiply('N', 'N', v, n, m, 0.5, w, v, panel, m, 0, z, v);
         check(mat->fill_ctm(target, BACKEND_D, 0, t, j, n, panel, t));
-        multiply('N', 'N', v, n, t, -1, dplus, v, panel, t, 1, z, v);
+        commands(n, -1, panel, 1, z);
         multiply('N', 'T', v, v, n, 1, z, v, w + j * v, v, j > 0, y, v);
     }
 }
@@ -195,15 +116,38 @@ static void strehl(double *sr) {
     free(scalars);
 }
 
-/* Everything about the W in w. */
-static outcome judge(const profile *p) {
+/* y := J M^-1 y M^-1 J, by way of z, panel by panel. */
+static void to_commands(double *square) {
+    for (int k = 0; k < 2 && inverse != NULL; k++) {
+        copy(panel, square, (size_t)(v * v) * sizeof *square);
+        multiply('N', k == 0 ? 'N' : 'T', v, v, v, 1, k == 0 ? inverse : panel, v,
+                 k == 0 ? panel : inverse, v, 0, square, v);
+    }
+}
+
+/* Everything about the W in w; `full`: b0 times the transpose of a better W, which differences take
+ * for the term that is no difference, or NULL. */
+static outcome judge(const profile *p, const double *full) {
     outcome o;
     const double half_beta = 0.5 * matcov_scale(p, atmos_profile_at(&air, air.tor_time[0]));
     double *one = NULL;
     o.rho = residual();
+    if (full != NULL) { /* g += b0 w' - full */
+        multiply('N', 'T', v, v, m, 1, b0, v, w, v, 1, g, v);
+        check(ALLOC(one, (size_t)(v * v), "an identity"));
+        for (int64_t i = 0; i < v; i++)
+            one[i * (v + 1)] = -1;
+        copy(panel, one, (size_t)(v * v) * sizeof *one);
+        multiply('N', 'N', v, v, v, 1, panel, v, full, v, 1, g, v);
+        check(be->sync(ctx));
+        free(one);
+        one = NULL;
+    }
     load(p, true);
     truth();
     expose();
+    to_commands(y);
+    to_commands(g);
     strehl(o.sr[0]);
     /* y += beta/2 g by way of a product with 1 */
     check(ALLOC(one, (size_t)(v * v), "an identity"));
@@ -346,6 +290,27 @@ static double solve_time(half_factor *f, void *room) {
     return times[1];
 }
 
+/* w := the first halves of W alone. */
+static void first_halves(int exponent) {
+    const int64_t n = PANEL < m ? PANEL : m;
+    double *one;
+    backend_f16 *identity = take((size_t)(n * n), sizeof *identity);
+    check(ALLOC(one, (size_t)(n * n), "an identity"));
+    for (int64_t i = 0; i < n; i++)
+        one[i * (n + 1)] = 1;
+    copy(panel, one, (size_t)(n * n) * sizeof *one);
+    check(be->half->narrow(ctx, BACKEND_D, n, n, 0, panel, n, identity, n));
+    for (int64_t j = 0, k; j < m; j += k) {
+        k = width(j, m);
+        check(be->half->gemm(ctx, 'N', 'N', v, k, k, ldexpf(1, -exponent), w16[0] + j * v, v,
+                             identity, n, 0, x32 + j * v, v));
+    }
+    check(be->half->widen(ctx, v, m, 1, x32, v, 0, w, v));
+    check(be->sync(ctx));
+    be->release(ctx, identity);
+    free(one);
+}
+
 static void solve_halves(const half_factor_options *o, const double *accuracy, int count,
                          const profile *p, const outcome *ref) {
     half_factor *f;
@@ -369,9 +334,17 @@ static void solve_halves(const half_factor_options *o, const double *accuracy, i
         printf("  accuracy %-7.1g share %.3f %8.3f s %6.1f TFLOP/s", accuracy[k],
                half_factor_share(f), passed, 1e-12 * half_factor_flops(f, v) / passed);
         check(be->half->widen(ctx, v, m, 1, x32, v, 0, w, v));
-        const outcome o1 = judge(p);
+        const outcome o1 = judge(p, NULL);
         print_outcome(&o1, ref);
     }
+    double *full = take((size_t)(v * v), sizeof *full);
+    multiply('N', 'T', v, v, m, 1, b0, v, w, v, 0, full, v);
+    first_halves(half_factor_exponent(f));
+    const outcome kept = judge(p, full);
+    check(be->sync(ctx));
+    be->release(ctx, full);
+    printf("  the same, first halves of W:");
+    print_outcome(&kept, ref);
     be->release(ctx, room);
     be->release(ctx, place);
     half_factor_close(f);
@@ -409,61 +382,6 @@ static void bench_right_side(void) {
     printf("v x m times m x v in three products %.4f s\n", clocked(&from));
 }
 
-/* --- set up */
-
-static void take_memory(void) {
-    const size_t d = sizeof(double), h = sizeof(backend_f16), f = sizeof(float);
-    const size_t vm = (size_t)(v * m), vv = (size_t)(v * v), w0 = (size_t)PANEL;
-    const size_t tall = (size_t)(m > t ? m : t) * w0, ns = psf_sep_count(images);
-    const backend_op ops[] = {BACKEND_POTRF, BACKEND_TRSM};
-    for (int k = 0; k < 2; k++) {
-        const size_t need = be->workspace(ops[k], BACKEND_D, k == 0 ? m : v, m);
-        lwork = need > lwork ? need : lwork;
-    }
-    work = take(lwork, 1);
-    a = take((size_t)m * (size_t)m, d);
-    dplus = take((size_t)(v * t), d);
-    b0 = take(vm, d), w = take(vm > (size_t)(sample * m) ? vm : (size_t)(sample * m), d);
-    panel = take(tall > vv ? tall : vv, d), z = take((size_t)v * w0, d);
-    g = take(vv, d), y = take(vv, d);
-    average = take(ns, d), mtt = take(ns, d), number = take(1, d);
-    b32 = take(vm, f), x32 = take(vm > vv ? vm : vv, f);
-    for (int k = 0; k < 2; k++) {
-        w16[k] = take(vm, h);
-        dplus16[k] = take((size_t)(v * t), h);
-        wide16[k] = take((size_t)t * w0, h);
-    }
-}
-
-static void set_up(int nfile, const char *const *files, int nover, const char *const *over) {
-    double *host;
-    psf_model pm;
-    psf_fit *fit;
-    psf_fit_model fm;
-    check(params_load(&world, nfile, files, nover, over, &par));
-    check(sys_init(&par, &s));
-    check(atmos_init(&par, &s, &air));
-    params_psf_opts(&par, &opts);
-    opts.crop = 2;
-    check(psf_init(&s, &opts, &images));
-    m = (int64_t)s.m, t = (int64_t)s.t, v = s.dm.nact;
-    take_memory();
-    psf_model_init(images, &pm);
-    check(img->open(ctx, &pm, &imager));
-    check(psf_fit_init(images, atmos_profile_at(&air, air.exposure_time[0]), &fit));
-    psf_fit_model_init(fit, &fm);
-    check(img->load(imager, &fm));
-    check(ALLOC(host, (size_t)(v * t), "D+"));
-    check(command_init(&world, &s, host));
-    copy(dplus, host, (size_t)(v * t) * sizeof *host);
-    check(be->sync(ctx));
-    free(host);
-    dplus_exponent = backend_half_exponent(largest(BACKEND_D, v, t, dplus));
-    check(be->half->split(ctx, BACKEND_D, 'A', v, t, dplus_exponent, dplus, v, dplus16[0], v,
-                          dplus16[1], v));
-    load(atmos_profile_at(&air, air.tor_time[0]), false);
-}
-
 typedef struct {
     const char *backend;
     int exposure, ranks, ntile, naccuracy;
@@ -473,7 +391,7 @@ typedef struct {
 
 static arguments parse(int argc, char **argv) {
     arguments g1 = {.backend = "gpu", .exposure = -1};
-    for (int c; (c = getopt(argc, argv, "b:e:s:r:t:a:")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "b:e:s:r:t:a:R")) != -1;) {
         long *k = g1.tile[g1.ntile];
         if (c == 'b')
             g1.backend = optarg;
@@ -481,6 +399,8 @@ static arguments parse(int argc, char **argv) {
             g1.exposure = atoi(optarg);
         else if (c == 's')
             sample = atol(optarg);
+        else if (c == 'R')
+            raw = true;
         else if (c == 'r')
             g1.ranks = atoi(optarg);
         else if (c == 't' && g1.ntile < MOST - 1 &&
@@ -509,7 +429,7 @@ static void bench(const arguments *o) {
     tile_ranks(o->ranks);
     bench_right_side();
     solve_double();
-    const outcome ref = judge(p);
+    const outcome ref = judge(p, NULL);
     printf("  Strehl ratio %.6f", ref.sr[0][0]);
     print_outcome(&ref, &ref);
     for (int k = 0; k < (o->ntile > 0 ? o->ntile : 1); k++) {
