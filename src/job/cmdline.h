@@ -16,6 +16,11 @@ typedef struct { /* borrowed from argv, but for the arrays and `joined` */
     int nodes, cores, gpus; /* cores and GPUs of a node */
     double gflops;          /* dgemm of a core, of a GPU with --gpus [GFLOP/s] */
     double limit;           /* --time: longest time of a job [s] */
+    /* asterism; texts NULL, numbers 0: not given */
+    const char *stars, *fields, *want, *keep; /* --stars, --fields, --want, --keep */
+    int choose, most, order, refine, full;    /* --choose, --most, --order, --refine, --full */
+    double faintest, radius, apart;           /* --limit [mag], --radius, --apart [rad] */
+    bool greedy;
     char **joined;          /* overrides put together from several words, NULL-terminated */
 } cmdline;
 
