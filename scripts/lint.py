@@ -18,6 +18,7 @@ STAGES = ["matcov", "tor", "psf", "obsseq", "resident", "asterism"]  # each may 
 ALLOWED = {"base": [], "system": ["base"], "backend": ["base"], "linalg": ["base", "backend"], "params": ["base", "system"],
            "store": ["base", "params"], "maps": BELOW + ["params", "store"] + STAGES}
 ALLOWED.update({stage: BELOW + ["store"] + STAGES[:i] for i, stage in enumerate(STAGES)})
+ALLOWED["asterism"].append("params")
 TOP = re.compile(r"^src/(main|commands|cmd_\w+)\.[ch]$|^src/job/")
 MAX_FILE, MAX_FUNCTION = 550, 70
 WORDS = [

@@ -44,6 +44,7 @@ const char cmd_asterism_usage[] =
     "  --greedy       search by exchange; without it all are looked at up to 200000\n"
     "  --refine N     images of the N best at that order (default: as many as settle it)\n"
     "  --full N       full runs of the N best, in DIR/place-1... (default 3)\n"
+    "  --sample N     N random asterisms at that order and at the full one: what is lost\n"
     "  --fields FILE  instead of one field, the best of each pointing of a table with\n"
     "                 ra and dec: sky coverage, DIR/coverage.csv; no full runs\n"
     "  key=a..b:step, key=[a, b]  laser stars at several places, as in moao sweep\n"
@@ -54,7 +55,7 @@ const char cmd_asterism_usage[] =
 
 static const char options[] =
     "-n -o -q --stars --choose --want --limit --radius --apart --most --keep "
-    "--order --greedy --refine --full --fields --force";
+    "--order --greedy --refine --sample --full --fields --force";
 
 static status check_words(const cmdline *cl) {
     want w;

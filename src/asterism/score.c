@@ -149,6 +149,7 @@ static size_t work_bytes(const backend *be, int64_t n, int64_t na, int64_t range
     w = most(w, be->workspace(BACKEND_TRSM, d, na, n * range));
     w = most(w, be->workspace(BACKEND_SYRK, d, n, n));
     w = most(w, be->workspace(BACKEND_POTRF, d, na, na));
+    w = most(w, be->workspace(BACKEND_POTI, d, n, n));
     return most(w, be->workspace(BACKEND_POTRI, d, na, na)) + 256;
 }
 
@@ -309,8 +310,12 @@ static status do_schur(ast_worker *w, int nbase, int k0, int nk) {
     for (int i = 0; i < nk && nbase > 0; i++)
         TRY(be->syrk(w->ctx, BACKEND_D, 'L', 'T', n, na, &minus, w->y + i * n * na, na, &one,
                      w->z + i * n * n, n, w->work, w->lwork));
-    TRY(be->batch->poti(w->ctx, BACKEND_D, 'L', nk, batch_size(n), batch_strided(w->z, n, n * n),
-                        w->info));
+    if (n <= BATCH_MAX)
+        TRY(be->batch->poti(w->ctx, BACKEND_D, 'L', nk, batch_size(n),
+                            batch_strided(w->z, n, n * n), w->info));
+    for (int i = 0; i < nk && n > BATCH_MAX; i++)
+        TRY(be->poti(w->ctx, BACKEND_D, 'L', n, w->z + i * n * n, n, w->info + i, w->work,
+                     w->lwork));
     for (int i = 0; i < nk; i++) {
         TRY(be->mirror(w->ctx, BACKEND_D, 'L', n, w->z + i * n * n, n));
         if (nbase > 0)

@@ -40,7 +40,8 @@ typedef struct {         /* what came out for one field */
     double tried;        /* that were looked at */
     int computed;        /* figures from images */
     bool greedy;
-    double seconds[3]; /* covariances, search, images */
+    double correlation[2]; /* with --sample: ast_job_compare; else NAN */
+    double seconds[3];     /* covariances, search, images */
 } ast_result;
 
 /* Collective. Ranks the asterisms of a field; the same result on every rank. `quiet`: no lines. */

@@ -1,4 +1,5 @@
 /* `moao asterism` under mpirun: one field, with variants of swept keys, or a list of fields. */
+#include "job/asterism_scene.h"
 #include "job/asterism_write.h"
 
 #include "base/file.h"
@@ -78,7 +79,7 @@ static void task_free(task *q) {
 static status task_init(const comm *c, const cmdline *cl, task *q) {
     int without = 0;
     status st;
-    *q = (task){.c = c, .cl = cl};
+    *q = (task){.c = c, .cl = cl, .sum = {.correlation = {NAN, NAN}}};
     TRY(read_grid(cl, &q->g));
     TRY(ALLOC(q->own, (size_t)q->g.naxis + 1, "command line"));
     TRY(ALLOC(q->words, (size_t)cl->noverride + 1, "command line"));
@@ -221,6 +222,9 @@ status ast_job_all(const comm *c, const cmdline *cl) {
         ast_list_free(&r.best);
         TRY(comm_agree(c, st));
     }
+    q.sum.correlation[0] = q.sum.correlation[1] = NAN;
+    if (cl->sample > 0)
+        TRY(ast_job_compare(c, &q.j, &s, cl->sample, q.sum.correlation));
     larger_first = want_larger(&q.j.w);
     qsort(q.t.v, (size_t)q.t.n, sizeof *q.t.v, by_figure);
     q.t.n = q.t.n < ROWS ? q.t.n : ROWS;
@@ -232,6 +236,10 @@ status ast_job_all(const comm *c, const cmdline *cl) {
                q.sum.combinations, q.t.choose, s.n, q.sum.tried, q.sum.greedy ? "exchange" : "all",
                q.sum.computed, q.sum.seconds[0], q.sum.seconds[1], q.sum.seconds[2]);
         print_table(&q, &s);
+        if (cl->sample > 0)
+            printf(
+                "%d random asterisms at order %d against %d: rank correlation %.3f (guess %.3f)\n",
+                cl->sample, q.j.order, q.j.par.dm_nssp, q.sum.correlation[1], q.sum.correlation[0]);
     }
 done:
     ast_list_free(&r.best);

@@ -1,10 +1,8 @@
 /* Ranking the asterisms of a field: covariances at a reduced order, search, images of the best. */
-#include "job/asterism.h"
+#include "job/asterism_scene.h"
 
-#include "asterism/images.h"
 #include "backend/backend.h"
 #include "base/progress.h"
-#include "job/psf_params.h"
 
 #include <cblas.h>
 #include <math.h>
@@ -20,127 +18,7 @@
 /* Random starts of the exchange beside the greedy one. */
 #define STARTS 3
 
-typedef struct { /* geometry and atmosphere of the search */
-    sys s;
-    atmos a;
-    const profile *p;
-    psf_opts o;
-    double fit_share;
-} scene;
-
-/* Subapertures at a reduced order; sensors of 4 or fewer stay what they are. */
-static int reduced(int nssp, int order, int full) {
-    const int n = (int)lround((double)nssp * order / full);
-    return nssp <= 4 || order >= full ? nssp : n < 4 ? 4 : n;
-}
-
-/* The profile of the exposure with the median r0. */
-static const profile *median_profile(const atmos *a) {
-    const profile *best = NULL;
-    for (int e = 0; e < a->nexposure; e++) {
-        const profile *p = atmos_profile_at(a, a->exposure_time[e]);
-        int below = 0, equal = 0;
-        for (int i = 0; i < a->nexposure; i++) {
-            const double r0 = atmos_profile_at(a, a->exposure_time[i])->r0;
-            below += r0 < p->r0;
-            equal += r0 == p->r0;
-        }
-        if (below <= (a->nexposure - 1) / 2 && (a->nexposure - 1) / 2 < below + equal)
-            best = best != NULL ? best : p;
-    }
-    return best;
-}
-
-/* Geometry of the sensors that j->par has now, at the order of the search. */
-static status scene_init(ast_job *j, scene *u) {
-    params *par = &j->par;
-    const int full = par->dm_nssp;
-    int *nssp = NULL;
-    status st;
-    *u = (scene){0};
-    TRY(ALLOC(nssp, (size_t)par->sensors.n + 1, "sensors"));
-    for (int i = 0; i < par->sensors.n; i++) {
-        nssp[i] = par->sensors.v[i].nssp;
-        par->sensors.v[i].nssp = reduced(nssp[i], j->order, full);
-    }
-    par->dm_nssp = j->order;
-    st = sys_init(par, &u->s);
-    for (int i = 0; i < par->sensors.n; i++)
-        par->sensors.v[i].nssp = nssp[i];
-    par->dm_nssp = full;
-    TRY(st);
-    TRY(atmos_init(par, &u->s, &u->a));
-    u->p = median_profile(&u->a);
-    params_psf_opts(par, &u->o);
-    u->fit_share = pow((double)j->order / full, 5.0 / 3);
-done:
-    free(nssp);
-    return st;
-}
-
-static void scene_free(scene *u) {
-    atmos_free(&u->a);
-    sys_free(&u->s);
-}
-
 /* --- figures of the best from their images --- */
-
-typedef struct {
-    const comm *c;
-    const ast_job *j;
-    const ast_case *k;
-    int nthread, choose;
-    ast_images **q; /* [nthread] */
-    double **value; /* [nthread] 2 ntarget */
-    status st;
-} painter;
-
-static void painter_free(painter *p) {
-    for (int i = 0; i < p->nthread; i++) {
-        if (p->q != NULL)
-            ast_images_free(p->q[i]);
-        if (p->value != NULL)
-            free(p->value[i]);
-    }
-    free(p->q);
-    free(p->value);
-}
-
-static status painter_init(painter *p, const scene *u) {
-    status st;
-    TRY(ALLOC(p->q, (size_t)p->nthread, "images"));
-    TRY(ALLOC(p->value, (size_t)p->nthread, "images"));
-    for (int i = 0; i < p->nthread; i++) {
-        TRY(ast_images_init(p->k, &u->o, u->p, u->fit_share, &p->j->w, p->choose, &p->q[i]));
-        TRY(ALLOC(p->value[i], 2 * (size_t)p->k->ntarget, "images"));
-    }
-done:
-    return st;
-}
-
-/* Figures of the asterisms [from, to) of a list, on every rank. Collective. */
-static status paint(painter *p, ast_list *l, int from, int to) {
-    double *figure = NULL;
-    status st = comm_agree(p->c, ALLOC(figure, (size_t)(to - from) + 1, "figures"));
-    if (st != MOAO_OK)
-        return st;
-#pragma omp parallel for schedule(dynamic) num_threads(p->nthread)
-    for (int i = from + p->c->rank; i < to; i += p->c->size) {
-        const int t = omp_get_thread_num();
-        const status own = ast_images_run(p->q[t], l->v[i].star, p->choose, p->value[t]);
-        if (own != MOAO_OK)
-            p->st = own;
-        figure[i - from] =
-            want_value(&p->j->w, p->k->ntarget, p->value[t], p->value[t] + p->k->ntarget);
-    }
-    st = comm_agree(p->c, p->st);
-    if (st == MOAO_OK)
-        comm_sum(p->c, figure, (size_t)(to - from));
-    for (int i = from; i < to && st == MOAO_OK; i++)
-        l->v[i].figure = figure[i - from];
-    free(figure);
-    return st;
-}
 
 /* Whether no asterism behind the first n can be among the `best` of them, as far as figures follow
  * the guesses: a straight line through all, and above it as far as any of them was. */
@@ -173,20 +51,20 @@ static bool is_settled(const ast_list *l, int n, int best, bool larger) {
     return sign * (level + slope * l->v[n].guess) + above < worst;
 }
 
-static status refine(const comm *c, const ast_job *j, const ast_case *k, const scene *u,
+static status refine(const comm *c, const ast_job *j, const ast_case *k, const ast_scene *u,
                      ast_result *r) {
     const int most = j->cl->refine > 0 ? j->cl->refine : REFINE, block = 32 * c->size;
     const int best = j->cl->full > 0 ? j->cl->full : 3;
-    painter p = {.c = c, .j = j, .k = k, .nthread = omp_get_max_threads(), .choose = r->choose};
+    ast_painter p = {.c = c, .j = j, .k = k, .nthread = omp_get_max_threads(), .choose = r->choose};
     const int blas = openblas_get_num_threads();
-    status st = painter_init(&p, u);
+    status st = ast_painter_init(&p, u);
     TRY(comm_agree(c, st));
     openblas_set_num_threads(1);
     while (r->computed < r->best.n && r->computed < most) {
         int to = r->computed + block;
         to = to < most ? to : most;
         to = to < r->best.n ? to : r->best.n;
-        TRY(paint(&p, &r->best, r->computed, to));
+        TRY(ast_paint(&p, &r->best, r->computed, to));
         r->computed = to;
         if (j->cl->refine == 0 && r->computed >= 3 * block &&
             is_settled(&r->best, r->computed, best, want_larger(&j->w)))
@@ -195,7 +73,7 @@ static status refine(const comm *c, const ast_job *j, const ast_case *k, const s
     ast_list_sort(&r->best, r->choose, want_larger(&j->w), true);
 done:
     openblas_set_num_threads(blas);
-    painter_free(&p);
+    ast_painter_free(&p);
     return st;
 }
 
@@ -240,7 +118,7 @@ static status choose_backend(const comm *c, const params *par, const backend **b
     return MOAO_OK;
 }
 
-static status check_memory(const comm *c, const ast_job *j, const scene *u) {
+static status check_memory(const comm *c, const ast_job *j, const ast_scene *u) {
     const double bytes = ast_case_bytes(&u->s, j->nfixed);
     const double room = j->par.compute_memory > 0 ? j->par.compute_memory : (double)c->memory;
     if (bytes <= room)
@@ -297,14 +175,14 @@ static status take_none(ast_result *r) {
 }
 
 status ast_job_rank(const comm *c, ast_job *j, const ast_stars *s, bool quiet, ast_result *r) {
-    scene u = {0};
+    ast_scene u = {0};
     ast_case *k = NULL;
     status st;
     *r = (ast_result){.choose = j->cl->choose < s->n ? j->cl->choose : s->n};
     const double from = report_now();
     st = ast_job_take(j, s, NULL, s->n);
     if (st == MOAO_OK)
-        st = scene_init(j, &u);
+        st = ast_scene_init(j, &u);
     if (st == MOAO_OK)
         st = check_memory(c, j, &u);
     TRY(comm_agree(c, st));
@@ -328,6 +206,6 @@ status ast_job_rank(const comm *c, ast_job *j, const ast_stars *s, bool quiet, a
     r->seconds[2] = report_now() - found;
 done:
     ast_case_free(k);
-    scene_free(&u);
+    ast_scene_free(&u);
     return st;
 }

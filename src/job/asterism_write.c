@@ -139,6 +139,8 @@ status ast_write_facts(const char *dir, const ast_job *j, const ast_stars *s,
     json_number(&f, "looked_at", sum->tried);
     json_integer(&f, "images", sum->computed);
     json_string(&f, "search", sum->greedy ? "greedy with exchange" : "all");
+    json_number(&f, "rank_correlation", sum->correlation[1]);
+    json_number(&f, "rank_correlation_guess", sum->correlation[0]);
     json_number(&f, "covariances_s", sum->seconds[0]);
     json_number(&f, "search_s", sum->seconds[1]);
     json_number(&f, "images_s", sum->seconds[2]);

@@ -50,6 +50,7 @@ static const option options[] = {
     {"--order", TAKES_COUNT, MEMBER(order), 1e3, DIM_NONE, ""},
     {"--refine", TAKES_COUNT, MEMBER(refine), 1e7, DIM_NONE, ""},
     {"--full", TAKES_COUNT, MEMBER(full), 1e3, DIM_NONE, ""},
+    {"--sample", TAKES_COUNT, MEMBER(sample), 1e5, DIM_NONE, ""},
     {"--limit", TAKES_REAL, MEMBER(faintest), 40, DIM_NONE, ""},
     {"--radius", TAKES_REAL, MEMBER(radius), 0.17, DIM_ANGLE, "arcsec"},
     {"--apart", TAKES_REAL, MEMBER(apart), 0.17, DIM_ANGLE, "arcsec"},
