@@ -10,8 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Default order of the search: subapertures of the truth sensor across. */
-#define ORDER 8
+/* Subapertures across a candidate's sensor at the default order of the search. */
+#define SUBAPERTURES 8
 
 /* Whether a name is among those of a list with commas between; blanks and case do not count. */
 static bool is_listed(const char *list, const char *name) {
@@ -120,7 +120,10 @@ status ast_job_init(const comm *c, const cmdline *cl, int noverride, const char 
     TRY(comm_agree(c, st));
     j->own = j->par.sensors;
     j->par.sensors = (sensor_list){0};
-    j->order = cl->order > 0 ? cl->order : ORDER;
+    j->order = cl->order > 0
+                   ? cl->order
+                   : (int)lround((double)SUBAPERTURES * j->par.dm_nssp / j->own.v[j->like].nssp);
+    j->order = j->order > 4 ? j->order : 4;
     j->order = j->order < j->par.dm_nssp ? j->order : j->par.dm_nssp;
     params_sky(&j->par, &j->sk);
 done:
