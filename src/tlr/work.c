@@ -1,0 +1,115 @@
+/* Memory that the steps of one call share, and the dense operations on it. */
+#include "tlr/internal.h"
+
+static const double one = 1, zero = 0;
+
+void tlr_work_open(tlr_work *w, const backend *be, backend_ctx *ctx) {
+    memset(w, 0, sizeof *w);
+    w->be = be;
+    w->ctx = ctx;
+}
+
+void tlr_work_close(tlr_work *w) {
+    if (!w->be)
+        return;
+    for (int i = 0; i < BUFFERS; i++)
+        w->be->release(w->ctx, w->buf[i]);
+    w->be->release(w->ctx, w->work);
+    tlr_work_open(w, NULL, NULL);
+}
+
+status tlr_work_room(tlr_work *w, int which, int64_t count, double **p) {
+    status st = MOAO_OK;
+    if (count > w->count[which] || !w->buf[which]) {
+        void *fresh = NULL;
+        w->be->release(w->ctx, w->buf[which]);
+        w->buf[which] = NULL;
+        w->count[which] = 0;
+        st = w->be->alloc(w->ctx, sizeof(double) * (size_t)largest(count, 1), &fresh);
+        if (st == MOAO_OK) {
+            w->buf[which] = fresh;
+            w->count[which] = count;
+        }
+    }
+    *p = w->buf[which];
+    return st;
+}
+
+status tlr_work_bytes(tlr_work *w, size_t bytes) {
+    status st = MOAO_OK;
+    if (bytes > w->lwork) {
+        w->be->release(w->ctx, w->work);
+        w->work = NULL;
+        w->lwork = 0;
+        if ((st = w->be->alloc(w->ctx, bytes, &w->work)) == MOAO_OK)
+            w->lwork = bytes;
+    }
+    return st;
+}
+
+status tlr_dense_gemm(tlr_work *w, char ta, char tb, int64_t m, int64_t n, int64_t k, double alpha,
+                      const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
+                      double *c, int64_t ldc) {
+    if (m == 0 || n == 0 || (k == 0 && beta == 1))
+        return MOAO_OK;
+    return w->be->gemm(w->ctx, BACKEND_D, ta, tb, m, n, k, &alpha, a, lda, b, ldb, &beta, c, ldc,
+                       NULL, 0);
+}
+
+status tlr_dense_scale(tlr_work *w, int64_t m, int64_t n, double beta, double *c, int64_t ldc) {
+    if (m == 0 || n == 0 || beta == 1)
+        return MOAO_OK;
+    /* factors are not read where alpha is 0 */
+    return w->be->gemm(w->ctx, BACKEND_D, 'N', 'N', m, n, 1, &zero, c, ldc, c, ldc, &beta, c, ldc,
+                       NULL, 0);
+}
+
+status tlr_dense_copy(tlr_work *w, int64_t m, int64_t n, const double *a, int64_t lda, double *b,
+                      int64_t ldb) {
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    const int64_t e = sizeof(double);
+    return lda == m && ldb == m ? w->be->copy(w->ctx, b, e * m * n, a, e * m * n, e * m * n, 1)
+                                : w->be->copy(w->ctx, b, e * ldb, a, e * lda, e * m, n);
+}
+
+status tlr_dense_trsm(tlr_work *w, char side, char trans, int64_t m, int64_t n, const double *l,
+                      int64_t ldl, double *b, int64_t ldb) {
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    status st = tlr_work_bytes(w, w->be->workspace(BACKEND_TRSM, BACKEND_D, m, n));
+    return st != MOAO_OK ? st
+                         : w->be->trsm(w->ctx, BACKEND_D, side, 'L', trans, 'N', m, n, &one, l, ldl,
+                                       b, ldb, w->work, w->lwork);
+}
+
+status tlr_list_add(product_list *l, product p) {
+    if (l->count == l->room) {
+        const int64_t room = l->room ? 2 * l->room : 256;
+        product *grown = realloc(l->p, sizeof *grown * (size_t)room);
+        if (!grown)
+            return status_fail(MOAO_MEMORY, "cannot allocate %lld products of tiles",
+                               (long long)room);
+        l->p = grown;
+        l->room = room;
+    }
+    l->p[l->count++] = p;
+    return MOAO_OK;
+}
+
+void tlr_list_free(product_list *l) {
+    free(l->p);
+    *l = (product_list){0};
+}
+
+status tlr_list_run(tlr_work *w, product_list *l, char ta, char tb) {
+    status st = MOAO_OK;
+    for (int64_t i = 0; i < l->count && st == MOAO_OK; i++) {
+        const product *p = l->p + i;
+        st = p->k == 0 ? tlr_dense_scale(w, p->m, p->n, 0, p->c, p->ldc)
+                       : tlr_dense_gemm(w, ta, tb, p->m, p->n, p->k, 1, p->a, p->lda, p->b, p->ldb,
+                                        0, p->c, p->ldc);
+    }
+    l->count = 0;
+    return st;
+}
