@@ -80,6 +80,8 @@ typedef struct {
     int64_t count[BUFFERS];
     void *work; /* of the dense operations, and of compression */
     size_t lwork;
+    int64_t *list, *list_host; /* products on their way to the backend */
+    int64_t list_count, list_used;
 } tlr_work;
 
 void tlr_work_open(tlr_work *w, const backend *be, backend_ctx *ctx);

@@ -15,6 +15,8 @@ void tlr_work_close(tlr_work *w) {
     for (int i = 0; i < BUFFERS; i++)
         w->be->release(w->ctx, w->buf[i]);
     w->be->release(w->ctx, w->work);
+    w->be->release(w->ctx, w->list);
+    w->be->release_host(w->ctx, w->list_host);
     tlr_work_open(w, NULL, NULL);
 }
 
@@ -102,14 +104,81 @@ void tlr_list_free(product_list *l) {
     *l = (product_list){0};
 }
 
+/* Sizes and places of products, one array after another. */
+enum { LIST_M, LIST_N, LIST_K, LIST_A, LIST_B, LIST_C, LIST_LDA, LIST_LDB, LIST_LDC, LIST_PARTS };
+#define LIST_ENTRY ((int64_t)(LIST_PARTS * sizeof(int64_t)))
+#define LIST_MOST ((int64_t)1 << 17) /* products of one call */
+
+/* Room for n more products on their way to the backend; what is on its way stays as it is. */
+static status list_room(tlr_work *w, int64_t n, int64_t *at) {
+    status st = MOAO_OK;
+    if (w->list_used + n > w->list_count) {
+        TRY(w->be->sync(w->ctx));
+        w->list_used = 0;
+    }
+    if (n > w->list_count) {
+        w->be->release_host(w->ctx, w->list_host);
+        w->be->release(w->ctx, w->list);
+        w->list_host = w->list = NULL;
+        w->list_count = 0;
+        const int64_t room = least(largest(4 * n, 4096), LIST_MOST);
+        TRY(w->be->alloc_host(w->ctx, (size_t)(room * LIST_ENTRY), (void **)&w->list_host));
+        TRY(w->be->alloc(w->ctx, (size_t)(room * LIST_ENTRY), (void **)&w->list));
+        w->list_count = room;
+    }
+    *at = w->list_used * LIST_PARTS;
+    w->list_used += n;
+done:
+    return st;
+}
+
+static void list_write(const product *p, int64_t n, int64_t *to) {
+    for (int64_t i = 0; i < n; i++, p++) {
+        const int64_t entry[LIST_PARTS] = {p->m,
+                                           p->n,
+                                           p->k,
+                                           (int64_t)(intptr_t)p->a,
+                                           (int64_t)(intptr_t)p->b,
+                                           (int64_t)(intptr_t)p->c,
+                                           p->lda,
+                                           p->ldb,
+                                           p->ldc};
+        for (int part = 0; part < LIST_PARTS; part++)
+            to[part * n + i] = entry[part];
+    }
+}
+
+static batch_mat list_mat(const int64_t *there, int64_t n, int place, int ld) {
+    batch_mat m = {NULL, 0, (void *const *)(there + place * n), 0, there + ld * n};
+    return m;
+}
+
+static status list_send(tlr_work *w, const product *p, int64_t n, char ta, char tb) {
+    int64_t at = 0, most[3] = {0};
+    status st;
+    for (int64_t i = 0; i < n; i++) {
+        most[0] = largest(most[0], p[i].m);
+        most[1] = largest(most[1], p[i].n);
+        most[2] = largest(most[2], p[i].k);
+    }
+    TRY(list_room(w, n, &at));
+    list_write(p, n, w->list_host + at);
+    const int64_t *there = w->list + at;
+    TRY(w->be->copy(w->ctx, w->list + at, n * LIST_ENTRY, w->list_host + at, n * LIST_ENTRY,
+                    n * LIST_ENTRY, 1));
+    TRY(w->be->batch->gemm(
+        w->ctx, BACKEND_D, ta, tb, n, (batch_dim){most[0], there + LIST_M * n},
+        (batch_dim){most[1], there + LIST_N * n}, (batch_dim){most[2], there + LIST_K * n}, &one,
+        list_mat(there, n, LIST_A, LIST_LDA), list_mat(there, n, LIST_B, LIST_LDB), &zero,
+        list_mat(there, n, LIST_C, LIST_LDC)));
+done:
+    return st;
+}
+
 status tlr_list_run(tlr_work *w, product_list *l, char ta, char tb) {
     status st = MOAO_OK;
-    for (int64_t i = 0; i < l->count && st == MOAO_OK; i++) {
-        const product *p = l->p + i;
-        st = p->k == 0 ? tlr_dense_scale(w, p->m, p->n, 0, p->c, p->ldc)
-                       : tlr_dense_gemm(w, ta, tb, p->m, p->n, p->k, 1, p->a, p->lda, p->b, p->ldb,
-                                        0, p->c, p->ldc);
-    }
+    for (int64_t i = 0; i < l->count && st == MOAO_OK; i += LIST_MOST)
+        st = list_send(w, l->p + i, least(LIST_MOST, l->count - i), ta, tb);
     l->count = 0;
     return st;
 }
