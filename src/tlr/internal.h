@@ -71,7 +71,7 @@ static inline int64_t largest(int64_t a, int64_t b) {
 }
 
 /* --- work.c: memory that grows, products --- */
-enum { BUF_PANEL, BUF_METRIC, BUF_CORE, BUF_PRODUCT, BUF_U, BUF_V, BUF_SIDE, BUFFERS };
+enum { BUF_PANEL, BUF_METRIC, BUF_CORE, BUF_PRODUCT, BUF_U, BUF_V, BUF_SIDE, BUF_TILES, BUFFERS };
 
 typedef struct {
     const backend *be;
@@ -174,6 +174,11 @@ static inline int64_t panel_rows(const tlr *a, int64_t q) {
  * their diagonal blocks), q a super-panel of columns of both. D begins at row ia and column ka. */
 status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q, int64_t ia,
                   int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd);
+
+/* --- recompress.c ---
+ * Super-panel p of C := alpha A B^T + beta C, a recompression for each inner tile. */
+status tlr_recompress_panel(tlr_work *w, double alpha, const tlr *a, const tlr *b, double beta,
+                            tlr *c, int64_t p);
 
 /* --- side.c ---
  * Products with dense rows, in the form Y := Y + alpha X op(A) (side R); side L: their transposes.
