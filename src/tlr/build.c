@@ -46,8 +46,8 @@ static status copy_tile(tlr_work *w, const tlr *from, const panel *p, int64_t i,
     double *u = panel_u(to, q, ti, tk), *v = panel_v(to, q, ti, tk);
     status st = MOAO_OK;
     if (t->kind == TLR_DENSE && turn) {
-        TRY(tlr_dense_gemm(w, 'T', 'N', n, m, m, 1, panel_u(from, p, i, k), m, identity, from->b, 0,
-                           u, n));
+        TRY(tlr_dense_gemm(w, 'T', 'N', n, m, m, 1, panel_u(from, p, i, k), m, identity,
+                           w->identity, 0, u, n));
     } else if (t->kind == TLR_DENSE) {
         TRY(tlr_dense_copy(w, m, n, panel_u(from, p, i, k), m, u, m));
     } else if (t->kind == TLR_LOWRANK) {
@@ -55,20 +55,6 @@ static status copy_tile(tlr_work *w, const tlr *from, const panel *p, int64_t i,
         TRY(tlr_dense_copy(w, n, t->rank, panel_v(from, p, i, k), n, turn ? u : v, n));
     }
 done:
-    return st;
-}
-
-static status make_identity(tlr_work *w, int64_t b, double **p) {
-    double *host = NULL;
-    status st;
-    TRY(tlr_work_room(w, BUF_CORE, b * b, p));
-    TRY(ALLOC(host, (size_t)(b * b), "identity"));
-    for (int64_t i = 0; i < b; i++)
-        host[i * (b + 1)] = 1;
-    TRY(tlr_dense_copy(w, b, b, host, b, *p, b));
-    TRY(w->be->sync(w->ctx));
-done:
-    free(host);
     return st;
 }
 
@@ -108,7 +94,7 @@ status tlr_copy(const tlr *a, char trans, tlr **out) {
         st = tlr_new(a->be, a->ctx, turn ? a->cols : a->rows, turn ? a->rows : a->cols,
                      a->symmetric, &a->o, &c);
     if (st == MOAO_OK && turn)
-        st = make_identity(&w, a->b, &identity);
+        st = tlr_work_identity(&w, a->b, &identity);
     if (st == MOAO_OK)
         c->factor = a->factor;
     for (int64_t q = 0; st == MOAO_OK && q < c->panels; q++)
@@ -129,8 +115,8 @@ static status clear_above(tlr_work *w, const tlr *a, int64_t q, double *d, int64
     const double one = 1;
     double *identity;
     status st;
-    TRY(make_identity(w, p->width, &identity));
-    TRY(tlr_dense_copy(w, p->width, p->width, identity, p->width, d, ld));
+    TRY(tlr_work_identity(w, p->width, &identity));
+    TRY(tlr_dense_copy(w, p->width, p->width, identity, w->identity, d, ld));
     TRY(tlr_work_bytes(w, w->be->workspace(BACKEND_TRMM, BACKEND_D, p->width, p->width)));
     TRY(w->be->trmm(w->ctx, BACKEND_D, 'L', 'L', 'N', 'N', p->width, p->width, &one, p->diag,
                     p->width, d, ld, w->work, w->lwork));

@@ -113,26 +113,32 @@ status tlr_decide(const tlr *a, const tlr_batch *c, panel *p) {
     return MOAO_OK;
 }
 
-/* Columns to where they stay. */
+/* Columns to where they stay: all in one batch, as products with the identity. */
 status tlr_settle(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p,
                   const double *exact, int64_t lde) {
     const int64_t top = a->rows->first[p->r0], left = a->cols->first[p->c0], b = a->b;
+    product_list l = {0};
+    double *one;
     int64_t t = 0;
-    status st = MOAO_OK;
+    status st;
+    TRY(tlr_work_identity(w, largest(c->most, 1), &one));
     for (int64_t i = p->r0; i < p->r1; i++)
         for (int64_t k = p->c0; k < p->c1; k++, t++) {
             const tlr_tile *tile = p->tile + t;
-            const int64_t m = c->m[t], n = c->n[t], at = t * b * c->most;
+            const int64_t m = c->m[t], n = c->n[t], at = t * b * c->most, r = tile->rank;
+            double *u = panel_u(a, p, i, k), *v = panel_v(a, p, i, k);
             if (tile->kind == TLR_DENSE) {
                 TRY(tlr_dense_copy(
                     w, m, n, exact + a->rows->first[i] - top + (a->cols->first[k] - left) * lde,
-                    lde, panel_u(a, p, i, k), m));
+                    lde, u, m));
             } else if (tile->kind == TLR_LOWRANK) {
-                TRY(tlr_dense_copy(w, m, tile->rank, c->u + at, b, panel_u(a, p, i, k), m));
-                TRY(tlr_dense_copy(w, n, tile->rank, c->v + at, b, panel_v(a, p, i, k), n));
+                TRY(tlr_list_add(&l, (product){c->u + at, one, u, b, w->identity, m, m, r, r}));
+                TRY(tlr_list_add(&l, (product){c->v + at, one, v, b, w->identity, n, n, r, r}));
             }
         }
+    TRY(tlr_list_run(w, &l, 'N', 'N'));
 done:
+    tlr_list_free(&l);
     return st;
 }
 

@@ -71,7 +71,18 @@ static inline int64_t largest(int64_t a, int64_t b) {
 }
 
 /* --- work.c: memory that grows, products --- */
-enum { BUF_PANEL, BUF_METRIC, BUF_CORE, BUF_PRODUCT, BUF_U, BUF_V, BUF_SIDE, BUF_TILES, BUFFERS };
+enum {
+    BUF_PANEL,
+    BUF_METRIC,
+    BUF_CORE,
+    BUF_PRODUCT,
+    BUF_U,
+    BUF_V,
+    BUF_SIDE,
+    BUF_TILES,
+    BUF_IDENTITY,
+    BUFFERS
+};
 
 typedef struct {
     const backend *be;
@@ -80,6 +91,7 @@ typedef struct {
     int64_t count[BUFFERS];
     void *work; /* of the dense operations, and of compression */
     size_t lwork;
+    int64_t identity;          /* order of the one that is there; its leading dimension */
     int64_t *list, *list_host; /* products on their way to the backend */
     int64_t list_count, list_used;
 } tlr_work;
@@ -88,6 +100,8 @@ void tlr_work_open(tlr_work *w, const backend *be, backend_ctx *ctx);
 void tlr_work_close(tlr_work *w);
 /* Numbers of buffer `which`: at least count of them, contents not kept when it grows. */
 status tlr_work_room(tlr_work *w, int which, int64_t count, double **p);
+/* Identity of order n at least; w->identity is its leading dimension. May wait. */
+status tlr_work_identity(tlr_work *w, int64_t n, double **p);
 /* At least so many bytes of w->work. */
 status tlr_work_bytes(tlr_work *w, size_t bytes);
 /* Products of doubles on full matrices. */

@@ -24,6 +24,7 @@ status tlr_work_room(tlr_work *w, int which, int64_t count, double **p) {
     status st = MOAO_OK;
     if (count > w->count[which] || !w->buf[which]) {
         void *fresh = NULL;
+        count = largest(count, w->count[which] + w->count[which] / 4); /* not a little at a time */
         w->be->release(w->ctx, w->buf[which]);
         w->buf[which] = NULL;
         w->count[which] = 0;
@@ -34,6 +35,25 @@ status tlr_work_room(tlr_work *w, int which, int64_t count, double **p) {
         }
     }
     *p = w->buf[which];
+    return st;
+}
+
+status tlr_work_identity(tlr_work *w, int64_t n, double **p) {
+    double *host = NULL;
+    status st = MOAO_OK;
+    if (n > w->identity) {
+        w->identity = 0;
+        TRY(tlr_work_room(w, BUF_IDENTITY, n * n, p));
+        TRY(ALLOC(host, (size_t)(n * n), "identity"));
+        for (int64_t i = 0; i < n; i++)
+            host[i * (n + 1)] = 1;
+        TRY(tlr_dense_copy(w, n, n, host, n, *p, n));
+        TRY(w->be->sync(w->ctx));
+        w->identity = n;
+    }
+    *p = w->buf[BUF_IDENTITY];
+done:
+    free(host);
     return st;
 }
 
