@@ -109,21 +109,6 @@ status tlr_copy(const tlr *a, char trans, tlr **out) {
     return st;
 }
 
-/* Zeros above the diagonal of a factor's block: L := L I. */
-static status clear_above(tlr_work *w, const tlr *a, int64_t q, double *d, int64_t ld) {
-    const panel *p = a->panel + q;
-    const double one = 1;
-    double *identity;
-    status st;
-    TRY(tlr_work_identity(w, p->width, &identity));
-    TRY(tlr_dense_copy(w, p->width, p->width, identity, w->identity, d, ld));
-    TRY(tlr_work_bytes(w, w->be->workspace(BACKEND_TRMM, BACKEND_D, p->width, p->width)));
-    TRY(w->be->trmm(w->ctx, BACKEND_D, 'L', 'L', 'N', 'N', p->width, p->width, &one, p->diag,
-                    p->width, d, ld, w->work, w->lwork));
-done:
-    return st;
-}
-
 status tlr_expand(const tlr *a, double *dense, int64_t ld) {
     tlr_work w;
     status st = MOAO_OK;
@@ -133,8 +118,6 @@ status tlr_expand(const tlr *a, double *dense, int64_t ld) {
         if (a->factor && row > 0)
             TRY(tlr_dense_scale(&w, row, a->panel[q].width, 0, dense + col * ld, ld));
         TRY(tlr_expand_panel(&w, a, q, 1, dense + row + col * ld, ld));
-        if (a->factor)
-            TRY(clear_above(&w, a, q, dense + row + col * ld, ld));
     }
     if (a->symmetric && !a->factor)
         TRY(a->be->mirror(a->ctx, BACKEND_D, 'L', a->rows->n, dense, ld));

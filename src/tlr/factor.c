@@ -171,6 +171,21 @@ done:
 
 /* --- a super-panel --- */
 
+/* The block on the diagonal, with zeros above its diagonal: L I. */
+static status keep_block(state *s, const panel *here, const double *d, int64_t ldd) {
+    const int64_t n = here->width;
+    const double one = 1;
+    double *identity;
+    status st;
+    TRY(tlr_work_identity(&s->w, n, &identity));
+    TRY(tlr_dense_copy(&s->w, n, n, identity, s->w.identity, here->diag, n));
+    TRY(tlr_work_bytes(&s->w, s->w.be->workspace(BACKEND_TRMM, BACKEND_D, n, n)));
+    TRY(s->w.be->trmm(s->w.ctx, BACKEND_D, 'L', 'L', 'N', 'N', n, n, &one, d, ldd, here->diag, n,
+                      s->w.work, s->w.lwork));
+done:
+    return st;
+}
+
 /* L below the block, and its tiles: what is compressed is L_ik L_kk^T, in the metric of the matrix;
  * V := L_kk^-1 V leads back. */
 static status finish_panel(state *s, int64_t p, double *d, int64_t ldd) {
@@ -196,7 +211,7 @@ static status finish_panel(state *s, int64_t p, double *d, int64_t ldd) {
         TRY(tlr_dense_trsm(&s->w, 'L', 'N', b, here->vcols[k - here->c0], d + at * (ldd + 1), ldd,
                            here->v + here->vbegin[k - here->c0], b));
     }
-    TRY(tlr_dense_copy(&s->w, n, n, d, ldd, here->diag, n));
+    TRY(keep_block(s, here, d, ldd));
 done:
     return st;
 }

@@ -171,19 +171,21 @@ static status panel_product(tlr_work *w, const tlr *a, int64_t q, char side, cha
     return st;
 }
 
-/* X and Y with the diagonal block of super-panel q. */
-static status diagonal_product(tlr_work *w, const tlr *a, int64_t q, char side, int64_t v,
-                               double alpha, const double *x, int64_t ldx, double *y, int64_t ldy) {
+static char flip(char trans) {
+    return trans == 'T' ? 'N' : 'T';
+}
+
+/* X and Y with the diagonal block of super-panel q, in a form as of tlr_side_product. */
+static status diagonal_product(tlr_work *w, const tlr *a, int64_t q, char side, char form,
+                               int64_t v, double alpha, const double *x, int64_t ldx, double *y,
+                               int64_t ldy) {
     const panel *p = a->panel + q;
     const int64_t n = p->width, from = a->cols->first[p->c0];
     x = at(side, x, from, ldx);
     y = at(side, y, from, ldy);
-    return side == 'R' ? tlr_dense_gemm(w, 'N', 'N', v, n, n, alpha, x, ldx, p->diag, n, 1, y, ldy)
-                       : tlr_dense_gemm(w, 'N', 'N', n, v, n, alpha, p->diag, n, x, ldx, 1, y, ldy);
-}
-
-static char flip(char trans) {
-    return trans == 'T' ? 'N' : 'T';
+    return side == 'R'
+               ? tlr_dense_gemm(w, 'N', form, v, n, n, alpha, x, ldx, p->diag, n, 1, y, ldy)
+               : tlr_dense_gemm(w, flip(form), 'N', n, v, n, alpha, p->diag, n, x, ldx, 1, y, ldy);
 }
 
 static status apply_chunk(tlr_work *w, const tlr *a, char side, char form, int64_t v, double alpha,
@@ -191,10 +193,10 @@ static status apply_chunk(tlr_work *w, const tlr *a, char side, char form, int64
     status st = MOAO_OK;
     for (int64_t q = 0; q < a->panels; q++) {
         TRY(panel_product(w, a, q, side, form, v, alpha, x, ldx, y, ldy));
-        if (a->symmetric) {
+        if (a->symmetric && !a->factor)
             TRY(panel_product(w, a, q, side, flip(form), v, alpha, x, ldx, y, ldy));
-            TRY(diagonal_product(w, a, q, side, v, alpha, x, ldx, y, ldy));
-        }
+        if (a->symmetric)
+            TRY(diagonal_product(w, a, q, side, form, v, alpha, x, ldx, y, ldy));
     }
 done:
     return st;
@@ -211,7 +213,7 @@ status tlr_apply(const tlr *a, char side, char trans, int64_t v, double alpha, c
                   in = form == 'T' ? a->cols->n : a->rows->n;
     tlr_work w;
     status st;
-    if (!is_letter(side, "LR") || !is_letter(trans, "NT") || v < 0 || a->factor ||
+    if (!is_letter(side, "LR") || !is_letter(trans, "NT") || v < 0 ||
         ldx < (side == 'R' ? largest(v, 1) : largest(in, 1)) ||
         ldy < (side == 'R' ? largest(v, 1) : largest(out, 1)))
         return status_fail(MOAO_INPUT, "tlr_apply: an argument is out of range");

@@ -115,7 +115,7 @@ void tlr_statistics(const tlr *a, tlr_stats *s);
 /* --- algebra -------------------------------------------------------------------------------- */
 
 /* Y := alpha op(A) X + beta Y (side L; X, Y of v columns) or alpha X op(A) + beta Y (side R; v
- * rows). beta = 0 does not read Y. A rectangular or symmetric. */
+ * rows). beta = 0 does not read Y. A rectangular, symmetric, or a factor L. */
 status tlr_apply(const tlr *a, char side, char trans, int64_t v, double alpha, const double *x,
                  int64_t ldx, double beta, double *y, int64_t ldy);
 

@@ -329,6 +329,21 @@ static void apply_symmetric(void **state) {
     points_free(&p);
 }
 
+static void apply_factor(void **state) {
+    (void)state;
+    points p = points_new(230, B, TLR_KD);
+    for (int64_t cut = 0; cut <= B; cut += B / 4) {
+        tlr_options o = small_options(1e-4);
+        tlr_source from = {.layout = &p.l, .fill = fill, .arg = &p};
+        tlr *l;
+        o.cut = cut;
+        ok(tlr_factor(be, ctx, &from, 'L', &o, NULL, &l, NULL));
+        apply_all(l, p.n, p.n);
+        tlr_close(l);
+    }
+    points_free(&p);
+}
+
 /* --- copies, and what is refused --- */
 
 static void copies(void **state) {
@@ -406,17 +421,12 @@ static void tiny(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_index_once),
-        cmocka_unit_test(tiles_of_groups),
-        cmocka_unit_test(tiles_are_small),
-        cmocka_unit_test(refused_layouts),
-        cmocka_unit_test(tile_errors),
-        cmocka_unit_test(ranks_pinned),
-        cmocka_unit_test(apply_rectangle),
-        cmocka_unit_test(apply_symmetric),
-        cmocka_unit_test(copies),
-        cmocka_unit_test(refused_matrices),
-        cmocka_unit_test(tiny),
+        cmocka_unit_test(each_index_once),  cmocka_unit_test(tiles_of_groups),
+        cmocka_unit_test(tiles_are_small),  cmocka_unit_test(refused_layouts),
+        cmocka_unit_test(tile_errors),      cmocka_unit_test(ranks_pinned),
+        cmocka_unit_test(apply_rectangle),  cmocka_unit_test(apply_symmetric),
+        cmocka_unit_test(apply_factor),     cmocka_unit_test(copies),
+        cmocka_unit_test(refused_matrices), cmocka_unit_test(tiny),
     };
     return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen});
 }
