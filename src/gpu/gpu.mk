@@ -16,11 +16,18 @@ gpu-tests: gpu $(gpu_test) $(linalg_test)
 gpu-bench: gpu $(gpu_bench)
 
 # programs that call CUDA themselves, beside the backend's table
-$(gpu_test) $(gpu_bench): $(B)/%: %.cu $(B)/libmoao.a
+$(gpu_test) $(filter-out %/bench_tlr,$(gpu_bench)): $(B)/%: %.cu $(B)/libmoao.a
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
 	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -Xcompiler -fopenmp -cudart static -Isrc -MMD -MP -MF $@.d $< $(B)/libmoao.a -o $@ \
 	  $(OPENBLAS_LIBS) $(CUDA_LIBS) -ldl -lgomp -lpthread
+
+# reads parameter files too, so the program's own libraries are linked
+$(B)/bench/gpu/bench_tlr: $(B)/%: %.cu $(B)/bench/gpu/tlr_case.o $(B)/libmoao.a
+	@mkdir -p $(@D)
+	$(call say,NVCC,$<)
+	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -Xcompiler -fopenmp -Isrc -MMD -MP -MF $@.d -c $< -o $@.o
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $@.o $(filter %.o %.a,$^) -L$(lastword $(cuda_home))/lib64 $(CUDA_LIBS) -lcudart_static -lrt -lstdc++ $(ALL_LIBS) -lpthread
 
 check-gpu: gpu-tests
 	@scripts/check-gpu.sh $(B)
