@@ -18,21 +18,16 @@ typedef struct {
     const void *value;
 } backend_rows;
 
+/* C := alpha S A + beta C, A cols x n, C rows x n; types D, S. beta = 0 does not read C. Sums are
+ * in the type of the call, in the order of the entries. */
+typedef status sparse_times_op(backend_ctx *ctx, backend_type t, const backend_rows *s, int64_t n,
+                               double alpha, const void *a, int64_t lda, double beta, void *c,
+                               int64_t ldc);
+
 typedef struct backend_sparse {
-    /* C := alpha S A + beta C, A cols x n, C rows x n; types D, S. beta = 0 does not read C. Sums
-     * are in the type of the call, in the order of the entries. */
-    status (*times)(backend_ctx *ctx, backend_type t, const backend_rows *s, int64_t n,
-                    double alpha, const void *a, int64_t lda, double beta, void *c, int64_t ldc);
+    size_t size; /* sizeof(backend_sparse) */
+    sparse_times_op *times;
 } backend_sparse;
-
-extern const backend_sparse backend_sparse_cpu;
-
-/* Argument check that every backend makes. */
-static inline bool backend_rows_ok(backend_type t, const backend_rows *s, int64_t n, int64_t lda,
-                                   int64_t ldc) {
-    return (t == BACKEND_D || t == BACKEND_S) && s->rows >= 0 && s->cols >= 0 && s->width >= 0 &&
-           n >= 0 && lda >= (s->cols > 1 ? s->cols : 1) && ldc >= (s->rows > 1 ? s->rows : 1);
-}
 
 #ifdef __cplusplus
 }

@@ -51,11 +51,9 @@ static status launch(backend_ctx *ctx, const backend_rows *s, int64_t n, double 
 static status times(backend_ctx *ctx, backend_type t, const backend_rows *s, int64_t n,
                     double alpha, const void *a, int64_t lda, double beta, void *c, int64_t ldc) {
     gpu_device_guard guard(ctx->device);
-    if (!backend_rows_ok(t, s, n, lda, ldc))
-        return status_fail(MOAO_INPUT, "product with a sparse matrix: an argument is out of range");
     if (s->rows == 0 || n == 0)
         return MOAO_OK;
     return GPU_DISPATCH_REAL(t, launch, ctx, s, n, alpha, a, lda, beta, c, ldc);
 }
 
-const backend_sparse backend_sparse_gpu = {.times = times};
+const backend_sparse backend_sparse_gpu = {.size = sizeof(backend_sparse), .times = times};
