@@ -70,6 +70,32 @@ double matcov_direct_ctm(const sys *s, const profile *p, const double dir[2], bo
     return entry(s, p, shifted ? s->delay : 0.0, &ts, ta, ti, &s->sensors[v], va, vi);
 }
 
+double matcov_direct_cpm(const sys *s, const profile *p, const double dir[2], bool shifted,
+                         double x, double y, size_t j) {
+    int w, axis, isub;
+    sys_slope_at(s, j, &w, &axis, &isub);
+    const sensor *o = &s->sensors[w];
+    const slope e = slope_of(s, o, axis, isub);
+    const double at[2] = {x, y};
+    double sum = 0.0;
+    for (int l = 0; l < p->nlayer; l++) {
+        const double c = 1.0 - p->h[l] / o->altitude;
+        double minus[2], plus[2];
+        if (!(c > 0.0) || p->strength[l] == 0.0)
+            continue;
+        for (int i = 0; i < 2; i++) {
+            double q = at[i] + dir[i] * p->h[l] - c * e.centre[i] - o->dir[i] * p->h[l];
+            if (shifted && p->wind[i] != NULL)
+                q -= p->wind[i][l] * s->delay;
+            minus[i] = q + c * e.half[i];
+            plus[i] = q - c * e.half[i];
+        }
+        sum += 0.5 * (formula_structure(p->strength[l], p->L0[l], hypot(minus[0], minus[1])) -
+                      formula_structure(p->strength[l], p->L0[l], hypot(plus[0], plus[1])));
+    }
+    return sum * formula_phase_scale(o->mag * s->diameter / o->nssp);
+}
+
 double matcov_direct_ctt(const sys *s, const profile *p, size_t i, size_t j) {
     sensor ts = truth_sensor(s, (double[2]){0.0, 0.0});
     int ia, ii, ja, ji;
