@@ -31,9 +31,36 @@ static void triangular_product(const rowteam *t, const rowchunk *ch, size_t j, s
     t->rep->flops[STAGE_EXPOSURE] += (double)rows * (double)w * (double)(w + 2 * (size_t)below);
 }
 
+typedef struct { /* of the residual phase on the pupil; n 0: the commands are enough */
+    size_t n;
+    const double *x, *y;
+    double *panel; /* n x width: Cpm */
+    double *ct;    /* [nmine] nlrow x n: W Cpm' */
+} points;
+
+/* ct += W(:, j..j+w) Cpm(:, j..j+w)' of a target; the columns of Cpm are shared out over the group. */
+static status project_phase(const rowteam *t, const rowchunk *ch, const matcov_target *mt,
+                            const points *pt, int slot, size_t j, size_t w) {
+    int c0, nc;
+    rows_share((int)w, t->group_size, t->member, &c0, &nc);
+    status st = matcov_fill_cpm(mt, pt->n, pt->x, pt->y, j + (size_t)c0, (size_t)nc,
+                                pt->panel + (size_t)c0 * pt->n, pt->n);
+    ROWS_WAIT(t, STAGE_EXPOSURE, st = rows_group_agree(t, st));
+    if (st != MOAO_OK)
+        return st;
+    ROWS_WAIT(t, STAGE_EXPOSURE, rows_gather(t, pt->n, w, pt->panel));
+    if (ch->nlrow > 0)
+        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasTrans, ch->nlrow, (int)pt->n, (int)w, 1.0,
+                    ch->w + (size_t)slot * (size_t)ch->nlrow + j * ch->ld, (int)ch->ld, pt->panel,
+                    (int)pt->n, 1.0, pt->ct + (size_t)slot * (size_t)ch->nlrow * pt->n, ch->nlrow);
+    t->rep->flops[STAGE_EXPOSURE] += 2.0 * ch->nlrow * (double)w * (double)pt->n;
+    return MOAO_OK;
+}
+
 /* Panel by panel: z is never kept whole. mt: the targets of this rank. */
 static status residual_panels(const rowteam *t, const matcov *mc, const double *proj,
-                              const rowchunk *ch, matcov_target *const *mt, double *y) {
+                              const rowchunk *ch, matcov_target *const *mt, const points *pt,
+                              double *y) {
     status st = MOAO_OK;
     const size_t m = t->s->m;
     for (size_t j = 0; j < m && st == MOAO_OK; j += t->width) {
@@ -44,7 +71,9 @@ static status residual_panels(const rowteam *t, const matcov *mc, const double *
         triangular_product(t, ch, j, w);
         for (int k = 0; k < ch->nmine && st == MOAO_OK; k++) {
             double *z = t->z + (size_t)k * (size_t)ch->nlrow;
-            st = rows_project_ctm(t, ch, mt[k], proj, j, w, -1.0, 1.0, z, ch->ld, STAGE_EXPOSURE);
+            st = pt->n > 0 ? project_phase(t, ch, mt[k], pt, k, j, w)
+                           : rows_project_ctm(t, ch, mt[k], proj, j, w, -1.0, 1.0, z, ch->ld,
+                                              STAGE_EXPOSURE);
             if (st == MOAO_OK)
                 rows_outer(t, ch, k, j, w, z, ch->ld,
                            y + (size_t)k * (size_t)ch->nlrow * (size_t)ch->nrow, STAGE_EXPOSURE);
@@ -55,19 +84,25 @@ static status residual_panels(const rowteam *t, const matcov *mc, const double *
     return st;
 }
 
-status obsseq_residual(const rowteam *t, const matcov *mc, const double *proj, const rowchunk *ch,
-                       double *y) {
+static status residual(const rowteam *t, const matcov *mc, const double *proj, const rowchunk *ch,
+                       const points *pt, double *y) {
     matcov_target **mt = NULL;
     status st = ALLOC(mt, (size_t)ch->nmine, "targets of the exposure");
     for (int k = 0; k < ch->nmine && st == MOAO_OK; k++)
         st = matcov_target_init(mc, t->s->targets[ch->mine + k], true, &mt[k]);
     memset(y, 0, obsseq_work(ch));
     if ((st = comm_agree(t->c, st)) == MOAO_OK)
-        st = residual_panels(t, mc, proj, ch, mt, y);
+        st = residual_panels(t, mc, proj, ch, mt, pt, y);
     for (int k = 0; mt != NULL && k < ch->nmine; k++)
         matcov_target_free(mt[k]);
     free(mt);
     return st;
+}
+
+status obsseq_residual(const rowteam *t, const matcov *mc, const double *proj, const rowchunk *ch,
+                       double *y) {
+    const points none = {0};
+    return residual(t, mc, proj, ch, &none, y);
 }
 
 status obsseq_truth(const rowteam *t, const matcov *mc, const double *proj, int nrow, int *i0,
@@ -105,6 +140,14 @@ static status common_part(const rowteam *t, const profile *p, const matcov *mc, 
     int i0, ni;
     const size_t nsep = psf_sep_count(ps);
     status st;
+    if (psf_is_phase(ps)) {
+        st = ALLOC(ex->mtt, nsep, "what all targets have in common");
+        if (st == MOAO_OK)
+            st = psf_phase_common(ps, p, ex->mtt);
+        if (st == MOAO_OK)
+            st = psf_rest_init(ps, p, &ex->fit);
+        return comm_agree(t->c, st);
+    }
     TRY(obsseq_truth(t, mc, dplus, t->s->dm.nact, &i0, &ni, &c));
     st = ALLOC(ex->mtt, nsep, "stationary average of D+ Ctt D+'");
     if (st == MOAO_OK)
@@ -125,16 +168,20 @@ static bool owns(int k, int group_size, int member) {
 
 /* PSFs of the targets that this rank owns, one after the other, into out (scalars) and images. */
 static status own_psfs(const rowteam *t, const rowchunk *ch, psf *ps, const obsexposure *ex,
-                       const double *y, const result_block *shape, double *sum, double *scalars,
-                       float *images) {
+                       const double *y, const points *pt, const result_block *shape, double *sum,
+                       double *scalars, float *images) {
     const size_t nsep = psf_sep_count(ps), ny = (size_t)ch->nlrow * (size_t)ch->nrow;
     const size_t ns = (size_t)shape->nlambda * (3 + (size_t)shape->nbox);
     const size_t np = (size_t)shape->nlambda * (size_t)shape->crop * (size_t)shape->crop;
     status st = comm_fault(t->c, "psf");
     for (int k = 0; k < ch->nmine; k++) {
         memset(sum, 0, nsep * sizeof(double));
-        psf_accumulate(ps, (size_t)ch->row0, (size_t)ch->nlrow, y + (size_t)k * ny,
-                       ch->nlrow > 0 ? (size_t)ch->nlrow : 1, true, sum);
+        const size_t nl = (size_t)ch->nlrow, ld = nl > 0 ? nl : 1;
+        if (pt->n == 0)
+            psf_accumulate(ps, (size_t)ch->row0, nl, y + (size_t)k * ny, ld, true, sum);
+        else if (st == MOAO_OK)
+            st = psf_accumulate_phase(ps, (size_t)ch->row0, nl, y + (size_t)k * ny, ld,
+                                      pt->ct + (size_t)k * nl * pt->n, ld, sum);
         bool mine = owns(k, t->group_size, t->member);
         if (t->group_size > 1)
             ROWS_WAIT(t, STAGE_PSF,
@@ -218,7 +265,7 @@ done:
 
 /* From Y of every target to results on rank 0. */
 static status make_psfs(const rowteam *t, const rowchunk *ch, psf *ps, const obsexposure *ex,
-                        const double *y, result_block *b) {
+                        const double *y, const points *pt, result_block *b) {
     const size_t ns = (size_t)b->nlambda * (3 + (size_t)b->nbox);
     const size_t np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop;
     const size_t own = obsseq_most(t, ch);
@@ -232,7 +279,7 @@ static status make_psfs(const rowteam *t, const rowchunk *ch, psf *ps, const obs
         TRY(ALLOC(images, own * np, "PSFs of a rank"));
 done:
     if ((st = comm_agree(t->c, st)) == MOAO_OK)
-        st = comm_agree(t->c, own_psfs(t, ch, ps, ex, y, b, sum, scalars, images));
+        st = comm_agree(t->c, own_psfs(t, ch, ps, ex, y, pt, b, sum, scalars, images));
     if (st == MOAO_OK)
         st = obsseq_collect(t, ch, scalars, images, b);
     t->rep->wall[STAGE_PSF] += report_now() - from;
@@ -242,17 +289,31 @@ done:
     return st;
 }
 
+static status open_points(const rowteam *t, const rowchunk *ch, const psf *ps, points *pt) {
+    status st;
+    *pt = (points){0};
+    pt->n = psf_points(ps, &pt->x, &pt->y);
+    TRY(ALLOC(pt->panel, pt->n * t->width, "covariances of phase and slopes"));
+    TRY(ALLOC(pt->ct, (size_t)ch->nmine * (size_t)ch->nlrow * pt->n, "covariances with the phase"));
+done:
+    return comm_agree(t->c, st);
+}
+
 status obsseq_run(const rowteam *t, const profile *p, const double *dplus, const rowchunk *ch,
                   psf *ps, obsexposure *ex, double *y, result_block *block) {
     matcov *mc = NULL;
+    points pt = {0};
     double from = report_now();
     status st;
     TRY(matcov_init(t->c, t->s, p, &mc));
+    TRY(open_points(t, ch, ps, &pt));
     TRY(common_part(t, p, mc, dplus, ps, ex));
-    TRY(obsseq_residual(t, mc, dplus, ch, y));
+    TRY(residual(t, mc, dplus, ch, &pt, y));
     t->rep->wall[STAGE_EXPOSURE] += report_now() - from;
-    TRY(make_psfs(t, ch, ps, ex, y, block));
+    TRY(make_psfs(t, ch, ps, ex, y, &pt, block));
 done:
+    free(pt.panel);
+    free(pt.ct);
     matcov_free(mc);
     return st;
 }

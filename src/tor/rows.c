@@ -81,6 +81,10 @@ static void gather_columns(const rowteam *t, MPI_Comm mpi, size_t rows, size_t w
     MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DOUBLE, a, count, count + n, MPI_DOUBLE, mpi);
 }
 
+void rows_gather(const rowteam *t, size_t rows, size_t w, double *a) {
+    gather_columns(t, t->group, rows, w, a);
+}
+
 status rows_group_agree(const rowteam *t, status local) {
     if (t->group_size == 1)
         return local;

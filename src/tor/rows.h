@@ -56,6 +56,10 @@ void rows_free(rowteam *t);
 status rows_chunk_init(const rowteam *t, int nrow, int first, int count, rowchunk *ch);
 void rows_chunk_free(rowchunk *ch);
 
+/* Collective in the group. Gather the w columns of a matrix of `rows` rows, of which each member made
+ * its share (rows_share), in place. */
+void rows_gather(const rowteam *t, size_t rows, size_t w, double *a);
+
 /* Collective in the group. The worst status of the group's ranks; the one that failed keeps its
  * message. */
 status rows_group_agree(const rowteam *t, status local);
