@@ -108,6 +108,11 @@ typedef struct backend_matcov {
     status (*aim)(backend_cov_target *t, const double dir[2], bool shifted);
     status (*fill_ctm)(backend_cov_target *target, backend_type t, int64_t i0, int64_t ni,
                        int64_t j0, int64_t nj, void *a, int64_t lda);
+
+    /* Covariance of the phase at np pupil points x, y [m] (in the backend's memory) seen in the
+     * target's direction with measurements j0:j0+nj, np x nj [m arcsec] (matcov_fill_cpm). */
+    status (*fill_cpm)(backend_cov_target *target, backend_type t, int64_t np, const double *x,
+                       const double *y, int64_t j0, int64_t nj, void *a, int64_t lda);
 } backend_matcov;
 
 /* Argument check that every backend makes. */
