@@ -47,7 +47,8 @@ static status describe_pairs(const matcov *mc, const likes *k, matcov_model *m, 
     m->list[list].ntable = n;
     for (size_t i = 0; i < pairs; i++) {
         int table = k->links[i].table;
-        m->list[list].links[i] = (matcov_link){table < 0 ? -1 : kept[table], k->links[i].reversed};
+        m->list[list].links[i] = (matcov_link){
+            .table = table < 0 ? -1 : kept[table], .reversed = k->links[i].reversed, .gradient = -1};
     }
 done:
     free(kept);
