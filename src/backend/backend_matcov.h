@@ -110,6 +110,8 @@ typedef struct backend_cov backend_cov;
 typedef struct backend_cov_target backend_cov_target;
 
 typedef struct backend_matcov {
+    size_t size; /* sizeof(backend_matcov) */
+
     /* Device memory [bytes] that open and open_target take. */
     size_t (*bytes)(const matcov_model *m);
     size_t (*target_bytes)(const matcov_model *m);

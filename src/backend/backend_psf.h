@@ -51,6 +51,11 @@ typedef struct {
 typedef struct backend_imager backend_imager;
 
 typedef struct backend_psf {
+    size_t size; /* sizeof(backend_psf) */
+
+    /* Device memory [bytes] that open takes. */
+    size_t (*bytes)(const psf_model *m);
+
     /* close(NULL) is fine; close before the context. load: NULL for no fitting error, which is also
      * the state after open. */
     status (*open)(backend_ctx *ctx, const psf_model *m, backend_imager **p);

@@ -1,6 +1,7 @@
 /* The CPU backend's products of halves: conversions bit by bit, products in single precision. */
 #include "backend/backend_half.h"
 #include "cpu_blas.h"
+#include "cpu_own.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +41,6 @@ static status cpu_largest(backend_ctx *ctx, backend_type t, int64_t m, int64_t n
                           int64_t lda, double *out) {
     double most = 0;
     (void)ctx;
-    if (!backend_is_real(t) || m < 0 || n < 0 || !backend_ld_ok(m, lda))
-        return status_fail(MOAO_INPUT, "largest: an argument is out of range");
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++) {
             const double x = t == BACKEND_D ? ((const double *)a)[i + j * lda]
@@ -56,9 +55,6 @@ static status cpu_largest(backend_ctx *ctx, backend_type t, int64_t m, int64_t n
 static status cpu_narrow(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, int exponent,
                          const void *a, int64_t lda, backend_f16 *h, int64_t ldh) {
     (void)ctx;
-    if (!backend_is_real(t) || m < 0 || n < 0 || !backend_ld_ok(m, lda) || !backend_ld_ok(m, ldh) ||
-        abs(exponent) > 1000)
-        return status_fail(MOAO_INPUT, "narrow: an argument is out of range");
     const double scale = ldexp(1, exponent);
 #pragma omp parallel for
     for (int64_t j = 0; j < n; j++)
@@ -83,14 +79,10 @@ static status cpu_gemm_half(backend_ctx *ctx, char ta, char tb, int64_t m, int64
                             int64_t ldb, float beta, float *c, int64_t ldc) {
     float *value = NULL, *x = NULL, *y = NULL;
     const float one = 1;
-    status st;
+    status st = cpu_fits("gemm of halves", m, n, ldc);
     (void)ctx;
-    if (!backend_is(ta, "NT") || !backend_is(tb, "NT") || m < 0 || n < 0 || k < 0 ||
-        !backend_ld_ok(ta == 'N' ? m : k, lda) || !backend_ld_ok(tb == 'N' ? k : n, ldb) ||
-        !backend_ld_ok(m, ldc) || m > CPU_PANEL || n > CPU_PANEL || ldc > CPU_PANEL)
-        return status_fail(MOAO_INPUT, "gemm of halves: an argument is out of range");
-    if (m == 0 || n == 0)
-        return MOAO_OK;
+    if (st != MOAO_OK || m == 0 || n == 0)
+        return st;
     TRY(ALLOC(value, 65536, "halves as singles"));
     TRY(ALLOC(x, (size_t)(m * INNER), "halves as singles"));
     TRY(ALLOC(y, (size_t)(n * INNER), "halves as singles"));
@@ -113,8 +105,6 @@ done:
 static status cpu_widen(backend_ctx *ctx, int64_t m, int64_t n, double alpha, const float *x,
                         int64_t ldx, double beta, double *y, int64_t ldy) {
     (void)ctx;
-    if (m < 0 || n < 0 || !backend_ld_ok(m, ldx) || !backend_ld_ok(m, ldy))
-        return status_fail(MOAO_INPUT, "widen: an argument is out of range");
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++) {
             const double before = beta != 0 ? beta * y[i + j * ldy] : 0;
@@ -123,4 +113,10 @@ static status cpu_widen(backend_ctx *ctx, int64_t m, int64_t n, double alpha, co
     return MOAO_OK;
 }
 
-const backend_half backend_half_cpu = {cpu_largest, cpu_narrow, cpu_gemm_half, cpu_widen};
+const backend_half half_cpu = {
+    .size = sizeof(backend_half),
+    .largest = cpu_largest,
+    .narrow = cpu_narrow,
+    .gemm = cpu_gemm_half,
+    .widen = cpu_widen,
+};

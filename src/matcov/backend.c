@@ -161,6 +161,7 @@ done:
 }
 
 static const backend_matcov cpu = {
+    .size = sizeof(backend_matcov),
     .bytes = no_bytes,
     .target_bytes = no_bytes,
     .open = cpu_open,

@@ -32,6 +32,12 @@ static void cpu_close(backend_imager *b) {
     free(b);
 }
 
+static size_t cpu_bytes(const psf_model *m) {
+    const psf *p = m->host;
+    const size_t slot = scalar_count(p) * sizeof(double) + pixel_count(p) * sizeof(float);
+    return sizeof(backend_imager) + psf_sep_count(p) * sizeof(double) + PSF_SLOTS * slot;
+}
+
 static status cpu_open(backend_ctx *ctx, const psf_model *m, backend_imager **out) {
     (void)ctx;
     backend_imager *b = NULL;
@@ -82,6 +88,8 @@ static status cpu_collect(backend_imager *b, int slot, double *scalars, float *i
 }
 
 static const backend_psf cpu = {
+    .size = sizeof(backend_psf),
+    .bytes = cpu_bytes,
     .open = cpu_open,
     .close = cpu_close,
     .load = cpu_load,

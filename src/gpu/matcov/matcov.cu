@@ -197,6 +197,16 @@ static status fill_ctm(backend_cov_target *v, backend_type t, int64_t i0, int64_
 }
 
 const backend_matcov backend_matcov_gpu = {
-    gpu_cov_bytes, gpu_cov_target_bytes, open_cov,     load, close_cov, fill_cmm,
-    fill_ctt,      open_target,          close_target, aim,  fill_ctm,
+    .size = sizeof(backend_matcov),
+    .bytes = gpu_cov_bytes,
+    .target_bytes = gpu_cov_target_bytes,
+    .open = open_cov,
+    .load = load,
+    .close = close_cov,
+    .fill_cmm = fill_cmm,
+    .fill_ctt = fill_ctt,
+    .open_target = open_target,
+    .close_target = close_target,
+    .aim = aim,
+    .fill_ctm = fill_ctm,
 };

@@ -204,6 +204,18 @@ static status make_plans(backend_imager *b) {
     return MOAO_OK;
 }
 
+/* Arrays, and work of the two transforms as the library estimates it. */
+static size_t bytes_of(const psf_model *m) {
+    gpu_psf d = {};
+    gpu_arena arrays = {NULL, NULL, 0};
+    size_t y = 0, x = 0;
+    set_sizes(&d, m);
+    lay_out(&d, m, &arrays);
+    cufftEstimateMany(1, &d.N, &d.N, 1, d.N, &d.half, 1, d.half, CUFFT_D2Z, d.P, &y);
+    cufftEstimateMany(1, &d.N, &d.half, d.half, 1, &d.N, 1, d.N, CUFFT_Z2D, d.half, &x);
+    return arrays.used + y + x;
+}
+
 static status transform(backend_imager *b) {
     const gpu_psf *d = &b->d;
     const size_t otf = (size_t)d->P * d->N, rows = (size_t)d->half * d->half;
@@ -333,5 +345,12 @@ static status collect(backend_imager *b, int number, double *scalars, float *ima
 }
 
 const backend_psf backend_psf_gpu = {
-    open_imager, close_imager, load, average, compute, collect,
+    .size = sizeof(backend_psf),
+    .bytes = bytes_of,
+    .open = open_imager,
+    .close = close_imager,
+    .load = load,
+    .average = average,
+    .compute = compute,
+    .collect = collect,
 };
