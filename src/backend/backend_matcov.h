@@ -34,6 +34,7 @@ typedef struct {
     const double *x[2], *y[2];     /* [nedge] registered position in the pupil plane [m] */
     bool gradient;                 /* slopes are mean gradients */
     const double *centre[2];       /* [nsub] registered centres, where `gradient` [m] */
+    int phase_class;               /* of its slopes with the phase at a point, where `gradient` */
 } matcov_sensor;
 
 /* Tables of the covariance of two mean gradients on a layer, which depend on the outer scale and on
@@ -52,7 +53,8 @@ typedef struct {
 } matcov_gradient;
 
 /* Pairs of sensors whose footprints have the same sizes on every layer. A subaperture much larger
- * than the other sensor's counts as parts x parts equal ones, whose slopes are averaged. */
+ * than the other sensor's counts as parts x parts equal ones, whose slopes are averaged. A first of
+ * size 0 is the phase at a point, whose tables have two kinds, the axes of the second. */
 typedef struct {
     double size[2]; /* of a part in the pupil [m] */
     int parts[2];

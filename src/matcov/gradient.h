@@ -18,7 +18,13 @@
 /* Sizes in the pupil that differ by more: the larger is cut into equal squares. */
 #define GRADIENT_RATIO 1.5
 
-/* kappa: 2 pi / L0, or 1 for Kolmogorov; turn: of the second sensor against the first [rad]. */
+/* kappa: 2 pi / L0, or 1 for Kolmogorov; turn: of the second sensor against the first [rad]. la = 0:
+ * the first is the phase at a point, and
+ *
+ *   cov = 1/2 lb (v grad) <D>,    <D>: D averaged over the second's footprint,
+ *
+ * a function of the point less the footprint's centre; kinds x and y, in the second's axes, and one
+ * radial function. */
 typedef struct {
     double kappa, la, lb, turn;
     bool kolmogorov;
@@ -46,7 +52,12 @@ typedef struct {
 } gradient_axes;
 
 /* f[e] += coef times the covariance at (x[e] - x0, y[e] - y0) [m], in the units of the scale-free
- * structure function, 0 <= e < n. values: where table->radial and table->near count from. Local. */
+ * structure function, 0 <= e < n. values: where table->radial and table->near count from. gradient_add_phase: of the phase at
+ * (x[e], y[e]) with axis v of a slope around (x0, y0); kind: the number of that axis, turn: of its
+ * sensor. Local. */
+void gradient_add_phase(const matcov_gradient *table, const double *values,
+                        const gradient_axes *axes, size_t n, const double *x, const double *y,
+                        double x0, double y0, double coef, double *f);
 void gradient_add(const matcov_gradient *table, const double *values, const gradient_axes *axes,
                   size_t n, const double *x, const double *y, double x0, double y0, double coef,
                   double *f);

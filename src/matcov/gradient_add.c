@@ -50,7 +50,7 @@ void gradient_add(const matcov_gradient *table, const double *values, const grad
                   size_t n, const double *x, const double *y, double x0, double y0, double coef,
                   double *f) {
     double square[AT_ONCE];
-    for (; n > 0;) {
+    while (n > 0) {
         size_t some = n < AT_ONCE ? n : AT_ONCE;
         add_far(table, values + table->radial, axes, some, x, y, x0, y0, coef, f, square);
         for (size_t e = 0; e < some; e++) {
@@ -63,4 +63,12 @@ void gradient_add(const matcov_gradient *table, const double *values, const grad
         }
         n -= some, x += some, y += some, f += some;
     }
+}
+
+void gradient_add_phase(const matcov_gradient *table, const double *values,
+                        const gradient_axes *axes, size_t n, const double *x, const double *y,
+                        double x0, double y0, double coef, double *f) {
+    for (size_t e = 0; e < n; e++)
+        f[e] += coef * gradient_phase(table, values, axes->v, axes->turn, axes->kind, x[e] - x0,
+                                      y[e] - y0);
 }

@@ -5,6 +5,7 @@
 
 #include "backend/backend_matcov.h"
 #include "matcov/formula.h"
+#include <string.h>
 
 /* Radial functions P and Q of the squared separation s: cubic polynomials on 2^bits intervals of
  * each octave, of which the first begins at or below the squared radius of the near grids. */
@@ -48,6 +49,41 @@ MOAO_HD static inline double gradient_near(const matcov_gradient *t, const doubl
     for (int k = 0; k < 4; k++, c += n)
         sum += wy[k] * (wx[0] * c[0] + wx[1] * c[1] + wx[2] * c[2] + wx[3] * c[3]);
     return sum;
+}
+
+/* Interval of a squared separation s >= near2, and its position about the interval's middle. */
+MOAO_HD static inline int gradient_interval(const matcov_gradient *t, double s, double *m) {
+#ifdef __CUDA_ARCH__
+    long long bits = __double_as_longlong(s);
+#else
+    long long bits;
+    memcpy(&bits, &s, sizeof bits);
+#endif
+    const int shift = 52 - GRADIENT_BITS;
+    const int i = (int)(bits >> shift) - t->lowest;
+    bits = (bits & ((1ll << shift) - 1)) | 0x3ff0000000000000ll;
+#ifdef __CUDA_ARCH__
+    *m = __longlong_as_double(bits);
+#else
+    memcpy(m, &bits, sizeof bits);
+#endif
+    *m -= 1.0 + 0.5 / (1 << GRADIENT_BITS);
+    return i < GRADIENT_INTERVALS - 1 ? i : GRADIENT_INTERVALS - 1;
+}
+
+/* Covariance of the phase at a point with axis `axis`, the unit vector v in the pupil, of a mean
+ * gradient; (dx, dy): the point less the slope's centre on the layer [m]; turn: (cos, sin) of the
+ * sensor's rotation. In units of the scale-free structure function. */
+MOAO_HD static inline double gradient_phase(const matcov_gradient *t, const double *values,
+                                            const double v[2], const double turn[2], int axis,
+                                            double dx, double dy) {
+    const double s = dx * dx + dy * dy;
+    double m;
+    if (s < t->near2)
+        return gradient_near(t, values + t->near, axis, turn[0] * dx + turn[1] * dy,
+                             turn[0] * dy - turn[1] * dx);
+    const double *c = values + t->radial + (size_t)gradient_interval(t, s, &m) * 2 * GRADIENT_TERMS;
+    return (v[0] * dx + v[1] * dy) * (c[0] + m * (c[1] + m * (c[2] + m * c[3])));
 }
 
 /* What is needed of the derivatives of the scale-free structure function: with s = r^2 and E = B +

@@ -26,11 +26,17 @@ static bool is_turned(const gradient_key *k) {
     return k->turn != 0.0;
 }
 
+static bool is_phase(const gradient_key *k) {
+    return k->la == 0.0;
+}
+
 matcov_gradient gradient_shape(const gradient_key *k) {
     double high = fmax(k->la, k->lb), low = fmin(k->la, k->lb), mean = 0.5 * (k->la + k->lb);
     double near2 = GRADIENT_RADIUS * GRADIENT_RADIUS * 0.5 * (k->la * k->la + k->lb * k->lb);
     double step[2] = {fmax(fmin(high / 16.0, low / 10.0), high / 40.0), mean / 4.0};
     matcov_gradient t = {.near2 = near2, .inner = 1.75 * mean, .kinds = is_turned(k) ? 4 : 3};
+    if (is_phase(k))
+        t.kinds = 2, t.inner = 1.25 * k->lb, step[1] = k->lb / 6.0;
     double reach[2] = {t.inner, sqrt(near2)};
     for (int g = 0; g < 2; g++) {
         int n = (int)ceil(reach[g] / step[g]) + EDGE;
@@ -224,9 +230,25 @@ static void grid_to_spline(const matcov_gradient *t, int g, double *grid, double
     }
 }
 
+/* Phase with slopes: half the difference over the footprint of D averaged along its edges. */
+static void fill_phase(const builder *b, const matcov_gradient *t, int g, double *grid) {
+    const int side = t->side[g];
+    for (int order = 0; order < 2; order++) {
+        memset(b->rows[order], 0, (size_t)side * (size_t)b->n * sizeof **b->rows);
+        for (int i = 0; i < side; i++)
+            for (int o = -1; o < 2; o += 2)
+                add_functional(&b->c, order, i / t->inverse[g] - t->half[g] + 0.5 * o * b->lb, o,
+                               b->rows[order] + (size_t)i * (size_t)b->n);
+    }
+    product(b, 0, side, b->rows[0], b->rows[1], 0.5 / b->lb, grid);
+    for (int j = 0; j < side; j++)
+        for (int i = 0; i < side; i++)
+            grid[gradient_cells(t, g) + j * side + i] = grid[i * side + j];
+}
+
 static status builder_init(const gradient_key *k, const matcov_gradient *t, builder *b) {
     status st;
-    const double high = fmax(k->la, k->lb), low = fmin(k->la, k->lb);
+    const double high = fmax(k->la, k->lb), low = is_phase(k) ? k->lb : fmin(k->la, k->lb);
     const size_t side = (size_t)(t->side[0] > t->side[1] ? t->side[0] : t->side[1]);
     *b = (builder){.la = k->la, .lb = k->lb};
     make_cells(fmax(t->half[0], t->half[1]) + 1.01 * high, low / 32.0, 0.2 * (k->la + k->lb), &b->c);
@@ -258,7 +280,7 @@ static status near_upright(const gradient_key *k, const matcov_gradient *t, doub
     builder b = {0};
     status st = builder_init(k, t, &b);
     for (int g = 0; g < 2 && st == MOAO_OK; g++) {
-        fill_upright(&b, t, g, near);
+        (is_phase(k) ? fill_phase : fill_upright)(&b, t, g, near);
         grid_to_spline(t, g, near, b.work);
         near += (size_t)t->kinds * (size_t)gradient_cells(t, g);
     }
@@ -335,5 +357,5 @@ done:
 }
 
 status gradient_fill_near(const gradient_key *k, const matcov_gradient *t, double *near) {
-    return is_turned(k) ? near_turned(k, t, near) : near_upright(k, t, near);
+    return is_turned(k) && !is_phase(k) ? near_turned(k, t, near) : near_upright(k, t, near);
 }

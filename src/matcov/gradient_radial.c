@@ -73,7 +73,8 @@ static void cubic(const double value[4], double half, double c[4]) {
 void gradient_fill_radial(const gradient_key *k, const matcov_gradient *t, double *radial) {
     const double k2 = k->kappa * k->kappa, half = 0.5 / (1 << GRADIENT_BITS);
     const double spread = k2 * (k->la * k->la + k->lb * k->lb) / 24.0;
-    const double scale = 0.5 * k->la * k->lb * k2;
+    const bool phase = k->la == 0.0;
+    const double scale = 0.5 * k2 * k->lb * (phase ? 1.0 : k->la);
     for (int i = 0; i < GRADIENT_INTERVALS; i++) {
         int bits = t->lowest + i, within = bits & ((1 << GRADIENT_BITS) - 1);
         double octave = ldexp(1.0, (bits >> GRADIENT_BITS) - 1023), p[4], q[4], b[5];
@@ -83,7 +84,7 @@ void gradient_fill_radial(const gradient_key *k, const matcov_gradient *t, doubl
             gradient_derivatives(s, k->kolmogorov, b);
             gradient_radial(s, spread, b, &p[j], &q[j]);
             p[j] *= scale;
-            q[j] *= scale * k2;
+            q[j] *= phase ? 0.0 : scale * k2;
         }
         cubic(p, half, radial + (size_t)i * 2 * GRADIENT_TERMS);
         cubic(q, half, radial + (size_t)i * 2 * GRADIENT_TERMS + GRADIENT_TERMS);

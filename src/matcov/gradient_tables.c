@@ -41,17 +41,30 @@ static int table_for(gradients *g, const gradient_key *k) {
     return g->ntable++;
 }
 
-/* Tables of one class, by layer. */
+/* Tables of one class, by layer; a: NULL for the phase at a point. */
 static void index_class(gradients *g, const footprint *a, const footprint *b, const layers *lay,
                         const structure_table *kolmogorov, const matcov_class *c, int *index) {
     for (int l = 0; l < lay->n; l++) {
+        const double ca = a != NULL ? 1.0 - lay->h[l] / a->altitude : 1.0;
+        const double cb = 1.0 - lay->h[l] / b->altitude;
         gradient_key k = {.kappa = lay->kappa[l],
-                          .la = c->size[0] * (1.0 - lay->h[l] / a->altitude),
-                          .lb = c->size[1] * (1.0 - lay->h[l] / b->altitude),
-                          .turn = b->rot - a->rot,
+                          .la = c->size[0] * ca,
+                          .lb = c->size[1] * cb,
+                          .turn = a != NULL ? b->rot - a->rot : 0.0,
                           .kolmogorov = lay->table[l] == kolmogorov};
-        index[l] = k.la > 0.0 && k.lb > 0.0 ? table_for(g, &k) : -1;
+        index[l] = ca > 0.0 && cb > 0.0 ? table_for(g, &k) : -1;
     }
+}
+
+/* Append a class and the tables of its layers; a: NULL for the phase at a point. */
+static int add_class(gradients *g, const footprint *a, const footprint *b, const layers *lay,
+                     const structure_table *kolmogorov) {
+    int *index = g->index + (size_t)g->nclass * (size_t)lay->n;
+    matcov_class *c = &g->classes[g->nclass];
+    *c = a != NULL ? class_between(a, b) : (matcov_class){.size = {0, b->size}, .parts = {1, 1}};
+    c->table = index;
+    index_class(g, a, b, lay, kolmogorov, c, index);
+    return g->nclass++;
 }
 
 /* Place of every table among the values. */
@@ -95,20 +108,18 @@ status gradients_init(footprint *feet, int nsensor, footprint *ts, const layers 
     for (int w = 0; w < nsensor; w++)
         feet[w].kind = kind_of(&feet[w], kinds, &g->nkind);
     ts->kind = kind_of(ts, kinds, &g->nkind);
-    const size_t n = (size_t)g->nkind, most = n * (n + 1) / 2;
+    const size_t n = (size_t)g->nkind, most = n * (n + 1) / 2 + n;
+    TRY(ALLOC(g->phase_of, n, "classes of sensors"));
     TRY(ALLOC(g->class_of, n * n, "classes of sensors"));
     TRY(ALLOC(g->classes, most, "classes of sensors"));
     TRY(ALLOC(g->index, most * (size_t)lay->n, "tables of mean gradients"));
     TRY(ALLOC(g->keys, most * (size_t)lay->n, "tables of mean gradients"));
-    for (size_t a = 0; a < n; a++)
-        for (size_t b = a; b < n; b++) {
-            int *index = g->index + (size_t)g->nclass * (size_t)lay->n;
-            matcov_class *c = &g->classes[g->nclass];
-            *c = class_between(kinds[a], kinds[b]);
-            c->table = index;
-            index_class(g, kinds[a], kinds[b], lay, kolmogorov, c, index);
-            g->class_of[a * n + b] = g->class_of[b * n + a] = g->nclass++;
-        }
+    for (size_t a = 0; a < n; a++) {
+        for (size_t b = a; b < n; b++)
+            g->class_of[a * n + b] = g->class_of[b * n + a] =
+                add_class(g, kinds[a], kinds[b], lay, kolmogorov);
+        g->phase_of[a] = add_class(g, NULL, kinds[a], lay, kolmogorov);
+    }
     TRY(lay_out(g));
     TRY(fill_tables(g));
 done:
@@ -120,6 +131,7 @@ done:
 
 void gradients_free(gradients *g) {
     free(g->class_of);
+    free(g->phase_of);
     free(g->classes);
     free(g->index);
     free(g->tables);
@@ -167,12 +179,15 @@ size_t gradients_bytes(const sys *s, int nlayer) {
                               .altitude = w < s->nsensor ? o->altitude : INFINITY};
         kind_of(&feet[w], kinds, &n);
     }
-    for (int a = 0; a < n; a++)
+    for (int a = 0; a < n; a++) {
+        matcov_class phase = {.size = {0, kinds[a]->size}};
+        values += (size_t)nlayer * most_values(&phase, false);
         for (int b = a; b < n; b++) {
             matcov_class c = class_between(kinds[a], kinds[b]);
             values += (size_t)nlayer *
                       most_values(&c, !isinf(kinds[a]->altitude) || !isinf(kinds[b]->altitude));
         }
+    }
 done:
     free(feet);
     free(kinds);

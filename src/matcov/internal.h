@@ -46,6 +46,7 @@ typedef struct {
 typedef struct {
     int nkind, nclass, ntable;
     int *class_of; /* [nkind][nkind]: kind of the class's first <= that of the second */
+    int *phase_of; /* [nkind]: class of the phase at a point with slopes of that kind */
     matcov_class *classes;
     int *index; /* [nclass][layers], what the classes point to */
     matcov_gradient *tables;
