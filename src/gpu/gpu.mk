@@ -40,7 +40,7 @@ $(B)/bench/gpu/libmoao_busy.so: bench/gpu/busy.c
 	  -o $@ $< -L$(cupti_lib) -Wl,-rpath,$(cupti_lib) -lcupti -ldl -lpthread
 
 # --- the library: header, static and shared, pkg-config
-linalg_src := src/base/status.c src/backend/backend.c $(wildcard src/linalg/cpu*.c src/linalg/batch_cpu*.c src/linalg/lowrank_cpu*.c)
+linalg_src := src/base/status.c $(wildcard src/backend/*.c) $(wildcard src/linalg/cpu*.c src/linalg/batch_cpu*.c src/linalg/lowrank_cpu*.c)
 linalg_pic := $(patsubst %.c,$(B)/pic/%.o,$(linalg_src))
 linalg_version = $(firstword $(subst +, ,$(VERSION)) 0)
 linalg_major = $(firstword $(subst ., ,$(linalg_version)))
