@@ -92,6 +92,42 @@ static void fill_columns(const block *b, const footprint *f, int axis, int k0, s
     }
 }
 
+/* The same where slopes are mean gradients: tables hold what one evaluation needs. */
+static void fill_gradients(const block *b, const footprint *f, int axis, int k0, size_t from,
+                           size_t to, size_t p0, size_t n, scratch *ws) {
+    const matcov *mc = b->mt->mc;
+    const layers *lay = &mc->lay;
+    const gradients *g = &mc->means;
+    const matcov_class *class = &g->classes[g->phase_of[f->kind]];
+    const double turn[2] = {cos(f->rot), sin(f->rot)}, scale = formula_phase_scale(f->size);
+    const gradient_axes axes = {.v = {axis == 0 ? turn[0] : -turn[1], turn[1 - axis]},
+                                .turn = {turn[0], turn[1]},
+                                .kind = axis};
+    const double still[2] = {0, 0};
+    for (size_t j = from; j < to; j++)
+        memset(b->a + p0 + j * b->ld, 0, n * sizeof *b->a);
+    for (int l = 0; l < lay->n; l++) {
+        const double drift[2] = {lay->drift[0][l], lay->drift[1][l]};
+        double c, of[2], cone, to_star[2];
+        if (class->table[l] < 0)
+            continue;
+        formula_on_layer(lay->h[l], 1, INFINITY, b->mt->ts.dir, b->mt->ts.drifts ? drift : still, &c,
+                         of);
+        formula_on_layer(lay->h[l], 1, f->altitude, f->dir, still, &cone, to_star);
+        for (size_t i = 0; i < n; i++) {
+            ws->x[i] = b->x[p0 + i] + of[0];
+            ws->y[i] = b->y[p0 + i] + of[1];
+        }
+        for (size_t j = from; j < to; j++) {
+            const int k = k0 + (int)(j - from);
+            gradient_add_phase(&g->tables[class->table[l]], g->values, &axes, n, ws->x, ws->y,
+                               cone * f->centre[0][k] + to_star[0],
+                               cone * f->centre[1][k] + to_star[1], scale * lay->coef[l],
+                               b->a + p0 + j * b->ld);
+        }
+    }
+}
+
 static void fill_tile(const block *b, size_t p0, size_t n, size_t c0, size_t c1, scratch *ws) {
     const matcov *mc = b->mt->mc;
     size_t first = 0; /* slope of the axis of the sensor */
@@ -101,8 +137,9 @@ static void fill_tile(const block *b, size_t p0, size_t n, size_t c0, size_t c1,
             from = from > first ? from : first;
             to = to < end ? to : end;
             if (from < to)
-                fill_columns(b, &mc->feet[w], axis, (int)(from - first), from - b->j0, to - b->j0,
-                             p0, n, ws);
+                (mc->feet[w].gradient ? fill_gradients : fill_columns)(
+                    b, &mc->feet[w], axis, (int)(from - first), from - b->j0, to - b->j0, p0, n,
+                    ws);
         }
 }
 
