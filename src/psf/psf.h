@@ -79,6 +79,8 @@ size_t psf_points_of(const sys *s, const psf_opts *o); /* their number, for the 
  * ldct]). Linear, so ranks may add their own rows. Local; allocates. */
 status psf_accumulate_phase(const psf *p, size_t a0, size_t na, const double *y, size_t ldy,
                             const double *ct, size_t ldct, double *sum);
+/* Bytes that it takes on a rank with na rows and some threads, for the plan. */
+size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads);
 /* Add what all targets have in common under a profile. Local; allocates. */
 status psf_phase_common(const psf *p, const profile *prof, double *sum);
 /* What psf_compute adds to the sums: the ideal fitting error of psf_fit_init, or with

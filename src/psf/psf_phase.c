@@ -201,6 +201,14 @@ done:
     return st;
 }
 
+size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads) {
+    const size_t side = (size_t)s->dm.nssp + 1, v = (size_t)s->dm.nact;
+    const size_t row = o->phase ? (size_t)(s->dm.nssp * phase_per_pitch(s->dm.nssp)) : 0;
+    const size_t nsep = (2 * row + 1) * (2 * row + 1), points = psf_points_of(s, o);
+    return (PARTS * nsep + (size_t)threads * (row * (v + na) + side * side + points)) *
+           sizeof(double);
+}
+
 static void close_work(work *k) {
     free(k->influence);
     free(k->g);

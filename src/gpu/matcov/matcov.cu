@@ -196,6 +196,15 @@ static status fill_ctm(backend_cov_target *v, backend_type t, int64_t i0, int64_
                         gpu_cov_region{i0, ni, j0, nj}, a, lda);
 }
 
+static status fill_cpm(backend_cov_target *v, backend_type t, int64_t np, const double *x,
+                       const double *y, int64_t j0, int64_t nj, void *a, int64_t lda) {
+    if (!matcov_block_ok(t, np, 0, np, v->c->m, j0, nj, lda))
+        return status_fail(MOAO_INPUT, "fill_cpm: an argument is out of range");
+    if (!v->aimed)
+        return status_fail(MOAO_INPUT, "fill_cpm: the target was not aimed");
+    return gpu_cov_fill_phase(v->c, &v->aim, t, np, x, y, j0, nj, a, lda);
+}
+
 const backend_matcov backend_matcov_gpu = {
     .size = sizeof(backend_matcov),
     .bytes = gpu_cov_bytes,
@@ -209,4 +218,5 @@ const backend_matcov backend_matcov_gpu = {
     .close_target = close_target,
     .aim = aim,
     .fill_ctm = fill_ctm,
+    .fill_cpm = fill_cpm,
 };

@@ -112,6 +112,7 @@ struct gpu_cov_edges {
     const gpu_structure *structure;
     double *sums;
     gpu_cov_aim aim;
+    const double *px, *py; /* not NULL: points of the pupil in place of the rows' edge points */
     gpu_cov_job job[GPU_COV_JOBS];
 };
 

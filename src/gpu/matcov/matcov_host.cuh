@@ -64,6 +64,10 @@ gpu_cov_edges gpu_cov_edges_of(const backend_cov *c, const gpu_cov_aim *aim);
 struct gpu_cov_region {
     int64_t i0, ni, j0, nj;
 };
+/* Covariances of the phase at points with slopes (phase.cu). */
+status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int64_t np,
+                          const double *x, const double *y, int64_t j0, int64_t nj, void *a,
+                          int64_t lda);
 status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_aim *aim, const gpu_cov_table *tables,
                     backend_type t, char part, unsigned with, gpu_cov_region g, void *a,
                     int64_t lda);

@@ -1,0 +1,83 @@
+/* Covariances of the phase at points of the pupil with slopes: sums over layers between points and
+ * edge points, then differences of two of them. Model section 7. */
+#include "matcov/formula.h"
+#include "matcov_host.cuh"
+
+#define THREADS 128
+
+/* Columns of one job: points re .. re + nre with slopes ck .. ck + nc of an axis of a sensor. Grid:
+ * points, slopes. */
+template <class E>
+static __global__ void differences(gpu_cov_job job, const gpu_cov_sensor *sensors,
+                                   const double *sums, E *a, int64_t lda) {
+    const gpu_cov_sensor &s = sensors[job.cs];
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y;
+    if (i >= job.nre)
+        return;
+    const int m = s.minus[GPU_COV_ROWS][job.ca][job.ck + j] - job.ce;
+    const int p = s.plus[GPU_COV_ROWS][job.ca][job.ck + j] - job.ce;
+    a[job.re + i + (job.col + j) * lda] =
+        (E)(0.5 * formula_phase_scale(s.size) *
+            (sums[(size_t)m * job.nre + i] - sums[(size_t)p * job.nre + i]));
+}
+
+static status one_job(backend_cov *c, gpu_cov_edges *p, backend_type t, const gpu_cov_job *job,
+                      void *a, int64_t lda) {
+    cudaStream_t stream = c->ctx->main.stream;
+    const dim3 blocks((job->nre + THREADS - 1) / THREADS, job->nc);
+    p->njob = 1;
+    p->job[0] = *job;
+    CUDA_TRY(gpu_cov_sum(stream, t, p));
+    if (t == BACKEND_D)
+        differences<<<blocks, THREADS, 0, stream>>>(*job, c->sensors, c->sums, (double *)a, lda);
+    else
+        differences<<<blocks, THREADS, 0, stream>>>(*job, c->sensors, c->sums, (float *)a, lda);
+    CUDA_TRY(cudaGetLastError());
+    return MOAO_OK;
+}
+
+/* Slopes k0 .. k0 + n of an axis of sensor w, as many points and slopes at a time as there is memory
+ * for their sums. */
+static status some_slopes(backend_cov *c, gpu_cov_edges *p, backend_type t, int w, int axis, int k0,
+                          int n, int64_t np, int64_t col, void *a, int64_t lda) {
+    const host_sensor *h = &c->host[w];
+    const int deep = h->nssp + 2; /* edge points between the two of a slope */
+    int64_t high = (int64_t)(c->nsums / deep);
+    high = high < np ? high : np;
+    const int wide = (int)(c->nsums / high);
+    for (int k = k0, some; k < k0 + n; k += some) {
+        const int e0 = h->minus[axis][k];
+        some = 1;
+        while (k + some < k0 + n && h->plus[axis][k + some] - e0 < wide)
+            some++;
+        for (int64_t i = 0; i < np; i += high) {
+            gpu_cov_job job = {};
+            job.rs = (short)c->nsensor, job.cs = (short)w, job.ca = (char)axis;
+            job.re = (int)i, job.nre = (int)(np - i < high ? np - i : high);
+            job.ck = k, job.nc = some, job.col = col + k - k0;
+            job.ce = e0, job.nce = h->plus[axis][k + some - 1] - e0 + 1;
+            GPU_TRY(one_job(c, p, t, &job, a, lda));
+        }
+    }
+    return MOAO_OK;
+}
+
+status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int64_t np,
+                          const double *x, const double *y, int64_t j0, int64_t nj, void *a,
+                          int64_t lda) {
+    gpu_device_guard guard(c->ctx->device);
+    gpu_cov_edges p = gpu_cov_edges_of(c, aim);
+    int64_t first = 0;
+    p.px = x;
+    p.py = y;
+    for (int i = 0; i < 2 * c->nsensor && np > 0; i++) {
+        const int nsub = c->host[i / 2].nsub;
+        const int64_t from = j0 > first ? j0 : first, end = first + nsub,
+                      to = j0 + nj < end ? j0 + nj : end;
+        if (from < to)
+            GPU_TRY(some_slopes(c, &p, t, i / 2, i % 2, (int)(from - first), (int)(to - from), np,
+                                from - j0, a, lda));
+        first = end;
+    }
+    return MOAO_OK;
+}
