@@ -67,6 +67,8 @@ typedef struct {
 typedef struct {
     int first, second; /* sensors */
     int steps[2], n, origin;
+    int gradient; /* class of mean gradients, or -1; swapped: its first is `second` */
+    bool swapped;
 } matcov_table;
 
 /* Which table serves a pair of sensors; -1: none. reversed: the table's first is the pair's second.

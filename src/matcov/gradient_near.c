@@ -328,8 +328,14 @@ static void fill_turned(const gradient_key *k, const matcov_gradient *t,
             double x = ((i % TURNED + 0.5) / TURNED - 0.5) * k->lb;
             double y = ((i / TURNED + 0.5) / TURNED - 0.5) * k->lb;
             const double part[2] = {c * x - s * y, s * x + c * y};
-            for (int j = 0; j < n; j++)
+            for (int j = 0; j <= n / 2; j++)
                 add_part(k, t, g, j, small, values, part, 1.0 / TURNED, work, work + n, near);
+        }
+        /* what is opposite is equal */
+        for (int kind = 0; kind < t->kinds; kind++) {
+            double *grid = near + (size_t)kind * (size_t)gradient_cells(t, g);
+            for (int i = 0; i < gradient_cells(t, g) / 2; i++)
+                grid[gradient_cells(t, g) - 1 - i] = grid[i];
         }
         grid_to_spline(t, g, near, work);
         near += (size_t)t->kinds * (size_t)gradient_cells(t, g);

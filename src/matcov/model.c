@@ -43,12 +43,17 @@ static status describe_pairs(const matcov *mc, const likes *k, matcov_model *m, 
     for (int i = 0; i < k->ntable; i++) {
         const like *t = &k->tables[i];
         kept[i] = t->ground ? -1 : n++;
-        if (!t->ground)
-            m->list[list].tables[kept[i]] = (matcov_table){.first = number(mc, t->first),
-                                                           .second = number(mc, t->second),
-                                                           .steps = {t->steps[0], t->steps[1]},
-                                                           .n = t->n,
-                                                           .origin = t->origin};
+        if (t->ground)
+            continue;
+        matcov_table *v = &m->list[list].tables[kept[i]];
+        *v = (matcov_table){.first = number(mc, t->first),
+                            .second = number(mc, t->second),
+                            .steps = {t->steps[0], t->steps[1]},
+                            .n = t->n,
+                            .origin = t->origin,
+                            .gradient = -1};
+        if (mc->means.nclass > 0)
+            v->gradient = gradients_class(&mc->means, t->first, t->second, &v->swapped);
     }
     m->list[list].ntable = n;
     for (size_t i = 0; i < pairs; i++) {
