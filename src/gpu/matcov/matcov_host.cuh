@@ -11,6 +11,7 @@
 struct host_sensor {
     int nssp, nsub, nedge[2];
     const int *minus[2], *plus[2];
+    int phase_class; /* of mean gradients with the phase at a point, or -1 */
 };
 
 struct pair_list {

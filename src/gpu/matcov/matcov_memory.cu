@@ -110,7 +110,7 @@ static status place_sensor(gpu_arena *r, const matcov_sensor *v, gpu_cov_sensor 
                             at,          centres,
                             {},          {},
                             {}};
-        *h = host_sensor{v->nssp, v->nsub, {v->nedge[0], v->nedge[1]}, {}, {}};
+        *h = host_sensor{v->nssp, v->nsub, {v->nedge[0], v->nedge[1]}, {}, {}, v->phase_class};
         for (int k = 0; k < v->nsub; k++)
             place[k] = make_int2(v->sub[k] % v->nssp, v->sub[k] / v->nssp);
         for (int k = 0; v->gradient && k < v->nsub; k++)
