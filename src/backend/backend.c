@@ -1,4 +1,8 @@
 #include "backend.h"
+#include "backend_group.h"
+#include "backend_matcov.h"
+#include "backend_psf.h"
+#include "checked.h"
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
@@ -10,12 +14,14 @@
 #define PLUGIN "libmoao_gpu.so"
 #define PLUGIN_PATH (PATH_MAX + 64)
 
-/* What the plugin exports: its table, or NULL with the reason. It reports failures through `set`.
- */
+/* What the plugin exports: its own table, or NULL with the reason. It reports failures through
+ * `set`. */
 typedef const backend *plugin_entry(__typeof__(status_set) *set, char *why, size_t len);
 
 static struct {
-    const backend *table;
+    backend table; /* with checked operations */
+    backend_lowrank lowrank;
+    bool usable;
     char why[512];
 } plugin;
 
@@ -50,6 +56,60 @@ static bool has_driver(void) {
     return driver != NULL;
 }
 
+/* Every table tells its size first (backend: after its name), so that it can be read whatever else
+ * it holds. Some families may be missing. */
+static bool tables_fit(const backend *own) {
+    const struct {
+        const char *name;
+        const void *table;
+        size_t size;
+        bool needed;
+    } family[] = {
+        {"batched operations", own->batch, sizeof(backend_batch), true},
+        {"operations on halves", own->half, sizeof(backend_half), true},
+        {"products with sparse matrices", own->sparse, sizeof(backend_sparse), true},
+        {"low-rank operations", own->lowrank, sizeof(backend_lowrank), true},
+        {"covariances", own->matcov, sizeof(backend_matcov), false},
+        {"PSFs", own->psf, sizeof(backend_psf), false},
+        {"groups", own->group, sizeof(backend_group), false},
+    };
+    for (size_t i = 0; i < sizeof family / sizeof family[0]; i++) {
+        const size_t size = family[i].table != NULL ? *(const size_t *)family[i].table : 0;
+        if (size == family[i].size || (family[i].table == NULL && !family[i].needed))
+            continue;
+        snprintf(plugin.why, sizeof plugin.why,
+                 PLUGIN " belongs to another version: its table of %s has %zu bytes instead of %zu",
+                 family[i].name, size, family[i].size);
+        return false;
+    }
+    return true;
+}
+
+/* The table that callers get: the backend's own, but with the operations that check. */
+static void take_table(const backend *own) {
+    if (own->size != sizeof(backend)) {
+        snprintf(plugin.why, sizeof plugin.why,
+                 PLUGIN " belongs to another version: its table has %zu bytes instead of %zu",
+                 own->size, sizeof(backend));
+        return;
+    }
+    if (!tables_fit(own))
+        return;
+    plugin.table = *own;
+    plugin.lowrank = *own->lowrank;
+#define CHECK(op) plugin.table.op = checked_##op;
+    BACKEND_CHECKED(CHECK)
+#undef CHECK
+#define CHECK(op) plugin.lowrank.op = checked_##op;
+    LOWRANK_CHECKED(CHECK)
+#undef CHECK
+    plugin.table.batch = &checked_batch;
+    plugin.table.half = &checked_half;
+    plugin.table.sparse = &checked_sparse;
+    plugin.table.lowrank = &plugin.lowrank;
+    plugin.usable = true;
+}
+
 static void load_plugin(void) {
     char path[PLUGIN_PATH];
     void *lib;
@@ -73,14 +133,11 @@ static void load_plugin(void) {
     if (!entry) {
         snprintf(plugin.why, sizeof plugin.why, "%s is not a plugin of this program", PLUGIN);
     } else {
-        plugin.table = entry(status_set, plugin.why, sizeof plugin.why);
-        if (plugin.table && (plugin.table->size != sizeof(backend) || !plugin.table->lowrank ||
-                             plugin.table->lowrank->size != sizeof(backend_lowrank))) {
-            plugin.table = NULL;
-            snprintf(plugin.why, sizeof plugin.why, "%s belongs to another version", PLUGIN);
-        }
+        const backend *own = entry(status_set, plugin.why, sizeof plugin.why);
+        if (own)
+            take_table(own);
     }
-    if (!plugin.table)
+    if (!plugin.usable)
         dlclose(lib);
 }
 
@@ -95,8 +152,8 @@ status backend_get(const char *name, const backend **out) {
     if (!automatic && strcmp(name, "gpu"))
         return status_fail(MOAO_INPUT, "unknown backend '%s': cpu, gpu or auto", name);
     pthread_once(&once, load_plugin);
-    if (plugin.table)
-        *out = plugin.table;
+    if (plugin.usable)
+        *out = &plugin.table;
     else if (automatic)
         *out = &backend_cpu;
     else

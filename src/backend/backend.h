@@ -18,13 +18,19 @@
  * two calls that may run at once. With it no operation allocates, frees or waits, so that it can be
  * captured in a CUDA graph.
  * - The same call with the same data gives the same bits.
- * - The returned status tells about the call (MOAO_INPUT: an argument is out of range or work is
- * too small; MOAO_INTERNAL: the library or the device failed). What the data are like is told by
- * *info, an int in the backend's memory, always written: 0 fine; k > 0: the leading minor of order
- * k is not positive (potrf and all that contains it; a NaN counts as not positive), or the k-th
- * diagonal element is 0 (trtri). What the matrices then hold is unspecified, but nothing outside
- * them is written.
- * - A context belongs to one thread at a time; different contexts are independent. */
+ * - Arguments are checked before a backend sees them, in the same way for all (checked.c).
+ * - The returned status tells about the call (MOAO_INPUT: an argument is out of range, work is too
+ * small, or the backend lacks the operation; MOAO_INTERNAL: the library or the device failed). What
+ * the data are like is told by *info, an int in the backend's memory, always written: 0 fine; k >
+ * 0: the leading minor of order k is not positive (potrf and all that contains it; a NaN counts as
+ * not positive), or the k-th diagonal element is 0 (trtri). What the matrices then hold is
+ * unspecified, but nothing outside them is written.
+ * - A context belongs to one thread at a time; different contexts are independent. The CPU's
+ * operations take NULL for a context.
+ * - What a backend lacks: an operation that it does not have is in its table all the same and
+ * returns MOAO_INPUT with one message (backend_lacks). The families batch, half and lowrank are
+ * always there; matcov, psf and group are NULL where a backend has none of its own, and beside them
+ * stands what serves instead. */
 #ifndef MOAO_BACKEND_H
 #define MOAO_BACKEND_H
 
@@ -69,13 +75,83 @@ struct backend_half;        /* products of halves on tensor cores: backend_half.
 struct backend_matcov;      /* covariances of slopes: backend_matcov.h */
 struct backend_psf;         /* point-spread functions: backend_psf.h */
 struct backend_lowrank;     /* batched QR, SVD, low rank: backend_lowrank.h */
+struct backend_sparse;      /* products with sparse matrices: backend_sparse.h */
 struct backend_group;       /* broadcasts among the devices of several processes: backend_group.h */
 #define BACKEND_IDENTITY 40 /* bytes of a device's name */
 
+/* The operations. A name here is the type of a function: a backend declares its own with it
+ * (backend_tri_op cpu_trsm, cpu_trmm;), and the table holds pointers to such functions. */
+
+/* mirror: the triangle of an n x n matrix that uplo does not name := the transpose of the other
+ * one. All types. */
+typedef status backend_mirror_op(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a,
+                                 int64_t lda);
+
+/* gemm: C := alpha op(A) op(B) + beta C, C m x n, k the inner size. All types. */
+typedef status backend_gemm_op(backend_ctx *ctx, backend_type t, char transa, char transb,
+                               int64_t m, int64_t n, int64_t k, const void *alpha, const void *a,
+                               int64_t lda, const void *b, int64_t ldb, const void *beta, void *c,
+                               int64_t ldc, void *work, size_t lwork);
+
+/* trsm: B := alpha op(A)^-1 B (side L) or alpha B op(A)^-1 (side R), B m x n, A triangular; trmm:
+ * B := alpha op(A) B or alpha B op(A). All types. */
+typedef status backend_tri_op(backend_ctx *ctx, backend_type t, char side, char uplo, char trans,
+                              char diag, int64_t m, int64_t n, const void *alpha, const void *a,
+                              int64_t lda, void *b, int64_t ldb, void *work, size_t lwork);
+
+/* symm: C := alpha A B + beta C (side L) or alpha B A + beta C (side R), A symmetric, B and C m x
+ * n. Types D, S. */
+typedef status backend_symm_op(backend_ctx *ctx, backend_type t, char side, char uplo, int64_t m,
+                               int64_t n, const void *alpha, const void *a, int64_t lda,
+                               const void *b, int64_t ldb, const void *beta, void *c, int64_t ldc,
+                               void *work, size_t lwork);
+
+/* syrk: one triangle of C := alpha op(A) op(A)^T + beta C, C n x n, op(A) n x k. Types D, S. */
+typedef status backend_syrk_op(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t n,
+                               int64_t k, const void *alpha, const void *a, int64_t lda,
+                               const void *beta, void *c, int64_t ldc, void *work, size_t lwork);
+
+/* syr2k: one triangle of C := alpha (op(A) op(B)^T + op(B) op(A)^T) + beta C. Types D, S. */
+typedef status backend_syr2k_op(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t n,
+                                int64_t k, const void *alpha, const void *a, int64_t lda,
+                                const void *b, int64_t ldb, const void *beta, void *c, int64_t ldc,
+                                void *work, size_t lwork);
+
+/* On one triangle of an n x n matrix, in place, types D, S. potrf: the Cholesky factor, A = L L^T
+ * or U^T U; potri: the inverse of A from its factor; poti: the inverse of A (potrf, potri). */
+typedef status backend_factor_op(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a,
+                                 int64_t lda, int *info, void *work, size_t lwork);
+/* trtri: the inverse of a triangle. */
+typedef status backend_trtri_op(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t n,
+                                void *a, int64_t lda, int *info, void *work, size_t lwork);
+/* lauum: L^T L or U U^T. */
+typedef status backend_lauum_op(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a,
+                                int64_t lda, void *work, size_t lwork);
+
+/* B := A^-1 B, B n x nrhs, types D, S. potrs: from the factor of A; posv: from A itself, which its
+ * factor replaces. */
+typedef status backend_potrs_op(backend_ctx *ctx, backend_type t, char uplo, int64_t n,
+                                int64_t nrhs, const void *a, int64_t lda, void *b, int64_t ldb,
+                                void *work, size_t lwork);
+typedef status backend_posv_op(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int64_t nrhs,
+                               void *a, int64_t lda, void *b, int64_t ldb, int *info, void *work,
+                               size_t lwork);
+
+/* trsm over several contexts (one per device, as a rule): A lies on ctx[0]'s device, part g of B
+ * (its columns for side L, its rows for side R) on ctx[g]'s: b[g], ldb[g], part[g] columns or rows;
+ * size: the other extent of B, the order of A. A travels to the other devices while they compute.
+ * dev[g]: memory on ctx[g]'s device, multi_workspace(g, ...) bytes. ctx[0]'s stream waits for all.
+ */
+typedef status backend_trsm_multi_op(int count, backend_ctx *const *ctx, backend_type t, char side,
+                                     char uplo, char trans, char diag, int64_t size,
+                                     const int64_t *part, const void *alpha, const void *a,
+                                     int64_t lda, void *const *b, const int64_t *ldb,
+                                     void *const *dev, const size_t *ldev);
+
 typedef struct backend {
     const char *name; /* "cpu" or "gpu" */
-    size_t size;      /* sizeof(backend) that the table was built with; a plugin with another one is
-                         refused */
+    size_t size;      /* sizeof(backend) that the table was built with. A plugin whose tables, this
+                         one or a family's, have another size is refused. */
 
     /* Number of usable devices, and one line about device d (name, memory, libraries), cut to len.
      */
@@ -83,6 +159,9 @@ typedef struct backend {
     status (*describe)(int d, char *text, size_t len);
     /* Bytes of device d that nobody uses now; SIZE_MAX where only the host's memory limits. */
     status (*memory)(int d, size_t *bytes);
+    /* Device memory [bytes] that contexts, kernels and libraries take beside what alloc and the
+     * families' bytes() tell: to be left free. */
+    size_t (*reserve)(void);
     /* A name of device d that two processes of a machine share if and only if they mean the same
      * device, whatever number each of them knows it by. */
     status (*identify)(int d, char name[BACKEND_IDENTITY]);
@@ -114,97 +193,38 @@ typedef struct backend {
     status (*copy)(backend_ctx *ctx, void *dst, int64_t ldd, const void *src, int64_t lds,
                    int64_t rows, int64_t cols);
 
-    /* The triangle of an n x n matrix that uplo does not name := the transpose of the other one.
-     * All types. */
-    status (*mirror)(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda);
-
     /* Bytes of work for an operation. m, n as in the operation; operations on an n x n matrix alone
      * take n and ignore m; potrs and posv take n and m = nrhs. */
     size_t (*workspace)(backend_op op, backend_type t, int64_t m, int64_t n);
 
-    /* C := alpha op(A) op(B) + beta C, C m x n, k the inner size. All types. */
-    status (*gemm)(backend_ctx *ctx, backend_type t, char transa, char transb, int64_t m, int64_t n,
-                   int64_t k, const void *alpha, const void *a, int64_t lda, const void *b,
-                   int64_t ldb, const void *beta, void *c, int64_t ldc, void *work, size_t lwork);
-
-    /* B := alpha op(A)^-1 B (side L) or alpha B op(A)^-1 (side R), B m x n, A triangular. All
-     * types. */
-    status (*trsm)(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,
-                   int64_t m, int64_t n, const void *alpha, const void *a, int64_t lda, void *b,
-                   int64_t ldb, void *work, size_t lwork);
-
-    /* B := alpha op(A) B (side L) or alpha B op(A) (side R), B m x n, A triangular. All types. */
-    status (*trmm)(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,
-                   int64_t m, int64_t n, const void *alpha, const void *a, int64_t lda, void *b,
-                   int64_t ldb, void *work, size_t lwork);
-
-    /* C := alpha A B + beta C (side L) or alpha B A + beta C (side R), A symmetric, B and C m x n.
-     * Types D, S. */
-    status (*symm)(backend_ctx *ctx, backend_type t, char side, char uplo, int64_t m, int64_t n,
-                   const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
-                   const void *beta, void *c, int64_t ldc, void *work, size_t lwork);
-
-    /* One triangle of C := alpha op(A) op(A)^T + beta C, C n x n, op(A) n x k. Types D, S. */
-    status (*syrk)(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t n, int64_t k,
-                   const void *alpha, const void *a, int64_t lda, const void *beta, void *c,
-                   int64_t ldc, void *work, size_t lwork);
-
-    /* One triangle of C := alpha (op(A) op(B)^T + op(B) op(A)^T) + beta C. Types D, S. */
-    status (*syr2k)(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t n, int64_t k,
-                    const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
-                    const void *beta, void *c, int64_t ldc, void *work, size_t lwork);
-
-    /* On one triangle of an n x n matrix, in place, types D, S:
-     * potrf: the Cholesky factor, A = L L^T or U^T U;  trtri: the inverse of a triangle;
-     * lauum: L^T L or U U^T;  potri: the inverse of A from its factor;  poti: the inverse of A
-     * (potrf, potri). */
-    status (*potrf)(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
-                    int *info, void *work, size_t lwork);
-    status (*trtri)(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t n, void *a,
-                    int64_t lda, int *info, void *work, size_t lwork);
-    status (*lauum)(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
-                    void *work, size_t lwork);
-    status (*potri)(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
-                    int *info, void *work, size_t lwork);
-    status (*poti)(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
-                   int *info, void *work, size_t lwork);
-
-    /* B := A^-1 B, B n x nrhs: potrs from the factor of A, posv from A itself (replaced by its
-     * factor). */
-    status (*potrs)(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int64_t nrhs,
-                    const void *a, int64_t lda, void *b, int64_t ldb, void *work, size_t lwork);
-    status (*posv)(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int64_t nrhs, void *a,
-                   int64_t lda, void *b, int64_t ldb, int *info, void *work, size_t lwork);
+    backend_mirror_op *mirror;
+    backend_gemm_op *gemm;
+    backend_tri_op *trsm, *trmm;
+    backend_symm_op *symm;
+    backend_syrk_op *syrk;
+    backend_syr2k_op *syr2k;
+    backend_factor_op *potrf, *potri, *poti;
+    backend_trtri_op *trtri;
+    backend_lauum_op *lauum;
+    backend_potrs_op *potrs;
+    backend_posv_op *posv;
 
     /* trsm and trmm on host data (A and B in host memory, best from alloc_host): transfers and
-     * arithmetic overlap. dev: device memory of at least host_workspace(...) bytes; the more, the
+     * arithmetic overlap. work: device memory of at least host_workspace(...) bytes; the more, the
      * fewer and larger the panels of B. Returns before the work is done: B is ready after sync. */
     size_t (*host_workspace)(backend_op op, backend_type t, char side, int64_t m, int64_t n);
-    status (*trsm_host)(backend_ctx *ctx, backend_type t, char side, char uplo, char trans,
-                        char diag, int64_t m, int64_t n, const void *alpha, const void *a,
-                        int64_t lda, void *b, int64_t ldb, void *dev, size_t ldev);
-    status (*trmm_host)(backend_ctx *ctx, backend_type t, char side, char uplo, char trans,
-                        char diag, int64_t m, int64_t n, const void *alpha, const void *a,
-                        int64_t lda, void *b, int64_t ldb, void *dev, size_t ldev);
+    backend_tri_op *trsm_host, *trmm_host;
 
-    /* trsm over several contexts (one per device, as a rule): A lies on ctx[0]'s device, part g of
-     * B (its columns for side L, its rows for side R) on ctx[g]'s: b[g], ldb[g], part[g] columns or
-     * rows; size: the other extent of B, the order of A. A travels to the other devices while they
-     * compute. dev[g]: memory on ctx[g]'s device, multi_workspace(g, ...) bytes. ctx[0]'s stream
-     * waits for all. */
     size_t (*multi_workspace)(int g, backend_type t, char side, int64_t size, int64_t part);
-    status (*trsm_multi)(int count, backend_ctx *const *ctx, backend_type t, char side, char uplo,
-                         char trans, char diag, int64_t size, const int64_t *part,
-                         const void *alpha, const void *a, int64_t lda, void *const *b,
-                         const int64_t *ldb, void *const *dev, const size_t *ldev);
+    backend_trsm_multi_op *trsm_multi;
 
     const struct backend_batch *batch;
     const struct backend_half *half;
-    const struct backend_matcov
-        *matcov; /* NULL: none of its own, ask matcov_backend (matcov/matcov.h) */
-    const struct backend_group *group; /* NULL: device memory is host memory, which MPI can send */
-    const struct backend_psf *psf;     /* as matcov: psf_backend (psf/psf.h) */
     const struct backend_lowrank *lowrank;
+    const struct backend_sparse *sparse;
+    const struct backend_matcov *matcov; /* NULL: matcov_backend (matcov/matcov.h) serves */
+    const struct backend_psf *psf;       /* NULL: psf_backend (psf/psf.h) serves */
+    const struct backend_group *group;   /* NULL: device memory is the host's, MPI can send it */
 } backend;
 
 extern const backend backend_cpu;
@@ -221,5 +241,6 @@ status backend_get(const char *name, const backend **out);
 #endif
 #include "backend_batch.h"
 #include "backend_half.h"
+#include "backend_sparse.h"
 
 #endif

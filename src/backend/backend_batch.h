@@ -62,65 +62,45 @@ static inline batch_dim batch_size(int64_t n) {
 /* The operations, each as its dense counterpart in backend.h; types D and S. MOAO_INPUT: a letter
  * or the type is wrong, count is negative, a size is negative or above its bound, or a leading
  * dimension too small (what lies in arrays is not looked at). */
+
+/* C := alpha op(A) op(B) + beta C, C m x n, k the inner size; each of the three at most
+ * BATCH_WIDE_MAX, and at most 2^31 - 1 tiles of 64 x 64 in all C together. A matrix of which any
+ * size in an array is out of range is left alone. The order of a sum depends on k alone, so the
+ * bits of C do not depend on the other matrices, or on where it stands among them. */
+typedef status batch_gemm_op(backend_ctx *ctx, backend_type t, char transa, char transb,
+                             int64_t count, batch_dim m, batch_dim n, batch_dim k,
+                             const void *alpha, batch_mat a, batch_mat b, const void *beta,
+                             batch_mat c);
+typedef status batch_syrk_op(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t count,
+                             batch_dim n, batch_dim k, const void *alpha, batch_mat a,
+                             const void *beta, batch_mat c);
+/* trsm, trmm */
+typedef status batch_tri_op(backend_ctx *ctx, backend_type t, char side, char uplo, char trans,
+                            char diag, int64_t count, batch_dim m, batch_dim n, const void *alpha,
+                            batch_mat a, batch_mat b);
+/* potrf, potri, poti */
+typedef status batch_factor_op(backend_ctx *ctx, backend_type t, char uplo, int64_t count,
+                               batch_dim n, batch_mat a, int *info);
+typedef status batch_trtri_op(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t count,
+                              batch_dim n, batch_mat a, int *info);
+typedef status batch_lauum_op(backend_ctx *ctx, backend_type t, char uplo, int64_t count,
+                              batch_dim n, batch_mat a);
+typedef status batch_potrs_op(backend_ctx *ctx, backend_type t, char uplo, int64_t count,
+                              batch_dim n, batch_dim nrhs, batch_mat a, batch_mat b);
+typedef status batch_posv_op(backend_ctx *ctx, backend_type t, char uplo, int64_t count,
+                             batch_dim n, batch_dim nrhs, batch_mat a, batch_mat b, int *info);
+
 typedef struct backend_batch {
-    status (*syrk)(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t count,
-                   batch_dim n, batch_dim k, const void *alpha, batch_mat a, const void *beta,
-                   batch_mat c);
-    status (*trsm)(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,
-                   int64_t count, batch_dim m, batch_dim n, const void *alpha, batch_mat a,
-                   batch_mat b);
-    status (*trmm)(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,
-                   int64_t count, batch_dim m, batch_dim n, const void *alpha, batch_mat a,
-                   batch_mat b);
-    status (*potrf)(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
-                    batch_mat a, int *info);
-    status (*trtri)(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t count,
-                    batch_dim n, batch_mat a, int *info);
-    status (*lauum)(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
-                    batch_mat a);
-    status (*potri)(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
-                    batch_mat a, int *info);
-    status (*poti)(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
-                   batch_mat a, int *info);
-    status (*potrs)(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
-                    batch_dim nrhs, batch_mat a, batch_mat b);
-    status (*posv)(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
-                   batch_dim nrhs, batch_mat a, batch_mat b, int *info);
+    size_t size; /* sizeof(backend_batch) */
+    batch_gemm_op *gemm;
+    batch_syrk_op *syrk;
+    batch_tri_op *trsm, *trmm;
+    batch_factor_op *potrf, *potri, *poti;
+    batch_trtri_op *trtri;
+    batch_lauum_op *lauum;
+    batch_potrs_op *potrs;
+    batch_posv_op *posv;
 } backend_batch;
-
-extern const backend_batch backend_batch_cpu;
-
-/* Argument checks that both backends make. */
-static inline bool batch_letter(char c, const char *set) {
-    for (; *set; set++)
-        if (c == *set)
-            return true;
-    return false;
-}
-static inline bool batch_mat_ok(batch_mat m, int64_t rows) {
-    return m.lds || m.ld >= (rows > 1 ? rows : 1);
-}
-static inline bool batch_dim_ok(batch_dim d, int64_t bound) {
-    return d.n >= 0 && d.n <= bound;
-}
-static inline bool batch_common_ok(backend_type t, char uplo, int64_t count, batch_dim n) {
-    return (t == BACKEND_D || t == BACKEND_S) && batch_letter(uplo, "LU") && count >= 0 &&
-           batch_dim_ok(n, BATCH_MAX);
-}
-/* trsm and trmm */
-static inline bool batch_tri_ok(backend_type t, char side, char uplo, char trans, char diag,
-                                int64_t count, batch_dim m, batch_dim n, batch_mat a, batch_mat b) {
-    batch_dim order = side == 'L' ? m : n, width = side == 'L' ? n : m;
-    return batch_common_ok(t, uplo, count, order) && batch_letter(side, "LR") &&
-           batch_letter(trans, "NTC") && batch_letter(diag, "NU") &&
-           batch_dim_ok(width, BATCH_WIDE_MAX) && batch_mat_ok(a, order.n) && batch_mat_ok(b, m.n);
-}
-static inline bool batch_syrk_ok(backend_type t, char uplo, char trans, int64_t count, batch_dim n,
-                                 batch_dim k, batch_mat a, batch_mat c) {
-    return batch_common_ok(t, uplo, count, n) && batch_letter(trans, "NTC") &&
-           batch_dim_ok(k, BATCH_WIDE_MAX) && batch_mat_ok(a, trans == 'N' ? n.n : k.n) &&
-           batch_mat_ok(c, n.n);
-}
 
 #ifdef __cplusplus
 }

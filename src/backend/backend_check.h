@@ -1,5 +1,5 @@
-/* Checks of arguments that every backend makes in the same way, and the order in which a recursion
- * on a triangle visits its halves. No work is done here; host only. */
+/* What backends and the checks above them ask of arguments, and the order in which a recursion on a
+ * triangle visits its halves. No work is done here; host only. */
 #ifndef MOAO_BACKEND_CHECK_H
 #define MOAO_BACKEND_CHECK_H
 
@@ -32,14 +32,6 @@ static inline bool backend_equals(backend_type t, const void *x, double re) {
     default:
         return ((const float *)x)[0] == (float)re && ((const float *)x)[1] == 0;
     }
-}
-
-/* trsm and trmm: true when the arguments are in range. */
-static inline bool backend_tri_ok(char side, char uplo, char trans, char diag, int64_t m, int64_t n,
-                                  int64_t lda, int64_t ldb) {
-    return backend_is(side, "LR") && backend_is(uplo, "LU") && backend_is(trans, "NTC") &&
-           backend_is(diag, "NU") && m >= 0 && n >= 0 && backend_ld_ok(side == 'L' ? m : n, lda) &&
-           backend_ld_ok(m, ldb);
 }
 
 /* A triangle in halves: op(A) acts on B, in parts 1 and 2. trsm solves with the source half,

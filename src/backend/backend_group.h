@@ -17,6 +17,7 @@ typedef struct {
 typedef struct backend_link backend_link; /* a process's membership */
 
 typedef struct backend_group {
+    size_t size; /* sizeof(backend_group) */
     /* Local. MOAO_INPUT with the reason where the library for it is missing. */
     status (*available)(void);
     /* Local, on one process of a group that is to be. */

@@ -57,143 +57,95 @@ typedef enum {
     BATCH_RECOMPRESS, /* m, n; k = the bound of k plus that of k2 */
 } batch_op;
 
+static inline int64_t batch_least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* The operations, by the types of their functions (see backend.h). */
+
+/* A = Q R by Householder reflections, in LAPACK's layout and signs: R on and above the
+ * diagonal, vectors (first entry 1 not stored) below, H_j = I - tau_j v_j v_j^T, Q = H_1 H_2
+ * ...; R_jj = -sign(a_jj) norm; a column whose tail is exactly 0: tau 0. tau: min(m, n)
+ * entries. */
+typedef status lowrank_geqrf_op(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m,
+                                batch_dim n, batch_mat a, batch_mat tau, int *info);
+
+/* A := the first n columns of Q = H_1 ... H_k, A m x n, k <= n <= m (a matrix with other sizes
+ * is left alone). */
+typedef status lowrank_orgqr_op(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m,
+                                batch_dim n, batch_dim k, batch_mat a, batch_mat tau);
+
+/* C := op(Q) C (side L) or C op(Q) (side R), trans N or T; C m x n; the k vectors of a have m
+ * (L) or n (R) entries, k at most that. */
+typedef status lowrank_ormqr_op(backend_ctx *ctx, backend_type t, char side, char trans,
+                                int64_t count, batch_dim m, batch_dim n, batch_dim k, batch_mat a,
+                                batch_mat tau, batch_mat c);
+
+/* A = Q R with R_jj >= 0, R k x n with zeros below its diagonal, Q m x k orthonormal whatever
+ * A's rank. job 'Q': Q in place of A (its first k columns; others, where m < n, unspecified);
+ * 'R': only R, A unspecified afterwards. r must not overlap a. */
+typedef status lowrank_qr_op(backend_ctx *ctx, backend_type t, char job, int64_t count, batch_dim m,
+                             batch_dim n, batch_mat a, batch_mat r, int *info, void *work,
+                             size_t lwork);
+
+/* A = U S V^T by one-sided Jacobi rotations. jobu, jobv: 'N' none, 'U' orthonormal vectors,
+ * 'S' vectors times their singular values. s: min(m, n) values, descending, >= 0, those beyond
+ * the cut rank written as 0. u: m x r, v: n x r, further columns untouched. A is unspecified
+ * afterwards; u may be a itself. Sign: the entry of largest modulus (the first of equals) of
+ * each column of u is positive; of v if jobu is N. Every singular value is accurate to a few
+ * eps relative to itself where A = D1 B D2, D1 and D2 diagonal, B well conditioned, min(m, n)
+ * <= 128 and max(m, n) <= 1,024 (A = B D2 for larger ones). rank may be NULL when cut is. */
+typedef status lowrank_gesvj_op(backend_ctx *ctx, backend_type t, char jobu, char jobv,
+                                const batch_cut *cut, int64_t count, batch_dim m, batch_dim n,
+                                batch_mat a, batch_mat s, batch_mat u, batch_mat v, int64_t *rank,
+                                int *info, void *work, size_t lwork);
+
+/* A ~ U S V^T of rank cut->most from most + over random samples of A's columns, improved by
+ * `power` (0 to 2) subspace iterations; then cut by cut->tol (of the sampled matrix Q^T A) if
+ * that is > 0. A is only read. s: min(m, n, most) values. over < 0: 8. The samples are drawn
+ * from `seed` by backend_random (backend_random.h), the same for every matrix. */
+typedef status lowrank_rsvd_op(backend_ctx *ctx, backend_type t, char jobu, char jobv,
+                               const batch_cut *cut, int64_t over, int power, uint64_t seed,
+                               int64_t count, batch_dim m, batch_dim n, batch_mat a, batch_mat s,
+                               batch_mat u, batch_mat v, int64_t *rank, int *info, void *work,
+                               size_t lwork);
+
+/* A ~ U V^T to the tolerance of `cut`, whose rank is found by blocks of samples. A is only
+ * read. job 'L': U orthonormal, V carries the singular values; 'R': V orthonormal; 'B': both
+ * carry their square roots. The error is known exactly (Frobenius norm of A less that of what
+ * is found) where t >= 3e-7 norm_F(A) (D) or 1e-3 norm_F(A) (S); below it is estimated from the
+ * next block of samples. cut->norm '2' bounds sqrt(sigma_{r+1}^2 + what no sample found). */
+typedef status lowrank_ara_op(backend_ctx *ctx, backend_type t, char job, const batch_cut *cut,
+                              uint64_t seed, int64_t count, batch_dim m, batch_dim n, batch_mat a,
+                              batch_mat u, batch_mat v, int64_t *rank, int *info, void *work,
+                              size_t lwork);
+
+/* U V^T := beta U V^T + alpha U2 V2^T, cut. U m x k and V n x k hold the sum's factors
+ * afterwards (room for `most` columns, and for k); U2 m x k2 and V2 n x k2 are only read. job
+ * as for ara. beta and alpha: elements in host memory; 0: that product is not read. Nothing
+ * below about 20 eps norm(U) norm(V) is meaningful. */
+typedef status lowrank_recompress_op(backend_ctx *ctx, backend_type t, char job,
+                                     const batch_cut *cut, int64_t count, batch_dim m, batch_dim n,
+                                     const void *beta, batch_dim k, batch_mat u, batch_mat v,
+                                     const void *alpha, batch_dim k2, batch_mat u2, batch_mat v2,
+                                     int64_t *rank, int *info, void *work, size_t lwork);
+
 typedef struct backend_lowrank {
-    size_t size; /* sizeof(backend_lowrank) that the table was built with; a plugin with another
-                    one is refused */
+    size_t size; /* sizeof(backend_lowrank) */
 
     /* Bytes of work for one call on `count` matrices with these bounds; 0 where none is used. */
     size_t (*workspace)(batch_op op, backend_type t, int64_t count, int64_t m, int64_t n,
                         int64_t k);
 
-    /* A = Q R by Householder reflections, in LAPACK's layout and signs: R on and above the
-     * diagonal, vectors (first entry 1 not stored) below, H_j = I - tau_j v_j v_j^T, Q = H_1 H_2
-     * ...; R_jj = -sign(a_jj) norm; a column whose tail is exactly 0: tau 0. tau: min(m, n)
-     * entries. */
-    status (*geqrf)(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, batch_dim n,
-                    batch_mat a, batch_mat tau, int *info);
-    /* A := the first n columns of Q = H_1 ... H_k, A m x n, k <= n <= m (a matrix with other sizes
-     * is left alone). */
-    status (*orgqr)(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, batch_dim n,
-                    batch_dim k, batch_mat a, batch_mat tau);
-    /* C := op(Q) C (side L) or C op(Q) (side R), trans N or T; C m x n; the k vectors of a have m
-     * (L) or n (R) entries, k at most that. */
-    status (*ormqr)(backend_ctx *ctx, backend_type t, char side, char trans, int64_t count,
-                    batch_dim m, batch_dim n, batch_dim k, batch_mat a, batch_mat tau, batch_mat c);
-
-    /* A = Q R with R_jj >= 0, R k x n with zeros below its diagonal, Q m x k orthonormal whatever
-     * A's rank. job 'Q': Q in place of A (its first k columns; others, where m < n, unspecified);
-     * 'R': only R, A unspecified afterwards. r must not overlap a. */
-    status (*qr)(backend_ctx *ctx, backend_type t, char job, int64_t count, batch_dim m,
-                 batch_dim n, batch_mat a, batch_mat r, int *info, void *work, size_t lwork);
-
-    /* A = U S V^T by one-sided Jacobi rotations. jobu, jobv: 'N' none, 'U' orthonormal vectors,
-     * 'S' vectors times their singular values. s: min(m, n) values, descending, >= 0, those beyond
-     * the cut rank written as 0. u: m x r, v: n x r, further columns untouched. A is unspecified
-     * afterwards; u may be a itself. Sign: the entry of largest modulus (the first of equals) of
-     * each column of u is positive; of v if jobu is N. Every singular value is accurate to a few
-     * eps relative to itself where A = D1 B D2, D1 and D2 diagonal, B well conditioned, min(m, n)
-     * <= 128 and max(m, n) <= 1,024 (A = B D2 for larger ones). rank may be NULL when cut is. */
-    status (*gesvj)(backend_ctx *ctx, backend_type t, char jobu, char jobv, const batch_cut *cut,
-                    int64_t count, batch_dim m, batch_dim n, batch_mat a, batch_mat s, batch_mat u,
-                    batch_mat v, int64_t *rank, int *info, void *work, size_t lwork);
-
-    /* A ~ U S V^T of rank cut->most from most + over random samples of A's columns, improved by
-     * `power` (0 to 2) subspace iterations; then cut by cut->tol (of the sampled matrix Q^T A) if
-     * that is > 0. A is only read. s: min(m, n, most) values. over < 0: 8. The samples are drawn
-     * from `seed` by backend_random (backend_random.h), the same for every matrix. */
-    status (*rsvd)(backend_ctx *ctx, backend_type t, char jobu, char jobv, const batch_cut *cut,
-                   int64_t over, int power, uint64_t seed, int64_t count, batch_dim m, batch_dim n,
-                   batch_mat a, batch_mat s, batch_mat u, batch_mat v, int64_t *rank, int *info,
-                   void *work, size_t lwork);
-
-    /* A ~ U V^T to the tolerance of `cut`, whose rank is found by blocks of samples. A is only
-     * read. job 'L': U orthonormal, V carries the singular values; 'R': V orthonormal; 'B': both
-     * carry their square roots. The error is known exactly (Frobenius norm of A less that of what
-     * is found) where t >= 3e-7 norm_F(A) (D) or 1e-3 norm_F(A) (S); below it is estimated from the
-     * next block of samples. cut->norm '2' bounds sqrt(sigma_{r+1}^2 + what no sample found). */
-    status (*ara)(backend_ctx *ctx, backend_type t, char job, const batch_cut *cut, uint64_t seed,
-                  int64_t count, batch_dim m, batch_dim n, batch_mat a, batch_mat u, batch_mat v,
-                  int64_t *rank, int *info, void *work, size_t lwork);
-
-    /* U V^T := beta U V^T + alpha U2 V2^T, cut. U m x k and V n x k hold the sum's factors
-     * afterwards (room for `most` columns, and for k); U2 m x k2 and V2 n x k2 are only read. job
-     * as for ara. beta and alpha: elements in host memory; 0: that product is not read. Nothing
-     * below about 20 eps norm(U) norm(V) is meaningful. */
-    status (*recompress)(backend_ctx *ctx, backend_type t, char job, const batch_cut *cut,
-                         int64_t count, batch_dim m, batch_dim n, const void *beta, batch_dim k,
-                         batch_mat u, batch_mat v, const void *alpha, batch_dim k2, batch_mat u2,
-                         batch_mat v2, int64_t *rank, int *info, void *work, size_t lwork);
+    lowrank_geqrf_op *geqrf;
+    lowrank_orgqr_op *orgqr;
+    lowrank_ormqr_op *ormqr;
+    lowrank_qr_op *qr;
+    lowrank_gesvj_op *gesvj;
+    lowrank_rsvd_op *rsvd;
+    lowrank_ara_op *ara;
+    lowrank_recompress_op *recompress;
 } backend_lowrank;
-
-extern const backend_lowrank backend_lowrank_cpu;
-
-/* Argument checks that both backends make. */
-static inline int64_t batch_least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-static inline bool batch_extents_ok(backend_type t, int64_t count, batch_dim m, batch_dim n,
-                                    int64_t bound) {
-    return (t == BACKEND_D || t == BACKEND_S) && count >= 0 && batch_dim_ok(m, BATCH_WIDE_MAX) &&
-           batch_dim_ok(n, BATCH_WIDE_MAX) && batch_least(m.n, n.n) <= bound;
-}
-static inline bool batch_cut_ok(const batch_cut *c) {
-    return c->most >= 0 && c->most <= BATCH_SVD_MAX && batch_letter(c->kind, "RA") &&
-           batch_letter(c->norm, "2F") && (c->tol_each || c->tol >= 0);
-}
-static inline bool batch_geqrf_ok(backend_type t, int64_t count, batch_dim m, batch_dim n,
-                                  batch_mat a, batch_mat tau) {
-    return batch_extents_ok(t, count, m, n, BATCH_ORTH_MAX) && batch_mat_ok(a, m.n) &&
-           batch_mat_ok(tau, 1);
-}
-static inline bool batch_orgqr_ok(backend_type t, int64_t count, batch_dim m, batch_dim n,
-                                  batch_dim k, batch_mat a, batch_mat tau) {
-    return batch_geqrf_ok(t, count, m, n, a, tau) && batch_dim_ok(k, batch_least(m.n, n.n)) &&
-           (n.n <= m.n || m.each || n.each);
-}
-static inline bool batch_ormqr_ok(backend_type t, char side, char trans, int64_t count, batch_dim m,
-                                  batch_dim n, batch_dim k, batch_mat a, batch_mat tau,
-                                  batch_mat c) {
-    const int64_t order = side == 'L' ? m.n : n.n;
-    return batch_extents_ok(t, count, m, n, BATCH_WIDE_MAX) && batch_letter(side, "LR") &&
-           batch_letter(trans, "NT") && batch_dim_ok(k, batch_least(order, BATCH_ORTH_MAX)) &&
-           batch_mat_ok(a, order) && batch_mat_ok(tau, 1) && batch_mat_ok(c, m.n);
-}
-static inline bool batch_qr_ok(backend_type t, char job, int64_t count, batch_dim m, batch_dim n,
-                               batch_mat a, batch_mat r) {
-    return batch_extents_ok(t, count, m, n, BATCH_ORTH_MAX) && batch_letter(job, "QR") &&
-           batch_mat_ok(a, m.n) && batch_mat_ok(r, batch_least(m.n, n.n));
-}
-static inline bool batch_svd_ok(backend_type t, char jobu, char jobv, const batch_cut *cut,
-                                int64_t count, batch_dim m, batch_dim n, int64_t bound, batch_mat a,
-                                batch_mat s, batch_mat u, batch_mat v, const int64_t *rank) {
-    return batch_extents_ok(t, count, m, n, bound) && batch_letter(jobu, "NUS") &&
-           batch_letter(jobv, "NUS") && (!cut || (batch_cut_ok(cut) && rank)) &&
-           batch_mat_ok(a, m.n) && batch_mat_ok(s, 1) && (jobu == 'N' || batch_mat_ok(u, m.n)) &&
-           (jobv == 'N' || batch_mat_ok(v, n.n));
-}
-static inline bool batch_rsvd_ok(backend_type t, char jobu, char jobv, const batch_cut *cut,
-                                 int64_t over, int power, int64_t count, batch_dim m, batch_dim n,
-                                 batch_mat a, batch_mat s, batch_mat u, batch_mat v,
-                                 const int64_t *rank) {
-    return cut && batch_svd_ok(t, jobu, jobv, cut, count, m, n, BATCH_WIDE_MAX, a, s, u, v, rank) &&
-           power >= 0 && power <= 2 && cut->most + (over < 0 ? 8 : over) <= BATCH_SVD_MAX;
-}
-static inline bool batch_ara_ok(backend_type t, char job, const batch_cut *cut, int64_t count,
-                                batch_dim m, batch_dim n, batch_mat a, batch_mat u, batch_mat v,
-                                const int64_t *rank) {
-    return batch_extents_ok(t, count, m, n, BATCH_WIDE_MAX) && cut && batch_cut_ok(cut) && rank &&
-           batch_letter(job, "LRB") && batch_mat_ok(a, m.n) && batch_mat_ok(u, m.n) &&
-           batch_mat_ok(v, n.n);
-}
-static inline bool batch_recompress_ok(backend_type t, char job, const batch_cut *cut,
-                                       int64_t count, batch_dim m, batch_dim n, batch_dim k,
-                                       batch_mat u, batch_mat v, batch_dim k2, batch_mat u2,
-                                       batch_mat v2, const int64_t *rank) {
-    return batch_extents_ok(t, count, m, n, BATCH_WIDE_MAX) && cut && batch_cut_ok(cut) && rank &&
-           batch_letter(job, "LRB") && batch_dim_ok(k, BATCH_SUM_MAX) &&
-           batch_dim_ok(k2, BATCH_SUM_MAX) && k.n + k2.n <= BATCH_SUM_MAX && batch_mat_ok(u, m.n) &&
-           batch_mat_ok(v, n.n) && (k2.n == 0 || (batch_mat_ok(u2, m.n) && batch_mat_ok(v2, n.n)));
-}
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,8 @@
 /* Batched routines of the CPU backend: the specification, OpenMP over the batch. Every routine is
  * brought to one lower triangle on the left (transposed operands swap their strides, an upper
  * triangle is counted from its end) and is then a sequence of the steps below. */
-#include "backend/backend_batch.h"
+#include "cpu_blas.h"
+#include "cpu_own.h"
 #include <float.h>
 #include <math.h>
 #include <omp.h>
@@ -128,17 +129,10 @@ done:
     return st;
 }
 
-static status refused(const char *name) {
-    return status_fail(MOAO_INPUT, "batched %s: an argument is out of range (order at most %d)",
-                       name, BATCH_MAX);
-}
-
-static status on_b(const char *name, unsigned step, backend_type t, char side, char uplo,
-                   char trans, char diag, int64_t count, batch_dim m, batch_dim n,
-                   const void *alpha, batch_mat a, batch_mat b) {
+static status on_b(unsigned step, backend_type t, char side, char uplo, char trans, char diag,
+                   int64_t count, batch_dim m, batch_dim n, const void *alpha, batch_mat a,
+                   batch_mat b) {
     const bool left = side == 'L', tr = (trans != 'N') != !left, rev = (uplo == 'L') == tr;
-    if (!batch_tri_ok(t, side, uplo, trans, diag, count, m, n, a, b))
-        return refused(name);
     job q = {.t = t,
              .steps = step,
              .count = count,
@@ -152,29 +146,52 @@ static status on_b(const char *name, unsigned step, backend_type t, char side, c
     return run_job(&q);
 }
 
-static status cpu_trsm(backend_ctx *ctx, backend_type t, char side, char uplo, char trans,
-                       char diag, int64_t count, batch_dim m, batch_dim n, const void *alpha,
-                       batch_mat a, batch_mat b) {
+static status cpu_batch_trsm(backend_ctx *ctx, backend_type t, char side, char uplo, char trans,
+                             char diag, int64_t count, batch_dim m, batch_dim n, const void *alpha,
+                             batch_mat a, batch_mat b) {
     (void)ctx;
-    return on_b("trsm", FORWARD, t, side, uplo, trans, diag, count, m, n, alpha, a, b);
+    return on_b(FORWARD, t, side, uplo, trans, diag, count, m, n, alpha, a, b);
 }
 
-static status cpu_trmm(backend_ctx *ctx, backend_type t, char side, char uplo, char trans,
-                       char diag, int64_t count, batch_dim m, batch_dim n, const void *alpha,
-                       batch_mat a, batch_mat b) {
+static status cpu_batch_trmm(backend_ctx *ctx, backend_type t, char side, char uplo, char trans,
+                             char diag, int64_t count, batch_dim m, batch_dim n, const void *alpha,
+                             batch_mat a, batch_mat b) {
     (void)ctx;
-    return on_b("trmm", MULTIPLY, t, side, uplo, trans, diag, count, m, n, alpha, a, b);
+    return on_b(MULTIPLY, t, side, uplo, trans, diag, count, m, n, alpha, a, b);
 }
 
-static status cpu_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t count,
-                       batch_dim n, batch_dim k, const void *alpha, batch_mat a, const void *beta,
-                       batch_mat c) {
+/* One product a thread, by BLAS with one thread: the bits do not depend on the number of them. */
+static status cpu_batch_gemm(backend_ctx *ctx, backend_type t, char transa, char transb,
+                             int64_t count, batch_dim m, batch_dim n, batch_dim k,
+                             const void *alpha, batch_mat a, batch_mat b, const void *beta,
+                             batch_mat c) {
+    const int blas = openblas_get_num_threads();
+    const operand oa = {.m = a}, ob = {.m = b}, oc = {.m = c};
+    (void)ctx;
+    if (blas > 1)
+        openblas_set_num_threads(1);
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t q = 0; q < count; q++) {
+        const int64_t mq = size_of(m, q), nq = size_of(n, q), kq = size_of(k, q);
+        if (mq <= 0 || nq <= 0 || kq < 0)
+            continue;
+        const view va = view_of(oa, t, q, 0, 0), vb = view_of(ob, t, q, 0, 0),
+                   vc = view_of(oc, t, q, 0, 0);
+        cpu_gemm_panel(t, transa, transb, mq, nq, kq, alpha, va.p, va.sj, vb.p, vb.sj, beta, vc.p,
+                       vc.sj);
+    }
+    if (blas > 1)
+        openblas_set_num_threads(blas);
+    return MOAO_OK;
+}
+
+static status cpu_batch_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t count,
+                             batch_dim n, batch_dim k, const void *alpha, batch_mat a,
+                             const void *beta, batch_mat c) {
     char *scratch = NULL;
     size_t per;
     status st;
     (void)ctx;
-    if (!batch_syrk_ok(t, uplo, trans, count, n, k, a, c))
-        return refused("syrk");
     const operand oa = {a, trans != 'N', false, false}, oc = {c, uplo == 'U', false, false};
     TRY(scratch_get(t, n.n, &scratch, &per));
 #pragma omp parallel for schedule(dynamic, 16)
@@ -195,12 +212,8 @@ done:
 }
 
 /* The operations on the triangle of a symmetric or triangular matrix, with or without B. */
-static status on_a(const char *name, unsigned steps, backend_type t, char uplo, char diag,
-                   int64_t count, batch_dim n, batch_dim nrhs, batch_mat a, batch_mat b,
-                   int *info) {
-    if (!batch_common_ok(t, uplo, count, n) || !batch_letter(diag, "NU") || !batch_mat_ok(a, n.n) ||
-        ((steps & ON_B) && (!batch_dim_ok(nrhs, BATCH_WIDE_MAX) || !batch_mat_ok(b, n.n))))
-        return refused(name);
+static status on_a(unsigned steps, backend_type t, char uplo, char diag, int64_t count, batch_dim n,
+                   batch_dim nrhs, batch_mat a, batch_mat b, int *info) {
     job q = {.t = t,
              .steps = steps,
              .count = count,
@@ -216,57 +229,59 @@ static status on_a(const char *name, unsigned steps, backend_type t, char uplo, 
 static const batch_mat NONE;
 static const batch_dim ZERO;
 
-static status cpu_potrf(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
-                        batch_mat a, int *info) {
+static status cpu_batch_potrf(backend_ctx *ctx, backend_type t, char uplo, int64_t count,
+                              batch_dim n, batch_mat a, int *info) {
     (void)ctx;
-    return on_a("potrf", FACTOR, t, uplo, 'N', count, n, ZERO, a, NONE, info);
+    return on_a(FACTOR, t, uplo, 'N', count, n, ZERO, a, NONE, info);
 }
 
-static status cpu_trtri(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t count,
-                        batch_dim n, batch_mat a, int *info) {
+static status cpu_batch_trtri(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t count,
+                              batch_dim n, batch_mat a, int *info) {
     (void)ctx;
-    return on_a("trtri", INVERT, t, uplo, diag, count, n, ZERO, a, NONE, info);
+    return on_a(INVERT, t, uplo, diag, count, n, ZERO, a, NONE, info);
 }
 
-static status cpu_lauum(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
-                        batch_mat a) {
+static status cpu_batch_lauum(backend_ctx *ctx, backend_type t, char uplo, int64_t count,
+                              batch_dim n, batch_mat a) {
     (void)ctx;
-    return on_a("lauum", SQUARE, t, uplo, 'N', count, n, ZERO, a, NONE, NULL);
+    return on_a(SQUARE, t, uplo, 'N', count, n, ZERO, a, NONE, NULL);
 }
 
-static status cpu_potri(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
-                        batch_mat a, int *info) {
+static status cpu_batch_potri(backend_ctx *ctx, backend_type t, char uplo, int64_t count,
+                              batch_dim n, batch_mat a, int *info) {
     (void)ctx;
-    return on_a("potri", INVERT | SQUARE, t, uplo, 'N', count, n, ZERO, a, NONE, info);
+    return on_a(INVERT | SQUARE, t, uplo, 'N', count, n, ZERO, a, NONE, info);
 }
 
-static status cpu_poti(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
-                       batch_mat a, int *info) {
+static status cpu_batch_poti(backend_ctx *ctx, backend_type t, char uplo, int64_t count,
+                             batch_dim n, batch_mat a, int *info) {
     (void)ctx;
-    return on_a("poti", FACTOR | INVERT | SQUARE, t, uplo, 'N', count, n, ZERO, a, NONE, info);
+    return on_a(FACTOR | INVERT | SQUARE, t, uplo, 'N', count, n, ZERO, a, NONE, info);
 }
 
-static status cpu_potrs(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
-                        batch_dim nrhs, batch_mat a, batch_mat b) {
+static status cpu_batch_potrs(backend_ctx *ctx, backend_type t, char uplo, int64_t count,
+                              batch_dim n, batch_dim nrhs, batch_mat a, batch_mat b) {
     (void)ctx;
-    return on_a("potrs", FORWARD | BACKWARD, t, uplo, 'N', count, n, nrhs, a, b, NULL);
+    return on_a(FORWARD | BACKWARD, t, uplo, 'N', count, n, nrhs, a, b, NULL);
 }
 
-static status cpu_posv(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
-                       batch_dim nrhs, batch_mat a, batch_mat b, int *info) {
+static status cpu_batch_posv(backend_ctx *ctx, backend_type t, char uplo, int64_t count,
+                             batch_dim n, batch_dim nrhs, batch_mat a, batch_mat b, int *info) {
     (void)ctx;
-    return on_a("posv", FACTOR | FORWARD | BACKWARD, t, uplo, 'N', count, n, nrhs, a, b, info);
+    return on_a(FACTOR | FORWARD | BACKWARD, t, uplo, 'N', count, n, nrhs, a, b, info);
 }
 
-const backend_batch backend_batch_cpu = {
-    .syrk = cpu_syrk,
-    .trsm = cpu_trsm,
-    .trmm = cpu_trmm,
-    .potrf = cpu_potrf,
-    .trtri = cpu_trtri,
-    .lauum = cpu_lauum,
-    .potri = cpu_potri,
-    .poti = cpu_poti,
-    .potrs = cpu_potrs,
-    .posv = cpu_posv,
+const backend_batch batch_cpu = {
+    .size = sizeof(backend_batch),
+    .gemm = cpu_batch_gemm,
+    .syrk = cpu_batch_syrk,
+    .trsm = cpu_batch_trsm,
+    .trmm = cpu_batch_trmm,
+    .potrf = cpu_batch_potrf,
+    .trtri = cpu_batch_trtri,
+    .lauum = cpu_batch_lauum,
+    .potri = cpu_batch_potri,
+    .poti = cpu_batch_poti,
+    .potrs = cpu_batch_potrs,
+    .posv = cpu_batch_posv,
 };

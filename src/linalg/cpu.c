@@ -1,14 +1,15 @@
 /* The CPU backend: the specification that every other backend is compared with. One device, no
  * stream: each operation is done when it returns; device memory is host memory; work may be NULL.
  */
-#include "backend/backend_batch.h"
-#include "backend/backend_half.h"
+#include "backend/checked.h"
 #include "cpu_blas.h"
+#include "cpu_own.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct backend_ctx {
+    backend_head head;
     int device;
 };
 
@@ -29,6 +30,10 @@ static status cpu_memory(int device, size_t *bytes) {
     return MOAO_OK;
 }
 
+static size_t cpu_reserve(void) {
+    return 0;
+}
+
 static status cpu_identify(int device, char name[BACKEND_IDENTITY]) {
     (void)device;
     snprintf(name, BACKEND_IDENTITY, "cpu");
@@ -41,8 +46,10 @@ static status cpu_open(int device, void *stream, backend_ctx **ctx) {
     *ctx = NULL;
     if (device != 0)
         return status_fail(MOAO_INPUT, "the CPU backend has one device, number 0");
-    if ((st = ALLOC(*ctx, 1, "backend context")) == MOAO_OK)
-        (*ctx)->device = device;
+    TRY(ALLOC(*ctx, 1, "backend context"));
+    (*ctx)->head.own = &backend_cpu_own;
+    (*ctx)->device = device;
+done:
     return st;
 }
 
@@ -113,8 +120,6 @@ static void mirror_tile(backend_type t, bool lower, int64_t n, void *a, int64_t 
 static status cpu_mirror(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a,
                          int64_t lda) {
     (void)ctx;
-    if (!backend_is(uplo, "LU") || !backend_ld_ok(n, lda))
-        return status_fail(MOAO_INPUT, "mirror: an argument is out of range");
 #pragma omp parallel for schedule(dynamic)
     for (int64_t j = 0; j < n; j += MIRROR_TILE)
         for (int64_t i = j; i < n; i += MIRROR_TILE)
@@ -149,26 +154,19 @@ static status cpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t,
     return st;
 }
 
-const backend backend_cpu = {
-    .name = "cpu",
-    .size = sizeof(backend),
-    .devices = cpu_devices,
-    .describe = cpu_describe,
-    .memory = cpu_memory,
-    .identify = cpu_identify,
-    .open = cpu_open,
-    .close = cpu_close,
-    .stream = cpu_stream,
-    .sync = cpu_sync,
-    .open_behind = cpu_open_behind,
-    .after = cpu_after,
-    .alloc = cpu_alloc,
-    .release = cpu_release,
-    .alloc_host = cpu_alloc,
-    .release_host = cpu_release,
-    .copy = cpu_copy,
+/* What needs no check is the same in the CPU's own table and in the one that callers get. */
+#define UNCHECKED                                                                                  \
+    .name = "cpu", .size = sizeof(backend), .devices = cpu_devices, .describe = cpu_describe,      \
+    .memory = cpu_memory, .reserve = cpu_reserve, .identify = cpu_identify, .open = cpu_open,      \
+    .close = cpu_close, .stream = cpu_stream, .sync = cpu_sync, .after = cpu_after,                \
+    .open_behind = cpu_open_behind, .alloc = cpu_alloc, .release = cpu_release,                    \
+    .alloc_host = cpu_alloc, .release_host = cpu_release, .copy = cpu_copy,                        \
+    .workspace = cpu_workspace, .host_workspace = cpu_host_workspace,                              \
+    .multi_workspace = cpu_multi_workspace
+
+const backend backend_cpu_own = {
+    UNCHECKED,
     .mirror = cpu_mirror,
-    .workspace = cpu_workspace,
     .gemm = cpu_gemm,
     .trsm = cpu_trsm,
     .trmm = cpu_trmm,
@@ -176,18 +174,28 @@ const backend backend_cpu = {
     .syrk = cpu_syrk,
     .syr2k = cpu_syr2k,
     .potrf = cpu_potrf,
-    .trtri = cpu_trtri,
-    .lauum = cpu_lauum,
     .potri = cpu_potri,
     .poti = cpu_poti,
+    .trtri = cpu_trtri,
+    .lauum = cpu_lauum,
     .potrs = cpu_potrs,
     .posv = cpu_posv,
-    .host_workspace = cpu_host_workspace,
     .trsm_host = cpu_trsm,
     .trmm_host = cpu_trmm,
-    .multi_workspace = cpu_multi_workspace,
     .trsm_multi = cpu_trsm_multi,
-    .batch = &backend_batch_cpu,
-    .half = &backend_half_cpu,
-    .lowrank = &backend_lowrank_cpu,
+    .batch = &batch_cpu,
+    .half = &half_cpu,
+    .lowrank = &lowrank_cpu,
+    .sparse = &sparse_cpu,
+};
+
+#define CHECKED(op) .op = checked_##op,
+static const backend_lowrank lowrank_checked = {
+    .size = sizeof(backend_lowrank), .workspace = lowrank_cpu_workspace, LOWRANK_CHECKED(CHECKED)};
+const backend backend_cpu = {
+    UNCHECKED,
+    BACKEND_CHECKED(CHECKED).batch = &checked_batch,
+    .half = &checked_half,
+    .lowrank = &lowrank_checked,
+    .sparse = &checked_sparse,
 };

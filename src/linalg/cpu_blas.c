@@ -26,6 +26,12 @@ static float s(const void *x) {
     return *(const float *)x;
 }
 
+status cpu_fits(const char *name, int64_t a, int64_t b, int64_t c) {
+    if (a <= CPU_PANEL && b <= CPU_PANEL && c <= CPU_PANEL)
+        return MOAO_OK;
+    return status_fail(MOAO_INPUT, "%s: a matrix has more than 2^30 rows or columns", name);
+}
+
 static bool is_zero(backend_type t, const void *x) {
     switch (t) {
     case BACKEND_D:
@@ -102,13 +108,9 @@ status cpu_symm(backend_ctx *ctx, backend_type t, char side, char uplo, int64_t 
                 const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
                 const void *beta, void *c, int64_t ldc, void *work, size_t lwork) {
     (void)ctx, (void)work, (void)lwork;
-    if (!backend_is_real(t) || !backend_is(side, "LR") || !backend_is(uplo, "LU") || m < 0 ||
-        n < 0 || !backend_ld_ok(side == 'L' ? m : n, lda) || !backend_ld_ok(m, ldb) ||
-        !backend_ld_ok(m, ldc) || lda > CPU_PANEL || ldb > CPU_PANEL || ldc > CPU_PANEL ||
-        n > CPU_PANEL)
-        return status_fail(MOAO_INPUT, "symm: an argument is out of range");
-    if (m == 0 || n == 0)
-        return MOAO_OK;
+    const status st = cpu_fits("symm", lda, ldb > ldc ? ldb : ldc, n);
+    if (st != MOAO_OK || m == 0 || n == 0)
+        return st;
     if (t == BACKEND_D)
         cblas_dsymm(CblasColMajor, side_of(side), uplo_of(uplo), (int)m, (int)n, d(alpha), a,
                     (int)lda, b, (int)ldb, d(beta), c, (int)ldc);
@@ -122,12 +124,9 @@ status cpu_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t
                 const void *alpha, const void *a, int64_t lda, const void *beta, void *c,
                 int64_t ldc, void *work, size_t lwork) {
     (void)ctx, (void)work, (void)lwork;
-    if (!backend_is_real(t) || !backend_is(uplo, "LU") || !backend_is(trans, "NTC") || n < 0 ||
-        k < 0 || !backend_ld_ok(trans == 'N' ? n : k, lda) || !backend_ld_ok(n, ldc) ||
-        lda > CPU_PANEL || ldc > CPU_PANEL || k > CPU_PANEL)
-        return status_fail(MOAO_INPUT, "syrk: an argument is out of range");
-    if (n == 0)
-        return MOAO_OK;
+    const status st = cpu_fits("syrk", lda, ldc, k);
+    if (st != MOAO_OK || n == 0)
+        return st;
     if (t == BACKEND_D)
         cblas_dsyrk(CblasColMajor, uplo_of(uplo), op(trans), (int)n, (int)k, d(alpha), a, (int)lda,
                     d(beta), c, (int)ldc);
@@ -141,13 +140,9 @@ status cpu_syr2k(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_
                  const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
                  const void *beta, void *c, int64_t ldc, void *work, size_t lwork) {
     (void)ctx, (void)work, (void)lwork;
-    if (!backend_is_real(t) || !backend_is(uplo, "LU") || !backend_is(trans, "NTC") || n < 0 ||
-        k < 0 || !backend_ld_ok(trans == 'N' ? n : k, lda) ||
-        !backend_ld_ok(trans == 'N' ? n : k, ldb) || !backend_ld_ok(n, ldc) || lda > CPU_PANEL ||
-        ldb > CPU_PANEL || ldc > CPU_PANEL || k > CPU_PANEL)
-        return status_fail(MOAO_INPUT, "syr2k: an argument is out of range");
-    if (n == 0)
-        return MOAO_OK;
+    const status st = cpu_fits("syr2k", lda > ldb ? lda : ldb, ldc, k);
+    if (st != MOAO_OK || n == 0)
+        return st;
     if (t == BACKEND_D)
         cblas_dsyr2k(CblasColMajor, uplo_of(uplo), op(trans), (int)n, (int)k, d(alpha), a, (int)lda,
                      b, (int)ldb, d(beta), c, (int)ldc);

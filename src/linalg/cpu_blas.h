@@ -25,38 +25,19 @@ void cpu_tri_leaf(bool solve, backend_type t, char side, char uplo, char trans, 
                   int64_t m, int64_t n, const void *alpha, const void *a, int64_t lda, void *b,
                   int64_t ldb);
 
+/* Whether BLAS takes these leading dimensions or sizes; else the failure of operation `name`. */
+status cpu_fits(const char *name, int64_t a, int64_t b, int64_t c);
+
 /* The operations of the table (see backend.h). */
-status cpu_gemm(backend_ctx *ctx, backend_type t, char transa, char transb, int64_t m, int64_t n,
-                int64_t k, const void *alpha, const void *a, int64_t lda, const void *b,
-                int64_t ldb, const void *beta, void *c, int64_t ldc, void *work, size_t lwork);
-status cpu_trsm(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,
-                int64_t m, int64_t n, const void *alpha, const void *a, int64_t lda, void *b,
-                int64_t ldb, void *work, size_t lwork);
-status cpu_trmm(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,
-                int64_t m, int64_t n, const void *alpha, const void *a, int64_t lda, void *b,
-                int64_t ldb, void *work, size_t lwork);
-status cpu_symm(backend_ctx *ctx, backend_type t, char side, char uplo, int64_t m, int64_t n,
-                const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
-                const void *beta, void *c, int64_t ldc, void *work, size_t lwork);
-status cpu_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t n, int64_t k,
-                const void *alpha, const void *a, int64_t lda, const void *beta, void *c,
-                int64_t ldc, void *work, size_t lwork);
-status cpu_syr2k(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t n, int64_t k,
-                 const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
-                 const void *beta, void *c, int64_t ldc, void *work, size_t lwork);
-status cpu_potrf(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
-                 int *info, void *work, size_t lwork);
-status cpu_trtri(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t n, void *a,
-                 int64_t lda, int *info, void *work, size_t lwork);
-status cpu_lauum(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
-                 void *work, size_t lwork);
-status cpu_potri(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
-                 int *info, void *work, size_t lwork);
-status cpu_poti(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
-                int *info, void *work, size_t lwork);
-status cpu_potrs(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int64_t nrhs,
-                 const void *a, int64_t lda, void *b, int64_t ldb, void *work, size_t lwork);
-status cpu_posv(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int64_t nrhs, void *a,
-                int64_t lda, void *b, int64_t ldb, int *info, void *work, size_t lwork);
+backend_gemm_op cpu_gemm;
+backend_tri_op cpu_trsm, cpu_trmm;
+backend_symm_op cpu_symm;
+backend_syrk_op cpu_syrk;
+backend_syr2k_op cpu_syr2k;
+backend_factor_op cpu_potrf, cpu_potri, cpu_poti;
+backend_trtri_op cpu_trtri;
+backend_lauum_op cpu_lauum;
+backend_potrs_op cpu_potrs;
+backend_posv_op cpu_posv;
 
 #endif

@@ -1,7 +1,9 @@
 /* The CPU backend's products of halves: conversions bit by bit, products in single precision. */
 #include "backend/backend_half.h"
 #include "cpu_blas.h"
+#include "cpu_own.h"
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,12 +38,23 @@ static float half_value(backend_f16 h) {
     return (float)(h & 0x8000 ? -a : a);
 }
 
+static float values[65536]; /* of all halves */
+
+static void make_values(void) {
+    for (int i = 0; i < 65536; i++)
+        values[i] = half_value((backend_f16)i);
+}
+
+static const float *all_values(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_values);
+    return values;
+}
+
 static status cpu_largest(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
                           int64_t lda, double *out) {
     double most = 0;
     (void)ctx;
-    if (!backend_is_real(t) || m < 0 || n < 0 || !backend_ld_ok(m, lda))
-        return status_fail(MOAO_INPUT, "largest: an argument is out of range");
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++) {
             const double x = t == BACKEND_D ? ((const double *)a)[i + j * lda]
@@ -56,9 +69,6 @@ static status cpu_largest(backend_ctx *ctx, backend_type t, int64_t m, int64_t n
 static status cpu_narrow(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, int exponent,
                          const void *a, int64_t lda, backend_f16 *h, int64_t ldh) {
     (void)ctx;
-    if (!backend_is_real(t) || m < 0 || n < 0 || !backend_ld_ok(m, lda) || !backend_ld_ok(m, ldh) ||
-        abs(exponent) > 1000)
-        return status_fail(MOAO_INPUT, "narrow: an argument is out of range");
     const double scale = ldexp(1, exponent);
 #pragma omp parallel for
     for (int64_t j = 0; j < n; j++)
@@ -81,21 +91,15 @@ static void spread(char trans, int64_t m, int64_t k0, int64_t n, const backend_f
 static status cpu_gemm_half(backend_ctx *ctx, char ta, char tb, int64_t m, int64_t n, int64_t k,
                             float alpha, const backend_f16 *a, int64_t lda, const backend_f16 *b,
                             int64_t ldb, float beta, float *c, int64_t ldc) {
-    float *value = NULL, *x = NULL, *y = NULL;
+    const float *value = all_values();
+    float *x = NULL, *y = NULL;
     const float one = 1;
-    status st;
+    status st = cpu_fits("gemm of halves", m, n, ldc);
     (void)ctx;
-    if (!backend_is(ta, "NT") || !backend_is(tb, "NT") || m < 0 || n < 0 || k < 0 ||
-        !backend_ld_ok(ta == 'N' ? m : k, lda) || !backend_ld_ok(tb == 'N' ? k : n, ldb) ||
-        !backend_ld_ok(m, ldc) || m > CPU_PANEL || n > CPU_PANEL || ldc > CPU_PANEL)
-        return status_fail(MOAO_INPUT, "gemm of halves: an argument is out of range");
-    if (m == 0 || n == 0)
-        return MOAO_OK;
-    TRY(ALLOC(value, 65536, "halves as singles"));
+    if (st != MOAO_OK || m == 0 || n == 0)
+        return st;
     TRY(ALLOC(x, (size_t)(m * INNER), "halves as singles"));
     TRY(ALLOC(y, (size_t)(n * INNER), "halves as singles"));
-    for (int i = 0; i < 65536; i++)
-        value[i] = half_value((backend_f16)i);
     cpu_gemm_panel(BACKEND_S, 'N', 'N', m, n, 0, &one, x, m, y, INNER, &beta, c, ldc);
     for (int64_t j = 0; alpha != 0 && j < k; j += INNER) {
         const int64_t w = k - j < INNER ? k - j : INNER;
@@ -104,7 +108,6 @@ static status cpu_gemm_half(backend_ctx *ctx, char ta, char tb, int64_t m, int64
         cpu_gemm_panel(BACKEND_S, 'N', 'T', m, n, w, &alpha, x, m, y, n, &one, c, ldc);
     }
 done:
-    free(value);
     free(x);
     free(y);
     return st;
@@ -113,8 +116,6 @@ done:
 static status cpu_widen(backend_ctx *ctx, int64_t m, int64_t n, double alpha, const float *x,
                         int64_t ldx, double beta, double *y, int64_t ldy) {
     (void)ctx;
-    if (m < 0 || n < 0 || !backend_ld_ok(m, ldx) || !backend_ld_ok(m, ldy))
-        return status_fail(MOAO_INPUT, "widen: an argument is out of range");
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++) {
             const double before = beta != 0 ? beta * y[i + j * ldy] : 0;
@@ -123,4 +124,47 @@ static status cpu_widen(backend_ctx *ctx, int64_t m, int64_t n, double alpha, co
     return MOAO_OK;
 }
 
-const backend_half backend_half_cpu = {cpu_largest, cpu_narrow, cpu_gemm_half, cpu_widen};
+static double entry(backend_type t, const void *a, int64_t k) {
+    return t == BACKEND_D ? ((const double *)a)[k] : (double)((const float *)a)[k];
+}
+
+static status cpu_split(backend_ctx *ctx, backend_type t, char part, int64_t m, int64_t n,
+                        int exponent, const void *a, int64_t lda, backend_f16 *h, int64_t ldh,
+                        backend_f16 *r, int64_t ldr) {
+    (void)ctx;
+    const double scale = ldexp(1, exponent);
+    const float *value = all_values();
+#pragma omp parallel for
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++) {
+            const double x = part == 'A' || i >= j ? scale * entry(t, a, i + j * lda) : 0;
+            const backend_f16 top = half_of(x);
+            h[i + j * ldh] = top;
+            r[i + j * ldr] = half_of(x - (double)value[top]);
+        }
+    return MOAO_OK;
+}
+
+static status cpu_squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+                          int64_t lda, int64_t tile, double *out, int64_t ldo) {
+    (void)ctx;
+    for (int64_t j0 = 0; j0 < n; j0 += tile)
+        for (int64_t i0 = 0; i0 < m; i0 += tile) {
+            double sum = 0;
+            for (int64_t j = j0; j < n && j < j0 + tile; j++)
+                for (int64_t i = i0; i < m && i < i0 + tile; i++)
+                    sum += entry(t, a, i + j * lda) * entry(t, a, i + j * lda);
+            out[i0 / tile + j0 / tile * ldo] = sum;
+        }
+    return MOAO_OK;
+}
+
+const backend_half half_cpu = {
+    .size = sizeof(backend_half),
+    .largest = cpu_largest,
+    .narrow = cpu_narrow,
+    .gemm = cpu_gemm_half,
+    .widen = cpu_widen,
+    .split = cpu_split,
+    .squares = cpu_squares,
+};

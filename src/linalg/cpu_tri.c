@@ -9,10 +9,9 @@ status cpu_gemm(backend_ctx *ctx, backend_type t, char transa, char transb, int6
                 int64_t k, const void *alpha, const void *a, int64_t lda, const void *b,
                 int64_t ldb, const void *beta, void *c, int64_t ldc, void *work, size_t lwork) {
     (void)ctx, (void)work, (void)lwork;
-    if (!backend_is(transa, "NTC") || !backend_is(transb, "NTC") || m < 0 || n < 0 || k < 0 ||
-        !backend_ld_ok(transa == 'N' ? m : k, lda) || !backend_ld_ok(transb == 'N' ? k : n, ldb) ||
-        !backend_ld_ok(m, ldc) || lda > CPU_PANEL || ldb > CPU_PANEL || ldc > CPU_PANEL)
-        return status_fail(MOAO_INPUT, "gemm: an argument is out of range");
+    const status st = cpu_fits("gemm", lda, ldb, ldc);
+    if (st != MOAO_OK)
+        return st;
     for (int64_t j = 0; m > 0 && j < n; j += CPU_PANEL) {
         int64_t cols = n - j < CPU_PANEL ? n - j : CPU_PANEL;
         cpu_gemm_panel(t, transa, transb, m, cols, k, alpha, a, lda,
@@ -71,11 +70,9 @@ static void recurse(const tri *p, int64_t n, int64_t other, const void *alpha, c
 
 static status run(const tri *p, int64_t m, int64_t n, const void *alpha, const void *a, void *b,
                   const char *name) {
-    if (!backend_tri_ok(p->side, p->uplo, p->trans, p->diag, m, n, p->lda, p->ldb) ||
-        p->lda > CPU_PANEL || p->ldb > CPU_PANEL)
-        return status_fail(MOAO_INPUT, "%s: an argument is out of range", name);
-    if (m == 0 || n == 0)
-        return MOAO_OK;
+    const status st = cpu_fits(name, p->lda, p->ldb, 0);
+    if (st != MOAO_OK || m == 0 || n == 0)
+        return st;
     if (backend_equals(p->t, alpha, 0)) {
         for (int64_t j = 0; j < n; j++)
             memset(cpu_at(p->t, b, 0, j, p->ldb), 0, (size_t)m * backend_size(p->t));

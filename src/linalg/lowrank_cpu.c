@@ -1,7 +1,7 @@
 /* Batched QR, SVD and low-rank routines of the CPU backend: the specification, OpenMP over the
  * batch, one thread for each matrix. */
-#include "backend/backend_lowrank.h"
 #include "backend/backend_random.h"
+#include "cpu_own.h"
 #include <assert.h>
 #include <cblas.h>
 #include <float.h>
@@ -228,8 +228,6 @@ static status run(const call *q) {
     const size_t per = scratch_bytes(q);
     char *scratch = NULL;
     status st;
-    if (q->count == 0)
-        return MOAO_OK;
     scratch = malloc(per * (size_t)threads); /* not zeroed: most calls use little of it */
     if (!scratch)
         return status_fail(MOAO_MEMORY, "%zu MiB for batched factors could not be allocated",
@@ -253,12 +251,8 @@ static status run(const call *q) {
 }
 
 /* --- the table */
-static status refused(const char *name) {
-    return status_fail(MOAO_INPUT, "batched %s: an argument is out of range", name);
-}
-
-static size_t cpu_workspace(batch_op o, backend_type t, int64_t count, int64_t m, int64_t n,
-                            int64_t k) {
+size_t lowrank_cpu_workspace(batch_op o, backend_type t, int64_t count, int64_t m, int64_t n,
+                             int64_t k) {
     (void)o, (void)t, (void)count, (void)m, (void)n, (void)k;
     return 0;
 }
@@ -268,14 +262,14 @@ static status cpu_geqrf(backend_ctx *ctx, backend_type t, int64_t count, batch_d
     const call q = {
         .op = GEQRF, .t = t, .count = count, .m = m, .n = n, .a = a, .s = tau, .info = info};
     (void)ctx;
-    return batch_geqrf_ok(t, count, m, n, a, tau) ? run(&q) : refused("geqrf");
+    return run(&q);
 }
 
 static status cpu_orgqr(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, batch_dim n,
                         batch_dim k, batch_mat a, batch_mat tau) {
     const call q = {.op = ORGQR, .t = t, .count = count, .m = m, .n = n, .k = k, .a = a, .s = tau};
     (void)ctx;
-    return batch_orgqr_ok(t, count, m, n, k, a, tau) ? run(&q) : refused("orgqr");
+    return run(&q);
 }
 
 static status cpu_ormqr(backend_ctx *ctx, backend_type t, char side, char trans, int64_t count,
@@ -293,7 +287,7 @@ static status cpu_ormqr(backend_ctx *ctx, backend_type t, char side, char trans,
                     .s = tau,
                     .u = c};
     (void)ctx;
-    return batch_ormqr_ok(t, side, trans, count, m, n, k, a, tau, c) ? run(&q) : refused("ormqr");
+    return run(&q);
 }
 
 static status cpu_qr(backend_ctx *ctx, backend_type t, char job, int64_t count, batch_dim m,
@@ -301,7 +295,7 @@ static status cpu_qr(backend_ctx *ctx, backend_type t, char job, int64_t count, 
     const call q = {
         .op = QR, .t = t, .job = job, .count = count, .m = m, .n = n, .a = a, .u = r, .info = info};
     (void)ctx, (void)work, (void)lwork;
-    return batch_qr_ok(t, job, count, m, n, a, r) ? run(&q) : refused("qr");
+    return run(&q);
 }
 
 static status cpu_gesvj(backend_ctx *ctx, backend_type t, char jobu, char jobv,
@@ -323,9 +317,7 @@ static status cpu_gesvj(backend_ctx *ctx, backend_type t, char jobu, char jobv,
                     .rank = rank,
                     .info = info};
     (void)ctx, (void)work, (void)lwork;
-    return batch_svd_ok(t, jobu, jobv, cut, count, m, n, BATCH_SVD_MAX, a, s, u, v, rank)
-               ? run(&q)
-               : refused("gesvj");
+    return run(&q);
 }
 
 static status cpu_rsvd(backend_ctx *ctx, backend_type t, char jobu, char jobv, const batch_cut *cut,
@@ -350,9 +342,7 @@ static status cpu_rsvd(backend_ctx *ctx, backend_type t, char jobu, char jobv, c
                     .rank = rank,
                     .info = info};
     (void)ctx, (void)work, (void)lwork;
-    return batch_rsvd_ok(t, jobu, jobv, cut, over, power, count, m, n, a, s, u, v, rank)
-               ? run(&q)
-               : refused("rsvd");
+    return run(&q);
 }
 
 static status cpu_ara(backend_ctx *ctx, backend_type t, char job, const batch_cut *cut,
@@ -373,7 +363,7 @@ static status cpu_ara(backend_ctx *ctx, backend_type t, char job, const batch_cu
                     .rank = rank,
                     .info = info};
     (void)ctx, (void)work, (void)lwork;
-    return batch_ara_ok(t, job, cut, count, m, n, a, u, v, rank) ? run(&q) : refused("ara");
+    return run(&q);
 }
 
 static status cpu_recompress(backend_ctx *ctx, backend_type t, char job, const batch_cut *cut,
@@ -399,14 +389,12 @@ static status cpu_recompress(backend_ctx *ctx, backend_type t, char job, const b
                     .rank = rank,
                     .info = info};
     (void)ctx, (void)work, (void)lwork;
-    return batch_recompress_ok(t, job, cut, count, m, n, k, u, v, k2, u2, v2, rank)
-               ? run(&q)
-               : refused("recompress");
+    return run(&q);
 }
 
-const backend_lowrank backend_lowrank_cpu = {
+const backend_lowrank lowrank_cpu = {
     .size = sizeof(backend_lowrank),
-    .workspace = cpu_workspace,
+    .workspace = lowrank_cpu_workspace,
     .geqrf = cpu_geqrf,
     .orgqr = cpu_orgqr,
     .ormqr = cpu_ormqr,

@@ -85,6 +85,9 @@ static status cpu_fill_cmm(backend_cov *c, backend_type t, char part, unsigned w
     output o = {t, part, i0, ni, a, lda};
     if (!part_ok(part) || with > MATCOV_ALL || !matcov_block_ok(t, m, i0, ni, m, j0, nj, lda))
         return status_fail(MOAO_INPUT, "fill_cmm: an argument is out of range");
+    if (t == BACKEND_D && part == 'A') /* as the CPU's runs have it: nothing to convert */
+        return fill_cmm_with(c->mc, with, (size_t)i0, (size_t)ni, (size_t)j0, (size_t)nj, a,
+                             (size_t)lda);
     TRY(panel_alloc(ni, &v));
     for (int64_t j = 0; j < nj; j += PANEL) {
         int64_t n = panel_width(j, nj);
@@ -105,6 +108,9 @@ static status cpu_fill_ctt(backend_cov *c, backend_type t, char part, int64_t i0
     output o = {t, part, i0, ni, a, lda};
     if (!part_ok(part) || !matcov_block_ok(t, n, i0, ni, n, j0, nj, lda))
         return status_fail(MOAO_INPUT, "fill_ctt: an argument is out of range");
+    if (t == BACKEND_D && part == 'A')
+        return matcov_fill_ctt(c->mc, (size_t)i0, (size_t)ni, (size_t)j0, (size_t)nj, a,
+                               (size_t)lda);
     TRY(panel_alloc(ni, &v));
     for (int64_t j = 0; j < nj; j += PANEL) {
         int64_t wide = panel_width(j, nj);
@@ -146,6 +152,8 @@ static status cpu_fill_ctm(backend_cov_target *target, backend_type t, int64_t i
     if (target->mt == NULL)
         return status_fail(MOAO_INPUT, "fill_ctm: the target was not aimed");
     output o = {t, 'A', i0, ni, a, lda};
+    if (t == BACKEND_D && ni == (int64_t)s->t)
+        return matcov_fill_ctm(target->mt, (size_t)j0, (size_t)nj, a, (size_t)lda);
     TRY(panel_alloc((int64_t)s->t, &v));
     for (int64_t j = 0; j < nj; j += PANEL) {
         int64_t n = panel_width(j, nj);
@@ -160,7 +168,32 @@ done:
     return st;
 }
 
+static status cpu_fill_cpm(backend_cov_target *target, backend_type t, int64_t np, const double *x,
+                           const double *y, int64_t j0, int64_t nj, void *a, int64_t lda) {
+    status st;
+    double *v = NULL;
+    if (!matcov_block_ok(t, np, 0, np, (int64_t)target->c->mc->s->m, j0, nj, lda))
+        return status_fail(MOAO_INPUT, "fill_cpm: an argument is out of range");
+    if (target->mt == NULL)
+        return status_fail(MOAO_INPUT, "fill_cpm: the target was not aimed");
+    if (t == BACKEND_D)
+        return matcov_fill_cpm(target->mt, (size_t)np, x, y, (size_t)j0, (size_t)nj, a,
+                               (size_t)lda);
+    output o = {t, 'A', 0, np, a, lda};
+    TRY(panel_alloc(np, &v));
+    for (int64_t j = 0; j < nj; j += PANEL) {
+        int64_t n = panel_width(j, nj);
+        TRY(matcov_fill_cpm(target->mt, (size_t)np, x, y, (size_t)(j0 + j), (size_t)n, v,
+                            (size_t)np));
+        put(&o, v, j0 + j, n, j);
+    }
+done:
+    free(v);
+    return st;
+}
+
 static const backend_matcov cpu = {
+    .size = sizeof(backend_matcov),
     .bytes = no_bytes,
     .target_bytes = no_bytes,
     .open = cpu_open,
@@ -172,6 +205,7 @@ static const backend_matcov cpu = {
     .close_target = cpu_close_target,
     .aim = cpu_aim,
     .fill_ctm = cpu_fill_ctm,
+    .fill_cpm = cpu_fill_cpm,
 };
 
 const backend_matcov *matcov_backend(const backend *be) {

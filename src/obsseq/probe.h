@@ -1,6 +1,6 @@
 /* Whether the residuals of an exposure are what they should be, found by another road.
  *
- * For a target with the residual S = Y + Y' (Y as obsseq_residual makes it) and a vector x of
+ * For a target with the residual S = Y + Y' (Y as residual_pass makes it) and a vector x of
  * numbers of either sign between 1 and 2, let q = W'x and p = D+'x. Then
  *
  *     x'S x = q'Cmm q - 2 p'Ctm q        under the profile of the exposure,
@@ -14,9 +14,7 @@
 #ifndef MOAO_PROBE_H
 #define MOAO_PROBE_H
 
-#include "backend/backend_matcov.h"
-#include "base/comm.h"
-#include "system/system.h"
+#include "operator/engine.h"
 
 typedef struct {
     int n;
@@ -30,19 +28,10 @@ typedef struct {
 /* Which of the targets from `first` on a probe has: index into target[], -1: not that one. */
 int probe_find(const probe *p, int target);
 
-typedef struct { /* a backend with the covariances of a profile loaded, borrowed */
-    const comm *c;
-    const sys *s;
-    const backend *be;
-    const backend_matcov *mat;
-    backend_ctx *ctx;
-    backend_cov *cov;
-    backend_cov_target *target;
-    bool shifted; /* Ctm of the exposure, else of the reconstructor */
-} probe_conditions;
-
 /* Collective. a[k] = q'Cmm q, b[k] = p'Ctm q of every target of the probe, whose q must be whole on
- * every rank. The tiles are shared out over the ranks. */
-status probe_forms(const probe_conditions *o, const probe *p, double *a, double *b);
+ * every rank, under the profile that the engine has loaded; shifted: Ctm of the exposure, else of
+ * the reconstructor. The tiles are shared out over the ranks. */
+status probe_forms(engine *e, backend_cov_target *target, bool shifted, const probe *p, double *a,
+                   double *b);
 
 #endif

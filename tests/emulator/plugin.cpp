@@ -1,9 +1,9 @@
-/* The emulator as a plugin of the program: the CPU's table under the name "gpu", with the batched
- * low-rank routines of src/gpu. Its memory is the CPU's. */
+/* The emulator as a plugin of the program: batched products and the low-rank routines of src/gpu
+ * under the name "gpu", on the CPU's memory. It lacks the other operations. */
+#include "backend/backend_own.h"
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
 #include <cstdio>
-#include <cstring>
 
 static __typeof__(status_set) *report;
 
@@ -17,17 +17,52 @@ status gpu_fail(status code, const char *name, const char *text) {
 }
 
 static status describe(int, char *text, size_t len) {
-    snprintf(text, len, "emulator of the kernels of batched QR, SVD and low-rank routines");
+    snprintf(text, len, "emulator of the kernels of batched gemm, QR, SVD and low-rank routines");
     return MOAO_OK;
 }
 
+extern const backend emulated;
+
+/* A context of the CPU, whose operations are the emulator's. */
+static status open_context(int d, void *stream, backend_ctx **ctx) {
+    const status st = backend_cpu.open(d, stream, ctx);
+    if (st == MOAO_OK)
+        ((backend_head *)*ctx)->own = &emulated;
+    return st;
+}
+
+static const backend_batch batch = {.size = sizeof(backend_batch), .gemm = gpu_batch_gemm};
+static const backend_half half = {.size = sizeof(backend_half)};
+
+const backend emulated = {
+    .name = "gpu",
+    .size = sizeof(backend),
+    .devices = backend_cpu.devices,
+    .describe = describe,
+    .memory = backend_cpu.memory,
+    .reserve = backend_cpu.reserve,
+    .identify = backend_cpu.identify,
+    .open = open_context,
+    .close = backend_cpu.close,
+    .stream = backend_cpu.stream,
+    .sync = backend_cpu.sync,
+    .after = backend_cpu.after,
+    .open_behind = backend_cpu.open_behind,
+    .alloc = backend_cpu.alloc,
+    .release = backend_cpu.release,
+    .alloc_host = backend_cpu.alloc_host,
+    .release_host = backend_cpu.release_host,
+    .copy = backend_cpu.copy,
+    .workspace = backend_cpu.workspace,
+    .host_workspace = backend_cpu.host_workspace,
+    .multi_workspace = backend_cpu.multi_workspace,
+    .batch = &batch,
+    .half = &half,
+    .lowrank = &backend_lowrank_gpu,
+};
+
 extern "C" __attribute__((visibility("default"))) const backend *
 moao_gpu_backend(__typeof__(status_set) *set, char *, size_t) {
-    static backend table;
     report = set;
-    memcpy((void *)&table, &backend_cpu, sizeof table); /* its members are constant */
-    table.name = "gpu";
-    table.describe = describe;
-    table.lowrank = &backend_lowrank_gpu;
-    return &table;
+    return &emulated;
 }

@@ -8,7 +8,8 @@
  * right-hand sides up to 64 only, above by halves joined by a gemm (batch_gemm.cu).
  * - trmm, FP64: 33 to 64 one block for 64 columns (batch_gemm.cu), 65 to 256 its own kernel
  * (batch_trmm.cu); FP32 above 64 by halves.
- * - syrk above 32: one block a matrix up to 64, then tiles of 64 x 64 (batch_gemm.cu).
+ * - syrk above 32: one block a matrix up to 64, then tiles of 64 x 64 (batch_gemm.cu), as gemm of
+ *   any size.
  * - the rest from 129 to 256: halves of 128, trsm, trmm and syrk between them.
  *
  * Where sizes differ, every kernel that can be met is launched once and takes the matrices of its
@@ -155,7 +156,7 @@ void Runner<T>::gemm(Mat<T> C, Mat<T> A, Mat<T> B, Dim m, Dim n, Dim k, T alpha,
 
 /* C := beta C + alpha A A^T, lower */
 template <class T> void Runner<T>::syrk(Mat<T> C, Mat<T> A, Dim n, Dim k, T alpha, T beta) {
-    GemmArgs<T> g = {A,     transposed(A), C,    n,    n,    alpha == T(0) ? fixed(0) : k,
+    GemmArgs<T> g = {A,     transposed(A), C,    n,    n,    alpha == T(0) ? nothing_of(k) : k,
                      alpha, beta,          true, true, skip, count};
     if (part(n) == 0 || rc != cudaSuccess)
         return;
@@ -293,19 +294,6 @@ template <class T> void Runner<T>::posv(Mat<T> A, Mat<T> B, Dim n, Dim m, int *i
     potrs(A, B, n, m);
 }
 
-/* The operand as given, or transposed, or counted from the end. */
-template <class T> Mat<T> view(batch_mat m, bool trans, bool rev_i, bool rev_j) {
-    Mat<T> v = {(T *)m.base, (T *const *)m.ptrs, m.stride, m.ld, m.lds, trans, rev_i, rev_j, 0, 0};
-    return v;
-}
-Dim whole(batch_dim d) {
-    Dim r = {d.each, d.n, 0, (int)d.n};
-    return r;
-}
-
-status refused(const char *name) {
-    return gpu_fail(MOAO_INPUT, name, "an argument is out of range (order at most 256)");
-}
 status finished(const char *name, cudaError_t rc) {
     return rc == cudaSuccess ? MOAO_OK : gpu_fail(MOAO_INTERNAL, name, cudaGetErrorString(rc));
 }
@@ -326,12 +314,10 @@ cudaError_t on_b(int op, cudaStream_t s, char side, char uplo, char trans, char 
     return r.rc;
 }
 
-status on_b_checked(const char *name, int op, backend_ctx *ctx, backend_type t, char side,
-                    char uplo, char trans, char diag, int64_t count, batch_dim m, batch_dim n,
-                    const void *alpha, batch_mat a, batch_mat b) {
-    if (!batch_tri_ok(t, side, uplo, trans, diag, count, m, n, a, b))
-        return refused(name);
-    if (count == 0 || m.n == 0 || n.n == 0)
+status on_b_of(const char *name, int op, backend_ctx *ctx, backend_type t, char side, char uplo,
+               char trans, char diag, int64_t count, batch_dim m, batch_dim n, const void *alpha,
+               batch_mat a, batch_mat b) {
+    if (m.n == 0 || n.n == 0)
         return MOAO_OK;
     gpu_batch_call call(ctx);
     const cudaStream_t s = call.stream;
@@ -344,22 +330,20 @@ status on_b_checked(const char *name, int op, backend_ctx *ctx, backend_type t, 
 status batch_trsm(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,
                   int64_t count, batch_dim m, batch_dim n, const void *alpha, batch_mat a,
                   batch_mat b) {
-    return on_b_checked("batched trsm", FORWARD, ctx, t, side, uplo, trans, diag, count, m, n,
-                        alpha, a, b);
+    return on_b_of("batched trsm", FORWARD, ctx, t, side, uplo, trans, diag, count, m, n, alpha, a,
+                   b);
 }
 status batch_trmm(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,
                   int64_t count, batch_dim m, batch_dim n, const void *alpha, batch_mat a,
                   batch_mat b) {
-    return on_b_checked("batched trmm", MULTIPLY, ctx, t, side, uplo, trans, diag, count, m, n,
-                        alpha, a, b);
+    return on_b_of("batched trmm", MULTIPLY, ctx, t, side, uplo, trans, diag, count, m, n, alpha, a,
+                   b);
 }
 
 status batch_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t count,
                   batch_dim n, batch_dim k, const void *alpha, batch_mat a, const void *beta,
                   batch_mat c) {
-    if (!batch_syrk_ok(t, uplo, trans, count, n, k, a, c))
-        return refused("batched syrk");
-    if (count == 0 || n.n == 0)
+    if (n.n == 0)
         return MOAO_OK;
     gpu_batch_call call(ctx);
     const cudaStream_t s = call.stream;
@@ -407,15 +391,8 @@ cudaError_t on_a(int which, cudaStream_t s, char uplo, char diag, int64_t count,
     return r.rc;
 }
 
-status on_a_checked(const char *name, int which, backend_ctx *ctx, backend_type t, char uplo,
-                    char diag, int64_t count, batch_dim n, batch_dim nrhs, batch_mat a, batch_mat b,
-                    int *info) {
-    if (!batch_common_ok(t, uplo, count, n) || !batch_letter(diag, "NU") ||
-        !batch_dim_ok(nrhs, BATCH_WIDE_MAX) || !batch_mat_ok(a, n.n) ||
-        ((which == POTRS || which == POSV) && !batch_mat_ok(b, n.n)))
-        return refused(name);
-    if (count == 0)
-        return MOAO_OK;
+status on_a_of(const char *name, int which, backend_ctx *ctx, backend_type t, char uplo, char diag,
+               int64_t count, batch_dim n, batch_dim nrhs, batch_mat a, batch_mat b, int *info) {
     gpu_batch_call call(ctx);
     const cudaStream_t s = call.stream;
     return finished(name, t == BACKEND_D
@@ -427,42 +404,49 @@ const batch_mat NONE = {};
 
 status batch_potrf(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
                    batch_mat a, int *info) {
-    return on_a_checked("batched potrf", POTRF, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE,
-                        info);
+    return on_a_of("batched potrf", POTRF, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE, info);
 }
 status batch_trtri(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t count,
                    batch_dim n, batch_mat a, int *info) {
-    return on_a_checked("batched trtri", TRTRI, ctx, t, uplo, diag, count, n, batch_dim(), a, NONE,
-                        info);
+    return on_a_of("batched trtri", TRTRI, ctx, t, uplo, diag, count, n, batch_dim(), a, NONE,
+                   info);
 }
 status batch_lauum(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
                    batch_mat a) {
-    return on_a_checked("batched lauum", LAUUM, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE,
-                        nullptr);
+    return on_a_of("batched lauum", LAUUM, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE,
+                   nullptr);
 }
 status batch_potri(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
                    batch_mat a, int *info) {
-    return on_a_checked("batched potri", POTRI, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE,
-                        info);
+    return on_a_of("batched potri", POTRI, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE, info);
 }
 status batch_poti(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
                   batch_mat a, int *info) {
-    return on_a_checked("batched poti", POTI, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE,
-                        info);
+    return on_a_of("batched poti", POTI, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE, info);
 }
 status batch_potrs(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
                    batch_dim nrhs, batch_mat a, batch_mat b) {
-    return on_a_checked("batched potrs", POTRS, ctx, t, uplo, 'N', count, n, nrhs, a, b, nullptr);
+    return on_a_of("batched potrs", POTRS, ctx, t, uplo, 'N', count, n, nrhs, a, b, nullptr);
 }
 status batch_posv(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
                   batch_dim nrhs, batch_mat a, batch_mat b, int *info) {
-    return on_a_checked("batched posv", POSV, ctx, t, uplo, 'N', count, n, nrhs, a, b, info);
+    return on_a_of("batched posv", POSV, ctx, t, uplo, 'N', count, n, nrhs, a, b, info);
 }
 
 } // namespace
 } // namespace batch
 
 extern "C" const backend_batch backend_batch_gpu = {
-    batch::batch_syrk,  batch::batch_trsm,  batch::batch_trmm,  batch::batch_potrf,
-    batch::batch_trtri, batch::batch_lauum, batch::batch_potri, batch::batch_poti,
-    batch::batch_potrs, batch::batch_posv};
+    .size = sizeof(backend_batch),
+    .gemm = gpu_batch_gemm,
+    .syrk = batch::batch_syrk,
+    .trsm = batch::batch_trsm,
+    .trmm = batch::batch_trmm,
+    .potrf = batch::batch_potrf,
+    .potri = batch::batch_potri,
+    .poti = batch::batch_poti,
+    .trtri = batch::batch_trtri,
+    .lauum = batch::batch_lauum,
+    .potrs = batch::batch_potrs,
+    .posv = batch::batch_posv,
+};

@@ -1,6 +1,7 @@
 /* Descriptors of the batched kernels, shared by the host's dispatch and the device code. */
 #ifndef MOAO_GPU_BATCH_ARGS_CUH
 #define MOAO_GPU_BATCH_ARGS_CUH
+#include "backend/backend_batch.h"
 #include <cstdint>
 #include <cuda_runtime.h>
 
@@ -24,6 +25,19 @@ template <class T> struct Mat {
     bool trans, rev_i, rev_j;
     int64_t i0, j0;
 };
+
+/* A batch's operand as given, or transposed, or counted from the end; a size as given, and the same
+ * with nothing in it, in which what is out of range stays so. */
+template <class T> inline Mat<T> view(batch_mat m, bool trans, bool rev_i, bool rev_j) {
+    Mat<T> v = {(T *)m.base, (T *const *)m.ptrs, m.stride, m.ld, m.lds, trans, rev_i, rev_j, 0, 0};
+    return v;
+}
+inline Dim whole(batch_dim d) {
+    return Dim{d.each, d.n, 0, (int)d.n};
+}
+inline Dim nothing_of(Dim d) {
+    return Dim{d.each, d.n, d.off, 0};
+}
 
 /* What a kernel does with the triangle A (order n) and the block B (n x m), in this order. */
 enum {

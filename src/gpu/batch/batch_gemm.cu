@@ -1,6 +1,7 @@
-/* Batched C := beta C + alpha A B on 64 x 64 tiles: the large steps of the recursion, and syrk
- * above 32; syrk and trmm of order 33 to 64. One block a tile: 4 warps with 32 x 32 accumulators,
- * slices of A and B staged ahead in two buffers. */
+/* Batched C := beta C + alpha A B on 64 x 64 tiles: gemm, the large steps of the recursion, and
+ * syrk above 32; syrk and trmm of order 33 to 64. One block a tile: 4 warps with 32 x 32
+ * accumulators, slices of A and B staged ahead in four buffers. */
+#include "batch_gpu.h"
 #include "batch_warp.cuh"
 
 namespace batch {
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(128, 3)
         tj = tile / rows_of_tiles;
     }
     const int i0 = ti * TILE, j0 = tj * TILE;
-    if (i0 >= m || j0 >= n || (a.skip && a.skip[b]))
+    if (i0 >= m || j0 >= n || !dim_valid(a.k, b) || (a.skip && a.skip[b]))
         return;
     const Ref<T> A = resolve(a.A, b, dim_full(a.m, b), dim_full(a.k, b));
     const Ref<T> B = flipped(resolve(a.B, b, dim_full(a.k, b), dim_full(a.n, b)));
@@ -185,7 +186,7 @@ __global__ void __launch_bounds__(32 * Rank::WARPS, RANK_BLOCKS<T>)
         prefetch_operand<T, 64>(a.A, a.m, a.k, b, a.count, threadIdx.x, blockDim.x);
     wait_for_predecessor();
     const int n = dim_part(a.m, b), depth = dim_part(a.k, b);
-    if (n == 0 || (a.skip && a.skip[b]))
+    if (n == 0 || !dim_valid(a.k, b) || (a.skip && a.skip[b]))
         return;
     const Ref<T> A = resolve(a.A, b, dim_full(a.m, b), dim_full(a.k, b));
     const Ref<T> C = resolve(a.C, b, dim_full(a.m, b), dim_full(a.m, b));
@@ -320,3 +321,39 @@ template <> cudaError_t launch_syrk_block<float>(const GemmArgs<float> &a, cudaS
 }
 
 } // namespace batch
+
+/* The operation gemm of the table. */
+template <class T>
+static status product(cudaStream_t s, bool ta, bool tb, int64_t count, batch_dim m, batch_dim n,
+                      batch_dim k, T alpha, batch_mat a, batch_mat b, T beta, batch_mat c) {
+    using namespace batch;
+    const Dim depth = whole(k);
+    const GemmArgs<T> g = {view<T>(a, ta, false, false),
+                           view<T>(b, tb, false, false),
+                           view<T>(c, false, false, false),
+                           whole(m),
+                           whole(n),
+                           alpha == T(0) ? nothing_of(depth) : depth,
+                           alpha,
+                           beta,
+                           false,
+                           false,
+                           nullptr,
+                           count};
+    const cudaError_t e = launch_gemm<T>(g, s);
+    return e == cudaSuccess ? MOAO_OK
+                            : gpu_fail(MOAO_INTERNAL, "batched gemm", cudaGetErrorString(e));
+}
+
+status gpu_batch_gemm(backend_ctx *ctx, backend_type t, char transa, char transb, int64_t count,
+                      batch_dim m, batch_dim n, batch_dim k, const void *alpha, batch_mat a,
+                      batch_mat b, const void *beta, batch_mat c) {
+    const bool ta = transa != 'N', tb = transb != 'N';
+    if (m.n == 0 || n.n == 0)
+        return MOAO_OK;
+    gpu_batch_call call(ctx);
+    return t == BACKEND_D ? product<double>(call.stream, ta, tb, count, m, n, k,
+                                            *(const double *)alpha, a, b, *(const double *)beta, c)
+                          : product<float>(call.stream, ta, tb, count, m, n, k,
+                                           *(const float *)alpha, a, b, *(const float *)beta, c);
+}

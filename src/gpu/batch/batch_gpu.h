@@ -14,6 +14,7 @@ struct gpu_batch_call {
 /* Records "name: text" as the failure `code` and returns it. */
 status gpu_fail(status code, const char *name, const char *text);
 
+batch_gemm_op gpu_batch_gemm; /* batch_gemm.cu */
 extern "C" const backend_batch backend_batch_gpu;
 
 #endif

@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(SYRK_WARPS<G> * 32,
     prefetch_operand<T, G>(a.A, a.m, a.k, b, a.count, l, G);
     wait_for_predecessor();
     int n = b < a.count ? dim_part(a.m, b) : 0;
-    n = n > G || (a.skip && n && a.skip[b]) ? 0 : n;
+    n = n > G || (n && (!dim_valid(a.k, b) || (a.skip && a.skip[b]))) ? 0 : n;
     int k = 0;
     Ref<T> A = {nullptr, 0, 0, !a.A.trans}, C = {nullptr, 0, 0, !a.C.trans};
     if (n) {

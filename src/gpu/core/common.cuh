@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "backend/backend_check.h"
+#include "backend/backend_own.h"
 #include <cuComplex.h>
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -17,6 +18,7 @@ struct gpu_queue {
 };
 
 struct backend_ctx {
+    backend_head head;
     int device, sms;
     bool own_stream;
     gpu_queue main, side; /* side: work that may run beside the main stream, always joined again */
@@ -287,43 +289,18 @@ extern gpu_tuning gpu_tune;
 /* ---- entries of the table */
 status gpu_alloc_host(backend_ctx *ctx, size_t bytes, void **p);
 void gpu_release_host(backend_ctx *ctx, void *p);
-#define GPU_TRI_ARGS                                                                               \
-    backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag, int64_t m,      \
-        int64_t n, const void *alpha, const void *a, int64_t lda, void *b, int64_t ldb,            \
-        void *work, size_t lwork
-status gpu_trsm(GPU_TRI_ARGS);
-status gpu_trmm(GPU_TRI_ARGS);
-status gpu_trsm_host(GPU_TRI_ARGS);
-status gpu_trmm_host(GPU_TRI_ARGS);
 size_t gpu_host_workspace(backend_op op, backend_type t, char side, int64_t m, int64_t n);
 size_t gpu_multi_workspace(int g, backend_type t, char side, int64_t size, int64_t part);
-status gpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t, char side, char uplo,
-                      char trans, char diag, int64_t size, const int64_t *part, const void *alpha,
-                      const void *a, int64_t lda, void *const *b, const int64_t *ldb,
-                      void *const *dev, const size_t *ldev);
-status gpu_mirror(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda);
-status gpu_symm(backend_ctx *ctx, backend_type t, char side, char uplo, int64_t m, int64_t n,
-                const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
-                const void *beta, void *c, int64_t ldc, void *work, size_t lwork);
-status gpu_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t n, int64_t k,
-                const void *alpha, const void *a, int64_t lda, const void *beta, void *c,
-                int64_t ldc, void *work, size_t lwork);
-status gpu_syr2k(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t n, int64_t k,
-                 const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
-                 const void *beta, void *c, int64_t ldc, void *work, size_t lwork);
-#define GPU_FACTOR_ARGS                                                                            \
-    backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda, int *info,       \
-        void *work, size_t lwork
-status gpu_potrf(GPU_FACTOR_ARGS);
-status gpu_potri(GPU_FACTOR_ARGS);
-status gpu_poti(GPU_FACTOR_ARGS);
-status gpu_trtri(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t n, void *a,
-                 int64_t lda, int *info, void *work, size_t lwork);
-status gpu_lauum(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
-                 void *work, size_t lwork);
-status gpu_potrs(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int64_t nrhs,
-                 const void *a, int64_t lda, void *b, int64_t ldb, void *work, size_t lwork);
-status gpu_posv(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int64_t nrhs, void *a,
-                int64_t lda, void *b, int64_t ldb, int *info, void *work, size_t lwork);
+backend_mirror_op gpu_mirror;
+backend_tri_op gpu_trsm, gpu_trmm, gpu_trsm_host, gpu_trmm_host;
+backend_trsm_multi_op gpu_trsm_multi;
+backend_symm_op gpu_symm;
+backend_syrk_op gpu_syrk;
+backend_syr2k_op gpu_syr2k;
+backend_factor_op gpu_potrf, gpu_potri, gpu_poti;
+backend_trtri_op gpu_trtri;
+backend_lauum_op gpu_lauum;
+backend_potrs_op gpu_potrs;
+backend_posv_op gpu_posv;
 
 #endif

@@ -98,4 +98,11 @@ static status bcast(backend_link *link, void *p, size_t bytes, int root) {
 }
 
 extern const backend_group backend_group_gpu;
-const backend_group backend_group_gpu = {available, identity, open_link, close_link, bcast};
+const backend_group backend_group_gpu = {
+    .size = sizeof(backend_group),
+    .available = available,
+    .identity = identity,
+    .open = open_link,
+    .close = close_link,
+    .bcast = bcast,
+};

@@ -411,11 +411,12 @@ static status stream_panels(const streaming *s, widths w) {
     return MOAO_OK;
 }
 
-static status host_data(bool solve, GPU_TRI_ARGS) {
+static status host_data(bool solve, backend_ctx *ctx, backend_type t, char side, char uplo,
+                        char trans, char diag, int64_t m, int64_t n, const void *alpha,
+                        const void *a, int64_t lda, void *b, int64_t ldb, void *work,
+                        size_t lwork) {
     gpu_device_guard guard(ctx->device);
     const char *name = solve ? "trsm_host" : "trmm_host";
-    if (!backend_tri_ok(side, uplo, trans, diag, m, n, lda, ldb))
-        return status_fail(MOAO_INPUT, "%s: an argument is out of range", name);
     if (m == 0 || n == 0)
         return MOAO_OK;
     const int64_t order = side == 'L' ? m : n, other = side == 'L' ? n : m;
@@ -434,12 +435,16 @@ static status host_data(bool solve, GPU_TRI_ARGS) {
     return stream_panels(&s, w);
 }
 
-status gpu_trsm_host(GPU_TRI_ARGS) {
+status gpu_trsm_host(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,
+                     int64_t m, int64_t n, const void *alpha, const void *a, int64_t lda, void *b,
+                     int64_t ldb, void *work, size_t lwork) {
     return host_data(true, ctx, t, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, work,
                      lwork);
 }
 
-status gpu_trmm_host(GPU_TRI_ARGS) {
+status gpu_trmm_host(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,
+                     int64_t m, int64_t n, const void *alpha, const void *a, int64_t lda, void *b,
+                     int64_t ldb, void *work, size_t lwork) {
     return host_data(false, ctx, t, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, work,
                      lwork);
 }
@@ -507,9 +512,6 @@ status gpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t, char s
     std::vector<share> work;
     std::vector<std::thread> threads;
     for (int g = 0; g < count; g++) {
-        if (!backend_tri_ok(side, uplo, trans, diag, side == 'L' ? size : part[g],
-                            side == 'L' ? part[g] : size, lda, ldb[g]))
-            return status_fail(MOAO_INPUT, "trsm_multi: an argument is out of range");
         if (ldev[g] < gpu_multi_workspace(g, t, side, size, part[g]))
             return status_fail(MOAO_INPUT, "trsm_multi: the workspace of part %d is too small", g);
         work.push_back(share{ctx[g], ctx[0], gpu_tri{t, side, uplo, trans, diag}, size, part[g],

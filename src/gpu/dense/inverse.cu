@@ -88,9 +88,6 @@ status gpu_trtri(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t
                  int64_t lda, int *info, void *work, size_t lwork) {
     gpu_device_guard guard(ctx->device);
     cudaStream_t s = ctx->main.stream;
-    if (!backend_is_real(t) || !backend_is(uplo, "LU") || !backend_is(diag, "NU") ||
-        !backend_ld_ok(n, lda) || n >= INT32_MAX)
-        return status_fail(MOAO_INPUT, "trtri: an argument is out of range");
     if (lwork < gpu_trtri_work(t, n))
         return status_fail(MOAO_INPUT, "trtri: the workspace is too small");
     if (n == 0 || diag == 'U')
@@ -132,8 +129,6 @@ static status lauum_run(backend_ctx *ctx, backend_type t, char uplo, int64_t n, 
 status gpu_lauum(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
                  void *work, size_t lwork) {
     gpu_device_guard guard(ctx->device);
-    if (!backend_is_real(t) || !backend_is(uplo, "LU") || !backend_ld_ok(n, lda))
-        return status_fail(MOAO_INPUT, "lauum: an argument is out of range");
     if (lwork < gpu_lauum_work(t, n))
         return status_fail(MOAO_INPUT, "lauum: the workspace is too small");
     return n > 0 ? lauum_run(ctx, t, uplo, n, a, lda, work) : MOAO_OK;
@@ -141,13 +136,15 @@ status gpu_lauum(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a
 
 /* ---- what is made of them */
 
-status gpu_potri(GPU_FACTOR_ARGS) {
+status gpu_potri(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
+                 int *info, void *work, size_t lwork) {
     GPU_TRY(gpu_trtri(ctx, t, uplo, 'N', n, a, lda, info, work, lwork));
     return gpu_lauum(ctx, t, uplo, n, a, lda, work, lwork);
 }
 
 /* The first failure is potrf's: what trtri then reports on the unusable factor is kept apart. */
-status gpu_poti(GPU_FACTOR_ARGS) {
+status gpu_poti(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
+                int *info, void *work, size_t lwork) {
     gpu_device_guard guard(ctx->device);
     GPU_TRY(gpu_potrf(ctx, t, uplo, n, a, lda, info, work, lwork));
     if (n == 0)
@@ -159,8 +156,6 @@ status gpu_poti(GPU_FACTOR_ARGS) {
 status gpu_potrs(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int64_t nrhs,
                  const void *a, int64_t lda, void *b, int64_t ldb, void *work, size_t lwork) {
     const void *one = gpu_scalar(t, 1);
-    if (!backend_is_real(t))
-        return status_fail(MOAO_INPUT, "potrs: types D and S");
     GPU_TRY(gpu_trsm(ctx, t, 'L', uplo, uplo == 'L' ? 'N' : 'T', 'N', n, nrhs, one, a, lda, b, ldb,
                      work, lwork));
     return gpu_trsm(ctx, t, 'L', uplo, uplo == 'L' ? 'T' : 'N', 'N', n, nrhs, one, a, lda, b, ldb,

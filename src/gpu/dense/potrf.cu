@@ -53,10 +53,9 @@ static status recurse(const cholesky *c, int64_t n, void *a, int64_t base) {
     return recurse(c, n2, a2, base + n1);
 }
 
-status gpu_potrf(GPU_FACTOR_ARGS) {
+status gpu_potrf(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
+                 int *info, void *work, size_t lwork) {
     gpu_device_guard guard(ctx->device);
-    if (!backend_is_real(t) || !backend_is(uplo, "LU") || !backend_ld_ok(n, lda) || n > INT32_MAX)
-        return status_fail(MOAO_INPUT, "potrf: an argument is out of range");
     if (lwork < gpu_potrf_work(t, n))
         return status_fail(MOAO_INPUT, "potrf: the workspace is too small");
     CUDA_TRY(cudaMemsetAsync(info, 0, sizeof *info, ctx->main.stream));

@@ -221,10 +221,10 @@ status gpu_trmm_run(backend_ctx *ctx, gpu_tri p, int64_t m, int64_t n, const voi
     return recurse(&s, 0, order, a, b);
 }
 
-status gpu_trmm(GPU_TRI_ARGS) {
+status gpu_trmm(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,
+                int64_t m, int64_t n, const void *alpha, const void *a, int64_t lda, void *b,
+                int64_t ldb, void *work, size_t lwork) {
     gpu_device_guard guard(ctx->device);
-    if (!backend_tri_ok(side, uplo, trans, diag, m, n, lda, ldb))
-        return status_fail(MOAO_INPUT, "trmm: an argument is out of range");
     if (lwork < gpu_trmm_work(t, side == 'L' ? m : n, side == 'L' ? n : m))
         return status_fail(MOAO_INPUT, "trmm: the workspace is too small");
     return gpu_trmm_run(ctx, gpu_tri{t, side, uplo, trans, diag}, m, n, alpha, a, lda, b, ldb, work,

@@ -216,10 +216,10 @@ status gpu_trsm_run(backend_ctx *ctx, gpu_tri p, int64_t m, int64_t n, const voi
                                           : recurse(&s, 0, s.n, alpha, b, NULL, 0);
 }
 
-status gpu_trsm(GPU_TRI_ARGS) {
+status gpu_trsm(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,
+                int64_t m, int64_t n, const void *alpha, const void *a, int64_t lda, void *b,
+                int64_t ldb, void *work, size_t lwork) {
     gpu_device_guard guard(ctx->device);
-    if (!backend_tri_ok(side, uplo, trans, diag, m, n, lda, ldb))
-        return status_fail(MOAO_INPUT, "trsm: an argument is out of range");
     if (lwork < gpu_trsm_work(t, side == 'L' ? m : n, side == 'L' ? n : m))
         return status_fail(MOAO_INPUT, "trsm: the workspace is too small");
     return gpu_trsm_run(ctx, gpu_tri{t, side, uplo, trans, diag}, m, n, alpha, a, lda, b, ldb, work,

@@ -3,13 +3,6 @@
 #include "gpu/batch/batch_gpu.h"
 #include "lowrank_gpu.h"
 
-static status refused(const char *name) {
-    return gpu_fail(MOAO_INPUT, name, "an argument is out of range");
-}
-static status too_small(const char *name) {
-    return gpu_fail(MOAO_INPUT, name, "work is smaller than what one matrix needs (workspace)");
-}
-
 static size_t gpu_workspace(batch_op o, backend_type t, int64_t count, int64_t m, int64_t n,
                             int64_t k) {
     if (count <= 0 || m < 0 || n < 0 || k < 0 || (t != BACKEND_D && t != BACKEND_S))
@@ -30,20 +23,12 @@ static size_t gpu_workspace(batch_op o, backend_type t, int64_t count, int64_t m
 
 static status gpu_geqrf(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, batch_dim n,
                         batch_mat a, batch_mat tau, int *info) {
-    if (!batch_geqrf_ok(t, count, m, n, a, tau))
-        return refused("batched geqrf");
-    if (count == 0)
-        return MOAO_OK;
     const gpu_batch_call c(ctx);
     return lowrank_geqrf(c.stream, t, count, m, n, a, tau, info);
 }
 
 static status gpu_orgqr(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, batch_dim n,
                         batch_dim k, batch_mat a, batch_mat tau) {
-    if (!batch_orgqr_ok(t, count, m, n, k, a, tau))
-        return refused("batched orgqr");
-    if (count == 0)
-        return MOAO_OK;
     const gpu_batch_call c(ctx);
     return lowrank_orgqr(c.stream, t, count, m, n, k, a, tau);
 }
@@ -51,22 +36,12 @@ static status gpu_orgqr(backend_ctx *ctx, backend_type t, int64_t count, batch_d
 static status gpu_ormqr(backend_ctx *ctx, backend_type t, char side, char trans, int64_t count,
                         batch_dim m, batch_dim n, batch_dim k, batch_mat a, batch_mat tau,
                         batch_mat x) {
-    if (!batch_ormqr_ok(t, side, trans, count, m, n, k, a, tau, x))
-        return refused("batched ormqr");
-    if (count == 0)
-        return MOAO_OK;
     const gpu_batch_call c(ctx);
     return lowrank_ormqr(c.stream, t, side, trans, count, m, n, k, a, tau, x);
 }
 
 static status gpu_qr(backend_ctx *ctx, backend_type t, char job, int64_t count, batch_dim m,
                      batch_dim n, batch_mat a, batch_mat r, int *info, void *work, size_t lwork) {
-    if (!batch_qr_ok(t, job, count, m, n, a, r))
-        return refused("batched qr");
-    if (count == 0)
-        return MOAO_OK;
-    if (lwork < lowrank_qr_work(t, 1, m.n, n.n))
-        return too_small("batched qr");
     const gpu_batch_call c(ctx);
     return lowrank_qr(c.stream, t, job, count, m, n, a, r, info, work, lwork);
 }
@@ -75,12 +50,6 @@ static status gpu_gesvj(backend_ctx *ctx, backend_type t, char jobu, char jobv,
                         const batch_cut *cut, int64_t count, batch_dim m, batch_dim n, batch_mat a,
                         batch_mat s, batch_mat u, batch_mat v, int64_t *rank, int *info, void *work,
                         size_t lwork) {
-    if (!batch_svd_ok(t, jobu, jobv, cut, count, m, n, BATCH_SVD_MAX, a, s, u, v, rank))
-        return refused("batched gesvj");
-    if (count == 0)
-        return MOAO_OK;
-    if (lwork < lowrank_gesvj_work(t, 1, m.n, n.n))
-        return too_small("batched gesvj");
     const gpu_batch_call c(ctx);
     return lowrank_gesvj(c.stream, t, jobu, jobv, cut, count, m, n, a, s, u, v, rank, info, work,
                          lwork);
@@ -90,12 +59,6 @@ static status gpu_rsvd(backend_ctx *ctx, backend_type t, char jobu, char jobv, c
                        int64_t over, int power, uint64_t seed, int64_t count, batch_dim m,
                        batch_dim n, batch_mat a, batch_mat s, batch_mat u, batch_mat v,
                        int64_t *rank, int *info, void *work, size_t lwork) {
-    if (!batch_rsvd_ok(t, jobu, jobv, cut, over, power, count, m, n, a, s, u, v, rank))
-        return refused("batched rsvd");
-    if (count == 0)
-        return MOAO_OK;
-    if (lwork < lowrank_rsvd_work(t, 1, m.n, n.n, cut->most + (over < 0 ? 8 : over)))
-        return too_small("batched rsvd");
     const gpu_batch_call c(ctx);
     return lowrank_rsvd(c.stream, t, jobu, jobv, cut, over, power, seed, count, m, n, a, s, u, v,
                         rank, info, work, lwork);
@@ -105,12 +68,6 @@ static status gpu_ara(backend_ctx *ctx, backend_type t, char job, const batch_cu
                       uint64_t seed, int64_t count, batch_dim m, batch_dim n, batch_mat a,
                       batch_mat u, batch_mat v, int64_t *rank, int *info, void *work,
                       size_t lwork) {
-    if (!batch_ara_ok(t, job, cut, count, m, n, a, u, v, rank))
-        return refused("batched ara");
-    if (count == 0)
-        return MOAO_OK;
-    if (lwork < lowrank_ara_work(t, 1, m.n, n.n, cut->most))
-        return too_small("batched ara");
     const gpu_batch_call c(ctx);
     return lowrank_ara(c.stream, t, job, cut, seed, count, m, n, a, u, v, rank, info, work, lwork);
 }
@@ -120,12 +77,6 @@ static status gpu_recompress(backend_ctx *ctx, backend_type t, char job, const b
                              batch_mat u, batch_mat v, const void *alpha, batch_dim k2,
                              batch_mat u2, batch_mat v2, int64_t *rank, int *info, void *work,
                              size_t lwork) {
-    if (!batch_recompress_ok(t, job, cut, count, m, n, k, u, v, k2, u2, v2, rank))
-        return refused("batched recompress");
-    if (count == 0)
-        return MOAO_OK;
-    if (lwork < lowrank_recompress_work(t, 1, m.n, n.n, k.n + k2.n))
-        return too_small("batched recompress");
     const gpu_batch_call c(ctx);
     return lowrank_recompress(c.stream, t, job, cut, count, m, n, beta, k, u, v, alpha, k2, u2, v2,
                               rank, info, work, lwork);

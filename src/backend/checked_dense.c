@@ -1,0 +1,243 @@
+/* The dense operations and the products of halves, with their arguments checked. */
+#include "checked.h"
+
+status checked_mirror(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a,
+                      int64_t lda) {
+    const backend *own = backend_own(ctx);
+    const bool fine = backend_is(uplo, "LU") && backend_ld_ok(n, lda);
+    const status st = checked_admit(own, own->mirror, fine, "mirror");
+    return st == MOAO_OK ? own->mirror(ctx, t, uplo, n, a, lda) : st;
+}
+
+status checked_gemm(backend_ctx *ctx, backend_type t, char transa, char transb, int64_t m,
+                    int64_t n, int64_t k, const void *alpha, const void *a, int64_t lda,
+                    const void *b, int64_t ldb, const void *beta, void *c, int64_t ldc, void *work,
+                    size_t lwork) {
+    const backend *own = backend_own(ctx);
+    const bool fine = backend_is(transa, "NTC") && backend_is(transb, "NTC") && m >= 0 && n >= 0 &&
+                      k >= 0 && backend_ld_ok(transa == 'N' ? m : k, lda) &&
+                      backend_ld_ok(transb == 'N' ? k : n, ldb) && backend_ld_ok(m, ldc);
+    const status st = checked_admit(own, own->gemm, fine, "gemm");
+    return st == MOAO_OK ? own->gemm(ctx, t, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta,
+                                     c, ldc, work, lwork)
+                         : st;
+}
+
+/* ---- triangles */
+
+static bool tri_ok(char side, char uplo, char trans, char diag, int64_t m, int64_t n, int64_t lda,
+                   int64_t ldb) {
+    return backend_is(side, "LR") && backend_is(uplo, "LU") && backend_is(trans, "NTC") &&
+           backend_is(diag, "NU") && m >= 0 && n >= 0 && backend_ld_ok(side == 'L' ? m : n, lda) &&
+           backend_ld_ok(m, ldb);
+}
+
+#define TRIANGULAR(op)                                                                             \
+    status checked_##op(backend_ctx *ctx, backend_type t, char side, char uplo, char trans,        \
+                        char diag, int64_t m, int64_t n, const void *alpha, const void *a,         \
+                        int64_t lda, void *b, int64_t ldb, void *work, size_t lwork) {             \
+        const backend *own = backend_own(ctx);                                                     \
+        const status st =                                                                          \
+            checked_admit(own, own->op, tri_ok(side, uplo, trans, diag, m, n, lda, ldb), #op);     \
+        return st == MOAO_OK ? own->op(ctx, t, side, uplo, trans, diag, m, n, alpha, a, lda, b,    \
+                                       ldb, work, lwork)                                           \
+                             : st;                                                                 \
+    }
+TRIANGULAR(trsm)
+TRIANGULAR(trmm)
+TRIANGULAR(trsm_host)
+TRIANGULAR(trmm_host)
+
+status checked_trsm_multi(int count, backend_ctx *const *ctx, backend_type t, char side, char uplo,
+                          char trans, char diag, int64_t size, const int64_t *part,
+                          const void *alpha, const void *a, int64_t lda, void *const *b,
+                          const int64_t *ldb, void *const *dev, const size_t *ldev) {
+    if (count == 0)
+        return MOAO_OK;
+    const backend *own = backend_own(ctx[0]);
+    bool fine = count > 0;
+    for (int g = 0; fine && g < count; g++)
+        fine = tri_ok(side, uplo, trans, diag, side == 'L' ? size : part[g],
+                      side == 'L' ? part[g] : size, lda, ldb[g]);
+    const status st = checked_admit(own, own->trsm_multi, fine, "trsm_multi");
+    return st == MOAO_OK ? own->trsm_multi(count, ctx, t, side, uplo, trans, diag, size, part,
+                                           alpha, a, lda, b, ldb, dev, ldev)
+                         : st;
+}
+
+/* ---- symmetric matrices */
+
+status checked_symm(backend_ctx *ctx, backend_type t, char side, char uplo, int64_t m, int64_t n,
+                    const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
+                    const void *beta, void *c, int64_t ldc, void *work, size_t lwork) {
+    const backend *own = backend_own(ctx);
+    const bool fine = backend_is_real(t) && backend_is(side, "LR") && backend_is(uplo, "LU") &&
+                      m >= 0 && n >= 0 && backend_ld_ok(side == 'L' ? m : n, lda) &&
+                      backend_ld_ok(m, ldb) && backend_ld_ok(m, ldc);
+    const status st = checked_admit(own, own->symm, fine, "symm");
+    return st == MOAO_OK ? own->symm(ctx, t, side, uplo, m, n, alpha, a, lda, b, ldb, beta, c, ldc,
+                                     work, lwork)
+                         : st;
+}
+
+/* syrk, and syr2k with its second factor. */
+static bool rank_ok(backend_type t, char uplo, char trans, int64_t n, int64_t k, int64_t lda,
+                    int64_t ldb, int64_t ldc) {
+    const int64_t rows = trans == 'N' ? n : k;
+    return backend_is_real(t) && backend_is(uplo, "LU") && backend_is(trans, "NTC") && n >= 0 &&
+           k >= 0 && backend_ld_ok(rows, lda) && backend_ld_ok(rows, ldb) && backend_ld_ok(n, ldc);
+}
+
+status checked_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t n, int64_t k,
+                    const void *alpha, const void *a, int64_t lda, const void *beta, void *c,
+                    int64_t ldc, void *work, size_t lwork) {
+    const backend *own = backend_own(ctx);
+    const bool fine = rank_ok(t, uplo, trans, n, k, lda, lda, ldc);
+    const status st = checked_admit(own, own->syrk, fine, "syrk");
+    return st == MOAO_OK
+               ? own->syrk(ctx, t, uplo, trans, n, k, alpha, a, lda, beta, c, ldc, work, lwork)
+               : st;
+}
+
+status checked_syr2k(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t n, int64_t k,
+                     const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
+                     const void *beta, void *c, int64_t ldc, void *work, size_t lwork) {
+    const backend *own = backend_own(ctx);
+    const bool fine = rank_ok(t, uplo, trans, n, k, lda, ldb, ldc);
+    const status st = checked_admit(own, own->syr2k, fine, "syr2k");
+    return st == MOAO_OK ? own->syr2k(ctx, t, uplo, trans, n, k, alpha, a, lda, b, ldb, beta, c,
+                                      ldc, work, lwork)
+                         : st;
+}
+
+/* ---- factors; the order of a failing minor is an int */
+
+static bool triangle_ok(backend_type t, char uplo, int64_t n, int64_t lda) {
+    return backend_is_real(t) && backend_is(uplo, "LU") && backend_ld_ok(n, lda) && n < INT32_MAX;
+}
+
+#define FACTOR(op)                                                                                 \
+    status checked_##op(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a,           \
+                        int64_t lda, int *info, void *work, size_t lwork) {                        \
+        const backend *own = backend_own(ctx);                                                     \
+        const status st = checked_admit(own, own->op, triangle_ok(t, uplo, n, lda), #op);          \
+        return st == MOAO_OK ? own->op(ctx, t, uplo, n, a, lda, info, work, lwork) : st;           \
+    }
+FACTOR(potrf)
+FACTOR(potri)
+FACTOR(poti)
+
+status checked_trtri(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t n, void *a,
+                     int64_t lda, int *info, void *work, size_t lwork) {
+    const backend *own = backend_own(ctx);
+    const bool fine = triangle_ok(t, uplo, n, lda) && backend_is(diag, "NU");
+    const status st = checked_admit(own, own->trtri, fine, "trtri");
+    return st == MOAO_OK ? own->trtri(ctx, t, uplo, diag, n, a, lda, info, work, lwork) : st;
+}
+
+status checked_lauum(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a, int64_t lda,
+                     void *work, size_t lwork) {
+    const backend *own = backend_own(ctx);
+    const status st = checked_admit(own, own->lauum, triangle_ok(t, uplo, n, lda), "lauum");
+    return st == MOAO_OK ? own->lauum(ctx, t, uplo, n, a, lda, work, lwork) : st;
+}
+
+status checked_potrs(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int64_t nrhs,
+                     const void *a, int64_t lda, void *b, int64_t ldb, void *work, size_t lwork) {
+    const backend *own = backend_own(ctx);
+    const bool fine = triangle_ok(t, uplo, n, lda) && nrhs >= 0 && backend_ld_ok(n, ldb);
+    const status st = checked_admit(own, own->potrs, fine, "potrs");
+    return st == MOAO_OK ? own->potrs(ctx, t, uplo, n, nrhs, a, lda, b, ldb, work, lwork) : st;
+}
+
+status checked_posv(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int64_t nrhs, void *a,
+                    int64_t lda, void *b, int64_t ldb, int *info, void *work, size_t lwork) {
+    const backend *own = backend_own(ctx);
+    const bool fine = triangle_ok(t, uplo, n, lda) && nrhs >= 0 && backend_ld_ok(n, ldb);
+    const status st = checked_admit(own, own->posv, fine, "posv");
+    return st == MOAO_OK ? own->posv(ctx, t, uplo, n, nrhs, a, lda, b, ldb, info, work, lwork) : st;
+}
+
+/* ---- halves */
+
+static status half_largest(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+                           int64_t lda, double *out) {
+    const backend *own = backend_own(ctx);
+    const bool fine = backend_is_real(t) && n >= 0 && backend_ld_ok(m, lda);
+    const status st = checked_admit(own, own->half->largest, fine, "largest");
+    return st == MOAO_OK ? own->half->largest(ctx, t, m, n, a, lda, out) : st;
+}
+
+static status half_narrow(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, int exponent,
+                          const void *a, int64_t lda, backend_f16 *h, int64_t ldh) {
+    const backend *own = backend_own(ctx);
+    const bool fine = backend_is_real(t) && n >= 0 && backend_ld_ok(m, lda) &&
+                      backend_ld_ok(m, ldh) && exponent >= -1000 && exponent <= 1000;
+    const status st = checked_admit(own, own->half->narrow, fine, "narrow");
+    return st == MOAO_OK ? own->half->narrow(ctx, t, m, n, exponent, a, lda, h, ldh) : st;
+}
+
+static status half_gemm(backend_ctx *ctx, char transa, char transb, int64_t m, int64_t n, int64_t k,
+                        float alpha, const backend_f16 *a, int64_t lda, const backend_f16 *b,
+                        int64_t ldb, float beta, float *c, int64_t ldc) {
+    const backend *own = backend_own(ctx);
+    const bool fine = backend_is(transa, "NT") && backend_is(transb, "NT") && m >= 0 && n >= 0 &&
+                      k >= 0 && backend_ld_ok(transa == 'N' ? m : k, lda) &&
+                      backend_ld_ok(transb == 'N' ? k : n, ldb) && backend_ld_ok(m, ldc);
+    const status st = checked_admit(own, own->half->gemm, fine, "gemm of halves");
+    return st == MOAO_OK
+               ? own->half->gemm(ctx, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+               : st;
+}
+
+static status half_widen(backend_ctx *ctx, int64_t m, int64_t n, double alpha, const float *x,
+                         int64_t ldx, double beta, double *y, int64_t ldy) {
+    const backend *own = backend_own(ctx);
+    const bool fine = n >= 0 && backend_ld_ok(m, ldx) && backend_ld_ok(m, ldy);
+    const status st = checked_admit(own, own->half->widen, fine, "widen");
+    return st == MOAO_OK ? own->half->widen(ctx, m, n, alpha, x, ldx, beta, y, ldy) : st;
+}
+
+static status half_split(backend_ctx *ctx, backend_type t, char part, int64_t m, int64_t n,
+                         int exponent, const void *a, int64_t lda, backend_f16 *h, int64_t ldh,
+                         backend_f16 *r, int64_t ldr) {
+    const backend *own = backend_own(ctx);
+    const bool fine = backend_is_real(t) && backend_is(part, "AL") && n >= 0 &&
+                      backend_ld_ok(m, lda) && backend_ld_ok(m, ldh) && backend_ld_ok(m, ldr) &&
+                      exponent >= -1000 && exponent <= 1000;
+    const status st = checked_admit(own, own->half->split, fine, "split");
+    return st == MOAO_OK ? own->half->split(ctx, t, part, m, n, exponent, a, lda, h, ldh, r, ldr)
+                         : st;
+}
+
+static status half_squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+                           int64_t lda, int64_t tile, double *out, int64_t ldo) {
+    const backend *own = backend_own(ctx);
+    const bool fine = backend_is_real(t) && n >= 0 && backend_ld_ok(m, lda) && tile >= 1 &&
+                      n / tile < 65535 && backend_ld_ok(m / tile + (m % tile > 0), ldo);
+    const status st = checked_admit(own, own->half->squares, fine, "squares");
+    return st == MOAO_OK ? own->half->squares(ctx, t, m, n, a, lda, tile, out, ldo) : st;
+}
+
+const backend_half checked_half = {
+    .size = sizeof(backend_half),
+    .largest = half_largest,
+    .narrow = half_narrow,
+    .gemm = half_gemm,
+    .widen = half_widen,
+    .split = half_split,
+    .squares = half_squares,
+};
+
+/* ---- sparse matrices */
+
+static status times(backend_ctx *ctx, backend_type t, const backend_rows *s, int64_t n,
+                    double alpha, const void *a, int64_t lda, double beta, void *c, int64_t ldc) {
+    const backend *own = backend_own(ctx);
+    const bool fine = backend_is_real(t) && s->width >= 0 && n >= 0 &&
+                      backend_ld_ok(s->cols, lda) && backend_ld_ok(s->rows, ldc);
+    const status st = checked_admit(own, own->sparse->times, fine, "product with a sparse matrix");
+    return st == MOAO_OK ? own->sparse->times(ctx, t, s, n, alpha, a, lda, beta, c, ldc) : st;
+}
+
+const backend_sparse checked_sparse = {.size = sizeof(backend_sparse), .times = times};

@@ -1,0 +1,106 @@
+#include "operator/group.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Local. One message, in the stage. */
+static status send(device_group *g, size_t bytes, int root) {
+    if (g->link != NULL)
+        return g->be->group->bcast(g->link, g->stage, bytes, root);
+    status st = g->be->sync(g->ctx);
+    if (st == MOAO_OK)
+        MPI_Bcast(g->stage, (int)bytes, MPI_BYTE, root, g->c->node);
+    return st;
+}
+
+/* Collective on the node. The first reason that a rank of it gives, on all of them; status_clear.
+ */
+static bool all_can(device_group *g, status st) {
+    int first = st == MOAO_OK ? g->c->node_size : g->c->node_rank, least;
+    MPI_Allreduce(&first, &least, 1, MPI_INT, MPI_MIN, g->c->node);
+    if (least == g->c->node_size)
+        return true;
+    snprintf(g->why, sizeof g->why, "%s", status_message());
+    MPI_Bcast(g->why, sizeof g->why, MPI_CHAR, least, g->c->node);
+    status_clear();
+    return false;
+}
+
+/* Collective on the node. The link among its devices; without it, link stays NULL. */
+static void join(device_group *g) {
+    const comm *c = g->c;
+    const backend_group *way = g->be->group;
+    backend_group_id id = {{0}};
+    status st = way->available();
+    if (!all_can(g, st))
+        return;
+    if (c->node_rank == 0)
+        st = way->identity(&id);
+    if (!all_can(g, st))
+        return;
+    MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, c->node);
+    st = way->open(g->ctx, &id, c->node_rank, c->node_size, &g->link);
+    if (st == MOAO_OK) /* the first message takes the memory that all need */
+        st = way->bcast(g->link, g->stage, g->room, 0);
+    if (st == MOAO_OK)
+        st = g->be->sync(g->ctx);
+    if (all_can(g, st))
+        return;
+    way->close(g->link);
+    g->link = NULL;
+}
+
+status group_open(const comm *c, const backend *be, backend_ctx *ctx, bool apart, size_t room,
+                  device_group *g) {
+    *g = (device_group){.size = 1, .c = c, .be = be, .ctx = ctx, .room = room};
+    if (c->node_size == 1)
+        return MOAO_OK;
+    if (be->group != NULL && !apart) {
+        snprintf(g->why, sizeof g->why, "ranks share a device");
+        return MOAO_OK;
+    }
+    status st = be->alloc(ctx, room, (void **)&g->stage);
+    if ((st = comm_agree(c, st)) != MOAO_OK)
+        return st;
+    if (be->group != NULL)
+        join(g);
+    if (be->group == NULL || g->link != NULL) {
+        g->rank = c->node_rank;
+        g->size = c->node_size;
+    }
+    return MOAO_OK;
+}
+
+void group_close(device_group *g) {
+    if (g->be == NULL)
+        return;
+    if (g->link != NULL)
+        g->be->group->close(g->link);
+    g->be->release(g->ctx, g->stage);
+    *g = (device_group){.size = 1};
+}
+
+status group_agree(const device_group *g, status local) {
+    int code = (int)local;
+    if (g->size > 1)
+        MPI_Allreduce(MPI_IN_PLACE, &code, 1, MPI_INT, MPI_MAX, g->c->node);
+    return (status)code;
+}
+
+status group_bcast(device_group *g, int64_t rows, int64_t cols, double *a, int64_t lda, int root) {
+    const int64_t e = sizeof(double), most = (int64_t)g->room / (rows * e);
+    status st = MOAO_OK;
+    if (g->size == 1)
+        return MOAO_OK;
+    for (int64_t j = 0, n; j < cols && st == MOAO_OK; j += n) {
+        n = cols - j < most ? cols - j : most;
+        double *part = a + j * lda;
+        if (g->rank == root)
+            TRY(g->be->copy(g->ctx, g->stage, rows * e, part, lda * e, rows * e, n));
+        TRY(send(g, (size_t)(rows * n * e), root));
+        if (g->rank != root)
+            TRY(g->be->copy(g->ctx, part, lda * e, g->stage, rows * e, rows * e, n));
+    }
+done:
+    return st;
+}
