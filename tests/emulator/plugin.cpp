@@ -33,6 +33,7 @@ static status open_context(int d, void *stream, backend_ctx **ctx) {
 
 static const backend_batch batch = {.size = sizeof(backend_batch), .gemm = gpu_batch_gemm};
 static const backend_half half = {.size = sizeof(backend_half)};
+static const backend_sparse sparse = {.size = sizeof(backend_sparse)};
 
 const backend emulated = {
     .name = "gpu",
@@ -59,6 +60,7 @@ const backend emulated = {
     .batch = &batch,
     .half = &half,
     .lowrank = &backend_lowrank_gpu,
+    .sparse = &sparse,
 };
 
 extern "C" __attribute__((visibility("default"))) const backend *

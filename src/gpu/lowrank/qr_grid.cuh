@@ -181,8 +181,7 @@ __device__ inline void grid_form(G &g, int k, const typename G::T *v, const type
     for (int q = 0; q < G::C; q++)
 #pragma unroll
         for (int a = 0; a < G::A; a++)
-            g.x[a][q] =
-                g.row(a) == g.col(q) + OFF * G::RL && g.col(q) < k ? sign[g.col(q)] : T(0);
+            g.x[a][q] = g.row(a) == g.col(q) + OFF * G::RL && g.col(q) < k ? sign[g.col(q)] : T(0);
     grid_form_panels<G::C - 1, OFF>(g, k, v, tau);
 }
 

@@ -95,8 +95,8 @@ __device__ inline void grid_unscale(G &g, const GridPlace<G> &p, int k, int from
 /* These columns of R (k x n) with a diagonal >= 0 and zeros below it; the signs that make it so to
  * p.sign. */
 template <class G>
-__device__ inline void grid_triangle(const G &g, const GridPlace<G> &p,
-                                     const Ref<typename G::T> &R, int n, int k, int from = 0) {
+__device__ inline void grid_triangle(const G &g, const GridPlace<G> &p, const Ref<typename G::T> &R,
+                                     int n, int k, int from = 0) {
     typedef typename G::T T;
 #pragma unroll
     for (int q = 0; q < G::C; q++)
@@ -130,8 +130,7 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
     const int64_t b = blockIdx.x;
     batch::wait_for_predecessor();
     const bool valid = dim_valid(a.m, b) && dim_valid(a.n, b);
-    const int m = valid ? dim_full(a.m, b) : 0, n = valid ? dim_full(a.n, b) : 0,
-              k = m < n ? m : n;
+    const int m = valid ? dim_full(a.m, b) : 0, n = valid ? dim_full(a.n, b) : 0, k = m < n ? m : n;
     if (k == 0) {
         if (a.info && threadIdx.x == 0)
             a.info[b] = valid ? 0 : -1;

@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
     const int64_t b = blockIdx.x;
     batch::wait_for_predecessor();
     const bool valid = dim_valid(a.m, b) && dim_valid(a.n, b);
-    const int m = valid ? dim_full(a.m, b) : 0, n = valid ? dim_full(a.n, b) : 0,
-              k = m < n ? m : n, k0 = k < COLS ? k : COLS, k1 = k - k0;
+    const int m = valid ? dim_full(a.m, b) : 0, n = valid ? dim_full(a.n, b) : 0, k = m < n ? m : n,
+              k0 = k < COLS ? k : COLS, k1 = k - k0;
     if (k == 0) {
         if (a.info && threadIdx.x == 0)
             a.info[b] = valid ? 0 : -1;
@@ -135,8 +135,7 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
         grid_store(g, C.at(0, c0), C.sj, m, n - c0);
     }
 }
-template <class G>
-cudaError_t start_apply(const QrApply<typename G::T> &a, cudaStream_t s) {
+template <class G> cudaError_t start_apply(const QrApply<typename G::T> &a, cudaStream_t s) {
     return batch::launch(qr_apply_kernel<G>, dim3((unsigned)a.count), G::THREADS,
                          sizeof(typename G::T) * (size_t)(G::COLS * (G::ROWS + 1)), s, a);
 }

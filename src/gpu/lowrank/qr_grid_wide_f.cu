@@ -3,8 +3,7 @@
 
 namespace lowrank {
 
-template <>
-cudaError_t launch_qr_twice<float>(int op, const QrWarpArgs<float> &a, cudaStream_t s) {
+template <> cudaError_t launch_qr_twice<float>(int op, const QrWarpArgs<float> &a, cudaStream_t s) {
     return start_twice<float>(op, a, s);
 }
 template <>

@@ -162,8 +162,7 @@ template <class T>
 cudaError_t launch_qr_grid(int op, const QrWarpArgs<T> &a, int64_t rows, int64_t cols,
                            cudaStream_t s);
 /* Of at most 512 x 64. */
-template <class T>
-cudaError_t launch_qr_twice(int op, const QrWarpArgs<T> &a, cudaStream_t s);
+template <class T> cudaError_t launch_qr_twice(int op, const QrWarpArgs<T> &a, cudaStream_t s);
 /* C := op(Q) C, the k vectors in A (m x k), C m x n; at most 512 rows. */
 template <class T> struct QrApply {
     Mat<T> A, tau, C;

@@ -88,9 +88,9 @@ __device__ inline void core_vectors(typename G::T *v, const typename G::T *f, in
     __syncthreads();
 }
 
-/* The reflectors of both QR factorisations go to the workspace, the triangle L that is left to X. */
-template <class T, class C>
-__device__ inline void core_triangle(Svd<T> &s, const CorePlace<T> &c) {
+/* The reflectors of both QR factorisations go to the workspace, the triangle L that is left to X.
+ */
+template <class T, class C> __device__ inline void core_triangle(Svd<T> &s, const CorePlace<T> &c) {
     typename C::G g;
     const int n = s.cols;
 #pragma unroll
@@ -113,8 +113,7 @@ __device__ inline void core_triangle(Svd<T> &s, const CorePlace<T> &c) {
 
 /* g := Q of its first r columns, each with the sign of R's diagonal. */
 template <class T, class C>
-__device__ inline void core_orthonormal(typename C::G &g, Svd<T> &s, const CorePlace<T> &c,
-                                        int r) {
+__device__ inline void core_orthonormal(typename C::G &g, Svd<T> &s, const CorePlace<T> &c, int r) {
     __syncthreads();
     grid_factor<true>(g, r, s.X, c.tau3);
 #pragma unroll
@@ -243,8 +242,7 @@ __device__ inline void core_write(Svd<T> &s, const CorePlace<T> &c, const SvdArg
             const int j = g.col(q);
             if (j >= r)
                 continue;
-            const T f =
-                valued ? s.flip[j] * (T)scalbn(s.sigma[s.order[j]], -s.shift) : s.flip[j];
+            const T f = valued ? s.flip[j] * (T)scalbn(s.sigma[s.order[j]], -s.shift) : s.flip[j];
 #pragma unroll
             for (int k = 0; k < C::G::A; k++)
                 if (g.row(k) < rows)
@@ -255,8 +253,7 @@ __device__ inline void core_write(Svd<T> &s, const CorePlace<T> &c, const SvdArg
 
 /* The factors, the rotations and the vectors; returns info. */
 template <class T, class C>
-__device__ inline int core_solve(Svd<T> &s, const CorePlace<T> &c, const SvdArgs<T> &a,
-                                 int64_t b) {
+__device__ inline int core_solve(Svd<T> &s, const CorePlace<T> &c, const SvdArgs<T> &a, int64_t b) {
     constexpr double eps = SvdRange<T>::EPS, floor = SvdRange<T>::FLOOR;
     svd_order(s);
     for (int i = (int)threadIdx.x; i < s.rows; i += C::THREADS)
@@ -272,9 +269,8 @@ __device__ inline int core_solve(Svd<T> &s, const CorePlace<T> &c, const SvdArgs
     const double root = sqrt((double)s.cols), tol = eps * (root > 10.0 ? root : 10.0),
                  noise = 1024.0 * eps * eps;
     const bool converged =
-        s.kept > C::N / 2
-            ? pairs_jacobi<typename C::P>(s.X, C::LD, tol, floor * floor, noise)
-            : pairs_jacobi<typename C::Half>(s.X, C::LD, tol, floor * floor, noise);
+        s.kept > C::N / 2 ? pairs_jacobi<typename C::P>(s.X, C::LD, tol, floor * floor, noise)
+                          : pairs_jacobi<typename C::Half>(s.X, C::LD, tol, floor * floor, noise);
     svd_values(s, a);
     core_write<T, C>(s, c, a, b);
     return converged ? s.flag[2] : -2;

@@ -144,16 +144,24 @@ cudaError_t svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int
 } // namespace
 } // namespace lowrank
 
+/* A QR first, of sorted rows and columns, so that single values are as accurate as without. */
+static bool sorts_by_qr(int64_t rows, int64_t cols) {
+    return rows > lowrank::CORE_MAX && rows <= lowrank::BLOCK_ROWS && cols > 0 &&
+           cols <= lowrank::CORE_MAX / 2;
+}
+
 size_t lowrank_gesvj_work(backend_type t, int64_t count, int64_t m, int64_t n) {
     const int64_t rows = m > n ? m : n, cols = m > n ? n : m;
     const size_t element = t == BACKEND_D ? sizeof(double) : sizeof(float);
     if (count == 0 || cols == 0 || rows <= lowrank::WARP_MAX)
         return 0;
     if (rows > lowrank::BLOCK_ROWS)
-        return lowrank::tall_work(t, count, rows, cols);
+        return lowrank::tall_work(t, count, rows, cols, false);
+    if (sorts_by_qr(rows, cols))
+        return lowrank::tall_work(t, count, rows, cols, true);
     if (rows <= lowrank::CORE_MAX)
-        return element * (size_t)(lowrank::svd_core_slot((int)rows) *
-                                  lowrank::core_slots((int)rows, count));
+        return element *
+               (size_t)(lowrank::svd_core_slot((int)rows) * lowrank::core_slots((int)rows, count));
     const lowrank::Plan p = t == BACKEND_D ? lowrank::make_plan<double>((int)rows, (int)cols, true)
                                            : lowrank::make_plan<float>((int)rows, (int)cols, true);
     return element * (size_t)p.slot * (size_t)lowrank::slots(p, count);
@@ -163,8 +171,11 @@ status lowrank_gesvj(cudaStream_t s, backend_type t, char jobu, char jobv, const
                      int64_t count, batch_dim m, batch_dim n, batch_mat a, batch_mat sigma,
                      batch_mat u, batch_mat v, int64_t *rank, int *info, void *work, size_t lwork) {
     if (m.n > lowrank::BLOCK_ROWS || n.n > lowrank::BLOCK_ROWS)
-        return lowrank::tall_svd(s, t, {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info},
-                                 work, lwork);
+        return lowrank::tall_svd(
+            s, t, {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info, false}, work, lwork);
+    if (sorts_by_qr(m.n > n.n ? m.n : n.n, m.n > n.n ? n.n : m.n))
+        return lowrank::tall_svd(
+            s, t, {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info, true}, work, lwork);
     const cudaError_t rc = t == BACKEND_D
                                ? lowrank::svd<double>(s, jobu, jobv, cut, count, m, n, a, sigma, u,
                                                       v, rank, info, work, lwork)
@@ -181,7 +192,7 @@ static bool goes_by_qr(int64_t m, int64_t n) {
 }
 
 size_t lowrank_factor_svd_work(backend_type t, int64_t count, int64_t m, int64_t n) {
-    return goes_by_qr(m, n) ? lowrank::tall_work(t, count, m > n ? m : n, m > n ? n : m)
+    return goes_by_qr(m, n) ? lowrank::tall_work(t, count, m > n ? m : n, m > n ? n : m, false)
                             : lowrank_gesvj_work(t, count, m, n);
 }
 
@@ -190,9 +201,9 @@ status lowrank_factor_svd(cudaStream_t s, backend_type t, char jobu, char jobv,
                           batch_mat a, batch_mat sigma, batch_mat u, batch_mat v, int64_t *rank,
                           int *info, void *work, size_t lwork) {
     return goes_by_qr(m.n, n.n)
-               ? lowrank::tall_svd(s, t,
-                                   {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info},
-                                   work, lwork)
-               : lowrank_gesvj(s, t, jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info,
-                               work, lwork);
+               ? lowrank::tall_svd(
+                     s, t, {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info, false}, work,
+                     lwork)
+               : lowrank_gesvj(s, t, jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info, work,
+                               lwork);
 }

@@ -25,8 +25,7 @@ template <class T_, int R_, int G_, int A_> struct Pairs {
     int jx, jy;            /* which columns */
     int r, p;              /* lane of the pair, pair */
     __device__ Pairs()
-        : dx(1.0), dy(1.0), ex(1.0), ey(1.0), r((int)threadIdx.x % R),
-          p((int)threadIdx.x / R % G) {
+        : dx(1.0), dy(1.0), ex(1.0), ey(1.0), r((int)threadIdx.x % R), p((int)threadIdx.x / R % G) {
     }
 };
 
@@ -195,8 +194,7 @@ __device__ inline unsigned pairs_sweep(P &c, double tol, double floor, typename 
 }
 
 /* Columns from and to shared memory: column j at s + j ld. */
-template <class P>
-__device__ inline void pairs_load(P &c, const typename P::T *s, int ld) {
+template <class P> __device__ inline void pairs_load(P &c, const typename P::T *s, int ld) {
     c.jx = c.p, c.jy = P::G + c.p;
 #pragma unroll
     for (int a = 0; a < P::A; a++) {
@@ -204,8 +202,7 @@ __device__ inline void pairs_load(P &c, const typename P::T *s, int ld) {
         c.y[a] = s[a * P::R + c.r + c.jy * ld];
     }
 }
-template <class P>
-__device__ inline void pairs_store(const P &c, typename P::T *s, int ld) {
+template <class P> __device__ inline void pairs_store(const P &c, typename P::T *s, int ld) {
 #pragma unroll
     for (int a = 0; a < P::A; a++) {
         s[a * P::R + c.r + c.jx * ld] = c.x[a];
