@@ -195,7 +195,7 @@ __device__ inline unsigned pairs_sweep(P &c, double tol, double floor, typename 
 
 /* Columns from and to shared memory: column j at s + j ld. */
 template <class P> __device__ inline void pairs_load(P &c, const typename P::T *s, int ld) {
-    c.jx = c.p, c.jy = P::G + c.p;
+    c.jx = 2 * c.p, c.jy = c.jx + 1;
 #pragma unroll
     for (int a = 0; a < P::A; a++) {
         c.x[a] = s[a * P::R + c.r + c.jx * ld];
