@@ -42,11 +42,11 @@ typedef struct {
 /* Of a target, in its own memory: B0 W' (v x v), then W times `axes` (v x nk). */
 static int64_t half_own(const linop *base) {
     const half *x = (const half *)base;
-    return x->v * (x->v + x->nk);
+    return engine_aligned(x->v * x->v) + x->v * x->nk;
 }
 
 static double *axes_of(const half *x, double *own) {
-    return own + x->v * x->v;
+    return own + engine_aligned(x->v * x->v);
 }
 
 /* --- memory */
