@@ -12,8 +12,8 @@
 #define TOLERANCE_MIXED 1e-3
 
 void verify_init(const comm *c, const setup *u, const double *dplus, verify *v) {
-    *v = (verify){.c = c, .s = &u->s, .dplus = dplus, .mode = u->par.compute_verify,
-                   .direct = u->o.phase};
+    *v = (verify){
+        .c = c, .s = &u->s, .dplus = dplus, .mode = u->par.compute_verify, .direct = u->o.phase};
 }
 
 static void drop(verify *v) {
