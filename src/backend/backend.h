@@ -225,14 +225,16 @@ typedef struct backend {
     const struct backend_group *group;   /* NULL: device memory is the host's, MPI can send it */
 } backend;
 
-extern const backend backend_cpu;
+#define backend_cpu moao_backend_cpu
+#define backend_get moao_backend_get
+MOAO_PUBLIC extern const backend backend_cpu;
 
 /* Find a backend: "cpu"; "gpu" (MOAO_INPUT with the reason when the plugin, its libraries, a driver
  * or a device is missing); "auto": the GPU's where it is usable, else the CPU's. The plugin is
  * libmoao_gpu.so: the file that the variable MOAO_GPU_PLUGIN names, else beside the program, else
  * in
  * ../lib/moao from it, and nowhere else. Local; the plugin is loaded once per process. */
-status backend_get(const char *name, const backend **out);
+MOAO_PUBLIC status backend_get(const char *name, const backend **out);
 
 #ifdef __cplusplus
 }

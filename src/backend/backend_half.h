@@ -19,7 +19,8 @@ typedef uint16_t backend_f16; /* the bits of a half */
 
 /* Exponent that brings numbers up to `bound` to at most 2^15; 0 for bounds that are 0 or not
  * finite. */
-int backend_half_exponent(double bound);
+#define backend_half_exponent moao_backend_half_exponent
+MOAO_PUBLIC int backend_half_exponent(double bound);
 
 /* *out = max |a_ij|, NaN where an entry is, 0 of nothing; types D, S. `out` lies in the backend's
  * memory. */

@@ -2,7 +2,9 @@
 #   make gpu          build/libmoao_gpu.so (needs nvcc, no GPU)     make check-gpu   every test of the operations, on a GPU
 #   make bench-gpu    ours, the vendor's and the ceiling            make install     installs the library too
 #   make gpu-busy     a library that records when the GPU works (scripts/gpu-busy.py)
-NVCCFLAGS += -Xcompiler -fvisibility=hidden
+# the plugin has a status_set of its own, and shows nothing but its two entries
+NVCCFLAGS += -Xcompiler -fvisibility=hidden -DMOAO_PUBLIC=
+LDFLAGS_GPU += -Xlinker --version-script=src/gpu/exports.map
 GPU_LIBS += -lcublas -lcufft
 CUDA_LIBS ?= -lcublas -lcusolver
 
@@ -40,15 +42,16 @@ $(B)/bench/gpu/libmoao_busy.so: bench/gpu/busy.c
 	  -o $@ $< -L$(cupti_lib) -Wl,-rpath,$(cupti_lib) -lcupti -ldl -lpthread
 
 # --- the library: header, static and shared, pkg-config
-linalg_src := src/base/status.c src/backend/backend.c $(wildcard src/linalg/cpu*.c src/linalg/batch_cpu*.c src/linalg/lowrank_cpu*.c)
+linalg_src := src/base/status.c src/backend/backend.c $(wildcard src/backend/checked*.c src/linalg/cpu*.c src/linalg/batch_cpu*.c src/linalg/lowrank_cpu*.c)
 linalg_pic := $(patsubst %.c,$(B)/pic/%.o,$(linalg_src))
 linalg_version = $(firstword $(subst +, ,$(VERSION)) 0)
 linalg_major = $(firstword $(subst ., ,$(linalg_version)))
 $(linalg_pic): $(B)/pic/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -fPIC -c $< -o $@
+# one object, in which all but the public symbols are local
 $(B)/libmoao_linalg.a: $(call obj,$(linalg_src))
-	$(Q)rm -f $@; ar rcs $@ $^
+	$(Q)rm -f $@; ld -r -o $(@:.a=.o) $^ && objcopy --localize-hidden $(@:.a=.o) && ar rcs $@ $(@:.a=.o)
 $(B)/libmoao_linalg.so: $(linalg_pic)
 	$(Q)$(CC) -shared -fopenmp $(san_flags) $(LDFLAGS) -Wl,-soname,libmoao_linalg.so.$(linalg_major) -o $@ $^ $(OPENBLAS_LIBS) -ldl -lm -lpthread
 $(B)/moao-linalg.pc: $(B)/flags
