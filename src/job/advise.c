@@ -39,8 +39,8 @@ static status make_plan(const setup *u, const plan_sizes *z, double rate, double
     status st;
     a->p.memory = 0;
     if (a->gpus > 0) {
-        st = plan_make_resident(par, &u->s, &u->a, &u->o, &a->room, z, chunk,
-                                par->compute_gpu_memory, &a->p);
+        st = plan_make_device(par, &u->s, &u->a, &u->o, &a->room, z, chunk, par->compute_gpu_memory,
+                              &a->p);
         /* the GPUs of a node make a factor together, each node for itself */
         a->p.flops[STAGE_FACTOR] *= (double)a->room.nrank / a->gpus;
     } else {

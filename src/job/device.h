@@ -7,8 +7,7 @@
 #include "params/params.h"
 
 typedef struct {
-    const backend *be; /* of the resident executor (resident/resident.h); NULL: the CPU's panels,
-                          which all ranks share */
+    const backend *be; /* NULL: the CPU's, in which the ranks work in step */
     int sharing;       /* ranks of a node on one device, at most */
     double memory;     /* bytes free on the fullest device */
     char text[320];    /* the device of this rank; without one: what is missing, "" when the user
@@ -17,7 +16,7 @@ typedef struct {
 
 /* Collective. The same choice on every rank: a GPU only where every rank has one. MOAO_INPUT, with
  * what is missing and what to do, when compute.backend is gpu and there is none. The variable
- * MOAO_RESIDENT_BACKEND names a backend (cpu) to run the resident executor on, whatever the
+ * MOAO_RESIDENT_BACKEND names a backend (cpu) that serves as a device, whatever the
  * parameter says. */
 status device_choose(const comm *c, const params *par, device_choice *d);
 

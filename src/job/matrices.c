@@ -2,316 +2,321 @@
 
 #include "base/progress.h"
 #include "maps/maps.h"
-#include "obsseq/obsseq.h"
-#include "tor/tor.h"
+#include "obsseq/residual.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct { /* one target's rows spread over all ranks, and where files go */
-    rowteam team;
-    const setup *u;
-    const plan *pl;
-    const double *dplus;
-    const char *dir;
+typedef struct { /* what makes matrices of one target at a time, and where files go */
+    run *r;
+    tor t;
+    bool slopes;   /* rows are truth-sensor slopes (R, Cee), else DM commands (W, Cvv) */
+    double *dev;   /* on the device: a panel of a covariance, or rows of P Ctt P' */
+    double *whole; /* nrow x nrow: Y + P Ctt P'/2 of a target */
 } writer;
 
-/* A file whose columns come in panels; rank 0 writes. */
-typedef struct {
-    matrix_file *f; /* rank 0 */
-    double *panel;  /* rank 0: rows x width */
-    size_t rows, cols;
-} stream;
-
 static bool wants(const writer *w, const char *name) {
-    return params_wants_matrix(&w->u->par, name);
+    return params_wants_matrix(&w->r->u.par, name);
 }
 
-static bool wants_any(const writer *w, const char *const *name) {
-    for (; *name != NULL; name++)
-        if (wants(w, *name))
-            return true;
-    return false;
-}
+/* Fills a panel of columns of a matrix, on rank 0 at least. Collective or local. */
+typedef status fill_fn(writer *w, size_t rows, size_t j0, size_t nj, double *a);
 
-static size_t panel_width(const writer *w, size_t j, size_t cols) {
-    return cols - j < w->team.width ? cols - j : w->team.width;
-}
-
-static status stream_open(const writer *w, const char *name, const char *unit, const char *title,
-                          size_t rows, size_t cols, stream *o) {
-    memset(o, 0, sizeof *o);
-    o->rows = rows;
-    o->cols = cols;
-    status st = MOAO_OK;
-    if (w->team.c->rank == 0) {
+/* Collective. A file, panel by panel; rank 0 writes. */
+static status write_matrix(writer *w, const char *name, const char *unit, const char *title,
+                           size_t rows, size_t cols, fill_fn *fill) {
+    const run *r = w->r;
+    const size_t width = r->pl.width;
+    matrix_file *f = NULL;
+    double *panel = NULL;
+    status st = ALLOC(panel, rows * width, "panel of a matrix");
+    if (st == MOAO_OK && is_root(r)) {
         progress_step("matrix %s, %zu x %zu", name, rows, cols);
-        st = ALLOC(o->panel, rows * w->team.width, "panel of a matrix");
-        if (st == MOAO_OK)
-            st = maps_matrix_open(w->dir, name, unit, title, rows, cols, &o->f);
+        st = maps_matrix_open(r->dir, name, unit, title, rows, cols, &f);
     }
-    return comm_agree(w->team.c, st);
-}
-
-/* Collective. Ends the file: whole when st is MOAO_OK, removed otherwise. */
-static status stream_close(const writer *w, stream *o, status st) {
-    if (o->f != NULL) {
-        status closed = maps_matrix_close(o->f, st == MOAO_OK);
+    TRY(comm_agree(r->c, st));
+    for (size_t j = 0, n; j < cols; j += n) {
+        n = cols - j < width ? cols - j : width;
+        status made = fill(w, rows, j, n, panel); /* collective: also after a failure */
+        st = st == MOAO_OK ? made : st;
+        if (f != NULL && st == MOAO_OK)
+            st = maps_matrix_columns(f, j, n, panel, rows);
+    }
+done:
+    if (f != NULL) {
+        status closed = maps_matrix_close(f, st == MOAO_OK);
         st = st == MOAO_OK ? closed : st;
     }
-    free(o->panel);
-    memset(o, 0, sizeof *o);
-    return comm_agree(w->team.c, st);
+    free(panel);
+    return comm_agree(r->c, st);
 }
 
-/* Fills a panel of columns on rank 0. */
-typedef status fill_fn(const void *ctx, size_t rows, size_t j0, size_t nj, double *a);
-
-static status fill_cmm(const void *mc, size_t rows, size_t j0, size_t nj, double *a) {
-    return matcov_fill_cmm(mc, 0, rows, j0, nj, a, rows);
+/* From the device: ni x nj numbers into rows of a panel. */
+static status fetch(writer *w, int64_t ni, size_t nj, const double *from, int64_t ld, double *a,
+                    size_t lda) {
+    engine *e = &w->t.e;
+    const int64_t d = sizeof(double);
+    status st = e->be->copy(e->ctx, a, (int64_t)lda * d, from, ld * d, ni * d, (int64_t)nj);
+    return st == MOAO_OK ? engine_sync(e) : st;
 }
 
-static status fill_ctt(const void *mc, size_t rows, size_t j0, size_t nj, double *a) {
-    return matcov_fill_ctt(mc, 0, rows, j0, nj, a, rows);
+static status fetch_panel(writer *w, status made, size_t rows, size_t nj, double *a) {
+    return made != MOAO_OK ? made : fetch(w, (int64_t)rows, nj, w->dev, (int64_t)rows, a, rows);
 }
 
-static status fill_ctm(const void *mt, size_t rows, size_t j0, size_t nj, double *a) {
-    return matcov_fill_ctm(mt, j0, nj, a, rows);
+static status fill_cmm(writer *w, size_t rows, size_t j0, size_t nj, double *a) {
+    const engine *e = &w->t.e;
+    const int64_t m = (int64_t)rows;
+    if (!is_root(w->r))
+        return MOAO_OK;
+    return fetch_panel(w,
+                       e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, (int64_t)j0,
+                                        (int64_t)nj, w->dev, m),
+                       rows, nj, a);
 }
 
-static status fill_copy(const void *whole, size_t rows, size_t j0, size_t nj, double *a) {
-    memcpy(a, (const double *)whole + j0 * rows, rows * nj * sizeof *a);
+static status fill_ctt(writer *w, size_t rows, size_t j0, size_t nj, double *a) {
+    const engine *e = &w->t.e;
+    const int64_t t = (int64_t)rows;
+    if (!is_root(w->r))
+        return MOAO_OK;
+    return fetch_panel(
+        w, e->mat->fill_ctt(e->cov, BACKEND_D, 'A', 0, t, (int64_t)j0, (int64_t)nj, w->dev, t),
+        rows, nj, a);
+}
+
+static status fill_ctm(writer *w, size_t rows, size_t j0, size_t nj, double *a) {
+    const engine *e = &w->t.e;
+    const int64_t t = (int64_t)rows;
+    if (!is_root(w->r))
+        return MOAO_OK;
+    return fetch_panel(
+        w, e->mat->fill_ctm(w->t.target[0], BACKEND_D, 0, t, (int64_t)j0, (int64_t)nj, w->dev, t),
+        rows, nj, a);
+}
+
+static status fill_d(writer *w, size_t rows, size_t j0, size_t nj, double *a) {
+    memcpy(a, w->whole + j0 * rows, rows * nj * sizeof *a);
     return MOAO_OK;
 }
 
-/* Collective. A matrix that rank 0 can make by itself, panel by panel. */
-static status write_local(const writer *w, const char *name, const char *unit, const char *title,
-                          size_t rows, size_t cols, fill_fn *fill, const void *ctx) {
-    stream o;
-    status st = stream_open(w, name, unit, title, rows, cols, &o);
-    for (size_t j = 0; o.f != NULL && j < cols && st == MOAO_OK; j += w->team.width) {
-        size_t nj = panel_width(w, j, cols);
-        st = fill(ctx, rows, j, nj, o.panel);
-        if (st == MOAO_OK)
-            st = maps_matrix_columns(o.f, j, nj, o.panel, rows);
-    }
-    return stream_close(w, &o, st);
+static status fill_dplus(writer *w, size_t rows, size_t j0, size_t nj, double *a) {
+    memcpy(a, w->r->dplus + j0 * rows, rows * nj * sizeof *a);
+    return MOAO_OK;
 }
 
-/* Collective. A matrix (nrow x cols) whose rows are spread over the ranks, this rank's slice in a.
- */
-static status write_rows(const writer *w, const char *name, const char *unit, const char *title,
-                         int nrow, size_t cols, const double *a, size_t lda) {
-    const comm *c = w->team.c;
-    stream o;
-    status st = stream_open(w, name, unit, title, (size_t)nrow, cols, &o);
-    if (st != MOAO_OK)
-        return stream_close(w, &o, st);
-    int r0, nr;
-    for (size_t j = 0; j < cols; j += w->team.width) {
-        size_t nj = panel_width(w, j, cols);
-        for (int r = 0; r < c->size; r++) {
-            rows_slice(nrow, c->size, r, &r0, &nr);
-            if (r == c->rank)
-                for (size_t k = 0; k < nj; k++)
-                    memcpy(w->team.z + k * (size_t)nr, a + (j + k) * lda, (size_t)nr * sizeof *a);
-            if (r == c->rank && r != 0)
-                MPI_Send(w->team.z, nr * (int)nj, MPI_DOUBLE, 0, 0, c->mpi);
-            if (c->rank == 0 && r != 0)
-                MPI_Recv(w->team.z, nr * (int)nj, MPI_DOUBLE, r, 0, c->mpi, MPI_STATUS_IGNORE);
-            for (size_t k = 0; c->rank == 0 && k < nj; k++)
-                memcpy(o.panel + (size_t)r0 + k * (size_t)nrow, w->team.z + k * (size_t)nr,
-                       (size_t)nr * sizeof *a);
-        }
-        if (c->rank == 0 && st == MOAO_OK)
-            st = maps_matrix_columns(o.f, j, nj, o.panel, (size_t)nrow);
-    }
-    return stream_close(w, &o, st);
+/* Y + Y' + P Ctt P'. */
+static status fill_residual(writer *w, size_t rows, size_t j0, size_t nj, double *a) {
+    for (size_t j = 0; j < nj; j++)
+        for (size_t i = 0; i < rows; i++)
+            a[i + j * rows] = w->whole[i + (j0 + j) * rows] + w->whole[(j0 + j) + i * rows];
+    return MOAO_OK;
 }
 
-/* Collective. This rank's rows of P C P' = P Ctt P' + Y + Y' into y; P = D+ or the identity (proj
- * NULL). */
-static status add_truth(const writer *w, const matcov *mc, const double *proj, int nrow,
-                        double *y) {
-    const comm *c = w->team.c;
-    double *whole = NULL, *mine = NULL;
-    int r0, nr;
-    rows_slice(nrow, c->size, c->rank, &r0, &nr);
-    const size_t n = (size_t)nrow, rows = (size_t)nr;
-    status st = ALLOC(whole, n * n, "residual covariance of a target");
-    if ((st = comm_agree(c, st)) != MOAO_OK)
-        goto done;
-    for (size_t j = 0; j < n; j++)
-        memcpy(whole + (size_t)r0 + j * n, y + j * rows, rows * sizeof *y);
-    comm_sum(c, whole, n * n);
-    if (proj == NULL) {
-        st = ALLOC(mine, (rows ? rows : 1) * n, "rows of Ctt");
+/* Rows of W from the ranks that have them. */
+static status fill_w(writer *w, size_t rows, size_t j0, size_t nj, double *a) {
+    const tor *t = &w->t;
+    status st = MOAO_OK;
+    memset(a, 0, rows * nj * sizeof *a);
+    if (t->ch.nmine > 0)
+        st = fetch(w, t->t.nlrow, nj, t->w[0] + (int64_t)j0 * t->ld, t->ld, a + t->t.row0, rows);
+    comm_sum(t->e.c, a, rows * nj);
+    return st;
+}
+
+/* Collective. Y + P Ctt P'/2 of the target in hand under the profile of exposure e, whole. */
+static status make_residual(writer *w, int e) {
+    tor *t = &w->t;
+    linop *op = t->op;
+    const size_t n = (size_t)t->t.nrow, rows = (size_t)t->t.nlrow;
+    const atmos *a = &w->r->u.a;
+    const profile *p = atmos_profile_at(a, a->exposure_time[e]);
+    double *mine = NULL;
+    status st = ALLOC(mine, 2 * rows * n, "residual covariance of a target");
+    TRY(comm_agree(t->e.c, st));
+    st = engine_load(&t->e, p);
+    if (st == MOAO_OK)
+        st = op->kind->load(op, p);
+    if (st == MOAO_OK && (t->ch.nmine > 0 || t->e.in_step))
+        st = residual_pass(t, op, 0, t->ch.nmine);
+    TRY(comm_agree(t->e.c, st));
+    memset(w->whole, 0, n * n * sizeof *w->whole);
+    if (t->ch.nmine > 0) {
+        st = residual_truth(t, w->dev);
         if (st == MOAO_OK)
-            st = matcov_fill_ctt(mc, (size_t)r0, rows, 0, n, mine, rows ? rows : 1);
-        st = comm_agree(c, st);
-    } else {
-        st = obsseq_truth(&w->team, mc, proj, nrow, &r0, &nr, &mine);
+            st = fetch(w, (int64_t)(rows * n), 1, t->y[0], (int64_t)(rows * n), mine, rows * n);
+        if (st == MOAO_OK)
+            st = fetch(w, (int64_t)(rows * n), 1, w->dev, (int64_t)(rows * n), mine + rows * n,
+                       rows * n);
+        for (size_t j = 0; j < n; j++)
+            for (size_t i = 0; i < rows; i++)
+                w->whole[(size_t)t->t.row0 + i + j * n] =
+                    mine[i + j * rows] + 0.5 * mine[(n + j) * rows + i];
     }
-    for (size_t j = 0; j < n && st == MOAO_OK; j++)
-        for (size_t i = 0; i < rows; i++) {
-            double transposed = whole[j + ((size_t)r0 + i) * n];
-            y[i + j * rows] += transposed + mine[i + j * rows];
-        }
+    comm_sum(t->e.c, w->whole, n * n);
+    st = comm_agree(t->e.c, st);
 done:
-    free(whole);
     free(mine);
     return st;
 }
 
-/* Collective. W (proj = D+) or R (proj NULL) of a target, and Cvv or Cee of each exposure of ToR k.
- */
-static status write_target(const writer *w, const tor *to, int k, int target, bool slopes) {
-    const setup *u = w->u;
-    const double *proj = slopes ? NULL : w->dplus;
-    const int nrow = slopes ? (int)u->s.t : u->s.dm.nact;
-    rowchunk ch = {0};
-    double *y = NULL, residual;
+/* Collective. W or R of a target, and Cvv or Cee of each exposure of ToR k. */
+static status write_target(writer *w, int k, int target) {
+    const setup *u = &w->r->u;
+    const size_t nrow = (size_t)w->t.t.nrow;
+    double residual;
     char name[64];
     status st;
-    TRY(rows_chunk_init(&w->team, nrow, target, 1, &ch));
-    TRY(comm_agree(w->team.c, ALLOC(y, obsseq_work(&ch) / sizeof *y, "residual covariance")));
-    TRY(tor_solve(&w->team, to, proj, 0, &ch, &residual));
-    snprintf(name, sizeof name, "%s_tor%d_target%d", slopes ? "R" : "W", k, target);
-    if (wants(w, slopes ? "R" : "W"))
-        TRY(write_rows(w, name, slopes ? "" : "m/arcsec",
-                       slopes ? "R = Ctm0 Cmm0^-1, truth sensor x measurements"
-                              : "W = D+ Ctm0 Cmm0^-1, actuators x measurements",
-                       nrow, u->s.m, ch.w, ch.ld));
-    for (int e = 0; e < u->a.nexposure && wants(w, slopes ? "Cee" : "Cvv"); e++) {
+    TRY(tor_solve(&w->t, target, 1, &residual));
+    snprintf(name, sizeof name, "%s_tor%d_target%d", w->slopes ? "R" : "W", k, target);
+    if (wants(w, w->slopes ? "R" : "W"))
+        TRY(write_matrix(w, name, w->slopes ? "" : "m/arcsec",
+                         w->slopes ? "R = Ctm0 Cmm0^-1, truth sensor x measurements"
+                                   : "W = D+ Ctm0 Cmm0^-1, actuators x measurements",
+                         nrow, u->s.m, fill_w));
+    for (int e = 0; e < u->a.nexposure && wants(w, w->slopes ? "Cee" : "Cvv"); e++) {
         if (atmos_tor_of(&u->a, e) != k)
             continue;
-        matcov *mc = NULL;
-        st = matcov_init(w->team.c, &u->s, atmos_profile_at(&u->a, u->a.exposure_time[e]), &mc);
-        if (st == MOAO_OK)
-            st = obsseq_residual(&w->team, mc, proj, &ch, y);
-        if (st == MOAO_OK)
-            st = add_truth(w, mc, proj, nrow, y);
-        matcov_free(mc);
-        snprintf(name, sizeof name, "%s_exp%d_target%d", slopes ? "Cee" : "Cvv", e, target);
-        if (st == MOAO_OK)
-            st = write_rows(w, name, slopes ? "arcsec2" : "m2",
-                            slopes ? "Cee, residual slopes of the truth sensor"
+        TRY(make_residual(w, e));
+        snprintf(name, sizeof name, "%s_exp%d_target%d", w->slopes ? "Cee" : "Cvv", e, target);
+        TRY(write_matrix(w, name, w->slopes ? "arcsec2" : "m2",
+                         w->slopes ? "Cee, residual slopes of the truth sensor"
                                    : "Cvv = D+ Cee D+', residual DM commands",
-                            nrow, (size_t)nrow, y, (size_t)ch.nlrow);
-        TRY(st);
+                         nrow, nrow, fill_residual));
     }
 done:
-    free(y);
-    rows_chunk_free(&ch);
     return st;
 }
 
-/* Collective. Ctm of every target: of a reconstructor (shifted false), or of an exposure. */
-static status write_ctm(const writer *w, const matcov *mc, const char *kind, int index,
-                        bool shifted) {
-    status st = MOAO_OK;
-    for (int k = 0; k < w->u->s.ntarget && st == MOAO_OK; k++) {
-        matcov_target *mt = NULL;
-        char name[64];
-        snprintf(name, sizeof name, "Ctm%s_%s%d_target%d", shifted ? "" : "0", kind, index, k);
-        st = comm_agree(w->team.c, matcov_target_init(mc, w->u->s.targets[k], shifted, &mt));
-        if (st == MOAO_OK)
-            st = write_local(w, name, "arcsec2", "Ctm, truth sensor x measurements", w->u->s.t,
-                             w->u->s.m, fill_ctm, mt);
-        matcov_target_free(mt);
-    }
-    return st;
-}
-
-static status write_tor(const writer *w, int k) {
-    const setup *u = w->u;
-    const plan *p = w->pl;
+/* Collective. Covariances of a reconstructor, or of an exposure. */
+static status write_covariances(writer *w, int index, bool exposure) {
+    const setup *u = &w->r->u;
+    const engine *e = &w->t.e;
+    const char *kind = exposure ? "exp" : "tor", *zero = exposure ? "" : "0";
+    const double time = exposure ? u->a.exposure_time[index] : u->a.tor_time[index];
     char name[64];
-    tor to = {0};
     status st;
-    TRY(tor_init(&w->team, atmos_profile_at(&u->a, u->a.tor_time[k]), p->block, p->nprow, p->npcol,
-                 &to));
-    snprintf(name, sizeof name, "Cmm0_tor%d", k);
+    TRY(comm_agree(e->c, engine_load(&w->t.e, atmos_profile_at(&u->a, time))));
+    snprintf(name, sizeof name, "Cmm%s_%s%d", zero, kind, index);
     if (wants(w, "Cmm"))
-        TRY(write_local(w, name, "arcsec2", "Cmm of the reconstructor, noise included", u->s.m,
-                        u->s.m, fill_cmm, to.mc));
-    if (wants(w, "Ctm"))
-        TRY(write_ctm(w, to.mc, "tor", k, false));
-    for (int target = 0; target < u->s.ntarget; target++) {
-        if (wants(w, "R") || wants(w, "Cee"))
-            TRY(write_target(w, &to, k, target, true));
-        if (wants(w, "W") || wants(w, "Cvv"))
-            TRY(write_target(w, &to, k, target, false));
+        TRY(write_matrix(w, name, "arcsec2",
+                         exposure ? "Cmm of the exposure, noise included"
+                                  : "Cmm of the reconstructor, noise included",
+                         u->s.m, u->s.m, fill_cmm));
+    snprintf(name, sizeof name, "Ctt_exp%d", index);
+    if (exposure && wants(w, "Ctt"))
+        TRY(write_matrix(w, name, "arcsec2", "Ctt, truth sensor with itself", u->s.t, u->s.t,
+                         fill_ctt));
+    for (int k = 0; k < u->s.ntarget && wants(w, "Ctm"); k++) {
+        snprintf(name, sizeof name, "Ctm%s_%s%d_target%d", zero, kind, index, k);
+        TRY(comm_agree(e->c, e->mat->aim(w->t.target[0], u->s.targets[k], exposure)));
+        TRY(write_matrix(w, name, "arcsec2", "Ctm, truth sensor x measurements", u->s.t, u->s.m,
+                         fill_ctm));
     }
 done:
-    tor_free(&to);
     return st;
 }
 
-static status write_exposure(const writer *w, int e) {
-    const setup *u = w->u;
-    char name[64];
-    matcov *mc = NULL;
+/* Collective. An executor for one target at a time, its rows spread over all ranks that work in
+ * step; proj: nrow x t. */
+static status try_open(writer *w, const double *proj, int nrow) {
+    const run *r = w->r;
+    tor_setup u;
+    report *rep = w->t.e.rep;
+    int one;
     status st;
-    TRY(matcov_init(w->team.c, &u->s, atmos_profile_at(&u->a, u->a.exposure_time[e]), &mc));
-    snprintf(name, sizeof name, "Cmm_exp%d", e);
-    if (wants(w, "Cmm"))
-        TRY(write_local(w, name, "arcsec2", "Cmm of the exposure, noise included", u->s.m, u->s.m,
-                        fill_cmm, mc));
-    snprintf(name, sizeof name, "Ctt_exp%d", e);
-    if (wants(w, "Ctt"))
-        TRY(write_local(w, name, "arcsec2", "Ctt, truth sensor with itself", u->s.t, u->s.t,
-                        fill_ctt, mc));
-    if (wants(w, "Ctm"))
-        TRY(write_ctm(w, mc, "exp", e, true));
+    TRY(comm_agree(r->c, run_tor_setup(r, proj, nrow, 1, &u)));
+    u.rep = rep;
+    u.group_size = u.kind->in_step ? r->c->size : 1;
+    u.nsample = 0;
+    u.say = false;
+    TRY(tor_open(&u, &w->t));
+    TRY(tor_take(&w->t, &u, &one));
+    const size_t panel = (r->u.s.m > r->u.s.t ? r->u.s.m : r->u.s.t) * r->pl.width;
+    const size_t square = (size_t)w->t.t.nlrow * (size_t)nrow;
+    st = engine_doubles(&w->t.e, (int64_t)(panel > square ? panel : square), "a matrix", &w->dev);
+    st = comm_agree(r->c, st);
 done:
-    matcov_free(mc);
+    return st;
+}
+
+static void close_executor(writer *w) {
+    if (w->t.e.ctx != NULL)
+        w->t.e.be->release(w->t.e.ctx, w->dev);
+    w->dev = NULL;
+    tor_close(&w->t);
+}
+
+/* Collective. What has rows of one kind; covariances with those of commands. */
+static status write_rows(run *r, bool slopes) {
+    const setup *u = &r->u;
+    const int nrow = slopes ? (int)u->s.t : u->s.dm.nact;
+    report rep = {0}; /* this work is apart from the run's */
+    writer w = {.r = r, .slopes = slopes};
+    double *identity = NULL;
+    const bool rows = wants(&w, slopes ? "R" : "W") || wants(&w, slopes ? "Cee" : "Cvv");
+    const bool all = wants(&w, "Cmm") || wants(&w, "Ctm") || wants(&w, "Ctt");
+    if (!rows && (slopes || !all))
+        return MOAO_OK;
+    status st = ALLOC(w.whole, (size_t)nrow * (size_t)nrow, "residual covariance of a target");
+    if (st == MOAO_OK && slopes)
+        st = ALLOC(identity, u->s.t * u->s.t, "identity");
+    TRY(comm_agree(r->c, st));
+    for (size_t i = 0; slopes && i < u->s.t; i++)
+        identity[i + i * u->s.t] = 1;
+    w.t.e.rep = &rep;
+    if ((st = try_open(&w, slopes ? identity : r->dplus, nrow)) != MOAO_OK) {
+        close_executor(&w);
+        w.t.e.rep = &rep;
+        TRY(run_without_devices(r, st));
+        TRY(try_open(&w, slopes ? identity : r->dplus, nrow));
+    }
+    for (int k = 0; k < u->a.ntor; k++) {
+        if (rows)
+            TRY(tor_factor(&w.t, atmos_profile_at(&u->a, u->a.tor_time[k])));
+        for (int target = 0; target < u->s.ntarget && rows; target++)
+            TRY(write_target(&w, k, target));
+        if (!slopes && (wants(&w, "Cmm") || wants(&w, "Ctm")))
+            TRY(write_covariances(&w, k, false));
+    }
+    for (int e = 0; e < u->a.nexposure && !slopes && all; e++)
+        TRY(write_covariances(&w, e, true));
+done:
+    close_executor(&w);
+    free(identity);
+    free(w.whole);
     return st;
 }
 
 /* Collective. D and D+. */
-static status write_command(const writer *w) {
-    const sys *s = &w->u->s;
-    double *d = NULL;
+static status write_command(run *r) {
+    const sys *s = &r->u.s;
+    writer w = {.r = r};
     status st = MOAO_OK;
-    if (wants(w, "D")) {
-        if (w->team.c->rank == 0)
-            st = ALLOC(d, s->t * (size_t)s->dm.nact, "interaction matrix");
-        if (st == MOAO_OK && d != NULL)
-            st = matcov_fill_interaction(s, d, s->t);
-        st = comm_agree(w->team.c, st);
+    if (wants(&w, "D")) {
+        st = ALLOC(w.whole, s->t * (size_t)s->dm.nact, "interaction matrix");
         if (st == MOAO_OK)
-            st = write_local(w, "D", "arcsec/m", "D, interaction matrix, truth sensor x actuators",
-                             s->t, (size_t)s->dm.nact, fill_copy, d);
+            st = matcov_fill_interaction(s, w.whole, s->t);
+        TRY(comm_agree(r->c, st));
+        TRY(write_matrix(&w, "D", "arcsec/m", "D, interaction matrix, truth sensor x actuators",
+                         s->t, (size_t)s->dm.nact, fill_d));
     }
-    free(d);
-    if (st == MOAO_OK && wants(w, "Dplus"))
-        st = write_local(w, "Dplus", "m/arcsec", "D+, command matrix, actuators x truth sensor",
-                         (size_t)s->dm.nact, s->t, fill_copy, w->dplus);
+    if (wants(&w, "Dplus"))
+        TRY(write_matrix(&w, "Dplus", "m/arcsec", "D+, command matrix, actuators x truth sensor",
+                         (size_t)s->dm.nact, s->t, fill_dplus));
+done:
+    free(w.whole);
     return st;
 }
 
-status matrices_write(const rowteam *t, const setup *u, const plan *p, const double *dplus,
-                      const char *dir) {
-    writer w = {.u = u, .pl = p, .dplus = dplus, .dir = dir};
-    if (u->par.output_matrices.n == 0)
-        return MOAO_OK;
-    const size_t most = u->s.t > (size_t)u->s.dm.nact ? u->s.t : (size_t)u->s.dm.nact;
-    size_t work = bcmat_panel_work((int)u->s.m, p->block, p->nprow, p->npcol, p->width);
-    work = work > u->s.m * p->width ? work : u->s.m * p->width;
-    report rep = {0}; /* this work is apart from the run's */
-    status st;
-    TRY(rows_init(t->c, &u->s, &rep, t->c->size, p->width, work, most / (size_t)t->c->size + 1,
-                  (int)most, &w.team));
-    TRY(write_command(&w));
-    static const char *const tor_names[] = {"Cmm", "Ctm", "R", "W", "Cee", "Cvv", NULL};
-    for (int k = 0; k < u->a.ntor && wants_any(&w, tor_names); k++)
-        TRY(write_tor(&w, k));
-    static const char *const exposure_names[] = {"Cmm", "Ctt", "Ctm", NULL};
-    for (int e = 0; e < u->a.nexposure && wants_any(&w, exposure_names); e++)
-        TRY(write_exposure(&w, e));
+status matrices_write(run *r) {
+    status st = MOAO_OK;
+    if (r->u.par.output_matrices.n == 0)
+        return st;
+    TRY(write_command(r));
+    TRY(write_rows(r, true));
+    TRY(write_rows(r, false));
 done:
-    rows_free(&w.team);
     return st;
 }

@@ -3,15 +3,12 @@
 #ifndef MOAO_MATRICES_H
 #define MOAO_MATRICES_H
 
-#include "job/plan.h"
-#include "job/setup.h"
-#include "tor/rows.h"
+#include "job/run_state.h"
 
 /* Collective. Writes DIR/matrices/: D, Dplus; per reconstructor Cmm0, and per target Ctm0, R, W;
- * per exposure Cmm, Ctt, and per target Ctm, Cee, Cvv. Computes them apart from the run, one target
- * at a time, with the same functions; nothing when output.matrices is empty. No rank holds a whole
- * m x m matrix but where there is one. */
-status matrices_write(const rowteam *t, const setup *u, const plan *p, const double *dplus,
-                      const char *dir);
+ * per exposure Cmm, Ctt, and per target Ctm, Cee, Cvv. An executor like that of the run makes them,
+ * on the same devices, one target at a time; Cee and Cvv always in double precision. Nothing when
+ * output.matrices is empty. */
+status matrices_write(run *r);
 
 #endif

@@ -1,7 +1,7 @@
 #include "job/plan.h"
 
-#include "linalg/bcmat.h"
 #include "matcov/matcov.h"
+#include "operator/streamed.h"
 #include "tor/command.h"
 #include "tor/rows.h"
 
@@ -67,17 +67,25 @@ static void count_memory(const params *par, const sys *s, const atmos *a, const 
     const size_t m = s->m, t = s->t, v = (size_t)s->dm.nact, w = p->width, d = sizeof(double);
     const size_t nl = (v + (size_t)g - 1) / (size_t)g, ld = (size_t)kg * nl;
     const size_t ngroup = (size_t)(nrank / g), chunk = ngroup * (size_t)kg;
-    size_t panel = bcmat_panel_work((int)m, p->block, p->nprow, p->npcol, w);
-    panel = panel > m * w ? panel : m * w;
+    linop_bytes of = {0};
+    p->kind->bytes(&(linop_case){.s = s,
+                                 .rows = (int64_t)v,
+                                 .width = w,
+                                 .nlayer = z->nlayer,
+                                 .nrank = nrank,
+                                 .block = p->block,
+                                 .grid = {p->nprow, p->npcol}},
+                   &of);
     p->nitem = 0;
     add_item(p, "program and libraries", room->base);
     add_item(p, "command matrix D+", v * t * d);
     add_item(p, "PSF plans and fitting errors", z->psf);
     add_item(p, "tables of covariances", 2 * z->tables + (size_t)kg * z->target_tables);
-    add_item(p, "Cmm and its factor", bcmat_bytes((int)m, p->block, p->nprow, p->npcol));
+    for (int i = 0; i < of.nitem; i++)
+        add_item(p, of.item[i].name, of.item[i].bytes);
     add_item(p, "reconstructors W", ld * m * d);
-    add_item(p, "residual covariances", ld * v * d);
-    add_item(p, "panels", (panel + t * w + ld * w + (g > 1 ? 2 * v * w : 0)) * d);
+    add_item(p, "residual covariances", (ld + v / (size_t)nrank + 1) * v * d);
+    add_item(p, "panels of W T and Ctm", (t * w + (ld + 1) * w + (g > 1 ? 2 * v * w : 0)) * d);
     add_item(p, "sampled residual", (size_t)par->compute_residual_columns * (ld + m) * d);
     const size_t ne = (size_t)a->nexposure, nt = (size_t)s->ntarget;
     const size_t maps = (3 + (size_t)o->nbox) * (size_t)o->nlambda * nt * (ne + 2) * d;
@@ -169,6 +177,7 @@ static void count_work(const params *par, const sys *s, const atmos *a, const ps
 status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts *o,
                  const machine_room *room, const plan_sizes *z, int chunk, plan *p) {
     memset(p, 0, sizeof *p);
+    p->kind = &linop_distributed;
     status st;
     TRY(choose_grid(par, room->nrank, p));
     choose_panels(par, s, p);
@@ -189,40 +198,31 @@ static void count_host(const params *par, const sys *s, const machine_room *room
     add_item(p, "command matrix D+ and its making", v * t * d + z->command);
     add_item(p, "PSF plans and fitting errors", z->psf);
     add_item(p, "sampled residual", 2 * v * (size_t)par->compute_residual_columns * d);
-    if (p->device.streamed)
-        add_item(
-            p, "factor of Cmm0, which passes by on the GPU",
-            device_plan_host_bytes(s, device_plan_factor_width(&p->device, s, p->device.fits)));
+    if (p->kind == &linop_streamed)
+        add_item(p, "factor of Cmm0, which passes by on the GPU",
+                 streamed_host_bytes(s->m, streamed_width(p->device.width, v, p->device.fits)));
     add_item(p, "results", (size_t)(p->chunk + kg + PSF_SLOTS) * z->image);
     p->memory = 0;
     for (int i = 0; i < p->nitem; i++)
         p->memory += p->item[i].bytes;
 }
 
-status plan_make_resident(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                          const machine_room *room, const plan_sizes *z, int chunk, double memory,
-                          plan *p) {
+status plan_make_device(const params *par, const sys *s, const atmos *a, const psf_opts *o,
+                        const machine_room *room, const plan_sizes *z, int chunk, double memory,
+                        plan *p) {
     const int nrank = room->nrank;
     status st;
     memset(p, 0, sizeof *p);
     TRY(choose_grid(par, nrank, p));
-    p->resident = true;
     p->group_size = 1;
     choose_panels(par, s, p);
-    static const struct {
-        bool streamed, mixed;
-    } way[] = {{false, true}, {false, false}, {true, false}};
-    for (int i = par->compute_precision == PRECISION_PARAM_MIXED ? 0 : 1;
-         i < 3 && p->device.fits == 0; i++)
-        device_plan_make(s, o, z->nlayer, (size_t)par->compute_panel, par->compute_residual_columns,
-                         way[i].streamed, way[i].mixed, memory, &p->device);
-    if (p->device.fits == 0)
-        return status_fail(
-            MOAO_INPUT,
-            "compute.gpu_memory: one target at a time needs %.2f GB of a GPU even with the factor "
-            "in the host's memory, %.2f GB are given and free; use a GPU with more memory that "
-            "nothing else uses, smaller sensors, or compute.backend=cpu",
-            (double)(p->device.fixed + p->device.target) / 1e9, memory / 1e9);
+    st = device_plan_choose(par->compute_precision == PRECISION_PARAM_MIXED, s, o, s->dm.nact,
+                            z->nlayer, (size_t)par->compute_panel, par->compute_residual_columns,
+                            memory, &p->device);
+    p->kind = p->device.kind;
+    if (st != MOAO_OK)
+        return st;
+    p->width = p->device.width;
     int kg = ceil_div(s->ntarget, nrank), most = chunk > 0 ? ceil_div(chunk, nrank) : kg;
     kg = kg < most ? kg : most;
     kg = kg < p->device.fits ? kg : p->device.fits;
@@ -246,7 +246,7 @@ status plan_check_host(const plan *p, const machine_room *room) {
         MOAO_INPUT,
         "compute.memory: a rank with a GPU needs %.2f GB of the host's memory%s, %.2f GB are "
         "available; use fewer ranks on a node, a node with more memory, or compute.backend=cpu",
-        (double)p->memory / 1e9, p->device.streamed ? ", which keeps the factor," : "",
+        (double)p->memory / 1e9, p->kind == &linop_streamed ? ", which keeps the factor," : "",
         (double)room->available / 1e9);
 }
 
@@ -263,7 +263,7 @@ status plan_check_host(const plan *p, const machine_room *room) {
 void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
                    const machine_room *room, double rate) {
     const double m = (double)s->m, t = (double)s->t, v = s->dm.nact, n = room->nrank;
-    const double threads = p->resident ? 500 : room->threads;
+    const double threads = !p->kind->in_step ? 500 : room->threads;
     const int ngroup = room->nrank / p->group_size;
     const double nt = s->ntarget;
     psf_sizes z = {.grid = 2};
@@ -274,7 +274,7 @@ void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
     for (int i = 0; i < a->nprofile; i++)
         nlayer = a->profiles[i].nlayer > nlayer ? a->profiles[i].nlayer : nlayer;
     if (!(rate > 0))
-        rate = p->resident ? PLAN_GPU_RATE : THREAD_RATE * room->threads;
+        rate = !p->kind->in_step ? PLAN_GPU_RATE : THREAD_RATE * room->threads;
     const double flop = 1 / (EFFICIENCY * rate * n), value = nlayer * EVALUATION / (n * threads);
     /* the rank with the most targets, over the mean */
     const double uneven = ceil_div(p->chunk, ngroup) * (double)ngroup / p->chunk;

@@ -6,9 +6,9 @@
 #include "base/machine.h"
 #include "base/progress.h"
 #include "base/status.h"
+#include "job/device_plan.h"
 #include "params/params.h"
 #include "psf/psf.h"
-#include "resident/device_plan.h"
 #include "system/atmos.h"
 #include "system/system.h"
 #include <stdbool.h>
@@ -40,8 +40,8 @@ typedef struct {
     double flops[STAGE_COUNT]; /* of the whole run, all ranks */
     double output;             /* bytes that stay on disk */
     plan_time time;            /* expected [s] */
-    bool resident;             /* everything on a device: `memory` is the host's part */
-    device_plan device;        /* of a rank, where resident */
+    const linop_kind *kind;    /* format of Cmm: where the ranks do not work in step, everything */
+    device_plan device;        /* is on a device, and `memory` is the host's part */
 } plan;
 
 /* What the memory of a rank follows from, whatever the machine and the number of targets [bytes].
@@ -60,11 +60,11 @@ plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o);
 status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts *o,
                  const machine_room *room, const plan_sizes *z, int chunk, plan *p);
 
-/* Local. The same for the resident executor on one device a rank. memory: bytes of a device that a
+/* Local. The same for one device a rank. memory: bytes of a device that a
  * rank may use. flops count one factor for each reconstructor, however many devices make one. */
-status plan_make_resident(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                          const machine_room *room, const plan_sizes *z, int chunk, double memory,
-                          plan *p);
+status plan_make_device(const params *par, const sys *s, const atmos *a, const psf_opts *o,
+                        const machine_room *room, const plan_sizes *z, int chunk, double memory,
+                        plan *p);
 
 /* Local. Threads that are worth while for a rank of a case, at most `cores`: in small cases
  * starting and joining them takes longer than they save. A run keeps its number, so that a resumed

@@ -46,24 +46,24 @@ bool precision_decides(const precision *p, int t0, int t1) {
     return p->wanted && t0 <= p->edge && p->edge < t1;
 }
 
-resident_precision precision_plan(const precision *p, int e, int t0, int t1) {
+obsseq_accuracy precision_plan(const precision *p, int e, int t0, int t1) {
     const bool known = p->state[e] == PRECISION_MIXED;
     const bool open = p->state[e] == PRECISION_UNKNOWN && precision_decides(p, t0, t1);
-    return (resident_precision){.mixed = p->wanted && (known || open), .difference = NAN};
+    return (obsseq_accuracy){.approximate = p->wanted && (known || open), .difference = NAN};
 }
 
-status precision_record(precision *p, int e, const resident_precision *how, store *st) {
+status precision_record(precision *p, int e, const obsseq_accuracy *how, store *st) {
     if (isnan(how->difference))
         return MOAO_OK;
-    p->state[e] = how->mixed ? PRECISION_MIXED : PRECISION_DOUBLE;
+    p->state[e] = how->approximate ? PRECISION_MIXED : PRECISION_DOUBLE;
     p->difference[e] = how->difference;
     if (st == NULL)
         return MOAO_OK;
-    if (!how->mixed)
+    if (!how->approximate)
         progress_note("  exposure %d: mixed precision would change results by %.1e, more than "
                       "compute.mixed_tolerance: computed in double precision",
                       e + 1, how->difference);
-    return store_set_precision(st, e, how->mixed, how->difference);
+    return store_set_precision(st, e, how->approximate, how->difference);
 }
 
 void precision_report(const precision *p, report *rep) {

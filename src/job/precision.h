@@ -4,7 +4,7 @@
 
 #include "base/progress.h"
 #include "job/setup.h"
-#include "resident/resident.h"
+#include "obsseq/obsseq.h"
 #include "store/store.h"
 
 typedef struct {
@@ -27,10 +27,10 @@ bool precision_decides(const precision *p, int t0, int t1);
 
 /* How exposure e of targets t0 .. t1 is to be computed. Where nothing was decided by a sample:
  * double precision. */
-resident_precision precision_plan(const precision *p, int e, int t0, int t1);
+obsseq_accuracy precision_plan(const precision *p, int e, int t0, int t1);
 
 /* What became of it; on rank 0 (st not NULL) kept, with a line when double precision takes over. */
-status precision_record(precision *p, int e, const resident_precision *how, store *st);
+status precision_record(precision *p, int e, const obsseq_accuracy *how, store *st);
 
 /* Local. For run.json. */
 void precision_report(const precision *p, report *rep);

@@ -3,8 +3,6 @@
 #include "base/progress.h"
 #include "job/matrices.h"
 #include "maps/maps.h"
-#include "obsseq/obsseq.h"
-#include "tor/tor.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -53,34 +51,28 @@ static void begin_part(run *r, double seconds, double flops) {
 /* Collective. verify_forms of the executor in use. */
 static status forms(void *self, const profile *p, bool shifted, const probe *look, double *a,
                     double *b) {
-    const run *r = self;
-    return r->res != NULL ? resident_forms(r->res, p, shifted, look, a, b)
-                          : obsseq_forms(&r->team, p, shifted, look, a, b);
+    run *r = self;
+    return obsseq_forms(&r->seq, p, shifted, look, a, b);
 }
 
 /* Collective. The results of an exposure of a chunk, some of them checked. */
-static status expose(run *r, int e, const rowchunk *ch, obsexposure *ex, double *y,
-                     resident_precision *how, result_block *b) {
+static status expose(run *r, int e, obsexposure *ex, obsseq_accuracy *how, result_block *b) {
     const profile *p = atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]);
     const profile *p0 = atmos_profile_at(&r->u.a, r->u.a.tor_time[atmos_tor_of(&r->u.a, e)]);
     const double from = report_now();
     probe *look;
     status st;
     TRY(verify_begin(&r->ver, e, b->t0, b->t0 + b->nt, &look));
-    TRY(r->res != NULL ? resident_expose(r->res, p, ex, how, look, b)
-                       : obsseq_run(&r->team, p, r->dplus, ch, r->u.ps, ex, y, b));
-    if (look != NULL && r->res == NULL)
-        obsseq_probe(&r->team, ch, y, look);
+    TRY(obsseq_expose(&r->seq, p, ex, how, look, b));
     const double done = report_now();
-    st = verify_end(&r->ver, e, how->mixed, p, p0, done - from, forms, r);
+    st = verify_end(&r->ver, e, how->approximate, p, p0, done - from, forms, r);
     r->rep.wall[STAGE_EXPOSURE] += report_now() - done;
 done:
     return st;
 }
 
 /* Collective. One exposure of a chunk, kept on disk before it returns. */
-static status one_exposure(run *r, int e, int t0, int t1, const rowchunk *ch, obsexposure *ex,
-                           double *y) {
+static status one_exposure(run *r, int e, int t0, int t1, obsexposure *ex) {
     result_block b = {.exposure = e,
                       .t0 = t0,
                       .nt = t1 - t0,
@@ -100,9 +92,9 @@ static status one_exposure(run *r, int e, int t0, int t1, const rowchunk *ch, ob
             st = ALLOC(b.images, ns * (size_t)b.crop * (size_t)b.crop, "PSFs of a chunk");
     }
     TRY(comm_agree(r->c, st));
-    resident_precision how = precision_plan(&r->prec, e, t0, t1);
-    TRY(expose(r, e, ch, ex, y, &how, &b));
-    b.mixed = how.mixed;
+    obsseq_accuracy how = precision_plan(&r->prec, e, t0, t1);
+    TRY(expose(r, e, ex, &how, &b));
+    b.mixed = how.approximate;
     double from = report_now();
     st = precision_record(&r->prec, e, &how, r->st);
     report_phase("output: results of an exposure");
@@ -133,22 +125,15 @@ static status stop_if_asked(const run *r) {
 }
 
 /* Collective. W of a chunk of targets, then all its exposures of ToR k. */
-static status one_chunk(run *r, const tor *to, int k, int t0, int t1, obsexposure *ex) {
-    rowchunk ch = {0};
-    double *y = NULL, residual;
+static status one_chunk(run *r, int k, int t0, int t1, obsexposure *ex) {
+    double residual;
     status st;
-    if (r->res == NULL) {
-        TRY(rows_chunk_init(&r->team, r->u.s.dm.nact, t0, t1 - t0, &ch));
-        TRY(comm_agree(r->c, ALLOC(y, obsseq_work(&ch) / sizeof *y, "residual covariances")));
-    }
     const double m = (double)r->u.s.m, rows = (double)(t1 - t0) * r->u.s.dm.nact;
     begin_part(r, r->pl.time.solve * (t1 - t0), 2 * rows * m * (m + (double)r->u.s.t));
     if (is_root(r))
         progress_step("reconstructor %d/%d, targets %d-%d of %d", k + 1, r->u.a.ntor, t0 + 1, t1,
                       r->u.s.ntarget);
-    TRY(r->res != NULL
-            ? resident_solve(r->res, t0, t1 - t0, &residual)
-            : tor_solve(&r->team, to, r->dplus, r->u.par.compute_residual_columns, &ch, &residual));
+    TRY(tor_solve(&r->seq.t, t0, t1 - t0, &residual));
     if (is_root(r) && !isnan(residual)) {
         progress_note("  |W Cmm - D+ Ctm| / |D+ Ctm| = %.1e", residual);
         if (!(residual <= r->u.par.compute_residual_tolerance))
@@ -161,12 +146,10 @@ static status one_chunk(run *r, const tor *to, int k, int t0, int t1, obsexposur
     for (int e = first; e < end; e++) {
         if (!is_pending(r, e, t0, t1))
             continue;
-        TRY(one_exposure(r, e, t0, t1, &ch, &ex[e], y));
+        TRY(one_exposure(r, e, t0, t1, &ex[e]));
         TRY(stop_if_asked(r));
     }
 done:
-    free(y);
-    rows_chunk_free(&ch);
     return st;
 }
 
@@ -175,7 +158,6 @@ static status one_tor(run *r, int k) {
     const int nt = r->u.s.ntarget, ne = r->u.a.nexposure;
     if (!any_pending(r, k, 0, nt))
         return MOAO_OK;
-    tor to = {0};
     obsexposure *ex = NULL;
     status st;
     TRY(comm_agree(r->c, ALLOC(ex, (size_t)ne, "exposures of a reconstructor")));
@@ -184,20 +166,18 @@ static status one_tor(run *r, int k) {
     if (is_root(r))
         progress_step("reconstructor %d/%d: Cmm and Cholesky, r0 %.3f m", k + 1, r->u.a.ntor,
                       p->r0);
-    TRY(r->res != NULL ? resident_factor(r->res, p)
-                       : tor_init(&r->team, p, r->pl.block, r->pl.nprow, r->pl.npcol, &to));
+    TRY(tor_factor(&r->seq.t, p));
     TRY(stop_if_asked(r));
     for (int deciding = 1; deciding >= 0; deciding--)
         for (int t0 = 0, t1; t0 < nt; t0 = t1) {
             t1 = chunk_end(r, k, t0);
             if (precision_decides(&r->prec, t0, t1) == deciding && any_pending(r, k, t0, t1))
-                TRY(one_chunk(r, &to, k, t0, t1, ex));
+                TRY(one_chunk(r, k, t0, t1, ex));
         }
 done:
     for (int e = 0; ex != NULL && e < ne; e++)
         obsexposure_free(&ex[e]);
     free(ex);
-    tor_free(&to);
     return st;
 }
 
@@ -271,12 +251,12 @@ static status run_stages(run *r, comm *c) {
     TRY(setup_psf(c, &r->u));
     TRY(run_prepare_stages(r));
     TRY(stop_if_asked(r));
-    const rowteam ranks = {.c = r->c};
     begin_part(r, matrix_seconds(r), matrix_seconds(r) * r->room.rate * r->c->size);
-    TRY(matrices_write(&ranks, &r->u, &r->pl, r->dplus, r->dir));
+    TRY(matrices_write(r));
+    TRY(run_open_executor(r));
     for (int k = 0; k < r->u.a.ntor; k++)
         TRY(one_tor(r, k));
-    rows_free(&r->team); /* make room for the maps */
+    obsseq_close(&r->seq); /* make room for the maps */
     free(r->dplus);
     r->dplus = NULL;
     if (is_root(r))
@@ -312,8 +292,7 @@ status run_all(const comm *c, const cmdline *cl) {
     if (r.st != NULL && st != MOAO_OK)
         say_how_to_go_on(st);
     store_close(r.st);
-    resident_close(r.res);
-    rows_free(&r.team);
+    obsseq_close(&r.seq);
     free(r.dplus);
     free(r.done);
     precision_free(&r.prec);

@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "base/progress.h"
-#include "linalg/bcmat.h"
 #include "tor/command.h"
 
 #include <math.h>
@@ -76,11 +75,11 @@ static status plan_for(run *r, int chunk) {
     const params *par = &r->u.par;
     const double free = r->device.memory, asked = par->compute_gpu_memory;
     if (r->device.be != NULL) {
-        status st = plan_make_resident(par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk,
-                                       fmin(asked, free) / r->device.sharing, &r->pl);
+        status st = plan_make_device(par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk,
+                                     fmin(asked, free) / r->device.sharing, &r->pl);
         /* a node's devices make a factor together where they hold it, else each for itself */
         r->pl.flops[STAGE_FACTOR] *=
-            r->device.sharing > 1 || r->pl.device.streamed ? r->c->size : r->c->nnode;
+            r->device.sharing > 1 || r->pl.kind == &linop_streamed ? r->c->size : r->c->nnode;
         if (st == MOAO_OK)
             st = plan_check_host(&r->pl, &r->room);
         st = comm_agree(r->c, st);
@@ -95,7 +94,7 @@ static status make_plan(run *r, int chunk) {
     status st = comm_agree(r->c, plan_for(r, chunk));
     if (st == MOAO_OK)
         plan_estimate(&r->pl, &r->u.s, &r->u.a, &r->u.o, &r->room,
-                      r->pl.resident ? 0 : r->room.rate);
+                      r->pl.kind->in_step ? r->room.rate : 0);
     return st;
 }
 
@@ -128,83 +127,86 @@ status run_prepare_plan(run *r, comm *c) {
     comm_set_threads(c, (int)fact[1]);
     if (fact[0] != r->pl.chunk)
         TRY(make_plan(r, (int)fact[0]));
-    r->prec.wanted = r->pl.device.mixed;
+    r->prec.wanted = !r->pl.kind->exact;
 done:
     return st;
 }
 
-/* Collective. The executor on a device, its memory taken. */
-static status open_resident(run *r) {
+status run_tor_setup(const run *r, const double *proj, int nrow, int chunk, tor_setup *u) {
+    const plan *p = &r->pl;
     const profile *largest = r->u.a.profiles;
     for (int i = 1; i < r->u.a.nprofile; i++)
         if (r->u.a.profiles[i].nlayer > largest->nlayer)
             largest = &r->u.a.profiles[i];
-    const resident_setup u = {.be = r->device.be,
-                              .c = r->c,
-                              .s = &r->u.s,
-                              .rep = &r->rep,
-                              .ps = r->u.ps,
-                              .dplus = r->dplus,
-                              .largest = largest,
-                              .plan = &r->pl.device,
-                              .edge = r->prec.edge,
-                              .tolerance = r->u.par.compute_mixed_tolerance,
-                              .chunk = r->pl.chunk,
-                              .sharing = r->device.sharing,
-                              .nsample = r->u.par.compute_residual_columns};
-    int chunk;
-    status st = resident_open(&u, &r->res, &chunk);
-    if (st == MOAO_OK && chunk < r->pl.chunk) {
-        if (is_root(r))
-            progress_note("the device has room for %d targets at a time, not %d", chunk,
-                          r->pl.chunk);
-        r->pl.chunk = chunk;
-    }
-    return st;
+    *u = (tor_setup){.kind = p->kind,
+                     .be = r->device.be != NULL ? r->device.be : &backend_cpu,
+                     .c = r->c,
+                     .s = &r->u.s,
+                     .rep = (report *)&r->rep,
+                     .proj = proj,
+                     .nrow = nrow,
+                     .largest = largest,
+                     .width = p->width,
+                     .block = p->block,
+                     .grid = {p->nprow, p->npcol},
+                     .group_size = p->group_size,
+                     .chunk = chunk,
+                     .planned = p->device.fits,
+                     .sharing = r->device.sharing,
+                     .nsample = r->u.par.compute_residual_columns,
+                     .one_target = (double)(p->device.fixed + p->device.target),
+                     .say = true};
+    return MOAO_OK;
 }
 
-/* Collective. The work arrays of the CPU's panels. */
-static status open_team(run *r) {
-    const plan *p = &r->pl;
-    const sys *s = &r->u.s;
-    size_t work = bcmat_panel_work((int)s->m, p->block, p->nprow, p->npcol, p->width);
-    if (work < s->m * p->width)
-        work = s->m * p->width;
-    return rows_init(r->c, s, &r->rep, p->group_size, p->width, work, p->ld_max, s->dm.nact,
-                     &r->team);
-}
-
-/* Collective. What computes: devices, or the CPU where they fail at the start and need not be used.
- */
-static status open_executor(run *r) {
-    if (!r->pl.resident)
-        return open_team(r);
-    status st = open_resident(r);
-    if (st != MOAO_MEMORY && st != MOAO_INTERNAL)
+status run_without_devices(run *r, status st) {
+    if (r->device.be == NULL || (st != MOAO_MEMORY && st != MOAO_INTERNAL))
         return st;
     TRY(leave_devices(r, st));
     if (is_root(r))
         progress_note("computing on the CPU: %s", r->device.text);
     r->rep.dgemm = r->room.rate;
-    TRY(make_plan(r, r->pl.chunk));
     r->prec.wanted = false;
-    TRY(open_team(r));
+    st = make_plan(r, r->pl.chunk);
 done:
     return st;
 }
 
-/* Collective. D+, work arrays, the machine's speed. */
+static status try_executor(run *r) {
+    obsseq_setup u = {
+        .ps = r->u.ps, .edge = r->prec.edge, .tolerance = r->u.par.compute_mixed_tolerance};
+    int chunk;
+    status st;
+    TRY(run_tor_setup(r, r->dplus, r->u.s.dm.nact, r->pl.chunk, &u.tor));
+    TRY(obsseq_open(&u, &r->seq, &chunk));
+    if (chunk < r->pl.chunk && is_root(r))
+        progress_note("the device has room for %d targets at a time, not %d", chunk, r->pl.chunk);
+    r->pl.chunk = chunk < r->pl.chunk ? chunk : r->pl.chunk;
+done:
+    return st;
+}
+
+status run_open_executor(run *r) {
+    const double from = report_now();
+    status st = try_executor(r);
+    if (st != MOAO_OK) {
+        TRY(run_without_devices(r, st));
+        TRY(try_executor(r));
+    }
+    r->rep.wall[STAGE_SETUP] += report_now() - from;
+done:
+    return st;
+}
+
 status run_prepare_stages(run *r) {
     const sys *s = &r->u.s;
-    const plan *p = &r->pl;
     double from = report_now();
     status st = ALLOC(r->dplus, (size_t)s->dm.nact * s->t, "command matrix D+");
     TRY(comm_agree(r->c, st));
     TRY(command_init(r->c, s, r->dplus));
     verify_init(r->c, &r->u, r->dplus, &r->ver);
     const char *warning = machine_blas_warning();
-    TRY(open_executor(r));
-    r->rep.flops[STAGE_SETUP] = p->flops[STAGE_SETUP] / r->c->size;
+    r->rep.flops[STAGE_SETUP] = r->pl.flops[STAGE_SETUP] / r->c->size;
     r->rep.wall[STAGE_SETUP] = report_now() - from;
     if (is_root(r) && warning != NULL)
         progress_warn("%s", warning);
@@ -228,7 +230,7 @@ void run_announce(const run *r) {
                   (double)r->pl.memory / 1e9);
     if (r->device.be != NULL)
         progress_note("%s: %s", r->device.be->name, r->device.text);
-    if (r->pl.device.streamed)
+    if (r->pl.kind == &linop_streamed)
         progress_note("the factor of Cmm does not fit there: it stays in the host's memory and "
                       "passes by");
     if (r->prec.wanted)

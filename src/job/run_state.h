@@ -8,9 +8,8 @@
 #include "job/precision.h"
 #include "job/run.h"
 #include "job/verify.h"
-#include "resident/resident.h"
+#include "obsseq/obsseq.h"
 #include "store/store.h"
-#include "tor/rows.h"
 
 typedef struct {
     const comm *c;
@@ -22,8 +21,7 @@ typedef struct {
     plan pl;
     report rep;
     device_choice device;
-    resident *res; /* everything on a device; NULL: by panels, with the team */
-    rowteam team;
+    obsseq seq; /* the executor */
     precision prec;
     verify ver;
     store *st;           /* rank 0 only */
@@ -46,7 +44,15 @@ void run_choose_threads(const run *r, comm *c);
 status run_prepare_plan(run *r, comm *c);
 /* Rank 0. What is going to be computed, and where. */
 void run_announce(const run *r);
-/* Collective. D+, work arrays, the machine's speed. */
+/* Collective. D+. */
 status run_prepare_stages(run *r);
+/* Collective. The executor and its memory. */
+status run_open_executor(run *r);
+
+/* Local. What computes, for rows projected by proj (nrow x t), `chunk` targets at a time. */
+status run_tor_setup(const run *r, const double *proj, int nrow, int chunk, tor_setup *u);
+/* Collective. After a failure `st` of devices at the start: the CPU takes their place, where the
+ * user left that open. */
+status run_without_devices(run *r, status st);
 
 #endif

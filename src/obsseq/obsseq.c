@@ -1,6 +1,7 @@
 #include "obsseq/obsseq.h"
 
-#include <cblas.h>
+#include "obsseq/residual.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,185 +11,86 @@ void obsexposure_free(obsexposure *ex) {
     memset(ex, 0, sizeof *ex);
 }
 
-size_t obsseq_most(const rowteam *t, const rowchunk *ch) {
-    return (size_t)ch->count / (size_t)t->c->size + 2;
-}
-
-size_t obsseq_work(const rowchunk *ch) {
-    return (size_t)ch->nmine * (size_t)ch->nlrow * (size_t)ch->nrow * sizeof(double);
-}
-
-/* z = W(:, j:) T(j:, j..j+w): the panel's triangle on the diagonal, then what lies below it. */
-static void triangular_product(const rowteam *t, const rowchunk *ch, size_t j, size_t w) {
-    const int rows = (int)ch->ld, below = (int)(t->s->m - j - w), ldt = (int)(t->s->m - j);
-    const double *wj = ch->w + j * ch->ld;
-    memcpy(t->z, wj, ch->ld * w * sizeof(double));
-    cblas_dtrmm(CblasColMajor, CblasRight, CblasLower, CblasNoTrans, CblasNonUnit, rows, (int)w,
-                1.0, t->panel, ldt, t->z, rows);
-    if (below > 0)
-        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, rows, (int)w, below, 1.0,
-                    wj + w * ch->ld, rows, t->panel + w, ldt, 1.0, t->z, rows);
-    t->rep->flops[STAGE_EXPOSURE] += (double)rows * (double)w * (double)(w + 2 * (size_t)below);
-}
-
-/* Panel by panel: z is never kept whole. mt: the targets of this rank. */
-static status residual_panels(const rowteam *t, const matcov *mc, const double *proj,
-                              const rowchunk *ch, matcov_target *const *mt, double *y) {
-    status st = MOAO_OK;
-    const size_t m = t->s->m;
-    for (size_t j = 0; j < m && st == MOAO_OK; j += t->width) {
-        size_t w = m - j < t->width ? m - j : t->width;
-        st = rows_half_panel(t, mc, j, w, STAGE_EXPOSURE);
-        if (st != MOAO_OK)
-            break;
-        triangular_product(t, ch, j, w);
-        for (int k = 0; k < ch->nmine && st == MOAO_OK; k++) {
-            double *z = t->z + (size_t)k * (size_t)ch->nlrow;
-            st = rows_project_ctm(t, ch, mt[k], proj, j, w, -1.0, 1.0, z, ch->ld, STAGE_EXPOSURE);
-            if (st == MOAO_OK)
-                rows_outer(t, ch, k, j, w, z, ch->ld,
-                           y + (size_t)k * (size_t)ch->nlrow * (size_t)ch->nrow, STAGE_EXPOSURE);
-        }
-        ROWS_WAIT(t, STAGE_EXPOSURE, st = comm_agree(t->c, st));
-        rows_progress(t);
-    }
-    return st;
-}
-
-status obsseq_residual(const rowteam *t, const matcov *mc, const double *proj, const rowchunk *ch,
-                       double *y) {
-    matcov_target **mt = NULL;
-    status st = ALLOC(mt, (size_t)ch->nmine, "targets of the exposure");
-    for (int k = 0; k < ch->nmine && st == MOAO_OK; k++)
-        st = matcov_target_init(mc, t->s->targets[ch->mine + k], true, &mt[k]);
-    memset(y, 0, obsseq_work(ch));
-    if ((st = comm_agree(t->c, st)) == MOAO_OK)
-        st = residual_panels(t, mc, proj, ch, mt, y);
-    for (int k = 0; mt != NULL && k < ch->nmine; k++)
-        matcov_target_free(mt[k]);
-    free(mt);
-    return st;
-}
-
-status obsseq_truth(const rowteam *t, const matcov *mc, const double *proj, int nrow, int *i0,
-                    int *ni, double **c) {
-    const size_t nt = t->s->t, width = t->width;
-    double *ctt = NULL, *x = NULL;
-    *c = NULL;
-    rows_slice(nrow, t->c->size, t->c->rank, i0, ni);
-    const size_t rows = *ni > 0 ? (size_t)*ni : 1;
-    status st;
-    TRY(ALLOC(*c, rows * (size_t)nrow, "rows of D+ Ctt D+'"));
-    TRY(ALLOC(ctt, nt * width, "panel of Ctt"));
-    TRY(ALLOC(x, rows * width, "panel of D+ Ctt"));
-    for (size_t j = 0; j<nt && * ni> 0; j += width) {
-        int w = (int)(nt - j < width ? nt - j : width);
-        TRY(matcov_fill_ctt(mc, 0, nt, j, (size_t)w, ctt, nt));
-        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, *ni, w, (int)nt, 1.0, proj + *i0,
-                    nrow, ctt, (int)nt, 0.0, x, *ni);
-        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasTrans, *ni, nrow, w, 1.0, x, *ni,
-                    proj + j * (size_t)nrow, nrow, 1.0, *c, *ni);
-        t->rep->flops[STAGE_EXPOSURE] += 2.0 * *ni * (double)w * (double)(nt + (size_t)nrow);
-    }
-done:
-    free(ctt);
-    free(x);
-    return comm_agree(t->c, st);
-}
-
-/* What all targets of an exposure share, made at its first chunk. */
-static status common_part(const rowteam *t, const profile *p, const matcov *mc, const double *dplus,
-                          const psf *ps, obsexposure *ex) {
-    if (ex->mtt != NULL)
-        return MOAO_OK;
-    double *c = NULL;
+/* What makes PSFs, and its sums. */
+static status take_imager(obsseq *o) {
+    engine *e = &o->t.e;
+    const size_t nsep = psf_sep_count(o->ps);
     int i0, ni;
-    const size_t nsep = psf_sep_count(ps);
+    psf_model model;
     status st;
-    TRY(obsseq_truth(t, mc, dplus, t->s->dm.nact, &i0, &ni, &c));
-    st = ALLOC(ex->mtt, nsep, "stationary average of D+ Ctt D+'");
-    if (st == MOAO_OK)
-        st = psf_fit_init(ps, p, &ex->fit);
-    TRY(comm_agree(t->c, st));
-    psf_accumulate(ps, (size_t)i0, (size_t)ni, c, ni > 0 ? (size_t)ni : 1, false, ex->mtt);
-    ROWS_WAIT(t, STAGE_EXPOSURE,
-              MPI_Allreduce(MPI_IN_PLACE, ex->mtt, (int)nsep, MPI_DOUBLE, MPI_SUM, t->c->mpi));
+    o->img = psf_backend(e->be);
+    psf_model_init(o->ps, &model);
+    TRY(o->img->open(e->ctx, &model, &o->imager));
+    TRY(engine_doubles(e, (int64_t)nsep, "a stationary average", &o->sum));
+    TRY(engine_doubles(e, (int64_t)nsep, "a stationary average", &o->mtt));
+    TRY(e->be->alloc_host(e->ctx, nsep * sizeof(double), (void **)&o->average));
+    residual_rows(&o->t, &i0, &ni);
+    if (e->in_step)
+        TRY(engine_doubles(e, (int64_t)ni * e->rows, "rows of D+ Ctt D+'", &o->truth));
 done:
-    free(c);
     return st;
 }
 
-/* Owner of the k-th target of a group: its ranks take turns. */
-static bool owns(int k, int group_size, int member) {
-    return k % group_size == member;
+status obsseq_open(const obsseq_setup *u, obsseq *o, int *chunk) {
+    status st;
+    *o = (obsseq){.ps = u->ps, .edge = u->edge, .tolerance = u->tolerance};
+    TRY(tor_open(&u->tor, &o->t));
+    TRY(comm_agree(u->tor.c, take_imager(o)));
+    TRY(tor_take(&o->t, &u->tor, chunk));
+done:
+    if (st != MOAO_OK)
+        obsseq_close(o);
+    return st;
 }
 
-/* PSFs of the targets that this rank owns, one after the other, into out (scalars) and images. */
-static status own_psfs(const rowteam *t, const rowchunk *ch, psf *ps, const obsexposure *ex,
-                       const double *y, const result_block *shape, double *sum, double *scalars,
-                       float *images) {
-    const size_t nsep = psf_sep_count(ps), ny = (size_t)ch->nlrow * (size_t)ch->nrow;
-    const size_t ns = (size_t)shape->nlambda * (3 + (size_t)shape->nbox);
-    const size_t np = (size_t)shape->nlambda * (size_t)shape->crop * (size_t)shape->crop;
-    status st = comm_fault(t->c, "psf");
-    for (int k = 0; k < ch->nmine; k++) {
-        memset(sum, 0, nsep * sizeof(double));
-        psf_accumulate(ps, (size_t)ch->row0, (size_t)ch->nlrow, y + (size_t)k * ny,
-                       ch->nlrow > 0 ? (size_t)ch->nlrow : 1, true, sum);
-        bool mine = owns(k, t->group_size, t->member);
-        if (t->group_size > 1)
-            ROWS_WAIT(t, STAGE_PSF,
-                      MPI_Reduce(mine ? MPI_IN_PLACE : sum, sum, (int)nsep, MPI_DOUBLE, MPI_SUM,
-                                 k % t->group_size, t->group));
-        if (!mine)
-            continue;
-        for (size_t i = 0; i < nsep; i++)
-            sum[i] += ex->mtt[i];
-        if (st == MOAO_OK)
-            st = psf_compute_all(ps, sum, ex->fit, scalars, images);
-        scalars += ns;
-        if (images != NULL)
-            images += np;
+void obsseq_close(obsseq *o) {
+    const engine *e = &o->t.e;
+    if (e->ctx != NULL) {
+        if (o->img != NULL)
+            o->img->close(o->imager);
+        e->be->release(e->ctx, o->sum);
+        e->be->release(e->ctx, o->mtt);
+        e->be->release(e->ctx, o->truth);
+        e->be->release_host(e->ctx, o->average);
     }
-    return st;
+    tor_close(&o->t);
+    *o = (obsseq){0};
 }
 
-/* Number of targets that a rank owns in a chunk, and their numbers from the chunk's first, in
- * order. */
-static int owned_targets(const rowteam *t, const rowchunk *ch, int rank, int *list) {
-    int t0, nt, n = 0;
-    rows_share(ch->count, t->ngroup, rank / t->group_size, &t0, &nt);
-    for (int k = 0; k < nt; k++)
-        if (owns(k, t->group_size, rank % t->group_size))
-            list[n++] = t0 + k;
-    return n;
+status obsseq_forms(obsseq *o, const profile *p, bool shifted, const probe *look, double *a,
+                    double *b) {
+    engine *e = &o->t.e;
+    report_phase("exposure: check");
+    status st = engine_agree(e, STAGE_EXPOSURE, engine_load(e, p));
+    return st == MOAO_OK ? probe_forms(e, o->t.target[0], shifted, look, a, b) : st;
 }
+
+/* --- results on their way to rank 0 */
 
 /* Bring the results of every rank to rank 0, in the order of the targets. `own` has this rank's. */
-static void gather_results(const rowteam *t, const rowchunk *ch, const double *scalars,
-                           const float *images, int *list, double *take, float *take_images,
-                           result_block *b) {
+static void gather_results(const tor *t, const double *scalars, const float *images, int *list,
+                           double *take, float *take_images, result_block *b) {
     const size_t ns = (size_t)b->nlambda * (3 + (size_t)b->nbox);
     const size_t one = (size_t)b->crop * (size_t)b->crop, np = (size_t)b->nlambda * one;
-    const int rank = t->c->rank;
-    if (rank != 0) {
-        int n = owned_targets(t, ch, rank, list);
-        MPI_Send(scalars, n * (int)ns, MPI_DOUBLE, 0, 0, t->c->mpi);
+    const comm *c = t->e.c;
+    if (c->rank != 0) {
+        int n = team_owned(&t->t, &t->ch, c->rank, list);
+        MPI_Send(scalars, n * (int)ns, MPI_DOUBLE, 0, 0, c->mpi);
         for (int i = 0; i < n * b->nlambda && images != NULL; i++) /* an int counts one of them */
-            MPI_Send(images + (size_t)i * one, (int)one, MPI_FLOAT, 0, 1, t->c->mpi);
+            MPI_Send(images + (size_t)i * one, (int)one, MPI_FLOAT, 0, 1, c->mpi);
         return;
     }
-    for (int r = 0; r < t->c->size; r++) {
-        int n = owned_targets(t, ch, r, list);
+    for (int r = 0; r < c->size; r++) {
+        int n = team_owned(&t->t, &t->ch, r, list);
         const double *from = r == 0 ? scalars : take;
         if (r > 0)
-            MPI_Recv(take, n * (int)ns, MPI_DOUBLE, r, 0, t->c->mpi, MPI_STATUS_IGNORE);
+            MPI_Recv(take, n * (int)ns, MPI_DOUBLE, r, 0, c->mpi, MPI_STATUS_IGNORE);
         for (int i = 0; i < n; i++) {
             memcpy(b->scalars + (size_t)list[i] * ns, from + (size_t)i * ns, ns * sizeof(double));
             if (images == NULL)
                 continue;
             for (int l = 0; r > 0 && l < b->nlambda; l++)
-                MPI_Recv(take_images + (size_t)l * one, (int)one, MPI_FLOAT, r, 1, t->c->mpi,
+                MPI_Recv(take_images + (size_t)l * one, (int)one, MPI_FLOAT, r, 1, c->mpi,
                          MPI_STATUS_IGNORE);
             memcpy(b->images + (size_t)list[i] * np, r == 0 ? images + (size_t)i * np : take_images,
                    np * sizeof(float));
@@ -196,63 +98,22 @@ static void gather_results(const rowteam *t, const rowchunk *ch, const double *s
     }
 }
 
-status obsseq_collect(const rowteam *t, const rowchunk *ch, const double *scalars,
-                      const float *images, result_block *b) {
+status obsseq_collect(const tor *t, const double *scalars, const float *images, result_block *b) {
     const size_t ns = (size_t)b->nlambda * (3 + (size_t)b->nbox);
     const size_t np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop;
     double *take = NULL;
     float *take_images = NULL;
     int *list = NULL;
     status st;
-    TRY(ALLOC(take, obsseq_most(t, ch) * ns, "results"));
-    TRY(ALLOC(list, (size_t)ch->count, "targets of a rank"));
+    TRY(ALLOC(take, (size_t)t->ch.count * ns, "results"));
+    TRY(ALLOC(list, (size_t)t->ch.count, "targets of a rank"));
     TRY(ALLOC(take_images, np, "PSFs of a target"));
 done:
-    if ((st = comm_agree(t->c, st)) == MOAO_OK)
-        ROWS_WAIT(t, STAGE_PSF, gather_results(t, ch, scalars, images, list, take, take_images, b));
+    if ((st = comm_agree(t->e.c, st)) == MOAO_OK)
+        TIMED_WAIT(t->e.rep, STAGE_PSF,
+                   gather_results(t, scalars, images, list, take, take_images, b));
     free(take);
     free(list);
     free(take_images);
-    return st;
-}
-
-/* From Y of every target to results on rank 0. */
-static status make_psfs(const rowteam *t, const rowchunk *ch, psf *ps, const obsexposure *ex,
-                        const double *y, result_block *b) {
-    const size_t ns = (size_t)b->nlambda * (3 + (size_t)b->nbox);
-    const size_t np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop;
-    const size_t own = obsseq_most(t, ch);
-    double *sum = NULL, *scalars = NULL;
-    float *images = NULL;
-    double from = report_now();
-    status st;
-    TRY(ALLOC(sum, psf_sep_count(ps), "stationary average"));
-    TRY(ALLOC(scalars, own * ns, "results"));
-    if (b->crop > 0)
-        TRY(ALLOC(images, own * np, "PSFs of a rank"));
-done:
-    if ((st = comm_agree(t->c, st)) == MOAO_OK)
-        st = comm_agree(t->c, own_psfs(t, ch, ps, ex, y, b, sum, scalars, images));
-    if (st == MOAO_OK)
-        st = obsseq_collect(t, ch, scalars, images, b);
-    t->rep->wall[STAGE_PSF] += report_now() - from;
-    free(sum);
-    free(scalars);
-    free(images);
-    return st;
-}
-
-status obsseq_run(const rowteam *t, const profile *p, const double *dplus, const rowchunk *ch,
-                  psf *ps, obsexposure *ex, double *y, result_block *block) {
-    matcov *mc = NULL;
-    double from = report_now();
-    status st;
-    TRY(matcov_init(t->c, t->s, p, &mc));
-    TRY(common_part(t, p, mc, dplus, ps, ex));
-    TRY(obsseq_residual(t, mc, dplus, ch, y));
-    t->rep->wall[STAGE_EXPOSURE] += report_now() - from;
-    TRY(make_psfs(t, ch, ps, ex, y, block));
-done:
-    matcov_free(mc);
     return st;
 }

@@ -14,7 +14,9 @@ int probe_find(const probe *p, int target) {
 }
 
 typedef struct {
-    const probe_conditions *o;
+    engine *e;
+    backend_cov_target *target;
+    bool shifted;
     int64_t m, t, edge;
     int n;                    /* targets in hand */
     const double *q, *p;      /* of them, on the host */
@@ -24,30 +26,22 @@ typedef struct {
 } work;
 
 static bool is_mine(work *w) {
-    return w->turn++ % w->o->c->size == w->o->c->rank;
-}
-
-static status copy(const work *w, double *to, const double *from, int64_t count) {
-    const int64_t bytes = count * (int64_t)sizeof(double);
-    return w->o->be->copy(w->o->ctx, to, bytes, from, bytes, bytes, 1);
+    return w->turn++ % w->e->c->size == w->e->c->rank;
 }
 
 /* sums(rows, cols of the targets) += factor * tile * q(from..): ni x nj tile. */
 static status multiply(const work *w, int64_t ni, int64_t nj, double factor, const double *q,
                        int64_t n, double *sums, int64_t ld) {
-    const double one = 1;
-    return w->o->be->gemm(w->o->ctx, BACKEND_D, 'N', 'N', ni, n, nj, &factor, w->tile, ni, q, w->m,
-                          &one, sums, ld, NULL, 0);
+    return engine_gemm(w->e, 'N', 'N', ni, n, nj, factor, w->tile, ni, q, w->m, 1.0, sums, ld);
 }
 
 /* The numbers summed so far to the host; on the device they are 0 again. */
 static status fetch(const work *w, int64_t count) {
-    const double zero = 0;
     status st;
-    TRY(copy(w, w->host, w->sums, count));
-    TRY(w->o->be->sync(w->o->ctx));
-    st = w->o->be->gemm(w->o->ctx, BACKEND_D, 'N', 'N', count, 1, 1, &zero, w->tile, count, w->tile,
-                        1, &zero, w->sums, count, NULL, 0);
+    TRY(engine_copy(w->e, w->host, w->sums, count));
+    TRY(engine_sync(w->e));
+    st = engine_gemm(w->e, 'N', 'N', count, 1, 1, 0.0, w->tile, count, w->tile, 1, 0.0, w->sums,
+                     count);
 done:
     return st;
 }
@@ -68,7 +62,7 @@ static status form_cmm(work *w, double *a) {
             const int64_t ni = m - i < e ? m - i : e, nj = m - j < e ? m - j : e;
             if (!is_mine(w))
                 continue;
-            TRY(w->o->mat->fill_cmm(w->o->cov, BACKEND_D, 'A', MATCOV_ALL, i, ni, j, nj, w->tile,
+            TRY(w->e->mat->fill_cmm(w->e->cov, BACKEND_D, 'A', MATCOV_ALL, i, ni, j, nj, w->tile,
                                     ni));
             TRY(multiply(w, ni, nj, i > j ? 2 : 1, w->dq + j, w->n, w->sums + i, m));
         }
@@ -83,12 +77,12 @@ done:
 static status form_ctm(work *w, int k, const double dir[2], double *b) {
     const int64_t m = w->m, t = w->t, most = w->edge * w->edge / t, e = most > 0 ? most : 1;
     status st;
-    TRY(w->o->mat->aim(w->o->target, dir, w->o->shifted));
+    TRY(w->e->mat->aim(w->target, dir, w->shifted));
     for (int64_t j = 0; j < m; j += e) {
         const int64_t nj = m - j < e ? m - j : e;
         if (!is_mine(w))
             continue;
-        TRY(w->o->mat->fill_ctm(w->o->target, BACKEND_D, 0, t, j, nj, w->tile, t));
+        TRY(w->e->mat->fill_ctm(w->target, BACKEND_D, 0, t, j, nj, w->tile, t));
         TRY(multiply(w, t, nj, 1, w->dq + k * m + j, 1, w->sums, t));
     }
     TRY(fetch(w, t));
@@ -100,33 +94,32 @@ done:
 /* The targets in hand, numbers k0 and following of the probe. */
 static status some_forms(work *w, const probe *p, int k0, double *a, double *b) {
     status st;
-    TRY(copy(w, w->dq, w->q, w->m * w->n));
+    TRY(engine_copy(w->e, w->dq, w->q, w->m * w->n));
     TRY(form_cmm(w, a));
     for (int k = 0; k < w->n; k++)
-        TRY(form_ctm(w, k, w->o->s->targets[p->target[k0 + k]], b));
+        TRY(form_ctm(w, k, w->e->s->targets[p->target[k0 + k]], b));
 done:
     return st;
 }
 
 static status take(work *w) {
-    const backend *be = w->o->be;
+    engine *e = w->e;
     const int64_t longest = w->m > w->t ? w->m : w->t, count = longest * MOST;
     const int64_t tile = w->edge * w->edge > w->t ? w->edge * w->edge : w->t;
-    const size_t d = sizeof(double);
     status st;
     TRY(ALLOC(w->host, (size_t)count, "a check of the residuals"));
-    TRY(be->alloc(w->o->ctx, (size_t)tile * d, (void **)&w->tile));
-    TRY(be->alloc(w->o->ctx, (size_t)count * d, (void **)&w->dq));
-    TRY(be->alloc(w->o->ctx, (size_t)count * d, (void **)&w->sums));
-    memset(w->host, 0, (size_t)count * d);
-    TRY(copy(w, w->sums, w->host, count));
-    st = be->sync(w->o->ctx);
+    TRY(engine_doubles(e, tile, "a check", &w->tile));
+    TRY(engine_doubles(e, count, "a check", &w->dq));
+    TRY(engine_doubles(e, count, "a check", &w->sums));
+    TRY(engine_copy(e, w->sums, w->host, count));
+    st = engine_sync(e);
 done:
     return st;
 }
 
-status probe_forms(const probe_conditions *o, const probe *p, double *a, double *b) {
-    work w = {.o = o, .m = (int64_t)o->s->m, .t = (int64_t)o->s->t, .edge = EDGE};
+status probe_forms(engine *e, backend_cov_target *target, bool shifted, const probe *p, double *a,
+                   double *b) {
+    work w = {.e = e, .target = target, .shifted = shifted, .m = e->m, .t = e->t, .edge = EDGE};
     memset(a, 0, (size_t)p->n * sizeof *a);
     memset(b, 0, (size_t)p->n * sizeof *b);
     status st = take(&w);
@@ -136,14 +129,14 @@ status probe_forms(const probe_conditions *o, const probe *p, double *a, double 
         w.p = p->p + (int64_t)k * w.t;
         st = some_forms(&w, p, k, a + k, b + k);
     }
-    o->be->sync(o->ctx); /* nothing may write to the host's array any more */
-    o->be->release(o->ctx, w.tile);
-    o->be->release(o->ctx, w.dq);
-    o->be->release(o->ctx, w.sums);
+    e->be->sync(e->ctx); /* nothing may write to the host's array any more */
+    e->be->release(e->ctx, w.tile);
+    e->be->release(e->ctx, w.dq);
+    e->be->release(e->ctx, w.sums);
     free(w.host);
-    if ((st = comm_agree(o->c, st)) != MOAO_OK)
+    if ((st = comm_agree(e->c, st)) != MOAO_OK)
         return st;
-    MPI_Allreduce(MPI_IN_PLACE, a, p->n, MPI_DOUBLE, MPI_SUM, o->c->mpi);
-    MPI_Allreduce(MPI_IN_PLACE, b, p->n, MPI_DOUBLE, MPI_SUM, o->c->mpi);
+    comm_sum(e->c, a, (size_t)p->n);
+    comm_sum(e->c, b, (size_t)p->n);
     return MOAO_OK;
 }

@@ -14,9 +14,7 @@
 #ifndef MOAO_PROBE_H
 #define MOAO_PROBE_H
 
-#include "backend/backend_matcov.h"
-#include "base/comm.h"
-#include "system/system.h"
+#include "operator/engine.h"
 
 typedef struct {
     int n;
@@ -30,19 +28,10 @@ typedef struct {
 /* Which of the targets from `first` on a probe has: index into target[], -1: not that one. */
 int probe_find(const probe *p, int target);
 
-typedef struct { /* a backend with the covariances of a profile loaded, borrowed */
-    const comm *c;
-    const sys *s;
-    const backend *be;
-    const backend_matcov *mat;
-    backend_ctx *ctx;
-    backend_cov *cov;
-    backend_cov_target *target;
-    bool shifted; /* Ctm of the exposure, else of the reconstructor */
-} probe_conditions;
-
 /* Collective. a[k] = q'Cmm q, b[k] = p'Ctm q of every target of the probe, whose q must be whole on
- * every rank. The tiles are shared out over the ranks. */
-status probe_forms(const probe_conditions *o, const probe *p, double *a, double *b);
+ * every rank, under the profile that the engine has loaded; shifted: Ctm of the exposure, else of
+ * the reconstructor. The tiles are shared out over the ranks. */
+status probe_forms(engine *e, backend_cov_target *target, bool shifted, const probe *p, double *a,
+                   double *b);
 
 #endif

@@ -1,16 +1,190 @@
 #include "tor/tor.h"
 
-#include <cblas.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-static status fill_cmm(void *ctx, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
-                       size_t ld) {
-    return matcov_fill_cmm(ctx, i0, ni, j0, nj, a, ld);
+/* --- life */
+
+static status take_arrays(tor *t, const tor_setup *u) {
+    engine *e = &t->e;
+    const int64_t nlrow = t->t.nlrow, n = t->nsample;
+    const int64_t rows =
+        u->kind->in_step ? t->most * nlrow + 1 : nlrow; /* one: for the truth term */
+    const size_t most = (size_t)t->most;
+    status st;
+    TRY(ALLOC(t->w, most, "targets of a device"));
+    TRY(ALLOC(t->y, most, "targets of a device"));
+    TRY(ALLOC(t->own, most, "targets of a device"));
+    TRY(ALLOC(t->target, most, "targets of a device"));
+    TRY(engine_open(e));
+    if (!u->kind->in_step)
+        TRY(engine_doubles(e, e->rows * e->t, "the command matrix", &t->lent));
+    if (!u->kind->together)
+        TRY(engine_doubles(e, e->rows * e->rows, "a residual covariance", &t->one_y));
+    TRY(engine_doubles(e, e->t * e->width, "panels of Ctm", &t->ctm));
+    TRY(engine_doubles(e, rows * e->width, "panels of W T", &t->z));
+    TRY(engine_doubles(e, e->m * n, "a sampled residual", &t->columns));
+    for (int i = 0; i < 2; i++)
+        TRY(e->be->alloc_host(e->ctx, (size_t)(nlrow * n) * sizeof(double), (void **)&t->host[i]));
+done:
+    return st;
 }
 
-status tor_explain_minor(const sys *s, int minor) {
+/* P on the device, where it is not in reach already. */
+static status send_projection(tor *t, const tor_setup *u) {
+    status st = MOAO_OK;
+    t->proj = t->lent != NULL ? t->lent : u->proj;
+    if (t->lent != NULL)
+        TRY(engine_copy(&t->e, t->lent, u->proj, t->e.rows * t->e.t));
+    TRY(engine_sync(&t->e));
+    TRY(t->e.mat->open_target(t->e.cov, &t->target[0]));
+    t->ntarget = 1;
+done:
+    return st;
+}
+
+status tor_open(const tor_setup *u, tor *t) {
+    const linop_case size = {.s = u->s,
+                             .rows = u->nrow,
+                             .width = u->width,
+                             .nlayer = u->largest->nlayer,
+                             .nrank = u->c->size,
+                             .block = u->block,
+                             .grid = {u->grid[0], u->grid[1]}};
+    status st;
+    *t = (tor){.e = {.c = u->c,
+                     .s = u->s,
+                     .rep = u->rep,
+                     .be = u->be,
+                     .in_step = u->kind->in_step,
+                     .m = (int64_t)u->s->m,
+                     .t = (int64_t)u->s->t,
+                     .rows = u->nrow,
+                     .width = (int64_t)u->width,
+                     .one_target = u->one_target},
+               .nsample = u->nsample < u->nrow ? u->nsample : u->nrow};
+    t->nsample = (size_t)t->nsample < u->s->m ? t->nsample : (int)u->s->m;
+    TRY(team_init(u->c, u->group_size, u->nrow, u->width, &t->t));
+    t->most = (u->chunk + t->t.ngroup - 1) / t->t.ngroup;
+    TRY(comm_agree(u->c, take_arrays(t, u)));
+    TRY(engine_load(&t->e, u->largest));
+    TRY(comm_agree(u->c, send_projection(t, u)));
+    const linop_setup of = {.size = size,
+                            .proj = t->proj,
+                            .most = t->most,
+                            .planned = u->planned,
+                            .sharing = u->sharing,
+                            .say = u->say};
+    st = u->kind->open(&t->e, &of, &t->op);
+done:
+    return st;
+}
+
+/* Numbers that make a multiple of 256 bytes. */
+static int64_t aligned(int64_t count) {
+    return (count + 31) / 32 * 32;
+}
+
+/* The room for n targets: W, Y where targets pass together, and what the operator keeps. */
+static status take_room(tor *t, int n) {
+    const linop_kind *kind = t->op->kind;
+    const int64_t w = t->t.nlrow * t->e.m, y = kind->together ? aligned(t->t.nlrow * t->t.nrow) : 0;
+    const int64_t own = kind->own != NULL ? aligned(kind->own(t->op)) : 0;
+    const int64_t each = (kind->in_step ? w : aligned(w)) + y + own;
+    const int64_t least = kind->room != NULL ? kind->room(t->op, n) : 0;
+    const int64_t all = aligned(n * each);
+    status st = engine_doubles(&t->e, all > least ? all : least, "W of the targets", &t->room);
+    for (int k = 0; k < n && st == MOAO_OK; k++) {
+        t->w[k] = t->room + (kind->in_step ? k * t->t.nlrow : k * each);
+        t->y[k] = kind->in_step    ? t->room + n * w + k * y
+                  : kind->together ? t->w[k] + aligned(w)
+                                   : t->one_y;
+        t->own[k] = t->w[k] + aligned(w) + y;
+    }
+    t->nw = st == MOAO_OK ? n : 0;
+    return st;
+}
+
+/* For as many targets as a rank gets of a chunk; of fewer where memory ends, but for room that the
+ * libraries may still want. */
+static status take_targets(tor *t) {
+    const linop_kind *kind = t->op->kind;
+    int n = t->most;
+    status st;
+    while ((st = take_room(t, n)) == MOAO_MEMORY && n > 1) {
+        status_clear();
+        n--;
+    }
+    if (st == MOAO_OK && n > 1 && n < t->most && !kind->together) {
+        t->e.be->release(t->e.ctx, t->room);
+        t->room = NULL;
+        st = take_room(t, n - 1);
+    }
+    for (; st == MOAO_OK && kind->together && t->ntarget < t->nw; t->ntarget += st == MOAO_OK)
+        st = t->e.mat->open_target(t->e.cov, &t->target[t->ntarget]);
+    return st == MOAO_OK && kind->lend != NULL ? kind->lend(t->op, t->nw, t->room) : st;
+}
+
+/* Rate of gemm on the device, of P'P into the room of W. */
+static status measure(tor *t) {
+    const engine *e = &t->e;
+    const int64_t n = e->t * e->t <= e->rows * e->m ? e->t : e->rows;
+    double best = 0;
+    status st = MOAO_OK;
+    for (int k = 0; k < 4 && st == MOAO_OK && !e->in_step; k++) {
+        double from = report_now();
+        st = engine_gemm(&t->e, 'T', 'N', n, n, e->rows, 1.0, t->proj, e->rows, t->proj, e->rows,
+                         0.0, t->room, n);
+        if (st == MOAO_OK)
+            st = engine_sync(&t->e);
+        double rate = 2.0 * (double)n * (double)n * (double)e->rows / (report_now() - from);
+        best = k > 0 && rate > best ? rate : best; /* the first one sets up */
+    }
+    if (best > 0)
+        e->rep->dgemm = best;
+    return st;
+}
+
+status tor_take(tor *t, const tor_setup *u, int *chunk) {
+    status st = take_targets(t);
+    if (st == MOAO_OK)
+        st = measure(t);
+    if ((st = comm_agree(u->c, st)) != MOAO_OK)
+        return st;
+    int least;
+    MPI_Allreduce(&t->nw, &least, 1, MPI_INT, MPI_MIN, u->c->mpi);
+    *chunk = least < t->most ? least * t->t.ngroup : u->chunk;
+    return st;
+}
+
+void tor_close(tor *t) {
+    const backend *be = t->e.be;
+    if (t->e.ctx != NULL) {
+        if (t->op != NULL)
+            t->op->kind->close(t->op);
+        for (int k = 0; k < t->ntarget; k++)
+            t->e.mat->close_target(t->target[k]);
+        void *const mine[] = {t->lent, t->one_y, t->ctm, t->z, t->columns, t->room};
+        for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
+            be->release(t->e.ctx, mine[i]);
+        for (int i = 0; i < 2; i++)
+            be->release_host(t->e.ctx, t->host[i]);
+    }
+    engine_close(&t->e);
+    team_free(&t->t);
+    free(t->w);
+    free(t->y);
+    free(t->own);
+    free(t->target);
+    *t = (tor){0};
+}
+
+/* --- factor */
+
+/* MOAO_NUMERIC: which sensor a leading minor of Cmm0 belongs to that is not positive, and what
+ * helps. */
+static status explain_minor(const sys *s, int minor) {
     int w, axis, isub;
     sys_slope_at(s, (size_t)minor - 1, &w, &axis, &isub);
     const sensor *k = &s->sensors[w];
@@ -24,142 +198,138 @@ status tor_explain_minor(const sys *s, int minor) {
         k->lgs ? " or a smaller tiptilt_factor" : "");
 }
 
-status tor_init(const rowteam *t, const profile *p, int nb, int nprow, int npcol, tor *r) {
-    memset(r, 0, sizeof *r);
-    r->prof = p;
-    status st;
+status tor_factor(tor *t, const profile *p) {
     int minor = 0;
-    const double m = (double)t->s->m;
-    double from = report_now();
-    TRY(matcov_init(t->c, t->s, p, &r->mc));
-    TRY(bcmat_init(t->c, (int)t->s->m, nb, nprow, npcol, &r->l));
-    TRY(bcmat_fill(&r->l, fill_cmm, r->mc));
-    t->rep->wall[STAGE_MATCOV] += report_now() - from;
-    from = report_now();
-    st = bcmat_cholesky(&r->l, &minor);
-    t->rep->wall[STAGE_FACTOR] += report_now() - from;
-    t->rep->flops[STAGE_FACTOR] += m * m * m / 3 / t->c->size;
-    if (minor > 0)
-        st = tor_explain_minor(t->s, minor);
-done:
-    return st;
-}
-
-void tor_free(tor *r) {
-    matcov_free(r->mc);
-    bcmat_free(&r->l);
-    memset(r, 0, sizeof *r);
-}
-
-/* ch->w = P Ctm0 of every target of the chunk on this rank. */
-static status right_hand_sides(const rowteam *t, const tor *r, const double *proj, rowchunk *ch) {
-    status st = comm_fault(t->c, "solve");
-    for (int k = 0; k < ch->nmine; k++) {
-        matcov_target *mt = NULL;
-        if (st == MOAO_OK)
-            st = matcov_target_init(r->mc, t->s->targets[ch->mine + k], false, &mt);
-        st = rows_group_agree(t, st);
-        for (size_t j = 0; j < t->s->m && st == MOAO_OK; j += t->width) {
-            size_t w = t->s->m - j < t->width ? t->s->m - j : t->width;
-            st = rows_project_ctm(t, ch, mt, proj, j, w, 1.0, 0.0,
-                                  ch->w + (size_t)k * (size_t)ch->nlrow + j * ch->ld, ch->ld,
-                                  STAGE_SOLVE);
-        }
-        matcov_target_free(mt);
-    }
-    return comm_agree(t->c, st);
-}
-
-/* One column panel of L against the rows: forward, W_j = W_j L_jj^-T, then W_right -= W_j L_below';
- * backward, W_j = (W_j - W_right L_below) L_jj^-1. */
-static void solve_panel(const rowteam *t, rowchunk *ch, const double *l, size_t ldl, size_t j,
-                        size_t w, bool forward) {
-    const int rows = (int)ch->ld, below = (int)(t->s->m - j - w);
-    double *wj = ch->w + j * ch->ld, *right = wj + w * ch->ld;
-    if (!forward && below > 0)
-        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, rows, (int)w, below, -1.0, right,
-                    rows, l + w, (int)ldl, 1.0, wj, rows);
-    cblas_dtrsm(CblasColMajor, CblasRight, CblasLower, forward ? CblasTrans : CblasNoTrans,
-                CblasNonUnit, rows, (int)w, 1.0, l, (int)ldl, wj, rows);
-    if (forward && below > 0)
-        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasTrans, rows, below, (int)w, -1.0, wj, rows,
-                    l + w, (int)ldl, 1.0, right, rows);
-    t->rep->flops[STAGE_SOLVE] += (double)rows * (double)w * (double)(w + 2 * (size_t)below);
-}
-
-static status solve_all(const rowteam *t, const tor *r, rowchunk *ch) {
-    const size_t m = t->s->m, npanel = (m + t->width - 1) / t->width;
-    status st = MOAO_OK;
-    for (size_t pass = 0; pass < 2 && st == MOAO_OK; pass++)
-        for (size_t k = 0; k < npanel && st == MOAO_OK; k++) {
-            size_t j = (pass == 0 ? k : npanel - 1 - k) * t->width, ldl;
-            size_t w = m - j < t->width ? m - j : t->width;
-            const double *l;
-            ROWS_WAIT(t, STAGE_SOLVE, st = bcmat_panel(&r->l, j, w, t->panel, &l, &ldl));
-            if (st == MOAO_OK)
-                solve_panel(t, ch, l, ldl, j, w, pass == 0);
-            rows_progress(t);
-        }
-    return st;
-}
-
-/* Sampled columns of a residual: b (ld x n) holds P Ctm0 there, cmm (m x n) is work. */
-static status residual_norm(const rowteam *t, const tor *r, const rowchunk *ch, const size_t *col,
-                            int n, double *b, double *cmm, double *residual) {
-    const size_t m = t->s->m;
-    status st = MOAO_OK;
-    double sum[2] = {0, 0}, total[2];
-    for (int k = 0; k < n && st == MOAO_OK; k++)
-        st = matcov_fill_cmm(r->mc, 0, m, col[k], 1, cmm + (size_t)k * m, m);
-    if ((st = comm_agree(t->c, st)) != MOAO_OK)
+    status st = engine_agree(&t->e, STAGE_FACTOR, t->op->kind->factor(t->op, p, &minor));
+    if (st != MOAO_OK)
         return st;
-    const size_t rows = (size_t)ch->nmine * (size_t)ch->nlrow;
-    for (size_t i = 0; i < (size_t)n * rows; i++)
-        sum[1] += b[i] * b[i];
-    if (rows > 0)
-        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, (int)rows, n, (int)m, 1.0, ch->w,
-                    (int)ch->ld, cmm, (int)m, -1.0, b, (int)rows);
-    for (size_t i = 0; i < (size_t)n * rows; i++)
-        sum[0] += b[i] * b[i];
-    MPI_Allreduce(sum, total, 2, MPI_DOUBLE, MPI_SUM, t->c->mpi);
-    *residual = total[1] > 0 ? sqrt(total[0] / total[1]) : 0;
-    return MOAO_OK;
+    t->prof = p;
+    minor = minor > 0 ? minor : INT_MAX; /* the first one that any rank found */
+    MPI_Allreduce(MPI_IN_PLACE, &minor, 1, MPI_INT, MPI_MIN, t->e.c->mpi);
+    engine_progress(&t->e);
+    return minor < INT_MAX ? explain_minor(t->e.s, minor) : MOAO_OK;
 }
 
-status tor_solve(const rowteam *t, const tor *r, const double *proj, int nsample, rowchunk *ch,
-                 double *residual) {
-    const size_t m = t->s->m, rows = (size_t)ch->nmine * (size_t)ch->nlrow;
-    size_t *col = NULL;
-    double *b = NULL, *cmm = NULL;
-    *residual = NAN;
-    double from = report_now();
+/* --- solve */
+
+status tor_project(tor *t, backend_cov_target *target, int64_t i0, int64_t ni, int64_t j, int64_t n,
+                   double alpha, double beta, double *out, int64_t ldo, stage stg) {
+    engine *e = &t->e;
+    const int64_t nt = e->t;
+    int first = 0, some = (int)n;
     status st;
-    TRY(right_hand_sides(t, r, proj, ch));
-    if ((size_t)nsample > m)
-        nsample = (int)m;
-    st = ALLOC(col, (size_t)nsample, "sampled columns");
-    if (st == MOAO_OK)
-        st = ALLOC(b, rows * (size_t)nsample, "sampled right-hand sides");
-    if (st == MOAO_OK)
-        st = ALLOC(cmm, m * (size_t)nsample, "sampled columns of Cmm");
-    TRY(comm_agree(t->c, st));
-    for (int k = 0; k < nsample; k++) {
-        col[k] = (size_t)((double)m * (k + 0.5) / nsample);
-        if (rows > 0)
-            memcpy(b + (size_t)k * rows, ch->w + col[k] * ch->ld, rows * sizeof(double));
+    if (target == NULL) {
+        st = e->mat->fill_ctt(e->cov, BACKEND_D, 'A', 0, nt, j, n, t->ctm, nt);
+    } else {
+        rows_share((int)n, t->t.group_size, t->t.member, &first, &some);
+        st = e->mat->fill_ctm(target, BACKEND_D, 0, nt, j + first, some, t->ctm + first * nt, nt);
+        TIMED_WAIT(e->rep, stg, st = team_agree(&t->t, st));
+        if (st == MOAO_OK)
+            TIMED_WAIT(e->rep, stg, team_gather(&t->t, (size_t)nt, (size_t)n, t->ctm));
     }
-    TRY(solve_all(t, r, ch));
-    for (int k = 0; k < ch->nmine && ch->nlrow > 0; k++)
-        if (comm_flips(t->c, "flip-w")) {
-            double *x = ch->w + (size_t)k * (size_t)ch->nlrow + m / 2 * ch->ld;
-            *x = comm_flip(*x);
-        }
-    if (nsample > 0)
-        TRY(residual_norm(t, r, ch, col, nsample, b, cmm, residual));
+    return st != MOAO_OK || ni == 0 ? st
+                                    : engine_gemm(e, 'N', 'N', ni, n, nt, alpha, t->proj + i0,
+                                                  e->rows, t->ctm, nt, beta, out, ldo);
+}
+
+wrows tor_rows(const tor *t, int k, int *n) {
+    const bool all = t->op->kind->in_step;
+    *n = all ? t->ch.nmine : 1;
+    return (wrows){.slot = k, .rows = *n * t->t.nlrow, .ld = t->ld, .w = t->w[k]};
+}
+
+/* Measurement of the k-th sampled column. */
+static int64_t sampled(const tor *t, int k) {
+    return (int64_t)((double)t->e.m * (k + 0.5) / t->nsample);
+}
+
+/* P Ctm0 of the k-th target in the place of its W, and its sampled columns in the place of Y. */
+static status right_side(tor *t, int k) {
+    engine *e = &t->e;
+    const int64_t m = e->m, nlrow = t->t.nlrow;
+    status st;
+    report_phase("solve: D+ Ctm");
+    st = e->mat->aim(tor_target(t, k), tor_direction(t, k), false);
+    TRY(team_agree(&t->t, st));
+    for (int64_t j = 0; j < m; j += e->width)
+        TRY(tor_project(t, tor_target(t, k), t->t.row0, nlrow, j, engine_width(e, j, m), 1.0, 0.0,
+                        t->w[k] + j * t->ld, t->ld, STAGE_SOLVE));
+    for (int i = 0; i < t->nsample; i++)
+        TRY(engine_copy(e, t->y[k] + i * nlrow, t->w[k] + sampled(t, i) * t->ld, nlrow));
+    e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(nlrow * m) * (double)e->t;
 done:
-    free(col);
-    free(b);
-    free(cmm);
-    t->rep->wall[STAGE_SOLVE] += report_now() - from;
+    return st;
+}
+
+/* Adds to sum[] the squares of the sampled residual and of its right-hand side. */
+static status sample_residual(tor *t, int k, double sum[2]) {
+    engine *e = &t->e;
+    const int64_t nlrow = t->t.nlrow, n = t->nsample;
+    double *sample = t->y[k];
+    status st;
+    report_phase("solve: sampled residual");
+    TRY(engine_copy(e, t->host[0], sample, nlrow * n));
+    TRY(engine_gemm(e, 'N', 'N', nlrow, n, e->m, 1.0, t->w[k], t->ld, t->columns, e->m, -1.0,
+                    sample, nlrow > 0 ? nlrow : 1));
+    TRY(engine_copy(e, t->host[1], sample, nlrow * n));
+    TRY(engine_sync(e));
+    for (int64_t i = 0; i < nlrow * n; i++) {
+        sum[0] += t->host[1][i] * t->host[1][i];
+        sum[1] += t->host[0][i] * t->host[0][i];
+    }
+done:
+    return st;
+}
+
+/* W of n targets from the k0-th on. */
+static status solve_pass(tor *t, int k0, int n, double sum[2]) {
+    wrows *w = NULL;
+    int blocks = 0;
+    status st = team_agree(&t->t, ALLOC(w, (size_t)n, "rows of targets"));
+    for (int k = k0; k < k0 + n && st == MOAO_OK; k++)
+        st = right_side(t, k);
+    TRY(engine_meet(&t->e, STAGE_SOLVE, st));
+    for (int k = k0, some; k < k0 + n; k += some)
+        w[blocks++] = tor_rows(t, k, &some);
+    TRY(t->op->kind->solve(t->op, blocks, w, t->own + k0));
+    for (int k = k0; k < k0 + n && t->t.nlrow > 0; k++) {
+        TRY(engine_flip(&t->e, "flip-w", t->w[k] + t->ld * (t->e.m / 2)));
+        TRY(sample_residual(t, k, sum));
+        engine_progress(&t->e);
+    }
+done:
+    free(w);
+    return st;
+}
+
+static status solve_all(tor *t, double sum[2]) {
+    engine *e = &t->e;
+    const int pass = tor_pass(t);
+    status st;
+    report_phase("solve: profile");
+    TRY(engine_meet(e, STAGE_SOLVE, comm_fault(e->c, "solve")));
+    TRY(engine_load(e, t->prof));
+    for (int k = 0; k < t->nsample && st == MOAO_OK; k++)
+        st = e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, e->m, sampled(t, k), 1,
+                              t->columns + k * e->m, e->m);
+    TRY(engine_meet(e, STAGE_SOLVE, st));
+    if (e->in_step)
+        st = solve_pass(t, 0, pass, sum);
+    for (int k = 0; k < t->ch.nmine && !e->in_step; k += pass)
+        TRY(solve_pass(t, k, pass, sum));
+done:
+    return st;
+}
+
+status tor_solve(tor *t, int first, int count, double *residual) {
+    double sum[2] = {0, 0}, from = report_now();
+    t->ch = team_chunk(&t->t, first, count);
+    const int stacked = t->op->kind->in_step ? t->ch.nmine : 1;
+    t->ld = stacked * t->t.nlrow > 0 ? stacked * t->t.nlrow : 1;
+    status st = engine_agree(&t->e, STAGE_SOLVE, solve_all(t, sum));
+    if (st == MOAO_OK)
+        MPI_Allreduce(MPI_IN_PLACE, sum, 2, MPI_DOUBLE, MPI_SUM, t->e.c->mpi);
+    *residual = t->nsample > 0 && sum[1] > 0 ? sqrt(sum[0] / sum[1]) : NAN;
+    t->e.rep->wall[STAGE_SOLVE] += report_now() - from;
     return st;
 }

@@ -1,31 +1,89 @@
 /* The tomographic reconstructor (ToR) of one profile: Cmm0 = L L', and W = P Ctm0 Cmm0^-1 of chunks
  * of targets, P = D+ (rows are DM commands) or the identity (rows are truth-sensor slopes, W = R).
- * Model section 6. */
+ * Model section 6. Cmm0 is an operator (operator/operator.h) of some format; everything
+ * else is made of operations of the backend, on a CPU or a GPU. */
 #ifndef MOAO_TOR_H
 #define MOAO_TOR_H
 
-#include "linalg/bcmat.h"
+#include "operator/operator.h"
 #include "tor/rows.h"
 
+typedef struct { /* borrowed, all of it */
+    const linop_kind *kind;
+    const backend *be;
+    const comm *c;
+    const sys *s;
+    report *rep;
+    const double *proj;     /* P: nrow x t */
+    int nrow;               /* rows of W of a target */
+    const profile *largest; /* the one with the most layers */
+    size_t width;           /* columns of a panel */
+    int block, grid[2];     /* block-cyclic layout, for ranks in step */
+    int group_size;         /* ranks that share targets */
+    int chunk;              /* targets at a time, on all ranks together */
+    int planned;            /* targets of a rank that the plan has memory for */
+    int sharing;            /* ranks on one device, at most */
+    int nsample;            /* columns of the sampled residual */
+    double one_target;      /* memory for one target, for messages [bytes] */
+    bool say;               /* lines of progress tell how factors will be made */
+} tor_setup;
+
 typedef struct {
+    engine e;
+    team t;
+    chunk ch; /* solved last */
+    linop *op;
     const profile *prof; /* conditions "0" */
-    matcov *mc;
-    bcmat l; /* Cholesky factor of Cmm0 */
+    int nsample, most;   /* columns of the sampled residual; targets that a rank gets at most */
+    const double *proj;  /* on the device: nrow x t */
+    double *lent;        /* the same, where it is this one's own */
+    double *ctm, *z;     /* t x width; rows of W that pass at a time x width */
+    double *columns;     /* m x nsample */
+    double *host[2];     /* nlrow x nsample, pinned */
+    double *room;        /* W, Y and what the operator keeps of the targets; lent to the operator */
+    double *one_y;       /* Y where targets pass one by one */
+    int nw;              /* targets that have room */
+    int64_t ld;          /* leading dimension of W */
+    double **w, **y, **own;      /* [nw] nlrow x m; nlrow x nrow (leading dimension nlrow) */
+    backend_cov_target **target; /* [nw], or one where targets pass one by one */
+    int ntarget;
 } tor;
 
-/* Collective. Fills Cmm0 and factors it. Not positive definite: MOAO_NUMERIC with the sensor that
- * the leading minor belongs to and what to change. */
-status tor_init(const rowteam *t, const profile *p, int nb, int nprow, int npcol, tor *r);
-void tor_free(tor *r);
+/* Collective. Takes a device (the rank's number on its node, modulo the devices there) and memory
+ * for all but the targets, which tor_take does: where memory is short, of fewer than planned;
+ * *chunk, a multiple of the number of groups when it is smaller than asked for. MOAO_MEMORY when
+ * not even one fits. close: fine on {0}. */
+status tor_open(const tor_setup *u, tor *t);
+status tor_take(tor *t, const tor_setup *u, int *chunk);
+void tor_close(tor *t);
 
-/* Local. MOAO_NUMERIC for a leading minor of Cmm0 that is not positive: which sensor it belongs to
- * and what helps. */
-status tor_explain_minor(const sys *s, int minor);
+/* Collective. Fills Cmm0 of a profile, which must outlive the solves, and factors it. Not positive
+ * definite: MOAO_NUMERIC with the sensor that the leading minor belongs to and what to change. */
+status tor_factor(tor *t, const profile *p);
 
-/* Collective. W of the targets of a chunk into ch->w. proj: ch->nrow x t, or NULL for the identity.
- * *residual: |W Cmm0 - P Ctm0| / |P Ctm0| in the Frobenius norm, over all rows and `nsample`
- * columns spread over the measurements (0: not computed, NAN). */
-status tor_solve(const rowteam *t, const tor *r, const double *proj, int nsample, rowchunk *ch,
-                 double *residual);
+/* Collective. W of targets first .. first + count. *residual: |W Cmm0 - P Ctm0| / |P Ctm0| in the
+ * Frobenius norm, over all rows and nsample columns spread over the measurements (NAN: none). */
+status tor_solve(tor *t, int first, int count, double *residual);
+
+/* --- for what uses W. Local but where it says so. */
+
+/* Collective in the team's group for a target. out (ni x n, leading dimension ldo) = alpha
+ * P(i0:i0+ni, :) C(:, j:j+n) + beta out, C = Ctm of a target that was aimed, or Ctt (target NULL).
+ */
+status tor_project(tor *t, backend_cov_target *target, int64_t i0, int64_t ni, int64_t j, int64_t n,
+                   double alpha, double beta, double *out, int64_t ldo, stage stg);
+/* The k-th target of this rank's part of the chunk. */
+static inline backend_cov_target *tor_target(const tor *t, int k) {
+    return t->target[t->ntarget > 1 ? k : 0];
+}
+static inline const double *tor_direction(const tor *t, int k) {
+    return t->e.s->targets[t->ch.mine + k];
+}
+/* How many targets pass over the columns at once: all of this rank's, or one. */
+static inline int tor_pass(const tor *t) {
+    return t->op->kind->together ? t->ch.nmine : 1;
+}
+/* Rows of W that are multiplied at once, from target k on: of *n targets. */
+wrows tor_rows(const tor *t, int k, int *n);
 
 #endif

@@ -1,6 +1,6 @@
 /* The ranks of a node whose devices work together: broadcasts from device to device. */
-#ifndef MOAO_RESIDENT_GROUP_H
-#define MOAO_RESIDENT_GROUP_H
+#ifndef MOAO_OPERATOR_GROUP_H
+#define MOAO_OPERATOR_GROUP_H
 
 #include "backend/backend_group.h"
 #include "base/comm.h"

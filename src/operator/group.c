@@ -1,4 +1,4 @@
-#include "resident/group.h"
+#include "operator/group.h"
 
 #include <stdio.h>
 #include <string.h>

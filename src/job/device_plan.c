@@ -1,0 +1,64 @@
+#include "job/device_plan.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The driver's context, the kernels, work of the dense operations and of the covariances. */
+#define RESERVE ((size_t)3 << 29)
+
+static void add(device_plan *p, const char *name, size_t bytes) {
+    p->item[p->nitem].name = name;
+    p->item[p->nitem++].bytes = bytes;
+    p->fixed += bytes;
+}
+
+void device_plan_make(const linop_kind *kind, const sys *s, const psf_opts *o, int rows, int nlayer,
+                      size_t width, int nsample, double memory, device_plan *p) {
+    const size_t m = s->m, t = s->t, v = (size_t)rows, d = sizeof(double);
+    const size_t tables = kind->together ? 0 : matcov_target_bytes(s, nlayer);
+    linop_bytes of = {0};
+    memset(p, 0, sizeof *p);
+    p->kind = kind;
+    /* 2816 = 22 tiles of 128 columns: with the 42 of 5336 actuators exactly 7 rounds of 132
+     * multiprocessors. D+ Ctm takes 0.22 s, with 2048 (5.1 rounds) 0.24 s. */
+    p->width = width > 0 ? width : m >= 32768 ? 2816 : m >= 4096 ? 1024 : 256;
+    p->width = p->width < m ? p->width : m;
+    kind->bytes(&(linop_case){.s = s, .rows = rows, .width = p->width, .nlayer = nlayer}, &of);
+    for (int i = 0; i < of.nitem; i++)
+        add(p, of.item[i].name, of.item[i].bytes);
+    p->per_target = of.per_target;
+    p->target = of.target;
+    add(p, "command matrix D+", v * t * d);
+    add(p, "panels of Ctm and of W T - D+ Ctm", (t + v) * p->width * d);
+    add(p, "sampled residual", (v + m) * (size_t)nsample * d);
+    add(p, "tables of covariances", matcov_bytes(s, nlayer) + tables);
+    add(p, "stationary averages, OTFs and PSFs", psf_device_bytes(s, o));
+    add(p, "context, kernels and their work", RESERVE);
+    double left = memory - (double)p->fixed, n = left / (double)p->target;
+    p->fits = left < 0 ? 0 : n > INT_MAX ? INT_MAX : (int)n;
+}
+
+status device_plan_choose(bool mixed, const sys *s, const psf_opts *o, int rows, int nlayer,
+                          size_t width, int nsample, double memory, device_plan *p) {
+    const char *name = getenv("MOAO_OPERATOR");
+    const linop_kind *kinds[] = {mixed ? &linop_half : &linop_dense, &linop_dense, &linop_streamed};
+    int n = 3;
+    *p = (device_plan){0};
+    if (name != NULL) {
+        kinds[0] = linop_find(name);
+        n = 1;
+        if (kinds[0] == NULL)
+            return status_fail(MOAO_INPUT, "MOAO_OPERATOR: there is no operator %s", name);
+    }
+    for (int i = 0; i < n && p->fits == 0; i++)
+        device_plan_make(kinds[i], s, o, rows, nlayer, width, nsample, memory, p);
+    if (p->fits > 0)
+        return MOAO_OK;
+    return status_fail(
+        MOAO_INPUT,
+        "compute.gpu_memory: one target at a time needs %.2f GB of a GPU even with the factor "
+        "in the host's memory, %.2f GB are given and free; use a GPU with more memory that "
+        "nothing else uses, smaller sensors, or compute.backend=cpu",
+        (double)(p->fixed + p->target) / 1e9, memory / 1e9);
+}

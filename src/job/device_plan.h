@@ -1,0 +1,34 @@
+/* What a reconstructor, its exposures and a chunk of targets take of a device's memory. */
+#ifndef MOAO_DEVICE_PLAN_H
+#define MOAO_DEVICE_PLAN_H
+
+#include "operator/operator.h"
+#include "psf/psf.h"
+
+#define DEVICE_ITEMS 16
+
+typedef struct {
+    const linop_kind *kind; /* NULL: no device */
+    size_t width;           /* columns of a panel */
+    int fits;               /* targets whose W fit beside the rest; 0: not even one */
+    int nitem;              /* uses, whatever the number of targets [bytes] */
+    struct {
+        const char *name;
+        size_t bytes;
+    } item[DEVICE_ITEMS];
+    const char *per_target; /* what one target takes */
+    size_t fixed, target;   /* sum of the items; of one target [bytes] */
+} device_plan;
+
+/* Local, needs no device. rows: of W of a target; nlayer: most layers of a profile; width: columns
+ * of a panel, 0: chosen; nsample: columns of the sampled residual; memory: bytes of the device that
+ * may be used. */
+void device_plan_make(const linop_kind *kind, const sys *s, const psf_opts *o, int rows, int nlayer,
+                      size_t width, int nsample, double memory, device_plan *p);
+
+/* The same for the first kind that has room for one target: half where that is wanted, dense,
+ * streamed; or the one that MOAO_OPERATOR names alone. MOAO_INPUT when none has. */
+status device_plan_choose(bool mixed, const sys *s, const psf_opts *o, int rows, int nlayer,
+                          size_t width, int nsample, double memory, device_plan *p);
+
+#endif

@@ -1,0 +1,267 @@
+#include "obsseq/obsseq.h"
+#include "obsseq/residual.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Stationary average of a covariance (nrow x nrow) of which this rank has rows i0 .. i0 + ni. */
+static status average(obsseq *o, int i0, int ni, const double *c, bool both, double *sum) {
+    if (ni == o->t.t.nrow)
+        return o->img->average(o->imager, c, ni, both, sum);
+    memset(sum, 0, psf_sep_count(o->ps) * sizeof *sum); /* of a group of ranks: host memory */
+    psf_accumulate(o->ps, (size_t)i0, (size_t)ni, c, ni > 0 ? (size_t)ni : 1, both, sum);
+    return MOAO_OK;
+}
+
+/* The average of P Ctt P' on the device; at the first chunk a copy of it is on its way to the host.
+ */
+static status common_average(obsseq *o, const obsexposure *ex) {
+    tor *t = &o->t;
+    const int nsep = (int)psf_sep_count(o->ps);
+    double *c = o->truth != NULL ? o->truth : t->y[0];
+    int i0, ni;
+    status st;
+    residual_rows(t, &i0, &ni);
+    if (ex->mtt != NULL) {
+        memcpy(o->average, ex->mtt, (size_t)nsep * sizeof(double));
+        return engine_copy(&t->e, o->mtt, o->average, nsep);
+    }
+    st = residual_truth(t, c);
+    if (st == MOAO_OK)
+        st = average(o, i0, ni, c, false, o->mtt);
+    TRY(engine_meet(&t->e, STAGE_EXPOSURE, st));
+    if (t->e.in_step && t->e.c->size > 1)
+        TIMED_WAIT(t->e.rep, STAGE_EXPOSURE,
+                   MPI_Allreduce(MPI_IN_PLACE, o->mtt, nsep, MPI_DOUBLE, MPI_SUM, t->e.c->mpi));
+    st = engine_copy(&t->e, o->average, o->mtt, nsep);
+done:
+    return st;
+}
+
+/* What all targets of an exposure share: conditions, T of the operator, average of the truth term,
+ * fitting error. Collective where ranks work in step. */
+static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
+    engine *e = &o->t.e;
+    psf_fit_model fit;
+    status st;
+    report_phase("exposure: profile");
+    TRY(engine_meet(e, STAGE_EXPOSURE, comm_fault(e->c, "exposure")));
+    if (!op->kind->differences || ex->mtt == NULL)
+        TRY(engine_load(e, p));
+    TRY(common_average(o, ex));
+    TRY(op->kind->load(op, p));
+    st = ex->fit == NULL ? psf_fit_init(o->ps, p, &ex->fit) : MOAO_OK;
+    if (st == MOAO_OK) {
+        psf_fit_model_init(ex->fit, &fit);
+        st = o->img->load(o->imager, &fit);
+    }
+    st = engine_meet(e, STAGE_EXPOSURE, st);
+done:
+    return st;
+}
+
+/* The copy has arrived. */
+static status keep_common(const obsseq *o, obsexposure *ex) {
+    const size_t nsep = psf_sep_count(o->ps);
+    if (ex->mtt != NULL)
+        return MOAO_OK;
+    status st = ALLOC(ex->mtt, nsep, "stationary average of D+ Ctt D+'");
+    if (st == MOAO_OK)
+        memcpy(ex->mtt, o->average, nsep * sizeof(double));
+    return st;
+}
+
+/* --- targets */
+
+typedef struct { /* results of this rank, by target that it owns */
+    double *scalars;
+    float *images;
+    size_t ns, np; /* of a target */
+} results;
+
+/* This rank's part of q and y of the probe from W and Y, when it looks at the k-th target. Waits
+ * then. */
+static status look_at(obsseq *o, int k) {
+    tor *t = &o->t;
+    engine *e = &t->e;
+    probe *p = o->look;
+    const int i = probe_find(p, t->ch.mine + k);
+    const int64_t m = e->m, v = e->rows, nlrow = t->t.nlrow;
+    double *dx = NULL, *dq = NULL, *dy = NULL;
+    status st = MOAO_OK;
+    if (i < 0 || nlrow == 0)
+        return st;
+    TRY(engine_doubles(e, v, "a check", &dx));
+    TRY(engine_doubles(e, m > v ? m : v, "a check", &dq));
+    TRY(engine_doubles(e, 1, "a check", &dy));
+    TRY(engine_copy(e, dx, p->x + i * v, v));
+    TRY(engine_gemm(e, 'T', 'N', m, 1, nlrow, 1.0, t->w[k], t->ld, dx + t->t.row0, nlrow, 0.0, dq,
+                    m));
+    TRY(engine_copy(e, p->q + i * m, dq, m));
+    TRY(engine_gemm(e, 'N', 'N', nlrow, 1, v, 1.0, t->y[k], nlrow, dx, v, 0.0, dq, nlrow));
+    TRY(engine_gemm(e, 'T', 'N', 1, 1, nlrow, 1.0, dx + t->t.row0, nlrow, dq, nlrow, 0.0, dy, 1));
+    TRY(engine_copy(e, p->y + i, dy, 1));
+    st = engine_sync(e);
+done:
+    e->be->release(e->ctx, dx);
+    e->be->release(e->ctx, dq);
+    e->be->release(e->ctx, dy);
+    return st;
+}
+
+/* Results of the PSFs of the k-th target, one of this rank's own. */
+static int slot_of(const obsseq *o, int k) {
+    return k / o->t.t.group_size % PSF_SLOTS;
+}
+
+/* PSFs of the k-th target from its Y. Collective in the group. */
+static status start_psf(obsseq *o, int k) {
+    const team *t = &o->t.t;
+    const double from = report_now();
+    report_phase("exposure: PSF");
+    status st = look_at(o, k);
+    if (st == MOAO_OK)
+        st = average(o, t->row0, t->nlrow, o->t.y[k], true, o->sum);
+    TIMED_WAIT(o->t.e.rep, STAGE_PSF, st = team_agree(t, st));
+    if (st == MOAO_OK && t->group_size > 1)
+        TIMED_WAIT(o->t.e.rep, STAGE_PSF,
+                   MPI_Reduce(team_owns(t, k) ? MPI_IN_PLACE : o->sum, o->sum,
+                              (int)psf_sep_count(o->ps), MPI_DOUBLE, MPI_SUM, k % t->group_size,
+                              t->group));
+    if (st == MOAO_OK && team_owns(t, k))
+        st = o->img->compute(o->imager, slot_of(o, k), o->sum, o->mtt);
+    o->psf_seconds += report_now() - from;
+    return st;
+}
+
+static status finish_psf(obsseq *o, int k, results *r) {
+    const size_t i = (size_t)(k / o->t.t.group_size);
+    status st;
+    report_phase("exposure: results");
+    TRY(comm_fault(o->t.e.c, "psf"));
+    TRY(comm_fault(o->t.e.c, "device"));
+    TRY(o->img->collect(o->imager, slot_of(o, k), r->scalars + i * r->ns,
+                        r->images != NULL ? r->images + i * r->np : NULL));
+    engine_progress(&o->t.e);
+    st = !o->t.e.in_step && comm_alarmed(o->t.e.c) ? MOAO_INTERNAL : MOAO_OK;
+done:
+    return st;
+}
+
+/* Targets k0 .. k1 of this rank. The results of a target are fetched once the next one is under
+ * way, so that the device never waits for the host. */
+static status expose_targets(obsseq *o, linop *op, obsexposure *ex, int k0, int k1, results *r) {
+    const int pass = op->kind->together ? k1 - k0 : 1;
+    int last = -1; /* whose results are to be fetched */
+    status st = op->kind->in_step ? residual_pass(&o->t, op, k0, pass) : MOAO_OK;
+    for (int k = k0; k < k1 && st == MOAO_OK; k++) {
+        if (!op->kind->in_step && (k - k0) % pass == 0)
+            TRY(residual_pass(&o->t, op, k, pass));
+        st = start_psf(o, k);
+        if (st == MOAO_OK && last >= 0)
+            st = finish_psf(o, last, r);
+        last = team_owns(&o->t.t, k) ? k : last;
+        TIMED_WAIT(o->t.e.rep, STAGE_PSF, st = team_agree(&o->t.t, st));
+    }
+    if (st == MOAO_OK && last >= 0)
+        st = finish_psf(o, last, r);
+    if (st == MOAO_OK)
+        st = engine_sync(&o->t.e);
+    if (st == MOAO_OK)
+        st = keep_common(o, ex);
+done:
+    return st;
+}
+
+/* --- accuracy */
+
+/* Largest difference of a Strehl ratio or ensquared energy between two lists of results. */
+static double difference(const result_block *b, const double *x, const double *y) {
+    double most = 0;
+    for (int l = 0; l < b->nlambda; l++)
+        for (int i = 0; i < 3 + b->nbox; i++, x++, y++)
+            if (i == 0 || i >= 3)
+                most = fmax(most, isfinite(*x - *y) ? fabs(*x - *y) : INFINITY);
+    return most;
+}
+
+/* This rank's targets with an operator that is not exact; the sampled one, if it is here, with its
+ * reference after that. */
+static status try_approximate(obsseq *o, const profile *p, obsexposure *ex, const result_block *b,
+                              double *gap, results *r) {
+    linop *op = o->t.op;
+    const int k = o->edge - o->t.ch.mine;
+    double *before = NULL;
+    status st;
+    *gap = -1;
+    TRY(prepare(o, op, p, ex));
+    TRY(expose_targets(o, op, ex, 0, o->t.ch.nmine, r));
+    if (k < 0 || k >= o->t.ch.nmine)
+        goto done;
+    const double *mine = r->scalars + (size_t)k * r->ns;
+    TRY(ALLOC(before, r->ns, "results of a target"));
+    memcpy(before, mine, r->ns * sizeof *before);
+    TRY(prepare(o, op->reference, p, ex));
+    TRY(expose_targets(o, op->reference, ex, k, k + 1, r));
+    *gap = difference(b, mine, before);
+done:
+    free(before);
+    return st;
+}
+
+/* Collective. With an operator that is not exact as far as that holds, tighter where it can be. */
+static status expose_all(obsseq *o, const profile *p, obsexposure *ex, obsseq_accuracy *how,
+                         const result_block *b, results *r) {
+    linop *op = o->t.op, *exact = op->reference != NULL ? op->reference : op;
+    status st = MOAO_OK;
+    how->difference = NAN;
+    for (bool again = how->approximate; again;) {
+        double gap; /* -1: no sample */
+        again = false;
+        TRY(engine_agree(&o->t.e, STAGE_EXPOSURE, try_approximate(o, p, ex, b, &gap, r)));
+        MPI_Allreduce(MPI_IN_PLACE, &gap, 1, MPI_DOUBLE, MPI_MAX, o->t.e.c->mpi);
+        how->difference = gap >= 0 ? gap : NAN;
+        how->approximate = gap <= o->tolerance;
+        if (!how->approximate && op->kind->tighten != NULL)
+            TRY(op->kind->tighten(op, gap / o->tolerance, &again));
+    }
+    if (!how->approximate) {
+        TRY(prepare(o, exact, p, ex));
+        st = expose_targets(o, exact, ex, 0, o->t.ch.nmine, r);
+    }
+done:
+    if (st != MOAO_OK)
+        o->t.e.be->sync(o->t.e.ctx); /* nothing may write to the host's arrays any more */
+    return st;
+}
+
+status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accuracy *how,
+                     probe *look, result_block *b) {
+    tor *t = &o->t;
+    const size_t most = (size_t)team_owned(&t->t, &t->ch, t->e.c->rank, NULL);
+    results r = {.ns = (size_t)b->nlambda * (3 + (size_t)b->nbox),
+                 .np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop};
+    report *rep = t->e.rep;
+    double from = report_now();
+    status st = ALLOC(r.scalars, most * r.ns, "results");
+    if (st == MOAO_OK && b->crop > 0)
+        st = ALLOC(r.images, most * r.np, "PSFs of a rank");
+    if (look != NULL) {
+        memset(look->q, 0, (size_t)look->n * (size_t)t->e.m * sizeof *look->q);
+        memset(look->y, 0, (size_t)look->n * sizeof *look->y);
+    }
+    o->look = look;
+    o->psf_seconds = 0;
+    if ((st = engine_agree(&t->e, STAGE_EXPOSURE, st)) == MOAO_OK)
+        st = expose_all(o, p, ex, how, b, &r);
+    o->look = NULL;
+    rep->wall[STAGE_EXPOSURE] += report_now() - from - o->psf_seconds;
+    from = report_now() - o->psf_seconds;
+    if ((st = engine_agree(&t->e, STAGE_PSF, st)) == MOAO_OK)
+        st = obsseq_collect(t, r.scalars, r.images, b);
+    rep->wall[STAGE_PSF] += report_now() - from;
+    free(r.scalars);
+    free(r.images);
+    return st;
+}

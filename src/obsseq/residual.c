@@ -1,0 +1,87 @@
+#include "obsseq/residual.h"
+
+/* z -= P Ctm(:, j:j+n), then Y += z W(:, j:j+n)' for the k-th target; z: its rows of W T. */
+static status one_target(tor *t, linop *op, int k, int64_t j, int64_t n, double *z, int64_t ldz) {
+    engine *e = &t->e;
+    const int64_t nlrow = t->t.nlrow;
+    const wrows w = {.slot = k, .rows = nlrow, .ld = t->ld, .w = t->w[k]};
+    const double *here = w.w + j * w.ld;
+    status st;
+    report_phase("exposure: D+ Ctm");
+    TRY(op->kind->project != NULL ? op->kind->project(op, tor_target(t, k), j, n)
+                                  : tor_project(t, tor_target(t, k), t->t.row0, nlrow, j, n, -1.0,
+                                                1.0, z, ldz, STAGE_EXPOSURE));
+    report_phase("exposure: Y");
+    if (op->kind->outer != NULL)
+        st = op->kind->outer(op, &w, j, n);
+    else if (t->t.group_size > 1)
+        st = team_outer(&t->t, e, n, z, ldz, here, w.ld, j > 0, t->y[k]);
+    else
+        st = engine_gemm(e, 'N', 'T', nlrow, nlrow, n, 1.0, z, ldz, here, w.ld, j > 0, t->y[k],
+                         nlrow);
+    e->rep->flops[STAGE_EXPOSURE] +=
+        (double)(nlrow * n) * (double)(2 * (e->m - j) - n + 2 * e->t + 2 * e->rows);
+done:
+    return st;
+}
+
+/* Columns j .. j + n of W T - P Ctm of the targets, and their part of Y. */
+static status one_panel(tor *t, linop *op, int k0, int count, int64_t j, int64_t n) {
+    status st = MOAO_OK;
+    if (op->kind->panel != NULL)
+        TRY(op->kind->panel(op, j, n));
+    for (int k = k0, some; k < k0 + count; k += some) {
+        const wrows w = tor_rows(t, k, &some);
+        report_phase("exposure: W T");
+        TRY(op->kind->columns(op, &w, j, n, t->z, w.rows > 0 ? w.rows : 1));
+        for (int i = 0; i < some; i++)
+            TRY(one_target(t, op, k + i, j, n, t->z + i * t->t.nlrow, w.rows > 0 ? w.rows : 1));
+    }
+done:
+    return engine_meet(&t->e, STAGE_EXPOSURE, st);
+}
+
+status residual_pass(tor *t, linop *op, int k0, int count) {
+    engine *e = &t->e;
+    const linop_kind *kind = op->kind;
+    status st = MOAO_OK;
+    report_phase("exposure: next target");
+    for (int k = k0; k < k0 + count && st == MOAO_OK; k++) {
+        st = e->mat->aim(tor_target(t, k), tor_direction(t, k), true);
+        if (st == MOAO_OK && kind->begin != NULL)
+            st = kind->begin(op, &(wrows){k, t->t.nlrow, t->ld, t->w[k]}, t->own[k]);
+    }
+    TRY(engine_meet(e, STAGE_EXPOSURE, st));
+    for (int64_t j = 0, n; (count > 0 || e->in_step) && j < e->m; j += n) {
+        n = engine_width(e, j, e->m);
+        TRY(one_panel(t, op, k0, count, j, n));
+        if (kind->together)
+            engine_progress(e);
+    }
+    for (int k = k0; k < k0 + count && kind->end != NULL; k++)
+        TRY(kind->end(op, &(wrows){k, t->t.nlrow, t->ld, t->w[k]}, t->own[k], t->y[k]));
+done:
+    return st;
+}
+
+void residual_rows(const tor *t, int *i0, int *ni) {
+    const comm *c = t->e.c;
+    rows_share(t->t.nrow, t->e.in_step ? c->size : 1, t->e.in_step ? c->rank : 0, i0, ni);
+}
+
+status residual_truth(tor *t, double *c) {
+    engine *e = &t->e;
+    const int64_t v = t->t.nrow;
+    int i0, ni;
+    status st = MOAO_OK;
+    residual_rows(t, &i0, &ni);
+    report_phase("exposure: D+ Ctt D+'");
+    for (int64_t j = 0, n; ni > 0 && j < e->t; j += n) {
+        n = engine_width(e, j, e->t);
+        TRY(tor_project(t, NULL, i0, ni, j, n, 1.0, 0.0, t->z, ni, STAGE_EXPOSURE));
+        TRY(engine_gemm(e, 'N', 'T', ni, v, n, 1.0, t->z, ni, t->proj + j * v, v, j > 0, c, ni));
+    }
+    e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(ni * e->t) * (double)(e->t + v);
+done:
+    return st;
+}

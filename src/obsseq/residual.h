@@ -1,0 +1,18 @@
+/* The residual of targets under a profile, with W from tor_solve: P Cee P' = P Ctt P' + Y + Y',
+ * Y = (W T - P Ctm) W', Cmm = T + T'. Model section 6. The only place where Y is made. */
+#ifndef MOAO_RESIDUAL_H
+#define MOAO_RESIDUAL_H
+
+#include "tor/tor.h"
+
+/* Conditions are loaded and so is `op`, the operator of the reconstructor or its reference. Y of
+ * targets k0 .. k0 + n of this rank's chunk, n as tor_pass has it, into t->y, which other targets
+ * share where these pass one by one. Collective where ranks work in step. */
+status residual_pass(tor *t, linop *op, int k0, int n);
+
+/* c (ni x nrow, leading dimension ni) = rows i0 .. i0 + ni of P Ctt P', of all of it or, where
+ * ranks work in step, of this rank's share of it (residual_rows). Local. */
+void residual_rows(const tor *t, int *i0, int *ni);
+status residual_truth(tor *t, double *c);
+
+#endif

@@ -1,0 +1,143 @@
+#include "operator/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+status engine_open(engine *e) {
+    const int n = e->be->devices();
+    status st;
+    if (n < 1)
+        return status_fail(MOAO_INPUT, "compute.backend: no device was found");
+    e->mat = matcov_backend(e->be);
+    e->device = e->c->node_rank % n;
+    TRY(e->be->open(e->device, NULL, &e->ctx));
+    st = e->be->open_behind(e->ctx, &e->behind);
+done:
+    return st;
+}
+
+void engine_close(engine *e) {
+    if (e->ctx != NULL) {
+        if (e->cov != NULL)
+            e->mat->close(e->cov);
+        e->be->release(e->ctx, e->work);
+        e->be->close(e->behind);
+        e->be->close(e->ctx);
+    }
+    matcov_free(e->mc);
+    *e = (engine){0};
+}
+
+status engine_use(engine *e, matcov *mc) {
+    matcov_model model = {0};
+    status st;
+    TRY(matcov_model_init(mc, &model));
+    TRY(e->cov == NULL ? e->mat->open(e->ctx, &model, &e->cov) : e->mat->load(e->cov, &model));
+    matcov_free(e->mc);
+    e->mc = mc;
+    mc = NULL;
+done:
+    matcov_model_free(&model);
+    matcov_free(mc);
+    return st;
+}
+
+status engine_load(engine *e, const profile *p) {
+    matcov *mc = NULL;
+    status st = e->in_step ? matcov_init(e->c, e->s, p, &mc) : matcov_prepare(e->s, p, &mc);
+    return st != MOAO_OK ? st : engine_meet(e, STAGE_MATCOV, engine_use(e, mc));
+}
+
+status engine_meet(const engine *e, stage stg, status st) {
+    if (e->in_step)
+        TIMED_WAIT(e->rep, stg, st = comm_agree(e->c, st));
+    return st;
+}
+
+status engine_agree(const engine *e, stage stg, status st) {
+    char text[1024];
+    if (e->in_step)
+        return engine_meet(e, stg, st);
+    if (st != MOAO_OK)
+        comm_alarm(e->c);
+    if (st == MOAO_INTERNAL && status_message()[0] != '\0') {
+        snprintf(text, sizeof text,
+                 "%.800s; what is finished is kept: go on with --resume, on another device or with "
+                 "compute.backend=cpu",
+                 status_message());
+        status_clear();
+        status_adopt(text);
+    }
+    TIMED_WAIT(e->rep, stg, st = comm_agree(e->c, st));
+    return st;
+}
+
+status engine_sync(engine *e) {
+    status st = comm_fault(e->c, "device");
+    if (st == MOAO_OK)
+        st = e->be->sync(e->ctx);
+    return st == MOAO_OK && !e->in_step && comm_alarmed(e->c) ? MOAO_INTERNAL : st;
+}
+
+status engine_array(engine *e, size_t bytes, const char *what, void **p) {
+    status st = e->be->alloc(e->ctx, bytes > 0 ? bytes : 1, p);
+    if (st != MOAO_MEMORY)
+        return st;
+    status_clear();
+    if (e->in_step)
+        return status_fail(MOAO_MEMORY, "no memory for %s (%.2f GB); use more ranks on more nodes",
+                           what, (double)bytes / 1e9);
+    return status_fail(MOAO_MEMORY,
+                       "the device has no room for %s (%.2f GB); this run needs %.2f GB of it for "
+                       "one target at a time: use a GPU with more memory that nothing else "
+                       "uses, smaller sensors, or compute.backend=cpu",
+                       what, (double)bytes / 1e9, e->one_target / 1e9);
+}
+
+status engine_doubles(engine *e, int64_t count, const char *what, double **p) {
+    return engine_array(e, (size_t)count * sizeof(double), what, (void **)p);
+}
+
+status engine_work(engine *e, size_t bytes) {
+    if (e->work != NULL && bytes <= e->lwork)
+        return MOAO_OK;
+    e->be->release(e->ctx, e->work);
+    e->work = NULL;
+    e->lwork = bytes > e->lwork ? bytes : e->lwork;
+    return engine_array(e, e->lwork, "work", &e->work);
+}
+
+status engine_copy(engine *e, double *dst, const double *src, int64_t count) {
+    const int64_t bytes = count * (int64_t)sizeof(double);
+    return e->be->copy(e->ctx, dst, bytes, src, bytes, bytes, 1);
+}
+
+status engine_gemm(engine *e, char ta, char tb, int64_t m, int64_t n, int64_t k, double alpha,
+                   const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
+                   double *c, int64_t ldc) {
+    return e->be->gemm(e->ctx, BACKEND_D, ta, tb, m, n, k, &alpha, a, lda, b, ldb, &beta, c, ldc,
+                       e->work, e->lwork);
+}
+
+status engine_flip(engine *e, const char *where, double *x) {
+    double value;
+    status st;
+    if (!comm_flips(e->c, where))
+        return MOAO_OK;
+    TRY(engine_copy(e, &value, x, 1));
+    TRY(engine_sync(e));
+    value = comm_flip(value);
+    TRY(engine_copy(e, x, &value, 1));
+    st = engine_sync(e);
+done:
+    return st;
+}
+
+void engine_progress(const engine *e) {
+    double total = 0;
+    for (int i = 0; i < STAGE_COUNT; i++)
+        total += i == STAGE_SETUP ? 0 : e->rep->flops[i];
+    if (e->c->rank == 0)
+        progress_advance((total - e->rep->shown) * e->c->size);
+    e->rep->shown = total;
+}

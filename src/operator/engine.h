@@ -1,0 +1,85 @@
+/* What computes on a rank: a device of a backend, with the covariances of the profile in hand. The
+ * stages and the operators work with it, on the CPU and on a GPU alike. Work goes into the stream
+ * of ctx unless a function says that it waits. */
+#ifndef MOAO_ENGINE_H
+#define MOAO_ENGINE_H
+
+#include "backend/backend.h"
+#include "backend/backend_matcov.h"
+#include "base/comm.h"
+#include "base/progress.h"
+#include "matcov/matcov.h"
+#include "system/system.h"
+
+typedef struct {
+    const comm *c; /* borrowed, as all that is const */
+    const sys *s;
+    report *rep;
+    const backend *be;
+    const backend_matcov *mat;
+    int device;
+    bool in_step;              /* ranks use the same panels at the same time: local failures are
+                                  agreed on at once (engine_meet) */
+    backend_ctx *ctx, *behind; /* behind: low priority */
+    int64_t m, t, rows, width; /* measurements, truth-sensor slopes, rows of W of a target;
+                                  columns of a panel */
+    double one_target;         /* bytes that the plan takes for one target, for messages */
+    matcov *mc;                /* covariances loaded last */
+    backend_cov *cov;
+    void *work; /* shared by all that comes in stream order */
+    size_t lwork;
+} engine;
+
+/* Local. Takes the device of the rank's number on its node, modulo the devices there. e holds c, s,
+ * rep, be, in_step and the sizes already. close: fine on {0}. */
+status engine_open(engine *e);
+void engine_close(engine *e);
+
+/* Make p the profile of the covariances to come. Collective where ranks work in step, else local.
+ */
+status engine_load(engine *e, const profile *p);
+/* Local. The same of covariances prepared already; takes them, also when it fails. */
+status engine_use(engine *e, matcov *mc);
+
+/* Collective where ranks work in step: the worst status of all of them. Else local: st. */
+status engine_meet(const engine *e, stage stg, status st);
+/* Collective. As comm_agree, for what ends the run: other ranks leave their work, and the message
+ * says how to go on after a failure of the device. */
+status engine_agree(const engine *e, stage stg, status st);
+
+/* Local. Waits for the stream; MOAO_INTERNAL, without a message, when another rank failed. */
+status engine_sync(engine *e);
+
+/* Local. Memory of the device; MOAO_MEMORY says what it was for and what to do. */
+status engine_array(engine *e, size_t bytes, const char *what, void **p);
+status engine_doubles(engine *e, int64_t count, const char *what, double **p);
+/* Local. The shared work holds that many bytes. */
+status engine_work(engine *e, size_t bytes);
+
+/* Copy between host and device: contiguous. */
+status engine_copy(engine *e, double *dst, const double *src, int64_t count);
+/* gemm of doubles. */
+status engine_gemm(engine *e, char ta, char tb, int64_t m, int64_t n, int64_t k, double alpha,
+                   const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
+                   double *c, int64_t ldc);
+
+/* Local. comm_flip of a number on the device, where comm_flips says so. */
+status engine_flip(engine *e, const char *where, double *x);
+
+/* Columns of the panel at j. */
+static inline int64_t engine_width(const engine *e, int64_t j, int64_t end) {
+    return end - j < e->width ? end - j : e->width;
+}
+
+/* Wait for the other ranks of an MPI call, timed: seconds are added to rep->wait[stg]. */
+#define TIMED_WAIT(rep, stg, call)                                                                 \
+    do {                                                                                           \
+        double wait_from_ = report_now();                                                          \
+        call;                                                                                      \
+        (rep)->wait[stg] += report_now() - wait_from_;                                             \
+    } while (0)
+
+/* Local. Tell the progress display of the work done since the last call. */
+void engine_progress(const engine *e);
+
+#endif

@@ -1,0 +1,43 @@
+#include "operator/operator.h"
+
+#include <string.h>
+
+#define MOST 16
+
+static const linop_kind *known[MOST] = {&linop_dense, &linop_streamed, &linop_half,
+                                        &linop_distributed};
+
+const linop_kind *linop_find(const char *name) {
+    for (int i = 0; name != NULL && i < MOST && known[i] != NULL; i++)
+        if (strcmp(known[i]->name, name) == 0)
+            return known[i];
+    return NULL;
+}
+
+status linop_register(const linop_kind *kind) {
+    if (kind->size != sizeof *kind)
+        return status_fail(MOAO_INPUT,
+                           "operator: its table has %zu bytes, not %zu: built with "
+                           "another version",
+                           kind->size, sizeof *kind);
+    if (linop_find(kind->name) != NULL)
+        return status_fail(MOAO_INPUT, "operator: there is one of the name %s", kind->name);
+    for (int i = 0; i < MOST; i++)
+        if (known[i] == NULL) {
+            known[i] = kind;
+            return MOAO_OK;
+        }
+    return status_fail(MOAO_INPUT, "operator: there are %d already", MOST);
+}
+
+void linop_add(linop_bytes *b, const char *name, size_t bytes) {
+    b->item[b->nitem].name = name;
+    b->item[b->nitem++].bytes = bytes;
+}
+
+size_t linop_fixed(const linop_bytes *b) {
+    size_t sum = 0;
+    for (int i = 0; i < b->nitem; i++)
+        sum += b->item[i].bytes;
+    return sum;
+}

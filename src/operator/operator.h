@@ -1,0 +1,131 @@
+/* Operators: Cmm of a profile and its factor, in one of several formats. A format is a file of this
+ * folder with a table of functions; the stages tor and obsseq know no format.
+ *
+ * The life of one: `open`; for each reconstructor `factor`, which makes Cmm0 = L L'; for each chunk
+ * of targets `solve`, W = B0 Cmm0^-1 in place; for each exposure of the chunk `load`, which makes
+ * its T (Cmm = T + T', T lower triangular with half the diagonal), then passes over the columns of
+ * W T: `begin` with some rows of W, and for each panel of columns `panel`, then `columns`. What the
+ * factor needs may go when T comes and the other way round: `solve` follows `factor` or exposures.
+ *
+ * Which rows are multiplied at a time is a matter of the format: where everything lies on the
+ * device, the rows of one target pass over all columns; where panels pass by (`together`), all
+ * targets of the chunk use a panel while it is there. Where the ranks work in step, all of them use
+ * the same panel at the same time, every function but bytes, columns and close is collective, and
+ * the rows of all targets of a rank are one block.
+ *
+ * An operator that is not exact is checked by the stages: a target is computed by it and by its
+ * `reference`, another operator that shares its memory (obsseq/obsseq.h). One that works in
+ * another precision than double has project, outer and end of its own: it keeps z = W T - P Ctm
+ * and Y in its own types until `end` gives Y. */
+#ifndef MOAO_OPERATOR_H
+#define MOAO_OPERATOR_H
+
+#include "operator/engine.h"
+
+/* Rows of W, for all m columns. */
+typedef struct {
+    int slot;         /* of the first target that they belong to, in the chunk of this rank */
+    int64_t rows, ld; /* rows >= 0, ld >= 1 */
+    double *w;        /* rows x m */
+} wrows;
+
+typedef struct linop linop;
+
+#define LINOP_ITEMS 8
+
+typedef struct { /* what the bytes follow from; no device is needed */
+    const sys *s;
+    int64_t rows;              /* of W of a target */
+    size_t width;              /* columns of a panel */
+    int nlayer;                /* most of a profile */
+    int nrank, block, grid[2]; /* of ranks in step: block-cyclic layout */
+} linop_case;
+
+typedef struct { /* memory of the device [bytes] */
+    int nitem;   /* whatever the number of targets */
+    struct {
+        const char *name;
+        size_t bytes;
+    } item[LINOP_ITEMS];
+    const char *per_target; /* what one target takes, its W included */
+    size_t target;
+} linop_bytes;
+
+typedef struct { /* borrowed */
+    linop_case size;
+    const double *proj; /* P on the device, rows x t */
+    int most;           /* targets that a rank gets at most, */
+    int planned;        /* and those that the plan has memory for */
+    int sharing;        /* ranks on one device, at most */
+    bool say;           /* lines of progress tell how factors will be made */
+} linop_setup;
+
+typedef struct linop_kind {
+    size_t size; /* sizeof(linop_kind) */
+    const char *name;
+    bool exact;       /* results are those of dense matrices but for rounding */
+    bool together;    /* a panel of columns is used by all targets while it is there */
+    bool in_step;     /* ranks use the same panels at the same time; implies together */
+    bool differences; /* load makes conditions of its own; else those of the profile are loaded */
+
+    /* The plan's. Adds items. */
+    void (*bytes)(const linop_case *z, linop_bytes *b);
+
+    /* Collective. Takes memory; e and u->proj stay until close. */
+    status (*open)(engine *e, const linop_setup *u, linop **o);
+    void (*close)(linop *o); /* NULL is fine */
+
+    /* NULL: nothing. Doubles of its own beside W of each target, which solve and the passes find
+     * at own(k); and doubles that it can use in the memory of n targets (W, Y and the former) while
+     * no W is alive: lend tells where they are, and who much there is of them. */
+    int64_t (*own)(const linop *o);
+    int64_t (*room)(const linop *o, int n);
+    status (*lend)(linop *o, int n, double *room);
+
+    /* Collective. Cmm0 of a profile and its factor; Times and flops, here and in solve, go
+     * into the report. *minor: order
+     * of the first leading minor that is not positive, as far as this rank knows, 0: none. */
+    status (*factor)(linop *o, const profile *p, int *minor);
+    /* W := W Cmm0^-1 for n blocks of rows; own[k]: of block k. */
+    status (*solve)(linop *o, int n, const wrows *w, double *const *own);
+
+    /* T of a profile. exposures: the reconstructor is that of the last factor. */
+    status (*load)(linop *o, const profile *p);
+    status (*begin)(linop *o, const wrows *w, double *own); /* NULL: nothing */
+    status (*panel)(linop *o, int64_t j, int64_t n);        /* NULL: nothing */
+    /* z (rows x n, leading dimension ldz) = W T(:, j:j+n). */
+    status (*columns)(linop *o, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz);
+
+    /* NULL, or an operator in a precision of its own: z -= P Ctm of the target, Y += z W(:,
+     * j:j+n)', and at the end y (rows x rows) in double precision. */
+    status (*project)(linop *o, backend_cov_target *target, int64_t j, int64_t n);
+    status (*outer)(linop *o, const wrows *w, int64_t j, int64_t n);
+    status (*end)(linop *o, const wrows *w, double *own, double *y);
+
+    /* NULL, or: be more exact from now on, as results differ by `excess` times what is allowed.
+     * *more: whether that can be done; then load comes next. */
+    status (*tighten)(linop *o, double excess, bool *more);
+} linop_kind;
+
+struct linop { /* the first member of each format's own struct */
+    const linop_kind *kind;
+    engine *e;
+    linop *reference; /* of one that is not exact */
+};
+
+extern const linop_kind linop_dense;       /* factor and T on the device */
+extern const linop_kind linop_streamed;    /* factor in the host's memory, passing by */
+extern const linop_kind linop_half;        /* dense; exposures by differences in halves */
+extern const linop_kind linop_distributed; /* block-cyclic over the ranks, in the host's memory */
+
+/* Local. A format of that name, NULL: none. Others are registered, by a program that has them,
+ * before the first use; the variable MOAO_OPERATOR names the one that a run takes. A table of
+ * another size is refused. */
+const linop_kind *linop_find(const char *name);
+status linop_register(const linop_kind *kind);
+
+/* Local. Bytes of an operator without its targets. */
+void linop_add(linop_bytes *b, const char *name, size_t bytes);
+size_t linop_fixed(const linop_bytes *b);
+
+#endif
