@@ -43,7 +43,7 @@ libs := OPENBLAS SCALAPACK FFTW CFITSIO YAML
 # expanded once; headers of libraries are system headers, so their warnings are theirs
 LIB_CFLAGS := $(filter-out -isystem/usr/include/x86_64-linux-gnu,$(sort $(patsubst -I%,-isystem%,$(foreach l,$(libs),$($(l)_CFLAGS)))))
 LIB_LIBS := $(foreach l,$(libs),$($(l)_LIBS))
-TEST_CFLAGS := $(CMOCKA_CFLAGS)
+TEST_CFLAGS := -Itests $(CMOCKA_CFLAGS)
 TEST_LIBS := $(CMOCKA_LIBS)
 
 # --- flags; CFLAGS and LDFLAGS of the user come last

@@ -21,7 +21,7 @@ gpu-bench: gpu $(gpu_bench)
 $(gpu_test) $(gpu_bench): $(B)/%: %.cu $(B)/libmoao.a
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
-	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -Xcompiler -fopenmp -cudart static -Isrc -MMD -MP -MF $@.d $< $(B)/libmoao.a -o $@ \
+	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -Xcompiler -fopenmp -cudart static -Isrc -Itests -MMD -MP -MF $@.d $< $(B)/libmoao.a -o $@ \
 	  $(OPENBLAS_LIBS) $(CUDA_LIBS) -ldl -lgomp -lpthread
 
 check-gpu: gpu-tests

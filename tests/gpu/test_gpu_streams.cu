@@ -2,7 +2,7 @@
  * streams at once do not disturb each other, and no operation allocates device memory once its
  * context is open. Run on a GPU: make check-gpu. */
 #include "backend/backend.h"
-#include "check.cuh"
+#include "support/check.cuh"
 #include <cuda_runtime.h>
 #include <functional>
 #include <stdio.h>
