@@ -34,6 +34,7 @@
 #ifndef MOAO_BACKEND_H
 #define MOAO_BACKEND_H
 
+#include "base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -41,8 +42,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#include "base/status.h"
 
 typedef enum { BACKEND_D, BACKEND_S, BACKEND_Z, BACKEND_C } backend_type;
 

@@ -18,6 +18,10 @@
 #define status_exit_code moao_status_exit_code
 #define mem_alloc moao_mem_alloc
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum {
     MOAO_OK = 0,
     MOAO_STOPPED,  /* a signal asked for a stop; what is finished is saved (exit code 3) */
@@ -58,5 +62,9 @@ MOAO_PUBLIC int status_exit_code(status st);
  * (NULL on failure). `what` names the array in the message. Free with free(). */
 MOAO_PUBLIC status mem_alloc(void **p, unsigned long count, unsigned long size, const char *what);
 #define ALLOC(ptr, count, what) mem_alloc((void **)&(ptr), (count), sizeof *(ptr), (what))
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/backend_check.h"
 #include "backend/backend_own.h"
+#include "error.cuh"
 #include <cuComplex.h>
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -34,12 +35,6 @@ struct backend_ctx {
 #define GPU_BLAS_WORK ((size_t)16 << 20)
 #define GPU_BLAS_SIDE ((size_t)3 << 20)
 
-#define CUDA_TRY(call)                                                                             \
-    do {                                                                                           \
-        cudaError_t e_ = (call);                                                                   \
-        if (e_ != cudaSuccess)                                                                     \
-            return status_fail(MOAO_INTERNAL, "CUDA: %s (%s)", cudaGetErrorString(e_), #call);     \
-    } while (0)
 #define BLAS_TRY(call)                                                                             \
     do {                                                                                           \
         cublasStatus_t e_ = (call);                                                                \
@@ -47,16 +42,6 @@ struct backend_ctx {
             return status_fail(MOAO_INTERNAL, "cuBLAS: %s (%s)", cublasGetStatusString(e_),        \
                                #call);                                                             \
     } while (0)
-/* A failed call leaves the function. */
-#define GPU_TRY(call)                                                                              \
-    do {                                                                                           \
-        status s_ = (call);                                                                        \
-        if (s_ != MOAO_OK)                                                                         \
-            return s_;                                                                             \
-    } while (0)
-/* After each kernel launch. */
-#define LAUNCHED() CUDA_TRY(cudaGetLastError())
-
 /* Makes the context's device the current one for the life of the object. */
 struct gpu_device_guard {
     int before;

@@ -67,9 +67,9 @@ static status send_profile(backend_cov *c, const matcov_model *m) {
     const gpu_cov_aim aim = axis_aim(c);
     const gpu_cov_edges p = gpu_cov_edges_of(c, &aim);
     const pair_list *k = c->list;
-    CUDA_TRY(gpu_cov_tabulate(stream, c->tables, k[MATCOV_CMM].ntable, k[MATCOV_CMM].largest, &p));
-    CUDA_TRY(gpu_cov_tabulate(stream, c->tables + k[MATCOV_CMM].ntable, k[MATCOV_CTT].ntable,
-                              k[MATCOV_CTT].largest, &p));
+    GPU_TRY(gpu_cov_tabulate(stream, c->tables, k[MATCOV_CMM].ntable, k[MATCOV_CMM].largest, &p));
+    GPU_TRY(gpu_cov_tabulate(stream, c->tables + k[MATCOV_CMM].ntable, k[MATCOV_CTT].ntable,
+                             k[MATCOV_CTT].largest, &p));
     return MOAO_OK;
 }
 
@@ -158,7 +158,7 @@ static status aim(backend_cov_target *t, const double dir[2], bool shifted) {
     t->aim = gpu_cov_aim{t->c->nsensor, shifted, {dir[0], dir[1]}};
     t->aimed = true;
     const gpu_cov_edges p = gpu_cov_edges_of(t->c, &t->aim);
-    CUDA_TRY(gpu_cov_tabulate(t->c->ctx->main.stream, t->tables, k->ntable, k->largest, &p));
+    GPU_TRY(gpu_cov_tabulate(t->c->ctx->main.stream, t->tables, k->ntable, k->largest, &p));
     return MOAO_OK;
 }
 

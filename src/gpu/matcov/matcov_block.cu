@@ -36,8 +36,8 @@ static status flush_unlike(block *b) {
     if (b->unlike.njob > 0) {
         b->edges.njob = b->unlike.njob;
         memcpy(b->edges.job, b->unlike.job, b->unlike.njob * sizeof *b->edges.job);
-        CUDA_TRY(gpu_cov_sum(stream, b->type, &b->edges));
-        CUDA_TRY(gpu_cov_combine(stream, b->type, &b->unlike));
+        GPU_TRY(gpu_cov_sum(stream, b->type, &b->edges));
+        GPU_TRY(gpu_cov_combine(stream, b->type, &b->unlike));
     }
     b->unlike.njob = 0;
     b->used = 0;
@@ -46,7 +46,7 @@ static status flush_unlike(block *b) {
 
 static status flush_like(block *b) {
     if (b->like.njob > 0)
-        CUDA_TRY(gpu_cov_look_up(b->c->ctx->main.stream, b->type, &b->like));
+        GPU_TRY(gpu_cov_look_up(b->c->ctx->main.stream, b->type, &b->like));
     b->like.njob = 0;
     return MOAO_OK;
 }

@@ -4,6 +4,7 @@
 #define MOAO_GPU_PSF_CUH
 
 #include "backend/backend_psf.h"
+#include "gpu/core/error.cuh"
 #include <cuda_runtime.h>
 #include <cufft.h>
 
@@ -43,16 +44,15 @@ struct gpu_psf {
 };
 
 /* Each puts its kernels into the stream. */
-cudaError_t gpu_psf_average(cudaStream_t stream, const gpu_psf *d, const double *y, int64_t ldy,
-                            bool both, double *sum);
+status gpu_psf_average(cudaStream_t stream, const gpu_psf *d, const double *y, int64_t ldy,
+                       bool both, double *sum);
 /* From the sums to the OTFs (zero beyond the support), their even and odd parts, and the scalars
  * but for the FWHM; common may be NULL. */
-cudaError_t gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum,
-                        const double *common);
+status gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum, const double *common);
 /* From the images to the FWHM, and the parts of the images that are kept. */
-cudaError_t gpu_psf_finish(cudaStream_t stream, const gpu_psf *d);
+status gpu_psf_finish(cudaStream_t stream, const gpu_psf *d);
 /* Shared memory of a block of the search for the FWHM. */
 size_t gpu_psf_shared(const gpu_psf *d);
-cudaError_t gpu_psf_prepare(const gpu_psf *d);
+status gpu_psf_prepare(const gpu_psf *d);
 
 #endif
