@@ -180,7 +180,7 @@ install: all $(B)/man/moao.1 $(B)/completion/moao.bash
 	install -m 644 VERSION $(DESTDIR)$(prefix)/share/moao/
 	install -m 644 $(wildcard python/*.py) python/pyproject.toml $(DESTDIR)$(prefix)/share/moao/python/
 	install -m 644 $(wildcard python/moao/*.py python/moao/*.html python/moao/*.js) $(DESTDIR)$(prefix)/share/moao/python/moao/
-	for c in plot compare plot-sweep export view; do ln -sf ../share/moao/scripts/moao-results $(DESTDIR)$(prefix)/bin/moao-$$c; done
+	for c in plot compare plot-sweep plot-asterism plot-coverage stars export view; do ln -sf ../share/moao/scripts/moao-results $(DESTDIR)$(prefix)/bin/moao-$$c; done
 
 clean:
 	rm -rf build demo-out

@@ -18,6 +18,9 @@ COMMANDS = {
     "moao-plot-sweep": ("moao.cmd_sweep", ("numpy", "astropy", "matplotlib")),
     "moao-export": ("moao.cmd_export", ("numpy", "astropy")),
     "moao-view": ("moao.cmd_view", ("numpy", "astropy", "plotly")),
+    "moao-stars": ("moao.cmd_stars", ("numpy", "astropy")),
+    "moao-plot-asterism": ("moao.cmd_asterism", ("numpy", "astropy", "matplotlib")),
+    "moao-plot-coverage": ("moao.cmd_coverage", ("numpy", "astropy", "matplotlib")),
     "moao-collect": ("moao.cmd_collect", ("numpy", "astropy")),
 }
 

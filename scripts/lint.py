@@ -13,11 +13,12 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BELOW = ["base", "system", "backend", "linalg"]
-STAGES = ["matcov", "operator", "tor", "psf", "obsseq"]  # each may include those before it
-ALLOWED = {"base": [], "system": ["base"], "backend": ["base"], "linalg": ["base", "backend"], "params": ["base", "system"],
-           "store": ["base", "params"], "maps": BELOW + ["params", "store"] + STAGES}
+BELOW = ["base", "system", "backend", "linalg", "tlr"]
+STAGES = ["matcov", "operator", "tor", "psf", "obsseq", "asterism"]  # each may include those before it
+ALLOWED = {"base": [], "system": ["base"], "backend": ["base"], "linalg": ["base", "backend"], "tlr": ["base", "backend"],
+           "params": ["base", "system"], "store": ["base", "params"], "maps": BELOW + ["params", "store"] + STAGES[:-1]}
 ALLOWED.update({stage: BELOW + ["store"] + STAGES[:i] for i, stage in enumerate(STAGES)})
+ALLOWED["asterism"].append("params")
 TOP = re.compile(r"^src/(main|commands|cmd_\w+)\.[ch]$|^src/job/")
 MAX_FILE, MAX_FUNCTION = 550, 70
 WORDS = [

@@ -19,6 +19,7 @@ static const char usage[] =
     "  run            a parameter file to Strehl and ensquared-energy maps\n"
     "  check          validate a parameter file; what a run of it will take, and where\n"
     "  sweep          runs over ranges of parameters, with one table of results\n"
+    "  asterism       guide stars of a catalogue, ranked by the image quality they give\n"
     "  params         every parameter: type, unit, default, range\n"
     "  import-legacy  parameter file from a legacy system file and profiles\n"
     "\n"
@@ -31,6 +32,7 @@ static const struct {
 } command[] = {{"run", cmd_run, cmd_run_usage},
                {"check", cmd_check, cmd_check_usage},
                {"sweep", cmd_sweep, cmd_sweep_usage},
+               {"asterism", cmd_asterism, cmd_asterism_usage},
                {"params", cmd_params, cmd_params_usage},
                {"import-legacy", cmd_import_legacy, cmd_import_usage}};
 

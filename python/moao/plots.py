@@ -150,9 +150,14 @@ def draw_compass(ax, run, angle):
     On the sky east lies to the left of north: north is `angle` clockwise from y, east a quarter turn
     counterclockwise from north.
     """
+    draw_compass_at(ax, compass_place(run), angle)
+
+
+def draw_compass_at(ax, place, angle):
+    """The same with its middle at a place in shares of the axes."""
     a, length = np.radians(angle), 0.1
     arrows = (("N", np.sin(a), np.cos(a)), ("E", -np.cos(a), np.sin(a)))
-    x, y = compass_place(run)
+    x, y = place
     x, y = x - length / 2 * sum(v[1] for v in arrows), y - length / 2 * sum(v[2] for v in arrows)
     for word, dx, dy in arrows:
         ax.annotate("", (x + length * dx, y + length * dy), (x, y), xycoords="axes fraction",

@@ -41,6 +41,20 @@ static const option options[] = {
     {"--gflops", TAKES_REAL, MEMBER(gflops), 1e9, DIM_NONE, ""},
     {"--memory", TAKES_REAL, MEMBER(memory), 1e15, DIM_BYTES, "GB"},
     {"--time", TAKES_REAL, MEMBER(limit), 3.2e7, DIM_TIME, "h"},
+    {"--stars", TAKES_TEXT, MEMBER(stars), 0, DIM_NONE, ""},
+    {"--fields", TAKES_TEXT, MEMBER(fields), 0, DIM_NONE, ""},
+    {"--want", TAKES_TEXT, MEMBER(want), 0, DIM_NONE, ""},
+    {"--keep", TAKES_TEXT, MEMBER(keep), 0, DIM_NONE, ""},
+    {"--choose", TAKES_COUNT, MEMBER(choose), 16, DIM_NONE, ""},
+    {"--most", TAKES_COUNT, MEMBER(most), 1e4, DIM_NONE, ""},
+    {"--order", TAKES_COUNT, MEMBER(order), 1e3, DIM_NONE, ""},
+    {"--refine", TAKES_COUNT, MEMBER(refine), 1e7, DIM_NONE, ""},
+    {"--full", TAKES_COUNT, MEMBER(full), 1e3, DIM_NONE, ""},
+    {"--sample", TAKES_COUNT, MEMBER(sample), 1e5, DIM_NONE, ""},
+    {"--limit", TAKES_REAL, MEMBER(faintest), 40, DIM_NONE, ""},
+    {"--radius", TAKES_REAL, MEMBER(radius), 0.17, DIM_ANGLE, "arcsec"},
+    {"--apart", TAKES_REAL, MEMBER(apart), 0.17, DIM_ANGLE, "arcsec"},
+    {"--greedy", TAKES_NOTHING, MEMBER(greedy), 0, DIM_NONE, ""},
 };
 
 enum { NOPTION = sizeof options / sizeof *options };

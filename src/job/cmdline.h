@@ -16,7 +16,13 @@ typedef struct { /* borrowed from argv, but for the arrays and `joined` */
     int nodes, cores, gpus; /* cores and GPUs of a node */
     double gflops;          /* dgemm of a core, of a GPU with --gpus [GFLOP/s] */
     double limit;           /* --time: longest time of a job [s] */
-    char **joined;          /* overrides put together from several words, NULL-terminated */
+    /* asterism; texts NULL, numbers 0: not given */
+    const char *stars, *fields, *want, *keep; /* --stars, --fields, --want, --keep */
+    int choose, most, order;                  /* --choose, --most, --order */
+    int refine, full, sample;                 /* --refine, --full, --sample */
+    double faintest, radius, apart;           /* --limit [mag], --radius, --apart [rad] */
+    bool greedy;
+    char **joined; /* overrides put together from several words, NULL-terminated */
 } cmdline;
 
 /* Parse argv[1..]. allowed: names of the options of this command, separated by blanks; others are

@@ -10,7 +10,8 @@
 
 typedef struct { /* what makes matrices of one target at a time, and where files go */
     run *r;
-    tor t;
+    report rep;    /* this work is apart from the run's */
+    tor t;         /* like that of the run */
     bool slopes;   /* rows are truth-sensor slopes (R, Cee), else DM commands (W, Cvv) */
     double *dev;   /* on the device: a panel of a covariance, or rows of P Ctt P' */
     double *whole; /* nrow x nrow: Y + P Ctt P'/2 of a target */
@@ -128,7 +129,7 @@ static status fill_w(writer *w, size_t rows, size_t j0, size_t nj, double *a) {
 /* Collective. Y + P Ctt P'/2 of the target in hand under the profile of exposure e, whole. */
 static status make_residual(writer *w, int e) {
     tor *t = &w->t;
-    linop *op = t->op;
+    linop *op = t->op->reference != NULL ? t->op->reference : t->op;
     const size_t n = (size_t)t->t.nrow, rows = (size_t)t->t.nlrow;
     const atmos *a = &w->r->u.a;
     const profile *p = atmos_profile_at(a, a->exposure_time[e]);
@@ -218,22 +219,16 @@ done:
     return st;
 }
 
-/* Collective. An executor for one target at a time, its rows spread over all ranks that work in
- * step; proj: nrow x t. */
+/* Collective. proj: nrow x t. */
 static status try_open(writer *w, const double *proj, int nrow) {
     const run *r = w->r;
     tor_setup u;
-    report *rep = w->t.e.rep;
     int one;
     status st;
-    TRY(comm_agree(r->c, run_tor_setup(r, proj, nrow, 1, &u)));
-    u.rep = rep;
-    u.group_size = u.kind->in_step ? r->c->size : 1;
-    u.nsample = 0;
-    u.say = false;
+    TRY(comm_agree(r->c, run_single_setup(w->r, proj, nrow, &w->rep, &u)));
     TRY(tor_open(&u, &w->t));
     TRY(tor_take(&w->t, &u, &one));
-    const size_t panel = (r->u.s.m > r->u.s.t ? r->u.s.m : r->u.s.t) * r->pl.width;
+    const size_t panel = (r->u.s.m > r->u.s.t ? r->u.s.m : r->u.s.t) * u.width;
     const size_t square = (size_t)w->t.t.nlrow * (size_t)nrow;
     st = engine_doubles(&w->t.e, (int64_t)(panel > square ? panel : square), "a matrix", &w->dev);
     st = comm_agree(r->c, st);
@@ -252,7 +247,6 @@ static void close_executor(writer *w) {
 static status write_rows(run *r, bool slopes) {
     const setup *u = &r->u;
     const int nrow = slopes ? (int)u->s.t : u->s.dm.nact;
-    report rep = {0}; /* this work is apart from the run's */
     writer w = {.r = r, .slopes = slopes};
     double *identity = NULL;
     const bool rows = wants(&w, slopes ? "R" : "W") || wants(&w, slopes ? "Cee" : "Cvv");
@@ -265,10 +259,8 @@ static status write_rows(run *r, bool slopes) {
     TRY(comm_agree(r->c, st));
     for (size_t i = 0; slopes && i < u->s.t; i++)
         identity[i + i * u->s.t] = 1;
-    w.t.e.rep = &rep;
     if ((st = try_open(&w, slopes ? identity : r->dplus, nrow)) != MOAO_OK) {
         close_executor(&w);
-        w.t.e.rep = &rep;
         TRY(run_without_devices(r, st));
         TRY(try_open(&w, slopes ? identity : r->dplus, nrow));
     }

@@ -38,7 +38,8 @@ static status open_store(run *r, long *chunk, long *threads) {
                             .nlambda = r->u.o.nlambda,
                             .nbox = r->u.o.nbox,
                             .crop = par->output_psf == PSF_NONE ? 0 : r->u.o.crop,
-                            .mixed = par->compute_precision == PRECISION_PARAM_MIXED};
+                            .mixed = par->compute_precision == PRECISION_PARAM_MIXED ||
+                                     !r->pl.kind->exact};
     warn_resume(r);
     const store_how how = {r->cl->resume, r->cl->overwrite, r->cl->force};
     status st = store_open(r->dir, &what, &how, &r->st);
@@ -70,13 +71,17 @@ static status leave_devices(run *r, status st) {
     return MOAO_OK;
 }
 
+/* Bytes of its device that a rank may use. */
+static double device_memory(const run *r) {
+    return fmin(r->u.par.compute_gpu_memory, r->device.memory) / r->device.sharing;
+}
+
 /* Local. The plan, for about `chunk` targets at a time. */
 static status plan_for(run *r, int chunk) {
     const params *par = &r->u.par;
-    const double free = r->device.memory, asked = par->compute_gpu_memory;
     if (r->device.be != NULL) {
         status st = plan_make_device(par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk,
-                                     fmin(asked, free) / r->device.sharing, &r->pl);
+                                     device_memory(r), &r->pl);
         /* a node's devices make a factor together where they hold it, else each for itself */
         r->pl.flops[STAGE_FACTOR] *=
             r->device.sharing > 1 || r->pl.kind == &linop_streamed ? r->c->size : r->c->nnode;
@@ -132,31 +137,52 @@ done:
     return st;
 }
 
-status run_tor_setup(const run *r, const double *proj, int nrow, int chunk, tor_setup *u) {
+tor_setup run_tor_setup(run *r) {
     const plan *p = &r->pl;
     const profile *largest = r->u.a.profiles;
     for (int i = 1; i < r->u.a.nprofile; i++)
         if (r->u.a.profiles[i].nlayer > largest->nlayer)
             largest = &r->u.a.profiles[i];
-    *u = (tor_setup){.kind = p->kind,
-                     .be = r->device.be != NULL ? r->device.be : &backend_cpu,
-                     .c = r->c,
-                     .s = &r->u.s,
-                     .rep = (report *)&r->rep,
-                     .proj = proj,
-                     .nrow = nrow,
-                     .largest = largest,
-                     .width = p->width,
-                     .block = p->block,
-                     .grid = {p->nprow, p->npcol},
-                     .group_size = p->group_size,
-                     .chunk = chunk,
-                     .planned = p->device.fits,
-                     .sharing = r->device.sharing,
-                     .nsample = r->u.par.compute_residual_columns,
-                     .one_target = (double)(p->device.fixed + p->device.target),
-                     .say = true};
-    return MOAO_OK;
+    return (tor_setup){.kind = p->kind,
+                       .be = r->device.be != NULL ? r->device.be : &backend_cpu,
+                       .c = r->c,
+                       .s = &r->u.s,
+                       .rep = &r->rep,
+                       .proj = r->dplus,
+                       .nrow = r->u.s.dm.nact,
+                       .largest = largest,
+                       .width = p->width,
+                       .block = p->block,
+                       .grid = {p->nprow, p->npcol},
+                       .group_size = p->group_size,
+                       .chunk = p->chunk,
+                       .planned = p->device.fits,
+                       .sharing = r->device.sharing,
+                       .nsample = r->u.par.compute_residual_columns,
+                       .one_target = (double)(p->device.fixed + p->device.target),
+                       .say = true};
+}
+
+status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_setup *u) {
+    status st = MOAO_OK;
+    *u = run_tor_setup(r);
+    u->proj = proj;
+    u->nrow = nrow;
+    u->rep = rep;
+    u->chunk = 1;
+    u->nsample = 0;
+    u->say = false;
+    u->group_size = u->kind->in_step ? r->c->size : 1;
+    if (u->kind->in_step)
+        return st;
+    device_plan p;
+    TRY(device_plan_choose(false, u->s, &r->u.o, nrow, r->sizes.nlayer, u->width, 0,
+                           device_memory(r), &p));
+    u->kind = p.kind;
+    u->planned = p.fits;
+    u->one_target = (double)(p.fixed + p.target);
+done:
+    return st;
 }
 
 status run_without_devices(run *r, status st) {
@@ -173,11 +199,12 @@ done:
 }
 
 static status try_executor(run *r) {
-    obsseq_setup u = {
-        .ps = r->u.ps, .edge = r->prec.edge, .tolerance = r->u.par.compute_mixed_tolerance};
+    const obsseq_setup u = {.tor = run_tor_setup(r),
+                            .ps = r->u.ps,
+                            .edge = r->prec.edge,
+                            .tolerance = r->u.par.compute_mixed_tolerance};
     int chunk;
     status st;
-    TRY(run_tor_setup(r, r->dplus, r->u.s.dm.nact, r->pl.chunk, &u.tor));
     TRY(obsseq_open(&u, &r->seq, &chunk));
     if (chunk < r->pl.chunk && is_root(r))
         progress_note("the device has room for %d targets at a time, not %d", chunk, r->pl.chunk);
@@ -234,7 +261,9 @@ void run_announce(const run *r) {
         progress_note("the factor of Cmm does not fit there: it stays in the host's memory and "
                       "passes by");
     if (r->prec.wanted)
-        progress_note("mixed precision, checked on target %d of every exposure", r->prec.edge + 1);
+        progress_note("%s, checked on target %d of every exposure",
+                      r->pl.kind == &linop_half ? "mixed precision" : r->pl.kind->name,
+                      r->prec.edge + 1);
     else if (r->u.par.compute_precision == PRECISION_PARAM_MIXED)
         progress_note("compute.precision: mixed needs a GPU that holds the factor; computing in "
                       "double precision");

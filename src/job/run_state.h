@@ -49,8 +49,11 @@ status run_prepare_stages(run *r);
 /* Collective. The executor and its memory. */
 status run_open_executor(run *r);
 
-/* Local. What computes, for rows projected by proj (nrow x t), `chunk` targets at a time. */
-status run_tor_setup(const run *r, const double *proj, int nrow, int chunk, tor_setup *u);
+/* Local. What computes; and what computes as that does, but exactly and one target at a time, its
+ * rows (nrow, projected by proj) on all ranks that work in step. MOAO_INPUT where a device has no
+ * room. */
+tor_setup run_tor_setup(run *r);
+status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_setup *u);
 /* Collective. After a failure `st` of devices at the start: the CPU takes their place, where the
  * user left that open. */
 status run_without_devices(run *r, status st);

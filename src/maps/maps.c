@@ -44,14 +44,16 @@ static void map_header(fitsout *o, const maps_data *m, const maps_quantity *q, b
     fitsout_text(o, "TITLE", q->title, "");
     if (q->box > 0)
         fitsout_real(o, "EEBOX", q->box * ARCSEC_PER_RAD * 1e3, "[mas] side of the box");
+    double step[2];
     for (int i = 0; i < 2; i++) {
-        double step = s->grid_step[i] > 0 ? s->grid_step[i] * ARCSEC_PER_RAD : 1;
+        step[i] = s->grid_step[i] > 0 ? s->grid_step[i] : 1 / ARCSEC_PER_RAD;
         fitsout_axis(o, i + 1, i == 0 ? "X" : "Y", "arcsec", 1, s->targets[0][i] * ARCSEC_PER_RAD,
-                     step);
+                     step[i] * ARCSEC_PER_RAD);
     }
     if (!is_long)
         fitsout_axis(o, 3, "EXPOSURE", "", 1, 1, 1);
     fitsout_axis(o, is_long ? 3 : 4, "LAMBDA", "", 1, 1, 1);
+    maps_celestial_axes(o, m, s->targets[0], step, is_long ? 3 : 4);
     if (is_long && q->scalar == SCALAR_FWHM && m->nexposure > 1 && m->par->output_psf == PSF_NONE)
         fitsout_comment(o, "NaN: the width of the mean image needs the images (output.psf: long).");
 }
@@ -125,6 +127,7 @@ status maps_write(const char *dir, const params *par, const sys *s, const atmos 
                    .nexposure = a->nexposure,
                    .ntarget = s->ntarget,
                    .nscalar = SCALAR_EE + par->psf_ee_boxes.n};
+    params_sky(par, &m.sk);
     if (store_finished(store)) {
         progress_note("%s: the run was finished before; its files stay as they are", dir);
         return MOAO_OK;

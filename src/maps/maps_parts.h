@@ -7,6 +7,7 @@
 #include "params/params.h"
 #include "store/store.h"
 #include "system/atmos.h"
+#include "system/sky.h"
 #include "system/system.h"
 
 /* Places of the scalars in a result_block; ensquared energies follow. */
@@ -18,6 +19,7 @@ typedef struct {
     const sys *s;
     const atmos *a;
     store *st;
+    sky sk;        /* where the field is; NAN: not known */
     int crop;      /* side of the images, pixels */
     double *pixel; /* [nlambda] of the images [rad] */
     int nlambda, nexposure, ntarget, nscalar;
@@ -41,6 +43,14 @@ void maps_quantity_at(const maps_data *m, int i, maps_quantity *q);
 
 /* Keywords of the run, for a primary header; then the comments, a NULL-terminated list. */
 void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments);
+/* Whether the field's place on the sky is known; keywords that say it; the celestial description of
+ * a map's first two axes, with the direction of pixel (1, 1) and the steps [rad]; RA and Dec of a
+ * direction in two columns of a table (nothing where they are not known). */
+bool maps_on_sky(const maps_data *m);
+void maps_sky_header(fitsout *o, const maps_data *m);
+void maps_celestial_axes(fitsout *o, const maps_data *m, const double first[2],
+                         const double step[2], int naxis);
+void maps_sky_cells(fitsout *o, const maps_data *m, int col, long row, const double xy[2]);
 /* Tables. */
 void maps_table_targets(fitsout *o, const maps_data *m, bool results);
 void maps_table_guidestars(fitsout *o, const maps_data *m);

@@ -81,6 +81,7 @@ void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments
     fitsout_real(o, "TELDIAM", s->diameter, "[m] diameter of the telescope");
     fitsout_real(o, "OBSCUR", s->obs, "central obscuration / diameter");
     fitsout_real(o, "ZENITH", s->zenith * 180 / M_PI, "[deg] zenith angle");
+    maps_sky_header(o, m);
     fitsout_real(o, "LOOPDEL", s->delay, "[s] delay of the loop");
     fitsout_integer(o, "NSENSOR", s->nsensor, "wavefront sensors");
     fitsout_integer(o, "NMEAS", (long)s->m, "measurements");
@@ -143,7 +144,7 @@ static size_t longest_name(const params *par) {
 
 void maps_table_targets(fitsout *o, const maps_data *m, bool results) {
     const bool named = m->par->targets_names.n == m->ntarget;
-    const int fixed = named ? 4 : 3;
+    const int sky_at = named ? 5 : 4, fixed = sky_at - 1 + (maps_on_sky(m) ? 2 : 0);
     int nq = results ? m->nscalar : 0, ncol = fixed + 2 * nq;
     long dims[2] = {m->nexposure, m->nlambda};
     fitsout_column *columns = calloc((size_t)ncol, sizeof *columns);
@@ -160,6 +161,10 @@ void maps_table_targets(fitsout *o, const maps_data *m, bool results) {
     snprintf(form, sizeof form, "%zuA", longest_name(m->par));
     if (named)
         columns[3] = (fitsout_column){"NAME", form, "", "of the target"};
+    if (maps_on_sky(m)) {
+        columns[sky_at - 1] = (fitsout_column){"RA", "1D", "deg", "ICRS"};
+        columns[sky_at] = (fitsout_column){"DEC", "1D", "deg", "ICRS"};
+    }
     if (results)
         result_columns(m, columns + fixed, text);
     fitsout_table(o, "TARGETS", m->ntarget, ncol, columns);
@@ -176,6 +181,7 @@ void maps_table_targets(fitsout *o, const maps_data *m, bool results) {
         fitsout_cells_double(o, 3, t + 1, 1, 1, &at[1]);
         if (named)
             fitsout_cell_text(o, 4, t + 1, m->par->targets_names.v[t]);
+        maps_sky_cells(o, m, sky_at, t + 1, m->s->targets[t]);
         for (int i = 0; i < nq; i++) {
             maps_quantity q;
             maps_quantity_at(m, i, &q);
@@ -206,11 +212,13 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
         {"NOISEVAR", "1D", "arcsec2", "of a slope, mean over the subapertures"},
         {"PHOTONS", "1D", "photon", "electrons per subaperture and frame; NaN: unused"},
         {"SPOT", "1D", "arcsec", "FWHM of a spot (across its elongation)"},
-        {"SPOTLONG", "1D", "arcsec", "the same along the elongation, mean"}};
-    enum { NCOL = sizeof columns / sizeof *columns };
+        {"SPOTLONG", "1D", "arcsec", "the same along the elongation, mean"},
+        {"RA", "1D", "deg", "ICRS"},
+        {"DEC", "1D", "deg", "ICRS"}};
+    const int ncol = (int)(sizeof columns / sizeof *columns) - (maps_on_sky(m) ? 0 : 2);
     const sys *s = m->s;
     const profile *first = atmos_profile_at(m->a, m->a->exposure_time[0]);
-    fitsout_table(o, "GUIDESTARS", s->nsensor, NCOL, columns);
+    fitsout_table(o, "GUIDESTARS", s->nsensor, ncol, columns);
     fitsout_comment(o, "Noise and spots: under the profile of the first exposure.");
     for (int w = 0; w < s->nsensor; w++) {
         const sensor *g = &s->sensors[w];
@@ -238,6 +246,7 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
         fitsout_cell_integer(o, 7, w + 1, g->nsub);
         for (size_t i = 0; i < sizeof real / sizeof *real; i++)
             fitsout_cells_double(o, real[i].col, w + 1, 1, 1, &real[i].value);
+        maps_sky_cells(o, m, ncol - 1, w + 1, g->dir);
     }
 }
 

@@ -85,6 +85,9 @@ static status cpu_fill_cmm(backend_cov *c, backend_type t, char part, unsigned w
     output o = {t, part, i0, ni, a, lda};
     if (!part_ok(part) || with > MATCOV_ALL || !matcov_block_ok(t, m, i0, ni, m, j0, nj, lda))
         return status_fail(MOAO_INPUT, "fill_cmm: an argument is out of range");
+    if (t == BACKEND_D && part == 'A') /* as the CPU's runs have it: nothing to convert */
+        return fill_cmm_with(c->mc, with, (size_t)i0, (size_t)ni, (size_t)j0, (size_t)nj, a,
+                             (size_t)lda);
     TRY(panel_alloc(ni, &v));
     for (int64_t j = 0; j < nj; j += PANEL) {
         int64_t n = panel_width(j, nj);
@@ -105,6 +108,9 @@ static status cpu_fill_ctt(backend_cov *c, backend_type t, char part, int64_t i0
     output o = {t, part, i0, ni, a, lda};
     if (!part_ok(part) || !matcov_block_ok(t, n, i0, ni, n, j0, nj, lda))
         return status_fail(MOAO_INPUT, "fill_ctt: an argument is out of range");
+    if (t == BACKEND_D && part == 'A')
+        return matcov_fill_ctt(c->mc, (size_t)i0, (size_t)ni, (size_t)j0, (size_t)nj, a,
+                               (size_t)lda);
     TRY(panel_alloc(ni, &v));
     for (int64_t j = 0; j < nj; j += PANEL) {
         int64_t wide = panel_width(j, nj);
@@ -146,6 +152,8 @@ static status cpu_fill_ctm(backend_cov_target *target, backend_type t, int64_t i
     if (target->mt == NULL)
         return status_fail(MOAO_INPUT, "fill_ctm: the target was not aimed");
     output o = {t, 'A', i0, ni, a, lda};
+    if (t == BACKEND_D && ni == (int64_t)s->t)
+        return matcov_fill_ctm(target->mt, (size_t)j0, (size_t)nj, a, (size_t)lda);
     TRY(panel_alloc((int64_t)s->t, &v));
     for (int64_t j = 0; j < nj; j += PANEL) {
         int64_t n = panel_width(j, nj);

@@ -39,6 +39,14 @@ static void set_noise(const sensor_params *p, double diameter, sensor_noise *n) 
         place_launch(p, diameter, n->launch);
 }
 
+/* From the frame of the pupil into the field: counterclockwise by the angle from the field's y axis
+ * to the zenith. */
+static void turn(double angle, double v[2]) {
+    const double c = cos(angle), s = sin(angle), x = v[0], y = v[1];
+    v[0] = c * x - s * y;
+    v[1] = s * x + c * y;
+}
+
 static void set_sensor(const params *par, const sensor_params *p, double airmass, sensor *o) {
     snprintf(o->name, sizeof o->name, "%s", p->name);
     o->lgs = p->type == SENSOR_LGS;
@@ -49,6 +57,12 @@ static void set_sensor(const params *par, const sensor_params *p, double airmass
     o->rot = p->rotation;
     memcpy(o->shift, p->shift, sizeof o->shift);
     set_noise(p, par->telescope_diameter, &o->noise);
+    if (o->lgs && par->sky_lgs == SKY_PUPIL) {
+        sky field;
+        params_sky(par, &field);
+        turn(field.parallactic - field.angle, o->dir);
+        turn(field.parallactic - field.angle, o->noise.launch);
+    }
 }
 
 /* Position i of n that are `step` apart and centred. */

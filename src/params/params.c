@@ -10,6 +10,7 @@ static const struct {
     const char *keys; /* separated and enclosed by '|' */
 } alternatives[] = {
     {"targets", "|grid|list|file|"},
+    {"sky", "|hour_angle|time|"},
     {"atmosphere", "|profiles|file|legacy|"},
     {"atmosphere.legacy", "|files|pattern|"},
     {"atmosphere.profiles.layers", "|fraction|strength|"},
@@ -123,6 +124,7 @@ static status load(params_files *files, int nfile, const char *const *names, int
     TRY(param_table_defaults(&params_main_table, 0, par));
     TRY(param_table_read(&params_main_table, 0, l.root, "", par));
     TRY(param_table_require(&params_main_table, 0, l.root, NULL, ""));
+    TRY(params_read_sky(&l));
     TRY(params_read_sensors(&l));
     TRY(params_read_targets(&l));
     TRY(params_read_atmosphere(&l));

@@ -9,6 +9,7 @@
 #include "base/comm.h"
 #include "base/status.h"
 #include "system/atmos.h"
+#include "system/sky.h"
 #include "system/system.h"
 #include <math.h>
 #include <stdbool.h>
@@ -72,6 +73,7 @@ enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_GPU }; /* compute.backend */
 enum { PRECISION_PARAM_DOUBLE, PRECISION_PARAM_MIXED };
 enum { VERIFY_OFF, VERIFY_SAMPLE, VERIFY_FULL };
 enum { PSF_SHORT, PSF_LONG, PSF_NONE }; /* output.psf */
+enum { SKY_FIELD, SKY_PUPIL };          /* sky.lgs */
 
 struct sensor_params { /* after loading: frame_rate and ring not given */
 #define SENSOR(key, kind, ...) param_##kind key;
@@ -114,6 +116,9 @@ void params_free(params *par);
  */
 status sys_init(const params *par, sys *s);
 status atmos_init(const params *par, const sys *s, atmos *a);
+
+/* Where the field is on the sky, as far as the parameters say (NAN: not given). Local. */
+void params_sky(const params *par, sky *s);
 
 /* Refuse a name that no folder of results can have: empty, beginning with a blank (cfitsio would
  * leave it out), too long for the names of files below it. MOAO_INPUT, the message beginning with

@@ -30,6 +30,8 @@ status params_read_sensors(params_loader *l);
 /* "sensors[i].key" with the number of the item in the files. */
 void params_sensor_path(const params_loader *l, int i, const char *key, char out[PARAM_PATH]);
 
+/* The zenith angle that follows from sky, into par. */
+status params_read_sky(params_loader *l);
 status params_read_targets(params_loader *l);
 status params_read_atmosphere(params_loader *l);
 /* What no single value shows: lengths, orders, stars below layers, impossible geometry. */

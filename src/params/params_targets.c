@@ -3,13 +3,14 @@
 #include "params_load.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 enum { MAX_FIELDS = 64, MAX_NAME = 63 };
-enum { COLUMN_X, COLUMN_Y, COLUMN_NAME, COLUMNS };
+enum { COLUMN_X, COLUMN_Y, COLUMN_NAME, COLUMN_RA, COLUMN_DEC, COLUMNS };
 
 typedef struct { /* a file while it is read */
     params_loader *l;
@@ -64,9 +65,9 @@ static int split(const char *line, size_t n, field *f) {
     return count;
 }
 
-/* Column that a word names: x, y, name, or "x[mas]" with a unit; -1 for another word. */
+/* Column that a word names: x, y, name, ra, dec, or "x[mas]" with a unit; -1 for another word. */
 static int column_of(const char *word, char unit[8]) {
-    static const char *const known[] = {"x", "y", "name"};
+    static const char *const known[] = {"x", "y", "name", "ra", "dec"};
     size_t n = strcspn(word, "[");
     unit[0] = '\0';
     for (int i = 0; i < COLUMNS; i++) {
@@ -81,11 +82,11 @@ static int column_of(const char *word, char unit[8]) {
     return -1;
 }
 
-/* Take a line as column names if it is one: x and y are among its words. In a comment, where any
- * words may stand, no other words must be. */
+/* Take a line as column names if it is one: x and y, or ra and dec, are among its words. In a
+ * comment, where any words may stand, no other words must be. */
 static bool take_header(reader *r, int n, const field *f, bool comment) {
-    int where[COLUMNS] = {-1, -1, -1};
-    char unit[COLUMNS][8] = {"", "", ""}, one[8];
+    int where[COLUMNS] = {-1, -1, -1, -1, -1};
+    char unit[COLUMNS][8] = {"", "", "", "", ""}, one[8];
     for (int i = 0; i < n && n <= MAX_FIELDS; i++) {
         int k = column_of(f[i].text, one);
         if ((k < 0 && comment) || (k >= 0 && where[k] >= 0))
@@ -95,7 +96,8 @@ static bool take_header(reader *r, int n, const field *f, bool comment) {
         where[k] = i;
         memcpy(unit[k], one, sizeof one);
     }
-    if (where[COLUMN_X] < 0 || where[COLUMN_Y] < 0)
+    if ((where[COLUMN_X] < 0 || where[COLUMN_Y] < 0) &&
+        (where[COLUMN_RA] < 0 || where[COLUMN_DEC] < 0))
         return false;
     r->header = true;
     r->ncolumn = n;
@@ -150,12 +152,33 @@ static status check_fields(const reader *r, int n, const field *f, size_t len) {
     return MOAO_OK;
 }
 
+/* Direction of a target that is given by RA and Dec. */
+static status read_celestial(const reader *r, const field *f, double xy[2]) {
+    const field *ra = &f[r->column[COLUMN_RA]], *dec = &f[r->column[COLUMN_DEC]];
+    double a, d;
+    sky s;
+    params_sky(r->l->par, &s);
+    if (!params_given(s.ra))
+        return fail_line(r, ra->at,
+                         "ra and dec without sky.ra and sky.dec, expected the field's "
+                         "centre in the parameters");
+    if (!sky_read_angle(ra->text, true, &a))
+        return fail_line(r, ra->at, "no right ascension, expected hh:mm:ss, or degrees");
+    if (!sky_read_angle(dec->text, false, &d) || fabs(d) > M_PI / 2)
+        return fail_line(r, dec->at, "no declination, expected dd:mm:ss, or degrees");
+    if (!sky_project(&s, a, d, xy) || hypot(xy[0], xy[1]) > 36000 / ARCSEC_PER_RAD)
+        return fail_line(r, ra->at, "more than 10 degrees from the field's centre, expected less");
+    return MOAO_OK;
+}
+
 static status take_target(reader *r, int n, const field *f, size_t len) {
     point_list *out = &r->l->par->targets_list;
     const int name = r->header ? r->column[COLUMN_NAME] : n > 2 ? 2 : -1;
     status st;
     TRY(check_fields(r, n, f, len));
-    for (int k = 0; k < 2; k++)
+    if (r->header && r->column[COLUMN_X] < 0)
+        TRY(read_celestial(r, f, out->v[out->n]));
+    for (int k = 0; k < 2 && !(r->header && r->column[COLUMN_X] < 0); k++)
         TRY(read_coordinate(r, &f[r->header ? r->column[k] : k], k, &out->v[out->n][k]));
     if (name >= 0 && strlen(f[name].text) > MAX_NAME)
         return fail_line(r, f[name].at, "a name longer than 63 bytes, expected less");
@@ -189,8 +212,10 @@ static status check_units(const reader *r) {
     double v;
     for (int k = 0; k < COLUMNS && r->header; k++) {
         snprintf(text, sizeof text, "1 %s", r->unit[k]);
-        if (r->unit[k][0] != '\0' && (k == COLUMN_NAME || !units_parse(text, DIM_ANGLE, "arcsec",
-                                                                       false, &v, why, sizeof why)))
+        const bool celestial = k == COLUMN_RA || k == COLUMN_DEC;
+        if (r->unit[k][0] != '\0' &&
+            (k == COLUMN_NAME || (celestial && strcmp(r->unit[k], "deg")) ||
+             !units_parse(text, DIM_ANGLE, "arcsec", false, &v, why, sizeof why)))
             return fail_line(r, 1,
                              "a column's unit is not known, expected an angle as in x[arcsec]");
     }
@@ -232,7 +257,7 @@ static status read_target_file(params_loader *l, const ynode *at) {
     const char *name = l->par->targets_file;
     const params_file *f;
     text_list *names = &l->par->targets_names;
-    reader r = {.l = l, .file = name, .column = {-1, -1, -1}};
+    reader r = {.l = l, .file = name, .column = {-1, -1, -1, -1, -1}};
     int line, column;
     status st;
     TRY(params_files_get(l->files, name, &f));

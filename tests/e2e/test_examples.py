@@ -29,7 +29,7 @@ class Examples(unittest.TestCase):
             program = os.path.join(cls.folder, os.path.basename(path)[:-2])
             code, text = run(os.environ.get("CC", "cc").split()[-1], "-O2", "-D_GNU_SOURCE",
                              "-I" + os.path.join(ROOT, "src"), "-I" + os.path.join(ROOT, "src/backend"),
-                             path, os.path.join(BUILD, "libmoao.a"), "-o", program, "-fopenmp", "-lopenblas", "-ldl",
+                             "-I" + os.path.join(ROOT, "src/tlr"), path, os.path.join(BUILD, "libmoao.a"), "-o", program, "-fopenmp", "-lopenblas", "-ldl",
                              "-lpthread", "-lm")
             if code != 0:
                 raise RuntimeError(text)
@@ -70,6 +70,33 @@ class Examples(unittest.TestCase):
                     self.assertLess(int(loose[i][j]), int(tight[i][j]))
                     self.assertLessEqual(abs(int(loose[i][j]) - int(loose[j][i])), 1)
         self.assertLess(int(loose[0][7]), int(loose[0][1]))
+
+    def test_matern(self):
+        """The likelihood of a random field converges to the exact one as the tolerance shrinks, in less memory; the
+        fit finds the parameters that the data were drawn with, and kriging predicts what was held out."""
+        code, text = run(os.path.join(self.folder, "matern"), "--backend", "cpu", "--n", "1600", "--tile", "64",
+                         "--tau", "1e-7")
+        self.assertEqual(code, 0, text)
+        rows = [[float(x) for x in row] for row in re.findall(
+            r"tau (\S+), log-likelihood (\S+), \S+ s, (\S+) MB of (\S+), mean rank (\S+),", text)]
+        exact = rows[-1][1]
+        self.assertEqual(rows[-1][0], 0)
+        errors = {tau: abs(value - exact) for tau, value, *_ in rows}
+        self.assertLess(errors[1e-7], 1e-6 * abs(exact))
+        self.assertGreater(errors[1e-3], 10 * errors[1e-5])
+        for looser, tighter in zip(rows, rows[1:]):
+            self.assertLess(looser[4], tighter[4])
+        self.assertLess(rows[0][2], 0.8 * rows[0][3])
+        rms, plain, inside = (float(x) for x in re.search(
+            r"rms error (\S+) of a field of rms (\S+), (\d+) %", text).groups())
+        self.assertLess(rms, 0.6 * plain)
+        self.assertGreater(inside, 88)
+        code, text = run(os.path.join(self.folder, "matern"), "--backend", "cpu", "--n", "900", "--tile", "64", "--nu",
+                         "1.5", "--beta", "0.04", "--tau", "1e-5", "--fit")
+        self.assertEqual(code, 0, text)
+        variance, beta = (float(x) for x in re.search(r"fit: variance (\S+), beta (\S+),", text).groups())
+        self.assertLess(abs(variance - 1), 0.3)
+        self.assertLess(abs(beta - 0.04), 0.008)
 
 
 if __name__ == "__main__":

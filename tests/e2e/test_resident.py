@@ -73,6 +73,19 @@ class Resident(unittest.TestCase):
         self.assertEqual(machine["backend"], "cpu")
         self.assertTrue(machine["device"], "the resident executor names its device")
 
+    def test_matrices(self):
+        """output.matrices show what the executor of the run computes: those of devices equal the panels'."""
+        options = ["targets={list: [[0, 0], [11, -7]]}", "schedule={tor_times: [0], exposure_times: [10 min]}",
+                   "output.matrices=[D,Dplus,Cmm,Ctm,Ctt,R,W,Cee,Cvv]"]
+        panels = Run(CASE, *options, ranks=2)
+        names = sorted(n[:-5] for n in os.listdir(panels.path("matrices")))
+        self.assertEqual(len(names), 17)
+        for here in (Run(CASE, *options, "compute.panel=60", ranks=3, env=RESIDENT),
+                     Run(CASE, *options, "compute.precision=mixed", env=RESIDENT)):
+            self.assertEqual(sorted(n[:-5] for n in os.listdir(here.path("matrices"))), names)
+            for name in names:
+                self.assertLessEqual(relative(here.matrix(name), panels.matrix(name)), 1e-10, name)
+
     def test_results_do_not_depend_on_ranks_or_chunks(self):
         """Bit for bit: 1 rank and all targets at once, 3 ranks (a chunk of 2 leaves one without a target), which make
         the factor together."""

@@ -1,0 +1,408 @@
+/* Tile low-rank algebra against dense operations: bench_tlr [group...]
+ *   lld      batched products of low-rank tiles into dense ones, 1,000 at a time, against cuBLAS
+ *   gemm     C dense, from matrices of one rank (n = 40,960, tiles of 1,024 and 256), against dgemm
+ *   lll      C compressed (n = 61,440, rank 32)
+ *   potrf    squared exponential covariances, tiles of 1,024, rank 24 and tolerance 1e-9, four
+ *            variants, n from 20,480 to 102,400
+ *   matern   exp(-d / 0.1)-like likelihood: factor, solve with one column, logarithm of determinant
+ *   mosaic   Cmm of params/mosaic.yaml (or of `file=FILE`): factor at several tolerances, ranks by
+ *            column, bytes, two triangles with 5,336 rows
+ * Every row names its sizes; errors are measured on the device in the same run. */
+#include "tlr_data.cuh"
+
+/* tlr_case.c: covariances of the first profile of a parameter file. */
+extern "C" status tlr_case_open(const char *file, matcov_model *m);
+
+static const double one = 1, zero = 0;
+
+static double clock_now() {
+    CU(cudaStreamSynchronize(stream));
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+static tlr_options options(double tau, int64_t rank, int64_t width, int64_t cut) {
+    tlr_options o = {};
+    o.tau = tau;
+    o.rank = rank;
+    o.width = width;
+    o.cut = cut;
+    o.seed = 1;
+    return o;
+}
+
+static void say(const char *what, const tlr *a, int64_t b) {
+    tlr_stats s;
+    tlr_statistics(a, &s);
+    printf("#   %s: %.2f GB of %.2f dense, mean rank %.1f of %lld, 90 %% below %lld, most %lld, "
+           "%lld tiles dense, %lld empty of %lld\n",
+           what, s.bytes * 1e-9, s.bytes_dense * 1e-9, s.mean, (long long)b, (long long)s.p90,
+           (long long)s.most, (long long)s.dense, (long long)s.empty, (long long)s.tiles);
+}
+
+/* --- batched --- */
+
+static void bench_lld(int64_t n, int64_t r) {
+    const int64_t count = 1000;
+    double *u = (double *)bench_alloc(8 * n * r * count),
+           *v = (double *)bench_alloc(8 * n * r * count),
+           *w = (double *)bench_alloc(8 * n * r * count),
+           *core = (double *)bench_alloc(8 * r * r * count),
+           *c = (double *)bench_alloc(8 * n * n * count);
+    bench_fill(BACKEND_D, u, n, r * count, 1, 0, 1);
+    bench_fill(BACKEND_D, v, n, r * count, 1, 0, 2);
+    const batch_mat U = batch_strided(u, n, n * r), V = batch_strided(v, n, n * r),
+                    W = batch_strided(w, n, n * r), K = batch_strided(core, r, r * r),
+                    C = batch_strided(c, n, n * n);
+    const backend_batch *q = be->batch;
+    const double ours = bench_time(
+        9, [] {},
+        [&] {
+            OK(q->gemm(ctx, BACKEND_D, 'T', 'N', count, batch_size(r), batch_size(r), batch_size(n),
+                       &one, V, U, &zero, K));
+            OK(q->gemm(ctx, BACKEND_D, 'N', 'N', count, batch_size(n), batch_size(r), batch_size(r),
+                       &one, U, K, &zero, W));
+            OK(q->gemm(ctx, BACKEND_D, 'N', 'T', count, batch_size(n), batch_size(n), batch_size(r),
+                       &one, W, V, &zero, C));
+        });
+    double vendor = 0;
+    if (24 * n * n * count < (int64_t)100e9) {
+        double *a = (double *)bench_alloc(8 * n * n * count),
+               *b = (double *)bench_alloc(8 * n * n * count);
+        bench_fill(BACKEND_D, a, n, n * count, 1, 0, 3);
+        bench_fill(BACKEND_D, b, n, n * count, 1, 0, 4);
+        vendor = bench_time(
+            9, [] {},
+            [&] {
+                OK(cublasDgemmStridedBatched(blas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, a, n,
+                                             n * n, b, n, n * n, &zero, c, n, n * n, count));
+            });
+        CU(cudaFree(a));
+        CU(cudaFree(b));
+    }
+    char shape[64];
+    snprintf(shape, sizeof shape, "%lldx%lldx%lld,r%lld", (long long)count, (long long)n,
+             (long long)n, (long long)r);
+    bench_row("batched-lld", BACKEND_D, shape, ours, vendor,
+              (double)count * (4.0 * n * r * r + 2.0 * n * n * r), 0);
+    for (double *p : {u, v, w, core, c})
+        CU(cudaFree(p));
+}
+
+/* --- products of matrices --- */
+
+/* |C - A B'| / |C| on one column block, from the entries themselves, would take the dense product:
+ * the check is C x against A (B' x). */
+static double product_error(const tlr *a, const tlr *b, const double *c, int64_t n) {
+    double *x = (double *)bench_alloc(8 * n), *y = (double *)bench_alloc(8 * n),
+           *z = (double *)bench_alloc(8 * n);
+    double error, norm;
+    const double minus = -1;
+    bench_fill(BACKEND_D, x, n, 1, 1, 0, 7);
+    OK(tlr_apply(b, 'L', 'T', 1, 1, x, n, 0, y, n));
+    OK(tlr_apply(a, 'L', 'N', 1, 1, y, n, 0, z, n));
+    OK(cublasDnrm2(blas, n, z, 1, &norm));
+    OK(cublasDgemv(blas, CUBLAS_OP_N, n, n, &one, c, n, x, 1, &minus, z, 1));
+    OK(cublasDnrm2(blas, n, z, 1, &error));
+    for (double *p : {x, y, z})
+        CU(cudaFree(p));
+    return error / norm;
+}
+
+static void bench_gemm(int64_t n, int64_t b, int64_t r, bool compressed) {
+    Points p = make_points(n, b, 0.3, 0);
+    const tlr_options o = options(0, r, compressed ? 8192 : n, -1);
+    tlr *a, *d, *e = NULL;
+    double *c = (double *)bench_alloc(8 * n * n), *x = NULL;
+    double from = clock_now();
+    OK(tlr_build(be, ctx, &p.layout, &p.layout, fill_points, &p, &o, &a));
+    const double build = clock_now() - from;
+    OK(tlr_build(be, ctx, &p.layout, &p.layout, fill_points, &p, &o, &d));
+    if (compressed)
+        OK(tlr_build(be, ctx, &p.layout, &p.layout, fill_points, &p, &o, &e));
+    auto run = [&](char way) {
+        return 1e-3 * bench_time(
+                          3, [] {},
+                          [&] {
+                              OK(way == 'D' ? tlr_gemm_dense(1, a, 'N', d, 'T', 0, c, n)
+                                            : tlr_gemm(way, 1, a, 'N', d, 'T', 0, e));
+                          });
+    };
+    const double ours = run(compressed ? 'A' : 'D');
+    const double stepwise = compressed ? run('R') : 0;
+    if (compressed)
+        OK(tlr_expand(e, c, n));
+    const double error = product_error(a, d, c, n);
+    say("A", a, b);
+    tlr_close(a), tlr_close(d), tlr_close(e);
+    double dense = 0;
+    if (n <= 61440) {
+        x = (double *)bench_alloc(8 * n * n);
+        bench_fill(BACKEND_D, x, n, n, 1, 0, 1);
+        dense = 1e-3 * bench_time(
+                           1, [] {},
+                           [&] {
+                               OK(cublasDgemm(blas, CUBLAS_OP_N, CUBLAS_OP_T, n, n, n, &one, x, n,
+                                              x, n, &zero, c, n));
+                           });
+        CU(cudaFree(x));
+    }
+    printf(
+        "%-8s n %6lld b %4lld r %2lld: %.4f s, with compression of A and B %.4f s, dgemm %.4f s: "
+        "%.1f and %.1f times; recompressed after each inner tile %.4f s; error %.1e\n",
+        compressed ? "gemm-lll" : "gemm-lld", (long long)n, (long long)b, (long long)r, ours,
+        ours + 2 * build, dense, dense / ours, dense / (ours + 2 * build), stepwise, error);
+    fflush(stdout);
+    CU(cudaFree(c));
+    free_points(&p);
+}
+
+/* --- Cholesky --- */
+
+/* |(L L' - A) x| / |A x|, A by super-panels. */
+static double factor_error(const tlr *l, const tlr_layout *layout, tlr_fill *fill, void *arg) {
+    const int64_t n = layout->n, w = 2048;
+    double *x = (double *)bench_alloc(8 * n), *y = (double *)bench_alloc(8 * n),
+           *z = (double *)bench_alloc(8 * n), *a = (double *)bench_alloc(8 * n * w);
+    double error, norm;
+    const double minus = -1;
+    bench_fill(BACKEND_D, x, n, 1, 1, 0, 7);
+    CU(cudaMemsetAsync(z, 0, 8 * n, stream));
+    for (int64_t j = 0; j < n; j += w) {
+        const int64_t c = std::min(w, n - j);
+        OK(fill(arg, 0, n, j, c, a, n));
+        OK(cublasDgemv(blas, CUBLAS_OP_N, n, c, &one, a, n, x + j, 1, &one, z, 1));
+    }
+    OK(cublasDnrm2(blas, n, z, 1, &norm));
+    OK(tlr_apply(l, 'L', 'T', 1, 1, x, n, 0, y, n));
+    OK(tlr_apply(l, 'L', 'N', 1, 1, y, n, -1, z, n));
+    (void)minus;
+    OK(cublasDnrm2(blas, n, z, 1, &error));
+    for (double *p : {x, y, z, a})
+        CU(cudaFree(p));
+    return error / norm;
+}
+
+static void one_factor(const char *name, Points *p, int64_t b, char look, bool compressed,
+                       const tlr_options *o) {
+    tlr_source from = {};
+    tlr_report report;
+    tlr *a = NULL, *l;
+    from.layout = &p->layout;
+    from.fill = fill_points;
+    from.arg = p;
+    double t0 = clock_now(), build = 0;
+    if (compressed) {
+        OK(tlr_build(be, ctx, &p->layout, NULL, fill_points, p, o, &a));
+        from.a = a;
+        build = clock_now() - t0;
+    }
+    t0 = clock_now();
+    const status st = tlr_factor(be, ctx, &from, look, o, NULL, &l, &report);
+    const double t = clock_now() - t0;
+    if (st != MOAO_OK) {
+        printf("%-20s n %6lld b %4lld: %s\n", name, (long long)p->n, (long long)b,
+               status_message());
+        status_clear();
+    } else {
+        printf("%-20s n %6lld b %4lld: %.3f s (compressed before in %.3f s), error %.1e\n", name,
+               (long long)p->n, (long long)b, t, build,
+               factor_error(l, &p->layout, fill_points, p));
+        say("L", l, b);
+    }
+    fflush(stdout);
+    tlr_close(a), tlr_close(l);
+}
+
+static void bench_potrf(int64_t n) {
+    const int64_t b = 1024;
+    Points p = make_points(n, b, 0.1, 1e-2);
+    for (int mode = 0; mode < 2; mode++)
+        for (int v = 0; v < 4; v++) {
+            const tlr_options o = options(1e-9, mode ? 0 : 24, 0, mode ? 256 : -1);
+            char name[64];
+            if (v == 1 && n > 51200)
+                continue; /* all of the matrix dense beside the factor */
+            snprintf(name, sizeof name, "%s-%s%s", v / 2 ? "LL" : "DL", v % 2 ? "right" : "left",
+                     mode ? " 1e-9" : " r24");
+            one_factor(name, &p, b, v % 2 ? 'R' : 'L', v / 2, &o);
+        }
+    int *info = (int *)bench_alloc(256);
+    double *a = (double *)bench_alloc(8 * n * n);
+    const size_t lwork = be->workspace(BACKEND_POTRF, BACKEND_D, n, n);
+    void *work = bench_alloc(lwork);
+    OK(fill_points(&p, 0, n, 0, n, a, n));
+    const double t0 = clock_now();
+    OK(be->potrf(ctx, BACKEND_D, 'L', n, a, n, info, work, lwork));
+    printf("%-20s n %6lld: %.3f s\n", "dense potrf", (long long)n, clock_now() - t0);
+    fflush(stdout);
+    CU(cudaFree(a)), CU(cudaFree(work)), CU(cudaFree(info));
+    free_points(&p);
+}
+
+static void bench_likelihood(int64_t n, int64_t b, double tau) {
+    Points p = make_points(n, b, 0.05, 1e-2);
+    const tlr_options o = options(tau, 0, 0, b / 4);
+    tlr_source from = {};
+    tlr *l;
+    double *z = (double *)bench_alloc(8 * n), det;
+    from.layout = &p.layout;
+    from.fill = fill_points;
+    from.arg = &p;
+    bench_fill(BACKEND_D, z, n, 1, 1, 0, 3);
+    const double t0 = clock_now();
+    OK(tlr_factor(be, ctx, &from, 'L', &o, NULL, &l, NULL));
+    const double t1 = clock_now();
+    OK(tlr_solve(l, 'L', 'N', 1, z, n));
+    OK(tlr_logdet(l, &det));
+    const double t2 = clock_now();
+    printf(
+        "likelihood n %6lld b %4lld tau %.0e: factor %.3f s, solve and determinant %.3f s, error "
+        "%.1e, log det %.10g\n",
+        (long long)n, (long long)b, tau, t1 - t0, t2 - t1,
+        factor_error(l, &p.layout, fill_points, &p), det);
+    say("L", l, b);
+    fflush(stdout);
+    tlr_close(l);
+    CU(cudaFree(z));
+    free_points(&p);
+}
+
+/* --- the tomographic covariance --- */
+
+static void sensors_layout(const matcov_model *m, int64_t b, Slopes *s) {
+    std::vector<double> x, y;
+    std::vector<int64_t> start = {0};
+    for (int w = 0; w < m->nsensor; w++) {
+        for (int k = 0; k < m->sensors[w].nsub; k++) {
+            x.push_back(m->sensors[w].sub[k] % m->sensors[w].nssp * m->sensors[w].size);
+            y.push_back(m->sensors[w].sub[k] / m->sensors[w].nssp * m->sensors[w].size);
+        }
+        start.push_back((int64_t)x.size());
+    }
+    tlr_points points = {m->nsensor, start.data(), x.data(), y.data(), 2};
+    OK(tlr_layout_points(&points, b, TLR_KD, &s->layout));
+    for (int64_t f : start)
+        s->first.push_back(2 * f);
+}
+
+static void open_slopes(const matcov_model *m, int64_t b, Slopes *s) {
+    int64_t widest = 0;
+    s->ops = be->matcov;
+    s->n = m->m;
+    OK(s->ops->open(ctx, m, &s->cov));
+    sensors_layout(m, b, s);
+    for (int w = 0; w < m->nsensor; w++)
+        widest = std::max(widest, s->first[w + 1] - s->first[w]);
+    s->perm = (int64_t *)bench_alloc(8 * s->n);
+    CU(cudaMemcpy(s->perm, s->layout.perm, 8 * s->n, cudaMemcpyHostToDevice));
+    for (int k = 0; k < 2; k++)
+        s->strip[k] = (double *)bench_alloc(8 * s->n * widest);
+    s->held[0] = s->held[1] = -1;
+}
+
+/* Mean rank by thirds of the tile columns. */
+static void ranks_by_column(const tlr *l, const tlr_layout *layout, int64_t b) {
+    double sum[3] = {}, count[3] = {};
+    for (int64_t k = 0; k < layout->nt; k++)
+        for (int64_t i = k + 1; i < layout->nt; i++)
+            if (const tlr_tile *t = tlr_tile_at(l, i, k)) {
+                sum[3 * k / layout->nt] += t->rank;
+                count[3 * k / layout->nt]++;
+            }
+    printf("#   mean rank in the first, second and last third of the columns: %.1f %.1f %.1f of "
+           "%lld\n",
+           sum[0] / count[0], sum[1] / count[1], sum[2] / count[2], (long long)b);
+}
+
+static void solve_rows(const tlr *l, int64_t n, int64_t v) {
+    double *w = (double *)bench_alloc(8 * n * v);
+    bench_fill(BACKEND_D, w, v, n, 1, 0, 5);
+    const double t0 = clock_now();
+    OK(tlr_solve(l, 'R', 'A', v, w, v));
+    printf("#   two triangles with %lld rows: %.3f s\n", (long long)v, clock_now() - t0);
+    CU(cudaFree(w));
+}
+
+static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut) {
+    const tlr_options o = options(tau, 0, 0, cut);
+    tlr_source from = {};
+    tlr_report report;
+    tlr *l;
+    from.layout = &s->layout;
+    from.fill = fill_slopes;
+    from.arg = s;
+    s->held[0] = s->held[1] = -1;
+    const double t0 = clock_now();
+    const status st = tlr_factor(be, ctx, &from, 'L', &o, NULL, &l, &report);
+    const double t = clock_now() - t0;
+    if (st != MOAO_OK) {
+        printf("mosaic n %lld tau %.1e: %s\n", (long long)s->n, tau, status_message());
+        status_clear();
+        return;
+    }
+    printf("mosaic n %lld b %lld tau %.1e cut %lld: factor %.3f s, error %.1e\n", (long long)s->n,
+           (long long)b, tau, (long long)cut, t, factor_error(l, &s->layout, fill_slopes, s));
+    say("L", l, b);
+    ranks_by_column(l, &s->layout, b);
+    solve_rows(l, s->n, 5336);
+    fflush(stdout);
+    tlr_close(l);
+}
+
+/* Smallest eigenvalue of the noise of a subaperture's two slopes. */
+static double least_noise(const matcov_model *m) {
+    double least = INFINITY;
+    for (int64_t k = 0; k < m->m / 2; k++) {
+        const double xx = m->noise[3 * k], yy = m->noise[3 * k + 1], xy = m->noise[3 * k + 2];
+        least = fmin(least, (xx + yy) / 2 - sqrt((xx - yy) * (xx - yy) / 4 + xy * xy));
+    }
+    return least;
+}
+
+static void bench_mosaic(const char *file, int64_t b) {
+    matcov_model m;
+    Slopes s = {};
+    OK(tlr_case_open(file, &m));
+    const double nu = least_noise(&m);
+    printf("# %s: %lld measurements, least noise %.3g arcsec^2\n", file, (long long)m.m, nu);
+    open_slopes(&m, b, &s);
+    for (double part : {2.0, 8.0, 32.0})
+        for (int64_t cut : {b / 2, b / 4})
+            mosaic_factor(&s, b, nu / part, cut);
+}
+
+int main(int argc, char **argv) {
+    const char *file = "params/mosaic.yaml";
+    std::vector<std::string> groups;
+    for (int i = 1; i < argc; i++)
+        if (!strncmp(argv[i], "file=", 5))
+            file = argv[i] + 5;
+        else
+            groups.push_back(argv[i]);
+    if (groups.empty())
+        groups = {"lld", "gemm", "lll", "potrf", "matern", "mosaic"};
+    bench_open(NULL);
+    for (const std::string &g : groups) {
+        if (g == "lld")
+            for (int64_t n : {256, 512, 1024})
+                for (int64_t r : {16, 32, 64, 128})
+                    bench_lld(n, r);
+        if (g == "gemm")
+            for (int64_t n : {10240, 20480, 40960})
+                for (int64_t b : {1024, 256})
+                    bench_gemm(n, b, 16, false);
+        if (g == "lll")
+            for (int64_t n : {20480, 61440})
+                bench_gemm(n, 1024, 32, true);
+        if (g == "potrf")
+            for (int64_t n : {20480, 51200, 102400})
+                bench_potrf(n);
+        if (g == "matern")
+            for (double tau : {1e-4, 1e-7})
+                bench_likelihood(102400, 512, tau);
+        if (g == "mosaic")
+            bench_mosaic(file, 256);
+    }
+    return 0;
+}

@@ -1,0 +1,224 @@
+/* From a dense super-panel to tiles, and back. */
+#include "tlr/internal.h"
+
+#include <math.h>
+
+void tlr_place_tiles(const tlr *a, const panel *p, const double *src, int64_t lds, tlr_batch *c) {
+    const int64_t top = a->rows->first[p->r0], left = a->cols->first[p->c0];
+    int64_t t = 0;
+    for (int64_t i = p->r0; i < p->r1; i++)
+        for (int64_t k = p->c0; k < p->c1; k++, t++) {
+            c->at[t] = src + a->rows->first[i] - top + (a->cols->first[k] - left) * lds;
+            c->m[t] = tlr_extent(a->rows, i);
+            c->n[t] = tlr_extent(a->cols, k);
+            c->bm = largest(c->bm, c->m[t]);
+            c->bn = largest(c->bn, c->n[t]);
+        }
+}
+
+status tlr_batch_open(tlr_work *w, const tlr *a, const panel *p, tlr_batch *c) {
+    void *dev = NULL;
+    status st;
+    c->count = (p->r1 - p->r0) * (p->c1 - p->c0);
+    c->most = a->o.rank > 0 ? least(a->o.rank, a->b) : a->o.cut;
+    c->bytes = (size_t)c->count * (4 * sizeof(int64_t) + sizeof(int));
+    TRY(mem_alloc((void **)&c->host, c->bytes, 1, "sizes and ranks of tiles"));
+    TRY(w->be->alloc(w->ctx, c->bytes + 1, &dev));
+    c->dev = dev;
+    c->at = (const double **)c->host;
+    c->m = (int64_t *)(c->at + c->count);
+    c->n = c->m + c->count;
+    c->rank = c->n + c->count;
+    c->info = (int *)(c->rank + c->count);
+    TRY(tlr_work_room(w, BUF_U, c->count * a->b * c->most, &c->u));
+    TRY(tlr_work_room(w, BUF_V, c->count * a->b * c->most, &c->v));
+done:
+    return st;
+}
+
+void tlr_batch_close(tlr_work *w, tlr_batch *c) {
+    w->be->release(w->ctx, c->dev);
+    free(c->host);
+}
+
+batch_cut tlr_cut(const tlr *a, int64_t most) {
+    return (batch_cut){.tol = a->o.rank > 0 ? 0 : a->o.tau, .kind = 'A', .norm = 'F', .most = most};
+}
+
+/* Columns beyond the rank that samples of a fixed rank have, where there is room for them. */
+static int64_t samples_beyond(const tlr_batch *c) {
+    return least(8, BATCH_SVD_MAX - c->most);
+}
+
+static size_t compress_bytes(const tlr *a, const tlr_batch *c, int64_t count) {
+    const bool fixed = a->o.rank > 0;
+    return a->be->lowrank->workspace(fixed ? BATCH_RSVD : BATCH_ARA, BACKEND_D, count, c->bm, c->bn,
+                                     c->most + (fixed ? samples_beyond(c) : 0));
+}
+
+/* Columns of all tiles into c->u and c->v, their numbers into c->rank and c->info. Waits. */
+static status adapt(tlr_work *w, const tlr *a, tlr_batch *c, int64_t lds) {
+    const backend_lowrank *low = w->be->lowrank;
+    const batch_cut cut = tlr_cut(a, c->most);
+    const int64_t stride = a->b * c->most, asked = (int64_t)((char *)c->rank - c->host),
+                  answered = (int64_t)c->bytes - asked;
+    const size_t one = compress_bytes(a, c, 1), best = compress_bytes(a, c, c->count);
+    const batch_dim m = {c->bm, tlr_on_device(c, c->m)}, n = {c->bn, tlr_on_device(c, c->n)};
+    const batch_mat src = batch_pointers(tlr_on_device(c, c->at), lds),
+                    u = batch_strided(c->u, a->b, stride), v = batch_strided(c->v, a->b, stride);
+    int64_t *rank = tlr_on_device(c, c->rank);
+    int *info = tlr_on_device(c, c->info);
+    double *values;
+    status st;
+    TRY(tlr_work_bytes(w, best <= a->o.memory ? best : one > a->o.memory ? one : a->o.memory));
+    TRY(w->be->copy(w->ctx, c->dev, asked, c->host, asked, asked, 1));
+    if (a->o.rank > 0) {
+        TRY(tlr_work_room(w, BUF_CORE, c->count * c->most, &values));
+        TRY(low->rsvd(w->ctx, BACKEND_D, 'U', 'S', &cut, samples_beyond(c), 1, a->o.seed, c->count,
+                      m, n, src, batch_strided(values, c->most, c->most), u, v, rank, info, w->work,
+                      w->lwork));
+    } else {
+        TRY(low->ara(w->ctx, BACKEND_D, 'L', &cut, a->o.seed, c->count, m, n, src, u, v, rank, info,
+                     w->work, w->lwork));
+    }
+    TRY(w->be->copy(w->ctx, c->rank, answered, c->dev + asked, answered, answered, 1));
+    TRY(w->be->sync(w->ctx));
+done:
+    return st;
+}
+
+/* Kind and rank of each tile from the answers. */
+status tlr_decide(const tlr *a, const tlr_batch *c, panel *p) {
+    for (int64_t t = 0; t < c->count; t++) {
+        tlr_tile *tile = p->tile + t;
+        const bool all = c->most == 0;
+        tile->dropped = NAN;
+        if (!all && c->info[t] > 0)
+            return status_fail(MOAO_NUMERIC,
+                               "tile (%lld, %lld) of the tile low-rank matrix holds a number that "
+                               "is not finite",
+                               (long long)(p->r0 + t / (p->c1 - p->c0)),
+                               (long long)(p->c0 + t % (p->c1 - p->c0)));
+        if (c->m[t] == 0 || c->n[t] == 0 || (!all && c->info[t] == 0 && c->rank[t] == 0)) {
+            tile->kind = TLR_EMPTY;
+            tile->rank = 0;
+        } else if (all || (c->info[t] != 0 && (c->info[t] != -3 || a->o.rank == 0))) {
+            tile->kind = TLR_DENSE; /* no convergence, or too many columns */
+            tile->rank = (int32_t)c->n[t];
+        } else {
+            tile->kind = TLR_LOWRANK;
+            tile->rank = (int32_t)c->rank[t];
+        }
+    }
+    return MOAO_OK;
+}
+
+/* Columns to where they stay: all in one batch, as products with the identity. */
+status tlr_settle(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p,
+                  const double *exact, int64_t lde) {
+    const int64_t top = a->rows->first[p->r0], left = a->cols->first[p->c0], b = a->b;
+    product_list l = {0};
+    double *one;
+    int64_t t = 0;
+    status st;
+    TRY(tlr_work_identity(w, largest(c->most, 1), &one));
+    for (int64_t i = p->r0; i < p->r1; i++)
+        for (int64_t k = p->c0; k < p->c1; k++, t++) {
+            const tlr_tile *tile = p->tile + t;
+            const int64_t m = c->m[t], n = c->n[t], at = t * b * c->most, r = tile->rank;
+            double *u = panel_u(a, p, i, k), *v = panel_v(a, p, i, k);
+            if (tile->kind == TLR_DENSE) {
+                TRY(tlr_dense_copy(
+                    w, m, n, exact + a->rows->first[i] - top + (a->cols->first[k] - left) * lde,
+                    lde, u, m));
+            } else if (tile->kind == TLR_LOWRANK) {
+                TRY(tlr_list_add(&l, (product){c->u + at, one, u, b, w->identity, m, m, r, r}));
+                TRY(tlr_list_add(&l, (product){c->v + at, one, v, b, w->identity, n, n, r, r}));
+            }
+        }
+    TRY(tlr_list_run(w, &l, 'N', 'N'));
+done:
+    tlr_list_free(&l);
+    return st;
+}
+
+static double tile_norm(const double *x, int64_t m, int64_t n, int64_t ld) {
+    double s = 0;
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++)
+            s += x[i + j * ld] * x[i + j * ld];
+    return sqrt(s);
+}
+
+/* Norms of what was dropped: src less the products, looked at on the host. */
+static status measure(tlr_work *w, const tlr *a, const tlr_batch *c, panel *p, double *src,
+                      int64_t lds) {
+    const int64_t rows = a->rows->first[p->r1] - a->rows->first[p->r0];
+    double *host = NULL;
+    status st;
+    TRY(ALLOC(host, (size_t)(rows * p->width), "what was dropped of tiles"));
+    for (int64_t t = 0; t < c->count; t++)
+        if (p->tile[t].kind == TLR_LOWRANK)
+            TRY(tlr_dense_gemm(w, 'N', 'T', c->m[t], c->n[t], p->tile[t].rank, -1,
+                               c->u + t * a->b * c->most, a->b, c->v + t * a->b * c->most, a->b, 1,
+                               (double *)c->at[t], lds));
+    TRY(tlr_dense_copy(w, rows, p->width, src, lds, host, rows));
+    TRY(w->be->sync(w->ctx));
+    for (int64_t t = 0; t < c->count; t++) {
+        const int64_t at = c->at[t] - src;
+        p->tile[t].dropped =
+            p->tile[t].kind == TLR_DENSE
+                ? 0
+                : tile_norm(host + at % lds + at / lds * rows, c->m[t], c->n[t], rows);
+    }
+done:
+    free(host);
+    return st;
+}
+
+status tlr_compress_panel(tlr_work *w, tlr *a, int64_t q, double *src, int64_t lds,
+                          const double *exact, int64_t lde) {
+    panel *p = a->panel + q;
+    tlr_batch c = {0};
+    status st;
+    TRY(tlr_batch_open(w, a, p, &c));
+    tlr_place_tiles(a, p, src, lds, &c);
+    if (c.most > 0 && c.count > 0)
+        TRY(adapt(w, a, &c, lds));
+    TRY(tlr_decide(a, &c, p));
+    TRY(tlr_panel_reserve(a, q));
+    TRY(tlr_settle(w, a, &c, p, exact, lde));
+    if (a->o.norms)
+        TRY(measure(w, a, &c, p, src, lds));
+done:
+    tlr_batch_close(w, &c);
+    return st;
+}
+
+status tlr_expand_panel(tlr_work *w, const tlr *a, int64_t q, double alpha, double *d,
+                        int64_t ldd) {
+    const panel *p = a->panel + q;
+    const int64_t top = panel_row(a, q), left = a->cols->first[p->c0];
+    product_list l = {0};
+    status st = MOAO_OK;
+    if (alpha == 0)
+        return tlr_dense_scale(w, panel_rows(a, q), p->width, 0, d, ldd);
+    if (a->symmetric)
+        TRY(tlr_dense_copy(w, p->width, p->width, p->diag, p->width, d, ldd));
+    for (int64_t i = p->r0; i < p->r1; i++)
+        for (int64_t k = p->c0; k < p->c1; k++) {
+            const tlr_tile *t = panel_tile(p, i, k);
+            const int64_t m = tlr_extent(a->rows, i), n = tlr_extent(a->cols, k);
+            double *to = d + a->rows->first[i] - top + (a->cols->first[k] - left) * ldd;
+            if (t->kind == TLR_DENSE)
+                TRY(tlr_dense_copy(w, m, n, panel_u(a, p, i, k), m, to, ldd));
+            else
+                TRY(tlr_list_add(&l, (product){panel_u(a, p, i, k), panel_v(a, p, i, k), to, m, n,
+                                               ldd, m, n, t->rank}));
+        }
+    TRY(tlr_list_run(w, &l, 'N', 'T'));
+    TRY(tlr_dense_scale(w, panel_rows(a, q), p->width, alpha, d, ldd));
+done:
+    tlr_list_free(&l);
+    return st;
+}

@@ -1,0 +1,310 @@
+/* Cholesky factor, left- or right-looking, of entries or of a compressed matrix; and what is done
+ * where compression, or the matrix, makes a pivot that is not positive. */
+#include "tlr/internal.h"
+
+#include <math.h>
+
+typedef struct {
+    tlr_work w;
+    const tlr_source *from;
+    const tlr_rescue *rescue;
+    tlr_report *report;
+    bool right, last; /* last: no smaller tolerance will be tried */
+    tlr *l;
+    tlr *trailing; /* right-looking, compressed */
+    double **held; /* right-looking, dense: super-panels not yet factored */
+    void *answer;  /* in the backend's memory: largest entry (double), info (int) */
+} state;
+
+/* --- the matrix, super-panel by super-panel --- */
+
+static status read_panel(state *s, const tlr *a, int64_t p, double *d, int64_t ldd) {
+    const int64_t row = panel_row(s->l, p), rows = panel_rows(s->l, p);
+    if (a)
+        return tlr_expand_panel(&s->w, a, p, 1, d, ldd);
+    return s->from->fill(s->from->arg, row, rows, row, s->l->panel[p].width, d, ldd);
+}
+
+/* D -= L_q L_q^T for the rows and columns of super-panel p. */
+static status subtract(state *s, int64_t q, int64_t p, double *d, int64_t ldd) {
+    const panel *here = s->l->panel + p;
+    return tlr_update(&s->w, -1, s->l, s->l, q, here->c0, s->l->rows->nt, here->c0, here->c1, d,
+                      ldd);
+}
+
+/* The Schur complement's super-panel p, complete. */
+static status schur(state *s, int64_t p, double **d) {
+    const int64_t rows = panel_rows(s->l, p);
+    status st = MOAO_OK;
+    if (s->held) {
+        *d = s->held[p];
+        return MOAO_OK;
+    }
+    TRY(tlr_work_room(&s->w, BUF_PANEL, rows * s->l->panel[p].width, d));
+    TRY(read_panel(s, s->right ? s->trailing : s->from->a, p, *d, rows));
+    for (int64_t q = 0; !s->right && q < p; q++)
+        TRY(subtract(s, q, p, *d, rows));
+done:
+    return st;
+}
+
+static status hold_all(state *s) {
+    status st;
+    TRY(ALLOC(s->held, (size_t)s->l->panels + 1, "super-panels"));
+    for (int64_t p = 0; p < s->l->panels; p++) {
+        const int64_t rows = panel_rows(s->l, p);
+        void *d = NULL;
+        TRY(s->w.be->alloc(s->w.ctx, sizeof(double) * (size_t)(rows * s->l->panel[p].width), &d));
+        s->held[p] = d;
+        TRY(read_panel(s, NULL, p, s->held[p], rows));
+    }
+done:
+    return st;
+}
+
+static void let_go(state *s) {
+    for (int64_t p = 0; s->held && p < s->l->panels; p++)
+        s->w.be->release(s->w.ctx, s->held[p]);
+    free(s->held);
+    s->held = NULL;
+    tlr_close(s->trailing);
+    s->trailing = NULL;
+}
+
+/* Right-looking: what follows super-panel p, less its product. */
+static status update_trailing(state *s, int64_t p) {
+    status st = MOAO_OK;
+    if (s->held) {
+        s->w.be->release(s->w.ctx, s->held[p]);
+        s->held[p] = NULL;
+    }
+    for (int64_t t = p + 1; t < s->l->panels; t++) {
+        const panel *there = s->l->panel + t;
+        const int64_t rows = panel_rows(s->l, t), width = there->width;
+        double *d = s->held ? s->held[t] : NULL;
+        if (!d) {
+            TRY(tlr_work_room(&s->w, BUF_PANEL, rows * width, &d));
+            TRY(tlr_expand_panel(&s->w, s->trailing, t, 1, d, rows));
+        }
+        TRY(subtract(s, p, t, d, rows));
+        if (!s->held) {
+            TRY(tlr_compress_panel(&s->w, s->trailing, t, d + width, rows, d + width, rows));
+            TRY(tlr_dense_copy(&s->w, width, width, d, rows, s->trailing->panel[t].diag, width));
+        }
+    }
+done:
+    return st;
+}
+
+/* --- pivots --- */
+
+/* How often a tile of the Schur complement at super-panel p may have been compressed. */
+static double compressions(const state *s, int64_t p) {
+    return s->trailing ? 1 + (double)p : s->from->a ? 2 : 1;
+}
+
+static status add_to_diagonal(state *s, double delta, int64_t n, double *d, int64_t ldd) {
+    const int64_t e = sizeof(double);
+    double *host = NULL;
+    status st;
+    TRY(ALLOC(host, (size_t)n, "diagonal"));
+    TRY(s->w.be->copy(s->w.ctx, host, e, d, e * (ldd + 1), e, n));
+    TRY(s->w.be->sync(s->w.ctx));
+    for (int64_t i = 0; i < n; i++)
+        host[i] += delta;
+    TRY(s->w.be->copy(s->w.ctx, d, e * (ldd + 1), host, e, e, n));
+    TRY(s->w.be->sync(s->w.ctx));
+done:
+    free(host);
+    return st;
+}
+
+/* Factor of the block on the diagonal, as it is; *info as potrf's. Waits. */
+static status factor_block(state *s, int64_t n, double *d, int64_t ldd, int *info) {
+    const backend *be = s->w.be;
+    int *minor = (int *)((char *)s->answer + sizeof(double));
+    double peak;
+    status st;
+    TRY(tlr_work_bytes(&s->w, be->workspace(BACKEND_POTRF, BACKEND_D, n, n)));
+    TRY(be->half->largest(s->w.ctx, BACKEND_D, n, n, d, ldd, s->answer));
+    TRY(be->potrf(s->w.ctx, BACKEND_D, 'L', n, d, ldd, minor, s->w.work, s->w.lwork));
+    TRY(be->copy(s->w.ctx, &peak, sizeof peak, s->answer, sizeof peak, sizeof peak, 1));
+    TRY(be->copy(s->w.ctx, info, sizeof *info, minor, sizeof *info, sizeof *info, 1));
+    TRY(be->sync(s->w.ctx));
+    if (!isfinite(peak))
+        st = status_fail(MOAO_NUMERIC, "the matrix to be factored holds a number that is not "
+                                       "finite");
+done:
+    return st;
+}
+
+/* The same with what may be added to the diagonal, if that helps. report->minor: it did not. */
+static status factor_diagonal(state *s, int64_t p, double *d, int64_t ldd) {
+    const int64_t n = s->l->panel[p].width;
+    double *block, delta = s->l->o.tau * (double)tlr_compressed_before(s->l, p);
+    int info = 0;
+    status st;
+    TRY(tlr_work_room(&s->w, BUF_METRIC, n * n, &block));
+    TRY(tlr_dense_copy(&s->w, n, n, d, ldd, block, n));
+    TRY(factor_block(s, n, d, ldd, &info));
+    if (info == 0)
+        return MOAO_OK;
+    s->report->minor = s->l->cols->first[s->l->panel[p].c0] + info;
+    TRY(tlr_pivot_is_certain(&s->w, s->l, p, block, info, compressions(s, p),
+                             &s->report->not_positive));
+    if (s->report->not_positive || !s->last || !(delta > 0))
+        return MOAO_OK;
+    for (; delta <= s->rescue->shift; delta *= 2) {
+        TRY(tlr_dense_copy(&s->w, n, n, block, n, d, ldd));
+        TRY(add_to_diagonal(s, delta, n, d, ldd));
+        TRY(factor_block(s, n, d, ldd, &info));
+        if (info == 0) {
+            s->report->shifts++;
+            s->report->shift = fmax(s->report->shift, delta);
+            s->report->minor = 0;
+            break;
+        }
+    }
+done:
+    return st;
+}
+
+/* --- a super-panel --- */
+
+/* The block on the diagonal, with zeros above its diagonal: L I. */
+static status keep_block(state *s, const panel *here, const double *d, int64_t ldd) {
+    const int64_t n = here->width;
+    const double one = 1;
+    double *identity;
+    status st;
+    TRY(tlr_work_identity(&s->w, n, &identity));
+    TRY(tlr_dense_copy(&s->w, n, n, identity, s->w.identity, here->diag, n));
+    TRY(tlr_work_bytes(&s->w, s->w.be->workspace(BACKEND_TRMM, BACKEND_D, n, n)));
+    TRY(s->w.be->trmm(s->w.ctx, BACKEND_D, 'L', 'L', 'N', 'N', n, n, &one, d, ldd, here->diag, n,
+                      s->w.work, s->w.lwork));
+done:
+    return st;
+}
+
+/* L below the block, and its tiles: what is compressed is L_ik L_kk^T, in the metric of the matrix;
+ * V := L_kk^-1 V leads back. */
+static status finish_panel(state *s, int64_t p, double *d, int64_t ldd) {
+    const panel *here = s->l->panel + p;
+    const int64_t n = here->width, below = panel_rows(s->l, p) - n;
+    const double one = 1;
+    double *m = NULL;
+    status st;
+    TRY(tlr_dense_trsm(&s->w, 'R', 'T', below, n, d, ldd, d + n, ldd));
+    TRY(tlr_work_room(&s->w, BUF_METRIC, below * n, &m));
+    TRY(tlr_dense_copy(&s->w, below, n, d + n, ldd, m, below));
+    for (int64_t k = here->c0; below > 0 && k < here->c1; k++) {
+        const int64_t at = s->l->cols->first[k] - s->l->cols->first[here->c0],
+                      b = tlr_extent(s->l->cols, k);
+        TRY(tlr_work_bytes(&s->w, s->w.be->workspace(BACKEND_TRMM, BACKEND_D, below, b)));
+        TRY(s->w.be->trmm(s->w.ctx, BACKEND_D, 'R', 'L', 'T', 'N', below, b, &one,
+                          d + at * (ldd + 1), ldd, m + at * below, below, s->w.work, s->w.lwork));
+    }
+    TRY(tlr_compress_panel(&s->w, s->l, p, m, largest(below, 1), d + n, ldd));
+    for (int64_t k = here->c0; k < here->c1; k++) {
+        const int64_t at = s->l->cols->first[k] - s->l->cols->first[here->c0],
+                      b = tlr_extent(s->l->cols, k);
+        TRY(tlr_dense_trsm(&s->w, 'L', 'N', b, here->vcols[k - here->c0], d + at * (ldd + 1), ldd,
+                           here->v + here->vbegin[k - here->c0], b));
+    }
+    TRY(keep_block(s, here, d, ldd));
+done:
+    return st;
+}
+
+/* One factor with the options o; report->minor tells whether it came about. */
+static status attempt(state *s, const tlr_options *o) {
+    status st;
+    tlr_close(s->l);
+    TRY(tlr_new(s->w.be, s->w.ctx, s->from->layout, s->from->layout, true, o, &s->l));
+    s->l->factor = true;
+    s->report->minor = 0;
+    s->report->tau = o->rank > 0 ? 0 : o->tau;
+    if (s->right)
+        TRY(s->from->a ? tlr_copy(s->from->a, 'N', &s->trailing) : hold_all(s));
+    if (s->trailing)
+        s->trailing->o = s->l->o;
+    for (int64_t p = 0; p < s->l->panels; p++) {
+        double *d;
+        TRY(schur(s, p, &d));
+        TRY(factor_diagonal(s, p, d, panel_rows(s->l, p)));
+        if (s->report->minor)
+            break;
+        TRY(finish_panel(s, p, d, panel_rows(s->l, p)));
+        if (s->right)
+            TRY(update_trailing(s, p));
+    }
+done:
+    if (s->l)
+        let_go(s);
+    return st;
+}
+
+static status attempts(state *s, const tlr_options *given) {
+    tlr_options o = *given;
+    status st;
+    for (int turn = 0;; turn++) {
+        s->last = turn >= s->rescue->retries || o.rank > 0;
+        TRY(attempt(s, &o));
+        if (!s->report->minor || s->report->not_positive || s->last)
+            break;
+        o.tau /= 4;
+        s->report->restarts++;
+    }
+    if (s->report->minor && !s->report->not_positive && s->rescue->dense) {
+        o.cut = 0;
+        o.rank = 0;
+        s->report->dense = true;
+        TRY(attempt(s, &o));
+    }
+    if (s->report->minor)
+        st = status_fail(MOAO_NUMERIC,
+                         "not positive definite: the leading minor of order %lld is not positive%s",
+                         (long long)s->report->minor,
+                         s->report->not_positive ? ""
+                                                 : "; a smaller tolerance of the compression may "
+                                                   "help");
+done:
+    return st;
+}
+
+static status check_source(const tlr_source *from, char variant) {
+    if (variant != 'L' && variant != 'R')
+        return status_fail(MOAO_INPUT, "tlr_factor: variant %c is neither L nor R", variant);
+    if (from->a ? !from->a->symmetric || from->a->factor || from->a->rows != from->layout
+                : !from->fill)
+        return status_fail(MOAO_INPUT, "tlr_factor: the matrix is not symmetric in its layout");
+    return MOAO_OK;
+}
+
+status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_source *source, char variant,
+                  const tlr_options *o, const tlr_rescue *rescue, tlr **l, tlr_report *report) {
+    static const tlr_rescue none = {0};
+    tlr_report unread;
+    state s = {.from = source,
+               .rescue = rescue ? rescue : &none,
+               .report = report ? report : &unread,
+               .right = variant == 'R'};
+    tlr_options with = *o;
+    status st;
+    *l = NULL;
+    memset(s.report, 0, sizeof *s.report);
+    tlr_work_open(&s.w, be, ctx);
+    TRY(check_source(source, variant));
+    if (source->a)
+        with.width = source->a->o.width; /* the same super-panels */
+    TRY(be->alloc(ctx, sizeof(double) + sizeof(int), &s.answer));
+    TRY(attempts(&s, &with));
+    TRY(be->sync(ctx));
+    *l = s.l;
+    s.l = NULL;
+done:
+    be->release(ctx, s.answer);
+    tlr_work_close(&s.w);
+    tlr_close(s.l);
+    return st;
+}

@@ -1,0 +1,220 @@
+/* Shared by the files of this folder.
+ *
+ * Update D -= A_q B_q^T, compression of a dense super-panel, and expansion of a compressed one are
+ * what all of the algebra is made of. Memory for them belongs to a tlr_work, which grows
+ * and is shared by all steps of one call. */
+#ifndef MOAO_TLR_INTERNAL_H
+#define MOAO_TLR_INTERNAL_H
+
+#include "tlr/tlr.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TLR_WIDTH 2048               /* columns of a super-panel */
+#define TLR_MEMORY ((size_t)1 << 30) /* bytes of an intermediate product */
+
+/* A super-panel: tile columns c0 .. c1 and, of those, tile rows r0 .. r1. */
+typedef struct {
+    int64_t c0, c1, r0, r1;
+    int64_t width;   /* columns */
+    double *diag;    /* symmetric, factor: width x width block on the diagonal */
+    double *u, *v;   /* columns of all tiles; a dense tile lies whole in u, and has nothing in v */
+    tlr_tile *tile;  /* [r1 - r0][c1 - c0] */
+    int64_t *ubegin; /* [r1 - r0] where U of a tile row begins [elements] */
+    int64_t *ucols;  /* [r1 - r0] its columns */
+    int64_t *vbegin; /* [c1 - c0] where V of a tile column begins */
+    int64_t *vcols;  /* [c1 - c0] its columns */
+    double bytes;
+} panel;
+
+struct tlr {
+    const backend *be;
+    backend_ctx *ctx;
+    const tlr_layout *rows, *cols; /* the same of symmetric matrices */
+    bool symmetric, factor;        /* a factor is symmetric too: tiles below the diagonal blocks */
+    tlr_options o;                 /* with the defaults filled in */
+    int64_t b;                     /* largest tile order */
+    int64_t step;                  /* tile columns of a super-panel */
+    int64_t panels;
+    panel *panel;
+};
+
+/* --- places --- */
+static inline int64_t tlr_extent(const tlr_layout *l, int64_t i) {
+    return l->first[i + 1] - l->first[i];
+}
+static inline tlr_tile *panel_tile(const panel *p, int64_t i, int64_t k) {
+    return p->tile + (i - p->r0) * (p->c1 - p->c0) + k - p->c0;
+}
+/* U of tile (i, k) (a dense tile: itself), leading dimension the rows of the tile. */
+static inline double *panel_u(const tlr *a, const panel *p, int64_t i, int64_t k) {
+    return p->u + p->ubegin[i - p->r0] + panel_tile(p, i, k)->u * tlr_extent(a->rows, i);
+}
+/* Columns of V of tile column k before tile row i (i up to r1). */
+static inline int64_t panel_vcol(const panel *p, int64_t i, int64_t k) {
+    return i < p->r1 ? panel_tile(p, i, k)->v : p->vcols[k - p->c0];
+}
+/* V of tile column k from tile row i on, leading dimension the columns of the tile. */
+static inline double *panel_v(const tlr *a, const panel *p, int64_t i, int64_t k) {
+    return p->v + p->vbegin[k - p->c0] + panel_vcol(p, i, k) * tlr_extent(a->cols, k);
+}
+static inline const panel *panel_of(const tlr *a, int64_t k) {
+    return a->panel + k / a->step;
+}
+static inline int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+static inline int64_t largest(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* --- work.c: memory that grows, products --- */
+enum {
+    BUF_PANEL,
+    BUF_METRIC,
+    BUF_CORE,
+    BUF_PRODUCT,
+    BUF_U,
+    BUF_V,
+    BUF_SIDE,
+    BUF_TILES,
+    BUF_IDENTITY,
+    BUFFERS
+};
+
+typedef struct {
+    const backend *be;
+    backend_ctx *ctx;
+    double *buf[BUFFERS];
+    int64_t count[BUFFERS];
+    void *work; /* of the dense operations, and of compression */
+    size_t lwork;
+    int64_t identity;          /* order of the one that is there; its leading dimension */
+    int64_t *list, *list_host; /* products on their way to the backend */
+    int64_t list_count, list_used;
+} tlr_work;
+
+void tlr_work_open(tlr_work *w, const backend *be, backend_ctx *ctx);
+void tlr_work_close(tlr_work *w);
+/* Numbers of buffer `which`: at least count of them, contents not kept when it grows. */
+status tlr_work_room(tlr_work *w, int which, int64_t count, double **p);
+/* Identity of order n at least; w->identity is its leading dimension. May wait. */
+status tlr_work_identity(tlr_work *w, int64_t n, double **p);
+/* At least so many bytes of w->work. */
+status tlr_work_bytes(tlr_work *w, size_t bytes);
+/* Products of doubles on full matrices. */
+status tlr_dense_gemm(tlr_work *w, char ta, char tb, int64_t m, int64_t n, int64_t k, double alpha,
+                      const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
+                      double *c, int64_t ldc);
+/* C := beta C. */
+status tlr_dense_scale(tlr_work *w, int64_t m, int64_t n, double beta, double *c, int64_t ldc);
+status tlr_dense_copy(tlr_work *w, int64_t m, int64_t n, const double *a, int64_t lda, double *b,
+                      int64_t ldb);
+status tlr_dense_trsm(tlr_work *w, char side, char trans, int64_t m, int64_t n, const double *l,
+                      int64_t ldl, double *b, int64_t ldb);
+
+/* Small products C := A op(B), one after another or at the same time: collected, then run. */
+typedef struct {
+    const double *a, *b;
+    double *c;
+    int64_t lda, ldb, ldc, m, n, k;
+} product;
+typedef struct {
+    product *p;
+    int64_t count, room;
+} product_list;
+status tlr_list_add(product_list *l, product p);
+void tlr_list_free(product_list *l);
+/* Runs them and empties the list. k = 0: C := 0. */
+status tlr_list_run(tlr_work *w, product_list *l, char ta, char tb);
+
+/* --- matrix.c --- */
+status tlr_new(const backend *be, backend_ctx *ctx, const tlr_layout *rows, const tlr_layout *cols,
+               bool symmetric, const tlr_options *o, tlr **out);
+/* Slabs for tiles whose kind and rank are set; what the panel held before is given back. */
+status tlr_panel_reserve(tlr *a, int64_t q);
+void tlr_panel_release(tlr *a, int64_t q);
+
+/* --- compress.c --- */
+
+/* What compression of one super-panel is asked for, and what it answers: an entry for each tile, on
+ * the host and, in the same order in one block, in the backend's memory. */
+typedef struct {
+    int64_t count, most;
+    int64_t bm, bn;    /* largest tile */
+    double *u, *v;     /* where columns go first: those of tile t at t * b * most */
+    const double **at; /* tiles */
+    int64_t *m, *n;    /* their sizes */
+    int64_t *rank;
+    int *info;
+    char *host, *dev;
+    size_t bytes;
+} tlr_batch;
+status tlr_batch_open(tlr_work *w, const tlr *a, const panel *p, tlr_batch *c);
+void tlr_batch_close(tlr_work *w, tlr_batch *c);
+/* Where tiles of a are cut. */
+batch_cut tlr_cut(const tlr *a, int64_t most);
+/* What lies at the same place in the backend's memory. */
+static inline void *tlr_on_device(const tlr_batch *c, const void *host) {
+    return c->dev + ((const char *)host - c->host);
+}
+/* Places and sizes of the tiles of a dense super-panel. */
+void tlr_place_tiles(const tlr *a, const panel *p, const double *src, int64_t lds, tlr_batch *c);
+/* Kind and rank of each tile from the answers, then its columns (or of a dense tile the entries) to
+ * where they stay. */
+status tlr_decide(const tlr *a, const tlr_batch *c, panel *p);
+status tlr_settle(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p,
+                  const double *exact, int64_t lde);
+
+/* * Dense super-panel q, its rows from tile row r0 on: src (overwritten where norms are recorded)
+ * into tiles. exact: what a dense tile holds (src itself, or the tiles of the factor). tau < 0:
+ * that of the options. */
+status tlr_compress_panel(tlr_work *w, tlr *a, int64_t q, double *src, int64_t lds,
+                          const double *exact, int64_t lde);
+/* D := alpha times super-panel q; `whole`: of a symmetric one from the diagonal block on. */
+status tlr_expand_panel(tlr_work *w, const tlr *a, int64_t q, double alpha, double *d, int64_t ldd);
+/* First row of the dense form of super-panel q, and number of its rows. */
+static inline int64_t panel_row(const tlr *a, int64_t q) {
+    return a->symmetric ? a->cols->first[a->panel[q].c0] : 0;
+}
+static inline int64_t panel_rows(const tlr *a, int64_t q) {
+    return a->rows->n - panel_row(a, q);
+}
+
+/* --- update.c ---
+ * D += alpha A(I, q) B(K, q)^T for tile rows I = ia .. ib of a and K = ka .. kb of b (all below
+ * their diagonal blocks), q a super-panel of columns of both. D begins at row ia and column ka. */
+status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q, int64_t ia,
+                  int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd);
+
+/* --- recompress.c ---
+ * Super-panel p of C := alpha A B^T + beta C, a recompression for each inner tile. */
+status tlr_recompress_panel(tlr_work *w, double alpha, const tlr *a, const tlr *b, double beta,
+                            tlr *c, int64_t p);
+
+/* --- side.c ---
+ * Products with dense rows, in the form Y := Y + alpha X op(A) (side R); side L: their transposes.
+ * Of super-panel q only tile rows ia .. ib. 'T': Y over rows of A, X over columns; 'N' the reverse.
+ * x and y begin at index 0 of their layouts. */
+status tlr_side_product(tlr_work *w, const tlr *a, int64_t q, int64_t ia, int64_t ib, char side,
+                        char trans, int64_t v, double alpha, const double *x, int64_t ldx,
+                        double *y, int64_t ldy);
+
+/* --- pivot.c --- */
+
+/* Largest number of compressed tiles to the left in a tile row of super-panel p. */
+int64_t tlr_compressed_before(const tlr *l, int64_t p);
+/* Whether the matrix itself is not positive definite, where super-panel p's block of the Schur
+ * complement (n x n, in the backend's memory) has its first minor that is not positive at k. Each
+ * tile was compressed so many times. Waits. */
+status tlr_pivot_is_certain(tlr_work *w, const tlr *l, int64_t p, const double *block, int64_t k,
+                            double compressions, bool *certain);
+
+/* Place of index i of a dense array of vectors, and of vector r. */
+static inline int64_t side_at(char side, int64_t i, int64_t r, int64_t ld) {
+    return side == 'R' ? r + i * ld : i + r * ld;
+}
+
+#endif

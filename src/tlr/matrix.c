@@ -1,0 +1,201 @@
+/* The matrix: its super-panels, their memory, and what is in them. */
+#include "tlr/internal.h"
+
+#include <math.h>
+
+static status check_options(const tlr_options *o, const tlr_layout *rows, const tlr_layout *cols) {
+    for (int side = 0; side < 2; side++) {
+        const tlr_layout *l = side ? cols : rows;
+        for (int64_t i = 0; i < l->nt; i++)
+            if (tlr_extent(l, i) < 0 || l->first[l->nt] != l->n)
+                return status_fail(MOAO_INPUT, "tile layout: boundaries do not increase up to %lld",
+                                   (long long)l->n);
+    }
+    if (o->rank < 0 || o->rank > BATCH_SVD_MAX || o->cut > BATCH_SVD_MAX || o->width < 0)
+        return status_fail(MOAO_INPUT,
+                           "tile low-rank matrix: rank %lld, cut %lld and width %lld must not be "
+                           "negative or above %d columns of a tile",
+                           (long long)o->rank, (long long)o->cut, (long long)o->width,
+                           BATCH_SVD_MAX);
+    if (o->rank == 0 && !(o->tau >= 0 && isfinite(o->tau)))
+        return status_fail(MOAO_INPUT, "tile low-rank matrix: tolerance %g must not be negative",
+                           o->tau);
+    return MOAO_OK;
+}
+
+static void set_defaults(tlr *a) {
+    a->b = 1;
+    for (int64_t i = 0; i < a->rows->nt; i++)
+        a->b = largest(a->b, tlr_extent(a->rows, i));
+    for (int64_t k = 0; k < a->cols->nt; k++)
+        a->b = largest(a->b, tlr_extent(a->cols, k));
+    if (a->o.width == 0)
+        a->o.width = TLR_WIDTH;
+    if (a->o.memory == 0)
+        a->o.memory = TLR_MEMORY;
+    if (a->o.cut < 0)
+        a->o.cut = a->b / 2;
+    if (a->o.rank == 0 && a->o.tau == 0)
+        a->o.cut = 0;
+    a->o.cut = least(a->o.cut, least(a->b, BATCH_SVD_MAX));
+    a->step = largest(1, a->o.width / a->b);
+    a->panels = (a->cols->nt + a->step - 1) / a->step;
+}
+
+static status new_panel(tlr *a, int64_t q) {
+    panel *p = a->panel + q;
+    status st;
+    p->c0 = q * a->step;
+    p->c1 = least(p->c0 + a->step, a->cols->nt);
+    p->r0 = a->symmetric ? p->c1 : 0;
+    p->r1 = a->rows->nt;
+    p->width = a->cols->first[p->c1] - a->cols->first[p->c0];
+    const size_t rows = (size_t)(p->r1 - p->r0), cols = (size_t)(p->c1 - p->c0);
+    TRY(ALLOC(p->tile, rows * cols, "tiles"));
+    TRY(ALLOC(p->ubegin, rows, "tile rows"));
+    TRY(ALLOC(p->ucols, rows, "tile rows"));
+    TRY(ALLOC(p->vbegin, cols, "tile columns"));
+    TRY(ALLOC(p->vcols, cols, "tile columns"));
+done:
+    return st;
+}
+
+status tlr_new(const backend *be, backend_ctx *ctx, const tlr_layout *rows, const tlr_layout *cols,
+               bool symmetric, const tlr_options *o, tlr **out) {
+    tlr *a = NULL;
+    status st;
+    *out = NULL;
+    TRY(check_options(o, rows, cols));
+    TRY(ALLOC(a, 1, "tile low-rank matrix"));
+    a->be = be;
+    a->ctx = ctx;
+    a->rows = rows;
+    a->cols = cols;
+    a->symmetric = symmetric;
+    a->o = *o;
+    set_defaults(a);
+    TRY(ALLOC(a->panel, (size_t)a->panels, "super-panels"));
+    for (int64_t q = 0; q < a->panels; q++)
+        TRY(new_panel(a, q));
+    *out = a;
+    a = NULL;
+done:
+    tlr_close(a);
+    return st;
+}
+
+void tlr_panel_release(tlr *a, int64_t q) {
+    panel *p = a->panel + q;
+    a->be->release(a->ctx, p->diag);
+    a->be->release(a->ctx, p->u);
+    a->be->release(a->ctx, p->v);
+    p->diag = p->u = p->v = NULL;
+}
+
+void tlr_close(tlr *a) {
+    if (!a)
+        return;
+    for (int64_t q = 0; a->panel && q < a->panels; q++) {
+        panel *p = a->panel + q;
+        tlr_panel_release(a, q);
+        free(p->tile), free(p->ubegin), free(p->ucols), free(p->vbegin), free(p->vcols);
+    }
+    free(a->panel);
+    free(a);
+}
+
+static status slab(tlr *a, int64_t count, double **p) {
+    void *fresh = NULL;
+    a->be->release(a->ctx, *p);
+    *p = NULL;
+    const status st = a->be->alloc(a->ctx, sizeof(double) * (size_t)largest(count, 1), &fresh);
+    *p = fresh;
+    return st;
+}
+
+status tlr_panel_reserve(tlr *a, int64_t q) {
+    panel *p = a->panel + q;
+    int64_t u = 0, v = 0;
+    status st;
+    for (int64_t i = p->r0; i < p->r1; i++) {
+        int64_t cols = 0;
+        for (int64_t k = p->c0; k < p->c1; k++) {
+            panel_tile(p, i, k)->u = cols;
+            cols += panel_tile(p, i, k)->rank;
+        }
+        p->ubegin[i - p->r0] = u;
+        p->ucols[i - p->r0] = cols;
+        u += cols * tlr_extent(a->rows, i);
+    }
+    for (int64_t k = p->c0; k < p->c1; k++) {
+        int64_t cols = 0;
+        for (int64_t i = p->r0; i < p->r1; i++) {
+            panel_tile(p, i, k)->v = cols;
+            cols += panel_tile(p, i, k)->kind == TLR_LOWRANK ? panel_tile(p, i, k)->rank : 0;
+        }
+        p->vbegin[k - p->c0] = v;
+        p->vcols[k - p->c0] = cols;
+        v += cols * tlr_extent(a->cols, k);
+    }
+    TRY(slab(a, u, &p->u));
+    TRY(slab(a, v, &p->v));
+    if (a->symmetric)
+        TRY(slab(a, p->width * p->width, &p->diag));
+    p->bytes = 8.0 * (double)(u + v + (a->symmetric ? p->width * p->width : 0));
+done:
+    if (st != MOAO_OK)
+        tlr_panel_release(a, q);
+    return st;
+}
+
+const tlr_tile *tlr_tile_at(const tlr *a, int64_t i, int64_t k) {
+    if (i < 0 || i >= a->rows->nt || k < 0 || k >= a->cols->nt || i < panel_of(a, k)->r0)
+        return NULL;
+    return panel_tile(panel_of(a, k), i, k);
+}
+
+/* Rank that nine tenths of the low-rank tiles do not exceed. */
+static int64_t most_of(const int64_t *count, int64_t b, int64_t tiles) {
+    int64_t seen = 0, r = 0;
+    for (; r < b; r++) {
+        seen += count[r];
+        if ((double)seen >= 0.9 * (double)tiles)
+            break;
+    }
+    return r;
+}
+
+static void count_tile(const tlr *a, const tlr_tile *t, int64_t *count, tlr_stats *s) {
+    s->tiles++;
+    s->mean += t->rank;
+    s->dropped += t->dropped * t->dropped;
+    if (t->kind == TLR_EMPTY) {
+        s->empty++;
+    } else if (t->kind == TLR_DENSE) {
+        s->dense++;
+    } else {
+        s->lowrank++;
+        s->histogram[least(15, t->rank * 16 / a->b)]++;
+        s->most = largest(s->most, t->rank);
+        if (count)
+            count[t->rank]++;
+    }
+}
+
+void tlr_statistics(const tlr *a, tlr_stats *s) {
+    const double m = (double)a->rows->n, n = (double)a->cols->n;
+    int64_t *count = calloc((size_t)a->b + 1, sizeof *count); /* NULL: no p90 */
+    memset(s, 0, sizeof *s);
+    for (int64_t q = 0; q < a->panels; q++) {
+        const panel *p = a->panel + q;
+        for (int64_t t = 0; t < (p->r1 - p->r0) * (p->c1 - p->c0); t++)
+            count_tile(a, p->tile + t, count, s);
+        s->bytes += p->bytes;
+    }
+    if (count && s->lowrank)
+        s->p90 = most_of(count, a->b, s->lowrank);
+    s->mean /= s->tiles ? (double)s->tiles : 1;
+    s->dropped = sqrt(s->dropped);
+    s->bytes_dense = 8 * (a->symmetric ? n * (n + 1) / 2 : m * n);
+    free(count);
+}

@@ -1,0 +1,290 @@
+/* Products of tiles with many dense vectors, and what they lead to: apply, and triangular solves.
+ * Small products with one factor of each tile come first, side by side; then a large product with
+ * all columns of a tile row (or tile column) at once. */
+#include "tlr/internal.h"
+
+#include <math.h>
+
+typedef struct {
+    tlr_work *w;
+    const tlr *a;
+    const panel *p;
+    char side;
+    int64_t v, ldx, ldy, ldz;
+    double alpha;
+    const double *x;
+    double *y, *z;
+    product_list l;
+} job;
+
+static double *at(char side, const double *p, int64_t i, int64_t ld) {
+    return (double *)p + side_at(side, i, 0, ld);
+}
+
+/* Z(zc ..) := X(xi ..) F, F rows x r: one small product. */
+static status small_product(job *s, int64_t xi, const double *f, int64_t rows, int64_t r,
+                            int64_t zc) {
+    const double *x = at(s->side, s->x, xi, s->ldx);
+    double *z = at(s->side, s->z, zc, s->ldz);
+    return s->side == 'R'
+               ? tlr_list_add(&s->l, (product){x, f, z, s->ldx, rows, s->ldz, s->v, r, rows})
+               : tlr_list_add(&s->l, (product){f, x, z, rows, s->ldx, s->ldz, r, s->v, rows});
+}
+
+/* Y(yi ..) += alpha Z(zc ..) F^T, F rows x r: a large product. */
+static status large_product(job *s, int64_t zc, const double *f, int64_t rows, int64_t r,
+                            int64_t yi) {
+    const double *z = at(s->side, s->z, zc, s->ldz);
+    double *y = at(s->side, s->y, yi, s->ldy);
+    return s->side == 'R' ? tlr_dense_gemm(s->w, 'N', 'T', s->v, rows, r, s->alpha, z, s->ldz, f,
+                                           rows, 1, y, s->ldy)
+                          : tlr_dense_gemm(s->w, 'N', 'N', rows, s->v, r, s->alpha, f, rows, z,
+                                           s->ldz, 1, y, s->ldy);
+}
+
+static status run_small(job *s) {
+    return tlr_list_run(s->w, &s->l, s->side == 'R' ? 'N' : 'T', 'N');
+}
+
+/* Y over tile rows: Z holds X V of all tiles of a row (of a dense tile X itself). */
+static status over_rows(job *s, int64_t ia, int64_t ib) {
+    const panel *p = s->p;
+    const tlr_layout *rows = s->a->rows, *cols = s->a->cols;
+    int64_t zc = 0;
+    status st = MOAO_OK;
+    for (int64_t i = ia; i < ib; zc += p->ucols[i - p->r0], i++)
+        for (int64_t k = p->c0; k < p->c1; k++) {
+            const tlr_tile *t = panel_tile(p, i, k);
+            const int64_t n = tlr_extent(cols, k);
+            const double *x = at(s->side, s->x, cols->first[k], s->ldx);
+            double *z = at(s->side, s->z, zc + t->u, s->ldz);
+            if (t->kind == TLR_DENSE)
+                TRY(tlr_dense_copy(s->w, s->side == 'R' ? s->v : n, s->side == 'R' ? n : s->v, x,
+                                   s->ldx, z, s->ldz));
+            else if (t->kind == TLR_LOWRANK)
+                TRY(small_product(s, cols->first[k], panel_v(s->a, p, i, k), n, t->rank,
+                                  zc + t->u));
+        }
+    TRY(run_small(s));
+    zc = 0;
+    for (int64_t i = ia; i < ib; i++) {
+        const int64_t r = p->ucols[i - p->r0];
+        TRY(large_product(s, zc, p->u + p->ubegin[i - p->r0], tlr_extent(rows, i), r,
+                          rows->first[i]));
+        zc += r;
+    }
+done:
+    return st;
+}
+
+/* Y += alpha X times a dense tile. */
+static status dense_tile(job *s, int64_t i, int64_t k) {
+    const int64_t m = tlr_extent(s->a->rows, i), n = tlr_extent(s->a->cols, k);
+    const double *d = panel_u(s->a, s->p, i, k),
+                 *x = at(s->side, s->x, s->a->rows->first[i], s->ldx);
+    double *y = at(s->side, s->y, s->a->cols->first[k], s->ldy);
+    return s->side == 'R'
+               ? tlr_dense_gemm(s->w, 'N', 'N', s->v, n, m, s->alpha, x, s->ldx, d, m, 1, y, s->ldy)
+               : tlr_dense_gemm(s->w, 'T', 'N', n, s->v, m, s->alpha, d, m, x, s->ldx, 1, y,
+                                s->ldy);
+}
+
+/* Y over tile columns: Z holds X U of all tiles of a column. */
+static status over_columns(job *s, int64_t ia, int64_t ib) {
+    const panel *p = s->p;
+    const tlr_layout *rows = s->a->rows, *cols = s->a->cols;
+    int64_t zc = 0;
+    status st = MOAO_OK;
+    for (int64_t k = p->c0; k < p->c1; k++) {
+        for (int64_t i = ia; i < ib; i++)
+            if (panel_tile(p, i, k)->kind == TLR_LOWRANK)
+                TRY(small_product(s, rows->first[i], panel_u(s->a, p, i, k), tlr_extent(rows, i),
+                                  panel_tile(p, i, k)->rank,
+                                  zc + panel_vcol(p, i, k) - panel_vcol(p, ia, k)));
+            else if (panel_tile(p, i, k)->kind == TLR_DENSE)
+                TRY(dense_tile(s, i, k));
+        zc += panel_vcol(p, ib, k) - panel_vcol(p, ia, k);
+    }
+    TRY(run_small(s));
+    zc = 0;
+    for (int64_t k = p->c0; k < p->c1; k++) {
+        const int64_t r = panel_vcol(p, ib, k) - panel_vcol(p, ia, k);
+        TRY(large_product(s, zc, panel_v(s->a, p, ia, k), tlr_extent(cols, k), r, cols->first[k]));
+        zc += r;
+    }
+done:
+    return st;
+}
+
+/* Columns of U in tile rows ia .. ib of a super-panel. */
+static int64_t columns(const panel *p, int64_t ia, int64_t ib) {
+    int64_t c = 0;
+    for (int64_t i = ia; i < ib; i++)
+        c += p->ucols[i - p->r0];
+    return c;
+}
+
+status tlr_side_product(tlr_work *w, const tlr *a, int64_t q, int64_t ia, int64_t ib, char side,
+                        char trans, int64_t v, double alpha, const double *x, int64_t ldx,
+                        double *y, int64_t ldy) {
+    job s = {.w = w,
+             .a = a,
+             .p = a->panel + q,
+             .side = side,
+             .v = v,
+             .ldx = ldx,
+             .ldy = ldy,
+             .alpha = alpha,
+             .x = x,
+             .y = y};
+    const int64_t cols = columns(s.p, ia, ib);
+    status st = MOAO_OK;
+    if (cols == 0)
+        return MOAO_OK;
+    s.ldz = side == 'R' ? v : cols;
+    TRY(tlr_work_room(w, BUF_SIDE, v * cols, &s.z));
+    TRY(trans == 'T' ? over_rows(&s, ia, ib) : over_columns(&s, ia, ib));
+done:
+    tlr_list_free(&s.l);
+    return st;
+}
+
+/* Vectors to take at a time so that intermediate products stay within the memory. */
+static int64_t chunk(const tlr *a, int64_t v) {
+    int64_t cols = 1;
+    for (int64_t q = 0; q < a->panels; q++) {
+        const panel *p = a->panel + q;
+        for (int64_t i = p->r0; i < p->r1; i += a->step)
+            cols = largest(cols, columns(p, i, least(i + a->step, p->r1)));
+    }
+    return largest(1, least(v, (int64_t)(a->o.memory / sizeof(double)) / cols));
+}
+
+/* All of super-panel q, in groups of tile rows. */
+static status panel_product(tlr_work *w, const tlr *a, int64_t q, char side, char trans, int64_t v,
+                            double alpha, const double *x, int64_t ldx, double *y, int64_t ldy) {
+    const panel *p = a->panel + q;
+    status st = MOAO_OK;
+    for (int64_t i = p->r0; i < p->r1 && st == MOAO_OK; i += a->step)
+        st = tlr_side_product(w, a, q, i, least(i + a->step, p->r1), side, trans, v, alpha, x, ldx,
+                              y, ldy);
+    return st;
+}
+
+static char flip(char trans) {
+    return trans == 'T' ? 'N' : 'T';
+}
+
+/* X and Y with the diagonal block of super-panel q, in a form as of tlr_side_product. */
+static status diagonal_product(tlr_work *w, const tlr *a, int64_t q, char side, char form,
+                               int64_t v, double alpha, const double *x, int64_t ldx, double *y,
+                               int64_t ldy) {
+    const panel *p = a->panel + q;
+    const int64_t n = p->width, from = a->cols->first[p->c0];
+    x = at(side, x, from, ldx);
+    y = at(side, y, from, ldy);
+    return side == 'R'
+               ? tlr_dense_gemm(w, 'N', form, v, n, n, alpha, x, ldx, p->diag, n, 1, y, ldy)
+               : tlr_dense_gemm(w, flip(form), 'N', n, v, n, alpha, p->diag, n, x, ldx, 1, y, ldy);
+}
+
+static status apply_chunk(tlr_work *w, const tlr *a, char side, char form, int64_t v, double alpha,
+                          const double *x, int64_t ldx, double *y, int64_t ldy) {
+    status st = MOAO_OK;
+    for (int64_t q = 0; q < a->panels; q++) {
+        TRY(panel_product(w, a, q, side, form, v, alpha, x, ldx, y, ldy));
+        if (a->symmetric && !a->factor)
+            TRY(panel_product(w, a, q, side, flip(form), v, alpha, x, ldx, y, ldy));
+        if (a->symmetric)
+            TRY(diagonal_product(w, a, q, side, form, v, alpha, x, ldx, y, ldy));
+    }
+done:
+    return st;
+}
+
+static bool is_letter(char c, const char *set) {
+    return c != 0 && strchr(set, c) != NULL;
+}
+
+status tlr_apply(const tlr *a, char side, char trans, int64_t v, double alpha, const double *x,
+                 int64_t ldx, double beta, double *y, int64_t ldy) {
+    const char form = side == 'R' ? trans : flip(trans);
+    const int64_t out = form == 'T' ? a->rows->n : a->cols->n,
+                  in = form == 'T' ? a->cols->n : a->rows->n;
+    tlr_work w;
+    status st;
+    if (!is_letter(side, "LR") || !is_letter(trans, "NT") || v < 0 ||
+        ldx < (side == 'R' ? largest(v, 1) : largest(in, 1)) ||
+        ldy < (side == 'R' ? largest(v, 1) : largest(out, 1)))
+        return status_fail(MOAO_INPUT, "tlr_apply: an argument is out of range");
+    tlr_work_open(&w, a->be, a->ctx);
+    TRY(side == 'R' ? tlr_dense_scale(&w, v, out, beta, y, ldy)
+                    : tlr_dense_scale(&w, out, v, beta, y, ldy));
+    for (int64_t r = 0, step = chunk(a, v); alpha != 0 && r < v; r += step)
+        TRY(apply_chunk(&w, a, side, form, least(step, v - r), alpha, x + side_at(side, 0, r, ldx),
+                        ldx, y + side_at(side, 0, r, ldy), ldy));
+    TRY(a->be->sync(a->ctx));
+done:
+    tlr_work_close(&w);
+    return st;
+}
+
+/* X := X L^-T in form 'T', X L^-1 in form 'N' (side L: their transposes). */
+static status solve_chunk(tlr_work *w, const tlr *l, char side, char form, int64_t v, double *x,
+                          int64_t ldx) {
+    status st = MOAO_OK;
+    for (int64_t s = 0; s < l->panels; s++) {
+        const int64_t p = form == 'T' ? s : l->panels - 1 - s;
+        const panel *here = l->panel + p;
+        for (int64_t q = 0; form == 'T' && q < p; q++)
+            TRY(tlr_side_product(w, l, q, here->c0, here->c1, side, 'T', v, -1, x, ldx, x, ldx));
+        if (form == 'N')
+            TRY(panel_product(w, l, p, side, 'N', v, -1, x, ldx, x, ldx));
+        TRY(tlr_dense_trsm(w, side, side == 'R' ? form : flip(form), side == 'R' ? v : here->width,
+                           side == 'R' ? here->width : v, here->diag, here->width,
+                           at(side, x, l->cols->first[here->c0], ldx), ldx));
+    }
+done:
+    return st;
+}
+
+status tlr_solve(const tlr *l, char side, char job, int64_t v, double *x, int64_t ldx) {
+    tlr_work w;
+    status st = MOAO_OK;
+    if (!is_letter(side, "LR") || !is_letter(job, "NTA") || v < 0 || !l->factor ||
+        ldx < (side == 'R' ? largest(v, 1) : largest(l->rows->n, 1)))
+        return status_fail(MOAO_INPUT, "tlr_solve: an argument is out of range");
+    const char first = job == 'A' ? 'T' : side == 'R' ? job : flip(job);
+    tlr_work_open(&w, l->be, l->ctx);
+    for (int64_t r = 0, step = chunk(l, v); r < v; r += step) {
+        double *part = x + side_at(side, 0, r, ldx);
+        TRY(solve_chunk(&w, l, side, first, least(step, v - r), part, ldx));
+        if (job == 'A')
+            TRY(solve_chunk(&w, l, side, 'N', least(step, v - r), part, ldx));
+    }
+    TRY(l->be->sync(l->ctx));
+done:
+    tlr_work_close(&w);
+    return st;
+}
+
+status tlr_logdet(const tlr *l, double *logdet) {
+    const int64_t e = sizeof(double);
+    double *host = NULL, sum = 0;
+    status st;
+    if (!l->factor)
+        return status_fail(MOAO_INPUT, "tlr_logdet: the matrix is not a factor");
+    TRY(ALLOC(host, (size_t)l->rows->n, "diagonal of a factor"));
+    for (int64_t q = 0; q < l->panels; q++) {
+        const panel *p = l->panel + q;
+        TRY(l->be->copy(l->ctx, host + l->cols->first[p->c0], e, p->diag, e * (p->width + 1), e,
+                        p->width));
+    }
+    TRY(l->be->sync(l->ctx));
+    for (int64_t i = 0; i < l->rows->n; i++)
+        sum += log(host[i]);
+    *logdet = 2 * sum;
+done:
+    free(host);
+    return st;
+}

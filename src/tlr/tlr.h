@@ -1,0 +1,204 @@
+/* Tile low-rank (TLR) matrices: a matrix is cut into tiles of order about b; a tile is empty,
+ * dense, or a product U V^T of few columns. Formats, products, Cholesky factor, solves,
+ * determinants.
+ *
+ * The code is host code that drives the tables of a backend (backend.h): the same runs on the CPU
+ * and on a GPU. The conventions of backend.h hold: column-major, int64_t sizes, arrays of numbers
+ * in the backend's memory, work in the stream of the context. Unlike the tables' operations, these
+ * functions allocate, and wait for the stream where they need ranks (once for each super-panel).
+ *
+ * Layout. Tile columns are taken in super-panels of about `width` columns. A symmetric matrix or a
+ * triangular factor keeps the blocks of super-panels on its diagonal dense, and tiles below them;
+ * a rectangular matrix has tiles only. In a super-panel the U of one tile row lie side by side, and
+ * so do the V of one tile column, so that products with many columns are large ones.
+ *
+ * Accuracy is absolute: of each tile a part of Frobenius norm at most `tau` is dropped. With fixed
+ * rank (options.rank > 0) the `rank` largest singular values of each tile are kept, whatever is
+ * dropped.
+ *
+ * All matrices are indexed in the order of their layouts; perm leads to the caller's own order. */
+#ifndef MOAO_TLR_H
+#define MOAO_TLR_H
+
+#include "backend/backend.h"
+
+/* Symbols of the library begin with moao_ (base/status.h). */
+#define tlr_layout_points moao_tlr_layout_points
+#define tlr_layout_plain moao_tlr_layout_plain
+#define tlr_layout_free moao_tlr_layout_free
+#define tlr_build moao_tlr_build
+#define tlr_close moao_tlr_close
+#define tlr_copy moao_tlr_copy
+#define tlr_expand moao_tlr_expand
+#define tlr_tile_at moao_tlr_tile_at
+#define tlr_statistics moao_tlr_statistics
+#define tlr_apply moao_tlr_apply
+#define tlr_gemm_dense moao_tlr_gemm_dense
+#define tlr_gemm moao_tlr_gemm
+#define tlr_syrk_dense moao_tlr_syrk_dense
+#define tlr_syrk moao_tlr_syrk
+#define tlr_trsm moao_tlr_trsm
+#define tlr_factor moao_tlr_factor
+#define tlr_solve moao_tlr_solve
+#define tlr_logdet moao_tlr_logdet
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- order and tile boundaries ------------------------------------------------------------- */
+
+typedef struct {
+    int64_t n;      /* rows (or columns) of the matrix */
+    int64_t nt;     /* number of tiles */
+    int64_t *first; /* [nt + 1] first index of each tile */
+    int64_t *perm;  /* [n] caller's index of each index */
+} tlr_layout;
+
+typedef enum {
+    TLR_KD,      /* each group: medians of its longer side, into leaves of nearly equal size */
+    TLR_JOINT,   /* all groups in one such tree; tiles then span groups */
+    TLR_MORTON,  /* each group: along the Morton curve, cut into equal runs */
+    TLR_NATURAL, /* as given, each group cut into equal runs */
+} tlr_order;
+
+/* Points in groups (sensors): points start[g] .. start[g + 1] are group g. Each point has `each`
+ * entries of the matrix (2: the slopes x and y of a subaperture), which stay together in a tile;
+ * the caller's index of entry e of point p of group g is each start[g] + e (points of g) + p -
+ * start[g]. Tiles have at most b indices, b >= each. */
+typedef struct {
+    int64_t groups;
+    const int64_t *start; /* [groups + 1] */
+    const double *x, *y;
+    int64_t each;
+} tlr_points;
+MOAO_PUBLIC status tlr_layout_points(const tlr_points *p, int64_t b, tlr_order order,
+                                     tlr_layout *l);
+/* One group of n entries as they are, in tiles of b, the last one smaller. */
+MOAO_PUBLIC status tlr_layout_plain(int64_t n, int64_t b, tlr_layout *l);
+MOAO_PUBLIC void tlr_layout_free(tlr_layout *l);
+
+/* --- matrices ------------------------------------------------------------------------------- */
+
+/* Rows i0 .. i0 + ni, columns j0 .. j0 + nj (in the order of the layouts) into a, which lies in the
+ * memory of the backend; work goes into the stream of the context. Of a symmetric matrix blocks on
+ * and below the diagonal are asked for, wholly: both triangles of those on it. */
+typedef status tlr_fill(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t nj, double *a,
+                        int64_t lda);
+
+typedef struct {
+    double tau;    /* largest Frobenius norm of what is dropped of a tile; 0: all tiles are dense */
+    int64_t rank;  /* > 0: fixed rank, tau is not used */
+    int64_t cut;   /* a tile that needs more columns is dense; < 0: half the tile's order; at most
+                      512. 0: all tiles are dense */
+    int64_t width; /* columns of a super-panel; 0: 2,048 */
+    uint64_t seed; /* of the samples of compression */
+    size_t memory; /* bytes for intermediate products, in each of two buffers; 0: 1 GB */
+    bool norms;    /* record the norm of what is dropped of each tile (takes time: on the host) */
+} tlr_options;
+
+typedef enum { TLR_EMPTY, TLR_LOWRANK, TLR_DENSE } tlr_kind;
+
+typedef struct {
+    tlr_kind kind;
+    int32_t rank;   /* columns of U and V; of a dense tile its columns */
+    double dropped; /* Frobenius norm of what was dropped, NaN where it is not known */
+    int64_t u, v;   /* columns before it in U of its row and V of its column */
+} tlr_tile;
+
+typedef struct tlr tlr;
+
+typedef struct {
+    int64_t tiles, empty, lowrank, dense; /* of those off the diagonal blocks */
+    int64_t histogram[16];                /* low-rank tiles by rank, in 16ths of the order b */
+    int64_t most, p90;                    /* largest rank, and that of 90 % (of low-rank tiles) */
+    double mean;                          /* rank, empty tiles as 0, dense as their order */
+    double bytes, bytes_dense;            /* stored; those of the matrix (of a triangle) in FP64 */
+    double dropped;                       /* Frobenius norm of all that was dropped, NaN: unknown */
+} tlr_stats;
+
+/* A matrix from its entries, a super-panel at a time; cols NULL: symmetric. be, ctx, and layouts
+ * must outlive it. MOAO_NUMERIC: an entry is not finite. *out is NULL on failure; close(NULL) is
+ * fine. */
+MOAO_PUBLIC status tlr_build(const backend *be, backend_ctx *ctx, const tlr_layout *rows,
+                             const tlr_layout *cols, tlr_fill *fill, void *arg,
+                             const tlr_options *o, tlr **out);
+MOAO_PUBLIC void tlr_close(tlr *a);
+/* A copy, as it is or (rectangular matrices) transposed. */
+MOAO_PUBLIC status tlr_copy(const tlr *a, char trans, tlr **out);
+/* The whole matrix in a (for tests): of a factor the lower triangle, zeros above; of a symmetric
+ * matrix both triangles. */
+MOAO_PUBLIC status tlr_expand(const tlr *a, double *dense, int64_t ld);
+/* Tile (i, k), i a tile row and k a tile column; NULL in and above diagonal blocks. */
+MOAO_PUBLIC const tlr_tile *tlr_tile_at(const tlr *a, int64_t i, int64_t k);
+MOAO_PUBLIC void tlr_statistics(const tlr *a, tlr_stats *s);
+
+/* --- algebra -------------------------------------------------------------------------------- */
+
+/* Y := alpha op(A) X + beta Y (side L; X, Y of v columns) or alpha X op(A) + beta Y (side R; v
+ * rows). beta = 0 does not read Y. A rectangular, symmetric, or a factor L. */
+MOAO_PUBLIC status tlr_apply(const tlr *a, char side, char trans, int64_t v, double alpha,
+                             const double *x, int64_t ldx, double beta, double *y, int64_t ldy);
+
+/* C := alpha op(A) op(B) + beta C; A, B rectangular with the same tiles along the inner extent.
+ * Dense C (LLD): one product after another accumulates in C. */
+MOAO_PUBLIC status tlr_gemm_dense(double alpha, const tlr *a, char transa, const tlr *b,
+                                  char transb, double beta, double *c, int64_t ldc);
+/* The same with C rectangular TLR (LLL), compressed with C's options. way: 'A' accumulate a
+ * super-panel of C densely, compress it once; 'R' recompress the sum after every inner tile
+ * (columns of C and of a product together at most 256; a tile of C beyond its cut: MOAO_NUMERIC).
+ */
+MOAO_PUBLIC status tlr_gemm(char way, double alpha, const tlr *a, char transa, const tlr *b,
+                            char transb, double beta, tlr *c);
+/* C := alpha A A^T + beta C; dense: lower triangle of C and of its diagonal tiles all (LD); TLR: C
+ * symmetric (LL). A rectangular. */
+MOAO_PUBLIC status tlr_syrk_dense(double alpha, const tlr *a, double beta, double *c, int64_t ldc);
+MOAO_PUBLIC status tlr_syrk(double alpha, const tlr *a, double beta, tlr *c);
+/* A := A L^-T, A rectangular with L's tiles as columns; compressed with A's options. */
+MOAO_PUBLIC status tlr_trsm(const tlr *l, tlr *a);
+
+/* --- Cholesky factor ------------------------------------------------------------------------ */
+
+/* The matrix to be factored: entries (DL), or a symmetric TLR matrix (LL; fill NULL). */
+typedef struct {
+    const tlr_layout *layout;
+    tlr_fill *fill;
+    void *arg;
+    const tlr *a;
+} tlr_source;
+
+/* What may be done where a pivot is not positive, in this order. */
+typedef struct {
+    int retries;  /* times that the factor is made anew with tau / 4 */
+    double shift; /* largest constant that may be added to the diagonal of a super-panel */
+    bool dense;   /* a factor without compression at last */
+} tlr_rescue;
+
+typedef struct {
+    double tau;        /* that of the factor */
+    int restarts;      /* with a smaller tau */
+    int64_t shifts;    /* super-panels to whose diagonal something was added */
+    double shift;      /* the largest constant added */
+    bool dense;        /* made without compression */
+    int64_t minor;     /* order of the first minor that is not positive, 0: none */
+    bool not_positive; /* the pivot was further below zero than compression explains */
+} tlr_report;
+
+/* A = L L^T. variant: 'L' left-looking (memory: the factor and a super-panel), 'R' right-looking
+ * (DL: all of the matrix dense; LL: a second copy of it). What is compressed is a tile of the Schur
+ * complement, L_ik L_kk^T. MOAO_NUMERIC: an entry is not finite, or not positive definite and no
+ * rescue helped; *report (may be NULL) is written always. */
+MOAO_PUBLIC status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_source *source,
+                              char variant, const tlr_options *o, const tlr_rescue *rescue, tlr **l,
+                              tlr_report *report);
+
+/* X := op(L)^-1 X (side L; X of v columns) or X op(L)^-1 (side R; v rows). job: 'N' L, 'T' L^T, 'A'
+ * the matrix L L^T. */
+MOAO_PUBLIC status tlr_solve(const tlr *l, char side, char job, int64_t v, double *x, int64_t ldx);
+/* Natural logarithm of the determinant of L L^T. Waits. */
+MOAO_PUBLIC status tlr_logdet(const tlr *l, double *logdet);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,204 @@
+/* Memory that the steps of one call share, and the dense operations on it. */
+#include "tlr/internal.h"
+
+static const double one = 1, zero = 0;
+
+void tlr_work_open(tlr_work *w, const backend *be, backend_ctx *ctx) {
+    memset(w, 0, sizeof *w);
+    w->be = be;
+    w->ctx = ctx;
+}
+
+void tlr_work_close(tlr_work *w) {
+    if (!w->be)
+        return;
+    for (int i = 0; i < BUFFERS; i++)
+        w->be->release(w->ctx, w->buf[i]);
+    w->be->release(w->ctx, w->work);
+    w->be->release(w->ctx, w->list);
+    w->be->release_host(w->ctx, w->list_host);
+    tlr_work_open(w, NULL, NULL);
+}
+
+status tlr_work_room(tlr_work *w, int which, int64_t count, double **p) {
+    status st = MOAO_OK;
+    if (count > w->count[which] || !w->buf[which]) {
+        void *fresh = NULL;
+        count = largest(count, w->count[which] + w->count[which] / 4); /* not a little at a time */
+        w->be->release(w->ctx, w->buf[which]);
+        w->buf[which] = NULL;
+        w->count[which] = 0;
+        st = w->be->alloc(w->ctx, sizeof(double) * (size_t)largest(count, 1), &fresh);
+        if (st == MOAO_OK) {
+            w->buf[which] = fresh;
+            w->count[which] = count;
+        }
+    }
+    *p = w->buf[which];
+    return st;
+}
+
+status tlr_work_identity(tlr_work *w, int64_t n, double **p) {
+    double *host = NULL;
+    status st = MOAO_OK;
+    if (n > w->identity) {
+        w->identity = 0;
+        TRY(tlr_work_room(w, BUF_IDENTITY, n * n, p));
+        TRY(ALLOC(host, (size_t)(n * n), "identity"));
+        for (int64_t i = 0; i < n; i++)
+            host[i * (n + 1)] = 1;
+        TRY(tlr_dense_copy(w, n, n, host, n, *p, n));
+        TRY(w->be->sync(w->ctx));
+        w->identity = n;
+    }
+    *p = w->buf[BUF_IDENTITY];
+done:
+    free(host);
+    return st;
+}
+
+status tlr_work_bytes(tlr_work *w, size_t bytes) {
+    status st = MOAO_OK;
+    if (bytes > w->lwork) {
+        w->be->release(w->ctx, w->work);
+        w->work = NULL;
+        w->lwork = 0;
+        if ((st = w->be->alloc(w->ctx, bytes, &w->work)) == MOAO_OK)
+            w->lwork = bytes;
+    }
+    return st;
+}
+
+status tlr_dense_gemm(tlr_work *w, char ta, char tb, int64_t m, int64_t n, int64_t k, double alpha,
+                      const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
+                      double *c, int64_t ldc) {
+    if (m == 0 || n == 0 || (k == 0 && beta == 1))
+        return MOAO_OK;
+    return w->be->gemm(w->ctx, BACKEND_D, ta, tb, m, n, k, &alpha, a, lda, b, ldb, &beta, c, ldc,
+                       NULL, 0);
+}
+
+status tlr_dense_scale(tlr_work *w, int64_t m, int64_t n, double beta, double *c, int64_t ldc) {
+    if (m == 0 || n == 0 || beta == 1)
+        return MOAO_OK;
+    /* factors are not read where alpha is 0 */
+    return w->be->gemm(w->ctx, BACKEND_D, 'N', 'N', m, n, 1, &zero, c, ldc, c, ldc, &beta, c, ldc,
+                       NULL, 0);
+}
+
+status tlr_dense_copy(tlr_work *w, int64_t m, int64_t n, const double *a, int64_t lda, double *b,
+                      int64_t ldb) {
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    const int64_t e = sizeof(double);
+    return lda == m && ldb == m ? w->be->copy(w->ctx, b, e * m * n, a, e * m * n, e * m * n, 1)
+                                : w->be->copy(w->ctx, b, e * ldb, a, e * lda, e * m, n);
+}
+
+status tlr_dense_trsm(tlr_work *w, char side, char trans, int64_t m, int64_t n, const double *l,
+                      int64_t ldl, double *b, int64_t ldb) {
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    status st = tlr_work_bytes(w, w->be->workspace(BACKEND_TRSM, BACKEND_D, m, n));
+    return st != MOAO_OK ? st
+                         : w->be->trsm(w->ctx, BACKEND_D, side, 'L', trans, 'N', m, n, &one, l, ldl,
+                                       b, ldb, w->work, w->lwork);
+}
+
+status tlr_list_add(product_list *l, product p) {
+    if (l->count == l->room) {
+        const int64_t room = l->room ? 2 * l->room : 256;
+        product *grown = realloc(l->p, sizeof *grown * (size_t)room);
+        if (!grown)
+            return status_fail(MOAO_MEMORY, "cannot allocate %lld products of tiles",
+                               (long long)room);
+        l->p = grown;
+        l->room = room;
+    }
+    l->p[l->count++] = p;
+    return MOAO_OK;
+}
+
+void tlr_list_free(product_list *l) {
+    free(l->p);
+    *l = (product_list){0};
+}
+
+/* Sizes and places of products, one array after another. */
+enum { LIST_M, LIST_N, LIST_K, LIST_A, LIST_B, LIST_C, LIST_LDA, LIST_LDB, LIST_LDC, LIST_PARTS };
+#define LIST_ENTRY ((int64_t)(LIST_PARTS * sizeof(int64_t)))
+#define LIST_MOST ((int64_t)1 << 17) /* products of one call */
+
+/* Room for n more products on their way to the backend; what is on its way stays as it is. */
+static status list_room(tlr_work *w, int64_t n, int64_t *at) {
+    status st = MOAO_OK;
+    if (w->list_used + n > w->list_count) {
+        TRY(w->be->sync(w->ctx));
+        w->list_used = 0;
+    }
+    if (n > w->list_count) {
+        w->be->release_host(w->ctx, w->list_host);
+        w->be->release(w->ctx, w->list);
+        w->list_host = w->list = NULL;
+        w->list_count = 0;
+        const int64_t room = least(largest(4 * n, 4096), LIST_MOST);
+        TRY(w->be->alloc_host(w->ctx, (size_t)(room * LIST_ENTRY), (void **)&w->list_host));
+        TRY(w->be->alloc(w->ctx, (size_t)(room * LIST_ENTRY), (void **)&w->list));
+        w->list_count = room;
+    }
+    *at = w->list_used * LIST_PARTS;
+    w->list_used += n;
+done:
+    return st;
+}
+
+static void list_write(const product *p, int64_t n, int64_t *to) {
+    for (int64_t i = 0; i < n; i++, p++) {
+        const int64_t entry[LIST_PARTS] = {p->m,
+                                           p->n,
+                                           p->k,
+                                           (int64_t)(intptr_t)p->a,
+                                           (int64_t)(intptr_t)p->b,
+                                           (int64_t)(intptr_t)p->c,
+                                           p->lda,
+                                           p->ldb,
+                                           p->ldc};
+        for (int part = 0; part < LIST_PARTS; part++)
+            to[part * n + i] = entry[part];
+    }
+}
+
+static batch_mat list_mat(const int64_t *there, int64_t n, int place, int ld) {
+    batch_mat m = {NULL, 0, (void *const *)(there + place * n), 0, there + ld * n};
+    return m;
+}
+
+static status list_send(tlr_work *w, const product *p, int64_t n, char ta, char tb) {
+    int64_t at = 0, most[3] = {0};
+    status st;
+    for (int64_t i = 0; i < n; i++) {
+        most[0] = largest(most[0], p[i].m);
+        most[1] = largest(most[1], p[i].n);
+        most[2] = largest(most[2], p[i].k);
+    }
+    TRY(list_room(w, n, &at));
+    list_write(p, n, w->list_host + at);
+    const int64_t *there = w->list + at;
+    TRY(w->be->copy(w->ctx, w->list + at, n * LIST_ENTRY, w->list_host + at, n * LIST_ENTRY,
+                    n * LIST_ENTRY, 1));
+    TRY(w->be->batch->gemm(
+        w->ctx, BACKEND_D, ta, tb, n, (batch_dim){most[0], there + LIST_M * n},
+        (batch_dim){most[1], there + LIST_N * n}, (batch_dim){most[2], there + LIST_K * n}, &one,
+        list_mat(there, n, LIST_A, LIST_LDA), list_mat(there, n, LIST_B, LIST_LDB), &zero,
+        list_mat(there, n, LIST_C, LIST_LDC)));
+done:
+    return st;
+}
+
+status tlr_list_run(tlr_work *w, product_list *l, char ta, char tb) {
+    status st = MOAO_OK;
+    for (int64_t i = 0; i < l->count && st == MOAO_OK; i += LIST_MOST)
+        st = list_send(w, l->p + i, least(LIST_MOST, l->count - i), ta, tb);
+    l->count = 0;
+    return st;
+}

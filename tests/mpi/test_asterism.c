@@ -1,0 +1,287 @@
+/* ranks: 1 2
+ * Asterisms: variances from sub-matrices of shared covariances are those of each system by itself;
+ * the search of all finds the best, and the greedy search with exchange the same; on every number
+ * of ranks. */
+#include "asterism/case.h"
+#include "asterism/images.h"
+#include "asterism/search.h"
+#include "linalg/scalapack.h"
+#include "matcov/matcov.h"
+#include "tor/command.h"
+
+#include "support/matcov_case.h"
+
+#include <cblas.h>
+
+enum { FIXED = 2, STARS = 9, TARGETS = 3 };
+
+static comm world;
+
+/* Sensors: two laser stars, nine natural ones of several magnitudes; `only`: the natural ones that
+ * are there, -1 ends the list, NULL: all. */
+static void make_system(const int *only, sys *s, profile *p) {
+    static const double place[STARS][3] = {{30, 5, 11},  {-25, 22, 12}, {-8, -33, 13},
+                                           {12, 28, 12}, {-35, -6, 11}, {22, -24, 14},
+                                           {3, 8, 15},   {41, 33, 10},  {-15, 4, 13.5}};
+    static double target[TARGETS][2] = {{0, 0}, {10, 6}, {-12, 9}};
+    static const double layer[3][5] = {
+        {0, 25, 12, 8, 3}, {4000, 25, 6, -9, 10}, {11000, 25, 4, 20, -8}};
+    case_sensor o[FIXED + STARS] = {{5, {18, 18}, 90000, 1, 0, {0}, 0},
+                                    {5, {-18, -18}, 90000, 1, 0, {0}, 0}};
+    int n = FIXED;
+    for (int i = 0; i < STARS && (only == NULL || only[i] >= 0); i++) {
+        const double *a = place[only != NULL ? only[i] : i];
+        o[n++] = (case_sensor){5, {a[0], a[1]}, INFINITY, 1, 0, {0}, a[2]};
+    }
+    case_sys(4, 0.2, 6, n, o, s);
+    case_profile(3, layer, p);
+    s->ntarget = TARGETS;
+    case_ok(ALLOC(s->targets, TARGETS, "targets"));
+    for (int t = 0; t < TARGETS; t++)
+        for (int i = 0; i < 2; i++)
+            s->targets[t][i] = CASE_ARCSEC(target[t][i]);
+}
+
+static void times(bool ta, bool tb, size_t m, size_t n, size_t k, const double *a, const double *b,
+                  double *c) {
+    cblas_dgemm(CblasColMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans,
+                (int)m, (int)n, (int)k, 1, a, (int)(ta ? k : m), b, (int)(tb ? n : k), 0, c,
+                (int)m);
+}
+
+/* Variances of a system by itself: W, then every term of the residual of model section 6. */
+static void by_itself(const int *star, double *var) {
+    sys s;
+    profile p;
+    matcov *mc;
+    make_system(star, &s, &p);
+    const size_t m = s.m, t = s.t, v = (size_t)s.dm.nact;
+    double *dplus = calloc(v * t, 8), *area = calloc(v * v, 8), *cmm = calloc(m * m, 8),
+           *chol = calloc(m * m, 8), *ctt = calloc(t * t, 8), *ctm = calloc(t * m, 8),
+           *b0 = calloc(v * m, 8), *bs = calloc(v * m, 8), *wt = calloc(m * v, 8),
+           *x = calloc(v * m + v * t, 8), *c = calloc(v * v, 8), *d = calloc(v * v, 8);
+    const int order = (int)m, cols = (int)v;
+    int info;
+    case_ok(command_init(&world, &s, dplus));
+    case_ok(ast_pupil_area(&s, area));
+    case_ok(matcov_init(&world, &s, &p, &mc));
+    case_ok(matcov_fill_cmm(mc, 0, m, 0, m, cmm, m));
+    case_ok(matcov_fill_ctt(mc, 0, t, 0, t, ctt, t));
+    memcpy(chol, cmm, m * m * 8);
+    dpotrf_("L", &order, chol, &order, &info);
+    assert_int_equal(info, 0);
+    for (int i = 0; i < TARGETS; i++) {
+        for (int k = 0; k < 2; k++) {
+            matcov_target *mt;
+            case_ok(matcov_target_init(mc, s.targets[i], k == 1, &mt));
+            case_ok(matcov_fill_ctm(mt, 0, m, ctm, t));
+            times(false, false, v, m, t, dplus, ctm, k == 1 ? bs : b0);
+            matcov_target_free(mt);
+        }
+        for (size_t a = 0; a < v; a++)
+            for (size_t k = 0; k < m; k++)
+                wt[k + a * m] = b0[a + k * v];
+        dpotrs_("L", &order, &cols, chol, &order, wt, &order, &info);
+        times(false, false, v, t, t, dplus, ctt, x); /* P Ctt P' - W Bs' - Bs W' + W Cmm W' */
+        times(false, true, v, v, t, x, dplus, c);
+        times(true, true, v, v, m, wt, bs, d);
+        for (size_t a = 0; a < v; a++)
+            for (size_t b = 0; b < v; b++)
+                c[a + b * v] -= d[a + b * v] + d[b + a * v];
+        times(true, false, v, m, m, wt, cmm, x);
+        times(false, false, v, v, m, x, wt, d);
+        var[i] = 0;
+        for (size_t k = 0; k < v * v; k++)
+            var[i] += area[k] * (c[k] + d[k]);
+    }
+    matcov_free(mc);
+    double *all[] = {dplus, area, cmm, chol, ctt, ctm, b0, bs, wt, x, c, d};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    sys_free(&s);
+    case_profile_free(&p);
+}
+
+typedef struct { /* what the cases share */
+    sys s;
+    profile p;
+    ast_case *k;
+    ast_scores *q;
+} shared;
+
+static shared all;
+
+static int setup(void **state) {
+    (void)state;
+    make_system(NULL, &all.s, &all.p);
+    case_ok(ast_case_init(&world, &all.s, FIXED, &all.p, &all.k));
+    case_ok(ast_scores_init(&backend_cpu, 0, all.k, &all.q));
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    ast_scores_free(all.q);
+    ast_case_free(all.k);
+    sys_free(&all.s);
+    case_profile_free(&all.p);
+    return 0;
+}
+
+/* Bases of none to three stars, in and out of order, against the systems by themselves. */
+static void test_variances(void **state) {
+    (void)state;
+    static const int base[][4] = {{0}, {4}, {2, 7}, {7, 2}, {8, 0, 5}};
+    static const int nbase[] = {0, 1, 2, 2, 3};
+    ast_worker *w;
+    double var[STARS * TARGETS], own[TARGETS];
+    int compared = 0;
+    case_ok(ast_worker_init(all.q, 3, STARS, &w));
+    for (size_t b = 0; b < sizeof nbase / sizeof *nbase; b++) {
+        case_ok(ast_worker_run(w, base[b], nbase[b], 0, STARS, var));
+        for (int k = 0; k < STARS; k += 2) {
+            int star[STARS] = {-1, -1, -1, -1, -1};
+            bool twice = false;
+            for (int i = 0; i < nbase[b]; i++) {
+                star[i] = base[b][i];
+                twice = twice || base[b][i] == k;
+            }
+            star[nbase[b]] = k;
+            if (twice) {
+                assert_true(isnan(var[k * TARGETS]));
+                continue;
+            }
+            by_itself(star, own);
+            for (int t = 0; t < TARGETS; t++, compared++) {
+                assert_true(own[t] > 0);
+                if (fabs(var[k * TARGETS + t] / own[t] - 1) > 1e-8)
+                    fail_msg("base %zu star %d target %d: %.12g, by itself %.12g", b, k, t,
+                             var[k * TARGETS + t], own[t]);
+            }
+        }
+    }
+    assert_true(compared > 50);
+    ast_worker_free(w);
+}
+
+/* The figures of all combinations, one after another, without what the search shares. */
+static void brute_force(int choose, const want *w, ast_combo *best) {
+    double var[TARGETS], scratch[TARGETS];
+    ast_worker *one;
+    best->guess = NAN;
+    case_ok(ast_worker_init(all.q, choose - 1, 1, &one));
+    for (int mask = 0; mask < 1 << STARS; mask++) {
+        int star[AST_MOST], n = 0;
+        for (int i = 0; i < STARS; i++)
+            if (mask & (1 << i))
+                star[n++] = i;
+        if (n != choose)
+            continue;
+        case_ok(ast_search_one(one, star, n, var));
+        for (int t = 0; t < TARGETS; t++)
+            var[t] = want_guess(w, var[t]);
+        const double value = want_value(w, TARGETS, var, scratch);
+        if (isnan(best->guess) || (want_larger(w) ? value > best->guess : value < best->guess)) {
+            best->guess = value;
+            memcpy(best->star, star, sizeof star);
+        }
+    }
+    ast_worker_free(one);
+}
+
+static void test_searches(void **state) {
+    (void)state;
+    static const char *const wanted[] = {"mean strehl at 2.2um", "min strehl at 2.2um", "max rms",
+                                         "p50 rms"};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        for (int choose = 1; choose <= 4; choose++) {
+            want w;
+            ast_combo best = {0};
+            ast_list every, greedy;
+            double tried;
+            case_ok(want_parse(wanted[i], &w));
+            w.lambda = 2.2e-6;
+            const ast_search s = {.choose = choose, .w = &w, .keep = 20};
+            brute_force(choose, &w, &best);
+            case_ok(ast_search_all(&world, all.q, all.k, &s, 2, &every));
+            case_ok(ast_search_exchange(&world, all.q, all.k, &s, 2, 3, &tried, &greedy));
+            const int expected = (int)ast_combinations(STARS, choose);
+            assert_int_equal(every.n, expected < 20 ? expected : 20);
+            assert_memory_equal(every.v[0].star, best.star, (size_t)choose * sizeof(int));
+            assert_memory_equal(greedy.v[0].star, best.star, (size_t)choose * sizeof(int));
+            assert_true(fabs(every.v[0].guess / best.guess - 1) < 1e-9);
+            for (int k = 1; k < every.n; k++) /* in order, none twice */
+                assert_true(want_larger(&w) ? every.v[k].guess <= every.v[k - 1].guess
+                                            : every.v[k].guess >= every.v[k - 1].guess);
+            ast_list_free(&every);
+            ast_list_free(&greedy);
+        }
+}
+
+/* Stars that may not be together are in no asterism. */
+static void test_apart(void **state) {
+    (void)state;
+    bool apart[STARS * STARS];
+    want w;
+    ast_list found[2];
+    double tried;
+    case_ok(want_parse("mean rms", &w));
+    for (int i = 0; i < STARS * STARS; i++)
+        apart[i] = (i / STARS + i % STARS) % 2 == 1; /* an even and an odd one */
+    const ast_search s = {.choose = 2, .w = &w, .keep = 50, .apart = apart};
+    case_ok(ast_search_all(&world, all.q, all.k, &s, 1, &found[0]));
+    case_ok(ast_search_exchange(&world, all.q, all.k, &s, 1, 2, &tried, &found[1]));
+    assert_int_equal(found[0].n, 20);
+    for (int f = 0; f < 2; f++) {
+        for (int i = 0; i < found[f].n; i++)
+            assert_int_equal((found[f].v[i].star[0] + found[f].v[i].star[1]) % 2, 1);
+        ast_list_free(&found[f]);
+    }
+    const ast_search three = {.choose = 3, .w = &w, .keep = 50, .apart = apart};
+    assert_int_equal(ast_search_exchange(&world, all.q, all.k, &three, 1, 2, &tried, &found[0]),
+                     MOAO_INPUT);
+    assert_non_null(strstr(status_message(), "keep apart"));
+    status_clear();
+}
+
+/* Images follow the variances: of the asterisms of two, the rms from the image is that of the pupil
+ * to some per cent, and they rank alike. */
+static void test_images(void **state) {
+    (void)state;
+    const psf_opts o = {.oversampling = 4, .span = 3, .weighted = true, .crop = 2};
+    want w;
+    ast_images *q;
+    ast_worker *one;
+    double value[TARGETS], var[TARGETS];
+    case_ok(want_parse("mean rms at 2.2um", &w));
+    case_ok(ast_images_init(all.k, &o, &all.p, 1e-9, &w, 2, &q));
+    case_ok(ast_worker_init(all.q, 1, 1, &one));
+    for (int a = 0; a < STARS; a += 2)
+        for (int b = a + 1; b < STARS; b += 2) {
+            const int star[] = {a, b};
+            case_ok(ast_images_run(q, star, 2, value));
+            case_ok(ast_search_one(one, star, 2, var));
+            for (int t = 0; t < TARGETS; t++)
+                if (fabs(value[t] * 1e-9 / sqrt(var[t]) - 1) > 0.12)
+                    fail_msg("stars %d %d: %g nm from the image, %g over the pupil", a, b, value[t],
+                             1e9 * sqrt(var[t]));
+        }
+    ast_worker_free(one);
+    ast_images_free(q);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_variances),
+        cmocka_unit_test(test_searches),
+        cmocka_unit_test(test_apart),
+        cmocka_unit_test(test_images),
+    };
+    MPI_Init(&argc, &argv);
+    if (comm_init(MPI_COMM_WORLD, &world) != MOAO_OK)
+        return 1;
+    int failed = cmocka_run_group_tests(tests, setup, teardown);
+    comm_free(&world);
+    MPI_Finalize();
+    return failed;
+}

@@ -1,0 +1,320 @@
+/* Cholesky factor of tile low-rank matrices, all variants, solves and determinants against the
+ * dense ones; what happens where a pivot is not positive. */
+#include "support/tlr_case.h"
+
+enum { B = 32 };
+
+/* |L L^T - A| on the lower triangle. */
+static double residual(const points *p, const tlr *l) {
+    const int64_t n = p->n;
+    double *a = dense(p, 0, n, 0, n), *f = expanded(l, n, n), s = 0;
+    product_host('N', 'T', n, n, n, -1, f, n, f, n, 1, a, n);
+    s = distance(a, NULL, n * n);
+    free(a), free(f);
+    return s;
+}
+
+static double norm_of(const points *p) {
+    double *a = dense(p, 0, p->n, 0, p->n), s = distance(a, NULL, p->n * p->n);
+    free(a);
+    return s;
+}
+
+typedef struct {
+    const char *name;
+    bool compressed; /* input */
+    char look;
+} variant;
+static const variant variants[] = {{"DL left", false, 'L'},
+                                   {"DL right", false, 'R'},
+                                   {"LL left", true, 'L'},
+                                   {"LL right", true, 'R'}};
+enum { VARIANTS = sizeof variants / sizeof *variants };
+
+static status try_factor(const points *p, variant v, const tlr_options *o, const tlr_rescue *r,
+                         tlr **l, tlr_report *report) {
+    tlr_source from = {.layout = &p->l, .fill = fill, .arg = (void *)p};
+    tlr *a = NULL;
+    if (v.compressed) {
+        ok(tlr_build(be, ctx, &p->l, NULL, fill, (void *)p, o, &a));
+        from.a = a;
+    }
+    const status st = tlr_factor(be, ctx, &from, v.look, o, r, l, report);
+    tlr_close(a);
+    return st;
+}
+
+static tlr *factor(const points *p, variant v, const tlr_options *o) {
+    tlr_report report;
+    tlr *l;
+    ok(try_factor(p, v, o, NULL, &l, &report));
+    assert_int_equal(report.minor, 0);
+    return l;
+}
+
+/* All variants make A to nt tau, with tiles of every kind; and no better than tau, so that the
+ * bound says something. */
+static void all_variants(void **state) {
+    (void)state;
+    points p = points_new(450, B, TLR_KD);
+    for (int t = 0; t < 3; t++)
+        for (int v = 0; v < VARIANTS; v++) {
+            const double tau = (double[]){1e-2, 1e-4, 1e-8}[t];
+            tlr_options o = small_options(tau);
+            o.cut = t == 2 ? 12 : -1;
+            tlr *l = factor(&p, variants[v], &o);
+            tlr_stats s;
+            tlr_statistics(l, &s);
+            const double r = residual(&p, l);
+            /* the right-looking one compresses each tile once for each super-panel before it */
+            const double times = variants[v].compressed && variants[v].look == 'R' ? 8 : 2;
+            print_message("%s, tau %.0e: residual %.1e, mean rank %.1f, dense %d of %d\n",
+                          variants[v].name, tau, r, s.mean, (int)s.dense, (int)s.tiles);
+            assert_true(r <= times * (double)p.l.nt * tau);
+            assert_true(t == 2 || r > 0.1 * tau);
+            assert_true(s.lowrank > 0 && (t < 2 || s.dense > 0));
+            tlr_close(l);
+        }
+    points_free(&p);
+}
+
+/* Cut 0, or tau 0: all tiles are dense, the factor is the dense one to rounding. */
+static void without_compression(void **state) {
+    (void)state;
+    points p = points_new(300, B, TLR_KD);
+    for (int v = 0; v < VARIANTS; v++)
+        for (int full = 0; full < 2; full++) {
+            tlr_options o = small_options(full ? 0 : 1e-2);
+            o.cut = full ? B : 0;
+            tlr *l = factor(&p, variants[v], &o);
+            assert_true(residual(&p, l) < 1e-13 * norm_of(&p));
+            tlr_close(l);
+        }
+    points_free(&p);
+}
+
+static void sizes(void **state) {
+    (void)state;
+    const int64_t n[] = {2, 3, B - 1, 2 * B - 2, 2 * B, 2 * B + 1, 2 * B + 3, 130, 197};
+    for (size_t k = 0; k < sizeof n / sizeof *n; k++) {
+        points p = points_new(n[k], B, k % 2 ? TLR_NATURAL : TLR_KD);
+        for (int v = 0; v < VARIANTS; v++) {
+            tlr_options o = small_options(1e-6);
+            o.width = k % 3 ? 64 : 1; /* 1: a super-panel for each tile column */
+            tlr *l = factor(&p, variants[v], &o);
+            assert_true(residual(&p, l) <= 8 * (double)p.l.nt * 1e-6 + 1e-14 * norm_of(&p));
+            tlr_close(l);
+        }
+        points_free(&p);
+    }
+}
+
+/* The given number of singular values of each tile, whatever that drops. */
+static void fixed_rank(void **state) {
+    (void)state;
+    points p = points_new(300, B, TLR_KD);
+    double before = INFINITY;
+    p.nugget = 2;
+    for (int64_t rank = 1; rank <= B; rank = rank == 1 ? 8 : 4 * rank) {
+        tlr_options o = small_options(0);
+        tlr_stats s;
+        o.rank = rank;
+        tlr *l = factor(&p, variants[0], &o);
+        tlr_statistics(l, &s);
+        assert_int_equal(s.most, rank < 30 ? rank : 30); /* 10 leaves of 30 */
+        assert_int_equal(s.dense, 0);
+        const double r = residual(&p, l);
+        assert_true(r < before);
+        assert_true(rank < B || r < 1e-12 * norm_of(&p));
+        before = r;
+        tlr_close(l);
+    }
+    points_free(&p);
+}
+
+/* X of either side and any job against the dense factor of the same L. */
+static void solve_case(const tlr *l, const double *f, int64_t n, int64_t v, char side, char job) {
+    const int64_t m = side == 'L' ? n : v, cols = side == 'L' ? v : n, ld = m + 3;
+    const double one = 1;
+    double *x = noise(ld * cols), *there = up(x, ld * cols);
+    for (int step = 0; step < 2; step++) /* 'A': L, then L^T, in the order of the side */
+        if (job == 'A' || step == 0)
+            ok(backend_cpu.trsm(NULL, BACKEND_D, side, 'L',
+                                job != 'A'                     ? job
+                                : (step == 0) == (side == 'L') ? 'N'
+                                                               : 'T',
+                                'N', m, cols, &one, f, n, x, ld, NULL, 0));
+    ok(tlr_solve(l, side, job, v, there, ld));
+    double *y = down(there, ld * cols);
+    assert_true(distance(x, y, ld * cols) < 1e-11 * distance(x, NULL, ld * cols));
+    be->release(ctx, there);
+    free(x), free(y);
+}
+
+static void solves(void **state) {
+    (void)state;
+    points p = points_new(330, B, TLR_KD);
+    for (int t = 0; t < 3; t++) {
+        tlr_options o = small_options(1e-4);
+        o.cut = t == 0 ? 0 : t == 1 ? 8 : -1; /* all, some, no dense tiles */
+        tlr *l = factor(&p, variants[0], &o);
+        double *f = expanded(l, p.n, p.n);
+        for (int64_t v = 1; v <= 61; v += v == 1 ? 6 : 54)
+            for (int c = 0; c < 6; c++)
+                solve_case(l, f, p.n, v, "LR"[c % 2], "NTA"[c / 2]);
+        free(f);
+        tlr_close(l);
+    }
+    points_free(&p);
+}
+
+static void determinant(void **state) {
+    (void)state;
+    points p = points_new(300, B, TLR_KD);
+    double *a = dense(&p, 0, p.n, 0, p.n), exact = 0, got;
+    int info;
+    ok(backend_cpu.potrf(NULL, BACKEND_D, 'L', p.n, a, p.n, &info, NULL, 0));
+    for (int64_t i = 0; i < p.n; i++)
+        exact += 2 * log(a[i * (p.n + 1)]);
+    for (int t = 0; t < 2; t++) {
+        tlr_options o = small_options(t ? 1e-5 : 0);
+        tlr *l = factor(&p, variants[0], &o);
+        ok(tlr_logdet(l, &got));
+        assert_true(fabs(got - exact) < (t ? 1e-2 : 1e-10) * fabs(exact));
+        assert_true(!t || got != exact);
+        tlr_close(l);
+    }
+    free(a);
+    points_free(&p);
+}
+
+/* The same bits again, and for any amount of memory for intermediate products on one side. */
+static void repeatable(void **state) {
+    (void)state;
+    points p = points_new(300, B, TLR_KD);
+    tlr_options o = small_options(1e-4);
+    tlr *l = factor(&p, variants[0], &o), *again = factor(&p, variants[0], &o),
+        *right = factor(&p, variants[1], &o);
+    o.seed = 2;
+    tlr *other = factor(&p, variants[0], &o);
+    double *a = expanded(l, p.n, p.n), *b = expanded(again, p.n, p.n),
+           *c = expanded(right, p.n, p.n), *d = expanded(other, p.n, p.n);
+    assert_memory_equal(a, b, sizeof(double) * (size_t)(p.n * p.n));
+    /* left and right: the same sums in the same order */
+    assert_memory_equal(a, c, sizeof(double) * (size_t)(p.n * p.n));
+    assert_true(distance(a, d, p.n * p.n) > 0);
+    assert_true(residual(&p, other) <= 2 * (double)p.l.nt * 1e-4);
+    free(a), free(b), free(c), free(d);
+    tlr_close(l), tlr_close(again), tlr_close(right), tlr_close(other);
+    points_free(&p);
+}
+
+static void refused(const points *p, variant v, const tlr_options *o, const tlr_rescue *r,
+                    tlr_report *report, const char *says) {
+    tlr *l = (tlr *)p;
+    assert_int_equal(try_factor(p, v, o, r, &l, report), MOAO_NUMERIC);
+    assert_null(l);
+    assert_non_null(strstr(status_message(), says));
+    status_clear();
+}
+
+static void not_finite(void **state) {
+    (void)state;
+    points p = points_new(200, B, TLR_KD);
+    const tlr_options o = small_options(1e-4);
+    const int64_t at[][2] = {{0, 0}, {150, 149}, {199, 3}, {70, 64}, {130, 20}};
+    for (size_t k = 0; k < sizeof at / sizeof *at; k++)
+        for (int v = 0; v < 2; v++) {
+            tlr_report report;
+            p.bad_i = at[k][0];
+            p.bad_j = at[k][1];
+            refused(&p, variants[v], &o, NULL, &report, "not finite");
+        }
+    points_free(&p);
+}
+
+/* Not positive definite itself: no rescue is tried. */
+static void indefinite(void **state) {
+    (void)state;
+    points p = points_new(200, B, TLR_KD);
+    const tlr_rescue all = {.retries = 2, .shift = 1, .dense = true};
+    p.lift = -3;
+    for (int v = 0; v < VARIANTS; v++)
+        for (int cut = 0; cut <= B; cut += B) {
+            tlr_report report;
+            tlr_options o = small_options(1e-3);
+            o.cut = cut;
+            refused(&p, variants[v], &o, &all, &report, "not positive definite");
+            assert_true(report.not_positive && report.restarts == 0 && report.shifts == 0 &&
+                        !report.dense);
+            assert_int_equal(report.minor, 101);
+        }
+    points_free(&p);
+}
+
+/* A matrix that compression makes indefinite; each rescue in its turn. */
+static void rescues(void **state) {
+    (void)state;
+    points p = points_new(400, B, TLR_KD);
+    const double tau = 0.5;
+    tlr_options o = small_options(tau);
+    tlr_report report;
+    tlr *l;
+    p.nugget = 1e-3;
+    for (int v = 0; v < 2; v++) {
+        refused(&p, variants[v], &o, NULL, &report, "smaller tolerance");
+        assert_true(report.minor > 0 && !report.not_positive);
+
+        ok(try_factor(&p, variants[v], &o, &(tlr_rescue){.retries = 9}, &l, &report));
+        assert_true(report.restarts > 0 && report.minor == 0);
+        assert_true(report.tau == ldexp(tau, -2 * report.restarts));
+        assert_true(residual(&p, l) <= 2 * (double)p.l.nt * report.tau);
+        tlr_close(l);
+
+        ok(try_factor(&p, variants[v], &o, &(tlr_rescue){.shift = 100}, &l, &report));
+        assert_true(report.shifts > 0 && report.shift > 0 && report.shift <= 100);
+        assert_true(report.restarts == 0 && report.tau == tau && !report.dense);
+        tlr_close(l);
+
+        refused(&p, variants[v], &o, &(tlr_rescue){.retries = 1, .shift = 1e-9}, &report,
+                "smaller tolerance");
+        assert_int_equal(report.restarts, 1);
+        assert_int_equal(report.shifts, 0);
+
+        ok(try_factor(&p, variants[v], &o, &(tlr_rescue){.dense = true}, &l, &report));
+        assert_true(report.dense && report.minor == 0);
+        assert_true(residual(&p, l) < 1e-13 * norm_of(&p));
+        tlr_close(l);
+    }
+    points_free(&p);
+}
+
+static void bad_arguments(void **state) {
+    (void)state;
+    points p = points_new(100, B, TLR_KD);
+    const tlr_options o = small_options(1e-4);
+    tlr_source from = {.layout = &p.l, .fill = fill, .arg = &p};
+    tlr *l;
+    double det;
+    assert_int_equal(tlr_factor(be, ctx, &from, 'X', &o, NULL, &l, NULL), MOAO_INPUT);
+    from.fill = NULL;
+    assert_int_equal(tlr_factor(be, ctx, &from, 'L', &o, NULL, &l, NULL), MOAO_INPUT);
+    ok(tlr_build(be, ctx, &p.l, NULL, fill, &p, &o, &l));
+    assert_int_equal(tlr_solve(l, 'L', 'N', 1, NULL, p.n), MOAO_INPUT);
+    assert_int_equal(tlr_logdet(l, &det), MOAO_INPUT);
+    status_clear();
+    tlr_close(l);
+    points_free(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_variants),  cmocka_unit_test(without_compression),
+        cmocka_unit_test(sizes),         cmocka_unit_test(fixed_rank),
+        cmocka_unit_test(solves),        cmocka_unit_test(determinant),
+        cmocka_unit_test(repeatable),    cmocka_unit_test(not_finite),
+        cmocka_unit_test(indefinite),    cmocka_unit_test(rescues),
+        cmocka_unit_test(bad_arguments),
+    };
+    return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen, NULL});
+}
