@@ -173,11 +173,11 @@ typedef struct backend {
     status (*sync)(backend_ctx *ctx); /* wait for the stream, and report errors of the work in it */
     /* What comes into ctx's stream from now on waits for what is in the other context's stream now.
      * Returns at once. */
-    status (*after)(backend_ctx *ctx, backend_ctx *other);
+    status (*wait_for)(backend_ctx *ctx, backend_ctx *other);
 
-    /* A second context on front's device, with a stream of its own whose work gives way to front's
-     * wherever both have some ready. */
-    status (*open_behind)(backend_ctx *front, backend_ctx **ctx);
+    /* A second context on the device of `other`, with a low-priority stream of its own: where both
+     * have work ready, that of `other` goes first. */
+    status (*open_low_priority)(backend_ctx *other, backend_ctx **ctx);
 
     /* Memory of the context's device (CPU: host memory, 256-byte aligned), and host memory that
      * transfers run fastest from. Both calls may wait. Free with NULL is fine. */

@@ -79,7 +79,7 @@ static const double special[] = {0,         -0.0,      1,
                                  0x1.002p0, 0x1.006p0, 0x1.0020000001p0};
 #define NSPECIAL ((int64_t)(sizeof special / sizeof *special))
 
-static void check_narrow(backend_type t, int64_t m, int64_t n, int exponent) {
+static void check_cast_to_half(backend_type t, int64_t m, int64_t n, int exponent) {
     mat a = mat_new(t, m, n, 3);
     halves h = halves_new(m, n, 5);
     for (int64_t k = 0; k < m * n; k++) {
@@ -89,7 +89,7 @@ static void check_narrow(backend_type t, int64_t m, int64_t n, int exponent) {
     }
     mat_up(&a);
     halves_move(&h, true);
-    must(be->half->narrow(ctx, t, m, n, exponent, a.dev, a.ld, h.dev, h.ld));
+    must(be->half->cast_to_half(ctx, t, m, n, exponent, a.dev, a.ld, h.dev, h.ld));
     halves_move(&h, false);
     halves_guarded(&h);
     for (int64_t j = 0; j < n; j++)
@@ -104,20 +104,21 @@ static void check_narrow(backend_type t, int64_t m, int64_t n, int exponent) {
     mat_free(&a);
 }
 
-static void test_narrow(void **state) {
+static void test_cast_to_half(void **state) {
     (void)state;
     for (int t = BACKEND_D; t <= BACKEND_S; t++) {
-        check_narrow(t, 31, 33, 0);
-        check_narrow(t, 257, 3, 40);
-        check_narrow(t, 1, 65, -17);
-        check_narrow(t, 1000, 1, 1);
-        check_narrow(t, 0, 5, 0);
-        check_narrow(t, 5, 0, 0);
+        check_cast_to_half(t, 31, 33, 0);
+        check_cast_to_half(t, 257, 3, 40);
+        check_cast_to_half(t, 1, 65, -17);
+        check_cast_to_half(t, 1000, 1, 1);
+        check_cast_to_half(t, 0, 5, 0);
+        check_cast_to_half(t, 5, 0, 0);
         if (!small())
-            check_narrow(t, 3, 70001, 3);
+            check_cast_to_half(t, 3, 70001, 3);
     }
-    assert_int_equal(be->half->narrow(ctx, BACKEND_Z, 1, 1, 0, NULL, 1, NULL, 1), MOAO_INPUT);
-    assert_int_equal(be->half->narrow(ctx, BACKEND_D, 1, 1, 1001, NULL, 1, NULL, 1), MOAO_INPUT);
+    assert_int_equal(be->half->cast_to_half(ctx, BACKEND_Z, 1, 1, 0, NULL, 1, NULL, 1), MOAO_INPUT);
+    assert_int_equal(be->half->cast_to_half(ctx, BACKEND_D, 1, 1, 1001, NULL, 1, NULL, 1),
+                     MOAO_INPUT);
     status_clear();
 }
 
@@ -213,14 +214,14 @@ static void test_not_finite(void **state) {
 static double largest(const mat *a) {
     double *out, x = -1;
     must(be->alloc(ctx, sizeof *out, (void **)&out));
-    must(be->half->largest(ctx, a->t, a->m, a->n, a->dev, a->ld, out));
+    must(be->half->max_abs(ctx, a->t, a->m, a->n, a->dev, a->ld, out));
     must(be->copy(ctx, &x, 8, out, 8, 8, 1));
     must(be->sync(ctx));
     be->release(ctx, out);
     return x;
 }
 
-static void test_largest(void **state) {
+static void test_max_abs(void **state) {
     (void)state;
     static const int64_t sizes[][2] = {{0, 3}, {4, 0},    {1, 1},   {33, 1},
                                        {1, 7}, {300, 17}, {31, 999}};
@@ -245,7 +246,7 @@ static void test_largest(void **state) {
         }
 }
 
-static void test_widen(void **state) {
+static void test_cast_to_double(void **state) {
     (void)state;
     static const double factors[][2] = {{1, 0}, {0x1p-60, 1}, {-3, 0.5}, {0, 2}};
     for (int k = 0; k < 4; k++) {
@@ -254,7 +255,8 @@ static void test_widen(void **state) {
         if (factors[k][1] != 0)
             mat_fill(&y, 'A');
         mat_up(&x), mat_up(&y);
-        must(be->half->widen(ctx, 77, 13, factors[k][0], x.dev, x.ld, factors[k][1], y.dev, y.ld));
+        must(be->half->cast_to_double(ctx, 77, 13, factors[k][0], x.dev, x.ld, factors[k][1], y.dev,
+                                      y.ld));
         mat_down(&y);
         assert_true(mat_untouched(&y, 'A'));
         for (int64_t j = 0; j < 13; j++)
@@ -282,8 +284,8 @@ static void test_exponent(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_narrow),     cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_largest),
-        cmocka_unit_test(test_widen),      cmocka_unit_test(test_exponent)};
+        cmocka_unit_test(test_cast_to_half),   cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_not_finite),     cmocka_unit_test(test_max_abs),
+        cmocka_unit_test(test_cast_to_double), cmocka_unit_test(test_exponent)};
     return RUN_ON_BACKENDS(tests);
 }
