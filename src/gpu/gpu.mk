@@ -71,7 +71,7 @@ install: install-linalg
 install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so $(B)/moao-linalg.pc
 	install -d $(addprefix $(DESTDIR)$(prefix)/,include/moao/base include/moao/backend include/moao/tlr lib/pkgconfig lib/moao)
 	install -m 644 src/base/status.h $(DESTDIR)$(prefix)/include/moao/base/
-	install -m 644 src/backend/backend.h $(patsubst %,src/backend/backend_%.h,batch half lowrank random) $(DESTDIR)$(prefix)/include/moao/backend/
+	install -m 644 src/backend/backend.h $(patsubst %,src/backend/backend_%.h,batch half lowrank random sparse) $(DESTDIR)$(prefix)/include/moao/backend/
 	install -m 644 src/tlr/tlr.h $(DESTDIR)$(prefix)/include/moao/tlr/
 	install -m 644 $(B)/libmoao_linalg.a $(DESTDIR)$(prefix)/lib/
 	install -m 755 $(B)/libmoao_linalg.so $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_version)

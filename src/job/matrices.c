@@ -140,7 +140,7 @@ static status make_residual(writer *w, int e) {
     if (st == MOAO_OK)
         st = op->kind->load(op, p);
     if (st == MOAO_OK && (t->ch.nmine > 0 || t->e.in_step))
-        st = residual_pass(t, op, 0, t->ch.nmine);
+        st = residual_pass(t, NULL, op, 0, t->ch.nmine);
     TRY(comm_agree(t->e.c, st));
     memset(w->whole, 0, n * n * sizeof *w->whole);
     if (t->ch.nmine > 0) {

@@ -12,7 +12,8 @@
 #define TOLERANCE_MIXED 1e-3
 
 void verify_init(const comm *c, const setup *u, const double *dplus, verify *v) {
-    *v = (verify){.c = c, .s = &u->s, .dplus = dplus, .mode = u->par.compute_verify};
+    *v = (verify){.c = c, .s = &u->s, .dplus = dplus, .mode = u->par.compute_verify,
+                   .direct = u->o.phase};
 }
 
 static void drop(verify *v) {
@@ -114,9 +115,10 @@ static status check(verify *v, int e, bool mixed, const profile *p, const profil
     for (int k = 0; k < v->look.n; k++)
         TRY(judge(v, e, k, "its reconstructor W", a[k] - b[k], fabs(a[k]) + fabs(b[k]), TOLERANCE));
     TRY(forms(run, p, true, &v->look, a, b));
+    const double twice = v->direct ? 0 : 2; /* of the residual phase Y is of W Cmm W' alone */
     for (int k = 0; k < v->look.n; k++)
-        TRY(judge(v, e, k, "its residual", a[k] - 2 * b[k] - 2 * v->look.y[k],
-                  fabs(a[k]) + 2 * fabs(b[k]), mixed ? TOLERANCE_MIXED : TOLERANCE));
+        TRY(judge(v, e, k, "its residual", a[k] - twice * b[k] - 2 * v->look.y[k],
+                  fabs(a[k]) + twice * fabs(b[k]), mixed ? TOLERANCE_MIXED : TOLERANCE));
 done:
     free(a);
     return st;

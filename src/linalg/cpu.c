@@ -186,6 +186,7 @@ const backend backend_cpu_own = {
     .batch = &batch_cpu,
     .half = &half_cpu,
     .lowrank = &lowrank_cpu,
+    .sparse = &sparse_cpu,
 };
 
 #define CHECKED(op) .op = checked_##op,
@@ -196,4 +197,5 @@ const backend backend_cpu = {
     BACKEND_CHECKED(CHECKED).batch = &checked_batch,
     .half = &checked_half,
     .lowrank = &lowrank_checked,
+    .sparse = &checked_sparse,
 };

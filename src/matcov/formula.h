@@ -94,6 +94,12 @@ MOAO_HD static inline double formula_slope_scale(double size_a, double size_b) {
     return c * c / (size_a * size_b);
 }
 
+/* Scale of a phase and a slope [m arcsec/rad^2]; size of the slope in the pupil plane [m]. */
+MOAO_HD static inline double formula_phase_scale(double size) {
+    double c = 500e-9 / FORMULA_TWO_PI;
+    return c * c * 206264.80624709636 / size;
+}
+
 /* Position on a layer at altitude h [m] of a sensor's pupil-plane point p: c p + offset, both times
  * kappa; the star at `altitude` [m] in direction dir [rad], the sensor displaced there by drift
  * [m]. False when the layer is at or above the star. Model section 2. */

@@ -14,11 +14,39 @@ static status average(obsseq *o, int i0, int ni, const double *c, bool both, dou
     return MOAO_OK;
 }
 
+/* The sums of a target. Of a group of ranks: of this rank's rows. */
+static status target_sums(obsseq *o, int k) {
+    const team *t = &o->t.t;
+    const double *y = o->t.y[k], *ct = phase_of(&o->phase, &o->t, k);
+    if (o->phase.n == 0)
+        return average(o, t->row0, t->nlrow, y, true, o->sum);
+    if (t->nlrow == t->nrow)
+        return o->img->pairs(o->imager, y, t->nlrow, ct, t->nlrow, o->sum);
+    memset(o->sum, 0, psf_sep_count(o->ps) * sizeof *o->sum);
+    return psf_accumulate_phase(o->ps, (size_t)t->row0, (size_t)t->nlrow, y, (size_t)t->nlrow, ct,
+                                (size_t)t->nlrow, o->sum);
+}
+
+/* What the targets have in common where the residual phase is wanted: the turbulence. */
+static status phase_common(obsseq *o, const profile *p, const obsexposure *ex) {
+    const size_t nsep = psf_sep_count(o->ps);
+    status st = MOAO_OK;
+    if (ex->mtt != NULL)
+        memcpy(o->average, ex->mtt, nsep * sizeof(double));
+    else {
+        memset(o->average, 0, nsep * sizeof(double));
+        st = psf_phase_common(o->ps, p, o->average);
+    }
+    return st == MOAO_OK ? engine_copy(&o->t.e, o->mtt, o->average, (int64_t)nsep) : st;
+}
+
 /* The average of P Ctt P' on the device; at the first chunk a copy of it is on its way to the host.
  */
-static status common_average(obsseq *o, const obsexposure *ex) {
+static status common_average(obsseq *o, const profile *p, const obsexposure *ex) {
     tor *t = &o->t;
     const int nsep = (int)psf_sep_count(o->ps);
+    if (psf_is_phase(o->ps))
+        return phase_common(o, p, ex);
     double *c = o->truth != NULL ? o->truth : t->y[0];
     int i0, ni;
     status st;
@@ -49,9 +77,9 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     TRY(engine_meet(e, STAGE_EXPOSURE, comm_fault(e->c, "exposure")));
     if (!op->kind->differences || ex->mtt == NULL)
         TRY(engine_load(e, p));
-    TRY(common_average(o, ex));
+    TRY(common_average(o, p, ex));
     TRY(op->kind->load(op, p));
-    st = ex->fit == NULL ? psf_fit_init(o->ps, p, &ex->fit) : MOAO_OK;
+    st = ex->fit == NULL ? psf_rest_init(o->ps, p, &ex->fit) : MOAO_OK;
     if (st == MOAO_OK) {
         psf_fit_model_init(ex->fit, &fit);
         st = o->img->load(o->imager, &fit);
@@ -122,7 +150,7 @@ static status start_psf(obsseq *o, int k) {
     report_phase("exposure: PSF");
     status st = look_at(o, k);
     if (st == MOAO_OK)
-        st = average(o, t->row0, t->nlrow, o->t.y[k], true, o->sum);
+        st = target_sums(o, k);
     TIMED_WAIT(o->t.e.rep, STAGE_PSF, st = team_agree(t, st));
     if (st == MOAO_OK && t->group_size > 1)
         TIMED_WAIT(o->t.e.rep, STAGE_PSF,
@@ -154,10 +182,10 @@ done:
 static status expose_targets(obsseq *o, linop *op, obsexposure *ex, int k0, int k1, results *r) {
     const int pass = op->kind->together ? k1 - k0 : 1;
     int last = -1; /* whose results are to be fetched */
-    status st = op->kind->in_step ? residual_pass(&o->t, op, k0, pass) : MOAO_OK;
+    status st = op->kind->in_step ? residual_pass(&o->t, &o->phase, op, k0, pass) : MOAO_OK;
     for (int k = k0; k < k1 && st == MOAO_OK; k++) {
         if (!op->kind->in_step && (k - k0) % pass == 0)
-            TRY(residual_pass(&o->t, op, k, pass));
+            TRY(residual_pass(&o->t, &o->phase, op, k, pass));
         st = start_psf(o, k);
         if (st == MOAO_OK && last >= 0)
             st = finish_psf(o, last, r);

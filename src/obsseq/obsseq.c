@@ -25,7 +25,7 @@ static status take_imager(obsseq *o) {
     TRY(engine_doubles(e, (int64_t)nsep, "a stationary average", &o->mtt));
     TRY(e->be->alloc_host(e->ctx, nsep * sizeof(double), (void **)&o->average));
     residual_rows(&o->t, &i0, &ni);
-    if (e->in_step)
+    if (e->in_step && !psf_is_phase(o->ps))
         TRY(engine_doubles(e, (int64_t)ni * e->rows, "rows of D+ Ctt D+'", &o->truth));
 done:
     return st;
@@ -37,6 +37,7 @@ status obsseq_open(const obsseq_setup *u, obsseq *o, int *chunk) {
     TRY(tor_open(&u->tor, &o->t));
     TRY(comm_agree(u->tor.c, take_imager(o)));
     TRY(tor_take(&o->t, &u->tor, chunk));
+    TRY(comm_agree(u->tor.c, phase_open(&o->t, u->ps, &o->phase)));
 done:
     if (st != MOAO_OK)
         obsseq_close(o);
@@ -48,6 +49,7 @@ void obsseq_close(obsseq *o) {
     if (e->ctx != NULL) {
         if (o->img != NULL)
             o->img->close(o->imager);
+        phase_close(&o->t, &o->phase);
         e->be->release(e->ctx, o->sum);
         e->be->release(e->ctx, o->mtt);
         e->be->release(e->ctx, o->truth);

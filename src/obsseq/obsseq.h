@@ -5,6 +5,7 @@
 #ifndef MOAO_OBSSEQ_H
 #define MOAO_OBSSEQ_H
 
+#include "obsseq/phase.h"
 #include "obsseq/probe.h"
 #include "psf/psf.h"
 #include "store/store.h"
@@ -24,6 +25,7 @@ typedef struct {
     double tolerance;
     const backend_psf *img;
     backend_imager *imager;
+    phase_term phase;
     double *sum, *mtt;  /* on the device, stationary averages: of Y + Y', of P Ctt P' */
     double *truth;      /* rows of P Ctt P' */
     double *average;    /* pinned: mtt on its way */

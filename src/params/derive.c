@@ -51,6 +51,7 @@ static void set_sensor(const params *par, const sensor_params *p, double airmass
     snprintf(o->name, sizeof o->name, "%s", p->name);
     o->lgs = p->type == SENSOR_LGS;
     o->nssp = p->nssp;
+    o->gradient = p->slope == SLOPE_GRADIENT;
     memcpy(o->dir, p->direction, sizeof o->dir);
     o->altitude = o->lgs ? p->altitude * airmass : INFINITY;
     o->mag = p->magnification;
@@ -104,6 +105,7 @@ status sys_init(const params *par, sys *s) {
     s->ts = (sensor){.name = "TS", .nssp = par->dm_nssp, .altitude = INFINITY, .mag = 1};
     TRY(ALLOC(s->sensors, (size_t)par->sensors.n, "sensors"));
     s->nsensor = par->sensors.n;
+    s->ts.gradient = par->sensors.v[0].slope == SLOPE_GRADIENT; /* all sensors are alike in this */
     for (int w = 0; w < s->nsensor; w++)
         set_sensor(par, &par->sensors.v[w], 1 / cos(s->zenith), &s->sensors[w]);
     TRY(set_targets(par, s));

@@ -10,6 +10,8 @@ bool sys_subaperture_valid(int n, double obs, int ix, int iy) {
     int64_t x = 2 * (int64_t)ix + 1 - n, y = 2 * (int64_t)iy + 1 - n;
     int64_t r2 = x * x + y * y;
     double hole = obs * n;
+    if (n <= 2) /* stars for tip-tilt and focus: each subaperture has its share of the annulus */
+        return true;
     return hole * hole * (1 - 1e-9) <= (double)r2 && r2 < (int64_t)n * n;
 }
 

@@ -47,6 +47,7 @@ typedef struct {
     double mag;      /* registration: magnification G */
     double rot;      /* registration: rotation, counterclockwise [rad] */
     double shift[2]; /* registration: shift [m] */
+    bool gradient;   /* slopes are mean gradients, else differences between two points */
     size_t first;    /* position of its first slope in the measurement vector */
     sensor_noise noise;
 } sensor;

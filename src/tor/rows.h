@@ -2,7 +2,7 @@
  *
  * Each target has `nrow` rows: its DM commands (projected by D+) or its truth-sensor slopes. The
  * ranks form groups of equal size; a group holds whole targets, and each of its ranks the same
- * slice of rows of every one, with all m columns: rows are never exchanged. */
+ * rows of every one, with all m columns: rows are never exchanged. */
 #ifndef MOAO_ROWS_H
 #define MOAO_ROWS_H
 
@@ -14,7 +14,7 @@ typedef struct { /* the ranks of a run, in groups */
     int ngroup, group_size;
     int mygroup, member; /* rank = mygroup * group_size + member */
     int nrow;            /* rows per target */
-    int row0, nlrow;     /* this rank's slice of them */
+    int row0, nlrow;     /* this rank's share of them */
     int *count;          /* [2 group_size]: of team_gather, which must not fail on one rank */
     double *packed;      /* 2 x nrow x width: rows of W of the group, where it has several ranks */
 } team;

@@ -122,6 +122,84 @@ static void test_cast_to_half(void **state) {
     status_clear();
 }
 
+/* Both halves bit by bit, and what they add up to: 22 bits, of small numbers 2^-40 of 2^15. */
+static void check_split(backend_type t, char part, int64_t m, int64_t n, int exponent) {
+    mat a = mat_new(t, m, n, 3);
+    halves h = halves_new(m, n, 5), r = halves_new(m, n, 2);
+    mat_fill(&a, part);
+    for (int64_t k = 0; k < m * n && part == 'A'; k++)
+        mat_set(&a, k % m, k / m,
+                k < NSPECIAL ? ldexp(special[k], t == BACKEND_D ? -exponent : 0)
+                             : ldexp(lin_random(), (int)(30 * lin_random()) - exponent));
+    mat_up(&a);
+    halves_move(&h, true), halves_move(&r, true);
+    must(be->half->split(ctx, t, part, m, n, exponent, a.dev, a.ld, h.dev, h.ld, r.dev, r.ld));
+    halves_move(&h, false), halves_move(&r, false);
+    halves_guarded(&h), halves_guarded(&r);
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++) {
+            const backend_f16 *top = &h.host[i + j * h.ld], *rest = &r.host[i + j * r.ld];
+            const double x = part == 'A' || i >= j ? ldexp(creal(mat_get(&a, i, j)), exponent) : 0;
+            const bool inside = fabs(x) < 65520;
+            assert_int_equal(*top, nearest(x));
+            assert_int_equal(*rest, nearest(x - (inside  ? decoded(*top)
+                                                 : x > 0 ? INFINITY
+                                                 : x < 0 ? -INFINITY
+                                                         : NAN)));
+            if (inside)
+                assert_true(fabs(decoded(*top) + decoded(*rest) - x) <=
+                            fmax(0x1p-22 * fabs(x), 0x1p-25));
+        }
+    mat_down(&a);
+    assert_true(mat_untouched(&a, '0'));
+    halves_free(&h), halves_free(&r), mat_free(&a);
+}
+
+static void test_split(void **state) {
+    (void)state;
+    for (int t = BACKEND_D; t <= BACKEND_S; t++) {
+        check_split(t, 'A', 31, 33, 0);
+        check_split(t, 'A', 257, 3, 40);
+        check_split(t, 'L', 65, 65, 14);
+        check_split(t, 'L', 70, 20, 14);
+        check_split(t, 'L', 5, 9, 14);
+        check_split(t, 'A', 0, 5, 0);
+        check_split(t, 'A', 5, 0, 0);
+    }
+    assert_int_equal(be->half->split(ctx, BACKEND_D, 'U', 1, 1, 0, NULL, 1, NULL, 1, NULL, 1),
+                     MOAO_INPUT);
+    status_clear();
+}
+
+/* Tile by tile against a plain sum; a NaN belongs to its tile. */
+static void test_squares(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {
+        {1, 1, 1}, {100, 70, 32}, {64, 64, 64}, {3, 300, 50}, {333, 2, 1000}};
+    for (int t = BACKEND_D; t <= BACKEND_S; t++)
+        for (int k = 0; k < 5; k++) {
+            const int64_t m = sizes[k][0], n = sizes[k][1], tile = sizes[k][2];
+            const int64_t rows = (m + tile - 1) / tile, cols = (n + tile - 1) / tile;
+            mat a = mat_new(t, m, n, 3), out = mat_new(BACKEND_D, rows, cols, 2);
+            mat_fill(&a, 'A');
+            if (m > tile)
+                mat_set(&a, m - 1, n - 1, NAN);
+            mat_up(&a), mat_up(&out);
+            must(be->half->squares(ctx, t, m, n, a.dev, a.ld, tile, out.dev, out.ld));
+            mat_down(&out);
+            assert_true(mat_untouched(&out, 'A'));
+            for (int64_t j = 0; j < cols; j++)
+                for (int64_t i = 0; i < rows; i++) {
+                    double sum = 0, got = creal(mat_get(&out, i, j));
+                    for (int64_t c = j * tile; c < n && c < (j + 1) * tile; c++)
+                        for (int64_t r = i * tile; r < m && r < (i + 1) * tile; r++)
+                            sum += pow(creal(mat_get(&a, r, c)), 2);
+                    assert_true(isnan(sum) ? isnan(got) : fabs(got - sum) <= 1e-13 * sum);
+                }
+            mat_free(&a), mat_free(&out);
+        }
+}
+
 /* Halves that a product meets: all of similar size, or spread over the range. */
 static void fill(halves *h, int spread) {
     for (int64_t j = 0; j < h->n; j++)
@@ -286,6 +364,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cast_to_half),   cmocka_unit_test(test_gemm),
         cmocka_unit_test(test_not_finite),     cmocka_unit_test(test_max_abs),
-        cmocka_unit_test(test_cast_to_double), cmocka_unit_test(test_exponent)};
+        cmocka_unit_test(test_cast_to_double), cmocka_unit_test(test_exponent),
+        cmocka_unit_test(test_split),          cmocka_unit_test(test_squares)};
     return RUN_ON_BACKENDS(tests);
 }

@@ -71,7 +71,8 @@ enum { GPU_COV_ROWS, GPU_COV_PATCHES };
 /* Lists by order and axis. */
 struct gpu_cov_sensor {
     double size, cos_rot, sin_rot, shift[2], altitude, dir[2];
-    const int2 *place; /* [nsub] ix, iy */
+    const int2 *place;     /* [nsub] ix, iy */
+    const double2 *centre; /* [nsub] registered, where slopes are mean gradients [m] */
     const int *minus[2][2], *plus[2][2];
     const double2 *edge[2][2];
 };
@@ -113,6 +114,7 @@ struct gpu_cov_edges {
     const gpu_structure *structure;
     double *sums;
     gpu_cov_aim aim;
+    const double *px, *py; /* not NULL: points of the pupil in place of the rows' edge points */
     gpu_cov_job job[GPU_COV_JOBS];
 };
 

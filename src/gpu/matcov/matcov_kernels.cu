@@ -267,8 +267,9 @@ __global__ __launch_bounds__(THREADS,
     float rest[R][C];
 #pragma unroll
     for (int r = 0; r < R; r++) {
-        point[r] =
-            p.sensors[job.rs].edge[job.order][job.ra][job.re + min(row0 + 32 * r, job.nre - 1)];
+        const int row = job.re + min(row0 + 32 * r, job.nre - 1);
+        point[r] = p.px ? make_double2(p.px[row], p.py[row])
+                        : p.sensors[job.rs].edge[job.order][job.ra][row];
 #pragma unroll
         for (int c = 0; c < C; c++)
             sum[r][c] = 0.0, rest[r][c] = 0.0f;

@@ -26,6 +26,15 @@ struct gpu_psf {
     const double *step;                   /* [nlambda][nbox] side of a box in cycles per pixel */
     const double *sinc;                   /* [nlambda][nbox][P] */
     const gpu_psf_wave *wave;             /* [nlambda] */
+    /* of the residual phase on the pupil: psf_model's, and the point of each place of the lattice
+     */
+    int q, np, lattice, taps, if_reach, wide;    /* lattice: n q rows; wide: nsep + taps */
+    const int *point_row, *point_column, *point; /* point: [lattice][lattice], -1: none */
+    const double *if_y, *if_x[2];
+    const int *tap_x[2], *tap_y;
+    const double *tap_wx[2], *tap_wy;
+    double *lines, *g, *z; /* [side][nact], [lattice][nact], [lattice][np] */
+    double *totals;        /* sum of all sums; mean of those of far separations */
     /* of the profile */
     bool fitted;
     double variance; /* of the fitting error */
@@ -46,6 +55,12 @@ struct gpu_psf {
 /* Each puts its kernels into the stream. */
 status gpu_psf_average(cudaStream_t stream, const gpu_psf *d, const double *y, int64_t ldy,
                        bool both, double *sum);
+/* Sums over pairs of points (psf_phase.cu). */
+status gpu_psf_pairs(cudaStream_t stream, const gpu_psf *d, const int *point_row, const double *y,
+                     int64_t ldy, const double *ct, int64_t ldct, double *sum);
+/* From the sums to d->cov in this mode. */
+status gpu_psf_phase(cudaStream_t stream, const gpu_psf *d, const double *sum,
+                     const double *common);
 /* From the sums to the OTFs (zero beyond the support), their even and odd parts, and the scalars
  * but for the FWHM; common may be NULL. */
 status gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum, const double *common);

@@ -195,9 +195,13 @@ __global__ void quality(gpu_psf d) {
 
 status gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum, const double *common) {
     const int all = d->nsep * d->nsep;
-    stationary_mean<<<(all + THREADS - 1) / THREADS, THREADS, 0, stream>>>(*d, sum, common);
-    along_x<<<d->P, threads_for(d->nsep), 0, stream>>>(*d);
-    along_y<<<d->P, threads_for(2 * d->P - 1), 0, stream>>>(*d);
+    if (d->q > 0) {
+        GPU_TRY(gpu_psf_phase(stream, d, sum, common));
+    } else {
+        stationary_mean<<<(all + THREADS - 1) / THREADS, THREADS, 0, stream>>>(*d, sum, common);
+        along_x<<<d->P, threads_for(d->nsep), 0, stream>>>(*d);
+        along_y<<<d->P, threads_for(2 * d->P - 1), 0, stream>>>(*d);
+    }
     make_otf<<<dim3(d->P, d->nlambda), threads_for(d->P), 0, stream>>>(*d);
     quality_rows<<<dim3(d->P, d->nlambda), THREADS, 0, stream>>>(*d);
     quality<<<dim3(1 + d->nbox, d->nlambda), THREADS, 0, stream>>>(*d);
