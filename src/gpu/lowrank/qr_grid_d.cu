@@ -4,8 +4,8 @@
 namespace lowrank {
 
 template <>
-cudaError_t launch_qr_grid<double>(int op, const QrWarpArgs<double> &a, int64_t rows, int64_t cols,
-                                   cudaStream_t s) {
+status launch_qr_grid<double>(int op, const QrWarpArgs<double> &a, int64_t rows, int64_t cols,
+                              cudaStream_t s) {
     return start_grid_shape<double>(op, a, rows, cols, s);
 }
 

@@ -4,8 +4,8 @@
 namespace lowrank {
 
 template <>
-cudaError_t launch_qr_grid<float>(int op, const QrWarpArgs<float> &a, int64_t rows, int64_t cols,
-                                  cudaStream_t s) {
+status launch_qr_grid<float>(int op, const QrWarpArgs<float> &a, int64_t rows, int64_t cols,
+                             cudaStream_t s) {
     return start_grid_shape<float>(op, a, rows, cols, s);
 }
 

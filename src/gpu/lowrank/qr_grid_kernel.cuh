@@ -160,21 +160,20 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
     }
 }
 
-template <class G, int OP>
-cudaError_t start_grid(const QrWarpArgs<typename G::T> &a, cudaStream_t s) {
+template <class G, int OP> status start_grid(const QrWarpArgs<typename G::T> &a, cudaStream_t s) {
     return batch::launch(qr_grid_kernel<G, OP>, dim3((unsigned)a.count), G::THREADS,
                          grid_bytes<G>(OP == FULL_Q ? G::COLS : 2), s, a);
 }
 template <class G>
-cudaError_t start_grid_op(int op, const QrWarpArgs<typename G::T> &a, cudaStream_t s) {
+status start_grid_op(int op, const QrWarpArgs<typename G::T> &a, cudaStream_t s) {
     return op == GEQRF    ? start_grid<G, GEQRF>(a, s)
            : op == FULL_Q ? start_grid<G, FULL_Q>(a, s)
                           : start_grid<G, ONLY_R>(a, s);
 }
 /* The smallest shape that holds rows x cols. */
 template <class T>
-cudaError_t start_grid_shape(int op, const QrWarpArgs<T> &a, int64_t rows, int64_t cols,
-                             cudaStream_t s) {
+status start_grid_shape(int op, const QrWarpArgs<T> &a, int64_t rows, int64_t cols,
+                        cudaStream_t s) {
     if (rows <= 64)
         return start_grid_op<Grid<T, 8, 16, 8, 4>>(op, a, s);
     if (rows <= 128 && cols <= 32)

@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
         grid_store(g, A.p, A.sj, m, k0);
     }
 }
-template <class T> cudaError_t start_twice(int op, const QrWarpArgs<T> &a, cudaStream_t s) {
+template <class T> status start_twice(int op, const QrWarpArgs<T> &a, cudaStream_t s) {
     typedef Grid<T, 32, 16, 16, 2> G;
     const size_t all = grid_bytes<G>(G::COLS + 2, 2 * G::COLS);
     return batch::launch(op == GEQRF    ? qr_twice_kernel<G, GEQRF>
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
         grid_store(g, C.at(0, c0), C.sj, m, n - c0);
     }
 }
-template <class G> cudaError_t start_apply(const QrApply<typename G::T> &a, cudaStream_t s) {
+template <class G> status start_apply(const QrApply<typename G::T> &a, cudaStream_t s) {
     return batch::launch(qr_apply_kernel<G>, dim3((unsigned)a.count), G::THREADS,
                          sizeof(typename G::T) * (size_t)(G::COLS * (G::ROWS + 1)), s, a);
 }

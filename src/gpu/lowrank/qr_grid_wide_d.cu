@@ -3,12 +3,10 @@
 
 namespace lowrank {
 
-template <>
-cudaError_t launch_qr_twice<double>(int op, const QrWarpArgs<double> &a, cudaStream_t s) {
+template <> status launch_qr_twice<double>(int op, const QrWarpArgs<double> &a, cudaStream_t s) {
     return start_twice<double>(op, a, s);
 }
-template <>
-cudaError_t launch_qr_apply<double>(const QrApply<double> &a, int64_t rows, cudaStream_t s) {
+template <> status launch_qr_apply<double>(const QrApply<double> &a, int64_t rows, cudaStream_t s) {
     return rows <= 256 ? start_apply<Grid<double, 32, 8, 8, 4>>(a, s)
                        : start_apply<Grid<double, 32, 16, 16, 2>>(a, s);
 }

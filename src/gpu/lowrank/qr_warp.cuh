@@ -155,14 +155,12 @@ template <class T> struct QrWarpArgs {
     int64_t count;
 };
 /* For matrices of up to 32 rows and columns; most: bound of both. op: the first three. */
-template <class T>
-cudaError_t launch_qr_warp(int op, const QrWarpArgs<T> &a, int most, cudaStream_t s);
+template <class T> status launch_qr_warp(int op, const QrWarpArgs<T> &a, int most, cudaStream_t s);
 /* The same for matrices of at most rows x cols, for which qr_grid_fits (qr_grid_kernel.cuh). */
 template <class T>
-cudaError_t launch_qr_grid(int op, const QrWarpArgs<T> &a, int64_t rows, int64_t cols,
-                           cudaStream_t s);
+status launch_qr_grid(int op, const QrWarpArgs<T> &a, int64_t rows, int64_t cols, cudaStream_t s);
 /* Of at most 512 x 64. */
-template <class T> cudaError_t launch_qr_twice(int op, const QrWarpArgs<T> &a, cudaStream_t s);
+template <class T> status launch_qr_twice(int op, const QrWarpArgs<T> &a, cudaStream_t s);
 /* C := op(Q) C, the k vectors in A (m x k), C m x n; at most 512 rows. */
 template <class T> struct QrApply {
     Mat<T> A, tau, C;
@@ -170,7 +168,7 @@ template <class T> struct QrApply {
     bool trans;
     int64_t count;
 };
-template <class T> cudaError_t launch_qr_apply(const QrApply<T> &a, int64_t rows, cudaStream_t s);
+template <class T> status launch_qr_apply(const QrApply<T> &a, int64_t rows, cudaStream_t s);
 inline bool qr_grid_fits(int64_t rows, int64_t cols) {
     return (rows <= 128 && cols <= (rows <= 64 ? 64 : 128)) || (rows <= 256 && cols <= 64) ||
            (rows <= 512 && cols <= 32);

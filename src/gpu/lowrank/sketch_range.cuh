@@ -193,7 +193,8 @@ __device__ void adaptive_range(const SketchArgs<T> &a, const Sketched<T> &s, int
     int p = 0;
     for (;;) {
         t = !a.relative ? ldexp(tol, shift) : tol * sqrt(a.frobenius ? all : spectral);
-        reached = rest <= t * t && (t >= least || rest == 0);
+        /* below `least` the difference may be 0 by its roundings */
+        reached = rest <= t * t && (t >= least || p == k || all == 0);
         if ((reached && rest <= BATCH_ARA_SHARE * t * t) || p == most)
             break;
         const int w = most - p < block ? most - p : block;

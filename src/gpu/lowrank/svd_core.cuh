@@ -309,7 +309,7 @@ __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
  * the workspace. */
 constexpr int CORE_MAX = 128;
 template <class T>
-cudaError_t launch_svd_core(const SvdArgs<T> &a, int most, int64_t blocks, cudaStream_t s);
+status launch_svd_core(const SvdArgs<T> &a, int most, int64_t blocks, cudaStream_t s);
 /* Elements of a block's part, and blocks of an SM. */
 inline int64_t svd_core_slot(int most) {
     return most <= 64 ? core_slot<Core64<double>>() : core_slot<Core128<double>>();
@@ -319,7 +319,7 @@ inline int svd_core_blocks(int most) {
 }
 
 template <class T, class C>
-cudaError_t start_svd_core(const SvdArgs<T> &a, int64_t blocks, cudaStream_t s) {
+status start_svd_core(const SvdArgs<T> &a, int64_t blocks, cudaStream_t s) {
     return batch::launch(svd_core_kernel<T, C>, dim3((unsigned)blocks), C::THREADS,
                          core_bytes<T, C>(), s, a);
 }

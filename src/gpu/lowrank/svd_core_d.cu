@@ -4,8 +4,7 @@
 namespace lowrank {
 
 template <>
-cudaError_t launch_svd_core<double>(const SvdArgs<double> &a, int most, int64_t blocks,
-                                    cudaStream_t s) {
+status launch_svd_core<double>(const SvdArgs<double> &a, int most, int64_t blocks, cudaStream_t s) {
     return most <= 64 ? start_svd_core<double, Core64<double>>(a, blocks, s)
                       : start_svd_core<double, Core128<double>>(a, blocks, s);
 }

@@ -4,8 +4,7 @@
 namespace lowrank {
 
 template <>
-cudaError_t launch_svd_core<float>(const SvdArgs<float> &a, int most, int64_t blocks,
-                                   cudaStream_t s) {
+status launch_svd_core<float>(const SvdArgs<float> &a, int most, int64_t blocks, cudaStream_t s) {
     return most <= 64 ? start_svd_core<float, Core64<float>>(a, blocks, s)
                       : start_svd_core<float, Core128<float>>(a, blocks, s);
 }

@@ -65,25 +65,31 @@ template <class P> __device__ inline void pairs_refresh(P &c) {
     c.yy = lanes_sum<P>(dot<T, P::A>(c.y, c.y));
 }
 
-/* 1 / sqrt(s), good to 20 bits. */
+/* 1 / sqrt(s), good to 20 bits and more. */
 __device__ inline double near_inverse_root(double s) {
     double y;
     asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(s));
     return y;
 }
 
+__device__ inline float near_inverse_root(float s) {
+    float y;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(s));
+    return y;
+}
+
 /* Tangent of the rotation that makes two columns orthogonal, good to single precision: cosine of
  * their angle, half the difference of their squares over the product of their norms. */
 __device__ inline float tangent(float cosine, float half) {
-    const float u = batch::inv_sqrt(fabsf(cosine)), zeta = fabsf(half) * u * u;
+    const float u = near_inverse_root(fabsf(cosine)), zeta = fabsf(half) * u * u;
     float z = zeta;
     if (z < 1e4f) {
         const float q = fmaf(z, z, 1.0f);
-        z += q * batch::inv_sqrt(q);
+        z += q * near_inverse_root(q);
     } else {
         z += z;
     }
-    const float v = batch::inv_sqrt(z);
+    const float v = near_inverse_root(z);
     return copysignf(v * v, half < 0.0f ? -cosine : cosine);
 }
 

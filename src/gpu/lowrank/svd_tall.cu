@@ -262,22 +262,22 @@ status run_chunk(cudaStream_t s, backend_type t, const SvdCall &p, const Chunk &
     T *const sorted = p.sorted && job_left != 'N' ? (T *)(work + c.left) : nullptr;
     const TallArgs<T> in = {plain<T>(p.a), whole(p.m), whole(p.n), Q,     turned, c.rows,
                             c.cols,        rows,       cols,       least, first,  places};
-    cudaError_t rc = batch::launch(tall_in<T>, dim3((unsigned)count), THREADS,
-                                   16 + (p.sorted ? sizeof(double) * (size_t)c.rows : 0), s, in);
-    if (rc != cudaSuccess)
-        return gpu_fail(MOAO_INTERNAL, "batched gesvj", cudaGetErrorString(rc));
+    status rc = batch::launch(tall_in<T>, dim3((unsigned)count), THREADS,
+                              16 + (p.sorted ? sizeof(double) * (size_t)c.rows : 0), s, in);
+    if (rc != MOAO_OK)
+        return rc;
     status st = lowrank_qr(s, t, job_left == 'N' ? 'R' : 'Q', count, row_dim, col_dim, q, r,
                            nullptr, nullptr, 0);
     if (st == MOAO_OK && places)
         rc = batch::launch(tall_columns<T>, dim3((unsigned)count), THREADS, 0, s, (const T *)R, W,
                            (const int64_t *)least, (const int64_t *)cols, (const int *)places,
                            c.rows, c.cols);
-    if (st == MOAO_OK && rc == cudaSuccess)
+    if (st == MOAO_OK && rc == MOAO_OK)
         st = lowrank_gesvj(s, t, job_left, job_right, p.cut, count, k_dim, col_dim, places ? w : r,
                            p.sigma, w, right, rank, second, work + c.core, c.total - c.core);
     if (st != MOAO_OK)
         return st;
-    if (job_left != 'N' && rc == cudaSuccess) {
+    if (job_left != 'N' && rc == MOAO_OK) {
         const batch_dim rank_dim = {c.cols, rank};
         batch::GemmArgs<T> g = {};
         g.A = plain<T>(q), g.B = plain<T>(w);
@@ -290,10 +290,9 @@ status run_chunk(cudaStream_t s, backend_type t, const SvdCall &p, const Chunk &
                              c.rows,        c.cols,        whole(p.m), whole(p.n), p.jobu != 'N',
                              p.jobu != 'N', p.jobv != 'N', rank,       first,      second,
                              p.rank,        p.info};
-    if (rc == cudaSuccess)
+    if (rc == MOAO_OK)
         rc = batch::launch(tall_out<T>, dim3((unsigned)count), THREADS, 0, s, out);
-    return rc == cudaSuccess ? MOAO_OK
-                             : gpu_fail(MOAO_INTERNAL, "batched gesvj", cudaGetErrorString(rc));
+    return rc;
 }
 
 } // namespace

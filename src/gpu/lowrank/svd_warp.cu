@@ -53,18 +53,13 @@ __device__ inline void reflectors_back(const WarpSvd<T, G> &s, const Ref<T> &A, 
 template <class T, int G>
 __device__ inline void warp_orthonormal(T *x, T *tile, WarpReflector<T> &h, int l) {
     __syncwarp();
-    warp_factor<T, G>(x, tile, h, below_first<T, G>(x), l);
-    T diagonal = T(1);
-#pragma unroll
-    for (int i = 0; i < G; i++) {
-        diagonal = i == l ? x[i] : diagonal;
-        x[i] = T(0);
-    }
+    batch::column_store<T, G>(tile + l * WarpTile<T, G>::LD, x);
+    h = tile_factor<T, G>(tile, l);
+    const T sign = tile[l * WarpTile<T, G>::LD + l] < T(0) ? T(-1) : T(1);
 #pragma unroll
     for (int i = 0; i < G; i++)
-        x[i] = i == l ? (diagonal < T(0) ? T(-1) : T(1)) : T(0);
-    __syncwarp();
-    warp_apply<T, G, G - 1>(x, tile, h);
+        x[i] = i == l ? sign : T(0);
+    tile_apply<T, G>(x, tile, h);
     __syncwarp();
 }
 
@@ -158,12 +153,13 @@ __global__ void __launch_bounds__(WARPS * 32, svd_blocks<T, G, WITH_J>())
     for (int d = G / 2; d; d >>= 1)
         total += __shfl_xor_sync(0xffffffffu, total, d);
     warp_sort(s, x);
-    warp_factor<T, G>(x, s.first, h1, below_first<T, G>(x), s.l);
-    warp_transpose<T, G>(x, s.first, s.l);
+    h1 = tile_factor<T, G>(s.first, s.l);
     if (a.jobu != 'N')
         batch::tile_write<T, G, S::LD, false>(s.first, A, A.p, m, n, false, s.l);
-    warp_factor<T, G>(x, s.second, h2, below_first<T, G>(x), s.l);
-    warp_transpose<T, G>(x, s.second, s.l);
+    tile_row<T, G>(x, s.first, s.l);
+    batch::column_store<T, G>(s.second + s.l * S::LD, x);
+    h2 = tile_factor<T, G>(s.second, s.l);
+    tile_row<T, G>(x, s.second, s.l);
     batch::column_store<T, G>(s.first + s.l * S::LD, x);
     __syncwarp();
     const bool converged = warp_jacobi<T, G>(s.first);
@@ -201,7 +197,7 @@ __global__ void __launch_bounds__(WARPS * 32, svd_blocks<T, G, WITH_J>())
     if (a.jobu != 'N') {
         warp_complete<T, G>(s, x, !cut && k > 0 && !(s.value[k - 1] > 0.0));
         reflectors_back<T, G>(s, A, rows, cols);
-        warp_apply<T, G, G - 1>(x, s.first, h1);
+        tile_apply<T, G>(x, s.first, h1);
         __syncwarp();
         batch::column_store<T, G>(s.first + s.l * S::LD, x);
         __syncwarp();
@@ -212,7 +208,7 @@ __global__ void __launch_bounds__(WARPS * 32, svd_blocks<T, G, WITH_J>())
     if (WITH_J) {
         WarpReflector<T> h3;
         warp_orthonormal<T, G>(q, s.first, h3, s.l);
-        warp_apply<T, G, G - 1>(q, s.second, h2);
+        tile_apply<T, G>(q, s.second, h2);
         batch::column_store<T, G>(s.first + s.l * S::LD, q);
         __syncwarp();
         if (a.jobu == 'N')
@@ -228,23 +224,22 @@ __global__ void __launch_bounds__(WARPS * 32, svd_blocks<T, G, WITH_J>())
         a.rank[b] = r;
 }
 
-template <class T, int G> cudaError_t start(const SvdArgs<T> &a, cudaStream_t s) {
+template <class T, int G> status start(const SvdArgs<T> &a, cudaStream_t s) {
     constexpr int64_t per = WARPS * 32 / G;
     return batch::launch(a.jobv != 'N' ? svd_warp_kernel<T, G, true> : svd_warp_kernel<T, G, false>,
                          dim3((unsigned)((a.count + per - 1) / per)), WARPS * 32,
                          per * WarpSvd<T, G>::BYTES, s, a);
 }
-template <class T> cudaError_t start_size(const SvdArgs<T> &a, int most, cudaStream_t s) {
+template <class T> status start_size(const SvdArgs<T> &a, int most, cudaStream_t s) {
     return most <= 8 ? start<T, 8>(a, s) : most <= 16 ? start<T, 16>(a, s) : start<T, 32>(a, s);
 }
 
 } // namespace
 
-template <>
-cudaError_t launch_svd_warp<double>(const SvdArgs<double> &a, int most, cudaStream_t s) {
+template <> status launch_svd_warp<double>(const SvdArgs<double> &a, int most, cudaStream_t s) {
     return start_size<double>(a, most, s);
 }
-template <> cudaError_t launch_svd_warp<float>(const SvdArgs<float> &a, int most, cudaStream_t s) {
+template <> status launch_svd_warp<float>(const SvdArgs<float> &a, int most, cudaStream_t s) {
     return start_size<float>(a, most, s);
 }
 

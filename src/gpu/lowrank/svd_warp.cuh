@@ -38,7 +38,7 @@ template <int G> __device__ inline int rank_of(double key, int l) {
     return before;
 }
 
-/* x: this lane's column of A, scaled; afterwards that of the sorted matrix. Its rows go by their
+/* The first tile := A sorted; x: this lane's column of A, scaled. Its rows go by their
  * largest modulus (kept in s.row), its columns by their norms (s.col). */
 template <class T, int G> __device__ inline void warp_sort(const WarpSvd<T, G> &s, T *x) {
     double squares = 0.0;
@@ -59,30 +59,44 @@ template <class T, int G> __device__ inline void warp_sort(const WarpSvd<T, G> &
     for (int i = 0; i < G; i++)
         s.first[to * s.LD + s.row[i]] = x[i];
     __syncwarp();
-    batch::column_load<T, G>(x, s.first + s.l * s.LD);
-    __syncwarp();
 }
 
-/* x: a column of R with its reflector below; becomes a column of R^T, by way of the upper triangle
- * of the tile, whose lower one keeps the reflectors. */
-template <class T, int G> __device__ inline void warp_transpose(T *x, T *tile, int l) {
-    constexpr int LD = WarpTile<T, G>::LD;
+/* QR of a tile in place: R on and above the diagonal, unscaled reflectors below. One copy of this
+ * code and of the next one, because what does not fit in the cache of instructions waits for them. */
+template <class T, int G>
+__device__ __noinline__ WarpReflector<T> tile_factor(T *tile, int l) {
+    alignas(16) T x[G];
+    WarpReflector<T> h;
+    bool fine;
+    T *const mine = tile + l * WarpTile<T, G>::LD;
     __syncwarp();
+    batch::column_load<T, G>(x, mine);
+    __syncwarp();
+    const T tail = tail_of<T, G>(x, &fine);
+    warp_factor<T, G>(x, tile, h, tail, l);
+    __syncwarp();
+    batch::column_store<T, G>(mine, x);
+    __syncwarp();
+    return h;
+}
+/* x := Q x by the reflectors of a tile; x by way of local memory. */
+template <class T, int G>
+__device__ __noinline__ void tile_apply(T *x, const T *tile, WarpReflector<T> h) {
+    alignas(16) T q[G];
 #pragma unroll
     for (int i = 0; i < G; i++)
-        if (i <= l)
-            tile[l * LD + i] = x[i];
-    __syncwarp();
+        q[i] = x[i];
+    warp_apply<T, G, G - 1>(q, tile, h);
+#pragma unroll
+    for (int i = 0; i < G; i++)
+        x[i] = q[i];
+}
+/* x := a column of R^T, R the upper triangle of a tile. */
+template <class T, int G> __device__ inline void tile_row(T *x, const T *tile, int l) {
 #pragma unroll
     for (int j = 0; j < G; j++)
-        x[j] = j >= l ? tile[j * LD + l] : T(0);
+        x[j] = j >= l ? tile[j * WarpTile<T, G>::LD + l] : T(0);
     __syncwarp();
-}
-
-/* Squares of a column below its first entry. */
-template <class T, int G> __device__ inline T below_first(const T *x) {
-    bool fine;
-    return tail_of<T, G>(x, &fine);
 }
 
 template <class T, int G> __device__ inline double squares_of(const T *x) {
@@ -123,7 +137,7 @@ template <class T, int G> __device__ inline bool warp_jacobi(T *tile) {
 }
 
 /* For matrices of up to 32 rows and columns; most: bound of both. */
-template <class T> cudaError_t launch_svd_warp(const SvdArgs<T> &a, int most, cudaStream_t s);
+template <class T> status launch_svd_warp(const SvdArgs<T> &a, int most, cudaStream_t s);
 
 } // namespace lowrank
 #endif
