@@ -10,7 +10,7 @@ constexpr int WARPS = 4; /* of a block */
 
 /* Blocks an SM should hold: what the registers allow without spills. */
 template <class T, int G, bool WITH_J> constexpr int svd_blocks() {
-    return sizeof(T) == 4 ? (G == 32 ? 4 : 5) : G == 32 ? 3 : G == 16 ? 4 : 5;
+    return sizeof(T) == 4 ? (G == 32 ? 4 : 5) : G == 32 ? 3 : G == 16 ? 5 : 6;
 }
 
 /* The rank after the cut (see cut_rank), of k sorted values; *miss: `most` did not suffice. */

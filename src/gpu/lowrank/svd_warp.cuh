@@ -79,14 +79,25 @@ __device__ __noinline__ WarpReflector<T> tile_factor(T *tile, int l) {
     __syncwarp();
     return h;
 }
-/* x := Q x by the reflectors of a tile; x by way of local memory. */
+/* x := Q x by the reflectors of a tile; x goes by way of local memory. */
 template <class T, int G>
-__device__ __noinline__ void tile_apply(T *x, const T *tile, WarpReflector<T> h) {
+__device__ __noinline__ void apply_local(T *x, const T *tile, WarpReflector<T> h) {
     alignas(16) T q[G];
 #pragma unroll
     for (int i = 0; i < G; i++)
         q[i] = x[i];
     warp_apply<T, G, G - 1>(q, tile, h);
+#pragma unroll
+    for (int i = 0; i < G; i++)
+        x[i] = q[i];
+}
+template <class T, int G>
+__device__ inline void tile_apply(T *x, const T *tile, WarpReflector<T> h) {
+    T q[G];
+#pragma unroll
+    for (int i = 0; i < G; i++)
+        q[i] = x[i];
+    apply_local<T, G>(q, tile, h);
 #pragma unroll
     for (int i = 0; i < G; i++)
         x[i] = q[i];
