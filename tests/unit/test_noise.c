@@ -1,6 +1,6 @@
 /* Noise covariances of the sensors and the laser stars' tip-tilt constant against figures worked
  * out here. */
-#include "../matcov_case.h"
+#include "support/matcov_case.h"
 #include "matcov/formula.h"
 
 #include <malloc.h>
