@@ -26,7 +26,7 @@ status tlr_batch_open(tlr_work *w, const tlr *a, const panel *p, tlr_batch *c) {
     TRY(w->be->alloc(w->ctx, c->bytes + 1, &dev));
     c->dev = dev;
     c->at = (const double **)c->host;
-    c->m = (int64_t *)(c->at + c->count);
+    c->m = (int64_t *)(c->host + (size_t)c->count * sizeof *c->at);
     c->n = c->m + c->count;
     c->rank = c->n + c->count;
     c->info = (int *)(c->rank + c->count);

@@ -30,7 +30,7 @@ static parts parts_of(char *block, int64_t count) {
     parts x;
     x.u = (const double **)block;
     x.v = x.u + count;
-    x.ldu = (int64_t *)(x.v + count);
+    x.ldu = (int64_t *)(block + 2 * (size_t)count * sizeof *x.v);
     x.ldv = x.ldu + count;
     x.cols = x.ldv + count;
     return x;
