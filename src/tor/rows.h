@@ -32,12 +32,10 @@ status team_init(const comm *c, int group_size, int nrow, size_t width, team *t)
 void team_free(team *t);
 /* Local. */
 chunk team_chunk(const team *t, int first, int count);
-/* Targets of the chunk that a rank of a group makes PSFs of: its ranks take turns. Number of them,
- * and in list (NULL: not wanted) their numbers from the chunk's first, in order. Local. */
-int team_owned(const team *t, const chunk *ch, int rank, int *list);
-static inline bool team_owns(const team *t, int k) {
-    return k % t->group_size == t->member;
-}
+/* Local. Targets of its group that a rank makes PSFs of: k0 .. k0 + n of the group's part of the
+ * chunk; and the member that has the k-th. */
+void team_owned(const team *t, const chunk *ch, int member, int *k0, int *n);
+int team_owner(const team *t, const chunk *ch, int k);
 
 /* Collective in the group, nothing in a group of one. The worst status of its ranks; the one that
  * failed keeps its message. */
