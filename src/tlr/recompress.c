@@ -199,7 +199,7 @@ static void close_job(job *s) {
     free(s->host), free(s->info_host);
     tlr_list_free(&s->straight);
     tlr_list_free(&s->turned);
-    tlr_batch_close(s->w, &s->sum);
+    tlr_batch_close(&s->sum);
 }
 
 /* Ranks and complaints of all sums, of which the worst stays. Waits. */
