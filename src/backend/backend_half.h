@@ -41,6 +41,10 @@ typedef status half_gemm_op(backend_ctx *ctx, char transa, char transb, int64_t 
 typedef status half_widen_op(backend_ctx *ctx, int64_t m, int64_t n, double alpha, const float *x,
                              int64_t ldx, double beta, double *y, int64_t ldy);
 
+/* Y := X in single precision, X in double, m x n. */
+typedef status half_single_op(backend_ctx *ctx, int64_t m, int64_t n, const double *x, int64_t ldx,
+                              float *y, int64_t ldy);
+
 /* A number in two halves: H := halves of 2^exponent A, R := halves of what H leaves of it, m x n, A
  * of type D or S, |exponent| <= 1000. With the largest entry near 2^15, H + R is right to 22 bits
  * down to 2^-28 of that, and to 2^-40 of it further down. part: 'A' all; 'L' the lower triangle,
@@ -61,6 +65,7 @@ typedef struct backend_half {
     half_narrow_op *narrow;
     half_gemm_op *gemm;
     half_widen_op *widen;
+    half_single_op *single;
     half_split_op *split;
     half_squares_op *squares;
 } backend_half;

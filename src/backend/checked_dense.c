@@ -198,6 +198,14 @@ static status half_widen(backend_ctx *ctx, int64_t m, int64_t n, double alpha, c
     return st == MOAO_OK ? own->half->widen(ctx, m, n, alpha, x, ldx, beta, y, ldy) : st;
 }
 
+static status half_single(backend_ctx *ctx, int64_t m, int64_t n, const double *x, int64_t ldx,
+                          float *y, int64_t ldy) {
+    const backend *own = backend_own(ctx);
+    const bool fine = n >= 0 && backend_ld_ok(m, ldx) && backend_ld_ok(m, ldy);
+    const status st = checked_admit(own, own->half->single, fine, "single");
+    return st == MOAO_OK ? own->half->single(ctx, m, n, x, ldx, y, ldy) : st;
+}
+
 static status half_split(backend_ctx *ctx, backend_type t, char part, int64_t m, int64_t n,
                          int exponent, const void *a, int64_t lda, backend_f16 *h, int64_t ldh,
                          backend_f16 *r, int64_t ldr) {
@@ -225,6 +233,7 @@ const backend_half checked_half = {
     .narrow = half_narrow,
     .gemm = half_gemm,
     .widen = half_widen,
+    .single = half_single,
     .split = half_split,
     .squares = half_squares,
 };

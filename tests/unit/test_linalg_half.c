@@ -352,6 +352,21 @@ static void test_widen(void **state) {
     }
 }
 
+static void test_single(void **state) {
+    (void)state;
+    mat x = mat_new(BACKEND_D, 77, 13, 2), y = mat_new(BACKEND_S, 77, 13, 1);
+    mat_fill(&x, 'A');
+    mat_set(&x, 3, 3, 1e300);
+    mat_up(&x), mat_up(&y);
+    lin_ok(lin_be->half->single(lin_ctx, 77, 13, x.dev, x.ld, y.dev, y.ld));
+    mat_down(&y);
+    assert_true(mat_untouched(&y, 'A'));
+    for (int64_t j = 0; j < 13; j++)
+        for (int64_t i = 0; i < 77; i++)
+            assert_true((float)creal(mat_get(&y, i, j)) == (float)creal(mat_get(&x, i, j)));
+    mat_free(&x), mat_free(&y);
+}
+
 static void test_exponent(void **state) {
     (void)state;
     static const double bounds[] = {1, 0.3, 1e-30, 7e20, 0x1p15, 3e-310};
@@ -369,6 +384,7 @@ int main(void) {
         cmocka_unit_test(test_narrow),     cmocka_unit_test(test_gemm),
         cmocka_unit_test(test_not_finite), cmocka_unit_test(test_largest),
         cmocka_unit_test(test_widen),      cmocka_unit_test(test_exponent),
-        cmocka_unit_test(test_split),      cmocka_unit_test(test_squares)};
+        cmocka_unit_test(test_split),      cmocka_unit_test(test_squares),
+        cmocka_unit_test(test_single)};
     return cmocka_run_group_tests(tests, lin_setup, lin_teardown);
 }
