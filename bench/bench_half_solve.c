@@ -299,13 +299,13 @@ static void first_halves(int exponent) {
     for (int64_t i = 0; i < n; i++)
         one[i * (n + 1)] = 1;
     copy(panel, one, (size_t)(n * n) * sizeof *one);
-    check(be->half->narrow(ctx, BACKEND_D, n, n, 0, panel, n, identity, n));
+    check(be->half->cast_to_half(ctx, BACKEND_D, n, n, 0, panel, n, identity, n));
     for (int64_t j = 0, k; j < m; j += k) {
         k = width(j, m);
         check(be->half->gemm(ctx, 'N', 'N', v, k, k, ldexpf(1, -exponent), w16[0] + j * v, v,
                              identity, n, 0, x32 + j * v, v));
     }
-    check(be->half->widen(ctx, v, m, 1, x32, v, 0, w, v));
+    check(be->half->cast_to_double(ctx, v, m, 1, x32, v, 0, w, v));
     check(be->sync(ctx));
     be->release(ctx, identity);
     free(one);
@@ -333,7 +333,7 @@ static void solve_halves(const half_factor_options *o, const double *accuracy, i
         const double passed = solve_time(f, room);
         printf("  accuracy %-7.1g share %.3f %8.3f s %6.1f TFLOP/s", accuracy[k],
                half_factor_share(f), passed, 1e-12 * half_factor_flops(f, v) / passed);
-        check(be->half->widen(ctx, v, m, 1, x32, v, 0, w, v));
+        check(be->half->cast_to_double(ctx, v, m, 1, x32, v, 0, w, v));
         const outcome o1 = judge(p, NULL);
         print_outcome(&o1, ref);
     }
@@ -365,7 +365,7 @@ static void bench_right_side(void) {
         for (int64_t j = 0, n; j < m; j += n) {
             n = width(j, m);
             copy(z, b0 + j * v, (size_t)(v * n) * sizeof *z);
-            check(be->half->widen(ctx, v, n, -1, b32 + j * v, v, 1, z, v));
+            check(be->half->cast_to_double(ctx, v, n, -1, b32 + j * v, v, 1, z, v));
             sum += squares(z, n);
         }
         printf("the same in three products, Ctm in %s precision %.3f s, difference %.2e\n",

@@ -97,7 +97,7 @@ static void load(const profile *p, bool shifted) {
 
 static double largest(backend_type type, int64_t rows, int64_t cols, const void *p) {
     double most;
-    check(be->half->largest(ctx, type, rows, cols, p, rows, number));
+    check(be->half->max_abs(ctx, type, rows, cols, p, rows, number));
     fetch(&most, number, sizeof most);
     return most;
 }

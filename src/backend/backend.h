@@ -34,6 +34,7 @@
 #ifndef MOAO_BACKEND_H
 #define MOAO_BACKEND_H
 
+#include "base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -41,8 +42,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#include "base/status.h"
 
 typedef enum { BACKEND_D, BACKEND_S, BACKEND_Z, BACKEND_C } backend_type;
 
@@ -175,11 +174,11 @@ typedef struct backend {
     status (*sync)(backend_ctx *ctx); /* wait for the stream, and report errors of the work in it */
     /* What comes into ctx's stream from now on waits for what is in the other context's stream now.
      * Returns at once. */
-    status (*after)(backend_ctx *ctx, backend_ctx *other);
+    status (*wait_for)(backend_ctx *ctx, backend_ctx *other);
 
-    /* A second context on front's device, with a stream of its own whose work gives way to front's
-     * wherever both have some ready. */
-    status (*open_behind)(backend_ctx *front, backend_ctx **ctx);
+    /* A second context on the device of `other`, with a low-priority stream of its own: where both
+     * have work ready, that of `other` goes first. */
+    status (*open_low_priority)(backend_ctx *other, backend_ctx **ctx);
 
     /* Memory of the context's device (CPU: host memory, 256-byte aligned), and host memory that
      * transfers run fastest from. Both calls may wait. Free with NULL is fine. */
@@ -227,14 +226,16 @@ typedef struct backend {
     const struct backend_group *group;   /* NULL: device memory is the host's, MPI can send it */
 } backend;
 
-extern const backend backend_cpu;
+#define backend_cpu moao_backend_cpu
+#define backend_get moao_backend_get
+MOAO_PUBLIC extern const backend backend_cpu;
 
 /* Find a backend: "cpu"; "gpu" (MOAO_INPUT with the reason when the plugin, its libraries, a driver
  * or a device is missing); "auto": the GPU's where it is usable, else the CPU's. The plugin is
  * libmoao_gpu.so: the file that the variable MOAO_GPU_PLUGIN names, else beside the program, else
  * in
  * ../lib/moao from it, and nowhere else. Local; the plugin is loaded once per process. */
-status backend_get(const char *name, const backend **out);
+MOAO_PUBLIC status backend_get(const char *name, const backend **out);
 
 #ifdef __cplusplus
 }

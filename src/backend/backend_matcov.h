@@ -32,7 +32,35 @@ typedef struct {
     int nedge[2];
     const int *minus[2], *plus[2]; /* [nsub], by axis */
     const double *x[2], *y[2];     /* [nedge] registered position in the pupil plane [m] */
+    bool gradient;                 /* slopes are mean gradients */
+    const double *centre[2];       /* [nsub] registered centres, where `gradient` [m] */
+    int phase_class;               /* of its slopes with the phase at a point, where `gradient` */
 } matcov_sensor;
+
+/* Tables of the covariance of two mean gradients on a layer, which depend on the outer scale and on
+ * the two footprints' sizes (matcov/gradient_formula.h evaluates them). Near zero separation: two
+ * grids of exact values, 0 the inner one, fine and small, 1 the outer one; squares around zero in
+ * the axes of the first sensor, of side x side coefficients of cubic B-splines, step 1 / inverse,
+ * the first one at -half. A grid holds `kinds` of them: xx, xy, yy, or, for sensors turned against
+ * each other, xx, yx, xy, yy (axis of the first, then of the second). Beyond: two radial functions.
+ */
+typedef struct {
+    double near2;               /* squared separation below which the grids serve [m^2] */
+    double inner;               /* largest |x|, |y| that the inner grid serves [m] */
+    double half[2], inverse[2]; /* [m], [1/m] */
+    int side[2], kinds;
+    int lowest;          /* first bits of the squared separation where the radial functions begin */
+    size_t radial, near; /* where they are among the model's gradient_values */
+} matcov_gradient;
+
+/* Pairs of sensors whose footprints have the same sizes on every layer. A subaperture much larger
+ * than the other sensor's counts as parts x parts equal ones, whose slopes are averaged. A first of
+ * size 0 is the phase at a point, whose tables have two kinds, the axes of the second. */
+typedef struct {
+    double size[2]; /* of a part in the pupil [m] */
+    int parts[2];
+    const int *table; /* [nlayer] number of the tables, or -1 for a layer that one does not see */
+} matcov_class;
 
 /* Covariances of two sensors on one lattice, which depend on a difference of indices only:
  * value[kind][(y0 - y1 + origin) n + x0 - x1 + origin] with x0 = steps[0] ix of the first, x1 =
@@ -40,13 +68,16 @@ typedef struct {
 typedef struct {
     int first, second; /* sensors */
     int steps[2], n, origin;
+    int gradient; /* class of mean gradients, or -1; swapped: its first is `second` */
+    bool swapped;
 } matcov_table;
 
 /* Which table serves a pair of sensors; -1: none. reversed: the table's first is the pair's second.
- */
+ * For mean gradients their class, else -1; swapped: the class's first is the pair's second. */
 typedef struct {
     int table;
-    bool reversed;
+    bool reversed, swapped;
+    int gradient;
 } matcov_link;
 
 /* The three lists of pairs: sensors with sensors, the truth sensor with itself and with the
@@ -69,7 +100,12 @@ typedef struct {
     } list[MATCOV_LISTS];
     const double *noise;   /* [m/2][3] xx, yy, xy of each subaperture [arcsec^2] */
     const double *tiptilt; /* [nsensor] constant of a laser star [arcsec^2] */
-    struct matcov *host;   /* what it was made of, for the CPU backend */
+    int ngradient, nclass; /* 0 where slopes are differences between points */
+    const matcov_gradient *gradients;
+    const matcov_class *classes;
+    const double *gradient_values;
+    size_t ngradient_value;
+    struct matcov *host; /* what it was made of, for the CPU backend */
 } matcov_model;
 
 /* Parts of Cmm to include beside the turbulence. */
@@ -108,6 +144,11 @@ typedef struct backend_matcov {
     status (*aim)(backend_cov_target *t, const double dir[2], bool shifted);
     status (*fill_ctm)(backend_cov_target *target, backend_type t, int64_t i0, int64_t ni,
                        int64_t j0, int64_t nj, void *a, int64_t lda);
+
+    /* Covariance of the phase at np pupil points x, y [m] (in the backend's memory) seen in the
+     * target's direction with measurements j0:j0+nj, np x nj [m arcsec] (matcov_fill_cpm). */
+    status (*fill_cpm)(backend_cov_target *target, backend_type t, int64_t np, const double *x,
+                       const double *y, int64_t j0, int64_t nj, void *a, int64_t lda);
 } backend_matcov;
 
 /* Argument check that every backend makes. */

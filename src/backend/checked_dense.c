@@ -160,21 +160,22 @@ status checked_posv(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int6
 
 /* ---- halves */
 
-static status half_largest(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+static status half_max_abs(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
                            int64_t lda, double *out) {
     const backend *own = backend_own(ctx);
     const bool fine = backend_is_real(t) && n >= 0 && backend_ld_ok(m, lda);
-    const status st = checked_admit(own, own->half->largest, fine, "largest");
-    return st == MOAO_OK ? own->half->largest(ctx, t, m, n, a, lda, out) : st;
+    const status st = checked_admit(own, own->half->max_abs, fine, "max_abs");
+    return st == MOAO_OK ? own->half->max_abs(ctx, t, m, n, a, lda, out) : st;
 }
 
-static status half_narrow(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, int exponent,
-                          const void *a, int64_t lda, backend_f16 *h, int64_t ldh) {
+static status half_cast_to_half(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
+                                int exponent, const void *a, int64_t lda, backend_f16 *h,
+                                int64_t ldh) {
     const backend *own = backend_own(ctx);
     const bool fine = backend_is_real(t) && n >= 0 && backend_ld_ok(m, lda) &&
                       backend_ld_ok(m, ldh) && exponent >= -1000 && exponent <= 1000;
-    const status st = checked_admit(own, own->half->narrow, fine, "narrow");
-    return st == MOAO_OK ? own->half->narrow(ctx, t, m, n, exponent, a, lda, h, ldh) : st;
+    const status st = checked_admit(own, own->half->cast_to_half, fine, "cast_to_half");
+    return st == MOAO_OK ? own->half->cast_to_half(ctx, t, m, n, exponent, a, lda, h, ldh) : st;
 }
 
 static status half_gemm(backend_ctx *ctx, char transa, char transb, int64_t m, int64_t n, int64_t k,
@@ -190,20 +191,21 @@ static status half_gemm(backend_ctx *ctx, char transa, char transb, int64_t m, i
                : st;
 }
 
-static status half_widen(backend_ctx *ctx, int64_t m, int64_t n, double alpha, const float *x,
-                         int64_t ldx, double beta, double *y, int64_t ldy) {
+static status half_cast_to_double(backend_ctx *ctx, int64_t m, int64_t n, double alpha,
+                                  const float *x, int64_t ldx, double beta, double *y,
+                                  int64_t ldy) {
     const backend *own = backend_own(ctx);
     const bool fine = n >= 0 && backend_ld_ok(m, ldx) && backend_ld_ok(m, ldy);
-    const status st = checked_admit(own, own->half->widen, fine, "widen");
-    return st == MOAO_OK ? own->half->widen(ctx, m, n, alpha, x, ldx, beta, y, ldy) : st;
+    const status st = checked_admit(own, own->half->cast_to_double, fine, "cast_to_double");
+    return st == MOAO_OK ? own->half->cast_to_double(ctx, m, n, alpha, x, ldx, beta, y, ldy) : st;
 }
 
-static status half_single(backend_ctx *ctx, int64_t m, int64_t n, const double *x, int64_t ldx,
-                          float *y, int64_t ldy) {
+static status half_cast_to_single(backend_ctx *ctx, int64_t m, int64_t n, const double *x,
+                                  int64_t ldx, float *y, int64_t ldy) {
     const backend *own = backend_own(ctx);
     const bool fine = n >= 0 && backend_ld_ok(m, ldx) && backend_ld_ok(m, ldy);
-    const status st = checked_admit(own, own->half->single, fine, "single");
-    return st == MOAO_OK ? own->half->single(ctx, m, n, x, ldx, y, ldy) : st;
+    const status st = checked_admit(own, own->half->cast_to_single, fine, "cast_to_single");
+    return st == MOAO_OK ? own->half->cast_to_single(ctx, m, n, x, ldx, y, ldy) : st;
 }
 
 static status half_split(backend_ctx *ctx, backend_type t, char part, int64_t m, int64_t n,
@@ -229,11 +231,11 @@ static status half_squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t 
 
 const backend_half checked_half = {
     .size = sizeof(backend_half),
-    .largest = half_largest,
-    .narrow = half_narrow,
+    .max_abs = half_max_abs,
+    .cast_to_half = half_cast_to_half,
     .gemm = half_gemm,
-    .widen = half_widen,
-    .single = half_single,
+    .cast_to_double = half_cast_to_double,
+    .cast_to_single = half_cast_to_single,
     .split = half_split,
     .squares = half_squares,
 };

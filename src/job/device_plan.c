@@ -1,5 +1,7 @@
 #include "job/device_plan.h"
 
+#include "obsseq/phase.h"
+
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +33,11 @@ void device_plan_make(const linop_kind *kind, const sys *s, const psf_opts *o, i
     p->target = of.target;
     add(p, "command matrix D+", v * t * d);
     add(p, "panels of Ctm and of W T - D+ Ctm", (t + v) * p->width * d);
+    if (o->phase) {
+        const size_t points = psf_points_of(s, o), one = phase_target_bytes(points, v);
+        add(p, "phase on the pupil", phase_bytes(points, p->width) + (kind->together ? 0 : one));
+        p->target += kind->together ? one : 0;
+    }
     add(p, "sampled residual", (v + m) * (size_t)nsample * d);
     add(p, "tables of covariances", matcov_bytes(s, nlayer) + tables);
     add(p, "stationary averages, OTFs and PSFs", psf_device_bytes(s, o));

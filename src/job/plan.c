@@ -1,5 +1,7 @@
 #include "job/plan.h"
 
+#include "obsseq/phase.h"
+
 #include "matcov/matcov.h"
 #include "operator/streamed.h"
 #include "tor/command.h"
@@ -49,6 +51,7 @@ plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o) {
         z.nexposure = end - first > z.nexposure ? end - first : z.nexposure;
     }
     z.psf = psf_bytes(s, o) + (size_t)z.nexposure * psf_fit_bytes(s, o);
+    z.points = psf_points_of(s, o);
     z.tables = matcov_bytes(s, z.nlayer);
     z.target_tables = matcov_target_bytes(s, z.nlayer);
     z.image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
@@ -87,6 +90,10 @@ static void count_memory(const params *par, const sys *s, const atmos *a, const 
     add_item(p, "residual covariances", (ld + v / (size_t)nrank + 1) * v * d);
     add_item(p, "panels of W T and Ctm", (t * w + (ld + 1) * w + (g > 1 ? 2 * v * w : 0)) * d);
     add_item(p, "sampled residual", (size_t)par->compute_residual_columns * (ld + m) * d);
+    if (o->phase)
+        add_item(p, "phase on the pupil",
+                 phase_bytes(z->points, w) + phase_target_bytes(z->points, ld) +
+                     psf_phase_work(s, o, nl, room->threads));
     const size_t ne = (size_t)a->nexposure, nt = (size_t)s->ntarget;
     const size_t maps = (3 + (size_t)o->nbox) * (size_t)o->nlambda * nt * (ne + 2) * d;
     const size_t finish =
@@ -163,12 +170,14 @@ static void count_work(const params *par, const sys *s, const atmos *a, const ps
                        plan *p) {
     const double m = (double)s->m, t = (double)s->t, v = s->dm.nact;
     const double nt = s->ntarget, ntor = a->ntor, ne = a->nexposure;
+    const double points = (double)psf_points_of(s, o);
     memset(p->flops, 0, sizeof p->flops);
     p->flops[STAGE_SETUP] = v * v * t + v * v * v / 3 + 2 * v * v * t;
     p->flops[STAGE_FACTOR] = ntor * m * m * m / 3;
     p->flops[STAGE_SOLVE] = ntor * nt * (2 * v * m * m + 2 * v * t * m);
-    p->flops[STAGE_EXPOSURE] = ne * nt * (v * m * m + 2 * v * t * m + 2 * v * v * m) +
-                               ne * (2 * v * t * t + 2 * v * v * t);
+    p->flops[STAGE_EXPOSURE] =
+        ne * nt * (v * m * m + 2 * v * (o->phase ? points : t) * m + 2 * v * v * m) +
+        (o->phase ? 0 : ne * (2 * v * t * t + 2 * v * v * t));
     double maps = nt * (ne + 1) * (2 + o->nbox + 1) * o->nlambda * 8;
     double images = par->output_psf == PSF_NONE ? 0 : par->output_psf == PSF_SHORT ? nt * ne : nt;
     p->output = maps + images * o->nlambda * o->crop * o->crop * 4;
@@ -216,9 +225,9 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     TRY(choose_grid(par, nrank, p));
     p->group_size = 1;
     choose_panels(par, s, p);
-    st = device_plan_choose(par->compute_precision == PRECISION_PARAM_MIXED, s, o, s->dm.nact,
-                            z->nlayer, (size_t)par->compute_panel, par->compute_residual_columns,
-                            memory, &p->device);
+    st = device_plan_choose(par->compute_precision == PRECISION_PARAM_MIXED && !o->phase, s, o,
+                            s->dm.nact, z->nlayer, (size_t)par->compute_panel,
+                            par->compute_residual_columns, memory, &p->device);
     p->kind = p->device.kind;
     if (st != MOAO_OK)
         return st;
@@ -281,9 +290,11 @@ void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
     const double factors = p->flops[STAGE_FACTOR] / a->ntor / (m * m * m / 3);
     p->time.tor = factors * m * m * m / 3 * flop + 0.5 * m * m * value;
     p->time.solve = uneven * ((2 * v * m * m + 2 * v * t * m) * flop + t * m * value);
-    p->time.common = 0.5 * m * m * value + (2 * v * t * t + 2 * v * v * t) * flop / p->nchunk;
+    const double rows = o->phase ? (double)psf_points_of(s, o) : t;
+    const double common = o->phase ? 0 : 2 * v * t * t + 2 * v * v * t;
+    p->time.common = 0.5 * m * m * value + common * flop / p->nchunk;
     p->time.exposure =
-        uneven * ((v * m * m + 2 * v * t * m + 2 * v * v * m) * flop + t * m * value +
+        uneven * ((v * m * m + 2 * v * rows * m + 2 * v * v * m) * flop + rows * m * value +
                   o->nlambda * grid * grid * log2(grid) * TRANSFORM / n);
     p->time.start = START + p->flops[STAGE_SETUP] * flop;
     p->time.total = p->time.start + a->ntor * (p->time.tor + nt * p->time.solve) +

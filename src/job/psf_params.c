@@ -8,5 +8,6 @@ void params_psf_opts(const params *par, psf_opts *o) {
                     .oversampling = par->psf_oversampling,
                     .span = par->psf_span,
                     .weighted = par->psf_weighting == WEIGHTING_ENERGY,
+                    .phase = par->psf_residual == RESIDUAL_PHASE,
                     .crop = par->output_crop};
 }

@@ -265,8 +265,11 @@ void run_announce(const run *r) {
                       r->pl.kind == &linop_half ? "mixed precision" : r->pl.kind->name,
                       r->prec.edge + 1);
     else if (r->u.par.compute_precision == PRECISION_PARAM_MIXED)
-        progress_note("compute.precision: mixed needs a GPU that holds the factor; computing in "
-                      "double precision");
+        progress_note(r->u.o.phase
+                          ? "compute.precision: mixed serves psf.residual: sensor only; "
+                            "computing in double precision"
+                          : "compute.precision: mixed needs a GPU that holds the factor; computing "
+                            "in double precision");
     if (r->device.be == NULL && r->device.text[0] != '\0')
         progress_note("computing on the CPU: %s", r->device.text);
     progress_note("results in %s", r->dir);

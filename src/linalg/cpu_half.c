@@ -51,7 +51,7 @@ static const float *all_values(void) {
     return values;
 }
 
-static status cpu_largest(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+static status cpu_max_abs(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
                           int64_t lda, double *out) {
     double most = 0;
     (void)ctx;
@@ -66,8 +66,8 @@ static status cpu_largest(backend_ctx *ctx, backend_type t, int64_t m, int64_t n
     return MOAO_OK;
 }
 
-static status cpu_narrow(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, int exponent,
-                         const void *a, int64_t lda, backend_f16 *h, int64_t ldh) {
+static status cpu_cast_to_half(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, int exponent,
+                               const void *a, int64_t lda, backend_f16 *h, int64_t ldh) {
     (void)ctx;
     const double scale = ldexp(1, exponent);
 #pragma omp parallel for
@@ -113,8 +113,8 @@ done:
     return st;
 }
 
-static status cpu_widen(backend_ctx *ctx, int64_t m, int64_t n, double alpha, const float *x,
-                        int64_t ldx, double beta, double *y, int64_t ldy) {
+static status cpu_cast_to_double(backend_ctx *ctx, int64_t m, int64_t n, double alpha,
+                                 const float *x, int64_t ldx, double beta, double *y, int64_t ldy) {
     (void)ctx;
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++) {
@@ -124,8 +124,8 @@ static status cpu_widen(backend_ctx *ctx, int64_t m, int64_t n, double alpha, co
     return MOAO_OK;
 }
 
-static status cpu_single(backend_ctx *ctx, int64_t m, int64_t n, const double *x, int64_t ldx,
-                         float *y, int64_t ldy) {
+static status cpu_cast_to_single(backend_ctx *ctx, int64_t m, int64_t n, const double *x,
+                                 int64_t ldx, float *y, int64_t ldy) {
     (void)ctx;
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++)
@@ -170,11 +170,11 @@ static status cpu_squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t n
 
 const backend_half half_cpu = {
     .size = sizeof(backend_half),
-    .largest = cpu_largest,
-    .narrow = cpu_narrow,
+    .max_abs = cpu_max_abs,
+    .cast_to_half = cpu_cast_to_half,
     .gemm = cpu_gemm_half,
-    .widen = cpu_widen,
-    .single = cpu_single,
+    .cast_to_double = cpu_cast_to_double,
+    .cast_to_single = cpu_cast_to_single,
     .split = cpu_split,
     .squares = cpu_squares,
 };

@@ -191,7 +191,7 @@ status half_factor_begin(half_factor *f, double bound, const half_sample *sample
         for (int k = 0; k < HALF_SOLVES; k++) {
             TRY(half->squares(f->ctx, BACKEND_D, n, cols, x[k] + at, sample->ld, most,
                               number(f, SUM_X + k, i), 1));
-            TRY(half->largest(f->ctx, BACKEND_D, n, cols, x[k] + at, sample->ld,
+            TRY(half->max_abs(f->ctx, BACKEND_D, n, cols, x[k] + at, sample->ld,
                               number(f, MAX_X + k, i)));
         }
     }
@@ -207,12 +207,12 @@ static status invert(half_factor *f, int64_t i, const double *l, int64_t ldl, co
     status st;
     TRY(copy(f, x, tile, l, ldl, n, n));
     TRY(be->mirror(f->ctx, BACKEND_D, 'L', n, x, tile)); /* no unknown numbers above */
-    TRY(be->half->largest(f->ctx, BACKEND_D, n, n, x, tile, number(f, MAX_DIAG, i)));
+    TRY(be->half->max_abs(f->ctx, BACKEND_D, n, n, x, tile, number(f, MAX_DIAG, i)));
     TRY(be->half->squares(f->ctx, BACKEND_D, n, n, x, tile, tile, number(f, SUM_L, i + i * f->nt),
                           f->nt));
     TRY(be->trtri(f->ctx, BACKEND_D, 'L', 'N', n, x, tile, f->info + i, s->work, s->lwork));
     TRY(be->mirror(f->ctx, BACKEND_D, 'L', n, x, tile));
-    TRY(be->half->largest(f->ctx, BACKEND_D, n, n, x, tile, most));
+    TRY(be->half->max_abs(f->ctx, BACKEND_D, n, n, x, tile, most));
     TRY(fetch(f, f->host, most, sizeof *most));
     f->ei[i] = backend_half_exponent(f->host[0]);
     st = be->half->split(f->ctx, BACKEND_D, 'L', n, n, f->ei[i], x, tile, f->inverse + 2 * i * size,
@@ -233,7 +233,7 @@ static status measure_rows(const half_factor *f, int64_t i, const double *l, int
         TRY(copy(f, s->rows, a->n, (k == 0 ? a->x : a->w) + at * a->ld, a->ld, a->n, n));
         TRY(be->trmm(f->ctx, BACKEND_D, 'R', 'L', k == 0 ? 'T' : 'N', 'N', a->n, n, &one, l, ldl,
                      s->rows, a->n, s->work, s->lwork));
-        TRY(be->half->largest(f->ctx, BACKEND_D, a->n, n, s->rows, a->n, number(f, MAX_C + k, i)));
+        TRY(be->half->max_abs(f->ctx, BACKEND_D, a->n, n, s->rows, a->n, number(f, MAX_C + k, i)));
     }
 done:
     return st;
@@ -253,7 +253,7 @@ status half_factor_panel(half_factor *f, int64_t j, const double *l, int64_t ldl
         const double *on = l + (at - j) + (at - j) * ldl, *below = on + n;
         TRY(invert(f, i, on, ldl, &s));
         TRY(measure_rows(f, i, on, ldl, &s));
-        TRY(half->largest(f->ctx, BACKEND_D, m - next, n, below, ldl, number(f, MAX_L, i)));
+        TRY(half->max_abs(f->ctx, BACKEND_D, m - next, n, below, ldl, number(f, MAX_L, i)));
         TRY(half->squares(f->ctx, BACKEND_D, m - next, n, below, ldl, f->o.tile,
                           number(f, SUM_L, i + 1 + i * f->nt), f->nt));
     }
@@ -377,8 +377,8 @@ static status find_bound(const half_factor *f, const double *l, int64_t ldl, dou
         const double *on = l + at + at * ldl;
         TRY(copy(f, tile, n, on, ldl, n, n));
         TRY(be->mirror(f->ctx, BACKEND_D, 'L', n, tile, n));
-        TRY(be->half->largest(f->ctx, BACKEND_D, n, n, tile, n, number(f, MAX_DIAG, i)));
-        TRY(be->half->largest(f->ctx, BACKEND_D, f->m - next, n, on + n, ldl, number(f, MAX_L, i)));
+        TRY(be->half->max_abs(f->ctx, BACKEND_D, n, n, tile, n, number(f, MAX_DIAG, i)));
+        TRY(be->half->max_abs(f->ctx, BACKEND_D, f->m - next, n, on + n, ldl, number(f, MAX_L, i)));
     }
     TRY(fetch(f, f->host, f->norms, (size_t)numbers(f) * sizeof *f->host));
     for (int64_t i = 0; i < f->nt; i++)

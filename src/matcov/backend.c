@@ -168,6 +168,30 @@ done:
     return st;
 }
 
+static status cpu_fill_cpm(backend_cov_target *target, backend_type t, int64_t np, const double *x,
+                           const double *y, int64_t j0, int64_t nj, void *a, int64_t lda) {
+    status st;
+    double *v = NULL;
+    if (!matcov_block_ok(t, np, 0, np, (int64_t)target->c->mc->s->m, j0, nj, lda))
+        return status_fail(MOAO_INPUT, "fill_cpm: an argument is out of range");
+    if (target->mt == NULL)
+        return status_fail(MOAO_INPUT, "fill_cpm: the target was not aimed");
+    if (t == BACKEND_D)
+        return matcov_fill_cpm(target->mt, (size_t)np, x, y, (size_t)j0, (size_t)nj, a,
+                               (size_t)lda);
+    output o = {t, 'A', 0, np, a, lda};
+    TRY(panel_alloc(np, &v));
+    for (int64_t j = 0; j < nj; j += PANEL) {
+        int64_t n = panel_width(j, nj);
+        TRY(matcov_fill_cpm(target->mt, (size_t)np, x, y, (size_t)(j0 + j), (size_t)n, v,
+                            (size_t)np));
+        put(&o, v, j0 + j, n, j);
+    }
+done:
+    free(v);
+    return st;
+}
+
 static const backend_matcov cpu = {
     .size = sizeof(backend_matcov),
     .bytes = no_bytes,
@@ -181,6 +205,7 @@ static const backend_matcov cpu = {
     .close_target = cpu_close_target,
     .aim = cpu_aim,
     .fill_ctm = cpu_fill_ctm,
+    .fill_cpm = cpu_fill_cpm,
 };
 
 const backend_matcov *matcov_backend(const backend *be) {

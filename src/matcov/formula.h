@@ -94,6 +94,12 @@ MOAO_HD static inline double formula_slope_scale(double size_a, double size_b) {
     return c * c / (size_a * size_b);
 }
 
+/* Scale of a phase and a slope [m arcsec/rad^2]; size of the slope in the pupil plane [m]. */
+MOAO_HD static inline double formula_phase_scale(double size) {
+    double c = 500e-9 / FORMULA_TWO_PI;
+    return c * c * 206264.80624709636 / size;
+}
+
 /* Position on a layer at altitude h [m] of a sensor's pupil-plane point p: c p + offset, both times
  * kappa; the star at `altitude` [m] in direction dir [rad], the sensor displaced there by drift
  * [m]. False when the layer is at or above the star. Model section 2. */
@@ -107,12 +113,15 @@ MOAO_HD static inline int formula_on_layer(double h, double kappa, double altitu
 }
 
 /* Slope variance [arcsec^2] of a spot of width `along` the slope and `across` it (FWHM, arcsec):
- * flux in photo-electrons, ron [e-], pixel [arcsec]. Model section 5. */
-MOAO_HD static inline double formula_spot_variance(double flux, double ron, double pixel,
-                                                   double along, double across) {
-    double g = ron / (flux * pixel);
-    return 0.32 / flux * along * along + 0.82 * g * g * along * along * along * across;
+ * flux in photo-electrons, whose variance counts `photons` times; noise of a pixel [e-], pixel
+ * [arcsec]. Model section 5. */
+MOAO_HD static inline double formula_spot_variance(double flux, double photons, double noise,
+                                                   double pixel, double along, double across) {
+    double g = noise / (flux * pixel);
+    return photons / flux * along * along + 0.82 * g * g * along * along * along * across;
 }
+#define FORMULA_PHOTONS_PUBLISHED 0.32
+#define FORMULA_PHOTONS_GAUSSIAN 0.18033688011112043 /* 1 / (8 ln 2): the width's variance */
 
 /* Seeing [arcsec] at a wavelength [m] for r0 [m] quoted at 500 nm; 0 for r0 = INFINITY. */
 MOAO_HD static inline double formula_seeing(double r0, double wavelength) {

@@ -85,12 +85,14 @@ status footprint_init(const sys *s, const sensor *o, footprint *f) {
                      .rot = o->rot,
                      .shift = {o->shift[0], o->shift[1]},
                      .altitude = o->altitude,
-                     .dir = {o->dir[0], o->dir[1]}};
+                     .dir = {o->dir[0], o->dir[1]},
+                     .gradient = o->gradient};
     TRY(ALLOC(at, (size_t)o->nssp * (size_t)o->nssp, "places of subapertures"));
     TRY(ALLOC(f->runs, 2 * (size_t)o->nssp, "runs of subapertures"));
     TRY(ALLOC(f->run_of, n, "runs of subapertures"));
     for (int axis = 0; axis < 2; axis++) {
         size_t most = n + 2 * (size_t)o->nssp + 2;
+        TRY(ALLOC(f->centre[axis], o->gradient ? n : 0, "centres of subapertures"));
         TRY(ALLOC(f->minus[axis], n, "edge points"));
         TRY(ALLOC(f->plus[axis], n, "edge points"));
         TRY(ALLOC(f->x[axis], most, "edge points"));
@@ -99,6 +101,9 @@ status footprint_init(const sys *s, const sensor *o, footprint *f) {
     f->nrun = find_runs(o, f->runs, f->run_of);
     edges_x(s, o, f);
     edges_y(s, o, f, at);
+    for (int k = 0; o->gradient && k < o->nsub; k++)
+        place(s, o, o->sub[k] % o->nssp + 0.5, o->sub[k] / o->nssp + 0.5, &f->centre[0][k],
+              &f->centre[1][k]);
 done:
     free(at);
     if (st != MOAO_OK)
@@ -112,6 +117,7 @@ void footprint_free(footprint *f) {
         free(f->plus[axis]);
         free(f->x[axis]);
         free(f->y[axis]);
+        free(f->centre[axis]);
     }
     free(f->runs);
     free(f->run_of);

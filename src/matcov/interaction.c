@@ -3,6 +3,17 @@
 
 #include <math.h>
 
+#define PI 3.14159265358979323846
+
+/* Along an edge: the influence function's factor of the distance x from the actuator [pitches],
+ * exp(decay x^2), at the middle, or its mean over the edge, in closed form. */
+static double along(double decay, double x, bool gradient) {
+    if (!gradient)
+        return exp(decay * x * x);
+    double k = sqrt(-decay);
+    return 0.5 * sqrt(PI) / k * (erf(k * (x + 0.5)) - erf(k * (x - 0.5)));
+}
+
 status matcov_fill_interaction(const sys *s, double *d, size_t ld) {
     const sensor *ts = &s->ts;
     int n = ts->nssp, nact = n + 1;
@@ -21,8 +32,8 @@ status matcov_fill_interaction(const sys *s, double *d, size_t ld) {
             /* phi(x + 1/2) - phi(x - 1/2), and the same along y */
             double dx = exp(decay * (x + 0.5) * (x + 0.5)) - exp(decay * (x - 0.5) * (x - 0.5));
             double dy = exp(decay * (y + 0.5) * (y + 0.5)) - exp(decay * (y - 0.5) * (y - 0.5));
-            column[k] = scale * dx * exp(decay * y * y);
-            column[nsub + k] = scale * dy * exp(decay * x * x);
+            column[k] = scale * dx * along(decay, y, ts->gradient);
+            column[nsub + k] = scale * dy * along(decay, x, ts->gradient);
         }
     }
     return MOAO_OK;

@@ -2,6 +2,7 @@
 #ifndef MOAO_MATCOV_INTERNAL_H
 #define MOAO_MATCOV_INTERNAL_H
 
+#include "gradient.h"
 #include "matcov.h"
 #include "structure.h"
 
@@ -31,12 +32,28 @@ typedef struct {
     double mag, rot, shift[2];
     double altitude, dir[2]; /* of the star [m], [rad] */
     bool drifts;             /* a shifted truth sensor */
+    bool gradient;           /* slopes are mean gradients, not differences between edge points */
+    int kind;                /* of size, altitude and rotation, among the gradients' */
     run *runs;
     int *run_of;             /* [nsub] */
     int nedge[2];            /* by axis */
     int *minus[2], *plus[2]; /* [nsub] */
     double *x[2], *y[2];     /* [nedge] registered position in the pupil plane [m] */
+    double *centre[2];       /* [nsub] registered position, where `gradient` [m] */
 } footprint;
+
+/* Tables for mean gradients: of every class of pairs of sensors and layer. */
+typedef struct {
+    int nkind, nclass, ntable;
+    int *class_of; /* [nkind][nkind]: kind of the class's first <= that of the second */
+    int *phase_of; /* [nkind]: class of the phase at a point with slopes of that kind */
+    matcov_class *classes;
+    int *index; /* [nclass][layers], what the classes point to */
+    matcov_gradient *tables;
+    gradient_key *keys; /* [ntable] */
+    double *values;
+    size_t nvalue;
+} gradients;
 
 /* Covariances of two sensors whose entries depend on a difference of indices only: both footprints
  * are on one lattice of pitch D/lcm(nssp, nssp), of which the pitches of the first and the second
@@ -75,6 +92,7 @@ struct matcov {
     footprint ts;
     likes pairs;     /* of the sensors */
     likes self;      /* of the truth sensor with itself */
+    gradients means; /* empty where slopes are differences between points */
     double *noise;   /* [m/2][3] xx, yy, xy of each subaperture [arcsec^2] */
     double *tiptilt; /* [nsensor] [arcsec^2] */
 };
@@ -104,8 +122,33 @@ void layers_free(layers *lay);
 status likes_plan(const footprint *firsts, int nfirst, const footprint *seconds, int nsecond,
                   bool symmetric, bool allocate, likes *k);
 status likes_allocate(likes *k);
-status likes_compute(likes *k, const layers *lay, int first, int last);
+status likes_compute(likes *k, const layers *lay, const gradients *means, int first, int last);
 void likes_free(likes *k);
+
+/* direct_mean.c: mean of a layer's structure function over two edges whose centres are `at` apart
+ * [m], by quadrature; edge vectors [m]. Slow. */
+double direct_mean(double strength, double L0, const double at[2], const double edge_a[2],
+                   const double edge_b[2]);
+
+/* gradient_tables.c: classes and tables of all pairs of the sensors and the truth sensor, numbering
+ * the footprints' kinds. Nothing where they are not mean gradients. Local. */
+status gradients_init(footprint *feet, int nsensor, footprint *ts, const layers *lay,
+                      const structure_table *kolmogorov, gradients *g);
+void gradients_free(gradients *g);
+size_t gradients_bytes(const sys *s, int nlayer);
+/* Class of a pair; *swapped: its first is the pair's second. */
+int gradients_class(const gradients *g, const footprint *a, const footprint *b, bool *swapped);
+
+/* gradient_fill.c: entries of slopes rows->k0 <= k < k1 of an axis with those of another sensor,
+ * instead of what a holds; work: 2 (k1 - k0) numbers. */
+typedef struct {
+    const footprint *f;
+    int axis, k0, k1;
+} gradient_slopes;
+void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes *rows,
+                    const gradient_slopes *cols, double *work, double *a, size_t ld);
+/* Values of a table of a like pair. */
+status gradients_like(const gradients *g, const layers *lay, like *t);
 
 /* matcov.c: Cmm with noise and tip-tilt constants as `with` says (MATCOV_NOISE, MATCOV_TIPTILT). */
 status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size_t j0, size_t nj,
@@ -123,6 +166,7 @@ typedef struct {
     int nrow, ncol; /* sensors */
     const likes *pairs;
     const layers *lay;
+    const gradients *means;
     const double *constant; /* [nrow] added to xx and yy of a sensor with itself, or NULL */
 } fill_source;
 status fill_block(const fill_source *src, size_t i0, size_t ni, size_t j0, size_t nj, double *a,

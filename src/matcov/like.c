@@ -19,7 +19,7 @@ static int common_divisor(int a, int b) {
  * Pairs whose common pitch is much finer than both would have more table entries than they are
  * worth. */
 static bool like_lattice(const footprint *a, const footprint *b, like *t) {
-    if (a->rot != b->rot || a->mag != b->mag)
+    if (a->rot != b->rot || a->mag != b->mag || (a->gradient && a->altitude != b->altitude))
         return false;
     int lcm = a->nssp / common_divisor(a->nssp, b->nssp) * b->nssp;
     if (lcm > 2 * (a->nssp > b->nssp ? a->nssp : b->nssp))
@@ -240,11 +240,16 @@ static void add_lattice(const like *t, const lattice *g, const layers *lay,
     }
 }
 
-status likes_compute(likes *k, const layers *lay, int first, int last) {
+status likes_compute(likes *k, const layers *lay, const gradients *means, int first, int last) {
     status st = MOAO_OK;
     double *f = NULL;
     structure_kernel *kernel = structure_kernel_best();
     size_t most = 8;
+    if (means->nclass > 0) {
+        for (int i = first; i < last && st == MOAO_OK; i++)
+            st = gradients_like(means, lay, &k->tables[i]);
+        return st;
+    }
     for (int i = first; i < last; i++) {
         size_t side = (size_t)(k->tables[i].n + k->tables[i].steps[0] + k->tables[i].steps[1] + 7);
         most = side > most ? side : most;

@@ -24,6 +24,7 @@ static status prepare(const sys *s, const profile *p, matcov *mc) {
     TRY(ALLOC(mc->noise, 3 * (s->m / 2), "noise of the sensors"));
     TRY(ALLOC(mc->tiptilt, (size_t)s->nsensor, "tip-tilt of laser stars"));
     TRY(noise_init(s, p, mc->noise, mc->tiptilt));
+    TRY(gradients_init(mc->feet, mc->nsensor, &mc->ts, &mc->lay, &mc->kolmogorov, &mc->means));
     TRY(likes_plan(mc->feet, mc->nsensor, mc->feet, mc->nsensor, true, false, &mc->pairs));
     TRY(likes_plan(&mc->ts, 1, &mc->ts, 1, false, false, &mc->self));
 done:
@@ -58,10 +59,10 @@ status matcov_init(const comm *c, const sys *s, const profile *p, matcov **mc) {
     if (st == MOAO_OK)
         st = likes_allocate(&(*mc)->self);
     if (st == MOAO_OK)
-        st = likes_compute(&(*mc)->pairs, &(*mc)->lay, share(c, c->rank, (*mc)->pairs.ntable),
+        st = likes_compute(&(*mc)->pairs, &(*mc)->lay, &(*mc)->means, share(c, c->rank, (*mc)->pairs.ntable),
                            share(c, c->rank + 1, (*mc)->pairs.ntable));
     if (st == MOAO_OK)
-        st = likes_compute(&(*mc)->self, &(*mc)->lay, 0, (*mc)->self.ntable);
+        st = likes_compute(&(*mc)->self, &(*mc)->lay, &(*mc)->means, 0, (*mc)->self.ntable);
     TRY(comm_agree(c, st));
     gather(c, &(*mc)->pairs);
 done:
@@ -90,7 +91,7 @@ status matcov_tabulate(matcov *mc) {
     for (int i = 0; i < 2; i++)
         if (all[i]->values == NULL) {
             TRY(likes_allocate(all[i]));
-            TRY(likes_compute(all[i], &mc->lay, 0, all[i]->ntable));
+            TRY(likes_compute(all[i], &mc->lay, &mc->means, 0, all[i]->ntable));
         }
 done:
     return st;
@@ -101,6 +102,7 @@ void matcov_free(matcov *mc) {
         return;
     likes_free(&mc->self);
     likes_free(&mc->pairs);
+    gradients_free(&mc->means);
     free(mc->tiptilt);
     free(mc->noise);
     footprint_free(&mc->ts);
@@ -138,6 +140,7 @@ status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size
                        .ncol = mc->nsensor,
                        .pairs = &mc->pairs,
                        .lay = &mc->lay,
+                       .means = &mc->means,
                        .constant = with & MATCOV_TIPTILT ? mc->tiptilt : NULL};
     status st = fill_block(&src, i0, ni, j0, nj, a, ld);
     for (int w = 0; with & MATCOV_NOISE && st == MOAO_OK && w < mc->nsensor; w++)
@@ -157,7 +160,8 @@ status matcov_fill_ctt(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t
                        .nrow = 1,
                        .ncol = 1,
                        .pairs = &mc->self,
-                       .lay = &mc->lay};
+                       .lay = &mc->lay,
+                       .means = &mc->means};
     return fill_block(&src, i0, ni, j0, nj, a, ld);
 }
 
@@ -170,7 +174,7 @@ status matcov_target_init(const matcov *mc, const double dir[2], bool shifted, m
     memcpy(t->ts.dir, dir, sizeof t->ts.dir);
     t->ts.drifts = shifted;
     TRY(likes_plan(&t->ts, 1, mc->feet, mc->nsensor, false, true, &t->pairs));
-    TRY(likes_compute(&t->pairs, &mc->lay, 0, t->pairs.ntable));
+    TRY(likes_compute(&t->pairs, &mc->lay, &mc->means, 0, t->pairs.ntable));
 done:
     if (st != MOAO_OK) {
         matcov_target_free(*mt);
@@ -193,6 +197,7 @@ status matcov_fill_ctm(const matcov_target *mt, size_t j0, size_t nj, double *a,
                        .nrow = 1,
                        .ncol = mc->nsensor,
                        .pairs = &mt->pairs,
-                       .lay = &mc->lay};
+                       .lay = &mc->lay,
+                       .means = &mc->means};
     return fill_block(&src, 0, 2 * (size_t)mt->ts.nsub, j0, nj, a, ld);
 }

@@ -61,6 +61,12 @@ void matcov_target_free(matcov_target *mt);
 /* Ctm(0:t, j0:j0+nj): all truth-sensor slopes with a range of measurements; ld >= t. */
 status matcov_fill_ctm(const matcov_target *mt, size_t j0, size_t nj, double *a, size_t ld);
 
+/* Covariance of the phase, as optical path, at np pupil points (x, y) [m] seen in the target's
+ * direction with measurements j0:j0+nj: a (np x nj, ld >= np) [m arcsec]. A shifted target's phase
+ * is tau older than the measurements. Model section 7. */
+status matcov_fill_cpm(const matcov_target *mt, size_t np, const double *x, const double *y,
+                       size_t j0, size_t nj, double *a, size_t ld);
+
 /* Interaction matrix D (t x v, ld >= t) [arcsec/m]: truth-sensor slopes of each actuator at 1 m.
  * Local. */
 status matcov_fill_interaction(const sys *s, double *d, size_t ld);
@@ -83,6 +89,8 @@ size_t matcov_target_bytes(const sys *s, int nlayer);
 double matcov_direct_cmm(const sys *s, const profile *p, size_t i, size_t j);
 double matcov_direct_ctm(const sys *s, const profile *p, const double dir[2], bool shifted,
                          size_t i, size_t j);
+double matcov_direct_cpm(const sys *s, const profile *p, const double dir[2], bool shifted,
+                         double x, double y, size_t j);
 double matcov_direct_ctt(const sys *s, const profile *p, size_t i, size_t j);
 
 #endif

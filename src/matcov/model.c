@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-static void describe_sensor(const footprint *f, const sensor *o, matcov_sensor *v) {
+static void describe_sensor(const matcov *mc, const footprint *f, const sensor *o,
+                            matcov_sensor *v) {
     *v = (matcov_sensor){.nssp = f->nssp,
                          .nsub = f->nsub,
                          .size = f->size,
@@ -12,7 +13,10 @@ static void describe_sensor(const footprint *f, const sensor *o, matcov_sensor *
                          .altitude = f->altitude,
                          .dir = {f->dir[0], f->dir[1]},
                          .sub = o->sub,
-                         .nedge = {f->nedge[0], f->nedge[1]}};
+                         .nedge = {f->nedge[0], f->nedge[1]},
+                         .gradient = f->gradient,
+                         .centre = {f->centre[0], f->centre[1]},
+                         .phase_class = f->gradient ? mc->means.phase_of[f->kind] : -1};
     for (int axis = 0; axis < 2; axis++) {
         v->minus[axis] = f->minus[axis];
         v->plus[axis] = f->plus[axis];
@@ -28,6 +32,8 @@ static int number(const matcov *mc, const footprint *f) {
 
 /* The tables that serve every layer; those of the ground alone save too little to be worth it. */
 static status describe_pairs(const matcov *mc, const likes *k, matcov_model *m, int list) {
+    const footprint *firsts = list == MATCOV_CMM ? mc->feet : &mc->ts;
+    const footprint *seconds = list == MATCOV_CTT ? &mc->ts : mc->feet;
     status st;
     int *kept = NULL, n = 0;
     size_t pairs = (size_t)k->nfirst * (size_t)k->nsecond;
@@ -37,17 +43,28 @@ static status describe_pairs(const matcov *mc, const likes *k, matcov_model *m, 
     for (int i = 0; i < k->ntable; i++) {
         const like *t = &k->tables[i];
         kept[i] = t->ground ? -1 : n++;
-        if (!t->ground)
-            m->list[list].tables[kept[i]] = (matcov_table){.first = number(mc, t->first),
-                                                           .second = number(mc, t->second),
-                                                           .steps = {t->steps[0], t->steps[1]},
-                                                           .n = t->n,
-                                                           .origin = t->origin};
+        if (t->ground)
+            continue;
+        matcov_table *v = &m->list[list].tables[kept[i]];
+        *v = (matcov_table){.first = number(mc, t->first),
+                            .second = number(mc, t->second),
+                            .steps = {t->steps[0], t->steps[1]},
+                            .n = t->n,
+                            .origin = t->origin,
+                            .gradient = -1};
+        if (mc->means.nclass > 0)
+            v->gradient = gradients_class(&mc->means, t->first, t->second, &v->swapped);
     }
     m->list[list].ntable = n;
     for (size_t i = 0; i < pairs; i++) {
         int table = k->links[i].table;
-        m->list[list].links[i] = (matcov_link){table < 0 ? -1 : kept[table], k->links[i].reversed};
+        matcov_link *v = &m->list[list].links[i];
+        *v = (matcov_link){.table = table < 0 ? -1 : kept[table],
+                           .reversed = k->links[i].reversed,
+                           .gradient = -1};
+        if (mc->means.nclass > 0)
+            v->gradient = gradients_class(&mc->means, &firsts[i / (size_t)k->nsecond],
+                                          &seconds[i % (size_t)k->nsecond], &v->swapped);
     }
 done:
     free(kept);
@@ -68,6 +85,12 @@ status matcov_model_init(matcov *mc, matcov_model *m) {
                         .nsensor = mc->nsensor,
                         .noise = mc->noise,
                         .tiptilt = mc->tiptilt,
+                        .ngradient = mc->means.ntable,
+                        .nclass = mc->means.nclass,
+                        .gradients = mc->means.tables,
+                        .classes = mc->means.classes,
+                        .gradient_values = mc->means.values,
+                        .ngradient_value = mc->means.nvalue,
                         .host = mc};
     bool *kolmogorov = NULL;
     TRY(ALLOC(kolmogorov, (size_t)lay->n, "layers"));
@@ -76,8 +99,8 @@ status matcov_model_init(matcov *mc, matcov_model *m) {
         kolmogorov[l] = lay->table[l] == &mc->kolmogorov;
     TRY(ALLOC(m->sensors, (size_t)mc->nsensor + 1, "sensors"));
     for (int w = 0; w < mc->nsensor; w++)
-        describe_sensor(&mc->feet[w], &mc->s->sensors[w], &m->sensors[w]);
-    describe_sensor(&mc->ts, &mc->s->ts, &m->sensors[mc->nsensor]);
+        describe_sensor(mc, &mc->feet[w], &mc->s->sensors[w], &m->sensors[w]);
+    describe_sensor(mc, &mc->ts, &mc->s->ts, &m->sensors[mc->nsensor]);
     /* which sensors are alike with the truth sensor does not depend on its direction */
     TRY(likes_plan(&mc->ts, 1, mc->feet, mc->nsensor, false, false, &target));
     TRY(describe_pairs(mc, &mc->pairs, m, MATCOV_CMM));

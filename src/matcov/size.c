@@ -12,7 +12,8 @@ static footprint outline(const sys *s, const sensor *o) {
                        .rot = o->rot,
                        .shift = {o->shift[0], o->shift[1]},
                        .altitude = o->altitude,
-                       .dir = {o->dir[0], o->dir[1]}};
+                       .dir = {o->dir[0], o->dir[1]},
+                       .gradient = o->gradient};
 }
 
 static size_t likes_bytes(const footprint *firsts, int nfirst, const footprint *seconds,
@@ -51,7 +52,7 @@ size_t matcov_bytes(const sys *s, int nlayer) {
     for (int w = 0; w < s->nsensor; w++)
         bytes += footprint_bytes(s->sensors[w].nssp, s->sensors[w].nsub);
     bytes += footprint_bytes(s->ts.nssp, s->ts.nsub);
-    return bytes + tables_bytes(s, false);
+    return bytes + tables_bytes(s, false) + gradients_bytes(s, nlayer);
 }
 
 size_t matcov_target_bytes(const sys *s, int nlayer) {

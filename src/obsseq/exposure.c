@@ -14,11 +14,39 @@ static status average(obsseq *o, int i0, int ni, const double *c, bool both, dou
     return MOAO_OK;
 }
 
+/* The sums of a target. Of a group of ranks: of this rank's rows. */
+static status target_sums(obsseq *o, int k) {
+    const team *t = &o->t.t;
+    const double *y = o->t.y[k], *ct = phase_of(&o->phase, &o->t, k);
+    if (o->phase.n == 0)
+        return average(o, t->row0, t->nlrow, y, true, o->sum);
+    if (t->nlrow == t->nrow)
+        return o->img->pairs(o->imager, y, t->nlrow, ct, t->nlrow, o->sum);
+    memset(o->sum, 0, psf_sep_count(o->ps) * sizeof *o->sum);
+    return psf_accumulate_phase(o->ps, (size_t)t->row0, (size_t)t->nlrow, y, (size_t)t->nlrow, ct,
+                                (size_t)t->nlrow, o->sum);
+}
+
+/* What the targets have in common where the residual phase is wanted: the turbulence. */
+static status phase_common(obsseq *o, const profile *p, const obsexposure *ex) {
+    const size_t nsep = psf_sep_count(o->ps);
+    status st = MOAO_OK;
+    if (ex->mtt != NULL)
+        memcpy(o->average, ex->mtt, nsep * sizeof(double));
+    else {
+        memset(o->average, 0, nsep * sizeof(double));
+        st = psf_phase_common(o->ps, p, o->average);
+    }
+    return st == MOAO_OK ? engine_copy(&o->t.e, o->mtt, o->average, (int64_t)nsep) : st;
+}
+
 /* The average of P Ctt P' on the device; at the first chunk a copy of it is on its way to the host.
  */
-static status common_average(obsseq *o, const obsexposure *ex) {
+static status common_average(obsseq *o, const profile *p, const obsexposure *ex) {
     tor *t = &o->t;
     const int nsep = (int)psf_sep_count(o->ps);
+    if (psf_is_phase(o->ps))
+        return phase_common(o, p, ex);
     double *c = o->truth != NULL ? o->truth : t->y[0];
     int i0, ni;
     status st;
@@ -49,9 +77,9 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     TRY(engine_meet(e, STAGE_EXPOSURE, comm_fault(e->c, "exposure")));
     if (!op->kind->differences || ex->mtt == NULL)
         TRY(engine_load(e, p));
-    TRY(common_average(o, ex));
+    TRY(common_average(o, p, ex));
     TRY(op->kind->load(op, p));
-    st = ex->fit == NULL ? psf_fit_init(o->ps, p, &ex->fit) : MOAO_OK;
+    st = ex->fit == NULL ? psf_rest_init(o->ps, p, &ex->fit) : MOAO_OK;
     if (st == MOAO_OK) {
         psf_fit_model_init(ex->fit, &fit);
         st = o->img->load(o->imager, &fit);
@@ -78,6 +106,7 @@ typedef struct { /* results of this rank, by target that it owns */
     double *scalars;
     float *images;
     size_t ns, np; /* of a target */
+    int first;     /* of them */
 } results;
 
 /* This rank's part of q and y of the probe from W and Y, when it looks at the k-th target. Waits
@@ -110,38 +139,33 @@ done:
     return st;
 }
 
-/* Results of the PSFs of the k-th target, one of this rank's own. */
-static int slot_of(const obsseq *o, int k) {
-    return k / o->t.t.group_size % PSF_SLOTS;
-}
-
 /* PSFs of the k-th target from its Y. Collective in the group. */
 static status start_psf(obsseq *o, int k) {
     const team *t = &o->t.t;
+    const int owner = team_owner(t, &o->t.ch, k);
     const double from = report_now();
     report_phase("exposure: PSF");
     status st = look_at(o, k);
     if (st == MOAO_OK)
-        st = average(o, t->row0, t->nlrow, o->t.y[k], true, o->sum);
+        st = target_sums(o, k);
     TIMED_WAIT(o->t.e.rep, STAGE_PSF, st = team_agree(t, st));
     if (st == MOAO_OK && t->group_size > 1)
         TIMED_WAIT(o->t.e.rep, STAGE_PSF,
-                   MPI_Reduce(team_owns(t, k) ? MPI_IN_PLACE : o->sum, o->sum,
-                              (int)psf_sep_count(o->ps), MPI_DOUBLE, MPI_SUM, k % t->group_size,
-                              t->group));
-    if (st == MOAO_OK && team_owns(t, k))
-        st = o->img->compute(o->imager, slot_of(o, k), o->sum, o->mtt);
+                   MPI_Reduce(owner == t->member ? MPI_IN_PLACE : o->sum, o->sum,
+                              (int)psf_sep_count(o->ps), MPI_DOUBLE, MPI_SUM, owner, t->group));
+    if (st == MOAO_OK && owner == t->member)
+        st = o->img->compute(o->imager, k % PSF_SLOTS, o->sum, o->mtt);
     o->psf_seconds += report_now() - from;
     return st;
 }
 
 static status finish_psf(obsseq *o, int k, results *r) {
-    const size_t i = (size_t)(k / o->t.t.group_size);
+    const size_t i = (size_t)(k - r->first);
     status st;
     report_phase("exposure: results");
     TRY(comm_fault(o->t.e.c, "psf"));
     TRY(comm_fault(o->t.e.c, "device"));
-    TRY(o->img->collect(o->imager, slot_of(o, k), r->scalars + i * r->ns,
+    TRY(o->img->collect(o->imager, k % PSF_SLOTS, r->scalars + i * r->ns,
                         r->images != NULL ? r->images + i * r->np : NULL));
     engine_progress(&o->t.e);
     st = !o->t.e.in_step && comm_alarmed(o->t.e.c) ? MOAO_INTERNAL : MOAO_OK;
@@ -154,14 +178,14 @@ done:
 static status expose_targets(obsseq *o, linop *op, obsexposure *ex, int k0, int k1, results *r) {
     const int pass = op->kind->together ? k1 - k0 : 1;
     int last = -1; /* whose results are to be fetched */
-    status st = op->kind->in_step ? residual_pass(&o->t, op, k0, pass) : MOAO_OK;
+    status st = op->kind->in_step ? residual_pass(&o->t, &o->phase, op, k0, pass) : MOAO_OK;
     for (int k = k0; k < k1 && st == MOAO_OK; k++) {
         if (!op->kind->in_step && (k - k0) % pass == 0)
-            TRY(residual_pass(&o->t, op, k, pass));
+            TRY(residual_pass(&o->t, &o->phase, op, k, pass));
         st = start_psf(o, k);
         if (st == MOAO_OK && last >= 0)
             st = finish_psf(o, last, r);
-        last = team_owns(&o->t.t, k) ? k : last;
+        last = team_owner(&o->t.t, &o->t.ch, k) == o->t.t.member ? k : last;
         TIMED_WAIT(o->t.e.rep, STAGE_PSF, st = team_agree(&o->t.t, st));
     }
     if (st == MOAO_OK && last >= 0)
@@ -239,14 +263,16 @@ done:
 status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accuracy *how,
                      probe *look, result_block *b) {
     tor *t = &o->t;
-    const size_t most = (size_t)team_owned(&t->t, &t->ch, t->e.c->rank, NULL);
+    int first, most;
+    team_owned(&t->t, &t->ch, t->t.member, &first, &most);
     results r = {.ns = (size_t)b->nlambda * (3 + (size_t)b->nbox),
-                 .np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop};
+                 .np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop,
+                 .first = first};
     report *rep = t->e.rep;
     double from = report_now();
-    status st = ALLOC(r.scalars, most * r.ns, "results");
+    status st = ALLOC(r.scalars, (size_t)most * r.ns, "results");
     if (st == MOAO_OK && b->crop > 0)
-        st = ALLOC(r.images, most * r.np, "PSFs of a rank");
+        st = ALLOC(r.images, (size_t)most * r.np, "PSFs of a rank");
     if (look != NULL) {
         memset(look->q, 0, (size_t)look->n * (size_t)t->e.m * sizeof *look->q);
         memset(look->y, 0, (size_t)look->n * sizeof *look->y);

@@ -5,6 +5,7 @@
 #ifndef MOAO_OBSSEQ_H
 #define MOAO_OBSSEQ_H
 
+#include "obsseq/phase.h"
 #include "obsseq/probe.h"
 #include "psf/psf.h"
 #include "store/store.h"
@@ -24,6 +25,7 @@ typedef struct {
     double tolerance;
     const backend_psf *img;
     backend_imager *imager;
+    phase_term phase;
     double *sum, *mtt;  /* on the device, stationary averages: of Y + Y', of P Ctt P' */
     double *truth;      /* rows of P Ctt P' */
     double *average;    /* pinned: mtt on its way */
@@ -63,7 +65,7 @@ status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accura
 status obsseq_forms(obsseq *o, const profile *p, bool shifted, const probe *look, double *a,
                     double *b);
 
-/* Collective. Results of the targets that each rank makes PSFs of, in order, to *b on rank 0.
+/* Collective. Results of the targets that each rank makes PSFs of (team_owned), to *b on rank 0.
  * images: NULL on every rank, or on none. */
 status obsseq_collect(const tor *t, const double *scalars, const float *images, result_block *b);
 

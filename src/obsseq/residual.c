@@ -1,16 +1,21 @@
 #include "obsseq/residual.h"
 
-/* z -= P Ctm(:, j:j+n), then Y += z W(:, j:j+n)' for the k-th target; z: its rows of W T. */
-static status one_target(tor *t, linop *op, int k, int64_t j, int64_t n, double *z, int64_t ldz) {
+/* z -= P Ctm(:, j:j+n), then Y += z W(:, j:j+n)' for the k-th target; z: its rows of W T. Of the
+ * residual phase W Cpm' takes the place of P Ctm. */
+static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t j, int64_t n,
+                         double *z, int64_t ldz) {
     engine *e = &t->e;
     const int64_t nlrow = t->t.nlrow;
     const wrows w = {.slot = k, .rows = nlrow, .ld = t->ld, .w = t->w[k]};
     const double *here = w.w + j * w.ld;
     status st;
     report_phase("exposure: D+ Ctm");
-    TRY(op->kind->project != NULL ? op->kind->project(op, tor_target(t, k), j, n)
-                                  : tor_project(t, tor_target(t, k), t->t.row0, nlrow, j, n, -1.0,
-                                                1.0, z, ldz, STAGE_EXPOSURE));
+    if (ph != NULL && ph->n > 0)
+        TRY(phase_columns(t, ph, k, j, n));
+    else
+        TRY(op->kind->project != NULL ? op->kind->project(op, tor_target(t, k), j, n)
+                                      : tor_project(t, tor_target(t, k), t->t.row0, nlrow, j, n,
+                                                    -1.0, 1.0, z, ldz, STAGE_EXPOSURE));
     report_phase("exposure: Y");
     if (op->kind->outer != NULL)
         st = op->kind->outer(op, &w, j, n);
@@ -20,13 +25,15 @@ static status one_target(tor *t, linop *op, int k, int64_t j, int64_t n, double 
         st = engine_gemm(e, 'N', 'T', nlrow, nlrow, n, 1.0, z, ldz, here, w.ld, j > 0, t->y[k],
                          nlrow);
     e->rep->flops[STAGE_EXPOSURE] +=
-        (double)(nlrow * n) * (double)(2 * (e->m - j) - n + 2 * e->t + 2 * e->rows);
+        (double)(nlrow * n) *
+        (double)(2 * (e->m - j) - n + (ph != NULL && ph->n > 0 ? 0 : 2 * e->t) + 2 * e->rows);
 done:
     return st;
 }
 
 /* Columns j .. j + n of W T - P Ctm of the targets, and their part of Y. */
-static status one_panel(tor *t, linop *op, int k0, int count, int64_t j, int64_t n) {
+static status one_panel(tor *t, const phase_term *ph, linop *op, int k0, int count, int64_t j,
+                        int64_t n) {
     status st = MOAO_OK;
     if (op->kind->panel != NULL)
         TRY(op->kind->panel(op, j, n));
@@ -35,13 +42,13 @@ static status one_panel(tor *t, linop *op, int k0, int count, int64_t j, int64_t
         report_phase("exposure: W T");
         TRY(op->kind->columns(op, &w, j, n, t->z, w.rows > 0 ? w.rows : 1));
         for (int i = 0; i < some; i++)
-            TRY(one_target(t, op, k + i, j, n, t->z + i * t->t.nlrow, w.rows > 0 ? w.rows : 1));
+            TRY(one_target(t, ph, op, k + i, j, n, t->z + i * t->t.nlrow, w.rows > 0 ? w.rows : 1));
     }
 done:
     return engine_meet(&t->e, STAGE_EXPOSURE, st);
 }
 
-status residual_pass(tor *t, linop *op, int k0, int count) {
+status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int count) {
     engine *e = &t->e;
     const linop_kind *kind = op->kind;
     status st = MOAO_OK;
@@ -54,7 +61,7 @@ status residual_pass(tor *t, linop *op, int k0, int count) {
     TRY(engine_meet(e, STAGE_EXPOSURE, st));
     for (int64_t j = 0, n; (count > 0 || e->in_step) && j < e->m; j += n) {
         n = engine_width(e, j, e->m);
-        TRY(one_panel(t, op, k0, count, j, n));
+        TRY(one_panel(t, ph, op, k0, count, j, n));
         if (kind->together)
             engine_progress(e);
     }

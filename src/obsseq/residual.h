@@ -3,12 +3,16 @@
 #ifndef MOAO_RESIDUAL_H
 #define MOAO_RESIDUAL_H
 
+#include "obsseq/phase.h"
 #include "tor/tor.h"
 
-/* Conditions are loaded and so is `op`, the operator of the reconstructor or its reference. Y of
+/* With ph (NULL, or none of its points: sensor) nothing is projected, P Cee P' has no part in it: Y
+ * + Y' = W Cmm W', and W Cpm' is made beside it.
+ *
+ * Conditions are loaded and so is `op`, the operator of the reconstructor or its reference. Y of
  * targets k0 .. k0 + n of this rank's chunk, n as tor_pass has it, into t->y, which other targets
  * share where these pass one by one. Collective where ranks work in step. */
-status residual_pass(tor *t, linop *op, int k0, int n);
+status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int n);
 
 /* c (ni x nrow, leading dimension ni) = rows i0 .. i0 + ni of P Ctt P', of all of it or, where
  * ranks work in step, of this rank's share of it (residual_rows). Local. */

@@ -1,6 +1,6 @@
 /* The CPU backend's PSFs: the specification of every other backend's. Work is done in `compute`. */
 #include "backend/backend_check.h"
-#include "psf_plan.h"
+#include "psf_phase.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +70,15 @@ static status cpu_average(backend_imager *b, const double *y, int64_t ldy, bool 
     return MOAO_OK;
 }
 
+static status cpu_pairs(backend_imager *b, const double *y, int64_t ldy, const double *ct,
+                        int64_t ldct, double *sum) {
+    const int n = b->p->nact;
+    if (!backend_ld_ok(n, ldy) || !backend_ld_ok(n, ldct) || b->p->q == 0)
+        return status_fail(MOAO_INPUT, "pairs: an argument is out of range");
+    memset(sum, 0, psf_sep_count(b->p) * sizeof *sum);
+    return psf_accumulate_phase(b->p, 0, (size_t)n, y, (size_t)ldy, ct, (size_t)ldct, sum);
+}
+
 static status cpu_compute(backend_imager *b, int slot, const double *sum, const double *common) {
     if (!psf_slot_ok(slot))
         return status_fail(MOAO_INPUT, "compute: there is no slot %d", slot);
@@ -94,6 +103,7 @@ static const backend_psf cpu = {
     .close = cpu_close,
     .load = cpu_load,
     .average = cpu_average,
+    .pairs = cpu_pairs,
     .compute = cpu_compute,
     .collect = cpu_collect,
 };
@@ -122,6 +132,19 @@ void psf_model_init(psf *p, psf_model *m) {
                      .kernel = p->kernel,
                      .tel = p->tel,
                      .vmax = p->vmax,
+                     .q = p->q,
+                     .nsep = p->nsep,
+                     .np = p->np,
+                     .taps = PHASE_TAPS,
+                     .point_row = p->point_row,
+                     .point_column = p->point_column,
+                     .if_reach = p->if_reach,
+                     .if_y = p->if_y,
+                     .if_x = {p->if_x[0], p->if_x[1]},
+                     .tap_x = {p->tap_x[0], p->tap_x[1]},
+                     .tap_y = p->tap_y,
+                     .tap_wx = {p->tap_wx[0], p->tap_wx[1]},
+                     .tap_wy = p->tap_wy,
                      .host = p};
 }
 

@@ -1,4 +1,4 @@
-#include "psf_plan.h"
+#include "psf_phase.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,6 +29,12 @@ static void set_sizes(psf *p, const sys *s, const psf_opts *o) {
     p->x0 = p->pitch / sqrt(-2 * log(s->dm.coupling));
     p->nact = s->dm.nact;
     p->nsep = 2 * p->n + 1;
+    if (o->phase) {
+        p->q = phase_per_pitch(p->n);
+        p->h = p->pitch / p->q;
+        p->np = phase_count(p->n, s->obs);
+        p->nsep = 2 * p->n * p->q + 1;
+    }
     p->P = p->n * p->k;
     /* The influence function is taken as wide as it exceeds 1/1000 of its peak. */
     double width = 2 * p->x0 * sqrt(2 * log(1000)) / p->pixel;
@@ -49,11 +55,15 @@ typedef struct {
     size_t count, size;
 } array;
 
-#define NARRAY 19
+#define NARRAY 32
 
 /* Every array of a psf, so that what is allocated and what psf_bytes promises cannot differ. */
 static void list_arrays(psf *p, array list[NARRAY]) {
     size_t P = (size_t)p->P, nsep = (size_t)p->nsep, rows = (size_t)p->n + 2;
+    const bool phase = p->q > 0;
+    size_t lattice = phase ? (size_t)(p->n * p->q) : 0, points = (size_t)p->np;
+    size_t side = (size_t)p->n + 1, line = phase ? nsep + PHASE_TAPS : nsep;
+    size_t grid = phase ? P : 0, taps = grid * PHASE_TAPS;
     size_t nact = (size_t)p->nact, stride = (size_t)p->stride, ld = (size_t)p->ld;
     const array all[NARRAY] = {
         {(void **)&p->lambda, (size_t)p->nlambda, sizeof(double)},
@@ -67,14 +77,27 @@ static void list_arrays(psf *p, array list[NARRAY]) {
         {(void **)&p->kernel, 2 * (size_t)p->reach + 1, sizeof(double)},
         {(void **)&p->tel, P * P, sizeof(double)},
         {(void **)&p->vmax, P, sizeof(int)},
-        {(void **)&p->mean, nsep * nsep, sizeof(double)},
-        {(void **)&p->part, P * nsep, sizeof(double)},
+        {(void **)&p->mean, line * line, sizeof(double)},
+        {(void **)&p->part, P * line, sizeof(double)},
         {(void **)&p->otf, P * stride, sizeof(double)},
         {(void **)&p->even, P * ld, sizeof(double)},
         {(void **)&p->odd, P * ld, sizeof(double)},
         {(void **)&p->trig, P * 8 * PSF_NDIR, sizeof(double)},
         {(void **)&p->rows, ((size_t)p->N / 2 + 1) * (size_t)p->nfreq, sizeof(fftw_complex)},
         {(void **)&p->image, (size_t)p->nfreq * stride, sizeof(double)},
+        {(void **)&p->px, points, sizeof(double)},
+        {(void **)&p->py, points, sizeof(double)},
+        {(void **)&p->point_row, lattice + 1, sizeof(int)},
+        {(void **)&p->point_column, points, sizeof(int)},
+        {(void **)&p->if_y, lattice * side, sizeof(double)},
+        {(void **)&p->if_x[0], lattice * side, sizeof(double)},
+        {(void **)&p->if_x[1], lattice * side, sizeof(double)},
+        {(void **)&p->tap_x[0], grid, sizeof(int)},
+        {(void **)&p->tap_x[1], grid, sizeof(int)},
+        {(void **)&p->tap_wx[0], taps, sizeof(double)},
+        {(void **)&p->tap_wx[1], taps, sizeof(double)},
+        {(void **)&p->tap_y, 2 * grid, sizeof(int)},
+        {(void **)&p->tap_wy, 2 * taps, sizeof(double)},
     };
     memcpy(list, all, sizeof all);
 }
@@ -97,7 +120,12 @@ size_t psf_device_bytes(const sys *s, const psf_opts *o) {
     set_sizes(&p, s, o);
     const size_t P = (size_t)p.P, N = (size_t)p.N, nsep = (size_t)p.nsep, side = (size_t)p.n + 1;
     const size_t half = N / 2 + 1, crop = (size_t)p.crop * (size_t)p.crop;
-    const size_t tables = side * side * nsep + 4 * nsep * nsep + P * (nsep + 4 * P);
+    const size_t lattice = (size_t)(p.n * p.q), np = (size_t)p.np, v = (size_t)p.nact;
+    const size_t wide = o->phase ? nsep + PHASE_TAPS : nsep;
+    const size_t points = (side + lattice) * (v + 2 * lattice) + lattice * np + 2 * np +
+                          5 * P * PHASE_TAPS + 2 * wide * wide;
+    const size_t tables = (o->phase ? points : side * side * nsep) + 4 * nsep * nsep +
+                          P * (wide + 4 * P);
     const size_t grids = P * N + 2 * P * P + 3 * half * N, small = P * (size_t)(2 * o->nbox + 1);
     return sizeof(double) * (tables + (size_t)o->nlambda * (grids + small + crop) + 2 * half * N) +
            ((size_t)1 << 20);
@@ -202,6 +230,8 @@ status psf_init(const sys *s, const psf_opts *o, psf **out) {
     telescope_init(p, s->obs);
     TRY(plans_init(p));
     TRY(psf_average_init(p, s, o->weighted));
+    if (o->phase)
+        TRY(phase_init(p, s->obs));
     *out = p;
     p = NULL;
 done:
@@ -240,4 +270,8 @@ double psf_image_pixel(const psf *p, int ilambda) {
 
 size_t psf_sep_count(const psf *p) {
     return (size_t)p->nsep * (size_t)p->nsep;
+}
+
+size_t psf_points_of(const sys *s, const psf_opts *o) {
+    return o->phase ? (size_t)phase_count(s->dm.nssp, s->obs) : 0;
 }

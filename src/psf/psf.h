@@ -16,6 +16,8 @@ typedef struct { /* what the parameters ask for */
     int oversampling;  /* k: pixel of the rho grid is d_t/k (4) */
     double span;       /* extent of the rho grid in diameters (3) */
     bool weighted; /* stationary average weighted by the influence functions' energy in the pupil */
+    bool phase;    /* residual phase on the pupil, turbulence minus mirror, instead of the commands'
+                      with an ideal fitting error */
     int crop;      /* side of the PSF that is kept, pixels, even; 0: whole grid */
 } psf_opts;
 
@@ -66,6 +68,24 @@ size_t psf_sep_count(const psf *p);
  * their own rows. Local. */
 void psf_accumulate(const psf *p, size_t a0, size_t na, const double *c, size_t ld, bool both,
                     double *sum);
+
+/* With psf_opts.phase the pairs are of points of the pupil instead of actuators (model section 7),
+ * and psf_sep_count counts their separations. The points [m], borrowed; 0: not in this mode. */
+size_t psf_points(const psf *p, const double **x, const double **y);
+bool psf_is_phase(const psf *p);
+size_t psf_points_of(const sys *s, const psf_opts *o); /* their number, for the plan */
+/* Add to sum[] what rows a0..a0+na contribute of a v x v matrix y, W Cmm W' = y + y' (element (a, b)
+ * at y[(a - a0) + b * ldy]), and of W Cpm' [m^2] (actuator a and point i at ct[(a - a0) + i *
+ * ldct]). Linear, so ranks may add their own rows. Local; allocates. */
+status psf_accumulate_phase(const psf *p, size_t a0, size_t na, const double *y, size_t ldy,
+                            const double *ct, size_t ldct, double *sum);
+/* Bytes that it takes on a rank with na rows and some threads, for the plan. */
+size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads);
+/* Add what all targets have in common under a profile. Local; allocates. */
+status psf_phase_common(const psf *p, const profile *prof, double *sum);
+/* What psf_compute adds to the sums: the ideal fitting error of psf_fit_init, or with
+ * psf_opts.phase what of the turbulence is not in them. */
+status psf_rest_init(const psf *p, const profile *prof, psf_fit **f);
 
 /* PSF of one target and exposure at one wavelength from the summed M (unnormalised: psf divides by
  * sum w_a w_b; of sum(delta) and sum(-delta) the mean counts). `f` NULL: no fitting error.

@@ -1,6 +1,6 @@
 /* Stationary average of covariances of commands, and the phase covariance it stands for. Model
  * section 7. */
-#include "psf_plan.h"
+#include "psf_phase.h"
 
 #include <math.h>
 #include <omp.h>
@@ -136,7 +136,7 @@ status psf_average_init(psf *p, const sys *s, bool weighted) {
     for (int a = 0; a < p->nact; a++)
         p->weight[a] /= mean;
     find_runs(p);
-    return find_norm(p);
+    return p->q > 0 ? MOAO_OK : find_norm(p);
 }
 
 /* --- sums over pairs --- */
@@ -266,6 +266,10 @@ static void add_kernel(const psf *p, double h, int centre, int lo, int hi, doubl
 
 void psf_covariance(psf *p, const double *sum) {
     int n = p->n, k = p->k;
+    if (p->q > 0) {
+        phase_covariance(p, sum);
+        return;
+    }
     stationary_mean(p, sum);
 #pragma omp parallel for schedule(static) if (p->N >= PSF_PARALLEL)
     for (int u = 0; u < p->P; u++) {

@@ -1,5 +1,5 @@
 /* What the deformable mirror is too coarse to correct. Model section 7. */
-#include "psf_plan.h"
+#include "psf_phase.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -90,6 +90,23 @@ done:
     psf_fit_free(f);
     free(b);
     free(g);
+    return st;
+}
+
+status psf_rest_init(const psf *p, const profile *prof, psf_fit **out) {
+    psf_fit *f = NULL;
+    status st;
+    if (p->q == 0)
+        return psf_fit_init(p, prof, out);
+    *out = NULL;
+    TRY(ALLOC(f, 1, "turbulence"));
+    TRY(ALLOC(f->d, (size_t)p->P * (size_t)p->P, "structure function of the turbulence"));
+    f->P = p->P;
+    TRY(phase_rest(p, prof, f));
+    *out = f;
+    f = NULL;
+done:
+    psf_fit_free(f);
     return st;
 }
 

@@ -19,7 +19,7 @@ BEYOND = 0.231263
 DEFAULTS = {"ngs": {"pixel": 0.3, "wavelength": 0.65, "bandwidth": 330, "throughput": 0.425},
             "lgs": {"pixel": 1, "wavelength": 0.589, "throughput": 0.382, "atm_transmission": 0.84, "lgs_return": 7e6,
                     "lgs_width": 1, "lgs_depth": 5000, "tiptilt_factor": 10}}
-COMMON = {"magnification": 1, "rotation": 0, "shift": [0, 0], "frame_time": 0.004, "ron": 3}
+COMMON = {"slope": "gradient", "magnification": 1, "rotation": 0, "shift": [0, 0], "frame_time": 0.004, "ron": 3}
 
 
 # ---- Section 3: turbulence
@@ -91,12 +91,13 @@ class Sensor:
         self.inverse_altitude = 1 / (key["altitude"] * airmass) if key.get("type") == "lgs" else 0.
         self.pitch = diameter / nssp
         self.magnification = key.get("magnification", 1.)
+        self.gradient = key.get("slope", "gradient") == "gradient"
         t = math.radians(key.get("rotation", 0.))
         self.rotation = np.array([[math.cos(t), -math.sin(t)], [math.sin(t), math.cos(t)]])
         odd = 2 * np.arange(nssp) + 1 - nssp
         jj, ii = np.meshgrid(odd, odd, indexing="ij")       # rows of y, x fast
         r2 = ii ** 2 + jj ** 2
-        valid = (r2 >= (obscuration * nssp) ** 2 * (1 - 1e-9)) & (r2 < nssp ** 2)
+        valid = (r2 >= (obscuration * nssp) ** 2 * (1 - 1e-9)) & (r2 < nssp ** 2) | (nssp <= 2)
         centres = np.stack([ii[valid], jj[valid]], axis=1) * self.pitch / 2
         self.position = self.magnification * centres @ self.rotation.T + np.array(key.get("shift", [0, 0]), dtype=float)
         self.nsub = len(centres)
@@ -115,6 +116,38 @@ class Sensor:
 
 # ---- Section 4: slope covariance
 
+def between_edges(a, b):
+    """Points t and weights for the mean over two edges with these half vectors of a function of the difference.
+
+    Parallel edges: the difference has the density of a sum of two uniform variables, of three pieces; else two
+    Gauss rules. Both in pieces, because the structure function has a kink at zero separation.
+    """
+    x, w = np.polynomial.legendre.leggauss(6)
+    pieces = 4
+
+    def rule(ends):
+        """Gauss points in equal pieces between the ends."""
+        e = np.concatenate([np.linspace(p, q, pieces + 1)[:-1] for p, q in zip(ends, ends[1:]) if q > p] + [ends[-1:]])
+        half = np.diff(e) / 2
+        return (e[:-1, None] + half[:, None] * (1 + x)).ravel(), (half[:, None] * w).ravel()
+
+    la, lb = np.hypot(*a), np.hypot(*b)
+    if abs(a[0] * b[1] - a[1] * b[0]) < 1e-12 * la * lb:
+        s, d = la + lb, abs(la - lb)
+        t, weight = rule(np.array([-s, -d, d, s]))
+        weight = weight * np.minimum(s - np.abs(t), 2 * min(la, lb)) / (4 * la * lb)
+        return t[:, None] * a / la, weight
+    pieces = 2
+    t, weight = rule(np.array([-1., 1.]))
+    points = t[:, None, None] * a - t[None, :, None] * b
+    return points.reshape(-1, 2), np.outer(weight, weight).ravel() / 4
+
+
+def turned(v):
+    """An edge's half vector is a quarter turn from that along the slope."""
+    return np.array([-v[1], v[0]])
+
+
 def covariance(w, v, layers, delay=0.):
     """Slopes of sensor w against those of v [arcsec^2]; w sees the layers `delay` later than v."""
     out = np.zeros((2 * w.nsub, 2 * v.nsub))
@@ -125,15 +158,19 @@ def covariance(w, v, layers, delay=0.):
         p = w.footprint(l.altitude) - l.wind * delay
         q = p[:, None, :] - v.footprint(l.altitude)[None, :, :]
 
-        def d(vector):
-            x = q + vector
-            return l.strength * structure(np.hypot(x[..., 0], x[..., 1]), l.L0)
+        def d(vector, edges):
+            total = 0.
+            for offset, weight in zip(*edges):
+                x = q + vector + offset
+                total = total + weight * structure(np.hypot(x[..., 0], x[..., 1]), l.L0)
+            return l.strength * total
 
         for s in (0, 1):
             for t in (0, 1):
                 a, b = w.half(l.altitude, s), v.half(l.altitude, t)
+                e = between_edges(turned(a), turned(b)) if w.gradient else (np.zeros((1, 2)), np.ones(1))
                 out[s * w.nsub:(s + 1) * w.nsub, t * v.nsub:(t + 1) * v.nsub] += \
-                    k / 2 * (-d(a - b) + d(a + b) + d(-a - b) - d(b - a))
+                    k / 2 * (-d(a - b, e) + d(a + b, e) + d(-a - b, e) - d(b - a, e))
     return out
 
 
@@ -206,9 +243,11 @@ class Mirror:
         self.index = np.argwhere(self.valid)                # (row of y, column of x)
         self.position = (self.index[:, ::-1] - n / 2) * self.pitch
         self.x0 = self.pitch / math.sqrt(-2 * math.log(coupling))
-        self.D = np.concatenate([ARCSEC / self.pitch * (self.influence(truth.position + truth.half(0, a))
-                                                        - self.influence(truth.position - truth.half(0, a)))
-                                 for a in (0, 1)])
+        t, w = np.polynomial.legendre.leggauss(12) if truth.gradient else (np.zeros(1), np.full(1, 2.))
+        self.D = np.concatenate([sum(
+            u / 2 * ARCSEC / self.pitch * (self.influence(truth.position + truth.half(0, a) + s * truth.half(0, 1 - a))
+                                           - self.influence(truth.position - truth.half(0, a) + s * truth.half(0, 1 - a)))
+            for s, u in zip(t, w)) for a in (0, 1)])
         self.Dplus = self.command_matrix(mu)
 
     def influence(self, points):
@@ -366,7 +405,7 @@ class Reference:
             key = {**COMMON, **DEFAULTS[s["type"]], **case.get(s["type"] + "_defaults", {}), **s}
             self.sensors.append(Sensor(D, o, X, **key))
         self.targets = targets(case["targets"])
-        self.truths = [Sensor(D, o, X, dm["nssp"], t) for t in self.targets]
+        self.truths = [Sensor(D, o, X, dm["nssp"], t, slope=self.sensors[0].key["slope"]) for t in self.targets]
         self.mirror = Mirror(self.truths[0], o, dm.get("coupling", 0.2), dm.get("mu", 3e-3))
         profiles = case["atmosphere"]["profiles"]
         self.profile_times = [p.get("time", 0.) for p in profiles]

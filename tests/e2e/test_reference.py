@@ -108,10 +108,40 @@ CASES = {
         "psf": {"wavelengths": [1.25], "oversampling": 2, "weighting": "energy"}},
 }
 
+# Tables of mean gradients: equal and unequal sizes, a cone, a turned sensor, whole-pupil stars under an obscuration.
+GRADIENTS = {
+    "mean gradients": {
+        "telescope": {"diameter": 2.4, "zenith": 20},
+        "dm": {"nssp": 5},
+        "loop": {"delay": 0.004},
+        "sensors": [sensor("lgs", 5, [12, 21], altitude=20000, shift=[0.07, -0.11]),
+                    sensor("ngs", 4, [21, -8], magnitude=10.5), sensor("ngs", 5, [-5, -9], magnitude=9)],
+        "targets": {"list": [[2, 3], [0, 0]]},
+        "atmosphere": {"profiles": [profile(0, [0, 6000], 0.13, fraction=[0.7, 0.3], L0=[22, INF], wind_speed=9,
+                                            wind_direction=[20, 75])]},
+        "schedule": {"tor_times": [0], "exposure_times": [0]},
+        "psf": {"wavelengths": [1.65]}},
+    "mean gradients turned and over the pupil": {
+        "telescope": {"diameter": 2.2, "obscuration": 0.2},
+        "dm": {"nssp": 4},
+        "sensors": [sensor("ngs", 4, [3, 18], magnitude=9, rotation=17), sensor("ngs", 1, [-15, -6], magnitude=11),
+                    sensor("ngs", 2, [8, -5], magnitude=11)],
+        "targets": {"list": [[2, 3]]},
+        "atmosphere": {"profiles": [profile(0, [0, 7000], 0.12, fraction=[0.8, 0.2], L0=25)]},
+        "schedule": {"tor_times": [0], "exposure_times": [0]},
+        "psf": {"wavelengths": [2.2], "oversampling": 2}},
+}
+
+
+def with_slope(case, slope):
+    return {**case, **{k: {**case.get(k, {}), "slope": slope} for k in ("ngs_defaults", "lgs_defaults")}}
+
 
 class Comparison:
     """Program and reference on one case; a class of tests for each case is made below."""
     case, ranks = None, 1
+    # of the covariances and the rest: tables of mean gradients are within 5e-5 of the slope variance
+    near, amplified, quality = 1e-9, 1, 1e-6
 
     @classmethod
     def setUpClass(cls):
@@ -152,7 +182,7 @@ class Comparison:
                 for c0, c1 in zip(columns, columns[1:]):
                     block = np.s_[r0:r1, c0:c1]
                     if np.any(want[block]):
-                        self.assertNear(got[block], want[block], 1e-9, (name, block))
+                        self.assertNear(got[block], want[block], self.near, (name, block))
                     else:
                         self.assertFalse(np.any(got[block]), (name, block))
 
@@ -164,27 +194,28 @@ class Comparison:
         for r, condition in self.model.condition.items():
             for name, want in self.model.matrices.items():
                 if name.startswith((f"R_tor{r}", f"W_tor{r}")):
-                    self.assertNear(self.run_.matrix(name), want, 10 * np.finfo(float).eps * condition, name)
+                    limit = 10 * np.finfo(float).eps * condition if self.amplified == 1 else 20 * self.near
+                    self.assertNear(self.run_.matrix(name), want, limit, name)
 
     def test_residual_covariances(self):
         for name, want in self.model.matrices.items():
             if name.startswith(("Cee", "Cvv")):
-                self.assertNear(self.run_.matrix(name), want, 1e-9, name)
+                self.assertNear(self.run_.matrix(name), want, self.amplified * self.near, name)
 
     def test_image_quality(self):
         for name, want in self.model.quantities.items():
             got = self.run_.quantity(name)
             self.assertEqual(got.shape, want.shape, name)
             worst = np.max(np.abs(got / want - 1) if name in ("FWHM", "VARIANCE") else np.abs(got - want))
-            self.assertLess(worst, 1e-6, name)
+            self.assertLess(worst, self.quality, name)
 
     def test_long_exposure_is_the_mean(self):
         for name, want in self.model.quantities.items():
             got = self.run_.quantity(name + "_LONG")[:, :, 0]
             if name == "FWHM":
-                self.assertLess(np.max(np.abs(got / self.model.long_fwhm - 1)), 1e-5)
+                self.assertLess(np.max(np.abs(got / self.model.long_fwhm - 1)), 10 * self.quality)
             else:
-                self.assertNear(got, want.mean(axis=2), 1e-6, name)
+                self.assertNear(got, want.mean(axis=2), self.quality, name)
 
     def test_images(self):
         """All pixels that are kept: a cube [target, y, x] of each wavelength, and of each wavelength and exposure."""
@@ -197,7 +228,7 @@ class Comparison:
                 kept = np.s_[N // 2 - side // 2:N // 2 - side // 2 + side]
                 cubes = want[:, hdu.header["ILAMBDA"] - 1, :, kept, kept]
                 cube = cubes.mean(axis=1) if hdu.name == "PSF_LONG" else cubes[:, hdu.header["EXPOSURE"] - 1]
-                self.assertNear(np.array(hdu.data, dtype=float), cube, 1e-6, (hdu.name, hdu.ver))
+                self.assertNear(np.array(hdu.data, dtype=float), cube, self.quality, (hdu.name, hdu.ver))
                 checked += 1
         self.assertEqual(checked, want.shape[1] * (want.shape[2] + 1))
 
@@ -246,7 +277,13 @@ class CheckValues(unittest.TestCase):
 
 for number, (title, contents) in enumerate(CASES.items()):
     name = "".join(w.capitalize() for w in title.split())
-    globals()[name] = type(name, (Comparison, unittest.TestCase), {"case": contents, "ranks": 1 + number % 2})
+    globals()[name] = type(name, (Comparison, unittest.TestCase), {"case": with_slope(contents, "points"),
+                                                                   "ranks": 1 + number % 2})
+
+for number, (title, contents) in enumerate(GRADIENTS.items()):
+    name = "".join(w.capitalize() for w in title.split())
+    globals()[name] = type(name, (Comparison, unittest.TestCase), {"case": contents, "ranks": 2 - number, "near": 1e-4,
+                                                                   "amplified": 10, "quality": 2e-4})
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -1,9 +1,9 @@
 /* A factor in halves against double precision, with covariances of slopes: residual at the
  * accuracies that are asked for, variance of a target, in place, tiles chosen, rows together, and
  * factors or rows that are not finite. */
-#include "../linalg.h"
-#include "../matcov_case.h"
 #include "linalg/half_factor.h"
+#include "support/matcov_case.h"
+#include "support/matrix.h"
 
 typedef struct {
     int64_t m, v;
@@ -64,35 +64,36 @@ static void fill_problem(void) {
     sys_free(&s);
 }
 
-static int setup(void **state) {
+/* Stands before the tests: Cmm0, its factor and W in double precision, and memory for the halves.
+ */
+static void take_problem(void **state) {
     const double one = 1;
     int info;
-    if (lin_setup(state) != 0)
-        return -1;
+    (void)state;
     fill_problem();
     memcpy(p.l, p.c, (size_t)(p.m * p.m) * sizeof *p.l);
     memcpy(p.w, p.b, (size_t)(p.v * p.m) * sizeof *p.w);
-    lin_ok(backend_cpu.potrf(NULL, BACKEND_D, 'L', p.m, p.l, p.m, &info, NULL, 0));
+    must(backend_cpu.potrf(NULL, BACKEND_D, 'L', p.m, p.l, p.m, &info, NULL, 0));
     assert_int_equal(info, 0);
     for (int k = 0; k < 2; k++)
-        lin_ok(backend_cpu.trsm(NULL, BACKEND_D, 'R', 'L', k ? 'N' : 'T', 'N', p.v, p.m, &one, p.l,
-                                p.m, p.w, p.v, NULL, 0));
-    lin_ok(lin_be->alloc(lin_ctx, (size_t)(p.m * p.m) * sizeof *p.l, (void **)&p.l_dev));
-    lin_ok(lin_be->alloc(lin_ctx, (size_t)(p.m * p.m) * sizeof *p.l, &p.place));
-    return 0;
+        must(backend_cpu.trsm(NULL, BACKEND_D, 'R', 'L', k ? 'N' : 'T', 'N', p.v, p.m, &one, p.l,
+                              p.m, p.w, p.v, NULL, 0));
+    must(be->alloc(ctx, (size_t)(p.m * p.m) * sizeof *p.l, (void **)&p.l_dev));
+    must(be->alloc(ctx, (size_t)(p.m * p.m) * sizeof *p.l, &p.place));
 }
 
-static int teardown(void **state) {
+static void leave_problem(void **state) {
+    (void)state;
     free(p.l), free(p.c), free(p.b), free(p.w);
-    lin_be->release(lin_ctx, p.l_dev);
-    lin_be->release(lin_ctx, p.place);
-    return lin_teardown(state);
+    be->release(ctx, p.l_dev);
+    be->release(ctx, p.place);
+    p = (problem){0};
 }
 
 static void move(void *to, const void *from, size_t bytes) {
     const int64_t n = (int64_t)bytes;
-    lin_ok(lin_be->copy(lin_ctx, to, n, from, n, n, 1));
-    lin_ok(lin_be->sync(lin_ctx));
+    must(be->copy(ctx, to, n, from, n, n, 1));
+    must(be->sync(ctx));
 }
 
 enum { BESIDE, IN_PLACE, INSIDE }; /* where the halves lie */
@@ -110,13 +111,13 @@ static half_factor *make(int64_t m, const half_factor_options *o, const double *
     memcpy(rows.host, b, (size_t)(n * m) * sizeof *b);
     mat_up(&rows);
     move(p.l_dev, l, (size_t)(p.m * m) * sizeof *l);
-    lin_ok(half_factor_open(lin_be, lin_ctx, m, o, &f));
+    must(half_factor_open(be, ctx, m, o, &f));
     lin_work work = work_new(half_factor_make_work(f, n));
-    lin_ok(half_factor_make(f, p.l_dev, p.m, n, rows.dev, n,
-                            where == INSIDE     ? NULL
-                            : where == IN_PLACE ? (void *)p.l_dev
-                                                : p.place,
-                            work.dev, work.bytes, info));
+    must(half_factor_make(f, p.l_dev, p.m, n, rows.dev, n,
+                          where == INSIDE     ? NULL
+                          : where == IN_PLACE ? (void *)p.l_dev
+                                              : p.place,
+                          work.dev, work.bytes, info));
     work_free(&work);
     mat_free(&rows);
     free(b);
@@ -139,19 +140,19 @@ static float *solve(half_factor *f, int64_t n, int64_t m, const float *b, backen
     float *x = numbers(n * m), *dev;
     backend_f16 *w[2];
     const size_t bytes = (size_t)(n * m) * sizeof *x;
-    lin_ok(lin_be->alloc(lin_ctx, bytes, (void **)&dev));
+    must(be->alloc(ctx, bytes, (void **)&dev));
     for (int k = 0; k < 2; k++)
-        lin_ok(lin_be->alloc(lin_ctx, bytes / 2, (void **)&w[k]));
+        must(be->alloc(ctx, bytes / 2, (void **)&w[k]));
     move(dev, b, bytes);
     lin_work work = work_new(half_factor_solve_work(f));
-    lin_ok(half_factor_solve(f, n, dev, n, w[0], w[1], n, work.dev, work.bytes));
+    must(half_factor_solve(f, n, dev, n, w[0], w[1], n, work.dev, work.bytes));
     move(x, dev, bytes);
     if (half != NULL)
         move(half, w[0], bytes / 2);
     work_free(&work);
-    lin_be->release(lin_ctx, dev);
+    be->release(ctx, dev);
     for (int k = 0; k < 2; k++)
-        lin_be->release(lin_ctx, w[k]);
+        be->release(ctx, w[k]);
     return x;
 }
 
@@ -170,8 +171,8 @@ static double judge(const float *x, double variance[2]) {
     for (int64_t k = 0; k < p.v * p.m; k++)
         w[k] = (double)x[k];
     memcpy(r, p.b, (size_t)(p.v * p.m) * sizeof *r);
-    lin_ok(backend_cpu.gemm(NULL, BACKEND_D, 'N', 'N', p.v, p.m, p.m, &minus, w, p.v, p.c, p.m,
-                            &one, r, p.v, NULL, 0));
+    must(backend_cpu.gemm(NULL, BACKEND_D, 'N', 'N', p.v, p.m, p.m, &minus, w, p.v, p.c, p.m, &one,
+                          r, p.v, NULL, 0));
     variance[0] = variance[1] = p.truth;
     for (int64_t k = 0; k < p.v * p.m; k++) {
         rho += r[k] * r[k];
@@ -195,16 +196,15 @@ static double exact_variance(void) {
 static half_pair split(int64_t m, int64_t n, int exponent, double *a, backend_f16 *room[2]) {
     const size_t bytes = (size_t)(m * n) * sizeof **room;
     double *dev;
-    lin_ok(lin_be->alloc(lin_ctx, 4 * bytes, (void **)&dev));
+    must(be->alloc(ctx, 4 * bytes, (void **)&dev));
     for (int64_t k = 0; k < m * n; k++)
         a[k] = ldexp(lin_random(), -exponent + 14);
     move(dev, a, 4 * bytes);
     for (int k = 0; k < 2; k++)
-        lin_ok(lin_be->alloc(lin_ctx, bytes, (void **)&room[k]));
-    lin_ok(lin_be->half->split(lin_ctx, BACKEND_D, 'A', m, n, exponent, dev, m, room[0], m, room[1],
-                               m));
-    lin_ok(lin_be->sync(lin_ctx));
-    lin_be->release(lin_ctx, dev);
+        must(be->alloc(ctx, bytes, (void **)&room[k]));
+    must(be->half->split(ctx, BACKEND_D, 'A', m, n, exponent, dev, m, room[0], m, room[1], m));
+    must(be->sync(ctx));
+    be->release(ctx, dev);
     return (half_pair){room[0], room[1], m, exponent};
 }
 
@@ -220,10 +220,9 @@ static void check_products(char ta, char tb, int64_t m, int64_t n, int64_t k, in
     const size_t bytes = (size_t)(m * n) * sizeof *c;
     for (int64_t i = 0; i < m * n; i++)
         c[i] = beta != 0 ? 3 : NAN;
-    lin_ok(lin_be->alloc(lin_ctx, bytes, (void **)&dev));
+    must(be->alloc(ctx, bytes, (void **)&dev));
     move(dev, c, bytes);
-    lin_ok(half_gemm_part(lin_be, lin_ctx, HALF_ALL, depth, ta, tb, m, n, k, -0.5F, x, y, beta, dev,
-                          m));
+    must(half_gemm_part(be, ctx, HALF_ALL, depth, ta, tb, m, n, k, -0.5F, x, y, beta, dev, m));
     move(c, dev, bytes);
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++) {
@@ -240,8 +239,8 @@ static void check_products(char ta, char tb, int64_t m, int64_t n, int64_t k, in
                          (double)c[i + j * m], want);
         }
     for (int i = 0; i < 4; i++)
-        lin_be->release(lin_ctx, room[i / 2][i % 2]);
-    lin_be->release(lin_ctx, dev);
+        be->release(ctx, room[i / 2][i % 2]);
+    be->release(ctx, dev);
     free(a), free(b), free(c);
 }
 
@@ -253,8 +252,7 @@ static void test_products(void **state) {
         check_products("NT"[i % 2], "NT"[i / 2], 5, 1, 1, 1, 0);
     }
     const half_pair x = {NULL, NULL, 1, 100};
-    assert_int_equal(half_gemm(lin_be, lin_ctx, 'N', 'N', 1, 1, 1, 1, x, x, 0, NULL, 1),
-                     MOAO_INPUT);
+    assert_int_equal(half_gemm(be, ctx, 'N', 'N', 1, 1, 1, 1, x, x, 0, NULL, 1), MOAO_INPUT);
     status_clear();
 }
 
@@ -273,7 +271,7 @@ static void test_accuracy(void **state) {
     assert_int_equal(info, 0);
     for (int k = 0; k < 4; k++) {
         double variance[2];
-        lin_ok(half_factor_choose(f, asked[k]));
+        must(half_factor_choose(f, asked[k]));
         assert_true(half_factor_share(f) < share);
         share = half_factor_share(f);
         assert_true(k > 0 || share == 1);
@@ -301,15 +299,15 @@ static void test_shapes(void **state) {
                                                   {32, 96, 50, 1000, 0},
                                                   {50, 150, 4096, 37, 0},
                                                   {512, 512, 64, 8, 0}};
-    for (int k = 0; k < (int)(sizeof orders / sizeof *orders); k += lin_small() ? 3 : 1) {
+    for (int k = 0; k < (int)(sizeof orders / sizeof *orders); k += small() ? 3 : 1) {
         const int64_t m = orders[k];
         float *b = right_side(m);
         double *want = numbers(p.v * m), size = 0;
         const double one = 1;
         memcpy(want, p.b, (size_t)(p.v * m) * sizeof *want);
         for (int j = 0; j < 2; j++)
-            lin_ok(backend_cpu.trsm(NULL, BACKEND_D, 'R', 'L', j ? 'N' : 'T', 'N', p.v, m, &one,
-                                    p.l, p.m, want, p.v, NULL, 0));
+            must(backend_cpu.trsm(NULL, BACKEND_D, 'R', 'L', j ? 'N' : 'T', 'N', p.v, m, &one, p.l,
+                                  p.m, want, p.v, NULL, 0));
         for (int64_t j = 0; j < p.v * m; j++)
             size = fmax(size, fabs(want[j]));
         for (int i = 0; i < 4; i++) {
@@ -410,12 +408,12 @@ static void test_refused(void **state) {
         {64, 64, 1, 0, 0}, {64, 64, 1, 1, -1}, {64, 64, 1, 1, NAN}};
     half_factor *f;
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
-        assert_int_equal(half_factor_open(lin_be, lin_ctx, 100, &bad[k], &f), MOAO_INPUT);
+        assert_int_equal(half_factor_open(be, ctx, 100, &bad[k], &f), MOAO_INPUT);
         assert_null(f);
         status_clear();
     }
     const half_factor_options o = {64, 64, 1, 1, 0};
-    lin_ok(half_factor_open(lin_be, lin_ctx, 100, &o, &f));
+    must(half_factor_open(be, ctx, 100, &o, &f));
     assert_int_equal(half_factor_solve(f, 1, NULL, 1, NULL, NULL, 1, NULL, (size_t)-1), MOAO_INPUT);
     status_clear();
     half_factor_close(f);
@@ -424,8 +422,9 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),   cmocka_unit_test(test_accuracy),
-        cmocka_unit_test(test_shapes),     cmocka_unit_test(test_repeatable),
-        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_refused)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+        cmocka_unit_test(take_problem),    cmocka_unit_test(test_products),
+        cmocka_unit_test(test_accuracy),   cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_repeatable), cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(leave_problem)};
+    return RUN_ON_BACKENDS(tests);
 }

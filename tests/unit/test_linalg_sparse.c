@@ -1,14 +1,14 @@
 /* Products with sparse matrices against dense ones: types, sizes, strides, rows with fewer entries
  * than others, alpha and beta, NaN where nothing is read. */
-#include "../linalg.h"
 #include "backend/backend_sparse.h"
+#include "support/matrix.h"
 
 static void *send(const void *host, size_t bytes) {
     void *dev;
     const int64_t n = (int64_t)bytes;
-    lin_ok(lin_be->alloc(lin_ctx, bytes + 1, &dev));
-    lin_ok(lin_be->copy(lin_ctx, dev, n, host, n, n, 1));
-    lin_ok(lin_be->sync(lin_ctx));
+    must(be->alloc(ctx, bytes + 1, &dev));
+    must(be->copy(ctx, dev, n, host, n, n, 1));
+    must(be->sync(ctx));
     return dev;
 }
 
@@ -47,7 +47,7 @@ static void check(backend_type t, int64_t rows, int64_t cols, int64_t width, int
     if (beta != 0)
         mat_fill(&c, 'A');
     mat_up(&a), mat_up(&c);
-    lin_ok(lin_be->sparse->times(lin_ctx, t, &s, n, alpha, a.dev, a.ld, beta, c.dev, c.ld));
+    must(be->sparse->times(ctx, t, &s, n, alpha, a.dev, a.ld, beta, c.dev, c.ld));
     mat_down(&c);
     assert_true(mat_untouched(&c, 'A'));
     mat before = c;
@@ -64,8 +64,8 @@ static void check(backend_type t, int64_t rows, int64_t cols, int64_t width, int
             if (!(gap <= lin_eps(t) * (double)(width + 3) * (fabs(alpha) * size + fabs(was))))
                 fail_msg("%dx%d, %d columns: wrong by %g", (int)rows, (int)cols, (int)n, gap);
         }
-    lin_be->release(lin_ctx, (void *)s.column);
-    lin_be->release(lin_ctx, (void *)s.value);
+    be->release(ctx, (void *)s.column);
+    be->release(ctx, (void *)s.value);
     mat_free(&a), mat_free(&c);
     free(dense);
 }
@@ -81,14 +81,12 @@ static void test_times(void **state) {
                 check((backend_type)t, sizes[k][0], sizes[k][1], sizes[k][2], sizes[k][3],
                       f == 1 ? -0.5 : 1, f == 2 ? 2 : 0);
     const backend_rows s = {2, 3, 1, NULL, NULL};
-    assert_int_equal(lin_be->sparse->times(lin_ctx, BACKEND_Z, &s, 1, 1, NULL, 3, 0, NULL, 2),
-                     MOAO_INPUT);
-    assert_int_equal(lin_be->sparse->times(lin_ctx, BACKEND_D, &s, 1, 1, NULL, 2, 0, NULL, 2),
-                     MOAO_INPUT);
+    assert_int_equal(be->sparse->times(ctx, BACKEND_Z, &s, 1, 1, NULL, 3, 0, NULL, 2), MOAO_INPUT);
+    assert_int_equal(be->sparse->times(ctx, BACKEND_D, &s, 1, 1, NULL, 2, 0, NULL, 2), MOAO_INPUT);
     status_clear();
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_times)};
-    return cmocka_run_group_tests(tests, lin_setup, lin_teardown);
+    return RUN_ON_BACKENDS(tests);
 }

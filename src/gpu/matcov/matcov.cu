@@ -14,7 +14,9 @@ static void *copy_of(const void *p, size_t bytes) {
 static status copy_lists(backend_cov *c, const matcov_model *m) {
     c->host = (host_sensor *)calloc(m->nsensor + 1, sizeof *c->host);
     c->tiptilt = (double *)copy_of(m->tiptilt, m->nsensor * sizeof(double));
-    bool fine = c->host && c->tiptilt;
+    c->means.nclass = m->nclass;
+    c->means.classes = (matcov_class *)copy_of(m->classes, m->nclass * sizeof *m->classes);
+    bool fine = c->host && c->tiptilt && c->means.classes;
     for (int i = 0; i < MATCOV_LISTS; i++) {
         pair_list *k = &c->list[i];
         const int nfirst = i == MATCOV_CMM ? m->nsensor : 1;
@@ -47,17 +49,54 @@ static int class_of(const matcov_model *m, int l) {
                                                                               : GPU_COV_STEEP;
 }
 
+/* The tables of mean gradients into the staging buffer; order: of the layers there. */
+static void stage_gradients(backend_cov *c, const matcov_model *m, const int *order) {
+    const host_gradients *h = &c->means;
+    c->gradients.nlayer = m->nlayer;
+    memcpy(h->tables, m->gradients, m->ngradient * sizeof *h->tables);
+    memcpy(h->values, m->gradient_values, m->ngradient_value * sizeof *h->values);
+    for (int i = 0; i < m->nclass; i++)
+        for (int l = 0; l < m->nlayer; l++)
+            h->table[i * m->nlayer + l] = m->classes[i].table[order[l]];
+    for (int i = 0; i < m->ngradient; i++) {
+        const double *from = m->gradient_values + m->gradients[i].radial;
+        float *to = (float *)(h->radial + (size_t)i * GRADIENT_INTERVALS * 2);
+        for (int k = 0; k < GRADIENT_INTERVALS * 2 * GRADIENT_TERMS; k++)
+            to[k] = (float)from[k];
+    }
+}
+
+/* The tables of one list of like pairs, under the profile sent last. */
+static status tabulate(const backend_cov *c, const gpu_cov_aim *aim, int list,
+                       const gpu_cov_table *tables, const gpu_cov_pair *pairs) {
+    const pair_list *k = &c->list[list];
+    cudaStream_t stream = c->ctx->main.stream;
+    if (c->means.nclass > 0) {
+        const gpu_cov_means p = gpu_cov_means_of(c, aim);
+        return gpu_cov_tabulate_means(stream, tables, pairs, k->ntable, k->largest, &p);
+    }
+    const gpu_cov_edges p = gpu_cov_edges_of(c, aim);
+    return gpu_cov_tabulate(stream, tables, k->ntable, k->largest, &p);
+}
+
 static status send_profile(backend_cov *c, const matcov_model *m) {
     cudaStream_t stream = c->ctx->main.stream;
-    int at = 0;
-    CUDA_TRY(cudaEventSynchronize(c->sent));
+    int at = 0, *order = (int *)malloc((m->nlayer + 1) * sizeof *order);
+    if (!order)
+        return status_fail(MOAO_MEMORY, "no memory for the layers of a profile");
+    cudaEventSynchronize(c->sent);
     for (int k = 0; k < GPU_COV_CLASSES; k++) {
         c->from[k] = at;
         for (int l = 0; l < m->nlayer; l++)
-            if (class_of(m, l) == k)
+            if (class_of(m, l) == k) {
+                order[at] = l;
                 c->layers_host[at++] = gpu_cov_layer{
                     m->h[l], m->kappa[l], m->coef[l], {m->drift[0][l], m->drift[1][l]}};
+            }
     }
+    if (m->nclass > 0)
+        stage_gradients(c, m, order);
+    free(order);
     c->from[GPU_COV_CLASSES] = at;
     memcpy(c->noise_host, m->noise, 3 * (m->m / 2) * sizeof(double));
     memcpy(c->tiptilt, m->tiptilt, c->nsensor * sizeof(double));
@@ -65,19 +104,18 @@ static status send_profile(backend_cov *c, const matcov_model *m) {
                              c->profile_bytes, cudaMemcpyHostToDevice, stream));
     CUDA_TRY(cudaEventRecord(c->sent, stream));
     const gpu_cov_aim aim = axis_aim(c);
-    const gpu_cov_edges p = gpu_cov_edges_of(c, &aim);
-    const pair_list *k = c->list;
-    CUDA_TRY(gpu_cov_tabulate(stream, c->tables, k[MATCOV_CMM].ntable, k[MATCOV_CMM].largest, &p));
-    CUDA_TRY(gpu_cov_tabulate(stream, c->tables + k[MATCOV_CMM].ntable, k[MATCOV_CTT].ntable,
-                              k[MATCOV_CTT].largest, &p));
+    const int ncmm = c->list[MATCOV_CMM].ntable;
+    GPU_TRY(tabulate(c, &aim, MATCOV_CMM, c->tables, c->pairs));
+    GPU_TRY(tabulate(c, &aim, MATCOV_CTT, c->tables + ncmm, c->pairs + ncmm));
     return MOAO_OK;
 }
 
 static status load(backend_cov *c, const matcov_model *m) {
     gpu_device_guard guard(c->ctx->device);
-    if (m->nsensor != c->nsensor || m->m != c->m || m->t != c->t)
+    if (m->nsensor != c->nsensor || m->m != c->m || m->t != c->t || m->nclass != c->means.nclass)
         return status_fail(MOAO_INPUT, "the profile belongs to another system");
-    if (m->nlayer > c->room) {
+    if (m->nlayer > c->room || (size_t)m->ngradient > c->means.tables_room ||
+        m->ngradient_value > c->means.values_room) {
         CUDA_TRY(cudaStreamSynchronize(c->ctx->main.stream));
         gpu_cov_release(c);
         GPU_TRY(gpu_cov_build(c, m));
@@ -97,6 +135,7 @@ static void close_cov(backend_cov *c) {
         free(k.tables);
         free(k.links);
     }
+    free(c->means.classes);
     free(c->tiptilt);
     free(c->host);
     free(c);
@@ -153,12 +192,10 @@ static status open_target(backend_cov *c, backend_cov_target **out) {
 }
 
 static status aim(backend_cov_target *t, const double dir[2], bool shifted) {
-    const pair_list *k = &t->c->list[MATCOV_CTM];
     gpu_device_guard guard(t->c->ctx->device);
     t->aim = gpu_cov_aim{t->c->nsensor, shifted, {dir[0], dir[1]}};
     t->aimed = true;
-    const gpu_cov_edges p = gpu_cov_edges_of(t->c, &t->aim);
-    CUDA_TRY(gpu_cov_tabulate(t->c->ctx->main.stream, t->tables, k->ntable, k->largest, &p));
+    GPU_TRY(tabulate(t->c, &t->aim, MATCOV_CTM, t->tables, t->pairs));
     return MOAO_OK;
 }
 
@@ -196,6 +233,15 @@ static status fill_ctm(backend_cov_target *v, backend_type t, int64_t i0, int64_
                         gpu_cov_region{i0, ni, j0, nj}, a, lda);
 }
 
+static status fill_cpm(backend_cov_target *v, backend_type t, int64_t np, const double *x,
+                       const double *y, int64_t j0, int64_t nj, void *a, int64_t lda) {
+    if (!matcov_block_ok(t, np, 0, np, v->c->m, j0, nj, lda))
+        return status_fail(MOAO_INPUT, "fill_cpm: an argument is out of range");
+    if (!v->aimed)
+        return status_fail(MOAO_INPUT, "fill_cpm: the target was not aimed");
+    return gpu_cov_fill_phase(v->c, &v->aim, t, np, x, y, j0, nj, a, lda);
+}
+
 const backend_matcov backend_matcov_gpu = {
     .size = sizeof(backend_matcov),
     .bytes = gpu_cov_bytes,
@@ -209,4 +255,5 @@ const backend_matcov backend_matcov_gpu = {
     .close_target = close_target,
     .aim = aim,
     .fill_ctm = fill_ctm,
+    .fill_cpm = fill_cpm,
 };

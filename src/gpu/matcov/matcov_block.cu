@@ -1,5 +1,6 @@
 /* Blocks of covariance matrices, cut into jobs for the kernels: one for each pair of axes of two
  * sensors. */
+#include "matcov/formula.h"
 #include "matcov_host.cuh"
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,26 @@ gpu_cov_edges gpu_cov_edges_of(const backend_cov *c, const gpu_cov_aim *aim) {
     return p;
 }
 
+gpu_cov_means gpu_cov_means_of(const backend_cov *c, const gpu_cov_aim *aim) {
+    gpu_cov_means p = {};
+    p.part = 'A';
+    p.sensors = c->sensors;
+    p.layers = c->layers;
+    p.gradients = c->gradients;
+    p.aim = *aim;
+    return p;
+}
+
+gpu_cov_pair gpu_cov_pair_of(const backend_cov *c, int gradient, bool swapped) {
+    const matcov_class *v = &c->means.classes[gradient];
+    const double n = (double)v->parts[0] * v->parts[0] * v->parts[1] * v->parts[1];
+    return gpu_cov_pair{gradient,
+                        swapped,
+                        {v->parts[swapped], v->parts[!swapped]},
+                        {v->size[swapped], v->size[!swapped]},
+                        formula_slope_scale(v->size[0], v->size[1]) / n};
+}
+
 /* A block on its way: the jobs gathered so far. */
 struct block {
     backend_cov *c;
@@ -22,6 +43,7 @@ struct block {
     backend_type type;
     gpu_cov_edges edges;
     gpu_cov_entries unlike, like;
+    gpu_cov_means means;
     size_t used; /* of the sums */
 };
 
@@ -36,8 +58,8 @@ static status flush_unlike(block *b) {
     if (b->unlike.njob > 0) {
         b->edges.njob = b->unlike.njob;
         memcpy(b->edges.job, b->unlike.job, b->unlike.njob * sizeof *b->edges.job);
-        CUDA_TRY(gpu_cov_sum(stream, b->type, &b->edges));
-        CUDA_TRY(gpu_cov_combine(stream, b->type, &b->unlike));
+        GPU_TRY(gpu_cov_sum(stream, b->type, &b->edges));
+        GPU_TRY(gpu_cov_combine(stream, b->type, &b->unlike));
     }
     b->unlike.njob = 0;
     b->used = 0;
@@ -46,8 +68,15 @@ static status flush_unlike(block *b) {
 
 static status flush_like(block *b) {
     if (b->like.njob > 0)
-        CUDA_TRY(gpu_cov_look_up(b->c->ctx->main.stream, b->type, &b->like));
+        GPU_TRY(gpu_cov_look_up(b->c->ctx->main.stream, b->type, &b->like));
     b->like.njob = 0;
+    return MOAO_OK;
+}
+
+static status flush_means(block *b) {
+    if (b->means.njob > 0)
+        GPU_TRY(gpu_cov_fill_means(b->c->ctx->main.stream, b->type, &b->means));
+    b->means.njob = 0;
     return MOAO_OK;
 }
 
@@ -85,6 +114,18 @@ static status add_unlike(block *b, const piece *r, const piece *whole) {
         b->used += need;
         c.k0 += part.n, c.n -= part.n, c.at += part.n;
     }
+    return MOAO_OK;
+}
+
+/* A job of a pair of mean gradients that is not alike. */
+static status add_means(block *b, const piece *r, const piece *c, matcov_link link) {
+    if (b->means.njob == GPU_COV_JOBS)
+        GPU_TRY(flush_means(b));
+    gpu_cov_mean_job j = {};
+    j.rs = (short)r->sensor, j.ra = (char)r->axis, j.rk = r->k0, j.nr = r->n, j.row = r->at;
+    j.cs = (short)c->sensor, j.ca = (char)c->axis, j.ck = c->k0, j.nc = c->n, j.col = c->at;
+    j.pair = gpu_cov_pair_of(b->c, link.gradient, link.swapped);
+    b->means.job[b->means.njob++] = j;
     return MOAO_OK;
 }
 
@@ -127,9 +168,12 @@ static status fill_pieces(block *b, const piece *rows, int nrow, const piece *co
             const int a = b->list == MATCOV_CMM ? r->sensor : 0,
                       s = b->list == MATCOV_CTT ? 0 : c->sensor;
             const matcov_link link = k->links[a * k->nsecond + s];
-            GPU_TRY(link.table >= 0 ? add_like(b, r, c, link) : add_unlike(b, r, c));
+            GPU_TRY(link.table >= 0      ? add_like(b, r, c, link)
+                    : link.gradient >= 0 ? add_means(b, r, c, link)
+                                         : add_unlike(b, r, c));
         }
     GPU_TRY(flush_like(b));
+    GPU_TRY(flush_means(b));
     return flush_unlike(b);
 }
 
@@ -138,7 +182,7 @@ status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_aim *aim, const gpu_
                     int64_t lda) {
     gpu_device_guard guard(c->ctx->device);
     const int n = c->nsensor;
-    block b = {c, list, t, gpu_cov_edges_of(c, aim), {}, {}, 0};
+    block b = {c, list, t, gpu_cov_edges_of(c, aim), {}, {}, gpu_cov_means_of(c, aim), 0};
     piece *rows = (piece *)malloc(2 * (2 * n + 2) * sizeof *rows),
           *cols = rows ? rows + 2 * n + 2 : NULL;
     if (!rows)
@@ -155,6 +199,11 @@ status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_aim *aim, const gpu_
     b.unlike.j0 = g.j0;
     b.unlike.first = c->first;
     b.like = b.unlike;
+    b.means.part = part;
+    b.means.a = a;
+    b.means.lda = lda;
+    b.means.i0 = g.i0;
+    b.means.j0 = g.j0;
     const int nrow =
         list == MATCOV_CMM ? cut(c, 0, n, g.i0, g.ni, rows) : cut(c, n, 1, g.i0, g.ni, rows);
     const int ncol =

@@ -4,18 +4,31 @@
 #define MOAO_GPU_MATCOV_HOST_CUH
 
 #include "gpu/core/common.cuh"
+#include "gradient.cuh"
 #include "matcov.cuh"
 
 /* Host copy of what cuts a block into jobs. */
 struct host_sensor {
     int nssp, nsub, nedge[2];
     const int *minus[2], *plus[2];
+    int phase_class; /* of mean gradients with the phase at a point, or -1 */
 };
 
 struct pair_list {
     int ntable, largest, nsecond;
     matcov_table *tables;
     matcov_link *links;
+};
+
+/* Tables of mean gradients: the classes' geometry, and where the rest is in the staging buffer. */
+struct host_gradients {
+    int nclass;
+    matcov_class *classes; /* without their layers' tables */
+    size_t tables_room, values_room;
+    matcov_gradient *tables;
+    int *table;
+    double *values;
+    float4 *radial;
 };
 
 struct backend_cov {
@@ -29,6 +42,7 @@ struct backend_cov {
     size_t profile_at, profile_bytes;
     gpu_cov_layer *layers_host;
     double *noise_host;
+    host_gradients means;
     cudaEvent_t sent; /* the last transfer from the staging buffer is over */
     /* on the device */
     gpu_cov_sensor *sensors;
@@ -38,6 +52,8 @@ struct backend_cov {
     double *noise, *sums;
     gpu_structure *structure;
     size_t nsums;
+    gpu_cov_gradients gradients;
+    gpu_cov_pair *pairs; /* of the tables */
 };
 
 struct backend_cov_target {
@@ -46,6 +62,7 @@ struct backend_cov_target {
     bool aimed;
     char *device;
     gpu_cov_table *tables;
+    gpu_cov_pair *pairs;
 };
 
 /* Bytes that a profile and a target take on the device. */
@@ -60,10 +77,18 @@ status gpu_cov_build_target(backend_cov_target *t);
 /* What the kernels need of the layers, for a truth sensor aimed so. */
 gpu_cov_edges gpu_cov_edges_of(const backend_cov *c, const gpu_cov_aim *aim);
 
+/* The same for mean gradients; and what a pair has of class `gradient`. */
+gpu_cov_means gpu_cov_means_of(const backend_cov *c, const gpu_cov_aim *aim);
+gpu_cov_pair gpu_cov_pair_of(const backend_cov *c, int gradient, bool swapped);
+
 /* Rows i0 .. i0 + ni and columns j0 .. j0 + nj of the matrix of a list of pairs. */
 struct gpu_cov_region {
     int64_t i0, ni, j0, nj;
 };
+/* Covariances of the phase at points with slopes (phase.cu). */
+status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int64_t np,
+                          const double *x, const double *y, int64_t j0, int64_t nj, void *a,
+                          int64_t lda);
 status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_aim *aim, const gpu_cov_table *tables,
                     backend_type t, char part, unsigned with, gpu_cov_region g, void *a,
                     int64_t lda);

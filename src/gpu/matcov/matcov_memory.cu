@@ -99,17 +99,22 @@ static void place_edges(gpu_arena *r, const matcov_sensor *v, int axis, int orde
 static status place_sensor(gpu_arena *r, const matcov_sensor *v, gpu_cov_sensor *d,
                            host_sensor *h) {
     int2 *place;
+    double2 *centre;
     const int2 *at = gpu_take(r, v->nsub, &place);
+    const double2 *centres = gpu_take(r, v->gradient ? v->nsub : 0, &centre);
     status st = MOAO_OK;
     if (d) {
         *d = gpu_cov_sensor{v->size,     cos(v->rot),
                             sin(v->rot), {v->shift[0], v->shift[1]},
                             v->altitude, {v->dir[0], v->dir[1]},
-                            at,          {},
-                            {},          {}};
-        *h = host_sensor{v->nssp, v->nsub, {v->nedge[0], v->nedge[1]}, {}, {}};
+                            at,          centres,
+                            {},          {},
+                            {}};
+        *h = host_sensor{v->nssp, v->nsub, {v->nedge[0], v->nedge[1]}, {}, {}, v->phase_class};
         for (int k = 0; k < v->nsub; k++)
             place[k] = make_int2(v->sub[k] % v->nssp, v->sub[k] / v->nssp);
+        for (int k = 0; v->gradient && k < v->nsub; k++)
+            centre[k] = make_double2(v->centre[0][k], v->centre[1][k]);
     }
     for (int axis = 0; axis < 2 && st == MOAO_OK; axis++) {
         int *number = d ? (int *)malloc((v->nedge[axis] + 1) * sizeof *number) : NULL;
@@ -125,6 +130,20 @@ static status place_sensor(gpu_arena *r, const matcov_sensor *v, gpu_cov_sensor 
     return st;
 }
 
+/* The tables of mean gradients, with some room for another profile's; part of the profile. */
+static void place_gradients(backend_cov *c, const matcov_model *m, int room, gpu_arena *r) {
+    host_gradients *h = &c->means;
+    gpu_cov_gradients *d = &c->gradients;
+    if (m->nclass == 0)
+        return;
+    h->tables_room = ((size_t)m->ngradient / 16 + 1) * 16;
+    h->values_room = m->ngradient_value + m->ngradient_value / 4;
+    d->tables = gpu_take(r, h->tables_room, &h->tables);
+    d->table = gpu_take(r, (size_t)m->nclass * room, &h->table);
+    d->values = gpu_take(r, h->values_room, &h->values);
+    d->radial = gpu_take(r, h->tables_room * GRADIENT_INTERVALS * 2, &h->radial);
+}
+
 /* Everything on the device, in order: geometry, profile (both sent from the staging buffer), and
  * what is computed there. With NULL bases it only counts; c->profile_at + c->profile_bytes is the
  * size of the staging buffer. */
@@ -132,10 +151,12 @@ static status lay_out(backend_cov *c, const matcov_model *m, int room, size_t *b
     gpu_arena r = {c->device, c->staging, 0};
     gpu_cov_sensor *sensors;
     gpu_cov_table *tables;
+    gpu_cov_pair *pairs;
     int64_t *first, from = 0;
     const int nc = m->list[MATCOV_CMM].ntable, nt = nc + m->list[MATCOV_CTT].ntable;
     c->sensors = gpu_take(&r, m->nsensor + 1, &sensors);
     c->tables = gpu_take(&r, nt, &tables);
+    c->pairs = gpu_take(&r, nt, &pairs);
     c->first = gpu_take(&r, m->nsensor + 1, &first);
     for (int w = 0; w <= m->nsensor; w++) {
         GPU_TRY(place_sensor(&r, &m->sensors[w], sensors ? &sensors[w] : NULL,
@@ -147,12 +168,15 @@ static status lay_out(backend_cov *c, const matcov_model *m, int room, size_t *b
     c->profile_at = r.used;
     c->layers = gpu_take(&r, room, &c->layers_host);
     c->noise = gpu_take(&r, 3 * (m->m / 2), &c->noise_host);
+    place_gradients(c, m, room, &r);
     c->profile_bytes = r.used - c->profile_at;
     c->structure = gpu_take(&r, 1, (gpu_structure **)NULL);
     for (int i = 0; i < nt; i++) {
         const matcov_table *t =
             i < nc ? &m->list[MATCOV_CMM].tables[i] : &m->list[MATCOV_CTT].tables[i - nc];
         double *value = gpu_take(&r, table_values(t), (double **)NULL);
+        if (pairs && t->gradient >= 0)
+            pairs[i] = gpu_cov_pair_of(c, t->gradient, t->swapped);
         if (tables)
             tables[i] = gpu_cov_table{t->first, t->second, {t->steps[0], t->steps[1]},
                                       t->n,     t->origin, value};
@@ -177,6 +201,7 @@ size_t gpu_cov_bytes(const matcov_model *m) {
 size_t gpu_cov_target_bytes(const matcov_model *m) {
     gpu_arena r = {NULL, NULL, 0};
     gpu_take(&r, m->list[MATCOV_CTM].ntable, (gpu_cov_table **)NULL);
+    gpu_take(&r, m->list[MATCOV_CTM].ntable, (gpu_cov_pair **)NULL);
     for (int i = 0; i < m->list[MATCOV_CTM].ntable; i++)
         gpu_take(&r, table_values(&m->list[MATCOV_CTM].tables[i]), (double **)NULL);
     return r.used;
@@ -208,21 +233,30 @@ status gpu_cov_build(backend_cov *c, const matcov_model *m) {
     GPU_TRY(lay_out(c, m, c->room, &bytes));
     CUDA_TRY(cudaMemcpyAsync(c->device, c->staging, c->profile_at, cudaMemcpyHostToDevice,
                              c->ctx->main.stream));
-    CUDA_TRY(gpu_cov_fit(c->ctx->main.stream, c->structure));
+    GPU_TRY(gpu_cov_fit(c->ctx->main.stream, c->structure));
     return MOAO_OK;
+}
+
+/* Copy to the device's memory of a target. */
+static status describe(void *to, const void *from, size_t bytes) {
+    return bytes == 0 || cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess
+               ? MOAO_OK
+               : status_fail(MOAO_INTERNAL, "CUDA: %s", cudaGetErrorString(cudaGetLastError()));
 }
 
 status gpu_cov_build_target(backend_cov_target *t) {
     const pair_list *k = &t->c->list[MATCOV_CTM];
     gpu_arena r = {NULL, NULL, 0};
     gpu_cov_table *tables = (gpu_cov_table *)calloc(k->ntable + 1, sizeof *tables);
-    if (!tables)
-        return status_fail(MOAO_MEMORY, "no memory for a target");
-    status st = MOAO_OK;
+    gpu_cov_pair *pairs = (gpu_cov_pair *)calloc(k->ntable + 1, sizeof *pairs);
+    status st = tables && pairs ? MOAO_OK : status_fail(MOAO_MEMORY, "no memory for a target");
     for (int pass = 0; pass < 2 && st == MOAO_OK; pass++) {
         t->tables = gpu_take(&r, k->ntable, (gpu_cov_table **)NULL);
+        t->pairs = gpu_take(&r, k->ntable, (gpu_cov_pair **)NULL);
         for (int i = 0; i < k->ntable; i++) {
             const matcov_table *v = &k->tables[i];
+            if (v->gradient >= 0)
+                pairs[i] = gpu_cov_pair_of(t->c, v->gradient, v->swapped);
             tables[i] =
                 gpu_cov_table{v->first, v->second, {v->steps[0], v->steps[1]},
                               v->n,     v->origin, gpu_take(&r, table_values(v), (double **)NULL)};
@@ -230,10 +264,11 @@ status gpu_cov_build_target(backend_cov_target *t) {
         if (pass == 0 && (st = device_memory(r.used, &t->device)) == MOAO_OK)
             r = gpu_arena{t->device, NULL, 0};
     }
-    if (st == MOAO_OK && k->ntable > 0 &&
-        cudaMemcpy(t->tables, tables, k->ntable * sizeof *tables, cudaMemcpyHostToDevice) !=
-            cudaSuccess)
-        st = status_fail(MOAO_INTERNAL, "CUDA: %s", cudaGetErrorString(cudaGetLastError()));
+    if (st == MOAO_OK)
+        st = describe(t->tables, tables, k->ntable * sizeof *tables);
+    if (st == MOAO_OK)
+        st = describe(t->pairs, pairs, k->ntable * sizeof *pairs);
+    free(pairs);
     free(tables);
     return st;
 }

@@ -28,9 +28,10 @@ struct backend_imager {
     backend_ctx *ctx;
     gpu_psf d;
     char *device;
-    double *lambda;   /* [nlambda] */
-    double *fit;      /* [P][P] pinned */
-    cudaEvent_t sent; /* the last transfer of a fitting error is over */
+    const int *point_row; /* the model's */
+    double *lambda;       /* [nlambda] */
+    double *fit;          /* [P][P] pinned */
+    cudaEvent_t sent;     /* the last transfer of a fitting error is over */
     cufftHandle along_y, along_x;
     bool planned_y, planned_x;
     slot slots[PSF_SLOTS];
@@ -49,7 +50,13 @@ static size_t pixel_count(const gpu_psf *d) {
 static void set_sizes(gpu_psf *d, const psf_model *m) {
     d->n = m->n;
     d->side = m->n + 1;
-    d->nsep = 2 * m->n + 1;
+    d->nsep = m->nsep;
+    d->q = m->q;
+    d->np = m->np;
+    d->lattice = m->n * m->q;
+    d->taps = m->q > 0 ? m->taps : 0;
+    d->wide = m->nsep + d->taps;
+    d->if_reach = m->if_reach;
     d->k = m->k;
     d->N = m->N;
     d->P = m->P;
@@ -83,6 +90,44 @@ static void fill_places(const psf_model *m, int *at, int *row) {
         for (int y = m->place[a] / side; y >= 0 && row[y] > a; y--)
             row[y] = a;
     }
+}
+
+/* Which point stands at each place of the lattice. */
+static void fill_points(const psf_model *m, int *point) {
+    const int s = m->n * m->q;
+    for (int i = 0; i < s * s; i++)
+        point[i] = -1;
+    for (int j = 0; j < s; j++)
+        for (int a = m->point_row[j]; a < m->point_row[j + 1]; a++)
+            point[j * s + m->point_column[a]] = a;
+}
+
+/* Tables and work of the residual phase; nothing where it is not wanted. */
+static void lay_out_points(gpu_psf *d, const psf_model *m, gpu_arena *r, bool tables) {
+    const size_t s = d->lattice, side = d->side, P = d->q > 0 ? d->P : 0, np = d->np;
+    int *point;
+    double **const none = NULL;
+    if (!tables) {
+        const size_t v = d->q > 0 ? d->nact : 0;
+        d->lines = gpu_take(r, side * v, none);
+        d->g = gpu_take(r, s * v, none);
+        d->z = gpu_take(r, s * np, none);
+        d->totals = gpu_take(r, 2, none);
+        return;
+    }
+    d->point_row = table(r, s > 0 ? s + 1 : 0, m->point_row, (int **)NULL);
+    d->point_column = table(r, np, m->point_column, (int **)NULL);
+    d->point = table(r, s * s, (int *)NULL, &point);
+    d->if_y = table(r, s * side, m->if_y, (double **)NULL);
+    for (int odd = 0; odd < 2; odd++) {
+        d->if_x[odd] = table(r, s * side, m->if_x[odd], (double **)NULL);
+        d->tap_x[odd] = table(r, P, m->tap_x[odd], (int **)NULL);
+        d->tap_wx[odd] = table(r, P * d->taps, m->tap_wx[odd], (double **)NULL);
+    }
+    d->tap_y = table(r, P > 0 ? 2 * P - 1 : 0, m->tap_y, (int **)NULL);
+    d->tap_wy = table(r, P > 0 ? (2 * P - 1) * d->taps : 0, m->tap_wy, (double **)NULL);
+    if (r->host && d->q > 0)
+        fill_points(m, point);
 }
 
 /* Directions, and factors of each wavelength; step: sides of the boxes in cycles per pixel. */
@@ -124,6 +169,7 @@ static size_t lay_out(gpu_psf *d, const psf_model *m, gpu_arena *r) {
     d->wave = table(r, nl, (gpu_psf_wave *)NULL, &wave);
     d->step = table(r, nl * d->nbox, (double *)NULL, &step);
     d->sinc = table(r, nl * d->nbox * P, (double *)NULL, &sinc);
+    lay_out_points(d, m, r, true);
     if (r->host) {
         fill_places(m, at, row);
         fill_factors(m, direction, wave, step, sinc);
@@ -132,9 +178,11 @@ static size_t lay_out(gpu_psf *d, const psf_model *m, gpu_arena *r) {
     r->host = NULL;
     double **const none = NULL;
     d->fit = gpu_take(r, P * P, none);
-    d->pairs = gpu_take(r, side * side * nsep, none);
-    d->mean = gpu_take(r, nsep * nsep, none);
-    d->part = gpu_take(r, P * nsep, none);
+    const size_t wide = d->wide;
+    d->pairs = gpu_take(r, d->q > 0 ? 0 : side * side * nsep, none);
+    d->mean = gpu_take(r, wide * wide, none);
+    d->part = gpu_take(r, P * wide, none);
+    lay_out_points(d, m, r, false);
     d->cov = gpu_take(r, P * (2 * P - 1), none);
     d->otf = gpu_take(r, nl * P * d->N, none);
     d->even = gpu_take(r, nl * P * P, none);
@@ -258,13 +306,14 @@ static status fill_imager(backend_imager *b, const psf_model *m) {
     CUDA_TRY(
         cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, b->ctx->device));
     set_sizes(&b->d, m);
+    b->point_row = m->point_row;
     if (gpu_psf_shared(&b->d) + 1024 > (size_t)most)
         return status_fail(MOAO_INPUT,
                            "PSF grid of %d pixels: too large for a GPU; reduce the oversampling",
                            m->N);
     GPU_TRY(device_memory(b, m));
     GPU_TRY(host_memory(b, m));
-    CUDA_TRY(gpu_psf_prepare(&b->d));
+    GPU_TRY(gpu_psf_prepare(&b->d));
     GPU_TRY(make_plans(b));
     /* the library loads its kernels at their first call */
     CUDA_TRY(cudaMemsetAsync(b->d.otf, 0, (size_t)m->nlambda * m->P * m->N * sizeof(double),
@@ -307,7 +356,16 @@ static status average(backend_imager *b, const double *y, int64_t ldy, bool both
     gpu_device_guard guard(b->ctx->device);
     if (!backend_ld_ok(b->d.nact, ldy))
         return status_fail(MOAO_INPUT, "average: an argument is out of range");
-    CUDA_TRY(gpu_psf_average(b->ctx->main.stream, &b->d, y, ldy, both, sum));
+    GPU_TRY(gpu_psf_average(b->ctx->main.stream, &b->d, y, ldy, both, sum));
+    return MOAO_OK;
+}
+
+static status pairs(backend_imager *b, const double *y, int64_t ldy, const double *ct, int64_t ldct,
+                    double *sum) {
+    gpu_device_guard guard(b->ctx->device);
+    if (!backend_ld_ok(b->d.nact, ldy) || !backend_ld_ok(b->d.nact, ldct) || b->d.q == 0)
+        return status_fail(MOAO_INPUT, "pairs: an argument is out of range");
+    GPU_TRY(gpu_psf_pairs(b->ctx->main.stream, &b->d, b->point_row, y, ldy, ct, ldct, sum));
     return MOAO_OK;
 }
 
@@ -317,9 +375,9 @@ static status compute(backend_imager *b, int number, const double *sum, const do
     if (!psf_slot_ok(number))
         return status_fail(MOAO_INPUT, "compute: there is no slot %d", number);
     const slot *s = &b->slots[number];
-    CUDA_TRY(gpu_psf_otf(stream, &b->d, sum, common));
+    GPU_TRY(gpu_psf_otf(stream, &b->d, sum, common));
     GPU_TRY(transform(b));
-    CUDA_TRY(gpu_psf_finish(stream, &b->d));
+    GPU_TRY(gpu_psf_finish(stream, &b->d));
     CUDA_TRY(cudaMemcpyAsync(s->scalars, b->d.scalars, scalar_count(&b->d) * sizeof(double),
                              cudaMemcpyDeviceToHost, stream));
     CUDA_TRY(cudaMemcpyAsync(s->images, b->d.images, pixel_count(&b->d) * sizeof(float),
@@ -351,6 +409,7 @@ const backend_psf backend_psf_gpu = {
     .close = close_imager,
     .load = load,
     .average = average,
+    .pairs = pairs,
     .compute = compute,
     .collect = collect,
 };

@@ -1,0 +1,215 @@
+/* Kernels of the residual phase on the pupil: model section 7, after src/psf/psf_phase.c and
+ * psf_lattice.c. Every sum is made in a fixed order. */
+#include "gpu/core/common.cuh"
+#include "psf.cuh"
+
+#define THREADS 128
+#define SPREAD_WARPS 8
+
+/* ---- commands against the phase at points: g = Y IF' - C for a row of the lattice */
+
+static __device__ int least_row(const gpu_psf &d, int j) { /* of actuators in reach of row j */
+    const int a = j / d.q - d.if_reach;
+    return a < 0 ? 0 : a;
+}
+
+static __device__ int end_row(const gpu_psf &d, int j) {
+    const int a = j / d.q + 2 + d.if_reach;
+    return a > d.side ? d.side : a;
+}
+
+/* lines[x][a] = sum over the actuators of column x in reach of row j. Grid: actuators a, columns.
+ */
+static __global__ void along_columns(gpu_psf d, int j, const double *__restrict__ y, int64_t ldy) {
+    const int a = blockIdx.x * blockDim.x + threadIdx.x, x = blockIdx.y;
+    double sum = 0;
+    if (a >= d.nact)
+        return;
+    for (int i = least_row(d, j); i < end_row(d, j); i++) {
+        const int b = d.at[i * d.side + x];
+        if (b >= 0)
+            sum += d.if_y[j * d.side + i] * y[a + b * ldy];
+    }
+    d.lines[(int64_t)x * d.nact + a] = sum;
+}
+
+/* g[i][a] of the points first + i of row j. Grid: actuators, points. */
+static __global__ void along_rows(gpu_psf d, int j, int first, const double *__restrict__ ct,
+                                  int64_t ldct) {
+    const int a = blockIdx.x * blockDim.x + threadIdx.x, i = blockIdx.y;
+    if (a >= d.nact)
+        return;
+    const int column = d.point_column[first + i];
+    const double *f = d.if_x[j & 1] + column * d.side;
+    double sum = 0;
+    for (int x = least_row(d, column); x < end_row(d, column); x++)
+        sum += f[x] * d.lines[(int64_t)x * d.nact + a];
+    d.g[(int64_t)i * d.nact + a] = sum - ct[a + (first + i) * ldct];
+}
+
+/* ---- z[i][x'] = sum_a IF_a(x') g[i][a] for all points x', a block for each i: a warp takes a row
+ * of the lattice at a time */
+static __global__ void spread(gpu_psf d) {
+    extern __shared__ double grid[]; /* [side][side], then [SPREAD_WARPS][side] */
+    const double *g = d.g + (int64_t)blockIdx.x * d.nact;
+    double *z = d.z + (int64_t)blockIdx.x * d.np;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    double *part = grid + d.side * d.side + warp * d.side;
+    for (int i = threadIdx.x; i < d.side * d.side; i += blockDim.x)
+        grid[i] = d.at[i] < 0 ? 0 : g[d.at[i]];
+    __syncthreads();
+    for (int j = warp; j < d.lattice; j += SPREAD_WARPS) {
+        const int y0 = least_row(d, j), y1 = end_row(d, j);
+        for (int x = lane; x < d.side; x += 32) {
+            double sum = 0;
+            for (int y = y0; y < y1; y++)
+                sum += d.if_y[j * d.side + y] * grid[y * d.side + x];
+            part[x] = sum;
+        }
+        __syncwarp();
+        for (int b = d.point_row[j] + lane; b < d.point_row[j + 1]; b += 32) {
+            const int column = d.point_column[b];
+            const double *f = d.if_x[j & 1] + column * d.side;
+            double sum = 0;
+            for (int x = least_row(d, column); x < end_row(d, column); x++)
+                sum += f[x] * part[x];
+            z[b] = sum;
+        }
+        __syncwarp();
+    }
+}
+
+/* sum(rho) += 4 [Z(x, x) - Z(x', x)] for the points x of row j. Grid: rows of x', places along x.
+ */
+static __global__ void add_pairs(gpu_psf d, int j, double *sum) {
+    const int l = blockIdx.y, dj = l - j, s = d.lattice;
+    const int t = blockIdx.x * blockDim.x + threadIdx.x;
+    const int di = t - s + ((dj & 1) && (j & 1)); /* separation() of psf_phase.c */
+    double total = 0;
+    if (t >= d.nsep)
+        return;
+    for (int a = d.point_row[j]; a < d.point_row[j + 1]; a++) {
+        const int i = d.point_column[a] + di;
+        const int b = i >= 0 && i < s ? d.point[l * s + i] : -1;
+        const double *z = d.z + (int64_t)(a - d.point_row[j]) * d.np;
+        if (b >= 0)
+            total += 4 * (z[a] - z[b]);
+    }
+    sum[(int64_t)(dj + s) * d.nsep + t] += total;
+}
+
+status gpu_psf_pairs(cudaStream_t stream, const gpu_psf *d, const int *point_row, const double *y,
+                     int64_t ldy, const double *ct, int64_t ldct, double *sum) {
+    const int blocks = (d->nact + THREADS - 1) / THREADS,
+              across = (d->nsep + THREADS - 1) / THREADS;
+    const int shared = (d->side + SPREAD_WARPS) * d->side * (int)sizeof(double);
+    CUDA_TRY(cudaFuncSetAttribute(spread, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+    CUDA_TRY(cudaMemsetAsync(sum, 0, (size_t)d->nsep * d->nsep * sizeof *sum, stream));
+    for (int j = 0; j < d->lattice; j++) {
+        const int np = point_row[j + 1] - point_row[j];
+        if (np == 0)
+            continue;
+        along_columns<<<dim3(blocks, d->side), THREADS, 0, stream>>>(*d, j, y, ldy);
+        along_rows<<<dim3(blocks, np), THREADS, 0, stream>>>(*d, j, point_row[j], ct, ldct);
+        spread<<<np, 32 * SPREAD_WARPS, shared, stream>>>(*d);
+        add_pairs<<<dim3(across, d->lattice), THREADS, 0, stream>>>(*d, j, sum);
+        LAUNCHED();
+    }
+    return MOAO_OK;
+}
+
+/* ---- from the sums to the structure function on the grid */
+
+static __device__ double total_at(const double *sum, const double *common, int i) {
+    return common ? sum[i] + common[i] : sum[i];
+}
+
+/* Sum over the block, the same for every thread. */
+static __device__ double whole_sum(double x) {
+    __shared__ double warp[32], whole;
+    for (int k = 16; k > 0; k /= 2)
+        x += __shfl_down_sync(0xffffffffu, x, k);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        warp[threadIdx.x / 32] = x;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        whole = 0;
+        for (int w = 0; w < (int)blockDim.x / 32; w++)
+            whole += warp[w];
+    }
+    __syncthreads();
+    return whole;
+}
+
+/* One block. Far separations: psf_lattice.c. */
+static __global__ void find_totals(gpu_psf d, const double *sum, const double *common) {
+    double all = 0, far = 0, pairs = 0;
+    for (int i = threadIdx.x; i < d.nsep * d.nsep; i += blockDim.x) {
+        const int dj = i / d.nsep - d.lattice;
+        const double dx = i % d.nsep - d.lattice + (dj & 1 ? 0.5 : 0);
+        const double x = total_at(sum, common, i);
+        all += x;
+        if (d.norm[i] > 0 && hypot((double)dj, dx) > 0.6 * d.lattice) {
+            far += x;
+            pairs += d.norm[i];
+        }
+    }
+    all = whole_sum(all);
+    far = whole_sum(far);
+    pairs = whole_sum(pairs);
+    if (threadIdx.x == 0) {
+        d.totals[0] = 0.5 * all / ((double)d.np * d.np);
+        d.totals[1] = far / (pairs > 0 ? pairs : 1);
+    }
+}
+
+static __global__ void lattice_mean(gpu_psf d, const double *sum, const double *common) {
+    const int t = blockIdx.x * blockDim.x + threadIdx.x, s = d.lattice, half = d.taps / 2;
+    if (t >= d.wide * d.wide)
+        return;
+    const int j = t / d.wide - half, i = t % d.wide - half;
+    double mean = d.totals[1];
+    if (j >= 0 && j < d.nsep && i >= 0 && i < d.nsep && d.norm[j * d.nsep + i] > 0) {
+        const int at = j * d.nsep + i, dj = j - s;
+        const int opposite = (s - dj) * d.nsep + s - (i - s) - (dj & 1);
+        mean = (total_at(sum, common, at) + total_at(sum, common, opposite)) / (2 * d.norm[at]);
+    }
+    d.mean[t] = mean;
+}
+
+static __global__ void lattice_x(gpu_psf d) {
+    const int u = blockIdx.x, half = d.taps / 2;
+    for (int j = threadIdx.x; j < d.wide; j += blockDim.x) {
+        const int odd = (j - half - d.lattice) & 1;
+        const double *w = d.tap_wx[odd] + u * d.taps;
+        const double *f = d.mean + (int64_t)j * d.wide + half + d.tap_x[odd][u];
+        double sum = 0;
+        for (int i = 0; i < d.taps; i++)
+            sum += w[i] * f[i];
+        d.part[(int64_t)u * d.wide + j] = sum;
+    }
+}
+
+static __global__ void lattice_y(gpu_psf d) {
+    const int u = blockIdx.x, vmax = d.vmax[u];
+    for (int v = (int)threadIdx.x - vmax; v <= vmax; v += blockDim.x) {
+        const double *w = d.tap_wy + (v + d.P - 1) * d.taps;
+        const double *f = d.part + (int64_t)u * d.wide + d.taps / 2 + d.tap_y[v + d.P - 1];
+        double sum = 0;
+        for (int j = 0; j < d.taps; j++)
+            sum += w[j] * f[j];
+        d.cov[(int64_t)u * (2 * d.P - 1) + v + d.P - 1] = d.totals[0] - 0.5 * sum;
+    }
+}
+
+status gpu_psf_phase(cudaStream_t stream, const gpu_psf *d, const double *sum,
+                     const double *common) {
+    find_totals<<<1, 1024, 0, stream>>>(*d, sum, common);
+    lattice_mean<<<(d->wide * d->wide + THREADS - 1) / THREADS, THREADS, 0, stream>>>(*d, sum,
+                                                                                      common);
+    lattice_x<<<d->P, 256, 0, stream>>>(*d);
+    lattice_y<<<d->P, 256, 0, stream>>>(*d);
+    LAUNCHED();
+    return MOAO_OK;
+}

@@ -1,0 +1,66 @@
+/* Tables for sensors that measure the mean gradient. The mean of the gradient over a subaperture is
+ * that of the phase differences between opposite edges; two of them have the covariance
+ *
+ *   -1/2 la lb (u grad)(v grad) <D>,     <D>: D averaged over both footprints, of sizes la and lb
+ *
+ * which tables hold: beyond GRADIENT_RADIUS footprints two radial functions, below it grids of
+ * exact values. Both depend on the outer scale and the two sizes alone. Model section 4. */
+#ifndef MOAO_MATCOV_GRADIENT_H
+#define MOAO_MATCOV_GRADIENT_H
+
+#include "gradient_formula.h"
+#include "base/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Separation, in root mean square sizes of the two footprints, up to which the grids serve. Its
+ * square is no separation of a lattice, where rounding would choose between grid and function. */
+#define GRADIENT_RADIUS 6.107
+/* Sizes in the pupil that differ by more: the larger is cut into equal squares. */
+#define GRADIENT_RATIO 1.5
+
+/* kappa: 2 pi / L0, or 1 for Kolmogorov; turn: of the second sensor against the first [rad]. la = 0:
+ * the first is the phase at a point, and
+ *
+ *   cov = 1/2 lb (v grad) <D>,    <D>: D averaged over the second's footprint,
+ *
+ * a function of the point less the footprint's centre; kinds x and y, in the second's axes, and one
+ * radial function. */
+typedef struct {
+    double kappa, la, lb, turn;
+    bool kolmogorov;
+} gradient_key;
+
+/* Shape of the tables of a key. */
+matcov_gradient gradient_shape(const gradient_key *k);
+/* Numbers in its near grids. */
+size_t gradient_near_size(const matcov_gradient *t);
+
+/* Derivatives 0 .. 4 in s of the scale-free structure function (b[0] is not set). */
+void gradient_derivatives(double s, bool kolmogorov, double b[5]);
+/* radial: [GRADIENT_INTERVALS][2 GRADIENT_TERMS], P then Q, powers of the mantissa about the
+ * interval's middle. Local. */
+void gradient_fill_radial(const gradient_key *k, const matcov_gradient *t, double *radial);
+/* Local; takes memory for the time of the call. */
+status gradient_fill_near(const gradient_key *k, const matcov_gradient *t, double *near);
+
+/* One axis of the slopes of two sensors: unit vectors u of the first and v of the second in the
+ * pupil, numbers `kind` of the axes among the grids; (cos, sin) of the rotation of the sensor whose
+ * axes the grids have. */
+typedef struct {
+    double u[2], v[2], turn[2];
+    int kind;
+} gradient_axes;
+
+/* f[e] += coef times the covariance at (x[e] - x0, y[e] - y0) [m], in the units of the scale-free
+ * structure function, 0 <= e < n. values: where table->radial and table->near count from. gradient_add_phase: of the phase at
+ * (x[e], y[e]) with axis v of a slope around (x0, y0); kind: the number of that axis, turn: of its
+ * sensor. Local. */
+void gradient_add_phase(const matcov_gradient *table, const double *values,
+                        const gradient_axes *axes, size_t n, const double *x, const double *y,
+                        double x0, double y0, double coef, double *f);
+void gradient_add(const matcov_gradient *table, const double *values, const gradient_axes *axes,
+                  size_t n, const double *x, const double *y, double x0, double y0, double coef,
+                  double *f);
+
+#endif

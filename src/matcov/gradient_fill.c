@@ -1,0 +1,152 @@
+/* Blocks and tables of the covariances of sensors that measure mean gradients. Model section 4. */
+#include "formula.h"
+#include "internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A pair of sensors as its tables have it: a class and which of the two is its first. */
+typedef struct {
+    const matcov_class *c;
+    bool swapped;
+    int parts[2];    /* of the rows' and of the columns' subapertures */
+    double scale;    /* of an entry, per unit of a layer's coefficient [arcsec^2/rad^2] */
+    double step[2];  /* between parts, in the pupil [m] */
+} relation;
+
+static relation relation_of(const gradients *g, const footprint *a, const footprint *b) {
+    relation r;
+    r.c = &g->classes[gradients_class(g, a, b, &r.swapped)];
+    r.parts[0] = r.c->parts[r.swapped];
+    r.parts[1] = r.c->parts[!r.swapped];
+    r.step[0] = r.c->size[r.swapped];
+    r.step[1] = r.c->size[!r.swapped];
+    double n = (double)r.parts[0] * r.parts[0] * r.parts[1] * r.parts[1];
+    r.scale = formula_slope_scale(r.c->size[0], r.c->size[1]) / n;
+    return r;
+}
+
+static gradient_axes axes_of(const relation *r, const matcov_gradient *t,
+                             const footprint *a, int axis_a, const footprint *b, int axis_b) {
+    const double rot = r->swapped ? b->rot : a->rot;
+    gradient_axes x = {.turn = {cos(rot), sin(rot)}};
+    x.kind = r->swapped ? gradient_kind(t->kinds, axis_b, axis_a)
+                        : gradient_kind(t->kinds, axis_a, axis_b);
+    x.u[0] = axis_a == 0 ? cos(a->rot) : -sin(a->rot);
+    x.u[1] = axis_a == 0 ? sin(a->rot) : cos(a->rot);
+    x.v[0] = axis_b == 0 ? cos(b->rot) : -sin(b->rot);
+    x.v[1] = axis_b == 0 ? sin(b->rot) : cos(b->rot);
+    return x;
+}
+
+/* Centre of part i of n x n, of size `step`, of a subaperture, relative to its centre. */
+static void part_at(const footprint *f, double step, int n, int i, double at[2]) {
+    const double x = (i % n - 0.5 * (n - 1)) * step, y = (i / n - 0.5 * (n - 1)) * step;
+    at[0] = cos(f->rot) * x - sin(f->rot) * y;
+    at[1] = sin(f->rot) * x + cos(f->rot) * y;
+}
+
+/* Position on a layer: c p + offset [m]; the layer is below the star. */
+static void on_layer(const layers *lay, int l, const footprint *f, double *c, double offset[2]) {
+    const double drift[2] = {f->drifts ? lay->drift[0][l] : 0.0,
+                             f->drifts ? lay->drift[1][l] : 0.0};
+    formula_on_layer(lay->h[l], 1.0, f->altitude, f->dir, drift, c, offset);
+}
+
+/* One layer of a tile, the rows' positions on it given. */
+static void add_layer(const gradients *g, const matcov_gradient *t, const gradient_axes *axes,
+                      const relation *r, const gradient_slopes *cols, double cone,
+                      const double offset[2], double coef, size_t n, const double *x,
+                      const double *y, double *a, size_t ld) {
+    const footprint *f = cols->f;
+    for (int part = 0; part < r->parts[1] * r->parts[1]; part++) {
+        double at[2];
+        part_at(f, r->step[1], r->parts[1], part, at);
+        for (int j = cols->k0; j < cols->k1; j++)
+            gradient_add(t, g->values, axes, n, x, y, cone * (f->centre[0][j] + at[0]) + offset[0],
+                         cone * (f->centre[1][j] + at[1]) + offset[1], coef,
+                         a + (size_t)(j - cols->k0) * ld);
+    }
+}
+
+void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes *rows,
+                    const gradient_slopes *cols, double *work, double *a, size_t ld) {
+    const relation r = relation_of(g, rows->f, cols->f);
+    const size_t n = (size_t)(rows->k1 - rows->k0);
+    double *x = work, *y = work + n;
+    for (int j = 0; j < cols->k1 - cols->k0; j++)
+        memset(a + (size_t)j * ld, 0, n * sizeof *a);
+    for (int l = 0; l < lay->n; l++) {
+        if (r.c->table[l] < 0)
+            continue;
+        const matcov_gradient *t = &g->tables[r.c->table[l]];
+        const gradient_axes axes =
+            axes_of(&r, t, rows->f, rows->axis, cols->f, cols->axis);
+        double c, cone, of[2], offset[2];
+        on_layer(lay, l, rows->f, &c, of);
+        on_layer(lay, l, cols->f, &cone, offset);
+        for (int part = 0; part < r.parts[0] * r.parts[0]; part++) {
+            double at[2];
+            part_at(rows->f, r.step[0], r.parts[0], part, at);
+            for (size_t k = 0; k < n; k++) {
+                x[k] = c * (rows->f->centre[0][(size_t)rows->k0 + k] + at[0]) + of[0];
+                y[k] = c * (rows->f->centre[1][(size_t)rows->k0 + k] + at[1]) + of[1];
+            }
+            add_layer(g, t, &axes, &r, cols, cone, offset, lay->coef[l] * r.scale, n, x, y, a, ld);
+        }
+    }
+}
+
+/* One row of differences of a like pair's table: y index r; x, y: scratch. */
+static void like_row(const gradients *g, const layers *lay, const like *t, const relation *rel,
+                     int axis_a, int axis_b, int row, double *x, double *y, double *value) {
+    const footprint *a = t->first, *b = t->second;
+    const double pitch = a->size / t->steps[0];
+    memset(value, 0, (size_t)t->n * sizeof *value);
+    for (int l = 0; l < lay->n; l++) {
+        if (rel->c->table[l] < 0)
+            continue;
+        const matcov_gradient *table = &g->tables[rel->c->table[l]];
+        const gradient_axes axes = axes_of(rel, table, a, axis_a, b, axis_b);
+        double c, cb, of[2], os[2], half = 0.5 * (t->steps[0] - t->steps[1]);
+        on_layer(lay, l, a, &c, of);
+        on_layer(lay, l, b, &cb, os);
+        for (int e = 0; e < t->n; e++) {
+            double px = (e - t->origin + half) * pitch, py = (row - t->origin + half) * pitch;
+            x[e] = c * (cos(a->rot) * px - sin(a->rot) * py + a->shift[0] - b->shift[0]) +
+                   (of[0] - os[0]);
+            y[e] = c * (sin(a->rot) * px + cos(a->rot) * py + a->shift[1] - b->shift[1]) +
+                   (of[1] - os[1]);
+        }
+        for (int i = 0; i < rel->parts[0] * rel->parts[0]; i++)
+            for (int j = 0; j < rel->parts[1] * rel->parts[1]; j++) {
+                double pa[2], pb[2];
+                part_at(a, rel->step[0], rel->parts[0], i, pa);
+                part_at(b, rel->step[1], rel->parts[1], j, pb);
+                gradient_add(table, g->values, &axes, (size_t)t->n, x, y, c * (pb[0] - pa[0]),
+                             c * (pb[1] - pa[1]), lay->coef[l] * rel->scale, value);
+            }
+    }
+}
+
+status gradients_like(const gradients *g, const layers *lay, like *t) {
+    static const int axes[LIKE_KINDS][2] = {{0, 0}, {1, 1}, {0, 1}, {1, 0}};
+    const relation rel = relation_of(g, t->first, t->second);
+    const size_t n = (size_t)t->n;
+    const int kinds = t->steps[0] == t->steps[1] ? LIKE_KINDS - 1 : LIKE_KINDS;
+    double *work = NULL;
+    status st = ALLOC(work, 2 * n * n, "lattice of mean gradients");
+    if (st != MOAO_OK)
+        return st;
+    for (int kind = 0; kind < kinds; kind++) {
+#pragma omp parallel for schedule(dynamic)
+        for (int row = 0; row < t->n; row++) {
+            double *x = work + 2 * n * (size_t)row;
+            like_row(g, lay, t, &rel, axes[kind][0], axes[kind][1], row, x, x + n,
+                     t->value[kind] + (size_t)row * n);
+        }
+    }
+    free(work);
+    return st;
+}

@@ -1,0 +1,98 @@
+/* Covariance of two mean gradients on a layer from the tables that every backend has of the host:
+ * for host and device. Model section 4. */
+#ifndef MOAO_MATCOV_GRADIENT_FORMULA_H
+#define MOAO_MATCOV_GRADIENT_FORMULA_H
+
+#include "backend/backend_matcov.h"
+#include "matcov/formula.h"
+#include <string.h>
+
+/* Radial functions P and Q of the squared separation s: cubic polynomials on 2^bits intervals of
+ * each octave, of which the first begins at or below the squared radius of the near grids. */
+#define GRADIENT_BITS 5
+#define GRADIENT_OCTAVES 24
+#define GRADIENT_INTERVALS (GRADIENT_OCTAVES << GRADIENT_BITS)
+#define GRADIENT_TERMS 4
+
+/* Which of the grid's kinds holds the covariance of axis `a` of the first and `b` of the second. */
+MOAO_HD static inline int gradient_kind(int kinds, int a, int b) {
+    return kinds == 3 ? a + b : a + 2 * b;
+}
+
+/* Coefficients that a grid of one kind has. */
+MOAO_HD static inline int gradient_cells(const matcov_gradient *t, int grid) {
+    return t->side[grid] * t->side[grid];
+}
+
+/* Weights of the four cubic B-splines that are not zero at f, 0 <= f < 1. */
+MOAO_HD static inline void gradient_spline(double f, double w[4]) {
+    const double g = 1.0 - f, sixth = 1.0 / 6.0;
+    w[0] = sixth * g * g * g;
+    w[3] = sixth * f * f * f;
+    w[1] = 2.0 / 3.0 - 0.5 * f * f * (1.0 + g);
+    w[2] = 2.0 / 3.0 - 0.5 * g * g * (1.0 + f);
+}
+
+/* Value of a grid at (x, y), in the axes of the first sensor; near: the coefficients of the two
+ * grids, one after the other, kind by kind. */
+MOAO_HD static inline double gradient_near(const matcov_gradient *t, const double *near, int kind,
+                                           double x, double y) {
+    const int grid = !(fabs(x) < t->inner && fabs(y) < t->inner), n = t->side[grid];
+    const double at[2] = {(x + t->half[grid]) * t->inverse[grid],
+                          (y + t->half[grid]) * t->inverse[grid]};
+    const int i = (int)at[0], j = (int)at[1];
+    double wx[4], wy[4], sum = 0.0;
+    const double *c = near + (grid ? t->kinds * gradient_cells(t, 0) : 0) +
+                      kind * gradient_cells(t, grid) + (j - 1) * n + i - 1;
+    gradient_spline(at[0] - i, wx);
+    gradient_spline(at[1] - j, wy);
+    for (int k = 0; k < 4; k++, c += n)
+        sum += wy[k] * (wx[0] * c[0] + wx[1] * c[1] + wx[2] * c[2] + wx[3] * c[3]);
+    return sum;
+}
+
+/* Interval of a squared separation s >= near2, and its position about the interval's middle. */
+MOAO_HD static inline int gradient_interval(const matcov_gradient *t, double s, double *m) {
+#ifdef __CUDA_ARCH__
+    long long bits = __double_as_longlong(s);
+#else
+    long long bits;
+    memcpy(&bits, &s, sizeof bits);
+#endif
+    const int shift = 52 - GRADIENT_BITS;
+    const int i = (int)(bits >> shift) - t->lowest;
+    bits = (bits & ((1ll << shift) - 1)) | 0x3ff0000000000000ll;
+#ifdef __CUDA_ARCH__
+    *m = __longlong_as_double(bits);
+#else
+    memcpy(m, &bits, sizeof bits);
+#endif
+    *m -= 1.0 + 0.5 / (1 << GRADIENT_BITS);
+    return i < GRADIENT_INTERVALS - 1 ? i : GRADIENT_INTERVALS - 1;
+}
+
+/* Covariance of the phase at a point with axis `axis`, the unit vector v in the pupil, of a mean
+ * gradient; (dx, dy): the point less the slope's centre on the layer [m]; turn: (cos, sin) of the
+ * sensor's rotation. In units of the scale-free structure function. */
+MOAO_HD static inline double gradient_phase(const matcov_gradient *t, const double *values,
+                                            const double v[2], const double turn[2], int axis,
+                                            double dx, double dy) {
+    const double s = dx * dx + dy * dy;
+    double m;
+    if (s < t->near2)
+        return gradient_near(t, values + t->near, axis, turn[0] * dx + turn[1] * dy,
+                             turn[0] * dy - turn[1] * dx);
+    const double *c = values + t->radial + (size_t)gradient_interval(t, s, &m) * 2 * GRADIENT_TERMS;
+    return (v[0] * dx + v[1] * dy) * (c[0] + m * (c[1] + m * (c[2] + m * c[3])));
+}
+
+/* What is needed of the derivatives of the scale-free structure function: with s = r^2 and E = B +
+ * spread * laplacian(B), spread = (la^2 + lb^2) / 24 in units of 1 / kappa^2, b[1] .. b[4] its
+ * derivatives in s: P = 2 dE/ds, Q = 4 d2E/ds2. */
+MOAO_HD static inline void gradient_radial(double s, double spread, const double b[5], double *P,
+                                           double *Q) {
+    *P = 2.0 * (b[1] + spread * (8.0 * b[2] + 4.0 * s * b[3]));
+    *Q = 4.0 * (b[2] + spread * (12.0 * b[3] + 4.0 * s * b[4]));
+}
+
+#endif

@@ -1,0 +1,187 @@
+/* Covariances of the phase at points of the pupil, seen in a target's direction, with the slopes of
+ * the sensors: one evaluation per point, edge point and layer. Model section 7. */
+#include "formula.h"
+#include "internal.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POINTS_PER_TILE 512
+#define COLS_PER_TILE 256
+
+typedef struct { /* what all tiles of a block share */
+    const matcov_target *mt;
+    const double *x, *y; /* points [m] */
+    size_t np, j0, nj;
+    double *a;
+    size_t ld;
+    structure_kernel *kernel;
+} block;
+
+typedef struct {   /* of one thread */
+    double *x, *y; /* [layer][POINTS_PER_TILE] scaled positions of the points */
+    double *ring;  /* [depth][POINTS_PER_TILE] sums over layers of D to one edge point */
+    int *held;     /* [depth] which edge point, or -1 */
+    int depth;
+} scratch;
+
+typedef struct {
+    int layer;
+    double cone, offset[2];
+} projection;
+
+/* Points p0 .. p0+n on the layers that a sensor sees; returns how many layers. */
+static int project_points(const block *b, const footprint *f, size_t p0, size_t n, const scratch *ws,
+                          projection *seen) {
+    const layers *lay = &b->mt->mc->lay;
+    int count = 0;
+    for (int l = 0; l < lay->n; l++) {
+        double c, of[2];
+        projection *s = &seen[count];
+        if (!footprint_on_layer(lay, l, &b->mt->ts, &c, of) ||
+            !footprint_on_layer(lay, l, f, &s->cone, s->offset))
+            continue;
+        double *x = ws->x + (size_t)count * POINTS_PER_TILE;
+        double *y = ws->y + (size_t)count * POINTS_PER_TILE;
+        for (size_t e = 0; e < POINTS_PER_TILE; e++) {
+            size_t at = p0 + (e < n ? e : 0);
+            x[e] = c * b->x[at] + of[0];
+            y[e] = c * b->y[at] + of[1];
+        }
+        s->layer = l;
+        count++;
+    }
+    return count;
+}
+
+/* Sums over layers of D between the points and edge point e of an axis. */
+static const double *line_of(const block *b, const footprint *f, int axis, int e,
+                             const projection *seen, int nseen, size_t n, scratch *ws) {
+    const layers *lay = &b->mt->mc->lay;
+    const int slot = e % ws->depth;
+    double *out = ws->ring + (size_t)slot * POINTS_PER_TILE;
+    if (ws->held[slot] == e)
+        return out;
+    ws->held[slot] = e;
+    memset(out, 0, POINTS_PER_TILE * sizeof *out);
+    for (int i = 0; i < nseen; i++)
+        b->kernel(lay->table[seen[i].layer], (n + 7) / 8 * 8, ws->x + (size_t)i * POINTS_PER_TILE,
+                  ws->y + (size_t)i * POINTS_PER_TILE,
+                  seen[i].cone * f->x[axis][e] + seen[i].offset[0],
+                  seen[i].cone * f->y[axis][e] + seen[i].offset[1], lay->coef[seen[i].layer], out);
+    return out;
+}
+
+/* Columns [from, to) of the block, slopes of one axis of one sensor from its subaperture k0 on. */
+static void fill_columns(const block *b, const footprint *f, int axis, int k0, size_t from,
+                         size_t to, size_t p0, size_t n, scratch *ws) {
+    projection seen[b->mt->mc->lay.n > 0 ? b->mt->mc->lay.n : 1];
+    const int nseen = project_points(b, f, p0, n, ws, seen);
+    const double scale = formula_phase_scale(f->size);
+    for (int i = 0; i < ws->depth; i++)
+        ws->held[i] = -1;
+    for (size_t j = from; j < to; j++) {
+        const int k = k0 + (int)(j - from);
+        double *out = b->a + p0 + j * b->ld;
+        const double *minus = line_of(b, f, axis, f->minus[axis][k], seen, nseen, n, ws);
+        const double *plus = line_of(b, f, axis, f->plus[axis][k], seen, nseen, n, ws);
+        for (size_t i = 0; i < n; i++)
+            out[i] = 0.5 * scale * (minus[i] - plus[i]);
+    }
+}
+
+/* The same where slopes are mean gradients: tables hold what one evaluation needs. */
+static void fill_gradients(const block *b, const footprint *f, int axis, int k0, size_t from,
+                           size_t to, size_t p0, size_t n, scratch *ws) {
+    const matcov *mc = b->mt->mc;
+    const layers *lay = &mc->lay;
+    const gradients *g = &mc->means;
+    const matcov_class *class = &g->classes[g->phase_of[f->kind]];
+    const double turn[2] = {cos(f->rot), sin(f->rot)}, scale = formula_phase_scale(f->size);
+    const gradient_axes axes = {.v = {axis == 0 ? turn[0] : -turn[1], turn[1 - axis]},
+                                .turn = {turn[0], turn[1]},
+                                .kind = axis};
+    const double still[2] = {0, 0};
+    for (size_t j = from; j < to; j++)
+        memset(b->a + p0 + j * b->ld, 0, n * sizeof *b->a);
+    for (int l = 0; l < lay->n; l++) {
+        const double drift[2] = {lay->drift[0][l], lay->drift[1][l]};
+        double c, of[2], cone, to_star[2];
+        if (class->table[l] < 0)
+            continue;
+        formula_on_layer(lay->h[l], 1, INFINITY, b->mt->ts.dir, b->mt->ts.drifts ? drift : still, &c,
+                         of);
+        formula_on_layer(lay->h[l], 1, f->altitude, f->dir, still, &cone, to_star);
+        for (size_t i = 0; i < n; i++) {
+            ws->x[i] = b->x[p0 + i] + of[0];
+            ws->y[i] = b->y[p0 + i] + of[1];
+        }
+        for (size_t j = from; j < to; j++) {
+            const int k = k0 + (int)(j - from);
+            gradient_add_phase(&g->tables[class->table[l]], g->values, &axes, n, ws->x, ws->y,
+                               cone * f->centre[0][k] + to_star[0],
+                               cone * f->centre[1][k] + to_star[1], scale * lay->coef[l],
+                               b->a + p0 + j * b->ld);
+        }
+    }
+}
+
+static void fill_tile(const block *b, size_t p0, size_t n, size_t c0, size_t c1, scratch *ws) {
+    const matcov *mc = b->mt->mc;
+    size_t first = 0; /* slope of the axis of the sensor */
+    for (int w = 0; w < mc->nsensor; w++)
+        for (int axis = 0; axis < 2; axis++, first += (size_t)mc->feet[w].nsub) {
+            size_t from = b->j0 + c0, to = b->j0 + c1, end = first + (size_t)mc->feet[w].nsub;
+            from = from > first ? from : first;
+            to = to < end ? to : end;
+            if (from < to)
+                (mc->feet[w].gradient ? fill_gradients : fill_columns)(
+                    b, &mc->feet[w], axis, (int)(from - first), from - b->j0, to - b->j0, p0, n,
+                    ws);
+        }
+}
+
+/* Edge points between the two edges of a subaperture: at most a row of the array. */
+static int deepest(const matcov *mc) {
+    int depth = 2;
+    for (int w = 0; w < mc->nsensor; w++)
+        depth = mc->feet[w].nssp + 2 > depth ? mc->feet[w].nssp + 2 : depth;
+    return depth;
+}
+
+status matcov_fill_cpm(const matcov_target *mt, size_t np, const double *x, const double *y,
+                       size_t j0, size_t nj, double *a, size_t ld) {
+    const block b = {mt, x, y, np, j0, nj, a, ld, structure_kernel_best()};
+    const size_t high = (np + POINTS_PER_TILE - 1) / POINTS_PER_TILE;
+    const size_t wide = (nj + COLS_PER_TILE - 1) / COLS_PER_TILE;
+    const size_t depth = (size_t)deepest(mt->mc), position = (size_t)mt->mc->lay.n * POINTS_PER_TILE;
+    const size_t each = 2 * position + depth * POINTS_PER_TILE;
+    const int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+    double *memory = NULL;
+    int *held = NULL;
+    status st = MOAO_OK;
+    if (np == 0 || nj == 0)
+        return MOAO_OK;
+    TRY(ALLOC(held, depth * (size_t)threads, "edge points of a block"));
+    memory = aligned_alloc(64, each * (size_t)threads * sizeof *memory);
+    if (memory == NULL)
+        TRY(status_fail(MOAO_MEMORY, "no memory for the points of a block"));
+#pragma omp parallel num_threads(threads)
+    {
+        const size_t me = (size_t)omp_get_thread_num();
+        double *mine = memory + me * each;
+        scratch ws = {mine, mine + position, mine + 2 * position, held + me * depth, (int)depth};
+#pragma omp for schedule(dynamic)
+        for (size_t i = 0; i < high * wide; i++) {
+            const size_t p0 = i % high * POINTS_PER_TILE, c0 = i / high * COLS_PER_TILE;
+            fill_tile(&b, p0, np - p0 < POINTS_PER_TILE ? np - p0 : POINTS_PER_TILE, c0,
+                      nj - c0 < COLS_PER_TILE ? nj : c0 + COLS_PER_TILE, &ws);
+        }
+    }
+done:
+    free(memory);
+    free(held);
+    return st;
+}

@@ -1,0 +1,34 @@
+/* The residual phase on the pupil (psf.residual: phase): W Cpm' of the targets of an exposure,
+ * beside their Y. Model section 7. */
+#ifndef MOAO_OBSSEQ_PHASE_H
+#define MOAO_OBSSEQ_PHASE_H
+
+#include "psf/psf.h"
+#include "tor/tor.h"
+
+typedef struct {
+    int64_t n;     /* points; 0: commands are averaged, and nothing here is needed */
+    double *x, *y; /* on the device [m] */
+    double *cpm;   /* n x width */
+    double *room;  /* W Cpm' of the targets of a pass, nlrow x n each */
+    int count;     /* how many there is room for */
+} phase_term;
+
+/* Bytes of the device: whatever the number of targets, and of each target that passes. Local. */
+size_t phase_bytes(size_t points, size_t width);
+size_t phase_target_bytes(size_t points, size_t rows);
+
+/* Local. After tor_take; close: fine on {0}. */
+status phase_open(tor *t, const psf *ps, phase_term *ph);
+void phase_close(tor *t, phase_term *ph);
+
+/* W Cpm' of the k-th target, nlrow x n. */
+static inline double *phase_of(const phase_term *ph, const tor *t, int k) {
+    return ph->room + (ph->count > 1 ? k : 0) * ph->n * t->t.nlrow;
+}
+
+/* Collective in the group. W Cpm' of the k-th target (W = 0 there at j = 0) += W(:, j:j+n) Cpm(:,
+ * j:j+n)', the target aimed. */
+status phase_columns(tor *t, const phase_term *ph, int k, int64_t j, int64_t n);
+
+#endif

@@ -1,0 +1,258 @@
+/* The residual phase on the pupil, turbulence minus mirror: sums over pairs of points. Model
+ * section 7.
+ *
+ * The points are those of a lattice inside the annulus: rows h = d_t/q apart, points h apart in a
+ * row, every other row shifted by h/2, so that they stand at many places within the cells of the
+ * actuators. Pairs are of two such points, so separations have the same lattice. */
+#include "psf_phase.h"
+
+#include <cblas.h>
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LEAST_ACROSS 32 /* points across the diameter */
+#define PARTS 16        /* into which sums are divided, whatever the number of threads */
+#define CUT 8.0         /* beyond CUT x0 an influence function is less than 2e-14 */
+
+int phase_per_pitch(int nssp) {
+    int q = (LEAST_ACROSS + nssp - 1) / nssp;
+    return q > 2 ? q : 2;
+}
+
+/* Place of point (i, j) in quarters of h from the corner of the pupil's square. */
+static void place_of(int i, int j, int at[2]) {
+    at[0] = 4 * i + 1 + 2 * (j & 1);
+    at[1] = 4 * j + 1;
+}
+
+/* Points inside the annulus by rows; counts them when px is NULL. */
+static int find_points(int n, int q, double obs, psf *p) {
+    const int side = n * q;
+    const double radius = 2.0 * side, least = obs * radius;
+    int count = 0, at[2];
+    for (int j = 0; j < side; j++) {
+        if (p != NULL)
+            p->point_row[j] = count;
+        for (int i = 0; i < side; i++) {
+            place_of(i, j, at);
+            double r = hypot(at[0] - radius, at[1] - radius);
+            if (r >= radius || r < least)
+                continue;
+            if (p != NULL) {
+                p->point_column[count] = i;
+                p->px[count] = (at[0] - radius) * 0.25 * p->h;
+                p->py[count] = (at[1] - radius) * 0.25 * p->h;
+            }
+            count++;
+        }
+    }
+    if (p != NULL)
+        p->point_row[side] = count;
+    return count;
+}
+
+int phase_count(int nssp, double obs) {
+    return find_points(nssp, phase_per_pitch(nssp), obs, NULL);
+}
+
+/* Factors of the influence functions along x and y at the places of the points. */
+static void fill_influence(psf *p) {
+    const int side = p->n + 1, rows = p->n * p->q;
+    for (int j = 0; j < rows; j++)
+        for (int a = 0; a < side; a++) {
+            const double t = 0.25 * p->h / (sqrt(2.0) * p->x0), step = 4.0 * p->q * a;
+            int even[2], odd[2];
+            place_of(j, 0, even);
+            place_of(j, 1, odd);
+            p->if_y[j * side + a] = exp(-pow(t * (4 * j + 1 - step), 2));
+            p->if_x[0][j * side + a] = exp(-pow(t * (even[0] - step), 2));
+            p->if_x[1][j * side + a] = exp(-pow(t * (odd[0] - step), 2));
+        }
+    p->if_reach = (int)ceil(CUT * p->x0 / p->pitch);
+}
+
+/* Place of a separation of dj rows and di columns, the first point in row j, among the sums. In odd
+ * rows the separations along x are halves: one less than there is room for. */
+static size_t separation(const psf *p, int j, int dj, int di) {
+    const int s = p->n * p->q;
+    return (size_t)((dj + s) * p->nsep + di + s - ((dj & 1) && (j & 1)));
+}
+
+static void count_pairs(psf *p) {
+    const int rows = p->n * p->q;
+    for (int j = 0; j < rows; j++)
+        for (int k = 0; k < rows; k++)
+            for (int a = p->point_row[j]; a < p->point_row[j + 1]; a++) {
+                double *norm = p->norm + separation(p, j, k - j, -p->point_column[a]);
+                for (int b = p->point_row[k]; b < p->point_row[k + 1]; b++)
+                    norm[p->point_column[b]] += 1;
+            }
+}
+
+status phase_init(psf *p, double obs) {
+    find_points(p->n, p->q, obs, p);
+    fill_influence(p);
+    count_pairs(p);
+    phase_weights(p);
+    return MOAO_OK;
+}
+
+size_t psf_points(const psf *p, const double **x, const double **y) {
+    *x = p->px;
+    *y = p->py;
+    return p->q > 0 ? (size_t)p->np : 0;
+}
+
+bool psf_is_phase(const psf *p) {
+    return p->q > 0;
+}
+
+/* --- sums over pairs --- */
+
+typedef struct { /* rows a0 .. a0+na of Y and C, and the work space of a thread */
+    const psf *p;
+    int a0, na;
+    const double *y, *ct;
+    size_t ldy, ldct;
+    double *influence; /* [columns of Y within reach][points of a row] */
+    double *g;         /* [points of a row][na] */
+    double *grid;      /* [n + 1][n + 1] one column of g on the square of actuators, x slow */
+    double *z;         /* [np] */
+} work;
+
+static int least_row(const psf *p, int j) { /* of actuators within reach of lattice row j */
+    int a = j / p->q - p->if_reach;
+    return a < 0 ? 0 : a;
+}
+
+static int end_row(const psf *p, int j) {
+    int a = j / p->q + 2 + p->if_reach;
+    return a > p->n + 1 ? p->n + 1 : a;
+}
+
+/* g = Y IF' - C for the points of lattice row j. */
+static void command_rows(const work *k, int j) {
+    const psf *p = k->p;
+    const int side = p->n + 1, first = p->point_row[j], np = p->point_row[j + 1] - first;
+    const int b0 = p->row_act[least_row(p, j)], b1 = p->row_act[end_row(p, j)], nb = b1 - b0;
+    for (int i = 0; i < np; i++) {
+        const double *along = p->if_x[j & 1] + p->point_column[first + i] * side;
+        for (int b = b0; b < b1; b++)
+            k->influence[(size_t)i * (size_t)nb + (size_t)(b - b0)] =
+                along[p->place[b] % side] * p->if_y[j * side + p->place[b] / side];
+        memcpy(k->g + (size_t)i * (size_t)k->na, k->ct + (size_t)(first + i) * k->ldct,
+               (size_t)k->na * sizeof(double));
+    }
+    if (nb > 0)
+        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, k->na, np, nb, 1.0,
+                    k->y + (size_t)b0 * k->ldy, (int)k->ldy, k->influence, nb, -1.0, k->g, k->na);
+}
+
+/* z(x') = sum_a IF_a(x') g_a at all points: along y, then along x. */
+static void spread(const work *k, const double *g) {
+    const psf *p = k->p;
+    const int side = p->n + 1, rows = p->n * p->q;
+    double part[side];
+    for (int a = 0; a < k->na; a++) {
+        int at = p->place[k->a0 + a];
+        k->grid[at % side + at / side * side] = g[a];
+    }
+    for (int j = 0; j < rows; j++) {
+        memset(part, 0, sizeof part);
+        for (int y = least_row(p, j); y < end_row(p, j); y++) {
+            const double f = p->if_y[j * side + y], *row = k->grid + y * side;
+#pragma omp simd
+            for (int x = 0; x < side; x++)
+                part[x] += f * row[x];
+        }
+        for (int b = p->point_row[j]; b < p->point_row[j + 1]; b++) {
+            const int i = p->point_column[b], x0 = least_row(p, i), x1 = end_row(p, i);
+            const double *f = p->if_x[j & 1] + i * side;
+            double sum = 0;
+#pragma omp simd reduction(+ : sum)
+            for (int x = x0; x < x1; x++)
+                sum += f[x] * part[x];
+            k->z[b] = sum;
+        }
+    }
+}
+
+/* sum(rho) += 4 [Z(x, x) - Z(x', x)] for the pairs of point a of lattice row j. */
+static void add_pairs(const work *k, int j, int a, double *sum) {
+    const psf *p = k->p;
+    const double own = k->z[a];
+    for (int l = 0; l < p->n * p->q; l++) {
+        double *to = sum + separation(p, j, l - j, -p->point_column[a]);
+        for (int b = p->point_row[l]; b < p->point_row[l + 1]; b++)
+            to[p->point_column[b]] += 4 * (own - k->z[b]);
+    }
+}
+
+static status open_work(const psf *p, int na, work *k) {
+    const size_t row = (size_t)(p->n * p->q), side = (size_t)p->n + 1;
+    status st;
+    TRY(ALLOC(k->influence, row * (size_t)p->nact, "influence functions"));
+    TRY(ALLOC(k->g, row * (size_t)na, "commands of a row of points"));
+    TRY(ALLOC(k->grid, side * side, "commands of a point"));
+    TRY(ALLOC(k->z, (size_t)p->np, "phases of a point"));
+done:
+    return st;
+}
+
+size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads) {
+    const size_t side = (size_t)s->dm.nssp + 1, v = (size_t)s->dm.nact;
+    const size_t row = o->phase ? (size_t)(s->dm.nssp * phase_per_pitch(s->dm.nssp)) : 0;
+    const size_t nsep = (2 * row + 1) * (2 * row + 1), points = psf_points_of(s, o);
+    return (PARTS * nsep + (size_t)threads * (row * (v + na) + side * side + points)) *
+           sizeof(double);
+}
+
+static void close_work(work *k) {
+    free(k->influence);
+    free(k->g);
+    free(k->grid);
+    free(k->z);
+}
+
+static status add_part(work k, int part, double *sum) {
+    const psf *p = k.p;
+    const int rows = p->n * p->q;
+    status st = open_work(p, k.na, &k);
+    for (int j = part; j < rows && st == MOAO_OK; j += PARTS) {
+        command_rows(&k, j);
+        for (int a = p->point_row[j]; a < p->point_row[j + 1]; a++) {
+            spread(&k, k.g + (size_t)(a - p->point_row[j]) * (size_t)k.na);
+            add_pairs(&k, j, a, sum);
+        }
+    }
+    close_work(&k);
+    return st;
+}
+
+status psf_accumulate_phase(const psf *p, size_t a0, size_t na, const double *y, size_t ldy,
+                            const double *ct, size_t ldct, double *sum) {
+    const size_t nsep = psf_sep_count(p);
+    const work k = {
+        .p = p, .a0 = (int)a0, .na = (int)na, .y = y, .ct = ct, .ldy = ldy, .ldct = ldct};
+    double *parts = NULL;
+    status st, worst = MOAO_OK;
+    if (na == 0)
+        return MOAO_OK;
+    TRY(ALLOC(parts, PARTS * nsep, "sums over pairs"));
+#pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < PARTS; i++) {
+        status mine = add_part(k, i, parts + (size_t)i * nsep);
+        if (mine != MOAO_OK)
+#pragma omp critical
+            worst = mine;
+    }
+    for (int i = 0; i < PARTS; i++)
+        for (size_t s = 0; s < nsep; s++)
+            sum[s] += parts[(size_t)i * nsep + s];
+    st = worst;
+done:
+    free(parts);
+    return st;
+}

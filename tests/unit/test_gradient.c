@@ -1,0 +1,148 @@
+/* Sensors that measure the mean gradient: covariances, tables and fills against quadrature along the
+ * edges, and against what is known in closed form. */
+#include "support/matcov_case.h"
+#include "matcov/gradient.h"
+#include "matcov/matcov.h"
+
+#include <mpi.h>
+
+static comm world;
+
+static double random_in(double lo, double hi) {
+    static uint64_t x = 88172645463325252u;
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    return lo + (hi - lo) * ((double)(x >> 11) / 9007199254740992.0);
+}
+
+static void make_gradient(sys *s) {
+    s->ts.gradient = true;
+    for (int w = 0; w < s->nsensor; w++)
+        s->sensors[w].gradient = true;
+}
+
+/* Derivatives of the scale-free structure functions against differences of each other, at the
+ * series, at the Bessel functions and where they meet. */
+static void test_derivatives(void **state) {
+    (void)state;
+    for (int kolmogorov = 0; kolmogorov < 2; kolmogorov++)
+        for (double s = 1e-6; s < 900; s *= 1.37) {
+            double b[5], up[5], down[5], h = 1e-4 * s;
+            gradient_derivatives(s, kolmogorov, b);
+            gradient_derivatives(s + h, kolmogorov, up);
+            gradient_derivatives(s - h, kolmogorov, down);
+            double value[2];
+            for (int k = 0; k < 2; k++) {
+                double u = sqrt(k ? s - h : s + h);
+                value[k] = kolmogorov ? pow(u, 5. / 3) : formula_bracket(u);
+            }
+            assert_true(fabs((value[0] - value[1]) / (2 * h) - b[1]) <= 1e-6 * fabs(b[1]) + 1e-12);
+            for (int k = 1; k < 4; k++)
+                assert_true(fabs((up[k] - down[k]) / (2 * h) - b[k + 1]) <= 1e-6 * fabs(b[k + 1]));
+        }
+}
+
+/* Sensors of every relation: same lattice, other sizes, on cones, turned, much larger. */
+static const case_sensor several[] = {
+    {8, {30, -12}, 90000, 1, 0, {0}, 0},        {8, {-21, 17}, 90000, 1, 0, {0.03, -0.02}, 0},
+    {9, {10, 25}, INFINITY, 1, 0, {0.02}, 11},  {8, {0, 0}, INFINITY, 0.99, -0.3, {-0.04, 0.02}, 11},
+    {4, {-50, 5}, INFINITY, 1, 0, {0}, 11},     {2, {20, 5}, INFINITY, 1, 0, {0}, 11},
+    {1, {-5, 15}, INFINITY, 1, 0, {0.01}, 11},  {7, {4, 3}, 14000, 1, 0, {0}, 0},
+};
+enum { NSEVERAL = sizeof several / sizeof *several };
+static const double several_layers[][5] = {
+    {0, 25, 9, 5, -3}, {150, 5, 3, 0, 9}, {3000, INFINITY, 4, -8, 2}, {9000, 30, 2, 1, 1}};
+
+static void several_system(sys *s, profile *p) {
+    case_sys(8, 0, 8, NSEVERAL, several, s);
+    make_gradient(s);
+    case_profile(4, several_layers, p);
+    for (int w = 0; w < s->nsensor; w++)
+        s->sensors[w].noise.variance = s->sensors[w].noise.tiptilt = 0;
+}
+
+/* Random entries of Cmm and Ctm against quadrature, to 5e-5 of the slope variance. A third of them
+ * are of neighbours in the list, which lie near each other. */
+static void test_fill(void **state) {
+    (void)state;
+    sys s;
+    profile p;
+    matcov *mc;
+    matcov_target *mt;
+    const double dir[2] = {CASE_ARCSEC(14), CASE_ARCSEC(60)};
+    several_system(&s, &p);
+    case_ok(matcov_init(&world, &s, &p, &mc));
+    double *a = calloc(s.m * s.m, sizeof *a), *t = calloc(s.t * s.m, sizeof *t);
+    case_ok(matcov_fill_cmm(mc, 0, s.m, 0, s.m, a, s.m));
+    case_ok(matcov_target_init(mc, dir, true, &mt));
+    case_ok(matcov_fill_ctm(mt, 0, s.m, t, s.t));
+    for (int k = 0; k < 1200; k++) {
+        size_t i = (size_t)random_in(0, (double)s.m), j = (size_t)random_in(0, (double)s.m);
+        if (k % 3 == 0)
+            j = i + 3 < s.m ? i + (size_t)k / 3 % 4 : i;
+        int w, v, wa, va, wi, vi;
+        sys_slope_at(&s, i, &w, &wa, &wi);
+        sys_slope_at(&s, j, &v, &va, &vi);
+        if (k % 30 > 3 && (wa != va || s.sensors[w].rot != s.sensors[v].rot))
+            continue; /* edges that are not parallel take long */
+        double unit = sqrt(matcov_direct_cmm(&s, &p, i, i) * matcov_direct_cmm(&s, &p, j, j));
+        double want = matcov_direct_cmm(&s, &p, i, j), e = (a[i + j * s.m] - want) / unit;
+        if (!(fabs(e) <= 5e-5))
+            fail_msg("Cmm(%zu, %zu): off by %.2g (sensors %d and %d)", i, j, e, w, v);
+        assert_true(fabs(a[i + j * s.m] - a[j + i * s.m]) <= 1e-12 * unit);
+        if (k % 2 == 0)
+            continue;
+        e = (t[i % s.t + j * s.t] - matcov_direct_ctm(&s, &p, dir, true, i % s.t, j)) / unit;
+        if (!(fabs(e) <= 5e-5))
+            fail_msg("Ctm(%zu, %zu): off by %.2g", i % s.t, j, e);
+    }
+    matcov_target_free(mt);
+    matcov_free(mc);
+    free(a);
+    free(t);
+    case_profile_free(&p);
+    sys_free(&s);
+}
+
+/* Slopes of an influence function: the mean of its gradient over each subaperture, by a midpoint
+ * rule on 40 x 40 points. */
+static void test_interaction(void **state) {
+    (void)state;
+    sys s;
+    const case_sensor one = {5, {0}, INFINITY, 1, 0, {0}, 9};
+    case_sys(8, 0, 5, 1, &one, &s);
+    make_gradient(&s);
+    s.dm.coupling = 0.35;
+    double *d = calloc(s.t * (size_t)s.dm.nact, sizeof *d), k = -log(s.dm.coupling);
+    case_ok(matcov_fill_interaction(&s, d, s.t));
+    for (int v = 0; v < s.dm.nact; v++)
+        for (int i = 0; i < s.ts.nsub; i++) {
+            double sum[2] = {0, 0};
+            for (int e = 0; e < 1600; e++) { /* in pitches */
+                double x = s.ts.sub[i] % 5 + (e % 40 + 0.5) / 40 - s.dm.act[v] % 6;
+                double y = s.ts.sub[i] / 5 + (e / 40 + 0.5) / 40 - s.dm.act[v] / 6;
+                double value = exp(-k * (x * x + y * y)) / 1600;
+                sum[0] += -2 * k * x * value;
+                sum[1] += -2 * k * y * value;
+            }
+            for (int axis = 0; axis < 2; axis++) {
+                double got = d[(size_t)v * s.t + (size_t)(axis * s.ts.nsub + i)];
+                double want = sum[axis] * ARCSEC_PER_RAD / s.dm.pitch;
+                assert_true(fabs(got - want) <= 3e-4 * ARCSEC_PER_RAD / s.dm.pitch);
+            }
+        }
+    free(d);
+    sys_free(&s);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_derivatives),
+                                       cmocka_unit_test(test_fill), cmocka_unit_test(test_interaction)};
+    MPI_Init(&argc, &argv);
+    comm_init(MPI_COMM_SELF, &world);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    comm_free(&world);
+    MPI_Finalize();
+    return failed;
+}
