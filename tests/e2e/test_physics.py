@@ -17,7 +17,7 @@ atmosphere:
   profiles:
     - {r0: 0.15 m, layers: {altitude: [0, 5 km, 10 km], fraction: [0.5, 0.3, 0.2], L0: 25 m}}
 schedule: {tor_times: [0], exposure_times: [0]}
-psf: {wavelengths: [2.2 um]}
+psf: {wavelengths: [2.2 um], residual: sensor}
 """
 
 

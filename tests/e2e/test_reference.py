@@ -26,7 +26,8 @@ def profile(time, altitude, r0=None, **layers):
 
 def write(case):
     """A parameter file: JSON is YAML, infinity apart."""
-    text = json.dumps({**case, "output": {"psf": "short", "matrices": MATRICES}}, indent=1)
+    psf = {"residual": "sensor", **case["psf"]}
+    text = json.dumps({**case, "psf": psf, "output": {"psf": "short", "matrices": MATRICES}}, indent=1)
     return text.replace("Infinity", ".inf")
 
 
