@@ -275,3 +275,9 @@ size_t psf_sep_count(const psf *p) {
 size_t psf_points_of(const sys *s, const psf_opts *o) {
     return o->phase ? (size_t)phase_count(s->dm.nssp, s->obs) : 0;
 }
+
+size_t psf_sep_count_of(const sys *s, const psf_opts *o) {
+    psf p = {0};
+    set_sizes(&p, s, o);
+    return psf_sep_count(&p);
+}
