@@ -43,7 +43,7 @@ libs := OPENBLAS SCALAPACK FFTW CFITSIO YAML
 # expanded once; headers of libraries are system headers, so their warnings are theirs
 LIB_CFLAGS := $(filter-out -isystem/usr/include/x86_64-linux-gnu,$(sort $(patsubst -I%,-isystem%,$(foreach l,$(libs),$($(l)_CFLAGS)))))
 LIB_LIBS := $(foreach l,$(libs),$($(l)_LIBS))
-TEST_CFLAGS := $(CMOCKA_CFLAGS)
+TEST_CFLAGS := -Itests $(CMOCKA_CFLAGS)
 TEST_LIBS := $(CMOCKA_LIBS)
 
 # --- flags; CFLAGS and LDFLAGS of the user come last
@@ -51,8 +51,8 @@ WARN ?= -Wall -Wextra -Wpedantic
 # no -ffast-math and no -march by default: the same arithmetic on every x86-64 processor
 OPT ?= $(if $(SAN),-O1,-O3) -fno-math-errno $(if $(NATIVE),-march=native)
 san_flags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) -g -fopenmp $(WARN) -MMD -MP -Isrc -I$(B) $(DEPS:%=-isystem%/include) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
-ALL_LDFLAGS = -fopenmp -rdynamic $(san_flags) $(foreach d,$(dep_dirs),-L$(d) -Wl$(comma)-rpath$(comma)$(d)) $(LDFLAGS)
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) -g -fopenmp -fvisibility=hidden $(WARN) -MMD -MP -Isrc -I$(B) $(DEPS:%=-isystem%/include) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
+ALL_LDFLAGS = -fopenmp $(san_flags) $(foreach d,$(dep_dirs),-L$(d) -Wl$(comma)-rpath$(comma)$(d)) $(LDFLAGS)
 ALL_LIBS = $(LIB_LIBS) -ldl -lm
 
 # --- sources
@@ -88,9 +88,10 @@ $(B)/moao: $(call obj,$(prog_src)) $(B)/libmoao.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
+# with the symbols that are public, for a plugin of the tests (tests/emulator)
 $(tests): $(B)/%: $(B)/%.o $(call obj,$(test_help)) $(B)/libmoao.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(filter $(@D)/%.o,$(filter-out $<,$^)) $(B)/libmoao.a $(TEST_LIBS) $(ALL_LIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(filter $(@D)/%.o,$(filter-out $<,$^)) $(B)/libmoao.a $(TEST_LIBS) $(ALL_LIBS)
 
 $(benches): $(B)/%: $(B)/%.o $(B)/libmoao.a
 	$(call say,LD,$@)

@@ -49,6 +49,8 @@ status ast_images_init(const ast_case *k, const psf_opts *o, const profile *p, d
     own.nbox = w->quantity == WANT_EE;
     own.box = &q->box;
     own.crop = 2;
+    own.phase =
+        false; /* of commands: the residual of the pupil would need its points at full order */
     TRY(psf_init(k->s, &own, &q->ps));
     TRY(make_fit(q, p, fit_share));
     TRY(ALLOC(q->l, na * na, "covariances of an asterism"));

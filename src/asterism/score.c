@@ -78,14 +78,19 @@ static status upload_gram(ast_scores *q) {
         cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, mc, k->v, k->v, 1, e, mc, k->area,
                     k->v, 0, eq + t * v * k->mc, mc);
     }
-    for (int i = 0; i < k->ncand; i++) {
+    const int blas = openblas_get_num_threads();
+    openblas_set_num_threads(1); /* the products are small: the targets are shared out instead */
+    for (int i = 0; i < k->ncand && st == MOAO_OK; i++) {
+#pragma omp parallel for schedule(static)
         for (int t = 0; t < k->ntarget; t++)
             gram_row(k, i, t, eq + (size_t)t * v * k->mc, row);
         const size_t bytes = (size_t)(i + 1) * nt * block * sizeof *row;
-        TRY(q->be->copy(q->ctx, q->gram + pair_at(i, 0) * nt * block, (int64_t)bytes, row,
-                        (int64_t)bytes, (int64_t)bytes, 1));
-        TRY(q->be->sync(q->ctx)); /* before the row is used again */
+        st = q->be->copy(q->ctx, q->gram + pair_at(i, 0) * nt * block, (int64_t)bytes, row,
+                         (int64_t)bytes, (int64_t)bytes, 1);
+        if (st == MOAO_OK)
+            st = q->be->sync(q->ctx); /* before the row is used again */
     }
+    openblas_set_num_threads(blas);
 done:
     free(e);
     free(eq);

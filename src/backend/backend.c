@@ -67,6 +67,7 @@ static bool tables_fit(const backend *own) {
     } family[] = {
         {"batched operations", own->batch, sizeof(backend_batch), true},
         {"operations on halves", own->half, sizeof(backend_half), true},
+        {"products with sparse matrices", own->sparse, sizeof(backend_sparse), true},
         {"low-rank operations", own->lowrank, sizeof(backend_lowrank), true},
         {"covariances", own->matcov, sizeof(backend_matcov), false},
         {"PSFs", own->psf, sizeof(backend_psf), false},
@@ -104,6 +105,7 @@ static void take_table(const backend *own) {
 #undef CHECK
     plugin.table.batch = &checked_batch;
     plugin.table.half = &checked_half;
+    plugin.table.sparse = &checked_sparse;
     plugin.table.lowrank = &plugin.lowrank;
     plugin.usable = true;
 }

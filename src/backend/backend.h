@@ -34,6 +34,7 @@
 #ifndef MOAO_BACKEND_H
 #define MOAO_BACKEND_H
 
+#include "base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -41,8 +42,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#include "base/status.h"
 
 typedef enum { BACKEND_D, BACKEND_S, BACKEND_Z, BACKEND_C } backend_type;
 
@@ -75,6 +74,7 @@ struct backend_half;        /* products of halves on tensor cores: backend_half.
 struct backend_matcov;      /* covariances of slopes: backend_matcov.h */
 struct backend_psf;         /* point-spread functions: backend_psf.h */
 struct backend_lowrank;     /* batched QR, SVD, low rank: backend_lowrank.h */
+struct backend_sparse;      /* products with sparse matrices: backend_sparse.h */
 struct backend_group;       /* broadcasts among the devices of several processes: backend_group.h */
 #define BACKEND_IDENTITY 40 /* bytes of a device's name */
 
@@ -174,11 +174,11 @@ typedef struct backend {
     status (*sync)(backend_ctx *ctx); /* wait for the stream, and report errors of the work in it */
     /* What comes into ctx's stream from now on waits for what is in the other context's stream now.
      * Returns at once. */
-    status (*after)(backend_ctx *ctx, backend_ctx *other);
+    status (*wait_for)(backend_ctx *ctx, backend_ctx *other);
 
-    /* A second context on front's device, with a stream of its own whose work gives way to front's
-     * wherever both have some ready. */
-    status (*open_behind)(backend_ctx *front, backend_ctx **ctx);
+    /* A second context on the device of `other`, with a low-priority stream of its own: where both
+     * have work ready, that of `other` goes first. */
+    status (*open_low_priority)(backend_ctx *other, backend_ctx **ctx);
 
     /* Memory of the context's device (CPU: host memory, 256-byte aligned), and host memory that
      * transfers run fastest from. Both calls may wait. Free with NULL is fine. */
@@ -220,24 +220,28 @@ typedef struct backend {
     const struct backend_batch *batch;
     const struct backend_half *half;
     const struct backend_lowrank *lowrank;
+    const struct backend_sparse *sparse;
     const struct backend_matcov *matcov; /* NULL: matcov_backend (matcov/matcov.h) serves */
     const struct backend_psf *psf;       /* NULL: psf_backend (psf/psf.h) serves */
     const struct backend_group *group;   /* NULL: device memory is the host's, MPI can send it */
 } backend;
 
-extern const backend backend_cpu;
+#define backend_cpu moao_backend_cpu
+#define backend_get moao_backend_get
+MOAO_PUBLIC extern const backend backend_cpu;
 
 /* Find a backend: "cpu"; "gpu" (MOAO_INPUT with the reason when the plugin, its libraries, a driver
  * or a device is missing); "auto": the GPU's where it is usable, else the CPU's. The plugin is
  * libmoao_gpu.so: the file that the variable MOAO_GPU_PLUGIN names, else beside the program, else
  * in
  * ../lib/moao from it, and nowhere else. Local; the plugin is loaded once per process. */
-status backend_get(const char *name, const backend **out);
+MOAO_PUBLIC status backend_get(const char *name, const backend **out);
 
 #ifdef __cplusplus
 }
 #endif
 #include "backend_batch.h"
 #include "backend_half.h"
+#include "backend_sparse.h"
 
 #endif

@@ -19,16 +19,18 @@ typedef uint16_t backend_f16; /* the bits of a half */
 
 /* Exponent that brings numbers up to `bound` to at most 2^15; 0 for bounds that are 0 or not
  * finite. */
-int backend_half_exponent(double bound);
+#define backend_half_exponent moao_backend_half_exponent
+MOAO_PUBLIC int backend_half_exponent(double bound);
 
 /* *out = max |a_ij|, NaN where an entry is, 0 of nothing; types D, S. `out` lies in the backend's
  * memory. */
-typedef status half_largest_op(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
+typedef status half_max_abs_op(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
                                const void *a, int64_t lda, double *out);
 
 /* H := halves of 2^exponent A, m x n; A of type D or S, |exponent| <= 1000. */
-typedef status half_narrow_op(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, int exponent,
-                              const void *a, int64_t lda, backend_f16 *h, int64_t ldh);
+typedef status half_cast_to_half_op(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
+                                    int exponent, const void *a, int64_t lda, backend_f16 *h,
+                                    int64_t ldh);
 
 /* C := alpha op(A) op(B) + beta C, C m x n in single precision, k the inner size; products are
  * exact and summed in single precision; op: N or T. alpha = 0 reads neither A nor B, beta = 0 not
@@ -38,15 +40,32 @@ typedef status half_gemm_op(backend_ctx *ctx, char transa, char transb, int64_t 
                             const backend_f16 *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
 /* Y := alpha X + beta Y in double precision, X in single, m x n; beta = 0 does not read Y. */
-typedef status half_widen_op(backend_ctx *ctx, int64_t m, int64_t n, double alpha, const float *x,
-                             int64_t ldx, double beta, double *y, int64_t ldy);
+typedef status half_cast_to_double_op(backend_ctx *ctx, int64_t m, int64_t n, double alpha,
+                                      const float *x, int64_t ldx, double beta, double *y,
+                                      int64_t ldy);
+
+/* A number in two halves: H := halves of 2^exponent A, R := halves of what H leaves of it, m x n, A
+ * of type D or S, |exponent| <= 1000. With the largest entry near 2^15, H + R is right to 22 bits
+ * down to 2^-28 of that, and to 2^-40 of it further down. part: 'A' all; 'L' the lower triangle,
+ * the upper one is not read and becomes 0. */
+typedef status half_split_op(backend_ctx *ctx, backend_type t, char part, int64_t m, int64_t n,
+                             int exponent, const void *a, int64_t lda, backend_f16 *h, int64_t ldh,
+                             backend_f16 *r, int64_t ldr);
+
+/* out[i + j ldo] := sum of the squares of the entries of tile (i, j) of A, m x n, in tiles of tile
+ * x tile entries (what is left in the last ones); types D, S. Sums are in double precision; `out`
+ * lies in the backend's memory. */
+typedef status half_squares_op(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
+                               const void *a, int64_t lda, int64_t tile, double *out, int64_t ldo);
 
 typedef struct backend_half {
     size_t size; /* sizeof(backend_half) */
-    half_largest_op *largest;
-    half_narrow_op *narrow;
+    half_max_abs_op *max_abs;
+    half_cast_to_half_op *cast_to_half;
     half_gemm_op *gemm;
-    half_widen_op *widen;
+    half_cast_to_double_op *cast_to_double;
+    half_split_op *split;
+    half_squares_op *squares;
 } backend_half;
 
 #ifdef __cplusplus

@@ -40,9 +40,10 @@ typedef struct {
 /* Tables of the covariance of two mean gradients on a layer, which depend on the outer scale and on
  * the two footprints' sizes (matcov/gradient_formula.h evaluates them). Near zero separation: two
  * grids of exact values, 0 the inner one, fine and small, 1 the outer one; squares around zero in
- * the axes of the first sensor, of side x side coefficients of cubic B-splines, step 1 / inverse, the
- * first one at -half. A grid holds `kinds` of them: xx, xy, yy, or, for sensors turned against each
- * other, xx, yx, xy, yy (axis of the first, then of the second). Beyond: two radial functions. */
+ * the axes of the first sensor, of side x side coefficients of cubic B-splines, step 1 / inverse,
+ * the first one at -half. A grid holds `kinds` of them: xx, xy, yy, or, for sensors turned against
+ * each other, xx, yx, xy, yy (axis of the first, then of the second). Beyond: two radial functions.
+ */
 typedef struct {
     double near2;               /* squared separation below which the grids serve [m^2] */
     double inner;               /* largest |x|, |y| that the inner grid serves [m] */
@@ -104,7 +105,7 @@ typedef struct {
     const matcov_class *classes;
     const double *gradient_values;
     size_t ngradient_value;
-    struct matcov *host;   /* what it was made of, for the CPU backend */
+    struct matcov *host; /* what it was made of, for the CPU backend */
 } matcov_model;
 
 /* Parts of Cmm to include beside the turbulence. */

@@ -160,21 +160,22 @@ status checked_posv(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int6
 
 /* ---- halves */
 
-static status half_largest(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+static status half_max_abs(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
                            int64_t lda, double *out) {
     const backend *own = backend_own(ctx);
     const bool fine = backend_is_real(t) && n >= 0 && backend_ld_ok(m, lda);
-    const status st = checked_admit(own, own->half->largest, fine, "largest");
-    return st == MOAO_OK ? own->half->largest(ctx, t, m, n, a, lda, out) : st;
+    const status st = checked_admit(own, own->half->max_abs, fine, "max_abs");
+    return st == MOAO_OK ? own->half->max_abs(ctx, t, m, n, a, lda, out) : st;
 }
 
-static status half_narrow(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, int exponent,
-                          const void *a, int64_t lda, backend_f16 *h, int64_t ldh) {
+static status half_cast_to_half(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
+                                int exponent, const void *a, int64_t lda, backend_f16 *h,
+                                int64_t ldh) {
     const backend *own = backend_own(ctx);
     const bool fine = backend_is_real(t) && n >= 0 && backend_ld_ok(m, lda) &&
                       backend_ld_ok(m, ldh) && exponent >= -1000 && exponent <= 1000;
-    const status st = checked_admit(own, own->half->narrow, fine, "narrow");
-    return st == MOAO_OK ? own->half->narrow(ctx, t, m, n, exponent, a, lda, h, ldh) : st;
+    const status st = checked_admit(own, own->half->cast_to_half, fine, "cast_to_half");
+    return st == MOAO_OK ? own->half->cast_to_half(ctx, t, m, n, exponent, a, lda, h, ldh) : st;
 }
 
 static status half_gemm(backend_ctx *ctx, char transa, char transb, int64_t m, int64_t n, int64_t k,
@@ -190,18 +191,55 @@ static status half_gemm(backend_ctx *ctx, char transa, char transb, int64_t m, i
                : st;
 }
 
-static status half_widen(backend_ctx *ctx, int64_t m, int64_t n, double alpha, const float *x,
-                         int64_t ldx, double beta, double *y, int64_t ldy) {
+static status half_cast_to_double(backend_ctx *ctx, int64_t m, int64_t n, double alpha,
+                                  const float *x, int64_t ldx, double beta, double *y,
+                                  int64_t ldy) {
     const backend *own = backend_own(ctx);
     const bool fine = n >= 0 && backend_ld_ok(m, ldx) && backend_ld_ok(m, ldy);
-    const status st = checked_admit(own, own->half->widen, fine, "widen");
-    return st == MOAO_OK ? own->half->widen(ctx, m, n, alpha, x, ldx, beta, y, ldy) : st;
+    const status st = checked_admit(own, own->half->cast_to_double, fine, "cast_to_double");
+    return st == MOAO_OK ? own->half->cast_to_double(ctx, m, n, alpha, x, ldx, beta, y, ldy) : st;
+}
+
+static status half_split(backend_ctx *ctx, backend_type t, char part, int64_t m, int64_t n,
+                         int exponent, const void *a, int64_t lda, backend_f16 *h, int64_t ldh,
+                         backend_f16 *r, int64_t ldr) {
+    const backend *own = backend_own(ctx);
+    const bool fine = backend_is_real(t) && backend_is(part, "AL") && n >= 0 &&
+                      backend_ld_ok(m, lda) && backend_ld_ok(m, ldh) && backend_ld_ok(m, ldr) &&
+                      exponent >= -1000 && exponent <= 1000;
+    const status st = checked_admit(own, own->half->split, fine, "split");
+    return st == MOAO_OK ? own->half->split(ctx, t, part, m, n, exponent, a, lda, h, ldh, r, ldr)
+                         : st;
+}
+
+static status half_squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+                           int64_t lda, int64_t tile, double *out, int64_t ldo) {
+    const backend *own = backend_own(ctx);
+    const bool fine = backend_is_real(t) && n >= 0 && backend_ld_ok(m, lda) && tile >= 1 &&
+                      n / tile < 65535 && backend_ld_ok(m / tile + (m % tile > 0), ldo);
+    const status st = checked_admit(own, own->half->squares, fine, "squares");
+    return st == MOAO_OK ? own->half->squares(ctx, t, m, n, a, lda, tile, out, ldo) : st;
 }
 
 const backend_half checked_half = {
     .size = sizeof(backend_half),
-    .largest = half_largest,
-    .narrow = half_narrow,
+    .max_abs = half_max_abs,
+    .cast_to_half = half_cast_to_half,
     .gemm = half_gemm,
-    .widen = half_widen,
+    .cast_to_double = half_cast_to_double,
+    .split = half_split,
+    .squares = half_squares,
 };
+
+/* ---- sparse matrices */
+
+static status times(backend_ctx *ctx, backend_type t, const backend_rows *s, int64_t n,
+                    double alpha, const void *a, int64_t lda, double beta, void *c, int64_t ldc) {
+    const backend *own = backend_own(ctx);
+    const bool fine = backend_is_real(t) && s->width >= 0 && n >= 0 &&
+                      backend_ld_ok(s->cols, lda) && backend_ld_ok(s->rows, ldc);
+    const status st = checked_admit(own, own->sparse->times, fine, "product with a sparse matrix");
+    return st == MOAO_OK ? own->sparse->times(ctx, t, s, n, alpha, a, lda, beta, c, ldc) : st;
+}
+
+const backend_sparse checked_sparse = {.size = sizeof(backend_sparse), .times = times};

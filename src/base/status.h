@@ -7,6 +7,21 @@
 #ifndef MOAO_STATUS_H
 #define MOAO_STATUS_H
 
+/* What the library of linear algebra shows of itself; in the library its name begins with moao_. */
+#ifndef MOAO_PUBLIC
+#define MOAO_PUBLIC __attribute__((visibility("default")))
+#endif
+#define status_set moao_status_set
+#define status_message moao_status_message
+#define status_clear moao_status_clear
+#define status_adopt moao_status_adopt
+#define status_exit_code moao_status_exit_code
+#define mem_alloc moao_mem_alloc
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum {
     MOAO_OK = 0,
     MOAO_STOPPED,  /* a signal asked for a stop; what is finished is saved (exit code 3) */
@@ -21,19 +36,19 @@ typedef enum {
  * do) and return `code`. The first message of this process is kept until status_clear. Control
  * characters become '?'. */
 #define status_fail(code, ...) status_set((code), __FILE__, __LINE__, __VA_ARGS__)
-status status_set(status code, const char *file, int line, const char *fmt, ...)
+MOAO_PUBLIC status status_set(status code, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
 /* The message kept by status_set, "" when none. Of MOAO_INTERNAL it ends in the place in the
  * source, for those who mend it; all others are for users and stand alone. */
-const char *status_message(void);
-void status_clear(void);
+MOAO_PUBLIC const char *status_message(void);
+MOAO_PUBLIC void status_clear(void);
 /* Keep this text as the message, as it is (of another rank, say), unless there is one. */
-void status_adopt(const char *text);
+MOAO_PUBLIC void status_adopt(const char *text);
 
 /* Exit code of the program for a status: 0 done, 2 bad input, 3 stopped and resumable, 1 anything
  * else. */
-int status_exit_code(status st);
+MOAO_PUBLIC int status_exit_code(status st);
 
 /* Evaluate a call; on failure leave through the function's only exit label, `done`. Needs `status
  * st`. */
@@ -45,7 +60,11 @@ int status_exit_code(status st);
 
 /* Zeroed allocation of count * size bytes, 64-byte aligned; size 0 gives a valid pointer. Sets *p
  * (NULL on failure). `what` names the array in the message. Free with free(). */
-status mem_alloc(void **p, unsigned long count, unsigned long size, const char *what);
+MOAO_PUBLIC status mem_alloc(void **p, unsigned long count, unsigned long size, const char *what);
 #define ALLOC(ptr, count, what) mem_alloc((void **)&(ptr), (count), sizeof *(ptr), (what))
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -2,7 +2,9 @@
 #   make gpu          build/libmoao_gpu.so (needs nvcc, no GPU)     make check-gpu   every test of the operations, on a GPU
 #   make bench-gpu    ours, the vendor's and the ceiling            make install     installs the library too
 #   make gpu-busy     a library that records when the GPU works (scripts/gpu-busy.py)
-NVCCFLAGS += -Xcompiler -fvisibility=hidden
+# the plugin has a status_set of its own, and shows nothing but its two entries
+NVCCFLAGS += -Xcompiler -fvisibility=hidden -DMOAO_PUBLIC=
+LDFLAGS_GPU += -Xlinker --version-script=src/gpu/exports.map
 GPU_LIBS += -lcublas -lcufft
 CUDA_LIBS ?= -lcublas -lcusolver
 
@@ -19,7 +21,7 @@ gpu-bench: gpu $(gpu_bench)
 $(gpu_test) $(filter-out %/bench_tlr,$(gpu_bench)): $(B)/%: %.cu $(B)/libmoao.a
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
-	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -Xcompiler -fopenmp -cudart static -Isrc -MMD -MP -MF $@.d $< $(B)/libmoao.a -o $@ \
+	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -Xcompiler -fopenmp -cudart static -Isrc -Itests -MMD -MP -MF $@.d $< $(B)/libmoao.a -o $@ \
 	  $(OPENBLAS_LIBS) $(CUDA_LIBS) -ldl -lgomp -lpthread
 
 # reads parameter files too, so the program's own libraries are linked
@@ -54,8 +56,9 @@ linalg_major = $(firstword $(subst ., ,$(linalg_version)))
 $(linalg_pic): $(B)/pic/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -fPIC -c $< -o $@
+# one object, in which all but the public symbols are local
 $(B)/libmoao_linalg.a: $(call obj,$(linalg_src))
-	$(Q)rm -f $@; ar rcs $@ $^
+	$(Q)rm -f $@; ld -r -o $(@:.a=.o) $^ && objcopy --localize-hidden $(@:.a=.o) && ar rcs $@ $(@:.a=.o)
 $(B)/libmoao_linalg.so: $(linalg_pic)
 	$(Q)$(CC) -shared -fopenmp $(san_flags) $(LDFLAGS) -Wl,-soname,libmoao_linalg.so.$(linalg_major) -o $@ $^ $(OPENBLAS_LIBS) -ldl -lm -lpthread
 $(B)/moao-linalg.pc: $(B)/flags
@@ -68,7 +71,7 @@ install: install-linalg
 install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so $(B)/moao-linalg.pc
 	install -d $(addprefix $(DESTDIR)$(prefix)/,include/moao/base include/moao/backend include/moao/tlr lib/pkgconfig lib/moao)
 	install -m 644 src/base/status.h $(DESTDIR)$(prefix)/include/moao/base/
-	install -m 644 src/backend/backend.h $(patsubst %,src/backend/backend_%.h,batch half lowrank random) $(DESTDIR)$(prefix)/include/moao/backend/
+	install -m 644 src/backend/backend.h $(patsubst %,src/backend/backend_%.h,batch half lowrank random sparse) $(DESTDIR)$(prefix)/include/moao/backend/
 	install -m 644 src/tlr/tlr.h $(DESTDIR)$(prefix)/include/moao/tlr/
 	install -m 644 $(B)/libmoao_linalg.a $(DESTDIR)$(prefix)/lib/
 	install -m 755 $(B)/libmoao_linalg.so $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_version)

@@ -130,7 +130,7 @@ static status check_memory(const comm *c, const ast_job *j, const ast_scene *u) 
         u->s.nsensor - j->nfixed, j->order, bytes / 1e9, room / 1e9);
 }
 
-static status search(const comm *c, ast_job *j, const ast_stars *s, const ast_case *k,
+static status search(const comm *c, ast_job *j, const ast_stars *s, const ast_case *k, bool quiet,
                      ast_result *r) {
     const backend *be;
     ast_scores *q = NULL;
@@ -144,7 +144,8 @@ static status search(const comm *c, ast_job *j, const ast_stars *s, const ast_ca
         st = ast_scores_init(be, device, k, &q);
     TRY(comm_agree(c, st));
     const ast_search a = {
-        .choose = r->choose, .w = &j->w, .apart = apart, .keep = most, .tell = tell};
+        .choose = r->choose, .w = &j->w, .apart = apart, .keep = most, .tell = quiet ? NULL : tell};
+    last_told = report_now();
     r->combinations = ast_combinations(s->n, r->choose);
     r->greedy = j->cl->greedy || r->combinations > MOST_COMBINATIONS;
     if (r->greedy) {
@@ -194,7 +195,7 @@ status ast_job_rank(const comm *c, ast_job *j, const ast_stars *s, bool quiet, a
     if (!quiet && c->rank == 0)
         progress_step("asterisms of %d of %d stars", r->choose, s->n);
     if (r->choose > 0)
-        TRY(search(c, j, s, k, r));
+        TRY(search(c, j, s, k, quiet, r));
     else
         TRY(comm_agree(c, take_none(r)));
     const double found = report_now();

@@ -14,7 +14,8 @@ typedef struct { /* what makes matrices of one target at a time, and where files
     tor t;         /* like that of the run */
     bool slopes;   /* rows are truth-sensor slopes (R, Cee), else DM commands (W, Cvv) */
     double *dev;   /* on the device: a panel of a covariance, or rows of P Ctt P' */
-    double *whole; /* nrow x nrow: Y + P Ctt P'/2 of a target */
+    double *whole; /* nrow x nrow: Y + P Ctt P'/2 of a target; or a matrix to be copied */
+    enum { PART_CMM, PART_CTT, PART_CTM } part;
 } writer;
 
 static bool wants(const writer *w, const char *name) {
@@ -62,48 +63,23 @@ static status fetch(writer *w, int64_t ni, size_t nj, const double *from, int64_
     return st == MOAO_OK ? engine_sync(e) : st;
 }
 
-static status fetch_panel(writer *w, status made, size_t rows, size_t nj, double *a) {
-    return made != MOAO_OK ? made : fetch(w, (int64_t)rows, nj, w->dev, (int64_t)rows, a, rows);
-}
-
-static status fill_cmm(writer *w, size_t rows, size_t j0, size_t nj, double *a) {
+/* Columns of a covariance, which rank 0 can make by itself; rows: m for Cmm, else t. */
+static status fill_covariance(writer *w, size_t rows, size_t j0, size_t nj, double *a) {
     const engine *e = &w->t.e;
-    const int64_t m = (int64_t)rows;
+    const int64_t n = (int64_t)rows, j = (int64_t)j0, cols = (int64_t)nj;
+    status st;
     if (!is_root(w->r))
         return MOAO_OK;
-    return fetch_panel(w,
-                       e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, (int64_t)j0,
-                                        (int64_t)nj, w->dev, m),
-                       rows, nj, a);
+    st = w->part == PART_CMM
+             ? e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, n, j, cols, w->dev, n)
+         : w->part == PART_CTT
+             ? e->mat->fill_ctt(e->cov, BACKEND_D, 'A', 0, n, j, cols, w->dev, n)
+             : e->mat->fill_ctm(w->t.target[0], BACKEND_D, 0, n, j, cols, w->dev, n);
+    return st == MOAO_OK ? fetch(w, n, nj, w->dev, n, a, rows) : st;
 }
 
-static status fill_ctt(writer *w, size_t rows, size_t j0, size_t nj, double *a) {
-    const engine *e = &w->t.e;
-    const int64_t t = (int64_t)rows;
-    if (!is_root(w->r))
-        return MOAO_OK;
-    return fetch_panel(
-        w, e->mat->fill_ctt(e->cov, BACKEND_D, 'A', 0, t, (int64_t)j0, (int64_t)nj, w->dev, t),
-        rows, nj, a);
-}
-
-static status fill_ctm(writer *w, size_t rows, size_t j0, size_t nj, double *a) {
-    const engine *e = &w->t.e;
-    const int64_t t = (int64_t)rows;
-    if (!is_root(w->r))
-        return MOAO_OK;
-    return fetch_panel(
-        w, e->mat->fill_ctm(w->t.target[0], BACKEND_D, 0, t, (int64_t)j0, (int64_t)nj, w->dev, t),
-        rows, nj, a);
-}
-
-static status fill_d(writer *w, size_t rows, size_t j0, size_t nj, double *a) {
+static status fill_copy(writer *w, size_t rows, size_t j0, size_t nj, double *a) {
     memcpy(a, w->whole + j0 * rows, rows * nj * sizeof *a);
-    return MOAO_OK;
-}
-
-static status fill_dplus(writer *w, size_t rows, size_t j0, size_t nj, double *a) {
-    memcpy(a, w->r->dplus + j0 * rows, rows * nj * sizeof *a);
     return MOAO_OK;
 }
 
@@ -199,21 +175,24 @@ static status write_covariances(writer *w, int index, bool exposure) {
     char name[64];
     status st;
     TRY(comm_agree(e->c, engine_load(&w->t.e, atmos_profile_at(&u->a, time))));
+    w->part = PART_CMM;
     snprintf(name, sizeof name, "Cmm%s_%s%d", zero, kind, index);
     if (wants(w, "Cmm"))
         TRY(write_matrix(w, name, "arcsec2",
                          exposure ? "Cmm of the exposure, noise included"
                                   : "Cmm of the reconstructor, noise included",
-                         u->s.m, u->s.m, fill_cmm));
+                         u->s.m, u->s.m, fill_covariance));
+    w->part = PART_CTT;
     snprintf(name, sizeof name, "Ctt_exp%d", index);
     if (exposure && wants(w, "Ctt"))
         TRY(write_matrix(w, name, "arcsec2", "Ctt, truth sensor with itself", u->s.t, u->s.t,
-                         fill_ctt));
+                         fill_covariance));
+    w->part = PART_CTM;
     for (int k = 0; k < u->s.ntarget && wants(w, "Ctm"); k++) {
         snprintf(name, sizeof name, "Ctm%s_%s%d_target%d", zero, kind, index, k);
         TRY(comm_agree(e->c, e->mat->aim(w->t.target[0], u->s.targets[k], exposure)));
         TRY(write_matrix(w, name, "arcsec2", "Ctm, truth sensor x measurements", u->s.t, u->s.m,
-                         fill_ctm));
+                         fill_covariance));
     }
 done:
     return st;
@@ -285,20 +264,23 @@ done:
 static status write_command(run *r) {
     const sys *s = &r->u.s;
     writer w = {.r = r};
+    double *d = NULL;
     status st = MOAO_OK;
     if (wants(&w, "D")) {
-        st = ALLOC(w.whole, s->t * (size_t)s->dm.nact, "interaction matrix");
+        st = ALLOC(d, s->t * (size_t)s->dm.nact, "interaction matrix");
         if (st == MOAO_OK)
-            st = matcov_fill_interaction(s, w.whole, s->t);
+            st = matcov_fill_interaction(s, d, s->t);
+        w.whole = d;
         TRY(comm_agree(r->c, st));
         TRY(write_matrix(&w, "D", "arcsec/m", "D, interaction matrix, truth sensor x actuators",
-                         s->t, (size_t)s->dm.nact, fill_d));
+                         s->t, (size_t)s->dm.nact, fill_copy));
     }
+    w.whole = r->dplus;
     if (wants(&w, "Dplus"))
         TRY(write_matrix(&w, "Dplus", "m/arcsec", "D+, command matrix, actuators x truth sensor",
-                         (size_t)s->dm.nact, s->t, fill_dplus));
+                         (size_t)s->dm.nact, s->t, fill_copy));
 done:
-    free(w.whole);
+    free(d);
     return st;
 }
 

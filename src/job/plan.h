@@ -48,7 +48,7 @@ typedef struct {
  */
 typedef struct {
     int nlayer, nexposure; /* most of any profile, of any ToR */
-    size_t points; /* of the pupil, for the residual phase */
+    size_t points;         /* of the pupil, for the residual phase */
     size_t psf, tables, target_tables, command, image;
 } plan_sizes;
 

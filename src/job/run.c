@@ -48,13 +48,6 @@ static void begin_part(run *r, double seconds, double flops) {
     progress_part(seconds, flops);
 }
 
-/* Collective. verify_forms of the executor in use. */
-static status forms(void *self, const profile *p, bool shifted, const probe *look, double *a,
-                    double *b) {
-    run *r = self;
-    return obsseq_forms(&r->seq, p, shifted, look, a, b);
-}
-
 /* Collective. The results of an exposure of a chunk, some of them checked. */
 static status expose(run *r, int e, obsexposure *ex, obsseq_accuracy *how, result_block *b) {
     const profile *p = atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]);
@@ -65,7 +58,7 @@ static status expose(run *r, int e, obsexposure *ex, obsseq_accuracy *how, resul
     TRY(verify_begin(&r->ver, e, b->t0, b->t0 + b->nt, &look));
     TRY(obsseq_expose(&r->seq, p, ex, how, look, b));
     const double done = report_now();
-    st = verify_end(&r->ver, e, how->approximate, p, p0, done - from, forms, r);
+    st = verify_end(&r->ver, &r->seq, e, how->approximate, p, p0, done - from);
     r->rep.wall[STAGE_EXPOSURE] += report_now() - done;
 done:
     return st;

@@ -12,8 +12,8 @@
 #define TOLERANCE_MIXED 1e-3
 
 void verify_init(const comm *c, const setup *u, const double *dplus, verify *v) {
-    *v = (verify){.c = c, .s = &u->s, .dplus = dplus, .mode = u->par.compute_verify,
-                   .direct = u->o.phase};
+    *v = (verify){
+        .c = c, .s = &u->s, .dplus = dplus, .mode = u->par.compute_verify, .direct = u->o.phase};
 }
 
 static void drop(verify *v) {
@@ -101,8 +101,7 @@ static status judge(verify *v, int e, int k, const char *what, double gap, doubl
     return MOAO_OK;
 }
 
-static status check(verify *v, int e, bool mixed, const profile *p, const profile *p0,
-                    verify_forms forms, void *run) {
+static status check(verify *v, obsseq *o, int e, bool mixed, const profile *p, const profile *p0) {
     const size_t n = (size_t)v->look.n;
     double *a = NULL;
     status st = ALLOC(a, 2 * n, "a check");
@@ -111,10 +110,10 @@ static status check(verify *v, int e, bool mixed, const profile *p, const profil
     double *b = a + n;
     comm_sum(v->c, v->look.q, n * v->s->m);
     comm_sum(v->c, v->look.y, n);
-    TRY(forms(run, p0, false, &v->look, a, b));
+    TRY(obsseq_forms(o, p0, false, &v->look, a, b));
     for (int k = 0; k < v->look.n; k++)
         TRY(judge(v, e, k, "its reconstructor W", a[k] - b[k], fabs(a[k]) + fabs(b[k]), TOLERANCE));
-    TRY(forms(run, p, true, &v->look, a, b));
+    TRY(obsseq_forms(o, p, true, &v->look, a, b));
     const double twice = v->direct ? 0 : 2; /* of the residual phase Y is of W Cmm W' alone */
     for (int k = 0; k < v->look.n; k++)
         TRY(judge(v, e, k, "its residual", a[k] - twice * b[k] - 2 * v->look.y[k],
@@ -124,13 +123,13 @@ done:
     return st;
 }
 
-status verify_end(verify *v, int e, bool mixed, const profile *p, const profile *p0, double seconds,
-                  verify_forms forms, void *run) {
+status verify_end(verify *v, obsseq *o, int e, bool mixed, const profile *p, const profile *p0,
+                  double seconds) {
     const double from = report_now();
     v->worked += seconds;
     if (v->look.n == 0)
         return MOAO_OK;
-    status st = check(v, e, mixed, p, p0, forms, run);
+    status st = check(v, o, e, mixed, p, p0);
     v->checked += v->look.n;
     v->cost = report_now() - from;
     v->spent += v->cost;

@@ -7,7 +7,7 @@
 
 #include "base/progress.h"
 #include "job/setup.h"
-#include "obsseq/probe.h"
+#include "obsseq/obsseq.h"
 
 typedef struct {
     const comm *c;
@@ -32,15 +32,11 @@ void verify_free(verify *v);
  * fills; NULL: nothing. */
 status verify_begin(verify *v, int e, int t0, int t1, probe **look);
 
-/* Forms of the probe under a profile, by the executor of the run. Collective. */
-typedef status (*verify_forms)(void *run, const profile *p, bool shifted, const probe *look,
-                               double *a, double *b);
-
 /* Collective. MOAO_NUMERIC, with the target and what to do, where a residual of exposure e is not
  * what it should be. p, p0: profiles of the exposure and of the reconstructor; mixed: its
  * precision. seconds: what the exposure took. */
-status verify_end(verify *v, int e, bool mixed, const profile *p, const profile *p0, double seconds,
-                  verify_forms forms, void *run);
+status verify_end(verify *v, obsseq *o, int e, bool mixed, const profile *p, const profile *p0,
+                  double seconds);
 
 /* Local. For run.json. */
 void verify_report(const verify *v, report *rep);

@@ -67,11 +67,11 @@ static status cpu_sync(backend_ctx *ctx) {
     return MOAO_OK;
 }
 
-static status cpu_open_behind(backend_ctx *front, backend_ctx **ctx) {
-    return cpu_open(front->device, NULL, ctx);
+static status cpu_open_low_priority(backend_ctx *other, backend_ctx **ctx) {
+    return cpu_open(other->device, NULL, ctx);
 }
 
-static status cpu_after(backend_ctx *ctx, backend_ctx *other) {
+static status cpu_wait_for(backend_ctx *ctx, backend_ctx *other) {
     (void)ctx, (void)other;
     return MOAO_OK;
 }
@@ -158,8 +158,8 @@ static status cpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t,
 #define UNCHECKED                                                                                  \
     .name = "cpu", .size = sizeof(backend), .devices = cpu_devices, .describe = cpu_describe,      \
     .memory = cpu_memory, .reserve = cpu_reserve, .identify = cpu_identify, .open = cpu_open,      \
-    .close = cpu_close, .stream = cpu_stream, .sync = cpu_sync, .after = cpu_after,                \
-    .open_behind = cpu_open_behind, .alloc = cpu_alloc, .release = cpu_release,                    \
+    .close = cpu_close, .stream = cpu_stream, .sync = cpu_sync, .wait_for = cpu_wait_for,          \
+    .open_low_priority = cpu_open_low_priority, .alloc = cpu_alloc, .release = cpu_release,        \
     .alloc_host = cpu_alloc, .release_host = cpu_release, .copy = cpu_copy,                        \
     .workspace = cpu_workspace, .host_workspace = cpu_host_workspace,                              \
     .multi_workspace = cpu_multi_workspace
@@ -186,6 +186,7 @@ const backend backend_cpu_own = {
     .batch = &batch_cpu,
     .half = &half_cpu,
     .lowrank = &lowrank_cpu,
+    .sparse = &sparse_cpu,
 };
 
 #define CHECKED(op) .op = checked_##op,
@@ -196,4 +197,5 @@ const backend backend_cpu = {
     BACKEND_CHECKED(CHECKED).batch = &checked_batch,
     .half = &checked_half,
     .lowrank = &lowrank_checked,
+    .sparse = &checked_sparse,
 };

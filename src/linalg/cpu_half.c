@@ -3,6 +3,7 @@
 #include "cpu_blas.h"
 #include "cpu_own.h"
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +38,20 @@ static float half_value(backend_f16 h) {
     return (float)(h & 0x8000 ? -a : a);
 }
 
-static status cpu_largest(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+static float values[65536]; /* of all halves */
+
+static void make_values(void) {
+    for (int i = 0; i < 65536; i++)
+        values[i] = half_value((backend_f16)i);
+}
+
+static const float *all_values(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_values);
+    return values;
+}
+
+static status cpu_max_abs(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
                           int64_t lda, double *out) {
     double most = 0;
     (void)ctx;
@@ -52,8 +66,8 @@ static status cpu_largest(backend_ctx *ctx, backend_type t, int64_t m, int64_t n
     return MOAO_OK;
 }
 
-static status cpu_narrow(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, int exponent,
-                         const void *a, int64_t lda, backend_f16 *h, int64_t ldh) {
+static status cpu_cast_to_half(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, int exponent,
+                               const void *a, int64_t lda, backend_f16 *h, int64_t ldh) {
     (void)ctx;
     const double scale = ldexp(1, exponent);
 #pragma omp parallel for
@@ -77,17 +91,15 @@ static void spread(char trans, int64_t m, int64_t k0, int64_t n, const backend_f
 static status cpu_gemm_half(backend_ctx *ctx, char ta, char tb, int64_t m, int64_t n, int64_t k,
                             float alpha, const backend_f16 *a, int64_t lda, const backend_f16 *b,
                             int64_t ldb, float beta, float *c, int64_t ldc) {
-    float *value = NULL, *x = NULL, *y = NULL;
+    const float *value = all_values();
+    float *x = NULL, *y = NULL;
     const float one = 1;
     status st = cpu_fits("gemm of halves", m, n, ldc);
     (void)ctx;
     if (st != MOAO_OK || m == 0 || n == 0)
         return st;
-    TRY(ALLOC(value, 65536, "halves as singles"));
     TRY(ALLOC(x, (size_t)(m * INNER), "halves as singles"));
     TRY(ALLOC(y, (size_t)(n * INNER), "halves as singles"));
-    for (int i = 0; i < 65536; i++)
-        value[i] = half_value((backend_f16)i);
     cpu_gemm_panel(BACKEND_S, 'N', 'N', m, n, 0, &one, x, m, y, INNER, &beta, c, ldc);
     for (int64_t j = 0; alpha != 0 && j < k; j += INNER) {
         const int64_t w = k - j < INNER ? k - j : INNER;
@@ -96,14 +108,13 @@ static status cpu_gemm_half(backend_ctx *ctx, char ta, char tb, int64_t m, int64
         cpu_gemm_panel(BACKEND_S, 'N', 'T', m, n, w, &alpha, x, m, y, n, &one, c, ldc);
     }
 done:
-    free(value);
     free(x);
     free(y);
     return st;
 }
 
-static status cpu_widen(backend_ctx *ctx, int64_t m, int64_t n, double alpha, const float *x,
-                        int64_t ldx, double beta, double *y, int64_t ldy) {
+static status cpu_cast_to_double(backend_ctx *ctx, int64_t m, int64_t n, double alpha,
+                                 const float *x, int64_t ldx, double beta, double *y, int64_t ldy) {
     (void)ctx;
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++) {
@@ -113,10 +124,47 @@ static status cpu_widen(backend_ctx *ctx, int64_t m, int64_t n, double alpha, co
     return MOAO_OK;
 }
 
+static double entry(backend_type t, const void *a, int64_t k) {
+    return t == BACKEND_D ? ((const double *)a)[k] : (double)((const float *)a)[k];
+}
+
+static status cpu_split(backend_ctx *ctx, backend_type t, char part, int64_t m, int64_t n,
+                        int exponent, const void *a, int64_t lda, backend_f16 *h, int64_t ldh,
+                        backend_f16 *r, int64_t ldr) {
+    (void)ctx;
+    const double scale = ldexp(1, exponent);
+    const float *value = all_values();
+#pragma omp parallel for
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++) {
+            const double x = part == 'A' || i >= j ? scale * entry(t, a, i + j * lda) : 0;
+            const backend_f16 top = half_of(x);
+            h[i + j * ldh] = top;
+            r[i + j * ldr] = half_of(x - (double)value[top]);
+        }
+    return MOAO_OK;
+}
+
+static status cpu_squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+                          int64_t lda, int64_t tile, double *out, int64_t ldo) {
+    (void)ctx;
+    for (int64_t j0 = 0; j0 < n; j0 += tile)
+        for (int64_t i0 = 0; i0 < m; i0 += tile) {
+            double sum = 0;
+            for (int64_t j = j0; j < n && j < j0 + tile; j++)
+                for (int64_t i = i0; i < m && i < i0 + tile; i++)
+                    sum += entry(t, a, i + j * lda) * entry(t, a, i + j * lda);
+            out[i0 / tile + j0 / tile * ldo] = sum;
+        }
+    return MOAO_OK;
+}
+
 const backend_half half_cpu = {
     .size = sizeof(backend_half),
-    .largest = cpu_largest,
-    .narrow = cpu_narrow,
+    .max_abs = cpu_max_abs,
+    .cast_to_half = cpu_cast_to_half,
     .gemm = cpu_gemm_half,
-    .widen = cpu_widen,
+    .cast_to_double = cpu_cast_to_double,
+    .split = cpu_split,
+    .squares = cpu_squares,
 };

@@ -113,12 +113,15 @@ MOAO_HD static inline int formula_on_layer(double h, double kappa, double altitu
 }
 
 /* Slope variance [arcsec^2] of a spot of width `along` the slope and `across` it (FWHM, arcsec):
- * flux in photo-electrons, ron [e-], pixel [arcsec]. Model section 5. */
-MOAO_HD static inline double formula_spot_variance(double flux, double ron, double pixel,
-                                                   double along, double across) {
-    double g = ron / (flux * pixel);
-    return 0.32 / flux * along * along + 0.82 * g * g * along * along * along * across;
+ * flux in photo-electrons, whose variance counts `photons` times; noise of a pixel [e-], pixel
+ * [arcsec]. Model section 5. */
+MOAO_HD static inline double formula_spot_variance(double flux, double photons, double noise,
+                                                   double pixel, double along, double across) {
+    double g = noise / (flux * pixel);
+    return photons / flux * along * along + 0.82 * g * g * along * along * along * across;
 }
+#define FORMULA_PHOTONS_PUBLISHED 0.32
+#define FORMULA_PHOTONS_GAUSSIAN 0.18033688011112043 /* 1 / (8 ln 2): the width's variance */
 
 /* Seeing [arcsec] at a wavelength [m] for r0 [m] quoted at 500 nm; 0 for r0 = INFINITY. */
 MOAO_HD static inline double formula_seeing(double r0, double wavelength) {

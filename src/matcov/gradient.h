@@ -13,8 +13,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Separation, in root mean square sizes of the two footprints, up to which the grids serve. */
-#define GRADIENT_RADIUS 6.0
+/* Separation, in root mean square sizes of the two footprints, up to which the grids serve. Its
+ * square is no separation of a lattice, where rounding would choose between grid and function. */
+#define GRADIENT_RADIUS 6.107
 /* Sizes in the pupil that differ by more: the larger is cut into equal squares. */
 #define GRADIENT_RATIO 1.5
 

@@ -27,16 +27,26 @@ static spot spot_of(const sys *s, const sensor *o, double r0, double x, double y
 }
 
 /* Noise covariance of one subaperture in the sensor's own axes [arcsec^2]: v = {xx, yy, xy}; (x, y)
- * is the registered position of its centre. */
-static void noise_of(const sys *s, const sensor *o, double r0, double x, double y, double v[3]) {
-    double flux = sys_photons(s, o), pixel = o->noise.pixel * ARCSEC_PER_RAD;
+ * is the registered position of its centre, light its share of the light. */
+static void noise_of(const sys *s, const sensor *o, double r0, double x, double y, double light,
+                     double v[3]) {
+    const sensor_noise *n = &o->noise;
+    double flux = light * sys_photons(s, o), pixel = n->pixel * ARCSEC_PER_RAD;
+    double excess = fmax(1.0, n->excess);
+    double each = sqrt(n->ron * n->ron + excess * sys_background(s, o) * light);
+    double photons = excess * (n->gaussian ? FORMULA_PHOTONS_GAUSSIAN : FORMULA_PHOTONS_PUBLISHED);
     const spot p = spot_of(s, o, r0, x, y);
     double c = o->lgs ? cos(p.angle) : 1.0, e = o->lgs ? sin(p.angle) : 0.0;
-    double va = formula_spot_variance(flux, o->noise.ron, pixel, p.along, p.across);
-    double vc = formula_spot_variance(flux, o->noise.ron, pixel, p.across, p.along);
+    double va = formula_spot_variance(flux, photons, each, pixel, p.along, p.across);
+    double vc = formula_spot_variance(flux, photons, each, pixel, p.across, p.along);
     v[0] = c * c * va + e * e * vc;
     v[1] = e * e * va + c * c * vc;
     v[2] = c * e * (va - vc);
+}
+
+/* Share of the light that subaperture k has. The published model knows no partly lit ones. */
+static double light_of(const sys *s, const sensor *o, int k) {
+    return o->gradient ? sys_lit_share(s, o, k) : 1.0;
 }
 
 /* Registered position of the centre of subaperture k [m]. */
@@ -59,7 +69,7 @@ void matcov_noise_figures(const sys *s, const profile *p, int w, noise_figures *
         double at[2], v[3];
         place_of(s, o, k, at);
         const spot one = spot_of(s, o, p->r0, at[0], at[1]);
-        noise_of(s, o, p->r0, at[0], at[1], v);
+        noise_of(s, o, p->r0, at[0], at[1], light_of(s, o, k), v);
         f->across += one.across / o->nsub;
         f->along += one.along / o->nsub;
         f->variance += 0.5 * (v[0] + v[1]) / o->nsub;
@@ -89,7 +99,7 @@ status noise_init(const sys *s, const profile *p, double *noise, double *tiptilt
             if (o->noise.variance >= 0.0)
                 v[0] = v[1] = o->noise.variance, v[2] = 0.0;
             else
-                noise_of(s, o, p->r0, at[0], at[1], v);
+                noise_of(s, o, p->r0, at[0], at[1], light_of(s, o, k), v);
             if (!isfinite(v[0] + v[1] + v[2]))
                 return status_fail(
                     MOAO_NUMERIC,

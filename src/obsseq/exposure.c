@@ -139,6 +139,7 @@ typedef struct { /* results of this rank, by target that it owns */
     double *scalars;
     float *images;
     size_t ns, np; /* of a target */
+    int first;     /* of them */
 } results;
 
 /* This rank's part of q and y of the probe from W and Y, when it looks at the k-th target. Waits
@@ -171,14 +172,10 @@ done:
     return st;
 }
 
-/* Results of the PSFs of the k-th target, one of this rank's own. */
-static int slot_of(const obsseq *o, int k) {
-    return k / o->t.t.group_size % PSF_SLOTS;
-}
-
 /* PSFs of the k-th target from its Y. Collective in the group. */
 static status start_psf(obsseq *o, const linop *op, int k) {
     const team *t = &o->t.t;
+    const int owner = team_owner(t, &o->t.ch, k);
     const double from = report_now();
     report_phase("exposure: PSF");
     status st = look_at(o, k);
@@ -187,22 +184,21 @@ static status start_psf(obsseq *o, const linop *op, int k) {
     TIMED_WAIT(o->t.e.rep, STAGE_PSF, st = team_agree(t, st));
     if (st == MOAO_OK && t->group_size > 1)
         TIMED_WAIT(o->t.e.rep, STAGE_PSF,
-                   MPI_Reduce(team_owns(t, k) ? MPI_IN_PLACE : o->sum, o->sum,
-                              (int)psf_sep_count(o->ps), MPI_DOUBLE, MPI_SUM, k % t->group_size,
-                              t->group));
-    if (st == MOAO_OK && team_owns(t, k))
-        st = o->img->compute(o->imager, slot_of(o, k), o->sum, o->mtt);
+                   MPI_Reduce(owner == t->member ? MPI_IN_PLACE : o->sum, o->sum,
+                              (int)psf_sep_count(o->ps), MPI_DOUBLE, MPI_SUM, owner, t->group));
+    if (st == MOAO_OK && owner == t->member)
+        st = o->img->compute(o->imager, k % PSF_SLOTS, o->sum, o->mtt);
     o->psf_seconds += report_now() - from;
     return st;
 }
 
 static status finish_psf(obsseq *o, int k, results *r) {
-    const size_t i = (size_t)(k / o->t.t.group_size);
+    const size_t i = (size_t)(k - r->first);
     status st;
     report_phase("exposure: results");
     TRY(comm_fault(o->t.e.c, "psf"));
     TRY(comm_fault(o->t.e.c, "device"));
-    TRY(o->img->collect(o->imager, slot_of(o, k), r->scalars + i * r->ns,
+    TRY(o->img->collect(o->imager, k % PSF_SLOTS, r->scalars + i * r->ns,
                         r->images != NULL ? r->images + i * r->np : NULL));
     engine_progress(&o->t.e);
     st = !o->t.e.in_step && comm_alarmed(o->t.e.c) ? MOAO_INTERNAL : MOAO_OK;
@@ -222,7 +218,7 @@ static status expose_targets(obsseq *o, linop *op, obsexposure *ex, int k0, int 
         st = start_psf(o, op, k);
         if (st == MOAO_OK && last >= 0)
             st = finish_psf(o, last, r);
-        last = team_owns(&o->t.t, k) ? k : last;
+        last = team_owner(&o->t.t, &o->t.ch, k) == o->t.t.member ? k : last;
         TIMED_WAIT(o->t.e.rep, STAGE_PSF, st = team_agree(&o->t.t, st));
     }
     if (st == MOAO_OK && last >= 0)
@@ -300,14 +296,16 @@ done:
 status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accuracy *how,
                      probe *look, result_block *b) {
     tor *t = &o->t;
-    const size_t most = (size_t)team_owned(&t->t, &t->ch, t->e.c->rank, NULL);
+    int first, most;
+    team_owned(&t->t, &t->ch, t->t.member, &first, &most);
     results r = {.ns = (size_t)b->nlambda * (3 + (size_t)b->nbox),
-                 .np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop};
+                 .np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop,
+                 .first = first};
     report *rep = t->e.rep;
     double from = report_now();
-    status st = ALLOC(r.scalars, most * r.ns, "results");
+    status st = ALLOC(r.scalars, (size_t)most * r.ns, "results");
     if (st == MOAO_OK && b->crop > 0)
-        st = ALLOC(r.images, most * r.np, "PSFs of a rank");
+        st = ALLOC(r.images, (size_t)most * r.np, "PSFs of a rank");
     if (look != NULL) {
         memset(look->q, 0, (size_t)look->n * (size_t)t->e.m * sizeof *look->q);
         memset(look->y, 0, (size_t)look->n * sizeof *look->y);

@@ -68,55 +68,29 @@ status obsseq_forms(obsseq *o, const profile *p, bool shifted, const probe *look
     return st == MOAO_OK ? probe_forms(e, o->t.target[0], shifted, look, a, b) : st;
 }
 
-/* --- results on their way to rank 0 */
-
-/* Bring the results of every rank to rank 0, in the order of the targets. `own` has this rank's. */
-static void gather_results(const tor *t, const double *scalars, const float *images, int *list,
-                           double *take, float *take_images, result_block *b) {
-    const size_t ns = (size_t)b->nlambda * (3 + (size_t)b->nbox);
-    const size_t one = (size_t)b->crop * (size_t)b->crop, np = (size_t)b->nlambda * one;
-    const comm *c = t->e.c;
-    if (c->rank != 0) {
-        int n = team_owned(&t->t, &t->ch, c->rank, list);
-        MPI_Send(scalars, n * (int)ns, MPI_DOUBLE, 0, 0, c->mpi);
-        for (int i = 0; i < n * b->nlambda && images != NULL; i++) /* an int counts one of them */
-            MPI_Send(images + (size_t)i * one, (int)one, MPI_FLOAT, 0, 1, c->mpi);
-        return;
-    }
-    for (int r = 0; r < c->size; r++) {
-        int n = team_owned(&t->t, &t->ch, r, list);
-        const double *from = r == 0 ? scalars : take;
-        if (r > 0)
-            MPI_Recv(take, n * (int)ns, MPI_DOUBLE, r, 0, c->mpi, MPI_STATUS_IGNORE);
-        for (int i = 0; i < n; i++) {
-            memcpy(b->scalars + (size_t)list[i] * ns, from + (size_t)i * ns, ns * sizeof(double));
-            if (images == NULL)
-                continue;
-            for (int l = 0; r > 0 && l < b->nlambda; l++)
-                MPI_Recv(take_images + (size_t)l * one, (int)one, MPI_FLOAT, r, 1, c->mpi,
-                         MPI_STATUS_IGNORE);
-            memcpy(b->images + (size_t)list[i] * np, r == 0 ? images + (size_t)i * np : take_images,
-                   np * sizeof(float));
-        }
-    }
-}
-
+/* Ranks make PSFs of consecutive targets, in the order of the ranks. */
 status obsseq_collect(const tor *t, const double *scalars, const float *images, result_block *b) {
-    const size_t ns = (size_t)b->nlambda * (3 + (size_t)b->nbox);
-    const size_t np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop;
-    double *take = NULL;
-    float *take_images = NULL;
-    int *list = NULL;
-    status st;
-    TRY(ALLOC(take, (size_t)t->ch.count * ns, "results"));
-    TRY(ALLOC(list, (size_t)t->ch.count, "targets of a rank"));
-    TRY(ALLOC(take_images, np, "PSFs of a target"));
-done:
-    if ((st = comm_agree(t->e.c, st)) == MOAO_OK)
-        TIMED_WAIT(t->e.rep, STAGE_PSF,
-                   gather_results(t, scalars, images, list, take, take_images, b));
-    free(take);
-    free(list);
-    free(take_images);
+    const int ns = b->nlambda * (3 + b->nbox), np = b->nlambda * b->crop * b->crop;
+    const comm *c = t->e.c;
+    MPI_Datatype of_scalars, of_image; /* an int counts targets */
+    int *count = NULL, mine, k0;
+    status st = ALLOC(count, 2 * (size_t)c->size, "targets of the ranks");
+    if ((st = comm_agree(c, st)) != MOAO_OK)
+        return st;
+    team_owned(&t->t, &t->ch, t->t.member, &k0, &mine);
+    MPI_Type_contiguous(ns, MPI_DOUBLE, &of_scalars);
+    MPI_Type_contiguous(np, MPI_FLOAT, &of_image);
+    MPI_Type_commit(&of_scalars);
+    MPI_Type_commit(&of_image);
+    TIMED_WAIT(t->e.rep, STAGE_PSF, MPI_Gather(&mine, 1, MPI_INT, count, 1, MPI_INT, 0, c->mpi));
+    for (int r = 1; r < c->size; r++)
+        count[c->size + r] = count[c->size + r - 1] + count[r - 1];
+    MPI_Gatherv(scalars, mine, of_scalars, b->scalars, count, count + c->size, of_scalars, 0,
+                c->mpi);
+    if (images != NULL)
+        MPI_Gatherv(images, mine, of_image, b->images, count, count + c->size, of_image, 0, c->mpi);
+    MPI_Type_free(&of_scalars);
+    MPI_Type_free(&of_image);
+    free(count);
     return st;
 }

@@ -65,7 +65,7 @@ status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accura
 status obsseq_forms(obsseq *o, const profile *p, bool shifted, const probe *look, double *a,
                     double *b);
 
-/* Collective. Results of the targets that each rank makes PSFs of, in order, to *b on rank 0.
+/* Collective. Results of the targets that each rank makes PSFs of (team_owned), to *b on rank 0.
  * images: NULL on every rank, or on none. */
 status obsseq_collect(const tor *t, const double *scalars, const float *images, result_block *b);
 

@@ -1,5 +1,5 @@
-/* The residual phase on the pupil (psf.residual: phase): W Cpm' of the targets of an exposure, beside
- * their Y. Model section 7. */
+/* The residual phase on the pupil (psf.residual: phase): W Cpm' of the targets of an exposure,
+ * beside their Y. Model section 7. */
 #ifndef MOAO_OBSSEQ_PHASE_H
 #define MOAO_OBSSEQ_PHASE_H
 

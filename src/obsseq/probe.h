@@ -1,6 +1,6 @@
 /* Whether the residuals of an exposure are what they should be, found by another road.
  *
- * For a target with the residual S = Y + Y' (Y as obsseq_residual makes it) and a vector x of
+ * For a target with the residual S = Y + Y' (Y as residual_pass makes it) and a vector x of
  * numbers of either sign between 1 and 2, let q = W'x and p = D+'x. Then
  *
  *     x'S x = q'Cmm q - 2 p'Ctm q        under the profile of the exposure,

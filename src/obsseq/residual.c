@@ -2,7 +2,8 @@
 
 /* z -= P Ctm(:, j:j+n), then Y += z W(:, j:j+n)' for the k-th target; z: its rows of W T. Of the
  * residual phase W Cpm' takes the place of P Ctm. */
-static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t j, int64_t n, double *z, int64_t ldz) {
+static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t j, int64_t n,
+                         double *z, int64_t ldz) {
     engine *e = &t->e;
     const int64_t nlrow = t->t.nlrow;
     const wrows w = {.slot = k, .rows = nlrow, .ld = t->ld, .w = t->w[k]};
@@ -13,8 +14,8 @@ static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t
         TRY(phase_columns(t, ph, op, k, j, n));
     else
         TRY(op->kind->project != NULL ? op->kind->project(op, tor_target(t, k), j, n)
-                                  : tor_project(t, tor_target(t, k), t->t.row0, nlrow, j, n, -1.0,
-                                                1.0, z, ldz, STAGE_EXPOSURE));
+                                      : tor_project(t, tor_target(t, k), t->t.row0, nlrow, j, n,
+                                                    -1.0, 1.0, z, ldz, STAGE_EXPOSURE));
     report_phase("exposure: Y");
     if (op->kind->outer != NULL)
         st = op->kind->outer(op, &w, j, n);
@@ -31,7 +32,8 @@ done:
 }
 
 /* Columns j .. j + n of W T - P Ctm of the targets, and their part of Y. */
-static status one_panel(tor *t, const phase_term *ph, linop *op, int k0, int count, int64_t j, int64_t n) {
+static status one_panel(tor *t, const phase_term *ph, linop *op, int k0, int count, int64_t j,
+                        int64_t n) {
     status st = MOAO_OK;
     if (op->kind->panel != NULL)
         TRY(op->kind->panel(op, j, n));

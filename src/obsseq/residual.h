@@ -6,8 +6,8 @@
 #include "obsseq/phase.h"
 #include "tor/tor.h"
 
-/* With ph (NULL, or none of its points: sensor) nothing is projected, P Cee P' has no part in it: Y +
- * Y' = W Cmm W', and W Cpm' is made beside it.
+/* With ph (NULL, or none of its points: sensor) nothing is projected, P Cee P' has no part in it: Y
+ * + Y' = W Cmm W', and W Cpm' is made beside it.
  *
  * Conditions are loaded and so is `op`, the operator of the reconstructor or its reference. Y of
  * targets k0 .. k0 + n of this rank's chunk, n as tor_pass has it, into t->y, which other targets

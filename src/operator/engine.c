@@ -11,7 +11,7 @@ status engine_open(engine *e) {
     e->mat = matcov_backend(e->be);
     e->device = e->c->node_rank % n;
     TRY(e->be->open(e->device, NULL, &e->ctx));
-    st = e->be->open_behind(e->ctx, &e->behind);
+    st = e->be->open_low_priority(e->ctx, &e->behind);
 done:
     return st;
 }

@@ -67,6 +67,11 @@ status engine_gemm(engine *e, char ta, char tb, int64_t m, int64_t n, int64_t k,
 /* Local. comm_flip of a number on the device, where comm_flips says so. */
 status engine_flip(engine *e, const char *where, double *x);
 
+/* At least as many doubles, a multiple of 256 bytes. */
+static inline int64_t engine_aligned(int64_t count) {
+    return (count + 31) / 32 * 32;
+}
+
 /* Columns of the panel at j. */
 static inline int64_t engine_width(const engine *e, int64_t j, int64_t end) {
     return end - j < e->width ? end - j : e->width;

@@ -45,11 +45,11 @@ typedef struct {
 /* Of a target, in its own memory: B0 W' (v x v), then W times `axes` (v x nk). */
 static int64_t half_own(const linop *base) {
     const half *x = (const half *)base;
-    return x->v * (x->v + x->nk);
+    return engine_aligned(x->v * x->v) + x->v * x->nk;
 }
 
 static double *axes_of(const half *x, double *own) {
-    return own + x->v * x->v;
+    return own + engine_aligned(x->v * x->v);
 }
 
 /* --- memory */
@@ -141,7 +141,7 @@ static status find_exponent(half *x, int64_t m, int64_t n, const double *a, int 
     engine *e = x->base.e;
     double *most = x->host + x->nk * x->nk;
     status st;
-    TRY(e->be->half->largest(e->ctx, BACKEND_D, m, n, a, m, x->largest));
+    TRY(e->be->half->max_abs(e->ctx, BACKEND_D, m, n, a, m, x->largest));
     TRY(engine_copy(e, most, x->largest, 1));
     TRY(engine_sync(e));
     *exponent = backend_half_exponent(*most);
@@ -159,7 +159,8 @@ static status prepare(half *x, const linop_setup *u) {
     TRY(e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', e->width, e->width, 1, &none, x->diag, e->width,
                     x->diag, 1, &none, x->diag, e->width, e->work, e->lwork));
     TRY(find_exponent(x, x->v, e->t, u->proj, &x->ed));
-    st = e->be->half->narrow(e->ctx, BACKEND_D, x->v, e->t, x->ed, u->proj, x->v, x->dplus, x->v);
+    st = e->be->half->cast_to_half(e->ctx, BACKEND_D, x->v, e->t, x->ed, u->proj, x->v, x->dplus,
+                                   x->v);
 done:
     return st;
 }
@@ -240,12 +241,12 @@ static status fill_halves(half *x) {
         n = engine_width(e, j, m);
         const int64_t below = m - j - n;
         TRY(mat->fill_cmm(e->cov, BACKEND_S, 'T', MATCOV_NOISE, j, n, j, n, x->diag, e->width));
-        TRY(e->be->half->narrow(e->ctx, BACKEND_S, n, n, x->et, x->diag, e->width, to, n));
+        TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, n, n, x->et, x->diag, e->width, to, n));
         to += n * n;
         if (below > 0)
             TRY(mat->fill_cmm(e->cov, BACKEND_S, 'A', MATCOV_NOISE, j, n, j + n, below, x->wide,
                               n));
-        TRY(e->be->half->narrow(e->ctx, BACKEND_S, n, below, x->et, x->wide, n, to, n));
+        TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, n, below, x->et, x->wide, n, to, n));
         to += n * below;
     }
 done:
@@ -296,8 +297,8 @@ static status half_begin(linop *base, const wrows *w, double *own) {
     (void)own;
     x->es = es;
     x->ez = backend_half_exponent(most);
-    return e->be->half->narrow(e->ctx, BACKEND_D, x->v, e->m, x->ew[w->slot], w->w, x->v, x->w,
-                               x->v);
+    return e->be->half->cast_to_half(e->ctx, BACKEND_D, x->v, e->m, x->ew[w->slot], w->w, x->v,
+                                     x->w, x->v);
 }
 
 /* The panel of dT at column j. */
@@ -331,7 +332,7 @@ static status half_project(linop *base, backend_cov_target *target, int64_t j, i
     const int64_t v = x->v, t = e->t;
     status st;
     TRY(e->mat->fill_ctm(target, BACKEND_S, 0, t, j, n, x->wide, t));
-    TRY(e->be->half->narrow(e->ctx, BACKEND_S, t, n, x->ec, x->wide, t, x->ctm, t));
+    TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, t, n, x->ec, x->wide, t, x->ctm, t));
     st = e->be->half->gemm(e->ctx, 'N', 'N', v, n, t, ldexpf(-1, x->es - x->ed - x->ec), x->dplus,
                            v, x->ctm, t, 1, x->sum, v);
 done:
@@ -344,7 +345,7 @@ static status half_outer(linop *base, const wrows *w, int64_t j, int64_t n) {
     const int64_t v = x->v;
     status st;
     (void)w;
-    TRY(e->be->half->narrow(e->ctx, BACKEND_S, v, n, x->ez, x->sum, v, x->z, v));
+    TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, v, n, x->ez, x->sum, v, x->z, v));
     st = e->be->half->gemm(e->ctx, 'N', 'T', v, v, n, 1, x->z, v, x->w + j * v, v, j > 0, x->y, v);
 done:
     return st;
@@ -362,7 +363,7 @@ static status half_end(linop *base, const wrows *w, double *own, double *y) {
                     v));
     TRY(engine_gemm(e, 'N', 'T', v, v, nk, 1.0, x->kd, v, k, v, (e->phase ? 0.5 : -0.5) * x->beta,
                     y, v));
-    TRY(e->be->half->widen(e->ctx, v, v, ldexp(1, -x->es - x->ez - x->ew[w->slot]), x->y, v, 1.0, y,
+    TRY(e->be->half->cast_to_double(e->ctx, v, v, ldexp(1, -x->es - x->ez - x->ew[w->slot]), x->y, v, 1.0, y,
                            v));
 done:
     return st;
@@ -375,7 +376,7 @@ static status half_phase(linop *base, backend_cov_target *target, const wrows *w
     status st;
     (void)w;
     TRY(e->mat->fill_cpm(target, BACKEND_S, np, px, py, j, n, x->wide, np));
-    TRY(e->be->half->narrow(e->ctx, BACKEND_S, np, n, x->ep, x->wide, np, x->cpm, np));
+    TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, np, n, x->ep, x->wide, np, x->cpm, np));
     st = e->be->half->gemm(e->ctx, 'N', 'T', x->v, np, n, 1, x->w + j * x->v, x->v, x->cpm, np,
                            j > 0, x->ct, x->v);
 done:
@@ -385,7 +386,7 @@ done:
 static status half_phase_end(linop *base, const wrows *w, int64_t np, double *ct) {
     const half *x = (const half *)base;
     const engine *e = base->e;
-    return e->be->half->widen(e->ctx, x->v, np, ldexp(1, -x->ep - x->ew[w->slot]), x->ct, x->v, 0.0,
+    return e->be->half->cast_to_double(e->ctx, x->v, np, ldexp(1, -x->ep - x->ew[w->slot]), x->ct, x->v, 0.0,
                               ct, x->v);
 }
 

@@ -87,7 +87,7 @@ static status send(const feed *f, int64_t k) {
     const slice *p = &f->list[k];
     const int64_t of = p->c / o->b, j = of * o->b, d = (int64_t)sizeof(double);
     const double *from = o->panel[of] + (p->i - j) + (p->c - j) * panel_rows(o, of);
-    status st = e->be->after(o->in, e->ctx);
+    status st = e->be->wait_for(o->in, e->ctx);
     return st != MOAO_OK ? st
                          : e->be->copy(o->in, o->slice[k % 2], e->m * d, from,
                                        panel_rows(o, of) * d, (e->m - p->i) * d, p->n);
@@ -100,7 +100,7 @@ static status next_slice(feed *f, const slice **p, const double **a) {
     const int64_t k = f->at++;
     status st;
     TRY(k == 0 ? send(f, 0) : keep_pace(o)); /* the work with the slice before is queued */
-    TRY(o->base.e->be->after(o->base.e->ctx, o->in));
+    TRY(o->base.e->be->wait_for(o->base.e->ctx, o->in));
     if (k + 1 < f->count)
         TRY(send(f, k + 1));
     *p = &f->list[k];
@@ -129,9 +129,9 @@ static status keep_panel(streamed *o, int k, const double *panel) {
     const engine *e = o->base.e;
     const int64_t bytes = panel_rows(o, k) * panel_cols(o, k) * (int64_t)sizeof(double);
     status st;
-    TRY(e->be->after(e->ctx, o->out));
-    TRY(e->be->after(o->in, o->out));
-    TRY(e->be->after(o->out, e->ctx));
+    TRY(e->be->wait_for(e->ctx, o->out));
+    TRY(e->be->wait_for(o->in, o->out));
+    TRY(e->be->wait_for(o->out, e->ctx));
     TRY(e->be->copy(o->out, o->panel[k], bytes, panel, bytes, bytes, 1));
 done:
     return st;
@@ -169,7 +169,7 @@ static status streamed_factor(linop *base, const profile *p, int *minor) {
     TRY(list_factor(o, &f));
     for (int k = 0; k < o->npanel; k++)
         TRY(one_panel(o, &f, k));
-    TRY(e->be->after(e->ctx, o->out));
+    TRY(e->be->wait_for(e->ctx, o->out));
     TRY(cholesky_minor(e, o->npanel, o->b, o->info, 0, 1, minor));
     e->rep->flops[STAGE_FACTOR] += m * m * m / 3;
 done:
@@ -223,7 +223,7 @@ static status streamed_panel(linop *base, int64_t j, int64_t n) {
     engine *e = base->e;
     status st;
     TRY(keep_pace(o)); /* until the panel before the last one is done */
-    TRY(e->be->after(o->in, e->ctx));
+    TRY(e->be->wait_for(o->in, e->ctx));
     TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, e->m - j, j, n, o->slice[0], e->m));
 done:
     return st;

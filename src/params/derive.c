@@ -21,6 +21,13 @@ static void set_noise(const sensor_params *p, double diameter, sensor_noise *n) 
     bool lgs = p->type == SENSOR_LGS;
     *n = (sensor_noise){
         .variance = params_given(p->noise_variance) ? p->noise_variance : -1,
+        .gaussian = p->noise_model == NOISE_GAUSSIAN,
+        .excess = p->excess_noise,
+        .background = p->background,
+        .has_sky = !lgs && params_given(p->sky),
+        .extinct = params_given(p->extinction),
+        .sky = !lgs && params_given(p->sky) ? p->sky : 0,
+        .extinction = params_given(p->extinction) ? p->extinction : 0,
         .frame_time = p->frame_time,
         .ron = p->ron,
         .pixel = p->pixel,
@@ -100,7 +107,7 @@ status sys_init(const params *par, sys *s) {
     *s = (sys){.diameter = par->telescope_diameter,
                .obs = par->telescope_obscuration,
                .zenith = par->telescope_zenith,
-               .delay = par->loop_delay};
+               .delay = par->loop_delay + 0.5 * par->loop_integration};
     s->dm = (dmirror){.nssp = par->dm_nssp, .coupling = par->dm_coupling, .mu = par->dm_mu};
     s->ts = (sensor){.name = "TS", .nssp = par->dm_nssp, .altitude = INFINITY, .mag = 1};
     TRY(ALLOC(s->sensors, (size_t)par->sensors.n, "sensors"));

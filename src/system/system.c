@@ -83,11 +83,61 @@ void sys_slope_at(const sys *s, size_t k, int *w, int *axis, int *isub) {
     *isub = (int)(i >= n ? i - n : i);
 }
 
+/* What reaches the ground of the light that an observer at zenith has, at the airmass. */
+static double airmass_loss(const sys *s, const sensor *o) {
+    double k = o->noise.extinction * (s->airmass - 1);
+    if (!o->noise.extinct)
+        return 1;
+    /* a laser star's light passes twice, its column is longer and it is farther away */
+    return o->lgs ? pow(10.0, -0.8 * k) / s->airmass : pow(10.0, -0.4 * k);
+}
+
+/* Photo-electrons of a magnitude, by natural stars' sensors. */
+static double natural_light(const sensor *o, double magnitude, double common) {
+    return pow(10.0, 2.9 - 0.4 * magnitude) * common * (o->noise.bandwidth * 1e10) * 1e4;
+}
+
 double sys_photons(const sys *s, const sensor *o) {
     const sensor_noise *n = &o->noise;
-    double pitch = s->diameter / o->nssp;
+    double pitch = s->diameter / o->nssp, loss = airmass_loss(s, o);
     double common = n->throughput * pitch * pitch * n->frame_time;
     if (o->lgs)
-        return n->lgs_return * common / n->t_atm;
-    return pow(10.0, 2.9 - 0.4 * n->magnitude) * common * (n->bandwidth * 1e10) * 1e4;
+        return n->lgs_return * common / n->t_atm * loss;
+    return natural_light(o, n->magnitude, common) * loss;
+}
+
+double sys_background(const sys *s, const sensor *o) {
+    const sensor_noise *n = &o->noise;
+    double pitch = s->diameter / o->nssp, pixel = n->pixel * ARCSEC_PER_RAD;
+    double common = n->throughput * pitch * pitch * n->frame_time;
+    return n->background + (n->has_sky ? natural_light(o, n->sky, common) * pixel * pixel : 0);
+}
+
+/* Area of the disc of radius R around zero within [0, x] x [0, y], x, y >= 0. */
+static double disc_in_corner(double R, double x, double y) {
+    x = fmin(x, R);
+    y = fmin(y, R);
+    if (x * x + y * y <= R * R)
+        return x * y;
+    double from = sqrt(R * R - y * y); /* beyond it the circle is lower than y */
+    return y * from +
+           0.5 * (x * sqrt(R * R - x * x) - from * y + R * R * (asin(x / R) - asin(from / R)));
+}
+
+/* The same within a square from (x, y) on, of any signs. */
+static double disc_in_square(double R, double x, double y, double side) {
+    double area = 0;
+    for (int i = 0; i < 4 && R > 0; i++) {
+        double a = x + (i & 1) * side, b = y + (i >> 1) * side;
+        double corner = disc_in_corner(R, fabs(a), fabs(b));
+        corner = (a < 0) != (b < 0) ? -corner : corner;
+        area += i == 0 || i == 3 ? corner : -corner;
+    }
+    return area;
+}
+
+double sys_lit_share(const sys *s, const sensor *o, int isub) {
+    double x = o->sub[isub] % o->nssp - 0.5 * o->nssp, y = o->sub[isub] / o->nssp - 0.5 * o->nssp;
+    double R = 0.5 * o->nssp; /* in subapertures */
+    return disc_in_square(R, x, y, 1) - disc_in_square(s->obs * R, x, y, 1);
 }

@@ -19,6 +19,12 @@
 typedef struct { /* noise of one sensor, as given by the parameters */
     double
         variance; /* slope variance [arcsec^2] that replaces the model below; < 0: use the model */
+    bool gaussian;     /* photon noise of a Gaussian spot, else the published factor */
+    double excess;     /* factor on the variance of photons and background; below 1: 1 */
+    double background; /* of a pixel in a frame, the sky's not counted [e-] */
+    bool has_sky, extinct;
+    double sky;        /* NGS: where has_sky, magnitudes per arcsec^2 */
+    double extinction; /* where extinct, magnitudes per airmass: the light is as at zenith */
     double frame_time; /* [s] */
     double ron;        /* read-out noise [e-] */
     double pixel;      /* pixel size [rad] */
@@ -90,8 +96,13 @@ bool sys_actuator_valid(int n, double obs, int ix, int iy);
 status sys_derive(sys *s);
 void sys_free(sys *s);
 
-/* Photo-electrons per subaperture and frame of a sensor's star. Model section 5. */
+/* Photo-electrons per wholly lit subaperture and frame of a sensor's star, and of the background in
+ * one pixel. Model section 5. */
 double sys_photons(const sys *s, const sensor *o);
+double sys_background(const sys *s, const sensor *o);
+/* Share of a subaperture (number among the valid ones) inside the annulus of the pupil, without
+ * registration. */
+double sys_lit_share(const sys *s, const sensor *o, int isub);
 
 /* Slope index (0 <= k < m) -> sensor, axis (0 x, 1 y), subaperture number. */
 void sys_slope_at(const sys *s, size_t k, int *w, int *axis, int *isub);

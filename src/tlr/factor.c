@@ -126,7 +126,7 @@ static status factor_block(state *s, int64_t n, double *d, int64_t ldd, int *inf
     double peak;
     status st;
     TRY(tlr_work_bytes(&s->w, be->workspace(BACKEND_POTRF, BACKEND_D, n, n)));
-    TRY(be->half->largest(s->w.ctx, BACKEND_D, n, n, d, ldd, s->answer));
+    TRY(be->half->max_abs(s->w.ctx, BACKEND_D, n, n, d, ldd, s->answer));
     TRY(be->potrf(s->w.ctx, BACKEND_D, 'L', n, d, ldd, minor, s->w.work, s->w.lwork));
     TRY(be->copy(s->w.ctx, &peak, sizeof peak, s->answer, sizeof peak, sizeof peak, 1));
     TRY(be->copy(s->w.ctx, info, sizeof *info, minor, sizeof *info, sizeof *info, 1));

@@ -22,6 +22,26 @@
 
 #include "backend/backend.h"
 
+/* Symbols of the library begin with moao_ (base/status.h). */
+#define tlr_layout_points moao_tlr_layout_points
+#define tlr_layout_plain moao_tlr_layout_plain
+#define tlr_layout_free moao_tlr_layout_free
+#define tlr_build moao_tlr_build
+#define tlr_close moao_tlr_close
+#define tlr_copy moao_tlr_copy
+#define tlr_expand moao_tlr_expand
+#define tlr_tile_at moao_tlr_tile_at
+#define tlr_statistics moao_tlr_statistics
+#define tlr_apply moao_tlr_apply
+#define tlr_gemm_dense moao_tlr_gemm_dense
+#define tlr_gemm moao_tlr_gemm
+#define tlr_syrk_dense moao_tlr_syrk_dense
+#define tlr_syrk moao_tlr_syrk
+#define tlr_trsm moao_tlr_trsm
+#define tlr_factor moao_tlr_factor
+#define tlr_solve moao_tlr_solve
+#define tlr_logdet moao_tlr_logdet
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -52,10 +72,11 @@ typedef struct {
     const double *x, *y;
     int64_t each;
 } tlr_points;
-status tlr_layout_points(const tlr_points *p, int64_t b, tlr_order order, tlr_layout *l);
+MOAO_PUBLIC status tlr_layout_points(const tlr_points *p, int64_t b, tlr_order order,
+                                     tlr_layout *l);
 /* One group of n entries as they are, in tiles of b, the last one smaller. */
-status tlr_layout_plain(int64_t n, int64_t b, tlr_layout *l);
-void tlr_layout_free(tlr_layout *l);
+MOAO_PUBLIC status tlr_layout_plain(int64_t n, int64_t b, tlr_layout *l);
+MOAO_PUBLIC void tlr_layout_free(tlr_layout *l);
 
 /* --- matrices ------------------------------------------------------------------------------- */
 
@@ -99,42 +120,42 @@ typedef struct {
 /* A matrix from its entries, a super-panel at a time; cols NULL: symmetric. be, ctx, and layouts
  * must outlive it. MOAO_NUMERIC: an entry is not finite. *out is NULL on failure; close(NULL) is
  * fine. */
-status tlr_build(const backend *be, backend_ctx *ctx, const tlr_layout *rows,
-                 const tlr_layout *cols, tlr_fill *fill, void *arg, const tlr_options *o,
-                 tlr **out);
-void tlr_close(tlr *a);
+MOAO_PUBLIC status tlr_build(const backend *be, backend_ctx *ctx, const tlr_layout *rows,
+                             const tlr_layout *cols, tlr_fill *fill, void *arg,
+                             const tlr_options *o, tlr **out);
+MOAO_PUBLIC void tlr_close(tlr *a);
 /* A copy, as it is or (rectangular matrices) transposed. */
-status tlr_copy(const tlr *a, char trans, tlr **out);
+MOAO_PUBLIC status tlr_copy(const tlr *a, char trans, tlr **out);
 /* The whole matrix in a (for tests): of a factor the lower triangle, zeros above; of a symmetric
  * matrix both triangles. */
-status tlr_expand(const tlr *a, double *dense, int64_t ld);
+MOAO_PUBLIC status tlr_expand(const tlr *a, double *dense, int64_t ld);
 /* Tile (i, k), i a tile row and k a tile column; NULL in and above diagonal blocks. */
-const tlr_tile *tlr_tile_at(const tlr *a, int64_t i, int64_t k);
-void tlr_statistics(const tlr *a, tlr_stats *s);
+MOAO_PUBLIC const tlr_tile *tlr_tile_at(const tlr *a, int64_t i, int64_t k);
+MOAO_PUBLIC void tlr_statistics(const tlr *a, tlr_stats *s);
 
 /* --- algebra -------------------------------------------------------------------------------- */
 
 /* Y := alpha op(A) X + beta Y (side L; X, Y of v columns) or alpha X op(A) + beta Y (side R; v
  * rows). beta = 0 does not read Y. A rectangular, symmetric, or a factor L. */
-status tlr_apply(const tlr *a, char side, char trans, int64_t v, double alpha, const double *x,
-                 int64_t ldx, double beta, double *y, int64_t ldy);
+MOAO_PUBLIC status tlr_apply(const tlr *a, char side, char trans, int64_t v, double alpha,
+                             const double *x, int64_t ldx, double beta, double *y, int64_t ldy);
 
 /* C := alpha op(A) op(B) + beta C; A, B rectangular with the same tiles along the inner extent.
  * Dense C (LLD): one product after another accumulates in C. */
-status tlr_gemm_dense(double alpha, const tlr *a, char transa, const tlr *b, char transb,
-                      double beta, double *c, int64_t ldc);
+MOAO_PUBLIC status tlr_gemm_dense(double alpha, const tlr *a, char transa, const tlr *b,
+                                  char transb, double beta, double *c, int64_t ldc);
 /* The same with C rectangular TLR (LLL), compressed with C's options. way: 'A' accumulate a
  * super-panel of C densely, compress it once; 'R' recompress the sum after every inner tile
  * (columns of C and of a product together at most 256; a tile of C beyond its cut: MOAO_NUMERIC).
  */
-status tlr_gemm(char way, double alpha, const tlr *a, char transa, const tlr *b, char transb,
-                double beta, tlr *c);
+MOAO_PUBLIC status tlr_gemm(char way, double alpha, const tlr *a, char transa, const tlr *b,
+                            char transb, double beta, tlr *c);
 /* C := alpha A A^T + beta C; dense: lower triangle of C and of its diagonal tiles all (LD); TLR: C
  * symmetric (LL). A rectangular. */
-status tlr_syrk_dense(double alpha, const tlr *a, double beta, double *c, int64_t ldc);
-status tlr_syrk(double alpha, const tlr *a, double beta, tlr *c);
+MOAO_PUBLIC status tlr_syrk_dense(double alpha, const tlr *a, double beta, double *c, int64_t ldc);
+MOAO_PUBLIC status tlr_syrk(double alpha, const tlr *a, double beta, tlr *c);
 /* A := A L^-T, A rectangular with L's tiles as columns; compressed with A's options. */
-status tlr_trsm(const tlr *l, tlr *a);
+MOAO_PUBLIC status tlr_trsm(const tlr *l, tlr *a);
 
 /* --- Cholesky factor ------------------------------------------------------------------------ */
 
@@ -167,14 +188,15 @@ typedef struct {
  * (DL: all of the matrix dense; LL: a second copy of it). What is compressed is a tile of the Schur
  * complement, L_ik L_kk^T. MOAO_NUMERIC: an entry is not finite, or not positive definite and no
  * rescue helped; *report (may be NULL) is written always. */
-status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_source *source, char variant,
-                  const tlr_options *o, const tlr_rescue *rescue, tlr **l, tlr_report *report);
+MOAO_PUBLIC status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_source *source,
+                              char variant, const tlr_options *o, const tlr_rescue *rescue, tlr **l,
+                              tlr_report *report);
 
 /* X := op(L)^-1 X (side L; X of v columns) or X op(L)^-1 (side R; v rows). job: 'N' L, 'T' L^T, 'A'
  * the matrix L L^T. */
-status tlr_solve(const tlr *l, char side, char job, int64_t v, double *x, int64_t ldx);
+MOAO_PUBLIC status tlr_solve(const tlr *l, char side, char job, int64_t v, double *x, int64_t ldx);
 /* Natural logarithm of the determinant of L L^T. Waits. */
-status tlr_logdet(const tlr *l, double *logdet);
+MOAO_PUBLIC status tlr_logdet(const tlr *l, double *logdet);
 
 #ifdef __cplusplus
 }

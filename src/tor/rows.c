@@ -42,13 +42,16 @@ chunk team_chunk(const team *t, int first, int count) {
     return ch;
 }
 
-int team_owned(const team *t, const chunk *ch, int rank, int *list) {
-    int t0, nt, n = 0;
-    rows_share(ch->count, t->ngroup, rank / t->group_size, &t0, &nt);
-    for (int k = rank % t->group_size; k < nt; k += t->group_size, n++)
-        if (list != NULL)
-            list[n] = t0 + k;
-    return n;
+void team_owned(const team *t, const chunk *ch, int member, int *k0, int *n) {
+    rows_share(ch->nmine, t->group_size, member, k0, n);
+}
+
+int team_owner(const team *t, const chunk *ch, int k) {
+    int i = -1, k0, n;
+    do
+        team_owned(t, ch, ++i, &k0, &n);
+    while (k >= k0 + n);
+    return i;
 }
 
 status team_agree(const team *t, status local) {

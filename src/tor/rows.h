@@ -2,7 +2,7 @@
  *
  * Each target has `nrow` rows: its DM commands (projected by D+) or its truth-sensor slopes. The
  * ranks form groups of equal size; a group holds whole targets, and each of its ranks the same
- * slice of rows of every one, with all m columns: rows are never exchanged. */
+ * rows of every one, with all m columns: rows are never exchanged. */
 #ifndef MOAO_ROWS_H
 #define MOAO_ROWS_H
 
@@ -14,7 +14,7 @@ typedef struct { /* the ranks of a run, in groups */
     int ngroup, group_size;
     int mygroup, member; /* rank = mygroup * group_size + member */
     int nrow;            /* rows per target */
-    int row0, nlrow;     /* this rank's slice of them */
+    int row0, nlrow;     /* this rank's share of them */
     int *count;          /* [2 group_size]: of team_gather, which must not fail on one rank */
     double *packed;      /* 2 x nrow x width: rows of W of the group, where it has several ranks */
 } team;
@@ -32,12 +32,10 @@ status team_init(const comm *c, int group_size, int nrow, size_t width, team *t)
 void team_free(team *t);
 /* Local. */
 chunk team_chunk(const team *t, int first, int count);
-/* Targets of the chunk that a rank of a group makes PSFs of: its ranks take turns. Number of them,
- * and in list (NULL: not wanted) their numbers from the chunk's first, in order. Local. */
-int team_owned(const team *t, const chunk *ch, int rank, int *list);
-static inline bool team_owns(const team *t, int k) {
-    return k % t->group_size == t->member;
-}
+/* Local. Targets of its group that a rank makes PSFs of: k0 .. k0 + n of the group's part of the
+ * chunk; and the member that has the k-th. */
+void team_owned(const team *t, const chunk *ch, int member, int *k0, int *n);
+int team_owner(const team *t, const chunk *ch, int k);
 
 /* Collective in the group, nothing in a group of one. The worst status of its ranks; the one that
  * failed keeps its message. */

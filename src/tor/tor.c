@@ -82,26 +82,22 @@ done:
     return st;
 }
 
-/* Numbers that make a multiple of 256 bytes. */
-static int64_t aligned(int64_t count) {
-    return (count + 31) / 32 * 32;
-}
-
 /* The room for n targets: W, Y where targets pass together, and what the operator keeps. */
 static status take_room(tor *t, int n) {
     const linop_kind *kind = t->op->kind;
-    const int64_t w = t->t.nlrow * t->e.m, y = kind->together ? aligned(t->t.nlrow * t->t.nrow) : 0;
-    const int64_t own = kind->own != NULL ? aligned(kind->own(t->op)) : 0;
-    const int64_t each = (kind->in_step ? w : aligned(w)) + y + own;
+    const int64_t w = t->t.nlrow * t->e.m,
+                  y = kind->together ? engine_aligned(t->t.nlrow * t->t.nrow) : 0;
+    const int64_t own = kind->own != NULL ? engine_aligned(kind->own(t->op)) : 0;
+    const int64_t each = (kind->in_step ? w : engine_aligned(w)) + y + own;
     const int64_t least = kind->room != NULL ? kind->room(t->op, n) : 0;
-    const int64_t all = aligned(n * each);
+    const int64_t all = engine_aligned(n * each);
     status st = engine_doubles(&t->e, all > least ? all : least, "W of the targets", &t->room);
     for (int k = 0; k < n && st == MOAO_OK; k++) {
         t->w[k] = t->room + (kind->in_step ? k * t->t.nlrow : k * each);
         t->y[k] = kind->in_step    ? t->room + n * w + k * y
-                  : kind->together ? t->w[k] + aligned(w)
+                  : kind->together ? t->w[k] + engine_aligned(w)
                                    : t->one_y;
-        t->own[k] = t->w[k] + aligned(w) + y;
+        t->own[k] = t->w[k] + engine_aligned(w) + y;
     }
     t->nw = st == MOAO_OK ? n : 0;
     return st;

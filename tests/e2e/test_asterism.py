@@ -40,7 +40,7 @@ loop: {delay: 2 ms}
 atmosphere:
   profiles:
     - {r0: 15 cm, layers: {altitude: [0, 5000, 11000], fraction: [0.6, 0.25, 0.15], wind_speed: [7, 15, 25]}}
-psf: {wavelengths: [1.65 um, 2.2 um], ee_boxes: [75 mas]}
+psf: {residual: sensor, wavelengths: [1.65 um, 2.2 um], ee_boxes: [75 mas]}
 output: {psf: none}
 """
 STARS = ((30, 5, 11), (-25, 22, 12), (-8, -33, 11.5), (12, 28, 14))

@@ -45,7 +45,7 @@ class Install(unittest.TestCase):
             # nothing is written elsewhere
             self.assertEqual(os.listdir(d), ["opt"])
             # the commands on results find the installed package, not this one, from any Python
-            for command in ("plot", "compare", "plot-sweep", "export", "view"):
+            for command in ("plot", "compare", "plot-sweep", "plot-asterism", "plot-coverage", "stars", "export", "view"):
                 code, text = call(sys.executable, "-S", top + "/bin/moao-" + command, "--help", cwd=d)
                 self.assertEqual(code, 0, text)
                 self.assertIn("usage: moao-" + command, text)

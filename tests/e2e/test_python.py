@@ -23,7 +23,8 @@ from moao_test import MOAO, QUICK_CASE, ROOT, Run, environment, write_case  # no
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 import moao  # noqa: E402
-from moao import cmd_collect, cmd_compare, cmd_export, cmd_plot, cmd_sweep, cmd_view, plots  # noqa: E402
+from moao import (cmd_asterism, cmd_collect, cmd_compare, cmd_coverage, cmd_export, cmd_plot, cmd_stars,  # noqa: E402
+                  cmd_sweep, cmd_view, plots)
 from moao.command import target_argument  # noqa: E402
 
 # 8 targets, 2 exposures, 2 wavelengths, every image without crop
@@ -306,7 +307,8 @@ class Commands(Case):
         with open(os.path.join(ROOT, "docs", "python.md"), encoding="utf-8") as f:
             text = f.read()
         parsers = {"moao-plot": cmd_plot, "moao-view": cmd_view, "moao-compare": cmd_compare, "moao-export": cmd_export,
-                   "moao-plot-sweep": cmd_sweep}
+                   "moao-plot-sweep": cmd_sweep, "moao-stars": cmd_stars, "moao-plot-asterism": cmd_asterism,
+                   "moao-plot-coverage": cmd_coverage}
         found = [shlex.split(w, comments=True) for w in re.findall(r"^(moao-.*)$", text, re.M)]
         found += [shlex.split(w) for w in re.findall(r"`(moao-[a-z-]+ [^`]*)`", text)]
         self.assertGreater(len(found), 8)

@@ -3,6 +3,7 @@
 #include "backend/backend_own.h"
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
+#include <cstdarg>
 #include <cstdio>
 
 static __typeof__(status_set) *report;
@@ -12,8 +13,14 @@ gpu_batch_call::gpu_batch_call(backend_ctx *) : before(-1), stream(NULL) {
 gpu_batch_call::~gpu_batch_call() {
 }
 
-status gpu_fail(status code, const char *name, const char *text) {
-    return report(code, __FILE__, __LINE__, "%s: %s", name, text);
+/* Failures of the plugin go to the program's record. */
+extern "C" status status_set(status code, const char *file, int line, const char *fmt, ...) {
+    char text[480];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return report(code, file, line, "%s", text);
 }
 
 static status describe(int, char *text, size_t len) {
@@ -46,8 +53,8 @@ const backend emulated = {
     .close = backend_cpu.close,
     .stream = backend_cpu.stream,
     .sync = backend_cpu.sync,
-    .after = backend_cpu.after,
-    .open_behind = backend_cpu.open_behind,
+    .wait_for = backend_cpu.wait_for,
+    .open_low_priority = backend_cpu.open_low_priority,
     .alloc = backend_cpu.alloc,
     .release = backend_cpu.release,
     .alloc_host = backend_cpu.alloc_host,

@@ -2,7 +2,7 @@
  * direct call, each time the graph runs; two streams at once do not disturb each other; no call
  * allocates device memory. Run on a GPU: make check-gpu. */
 #include "backend/backend.h"
-#include "check.cuh"
+#include "support/check.cuh"
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>

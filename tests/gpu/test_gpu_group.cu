@@ -2,7 +2,7 @@
  * process; what one sends comes to all, in the order of the stream. With one GPU a group of one.
  * Where NCCL is missing that is said and nothing is tested. Run on a GPU: make check-gpu. */
 #include "backend/backend_group.h"
-#include "check.cuh"
+#include "support/check.cuh"
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * bits as a direct call, each time the graph runs; two streams at once do not disturb each other;
  * no call keeps device memory. Run on a GPU: make check-gpu. */
 #include "backend/backend.h"
-#include "check.cuh"
+#include "support/check.cuh"
 #include <math.h>
 
 static const backend *be;

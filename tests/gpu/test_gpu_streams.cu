@@ -2,7 +2,7 @@
  * streams at once do not disturb each other, and no operation allocates device memory once its
  * context is open. Run on a GPU: make check-gpu. */
 #include "backend/backend.h"
-#include "check.cuh"
+#include "support/check.cuh"
 #include <cuda_runtime.h>
 #include <functional>
 #include <stdio.h>
@@ -176,10 +176,10 @@ static void test_after(int64_t n, int64_t w) {
         CHECK(cudaMemset(p.a, 0, n * n * 8) == cudaSuccess);
         CHECK(cudaDeviceSynchronize() == cudaSuccess);
         for (int k = 0; k < 3; k++) {
-            CHECK(be->after(in, ctx) == MOAO_OK);
+            CHECK(be->wait_for(in, ctx) == MOAO_OK);
             CHECK(be->copy(in, p.a, n * 8, host + k * n * n, n * 8, n * 8, n) == MOAO_OK);
             CHECK(pass > 0 || be->sync(in) == MOAO_OK);
-            CHECK(be->after(ctx, in) == MOAO_OK);
+            CHECK(be->wait_for(ctx, in) == MOAO_OK);
             CHECK(be->gemm(ctx, BACKEND_D, 'N', 'N', n, w, n, &one, p.a, n, p.b, n, &zero, p.c, n,
                            p.work, p.lwork) == MOAO_OK);
             CHECK(be->copy(ctx, result + k * n * w, n * w * 8, p.c, n * w * 8, n * w * 8, 1) ==

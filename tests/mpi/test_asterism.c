@@ -9,7 +9,7 @@
 #include "matcov/matcov.h"
 #include "tor/command.h"
 
-#include "../matcov_case.h"
+#include "support/matcov_case.h"
 
 #include <cblas.h>
 

@@ -1,6 +1,6 @@
 /* Covariances prepared by several ranks together: the same as by one alone, and errors are
  * everybody's. ranks: 1 2 3 */
-#include "../matcov_case.h"
+#include "support/matcov_case.h"
 
 #include <mpi.h>
 

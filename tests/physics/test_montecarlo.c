@@ -2,7 +2,7 @@
  * and sampled at the edges of the subapertures: nothing is shared with the program but the validity
  * of subapertures. The geometry is asymmetric in everything; reversing any one thing in the plane
  * waves' geometry must be noticed. timeout: 240 */
-#include "../matcov_case.h"
+#include "support/matcov_case.h"
 
 #include <cblas.h>
 #include <mpi.h>

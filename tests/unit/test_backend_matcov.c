@@ -1,9 +1,9 @@
 /* Covariances by the backends: one body for every backend that is usable here, compared with the
  * stage's fills and with the closed form. The variable MOAO_TEST_BACKEND picks one. */
-#include "../matcov_case.h"
+#include "support/matcov_case.h"
 
-#include "../backends.h"
 #include "backend/backend_matcov.h"
+#include "support/backend.h"
 
 #include <mpi.h>
 
@@ -519,7 +519,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_gradients)};
 
 int main(int argc, char **argv) {
-    const backend_tests all = {tests, sizeof tests / sizeof *tests, choose};
+    const backend_tests all = {tests, sizeof tests / sizeof *tests, choose, NULL};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
     int failed = run_on_backends(&all);

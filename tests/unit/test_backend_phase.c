@@ -1,8 +1,8 @@
 /* The residual phase on the pupil by the backends: one body for every backend that is usable here,
  * compared with the stages' own functions. The variable MOAO_TEST_BACKEND picks one. */
-#include "../matcov_case.h"
+#include "support/matcov_case.h"
 
-#include "../backends.h"
+#include "support/backend.h"
 #include "psf/psf.h"
 
 #include <mpi.h>

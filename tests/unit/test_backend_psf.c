@@ -1,9 +1,9 @@
 /* Point-spread functions by the backends: one body for every backend that is usable here, compared
  * with the stage's own functions. The variable MOAO_TEST_BACKEND picks one. */
-#include "psf_case.h"
+#include "support/psf_case.h"
 
-#include "../backends.h"
 #include "psf/psf_plan.h"
+#include "support/backend.h"
 
 #include <stdbool.h>
 
@@ -368,6 +368,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_arguments), cmocka_unit_test(test_large)};
 
 int main(void) {
-    const backend_tests all = {tests, sizeof tests / sizeof *tests, choose};
+    const backend_tests all = {tests, sizeof tests / sizeof *tests, choose, NULL};
     return run_on_backends(&all);
 }

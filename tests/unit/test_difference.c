@@ -1,6 +1,6 @@
 /* The difference form of the residual (model section 6) equals the plain one in double precision,
  * for any beta: the algebra behind mixed precision, with nothing rounded. */
-#include "../matcov_case.h"
+#include "support/matcov_case.h"
 #include "backend/backend.h"
 
 #include <mpi.h>

@@ -1,6 +1,6 @@
 /* Sensors that measure the mean gradient: covariances, tables and fills against quadrature along the
  * edges, and against what is known in closed form. */
-#include "../matcov_case.h"
+#include "support/matcov_case.h"
 #include "matcov/gradient.h"
 #include "matcov/matcov.h"
 

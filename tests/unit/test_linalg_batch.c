@@ -2,7 +2,7 @@
  * of every routine and variant in units of eps, with the unused triangle, the padding and the gaps
  * between matrices poisoned and compared bit by bit; info; sizes that differ; large batches;
  * repeatability. */
-#include "batch_case.h"
+#include "support/batch_case.h"
 
 /* Is everything right? Prints what is not. */
 static bool verdict(test_case *c, bool quiet) {
@@ -52,9 +52,6 @@ static test_case plain(int op, backend_type t, int64_t n, int64_t m) {
 }
 
 /* MOAO_TEST_SMALL (runs under a checking tool): every kernel once, few sizes */
-static bool small(void) {
-    return getenv("MOAO_TEST_SMALL") != NULL;
-}
 static const int64_t all_sizes[] = {0,  1,  7,  8,  9,   16,  17,  31, 32,
                                     33, 63, 64, 65, 100, 128, 255, 256};
 static const int64_t small_sizes[] = {5, 8, 13, 16, 29, 32, 45, 64, 70};
@@ -357,27 +354,16 @@ static void checks_notice_errors(void **state) {
         }
 }
 
-static int start(void **state) {
-    const char *name = getenv("MOAO_TEST_BACKEND");
-    (void)state;
+static void chosen(void) {
     if (small())
         sizes = small_sizes, size_count = COUNT(small_sizes);
-    if (backend_get(name && *name ? name : "cpu", &be) != MOAO_OK ||
-        be->open(0, NULL, &ctx) != MOAO_OK) {
-        print_error("%s\n", status_message());
-        return -1;
-    }
-    print_message("backend %s%s\n", be->name, be == &backend_cpu ? "; no GPU is used" : "");
-    return 0;
+    memset(seen, 0, sizeof seen);
 }
 
-static int finish(void **state) {
-    (void)state;
+static void print_errors(void) {
     for (int op = 0; op < OPS; op++)
         print_message("%s %-5s worst error %.2f (FP64) %.2f (FP32) of (n + 4) eps, allowed %.1f\n",
                       be->name, op_name[op], seen[0][op], seen[1][op], tolerance[op]);
-    be->close(ctx);
-    return 0;
 }
 
 int main(void) {
@@ -389,5 +375,6 @@ int main(void) {
         cmocka_unit_test(many_products),      cmocka_unit_test(large_batch_of_all),
         cmocka_unit_test(repeatable),         cmocka_unit_test(checks_notice_errors),
     };
-    return cmocka_run_group_tests(tests, start, finish);
+    const backend_tests all = {tests, COUNT(tests), chosen, print_errors};
+    return run_on_backends(&all);
 }

@@ -1,7 +1,7 @@
 /* potrf, trtri, lauum, potri, poti, potrs, posv: backward errors, guards, info on indefinite and
  * NaN input, badly scaled and ill-conditioned matrices, the same bits again; planted errors must be
  * seen. */
-#include "../linalg.h"
+#include "support/matrix.h"
 
 typedef enum { POTRF, TRTRI, LAUUM, POTRI, POTI, POTRS, POSV, OPS } which;
 static const char *const names[] = {"potrf", "trtri", "lauum", "potri", "poti", "potrs", "posv"};
@@ -22,42 +22,42 @@ typedef struct {
 
 /* Run on a (and b); the info of the call. */
 static int run(const job *p, mat *a, mat *b) {
-    lin_work w = work_new(lin_be->workspace(ops[p->op], p->t, p->nrhs, p->n));
+    lin_work w = work_new(be->workspace(ops[p->op], p->t, p->nrhs, p->n));
     int info = -77;
     void *di;
-    lin_ok(lin_be->alloc(lin_ctx, sizeof info, &di));
-    lin_ok(lin_be->copy(lin_ctx, di, 4, &info, 4, 4, 1));
-#define ARGS lin_ctx, p->t, p->uplo
+    must(be->alloc(ctx, sizeof info, &di));
+    must(be->copy(ctx, di, 4, &info, 4, 4, 1));
+#define ARGS ctx, p->t, p->uplo
 #define TAIL w.dev, w.bytes
     switch (p->op) {
     case POTRF:
-        lin_ok(lin_be->potrf(ARGS, p->n, a->dev, a->ld, di, TAIL));
+        must(be->potrf(ARGS, p->n, a->dev, a->ld, di, TAIL));
         break;
     case TRTRI:
-        lin_ok(lin_be->trtri(ARGS, p->diag, p->n, a->dev, a->ld, di, TAIL));
+        must(be->trtri(ARGS, p->diag, p->n, a->dev, a->ld, di, TAIL));
         break;
     case LAUUM:
-        lin_ok(lin_be->lauum(ARGS, p->n, a->dev, a->ld, TAIL));
+        must(be->lauum(ARGS, p->n, a->dev, a->ld, TAIL));
         break;
     case POTRI:
-        lin_ok(lin_be->potri(ARGS, p->n, a->dev, a->ld, di, TAIL));
+        must(be->potri(ARGS, p->n, a->dev, a->ld, di, TAIL));
         break;
     case POTI:
-        lin_ok(lin_be->poti(ARGS, p->n, a->dev, a->ld, di, TAIL));
+        must(be->poti(ARGS, p->n, a->dev, a->ld, di, TAIL));
         break;
     case POTRS:
-        lin_ok(lin_be->potrs(ARGS, p->n, p->nrhs, a->dev, a->ld, b->dev, b->ld, TAIL));
+        must(be->potrs(ARGS, p->n, p->nrhs, a->dev, a->ld, b->dev, b->ld, TAIL));
         break;
     default:
-        lin_ok(lin_be->posv(ARGS, p->n, p->nrhs, a->dev, a->ld, b->dev, b->ld, di, TAIL));
+        must(be->posv(ARGS, p->n, p->nrhs, a->dev, a->ld, b->dev, b->ld, di, TAIL));
     }
 #undef ARGS
 #undef TAIL
-    lin_ok(lin_be->copy(lin_ctx, &info, 4, di, 4, 4, 1));
-    lin_ok(lin_be->sync(lin_ctx));
+    must(be->copy(ctx, &info, 4, di, 4, 4, 1));
+    must(be->sync(ctx));
     mat_down(a);
     mat_down(b);
-    lin_be->release(lin_ctx, di);
+    be->release(ctx, di);
     work_free(&w);
     return p->op == LAUUM || p->op == POTRS ? 0 : info;
 }
@@ -86,7 +86,7 @@ static mat make(const job *p, double *spd) {
                 p->t == BACKEND_S && !factored ? (float)v : v;
         }
     if (factored)
-        lin_ok(backend_cpu.potrf(NULL, BACKEND_D, 'L', n, x, n > 1 ? n : 1, &info, NULL, 0));
+        must(backend_cpu.potrf(NULL, BACKEND_D, 'L', n, x, n > 1 ? n : 1, &info, NULL, 0));
     assert_int_equal(info, 0);
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = j; i < n; i++)
@@ -176,7 +176,7 @@ static double bound(const job *p) {
     const bool inverse = p->op == POTRI || p->op == POTI, solve = p->op == TRTRI || p->op >= POTRS;
     if (p->how != COVARIANCE)
         return grow;
-    return grow * (inverse ? 3 * condition : solve && lin_be != &backend_cpu ? condition : 3);
+    return grow * (inverse ? 3 * condition : solve && be != &backend_cpu ? condition : 3);
 }
 
 static void check(job p) {
@@ -226,21 +226,21 @@ static void test_sizes(void **state) {
     static const int64_t sizes[] = {0,  1,   7,   17,  31,  32,  33,  63,  64,
                                     65, 100, 127, 128, 129, 255, 256, 257, 193};
     (void)state;
-    if (lin_small()) {
+    if (small()) {
         all(33, EASY);
         all(193, EASY);
         return;
     }
-    for (size_t i = 0; i < (lin_be == &backend_cpu ? 17 : 18); i++)
+    for (size_t i = 0; i < (be == &backend_cpu ? 17 : 18); i++)
         all(sizes[i], EASY);
 }
 
 static void test_larger(void **state) {
     (void)state;
-    if (lin_small())
+    if (small())
         skip();
     all(521, EASY);
-    if (lin_be == &backend_cpu)
+    if (be == &backend_cpu)
         return;
     all(801, EASY);
     all(1537, EASY);
@@ -253,13 +253,13 @@ static void test_larger(void **state) {
 
 static void test_hard(void **state) {
     (void)state;
-    if (lin_small())
+    if (small())
         skip();
     all(100, SCALED);
     all(100, COVARIANCE);
     all(385, SCALED);
     all(385, COVARIANCE);
-    if (lin_be != &backend_cpu)
+    if (be != &backend_cpu)
         all(700, COVARIANCE);
 }
 
@@ -267,7 +267,7 @@ static void test_hard(void **state) {
 static void test_info(void **state) {
     static const which with[] = {POTRF, POTI, POSV};
     (void)state;
-    for (int64_t n = 1; n <= (lin_small() ? 100 : 300); n = n * 3 + 4)
+    for (int64_t n = 1; n <= (small() ? 100 : 300); n = n * 3 + 4)
         for (int w = 0; w < 3; w++)
             for (int v = 0; v < 8; v++) {
                 const job p = {with[w], v & 1 ? BACKEND_S : BACKEND_D, "LU"[v >> 1 & 1], 'N', n, 2,
@@ -313,5 +313,5 @@ int main(void) {
         cmocka_unit_test(test_singular), cmocka_unit_test(test_hard),
         cmocka_unit_test(test_larger),
     };
-    return cmocka_run_group_tests(tests, lin_setup, lin_teardown);
+    return RUN_ON_BACKENDS(tests);
 }

@@ -1,7 +1,7 @@
 /* Halves: conversions bit for bit against a search among all halves, products against double
  * precision, largest entry; odd sizes, guards, numbers beyond the range, NaN. */
-#include "../linalg.h"
 #include "backend/backend_half.h"
+#include "support/matrix.h"
 
 #define POISON 0x7e5a /* a NaN */
 
@@ -18,19 +18,19 @@ static halves halves_new(int64_t m, int64_t n, int64_t pad) {
     assert_non_null(h.host);
     for (size_t i = 0; i < h.bytes / sizeof *h.host; i++)
         h.host[i] = POISON;
-    lin_ok(lin_be->alloc(lin_ctx, h.bytes, (void **)&h.dev));
+    must(be->alloc(ctx, h.bytes, (void **)&h.dev));
     return h;
 }
 
 static void halves_move(const halves *h, bool up) {
     const int64_t n = (int64_t)h->bytes;
-    lin_ok(lin_be->copy(lin_ctx, up ? h->dev : h->host, n, up ? h->host : h->dev, n, n, 1));
-    lin_ok(lin_be->sync(lin_ctx));
+    must(be->copy(ctx, up ? h->dev : h->host, n, up ? h->host : h->dev, n, n, 1));
+    must(be->sync(ctx));
 }
 
 static void halves_free(halves *h) {
     free(h->host);
-    lin_be->release(lin_ctx, h->dev);
+    be->release(ctx, h->dev);
 }
 
 /* Everything beyond the m x n entries is still poison. */
@@ -79,7 +79,7 @@ static const double special[] = {0,         -0.0,      1,
                                  0x1.002p0, 0x1.006p0, 0x1.0020000001p0};
 #define NSPECIAL ((int64_t)(sizeof special / sizeof *special))
 
-static void check_narrow(backend_type t, int64_t m, int64_t n, int exponent) {
+static void check_cast_to_half(backend_type t, int64_t m, int64_t n, int exponent) {
     mat a = mat_new(t, m, n, 3);
     halves h = halves_new(m, n, 5);
     for (int64_t k = 0; k < m * n; k++) {
@@ -89,7 +89,7 @@ static void check_narrow(backend_type t, int64_t m, int64_t n, int exponent) {
     }
     mat_up(&a);
     halves_move(&h, true);
-    lin_ok(lin_be->half->narrow(lin_ctx, t, m, n, exponent, a.dev, a.ld, h.dev, h.ld));
+    must(be->half->cast_to_half(ctx, t, m, n, exponent, a.dev, a.ld, h.dev, h.ld));
     halves_move(&h, false);
     halves_guarded(&h);
     for (int64_t j = 0; j < n; j++)
@@ -104,23 +104,100 @@ static void check_narrow(backend_type t, int64_t m, int64_t n, int exponent) {
     mat_free(&a);
 }
 
-static void test_narrow(void **state) {
+static void test_cast_to_half(void **state) {
     (void)state;
     for (int t = BACKEND_D; t <= BACKEND_S; t++) {
-        check_narrow(t, 31, 33, 0);
-        check_narrow(t, 257, 3, 40);
-        check_narrow(t, 1, 65, -17);
-        check_narrow(t, 1000, 1, 1);
-        check_narrow(t, 0, 5, 0);
-        check_narrow(t, 5, 0, 0);
-        if (!lin_small())
-            check_narrow(t, 3, 70001, 3);
+        check_cast_to_half(t, 31, 33, 0);
+        check_cast_to_half(t, 257, 3, 40);
+        check_cast_to_half(t, 1, 65, -17);
+        check_cast_to_half(t, 1000, 1, 1);
+        check_cast_to_half(t, 0, 5, 0);
+        check_cast_to_half(t, 5, 0, 0);
+        if (!small())
+            check_cast_to_half(t, 3, 70001, 3);
     }
-    assert_int_equal(lin_be->half->narrow(lin_ctx, BACKEND_Z, 1, 1, 0, NULL, 1, NULL, 1),
-                     MOAO_INPUT);
-    assert_int_equal(lin_be->half->narrow(lin_ctx, BACKEND_D, 1, 1, 1001, NULL, 1, NULL, 1),
+    assert_int_equal(be->half->cast_to_half(ctx, BACKEND_Z, 1, 1, 0, NULL, 1, NULL, 1), MOAO_INPUT);
+    assert_int_equal(be->half->cast_to_half(ctx, BACKEND_D, 1, 1, 1001, NULL, 1, NULL, 1),
                      MOAO_INPUT);
     status_clear();
+}
+
+/* Both halves bit by bit, and what they add up to: 22 bits, of small numbers 2^-40 of 2^15. */
+static void check_split(backend_type t, char part, int64_t m, int64_t n, int exponent) {
+    mat a = mat_new(t, m, n, 3);
+    halves h = halves_new(m, n, 5), r = halves_new(m, n, 2);
+    mat_fill(&a, part);
+    for (int64_t k = 0; k < m * n && part == 'A'; k++)
+        mat_set(&a, k % m, k / m,
+                k < NSPECIAL ? ldexp(special[k], t == BACKEND_D ? -exponent : 0)
+                             : ldexp(lin_random(), (int)(30 * lin_random()) - exponent));
+    mat_up(&a);
+    halves_move(&h, true), halves_move(&r, true);
+    must(be->half->split(ctx, t, part, m, n, exponent, a.dev, a.ld, h.dev, h.ld, r.dev, r.ld));
+    halves_move(&h, false), halves_move(&r, false);
+    halves_guarded(&h), halves_guarded(&r);
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++) {
+            const backend_f16 *top = &h.host[i + j * h.ld], *rest = &r.host[i + j * r.ld];
+            const double x = part == 'A' || i >= j ? ldexp(creal(mat_get(&a, i, j)), exponent) : 0;
+            const bool inside = fabs(x) < 65520;
+            assert_int_equal(*top, nearest(x));
+            assert_int_equal(*rest, nearest(x - (inside  ? decoded(*top)
+                                                 : x > 0 ? INFINITY
+                                                 : x < 0 ? -INFINITY
+                                                         : NAN)));
+            if (inside)
+                assert_true(fabs(decoded(*top) + decoded(*rest) - x) <=
+                            fmax(0x1p-22 * fabs(x), 0x1p-25));
+        }
+    mat_down(&a);
+    assert_true(mat_untouched(&a, '0'));
+    halves_free(&h), halves_free(&r), mat_free(&a);
+}
+
+static void test_split(void **state) {
+    (void)state;
+    for (int t = BACKEND_D; t <= BACKEND_S; t++) {
+        check_split(t, 'A', 31, 33, 0);
+        check_split(t, 'A', 257, 3, 40);
+        check_split(t, 'L', 65, 65, 14);
+        check_split(t, 'L', 70, 20, 14);
+        check_split(t, 'L', 5, 9, 14);
+        check_split(t, 'A', 0, 5, 0);
+        check_split(t, 'A', 5, 0, 0);
+    }
+    assert_int_equal(be->half->split(ctx, BACKEND_D, 'U', 1, 1, 0, NULL, 1, NULL, 1, NULL, 1),
+                     MOAO_INPUT);
+    status_clear();
+}
+
+/* Tile by tile against a plain sum; a NaN belongs to its tile. */
+static void test_squares(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {
+        {1, 1, 1}, {100, 70, 32}, {64, 64, 64}, {3, 300, 50}, {333, 2, 1000}};
+    for (int t = BACKEND_D; t <= BACKEND_S; t++)
+        for (int k = 0; k < 5; k++) {
+            const int64_t m = sizes[k][0], n = sizes[k][1], tile = sizes[k][2];
+            const int64_t rows = (m + tile - 1) / tile, cols = (n + tile - 1) / tile;
+            mat a = mat_new(t, m, n, 3), out = mat_new(BACKEND_D, rows, cols, 2);
+            mat_fill(&a, 'A');
+            if (m > tile)
+                mat_set(&a, m - 1, n - 1, NAN);
+            mat_up(&a), mat_up(&out);
+            must(be->half->squares(ctx, t, m, n, a.dev, a.ld, tile, out.dev, out.ld));
+            mat_down(&out);
+            assert_true(mat_untouched(&out, 'A'));
+            for (int64_t j = 0; j < cols; j++)
+                for (int64_t i = 0; i < rows; i++) {
+                    double sum = 0, got = creal(mat_get(&out, i, j));
+                    for (int64_t c = j * tile; c < n && c < (j + 1) * tile; c++)
+                        for (int64_t r = i * tile; r < m && r < (i + 1) * tile; r++)
+                            sum += pow(creal(mat_get(&a, r, c)), 2);
+                    assert_true(isnan(sum) ? isnan(got) : fabs(got - sum) <= 1e-13 * sum);
+                }
+            mat_free(&a), mat_free(&out);
+        }
 }
 
 /* Halves that a product meets: all of similar size, or spread over the range. */
@@ -163,8 +240,8 @@ static void check_gemm(job p) {
     memcpy(again.host, c.host, c.bytes);
     halves_move(&a, true), halves_move(&b, true), mat_up(&c), mat_up(&again);
     for (int r = 0; r < 2; r++)
-        lin_ok(lin_be->half->gemm(lin_ctx, p.ta, p.tb, p.m, p.n, p.k, p.alpha, a.dev, a.ld, b.dev,
-                                  b.ld, p.beta, r ? again.dev : c.dev, c.ld));
+        must(be->half->gemm(ctx, p.ta, p.tb, p.m, p.n, p.k, p.alpha, a.dev, a.ld, b.dev, b.ld,
+                            p.beta, r ? again.dev : c.dev, c.ld));
     mat_down(&c), mat_down(&again);
     assert_true(mat_untouched(&c, 'A'));
     assert_memory_equal(c.host, again.host, c.bytes);
@@ -187,11 +264,11 @@ static void test_gemm(void **state) {
     (void)state;
     static const int64_t sizes[] = {0, 1, 7, 31, 64, 100, 257};
     static const float alphas[] = {1, 0, -0.25F, 0x1p-40F}, betas[] = {0, 1, -3};
-    const int n = (int)(sizeof sizes / sizeof *sizes), step = lin_small() ? 7 : 1;
+    const int n = (int)(sizeof sizes / sizeof *sizes), step = small() ? 7 : 1;
     for (int i = 0; i < n * n * n; i += step)
         check_gemm((job){"NT"[i % 2], "NT"[i / 2 % 2], sizes[i % n], sizes[i / n % n],
                          sizes[i / n / n], alphas[i % 4], betas[i % 3], i % 5 * 3});
-    if (!lin_small())
+    if (!small())
         check_gemm((job){'N', 'T', 129, 67, 20011, 1, 0, 2});
 }
 
@@ -204,8 +281,7 @@ static void test_not_finite(void **state) {
     fill(&b, 0);
     a.host[2 + 3 * a.ld] = 0x7c00;
     halves_move(&a, true), halves_move(&b, true), mat_up(&c);
-    lin_ok(lin_be->half->gemm(lin_ctx, 'N', 'N', 5, 4, 9, 1, a.dev, a.ld, b.dev, b.ld, 0, c.dev,
-                              c.ld));
+    must(be->half->gemm(ctx, 'N', 'N', 5, 4, 9, 1, a.dev, a.ld, b.dev, b.ld, 0, c.dev, c.ld));
     mat_down(&c);
     for (int64_t i = 0; i < 5; i++)
         for (int64_t j = 0; j < 4; j++)
@@ -215,15 +291,15 @@ static void test_not_finite(void **state) {
 
 static double largest(const mat *a) {
     double *out, x = -1;
-    lin_ok(lin_be->alloc(lin_ctx, sizeof *out, (void **)&out));
-    lin_ok(lin_be->half->largest(lin_ctx, a->t, a->m, a->n, a->dev, a->ld, out));
-    lin_ok(lin_be->copy(lin_ctx, &x, 8, out, 8, 8, 1));
-    lin_ok(lin_be->sync(lin_ctx));
-    lin_be->release(lin_ctx, out);
+    must(be->alloc(ctx, sizeof *out, (void **)&out));
+    must(be->half->max_abs(ctx, a->t, a->m, a->n, a->dev, a->ld, out));
+    must(be->copy(ctx, &x, 8, out, 8, 8, 1));
+    must(be->sync(ctx));
+    be->release(ctx, out);
     return x;
 }
 
-static void test_largest(void **state) {
+static void test_max_abs(void **state) {
     (void)state;
     static const int64_t sizes[][2] = {{0, 3}, {4, 0},    {1, 1},   {33, 1},
                                        {1, 7}, {300, 17}, {31, 999}};
@@ -248,7 +324,7 @@ static void test_largest(void **state) {
         }
 }
 
-static void test_widen(void **state) {
+static void test_cast_to_double(void **state) {
     (void)state;
     static const double factors[][2] = {{1, 0}, {0x1p-60, 1}, {-3, 0.5}, {0, 2}};
     for (int k = 0; k < 4; k++) {
@@ -257,8 +333,8 @@ static void test_widen(void **state) {
         if (factors[k][1] != 0)
             mat_fill(&y, 'A');
         mat_up(&x), mat_up(&y);
-        lin_ok(lin_be->half->widen(lin_ctx, 77, 13, factors[k][0], x.dev, x.ld, factors[k][1],
-                                   y.dev, y.ld));
+        must(be->half->cast_to_double(ctx, 77, 13, factors[k][0], x.dev, x.ld, factors[k][1], y.dev,
+                                      y.ld));
         mat_down(&y);
         assert_true(mat_untouched(&y, 'A'));
         for (int64_t j = 0; j < 13; j++)
@@ -286,8 +362,9 @@ static void test_exponent(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_narrow),     cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_largest),
-        cmocka_unit_test(test_widen),      cmocka_unit_test(test_exponent)};
-    return cmocka_run_group_tests(tests, lin_setup, lin_teardown);
+        cmocka_unit_test(test_cast_to_half),   cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_not_finite),     cmocka_unit_test(test_max_abs),
+        cmocka_unit_test(test_cast_to_double), cmocka_unit_test(test_exponent),
+        cmocka_unit_test(test_split),          cmocka_unit_test(test_squares)};
+    return RUN_ON_BACKENDS(tests);
 }

@@ -1,7 +1,7 @@
 /* Batched QR and SVD, one body for every backend (MOAO_TEST_BACKEND). What
  * takes long runs on the GPU or with MOAO_TEST_FULL; MOAO_TEST_SMALL leaves only small sizes. */
 // timeout: 240
-#include "lowrank_case.h"
+#include "support/lowrank_case.h"
 
 static bool run_case(lr_case *c) {
     lr_build(c);
@@ -544,5 +544,5 @@ int main(void) {
         cmocka_unit_test(arguments),         cmocka_unit_test(many_matrices),
         cmocka_unit_test(repeatable),        cmocka_unit_test(checks_notice_errors),
     };
-    return cmocka_run_group_tests(tests, start, finish);
+    return RUN_ON_BACKENDS(tests);
 }

@@ -2,7 +2,7 @@
  * pair of transposes in units of eps, with padding and the gaps between matrices poisoned and
  * compared bit by bit; sizes and ranks that differ and lie in the backend's memory; what is left
  * alone. */
-#include "operand.h"
+#include "support/operand.h"
 
 #define COUNT(a) ((int64_t)(sizeof(a) / sizeof *(a)))
 #define ALLOWED 1.5 /* of (k + 4) eps */
@@ -20,11 +20,6 @@ typedef struct {
     void *dms, *dns, *dks;
     operand a, b, c;
 } product;
-
-/* MOAO_TEST_SMALL (runs under a checking tool, or on an emulator): few sizes */
-static bool small(void) {
-    return getenv("MOAO_TEST_SMALL") != NULL;
-}
 
 static void fill(operand *o) {
     for (int64_t b = 0; b < o->count; b++)
@@ -329,24 +324,13 @@ static void checks_notice_errors(void **state) {
     }
 }
 
-static int start(void **state) {
-    const char *name = getenv("MOAO_TEST_BACKEND");
-    (void)state;
-    if (backend_get(name && *name ? name : "cpu", &be) != MOAO_OK ||
-        be->open(0, NULL, &ctx) != MOAO_OK) {
-        print_error("%s\n", status_message());
-        return -1;
-    }
-    print_message("backend %s%s\n", be->name, be == &backend_cpu ? "; no GPU is used" : "");
-    return 0;
+static void chosen(void) {
+    seen[0] = seen[1] = 0;
 }
 
-static int finish(void **state) {
-    (void)state;
+static void print_errors(void) {
     print_message("%s gemm  worst error %.2f (FP64) %.2f (FP32) of (k + 4) eps, allowed %.1f\n",
                   be->name, seen[0], seen[1], ALLOWED);
-    be->close(ctx);
-    return 0;
 }
 
 int main(void) {
@@ -356,5 +340,6 @@ int main(void) {
         cmocka_unit_test(zero_scalars),       cmocka_unit_test(same_bits),
         cmocka_unit_test(large_batch),        cmocka_unit_test(checks_notice_errors),
     };
-    return cmocka_run_group_tests(tests, start, finish);
+    const backend_tests all = {tests, (size_t)COUNT(tests), chosen, print_errors};
+    return run_on_backends(&all);
 }

@@ -2,7 +2,7 @@
  * of sums, one body for every backend (MOAO_TEST_BACKEND). What takes long runs on the GPU or with
  * MOAO_TEST_FULL; MOAO_TEST_SMALL leaves only small sizes. */
 // timeout: 240
-#include "lowrank_case.h"
+#include "support/lowrank_case.h"
 
 /* The least rank for threshold t by values s, and whether a value lies so close that one more is
  * right too. */
@@ -342,5 +342,5 @@ int main(void) {
         cmocka_unit_test(fixed_rank_sketch),
         cmocka_unit_test(sums),
     };
-    return cmocka_run_group_tests(tests, start, finish);
+    return RUN_ON_BACKENDS(tests);
 }

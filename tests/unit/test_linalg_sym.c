@@ -1,6 +1,6 @@
 /* gemm, symm, syrk, syr2k against products in double precision: variants, guards, alpha = 0 and
  * beta = 0. */
-#include "../linalg.h"
+#include "support/matrix.h"
 
 typedef enum { GEMM, SYMM, SYRK, SYR2K } which;
 
@@ -20,21 +20,21 @@ static char part_of_c(const job *p) {
 }
 
 static void run(const job *p, const mat *a, const mat *b, mat *c) {
-    const scalar al = lin_scalar(p->t, p->alpha), be = lin_scalar(p->t, p->beta);
+    const scalar alpha = lin_scalar(p->t, p->alpha), beta = lin_scalar(p->t, p->beta);
     static const backend_op ops[] = {BACKEND_GEMM, BACKEND_SYMM, BACKEND_SYRK, BACKEND_SYR2K};
-    lin_work w = work_new(lin_be->workspace(ops[p->op], p->t, p->m, p->n));
+    lin_work w = work_new(be->workspace(ops[p->op], p->t, p->m, p->n));
     if (p->op == GEMM)
-        lin_ok(lin_be->gemm(lin_ctx, p->t, p->ta, p->tb, p->m, p->n, p->k, &al, a->dev, a->ld,
-                            b->dev, b->ld, &be, c->dev, c->ld, w.dev, w.bytes));
+        must(be->gemm(ctx, p->t, p->ta, p->tb, p->m, p->n, p->k, &alpha, a->dev, a->ld, b->dev,
+                      b->ld, &beta, c->dev, c->ld, w.dev, w.bytes));
     else if (p->op == SYMM)
-        lin_ok(lin_be->symm(lin_ctx, p->t, p->side, p->uplo, p->m, p->n, &al, a->dev, a->ld, b->dev,
-                            b->ld, &be, c->dev, c->ld, w.dev, w.bytes));
+        must(be->symm(ctx, p->t, p->side, p->uplo, p->m, p->n, &alpha, a->dev, a->ld, b->dev, b->ld,
+                      &beta, c->dev, c->ld, w.dev, w.bytes));
     else if (p->op == SYRK)
-        lin_ok(lin_be->syrk(lin_ctx, p->t, p->uplo, p->ta, p->n, p->k, &al, a->dev, a->ld, &be,
-                            c->dev, c->ld, w.dev, w.bytes));
+        must(be->syrk(ctx, p->t, p->uplo, p->ta, p->n, p->k, &alpha, a->dev, a->ld, &beta, c->dev,
+                      c->ld, w.dev, w.bytes));
     else
-        lin_ok(lin_be->syr2k(lin_ctx, p->t, p->uplo, p->ta, p->n, p->k, &al, a->dev, a->ld, b->dev,
-                             b->ld, &be, c->dev, c->ld, w.dev, w.bytes));
+        must(be->syr2k(ctx, p->t, p->uplo, p->ta, p->n, p->k, &alpha, a->dev, a->ld, b->dev, b->ld,
+                       &beta, c->dev, c->ld, w.dev, w.bytes));
     mat_down(c);
     work_free(&w);
 }
@@ -150,17 +150,17 @@ static void test_gemm(void **state) {
 
 static void each(which op) {
     static const int64_t sizes[] = {0, 1, 7, 17, 31, 32, 33, 63, 64, 65, 100, 255, 256, 257};
-    for (size_t i = lin_small() ? 8 : 0; i < (lin_small() ? 11 : 14); i++) {
+    for (size_t i = small() ? 8 : 0; i < (small() ? 11 : 14); i++) {
         variants(op, sizes[i], op == SYMM ? 9 : sizes[i], 13, -0.5, 0.25);
         variants(op, op == SYMM ? 9 : sizes[i], sizes[i], 70, 1, 0);
     }
     variants(op, 40, 40, 0, 1, 0.5);
     variants(op, 40, 40, 20, 0, 2);
     variants(op, 40, 40, 20, 0, 0);
-    if (lin_small())
+    if (small())
         return;
     variants(op, 1031, op == SYMM ? 65 : 1031, 65, 1, 1);
-    if (lin_be != &backend_cpu) /* beyond the sizes of the leaves */
+    if (be != &backend_cpu) /* beyond the sizes of the leaves */
         for (int v = 0; v < 4; v++) {
             const bool left = v >> 1 || op != SYMM;
             check((job){op, BACKEND_D, left ? 'L' : 'R', "LU"[v & 1], "NT"[v >> 1], 'N',
@@ -192,7 +192,7 @@ static void test_mirror(void **state) {
             mat a = mat_new((backend_type)(v >> 1), n, n, 3);
             mat_fill(&a, uplo);
             mat_up(&a);
-            lin_ok(lin_be->mirror(lin_ctx, a.t, uplo, n, a.dev, a.ld));
+            must(be->mirror(ctx, a.t, uplo, n, a.dev, a.ld));
             mat_down(&a);
             assert_true(mat_untouched(&a, uplo == 'L' ? 'u' : 'l'));
             for (int64_t j = 0; j < n; j++)
@@ -200,8 +200,8 @@ static void test_mirror(void **state) {
                     assert_true(mat_get(&a, i, j) == mat_get(&a, j, i));
             mat_free(&a);
         }
-    assert_int_equal(lin_be->mirror(lin_ctx, BACKEND_D, 'X', 0, NULL, 1), MOAO_INPUT);
-    assert_int_equal(lin_be->mirror(lin_ctx, BACKEND_D, 'L', 2, NULL, 1), MOAO_INPUT);
+    assert_int_equal(be->mirror(ctx, BACKEND_D, 'X', 0, NULL, 1), MOAO_INPUT);
+    assert_int_equal(be->mirror(ctx, BACKEND_D, 'L', 2, NULL, 1), MOAO_INPUT);
     status_clear();
 }
 
@@ -210,5 +210,5 @@ int main(void) {
         cmocka_unit_test(test_gemm),  cmocka_unit_test(test_symm),   cmocka_unit_test(test_syrk),
         cmocka_unit_test(test_syr2k), cmocka_unit_test(test_mirror),
     };
-    return cmocka_run_group_tests(tests, lin_setup, lin_teardown);
+    return RUN_ON_BACKENDS(tests);
 }

@@ -1,7 +1,7 @@
 /* trsm and trmm: every variant and type against a product in double precision, guards, alpha = 0,
  * host data, several contexts, ill-conditioned and badly scaled triangles; planted errors must be
  * seen. */
-#include "../linalg.h"
+#include "support/matrix.h"
 
 typedef struct {
     bool solve;
@@ -28,47 +28,47 @@ static mat triangle(const job *p) {
 }
 
 /* Part g of B between the whole, on the first context's device, and its own context's. */
-static void move_part(const job *p, backend_ctx *ctx, const mat *b, int64_t from, int64_t part,
+static void move_part(const job *p, backend_ctx *its, const mat *b, int64_t from, int64_t part,
                       void *own, bool back) {
     const int64_t e = (int64_t)backend_size(p->t), rows = p->side == 'L' ? p->m : part,
                   cols = p->side == 'L' ? part : p->n;
     char *whole = (char *)b->dev + (p->side == 'L' ? from * b->ld : from) * e;
     const int64_t ld = b->ld * e, ldo = rows * e;
-    lin_ok(lin_be->sync(lin_ctx));
-    lin_ok(back ? lin_be->copy(ctx, whole, ld, own, ldo, ldo, cols)
-                : lin_be->copy(ctx, own, ldo, whole, ld, ldo, cols));
-    lin_ok(lin_be->sync(ctx));
+    must(be->sync(ctx));
+    must(back ? be->copy(its, whole, ld, own, ldo, ldo, cols)
+              : be->copy(its, own, ldo, whole, ld, ldo, cols));
+    must(be->sync(its));
 }
 
 static void run_multi(const job *p, const scalar *alpha, const mat *a, mat *b) {
     enum { PARTS = 3 };
     const int64_t size = p->side == 'L' ? p->m : p->n, other = p->side == 'L' ? p->n : p->m;
-    backend_ctx *ctx[PARTS];
+    backend_ctx *each[PARTS];
     int64_t part[PARTS], start[PARTS], ldb[PARTS], from = 0;
     void *bs[PARTS], *dev[PARTS];
     size_t ldev[PARTS];
     for (int g = 0; g < PARTS; g++) {
-        ctx[g] = lin_ctx;
+        each[g] = ctx;
         if (g > 0)
-            lin_ok(lin_be->open(g % lin_be->devices(), NULL, &ctx[g]));
+            must(be->open(g % be->devices(), NULL, &each[g]));
         start[g] = from;
         part[g] = other * (g + 1) / PARTS - from;
         from += part[g];
         ldb[g] = p->side == 'L' ? size : part[g];
-        lin_ok(lin_be->alloc(ctx[g], (size_t)(size * part[g]) * backend_size(p->t), &bs[g]));
-        move_part(p, ctx[g], b, start[g], part[g], bs[g], false);
-        ldev[g] = lin_be->multi_workspace(g, p->t, p->side, size, part[g]);
-        lin_ok(lin_be->alloc(ctx[g], ldev[g], &dev[g]));
+        must(be->alloc(each[g], (size_t)(size * part[g]) * backend_size(p->t), &bs[g]));
+        move_part(p, each[g], b, start[g], part[g], bs[g], false);
+        ldev[g] = be->multi_workspace(g, p->t, p->side, size, part[g]);
+        must(be->alloc(each[g], ldev[g], &dev[g]));
     }
-    lin_ok(lin_be->trsm_multi(PARTS, ctx, p->t, p->side, p->uplo, p->trans, p->diag, size, part,
-                              alpha, a->dev, a->ld, bs, ldb, dev, ldev));
-    lin_ok(lin_be->sync(lin_ctx));
+    must(be->trsm_multi(PARTS, each, p->t, p->side, p->uplo, p->trans, p->diag, size, part, alpha,
+                        a->dev, a->ld, bs, ldb, dev, ldev));
+    must(be->sync(ctx));
     for (int g = 0; g < PARTS; g++) {
-        move_part(p, ctx[g], b, start[g], part[g], bs[g], true);
-        lin_be->release(ctx[g], bs[g]);
-        lin_be->release(ctx[g], dev[g]);
+        move_part(p, each[g], b, start[g], part[g], bs[g], true);
+        be->release(each[g], bs[g]);
+        be->release(each[g], dev[g]);
         if (g > 0)
-            lin_be->close(ctx[g]);
+            be->close(each[g]);
     }
 }
 
@@ -76,20 +76,20 @@ static void run_multi(const job *p, const scalar *alpha, const mat *a, mat *b) {
 static void run(const job *p, const mat *a, mat *b) {
     const scalar alpha = lin_scalar(p->t, p->alpha);
     const backend_op op = p->solve ? BACKEND_TRSM : BACKEND_TRMM;
-    lin_work w = work_new(p->where == HOST ? lin_be->host_workspace(op, p->t, p->side, p->m, p->n)
-                                           : lin_be->workspace(op, p->t, p->m, p->n));
+    lin_work w = work_new(p->where == HOST ? be->host_workspace(op, p->t, p->side, p->m, p->n)
+                                           : be->workspace(op, p->t, p->m, p->n));
     if (p->where == HOST) {
-        lin_ok((p->solve ? lin_be->trsm_host : lin_be->trmm_host)(
-            lin_ctx, p->t, p->side, p->uplo, p->trans, p->diag, p->m, p->n, &alpha, a->host, a->ld,
-            b->host, b->ld, w.dev, w.bytes));
-        lin_ok(lin_be->sync(lin_ctx));
+        must((p->solve ? be->trsm_host : be->trmm_host)(ctx, p->t, p->side, p->uplo, p->trans,
+                                                        p->diag, p->m, p->n, &alpha, a->host, a->ld,
+                                                        b->host, b->ld, w.dev, w.bytes));
+        must(be->sync(ctx));
     } else {
         if (p->where == MULTI)
             run_multi(p, &alpha, a, b);
         else
-            lin_ok((p->solve ? lin_be->trsm : lin_be->trmm)(
-                lin_ctx, p->t, p->side, p->uplo, p->trans, p->diag, p->m, p->n, &alpha, a->dev,
-                a->ld, b->dev, b->ld, w.dev, w.bytes));
+            must((p->solve ? be->trsm : be->trmm)(ctx, p->t, p->side, p->uplo, p->trans, p->diag,
+                                                  p->m, p->n, &alpha, a->dev, a->ld, b->dev, b->ld,
+                                                  w.dev, w.bytes));
         mat_down(b);
     }
     work_free(&w);
@@ -181,7 +181,7 @@ static void all_variants(int64_t n, int64_t other, backend_type from, backend_ty
 static void test_small(void **state) {
     static const int64_t sizes[] = {0, 1, 7, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129};
     (void)state;
-    if (lin_small()) { /* a partial block, and two blocks with a partial third */
+    if (small()) { /* a partial block, and two blocks with a partial third */
         all_variants(33, 5, BACKEND_D, BACKEND_C, RESIDENT, true);
         all_variants(300, 3, BACKEND_D, BACKEND_D, RESIDENT, true);
         return;
@@ -195,7 +195,7 @@ static void test_small(void **state) {
 
 static void test_medium(void **state) {
     (void)state;
-    if (lin_small())
+    if (small())
         skip();
     for (int64_t n = 255; n <= 257; n++)
         all_variants(n, 7, BACKEND_D, BACKEND_C, RESIDENT, true);
@@ -206,10 +206,10 @@ static void test_medium(void **state) {
 /* Longer than one group of inverted blocks, and than the part that is multiplied out of place. */
 static void test_large(void **state) {
     (void)state;
-    if (lin_small())
+    if (small())
         skip();
     all_variants(1031, 6, BACKEND_D, BACKEND_S, RESIDENT, true);
-    if (lin_be == &backend_cpu)
+    if (be == &backend_cpu)
         return;
     for (int v = 0; v < 8; v++) {
         job p = {true, BACKEND_D, "LR"[v & 1], "LU"[v >> 1 & 1], "NT"[v >> 2], 'N',
@@ -225,7 +225,7 @@ static void test_large(void **state) {
 /* Host data in panels, and B split over contexts (of one device where there is only one). */
 static void test_host_and_multi(void **state) {
     (void)state;
-    if (lin_small()) {
+    if (small()) {
         check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 65, 11, 1, HOST});
         check((job){false, BACKEND_D, 'R', 'L', 'N', 'N', 11, 65, 1, HOST});
         check((job){true, BACKEND_D, 'L', 'U', 'N', 'N', 65, 11, 1, MULTI});
@@ -239,7 +239,7 @@ static void test_host_and_multi(void **state) {
     all_variants(1100, 300, BACKEND_D, BACKEND_D, HOST, true); /* A in three pieces */
     all_variants(1100, 600, BACKEND_D, BACKEND_D, HOST, true); /* the first panel by halves */
     all_variants(521, 70, BACKEND_D, BACKEND_D, MULTI, false);
-    if (lin_be != &backend_cpu) {
+    if (be != &backend_cpu) {
         check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 2100, 9000, 1, HOST});
         for (int k = 0; k < 8; k++) /* panels by halves, the last one halved three times */
             check((job){k & 1, BACKEND_D, 'L', k & 2 ? 'U' : 'L', k & 4 ? 'T' : 'N', 'N', 1101,
@@ -290,7 +290,7 @@ static void covariance_factor(mat *a) {
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < n; i++)
             k[i + j * n] = exp(-(double)((i - j) * (i - j)) / 800) + (i == j ? 5e-10 : 0);
-    lin_ok(backend_cpu.potrf(NULL, BACKEND_D, 'L', n, k, n, &info, NULL, 0));
+    must(backend_cpu.potrf(NULL, BACKEND_D, 'L', n, k, n, &info, NULL, 0));
     assert_int_equal(info, 0);
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < n; i++) {
@@ -307,7 +307,7 @@ static void covariance_factor(mat *a) {
  * GPU. */
 static void test_hard_triangles(void **state) {
     (void)state;
-    const int64_t n = lin_small() ? 100 : 700;
+    const int64_t n = small() ? 100 : 700;
     for (int v = 0; v < 8; v++) {
         job p = {true, BACKEND_D, 'L', "LU"[v & 1], "NT"[v >> 1 & 1], 'N', n, 9, 1, RESIDENT};
         lin_state = 5;
@@ -330,7 +330,7 @@ static void test_hard_triangles(void **state) {
         const double err = tri_error(&p, &a, &old, &b);
         print_message("%s %c%c: backward error %.2g eps\n", v & 4 ? "covariance" : "scaled rows",
                       p.uplo, p.trans, err);
-        assert_false(!(err <= bound(n) * (v & 4 && lin_be != &backend_cpu ? 1e5 : 1)));
+        assert_false(!(err <= bound(n) * (v & 4 && be != &backend_cpu ? 1e5 : 1)));
         free(t), free(x), free(ax);
         mat_free(&a), mat_free(&b);
     }
@@ -341,7 +341,7 @@ static void test_refusals(void **state) {
     double x[4] = {1, 1, 1, 1};
     (void)state;
 #define TRI(side, uplo, trans, diag, m, n, lda, ldb)                                               \
-    lin_be->trsm(lin_ctx, BACKEND_D, side, uplo, trans, diag, m, n, x, x, lda, x, ldb, NULL, 0)
+    be->trsm(ctx, BACKEND_D, side, uplo, trans, diag, m, n, x, x, lda, x, ldb, NULL, 0)
     assert_int_equal(TRI('X', 'L', 'N', 'N', 0, 0, 1, 1), MOAO_INPUT);
     assert_int_equal(TRI('L', 'X', 'N', 'N', 0, 0, 1, 1), MOAO_INPUT);
     assert_int_equal(TRI('L', 'L', 'X', 'N', 0, 0, 1, 1), MOAO_INPUT);
@@ -359,8 +359,8 @@ static void test_memory(void **state) {
     for (backend_type t = BACKEND_D; t <= BACKEND_C; t++)
         for (int64_t n = 1; n < 200000; n = n * 3 / 2 + 1)
             for (int64_t w = 1; w < 200000; w = w * 3 / 2 + 1) {
-                assert_true(lin_be->workspace(BACKEND_TRSM, t, n, w) <= (size_t)45 << 20);
-                assert_true(lin_be->workspace(BACKEND_TRMM, t, n, w) <= (size_t)45 << 20);
+                assert_true(be->workspace(BACKEND_TRSM, t, n, w) <= (size_t)45 << 20);
+                assert_true(be->workspace(BACKEND_TRMM, t, n, w) <= (size_t)45 << 20);
             }
 }
 
@@ -371,5 +371,5 @@ int main(void) {
         cmocka_unit_test(test_hard_triangles), cmocka_unit_test(test_medium),
         cmocka_unit_test(test_host_and_multi), cmocka_unit_test(test_large),
     };
-    return cmocka_run_group_tests(tests, lin_setup, lin_teardown);
+    return RUN_ON_BACKENDS(tests);
 }

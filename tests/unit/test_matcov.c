@@ -1,6 +1,6 @@
 /* Slope covariances: tables and fast fills against the closed form, golden matrices, blocks,
  * symmetry. */
-#include "../matcov_case.h"
+#include "support/matcov_case.h"
 #include "matcov/formula.h"
 #include "matcov/matcov.h"
 

@@ -1,6 +1,6 @@
 /* Noise covariances of the sensors and the laser stars' tip-tilt constant against figures worked
  * out here. */
-#include "../matcov_case.h"
+#include "support/matcov_case.h"
 #include "matcov/formula.h"
 
 #include <malloc.h>
@@ -248,11 +248,84 @@ static void test_bytes(void **state) {
     }
 }
 
+/* Gaussian spots, excess noise, sky, and what the atmosphere takes at 60 degrees, by hand. */
+static void test_light(void **state) {
+    (void)state;
+    sys s;
+    noise_figures f;
+    profile p;
+    case_sys(6, 0, 6, N, stars, &s);
+    case_profile(1, no_layer, &p);
+    p.r0 = 0.1;
+    sensor_noise *n = &s.sensors[2].noise;
+    double light = 0.425 * 1 * 0.004 * 3300 * 1e4, flux = pow(10, 2.9 - 0.4 * 12.5) * light;
+    double seeing = 206264.80624709636 * 500e-9 / 0.1 * pow(500. / 650, 0.2);
+    n->gaussian = n->has_sky = true;
+    n->excess = 2;
+    n->background = 1.5;
+    n->sky = 17;
+    double sky = pow(10, 2.9 - 0.4 * 17) * light * 0.3 * 0.3;
+    matcov_noise_figures(&s, &p, 2, &f);
+    double width = seeing / sqrt(8 * log(2)); /* standard deviation of the spot */
+    double want = 2 * width * width / flux +
+                  0.82 * (9 + 2 * (1.5 + sky)) / pow(flux * 0.3, 2) * pow(seeing, 4);
+    expect_close(f.variance, want, want, "Gaussian spot on a sky, by an EMCCD");
+    assert_true(sky > 0.1);
+    double laser = sys_photons(&s, &s.sensors[0]);
+    s.airmass = 2; /* alone: the geometry stays */
+    for (int w = 0; w < 3; w++)
+        s.sensors[w].noise.extinct = true, s.sensors[w].noise.extinction = 0.3;
+    expect_close(sys_photons(&s, &s.sensors[2]), flux * pow(10, -0.4 * 0.3), flux, "dimmed star");
+    expect_close(sys_photons(&s, &s.sensors[0]), laser * pow(10, -0.8 * 0.3) / 2, laser,
+                 "dimmed laser star");
+    case_profile_free(&p);
+    sys_free(&s);
+}
+
+/* Shares of the light: one subaperture has that of the whole annulus; those of finer sensors add up
+ * to it where all are valid; a quarter of a disc; and mean gradients alone have fewer photons in
+ * partly lit subapertures. */
+static void test_shares(void **state) {
+    (void)state;
+    const double pi = 3.14159265358979323846, obs[] = {0, 0.3};
+    for (int i = 0; i < 2; i++)
+        for (int n = 1; n <= 2; n++) {
+            sys s;
+            const case_sensor one = {n, {0}, INFINITY, 1, 0, {0}, 9};
+            double sum = 0, want = pi / 4 * (1 - obs[i] * obs[i]);
+            case_sys(8, obs[i], 8, 1, &one, &s);
+            assert_int_equal(s.sensors[0].nsub, n * n);
+            for (int k = 0; k < n * n; k++)
+                sum += sys_lit_share(&s, &s.sensors[0], k) / (n * n);
+            expect_close(sum, want, want, "light of a sensor");
+            sys_free(&s);
+        }
+    sys s;
+    profile p;
+    noise_figures f[2];
+    const case_sensor ten = {10, {0}, INFINITY, 1, 0, {0}, 12};
+    case_sys(8, 0.25, 8, 1, &ten, &s);
+    case_profile(1, no_layer, &p);
+    p.r0 = 0.1;
+    for (int k = 0; k < 2; k++) {
+        s.sensors[0].gradient = k;
+        matcov_noise_figures(&s, &p, 0, &f[k]);
+    }
+    assert_true(f[1].variance > 1.05 * f[0].variance && f[1].photons == f[0].photons);
+    double middle = 0;
+    for (int k = 0; k < s.sensors[0].nsub; k++)
+        middle = fmax(middle, sys_lit_share(&s, &s.sensors[0], k));
+    expect_close(middle, 1, 1, "a wholly lit subaperture");
+    case_profile_free(&p);
+    sys_free(&s);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_natural_star), cmocka_unit_test(test_figures),
         cmocka_unit_test(test_laser_star),   cmocka_unit_test(test_tiptilt),
-        cmocka_unit_test(test_limits),       cmocka_unit_test(test_bytes)};
+        cmocka_unit_test(test_limits),       cmocka_unit_test(test_bytes),
+                                       cmocka_unit_test(test_light), cmocka_unit_test(test_shares)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

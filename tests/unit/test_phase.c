@@ -1,6 +1,6 @@
 /* The residual phase on the pupil: covariances of phase and slopes against the closed form, and sums
  * over pairs of points against the pairs themselves. */
-#include "../matcov_case.h"
+#include "support/matcov_case.h"
 #include "matcov/formula.h"
 #include "psf/psf.h"
 

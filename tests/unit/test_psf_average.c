@@ -1,6 +1,6 @@
 /* Stationary average of covariances and the phase covariance that follows, against the plain sums
  * of the model. */
-#include "psf_case.h"
+#include "support/psf_case.h"
 
 #include "psf/psf_plan.h"
 

@@ -1,5 +1,5 @@
 /* Fitting error and OTF of the telescope against closed forms and independent integrals. */
-#include "psf_case.h"
+#include "support/psf_case.h"
 
 #include "psf/psf_plan.h"
 

@@ -1,5 +1,5 @@
 /* The PSF stage against an independent implementation (tests/golden/extract_psf.py). */
-#include "psf_case.h"
+#include "support/psf_case.h"
 
 #include "psf/psf_plan.h"
 

@@ -1,5 +1,5 @@
 /* Strehl, ensquared energy, FWHM and image against independent computations. */
-#include "psf_case.h"
+#include "support/psf_case.h"
 
 #include "psf/psf_plan.h"
 

@@ -1,6 +1,6 @@
 /* Cholesky factor of tile low-rank matrices, all variants, solves and determinants against the
  * dense ones; what happens where a pivot is not positive. */
-#include "tlr_case.h"
+#include "support/tlr_case.h"
 
 enum { B = 32 };
 
@@ -316,5 +316,5 @@ int main(void) {
         cmocka_unit_test(indefinite),    cmocka_unit_test(rescues),
         cmocka_unit_test(bad_arguments),
     };
-    return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen});
+    return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen, NULL});
 }

@@ -1,6 +1,6 @@
 /* Tile low-rank matrices: order, kinds of tiles, errors of tiles against the singular values that
  * were dropped, products with vectors, statistics. */
-#include "tlr_case.h"
+#include "support/tlr_case.h"
 
 enum { B = 32 };
 
@@ -428,5 +428,5 @@ int main(void) {
         cmocka_unit_test(apply_factor),     cmocka_unit_test(copies),
         cmocka_unit_test(refused_matrices), cmocka_unit_test(tiny),
     };
-    return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen});
+    return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen, NULL});
 }

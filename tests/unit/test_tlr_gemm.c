@@ -1,6 +1,6 @@
 /* Products of tile low-rank matrices, symmetric ones, and triangular solves with a compressed right
  * side, against their dense expansion. */
-#include "tlr_case.h"
+#include "support/tlr_case.h"
 
 enum { B = 32 };
 
@@ -247,5 +247,5 @@ int main(void) {
         cmocka_unit_test_setup_teardown(triangular_solve, setup, teardown),
         cmocka_unit_test_setup_teardown(refused, setup, teardown),
     };
-    return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen});
+    return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen, NULL});
 }

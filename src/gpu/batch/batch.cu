@@ -28,7 +28,7 @@ template <class T> struct Runner {
     cudaStream_t stream;
     int64_t count;
     const int *skip;
-    cudaError_t rc;
+    status rc;
     static int part(const Dim &d) {
         int64_t n = d.n - d.off;
         return n < 0 ? 0 : n > d.cap ? d.cap : (int)n;
@@ -61,7 +61,7 @@ template <class T> struct Runner {
     static int half(int n) {
         return n > BLOCK_MAX ? BLOCK_MAX : SOLVE_MAX;
     }
-    void keep(cudaError_t e);
+    void keep(status e);
     void step(int op, Args<T> a);
     Args<T> args(Mat<T> A, Dim n, bool unit, int *info, int base);
     void gemm(Mat<T> C, Mat<T> A, Mat<T> B, Dim m, Dim n, Dim k, T alpha, T beta);
@@ -76,8 +76,8 @@ template <class T> struct Runner {
     void posv(Mat<T> A, Mat<T> B, Dim n, Dim m, int *info);
 };
 
-template <class T> void Runner<T>::keep(cudaError_t e) {
-    if (rc == cudaSuccess)
+template <class T> void Runner<T>::keep(status e) {
+    if (rc == MOAO_OK)
         rc = e;
 }
 
@@ -101,16 +101,16 @@ bool factor_serves(int op, const Args<double> &a, int top) {
 bool factor_serves(int, const Args<float> &, int) {
     return false;
 }
-cudaError_t launch_factor(int, const Args<float> &, int, cudaStream_t) {
-    return cudaErrorInvalidValue;
+status launch_factor(int, const Args<float> &, int, cudaStream_t) {
+    return gpu_no_kernel();
 }
-cudaError_t launch_trmm(const Args<float> &, int, cudaStream_t) {
-    return cudaErrorInvalidValue; /* the block kernel and halves are faster in FP32 */
+status launch_trmm(const Args<float> &, int, cudaStream_t) {
+    return gpu_no_kernel(); /* the block kernel and halves are faster in FP32 */
 }
 
 /* The kernel for orders up to `top`, at most n_max. */
 template <class T>
-cudaError_t launch_class(int op, const Args<T> &a, int top, int n_max, cudaStream_t s) {
+status launch_class(int op, const Args<T> &a, int top, int n_max, cudaStream_t s) {
     const bool vectors = (op & (FORWARD | BACKWARD)) && !(op & FACTOR) && a.m.n <= FEW;
     return factor_serves(op, a, top)          ? launch_factor(op, a, top, s)
            : top <= WARP_MAX                  ? launch_warp<T>(op, a, top, s)
@@ -127,7 +127,7 @@ template <class T> void Runner<T>::step(int op, Args<T> a) {
     a.count = count;
     a.skip = skip;
     a.lo = -1;
-    for (int top = 8; rc == cudaSuccess; top += top < 64 ? top : 32)
+    for (int top = 8; rc == MOAO_OK; top += top < 64 ? top : 32)
         if (n <= top || (varied && (top & (top - 1)) == 0)) {
             keep(launch_class<T>(op, a, top, n < top ? n : top, stream));
             if (n <= top)
@@ -150,7 +150,7 @@ template <class T> Args<T> Runner<T>::args(Mat<T> A, Dim n, bool unit, int *info
 template <class T>
 void Runner<T>::gemm(Mat<T> C, Mat<T> A, Mat<T> B, Dim m, Dim n, Dim k, T alpha, T beta) {
     GemmArgs<T> g = {A, B, C, m, n, k, alpha, beta, false, false, skip, count};
-    if (part(m) && part(n) && rc == cudaSuccess)
+    if (part(m) && part(n) && rc == MOAO_OK)
         keep(launch_gemm<T>(g, stream));
 }
 
@@ -158,7 +158,7 @@ void Runner<T>::gemm(Mat<T> C, Mat<T> A, Mat<T> B, Dim m, Dim n, Dim k, T alpha,
 template <class T> void Runner<T>::syrk(Mat<T> C, Mat<T> A, Dim n, Dim k, T alpha, T beta) {
     GemmArgs<T> g = {A,     transposed(A), C,    n,    n,    alpha == T(0) ? nothing_of(k) : k,
                      alpha, beta,          true, true, skip, count};
-    if (part(n) == 0 || rc != cudaSuccess)
+    if (part(n) == 0 || rc != MOAO_OK)
         return;
     if (part(n) <= WARP_MAX)
         keep(launch_syrk_warp<T>(g, part(n), stream));
@@ -294,16 +294,12 @@ template <class T> void Runner<T>::posv(Mat<T> A, Mat<T> B, Dim n, Dim m, int *i
     potrs(A, B, n, m);
 }
 
-status finished(const char *name, cudaError_t rc) {
-    return rc == cudaSuccess ? MOAO_OK : gpu_fail(MOAO_INTERNAL, name, cudaGetErrorString(rc));
-}
-
 /* trsm and trmm: brought to a lower triangle on the left (see batch_device.cuh). */
 template <class T>
-cudaError_t on_b(int op, cudaStream_t s, char side, char uplo, char trans, char diag, int64_t count,
-                 batch_dim m, batch_dim n, const void *alpha, batch_mat a, batch_mat b) {
+status on_b(int op, cudaStream_t s, char side, char uplo, char trans, char diag, int64_t count,
+            batch_dim m, batch_dim n, const void *alpha, batch_mat a, batch_mat b) {
     const bool left = side == 'L', t = (trans != 'N') != !left, rev = (uplo == 'L') == t;
-    Runner<T> r = {s, count, nullptr, cudaSuccess};
+    Runner<T> r = {s, count, nullptr, MOAO_OK};
     Mat<T> A = view<T>(a, t, rev, rev), B = view<T>(b, !left, rev, false);
     Dim order = whole(left ? m : n), width = whole(left ? n : m);
     T scale = *(const T *)alpha;
@@ -314,30 +310,26 @@ cudaError_t on_b(int op, cudaStream_t s, char side, char uplo, char trans, char 
     return r.rc;
 }
 
-status on_b_of(const char *name, int op, backend_ctx *ctx, backend_type t, char side, char uplo,
-               char trans, char diag, int64_t count, batch_dim m, batch_dim n, const void *alpha,
-               batch_mat a, batch_mat b) {
+status start_on_b(int op, backend_ctx *ctx, backend_type t, char side, char uplo, char trans,
+                  char diag, int64_t count, batch_dim m, batch_dim n, const void *alpha,
+                  batch_mat a, batch_mat b) {
     if (m.n == 0 || n.n == 0)
         return MOAO_OK;
     gpu_batch_call call(ctx);
     const cudaStream_t s = call.stream;
-    return finished(name,
-                    t == BACKEND_D
-                        ? on_b<double>(op, s, side, uplo, trans, diag, count, m, n, alpha, a, b)
-                        : on_b<float>(op, s, side, uplo, trans, diag, count, m, n, alpha, a, b));
+    return t == BACKEND_D ? on_b<double>(op, s, side, uplo, trans, diag, count, m, n, alpha, a, b)
+                          : on_b<float>(op, s, side, uplo, trans, diag, count, m, n, alpha, a, b);
 }
 
 status batch_trsm(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,
                   int64_t count, batch_dim m, batch_dim n, const void *alpha, batch_mat a,
                   batch_mat b) {
-    return on_b_of("batched trsm", FORWARD, ctx, t, side, uplo, trans, diag, count, m, n, alpha, a,
-                   b);
+    return start_on_b(FORWARD, ctx, t, side, uplo, trans, diag, count, m, n, alpha, a, b);
 }
 status batch_trmm(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,
                   int64_t count, batch_dim m, batch_dim n, const void *alpha, batch_mat a,
                   batch_mat b) {
-    return on_b_of("batched trmm", MULTIPLY, ctx, t, side, uplo, trans, diag, count, m, n, alpha, a,
-                   b);
+    return start_on_b(MULTIPLY, ctx, t, side, uplo, trans, diag, count, m, n, alpha, a, b);
 }
 
 status batch_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t count,
@@ -349,21 +341,21 @@ status batch_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int64
     const cudaStream_t s = call.stream;
     auto run = [&](auto zero) {
         typedef decltype(zero) T;
-        Runner<T> r = {s, count, nullptr, cudaSuccess};
+        Runner<T> r = {s, count, nullptr, MOAO_OK};
         r.syrk(view<T>(c, uplo == 'U', false, false), view<T>(a, trans != 'N', false, false),
                whole(n), whole(k), *(const T *)alpha, *(const T *)beta);
         return r.rc;
     };
-    return finished("batched syrk", t == BACKEND_D ? run(0.0) : run(0.0f));
+    return t == BACKEND_D ? run(0.0) : run(0.0f);
 }
 
 /* The operations on one triangle, with or without right-hand sides. */
 enum { POTRF, TRTRI, LAUUM, POTRI, POTI, POTRS, POSV };
 
 template <class T>
-cudaError_t on_a(int which, cudaStream_t s, char uplo, char diag, int64_t count, batch_dim n,
-                 batch_dim nrhs, batch_mat a, batch_mat b, int *info) {
-    Runner<T> r = {s, count, nullptr, cudaSuccess};
+status on_a(int which, cudaStream_t s, char uplo, char diag, int64_t count, batch_dim n,
+            batch_dim nrhs, batch_mat a, batch_mat b, int *info) {
+    Runner<T> r = {s, count, nullptr, MOAO_OK};
     Mat<T> A = view<T>(a, uplo == 'U', false, false), B = view<T>(b, false, false, false);
     Dim d = whole(n);
     switch (which) {
@@ -391,46 +383,43 @@ cudaError_t on_a(int which, cudaStream_t s, char uplo, char diag, int64_t count,
     return r.rc;
 }
 
-status on_a_of(const char *name, int which, backend_ctx *ctx, backend_type t, char uplo, char diag,
-               int64_t count, batch_dim n, batch_dim nrhs, batch_mat a, batch_mat b, int *info) {
+status start_on_a(int which, backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t count,
+                  batch_dim n, batch_dim nrhs, batch_mat a, batch_mat b, int *info) {
     gpu_batch_call call(ctx);
     const cudaStream_t s = call.stream;
-    return finished(name, t == BACKEND_D
-                              ? on_a<double>(which, s, uplo, diag, count, n, nrhs, a, b, info)
-                              : on_a<float>(which, s, uplo, diag, count, n, nrhs, a, b, info));
+    return t == BACKEND_D ? on_a<double>(which, s, uplo, diag, count, n, nrhs, a, b, info)
+                          : on_a<float>(which, s, uplo, diag, count, n, nrhs, a, b, info);
 }
 
 const batch_mat NONE = {};
 
 status batch_potrf(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
                    batch_mat a, int *info) {
-    return on_a_of("batched potrf", POTRF, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE, info);
+    return start_on_a(POTRF, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE, info);
 }
 status batch_trtri(backend_ctx *ctx, backend_type t, char uplo, char diag, int64_t count,
                    batch_dim n, batch_mat a, int *info) {
-    return on_a_of("batched trtri", TRTRI, ctx, t, uplo, diag, count, n, batch_dim(), a, NONE,
-                   info);
+    return start_on_a(TRTRI, ctx, t, uplo, diag, count, n, batch_dim(), a, NONE, info);
 }
 status batch_lauum(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
                    batch_mat a) {
-    return on_a_of("batched lauum", LAUUM, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE,
-                   nullptr);
+    return start_on_a(LAUUM, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE, nullptr);
 }
 status batch_potri(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
                    batch_mat a, int *info) {
-    return on_a_of("batched potri", POTRI, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE, info);
+    return start_on_a(POTRI, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE, info);
 }
 status batch_poti(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
                   batch_mat a, int *info) {
-    return on_a_of("batched poti", POTI, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE, info);
+    return start_on_a(POTI, ctx, t, uplo, 'N', count, n, batch_dim(), a, NONE, info);
 }
 status batch_potrs(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
                    batch_dim nrhs, batch_mat a, batch_mat b) {
-    return on_a_of("batched potrs", POTRS, ctx, t, uplo, 'N', count, n, nrhs, a, b, nullptr);
+    return start_on_a(POTRS, ctx, t, uplo, 'N', count, n, nrhs, a, b, nullptr);
 }
 status batch_posv(backend_ctx *ctx, backend_type t, char uplo, int64_t count, batch_dim n,
                   batch_dim nrhs, batch_mat a, batch_mat b, int *info) {
-    return on_a_of("batched posv", POSV, ctx, t, uplo, 'N', count, n, nrhs, a, b, info);
+    return start_on_a(POSV, ctx, t, uplo, 'N', count, n, nrhs, a, b, info);
 }
 
 } // namespace

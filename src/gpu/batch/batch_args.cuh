@@ -2,6 +2,7 @@
 #ifndef MOAO_GPU_BATCH_ARGS_CUH
 #define MOAO_GPU_BATCH_ARGS_CUH
 #include "backend/backend_batch.h"
+#include "gpu/core/error.cuh"
 #include <cstdint>
 #include <cuda_runtime.h>
 
@@ -73,15 +74,15 @@ template <class T> struct GemmArgs {
 };
 
 /* Launchers; n_max (bound of the part's size) picks the kernel. Each enqueues on the stream. */
-template <class T> cudaError_t launch_warp(int op, const Args<T> &a, int n_max, cudaStream_t s);
-template <class T> cudaError_t launch_block(int op, const Args<T> &a, int n_max, cudaStream_t s);
-template <class T> cudaError_t launch_vector(int op, const Args<T> &a, int n_max, cudaStream_t s);
-cudaError_t launch_factor(int op, const Args<double> &a, int n_max, cudaStream_t s);
-cudaError_t launch_trmm(const Args<double> &a, int n_max, cudaStream_t s);
-cudaError_t launch_trmm_quarters(const Args<double> &a, cudaStream_t s);
-template <class T> cudaError_t launch_gemm(const GemmArgs<T> &a, cudaStream_t s);
-template <class T> cudaError_t launch_syrk_block(const GemmArgs<T> &a, cudaStream_t s);
-template <class T> cudaError_t launch_syrk_warp(const GemmArgs<T> &a, int n_max, cudaStream_t s);
+template <class T> status launch_warp(int op, const Args<T> &a, int n_max, cudaStream_t s);
+template <class T> status launch_block(int op, const Args<T> &a, int n_max, cudaStream_t s);
+template <class T> status launch_vector(int op, const Args<T> &a, int n_max, cudaStream_t s);
+status launch_factor(int op, const Args<double> &a, int n_max, cudaStream_t s);
+status launch_trmm(const Args<double> &a, int n_max, cudaStream_t s);
+status launch_trmm_quarters(const Args<double> &a, cudaStream_t s);
+template <class T> status launch_gemm(const GemmArgs<T> &a, cudaStream_t s);
+template <class T> status launch_syrk_block(const GemmArgs<T> &a, cudaStream_t s);
+template <class T> status launch_syrk_warp(const GemmArgs<T> &a, int n_max, cudaStream_t s);
 
 } // namespace batch
 #endif

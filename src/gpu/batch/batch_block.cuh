@@ -363,7 +363,7 @@ __global__ void __launch_bounds__((OP & (FORWARD | BACKWARD | MULTIPLY)) ? 64 : 
         info_write(a.info, a.info_base, b, fail);
 }
 
-template <class T, int OP> cudaError_t block_start(const Args<T> &a, int n_max, cudaStream_t s) {
+template <class T, int OP> status block_start(const Args<T> &a, int n_max, cudaStream_t s) {
     constexpr bool WITH_B = (OP & (FORWARD | BACKWARD | MULTIPLY)) != 0;
     constexpr bool CHANGES_A = (OP & (FACTOR | INVERT | SQUARE)) != 0;
     const int nb = (n_max + 31) / 32;

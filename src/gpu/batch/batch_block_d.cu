@@ -3,8 +3,7 @@
 
 namespace batch {
 
-template <>
-cudaError_t launch_block<double>(int op, const Args<double> &a, int n_max, cudaStream_t s) {
+template <> status launch_block<double>(int op, const Args<double> &a, int n_max, cudaStream_t s) {
     switch (op) {
     case FACTOR:
         return block_start<double, FACTOR>(a, n_max, s);
@@ -23,7 +22,7 @@ cudaError_t launch_block<double>(int op, const Args<double> &a, int n_max, cudaS
     case FORWARD | BACKWARD:
         return block_start<double, FORWARD | BACKWARD>(a, n_max, s);
     default:
-        return cudaErrorInvalidValue;
+        return gpu_no_kernel();
     }
 }
 

@@ -3,8 +3,7 @@
 
 namespace batch {
 
-template <>
-cudaError_t launch_block<float>(int op, const Args<float> &a, int n_max, cudaStream_t s) {
+template <> status launch_block<float>(int op, const Args<float> &a, int n_max, cudaStream_t s) {
     switch (op) {
     case FACTOR:
         return block_start<float, FACTOR>(a, n_max, s);
@@ -25,7 +24,7 @@ cudaError_t launch_block<float>(int op, const Args<float> &a, int n_max, cudaStr
     case MULTIPLY:
         return block_start<float, MULTIPLY>(a, n_max, s);
     default:
-        return cudaErrorInvalidValue;
+        return gpu_no_kernel();
     }
 }
 

@@ -10,6 +10,7 @@
 #define MOAO_GPU_BATCH_DEVICE_CUH
 #include "batch_args.cuh"
 #include "gpu/core/device.cuh"
+#include "gpu/core/error.cuh"
 #include <cuda_runtime.h>
 
 namespace batch {
@@ -241,13 +242,12 @@ inline int resident(int blocks_of_sm) {
 }
 
 template <class K, class... A>
-inline cudaError_t launch(K kernel, dim3 grid, int threads, size_t shared, cudaStream_t s,
-                          A... args) {
+inline status launch(K kernel, dim3 grid, int threads, size_t shared, cudaStream_t s, A... args) {
     cudaLaunchConfig_t c = {};
     cudaLaunchAttribute early[1];
-    cudaError_t rc = cudaSuccess;
     if (shared > 48 * 1024)
-        rc = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+        CUDA_TRY(
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     early[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early[0].val.programmaticStreamSerializationAllowed = 1;
     c.gridDim = grid;
@@ -256,7 +256,8 @@ inline cudaError_t launch(K kernel, dim3 grid, int threads, size_t shared, cudaS
     c.stream = s;
     c.attrs = early;
     c.numAttrs = 1;
-    return rc != cudaSuccess ? rc : cudaLaunchKernelEx(&c, kernel, args...);
+    CUDA_TRY(cudaLaunchKernelEx(&c, kernel, args...));
+    return MOAO_OK;
 }
 
 } // namespace batch

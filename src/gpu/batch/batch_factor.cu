@@ -3,14 +3,14 @@
 
 namespace batch {
 
-template <int OP> static cudaError_t factor_pick(const Args<double> &a, int n_max, cudaStream_t s) {
+template <int OP> static status factor_pick(const Args<double> &a, int n_max, cudaStream_t s) {
     return n_max <= 16   ? factor_start<16, OP>(a, s)
            : n_max <= 32 ? factor_start<32, OP>(a, s)
                          : factor_start<64, OP>(a, s);
 }
 
 /* Which orders come here: batch.cu. */
-cudaError_t launch_factor(int op, const Args<double> &a, int n_max, cudaStream_t s) {
+status launch_factor(int op, const Args<double> &a, int n_max, cudaStream_t s) {
     switch (op) {
     case FACTOR: /* no right-hand side */
     case FACTOR | FORWARD | BACKWARD:
@@ -25,7 +25,7 @@ cudaError_t launch_factor(int op, const Args<double> &a, int n_max, cudaStream_t
         return n_max <= 32 ? factor_start<32, FORWARD | BACKWARD>(a, s)
                            : factor_start<64, FORWARD | BACKWARD>(a, s);
     default:
-        return cudaErrorInvalidValue;
+        return gpu_no_kernel();
     }
 }
 

@@ -416,7 +416,7 @@ __global__ void __launch_bounds__(32 * Packed<N>::WARPS, (factor_blocks<N, OP>()
         info_write(a.info, a.info_base, b, dim_valid(a.n, b) ? fail : -1);
 }
 
-template <int N, int OP> cudaError_t factor_start(const Args<double> &a, cudaStream_t s) {
+template <int N, int OP> status factor_start(const Args<double> &a, cudaStream_t s) {
     using L = Packed<N>;
     constexpr int PER_BLOCK = L::WARPS * L::PER_WARP;
     return launch(factor_kernel<N, OP>, dim3((unsigned)((a.count + PER_BLOCK - 1) / PER_BLOCK)),

@@ -139,12 +139,12 @@ __global__ void __launch_bounds__(128, 3)
     block_write<BETA>(C, c, a.alpha, a.beta, a.lower, i0 + wi, j0 + wj, m, n, lane);
 }
 
-template <class T> cudaError_t gemm_start(const GemmArgs<T> &a, cudaStream_t s) {
+template <class T> status gemm_start(const GemmArgs<T> &a, cudaStream_t s) {
     int64_t m = a.m.n < a.m.cap ? a.m.n : a.m.cap, n = a.n.n < a.n.cap ? a.n.n : a.n.cap;
     int64_t rows = (m + TILE - 1) / TILE, cols = (n + TILE - 1) / TILE;
     int64_t tiles = a.lower ? rows * (rows + 1) / 2 : rows * cols;
     if (a.count * tiles > INT32_MAX)
-        return cudaErrorInvalidConfiguration;
+        return gpu_too_many_blocks();
     return launch(a.beta != T(0) ? gemm_kernel<T, true> : gemm_kernel<T, false>,
                   dim3((unsigned)(a.count * tiles)), 128, sizeof(T) * 2 * AHEAD * STAGE, s, a,
                   (int)tiles, (int)rows);
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(32 * Rank::WARPS, RANK_BLOCKS<T>)
         block_write<BETA>(C, c, a.alpha, a.beta, true, i1, j1, n, n, lane);
 }
 
-template <class T> cudaError_t rank_start(const GemmArgs<T> &a, cudaStream_t s) {
+template <class T> status rank_start(const GemmArgs<T> &a, cudaStream_t s) {
     using R = Rank;
     return launch(a.beta != T(0) ? rank_kernel<T, true> : rank_kernel<T, false>,
                   dim3((unsigned)a.count), 32 * R::WARPS, sizeof(T) * R::AHEAD * R::STAGE, s, a,
@@ -299,24 +299,24 @@ __global__ void __launch_bounds__(128, Quarters::BLOCKS)
 
 } // namespace
 
-cudaError_t launch_trmm_quarters(const Args<double> &a, cudaStream_t s) {
+status launch_trmm_quarters(const Args<double> &a, cudaStream_t s) {
     const int64_t m = a.m.n < a.m.cap ? a.m.n : a.m.cap, panels = (m + 63) / 64;
     if (a.count * panels > INT32_MAX)
-        return cudaErrorInvalidConfiguration;
+        return gpu_too_many_blocks();
     return launch(trmm_quarters_kernel, dim3((unsigned)(a.count * panels)), 128,
                   sizeof(double) * 7 * Quarters::TILE, s, a, (int)panels,
                   resident(Quarters::BLOCKS));
 }
-template <> cudaError_t launch_gemm<double>(const GemmArgs<double> &a, cudaStream_t s) {
+template <> status launch_gemm<double>(const GemmArgs<double> &a, cudaStream_t s) {
     return gemm_start(a, s);
 }
-template <> cudaError_t launch_gemm<float>(const GemmArgs<float> &a, cudaStream_t s) {
+template <> status launch_gemm<float>(const GemmArgs<float> &a, cudaStream_t s) {
     return gemm_start(a, s);
 }
-template <> cudaError_t launch_syrk_block<double>(const GemmArgs<double> &a, cudaStream_t s) {
+template <> status launch_syrk_block<double>(const GemmArgs<double> &a, cudaStream_t s) {
     return rank_start(a, s);
 }
-template <> cudaError_t launch_syrk_block<float>(const GemmArgs<float> &a, cudaStream_t s) {
+template <> status launch_syrk_block<float>(const GemmArgs<float> &a, cudaStream_t s) {
     return rank_start(a, s);
 }
 
@@ -340,9 +340,7 @@ static status product(cudaStream_t s, bool ta, bool tb, int64_t count, batch_dim
                            false,
                            nullptr,
                            count};
-    const cudaError_t e = launch_gemm<T>(g, s);
-    return e == cudaSuccess ? MOAO_OK
-                            : gpu_fail(MOAO_INTERNAL, "batched gemm", cudaGetErrorString(e));
+    return launch_gemm<T>(g, s);
 }
 
 status gpu_batch_gemm(backend_ctx *ctx, backend_type t, char transa, char transb, int64_t count,

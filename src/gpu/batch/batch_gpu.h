@@ -11,9 +11,6 @@ struct gpu_batch_call {
     explicit gpu_batch_call(backend_ctx *ctx);
     ~gpu_batch_call();
 };
-/* Records "name: text" as the failure `code` and returns it. */
-status gpu_fail(status code, const char *name, const char *text);
-
 batch_gemm_op gpu_batch_gemm; /* batch_gemm.cu */
 extern "C" const backend_batch backend_batch_gpu;
 

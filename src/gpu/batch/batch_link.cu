@@ -1,4 +1,4 @@
-/* Between the batched routines and the rest of the plugin: the context's stream, and failures. */
+/* Between the batched routines and the rest of the plugin: the context's device and stream. */
 #include "batch_gpu.h"
 #include "gpu/core/common.cuh"
 
@@ -13,8 +13,4 @@ gpu_batch_call::gpu_batch_call(backend_ctx *ctx) : before(-1), stream(ctx->main.
 gpu_batch_call::~gpu_batch_call() {
     if (before >= 0)
         cudaSetDevice(before);
-}
-
-status gpu_fail(status code, const char *name, const char *text) {
-    return status_fail(code, "%s: %s", name, text);
 }

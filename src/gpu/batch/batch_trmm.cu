@@ -267,7 +267,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 
 } // namespace
 
-cudaError_t launch_trmm(const Args<double> &a, int n_max, cudaStream_t s) {
+status launch_trmm(const Args<double> &a, int n_max, cudaStream_t s) {
     if (n_max <= 64)
         return launch_trmm_quarters(a, s);
     const int64_t m = a.m.n < a.m.cap ? a.m.n : a.m.cap;

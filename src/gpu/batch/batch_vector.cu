@@ -179,25 +179,22 @@ __global__ void __launch_bounds__(256, 2)
     }
 }
 
-template <class T, int M>
-cudaError_t vector_start(int op, const Args<T> &a, int n_max, cudaStream_t s) {
+template <class T, int M> status vector_start(int op, const Args<T> &a, int n_max, cudaStream_t s) {
     const int nb = (n_max + 31) / 32;
     const size_t bytes = sizeof(T) * (size_t)nb * (DSIZE + M * 32);
     const dim3 grid((unsigned)a.count);
     return launch(vector_kernel<T, M>, grid, 32 * nb, bytes, s, a, op, nb);
 }
 
-template <class T> cudaError_t vector_pick(int op, const Args<T> &a, int n_max, cudaStream_t s) {
+template <class T> status vector_pick(int op, const Args<T> &a, int n_max, cudaStream_t s) {
     return a.m.n == 1 ? vector_start<T, 1>(op, a, n_max, s) : vector_start<T, FEW>(op, a, n_max, s);
 }
 } // namespace
 
-template <>
-cudaError_t launch_vector<double>(int op, const Args<double> &a, int n_max, cudaStream_t s) {
+template <> status launch_vector<double>(int op, const Args<double> &a, int n_max, cudaStream_t s) {
     return vector_pick(op, a, n_max, s);
 }
-template <>
-cudaError_t launch_vector<float>(int op, const Args<float> &a, int n_max, cudaStream_t s) {
+template <> status launch_vector<float>(int op, const Args<float> &a, int n_max, cudaStream_t s) {
     return vector_pick(op, a, n_max, s);
 }
 

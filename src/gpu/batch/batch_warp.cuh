@@ -317,7 +317,7 @@ __global__ void __launch_bounds__(SYRK_WARPS<G> * 32,
     tile_write<T, G, LD, true>(sC, C, C.p, n, n, false, l);
 }
 
-template <class T, int G, int OP> cudaError_t warp_start(const Args<T> &a, cudaStream_t s) {
+template <class T, int G, int OP> status warp_start(const Args<T> &a, cudaStream_t s) {
     constexpr bool WITH_B = (OP & (FORWARD | BACKWARD | MULTIPLY)) != 0;
     constexpr size_t bytes = warp_shared<T, G>(WITH_B);
     const int64_t per = WARPS * 32 / G;
@@ -325,13 +325,13 @@ template <class T, int G, int OP> cudaError_t warp_start(const Args<T> &a, cudaS
                   bytes, s, a, G < 32 ? resident(warp_blocks<T, G>(WITH_B)) : INT32_MAX);
 }
 
-template <class T, int OP> cudaError_t warp_pick(const Args<T> &a, int n_max, cudaStream_t s) {
+template <class T, int OP> status warp_pick(const Args<T> &a, int n_max, cudaStream_t s) {
     return n_max <= 8    ? warp_start<T, 8, OP>(a, s)
            : n_max <= 16 ? warp_start<T, 16, OP>(a, s)
                          : warp_start<T, 32, OP>(a, s);
 }
 
-template <class T, int G> cudaError_t syrk_start(const GemmArgs<T> &a, cudaStream_t s) {
+template <class T, int G> status syrk_start(const GemmArgs<T> &a, cudaStream_t s) {
     constexpr int64_t per = SYRK_WARPS<G> * 32 / G;
     return launch(syrk_kernel<T, G>, dim3((unsigned)((a.count + per - 1) / per)),
                   32 * SYRK_WARPS<G>, warp_shared<T, G>(true) * SYRK_WARPS<G> / WARPS, s, a);

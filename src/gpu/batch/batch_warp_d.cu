@@ -3,8 +3,7 @@
 
 namespace batch {
 
-template <>
-cudaError_t launch_warp<double>(int op, const Args<double> &a, int n_max, cudaStream_t s) {
+template <> status launch_warp<double>(int op, const Args<double> &a, int n_max, cudaStream_t s) {
     switch (op) {
     case FACTOR:
         return warp_start<double, 8, FACTOR>(a, s); /* above: the factor kernel */
@@ -27,12 +26,11 @@ cudaError_t launch_warp<double>(int op, const Args<double> &a, int n_max, cudaSt
     case MULTIPLY:
         return warp_pick<double, MULTIPLY>(a, n_max, s);
     default:
-        return cudaErrorInvalidValue;
+        return gpu_no_kernel();
     }
 }
 
-template <>
-cudaError_t launch_syrk_warp<double>(const GemmArgs<double> &a, int n_max, cudaStream_t s) {
+template <> status launch_syrk_warp<double>(const GemmArgs<double> &a, int n_max, cudaStream_t s) {
     return n_max <= 8    ? syrk_start<double, 8>(a, s)
            : n_max <= 16 ? syrk_start<double, 16>(a, s)
                          : syrk_start<double, 32>(a, s);

@@ -3,8 +3,7 @@
 
 namespace batch {
 
-template <>
-cudaError_t launch_warp<float>(int op, const Args<float> &a, int n_max, cudaStream_t s) {
+template <> status launch_warp<float>(int op, const Args<float> &a, int n_max, cudaStream_t s) {
     switch (op) {
     case FACTOR:
         return warp_pick<float, FACTOR>(a, n_max, s);
@@ -27,12 +26,11 @@ cudaError_t launch_warp<float>(int op, const Args<float> &a, int n_max, cudaStre
     case MULTIPLY:
         return warp_pick<float, MULTIPLY>(a, n_max, s);
     default:
-        return cudaErrorInvalidValue;
+        return gpu_no_kernel();
     }
 }
 
-template <>
-cudaError_t launch_syrk_warp<float>(const GemmArgs<float> &a, int n_max, cudaStream_t s) {
+template <> status launch_syrk_warp<float>(const GemmArgs<float> &a, int n_max, cudaStream_t s) {
     return n_max <= 8    ? syrk_start<float, 8>(a, s)
            : n_max <= 16 ? syrk_start<float, 16>(a, s)
                          : syrk_start<float, 32>(a, s);

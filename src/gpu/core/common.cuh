@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/backend_check.h"
 #include "backend/backend_own.h"
+#include "error.cuh"
 #include <cuComplex.h>
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -34,12 +35,6 @@ struct backend_ctx {
 #define GPU_BLAS_WORK ((size_t)16 << 20)
 #define GPU_BLAS_SIDE ((size_t)3 << 20)
 
-#define CUDA_TRY(call)                                                                             \
-    do {                                                                                           \
-        cudaError_t e_ = (call);                                                                   \
-        if (e_ != cudaSuccess)                                                                     \
-            return status_fail(MOAO_INTERNAL, "CUDA: %s (%s)", cudaGetErrorString(e_), #call);     \
-    } while (0)
 #define BLAS_TRY(call)                                                                             \
     do {                                                                                           \
         cublasStatus_t e_ = (call);                                                                \
@@ -47,16 +42,6 @@ struct backend_ctx {
             return status_fail(MOAO_INTERNAL, "cuBLAS: %s (%s)", cublasGetStatusString(e_),        \
                                #call);                                                             \
     } while (0)
-/* A failed call leaves the function. */
-#define GPU_TRY(call)                                                                              \
-    do {                                                                                           \
-        status s_ = (call);                                                                        \
-        if (s_ != MOAO_OK)                                                                         \
-            return s_;                                                                             \
-    } while (0)
-/* After each kernel launch. */
-#define LAUNCHED() CUDA_TRY(cudaGetLastError())
-
 /* Makes the context's device the current one for the life of the object. */
 struct gpu_device_guard {
     int before;
@@ -78,6 +63,10 @@ static inline char *gpu_at(backend_type t, const void *a, int64_t i, int64_t j, 
 }
 static inline int64_t gpu_min(int64_t a, int64_t b) {
     return a < b ? a : b;
+}
+/* Up to a whole number of 256 bytes. */
+static inline size_t gpu_align(size_t bytes) {
+    return (bytes + 255) / 256 * 256;
 }
 static inline int64_t gpu_ceil(int64_t a, int64_t b) {
     return (a + b - 1) / b;
@@ -208,55 +197,8 @@ status gpu_dense_blocks(cudaStream_t s, backend_type t, char uplo, char diag, in
 status gpu_place_blocks(cudaStream_t s, backend_type t, char uplo, char diag, int64_t n, int64_t nb,
                         const void *inv, void *a, int64_t lda);
 
-/* Rows and columns of a piece of a triangle, and the rows off the diagonal that come with it: from
- * `rest`, `left` of them. */
-struct gpu_piece {
-    int64_t at, size, rest, left;
-};
-/* A triangle on its way to this device, in block columns in the order in which they can be used
- * (async.cu). */
-struct gpu_arrival {
-    int64_t n, block;       /* order of the triangle; columns of the first piece */
-    bool descending, upper; /* pieces arrive from the end of the triangle; which triangle it is */
-    bool doubling;          /* each piece is as long as all before it; else they are equal */
-    int pieces, waited;
-    cudaEvent_t *event;
-    cudaStream_t stream; /* the stream that waits */
-    /* NULL, or told that the rows of B at a piece are final (not by trmm where pieces spread) */
-    status (*made)(void *who, gpu_piece c);
-    void *who;
-};
-static inline status gpu_made(const gpu_arrival *w, gpu_piece c) {
-    return w->made ? w->made(w->who, c) : MOAO_OK;
-}
-/* Start the transfer of a triangle in stream `in`; solve: for trsm, else for trmm. doubling: for a
- * link that is much faster than the arithmetic, whose last pieces then are few and large. */
-status gpu_send_triangle(backend_ctx *ctx, gpu_tri p, bool solve, bool doubling, int64_t n,
-                         const void *src, int64_t lds, void *dst, int64_t ldd, gpu_arrival *w);
-/* Blocks before the k-th piece, in the order of arrival. */
-static inline int64_t gpu_piece_start(const gpu_arrival *w, int k) {
-    const int64_t start = !w->doubling ? k : k > 0 ? (int64_t)1 << (k - 1) : 0;
-    return gpu_min(start, gpu_ceil(w->n, w->block));
-}
-static inline gpu_piece gpu_piece_of(const gpu_arrival *w, int k) {
-    const int64_t blocks = gpu_ceil(w->n, w->block), first = gpu_piece_start(w, k),
-                  end = gpu_piece_start(w, k + 1);
-    const int64_t at = (w->descending ? blocks - end : first) * w->block,
-                  size = gpu_min((w->descending ? blocks - first : end) * w->block, w->n) - at;
-    return w->upper ? gpu_piece{at, size, 0, at} : gpu_piece{at, size, at + size, w->n - at - size};
-}
-/* Does the part of B at a piece go into the parts at its other rows (else they go into it)? */
-static inline bool gpu_piece_spreads(const gpu_tri *p) {
-    return (p->side == 'L') == (p->trans == 'N');
-}
-/* That: target := alpha op(block off the diagonal) source + beta target; side R likewise. */
-status gpu_piece_product(gpu_queue *q, const gpu_tri *p, gpu_piece c, int64_t other,
-                         const void *alpha, const void *a, int64_t lda, const void *beta, void *b,
-                         int64_t ldb);
-/* Wait until rows and columns [from, to) of the triangle can be used; NULL: nothing to wait for. */
-status gpu_await(gpu_arrival *w, int64_t from, int64_t to);
-
 /* ---- operations */
+struct gpu_arrival; /* a triangle on its way to the device: dense/arrival.cuh */
 size_t gpu_trsm_work(backend_type t, int64_t n, int64_t other);
 size_t gpu_trmm_work(backend_type t, int64_t n, int64_t other);
 /* Enough for every trmm of at most these sizes. */

@@ -13,32 +13,31 @@
 static std::map<void *, size_t> large;
 static std::mutex large_lock;
 
-static cudaError_t take_large(size_t bytes, void **p) {
+static bool take_large(size_t bytes, void **p) {
     char *a = (char *)mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (a == MAP_FAILED)
-        return cudaErrorMemoryAllocation;
+        return false;
     madvise(a, bytes, MADV_HUGEPAGE); /* advice: without huge pages it takes longer */
 #pragma omp parallel for schedule(static)
     for (size_t i = 0; i < bytes; i += page)
         a[i] = 0;
-    cudaError_t e = cudaHostRegister(a, bytes, cudaHostRegisterPortable);
-    if (e != cudaSuccess) {
+    if (cudaHostRegister(a, bytes, cudaHostRegisterPortable) != cudaSuccess) {
         munmap(a, bytes);
-        return e;
+        return false;
     }
     std::lock_guard<std::mutex> guard(large_lock);
     large[a] = bytes;
     *p = a;
-    return cudaSuccess;
+    return true;
 }
 
 status gpu_alloc_host(backend_ctx *c, size_t bytes, void **p) {
     gpu_device_guard guard(c->device);
     *p = NULL;
-    const cudaError_t e =
-        bytes < LARGE ? cudaMallocHost(p, bytes ? bytes : 1) : take_large(bytes, p);
-    if (e != cudaSuccess) {
+    const bool taken =
+        bytes < LARGE ? cudaMallocHost(p, bytes ? bytes : 1) == cudaSuccess : take_large(bytes, p);
+    if (!taken) {
         cudaGetLastError();
         return status_fail(MOAO_MEMORY, "no room for %zu bytes of pinned memory", bytes);
     }

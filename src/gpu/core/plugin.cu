@@ -4,6 +4,7 @@
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/dense/half_gpu.h"
 #include "gpu/dense/potrf.cuh"
+#include "gpu/dense/sparse_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
 #include "gpu/matcov/matcov_gpu.h"
 #include "gpu/psf/psf_gpu.h"
@@ -121,7 +122,7 @@ static status fill_context(backend_ctx *c, void *stream) {
     else
         CUDA_TRY(cudaStreamCreateWithPriority(&c->main.stream, cudaStreamNonBlocking, greatest));
     c->own_stream = !stream;
-    /* behind the main stream, but before the work of a context that stands behind this one */
+    /* lower than the main stream, but higher than that of a low-priority context */
     CUDA_TRY(cudaStreamCreateWithPriority(&c->side.stream, cudaStreamNonBlocking,
                                           least - 1 > greatest ? least - 1 : least));
     CUDA_TRY(cudaStreamCreateWithFlags(&c->in, cudaStreamNonBlocking));
@@ -174,14 +175,14 @@ static status open_context(int d, void *stream, backend_ctx **ctx) {
     return st;
 }
 
-static status open_behind(backend_ctx *front, backend_ctx **ctx) {
-    gpu_device_guard guard(front->device);
+static status open_low_priority(backend_ctx *other, backend_ctx **ctx) {
+    gpu_device_guard guard(other->device);
     int least, greatest;
     cudaStream_t stream;
     *ctx = NULL;
     CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     CUDA_TRY(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, least));
-    status st = open_context(front->device, stream, ctx);
+    status st = open_context(other->device, stream, ctx);
     if (st == MOAO_OK)
         (*ctx)->own_stream = true;
     else
@@ -200,7 +201,7 @@ static status sync(backend_ctx *c) {
 }
 
 /* A wait keeps the record of its event that it was given, so the event serves again at once. */
-static status after(backend_ctx *c, backend_ctx *other) {
+static status wait_for(backend_ctx *c, backend_ctx *other) {
     {
         gpu_device_guard guard(other->device);
         CUDA_TRY(cudaEventRecord(other->fork, other->main.stream));
@@ -291,8 +292,8 @@ const backend backend_gpu = {
     .close = close_context,
     .stream = stream_of,
     .sync = sync,
-    .after = after,
-    .open_behind = open_behind,
+    .wait_for = wait_for,
+    .open_low_priority = open_low_priority,
     .alloc = allocate,
     .release = release,
     .alloc_host = gpu_alloc_host,
@@ -321,6 +322,7 @@ const backend backend_gpu = {
     .batch = &backend_batch_gpu,
     .half = &backend_half_gpu,
     .lowrank = &backend_lowrank_gpu,
+    .sparse = &backend_sparse_gpu,
     .matcov = &backend_matcov_gpu,
     .psf = &backend_psf_gpu,
     .group = &backend_group_gpu,

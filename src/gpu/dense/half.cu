@@ -21,7 +21,7 @@ static dim3 blocks_of(int64_t m, int64_t n) {
 
 /* Doubles that are not negative are in the order of their bits, and a NaN comes last. */
 template <class T>
-__global__ void largest_kernel(int64_t m, int64_t n, const T *a, int64_t lda,
+__global__ void max_abs_kernel(int64_t m, int64_t n, const T *a, int64_t lda,
                                unsigned long long *out) {
     unsigned long long most = 0;
     EACH(i, j, m, n) {
@@ -37,8 +37,8 @@ __global__ void largest_kernel(int64_t m, int64_t n, const T *a, int64_t lda,
 }
 
 template <class T>
-__global__ void narrow_kernel(int64_t m, int64_t n, double scale, const T *a, int64_t lda,
-                              __half *h, int64_t ldh) {
+__global__ void cast_to_half_kernel(int64_t m, int64_t n, double scale, const T *a, int64_t lda,
+                                    __half *h, int64_t ldh) {
     EACH(i, j, m, n) {
         const double x = scale * (double)a[i + j * lda];
         /* the library's conversion keeps no NaN's bits apart: make them the CPU's */
@@ -46,15 +46,51 @@ __global__ void narrow_kernel(int64_t m, int64_t n, double scale, const T *a, in
     }
 }
 
-__global__ void widen_kernel(int64_t m, int64_t n, double alpha, const float *x, int64_t ldx,
-                             double beta, double *y, int64_t ldy) {
+template <class T>
+__global__ void split_kernel(bool lower, int64_t m, int64_t n, double scale, const T *a,
+                             int64_t lda, __half *h, int64_t ldh, __half *r, int64_t ldr) {
+    const __half nan = __ushort_as_half(0x7fff);
+    EACH(i, j, m, n) {
+        const double x = !lower || i >= j ? scale * (double)a[i + j * lda] : 0;
+        const __half top = isnan(x) ? nan : __double2half(x);
+        const double rest = x - (double)__half2float(top);
+        h[i + j * ldh] = top;
+        r[i + j * ldr] = isnan(rest) ? nan : __double2half(rest);
+    }
+}
+
+/* A block of threads for each tile: column by column, then over the threads as a tree. */
+template <class T>
+__global__ void squares_kernel(int64_t m, int64_t n, const T *a, int64_t lda, int64_t tile,
+                               double *out, int64_t ldo) {
+    __shared__ double part[THREADS];
+    const int64_t i0 = blockIdx.x * tile, j0 = blockIdx.y * tile;
+    const int64_t i1 = i0 + tile < m ? i0 + tile : m, j1 = j0 + tile < n ? j0 + tile : n;
+    double sum = 0;
+    for (int64_t j = j0; j < j1; j++)
+        for (int64_t i = i0 + threadIdx.x; i < i1; i += THREADS) {
+            const double x = (double)a[i + j * lda];
+            sum += x * x;
+        }
+    part[threadIdx.x] = sum;
+    for (int step = THREADS / 2; step > 0; step /= 2) {
+        __syncthreads();
+        if (threadIdx.x < step)
+            part[threadIdx.x] += part[threadIdx.x + step];
+    }
+    if (threadIdx.x == 0)
+        out[blockIdx.x + blockIdx.y * ldo] = part[0];
+}
+
+__global__ void cast_to_double_kernel(int64_t m, int64_t n, double alpha, const float *x,
+                                      int64_t ldx, double beta, double *y, int64_t ldy) {
     EACH(i, j, m, n) {
         const double before = beta != 0 ? beta * y[i + j * ldy] : 0;
         y[i + j * ldy] = __dadd_rn(__dmul_rn(alpha, (double)x[i + j * ldx]), before);
     }
 }
 
-static status largest(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+static status max_abs(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
                       int64_t lda, double *out) {
     gpu_device_guard guard(ctx->device);
     CUDA_TRY(cudaMemsetAsync(out, 0, sizeof *out, ctx->main.stream));
@@ -63,26 +99,26 @@ static status largest(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, co
     dim3 blocks = blocks_of(m, n);
     blocks.y = (unsigned)gpu_min(blocks.y, 1024); /* few additions to one word */
     if (t == BACKEND_D)
-        largest_kernel<<<blocks, THREADS, 0, ctx->main.stream>>>(m, n, (const double *)a, lda,
+        max_abs_kernel<<<blocks, THREADS, 0, ctx->main.stream>>>(m, n, (const double *)a, lda,
                                                                  (unsigned long long *)out);
     else
-        largest_kernel<<<blocks, THREADS, 0, ctx->main.stream>>>(m, n, (const float *)a, lda,
+        max_abs_kernel<<<blocks, THREADS, 0, ctx->main.stream>>>(m, n, (const float *)a, lda,
                                                                  (unsigned long long *)out);
     LAUNCHED();
     return MOAO_OK;
 }
 
-static status narrow(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, int exponent,
-                     const void *a, int64_t lda, backend_f16 *h, int64_t ldh) {
+static status cast_to_half(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, int exponent,
+                           const void *a, int64_t lda, backend_f16 *h, int64_t ldh) {
     gpu_device_guard guard(ctx->device);
     if (m == 0 || n == 0)
         return MOAO_OK;
     const double scale = ldexp(1.0, exponent);
     if (t == BACKEND_D)
-        narrow_kernel<<<blocks_of(m, n), THREADS, 0, ctx->main.stream>>>(
+        cast_to_half_kernel<<<blocks_of(m, n), THREADS, 0, ctx->main.stream>>>(
             m, n, scale, (const double *)a, lda, (__half *)h, ldh);
     else
-        narrow_kernel<<<blocks_of(m, n), THREADS, 0, ctx->main.stream>>>(
+        cast_to_half_kernel<<<blocks_of(m, n), THREADS, 0, ctx->main.stream>>>(
             m, n, scale, (const float *)a, lda, (__half *)h, ldh);
     LAUNCHED();
     return MOAO_OK;
@@ -106,21 +142,56 @@ static status gemm(backend_ctx *ctx, char ta, char tb, int64_t m, int64_t n, int
     return MOAO_OK;
 }
 
-static status widen(backend_ctx *ctx, int64_t m, int64_t n, double alpha, const float *x,
-                    int64_t ldx, double beta, double *y, int64_t ldy) {
+static status cast_to_double(backend_ctx *ctx, int64_t m, int64_t n, double alpha, const float *x,
+                             int64_t ldx, double beta, double *y, int64_t ldy) {
     gpu_device_guard guard(ctx->device);
     if (m == 0 || n == 0)
         return MOAO_OK;
-    widen_kernel<<<blocks_of(m, n), THREADS, 0, ctx->main.stream>>>(m, n, alpha, x, ldx, beta, y,
-                                                                    ldy);
+    cast_to_double_kernel<<<blocks_of(m, n), THREADS, 0, ctx->main.stream>>>(m, n, alpha, x, ldx,
+                                                                             beta, y, ldy);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
+static status split(backend_ctx *ctx, backend_type t, char part, int64_t m, int64_t n, int exponent,
+                    const void *a, int64_t lda, backend_f16 *h, int64_t ldh, backend_f16 *r,
+                    int64_t ldr) {
+    gpu_device_guard guard(ctx->device);
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    const double scale = ldexp(1.0, exponent);
+    if (t == BACKEND_D)
+        split_kernel<<<blocks_of(m, n), THREADS, 0, ctx->main.stream>>>(
+            part == 'L', m, n, scale, (const double *)a, lda, (__half *)h, ldh, (__half *)r, ldr);
+    else
+        split_kernel<<<blocks_of(m, n), THREADS, 0, ctx->main.stream>>>(
+            part == 'L', m, n, scale, (const float *)a, lda, (__half *)h, ldh, (__half *)r, ldr);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
+static status squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+                      int64_t lda, int64_t tile, double *out, int64_t ldo) {
+    gpu_device_guard guard(ctx->device);
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    const dim3 blocks((unsigned)gpu_ceil(m, tile), (unsigned)gpu_ceil(n, tile));
+    if (t == BACKEND_D)
+        squares_kernel<<<blocks, THREADS, 0, ctx->main.stream>>>(m, n, (const double *)a, lda, tile,
+                                                                 out, ldo);
+    else
+        squares_kernel<<<blocks, THREADS, 0, ctx->main.stream>>>(m, n, (const float *)a, lda, tile,
+                                                                 out, ldo);
     LAUNCHED();
     return MOAO_OK;
 }
 
 const backend_half backend_half_gpu = {
     .size = sizeof(backend_half),
-    .largest = largest,
-    .narrow = narrow,
+    .max_abs = max_abs,
+    .cast_to_half = cast_to_half,
     .gemm = gemm,
-    .widen = widen,
+    .cast_to_double = cast_to_double,
+    .split = split,
+    .squares = squares,
 };

@@ -1,21 +1,10 @@
 /* trmm in place: recursion into gemm down to parts of B whose copy fits the workspace. From a copy
  * all block rows can be made independently: first the diagonal blocks, then off-diagonal blocks of
  * doubling size, each size in one batched gemm. */
-#include "gpu/core/common.cuh"
+#include "arrival.cuh"
 
 #define COPY_BYTES ((int64_t)32 << 20)
 #define LEAF_MOST ((int64_t)8192) /* largest order handled from a copy */
-
-typedef struct {
-    backend_ctx *ctx;
-    gpu_queue *q;
-    gpu_tri p;
-    int64_t other, lda, ldb;
-    void *copy, *blocks;
-    const void *alpha;
-    gpu_arrival *wait;
-    bool loaded; /* the side stream makes the copies of the next leaf */
-} multiply;
 
 /* Order of the diagonal blocks: dense copies of 8192 / block of them take at most 8 MiB. */
 static int64_t block_order(backend_type t) {
@@ -56,7 +45,7 @@ size_t gpu_trmm_work_most(backend_type t, int64_t n, int64_t other) {
 
 /* `count` products at strides sa, sb (in elements): B_target = or += alpha op(A) copy_source, with
  * `to` rows from `from` rows of w columns (side R: columns and rows exchanged). */
-static status products(const multiply *s, int64_t to, int64_t from, int64_t w, const void *a,
+static status products(const gpu_multiply *s, int64_t to, int64_t from, int64_t w, const void *a,
                        int64_t lda, int64_t sa, const void *source, int64_t ldc, int64_t sc,
                        bool add, void *target, int64_t sb, int64_t count) {
     const backend_type t = s->p.t;
@@ -69,7 +58,7 @@ static status products(const multiply *s, int64_t to, int64_t from, int64_t w, c
 }
 
 /* B := alpha op(A) copy for one panel, A of order n; the copy has leading dimension ldc. */
-static status from_copy(const multiply *s, int64_t n, int64_t w, const void *a, int64_t ldc,
+static status from_copy(const gpu_multiply *s, int64_t n, int64_t w, const void *a, int64_t ldc,
                         void *b) {
     const backend_type t = s->p.t;
     const bool left = s->p.side == 'L',
@@ -110,13 +99,13 @@ static bool vendor_wins(const gpu_tri *p, int64_t n) {
            (n <= 2048 || (p->side == 'L' && (p->uplo == 'U') == (p->trans == 'N')));
 }
 
-static bool is_leaf(const multiply *s, int64_t n) {
+static bool is_leaf(const gpu_multiply *s, int64_t n) {
     return n <= gpu_tune.trmm_leaf || fits(s->p.t, n, s->other);
 }
 
 /* What a leaf works from, in stream q: the copy of w right-hand sides, and with the first of them
  * the diagonal blocks. */
-static status load(const multiply *s, cudaStream_t q, int64_t n, int64_t w, bool first,
+static status load(const gpu_multiply *s, cudaStream_t q, int64_t n, int64_t w, bool first,
                    const void *a, const void *b) {
     const bool left = s->p.side == 'L';
     if (first && !vendor_wins(&s->p, n))
@@ -127,7 +116,7 @@ static status load(const multiply *s, cudaStream_t q, int64_t n, int64_t w, bool
 }
 
 /* The same beside what the main stream does next, which only reads B there. */
-static status load_ahead(multiply *s, int64_t n, const void *a, const void *b) {
+static status load_ahead(gpu_multiply *s, int64_t n, const void *a, const void *b) {
     cudaStream_t side = s->ctx->side.stream;
     CUDA_TRY(cudaEventRecord(s->ctx->fork, s->q->stream));
     CUDA_TRY(cudaStreamWaitEvent(side, s->ctx->fork, 0));
@@ -137,7 +126,7 @@ static status load_ahead(multiply *s, int64_t n, const void *a, const void *b) {
     return MOAO_OK;
 }
 
-static status leaf(multiply *s, int64_t at, int64_t n, const void *a, void *b) {
+static status leaf(gpu_multiply *s, int64_t at, int64_t n, const void *a, void *b) {
     const backend_type t = s->p.t;
     const int64_t panel = panel_width(t, n, s->other);
     GPU_TRY(gpu_await(s->wait, at, at + n));
@@ -159,7 +148,7 @@ static status leaf(multiply *s, int64_t at, int64_t n, const void *a, void *b) {
     return MOAO_OK;
 }
 
-static status recurse(multiply *s, int64_t at, int64_t n, const void *a, void *b) {
+static status recurse(gpu_multiply *s, int64_t at, int64_t n, const void *a, void *b) {
     const backend_type t = s->p.t;
     if (is_leaf(s, n))
         return leaf(s, at, n, a, b);
@@ -182,43 +171,56 @@ static status recurse(multiply *s, int64_t at, int64_t n, const void *a, void *b
     return recurse(s, first ? at : at + n1, ns, first ? a : a2, bs);
 }
 
-/* While A arrives: each piece, as soon as it is there, is used for all that it can be used for. */
-static status piecewise(multiply *s, const void *a, void *b) {
+/* ---- while A arrives: each piece, as soon as it is there, is used for all that it can be used for
+ */
+
+status gpu_trmm_make(gpu_multiply *s, int k) {
     const backend_type t = s->p.t;
-    const bool spreads = gpu_piece_spreads(&s->p);
-    for (int k = 0; k < s->wait->pieces; k++) {
-        const gpu_piece c = gpu_piece_of(s->wait, k);
-        void *mine =
-            s->p.side == 'L' ? gpu_at(t, b, c.at, 0, s->ldb) : gpu_at(t, b, 0, c.at, s->ldb);
-        GPU_TRY(gpu_await(s->wait, c.at, c.at + c.size));
-        if (spreads) /* before it is changed */
-            GPU_TRY(gpu_piece_product(s->q, &s->p, c, s->other, s->alpha, a, s->lda,
-                                      gpu_scalar(t, 1), b, s->ldb));
-        GPU_TRY(recurse(s, c.at, c.size, gpu_at(t, a, c.at, c.at, s->lda), mine));
-        if (!spreads && c.left > 0)
-            GPU_TRY(gpu_piece_product(s->q, &s->p, c, s->other, s->alpha, a, s->lda,
-                                      gpu_scalar(t, 1), b, s->ldb));
-        if (!spreads)
-            GPU_TRY(gpu_made(s->wait, c));
-    }
+    const gpu_piece c = gpu_piece_of(s->wait, k);
+    const bool spreads = gpu_piece_spreads(&s->p), left = s->p.side == 'L';
+    void *mine = left ? gpu_at(t, s->b, c.at, 0, s->ldb) : gpu_at(t, s->b, 0, c.at, s->ldb);
+    GPU_TRY(gpu_await(s->wait, c.at, c.at + c.size));
+    if (spreads) /* before it is changed */
+        GPU_TRY(gpu_piece_product(s->q, &s->p, c, s->other, s->alpha, s->a, s->lda,
+                                  gpu_scalar(t, 1), s->b, s->ldb));
+    GPU_TRY(recurse(s, c.at, c.size, gpu_at(t, s->a, c.at, c.at, s->lda), mine));
+    if (!spreads && c.left > 0)
+        GPU_TRY(gpu_piece_product(s->q, &s->p, c, s->other, s->alpha, s->a, s->lda,
+                                  gpu_scalar(t, 1), s->b, s->ldb));
     return MOAO_OK;
+}
+
+static status piecewise(gpu_multiply *s) {
+    for (int k = 0; k < s->wait->pieces; k++)
+        GPU_TRY(gpu_trmm_make(s, k));
+    return MOAO_OK;
+}
+
+void gpu_trmm_begin(gpu_multiply *s, backend_ctx *ctx, gpu_tri p, int64_t m, int64_t n,
+                    const void *alpha, const void *a, int64_t lda, void *b, int64_t ldb, void *work,
+                    gpu_arrival *w) {
+    const int64_t order = p.side == 'L' ? m : n, nb = block_order(p.t);
+    *s = gpu_multiply{};
+    s->ctx = ctx;
+    s->q = &ctx->main;
+    s->p = p;
+    s->alpha = alpha, s->a = a, s->b = b;
+    s->other = p.side == 'L' ? n : m;
+    s->lda = lda, s->ldb = ldb;
+    s->blocks = work;
+    s->copy = gpu_at(p.t, work, 0, gpu_ceil(leaf_order(p.t, order, s->other), nb) * nb, nb);
+    s->wait = gpu_arriving(w) ? w : NULL; /* NULL: all of A is there */
 }
 
 status gpu_trmm_run(backend_ctx *ctx, gpu_tri p, int64_t m, int64_t n, const void *alpha,
                     const void *a, int64_t lda, void *b, int64_t ldb, void *work, gpu_arrival *w) {
-    const int64_t order = p.side == 'L' ? m : n, other = p.side == 'L' ? n : m;
-    multiply s = {ctx, &ctx->main, p, other, lda, ldb, NULL, NULL, alpha, w, false};
+    gpu_multiply s;
     if (m == 0 || n == 0)
         return MOAO_OK;
     if (backend_equals(p.t, alpha, 0))
-        return gpu_zero_block(s.q->stream, p.t, m, n, b, ldb);
-    const int64_t nb = block_order(p.t), most = gpu_ceil(leaf_order(p.t, order, other), nb);
-    s.blocks = work;
-    s.copy = gpu_at(p.t, work, 0, most * nb, nb);
-    if (w && w->waited < w->pieces - 1)
-        return piecewise(&s, a, b);
-    s.wait = NULL; /* all of A is there */
-    return recurse(&s, 0, order, a, b);
+        return gpu_zero_block(ctx->main.stream, p.t, m, n, b, ldb);
+    gpu_trmm_begin(&s, ctx, p, m, n, alpha, a, lda, b, ldb, work, w);
+    return s.wait ? piecewise(&s) : recurse(&s, 0, p.side == 'L' ? m : n, a, b);
 }
 
 status gpu_trmm(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,

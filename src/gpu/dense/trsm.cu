@@ -4,22 +4,9 @@
  * them a leaf is one gemm from a copy, which is made of as many rows at once as 8 MiB hold. All
  * else is gemm on halves whose sizes are a power of two times the block. A long triangle has its
  * inverses made group by group, in the side stream, one group ahead of the recursion. */
-#include "gpu/core/common.cuh"
+#include "arrival.cuh"
 
 #define PANEL_BYTES ((int64_t)8 << 20)
-
-typedef struct {
-    backend_ctx *ctx;
-    gpu_queue *q;
-    gpu_tri p;
-    const void *a; /* the whole triangle */
-    int64_t n, other, lda, ldb, nb;
-    int64_t group, groups,
-        panel;        /* rows per group of inverses, their number, right-hand sides per copy */
-    int64_t at_group; /* the group whose inverses are in use, -1: none */
-    void *inv[2], *copy, *tmp;
-    gpu_arrival *wait, wait_side;
-} solve;
 
 static int64_t block_order(backend_type t, int64_t n, int64_t other) {
     const int64_t want =
@@ -57,13 +44,13 @@ size_t gpu_trsm_work(backend_type t, int64_t n, int64_t other) {
 }
 
 /* The k-th group in the order of the recursion. */
-static int64_t group_start(const solve *s, int64_t k) {
+static int64_t group_start(const gpu_solve *s, int64_t k) {
     const bool ascending = backend_source_first(s->p.side, s->p.uplo, s->p.trans);
     return (ascending ? k : s->groups - 1 - k) * s->group;
 }
 
 /* Make the inverses of the k-th group in queue q. */
-static status invert_group(solve *s, gpu_queue *q, gpu_arrival *w, int64_t k) {
+static status invert_group(gpu_solve *s, gpu_queue *q, gpu_arrival *w, int64_t k) {
     const int64_t g0 = group_start(s, k), rows = gpu_min(s->group, s->n - g0);
     GPU_TRY(gpu_await(w, g0, g0 + rows));
     return gpu_invert_blocks(q, s->p.t, s->p.uplo, s->p.diag, rows,
@@ -73,7 +60,7 @@ static status invert_group(solve *s, gpu_queue *q, gpu_arrival *w, int64_t k) {
 
 /* In the side stream, after all that the main stream has done so far; mark[k & 1] tells that it is
  * made. */
-static status invert_ahead(solve *s, int64_t k) {
+static status invert_ahead(gpu_solve *s, int64_t k) {
     gpu_queue *side = &s->ctx->side;
     CUDA_TRY(cudaEventRecord(s->ctx->fork, s->q->stream));
     CUDA_TRY(cudaStreamWaitEvent(side->stream, s->ctx->fork, 0));
@@ -83,7 +70,7 @@ static status invert_ahead(solve *s, int64_t k) {
 }
 
 /* The recursion has come to the k-th group. */
-static status enter_group(solve *s, int64_t k) {
+static status enter_group(gpu_solve *s, int64_t k) {
     s->at_group = k;
     if (k == 0)
         GPU_TRY(invert_group(s, s->q, s->wait, 0));
@@ -93,12 +80,12 @@ static status enter_group(solve *s, int64_t k) {
 }
 
 /* Part of B, or of a copy of it, from row (side R: column) i on. */
-static void *rows_from(const solve *s, const void *b, int64_t i, int64_t ld) {
+static void *rows_from(const gpu_solve *s, const void *b, int64_t i, int64_t ld) {
     return s->p.side == 'L' ? gpu_at(s->p.t, b, i, 0, ld) : gpu_at(s->p.t, b, 0, i, ld);
 }
 
 /* target := alpha op(a) source + beta target for w right-hand sides; side R likewise. */
-static status product(const solve *s, int64_t to, int64_t from, int64_t w, const void *alpha,
+static status product(const gpu_solve *s, int64_t to, int64_t from, int64_t w, const void *alpha,
                       const void *a, int64_t lda, const void *source, int64_t lds, const void *beta,
                       void *target, int64_t ldt) {
     if (s->p.side == 'L')
@@ -109,7 +96,7 @@ static status product(const solve *s, int64_t to, int64_t from, int64_t w, const
 }
 
 /* n rows of w right-hand sides into s->copy; its leading dimension is *ldc. */
-static status copy_rows(const solve *s, int64_t n, int64_t w, const void *b, int64_t *ldc) {
+static status copy_rows(const gpu_solve *s, int64_t n, int64_t w, const void *b, int64_t *ldc) {
     const bool left = s->p.side == 'L';
     *ldc = left ? n : w;
     return gpu_copy_block(s->q->stream, s->p.t, 'A', false, left ? n : w, left ? w : n, b, s->ldb,
@@ -117,8 +104,8 @@ static status copy_rows(const solve *s, int64_t n, int64_t w, const void *b, int
 }
 
 /* B_leaf := alpha op(inverse) C with a copy C of B_leaf, made here, panel by panel, when NULL. */
-static status leaf(solve *s, int64_t at, int64_t order, const void *alpha, void *b, const void *c,
-                   int64_t ldc) {
+static status leaf(gpu_solve *s, int64_t at, int64_t order, const void *alpha, void *b,
+                   const void *c, int64_t ldc) {
     const backend_type t = s->p.t;
     const int64_t g0 = at / s->group * s->group;
     if (s->at_group < 0 || g0 != group_start(s, s->at_group))
@@ -139,7 +126,7 @@ static status leaf(solve *s, int64_t at, int64_t order, const void *alpha, void 
 
 /* b: where the solution goes; c: what is to be solved, a copy of B from some size of the triangle
  * down (one copy for all its leaves), NULL: it is in b. */
-static status recurse(solve *s, int64_t at, int64_t n, const void *alpha, void *b, void *c,
+static status recurse(gpu_solve *s, int64_t at, int64_t n, const void *alpha, void *b, void *c,
                       int64_t ldc) {
     const backend_type t = s->p.t;
     if (!c && n * s->other <= PANEL_BYTES / (int64_t)backend_size(t)) {
@@ -163,57 +150,77 @@ static status recurse(solve *s, int64_t at, int64_t n, const void *alpha, void *
     return recurse(s, at + target, nt, gpu_scalar(t, 1), bt, ct, ldc);
 }
 
-/* While A arrives: each piece, as soon as it is there, is used for all that it can be used for. A
- * recursion would put most of the work off to the end of the transfer. */
-static status piecewise(solve *s, const void *alpha, void *b) {
-    const backend_type t = s->p.t;
-    const bool spreads = gpu_piece_spreads(&s->p);
-    const void *minus = gpu_scalar(t, -1), *one = gpu_scalar(t, 1);
+/* ---- while A arrives: each piece, as soon as it is there, is used for all that it can be used
+ * for. A recursion would put most of the work off to the end of the transfer. */
+
+status gpu_trsm_make(gpu_solve *s, int k) {
+    const gpu_piece c = gpu_piece_of(s->wait, k);
+    const bool spreads = gpu_piece_spreads(&s->p), collects = !spreads && c.left > 0;
+    const void *minus = gpu_scalar(s->p.t, -1), *one = gpu_scalar(s->p.t, 1);
+    GPU_TRY(gpu_await(s->wait, c.at, c.at + c.size));
+    if (collects)
+        GPU_TRY(gpu_piece_product(s->q, &s->p, c, s->other, minus, s->a, s->lda, s->alpha, s->b,
+                                  s->ldb));
+    return recurse(s, c.at, c.size, collects || (spreads && k > 0) ? one : s->alpha,
+                   rows_from(s, s->b, c.at, s->ldb), NULL, 0);
+}
+
+status gpu_trsm_use(gpu_solve *s, int k) {
+    const void *minus = gpu_scalar(s->p.t, -1), *one = gpu_scalar(s->p.t, 1);
+    if (!gpu_piece_spreads(&s->p))
+        return MOAO_OK;
+    return gpu_piece_product(s->q, &s->p, gpu_piece_of(s->wait, k), s->other, minus, s->a, s->lda,
+                             k > 0 ? one : s->alpha, s->b, s->ldb);
+}
+
+static status piecewise(gpu_solve *s) {
     for (int k = 0; k < s->wait->pieces; k++) {
-        const gpu_piece c = gpu_piece_of(s->wait, k);
-        const bool collects = !spreads && c.left > 0;
-        GPU_TRY(gpu_await(s->wait, c.at, c.at + c.size));
-        if (collects)
-            GPU_TRY(
-                gpu_piece_product(s->q, &s->p, c, s->other, minus, s->a, s->lda, alpha, b, s->ldb));
-        GPU_TRY(recurse(s, c.at, c.size, collects || (spreads && k > 0) ? one : alpha,
-                        rows_from(s, b, c.at, s->ldb), NULL, 0));
-        GPU_TRY(gpu_made(s->wait, c));
-        if (spreads)
-            GPU_TRY(gpu_piece_product(s->q, &s->p, c, s->other, minus, s->a, s->lda,
-                                      k > 0 ? one : alpha, b, s->ldb));
+        GPU_TRY(gpu_trsm_make(s, k));
+        GPU_TRY(gpu_trsm_use(s, k));
     }
     return MOAO_OK;
 }
 
-status gpu_trsm_run(backend_ctx *ctx, gpu_tri p, int64_t m, int64_t n, const void *alpha,
-                    const void *a, int64_t lda, void *b, int64_t ldb, void *work, gpu_arrival *w) {
-    solve s = {ctx, &ctx->main, p, a, p.side == 'L' ? m : n, p.side == 'L' ? n : m, lda, ldb};
+void gpu_trsm_begin(gpu_solve *s, backend_ctx *ctx, gpu_tri p, int64_t m, int64_t n,
+                    const void *alpha, const void *a, int64_t lda, void *b, int64_t ldb, void *work,
+                    gpu_arrival *w) {
     size_t bytes[3];
     char *part = (char *)work;
+    *s = gpu_solve{};
+    s->ctx = ctx;
+    s->q = &ctx->main;
+    s->p = p;
+    s->alpha = alpha, s->a = a, s->b = b;
+    s->n = p.side == 'L' ? m : n;
+    s->other = p.side == 'L' ? n : m;
+    s->lda = lda, s->ldb = ldb;
+    s->nb = block_order(p.t, s->n, s->other);
+    plan(p.t, s->n, s->other, s->nb, &s->group, &s->panel, bytes);
+    /* a group must not wait for more than one piece; pieces are whole blocks */
+    if (w && s->group > w->block)
+        s->group = w->block;
+    s->groups = gpu_ceil(s->n, s->group);
+    s->at_group = -1;
+    s->inv[0] = part, part += bytes[0];
+    s->inv[1] = part, part += s->n > s->nb ? bytes[0] : 0;
+    s->tmp = part, part += bytes[1];
+    s->copy = part;
+    s->wait = w;
+    if (w) {
+        s->wait_side = *w;
+        s->wait_side.stream = ctx->side.stream;
+    }
+}
+
+status gpu_trsm_run(backend_ctx *ctx, gpu_tri p, int64_t m, int64_t n, const void *alpha,
+                    const void *a, int64_t lda, void *b, int64_t ldb, void *work, gpu_arrival *w) {
+    gpu_solve s;
     if (m == 0 || n == 0)
         return MOAO_OK;
     if (backend_equals(p.t, alpha, 0))
-        return gpu_zero_block(s.q->stream, p.t, m, n, b, ldb);
-    s.nb = block_order(p.t, s.n, s.other);
-    plan(p.t, s.n, s.other, s.nb, &s.group, &s.panel, bytes);
-    if (w &&
-        s.group >
-            w->block) /* a group must not wait for more than one piece; pieces are whole blocks */
-        s.group = w->block;
-    s.groups = gpu_ceil(s.n, s.group);
-    s.at_group = -1;
-    s.inv[0] = part, part += bytes[0];
-    s.inv[1] = part, part += s.n > s.nb ? bytes[0] : 0;
-    s.tmp = part, part += bytes[1];
-    s.copy = part;
-    s.wait = w;
-    if (w) {
-        s.wait_side = *w;
-        s.wait_side.stream = ctx->side.stream;
-    }
-    return w && w->waited < w->pieces - 1 ? piecewise(&s, alpha, b)
-                                          : recurse(&s, 0, s.n, alpha, b, NULL, 0);
+        return gpu_zero_block(ctx->main.stream, p.t, m, n, b, ldb);
+    gpu_trsm_begin(&s, ctx, p, m, n, alpha, a, lda, b, ldb, work, w);
+    return gpu_arriving(w) ? piecewise(&s) : recurse(&s, 0, s.n, alpha, b, NULL, 0);
 }
 
 status gpu_trsm(backend_ctx *ctx, backend_type t, char side, char uplo, char trans, char diag,

@@ -255,8 +255,7 @@ constexpr size_t SHARED_MAX = 227 * 1024;
 
 /* rows x cols: what would be staged. */
 template <class T, int OP>
-cudaError_t start(QrArgs<T> a, int64_t count, int64_t rows, int64_t cols, int64_t k,
-                  cudaStream_t s) {
+status start(QrArgs<T> a, int64_t count, int64_t rows, int64_t cols, int64_t k, cudaStream_t s) {
     const int warps = cols > 64 || rows > 256 ? 8 : 4;
     size_t bytes = qr_shared_bytes<T>(warps, (int)k);
     a.ld = 0;
@@ -273,8 +272,8 @@ cudaError_t start(QrArgs<T> a, int64_t count, int64_t rows, int64_t cols, int64_
 }
 
 template <class T>
-cudaError_t factor(int op, cudaStream_t s, int64_t count, batch_dim m, batch_dim n, batch_mat a,
-                   batch_mat tau, batch_mat r, int *info) {
+status factor(int op, cudaStream_t s, int64_t count, batch_dim m, batch_dim n, batch_mat a,
+              batch_mat tau, batch_mat r, int *info) {
     const int64_t k = m.n < n.n ? m.n : n.n;
     QrArgs<T> q = {};
     q.A = plain<T>(a);
@@ -293,8 +292,8 @@ cudaError_t factor(int op, cudaStream_t s, int64_t count, batch_dim m, batch_dim
 }
 
 template <class T>
-cudaError_t form(cudaStream_t s, int64_t count, batch_dim m, batch_dim n, batch_dim k, batch_mat a,
-                 batch_mat tau) {
+status form(cudaStream_t s, int64_t count, batch_dim m, batch_dim n, batch_dim k, batch_mat a,
+            batch_mat tau) {
     QrArgs<T> q = {};
     q.A = plain<T>(a);
     q.tau = plain<T>(tau);
@@ -305,8 +304,8 @@ cudaError_t form(cudaStream_t s, int64_t count, batch_dim m, batch_dim n, batch_
 }
 
 template <class T>
-cudaError_t multiply(cudaStream_t s, char side, char trans, int64_t count, batch_dim m, batch_dim n,
-                     batch_dim k, batch_mat a, batch_mat tau, batch_mat c) {
+status multiply(cudaStream_t s, char side, char trans, int64_t count, batch_dim m, batch_dim n,
+                batch_dim k, batch_mat a, batch_mat tau, batch_mat c) {
     QrArgs<T> q = {};
     q.A = plain<T>(a);
     q.tau = plain<T>(tau);
@@ -319,10 +318,6 @@ cudaError_t multiply(cudaStream_t s, char side, char trans, int64_t count, batch
     return start<T, ORMQR>(q, count, q.left ? m.n : n.n, k.n, k.n, s);
 }
 
-status finished(const char *name, cudaError_t rc) {
-    return rc == cudaSuccess ? MOAO_OK : gpu_fail(MOAO_INTERNAL, name, cudaGetErrorString(rc));
-}
-
 } // namespace
 } // namespace lowrank
 
@@ -332,34 +327,27 @@ size_t lowrank_qr_work(backend_type, int64_t, int64_t, int64_t) {
 
 status lowrank_geqrf(cudaStream_t s, backend_type t, int64_t count, batch_dim m, batch_dim n,
                      batch_mat a, batch_mat tau, int *info) {
-    return lowrank::finished(
-        "batched geqrf",
-        t == BACKEND_D
-            ? lowrank::factor<double>(lowrank::GEQRF, s, count, m, n, a, tau, batch_mat(), info)
-            : lowrank::factor<float>(lowrank::GEQRF, s, count, m, n, a, tau, batch_mat(), info));
+    return t == BACKEND_D
+               ? lowrank::factor<double>(lowrank::GEQRF, s, count, m, n, a, tau, batch_mat(), info)
+               : lowrank::factor<float>(lowrank::GEQRF, s, count, m, n, a, tau, batch_mat(), info);
 }
 
 status lowrank_qr(cudaStream_t s, backend_type t, char job, int64_t count, batch_dim m, batch_dim n,
                   batch_mat a, batch_mat r, int *info, void *, size_t) {
     const int op = job == 'Q' ? lowrank::FULL_Q : lowrank::ONLY_R;
-    return lowrank::finished(
-        "batched qr", t == BACKEND_D
-                          ? lowrank::factor<double>(op, s, count, m, n, a, batch_mat(), r, info)
-                          : lowrank::factor<float>(op, s, count, m, n, a, batch_mat(), r, info));
+    return t == BACKEND_D ? lowrank::factor<double>(op, s, count, m, n, a, batch_mat(), r, info)
+                          : lowrank::factor<float>(op, s, count, m, n, a, batch_mat(), r, info);
 }
 
 status lowrank_orgqr(cudaStream_t s, backend_type t, int64_t count, batch_dim m, batch_dim n,
                      batch_dim k, batch_mat a, batch_mat tau) {
-    return lowrank::finished("batched orgqr",
-                             t == BACKEND_D ? lowrank::form<double>(s, count, m, n, k, a, tau)
-                                            : lowrank::form<float>(s, count, m, n, k, a, tau));
+    return t == BACKEND_D ? lowrank::form<double>(s, count, m, n, k, a, tau)
+                          : lowrank::form<float>(s, count, m, n, k, a, tau);
 }
 
 status lowrank_ormqr(cudaStream_t s, backend_type t, char side, char trans, int64_t count,
                      batch_dim m, batch_dim n, batch_dim k, batch_mat a, batch_mat tau,
                      batch_mat c) {
-    return lowrank::finished(
-        "batched ormqr", t == BACKEND_D
-                             ? lowrank::multiply<double>(s, side, trans, count, m, n, k, a, tau, c)
-                             : lowrank::multiply<float>(s, side, trans, count, m, n, k, a, tau, c));
+    return t == BACKEND_D ? lowrank::multiply<double>(s, side, trans, count, m, n, k, a, tau, c)
+                          : lowrank::multiply<float>(s, side, trans, count, m, n, k, a, tau, c);
 }

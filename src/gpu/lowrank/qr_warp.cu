@@ -97,18 +97,17 @@ __global__ void __launch_bounds__(WARPS * 32, qr_blocks<T, G>())
     }
 }
 
-template <class T, int G, int OP> cudaError_t start(const QrWarpArgs<T> &a, cudaStream_t s) {
+template <class T, int G, int OP> status start(const QrWarpArgs<T> &a, cudaStream_t s) {
     constexpr int64_t per = WARPS * 32 / G;
     return batch::launch(qr_warp_kernel<T, G, OP>, dim3((unsigned)((a.count + per - 1) / per)),
                          WARPS * 32, sizeof(T) * per * PER<T, G>, s, a);
 }
-template <class T, int G> cudaError_t start_op(int op, const QrWarpArgs<T> &a, cudaStream_t s) {
+template <class T, int G> status start_op(int op, const QrWarpArgs<T> &a, cudaStream_t s) {
     return op == GEQRF    ? start<T, G, GEQRF>(a, s)
            : op == FULL_Q ? start<T, G, FULL_Q>(a, s)
                           : start<T, G, ONLY_R>(a, s);
 }
-template <class T>
-cudaError_t start_size(int op, const QrWarpArgs<T> &a, int most, cudaStream_t s) {
+template <class T> status start_size(int op, const QrWarpArgs<T> &a, int most, cudaStream_t s) {
     return most <= 8    ? start_op<T, 8>(op, a, s)
            : most <= 16 ? start_op<T, 16>(op, a, s)
                         : start_op<T, 32>(op, a, s);
@@ -117,11 +116,11 @@ cudaError_t start_size(int op, const QrWarpArgs<T> &a, int most, cudaStream_t s)
 } // namespace
 
 template <>
-cudaError_t launch_qr_warp<double>(int op, const QrWarpArgs<double> &a, int most, cudaStream_t s) {
+status launch_qr_warp<double>(int op, const QrWarpArgs<double> &a, int most, cudaStream_t s) {
     return start_size<double>(op, a, most, s);
 }
 template <>
-cudaError_t launch_qr_warp<float>(int op, const QrWarpArgs<float> &a, int most, cudaStream_t s) {
+status launch_qr_warp<float>(int op, const QrWarpArgs<float> &a, int most, cudaStream_t s) {
     return start_size<float>(op, a, most, s);
 }
 

@@ -155,8 +155,7 @@ template <class T> struct QrWarpArgs {
     int64_t count;
 };
 /* For matrices of up to 32 rows and columns; most: bound of both. op: the first three. */
-template <class T>
-cudaError_t launch_qr_warp(int op, const QrWarpArgs<T> &a, int most, cudaStream_t s);
+template <class T> status launch_qr_warp(int op, const QrWarpArgs<T> &a, int most, cudaStream_t s);
 
 } // namespace lowrank
 #endif

@@ -226,8 +226,8 @@ struct Sum {
 };
 
 template <class T>
-cudaError_t gather(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t first,
-                   int64_t count, int width) {
+status gather(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t first, int64_t count,
+              int width) {
     constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
     const batch_cut cut = cut_from(q.cut, first);
     GatherArgs<T> a = {};
@@ -255,8 +255,8 @@ cudaError_t gather(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t 
 }
 
 template <class T>
-cudaError_t spread(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t first,
-                   int64_t count, int width) {
+status spread(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t first, int64_t count,
+              int width) {
     constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
     SpreadArgs<T> a = {};
     a.X = plain_mat<T>(mat_from(q.u, t, first)), a.Y = plain_mat<T>(mat_from(q.v, t, first));
@@ -270,7 +270,7 @@ cudaError_t spread(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t 
 }
 
 template <class T>
-cudaError_t core(cudaStream_t s, const SumLayout<T> &w, int64_t m, int64_t count, int width) {
+status core(cudaStream_t s, const SumLayout<T> &w, int64_t m, int64_t count, int width) {
     CoreArgs<T> a = {};
     a.f = w.f, a.rv = w.rv, a.ru = w.ru, a.core = w.core;
     a.rows = m, a.width = width;
@@ -294,19 +294,16 @@ status chunk_of(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t fir
     batch_cut cut = cut_from(q.cut, first);
     status st;
     cut.tol = 0, cut.tol_each = w.cut;
-    if (gather<T>(s, q, w, first, count, (int)width) != cudaSuccess)
-        return gpu_fail(MOAO_INTERNAL, "batched recompress", "gathering the factors");
+    GPU_TRY(gather<T>(s, q, w, first, count, (int)width));
     if ((st = lowrank_geqrf(s, t, count, dm, all, f, tau, w.factors)) != MOAO_OK ||
         (st = lowrank_qr(s, t, 'R', count, dn, all, copy, rv, w.factors, w.rest, left)) != MOAO_OK)
         return st;
-    if (core<T>(s, w, m, count, (int)width) != cudaSuccess)
-        return gpu_fail(MOAO_INTERNAL, "batched recompress", "the product of the triangles");
+    GPU_TRY(core<T>(s, w, m, count, (int)width));
     if ((st = lowrank_gesvj(s, t, 'U', 'N', &cut, count, batch_dim{k0, w.core0},
                             batch_dim{k1, w.core1}, batch_strided(w.core, width, width * width),
                             sigma, x, x, w.rank, w.svd, w.rest, left)) != MOAO_OK)
         return st;
-    if (spread<T>(s, q, w, first, count, (int)width) != cudaSuccess)
-        return gpu_fail(MOAO_INTERNAL, "batched recompress", "the new factors");
+    GPU_TRY(spread<T>(s, q, w, first, count, (int)width));
     return lowrank_ormqr(s, t, 'L', 'N', count, dm, batch_dim{q.cut->most, q.rank + first},
                          batch_dim{k0, w.core0}, f, tau, mat_from(q.u, t, first));
 }

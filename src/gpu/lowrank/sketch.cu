@@ -367,8 +367,8 @@ struct Call {
 };
 
 template <class T>
-cudaError_t find_range(cudaStream_t s, const Call &c, const Layout<T> &w, int64_t first,
-                       int64_t count, int64_t width) {
+status find_range(cudaStream_t s, const Call &c, const Layout<T> &w, int64_t first, int64_t count,
+                  int64_t width) {
     SketchArgs<T> k = {};
     const batch_cut cut = cut_from(c.cut, first);
     constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
@@ -390,8 +390,8 @@ cudaError_t find_range(cudaStream_t s, const Call &c, const Layout<T> &w, int64_
 }
 
 template <class T>
-cudaError_t finish(cudaStream_t s, const Call &c, const Layout<T> &w, int64_t first, int64_t count,
-                   int64_t width) {
+status finish(cudaStream_t s, const Call &c, const Layout<T> &w, int64_t first, int64_t count,
+              int64_t width) {
     FinishArgs<T> k = {};
     constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
     k.U = plain_mat<T>(mat_from(c.u, t, first)), k.V = plain_mat<T>(mat_from(c.v, t, first));
@@ -416,12 +416,12 @@ status run(cudaStream_t s, const Call &c, int64_t columns_most, void *work, size
         chunk = (chunk + 1) / 2;
     const Layout<T> w(work, c.adaptive, chunk, c.m.n, c.n.n, width);
     const size_t left = lwork - (size_t)((char *)w.rest - (char *)work);
-    cudaError_t rc =
+    status rc =
         batch::launch(random_kernel<T>, dim3(264), 256, 0, s, w.omega, c.n.n, width, c.seed);
-    for (int64_t first = 0; first < c.count && rc == cudaSuccess; first += chunk) {
+    for (int64_t first = 0; first < c.count && rc == MOAO_OK; first += chunk) {
         const int64_t now = c.count - first < chunk ? c.count - first : chunk;
         rc = find_range<T>(s, c, w, first, now, width);
-        if (rc != cudaSuccess)
+        if (rc != MOAO_OK)
             break;
         batch_cut cut = cut_from(c.cut, first);
         cut.kind = c.adaptive ? 'A' : cut.kind;
@@ -436,7 +436,7 @@ status run(cudaStream_t s, const Call &c, int64_t columns_most, void *work, size
             return st;
         rc = finish<T>(s, c, w, first, now, width);
     }
-    return rc == cudaSuccess ? MOAO_OK : gpu_fail(MOAO_INTERNAL, name, cudaGetErrorString(rc));
+    return rc;
 }
 
 } // namespace

@@ -96,9 +96,9 @@ Cut device_cut(const batch_cut *c) {
 }
 
 template <class T>
-cudaError_t svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int64_t count,
-                batch_dim m, batch_dim n, batch_mat a, batch_mat sigma, batch_mat u, batch_mat v,
-                int64_t *rank, int *info, void *work, size_t lwork) {
+status svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int64_t count, batch_dim m,
+           batch_dim n, batch_mat a, batch_mat sigma, batch_mat u, batch_mat v, int64_t *rank,
+           int *info, void *work, size_t lwork) {
     SvdArgs<T> s = {};
     s.A = plain<T>(a), s.S = plain<T>(sigma), s.U = plain<T>(u), s.V = plain<T>(v);
     s.m = whole(m), s.n = whole(n);
@@ -150,11 +150,9 @@ status lowrank_gesvj(cudaStream_t s, backend_type t, char jobu, char jobv, const
     if (m.n > lowrank::BLOCK_ROWS || n.n > lowrank::BLOCK_ROWS)
         return lowrank::tall_svd(s, t, {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info},
                                  work, lwork);
-    const cudaError_t rc = t == BACKEND_D
-                               ? lowrank::svd<double>(s, jobu, jobv, cut, count, m, n, a, sigma, u,
-                                                      v, rank, info, work, lwork)
-                               : lowrank::svd<float>(s, jobu, jobv, cut, count, m, n, a, sigma, u,
-                                                     v, rank, info, work, lwork);
-    return rc == cudaSuccess ? MOAO_OK
-                             : gpu_fail(MOAO_INTERNAL, "batched gesvj", cudaGetErrorString(rc));
+    const status rc = t == BACKEND_D ? lowrank::svd<double>(s, jobu, jobv, cut, count, m, n, a,
+                                                            sigma, u, v, rank, info, work, lwork)
+                                     : lowrank::svd<float>(s, jobu, jobv, cut, count, m, n, a,
+                                                           sigma, u, v, rank, info, work, lwork);
+    return rc;
 }

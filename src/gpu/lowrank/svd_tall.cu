@@ -177,9 +177,9 @@ status run_chunk(cudaStream_t s, backend_type t, const SvdCall &p, const Chunk &
     const batch_mat left = turned ? p.v : p.u, right = turned ? p.u : p.v;
     const TallArgs<T> in = {plain<T>(p.a), whole(p.m), whole(p.n), Q,     turned, c.rows,
                             c.cols,        rows,       cols,       least, first};
-    cudaError_t rc = batch::launch(tall_in<T>, dim3((unsigned)count), THREADS, 16, s, in);
-    if (rc != cudaSuccess)
-        return gpu_fail(MOAO_INTERNAL, "batched gesvj", cudaGetErrorString(rc));
+    status rc = batch::launch(tall_in<T>, dim3((unsigned)count), THREADS, 16, s, in);
+    if (rc != MOAO_OK)
+        return rc;
     status st = lowrank_qr(s, t, job_left == 'N' ? 'R' : 'Q', count, row_dim, col_dim, q, r,
                            nullptr, nullptr, 0);
     if (st == MOAO_OK)
@@ -198,10 +198,9 @@ status run_chunk(cudaStream_t s, backend_type t, const SvdCall &p, const Chunk &
     const SignArgs<T> out = {plain<T>(p.u), plain<T>(p.v), whole(p.m),    whole(p.n),
                              p.jobu != 'N', p.jobu != 'N', p.jobv != 'N', rank,
                              first,         second,        p.rank,        p.info};
-    if (rc == cudaSuccess)
+    if (rc == MOAO_OK)
         rc = batch::launch(tall_out<T>, dim3((unsigned)count), THREADS, 0, s, out);
-    return rc == cudaSuccess ? MOAO_OK
-                             : gpu_fail(MOAO_INTERNAL, "batched gesvj", cudaGetErrorString(rc));
+    return rc;
 }
 
 } // namespace

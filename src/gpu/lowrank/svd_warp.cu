@@ -202,23 +202,22 @@ __global__ void __launch_bounds__(WARPS * 32, svd_blocks<T, G, WITH_J>())
         a.rank[b] = r;
 }
 
-template <class T, int G> cudaError_t start(const SvdArgs<T> &a, cudaStream_t s) {
+template <class T, int G> status start(const SvdArgs<T> &a, cudaStream_t s) {
     constexpr int64_t per = WARPS * 32 / G;
     return batch::launch(a.jobv != 'N' ? svd_warp_kernel<T, G, true> : svd_warp_kernel<T, G, false>,
                          dim3((unsigned)((a.count + per - 1) / per)), WARPS * 32,
                          per * WarpSvd<T, G>::BYTES, s, a);
 }
-template <class T> cudaError_t start_size(const SvdArgs<T> &a, int most, cudaStream_t s) {
+template <class T> status start_size(const SvdArgs<T> &a, int most, cudaStream_t s) {
     return most <= 8 ? start<T, 8>(a, s) : most <= 16 ? start<T, 16>(a, s) : start<T, 32>(a, s);
 }
 
 } // namespace
 
-template <>
-cudaError_t launch_svd_warp<double>(const SvdArgs<double> &a, int most, cudaStream_t s) {
+template <> status launch_svd_warp<double>(const SvdArgs<double> &a, int most, cudaStream_t s) {
     return start_size<double>(a, most, s);
 }
-template <> cudaError_t launch_svd_warp<float>(const SvdArgs<float> &a, int most, cudaStream_t s) {
+template <> status launch_svd_warp<float>(const SvdArgs<float> &a, int most, cudaStream_t s) {
     return start_size<float>(a, most, s);
 }
 

@@ -161,7 +161,7 @@ __device__ inline bool warp_jacobi(T *x, T *q, int l, int g) {
 }
 
 /* For matrices of up to 32 rows and columns; most: bound of both. */
-template <class T> cudaError_t launch_svd_warp(const SvdArgs<T> &a, int most, cudaStream_t s);
+template <class T> status launch_svd_warp(const SvdArgs<T> &a, int most, cudaStream_t s);
 
 } // namespace lowrank
 #endif

@@ -8,11 +8,11 @@
 /* The tables of a profile. The radial functions are there twice: of type double among the values,
  * and as floats, P and Q of an interval side by side. */
 struct gpu_cov_gradients {
-    int nlayer;                     /* all classes' layers, in the order of gpu_cov_layer */
-    const matcov_gradient *tables;  /* [tables] */
-    const int *table;               /* [classes][nlayer] number of the tables, or -1 */
+    int nlayer;                    /* all classes' layers, in the order of gpu_cov_layer */
+    const matcov_gradient *tables; /* [tables] */
+    const int *table;              /* [classes][nlayer] number of the tables, or -1 */
     const double *values;
-    const float4 *radial;           /* [tables][GRADIENT_INTERVALS][2] */
+    const float4 *radial; /* [tables][GRADIENT_INTERVALS][2] */
 };
 
 /* What a pair of sensors has of its class, rows first. */
@@ -49,10 +49,10 @@ struct gpu_cov_means {
 static_assert(sizeof(gpu_cov_means) <= 4096, "arguments of a kernel");
 
 /* Launches, on `stream`. */
-cudaError_t gpu_cov_fill_means(cudaStream_t stream, backend_type t, gpu_cov_means *p);
+status gpu_cov_fill_means(cudaStream_t stream, backend_type t, gpu_cov_means *p);
 /* Tables of like pairs, of classes pairs[ntable]. */
-cudaError_t gpu_cov_tabulate_means(cudaStream_t stream, const gpu_cov_table *tables,
-                                   const gpu_cov_pair *pairs, int ntable, int largest,
-                                   const gpu_cov_means *p);
+status gpu_cov_tabulate_means(cudaStream_t stream, const gpu_cov_table *tables,
+                              const gpu_cov_pair *pairs, int ntable, int largest,
+                              const gpu_cov_means *p);
 
 #endif

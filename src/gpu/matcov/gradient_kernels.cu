@@ -49,12 +49,8 @@ static __device__ __forceinline__ void radial(const matcov_gradient &t, const do
 }
 
 template <class T> struct pair_of;
-template <> struct pair_of<double> {
-    using type = double2;
-};
-template <> struct pair_of<float> {
-    using type = float2;
-};
+template <> struct pair_of<double> { using type = double2; };
+template <> struct pair_of<float> { using type = float2; };
 
 /* The layers of a chunk as a tile sees them. Positions of type float are relative to the tile's
  * first column, which keeps their digits where covariances change fast. */
@@ -91,11 +87,13 @@ static __device__ void prepare(const gpu_cov_means &p, const gpu_cov_mean_job &j
         sh.y[l] = offset[1] - fma(cc, first.y, other[1]);
         sh.coef[l] = table >= 0 ? (T)lay.coef : (T)0;
         sh.table[l] = p.gradients.tables[table >= 0 ? table : 0];
-        sh.radial[l] = p.gradients.radial + (size_t)(table >= 0 ? table : 0) * GRADIENT_INTERVALS * 2;
+        sh.radial[l] =
+            p.gradients.radial + (size_t)(table >= 0 ? table : 0) * GRADIENT_INTERVALS * 2;
     }
 }
 
-/* Axes of a job: unit vectors of rows and columns, and of the sensor that the grids are turned as. */
+/* Axes of a job: unit vectors of rows and columns, and of the sensor that the grids are turned as.
+ */
 template <class T> struct directions {
     T ux, uy, vx, vy, uv;
     double cos_rot, sin_rot;
@@ -233,25 +231,26 @@ __global__ __launch_bounds__(128) void tabulate_means(const gpu_cov_table *table
     t.value[(size_t)blockIdx.y * t.n * t.n + i] = pair.scale * sum;
 }
 
-cudaError_t gpu_cov_fill_means(cudaStream_t stream, backend_type t, gpu_cov_means *p) {
+status gpu_cov_fill_means(cudaStream_t stream, backend_type t, gpu_cov_means *p) {
     int blocks = 0;
     for (int i = 0; i < p->njob; i++) {
         p->job[i].block0 = blocks;
-        blocks +=
-            (p->job[i].nr + THREADS - 1) / THREADS * ((p->job[i].nc + COLS - 1) / COLS);
+        blocks += (p->job[i].nr + THREADS - 1) / THREADS * ((p->job[i].nc + COLS - 1) / COLS);
     }
     if (blocks > 0 && t == BACKEND_D)
         fill_means<double><<<blocks, THREADS, 0, stream>>>(*p);
     else if (blocks > 0)
         fill_means<float><<<blocks, THREADS, 0, stream>>>(*p);
-    return cudaGetLastError();
+    LAUNCHED();
+    return MOAO_OK;
 }
 
-cudaError_t gpu_cov_tabulate_means(cudaStream_t stream, const gpu_cov_table *tables,
-                                   const gpu_cov_pair *pairs, int ntable, int largest,
-                                   const gpu_cov_means *p) {
+status gpu_cov_tabulate_means(cudaStream_t stream, const gpu_cov_table *tables,
+                              const gpu_cov_pair *pairs, int ntable, int largest,
+                              const gpu_cov_means *p) {
     if (ntable > 0)
         tabulate_means<<<dim3((largest * largest + 127) / 128, 4, ntable), 128, 0, stream>>>(
             tables, pairs, *p);
-    return cudaGetLastError();
+    LAUNCHED();
+    return MOAO_OK;
 }

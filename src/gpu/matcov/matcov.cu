@@ -67,8 +67,8 @@ static void stage_gradients(backend_cov *c, const matcov_model *m, const int *or
 }
 
 /* The tables of one list of like pairs, under the profile sent last. */
-static cudaError_t tabulate(const backend_cov *c, const gpu_cov_aim *aim, int list,
-                            const gpu_cov_table *tables, const gpu_cov_pair *pairs) {
+static status tabulate(const backend_cov *c, const gpu_cov_aim *aim, int list,
+                       const gpu_cov_table *tables, const gpu_cov_pair *pairs) {
     const pair_list *k = &c->list[list];
     cudaStream_t stream = c->ctx->main.stream;
     if (c->means.nclass > 0) {
@@ -105,8 +105,8 @@ static status send_profile(backend_cov *c, const matcov_model *m) {
     CUDA_TRY(cudaEventRecord(c->sent, stream));
     const gpu_cov_aim aim = axis_aim(c);
     const int ncmm = c->list[MATCOV_CMM].ntable;
-    CUDA_TRY(tabulate(c, &aim, MATCOV_CMM, c->tables, c->pairs));
-    CUDA_TRY(tabulate(c, &aim, MATCOV_CTT, c->tables + ncmm, c->pairs + ncmm));
+    GPU_TRY(tabulate(c, &aim, MATCOV_CMM, c->tables, c->pairs));
+    GPU_TRY(tabulate(c, &aim, MATCOV_CTT, c->tables + ncmm, c->pairs + ncmm));
     return MOAO_OK;
 }
 
@@ -195,7 +195,7 @@ static status aim(backend_cov_target *t, const double dir[2], bool shifted) {
     gpu_device_guard guard(t->c->ctx->device);
     t->aim = gpu_cov_aim{t->c->nsensor, shifted, {dir[0], dir[1]}};
     t->aimed = true;
-    CUDA_TRY(tabulate(t->c, &t->aim, MATCOV_CTM, t->tables, t->pairs));
+    GPU_TRY(tabulate(t->c, &t->aim, MATCOV_CTM, t->tables, t->pairs));
     return MOAO_OK;
 }
 

@@ -4,6 +4,7 @@
 #define MOAO_GPU_MATCOV_CUH
 
 #include "backend/backend_matcov.h"
+#include "gpu/core/error.cuh"
 #include <cuda_runtime.h>
 
 /* Table of the scale-free structure functions: polynomials on 2^bits intervals of each octave of
@@ -70,7 +71,7 @@ enum { GPU_COV_ROWS, GPU_COV_PATCHES };
 /* Lists by order and axis. */
 struct gpu_cov_sensor {
     double size, cos_rot, sin_rot, shift[2], altitude, dir[2];
-    const int2 *place; /* [nsub] ix, iy */
+    const int2 *place;     /* [nsub] ix, iy */
     const double2 *centre; /* [nsub] registered, where slopes are mean gradients [m] */
     const int *minus[2][2], *plus[2][2];
     const double2 *edge[2][2];
@@ -132,11 +133,11 @@ struct gpu_cov_entries {
 };
 
 /* Launches, on `stream`; each sets the numbers of blocks in the jobs. */
-cudaError_t gpu_cov_fit(cudaStream_t stream, gpu_structure *structure);
-cudaError_t gpu_cov_tabulate(cudaStream_t stream, const gpu_cov_table *tables, int ntable,
-                             int largest, const gpu_cov_edges *layers);
-cudaError_t gpu_cov_sum(cudaStream_t stream, backend_type t, gpu_cov_edges *p);
-cudaError_t gpu_cov_combine(cudaStream_t stream, backend_type t, gpu_cov_entries *p);
-cudaError_t gpu_cov_look_up(cudaStream_t stream, backend_type t, gpu_cov_entries *p);
+status gpu_cov_fit(cudaStream_t stream, gpu_structure *structure);
+status gpu_cov_tabulate(cudaStream_t stream, const gpu_cov_table *tables, int ntable, int largest,
+                        const gpu_cov_edges *layers);
+status gpu_cov_sum(cudaStream_t stream, backend_type t, gpu_cov_edges *p);
+status gpu_cov_combine(cudaStream_t stream, backend_type t, gpu_cov_entries *p);
+status gpu_cov_look_up(cudaStream_t stream, backend_type t, gpu_cov_entries *p);
 
 #endif

@@ -1,7 +1,7 @@
 /* Blocks of covariance matrices, cut into jobs for the kernels: one for each pair of axes of two
  * sensors. */
-#include "matcov_host.cuh"
 #include "matcov/formula.h"
+#include "matcov_host.cuh"
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,8 +58,8 @@ static status flush_unlike(block *b) {
     if (b->unlike.njob > 0) {
         b->edges.njob = b->unlike.njob;
         memcpy(b->edges.job, b->unlike.job, b->unlike.njob * sizeof *b->edges.job);
-        CUDA_TRY(gpu_cov_sum(stream, b->type, &b->edges));
-        CUDA_TRY(gpu_cov_combine(stream, b->type, &b->unlike));
+        GPU_TRY(gpu_cov_sum(stream, b->type, &b->edges));
+        GPU_TRY(gpu_cov_combine(stream, b->type, &b->unlike));
     }
     b->unlike.njob = 0;
     b->used = 0;
@@ -68,14 +68,14 @@ static status flush_unlike(block *b) {
 
 static status flush_like(block *b) {
     if (b->like.njob > 0)
-        CUDA_TRY(gpu_cov_look_up(b->c->ctx->main.stream, b->type, &b->like));
+        GPU_TRY(gpu_cov_look_up(b->c->ctx->main.stream, b->type, &b->like));
     b->like.njob = 0;
     return MOAO_OK;
 }
 
 static status flush_means(block *b) {
     if (b->means.njob > 0)
-        CUDA_TRY(gpu_cov_fill_means(b->c->ctx->main.stream, b->type, &b->means));
+        GPU_TRY(gpu_cov_fill_means(b->c->ctx->main.stream, b->type, &b->means));
     b->means.njob = 0;
     return MOAO_OK;
 }

@@ -398,25 +398,27 @@ __global__ __launch_bounds__(128) void tabulate(const gpu_cov_table *tables,
 
 /* ---- launches */
 
-cudaError_t gpu_cov_fit(cudaStream_t stream, gpu_structure *structure) {
+status gpu_cov_fit(cudaStream_t stream, gpu_structure *structure) {
     const dim3 blocks((gpu_shape_fine::intervals + 63) / 64,
                       2); /* all shapes have as many intervals */
     fit<<<blocks, 64, 0, stream>>>(structure->coarse);
     fit<<<blocks, 64, 0, stream>>>(structure->fine);
     fit<<<blocks, 64, 0, stream>>>(structure->finest);
-    return cudaGetLastError();
+    LAUNCHED();
+    return MOAO_OK;
 }
 
-cudaError_t gpu_cov_tabulate(cudaStream_t stream, const gpu_cov_table *tables, int ntable,
-                             int largest, const gpu_cov_edges *layers) {
+status gpu_cov_tabulate(cudaStream_t stream, const gpu_cov_table *tables, int ntable, int largest,
+                        const gpu_cov_edges *layers) {
     if (ntable > 0)
         tabulate<<<dim3((largest * largest + 127) / 128, 4, ntable), 128, 0, stream>>>(tables,
                                                                                        *layers);
-    return cudaGetLastError();
+    LAUNCHED();
+    return MOAO_OK;
 }
 
 template <class P, int R, int C, int WARP_ROWS, int BLOCKS>
-static cudaError_t launch_sum(cudaStream_t stream, gpu_cov_edges *p) {
+static status launch_sum(cudaStream_t stream, gpu_cov_edges *p) {
     using T = tile<R, C, WARP_ROWS>;
     const int bytes = sizeof(sum_memory<P, T>);
     int blocks = 0;
@@ -425,19 +427,20 @@ static cudaError_t launch_sum(cudaStream_t stream, gpu_cov_edges *p) {
         blocks +=
             (p->job[i].nre + T::rows - 1) / T::rows * ((p->job[i].nce + T::cols - 1) / T::cols);
     }
-    cudaError_t e = cudaFuncSetAttribute(sum_edges<P, R, C, WARP_ROWS, BLOCKS>,
-                                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (e != cudaSuccess || blocks == 0)
-        return e;
+    CUDA_TRY(cudaFuncSetAttribute(sum_edges<P, R, C, WARP_ROWS, BLOCKS>,
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    if (blocks == 0)
+        return MOAO_OK;
     sum_edges<P, R, C, WARP_ROWS, BLOCKS><<<blocks, THREADS, bytes, stream>>>(*p);
-    return cudaGetLastError();
+    LAUNCHED();
+    return MOAO_OK;
 }
 
 /* Two blocks of 128 registers a thread run faster than three of 80, and than tiles of twice the
  * rows. */
 #define TILE 2, 8, 2, 2
 
-cudaError_t gpu_cov_sum(cudaStream_t stream, backend_type t, gpu_cov_edges *p) {
+status gpu_cov_sum(cudaStream_t stream, backend_type t, gpu_cov_edges *p) {
     return t == BACKEND_D ? launch_sum<for_double, TILE>(stream, p)
                           : launch_sum<for_float, TILE>(stream, p);
 }
@@ -452,20 +455,22 @@ static int entry_blocks(gpu_cov_entries *p) {
     return blocks;
 }
 
-cudaError_t gpu_cov_combine(cudaStream_t stream, backend_type t, gpu_cov_entries *p) {
+status gpu_cov_combine(cudaStream_t stream, backend_type t, gpu_cov_entries *p) {
     const int blocks = entry_blocks(p);
     if (blocks > 0 && t == BACKEND_D)
         combine<double><<<blocks, THREADS, 0, stream>>>(*p);
     else if (blocks > 0)
         combine<float><<<blocks, THREADS, 0, stream>>>(*p);
-    return cudaGetLastError();
+    LAUNCHED();
+    return MOAO_OK;
 }
 
-cudaError_t gpu_cov_look_up(cudaStream_t stream, backend_type t, gpu_cov_entries *p) {
+status gpu_cov_look_up(cudaStream_t stream, backend_type t, gpu_cov_entries *p) {
     const int blocks = entry_blocks(p);
     if (blocks > 0 && t == BACKEND_D)
         look_up<double><<<blocks, THREADS, 0, stream>>>(*p);
     else if (blocks > 0)
         look_up<float><<<blocks, THREADS, 0, stream>>>(*p);
-    return cudaGetLastError();
+    LAUNCHED();
+    return MOAO_OK;
 }

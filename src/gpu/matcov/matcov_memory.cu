@@ -233,7 +233,7 @@ status gpu_cov_build(backend_cov *c, const matcov_model *m) {
     GPU_TRY(lay_out(c, m, c->room, &bytes));
     CUDA_TRY(cudaMemcpyAsync(c->device, c->staging, c->profile_at, cudaMemcpyHostToDevice,
                              c->ctx->main.stream));
-    CUDA_TRY(gpu_cov_fit(c->ctx->main.stream, c->structure));
+    GPU_TRY(gpu_cov_fit(c->ctx->main.stream, c->structure));
     return MOAO_OK;
 }
 

@@ -27,7 +27,7 @@ static status one_job(backend_cov *c, gpu_cov_edges *p, backend_type t, const gp
     const dim3 blocks((job->nre + THREADS - 1) / THREADS, job->nc);
     p->njob = 1;
     p->job[0] = *job;
-    CUDA_TRY(gpu_cov_sum(stream, t, p));
+    GPU_TRY(gpu_cov_sum(stream, t, p));
     if (t == BACKEND_D)
         differences<<<blocks, THREADS, 0, stream>>>(*job, c->sensors, c->sums, (double *)a, lda);
     else
@@ -95,9 +95,9 @@ static __global__ __launch_bounds__(THREADS) void means(const __grid_constant__ 
             if (at.coef == 0.0)
                 continue;
             for (int c = 0; c < COLS; c++)
-                sum[c] += at.coef * gradient_phase(&at.table, p.gradients.values, v, turn, job.ca,
-                                                   x + at.x - at.slope[c].x,
-                                                   y + at.y - at.slope[c].y);
+                sum[c] +=
+                    at.coef * gradient_phase(&at.table, p.gradients.values, v, turn, job.ca,
+                                             x + at.x - at.slope[c].x, y + at.y - at.slope[c].y);
         }
     }
     for (int c = 0; c < COLS && i < job.nr && col0 + c < job.nc; c++)
@@ -121,8 +121,8 @@ static status fill_means(backend_cov *c, const gpu_cov_aim *aim, backend_type t,
     return MOAO_OK;
 }
 
-/* Slopes k0 .. k0 + n of an axis of sensor w, as many points and slopes at a time as there is memory
- * for their sums. */
+/* Slopes k0 .. k0 + n of an axis of sensor w, as many points and slopes at a time as there is
+ * memory for their sums. */
 static status some_slopes(backend_cov *c, gpu_cov_edges *p, backend_type t, int w, int axis, int k0,
                           int n, int64_t np, int64_t col, void *a, int64_t lda) {
     const host_sensor *h = &c->host[w];

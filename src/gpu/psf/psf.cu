@@ -29,9 +29,9 @@ struct backend_imager {
     gpu_psf d;
     char *device;
     const int *point_row; /* the model's */
-    double *lambda;   /* [nlambda] */
-    double *fit;      /* [P][P] pinned */
-    cudaEvent_t sent; /* the last transfer of a fitting error is over */
+    double *lambda;       /* [nlambda] */
+    double *fit;          /* [P][P] pinned */
+    cudaEvent_t sent;     /* the last transfer of a fitting error is over */
     cufftHandle along_y, along_x;
     bool planned_y, planned_x;
     slot slots[PSF_SLOTS];
@@ -313,7 +313,7 @@ static status fill_imager(backend_imager *b, const psf_model *m) {
                            m->N);
     GPU_TRY(device_memory(b, m));
     GPU_TRY(host_memory(b, m));
-    CUDA_TRY(gpu_psf_prepare(&b->d));
+    GPU_TRY(gpu_psf_prepare(&b->d));
     GPU_TRY(make_plans(b));
     /* the library loads its kernels at their first call */
     CUDA_TRY(cudaMemsetAsync(b->d.otf, 0, (size_t)m->nlambda * m->P * m->N * sizeof(double),
@@ -356,16 +356,16 @@ static status average(backend_imager *b, const double *y, int64_t ldy, bool both
     gpu_device_guard guard(b->ctx->device);
     if (!backend_ld_ok(b->d.nact, ldy))
         return status_fail(MOAO_INPUT, "average: an argument is out of range");
-    CUDA_TRY(gpu_psf_average(b->ctx->main.stream, &b->d, y, ldy, both, sum));
+    GPU_TRY(gpu_psf_average(b->ctx->main.stream, &b->d, y, ldy, both, sum));
     return MOAO_OK;
 }
 
-static status pairs(backend_imager *b, const double *y, int64_t ldy, const double *ct,
-                    int64_t ldct, double *sum) {
+static status pairs(backend_imager *b, const double *y, int64_t ldy, const double *ct, int64_t ldct,
+                    double *sum) {
     gpu_device_guard guard(b->ctx->device);
     if (!backend_ld_ok(b->d.nact, ldy) || !backend_ld_ok(b->d.nact, ldct) || b->d.q == 0)
         return status_fail(MOAO_INPUT, "pairs: an argument is out of range");
-    CUDA_TRY(gpu_psf_pairs(b->ctx->main.stream, &b->d, b->point_row, y, ldy, ct, ldct, sum));
+    GPU_TRY(gpu_psf_pairs(b->ctx->main.stream, &b->d, b->point_row, y, ldy, ct, ldct, sum));
     return MOAO_OK;
 }
 
@@ -375,9 +375,9 @@ static status compute(backend_imager *b, int number, const double *sum, const do
     if (!psf_slot_ok(number))
         return status_fail(MOAO_INPUT, "compute: there is no slot %d", number);
     const slot *s = &b->slots[number];
-    CUDA_TRY(gpu_psf_otf(stream, &b->d, sum, common));
+    GPU_TRY(gpu_psf_otf(stream, &b->d, sum, common));
     GPU_TRY(transform(b));
-    CUDA_TRY(gpu_psf_finish(stream, &b->d));
+    GPU_TRY(gpu_psf_finish(stream, &b->d));
     CUDA_TRY(cudaMemcpyAsync(s->scalars, b->d.scalars, scalar_count(&b->d) * sizeof(double),
                              cudaMemcpyDeviceToHost, stream));
     CUDA_TRY(cudaMemcpyAsync(s->images, b->d.images, pixel_count(&b->d) * sizeof(float),

@@ -4,6 +4,7 @@
 #define MOAO_GPU_PSF_CUH
 
 #include "backend/backend_psf.h"
+#include "gpu/core/error.cuh"
 #include <cuda_runtime.h>
 #include <cufft.h>
 
@@ -25,8 +26,9 @@ struct gpu_psf {
     const double *step;                   /* [nlambda][nbox] side of a box in cycles per pixel */
     const double *sinc;                   /* [nlambda][nbox][P] */
     const gpu_psf_wave *wave;             /* [nlambda] */
-    /* of the residual phase on the pupil: psf_model's, and the point of each place of the lattice */
-    int q, np, lattice, taps, if_reach, wide; /* lattice: n q rows; wide: nsep + taps */
+    /* of the residual phase on the pupil: psf_model's, and the point of each place of the lattice
+     */
+    int q, np, lattice, taps, if_reach, wide;    /* lattice: n q rows; wide: nsep + taps */
     const int *point_row, *point_column, *point; /* point: [lattice][lattice], -1: none */
     const double *if_y, *if_x[2];
     const int *tap_x[2], *tap_y;
@@ -51,23 +53,21 @@ struct gpu_psf {
 };
 
 /* Each puts its kernels into the stream. */
-cudaError_t gpu_psf_average(cudaStream_t stream, const gpu_psf *d, const double *y, int64_t ldy,
-                            bool both, double *sum);
+status gpu_psf_average(cudaStream_t stream, const gpu_psf *d, const double *y, int64_t ldy,
+                       bool both, double *sum);
 /* Sums over pairs of points (psf_phase.cu). */
-cudaError_t gpu_psf_pairs(cudaStream_t stream, const gpu_psf *d, const int *point_row,
-                          const double *y, int64_t ldy, const double *ct, int64_t ldct,
-                          double *sum);
+status gpu_psf_pairs(cudaStream_t stream, const gpu_psf *d, const int *point_row, const double *y,
+                     int64_t ldy, const double *ct, int64_t ldct, double *sum);
 /* From the sums to d->cov in this mode. */
-cudaError_t gpu_psf_phase(cudaStream_t stream, const gpu_psf *d, const double *sum,
-                          const double *common);
+status gpu_psf_phase(cudaStream_t stream, const gpu_psf *d, const double *sum,
+                     const double *common);
 /* From the sums to the OTFs (zero beyond the support), their even and odd parts, and the scalars
  * but for the FWHM; common may be NULL. */
-cudaError_t gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum,
-                        const double *common);
+status gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum, const double *common);
 /* From the images to the FWHM, and the parts of the images that are kept. */
-cudaError_t gpu_psf_finish(cudaStream_t stream, const gpu_psf *d);
+status gpu_psf_finish(cudaStream_t stream, const gpu_psf *d);
 /* Shared memory of a block of the search for the FWHM. */
 size_t gpu_psf_shared(const gpu_psf *d);
-cudaError_t gpu_psf_prepare(const gpu_psf *d);
+status gpu_psf_prepare(const gpu_psf *d);
 
 #endif

@@ -58,13 +58,14 @@ __global__ void row_sums(gpu_psf d, bool both, double *sum) {
     }
 }
 
-cudaError_t gpu_psf_average(cudaStream_t stream, const gpu_psf *d, const double *y, int64_t ldy,
-                            bool both, double *sum) {
+status gpu_psf_average(cudaStream_t stream, const gpu_psf *d, const double *y, int64_t ldy,
+                       bool both, double *sum) {
     const int threads = threads_for(d->nsep);
     const size_t shared = d->side * (sizeof(double) + sizeof(int));
     pair_sums<<<dim3(d->side, d->side), threads, shared, stream>>>(*d, y, ldy);
     row_sums<<<d->nsep, threads, 0, stream>>>(*d, both, sum);
-    return cudaGetLastError();
+    LAUNCHED();
+    return MOAO_OK;
 }
 
 /* ---- phase covariance */
@@ -192,13 +193,10 @@ __global__ void quality(gpu_psf d) {
     }
 }
 
-cudaError_t gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum,
-                        const double *common) {
+status gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum, const double *common) {
     const int all = d->nsep * d->nsep;
     if (d->q > 0) {
-        const cudaError_t e = gpu_psf_phase(stream, d, sum, common);
-        if (e != cudaSuccess)
-            return e;
+        GPU_TRY(gpu_psf_phase(stream, d, sum, common));
     } else {
         stationary_mean<<<(all + THREADS - 1) / THREADS, THREADS, 0, stream>>>(*d, sum, common);
         along_x<<<d->P, threads_for(d->nsep), 0, stream>>>(*d);
@@ -207,7 +205,8 @@ cudaError_t gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum
     make_otf<<<dim3(d->P, d->nlambda), threads_for(d->P), 0, stream>>>(*d);
     quality_rows<<<dim3(d->P, d->nlambda), THREADS, 0, stream>>>(*d);
     quality<<<dim3(1 + d->nbox, d->nlambda), THREADS, 0, stream>>>(*d);
-    return cudaGetLastError();
+    LAUNCHED();
+    return MOAO_OK;
 }
 
 /* ---- FWHM */
@@ -325,14 +324,16 @@ size_t gpu_psf_shared(const gpu_psf *d) {
     return 2 * (size_t)d->P * sizeof(double);
 }
 
-cudaError_t gpu_psf_prepare(const gpu_psf *d) {
-    return cudaFuncSetAttribute(half_peak_radius, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                (int)gpu_psf_shared(d));
+status gpu_psf_prepare(const gpu_psf *d) {
+    CUDA_TRY(cudaFuncSetAttribute(half_peak_radius, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  (int)gpu_psf_shared(d)));
+    return MOAO_OK;
 }
 
-cudaError_t gpu_psf_finish(cudaStream_t stream, const gpu_psf *d) {
+status gpu_psf_finish(cudaStream_t stream, const gpu_psf *d) {
     half_peak_radius<<<dim3(PSF_NDIR, d->nlambda), SEARCH, gpu_psf_shared(d), stream>>>(*d);
     deliver<<<dim3(gpu_ceil((int64_t)d->crop * d->crop, THREADS), d->nlambda), THREADS, 0,
               stream>>>(*d);
-    return cudaGetLastError();
+    LAUNCHED();
+    return MOAO_OK;
 }

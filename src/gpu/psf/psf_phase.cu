@@ -18,7 +18,8 @@ static __device__ int end_row(const gpu_psf &d, int j) {
     return a > d.side ? d.side : a;
 }
 
-/* lines[x][a] = sum over the actuators of column x in reach of row j. Grid: actuators a, columns. */
+/* lines[x][a] = sum over the actuators of column x in reach of row j. Grid: actuators a, columns.
+ */
 static __global__ void along_columns(gpu_psf d, int j, const double *__restrict__ y, int64_t ldy) {
     const int a = blockIdx.x * blockDim.x + threadIdx.x, x = blockIdx.y;
     double sum = 0;
@@ -46,8 +47,8 @@ static __global__ void along_rows(gpu_psf d, int j, int first, const double *__r
     d.g[(int64_t)i * d.nact + a] = sum - ct[a + (first + i) * ldct];
 }
 
-/* ---- z[i][x'] = sum_a IF_a(x') g[i][a] for all points x', a block for each i: a warp takes a row of
- * the lattice at a time */
+/* ---- z[i][x'] = sum_a IF_a(x') g[i][a] for all points x', a block for each i: a warp takes a row
+ * of the lattice at a time */
 static __global__ void spread(gpu_psf d) {
     extern __shared__ double grid[]; /* [side][side], then [SPREAD_WARPS][side] */
     const double *g = d.g + (int64_t)blockIdx.x * d.nact;
@@ -78,7 +79,8 @@ static __global__ void spread(gpu_psf d) {
     }
 }
 
-/* sum(rho) += 4 [Z(x, x) - Z(x', x)] for the points x of row j. Grid: rows of x', places along x. */
+/* sum(rho) += 4 [Z(x, x) - Z(x', x)] for the points x of row j. Grid: rows of x', places along x.
+ */
 static __global__ void add_pairs(gpu_psf d, int j, double *sum) {
     const int l = blockIdx.y, dj = l - j, s = d.lattice;
     const int t = blockIdx.x * blockDim.x + threadIdx.x;
@@ -96,16 +98,14 @@ static __global__ void add_pairs(gpu_psf d, int j, double *sum) {
     sum[(int64_t)(dj + s) * d.nsep + t] += total;
 }
 
-cudaError_t gpu_psf_pairs(cudaStream_t stream, const gpu_psf *d, const int *point_row,
-                          const double *y, int64_t ldy, const double *ct, int64_t ldct,
-                          double *sum) {
-    const int blocks = (d->nact + THREADS - 1) / THREADS, across = (d->nsep + THREADS - 1) / THREADS;
+status gpu_psf_pairs(cudaStream_t stream, const gpu_psf *d, const int *point_row, const double *y,
+                     int64_t ldy, const double *ct, int64_t ldct, double *sum) {
+    const int blocks = (d->nact + THREADS - 1) / THREADS,
+              across = (d->nsep + THREADS - 1) / THREADS;
     const int shared = (d->side + SPREAD_WARPS) * d->side * (int)sizeof(double);
-    cudaError_t e =
-        cudaFuncSetAttribute(spread, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-    if (e == cudaSuccess)
-        e = cudaMemsetAsync(sum, 0, (size_t)d->nsep * d->nsep * sizeof *sum, stream);
-    for (int j = 0; j < d->lattice && e == cudaSuccess; j++) {
+    CUDA_TRY(cudaFuncSetAttribute(spread, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+    CUDA_TRY(cudaMemsetAsync(sum, 0, (size_t)d->nsep * d->nsep * sizeof *sum, stream));
+    for (int j = 0; j < d->lattice; j++) {
         const int np = point_row[j + 1] - point_row[j];
         if (np == 0)
             continue;
@@ -113,9 +113,9 @@ cudaError_t gpu_psf_pairs(cudaStream_t stream, const gpu_psf *d, const int *poin
         along_rows<<<dim3(blocks, np), THREADS, 0, stream>>>(*d, j, point_row[j], ct, ldct);
         spread<<<np, 32 * SPREAD_WARPS, shared, stream>>>(*d);
         add_pairs<<<dim3(across, d->lattice), THREADS, 0, stream>>>(*d, j, sum);
-        e = cudaGetLastError();
+        LAUNCHED();
     }
-    return e;
+    return MOAO_OK;
 }
 
 /* ---- from the sums to the structure function on the grid */
@@ -203,12 +203,13 @@ static __global__ void lattice_y(gpu_psf d) {
     }
 }
 
-cudaError_t gpu_psf_phase(cudaStream_t stream, const gpu_psf *d, const double *sum,
-                          const double *common) {
+status gpu_psf_phase(cudaStream_t stream, const gpu_psf *d, const double *sum,
+                     const double *common) {
     find_totals<<<1, 1024, 0, stream>>>(*d, sum, common);
     lattice_mean<<<(d->wide * d->wide + THREADS - 1) / THREADS, THREADS, 0, stream>>>(*d, sum,
                                                                                       common);
     lattice_x<<<d->P, 256, 0, stream>>>(*d);
     lattice_y<<<d->P, 256, 0, stream>>>(*d);
-    return cudaGetLastError();
+    LAUNCHED();
+    return MOAO_OK;
 }

@@ -1,22 +1,12 @@
-/* What the tests of the batched routines share: the backend under test, operands in which
- * everything that a routine must not write is poison (NaN) and compared bit by bit, and small dense
- * matrices. */
+/* What the tests of the batched routines share: operands in which everything that a routine must
+ * not write is poison (NaN) and compared bit by bit, and small dense matrices. */
 #ifndef MOAO_TESTS_OPERAND_H
 #define MOAO_TESTS_OPERAND_H
 
-#include "backend/backend_batch.h"
+#include "backend.h"
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-static const backend *be;
-static backend_ctx *ctx;
 
 static uint64_t seed = 1;
 static inline double rnd(void) { /* uniform in (-1, 1) */

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "../backends.h"
+#include "support/backend.h"
 #include "tlr/tlr.h"
 
 static void ok(status st) {

@@ -1,58 +1,16 @@
-/* What the tests of the dense operations share: the backend under test (MOAO_TEST_BACKEND: cpu, the
- * default, or gpu), matrices with guards, and errors in units of eps. A matrix lives in a buffer
- * that starts as NaN: padding, unused triangles and whatever a test does not fill are poison on
- * input and must come back bit for bit. */
-#ifndef MOAO_TESTS_LINALG_H
-#define MOAO_TESTS_LINALG_H
+/* What the tests of the dense operations share: matrices with guards, and errors in units of eps. A
+ * matrix lives in a buffer that starts as NaN: padding, unused triangles and whatever a test does
+ * not fill are poison on input and must come back bit for bit. */
+#ifndef MOAO_TESTS_MATRIX_H
+#define MOAO_TESTS_MATRIX_H
 
-#include "backend/backend.h"
+#include "backend.h"
 #include <complex.h>
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 typedef double complex cplx;
-
-static const backend *lin_be;
-static backend_ctx *lin_ctx;
-
-static int lin_setup(void **state) {
-    const char *name = getenv("MOAO_TEST_BACKEND");
-    char text[256];
-    (void)state;
-    if (backend_get(name && *name ? name : "cpu", &lin_be) != MOAO_OK ||
-        lin_be->open(0, NULL, &lin_ctx) != MOAO_OK ||
-        lin_be->describe(0, text, sizeof text) != MOAO_OK) {
-        print_error("%s\n", status_message());
-        return -1;
-    }
-    print_message("backend %s: %s%s\n", lin_be->name, text,
-                  lin_be == &backend_cpu ? "; no GPU is used" : "");
-    return 0;
-}
-
-static int lin_teardown(void **state) {
-    (void)state;
-    lin_be->close(lin_ctx);
-    return 0;
-}
-
-/* Set for runs under a checking tool: only small sizes. */
-static inline bool lin_small(void) {
-    return getenv("MOAO_TEST_SMALL") != NULL;
-}
-
-static inline void lin_ok(status st) {
-    if (st != MOAO_OK)
-        fail_msg("%s", status_message());
-}
 
 static inline double lin_eps(backend_type t) {
     return t == BACKEND_D || t == BACKEND_Z ? DBL_EPSILON : (double)FLT_EPSILON;
@@ -80,14 +38,14 @@ static inline mat mat_new(backend_type t, int64_t m, int64_t n, int64_t pad) {
     a.before = malloc(a.bytes);
     assert_true(a.host && a.before);
     memset(a.host, 0xff, a.bytes); /* a NaN in every type */
-    lin_ok(lin_be->alloc(lin_ctx, a.bytes, &a.dev));
+    must(be->alloc(ctx, a.bytes, &a.dev));
     return a;
 }
 
 static inline void mat_free(mat *a) {
     free(a->host);
     free(a->before);
-    lin_be->release(lin_ctx, a->dev);
+    be->release(ctx, a->dev);
 }
 
 static inline cplx mat_get(const mat *a, int64_t i, int64_t j) {
@@ -138,15 +96,15 @@ static inline void mat_fill(mat *a, char part) {
 
 static inline void mat_up(mat *a) {
     memcpy(a->before, a->host, a->bytes);
-    lin_ok(lin_be->copy(lin_ctx, a->dev, (int64_t)a->bytes, a->host, (int64_t)a->bytes,
-                        (int64_t)a->bytes, 1));
-    lin_ok(lin_be->sync(lin_ctx));
+    must(
+        be->copy(ctx, a->dev, (int64_t)a->bytes, a->host, (int64_t)a->bytes, (int64_t)a->bytes, 1));
+    must(be->sync(ctx));
 }
 
 static inline void mat_down(mat *a) {
-    lin_ok(lin_be->copy(lin_ctx, a->host, (int64_t)a->bytes, a->dev, (int64_t)a->bytes,
-                        (int64_t)a->bytes, 1));
-    lin_ok(lin_be->sync(lin_ctx));
+    must(
+        be->copy(ctx, a->host, (int64_t)a->bytes, a->dev, (int64_t)a->bytes, (int64_t)a->bytes, 1));
+    must(be->sync(ctx));
 }
 
 /* All that is outside `part` came back as it went in ('0': everything). */
@@ -170,18 +128,18 @@ typedef struct {
 static inline lin_work work_new(size_t bytes) {
     static const unsigned char guard[256] = {0x5a, 0xa5};
     lin_work w = {NULL, bytes};
-    lin_ok(lin_be->alloc(lin_ctx, bytes + sizeof guard, &w.dev));
-    lin_ok(lin_be->copy(lin_ctx, (char *)w.dev + bytes, 256, guard, 256, 256, 1));
-    lin_ok(lin_be->sync(lin_ctx));
+    must(be->alloc(ctx, bytes + sizeof guard, &w.dev));
+    must(be->copy(ctx, (char *)w.dev + bytes, 256, guard, 256, 256, 1));
+    must(be->sync(ctx));
     return w;
 }
 
 static inline void work_free(lin_work *w) {
     unsigned char guard[256];
-    lin_ok(lin_be->copy(lin_ctx, guard, 256, (char *)w->dev + w->bytes, 256, 256, 1));
-    lin_ok(lin_be->sync(lin_ctx));
+    must(be->copy(ctx, guard, 256, (char *)w->dev + w->bytes, 256, 256, 1));
+    must(be->sync(ctx));
     assert_true(guard[0] == 0x5a && guard[1] == 0xa5 && guard[2] == 0 && guard[255] == 0);
-    lin_be->release(lin_ctx, w->dev);
+    be->release(ctx, w->dev);
 }
 
 /* One element of type t, as alpha and beta are passed. */
@@ -219,8 +177,8 @@ static inline cplx *lin_product(int64_t m, int64_t n, int64_t k, const cplx *a, 
     const double one[2] = {1, 0}, zero[2] = {0, 0};
     cplx *r = calloc((size_t)(m * n + 1), sizeof *r);
     assert_non_null(r);
-    lin_ok(backend_cpu.gemm(NULL, BACKEND_Z, 'N', 'N', m, n, k, one, a, m > 1 ? m : 1, b,
-                            k > 1 ? k : 1, zero, r, m > 1 ? m : 1, NULL, 0));
+    must(backend_cpu.gemm(NULL, BACKEND_Z, 'N', 'N', m, n, k, one, a, m > 1 ? m : 1, b,
+                          k > 1 ? k : 1, zero, r, m > 1 ? m : 1, NULL, 0));
     return r;
 }
 

@@ -323,9 +323,6 @@ static inline bool lr_right(lr_case *c, bool quiet) {
 /* --- what both programs begin with --- */
 #define COUNT(x) (sizeof(x) / sizeof *(x))
 
-static inline bool small(void) {
-    return getenv("MOAO_TEST_SMALL") != NULL;
-}
 static inline bool full(void) {
     return !small() && (be != &backend_cpu || getenv("MOAO_TEST_FULL") != NULL);
 }
@@ -336,24 +333,6 @@ static inline lr_case plain(int op, backend_type t, int64_t m, int64_t n) {
     c.cut.kind = 'R', c.cut.norm = 'F', c.cut.most = least_of(m, n);
     c.layout = (int)((m + 3 * n + op) % LAYOUTS);
     return c;
-}
-
-static inline int start(void **state) {
-    const char *name = getenv("MOAO_TEST_BACKEND");
-    (void)state;
-    if (backend_get(name && *name ? name : "cpu", &be) != MOAO_OK ||
-        be->open(0, NULL, &ctx) != MOAO_OK) {
-        print_error("%s\n", status_message());
-        return -1;
-    }
-    print_message("backend %s%s\n", be->name, be == &backend_cpu ? "; no GPU is used" : "");
-    return 0;
-}
-
-static inline int finish(void **state) {
-    (void)state;
-    be->close(ctx);
-    return 0;
 }
 
 #endif

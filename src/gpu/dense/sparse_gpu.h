@@ -1,0 +1,9 @@
+/* What the products with sparse matrices give to the plugin's table. */
+#ifndef MOAO_GPU_SPARSE_GPU_H
+#define MOAO_GPU_SPARSE_GPU_H
+
+#include "backend/backend_sparse.h"
+
+extern "C" const backend_sparse backend_sparse_gpu;
+
+#endif

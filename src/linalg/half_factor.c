@@ -1,0 +1,378 @@
+/* A Cholesky factor in halves: its life, and how it is made. */
+#include "linalg/half_factor.h"
+
+#include "half_internal.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Entries of a solve may be 2^HEADROOM times as large as those of the sample. */
+#define HEADROOM 5
+
+/* Numbers on the device, in units of nt: largest entry of a column of tiles of L below the
+ * diagonal, of X, of W, of their right-hand sides at the diagonal; of a tile on the diagonal of L;
+ * squares of X and of W; then squares of B (nt), of L (nt nt), and one number for an inverse. */
+enum { MAX_L, MAX_X, MAX_C = MAX_X + 2, MAX_DIAG = MAX_C + 2, SUM_X, SUM_B = SUM_X + 2, SUM_L };
+
+half_factor_options half_factor_defaults(int64_t m, int64_t rows, double accuracy) {
+    const int64_t tile = m >= 32768 ? 1024 : m >= 4096 ? 256 : 64;
+    return (half_factor_options){tile, 4 * tile, HALF_DEPTH, rows, accuracy};
+}
+
+int64_t half_panel_start(int64_t m, int64_t panel, int64_t j0) {
+    int64_t at = 0;
+    for (int64_t j = 0; j < j0; j += panel)
+        at += 2 * half_ld(m, j) * half_min(panel, m - j);
+    return at;
+}
+
+size_t half_factor_bytes(int64_t m, const half_factor_options *o) {
+    return (size_t)half_panel_start(m, o->panel, m) * sizeof(backend_f16);
+}
+
+half_pair half_entry(const half_factor *f, int64_t i, int64_t j) {
+    const int64_t j0 = j / f->o.panel * f->o.panel, ld = half_ld(f->m, j0);
+    const backend_f16 *hi =
+        f->place + half_panel_start(f->m, f->o.panel, j0) + (i - j0) + (j - j0) * ld;
+    return (half_pair){hi, hi + ld * half_min(f->o.panel, f->m - j0), ld, f->el};
+}
+
+half_pair half_inverse(const half_factor *f, int64_t i) {
+    const int64_t size = f->o.tile * f->o.tile;
+    return (half_pair){f->inverse + 2 * i * size, f->inverse + (2 * i + 1) * size, f->o.tile,
+                       f->ei[i]};
+}
+
+int half_factor_exponent(const half_factor *f) {
+    return f->ex[1];
+}
+
+/* --- life */
+
+static int64_t numbers(const half_factor *f) {
+    return (SUM_L + f->nt) * f->nt + 1;
+}
+
+static status take(half_factor *f) {
+    const backend *be = f->be;
+    const size_t nt = (size_t)f->nt, tile = (size_t)f->o.tile;
+    status st;
+    TRY(ALLOC(f->ei, nt, "a factor in halves"));
+    TRY(ALLOC(f->host, (size_t)numbers(f), "sizes of a factor"));
+    for (int k = 0; k < HALF_SOLVES; k++) {
+        TRY(ALLOC(f->ec[k], nt, "a factor in halves"));
+        TRY(ALLOC(f->three[k], nt * nt, "tiles of a factor"));
+    }
+    TRY(be->alloc(f->ctx, 2 * nt * tile * tile * sizeof *f->inverse, (void **)&f->inverse));
+    TRY(be->alloc(f->ctx, (size_t)numbers(f) * sizeof *f->norms, (void **)&f->norms));
+    st = be->alloc(f->ctx, (nt + 1) * sizeof *f->info, (void **)&f->info);
+done:
+    return st;
+}
+
+status half_factor_open(const backend *be, backend_ctx *ctx, int64_t m,
+                        const half_factor_options *o, half_factor **out) {
+    half_factor *f = NULL;
+    status st;
+    *out = NULL;
+    if (m < 1 || o->tile < 1 || o->panel < o->tile || o->panel % o->tile != 0 || o->depth < 1 ||
+        o->rows < 1 || !(o->accuracy >= 0))
+        return status_fail(MOAO_INPUT, "factor in halves: an option is out of range");
+    TRY(ALLOC(f, 1, "a factor in halves"));
+    f->be = be;
+    f->ctx = ctx;
+    f->m = m;
+    f->o = *o;
+    f->nt = (m + o->tile - 1) / o->tile;
+    TRY(take(f));
+    *out = f;
+    f = NULL;
+done:
+    half_factor_close(f);
+    return st;
+}
+
+void half_factor_close(half_factor *f) {
+    if (f == NULL)
+        return;
+    f->be->release(f->ctx, f->inverse);
+    f->be->release(f->ctx, f->norms);
+    f->be->release(f->ctx, f->info);
+    free(f->ei);
+    free(f->host);
+    for (int k = 0; k < HALF_SOLVES; k++) {
+        free(f->ec[k]);
+        free(f->three[k]);
+    }
+    free(f);
+}
+
+/* --- making it */
+
+/* A multiple of what workspaces are aligned to. */
+static size_t whole(size_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}
+
+/* Work of a panel: a tile, a column block of the sample, and what the backend's operations want. */
+typedef struct {
+    double *tile, *rows;
+    void *work;
+    size_t lwork;
+} scratch;
+
+static size_t tile_bytes(const half_factor *f) {
+    return whole((size_t)(f->o.tile * f->o.tile) * sizeof(double));
+}
+
+static size_t rows_bytes(const half_factor *f, int64_t n) {
+    return whole((size_t)(n * f->o.tile) * sizeof(double));
+}
+
+size_t half_factor_panel_work(const half_factor *f, int64_t n) {
+    const int64_t tile = f->o.tile;
+    const size_t invert = f->be->workspace(BACKEND_TRTRI, BACKEND_D, tile, tile),
+                 rows = f->be->workspace(BACKEND_TRMM, BACKEND_D, n, tile);
+    return tile_bytes(f) + rows_bytes(f, n) + (invert > rows ? invert : rows);
+}
+
+static scratch cut(const half_factor *f, int64_t n, void *work, size_t lwork) {
+    const size_t tile = tile_bytes(f), rows = rows_bytes(f, n);
+    char *part = work;
+    return (scratch){(double *)part, (double *)(part + tile), part + tile + rows,
+                     lwork - tile - rows};
+}
+
+static status copy(const half_factor *f, double *to, int64_t ldt, const double *from, int64_t ldf,
+                   int64_t rows, int64_t cols) {
+    const int64_t size = (int64_t)sizeof(double);
+    return f->be->copy(f->ctx, to, ldt * size, from, ldf * size, rows * size, cols);
+}
+
+/* Device memory of number `which` of tile i. */
+static double *number(const half_factor *f, int which, int64_t i) {
+    return f->norms + which * f->nt + i;
+}
+
+static status fetch(const half_factor *f, void *to, const void *from, size_t bytes) {
+    const int64_t size = (int64_t)bytes;
+    const status st = f->be->copy(f->ctx, to, size, from, size, size, 1);
+    return st == MOAO_OK ? f->be->sync(f->ctx) : st;
+}
+
+status half_factor_begin(half_factor *f, double bound, const half_sample *sample, void *place) {
+    const backend_half *half = f->be->half;
+    const int64_t n = sample->n, most = n + f->o.tile;
+    const double *const x[HALF_SOLVES] = {sample->x, sample->w};
+    status st = MOAO_OK;
+    if (n < 1 || sample->ldb < n || sample->ld < n || !(bound > 0) || isinf(bound))
+        return status_fail(MOAO_INPUT, "factor in halves: an argument is out of range");
+    f->sample = *sample;
+    f->place = place;
+    f->ready = false;
+    f->el = backend_half_exponent(bound);
+    for (int64_t i = 0; i < f->nt; i++) {
+        const int64_t from = half_start(f, i), at = from * sample->ld, cols = half_order(f, i);
+        TRY(half->squares(f->ctx, BACKEND_D, n, cols, sample->b + from * sample->ldb, sample->ldb,
+                          most, number(f, SUM_B, i), 1));
+        for (int k = 0; k < HALF_SOLVES; k++) {
+            TRY(half->squares(f->ctx, BACKEND_D, n, cols, x[k] + at, sample->ld, most,
+                              number(f, SUM_X + k, i), 1));
+            TRY(half->max_abs(f->ctx, BACKEND_D, n, cols, x[k] + at, sample->ld,
+                              number(f, MAX_X + k, i)));
+        }
+    }
+done:
+    return st;
+}
+
+/* Inverse of tile i, on the diagonal, whose lower triangle begins at l. Waits. */
+static status invert(half_factor *f, int64_t i, const double *l, int64_t ldl, const scratch *s) {
+    const backend *be = f->be;
+    const int64_t n = half_order(f, i), tile = f->o.tile, size = tile * tile;
+    double *most = f->norms + numbers(f) - 1, *x = s->tile;
+    status st;
+    TRY(copy(f, x, tile, l, ldl, n, n));
+    TRY(be->mirror(f->ctx, BACKEND_D, 'L', n, x, tile)); /* no unknown numbers above */
+    TRY(be->half->max_abs(f->ctx, BACKEND_D, n, n, x, tile, number(f, MAX_DIAG, i)));
+    TRY(be->half->squares(f->ctx, BACKEND_D, n, n, x, tile, tile, number(f, SUM_L, i + i * f->nt),
+                          f->nt));
+    TRY(be->trtri(f->ctx, BACKEND_D, 'L', 'N', n, x, tile, f->info + i, s->work, s->lwork));
+    TRY(be->mirror(f->ctx, BACKEND_D, 'L', n, x, tile));
+    TRY(be->half->max_abs(f->ctx, BACKEND_D, n, n, x, tile, most));
+    TRY(fetch(f, f->host, most, sizeof *most));
+    f->ei[i] = backend_half_exponent(f->host[0]);
+    st = be->half->split(f->ctx, BACKEND_D, 'L', n, n, f->ei[i], x, tile, f->inverse + 2 * i * size,
+                         tile, f->inverse + (2 * i + 1) * size, tile);
+done:
+    return st;
+}
+
+/* Largest entry of the sample's right-hand sides of tile i: X L' and W L there. */
+static status measure_rows(const half_factor *f, int64_t i, const double *l, int64_t ldl,
+                           const scratch *s) {
+    const backend *be = f->be;
+    const half_sample *a = &f->sample;
+    const double one = 1;
+    const int64_t at = half_start(f, i), n = half_order(f, i);
+    status st = MOAO_OK;
+    for (int k = 0; k < HALF_SOLVES; k++) {
+        TRY(copy(f, s->rows, a->n, (k == 0 ? a->x : a->w) + at * a->ld, a->ld, a->n, n));
+        TRY(be->trmm(f->ctx, BACKEND_D, 'R', 'L', k == 0 ? 'T' : 'N', 'N', a->n, n, &one, l, ldl,
+                     s->rows, a->n, s->work, s->lwork));
+        TRY(be->half->max_abs(f->ctx, BACKEND_D, a->n, n, s->rows, a->n, number(f, MAX_C + k, i)));
+    }
+done:
+    return st;
+}
+
+status half_factor_panel(half_factor *f, int64_t j, const double *l, int64_t ldl, void *work,
+                         size_t lwork) {
+    const backend_half *half = f->be->half;
+    const int64_t m = f->m, width = half_min(f->o.panel, m - j), end = j + width;
+    const half_pair to = half_entry(f, j, j);
+    status st = MOAO_OK;
+    if (ldl < m - j || lwork < half_factor_panel_work(f, f->sample.n))
+        return status_fail(MOAO_INPUT, "factor in halves: an argument is out of range");
+    const scratch s = cut(f, f->sample.n, work, lwork);
+    for (int64_t i = j / f->o.tile; i < f->nt && half_start(f, i) < end; i++) {
+        const int64_t at = half_start(f, i), next = half_start(f, i + 1), n = next - at;
+        const double *on = l + (at - j) + (at - j) * ldl, *below = on + n;
+        TRY(invert(f, i, on, ldl, &s));
+        TRY(measure_rows(f, i, on, ldl, &s));
+        TRY(half->max_abs(f->ctx, BACKEND_D, m - next, n, below, ldl, number(f, MAX_L, i)));
+        TRY(half->squares(f->ctx, BACKEND_D, m - next, n, below, ldl, f->o.tile,
+                          number(f, SUM_L, i + 1 + i * f->nt), f->nt));
+    }
+    st = half->split(f->ctx, BACKEND_D, 'L', m - j, width, f->el, l, ldl, (backend_f16 *)to.hi,
+                     to.ld, (backend_f16 *)to.lo, to.ld);
+done:
+    return st;
+}
+
+static double largest_of(const double *v, int64_t n) {
+    double most = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!(v[i] <= most))
+            most = v[i];
+    return most;
+}
+
+static int roomy(double most) {
+    return backend_half_exponent(ldexp(most, HEADROOM));
+}
+
+status half_factor_choose(half_factor *f, double accuracy) {
+    const int64_t nt = f->nt;
+    const double *h = f->host;
+    half_sizes s = {h + SUM_L * nt, {h + SUM_X * nt, h + (SUM_X + 1) * nt}, 0};
+    for (int64_t i = 0; i < nt; i++)
+        s.b += h[SUM_B * nt + i];
+    f->o.accuracy = accuracy;
+    return half_choose_tiles(f, &s);
+}
+
+/* From the numbers on the host: what half_factor_end says of the data. */
+static int look(const half_factor *f, const int *zeros) {
+    double sum = 0;
+    for (int64_t i = 0; i < f->nt; i++)
+        if (zeros[i] != 0)
+            return (int)half_start(f, i) + zeros[i];
+    for (int64_t i = 0; i < SUM_L * f->nt; i++)
+        sum += f->host[i];
+    /* an entry of L is at most 2^15 as a half; what is far over the bound is not of this factor */
+    return isfinite(sum) && largest_of(f->host + MAX_L * f->nt, f->nt) <= ldexp(65504, -f->el) &&
+                   largest_of(f->host + MAX_DIAG * f->nt, f->nt) <= ldexp(65504, -f->el)
+               ? 0
+               : -1;
+}
+
+status half_factor_end(half_factor *f, int *info) {
+    const int64_t nt = f->nt;
+    int *zeros = NULL;
+    status st;
+    *info = -1;
+    TRY(ALLOC(zeros, (size_t)nt, "sizes of a factor"));
+    TRY(fetch(f, zeros, f->info, (size_t)nt * sizeof *zeros));
+    TRY(fetch(f, f->host, f->norms, (size_t)numbers(f) * sizeof *f->host));
+    *info = look(f, zeros);
+    if (*info != 0)
+        goto done;
+    for (int k = 0; k < HALF_SOLVES; k++) {
+        f->ex[k] = roomy(largest_of(f->host + (MAX_X + k) * nt, nt));
+        for (int64_t i = 0; i < nt; i++)
+            f->ec[k][i] = roomy(f->host[(MAX_C + k) * nt + i]);
+    }
+    TRY(half_factor_choose(f, f->o.accuracy));
+    f->ready = true;
+done:
+    free(zeros);
+    return st;
+}
+
+/* --- all of it from a factor on the device */
+
+static size_t sample_bytes(const half_factor *f, int64_t n) {
+    return whole((size_t)(n * f->m) * sizeof(double));
+}
+
+static size_t stage_bytes(const half_factor *f) {
+    return whole((size_t)(f->m * half_min(f->o.panel, f->m)) * sizeof(double));
+}
+
+static size_t rest_bytes(const half_factor *f, int64_t n) {
+    const size_t solve = f->be->workspace(BACKEND_TRSM, BACKEND_D, n, f->m),
+                 panel = half_factor_panel_work(f, n);
+    return solve > panel ? solve : panel;
+}
+
+size_t half_factor_make_work(const half_factor *f, int64_t n) {
+    return 2 * sample_bytes(f, n) + stage_bytes(f) + rest_bytes(f, n);
+}
+
+/* In place: a panel of halves ends before the columns of L that come after it begin, and only the
+ * first one lies on columns that it is made of; a copy of these is made. */
+static status take_panels(half_factor *f, const double *l, int64_t ldl, double *stage, void *work,
+                          size_t lwork) {
+    const int64_t m = f->m;
+    status st = MOAO_OK;
+    for (int64_t j = 0, w; j < m; j += w) {
+        w = half_min(f->o.panel, m - j);
+        const half_pair to = half_entry(f, j, j);
+        const double *from = l + j + j * ldl;
+        const bool staged = (uintptr_t)(to.lo + to.ld * w) > (uintptr_t)(l + j * ldl) &&
+                            (uintptr_t)to.hi < (uintptr_t)(l + (j + w) * ldl);
+        if (staged)
+            TRY(copy(f, stage, m - j, from, ldl, m - j, w));
+        TRY(half_factor_panel(f, j, staged ? stage : from, staged ? m - j : ldl, work, lwork));
+    }
+done:
+    return st;
+}
+
+status half_factor_make(half_factor *f, const double *l, int64_t ldl, double bound, int64_t n,
+                        const double *b, int64_t ldb, void *place, void *work, size_t lwork,
+                        int *info) {
+    const backend *be = f->be;
+    const double one = 1;
+    char *part = work;
+    status st;
+    if (ldl < f->m || n < 1 || ldb < n || lwork < half_factor_make_work(f, n))
+        return status_fail(MOAO_INPUT, "factor in halves: an argument is out of range");
+    const size_t sample = sample_bytes(f, n), stage = stage_bytes(f);
+    double *x = (double *)part, *w = (double *)(part + sample);
+    char *rest = part + 2 * sample + stage;
+    const size_t lrest = lwork - 2 * sample - stage;
+    const half_sample all = {n, b, ldb, x, w, n};
+    TRY(copy(f, x, n, b, ldb, n, f->m));
+    TRY(be->trsm(f->ctx, BACKEND_D, 'R', 'L', 'T', 'N', n, f->m, &one, l, ldl, x, n, rest, lrest));
+    TRY(copy(f, w, n, x, n, n, f->m));
+    TRY(be->trsm(f->ctx, BACKEND_D, 'R', 'L', 'N', 'N', n, f->m, &one, l, ldl, w, n, rest, lrest));
+    TRY(half_factor_begin(f, bound, &all, place));
+    TRY(take_panels(f, l, ldl, (double *)(part + 2 * sample), rest, lrest));
+    st = half_factor_end(f, info);
+done:
+    return st;
+}

@@ -1,0 +1,129 @@
+"""What the program, the library of linear algebra and the plugin show of themselves, and which plugins are taken."""
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from moao_test import MOAO, ROOT, environment  # noqa: E402
+
+BUILD = os.path.dirname(MOAO)
+CC = os.environ.get("CC", "cc").split()[-1]
+
+
+def run(*command, env=None):
+    """Exit code and output of a command."""
+    p = subprocess.run(command, env=env or environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                       universal_newlines=True, check=False)
+    return p.returncode, p.stdout
+
+
+def symbols(path, *options):
+    """Names and kinds of the symbols that a file defines for others."""
+    code, text = run("nm", "--defined-only", *options, path)
+    if code != 0:
+        raise RuntimeError(text)
+    lines = [line.split() for line in text.splitlines()]
+    return {w[2].split("@")[0]: w[1] for w in lines if len(w) == 3 and w[1] != "A"}
+
+
+class Symbols(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dest = tempfile.mkdtemp()
+        code, text = run("make", "-C", ROOT, "--no-print-directory", "install-linalg", "DESTDIR=" + cls.dest,
+                         "prefix=/opt/m", "B=" + BUILD)
+        if code != 0:
+            raise RuntimeError(text)
+        cls.top = cls.dest + "/opt/m"
+        cls.declared = set()
+        for path in glob.glob(cls.top + "/include/moao/*/*.h"):
+            with open(path, encoding="utf-8") as f:
+                cls.declared |= set(re.findall(r"#define \w+ (moao_\w+)$", f.read(), re.M))
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.dest)
+
+    def test_libraries(self):
+        """Both libraries define for others what their headers declare, and nothing else; the names begin with moao_."""
+        self.assertIn("moao_backend_get", self.declared)
+        self.assertEqual(set(symbols(self.top + "/lib/libmoao_linalg.so", "-D")), self.declared)
+        self.assertEqual(set(symbols(self.top + "/lib/libmoao_linalg.a", "-g")), self.declared)
+
+    def test_program(self):
+        """The program shows no function to what it loads: a plugin gets the one it needs when it is asked for its
+        table."""
+        functions = [n for n, kind in symbols(MOAO, "-D").items() if kind in "TtWw"]
+        self.assertEqual(functions, [])
+
+    def test_plugin(self):
+        """The plugin, where there is one, has its two entries alone."""
+        path = BUILD + "/libmoao_gpu.so"
+        if not os.path.exists(path):
+            self.skipTest("built without nvcc")
+        self.assertEqual(set(symbols(path, "-D")), {"moao_gpu_backend", "moao_gpu_tune"})
+
+    def test_installed_headers(self):
+        """An example is built with the installed headers and library alone, statically and dynamically, and runs."""
+        flags = run("pkg-config", "--cflags", "moao-linalg",
+                    env=environment(PKG_CONFIG_PATH=self.top + "/lib/pkgconfig"))[1].split()
+        flags = [f.replace("/opt/m", self.top) for f in flags]
+        for name, libs in (("static", [self.top + "/lib/libmoao_linalg.a", "-fopenmp", "-lopenblas", "-ldl", "-lpthread"]),
+                           ("shared", ["-L" + self.top + "/lib", "-Wl,-rpath," + self.top + "/lib", "-lmoao_linalg"])):
+            program = os.path.join(self.dest, name)
+            code, text = run(CC, "-D_GNU_SOURCE", *flags, ROOT + "/examples/solve.c", "-o", program, *libs, "-lm")
+            self.assertEqual(code, 0, text)
+            code, text = run(program, "cpu")
+            self.assertEqual(code, 0, text)
+
+
+class Plugins(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        cls.plugin = cls.folder + "/libmoao_gpu.so"
+        code, text = run(CC, "-shared", "-fPIC", "-D_GNU_SOURCE", "-I" + ROOT + "/src", ROOT + "/tests/support/plugin.c",
+                         "-o", cls.plugin)
+        if code == 0:  # an empty library stands for a driver
+            code, text = run(CC, "-shared", "-x", "c", "/dev/null", "-o", cls.folder + "/libcuda.so.1")
+        if code != 0:
+            raise RuntimeError(text)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def gpu(self, table, off):
+        """The program's line about GPUs, with a plugin of which a table's size is off by so many bytes."""
+        code, text = run(MOAO, "--version", env=environment(
+            MOAO_GPU_PLUGIN=self.plugin, LD_LIBRARY_PATH=self.folder, MOAO_TEST_TABLE=table, MOAO_TEST_BYTES=str(off)))
+        self.assertEqual(code, 0, text)
+        return re.search("^GPU .*", text, re.M).group(0)
+
+    def test_same_version(self):
+        """A plugin with the tables of this version is taken, also without the families that it need not have."""
+        self.assertIn("plugin of the tests", self.gpu("none", 0))
+        for table in ("matcov", "psf", "group"):
+            self.assertIn("plugin of the tests", self.gpu(table, "missing"))
+
+    def test_another_version(self):
+        """A plugin is refused when any of its tables is longer or shorter, or one that it must have is missing."""
+        words = {"batch": "batched operations", "half": "operations on halves", "lowrank": "low-rank operations",
+                 "matcov": "covariances", "psf": "PSFs", "group": "groups"}
+        for off in (8, -8):
+            self.assertRegex(self.gpu("backend", off),
+                             r"belongs to another version: its table has \d+ bytes instead of \d+")
+            for table, what in words.items():
+                self.assertRegex(self.gpu(table, off),
+                                 "belongs to another version: its table of %s has \\d+ bytes instead of \\d+" % what)
+        for table in ("batch", "half", "lowrank"):
+            self.assertIn("belongs to another version", self.gpu(table, "missing"))
+
+
+if __name__ == "__main__":
+    unittest.main()
