@@ -96,7 +96,7 @@ done:
 status psf_rest_init(const psf *p, const profile *prof, psf_fit **out) {
     psf_fit *f = NULL;
     status st;
-    if (p->q == 0)
+    if (p->lattice == 0)
         return psf_fit_init(p, prof, out);
     *out = NULL;
     TRY(ALLOC(f, 1, "turbulence"));

@@ -225,7 +225,7 @@ static const struct CMUnitTest tests[] = {cmocka_unit_test(test_phase_slopes),
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
-    const backend_tests all = {tests, sizeof tests / sizeof *tests, choose};
+    const backend_tests all = {tests, sizeof tests / sizeof *tests, choose, NULL};
     int failed = run_on_backends(&all);
     comm_free(&world);
     MPI_Finalize();
