@@ -141,8 +141,8 @@ static double phase_bound(const sys *s, const profile *p) {
         field = fmax(field, hypot(s->targets[t][0], s->targets[t][1]));
     for (int l = 0; l < p->nlayer; l++)
         if (p->strength[l] > 0)
-            sum += p->strength[l] *
-                   steepest(p->L0[l], 1.5 * s->diameter + 2 * field * fabs(p->h[l]));
+            sum +=
+                p->strength[l] * steepest(p->L0[l], 1.5 * s->diameter + 2 * field * fabs(p->h[l]));
     return 0.5 * formula_phase_scale(1) * sum;
 }
 

@@ -50,8 +50,8 @@ static status target_sums(obsseq *o, const linop *op, int k) {
         const int64_t nsep = o->phase.nsep;
         status st = o->img->pairs(o->imager, y, t->nlrow, ct, t->nlrow, o->sum);
         if (st == MOAO_OK && op->kind->share != NULL)
-            st = engine_gemm(e, 'N', 'N', nsep, 1, 1, op->kind->share(op),
-                             o->phase.base + k * nsep, nsep, o->phase.one, 1, 1.0, o->sum, nsep);
+            st = engine_gemm(e, 'N', 'N', nsep, 1, 1, op->kind->share(op), o->phase.base + k * nsep,
+                             nsep, o->phase.one, 1, 1.0, o->sum, nsep);
         return st;
     }
     memset(o->sum, 0, psf_sep_count(o->ps) * sizeof *o->sum);

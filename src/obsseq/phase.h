@@ -12,10 +12,10 @@ typedef struct {
     double *cpm;   /* n x width */
     double *room;  /* W Cpm' of the targets of a pass, nlrow x n each */
     int count;     /* how many there is room for */
-    double *base;  /* where an operator leaves a share of Cpm out: sums of it by target, nsep each */
-    double *one;   /* the number 1, on the device */
+    double *base; /* where an operator leaves a share of Cpm out: sums of it by target, nsep each */
+    double *one;  /* the number 1, on the device */
     int64_t nsep;
-    long solved;   /* of which solves (tor) */
+    long solved; /* of which solves (tor) */
 } phase_term;
 
 /* Bytes of the device: whatever the number of targets, and of each target that passes. Local. */

@@ -170,8 +170,9 @@ static void half_close(linop *base) {
     if (x == NULL)
         return;
     const engine *e = base->e;
-    void *const mine[] = {x->room, x->w, x->dplus, x->ctm, x->z,         x->wide,   x->diag,
-                          x->cpm,  x->ct, x->sum,  x->y, x->axes,  x->kd,  x->constants, x->largest};
+    void *const mine[] = {x->room, x->w,    x->dplus, x->ctm,       x->z,
+                          x->wide, x->diag, x->cpm,   x->ct,        x->sum,
+                          x->y,    x->axes, x->kd,    x->constants, x->largest};
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         e->be->release(e->ctx, mine[i]);
     e->be->release_host(e->ctx, x->host);
@@ -363,8 +364,8 @@ static status half_end(linop *base, const wrows *w, double *own, double *y) {
                     v));
     TRY(engine_gemm(e, 'N', 'T', v, v, nk, 1.0, x->kd, v, k, v, (e->phase ? 0.5 : -0.5) * x->beta,
                     y, v));
-    TRY(e->be->half->cast_to_double(e->ctx, v, v, ldexp(1, -x->es - x->ez - x->ew[w->slot]), x->y, v, 1.0, y,
-                           v));
+    TRY(e->be->half->cast_to_double(e->ctx, v, v, ldexp(1, -x->es - x->ez - x->ew[w->slot]), x->y,
+                                    v, 1.0, y, v));
 done:
     return st;
 }
@@ -386,8 +387,8 @@ done:
 static status half_phase_end(linop *base, const wrows *w, int64_t np, double *ct) {
     const half *x = (const half *)base;
     const engine *e = base->e;
-    return e->be->half->cast_to_double(e->ctx, x->v, np, ldexp(1, -x->ep - x->ew[w->slot]), x->ct, x->v, 0.0,
-                              ct, x->v);
+    return e->be->half->cast_to_double(e->ctx, x->v, np, ldexp(1, -x->ep - x->ew[w->slot]), x->ct,
+                                       x->v, 0.0, ct, x->v);
 }
 
 static double half_share(const linop *base) {

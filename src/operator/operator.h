@@ -103,8 +103,8 @@ typedef struct linop_kind {
     status (*outer)(linop *o, const wrows *w, int64_t j, int64_t n);
     status (*end)(linop *o, const wrows *w, double *own, double *y);
 
-    /* The same for the residual phase, where project is left out: W Cpm(:, j:j+n)' of np points x, y
-     * is added up, and at the end ct (rows x np) in double precision. What is left out of Cpm is
+    /* The same for the residual phase, where project is left out: W Cpm(:, j:j+n)' of np points x,
+     * y is added up, and at the end ct (rows x np) in double precision. What is left out of Cpm is
      * `share` times that of the reconstructor's profile, whose target has no wind. */
     status (*phase)(linop *o, backend_cov_target *target, const wrows *w, int64_t np,
                     const double *x, const double *y, int64_t j, int64_t n);

@@ -124,8 +124,8 @@ size_t psf_device_bytes(const sys *s, const psf_opts *o) {
     const size_t wide = o->phase ? nsep + PHASE_TAPS : nsep;
     const size_t points = (side + lattice) * (v + 2 * lattice) + lattice * np + 2 * np +
                           5 * P * PHASE_TAPS + 2 * wide * wide;
-    const size_t tables = (o->phase ? points : side * side * nsep) + 4 * nsep * nsep +
-                          P * (wide + 4 * P);
+    const size_t tables =
+        (o->phase ? points : side * side * nsep) + 4 * nsep * nsep + P * (wide + 4 * P);
     const size_t grids = P * N + 2 * P * P + 3 * half * N, small = P * (size_t)(2 * o->nbox + 1);
     return sizeof(double) * (tables + (size_t)o->nlambda * (grids + small + crop) + 2 * half * N) +
            ((size_t)1 << 20);

@@ -2,8 +2,9 @@
  * rho. Model section 7.
  *
  * D = D_turb(rho) + S(rho): the first, exact, has a cusp at 0 and is large; S comes from the sums,
- * is smooth, and cancels most of it. Interpolated is S + D_s, D_s(rho) = D_turb(sqrt(rho^2 + d^2)) -
- * D_turb(d), smooth too and nearly D_turb: so what is interpolated is as small as the residual. */
+ * is smooth, and cancels most of it. Interpolated is S + D_s, D_s(rho) = D_turb(sqrt(rho^2 + d^2))
+ * - D_turb(d), smooth too and nearly D_turb: so what is interpolated is as small as the residual.
+ */
 #include "psf_phase.h"
 
 #include "matcov/formula.h"
@@ -48,8 +49,7 @@ void phase_weights(psf *p) {
             p->tap_x[odd][u] =
                 tap_weights(u * step + s - 0.5 * odd, p->tap_wx[odd] + u * PHASE_TAPS);
     for (int v = 1 - p->P; v < p->P; v++)
-        p->tap_y[v + p->P - 1] =
-            tap_weights(v * step + s, p->tap_wy + (v + p->P - 1) * PHASE_TAPS);
+        p->tap_y[v + p->P - 1] = tap_weights(v * step + s, p->tap_wy + (v + p->P - 1) * PHASE_TAPS);
 }
 
 /* Separation [m] whose place among the sums is `at`. */

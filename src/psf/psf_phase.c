@@ -1,8 +1,8 @@
 /* The residual phase on the pupil, turbulence minus mirror: sums over pairs of points. Model
  * section 7.
  *
- * The points are those of a lattice inside the annulus: rows h = D/lattice apart, points h apart in a
- * row, every other row shifted by h/2, so that they stand at many places within the cells of the
+ * The points are those of a lattice inside the annulus: rows h = D/lattice apart, points h apart in
+ * a row, every other row shifted by h/2, so that they stand at many places within the cells of the
  * actuators. Pairs are of two such points, so separations have the same lattice. */
 #include "psf_phase.h"
 

@@ -1,5 +1,6 @@
 /* The residual phase on the pupil; private to the files of this folder. Separations (dj rows, di
- * columns) of the lattice of psf_phase.c are stored at (dj + s) nsep + di + s, s = lattice, nsep = 2 s
+ * columns) of the lattice of psf_phase.c are stored at (dj + s) nsep + di + s, s = lattice, nsep =
+ * 2 s
  * + 1, the rows dj lying dj h apart; in odd rows the place is that of di + 1/2. */
 #ifndef MOAO_PSF_PHASE_H
 #define MOAO_PSF_PHASE_H

@@ -362,7 +362,7 @@ static status average(backend_imager *b, const double *y, int64_t ldy, bool both
 static status pairs(backend_imager *b, const double *y, int64_t ldy, const double *ct, int64_t ldct,
                     double *sum) {
     gpu_device_guard guard(b->ctx->device);
-    if (!backend_ld_ok(b->d.nact, ldy) || !backend_ld_ok(b->d.nact, ldct) || b->d.q == 0)
+    if (!backend_ld_ok(b->d.nact, ldy) || !backend_ld_ok(b->d.nact, ldct) || b->d.lattice == 0)
         return status_fail(MOAO_INPUT, "pairs: an argument is out of range");
     GPU_TRY(gpu_psf_pairs(b->ctx->main.stream, &b->d, b->point_row, y, ldy, ct, ldct, sum));
     return MOAO_OK;
