@@ -50,21 +50,24 @@ struct psf {
     int *row_act;   /* [n + 2] first actuator of each row */
     double *norm;   /* [nsep * nsep] sum of w_a w_b over the pairs of a separation */
 
-    /* the residual phase on the pupil (psf_phase.c): a lattice of points in place of actuators; then
-     * nsep is 2 n q + 1 and norm counts pairs of points */
-    int q, np;          /* points per pitch, 0: commands are averaged; points */
-    double h;           /* rows of points are h = d_t/q apart */
-    double *px, *py;    /* [np] [m] */
-    int *point_row;     /* [n q + 1] first point of each row */
-    int *point_column;  /* [np] */
-    int if_reach;       /* pitches beyond which an influence function is nil */
-    double *if_y;       /* [n q][n + 1] factor of the influence functions along y at a row */
-    double *if_x[2];    /* [n q][n + 1] along x at a column, of even and odd rows */
-    int *tap_x[2];      /* [P] first lattice point from which u is interpolated, even and odd rows */
-    double *tap_wx[2];  /* [P][PHASE_TAPS] */
-    int *tap_y;         /* [2 P - 1] the same for v */
-    double *tap_wy;     /* [2 P - 1][PHASE_TAPS] */
+    /* the residual phase on the pupil (psf_phase.c): a lattice of points in place of actuators;
+     * then nsep is 2 lattice + 1 and norm counts pairs of points */
+    int lattice, np;   /* its rows across the diameter, 0: commands are averaged; points */
+    double h;          /* rows of points are h = D/lattice apart */
+    double *px, *py;   /* [np] [m] */
+    int *point_row;    /* [lattice + 1] first point of each row */
+    int *point_column; /* [np] */
+    int if_reach;      /* pitches beyond which an influence function is nil */
+    double *if_y;      /* [lattice][n + 1] factor of the influence functions along y at a row */
+    double *if_x[2];   /* [lattice][n + 1] along x at a column, of even and odd rows */
+    int *tap_x[2];     /* [P] first lattice point from which u is interpolated, even and odd rows */
+    double *tap_wx[2]; /* [P][PHASE_TAPS] */
+    int *tap_y;        /* [2 P - 1] the same for v */
+    double *tap_wy;    /* [2 P - 1][PHASE_TAPS] */
 
+    size_t nerrors;         /* P^2, or 0: there are none */
+    double *errors;         /* [P][P] D of jitter and static error at LAMBDA_REF, one quadrant */
+    double errors_variance; /* of both [rad^2] */
     double *kernel; /* [2 reach + 1] one axis of A(rho)/d_t^2, which is a product over the axes */
     double *tel;    /* [P][P] OTF_tel, one quadrant */
     int *vmax;      /* [P] largest |v| inside the support, for each u */
@@ -87,6 +90,12 @@ struct psf_fit {
     double variance; /* at LAMBDA_REF [rad^2] */
     double *d;       /* [P][P] D_fit at LAMBDA_REF, one quadrant */
 };
+
+/* psf_errors.c: jitter and static error; whether there are any, into p->errors, and from there into
+ * what psf_compute adds. */
+bool psf_has_errors(const psf_opts *o);
+status psf_errors_init(psf *p, const sys *s, const psf_opts *o);
+void psf_errors_add(const psf *p, psf_fit *f);
 
 /* Weights, runs of actuators and norm of the stationary average; the arrays are there. */
 status psf_average_init(psf *p, const sys *s, bool weighted);
