@@ -258,8 +258,10 @@ static void missing_files(void **state) {
     expect_mistake(NULL, "t.txt:1:1: targets.file: ", "no target");
     write_bytes("t.txt", "1 2\n3\0004\n5 6\n", 12);
     expect_mistake(NULL, "t.txt:2:2: targets.file: ", "a NUL character");
-    write_bytes("t.txt", "ra dec\n1 2\n", 11);
+    write_bytes("t.txt", "lo la\n1 2\n", 10);
     expect_mistake(NULL, "t.txt:1:1: targets.file: ", "words without x and y");
+    write_bytes("t.txt", "ra dec\n1 2\n", 11);
+    expect_mistake(NULL, "t.txt:2:1: targets.file: ", "ra and dec without sky.ra and sky.dec");
     write_bytes("t.txt", "x y name\n1 2\n", 13);
     expect_mistake(NULL,
                    "t.txt:2:1: targets.file: ", "2 fields, expected 3 as the column names say");
