@@ -15,9 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEGREE                                                                                     \
-    4             /* of the polynomials: 5 points in a cell, of which it shares one with the next  \
-                   */
+#define DEGREE 4  /* of the polynomials; a cell shares one of its 5 points with the next */
 #define EDGE 5    /* steps of a grid beyond what it serves, where the spline's end is felt */
 #define TURNED 6  /* squares across, by which a turned footprint is averaged */
 #define CELLS 200 /* most cells */
