@@ -39,14 +39,14 @@ typedef struct {
     const double *kernel; /* [2 reach + 1] autocorrelation of the influence function, one axis */
     const double *tel;    /* [P][P] OTF_tel, one quadrant */
     const int *vmax;      /* [P] largest |v| inside the support */
-    /* of the residual phase on the pupil; q 0: not wanted. Separations are then those of a lattice
-     * (psf/psf_phase.h), in number nsep^2, as norm */
-    int q, nsep, np;              /* points per pitch; 2 n q + 1; points */
+    /* of the residual phase on the pupil; lattice 0: not wanted. Separations are then those of a
+     * lattice (psf/psf_phase.h), in number nsep^2, as norm */
+    int lattice, nsep, np;        /* rows across the diameter; 2 lattice + 1; points */
     int taps;                     /* lattice points from which one of the grid is made, per axis */
-    const int *point_row;         /* [n q + 1] first point of each row of the lattice */
+    const int *point_row;         /* [lattice + 1] first point of each row of the lattice */
     const int *point_column;      /* [np] */
     int if_reach;                 /* pitches beyond which an influence function is nil */
-    const double *if_y, *if_x[2]; /* [n q][n + 1] its factors, along x in even and odd rows */
+    const double *if_y, *if_x[2]; /* [lattice][n + 1] its factors, along x in even and odd rows */
     const int *tap_x[2], *tap_y;  /* [P], [2 P - 1] first lattice point */
     const double *tap_wx[2], *tap_wy; /* [P][taps], [2 P - 1][taps] */
     struct psf *host;                 /* what it was made of, for the CPU backend */
@@ -76,8 +76,8 @@ typedef struct backend_psf {
      * w_b y(a, b), delta = position of b minus that of a. When `both`, y stands for y + y'. */
     status (*average)(backend_imager *p, const double *y, int64_t ldy, bool both, double *sum);
 
-    /* The same sums where psf_model.q > 0: of the residual phase at pairs of points (model section
-     * 7). y: nact x nact, W Cmm W' = y + y'; ct: nact x np, W Cpm' [m^2]. */
+    /* The same sums where psf_model.lattice > 0: of the residual phase at pairs of points (model
+     * section 7). y: nact x nact, W Cmm W' = y + y'; ct: nact x np, W Cpm' [m^2]. */
     status (*pairs)(backend_imager *p, const double *y, int64_t ldy, const double *ct, int64_t ldct,
                     double *sum);
 

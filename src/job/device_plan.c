@@ -26,7 +26,12 @@ void device_plan_make(const linop_kind *kind, const sys *s, const psf_opts *o, i
      * multiprocessors. D+ Ctm takes 0.22 s, with 2048 (5.1 rounds) 0.24 s. */
     p->width = width > 0 ? width : m >= 32768 ? 2816 : m >= 4096 ? 1024 : 256;
     p->width = p->width < m ? p->width : m;
-    kind->bytes(&(linop_case){.s = s, .rows = rows, .width = p->width, .nlayer = nlayer}, &of);
+    kind->bytes(&(linop_case){.s = s,
+                              .rows = rows,
+                              .width = p->width,
+                              .nlayer = nlayer,
+                              .points = (int64_t)psf_points_of(s, o)},
+                &of);
     for (int i = 0; i < of.nitem; i++)
         add(p, of.item[i].name, of.item[i].bytes);
     p->per_target = of.per_target;
@@ -37,6 +42,7 @@ void device_plan_make(const linop_kind *kind, const sys *s, const psf_opts *o, i
         const size_t points = psf_points_of(s, o), one = phase_target_bytes(points, v);
         add(p, "phase on the pupil", phase_bytes(points, p->width) + (kind->together ? 0 : one));
         p->target += kind->together ? one : 0;
+        p->target += kind->share != NULL ? phase_share_bytes(s, o) : 0;
     }
     add(p, "sampled residual", (v + m) * (size_t)nsample * d);
     add(p, "tables of covariances", matcov_bytes(s, nlayer) + tables);

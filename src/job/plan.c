@@ -225,9 +225,9 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     TRY(choose_grid(par, nrank, p));
     p->group_size = 1;
     choose_panels(par, s, p);
-    st = device_plan_choose(par->compute_precision == PRECISION_PARAM_MIXED && !o->phase, s, o,
-                            s->dm.nact, z->nlayer, (size_t)par->compute_panel,
-                            par->compute_residual_columns, memory, &p->device);
+    st = device_plan_choose(par->compute_precision == PRECISION_PARAM_MIXED, s, o, s->dm.nact,
+                            z->nlayer, (size_t)par->compute_panel, par->compute_residual_columns,
+                            memory, &p->device);
     p->kind = p->device.kind;
     if (st != MOAO_OK)
         return st;

@@ -150,6 +150,7 @@ tor_setup run_tor_setup(run *r) {
                        .rep = &r->rep,
                        .proj = r->dplus,
                        .nrow = r->u.s.dm.nact,
+                       .points = (int64_t)psf_points_of(&r->u.s, &r->u.o),
                        .largest = largest,
                        .width = p->width,
                        .block = p->block,
@@ -168,6 +169,7 @@ status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_s
     *u = run_tor_setup(r);
     u->proj = proj;
     u->nrow = nrow;
+    u->points = 0;
     u->rep = rep;
     u->chunk = 1;
     u->nsample = 0;
@@ -265,11 +267,8 @@ void run_announce(const run *r) {
                       r->pl.kind == &linop_half ? "mixed precision" : r->pl.kind->name,
                       r->prec.edge + 1);
     else if (r->u.par.compute_precision == PRECISION_PARAM_MIXED)
-        progress_note(r->u.o.phase
-                          ? "compute.precision: mixed serves psf.residual: sensor only; "
-                            "computing in double precision"
-                          : "compute.precision: mixed needs a GPU that holds the factor; computing "
-                            "in double precision");
+        progress_note("compute.precision: mixed needs a GPU that holds the factor; computing in "
+                      "double precision");
     if (r->device.be == NULL && r->device.text[0] != '\0')
         progress_note("computing on the CPU: %s", r->device.text);
     progress_note("results in %s", r->dir);

@@ -1,5 +1,6 @@
 /* The covariances of one profile minus a multiple of another's, as those of one profile whose
  * strengths have signs: covariances are linear in the strengths, and so are all fills. */
+#include "formula.h"
 #include "internal.h"
 
 #include <math.h>
@@ -117,4 +118,34 @@ done:
         *mc = NULL;
     }
     return st;
+}
+
+/* Largest slope of a layer's structure function of unit strength up to a separation [rad^2/m]. */
+static double steepest(double L0, double most) {
+    const int n = 128;
+    double before = 0, worst = 0;
+    for (int i = 1; i <= n; i++) {
+        const double d = formula_structure(1, L0, most * i / n);
+        worst = fmax(worst, (d - before) * n / most);
+        before = d;
+    }
+    return worst;
+}
+
+/* A slope's covariance with the phase is half a difference of D over the size of its footprint. */
+static double phase_bound(const sys *s, const profile *p) {
+    double field = 0, sum = 0;
+    for (int w = 0; w < s->nsensor; w++)
+        field = fmax(field, hypot(s->sensors[w].dir[0], s->sensors[w].dir[1]));
+    for (int t = 0; t < s->ntarget; t++)
+        field = fmax(field, hypot(s->targets[t][0], s->targets[t][1]));
+    for (int l = 0; l < p->nlayer; l++)
+        if (p->strength[l] > 0)
+            sum +=
+                p->strength[l] * steepest(p->L0[l], 1.5 * s->diameter + 2 * field * fabs(p->h[l]));
+    return 0.5 * formula_phase_scale(1) * sum;
+}
+
+double matcov_phase_bound(const sys *s, const profile *p, const profile *p0, double beta) {
+    return 1.5 * (phase_bound(s, p) + fabs(beta) * phase_bound(s, p0));
 }

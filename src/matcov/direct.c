@@ -46,8 +46,7 @@ static double layer_entry(const profile *p, int l, double delay, const sensor *o
             edge_of(sv, cv * sv->size, ev);
             D[k] = direct_mean(p->strength[l], p->L0[l], at, eo, ev);
         } else {
-            D[k] = formula_structure(p->strength[l], p->L0[l],
-                                     sqrt(at[0] * at[0] + at[1] * at[1]));
+            D[k] = formula_structure(p->strength[l], p->L0[l], sqrt(at[0] * at[0] + at[1] * at[1]));
         }
     }
     return formula_second_difference(D[0], D[1], D[2], D[3]);

@@ -34,6 +34,8 @@ status matcov_tabulate(matcov *mc);
  * slope variance of p. p must outlive *mc. Model section 6. */
 status matcov_prepare_difference(const sys *s, const profile *p, const profile *p0, double beta,
                                  bool drifts, matcov **mc, double *bound);
+/* No entry of Cpm(p) - beta Cpm(p0) is larger, at points of the pupil [m arcsec]. */
+double matcov_phase_bound(const sys *s, const profile *p, const profile *p0, double beta);
 /* Constant of a laser star in Cmm, K of model section 6 [arcsec^2]. */
 double matcov_tiptilt(const matcov *mc, int sensor);
 /* A beta that makes it small: the ratio of the strengths, 0 when p0 has none. */

@@ -33,8 +33,8 @@ typedef struct {
 } projection;
 
 /* Points p0 .. p0+n on the layers that a sensor sees; returns how many layers. */
-static int project_points(const block *b, const footprint *f, size_t p0, size_t n, const scratch *ws,
-                          projection *seen) {
+static int project_points(const block *b, const footprint *f, size_t p0, size_t n,
+                          const scratch *ws, projection *seen) {
     const layers *lay = &b->mt->mc->lay;
     int count = 0;
     for (int l = 0; l < lay->n; l++) {
@@ -111,8 +111,8 @@ static void fill_gradients(const block *b, const footprint *f, int axis, int k0,
         double c, of[2], cone, to_star[2];
         if (class->table[l] < 0)
             continue;
-        formula_on_layer(lay->h[l], 1, INFINITY, b->mt->ts.dir, b->mt->ts.drifts ? drift : still, &c,
-                         of);
+        formula_on_layer(lay->h[l], 1, INFINITY, b->mt->ts.dir, b->mt->ts.drifts ? drift : still,
+                         &c, of);
         formula_on_layer(lay->h[l], 1, f->altitude, f->dir, still, &cone, to_star);
         for (size_t i = 0; i < n; i++) {
             ws->x[i] = b->x[p0 + i] + of[0];
@@ -137,9 +137,9 @@ static void fill_tile(const block *b, size_t p0, size_t n, size_t c0, size_t c1,
             from = from > first ? from : first;
             to = to < end ? to : end;
             if (from < to)
-                (mc->feet[w].gradient ? fill_gradients : fill_columns)(
-                    b, &mc->feet[w], axis, (int)(from - first), from - b->j0, to - b->j0, p0, n,
-                    ws);
+                (mc->feet[w].gradient ? fill_gradients
+                                      : fill_columns)(b, &mc->feet[w], axis, (int)(from - first),
+                                                      from - b->j0, to - b->j0, p0, n, ws);
         }
 }
 
@@ -156,7 +156,8 @@ status matcov_fill_cpm(const matcov_target *mt, size_t np, const double *x, cons
     const block b = {mt, x, y, np, j0, nj, a, ld, structure_kernel_best()};
     const size_t high = (np + POINTS_PER_TILE - 1) / POINTS_PER_TILE;
     const size_t wide = (nj + COLS_PER_TILE - 1) / COLS_PER_TILE;
-    const size_t depth = (size_t)deepest(mt->mc), position = (size_t)mt->mc->lay.n * POINTS_PER_TILE;
+    const size_t depth = (size_t)deepest(mt->mc),
+                 position = (size_t)mt->mc->lay.n * POINTS_PER_TILE;
     const size_t each = 2 * position + depth * POINTS_PER_TILE;
     const int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
     double *memory = NULL;

@@ -14,14 +14,46 @@ static status average(obsseq *o, int i0, int ni, const double *c, bool both, dou
     return MOAO_OK;
 }
 
+/* Sums of W Cpm' of every target under the reconstructor's profile, of which an operator takes a
+ * share: once after a solve, in double precision. */
+static status phase_base(obsseq *o, const linop *op) {
+    tor *t = &o->t;
+    engine *e = &t->e;
+    phase_term *ph = &o->phase;
+    const int64_t v = t->t.nlrow;
+    status st = MOAO_OK;
+    if (ph->base == NULL || op->kind->share == NULL || ph->solved == t->solved)
+        return st;
+    TRY(engine_load(e, t->prof));
+    for (int k = 0; k < t->ch.nmine; k++) {
+        TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), false));
+        for (int64_t j = 0, n; j < e->m; j += n) {
+            n = engine_width(e, j, e->m);
+            TRY(phase_columns(t, ph, NULL, k, j, n));
+        }
+        TRY(engine_gemm(e, 'N', 'N', v, v, 1, 0.0, t->y[k], v, t->y[k], v, 0.0, t->y[k], v));
+        TRY(o->img->pairs(o->imager, t->y[k], v, phase_of(ph, t, k), v, ph->base + k * ph->nsep));
+    }
+    ph->solved = t->solved;
+done:
+    return st;
+}
+
 /* The sums of a target. Of a group of ranks: of this rank's rows. */
-static status target_sums(obsseq *o, int k) {
+static status target_sums(obsseq *o, const linop *op, int k) {
     const team *t = &o->t.t;
     const double *y = o->t.y[k], *ct = phase_of(&o->phase, &o->t, k);
     if (o->phase.n == 0)
         return average(o, t->row0, t->nlrow, y, true, o->sum);
-    if (t->nlrow == t->nrow)
-        return o->img->pairs(o->imager, y, t->nlrow, ct, t->nlrow, o->sum);
+    if (t->nlrow == t->nrow) {
+        engine *e = &o->t.e;
+        const int64_t nsep = o->phase.nsep;
+        status st = o->img->pairs(o->imager, y, t->nlrow, ct, t->nlrow, o->sum);
+        if (st == MOAO_OK && op->kind->share != NULL)
+            st = engine_gemm(e, 'N', 'N', nsep, 1, 1, op->kind->share(op), o->phase.base + k * nsep,
+                             nsep, o->phase.one, 1, 1.0, o->sum, nsep);
+        return st;
+    }
     memset(o->sum, 0, psf_sep_count(o->ps) * sizeof *o->sum);
     return psf_accumulate_phase(o->ps, (size_t)t->row0, (size_t)t->nlrow, y, (size_t)t->nlrow, ct,
                                 (size_t)t->nlrow, o->sum);
@@ -75,6 +107,7 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     status st;
     report_phase("exposure: profile");
     TRY(engine_meet(e, STAGE_EXPOSURE, comm_fault(e->c, "exposure")));
+    TRY(phase_base(o, op));
     if (!op->kind->differences || ex->mtt == NULL)
         TRY(engine_load(e, p));
     TRY(common_average(o, p, ex));
@@ -140,14 +173,14 @@ done:
 }
 
 /* PSFs of the k-th target from its Y. Collective in the group. */
-static status start_psf(obsseq *o, int k) {
+static status start_psf(obsseq *o, const linop *op, int k) {
     const team *t = &o->t.t;
     const int owner = team_owner(t, &o->t.ch, k);
     const double from = report_now();
     report_phase("exposure: PSF");
     status st = look_at(o, k);
     if (st == MOAO_OK)
-        st = target_sums(o, k);
+        st = target_sums(o, op, k);
     TIMED_WAIT(o->t.e.rep, STAGE_PSF, st = team_agree(t, st));
     if (st == MOAO_OK && t->group_size > 1)
         TIMED_WAIT(o->t.e.rep, STAGE_PSF,
@@ -182,7 +215,7 @@ static status expose_targets(obsseq *o, linop *op, obsexposure *ex, int k0, int 
     for (int k = k0; k < k1 && st == MOAO_OK; k++) {
         if (!op->kind->in_step && (k - k0) % pass == 0)
             TRY(residual_pass(&o->t, &o->phase, op, k, pass));
-        st = start_psf(o, k);
+        st = start_psf(o, op, k);
         if (st == MOAO_OK && last >= 0)
             st = finish_psf(o, last, r);
         last = team_owner(&o->t.t, &o->t.ch, k) == o->t.t.member ? k : last;

@@ -8,6 +8,10 @@ size_t phase_target_bytes(size_t points, size_t rows) {
     return points * rows * sizeof(double);
 }
 
+size_t phase_share_bytes(const sys *s, const psf_opts *o) {
+    return psf_sep_count_of(s, o) * sizeof(double);
+}
+
 status phase_open(tor *t, const psf *ps, phase_term *ph) {
     engine *e = &t->e;
     const double *x, *y;
@@ -22,6 +26,13 @@ status phase_open(tor *t, const psf *ps, phase_term *ph) {
     TRY(engine_doubles(e, ph->n * t->t.nlrow * ph->count, "W Cpm' of a target", &ph->room));
     TRY(engine_copy(e, ph->x, x, ph->n));
     TRY(engine_copy(e, ph->y, y, ph->n));
+    if (t->op->kind->share != NULL) {
+        const double one = 1;
+        ph->nsep = (int64_t)psf_sep_count(ps);
+        TRY(engine_doubles(e, ph->nsep * t->nw, "sums of a share of W Cpm'", &ph->base));
+        TRY(engine_doubles(e, 1, "a number", &ph->one));
+        TRY(engine_copy(e, ph->one, &one, 1));
+    }
     st = engine_sync(e);
 done:
     return st;
@@ -33,14 +44,27 @@ void phase_close(tor *t, phase_term *ph) {
     e->be->release(e->ctx, ph->y);
     e->be->release(e->ctx, ph->cpm);
     e->be->release(e->ctx, ph->room);
+    e->be->release(e->ctx, ph->base);
+    e->be->release(e->ctx, ph->one);
     *ph = (phase_term){0};
 }
 
-status phase_columns(tor *t, const phase_term *ph, int k, int64_t j, int64_t n) {
+status phase_end(tor *t, const phase_term *ph, linop *op, int k) {
+    const wrows w = {k, t->t.nlrow, t->ld, t->w[k]};
+    return op->kind->phase_end != NULL ? op->kind->phase_end(op, &w, ph->n, phase_of(ph, t, k))
+                                       : MOAO_OK;
+}
+
+status phase_columns(tor *t, const phase_term *ph, linop *op, int k, int64_t j, int64_t n) {
     engine *e = &t->e;
     const int64_t nlrow = t->t.nlrow, np = ph->n;
     int first, some;
     report_phase("exposure: W Cpm'");
+    if (op != NULL && op->kind->phase != NULL) {
+        const wrows w = {k, nlrow, t->ld, t->w[k]};
+        e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(nlrow * n) * (double)np;
+        return op->kind->phase(op, tor_target(t, k), &w, np, ph->x, ph->y, j, n);
+    }
     rows_share((int)n, t->t.group_size, t->t.member, &first, &some);
     status st = e->mat->fill_cpm(tor_target(t, k), BACKEND_D, np, ph->x, ph->y, j + first, some,
                                  ph->cpm + first * np, np);

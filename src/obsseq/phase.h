@@ -12,11 +12,17 @@ typedef struct {
     double *cpm;   /* n x width */
     double *room;  /* W Cpm' of the targets of a pass, nlrow x n each */
     int count;     /* how many there is room for */
+    double *base; /* where an operator leaves a share of Cpm out: sums of it by target, nsep each */
+    double *one;  /* the number 1, on the device */
+    int64_t nsep;
+    long solved; /* of which solves (tor) */
 } phase_term;
 
 /* Bytes of the device: whatever the number of targets, and of each target that passes. Local. */
 size_t phase_bytes(size_t points, size_t width);
 size_t phase_target_bytes(size_t points, size_t rows);
+/* What an operator with `share` takes more of each target. */
+size_t phase_share_bytes(const sys *s, const psf_opts *o);
 
 /* Local. After tor_take; close: fine on {0}. */
 status phase_open(tor *t, const psf *ps, phase_term *ph);
@@ -27,8 +33,11 @@ static inline double *phase_of(const phase_term *ph, const tor *t, int k) {
     return ph->room + (ph->count > 1 ? k : 0) * ph->n * t->t.nlrow;
 }
 
+/* Of the k-th target, from its operator; local. */
+status phase_end(tor *t, const phase_term *ph, linop *op, int k);
+
 /* Collective in the group. W Cpm' of the k-th target (W = 0 there at j = 0) += W(:, j:j+n) Cpm(:,
  * j:j+n)', the target aimed. */
-status phase_columns(tor *t, const phase_term *ph, int k, int64_t j, int64_t n);
+status phase_columns(tor *t, const phase_term *ph, linop *op, int k, int64_t j, int64_t n);
 
 #endif

@@ -11,7 +11,7 @@ static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t
     status st;
     report_phase("exposure: D+ Ctm");
     if (ph != NULL && ph->n > 0)
-        TRY(phase_columns(t, ph, k, j, n));
+        TRY(phase_columns(t, ph, op, k, j, n));
     else
         TRY(op->kind->project != NULL ? op->kind->project(op, tor_target(t, k), j, n)
                                       : tor_project(t, tor_target(t, k), t->t.row0, nlrow, j, n,
@@ -67,6 +67,8 @@ status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int count)
     }
     for (int k = k0; k < k0 + count && kind->end != NULL; k++)
         TRY(kind->end(op, &(wrows){k, t->t.nlrow, t->ld, t->w[k]}, t->own[k], t->y[k]));
+    for (int k = k0; k < k0 + count && ph != NULL && ph->n > 0; k++)
+        TRY(phase_end(t, ph, op, k));
 done:
     return st;
 }

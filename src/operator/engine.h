@@ -18,6 +18,7 @@ typedef struct {
     const backend *be;
     const backend_matcov *mat;
     int device;
+    bool phase;                /* nothing is projected: Y + Y' = W Cmm W' (obsseq/residual.h) */
     bool in_step;              /* ranks use the same panels at the same time: local failures are
                                   agreed on at once (engine_meet) */
     backend_ctx *ctx, *low;    /* low: a stream of low priority */

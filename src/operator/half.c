@@ -30,6 +30,9 @@ typedef struct {
     float *wide;                  /* width x m, t x width: covariances on their way to halves */
     float *diag;                  /* width x width: a block of dT on the diagonal, 0 above it */
     float *sum, *y;               /* v x width, v x v */
+    backend_f16 *cpm;             /* points x width */
+    float *ct;                    /* v x points */
+    int ep;                       /* exponent of Cpm - beta Cpm0 */
     double *axes;                 /* m x nk: 1 where a measurement is of that laser star and axis */
     double *kd;                   /* v x nk: W K times `constants` */
     double *constants;            /* nk x nk, diagonal: halves of K - beta K0 */
@@ -72,6 +75,9 @@ static void bytes(const linop_case *c, linop_bytes *b) {
     linop_add(b, "mixed: difference of two T", half_differences(m, v, w));
     linop_add(b, "mixed: W and D+ in halves", v * (m + t) * h);
     linop_add(b, "mixed: panels", (m + w + v) * w * f + (t + v) * w * h);
+    if (c->points > 0)
+        linop_add(b, "mixed: phase on the pupil",
+                  (size_t)c->points * (w * h + v * f + ((size_t)c->points > m ? w * f : 0)));
     linop_add(b, "mixed: residual covariance and tip-tilt", v * v * f + (m + v + nk) * nk * d);
     b->per_target = "W of a target, D+ Ctm0 W'";
     b->target += (v * v + v * nk) * d;
@@ -85,7 +91,7 @@ static status take_arrays(half *x, const linop_setup *u) {
     engine *e = x->base.e;
     const size_t m = (size_t)e->m, t = (size_t)e->t, v = (size_t)x->v, w = (size_t)e->width;
     const size_t h = sizeof(backend_f16), f = sizeof(float), d = sizeof(double);
-    const size_t nk = (size_t)x->nk;
+    const size_t nk = (size_t)x->nk, np = (size_t)u->size.points;
     status st;
     TRY(take(x, half_differences(m, v, w), 1, "the difference of two T", &x->room));
     x->dt = x->room;
@@ -94,7 +100,9 @@ static status take_arrays(half *x, const linop_setup *u) {
     TRY(take(x, v * t, h, "halves of D+", &x->dplus));
     TRY(take(x, t * w, h, "halves of Ctm", &x->ctm));
     TRY(take(x, v * w, h, "halves of W T", &x->z));
-    TRY(take(x, w * m, f, "a panel of covariances", &x->wide));
+    TRY(take(x, w * (m > np ? m : np), f, "a panel of covariances", &x->wide));
+    TRY(take(x, np * w, h, "halves of Cpm", &x->cpm));
+    TRY(take(x, v * np, f, "W Cpm'", &x->ct));
     TRY(take(x, w * w, f, "a block of covariances", &x->diag));
     TRY(take(x, v * w, f, "a panel of W T", &x->sum));
     TRY(take(x, v * v, f, "a residual covariance", &x->y));
@@ -162,8 +170,9 @@ static void half_close(linop *base) {
     if (x == NULL)
         return;
     const engine *e = base->e;
-    void *const mine[] = {x->room, x->w, x->dplus, x->ctm, x->z,         x->wide,   x->diag,
-                          x->sum,  x->y, x->axes,  x->kd,  x->constants, x->largest};
+    void *const mine[] = {x->room, x->w,    x->dplus, x->ctm,       x->z,
+                          x->wide, x->diag, x->cpm,   x->ct,        x->sum,
+                          x->y,    x->axes, x->kd,    x->constants, x->largest};
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         e->be->release(e->ctx, mine[i]);
     e->be->release_host(e->ctx, x->host);
@@ -272,6 +281,8 @@ static status half_load(linop *base, const profile *p) {
     TRY(engine_copy(e, x->constants, x->host, nk * nk));
     TRY(fill_halves(x));
     st = load_difference(x, p, true, &x->ec);
+    if (st == MOAO_OK && e->phase)
+        x->ep = backend_half_exponent(matcov_phase_bound(s, p, x->tor, x->beta));
 done:
     return st;
 }
@@ -351,11 +362,37 @@ static status half_end(linop *base, const wrows *w, double *own, double *y) {
     TRY(engine_copy(e, y, own, v * v));
     TRY(engine_gemm(e, 'N', 'N', v, nk, nk, 1.0, k, v, x->constants, nk > 0 ? nk : 1, 0.0, x->kd,
                     v));
-    TRY(engine_gemm(e, 'N', 'T', v, v, nk, 1.0, x->kd, v, k, v, -0.5 * x->beta, y, v));
+    TRY(engine_gemm(e, 'N', 'T', v, v, nk, 1.0, x->kd, v, k, v, (e->phase ? 0.5 : -0.5) * x->beta,
+                    y, v));
     TRY(e->be->half->cast_to_double(e->ctx, v, v, ldexp(1, -x->es - x->ez - x->ew[w->slot]), x->y,
                                     v, 1.0, y, v));
 done:
     return st;
+}
+
+static status half_phase(linop *base, backend_cov_target *target, const wrows *w, int64_t np,
+                         const double *px, const double *py, int64_t j, int64_t n) {
+    const half *x = (const half *)base;
+    const engine *e = base->e;
+    status st;
+    (void)w;
+    TRY(e->mat->fill_cpm(target, BACKEND_S, np, px, py, j, n, x->wide, np));
+    TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, np, n, x->ep, x->wide, np, x->cpm, np));
+    st = e->be->half->gemm(e->ctx, 'N', 'T', x->v, np, n, 1, x->w + j * x->v, x->v, x->cpm, np,
+                           j > 0, x->ct, x->v);
+done:
+    return st;
+}
+
+static status half_phase_end(linop *base, const wrows *w, int64_t np, double *ct) {
+    const half *x = (const half *)base;
+    const engine *e = base->e;
+    return e->be->half->cast_to_double(e->ctx, x->v, np, ldexp(1, -x->ep - x->ew[w->slot]), x->ct,
+                                       x->v, 0.0, ct, x->v);
+}
+
+static double half_share(const linop *base) {
+    return ((const half *)base)->beta;
 }
 
 const linop_kind linop_half = {
@@ -374,4 +411,7 @@ const linop_kind linop_half = {
     .project = half_project,
     .outer = half_outer,
     .end = half_end,
+    .phase = half_phase,
+    .phase_end = half_phase_end,
+    .share = half_share,
 };

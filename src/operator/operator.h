@@ -38,6 +38,7 @@ typedef struct { /* what the bytes follow from; no device is needed */
     int64_t rows;              /* of W of a target */
     size_t width;              /* columns of a panel */
     int nlayer;                /* most of a profile */
+    int64_t points;            /* of the pupil, where the residual phase is wanted, else 0 */
     int nrank, block, grid[2]; /* of ranks in step: block-cyclic layout */
 } linop_case;
 
@@ -101,6 +102,14 @@ typedef struct linop_kind {
     status (*project)(linop *o, backend_cov_target *target, int64_t j, int64_t n);
     status (*outer)(linop *o, const wrows *w, int64_t j, int64_t n);
     status (*end)(linop *o, const wrows *w, double *own, double *y);
+
+    /* The same for the residual phase, where project is left out: W Cpm(:, j:j+n)' of np points x,
+     * y is added up, and at the end ct (rows x np) in double precision. What is left out of Cpm is
+     * `share` times that of the reconstructor's profile, whose target has no wind. */
+    status (*phase)(linop *o, backend_cov_target *target, const wrows *w, int64_t np,
+                    const double *x, const double *y, int64_t j, int64_t n);
+    status (*phase_end)(linop *o, const wrows *w, int64_t np, double *ct);
+    double (*share)(const linop *o);
 
     /* NULL, or: be more exact from now on, as results differ by `excess` times what is allowed.
      * *more: whether that can be done; then load comes next. */

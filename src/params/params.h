@@ -67,7 +67,7 @@ typedef profile_list param_profiles;
 typedef sensor_keys param_sensor_keys;
 
 enum { SENSOR_NGS, SENSOR_LGS };                 /* sensors[].type */
-enum { RESIDUAL_PHASE, RESIDUAL_SENSOR };       /* psf.residual */
+enum { RESIDUAL_PHASE, RESIDUAL_SENSOR };        /* psf.residual */
 enum { NOISE_PUBLISHED, NOISE_GAUSSIAN };        /* sensors[].noise_model */
 enum { SLOPE_GRADIENT, SLOPE_POINTS };           /* sensors[].slope */
 enum { WEIGHTING_ENERGY, WEIGHTING_UNIFORM };    /* psf.weighting */

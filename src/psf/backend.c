@@ -73,7 +73,7 @@ static status cpu_average(backend_imager *b, const double *y, int64_t ldy, bool 
 static status cpu_pairs(backend_imager *b, const double *y, int64_t ldy, const double *ct,
                         int64_t ldct, double *sum) {
     const int n = b->p->nact;
-    if (!backend_ld_ok(n, ldy) || !backend_ld_ok(n, ldct) || b->p->q == 0)
+    if (!backend_ld_ok(n, ldy) || !backend_ld_ok(n, ldct) || b->p->lattice == 0)
         return status_fail(MOAO_INPUT, "pairs: an argument is out of range");
     memset(sum, 0, psf_sep_count(b->p) * sizeof *sum);
     return psf_accumulate_phase(b->p, 0, (size_t)n, y, (size_t)ldy, ct, (size_t)ldct, sum);
@@ -132,7 +132,7 @@ void psf_model_init(psf *p, psf_model *m) {
                      .kernel = p->kernel,
                      .tel = p->tel,
                      .vmax = p->vmax,
-                     .q = p->q,
+                     .lattice = p->lattice,
                      .nsep = p->nsep,
                      .np = p->np,
                      .taps = PHASE_TAPS,

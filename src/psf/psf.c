@@ -30,10 +30,10 @@ static void set_sizes(psf *p, const sys *s, const psf_opts *o) {
     p->nact = s->dm.nact;
     p->nsep = 2 * p->n + 1;
     if (o->phase) {
-        p->q = phase_per_pitch(p->n);
-        p->h = p->pitch / p->q;
+        p->lattice = phase_lattice(p->n);
+        p->h = p->pitch * p->n / p->lattice;
         p->np = phase_count(p->n, s->obs);
-        p->nsep = 2 * p->n * p->q + 1;
+        p->nsep = 2 * p->lattice + 1;
     }
     p->P = p->n * p->k;
     p->nerrors = psf_has_errors(o) ? (size_t)p->P * (size_t)p->P : 0;
@@ -61,8 +61,8 @@ typedef struct {
 /* Every array of a psf, so that what is allocated and what psf_bytes promises cannot differ. */
 static void list_arrays(psf *p, array list[NARRAY]) {
     size_t P = (size_t)p->P, nsep = (size_t)p->nsep, rows = (size_t)p->n + 2;
-    const bool phase = p->q > 0;
-    size_t lattice = phase ? (size_t)(p->n * p->q) : 0, points = (size_t)p->np;
+    const bool phase = p->lattice > 0;
+    size_t lattice = phase ? (size_t)(p->lattice) : 0, points = (size_t)p->np;
     size_t side = (size_t)p->n + 1, line = phase ? nsep + PHASE_TAPS : nsep;
     size_t grid = phase ? P : 0, taps = grid * PHASE_TAPS;
     size_t nact = (size_t)p->nact, stride = (size_t)p->stride, ld = (size_t)p->ld;
@@ -122,12 +122,12 @@ size_t psf_device_bytes(const sys *s, const psf_opts *o) {
     set_sizes(&p, s, o);
     const size_t P = (size_t)p.P, N = (size_t)p.N, nsep = (size_t)p.nsep, side = (size_t)p.n + 1;
     const size_t half = N / 2 + 1, crop = (size_t)p.crop * (size_t)p.crop;
-    const size_t lattice = (size_t)(p.n * p.q), np = (size_t)p.np, v = (size_t)p.nact;
+    const size_t lattice = (size_t)(p.lattice), np = (size_t)p.np, v = (size_t)p.nact;
     const size_t wide = o->phase ? nsep + PHASE_TAPS : nsep;
     const size_t points = (side + lattice) * (v + 2 * lattice) + lattice * np + 2 * np +
                           5 * P * PHASE_TAPS + 2 * wide * wide;
-    const size_t tables = (o->phase ? points : side * side * nsep) + 4 * nsep * nsep +
-                          P * (wide + 4 * P);
+    const size_t tables =
+        (o->phase ? points : side * side * nsep) + 4 * nsep * nsep + P * (wide + 4 * P);
     const size_t grids = P * N + 2 * P * P + 3 * half * N, small = P * (size_t)(2 * o->nbox + 1);
     return sizeof(double) * (tables + (size_t)o->nlambda * (grids + small + crop) + 2 * half * N) +
            ((size_t)1 << 20);
@@ -277,4 +277,10 @@ size_t psf_sep_count(const psf *p) {
 
 size_t psf_points_of(const sys *s, const psf_opts *o) {
     return o->phase ? (size_t)phase_count(s->dm.nssp, s->obs) : 0;
+}
+
+size_t psf_sep_count_of(const sys *s, const psf_opts *o) {
+    psf p = {0};
+    set_sizes(&p, s, o);
+    return psf_sep_count(&p);
 }

@@ -77,8 +77,10 @@ void psf_accumulate(const psf *p, size_t a0, size_t na, const double *c, size_t 
 size_t psf_points(const psf *p, const double **x, const double **y);
 bool psf_is_phase(const psf *p);
 size_t psf_points_of(const sys *s, const psf_opts *o); /* their number, for the plan */
-/* Add to sum[] what rows a0..a0+na contribute of a v x v matrix y, W Cmm W' = y + y' (element (a, b)
- * at y[(a - a0) + b * ldy]), and of W Cpm' [m^2] (actuator a and point i at ct[(a - a0) + i *
+/* psf_sep_count, for the plan. */
+size_t psf_sep_count_of(const sys *s, const psf_opts *o);
+/* Add to sum[] what rows a0..a0+na contribute of a v x v matrix y, W Cmm W' = y + y' (element (a,
+ * b) at y[(a - a0) + b * ldy]), and of W Cpm' [m^2] (actuator a and point i at ct[(a - a0) + i *
  * ldct]). Linear, so ranks may add their own rows. Local; allocates. */
 status psf_accumulate_phase(const psf *p, size_t a0, size_t na, const double *y, size_t ldy,
                             const double *ct, size_t ldct, double *sum);

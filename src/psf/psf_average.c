@@ -136,7 +136,7 @@ status psf_average_init(psf *p, const sys *s, bool weighted) {
     for (int a = 0; a < p->nact; a++)
         p->weight[a] /= mean;
     find_runs(p);
-    return p->q > 0 ? MOAO_OK : find_norm(p);
+    return p->lattice > 0 ? MOAO_OK : find_norm(p);
 }
 
 /* --- sums over pairs --- */
@@ -266,7 +266,7 @@ static void add_kernel(const psf *p, double h, int centre, int lo, int hi, doubl
 
 void psf_covariance(psf *p, const double *sum) {
     int n = p->n, k = p->k;
-    if (p->q > 0) {
+    if (p->lattice > 0) {
         phase_covariance(p, sum);
         return;
     }

@@ -97,7 +97,7 @@ status psf_rest_init(const psf *p, const profile *prof, psf_fit **out) {
     psf_fit *f = NULL;
     status st;
     *out = NULL;
-    if (p->q == 0) {
+    if (p->lattice == 0) {
         TRY(psf_fit_init(p, prof, &f));
     } else {
         TRY(ALLOC(f, 1, "turbulence"));

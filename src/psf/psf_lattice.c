@@ -2,8 +2,9 @@
  * rho. Model section 7.
  *
  * D = D_turb(rho) + S(rho): the first, exact, has a cusp at 0 and is large; S comes from the sums,
- * is smooth, and cancels most of it. Interpolated is S + D_s, D_s(rho) = D_turb(sqrt(rho^2 + d^2)) -
- * D_turb(d), smooth too and nearly D_turb: so what is interpolated is as small as the residual. */
+ * is smooth, and cancels most of it. Interpolated is S + D_s, D_s(rho) = D_turb(sqrt(rho^2 + d^2))
+ * - D_turb(d), smooth too and nearly D_turb: so what is interpolated is as small as the residual.
+ */
 #include "psf_phase.h"
 
 #include "matcov/formula.h"
@@ -41,25 +42,24 @@ static int tap_weights(double c, double *w) {
 }
 
 void phase_weights(psf *p) {
-    const int s = p->n * p->q;
-    const double step = (double)p->q / p->k; /* a pixel of the grid, in points */
+    const int s = p->lattice;
+    const double step = (double)p->lattice / p->P; /* a pixel of the grid, in points */
     for (int u = 0; u < p->P; u++)
         for (int odd = 0; odd < 2; odd++)
             p->tap_x[odd][u] =
                 tap_weights(u * step + s - 0.5 * odd, p->tap_wx[odd] + u * PHASE_TAPS);
     for (int v = 1 - p->P; v < p->P; v++)
-        p->tap_y[v + p->P - 1] =
-            tap_weights(v * step + s, p->tap_wy + (v + p->P - 1) * PHASE_TAPS);
+        p->tap_y[v + p->P - 1] = tap_weights(v * step + s, p->tap_wy + (v + p->P - 1) * PHASE_TAPS);
 }
 
 /* Separation [m] whose place among the sums is `at`. */
 static double length_of(const psf *p, int at) {
-    const int s = p->n * p->q, dj = at / p->nsep - s;
+    const int s = p->lattice, dj = at / p->nsep - s;
     return hypot(dj * p->h, (at % p->nsep - s + (dj & 1 ? 0.5 : 0)) * p->h);
 }
 
 static int opposite(const psf *p, int at) {
-    const int s = p->n * p->q, dj = at / p->nsep - s, di = at % p->nsep - s;
+    const int s = p->lattice, dj = at / p->nsep - s, di = at % p->nsep - s;
     return (s - dj) * p->nsep + s - di - (dj & 1);
 }
 
@@ -88,7 +88,7 @@ static void lattice_mean(psf *p, const double *sum) {
 /* Into p->otf: c0 - (S + D_s)/2, c0 half the mean of S + D_s over all pairs, which is its part of
  * the variance over the pupil. */
 void phase_covariance(psf *p, const double *sum) {
-    const int wide = p->nsep + 2 * HALF, s = p->n * p->q;
+    const int wide = p->nsep + 2 * HALF, s = p->lattice;
     double c0 = 0;
     lattice_mean(p, sum);
     for (int i = 0; i < p->nsep * p->nsep; i++)
@@ -161,7 +161,7 @@ static double smooth_at(const psf *p, const turbulence *t, double rho) {
 
 /* D_s of the separations of one quadrant of the lattice, or D_turb - D_s: [s + 1][s + 1]. */
 static void fill_quadrant(const psf *p, const turbulence *t, bool rest, double *quadrant) {
-    const int s = p->n * p->q;
+    const int s = p->lattice;
 #pragma omp parallel for schedule(dynamic, 4)
     for (int j = 0; j <= s; j++)
         for (int i = 0; i <= s; i++) {
@@ -173,14 +173,14 @@ static void fill_quadrant(const psf *p, const turbulence *t, bool rest, double *
 
 /* Its value for the separation at place `at`. */
 static double of_quadrant(const psf *p, const double *quadrant, int at) {
-    const int s = p->n * p->q, dj = at / p->nsep - s;
+    const int s = p->lattice, dj = at / p->nsep - s;
     const int dx = 2 * (at % p->nsep - s) + (dj & 1); /* in halves of h */
     return quadrant[abs(dj) * (s + 1) + (abs(dx) >> 1)];
 }
 
 status psf_phase_common(const psf *p, const profile *prof, double *sum) {
     const double scale = pow(LAMBDA_REF / (2 * M_PI), 2);
-    const size_t side = (size_t)(p->n * p->q) + 1;
+    const size_t side = (size_t)(p->lattice) + 1;
     double *quadrant = NULL;
     turbulence t = {0};
     status st;
@@ -197,7 +197,7 @@ done:
 }
 
 status phase_rest(const psf *p, const profile *prof, psf_fit *f) {
-    const size_t side = (size_t)(p->n * p->q) + 1;
+    const size_t side = (size_t)(p->lattice) + 1;
     double *quadrant = NULL, variance = 0;
     turbulence t = {0};
     status st;

@@ -1,8 +1,8 @@
 /* The residual phase on the pupil, turbulence minus mirror: sums over pairs of points. Model
  * section 7.
  *
- * The points are those of a lattice inside the annulus: rows h = d_t/q apart, points h apart in a
- * row, every other row shifted by h/2, so that they stand at many places within the cells of the
+ * The points are those of a lattice inside the annulus: rows h = D/lattice apart, points h apart in
+ * a row, every other row shifted by h/2, so that they stand at many places within the cells of the
  * actuators. Pairs are of two such points, so separations have the same lattice. */
 #include "psf_phase.h"
 
@@ -13,12 +13,15 @@
 #include <string.h>
 
 #define LEAST_ACROSS 32 /* points across the diameter */
+#define MANY 48         /* subapertures from which on two points for each are enough */
 #define PARTS 16        /* into which sums are divided, whatever the number of threads */
 #define CUT 8.0         /* beyond CUT x0 an influence function is less than 2e-14 */
 
-int phase_per_pitch(int nssp) {
-    int q = (LEAST_ACROSS + nssp - 1) / nssp;
-    return q > 2 ? q : 2;
+int phase_lattice(int nssp) {
+    if (nssp > MANY)
+        return (int)ceil(sqrt(2) * nssp);
+    const int per_pitch = (LEAST_ACROSS + nssp - 1) / nssp;
+    return nssp * (per_pitch > 2 ? per_pitch : 2);
 }
 
 /* Place of point (i, j) in quarters of h from the corner of the pupil's square. */
@@ -28,8 +31,7 @@ static void place_of(int i, int j, int at[2]) {
 }
 
 /* Points inside the annulus by rows; counts them when px is NULL. */
-static int find_points(int n, int q, double obs, psf *p) {
-    const int side = n * q;
+static int find_points(int side, double obs, psf *p) {
     const double radius = 2.0 * side, least = obs * radius;
     int count = 0, at[2];
     for (int j = 0; j < side; j++) {
@@ -54,15 +56,15 @@ static int find_points(int n, int q, double obs, psf *p) {
 }
 
 int phase_count(int nssp, double obs) {
-    return find_points(nssp, phase_per_pitch(nssp), obs, NULL);
+    return find_points(phase_lattice(nssp), obs, NULL);
 }
 
 /* Factors of the influence functions along x and y at the places of the points. */
 static void fill_influence(psf *p) {
-    const int side = p->n + 1, rows = p->n * p->q;
+    const int side = p->n + 1, rows = p->lattice;
     for (int j = 0; j < rows; j++)
         for (int a = 0; a < side; a++) {
-            const double t = 0.25 * p->h / (sqrt(2.0) * p->x0), step = 4.0 * p->q * a;
+            const double t = 0.25 * p->h / (sqrt(2.0) * p->x0), step = 4.0 * p->lattice * a / p->n;
             int even[2], odd[2];
             place_of(j, 0, even);
             place_of(j, 1, odd);
@@ -76,12 +78,12 @@ static void fill_influence(psf *p) {
 /* Place of a separation of dj rows and di columns, the first point in row j, among the sums. In odd
  * rows the separations along x are halves: one less than there is room for. */
 static size_t separation(const psf *p, int j, int dj, int di) {
-    const int s = p->n * p->q;
+    const int s = p->lattice;
     return (size_t)((dj + s) * p->nsep + di + s - ((dj & 1) && (j & 1)));
 }
 
 static void count_pairs(psf *p) {
-    const int rows = p->n * p->q;
+    const int rows = p->lattice;
     for (int j = 0; j < rows; j++)
         for (int k = 0; k < rows; k++)
             for (int a = p->point_row[j]; a < p->point_row[j + 1]; a++) {
@@ -92,7 +94,7 @@ static void count_pairs(psf *p) {
 }
 
 status phase_init(psf *p, double obs) {
-    find_points(p->n, p->q, obs, p);
+    find_points(p->lattice, obs, p);
     fill_influence(p);
     count_pairs(p);
     phase_weights(p);
@@ -102,11 +104,11 @@ status phase_init(psf *p, double obs) {
 size_t psf_points(const psf *p, const double **x, const double **y) {
     *x = p->px;
     *y = p->py;
-    return p->q > 0 ? (size_t)p->np : 0;
+    return p->lattice > 0 ? (size_t)p->np : 0;
 }
 
 bool psf_is_phase(const psf *p) {
-    return p->q > 0;
+    return p->lattice > 0;
 }
 
 /* --- sums over pairs --- */
@@ -123,12 +125,12 @@ typedef struct { /* rows a0 .. a0+na of Y and C, and the work space of a thread 
 } work;
 
 static int least_row(const psf *p, int j) { /* of actuators within reach of lattice row j */
-    int a = j / p->q - p->if_reach;
+    int a = j * p->n / p->lattice - p->if_reach;
     return a < 0 ? 0 : a;
 }
 
 static int end_row(const psf *p, int j) {
-    int a = j / p->q + 2 + p->if_reach;
+    int a = j * p->n / p->lattice + 2 + p->if_reach;
     return a > p->n + 1 ? p->n + 1 : a;
 }
 
@@ -153,7 +155,7 @@ static void command_rows(const work *k, int j) {
 /* z(x') = sum_a IF_a(x') g_a at all points: along y, then along x. */
 static void spread(const work *k, const double *g) {
     const psf *p = k->p;
-    const int side = p->n + 1, rows = p->n * p->q;
+    const int side = p->n + 1, rows = p->lattice;
     double part[side];
     for (int a = 0; a < k->na; a++) {
         int at = p->place[k->a0 + a];
@@ -183,7 +185,7 @@ static void spread(const work *k, const double *g) {
 static void add_pairs(const work *k, int j, int a, double *sum) {
     const psf *p = k->p;
     const double own = k->z[a];
-    for (int l = 0; l < p->n * p->q; l++) {
+    for (int l = 0; l < p->lattice; l++) {
         double *to = sum + separation(p, j, l - j, -p->point_column[a]);
         for (int b = p->point_row[l]; b < p->point_row[l + 1]; b++)
             to[p->point_column[b]] += 4 * (own - k->z[b]);
@@ -191,7 +193,7 @@ static void add_pairs(const work *k, int j, int a, double *sum) {
 }
 
 static status open_work(const psf *p, int na, work *k) {
-    const size_t row = (size_t)(p->n * p->q), side = (size_t)p->n + 1;
+    const size_t row = (size_t)(p->lattice), side = (size_t)p->n + 1;
     status st;
     TRY(ALLOC(k->influence, row * (size_t)p->nact, "influence functions"));
     TRY(ALLOC(k->g, row * (size_t)na, "commands of a row of points"));
@@ -203,7 +205,7 @@ done:
 
 size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads) {
     const size_t side = (size_t)s->dm.nssp + 1, v = (size_t)s->dm.nact;
-    const size_t row = o->phase ? (size_t)(s->dm.nssp * phase_per_pitch(s->dm.nssp)) : 0;
+    const size_t row = o->phase ? (size_t)phase_lattice(s->dm.nssp) : 0;
     const size_t nsep = (2 * row + 1) * (2 * row + 1), points = psf_points_of(s, o);
     return (PARTS * nsep + (size_t)threads * (row * (v + na) + side * side + points)) *
            sizeof(double);
@@ -218,7 +220,7 @@ static void close_work(work *k) {
 
 static status add_part(work k, int part, double *sum) {
     const psf *p = k.p;
-    const int rows = p->n * p->q;
+    const int rows = p->lattice;
     status st = open_work(p, k.na, &k);
     for (int j = part; j < rows && st == MOAO_OK; j += PARTS) {
         command_rows(&k, j);

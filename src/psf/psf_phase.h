@@ -1,5 +1,6 @@
 /* The residual phase on the pupil; private to the files of this folder. Separations (dj rows, di
- * columns) of the lattice of psf_phase.c are stored at (dj + s) nsep + di + s, s = n q, nsep = 2 s
+ * columns) of the lattice of psf_phase.c are stored at (dj + s) nsep + di + s, s = lattice, nsep =
+ * 2 s
  * + 1, the rows dj lying dj h apart; in odd rows the place is that of di + 1/2. */
 #ifndef MOAO_PSF_PHASE_H
 #define MOAO_PSF_PHASE_H
@@ -8,8 +9,8 @@
 
 #define PHASE_TAPS 12 /* lattice points per axis from which a point of the grid is interpolated */
 
-/* Points per pitch, and number of points, for a mirror of nssp subapertures. */
-int phase_per_pitch(int nssp);
+/* Rows of the lattice, and number of points, for a mirror of nssp subapertures. */
+int phase_lattice(int nssp);
 int phase_count(int nssp, double obs);
 /* Points, influence functions, pairs and weights; the arrays are there. */
 status phase_init(psf *p, double obs);

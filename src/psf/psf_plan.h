@@ -50,20 +50,20 @@ struct psf {
     int *row_act;   /* [n + 2] first actuator of each row */
     double *norm;   /* [nsep * nsep] sum of w_a w_b over the pairs of a separation */
 
-    /* the residual phase on the pupil (psf_phase.c): a lattice of points in place of actuators; then
-     * nsep is 2 n q + 1 and norm counts pairs of points */
-    int q, np;          /* points per pitch, 0: commands are averaged; points */
-    double h;           /* rows of points are h = d_t/q apart */
-    double *px, *py;    /* [np] [m] */
-    int *point_row;     /* [n q + 1] first point of each row */
-    int *point_column;  /* [np] */
-    int if_reach;       /* pitches beyond which an influence function is nil */
-    double *if_y;       /* [n q][n + 1] factor of the influence functions along y at a row */
-    double *if_x[2];    /* [n q][n + 1] along x at a column, of even and odd rows */
-    int *tap_x[2];      /* [P] first lattice point from which u is interpolated, even and odd rows */
-    double *tap_wx[2];  /* [P][PHASE_TAPS] */
-    int *tap_y;         /* [2 P - 1] the same for v */
-    double *tap_wy;     /* [2 P - 1][PHASE_TAPS] */
+    /* the residual phase on the pupil (psf_phase.c): a lattice of points in place of actuators;
+     * then nsep is 2 lattice + 1 and norm counts pairs of points */
+    int lattice, np;   /* its rows across the diameter, 0: commands are averaged; points */
+    double h;          /* rows of points are h = D/lattice apart */
+    double *px, *py;   /* [np] [m] */
+    int *point_row;    /* [lattice + 1] first point of each row */
+    int *point_column; /* [np] */
+    int if_reach;      /* pitches beyond which an influence function is nil */
+    double *if_y;      /* [lattice][n + 1] factor of the influence functions along y at a row */
+    double *if_x[2];   /* [lattice][n + 1] along x at a column, of even and odd rows */
+    int *tap_x[2];     /* [P] first lattice point from which u is interpolated, even and odd rows */
+    double *tap_wx[2]; /* [P][PHASE_TAPS] */
+    int *tap_y;        /* [2 P - 1] the same for v */
+    double *tap_wy;    /* [2 P - 1][PHASE_TAPS] */
 
     size_t nerrors;         /* P^2, or 0: there are none */
     double *errors;         /* [P][P] D of jitter and static error at LAMBDA_REF, one quadrant */

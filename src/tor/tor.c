@@ -49,6 +49,7 @@ status tor_open(const tor_setup *u, tor *t) {
                              .rows = u->nrow,
                              .width = u->width,
                              .nlayer = u->largest->nlayer,
+                             .points = u->points,
                              .nrank = u->c->size,
                              .block = u->block,
                              .grid = {u->grid[0], u->grid[1]}};
@@ -320,6 +321,7 @@ done:
 status tor_solve(tor *t, int first, int count, double *residual) {
     double sum[2] = {0, 0}, from = report_now();
     t->ch = team_chunk(&t->t, first, count);
+    t->solved++;
     const int stacked = t->op->kind->in_step ? t->ch.nmine : 1;
     t->ld = stacked * t->t.nlrow > 0 ? stacked * t->t.nlrow : 1;
     status st = engine_agree(&t->e, STAGE_SOLVE, solve_all(t, sum));

@@ -16,6 +16,7 @@ typedef struct { /* borrowed, all of it */
     report *rep;
     const double *proj;     /* P: nrow x t */
     int nrow;               /* rows of W of a target */
+    int64_t points;         /* of the pupil, where the residual phase is wanted, else 0 */
     const profile *largest; /* the one with the most layers */
     size_t width;           /* columns of a panel */
     int block, grid[2];     /* block-cyclic layout, for ranks in step */
@@ -34,6 +35,7 @@ typedef struct {
     chunk ch; /* solved last */
     linop *op;
     const profile *prof; /* conditions "0" */
+    long solved;         /* how often W was made */
     int nsample, most;   /* columns of the sampled residual; targets that a rank gets at most */
     const double *proj;  /* on the device: nrow x t */
     double *lent;        /* the same, where it is this one's own */

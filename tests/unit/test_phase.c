@@ -1,8 +1,8 @@
-/* The residual phase on the pupil: covariances of phase and slopes against the closed form, and sums
- * over pairs of points against the pairs themselves. */
-#include "support/matcov_case.h"
+/* The residual phase on the pupil: covariances of phase and slopes against the closed form, and
+ * sums over pairs of points against the pairs themselves. */
 #include "matcov/formula.h"
 #include "psf/psf.h"
+#include "support/matcov_case.h"
 
 #include <mpi.h>
 
@@ -22,10 +22,8 @@ static void system_of_many(sys *s, profile *p) {
                              {8, {31, -8}, INFINITY, 1.03, CASE_DEGREE(-11), {-0.05, 0.02}, 10},
                              {3, {-14, 27}, INFINITY, 1, 0, {0}, 9},
                              {7, {4, -9}, 6000, 0.96, 0, {0.1, 0}, 0}};
-    const double layer[][5] = {{0, 22, 20, 7, 2},
-                               {3000, INFINITY, 9, -9, 8},
-                               {6000, 11, 5, 20, 1},
-                               {11000, 60, 8, 3, 31}};
+    const double layer[][5] = {
+        {0, 22, 20, 7, 2}, {3000, INFINITY, 9, -9, 8}, {6000, 11, 5, 20, 1}, {11000, 60, 8, 3, 31}};
     case_sys(3.9, 0.31, 7, 4, o, s);
     case_profile(4, layer, p);
 }
@@ -88,10 +86,10 @@ static double mean_gradient(const sys *s, const profile *p, const double dir[2],
             const double u = (o->sub[k] % o->nssp + 0.5 - 0.5 * o->nssp) * d;
             const double v = (o->sub[k] / o->nssp + 0.5 - 0.5 * o->nssp) * d;
             const double a = u + (axis == 0 ? across : along), b = v + (axis == 0 ? along : across);
-            const double qx = x + dir[0] * p->h[l] -
-                              (c * a - e * b + o->shift[0]) * cone - o->dir[0] * p->h[l];
-            const double qy = y + dir[1] * p->h[l] -
-                              (e * a + c * b + o->shift[1]) * cone - o->dir[1] * p->h[l];
+            const double qx =
+                x + dir[0] * p->h[l] - (c * a - e * b + o->shift[0]) * cone - o->dir[0] * p->h[l];
+            const double qy =
+                y + dir[1] * p->h[l] - (e * a + c * b + o->shift[1]) * cone - o->dir[1] * p->h[l];
             sum += (i % 2 ? -0.5 : 0.5) / 40 *
                    formula_structure(p->strength[l], p->L0[l], hypot(qx, qy));
         }
@@ -347,8 +345,8 @@ static void test_mirror_at_rest(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_phase_slopes), cmocka_unit_test(test_mean_gradients),
-        cmocka_unit_test(test_slopes_are_differences),
-        cmocka_unit_test(test_sums_over_pairs), cmocka_unit_test(test_mirror_at_rest)};
+        cmocka_unit_test(test_slopes_are_differences), cmocka_unit_test(test_sums_over_pairs),
+        cmocka_unit_test(test_mirror_at_rest)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

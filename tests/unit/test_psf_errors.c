@@ -1,5 +1,5 @@
 /* Jitter and static error in the PSF: widths, Strehl ratios and variances that are known. */
-#include "psf_case.h"
+#include "support/psf_case.h"
 
 enum { GRID = 40 };
 

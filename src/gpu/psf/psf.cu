@@ -51,10 +51,9 @@ static void set_sizes(gpu_psf *d, const psf_model *m) {
     d->n = m->n;
     d->side = m->n + 1;
     d->nsep = m->nsep;
-    d->q = m->q;
     d->np = m->np;
-    d->lattice = m->n * m->q;
-    d->taps = m->q > 0 ? m->taps : 0;
+    d->lattice = m->lattice;
+    d->taps = m->lattice > 0 ? m->taps : 0;
     d->wide = m->nsep + d->taps;
     d->if_reach = m->if_reach;
     d->k = m->k;
@@ -94,7 +93,7 @@ static void fill_places(const psf_model *m, int *at, int *row) {
 
 /* Which point stands at each place of the lattice. */
 static void fill_points(const psf_model *m, int *point) {
-    const int s = m->n * m->q;
+    const int s = m->lattice;
     for (int i = 0; i < s * s; i++)
         point[i] = -1;
     for (int j = 0; j < s; j++)
@@ -104,11 +103,11 @@ static void fill_points(const psf_model *m, int *point) {
 
 /* Tables and work of the residual phase; nothing where it is not wanted. */
 static void lay_out_points(gpu_psf *d, const psf_model *m, gpu_arena *r, bool tables) {
-    const size_t s = d->lattice, side = d->side, P = d->q > 0 ? d->P : 0, np = d->np;
+    const size_t s = d->lattice, side = d->side, P = d->lattice > 0 ? d->P : 0, np = d->np;
     int *point;
     double **const none = NULL;
     if (!tables) {
-        const size_t v = d->q > 0 ? d->nact : 0;
+        const size_t v = d->lattice > 0 ? d->nact : 0;
         d->lines = gpu_take(r, side * v, none);
         d->g = gpu_take(r, s * v, none);
         d->z = gpu_take(r, s * np, none);
@@ -126,7 +125,7 @@ static void lay_out_points(gpu_psf *d, const psf_model *m, gpu_arena *r, bool ta
     }
     d->tap_y = table(r, P > 0 ? 2 * P - 1 : 0, m->tap_y, (int **)NULL);
     d->tap_wy = table(r, P > 0 ? (2 * P - 1) * d->taps : 0, m->tap_wy, (double **)NULL);
-    if (r->host && d->q > 0)
+    if (r->host && d->lattice > 0)
         fill_points(m, point);
 }
 
@@ -179,7 +178,7 @@ static size_t lay_out(gpu_psf *d, const psf_model *m, gpu_arena *r) {
     double **const none = NULL;
     d->fit = gpu_take(r, P * P, none);
     const size_t wide = d->wide;
-    d->pairs = gpu_take(r, d->q > 0 ? 0 : side * side * nsep, none);
+    d->pairs = gpu_take(r, d->lattice > 0 ? 0 : side * side * nsep, none);
     d->mean = gpu_take(r, wide * wide, none);
     d->part = gpu_take(r, P * wide, none);
     lay_out_points(d, m, r, false);
@@ -363,7 +362,7 @@ static status average(backend_imager *b, const double *y, int64_t ldy, bool both
 static status pairs(backend_imager *b, const double *y, int64_t ldy, const double *ct, int64_t ldct,
                     double *sum) {
     gpu_device_guard guard(b->ctx->device);
-    if (!backend_ld_ok(b->d.nact, ldy) || !backend_ld_ok(b->d.nact, ldct) || b->d.q == 0)
+    if (!backend_ld_ok(b->d.nact, ldy) || !backend_ld_ok(b->d.nact, ldct) || b->d.lattice == 0)
         return status_fail(MOAO_INPUT, "pairs: an argument is out of range");
     GPU_TRY(gpu_psf_pairs(b->ctx->main.stream, &b->d, b->point_row, y, ldy, ct, ldct, sum));
     return MOAO_OK;

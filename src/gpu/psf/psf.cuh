@@ -28,7 +28,7 @@ struct gpu_psf {
     const gpu_psf_wave *wave;             /* [nlambda] */
     /* of the residual phase on the pupil: psf_model's, and the point of each place of the lattice
      */
-    int q, np, lattice, taps, if_reach, wide;    /* lattice: n q rows; wide: nsep + taps */
+    int np, lattice, taps, if_reach, wide;       /* lattice: rows of it, or 0; wide: nsep + taps */
     const int *point_row, *point_column, *point; /* point: [lattice][lattice], -1: none */
     const double *if_y, *if_x[2];
     const int *tap_x[2], *tap_y;

@@ -195,7 +195,7 @@ __global__ void quality(gpu_psf d) {
 
 status gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum, const double *common) {
     const int all = d->nsep * d->nsep;
-    if (d->q > 0) {
+    if (d->lattice > 0) {
         GPU_TRY(gpu_psf_phase(stream, d, sum, common));
     } else {
         stationary_mean<<<(all + THREADS - 1) / THREADS, THREADS, 0, stream>>>(*d, sum, common);

@@ -9,12 +9,12 @@
 /* ---- commands against the phase at points: g = Y IF' - C for a row of the lattice */
 
 static __device__ int least_row(const gpu_psf &d, int j) { /* of actuators in reach of row j */
-    const int a = j / d.q - d.if_reach;
+    const int a = j * d.n / d.lattice - d.if_reach;
     return a < 0 ? 0 : a;
 }
 
 static __device__ int end_row(const gpu_psf &d, int j) {
-    const int a = j / d.q + 2 + d.if_reach;
+    const int a = j * d.n / d.lattice + 2 + d.if_reach;
     return a > d.side ? d.side : a;
 }
 
