@@ -2,8 +2,8 @@
  * compared with the stages' own functions. The variable MOAO_TEST_BACKEND picks one. */
 #include "support/matcov_case.h"
 
-#include "support/backend.h"
 #include "psf/psf.h"
+#include "support/backend.h"
 
 #include <mpi.h>
 
@@ -33,8 +33,10 @@ static void system_of_many(bool gradients, sys *s, profile *p) {
                              {8, {31, -8}, INFINITY, 1.03, CASE_DEGREE(-11), {-0.05, 0.02}, 10},
                              {2, {-14, 27}, INFINITY, 1, 0, {0}, 9},
                              {9, {4, -9}, 6000, 0.96, 0, {0.1, 0}, 0}};
-    const double layer[][5] = {{0, 22, 20, 7, 2},    {0, 12, 0, 9, 9},
-                               {3000, INFINITY, 9, -9, 8}, {6000, 11, 5, 20, 1},
+    const double layer[][5] = {{0, 22, 20, 7, 2},
+                               {0, 12, 0, 9, 9},
+                               {3000, INFINITY, 9, -9, 8},
+                               {6000, 11, 5, 20, 1},
                                {11000, 60, 8, 3, 31}};
     case_sys(4.2, 0.2, 9, 4, o, s);
     case_profile(5, layer, p);
@@ -83,8 +85,8 @@ static void check_block(const covariances *v, const matcov_target *mt, backend_t
             most = fmax(most, fabs(want[i + j * np]));
         }
     if (!(worst <= (type == BACKEND_D ? 1e-11 : 1e-5) * most))
-        fail_msg("type %d, %zu points, slopes %zu + %zu: %.3g of the largest", (int)type, np, j0, nj,
-                 worst / most);
+        fail_msg("type %d, %zu points, slopes %zu + %zu: %.3g of the largest", (int)type, np, j0,
+                 nj, worst / most);
     be->release(ctx, a);
     be->release(ctx, dx);
     be->release(ctx, dy);
@@ -136,8 +138,15 @@ static void check_pairs(int nssp, double obs, double coupling, int k) {
     const backend_psf *ops = psf_backend(be);
     const case_sensor one = {nssp, {0, 0}, INFINITY, 1, 0, {0}, 8};
     const double layer[][5] = {{0, 25, 8, 0, 0}, {9000, INFINITY, 2, 0, 0}};
-    const psf_opts o = {.nlambda = 2, .lambda = lambda, .nbox = 1, .box = box, .oversampling = k,
-                        .span = 3, .weighted = true, .phase = true, .crop = 32};
+    const psf_opts o = {.nlambda = 2,
+                        .lambda = lambda,
+                        .nbox = 1,
+                        .box = box,
+                        .oversampling = k,
+                        .span = 3,
+                        .weighted = true,
+                        .phase = true,
+                        .crop = 32};
     sys s;
     profile prof;
     psf *p;
@@ -162,7 +171,8 @@ static void check_pairs(int nssp, double obs, double coupling, int k) {
     double *got = malloc(nsep * d), *common = calloc(nsep, d);
     double *dc = device(ld * v * d), *dct = device(ld * np * d), *dsum = device(nsep * d);
     double *dcommon = device(nsep * d);
-    float *image = malloc(2 * 32 * 32 * sizeof *image), *wimage = malloc(2 * 32 * 32 * sizeof *image);
+    float *image = malloc(2 * 32 * 32 * sizeof *image),
+          *wimage = malloc(2 * 32 * 32 * sizeof *image);
     for (size_t i = 0; i < ld * v; i++)
         c[i] = i % ld < v ? random_in(-1e-17, 1e-17) : NAN;
     for (size_t i = 0; i < ld * np; i++)
@@ -225,7 +235,7 @@ static const struct CMUnitTest tests[] = {cmocka_unit_test(test_phase_slopes),
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
-    const backend_tests all = {tests, sizeof tests / sizeof *tests, choose};
+    const backend_tests all = {tests, sizeof tests / sizeof *tests, choose, NULL};
     int failed = run_on_backends(&all);
     comm_free(&world);
     MPI_Finalize();

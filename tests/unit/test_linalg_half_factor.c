@@ -64,12 +64,9 @@ static void fill_problem(void) {
     sys_free(&s);
 }
 
-/* Stands before the tests: Cmm0, its factor and W in double precision, and memory for the halves.
- */
-static void take_problem(void **state) {
+static void setup(void) {
     const double one = 1;
     int info;
-    (void)state;
     fill_problem();
     memcpy(p.l, p.c, (size_t)(p.m * p.m) * sizeof *p.l);
     memcpy(p.w, p.b, (size_t)(p.v * p.m) * sizeof *p.w);
@@ -82,12 +79,10 @@ static void take_problem(void **state) {
     must(be->alloc(ctx, (size_t)(p.m * p.m) * sizeof *p.l, &p.place));
 }
 
-static void leave_problem(void **state) {
-    (void)state;
+static void teardown(void) {
     free(p.l), free(p.c), free(p.b), free(p.w);
     be->release(ctx, p.l_dev);
     be->release(ctx, p.place);
-    p = (problem){0};
 }
 
 static void move(void *to, const void *from, size_t bytes) {
@@ -422,9 +417,9 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(take_problem),    cmocka_unit_test(test_products),
-        cmocka_unit_test(test_accuracy),   cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_repeatable), cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_refused),    cmocka_unit_test(leave_problem)};
-    return RUN_ON_BACKENDS(tests);
+        cmocka_unit_test(test_products),   cmocka_unit_test(test_accuracy),
+        cmocka_unit_test(test_shapes),     cmocka_unit_test(test_repeatable),
+        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_refused)};
+    const backend_tests all = {tests, sizeof tests / sizeof *tests, setup, teardown};
+    return run_on_backends(&all);
 }
