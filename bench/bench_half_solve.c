@@ -322,7 +322,7 @@ static void solve_halves(const half_factor_options *o, const double *accuracy, i
     void *room = take(bytes, 1);
     double from = now();
     clocked(&from);
-    check(half_factor_make(f, a, m, bound, n, w, n, place, room, bytes, &info));
+    check(half_factor_make(f, a, m, n, w, n, place, room, bytes, &info));
     printf("tile %d, panel %d, depth %d: split in %.3f s, %.2f GB, from a sample of %d rows\n",
            (int)o->tile, (int)o->panel, (int)o->depth, clocked(&from),
            1e-9 * (double)half_factor_bytes(m, o), (int)n);

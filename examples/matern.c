@@ -3,7 +3,7 @@
  * With the installed library alone:
  *   cc matern.c $(pkg-config --cflags --libs moao-linalg) -lm -o matern
  *   ./matern [--n 1600] [--variance 1] [--beta 0.1] [--nu 0.5] [--nugget 0.01] [--tau 1e-7]
- *            [--tile 128] [--seed 1] [--backend auto] [--fit]
+ *            [--tile 128] [--seed 1] [--backend auto] [--fit] [--ranks FILE]
  * The points are a jittered grid in the unit square; the data are drawn with the exact factor, 100
  * of them are held out for kriging. Covariance: variance 2^(1-nu)/Gamma(nu) x^nu K_nu(x), x =
  * d/beta, in closed form for nu = 0.5, 1.5, 2.5. Every line names its quantities. */
@@ -186,8 +186,26 @@ done:
     return st;
 }
 
+/* Ranks of the tiles below the diagonal blocks, a line each; the order of dense ones, 0 of empty
+ * ones.
+ */
+static status write_ranks(const field *f, const tlr *l, const char *name) {
+    FILE *out = fopen(name, "w");
+    if (!out)
+        return status_fail(MOAO_IO, "cannot write %s", name);
+    fprintf(out, "row,column,rank,order\n");
+    for (int64_t i = 0; i < f->known.nt; i++)
+        for (int64_t k = 0; k < i; k++) {
+            const tlr_tile *t = tlr_tile_at(l, i, k);
+            if (t)
+                fprintf(out, "%lld,%lld,%d,%lld\n", (long long)i, (long long)k, (int)t->rank,
+                        (long long)f->tile);
+        }
+    return fclose(out) == 0 ? MOAO_OK : status_fail(MOAO_IO, "cannot write %s", name);
+}
+
 /* Predictions of the points held out: c' C^-1 z, of variance C(0) - |L^-1 c|^2. */
-static status krige(field *f, double tau) {
+static status krige(field *f, double tau, const char *ranks) {
     const int64_t n = f->n, v = HELD + 1;
     double *b = malloc(sizeof(double) * (size_t)(n * v)), rms = 0, inside = 0, plain = 0;
     tlr *l = NULL;
@@ -200,6 +218,8 @@ static status krige(field *f, double tau) {
     }
     if (st == MOAO_OK)
         TRY(factor(f, &f->known, tau, &l));
+    if (ranks)
+        TRY(write_ranks(f, l, ranks));
     TRY(with_factor(f, l, 'N', n, v, b));
     for (int64_t k = 0; k < HELD; k++) {
         double mean = 0, known = 0;
@@ -322,13 +342,15 @@ static double option(int argc, char **argv, const char *name, double otherwise) 
 static status run(field *f, int argc, char **argv) {
     const double tau = option(argc, argv, "--tau", 1e-7);
     const uint64_t seed = (uint64_t)option(argc, argv, "--seed", 1);
-    const char *where = "auto";
+    const char *where = "auto", *ranks = NULL;
     bool fitted = false;
     status st;
     for (int i = 1; i < argc; i++) {
         fitted = fitted || !strcmp(argv[i], "--fit");
         if (!strcmp(argv[i], "--backend") && i + 1 < argc)
             where = argv[i + 1];
+        if (!strcmp(argv[i], "--ranks") && i + 1 < argc)
+            ranks = argv[i + 1];
     }
     f->n = (int64_t)option(argc, argv, "--n", 1600);
     f->tile = (int64_t)option(argc, argv, "--tile", 128);
@@ -341,7 +363,7 @@ static status run(field *f, int argc, char **argv) {
     TRY(table(f, tau));
     if (fitted)
         fit(f, tau);
-    TRY(krige(f, tau));
+    TRY(krige(f, tau, ranks));
 done:
     return st;
 }

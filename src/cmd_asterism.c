@@ -258,12 +258,30 @@ static void draw(const cmdline *cl) {
         printf("picture  moao-%s %s\n", what, cl->dir);
 }
 
+/* Parameter files that an earlier search left: what this one does not find must not be run. */
+static status forget_places(const char *dir) {
+    status st = MOAO_OK;
+    for (int place = 1; st == MOAO_OK; place++) {
+        char name[40], *path = NULL;
+        snprintf(name, sizeof name, "place-%d.yaml", place);
+        st = file_join(dir, name, &path);
+        const bool there = st == MOAO_OK && file_exists(path);
+        if (there)
+            st = file_delete(path);
+        free(path);
+        if (!there)
+            break;
+    }
+    return st;
+}
+
 /* Everything but the ranking: in this process, which is no rank. */
 static int drive(int argc, char **argv, cmdline *cl) {
     char **words = NULL, *stars = NULL, *fields = NULL;
     int code = 1;
     status st;
     TRY(check_folder(cl));
+    TRY(forget_places(cl->dir));
     TRY(take_table(cl->dir, "stars.csv", &cl->stars, &stars));
     TRY(take_table(cl->dir, "fields.csv", &cl->fields, &fields));
     TRY(rank_words(argc, argv, cl, &words));

@@ -367,9 +367,10 @@ static void bench_mosaic(const char *file, int64_t b) {
     const double nu = least_noise(&m);
     printf("# %s: %lld measurements, least noise %.3g arcsec^2\n", file, (long long)m.m, nu);
     open_slopes(&m, b, &s);
-    for (double part : {2.0, 8.0, 32.0})
-        for (int64_t cut : {b / 2, b / 4})
-            mosaic_factor(&s, b, nu / part, cut);
+    mosaic_factor(&s, b, nu / 8, b / 2);
+    mosaic_factor(&s, b, nu / 8, b / 4);
+    mosaic_factor(&s, b, nu / 2, b / 2);
+    mosaic_factor(&s, b, nu / 32, b / 2);
 }
 
 int main(int argc, char **argv) {

@@ -137,8 +137,9 @@ def coverage(c):
         half = int(np.searchsorted(share, 0.5))
         if half < len(value):
             left.axvline(value[half], color=CANDIDATE, linewidth=0.8, linestyle=":")
-            left.annotate("half of the fields: %.3g" % value[half], (value[half], 50), (6, 4), textcoords="offset points",
-                          fontsize=8)
+            late = value[half] > (value[0] + value[-1]) / 2
+            left.annotate("half of the fields: %.3g" % value[half], (value[half], 4), (-5 if late else 5, 0), fontsize=8,
+                          textcoords="offset points", ha="right" if late else "left")
     left.set(xlabel=want_text(c.facts["want"]) + " over targets", ylim=(0, 101),
              ylabel="fields with this or %s [%%]" % ("more" if larger else "less"))
     left.grid(alpha=0.25)

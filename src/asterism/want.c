@@ -20,7 +20,7 @@ static status bad(const char *text, const char *what) {
         text, what);
 }
 
-/* Words of a text, in lower case; -1: too many or too long. */
+/* Words of a text; -1: too many or too long. */
 static int split(const char *text, char word[WORDS][LONGEST]) {
     int n = 0;
     for (const char *p = text + strspn(text, " \t"); *p != '\0'; p += strspn(p, " \t")) {
@@ -28,7 +28,7 @@ static int split(const char *text, char word[WORDS][LONGEST]) {
         if (n == WORDS || len >= LONGEST)
             return -1;
         for (size_t i = 0; i < len; i++)
-            word[n][i] = (char)tolower((unsigned char)p[i]);
+            word[n][i] = p[i];
         word[n++][len] = '\0';
         p += len;
     }
@@ -43,8 +43,8 @@ static bool measure(char word[WORDS][LONGEST], int n, int *i, dimension dim, con
         return false;
     snprintf(text, sizeof text, "%s", word[*i]);
     if (*i + 1 < n && text[strspn(text, "0123456789.")] == '\0' &&
-        isalpha((unsigned char)word[*i + 1][0]) && strcmp(word[*i + 1], "at") != 0 &&
-        strcmp(word[*i + 1], "over") != 0) {
+        isalpha((unsigned char)word[*i + 1][0]) && strcasecmp(word[*i + 1], "at") != 0 &&
+        strcasecmp(word[*i + 1], "over") != 0) {
         snprintf(text, sizeof text, "%s %s", word[*i], word[*i + 1]);
         ++*i;
     }
@@ -62,16 +62,16 @@ static bool read_over(const char *word, want *w) {
                  {"max", WANT_MAX, 0},
                  {"median", WANT_PERCENTILE, 50}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(word, known[i].word) == 0) {
+        if (strcasecmp(word, known[i].word) == 0) {
             w->over = known[i].over;
             w->percent = known[i].percent;
             return true;
         }
     char *end;
     w->over = WANT_PERCENTILE;
-    w->percent = word[0] == 'p' ? strtod(word + 1, &end) : -1;
-    return word[0] == 'p' && end != word + 1 && *end == '\0' && w->percent >= 0 &&
-           w->percent <= 100;
+    w->percent = tolower((unsigned char)word[0]) == 'p' ? strtod(word + 1, &end) : -1;
+    return tolower((unsigned char)word[0]) == 'p' && end != word + 1 && *end == '\0' &&
+           w->percent >= 0 && w->percent <= 100;
 }
 
 status want_parse(const char *text, want *w) {
@@ -83,20 +83,20 @@ status want_parse(const char *text, want *w) {
         return bad(text, n < 0 ? "too many words" : "too few words");
     if (!read_over(word[0], w))
         return bad(text, "its first word is not known");
-    if (strcmp(word[1], "strehl") == 0)
+    if (strcasecmp(word[1], "strehl") == 0)
         w->quantity = WANT_STREHL;
-    else if (strcmp(word[1], "rms") == 0)
+    else if (strcasecmp(word[1], "rms") == 0)
         w->quantity = WANT_RMS;
-    else if (strcmp(word[1], "ee") != 0)
+    else if (strcasecmp(word[1], "ee") != 0)
         return bad(text, "its quantity is not known");
     else if (w->quantity = WANT_EE, !measure(word, n, &i, DIM_ANGLE, "mas", &w->box))
         return bad(text, "the box is no angle");
-    if (i < n && strcmp(word[i], "at") == 0) {
+    if (i < n && strcasecmp(word[i], "at") == 0) {
         i++;
         if (!measure(word, n, &i, DIM_WAVELENGTH, "um", &w->lambda))
             return bad(text, "the wavelength is none");
     }
-    if (i + 1 < n && strcmp(word[i], "over") == 0 && strcmp(word[i + 1], "targets") == 0)
+    if (i + 1 < n && strcasecmp(word[i], "over") == 0 && strcasecmp(word[i + 1], "targets") == 0)
         i += 2;
     return i == n ? MOAO_OK : bad(text, "its end is not understood");
 }

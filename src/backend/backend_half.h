@@ -44,6 +44,10 @@ typedef status half_cast_to_double_op(backend_ctx *ctx, int64_t m, int64_t n, do
                                       const float *x, int64_t ldx, double beta, double *y,
                                       int64_t ldy);
 
+/* Y := X in single precision, X in double, m x n. */
+typedef status half_cast_to_single_op(backend_ctx *ctx, int64_t m, int64_t n, const double *x,
+                                      int64_t ldx, float *y, int64_t ldy);
+
 /* A number in two halves: H := halves of 2^exponent A, R := halves of what H leaves of it, m x n, A
  * of type D or S, |exponent| <= 1000. With the largest entry near 2^15, H + R is right to 22 bits
  * down to 2^-28 of that, and to 2^-40 of it further down. part: 'A' all; 'L' the lower triangle,
@@ -64,6 +68,7 @@ typedef struct backend_half {
     half_cast_to_half_op *cast_to_half;
     half_gemm_op *gemm;
     half_cast_to_double_op *cast_to_double;
+    half_cast_to_single_op *cast_to_single;
     half_split_op *split;
     half_squares_op *squares;
 } backend_half;

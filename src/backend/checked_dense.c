@@ -200,6 +200,14 @@ static status half_cast_to_double(backend_ctx *ctx, int64_t m, int64_t n, double
     return st == MOAO_OK ? own->half->cast_to_double(ctx, m, n, alpha, x, ldx, beta, y, ldy) : st;
 }
 
+static status half_cast_to_single(backend_ctx *ctx, int64_t m, int64_t n, const double *x,
+                                  int64_t ldx, float *y, int64_t ldy) {
+    const backend *own = backend_own(ctx);
+    const bool fine = n >= 0 && backend_ld_ok(m, ldx) && backend_ld_ok(m, ldy);
+    const status st = checked_admit(own, own->half->cast_to_single, fine, "cast_to_single");
+    return st == MOAO_OK ? own->half->cast_to_single(ctx, m, n, x, ldx, y, ldy) : st;
+}
+
 static status half_split(backend_ctx *ctx, backend_type t, char part, int64_t m, int64_t n,
                          int exponent, const void *a, int64_t lda, backend_f16 *h, int64_t ldh,
                          backend_f16 *r, int64_t ldr) {
@@ -227,6 +235,7 @@ const backend_half checked_half = {
     .cast_to_half = half_cast_to_half,
     .gemm = half_gemm,
     .cast_to_double = half_cast_to_double,
+    .cast_to_single = half_cast_to_single,
     .split = half_split,
     .squares = half_squares,
 };

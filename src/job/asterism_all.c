@@ -231,8 +231,8 @@ status ast_job_all(const comm *c, const cmdline *cl) {
     TRY(comm_agree(c, swept_values(&q)));
     TRY(write_all(&q, &s));
     if (c->rank == 0 && !cl->quiet) {
-        printf("%.0f asterisms of %d of %d stars, %.0f looked at (%s), %d by their images; "
-               "%.1f + %.1f + %.1f s\n",
+        printf("%.0f asterisms of %d of %d stars: %.0f looked at (%s), %d by their images\n"
+               "covariances %.1f s, search %.1f s, images %.1f s\n",
                q.sum.combinations, q.t.choose, s.n, q.sum.tried, q.sum.greedy ? "exchange" : "all",
                q.sum.computed, q.sum.seconds[0], q.sum.seconds[1], q.sum.seconds[2]);
         print_table(&q, &s);

@@ -124,6 +124,15 @@ static status cpu_cast_to_double(backend_ctx *ctx, int64_t m, int64_t n, double 
     return MOAO_OK;
 }
 
+static status cpu_cast_to_single(backend_ctx *ctx, int64_t m, int64_t n, const double *x,
+                                 int64_t ldx, float *y, int64_t ldy) {
+    (void)ctx;
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++)
+            y[i + j * ldy] = (float)x[i + j * ldx];
+    return MOAO_OK;
+}
+
 static double entry(backend_type t, const void *a, int64_t k) {
     return t == BACKEND_D ? ((const double *)a)[k] : (double)((const float *)a)[k];
 }
@@ -165,6 +174,7 @@ const backend_half half_cpu = {
     .cast_to_half = cpu_cast_to_half,
     .gemm = cpu_gemm_half,
     .cast_to_double = cpu_cast_to_double,
+    .cast_to_single = cpu_cast_to_single,
     .split = cpu_split,
     .squares = cpu_squares,
 };

@@ -32,7 +32,17 @@ size_t half_factor_bytes(int64_t m, const half_factor_options *o) {
     return (size_t)half_panel_start(m, o->panel, m) * sizeof(backend_f16);
 }
 
+/* Panel by panel in the lower triangle of doubles in which L was: the columns of both halves, one
+ * behind the other, within those of L from the panel's first row on. */
+static half_pair inside_entry(const half_factor *f, int64_t i, int64_t j) {
+    const int64_t j0 = j / f->o.panel * f->o.panel, rows = f->m - j0, ld = 4 * f->inside;
+    const backend_f16 *hi = f->place + 4 * j0 + j0 * ld + (i - j0) + (j - j0) * ld;
+    return (half_pair){hi, hi + (rows < 8 ? rows : half_ld(f->m, j0)), ld, f->el};
+}
+
 half_pair half_entry(const half_factor *f, int64_t i, int64_t j) {
+    if (f->inside > 0)
+        return inside_entry(f, i, j);
     const int64_t j0 = j / f->o.panel * f->o.panel, ld = half_ld(f->m, j0);
     const backend_f16 *hi =
         f->place + half_panel_start(f->m, f->o.panel, j0) + (i - j0) + (j - j0) * ld;
@@ -171,6 +181,7 @@ status half_factor_begin(half_factor *f, double bound, const half_sample *sample
         return status_fail(MOAO_INPUT, "factor in halves: an argument is out of range");
     f->sample = *sample;
     f->place = place;
+    f->inside = 0;
     f->ready = false;
     f->el = backend_half_exponent(bound);
     for (int64_t i = 0; i < f->nt; i++) {
@@ -319,7 +330,8 @@ static size_t sample_bytes(const half_factor *f, int64_t n) {
 }
 
 static size_t stage_bytes(const half_factor *f) {
-    return whole((size_t)(f->m * half_min(f->o.panel, f->m)) * sizeof(double));
+    const int64_t panel = f->m * half_min(f->o.panel, f->m), tile = f->o.tile * f->o.tile;
+    return whole((size_t)(panel > tile ? panel : tile) * sizeof(double));
 }
 
 static size_t rest_bytes(const half_factor *f, int64_t n) {
@@ -332,8 +344,9 @@ size_t half_factor_make_work(const half_factor *f, int64_t n) {
     return 2 * sample_bytes(f, n) + stage_bytes(f) + rest_bytes(f, n);
 }
 
-/* In place: a panel of halves ends before the columns of L that come after it begin, and only the
- * first one lies on columns that it is made of; a copy of these is made. */
+/* Inside L a panel lies on what it is made of, so that a copy of that is made. In place otherwise a
+ * panel of halves ends before the columns of L that come after it begin, and only the first one
+ * lies on its own. */
 static status take_panels(half_factor *f, const double *l, int64_t ldl, double *stage, void *work,
                           size_t lwork) {
     const int64_t m = f->m;
@@ -342,8 +355,9 @@ static status take_panels(half_factor *f, const double *l, int64_t ldl, double *
         w = half_min(f->o.panel, m - j);
         const half_pair to = half_entry(f, j, j);
         const double *from = l + j + j * ldl;
-        const bool staged = (uintptr_t)(to.lo + to.ld * w) > (uintptr_t)(l + j * ldl) &&
-                            (uintptr_t)to.hi < (uintptr_t)(l + (j + w) * ldl);
+        const bool staged =
+            f->inside > 0 || ((uintptr_t)(to.lo + to.ld * w) > (uintptr_t)(l + j * ldl) &&
+                              (uintptr_t)to.hi < (uintptr_t)(l + (j + w) * ldl));
         if (staged)
             TRY(copy(f, stage, m - j, from, ldl, m - j, w));
         TRY(half_factor_panel(f, j, staged ? stage : from, staged ? m - j : ldl, work, lwork));
@@ -352,12 +366,35 @@ done:
     return st;
 }
 
-status half_factor_make(half_factor *f, const double *l, int64_t ldl, double bound, int64_t n,
-                        const double *b, int64_t ldb, void *place, void *work, size_t lwork,
-                        int *info) {
+/* Largest entry of L; where there is none that is finite and not 0: 1. Waits. */
+static status find_bound(const half_factor *f, const double *l, int64_t ldl, double *tile,
+                         double *bound) {
+    const backend *be = f->be;
+    status st = MOAO_OK;
+    *bound = 0;
+    for (int64_t i = 0; i < f->nt; i++) {
+        const int64_t at = half_start(f, i), n = half_order(f, i), next = at + n;
+        const double *on = l + at + at * ldl;
+        TRY(copy(f, tile, n, on, ldl, n, n));
+        TRY(be->mirror(f->ctx, BACKEND_D, 'L', n, tile, n));
+        TRY(be->half->max_abs(f->ctx, BACKEND_D, n, n, tile, n, number(f, MAX_DIAG, i)));
+        TRY(be->half->max_abs(f->ctx, BACKEND_D, f->m - next, n, on + n, ldl, number(f, MAX_L, i)));
+    }
+    TRY(fetch(f, f->host, f->norms, (size_t)numbers(f) * sizeof *f->host));
+    for (int64_t i = 0; i < f->nt; i++)
+        *bound = fmax(*bound, fmax(f->host[MAX_DIAG * f->nt + i], f->host[MAX_L * f->nt + i]));
+    if (!(*bound > 0) || isinf(*bound))
+        *bound = 1;
+done:
+    return st;
+}
+
+status half_factor_make(half_factor *f, double *l, int64_t ldl, int64_t n, const double *b,
+                        int64_t ldb, void *place, void *work, size_t lwork, int *info) {
     const backend *be = f->be;
     const double one = 1;
     char *part = work;
+    double bound;
     status st;
     if (ldl < f->m || n < 1 || ldb < n || lwork < half_factor_make_work(f, n))
         return status_fail(MOAO_INPUT, "factor in halves: an argument is out of range");
@@ -370,7 +407,9 @@ status half_factor_make(half_factor *f, const double *l, int64_t ldl, double bou
     TRY(be->trsm(f->ctx, BACKEND_D, 'R', 'L', 'T', 'N', n, f->m, &one, l, ldl, x, n, rest, lrest));
     TRY(copy(f, w, n, x, n, n, f->m));
     TRY(be->trsm(f->ctx, BACKEND_D, 'R', 'L', 'N', 'N', n, f->m, &one, l, ldl, w, n, rest, lrest));
-    TRY(half_factor_begin(f, bound, &all, place));
+    TRY(find_bound(f, l, ldl, (double *)(part + 2 * sample), &bound));
+    TRY(half_factor_begin(f, bound, &all, place != NULL ? place : l));
+    f->inside = place != NULL ? 0 : ldl;
     TRY(take_panels(f, l, ldl, (double *)(part + 2 * sample), rest, lrest));
     st = half_factor_end(f, info);
 done:

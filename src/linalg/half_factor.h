@@ -64,12 +64,13 @@ status half_factor_panel(half_factor *f, int64_t j, const double *l, int64_t ldl
                          size_t lwork);
 status half_factor_end(half_factor *f, int *info);
 
-/* All of it from a factor in the lower triangle of l and n rows of B. place may be l itself: L is
- * then lost. work: half_factor_make_work bytes. */
+/* All of it from a factor in the lower triangle of l and n rows of B. place may be l itself, or
+ * NULL: the halves then lie within the lower triangle of l, and what is above the blocks of
+ * o->panel columns on the diagonal is not touched; L is lost in both cases. work:
+ * half_factor_make_work bytes. */
 size_t half_factor_make_work(const half_factor *f, int64_t n);
-status half_factor_make(half_factor *f, const double *l, int64_t ldl, double bound, int64_t n,
-                        const double *b, int64_t ldb, void *place, void *work, size_t lwork,
-                        int *info);
+status half_factor_make(half_factor *f, double *l, int64_t ldl, int64_t n, const double *b,
+                        int64_t ldb, void *place, void *work, size_t lwork, int *info);
 
 /* Bytes of work for a solve. */
 size_t half_factor_solve_work(const half_factor *f);

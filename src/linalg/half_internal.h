@@ -12,6 +12,8 @@ struct half_factor {
     backend_ctx *ctx;
     int64_t m, nt; /* order; tiles in a row */
     half_factor_options o;
+    int64_t inside; /* 0, or the leading dimension of L, in the lower triangle of which the panels
+                       lie */
     backend_f16 *place;   /* panels */
     backend_f16 *inverse; /* for each tile on the diagonal hi, lo: tile x tile, 0 above */
     int el;               /* exponents: L; X and W; right-hand sides at the diagonal, inverses */

@@ -78,7 +78,7 @@ static status common_average(obsseq *o, const profile *p, const obsexposure *ex)
     tor *t = &o->t;
     const int nsep = (int)psf_sep_count(o->ps);
     if (psf_is_phase(o->ps))
-        return phase_common(o, p, ex);
+        return engine_meet(&t->e, STAGE_EXPOSURE, phase_common(o, p, ex));
     double *c = o->truth != NULL ? o->truth : t->y[0];
     int i0, ni;
     status st;

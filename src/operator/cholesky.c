@@ -137,7 +137,7 @@ typedef struct {
 
 /* Its strips up to `to`. */
 static status advance(cholesky *f, trailing *b, int64_t to) {
-    status st = update_mine(f, f->e->behind, b->panel * f->block, f->block, b->next, to);
+    status st = update_mine(f, f->e->low, b->panel * f->block, f->block, b->next, to);
     b->next = to > b->next ? to : b->next;
     return st;
 }
@@ -154,7 +154,7 @@ static status make_panel(cholesky *f, int64_t p, trailing *b) {
             TRY(make_strip(f, c));
         } else {
             TRY(advance(f, b, start + (b->end - start) * (c - from + 1) / (to - from + 1)));
-            TRY(f->e->be->wait_for(f->e->ctx, f->e->behind));
+            TRY(f->e->be->wait_for(f->e->ctx, f->e->low));
         }
         TRY(send_strip(f, c));
         TRY(update_mine(f, f->e->ctx, c * f->strip, f->strip, c + 1, to));
@@ -170,11 +170,11 @@ static status step(cholesky *f, int64_t k) {
     trailing b = {k, to, count};
     status st;
     TRY(comm_fault(f->e->c, "factor"));
-    TRY(f->e->be->wait_for(f->e->behind, f->e->ctx));
+    TRY(f->e->be->wait_for(f->e->low, f->e->ctx));
     TRY(update_mine(f, f->e->ctx, k * f->block, f->block, from, to));
     TRY(advance(f, &b, to + q < count ? to + q : count));
     TRY(make_panel(f, k + 1, &b));
-    TRY(f->e->be->wait_for(f->e->ctx, f->e->behind)); /* of these, the next panel's strips */
+    TRY(f->e->be->wait_for(f->e->ctx, f->e->low)); /* of these, the next panel's strips */
     TRY(advance(f, &b, b.end));
 done:
     return st;
@@ -187,7 +187,7 @@ static status factor_steps(cholesky *f) {
     for (int64_t k = 0; k + 1 < panels && st == MOAO_OK; k++)
         st = step(f, k);
     if (st == MOAO_OK)
-        st = f->e->be->wait_for(f->e->ctx, f->e->behind);
+        st = f->e->be->wait_for(f->e->ctx, f->e->low);
     return st == MOAO_OK ? engine_sync(f->e) : st;
 }
 

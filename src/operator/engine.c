@@ -11,7 +11,7 @@ status engine_open(engine *e) {
     e->mat = matcov_backend(e->be);
     e->device = e->c->node_rank % n;
     TRY(e->be->open(e->device, NULL, &e->ctx));
-    st = e->be->open_low_priority(e->ctx, &e->behind);
+    st = e->be->open_low_priority(e->ctx, &e->low);
 done:
     return st;
 }
@@ -21,7 +21,7 @@ void engine_close(engine *e) {
         if (e->cov != NULL)
             e->mat->close(e->cov);
         e->be->release(e->ctx, e->work);
-        e->be->close(e->behind);
+        e->be->close(e->low);
         e->be->close(e->ctx);
     }
     matcov_free(e->mc);

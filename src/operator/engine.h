@@ -21,7 +21,7 @@ typedef struct {
     bool phase;                /* nothing is projected: Y + Y' = W Cmm W' (obsseq/residual.h) */
     bool in_step;              /* ranks use the same panels at the same time: local failures are
                                   agreed on at once (engine_meet) */
-    backend_ctx *ctx, *behind; /* behind: low priority */
+    backend_ctx *ctx, *low;    /* low: a stream of low priority */
     int64_t m, t, rows, width; /* measurements, truth-sensor slopes, rows of W of a target;
                                   columns of a panel */
     double one_target;         /* bytes that the plan takes for one target, for messages */

@@ -36,6 +36,7 @@ static void set_sizes(psf *p, const sys *s, const psf_opts *o) {
         p->nsep = 2 * p->lattice + 1;
     }
     p->P = p->n * p->k;
+    p->nerrors = psf_has_errors(o) ? (size_t)p->P * (size_t)p->P : 0;
     /* The influence function is taken as wide as it exceeds 1/1000 of its peak. */
     double width = 2 * p->x0 * sqrt(2 * log(1000)) / p->pixel;
     double least = fmax(o->span * p->P, 2.0 * p->P + width);
@@ -55,7 +56,7 @@ typedef struct {
     size_t count, size;
 } array;
 
-#define NARRAY 32
+#define NARRAY 33
 
 /* Every array of a psf, so that what is allocated and what psf_bytes promises cannot differ. */
 static void list_arrays(psf *p, array list[NARRAY]) {
@@ -75,6 +76,7 @@ static void list_arrays(psf *p, array list[NARRAY]) {
         {(void **)&p->row_act, rows, sizeof(int)},
         {(void **)&p->norm, nsep * nsep, sizeof(double)},
         {(void **)&p->kernel, 2 * (size_t)p->reach + 1, sizeof(double)},
+        {(void **)&p->errors, p->nerrors, sizeof(double)},
         {(void **)&p->tel, P * P, sizeof(double)},
         {(void **)&p->vmax, P, sizeof(int)},
         {(void **)&p->mean, line * line, sizeof(double)},
@@ -228,6 +230,7 @@ status psf_init(const sys *s, const psf_opts *o, psf **out) {
         p->kernel[i + p->reach] = sqrt(M_PI) * p->x0 / p->pitch * exp(-t * t);
     }
     telescope_init(p, s->obs);
+    TRY(psf_errors_init(p, s, o));
     TRY(plans_init(p));
     TRY(psf_average_init(p, s, o->weighted));
     if (o->phase)

@@ -19,6 +19,9 @@ typedef struct { /* what the parameters ask for */
     bool phase;    /* residual phase on the pupil, turbulence minus mirror, instead of the commands'
                       with an ideal fitting error */
     int crop;      /* side of the PSF that is kept, pixels, even; 0: whole grid */
+    double jitter[2];    /* rms of the image's motion along x and y [rad] */
+    double static_rms;   /* of the static error's path [m] */
+    double static_power; /* its spectrum is f^-power */
 } psf_opts;
 
 typedef struct psf psf; /* plans, OTF_tel, autocorrelation of the influence function, weights */
@@ -86,7 +89,7 @@ size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads);
 /* Add what all targets have in common under a profile. Local; allocates. */
 status psf_phase_common(const psf *p, const profile *prof, double *sum);
 /* What psf_compute adds to the sums: the ideal fitting error of psf_fit_init, or with
- * psf_opts.phase what of the turbulence is not in them. */
+ * psf_opts.phase what of the turbulence is not in them; and the errors that no loop corrects. */
 status psf_rest_init(const psf *p, const profile *prof, psf_fit **f);
 
 /* PSF of one target and exposure at one wavelength from the summed M (unnormalised: psf divides by

@@ -96,13 +96,16 @@ done:
 status psf_rest_init(const psf *p, const profile *prof, psf_fit **out) {
     psf_fit *f = NULL;
     status st;
-    if (p->lattice == 0)
-        return psf_fit_init(p, prof, out);
     *out = NULL;
-    TRY(ALLOC(f, 1, "turbulence"));
-    TRY(ALLOC(f->d, (size_t)p->P * (size_t)p->P, "structure function of the turbulence"));
-    f->P = p->P;
-    TRY(phase_rest(p, prof, f));
+    if (p->lattice == 0) {
+        TRY(psf_fit_init(p, prof, &f));
+    } else {
+        TRY(ALLOC(f, 1, "turbulence"));
+        TRY(ALLOC(f->d, (size_t)p->P * (size_t)p->P, "structure function of the turbulence"));
+        f->P = p->P;
+        TRY(phase_rest(p, prof, f));
+    }
+    psf_errors_add(p, f);
     *out = f;
     f = NULL;
 done:

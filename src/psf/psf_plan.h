@@ -65,6 +65,9 @@ struct psf {
     int *tap_y;        /* [2 P - 1] the same for v */
     double *tap_wy;    /* [2 P - 1][PHASE_TAPS] */
 
+    size_t nerrors;         /* P^2, or 0: there are none */
+    double *errors;         /* [P][P] D of jitter and static error at LAMBDA_REF, one quadrant */
+    double errors_variance; /* of both [rad^2] */
     double *kernel; /* [2 reach + 1] one axis of A(rho)/d_t^2, which is a product over the axes */
     double *tel;    /* [P][P] OTF_tel, one quadrant */
     int *vmax;      /* [P] largest |v| inside the support, for each u */
@@ -87,6 +90,12 @@ struct psf_fit {
     double variance; /* at LAMBDA_REF [rad^2] */
     double *d;       /* [P][P] D_fit at LAMBDA_REF, one quadrant */
 };
+
+/* psf_errors.c: jitter and static error; whether there are any, into p->errors, and from there into
+ * what psf_compute adds. */
+bool psf_has_errors(const psf_opts *o);
+status psf_errors_init(psf *p, const sys *s, const psf_opts *o);
+void psf_errors_add(const psf *p, psf_fit *f);
 
 /* Weights, runs of actuators and norm of the stationary average; the arrays are there. */
 status psf_average_init(psf *p, const sys *s, bool weighted);

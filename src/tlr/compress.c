@@ -17,16 +17,16 @@ void tlr_place_tiles(const tlr *a, const panel *p, const double *src, int64_t ld
 }
 
 status tlr_batch_open(tlr_work *w, const tlr *a, const panel *p, tlr_batch *c) {
-    void *dev = NULL;
+    double *dev;
     status st;
     c->count = (p->r1 - p->r0) * (p->c1 - p->c0);
     c->most = a->o.rank > 0 ? least(a->o.rank, a->b) : a->o.cut;
     c->bytes = (size_t)c->count * (4 * sizeof(int64_t) + sizeof(int));
     TRY(mem_alloc((void **)&c->host, c->bytes, 1, "sizes and ranks of tiles"));
-    TRY(w->be->alloc(w->ctx, c->bytes + 1, &dev));
-    c->dev = dev;
+    TRY(tlr_work_room(w, BUF_BATCH, (int64_t)(c->bytes / sizeof(double)) + 1, &dev));
+    c->dev = (char *)dev;
     c->at = (const double **)c->host;
-    c->m = (int64_t *)(c->at + c->count);
+    c->m = (int64_t *)(c->host + (size_t)c->count * sizeof *c->at);
     c->n = c->m + c->count;
     c->rank = c->n + c->count;
     c->info = (int *)(c->rank + c->count);
@@ -36,8 +36,7 @@ done:
     return st;
 }
 
-void tlr_batch_close(tlr_work *w, tlr_batch *c) {
-    w->be->release(w->ctx, c->dev);
+void tlr_batch_close(tlr_batch *c) {
     free(c->host);
 }
 
@@ -191,7 +190,7 @@ status tlr_compress_panel(tlr_work *w, tlr *a, int64_t q, double *src, int64_t l
     if (a->o.norms)
         TRY(measure(w, a, &c, p, src, lds));
 done:
-    tlr_batch_close(w, &c);
+    tlr_batch_close(&c);
     return st;
 }
 

@@ -284,7 +284,7 @@ static status check_source(const tlr_source *from, char variant) {
 status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_source *source, char variant,
                   const tlr_options *o, const tlr_rescue *rescue, tlr **l, tlr_report *report) {
     static const tlr_rescue none = {0};
-    tlr_report unread;
+    tlr_report unread = {0};
     state s = {.from = source,
                .rescue = rescue ? rescue : &none,
                .report = report ? report : &unread,

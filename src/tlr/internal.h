@@ -81,6 +81,7 @@ enum {
     BUF_SIDE,
     BUF_TILES,
     BUF_IDENTITY,
+    BUF_BATCH,
     BUFFERS
 };
 
@@ -153,7 +154,7 @@ typedef struct {
     size_t bytes;
 } tlr_batch;
 status tlr_batch_open(tlr_work *w, const tlr *a, const panel *p, tlr_batch *c);
-void tlr_batch_close(tlr_work *w, tlr_batch *c);
+void tlr_batch_close(tlr_batch *c);
 /* Where tiles of a are cut. */
 batch_cut tlr_cut(const tlr *a, int64_t most);
 /* What lies at the same place in the backend's memory. */

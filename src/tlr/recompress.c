@@ -30,7 +30,7 @@ static parts parts_of(char *block, int64_t count) {
     parts x;
     x.u = (const double **)block;
     x.v = x.u + count;
-    x.ldu = (int64_t *)(x.v + count);
+    x.ldu = (int64_t *)(block + 2 * (size_t)count * sizeof *x.v);
     x.ldv = x.ldu + count;
     x.cols = x.ldv + count;
     return x;
@@ -199,7 +199,7 @@ static void close_job(job *s) {
     free(s->host), free(s->info_host);
     tlr_list_free(&s->straight);
     tlr_list_free(&s->turned);
-    tlr_batch_close(s->w, &s->sum);
+    tlr_batch_close(&s->sum);
 }
 
 /* Ranks and complaints of all sums, of which the worst stays. Waits. */

@@ -141,7 +141,7 @@ static status list_room(tlr_work *w, int64_t n, int64_t *at) {
         w->be->release(w->ctx, w->list);
         w->list_host = w->list = NULL;
         w->list_count = 0;
-        const int64_t room = least(largest(4 * n, 4096), LIST_MOST);
+        const int64_t room = least(largest(16 * n, 4096), 4 * LIST_MOST);
         TRY(w->be->alloc_host(w->ctx, (size_t)(room * LIST_ENTRY), (void **)&w->list_host));
         TRY(w->be->alloc(w->ctx, (size_t)(room * LIST_ENTRY), (void **)&w->list));
         w->list_count = room;

@@ -69,7 +69,7 @@ status tor_open(const tor_setup *u, tor *t) {
     TRY(team_init(u->c, u->group_size, u->nrow, u->width, &t->t));
     t->most = (u->chunk + t->t.ngroup - 1) / t->t.ngroup;
     TRY(comm_agree(u->c, take_arrays(t, u)));
-    TRY(engine_load(&t->e, u->largest));
+    TRY(comm_agree(u->c, engine_load(&t->e, u->largest)));
     TRY(comm_agree(u->c, send_projection(t, u)));
     const linop_setup of = {.size = size,
                             .proj = t->proj,

@@ -74,8 +74,9 @@ class Examples(unittest.TestCase):
     def test_matern(self):
         """The likelihood of a random field converges to the exact one as the tolerance shrinks, in less memory; the
         fit finds the parameters that the data were drawn with, and kriging predicts what was held out."""
+        ranks, picture = os.path.join(self.folder, "ranks.csv"), os.path.join(self.folder, "ranks.png")
         code, text = run(os.path.join(self.folder, "matern"), "--backend", "cpu", "--n", "1600", "--tile", "64",
-                         "--tau", "1e-7")
+                         "--tau", "1e-7", "--ranks", ranks)
         self.assertEqual(code, 0, text)
         rows = [[float(x) for x in row] for row in re.findall(
             r"tau (\S+), log-likelihood (\S+), \S+ s, (\S+) MB of (\S+), mean rank (\S+),", text)]
@@ -91,6 +92,13 @@ class Examples(unittest.TestCase):
             r"rms error (\S+) of a field of rms (\S+), (\d+) %", text).groups())
         self.assertLess(rms, 0.6 * plain)
         self.assertGreater(inside, 88)
+        with open(ranks, encoding="ascii") as f:
+            tiles = [[int(x) for x in line.split(",")] for line in f.readlines()[1:]]
+        self.assertEqual(len(tiles), int(re.search(r"dense tiles \d+ of (\d+)", text).group(1)))
+        self.assertAlmostEqual(sum(t[2] for t in tiles) / len(tiles), rows[-2][4], delta=0.06)
+        code, said = run(sys.executable, os.path.join(ROOT, "scripts/plot_ranks.py"), ranks, picture)
+        self.assertEqual(code, 0, said)
+        self.assertGreater(os.path.getsize(picture), 5000)
         code, text = run(os.path.join(self.folder, "matern"), "--backend", "cpu", "--n", "900", "--tile", "64", "--nu",
                          "1.5", "--beta", "0.04", "--tau", "1e-5", "--fit")
         self.assertEqual(code, 0, text)

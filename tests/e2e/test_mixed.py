@@ -1,4 +1,4 @@
-"""compute.precision: mixed of the resident executor, on the CPU backend, which rounds to halves as a GPU does: close to
+"""compute.precision: mixed with the CPU backend as the device, which rounds to halves as a GPU does: close to
 double precision but not equal, checked on one target, and double precision where that target says so."""
 import json
 import os

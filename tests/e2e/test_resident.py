@@ -1,5 +1,5 @@
-"""The resident executor (docs/gpu-pipeline.md), run with the CPU backend in host memory, against the panels of the CPU
-road: the same maps; what it does when memory, a device or a rank is missing."""
+"""Runs on devices (docs/gpu-pipeline.md), with the CPU backend as the device, against runs of ranks in step on the
+CPU: the same maps; what it does when memory, a device or a rank is missing."""
 import json
 import os
 import re
@@ -71,7 +71,7 @@ class Resident(unittest.TestCase):
         with open(here.path("run.json")) as f:
             machine = json.load(f)["machine"]
         self.assertEqual(machine["backend"], "cpu")
-        self.assertTrue(machine["device"], "the resident executor names its device")
+        self.assertTrue(machine["device"], "a run names its device")
 
     def test_matrices(self):
         """output.matrices show what the executor of the run computes: those of devices equal the panels'."""

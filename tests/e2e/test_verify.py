@@ -1,4 +1,4 @@
-"""compute.verify: residuals are checked against covariances made anew, on the CPU's road and on the resident one; a bit
+"""compute.verify: residuals are checked against covariances made anew, on ranks in step and on devices; a bit
 that flips in W or T is found before results are kept."""
 import glob
 import json

@@ -39,7 +39,7 @@ def dictionary(lab):
     path = os.path.join(lab.dir, "fuzz.dict")
     with lab.guard:
         if not os.path.exists(path):
-            with open(os.path.join(ROOT, "src", "params.def"), encoding="utf-8") as f:
+            with open(os.path.join(ROOT, "src", "params", "params.def"), encoding="utf-8") as f:
                 words = set(re.findall(r"\b[a-z][a-z_0-9]{2,20}\b", f.read()))
             words |= {"? ", ": ", "- ", "<<", "&a ", "*a", "!!", "{", "[", "|", ">", "0x1p-1074", "1e-320", "1e308",
                       "inf", "nan", "2147483648", "18446744073709551616", "%YAML 1.1", "---", "..."}

@@ -17,8 +17,8 @@ static backend_ctx *ctx;
 typedef struct {
     const struct CMUnitTest *tests;
     size_t count;
-    void (*chosen)(void); /* NULL, or called when be is set; after the tests, which have passed */
-    void (*passed)(void);
+    void (*opened)(void); /* NULL, or called before the tests of a backend, and after them */
+    void (*closing)(void);
 } backend_tests;
 
 /* Set for runs under a checking tool or on an emulator: only small sizes. */
@@ -40,16 +40,16 @@ static inline int run_on(const backend_tests *b, const char *name, bool wanted) 
         status_clear();
         return wanted;
     }
-    if (b->chosen)
-        b->chosen();
     if (be->open(0, NULL, &ctx) != MOAO_OK || be->describe(0, text, sizeof text) != MOAO_OK) {
         print_error("backend %s: %s\n", name, status_message());
         return 1;
     }
     print_message("backend %s: %s%s\n", name, text, be == &backend_cpu ? "; no GPU is used" : "");
+    if (b->opened)
+        b->opened();
     const int failed = _cmocka_run_group_tests(name, b->tests, b->count, NULL, NULL);
-    if (b->passed && failed == 0)
-        b->passed();
+    if (b->closing)
+        b->closing();
     be->close(ctx);
     return failed;
 }

@@ -348,6 +348,21 @@ static void test_cast_to_double(void **state) {
     }
 }
 
+static void test_cast_to_single(void **state) {
+    (void)state;
+    mat x = mat_new(BACKEND_D, 77, 13, 2), y = mat_new(BACKEND_S, 77, 13, 1);
+    mat_fill(&x, 'A');
+    mat_set(&x, 3, 3, 1e300);
+    mat_up(&x), mat_up(&y);
+    must(be->half->cast_to_single(ctx, 77, 13, x.dev, x.ld, y.dev, y.ld));
+    mat_down(&y);
+    assert_true(mat_untouched(&y, 'A'));
+    for (int64_t j = 0; j < 13; j++)
+        for (int64_t i = 0; i < 77; i++)
+            assert_true((float)creal(mat_get(&y, i, j)) == (float)creal(mat_get(&x, i, j)));
+    mat_free(&x), mat_free(&y);
+}
+
 static void test_exponent(void **state) {
     (void)state;
     static const double bounds[] = {1, 0.3, 1e-30, 7e20, 0x1p15, 3e-310};
@@ -365,6 +380,7 @@ int main(void) {
         cmocka_unit_test(test_cast_to_half),   cmocka_unit_test(test_gemm),
         cmocka_unit_test(test_not_finite),     cmocka_unit_test(test_max_abs),
         cmocka_unit_test(test_cast_to_double), cmocka_unit_test(test_exponent),
-        cmocka_unit_test(test_split),          cmocka_unit_test(test_squares)};
+        cmocka_unit_test(test_split),          cmocka_unit_test(test_squares),
+        cmocka_unit_test(test_cast_to_single)};
     return RUN_ON_BACKENDS(tests);
 }

@@ -67,11 +67,9 @@ static void fill_problem(void) {
     sys_free(&s);
 }
 
-static int setup(void **state) {
+static void setup(void) {
     const double one = 1;
     int info;
-    if (lin_setup(state) != 0)
-        return -1;
     fill_problem();
     memcpy(p.l, p.c, (size_t)(p.m * p.m) * sizeof *p.l);
     memcpy(p.w, p.b, (size_t)(p.v * p.m) * sizeof *p.w);
@@ -82,14 +80,12 @@ static int setup(void **state) {
                               p.m, p.w, p.v, NULL, 0));
     must(be->alloc(ctx, (size_t)(p.m * p.m) * sizeof *p.l, (void **)&p.l_dev));
     must(be->alloc(ctx, (size_t)(p.m * p.m) * sizeof *p.l, &p.place));
-    return 0;
 }
 
-static int teardown(void **state) {
+static void teardown(void) {
     free(p.l), free(p.c), free(p.b), free(p.w);
     be->release(ctx, p.l_dev);
     be->release(ctx, p.place);
-    return lin_teardown(state);
 }
 
 static void move(void *to, const void *from, size_t bytes) {
@@ -413,5 +409,6 @@ int main(void) {
         cmocka_unit_test(test_products),   cmocka_unit_test(test_accuracy),
         cmocka_unit_test(test_shapes),     cmocka_unit_test(test_repeatable),
         cmocka_unit_test(test_not_finite), cmocka_unit_test(test_refused)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    const backend_tests all = {tests, sizeof tests / sizeof *tests, setup, teardown};
+    return run_on_backends(&all);
 }

@@ -209,6 +209,28 @@ static void repeatable(void **state) {
     points_free(&p);
 }
 
+/* Little memory for intermediate products: more and smaller steps, the same factor to rounding. */
+static void any_memory(void **state) {
+    (void)state;
+    points p = points_new(400, B, TLR_KD);
+    tlr_options o = small_options(1e-4);
+    o.memory = 1;
+    tlr *small = factor(&p, variants[0], &o);
+    o.memory = 0;
+    tlr *large = factor(&p, variants[0], &o);
+    double *a = expanded(small, p.n, p.n), *b = expanded(large, p.n, p.n);
+    double *x = noise(9 * p.n), *there = up(x, 9 * p.n), *other = up(x, 9 * p.n);
+    assert_true(distance(a, b, p.n * p.n) < 1e-10 * distance(a, NULL, p.n * p.n));
+    ok(tlr_solve(small, 'R', 'A', 9, there, 9));
+    ok(tlr_solve(large, 'R', 'A', 9, other, 9));
+    double *y = down(there, 9 * p.n), *z = down(other, 9 * p.n);
+    assert_true(distance(y, z, 9 * p.n) < 1e-8 * distance(y, NULL, 9 * p.n));
+    be->release(ctx, there), be->release(ctx, other);
+    free(a), free(b), free(x), free(y), free(z);
+    tlr_close(small), tlr_close(large);
+    points_free(&p);
+}
+
 static void refused(const points *p, variant v, const tlr_options *o, const tlr_rescue *r,
                     tlr_report *report, const char *says) {
     tlr *l = (tlr *)p;
@@ -314,7 +336,7 @@ int main(void) {
         cmocka_unit_test(solves),        cmocka_unit_test(determinant),
         cmocka_unit_test(repeatable),    cmocka_unit_test(not_finite),
         cmocka_unit_test(indefinite),    cmocka_unit_test(rescues),
-        cmocka_unit_test(bad_arguments),
+        cmocka_unit_test(bad_arguments), cmocka_unit_test(any_memory),
     };
     return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen, NULL});
 }

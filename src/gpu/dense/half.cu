@@ -90,6 +90,12 @@ __global__ void cast_to_double_kernel(int64_t m, int64_t n, double alpha, const 
     }
 }
 
+__global__ void cast_to_single_kernel(int64_t m, int64_t n, const double *x, int64_t ldx, float *y,
+                              int64_t ldy) {
+    EACH(i, j, m, n)
+        y[i + j * ldy] = (float)x[i + j * ldx];
+}
+
 static status max_abs(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
                       int64_t lda, double *out) {
     gpu_device_guard guard(ctx->device);
@@ -153,6 +159,16 @@ static status cast_to_double(backend_ctx *ctx, int64_t m, int64_t n, double alph
     return MOAO_OK;
 }
 
+static status cast_to_single(backend_ctx *ctx, int64_t m, int64_t n, const double *x, int64_t ldx, float *y,
+                     int64_t ldy) {
+    gpu_device_guard guard(ctx->device);
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    cast_to_single_kernel<<<blocks_of(m, n), THREADS, 0, ctx->main.stream>>>(m, n, x, ldx, y, ldy);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
 static status split(backend_ctx *ctx, backend_type t, char part, int64_t m, int64_t n, int exponent,
                     const void *a, int64_t lda, backend_f16 *h, int64_t ldh, backend_f16 *r,
                     int64_t ldr) {
@@ -192,6 +208,7 @@ const backend_half backend_half_gpu = {
     .cast_to_half = cast_to_half,
     .gemm = gemm,
     .cast_to_double = cast_to_double,
+    .cast_to_single = cast_to_single,
     .split = split,
     .squares = squares,
 };

@@ -1,0 +1,84 @@
+/* Errors that no loop corrects: jitter of the image, and a static error of the optics. Both are
+ * structure functions that scale with lambda^-2, so they are added to that of the fitting error.
+ * Model section 7. */
+#include "psf_plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BANDS 600 /* of the static error's spectrum, in equal steps of the logarithm */
+#define FINE 4    /* radii a pixel at which its structure function is tabulated */
+
+bool psf_has_errors(const psf_opts *o) {
+    return o->jitter[0] > 0 || o->jitter[1] > 0 || o->static_rms > 0;
+}
+
+/* Jitter of rms a on the sky along an axis tilts the phase by a times the coordinate: over a
+ * distance its variance is (2 pi a rho / lambda)^2, whatever its spectrum in time. */
+static void add_jitter(psf *p, const double jitter[2], double obs) {
+    const double k = 2 * M_PI / LAMBDA_REF * p->pixel;
+    const double diameter = p->P * p->pixel, wave = 2 * M_PI / LAMBDA_REF;
+    for (int u = 0; u < p->P; u++)
+        for (int v = 0; v < p->P; v++) {
+            double a = k * jitter[0] * u, b = k * jitter[1] * v;
+            p->errors[(size_t)u * (size_t)p->P + (size_t)v] += a * a + b * b;
+        }
+    /* mean square of a coordinate over the annulus: D^2 (1 + o^2) / 16 */
+    p->errors_variance += wave * wave * (jitter[0] * jitter[0] + jitter[1] * jitter[1]) *
+                          diameter * diameter * (1 + obs * obs) / 16;
+}
+
+/* Structure function, for a variance of 1, of a spectrum f^-power from 1/D to the grid's highest
+ * frequency: 2 (1 - mean of J0(2 pi f rho)), at radius[i] = i pixel / FINE. */
+static void power_law(const psf *p, double power, int n, double *radius) {
+    const double low = 1.0 / p->P, high = 0.5; /* per pixel */
+    double frequency[BANDS], weight[BANDS], total = 0;
+    for (int i = 0; i < BANDS; i++) {
+        frequency[i] = low * pow(high / low, (i + 0.5) / BANDS);
+        weight[i] = pow(frequency[i] / low, 2 - power); /* f^-power f df, df = f dlog f */
+        total += weight[i];
+    }
+#pragma omp parallel for schedule(static)
+    for (int r = 0; r < n; r++) {
+        double sum = 0;
+        for (int i = 0; i < BANDS; i++)
+            sum += weight[i] * (1 - j0(2 * M_PI * frequency[i] * r / FINE));
+        radius[r] = 2 * sum / total;
+    }
+}
+
+static status add_static(psf *p, double rms, double power) {
+    const int n = (int)(FINE * 1.5 * p->P) + 2;
+    const double scale = pow(2 * M_PI * rms / LAMBDA_REF, 2);
+    double *radius;
+    status st = ALLOC(radius, (size_t)n, "structure function of the static error");
+    if (st != MOAO_OK)
+        return st;
+    power_law(p, power, n, radius);
+    for (int u = 0; u < p->P; u++)
+        for (int v = 0; v < p->P; v++) {
+            double r = FINE * hypot(u, v);
+            int i = (int)r;
+            double d = radius[i] + (r - i) * (radius[i + 1] - radius[i]);
+            p->errors[(size_t)u * (size_t)p->P + (size_t)v] += scale * d;
+        }
+    p->errors_variance += scale;
+    free(radius);
+    return MOAO_OK;
+}
+
+status psf_errors_init(psf *p, const sys *s, const psf_opts *o) {
+    if (!psf_has_errors(o))
+        return MOAO_OK;
+    memset(p->errors, 0, (size_t)p->P * (size_t)p->P * sizeof *p->errors);
+    p->errors_variance = 0;
+    add_jitter(p, o->jitter, s->obs);
+    return o->static_rms > 0 ? add_static(p, o->static_rms, o->static_power) : MOAO_OK;
+}
+
+void psf_errors_add(const psf *p, psf_fit *f) {
+    for (size_t i = 0; i < p->nerrors; i++)
+        f->d[i] += p->errors[i];
+    f->variance += p->errors_variance;
+}

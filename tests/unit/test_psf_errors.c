@@ -1,0 +1,93 @@
+/* Jitter and static error in the PSF: widths, Strehl ratios and variances that are known. */
+#include "support/psf_case.h"
+
+enum { GRID = 40 };
+
+/* PSF of a perfect wavefront but for these errors, at wavelength 1 of the case. */
+static psf_result perfect(const psf_opts *o, double obs, double ee[3]) {
+    double L0 = 25, none = 0, h = 0;
+    profile prof = {.nlayer = 1, .h = &h, .L0 = &L0, .strength = &none, .r0 = INFINITY};
+    psf_result r = {.ee = ee};
+    sys s = case_system(GRID, 8, obs);
+    psf_fit *fit;
+    psf *p;
+    OK(psf_init(&s, o, &p));
+    OK(psf_rest_init(p, &prof, &fit));
+    double *sum = case_doubles(psf_sep_count(p));
+    OK(psf_compute(p, sum, fit, 1, &r));
+    free(sum);
+    psf_fit_free(fit);
+    psf_free(p);
+    sys_free(&s);
+    return r;
+}
+
+/* A strong jitter makes the PSF a Gaussian of its width; along one axis it leaves the other alone:
+ * the energy in a box is then that of the strip. Weak jitter takes what its tilt takes of the Strehl
+ * ratio: 1 - S = variance of a tilt over the annulus. */
+static void test_jitter(void **state) {
+    (void)state;
+    double ee[3], none[3];
+    psf_opts o = case_opts();
+    const double mas = 1e-3 / ARCSEC_PER_RAD, sharp = perfect(&o, 0.3, none).fwhm;
+    o.jitter[0] = o.jitter[1] = 250 * mas;
+    psf_result r = perfect(&o, 0.3, ee);
+    CLOSE(r.fwhm, sqrt(8 * log(2)) * 250 * mas, 0.03);
+    assert_true(r.fwhm > 10 * sharp && r.strehl < 0.01);
+    double share = erf(0.5 * case_box[2] / (sqrt(2) * 250 * mas));
+    assert_true(ee[2] < share * share && ee[2] > share * share * none[2]);
+    o.jitter[1] = 0;
+    r = perfect(&o, 0.3, ee);
+    CLOSE(ee[2], share * none[2], 0.05);
+    assert_true(ee[2] > 2 * share * share);
+    o.jitter[0] = 2 * mas;
+    o.jitter[1] = 1 * mas;
+    r = perfect(&o, 0.3, ee);
+    double k = 2 * M_PI / case_lambda[1] * mas;
+    CLOSE(r.variance, k * k * 5 * 64 * (1 + 0.09) / 16, 1e-12);
+    CLOSE(1 - r.strehl, r.variance, 0.01 + r.variance);
+}
+
+/* A static error of 60 nm takes about its variance of the Strehl ratio, whatever its spectrum; a little
+ * less for a steep one, whose slowest waves are in part piston over the pupil. */
+static void test_static(void **state) {
+    (void)state;
+    double ee[3];
+    psf_opts o = case_opts();
+    o.static_rms = 60e-9;
+    double want = pow(2 * M_PI * 60e-9 / case_lambda[1], 2), last = 1;
+    for (int power = 0; power <= 4; power += 2) {
+        o.static_power = power;
+        psf_result r = perfect(&o, 0, ee);
+        CLOSE(r.variance, want, 1e-12);
+        double lost = -log(r.strehl) / want;
+        assert_true(lost > 0.8 && lost <= last * 1.001);
+        last = lost;
+    }
+    o.static_power = 0; /* the light goes wide: no halo within the boxes */
+    psf_result flat = perfect(&o, 0, ee);
+    CLOSE(flat.strehl, exp(-want), 0.003);
+}
+
+/* Without errors nothing is added, to the last bit; with both, their structure functions add up. */
+static void test_sum(void **state) {
+    (void)state;
+    double ee[3];
+    psf_opts o = case_opts(), one = o, two = o;
+    psf_result r = perfect(&o, 0.2, ee);
+    NEAR(r.variance, 0, 0);
+    one.jitter[0] = two.jitter[0] = 1e-8;
+    two.static_rms = 3e-8;
+    two.static_power = 2;
+    o.static_rms = 3e-8;
+    o.static_power = 2;
+    double jitter = perfect(&one, 0.2, ee).variance, still = perfect(&o, 0.2, ee).variance;
+    assert_true(jitter > 0 && still > 0);
+    CLOSE(perfect(&two, 0.2, ee).variance, jitter + still, 1e-12);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_jitter), cmocka_unit_test(test_static),
+                                       cmocka_unit_test(test_sum)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

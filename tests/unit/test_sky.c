@@ -1,0 +1,216 @@
+/* The field on the sky, and what is written of it: projections there and back, times, angles,
+ * wanted figures, stars of a field. (Against astropy: tests/e2e/test_asterism.py.) */
+#include "asterism/stars.h"
+#include "asterism/want.h"
+#include "job/asterism_scene.h"
+#include "system/sky.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const double DEGREE = M_PI / 180, ARCSEC = M_PI / 648000;
+
+static void near(double a, double b, double tolerance) {
+    if (!(fabs(a - b) <= tolerance))
+        fail_msg("%.15g is not %.15g within %g", a, b, tolerance);
+}
+
+static void test_projection(void **state) {
+    (void)state;
+    const sky s = {.ra = 10 * DEGREE, .dec = 60 * DEGREE, .angle = 0};
+    const sky turned = {.ra = 10 * DEGREE, .dec = 60 * DEGREE, .angle = 90 * DEGREE};
+    double xy[2], ra, dec;
+    assert_true(sky_project(&s, s.ra, s.dec + 10 * ARCSEC, xy)); /* north is y */
+    near(xy[0], 0, 1e-15);
+    near(xy[1], 10 * ARCSEC, 1e-12);
+    assert_true(
+        sky_project(&s, s.ra + 20 * ARCSEC, s.dec, xy)); /* east is -x, shorter by cos(dec) */
+    near(xy[0], -10 * ARCSEC, 1e-8 * ARCSEC + 1e-12);
+    assert_true(sky_project(&turned, s.ra, s.dec + 10 * ARCSEC, xy)); /* y points east, x north */
+    near(xy[0], 10 * ARCSEC, 1e-12);
+    near(xy[1], 0, 1e-15);
+    assert_false(sky_project(&s, s.ra + M_PI, 20 * DEGREE, xy));
+    for (int i = 0; i < 200; i++) { /* there and back, poles included */
+        const sky any = {.ra = i * 0.031, .dec = (i - 100) * 0.0157, .angle = i * 0.05};
+        const double at[2] = {(i % 7 - 3) * 400 * ARCSEC, (i % 11 - 5) * 300 * ARCSEC};
+        sky_deproject(&any, at, &ra, &dec);
+        assert_true(ra >= 0 && ra < 2 * M_PI && fabs(dec) <= M_PI / 2);
+        assert_true(sky_project(&any, ra, dec, xy));
+        near(xy[0], at[0], 1e-12);
+        near(xy[1], at[1], 1e-12);
+    }
+}
+
+static void test_zenith(void **state) {
+    (void)state;
+    sky s = {.ra = 2, .dec = -30 * DEGREE};
+    sky_from_hour_angle(&s, 0, -24 * DEGREE); /* on the meridian, the zenith is 6 degrees north */
+    near(s.zenith, 6 * DEGREE, 1e-12);
+    near(s.parallactic, 0, 1e-9);
+    sky_from_hour_angle(&s, 30 * DEGREE, -24 * DEGREE); /* the formulas of textbooks */
+    const double phi = -24 * DEGREE, d = s.dec, h = 30 * DEGREE;
+    near(s.zenith, acos(sin(phi) * sin(d) + cos(phi) * cos(d) * cos(h)), 1e-12);
+    near(s.parallactic, atan2(sin(h), tan(phi) * cos(d) - sin(d) * cos(h)), 1e-12);
+    sky t = {.ra = 2,
+             .dec = -30 * DEGREE}; /* at J2000 without precession, and a sidereal day later */
+    sky_from_time(&t, 2451545.0, 1, -24 * DEGREE);
+    s = t;
+    sky_from_hour_angle(&s, t.hour_angle, -24 * DEGREE);
+    near(s.zenith, t.zenith, 1e-9);
+    near(s.parallactic, t.parallactic, 1e-9);
+    sky_from_time(&t, 2451545.0 + 1 / 1.00273781191135448, 1, -24 * DEGREE);
+    near(s.zenith, t.zenith, 1e-5);
+}
+
+static void test_words(void **state) {
+    (void)state;
+    double v;
+    assert_true(sky_read_angle("10:00:28.6", true, &v));
+    near(v, (10 + 28.6 / 3600) * 15 * DEGREE, 1e-14);
+    assert_true(sky_read_angle(" -00:30:00 ", false, &v));
+    near(v, -0.5 * DEGREE, 1e-15);
+    assert_true(sky_read_angle("-12.5", true, &v)); /* a bare number is in degrees */
+    near(v, -12.5 * DEGREE, 1e-15);
+    assert_true(sky_read_angle("1.5 h", true, &v));
+    near(v, 22.5 * DEGREE, 1e-15);
+    assert_true(sky_read_angle("7 deg", true, &v));
+    near(v, 7 * DEGREE, 1e-15);
+    static const char *const bad[] = {"",      "east", "1:60:00", "1:2:3:4",
+                                      "1:2 x", "--1",  "1e400",   "3 h"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (sky_read_angle(bad[i], false, &v))
+            fail_msg("'%s' was taken for an angle", bad[i]);
+    assert_true(sky_read_time("2000-01-01T12:00:00", &v));
+    near(v, 2451545.0, 1e-9);
+    assert_true(sky_read_time("2026-11-22 03:14:15.5Z", &v));
+    near(v, 2461366.5 + (3 + 14 / 60. + 15.5 / 3600) / 24, 1e-8);
+    assert_true(sky_read_time("2024-02-29", &v));
+    near(v, 2460369.5, 1e-9);
+    static const char *const none[] = {"",
+                                       "now",
+                                       "2026-13-01",
+                                       "2026-11-22T25:00",
+                                       "2026-11-22T03",
+                                       "2026-11-22T03:14:xx",
+                                       "2026-11-22T03:14:15 UTC"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        if (sky_read_time(none[i], &v))
+            fail_msg("'%s' was taken for a time", none[i]);
+}
+
+static void test_wants(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *name, *column;
+    } good[] = {{"min ee 75mas over targets", "min ee 75mas", "EE_75mas"},
+                {"Mean Strehl", "mean strehl", "STREHL"},
+                {"p10 ee 37.5 mas at K", "p10 ee 37.5mas at 2.2um", "EE_37p5mas"},
+                {"median rms at 1650 nm over targets", "median rms at 1.65um", "VARIANCE"}};
+    static const char *const bad[] = {"",
+                                      "mean",
+                                      "best strehl",
+                                      "mean ee",
+                                      "mean ee 75",
+                                      "p101 strehl",
+                                      "mean strehl at",
+                                      "mean strehl at noon",
+                                      "mean strehl over stars"};
+    const double v[5] = {4, 1, 3, 2, 5};
+    double scratch[5];
+    char text[96];
+    want w;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(want_parse(good[i].text, &w), MOAO_OK);
+        want_name(&w, text, sizeof text);
+        assert_string_equal(text, good[i].name);
+        assert_int_equal(want_parse(text, &w), MOAO_OK);
+        want_column(&w, text, sizeof text);
+        assert_string_equal(text, good[i].column);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (strcmp(bad[i], "mean ee 75") == 0)
+            continue; /* a bare number is in mas */
+        assert_int_equal(want_parse(bad[i], &w), MOAO_INPUT);
+        status_clear();
+    }
+    static const struct {
+        const char *text;
+        double value;
+    } of[] = {{"mean strehl", 3}, {"min strehl", 1}, {"max rms", 5},
+              {"median rms", 3},  {"p25 rms", 2},    {"p10 rms", 1.4}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        assert_int_equal(want_parse(of[i].text, &w), MOAO_OK);
+        near(want_value(&w, 5, v, scratch), of[i].value, 1e-12);
+    }
+    assert_true(isnan(want_value(&w, 2, (double[]){1, NAN}, scratch)));
+}
+
+/* Names of the stars of a field, one after another. */
+static void names(const ast_stars *s, char *out) {
+    *out = '\0';
+    for (int i = 0; i < s->n; i++)
+        strcat(out, s->v[i].name);
+}
+
+static void test_stars(void **state) {
+    (void)state;
+    static const char table[] =
+        "# stars\nid, RA, Dec, colour, mag\n"
+        "a, 00:00:00, +00:00:05, 1, 12\n\n\"b\", 359.999, 0.0, , 10 # near\n"
+        "c, 0.5, 0, 1, 9\nd, 0, -0.01, 1, \ne, 0, 0.002, 2, 14\n";
+    const sky s = {.ra = 0, .dec = 0, .angle = 0};
+    char path[] = "/tmp/moao-stars-XXXXXX", text[64];
+    ast_stars all, some;
+    int fd = mkstemp(path), without;
+    assert_int_equal(write(fd, table, sizeof table - 1), sizeof table - 1);
+    close(fd);
+    assert_int_equal(ast_stars_read(path, true, &all, &without), MOAO_OK);
+    unlink(path);
+    assert_int_equal(without, 1);
+    assert_true(all.celestial);
+    names(&all, text);
+    assert_string_equal(text, "abce");
+    assert_int_equal(ast_stars_of_field(&all, &s, 60 * ARCSEC, NAN, 10, &some), MOAO_OK);
+    names(&some, text); /* the brightest first, c is too far */
+    assert_string_equal(text, "bae");
+    near(some.v[1].xy[1], 5 * ARCSEC, 1e-12);
+    near(some.v[0].xy[0], 3.6 * ARCSEC, 1e-10); /* west is x */
+    ast_stars_free(&some);
+    assert_int_equal(ast_stars_of_field(&all, &s, 60 * ARCSEC, 13, 1, &some), MOAO_OK);
+    names(&some, text);
+    assert_string_equal(text, "b");
+    ast_stars_free(&some);
+    ast_stars_free(&all);
+}
+
+static void test_rank_correlation(void **state) {
+    (void)state;
+    const double a[5] = {1, 2, 3, 4, 5}, up[5] = {1, 8, 9, 20, 21}, down[5] = {5, 4, 3, 2, 1},
+                 one[5] = {1, 2, 3, 5, 4}, flat[5] = {1, 1, 1, 1, 1};
+    double r;
+    assert_int_equal(ast_rank_correlation(5, a, up, &r), MOAO_OK);
+    near(r, 1, 1e-15);
+    assert_int_equal(ast_rank_correlation(5, a, down, &r), MOAO_OK);
+    near(r, -1, 1e-15);
+    assert_int_equal(ast_rank_correlation(5, a, one, &r), MOAO_OK);
+    near(r, 0.9, 1e-15);
+    assert_int_equal(ast_rank_correlation(5, a, flat, &r), MOAO_OK);
+    assert_true(isnan(r));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_projection), cmocka_unit_test(test_zenith),
+        cmocka_unit_test(test_words),      cmocka_unit_test(test_wants),
+        cmocka_unit_test(test_stars),      cmocka_unit_test(test_rank_correlation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
