@@ -1,6 +1,7 @@
 /* The emulator as a plugin of the program: batched products and the low-rank routines of src/gpu
  * under the name "gpu", on the CPU's memory. It lacks the other operations. */
 #include "backend/backend_own.h"
+#include "backend/backend_sparse.h"
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
 #include <cstdarg>
