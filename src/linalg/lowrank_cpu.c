@@ -232,7 +232,7 @@ static status run(const call *q) {
     if (!scratch)
         return status_fail(MOAO_MEMORY, "%zu MiB for batched factors could not be allocated",
                            per * (size_t)threads >> 20);
-    if (threads > 1 && blas > 1)
+    if (blas > 1) /* also for one matrix, whose bits do not depend on how many there are */
         openblas_set_num_threads(1);
     st = MOAO_OK;
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
@@ -244,7 +244,7 @@ static status run(const call *q) {
         if (q->rank && (info > 0 || info == -1))
             q->rank[b] = 0;
     }
-    if (threads > 1 && blas > 1)
+    if (blas > 1)
         openblas_set_num_threads(blas);
     free(scratch);
     return st;
