@@ -101,6 +101,8 @@ static status eliminate(maker *q) {
             MOAO_NUMERIC,
             "covariances of the fixed sensors are not positive definite (minor %d of %d)", info,
             mf));
+    if (mc == 0) /* no candidate: the fixed sensors alone */
+        goto done;
     cblas_dtrsm(CblasColMajor, CblasLeft, CblasLower, CblasNoTrans, CblasNonUnit, mf, mc, 1, q->l,
                 mf, q->y, mf);
     cblas_dsyrk(CblasColMajor, CblasLower, CblasTrans, mc, mf, -1, q->y, mf, 1, k->S, mc);
@@ -129,7 +131,9 @@ static status cross(maker *q, const double dir[2], bool shifted, double *r, doub
         goto done;
     cblas_dtrsm(CblasColMajor, CblasLeft, CblasLower, CblasNoTrans, CblasNonUnit, mf, v, 1, q->l,
                 mf, xf, mf);
-    cblas_dgemm(CblasColMajor, CblasTrans, CblasNoTrans, mc, v, mf, -1, q->y, mf, xf, mf, 1, r, mc);
+    if (mc > 0)
+        cblas_dgemm(CblasColMajor, CblasTrans, CblasNoTrans, mc, v, mf, -1, q->y, mf, xf, mf, 1, r,
+                    mc);
 done:
     matcov_target_free(mt);
     return st;

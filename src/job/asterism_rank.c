@@ -181,6 +181,8 @@ status ast_job_rank(const comm *c, ast_job *j, const ast_stars *s, bool quiet, a
     status st;
     *r = (ast_result){.choose = j->cl->choose < s->n ? j->cl->choose : s->n};
     const double from = report_now();
+    if (j->nfixed + s->n == 0) /* nothing to guide on: no figure */
+        return comm_agree(c, take_none(r));
     st = ast_job_take(j, s, NULL, s->n);
     if (st == MOAO_OK)
         st = ast_scene_init(j, &u);

@@ -215,13 +215,18 @@ class Asterisms(Folder):
         Table({"ra": stars.ra.deg, "dec": stars.dec.deg, "mag": [11, 12, 11.5, 12]}).write(self.path("s.fits"))
         fields = center.spherical_offsets_by([0, 620, 0] * u.arcsec, [0, 0, 900] * u.arcsec)
         self.write("fields.csv", "name,ra,dec\n" + "".join("F%d,%.7f,%.7f\n" % (i, c.ra.deg, c.dec.deg) for i, c in enumerate(fields)))
-        self.moao("asterism", "case.yaml", "--stars", "s.fits", "--choose", "2", "--fields", "fields.csv", "--radius", "60",
-                  "--order", "4", "--want", "mean rms", "-o", "out")
+        words = ["--stars", "s.fits", "--choose", "2", "--fields", "fields.csv", "--radius", "60", "--order", "4", "--want", "mean rms"]
+        p = self.moao("asterism", "case.yaml", *words, "-o", "out")
+        self.assertNotIn("On entry", p.stdout + p.stderr)  # BLAS, of sizes of 0
         rows = self.rows("out", "coverage.csv")
         self.assertEqual([(r["field"], r["candidates"], r["chosen"]) for r in rows], [("F0", "3", "2"), ("F1", "1", "1"), ("F2", "0", "0")])
         figure = [float(r["figure"]) for r in rows]
         self.assertTrue(figure[0] < figure[1] < figure[2], figure)
         self.assertGreater(os.path.getsize(self.path("out", "coverage.png")), 15000)
+        write_case(self.path("alone.yaml"), "".join(x for x in CASE.splitlines(True) if "laser" not in x))
+        self.moao("asterism", "alone.yaml", *words, "-q", "-o", "alone")
+        figure = [float(r["figure"]) for r in self.rows("alone", "coverage.csv")]
+        self.assertTrue(0 < figure[0] < figure[1] and np.isnan(figure[2]), figure)  # without laser stars the last has none
 
     def test_mistakes(self):
         self.write("bad.csv", "name,ra\na,1\n")

@@ -9,7 +9,6 @@ typedef struct {
     int64_t m, v;
     double *l, *b, *w; /* m x m: Cmm0 above the diagonal, L on and below it; v x m: Ctm0, W */
     double *c;         /* m x m: Cmm0 */
-    double bound;      /* of the entries of L */
     double truth;      /* trace of Ctt */
     double *l_dev;     /* room for l */
     void *place;       /* for its halves */
@@ -54,8 +53,6 @@ static void fill_problem(void) {
     p.b = numbers(p.v * p.m), p.w = numbers(p.v * p.m);
     case_ok(matcov_fill_cmm(mc, 0, s.m, 0, s.m, p.c, s.m));
     case_ok(matcov_fill_ctm(mt, 0, s.m, p.b, s.t));
-    for (int64_t i = 0; i < p.m; i++)
-        p.bound = fmax(p.bound, sqrt(p.c[i * (p.m + 1)]));
     for (size_t i = 0; i < s.t; i++) {
         double x;
         case_ok(matcov_fill_ctt(mc, i, 1, i, 1, &x, 1));
@@ -94,8 +91,10 @@ static void move(void *to, const void *from, size_t bytes) {
     must(be->sync(ctx));
 }
 
+enum { BESIDE, IN_PLACE, INSIDE }; /* where the halves lie */
+
 /* A factor of order m (the first ones of the case) from a sample of every fifth row. */
-static half_factor *make(int64_t m, const half_factor_options *o, const double *l, bool in_place,
+static half_factor *make(int64_t m, const half_factor_options *o, const double *l, int where,
                          int *info) {
     const int64_t n = p.v / 5;
     half_factor *f;
@@ -109,12 +108,26 @@ static half_factor *make(int64_t m, const half_factor_options *o, const double *
     move(p.l_dev, l, (size_t)(p.m * m) * sizeof *l);
     must(half_factor_open(be, ctx, m, o, &f));
     lin_work work = work_new(half_factor_make_work(f, n));
-    must(half_factor_make(f, p.l_dev, p.m, p.bound, n, rows.dev, n,
-                          in_place ? (void *)p.l_dev : p.place, work.dev, work.bytes, info));
+    must(half_factor_make(f, p.l_dev, p.m, n, rows.dev, n,
+                          where == INSIDE     ? NULL
+                          : where == IN_PLACE ? (void *)p.l_dev
+                                              : p.place,
+                          work.dev, work.bytes, info));
     work_free(&work);
     mat_free(&rows);
     free(b);
     return f;
+}
+
+/* What is above the blocks on the diagonal, and beyond the matrix, is as it was in p.l. */
+static void above_untouched(int64_t m, int64_t panel) {
+    double *l = numbers(p.m * m);
+    move(l, p.l_dev, (size_t)(p.m * m) * sizeof *l);
+    for (int64_t j = 0; j < m; j++)
+        for (int64_t i = 0; i < p.m; i++)
+            if (i < j / panel * panel || i >= m)
+                assert_true(l[i + j * p.m] == p.l[i + j * p.m]);
+    free(l);
 }
 
 /* n rows of b (ld n) solved, in single precision; half: also its halves. */
@@ -172,6 +185,11 @@ static double exact_variance(void) {
     for (int64_t k = 0; k < p.v * p.m; k++)
         sum -= p.w[k] * p.b[k];
     return sum;
+}
+
+/* Tensor cores do not round sums but cut off, which costs more than what three products leave. */
+static double cut_off(void) {
+    return be == &backend_cpu ? 0 : 1e-4;
 }
 
 /* A random matrix in two halves on the device, and in double precision. */
@@ -261,9 +279,9 @@ static void test_accuracy(void **state) {
         const double rho = judge(x, variance);
         print_message("asked %-6g share %.3f: rho %.2e, variance %+.1e whole, %+.1e differences\n",
                       asked[k], share, rho, variance[0] / want - 1, variance[1] / want - 1);
-        assert_true(rho <= rho_most[k]);
-        assert_true(fabs(variance[0] / want - 1) <= var_most[k]);
-        assert_true(fabs(variance[1] / want - 1) <= var_most[k]);
+        assert_true(rho <= rho_most[k] + cut_off());
+        assert_true(fabs(variance[0] / want - 1) <= var_most[k] + cut_off());
+        assert_true(fabs(variance[1] / want - 1) <= var_most[k] + cut_off());
         free(x);
     }
     assert_true(share == 0); /* accuracy 1 */
@@ -293,20 +311,23 @@ static void test_shapes(void **state) {
         for (int64_t j = 0; j < p.v * m; j++)
             size = fmax(size, fabs(want[j]));
         for (int i = 0; i < 4; i++) {
-            float *x[2];
-            for (int in_place = 0; in_place < 2; in_place++) {
+            float *x[3];
+            for (int where = BESIDE; where <= INSIDE; where++) {
                 int info;
-                half_factor *f = make(m, &options[i], p.l, in_place, &info);
+                half_factor *f = make(m, &options[i], p.l, where, &info);
                 assert_int_equal(info, 0);
-                x[in_place] = solve(f, p.v, m, b, NULL);
+                if (where == INSIDE)
+                    above_untouched(m, options[i].panel);
+                x[where] = solve(f, p.v, m, b, NULL);
                 half_factor_close(f);
             }
-            assert_memory_equal(x[0], x[1], (size_t)(p.v * m) * sizeof(float));
+            for (int where = IN_PLACE; where <= INSIDE; where++)
+                assert_memory_equal(x[0], x[where], (size_t)(p.v * m) * sizeof(float));
             for (int64_t j = 0; j < p.v * m; j++)
-                if (!(fabs((double)x[0][j] - want[j]) <= 2e-4 * size))
+                if (!(fabs((double)x[0][j] - want[j]) <= (2e-4 + 50 * cut_off()) * size))
                     fail_msg("order %d, tiles %d: entry %d is %g, not %g", (int)m,
                              (int)options[i].tile, (int)j, (double)x[0][j], want[j]);
-            free(x[0]), free(x[1]);
+            free(x[0]), free(x[1]), free(x[2]);
         }
         free(want);
         free(b);
@@ -353,7 +374,7 @@ static void test_repeatable(void **state) {
     free(x), free(all), free(some), free(half), free(part);
 }
 
-/* A zero on the diagonal is told by its number; NaN, infinity and what is over the bound by -1; a
+/* A zero on the diagonal is told by its number; NaN and infinity by -1; a
  * NaN in a row of B stays in that row. */
 static void test_not_finite(void **state) {
     (void)state;
@@ -369,11 +390,6 @@ static void test_not_finite(void **state) {
             assert_int_equal(info, k == 0 ? 101 : -1);
         }
     free(l);
-    const double bound = p.bound;
-    p.bound = bound / 100;
-    half_factor_close(make(p.m, &o, p.l, false, &info));
-    assert_int_equal(info, -1);
-    p.bound = bound;
     half_factor *f = make(p.m, &o, p.l, false, &info);
     float *b = right_side(p.m), *x = solve(f, p.v, p.m, b, NULL);
     b[7 + 200 * p.v] = NAN;
