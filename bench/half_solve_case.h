@@ -160,6 +160,8 @@ static void set_up(int nfile, const char *const *files, int nover, const char *c
     psf_fit *fit;
     psf_fit_model fm;
     check(params_load(&world, nfile, files, nover, over, &par));
+    if (par.psf_residual != RESIDUAL_SENSOR)
+        check(status_fail(MOAO_INPUT, "the Strehl ratios here are those of psf.residual=sensor"));
     check(sys_init(&par, &s));
     check(atmos_init(&par, &s, &air));
     params_psf_opts(&par, &opts);

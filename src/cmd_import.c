@@ -60,7 +60,8 @@ static void add_name(text *t, const char *name) {
 
 /* Keys of sensors that both types have under other names of the file: NGS in [0], LGS in [1]. */
 static void add_defaults(importer *im, const legacy_system *s, bool lgs) {
-    text_add(&im->body, "%s_defaults:\n  slope: points # as these files' model has it\n  nssp: %d # Nssp\n",
+    text_add(&im->body,
+             "%s_defaults:\n  slope: points # as these files' model has it\n  nssp: %d # Nssp\n",
              lgs ? "lgs" : "ngs", s->nssp);
     if (s->full) {
         add_number(im, "frame_time", s->frame_time, "s, Tframe");

@@ -72,8 +72,8 @@ static status fill_points(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t
 
 /* --- Cmm --- */
 
-/* Natural columns of a sensor at a time, all rows; two sensors are kept, for super-panels that have
- * columns of both. */
+/* Natural columns of a sensor at a time, from the row that is needed on; two sensors are kept, for
+ * super-panels that have columns of both. */
 struct Slopes {
     const backend_matcov *ops;
     backend_cov *cov;
@@ -83,7 +83,7 @@ struct Slopes {
     int64_t *perm;              /* on the device */
     double *strip[2];
     int held[2], last;
-    int fills;
+    int64_t from[2]; /* row of the sensor from which on they are there */
 };
 
 __global__ void gather_kernel(const double *strip, int64_t n, int64_t from, const int64_t *perm,
@@ -96,15 +96,16 @@ __global__ void gather_kernel(const double *strip, int64_t n, int64_t from, cons
     }
 }
 
-static inline const double *strip_of(Slopes *s, int sensor) {
+/* Columns of a sensor, leading dimension n; rows before `from` are not there. */
+static inline const double *strip_of(Slopes *s, int sensor, int64_t from) {
     for (int k = 0; k < 2; k++)
-        if (s->held[k] == sensor)
+        if (s->held[k] == sensor && s->from[k] <= from)
             return s->strip[k];
     s->last = 1 - s->last;
     s->held[s->last] = sensor;
-    s->fills++;
-    OK(s->ops->fill_cmm(s->cov, BACKEND_D, 'A', MATCOV_ALL, 0, s->n, s->first[sensor],
-                        s->first[sensor + 1] - s->first[sensor], s->strip[s->last], s->n));
+    s->from[s->last] = from;
+    OK(s->ops->fill_cmm(s->cov, BACKEND_D, 'A', MATCOV_ALL, from, s->n - from, s->first[sensor],
+                        s->first[sensor + 1] - s->first[sensor], s->strip[s->last] + from, s->n));
     return s->strip[s->last];
 }
 
@@ -112,13 +113,16 @@ static inline const double *strip_of(Slopes *s, int sensor) {
 static status fill_slopes(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t nj, double *a,
                           int64_t lda) {
     Slopes *s = (Slopes *)arg;
+    int top = 0;
+    while (s->first[top + 1] <= i0)
+        top++;
     for (int64_t j = j0; j < j0 + nj;) {
         int sensor = 0;
         while (s->first[sensor + 1] <=
                j) /* tiles do not span sensors: the same place in both orders */
             sensor++;
         const int64_t to = std::min(s->first[sensor + 1], j0 + nj);
-        const double *strip = strip_of(s, sensor);
+        const double *strip = strip_of(s, sensor, s->first[top]);
         gather_kernel<<<132 * 16, 256, 0, stream>>>(strip, s->n, s->first[sensor], s->perm, i0, ni,
                                                     j, to - j, a + (j - j0) * lda, lda);
         CU(cudaGetLastError());

@@ -28,9 +28,9 @@
  * - A context belongs to one thread at a time; different contexts are independent. The CPU's
  * operations take NULL for a context.
  * - What a backend lacks: an operation that it does not have is in its table all the same and
- * returns MOAO_INPUT with one message (backend_lacks). The families batch, half and lowrank are
- * always there; matcov, psf and group are NULL where a backend has none of its own, and beside them
- * stands what serves instead. */
+ * returns MOAO_INPUT with one message (backend_lacks). The families batch, half, lowrank and sparse
+ * are always there; matcov, psf and group are NULL where a backend has none of its own, and beside
+ * them stands what serves instead. */
 #ifndef MOAO_BACKEND_H
 #define MOAO_BACKEND_H
 

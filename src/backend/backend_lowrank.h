@@ -33,6 +33,9 @@ extern "C" {
 #define BATCH_SVD_MAX 512   /* min(m, n) of gesvj; most (+ over) of ara and rsvd */
 #define BATCH_SUM_MAX 256   /* k + k2 of recompress */
 #define BATCH_SWEEPS_MAX 30 /* sweeps of Jacobi rotations before info is -2 */
+/* Share of t^2 that ara leaves at most to what no sample found: the cut of what was found then has
+ * the rest, and keeps a column or two more than need be at most. */
+#define BATCH_ARA_SHARE 0.75
 
 /* Where a product is cut. The cut rank r is the least one whose error meets the threshold, at most
  * `most` and min(m, n). NULL instead of a batch_cut: all min(m, n) columns, also those of zero

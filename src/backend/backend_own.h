@@ -1,7 +1,8 @@
 /* For those who write a backend. Its own table is what it implements: arguments have been checked
  * before an operation of it is called (checked.h), what it does not check is in range. A pointer of
  * an operation may be NULL: the backend lacks it, and callers are told so. The members that are no
- * typed operations (up to workspace, and the families' bytes, open and close) must be there. */
+ * typed operations (up to workspace, and the families' bytes, open and close) must be there, and so
+ * must the tables batch, half, lowrank and sparse, be they without an operation. */
 #ifndef MOAO_BACKEND_OWN_H
 #define MOAO_BACKEND_OWN_H
 

@@ -133,8 +133,9 @@ static NAME(range) NAME(found)(arena *mem, const cut_one *cut, uint64_t seed, in
         f.t = cut->kind == 'A'   ? ldexp(cut->tol, e)
               : cut->norm == 'F' ? cut->tol * sqrt(all)
                                  : cut->tol * NAME(spectral)(&f, m, n, all);
-        f.reached = f.rest <= f.t * f.t && (f.t >= least || f.rest == 0);
-        if (f.reached || f.p == most)
+        /* below `least` the difference may be 0 by its roundings */
+        f.reached = f.rest <= f.t * f.t && (f.t >= least || f.p == k || all == 0);
+        if ((f.reached && f.rest <= BATCH_ARA_SHARE * f.t * f.t) || f.p == most)
             return f;
         if (!NAME(round)(mem, &f, seed, m, n, batch_least(block, most - f.p), a, f.t >= least)) {
             f.reached = true;

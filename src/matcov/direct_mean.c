@@ -43,8 +43,8 @@ static double mean_parallel(double strength, double L0, const double at[2], cons
             node(i, &x, &w);
             double t = middle + half * x;
             double density = fmin(sum - fabs(t), fmin(la, lb)) / (la * lb);
-            mean += half * w * density *
-                    structure_at(strength, L0, at[0] + t * e[0], at[1] + t * e[1]);
+            mean +=
+                half * w * density * structure_at(strength, L0, at[0] + t * e[0], at[1] + t * e[1]);
         }
     }
     return mean;

@@ -219,7 +219,8 @@ static void fill_tile(const fill_source *src, structure_kernel *kernel, const pi
     const like *t = table_of(src, r, c, &reversed);
     double *to = a + r->at + c->at * ld;
     if (t == NULL && src->means->nclass > 0) {
-        const gradient_slopes rows = {r->f, r->axis, r->k0, r->k1}, cols = {c->f, c->axis, c->k0, c->k1};
+        const gradient_slopes rows = {r->f, r->axis, r->k0, r->k1},
+                              cols = {c->f, c->axis, c->k0, c->k1};
         gradients_fill(src->means, src->lay, &rows, &cols, ws->x, to, ld);
     } else if (t == NULL || t->ground)
         fill_unlike(src->lay, kernel, r, c, ws, t == NULL, to, ld);

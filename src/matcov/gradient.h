@@ -1,15 +1,15 @@
 /* Tables for sensors that measure the mean gradient. The mean of the gradient over a subaperture is
  * that of the phase differences between opposite edges; two of them have the covariance
  *
- *   -1/2 la lb (u grad)(v grad) <D>,     <D>: D averaged over both footprints, of sizes la and lb
+ *   1/2 la lb (u grad)(v grad) <D>,     <D>: D averaged over both footprints, of sizes la and lb
  *
  * which tables hold: beyond GRADIENT_RADIUS footprints two radial functions, below it grids of
  * exact values. Both depend on the outer scale and the two sizes alone. Model section 4. */
 #ifndef MOAO_MATCOV_GRADIENT_H
 #define MOAO_MATCOV_GRADIENT_H
 
-#include "gradient_formula.h"
 #include "base/status.h"
+#include "gradient_formula.h"
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -19,8 +19,8 @@
 /* Sizes in the pupil that differ by more: the larger is cut into equal squares. */
 #define GRADIENT_RATIO 1.5
 
-/* kappa: 2 pi / L0, or 1 for Kolmogorov; turn: of the second sensor against the first [rad]. la = 0:
- * the first is the phase at a point, and
+/* kappa: 2 pi / L0, or 1 for Kolmogorov; turn: of the second sensor against the first [rad]. la =
+ * 0: the first is the phase at a point, and
  *
  *   cov = 1/2 lb (v grad) <D>,    <D>: D averaged over the second's footprint,
  *
@@ -53,9 +53,9 @@ typedef struct {
 } gradient_axes;
 
 /* f[e] += coef times the covariance at (x[e] - x0, y[e] - y0) [m], in the units of the scale-free
- * structure function, 0 <= e < n. values: where table->radial and table->near count from. gradient_add_phase: of the phase at
- * (x[e], y[e]) with axis v of a slope around (x0, y0); kind: the number of that axis, turn: of its
- * sensor. Local. */
+ * structure function, 0 <= e < n. values: where table->radial and table->near count from.
+ * gradient_add_phase: of the phase at (x[e], y[e]) with axis v of a slope around (x0, y0); kind:
+ * the number of that axis, turn: of its sensor. Local. */
 void gradient_add_phase(const matcov_gradient *table, const double *values,
                         const gradient_axes *axes, size_t n, const double *x, const double *y,
                         double x0, double y0, double coef, double *f);

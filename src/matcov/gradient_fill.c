@@ -10,9 +10,9 @@
 typedef struct {
     const matcov_class *c;
     bool swapped;
-    int parts[2];    /* of the rows' and of the columns' subapertures */
-    double scale;    /* of an entry, per unit of a layer's coefficient [arcsec^2/rad^2] */
-    double step[2];  /* between parts, in the pupil [m] */
+    int parts[2];   /* of the rows' and of the columns' subapertures */
+    double scale;   /* of an entry, per unit of a layer's coefficient [arcsec^2/rad^2] */
+    double step[2]; /* between parts, in the pupil [m] */
 } relation;
 
 static relation relation_of(const gradients *g, const footprint *a, const footprint *b) {
@@ -27,8 +27,8 @@ static relation relation_of(const gradients *g, const footprint *a, const footpr
     return r;
 }
 
-static gradient_axes axes_of(const relation *r, const matcov_gradient *t,
-                             const footprint *a, int axis_a, const footprint *b, int axis_b) {
+static gradient_axes axes_of(const relation *r, const matcov_gradient *t, const footprint *a,
+                             int axis_a, const footprint *b, int axis_b) {
     const double rot = r->swapped ? b->rot : a->rot;
     gradient_axes x = {.turn = {cos(rot), sin(rot)}};
     x.kind = r->swapped ? gradient_kind(t->kinds, axis_b, axis_a)
@@ -81,8 +81,7 @@ void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes
         if (r.c->table[l] < 0)
             continue;
         const matcov_gradient *t = &g->tables[r.c->table[l]];
-        const gradient_axes axes =
-            axes_of(&r, t, rows->f, rows->axis, cols->f, cols->axis);
+        const gradient_axes axes = axes_of(&r, t, rows->f, rows->axis, cols->f, cols->axis);
         double c, cone, of[2], offset[2];
         on_layer(lay, l, rows->f, &c, of);
         on_layer(lay, l, cols->f, &cone, offset);

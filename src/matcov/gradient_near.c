@@ -5,16 +5,17 @@
  *
  *   xx = Tx Ty of the second antiderivative in y,      xy = Tx Ty of the one in x and y,
  *
- * each over 2 la lb. The structure function is sampled once, on the product of the Lobatto points of
- * some cells, and is a polynomial of degree 4 on each: an antiderivative at any point is a sum over
- * samples, and a grid the product of three matrices. Cells grow from the kink at zero outwards. */
+ * each over 2 la lb. The structure function is sampled once, on the product of the Lobatto points
+ * of some cells, and is a polynomial of degree 4 on each: an antiderivative at any point is a sum
+ * over samples, and a grid the product of three matrices. Cells grow from the kink at zero
+ * outwards. */
 #include "gradient.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DEGREE 4  /* of the polynomials: 5 points in a cell, of which it shares one with the next */
+#define DEGREE 4  /* of the polynomials; a cell shares one of its 5 points with the next */
 #define EDGE 5    /* steps of a grid beyond what it serves, where the spline's end is felt */
 #define TURNED 6  /* squares across, by which a turned footprint is averaged */
 #define CELLS 200 /* most cells */
@@ -51,8 +52,7 @@ matcov_gradient gradient_shape(const gradient_key *k) {
 }
 
 size_t gradient_near_size(const matcov_gradient *t) {
-    return (size_t)t->kinds *
-           ((size_t)gradient_cells(t, 0) + (size_t)gradient_cells(t, 1));
+    return (size_t)t->kinds * ((size_t)gradient_cells(t, 0) + (size_t)gradient_cells(t, 1));
 }
 
 /* Cells on [0, reach] and, for each point of a cell, the coefficients of the polynomial that is 1
@@ -251,7 +251,8 @@ static status builder_init(const gradient_key *k, const matcov_gradient *t, buil
     const double high = fmax(k->la, k->lb), low = is_phase(k) ? k->lb : fmin(k->la, k->lb);
     const size_t side = (size_t)(t->side[0] > t->side[1] ? t->side[0] : t->side[1]);
     *b = (builder){.la = k->la, .lb = k->lb};
-    make_cells(fmax(t->half[0], t->half[1]) + 1.01 * high, low / 32.0, 0.2 * (k->la + k->lb), &b->c);
+    make_cells(fmax(t->half[0], t->half[1]) + 1.01 * high, low / 32.0, 0.2 * (k->la + k->lb),
+               &b->c);
     b->n = sample_count(&b->c);
     const size_t n = (size_t)b->n;
     TRY(ALLOC(b->samples, n * n, "samples of the structure function"));
@@ -289,7 +290,8 @@ static status near_upright(const gradient_key *k, const matcov_gradient *t, doub
 }
 
 /* Add to row j of a grid the covariances with a part of a turned footprint, as if it were upright,
- * at `part` from its centre: a difference over a part of the size counts `weight`. x, f: scratch. */
+ * at `part` from its centre: a difference over a part of the size counts `weight`. x, f: scratch.
+ */
 static void add_part(const gradient_key *k, const matcov_gradient *t, int g, int j,
                      const matcov_gradient *small, const double *values, const double part[2],
                      double weight, const double *x, double *f, double *grid) {

@@ -59,7 +59,8 @@ status matcov_init(const comm *c, const sys *s, const profile *p, matcov **mc) {
     if (st == MOAO_OK)
         st = likes_allocate(&(*mc)->self);
     if (st == MOAO_OK)
-        st = likes_compute(&(*mc)->pairs, &(*mc)->lay, &(*mc)->means, share(c, c->rank, (*mc)->pairs.ntable),
+        st = likes_compute(&(*mc)->pairs, &(*mc)->lay, &(*mc)->means,
+                           share(c, c->rank, (*mc)->pairs.ntable),
                            share(c, c->rank + 1, (*mc)->pairs.ntable));
     if (st == MOAO_OK)
         st = likes_compute(&(*mc)->self, &(*mc)->lay, &(*mc)->means, 0, (*mc)->self.ntable);

@@ -42,7 +42,10 @@ static void warn_frames(const params *par, const sys *s, warnings *w) {
     for (int i = 0; i < s->nsensor; i++) {
         double t = s->sensors[i].noise.frame_time;
         count(&slow, t > LONG_FRAME, i);
-        count(&late, par->loop_delay > 0 && t > par->loop_delay && t <= LONG_FRAME, i);
+        count(&late,
+              par->loop_integration == 0 && par->loop_delay > 0 && t > par->loop_delay &&
+                  t <= LONG_FRAME,
+              i);
     }
     if (slow.n > 0)
         params_warn(w, "%s%s: frame_time is %.4g s; was %.4g ms meant?",
@@ -52,7 +55,7 @@ static void warn_frames(const params *par, const sys *s, warnings *w) {
     if (late.n > 0)
         params_warn(w,
                     "%s%s: frame_time %.4g ms is longer than loop.delay, %.4g ms, which must hold "
-                    "half of it: the lag of the integration is not added",
+                    "half of it; or give loop.integration",
                     s->sensors[late.first].name, others(&late, more),
                     1e3 * s->sensors[late.first].noise.frame_time, 1e3 * par->loop_delay);
 }

@@ -25,8 +25,8 @@ static void add_jitter(psf *p, const double jitter[2], double obs) {
             p->errors[(size_t)u * (size_t)p->P + (size_t)v] += a * a + b * b;
         }
     /* mean square of a coordinate over the annulus: D^2 (1 + o^2) / 16 */
-    p->errors_variance += wave * wave * (jitter[0] * jitter[0] + jitter[1] * jitter[1]) *
-                          diameter * diameter * (1 + obs * obs) / 16;
+    p->errors_variance += wave * wave * (jitter[0] * jitter[0] + jitter[1] * jitter[1]) * diameter *
+                          diameter * (1 + obs * obs) / 16;
 }
 
 /* Structure function, for a variance of 1, of a spectrum f^-power from 1/D to the grid's highest

@@ -18,9 +18,9 @@
 
 typedef struct { /* noise of one sensor, as given by the parameters */
     double
-        variance; /* slope variance [arcsec^2] that replaces the model below; < 0: use the model */
-    bool gaussian;     /* photon noise of a Gaussian spot, else the published factor */
-    double excess;     /* factor on the variance of photons and background; below 1: 1 */
+        variance;  /* slope variance [arcsec^2] that replaces the model below; < 0: use the model */
+    bool gaussian; /* photon noise of a Gaussian spot, else the published factor */
+    double excess; /* factor on the variance of photons and background; below 1: 1 */
     double background; /* of a pixel in a frame, the sky's not counted [e-] */
     bool has_sky, extinct;
     double sky;        /* NGS: where has_sky, magnitudes per arcsec^2 */

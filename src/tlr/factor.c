@@ -186,24 +186,33 @@ done:
     return st;
 }
 
+/* L below the block, tile column by tile column; m: what each is before its own triangle divides
+ * it, L_ik L_kk^T. */
+static status divide_panel(state *s, const panel *here, int64_t below, double *d, int64_t ldd,
+                           double *m) {
+    const int64_t n = here->width, first = s->l->cols->first[here->c0];
+    status st = MOAO_OK;
+    for (int64_t k = here->c0; below > 0 && k < here->c1; k++) {
+        const int64_t at = s->l->cols->first[k] - first, b = tlr_extent(s->l->cols, k);
+        double *column = d + n + at * ldd;
+        TRY(tlr_dense_gemm(&s->w, 'N', 'T', below, b, at, -1, d + n, ldd, d + at, ldd, 1, column,
+                           ldd));
+        TRY(tlr_dense_copy(&s->w, below, b, column, ldd, m + at * below, below));
+        TRY(tlr_dense_trsm(&s->w, 'R', 'T', below, b, d + at * (ldd + 1), ldd, column, ldd));
+    }
+done:
+    return st;
+}
+
 /* L below the block, and its tiles: what is compressed is L_ik L_kk^T, in the metric of the matrix;
  * V := L_kk^-1 V leads back. */
 static status finish_panel(state *s, int64_t p, double *d, int64_t ldd) {
     const panel *here = s->l->panel + p;
     const int64_t n = here->width, below = panel_rows(s->l, p) - n;
-    const double one = 1;
     double *m = NULL;
     status st;
-    TRY(tlr_dense_trsm(&s->w, 'R', 'T', below, n, d, ldd, d + n, ldd));
     TRY(tlr_work_room(&s->w, BUF_METRIC, below * n, &m));
-    TRY(tlr_dense_copy(&s->w, below, n, d + n, ldd, m, below));
-    for (int64_t k = here->c0; below > 0 && k < here->c1; k++) {
-        const int64_t at = s->l->cols->first[k] - s->l->cols->first[here->c0],
-                      b = tlr_extent(s->l->cols, k);
-        TRY(tlr_work_bytes(&s->w, s->w.be->workspace(BACKEND_TRMM, BACKEND_D, below, b)));
-        TRY(s->w.be->trmm(s->w.ctx, BACKEND_D, 'R', 'L', 'T', 'N', below, b, &one,
-                          d + at * (ldd + 1), ldd, m + at * below, below, s->w.work, s->w.lwork));
-    }
+    TRY(divide_panel(s, here, below, d, ldd, m));
     TRY(tlr_compress_panel(&s->w, s->l, p, m, largest(below, 1), d + n, ldd));
     for (int64_t k = here->c0; k < here->c1; k++) {
         const int64_t at = s->l->cols->first[k] - s->l->cols->first[here->c0],

@@ -153,16 +153,17 @@ done:
 }
 
 static void list_write(const product *p, int64_t n, int64_t *to) {
-    for (int64_t i = 0; i < n; i++, p++) {
-        const int64_t entry[LIST_PARTS] = {p->m,
-                                           p->n,
-                                           p->k,
-                                           (int64_t)(intptr_t)p->a,
-                                           (int64_t)(intptr_t)p->b,
-                                           (int64_t)(intptr_t)p->c,
-                                           p->lda,
-                                           p->ldb,
-                                           p->ldc};
+#pragma omp parallel for if (n > 16384)
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t entry[LIST_PARTS] = {p[i].m,
+                                           p[i].n,
+                                           p[i].k,
+                                           (int64_t)(intptr_t)p[i].a,
+                                           (int64_t)(intptr_t)p[i].b,
+                                           (int64_t)(intptr_t)p[i].c,
+                                           p[i].lda,
+                                           p[i].ldb,
+                                           p[i].ldc};
         for (int part = 0; part < LIST_PARTS; part++)
             to[part * n + i] = entry[part];
     }

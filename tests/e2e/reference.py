@@ -81,6 +81,18 @@ def total_r0(layers, lam=500e-9):
 
 # ---- Section 2: sensors
 
+def lit_share(centre, pitch, radius, obscuration):
+    """Share of a square inside the annulus: lengths of chords on 4000 lines across it."""
+    x = centre[0] + pitch * ((np.arange(4000) + 0.5) / 4000 - 0.5)
+    low, high = centre[1] - pitch / 2, centre[1] + pitch / 2
+
+    def within(r):
+        half = np.sqrt(np.maximum(r * r - x * x, 0))
+        return np.maximum(np.minimum(high, half) - np.maximum(low, -half), 0).mean() / pitch
+
+    return within(radius) - within(obscuration * radius)
+
+
 class Sensor:
     """A wavefront sensor; the truth sensor is one with neither registration nor noise at an infinite star."""
 
@@ -101,6 +113,8 @@ class Sensor:
         centres = np.stack([ii[valid], jj[valid]], axis=1) * self.pitch / 2
         self.position = self.magnification * centres @ self.rotation.T + np.array(key.get("shift", [0, 0]), dtype=float)
         self.nsub = len(centres)
+        self.light = [lit_share(c, self.pitch, diameter / 2, obscuration) for c in centres] if self.gradient \
+            else np.ones(len(centres))
         self.axes = self.rotation.T                         # rows e_x, e_y
 
     def scale(self, h):
@@ -193,8 +207,9 @@ def noise(w, layers):
             flux = key["lgs_return"] * key["frame_time"] * area * key["throughput"] / key["atm_transmission"]
 
         def variance(e_along, e_across):
-            return 0.32 / flux * e_along ** 2 \
-                + 0.82 * (key["ron"] / (flux * key["pixel"])) ** 2 * e_along ** 3 * e_across
+            light = flux * w.light[i]
+            return 0.32 / light * e_along ** 2 \
+                + 0.82 * (key["ron"] / (light * key["pixel"])) ** 2 * e_along ** 3 * e_across
 
         for i in range(n):
             if key["type"] == "ngs":

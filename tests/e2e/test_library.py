@@ -114,14 +114,14 @@ class Plugins(unittest.TestCase):
     def test_another_version(self):
         """A plugin is refused when any of its tables is longer or shorter, or one that it must have is missing."""
         words = {"batch": "batched operations", "half": "operations on halves", "lowrank": "low-rank operations",
-                 "matcov": "covariances", "psf": "PSFs", "group": "groups"}
+                 "sparse": "products with sparse matrices", "matcov": "covariances", "psf": "PSFs", "group": "groups"}
         for off in (8, -8):
             self.assertRegex(self.gpu("backend", off),
                              r"belongs to another version: its table has \d+ bytes instead of \d+")
             for table, what in words.items():
                 self.assertRegex(self.gpu(table, off),
                                  "belongs to another version: its table of %s has \\d+ bytes instead of \\d+" % what)
-        for table in ("batch", "half", "lowrank"):
+        for table in ("batch", "half", "lowrank", "sparse"):
             self.assertIn("belongs to another version", self.gpu(table, "missing"))
 
 

@@ -1,6 +1,7 @@
 /* The emulator as a plugin of the program: batched products and the low-rank routines of src/gpu
  * under the name "gpu", on the CPU's memory. It lacks the other operations. */
 #include "backend/backend_own.h"
+#include "backend/backend_sparse.h"
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
 #include <cstdarg>
@@ -40,6 +41,7 @@ static status open_context(int d, void *stream, backend_ctx **ctx) {
 
 static const backend_batch batch = {.size = sizeof(backend_batch), .gemm = gpu_batch_gemm};
 static const backend_half half = {.size = sizeof(backend_half)};
+static const backend_sparse sparse = {.size = sizeof(backend_sparse)};
 
 const backend emulated = {
     .name = "gpu",
@@ -66,6 +68,7 @@ const backend emulated = {
     .batch = &batch,
     .half = &half,
     .lowrank = &backend_lowrank_gpu,
+    .sparse = &sparse,
 };
 
 extern "C" __attribute__((visibility("default"))) const backend *

@@ -1,6 +1,6 @@
 /* A plugin whose tables have the sizes of another version: MOAO_TEST_TABLE names one (batch, half,
- * lowrank, matcov, psf, group, or backend for the table itself), MOAO_TEST_BYTES is what its size
- * is off by, or "missing". It has no operation: a program that takes it has not looked. */
+ * lowrank, sparse, matcov, psf, group, or backend for the table itself), MOAO_TEST_BYTES is what
+ * its size is off by, or "missing". It has no operation: a program that takes it has not looked. */
 #include "backend/backend_group.h"
 #include "backend/backend_matcov.h"
 #include "backend/backend_psf.h"
@@ -10,6 +10,7 @@
 static backend_batch batch = {.size = sizeof batch};
 static backend_half half = {.size = sizeof half};
 static backend_lowrank lowrank = {.size = sizeof lowrank};
+static backend_sparse sparse = {.size = sizeof sparse};
 static backend_matcov matcov = {.size = sizeof matcov};
 static backend_psf psf = {.size = sizeof psf};
 static backend_group group = {.size = sizeof group};
@@ -31,6 +32,7 @@ static backend table = {
     .batch = &batch,
     .half = &half,
     .lowrank = &lowrank,
+    .sparse = &sparse,
     .matcov = &matcov,
     .psf = &psf,
     .group = &group,
@@ -47,6 +49,7 @@ const backend *moao_gpu_backend(void *set, char *why, size_t len) {
         {"batch", (const void **)&table.batch, &batch.size},
         {"half", (const void **)&table.half, &half.size},
         {"lowrank", (const void **)&table.lowrank, &lowrank.size},
+        {"sparse", (const void **)&table.sparse, &sparse.size},
         {"matcov", (const void **)&table.matcov, &matcov.size},
         {"psf", (const void **)&table.psf, &psf.size},
         {"group", (const void **)&table.group, &group.size},

@@ -1,8 +1,8 @@
-/* Sensors that measure the mean gradient: covariances, tables and fills against quadrature along the
- * edges, and against what is known in closed form. */
-#include "support/matcov_case.h"
+/* Sensors that measure the mean gradient: covariances, tables and fills against quadrature along
+ * the edges, and against what is known in closed form. */
 #include "matcov/gradient.h"
 #include "matcov/matcov.h"
+#include "support/matcov_case.h"
 
 #include <mpi.h>
 
@@ -45,10 +45,10 @@ static void test_derivatives(void **state) {
 
 /* Sensors of every relation: same lattice, other sizes, on cones, turned, much larger. */
 static const case_sensor several[] = {
-    {8, {30, -12}, 90000, 1, 0, {0}, 0},        {8, {-21, 17}, 90000, 1, 0, {0.03, -0.02}, 0},
-    {9, {10, 25}, INFINITY, 1, 0, {0.02}, 11},  {8, {0, 0}, INFINITY, 0.99, -0.3, {-0.04, 0.02}, 11},
-    {4, {-50, 5}, INFINITY, 1, 0, {0}, 11},     {2, {20, 5}, INFINITY, 1, 0, {0}, 11},
-    {1, {-5, 15}, INFINITY, 1, 0, {0.01}, 11},  {7, {4, 3}, 14000, 1, 0, {0}, 0},
+    {8, {30, -12}, 90000, 1, 0, {0}, 0},       {8, {-21, 17}, 90000, 1, 0, {0.03, -0.02}, 0},
+    {9, {10, 25}, INFINITY, 1, 0, {0.02}, 11}, {8, {0, 0}, INFINITY, 0.99, -0.3, {-0.04, 0.02}, 11},
+    {4, {-50, 5}, INFINITY, 1, 0, {0}, 11},    {2, {20, 5}, INFINITY, 1, 0, {0}, 11},
+    {1, {-5, 15}, INFINITY, 1, 0, {0.01}, 11}, {7, {4, 3}, 14000, 1, 0, {0}, 0},
 };
 enum { NSEVERAL = sizeof several / sizeof *several };
 static const double several_layers[][5] = {
@@ -138,7 +138,8 @@ static void test_interaction(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_derivatives),
-                                       cmocka_unit_test(test_fill), cmocka_unit_test(test_interaction)};
+                                       cmocka_unit_test(test_fill),
+                                       cmocka_unit_test(test_interaction)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

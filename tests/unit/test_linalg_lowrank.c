@@ -243,7 +243,7 @@ static double *graded(backend_type t, int64_t n, int sides) {
 
 static void graded_values(void **state) {
     (void)state;
-    static const double allowed[] = {0, 4, 20, 90};
+    static const double allowed[] = {0, 4, 20, 60};
     static const int64_t sizes[] = {8, 16, 24, 40, 64, 100, 128};
     real seen[4] = {0};
     for (size_t i = 0; i < (small() ? 3 : full() ? 7 : 5); i++)

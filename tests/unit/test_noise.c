@@ -1,7 +1,7 @@
 /* Noise covariances of the sensors and the laser stars' tip-tilt constant against figures worked
  * out here. */
-#include "support/matcov_case.h"
 #include "matcov/formula.h"
+#include "support/matcov_case.h"
 
 #include <malloc.h>
 #include <mpi.h>
@@ -325,7 +325,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_natural_star), cmocka_unit_test(test_figures),
         cmocka_unit_test(test_laser_star),   cmocka_unit_test(test_tiptilt),
         cmocka_unit_test(test_limits),       cmocka_unit_test(test_bytes),
-                                       cmocka_unit_test(test_light), cmocka_unit_test(test_shares)};
+        cmocka_unit_test(test_light),        cmocka_unit_test(test_shares)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,6 +115,11 @@ static void wrong_words(void **state) {
          "  - {name: a name of more than 31 bytes is no name, type: ngs, nssp: 10, direction: [40, "
          "10]",
          "bad.yaml:6:12: sensors[0].name: ", "longer than 31 bytes"},
+        {"nssp: 10, direction: [-30", "nssp: 10, slope: points, direction: [-30",
+         "bad.yaml:7:34: sensors[1].slope: ",
+         "points, but that of NGS 1 is gradient, expected the same"},
+        {"nssp: 12, altitude", "slope: mean, nssp: 12, altitude",
+         "bad.yaml:4:23: lgs_defaults.slope: ", "expected one of gradient, points"},
     };
     CHECK(m);
     assert_int_equal(mistakes_missed, 0);
@@ -191,13 +196,8 @@ static void inconsistent_values(void **state) {
          "bad.yaml:14:28: schedule.tor_interval: ", "given beside tor_times"},
         {"altitude: 90 km", "altitude: 9 km",
          "bad.yaml:4:36: sensors[2].altitude: ", "below layers with 10.0 % of r0^(-5/3)"},
-        {"0.14}\ndm: {nssp: 16}", "0.95}\ndm: {nssp: 3}", "bad.yaml:3:12: dm.nssp: ",
-         "leaves no valid subaperture"},
-        {"nssp: 10, direction: [-30", "nssp: 10, slope: points, direction: [-30",
-         "bad.yaml:7:34: sensors[1].slope: ",
-         "points, but that of NGS 1 is gradient, expected the same"},
-        {"nssp: 12, altitude", "slope: mean, nssp: 12, altitude",
-         "bad.yaml:4:23: lgs_defaults.slope: ", "expected one of gradient, points"},
+        {"0.14}\ndm: {nssp: 16}", "0.95}\ndm: {nssp: 3}",
+         "bad.yaml:3:12: dm.nssp: ", "leaves no valid subaperture"},
         {"tor_times: [0, 600]", "tor_interval: 600, start: 0, end: 1e-8",
          "bad.yaml:14:46: schedule.end: ", "leaves no time for tor_interval"},
         {"exposure_times: [0, 300, 600]", "exposure_interval: 1e7, end: 1e-3",

@@ -23,8 +23,8 @@ static psf_result perfect(const psf_opts *o, double obs, double ee[3]) {
 }
 
 /* A strong jitter makes the PSF a Gaussian of its width; along one axis it leaves the other alone:
- * the energy in a box is then that of the strip. Weak jitter takes what its tilt takes of the Strehl
- * ratio: 1 - S = variance of a tilt over the annulus. */
+ * the energy in a box is then that of the strip. Weak jitter takes what its tilt takes of the
+ * Strehl ratio: 1 - S = variance of a tilt over the annulus. */
 static void test_jitter(void **state) {
     (void)state;
     double ee[3], none[3];
@@ -48,8 +48,8 @@ static void test_jitter(void **state) {
     CLOSE(1 - r.strehl, r.variance, 0.01 + r.variance);
 }
 
-/* A static error of 60 nm takes about its variance of the Strehl ratio, whatever its spectrum; a little
- * less for a steep one, whose slowest waves are in part piston over the pupil. */
+/* A static error of 60 nm takes about its variance of the Strehl ratio, whatever its spectrum; a
+ * little less for a steep one, whose slowest waves are in part piston over the pupil. */
 static void test_static(void **state) {
     (void)state;
     double ee[3];

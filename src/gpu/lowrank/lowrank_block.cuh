@@ -236,7 +236,7 @@ struct Pieces {
 
 /* Matrices of a call that are worked on at once: enough for several blocks on each multiprocessor,
  * or what the workspace holds. */
-constexpr int64_t CHUNK = 792;
+constexpr int64_t CHUNK = 1056;
 
 } // namespace lowrank
 #endif

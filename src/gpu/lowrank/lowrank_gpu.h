@@ -27,6 +27,14 @@ status lowrank_gesvj(cudaStream_t s, backend_type t, char jobu, char jobv, const
                      int64_t count, batch_dim m, batch_dim n, batch_mat a, batch_mat sigma,
                      batch_mat u, batch_mat v, int64_t *rank, int *info, void *work, size_t lwork);
 
+/* The same for the factors of a product, whose rows are of about one size: a tall one goes by its
+ * QR with rows as they are, so that single values are accurate where A = B D2 only. */
+size_t lowrank_factor_svd_work(backend_type t, int64_t count, int64_t m, int64_t n);
+status lowrank_factor_svd(cudaStream_t s, backend_type t, char jobu, char jobv,
+                          const batch_cut *cut, int64_t count, batch_dim m, batch_dim n,
+                          batch_mat a, batch_mat sigma, batch_mat u, batch_mat v, int64_t *rank,
+                          int *info, void *work, size_t lwork);
+
 /* Sketches (sketch.cu) and recompression (recompress.cu). */
 size_t lowrank_rsvd_work(backend_type t, int64_t count, int64_t m, int64_t n, int64_t k);
 size_t lowrank_ara_work(backend_type t, int64_t count, int64_t m, int64_t n, int64_t k);

@@ -282,10 +282,13 @@ status factor(int op, cudaStream_t s, int64_t count, batch_dim m, batch_dim n, b
     q.m = whole(m);
     q.n = whole(n);
     q.info = info;
-    if (m.n <= 32 && n.n <= 32) {
-        const QrWarpArgs<T> w = {q.A, q.other, q.tau, q.m, q.n, info, count};
+    const QrWarpArgs<T> w = {q.A, q.other, q.tau, q.m, q.n, info, count};
+    if (m.n <= 32 && n.n <= 32)
         return launch_qr_warp<T>(op, w, (int)(m.n > n.n ? m.n : n.n), s);
-    }
+    if (qr_grid_fits(m.n, n.n))
+        return launch_qr_grid<T>(op, w, m.n, n.n, s);
+    if (m.n <= 512 && n.n <= 64)
+        return launch_qr_twice<T>(op, w, s);
     return op == GEQRF    ? start<T, GEQRF>(q, count, m.n, n.n, k, s)
            : op == FULL_Q ? start<T, FULL_Q>(q, count, m.n, n.n, k, s)
                           : start<T, ONLY_R>(q, count, m.n, n.n, k, s);
@@ -306,6 +309,11 @@ status form(cudaStream_t s, int64_t count, batch_dim m, batch_dim n, batch_dim k
 template <class T>
 status multiply(cudaStream_t s, char side, char trans, int64_t count, batch_dim m, batch_dim n,
                 batch_dim k, batch_mat a, batch_mat tau, batch_mat c) {
+    if (side == 'L' && m.n <= 512 && k.n <= 128) {
+        const QrApply<T> w = {plain<T>(a), plain<T>(tau), plain<T>(c),  whole(m),
+                              whole(n),    whole(k),      trans != 'N', count};
+        return launch_qr_apply<T>(w, m.n, s);
+    }
     QrArgs<T> q = {};
     q.A = plain<T>(a);
     q.tau = plain<T>(tau);

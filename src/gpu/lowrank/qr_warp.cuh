@@ -156,6 +156,28 @@ template <class T> struct QrWarpArgs {
 };
 /* For matrices of up to 32 rows and columns; most: bound of both. op: the first three. */
 template <class T> status launch_qr_warp(int op, const QrWarpArgs<T> &a, int most, cudaStream_t s);
+/* The same for matrices of at most rows x cols, for which qr_grid_fits (qr_grid_kernel.cuh). */
+template <class T>
+status launch_qr_grid(int op, const QrWarpArgs<T> &a, int64_t rows, int64_t cols, cudaStream_t s);
+/* Of at most 512 x 64. */
+template <class T> status launch_qr_twice(int op, const QrWarpArgs<T> &a, cudaStream_t s);
+/* C := op(Q) C, the k vectors in A (m x k), C m x n; at most 512 rows. */
+template <class T> struct QrApply {
+    Mat<T> A, tau, C;
+    Dim m, n, k;
+    bool trans;
+    int64_t count;
+};
+template <class T> status launch_qr_apply(const QrApply<T> &a, int64_t rows, cudaStream_t s);
+inline bool qr_grid_fits(int64_t rows, int64_t cols) {
+    return (rows <= 128 && cols <= (rows <= 64 ? 64 : 128)) || (rows <= 256 && cols <= 64) ||
+           (rows <= 512 && cols <= 32);
+}
+
+/* Does qr with job 'R' leave matrices of at most rows x cols as they are? */
+inline bool qr_keeps(int64_t rows, int64_t cols) {
+    return qr_grid_fits(rows, cols) || (rows <= 512 && cols <= 64);
+}
 
 } // namespace lowrank
 #endif

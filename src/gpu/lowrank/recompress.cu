@@ -2,6 +2,7 @@
  * QR of F with its reflectors, R alone of G, the left vectors X and values of S = Ru Rv^T; then U
  * := Qu X and V := G (Ru^T X). The Q of G is never formed. job 'R' exchanges the roles. */
 #include "lowrank_block.cuh"
+#include "qr_warp.cuh"
 
 namespace lowrank {
 namespace {
@@ -29,21 +30,29 @@ template <class T> struct GatherArgs {
     int *shift, *info;
 };
 
-/* f := 2^shift [fa a, fb b]; returns the shift. */
+/* f := 2^shift [fa a, fb b]; returns the shift. bad is lowered to the first column that is not
+ * finite, those of a counted from `from_a` + 1 and those of b from `from_b` + 1. */
 template <class T>
-__device__ inline int gather_side(const Side<T> &s, int64_t b, int k, int k2, int width,
-                                  double *red) {
+__device__ inline int gather_side(const Side<T> &s, int64_t b, int k, int k2, int from_a,
+                                  int from_b, int width, int *bad, double *red) {
     const int rows = dim_full(s.rows, b), lane = threadIdx.x % 32, warps = blockDim.x / 32;
     const Ref<T> A = resolve(s.a, b, rows, k), B = resolve(s.b, b, rows, k2);
     T *f = s.f + b * s.rows.n * width, *copy = s.copy ? s.copy + b * s.rows.n * width : nullptr;
     double most = 0;
-    for (int j = threadIdx.x / 32; j < k + k2; j += warps)
+    for (int j = threadIdx.x / 32; j < k + k2; j += warps) {
+        const T *from = j < k ? A.p + j * A.sj : B.p + (j - k) * B.sj;
+        const T factor = (T)(j < k ? s.fa : s.fb);
+        bool fine = true;
+#pragma unroll 4
         for (int i = lane; i < rows; i += 32) {
-            const T x = j < k ? (T)s.fa * A.p[i + j * A.sj] : (T)s.fb * B.p[i + (j - k) * B.sj];
-            const double y = fabs((double)x);
-            most = y > most ? y : most;
-            f[i + j * s.rows.n] = x;
+            const T x = from[i], y = factor * x;
+            fine = fine && fabs((double)x) <= DBL_MAX; /* false for NaN, too */
+            most = fmax(most, fabs((double)y));
+            f[i + j * s.rows.n] = y;
         }
+        if (!fine)
+            atomicMin(bad, (j < k ? from_a + j : from_b + j - k) + 1);
+    }
     most = block_max(most, red);
     const int shift = shift_of<T>(most);
     const Scale<T> scale = scale_by<T>(shift);
@@ -57,20 +66,6 @@ __device__ inline int gather_side(const Side<T> &s, int64_t b, int k, int k2, in
     return shift;
 }
 
-/* The first column of U, V, U2, V2 that is not finite, among those that are read. */
-template <class T>
-__device__ inline void survey_sum(const GatherArgs<T> &a, int64_t b, int k, int k2, int *bad,
-                                  double *red) {
-    for (int p = 0; p < 4; p++) {
-        const Side<T> &s = a.side[(p % 2 == 1) != a.turned];
-        const int rows = dim_full(s.rows, b), cols = p < 2 ? k : k2;
-        if (!(p < 2 ? a.old : a.fresh))
-            continue;
-        const Ref<T> M = resolve(p < 2 ? s.a : s.b, b, rows, cols);
-        survey(M.p, M.sj, rows, cols, p < 2 ? p * k : 2 * k + (p - 2) * k2, bad, red);
-    }
-}
-
 template <class T>
 __global__ void __launch_bounds__(32 * WARPS)
     gather_kernel(const __grid_constant__ GatherArgs<T> a) {
@@ -81,18 +76,20 @@ __global__ void __launch_bounds__(32 * WARPS)
     batch::wait_for_predecessor();
     const bool valid = dim_valid(a.side[0].rows, b) && dim_valid(a.side[1].rows, b) &&
                        dim_valid(a.k, b) && dim_valid(a.k2, b);
-    int k = valid ? dim_full(a.k, b) : 0, k2 = valid ? dim_full(a.k2, b) : 0;
+    const int k0 = valid ? dim_full(a.k, b) : 0, l0 = valid ? dim_full(a.k2, b) : 0;
     if (threadIdx.x == 0)
         *bad = INT_MAX;
     __syncthreads();
-    if (valid)
-        survey_sum(a, b, k, k2, bad, red);
+    int k = a.old ? k0 : 0, k2 = a.fresh ? l0 : 0, shift = 0;
+    for (int p = 0; p < 2 && k + k2; p++) { /* the caller's order: U, V, U2, V2 */
+        const bool is_v = (p == 1) != a.turned;
+        shift += gather_side(a.side[p], b, k, k2, is_v ? k0 : 0, 2 * k0 + (is_v ? l0 : 0), a.width,
+                             bad, red);
+    }
     __syncthreads();
     const bool lost = !valid || *bad != INT_MAX;
-    k = a.old && !lost ? k : 0, k2 = a.fresh && !lost ? k2 : 0;
-    int shift = 0;
-    for (int p = 0; p < 2 && k + k2; p++)
-        shift += gather_side(a.side[p], b, k, k2, a.width, red);
+    if (lost)
+        k = k2 = 0;
     if (threadIdx.x == 0) {
         const int m = valid ? dim_full(a.side[0].rows, b) : 0,
                   n = valid ? dim_full(a.side[1].rows, b) : 0, all = k + k2;
@@ -170,6 +167,7 @@ __global__ void __launch_bounds__(32 * WARPS)
     const T *x = a.x + b * w * w, *ru = a.ru + b * w * w, *sigma = a.sigma + b * w;
     T *z = a.z + b * w * w;
     const Scale<T> whole = {T(1), T(1), false};
+    const int shift = a.shift[b];
     for (int e = threadIdx.x; e < m * r; e += blockDim.x) {
         const int i = e % m, j = e / m;
         const double root = a.roots ? sqrt(ldexp((double)sigma[j], -a.shift[b])) : 1.0;
@@ -177,9 +175,16 @@ __global__ void __launch_bounds__(32 * WARPS)
     }
     product<T, true>(ru, w, x, w, k, k0, r, whole, z, w);
     __syncthreads();
+    if (shift == 0 && a.roots) {
+        for (int e = threadIdx.x; e < k * r; e += blockDim.x)
+            z[e % k + e / k * w] /= (T)sqrt((double)sigma[e / k]);
+        __syncthreads();
+    }
     product<T, false>(a.g + b * a.other.n * w, a.other.n, z, w, n, k, r, whole, Y.p, Y.sj);
+    if (shift == 0)
+        return;
     __syncthreads();
-    const Scale<T> down = scale_by<T>(-a.shift[b]);
+    const Scale<T> down = scale_by<T>(-shift);
     for (int e = threadIdx.x; e < n * r; e += blockDim.x) {
         T *y = Y.p + e % n + e / n * Y.sj;
         const double s = (double)sigma[e / n];
@@ -198,7 +203,8 @@ template <class T> struct SumLayout {
         constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
         const int64_t square = chunk * w * w;
         Pieces p = {(char *)work, 0};
-        f = p.take<T>(chunk * m * w), g = p.take<T>(chunk * n * w), copy = p.take<T>(chunk * n * w);
+        f = p.take<T>(chunk * m * w), g = p.take<T>(chunk * n * w);
+        copy = qr_keeps(n, w) ? g : p.take<T>(chunk * n * w);
         tau = p.take<T>(chunk * w), rv = p.take<T>(square), ru = p.take<T>(square);
         core = p.take<T>(square), x = p.take<T>(square), z = p.take<T>(square);
         sigma = p.take<T>(chunk * w);
@@ -244,7 +250,7 @@ status gather(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t first
                         q.fv,
                         q.fv2,
                         w.g,
-                        w.copy};
+                        w.copy == w.g ? nullptr : w.copy};
     a.k = plain_dim(dim_from(q.k, first)), a.k2 = plain_dim(dim_from(q.k2, first));
     a.old = q.old, a.fresh = q.fresh, a.turned = q.job == 'R', a.width = width;
     a.columns = w.columns, a.core0 = w.core0, a.core1 = w.core1;

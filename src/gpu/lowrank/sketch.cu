@@ -3,29 +3,10 @@
  * with its vectors follow. The random matrix is the same for all matrices of a call and is written
  * once, so that products read it from the L2 cache. */
 #include "backend/backend_random.h"
-#include "lowrank_block.cuh"
+#include "sketch_range.cuh"
 
 namespace lowrank {
 namespace {
-
-template <class T> struct SketchArgs {
-    Mat<T> A;
-    Dim m, n;
-    bool adaptive, relative, frobenius;
-    double tol;
-    const double *tol_each;
-    const int64_t *most_each;
-    int most, over, power; /* largest rank; further samples; subspace iterations */
-    int width, ly;         /* columns of q, bt; leading dimension of Y in shared memory, or 0 */
-    const T *omega;        /* n.n x width */
-    T *reflectors, *q, *bt,
-        *y;         /* of each matrix: m.n x width; m.n x width; n.n x width; Y if ly 0 */
-    T *tau;         /* width */
-    int64_t *found; /* columns of q */
-    double *cut;    /* threshold for the SVD of B */
-    int *shift, *info;
-    int64_t count;
-};
 
 template <class T>
 __global__ void random_kernel(T *omega, int64_t n, int64_t width, uint64_t seed) {
@@ -39,197 +20,6 @@ __global__ void random_kernel(T *omega, int64_t n, int64_t width, uint64_t seed)
         for (int k = 0; k < 4 && 4 * i + k < n; k++)
             omega[4 * i + k + j * n] = (T)x[k];
     }
-}
-
-/* One matrix in its block. */
-template <class T> struct Sketched {
-    Block g;
-    double *red;
-    int *bad;
-    T *Y, *tau;
-    int64_t ly;
-    T *reflectors, *q, *bt;
-    const T *a;
-    int64_t lda, ldq, ldb;
-    int m, n;
-    Scale<T> scale;
-};
-
-template <class T> size_t sketch_shared(int width, int ly) {
-    return sizeof(double) * (size_t)(block_scratch(WARPS) + WARPS + 1) +
-           sizeof(T) * ((size_t)width + (size_t)ly * WIDE) + 16;
-}
-
-template <class T>
-__device__ inline Sketched<T> sketch_place(const SketchArgs<T> &a, int64_t b,
-                                           unsigned char *shared) {
-    Sketched<T> s;
-    double *d = (double *)shared;
-    s.g = block_place(d);
-    s.red = d + block_scratch(WARPS);
-    s.bad = (int *)(s.red + WARPS);
-    s.ldq = a.m.n, s.ldb = a.n.n;
-    s.tau = a.tau + b * a.width;
-    s.Y = a.ly ? (T *)(s.bad + 2) : a.y + b * a.m.n * WIDE;
-    s.ly = a.ly ? a.ly : a.m.n;
-    s.reflectors = a.reflectors + b * a.m.n * a.width;
-    s.q = a.q + b * a.m.n * a.width;
-    s.bt = a.bt + b * a.n.n * a.width;
-    s.m = dim_full(a.m, b), s.n = dim_full(a.n, b);
-    const Ref<T> A = resolve(a.A, b, s.m, s.n);
-    s.a = A.p, s.lda = A.sj;
-    return s;
-}
-
-/* More columns of Q by w samples; false where what is left of them is within t (only looked at when
- * not `exact`). */
-template <class T>
-__device__ bool sketch_round(const Sketched<T> &s, const T *omega, int p, int w, bool exact,
-                             double t) {
-    narrow_product<T, false>(s.a, s.lda, omega, s.ldb, s.m, s.n, w, s.scale, s.Y, s.ly);
-    __syncthreads();
-    block_multiply<T, true, false>(s.reflectors, s.ldq, s.m, p, s.tau, s.Y, s.ly, w, s.g);
-    __syncthreads();
-    if (!exact) {
-        const double left = squares(s.Y + p, s.ly, s.m - p, w, Scale<T>{T(1), T(1), false}, s.red);
-        if (3 * left / w <= t * t / 4)
-            return false;
-    }
-    block_factor(s.Y + p, s.ly, s.m - p, w, s.tau + p, s.g);
-    __syncthreads();
-    move(s.Y, s.ly, s.m, w, s.reflectors + p * s.ldq, s.ldq);
-    __syncthreads();
-    for (int e = threadIdx.x; e < s.m * w; e += blockDim.x)
-        s.Y[e % s.m + e / s.m * s.ly] = T(e % s.m == p + e / s.m ? 1 : 0);
-    __syncthreads();
-    block_multiply<T, false, false>(s.reflectors, s.ldq, s.m, p + w, s.tau, s.Y, s.ly, w, s.g);
-    __syncthreads();
-    narrow_product<T, true>(s.a, s.lda, s.Y, s.ly, s.n, s.m, w, s.scale, s.bt + p * s.ldb, s.ldb);
-    move(s.Y, s.ly, s.m, w, s.q + p * s.ldq, s.ldq);
-    __syncthreads();
-    return true;
-}
-
-/* Largest norm of a column of B^T, squared. */
-template <class T> __device__ inline double largest_column(const Sketched<T> &s, int from, int to) {
-    double most = 0;
-    for (int j = from + s.g.warp; j < to; j += s.g.warps) {
-        double x = 0;
-        for (int i = s.g.lane; i < s.n; i += 32) {
-            const double y = (double)s.bt[i + j * s.ldb];
-            x += y * y;
-        }
-        x = warp_sum(x);
-        most = x > most ? x : most;
-    }
-    return block_max(most, s.red);
-}
-
-/* Rounds until the residual is within the threshold. */
-template <class T>
-__device__ void adaptive_range(const SketchArgs<T> &a, const Sketched<T> &s, int64_t b, int shift,
-                               int64_t limit, double all) {
-    const int k = s.m < s.n ? s.m : s.n, block = k <= 128 ? 16 : 32;
-    const double tol0 = a.tol_each ? a.tol_each[b] : a.tol, tol = tol0 > 0 ? tol0 : 0;
-    const double least = (sizeof(T) == 8 ? 3e-7 : 1e-3) * sqrt(all);
-    const int64_t rounded = (limit + block - 1) / block * block;
-    const int most = (int)(rounded < k ? rounded : k);
-    double rest = all, spectral = all / k, t;
-    bool reached;
-    int p = 0;
-    for (;;) {
-        t = !a.relative ? ldexp(tol, shift) : tol * sqrt(a.frobenius ? all : spectral);
-        reached = rest <= t * t && (t >= least || rest == 0);
-        if (reached || p == most)
-            break;
-        const int w = most - p < block ? most - p : block;
-        if (!sketch_round(s, a.omega + (int64_t)p * a.n.n, p, w, t >= least, t)) {
-            rest = t * t / 4;
-            reached = true;
-            break;
-        }
-        rest -= squares(s.bt + p * s.ldb, s.ldb, s.n, w, Scale<T>{T(1), T(1), false}, s.red);
-        if (a.relative && !a.frobenius) {
-            const double column = largest_column(s, p, p + w);
-            spectral = column > spectral ? column : spectral;
-        }
-        p += w;
-        rest = p == k || rest < 0 ? 0 : rest;
-    }
-    if (threadIdx.x == 0) {
-        const double spare = t * t - rest;
-        a.found[b] = p;
-        a.cut[b] = spare > 0 ? sqrt(spare) : 0;
-        a.info[b] = !reached && tol > 0 ? -3 : 0;
-    }
-}
-
-/* y (rows x l, ld) := orthonormal columns that span it. */
-template <class T>
-__device__ inline void orthonormal(const Sketched<T> &s, T *y, int64_t ld, int rows, int l) {
-    __syncthreads();
-    block_factor(y, ld, rows, l, s.tau, s.g);
-    __syncthreads();
-    block_form(y, ld, rows, l, l, s.tau, (const T *)nullptr, s.g);
-    __syncthreads();
-}
-
-template <class T>
-__device__ void fixed_range(const SketchArgs<T> &a, const Sketched<T> &s, int64_t b, int shift,
-                            int64_t limit) {
-    const int64_t k = s.m < s.n ? s.m : s.n, want = limit + a.over;
-    const int l = (int)(want < k ? want : k);
-    const double tol = a.tol_each ? a.tol_each[b] : a.tol;
-    product<T, false>(s.a, s.lda, a.omega, s.ldb, s.m, s.n, l, s.scale, s.q, s.ldq);
-    orthonormal(s, s.q, s.ldq, s.m, l);
-    for (int p = 0; p < a.power; p++) {
-        product<T, true>(s.a, s.lda, s.q, s.ldq, s.n, s.m, l, s.scale, s.bt, s.ldb);
-        orthonormal(s, s.bt, s.ldb, s.n, l);
-        product<T, false>(s.a, s.lda, s.bt, s.ldb, s.m, s.n, l, s.scale, s.q, s.ldq);
-        orthonormal(s, s.q, s.ldq, s.m, l);
-    }
-    product<T, true>(s.a, s.lda, s.q, s.ldq, s.n, s.m, l, s.scale, s.bt, s.ldb);
-    if (threadIdx.x == 0) {
-        a.found[b] = l;
-        a.cut[b] = !(tol > 0) ? 0 : a.relative ? tol : ldexp(tol, shift);
-        a.info[b] = 0;
-    }
-}
-
-template <class T>
-__global__ void __launch_bounds__(32 * WARPS, 2)
-    range_kernel(const __grid_constant__ SketchArgs<T> a) {
-    extern __shared__ __align__(16) unsigned char shared[];
-    const int64_t b = blockIdx.x;
-    batch::wait_for_predecessor();
-    const bool valid = dim_valid(a.m, b) && dim_valid(a.n, b);
-    Sketched<T> s = sketch_place(a, b, shared);
-    int64_t limit = a.most;
-    if (a.most_each && a.most_each[b] >= 0 && a.most_each[b] < limit)
-        limit = a.most_each[b];
-    if (threadIdx.x == 0)
-        *s.bad = INT_MAX;
-    __syncthreads();
-    Survey seen = {0, 0};
-    if (valid && s.m && s.n)
-        seen = survey(s.a, s.lda, s.m, s.n, 0, s.bad, s.red);
-    __syncthreads();
-    const int bad = *s.bad, shift = shift_of<T>(seen.most);
-    if (!valid || bad != INT_MAX || s.m == 0 || s.n == 0) {
-        if (threadIdx.x == 0) {
-            a.found[b] = 0, a.cut[b] = 0, a.shift[b] = 0;
-            a.info[b] = !valid ? -1 : bad != INT_MAX ? bad : 0;
-        }
-        return;
-    }
-    s.scale = scale_by<T>(shift);
-    if (threadIdx.x == 0)
-        a.shift[b] = shift;
-    if (a.adaptive)
-        adaptive_range(a, s, b, shift, limit,
-                       shift ? squares(s.a, s.lda, s.m, s.n, s.scale, s.red) : seen.sum);
-    else
-        fixed_range(a, s, b, shift, limit);
 }
 
 /* --- U := Q X, and the scales and signs of the results */
@@ -333,8 +123,8 @@ template <class T> struct Layout {
         cut = w.take<double>(chunk);
         shift = w.take<int>(chunk), mine = w.take<int>(chunk), svd = w.take<int>(chunk);
         rest = work ? (char *)work + w.used : nullptr;
-        bytes =
-            w.used + lowrank_gesvj_work(sizeof(T) == 8 ? BACKEND_D : BACKEND_S, chunk, n, width);
+        bytes = w.used +
+                lowrank_factor_svd_work(sizeof(T) == 8 ? BACKEND_D : BACKEND_S, chunk, n, width);
     }
 };
 
@@ -381,12 +171,14 @@ status find_range(cudaStream_t s, const Call &c, const Layout<T> &w, int64_t fir
     k.reflectors = w.reflectors, k.q = w.q, k.bt = w.bt, k.y = w.y, k.tau = w.tau;
     k.found = w.found, k.cut = w.cut, k.shift = w.shift, k.info = w.mine;
     k.count = count;
+    const bool grid = c.adaptive && c.m.n <= SketchGrid<T>::type::ROWS;
     if (c.adaptive && c.m.n <= 4096) {
-        k.ly = conflict_free((int)c.m.n);
+        k.ly = conflict_free(grid ? SketchGrid<T>::type::ROWS : (int)c.m.n);
         k.ly = sketch_shared<T>((int)width, k.ly) <= BLOCK_SHARED ? k.ly : 0;
     }
-    return batch::launch(range_kernel<T>, dim3((unsigned)count), 32 * WARPS,
-                         sketch_shared<T>((int)width, k.ly), s, k);
+    return batch::launch(grid ? range_kernel<T, true> : range_kernel<T, false>,
+                         dim3((unsigned)count), 32 * WARPS, sketch_shared<T>((int)width, k.ly), s,
+                         k);
 }
 
 template <class T>
@@ -427,11 +219,11 @@ status run(cudaStream_t s, const Call &c, int64_t columns_most, void *work, size
         cut.kind = c.adaptive ? 'A' : cut.kind;
         cut.tol = 0, cut.tol_each = w.cut;
         const batch_dim found = {width, w.found};
-        const status st =
-            lowrank_gesvj(s, t, c.svd_left, c.svd_right, &cut, now, dim_from(c.n, first), found,
-                          batch_strided(w.bt, c.n.n > 0 ? c.n.n : 1, c.n.n * width),
-                          batch_strided(w.sigma, width, width), mat_from(c.v, t, first),
-                          batch_strided(w.x, width, width * width), w.rank, w.svd, w.rest, left);
+        const status st = lowrank_factor_svd(
+            s, t, c.svd_left, c.svd_right, &cut, now, dim_from(c.n, first), found,
+            batch_strided(w.bt, c.n.n > 0 ? c.n.n : 1, c.n.n * width),
+            batch_strided(w.sigma, width, width), mat_from(c.v, t, first),
+            batch_strided(w.x, width, width * width), w.rank, w.svd, w.rest, left);
         if (st != MOAO_OK)
             return st;
         rc = finish<T>(s, c, w, first, now, width);

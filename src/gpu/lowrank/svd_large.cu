@@ -2,6 +2,7 @@
  * not fit in its shared memory lies in its part of the workspace. */
 #include "gpu/batch/batch_gpu.h"
 #include "lowrank_gpu.h"
+#include "svd_core.cuh"
 #include "svd_matrix.cuh"
 #include "svd_tall.cuh"
 #include "svd_warp.cuh"
@@ -74,6 +75,12 @@ int64_t slots(const Plan &p, int64_t count) {
     return count < most ? count : most;
 }
 
+/* The same of svd_core.cuh. */
+int64_t core_slots(int most, int64_t count) {
+    const int64_t blocks = batch::resident(svd_core_blocks(most));
+    return count < blocks ? count : blocks;
+}
+
 template <class T> Mat<T> plain(batch_mat m) {
     return Mat<T>{
         (T *)m.base, (T *const *)m.ptrs, m.stride, m.ld, m.lds, false, false, false, 0, 0};
@@ -111,11 +118,16 @@ status svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int64_t 
     s.with_j = varied ? jobu != 'N' || jobv != 'N' : (m.n < n.n ? jobu : jobv) != 'N';
     if (s.rows_max <= WARP_MAX)
         return launch_svd_warp<T>(s, s.rows_max, st);
+    s.work = (T *)work;
+    if (s.rows_max <= CORE_MAX) {
+        const int64_t room = (int64_t)(lwork / (sizeof(T) * (size_t)svd_core_slot(s.rows_max))),
+                      most = core_slots(s.rows_max, count);
+        return launch_svd_core<T>(s, s.rows_max, room < most ? room : most, st);
+    }
     const Plan p = make_plan<T>(s.rows_max, s.cols_max, s.with_j);
     int64_t blocks = count;
     s.in_shared = p.in_shared;
     s.slot = p.slot;
-    s.work = (T *)work;
     if (p.slot) {
         const int64_t room = (int64_t)(lwork / (sizeof(T) * (size_t)p.slot)),
                       most = slots(p, count);
@@ -132,13 +144,24 @@ status svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int64_t 
 } // namespace
 } // namespace lowrank
 
+/* A QR first, of sorted rows and columns, so that single values are as accurate as without. */
+static bool sorts_by_qr(int64_t rows, int64_t cols) {
+    return rows > lowrank::CORE_MAX && rows <= lowrank::BLOCK_ROWS && cols > 0 &&
+           cols <= lowrank::CORE_MAX / 2;
+}
+
 size_t lowrank_gesvj_work(backend_type t, int64_t count, int64_t m, int64_t n) {
     const int64_t rows = m > n ? m : n, cols = m > n ? n : m;
     const size_t element = t == BACKEND_D ? sizeof(double) : sizeof(float);
     if (count == 0 || cols == 0 || rows <= lowrank::WARP_MAX)
         return 0;
     if (rows > lowrank::BLOCK_ROWS)
-        return lowrank::tall_work(t, count, rows, cols);
+        return lowrank::tall_work(t, count, rows, cols, false);
+    if (sorts_by_qr(rows, cols))
+        return lowrank::tall_work(t, count, rows, cols, true);
+    if (rows <= lowrank::CORE_MAX)
+        return element *
+               (size_t)(lowrank::svd_core_slot((int)rows) * lowrank::core_slots((int)rows, count));
     const lowrank::Plan p = t == BACKEND_D ? lowrank::make_plan<double>((int)rows, (int)cols, true)
                                            : lowrank::make_plan<float>((int)rows, (int)cols, true);
     return element * (size_t)p.slot * (size_t)lowrank::slots(p, count);
@@ -148,11 +171,36 @@ status lowrank_gesvj(cudaStream_t s, backend_type t, char jobu, char jobv, const
                      int64_t count, batch_dim m, batch_dim n, batch_mat a, batch_mat sigma,
                      batch_mat u, batch_mat v, int64_t *rank, int *info, void *work, size_t lwork) {
     if (m.n > lowrank::BLOCK_ROWS || n.n > lowrank::BLOCK_ROWS)
-        return lowrank::tall_svd(s, t, {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info},
-                                 work, lwork);
-    const status rc = t == BACKEND_D ? lowrank::svd<double>(s, jobu, jobv, cut, count, m, n, a,
-                                                            sigma, u, v, rank, info, work, lwork)
-                                     : lowrank::svd<float>(s, jobu, jobv, cut, count, m, n, a,
-                                                           sigma, u, v, rank, info, work, lwork);
-    return rc;
+        return lowrank::tall_svd(
+            s, t, {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info, false}, work, lwork);
+    if (sorts_by_qr(m.n > n.n ? m.n : n.n, m.n > n.n ? n.n : m.n))
+        return lowrank::tall_svd(
+            s, t, {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info, true}, work, lwork);
+    return t == BACKEND_D ? lowrank::svd<double>(s, jobu, jobv, cut, count, m, n, a, sigma, u, v,
+                                                 rank, info, work, lwork)
+                          : lowrank::svd<float>(s, jobu, jobv, cut, count, m, n, a, sigma, u, v,
+                                                rank, info, work, lwork);
+}
+
+/* A QR in registers, and rotations of a matrix of at most CORE_MAX: worth two more passes. */
+static bool goes_by_qr(int64_t m, int64_t n) {
+    const int64_t rows = m > n ? m : n, cols = m > n ? n : m;
+    return cols > 0 && cols <= lowrank::CORE_MAX / 2 && rows > lowrank::CORE_MAX && rows <= 512;
+}
+
+size_t lowrank_factor_svd_work(backend_type t, int64_t count, int64_t m, int64_t n) {
+    return goes_by_qr(m, n) ? lowrank::tall_work(t, count, m > n ? m : n, m > n ? n : m, false)
+                            : lowrank_gesvj_work(t, count, m, n);
+}
+
+status lowrank_factor_svd(cudaStream_t s, backend_type t, char jobu, char jobv,
+                          const batch_cut *cut, int64_t count, batch_dim m, batch_dim n,
+                          batch_mat a, batch_mat sigma, batch_mat u, batch_mat v, int64_t *rank,
+                          int *info, void *work, size_t lwork) {
+    return goes_by_qr(m.n, n.n)
+               ? lowrank::tall_svd(
+                     s, t, {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info, false}, work,
+                     lwork)
+               : lowrank_gesvj(s, t, jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info, work,
+                               lwork);
 }

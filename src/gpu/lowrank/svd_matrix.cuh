@@ -133,10 +133,10 @@ template <class T> __device__ inline T svd_load(Svd<T> &s, const Ref<T> &A) {
     for (int d = 16; d; d >>= 1)
         top = fmax(top, __shfl_xor_sync(0xffffffffu, top, d));
     if (s.g.lane == 0)
-        s.g.own[0] = (double)top;
+        s.key[s.g.warp] = (double)top;
     __syncthreads();
     for (int w = 0; w < s.g.warps; w++)
-        top = fmax(top, (T)s.g.first[w * WARP_SCRATCH]);
+        top = fmax(top, (T)s.key[w]);
     __syncthreads();
     return top;
 }
@@ -153,8 +153,8 @@ __device__ inline void rank_descending(const double *key, int n, int *place) {
     __syncthreads();
 }
 
-/* W := X scaled, rows sorted by their largest modulus and columns by their norms. */
-template <class T> __device__ inline void svd_sort(Svd<T> &s) {
+/* X scaled, and where its rows go by their largest modulus and its columns by their norms. */
+template <class T> __device__ inline void svd_order(Svd<T> &s) {
     for (int j = s.g.warp; j < s.cols; j += s.g.warps) {
         double sum = 0.0;
         for (int i = s.g.lane; i < s.rows; i += 32) {
@@ -183,6 +183,10 @@ template <class T> __device__ inline void svd_sort(Svd<T> &s) {
     }
     rank_descending(s.sigma, s.cols, s.col); /* its barrier closes the keys too */
     rank_descending(s.key, s.rows, s.row);
+}
+/* W := X scaled and sorted. */
+template <class T> __device__ inline void svd_sort(Svd<T> &s) {
+    svd_order(s);
     for (int j = s.g.warp; j < s.cols; j += s.g.warps)
         for (int i = s.g.lane; i < s.rows; i += 32)
             s.W[s.row[i] + s.col[j] * s.ldw] = s.X[i + j * s.ldx];
@@ -425,29 +429,40 @@ template <class T> __device__ inline int svd_solve(Svd<T> &s, const SvdArgs<T> &
     return sweeps == 0 ? -2 : s.flag[2];
 }
 
-/* Matrix b, m x n. */
+/* What is asked for matrix b, m x n. */
 template <class T>
-__device__ inline int svd_matrix(Svd<T> &s, const SvdArgs<T> &a, int64_t b, int m, int n) {
-    Ref<T> A = resolve(a.A, b, m, n);
+__device__ inline void svd_begin(Svd<T> &s, const SvdArgs<T> &a, int64_t b, int m, int n) {
     s.turned = m < n;
-    if (s.turned)
-        A = Ref<T>{A.p, A.sj, A.si, false};
     s.rows = m < n ? n : m, s.cols = m < n ? m : n;
     s.left = (s.turned ? a.jobv : a.jobu) != 'N';
     s.right = (s.turned ? a.jobu : a.jobv) != 'N';
-    s.ldw = conflict_free(s.rows), s.ldl = conflict_free(s.cols);
-    s.ldx = padded(s.rows), s.ldj = padded(s.cols);
     s.cut = a.cut.most >= 0;
     s.most = a.cut.most_each ? a.cut.most_each[b] : a.cut.most;
     s.most = s.most > a.cut.most ? a.cut.most : s.most < 0 ? 0 : s.most;
     s.tol = a.cut.tol_each ? a.cut.tol_each[b] : a.cut.tol;
+}
+/* X := A and the factor that svd_order applies; the first column that is not finite (0: none). */
+template <class T> __device__ inline int svd_scale(Svd<T> &s, const Ref<T> &A) {
     const T top = svd_load(s, A);
     if (s.flag[0] != INT32_MAX)
         return s.flag[0];
     s.shift = top > T(0) ? SvdRange<T>::TOP - ilogb(top) : 0;
     s.scale1 = scalbn(T(1), s.shift / 2);
     s.scale2 = scalbn(T(1), s.shift - s.shift / 2);
-    const int info = svd_solve(s, a);
+    return 0;
+}
+
+/* Matrix b, m x n. */
+template <class T>
+__device__ inline int svd_matrix(Svd<T> &s, const SvdArgs<T> &a, int64_t b, int m, int n) {
+    svd_begin(s, a, b, m, n);
+    s.ldw = conflict_free(s.rows), s.ldl = conflict_free(s.cols);
+    s.ldx = padded(s.rows), s.ldj = padded(s.cols);
+    const Ref<T> A = resolve(a.A, b, m, n);
+    int info = svd_scale(s, s.turned ? Ref<T>{A.p, A.sj, A.si, false} : A);
+    if (info)
+        return info;
+    info = svd_solve(s, a);
     svd_write(s, a, b);
     return info;
 }

@@ -1,4 +1,4 @@
-/* Singular values of matrices with more than 1,024 rows (or columns): A (or A^T) = Q R first, then
+/* Singular values of matrices with many rows (or columns): A (or A^T) = Q R first, then
  * the decomposition of R, then Q times its left vectors; a chunk of the batch at a time. */
 #include "gpu/batch/batch_gpu.h"
 #include "svd_tall.cuh"
@@ -12,28 +12,31 @@ constexpr int64_t ALIGN = 256;
 
 /* What a chunk of the batch has in the workspace: Q, R and the left vectors W of R; for each matrix
  * its rows and columns as it is worked on (0: left out), the smaller of them, rank, info of the
- * input and of the core. */
+ * input and of the core; where rows and columns are sorted, the left vectors in that order and
+ * which row and column went to which place. */
 struct Chunk {
-    int64_t matrices, rows, cols;              /* bounds */
-    size_t q, r, w, sizes, infos, core, total; /* offsets in bytes */
+    int64_t matrices, rows, cols;                            /* bounds */
+    size_t q, r, w, sizes, infos, left, places, core, total; /* offsets in bytes */
 };
 
 size_t aligned(size_t bytes) {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
-Chunk chunk_layout(backend_type t, int64_t matrices, int64_t rows, int64_t cols) {
+Chunk chunk_layout(backend_type t, int64_t matrices, int64_t rows, int64_t cols, bool sorted) {
     const size_t element = t == BACKEND_D ? sizeof(double) : sizeof(float);
-    Chunk c = {matrices, rows, cols, 0, 0, 0, 0, 0, 0, 0};
+    Chunk c = {matrices, rows, cols, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     c.r = aligned(element * (size_t)(matrices * rows * cols));
     c.w = c.r + aligned(element * (size_t)(matrices * cols * cols));
     c.sizes = c.w + aligned(element * (size_t)(matrices * cols * cols));
     c.infos = c.sizes + aligned(4 * sizeof(int64_t) * (size_t)matrices);
-    c.core = c.infos + aligned(2 * sizeof(int) * (size_t)matrices);
+    c.left = c.infos + aligned(2 * sizeof(int) * (size_t)matrices);
+    c.places = c.left + (sorted ? aligned(element * (size_t)(matrices * rows * cols)) : 0);
+    c.core = c.places + (sorted ? aligned(sizeof(int) * (size_t)(matrices * (rows + cols))) : 0);
     c.total = c.core + lowrank_gesvj_work(t, matrices, cols, cols);
     return c;
 }
-int64_t chunk_most(int64_t count) {
-    const int64_t most = 2 * (int64_t)batch::resident(1);
+int64_t chunk_most(int64_t count, int64_t rows) {
+    const int64_t most = (rows > BLOCK_ROWS ? 2 : 8) * (int64_t)batch::resident(1);
     return count < most ? count : most;
 }
 
@@ -61,14 +64,56 @@ template <class T> struct TallArgs {
     int64_t rows, cols; /* bounds; Q has rows x cols a matrix */
     int64_t *row_each, *col_each, *least_each;
     int *info;
+    int *places; /* of each matrix: rows.. then cols..; NULL: as they are */
 };
 
-/* Q := A or A^T; its sizes, 0 where the sizes are out of range
+/* Which row goes to which place by its largest entry, which column by the sum of its moduli, both
+ * descending, equal ones by index: row_at and col_at, whose lengths are `rows` and `cols`. */
+template <class T>
+__device__ inline void tall_order(const Ref<T> &A, int rows, int cols, double *key, int *row_at,
+                                  int *col_at) {
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    for (int i = (int)threadIdx.x; i < rows; i += THREADS) {
+        double top = 0.0;
+#pragma unroll 4
+        for (int j = 0; j < cols; j++)
+            top = fmax(top, fabs((double)*A.at(i, j)));
+        key[i] = top;
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < rows; i += THREADS) {
+        int before = 0;
+#pragma unroll 4
+        for (int o = 0; o < rows; o++)
+            before += key[o] > key[i] || (key[o] == key[i] && o < i);
+        row_at[before] = i;
+    }
+    __syncthreads();
+    for (int j = warp; j < cols; j += THREADS / 32) {
+        double sum = 0.0;
+        for (int i = lane; i < rows; i += 32)
+            sum += fabs((double)*A.at(i, j));
+        sum = warp_sum(sum);
+        if (lane == 0)
+            key[j] = sum;
+    }
+    __syncthreads();
+    for (int j = (int)threadIdx.x; j < cols; j += THREADS) {
+        int before = 0;
+        for (int o = 0; o < cols; o++)
+            before += key[o] > key[j] || (key[o] == key[j] && o < j);
+        col_at[before] = j;
+    }
+    __syncthreads();
+}
+
+/* Q := A or A^T, sorted if so asked; its sizes, 0 where the sizes are out of range
  * (info -1) or something is not finite (info: its column). */
 template <class T>
 __global__ void __launch_bounds__(THREADS) tall_in(const __grid_constant__ TallArgs<T> a) {
     extern __shared__ __align__(16) unsigned char shared[];
     int *bad = (int *)shared;
+    double *key = (double *)shared + 2;
     const int64_t b = blockIdx.x;
     batch::wait_for_predecessor();
     const int m = dim_full(a.m, b), n = dim_full(a.n, b);
@@ -82,22 +127,50 @@ __global__ void __launch_bounds__(THREADS) tall_in(const __grid_constant__ TallA
         for (int j = (int)threadIdx.x / 32; j < n; j += THREADS / 32)
             for (int i = (int)threadIdx.x % 32; i < m; i += 32) {
                 const T x = *A.at(i, j);
-                Q[a.turned ? j + i * a.rows : i + j * a.rows] = x;
+                if (!a.places)
+                    Q[a.turned ? j + i * a.rows : i + j * a.rows] = x;
                 if (!(fabs(x) <= Squares<T>::TOP))
                     atomicMin(bad, j + 1);
             }
     __syncthreads();
+    const bool out = !valid || *bad != INT32_MAX || m == 0 || n == 0;
+    if (a.places && !out) {
+        const int rows = a.turned ? n : m, cols = a.turned ? m : n;
+        int *row_at = a.places + b * (a.rows + a.cols), *col_at = row_at + a.rows;
+        const Ref<T> B = a.turned ? Ref<T>{A.p, A.sj, A.si, false} : A;
+        tall_order(B, rows, cols, key, row_at, col_at);
+        for (int j = (int)threadIdx.x / 32; j < cols; j += THREADS / 32)
+            for (int i = (int)threadIdx.x % 32; i < rows; i += 32)
+                Q[i + j * a.rows] = *B.at(row_at[i], col_at[j]);
+    }
     if (threadIdx.x)
         return;
-    const bool out = !valid || *bad != INT32_MAX || m == 0 || n == 0;
     a.row_each[b] = out ? 0 : a.turned ? n : m;
     a.col_each[b] = out ? 0 : a.turned ? m : n;
     a.least_each[b] = out ? 0 : m < n ? m : n;
     a.info[b] = !valid ? -1 : *bad != INT32_MAX ? *bad : 0;
 }
 
+/* W := R with its columns where they were. */
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    tall_columns(const T *R, T *W, const int64_t *least_each, const int64_t *col_each,
+                 const int *places, int64_t rows, int64_t cols) {
+    const int64_t b = blockIdx.x;
+    batch::wait_for_predecessor();
+    const int k = (int)least_each[b], n = (int)col_each[b];
+    const int *col_at = places + b * (rows + cols) + rows;
+    for (int e = (int)threadIdx.x; e < k * n; e += THREADS)
+        W[b * cols * cols + e % k + col_at[e / k] * cols] =
+            R[b * cols * cols + e % k + e / k * cols];
+}
+
 template <class T> struct SignArgs {
     Mat<T> U, V;
+    const T *left; /* left vectors, rows sorted; NULL: they are in place */
+    const int *places;
+    bool turned;
+    int64_t rows, cols; /* bounds of left */
     Dim m, n;
     bool by_u, has_u, has_v;
     const int64_t *rank;
@@ -139,6 +212,16 @@ __global__ void __launch_bounds__(THREADS) tall_out(const __grid_constant__ Sign
             a.rank_out[b] = r;
     }
     const Ref<T> U = resolve(a.U, b, m, r), V = resolve(a.V, b, n, r);
+    if (a.left) { /* to their rows */
+        const Ref<T> &to = a.turned ? V : U;
+        const int rows = a.turned ? n : m;
+        const int *row_at = a.places + b * (a.rows + a.cols);
+        const T *left = a.left + b * a.rows * a.cols;
+        for (int q = warp; q < r; q += THREADS / 32)
+            for (int i = lane; i < rows; i += 32)
+                *to.at(row_at[i], q) = left[i + q * a.rows];
+        __syncthreads();
+    }
     for (int q = warp; q < r; q += THREADS / 32) {
         T *u = U.at(0, q), *v = V.at(0, q);
         if (!(a.by_u ? column_negative(u, m, lane) : column_negative(v, n, lane)))
@@ -175,29 +258,38 @@ status run_chunk(cudaStream_t s, backend_type t, const SvdCall &p, const Chunk &
                     r = batch_strided(R, c.cols, c.cols * c.cols),
                     w = batch_strided(W, c.cols, c.cols * c.cols);
     const batch_mat left = turned ? p.v : p.u, right = turned ? p.u : p.v;
+    int *const places = p.sorted ? (int *)(work + c.places) : nullptr;
+    T *const sorted = p.sorted && job_left != 'N' ? (T *)(work + c.left) : nullptr;
     const TallArgs<T> in = {plain<T>(p.a), whole(p.m), whole(p.n), Q,     turned, c.rows,
-                            c.cols,        rows,       cols,       least, first};
-    status rc = batch::launch(tall_in<T>, dim3((unsigned)count), THREADS, 16, s, in);
+                            c.cols,        rows,       cols,       least, first,  places};
+    status rc = batch::launch(tall_in<T>, dim3((unsigned)count), THREADS,
+                              16 + (p.sorted ? sizeof(double) * (size_t)c.rows : 0), s, in);
     if (rc != MOAO_OK)
         return rc;
     status st = lowrank_qr(s, t, job_left == 'N' ? 'R' : 'Q', count, row_dim, col_dim, q, r,
                            nullptr, nullptr, 0);
-    if (st == MOAO_OK)
-        st = lowrank_gesvj(s, t, job_left, job_right, p.cut, count, k_dim, col_dim, r, p.sigma, w,
-                           right, rank, second, work + c.core, c.total - c.core);
+    if (st == MOAO_OK && places)
+        rc = batch::launch(tall_columns<T>, dim3((unsigned)count), THREADS, 0, s, (const T *)R, W,
+                           (const int64_t *)least, (const int64_t *)cols, (const int *)places,
+                           c.rows, c.cols);
+    if (st == MOAO_OK && rc == MOAO_OK)
+        st = lowrank_gesvj(s, t, job_left, job_right, p.cut, count, k_dim, col_dim, places ? w : r,
+                           p.sigma, w, right, rank, second, work + c.core, c.total - c.core);
     if (st != MOAO_OK)
         return st;
-    if (job_left != 'N') {
+    if (job_left != 'N' && rc == MOAO_OK) {
         const batch_dim rank_dim = {c.cols, rank};
         batch::GemmArgs<T> g = {};
-        g.A = plain<T>(q), g.B = plain<T>(w), g.C = plain<T>(left);
+        g.A = plain<T>(q), g.B = plain<T>(w);
+        g.C = plain<T>(sorted ? batch_strided(sorted, c.rows, c.rows * c.cols) : left);
         g.m = whole(row_dim), g.n = whole(rank_dim), g.k = whole(k_dim);
         g.alpha = T(1), g.beta = T(0), g.count = count;
         rc = batch::launch_gemm<T>(g, s);
     }
-    const SignArgs<T> out = {plain<T>(p.u), plain<T>(p.v), whole(p.m),    whole(p.n),
-                             p.jobu != 'N', p.jobu != 'N', p.jobv != 'N', rank,
-                             first,         second,        p.rank,        p.info};
+    const SignArgs<T> out = {plain<T>(p.u), plain<T>(p.v), sorted,     places,     turned,
+                             c.rows,        c.cols,        whole(p.m), whole(p.n), p.jobu != 'N',
+                             p.jobu != 'N', p.jobv != 'N', rank,       first,      second,
+                             p.rank,        p.info};
     if (rc == MOAO_OK)
         rc = batch::launch(tall_out<T>, dim3((unsigned)count), THREADS, 0, s, out);
     return rc;
@@ -205,16 +297,16 @@ status run_chunk(cudaStream_t s, backend_type t, const SvdCall &p, const Chunk &
 
 } // namespace
 
-size_t tall_work(backend_type t, int64_t count, int64_t rows, int64_t cols) {
-    return chunk_layout(t, chunk_most(count), rows, cols).total;
+size_t tall_work(backend_type t, int64_t count, int64_t rows, int64_t cols, bool sorted) {
+    return chunk_layout(t, chunk_most(count, rows), rows, cols, sorted).total;
 }
 
 status tall_svd(cudaStream_t s, backend_type t, const SvdCall &call, void *work, size_t lwork) {
     const size_t element = t == BACKEND_D ? sizeof(double) : sizeof(float);
     const int64_t rows = call.m.n > call.n.n ? call.m.n : call.n.n,
                   cols = call.m.n > call.n.n ? call.n.n : call.m.n;
-    int64_t most = chunk_most(call.count);
-    while (most > 1 && chunk_layout(t, most, rows, cols).total > lwork)
+    int64_t most = chunk_most(call.count, rows);
+    while (most > 1 && chunk_layout(t, most, rows, cols, call.sorted).total > lwork)
         most = (most + 1) / 2;
     status st = MOAO_OK;
     for (int64_t c0 = 0; st == MOAO_OK && c0 < call.count; c0 += most) {
@@ -232,7 +324,7 @@ status tall_svd(cudaStream_t s, backend_type t, const SvdCall &call, void *work,
             cut.most_each = cut.most_each ? cut.most_each + c0 : nullptr;
             p.cut = &cut;
         }
-        const Chunk c = chunk_layout(t, left < most ? left : most, rows, cols);
+        const Chunk c = chunk_layout(t, left < most ? left : most, rows, cols, call.sorted);
         st = t == BACKEND_D ? run_chunk<double>(s, t, p, c, (char *)work)
                             : run_chunk<float>(s, t, p, c, (char *)work);
     }

@@ -17,9 +17,10 @@ struct SvdCall {
     batch_mat a, sigma, u, v;
     int64_t *rank;
     int *info;
+    bool sorted; /* rows by their largest entry, columns by their norm: up to BLOCK_ROWS */
 };
 
-size_t tall_work(backend_type t, int64_t count, int64_t rows, int64_t cols);
+size_t tall_work(backend_type t, int64_t count, int64_t rows, int64_t cols, bool sorted);
 status tall_svd(cudaStream_t s, backend_type t, const SvdCall &call, void *work, size_t lwork);
 
 } // namespace lowrank

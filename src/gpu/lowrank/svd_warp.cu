@@ -10,7 +10,7 @@ constexpr int WARPS = 4; /* of a block */
 
 /* Blocks an SM should hold: what the registers allow without spills. */
 template <class T, int G, bool WITH_J> constexpr int svd_blocks() {
-    return sizeof(T) == 4 ? (G == 32 ? 3 : 5) : G == 32 ? (WITH_J ? 2 : 3) : G == 16 ? 3 : 5;
+    return sizeof(T) == 4 ? (G == 32 ? 4 : 5) : G == 32 ? 3 : G == 16 ? 5 : 6;
 }
 
 /* The rank after the cut (see cut_rank), of k sorted values; *miss: `most` did not suffice. */
@@ -38,38 +38,46 @@ __device__ inline int warp_rank(const double *value, int k, const Cut &cut, int6
     return r > most ? (int)most : r;
 }
 
-/* Columns of zero singular values (among the first k) get orthonormal directions; `to`: the place
- * of this lane's column among the sorted ones. Uses the second tile. */
+/* The reflectors of the first QR wait in the caller's matrix while rotations use their tile. */
 template <class T, int G>
-__device__ inline void warp_complete(const WarpSvd<T, G> &s, T *x, int to, bool needed) {
+__device__ inline void reflectors_back(const WarpSvd<T, G> &s, const Ref<T> &A, int m, int n) {
+    __syncwarp();
+#pragma unroll 8
+    for (int j = 0; j < G; j++)
+        s.first[j * s.LD + s.l] = s.l < m && j < n ? *A.at(s.l, j) : T(0);
+    __syncwarp();
+}
+
+/* x := this lane's column of Q with the signs of R's diagonal, from a QR of the columns in x; the
+ * reflectors stay in the tile. */
+template <class T, int G>
+__device__ inline void warp_orthonormal(T *x, T *tile, WarpReflector<T> &h, int l) {
+    __syncwarp();
+    batch::column_store<T, G>(tile + l * WarpTile<T, G>::LD, x);
+    h = tile_factor<T, G>(tile, l);
+    const T sign = tile[l * WarpTile<T, G>::LD + l] < T(0) ? T(-1) : T(1);
+#pragma unroll
+    for (int i = 0; i < G; i++)
+        x[i] = i == l ? sign : T(0);
+    tile_apply<T, G>(x, tile, h);
+    __syncwarp();
+}
+
+/* Columns of zero singular values (among the first k) get orthonormal directions. Uses the first
+ * tile. */
+template <class T, int G>
+__device__ inline void warp_complete(const WarpSvd<T, G> &s, T *x, bool needed) {
     if (!__any_sync(0xffffffffu, needed))
         return;
     T q[G];
     WarpReflector<T> h;
-    T *mine = s.second + s.l * s.LD;
-    __syncwarp();
-    batch::column_store<T, G>(s.second + to * s.LD, x);
-    __syncwarp();
-    batch::column_load<T, G>(q, mine);
-    __syncwarp();
-    warp_factor<T, G>(q, s.second, h, below_first<T, G>(q), s.l);
-    T diagonal = T(1);
-#pragma unroll
-    for (int i = 0; i < G; i++) {
-        diagonal = i == s.l ? q[i] : diagonal;
-        q[i] = T(0);
-    }
 #pragma unroll
     for (int i = 0; i < G; i++)
-        q[i] = i == s.l ? (diagonal < T(0) ? T(-1) : T(1)) : T(0);
-    __syncwarp();
-    warp_apply<T, G, G - 1>(q, s.second, h);
-    __syncwarp();
-    batch::column_store<T, G>(mine, q);
-    __syncwarp();
-    if (needed)
-        batch::column_load<T, G>(x, s.second + to * s.LD);
-    __syncwarp();
+        q[i] = x[i];
+    warp_orthonormal<T, G>(q, s.first, h, s.l);
+#pragma unroll
+    for (int i = 0; i < G; i++)
+        x[i] = needed ? q[i] : x[i];
 }
 
 /* -1 if the entry of largest modulus of the sorted column (the first of equals, in the caller's
@@ -145,55 +153,69 @@ __global__ void __launch_bounds__(WARPS * 32, svd_blocks<T, G, WITH_J>())
     for (int d = G / 2; d; d >>= 1)
         total += __shfl_xor_sync(0xffffffffu, total, d);
     warp_sort(s, x);
-    warp_factor<T, G>(x, s.first, h1, below_first<T, G>(x), s.l);
-    warp_transpose<T, G>(x, s.first, s.l);
-    warp_factor<T, G>(x, s.second, h2, below_first<T, G>(x), s.l);
-    warp_transpose<T, G>(x, s.second, s.l);
-#pragma unroll
-    for (int i = 0; i < G; i++)
-        q[i] = i == s.l ? T(1) : T(0);
-    const bool converged = warp_jacobi<T, G, WITH_J>(x, q, s.l, s.g);
+    h1 = tile_factor<T, G>(s.first, s.l);
+    if (a.jobu != 'N')
+        batch::tile_write<T, G, S::LD, false>(s.first, A, A.p, m, n, false, s.l);
+    tile_row<T, G>(x, s.first, s.l);
+    batch::column_store<T, G>(s.second + s.l * S::LD, x);
+    h2 = tile_factor<T, G>(s.second, s.l);
+    tile_row<T, G>(x, s.second, s.l);
+    batch::column_store<T, G>(s.first + s.l * S::LD, x);
+    __syncwarp();
+    const bool converged = warp_jacobi<T, G>(s.first);
 
+    batch::column_load<T, G>(x, s.first + s.l * S::LD);
     double sigma = sqrt(squares_of<T, G>(x));
     sigma = sigma > SvdRange<T>::FLOOR ? sigma : 0.0;
     const int to = rank_of<G>(sigma, s.l);
+    const T inverse = sigma > 0.0 ? (T)(1.0 / sigma) : T(0);
     s.value[to] = sigma;
+#pragma unroll
+    for (int i = 0; i < G; i++)
+        x[i] *= inverse;
     __syncwarp();
+    batch::column_store<T, G>(s.first + to * S::LD, x);
+    __syncwarp();
+    batch::column_load<T, G>(x, s.first + s.l * S::LD);
+    const int rows = m, cols = n; /* as they lie in the caller's matrix */
     m = bad ? 0 : m;
     n = bad ? 0 : n;
     const int k = m < n ? m : n;
     bool miss = false;
     const bool cut = a.cut.most >= 0;
     const int r = cut && k ? warp_rank(s.value, k, a.cut, b, total, shift, &miss) : k;
-    if (WITH_J)
-        warp_apply<T, G, G - 1>(q, s.second, h2);
-    if (a.jobu != 'N') {
-        const T inverse = sigma > 0.0 ? (T)(1.0 / sigma) : T(0);
-#pragma unroll
-        for (int i = 0; i < G; i++)
-            x[i] *= inverse;
-        warp_complete<T, G>(s, x, to, !cut && k > 0 && !(s.value[k - 1] > 0.0));
-        warp_apply<T, G, G - 1>(x, s.first, h1);
-    }
-    __syncwarp();
-    batch::column_store<T, G>(s.first + to * S::LD, x);
-    if (WITH_J)
-        batch::column_store<T, G>(s.second + to * S::LD, q);
-    __syncwarp();
     const T value = s.l < r ? (T)scalbn(s.value[s.l], -shift) : T(0);
-    T sign = T(1);
-    if (a.jobu != 'N')
-        sign = tile_sign(s.first + s.l * S::LD, s.row, m);
-    else if (WITH_J)
-        sign = tile_sign(s.second + s.l * S::LD, s.col, n);
     if (s.l < k)
         resolve(a.S, b, k, 1).p[s.l] = value;
-    if (a.jobu != 'N')
+    T sign = T(1);
+    if (WITH_J) /* R2 W = J S: J is what a QR makes of it */
+#pragma unroll
+        for (int i = 0; i < G; i++)
+            q[i] = x[i];
+    if (WITH_J)
+        warp_upper<T, G>(q, s.second);
+    if (a.jobu != 'N') {
+        warp_complete<T, G>(s, x, !cut && k > 0 && !(s.value[k - 1] > 0.0));
+        reflectors_back<T, G>(s, A, rows, cols);
+        tile_apply<T, G>(x, s.first, h1);
+        __syncwarp();
+        batch::column_store<T, G>(s.first + s.l * S::LD, x);
+        __syncwarp();
+        sign = tile_sign(s.first + s.l * S::LD, s.row, m);
         tile_vectors<T, G>(k ? resolve(a.U, b, m, k) : A, s.first,
                            a.jobu == 'S' ? sign * value : sign, s.row[s.l], m, r, s.l);
-    if (WITH_J)
-        tile_vectors<T, G>(k ? resolve(a.V, b, n, k) : A, s.second,
+    }
+    if (WITH_J) {
+        WarpReflector<T> h3;
+        warp_orthonormal<T, G>(q, s.first, h3, s.l);
+        tile_apply<T, G>(q, s.second, h2);
+        batch::column_store<T, G>(s.first + s.l * S::LD, q);
+        __syncwarp();
+        if (a.jobu == 'N')
+            sign = tile_sign(s.first + s.l * S::LD, s.col, n);
+        tile_vectors<T, G>(k ? resolve(a.V, b, n, k) : A, s.first,
                            a.jobv == 'S' ? sign * value : sign, s.col[s.l], n, r, s.l);
+    }
     if (!here || s.l)
         return;
     if (a.info)

@@ -1,11 +1,11 @@
 /* Singular value decomposition of matrices with up to G = 8, 16 or 32 rows and columns: G lanes a
- * matrix, a column a lane, everything in registers: rows and columns sorted by size, two QR
- * factorisations, then one-sided Jacobi in which column l meets column l XOR s: columns stay where
- * they are, the partner's comes by shuffles, dot products need no reduction. */
+ * matrix, a column a lane in registers: rows and columns sorted by size, two QR factorisations,
+ * one-sided Jacobi rotations (svd_pairs.cuh), and for right vectors a third QR. */
 #ifndef MOAO_GPU_SVD_WARP_CUH
 #define MOAO_GPU_SVD_WARP_CUH
 #include "qr_warp.cuh"
 #include "svd_matrix.cuh"
+#include "svd_pairs.cuh"
 
 namespace lowrank {
 
@@ -38,7 +38,7 @@ template <int G> __device__ inline int rank_of(double key, int l) {
     return before;
 }
 
-/* x: this lane's column of A, scaled; afterwards that of the sorted matrix. Its rows go by their
+/* The first tile := A sorted; x: this lane's column of A, scaled. Its rows go by their
  * largest modulus (kept in s.row), its columns by their norms (s.col). */
 template <class T, int G> __device__ inline void warp_sort(const WarpSvd<T, G> &s, T *x) {
     double squares = 0.0;
@@ -59,30 +59,55 @@ template <class T, int G> __device__ inline void warp_sort(const WarpSvd<T, G> &
     for (int i = 0; i < G; i++)
         s.first[to * s.LD + s.row[i]] = x[i];
     __syncwarp();
-    batch::column_load<T, G>(x, s.first + s.l * s.LD);
-    __syncwarp();
 }
 
-/* x: a column of R with its reflector below; becomes a column of R^T, by way of the upper triangle
- * of the tile, whose lower one keeps the reflectors. */
-template <class T, int G> __device__ inline void warp_transpose(T *x, T *tile, int l) {
-    constexpr int LD = WarpTile<T, G>::LD;
+/* QR of a tile in place: R on and above the diagonal, unscaled reflectors below. One copy of this
+ * code and of the next one, because what does not fit in the cache of instructions waits for them. */
+template <class T, int G>
+__device__ __noinline__ WarpReflector<T> tile_factor(T *tile, int l) {
+    alignas(16) T x[G];
+    WarpReflector<T> h;
+    bool fine;
+    T *const mine = tile + l * WarpTile<T, G>::LD;
     __syncwarp();
+    batch::column_load<T, G>(x, mine);
+    __syncwarp();
+    const T tail = tail_of<T, G>(x, &fine);
+    warp_factor<T, G>(x, tile, h, tail, l);
+    __syncwarp();
+    batch::column_store<T, G>(mine, x);
+    __syncwarp();
+    return h;
+}
+/* x := Q x by the reflectors of a tile; x goes by way of local memory. */
+template <class T, int G>
+__device__ __noinline__ void apply_local(T *x, const T *tile, WarpReflector<T> h) {
+    alignas(16) T q[G];
 #pragma unroll
     for (int i = 0; i < G; i++)
-        if (i <= l)
-            tile[l * LD + i] = x[i];
-    __syncwarp();
+        q[i] = x[i];
+    warp_apply<T, G, G - 1>(q, tile, h);
+#pragma unroll
+    for (int i = 0; i < G; i++)
+        x[i] = q[i];
+}
+template <class T, int G>
+__device__ inline void tile_apply(T *x, const T *tile, WarpReflector<T> h) {
+    T q[G];
+#pragma unroll
+    for (int i = 0; i < G; i++)
+        q[i] = x[i];
+    apply_local<T, G>(q, tile, h);
+#pragma unroll
+    for (int i = 0; i < G; i++)
+        x[i] = q[i];
+}
+/* x := a column of R^T, R the upper triangle of a tile. */
+template <class T, int G> __device__ inline void tile_row(T *x, const T *tile, int l) {
 #pragma unroll
     for (int j = 0; j < G; j++)
-        x[j] = j >= l ? tile[j * LD + l] : T(0);
+        x[j] = j >= l ? tile[j * WarpTile<T, G>::LD + l] : T(0);
     __syncwarp();
-}
-
-/* Squares of a column below its first entry. */
-template <class T, int G> __device__ inline T below_first(const T *x) {
-    bool fine;
-    return tail_of<T, G>(x, &fine);
 }
 
 template <class T, int G> __device__ inline double squares_of(const T *x) {
@@ -93,71 +118,33 @@ template <class T, int G> __device__ inline double squares_of(const T *x) {
     return s[0] + s[1];
 }
 
-/* Step s of a sweep. a: squares of this lane's column. Returns the lanes that were rotated; others
- * keep their bits. */
-template <class T, int G, bool WITH_J>
-__device__ inline unsigned warp_rotate(T *x, T *q, double &a, int s, double tol, int l) {
-    T y[G];
-    double p[2] = {0.0, 0.0};
+/* x := R x, R the upper triangle of a tile. */
+template <class T, int G> __device__ inline void warp_upper(T *x, const T *tile) {
+    constexpr int LD = WarpTile<T, G>::LD, V = 16 / sizeof(T);
 #pragma unroll
-    for (int i = 0; i < G; i++) {
-        y[i] = __shfl_xor_sync(0xffffffffu, x[i], s);
-        p[i % 2] = fma((double)x[i], (double)y[i], p[i % 2]); /* the same bits in both lanes */
-    }
-    const double product = p[0] + p[1], b = __shfl_xor_sync(0xffffffffu, a, s), root = root_of(a),
-                 other = __shfl_xor_sync(0xffffffffu, root, s);
-    const bool low = l < (l ^ s);
-    const bool rotate = fabs(product) > tol * (root * other) && root > SvdRange<T>::FLOOR &&
-                        other > SvdRange<T>::FLOOR;
-    const unsigned lanes = __ballot_sync(0xffffffffu, rotate);
-    if (lanes == 0)
-        return 0;
-    T c = T(1), f = T(0);
-    if (rotate) {
-        const Rotation r = low ? rotation(a, b, product) : rotation(b, a, product);
-        c = (T)r.c;
-        f = (T)(low ? -r.s : r.s);
-        a = fmax(fma(low ? -r.t : r.t, product, a), 0.0);
+    for (int j = 0; j < G; j++) {
+        const T f = x[j];
 #pragma unroll
-        for (int i = 0; i < G; i++)
-            x[i] = fma(f, y[i], c * x[i]);
-    }
-    if (WITH_J)
+        for (int i = 0; i <= j; i += V) {
+            alignas(16) T c[V];
+            batch::vec_load(c, tile + j * LD + i);
 #pragma unroll
-        for (int i = 0; i < G; i++) {
-            const T z = __shfl_xor_sync(0xffffffffu, q[i], s), turned = fma(f, z, c * q[i]);
-            q[i] = rotate ? turned : q[i];
+            for (int e = 0; e < V; e++)
+                if (i + e < j)
+                    x[i + e] = fma(c[e], f, x[i + e]);
+                else if (i + e == j)
+                    x[j] = c[e] * f;
         }
-    return lanes;
+        if (j % 4 == 3)
+            __syncwarp(); /* bounds how far ahead R is loaded, hence the registers */
+    }
 }
 
-/* Rotates until no pair of the warp's matrices needs it; whether this matrix came to that. A column
- * of which only rounding errors are left becomes zero (see drop_noise). */
-template <class T, int G, bool WITH_J>
-__device__ inline bool warp_jacobi(T *x, T *q, int l, int g) {
-    constexpr double EPS = SvdRange<T>::EPS, TOL = 10.0 * EPS, NOISE = 1024.0 * EPS * EPS;
-    const unsigned mine = G == 32 ? 0xffffffffu : ((1u << (G & 31)) - 1u) << (g * G);
-    double most = 0.0;
-    unsigned lanes = 0;
-    for (int sweep = 0; sweep < SWEEPS; sweep++) {
-        double a = squares_of<T, G>(x);
-        most = fmax(most, a);
-        if (a > 0.0 && a <= NOISE * most) {
-            a = 0.0;
-#pragma unroll
-            for (int i = 0; i < G; i++)
-                x[i] = T(0);
-        }
-        lanes = 0;
-        for (int s = 1; s < G; s++) {
-            lanes |= warp_rotate<T, G, WITH_J>(x, q, a, s, TOL, l);
-            if (s % 8 == 0)
-                a = squares_of<T, G>(x); /* what is carried along loses accuracy */
-        }
-        if (lanes == 0)
-            break;
-    }
-    return (lanes & mine) == 0;
+/* Rotates the columns of a tile until all pairs are orthogonal; whether it came to that. */
+template <class T, int G> __device__ inline bool warp_jacobi(T *tile) {
+    constexpr double EPS = SvdRange<T>::EPS, FLOOR = SvdRange<T>::FLOOR;
+    return pairs_jacobi<Pairs<T, 2, G / 2, G / 2>>(tile, WarpTile<T, G>::LD, 10.0 * EPS,
+                                                   FLOOR * FLOOR, 1024.0 * EPS * EPS);
 }
 
 /* For matrices of up to 32 rows and columns; most: bound of both. */

@@ -1,0 +1,263 @@
+/* One-sided Jacobi rotations with the columns in registers: R lanes hold a pair of columns (x, y),
+ * A rows each; G pairs make a matrix of up to 2 G columns and R A rows. In a step every pair is
+ * made orthogonal, and then y goes to another pair: first each of G columns meets each of the
+ * others, x staying, y coming by XOR in Gray's order (most moves stay within a warp); then the two
+ * halves of the pairs do the same among the x and among the y, and so on: 2 G - 1 steps a sweep, in
+ * which all pairs meet once. Dot products need a shuffle or two, and no rotation is multiplied
+ * into a matrix of right vectors: svd_core.cuh gets them from a QR factorisation.
+ *
+ * A column is d times what is stored ("fast" rotations: two operations an entry instead of four),
+ * d being multiplied in every few steps. Angles are found in single precision, which costs no
+ * sweep: only c and s must be those of one angle in double precision. */
+#ifndef MOAO_GPU_SVD_PAIRS_CUH
+#define MOAO_GPU_SVD_PAIRS_CUH
+#include "svd_block.cuh"
+
+namespace lowrank {
+
+template <class T_, int R_, int G_, int A_> struct Pairs {
+    typedef T_ T;
+    static constexpr int R = R_, G = G_, A = A_, THREADS = R * G, ROWS = R * A, COLS = 2 * G;
+    static constexpr bool BLOCK = THREADS > 32; /* else one or several matrices a warp */
+    T x[A], y[A];
+    double xx, yy;         /* squares of the columns */
+    double dx, dy, ex, ey; /* a column is d times what is stored; e = 1 / d */
+    int jx, jy;            /* which columns */
+    int r, p;              /* lane of the pair, pair */
+    __device__ Pairs()
+        : dx(1.0), dy(1.0), ex(1.0), ey(1.0), r((int)threadIdx.x % R), p((int)threadIdx.x / R % G) {
+    }
+};
+
+/* The threads of one matrix. */
+template <class P> __device__ inline void pairs_sync() {
+    if (P::BLOCK)
+        __syncthreads();
+    else
+        __syncwarp();
+}
+
+template <class P> __device__ inline double lanes_sum(double s) {
+#pragma unroll
+    for (int d = P::R / 2; d; d >>= 1)
+        s += __shfl_xor_sync(0xffffffffu, s, d);
+    return s;
+}
+template <class T, int A> __device__ inline double dot(const T *x, const T *y) {
+    double s[4] = {0.0, 0.0, 0.0, 0.0};
+#pragma unroll
+    for (int a = 0; a < A; a++)
+        s[a % 4] = fma((double)x[a], (double)y[a], s[a % 4]);
+    return (s[0] + s[1]) + (s[2] + s[3]);
+}
+
+/* Columns as they are, and their squares afresh. */
+template <class P> __device__ inline void pairs_refresh(P &c) {
+    typedef typename P::T T;
+    const T dx = (T)c.dx, dy = (T)c.dy;
+#pragma unroll
+    for (int a = 0; a < P::A; a++) {
+        c.x[a] *= dx;
+        c.y[a] *= dy;
+    }
+    c.dx = c.dy = c.ex = c.ey = 1.0;
+    c.xx = lanes_sum<P>(dot<T, P::A>(c.x, c.x));
+    c.yy = lanes_sum<P>(dot<T, P::A>(c.y, c.y));
+}
+
+/* 1 / sqrt(s), good to 20 bits and more. */
+__device__ inline double near_inverse_root(double s) {
+    double y;
+    asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(s));
+    return y;
+}
+
+__device__ inline float near_inverse_root(float s) {
+    float y;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(s));
+    return y;
+}
+
+/* Tangent of the rotation that makes two columns orthogonal, good to single precision: cosine of
+ * their angle, half the difference of their squares over the product of their norms. */
+__device__ inline float tangent(float cosine, float half) {
+    const float u = near_inverse_root(fabsf(cosine)), zeta = fabsf(half) * u * u;
+    float z = zeta;
+    if (z < 1e4f) {
+        const float q = fmaf(z, z, 1.0f);
+        z += q * near_inverse_root(q);
+    } else {
+        z += z;
+    }
+    const float v = near_inverse_root(z);
+    return copysignf(v * v, half < 0.0f ? -cosine : cosine);
+}
+
+/* Makes the pair's columns orthogonal; the lanes of the warp whose pairs were not. */
+template <class P> __device__ inline unsigned pairs_rotate(P &c, double tol, double floor) {
+    typedef typename P::T T;
+    const double p = lanes_sum<P>(dot<T, P::A>(c.x, c.y)) * (c.dx * c.dy);
+    const double u = near_inverse_root(c.xx), v = near_inverse_root(c.yy), cosine = p * u * v;
+    const bool rotate = c.xx > floor && c.yy > floor && fabs(cosine) > tol;
+    const unsigned lanes = __ballot_sync(0xffffffffu, rotate);
+    if (lanes == 0)
+        return 0;
+    double t = 0.0;
+    if (rotate) {
+        const double half = 0.5 * ((c.yy - c.xx) * u) * v;
+        t = fabs(half) < 1e15 ? (double)tangent((float)cosine, (float)half) : p / (c.yy - c.xx);
+    }
+    const double q = fma(t, t, 1.0), cs = batch::inv_sqrt(q), inverse = q * cs;
+    const T f = (T)(-t * c.dy * c.ex), g = (T)(t * c.dx * c.ey);
+#pragma unroll
+    for (int a = 0; a < P::A; a++) {
+        const T x = c.x[a];
+        c.x[a] = fma(f, c.y[a], x);
+        c.y[a] = fma(g, x, c.y[a]);
+    }
+    const double tp = t * p, square = cs * cs, x0 = c.xx, y0 = c.yy;
+    c.xx = square * fma(t, fma(t, y0, -p), x0 - tp);
+    c.yy = square * fma(t, fma(t, x0, p), y0 + tp);
+    c.dx *= cs, c.dy *= cs, c.ex *= inverse, c.ey *= inverse;
+    if (__any_sync(0xffffffffu, rotate && (c.xx < 0.1 * x0 || c.yy < 0.1 * y0)))
+        pairs_refresh(c); /* what is carried along loses accuracy */
+    return lanes;
+}
+
+/* y of pair p goes to pair p XOR `by`; buffer: A x THREADS elements of shared memory, used between
+ * warps. */
+template <class P> __device__ inline void pairs_move(P &c, int by, typename P::T *buffer) {
+    typedef typename P::T T;
+    const int bits = by * P::R;
+    if (!P::BLOCK || bits < 32) {
+#pragma unroll
+        for (int a = 0; a < P::A; a++)
+            c.y[a] = __shfl_xor_sync(0xffffffffu, c.y[a], bits);
+        c.yy = __shfl_xor_sync(0xffffffffu, c.yy, bits);
+        c.dy = __shfl_xor_sync(0xffffffffu, c.dy, bits);
+        c.ey = __shfl_xor_sync(0xffffffffu, c.ey, bits);
+        c.jy = __shfl_xor_sync(0xffffffffu, c.jy, bits);
+        return;
+    }
+    const int here = (int)threadIdx.x, there = here ^ bits;
+    int *column = (int *)(buffer + P::A * P::THREADS);
+    const T d = (T)c.dy;
+#pragma unroll
+    for (int a = 0; a < P::A; a++)
+        buffer[a * P::THREADS + there] = c.y[a] * d;
+    column[there] = c.jy;
+    __syncthreads();
+#pragma unroll
+    for (int a = 0; a < P::A; a++)
+        c.y[a] = buffer[a * P::THREADS + here];
+    c.jy = column[here];
+    c.yy = lanes_sum<P>(dot<T, P::A>(c.y, c.y));
+    c.dy = c.ey = 1.0;
+    __syncthreads();
+}
+
+/* Pairs of the lower half of a group of 2 `half` keep x and take the x of their partner in the
+ * upper half as y; that one keeps y as its x and takes the partner's y. */
+template <class P> __device__ inline void pairs_split(P &c, int half, typename P::T *buffer) {
+    typedef typename P::T T;
+    const bool upper = c.p & half;
+#pragma unroll
+    for (int a = 0; a < P::A; a++) {
+        const T x = c.x[a], y = c.y[a];
+        c.x[a] = upper ? y : x;
+        c.y[a] = upper ? x : y; /* what the partner wants... */
+    }
+    const int jx = c.jx, jy = c.jy;
+    c.jx = upper ? jy : jx;
+    c.jy = upper ? jx : jy;
+    const double xx = c.xx, yy = c.yy, dx = c.dx, dy = c.dy, ex = c.ex, ey = c.ey;
+    c.xx = upper ? yy : xx, c.yy = upper ? xx : yy;
+    c.dx = upper ? dy : dx, c.dy = upper ? dx : dy;
+    c.ex = upper ? ey : ex, c.ey = upper ? ex : ey;
+    pairs_move(c, half, buffer);
+}
+
+/* A sweep; the lanes of the warp that rotated something. */
+template <class P>
+__device__ inline unsigned pairs_sweep(P &c, double tol, double floor, typename P::T *buffer) {
+    unsigned lanes = 0;
+#pragma unroll 1
+    for (int group = P::G;; group /= 2) {
+#pragma unroll 1
+        for (int s = 0; s < group; s++) {
+            if (s)
+                pairs_move(c, s & -s, buffer);
+            if (s % 16 == 0)
+                pairs_refresh(c);
+            lanes |= pairs_rotate(c, tol, floor);
+        }
+        if (group == 1)
+            break;
+        pairs_split(c, group / 2, buffer);
+    }
+    pairs_refresh(c);
+    return lanes;
+}
+
+/* Columns from and to shared memory: column j at s + j ld. */
+template <class P> __device__ inline void pairs_load(P &c, const typename P::T *s, int ld) {
+    c.jx = 2 * c.p, c.jy = c.jx + 1;
+#pragma unroll
+    for (int a = 0; a < P::A; a++) {
+        c.x[a] = s[a * P::R + c.r + c.jx * ld];
+        c.y[a] = s[a * P::R + c.r + c.jy * ld];
+    }
+}
+template <class P> __device__ inline void pairs_store(const P &c, typename P::T *s, int ld) {
+#pragma unroll
+    for (int a = 0; a < P::A; a++) {
+        s[a * P::R + c.r + c.jx * ld] = c.x[a];
+        s[a * P::R + c.r + c.jy * ld] = c.y[a];
+    }
+}
+
+/* A column of which rotations have left no more than rounding errors (it depended on others)
+ * becomes zero: an error of the size that they made anyway, without which the noise is rotated down
+ * to the smallest numbers. most: its squares at their largest. */
+template <class T, int A>
+__device__ inline void drop_column(T *x, double squares, double noise, double &most) {
+    most = fmax(most, squares);
+    if (squares > 0.0 && squares <= noise * most)
+#pragma unroll
+        for (int a = 0; a < A; a++)
+            x[a] = T(0);
+}
+
+/* Rotates the columns of s (COLS of ROWS, zero where there is nothing) until all are orthogonal. s
+ * has room for the buffer of pairs_move. Whether that was reached (of this thread's matrix). */
+template <class P>
+__device__ __noinline__ bool pairs_jacobi(typename P::T *s, int ld, double tol, double floor,
+                                          double noise) {
+    typedef typename P::T T;
+    P c;
+    double most_x = 0.0, most_y = 0.0;
+    constexpr int LANES = P::THREADS % 32; /* 0: whole warps */
+    const unsigned mine = LANES == 0 ? 0xffffffffu
+                                     : ((1u << LANES) - 1u)
+                                           << ((int)threadIdx.x % 32 / (LANES ? LANES : 1) * LANES);
+    unsigned lanes = 0;
+    for (int sweep = 0; sweep < SWEEPS; sweep++) {
+        pairs_load(c, s, ld);
+        pairs_sync<P>();
+        pairs_refresh(c);
+        drop_column<T, P::A>(c.x, c.xx, noise, most_x);
+        drop_column<T, P::A>(c.y, c.yy, noise, most_y);
+        lanes = pairs_sweep(c, tol, floor, s);
+        pairs_store(c, s, ld);
+        if (P::BLOCK)
+            lanes = (unsigned)__syncthreads_or(lanes != 0);
+        else
+            __syncwarp();
+        if (lanes == 0)
+            break;
+    }
+    return (lanes & mine) == 0;
+}
+
+} // namespace lowrank
+#endif
