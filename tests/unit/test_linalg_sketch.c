@@ -178,17 +178,23 @@ static void adaptive_ranks(void **state) {
 static void ara_never_misses(void **state) {
     (void)state;
     int64_t misses = 0, done = 0, ranks = 0;
-    const int64_t rounds = full() ? 20 : small() ? 1 : 2;
+    static const struct {
+        backend_type t;
+        int64_t n;
+        double tol;
+    } kinds[] = {{BACKEND_D, 32, 1e-9}, {BACKEND_S, 64, 1e-4}, {BACKEND_D, 32, 1e-6}};
+    const int64_t rounds = full() ? 30 : small() ? 2 : 3;
     for (int64_t round = 0; round < rounds; round++) {
-        lr_case c = cut_case(ARA, BACKEND_D, 32, 32, round % 2 ? 1e-6 : 1e-9, 0);
+        const int64_t n = kinds[round % 3].n;
+        lr_case c = cut_case(ARA, kinds[round % 3].t, n, n, kinds[round % 3].tol, 0);
         c.count = small() ? 20 : full() ? 500 : 200, c.layout = ALIGNED;
         lr_build(&c);
         assert_int_equal(lr_call(&c), MOAO_OK);
         lr_collect(&c);
         for (int64_t b = 0; b < c.count; b++, done++) {
-            const real norm = frobenius(32 * 32, c.full[b]);
+            const real norm = frobenius(n * n, c.full[b]);
             misses +=
-                !(c.info[b] == 0 && distance(c.full[b], 32, 32, &c.u, &c.v, NULL, b, c.rank[b]) <=
+                !(c.info[b] == 0 && distance(c.full[b], n, n, &c.u, &c.v, NULL, b, c.rank[b]) <=
                                         c.cut.tol * norm * 1.001L + 8 * unit_of(&c, b) * norm);
             ranks += c.rank[b];
         }
