@@ -102,25 +102,28 @@ template <class P> __device__ inline unsigned pairs_rotate(P &c, double tol, dou
     const unsigned lanes = __ballot_sync(0xffffffffu, rotate);
     if (lanes == 0)
         return 0;
-    double t = 0.0;
-    if (rotate) {
+    bool weak = false;
+    if (rotate) { /* other pairs keep their bits */
         const double half = 0.5 * ((c.yy - c.xx) * u) * v;
-        t = fabs(half) < 1e15 ? (double)tangent((float)cosine, (float)half) : p / (c.yy - c.xx);
-    }
-    const double q = fma(t, t, 1.0), cs = batch::inv_sqrt(q), inverse = q * cs;
-    const T f = (T)(-t * c.dy * c.ex), g = (T)(t * c.dx * c.ey);
+        const double t =
+            fabs(half) < 1e15 ? (double)tangent((float)cosine, (float)half) : p / (c.yy - c.xx);
+        const double q = fma(t, t, 1.0), cs = batch::inv_sqrt(q), inverse = q * cs;
+        const T f = (T)(-t * c.dy * c.ex), g = (T)(t * c.dx * c.ey);
 #pragma unroll
-    for (int a = 0; a < P::A; a++) {
-        const T x = c.x[a];
-        c.x[a] = fma(f, c.y[a], x);
-        c.y[a] = fma(g, x, c.y[a]);
+        for (int a = 0; a < P::A; a++) {
+            const T x = c.x[a];
+            c.x[a] = fma(f, c.y[a], x);
+            c.y[a] = fma(g, x, c.y[a]);
+        }
+        const double tp = t * p, square = cs * cs, x0 = c.xx, y0 = c.yy;
+        c.xx = square * fma(t, fma(t, y0, -p), x0 - tp);
+        c.yy = square * fma(t, fma(t, x0, p), y0 + tp);
+        c.dx *= cs, c.dy *= cs, c.ex *= inverse, c.ey *= inverse;
+        weak = c.xx < 0.1 * x0 || c.yy < 0.1 * y0;
     }
-    const double tp = t * p, square = cs * cs, x0 = c.xx, y0 = c.yy;
-    c.xx = square * fma(t, fma(t, y0, -p), x0 - tp);
-    c.yy = square * fma(t, fma(t, x0, p), y0 + tp);
-    c.dx *= cs, c.dy *= cs, c.ex *= inverse, c.ey *= inverse;
-    if (__any_sync(0xffffffffu, rotate && (c.xx < 0.1 * x0 || c.yy < 0.1 * y0)))
-        pairs_refresh(c); /* what is carried along loses accuracy */
+    /* what is carried along loses accuracy; with several matrices a warp it is made afresh often */
+    if (P::THREADS >= 32 && __any_sync(0xffffffffu, weak))
+        pairs_refresh(c);
     return lanes;
 }
 
@@ -187,7 +190,7 @@ __device__ inline unsigned pairs_sweep(P &c, double tol, double floor, typename 
         for (int s = 0; s < group; s++) {
             if (s)
                 pairs_move(c, s & -s, buffer);
-            if (s % 16 == 0)
+            if (s % (P::THREADS < 32 ? 4 : 16) == 0)
                 pairs_refresh(c);
             lanes |= pairs_rotate(c, tol, floor);
         }
