@@ -290,12 +290,17 @@ def check_lint(python):
 
 
 def check_gpu():
-    """The CUDA plugin and the recorder of what a GPU does compile, where there is a compiler for them."""
+    """The CUDA plugin and the recorder of what a GPU does compile, where there is a compiler for them; the plugin
+    shows its two entries and nothing else."""
     code, text = run(["make", "--no-print-directory", "-j%d" % (os.cpu_count() or 1), "gpu", "gpu-busy"],
                      TIMEOUT["check"] * 2)
     if code == 0 and "nvcc not found" in text or "no CUDA sources" in text:
         return one("CUDA plugin", True, note=text.strip().splitlines()[-1])
-    return one("CUDA plugin builds", code == 0, text)
+    if code != 0:
+        return one("CUDA plugin builds", False, text)
+    code, text = run(["nm", "-D", "--defined-only", os.path.join(ROOT, "build/libmoao_gpu.so")], 60)
+    shown = sorted(line.split()[2].split("@")[0] for line in text.splitlines() if len(line.split()) == 3)
+    return one("CUDA plugin builds", shown == ["moao_gpu_backend", "moao_gpu_tune"], "symbols: %s" % shown)
 
 
 def valgrind(program):

@@ -188,7 +188,7 @@ static status write_all(task *q, const ast_stars *s) {
     const char *dir = q->cl->dir;
     const int full = q->cl->full > 0 ? q->cl->full : 3;
     const bool writes = q->c->rank == 0;
-    status st = writes ? ast_write_table(dir, &q->j, s, &q->t) : MOAO_OK;
+    status st = writes ? ast_write_table(dir, s, &q->t) : MOAO_OK;
     if (st == MOAO_OK && writes)
         st = ast_write_facts(dir, &q->j, s, &q->sum);
     TRY(comm_agree(q->c, st));

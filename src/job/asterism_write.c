@@ -39,9 +39,8 @@ static void add_number(text *t, const char *form, double v) {
         text_add(t, form, v);
 }
 
-status ast_write_table(const char *dir, const ast_job *j, const ast_stars *s, const ast_table *t) {
+status ast_write_table(const char *dir, const ast_stars *s, const ast_table *t) {
     text out = {0};
-    (void)j;
     text_add(&out, "place,figure,full,guess,rms_nm");
     for (int k = 0; k < t->nkey; k++) {
         text_add(&out, ",");

@@ -22,7 +22,7 @@ typedef struct {
     char **key, **value;
 } ast_table;
 
-status ast_write_table(const char *dir, const ast_job *j, const ast_stars *s, const ast_table *t);
+status ast_write_table(const char *dir, const ast_stars *s, const ast_table *t);
 /* With the sensors of the best in j->par. */
 status ast_write_field(const char *dir, ast_job *j, const ast_stars *s, const ast_table *t);
 status ast_write_facts(const char *dir, const ast_job *j, const ast_stars *s,

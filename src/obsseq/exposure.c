@@ -176,9 +176,9 @@ done:
 static status start_psf(obsseq *o, const linop *op, int k) {
     const team *t = &o->t.t;
     const int owner = team_owner(t, &o->t.ch, k);
-    const double from = report_now();
     report_phase("exposure: PSF");
     status st = look_at(o, k);
+    const double from = report_now();
     if (st == MOAO_OK)
         st = target_sums(o, op, k);
     TIMED_WAIT(o->t.e.rep, STAGE_PSF, st = team_agree(t, st));
@@ -188,7 +188,8 @@ static status start_psf(obsseq *o, const linop *op, int k) {
                               (int)psf_sep_count(o->ps), MPI_DOUBLE, MPI_SUM, owner, t->group));
     if (st == MOAO_OK && owner == t->member)
         st = o->img->compute(o->imager, k % PSF_SLOTS, o->sum, o->mtt);
-    o->psf_seconds += report_now() - from;
+    if (op->kind->in_step) /* elsewhere the device makes them while the next target is computed */
+        o->psf_seconds += report_now() - from;
     return st;
 }
 

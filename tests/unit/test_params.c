@@ -1,5 +1,6 @@
 /* Parameters get the values that files and command line state, in SI units; later sources override
  * earlier ones; the effective parameters reproduce them exactly. */
+#include "job/psf_params.h"
 #include "params_case.h"
 
 #include <math.h>
@@ -319,6 +320,44 @@ static void doubtful_input_gets_warnings(void **state) {
     warnings_with("sensors[1].name=NGS 1", "same name NGS 1");
 }
 
+static void free_all(params *p, sys *s, atmos *a) {
+    atmos_free(a);
+    sys_free(s);
+    params_free(p);
+}
+
+/* Slopes, noise, integration and jitter reach what computes with them; half a frame is lag. */
+static void errors_and_noise_arrive(void **state) {
+    (void)state;
+    params p;
+    sys s;
+    atmos a;
+    psf_opts o;
+    write_case("a.yaml");
+    load_all("a.yaml", "loop={delay: 3 ms, integration: 2 ms}", &p, &s, &a);
+    assert_near(s.delay, 4e-3);
+    assert_true(s.ts.gradient && s.sensors[0].gradient && s.sensors[2].gradient);
+    assert_true(!s.sensors[0].noise.gaussian && !s.sensors[0].noise.has_sky);
+    params_psf_opts(&p, &o);
+    assert_true(o.jitter[0] == 0 && o.jitter[1] == 0 && o.static_rms == 0);
+    free_all(&p, &s, &a);
+    load_all("a.yaml",
+             "ngs_defaults={noise_model: gaussian, sky: 18, excess_noise: 2, background: 0.5, "
+             "extinction: 0.1}",
+             &p, &s, &a);
+    const sensor_noise *n = &s.sensors[1].noise;
+    assert_true(n->gaussian && n->has_sky && n->extinct && !s.sensors[2].noise.extinct);
+    assert_near(n->sky + n->excess + n->background + n->extinction, 20.6);
+    free_all(&p, &s, &a);
+    load_all("a.yaml", "errors={jitter: [3, 0], windshake: [4, 2], static_rms: 80}", &p, &s, &a);
+    params_psf_opts(&p, &o);
+    assert_near(o.jitter[0] * ARCSEC_PER_RAD, 5e-3);
+    assert_near(o.jitter[1] * ARCSEC_PER_RAD, 2e-3);
+    assert_near(o.static_rms, 80e-9);
+    assert_near(o.static_power, 2);
+    free_all(&p, &s, &a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_in_si_units),
@@ -331,6 +370,7 @@ int main(void) {
         cmocka_unit_test(effective_parameters_reproduce_the_run),
         cmocka_unit_test(changed_parameters_are_named),
         cmocka_unit_test(doubtful_input_gets_warnings),
+        cmocka_unit_test(errors_and_noise_arrive),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

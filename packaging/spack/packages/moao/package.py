@@ -14,7 +14,7 @@ class Moao(MakefilePackage):
     maintainers = []
     license("BSD-3-Clause")
 
-    version("0.2.0")
+    version("0.3.0")
 
     variant("cuda", default=False, description="build the plugin that computes on NVIDIA GPUs")
 
