@@ -14,6 +14,8 @@ CASE = """
 title: small case of the tests
 telescope: {diameter: 8 m, obscuration: 0.14}
 dm: {nssp: 16}
+ngs_defaults: {slope: points}
+lgs_defaults: {slope: points}
 sensors:
   - {type: ngs, nssp: 10, direction: [40, 10], magnitude: 10}
   - {type: ngs, nssp: 10, direction: [-30, 35], magnitude: 11}

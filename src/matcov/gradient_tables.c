@@ -82,14 +82,67 @@ done:
     return st;
 }
 
+/* Tables that were made before, by key: profiles of a night share altitudes, and every exposure of
+ * every chunk asks for them again, while one takes a millisecond to make and a turned one twenty.
+ * Local to the process; forgotten as a whole when it holds more than CACHE_BYTES. */
+#define CACHE_BYTES ((size_t)256 << 20)
+typedef struct made {
+    struct made *next;
+    gradient_key key;
+    size_t n;
+    double value[];
+} made;
+static made *cache;
+static size_t cached;
+
+static bool from_cache(const gradient_key *k, size_t n, double *value) {
+    bool found = false;
+#pragma omp critical(gradient_cache)
+    for (const made *m = cache; m != NULL && !found; m = m->next)
+        if (m->n == n && m->key.kappa == k->kappa && m->key.la == k->la && m->key.lb == k->lb &&
+            m->key.turn == k->turn && m->key.kolmogorov == k->kolmogorov) {
+            memcpy(value, m->value, n * sizeof *value);
+            found = true;
+        }
+    return found;
+}
+
+/* Where memory is short nothing is kept. */
+static void to_cache(const gradient_key *k, size_t n, const double *value) {
+    const size_t bytes = sizeof(made) + n * sizeof *value;
+    made *m = bytes < CACHE_BYTES ? malloc(bytes) : NULL;
+    if (m == NULL)
+        return;
+    m->key = *k;
+    m->n = n;
+    memcpy(m->value, value, n * sizeof *value);
+#pragma omp critical(gradient_cache)
+    {
+        for (made *next; cached + bytes > CACHE_BYTES && cache != NULL; cache = next) {
+            next = cache->next;
+            cached -= sizeof(made) + cache->n * sizeof *value;
+            free(cache);
+        }
+        m->next = cache;
+        cache = m;
+        cached += bytes;
+    }
+}
+
 static status fill_tables(gradients *g) {
     status st = MOAO_OK;
 #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < g->ntable; i++) {
         const matcov_gradient *t = &g->tables[i];
-        gradient_fill_radial(&g->keys[i], t, g->values + t->radial);
+        const size_t n = t->near - t->radial + gradient_near_size(t);
+        double *value = g->values + t->radial;
+        if (from_cache(&g->keys[i], n, value))
+            continue;
+        gradient_fill_radial(&g->keys[i], t, value);
         status one = gradient_fill_near(&g->keys[i], t, g->values + t->near);
-        if (one != MOAO_OK) {
+        if (one == MOAO_OK) {
+            to_cache(&g->keys[i], n, value);
+        } else {
 #pragma omp critical(gradients)
             st = one;
         }
