@@ -10,7 +10,8 @@ from moao_case import Run, moao, relative
 BASE = """
 telescope: {diameter: 8 m, obscuration: 0.14}
 dm: {nssp: 10}
-ngs_defaults: {nssp: 10}
+ngs_defaults: {nssp: 10, slope: points}
+lgs_defaults: {slope: points}
 sensors: [{type: ngs, direction: [0, 0], magnitude: 8}]
 targets: {list: [[0, 0], [10, 0], [20, 0], [40, 0], [80, 0]]}
 atmosphere:

@@ -23,6 +23,8 @@ RESIDENT = {"MOAO_RESIDENT_BACKEND": "cpu"}
 CASE = """
 telescope: {diameter: 6.3 m, obscuration: 0.2, zenith: 20 deg}
 dm: {nssp: 9}
+ngs_defaults: {slope: points}
+lgs_defaults: {slope: points}
 sensors:
   - {type: ngs, nssp: 8, direction: [41, 12], magnitude: 10, rotation: 7, shift: [5 cm, -3 cm]}
   - {type: ngs, nssp: 7, direction: [-33, 35], magnitude: 11, magnification: 1.02}
