@@ -14,8 +14,6 @@ CASE = """
 title: small case of the tests
 telescope: {diameter: 8 m, obscuration: 0.14}
 dm: {nssp: 16}
-ngs_defaults: {slope: points}
-lgs_defaults: {slope: points}
 sensors:
   - {type: ngs, nssp: 10, direction: [40, 10], magnitude: 10}
   - {type: ngs, nssp: 10, direction: [-30, 35], magnitude: 11}
@@ -31,6 +29,8 @@ schedule: {tor_interval: 15 min, exposure_interval: 3 min, end: 30 min}
 psf: {wavelengths: [1.65 um, 2.2 um], oversampling: 8}
 output: {psf: none}
 compute: {targets_per_chunk: 2, threads: 1}
+ngs_defaults: {slope: points}
+lgs_defaults: {slope: points}
 """
 # the same with coarser sensors and mirror: a third of the time, as many checkpoints
 QUICK_CASE = CASE.replace("nssp: 16", "nssp: 10").replace("nssp: 10, d", "nssp: 8, d").replace("nssp: 12", "nssp: 9")
