@@ -26,7 +26,7 @@ class Verify(unittest.TestCase):
             case = os.path.join(folder, "case.yaml")
             with open(case, "w") as f:
                 f.write(CASE)
-            p = moao("run", case, *options, "-q", "-o", os.path.join(folder, "out"), check=False,
+            p = moao("run", case, "psf.residual=sensor", *options, "-q", "-o", os.path.join(folder, "out"), check=False,
                      env=dict(env, MOAO_FAULT=fault))
             parts = glob.glob(os.path.join(folder, "out", "checkpoint", "part-*"))
             done = os.path.exists(os.path.join(folder, "out", "maps.fits"))
@@ -70,6 +70,14 @@ class Verify(unittest.TestCase):
                 self.assertIn("its %s is not what it should be" % what, text)
                 self.assertIn("exposure 1, target %s" % ("4" if "flip-w" in fault else "1"), text)
                 self.assertIn("--resume", text)
+
+    def test_flips_under_the_residual_phase(self):
+        """There a wrong W may be caught before that, by images that no turbulence makes; nothing is kept either."""
+        for road, env in ROADS.items():
+            for fault in ("flip-t:0:fail:1", "flip-w:0:fail:4"):
+                code, text, parts, done = self.corrupt(fault, "psf.residual=phase", "compute.verify=full", env=env)
+                self.assertEqual((code, parts, done), (1, [], False), road + fault)
+                self.assertRegex(text, "is not what it should be|far from positive")
 
     def test_sample(self):
         """By default one target of an exposure is drawn: a flip in T is found, one in W of a target with the probability
