@@ -1,7 +1,7 @@
 /* The difference form of the residual (model section 6) equals the plain one in double precision,
  * for any beta: the algebra behind mixed precision, with nothing rounded. */
-#include "support/matcov_case.h"
 #include "backend/backend.h"
+#include "support/matcov_case.h"
 
 #include <mpi.h>
 

@@ -129,7 +129,7 @@ static void run_begin(run *r, const char *targets, const char *psf_kind, bool co
         fail_msg("%s", status_message());
     assert_int_equal(sys_init(&r->par, &r->s), MOAO_OK);
     assert_int_equal(atmos_init(&r->par, &r->s, &r->a), MOAO_OK);
-    psf_opts o = {NL,   r->par.psf_wavelengths.v, NB, r->par.psf_ee_boxes.v, 4, 3,
+    psf_opts o = {NL,   r->par.psf_wavelengths.v,  NB, r->par.psf_ee_boxes.v, 4, 3,
                   true, .crop = r->par.output_crop};
     assert_int_equal(psf_init(&r->s, &o, &r->p), MOAO_OK);
     r->crop = psf_crop_size(r->p);

@@ -1,8 +1,8 @@
 /* Slope covariances: tables and fast fills against the closed form, golden matrices, blocks,
  * symmetry. */
-#include "support/matcov_case.h"
 #include "matcov/formula.h"
 #include "matcov/matcov.h"
+#include "support/matcov_case.h"
 
 #include <mpi.h>
 

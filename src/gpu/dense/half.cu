@@ -91,9 +91,9 @@ __global__ void cast_to_double_kernel(int64_t m, int64_t n, double alpha, const 
 }
 
 __global__ void cast_to_single_kernel(int64_t m, int64_t n, const double *x, int64_t ldx, float *y,
-                              int64_t ldy) {
+                                      int64_t ldy) {
     EACH(i, j, m, n)
-        y[i + j * ldy] = (float)x[i + j * ldx];
+    y[i + j * ldy] = (float)x[i + j * ldx];
 }
 
 static status max_abs(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
@@ -159,8 +159,8 @@ static status cast_to_double(backend_ctx *ctx, int64_t m, int64_t n, double alph
     return MOAO_OK;
 }
 
-static status cast_to_single(backend_ctx *ctx, int64_t m, int64_t n, const double *x, int64_t ldx, float *y,
-                     int64_t ldy) {
+static status cast_to_single(backend_ctx *ctx, int64_t m, int64_t n, const double *x, int64_t ldx,
+                             float *y, int64_t ldy) {
     gpu_device_guard guard(ctx->device);
     if (m == 0 || n == 0)
         return MOAO_OK;

@@ -62,9 +62,9 @@ template <class T, int G> __device__ inline void warp_sort(const WarpSvd<T, G> &
 }
 
 /* QR of a tile in place: R on and above the diagonal, unscaled reflectors below. One copy of this
- * code and of the next one, because what does not fit in the cache of instructions waits for them. */
-template <class T, int G>
-__device__ __noinline__ WarpReflector<T> tile_factor(T *tile, int l) {
+ * code and of the next one, because what does not fit in the cache of instructions waits for them.
+ */
+template <class T, int G> __device__ __noinline__ WarpReflector<T> tile_factor(T *tile, int l) {
     alignas(16) T x[G];
     WarpReflector<T> h;
     bool fine;
