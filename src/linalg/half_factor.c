@@ -151,7 +151,7 @@ size_t half_factor_panel_work(const half_factor *f, int64_t n) {
 static scratch cut(const half_factor *f, int64_t n, void *work, size_t lwork) {
     const size_t tile = tile_bytes(f), rows = rows_bytes(f, n);
     char *part = work;
-    return (scratch){(double *)part, (double *)(part + tile), part + tile + rows,
+    return (scratch){(double *)(void *)part, (double *)(void *)(part + tile), part + tile + rows,
                      lwork - tile - rows};
 }
 
@@ -399,7 +399,7 @@ status half_factor_make(half_factor *f, double *l, int64_t ldl, int64_t n, const
     if (ldl < f->m || n < 1 || ldb < n || lwork < half_factor_make_work(f, n))
         return status_fail(MOAO_INPUT, "factor in halves: an argument is out of range");
     const size_t sample = sample_bytes(f, n), stage = stage_bytes(f);
-    double *x = (double *)part, *w = (double *)(part + sample);
+    double *x = (double *)(void *)part, *w = (double *)(void *)(part + sample);
     char *rest = part + 2 * sample + stage;
     const size_t lrest = lwork - 2 * sample - stage;
     const half_sample all = {n, b, ldb, x, w, n};
@@ -407,10 +407,10 @@ status half_factor_make(half_factor *f, double *l, int64_t ldl, int64_t n, const
     TRY(be->trsm(f->ctx, BACKEND_D, 'R', 'L', 'T', 'N', n, f->m, &one, l, ldl, x, n, rest, lrest));
     TRY(copy(f, w, n, x, n, n, f->m));
     TRY(be->trsm(f->ctx, BACKEND_D, 'R', 'L', 'N', 'N', n, f->m, &one, l, ldl, w, n, rest, lrest));
-    TRY(find_bound(f, l, ldl, (double *)(part + 2 * sample), &bound));
+    TRY(find_bound(f, l, ldl, (double *)(void *)(part + 2 * sample), &bound));
     TRY(half_factor_begin(f, bound, &all, place != NULL ? place : l));
     f->inside = place != NULL ? 0 : ldl;
-    TRY(take_panels(f, l, ldl, (double *)(part + 2 * sample), rest, lrest));
+    TRY(take_panels(f, l, ldl, (double *)(void *)(part + 2 * sample), rest, lrest));
     st = half_factor_end(f, info);
 done:
     return st;
