@@ -141,9 +141,10 @@ static status fill(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t nj, do
             TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, from, rows, from,
                                  o->first[w + 1] - from, o->strip, rows));
         o->held = w;
-        const double *column = o->strip + (perm[j] - from) * rows - from;
-        for (int64_t i = 0; i < ni; i++)
-            a[i + (j - j0) * lda] = column[perm[i0 + i]];
+        const double *column = o->strip + (perm[j] - from) * rows;
+        for (int64_t i = 0; i < ni;
+             i++) /* rows of sensors before this one lie above the diagonal */
+            a[i + (j - j0) * lda] = perm[i0 + i] >= from ? column[perm[i0 + i] - from] : 0;
     }
 done:
     return st;
