@@ -71,7 +71,7 @@ def trials(lab, rng, full):
     for spec in rng.sample(listed, len(listed) // 20):
         listed.append(spec.replace("ranks=1", "ranks=2"))
     rng.shuffle(listed)
-    return listed if full else listed[:45]
+    return listed if full else listed[:24]
 
 
 def check_mixture(lab, out, ranks):
