@@ -111,7 +111,7 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     if (!op->kind->differences || ex->mtt == NULL)
         TRY(engine_load(e, p));
     TRY(common_average(o, p, ex));
-    TRY(op->kind->load(op, p));
+    TRY(linop_load(op, p));
     st = ex->fit == NULL ? psf_rest_init(o->ps, p, &ex->fit) : MOAO_OK;
     if (st == MOAO_OK) {
         psf_fit_model_init(ex->fit, &fit);
