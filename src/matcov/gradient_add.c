@@ -1,5 +1,5 @@
 /* Covariances of mean gradients from their tables. Model section 4. */
-#include "clones.h"
+#include "base/clones.h"
 #include "gradient.h"
 
 #include <stdint.h>

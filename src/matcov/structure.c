@@ -1,6 +1,6 @@
 #include "structure.h"
 
-#include "clones.h"
+#include "base/clones.h"
 #include "fit_formula.h"
 
 #include <math.h>
