@@ -1,5 +1,5 @@
-/* CHECK(call): ends the program where a call of CUDA, a library of it or the backend does not return
- * 0. */
+/* CHECK(call): ends the program where a call of CUDA, a library of it or the backend does not
+ * return 0. */
 #ifndef MOAO_BENCH_CHECK_CUH
 #define MOAO_BENCH_CHECK_CUH
 
