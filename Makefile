@@ -48,10 +48,11 @@ TEST_LIBS := $(CMOCKA_LIBS)
 
 # --- flags; CFLAGS and LDFLAGS of the user come last
 WARN ?= -Wall -Wextra -Wpedantic
-# no -ffast-math and no -march by default: the same arithmetic on every x86-64 processor
+# no -ffast-math and no -march by default: the same arithmetic on every x86-64 processor; -fPIC: the library of
+# linear algebra is made of the same objects
 OPT ?= $(if $(SAN),-O1,-O3) -fno-math-errno $(if $(NATIVE),-march=native)
 san_flags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) -g -fopenmp -fvisibility=hidden $(WARN) -MMD -MP -Isrc -I$(B) $(DEPS:%=-isystem%/include) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) -g -fopenmp -fPIC -fvisibility=hidden $(WARN) -MMD -MP -Isrc -I$(B) $(DEPS:%=-isystem%/include) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
 ALL_LDFLAGS = -fopenmp $(san_flags) $(foreach d,$(dep_dirs),-L$(d) -Wl$(comma)-rpath$(comma)$(d)) $(LDFLAGS)
 ALL_LIBS = $(LIB_LIBS) -ldl -lm
 
