@@ -38,6 +38,13 @@ QUICK_CASE = CASE.replace("nssp: 16", "nssp: 10").replace("nssp: 10, d", "nssp: 
 SHORT_CASE = QUICK_CASE.replace("psf: {", "psf: {residual: sensor, ")
 
 
+def as_built(build=os.path.dirname(MOAO)):
+    """Words for make by which a build folder is up to date: its name, as make has it, and the compiler that made it."""
+    folder = os.path.relpath(os.path.realpath(build), os.path.realpath(ROOT))
+    with open(os.path.join(build, "flags"), encoding="utf-8") as f:
+        return ["B=" + folder, "CC=" + f.read().split(" -std=")[0]]
+
+
 def write_case(path, text=CASE):
     with open(path, "w", encoding="utf-8") as f:
         f.write(text)
