@@ -98,10 +98,10 @@ $(benches): $(B)/%: $(B)/%.o $(B)/libmoao.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
-# written only when they change, so that what depends on them is made anew only then
+# written only when they change, so that what depends on them is made anew only then; others may call make too
 $(B)/version.h $(B)/flags: FORCE
-	@mkdir -p $(@D); echo '$(if $(filter %.h,$@),#define MOAO_VERSION "$(VERSION)",$(CC) $(ALL_CFLAGS))' >$@.new; \
-	  if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+	@mkdir -p $(@D); echo '$(if $(filter %.h,$@),#define MOAO_VERSION "$(VERSION)",$(CC) $(ALL_CFLAGS))' >$@.$$$$; \
+	  if cmp -s $@.$$$$ $@; then rm $@.$$$$; else mv $@.$$$$ $@; fi
 
 # --- CUDA plugin: loaded by the program at run time when a GPU is asked for
 NVCCFLAGS ?= -O3 -lineinfo
@@ -127,7 +127,7 @@ demo:
 
 check:
 	@scripts/install-deps.sh --build --test --demo
-	@$(MAKE) --no-print-directory -j$$(nproc) all tests
+	@$(MAKE) --no-print-directory -j$$(nproc) all tests to-install fault-tools
 	@$(PYTHON) tests/run.py --build $(B)
 
 check-faults: all
@@ -165,7 +165,11 @@ $(B)/completion/moao.bash: $(B)/moao scripts/make-completion.sh
 	$(call say,SH,$(@D))
 	$(Q)scripts/make-completion.sh $(B)/moao $(@D)
 
-install: all $(B)/man/moao.1 $(B)/completion/moao.bash
+# what is made for it alone; before the tests, which run side by side and call make
+.PHONY: to-install
+to-install: $(B)/man/moao.1 $(B)/completion/moao.bash $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so
+
+install: all to-install
 	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/lib/moao $(DESTDIR)$(prefix)/share/moao/params $(DESTDIR)$(prefix)/share/moao/scripts $(DESTDIR)$(prefix)/share/doc/moao
 	install -m 644 LICENSE CITATION.cff CHANGELOG.md $(wildcard docs/*.md docs/*.png) $(DESTDIR)$(prefix)/share/doc/moao/
 	install -m 755 $(B)/moao $(DESTDIR)$(prefix)/bin/
