@@ -21,6 +21,7 @@ typedef const backend *plugin_entry(__typeof__(status_set) *set, char *why, size
 static struct {
     backend table; /* with checked operations */
     backend_lowrank lowrank;
+    backend_psf psf;
     bool usable;
     char why[512];
 } plugin;
@@ -103,6 +104,13 @@ static void take_table(const backend *own) {
 #define CHECK(op) plugin.lowrank.op = checked_##op;
     LOWRANK_CHECKED(CHECK)
 #undef CHECK
+    if (own->psf != NULL) {
+        plugin.psf = *own->psf;
+#define CHECK(op) plugin.psf.op = checked_##op;
+        PSF_CHECKED(CHECK)
+#undef CHECK
+        plugin.table.psf = &plugin.psf;
+    }
     plugin.table.batch = &checked_batch;
     plugin.table.half = &checked_half;
     plugin.table.sparse = &checked_sparse;

@@ -19,6 +19,13 @@ typedef struct {
 
 extern const backend backend_cpu_own;
 
+/* What every backend_imager begins with, for the same; open fills it. */
+typedef struct {
+    const struct backend_psf *own;
+    int64_t nact;
+    bool pairs; /* there is a lattice of points */
+} backend_imager_head;
+
 /* The one way to say that a backend has no operation of that name: MOAO_INPUT. */
 static inline status backend_lacks(const backend *b, const char *operation) {
     return status_fail(MOAO_INPUT, "the %s backend has no %s", b->name, operation);

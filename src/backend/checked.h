@@ -7,6 +7,7 @@
 
 #include "backend_check.h"
 #include "backend_own.h"
+#include "backend_psf.h"
 
 /* The operations of the table `backend` itself that are checked: X(name of the member). */
 #define BACKEND_CHECKED(X)                                                                         \
@@ -67,9 +68,26 @@ extern lowrank_rsvd_op checked_rsvd;
 extern lowrank_ara_op checked_ara;
 extern lowrank_recompress_op checked_recompress;
 
+/* The checked operations of backend_psf; the others are each backend's. An imager leads to its own
+ * table. */
+#define PSF_CHECKED(X)                                                                             \
+    X(average)                                                                                     \
+    X(pairs)                                                                                       \
+    X(compute)                                                                                     \
+    X(collect)
+
+extern psf_average_op checked_average;
+extern psf_pairs_op checked_pairs;
+extern psf_compute_op checked_compute;
+extern psf_collect_op checked_collect;
+
 /* Own table of the backend that a context belongs to; NULL: the CPU's. */
 static inline const backend *backend_own(const backend_ctx *ctx) {
     return ctx != NULL ? ((const backend_head *)ctx)->own : &backend_cpu_own;
+}
+
+static inline status checked_range(bool in_range, const char *name) {
+    return in_range ? MOAO_OK : status_fail(MOAO_INPUT, "%s: an argument is out of range", name);
 }
 
 /* Whether an operation can go on: the backend has it (`there`), and its arguments are in range. */
@@ -77,7 +95,7 @@ static inline status checked_admit(const backend *own, bool there, bool in_range
                                    const char *name) {
     if (!there)
         return backend_lacks(own, name);
-    return in_range ? MOAO_OK : status_fail(MOAO_INPUT, "%s: an argument is out of range", name);
+    return checked_range(in_range, name);
 }
 
 #endif
