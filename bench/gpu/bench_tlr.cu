@@ -328,8 +328,17 @@ static void solve_rows(const tlr *l, int64_t n, int64_t v) {
     CU(cudaFree(w));
 }
 
-static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut) {
-    const tlr_options o = options(tau, 0, 0, cut);
+static void say_steps(const tlr_report *r) {
+    static const char *const name[TLR_STEPS] = {"entries", "V'V",    "U core",   "large products",
+                                                "pivots",  "divide", "compress", "settle"};
+    printf("#   steps, each waited for:");
+    for (int k = 0; k < TLR_STEPS; k++)
+        printf(" %s %.3f s%s", name[k], r->seconds[k], k + 1 < TLR_STEPS ? "," : "\n");
+}
+
+static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, bool timed) {
+    tlr_options o = options(tau, 0, 0, cut);
+    o.timed = timed;
     tlr_source from = {};
     tlr_report report;
     tlr *l;
@@ -348,6 +357,8 @@ static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut) {
     printf("mosaic n %lld b %lld tau %.1e cut %lld: factor %.3f s, error %.1e\n", (long long)s->n,
            (long long)b, tau, (long long)cut, t, factor_error(l, &s->layout, fill_slopes, s));
     say("L", l, b);
+    if (timed)
+        say_steps(&report);
     ranks_by_column(l, &s->layout, b);
     solve_rows(l, s->n, 5336);
     fflush(stdout);
@@ -371,10 +382,9 @@ static void bench_mosaic(const char *file, int64_t b) {
     const double nu = least_noise(&m);
     printf("# %s: %lld measurements, least noise %.3g arcsec^2\n", file, (long long)m.m, nu);
     open_slopes(&m, b, &s);
-    mosaic_factor(&s, b, nu / 8, b / 2);
-    mosaic_factor(&s, b, nu / 8, b / 4);
-    mosaic_factor(&s, b, nu / 2, b / 2);
-    mosaic_factor(&s, b, nu / 32, b / 2);
+    for (double part : {2.0, 8.0})
+        for (bool timed : {true, false})
+            mosaic_factor(&s, b, nu / part, b / 2, timed);
 }
 
 int main(int argc, char **argv) {
