@@ -110,6 +110,7 @@ typedef struct {
 typedef struct tlr tlr;
 
 typedef struct {
+    int64_t order;                        /* of the largest tile */
     int64_t tiles, empty, lowrank, dense; /* of those off the diagonal blocks */
     int64_t histogram[16];                /* low-rank tiles by rank, in 16ths of the order b */
     int64_t most, p90;                    /* largest rank, and that of 90 % (of low-rank tiles) */
