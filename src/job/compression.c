@@ -129,11 +129,11 @@ static status tell(run *r, int k, const linop_accuracy *a, const linop_compressi
         to->histogram[i] = (long)s->histogram[i];
     if (!is_root(r))
         return MOAO_OK;
-    progress_note("  factor compressed to %.1e arcsec^2 a tile (%.2g of the noise): ranks %.1f mean, "
-                  "90 %% up to %ld, %ld at most of %d; %ld of %ld tiles dense; %.3g GB of %.3g",
-                  to->tolerance, is->noise > 0 ? to->tolerance / is->noise : 0, to->mean, to->p90,
-                  to->largest, to->tile, to->dense, to->tiles, to->bytes / 1e9,
-                  to->bytes_dense / 1e9);
+    progress_note(
+        "  factor compressed to %.1e arcsec^2 a tile (%.2g of the noise): ranks %.1f mean, "
+        "90 %% up to %ld, %ld at most of %d; %ld of %ld tiles dense; %.3g GB of %.3g",
+        to->tolerance, is->noise > 0 ? to->tolerance / is->noise : 0, to->mean, to->p90,
+        to->largest, to->tile, to->dense, to->tiles, to->bytes / 1e9, to->bytes_dense / 1e9);
     if (is->dense)
         progress_note("  compressed, it would not be positive definite, or W not exact enough: "
                       "nothing is dropped");

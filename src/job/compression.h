@@ -8,10 +8,10 @@
 #include "operator/operator.h"
 
 typedef struct {
-    int n;                       /* reconstructors */
-    linop_accuracy *accuracy;    /* [n] of those that are made */
-    report_compression *told;    /* [n] for run.json; tile 0: not made by this run */
-    bool wanted;                 /* the plan has a compressed factor */
+    int n;                    /* reconstructors */
+    linop_accuracy *accuracy; /* [n] of those that are made */
+    report_compression *told; /* [n] for run.json; tile 0: not made by this run */
+    bool wanted;              /* the plan has a compressed factor */
 } compression;
 
 /* Local. free: fine on {0}. */

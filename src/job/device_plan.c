@@ -17,8 +17,9 @@ static void add(device_plan *p, const char *name, size_t bytes) {
     p->fixed += bytes;
 }
 
-void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *s, const psf_opts *o, int rows, int nlayer,
-                      size_t width, int nsample, double memory, device_plan *p) {
+void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *s,
+                      const psf_opts *o, int rows, int nlayer, size_t width, int nsample,
+                      double memory, device_plan *p) {
     const size_t m = s->m, t = s->t, v = (size_t)rows, d = sizeof(double);
     const size_t tables = kind->together ? 0 : matcov_target_bytes(s, nlayer);
     linop_bytes of = {0};
@@ -56,8 +57,8 @@ void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *
     p->fits = left < 0 ? 0 : n > INT_MAX ? INT_MAX : (int)n;
 }
 
-status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o, int rows, int nlayer,
-                          size_t width, int nsample, double memory, device_plan *p) {
+status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o, int rows,
+                          int nlayer, size_t width, int nsample, double memory, device_plan *p) {
     const char *name = getenv("MOAO_OPERATOR");
     const linop_kind *kinds[4];
     int n = 0;

@@ -69,8 +69,8 @@ status plan_predict(const params *par, const sys *s, const atmos *a, plan_sizes 
     if (!plan_may_compress(par))
         return MOAO_OK;
     return tlr_predict(s, atmos_profile_at(a, a->tor_time[0]),
-                       tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile),
-                       plan_first_steps(par), &z->ranks);
+                       tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile), plan_first_steps(par),
+                       &z->ranks);
 }
 
 int plan_first_steps(const params *par) {
@@ -249,8 +249,8 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
                                 .format = par->compute_format,
                                 .tile = par->compute_tlr_tile,
                                 .compressed = z->ranks.bytes};
-    st = device_plan_choose(&wants, s, o, s->dm.nact, z->nlayer, (size_t)par->compute_panel, par->compute_residual_columns,
-                            memory, &p->device);
+    st = device_plan_choose(&wants, s, o, s->dm.nact, z->nlayer, (size_t)par->compute_panel,
+                            par->compute_residual_columns, memory, &p->device);
     p->kind = p->device.kind;
     if (st != MOAO_OK)
         return st;

@@ -57,8 +57,8 @@ typedef struct {
 /* Local. Found once for any number of plans; from counts, nothing is computed. */
 plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o);
 
-/* Local. Whether the parameters allow a compressed factor; what is predicted of it then (takes about
- * a second of the CPU), else nothing; its tolerance at first (linop_accuracy). */
+/* Local. Whether the parameters allow a compressed factor; what is predicted of it then (takes
+ * about a second of the CPU), else nothing; its tolerance at first (linop_accuracy). */
 bool plan_may_compress(const params *par);
 status plan_predict(const params *par, const sys *s, const atmos *a, plan_sizes *z);
 int plan_first_steps(const params *par);

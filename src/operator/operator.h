@@ -75,7 +75,7 @@ typedef struct {
     bool dense;  /* nothing is dropped */
 } linop_accuracy;
 
-typedef struct { /* what came of it */
+typedef struct {             /* what came of it */
     double tolerance, noise; /* [arcsec^2]; tolerance 0: dense */
     int restarts;            /* with a fourth of the tolerance: a pivot was not positive */
     bool dense;

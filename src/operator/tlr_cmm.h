@@ -38,12 +38,12 @@ status tlr_cmm_noise(matcov *mc, int64_t m, double *least);
 
 /* What a sample of tiles of Cmm of profile p says, on the CPU, in about a second. */
 typedef struct {
-    int tile;     /* order */
-    double noise; /* least of a slope [arcsec^2] */
-    double tau;   /* tolerance [arcsec^2], */
-    double eps;   /* the same relative to the turbulence's part of Cmm: tau nt / |C| */
-    double mean;  /* rank of a tile of the factor, dense ones counted whole */
-    double dense; /* share of dense tiles */
+    int tile;                  /* order */
+    double noise;              /* least of a slope [arcsec^2] */
+    double tau;                /* tolerance [arcsec^2], */
+    double eps;                /* the same relative to the turbulence's part of Cmm: tau nt / |C| */
+    double mean;               /* rank of a tile of the factor, dense ones counted whole */
+    double dense;              /* share of dense tiles */
     double bytes, bytes_dense; /* of the factor; of the triangle */
 } tlr_prediction;
 /* Local. steps: tau is noise 2^(-steps / 8). */

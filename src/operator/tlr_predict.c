@@ -13,11 +13,11 @@
 typedef struct {
     const matcov *mc;
     tlr_layout order;
-    int64_t b;      /* largest tile */
-    int64_t *row;   /* [2 b] measurements of the tile in hand, sorted; then those of its columns */
-    double *a;      /* b x b */
-    double *u, *v;  /* b x b */
-    int64_t *rank;  /* answers */
+    int64_t b;     /* largest tile */
+    int64_t *row;  /* [2 b] measurements of the tile in hand, sorted; then those of its columns */
+    double *a;     /* b x b */
+    double *u, *v; /* b x b */
+    int64_t *rank; /* answers */
     int *info;
     void *work;
     size_t lwork;
@@ -67,10 +67,10 @@ done:
 static status rank_of(sample *s, int64_t m, int64_t n, double tau, int64_t *rank) {
     const int64_t most = s->b / 2;
     const batch_cut cut = {.tol = tau, .kind = 'A', .norm = 'F', .most = most};
-    const status st = backend_cpu.lowrank->ara(
-        NULL, BACKEND_D, 'L', &cut, 1, 1, batch_size(m), batch_size(n), batch_strided(s->a, m, 0),
-        batch_strided(s->u, s->b, 0), batch_strided(s->v, s->b, 0), s->rank, s->info, s->work,
-        s->lwork);
+    const status st =
+        backend_cpu.lowrank->ara(NULL, BACKEND_D, 'L', &cut, 1, 1, batch_size(m), batch_size(n),
+                                 batch_strided(s->a, m, 0), batch_strided(s->u, s->b, 0),
+                                 batch_strided(s->v, s->b, 0), s->rank, s->info, s->work, s->lwork);
     *rank = *s->info != 0 || *s->rank > most ? n : *s->rank;
     return st;
 }

@@ -37,8 +37,7 @@ static const struct {
 enum { PARTS = sizeof part / sizeof *part };
 
 status store_set_compression(store *s, int tor, const store_compression *c) {
-    const double value[PARTS] = {c->steps,     c->form, c->change,
-                                 c->tolerance, c->rank, c->bytes};
+    const double value[PARTS] = {c->steps, c->form, c->change, c->tolerance, c->rank, c->bytes};
     status st = MOAO_OK;
     for (int i = 0; i < PARTS && st == MOAO_OK; i++) {
         char key[32];

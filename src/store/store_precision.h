@@ -14,9 +14,9 @@ bool store_get_precision(const store *s, int exposure, bool *mixed, double *diff
 enum { COMPRESSION_TILES, COMPRESSION_REFINED, COMPRESSION_DENSE };
 typedef struct {
     int steps, form;
-    double change;             /* of results, kept to 1e-12 */
-    double tolerance;          /* [arcsec^2], kept to 1e-18 */
-    double rank, bytes;        /* mean, kept to 0.001; of the factor */
+    double change;      /* of results, kept to 1e-12 */
+    double tolerance;   /* [arcsec^2], kept to 1e-18 */
+    double rank, bytes; /* mean, kept to 0.001; of the factor */
 } store_compression;
 /* Local, as store_set_fact; of reconstructor tor. get: false where nothing is known. */
 status store_set_compression(store *s, int tor, const store_compression *c);

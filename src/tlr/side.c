@@ -71,9 +71,9 @@ static status over_rows(job *s, int64_t ia, int64_t ib) {
         for (int64_t i = ia; i < ib; base += p->ucols[i - p->r0], i++) {
             const tlr_tile *t = panel_tile(p, i, k);
             for (int64_t c = 0; c < t->rank; c++) /* of a dense tile nothing is used */
-                list[base + t->u + c] =
-                    t->kind == TLR_LOWRANK ? tc + panel_vcol(p, i, k) - panel_vcol(p, ia, k) + c
-                                           : 0;
+                list[base + t->u + c] = t->kind == TLR_LOWRANK
+                                            ? tc + panel_vcol(p, i, k) - panel_vcol(p, ia, k) + c
+                                            : 0;
         }
         tc += r;
     }

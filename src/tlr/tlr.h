@@ -192,13 +192,13 @@ enum {
 };
 
 typedef struct {
-    double tau;        /* that of the factor */
-    int restarts;      /* with a smaller tau */
-    int64_t shifts;    /* super-panels to whose diagonal something was added */
-    double shift;      /* the largest constant added */
-    bool dense;        /* made without compression */
-    int64_t minor;     /* order of the first minor that is not positive, 0: none */
-    bool not_positive; /* the pivot was further below zero than compression explains */
+    double tau;                /* that of the factor */
+    int restarts;              /* with a smaller tau */
+    int64_t shifts;            /* super-panels to whose diagonal something was added */
+    double shift;              /* the largest constant added */
+    bool dense;                /* made without compression */
+    int64_t minor;             /* order of the first minor that is not positive, 0: none */
+    bool not_positive;         /* the pivot was further below zero than compression explains */
     double seconds[TLR_STEPS]; /* where options.timed */
 } tlr_report;
 
