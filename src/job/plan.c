@@ -59,6 +59,10 @@ plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o) {
     return z;
 }
 
+bool plan_wants_mixed(const params *par) {
+    return par->compute_precision == PRECISION_PARAM_MIXED || par->compute_format == FORMAT_HALF;
+}
+
 bool plan_may_compress(const params *par) {
     const char *name = getenv("MOAO_OPERATOR");
     return par->compute_format == FORMAT_TLR || par->compute_format == FORMAT_AUTO ||
@@ -245,7 +249,7 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     TRY(choose_grid(par, nrank, p));
     p->group_size = 1;
     choose_panels(par, s, p);
-    const device_wants wants = {.mixed = par->compute_precision == PRECISION_PARAM_MIXED,
+    const device_wants wants = {.mixed = plan_wants_mixed(par),
                                 .format = par->compute_format,
                                 .tile = par->compute_tlr_tile,
                                 .compressed = z->ranks.bytes};
@@ -255,6 +259,8 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     if (st != MOAO_OK)
         return st;
     p->width = p->device.width;
+    if (p->kind == &linop_tlr)
+        p->ranks = z->ranks;
     int kg = ceil_div(s->ntarget, nrank), most = chunk > 0 ? ceil_div(chunk, nrank) : kg;
     kg = kg < most ? kg : most;
     kg = kg < p->device.fits ? kg : p->device.fits;

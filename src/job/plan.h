@@ -43,6 +43,7 @@ typedef struct {
     plan_time time;            /* expected [s] */
     const linop_kind *kind;    /* format of Cmm: where the ranks do not work in step, everything */
     device_plan device;        /* is on a device, and `memory` is the host's part */
+    tlr_prediction ranks;      /* where the factor is compressed */
 } plan;
 
 /* What the memory of a rank follows from, whatever the machine and the number of targets [bytes].
@@ -57,6 +58,8 @@ typedef struct {
 /* Local. Found once for any number of plans; from counts, nothing is computed. */
 plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o);
 
+/* Local. Whether exposures in mixed precision are wanted, where a device has room. */
+bool plan_wants_mixed(const params *par);
 /* Local. Whether the parameters allow a compressed factor; what is predicted of it then (takes
  * about a second of the CPU), else nothing; its tolerance at first (linop_accuracy). */
 bool plan_may_compress(const params *par);

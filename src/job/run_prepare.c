@@ -38,8 +38,8 @@ static status open_store(run *r, long *chunk, long *threads) {
                             .nlambda = r->u.o.nlambda,
                             .nbox = r->u.o.nbox,
                             .crop = par->output_psf == PSF_NONE ? 0 : r->u.o.crop,
-                            .mixed = par->compute_precision == PRECISION_PARAM_MIXED ||
-                                     !r->pl.kind->exact || r->pl.kind->choose != NULL};
+                            .mixed = plan_wants_mixed(par) || !r->pl.kind->exact ||
+                                     r->pl.kind->choose != NULL};
     warn_resume(r);
     const store_how how = {r->cl->resume, r->cl->overwrite, r->cl->force};
     status st = store_open(r->dir, &what, &how, &r->st);
@@ -278,7 +278,7 @@ void run_announce(const run *r) {
         progress_note("%s, checked on target %d of every exposure",
                       r->pl.kind == &linop_half ? "mixed precision" : r->pl.kind->name,
                       r->prec.edge + 1);
-    else if (r->u.par.compute_precision == PRECISION_PARAM_MIXED)
+    else if (plan_wants_mixed(&r->u.par))
         progress_note("compute.precision: mixed needs a GPU that holds the factor; computing in "
                       "double precision");
     if (r->device.be == NULL && r->device.text[0] != '\0')

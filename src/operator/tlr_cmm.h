@@ -42,6 +42,7 @@ typedef struct {
     double noise;              /* least of a slope [arcsec^2] */
     double tau;                /* tolerance [arcsec^2], */
     double eps;                /* the same relative to the turbulence's part of Cmm: tau nt / |C| */
+    double tiles;              /* off the diagonal blocks */
     double mean;               /* rank of a tile of the factor, dense ones counted whole */
     double dense;              /* share of dense tiles */
     double bytes, bytes_dense; /* of the factor; of the triangle */

@@ -1,4 +1,4 @@
-/* Ranks of a factor before it is made: tiles of Cmm, drawn at random, are compressed on the CPU. A
+/* Ranks of a factor before it is made: tiles of Cmm, drawn at random, are looked at on the CPU. A
  * tile of the Schur complement has a higher rank than that of the matrix, by a factor that is much
  * the same everywhere (docs/performance-tlr.md). */
 #include "operator/tlr_cmm.h"
@@ -8,7 +8,12 @@
 #include <string.h>
 
 #define SAMPLE 48  /* tiles */
-#define GROWTH 1.6 /* rank of a tile of the factor over that of Cmm, mean */
+#define GROWTH 1.8 /* rank of a tile of the factor over that of Cmm, mean */
+
+/* LAPACK: singular values. */
+void dgesvd_(const char *jobu, const char *jobv, const int *m, const int *n, double *a,
+             const int *lda, double *s, double *u, const int *ldu, double *vt, const int *ldvt,
+             double *work, const int *lwork, int *info);
 
 typedef struct {
     const matcov *mc;
@@ -16,11 +21,9 @@ typedef struct {
     int64_t b;     /* largest tile */
     int64_t *row;  /* [2 b] measurements of the tile in hand, sorted; then those of its columns */
     double *a;     /* b x b */
-    double *u, *v; /* b x b */
-    int64_t *rank; /* answers */
-    int *info;
-    void *work;
-    size_t lwork;
+    double *value; /* [b] singular values */
+    double *work;
+    int lwork;
 } sample;
 
 static int by_index(const void *a, const void *b) {
@@ -63,16 +66,21 @@ done:
     return st;
 }
 
-/* Rank of the tile in hand, of m x n; more than half of its order: a dense tile's. */
+/* Rank of the tile in hand, of m x n, whose tail has a norm of tau at most. */
 static status rank_of(sample *s, int64_t m, int64_t n, double tau, int64_t *rank) {
-    const int64_t most = s->b / 2;
-    const batch_cut cut = {.tol = tau, .kind = 'A', .norm = 'F', .most = most};
-    const status st =
-        backend_cpu.lowrank->ara(NULL, BACKEND_D, 'L', &cut, 1, 1, batch_size(m), batch_size(n),
-                                 batch_strided(s->a, m, 0), batch_strided(s->u, s->b, 0),
-                                 batch_strided(s->v, s->b, 0), s->rank, s->info, s->work, s->lwork);
-    *rank = *s->info != 0 || *s->rank > most ? n : *s->rank;
-    return st;
+    const int rows = (int)m, cols = (int)n, least = rows < cols ? rows : cols, one = 1;
+    int info = 0;
+    double tail = 0;
+    dgesvd_("N", "N", &rows, &cols, s->a, &rows, s->value, NULL, &one, NULL, &one, s->work,
+            &s->lwork, &info);
+    if (info != 0)
+        return status_fail(MOAO_NUMERIC, "singular values of a tile of Cmm: no convergence");
+    for (*rank = least; *rank > 0; (*rank)--) {
+        tail += s->value[*rank - 1] * s->value[*rank - 1];
+        if (tail > tau * tau)
+            break;
+    }
+    return MOAO_OK;
 }
 
 /* Repeatable: tile (i, k), i > k, number t of the sample. */
@@ -101,21 +109,18 @@ static status open_sample(const sys *s, const matcov *mc, int64_t tile, sample *
         x->b = n > x->b ? n : x->b;
     }
     const size_t b = (size_t)x->b;
-    x->lwork = backend_cpu.lowrank->workspace(BATCH_ARA, BACKEND_D, 1, x->b, x->b, x->b / 2);
+    x->lwork = (int)(64 * x->b);
     TRY(ALLOC(x->row, 2 * b, "a sample of tiles"));
     TRY(ALLOC(x->a, b * b, "a sample of tiles"));
-    TRY(ALLOC(x->u, b * b, "a sample of tiles"));
-    TRY(ALLOC(x->v, b * b, "a sample of tiles"));
-    TRY(ALLOC(x->rank, 1, "a sample of tiles"));
-    TRY(ALLOC(x->info, 1, "a sample of tiles"));
-    TRY(mem_alloc(&x->work, x->lwork + 1, 1, "a sample of tiles"));
+    TRY(ALLOC(x->value, b, "a sample of tiles"));
+    TRY(ALLOC(x->work, 64 * b, "a sample of tiles"));
 done:
     free(first);
     return st;
 }
 
 static void close_sample(sample *x) {
-    free(x->row), free(x->a), free(x->u), free(x->v), free(x->rank), free(x->info), free(x->work);
+    free(x->row), free(x->a), free(x->value), free(x->work);
     tlr_layout_free(&x->order);
 }
 
@@ -132,7 +137,7 @@ status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, tlr_
     out->tau = out->noise > 0 ? out->noise * exp2(-(double)steps / 8) : 0;
     const double nt = (double)x.order.nt, b = (double)s->m / nt;
     for (int t = 0; t < SAMPLE && x.order.nt > 1; t++) {
-        int64_t i, k, r;
+        int64_t i, k, r = 0;
         double norm;
         draw(x.order.nt, t, &i, &k);
         const int64_t m = x.order.first[i + 1] - x.order.first[i],
@@ -149,10 +154,11 @@ status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, tlr_
     const double wide = fmin((double)tlr_cmm_width(x.b), (double)s->m),
                  pairs = nt * (nt - 1) / 2 - nt * (wide / b - 1) / 2;
     out->tile = (int)x.b;
+    out->tiles = fmax(pairs, 0);
     out->mean = rank;
     out->dense = dense;
     out->eps = squares > 0 ? out->tau / sqrt(squares) : 0;
-    out->bytes = 8 * (fmax(pairs, 0) * 2 * b * columns + (double)s->m * wide);
+    out->bytes = 8 * (out->tiles * 2 * b * columns + (double)s->m * wide);
     out->bytes_dense = 4.0 * (double)s->m * (double)(s->m + 1);
 done:
     close_sample(&x);
