@@ -3,7 +3,7 @@
  * (job/compression.h). Where it is asked for, W is refined: a step with Cmm0 itself squares its
  * error. T of an exposure is not stored: a panel of it is made, used by all targets, and
  * overwritten. */
-#include "operator/operator.h"
+#include "operator/panels.h"
 #include "operator/tlr_cmm.h"
 
 #include <math.h>
@@ -221,15 +221,6 @@ done:
 
 /* --- exposures */
 
-/* What lies above the diagonal of a panel of T: products read it, fills leave it alone. */
-static status compressed_load(linop *base, const profile *p) {
-    compressed *o = (compressed *)base;
-    engine *e = base->e;
-    double *t = o->panel;
-    (void)p;
-    return engine_gemm(e, 'N', 'N', e->width, e->width, 1, 0.0, t, e->m, t, e->m, 0.0, t, e->m);
-}
-
 /* Columns j .. j + n of T, from row j on. */
 static status compressed_panel(linop *base, int64_t j, int64_t n) {
     compressed *o = (compressed *)base;
@@ -243,9 +234,7 @@ static status compressed_panel(linop *base, int64_t j, int64_t n) {
 static status compressed_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z,
                                  int64_t ldz) {
     const compressed *o = (const compressed *)base;
-    const int64_t m = base->e->m;
-    return engine_gemm(base->e, 'N', 'N', w->rows, n, m - j, 1.0, w->w + j * w->ld, w->ld, o->panel,
-                       m, 0.0, z, ldz);
+    return panel_product(base->e, w, j, n, o->panel, base->e->m, z, ldz);
 }
 
 const linop_kind linop_tlr = {
@@ -262,7 +251,6 @@ const linop_kind linop_tlr = {
     .solve = compressed_solve,
     .choose = choose,
     .look = look,
-    .load = compressed_load,
     .panel = compressed_panel,
     .columns = compressed_columns,
 };
