@@ -36,6 +36,7 @@ void device_plan_make(const linop_kind *kind, const sys *s, const psf_opts *o, i
         add(p, of.item[i].name, of.item[i].bytes);
     p->per_target = of.per_target;
     p->target = of.target;
+    p->least = of.least;
     add(p, "command matrix D+", v * t * d);
     add(p, "panels of Ctm and of W T - D+ Ctm", (t + v) * p->width * d);
     if (o->phase) {
@@ -49,22 +50,28 @@ void device_plan_make(const linop_kind *kind, const sys *s, const psf_opts *o, i
     add(p, "stationary averages, OTFs and PSFs", psf_device_bytes(s, o));
     add(p, "context, kernels and their work", RESERVE);
     double left = memory - (double)p->fixed, n = left / (double)p->target;
-    p->fits = left < 0 ? 0 : n > INT_MAX ? INT_MAX : (int)n;
+    p->fits = left < (double)p->least ? 0 : n > INT_MAX ? INT_MAX : (int)n;
+}
+
+size_t device_plan_bytes(const device_plan *p, int n) {
+    const size_t targets = (size_t)n * p->target;
+    return p->fixed + (targets > p->least ? targets : p->least);
 }
 
 status device_plan_choose(bool mixed, const sys *s, const psf_opts *o, int rows, int nlayer,
                           size_t width, int nsample, double memory, device_plan *p) {
     const char *name = getenv("MOAO_OPERATOR");
-    const linop_kind *kinds[] = {mixed ? &linop_half : &linop_dense, &linop_dense, &linop_streamed};
-    int n = 3;
+    const linop_kind *kinds[] = {&linop_half, &linop_half_passing, &linop_dense, &linop_streamed};
+    int first = mixed ? 0 : 2, n = 4;
     *p = (device_plan){0};
     if (name != NULL) {
         kinds[0] = linop_find(name);
+        first = 0;
         n = 1;
         if (kinds[0] == NULL)
             return status_fail(MOAO_INPUT, "MOAO_OPERATOR: there is no operator %s", name);
     }
-    for (int i = 0; i < n && p->fits == 0; i++)
+    for (int i = first; i < n && p->fits == 0; i++)
         device_plan_make(kinds[i], s, o, rows, nlayer, width, nsample, memory, p);
     if (p->fits > 0)
         return MOAO_OK;
@@ -73,5 +80,5 @@ status device_plan_choose(bool mixed, const sys *s, const psf_opts *o, int rows,
         "compute.gpu_memory: one target at a time needs %.2f GB of a GPU even with the factor "
         "in the host's memory, %.2f GB are given and free; use a GPU with more memory that "
         "nothing else uses, smaller sensors, or compute.backend=cpu",
-        (double)(p->fixed + p->target) / 1e9, memory / 1e9);
+        (double)device_plan_bytes(p, 1) / 1e9, memory / 1e9);
 }

@@ -18,6 +18,7 @@ typedef struct {
     } item[DEVICE_ITEMS];
     const char *per_target; /* what one target takes */
     size_t fixed, target;   /* sum of the items; of one target [bytes] */
+    size_t least;           /* of all targets together: what comes before them */
 } device_plan;
 
 /* Local, needs no device. rows: of W of a target; nlayer: most layers of a profile; width: columns
@@ -26,8 +27,11 @@ typedef struct {
 void device_plan_make(const linop_kind *kind, const sys *s, const psf_opts *o, int rows, int nlayer,
                       size_t width, int nsample, double memory, device_plan *p);
 
-/* The same for the first kind that has room for one target: half where that is wanted, dense,
- * streamed; or the one that MOAO_OPERATOR names alone. MOAO_INPUT when none has. */
+/* Local. Bytes with n targets at a time. */
+size_t device_plan_bytes(const device_plan *p, int n);
+
+/* The same for the first kind that has room for one target: half, on the device or by way of the
+ * host, where that is wanted, dense, streamed; or the one that MOAO_OPERATOR names alone. MOAO_INPUT when none has. */
 status device_plan_choose(bool mixed, const sys *s, const psf_opts *o, int rows, int nlayer,
                           size_t width, int nsample, double memory, device_plan *p);
 
