@@ -52,7 +52,7 @@ typedef struct {
     double mixed_difference;
     double mixed_unseen; /* share of the exposures that are not sampled which is over the tolerance
                             at most, at 95 % confidence; NAN: all are sampled, or none at random */
-    const char *verify; /* compute.verify: residuals checked, largest relative difference, time */
+    const char *verify;  /* compute.verify: residuals checked, largest relative difference, time */
     long verified;
     double verify_largest, verify_seconds;
     const char *backend, *device; /* name and description; NULL: the CPU, by panels */

@@ -31,7 +31,8 @@ void device_plan_make(const linop_kind *kind, const sys *s, const psf_opts *o, i
 size_t device_plan_bytes(const device_plan *p, int n);
 
 /* The same for the first kind that has room for one target: half, on the device or by way of the
- * host, where that is wanted, dense, streamed; or the one that MOAO_OPERATOR names alone. MOAO_INPUT when none has. */
+ * host, where that is wanted, dense, streamed; or the one that MOAO_OPERATOR names alone.
+ * MOAO_INPUT when none has. */
 status device_plan_choose(bool mixed, const sys *s, const psf_opts *o, int rows, int nlayer,
                           size_t width, int nsample, double memory, device_plan *p);
 

@@ -115,11 +115,11 @@ obsseq_accuracy precision_plan(const precision *p, int e, int t0, int t1, bool f
     const bool decides = precision_decides(p, t0, t1);
     const bool known = p->state[e] == PRECISION_MIXED;
     const bool open = p->state[e] == PRECISION_UNKNOWN && decides;
-    return (obsseq_accuracy){
-        .approximate = p->wanted && (known || open),
-        .sample = decides && (p->sample[e] != PRECISION_OTHER || has_failed(p, e)),
-        .fresh = fresh,
-        .difference = NAN};
+    return (obsseq_accuracy){.approximate = p->wanted && (known || open),
+                             .sample =
+                                 decides && (p->sample[e] != PRECISION_OTHER || has_failed(p, e)),
+                             .fresh = fresh,
+                             .difference = NAN};
 }
 
 static status keep_level(precision *p, int k, int level, store *st) {
@@ -174,5 +174,6 @@ void precision_report(const precision *p, report *rep) {
     }
     for (int k = 0; k < p->ntor; k++)
         rep->mixed_level = p->level[k] > rep->mixed_level ? p->level[k] : rep->mixed_level;
-    rep->mixed_unseen = rep->exposures_sampled < rep->exposures_mixed && drawn > 0 ? unseen(drawn) : NAN;
+    rep->mixed_unseen =
+        rep->exposures_sampled < rep->exposures_mixed && drawn > 0 ? unseen(drawn) : NAN;
 }

@@ -272,8 +272,9 @@ void run_announce(const run *r) {
                       r->prec.edge + 1,
                       r->u.par.compute_mixed_samples > 1 ? "sampled exposures" : "every exposure");
     else if (r->u.par.compute_precision == PRECISION_PARAM_MIXED)
-        progress_note("compute.precision: mixed needs a GPU that holds the factor in halves; computing "
-                      "in double precision");
+        progress_note(
+            "compute.precision: mixed needs a GPU that holds the factor in halves; computing "
+            "in double precision");
     if (r->device.be == NULL && r->device.text[0] != '\0')
         progress_note("computing on the CPU: %s", r->device.text);
     progress_note("results in %s", r->dir);

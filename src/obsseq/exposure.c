@@ -313,7 +313,8 @@ static status expose_all(obsseq *o, const profile *p, obsexposure *ex, obsseq_ac
     for (bool again = how->approximate; again;) {
         double gap; /* -1: no sample */
         again = false;
-        TRY(engine_agree(&o->t.e, STAGE_EXPOSURE, try_approximate(o, p, ex, how->sample, b, &gap, r)));
+        TRY(engine_agree(&o->t.e, STAGE_EXPOSURE,
+                         try_approximate(o, p, ex, how->sample, b, &gap, r)));
         MPI_Allreduce(MPI_IN_PLACE, &gap, 1, MPI_DOUBLE, MPI_MAX, o->t.e.c->mpi);
         how->difference = gap >= 0 ? gap : NAN;
         how->approximate = gap <= o->tolerance;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLE 256           /* rows of the right-hand side by which tiles are chosen */
+#define SAMPLE 256             /* rows of the right-hand side by which tiles are chosen */
 #define WORK ((size_t)1 << 29) /* of triangular solves with them [bytes], about */
 
 static int64_t max_of(int64_t a, int64_t b) {
@@ -37,7 +37,8 @@ int64_t half_area(int64_t m, int64_t t, int64_t v, int64_t width) {
 }
 
 static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
-    const size_t m = c->s->m, t = c->s->t, v = (size_t)c->rows, w = c->width, np = (size_t)c->points;
+    const size_t m = c->s->m, t = c->s->t, v = (size_t)c->rows, w = c->width,
+                 np = (size_t)c->points;
     const size_t h = sizeof(backend_f16), f = sizeof(float), d = sizeof(double);
     const size_t nk = (size_t)constants(c->s);
     const int64_t area = half_area((int64_t)m, (int64_t)t, c->rows, (int64_t)w);
@@ -55,7 +56,8 @@ static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
         linop_add(b, "halves of the phase on the pupil", np * (w * h + v * f));
     linop_add(b, "residual covariances of a target, and tip-tilt",
               v * v * (d + f) + (m + v + nk) * nk * d);
-    linop_add(b, "tables of covariances of the sampled target", matcov_target_bytes(c->s, c->nlayer));
+    linop_add(b, "tables of covariances of the sampled target",
+              matcov_target_bytes(c->s, c->nlayer));
     b->per_target = "W of a target in halves, D+ Ctm0 W'";
     b->target = 2 * v * m * h + (v * v + v * nk) * d;
     b->least = sampling;
@@ -118,9 +120,9 @@ static status half_lend(linop *base, int n, double *room) {
         x->some[k] = area, area += engine_aligned(v * w);
     x->columns = area, area += engine_aligned(m * w);
     x->ctm64 = area;
-    return x->passing == NULL ? MOAO_OK
-                              : linop_streamed.lend(x->passing, half_passing_targets(n),
-                                                    room + half_ground(base));
+    return x->passing == NULL
+               ? MOAO_OK
+               : linop_streamed.lend(x->passing, half_passing_targets(n), room + half_ground(base));
 }
 
 static status take(half *x, size_t count, size_t size, const char *what, void *p) {

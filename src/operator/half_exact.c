@@ -1,9 +1,9 @@
 /* The reference of the operator `half`: W of one target in double precision, and T of an exposure
  * panel by panel, which is made, used and overwritten.
  *
- * That W comes from the factor in halves too, by steps with a residual in double precision, R = B0 -
- * W Cmm0 with Cmm0 made anew: each shrinks R about a million times, so that one step is enough as a
- * rule. What the factor in halves is like decides nothing about where it ends. */
+ * That W comes from the factor in halves too, by steps with a residual in double precision, R = B0
+ * - W Cmm0 with Cmm0 made anew: each shrinks R about a million times, so that one step is enough as
+ * a rule. What the factor in halves is like decides nothing about where it ends. */
 #include "half_internal.h"
 
 #include <math.h>

@@ -85,8 +85,7 @@ static const backend_f16 *panel_at(const half *x, int64_t j) {
     return dt;
 }
 
-status half_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z,
-                           int64_t ldz) {
+status half_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz) {
     const half *x = (const half *)base;
     const engine *e = base->e;
     const backend_half *h = e->be->half;
@@ -108,8 +107,8 @@ status half_project(linop *base, backend_cov_target *target, int64_t j, int64_t 
     status st;
     TRY(e->mat->fill_ctm(target, BACKEND_S, 0, t, j, n, x->wide, t));
     TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, t, n, x->ec, x->wide, t, x->ctm[0], t));
-    st = e->be->half->gemm(e->ctx, 'N', 'N', v, n, t, ldexpf(-1, x->es - x->ed - x->ec), x->dplus[0],
-                           v, x->ctm[0], t, 1, x->sum, v);
+    st = e->be->half->gemm(e->ctx, 'N', 'N', v, n, t, ldexpf(-1, x->es - x->ed - x->ec),
+                           x->dplus[0], v, x->ctm[0], t, 1, x->sum, v);
 done:
     return st;
 }
@@ -120,7 +119,8 @@ status half_outer(linop *base, const wrows *w, int64_t j, int64_t n) {
     const int64_t v = x->v;
     status st;
     TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, v, n, x->ez, x->sum, v, x->z, v));
-    st = e->be->half->gemm(e->ctx, 'N', 'T', v, v, n, 1, x->z, v, half_w(x, w, j).hi, v, j > 0, x->y, v);
+    st = e->be->half->gemm(e->ctx, 'N', 'T', v, v, n, 1, x->z, v, half_w(x, w, j).hi, v, j > 0,
+                           x->y, v);
 done:
     return st;
 }
@@ -138,14 +138,14 @@ status half_end(linop *base, const wrows *w, double *own, double *y) {
                     v));
     TRY(engine_gemm(e, 'N', 'T', v, v, nk, 1.0, x->kd, v, k, v, (e->phase ? 0.5 : -0.5) * x->beta,
                     y, v));
-    TRY(e->be->half->cast_to_double(e->ctx, v, v, ldexp(1, -x->es - x->ez - half_factor_exponent(x->l)), x->y,
-                                    v, 1.0, y, v));
+    TRY(e->be->half->cast_to_double(
+        e->ctx, v, v, ldexp(1, -x->es - x->ez - half_factor_exponent(x->l)), x->y, v, 1.0, y, v));
 done:
     return st;
 }
 
 status half_phase(linop *base, backend_cov_target *target, const wrows *w, int64_t np,
-                         const double *px, const double *py, int64_t j, int64_t n) {
+                  const double *px, const double *py, int64_t j, int64_t n) {
     const half *x = (const half *)base;
     const engine *e = base->e;
     status st;

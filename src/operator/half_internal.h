@@ -25,7 +25,7 @@ struct half {
 
     /* what the factor is made in */
     device_group group;
-    cholesky made; /* on the device, */
+    cholesky made;  /* on the device, */
     linop *passing; /* or, else NULL, in the host's memory */
     int most, planned;
 
@@ -54,10 +54,10 @@ struct half {
     backend_f16 *cpm;               /* points x width */
     float *ct;                      /* v x points */
     int ep;                         /* exponent of Cpm - beta Cpm0 */
-    double *axes;      /* m x nk: 1 where a measurement is of that laser star and axis */
-    double *kd;        /* v x nk: W K times `constants` */
-    double *constants; /* nk x nk, diagonal: halves of K - beta K0 */
-    double *numbers;   /* some, on the device */
+    double *axes;           /* m x nk: 1 where a measurement is of that laser star and axis */
+    double *kd;             /* v x nk: W K times `constants` */
+    double *constants;      /* nk x nk, diagonal: halves of K - beta K0 */
+    double *numbers;        /* some, on the device */
     int ed, et, ec, es, ez; /* exponents: D+, dT, Ctm - beta Ctm0, W dT, z */
     double beta;
     double *host; /* pinned: constants, numbers; the former are 0 beside their diagonal */

@@ -18,8 +18,8 @@ int64_t half_sampling(const half *x) {
     const engine *e = x->base.e;
     const int64_t n = x->sample, d = sizeof(double);
     const half_factor_options o = half_factor_defaults(e->m, x->v, 0);
-    int64_t all = engine_aligned(n * e->m) + engine_aligned(n * e->t) +
-                  engine_aligned(e->t * e->width);
+    int64_t all =
+        engine_aligned(n * e->m) + engine_aligned(n * e->t) + engine_aligned(e->t * e->width);
     if (x->passing == NULL)
         return all + engine_aligned((int64_t)half_factor_make_work(x->l, n) / d + 1);
     all += 2 * engine_aligned(n * e->m) + engine_aligned(e->m * o.panel);

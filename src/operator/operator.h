@@ -55,13 +55,13 @@ typedef struct { /* memory of the device [bytes] */
 
 typedef struct { /* borrowed */
     linop_case size;
-    const double *proj; /* P on the device, rows x t */
-    int most;           /* targets that a rank gets at most, */
-    int planned;        /* and those that the plan has memory for */
-    int sharing;        /* ranks on one device, at most */
+    const double *proj;   /* P on the device, rows x t */
+    int most;             /* targets that a rank gets at most, */
+    int planned;          /* and those that the plan has memory for */
+    int sharing;          /* ranks on one device, at most */
     const double *sample; /* direction of the target by which an operator that is not exact chooses
                              how exact it is [rad] */
-    bool say;           /* lines of progress tell how factors will be made */
+    bool say;             /* lines of progress tell how factors will be made */
 } linop_setup;
 
 typedef struct linop_kind {
@@ -148,12 +148,13 @@ struct linop { /* the first member of each format's own struct */
     int level;        /* how exact W is that the next solve makes */
 };
 
-extern const linop_kind linop_dense;       /* factor and T on the device */
-extern const linop_kind linop_streamed;    /* factor in the host's memory, passing by */
-extern const linop_kind linop_half; /* W by a factor in halves, exposures by differences in halves */
+extern const linop_kind linop_dense;    /* factor and T on the device */
+extern const linop_kind linop_streamed; /* factor in the host's memory, passing by */
+extern const linop_kind
+    linop_half; /* W by a factor in halves, exposures by differences in halves */
 extern const linop_kind linop_half_passing; /* the same; the factor is made in the host's memory */
-extern const linop_kind linop_tlr;         /* factor compressed by tiles, W refined; CPU */
-extern const linop_kind linop_distributed; /* block-cyclic over the ranks, in the host's memory */
+extern const linop_kind linop_tlr;          /* factor compressed by tiles, W refined; CPU */
+extern const linop_kind linop_distributed;  /* block-cyclic over the ranks, in the host's memory */
 
 /* Local. A format of that name, NULL: none. Others are registered, by a program that has them,
  * before the first use; the variable MOAO_OPERATOR names the one that a run takes. A table of

@@ -15,7 +15,7 @@ static void key_of(int exposure, char key[32]) {
 /* The difference d in steps; -1 - d in double precision. */
 status store_set_precision(store *s, int exposure, bool mixed, double difference) {
     char key[32];
-    const long steps = isnan(difference)                   ? UNSEEN
+    const long steps = isnan(difference)                  ? UNSEEN
                        : difference < (double)MOST * STEP ? lround(difference / STEP)
                                                           : MOST;
     key_of(exposure, key);
