@@ -190,6 +190,7 @@ static status take_factor(half *x, const linop_setup *u) {
         TRY(take(x, (size_t)cholesky_strips(&x->made), sizeof(int), "numbers", &x->made.info));
         TRY(engine_work(e, cholesky_work(&x->made)));
     }
+    TRY(engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, x->v, e->width))); /* reference */
     x->sample = u->size.rows < SAMPLE ? u->size.rows : SAMPLE;
     memcpy(x->direction, u->sample, sizeof x->direction);
 done:

@@ -5,6 +5,7 @@
  * - W Cmm0 with Cmm0 made anew: each shrinks R about a million times, so that one step is enough as
  * a rule. What the factor in halves is like decides nothing about where it ends. */
 #include "half_internal.h"
+#include "operator/panels.h"
 
 #include <math.h>
 
@@ -132,15 +133,6 @@ static wrows exact_rows(linop *base, int slot) {
     return (wrows){.slot = slot, .rows = x->v, .ld = x->v, .w = x->exact.w};
 }
 
-/* What lies above the diagonal of a panel of T: products read it, fills leave it alone. */
-static status load(linop *base, const profile *p) {
-    const half *x = ((half_exact *)base)->of;
-    engine *e = base->e;
-    double *t = x->columns;
-    (void)p;
-    return engine_gemm(e, 'N', 'N', e->width, e->width, 1, 0.0, t, e->m, t, e->m, 0.0, t, e->m);
-}
-
 static status panel(linop *base, int64_t j, int64_t n) {
     const half *x = ((half_exact *)base)->of;
     engine *e = base->e;
@@ -150,9 +142,7 @@ static status panel(linop *base, int64_t j, int64_t n) {
 
 static status columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz) {
     const half *x = ((half_exact *)base)->of;
-    const int64_t m = base->e->m;
-    return engine_gemm(base->e, 'N', 'N', w->rows, n, m - j, 1.0, w->w + j * w->ld, w->ld,
-                       x->columns, m, 0.0, z, ldz);
+    return panel_product(base->e, w, j, n, x->columns, base->e->m, z, ldz);
 }
 
 const linop_kind half_exact_kind = {
@@ -161,7 +151,6 @@ const linop_kind half_exact_kind = {
     .exact = true,
     .sharpen = sharpen,
     .exact_rows = exact_rows,
-    .load = load,
     .panel = panel,
     .columns = columns,
 };
