@@ -61,11 +61,11 @@ typedef struct {
     int mixed_over;  /* samples that were over the tolerance */
     int mixed_level; /* most exact W that a sample has asked for */
     double mixed_difference;
-    double mixed_unseen; /* share of the exposures that are not sampled which is over the tolerance
-                            at most, at 95 % confidence; NAN: all are sampled, or none at random */
     const report_compression *compression; /* [ncompression], of the reconstructors */
     int ncompression;
-    const char *verify; /* compute.verify: residuals checked, largest relative difference, time */
+    double mixed_unseen; /* share of the exposures that are not sampled which is over the tolerance
+                            at most, at 95 % confidence; NAN: all are sampled, or none at random */
+    const char *verify;  /* compute.verify: residuals checked, largest relative difference, time */
     long verified;
     double verify_largest, verify_seconds;
     const char *backend, *device; /* name and description; NULL: the CPU, by panels */

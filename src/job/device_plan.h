@@ -39,9 +39,9 @@ void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *
 size_t device_plan_bytes(const device_plan *p, int n);
 
 /* The same for the first kind that has room for one target: the one compressed by tiles where that
- * is wanted; else half, on the device or by way of the host,
- * where mixed precision is, dense, where w->format leaves it open the
- * compressed one, streamed; or the one that MOAO_OPERATOR names alone. MOAO_INPUT when none has. */
+ * is wanted; else half, on the device or by way of the host, where mixed precision is, dense, where
+ * w->format leaves it open the compressed one, streamed; or the one that MOAO_OPERATOR names alone.
+ * MOAO_INPUT when none has. */
 status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o, int rows,
                           int nlayer, size_t width, int nsample, double memory, device_plan *p);
 

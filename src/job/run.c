@@ -143,12 +143,12 @@ static status one_chunk(run *r, int k, int t0, int t1, obsexposure *ex) {
     TRY(tor_solve(&r->seq.t, t0, t1 - t0, &residual));
     if (is_root(r) && !isnan(residual)) {
         progress_note("  |W Cmm - D+ Ctm| / |D+ Ctm| = %.1e", residual);
-        const linop *op = r->seq.t.op; /* a W that is not exact: its effect is sampled */
-        const double most = r->u.par.compute_residual_tolerance,
-                     usual = r->comp.wanted               ? RESIDUAL_COMPRESSED
+        const linop *op = r->seq.t.op; /* a W that is not exact: its effect is sampled, or the
+                                          images of a compressed factor have been looked at */
+        const double usual = r->comp.wanted               ? RESIDUAL_COMPRESSED
                              : op->kind->expected != NULL ? 10 * op->kind->expected(op)
                                                           : 0;
-        if (!(residual <= fmax(most, usual)))
+        if (!(residual <= fmax(r->u.par.compute_residual_tolerance, usual)))
             progress_warn("that residual is over compute.residual_tolerance: Cmm is "
                           "ill-conditioned; give the sensors "
                           "more noise or a smaller tiptilt_factor");

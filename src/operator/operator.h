@@ -175,10 +175,9 @@ struct linop { /* the first member of each format's own struct */
     int level;        /* how exact W is that the next solve makes */
 };
 
-extern const linop_kind linop_dense;    /* factor and T on the device */
-extern const linop_kind linop_streamed; /* factor in the host's memory, passing by */
-extern const linop_kind
-    linop_half; /* W by a factor in halves, exposures by differences in halves */
+extern const linop_kind linop_dense;        /* factor and T on the device */
+extern const linop_kind linop_streamed;     /* factor in the host's memory, passing by */
+extern const linop_kind linop_half;         /* W by a factor in halves, exposures by differences */
 extern const linop_kind linop_half_passing; /* the same; the factor is made in the host's memory */
 extern const linop_kind linop_tlr;          /* factor compressed by tiles */
 extern const linop_kind linop_distributed;  /* block-cyclic over the ranks, in the host's memory */
