@@ -94,7 +94,7 @@ status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o
                            "compressed by tiles, %.2f GB are given and free; use more memory "
                            "(compute.gpu_memory), a larger compute.tlr_tolerance, or "
                            "compute.format=dense, which may keep the factor in the host's memory",
-                           (double)(p->fixed + p->target) / 1e9, memory / 1e9);
+                           (double)device_plan_bytes(p, 1) / 1e9, memory / 1e9);
     return status_fail(
         MOAO_INPUT,
         "compute.gpu_memory: one target at a time needs %.2f GB of a GPU even with the factor "
