@@ -21,6 +21,7 @@ typedef const backend *plugin_entry(__typeof__(status_set) *set, char *why, size
 static struct {
     backend table; /* with checked operations */
     backend_lowrank lowrank;
+    backend_matcov matcov;
     backend_psf psf;
     bool usable;
     char why[512];
@@ -104,11 +105,12 @@ static void take_table(const backend *own) {
 #define CHECK(op) plugin.lowrank.op = checked_##op;
     LOWRANK_CHECKED(CHECK)
 #undef CHECK
+    if (own->matcov != NULL) {
+        checked_matcov(own->matcov, &plugin.matcov);
+        plugin.table.matcov = &plugin.matcov;
+    }
     if (own->psf != NULL) {
-        plugin.psf = *own->psf;
-#define CHECK(op) plugin.psf.op = checked_##op;
-        PSF_CHECKED(CHECK)
-#undef CHECK
+        checked_psf(own->psf, &plugin.psf);
         plugin.table.psf = &plugin.psf;
     }
     plugin.table.batch = &checked_batch;

@@ -19,7 +19,16 @@ typedef struct {
 
 extern const backend backend_cpu_own;
 
-/* What every backend_imager begins with, for the same; open fills it. */
+/* What every backend_cov, backend_cov_target and backend_imager begins with, for the same; open and
+ * open_target fill it. */
+typedef struct {
+    const struct backend_matcov *own;
+    int64_t m, t; /* slopes of all sensors, of the truth sensor */
+} backend_cov_head;
+typedef struct {
+    const backend_cov_head *cov;
+    bool aimed; /* of the checks */
+} backend_cov_target_head;
 typedef struct {
     const struct backend_psf *own;
     int64_t nact;

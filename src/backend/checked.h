@@ -6,6 +6,7 @@
 #define MOAO_BACKEND_CHECKED_H
 
 #include "backend_check.h"
+#include "backend_matcov.h"
 #include "backend_own.h"
 #include "backend_psf.h"
 
@@ -70,18 +71,10 @@ extern lowrank_rsvd_op checked_rsvd;
 extern lowrank_ara_op checked_ara;
 extern lowrank_recompress_op checked_recompress;
 
-/* The checked operations of backend_psf; the others are each backend's. An imager leads to its own
- * table. */
-#define PSF_CHECKED(X)                                                                             \
-    X(average)                                                                                     \
-    X(pairs)                                                                                       \
-    X(compute)                                                                                     \
-    X(collect)
-
-extern psf_average_op checked_average;
-extern psf_pairs_op checked_pairs;
-extern psf_compute_op checked_compute;
-extern psf_collect_op checked_collect;
+/* The tables of covariances and PSFs: *table is a backend's own with its operations checked. What
+ * they work with leads to the own one (backend_own.h). */
+void checked_matcov(const backend_matcov *own, backend_matcov *table);
+void checked_psf(const backend_psf *own, backend_psf *table);
 
 /* Own table of the backend that a context belongs to; NULL: the CPU's. */
 static inline const backend *backend_own(const backend_ctx *ctx) {

@@ -39,7 +39,7 @@ static size_t cpu_bytes(const psf_model *m) {
     return sizeof(backend_imager) + psf_sep_count(p) * sizeof(double) + PSF_SLOTS * slot;
 }
 
-static const backend_psf cpu_own;
+static const backend_psf cpu;
 
 static status cpu_open(backend_ctx *ctx, const psf_model *m, backend_imager **out) {
     (void)ctx;
@@ -47,7 +47,7 @@ static status cpu_open(backend_ctx *ctx, const psf_model *m, backend_imager **ou
     status st;
     *out = NULL;
     TRY(ALLOC(b, 1, "PSFs"));
-    b->head = (backend_imager_head){&cpu_own, m->nact, m->lattice > 0};
+    b->head = (backend_imager_head){&cpu, m->nact, m->lattice > 0};
     b->p = m->host;
     TRY(ALLOC(b->sum, psf_sep_count(b->p), "stationary average"));
     for (int i = 0; i < PSF_SLOTS; i++) {
@@ -91,14 +91,23 @@ static status cpu_collect(backend_imager *b, int slot, double *scalars, float *i
     return MOAO_OK;
 }
 
-#define OPERATIONS(of)                                                                             \
-    .size = sizeof(backend_psf), .bytes = cpu_bytes, .open = cpu_open, .close = cpu_close,         \
-    .load = cpu_load, .average = of##_average, .pairs = of##_pairs, .compute = of##_compute,       \
-    .collect = of##_collect
-static const backend_psf cpu_own = {OPERATIONS(cpu)}, cpu = {OPERATIONS(checked)};
+static const backend_psf cpu = {
+    .size = sizeof(backend_psf),
+    .bytes = cpu_bytes,
+    .open = cpu_open,
+    .close = cpu_close,
+    .load = cpu_load,
+    .average = cpu_average,
+    .pairs = cpu_pairs,
+    .compute = cpu_compute,
+    .collect = cpu_collect,
+};
 
 const backend_psf *psf_backend(const backend *be) {
-    return be->psf != NULL ? be->psf : &cpu;
+    static backend_psf checked;
+    if (checked.size == 0)
+        checked_psf(&cpu, &checked);
+    return be->psf != NULL ? be->psf : &checked;
 }
 
 void psf_model_init(psf *p, psf_model *m) {
