@@ -5,6 +5,10 @@
 
 #include "formats.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* The operations of a kind; those that it lacks are NULL. As the functions of formats.h. */
 typedef struct {
     format_kind kind;
@@ -43,4 +47,7 @@ void format_begin(format *f, const format_table *is, const backend *be, backend_
 /* New memory of the backend with a copy of `bytes` bytes of the host. Waits. */
 status format_upload(const format *f, const void *host, size_t bytes, void **device);
 
+#ifdef __cplusplus
+}
+#endif
 #endif
