@@ -1,6 +1,6 @@
 /* HSS matrices of the HSS paper's kernel, 1 / (x - y) on -1 to 1: construction, and products with dense
  * matrices beside a port of the paper's scheme, cuBLAS's grouped products and the dense product, all on
- * one tree. usage: bench_hss [--csv FILE] [--leaf N] [--seconds S] [table | short | wide | launches | build]... */
+ * one tree. usage: bench_hss [--csv FILE] [--leaf N] [--seconds S] [table | short | wide | launches | solve | build]... */
 #include "hss_rivals.cuh"
 #include <math.h>
 
@@ -180,6 +180,30 @@ static void launches(int64_t n, int64_t cols) {
     CU(cudaFree(x)), CU(cudaFree(y)), CU(cudaFree(work));
 }
 
+/* Factor and solve: seconds, and the residual of one right-hand side by the product. */
+static void solve(int64_t n, int64_t cols) {
+    problem q(n, leaf);
+    double begin = now();
+    OK(format_factor(q.f, 0));
+    const double first = now() - begin;
+    begin = now();
+    OK(format_factor(q.f, 0));
+    const double factor = now() - begin;
+    const size_t lwork = format_solve_workspace(q.f, cols), bytes = 8 * (size_t)(n * cols),
+                 lapply = format_workspace(q.f, 'L', cols);
+    double *b = (double *)bench_alloc(bytes), *x = (double *)bench_alloc(bytes), *r = (double *)bench_alloc(bytes);
+    void *work = bench_alloc(lwork), *more = bench_alloc(lapply);
+    bench_fill(BACKEND_D, b, n, cols, 1, 0);
+    const double ms = bench_time(5, [&] { CU(cudaMemcpyAsync(x, b, bytes, cudaMemcpyDeviceToDevice, stream)); },
+                                 [&] { OK(format_solve(q.f, 'N', cols, x, n, work, lwork)); });
+    OK(format_apply(q.f, 'L', 'N', 'A', cols, 1, x, n, 0, r, n, more, lapply));
+    CU(cudaStreamSynchronize(stream));
+    printf("# n = %lld: factor %.1f ms (first %.1f), solve of %lld columns %.3f ms (workspace %.1f MB), |A x - b| / |b| %.1e\n",
+           (long long)n, 1e3 * factor, 1e3 * first, (long long)cols, ms, 1e-6 * (double)lwork,
+           difference(r, b, n, cols));
+    CU(cudaFree(b)), CU(cudaFree(x)), CU(cudaFree(r)), CU(cudaFree(work)), CU(cudaFree(more));
+}
+
 int main(int argc, char **argv) {
     const char *file = NULL;
     std::vector<std::string> what;
@@ -208,6 +232,8 @@ int main(int argc, char **argv) {
             table({35000}, {64, 4096}, false);
         else if (w == "launches")
             launches(35000, 64), launches(35000, 4096);
+        else if (w == "solve")
+            solve(35000, 64), solve((int64_t)1 << 20, 64);
         else if (w == "build")
             build();
     if (csv)

@@ -180,4 +180,7 @@ const format_table format_hss = {.kind = FORMAT_HSS,
                                  .load = load,
                                  .close = close_hss,
                                  .workspace = workspace,
-                                 .apply = apply};
+                                 .apply = apply,
+                                 .factor = hss_factor_make,
+                                 .solve_workspace = hss_solve_workspace,
+                                 .solve = hss_solve};

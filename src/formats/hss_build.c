@@ -535,6 +535,7 @@ done:
 
 void hss_clear(hss *h) {
     const format *f = &h->f;
+    hss_factor_free(h);
     plan_free(f, &h->straight), plan_free(f, &h->turned);
     f->be->release(f->ctx, h->d);
     h->d = NULL;

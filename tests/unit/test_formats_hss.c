@@ -55,10 +55,58 @@ static void test_paper(void **state) {
     free(x);
 }
 
+/* Solves against the dense matrix: |A x - b| / (|A| |x|), for several right-hand sides, both ways.
+ */
+static void test_solve(void **state) {
+    (void)state;
+    for (int64_t n = 1; n <= 700; n = 4 * n + 9)
+        for (int kind = 0; kind < 2; kind++) {
+            double *x = kind ? square_points(n) : line_points(n);
+            format_source s;
+            format *f;
+            must(format_points_open(be, ctx, kind ? FORMATS_EXPONENTIAL : FORMATS_CAUCHY, 0.3,
+                                    kind ? 2 : 1, n, x, &s));
+            const format_options o = hss_options(1e-9, 40);
+            must(format_open(be, ctx, &s, &o, &f));
+            double *a = dense_of(f, &s);
+            const double shift = kind ? 0.25 : 0;
+            must(format_factor(f, shift));
+            for (int t = 0; t < 2; t++) {
+                const int64_t nrhs = t ? 5 : 33, ld = n + 2;
+                const size_t bytes = 8 * (size_t)(ld * nrhs),
+                             lwork = format_solve_workspace(f, nrhs);
+                double *b = random_host(BACKEND_D, ld, nrhs, 3), *y = malloc(bytes);
+                void *db = device_copy(b, bytes), *work = poison(lwork);
+                must(format_solve(f, t ? 'T' : 'N', nrhs, db, ld, work, lwork));
+                to_host(y, db, bytes);
+                double worst = 0, size = 0, largest = 0;
+                for (int64_t j = 0; j < nrhs; j++)
+                    for (int64_t i = 0; i < n; i++) {
+                        double r = shift * y[i + j * ld] - b[i + j * ld], row = 0;
+                        for (int64_t k = 0; k < n; k++) {
+                            const double e = t ? a[k + i * n] : a[i + k * n];
+                            r += e * y[k + j * ld], row += fabs(e);
+                        }
+                        worst = fabs(r) <= worst ? worst : fabs(r);
+                        size = fmax(size, row), largest = fmax(largest, fabs(y[i + j * ld]));
+                    }
+                if (!(worst <= 1e-8 * size * largest))
+                    fail_msg("n = %d, kernel %d, %c: residual %g of %g", (int)n, kind,
+                             t ? 'T' : 'N', worst, size * largest);
+                be->release(ctx, db), be->release(ctx, work);
+                free(b), free(y);
+            }
+            free(a), free(x);
+            format_close(f);
+            format_points_close(&s);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_paper),
+        cmocka_unit_test(test_solve),
     };
     return RUN_ON_BACKENDS(tests);
 }
