@@ -83,11 +83,21 @@ typedef status formats_entries_op(backend_ctx *ctx, backend_type t, formats_kern
                                   double length, int dim, const double *x, const double *y,
                                   const formats_blocks *blocks);
 
+/* Lagrange polynomials on Chebyshev nodes: of matrix b, m_b x order^dim, entry (i, a) is the
+ * polynomial that is 1 at node a of box b, at point i of the list points[b] (coordinates as above).
+ * box: low and high of each dimension, [count][2][3], in the backend's memory. Node a of an axis:
+ * the middle plus half the width times cos(pi (2 a + 1) / (2 order)); the first axis runs fastest.
+ * order at most 16. */
+typedef status formats_chebyshev_op(backend_ctx *ctx, backend_type t, int dim, int order,
+                                    int64_t count, batch_dim m, const double *const *points,
+                                    const double *box, batch_mat u);
+
 typedef struct backend_formats {
     size_t size; /* sizeof(backend_formats) */
     formats_sums_op *sums;
     formats_id_op *id;
     formats_entries_op *entries;
+    formats_chebyshev_op *chebyshev;
 } backend_formats;
 
 #ifdef __cplusplus

@@ -23,4 +23,17 @@ FORMATS_HOST_DEVICE static inline double formats_kernel_value(formats_kernel ker
                                          : exp(-square / (2 * length * length));
 }
 
+/* The Lagrange polynomial of Chebyshev node a of `order` on the box from low to high, at x. */
+FORMATS_HOST_DEVICE static inline double formats_lagrange(int order, int a, double low, double high,
+                                                          double x) {
+    const double pi = 3.14159265358979323846, middle = (low + high) / 2, half = (high - low) / 2;
+    const double z = half > 0 ? (x - middle) / half : 0, mine = cos(pi * (2 * a + 1) / (2 * order));
+    double p = 1;
+    for (int b = 0; b < order; b++) {
+        const double node = cos(pi * (2 * b + 1) / (2 * order));
+        p *= b == a ? 1 : (z - node) / (mine - node);
+    }
+    return p;
+}
+
 #endif

@@ -60,6 +60,10 @@ typedef struct {
                     int64_t j0, int64_t nj, void *a, int64_t lda);
     /* Many blocks at lists of rows and columns. */
     status (*gather)(void *from, backend_ctx *ctx, backend_type t, const formats_blocks *blocks);
+    /* The same between points that are no rows: indices into coordinates x[dim i + d] (backend's
+     * memory); NULL where entries are no function of coordinates. */
+    status (*values)(void *from, backend_ctx *ctx, backend_type t, const double *x,
+                     const formats_blocks *blocks);
     /* Y := A X, n columns; NULL where there is none. trans T: A transposed. */
     status (*times)(void *from, backend_ctx *ctx, backend_type t, char trans, int64_t n,
                     const void *x, int64_t ldx, void *y, int64_t ldy);

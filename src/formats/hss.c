@@ -14,7 +14,7 @@ static status make_plan(hss *h, bool turned, plan *p) {
     const int64_t first = tree_node(levels, 0);
     status st = MOAO_OK;
     for (int l = levels; l >= 1; l--) {
-        const hss_level *v = h->level + l;
+        const nested_level *v = h->level + l;
         TRY(plan_launch(p));
         for (int64_t i = 0; i < v->nodes; i++) {
             TRY(plan_sum(p, v->up[i], v->rank[i]));
@@ -27,7 +27,7 @@ static status make_plan(hss *h, bool turned, plan *p) {
         }
     }
     for (int l = 1; l <= levels; l++) {
-        const hss_level *v = h->level + l, *above = v - 1;
+        const nested_level *v = h->level + l, *above = v - 1;
         TRY(plan_launch(p));
         for (int64_t i = 0; i < v->nodes; i++) {
             const int64_t other = i ^ 1, at = i & 1 ? v->rank[i - 1] : 0;
@@ -63,7 +63,7 @@ static void count(hss *h) {
     info->bytes = info->bytes_dense_part;
     int64_t nodes = 0;
     for (int l = 1; l <= h->t.levels; l++) {
-        const hss_level *v = h->level + l;
+        const nested_level *v = h->level + l;
         nodes += v->nodes;
         info->rank_max = v->most > info->rank_max ? (int)v->most : info->rank_max;
         info->bytes += size * (size_t)(v->nodes * v->most * (v->rows + v->most));

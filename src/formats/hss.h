@@ -8,43 +8,29 @@
 #ifndef MOAO_FORMATS_HSS_H
 #define MOAO_FORMATS_HSS_H
 
-#include "pack.h"
-#include "tree.h"
+#include "nested.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define HSS_LEVELS 31
-
-/* Level l of the tree, nodes as in tree.h; node i's matrices begin at i times their stride. */
-typedef struct {
-    int64_t nodes;
-    int64_t rows; /* largest number of rows of a basis: points of a leaf, ranks of two children */
-    int64_t most; /* largest rank */
-    int64_t *size, *rank; /* host: of each node, rows and columns of its basis */
-    int64_t *up;          /* host: first row of each node in the workspaces of a product */
-    char *u;              /* rows x most each: basis of a leaf; above, [E_1; E_2] */
-    char *b;              /* most x most each: block of node and sibling */
-} hss_level;
-
 typedef struct {
     format f;
     tree t;
-    hss_level level[HSS_LEVELS]; /* 1 .. t.levels */
-    char *d;                     /* diagonal blocks of leaves, leaf x leaf each */
-    int64_t leaf;                /* points of the largest leaf */
-    int64_t ranks;               /* sum of all ranks: rows of a workspace */
-    plan straight, turned;       /* launches of A X and of A' X */
+    nested_level level[NESTED_LEVELS]; /* 1 .. t.levels */
+    char *d;                           /* diagonal blocks of leaves, leaf x leaf each */
+    int64_t leaf;                      /* points of the largest leaf */
+    int64_t ranks;                     /* sum of all ranks: rows of a workspace */
+    plan straight, turned;             /* launches of A X and of A' X */
     struct hss_factor *factor;
 } hss;
 
 static inline char *hss_basis(const hss *h, int l, int64_t i) {
-    const hss_level *v = h->level + l;
+    const nested_level *v = h->level + l;
     return v->u + i * v->rows * v->most * (int64_t)backend_size(h->f.o.type);
 }
 static inline char *hss_coupling(const hss *h, int l, int64_t i) {
-    const hss_level *v = h->level + l;
+    const nested_level *v = h->level + l;
     return v->b + i * v->most * v->most * (int64_t)backend_size(h->f.o.type);
 }
 static inline char *hss_diagonal(const hss *h, int64_t i) {

@@ -32,7 +32,7 @@ typedef struct {
 
 static status rows_of_level(builder *w) {
     hss *h = w->h;
-    hss_level *v = h->level + w->l, *low = v + 1;
+    nested_level *v = h->level + w->l, *low = v + 1;
     const bool leaf = w->l == h->t.levels;
     status st;
     v->nodes = tree_nodes(w->l), v->rows = 0;
@@ -83,7 +83,7 @@ static int by_distance(const void *a, const void *b) {
 
 /* Rows of the neighbours of node i; too many: the nearest, and some of the others evenly. */
 static int64_t near_samples(const builder *w, int64_t i, candidate *c, int64_t *out) {
-    const hss_level *v = w->h->level + w->l;
+    const nested_level *v = w->h->level + w->l;
     int64_t n = 0, used = 0;
     for (int64_t e = w->near.first[i]; e < w->near.first[i + 1]; e++)
         for (int64_t k = 0; k < v->size[w->near.item[e]]; k++)
@@ -117,7 +117,7 @@ static int64_t far_samples(const builder *w, int64_t i, int64_t *out) {
 }
 
 static status samples_of_level(builder *w) {
-    const hss_level *v = w->h->level + w->l;
+    const nested_level *v = w->h->level + w->l;
     status st;
     int failed = 0;
     TRY(tree_neighbours(&w->h->t, w->l, NEAR_NODES, &w->near));
@@ -162,7 +162,7 @@ typedef struct {
 static status samples_open(const builder *w, samples *q) {
     const hss *h = w->h;
     const format *f = &h->f;
-    const hss_level *v = h->level + w->l;
+    const nested_level *v = h->level + w->l;
     const size_t size = backend_size(f->o.type);
     const size_t nodes = (size_t)v->nodes, rows = (size_t)v->rows;
     status st;
@@ -197,7 +197,7 @@ typedef struct {
 
 static status chunk_arguments(builder *w, const samples *q, int64_t first, int64_t count,
                               chunk_args *a) {
-    const hss_level *v = w->h->level + w->l;
+    const nested_level *v = w->h->level + w->l;
     const size_t p = sizeof(void *), i = sizeof(int64_t), size = backend_size(w->h->f.o.type);
     const int64_t each = w->most_samples + v->rows, *order = w->h->t.order;
     const int kinds = w->h->f.symmetric ? 1 : 2;
@@ -240,7 +240,7 @@ done:
 static status decompose_chunk(builder *w, samples *q, int64_t first, int64_t count) {
     const hss *h = w->h;
     const format *f = &h->f;
-    const hss_level *v = h->level + w->l;
+    const nested_level *v = h->level + w->l;
     const backend_type t = f->o.type;
     const size_t size = backend_size(t);
     const int64_t stride = v->rows * v->rows;
@@ -284,7 +284,7 @@ done:
 /* The ranks to the host, and the rows that were chosen. */
 static status take_ranks(builder *w, const samples *q, int64_t **chosen) {
     const format *f = &w->h->f;
-    hss_level *v = w->h->level + w->l;
+    nested_level *v = w->h->level + w->l;
     const int64_t n = v->nodes;
     int *order = NULL, *info = NULL;
     status st;
@@ -321,7 +321,7 @@ done:
 static status carry_triangles(builder *w, const samples *q) {
     const hss *h = w->h;
     const format *f = &h->f;
-    const hss_level *v = h->level + w->l, *low = v + 1;
+    const nested_level *v = h->level + w->l, *low = v + 1;
     const size_t size = backend_size(f->o.type);
     const int64_t count = 2 * v->nodes;
     const double one = 1, zero = 0;
@@ -362,7 +362,7 @@ done:
 static status orthonormal(builder *w, const samples *q) {
     hss *h = w->h;
     const format *f = &h->f;
-    hss_level *v = h->level + w->l;
+    nested_level *v = h->level + w->l;
     const size_t size = backend_size(f->o.type), nodes = (size_t)v->nodes;
     const int64_t bytes = (int64_t)size * v->rows * v->most;
     const size_t lwork =
@@ -400,7 +400,7 @@ done:
 static status couplings(builder *w, const int64_t *chosen) {
     hss *h = w->h;
     const format *f = &h->f;
-    hss_level *v = h->level + w->l;
+    nested_level *v = h->level + w->l;
     const backend_type t = f->o.type;
     const size_t size = backend_size(t);
     const int64_t n = v->nodes, square = v->most * v->most;
@@ -455,7 +455,7 @@ done:
 static status build_level(builder *w) {
     hss *h = w->h;
     const format *f = &h->f;
-    const hss_level *v = h->level + w->l;
+    const nested_level *v = h->level + w->l;
     samples q = {0};
     int64_t *chosen = NULL;
     status st;
@@ -519,7 +519,7 @@ status hss_build(hss *h, const format_source *s) {
     TRY(diagonal_blocks(&w));
     h->ranks = 0;
     for (w.l = h->t.levels; w.l >= 1; w.l--) {
-        hss_level *v = h->level + w.l;
+        nested_level *v = h->level + w.l;
         TRY(build_level(&w));
         for (int64_t i = 0; i < v->nodes; i++) {
             v->up[i] = h->ranks;
@@ -539,10 +539,6 @@ void hss_clear(hss *h) {
     plan_free(f, &h->straight), plan_free(f, &h->turned);
     f->be->release(f->ctx, h->d);
     h->d = NULL;
-    for (int l = 0; l < HSS_LEVELS; l++) {
-        hss_level *v = h->level + l;
-        free(v->size), free(v->rank), free(v->up);
-        f->be->release(f->ctx, v->u), f->be->release(f->ctx, v->b);
-        *v = (hss_level){0};
-    }
+    for (int l = 0; l < NESTED_LEVELS; l++)
+        nested_level_free(f, h->level + l);
 }

@@ -11,25 +11,8 @@
  * launch of sums for each level on the way up, and one on the way down. The inverse of R is
  * multiplied out; R comes from orthogonal transforms of rows of A, so its condition is at most that
  * of A. */
-#include "hss.h"
-#include <math.h>
+#include "hss_factor.h"
 #include <stdlib.h>
-#include <string.h>
-
-typedef struct {
-    int64_t nodes, rows, most; /* of a node: unknowns and columns of the basis at most */
-    int64_t *n, *k;            /* host, [nodes] */
-    int64_t *y, *s;            /* first row in the workspaces: [y; y~] (n rows), [b~; z] (2 k) */
-    int64_t *v, *t;            /* transposed: [t; b~; z] (n + k rows), t~ (k) */
-    int64_t ldg;
-    char *g, *w; /* ldg x (rows + most) each; rows x rows each */
-} factor_level;
-
-struct hss_factor {
-    factor_level level[HSS_LEVELS];
-    int64_t rows_y, rows_s, rows_v, rows_t;
-    plan straight, turned;
-};
 
 /* What a level leaves to the one above, and works with. */
 typedef struct {
@@ -76,65 +59,6 @@ static int64_t after_n_columns(const maker *w, int64_t i) {
     return w->v->n[i] * w->v->rows;
 }
 
-/* Sizes and pointers of one call; the call is made when they are sent. */
-typedef struct {
-    int64_t count;
-    size_t m, n, k, a, b, c;
-    int64_t most[3];
-} call;
-
-static status call_open(maker *w, call *q, int64_t count) {
-    status st;
-    q->count = count;
-    q->most[0] = q->most[1] = q->most[2] = 0;
-    pack_clear(&w->args);
-    TRY(pack_add(&w->args, count, 8, &q->m));
-    TRY(pack_add(&w->args, count, 8, &q->n));
-    TRY(pack_add(&w->args, count, 8, &q->k));
-    TRY(pack_add(&w->args, count, 8, &q->a));
-    TRY(pack_add(&w->args, count, 8, &q->b));
-    TRY(pack_add(&w->args, count, 8, &q->c));
-    TRY(pack_place(&w->h->f, &w->args));
-done:
-    return st;
-}
-
-static void call_set(maker *w, call *q, int64_t i, int64_t m, int64_t n, int64_t k, char *a,
-                     char *b, char *c) {
-    const int64_t size[3] = {m, n, k};
-    const size_t at[3] = {q->m, q->n, q->k};
-    char *const p[3] = {a, b, c};
-    const size_t to[3] = {q->a, q->b, q->c};
-    for (int e = 0; e < 3; e++) {
-        ((int64_t *)pack_host(&w->args, at[e]))[i] = size[e];
-        ((char **)pack_host(&w->args, to[e]))[i] = p[e];
-        q->most[e] = size[e] > q->most[e] ? size[e] : q->most[e];
-    }
-}
-
-static batch_dim call_dim(const maker *w, const call *q, int e) {
-    const size_t at[3] = {q->m, q->n, q->k};
-    return (batch_dim){q->most[e], pack_device(&w->args, at[e])};
-}
-static batch_mat call_mat(const maker *w, size_t at, int64_t ld) {
-    return batch_pointers(pack_device(&w->args, at), ld);
-}
-
-/* C := alpha op(A) op(B) + beta C with what was set. */
-static status call_gemm(maker *w, call *q, char ta, char tb, double alpha, int64_t lda, int64_t ldb,
-                        double beta, int64_t ldc) {
-    const format *f = &w->h->f;
-    const float as = (float)alpha, bs = (float)beta;
-    const bool d = f->o.type == BACKEND_D;
-    const status st = pack_send(f, &w->args);
-    return st != MOAO_OK
-               ? st
-               : f->be->batch->gemm(
-                     f->ctx, f->o.type, ta, tb, q->count, call_dim(w, q, 0), call_dim(w, q, 1),
-                     call_dim(w, q, 2), d ? (const void *)&alpha : &as, call_mat(w, q->a, lda),
-                     call_mat(w, q->b, ldb), d ? (const void *)&beta : &bs, call_mat(w, q->c, ldc));
-}
-
 /* An operand of each node of a level: base, elements between nodes, where in a node's. */
 typedef struct {
     char *base;
@@ -155,12 +79,13 @@ static int64_t size_of(const maker *w, int64_t i, char what) {
 static status each(maker *w, char ta, char tb, const char sizes[3], double alpha, operand a,
                    operand b, double beta, operand c) {
     call q;
-    status st = call_open(w, &q, w->v->nodes);
+    status st = call_open(&w->h->f, &w->args, &q, w->v->nodes);
     for (int64_t i = 0; i < w->v->nodes && st == MOAO_OK; i++)
-        call_set(w, &q, i, size_of(w, i, sizes[0]), size_of(w, i, sizes[1]),
+        call_set(&w->args, &q, i, size_of(w, i, sizes[0]), size_of(w, i, sizes[1]),
                  size_of(w, i, sizes[2]), operand_of(w, &a, i), operand_of(w, &b, i),
                  operand_of(w, &c, i));
-    return st != MOAO_OK ? st : call_gemm(w, &q, ta, tb, alpha, a.ld, b.ld, beta, c.ld);
+    return st != MOAO_OK ? st
+                         : call_gemm(&w->h->f, &w->args, &q, ta, tb, alpha, a.ld, b.ld, beta, c.ld);
 }
 
 /* --- one level
@@ -179,11 +104,11 @@ static status orthogonal(maker *w, char *a, char columns, char *z) {
                     tau = batch_strided(w->tau, v->rows, v->rows);
     call q;
     status st;
-    TRY(call_open(w, &q, v->nodes));
+    TRY(call_open(&w->h->f, &w->args, &q, v->nodes));
     for (int64_t i = 0; i < v->nodes; i++)
-        call_set(w, &q, i, v->n[i], size_of(w, i, columns), v->n[i], NULL, NULL, NULL);
+        call_set(&w->args, &q, i, v->n[i], size_of(w, i, columns), v->n[i], NULL, NULL, NULL);
     TRY(pack_send(f, &w->args));
-    const batch_dim n = call_dim(w, &q, 0), k = call_dim(w, &q, 1);
+    const batch_dim n = call_dim(&w->args, &q, 0), k = call_dim(&w->args, &q, 1);
     TRY(low->geqrf(f->ctx, f->o.type, v->nodes, n, k, m, tau, w->info));
     if (z)
         TRY(f->be->batch->trsm(f->ctx, f->o.type, 'R', 'U', 'N', 'N', v->nodes, n, k,
@@ -231,7 +156,7 @@ done:
 typedef struct {
     const maker *below; /* what the level of the children has left */
     const factor_level *low;
-    const hss_level *tree_level;
+    const nested_level *tree_level;
     int64_t rows, most; /* of the parents */
 } family;
 
@@ -251,37 +176,39 @@ static status assemble(maker *w, const family *q, char *x) {
     const int64_t square = q->rows * q->rows, wide = q->rows * q->most;
     call a;
     status st;
-    TRY(call_open(w, &a, count)); /* x = U~ B */
+    TRY(call_open(&w->h->f, &w->args, &a, count)); /* x = U~ B */
     for (int64_t i = 0; i < count; i++)
-        call_set(w, &a, i, low->k[i], low->k[i ^ 1], low->k[i], child(q, c->ut, k2, i, 0),
+        call_set(&w->args, &a, i, low->k[i], low->k[i ^ 1], low->k[i], child(q, c->ut, k2, i, 0),
                  hss_coupling(h, w->l + 1, i), child(q, x, k2, i, 0));
-    TRY(call_gemm(w, &a, 'N', 'N', 1, low->most, q->tree_level->most, 0, low->most));
-    TRY(call_open(w, &a, count)); /* diagonal blocks of D */
+    TRY(call_gemm(&w->h->f, &w->args, &a, 'N', 'N', 1, low->most, q->tree_level->most, 0,
+                  low->most));
+    TRY(call_open(&w->h->f, &w->args, &a, count)); /* diagonal blocks of D */
     for (int64_t i = 0; i < count; i++) {
         const int64_t e = low->n[i] - low->k[i];
-        call_set(w, &a, i, low->k[i], low->k[i], low->k[i], child(q, c->m, flat, i, e * low->most),
-                 w->one, child(q, w->d, square, i / 2, row_of(q, i) * (q->rows + 1)));
+        call_set(&w->args, &a, i, low->k[i], low->k[i], low->k[i],
+                 child(q, c->m, flat, i, e * low->most), w->one,
+                 child(q, w->d, square, i / 2, row_of(q, i) * (q->rows + 1)));
     }
-    TRY(call_gemm(w, &a, 'N', 'N', 1, low->most, w->ld_one, 0, q->rows));
-    TRY(call_open(w, &a, count)); /* the other blocks: x V~' of the sibling */
+    TRY(call_gemm(&w->h->f, &w->args, &a, 'N', 'N', 1, low->most, w->ld_one, 0, q->rows));
+    TRY(call_open(&w->h->f, &w->args, &a, count)); /* the other blocks: x V~' of the sibling */
     for (int64_t i = 0; i < count; i++) {
         const int64_t e = low->n[i ^ 1] - low->k[i ^ 1];
-        call_set(w, &a, i, low->k[i], low->k[i ^ 1], low->k[i ^ 1], child(q, x, k2, i, 0),
+        call_set(&w->args, &a, i, low->k[i], low->k[i ^ 1], low->k[i ^ 1], child(q, x, k2, i, 0),
                  child(q, c->wv, flat, i ^ 1, e),
                  child(q, w->d, square, i / 2, row_of(q, i) + row_of(q, i ^ 1) * q->rows));
     }
-    TRY(call_gemm(w, &a, 'N', 'T', 1, low->most, low->rows, 0, q->rows));
+    TRY(call_gemm(&w->h->f, &w->args, &a, 'N', 'T', 1, low->most, low->rows, 0, q->rows));
     for (int both = 0; both < 2 && w->l > 0; both++) { /* U~ E and V~ E */
-        TRY(call_open(w, &a, count));
+        TRY(call_open(&w->h->f, &w->args, &a, count));
         for (int64_t i = 0; i < count; i++) {
             const int64_t e = low->n[i] - low->k[i];
-            call_set(w, &a, i, low->k[i], w->v->k[i / 2], low->k[i],
+            call_set(&w->args, &a, i, low->k[i], w->v->k[i / 2], low->k[i],
                      both ? child(q, c->wv, flat, i, e) : child(q, c->ut, k2, i, 0),
                      hss_basis(h, w->l, i / 2) + w->size * (size_t)row_of(q, i),
                      child(q, both ? w->b : w->u, wide, i / 2, row_of(q, i)));
         }
-        TRY(call_gemm(w, &a, 'N', 'N', 1, both ? low->rows : low->most, h->level[w->l].rows, 0,
-                      q->rows));
+        TRY(call_gemm(&w->h->f, &w->args, &a, 'N', 'N', 1, both ? low->rows : low->most,
+                      h->level[w->l].rows, 0, q->rows));
     }
     TRY(w->h->f.be->sync(w->h->f.ctx));
 done:
@@ -295,26 +222,28 @@ static status join(maker *w, const family *q, char *x) {
     const int64_t wide = q->rows * (q->rows + q->most), tall = v->ldg * (q->rows + q->most);
     call a;
     status st;
-    TRY(call_open(w, &a, count)); /* b~: rows of F */
+    TRY(call_open(&w->h->f, &w->args, &a, count)); /* b~: rows of F */
     for (int64_t i = 0; i < count; i++)
-        call_set(w, &a, i, low->k[i], v->n[i / 2] + v->k[i / 2], low->k[i], w->one,
+        call_set(&w->args, &a, i, low->k[i], v->n[i / 2] + v->k[i / 2], low->k[i], w->one,
                  child(q, w->f, wide, i / 2, row_of(q, i)),
                  child(q, v->g, tall, i / 2, 2 * row_of(q, i)));
-    TRY(call_gemm(w, &a, 'N', 'N', 1, w->ld_one, q->rows, 0, v->ldg));
-    TRY(call_open(w, &a, count)); /* z: what it does to the sibling's right-hand side */
+    TRY(call_gemm(&w->h->f, &w->args, &a, 'N', 'N', 1, w->ld_one, q->rows, 0, v->ldg));
+    TRY(call_open(&w->h->f, &w->args, &a,
+                  count)); /* z: what it does to the sibling's right-hand side */
     for (int64_t i = 0; i < count; i++)
-        call_set(w, &a, i, low->k[i], v->n[i / 2] + v->k[i / 2], low->k[i ^ 1],
+        call_set(&w->args, &a, i, low->k[i], v->n[i / 2] + v->k[i / 2], low->k[i ^ 1],
                  child(q, x, k2, i ^ 1, 0), child(q, w->f, wide, i / 2, row_of(q, i ^ 1)),
                  child(q, v->g, tall, i / 2, 2 * row_of(q, i) + low->k[i]));
-    TRY(call_gemm(w, &a, 'T', 'N', -1, low->most, q->rows, 0, v->ldg));
+    TRY(call_gemm(&w->h->f, &w->args, &a, 'T', 'N', -1, low->most, q->rows, 0, v->ldg));
     if (w->l > 0) { /* and to others: E' z */
-        TRY(call_open(w, &a, count));
+        TRY(call_open(&w->h->f, &w->args, &a, count));
         for (int64_t i = 0; i < count; i++)
             call_set(
-                w, &a, i, low->k[i], v->k[i / 2], v->k[i / 2],
+                &w->args, &a, i, low->k[i], v->k[i / 2], v->k[i / 2],
                 hss_basis(w->h, w->l, i / 2) + w->size * (size_t)row_of(q, i), w->one,
                 child(q, v->g, tall, i / 2, 2 * row_of(q, i) + low->k[i] + v->n[i / 2] * v->ldg));
-        TRY(call_gemm(w, &a, 'N', 'N', 1, w->h->level[w->l].rows, w->ld_one, 1, v->ldg));
+        TRY(call_gemm(&w->h->f, &w->args, &a, 'N', 'N', 1, w->h->level[w->l].rows, w->ld_one, 1,
+                      v->ldg));
     }
     TRY(w->h->f.be->sync(w->h->f.ctx));
 done:
@@ -404,24 +333,6 @@ done:
     return st;
 }
 
-static status identity(maker *w) {
-    const format *f = &w->h->f;
-    const int64_t n = BATCH_ORTH_MAX;
-    char *host = NULL;
-    status st;
-    w->ld_one = n;
-    TRY(ALLOC(host, (unsigned long)(n * n) * w->size, "an identity"));
-    for (int64_t i = 0; i < n; i++)
-        if (f->o.type == BACKEND_D)
-            ((double *)host)[i * (n + 1)] = 1;
-        else
-            ((float *)host)[i * (n + 1)] = 1;
-    TRY(format_upload(f, host, (size_t)(n * n) * w->size, (void **)&w->one));
-done:
-    free(host);
-    return st;
-}
-
 /* The level's matrices; what the level below left is used up. */
 static status factor_level_make(maker *w, maker *below, factor_level *low, double shift) {
     const format *f = &w->h->f;
@@ -446,197 +357,14 @@ done:
     return st;
 }
 
-/* --- launches of a solve
- * ----------------------------------------------------------------------------- */
-
-enum { FROM_X, FROM_Y, FROM_S, FROM_V };
-
-static void rows_of_workspaces(struct hss_factor *q, int levels) {
-    for (int l = levels; l >= 0; l--) {
-        factor_level *v = q->level + l;
-        for (int64_t i = 0; i < v->nodes; i++) {
-            v->y[i] = q->rows_y, v->s[i] = q->rows_s, v->v[i] = q->rows_v, v->t[i] = q->rows_t;
-            q->rows_y += v->n[i], q->rows_s += 2 * v->k[i];
-            q->rows_v += v->n[i] + v->k[i], q->rows_t += v->k[i];
-        }
-    }
-}
-
-static char *g_of(const hss *h, const factor_level *v, int64_t i, int64_t row, int64_t col) {
-    return v->g + (int64_t)backend_size(h->f.o.type) *
-                      (i * v->ldg * (v->rows + v->most) + row + col * v->ldg);
-}
-static char *w_of(const hss *h, const factor_level *v, int64_t i, int64_t row, int64_t col) {
-    return v->w +
-           (int64_t)backend_size(h->f.o.type) * (i * v->rows * v->rows + row + col * v->rows);
-}
-
-/* A^-1: up by G', down by W. A sum writes one workspace, so the two that a node fills take two
- * launches of sums each way (y of all levels; b~ and z). */
-static status plan_straight(const hss *h, struct hss_factor *q) {
-    const int levels = h->t.levels;
-    plan *p = &q->straight;
-    status st;
-    for (int l = levels; l >= 0; l--)
-        for (int part = 0; part < 2; part++) {
-            const factor_level *v = q->level + l;
-            TRY(plan_launch(p));
-            for (int64_t i = 0; i < v->nodes; i++) {
-                const int64_t e = v->n[i] - v->k[i];
-                TRY(plan_sum(p, part ? v->s[i] : v->y[i], part ? 2 * v->k[i] : e));
-                TRY(plan_term(p, g_of(h, v, i, 0, part ? e : 0), v->ldg, true,
-                              l == levels ? v->n[i] : 2 * v->n[i], l == levels ? FROM_X : FROM_S,
-                              l == levels ? h->t.first[tree_node(l, i)] : (v + 1)->s[2 * i]));
-            }
-        }
-    for (int l = 0; l <= levels; l++) {
-        const factor_level *v = q->level + l, *low = v + 1;
-        TRY(plan_launch(p));
-        for (int64_t i = 0; i < (l < levels ? 2 : 1) * v->nodes; i++) {
-            const int64_t node = l < levels ? i / 2 : i,
-                          at = l < levels && i & 1 ? low->k[i - 1] : 0;
-            if (l < levels)
-                TRY(plan_sum(p, low->y[i] + low->n[i] - low->k[i], low->k[i]));
-            else
-                TRY(plan_sum(p, h->t.first[tree_node(l, i)], v->n[i]));
-            TRY(plan_term(p, w_of(h, v, node, at, 0), v->rows, false, v->n[node], FROM_Y,
-                          v->y[node]));
-        }
-    }
-    TRY(plan_send(&h->f, p));
-done:
-    return st;
-}
-
-/* A^-T: the same matrices transposed, in the other order: up by W', down by G. */
-static status plan_turned(const hss *h, struct hss_factor *q) {
-    const int levels = h->t.levels;
-    plan *p = &q->turned;
-    status st;
-    for (int l = levels; l >= 0; l--)
-        for (int part = 0; part < 2; part++) {
-            const factor_level *v = q->level + l;
-            TRY(plan_launch(p));
-            for (int64_t i = 0; i < v->nodes; i++) {
-                const int64_t e = v->n[i] - v->k[i];
-                TRY(plan_sum(p, part ? v->t[i] : v->v[i], part ? v->k[i] : e));
-                TRY(plan_term(p, w_of(h, v, i, 0, part ? e : 0), v->rows, true, v->n[i],
-                              l == levels ? FROM_X : FROM_S,
-                              l == levels ? h->t.first[tree_node(l, i)] : (v + 1)->t[2 * i]));
-            }
-        }
-    for (int l = 0; l <= levels; l++) {
-        const factor_level *v = q->level + l, *low = v + 1;
-        TRY(plan_launch(p));
-        for (int64_t i = 0; i < (l < levels ? 2 : 1) * v->nodes; i++) {
-            const int64_t node = l < levels ? i / 2 : i;
-            const int64_t at = l < levels && i & 1 ? 2 * low->k[i - 1] : 0;
-            if (l < levels)
-                TRY(plan_sum(p, low->v[i] + low->n[i] - low->k[i], 2 * low->k[i]));
-            else
-                TRY(plan_sum(p, h->t.first[tree_node(l, i)], v->n[i]));
-            TRY(plan_term(p, g_of(h, v, node, at, 0), v->ldg, false, v->n[node] + v->k[node],
-                          FROM_V, v->v[node]));
-        }
-    }
-    TRY(plan_send(&h->f, p));
-done:
-    return st;
-}
-
-/* --- the operations
- * ----------------------------------------------------------------------------------- */
-
-void hss_factor_free(hss *h) {
-    struct hss_factor *q = h->factor;
-    if (!q)
-        return;
-    for (int l = 0; l <= h->t.levels; l++) {
-        factor_level *v = q->level + l;
-        free(v->n), free(v->k), free(v->y), free(v->s), free(v->v), free(v->t);
-        h->f.be->release(h->f.ctx, v->g), h->f.be->release(h->f.ctx, v->w);
-    }
-    plan_free(&h->f, &q->straight), plan_free(&h->f, &q->turned);
-    free(q);
-    h->factor = NULL;
-}
-
-static size_t aligned(size_t b) {
-    return (b + 255) / 256 * 256;
-}
-
-size_t hss_solve_workspace(const format *f, int64_t nvec) {
-    const struct hss_factor *q = ((const hss *)f)->factor;
-    const size_t row = backend_size(f->o.type) * (size_t)nvec;
-    return q ? aligned(row * (size_t)(q->rows_y + q->rows_v)) +
-                   aligned(row * (size_t)(q->rows_s + q->rows_t))
-             : 0;
-}
-
-status hss_solve(const format *f, char trans, int64_t nvec, void *x, int64_t ldx, void *work) {
-    const hss *h = (const hss *)f;
-    const struct hss_factor *q = h->factor;
-    if (!q)
-        return status_fail(MOAO_INPUT, "an HSS matrix solves after format_factor");
-    const bool turned = trans != 'N' && !f->symmetric;
-    const plan *p = turned ? &q->turned : &q->straight;
-    const int64_t ld_long = turned ? q->rows_v : q->rows_y,
-                  ld_short = turned ? q->rows_t : q->rows_s;
-    const int64_t lds = ld_short > 0 ? ld_short : 1, ldl = ld_long > 0 ? ld_long : 1;
-    char *big = work,
-         *small = big + aligned(backend_size(f->o.type) * (size_t)(nvec * (q->rows_y + q->rows_v)));
-    const formats_operand from[FORMATS_OPERANDS] = {{x, ldx}, {big, ldl}, {small, lds}, {big, ldl}};
-    status st = MOAO_OK;
-    for (int l = 0; l < p->launches; l++) {
-        const bool up = l < 2 * (h->t.levels + 1), last = l + 1 == p->launches;
-        const formats_sums s = plan_part(p, l);
-        void *to = last ? x : up && l % 2 ? (void *)small : big;
-        if (s.most > 0)
-            TRY(f->be->formats->sums(f->ctx, f->o.type, 'L', &s, nvec, 1, from, 0, to,
-                                     last          ? ldx
-                                     : up && l % 2 ? lds
-                                                   : ldl));
-    }
-done:
-    return st;
-}
-
-/* A solve with numbers that are not zero shows an infinite inverse anywhere. */
-static status try_solve(hss *h) {
-    const format *f = &h->f;
-    const int64_t n = h->t.n, size = (int64_t)backend_size(f->o.type);
-    char *host = NULL;
-    void *x = NULL, *work = NULL;
-    double *largest = NULL, found = 0;
-    status st;
-    TRY(ALLOC(host, (unsigned long)(n * size), "a right-hand side"));
-    for (int64_t i = 0; i < n; i++)
-        if (f->o.type == BACKEND_D)
-            ((double *)host)[i] = 1 + (double)(i % 7) / 8;
-        else
-            ((float *)host)[i] = 1 + (float)(i % 7) / 8;
-    TRY(format_upload(f, host, (size_t)(n * size), &x));
-    TRY(take(f, hss_solve_workspace(f, 1), &work));
-    TRY(take(f, sizeof found, (void **)&largest));
-    TRY(hss_solve(f, 'N', 1, x, n > 0 ? n : 1, work));
-    TRY(f->be->half->max_abs(f->ctx, f->o.type, n, 1, x, n > 0 ? n : 1, largest));
-    TRY(f->be->copy(f->ctx, &found, sizeof found, largest, sizeof found, sizeof found, 1));
-    TRY(f->be->sync(f->ctx));
-    if (!isfinite(found))
-        st = status_fail(MOAO_NUMERIC, "an HSS matrix is singular: add a shift to its diagonal");
-done:
-    free(host);
-    f->be->release(f->ctx, x), f->be->release(f->ctx, work), f->be->release(f->ctx, largest);
-    return st;
-}
-
 status hss_factor_make(format *f, double shift) {
     hss *h = (hss *)f;
     maker now = {.h = h, .size = backend_size(f->o.type)}, below = {.h = h};
     status st;
     hss_factor_free(h);
     TRY(ALLOC(h->factor, 1, "an HSS factor"));
-    TRY(identity(&now));
+    now.ld_one = BATCH_ORTH_MAX;
+    TRY(identity_make(f, now.ld_one, &now.one));
     for (now.l = h->t.levels; now.l >= 0; now.l--) {
         now.v = h->factor->level + now.l;
         TRY(factor_level_make(&now, &below, now.l < h->t.levels ? now.v + 1 : NULL, shift));
@@ -644,11 +372,7 @@ status hss_factor_make(format *f, double shift) {
         now.d = now.u = now.b = now.q = now.tau = now.c = now.m = now.wv = now.f = now.ut = NULL;
         now.info = NULL;
     }
-    rows_of_workspaces(h->factor, h->t.levels);
-    TRY(plan_straight(h, h->factor));
-    if (!f->symmetric)
-        TRY(plan_turned(h, h->factor));
-    TRY(try_solve(h));
+    TRY(hss_solve_prepare(h));
 done:
     maker_release(&now), maker_release(&below);
     f->be->release(f->ctx, now.one);

@@ -1,5 +1,5 @@
 /* Arrays and lists on their way to the backend. */
-#include "pack.h"
+#include "nested.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,6 +121,72 @@ void plan_free(const format *f, plan *p) {
     free(p->sum), free(p->term), free(p->first), free(p->most);
     f->be->release(f->ctx, p->on), f->be->release(f->ctx, p->on_term);
     *p = (plan){0};
+}
+
+status call_open(const format *f, pack *p, call *q, int64_t count) {
+    status st = MOAO_OK;
+    *q = (call){.count = count};
+    pack_clear(p);
+    for (int e = 0; e < 3; e++) {
+        TRY(pack_add(p, count, sizeof(int64_t), &q->size[e]));
+        TRY(pack_add(p, count, sizeof(void *), &q->to[e]));
+    }
+    TRY(pack_place(f, p));
+done:
+    return st;
+}
+
+void call_set(pack *p, call *q, int64_t i, int64_t m, int64_t n, int64_t k, char *a, char *b,
+              char *c) {
+    const int64_t size[3] = {m, n, k};
+    char *const to[3] = {a, b, c};
+    for (int e = 0; e < 3; e++) {
+        ((int64_t *)pack_host(p, q->size[e]))[i] = size[e];
+        ((char **)pack_host(p, q->to[e]))[i] = to[e];
+        q->most[e] = size[e] > q->most[e] ? size[e] : q->most[e];
+    }
+}
+
+batch_dim call_dim(const pack *p, const call *q, int e) {
+    return (batch_dim){q->most[e], pack_device(p, q->size[e])};
+}
+batch_mat call_mat(const pack *p, const call *q, int e, int64_t ld) {
+    return batch_pointers(pack_device(p, q->to[e]), ld);
+}
+
+status call_gemm(const format *f, pack *p, call *q, char ta, char tb, double alpha, int64_t lda,
+                 int64_t ldb, double beta, int64_t ldc) {
+    const float as = (float)alpha, bs = (float)beta;
+    const bool d = f->o.type == BACKEND_D;
+    const status st = pack_send(f, p);
+    return st != MOAO_OK
+               ? st
+               : f->be->batch->gemm(
+                     f->ctx, f->o.type, ta, tb, q->count, call_dim(p, q, 0), call_dim(p, q, 1),
+                     call_dim(p, q, 2), d ? (const void *)&alpha : &as, call_mat(p, q, 0, lda),
+                     call_mat(p, q, 1, ldb), d ? (const void *)&beta : &bs, call_mat(p, q, 2, ldc));
+}
+
+status identity_make(const format *f, int64_t n, char **one) {
+    const size_t size = backend_size(f->o.type);
+    char *host = NULL;
+    status st;
+    TRY(ALLOC(host, (unsigned long)(n * n) * size, "an identity"));
+    for (int64_t i = 0; i < n; i++)
+        if (f->o.type == BACKEND_D)
+            ((double *)host)[i * (n + 1)] = 1;
+        else
+            ((float *)host)[i * (n + 1)] = 1;
+    TRY(format_upload(f, host, (size_t)(n * n) * size, (void **)one));
+done:
+    free(host);
+    return st;
+}
+
+void nested_level_free(const format *f, nested_level *v) {
+    free(v->size), free(v->rank), free(v->up);
+    f->be->release(f->ctx, v->u), f->be->release(f->ctx, v->b);
+    *v = (nested_level){0};
 }
 
 status take(const format *f, size_t bytes, void **p) {

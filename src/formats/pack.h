@@ -50,6 +50,26 @@ formats_sums plan_part(const plan *p, int launch);
 void plan_free(const format *f, plan *p);
 double plan_flops(const plan *p); /* of one vector */
 
+/* Sizes and pointers of one batched call, which is made when all are set: m, n, k and operands a,
+ * b, c (elements in the backend's memory; those that a call has not are NULL). */
+typedef struct {
+    int64_t count;
+    size_t size[3], to[3];
+    int64_t most[3];
+} call;
+
+status call_open(const format *f, pack *p, call *q, int64_t count);
+void call_set(pack *p, call *q, int64_t i, int64_t m, int64_t n, int64_t k, char *a, char *b,
+              char *c);
+batch_dim call_dim(const pack *p, const call *q, int e);             /* size e, after pack_send */
+batch_mat call_mat(const pack *p, const call *q, int e, int64_t ld); /* operand e */
+/* C := alpha op(A) op(B) + beta C with what was set; sends it first. */
+status call_gemm(const format *f, pack *p, call *q, char ta, char tb, double alpha, int64_t lda,
+                 int64_t ldb, double beta, int64_t ldc);
+
+/* The identity of order n, of the format's type, in new memory of the backend. */
+status identity_make(const format *f, int64_t n, char **one);
+
 /* Device memory. */
 status take(const format *f, size_t bytes, void **p);
 

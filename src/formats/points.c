@@ -19,6 +19,12 @@ static status gather(void *from, backend_ctx *ctx, backend_type t, const formats
     return p->be->formats->entries(ctx, t, p->kernel, p->length, p->dim, p->at, p->at, blocks);
 }
 
+static status values(void *from, backend_ctx *ctx, backend_type t, const double *x,
+                     const formats_blocks *blocks) {
+    const points *p = from;
+    return p->be->formats->entries(ctx, t, p->kernel, p->length, p->dim, x, x, blocks);
+}
+
 static status block(void *from, backend_ctx *ctx, backend_type t, int64_t i0, int64_t ni,
                     int64_t j0, int64_t nj, void *a, int64_t lda) {
     points *p = from;
@@ -50,7 +56,8 @@ status format_points_open(const backend *be, backend_ctx *ctx, formats_kernel ke
                          .dim = dim,
                          .at = at,
                          .block = block,
-                         .gather = gather};
+                         .gather = gather,
+                         .values = values};
     TRY(ALLOC(number, (unsigned long)n, "numbers of points"));
     for (int64_t i = 0; i < n; i++)
         number[i] = (int)i;

@@ -90,5 +90,36 @@ static status entries(backend_ctx *ctx, backend_type t, formats_kernel kernel, d
     return MOAO_OK;
 }
 
-const backend_formats formats_cpu = {
-    .size = sizeof(backend_formats), .sums = sums, .id = id, .entries = entries};
+static status chebyshev(backend_ctx *ctx, backend_type t, int dim, int order, int64_t count,
+                        batch_dim m, const double *const *points, const double *box, batch_mat u) {
+    (void)ctx;
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t b = 0; b < count; b++) {
+        const int64_t rows = size_of(m, b), ld = u.lds ? u.lds[b] : u.ld;
+        const double *low = box + 6 * b, *high = low + 3;
+        void *to = matrix_of(u, t, b);
+        for (int64_t i = 0; i < rows; i++) {
+            double p[3][16];
+            int64_t columns = 1;
+            for (int d = 0; d < dim; d++, columns *= order)
+                for (int a = 0; a < order; a++)
+                    p[d][a] = formats_lagrange(order, a, low[d], high[d], points[b][i * dim + d]);
+            for (int64_t a = 0; a < columns; a++) {
+                double v = 1;
+                for (int64_t d = 0, rest = a; d < dim; d++, rest /= order)
+                    v *= p[d][rest % order];
+                if (t == BACKEND_D)
+                    ((double *)to)[i + a * ld] = v;
+                else
+                    ((float *)to)[i + a * ld] = (float)v;
+            }
+        }
+    }
+    return MOAO_OK;
+}
+
+const backend_formats formats_cpu = {.size = sizeof(backend_formats),
+                                     .sums = sums,
+                                     .id = id,
+                                     .entries = entries,
+                                     .chebyshev = chebyshev};

@@ -48,6 +48,35 @@ __global__ void __launch_bounds__(ENTRY_THREADS) entry_kernel(const EntryArgs a)
     }
 }
 
+/* --- Chebyshev polynomials: a thread takes a point and a node ----------------------------------
+ */
+
+template <class T>
+__global__ void __launch_bounds__(256)
+    chebyshev_kernel(int dim, int order, int columns, batch_dim m, const double *const *points,
+                     const double *box, batch_mat u) {
+    __shared__ double p[3][16][32];
+    const int64_t b = blockIdx.x, rows = size_of(m, b), ld = u.lds ? u.lds[b] : u.ld;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    T *to = matrix_of<T>(u, b);
+    for (int64_t i0 = 0; i0 < rows; i0 += 32) {
+        const int64_t i = i0 + lane < rows ? i0 + lane : rows - 1;
+        for (int e = warp; e < dim * order; e += 8) {
+            const int d = e / order, a = e % order;
+            p[d][a][lane] = formats_lagrange(order, a, box[6 * b + d], box[6 * b + 3 + d],
+                                             points[b][i * dim + d]);
+        }
+        __syncthreads();
+        for (int a = warp; a < columns && i0 + lane < rows; a += 8) {
+            double v = 1;
+            for (int d = 0, rest = a; d < dim; d++, rest /= order)
+                v *= p[d][rest % order][lane];
+            to[i + a * ld] = (T)v;
+        }
+        __syncthreads();
+    }
+}
+
 /* --- interpolative decomposition: one block a matrix, which stays in the L2 cache or in shared
  * memory */
 
@@ -274,7 +303,29 @@ status gpu_formats_entries(backend_ctx *ctx, backend_type t, formats_kernel kern
     return MOAO_OK;
 }
 
+status gpu_formats_chebyshev(backend_ctx *ctx, backend_type t, int dim, int order, int64_t count,
+                             batch_dim m, const double *const *points, const double *box,
+                             batch_mat u) {
+    int columns = 1;
+    for (int d = 0; d < dim; d++)
+        columns *= order;
+    if (count == 0 || m.n == 0)
+        return MOAO_OK;
+    if (count > INT32_MAX)
+        return gpu_too_many_blocks();
+    gpu_batch_call call(ctx);
+    if (t == BACKEND_D)
+        chebyshev_kernel<double>
+            <<<(unsigned)count, 256, 0, call.stream>>>(dim, order, columns, m, points, box, u);
+    else
+        chebyshev_kernel<float>
+            <<<(unsigned)count, 256, 0, call.stream>>>(dim, order, columns, m, points, box, u);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
 const backend_formats backend_formats_gpu = {.size = sizeof(backend_formats),
                                              .sums = gpu_formats_sums,
                                              .id = gpu_formats_id,
-                                             .entries = gpu_formats_entries};
+                                             .entries = gpu_formats_entries,
+                                             .chebyshev = gpu_formats_chebyshev};
