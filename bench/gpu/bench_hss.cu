@@ -6,6 +6,7 @@
 
 static double budget = 1e9;
 static int leaf;
+static double tolerance = 1e-6; /* gives products an error of a few 1e-8 */
 static double now() {
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -23,7 +24,7 @@ struct problem {
             x[(size_t)i] = -1 + 2.0 * (double)i / (double)(n - 1);
         OK(format_points_open(be, ctx, FORMATS_CAUCHY, 1, 1, n, x.data(), &s));
         format_options o = {};
-        o.kind = FORMAT_HSS, o.type = BACKEND_D, o.tol = 1e-8 * sqrt((double)n), o.leaf = leaf;
+        o.kind = FORMAT_HSS, o.type = BACKEND_D, o.tol = tolerance * sqrt((double)n), o.leaf = leaf;
         const double begin = now();
         OK(format_open(be, ctx, &s, &o, &f));
         seconds = now() - begin;

@@ -49,7 +49,9 @@ static std::vector<paper_launch> launches_of(const hss *h, const double *x, int6
                 product one = {(const double *)t.a, from + t.row, c, t.lda, t.from == 0 ? ldx : ld, ldc,
                                q.m, t.k, t.trans != 0};
                 if (split && l > 0 && l < levels) { /* up pass above the leaves: child by child */
-                    const int64_t level = levels - l, node = b - p->first[l];
+                    const int64_t level = levels - l;
+                    const nested_level &v = h->level[level];
+                    const int64_t node = std::upper_bound(v.up, v.up + v.nodes, q.row) - v.up - 1;
                     const int k1 = (int)h->level[level + 1].rank[2 * node];
                     product two = one;
                     one.k = k1, two.k -= k1, two.a += k1, two.b += k1;

@@ -148,6 +148,19 @@ static size_t workspace(const format *f, char side, int64_t nvec) {
     return 2 * aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
 }
 
+/* A matrix that is one leaf. */
+static status apply_dense(const hss *h, char side, char trans, int64_t nvec, double alpha,
+                          const void *x, int64_t ldx, double beta, void *y, int64_t ldy) {
+    const format *f = &h->f;
+    const float as = (float)alpha, bs = (float)beta;
+    const void *pa = f->o.type == BACKEND_D ? (const void *)&alpha : &as;
+    const void *pb = f->o.type == BACKEND_D ? (const void *)&beta : &bs;
+    return side == 'L' ? f->be->gemm(f->ctx, f->o.type, trans, 'N', h->t.n, nvec, h->t.n, pa, h->d,
+                                     h->leaf, x, ldx, pb, y, ldy, NULL, 0)
+                       : f->be->gemm(f->ctx, f->o.type, 'N', trans, nvec, h->t.n, h->t.n, pa, x,
+                                     ldx, h->d, h->leaf, pb, y, ldy, NULL, 0);
+}
+
 static status apply(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
                     const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work) {
     const hss *h = (const hss *)f;
@@ -157,6 +170,9 @@ static status apply(const format *f, char side, char trans, char part, int64_t n
     char *up = work, *down = up + aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
     const formats_operand from[FORMATS_OPERANDS] = {{x, ldx}, {up, ld}, {down, ld}, {NULL, 1}};
     status st = MOAO_OK;
+    if (levels == 0)
+        return apply_dense(h, side, trans, nvec, part == 'H' ? alpha / 2 : alpha, x, ldx, beta, y,
+                           ldy);
     /* Y = X A is Y' = A' X' */
     if (side == 'R' && !f->symmetric)
         p = trans == 'N' ? &h->turned : &h->straight;

@@ -10,7 +10,8 @@
 enum {
     NEAR_NODES = 10,   /* nodes whose rows are sampled beside a node's own */
     NEAR_POINTS = 384, /* of their rows at most, two thirds of them the nearest */
-    FAR_POINTS = 12    /* rows of the sibling of each node above */
+    FAR_POINTS = 12,   /* rows of the sibling of each node above */
+    ROUND = 4,         /* ranks are multiples of it, so that blocks of rows are aligned */
 };
 #define CHUNK ((size_t)1 << 30) /* bytes of samples at a time */
 
@@ -275,7 +276,7 @@ static status decompose_chunk(builder *w, samples *q, int64_t first, int64_t cou
     const batch_mat u = batch_strided(q->u + size * (size_t)(first * v->rows * q->bound), v->rows,
                                       v->rows * q->bound);
     TRY(f->be->formats->id(f->ctx, t, count, k, n, batch_strided(q->small, v->rows, stride),
-                           f->o.tol, f->o.rank, q->order + first * v->rows, u, q->rank + first,
+                           f->o.tol, ROUND, f->o.rank, q->order + first * v->rows, u, q->rank + first,
                            q->info + first));
 done:
     return st;

@@ -76,7 +76,8 @@ status plan_launch(plan *p) {
 
 status plan_sum(plan *p, int64_t row, int64_t m) {
     const status st = grow((void **)&p->sum, &p->room_sums, p->sums, sizeof *p->sum);
-    if (st == MOAO_OK) {
+    p->skip = m == 0;
+    if (st == MOAO_OK && m > 0) {
         p->sum[p->sums++] = (formats_sum){row, (int32_t)m, 0, p->terms};
         if (m > p->most[p->launches - 1])
             p->most[p->launches - 1] = m;
@@ -87,7 +88,7 @@ status plan_sum(plan *p, int64_t row, int64_t m) {
 status plan_term(plan *p, const void *a, int64_t lda, bool trans, int64_t k, int from,
                  int64_t row) {
     const status st = grow((void **)&p->term, &p->room_terms, p->terms, sizeof *p->term);
-    if (st == MOAO_OK && k > 0) {
+    if (st == MOAO_OK && k > 0 && !p->skip) {
         p->term[p->terms++] = (formats_term){a, row, (int32_t)lda, (int32_t)k, from, trans};
         p->sum[p->sums - 1].terms++;
     }

@@ -79,13 +79,13 @@ static bool sorted_along(const tree *t, int d, int64_t begin, int64_t end) {
     return true;
 }
 
-/* How many points of a node go to its first child. */
-static int64_t cut(tree *t, int64_t node, char split) {
+/* How many points of a node go to its first child; leaf: points of a leaf where all are alike. */
+static int64_t cut(tree *t, int64_t node, char split, int64_t leaf) {
     const int64_t begin = t->first[node], n = t->size[node], end = begin + n;
-    int64_t half = n >= 32 ? (n / 2 + 8) / 16 * 16 : n / 2;
+    const int64_t leaves = (n + leaf - 1) / leaf, half = leaves > 1 ? (leaves + 1) / 2 * leaf : n;
     int d = 0;
     double mean = 0;
-    if (t->dim == 0)
+    if (t->dim == 0 || n == 0)
         return half;
     for (int e = 1; e < t->dim; e++)
         if (t->high[3 * node + e] - t->low[3 * node + e] >
@@ -98,7 +98,7 @@ static int64_t cut(tree *t, int64_t node, char split) {
         if (first > 0 && first < n)
             return first;
     }
-    if (!sorted_along(t, d, begin, end))
+    if (half < n && !sorted_along(t, d, begin, end))
         select_points(t, d, begin, end, half);
     return half;
 }
@@ -107,14 +107,12 @@ status tree_make(int64_t n, int dim, const double *at, int64_t leaf, char split,
     int64_t nodes;
     status st;
     *t = (tree){.n = n, .dim = dim};
-    while (t->levels < 30 && (n >> t->levels) > leaf)
+    while (t->levels < 30 && (split == 'M' ? n >> t->levels > leaf : leaf << t->levels < n))
         t->levels++;
-    if (t->levels > 0 && ((n - 1) >> t->levels) + 1 > leaf && split == 'E' && (n >> t->levels) < 8)
-        t->levels--;
     nodes = tree_node(t->levels + 1, 0);
     TRY(ALLOC(t->order, (unsigned long)n, "order of a tree"));
     TRY(ALLOC(t->at, (unsigned long)(n * dim), "points of a tree"));
-    TRY(ALLOC(t->first, (unsigned long)nodes + 1, "nodes of a tree"));
+    TRY(ALLOC(t->first, (unsigned long)nodes, "nodes of a tree"));
     TRY(ALLOC(t->size, (unsigned long)nodes, "nodes of a tree"));
     TRY(ALLOC(t->low, (unsigned long)nodes * 3, "boxes of a tree"));
     TRY(ALLOC(t->high, (unsigned long)nodes * 3, "boxes of a tree"));
@@ -127,7 +125,8 @@ status tree_make(int64_t n, int dim, const double *at, int64_t leaf, char split,
     for (int l = 0; l < t->levels; l++) {
 #pragma omp parallel for schedule(dynamic)
         for (int64_t p = 0; p < tree_nodes(l); p++) {
-            const int64_t a = tree_node(l, p), c = tree_node(l + 1, 2 * p), half = cut(t, a, split);
+            const int64_t a = tree_node(l, p), c = tree_node(l + 1, 2 * p),
+                          half = cut(t, a, split, leaf);
             t->first[c] = t->first[a], t->size[c] = half;
             t->first[c + 1] = t->first[a] + half, t->size[c + 1] = t->size[a] - half;
             box_of(t, c), box_of(t, c + 1);

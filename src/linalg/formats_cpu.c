@@ -40,7 +40,7 @@ static status sums(backend_ctx *ctx, backend_type t, char side, const formats_su
 }
 
 static status id(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, batch_dim n,
-                 batch_mat a, double tol, int64_t most, int *order, batch_mat u, int64_t *rank,
+                 batch_mat a, double tol, int round, int64_t most, int *order, batch_mat u, int64_t *rank,
                  int *info) {
     double *norm;
     status st;
@@ -56,9 +56,9 @@ static status id(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, b
         const int64_t mb = size_of(m, b), nb = size_of(n, b), lda = a.lds ? a.lds[b] : a.ld,
                       ldu = u.lds ? u.lds[b] : u.ld;
         int *o = order + b * n.n;
-        rank[b] = t == BACKEND_D ? decompose_d(mb, nb, matrix_of(a, t, b), lda, tol, most, o,
+        rank[b] = t == BACKEND_D ? decompose_d(mb, nb, matrix_of(a, t, b), lda, tol, round, most, o,
                                                matrix_of(u, t, b), ldu, own, info + b)
-                                 : decompose_s(mb, nb, matrix_of(a, t, b), lda, tol, most, o,
+                                 : decompose_s(mb, nb, matrix_of(a, t, b), lda, tol, round, most, o,
                                                matrix_of(u, t, b), ldu, (float *)own, info + b);
     }
 done:

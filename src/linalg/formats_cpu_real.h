@@ -98,7 +98,7 @@ static void NAME(weights)(int64_t n, int64_t r, REAL *a, int64_t lda, const int 
 }
 
 /* Rank of the decomposition; its info in *info. */
-static int64_t NAME(decompose)(int64_t m, int64_t n, REAL *a, int64_t lda, double tol, int64_t most,
+static int64_t NAME(decompose)(int64_t m, int64_t n, REAL *a, int64_t lda, double tol, int round, int64_t most,
                                int *order, REAL *u, int64_t ldu, REAL *norm, int *info) {
     int64_t k = 0;
     const int64_t end = m < n ? m : n;
@@ -114,7 +114,8 @@ static int64_t NAME(decompose)(int64_t m, int64_t n, REAL *a, int64_t lda, doubl
         int64_t p = k;
         for (int64_t j = k + 1; j < n; j++)
             p = norm[j] > norm[p] ? j : p;
-        if (!(norm[p] > (REAL)(tol * tol)))
+        const double end_at = k % round ? 1e-3 * tol : tol;
+        if (!(norm[p] > (REAL)(end_at * end_at)) || (k == most && !(norm[p] > (REAL)(tol * tol))))
             break;
         if (k == most) {
             *info = -3;

@@ -84,6 +84,7 @@ template <class T> struct IdArgs {
     batch_mat a, u;
     batch_dim m, n;
     double tol;
+    int round;
     int64_t most;
     int *order, *info;
     int64_t *rank;
@@ -234,7 +235,9 @@ template <class T> __global__ void __launch_bounds__(32 * ID_WARPS) id_kernel(co
     int k = 0, info = s.info;
     for (; info == 0 && k < end; k++) {
         find_pivot(s, k, n);
-        if (!(s.best[0] > T(q.tol * q.tol)))
+        const double end_at = k % q.round ? 1e-3 * q.tol : q.tol;
+        if (!(s.best[0] > T(end_at * end_at)) ||
+            (k == q.most && !(s.best[0] > T(q.tol * q.tol))))
             break;
         if (k == q.most) {
             info = -3;
@@ -267,7 +270,7 @@ template <class T> status decompose(cudaStream_t stream, int64_t count, const Id
 } // namespace
 
 status gpu_formats_id(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, batch_dim n,
-                      batch_mat a, double tol, int64_t most, int *order, batch_mat u, int64_t *rank,
+                      batch_mat a, double tol, int round, int64_t most, int *order, batch_mat u, int64_t *rank,
                       int *info) {
     if (m.n > BATCH_ORTH_MAX || n.n > BATCH_ORTH_MAX)
         return status_fail(MOAO_INPUT,
@@ -279,9 +282,9 @@ status gpu_formats_id(backend_ctx *ctx, backend_type t, int64_t count, batch_dim
         return gpu_too_many_blocks();
     gpu_batch_call call(ctx);
     return t == BACKEND_D ? decompose<double>(call.stream, count,
-                                              {a, u, m, n, tol, most, order, info, rank, false})
+                                              {a, u, m, n, tol, round, most, order, info, rank, false})
                           : decompose<float>(call.stream, count,
-                                             {a, u, m, n, tol, most, order, info, rank, false});
+                                             {a, u, m, n, tol, round, most, order, info, rank, false});
 }
 
 status gpu_formats_entries(backend_ctx *ctx, backend_type t, formats_kernel kernel, double length,

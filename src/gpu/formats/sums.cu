@@ -9,7 +9,8 @@
 namespace {
 using batch::Acc;
 
-constexpr int SLICE = 16, AHEAD = 4, LDK = SLICE + 4;
+constexpr int SLICE = 16, AHEAD = 3, LDK = SLICE + 4;
+constexpr int FEW_TILES = 264; /* two for each multiprocessor */
 
 struct Operands {
     formats_operand x[FORMATS_OPERANDS];
@@ -25,119 +26,154 @@ template <class T> struct SumArgs {
     int row_tiles, col_tiles;
 };
 
-/* ROWS x 16 of op(A) at row i0, inner index k0, to s[k LD + i]; zero outside. NT threads. */
-template <class T, int ROWS, int NT>
-__device__ inline void stage_factor(T *s, const formats_term &e, int i0, int rows, int k0) {
-    constexpr int LD = ROWS + 4, V = 16 / sizeof(T);
-    const T *a = (const T *)e.a;
-    const int tid = threadIdx.x;
-    if (!e.trans) {
-        const T *p = a + i0 + (int64_t)k0 * e.lda;
-        if (i0 + ROWS <= rows && k0 + SLICE <= e.k && (uintptr_t)p % 16 == 0 && e.lda % V == 0) {
+/* ROWS x 16 numbers of which `rows` x `depth` are inside, zero elsewhere, by NT threads. ALONG:
+ * element (r, k) lies at p[k + r ld] and goes to s[r LDK + k]; else at p[r + k ld], to s[k (ROWS +
+ * 4) + r]. */
+template <class T, bool ALONG, int ROWS, int NT>
+__device__ inline void stage_slice(T *s, const T *p, int64_t ld, int64_t rows, int depth, int tid) {
+    constexpr int V = 16 / sizeof(T), LD = ROWS + 4;
+    if (rows >= ROWS && depth >= SLICE && (uintptr_t)p % 16 == 0 && ld % V == 0) {
+        constexpr int LINE = ALONG ? SLICE / V : ROWS / V;
 #pragma unroll
-            for (int q = tid; q < ROWS / V * SLICE; q += NT) {
-                const int r = q % (ROWS / V) * V, k = q / (ROWS / V);
-                batch::stage_wide(s + k * LD + r, p + r + (int64_t)k * e.lda);
-            }
-            return;
-        }
-#pragma unroll 4
-        for (int q = tid; q < ROWS * SLICE; q += NT) {
-            const int r = q % ROWS, k = q / ROWS;
-            batch::stage(s + k * LD + r, p + r + (int64_t)k * e.lda, i0 + r < rows && k0 + k < e.k);
+        for (int q = tid; q < ROWS * SLICE / V; q += NT) {
+            const int in = q % LINE * V, line = q / LINE;
+            batch::stage_wide(s + line * (ALONG ? LDK : LD) + in, p + in + line * ld);
         }
         return;
     }
-    const T *p = a + k0 + (int64_t)i0 * e.lda;
+    if ((uintptr_t)p % 16 == 0 && ld % V == 0) { /* what is inside in pieces of 16 bytes */
+        constexpr int LINE = ALONG ? SLICE / V : ROWS / V;
+#pragma unroll 4
+        for (int q = tid; q < ROWS * SLICE / V; q += NT) {
+            const int in = q % LINE * V, line = q / LINE;
+            const int64_t end = ALONG ? depth : rows;
+            T *to = s + line * (ALONG ? LDK : LD) + in;
+            if (line < (ALONG ? rows : depth) && in + V <= end)
+                batch::stage_wide(to, p + in + line * ld);
+            else
+                for (int e = 0; e < V; e++)
+                    batch::stage(to + e, p + in + e + line * ld,
+                                 line < (ALONG ? rows : depth) && in + e < end);
+        }
+        return;
+    }
 #pragma unroll 4
     for (int q = tid; q < ROWS * SLICE; q += NT) {
-        const int k = q % SLICE, r = q / SLICE;
-        batch::stage(s + k * LD + r, p + k + (int64_t)r * e.lda, i0 + r < rows && k0 + k < e.k);
+        const int r = ALONG ? q / SLICE : q % ROWS, k = ALONG ? q % SLICE : q / ROWS;
+        batch::stage(s + (ALONG ? r * LDK + k : k * LD + r), p + (ALONG ? k + r * ld : r + k * ld),
+                     r < rows && k < depth);
     }
 }
 
-/* 16 x COLS of the operand: LEFT: to s[j LDK + k], else to s[k (COLS + 4) + j]. */
+/* A slice of op(A), from row i0 and inner index k0; in shared memory as it lies in A. */
+template <class T, int ROWS, int NT>
+__device__ inline void stage_factor(T *s, const formats_term &e, int i0, int rows, int k0,
+                                    int tid) {
+    const T *a = (const T *)e.a;
+    if (e.trans)
+        stage_slice<T, true, ROWS, NT>(s, a + k0 + (int64_t)i0 * e.lda, e.lda, rows - i0, e.k - k0,
+                                       tid);
+    else
+        stage_slice<T, false, ROWS, NT>(s, a + i0 + (int64_t)k0 * e.lda, e.lda, rows - i0, e.k - k0,
+                                        tid);
+}
+
+/* A slice of the operand: columns j0 .. (side R: rows) of rows row + k0 ... */
 template <class T, bool LEFT, int COLS, int NT>
-__device__ inline void stage_operand(T *s, const T *x, int64_t ld, int64_t row, int depth,
-                                     int64_t j0, int64_t nvec) {
-    constexpr int V = 16 / sizeof(T), LD = COLS + 4;
-    const int tid = threadIdx.x;
-    const T *p = LEFT ? x + row + j0 * ld : x + j0 + row * ld;
-    const bool wide = depth >= SLICE && j0 + COLS <= nvec && (uintptr_t)p % 16 == 0 && ld % V == 0;
-    if (LEFT) {
-        if (wide) {
-#pragma unroll
-            for (int q = tid; q < COLS * SLICE / V; q += NT) {
-                const int k = q % (SLICE / V) * V, j = q / (SLICE / V);
-                batch::stage_wide(s + j * LDK + k, p + k + j * ld);
-            }
-            return;
-        }
-#pragma unroll 4
-        for (int q = tid; q < COLS * SLICE; q += NT) {
-            const int k = q % SLICE, j = q / SLICE;
-            batch::stage(s + j * LDK + k, p + k + j * ld, k < depth && j0 + j < nvec);
-        }
-    } else {
-        if (wide) {
-#pragma unroll
-            for (int q = tid; q < COLS * SLICE / V; q += NT) {
-                const int j = q % (COLS / V) * V, k = q / (COLS / V);
-                batch::stage_wide(s + k * LD + j, p + j + k * ld);
-            }
-            return;
-        }
-#pragma unroll 4
-        for (int q = tid; q < COLS * SLICE; q += NT) {
-            const int j = q % COLS, k = q / COLS;
-            batch::stage(s + k * LD + j, p + j + k * ld, k < depth && j0 + j < nvec);
-        }
-    }
+__device__ inline void stage_operand(T *s, const formats_operand &x, int64_t row, int depth,
+                                     int64_t j0, int64_t nvec, int tid) {
+    const T *p = (const T *)x.p + (LEFT ? row + j0 * x.ld : j0 + row * x.ld);
+    stage_slice<T, LEFT, COLS, NT>(s, p, x.ld, nvec - j0, depth, tid);
 }
 
+template <int ROWS, bool ALONG>
+constexpr int slice_elements = ALONG ? ROWS *LDK : SLICE *(ROWS + 4);
 template <bool LEFT, int WM, int WN>
-constexpr int stage_elements = SLICE *(32 * WM + 4) +
-                               (LEFT ? 32 * WN * LDK : SLICE * (32 * WN + 4));
+constexpr int stage_elements = slice_elements<32 * WM, true> + slice_elements<32 * WN, LEFT>;
 
-/* Where the stream of slices stands: term, and inner index in it. */
+/* c += the 32 x 32 product of a slice: A from row wi, the operand from column wj. */
+template <class T, bool LEFT, int TM, int TN>
+__device__ inline void slice_product(Acc<T> &c, const T *sa, const T *sb, bool trans, int wi,
+                                     int wj, int lane) {
+    const T *b = LEFT ? sb + wj * LDK : sb + wj;
+    constexpr int bk = LEFT ? 1 : TN + 4, bj = LEFT ? LDK : 1;
+    if (trans)
+        c.mma(sa + wi * LDK, LDK, 1, b, bk, bj, SLICE, lane);
+    else
+        c.mma(sa + wi, 1, TM + 4, b, bk, bj, SLICE, lane);
+}
+
+/* Where the stream of slices stands: a term, and the inner index in it. */
 struct Place {
+    formats_term e;
     int term, k;
+    __device__ Place(const formats_term *t, int terms) : e(), term(0), k(0) {
+        if (terms > 0)
+            e = t[0];
+    }
     __device__ void next(const formats_term *t, int terms) {
         k += SLICE;
-        skip(t, terms);
-    }
-    __device__ void skip(const formats_term *t, int terms) {
-        while (term < terms && k >= t[term].k)
-            term++, k = 0;
+        if (k >= e.k && ++term < terms)
+            e = t[term], k = 0;
     }
 };
 
+/* How many slices were asked for, and which of the last ones belong to a transposed factor. */
+struct Asked {
+    int count = 0;
+    unsigned turned = 0;
+    __device__ void add(bool trans) {
+        const unsigned bit = 1u << (count++ & 31);
+        turned = trans ? turned | bit : turned & ~bit;
+    }
+    __device__ bool is_turned(int u) const {
+        return turned >> (u & 31) & 1;
+    }
+};
+
+/* Element (i, j) of a tile's part of the result from an accumulator. */
+template <class T, bool LEFT>
+__device__ inline void write_result(const SumArgs<T> &a, const formats_sum &q, const Acc<T> &c,
+                                    int i0, int64_t j0, int lane) {
+    const int64_t si = LEFT ? 1 : a.ldy, sj = LEFT ? a.ldy : 1;
+    T *y = a.y + (q.row + i0) * si + j0 * sj;
+#pragma unroll
+    for (int e = 0; e < 32; e++) {
+        const int i = Acc<T>::row(e, lane), j = Acc<T>::col(e, lane);
+        if (i0 + i < q.m && j0 + j < a.nvec) {
+            T *p = y + i * si + j * sj;
+            *p = a.alpha * c.v[e] + (a.beta != T(0) ? a.beta * *p : T(0));
+        }
+    }
+}
+
 template <class T, bool LEFT, int WM, int WN>
-__global__ void __launch_bounds__(32 * WM * WN) wide_kernel(const __grid_constant__ SumArgs<T> a) {
+__global__ void __launch_bounds__(32 * WM * WN, WM *WN == 8    ? 2
+                                                : WM * WN == 4 ? 3
+                                                               : 1)
+    wide_kernel(const __grid_constant__ SumArgs<T> a) {
     extern __shared__ __align__(16) unsigned char shared[];
     constexpr int TM = 32 * WM, TN = 32 * WN, NT = 32 * WM * WN,
-                  STAGE = stage_elements<LEFT, WM, WN>;
-    constexpr int PART = SLICE * (TM + 4);
+                  STAGE = stage_elements<LEFT, WM, WN>, PART = slice_elements<TM, true>;
     T *s = (T *)shared;
     const int tile = blockIdx.x % (a.row_tiles * a.col_tiles);
     const int i0 = tile % a.row_tiles * TM, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int64_t j0 = (int64_t)(tile / a.row_tiles) * TN;
     const formats_sum q = a.sum[blockIdx.x / (a.row_tiles * a.col_tiles)];
-    batch::wait_for_predecessor();
-    const int rows = q.m, terms = a.alpha == T(0) ? 0 : q.terms;
-    if (i0 >= rows)
-        return;
+    const int terms = a.alpha == T(0) ? 0 : q.terms;
     const formats_term *t = a.term + q.first;
-    Place in = {0, 0}, at = {0, 0};
-    in.skip(t, terms), at = in;
+    Place in(t, terms);
+    Asked asked;
+    batch::wait_for_predecessor();
+    if (i0 >= q.m)
+        return;
     auto fetch = [&](int slot) {
         if (in.term < terms) {
-            const formats_term e = t[in.term];
             T *buf = s + slot * STAGE;
-            stage_factor<T, TM, NT>(buf, e, i0, rows, in.k);
-            const formats_operand x = a.x.x[e.from];
-            stage_operand<T, LEFT, TN, NT>(buf + PART, (const T *)x.p, x.ld, e.row + in.k,
-                                           e.k - in.k, j0, a.nvec);
+            stage_factor<T, TM, NT>(buf, in.e, i0, q.m, in.k, threadIdx.x);
+            stage_operand<T, LEFT, TN, NT>(buf + PART, a.x.x[in.e.from], in.e.row + in.k,
+                                           in.e.k - in.k, j0, a.nvec, threadIdx.x);
+            asked.add(in.e.trans);
             in.next(t, terms);
         }
         stage_commit();
@@ -145,31 +181,83 @@ __global__ void __launch_bounds__(32 * WM * WN) wide_kernel(const __grid_constan
     Acc<T> c;
     batch::acc_zero(c);
     const int wi = warp % WM * 32, wj = warp / WM * 32;
-    const bool idle = i0 + wi >= rows || j0 + wj >= a.nvec;
-#pragma unroll
+    const bool idle = i0 + wi >= q.m || j0 + wj >= a.nvec;
+#pragma unroll 1
     for (int u = 0; u < AHEAD - 1; u++)
         fetch(u);
-    for (int u = 0; at.term < terms; u++, at.next(t, terms)) {
+    for (int u = 0; u < asked.count; u++) {
         stage_wait<AHEAD - 2>();
         __syncthreads();
         fetch((u + AHEAD - 1) % AHEAD);
-        const T *sa = s + u % AHEAD * STAGE, *sb = sa + PART;
+        const T *sa = s + u % AHEAD * STAGE;
         if (!idle)
-            c.mma(sa + wi, 1, TM + 4, LEFT ? sb + wj * LDK : sb + wj, LEFT ? 1 : TN + 4,
-                  LEFT ? LDK : 1, SLICE, lane);
+            slice_product<T, LEFT, TM, TN>(c, sa, sa + PART, asked.is_turned(u), wi, wj, lane);
     }
-    if (idle)
+    if (!idle)
+        write_result<T, LEFT>(a, q, c, i0 + wi, j0 + wj, lane);
+}
+
+/* Where there are few tiles: 32 x 32 of the result by four warps, each of which takes every fourth
+ * slice at its own pace; their sums meet in shared memory. */
+constexpr int DEEP_WARPS = 4, DEEP_AHEAD = 2;
+template <class T, bool LEFT>
+__global__ void __launch_bounds__(32 * DEEP_WARPS, 3)
+    deep_kernel(const __grid_constant__ SumArgs<T> a) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    constexpr int STAGE = stage_elements<LEFT, 1, 1>, PART = slice_elements<32, true>;
+    const int tile = blockIdx.x % (a.row_tiles * a.col_tiles);
+    const int i0 = tile % a.row_tiles * 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int64_t j0 = (int64_t)(tile / a.row_tiles) * 32;
+    T *s = (T *)shared + warp * DEEP_AHEAD * STAGE;
+    const formats_sum q = a.sum[blockIdx.x / (a.row_tiles * a.col_tiles)];
+    const int terms = a.alpha == T(0) ? 0 : q.terms;
+    const formats_term *t = a.term + q.first;
+    Place in(t, terms);
+    Asked asked;
+    batch::wait_for_predecessor();
+    if (i0 >= q.m)
         return;
-    const int64_t si = LEFT ? 1 : a.ldy, sj = LEFT ? a.ldy : 1;
-    T *y = a.y + (q.row + i0 + wi) * si + (j0 + wj) * sj;
-#pragma unroll
-    for (int e = 0; e < 32; e++) {
-        const int i = Acc<T>::row(e, lane), j = Acc<T>::col(e, lane);
-        if (i0 + wi + i < rows && j0 + wj + j < a.nvec) {
-            T *p = y + i * si + j * sj;
-            *p = a.alpha * c.v[e] + (a.beta != T(0) ? a.beta * *p : T(0));
+    auto fetch = [&](int slot) {
+        if (in.term < terms) {
+            T *buf = s + slot * STAGE;
+            stage_factor<T, 32, 32>(buf, in.e, i0, q.m, in.k, lane);
+            stage_operand<T, LEFT, 32, 32>(buf + PART, a.x.x[in.e.from], in.e.row + in.k,
+                                           in.e.k - in.k, j0, a.nvec, lane);
+            asked.add(in.e.trans);
+            for (int w = 0; w < DEEP_WARPS && in.term < terms; w++)
+                in.next(t, terms);
         }
+        stage_commit();
+    };
+    for (int w = 0; w < warp && in.term < terms; w++)
+        in.next(t, terms);
+    Acc<T> c;
+    batch::acc_zero(c);
+    fetch(0);
+    for (int u = 0; u < asked.count; u++) {
+        fetch((u + 1) % DEEP_AHEAD);
+        stage_wait<1>();
+        __syncwarp();
+        const T *sa = s + u % DEEP_AHEAD * STAGE;
+        slice_product<T, LEFT, 32, 32>(c, sa, sa + PART, asked.is_turned(u), 0, 0, lane);
+        __syncwarp();
     }
+    stage_wait<0>();
+    T *all = (T *)shared;
+    for (int w = 1; w < DEEP_WARPS; w++) { /* in the order of the warps */
+        __syncthreads();
+        if (warp == w)
+#pragma unroll
+            for (int e = 0; e < 32; e++)
+                all[e * 32 + lane] = c.v[e];
+        __syncthreads();
+        if (warp == 0)
+#pragma unroll
+            for (int e = 0; e < 32; e++)
+                c.v[e] += all[e * 32 + lane];
+    }
+    if (warp == 0)
+        write_result<T, LEFT>(a, q, c, i0, j0, lane);
 }
 
 /* Up to N columns: 32 rows a block, its warps take every fourth chunk of 32 inner indices. */
@@ -283,6 +371,16 @@ status wide(SumArgs<T> a, int64_t count, int64_t most, cudaStream_t s) {
                     32 * WM * WN, sizeof(T) * AHEAD * stage_elements<LEFT, WM, WN>, s, a);
 }
 
+template <class T, bool LEFT>
+status deep(SumArgs<T> a, int64_t count, int64_t most, cudaStream_t s) {
+    const int64_t rows = (most + 31) / 32, cols = (a.nvec + 31) / 32;
+    a.row_tiles = (int)rows, a.col_tiles = (int)cols;
+    if (count * rows * cols > INT32_MAX)
+        return status_fail(MOAO_INPUT, "sums of a format: more than 2^31 - 1 tiles in one call");
+    return start<T>(deep_kernel<T, LEFT>, dim3((unsigned)(count * rows * cols)), 32 * DEEP_WARPS,
+                    sizeof(T) * DEEP_WARPS * DEEP_AHEAD * stage_elements<LEFT, 1, 1>, s, a);
+}
+
 template <class T, bool LEFT, int N>
 status narrow(SumArgs<T> a, int64_t count, int64_t most, cudaStream_t s) {
     const int64_t rows = (most + 31) / 32;
@@ -300,14 +398,14 @@ status pick(const SumArgs<T> &a, int64_t count, int64_t most, cudaStream_t s) {
         return narrow<T, LEFT, 4>(a, count, most, s);
     if (a.nvec <= 16)
         return narrow<T, LEFT, 8>(a, count, most, s);
-    if (most <= 32)
-        return a.nvec <= 64 ? wide<T, LEFT, 1, 2>(a, count, most, s)
-                            : wide<T, LEFT, 1, 4>(a, count, most, s);
-    if (most <= 64)
-        return a.nvec <= 64 ? wide<T, LEFT, 2, 2>(a, count, most, s)
-                            : wide<T, LEFT, 2, 4>(a, count, most, s);
-    return a.nvec <= 64 ? wide<T, LEFT, 4, 2>(a, count, most, s)
-                        : wide<T, LEFT, 4, 4>(a, count, most, s);
+    /* too few tiles of the wide kernels for the device: shorter chains of slices */
+    const int64_t high = most <= 32 ? 32 : most <= 64 ? 64 : 128;
+    const int64_t tiles = count * ((most + high - 1) / high) * ((a.nvec + 63) / 64);
+    if (tiles < FEW_TILES || a.nvec <= 32)
+        return deep<T, LEFT>(a, count, most, s);
+    return most <= 32   ? wide<T, LEFT, 1, 4>(a, count, most, s)
+           : most <= 64 ? wide<T, LEFT, 2, 2>(a, count, most, s)
+                        : wide<T, LEFT, 4, 2>(a, count, most, s);
 }
 
 template <class T>
