@@ -135,7 +135,6 @@ typedef struct {
     int *index;
     void *got;
     double *host;
-    float *host_s;
     size_t lwork;
 } sampled;
 
@@ -195,22 +194,20 @@ static status rows_had(sampled *c, int64_t few) {
     const bool d = f->o.type == BACKEND_D;
     const int64_t size = (int64_t)backend_size(f->o.type), rows = f->info.rows;
     double *had = c->host + c->n * c->few;
-    char *unit;
+    void *unit = NULL, *raw = NULL;
     status st;
-    TRY(ALLOC(unit, (unsigned long)(size * rows * few), "unit vectors"));
+    TRY(mem_alloc(&unit, (unsigned long)(rows * few), (unsigned long)size, "unit vectors"));
     for (int64_t i = 0; i < few; i++)
-        if (d)
-            ((double *)unit)[c->row[i] + i * rows] = 1;
-        else
-            ((float *)unit)[c->row[i] + i * rows] = 1;
+        number_set(f->o.type, unit, c->row[i] + i * rows, 1);
     TRY(f->be->copy(f->ctx, c->unit, size * rows, unit, size * rows, size * rows, few));
     TRY(format_apply(f, 'L', 'T', 'A', few, 1, c->unit, rows, 0, c->got, c->n, c->work, c->lwork));
-    TRY(f->be->copy(f->ctx, had, size * c->n, c->got, size * c->n, size * c->n, few));
+    TRY(mem_alloc(&raw, (unsigned long)(c->n * few), (unsigned long)size, "rows of a check"));
+    TRY(f->be->copy(f->ctx, raw, size * c->n, c->got, size * c->n, size * c->n, few));
     TRY(f->be->sync(f->ctx));
-    for (int64_t e = c->n * few - 1; e >= 0 && !d; e--)
-        had[e] = ((const float *)had)[e];
+    for (int64_t e = 0; e < c->n * few; e++)
+        had[e] = d ? ((const double *)raw)[e] : (double)((const float *)raw)[e];
 done:
-    free(unit);
+    free(unit), free(raw);
     return st;
 }
 

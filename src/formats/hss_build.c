@@ -276,8 +276,8 @@ static status decompose_chunk(builder *w, samples *q, int64_t first, int64_t cou
     const batch_mat u = batch_strided(q->u + size * (size_t)(first * v->rows * q->bound), v->rows,
                                       v->rows * q->bound);
     TRY(f->be->formats->id(f->ctx, t, count, k, n, batch_strided(q->small, v->rows, stride),
-                           f->o.tol, ROUND, f->o.rank, q->order + first * v->rows, u, q->rank + first,
-                           q->info + first));
+                           f->o.tol, ROUND, f->o.rank, q->order + first * v->rows, u,
+                           q->rank + first, q->info + first));
 done:
     return st;
 }

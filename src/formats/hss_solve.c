@@ -162,16 +162,12 @@ done:
 static status try_solve(hss *h) {
     const format *f = &h->f;
     const int64_t n = h->t.n, size = (int64_t)backend_size(f->o.type);
-    char *host = NULL;
-    void *x = NULL, *work = NULL;
+    void *host = NULL, *x = NULL, *work = NULL;
     double *largest = NULL, found = 0;
     status st;
-    TRY(ALLOC(host, (unsigned long)(n * size), "a right-hand side"));
+    TRY(mem_alloc(&host, (unsigned long)n, (unsigned long)size, "a right-hand side"));
     for (int64_t i = 0; i < n; i++)
-        if (f->o.type == BACKEND_D)
-            ((double *)host)[i] = 1 + (double)(i % 7) / 8;
-        else
-            ((float *)host)[i] = 1 + (float)(i % 7) / 8;
+        number_set(f->o.type, host, i, 1 + (double)(i % 7) / 8);
     TRY(format_upload(f, host, (size_t)(n * size), &x));
     TRY(take(f, hss_solve_workspace(f, 1), &work));
     TRY(take(f, sizeof found, (void **)&largest));

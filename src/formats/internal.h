@@ -44,6 +44,14 @@ extern const format_table format_dense, format_hss, format_h2;
 void format_begin(format *f, const format_table *is, const backend *be, backend_ctx *ctx,
                   const format_source *s, const format_options *o);
 
+/* Numbers of type t on the host. */
+static inline void number_set(backend_type t, void *a, int64_t i, double value) {
+    if (t == BACKEND_D)
+        ((double *)a)[i] = value;
+    else
+        ((float *)a)[i] = (float)value;
+}
+
 /* New memory of the backend with a copy of `bytes` bytes of the host. Waits. */
 status format_upload(const format *f, const void *host, size_t bytes, void **device);
 

@@ -170,14 +170,11 @@ status call_gemm(const format *f, pack *p, call *q, char ta, char tb, double alp
 
 status identity_make(const format *f, int64_t n, char **one) {
     const size_t size = backend_size(f->o.type);
-    char *host = NULL;
+    void *host = NULL;
     status st;
-    TRY(ALLOC(host, (unsigned long)(n * n) * size, "an identity"));
+    TRY(mem_alloc(&host, (unsigned long)(n * n), size, "an identity"));
     for (int64_t i = 0; i < n; i++)
-        if (f->o.type == BACKEND_D)
-            ((double *)host)[i * (n + 1)] = 1;
-        else
-            ((float *)host)[i * (n + 1)] = 1;
+        number_set(f->o.type, host, i * (n + 1), 1);
     TRY(format_upload(f, host, (size_t)(n * n) * size, (void **)one));
 done:
     free(host);

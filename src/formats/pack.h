@@ -37,7 +37,7 @@ typedef struct {
     formats_term *term;
     int64_t sums, terms, room_sums, room_terms;
     int launches, room_launches;
-    bool skip; /* the sum in hand has no rows */
+    bool skip;             /* the sum in hand has no rows */
     int64_t *first, *most; /* of each launch its first sum, the largest m */
     formats_sum *on;       /* device */
     formats_term *on_term;

@@ -28,10 +28,10 @@ static inline int64_t tree_nodes(int level) {
     return (int64_t)1 << level;
 }
 
-/* Points at[dim i + d] into leaves: each node is cut across the longest side of its box, 'M' at the mean
- * of the coordinate (Boukaram et al., section 8), leaves have `leaf` points on average at most; 'E' so that
- * all leaves but one have `leaf` points, and some have none, where their number is no power of two. dim 0:
- * the order is kept. */
+/* Points at[dim i + d] into leaves: each node is cut across the longest side of its box, 'M' at the
+ * mean of the coordinate (Boukaram et al., section 8), leaves have `leaf` points on average at
+ * most; 'E' so that all leaves but one have `leaf` points, and some have none, where their number
+ * is no power of two. dim 0: the order is kept. */
 status tree_make(int64_t n, int dim, const double *at, int64_t leaf, char split, tree *t);
 void tree_free(tree *t);
 
