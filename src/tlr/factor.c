@@ -223,6 +223,7 @@ static status finish_panel(state *s, int64_t p, double *d, int64_t ldd) {
                            here->v + here->vbegin[k - here->c0], b));
     }
     TRY(keep_block(s, here, d, ldd));
+    TRY(tlr_store_panel(&s->w, s->l, p));
     tlr_work_lap(&s->w, TLR_SETTLE);
 done:
     return st;
@@ -231,6 +232,7 @@ done:
 /* One factor with the options o; report->minor tells whether it came about. */
 static status attempt(state *s, const tlr_options *o) {
     status st;
+    tlr_store_forget(&s->w); /* of the factor before */
     tlr_close(s->l);
     TRY(tlr_new(s->w.be, s->w.ctx, s->from->layout, s->from->layout, true, o, &s->l));
     s->l->factor = true;

@@ -115,6 +115,7 @@ status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t
     status st = MOAO_OK;
     if (ia == ib || columns_before(&s, kb) == 0)
         return MOAO_OK;
+    TRY(tlr_store_fetch(w, a, q, q + 1)); /* one operand is kept apart at most: a factor is both */
     for (int64_t i = ia; i < ib; i = s.ib) {
         s.ia = i;
         s.ib = rows_that_fit(&s, i, ib);

@@ -14,6 +14,7 @@ void tlr_work_open(tlr_work *w, const backend *be, backend_ctx *ctx) {
 void tlr_work_close(tlr_work *w) {
     if (!w->be)
         return;
+    tlr_store_forget(w);
     for (int i = 0; i < BUFFERS; i++)
         w->be->release(w->ctx, w->buf[i]);
     w->be->release(w->ctx, w->work);
