@@ -79,4 +79,4 @@ install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so $(B)/moao-linalg.pc
 	ln -sf libmoao_linalg.so.$(linalg_major) $(DESTDIR)$(prefix)/lib/libmoao_linalg.so
 	install -m 644 $(B)/moao-linalg.pc $(DESTDIR)$(prefix)/lib/pkgconfig/
 
--include $(linalg_pic:.o=.d) $(addsuffix .d,$(gpu_test) $(gpu_bench))
+-include $(linalg_pic:.o=.d) $(addsuffix .d,$(gpu_test) $(gpu_bench)) $(B)/bench/gpu/tlr_case.d

@@ -214,10 +214,11 @@ static inline int64_t panel_rows(const tlr *a, int64_t q) {
 }
 
 /* --- update.c ---
- * D += alpha A(I, q) B(K, q)^T for tile rows I = ia .. ib of a and K = ka .. kb of b (all below
- * their diagonal blocks), q a super-panel of columns of both. D begins at row ia and column ka. */
-status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q, int64_t ia,
-                  int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd);
+ * D += alpha A(I, q) B(K, q)^T, q super-panels q0 .. q1 of columns of both, for tile rows I = ia ..
+ * ib of a and K = ka .. kb of b (all below their diagonal blocks). D begins at row ia and column
+ * ka. */
+status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q0, int64_t q1,
+                  int64_t ia, int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd);
 
 /* --- recompress.c ---
  * Super-panel p of C := alpha A B^T + beta C, a recompression for each inner tile. */

@@ -1,23 +1,34 @@
 /* D += alpha A B^T for low-rank tiles and dense ones: first the small products that lead to the
- * left factors of all tiles, side by side, then one large product for each tile column of D. */
+ * left factors of all tiles, side by side, for as many super-panels as the memory holds, then one
+ * large product for each tile column of D, whose inner extent is all ranks together. */
 #include "tlr/internal.h"
 
-/* One call, for some of the rows. */
+/* Some super-panels q0 .. q1 of a and b, some of the rows. */
 typedef struct {
     tlr_work *w;
     const tlr *a, *b;
-    const panel *pa, *pb;
+    const panel *pa, *pb; /* the one in hand */
+    int64_t q0, q1, q;
     int64_t ia, ib, ka, kb;
     int64_t row, rows; /* first row of tile row ia; rows of ia .. ib */
     double *core, *t;  /* V_i^T V_k of one tile column; left factors, rows x those of b */
+    double *u;         /* U of b, of more than one super-panel side by side */
     product_list straight, turned;
 } job;
 
-/* Columns of U of b before tile row k. */
+/* Columns of U of b in tile row k, of super-panels q0 .. q. */
+static int64_t columns_of(const job *s, int64_t k, int64_t q) {
+    int64_t c = 0;
+    for (int64_t x = s->q0; x < q; x++)
+        c += s->b->panel[x].ucols[k - s->b->panel[x].r0];
+    return c;
+}
+
+/* Left factors before tile row k of b: those of all super-panels stand together. */
 static int64_t columns_before(const job *s, int64_t k) {
     int64_t c = 0;
     for (int64_t x = s->ka; x < k; x++)
-        c += s->pb->ucols[x - s->pb->r0];
+        c += columns_of(s, x, s->q1);
     return c;
 }
 
@@ -56,7 +67,8 @@ static status tile_column(job *s, int64_t j, double *core) {
     TRY(tlr_dense_gemm(s->w, 'T', 'N', ra, rb, n, 1, panel_v(s->a, s->pa, s->ia, j), n,
                        panel_v(s->b, s->pb, s->ka, j), n, 0, core, largest(ra, 1)));
     for (int64_t k = s->ka; k < s->kb; k++) {
-        const int64_t at = columns_before(s, k) + panel_tile(s->pb, k, j)->u;
+        const int64_t at =
+            columns_before(s, k) + columns_of(s, k, s->q) + panel_tile(s->pb, k, j)->u;
         for (int64_t i = s->ia; i < s->ib; i++)
             TRY(left_factor(s, i, j, k, at, core, largest(ra, 1)));
     }
@@ -70,14 +82,15 @@ static int64_t core_size(const job *s, int64_t j) {
            (panel_vcol(s->pb, s->kb, j) - panel_vcol(s->pb, s->ka, j));
 }
 
-static status update_rows(job *s, double alpha, double *d, int64_t ldd) {
-    const int64_t cols = columns_before(s, s->kb), col = s->b->rows->first[s->ka];
+/* Left factors of super-panel q. */
+static status left_factors(job *s) {
     int64_t size = 0, at = 0;
     status st;
+    s->pa = s->a->panel + s->q;
+    s->pb = s->b->panel + s->q;
     for (int64_t j = s->pa->c0; j < s->pa->c1; j++)
         size += core_size(s, j);
     TRY(tlr_work_room(s->w, BUF_CORE, size, &s->core));
-    TRY(tlr_work_room(s->w, BUF_PRODUCT, s->rows * cols, &s->t));
     for (int64_t j = s->pa->c0; j < s->pa->c1; j++) {
         TRY(tile_column(s, j, s->core + at));
         at += core_size(s, j);
@@ -86,43 +99,100 @@ static status update_rows(job *s, double alpha, double *d, int64_t ldd) {
     TRY(tlr_list_run(s->w, &s->straight, 'N', 'N'));
     TRY(tlr_list_run(s->w, &s->turned, 'N', 'T'));
     tlr_work_lap(s->w, TLR_SMALL);
+done:
+    return st;
+}
+
+/* U of b in super-panel q to the place where all of a tile row stand side by side. */
+static status collect(job *s) {
+    int64_t at = 0;
+    status st = MOAO_OK;
     for (int64_t k = s->ka; k < s->kb; k++) {
-        const int64_t n = tlr_extent(s->b->rows, k), before = columns_before(s, k);
-        TRY(tlr_dense_gemm(s->w, 'N', 'T', s->rows, n, s->pb->ucols[k - s->pb->r0], alpha,
-                           s->t + before * s->rows, s->rows,
-                           s->pb->u + s->pb->ubegin[k - s->pb->r0], n, 1,
+        const int64_t n = tlr_extent(s->b->rows, k), c = s->pb->ucols[k - s->pb->r0];
+        TRY(tlr_dense_copy(s->w, n, c, s->pb->u + s->pb->ubegin[k - s->pb->r0], n,
+                           s->u + at + columns_of(s, k, s->q) * n, n));
+        at += columns_of(s, k, s->q1) * n;
+    }
+done:
+    return st;
+}
+
+/* Numbers of U of b in all super-panels together. */
+static int64_t collected(const job *s) {
+    int64_t c = 0;
+    for (int64_t k = s->ka; k < s->kb; k++)
+        c += columns_of(s, k, s->q1) * tlr_extent(s->b->rows, k);
+    return c;
+}
+
+static status update_rows(job *s, double alpha, double *d, int64_t ldd) {
+    const int64_t cols = columns_before(s, s->kb), col = s->b->rows->first[s->ka];
+    const bool several = s->q1 > s->q0 + 1;
+    int64_t before = 0, at = 0;
+    status st;
+    TRY(tlr_work_room(s->w, BUF_PRODUCT, s->rows * cols, &s->t));
+    if (several)
+        TRY(tlr_work_room(s->w, BUF_SIDE, collected(s), &s->u));
+    for (s->q = s->q0; s->q < s->q1; s->q++) {
+        TRY(tlr_store_fetch(s->w, s->a, s->q, s->q + 1)); /* only a factor is kept apart: a is b */
+        TRY(tlr_store_fetch(s->w, s->b, s->q, s->q + 1));
+        TRY(left_factors(s));
+        if (several)
+            TRY(collect(s));
+    }
+    for (int64_t k = s->ka; k < s->kb; k++) {
+        const int64_t n = tlr_extent(s->b->rows, k), c = columns_of(s, k, s->q1);
+        TRY(tlr_dense_gemm(s->w, 'N', 'T', s->rows, n, c, alpha, s->t + before * s->rows, s->rows,
+                           several ? s->u + at : s->pb->u + s->pb->ubegin[k - s->pb->r0], n, 1,
                            d + (s->b->rows->first[k] - col) * ldd, ldd));
+        before += c;
+        at += c * n;
     }
     tlr_work_lap(s->w, TLR_LARGE);
 done:
     return st;
 }
 
-/* Tile rows from ia on whose left factors fit in the memory, at least one. */
-static int64_t rows_that_fit(const job *s, int64_t ia, int64_t ib) {
-    const int64_t cols = columns_before(s, s->kb);
+/* Whether left factors for tile rows ia .. ib of a fit in the memory. */
+static bool fits(const job *s, int64_t ia, int64_t ib) {
     const tlr_layout *l = s->a->rows;
-    int64_t i = ia + 1;
-    while (i < ib && (size_t)(l->first[i + 1] - l->first[ia]) * (size_t)cols * sizeof(double) <=
-                         s->a->o.memory)
-        i++;
-    return i;
+    return (size_t)(l->first[ib] - l->first[ia]) * (size_t)columns_before(s, s->kb) *
+               sizeof(double) <=
+           s->a->o.memory;
 }
 
-status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q, int64_t ia,
-                  int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd) {
-    job s = {.w = w, .a = a, .b = b, .pa = a->panel + q, .pb = b->panel + q, .ka = ka, .kb = kb};
+/* As many super-panels as go together with all rows, up to `end`; where not even one does, of one
+ * as many rows at a time. */
+static status update_some(job *s, double alpha, int64_t end, int64_t ia, int64_t ib, double *d,
+                          int64_t ldd) {
     status st = MOAO_OK;
-    if (ia == ib || columns_before(&s, kb) == 0)
-        return MOAO_OK;
-    TRY(tlr_store_fetch(w, a, q, q + 1)); /* one operand is kept apart at most: a factor is both */
-    for (int64_t i = ia; i < ib; i = s.ib) {
-        s.ia = i;
-        s.ib = rows_that_fit(&s, i, ib);
-        s.row = a->rows->first[i];
-        s.rows = a->rows->first[s.ib] - s.row;
-        TRY(update_rows(&s, alpha, d + s.row - a->rows->first[ia], ldd));
+    for (s->q1 = s->q0 + 1; s->q1 < end; s->q1++) {
+        s->q1++;
+        const bool more = fits(s, ia, ib);
+        s->q1--;
+        if (!more)
+            break;
     }
+    if (columns_before(s, s->kb) == 0)
+        return MOAO_OK;
+    for (int64_t i = ia; i < ib; i = s->ib) {
+        s->ia = i;
+        for (s->ib = i + 1; s->ib < ib && fits(s, i, s->ib + 1);)
+            s->ib++;
+        s->row = s->a->rows->first[i];
+        s->rows = s->a->rows->first[s->ib] - s->row;
+        TRY(update_rows(s, alpha, d + s->row - s->a->rows->first[ia], ldd));
+    }
+done:
+    return st;
+}
+
+status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q0, int64_t q1,
+                  int64_t ia, int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd) {
+    job s = {.w = w, .a = a, .b = b, .q0 = q0, .ka = ka, .kb = kb};
+    status st = MOAO_OK;
+    for (; s.q0 < q1 && ia < ib; s.q0 = s.q1)
+        TRY(update_some(&s, alpha, q1, ia, ib, d, ldd));
 done:
     tlr_list_free(&s.straight);
     tlr_list_free(&s.turned);

@@ -239,8 +239,8 @@ static void repeatable(void **state) {
     double *a = expanded(l, p.n, p.n), *b = expanded(again, p.n, p.n),
            *c = expanded(right, p.n, p.n), *d = expanded(other, p.n, p.n);
     assert_memory_equal(a, b, sizeof(double) * (size_t)(p.n * p.n));
-    /* left and right: the same sums in the same order */
-    assert_memory_equal(a, c, sizeof(double) * (size_t)(p.n * p.n));
+    /* left and right: the same sums, but for their order */
+    assert_true(distance(a, c, p.n * p.n) < 1e-10 * distance(a, NULL, p.n * p.n));
     assert_true(distance(a, d, p.n * p.n) > 0);
     assert_true(residual(&p, other) <= 2 * (double)p.l.nt * 1e-4);
     free(a), free(b), free(c), free(d);
