@@ -145,6 +145,8 @@ typedef struct {
     int64_t count, room;
 } product_list;
 status tlr_list_add(product_list *l, product p);
+/* A list of `count` products, to be written. */
+status tlr_list_room(product_list *l, int64_t count);
 void tlr_list_free(product_list *l);
 /* Runs them and empties the list. k = 0: C := 0. */
 status tlr_list_run(tlr_work *w, product_list *l, char ta, char tb);

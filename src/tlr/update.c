@@ -12,6 +12,7 @@ typedef struct {
     int64_t ia, ib, ka, kb;
     int64_t row, rows; /* first row of tile row ia; rows of ia .. ib */
     double *core, *t;  /* V_i^T V_k of one tile column; left factors, rows x those of b */
+    double *identity;  /* of a tile's order: a dense tile times it is the tile */
     double *u;         /* U of b, of more than one super-panel side by side */
     product_list straight, turned;
 } job;
@@ -32,54 +33,106 @@ static int64_t columns_before(const job *s, int64_t k) {
     return c;
 }
 
-/* Left factors of tile (i, j) of a with tile (k, j) of b, columns `at` and following. */
-static status left_factor(job *s, int64_t i, int64_t j, int64_t k, int64_t at, const double *core,
-                          int64_t ldcore) {
+/* Left factors of tile (i, j) of a with tile (k, j) of b, columns `at` and following: which product
+ * makes them, and whether its right factor is turned. m = 0: none. */
+static product left_factor(const job *s, int64_t i, int64_t j, int64_t k, int64_t at,
+                           const double *core, int64_t ldcore, bool *turned) {
     const tlr_tile *ta = panel_tile(s->pa, i, j), *tb = panel_tile(s->pb, k, j);
     const int64_t m = tlr_extent(s->a->rows, i), n = tlr_extent(s->a->cols, j);
     double *to = s->t + s->a->rows->first[i] - s->row + at * s->rows;
     product p = {panel_u(s->a, s->pa, i, j), NULL, to, m, 1, s->rows, m, tb->rank, ta->rank};
-    if (tb->kind == TLR_EMPTY)
-        return MOAO_OK;
-    if (ta->kind == TLR_DENSE && tb->kind == TLR_DENSE)
-        return tlr_dense_copy(s->w, m, n, p.a, m, to, s->rows);
-    if (ta->kind == TLR_DENSE) {
+    *turned = ta->kind == TLR_LOWRANK && tb->kind == TLR_DENSE;
+    if (ta->kind == TLR_DENSE && tb->kind == TLR_DENSE) {
+        if (!s->identity)
+            return (product){.lda = 1, .ldb = 1, .ldc = 1};
+        p.b = s->identity;
+        p.ldb = s->w->identity;
+        p.k = n;
+    } else if (ta->kind == TLR_DENSE) {
         p.b = panel_v(s->b, s->pb, k, j);
         p.ldb = n;
-    } else if (ta->kind == TLR_LOWRANK && tb->kind == TLR_DENSE) {
+    } else if (*turned) {
         p.b = panel_v(s->a, s->pa, i, j);
         p.ldb = n;
-        return tlr_list_add(&s->turned, p);
     } else { /* low-rank both, or a's tile empty: zeros */
         p.b = core + panel_vcol(s->pa, i, j) - panel_vcol(s->pa, s->ia, j) +
               (panel_vcol(s->pb, k, j) - panel_vcol(s->pb, s->ka, j)) * ldcore;
         p.ldb = ldcore;
     }
-    return tlr_list_add(&s->straight, p);
+    return tb->kind == TLR_EMPTY ? (product){.lda = 1, .ldb = 1, .ldc = 1} : p;
 }
 
-/* All of one tile column j; core: what V of a and of b have in common. */
-static status tile_column(job *s, int64_t j, double *core) {
+/* What V of a and of b have in common in tile column j. */
+static status common_part(job *s, int64_t j, double *core) {
     const int64_t n = tlr_extent(s->a->cols, j),
                   ra = panel_vcol(s->pa, s->ib, j) - panel_vcol(s->pa, s->ia, j),
                   rb = panel_vcol(s->pb, s->kb, j) - panel_vcol(s->pb, s->ka, j);
-    status st;
-    TRY(tlr_dense_gemm(s->w, 'T', 'N', ra, rb, n, 1, panel_v(s->a, s->pa, s->ia, j), n,
-                       panel_v(s->b, s->pb, s->ka, j), n, 0, core, largest(ra, 1)));
-    for (int64_t k = s->ka; k < s->kb; k++) {
-        const int64_t at =
-            columns_before(s, k) + columns_of(s, k, s->q) + panel_tile(s->pb, k, j)->u;
-        for (int64_t i = s->ia; i < s->ib; i++)
-            TRY(left_factor(s, i, j, k, at, core, largest(ra, 1)));
+    return tlr_dense_gemm(s->w, 'T', 'N', ra, rb, n, 1, panel_v(s->a, s->pa, s->ia, j), n,
+                          panel_v(s->b, s->pb, s->ka, j), n, 0, core, largest(ra, 1));
+}
+
+/* Products of tile column j with tile row k of b, for all rows i, to the lists. */
+static void list_products(const job *s, int64_t j, int64_t k, const double *core, product *straight,
+                          product *turned) {
+    const int64_t ra = panel_vcol(s->pa, s->ib, j) - panel_vcol(s->pa, s->ia, j);
+    const int64_t at = columns_before(s, k) + columns_of(s, k, s->q) + panel_tile(s->pb, k, j)->u;
+    for (int64_t i = s->ia; i < s->ib; i++) {
+        bool turn;
+        const product p = left_factor(s, i, j, k, at, core, largest(ra, 1), &turn),
+                      none = {.lda = 1, .ldb = 1, .ldc = 1};
+        straight[i - s->ia] = turn ? none : p;
+        if (turned)
+            turned[i - s->ia] = turn ? p : none;
     }
-done:
-    return st;
 }
 
 /* Numbers in what V of a and of b have in common, for all tile columns, one after another. */
 static int64_t core_size(const job *s, int64_t j) {
     return (panel_vcol(s->pa, s->ib, j) - panel_vcol(s->pa, s->ia, j)) *
            (panel_vcol(s->pb, s->kb, j) - panel_vcol(s->pb, s->ka, j));
+}
+
+/* All products of super-panel q; the host has many of them to write down. */
+static status list_all(job *s) {
+    const int64_t nj = s->pa->c1 - s->pa->c0, nk = s->kb - s->ka, ni = s->ib - s->ia;
+    int64_t *core = NULL, *turned = NULL, dense = 0; /* core: where that of each column begins */
+    status st;
+    TRY(ALLOC(core, (size_t)nj, "products of tiles"));
+    TRY(ALLOC(turned, (size_t)(nj * nk), "products of tiles"));
+    for (int64_t j = 1; j < nj; j++)
+        core[j] = core[j - 1] + core_size(s, s->pa->c0 + j - 1);
+    for (int64_t x = 0; x < nj * nk; x++) {
+        const bool is = panel_tile(s->pb, s->ka + x % nk, s->pa->c0 + x / nk)->kind == TLR_DENSE;
+        turned[x] = is ? dense++ : -1;
+    }
+    TRY(tlr_list_room(&s->straight, nj * nk * ni));
+    TRY(tlr_list_room(&s->turned, dense * ni));
+#pragma omp parallel for if (nj * nk * ni > 16384)
+    for (int64_t x = 0; x < nj * nk; x++)
+        list_products(s, s->pa->c0 + x / nk, s->ka + x % nk, s->core + core[x / nk],
+                      s->straight.p + x * ni, turned[x] >= 0 ? s->turned.p + turned[x] * ni : NULL);
+done:
+    free(core), free(turned);
+    return st;
+}
+
+/* Dense tiles times dense tiles, on the CPU: copies one after another. On a device they are
+ * products with the identity in the lists, which a call for each would take longer than. */
+static status copy_dense(job *s) {
+    status st = MOAO_OK;
+    for (int64_t j = s->pa->c0; j < s->pa->c1; j++)
+        for (int64_t k = s->ka; k < s->kb; k++) {
+            const tlr_tile *tb = panel_tile(s->pb, k, j);
+            const int64_t at = columns_before(s, k) + columns_of(s, k, s->q) + tb->u;
+            for (int64_t i = s->ia; tb->kind == TLR_DENSE && i < s->ib; i++)
+                if (panel_tile(s->pa, i, j)->kind == TLR_DENSE)
+                    TRY(tlr_dense_copy(s->w, tlr_extent(s->a->rows, i), tb->rank,
+                                       panel_u(s->a, s->pa, i, j), tlr_extent(s->a->rows, i),
+                                       s->t + s->a->rows->first[i] - s->row + at * s->rows,
+                                       s->rows));
+        }
+done:
+    return st;
 }
 
 /* Left factors of super-panel q. */
@@ -91,11 +144,16 @@ static status left_factors(job *s) {
     for (int64_t j = s->pa->c0; j < s->pa->c1; j++)
         size += core_size(s, j);
     TRY(tlr_work_room(s->w, BUF_CORE, size, &s->core));
+    if (strcmp(s->w->be->name, "cpu") != 0)
+        TRY(tlr_work_identity(s->w, s->a->b, &s->identity));
     for (int64_t j = s->pa->c0; j < s->pa->c1; j++) {
-        TRY(tile_column(s, j, s->core + at));
+        TRY(common_part(s, j, s->core + at));
         at += core_size(s, j);
     }
     tlr_work_lap(s->w, TLR_CORES);
+    TRY(list_all(s));
+    if (!s->identity)
+        TRY(copy_dense(s));
     TRY(tlr_list_run(s->w, &s->straight, 'N', 'N'));
     TRY(tlr_list_run(s->w, &s->turned, 'N', 'T'));
     tlr_work_lap(s->w, TLR_SMALL);
