@@ -274,6 +274,7 @@ static status attempts(state *s, const tlr_options *given) {
     if (s->report->minor && !s->report->not_positive && s->rescue->dense) {
         o.cut = 0;
         o.rank = 0;
+        o.singles = false;
         s->report->dense = true;
         TRY(attempt(s, &o));
     }
