@@ -73,4 +73,4 @@ install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so
 	  'Version: $(linalg_version)' 'Requires.private: openblas' 'Libs: -L$${libdir} -lmoao_linalg' \
 	  'Libs.private: -fopenmp -ldl -lpthread -lm' 'Cflags: -I$${includedir}/moao -I$${includedir}/moao/backend -I$${includedir}/moao/tlr -I$${includedir}/moao/formats' >$(DESTDIR)$(prefix)/lib/pkgconfig/moao-linalg.pc
 
--include $(addsuffix .d,$(gpu_test) $(gpu_bench))
+-include $(addsuffix .d,$(gpu_test) $(gpu_bench)) $(B)/bench/gpu/tlr_case.d
