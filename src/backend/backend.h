@@ -75,6 +75,7 @@ struct backend_matcov;      /* covariances of slopes: backend_matcov.h */
 struct backend_psf;         /* point-spread functions: backend_psf.h */
 struct backend_lowrank;     /* batched QR, SVD, low rank: backend_lowrank.h */
 struct backend_sparse;      /* products with sparse matrices: backend_sparse.h */
+struct backend_formats;     /* what compressed formats stand on: backend_formats.h */
 struct backend_group;       /* broadcasts among the devices of several processes: backend_group.h */
 #define BACKEND_IDENTITY 40 /* bytes of a device's name */
 
@@ -230,6 +231,7 @@ typedef struct backend {
     const struct backend_half *half;
     const struct backend_lowrank *lowrank;
     const struct backend_sparse *sparse;
+    const struct backend_formats *formats; /* NULL: no formats on this backend */
     const struct backend_matcov *matcov; /* NULL: matcov_backend (matcov/matcov.h) serves */
     const struct backend_psf *psf;       /* NULL: psf_backend (psf/psf.h) serves */
     const struct backend_group *group;   /* NULL: device memory is the host's, MPI can send it */

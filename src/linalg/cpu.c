@@ -205,6 +205,7 @@ const backend backend_cpu_own = {
     .half = &half_cpu,
     .lowrank = &lowrank_cpu,
     .sparse = &sparse_cpu,
+    .formats = &formats_cpu,
 };
 
 #define CHECKED(op) .op = checked_##op,
@@ -216,4 +217,5 @@ const backend backend_cpu = {
     .half = &checked_half,
     .lowrank = &lowrank_checked,
     .sparse = &checked_sparse,
+    .formats = &formats_cpu,
 };
