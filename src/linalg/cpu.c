@@ -187,6 +187,7 @@ const backend backend_cpu_own = {
     .half = &half_cpu,
     .lowrank = &lowrank_cpu,
     .sparse = &sparse_cpu,
+    .toeplitz = &toeplitz_cpu,
 };
 
 #define CHECKED(op) .op = checked_##op,
@@ -198,4 +199,5 @@ const backend backend_cpu = {
     .half = &checked_half,
     .lowrank = &lowrank_checked,
     .sparse = &checked_sparse,
+    .toeplitz = &toeplitz_cpu,
 };
