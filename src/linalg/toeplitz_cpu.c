@@ -15,7 +15,7 @@
  * contracted, so that results do not depend on the choice. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
     !defined(__SANITIZE_ADDRESS__)
-#define CLONES __attribute__((target_clones("arch=skylake-avx512", "avx2", "default")))
+#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define CLONES
 #endif

@@ -126,6 +126,7 @@ extern const linop_kind linop_dense;       /* factor and T on the device */
 extern const linop_kind linop_streamed;    /* factor in the host's memory, passing by */
 extern const linop_kind linop_half;        /* dense; exposures by differences in halves */
 extern const linop_kind linop_tlr;         /* factor compressed by tiles, W refined; CPU */
+extern const linop_kind linop_grid;        /* dense; exposures by pairs of sensors, in floats */
 extern const linop_kind linop_distributed; /* block-cyclic over the ranks, in the host's memory */
 
 /* Local. A format of that name, NULL: none. Others are registered, by a program that has them,
