@@ -70,12 +70,11 @@ static void row(group *a, backend_type t, int64_t v) {
     check(be->alloc(ctx, size * (size_t)(v * a->m), &y));
     check(be->alloc(ctx, size * (size_t)(m * m), &square));
     check(be->alloc(ctx, lwork, &work));
-    if (be == &backend_cpu)
-        for (int64_t i = 0; i < v * a->m; i++)
-            if (t == BACKEND_D)
-                ((double *)x)[i] = sin((double)i);
-            else
-                ((float *)x)[i] = sinf((float)i);
+    for (int64_t i = 0; be == &backend_cpu && i < v * a->m; i++)
+        if (t == BACKEND_D)
+            ((double *)x)[i] = sin((double)i);
+        else
+            ((float *)x)[i] = sinf((float)i);
     const double s = TIME(be->toeplitz->apply(p, 'R', 'N', v, 1, x, v, 0, y, v, work, lwork));
     const double rate = gemm_rate(t, v, m, x, y, square);
     printf("%c  %2d images of %2d x %2d, N %3d, %6lld rows of %lld vectors: load %8.3f ms, product "

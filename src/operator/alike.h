@@ -1,6 +1,6 @@
-/* Groups of like sensors, whose covariances depend on differences of indices only, and products of W
- * with them by Fourier transforms (backend/backend_toeplitz.h): exact but for rounding, at a small
- * part of the work of dense ones. */
+/* Groups of like sensors, whose covariances depend on differences of indices only, and products of
+ * W with them by Fourier transforms (backend/backend_toeplitz.h): exact but for rounding, at a
+ * small part of the work of dense ones. */
 #ifndef MOAO_ALIKE_H
 #define MOAO_ALIKE_H
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct { /* consecutive sensors whose rows meet the columns of one sensor */
+typedef struct {           /* consecutive sensors whose rows meet the columns of one sensor */
     int64_t row, rows, at; /* first measurement, their number; numbers before the block in U */
 } run;
 
@@ -23,13 +23,13 @@ typedef struct {
     alike like;
     int *first; /* [sensors + 1] runs before those of each sensor's columns */
     run *runs;
-    float *u;      /* the blocks, columns of a sensor by columns of a sensor */
-    float *w, *wt; /* v x m: W of the target in hand, W T */
-    float *proj;   /* v x t */
-    float *ctm;    /* t x width */
-    float *y;      /* v x v */
-    double *axes;  /* m x nk: 1 where a measurement is of that laser star and axis */
-    double *kd;    /* v x nk */
+    float *u;                 /* the blocks, columns of a sensor by columns of a sensor */
+    float *w, *wt;            /* v x m: W of the target in hand, W T */
+    float *proj;              /* v x t */
+    float *ctm;               /* t x width */
+    float *y;                 /* v x v */
+    double *axes;             /* m x nk: 1 where a measurement is of that laser star and axis */
+    double *kd;               /* v x nk */
     double *constants, *host; /* nk x nk: K / 2, on the device and pinned */
 } grid;
 
