@@ -57,13 +57,14 @@ static double gemm_rate(backend_type t, int64_t v, int64_t m, const void *x, voi
     return 2.0 * (double)(v * m) * (double)m / s;
 }
 
-static void row(group *a, backend_type t, int64_t v) {
+static void row(group *a, toeplitz_type number, int64_t v) {
+    const backend_type t = number == TOEPLITZ_D ? BACKEND_D : BACKEND_S; /* of y; x has no more */
     const toeplitz_shape shape = {a->n, a->g, a->counts, a->first, a->places};
     const size_t size = backend_size(t);
     const int64_t m = a->m < 4096 ? a->m : 4096;
     backend_toeplitz_plan *p;
     void *x, *y, *work, *square;
-    check(be->toeplitz->open(ctx, &shape, t, &p));
+    check(be->toeplitz->open(ctx, &shape, number, &p));
     const double load = TIME(be->toeplitz->load(p, a->pair));
     const size_t lwork = be->toeplitz->workspace(p, v);
     check(be->alloc(ctx, size * (size_t)(v * a->m), &x));
@@ -80,9 +81,12 @@ static void row(group *a, backend_type t, int64_t v) {
     printf("%c  %2d images of %2d x %2d, N %3d, %6lld rows of %lld vectors: load %8.3f ms, product "
            "%9.3f ms; dense %9.3f ms (%.3g Gflop/s), half of it as a triangle; plan %.3f GB, work "
            "%.3f GB\n",
-           t == BACKEND_D ? 'D' : 'S', a->g, a->n, a->n, be->toeplitz->order(a->n), (long long)a->m,
-           (long long)v, 1e3 * load, 1e3 * s, 1e3 * 2.0 * (double)(v * a->m) * (double)a->m / rate,
-           1e-9 * rate, 1e-9 * (double)be->toeplitz->bytes(&shape, t), 1e-9 * (double)lwork);
+           number == TOEPLITZ_D   ? 'D'
+           : number == TOEPLITZ_S ? 'S'
+                                  : 'H',
+           a->g, a->n, a->n, be->toeplitz->order(a->n), (long long)a->m, (long long)v, 1e3 * load,
+           1e3 * s, 1e3 * 2.0 * (double)(v * a->m) * (double)a->m / rate, 1e-9 * rate,
+           1e-9 * (double)be->toeplitz->bytes(&shape, number), 1e-9 * (double)lwork);
     fflush(stdout);
     be->release(ctx, x), be->release(ctx, y), be->release(ctx, work), be->release(ctx, square);
     be->toeplitz->close(p);
@@ -101,8 +105,9 @@ int main(int argc, char **argv) {
     for (int i = 0; i + 1 < n; i += 2) {
         static group a;
         make(&a, atoi(list[i]), atoi(list[i + 1]));
-        row(&a, BACKEND_D, v);
-        row(&a, BACKEND_S, v);
+        row(&a, TOEPLITZ_D, v);
+        row(&a, TOEPLITZ_S, v);
+        row(&a, TOEPLITZ_HALF, v);
         be->release(ctx, a.value);
         free(a.place);
     }

@@ -11,7 +11,7 @@
 #ifndef MOAO_BACKEND_TOEPLITZ_H
 #define MOAO_BACKEND_TOEPLITZ_H
 
-#include "backend.h"
+#include "backend_half.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,6 +38,12 @@ typedef struct {
     int64_t stride;
 } toeplitz_pair;
 
+/* Numbers of a plan. HALF: X in halves, Y and the values' spectra in single precision on the CPU;
+ * on a GPU transforms are products with matrices of halves on tensor cores, whose relative error is
+ * about 1e-3, and exponents are chosen for an X whose largest entries are near 2^15 and not alike
+ * all over the lattice: what exceeds the range all the same becomes infinite or NaN in Y. */
+typedef enum { TOEPLITZ_D = BACKEND_D, TOEPLITZ_S = BACKEND_S, TOEPLITZ_HALF = 16 } toeplitz_type;
+
 typedef struct backend_toeplitz_plan backend_toeplitz_plan;
 
 typedef struct backend_toeplitz {
@@ -45,10 +51,10 @@ typedef struct backend_toeplitz {
 
     /* Order N of the transforms of a lattice of n x n, and bytes that open takes. */
     int (*order)(int n);
-    size_t (*bytes)(const toeplitz_shape *s, backend_type t);
+    size_t (*bytes)(const toeplitz_shape *s, toeplitz_type t);
 
-    /* A plan for products in type t, D or S; no values yet. close(NULL) is fine. */
-    status (*open)(backend_ctx *ctx, const toeplitz_shape *s, backend_type t,
+    /* A plan for products in type t; no values yet. close(NULL) is fine. */
+    status (*open)(backend_ctx *ctx, const toeplitz_shape *s, toeplitz_type t,
                    backend_toeplitz_plan **p);
     void (*close)(backend_toeplitz_plan *p);
     /* pairs[r nimage + c]: image r of the rows with image c of the columns. Allocates nothing. */
@@ -57,7 +63,8 @@ typedef struct backend_toeplitz {
     /* Y := alpha X op(A) + beta Y (side R, X and Y with nvec rows) or alpha op(A) X + beta Y (side
      * L, nvec columns); trans N or T. Columns (side R) of X and Y, or their rows (side L), are
      * numbered as those of the matrix; those of no image are neither read nor written. X and Y are
-     * different. Rows share transforms by pairs, so that bits depend on their place in the call.
+     * different; HALF: side R and trans N only. Rows share transforms by pairs, so that bits depend
+     * on their place in the call.
      */
     size_t (*workspace)(const backend_toeplitz_plan *p, int64_t nvec);
     status (*apply)(backend_toeplitz_plan *p, char side, char trans, int64_t nvec, double alpha,
@@ -66,9 +73,9 @@ typedef struct backend_toeplitz {
 } backend_toeplitz;
 
 /* Argument checks that every backend makes. */
-static inline bool toeplitz_shape_ok(const toeplitz_shape *s, backend_type t) {
+static inline bool toeplitz_shape_ok(const toeplitz_shape *s, toeplitz_type t) {
     bool fine = s->n >= 1 && s->n <= 16384 && s->nimage >= 0 && s->nimage <= 1024 &&
-                (t == BACKEND_D || t == BACKEND_S);
+                (t == TOEPLITZ_D || t == TOEPLITZ_S || t == TOEPLITZ_HALF);
     for (int i = 0; fine && i < s->nimage; i++) {
         fine = s->count[i] >= 0 && s->first[i] >= 0;
         for (int64_t k = 0; fine && k < s->count[i]; k++)

@@ -20,9 +20,6 @@
 #define CLONES
 #endif
 #define ALWAYS __attribute__((always_inline))
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wpsabi" /* of functions that are always inlined */
-#endif
 
 typedef struct { /* of a transform */
     int order, n, radix[32];
@@ -30,6 +27,8 @@ typedef struct { /* of a transform */
 
 struct backend_toeplitz_plan {
     backend_type type;
+    bool half;       /* X comes in halves */
+    int64_t columns; /* up to the last one of the matrix */
     int n, nimage;
     steps steps;
     size_t total; /* rows of all images */
@@ -91,6 +90,11 @@ static steps steps_of(int N) {
     return s;
 }
 
+/* Bytes of a real number of the transforms. */
+static size_t number_size(toeplitz_type t) {
+    return t == TOEPLITZ_D ? sizeof(double) : sizeof(float);
+}
+
 static size_t total_of(const toeplitz_shape *s) {
     size_t total = 0;
     for (int i = 0; i < s->nimage; i++)
@@ -108,9 +112,9 @@ static size_t load_bytes(int N) {
     return 128 * ((size_t)N * (size_t)N + 2 * (size_t)N);
 }
 
-static size_t bytes(const toeplitz_shape *s, backend_type t) {
+static size_t bytes(const toeplitz_shape *s, toeplitz_type t) {
     const size_t N = (size_t)order(s->n), g = (size_t)s->nimage;
-    return 2 * backend_size(t) * N * (N * g * g + 1) +
+    return 2 * number_size(t) * N * (N * g * g + 1) +
            (size_t)omp_get_max_threads() * load_bytes((int)N);
 }
 
@@ -163,16 +167,17 @@ static status aligned(size_t bytes, void **p) {
                : status_fail(MOAO_MEMORY, "no memory for %zu bytes of a Toeplitz matrix", bytes);
 }
 
-static status toeplitz_open(backend_ctx *ctx, const toeplitz_shape *s, backend_type t,
+static status toeplitz_open(backend_ctx *ctx, const toeplitz_shape *s, toeplitz_type t,
                             backend_toeplitz_plan **out) {
-    const size_t g = (size_t)s->nimage, total = total_of(s), number = 2 * backend_size(t);
+    const size_t g = (size_t)s->nimage, total = total_of(s), number = 2 * number_size(t);
     backend_toeplitz_plan *p = NULL;
     status st;
     (void)ctx;
     if (!toeplitz_shape_ok(s, t))
         TRY(status_fail(MOAO_INPUT, "toeplitz: a size or a place is out of range"));
     TRY(ALLOC(p, 1, "Toeplitz matrix"));
-    p->type = t;
+    p->type = t == TOEPLITZ_D ? BACKEND_D : BACKEND_S;
+    p->half = t == TOEPLITZ_HALF;
     p->n = s->n;
     p->nimage = s->nimage;
     p->steps = steps_of(order(s->n));
@@ -197,6 +202,8 @@ static status toeplitz_open(backend_ctx *ctx, const toeplitz_shape *s, backend_t
         p->first[i] = s->first[i];
         sort_places(s, i, from, p);
         from += s->count[i];
+        if (s->first[i] + s->count[i] > p->columns)
+            p->columns = s->first[i] + s->count[i];
     }
 done:
     if (st != MOAO_OK) {
@@ -231,7 +238,8 @@ static status toeplitz_load(backend_toeplitz_plan *p, const toeplitz_pair *pairs
 }
 
 static size_t workspace(const backend_toeplitz_plan *p, int64_t nvec) {
-    return nvec > 0 ? (size_t)p->nthread * block_bytes(p) : 0;
+    const size_t floats = p->half ? sizeof(float) * (size_t)(nvec * p->columns) : 0;
+    return nvec > 0 ? (size_t)p->nthread * block_bytes(p) + floats : 0;
 }
 
 static status apply(backend_toeplitz_plan *p, char side, char trans, int64_t nvec, double alpha,
@@ -239,6 +247,15 @@ static status apply(backend_toeplitz_plan *p, char side, char trans, int64_t nve
                     size_t lwork) {
     const bool left = side == 'L';
     const int64_t lanes = p->type == BACKEND_D ? 8 : 16;
+    if (lwork < workspace(p, nvec) || (p->half && (left || trans != 'N')))
+        return status_fail(MOAO_INPUT, "toeplitz: work is too small, or a side that is not there");
+    if (p->half && nvec > 0) {
+        float *floats = (float *)(void *)((char *)work + (size_t)p->nthread * block_bytes(p));
+        for (int64_t j = 0; j < p->columns; j++)
+            half_cpu_floats(nvec, (const backend_f16 *)x + j * ldx, floats + j * nvec);
+        x = floats;
+        ldx = nvec;
+    }
     const product q = {.nvec = nvec,
                        .alpha = alpha,
                        .beta = beta,
@@ -249,8 +266,6 @@ static status apply(backend_toeplitz_plan *p, char side, char trans, int64_t nve
                        .yv = left ? ldy : 1,
                        .yc = left ? 1 : ldy,
                        .turned = left != (trans != 'N')};
-    if (lwork < workspace(p, nvec))
-        return status_fail(MOAO_INPUT, "toeplitz: work is too small");
 #pragma omp parallel for schedule(dynamic) num_threads(p->nthread)
     for (int64_t v = 0; v < nvec; v += 2 * lanes) {
         void *mine = (char *)work + (size_t)omp_get_thread_num() * block_bytes(p);

@@ -10,58 +10,47 @@ typedef struct {
 #define VEC NAME(vec)
 #define CVEC NAME(cvec)
 
-static inline ALWAYS CVEC NAME(add)(CVEC a, CVEC b) {
-    return (CVEC){a.re + b.re, a.im + b.im};
-}
-
-static inline ALWAYS CVEC NAME(sub)(CVEC a, CVEC b) {
-    return (CVEC){a.re - b.re, a.im - b.im};
-}
-
-/* a w, w a number. */
-static inline ALWAYS CVEC NAME(times)(CVEC a, REAL re, REAL im) {
-    return (CVEC){a.re * re - a.im * im, a.re * im + a.im * re};
-}
-
-/* -i a. */
-static inline ALWAYS CVEC NAME(turn)(CVEC a) {
-    return (CVEC){a.im, -a.re};
-}
+/* Macros, because registers of 64 bytes are no arguments on every processor. TIMES: by a number;
+ * TURN: by -i. */
+#define ADD(a, b) ((CVEC){(a).re + (b).re, (a).im + (b).im})
+#define SUB(a, b) ((CVEC){(a).re - (b).re, (a).im - (b).im})
+#define TIMES(a, x, y) ((CVEC){(a).re * (x) - (a).im * (y), (a).re * (y) + (a).im * (x)})
+#define TURN(a) ((CVEC){(a).im, -(a).re})
 
 /* In place, the transform of 2, 3, 4 or 5 numbers. */
 static inline ALWAYS void NAME(small)(int r, CVEC *x) {
     if (r == 2) {
         const CVEC a = x[0], b = x[1];
-        x[0] = NAME(add)(a, b);
-        x[1] = NAME(sub)(a, b);
+        x[0] = ADD(a, b);
+        x[1] = SUB(a, b);
     } else if (r == 4) {
-        const CVEC a = NAME(add)(x[0], x[2]), b = NAME(sub)(x[0], x[2]);
-        const CVEC c = NAME(add)(x[1], x[3]), d = NAME(turn)(NAME(sub)(x[1], x[3]));
-        x[0] = NAME(add)(a, c);
-        x[1] = NAME(add)(b, d);
-        x[2] = NAME(sub)(a, c);
-        x[3] = NAME(sub)(b, d);
+        const CVEC a = ADD(x[0], x[2]), b = SUB(x[0], x[2]);
+        const CVEC c = ADD(x[1], x[3]), d = TURN(SUB(x[1], x[3]));
+        x[0] = ADD(a, c);
+        x[1] = ADD(b, d);
+        x[2] = SUB(a, c);
+        x[3] = SUB(b, d);
     } else if (r == 3) {
         const REAL s = (REAL)0.86602540378443864676, h = (REAL)0.5;
-        const CVEC a = NAME(add)(x[1], x[2]), d = NAME(turn)(NAME(sub)(x[1], x[2]));
+        const CVEC a = ADD(x[1], x[2]), d = TURN(SUB(x[1], x[2]));
         const CVEC m = {x[0].re - h * a.re, x[0].im - h * a.im}, t = {s * d.re, s * d.im};
-        x[0] = NAME(add)(x[0], a);
-        x[1] = NAME(add)(m, t);
-        x[2] = NAME(sub)(m, t);
+        x[0] = ADD(x[0], a);
+        x[1] = ADD(m, t);
+        x[2] = SUB(m, t);
     } else {
         const REAL c1 = (REAL)0.30901699437494742410, c2 = (REAL)-0.80901699437494742410;
         const REAL s1 = (REAL)0.95105651629515357212, s2 = (REAL)0.58778525229247312917;
-        const CVEC a = NAME(add)(x[1], x[4]), b = NAME(turn)(NAME(sub)(x[1], x[4]));
-        const CVEC c = NAME(add)(x[2], x[3]), d = NAME(turn)(NAME(sub)(x[2], x[3]));
+        const CVEC a = ADD(x[1], x[4]), b = TURN(SUB(x[1], x[4]));
+        const CVEC c = ADD(x[2], x[3]), d = TURN(SUB(x[2], x[3]));
         const CVEC m = {x[0].re + c1 * a.re + c2 * c.re, x[0].im + c1 * a.im + c2 * c.im};
         const CVEC n = {x[0].re + c2 * a.re + c1 * c.re, x[0].im + c2 * a.im + c1 * c.im};
         const CVEC t = {s1 * b.re + s2 * d.re, s1 * b.im + s2 * d.im};
         const CVEC u = {s2 * b.re - s1 * d.re, s2 * b.im - s1 * d.im};
-        x[0] = NAME(add)(x[0], NAME(add)(a, c));
-        x[1] = NAME(add)(m, t);
-        x[4] = NAME(sub)(m, t);
-        x[2] = NAME(add)(n, u);
-        x[3] = NAME(sub)(n, u);
+        x[0] = ADD(x[0], ADD(a, c));
+        x[1] = ADD(m, t);
+        x[4] = SUB(m, t);
+        x[2] = ADD(n, u);
+        x[3] = SUB(n, u);
     }
 }
 
@@ -81,7 +70,7 @@ static inline ALWAYS void NAME(step)(int r, int N, int done, const REAL *w, cons
             for (int q = 1; q < r; q++)
                 to[k + done * (q + r * j)] =
                     j == 0 ? x[q]
-                           : NAME(times)(x[q], w[2 * (j * q * done)], w[2 * (j * q * done) + 1]);
+                           : TIMES(x[q], w[2 * (j * q * done)], w[2 * (j * q * done) + 1]);
         }
 }
 
@@ -160,27 +149,25 @@ static CLONES void NAME(spectra)(const struct backend_toeplitz_plan *p, const to
 
 /* Column `column` of the block of 2 LANES vectors from v on: the first LANES are real parts, the
  * others imaginary. */
-static inline ALWAYS CVEC NAME(fetch)(const product *q, int64_t v, int64_t column) {
+static inline ALWAYS void NAME(fetch)(const product *q, int64_t v, int64_t column, CVEC *to) {
     const REAL *x = (const REAL *)q->x + v * q->xv + column * q->xc;
     const int64_t left = q->nvec - v;
-    CVEC z;
     if (q->xv == 1 && left >= 2 * LANES) {
-        memcpy(&z, x, sizeof z);
-        return z;
+        memcpy(to, x, sizeof *to);
+        return;
     }
     for (int l = 0; l < LANES; l++) {
-        z.re[l] = l < left ? x[l * q->xv] : 0;
-        z.im[l] = LANES + l < left ? x[(LANES + l) * q->xv] : 0;
+        to->re[l] = l < left ? x[l * q->xv] : 0;
+        to->im[l] = LANES + l < left ? x[(LANES + l) * q->xv] : 0;
     }
-    return z;
 }
 
-static inline ALWAYS void NAME(put)(const product *q, int64_t v, int64_t column, CVEC z) {
+/* The same of y, from a transform whose real and imaginary parts are exchanged. */
+static inline ALWAYS void NAME(put)(const product *q, int64_t v, int64_t column, const CVEC *from) {
     REAL *y = (REAL *)q->y + v * q->yv + column * q->yc;
     const REAL alpha = (REAL)q->alpha, beta = (REAL)q->beta;
     const int64_t left = q->nvec - v < 2 * LANES ? q->nvec - v : 2 * LANES;
-    z.re *= alpha;
-    z.im *= alpha;
+    CVEC z = {alpha * from->im, alpha * from->re};
     if (q->yv == 1 && left == 2 * LANES) {
         CVEC old = z;
         if (q->beta != 0) {
@@ -206,7 +193,7 @@ static inline ALWAYS void NAME(forward)(const struct backend_toeplitz_plan *p, c
             CVEC *to = strip + ((size_t)i * (size_t)n + (size_t)x) * (size_t)N;
             memset(line, 0, sizeof *line * (size_t)N);
             for (int64_t k = p->start[i * (n + 1) + x]; k < p->start[i * (n + 1) + x + 1]; k++)
-                line[p->y[k]] = NAME(fetch)(q, v, p->column[k]);
+                NAME(fetch)(q, v, p->column[k], &line[p->y[k]]);
             const CVEC *done = NAME(transform)(&p->steps, p->twiddle, line, other);
             memcpy(to, done, sizeof *to * (size_t)N);
         }
@@ -252,7 +239,7 @@ static inline ALWAYS void NAME(middle)(const struct backend_toeplitz_plan *p, bo
         }
         for (int kx = 0; kx < N; kx++)
             NAME(couple)
-            (p, turned, symbol + 2 * (size_t)(ky * N + kx) * (size_t)(g * g), in + kx, out + kx, N);
+        (p, turned, symbol + 2 * (size_t)(ky * N + kx) * (size_t)(g * g), in + kx, out + kx, N);
         for (int i = 0; i < g; i++) {
             const CVEC *done =
                 NAME(transform)(&p->steps, p->twiddle, out + (size_t)i * (size_t)N, other);
@@ -270,10 +257,8 @@ static inline ALWAYS void NAME(backward)(const struct backend_toeplitz_plan *p, 
         for (int x = 0; x < n; x++) {
             CVEC *from = strip + ((size_t)i * (size_t)n + (size_t)x) * (size_t)N;
             const CVEC *done = NAME(transform)(&p->steps, p->twiddle, from, other);
-            for (int64_t k = p->start[i * (n + 1) + x]; k < p->start[i * (n + 1) + x + 1]; k++) {
-                const CVEC z = done[p->y[k]];
-                NAME(put)(q, v, p->column[k], (CVEC){z.im, z.re});
-            }
+            for (int64_t k = p->start[i * (n + 1) + x]; k < p->start[i * (n + 1) + x + 1]; k++)
+                NAME(put)(q, v, p->column[k], &done[p->y[k]]);
         }
 }
 
@@ -307,3 +292,7 @@ static void NAME(add_diagonals)(const struct backend_toeplitz_plan *p, const pro
 
 #undef VEC
 #undef CVEC
+#undef ADD
+#undef SUB
+#undef TIMES
+#undef TURN

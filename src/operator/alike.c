@@ -104,7 +104,7 @@ void alike_close(engine *e, alike *a) {
     *a = (alike){0};
 }
 
-status alike_open(engine *e, backend_type t, alike *a) {
+status alike_open(engine *e, toeplitz_type t, alike *a) {
     status st = MOAO_OK;
     if (e->be->toeplitz == NULL)
         return status_fail(MOAO_INPUT, "the %s backend has no products by Fourier transforms",
@@ -114,7 +114,7 @@ status alike_open(engine *e, backend_type t, alike *a) {
     return st;
 }
 
-size_t alike_bytes(const engine *e, const alike *a, backend_type t) {
+size_t alike_bytes(const engine *e, const alike *a, toeplitz_type t) {
     size_t sum = 0;
     for (int k = 0; k < a->ngroup; k++)
         sum += e->be->toeplitz->bytes(&a->group[k].shape, t);

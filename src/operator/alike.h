@@ -24,11 +24,11 @@ typedef struct {
 /* Local. The groups of a system, without plans; every sensor is in one. free: fine on {0}. */
 status alike_init(const sys *s, alike *a);
 /* Local. Plans for products in type t on the engine's device. close frees all. */
-status alike_open(engine *e, backend_type t, alike *a);
+status alike_open(engine *e, toeplitz_type t, alike *a);
 void alike_close(engine *e, alike *a);
 
 /* Local. Bytes on the device of plans. */
-size_t alike_bytes(const engine *e, const alike *a, backend_type t);
+size_t alike_bytes(const engine *e, const alike *a, toeplitz_type t);
 size_t alike_workspace(const engine *e, const alike *a, int64_t nvec);
 
 /* Local. Values of the profile loaded, noise included, tip-tilt constants not. */

@@ -5,8 +5,8 @@
  * precision of what the solve has left. Factor and solve are the dense operator's, which is the
  * reference too. */
 #include "operator/alike.h"
-#include "operator/half.h"
 #include "operator/operator.h"
+#include "operator/tiptilt.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +70,7 @@ static int64_t find_runs(const sys *s, const alike *a, int *first, run *runs) {
 static void bytes(const linop_case *z, linop_bytes *b) {
     const size_t m = z->s->m, t = z->s->t, v = (size_t)z->rows, f = sizeof(float),
                  d = sizeof(double);
-    const size_t nk = (size_t)half_constants(z->s);
+    const size_t nk = (size_t)tiptilt_constants(z->s);
     alike a;
     size_t blocks = m * m / 2;
     if (alike_init(z->s, &a) == MOAO_OK)
@@ -106,9 +106,9 @@ static status take_memory(grid *x, const linop_setup *u) {
     TRY(engine_doubles(e, nk * nk, "tip-tilt constants", &x->constants));
     TRY(e->be->alloc_host(e->ctx, ((size_t)(nk * nk) + 1) * sizeof(double), (void **)&x->host));
     memset(x->host, 0, (size_t)(nk * nk) * sizeof(double));
-    TRY(alike_open(e, BACKEND_S, &x->like));
+    TRY(alike_open(e, TOEPLITZ_S, &x->like));
     TRY(engine_work(e, alike_workspace(e, &x->like, v)));
-    TRY(half_axes(e, x->axes));
+    TRY(tiptilt_axes(e, x->axes));
     st = e->be->half->cast_to_single(e->ctx, v, t, u->proj, v, x->proj, v);
 done:
     return st;
@@ -136,7 +136,7 @@ static status grid_open(engine *e, const linop_setup *u, linop **out) {
         goto done;
     x->base = (linop){.kind = &linop_grid, .e = e};
     x->v = u->size.rows;
-    x->nk = half_constants(e->s);
+    x->nk = tiptilt_constants(e->s);
     TRY(linop_dense.open(e, u, &x->exact));
     x->base.reference = x->exact;
     TRY(comm_agree(e->c, take_memory(x, u)));
@@ -177,9 +177,7 @@ static status grid_load(linop *base, const profile *p) {
     (void)p;
     report_phase("exposure: T of Cmm");
     TRY(engine_sync(e)); /* before what earlier work reads on the host changes */
-    for (int w = 0, k = 0; w < s->nsensor; w++)
-        for (int axis = 0; axis < 2 && s->sensors[w].lgs; axis++, k++)
-            x->host[k + k * nk] = 0.5 * matcov_tiptilt(e->mc, w);
+    tiptilt_halves(e, x->host);
     TRY(engine_copy(e, x->constants, x->host, nk * nk));
     TRY(alike_load(e, &x->like));
     for (int w = 0; w < s->nsensor; w++)

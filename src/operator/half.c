@@ -117,18 +117,19 @@ done:
     return st;
 }
 
-status half_axes(engine *e, double *axes) {
+/* Which measurements are of which laser star and axis, to the device. */
+static status send_axes(half *x) {
+    engine *e = x->base.e;
     const sys *s = e->s;
-    const int64_t count = e->m * half_constants(s);
     double *a = NULL;
     int k = 0;
     status st;
-    TRY(ALLOC(a, (size_t)count, "tip-tilt constants"));
+    TRY(ALLOC(a, (size_t)(e->m * x->nk), "tip-tilt constants"));
     for (int w = 0; w < s->nsensor; w++)
         for (int axis = 0; axis < 2 && s->sensors[w].lgs; axis++, k++)
             for (int i = 0; i < s->sensors[w].nsub; i++)
                 a[(int64_t)s->sensors[w].first + axis * s->sensors[w].nsub + i + k * e->m] = 1;
-    TRY(engine_copy(e, axes, a, count));
+    TRY(engine_copy(e, x->axes, a, e->m * x->nk));
     TRY(engine_sync(e));
 done:
     free(a);
@@ -153,7 +154,7 @@ static status prepare(half *x, const linop_setup *u) {
     const float none = 0;
     status st;
     TRY(take_arrays(x, u));
-    TRY(half_axes(e, x->axes));
+    TRY(send_axes(x));
     /* what lies above the diagonal stays 0 */
     TRY(e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', e->width, e->width, 1, &none, x->diag, e->width,
                     x->diag, 1, &none, x->diag, e->width, e->work, e->lwork));

@@ -180,7 +180,7 @@ static void test_products(void **state) {
             matrix a;
             backend_toeplitz_plan *p;
             make(&a, cases[i].n, cases[i].nimage, cases[i].step, cases[i].full);
-            must(be->toeplitz->open(ctx, &a.shape, (backend_type)t, &p));
+            must(be->toeplitz->open(ctx, &a.shape, (toeplitz_type)t, &p));
             for (int again = 0; again < 2; again++) {
                 must(be->toeplitz->load(p, a.pair));
                 for (int k = 0; k < 4; k++) {
@@ -199,6 +199,61 @@ static void test_products(void **state) {
         }
 }
 
+/* X in halves, whose largest number is near 2^15: relative error of Y as a whole. */
+static double half_error(const matrix *a, backend_toeplitz_plan *p, int64_t nvec) {
+    mat x = mat_new(BACKEND_S, nvec, a->m, 0), y = mat_new(BACKEND_S, nvec, a->m, 1);
+    const size_t lwork = be->toeplitz->workspace(p, nvec);
+    double sum = 0, size = 0;
+    backend_f16 *h;
+    void *work;
+    mat_fill(&x, 'A'), mat_fill(&y, 'A');
+    mat_up(&x), mat_up(&y);
+    must(be->alloc(ctx, sizeof *h * (size_t)(nvec * a->m), (void **)&h));
+    must(be->alloc(ctx, lwork, &work));
+    must(be->half->cast_to_half(ctx, BACKEND_S, nvec, a->m, 15, x.dev, x.ld, h, nvec));
+    must(be->toeplitz->apply(p, 'R', 'N', nvec, 0x1p-15, h, nvec, -0.5, y.dev, y.ld, work, lwork));
+    mat_down(&y);
+    mat before = y;
+    before.host = y.before;
+    for (int64_t j = 0; j < a->m; j++)
+        for (int64_t v = 0; v < nvec && in_image(a, j); v++) {
+            double want = -0.5 * creal(mat_get(&before, v, j));
+            for (int64_t i = 0; i < a->m; i++)
+                if (a->dense[i + j * a->m] != 0)
+                    want += a->dense[i + j * a->m] * creal(mat_get(&x, v, i));
+            const double gap = creal(mat_get(&y, v, j)) - want;
+            sum += gap * gap;
+            size += want * want;
+        }
+    be->release(ctx, h), be->release(ctx, work);
+    mat_free(&x), mat_free(&y);
+    return sqrt(sum / size);
+}
+
+static void test_halves(void **state) {
+    (void)state;
+    static const int cases[][5] = {/* n, images, step, whole, vectors */
+                                   {1, 2, 1, 1, 3},
+                                   {6, 1, 1, 0, 64},
+                                   {13, 6, 2, 0, 70},
+                                   {20, 2, 1, 1, 9}};
+    if (be->toeplitz == NULL)
+        skip();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        matrix a;
+        backend_toeplitz_plan *p;
+        make(&a, cases[i][0], cases[i][1], cases[i][2], cases[i][3]);
+        must(be->toeplitz->open(ctx, &a.shape, TOEPLITZ_HALF, &p));
+        must(be->toeplitz->load(p, a.pair));
+        const double e = half_error(&a, p, cases[i][4]);
+        print_message("%d x %d places, %d images: relative error %.1e\n", cases[i][0], cases[i][0],
+                      cases[i][1], e);
+        assert_true(e <= 1e-3);
+        be->toeplitz->close(p);
+        drop(&a);
+    }
+}
+
 /* Values loaded after others, and products of the same rows, give the same bits as at first. */
 static void test_bits(void **state) {
     (void)state;
@@ -215,8 +270,8 @@ static void test_bits(void **state) {
         mat x = mat_new((backend_type)t, nvec, a.m, 0);
         mat_fill(&x, 'A');
         mat_up(&x);
-        must(be->toeplitz->open(ctx, &a.shape, (backend_type)t, &p));
-        must(be->toeplitz->open(ctx, &a.shape, (backend_type)t, &q));
+        must(be->toeplitz->open(ctx, &a.shape, (toeplitz_type)t, &p));
+        must(be->toeplitz->open(ctx, &a.shape, (toeplitz_type)t, &q));
         must(be->toeplitz->load(p, b.pair));
         must(be->toeplitz->load(p, a.pair));
         must(be->toeplitz->load(q, a.pair));
@@ -252,24 +307,25 @@ static void test_refusals(void **state) {
     if (be->toeplitz == NULL)
         skip();
     make(&a, 6, 2, 1, false);
-    must(be->toeplitz->open(ctx, &a.shape, BACKEND_D, &p));
+    must(be->toeplitz->open(ctx, &a.shape, TOEPLITZ_D, &p));
     assert_int_equal(be->toeplitz->apply(p, 'R', 'N', 5, 1, &one, 5, 0, &one, 5, NULL, 0),
                      MOAO_INPUT);
     a.pair[0].step = 0;
     assert_int_equal(be->toeplitz->load(p, a.pair), MOAO_INPUT);
     be->toeplitz->close(p);
     a.place[0][0] = 36;
-    assert_int_equal(be->toeplitz->open(ctx, &a.shape, BACKEND_D, &p), MOAO_INPUT);
+    assert_int_equal(be->toeplitz->open(ctx, &a.shape, TOEPLITZ_D, &p), MOAO_INPUT);
     assert_null(p);
     a.place[0][0] = 0;
-    assert_int_equal(be->toeplitz->open(ctx, &a.shape, BACKEND_Z, &p), MOAO_INPUT);
+    assert_int_equal(be->toeplitz->open(ctx, &a.shape, (toeplitz_type)BACKEND_Z, &p), MOAO_INPUT);
     assert_non_null(strstr(status_message(), "toeplitz"));
     status_clear();
     drop(&a);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products), cmocka_unit_test(test_bits),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_halves), cmocka_unit_test(test_bits),
                                        cmocka_unit_test(test_refusals)};
     return RUN_ON_BACKENDS(tests);
 }

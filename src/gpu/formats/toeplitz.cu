@@ -4,6 +4,7 @@
 #include "gpu/core/arena.cuh"
 #include "gpu/core/common.cuh"
 #include "toeplitz_gpu.h"
+#include "toeplitz_half.cuh"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,8 +12,10 @@
 
 struct backend_toeplitz_plan {
     backend_ctx *ctx;
-    backend_type type;
+    backend_type type; /* of the transforms, or of the spectra before they become halves */
+    bool half;
     toeplitz_device d;
+    toeplitz_halves h;
     int64_t *count, *first; /* on the host */
     char *memory;
     toeplitz_pair *pairs; /* on the device */
@@ -22,9 +25,9 @@ struct backend_toeplitz_plan {
     int64_t room;
 };
 
-/* Least product of 2, 3 and 5 that is not below 2 n - 1. */
-static int order(int n) {
-    for (int N = 2 * n - 1;; N++) {
+/* Least product of 2, 3 and 5 that is not below `least`. */
+static int smooth(int least) {
+    for (int N = least;; N++) {
         int rest = N;
         for (int p = 2; p <= 5; p++)
             while (rest % p == 0)
@@ -32,6 +35,22 @@ static int order(int n) {
         if (rest == 1)
             return N;
     }
+}
+
+static int order(int n) {
+    return smooth(2 * n - 1);
+}
+
+/* Of halves a multiple of 8, as their products want it. */
+static int order_of(int n, toeplitz_type t) {
+    int N = order(n);
+    while (t == TOEPLITZ_HALF && N % 8 != 0)
+        N = smooth(N + 1);
+    return N;
+}
+
+static backend_type number_of(toeplitz_type t) {
+    return t == TOEPLITZ_D ? BACKEND_D : BACKEND_S;
 }
 
 static toeplitz_steps steps_of(int N) {
@@ -51,34 +70,75 @@ static size_t total_of(const toeplitz_shape *s) {
     return total;
 }
 
+/* The host's side of what is sent to the device. */
+struct host_arrays {
+    int *start, *y, *at, *image, *place;
+    int64_t *column, *first, *row;
+    char *twiddle;
+};
+
+/* What halves need beside. */
+static void lay_out_halves(gpu_arena *r, const toeplitz_shape *s, toeplitz_halves *h) {
+    const size_t order2 = (size_t)h->order * h->order;
+    h->to_y = gpu_take(r, (size_t)h->ldy * 2 * h->K, (__half **)NULL);
+    h->to_x = gpu_take(r, (size_t)h->ldx * 2 * h->N, (__half **)NULL);
+    h->from_x = gpu_take(r, (size_t)h->ldbx * 2 * h->nx, (__half **)NULL);
+    h->from_y = gpu_take(r, (size_t)h->ldby * s->n, (__half **)NULL);
+    h->symbol = gpu_take(r, (size_t)h->K * h->N * order2, (__half **)NULL);
+    h->scale = gpu_take(r, 2, (float **)NULL);
+}
+
+static int multiple(int n, int of) {
+    return (n + of - 1) / of * of;
+}
+
+static toeplitz_halves halves_of(const toeplitz_shape *s) {
+    toeplitz_halves h = {};
+    h.n = s->n, h.g = s->nimage, h.N = order_of(s->n, TOEPLITZ_HALF), h.K = h.N / 2 + 1;
+    h.nx = multiple(s->n, 4), h.order = multiple(2 * s->nimage, 16);
+    h.ldy = multiple(s->n, 8), h.ldx = multiple(2 * h.nx, 8), h.ldbx = multiple(2 * h.N, 8);
+    h.ldby = multiple(2 * h.K, 8), h.total = (int64_t)total_of(s);
+    return h;
+}
+
 /* Arrays of a plan, in order: what is sent from the host first. */
-static size_t lay_out(gpu_arena *r, const toeplitz_shape *s, backend_type t,
-                      backend_toeplitz_plan *p, int **start, int **y, int64_t **column,
-                      int64_t **first, char **twiddle) {
-    const size_t g = s->nimage, total = total_of(s), N = order(s->n), number = 2 * backend_size(t);
+static size_t lay_out(gpu_arena *r, const toeplitz_shape *s, toeplitz_type t,
+                      backend_toeplitz_plan *p, host_arrays *host) {
+    const size_t g = s->nimage, total = total_of(s), N = order_of(s->n, t);
+    const size_t number = 2 * backend_size(number_of(t));
     toeplitz_device *d = &p->d;
     p->room = 0;
     for (int i = 0; i < s->nimage; i++)
         p->room = s->count[i] > p->room ? s->count[i] : p->room;
     d->symbols = (int64_t)((g * g + 31) / 32 * 32);
-    d->start = gpu_take(r, g * (s->n + 1), start);
-    d->y = gpu_take(r, total, y);
-    d->column = gpu_take(r, total, column);
-    d->first = gpu_take(r, g, first);
-    d->twiddle = gpu_take(r, N * number, twiddle);
+    d->start = gpu_take(r, g * (s->n + 1), host ? &host->start : NULL);
+    d->y = gpu_take(r, total, host ? &host->y : NULL);
+    d->column = gpu_take(r, total, host ? &host->column : NULL);
+    d->first = gpu_take(r, g, host ? &host->first : NULL);
+    d->twiddle = gpu_take(r, N * number, host ? &host->twiddle : NULL);
+    if (t == TOEPLITZ_HALF) {
+        p->h = halves_of(s);
+        p->h.at = gpu_take(r, g * s->n * s->n, host ? &host->at : NULL);
+        p->h.image = gpu_take(r, total, host ? &host->image : NULL);
+        p->h.place = gpu_take(r, total, host ? &host->place : NULL);
+        p->h.column = gpu_take(r, total, host ? &host->row : NULL);
+        p->h.first = d->first;
+    }
     const size_t sent = r->used;
     d->symbol = gpu_take(r, N * N * d->symbols * number, (char **)NULL);
     p->pairs = gpu_take(r, g * g, (toeplitz_pair **)NULL);
     d->diagonals_from = p->diagonals_from = gpu_take(r, g + 1, (int **)NULL);
     d->diagonals = p->diagonals = gpu_take(r, g * g, (toeplitz_diagonal **)NULL);
     p->values = gpu_take(r, 2 * g * p->room, (double **)NULL);
+    if (t == TOEPLITZ_HALF)
+        lay_out_halves(r, s, &p->h);
     return sent;
 }
 
-static size_t bytes(const toeplitz_shape *s, backend_type t) {
+static size_t bytes(const toeplitz_shape *s, toeplitz_type t) {
     gpu_arena r = {NULL, NULL, 0};
     backend_toeplitz_plan none = {};
-    lay_out(&r, s, t, &none, NULL, NULL, NULL, NULL, NULL);
+    lay_out(&r, s, t, &none, NULL);
     return r.used;
 }
 
@@ -112,45 +172,66 @@ static void sort_places(const toeplitz_shape *s, int i, int64_t from, int *start
     start[0] = (int)from;
 }
 
-static status fill_plan(backend_toeplitz_plan *p, const toeplitz_shape *s) {
-    gpu_arena count = {NULL, NULL, 0}, r = {};
-    int *start, *y;
-    int64_t *column, *first, from = 0;
-    char *twiddle;
-    const size_t sent = lay_out(&count, s, p->type, p, NULL, NULL, NULL, NULL, NULL);
-    if (cudaMalloc((void **)&p->memory, count.used) != cudaSuccess) {
-        cudaGetLastError();
-        return status_fail(MOAO_MEMORY, "the GPU has no room for %zu bytes of a Toeplitz matrix",
-                           count.used);
-    }
-    r = gpu_arena{p->memory, (char *)malloc(sent), 0};
-    if (r.host == NULL)
-        return status_fail(MOAO_MEMORY, "no memory for a Toeplitz matrix");
-    char *host = r.host;
-    lay_out(&r, s, p->type, p, &start, &y, &column, &first, &twiddle);
+/* Rows of the matrix and places, both ways. */
+static void list_places(const toeplitz_shape *s, const host_arrays *host) {
+    int64_t row = 0;
     for (int i = 0; i < s->nimage; i++) {
-        sort_places(s, i, from, start, y, column);
-        first[i] = p->first[i] = s->first[i];
+        int *at = host->at + (int64_t)i * s->n * s->n;
+        for (int k = 0; k < s->n * s->n; k++)
+            at[k] = -1;
+        for (int64_t k = 0; k < s->count[i]; k++, row++) {
+            at[s->place[i][k]] = (int)k;
+            host->image[row] = i;
+            host->place[row] = s->place[i][k];
+            host->row[row] = s->first[i] + k;
+        }
+    }
+}
+
+static void fill_host(backend_toeplitz_plan *p, const toeplitz_shape *s, const host_arrays *host) {
+    int64_t from = 0;
+    for (int i = 0; i < s->nimage; i++) {
+        sort_places(s, i, from, host->start, host->y, host->column);
+        host->first[i] = p->first[i] = s->first[i];
         p->count[i] = s->count[i];
         from += s->count[i];
     }
     for (int k = 0; k < p->d.steps.order; k++) {
         const double a = 2 * acos(-1.0) * k / p->d.steps.order;
         if (p->type == BACKEND_D)
-            ((double2 *)twiddle)[k] = make_double2(cos(a), -sin(a));
+            ((double2 *)host->twiddle)[k] = make_double2(cos(a), -sin(a));
         else
-            ((float2 *)twiddle)[k] = make_float2((float)cos(a), (float)-sin(a));
+            ((float2 *)host->twiddle)[k] = make_float2((float)cos(a), (float)-sin(a));
     }
-    const cudaError_t e =
-        cudaMemcpyAsync(p->memory, host, sent, cudaMemcpyHostToDevice, p->ctx->main.stream);
-    const cudaError_t f = cudaStreamSynchronize(p->ctx->main.stream);
-    free(host);
-    CUDA_TRY(e);
-    CUDA_TRY(f);
-    return MOAO_OK;
+    if (p->half)
+        list_places(s, host);
 }
 
-static status open_plan(backend_ctx *ctx, const toeplitz_shape *s, backend_type t,
+static status fill_plan(backend_toeplitz_plan *p, const toeplitz_shape *s, toeplitz_type t) {
+    gpu_arena count = {NULL, NULL, 0};
+    host_arrays host = {};
+    const cudaStream_t stream = p->ctx->main.stream;
+    const size_t sent = lay_out(&count, s, t, p, NULL);
+    if (cudaMalloc((void **)&p->memory, count.used) != cudaSuccess) {
+        cudaGetLastError();
+        return status_fail(MOAO_MEMORY, "the GPU has no room for %zu bytes of a Toeplitz matrix",
+                           count.used);
+    }
+    char *mirror = (char *)malloc(sent + 1);
+    if (mirror == NULL)
+        return status_fail(MOAO_MEMORY, "no memory for a Toeplitz matrix");
+    gpu_arena r = {p->memory, mirror, 0};
+    lay_out(&r, s, t, p, &host);
+    fill_host(p, s, &host);
+    const cudaError_t e = cudaMemcpyAsync(p->memory, mirror, sent, cudaMemcpyHostToDevice, stream);
+    const cudaError_t f = cudaStreamSynchronize(stream);
+    free(mirror);
+    CUDA_TRY(e);
+    CUDA_TRY(f);
+    return p->half && s->nimage > 0 ? toeplitz_half_tables(stream, &p->h) : MOAO_OK;
+}
+
+static status open_plan(backend_ctx *ctx, const toeplitz_shape *s, toeplitz_type t,
                         backend_toeplitz_plan **out) {
     gpu_device_guard guard(ctx->device);
     *out = NULL;
@@ -160,11 +241,12 @@ static status open_plan(backend_ctx *ctx, const toeplitz_shape *s, backend_type 
     if (p == NULL)
         return status_fail(MOAO_MEMORY, "no memory for a Toeplitz matrix");
     p->ctx = ctx;
-    p->type = t;
+    p->type = number_of(t);
+    p->half = t == TOEPLITZ_HALF;
     p->d.n = s->n;
     p->d.g = s->nimage;
-    p->d.steps = steps_of(order(s->n));
-    p->d.lanes = toeplitz_lanes(t, p->d.steps.order);
+    p->d.steps = steps_of(order_of(s->n, t));
+    p->d.lanes = toeplitz_lanes(p->type, p->d.steps.order);
     p->count = (int64_t *)calloc(s->nimage + 1, sizeof *p->count);
     p->first = (int64_t *)calloc(s->nimage + 1, sizeof *p->first);
     status st = p->count && p->first ? MOAO_OK
@@ -172,7 +254,7 @@ static status open_plan(backend_ctx *ctx, const toeplitz_shape *s, backend_type 
     if (st == MOAO_OK && p->d.lanes == 0)
         st = status_fail(MOAO_INPUT, "toeplitz: lattices of %d places are too large", s->n);
     if (st == MOAO_OK)
-        st = fill_plan(p, s);
+        st = fill_plan(p, s, t);
     if (st != MOAO_OK) {
         close_plan(p);
         p = NULL;
@@ -229,7 +311,10 @@ static status load(backend_toeplitz_plan *p, const toeplitz_pair *pairs) {
     GPU_TRY(st);
     CUDA_TRY(cudaMemcpyAsync(p->pairs, pairs, g * g * sizeof *pairs, cudaMemcpyHostToDevice,
                              p->ctx->main.stream));
-    return toeplitz_spectra(p->ctx->main.stream, p->type, &p->d, p->pairs);
+    GPU_TRY(toeplitz_spectra(p->ctx->main.stream, p->type, &p->d, p->pairs));
+    return p->half ? toeplitz_half_symbols(p->ctx->main.stream, &p->h, (const float2 *)p->d.symbol,
+                                           p->d.symbols)
+                   : MOAO_OK;
 }
 
 /* Pairs of vectors at a time. */
@@ -248,6 +333,8 @@ static size_t full_bytes(const backend_toeplitz_plan *p, int64_t pairs) {
 }
 
 static size_t workspace(const backend_toeplitz_plan *p, int64_t nvec) {
+    if (p->half)
+        return toeplitz_half_work(&p->h, nvec);
     const int64_t pairs = pairs_of(p, nvec);
     return half_bytes(p, pairs) + 2 * full_bytes(p, pairs);
 }
@@ -262,8 +349,14 @@ static status apply(backend_toeplitz_plan *p, char side, char trans, int64_t nve
     const int64_t pairs = pairs_of(p, nvec);
     if (lwork < workspace(p, nvec))
         return status_fail(MOAO_INPUT, "toeplitz: work is too small");
+    if (p->half && (left || trans != 'N'))
+        return status_fail(MOAO_INPUT, "toeplitz: products in halves are X A");
     if (nvec == 0 || g == 0)
         return MOAO_OK;
+    if (p->half)
+        return toeplitz_half_apply(&p->ctx->main, &p->h, p->diagonals_from, p->diagonals, nvec,
+                                   (float)alpha, (const __half *)x, ldx, (float)beta, (float *)y,
+                                   ldy, (char *)work);
     toeplitz_job q = {};
     q.nvec = nvec, q.pairs = pairs, q.alpha = alpha, q.beta = beta;
     q.turned = left != (trans != 'N');
