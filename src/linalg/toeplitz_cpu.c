@@ -5,20 +5,14 @@
 #include "cpu_own.h"
 
 #include "backend/backend_toeplitz.h"
+#include "base/clones.h"
 
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The same code for several widths of registers, chosen when the program starts. No sums are
- * contracted, so that results do not depend on the choice. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
-    !defined(__SANITIZE_ADDRESS__)
-#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CLONES
-#endif
+/* Sums are not contracted, so that results do not depend on which clone runs. */
 #define ALWAYS __attribute__((always_inline))
 
 typedef struct { /* of a transform */

@@ -69,8 +69,7 @@ static inline ALWAYS void NAME(step)(int r, int N, int done, const REAL *w, cons
             to[k + done * r * j] = x[0];
             for (int q = 1; q < r; q++)
                 to[k + done * (q + r * j)] =
-                    j == 0 ? x[q]
-                           : TIMES(x[q], w[2 * (j * q * done)], w[2 * (j * q * done) + 1]);
+                    j == 0 ? x[q] : TIMES(x[q], w[2 * (j * q * done)], w[2 * (j * q * done) + 1]);
         }
 }
 
