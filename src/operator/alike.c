@@ -73,7 +73,8 @@ status alike_init(const sys *s, alike *a) {
         while (k < a->ngroup && (pitch = joint_pitch(s, &a->group[k], w)) == 0)
             k++;
         if (k == a->ngroup) {
-            a->group[a->ngroup++] = (alike_group){.pitch = pitch = s->sensors[w].nssp};
+            pitch = s->sensors[w].nssp;
+            a->ngroup++;
             TRY(ALLOC(a->group[k].sensor, n, "groups of sensors"));
         }
         a->group[k].pitch = pitch;
