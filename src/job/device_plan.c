@@ -68,7 +68,9 @@ status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o
     if (w->format == FORMAT_TLR) {
         kinds[n++] = &linop_tlr;
     } else {
-        if (w->mixed) {
+        if (w->format == FORMAT_GRID) {
+            kinds[n++] = &linop_grid;
+        } else if (w->mixed) {
             kinds[n++] = &linop_half;
             kinds[n++] = &linop_half_passing;
         }
