@@ -1,6 +1,6 @@
 #include "job/device_plan.h"
 
-#include "obsseq/phase.h"
+#include "obsseq/budget.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -44,6 +44,8 @@ void device_plan_make(const linop_kind *kind, const sys *s, const psf_opts *o, i
         p->target += kind->together ? one : 0;
         p->target += kind->share != NULL ? phase_share_bytes(s, o) : 0;
     }
+    if (o->budget)
+        add(p, "error budget", budget_bytes(s, psf_points_of(s, o), v, p->width));
     add(p, "sampled residual", (v + m) * (size_t)nsample * d);
     add(p, "tables of covariances", matcov_bytes(s, nlayer) + tables);
     add(p, "stationary averages, OTFs and PSFs", psf_device_bytes(s, o));

@@ -37,6 +37,7 @@ static status open_store(run *r, long *chunk, long *threads) {
                             .nexposure = r->u.a.nexposure,
                             .nlambda = r->u.o.nlambda,
                             .nbox = r->u.o.nbox,
+                            .nbudget = r->u.o.budget ? budget_count(&r->u.s) : 0,
                             .crop = par->output_psf == PSF_NONE ? 0 : r->u.o.crop,
                             .mixed = par->compute_precision == PRECISION_PARAM_MIXED ||
                                      !r->pl.kind->exact};
@@ -203,6 +204,7 @@ done:
 static status try_executor(run *r) {
     const obsseq_setup u = {.tor = run_tor_setup(r),
                             .ps = r->u.ps,
+                            .mirror = r->u.o.budget ? &r->mirror : NULL,
                             .edge = r->prec.edge,
                             .tolerance = r->u.par.compute_mixed_tolerance};
     int chunk;
@@ -233,6 +235,8 @@ status run_prepare_stages(run *r) {
     status st = ALLOC(r->dplus, (size_t)s->dm.nact * s->t, "command matrix D+");
     TRY(comm_agree(r->c, st));
     TRY(command_init(r->c, s, r->dplus));
+    if (r->u.o.budget)
+        TRY(mirror_budget_init(r->c, s, r->u.ps, r->dplus, &r->u.a, &r->mirror));
     verify_init(r->c, &r->u, r->dplus, &r->ver);
     const char *warning = machine_blas_warning();
     r->rep.flops[STAGE_SETUP] = r->pl.flops[STAGE_SETUP] / r->c->size;

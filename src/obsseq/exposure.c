@@ -108,6 +108,7 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     report_phase("exposure: profile");
     TRY(engine_meet(e, STAGE_EXPOSURE, comm_fault(e->c, "exposure")));
     TRY(phase_base(o, op));
+    TRY(engine_meet(e, STAGE_EXPOSURE, budget_prepare(&o->t, &o->budget, p)));
     if (!op->kind->differences || ex->mtt == NULL)
         TRY(engine_load(e, p));
     TRY(common_average(o, p, ex));
@@ -139,6 +140,8 @@ typedef struct { /* results of this rank, by target that it owns */
     double *scalars;
     float *images;
     size_t ns, np; /* of a target */
+    size_t nq;     /* of its scalars those that are not the error budget's */
+    double path;   /* of a radian at the first wavelength [m] */
     int first;     /* of them */
 } results;
 
@@ -181,6 +184,8 @@ static status start_psf(obsseq *o, const linop *op, int k) {
     const double from = report_now();
     if (st == MOAO_OK)
         st = target_sums(o, op, k);
+    if ((st = team_agree(t, st)) == MOAO_OK)
+        st = budget_lag(&o->t, &o->budget, k, phase_of(&o->phase, &o->t, k));
     TIMED_WAIT(o->t.e.rep, STAGE_PSF, st = team_agree(t, st));
     if (st == MOAO_OK && t->group_size > 1)
         TIMED_WAIT(o->t.e.rep, STAGE_PSF,
@@ -201,6 +206,9 @@ static status finish_psf(obsseq *o, int k, results *r) {
     TRY(comm_fault(o->t.e.c, "device"));
     TRY(o->img->collect(o->imager, k % PSF_SLOTS, r->scalars + i * r->ns,
                         r->images != NULL ? r->images + i * r->np : NULL));
+    if (o->budget.mirror != NULL)
+        budget_fill(&o->t, &o->budget, k, r->scalars[i * r->ns + 2] * r->path * r->path,
+                    r->scalars + i * r->ns + r->nq);
     engine_progress(&o->t.e);
     st = !o->t.e.in_step && comm_alarmed(o->t.e.c) ? MOAO_INTERNAL : MOAO_OK;
 done:
@@ -299,7 +307,9 @@ status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accura
     tor *t = &o->t;
     int first, most;
     team_owned(&t->t, &t->ch, t->t.member, &first, &most);
-    results r = {.ns = (size_t)b->nlambda * (3 + (size_t)b->nbox),
+    results r = {.ns = store_scalars(b->nlambda, b->nbox, b->nbudget),
+                 .nq = store_scalars(b->nlambda, b->nbox, 0),
+                 .path = psf_wavelength(o->ps, 0) / (2 * M_PI),
                  .np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop,
                  .first = first};
     report *rep = t->e.rep;

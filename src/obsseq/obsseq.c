@@ -39,6 +39,7 @@ status obsseq_open(const obsseq_setup *u, obsseq *o, int *chunk) {
     TRY(comm_agree(u->tor.c, take_imager(o)));
     TRY(tor_take(&o->t, &u->tor, chunk));
     TRY(comm_agree(u->tor.c, phase_open(&o->t, u->ps, &o->phase)));
+    TRY(comm_agree(u->tor.c, budget_open(&o->t, u->ps, u->mirror, &o->budget)));
 done:
     if (st != MOAO_OK)
         obsseq_close(o);
@@ -51,6 +52,7 @@ void obsseq_close(obsseq *o) {
         if (o->img != NULL)
             o->img->close(o->imager);
         phase_close(&o->t, &o->phase);
+        budget_close(&o->t, &o->budget);
         e->be->release(e->ctx, o->sum);
         e->be->release(e->ctx, o->mtt);
         e->be->release(e->ctx, o->truth);
@@ -70,7 +72,8 @@ status obsseq_forms(obsseq *o, const profile *p, bool shifted, const probe *look
 
 /* Ranks make PSFs of consecutive targets, in the order of the ranks. */
 status obsseq_collect(const tor *t, const double *scalars, const float *images, result_block *b) {
-    const int ns = b->nlambda * (3 + b->nbox), np = b->nlambda * b->crop * b->crop;
+    const int ns = (int)store_scalars(b->nlambda, b->nbox, b->nbudget),
+              np = b->nlambda * b->crop * b->crop;
     const comm *c = t->e.c;
     MPI_Datatype of_scalars, of_image; /* an int counts targets */
     int *count = NULL, mine, k0;

@@ -5,6 +5,7 @@
 #ifndef MOAO_OBSSEQ_H
 #define MOAO_OBSSEQ_H
 
+#include "obsseq/budget.h"
 #include "obsseq/phase.h"
 #include "obsseq/probe.h"
 #include "psf/psf.h"
@@ -14,6 +15,7 @@
 typedef struct { /* borrowed */
     tor_setup tor;
     psf *ps;
+    const mirror_budget *mirror; /* NULL: no error budget */
     int edge; /* of an operator that is not exact: the target that is computed in both ways */
     double tolerance; /* largest difference of a Strehl ratio or ensquared energy of it */
 } obsseq_setup;
@@ -26,6 +28,7 @@ typedef struct {
     const backend_psf *img;
     backend_imager *imager;
     phase_term phase;
+    budget_term budget;
     double *sum, *mtt;  /* on the device, stationary averages: of Y + Y', of P Ctt P' */
     double *truth;      /* rows of P Ctt P' */
     double *average;    /* pinned: mtt on its way */

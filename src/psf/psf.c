@@ -267,6 +267,10 @@ double psf_grid_pixel(const psf *p) {
     return p->pixel;
 }
 
+double psf_wavelength(const psf *p, int ilambda) {
+    return p->lambda[ilambda];
+}
+
 double psf_image_pixel(const psf *p, int ilambda) {
     return p->lambda[ilambda] / (p->N * p->pixel);
 }

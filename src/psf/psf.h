@@ -22,6 +22,7 @@ typedef struct { /* what the parameters ask for */
     double jitter[2];    /* rms of the image's motion along x and y [rad] */
     double static_rms;   /* of the static error's path [m] */
     double static_power; /* its spectrum is f^-power */
+    bool budget;         /* with phase: the terms of the variance are wanted (obsseq/budget.h) */
 } psf_opts;
 
 typedef struct psf psf; /* plans, OTF_tel, autocorrelation of the influence function, weights */
@@ -50,6 +51,7 @@ void psf_free(psf *p);
 int psf_grid_size(const psf *p); /* N */
 int psf_crop_size(const psf *p);
 double psf_grid_pixel(const psf *p);               /* [m] */
+double psf_wavelength(const psf *p, int ilambda);  /* [m] */
 double psf_image_pixel(const psf *p, int ilambda); /* lambda/(N pixel) [rad] */
 size_t psf_bytes(const sys *s, const psf_opts *o); /* memory that psf_init takes, for the plan */
 
@@ -86,11 +88,31 @@ status psf_accumulate_phase(const psf *p, size_t a0, size_t na, const double *y,
                             const double *ct, size_t ldct, double *sum);
 /* Bytes that it takes on a rank with na rows and some threads, for the plan. */
 size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads);
+
+/* What follows needs psf_opts.phase too. The points stand in rows (psf_lattice_rows); the influence
+ * functions of the actuators that reach row j at its points, nact x n, column-major (NULL: sizes
+ * only). Elsewhere they are nil. Local. */
+typedef struct {
+    int first, n;      /* points of the row */
+    int act, nact;     /* actuators that reach them */
+    const int *column; /* [n] places of the points in their row; borrowed */
+} psf_strip;
+int psf_lattice_rows(const psf *p);
+psf_strip psf_influence(const psf *p, int j, double *out);
+/* sum[separation of x' and x] += q(x', x) for all points x' and those x of row j: q is points x n,
+ * column-major. Local. */
+void psf_add_by_separation(const psf *p, int j, const double *q, double *sum);
+/* Structure function of the turbulence at the separations [m^2], 0 where there are no pairs; and
+ * the mean over all pairs of points of such a function. Local; the first allocates. */
+status psf_structure(const psf *p, const profile *prof, double *d);
+double psf_pair_mean(const psf *p, const double *d);
 /* Add what all targets have in common under a profile. Local; allocates. */
 status psf_phase_common(const psf *p, const profile *prof, double *sum);
 /* What psf_compute adds to the sums: the ideal fitting error of psf_fit_init, or with
  * psf_opts.phase what of the turbulence is not in them; and the errors that no loop corrects. */
 status psf_rest_init(const psf *p, const profile *prof, psf_fit **f);
+/* Variances over the pupil of the errors that no loop corrects [m^2]. */
+void psf_errors_variance(const psf *p, double *jitter, double *fixed);
 
 /* PSF of one target and exposure at one wavelength from the summed M (unnormalised: psf divides by
  * sum w_a w_b; of sum(delta) and sum(-delta) the mean counts). `f` NULL: no fitting error.

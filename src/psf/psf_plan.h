@@ -65,9 +65,9 @@ struct psf {
     int *tap_y;        /* [2 P - 1] the same for v */
     double *tap_wy;    /* [2 P - 1][PHASE_TAPS] */
 
-    size_t nerrors;         /* P^2, or 0: there are none */
-    double *errors;         /* [P][P] D of jitter and static error at LAMBDA_REF, one quadrant */
-    double errors_variance; /* of both [rad^2] */
+    size_t nerrors;        /* P^2, or 0: there are none */
+    double *errors;        /* [P][P] D of jitter and static error at LAMBDA_REF, one quadrant */
+    double errors_part[2]; /* variances of the two [rad^2] */
     double *kernel; /* [2 reach + 1] one axis of A(rho)/d_t^2, which is a product over the axes */
     double *tel;    /* [P][P] OTF_tel, one quadrant */
     int *vmax;      /* [P] largest |v| inside the support, for each u */
