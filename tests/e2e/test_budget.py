@@ -8,6 +8,8 @@ import unittest
 
 import numpy as np
 
+import reference as ref
+
 from astropy.io import fits
 
 from moao_case import Run
@@ -25,8 +27,12 @@ CASE = case(STARS, 6, diameter=3, obscuration=0.2, targets=[(3, -2), (-10, 6)], 
             errors={"jitter": [6, 3], "windshake": [2, 5], "static_rms": 60}, psf={"wavelengths": [1.65, 2.2]})
 
 
-def run(c=CASE, *overrides, slope="points", **kw):
-    return Run(json.dumps({**c, "sensors": [{**s, "slope": slope} for s in c["sensors"]]}, indent=1) + "\n", *overrides, **kw)
+def of(slope, c=CASE):
+    return {**c, "sensors": [{**s, "slope": slope} for s in c["sensors"]]}
+
+
+def run(c, *overrides, **kw):
+    return Run(json.dumps(c, indent=1) + "\n", *overrides, **kw)
 
 
 def table(r):
@@ -65,7 +71,11 @@ class Direct(Truth):
             - 2 * self.cross(Ks, cov_phase(self.x, self.targets[t], ts, self.layers, self.slope))
         K = self.IF @ W
         at = np.cumsum([0] + [2 * s.nsub for s in self.sensors])
-        out["STAR"] = np.array([self.variance(K[:, a:b] @ self.noise[a:b, a:b] @ K[:, a:b].T) for a, b in zip(at, at[1:])])
+        noise = [ref.noise(s, self.layers) for s in self.sensors]
+        for s, n in zip(self.sensors, noise):                # the constant of a laser star is no noise
+            if s.key["type"] == "lgs":
+                n -= np.kron(np.eye(2), np.full((s.nsub, s.nsub), ref.tiptilt(s, self.layers)))
+        out["STAR"] = np.array([self.variance(K[:, a:b] @ n @ K[:, a:b].T) for a, b, n in zip(at, at[1:], noise)])
         out["NOISE"] = out["STAR"].sum()
         delay, late = self.delay, self.cross(K, self.phase(self.x, t))
         self.delay = 0.
@@ -78,8 +88,8 @@ class Direct(Truth):
 
 class Terms(unittest.TestCase):
     def test_every_term(self):
-        for slope in ("points",):
-            truth, r = Direct(CASE, slope), run(slope=slope)
+        for slope in ("points", "gradient"):
+            truth, r = Direct(of(slope), slope), run(of(slope))
             got = table(r)
             for t in range(2):
                 want = truth.budget(t)
