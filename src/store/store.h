@@ -14,12 +14,12 @@
 
 typedef struct { /* results of targets t0 .. t0+nt-1 under one exposure */
     int exposure, t0, nt, nlambda, nbox, crop;
-    int nbudget; /* terms of the error budget, 0: none */
     /* [nt][store_scalars]: of each wavelength strehl, fwhm [rad], variance [rad^2], ee of each box;
      * then the terms (obsseq/budget.h) [m^2] */
     double *scalars;
     float *images; /* [nt][nlambda][crop][crop], or NULL when no PSF is wanted */
     bool mixed;    /* computed in mixed precision */
+    int nbudget;   /* terms of the error budget, 0: none */
 } result_block;
 
 /* Numbers that are kept of a target and exposure. */
@@ -29,9 +29,10 @@ static inline size_t store_scalars(int nlambda, int nbox, int nbudget) {
 
 typedef struct {           /* the run whose results a store holds */
     const char *effective; /* text of the effective parameters (params_effective_text) */
-    int ntarget, nexposure, nlambda, nbox, nbudget;
-    int crop;   /* side of the images, 0: none are kept */
-    bool mixed; /* exposures may be in mixed precision */
+    int ntarget, nexposure, nlambda, nbox;
+    int crop;    /* side of the images, 0: none are kept */
+    bool mixed;  /* exposures may be in mixed precision */
+    int nbudget; /* terms of the error budget, 0: none */
 } store_run;
 
 typedef struct { /* what the user allows */
