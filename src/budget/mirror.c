@@ -22,12 +22,18 @@
 #define MOST_SCALES 16 /* outer scales, before they are taken from a table */
 #define RIDGE 1e-13    /* of the mean of G's diagonal, where its factor needs one */
 
+typedef struct { /* a row of points, and the influence functions that reach it there */
+    psf_strip s;
+    double *influence; /* nact x n */
+} strip;
+
 typedef struct {
     const sys *s;
     const psf *p;
     const double *dplus;
     int v, t, np, rows;
-    double *strip; /* influence functions of a row of points */
+    strip *strips; /* [rows] */
+    size_t most;   /* numbers of the largest strip's influence functions */
     double *mean;  /* [v] of each influence function over the points */
     double *g;     /* v x v */
     double *fit;   /* v x v: (points times) the inverse of G among commands without piston */
@@ -96,13 +102,14 @@ void mirror_budget_of(const mirror_budget *b, const profile *p, double *fitting,
 static void fill_shapes(work *k) {
     const int v = k->v;
     for (int j = 0; j < k->rows; j++) {
-        const psf_strip z = psf_influence(k->p, j, k->strip);
+        const psf_strip z = k->strips[j].s;
+        const double *influence = k->strips[j].influence;
         if (z.n == 0 || z.nact == 0)
             continue;
         for (int i = 0; i < z.n; i++)
             for (int b = 0; b < z.nact; b++)
-                k->mean[z.act + b] += k->strip[(size_t)i * (size_t)z.nact + (size_t)b] / k->np;
-        cblas_dsyrk(CblasColMajor, CblasLower, CblasNoTrans, z.nact, z.n, 1.0 / k->np, k->strip,
+                k->mean[z.act + b] += influence[(size_t)i * (size_t)z.nact + (size_t)b] / k->np;
+        cblas_dsyrk(CblasColMajor, CblasLower, CblasNoTrans, z.nact, z.n, 1.0 / k->np, influence,
                     z.nact, 1.0, k->g + (size_t)z.act * (size_t)(v + 1), v);
     }
     cblas_dsyr(CblasColMajor, CblasLower, v, -1.0, k->mean, 1, k->g, v);
@@ -149,20 +156,27 @@ done:
     return st;
 }
 
-/* out (points x n) = A b, b: v x n. */
+/* out (points x n) = A b, b: v x n. A row of points a thread. */
 static void shapes_of(const work *k, const double *b, int n, double *out) {
+    const int blas = openblas_get_num_threads();
+    openblas_set_num_threads(1);
+#pragma omp parallel for schedule(dynamic)
     for (int l = 0; l < k->rows; l++) {
-        const psf_strip z = psf_influence(k->p, l, k->strip);
+        const psf_strip z = k->strips[l].s;
         if (z.n > 0 && z.nact > 0)
-            cblas_dgemm(CblasColMajor, CblasTrans, CblasNoTrans, z.n, n, z.nact, 1.0, k->strip,
-                        z.nact, b + z.act, k->v, 0.0, out + z.first, k->np);
+            cblas_dgemm(CblasColMajor, CblasTrans, CblasNoTrans, z.n, n, z.nact, 1.0,
+                        k->strips[l].influence, z.nact, b + z.act, k->v, 0.0, out + z.first, k->np);
         else
             for (int i = 0; i < n; i++)
                 memset(out + (size_t)i * (size_t)k->np + z.first, 0, (size_t)z.n * sizeof *out);
     }
+    openblas_set_num_threads(blas);
+#pragma omp parallel for schedule(static)
     for (int i = 0; i < n; i++) {
         double *column = out + (size_t)i * (size_t)k->np;
-        const double mean = cblas_ddot(k->v, k->mean, 1, b + (size_t)i * (size_t)k->v, 1);
+        double mean = 0;
+        for (int a = 0; a < k->v; a++)
+            mean += k->mean[a] * b[(size_t)i * (size_t)k->v + (size_t)a];
         for (int x = 0; x < k->np; x++)
             column[x] -= mean;
     }
@@ -170,38 +184,62 @@ static void shapes_of(const work *k, const double *b, int n, double *out) {
 
 /* --- fitting error */
 
-/* q += the projector P, by separations: of the rows of points that a rank has. */
-static status add_projector(const comm *c, work *k, double *q) {
-    double *b = NULL, *a = NULL, *shapes = NULL;
-    int most = 1;
-    status st;
-    for (int j = 0; j < k->rows; j++) {
-        const int n = psf_influence(k->p, j, NULL).n;
-        most = n > most ? n : most;
+/* Of Z = IF fit IF'/points at the points of a row: its diagonal, and Z 1 = IF fit mean. */
+static void row_of_projector(const work *k, const double *command, int j, double *diagonal,
+                             double *sum, double *room) {
+    const strip *z = &k->strips[j];
+    if (z->s.n == 0 || z->s.nact == 0)
+        return;
+    cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, z->s.nact, z->s.n, z->s.nact,
+                1.0 / k->np, k->fit + (size_t)z->s.act * (size_t)(k->v + 1), k->v, z->influence,
+                z->s.nact, 0.0, room, z->s.nact);
+    for (int i = 0; i < z->s.n; i++) {
+        const double *f = z->influence + (size_t)i * (size_t)z->s.nact;
+        diagonal[z->s.first + i] =
+            cblas_ddot(z->s.nact, room + (size_t)i * (size_t)z->s.nact, 1, f, 1);
+        sum[z->s.first + i] = cblas_ddot(z->s.nact, command + z->s.act, 1, f, 1);
     }
-    TRY(ALLOC(a, (size_t)k->v * (size_t)most, "influence functions of a row"));
-    TRY(ALLOC(b, (size_t)k->v * (size_t)most, "commands of a row of points"));
-    TRY(ALLOC(shapes, (size_t)k->np * (size_t)most, "shapes of a row of points"));
-    for (int j = c->rank; j < k->rows; j += c->size) {
-        const psf_strip z = psf_influence(k->p, j, k->strip);
-        for (int i = 0; i < z.n; i++) { /* columns of A' */
-            double *column = a + (size_t)i * (size_t)k->v;
-            for (int x = 0; x < k->v; x++)
-                column[x] = -k->mean[x] / k->np;
-            for (int x = 0; x < z.nact; x++)
-                column[z.act + x] += k->strip[(size_t)i * (size_t)z.nact + (size_t)x] / k->np;
-        }
-        if (z.n == 0)
-            continue;
-        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, k->v, z.n, k->v, 1.0, k->fit, k->v,
-                    a, k->v, 0.0, b, k->v);
-        shapes_of(k, b, z.n, shapes);
-        psf_add_by_separation(k->p, j, shapes, q);
+}
+
+/* This rank's part of tr(P Cphi) for structure functions d (by separation) of each outer scale,
+ * P = M Z M. Sums over pairs give Z(x, x) - Z(x', x); what M and the diagonal add needs the sum of
+ * d from each point to all the others alone. */
+static status add_projector(const comm *c, work *k, int n, double *const *d, double *out) {
+    const size_t nsep = psf_sep_count(k->p), np = (size_t)k->np, v = (size_t)k->v;
+    double *pairs = NULL, *none = NULL, *command = NULL, *point = NULL, *room = NULL;
+    status st;
+    TRY(ALLOC(pairs, nsep, "shapes of the mirror by separation"));
+    TRY(ALLOC(none, v, "commands"));
+    TRY(ALLOC(command, v, "commands"));
+    TRY(ALLOC(point, 3 * np, "shapes at the points"));
+    TRY(ALLOC(room, k->most, "influence functions"));
+    double *diagonal = point, *sum = point + np, *all = point + 2 * np, total = 0;
+    const size_t a0 = v * (size_t)c->rank / (size_t)c->size,
+                 a1 = v * ((size_t)c->rank + 1) / (size_t)c->size;
+    TRY(psf_accumulate_phase(k->p, a0, a1 - a0, k->fit + a0, v, none, 0, pairs));
+    for (size_t i = 0; i < nsep; i++)
+        pairs[i] *= 0.25 / k->np;
+    cblas_dgemv(CblasColMajor, CblasNoTrans, k->v, k->v, 1.0, k->fit, k->v, k->mean, 1, 0.0,
+                command, 1);
+    for (int j = 0; j < k->rows; j++)
+        row_of_projector(k, command, j, diagonal, sum, room);
+    for (size_t x = 0; x < np; x++) {
+        sum[x] /= k->np;
+        total += sum[x] / k->np;
+    }
+    for (int i = 0; i < n; i++) {
+        for (size_t x = 0; x < nsep; x++)
+            out[i] += 0.5 * pairs[x] * d[i][x];
+        psf_pair_sums(k->p, d[i], all);
+        for (size_t x = 0; c->rank == 0 && x < np; x++)
+            out[i] -= 0.5 * all[x] * (diagonal[x] - 2 * sum[x] + total);
     }
 done:
-    free(a);
-    free(b);
-    free(shapes);
+    free(pairs);
+    free(none);
+    free(command);
+    free(point);
+    free(room);
     return st;
 }
 
@@ -296,14 +334,17 @@ done:
 
 static status open_work(work *k, mirror_budget *b) {
     const size_t v = (size_t)k->v;
-    size_t strip = 1;
     status st;
+    k->most = 1;
+    TRY(ALLOC(k->strips, (size_t)k->rows, "rows of points"));
     for (int j = 0; j < k->rows; j++) {
-        const psf_strip z = psf_influence(k->p, j, NULL);
-        const size_t n = (size_t)z.n * (size_t)z.nact;
-        strip = n > strip ? n : strip;
+        strip *z = &k->strips[j];
+        z->s = psf_influence(k->p, j, NULL);
+        const size_t n = (size_t)z->s.n * (size_t)z->s.nact;
+        k->most = n > k->most ? n : k->most;
+        TRY(ALLOC(z->influence, n, "influence functions"));
+        psf_influence(k->p, j, z->influence);
     }
-    TRY(ALLOC(k->strip, strip, "influence functions"));
     TRY(ALLOC(k->mean, v, "influence functions"));
     TRY(ALLOC(k->fit, v * v, "shapes of the mirror"));
     TRY(ALLOC(k->sums, 2 * (size_t)b->n, "variances"));
@@ -316,26 +357,29 @@ done:
 /* This rank's part of the variances. */
 static status add_all(const comm *c, work *k, mirror_budget *b) {
     const size_t nsep = psf_sep_count(k->p);
-    double *q = NULL, *d = NULL, strength = 1, none = 0;
+    double *projected = NULL, **d = NULL, strength = 1, none = 0;
     status st;
-    TRY(ALLOC(q, nsep, "shapes of the mirror by separation"));
-    TRY(ALLOC(d, nsep, "structure function by separation"));
+    TRY(ALLOC(projected, (size_t)b->n, "variances"));
+    TRY(ALLOC(d, (size_t)b->n, "structure functions"));
     fill_shapes(k);
     TRY(fill_inverse(k));
-    TRY(add_projector(c, k, q));
     for (int i = 0; i < b->n; i++) {
         const profile one = {.nlayer = 1, .h = &none, .L0 = &b->L0[i], .strength = &strength};
-        TRY(psf_structure(k->p, &one, d));
-        const double turbulence = c->rank == 0 ? 0.5 * psf_pair_mean(k->p, d) : 0;
-        k->sums[i] = turbulence;
-        for (size_t x = 0; x < nsep; x++)
-            k->sums[i] += 0.5 * q[x] * d[x] / k->np;
+        TRY(ALLOC(d[i], nsep, "structure function by separation"));
+        TRY(psf_structure(k->p, &one, d[i]));
+    }
+    TRY(add_projector(c, k, b->n, d, projected));
+    for (int i = 0; i < b->n; i++) {
+        const double turbulence = c->rank == 0 ? 0.5 * psf_pair_mean(k->p, d[i]) : 0;
+        k->sums[i] = turbulence - projected[i] / k->np;
         k->sums[b->n + i] = turbulence;
     }
     st = add_truth(c, k, b);
 done:
-    free(q);
+    for (int i = 0; d != NULL && i < b->n; i++)
+        free(d[i]);
     free(d);
+    free(projected);
     return st;
 }
 
@@ -363,7 +407,9 @@ status mirror_budget_init(const comm *c, const sys *s, const psf *p, const doubl
         b->aliasing[i] = k.sums[b->n + i] - k.sums[i];
     }
 done:
-    free(k.strip);
+    for (int j = 0; k.strips != NULL && j < k.rows; j++)
+        free(k.strips[j].influence);
+    free(k.strips);
     free(k.mean);
     free(k.fit);
     free(k.sums);
@@ -389,13 +435,16 @@ size_t mirror_budget_bytes(const sys *s) {
 size_t mirror_budget_work(const sys *s, const psf_opts *o) {
     const size_t v = (size_t)s->dm.nact, np = psf_points_of(s, o), t = s->t;
     const size_t most = t > np ? t : np;
-    return (2 * v * v + PANEL * (2 * np + most + t + 2 * v) + 2 * psf_sep_count_of(s, o)) *
-           sizeof(double);
+    const size_t reach = (size_t)fmin((double)v, 14 * sqrt((double)v)); /* actuators of a strip */
+    const size_t panel = PANEL * (np + most + t + v), pairs = 20 * psf_sep_count_of(s, o);
+    return (2 * v * v + np * reach + (panel > pairs ? panel : pairs)) * sizeof(double) +
+           psf_phase_work(s, o, v, 1);
 }
 
 double mirror_budget_flops(const sys *s, const psf_opts *o) {
     const double v = s->dm.nact, t = (double)s->t, np = (double)psf_points_of(s, o);
-    /* inverse, commands of the points, weights of slopes; shapes reach few rows of actuators */
-    return v * v * v + 2 * v * v * (np + t) + 2 * v * t * t +
-           2 * np * (np + t) * fmin(v, 14 * sqrt(v));
+    const double reach = fmin(v, 14 * sqrt(v)); /* actuators of a strip */
+    /* inverse, weights of slopes; shapes of the truth sensor's slopes, and of the points */
+    return v * v * v + 2 * v * v * t + 2 * v * t * t + 2 * np * (t + v) * reach +
+           4 * np * sqrt(np) * v;
 }

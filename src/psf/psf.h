@@ -99,9 +99,8 @@ typedef struct {
 } psf_strip;
 int psf_lattice_rows(const psf *p);
 psf_strip psf_influence(const psf *p, int j, double *out);
-/* sum[separation of x' and x] += q(x', x) for all points x' and those x of row j: q is points x n,
- * column-major. Local. */
-void psf_add_by_separation(const psf *p, int j, const double *q, double *sum);
+/* all[x] = sum over the points x' of a function of their separation. Local. */
+void psf_pair_sums(const psf *p, const double *d, double *all);
 /* Structure function of the turbulence at the separations [m^2], 0 where there are no pairs; and
  * the mean over all pairs of points of such a function. Local; the first allocates. */
 status psf_structure(const psf *p, const profile *prof, double *d);

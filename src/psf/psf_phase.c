@@ -168,16 +168,17 @@ static void command_rows(const work *k, int j) {
                     k->na);
 }
 
-void psf_add_by_separation(const psf *p, int j, const double *q, double *sum) {
-    const psf_strip s = psf_influence(p, j, NULL);
-    for (int i = 0; i < s.n; i++) {
-        const double *from = q + (size_t)i * (size_t)p->np;
-        for (int l = 0; l < p->lattice; l++) {
-            double *to = sum + separation(p, j, l - j, -p->point_column[s.first + i]);
-            for (int b = p->point_row[l]; b < p->point_row[l + 1]; b++)
-                to[p->point_column[b]] += from[b];
+void psf_pair_sums(const psf *p, const double *d, double *all) {
+#pragma omp parallel for schedule(dynamic)
+    for (int j = 0; j < p->lattice; j++)
+        for (int a = p->point_row[j]; a < p->point_row[j + 1]; a++) {
+            all[a] = 0;
+            for (int l = 0; l < p->lattice; l++) {
+                const double *from = d + separation(p, j, l - j, -p->point_column[a]);
+                for (int b = p->point_row[l]; b < p->point_row[l + 1]; b++)
+                    all[a] += from[p->point_column[b]];
+            }
         }
-    }
 }
 
 /* z(x') = sum_a IF_a(x') g_a on the whole lattice for n points: along x in even and in odd rows,
