@@ -53,6 +53,15 @@ static status open_store(run *r, long *chunk, long *threads) {
     for (int e = 0; e < r->u.a.nexposure; e++)
         for (int k = 0; k < r->u.s.ntarget; k++)
             r->done[cell(r, e, k)] = store_done(r->st, e, k);
+    if (r->u.o.map != NULL) {
+        const long sum = (long)r->u.map.sum, then = store_get_fact(r->st, "static_map", sum);
+        if (then != sum)
+            TRY(status_fail(MOAO_INPUT,
+                            "%s: --resume with another errors.static_map than that of the run; "
+                            "put it back, or start again with --overwrite",
+                            r->dir));
+        TRY(store_set_fact(r->st, "static_map", sum));
+    }
     TRY(reuse_fact(r, "chunk", chunk));
     TRY(reuse_fact(r, "threads", threads));
     TRY(store_set_fact(r->st, "ranks", r->c->size));

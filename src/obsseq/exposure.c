@@ -117,7 +117,7 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     st = ex->fit == NULL ? psf_rest_init(o->ps, p, &ex->fit) : MOAO_OK;
     if (st == MOAO_OK) {
         psf_fit_model_init(ex->fit, &fit);
-        st = o->img->load(o->imager, &fit);
+        st = o->last->load(o->last_imager, &fit);
     }
     st = engine_meet(e, STAGE_EXPOSURE, st);
 done:
@@ -176,6 +176,20 @@ done:
     return st;
 }
 
+/* Images of the sums, where those are or on the host. */
+static status make_images(obsseq *o, int slot) {
+    engine *e = &o->t.e;
+    const int64_t nsep = (int64_t)psf_sep_count(o->ps);
+    status st;
+    if (o->host_sum == NULL)
+        return o->last->compute(o->last_imager, slot, o->sum, o->mtt);
+    TRY(engine_copy(e, o->host_sum, o->sum, nsep));
+    TRY(engine_sync(e));
+    st = o->last->compute(o->last_imager, slot, o->host_sum, o->average);
+done:
+    return st;
+}
+
 /* PSFs of the k-th target from its Y. Collective in the group. */
 static status start_psf(obsseq *o, const linop *op, int k) {
     const team *t = &o->t.t;
@@ -193,7 +207,7 @@ static status start_psf(obsseq *o, const linop *op, int k) {
                    MPI_Reduce(owner == t->member ? MPI_IN_PLACE : o->sum, o->sum,
                               (int)psf_sep_count(o->ps), MPI_DOUBLE, MPI_SUM, owner, t->group));
     if (st == MOAO_OK && owner == t->member)
-        st = o->img->compute(o->imager, k % PSF_SLOTS, o->sum, o->mtt);
+        st = make_images(o, k % PSF_SLOTS);
     if (op->kind->in_step) /* elsewhere the device makes them while the next target is computed */
         o->psf_seconds += report_now() - from;
     return st;
@@ -205,8 +219,8 @@ static status finish_psf(obsseq *o, int k, results *r) {
     report_phase("exposure: results");
     TRY(comm_fault(o->t.e.c, "psf"));
     TRY(comm_fault(o->t.e.c, "device"));
-    TRY(o->img->collect(o->imager, k % PSF_SLOTS, r->scalars + i * r->ns,
-                        r->images != NULL ? r->images + i * r->np : NULL));
+    TRY(o->last->collect(o->last_imager, k % PSF_SLOTS, r->scalars + i * r->ns,
+                         r->images != NULL ? r->images + i * r->np : NULL));
     if (o->budget.mirror != NULL)
         budget_fill(&o->t, &o->budget, k, r->scalars[i * r->ns + 2] * r->path * r->path,
                     r->scalars + i * r->ns + r->nq);

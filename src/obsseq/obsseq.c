@@ -21,6 +21,14 @@ static status take_imager(obsseq *o) {
     o->img = psf_backend(e->be);
     psf_model_init(o->ps, &model);
     TRY(o->img->open(e->ctx, &model, &o->imager));
+    o->last = o->img;
+    o->last_imager = o->imager;
+    if (psf_is_mapped(o->ps) && e->be != &backend_cpu) {
+        o->last = psf_backend(&backend_cpu);
+        o->last_imager = NULL;
+        TRY(e->be->alloc_host(e->ctx, nsep * sizeof(double), (void **)&o->host_sum));
+        TRY(o->last->open(e->ctx, &model, &o->last_imager));
+    }
     TRY(engine_doubles(e, (int64_t)nsep, "a stationary average", &o->sum));
     TRY(engine_doubles(e, (int64_t)nsep, "a stationary average", &o->mtt));
     TRY(e->be->alloc_host(e->ctx, nsep * sizeof(double), (void **)&o->average));
@@ -50,8 +58,11 @@ done:
 void obsseq_close(obsseq *o) {
     const engine *e = &o->t.e;
     if (e->ctx != NULL) {
+        if (o->last != o->img)
+            o->last->close(o->last_imager);
         if (o->img != NULL)
             o->img->close(o->imager);
+        e->be->release_host(e->ctx, o->host_sum);
         phase_close(&o->t, &o->phase);
         budget_close(&o->t, &o->budget);
         e->be->release(e->ctx, o->sum);

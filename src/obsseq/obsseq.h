@@ -27,6 +27,10 @@ typedef struct {
     double tolerance;
     const backend_psf *img;
     backend_imager *imager;
+    const backend_psf *last; /* what makes images of the sums: img, or where a static map is there
+                                the CPU's, with an imager and sums of its own */
+    backend_imager *last_imager;
+    double *host_sum; /* pinned */
     phase_term phase;
     budget_term budget;
     double *sum, *mtt;  /* on the device, stationary averages: of Y + Y', of P Ctt P' */

@@ -8,6 +8,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+typedef struct { /* a static error over the pupil, whose centre is that of the array */
+    int nx, ny;
+    double pixel; /* [m] */
+    double *path; /* [ny][nx] optical path, y slow [m]; NAN: none */
+} psf_map;
+/* The path at a point of the pupil [m]: between the nearest pixels that have one; NAN. Local. */
+double psf_map_path(const psf_map *m, double x, double y);
+
 typedef struct { /* what the parameters ask for */
     int nlambda;
     const double *lambda; /* [nlambda] [m], borrowed */
@@ -22,6 +30,7 @@ typedef struct { /* what the parameters ask for */
     double jitter[2];    /* rms of the image's motion along x and y [rad] */
     double static_rms;   /* of the static error's path [m] */
     double static_power; /* its spectrum is f^-power */
+    const psf_map *map;  /* a static error that is known beside it, NULL: none; borrowed */
     bool budget;         /* with phase: the terms of the variance are wanted (obsseq/budget.h) */
 } psf_opts;
 
@@ -45,6 +54,8 @@ typedef struct {    /* what follows from sizes alone */
 /* Local; allocates nothing. The same errors as psf_init. */
 status psf_sizes_of(const sys *s, const psf_opts *o, psf_sizes *sizes);
 
+/* Whether a static map is there: then images are made on the host (psf_backend of the CPU). */
+bool psf_is_mapped(const psf *p);
 /* Local; plans are made once per rank. `s` is borrowed. */
 status psf_init(const sys *s, const psf_opts *o, psf **p);
 void psf_free(psf *p);
