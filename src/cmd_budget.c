@@ -23,7 +23,7 @@ const char cmd_budget_usage[] =
     "\n"
     "  --target T     of one target, its number from 1 or its name (default: all)\n"
     "  --exposure E   of one exposure, from 1 (default: the long exposure)\n"
-    "  --csv          every target, exposure and term, a line each target and exposure\n"
+    "  --csv          every term, a line for each target and exposure\n"
     "  --json         the table as JSON\n";
 
 #define NAME 48
