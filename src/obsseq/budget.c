@@ -28,7 +28,7 @@ bool budget_lags(const sys *s, const profile *p) {
 
 size_t budget_bytes(const sys *s, size_t points, size_t rows, size_t width) {
     const size_t v = (size_t)s->dm.nact, few = budget_points(points) + 32;
-    return (rows * v + few * (width + 2 * rows + 4) + 2 * BLOCK * width) * sizeof(double);
+    return (rows * (v + width) + few * (width + 2 * rows + 4) + 2 * BLOCK * width) * sizeof(double);
 }
 
 size_t budget_target_bytes(const sys *s) {
@@ -138,6 +138,7 @@ status budget_open(tor *t, const psf *ps, const mirror_budget *mirror, budget_te
     TRY(engine_doubles(e, n * rows, "W Cpm' of a target", &b->few.room));
     TRY(engine_doubles(e, n * rows, "influence functions", &b->weight));
     TRY(engine_doubles(e, rows * v, "shapes of the mirror", &b->shape));
+    TRY(engine_doubles(e, rows * e->width, "shapes of a panel of W", &b->product));
     TRY(engine_doubles(e, dots > n ? dots : n, "products of the error budget", &b->dots));
     TRY(engine_array(e, (size_t)n * sizeof(void *), "an error budget", (void **)&b->columns));
     TRY(e->be->alloc_host(e->ctx,
@@ -157,8 +158,8 @@ done:
 
 void budget_close(tor *t, budget_term *b) {
     const engine *e = &t->e;
-    void *const device[] = {b->few.x,  b->few.y, b->few.cpm, b->few.room,
-                            b->weight, b->shape, b->dots,    b->columns};
+    void *const device[] = {b->few.x, b->few.y,   b->few.cpm, b->few.room, b->weight,
+                            b->shape, b->product, b->dots,    b->columns};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         e->be->release(e->ctx, device[i]);
     e->be->release_host(e->ctx, b->ends);
@@ -172,14 +173,16 @@ void budget_close(tor *t, budget_term *b) {
 
 /* --- noise */
 
-/* gain[3 i] = scale W(:, j+i)'(z(:, i)) for n columns, z: nlrow x n: this rank's rows of it. */
-static status add_gains(tor *t, budget_term *b, int k, int64_t j, int64_t n, double scale,
-                        double *gain) {
+/* gain[3 i] = scale W(:, i)'(G W)(:, i) for n columns of this rank's rows of W and, in b->product,
+ * of G W. */
+static status add_gains(tor *t, budget_term *b, const double *w, int64_t ld, int64_t n,
+                        double scale, double *gain) {
     engine *e = &t->e;
     const int64_t rows = t->t.nlrow, whole = n / BLOCK, rest = n % BLOCK;
     const double zero = 0;
-    double *w = t->w[k] + j * t->ld;
+    double *mine;
     status st = MOAO_OK;
+    memcpy(&mine, &w, sizeof mine); /* batches are lists of what may be written */
     if (rows == 0)
         return st;
     for (int part = 0; part < 2 && st == MOAO_OK; part++) { /* whole blocks, then what is left */
@@ -189,8 +192,8 @@ static status add_gains(tor *t, budget_term *b, int k, int64_t j, int64_t n, dou
             continue;
         st = e->be->batch->gemm(e->ctx, BACKEND_D, 'T', 'N', count, batch_size(width),
                                 batch_size(width), batch_size(rows), &scale,
-                                batch_strided(w + from * t->ld, t->ld, BLOCK * t->ld),
-                                batch_strided(t->z + from * rows, rows, BLOCK * rows), &zero,
+                                batch_strided(mine + from * ld, ld, BLOCK * ld),
+                                batch_strided(b->product + from * rows, rows, BLOCK * rows), &zero,
                                 batch_strided(b->dots, width, BLOCK * BLOCK));
         if (st == MOAO_OK)
             st = engine_copy(e, b->ends, b->dots, count * width * (part == 0 ? BLOCK : width));
@@ -202,51 +205,62 @@ static status add_gains(tor *t, budget_term *b, int k, int64_t j, int64_t n, dou
     return st;
 }
 
-/* z = G W(:, j:j+n): this rank's rows. Collective in the group. */
-static status shape_columns(tor *t, budget_term *b, int k, int64_t j, int64_t n) {
+/* b->product = G w, w: n columns of W. Collective in the group. */
+static status shape_columns(tor *t, budget_term *b, const double *w, int64_t ld, int64_t n) {
     engine *e = &t->e;
     const int64_t rows = t->t.nlrow, v = t->t.nrow;
-    const double *w = t->w[k] + j * t->ld;
-    int64_t ld = t->ld;
     if (t->t.group_size > 1) {
-        TIMED_WAIT(e->rep, STAGE_EXPOSURE, team_rows(&t->t, (size_t)n, w, t->ld, b->full));
+        TIMED_WAIT(e->rep, STAGE_EXPOSURE, team_rows(&t->t, (size_t)n, w, ld, b->full));
         w = b->full;
         ld = v;
     }
     e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(rows * n) * (double)v;
-    return rows == 0
-               ? MOAO_OK
-               : engine_gemm(e, 'N', 'N', rows, n, v, 1.0, b->shape, rows, w, ld, 0.0, t->z, rows);
+    return rows == 0 ? MOAO_OK
+                     : engine_gemm(e, 'N', 'N', rows, n, v, 1.0, b->shape, rows, w, ld, 0.0,
+                                   b->product, rows);
+}
+
+/* Gains of n slopes of an axis of the k-th target from column j on, `to` those of the first's
+ * subaperture; of x slopes with those of y, too, which lie nsub columns on. */
+static status panel_gains(tor *t, budget_term *b, int k, int axis, int64_t j, int64_t nsub,
+                          int64_t n, double *to) {
+    const double *w;
+    int64_t ld;
+    status st = tor_w_columns(t, t->op, k, j, n, &w, &ld);
+    if ((st = team_agree(&t->t, st)) != MOAO_OK)
+        return st;
+    st = shape_columns(t, b, w, ld, n);
+    if (st == MOAO_OK)
+        st = add_gains(t, b, w, ld, n, 1.0, to + axis);
+    if (st == MOAO_OK && axis == 0)
+        st = tor_w_columns(t, t->op, k, j + nsub, n, &w, &ld);
+    if (st == MOAO_OK && axis == 0)
+        st = add_gains(t, b, w, ld, n, 2.0, to + 2);
+    TIMED_WAIT(t->e.rep, STAGE_EXPOSURE, st = team_agree(&t->t, st));
+    return st;
 }
 
 /* Gains of the k-th target. */
 static status target_gains(tor *t, budget_term *b, int k) {
     const sys *s = t->e.s;
     const size_t all = 3 * (s->m / 2);
+    const int64_t step = tor_step(t, t->op);
     double *gain = b->gains + (size_t)k * all;
     status st = MOAO_OK;
     for (int w = 0; w < s->nsensor; w++) {
-        const sensor *o = &s->sensors[w];
-        const int64_t first = (int64_t)o->first, nsub = o->nsub;
+        const int64_t first = (int64_t)s->sensors[w].first, nsub = s->sensors[w].nsub;
         double *to = gain + 3 * (first / 2);
         for (int axis = 0; axis < 2; axis++)
             for (int64_t i = 0, n; i < nsub; i += n) {
-                n = engine_width(&t->e, i, nsub);
-                const int64_t j = first + axis * nsub + i;
-                if (st == MOAO_OK)
-                    st = shape_columns(t, b, k, j, n);
-                if (st == MOAO_OK)
-                    st = add_gains(t, b, k, j, n, 1.0, to + 3 * i + axis);
-                if (st == MOAO_OK && axis == 0)
-                    st = add_gains(t, b, k, j + nsub, n, 2.0, to + 3 * i + 2);
-                TIMED_WAIT(t->e.rep, STAGE_EXPOSURE, st = team_agree(&t->t, st));
-                if (st != MOAO_OK)
-                    return st;
+                n = nsub - i < step ? nsub - i : step;
+                n = n < t->e.width ? n : t->e.width;
+                TRY(panel_gains(t, b, k, axis, first + axis * nsub + i, nsub, n, to + 3 * i));
             }
     }
     if (t->t.group_size > 1)
         TIMED_WAIT(t->e.rep, STAGE_EXPOSURE,
                    MPI_Allreduce(MPI_IN_PLACE, gain, (int)all, MPI_DOUBLE, MPI_SUM, t->t.group));
+done:
     return st;
 }
 
@@ -281,11 +295,12 @@ static status send_columns(tor *t, budget_term *b, int slot, const double *ct) {
     return t->e.be->copy(t->e.ctx, b->columns, bytes, list, bytes, bytes, 1);
 }
 
-status budget_lag(tor *t, budget_term *b, int k, const double *ct) {
+status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct) {
     engine *e = &t->e;
     const int64_t rows = t->t.nlrow, n = b->few.n;
     const double one = 1, minus = -1, zero = 0;
     const int slot = k % PSF_SLOTS;
+    const int64_t most = tor_step(t, op), step = most < e->width ? most : e->width;
     double *ends = b->ends + slot * n;
     status st;
     if (b->mirror == NULL || !b->lags)
@@ -294,8 +309,8 @@ status budget_lag(tor *t, budget_term *b, int k, const double *ct) {
     memset(ends, 0, (size_t)n * sizeof *ends);
     TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), false));
     for (int64_t j = 0, cols; j < e->m; j += cols) {
-        cols = engine_width(e, j, e->m);
-        TRY(phase_columns(t, &b->few, NULL, k, j, cols));
+        cols = e->m - j < step ? e->m - j : step;
+        TRY(phase_columns(t, &b->few, op, true, k, j, cols));
     }
     if (rows > 0) {
         const batch_dim each = batch_size(1);

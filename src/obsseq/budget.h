@@ -14,14 +14,15 @@
 typedef struct {
     const mirror_budget *mirror; /* NULL: no terms are wanted */
     const psf *ps;
-    phase_term few; /* points at which the lag is taken, and W Cpm' there */
-    int *at;        /* [few.n] their numbers among all */
-    double *shape;  /* on the device: rows of G, nlrow x nrow */
-    double *weight; /* influence functions at those points without their means, nlrow x few.n */
-    double *full;   /* in a group of ranks: all rows of a panel of W */
-    double *dots;   /* on the device: blocks of W'G W, or products of the points' columns */
-    double *ends;   /* pinned: of them, what is on its way to the host */
-    void **columns; /* on the device: columns of W Cpm' at those points */
+    phase_term few;  /* points at which the lag is taken, and W Cpm' there */
+    int *at;         /* [few.n] their numbers among all */
+    double *shape;   /* on the device: rows of G, nlrow x nrow */
+    double *weight;  /* influence functions at those points without their means, nlrow x few.n */
+    double *product; /* on the device: G times a panel of W, nlrow x width */
+    double *full;    /* in a group of ranks: all rows of a panel of W */
+    double *dots;    /* on the device: blocks of W'G W, or products of the points' columns */
+    double *ends;    /* pinned: of them, what is on its way to the host */
+    void **columns;  /* on the device: columns of W Cpm' at those points */
     void **column_hosts; /* pinned: PSF_SLOTS lists of them */
     double *gains;       /* [targets][m/2][3]: W_x'G W_x, W_y'G W_y, 2 W_x'G W_y of a subaperture */
     double *noise;       /* [m/2][3] of the exposure [arcsec^2] */
@@ -52,7 +53,7 @@ status budget_prepare(tor *t, budget_term *b, const profile *p);
 /* Collective in the group. The lag of the k-th target, whose W Cpm' is ct; the target is aimed
  * anew.
  */
-status budget_lag(tor *t, budget_term *b, int k, const double *ct);
+status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct);
 /* Local, where the work of the target is done: its terms [m^2], out[budget_count]; total: variance
  * of its images [m^2]. */
 void budget_fill(const tor *t, const budget_term *b, int k, double total, double *out);

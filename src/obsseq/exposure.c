@@ -206,7 +206,7 @@ static status start_psf(obsseq *o, linop *op, int k) {
     if (st == MOAO_OK)
         st = target_sums(o, op, k);
     if ((st = team_agree(t, st)) == MOAO_OK)
-        st = budget_lag(&o->t, &o->budget, k, phase_of(&o->phase, &o->t, k));
+        st = budget_lag(&o->t, &o->budget, op, k, phase_of(&o->phase, &o->t, k));
     TIMED_WAIT(o->t.e.rep, STAGE_PSF, st = team_agree(t, st));
     if (st == MOAO_OK && t->group_size > 1)
         TIMED_WAIT(o->t.e.rep, STAGE_PSF,
