@@ -22,6 +22,8 @@ typedef const backend *plugin_entry(__typeof__(status_set) *set, char *why, size
 static struct {
     backend table; /* with checked operations */
     backend_lowrank lowrank;
+    backend_matcov matcov;
+    backend_psf psf;
     bool usable;
     char why[512];
 } plugin;
@@ -105,6 +107,14 @@ static void take_table(const backend *own) {
 #define CHECK(op) plugin.lowrank.op = checked_##op;
     LOWRANK_CHECKED(CHECK)
 #undef CHECK
+    if (own->matcov != NULL) {
+        checked_matcov(own->matcov, &plugin.matcov);
+        plugin.table.matcov = &plugin.matcov;
+    }
+    if (own->psf != NULL) {
+        checked_psf(own->psf, &plugin.psf);
+        plugin.table.psf = &plugin.psf;
+    }
     plugin.table.batch = &checked_batch;
     plugin.table.half = &checked_half;
     plugin.table.sparse = &checked_sparse;
