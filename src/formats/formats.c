@@ -237,7 +237,7 @@ status format_check(format *f, const format_source *s, int samples, uint64_t see
             for (int64_t j = 0; j < c.n; j++) {
                 const double e = fabs(c.host[i + j * few] - c.host[c.n * c.few + j + i * c.n]);
                 sum += e * e;
-                largest = e > largest || !(e <= largest) ? e : largest;
+                largest = isnan(largest) || e <= largest ? largest : e;
             }
     }
     *rms = f->info.error = sqrt(sum / ((double)samples * (double)c.n));
