@@ -117,6 +117,11 @@ void format_describe(const format *f, format_info *info) {
     *info = f->info;
 }
 
+void format_parts(const format *f, format_part *part, void *arg) {
+    if (f->is->parts)
+        f->is->parts(f, part, arg);
+}
+
 status format_upload(const format *f, const void *host, size_t bytes, void **device) {
     status st = f->be->alloc(f->ctx, bytes, device);
     if (st == MOAO_OK)

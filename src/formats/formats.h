@@ -31,6 +31,7 @@
 #define format_describe moao_format_describe
 #define format_close moao_format_close
 #define format_compress moao_format_compress
+#define format_parts moao_format_parts
 #define format_points_open moao_format_points_open
 #define format_points_close moao_format_points_close
 
@@ -136,6 +137,12 @@ MOAO_PUBLIC status format_solve(const format *f, char trans, int64_t nvec, void 
 MOAO_PUBLIC status format_compress(format *f, double tol, char weights, int samples);
 
 MOAO_PUBLIC void format_describe(const format *f, format_info *info);
+
+/* Every block of the matrix in the format's order: rows row .. row + rows, columns col .. col +
+ * cols, of that rank; rank -1: dense. For pictures and statistics; kinds without blocks have none.
+ */
+typedef void format_part(void *arg, int64_t row, int64_t rows, int64_t col, int64_t cols, int rank);
+MOAO_PUBLIC void format_parts(const format *f, format_part *part, void *arg);
 
 /* A source of a kernel's entries at points: at[dim i + d], n of them (the array is borrowed). */
 MOAO_PUBLIC status format_points_open(const backend *be, backend_ctx *ctx, formats_kernel kernel,

@@ -326,6 +326,25 @@ done:
     return st;
 }
 
+static void parts(const format *f, format_part *part, void *arg) {
+    const h2 *h = (const h2 *)f;
+    const tree *t = &h->t;
+    for (int64_t a = 0; a < h->far_of.count; a++)
+        for (int64_t e = h->far_of.first[a]; e < h->far_of.first[a + 1]; e++) {
+            const int64_t b = h->far_of.item[e];
+            int l = 0;
+            while (tree_node(l + 1, 0) <= a)
+                l++;
+            part(arg, t->first[a], t->size[a], t->first[b], t->size[b],
+                 (int)h->level[l].rank[a - tree_node(l, 0)]);
+        }
+    for (int64_t i = 0; i < h->near_of.count; i++)
+        for (int64_t e = h->near_of.first[i]; e < h->near_of.first[i + 1]; e++) {
+            const int64_t a = tree_node(t->levels, i), b = tree_node(t->levels, h->near_of.item[e]);
+            part(arg, t->first[a], t->size[a], t->first[b], t->size[b], -1);
+        }
+}
+
 const format_table format_h2 = {.kind = FORMAT_H2,
                                 .name = "H2",
                                 .bytes = bytes,
@@ -334,4 +353,5 @@ const format_table format_h2 = {.kind = FORMAT_H2,
                                 .close = close_h2,
                                 .workspace = workspace,
                                 .apply = apply,
-                                .compress = h2_compress};
+                                .compress = h2_compress,
+                                .parts = parts};

@@ -189,6 +189,23 @@ done:
     return st;
 }
 
+static void parts(const format *f, format_part *part, void *arg) {
+    const hss *h = (const hss *)f;
+    const tree *t = &h->t;
+    for (int l = 1; l <= t->levels; l++)
+        for (int64_t i = 0; i < tree_nodes(l); i++) {
+            const int64_t a = tree_node(l, i), b = tree_node(l, i ^ 1);
+            if (t->size[a] > 0 && t->size[b] > 0)
+                part(arg, t->first[a], t->size[a], t->first[b], t->size[b],
+                     (int)h->level[l].rank[i]);
+        }
+    for (int64_t i = 0; i < tree_nodes(t->levels); i++) {
+        const int64_t a = tree_node(t->levels, i);
+        if (t->size[a] > 0)
+            part(arg, t->first[a], t->size[a], t->first[a], t->size[a], -1);
+    }
+}
+
 const format_table format_hss = {.kind = FORMAT_HSS,
                                  .name = "HSS",
                                  .bytes = bytes,
@@ -199,4 +216,5 @@ const format_table format_hss = {.kind = FORMAT_HSS,
                                  .apply = apply,
                                  .factor = hss_factor_make,
                                  .solve_workspace = hss_solve_workspace,
-                                 .solve = hss_solve};
+                                 .solve = hss_solve,
+                                 .parts = parts};

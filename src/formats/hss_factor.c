@@ -91,6 +91,34 @@ static status each(maker *w, char ta, char tb, const char sizes[3], double alpha
 /* --- one level
  * ------------------------------------------------------------------------------------ */
 
+/* Z := Z R^-1, R the triangles of order e at the head of a; those of large nodes, which are few,
+ * one by one. */
+static status times_inverse(maker *w, char *a, batch_dim n, batch_dim e, char *z) {
+    const format *f = &w->h->f;
+    const factor_level *v = w->v;
+    const backend_type t = f->o.type;
+    const int64_t square = v->rows * v->rows, wide = v->rows * (v->rows + v->most);
+    const double one = 1;
+    const float one_s = 1;
+    const void *p1 = t == BACKEND_D ? (const void *)&one : &one_s;
+    const size_t lwork = f->be->workspace(BACKEND_TRSM, t, v->rows, v->rows);
+    void *work = NULL;
+    status st = MOAO_OK;
+    if (e.n <= BATCH_MAX)
+        return f->be->batch->trsm(f->ctx, t, 'R', 'U', 'N', 'N', v->nodes, n, e, p1,
+                                  batch_strided(a, v->rows, square),
+                                  batch_strided(z, v->rows, wide));
+    TRY(take(f, lwork, &work));
+    for (int64_t i = 0; i < v->nodes; i++)
+        TRY(f->be->trsm(f->ctx, t, 'R', 'U', 'N', 'N', v->n[i], e_of(w, i), p1,
+                        a + w->size * (size_t)(i * square), v->rows,
+                        z + w->size * (size_t)(i * wide), v->rows, work, lwork));
+    TRY(f->be->sync(f->ctx));
+done:
+    f->be->release(f->ctx, work);
+    return st;
+}
+
 /* The first `columns` (k, or e where A holds (Q2'D)') of each matrix to Q, all n columns of it;
  * with `triangle`, Z := Z R^-1 in between. */
 static status orthogonal(maker *w, char *a, char columns, char *z) {
@@ -98,8 +126,6 @@ static status orthogonal(maker *w, char *a, char columns, char *z) {
     const factor_level *v = w->v;
     const backend_lowrank *low = f->be->lowrank;
     const int64_t square = v->rows * v->rows;
-    const double one = 1;
-    const float one_s = 1;
     const batch_mat m = batch_strided(a, v->rows, square),
                     tau = batch_strided(w->tau, v->rows, v->rows);
     call q;
@@ -111,9 +137,7 @@ static status orthogonal(maker *w, char *a, char columns, char *z) {
     const batch_dim n = call_dim(&w->args, &q, 0), k = call_dim(&w->args, &q, 1);
     TRY(low->geqrf(f->ctx, f->o.type, v->nodes, n, k, m, tau, w->info));
     if (z)
-        TRY(f->be->batch->trsm(f->ctx, f->o.type, 'R', 'U', 'N', 'N', v->nodes, n, k,
-                               f->o.type == BACKEND_D ? (const void *)&one : &one_s, m,
-                               batch_strided(z, v->rows, v->rows * (v->rows + v->most))));
+        TRY(times_inverse(w, a, n, k, z));
     TRY(low->orgqr(f->ctx, f->o.type, v->nodes, n, n, k, m, tau));
 done:
     return st;
@@ -281,12 +305,6 @@ static status level_open(maker *w, const factor_level *low) {
         v->n[i] = leaf ? h->t.size[tree_node(w->l, i)] : low->k[2 * i] + low->k[2 * i + 1];
         v->k[i] = w->l > 0 ? h->level[w->l].rank[i] : 0;
         v->rows = v->n[i] > v->rows ? v->n[i] : v->rows;
-        if (v->n[i] - v->k[i] > BATCH_MAX)
-            return status_fail(
-                MOAO_INPUT,
-                "an HSS factor eliminates at most %d unknowns of a node at once: take "
-                "leaves of at most that",
-                BATCH_MAX);
     }
     if (leaf && w->l > 0)
         v->rows = h->level[w->l].rows > h->leaf ? h->level[w->l].rows : h->leaf;

@@ -26,6 +26,7 @@ typedef struct {
     size_t (*solve_workspace)(const format *f, int64_t nvec);
     status (*solve)(const format *f, char trans, int64_t nvec, void *x, int64_t ldx, void *work);
     status (*compress)(format *f, double tol, char weights, int samples);
+    void (*parts)(const format *f, format_part *part, void *arg);
 } format_table;
 
 /* What every format begins with. */
