@@ -45,7 +45,7 @@ def draw(axes, name, blocks, most):
     axes.set_ylim(n, 0)
     axes.set_aspect("equal")
     area = (low[:, 1] * low[:, 3]).sum() / float(n) ** 2
-    axes.set_title("%s: %d low-rank blocks (%.0f %% of the area), %d dense" % (name, len(low), 100 * area, len(dense)), fontsize=9)
+    axes.set_title("%s: %d low-rank blocks\n(%.0f %% of the area), %d dense" % (name, len(low), 100 * area, len(dense)), fontsize=9)
     return boxes
 
 
@@ -54,7 +54,7 @@ def main():
         sys.exit(__doc__.split("\n", maxsplit=1)[0])
     found = read(sys.argv[1])
     most = max(blocks[:, 4].max() for _, blocks in found)
-    fig, axes = plt.subplots(1, len(found) + 1, figsize=(4.6 * len(found) + 3.6, 4.4))
+    fig, axes = plt.subplots(1, len(found) + 1, figsize=(4.6 * len(found) + 3.6, 4.4), constrained_layout=True)
     for ax, (name, blocks) in zip(axes, found):
         picture = draw(ax, name, blocks, most)
     fig.colorbar(picture, ax=axes[:-1], label="rank (dense: grey)", fraction=0.03)
@@ -65,7 +65,7 @@ def main():
     axes[-1].set_xlabel("rows of a block")
     axes[-1].set_ylabel("rank")
     axes[-1].legend()
-    fig.savefig(sys.argv[2], dpi=90, bbox_inches="tight")
+    fig.savefig(sys.argv[2], dpi=90)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 /* HSS matrices: their life, and products. */
-#include "hss.h"
+#include "hss_build.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -79,15 +79,38 @@ static void close_hss(format *f) {
     free(h);
 }
 
-static status load(format *f, const format_source *s) {
-    hss *h = (hss *)f;
+/* By so many products (0: from entries), with the launches of products. */
+static status make(hss *h, const format_source *s, int64_t samples) {
     status st;
     hss_clear(h);
-    TRY(hss_build(h, s));
+    TRY(hss_build(h, s, samples));
     TRY(make_plan(h, false, &h->straight));
-    if (!f->symmetric)
+    if (!h->f.symmetric)
         TRY(make_plan(h, true, &h->turned));
     count(h);
+done:
+    return st;
+}
+
+/* Products are doubled while a rank is near their number, or fresh ones show a larger error. */
+static status load(format *f, const format_source *s) {
+    hss *h = (hss *)f;
+    double rms = 0;
+    status st;
+    if (f->o.samples == 0 || h->t.levels == 0)
+        return make(h, s, 0);
+    for (int64_t samples = f->o.samples;; samples *= 2) {
+        TRY(make(h, s, samples));
+        TRY(hss_products_error(h, s, &rms));
+        if (rms <= f->o.tol && f->info.rank_max + 8 <= samples)
+            break;
+        if (2 * samples > BATCH_ORTH_MAX)
+            TRY(status_fail(
+                MOAO_MEMORY,
+                "an HSS matrix is not found by %lld products (error %.1e): take the dense "
+                "format, or a larger tolerance",
+                (long long)samples, rms));
+    }
 done:
     return st;
 }
@@ -101,10 +124,12 @@ static status open_hss(const backend *be, backend_ctx *ctx, const format_source 
     hss *h;
     status st;
     *out = NULL;
-    if (s->rows != s->cols || !s->gather || leaf_of(o) > MOST_LEAF || o->rank > MOST_RANK)
+    if (s->rows != s->cols || !s->gather || (o->samples > 0 && !s->times) ||
+        leaf_of(o) > MOST_LEAF || o->rank > MOST_RANK)
         return status_fail(MOAO_INPUT,
-                           "an HSS format needs a square source that gathers entries, leaves of at "
-                           "most %d rows and ranks of at most %d",
+                           "an HSS format needs a square source that gathers entries (and "
+                           "multiplies, where options.samples says so), leaves of at most %d "
+                           "rows and ranks of at most %d",
                            MOST_LEAF, MOST_RANK);
     TRY(ALLOC(h, 1, "an HSS matrix"));
     format_begin(&h->f, &format_hss, be, ctx, s, o);

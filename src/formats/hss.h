@@ -38,7 +38,7 @@ static inline char *hss_diagonal(const hss *h, int64_t i) {
 }
 
 /* The pieces of making one (hss_build.c), and of its factor (hss_factor.c). */
-status hss_build(hss *h, const format_source *s);
+status hss_build(hss *h, const format_source *s, int64_t samples);
 void hss_clear(hss *h); /* all that depends on values */
 status hss_factor_make(format *f, double shift);
 void hss_factor_free(hss *h);

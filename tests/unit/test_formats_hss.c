@@ -170,6 +170,60 @@ static void test_refused(void **state) {
     free(x), free(y);
 }
 
+/* A source that multiplies with its dense matrix. */
+typedef struct {
+    format_source inner;
+    void *a;
+    int64_t n;
+} multiplied;
+
+static status gather_of(void *from, backend_ctx *c, backend_type t, const formats_blocks *b) {
+    const multiplied *m = from;
+    return m->inner.gather(m->inner.from, c, t, b);
+}
+static status times_of(void *from, backend_ctx *c, backend_type t, char trans, int64_t n,
+                       const void *x, int64_t ldx, void *y, int64_t ldy) {
+    const multiplied *m = from;
+    const double one = 1, zero = 0;
+    return be->gemm(c, t, trans, 'N', m->n, n, m->n, &one, m->a, m->n, x, ldx, &zero, y, ldy, NULL,
+                    0);
+}
+
+/* From products as from entries: the error that was asked for, with ranks alike; the first number
+ * of samples is far too small. */
+static void test_from_products(void **state) {
+    (void)state;
+    const int64_t n = 450;
+    for (int kind = 0; kind < 2; kind++) {
+        double *x = kind ? square_points(n) : line_points(n), rms, worst;
+        format_source s;
+        format *f, *g;
+        format_info a, b;
+        must(format_points_open(be, ctx, kind ? FORMATS_EXPONENTIAL : FORMATS_CAUCHY, 0.5,
+                                kind ? 2 : 1, n, x, &s));
+        multiplied m = {s, poison(8 * (size_t)(n * n)), n};
+        must(s.block(s.from, ctx, BACKEND_D, 0, n, 0, n, m.a, n));
+        format_source p = s;
+        p.from = &m, p.gather = gather_of, p.times = times_of, p.block = NULL, p.values = NULL;
+        format_options o = hss_options(1e-6, 48);
+        must(format_open(be, ctx, &s, &o, &f));
+        o.samples = 10, o.seed = 4;
+        must(format_open(be, ctx, &p, &o, &g));
+        must(format_check(g, &s, 32, 9, &rms, &worst));
+        format_describe(f, &a), format_describe(g, &b);
+        print_message("kernel %d: rank %d (%d from entries), rms error %.1e\n", kind, b.rank_max,
+                      a.rank_max, rms);
+        assert_true(rms < 1e-6);
+        assert_in_range(b.rank_max, a.rank_max / 2, 2 * a.rank_max);
+        double *dense = dense_of(g, &s);
+        assert_true(product_error(g, dense, n, BACKEND_D, 'L', 'T', 5, 1, 0) < 1e-5);
+        be->release(ctx, m.a);
+        free(dense), free(x);
+        format_close(f), format_close(g);
+        format_points_close(&s);
+    }
+}
+
 /* The estimate of the error is within a factor 2 of the truth; the same call gives the same bits;
  * another load of the same values too. */
 static void test_check(void **state) {
@@ -223,8 +277,9 @@ static void test_check(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products), cmocka_unit_test(test_paper), cmocka_unit_test(test_solve),
-        cmocka_unit_test(test_refused),  cmocka_unit_test(test_check),
+        cmocka_unit_test(test_products), cmocka_unit_test(test_paper),
+        cmocka_unit_test(test_solve),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_check),    cmocka_unit_test(test_from_products),
     };
     return RUN_ON_BACKENDS(tests);
 }
