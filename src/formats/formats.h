@@ -81,7 +81,7 @@ typedef struct {
     uint64_t seed;
     double eta; /* H2: clusters are apart when their distance is at least eta times the mean of
                    their diameters; 0: 1 */
-    int order;  /* H2: Chebyshev nodes a dimension; 0: by sampled entries */
+    int order;  /* H2: Chebyshev nodes a dimension; 0: bases from sampled entries, to tol */
 } format_options;
 
 typedef struct {

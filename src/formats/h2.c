@@ -201,29 +201,31 @@ static status load(format *f, const format_source *s) {
     status st;
     clear(h);
     TRY(h2_dense_blocks(h, s));
-    TRY(h2_interpolate(h, s));
+    TRY(f->o.order > 0 ? h2_interpolate(h, s) : h2_sketch(h, s));
     TRY(h2_plan(h));
 done:
     return st;
 }
 
+/* Columns of a basis at most. */
 static int64_t nodes_of(const format_source *s, const format_options *o) {
     int64_t k = 1;
     for (int d = 0; d < s->dim; d++)
         k *= o->order;
-    return k;
+    return o->order > 0 ? k : o->rank > 0 ? o->rank : MOST_RANK / 4;
 }
 
 static status check(const format_source *s, const format_options *o) {
-    if (!s->symmetric || s->dim < 1 || !s->gather || !s->values)
+    if (!s->symmetric || s->dim < 1 || !s->gather || (o->order > 0 && !s->values))
         return status_fail(MOAO_INPUT,
-                           "an H2 format needs a symmetric source at points, with gathers and "
-                           "values between any two points");
-    if (o->order < 1 || o->order > 16 || nodes_of(s, o) > MOST_RANK || o->leaf > BATCH_ORTH_MAX)
+                           "an H2 format needs a symmetric source at points, with gathers and, for "
+                           "interpolation, values between any two points");
+    if (o->order > 16 || nodes_of(s, o) > MOST_RANK || o->leaf > BATCH_ORTH_MAX ||
+        o->rank > MOST_RANK / 2)
         return status_fail(MOAO_INPUT,
-                           "an H2 format takes 1 to 16 Chebyshev nodes a dimension, at most %d in "
-                           "all, and leaves of at most %d rows",
-                           MOST_RANK, BATCH_ORTH_MAX);
+                           "an H2 format takes at most 16 Chebyshev nodes a dimension, %d in all, "
+                           "ranks of at most %d and leaves of at most %d rows",
+                           MOST_RANK, MOST_RANK / 2, BATCH_ORTH_MAX);
     return MOAO_OK;
 }
 
@@ -237,6 +239,8 @@ static status open_h2(const backend *be, backend_ctx *ctx, const format_source *
     format_begin(&h->f, &format_h2, be, ctx, s, o);
     if (!(h->f.o.eta > 0))
         h->f.o.eta = 1;
+    if (h->f.o.rank == 0)
+        h->f.o.rank = MOST_RANK / 2;
     *out = &h->f;
     TRY(tree_make(s->rows, s->dim, s->at, o->leaf > 0 ? o->leaf : LEAF, 'M', &h->t));
     TRY(find_pairs(h));

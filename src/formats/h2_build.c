@@ -50,6 +50,11 @@ static status by_rows(const h2 *h, const void *arg, const formats_blocks *q) {
     return s->gather(s->from, h->f.ctx, h->f.o.type, q);
 }
 
+status h2_gather(const h2 *h, const format_source *s, pair_blocks *b, const int64_t *first,
+                 const int64_t *size, const int *index, pack *args) {
+    return fill_pairs(h, b, first, size, index, args, by_rows, s);
+}
+
 status h2_dense_blocks(h2 *h, const format_source *s) {
     const format *f = &h->f;
     const int64_t leaf = tree_node(h->t.levels, 0);

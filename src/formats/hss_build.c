@@ -14,7 +14,7 @@ enum { ROUND = 4 };             /* ranks are multiples of it, so that blocks of 
 /* --- rows and samples of the nodes, on the host ------------------------------------------------
  */
 
-static status rows_of_level(hss_builder *w) {
+status hss_build_rows(hss_builder *w) {
     hss *h = w->h;
     nested_level *v = h->level + w->l, *low = v + 1;
     const bool leaf = w->l == h->t.levels;
@@ -67,7 +67,7 @@ done:
     return st;
 }
 
-static void samples_close(const hss_builder *w, hss_samples *q) {
+void hss_samples_close(const hss_builder *w, hss_samples *q) {
     const format *f = &w->h->f;
     void *all[] = {q->g, q->small, q->work, q->u, q->order, q->info, q->rank};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -354,22 +354,29 @@ done:
 /* --- the whole ----------------------------------------------------------------------------------
  */
 
+status hss_build_decompose(hss_builder *w, hss_samples *q, int64_t **chosen) {
+    const nested_level *v = w->h->level + w->l;
+    status st;
+    TRY(samples_open(w, q));
+    for (int64_t i = 0; i < v->nodes; i += q->count)
+        TRY(decompose_chunk(w, q, i, v->nodes - i < q->count ? v->nodes - i : q->count));
+    TRY(take_ranks(w, q, chosen));
+done:
+    return st;
+}
+
 static status build_level(hss_builder *w) {
     hss *h = w->h;
     const format *f = &h->f;
-    const nested_level *v = h->level + w->l;
     hss_samples q = {0};
     int64_t *chosen = NULL;
     status st;
-    TRY(rows_of_level(w));
+    TRY(hss_build_rows(w));
     if (w->products)
         TRY(hss_products_level(w));
     else
         TRY(hss_sample_level(w));
-    TRY(samples_open(w, &q));
-    for (int64_t i = 0; i < v->nodes; i += q.count)
-        TRY(decompose_chunk(w, &q, i, v->nodes - i < q.count ? v->nodes - i : q.count));
-    TRY(take_ranks(w, &q, &chosen));
+    TRY(hss_build_decompose(w, &q, &chosen));
     TRY(orthonormal(w, &q));
     TRY(couplings(w, chosen));
     f->be->release(f->ctx, w->below);
@@ -377,7 +384,7 @@ static status build_level(hss_builder *w) {
     free(w->chosen);
     w->chosen = chosen, chosen = NULL;
 done:
-    samples_close(w, &q);
+    hss_samples_close(w, &q);
     free(chosen), free(w->mine), free(w->sample), free(w->samples);
     w->mine = w->sample = w->samples = NULL;
     lists_free(&w->near);

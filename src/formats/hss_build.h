@@ -32,6 +32,12 @@ typedef struct {
     int64_t *rank;
 } hss_samples;
 
+/* The rows that the bases of the level in hand have; their samples decomposed, which gives ranks
+ * and the rows that span each node; H2 matrices use them too. */
+status hss_build_rows(hss_builder *w);
+status hss_build_decompose(hss_builder *w, hss_samples *q, int64_t **chosen);
+void hss_samples_close(const hss_builder *w, hss_samples *q);
+
 /* Places of the entries that are sampled for the nodes of the level in hand (hss_sample.c). */
 status hss_sample_level(hss_builder *w);
 
