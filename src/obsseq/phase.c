@@ -53,18 +53,21 @@ void phase_close(tor *t, phase_term *ph) {
 }
 
 status phase_end(tor *t, const phase_term *ph, linop *op, int k) {
-    const wrows w = {k, t->t.nlrow, t->ld, t->w[k]};
+    const wrows w = tor_w(t, op, k);
     return op->kind->phase_end != NULL ? op->kind->phase_end(op, &w, ph->n, phase_of(ph, t, k))
                                        : MOAO_OK;
 }
 
-status phase_columns(tor *t, const phase_term *ph, linop *op, int k, int64_t j, int64_t n) {
+status phase_columns(tor *t, const phase_term *ph, linop *op, bool whole, int k, int64_t j,
+                     int64_t n) {
     engine *e = &t->e;
     const int64_t nlrow = t->t.nlrow, np = ph->n;
+    const double *here;
+    int64_t ld;
     int first, some;
     report_phase("exposure: W Cpm'");
-    if (op != NULL && op->kind->phase != NULL) {
-        const wrows w = {k, nlrow, t->ld, t->w[k]};
+    if (!whole && op->kind->phase != NULL) {
+        const wrows w = tor_w(t, op, k);
         e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(nlrow * n) * (double)np;
         return op->kind->phase(op, tor_target(t, k), &w, np, ph->x, ph->y, j, n);
     }
@@ -76,7 +79,10 @@ status phase_columns(tor *t, const phase_term *ph, linop *op, int k, int64_t j, 
         return st;
     TIMED_WAIT(e->rep, STAGE_EXPOSURE, team_gather(&t->t, (size_t)np, (size_t)n, ph->cpm));
     e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(nlrow * n) * (double)np;
-    return nlrow == 0 ? MOAO_OK
-                      : engine_gemm(e, 'N', 'T', nlrow, np, n, 1.0, t->w[k] + j * t->ld, t->ld,
-                                    ph->cpm, np, j > 0, phase_of(ph, t, k), nlrow);
+    if (nlrow == 0)
+        return st;
+    st = tor_w_columns(t, op, k, j, n, &here, &ld);
+    return st != MOAO_OK ? st
+                         : engine_gemm(e, 'N', 'T', nlrow, np, n, 1.0, here, ld, ph->cpm, np, j > 0,
+                                       phase_of(ph, t, k), nlrow);
 }

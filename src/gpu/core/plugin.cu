@@ -81,11 +81,6 @@ static status memory(int d, size_t *bytes) {
     return MOAO_OK;
 }
 
-/* The driver's context, kernels, and the work of cuBLAS in a few contexts. */
-static size_t reserve(void) {
-    return (size_t)3 << 29;
-}
-
 static status identify(int d, char name[BACKEND_IDENTITY]) {
     cudaDeviceProp p;
     CUDA_TRY(cudaGetDeviceProperties(&p, d));
@@ -287,7 +282,6 @@ const backend backend_gpu = {
     .devices = devices,
     .describe = describe,
     .memory = memory,
-    .reserve = reserve,
     .identify = identify,
     .open = open_context,
     .close = close_context,
