@@ -52,6 +52,7 @@ typedef struct {
     void *from; /* first argument of the callbacks */
     int64_t rows, cols;
     bool symmetric;
+    bool mirrored;    /* a_ij = +- a_ji off the diagonal: columns span what rows span */
     int dim;          /* of the points, 1 to 3; 0: none, the order is kept */
     const double *at; /* host: coordinates at[dim i + d] of row (and column) i */
     const void

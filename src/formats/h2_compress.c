@@ -137,12 +137,12 @@ static status by_singular_values(sweep *w) {
     void *work = NULL;
     call q;
     status st;
-    TRY(take(f, w->size * (size_t)(flat * v->nodes), (void **)&a));
-    TRY(take(f, w->size * (size_t)(v->rows * k * v->nodes), (void **)&u));
-    TRY(take(f, w->size * (size_t)(k * v->nodes), (void **)&s));
-    TRY(take(f, sizeof *rank * (size_t)v->nodes, (void **)&rank));
-    TRY(take(f, sizeof *info * (size_t)v->nodes, (void **)&info));
-    TRY(take(f, lwork, &work));
+    TRY(borrow(f, w->size * (size_t)(flat * v->nodes), (void **)&a));
+    TRY(borrow(f, w->size * (size_t)(v->rows * k * v->nodes), (void **)&u));
+    TRY(borrow(f, w->size * (size_t)(k * v->nodes), (void **)&s));
+    TRY(borrow(f, sizeof *rank * (size_t)v->nodes, (void **)&rank));
+    TRY(borrow(f, sizeof *info * (size_t)v->nodes, (void **)&info));
+    TRY(borrow(f, lwork, &work));
     TRY(weighted(w, a));
     TRY(sizes_of_m(w, &q));
     const batch_dim m = {v->rows, call_dim(&w->args, &q, 0).each},
@@ -161,7 +161,7 @@ static status by_singular_values(sweep *w) {
 done:;
     void *all[] = {a, s, u, rank, info, work};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        f->be->release(f->ctx, all[i]);
+        give(f, all[i]);
     return st;
 }
 
@@ -232,7 +232,7 @@ static status project_blocks(sweep *w) {
     call q;
     status st;
     TRY(take(f, w->size * (size_t)(stride * b->count), (void **)&s));
-    TRY(take(f, w->size * (size_t)(flat * batch_least(most, b->count)), (void **)&x));
+    TRY(borrow(f, w->size * (size_t)(flat * batch_least(most, b->count)), (void **)&x));
     for (int64_t e0 = 0; e0 < b->count; e0 += most) {
         const int64_t n = batch_least(most, b->count - e0);
         for (int side = 0; side < 2; side++) {
@@ -256,7 +256,8 @@ static status project_blocks(sweep *w) {
     f->be->release(f->ctx, b->s);
     b->s = s, b->ld = ld, b->stride = stride, s = NULL;
 done:
-    f->be->release(f->ctx, x), f->be->release(f->ctx, s);
+    give(f, x);
+    f->be->release(f->ctx, s);
     return st;
 }
 
@@ -301,6 +302,7 @@ status h2_compress(format *f, double tol, char weights, int samples) {
     status st = MOAO_OK;
     if (h->top > h->t.levels)
         return MOAO_OK;
+    TRY(pool_open(f));
     TRY(identity_make(f, w.ld_one, &w.one));
     if (weights == 'W') {
         TRY(run(&w));
@@ -316,6 +318,7 @@ done:
     for (int l = 0; l < NESTED_LEVELS; l++)
         f->be->release(f->ctx, z[l]);
     f->be->release(f->ctx, w.one);
+    pool_close(f);
     pack_free(f, &w.args);
     return st;
 }

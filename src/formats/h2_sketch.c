@@ -91,17 +91,19 @@ done:
 
 status h2_sketch(h2 *h, const format_source *s) {
     hss *levels = NULL; /* as much of an HSS matrix as the builder needs: format, tree, levels */
-    hss_builder w = {.s = s};
+    hss_builder w = {.s = s, .once = true};
     status st = MOAO_OK;
     if (h->top > h->t.levels)
         return MOAO_OK;
     TRY(ALLOC(levels, 1, "levels of an H2 matrix"));
+    TRY(pool_open(&h->f));
     levels->f = h->f, levels->t = h->t, w.h = levels;
     for (w.l = h->t.levels; w.l >= h->top; w.l--)
         TRY(sketch_level(h, &w));
 done:
     for (int l = 0; levels && l < NESTED_LEVELS; l++)
         h->level[l] = levels->level[l];
+    pool_close(&h->f);
     pack_free(&h->f, &w.args);
     free(w.chosen), free(levels);
     return st;

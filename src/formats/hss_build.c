@@ -50,19 +50,19 @@ static status samples_open(const hss_builder *w, hss_samples *q) {
     const size_t size = backend_size(f->o.type);
     const size_t nodes = (size_t)v->nodes, rows = (size_t)v->rows;
     status st;
-    q->rows = w->most_samples * (f->symmetric ? 1 : 2);
+    q->rows = w->most_samples * (w->once ? 1 : 2);
     const size_t each = size * rows * ((size_t)q->rows + rows);
     q->count = each > 0 ? (int64_t)(CHUNK / each) : v->nodes;
     q->count = q->count < 1 ? 1 : q->count > v->nodes ? v->nodes : q->count;
     q->bound = v->rows < f->o.rank ? v->rows : f->o.rank;
     q->lwork = f->be->lowrank->workspace(BATCH_QR, f->o.type, q->count, q->rows, v->rows, 0);
-    TRY(take(f, size * rows * (size_t)(q->rows * q->count), (void **)&q->g));
-    TRY(take(f, size * rows * rows * (size_t)q->count, (void **)&q->small));
-    TRY(take(f, q->lwork, (void **)&q->work));
-    TRY(take(f, size * rows * (size_t)q->bound * nodes, (void **)&q->u));
-    TRY(take(f, sizeof(int) * rows * nodes, (void **)&q->order));
-    TRY(take(f, sizeof(int) * nodes, (void **)&q->info));
-    TRY(take(f, sizeof(int64_t) * nodes, (void **)&q->rank));
+    TRY(borrow(f, size * rows * (size_t)(q->rows * q->count), (void **)&q->g));
+    TRY(borrow(f, size * rows * rows * (size_t)q->count, (void **)&q->small));
+    TRY(borrow(f, q->lwork, (void **)&q->work));
+    TRY(borrow(f, size * rows * (size_t)q->bound * nodes, (void **)&q->u));
+    TRY(borrow(f, sizeof(int) * rows * nodes, (void **)&q->order));
+    TRY(borrow(f, sizeof(int) * nodes, (void **)&q->info));
+    TRY(borrow(f, sizeof(int64_t) * nodes, (void **)&q->rank));
 done:
     return st;
 }
@@ -71,7 +71,7 @@ void hss_samples_close(const hss_builder *w, hss_samples *q) {
     const format *f = &w->h->f;
     void *all[] = {q->g, q->small, q->work, q->u, q->order, q->info, q->rank};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        f->be->release(f->ctx, all[i]);
+        give(f, all[i]);
 }
 
 /* Where the arguments of the calls on a chunk lie in the pack. */
@@ -84,7 +84,7 @@ static status chunk_arguments(hss_builder *w, const hss_samples *q, int64_t firs
     const nested_level *v = w->h->level + w->l;
     const size_t p = sizeof(void *), i = sizeof(int64_t), size = backend_size(w->h->f.o.type);
     const int64_t each = w->most_samples + v->rows, *order = w->h->t.order;
-    const int kinds = w->h->f.symmetric ? 1 : 2;
+    const int kinds = w->once ? 1 : 2;
     status st;
     pack_clear(&w->args);
     TRY(pack_add(&w->args, count, i, &a->m));
@@ -152,7 +152,7 @@ static status decompose_chunk(hss_builder *w, hss_samples *q, int64_t first, int
                         false};
     if (!w->products)
         TRY(w->s->gather(w->s->from, f->ctx, t, &b));
-    if (!w->products && !f->symmetric) {
+    if (!w->products && !w->once) {
         b = (formats_blocks){count,
                              n,
                              m,
@@ -266,8 +266,8 @@ static status orthonormal(hss_builder *w, const hss_samples *q) {
     void *work = NULL;
     status st;
     TRY(take(f, (size_t)bytes * nodes, (void **)&v->u));
-    TRY(take(f, size * (size_t)(v->most * v->most) * nodes, (void **)&w->r));
-    TRY(take(f, lwork, &work));
+    TRY(borrow(f, size * (size_t)(v->most * v->most) * nodes, (void **)&w->r));
+    TRY(borrow(f, lwork, &work));
     if (w->l < h->t.levels)
         TRY(carry_triangles(w, q));
     else
@@ -287,7 +287,7 @@ static status orthonormal(hss_builder *w, const hss_samples *q) {
                            batch_strided(w->r, v->most, v->most * v->most), q->info, work, lwork));
     TRY(f->be->sync(f->ctx));
 done:
-    f->be->release(f->ctx, work);
+    give(f, work);
     return st;
 }
 
@@ -308,7 +308,7 @@ static status couplings(hss_builder *w, const int64_t *chosen) {
     status st;
     pack_clear(&w->args);
     TRY(take(f, size * (size_t)(square * n), (void **)&v->b));
-    TRY(take(f, size * (size_t)(square * n), (void **)&x));
+    TRY(borrow(f, size * (size_t)(square * n), (void **)&x));
     TRY(pack_add(&w->args, n, 8, &k));
     TRY(pack_add(&w->args, n, 8, &ks));
     TRY(pack_add(&w->args, n, sizeof(void *), &rows));
@@ -347,7 +347,7 @@ static status couplings(hss_builder *w, const int64_t *chosen) {
                            batch_pointers(pack_device(&w->args, rs), v->most), p0, b));
     TRY(f->be->sync(f->ctx));
 done:
-    f->be->release(f->ctx, x);
+    give(f, x);
     return st;
 }
 
@@ -379,7 +379,7 @@ static status build_level(hss_builder *w) {
     TRY(hss_build_decompose(w, &q, &chosen));
     TRY(orthonormal(w, &q));
     TRY(couplings(w, chosen));
-    f->be->release(f->ctx, w->below);
+    give(f, w->below);
     w->below = w->r, w->r = NULL;
     free(w->chosen);
     w->chosen = chosen, chosen = NULL;
@@ -427,8 +427,9 @@ done:
 
 /* samples: random vectors whose products choose the rows; 0: entries do. */
 status hss_build(hss *h, const format_source *s, int64_t samples) {
-    hss_builder w = {.h = h, .s = s};
+    hss_builder w = {.h = h, .s = s, .once = h->f.symmetric || s->mirrored};
     status st;
+    TRY(pool_open(&h->f));
     TRY(diagonal_blocks(&w));
     if (samples > 0)
         TRY(hss_products_open(&w, samples));
@@ -444,7 +445,8 @@ status hss_build(hss *h, const format_source *s, int64_t samples) {
 done:
     hss_products_close(&w);
     pack_free(&h->f, &w.args);
-    h->f.be->release(h->f.ctx, w.below), h->f.be->release(h->f.ctx, w.r);
+    give(&h->f, w.below), give(&h->f, w.r);
+    pool_close(&h->f);
     h->f.be->release(h->f.ctx, w.raw);
     free(w.chosen);
     return st;

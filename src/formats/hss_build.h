@@ -9,6 +9,7 @@
 typedef struct {
     hss *h;
     const format_source *s;
+    bool once;       /* columns span what rows span: one kind of samples is enough */
     int l;           /* level in hand */
     int64_t *mine;   /* [nodes][rows] places of the rows of each node's basis */
     int64_t *chosen; /* [nodes below][most below] those that span a node of the level below */

@@ -32,7 +32,7 @@ typedef struct {
 static void *allocate(const format *f, size_t bytes, status *st) {
     void *p = NULL;
     if (*st == MOAO_OK)
-        *st = take(f, bytes, &p);
+        *st = borrow(f, bytes, &p);
     return p;
 }
 
@@ -281,10 +281,10 @@ static void maker_release(maker *w) {
     const format *f = &w->h->f;
     char **all[] = {&w->d, &w->u, &w->b, &w->q, &w->tau, &w->c, &w->m, &w->wv, &w->f, &w->ut};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        f->be->release(f->ctx, *all[i]);
+        give(f, *all[i]);
         *all[i] = NULL;
     }
-    f->be->release(f->ctx, w->info);
+    give(f, w->info);
     w->info = NULL;
 }
 
@@ -316,9 +316,9 @@ static status level_open(maker *w, const factor_level *low) {
     w->wv = allocate(f, s * n * k, &st), w->f = allocate(f, s * n * (n + k), &st);
     w->ut = allocate(f, s * k * k, &st), w->tau = allocate(f, s * n, &st);
     w->info = allocate(f, sizeof(int) * (size_t)v->nodes, &st);
-    v->w = allocate(f, s * n * n, &st);
-    if (!leaf)
-        v->g = allocate(f, s * (size_t)v->ldg * (n + k), &st);
+    TRY(st);
+    TRY(take(f, s * n * n, (void **)&v->w));
+    TRY(take(f, s * (size_t)v->ldg * (n + k), (void **)&v->g));
 done:
     return st;
 }
@@ -360,10 +360,12 @@ static status factor_level_make(maker *w, maker *below, factor_level *low, doubl
     if (!low) {
         TRY(take_leaves(w, shift));
         TRY(eliminate(w));
-        w->v->g = w->f, w->f = NULL;
+        const int64_t bytes =
+            (int64_t)w->size * w->v->nodes * w->v->rows * (w->v->rows + w->v->most);
+        TRY(f->be->copy(f->ctx, w->v->g, bytes, w->f, bytes, bytes, 1));
     } else {
         const family q = {below, low, w->h->level + w->l + 1, w->v->rows, w->v->most};
-        TRY(take(f, w->size * (size_t)(low->nodes * low->most * low->most), (void **)&x));
+        TRY(borrow(f, w->size * (size_t)(low->nodes * low->most * low->most), (void **)&x));
         TRY(assemble(w, &q, x));
         TRY(eliminate(w));
         TRY(join(w, &q, x));
@@ -371,7 +373,7 @@ static status factor_level_make(maker *w, maker *below, factor_level *low, doubl
     }
     TRY(f->be->sync(f->ctx));
 done:
-    f->be->release(f->ctx, x);
+    give(f, x);
     return st;
 }
 
@@ -380,6 +382,7 @@ status hss_factor_make(format *f, double shift) {
     maker now = {.h = h, .size = backend_size(f->o.type)}, below = {.h = h};
     status st;
     hss_factor_free(h);
+    TRY(pool_open(f));
     TRY(ALLOC(h->factor, 1, "an HSS factor"));
     now.ld_one = BATCH_ORTH_MAX;
     TRY(identity_make(f, now.ld_one, &now.one));
@@ -394,6 +397,7 @@ status hss_factor_make(format *f, double shift) {
 done:
     maker_release(&now), maker_release(&below);
     f->be->release(f->ctx, now.one);
+    pool_close(f);
     pack_free(f, &now.args);
     if (st != MOAO_OK)
         hss_factor_free(h);

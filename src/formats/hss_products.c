@@ -69,7 +69,7 @@ status hss_products_open(hss_builder *w, int64_t count) {
     status st;
     TRY(ALLOC(p, 1, "samples of an HSS matrix"));
     w->products = p;
-    p->count = count, p->parts = f->symmetric ? 2 : 3, p->size = backend_size(f->o.type);
+    p->count = count, p->parts = w->once ? 2 : 3, p->size = backend_size(f->o.type);
     p->ld_one = BATCH_ORTH_MAX;
     TRY(identity_make(f, p->ld_one, &p->one));
     TRY(multiply(w->h, w->s, count, f->o.seed, p->parts > 2, p->whole));

@@ -32,6 +32,7 @@ typedef struct {
 /* What every format begins with. */
 struct format {
     const format_table *is;
+    struct pool *pool; /* while it is made: memory that serves again (pack.h), or NULL */
     const backend *be;
     backend_ctx *ctx;
     format_options o;
