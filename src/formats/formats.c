@@ -228,6 +228,7 @@ status format_check(format *f, const format_source *s, int samples, uint64_t see
                            "format_check: no samples, or the source gathers no entries");
     if (f->info.rows == 0 || f->info.cols == 0)
         return MOAO_OK;
+    f->checked = true;
     TRY(sampled_open(&c));
     c.row = row;
     for (int64_t done = 0; done < samples; done += c.few) {
@@ -248,6 +249,7 @@ status format_check(format *f, const format_source *s, int samples, uint64_t see
     *rms = f->info.error = sqrt(sum / ((double)samples * (double)c.n));
     *worst = f->info.worst = largest;
 done:
+    f->checked = false;
     free(c.lists), free(c.host);
     f->be->release(f->ctx, c.want), f->be->release(f->ctx, c.got), f->be->release(f->ctx, c.unit);
     f->be->release(f->ctx, c.work), f->be->release(f->ctx, c.index);

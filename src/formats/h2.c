@@ -242,7 +242,8 @@ static status open_h2(const backend *be, backend_ctx *ctx, const format_source *
     if (h->f.o.rank == 0)
         h->f.o.rank = MOST_RANK / 2;
     *out = &h->f;
-    TRY(tree_make(s->rows, s->dim, s->at, o->leaf > 0 ? o->leaf : LEAF, 'M', &h->t));
+    TRY(tree_make(s->rows, s->dim, s->at, o->leaf > 0 ? o->leaf : LEAF, o->mean_split ? 'M' : 'E',
+                  &h->t));
     TRY(find_pairs(h));
     TRY(load(&h->f, s));
 done:
@@ -265,7 +266,8 @@ static status bytes(const backend *be, const format_source *s, const format_opti
     h.f.o = *o;
     if (!(h.f.o.eta > 0))
         h.f.o.eta = 1;
-    TRY(tree_make(s->rows, s->dim, s->at, o->leaf > 0 ? o->leaf : LEAF, 'M', &h.t));
+    TRY(tree_make(s->rows, s->dim, s->at, o->leaf > 0 ? o->leaf : LEAF, o->mean_split ? 'M' : 'E',
+                  &h.t));
     TRY(find_pairs(&h));
     int64_t leaf = 1;
     for (int64_t i = 0; i < tree_nodes(h.t.levels); i++) {

@@ -90,7 +90,7 @@ static void place_nodes(const h2 *h, int64_t k, double *to) {
     const tree *t = &h->t;
     const int order = h->f.o.order;
     const double pi = 3.14159265358979323846;
-#pragma omp parallel for
+#pragma omp parallel for if (t->levels > 9)
     for (int64_t a = 0; a < tree_node(t->levels + 1, 0); a++)
         for (int64_t e = 0; e < k; e++) {
             int64_t rest = e;

@@ -38,7 +38,7 @@ static status samples_of_level(const h2 *h, hss_builder *w) {
     }
     w->room = w->most_samples > 0 ? w->most_samples : 1;
     TRY(ALLOC(w->sample, (unsigned long)(nodes * w->room), "samples of nodes"));
-#pragma omp parallel for
+#pragma omp parallel for if (nodes > 512)
     for (int64_t i = 0; i < nodes; i++)
         far_samples(h, w->l, i, w->sample + i * w->room);
 done:

@@ -3,6 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Up to so many rows all entries are kept, and used where rows^2 nvec is at most FAST (H200: cuBLAS
+ * takes less time for such a product than the launches of a tree). */
+enum { SMALL = 3072 };
+#define FAST 1.2e9
+
 enum { LEAF = 128, MOST_LEAF = BATCH_ORTH_MAX, MOST_RANK = BATCH_ORTH_MAX / 2 };
 
 /* Operands of the sums of a product. */
@@ -60,6 +65,7 @@ static void count(hss *h) {
     const int64_t leaves = tree_nodes(h->t.levels);
     info->levels = h->t.levels, info->rank_max = 0, info->order = h->t.order;
     info->bytes_dense_part = size * (size_t)(leaves * h->leaf * h->leaf);
+    info->bytes_dense_part += h->all ? size * (size_t)(h->t.n * h->t.n) : 0;
     info->bytes = info->bytes_dense_part;
     int64_t nodes = 0;
     for (int l = 1; l <= h->t.levels; l++) {
@@ -87,6 +93,8 @@ static status make(hss *h, const format_source *s, int64_t samples) {
     TRY(make_plan(h, false, &h->straight));
     if (!h->f.symmetric)
         TRY(make_plan(h, true, &h->turned));
+    if (!h->f.o.lean && h->t.n <= SMALL && h->t.levels > 0)
+        TRY(hss_all_entries(h, s));
     count(h);
 done:
     return st;
@@ -173,17 +181,18 @@ static size_t workspace(const format *f, char side, int64_t nvec) {
     return 2 * aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
 }
 
-/* A matrix that is one leaf. */
-static status apply_dense(const hss *h, char side, char trans, int64_t nvec, double alpha,
-                          const void *x, int64_t ldx, double beta, void *y, int64_t ldy) {
+/* With all entries: of a matrix that is one leaf, or small. */
+static status apply_dense(const hss *h, const char *a, int64_t lda, char side, char trans,
+                          int64_t nvec, double alpha, const void *x, int64_t ldx, double beta,
+                          void *y, int64_t ldy) {
     const format *f = &h->f;
     const float as = (float)alpha, bs = (float)beta;
     const void *pa = f->o.type == BACKEND_D ? (const void *)&alpha : &as;
     const void *pb = f->o.type == BACKEND_D ? (const void *)&beta : &bs;
-    return side == 'L' ? f->be->gemm(f->ctx, f->o.type, trans, 'N', h->t.n, nvec, h->t.n, pa, h->d,
-                                     h->leaf, x, ldx, pb, y, ldy, NULL, 0)
+    return side == 'L' ? f->be->gemm(f->ctx, f->o.type, trans, 'N', h->t.n, nvec, h->t.n, pa, a,
+                                     lda, x, ldx, pb, y, ldy, NULL, 0)
                        : f->be->gemm(f->ctx, f->o.type, 'N', trans, nvec, h->t.n, h->t.n, pa, x,
-                                     ldx, h->d, h->leaf, pb, y, ldy, NULL, 0);
+                                     ldx, a, lda, pb, y, ldy, NULL, 0);
 }
 
 static status apply(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
@@ -195,9 +204,11 @@ static status apply(const format *f, char side, char trans, char part, int64_t n
     char *up = work, *down = up + aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
     const formats_operand from[FORMATS_OPERANDS] = {{x, ldx}, {up, ld}, {down, ld}, {NULL, 1}};
     status st = MOAO_OK;
-    if (levels == 0)
-        return apply_dense(h, side, trans, nvec, part == 'H' ? alpha / 2 : alpha, x, ldx, beta, y,
-                           ldy);
+    const bool fast =
+        h->all && !f->checked && (double)h->t.n * (double)h->t.n * (double)nvec <= FAST;
+    if (levels == 0 || fast)
+        return apply_dense(h, fast ? h->all : h->d, fast ? h->t.n : h->leaf, side, trans, nvec,
+                           part == 'H' ? alpha / 2 : alpha, x, ldx, beta, y, ldy);
     /* Y = X A is Y' = A' X' */
     if (side == 'R' && !f->symmetric)
         p = trans == 'N' ? &h->turned : &h->straight;

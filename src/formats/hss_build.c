@@ -452,12 +452,36 @@ done:
     return st;
 }
 
+status hss_all_entries(hss *h, const format_source *s) {
+    const format *f = &h->f;
+    const int64_t n = h->t.n;
+    pack args = {0};
+    size_t where, list;
+    status st;
+    TRY(pack_add(&args, 1, sizeof(void *), &where));
+    TRY(pack_add(&args, n, sizeof(int), &list));
+    TRY(pack_place(f, &args));
+    for (int64_t i = 0; i < n; i++)
+        ((int *)pack_host(&args, list))[i] = (int)h->t.order[i];
+    *(const int **)pack_host(&args, where) = pack_device(&args, list);
+    TRY(pack_send(f, &args));
+    TRY(take(f, backend_size(f->o.type) * (size_t)(n * n), (void **)&h->all));
+    const int *const *rows = pack_device(&args, where);
+    const formats_blocks b = {
+        1, batch_size(n), batch_size(n), rows, rows, batch_strided(h->all, n, 0), false};
+    TRY(s->gather(s->from, f->ctx, f->o.type, &b));
+    TRY(f->be->sync(f->ctx));
+done:
+    pack_free(f, &args);
+    return st;
+}
+
 void hss_clear(hss *h) {
     const format *f = &h->f;
     hss_factor_free(h);
     plan_free(f, &h->straight), plan_free(f, &h->turned);
-    f->be->release(f->ctx, h->d);
-    h->d = NULL;
+    f->be->release(f->ctx, h->d), f->be->release(f->ctx, h->all);
+    h->d = h->all = NULL;
     for (int l = 0; l < NESTED_LEVELS; l++)
         nested_level_free(f, h->level + l);
 }

@@ -77,7 +77,7 @@ status hss_sample_level(hss_builder *w) {
     w->room = NEAR_POINTS + FAR_POINTS * w->l, w->most_samples = 0;
     TRY(ALLOC(w->sample, (unsigned long)(v->nodes * w->room), "samples of nodes"));
     TRY(ALLOC(w->samples, (unsigned long)v->nodes, "samples of nodes"));
-#pragma omp parallel reduction(| : failed)
+#pragma omp parallel reduction(| : failed) if (v->nodes > 512)
     {
         candidate *c = malloc(sizeof *c * (size_t)(NEAR_NODES * v->rows + 1));
         failed |= c == NULL;

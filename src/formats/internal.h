@@ -37,6 +37,7 @@ struct format {
     backend_ctx *ctx;
     format_options o;
     bool symmetric;
+    bool checked; /* while format_check looks at what the kind approximates */
     format_info info;
 };
 
@@ -52,6 +53,10 @@ static inline void number_set(backend_type t, void *a, int64_t i, double value) 
         ((double *)a)[i] = value;
     else
         ((float *)a)[i] = (float)value;
+}
+
+static inline double number_get(backend_type t, const void *a, int64_t i) {
+    return t == BACKEND_D ? ((const double *)a)[i] : (double)((const float *)a)[i];
 }
 
 /* New memory of the backend with a copy of `bytes` bytes of the host. Waits. */

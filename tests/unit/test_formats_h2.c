@@ -4,8 +4,13 @@
 #include "support/formats_case.h"
 
 static format_options h2_options(backend_type t, int order, double eta) {
-    return (format_options){
-        .kind = FORMAT_H2, .type = t, .leaf = 64, .order = order, .eta = eta, .seed = 5};
+    return (format_options){.kind = FORMAT_H2,
+                            .type = t,
+                            .leaf = 64,
+                            .order = order,
+                            .eta = eta,
+                            .seed = 5,
+                            .mean_split = order == 8};
 }
 
 /* Relative error of sampled rows in the Frobenius norm: rms error over rms entry. */
