@@ -8,6 +8,7 @@
  *   steps    where the time of such a factor goes (DL left, n = 102,400)
  *   mosaic   Cmm of params/mosaic.yaml (or of `file=FILE`): factor at several tolerances, ranks by
  *            column, bytes, two triangles with 5,336 rows
+ *   kept     the same in doubles, in single precision, and in the host's memory
  * ranks=FILE: ranks of the first factor of mosaic, for scripts/plot_ranks.py.
  * Every row names its sizes; errors are measured on the device in the same run. */
 #include "tlr_data.cuh"
@@ -428,17 +429,20 @@ static double least_noise(const matcov_model *m) {
     return least;
 }
 
-static void bench_mosaic(const char *file, int64_t b) {
+static void bench_mosaic(const char *file, int64_t b, bool kept) {
     matcov_model m;
     Slopes s = {};
     OK(tlr_case_open(file, &m));
     const double nu = least_noise(&m);
     printf("# %s: %lld measurements, least noise %.3g arcsec^2\n", file, (long long)m.m, nu);
     open_slopes(&m, b, &s);
-    for (int how : {KEEP_DOUBLE, TIMED, KEEP_SINGLES, KEEP_HOST})
-        mosaic_factor(&s, b, nu / 2, b / 2, how);
-    for (int how : {KEEP_SINGLES, TIMED})
-        mosaic_factor(&s, b, nu / 8, b / 2, how);
+    if (kept)
+        for (int how : {KEEP_HOST, KEEP_SINGLES, KEEP_DOUBLE})
+            mosaic_factor(&s, b, nu / 2, b / 2, how);
+    else
+        for (double part : {2.0, 8.0})
+            for (int how : {TIMED, KEEP_SINGLES})
+                mosaic_factor(&s, b, nu / part, b / 2, how);
 }
 
 int main(int argc, char **argv) {
@@ -476,7 +480,9 @@ int main(int argc, char **argv) {
             for (double tau : {1e-4, 1e-7})
                 bench_likelihood(102400, 512, tau);
         if (g == "mosaic")
-            bench_mosaic(file, 256);
+            bench_mosaic(file, 256, false);
+        if (g == "kept")
+            bench_mosaic(file, 256, true);
     }
     return 0;
 }
