@@ -44,6 +44,8 @@ typedef struct {
     double mean;             /* rank */
     long p90, largest, tiles, dense, empty, histogram[16];
     double bytes, bytes_dense;
+    long shifts;  /* diagonal blocks to which noise was added for a positive pivot, */
+    double shift; /* at most [arcsec^2] */
 } report_compression;
 
 /* --- report: time, flops and idle share of each stage --- */

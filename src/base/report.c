@@ -192,6 +192,8 @@ static void write_compression(json *j, const report *r) {
         for (int i = 0; i < 16; i++)
             json_integer(j, NULL, c->histogram[i]);
         json_end(j);
+        json_integer(j, "shifts", c->shifts);
+        json_number(j, "largest_shift_arcsec2", c->shift);
         json_number(j, "bytes", c->bytes);
         json_number(j, "dense_bytes", c->bytes_dense);
         json_end(j);
