@@ -139,7 +139,7 @@ class Mixed(unittest.TestCase):
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         case = moao_test.write_case(os.path.join(folder, "case.yaml"), moao_test.QUICK_CASE)
         out = {n: os.path.join(folder, n) for n in ("whole", "stopped")}
-        options = [*MIXED, "compute.mixed_tolerance=1e-5"]
+        options = [*MIXED, "compute.mixed_tolerance=1e-5", "targets={list: [[0, 0], [10, 5], [-30, -15]]}"]
         whole = moao_test.Run(case, "-o", out["whole"], *options, env=RESIDENT, cwd=folder)
         self.assertEqual(whole.wait(120), 0, whole.text)
         run = moao_test.Run(case, "-o", out["stopped"], *options, env=RESIDENT, cwd=folder)
