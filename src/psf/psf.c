@@ -1,3 +1,4 @@
+#include "device_formula.h"
 #include "psf_phase.h"
 
 #include <math.h>
@@ -36,6 +37,7 @@ static void set_sizes(psf *p, const sys *s, const psf_opts *o) {
         p->nsep = 2 * p->lattice + 1;
     }
     p->P = p->n * p->k;
+    p->mapped = o->map != NULL;
     p->nerrors = psf_has_errors(o) ? (size_t)p->P * (size_t)p->P : 0;
     /* The influence function is taken as wide as it exceeds 1/1000 of its peak. */
     double width = 2 * p->x0 * sqrt(2 * log(1000)) / p->pixel;
@@ -56,7 +58,7 @@ typedef struct {
     size_t count, size;
 } array;
 
-#define NARRAY 33
+#define NARRAY 35
 
 /* Every array of a psf, so that what is allocated and what psf_bytes promises cannot differ. */
 static void list_arrays(psf *p, array list[NARRAY]) {
@@ -65,6 +67,7 @@ static void list_arrays(psf *p, array list[NARRAY]) {
     size_t lattice = phase ? (size_t)(p->lattice) : 0, points = (size_t)p->np;
     size_t side = (size_t)p->n + 1, line = phase ? nsep + PHASE_TAPS : nsep;
     size_t grid = phase ? P : 0, taps = grid * PHASE_TAPS;
+    const size_t map = p->mapped ? (size_t)p->nlambda * P * (2 * P - 1) : 0;
     size_t nact = (size_t)p->nact, stride = (size_t)p->stride, ld = (size_t)p->ld;
     const array all[NARRAY] = {
         {(void **)&p->lambda, (size_t)p->nlambda, sizeof(double)},
@@ -77,6 +80,8 @@ static void list_arrays(psf *p, array list[NARRAY]) {
         {(void **)&p->norm, nsep * nsep, sizeof(double)},
         {(void **)&p->kernel, 2 * (size_t)p->reach + 1, sizeof(double)},
         {(void **)&p->errors, p->nerrors, sizeof(double)},
+        {(void **)&p->map_even, map, sizeof(double)},
+        {(void **)&p->map_odd, map, sizeof(double)},
         {(void **)&p->tel, P * P, sizeof(double)},
         {(void **)&p->vmax, P, sizeof(int)},
         {(void **)&p->mean, line * line, sizeof(double)},
@@ -115,22 +120,12 @@ size_t psf_bytes(const sys *s, const psf_opts *o) {
     return sum;
 }
 
-/* Sums of pairs of actuator rows, tables of the grid, results, and for each wavelength OTFs, their
- * transforms along y, images, and as much again of work for the transforms. */
 size_t psf_device_bytes(const sys *s, const psf_opts *o) {
     psf p = {0};
+    psf_model m;
     set_sizes(&p, s, o);
-    const size_t P = (size_t)p.P, N = (size_t)p.N, nsep = (size_t)p.nsep, side = (size_t)p.n + 1;
-    const size_t half = N / 2 + 1, crop = (size_t)p.crop * (size_t)p.crop;
-    const size_t lattice = (size_t)(p.lattice), np = (size_t)p.np, v = (size_t)p.nact;
-    const size_t wide = o->phase ? nsep + PHASE_TAPS : nsep;
-    const size_t points = (side + lattice) * (v + 2 * lattice) + lattice * np + 2 * np +
-                          5 * P * PHASE_TAPS + 2 * wide * wide;
-    const size_t tables =
-        (o->phase ? points : side * side * nsep) + 4 * nsep * nsep + P * (wide + 4 * P);
-    const size_t grids = P * N + 2 * P * P + 3 * half * N, small = P * (size_t)(2 * o->nbox + 1);
-    return sizeof(double) * (tables + (size_t)o->nlambda * (grids + small + crop) + 2 * half * N) +
-           ((size_t)1 << 20);
+    psf_model_init(&p, &m);
+    return psf_model_bytes(&m);
 }
 
 size_t psf_fit_bytes(const sys *s, const psf_opts *o) {
@@ -231,6 +226,7 @@ status psf_init(const sys *s, const psf_opts *o, psf **out) {
     }
     telescope_init(p, s->obs);
     TRY(psf_errors_init(p, s, o));
+    TRY(psf_map_init(p, o->map, s->obs));
     TRY(plans_init(p));
     TRY(psf_average_init(p, s, o->weighted));
     if (o->phase)
@@ -265,6 +261,14 @@ int psf_crop_size(const psf *p) {
 
 double psf_grid_pixel(const psf *p) {
     return p->pixel;
+}
+
+bool psf_is_mapped(const psf *p) {
+    return p->mapped;
+}
+
+double psf_wavelength(const psf *p, int ilambda) {
+    return p->lambda[ilambda];
 }
 
 double psf_image_pixel(const psf *p, int ilambda) {
