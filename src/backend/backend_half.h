@@ -16,7 +16,6 @@ extern "C" {
 #endif
 
 typedef uint16_t backend_f16; /* the bits of a half */
-
 /* Exponent that brings numbers up to `bound` to at most 2^15; 0 for bounds that are 0 or not
  * finite. */
 #define backend_half_exponent moao_backend_half_exponent
