@@ -147,6 +147,7 @@ static void write_precision(json *j, const report *r) {
         json_number(j, "largest_difference", r->mixed_difference);
         json_integer(j, "exposures_sampled", r->exposures_sampled);
         json_integer(j, "samples_over_tolerance", r->mixed_over);
+        json_number(j, "samples_time_s", r->sample_seconds);
         json_integer(j, "accuracy_level", r->mixed_level);
         if (!isnan(r->mixed_unseen))
             json_number(j, "others_over_tolerance_at_most", r->mixed_unseen);
