@@ -146,9 +146,15 @@ typedef struct backend_matcov {
                        int64_t j0, int64_t nj, void *a, int64_t lda);
 
     /* Covariance of the phase at np pupil points x, y [m] (in the backend's memory) seen in the
-     * target's direction with measurements j0:j0+nj, np x nj [m arcsec] (matcov_fill_cpm). */
+     * target's direction with measurements j0:j0+nj, np x nj [m arcsec] (matcov_fill_cpm). No point
+     * is further from the axis than twice the furthest subaperture. */
     status (*fill_cpm)(backend_cov_target *target, backend_type t, int64_t np, const double *x,
                        const double *y, int64_t j0, int64_t nj, void *a, int64_t lda);
+    /* The same for both axes of subapertures k0:k0+n of a sensor, from one evaluation: x slopes in
+     * columns 0:n of a, y slopes in columns apart:apart+n, apart >= n. */
+    status (*fill_cpm_both)(backend_cov_target *target, backend_type t, int64_t np, const double *x,
+                            const double *y, int sensor, int64_t k0, int64_t n, void *a,
+                            int64_t lda, int64_t apart);
 } backend_matcov;
 
 /* Argument check that every backend makes. */

@@ -54,11 +54,11 @@ typedef struct {
 
 /* f[e] += coef times the covariance at (x[e] - x0, y[e] - y0) [m], in the units of the scale-free
  * structure function, 0 <= e < n. values: where table->radial and table->near count from.
- * gradient_add_phase: of the phase at (x[e], y[e]) with axis v of a slope around (x0, y0); kind:
- * the number of that axis, turn: of its sensor. Local. */
-void gradient_add_phase(const matcov_gradient *table, const double *values,
-                        const gradient_axes *axes, size_t n, const double *x, const double *y,
-                        double x0, double y0, double coef, double *f);
+ * gradient_add_phase: of the phase at (x[e], y[e]) with the slopes around (x0, y0) of a sensor
+ * turned by (cos, sin) = turn: f[0] of its x axis, f[1] of its y axis; NULL: not wanted. Local. */
+void gradient_add_phase(const matcov_gradient *table, const double *values, const double turn[2],
+                        size_t n, const double *x, const double *y, double x0, double y0,
+                        double coef, double *const f[2]);
 void gradient_add(const matcov_gradient *table, const double *values, const gradient_axes *axes,
                   size_t n, const double *x, const double *y, double x0, double y0, double coef,
                   double *f);

@@ -65,10 +65,14 @@ void gradient_add(const matcov_gradient *table, const double *values, const grad
     }
 }
 
-void gradient_add_phase(const matcov_gradient *table, const double *values,
-                        const gradient_axes *axes, size_t n, const double *x, const double *y,
-                        double x0, double y0, double coef, double *f) {
+void gradient_add_phase(const matcov_gradient *table, const double *values, const double turn[2],
+                        size_t n, const double *x, const double *y, double x0, double y0,
+                        double coef, double *const f[2]) {
     for (size_t e = 0; e < n; e++)
-        f[e] += coef * gradient_phase(table, values, axes->v, axes->turn, axes->kind, x[e] - x0,
-                                      y[e] - y0);
+        for (int axis = 0; axis < 2; axis++) {
+            const double v[2] = {axis == 0 ? turn[0] : -turn[1], turn[1 - axis]};
+            if (f[axis] != NULL)
+                f[axis][e] +=
+                    coef * gradient_phase(table, values, v, turn, axis, x[e] - x0, y[e] - y0);
+        }
 }

@@ -9,7 +9,7 @@
 typedef struct {
     int64_t n;     /* points; 0: commands are averaged, and nothing here is needed */
     double *x, *y; /* on the device [m] */
-    double *cpm;   /* n x width */
+    double *cpm;   /* n x (width + 1): of both axes of width / 2 subapertures, or of one */
     double *room;  /* W Cpm' of the targets of a pass, nlrow x n each */
     int count;     /* how many there is room for */
     double *base; /* where an operator leaves a share of Cpm out: sums of it by target, nsep each */

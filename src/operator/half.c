@@ -30,7 +30,7 @@ typedef struct {
     float *wide;                  /* width x m, t x width: covariances on their way to halves */
     float *diag;                  /* width x width: a block of dT on the diagonal, 0 above it */
     float *sum, *y;               /* v x width, v x v */
-    backend_f16 *cpm;             /* points x width */
+    backend_f16 *cpm;             /* points x (width + 1): both axes of width / 2 subapertures */
     float *ct;                    /* v x points */
     int ep;                       /* exponent of Cpm - beta Cpm0 */
     double *axes;                 /* m x nk: 1 where a measurement is of that laser star and axis */
@@ -77,7 +77,8 @@ static void bytes(const linop_case *c, linop_bytes *b) {
     linop_add(b, "mixed: panels", (m + w + v) * w * f + (t + v) * w * h);
     if (c->points > 0)
         linop_add(b, "mixed: phase on the pupil",
-                  (size_t)c->points * (w * h + v * f + ((size_t)c->points > m ? w * f : 0)));
+                  (size_t)c->points *
+                      ((w + 1) * h + (v + 1) * f + ((size_t)c->points > m ? w * f : 0)));
     linop_add(b, "mixed: residual covariance and tip-tilt", v * v * f + (m + v + nk) * nk * d);
     b->per_target = "W of a target, D+ Ctm0 W'";
     b->target += (v * v + v * nk) * d;
@@ -100,8 +101,8 @@ static status take_arrays(half *x, const linop_setup *u) {
     TRY(take(x, v * t, h, "halves of D+", &x->dplus));
     TRY(take(x, t * w, h, "halves of Ctm", &x->ctm));
     TRY(take(x, v * w, h, "halves of W T", &x->z));
-    TRY(take(x, w * (m > np ? m : np), f, "a panel of covariances", &x->wide));
-    TRY(take(x, np * w, h, "halves of Cpm", &x->cpm));
+    TRY(take(x, w * (m > np ? m : np) + np, f, "a panel of covariances", &x->wide));
+    TRY(take(x, np * (w + 1), h, "halves of Cpm", &x->cpm));
     TRY(take(x, v * np, f, "W Cpm'", &x->ct));
     TRY(take(x, w * w, f, "a block of covariances", &x->diag));
     TRY(take(x, v * w, f, "a panel of W T", &x->sum));
@@ -376,10 +377,18 @@ static status half_phase(linop *base, backend_cov_target *target, const wrows *w
     const engine *e = base->e;
     status st;
     (void)w;
-    TRY(e->mat->fill_cpm(target, BACKEND_S, np, px, py, j, n, x->wide, np));
-    TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, np, n, x->ep, x->wide, np, x->cpm, np));
-    st = e->be->half->gemm(e->ctx, 'N', 'T', x->v, np, n, 1, x->w + j * x->v, x->v, x->cpm, np,
-                           j > 0, x->ct, x->v);
+    slope_pairs p = {0};
+    while (slope_pairs_next(e->s, j, n, e->width / 2, &p)) {
+        TRY(e->mat->fill_cpm_both(target, BACKEND_S, np, px, py, p.sensor, p.k0, p.n, x->wide, np,
+                                  p.n));
+        TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, np, 2 * p.n, x->ep, x->wide, np, x->cpm,
+                                      np));
+        for (int axis = 0; axis < 2; axis++)
+            TRY(e->be->half->gemm(e->ctx, 'N', 'T', x->v, np, p.n, 1, x->w + p.column[axis] * x->v,
+                                  x->v, x->cpm + axis * p.n * np, np, p.column[axis] > 0, x->ct,
+                                  x->v));
+    }
+    st = MOAO_OK;
 done:
     return st;
 }

@@ -51,19 +51,16 @@ static int class_of(const matcov_model *m, int l) {
 
 /* The tables of mean gradients into the staging buffer; order: of the layers there. */
 static void stage_gradients(backend_cov *c, const matcov_model *m, const int *order) {
-    const host_gradients *h = &c->means;
+    host_gradients *h = &c->means;
     c->gradients.nlayer = m->nlayer;
     memcpy(h->tables, m->gradients, m->ngradient * sizeof *h->tables);
     memcpy(h->values, m->gradient_values, m->ngradient_value * sizeof *h->values);
     for (int i = 0; i < m->nclass; i++)
         for (int l = 0; l < m->nlayer; l++)
             h->table[i * m->nlayer + l] = m->classes[i].table[order[l]];
-    for (int i = 0; i < m->ngradient; i++) {
-        const double *from = m->gradient_values + m->gradients[i].radial;
-        float *to = (float *)(h->radial + (size_t)i * GRADIENT_INTERVALS * 2);
-        for (int k = 0; k < GRADIENT_INTERVALS * 2 * GRADIENT_TERMS; k++)
-            to[k] = (float)from[k];
-    }
+    for (int i = 0; i < m->ngradient; i++)
+        if (i == 0 || m->gradients[i].lowest < h->lowest)
+            h->lowest = m->gradients[i].lowest, h->near2 = m->gradients[i].near2;
 }
 
 /* The tables of one list of like pairs, under the profile sent last. */
@@ -85,6 +82,7 @@ static status send_profile(backend_cov *c, const matcov_model *m) {
     if (!order)
         return status_fail(MOAO_MEMORY, "no memory for the layers of a profile");
     cudaEventSynchronize(c->sent);
+    c->highest = c->drift = 0.0;
     for (int k = 0; k < GPU_COV_CLASSES; k++) {
         c->from[k] = at;
         for (int l = 0; l < m->nlayer; l++)
@@ -92,6 +90,8 @@ static status send_profile(backend_cov *c, const matcov_model *m) {
                 order[at] = l;
                 c->layers_host[at++] = gpu_cov_layer{
                     m->h[l], m->kappa[l], m->coef[l], {m->drift[0][l], m->drift[1][l]}};
+                c->highest = fmax(c->highest, fabs(m->h[l]));
+                c->drift = fmax(c->drift, hypot(m->drift[0][l], m->drift[1][l]));
             }
     }
     if (m->nclass > 0)
@@ -103,6 +103,8 @@ static status send_profile(backend_cov *c, const matcov_model *m) {
     CUDA_TRY(cudaMemcpyAsync(c->device + c->profile_at, c->staging + c->profile_at,
                              c->profile_bytes, cudaMemcpyHostToDevice, stream));
     CUDA_TRY(cudaEventRecord(c->sent, stream));
+    GPU_TRY(gpu_cov_convert(stream, &c->gradients, m->nclass > 0 ? m->ngradient : 0,
+                            m->ngradient_value));
     const gpu_cov_aim aim = axis_aim(c);
     const int ncmm = c->list[MATCOV_CMM].ntable;
     GPU_TRY(tabulate(c, &aim, MATCOV_CMM, c->tables, c->pairs));
@@ -242,6 +244,17 @@ static status fill_cpm(backend_cov_target *v, backend_type t, int64_t np, const 
     return gpu_cov_fill_phase(v->c, &v->aim, t, np, x, y, j0, nj, a, lda);
 }
 
+static status fill_cpm_both(backend_cov_target *v, backend_type t, int64_t np, const double *x,
+                            const double *y, int sensor, int64_t k0, int64_t n, void *a,
+                            int64_t lda, int64_t apart) {
+    if (sensor < 0 || sensor >= v->c->nsensor || apart < n ||
+        !matcov_block_ok(t, np, 0, np, v->c->host[sensor].nsub, k0, n, lda))
+        return status_fail(MOAO_INPUT, "fill_cpm_both: an argument is out of range");
+    if (!v->aimed)
+        return status_fail(MOAO_INPUT, "fill_cpm_both: the target was not aimed");
+    return gpu_cov_fill_phase_both(v->c, &v->aim, t, np, x, y, sensor, k0, n, a, lda, apart);
+}
+
 const backend_matcov backend_matcov_gpu = {
     .size = sizeof(backend_matcov),
     .bytes = gpu_cov_bytes,
@@ -256,4 +269,5 @@ const backend_matcov backend_matcov_gpu = {
     .aim = aim,
     .fill_ctm = fill_ctm,
     .fill_cpm = fill_cpm,
+    .fill_cpm_both = fill_cpm_both,
 };

@@ -73,6 +73,7 @@ struct gpu_cov_sensor {
     double size, cos_rot, sin_rot, shift[2], altitude, dir[2];
     const int2 *place;     /* [nsub] ix, iy */
     const double2 *centre; /* [nsub] registered, where slopes are mean gradients [m] */
+    const int *patch;      /* [nsub] then too: all of them, by patches of 8 x 4 */
     const int *minus[2][2], *plus[2][2];
     const double2 *edge[2][2];
 };

@@ -12,6 +12,9 @@ struct host_sensor {
     int nssp, nsub, nedge[2];
     const int *minus[2], *plus[2];
     int phase_class; /* of mean gradients with the phase at a point, or -1 */
+    double size;     /* of a subaperture [m] */
+    double dir[2];   /* [rad] */
+    double reach;    /* no point of a subaperture is further from the axis [m] */
 };
 
 struct pair_list {
@@ -28,7 +31,8 @@ struct host_gradients {
     matcov_gradient *tables;
     int *table;
     double *values;
-    float4 *radial;
+    int lowest;   /* of all tables, */
+    double near2; /* and that table's */
 };
 
 struct backend_cov {
@@ -41,6 +45,7 @@ struct backend_cov {
     char *device, *staging; /* the staging buffer mirrors the beginning of the device's memory */
     size_t profile_at, profile_bytes;
     gpu_cov_layer *layers_host;
+    double highest, drift; /* of the layers [m] */
     double *noise_host;
     host_gradients means;
     cudaEvent_t sent; /* the last transfer from the staging buffer is over */
@@ -79,6 +84,8 @@ gpu_cov_edges gpu_cov_edges_of(const backend_cov *c, const gpu_cov_aim *aim);
 
 /* The same for mean gradients; and what a pair has of class `gradient`. */
 gpu_cov_means gpu_cov_means_of(const backend_cov *c, const gpu_cov_aim *aim);
+/* Launch the jobs of p, of one number of axes, and empty it. */
+status gpu_cov_flush_means(backend_cov *c, backend_type t, gpu_cov_means *p);
 gpu_cov_pair gpu_cov_pair_of(const backend_cov *c, int gradient, bool swapped);
 
 /* Rows i0 .. i0 + ni and columns j0 .. j0 + nj of the matrix of a list of pairs. */
@@ -89,6 +96,9 @@ struct gpu_cov_region {
 status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int64_t np,
                           const double *x, const double *y, int64_t j0, int64_t nj, void *a,
                           int64_t lda);
+status gpu_cov_fill_phase_both(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int64_t np,
+                               const double *x, const double *y, int w, int64_t k0, int64_t n,
+                               void *a, int64_t lda, int64_t apart);
 status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_aim *aim, const gpu_cov_table *tables,
                     backend_type t, char part, unsigned with, gpu_cov_region g, void *a,
                     int64_t lda);

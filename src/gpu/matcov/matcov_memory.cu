@@ -73,6 +73,24 @@ static status patch_order(const matcov_sensor *v, int axis, int *number) {
     return fine ? MOAO_OK : status_fail(MOAO_MEMORY, "no memory for edge points");
 }
 
+/* Subapertures by patches of MEANS_X x MEANS_Y: those of a warp are neighbours, so that they are
+ * near those of another sensor together. */
+#define MEANS_X 8
+#define MEANS_Y 4
+static void patch_list(const matcov_sensor *v, int *list) {
+    int n = 0, strips = v->nssp / MEANS_Y + 1, across = v->nssp / MEANS_X + 1;
+    for (int strip = 0, first = 0; strip < strips; strip++) {
+        int end = first;
+        while (end < v->nsub && v->sub[end] / v->nssp / MEANS_Y == strip)
+            end++;
+        for (int x = 0; x < across; x++)
+            for (int k = first; k < end; k++)
+                if (v->sub[k] % v->nssp / MEANS_X == x)
+                    list[n++] = k;
+        first = end;
+    }
+}
+
 /* Memory of the edge points of one axis in one order; number: the order, NULL for the pupil's rows.
  */
 static void place_edges(gpu_arena *r, const matcov_sensor *v, int axis, int order,
@@ -100,21 +118,28 @@ static status place_sensor(gpu_arena *r, const matcov_sensor *v, gpu_cov_sensor 
                            host_sensor *h) {
     int2 *place;
     double2 *centre;
+    int *patch;
     const int2 *at = gpu_take(r, v->nsub, &place);
     const double2 *centres = gpu_take(r, v->gradient ? v->nsub : 0, &centre);
+    const int *patches = gpu_take(r, v->gradient ? v->nsub : 0, &patch);
     status st = MOAO_OK;
     if (d) {
         *d = gpu_cov_sensor{v->size,     cos(v->rot),
                             sin(v->rot), {v->shift[0], v->shift[1]},
                             v->altitude, {v->dir[0], v->dir[1]},
                             at,          centres,
-                            {},          {},
-                            {}};
-        *h = host_sensor{v->nssp, v->nsub, {v->nedge[0], v->nedge[1]}, {}, {}, v->phase_class};
+                            patches,     {},
+                            {},          {}};
+        *h = host_sensor{v->nssp,        v->nsub, {v->nedge[0], v->nedge[1]}, {}, {},
+                         v->phase_class, v->size, {v->dir[0], v->dir[1]},     0.0};
         for (int k = 0; k < v->nsub; k++)
             place[k] = make_int2(v->sub[k] % v->nssp, v->sub[k] / v->nssp);
-        for (int k = 0; v->gradient && k < v->nsub; k++)
+        for (int k = 0; v->gradient && k < v->nsub; k++) {
             centre[k] = make_double2(v->centre[0][k], v->centre[1][k]);
+            h->reach = fmax(h->reach, hypot(v->centre[0][k], v->centre[1][k]) + v->size);
+        }
+        if (v->gradient)
+            patch_list(v, patch);
     }
     for (int axis = 0; axis < 2 && st == MOAO_OK; axis++) {
         int *number = d ? (int *)malloc((v->nedge[axis] + 1) * sizeof *number) : NULL;
@@ -141,7 +166,14 @@ static void place_gradients(backend_cov *c, const matcov_model *m, int room, gpu
     d->tables = gpu_take(r, h->tables_room, &h->tables);
     d->table = gpu_take(r, (size_t)m->nclass * room, &h->table);
     d->values = gpu_take(r, h->values_room, &h->values);
-    d->radial = gpu_take(r, h->tables_room * GRADIENT_INTERVALS * 2, &h->radial);
+}
+
+/* What is made of them on the device. */
+static void place_floats(backend_cov *c, gpu_arena *r) {
+    if (c->means.tables_room > 0) {
+        c->gradients.floats = gpu_take(r, c->means.values_room, (float **)NULL);
+        c->gradients.lines = gpu_take(r, c->means.tables_room * GPU_LINES, (float4 **)NULL);
+    }
 }
 
 /* Everything on the device, in order: geometry, profile (both sent from the staging buffer), and
@@ -170,6 +202,7 @@ static status lay_out(backend_cov *c, const matcov_model *m, int room, size_t *b
     c->noise = gpu_take(&r, 3 * (m->m / 2), &c->noise_host);
     place_gradients(c, m, room, &r);
     c->profile_bytes = r.used - c->profile_at;
+    place_floats(c, &r);
     c->structure = gpu_take(&r, 1, (gpu_structure **)NULL);
     for (int i = 0; i < nt; i++) {
         const matcov_table *t =
