@@ -139,14 +139,15 @@ size_t gradients_bytes(const sys *s, int nlayer);
 /* Class of a pair; *swapped: its first is the pair's second. */
 int gradients_class(const gradients *g, const footprint *a, const footprint *b, bool *swapped);
 
-/* gradient_fill.c: entries of slopes rows->k0 <= k < k1 of an axis with those of another sensor,
- * instead of what a holds; work: 2 (k1 - k0) numbers. */
+/* gradient_fill.c: entries of slopes rows->k0 <= k < k1 with those of an axis of another sensor,
+ * instead of what is there: of the rows' x axis in ax, of their y axis in ay, NULL where one is not
+ * wanted (rows->axis does not matter); work: 3 (k1 - k0) numbers. */
 typedef struct {
     const footprint *f;
     int axis, k0, k1;
 } gradient_slopes;
 void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes *rows,
-                    const gradient_slopes *cols, double *work, double *a, size_t ld);
+                    const gradient_slopes *cols, double *work, double *ax, double *ay, size_t ld);
 /* Values of a table of a like pair. */
 status gradients_like(const gradients *g, const layers *lay, like *t);
 

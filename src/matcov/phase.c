@@ -108,6 +108,7 @@ static void fill_gradients(const block *b, const footprint *f, int axis, int k0,
         if (axis == 2)
             memset(b->a + p0 + (j + b->apart) * b->ld, 0, n * sizeof *b->a);
     }
+    memset(ws->ring, 0, n * sizeof *ws->ring); /* takes the axis that is not wanted */
     for (int l = 0; l < lay->n; l++) {
         const double drift[2] = {lay->drift[0][l], lay->drift[1][l]};
         double c, of[2], cone, to_star[2];
@@ -122,13 +123,12 @@ static void fill_gradients(const block *b, const footprint *f, int axis, int k0,
         }
         for (size_t j = from; j < to; j++) {
             const int k = k0 + (int)(j - from);
-            double *out[2] = {NULL}, *const column = b->a + p0 + j * b->ld;
-            out[axis & 1] = column;
-            if (axis == 2)
-                out[1] = column + b->apart * b->ld;
+            double *const column = b->a + p0 + j * b->ld;
+            double *const other = axis == 2 ? column + b->apart * b->ld : ws->ring;
             gradient_add_phase(&g->tables[class->table[l]], g->values, turn, n, ws->x, ws->y,
                                cone * f->centre[0][k] + to_star[0],
-                               cone * f->centre[1][k] + to_star[1], scale * lay->coef[l], out);
+                               cone * f->centre[1][k] + to_star[1], scale * lay->coef[l],
+                               axis == 1 ? other : column, axis == 1 ? column : other);
         }
     }
 }

@@ -238,19 +238,21 @@ static __device__ __noinline__ values_of<T, N> near_at(const grids<T> &t, int4 k
     const int grid = !(fabs(x) < t.inner && fabs(y) < t.inner), n = t.side[grid];
     const T ax = (x + t.half[grid]) * t.inverse[grid], ay = (y + t.half[grid]) * t.inverse[grid];
     const int i = (int)ax, j = (int)ay, kinds[4] = {kind.x, kind.y, kind.z, kind.w};
-    const T *from = t.values + (grid ? t.kinds * t.side[0] * t.side[0] : 0) + (j - 1) * n + i - 1;
+    const int step = t.kinds;
+    const T *from =
+        t.values + (grid ? step * t.side[0] * t.side[0] : 0) + ((j - 1) * n + i - 1) * step;
     T wx[4], wy[4];
     values_of<T, N> out;
     spline(ax - (T)i, wx);
     spline(ay - (T)j, wy);
 #pragma unroll
     for (int v = 0; v < N; v++) {
-        const T *c = from + kinds[v] * n * n;
+        const T *c = from + kinds[v];
         T sum = (T)0;
 #pragma unroll
-        for (int k = 0; k < 4; k++, c += n)
-            sum += wy[k] * (wx[0] * __ldg(c) + wx[1] * __ldg(c + 1) + wx[2] * __ldg(c + 2) +
-                            wx[3] * __ldg(c + 3));
+        for (int k = 0; k < 4; k++, c += n * step)
+            sum += wy[k] * (wx[0] * __ldg(c) + wx[1] * __ldg(c + step) +
+                            wx[2] * __ldg(c + 2 * step) + wx[3] * __ldg(c + 3 * step));
         out.v[v] = sum;
     }
     return out;
