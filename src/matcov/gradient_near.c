@@ -51,14 +51,8 @@ matcov_gradient gradient_shape(const gradient_key *k) {
     return t;
 }
 
-/* Grids, kind by kind. */
-static size_t grid_size(const matcov_gradient *t) {
-    return (size_t)t->kinds * ((size_t)gradient_cells(t, 0) + (size_t)gradient_cells(t, 1));
-}
-
-/* Four numbers can be read from every place on. */
 size_t gradient_near_size(const matcov_gradient *t) {
-    return grid_size(t) + 4;
+    return (size_t)t->kinds * ((size_t)gradient_cells(t, 0) + (size_t)gradient_cells(t, 1));
 }
 
 /* Cells on [0, reach] and, for each point of a cell, the coefficients of the polynomial that is 1
@@ -375,7 +369,7 @@ status gradient_fill_near(const gradient_key *k, const matcov_gradient *t, doubl
     double *grids = NULL;
     const double *from;
     status st;
-    TRY(ALLOC(grids, grid_size(t), "grids of mean gradients"));
+    TRY(ALLOC(grids, gradient_near_size(t), "grids of mean gradients"));
     from = grids;
     TRY(is_turned(k) && !is_phase(k) ? near_turned(k, t, grids) : near_upright(k, t, grids));
     for (int g = 0; g < 2; g++) {
@@ -384,8 +378,6 @@ status gradient_fill_near(const gradient_key *k, const matcov_gradient *t, doubl
                 near[i * t->kinds + kind] = from[i];
         near += t->kinds * gradient_cells(t, g);
     }
-    for (int i = 0; i < 4; i++)
-        near[i] = 0.0;
 done:
     free(grids);
     return st;
