@@ -1,16 +1,9 @@
 /* Covariances of mean gradients from their tables. Model section 4. One evaluation at a separation
  * gives those of both axes of the rows. */
+#include "base/clones.h"
 #include "gradient_kernels.h"
 
 #include <string.h>
-
-/* One version per instruction set, chosen when the program starts; others get the plain one. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__gnu_linux__) &&   \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__AVX2__)
-#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define CLONES
-#endif
 
 /* An entry that is near, along and across the axis (cos, sin) = turn. */
 static void list(near_places *p, size_t e, const double turn[2], double dx, double dy) {

@@ -16,13 +16,13 @@ static status average(obsseq *o, int i0, int ni, const double *c, bool both, dou
 
 /* Sums of W Cpm' of every target under the reconstructor's profile, of which an operator takes a
  * share: once after a solve, in double precision. */
-static status phase_base(obsseq *o, const linop *op) {
+static status make_base(obsseq *o, const linop *op) {
     tor *t = &o->t;
     engine *e = &t->e;
     phase_term *ph = &o->phase;
     const int64_t v = t->t.nlrow;
     status st = MOAO_OK;
-    if (ph->base == NULL || op->kind->share == NULL || ph->solved == t->solved)
+    if (ph->nsep == 0 || op->kind->share == NULL || ph->solved == t->solved)
         return st;
     TRY(engine_load(e, t->prof));
     for (int k = 0; k < t->ch.nmine; k++) {
@@ -32,7 +32,7 @@ static status phase_base(obsseq *o, const linop *op) {
             TRY(phase_columns(t, ph, NULL, k, j, n));
         }
         TRY(engine_gemm(e, 'N', 'N', v, v, 1, 0.0, t->y[k], v, t->y[k], v, 0.0, t->y[k], v));
-        TRY(o->img->pairs(o->imager, t->y[k], v, phase_of(ph, t, k), v, ph->base + k * ph->nsep));
+        TRY(o->img->pairs(o->imager, t->y[k], v, phase_of(ph, t, k), v, phase_base(ph, t, k)));
     }
     ph->solved = t->solved;
 done:
@@ -50,8 +50,9 @@ static status target_sums(obsseq *o, const linop *op, int k) {
         const int64_t nsep = o->phase.nsep;
         status st = o->img->pairs(o->imager, y, t->nlrow, ct, t->nlrow, o->sum);
         if (st == MOAO_OK && op->kind->share != NULL)
-            st = engine_gemm(e, 'N', 'N', nsep, 1, 1, op->kind->share(op), o->phase.base + k * nsep,
-                             nsep, o->phase.one, 1, 1.0, o->sum, nsep);
+            st = engine_gemm(e, 'N', 'N', nsep, 1, 1, op->kind->share(op),
+                             phase_base(&o->phase, &o->t, k), nsep, o->phase.one, 1, 1.0, o->sum,
+                             nsep);
         return st;
     }
     memset(o->sum, 0, psf_sep_count(o->ps) * sizeof *o->sum);
@@ -107,11 +108,11 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     status st;
     report_phase("exposure: profile");
     TRY(engine_meet(e, STAGE_EXPOSURE, comm_fault(e->c, "exposure")));
-    TRY(phase_base(o, op));
+    TRY(make_base(o, op));
     if (!op->kind->differences || ex->mtt == NULL)
         TRY(engine_load(e, p));
     TRY(common_average(o, p, ex));
-    TRY(op->kind->load(op, p));
+    TRY(linop_load(op, p));
     st = ex->fit == NULL ? psf_rest_init(o->ps, p, &ex->fit) : MOAO_OK;
     if (st == MOAO_OK) {
         psf_fit_model_init(ex->fit, &fit);

@@ -12,24 +12,28 @@ size_t phase_share_bytes(const sys *s, const psf_opts *o) {
     return psf_sep_count_of(s, o) * sizeof(double);
 }
 
-status phase_open(tor *t, const psf *ps, phase_term *ph) {
+status phase_open(tor *t, const psf *ps, phase_term *ph, int64_t *beside) {
     engine *e = &t->e;
+    const linop_kind *kind = t->op->kind;
     const double *x, *y;
     status st = MOAO_OK;
     *ph = (phase_term){.n = (int64_t)psf_points(ps, &x, &y)};
+    *beside = 0;
     if (ph->n == 0)
         goto done;
-    ph->count = t->op->kind->together ? t->nw : 1;
     TRY(engine_doubles(e, ph->n, "points of the pupil", &ph->x));
     TRY(engine_doubles(e, ph->n, "points of the pupil", &ph->y));
     TRY(engine_doubles(e, ph->n * (e->width + 1), "covariances of phase and slopes", &ph->cpm));
-    TRY(engine_doubles(e, ph->n * t->t.nlrow * ph->count, "W Cpm' of a target", &ph->room));
+    if (kind->together)
+        *beside = engine_aligned(ph->n * t->t.nlrow);
+    else
+        TRY(engine_doubles(e, ph->n * t->t.nlrow, "W Cpm' of a target", &ph->room));
     TRY(engine_copy(e, ph->x, x, ph->n));
     TRY(engine_copy(e, ph->y, y, ph->n));
-    if (t->op->kind->share != NULL) {
+    if (kind->share != NULL) {
         const double one = 1;
         ph->nsep = (int64_t)psf_sep_count(ps);
-        TRY(engine_doubles(e, ph->nsep * t->nw, "sums of a share of W Cpm'", &ph->base));
+        *beside += ph->nsep;
         TRY(engine_doubles(e, 1, "a number", &ph->one));
         TRY(engine_copy(e, ph->one, &one, 1));
     }
@@ -44,7 +48,6 @@ void phase_close(tor *t, phase_term *ph) {
     e->be->release(e->ctx, ph->y);
     e->be->release(e->ctx, ph->cpm);
     e->be->release(e->ctx, ph->room);
-    e->be->release(e->ctx, ph->base);
     e->be->release(e->ctx, ph->one);
     *ph = (phase_term){0};
 }

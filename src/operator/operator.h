@@ -90,7 +90,7 @@ typedef struct linop_kind {
     /* W := W Cmm0^-1 for n blocks of rows; own[k]: of block k. */
     status (*solve)(linop *o, int n, const wrows *w, double *const *own);
 
-    /* T of a profile. exposures: the reconstructor is that of the last factor. */
+    /* T of a profile. exposures: the reconstructor is that of the last factor. NULL: nothing. */
     status (*load)(linop *o, const profile *p);
     status (*begin)(linop *o, const wrows *w, double *own); /* NULL: nothing */
     status (*panel)(linop *o, int64_t j, int64_t n);        /* NULL: nothing */
@@ -133,6 +133,10 @@ extern const linop_kind linop_distributed; /* block-cyclic over the ranks, in th
  * another size is refused. */
 const linop_kind *linop_find(const char *name);
 status linop_register(const linop_kind *kind);
+
+static inline status linop_load(linop *o, const profile *p) {
+    return o->kind->load != NULL ? o->kind->load(o, p) : MOAO_OK;
+}
 
 /* Local. Bytes of an operator without its targets. */
 void linop_add(linop_bytes *b, const char *name, size_t bytes);

@@ -2,7 +2,7 @@
  * W to the accuracy of the dense factor all the same, because every target is refined with Cmm0
  * itself until its residual is small; each step shrinks it by what compression has changed. T of an
  * exposure is not stored: a panel of it is made, used by all targets, and overwritten. */
-#include "operator/operator.h"
+#include "operator/panels.h"
 
 #include "tlr/tlr.h"
 
@@ -336,11 +336,6 @@ done:
 
 /* --- exposures */
 
-static status compressed_load(linop *base, const profile *p) {
-    (void)base, (void)p;
-    return MOAO_OK;
-}
-
 /* Columns j .. j + n of T, from row j on. */
 static status compressed_panel(linop *base, int64_t j, int64_t n) {
     compressed *o = (compressed *)base;
@@ -355,22 +350,10 @@ static status compressed_panel(linop *base, int64_t j, int64_t n) {
     return engine_flip(e, "flip-t", o->panel + o->ldt / 2);
 }
 
-/* The panel's triangle on the diagonal, then what lies below it. */
 static status compressed_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z,
                                  int64_t ldz) {
     const compressed *o = (const compressed *)base;
-    engine *e = base->e;
-    const int64_t below = e->m - j - n, d = sizeof(double);
-    const double one = 1, *here = w->w + j * w->ld;
-    status st;
-    TRY(e->be->copy(e->ctx, z, ldz * d, here, w->ld * d, w->rows * d, n));
-    TRY(e->be->trmm(e->ctx, BACKEND_D, 'R', 'L', 'N', 'N', w->rows, n, &one, o->panel, o->ldt, z,
-                    ldz, e->work, e->lwork));
-    if (below > 0)
-        TRY(engine_gemm(e, 'N', 'N', w->rows, n, below, 1.0, here + n * w->ld, w->ld, o->panel + n,
-                        o->ldt, 1.0, z, ldz));
-done:
-    return st;
+    return panel_product(base->e, w, j, n, o->panel, o->ldt, z, ldz);
 }
 
 const linop_kind linop_tlr = {
@@ -383,7 +366,6 @@ const linop_kind linop_tlr = {
     .close = compressed_close,
     .factor = compressed_factor,
     .solve = compressed_solve,
-    .load = compressed_load,
     .panel = compressed_panel,
     .columns = compressed_columns,
 };

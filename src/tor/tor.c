@@ -16,6 +16,7 @@ static status take_arrays(tor *t, const tor_setup *u) {
     TRY(ALLOC(t->w, most, "targets of a device"));
     TRY(ALLOC(t->y, most, "targets of a device"));
     TRY(ALLOC(t->own, most, "targets of a device"));
+    TRY(ALLOC(t->beside, most, "targets of a device"));
     TRY(ALLOC(t->target, most, "targets of a device"));
     TRY(engine_open(e));
     if (!u->kind->in_step)
@@ -82,22 +83,24 @@ done:
     return st;
 }
 
-/* The room for n targets: W, Y where targets pass together, and what the operator keeps. */
-static status take_room(tor *t, int n) {
+/* The room for n targets: W, Y where targets pass together, what the operator and the caller keep.
+ */
+static status take_room(tor *t, int n, int64_t beside) {
     const linop_kind *kind = t->op->kind;
     const int64_t w = t->t.nlrow * t->e.m,
                   y = kind->together ? engine_aligned(t->t.nlrow * t->t.nrow) : 0;
     const int64_t own = kind->own != NULL ? engine_aligned(kind->own(t->op)) : 0;
-    const int64_t each = (kind->in_step ? w : engine_aligned(w)) + y + own;
+    const int64_t rest = y + own + engine_aligned(beside);
+    const int64_t each = (kind->in_step ? w : engine_aligned(w)) + rest;
     const int64_t least = kind->room != NULL ? kind->room(t->op, n) : 0;
     const int64_t all = engine_aligned(n * each);
     status st = engine_doubles(&t->e, all > least ? all : least, "W of the targets", &t->room);
     for (int k = 0; k < n && st == MOAO_OK; k++) {
         t->w[k] = t->room + (kind->in_step ? k * t->t.nlrow : k * each);
-        t->y[k] = kind->in_step    ? t->room + n * w + k * y
-                  : kind->together ? t->w[k] + engine_aligned(w)
-                                   : t->one_y;
-        t->own[k] = t->w[k] + engine_aligned(w) + y;
+        double *after = kind->in_step ? t->room + n * w + k * rest : t->w[k] + engine_aligned(w);
+        t->y[k] = kind->together ? after : t->one_y;
+        t->own[k] = after + y;
+        t->beside[k] = after + y + own;
     }
     t->nw = st == MOAO_OK ? n : 0;
     return st;
@@ -105,18 +108,18 @@ static status take_room(tor *t, int n) {
 
 /* For as many targets as a rank gets of a chunk; of fewer where memory ends, but for room that the
  * libraries may still want. */
-static status take_targets(tor *t) {
+static status take_targets(tor *t, int64_t beside) {
     const linop_kind *kind = t->op->kind;
     int n = t->most;
     status st;
-    while ((st = take_room(t, n)) == MOAO_MEMORY && n > 1) {
+    while ((st = take_room(t, n, beside)) == MOAO_MEMORY && n > 1) {
         status_clear();
         n--;
     }
     if (st == MOAO_OK && n > 1 && n < t->most && !kind->together) {
         t->e.be->release(t->e.ctx, t->room);
         t->room = NULL;
-        st = take_room(t, n - 1);
+        st = take_room(t, n - 1, beside);
     }
     for (; st == MOAO_OK && kind->together && t->ntarget < t->nw; t->ntarget += st == MOAO_OK)
         st = t->e.mat->open_target(t->e.cov, &t->target[t->ntarget]);
@@ -144,7 +147,7 @@ static status measure(tor *t) {
 }
 
 status tor_take(tor *t, const tor_setup *u, int *chunk) {
-    status st = take_targets(t);
+    status st = take_targets(t, u->beside);
     if (st == MOAO_OK)
         st = measure(t);
     if ((st = comm_agree(u->c, st)) != MOAO_OK)
@@ -173,6 +176,7 @@ void tor_close(tor *t) {
     free(t->w);
     free(t->y);
     free(t->own);
+    free(t->beside);
     free(t->target);
     *t = (tor){0};
 }

@@ -26,6 +26,7 @@ typedef struct { /* borrowed, all of it */
     int sharing;            /* ranks on one device, at most */
     int nsample;            /* columns of the sampled residual */
     double one_target;      /* memory for one target, for messages [bytes] */
+    int64_t beside;         /* doubles that the caller keeps of each target, for tor_take */
     bool say;               /* lines of progress tell how factors will be made */
 } tor_setup;
 
@@ -47,6 +48,7 @@ typedef struct {
     int nw;              /* targets that have room */
     int64_t ld;          /* leading dimension of W */
     double **w, **y, **own;      /* [nw] nlrow x m; nlrow x nrow (leading dimension nlrow) */
+    double **beside;             /* [nw] what the caller keeps of a target */
     backend_cov_target **target; /* [nw], or one where targets pass one by one */
     int ntarget;
 } tor;
