@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Radial functions P and Q of the squared separation s: cubic polynomials on 2^bits intervals of
- * each octave, of which the first begins at or below the squared radius of the near grids. */
+ * each octave, of which the first begins at or below half the squared radius of the near grids. */
 #define GRADIENT_BITS 5
 #define GRADIENT_OCTAVES 24
 #define GRADIENT_INTERVALS (GRADIENT_OCTAVES << GRADIENT_BITS)

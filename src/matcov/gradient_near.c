@@ -47,7 +47,8 @@ matcov_gradient gradient_shape(const gradient_key *k) {
     }
     int exponent;
     frexp(near2, &exponent);
-    t.lowest = (1023 + exponent - 1) << GRADIENT_BITS;
+    /* an octave below it too, for what may be less exact */
+    t.lowest = (1023 + exponent - 2) << GRADIENT_BITS;
     return t;
 }
 

@@ -42,17 +42,21 @@ typedef struct {
     double *centre[2];       /* [nsub] registered position, where `gradient` [m] */
 } footprint;
 
+typedef struct gradient_set gradient_set;
+
 /* Tables for mean gradients: of every class of pairs of sensors and layer. */
 typedef struct {
     int nkind, nclass, ntable;
     int *class_of; /* [nkind][nkind]: kind of the class's first <= that of the second */
     int *phase_of; /* [nkind]: class of the phase at a point with slopes of that kind */
     matcov_class *classes;
-    int *index; /* [nclass][layers], what the classes point to */
-    matcov_gradient *tables;
-    gradient_key *keys; /* [ntable] */
-    double *values;
+    int *index;         /* [nclass][layers], what the classes point to */
+    gradient_key *keys; /* [ntable], while the set is not there */
+    gradient_set *set;  /* what others share; of it: */
+    const matcov_gradient *tables;
+    const double *values;
     size_t nvalue;
+    long serial;
 } gradients;
 
 /* Covariances of two sensors whose entries depend on a difference of indices only: both footprints

@@ -99,7 +99,7 @@ static void check_both(const covariances *v, const matcov_target *mt, backend_ty
     char *got = malloc(ld * cols * size), *a = device(ld * cols * size);
     double *dx = device(np * sizeof *x), *dy = device(np * sizeof *y);
     for (size_t i = 0; i < np; i++)
-        x[i] = case_random(-2.1, 2.1), y[i] = random_in(-2.1, 2.1);
+        x[i] = case_random(-2.1, 2.1), y[i] = case_random(-2.1, 2.1);
     memset(got, 0x7f, ld * cols * size);
     move(a, got, ld * cols * size);
     move(dx, x, np * sizeof *x);

@@ -18,9 +18,18 @@ struct gpu_cov_gradients {
     const matcov_gradient *tables; /* [tables] */
     const int *table;              /* [classes][nlayer] number of the tables, or -1 */
     const double *values;
-    float *floats; /* the values */
+    float *floats; /* the grids, from gpu_floats_at of each table on; four numbers at each place, or
+                      two of the phase */
     float4 *lines; /* [tables][GPU_LINES] */
 };
+
+static __host__ __device__ inline size_t gpu_floats_at(size_t near) {
+    return (near / 3 + 1) * 4;
+}
+
+/* For results of type S the grids serve up to 0.7 times their radius: beyond it the radial
+ * functions are within 4e-5 of the slope variance. */
+#define GPU_NEAR 0.5f /* squared */
 
 /* What a pair of sensors has of its class, rows first. */
 struct gpu_cov_pair {
@@ -70,6 +79,6 @@ status gpu_cov_tabulate_means(cudaStream_t stream, const gpu_cov_table *tables,
                               const gpu_cov_pair *pairs, int ntable, int largest,
                               const gpu_cov_means *p);
 /* What is made on the device of the tables sent last. */
-status gpu_cov_convert(cudaStream_t stream, const gpu_cov_gradients *g, int ntable, size_t nvalue);
+status gpu_cov_convert(cudaStream_t stream, const gpu_cov_gradients *g, int ntable);
 
 #endif

@@ -142,22 +142,24 @@ template <class T, int COLS> struct tile {
     typename pair_of<T>::type col[CHUNK][COLS];
 };
 
-static __device__ const double *values_as(const gpu_cov_gradients &g, double) {
-    return g.values;
+static __device__ const double *values_of_grids(const gpu_cov_gradients &g,
+                                                const matcov_gradient &t, double) {
+    return g.values + t.near;
 }
-static __device__ const float *values_as(const gpu_cov_gradients &g, float) {
-    return g.floats;
+static __device__ const float *values_of_grids(const gpu_cov_gradients &g, const matcov_gradient &t,
+                                               float) {
+    return g.floats + gpu_floats_at(t.near);
 }
 
 template <class T>
 static __device__ grids<T> grids_of(const gpu_cov_gradients &g, const matcov_gradient &t) {
-    return grids<T>{(T)t.near2,
+    return grids<T>{sizeof(T) == 4 ? GPU_NEAR * (T)t.near2 : (T)t.near2,
                     (T)t.inner,
                     {(T)t.half[0], (T)t.half[1]},
                     {(T)t.inverse[0], (T)t.inverse[1]},
                     {t.side[0], t.side[1]},
                     t.kinds,
-                    values_as(g, T()) + t.near};
+                    values_of_grids(g, t, T())};
 }
 
 /* Layers l0 .. l0 + n. */
@@ -233,28 +235,78 @@ template <class T> static __device__ __forceinline__ void spline(T f, T w[4]) {
 template <class T, int N> struct values_of { T v[N]; };
 
 /* gradient_near for N kinds. */
-template <class T, int N>
-static __device__ __noinline__ values_of<T, N> near_at(const grids<T> &t, int4 kind, T x, T y) {
+template <int N>
+static __device__ __noinline__ values_of<double, N> near_at(const grids<double> &t, int4 kind,
+                                                            double x, double y) {
     const int grid = !(fabs(x) < t.inner && fabs(y) < t.inner), n = t.side[grid];
-    const T ax = (x + t.half[grid]) * t.inverse[grid], ay = (y + t.half[grid]) * t.inverse[grid];
+    const double ax = (x + t.half[grid]) * t.inverse[grid],
+                 ay = (y + t.half[grid]) * t.inverse[grid];
     const int i = (int)ax, j = (int)ay, kinds[4] = {kind.x, kind.y, kind.z, kind.w};
     const int step = t.kinds;
-    const T *from =
+    const double *from =
         t.values + (grid ? step * t.side[0] * t.side[0] : 0) + ((j - 1) * n + i - 1) * step;
-    T wx[4], wy[4];
-    values_of<T, N> out;
-    spline(ax - (T)i, wx);
-    spline(ay - (T)j, wy);
+    double wx[4], wy[4];
+    values_of<double, N> out;
+    spline(ax - i, wx);
+    spline(ay - j, wy);
 #pragma unroll
     for (int v = 0; v < N; v++) {
-        const T *c = from + kinds[v];
-        T sum = (T)0;
+        const double *c = from + kinds[v];
+        double sum = 0.0;
 #pragma unroll
         for (int k = 0; k < 4; k++, c += n * step)
             sum += wy[k] * (wx[0] * __ldg(c) + wx[1] * __ldg(c + step) +
                             wx[2] * __ldg(c + 2 * step) + wx[3] * __ldg(c + 3 * step));
         out.v[v] = sum;
     }
+    return out;
+}
+
+static __device__ __forceinline__ void add_to(float w, float2 c, float4 &sum) {
+    sum.x += w * c.x;
+    sum.y += w * c.y;
+}
+static __device__ __forceinline__ void add_to(float w, float4 c, float4 &sum) {
+    sum.x += w * c.x;
+    sum.y += w * c.y;
+    sum.z += w * c.z;
+    sum.w += w * c.w;
+}
+
+/* All kinds in single precision; PLACE: what a place of the grid holds. */
+template <class PLACE>
+static __device__ __noinline__ float4 near_kinds(const grids<float> &t, float x, float y) {
+    const int grid = !(fabsf(x) < t.inner && fabsf(y) < t.inner), n = t.side[grid];
+    const float ax = (x + t.half[grid]) * t.inverse[grid],
+                ay = (y + t.half[grid]) * t.inverse[grid];
+    const int i = (int)ax, j = (int)ay;
+    const PLACE *c =
+        (const PLACE *)t.values + (grid ? t.side[0] * t.side[0] : 0) + (j - 1) * n + i - 1;
+    float wx[4], wy[4];
+    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    spline(ax - (float)i, wx);
+    spline(ay - (float)j, wy);
+#pragma unroll
+    for (int k = 0; k < 4; k++, c += n)
+#pragma unroll
+        for (int l = 0; l < 4; l++)
+            add_to(wy[k] * wx[l], __ldg(c + l), sum);
+    return sum;
+}
+
+static __device__ __forceinline__ float component(float4 v, int k) {
+    return k == 0 ? v.x : k == 1 ? v.y : k == 2 ? v.z : v.w;
+}
+
+template <int N>
+static __device__ __forceinline__ values_of<float, N> near_at(const grids<float> &t, int4 kind,
+                                                              float x, float y) {
+    const int kinds[4] = {kind.x, kind.y, kind.z, kind.w};
+    const float4 all = t.kinds == 2 ? near_kinds<float2>(t, x, y) : near_kinds<float4>(t, x, y);
+    values_of<float, N> out;
+#pragma unroll
+    for (int v = 0; v < N; v++)
+        out.v[v] = component(all, kinds[v]);
     return out;
 }
 
@@ -307,7 +359,7 @@ static __device__ __forceinline__ void add_near(const layer_of<T> &l, const axes
     }
     const T x = d.swapped ? d.c * dx + d.s * dy : dx, y = d.swapped ? d.c * dy - d.s * dx : dy;
     const values_of<T, N> v =
-        near_at<T, N>(l.near, make_int4(kind[0], kind[1], kind[2], kind[3]), x, y);
+        near_at<N>(l.near, make_int4(kind[0], kind[1], kind[2], kind[3]), x, y);
 #pragma unroll
     for (int k = 0; k < N; k++)
         sum[k][c] += l.coef * v.v[k];

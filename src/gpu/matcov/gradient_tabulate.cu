@@ -122,20 +122,25 @@ __global__ __launch_bounds__(THREADS) void make_lines(const matcov_gradient *tab
     lines[i] = make_float4(P.x, P.y, Q.x, Q.y);
 }
 
-__global__ __launch_bounds__(THREADS) void to_floats(const double *from, size_t n, float *to) {
-    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < n;
-         i += (size_t)gridDim.x * THREADS)
-        to[i] = (float)from[i];
+/* Grid: tables. */
+__global__ __launch_bounds__(THREADS) void to_floats(const matcov_gradient *tables,
+                                                     const double *values, float *floats) {
+    const matcov_gradient &t = tables[blockIdx.x];
+    const int n = gradient_cells(&t, 0) + gradient_cells(&t, 1), each = t.kinds == 2 ? 2 : 4;
+    const double *from = values + t.near;
+    float *to = floats + gpu_floats_at(t.near);
+    for (int i = threadIdx.x; i < n * each; i += THREADS)
+        to[i] = i % each < t.kinds ? (float)from[i / each * t.kinds + i % each] : 0.0f;
 }
 
-status gpu_cov_convert(cudaStream_t stream, const gpu_cov_gradients *g, int ntable, size_t nvalue) {
+status gpu_cov_convert(cudaStream_t stream, const gpu_cov_gradients *g, int ntable) {
     if (ntable == 0)
         return MOAO_OK;
     const int64_t lines = (int64_t)ntable * GPU_LINES;
     make_lines<<<(unsigned)((lines + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
         g->tables, g->values, ntable, g->lines);
     LAUNCHED();
-    to_floats<<<1024, THREADS, 0, stream>>>(g->values, nvalue, g->floats);
+    to_floats<<<ntable, THREADS, 0, stream>>>(g->tables, g->values, g->floats);
     LAUNCHED();
     return MOAO_OK;
 }

@@ -53,11 +53,13 @@ static int class_of(const matcov_model *m, int l) {
 static void stage_gradients(backend_cov *c, const matcov_model *m, const int *order) {
     host_gradients *h = &c->means;
     c->gradients.nlayer = m->nlayer;
-    memcpy(h->tables, m->gradients, m->ngradient * sizeof *h->tables);
-    memcpy(h->values, m->gradient_values, m->ngradient_value * sizeof *h->values);
     for (int i = 0; i < m->nclass; i++)
         for (int l = 0; l < m->nlayer; l++)
             h->table[i * m->nlayer + l] = m->classes[i].table[order[l]];
+    if (h->serial == m->gradient_serial)
+        return;
+    memcpy(h->tables, m->gradients, m->ngradient * sizeof *h->tables);
+    memcpy(h->values, m->gradient_values, m->ngradient_value * sizeof *h->values);
     for (int i = 0; i < m->ngradient; i++)
         if (i == 0 || m->gradients[i].lowest < h->lowest)
             h->lowest = m->gradients[i].lowest, h->near2 = m->gradients[i].near2;
@@ -100,11 +102,15 @@ static status send_profile(backend_cov *c, const matcov_model *m) {
     c->from[GPU_COV_CLASSES] = at;
     memcpy(c->noise_host, m->noise, 3 * (m->m / 2) * sizeof(double));
     memcpy(c->tiptilt, m->tiptilt, c->nsensor * sizeof(double));
-    CUDA_TRY(cudaMemcpyAsync(c->device + c->profile_at, c->staging + c->profile_at,
-                             c->profile_bytes, cudaMemcpyHostToDevice, stream));
+    const bool others = m->nclass > 0 && c->means.serial != m->gradient_serial;
+    const size_t bytes = others ? c->profile_bytes : c->means.tables_at - c->profile_at;
+    c->means.serial = 0; /* until they are there */
+    CUDA_TRY(cudaMemcpyAsync(c->device + c->profile_at, c->staging + c->profile_at, bytes,
+                             cudaMemcpyHostToDevice, stream));
     CUDA_TRY(cudaEventRecord(c->sent, stream));
-    GPU_TRY(gpu_cov_convert(stream, &c->gradients, m->nclass > 0 ? m->ngradient : 0,
-                            m->ngradient_value));
+    if (others)
+        GPU_TRY(gpu_cov_convert(stream, &c->gradients, m->ngradient));
+    c->means.serial = m->gradient_serial;
     const gpu_cov_aim aim = axis_aim(c);
     const int ncmm = c->list[MATCOV_CMM].ntable;
     GPU_TRY(tabulate(c, &aim, MATCOV_CMM, c->tables, c->pairs));
@@ -120,6 +126,7 @@ static status load(backend_cov *c, const matcov_model *m) {
         m->ngradient_value > c->means.values_room) {
         CUDA_TRY(cudaStreamSynchronize(c->ctx->main.stream));
         gpu_cov_release(c);
+        c->means.serial = 0;
         GPU_TRY(gpu_cov_build(c, m));
     }
     return send_profile(c, m);

@@ -26,8 +26,9 @@ struct pair_list {
 /* Tables of mean gradients: the classes' geometry, and where the rest is in the staging buffer. */
 struct host_gradients {
     int nclass;
-    matcov_class *classes; /* without their layers' tables */
-    size_t tables_room, values_room;
+    matcov_class *classes;                      /* without their layers' tables */
+    size_t tables_room, values_room, tables_at; /* they are the last of the staging buffer */
+    long serial;                                /* of those on the device; 0: none */
     matcov_gradient *tables;
     int *table;
     double *values;

@@ -163,15 +163,16 @@ static void place_gradients(backend_cov *c, const matcov_model *m, int room, gpu
         return;
     h->tables_room = ((size_t)m->ngradient / 16 + 1) * 16;
     h->values_room = m->ngradient_value + m->ngradient_value / 4;
-    d->tables = gpu_take(r, h->tables_room, &h->tables);
     d->table = gpu_take(r, (size_t)m->nclass * room, &h->table);
+    h->tables_at = r->used;
+    d->tables = gpu_take(r, h->tables_room, &h->tables);
     d->values = gpu_take(r, h->values_room, &h->values);
 }
 
 /* What is made of them on the device. */
 static void place_floats(backend_cov *c, gpu_arena *r) {
     if (c->means.tables_room > 0) {
-        c->gradients.floats = gpu_take(r, c->means.values_room, (float **)NULL);
+        c->gradients.floats = gpu_take(r, gpu_floats_at(c->means.values_room), (float **)NULL);
         c->gradients.lines = gpu_take(r, c->means.tables_room * GPU_LINES, (float4 **)NULL);
     }
 }
@@ -202,6 +203,8 @@ static status lay_out(backend_cov *c, const matcov_model *m, int room, size_t *b
     c->noise = gpu_take(&r, 3 * (m->m / 2), &c->noise_host);
     place_gradients(c, m, room, &r);
     c->profile_bytes = r.used - c->profile_at;
+    if (m->nclass == 0)
+        c->means.tables_at = r.used;
     place_floats(c, &r);
     c->structure = gpu_take(&r, 1, (gpu_structure **)NULL);
     for (int i = 0; i < nt; i++) {
