@@ -138,6 +138,20 @@ static void print_device(const advice *a, double memory) {
         say("", "not here: %.3f GB are available", (double)a->room.available / 1e9);
 }
 
+/* What is predicted of a compressed factor. */
+static void print_ranks(const plan *p) {
+    const tlr_prediction *r = &p->ranks;
+    if (r->tile == 0)
+        return;
+    const double nt = r->tiles;
+    say("compressed",
+        "%.0f tiles of %d, rank %.0f on average, %.0f %% dense: %.3f GB of %.3f; at "
+        "first %.1e arcsec^2 of a tile may be dropped, %.2g of the least noise, %.0e of a tile "
+        "(from a sample of tiles of Cmm)",
+        nt, r->tile, r->mean, 100 * r->dense, r->bytes / 1e9, r->bytes_dense / 1e9, r->tau,
+        r->noise > 0 ? r->tau / r->noise : 0, r->eps);
+}
+
 static void print_plan(const check_facts *f, const advice *a) {
     const plan *p = &a->p;
     double total = 0;
@@ -155,7 +169,14 @@ static void print_plan(const check_facts *f, const advice *a) {
     } else {
         say("memory", "%.3f GB on the fullest rank", (double)p->memory / 1e9);
         print_items(p);
+        for (int i = 0; i < p->device.nitem; i++)
+            printf("%9.3f GB    %s\n", (double)p->device.item[i].bytes / 1e9,
+                   p->device.item[i].name);
+        if (p->device.nitem > 0)
+            printf("%9.3f GB    %s, times %d\n", (double)p->device.target / 1e9,
+                   p->device.per_target, p->chunk);
     }
+    print_ranks(p);
     if (!a->fits)
         return;
     say("work", "%d target%s at a time; %.3g flop (reconstructors %.0f %%, exposures %.0f %%)",
@@ -342,6 +363,23 @@ static void write_plan(json *j, const char *key, const advice *a) {
     json_end(j);
 }
 
+/* What is predicted of a compressed factor. */
+static void write_ranks(json *j, const tlr_prediction *r) {
+    if (r->tile == 0)
+        return;
+    json_object(j, "compression");
+    json_integer(j, "tile", r->tile);
+    json_number(j, "tiles", r->tiles);
+    json_number(j, "mean_rank", r->mean);
+    json_number(j, "dense_share", r->dense);
+    json_number(j, "bytes", r->bytes);
+    json_number(j, "dense_bytes", r->bytes_dense);
+    json_number(j, "tolerance_arcsec2", r->tau);
+    json_number(j, "noise_arcsec2", r->noise);
+    json_number(j, "relative_tolerance", r->eps);
+    json_end(j);
+}
+
 /* What the noise model makes of each star under the first exposure's profile. */
 static void write_stars(json *j, const sys *s, const profile *p) {
     json_array(j, "stars");
@@ -393,6 +431,7 @@ status check_json(const check_facts *f) {
         write_plan(&j, "here", &f->here);
     if (f->elsewhere)
         write_plan(&j, f->described ? "machine" : "elsewhere", &f->there);
+    write_ranks(&j, &chosen(f)->p.ranks);
     json_bool(&j, "fits", f->described ? f->there.fits && !f->lacking : f->here.fits);
     add_verdict(f, &verdict);
     json_string(&j, "verdict", verdict.s != NULL ? verdict.s : "");

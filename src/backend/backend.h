@@ -86,6 +86,13 @@ struct backend_group;       /* broadcasts among the devices of several processes
 typedef status backend_mirror_op(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a,
                                  int64_t lda);
 
+/* gather: B(i, j) := A(rows[i], cols[j]) + beta B(i, j), B m x n, beta 0 or 1 (0: B is not read).
+ * rows, cols: indices in the backend's memory, not looked at; NULL: i, j themselves. A and B must
+ * not overlap. Types D, S. */
+typedef status backend_gather_op(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
+                                 const int64_t *rows, const int64_t *cols, const void *a,
+                                 int64_t lda, int beta, void *b, int64_t ldb);
+
 /* gemm: C := alpha op(A) op(B) + beta C, C m x n, k the inner size. All types. */
 typedef status backend_gemm_op(backend_ctx *ctx, backend_type t, char transa, char transb,
                                int64_t m, int64_t n, int64_t k, const void *alpha, const void *a,
@@ -197,6 +204,7 @@ typedef struct backend {
     size_t (*workspace)(backend_op op, backend_type t, int64_t m, int64_t n);
 
     backend_mirror_op *mirror;
+    backend_gather_op *gather;
     backend_gemm_op *gemm;
     backend_tri_op *trsm, *trmm;
     backend_symm_op *symm;

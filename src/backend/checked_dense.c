@@ -9,6 +9,17 @@ status checked_mirror(backend_ctx *ctx, backend_type t, char uplo, int64_t n, vo
     return st == MOAO_OK ? own->mirror(ctx, t, uplo, n, a, lda) : st;
 }
 
+status checked_gather(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const int64_t *rows,
+                      const int64_t *cols, const void *a, int64_t lda, int beta, void *b,
+                      int64_t ldb) {
+    const backend *own = backend_own(ctx);
+    const bool fine = (t == BACKEND_D || t == BACKEND_S) && m >= 0 && n >= 0 && lda >= 1 &&
+                      (rows != NULL || backend_ld_ok(m, lda)) && (beta == 0 || beta == 1) &&
+                      backend_ld_ok(m, ldb);
+    const status st = checked_admit(own, own->gather, fine, "gather");
+    return st == MOAO_OK ? own->gather(ctx, t, m, n, rows, cols, a, lda, beta, b, ldb) : st;
+}
+
 status checked_gemm(backend_ctx *ctx, backend_type t, char transa, char transb, int64_t m,
                     int64_t n, int64_t k, const void *alpha, const void *a, int64_t lda,
                     const void *b, int64_t ldb, const void *beta, void *c, int64_t ldc, void *work,

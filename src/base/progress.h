@@ -35,6 +35,17 @@ void progress_warn(const char *fmt, ...)
     __attribute__((format(printf, 1, 2))); /* "moao: warning: ..." */
 void progress_end(void);
 
+/* A factor that is compressed by tiles (job/compression.h). */
+typedef struct {
+    const char *form;        /* tiles; refined: W is refined; dense: nothing is dropped */
+    int tile;                /* their order, 0: not made by this run */
+    double tolerance, noise; /* norm of what may be dropped of one, least noise [arcsec^2] */
+    double change;           /* measured, of Strehl ratios and ensquared energies */
+    double mean;             /* rank */
+    long p90, largest, tiles, dense, empty, histogram[16];
+    double bytes, bytes_dense;
+} report_compression;
+
 /* --- report: time, flops and idle share of each stage --- */
 typedef struct {
     double wall[STAGE_COUNT];  /* time in the stage on this rank, waiting included [s] */
@@ -48,6 +59,8 @@ typedef struct {
                      former */
     int exposures_mixed, exposures_double;
     double mixed_difference;
+    const report_compression *compression; /* [ncompression], of the reconstructors */
+    int ncompression;
     const char *verify; /* compute.verify: residuals checked, largest relative difference, time */
     long verified;
     double verify_largest, verify_seconds;

@@ -149,6 +149,38 @@ static void write_precision(json *j, const report *r) {
     json_end(j);
 }
 
+static void write_compression(json *j, const report *r) {
+    if (r->ncompression == 0)
+        return;
+    json_array(j, "compression");
+    for (int k = 0; k < r->ncompression; k++) {
+        const report_compression *c = &r->compression[k];
+        if (c->tile == 0)
+            continue;
+        json_object(j, NULL);
+        json_integer(j, "reconstructor", k + 1);
+        json_string(j, "form", c->form);
+        json_number(j, "tolerance_arcsec2", c->tolerance);
+        json_number(j, "noise_arcsec2", c->noise);
+        json_number(j, "largest_difference", c->change);
+        json_integer(j, "tile", c->tile);
+        json_number(j, "mean_rank", c->mean);
+        json_integer(j, "rank_90", c->p90);
+        json_integer(j, "largest_rank", c->largest);
+        json_integer(j, "tiles", c->tiles);
+        json_integer(j, "dense_tiles", c->dense);
+        json_integer(j, "empty_tiles", c->empty);
+        json_array(j, "ranks");
+        for (int i = 0; i < 16; i++)
+            json_integer(j, NULL, c->histogram[i]);
+        json_end(j);
+        json_number(j, "bytes", c->bytes);
+        json_number(j, "dense_bytes", c->bytes_dense);
+        json_end(j);
+    }
+    json_end(j);
+}
+
 static status write_file(const comm *c, const report *r, const summary *s, const char *hosts,
                          const char *dir) {
     status st;
@@ -170,6 +202,7 @@ static status write_file(const comm *c, const report *r, const summary *s, const
     write_row(&j, "total", &s->total);
     json_end(&j);
     write_precision(&j, r);
+    write_compression(&j, r);
     write_verify(&j, r);
     json_object(&j, "memory");
     json_number(&j, "peak_rank_bytes", s->peak_max);

@@ -1,5 +1,7 @@
 #include "job/device_plan.h"
 
+#include "params/params.h"
+
 #include "obsseq/phase.h"
 
 #include <limits.h>
@@ -15,8 +17,9 @@ static void add(device_plan *p, const char *name, size_t bytes) {
     p->fixed += bytes;
 }
 
-void device_plan_make(const linop_kind *kind, const sys *s, const psf_opts *o, int rows, int nlayer,
-                      size_t width, int nsample, double memory, device_plan *p) {
+void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *s,
+                      const psf_opts *o, int rows, int nlayer, size_t width, int nsample,
+                      double memory, device_plan *p) {
     const size_t m = s->m, t = s->t, v = (size_t)rows, d = sizeof(double);
     const size_t tables = kind->together ? 0 : matcov_target_bytes(s, nlayer);
     linop_bytes of = {0};
@@ -30,6 +33,8 @@ void device_plan_make(const linop_kind *kind, const sys *s, const psf_opts *o, i
                               .rows = rows,
                               .width = p->width,
                               .nlayer = nlayer,
+                              .tile = w->tile,
+                              .compressed = w->compressed,
                               .points = (int64_t)psf_points_of(s, o)},
                 &of);
     for (int i = 0; i < of.nitem; i++)
@@ -52,11 +57,21 @@ void device_plan_make(const linop_kind *kind, const sys *s, const psf_opts *o, i
     p->fits = left < 0 ? 0 : n > INT_MAX ? INT_MAX : (int)n;
 }
 
-status device_plan_choose(bool mixed, const sys *s, const psf_opts *o, int rows, int nlayer,
-                          size_t width, int nsample, double memory, device_plan *p) {
+status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o, int rows,
+                          int nlayer, size_t width, int nsample, double memory, device_plan *p) {
     const char *name = getenv("MOAO_OPERATOR");
-    const linop_kind *kinds[] = {mixed ? &linop_half : &linop_dense, &linop_dense, &linop_streamed};
-    int n = 3;
+    const linop_kind *kinds[4];
+    int n = 0;
+    if (w->format == FORMAT_TLR) {
+        kinds[n++] = &linop_tlr;
+    } else {
+        if (w->mixed)
+            kinds[n++] = &linop_half;
+        kinds[n++] = &linop_dense;
+        if (w->format == FORMAT_AUTO)
+            kinds[n++] = &linop_tlr;
+        kinds[n++] = &linop_streamed;
+    }
     *p = (device_plan){0};
     if (name != NULL) {
         kinds[0] = linop_find(name);
@@ -65,9 +80,16 @@ status device_plan_choose(bool mixed, const sys *s, const psf_opts *o, int rows,
             return status_fail(MOAO_INPUT, "MOAO_OPERATOR: there is no operator %s", name);
     }
     for (int i = 0; i < n && p->fits == 0; i++)
-        device_plan_make(kinds[i], s, o, rows, nlayer, width, nsample, memory, p);
+        device_plan_make(kinds[i], w, s, o, rows, nlayer, width, nsample, memory, p);
     if (p->fits > 0)
         return MOAO_OK;
+    if (p->kind == &linop_tlr)
+        return status_fail(MOAO_INPUT,
+                           "compute.format: one target at a time needs %.2f GB with a factor "
+                           "compressed by tiles, %.2f GB are given and free; use more memory "
+                           "(compute.gpu_memory), a larger compute.tlr_tolerance, or "
+                           "compute.format=dense, which may keep the factor in the host's memory",
+                           (double)(p->fixed + p->target) / 1e9, memory / 1e9);
     return status_fail(
         MOAO_INPUT,
         "compute.gpu_memory: one target at a time needs %.2f GB of a GPU even with the factor "

@@ -8,6 +8,7 @@
 #include "tor/rows.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Rows of W on a rank beyond which more gain little: receiving the panels is then a few percent of
@@ -56,6 +57,29 @@ plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o) {
     z.target_tables = matcov_target_bytes(s, z.nlayer);
     z.image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
     return z;
+}
+
+bool plan_wants_mixed(const params *par) {
+    return par->compute_precision == PRECISION_PARAM_MIXED || par->compute_format == FORMAT_HALF;
+}
+
+bool plan_may_compress(const params *par) {
+    const char *name = getenv("MOAO_OPERATOR");
+    return par->compute_format == FORMAT_TLR || par->compute_format == FORMAT_AUTO ||
+           (name != NULL && strcmp(name, linop_tlr.name) == 0);
+}
+
+status plan_predict(const params *par, const sys *s, const atmos *a, plan_sizes *z) {
+    if (!plan_may_compress(par))
+        return MOAO_OK;
+    return tlr_predict(s, atmos_profile_at(a, a->tor_time[0]),
+                       tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile), plan_first_steps(par),
+                       &z->ranks);
+}
+
+int plan_first_steps(const params *par) {
+    const double tolerance = par->compute_tlr_tolerance;
+    return tolerance > 0 ? (int)lround(-LINOP_OCTAVE * log2(tolerance)) : LINOP_STEPS;
 }
 
 static void add_item(plan *p, const char *name, size_t bytes) {
@@ -225,13 +249,18 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     TRY(choose_grid(par, nrank, p));
     p->group_size = 1;
     choose_panels(par, s, p);
-    st = device_plan_choose(par->compute_precision == PRECISION_PARAM_MIXED, s, o, s->dm.nact,
-                            z->nlayer, (size_t)par->compute_panel, par->compute_residual_columns,
-                            memory, &p->device);
+    const device_wants wants = {.mixed = plan_wants_mixed(par),
+                                .format = par->compute_format,
+                                .tile = par->compute_tlr_tile,
+                                .compressed = z->ranks.bytes};
+    st = device_plan_choose(&wants, s, o, s->dm.nact, z->nlayer, (size_t)par->compute_panel,
+                            par->compute_residual_columns, memory, &p->device);
     p->kind = p->device.kind;
     if (st != MOAO_OK)
         return st;
     p->width = p->device.width;
+    if (p->kind == &linop_tlr)
+        p->ranks = z->ranks;
     int kg = ceil_div(s->ntarget, nrank), most = chunk > 0 ? ceil_div(chunk, nrank) : kg;
     kg = kg < most ? kg : most;
     kg = kg < p->device.fits ? kg : p->device.fits;

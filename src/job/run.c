@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Residual of W by a compressed factor above which something is wrong. */
+#define RESIDUAL_COMPRESSED 1e-2
+
 /* Whether exposure e is still to do for some target in [t0, t1). */
 static bool is_pending(const run *r, int e, int t0, int t1) {
     for (int t = t0; t < t1; t++)
@@ -87,7 +90,7 @@ static status one_exposure(run *r, int e, int t0, int t1, obsexposure *ex) {
     TRY(comm_agree(r->c, st));
     obsseq_accuracy how = precision_plan(&r->prec, e, t0, t1);
     TRY(expose(r, e, ex, &how, &b));
-    b.mixed = how.approximate;
+    b.mixed = how.approximate || r->comp.wanted;
     double from = report_now();
     st = precision_record(&r->prec, e, &how, r->st);
     report_phase("output: results of an exposure");
@@ -129,7 +132,9 @@ static status one_chunk(run *r, int k, int t0, int t1, obsexposure *ex) {
     TRY(tor_solve(&r->seq.t, t0, t1 - t0, &residual));
     if (is_root(r) && !isnan(residual)) {
         progress_note("  |W Cmm - D+ Ctm| / |D+ Ctm| = %.1e", residual);
-        if (!(residual <= r->u.par.compute_residual_tolerance))
+        const double most = r->u.par.compute_residual_tolerance;
+        /* of a compressed factor the images have been looked at */
+        if (!(residual <= (r->comp.wanted ? fmax(most, RESIDUAL_COMPRESSED) : most)))
             progress_warn("that residual is over compute.residual_tolerance: Cmm is "
                           "ill-conditioned; give the sensors "
                           "more noise or a smaller tiptilt_factor");
@@ -159,7 +164,7 @@ static status one_tor(run *r, int k) {
     if (is_root(r))
         progress_step("reconstructor %d/%d: Cmm and Cholesky, r0 %.3f m", k + 1, r->u.a.ntor,
                       p->r0);
-    TRY(tor_factor(&r->seq.t, p));
+    TRY(run_factor(r, k, p, ex));
     TRY(stop_if_asked(r));
     for (int deciding = 1; deciding >= 0; deciding--)
         for (int t0 = 0, t1; t0 < nt; t0 = t1) {
@@ -277,6 +282,8 @@ status run_all(const comm *c, const cmdline *cl) {
     run r = {.c = &mine, .cl = cl, .rep = {.start = report_now()}};
     status st = run_stages(&r, &mine);
     precision_report(&r.prec, &r.rep);
+    r.rep.compression = r.comp.told;
+    r.rep.ncompression = r.comp.wanted ? r.comp.n : 0;
     verify_report(&r.ver, &r.rep);
     if (st == MOAO_OK && !r.finished)
         st = report_finish(&mine, &r.rep, r.dir, !cl->quiet);
@@ -289,6 +296,7 @@ status run_all(const comm *c, const cmdline *cl) {
     free(r.dplus);
     free(r.done);
     precision_free(&r.prec);
+    compression_free(&r.comp);
     verify_free(&r.ver);
     setup_free(&r.u);
     return st;

@@ -127,6 +127,27 @@ static status cpu_mirror(backend_ctx *ctx, backend_type t, char uplo, int64_t n,
     return MOAO_OK;
 }
 
+#define GATHER(T)                                                                                  \
+    for (int64_t i = 0; i < m; i++) {                                                              \
+        const T x = ((const T *)a)[(rows ? rows[i] : i) + from];                                   \
+        ((T *)b)[i + j * ldb] = beta ? ((T *)b)[i + j * ldb] + x : x;                              \
+    }
+
+static status cpu_gather(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
+                         const int64_t *rows, const int64_t *cols, const void *a, int64_t lda,
+                         int beta, void *b, int64_t ldb) {
+    (void)ctx;
+#pragma omp parallel for if (m * n > 65536)
+    for (int64_t j = 0; j < n; j++) {
+        const int64_t from = (cols ? cols[j] : j) * lda;
+        if (t == BACKEND_D)
+            GATHER(double)
+        else
+            GATHER(float)
+    }
+    return MOAO_OK;
+}
+
 static size_t cpu_workspace(backend_op op, backend_type t, int64_t m, int64_t n) {
     (void)op, (void)t, (void)m, (void)n;
     return 0;
@@ -167,6 +188,7 @@ static status cpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t,
 const backend backend_cpu_own = {
     UNCHECKED,
     .mirror = cpu_mirror,
+    .gather = cpu_gather,
     .gemm = cpu_gemm,
     .trsm = cpu_trsm,
     .trmm = cpu_trmm,

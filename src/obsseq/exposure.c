@@ -235,8 +235,7 @@ done:
 
 /* --- accuracy */
 
-/* Largest difference of a Strehl ratio or ensquared energy between two lists of results. */
-static double difference(const result_block *b, const double *x, const double *y) {
+double obsseq_difference(const result_block *b, const double *x, const double *y) {
     double most = 0;
     for (int l = 0; l < b->nlambda; l++)
         for (int i = 0; i < 3 + b->nbox; i++, x++, y++)
@@ -263,7 +262,7 @@ static status try_approximate(obsseq *o, const profile *p, obsexposure *ex, cons
     memcpy(before, mine, r->ns * sizeof *before);
     TRY(prepare(o, op->reference, p, ex));
     TRY(expose_targets(o, op->reference, ex, k, k + 1, r));
-    *gap = difference(b, mine, before);
+    *gap = obsseq_difference(b, mine, before);
 done:
     free(before);
     return st;

@@ -61,6 +61,10 @@ typedef struct {       /* how an exposure of a chunk is computed, where the oper
 status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accuracy *how,
                      probe *look, result_block *block);
 
+/* Local. Largest difference of a Strehl ratio or ensquared energy between two targets' results, as
+ * a block of that shape has them; INFINITY where one is not a number. */
+double obsseq_difference(const result_block *b, const double *x, const double *y);
+
 /* Collective. probe_forms under a profile; shifted: Ctm of the exposure. */
 status obsseq_forms(obsseq *o, const profile *p, bool shifted, const probe *look, double *a,
                     double *b);

@@ -21,6 +21,7 @@
 #define MOAO_OPERATOR_H
 
 #include "operator/engine.h"
+#include "tlr/tlr.h"
 
 /* Rows of W, for all m columns. */
 typedef struct {
@@ -40,6 +41,8 @@ typedef struct { /* what the bytes follow from; no device is needed */
     int nlayer;                /* most of a profile */
     int64_t points;            /* of the pupil, where the residual phase is wanted, else 0 */
     int nrank, block, grid[2]; /* of ranks in step: block-cyclic layout */
+    int tile;                  /* order of the tiles of a compressed factor, 0: chosen */
+    double compressed;         /* bytes that such a factor is expected to take, 0: unknown */
 } linop_case;
 
 typedef struct { /* memory of the device [bytes] */
@@ -61,10 +64,29 @@ typedef struct { /* borrowed */
     bool say;           /* lines of progress tell how factors will be made */
 } linop_setup;
 
+/* How exact W is to be, where the factor is compressed: of each tile a part of Frobenius norm
+ * noise 2^(-steps / LINOP_OCTAVE) may be dropped, noise the least eigenvalue of a subaperture's
+ * noise. A run keeps these numbers, so that a resumed one computes the same. */
+#define LINOP_OCTAVE 8
+#define LINOP_STEPS 24 /* at first: an eighth of the noise */
+typedef struct {
+    int steps;
+    bool refine; /* W is refined once with Cmm0 itself, which squares its error */
+    bool dense;  /* nothing is dropped */
+} linop_accuracy;
+
+typedef struct {             /* what came of it */
+    double tolerance, noise; /* [arcsec^2]; tolerance 0: dense */
+    int restarts;            /* with a fourth of the tolerance: a pivot was not positive */
+    bool dense;
+    tlr_stats ranks;
+} linop_compression;
+
 typedef struct linop_kind {
     size_t size; /* sizeof(linop_kind) */
     const char *name;
-    bool exact;       /* results are those of dense matrices but for rounding */
+    bool exact;       /* exposures are those of dense matrices but for rounding; W is, too, unless
+                         there is a `choose` */
     bool together;    /* a panel of columns is used by all targets while it is there */
     bool in_step;     /* ranks use the same panels at the same time; implies together */
     bool differences; /* load makes conditions of its own; else those of the profile are loaded */
@@ -89,6 +111,11 @@ typedef struct linop_kind {
     status (*factor)(linop *o, const profile *p, int *minor);
     /* W := W Cmm0^-1 for n blocks of rows; own[k]: of block k. */
     status (*solve)(linop *o, int n, const wrows *w, double *const *own);
+
+    /* NULL: W is exact but for rounding. Else: accuracy of the next factor and of the solves with
+     * it, and what the last one is like (local). */
+    void (*choose)(linop *o, const linop_accuracy *a);
+    void (*look)(const linop *o, linop_compression *c);
 
     /* T of a profile. exposures: the reconstructor is that of the last factor. NULL: nothing. */
     status (*load)(linop *o, const profile *p);
@@ -125,7 +152,7 @@ struct linop { /* the first member of each format's own struct */
 extern const linop_kind linop_dense;       /* factor and T on the device */
 extern const linop_kind linop_streamed;    /* factor in the host's memory, passing by */
 extern const linop_kind linop_half;        /* dense; exposures by differences in halves */
-extern const linop_kind linop_tlr;         /* factor compressed by tiles, W refined; CPU */
+extern const linop_kind linop_tlr;         /* factor compressed by tiles */
 extern const linop_kind linop_distributed; /* block-cyclic over the ranks, in the host's memory */
 
 /* Local. A format of that name, NULL: none. Others are registered, by a program that has them,

@@ -53,6 +53,7 @@ status tor_open(const tor_setup *u, tor *t) {
                              .points = u->points,
                              .nrank = u->c->size,
                              .block = u->block,
+                             .tile = u->tile,
                              .grid = {u->grid[0], u->grid[1]}};
     status st;
     *t = (tor){.e = {.c = u->c,

@@ -25,6 +25,7 @@ typedef struct { /* borrowed, all of it */
     int planned;            /* targets of a rank that the plan has memory for */
     int sharing;            /* ranks on one device, at most */
     int nsample;            /* columns of the sampled residual */
+    int tile;               /* order of the tiles of a compressed factor, 0: chosen */
     double one_target;      /* memory for one target, for messages [bytes] */
     int64_t beside;         /* doubles that the caller keeps of each target, for tor_take */
     bool say;               /* lines of progress tell how factors will be made */

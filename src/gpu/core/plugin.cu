@@ -301,6 +301,7 @@ const backend backend_gpu = {
     .copy = copy,
     .workspace = workspace,
     .mirror = gpu_mirror,
+    .gather = gpu_gather,
     .gemm = gemm,
     .trsm = gpu_trsm,
     .trmm = gpu_trmm,
