@@ -60,9 +60,11 @@ struct gpu_cov_means {
     const gpu_cov_layer *layers;
     gpu_cov_gradients gradients;
     gpu_cov_aim aim;
-    const double *px, *py; /* the points */
-    double reach;          /* no two points of the pupil are further apart [m] */
-    int intervals, deep;   /* of the radial functions that are needed; layers held at a time */
+    const double *px, *py;                /* the points */
+    const double2 *row_place, *col_place; /* not NULL: positions in place of subapertures and points
+                                             [m] */
+    double reach;                         /* no two points of the pupil are further apart [m] */
+    int intervals, deep; /* of the radial functions that are needed; layers held at a time */
     void *a;
     int64_t lda, i0, j0;
     gpu_cov_mean_job job[GPU_COV_JOBS];
@@ -71,6 +73,17 @@ struct gpu_cov_means {
 static_assert(sizeof(gpu_cov_means) <= 4096, "arguments of a kernel");
 
 struct host_gradients;
+/* Of two sensors at infinity, or points and one, the sums over layers at all differences of their
+ * positions (surface.cu). */
+struct gpu_surface {
+    bool made;
+    int rs, cs;
+    gpu_cov_aim aim;
+    int n[2], cells[2], fold, planes; /* numbers; n / fold; steps of the rows' pitch */
+    double pitch, base[2], first[2];  /* of the lattice; of the rows' first place [m] */
+    float *value;                     /* [rows' axis + 2 columns' axis, or columns' axis][y][x] */
+};
+
 /* Launches, on `stream`. farthest: no two points on a layer are further apart [m]. */
 status gpu_cov_fill_means(cudaStream_t stream, backend_type t, gpu_cov_means *p, double farthest,
                           const host_gradients *host);

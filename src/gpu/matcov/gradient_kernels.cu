@@ -182,8 +182,9 @@ static __device__ void prepare(const gpu_cov_means &p, const gpu_cov_mean_job &j
         else
             on_layer(lay, rows, ra, p.aim, &c, offset);
         on_layer(lay, cols, ca, p.aim, &cc, other);
-        const double2 first = cols.centre[job.ck + min(col0, job.nc - 1)],
-                      e = cols.centre[job.ck + min(col0 + k, job.nc - 1)];
+        const double2 *centre = p.col_place ? p.col_place : cols.centre;
+        const double2 first = centre[job.ck + min(col0, job.nc - 1)],
+                      e = centre[job.ck + min(col0 + k, job.nc - 1)];
         const double2 to = in_axes(frame, cc * (e.x - first.x), cc * (e.y - first.y));
         sh.col[l][k].x = (T)to.x;
         sh.col[l][k].y = (T)to.y;
@@ -433,8 +434,9 @@ __global__ __launch_bounds__(THREADS, 2) void fill_means(const __grid_constant__
     const int b = blockIdx.x - job.block0, down = (job.nr + THREADS - 1) / THREADS;
     const int place = b % down * THREADS + threadIdx.x, col0 = b / down * COLS;
     const int row = row_of(p, job, place);
-    const double2 there =
-        RA > 0 ? frame.centre[job.rk + row] : make_double2(p.px[job.rk + row], p.py[job.rk + row]);
+    const double2 there = p.row_place ? p.row_place[job.rk + row]
+                          : RA > 0    ? frame.centre[job.rk + row]
+                                      : make_double2(p.px[job.rk + row], p.py[job.rk + row]);
     const double2 point = in_axes(frame, there.x, there.y);
     const axes<T> d = {(T)(frame.cos_rot * cols.cos_rot + frame.sin_rot * cols.sin_rot),
                        (T)(frame.cos_rot * cols.sin_rot - frame.sin_rot * cols.cos_rot), job.ra,

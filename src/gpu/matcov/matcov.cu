@@ -85,6 +85,7 @@ static status send_profile(backend_cov *c, const matcov_model *m) {
         return status_fail(MOAO_MEMORY, "no memory for the layers of a profile");
     cudaEventSynchronize(c->sent);
     c->highest = c->drift = 0.0;
+    c->surface.made = false;
     for (int k = 0; k < GPU_COV_CLASSES; k++) {
         c->from[k] = at;
         for (int l = 0; l < m->nlayer; l++)

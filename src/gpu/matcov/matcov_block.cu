@@ -56,6 +56,7 @@ struct piece {
 static status flush_unlike(block *b) {
     cudaStream_t stream = b->c->ctx->main.stream;
     if (b->unlike.njob > 0) {
+        b->c->surface.made = false;
         b->edges.njob = b->unlike.njob;
         memcpy(b->edges.job, b->unlike.job, b->unlike.njob * sizeof *b->edges.job);
         GPU_TRY(gpu_cov_sum(stream, b->type, &b->edges));
@@ -73,15 +74,20 @@ static status flush_like(block *b) {
     return MOAO_OK;
 }
 
-status gpu_cov_flush_means(backend_cov *c, backend_type t, gpu_cov_means *p) {
-    double reach = 0.0, field = hypot(p->aim.dir[0], p->aim.dir[1]);
-    for (int w = 0; w <= c->nsensor; w++) {
-        reach = fmax(reach, c->host[w].reach);
+double gpu_cov_field(const backend_cov *c, const gpu_cov_aim *aim) {
+    double field = hypot(aim->dir[0], aim->dir[1]);
+    for (int w = 0; w <= c->nsensor; w++)
         field = fmax(field, hypot(c->host[w].dir[0], c->host[w].dir[1]));
-    }
+    return 2.0 * field * c->highest + c->drift;
+}
+
+status gpu_cov_flush_means(backend_cov *c, backend_type t, gpu_cov_means *p) {
+    double reach = 0.0;
+    for (int w = 0; w <= c->nsensor; w++)
+        reach = fmax(reach, c->host[w].reach);
     p->reach = (p->px ? 3.0 : 2.0) * reach;
-    GPU_TRY(gpu_cov_fill_means(c->ctx->main.stream, t, p,
-                               p->reach + 2.0 * field * c->highest + c->drift, &c->means));
+    GPU_TRY(gpu_cov_fill_means(c->ctx->main.stream, t, p, p->reach + gpu_cov_field(c, &p->aim),
+                               &c->means));
     p->njob = 0;
     return MOAO_OK;
 }
@@ -172,7 +178,11 @@ static status add_means(block *b, const twin *r, const twin *c, matcov_link link
     memcpy(j.row, r->at, sizeof j.row);
     memcpy(j.col, c->at, sizeof j.col);
     j.pair = gpu_cov_pair_of(b->c, link.gradient, link.swapped);
-    p->job[p->njob++] = j;
+    bool done = false;
+    if (b->type == BACKEND_S)
+        GPU_TRY(gpu_cov_by_surface(b->c, p, &j, &done));
+    if (!done)
+        p->job[p->njob++] = j;
     return MOAO_OK;
 }
 

@@ -11,10 +11,11 @@
 struct host_sensor {
     int nssp, nsub, nedge[2];
     const int *minus[2], *plus[2];
-    int phase_class; /* of mean gradients with the phase at a point, or -1 */
-    double size;     /* of a subaperture [m] */
-    double dir[2];   /* [rad] */
-    double reach;    /* no point of a subaperture is further from the axis [m] */
+    int phase_class;           /* of mean gradients with the phase at a point, or -1 */
+    double size;               /* of a subaperture [m] */
+    double altitude, shift[2]; /* of the star; registration, in the sensor's axes [m] */
+    double dir[2];             /* [rad] */
+    double reach;              /* no point of a subaperture is further from the axis [m] */
 };
 
 struct pair_list {
@@ -60,6 +61,7 @@ struct backend_cov {
     size_t nsums;
     gpu_cov_gradients gradients;
     gpu_cov_pair *pairs; /* of the tables */
+    gpu_surface surface; /* where the sums are, until they are used */
 };
 
 struct backend_cov_target {
@@ -85,6 +87,11 @@ gpu_cov_edges gpu_cov_edges_of(const backend_cov *c, const gpu_cov_aim *aim);
 
 /* The same for mean gradients; and what a pair has of class `gradient`. */
 gpu_cov_means gpu_cov_means_of(const backend_cov *c, const gpu_cov_aim *aim);
+/* By how much points on a layer can be further apart than in the pupil [m]. */
+double gpu_cov_field(const backend_cov *c, const gpu_cov_aim *aim);
+/* A job of p in single precision by interpolation, where that is possible and worth it. */
+status gpu_cov_by_surface(backend_cov *c, const gpu_cov_means *p, const gpu_cov_mean_job *job,
+                          bool *done);
 /* Launch the jobs of p, of one number of axes, and empty it. */
 status gpu_cov_flush_means(backend_cov *c, backend_type t, gpu_cov_means *p);
 gpu_cov_pair gpu_cov_pair_of(const backend_cov *c, int gradient, bool swapped);

@@ -130,8 +130,14 @@ static status place_sensor(gpu_arena *r, const matcov_sensor *v, gpu_cov_sensor 
                             at,          centres,
                             patches,     {},
                             {},          {}};
-        *h = host_sensor{v->nssp,        v->nsub, {v->nedge[0], v->nedge[1]}, {}, {},
-                         v->phase_class, v->size, {v->dir[0], v->dir[1]},     0.0};
+        *h = host_sensor{};
+        h->nssp = v->nssp, h->nsub = v->nsub;
+        h->phase_class = v->phase_class;
+        h->size = v->size, h->altitude = v->altitude;
+        h->shift[0] = d->cos_rot * v->shift[0] + d->sin_rot * v->shift[1];
+        h->shift[1] = d->cos_rot * v->shift[1] - d->sin_rot * v->shift[0];
+        for (int i = 0; i < 2; i++)
+            h->nedge[i] = v->nedge[i], h->dir[i] = v->dir[i];
         for (int k = 0; k < v->nsub; k++)
             place[k] = make_int2(v->sub[k] % v->nssp, v->sub[k] / v->nssp);
         for (int k = 0; v->gradient && k < v->nsub; k++) {

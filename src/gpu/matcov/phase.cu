@@ -27,6 +27,7 @@ static status one_job(backend_cov *c, gpu_cov_edges *p, backend_type t, const gp
     const dim3 blocks((job->nre + THREADS - 1) / THREADS, job->nc);
     p->njob = 1;
     p->job[0] = *job;
+    c->surface.made = false;
     GPU_TRY(gpu_cov_sum(stream, t, p));
     if (t == BACKEND_D)
         differences<<<blocks, THREADS, 0, stream>>>(*job, c->sensors, c->sums, (double *)a, lda);
@@ -52,7 +53,11 @@ static status fill_means(backend_cov *c, const gpu_cov_aim *aim, backend_type t,
     j->pair.gradient = c->host[w].phase_class;
     j->pair.parts[0] = j->pair.parts[1] = 1;
     j->pair.scale = formula_phase_scale(c->host[w].size);
-    return gpu_cov_flush_means(c, t, &p);
+    const gpu_cov_mean_job job = *j;
+    bool done = false;
+    if (t == BACKEND_S)
+        GPU_TRY(gpu_cov_by_surface(c, &p, &job, &done));
+    return done ? MOAO_OK : gpu_cov_flush_means(c, t, &p);
 }
 
 /* Slopes k0 .. k0 + n of an axis of sensor w, as many points and slopes at a time as there is
