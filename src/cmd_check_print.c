@@ -124,14 +124,17 @@ static void print_device(const advice *a, double memory) {
     const int n = p->chunk < d->fits ? p->chunk : d->fits;
     if (d->fits == 0) {
         say("GPU", "%.3f GB are needed for one target, %.3f GB given (compute.gpu_memory)",
-            (double)(d->fixed + d->target) / 1e9, memory / 1e9);
+            (double)device_plan_bytes(d, 1) / 1e9, memory / 1e9);
         return;
     }
     say("GPU", "%.3f GB of %.3f GB, with W of %d target%s; %d would fit",
-        (double)(d->fixed + (size_t)n * d->target) / 1e9, memory / 1e9, n, plural(n), d->fits);
+        (double)device_plan_bytes(d, n) / 1e9, memory / 1e9, n, plural(n), d->fits);
     for (int i = 0; i < d->nitem; i++)
         printf("%9.3f GB    %s\n", (double)d->item[i].bytes / 1e9, d->item[i].name);
     printf("%9.3f GB    %s, times %d\n", (double)d->target / 1e9, d->per_target, n);
+    if (device_plan_bytes(d, n) > d->fixed + (size_t)n * d->target)
+        printf("%9.3f GB    more, for the factor of Cmm0 before them\n",
+               (double)(device_plan_bytes(d, n) - d->fixed - (size_t)n * d->target) / 1e9);
     say("GPU's host", "%.3f GB for each rank", (double)p->memory / 1e9);
     print_items(p);
     if (!a->fits)
@@ -229,7 +232,7 @@ static void add_lack(text *t, const advice *a) {
     const device_plan *d = &a->p.device;
     if (a->gpus > 0 && d->fits == 0) {
         text_add(t, "one target at a time needs ");
-        add_memory(t, (double)(d->fixed + d->target));
+        add_memory(t, (double)device_plan_bytes(d, 1));
         text_add(t, " of a GPU (compute.gpu_memory), even with the factor in the host's memory");
         return;
     }
@@ -346,10 +349,9 @@ static void write_plan(json *j, const char *key, const advice *a) {
     json_number(j, "rank_available_bytes", (double)a->room.available);
     if (a->gpus > 0)
         json_number(j, "gpu_memory_bytes",
-                    (double)p->device.fixed +
-                        (double)p->device.target * (p->chunk > 0 && p->chunk < p->device.fits
-                                                        ? p->chunk
-                                                        : p->device.fits));
+                    (double)device_plan_bytes(&p->device, p->chunk > 0 && p->chunk < p->device.fits
+                                                              ? p->chunk
+                                                              : p->device.fits));
     json_number(j, "flop", total);
     json_number(j, "output_bytes", p->output);
     if (a->fits) {

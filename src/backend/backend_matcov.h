@@ -10,8 +10,9 @@
  * one context.
  *
  * Accuracy: entries of type D are within 1e-10 of the closed form relative to the slope variance of
- * the sensors; type S is evaluated with fewer terms, within 1e-6 of the slope variance; mean
- * gradients within 4e-5 of it near six sizes of a subaperture, 1e-6 elsewhere. */
+ * the sensors; type S is evaluated with fewer terms, within 1e-6 of the slope variance (mean
+ * gradients 3e-6). Of a difference of profiles mean gradients of type S may be off by 3e-4 of that
+ * variance near zero separation, and are by 1e-5 in the mean. */
 #ifndef MOAO_BACKEND_MATCOV_H
 #define MOAO_BACKEND_MATCOV_H
 
@@ -107,7 +108,8 @@ typedef struct {
     const double *gradient_values;
     size_t ngradient_value;
     long gradient_serial; /* equal where tables and values are those of another model, in order */
-    struct matcov *host; /* what it was made of, for the CPU backend */
+    bool difference;      /* of two profiles: entries are small */
+    struct matcov *host;  /* what it was made of, for the CPU backend */
 } matcov_model;
 
 /* Parts of Cmm to include beside the turbulence. */

@@ -57,11 +57,15 @@ typedef struct {
     double shown; /* flops that the progress bar has been told of */
     bool mixed;   /* precision: exposures in mixed and in double, largest sampled difference of the
                      former */
-    int exposures_mixed, exposures_double;
+    int exposures_mixed, exposures_double, exposures_sampled;
+    int mixed_over;  /* samples that were over the tolerance */
+    int mixed_level; /* most exact W that a sample has asked for */
     double mixed_difference;
     const report_compression *compression; /* [ncompression], of the reconstructors */
     int ncompression;
-    const char *verify; /* compute.verify: residuals checked, largest relative difference, time */
+    double mixed_unseen; /* share of the exposures that are not sampled which is over the tolerance
+                            at most, at 95 % confidence; NAN: all are sampled, or none at random */
+    const char *verify;  /* compute.verify: residuals checked, largest relative difference, time */
     long verified;
     double verify_largest, verify_seconds;
     const char *backend, *device; /* name and description; NULL: the CPU, by panels */

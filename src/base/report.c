@@ -145,6 +145,11 @@ static void write_precision(json *j, const report *r) {
         json_integer(j, "exposures_mixed", r->exposures_mixed);
         json_integer(j, "exposures_double", r->exposures_double);
         json_number(j, "largest_difference", r->mixed_difference);
+        json_integer(j, "exposures_sampled", r->exposures_sampled);
+        json_integer(j, "samples_over_tolerance", r->mixed_over);
+        json_integer(j, "accuracy_level", r->mixed_level);
+        if (!isnan(r->mixed_unseen))
+            json_number(j, "others_over_tolerance_at_most", r->mixed_unseen);
     }
     json_end(j);
 }

@@ -41,6 +41,7 @@ void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *
         add(p, of.item[i].name, of.item[i].bytes);
     p->per_target = of.per_target;
     p->target = of.target;
+    p->least = of.least;
     add(p, "command matrix D+", v * t * d);
     add(p, "panels of Ctm and of W T - D+ Ctm", (t + v) * p->width * d);
     if (o->phase) {
@@ -54,19 +55,26 @@ void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *
     add(p, "stationary averages, OTFs and PSFs", psf_device_bytes(s, o));
     add(p, "context, kernels and their work", RESERVE);
     double left = memory - (double)p->fixed, n = left / (double)p->target;
-    p->fits = left < 0 ? 0 : n > INT_MAX ? INT_MAX : (int)n;
+    p->fits = left < (double)p->least ? 0 : n > INT_MAX ? INT_MAX : (int)n;
+}
+
+size_t device_plan_bytes(const device_plan *p, int n) {
+    const size_t targets = (size_t)n * p->target;
+    return p->fixed + (targets > p->least ? targets : p->least);
 }
 
 status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o, int rows,
                           int nlayer, size_t width, int nsample, double memory, device_plan *p) {
     const char *name = getenv("MOAO_OPERATOR");
-    const linop_kind *kinds[4];
+    const linop_kind *kinds[5];
     int n = 0;
     if (w->format == FORMAT_TLR) {
         kinds[n++] = &linop_tlr;
     } else {
-        if (w->mixed)
+        if (w->mixed) {
             kinds[n++] = &linop_half;
+            kinds[n++] = &linop_half_passing;
+        }
         kinds[n++] = &linop_dense;
         if (w->format == FORMAT_AUTO)
             kinds[n++] = &linop_tlr;
@@ -95,5 +103,5 @@ status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o
         "compute.gpu_memory: one target at a time needs %.2f GB of a GPU even with the factor "
         "in the host's memory, %.2f GB are given and free; use a GPU with more memory that "
         "nothing else uses, smaller sensors, or compute.backend=cpu",
-        (double)(p->fixed + p->target) / 1e9, memory / 1e9);
+        (double)device_plan_bytes(p, 1) / 1e9, memory / 1e9);
 }

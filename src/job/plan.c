@@ -3,7 +3,6 @@
 #include "obsseq/phase.h"
 
 #include "matcov/matcov.h"
-#include "operator/streamed.h"
 #include "tor/command.h"
 #include "tor/rows.h"
 
@@ -231,9 +230,9 @@ static void count_host(const params *par, const sys *s, const machine_room *room
     add_item(p, "command matrix D+ and its making", v * t * d + z->command);
     add_item(p, "PSF plans and fitting errors", z->psf);
     add_item(p, "sampled residual", 2 * v * (size_t)par->compute_residual_columns * d);
-    if (p->kind == &linop_streamed)
+    if (p->kind->host != NULL)
         add_item(p, "factor of Cmm0, which passes by on the GPU",
-                 streamed_host_bytes(s->m, streamed_width(p->device.width, v, p->device.fits)));
+                 p->kind->host(s->m, v, p->device.width, p->device.fits));
     add_item(p, "results", (size_t)(p->chunk + kg + PSF_SLOTS) * z->image);
     p->memory = 0;
     for (int i = 0; i < p->nitem; i++)
@@ -284,7 +283,7 @@ status plan_check_host(const plan *p, const machine_room *room) {
         MOAO_INPUT,
         "compute.memory: a rank with a GPU needs %.2f GB of the host's memory%s, %.2f GB are "
         "available; use fewer ranks on a node, a node with more memory, or compute.backend=cpu",
-        (double)p->memory / 1e9, p->kind == &linop_streamed ? ", which keeps the factor," : "",
+        (double)p->memory / 1e9, p->kind->host != NULL ? ", which keeps the factor," : "",
         (double)room->available / 1e9);
 }
 

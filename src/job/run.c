@@ -67,6 +67,17 @@ done:
     return st;
 }
 
+/* Whether nothing is done of the reconstructor of exposure e. */
+static bool is_fresh(const run *r, int e) {
+    int first, end;
+    atmos_exposures_of(&r->u.a, atmos_tor_of(&r->u.a, e), &first, &end);
+    for (int i = first; i < end; i++)
+        for (int t = 0; t < r->u.s.ntarget; t++)
+            if (r->done[cell(r, i, t)])
+                return false;
+    return true;
+}
+
 /* Collective. One exposure of a chunk, kept on disk before it returns. */
 static status one_exposure(run *r, int e, int t0, int t1, obsexposure *ex) {
     result_block b = {.exposure = e,
@@ -88,11 +99,11 @@ static status one_exposure(run *r, int e, int t0, int t1, obsexposure *ex) {
             st = ALLOC(b.images, ns * (size_t)b.crop * (size_t)b.crop, "PSFs of a chunk");
     }
     TRY(comm_agree(r->c, st));
-    obsseq_accuracy how = precision_plan(&r->prec, e, t0, t1);
+    obsseq_accuracy how = precision_plan(&r->prec, e, t0, t1, is_fresh(r, e));
     TRY(expose(r, e, ex, &how, &b));
     b.mixed = how.approximate || r->comp.wanted;
     double from = report_now();
-    st = precision_record(&r->prec, e, &how, r->st);
+    st = precision_record(&r->prec, e, t0, t1, &how, r->seq.t.op->level, r->st);
     report_phase("output: results of an exposure");
     if (is_root(r) && st == MOAO_OK)
         st = store_put(r->st, &b);
@@ -132,21 +143,25 @@ static status one_chunk(run *r, int k, int t0, int t1, obsexposure *ex) {
     TRY(tor_solve(&r->seq.t, t0, t1 - t0, &residual));
     if (is_root(r) && !isnan(residual)) {
         progress_note("  |W Cmm - D+ Ctm| / |D+ Ctm| = %.1e", residual);
-        const double most = r->u.par.compute_residual_tolerance;
-        /* of a compressed factor the images have been looked at */
-        if (!(residual <= (r->comp.wanted ? fmax(most, RESIDUAL_COMPRESSED) : most)))
+        const linop *op = r->seq.t.op; /* a W that is not exact: its effect is sampled, or the
+                                          images of a compressed factor have been looked at */
+        const double usual = r->comp.wanted               ? RESIDUAL_COMPRESSED
+                             : op->kind->expected != NULL ? 10 * op->kind->expected(op)
+                                                          : 0;
+        if (!(residual <= fmax(r->u.par.compute_residual_tolerance, usual)))
             progress_warn("that residual is over compute.residual_tolerance: Cmm is "
                           "ill-conditioned; give the sensors "
                           "more noise or a smaller tiptilt_factor");
     }
     int first, end;
     atmos_exposures_of(&r->u.a, k, &first, &end);
-    for (int e = first; e < end; e++) {
-        if (!is_pending(r, e, t0, t1))
-            continue;
-        TRY(one_exposure(r, e, t0, t1, &ex[e]));
-        TRY(stop_if_asked(r));
-    }
+    for (int turn = 0; turn < 3; turn++)
+        for (int e = first; e < end; e++) {
+            if (precision_turn(&r->prec, e, t0, t1) != turn || !is_pending(r, e, t0, t1))
+                continue;
+            TRY(one_exposure(r, e, t0, t1, &ex[e]));
+            TRY(stop_if_asked(r));
+        }
 done:
     return st;
 }
@@ -165,6 +180,7 @@ static status one_tor(run *r, int k) {
         progress_step("reconstructor %d/%d: Cmm and Cholesky, r0 %.3f m", k + 1, r->u.a.ntor,
                       p->r0);
     TRY(run_factor(r, k, p, ex));
+    r->seq.t.op->level = r->prec.level[k];
     TRY(stop_if_asked(r));
     for (int deciding = 1; deciding >= 0; deciding--)
         for (int t0 = 0, t1; t0 < nt; t0 = t1) {

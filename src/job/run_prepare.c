@@ -85,7 +85,7 @@ static status plan_for(run *r, int chunk) {
                                      device_memory(r), &r->pl);
         /* a node's devices make a factor together where they hold it, else each for itself */
         r->pl.flops[STAGE_FACTOR] *=
-            r->device.sharing > 1 || r->pl.kind == &linop_streamed ? r->c->size : r->c->nnode;
+            r->device.sharing > 1 || r->pl.kind->host != NULL ? r->c->size : r->c->nnode;
         if (st == MOAO_OK)
             st = plan_check_host(&r->pl, &r->room);
         st = comm_agree(r->c, st);
@@ -163,9 +163,10 @@ tor_setup run_tor_setup(run *r) {
                        .chunk = p->chunk,
                        .planned = p->device.fits,
                        .sharing = r->device.sharing,
+                       .sample = r->prec.edge,
                        .nsample = r->u.par.compute_residual_columns,
                        .tile = r->u.par.compute_tlr_tile,
-                       .one_target = (double)(p->device.fixed + p->device.target),
+                       .one_target = (double)device_plan_bytes(&p->device, 1),
                        .say = true};
 }
 
@@ -188,7 +189,7 @@ status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_s
                            device_memory(r), &p));
     u->kind = p.kind;
     u->planned = p.fits;
-    u->one_target = (double)(p.fixed + p.target);
+    u->one_target = (double)device_plan_bytes(&p, 1);
 done:
     return st;
 }
@@ -274,13 +275,18 @@ void run_announce(const run *r) {
     if (r->pl.kind == &linop_streamed)
         progress_note("the factor of Cmm does not fit there: it stays in the host's memory and "
                       "passes by");
+    if (r->pl.kind == &linop_half_passing)
+        progress_note("the factor of Cmm fits there in halves only: it is made in the host's "
+                      "memory");
     if (r->prec.wanted)
-        progress_note("%s, checked on target %d of every exposure",
-                      r->pl.kind == &linop_half ? "mixed precision" : r->pl.kind->name,
-                      r->prec.edge + 1);
+        progress_note("%s, checked on target %d of %s",
+                      r->pl.kind->levels > 0 ? "mixed precision" : r->pl.kind->name,
+                      r->prec.edge + 1,
+                      r->u.par.compute_mixed_samples > 1 ? "sampled exposures" : "every exposure");
     else if (plan_wants_mixed(&r->u.par))
-        progress_note("compute.precision: mixed needs a GPU that holds the factor; computing in "
-                      "double precision");
+        progress_note(
+            "compute.precision: mixed needs a GPU that holds the factor in halves; computing "
+            "in double precision");
     if (r->device.be == NULL && r->device.text[0] != '\0')
         progress_note("computing on the CPU: %s", r->device.text);
     progress_note("results in %s", r->dir);

@@ -118,7 +118,8 @@ static status check(verify *v, obsseq *o, int e, bool mixed, const profile *p, c
     comm_sum(v->c, v->look.y, n);
     TRY(obsseq_forms(o, p0, false, &v->look, a, b));
     for (int k = 0; k < v->look.n; k++)
-        TRY(judge(v, e, k, "its reconstructor W", a[k] - b[k], fabs(a[k]) + fabs(b[k]), v->w));
+        TRY(judge(v, e, k, "its reconstructor W", a[k] - b[k], fabs(a[k]) + fabs(b[k]),
+                  o->t.op->kind->expected != NULL ? fmax(v->w, TOLERANCE_MIXED) : v->w));
     TRY(obsseq_forms(o, p, true, &v->look, a, b));
     const double twice = v->direct ? 0 : 2; /* of the residual phase Y is of W Cmm W' alone */
     for (int k = 0; k < v->look.n; k++)

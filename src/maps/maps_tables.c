@@ -285,7 +285,7 @@ void maps_table_exposures(fitsout *o, const maps_data *m) {
         {"PROFTIME", "1D", "s", "start of the profile in force"},
         {"PROFILE", "64A", "", "where that profile came from"},
         {"PRECISN", "6A", "", "arithmetic: mixed or double"},
-        {"MIXDIFF", "1D", "", "Strehl or EE, mixed - double; NaN: not tried"}};
+        {"MIXDIFF", "1D", "", "Strehl or EE, mixed - double; NaN: not sampled"}};
     enum { NCOL = sizeof columns / sizeof *columns };
     fitsout_table(o, "EXPOSURES", m->nexposure, NCOL, columns);
     for (int e = 0; e < m->nexposure; e++) {

@@ -65,6 +65,16 @@ done:
     return st;
 }
 
+status matcov_distance(const profile *p, const profile *p0, double *distance) {
+    profile d = {.r0 = p->r0};
+    status st = signed_layers(p, p0, matcov_scale(p, p0), false, &d);
+    *distance = 0;
+    for (int l = 0; l < d.nlayer && st == MOAO_OK; l++)
+        *distance += fabs(d.strength[l]);
+    free_layers(&d);
+    return st;
+}
+
 /* Noise and tip-tilt constants of p - beta p0 into mc; the largest noise, of either sign. */
 static status subtract_noise(const profile *p, const profile *p0, double beta, matcov *mc,
                              double *most) {
@@ -107,6 +117,7 @@ status matcov_prepare_difference(const sys *s, const profile *p, const profile *
     TRY(signed_layers(p, p0, beta, drifts, &d));
     TRY(matcov_prepare(s, &d, mc));
     (*mc)->p = p; /* d goes away */
+    (*mc)->difference = true;
     TRY(subtract_noise(p, p0, beta, *mc, &noise));
     for (int l = 0; l < d.nlayer; l++)
         d.strength[l] = fabs(d.strength[l]);

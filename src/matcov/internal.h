@@ -97,6 +97,7 @@ struct matcov {
     likes pairs;     /* of the sensors */
     likes self;      /* of the truth sensor with itself */
     gradients means; /* empty where slopes are differences between points */
+    bool difference; /* of two profiles */
     double *noise;   /* [m/2][3] xx, yy, xy of each subaperture [arcsec^2] */
     double *tiptilt; /* [nsensor] [arcsec^2] */
 };

@@ -91,6 +91,7 @@ status matcov_model_init(matcov *mc, matcov_model *m) {
                         .classes = mc->means.classes,
                         .gradient_values = mc->means.values,
                         .ngradient_value = mc->means.nvalue,
+                        .difference = mc->difference,
                         .gradient_serial = mc->means.serial,
                         .host = mc};
     bool *kolmogorov = NULL;

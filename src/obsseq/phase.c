@@ -53,13 +53,13 @@ void phase_close(tor *t, phase_term *ph) {
 }
 
 status phase_end(tor *t, const phase_term *ph, linop *op, int k) {
-    const wrows w = {k, t->t.nlrow, t->ld, t->w[k]};
+    const wrows w = tor_w(t, op, k);
     return op->kind->phase_end != NULL ? op->kind->phase_end(op, &w, ph->n, phase_of(ph, t, k))
                                        : MOAO_OK;
 }
 
 /* W Cpm' of the k-th target += that of both axes of some subapertures. */
-static status some_slopes(tor *t, const phase_term *ph, int k, const slope_pairs *p) {
+static status some_slopes(tor *t, const phase_term *ph, linop *op, int k, const slope_pairs *p) {
     engine *e = &t->e;
     const int64_t nlrow = t->t.nlrow, np = ph->n;
     int first, some;
@@ -69,27 +69,32 @@ static status some_slopes(tor *t, const phase_term *ph, int k, const slope_pairs
     TIMED_WAIT(e->rep, STAGE_EXPOSURE, st = team_agree(&t->t, st));
     for (int axis = 0; axis < 2 && st == MOAO_OK; axis++) {
         double *cpm = ph->cpm + axis * p->n * np;
-        const int64_t j = p->column[axis];
+        const double *w;
+        int64_t ld;
         TIMED_WAIT(e->rep, STAGE_EXPOSURE, team_gather(&t->t, (size_t)np, (size_t)p->n, cpm));
-        if (nlrow > 0)
-            st = engine_gemm(e, 'N', 'T', nlrow, np, p->n, 1.0, t->w[k] + j * t->ld, t->ld, cpm, np,
-                             j > 0, phase_of(ph, t, k), nlrow);
+        if (nlrow == 0)
+            continue;
+        st = tor_w_columns(t, op, k, p->column[axis], p->n, &w, &ld);
+        if (st == MOAO_OK)
+            st = engine_gemm(e, 'N', 'T', nlrow, np, p->n, 1.0, w, ld, cpm, np, p->column[axis] > 0,
+                             phase_of(ph, t, k), nlrow);
     }
     return st;
 }
 
-status phase_columns(tor *t, const phase_term *ph, linop *op, int k, int64_t j, int64_t n) {
+status phase_columns(tor *t, const phase_term *ph, linop *op, bool whole, int k, int64_t j,
+                     int64_t n) {
     engine *e = &t->e;
     const int64_t nlrow = t->t.nlrow, np = ph->n;
     status st = MOAO_OK;
     report_phase("exposure: W Cpm'");
-    if (op != NULL && op->kind->phase != NULL) {
-        const wrows w = {k, nlrow, t->ld, t->w[k]};
+    if (!whole && op->kind->phase != NULL) {
+        const wrows w = tor_w(t, op, k);
         e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(nlrow * n) * (double)np;
         return op->kind->phase(op, tor_target(t, k), &w, np, ph->x, ph->y, j, n);
     }
     for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, e->width / 2, &p);)
-        TRY(some_slopes(t, ph, k, &p));
+        TRY(some_slopes(t, ph, op, k, &p));
     e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(nlrow * n) * (double)np;
 done:
     return st;

@@ -40,7 +40,8 @@ static inline double *phase_base(const phase_term *ph, const tor *t, int k) {
 status phase_end(tor *t, const phase_term *ph, linop *op, int k);
 
 /* Collective in the group. W Cpm' of the k-th target (W = 0 there at j = 0) += W(:, j:j+n) Cpm(:,
- * j:j+n)', the target aimed. */
-status phase_columns(tor *t, const phase_term *ph, linop *op, int k, int64_t j, int64_t n);
+ * j:j+n)', the target aimed, as the operator makes it; whole: in double precision. */
+status phase_columns(tor *t, const phase_term *ph, linop *op, bool whole, int k, int64_t j,
+                     int64_t n);
 
 #endif

@@ -6,6 +6,7 @@
 
 #define STEP 1e-12
 #define MOST 1000000000000000000L /* stands for all above */
+#define UNSEEN (MOST + 1)         /* nothing was sampled */
 
 static void key_of(int exposure, char key[32]) {
     snprintf(key, 32, "precision_%d", exposure);
@@ -14,7 +15,9 @@ static void key_of(int exposure, char key[32]) {
 /* The difference d in steps; -1 - d in double precision. */
 status store_set_precision(store *s, int exposure, bool mixed, double difference) {
     char key[32];
-    const long steps = difference < (double)MOST * STEP ? lround(difference / STEP) : MOST;
+    const long steps = isnan(difference)                  ? UNSEEN
+                       : difference < (double)MOST * STEP ? lround(difference / STEP)
+                                                          : MOST;
     key_of(exposure, key);
     return store_set_fact(s, key, mixed ? steps : -1 - steps);
 }
@@ -25,7 +28,9 @@ bool store_get_precision(const store *s, int exposure, bool *mixed, double *diff
     const long value = store_get_fact(s, key, LONG_MIN);
     const long steps = value < 0 ? -1 - value : value;
     *mixed = value >= 0;
-    *difference = value == LONG_MIN ? NAN : steps >= MOST ? INFINITY : (double)steps * STEP;
+    *difference = value == LONG_MIN || steps == UNSEEN ? NAN
+                  : steps >= MOST                      ? INFINITY
+                                                       : (double)steps * STEP;
     return value != LONG_MIN;
 }
 

@@ -5,7 +5,8 @@
 
 #include "store.h"
 
-/* Local, as store_set_fact. difference: as obsseq_accuracy has it, kept to 1e-12; not NaN. */
+/* Local, as store_set_fact. difference: as obsseq_accuracy has it, kept to 1e-12; NaN: other
+ * exposures were sampled. */
 status store_set_precision(store *s, int exposure, bool mixed, double difference);
 /* False: nothing is known, all of the exposure is in double precision. */
 bool store_get_precision(const store *s, int exposure, bool *mixed, double *difference);

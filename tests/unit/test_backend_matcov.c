@@ -128,7 +128,7 @@ static double entry(const block *b, int64_t i, int64_t j) {
  * parts L and T) and beyond the block is still poison. below(0, 0) = i0 - j0. */
 static void expect(const char *what, const block *b, char part, int64_t below, const double *want,
                    double variance) {
-    double tolerance = (b->type == BACKEND_D ? 1e-10 : gradients ? 4e-5 : 1e-6) * variance;
+    double tolerance = (b->type == BACKEND_D ? 1e-10 : gradients ? 3e-6 : 1e-6) * variance;
     for (int64_t j = 0; j <= b->nj; j++)
         for (int64_t i = 0; i < b->lda; i++) {
             bool out = i >= b->ni || j >= b->nj || (part != 'A' && below + i - j < 0);
