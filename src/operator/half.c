@@ -53,7 +53,7 @@ static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
     linop_add(b, "D+ in halves, panels",
               2 * v * t * h + (longest + w + v) * w * f + (2 * t + v) * w * h + 2 * v * tile * h);
     if (np > 0)
-        linop_add(b, "halves of the phase on the pupil", np * (w * h + v * f));
+        linop_add(b, "halves of the phase on the pupil", np * ((w + 1) * h + (v + 1) * f));
     linop_add(b, "residual covariances of a target, and tip-tilt",
               v * v * (d + f) + (m + v + nk) * nk * d);
     linop_add(b, "tables of covariances of the sampled target",

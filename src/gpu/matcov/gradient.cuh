@@ -27,8 +27,8 @@ static __host__ __device__ inline size_t gpu_floats_at(size_t near) {
     return (near / 3 + 1) * 4;
 }
 
-/* For results of type S the grids serve up to 0.7 times their radius: beyond it the radial
- * functions are within 4e-5 of the slope variance. */
+/* For differences of profiles in single precision the grids serve up to 0.7 times their radius:
+ * beyond it the radial functions are within 4e-5 of the slope variance. */
 #define GPU_NEAR 0.5f /* squared */
 
 /* What a pair of sensors has of its class, rows first. */
