@@ -1,8 +1,8 @@
 /* Covariances at full scale by the GPU backend: bench_matcov_gpu [params/mosaic.yaml [layers
- * [cmm]]]. Prints preparation, Cmm (lower triangle, unless cmm is 0), Ctt, Ctm of a target, Cpm on
- * 10,300 points of the pupil: time, entries and evaluations per second and, of structure functions,
- * what share of the FP64 instructions of the chip they take; and entries drawn at random against
- * the closed form or, of Cpm, those of single against double precision. */
+ * [cmm [difference]]]]. Prints preparation, Cmm (lower triangle, unless cmm is 0), Ctt, Ctm of a
+ * target, Cpm on 10,300 points of the pupil: time, entries and evaluations per second and, of
+ * structure functions, what share of the FP64 instructions of the chip they take; and entries drawn
+ * at random against the closed form or, of Cpm, those of single against double precision. */
 #include "backend/backend_matcov.h"
 #include "matcov/matcov.h"
 #include "params/params.h"
@@ -228,6 +228,43 @@ static void bench_cpm(const sys *s, const matcov_model *m, backend_cov *c) {
     free(two);
 }
 
+/* Ctm and Cpm of the difference of two profiles with the same layers, as mixed precision has it. */
+static void bench_difference(const sys *s, int nlayer) {
+    profile p, p0;
+    matcov *mc;
+    matcov_model m;
+    backend_cov *c;
+    double bound, dir[2] = {3e-4, -2e-4};
+    const int64_t rows = (int64_t)s->t, n = (int64_t)s->m, width = 2816;
+    backend_cov_target *v;
+    void *a;
+    make_profile(nlayer, &p);
+    make_profile(nlayer, &p0);
+    for (int l = 0; l < nlayer; l++)
+        p.strength[l] *= 1 + 0.3 * sin(1.0 * l);
+    check(matcov_prepare_difference(s, &p, &p0, matcov_scale(&p, &p0), true, &mc, &bound));
+    check(matcov_model_init(mc, &m));
+    check(ops->open(ctx, &m, &c));
+    printf("difference of two profiles, %d layers\n", m.nlayer);
+    check(be->alloc(ctx, (size_t)rows * (size_t)width * 4, &a));
+    check(ops->open_target(c, &v));
+    check(ops->aim(v, dir, true));
+    double from = now(), took = 0;
+    for (int k = 0; k < 3; k++, took = now() - from, from = now()) {
+        for (int64_t j = 0; j < n; j += width)
+            check(ops->fill_ctm(v, BACKEND_S, 0, rows, j, n - j < width ? n - j : width, a, rows));
+        check(be->sync(ctx));
+    }
+    line("Ctm in single precision", took, (double)rows * (double)n,
+         m.nlayer * (double)rows * (double)n, -1);
+    ops->close_target(v);
+    be->release(ctx, a);
+    bench_cpm(s, &m, c);
+    ops->close(c);
+    matcov_model_free(&m);
+    matcov_free(mc);
+}
+
 static void bench(const sys *s, int nlayer, bool cmm) {
     profile p;
     matcov *mc;
@@ -274,7 +311,10 @@ int main(int argc, char **argv) {
         check(be->open(0, NULL, &ctx));
         check(params_load(&world, 1, &file, 0, NULL, &par));
         check(sys_init(&par, &s));
-        bench(&s, argc > 2 ? atoi(argv[2]) : 60, argc < 4 || atoi(argv[3]) != 0);
+        if (argc > 4)
+            bench_difference(&s, atoi(argv[2]));
+        else
+            bench(&s, argc > 2 ? atoi(argv[2]) : 60, argc < 4 || atoi(argv[3]) != 0);
         be->close(ctx);
     }
     comm_free(&world);

@@ -1,6 +1,6 @@
-/* Mean gradients in single precision by the backends where a pair is so large that a backend may
- * interpolate between sums over layers: against the stage, entry by entry and in the mean. The
- * variable MOAO_TEST_BACKEND picks a backend. */
+/* Differences of mean gradients in single precision by the backends where a pair is so large that a
+ * backend may interpolate between sums over layers: against the stage, entry by entry and in the
+ * mean. The variable MOAO_TEST_BACKEND picks a backend. */
 #include "support/matcov_case.h"
 
 #include "support/backend.h"
@@ -16,11 +16,12 @@ static const case_sensor stars[] = {{34, {17, -9}, INFINITY, 0.98, 0, {0.04, -0.
                                     {29, {-24, 30}, INFINITY, 1, CASE_DEGREE(9), {0.02, 0.05}, 11},
                                     {30, {5, 12}, 90000, 1, 0, {0}, 0}};
 static const double layers[][5] = {{0, 25, 9, 5, -3}, {2500, 12, 3, 11, 9}, {9000, 30, 3, -14, 20}};
+static const double before[][5] = {{0, 25, 5, 5, -3}, {2500, 12, 6, 11, 9}, {9000, 30, 1, -14, 20}};
 static const double dir[2] = {CASE_ARCSEC(21), CASE_ARCSEC(-13)};
 
 typedef struct {
     sys s;
-    profile p;
+    profile p, p0;
     matcov *mc;
     matcov_target *mt;
     matcov_model model;
@@ -28,6 +29,7 @@ typedef struct {
     backend_cov_target *v;
 } fixture;
 
+/* Of the difference of two profiles, which is what may be so rough. */
 static void setup(fixture *f) {
     *f = (fixture){0};
     case_sys(8, 0.2, 40, 3, stars, &f->s);
@@ -35,7 +37,9 @@ static void setup(fixture *f) {
     for (int w = 0; w < f->s.nsensor; w++)
         f->s.sensors[w].gradient = true;
     case_profile(3, layers, &f->p);
-    case_ok(matcov_prepare(&f->s, &f->p, &f->mc));
+    case_profile(3, before, &f->p0);
+    double bound;
+    case_ok(matcov_prepare_difference(&f->s, &f->p, &f->p0, 0.8, true, &f->mc, &bound));
     case_ok(matcov_model_init(f->mc, &f->model));
     case_ok(ops->open(ctx, &f->model, &f->c));
     case_ok(ops->open_target(f->c, &f->v));
@@ -50,6 +54,7 @@ static void teardown(fixture *f) {
     matcov_model_free(&f->model);
     matcov_free(f->mc);
     case_profile_free(&f->p);
+    case_profile_free(&f->p0);
     sys_free(&f->s);
 }
 

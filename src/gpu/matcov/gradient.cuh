@@ -64,6 +64,7 @@ struct gpu_cov_means {
     const double2 *row_place, *col_place; /* not NULL: positions in place of subapertures and points
                                              [m] */
     double reach;                         /* no two points of the pupil are further apart [m] */
+    float near;          /* by which the squared radius of the grids is multiplied, of type S */
     int intervals, deep; /* of the radial functions that are needed; layers held at a time */
     void *a;
     int64_t lda, i0, j0;

@@ -152,8 +152,9 @@ static __device__ const float *values_of_grids(const gpu_cov_gradients &g, const
 }
 
 template <class T>
-static __device__ grids<T> grids_of(const gpu_cov_gradients &g, const matcov_gradient &t) {
-    return grids<T>{sizeof(T) == 4 ? GPU_NEAR * (T)t.near2 : (T)t.near2,
+static __device__ grids<T> grids_of(const gpu_cov_gradients &g, const matcov_gradient &t,
+                                    float near) {
+    return grids<T>{sizeof(T) == 4 ? (T)near * (T)t.near2 : (T)t.near2,
                     (T)t.inner,
                     {(T)t.half[0], (T)t.half[1]},
                     {(T)t.inverse[0], (T)t.inverse[1]},
@@ -195,7 +196,7 @@ static __device__ void prepare(const gpu_cov_means &p, const gpu_cov_mean_job &j
                      far = p.reach + sqrt(dx * dx + dy * dy);
         const double2 at = in_axes(frame, dx - cc * first.x, dy - cc * first.y);
         layer_of<T> &to_layer = sh.layer[l];
-        to_layer.near = grids_of<T>(p.gradients, t);
+        to_layer.near = grids_of<T>(p.gradients, t, p.near);
         to_layer.scale = c;
         to_layer.x = at.x;
         to_layer.y = at.y;

@@ -86,6 +86,7 @@ static status send_profile(backend_cov *c, const matcov_model *m) {
     cudaEventSynchronize(c->sent);
     c->highest = c->drift = 0.0;
     c->surface.made = false;
+    c->difference = m->difference;
     for (int k = 0; k < GPU_COV_CLASSES; k++) {
         c->from[k] = at;
         for (int l = 0; l < m->nlayer; l++)

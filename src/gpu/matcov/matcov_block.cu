@@ -19,6 +19,7 @@ gpu_cov_edges gpu_cov_edges_of(const backend_cov *c, const gpu_cov_aim *aim) {
 gpu_cov_means gpu_cov_means_of(const backend_cov *c, const gpu_cov_aim *aim) {
     gpu_cov_means p = {};
     p.part = 'A';
+    p.near = c->difference ? GPU_NEAR : 1.0f;
     p.sensors = c->sensors;
     p.layers = c->layers;
     p.gradients = c->gradients;
@@ -179,7 +180,7 @@ static status add_means(block *b, const twin *r, const twin *c, matcov_link link
     memcpy(j.col, c->at, sizeof j.col);
     j.pair = gpu_cov_pair_of(b->c, link.gradient, link.swapped);
     bool done = false;
-    if (b->type == BACKEND_S)
+    if (b->type == BACKEND_S && b->c->difference)
         GPU_TRY(gpu_cov_by_surface(b->c, p, &j, &done));
     if (!done)
         p->job[p->njob++] = j;

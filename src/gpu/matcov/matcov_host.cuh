@@ -48,6 +48,7 @@ struct backend_cov {
     size_t profile_at, profile_bytes;
     gpu_cov_layer *layers_host;
     double highest, drift; /* of the layers [m] */
+    bool difference;       /* of two profiles */
     double *noise_host;
     host_gradients means;
     cudaEvent_t sent; /* the last transfer from the staging buffer is over */

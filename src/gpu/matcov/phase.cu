@@ -55,7 +55,7 @@ static status fill_means(backend_cov *c, const gpu_cov_aim *aim, backend_type t,
     j->pair.scale = formula_phase_scale(c->host[w].size);
     const gpu_cov_mean_job job = *j;
     bool done = false;
-    if (t == BACKEND_S)
+    if (t == BACKEND_S && c->difference)
         GPU_TRY(gpu_cov_by_surface(c, &p, &job, &done));
     return done ? MOAO_OK : gpu_cov_flush_means(c, t, &p);
 }
