@@ -232,9 +232,11 @@ static void fill_tile(const fill_source *src, structure_kernel *kernel, const pi
     bool reversed, own = src->constant != NULL && r->sensor == c->sensor && r->axis == c->axis;
     const like *t = table_of(src, r, c, &reversed);
     double *to = a + r->at + c->at * ld;
-    if (t == NULL && src->means->nclass > 0) {
-        const gradient_slopes rows = {r->f, r->axis, r->k0, r->k1},
-                              cols = {c->f, c->axis, c->k0, c->k1};
+    const gradient_slopes rows = {r->f, r->axis, r->k0, r->k1},
+                          cols = {c->f, c->axis, c->k0, c->k1};
+    if (t == NULL && r->f->gradient != c->f->gradient) {
+        gradients_fill_mixed(src->means, src->lay, &rows, &cols, ws->x, to, ld);
+    } else if (t == NULL && r->f->gradient) {
         if (!r->with_x)
             gradients_fill(src->means, src->lay, &rows, &cols, ws->x, r->axis == 0 ? to : NULL,
                            r->axis == 1 ? to

@@ -46,11 +46,11 @@ static void part_at(const footprint *f, double step, int n, int i, double at[2])
     at[1] = sin(f->rot) * x + cos(f->rot) * y;
 }
 
-/* Position on a layer: c p + offset [m]; the layer is below the star. */
-static void on_layer(const layers *lay, int l, const footprint *f, double *c, double offset[2]) {
+/* Position on a layer: c p + offset [m]. False: the layer is at or above the star. */
+static bool on_layer(const layers *lay, int l, const footprint *f, double *c, double offset[2]) {
     const double drift[2] = {f->drifts ? lay->drift[0][l] : 0.0,
                              f->drifts ? lay->drift[1][l] : 0.0};
-    formula_on_layer(lay->h[l], 1.0, f->altitude, f->dir, drift, c, offset);
+    return formula_on_layer(lay->h[l], 1.0, f->altitude, f->dir, drift, c, offset);
 }
 
 /* One layer of a tile, the rows' positions on it given. */
@@ -98,6 +98,91 @@ void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes
             add_layer(g, t, &axes, &r, cols, cone, offset, lay->coef[l] * r.scale, n, x, y, a,
                       apart);
         }
+    }
+}
+
+/* A layer at which a sensor of mean gradients and one of points look. */
+typedef struct {
+    const matcov_gradient *table; /* of the phase with the former's slopes */
+    double cone, offset[2], coef; /* of the former */
+    double at, to[2];             /* of the latter */
+} common_layer;
+
+/* False: one does not see layer l. */
+static bool common_at(const gradients *g, const layers *lay, int l, const footprint *mean,
+                      const footprint *points, common_layer *c) {
+    const int table = g->classes[g->phase_of[mean->kind]].table[l];
+    if (table < 0 || !on_layer(lay, l, points, &c->at, c->to) ||
+        !on_layer(lay, l, mean, &c->cone, c->offset))
+        return false;
+    c->table = &g->tables[table];
+    c->coef = lay->coef[l] * formula_slope_scale(mean->size, points->size);
+    return true;
+}
+
+/* Add to f the covariances of the phase at n points of the pupil with slope j. work: 3 n numbers.
+ */
+static void add_points(const gradients *g, const common_layer *c, const gradient_slopes *slopes,
+                       int j, size_t n, const double *px, const double *py, double *work,
+                       double *f) {
+    const footprint *b = slopes->f;
+    const double turn[2] = {cos(b->rot), sin(b->rot)};
+    double *x = work, *y = work + n, *other = work + 2 * n;
+    for (size_t e = 0; e < n; e++) {
+        x[e] = c->at * px[e] + c->to[0];
+        y[e] = c->at * py[e] + c->to[1];
+    }
+    memset(other, 0, n * sizeof *other);
+    gradient_add_phase(c->table, g->values, turn, n, x, y, c->cone * b->centre[0][j] + c->offset[0],
+                       c->cone * b->centre[1][j] + c->offset[1], c->coef,
+                       slopes->axis == 0 ? f : other, slopes->axis == 0 ? other : f);
+}
+
+/* Add to f the covariances of slopes k0 .. k1 with the phase at a point of the pupil, times sign.
+ */
+static void add_slopes(const gradients *g, const common_layer *c, const gradient_slopes *slopes,
+                       double px, double py, double sign, double *work, double *f) {
+    const footprint *b = slopes->f;
+    const double turn[2] = {cos(b->rot), sin(b->rot)};
+    const size_t n = (size_t)(slopes->k1 - slopes->k0);
+    double *x = work, *y = work + n, *other = work + 2 * n;
+    for (size_t k = 0; k < n; k++) {
+        x[k] = c->cone * b->centre[0][(size_t)slopes->k0 + k] + c->offset[0];
+        y[k] = c->cone * b->centre[1][(size_t)slopes->k0 + k] + c->offset[1];
+    }
+    memset(other, 0, n * sizeof *other);
+    /* an odd function of the point less the slope */
+    gradient_add_phase(c->table, g->values, turn, n, x, y, c->at * px + c->to[0],
+                       c->at * py + c->to[1], -sign * c->coef, slopes->axis == 0 ? f : other,
+                       slopes->axis == 0 ? other : f);
+}
+
+void gradients_fill_mixed(const gradients *g, const layers *lay, const gradient_slopes *rows,
+                          const gradient_slopes *cols, double *work, double *a, size_t ld) {
+    const bool points = !rows->f->gradient; /* they are the rows */
+    const gradient_slopes *p = points ? rows : cols, *b = points ? cols : rows;
+    const int *minus = p->f->minus[p->axis], *plus = p->f->plus[p->axis];
+    const double *px = p->f->x[p->axis], *py = p->f->y[p->axis];
+    const int e0 = minus[p->k0];
+    const size_t n = points ? (size_t)(plus[p->k1 - 1] - e0) + 1 : (size_t)(b->k1 - b->k0);
+    for (int j = cols->k0; j < cols->k1; j++) {
+        double *out = a + (size_t)(j - cols->k0) * ld, *f = points ? work : out;
+        memset(out, 0, (size_t)(rows->k1 - rows->k0) * sizeof *out);
+        if (points && lay->n > 0)
+            memset(f, 0, n * sizeof *f);
+        for (int l = 0; l < lay->n; l++) {
+            common_layer c;
+            if (!common_at(g, lay, l, b->f, p->f, &c))
+                continue;
+            if (points) {
+                add_points(g, &c, b, j, n, px + e0, py + e0, work + n, f);
+            } else {
+                add_slopes(g, &c, b, px[plus[j]], py[plus[j]], 1.0, work, f);
+                add_slopes(g, &c, b, px[minus[j]], py[minus[j]], -1.0, work, f);
+            }
+        }
+        for (int k = rows->k0; points && lay->n > 0 && k < rows->k1; k++)
+            out[k - rows->k0] = f[plus[k] - e0] - f[minus[k] - e0];
     }
 }
 

@@ -229,12 +229,13 @@ status gradients_init(footprint *feet, int nsensor, footprint *ts, const layers 
     status st;
     const footprint **kinds = NULL;
     *g = (gradients){0};
-    if (!ts->gradient)
-        return MOAO_OK;
     TRY(ALLOC(kinds, (size_t)nsensor + 1, "kinds of sensors"));
-    for (int w = 0; w < nsensor; w++)
-        feet[w].kind = kind_of(&feet[w], kinds, &g->nkind);
-    ts->kind = kind_of(ts, kinds, &g->nkind);
+    for (int w = 0; w <= nsensor; w++) {
+        footprint *f = w < nsensor ? &feet[w] : ts;
+        f->kind = f->gradient ? kind_of(f, kinds, &g->nkind) : -1;
+    }
+    if (g->nkind == 0)
+        goto done;
     const size_t n = (size_t)g->nkind, most = n * (n + 1) / 2 + n;
     TRY(ALLOC(g->phase_of, n, "classes of sensors"));
     TRY(ALLOC(g->class_of, n * n, "classes of sensors"));
@@ -275,6 +276,8 @@ void gradients_free(gradients *g) {
 
 int gradients_class(const gradients *g, const footprint *a, const footprint *b, bool *swapped) {
     *swapped = a->kind > b->kind;
+    if (a->kind < 0 || b->kind < 0)
+        return -1;
     return g->class_of[a->kind * g->nkind + b->kind];
 }
 
@@ -300,8 +303,6 @@ size_t gradients_bytes(const sys *s, int nlayer) {
     const footprint **kinds = NULL;
     size_t values = 0, nfeet = (size_t)s->nsensor + 1;
     int n = 0;
-    if (!s->ts.gradient)
-        return 0;
     if (ALLOC(feet, nfeet, "footprints") != MOAO_OK ||
         ALLOC(kinds, nfeet, "kinds of sensors") != MOAO_OK)
         goto done;
@@ -310,7 +311,8 @@ size_t gradients_bytes(const sys *s, int nlayer) {
         feet[w] = (footprint){.size = o->mag * s->diameter / o->nssp,
                               .rot = o->rot,
                               .altitude = w < s->nsensor ? o->altitude : INFINITY};
-        kind_of(&feet[w], kinds, &n);
+        if (o->gradient)
+            kind_of(&feet[w], kinds, &n);
     }
     for (int a = 0; a < n; a++) {
         matcov_class phase = {.size = {0, kinds[a]->size}};
@@ -324,5 +326,7 @@ size_t gradients_bytes(const sys *s, int nlayer) {
 done:
     free(feet);
     free(kinds);
-    return (values + (s->m + s->t)) * sizeof(double); /* and the centres of subapertures */
+    if (n > 0)
+        values += s->m + s->t; /* and the centres of subapertures */
+    return values * sizeof(double);
 }

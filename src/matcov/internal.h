@@ -33,7 +33,7 @@ typedef struct {
     double altitude, dir[2]; /* of the star [m], [rad] */
     bool drifts;             /* a shifted truth sensor */
     bool gradient;           /* slopes are mean gradients, not differences between edge points */
-    int kind;                /* of size, altitude and rotation, among the gradients' */
+    int kind;                /* of size, altitude and rotation, among the gradients'; or -1 */
     run *runs;
     int *run_of;             /* [nsub] */
     int nedge[2];            /* by axis */
@@ -131,7 +131,7 @@ status likes_compute(likes *k, const layers *lay, const gradients *means, int fi
 void likes_free(likes *k);
 
 /* direct_mean.c: mean of a layer's structure function over two edges whose centres are `at` apart
- * [m], by quadrature; edge vectors [m]. Slow. */
+ * [m], by quadrature; edge vectors [m], one of which may be 0. Slow. */
 double direct_mean(double strength, double L0, const double at[2], const double edge_a[2],
                    const double edge_b[2]);
 
@@ -141,7 +141,7 @@ status gradients_init(footprint *feet, int nsensor, footprint *ts, const layers 
                       const structure_table *kolmogorov, gradients *g);
 void gradients_free(gradients *g);
 size_t gradients_bytes(const sys *s, int nlayer);
-/* Class of a pair; *swapped: its first is the pair's second. */
+/* Class of a pair, -1 where one is not mean gradients; *swapped: its first is the pair's second. */
 int gradients_class(const gradients *g, const footprint *a, const footprint *b, bool *swapped);
 
 /* gradient_fill.c: entries of slopes rows->k0 <= k < k1 with those of an axis of another sensor,
@@ -153,6 +153,11 @@ typedef struct {
 } gradient_slopes;
 void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes *rows,
                     const gradient_slopes *cols, double *work, double *ax, double *ay, size_t ld);
+/* The same where the slopes of one sensor are mean gradients and those of the other differences
+ * between two points, by the phase at these points. work: 4 numbers for each edge point of the rows
+ * and each of their slopes. */
+void gradients_fill_mixed(const gradients *g, const layers *lay, const gradient_slopes *rows,
+                          const gradient_slopes *cols, double *work, double *a, size_t ld);
 /* Values of a table of a like pair. */
 status gradients_like(const gradients *g, const layers *lay, like *t);
 

@@ -149,7 +149,7 @@ static void test_cpm(void **state) {
         free(want);
         free(got);
     }
-    expect("Cpm", &d, most, 3e-4, 1e-5);
+    expect("Cpm", &d, most, 6e-4, 1e-5);
     be->release(ctx, dx);
     be->release(ctx, dy);
     teardown(&f);

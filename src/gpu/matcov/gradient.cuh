@@ -33,7 +33,7 @@ static __host__ __device__ inline size_t gpu_floats_at(size_t near) {
 
 /* What a pair of sensors has of its class, rows first. */
 struct gpu_cov_pair {
-    int gradient;   /* class */
+    int gradient;   /* class; -1: not of mean gradients */
     bool swapped;   /* its first is the columns' sensor */
     int parts[2];   /* of a subaperture of the rows and of the columns */
     double step[2]; /* between them in the pupil [m] */
@@ -41,8 +41,9 @@ struct gpu_cov_pair {
 };
 
 /* Slopes rk .. rk + nr of sensor rs with ck .. ck + nc of sensor cs, of `rows` and `cols` axes
- * each: one axis, ra or ca, or both; all of them from one evaluation. rows = 0: points of the pupil
- * in place of the rows' slopes. row, col: where each axis is in the block. */
+ * each: one axis, ra or ca, or both; all of them from one evaluation. rows = 0: points in place of
+ * the rows' slopes, of the pupil, or, where rs >= 0, edge points of axis ra of sensor rs. row, col:
+ * where each axis is in the block. */
 struct gpu_cov_mean_job {
     short rs, cs;
     char ra, ca, rows, cols;

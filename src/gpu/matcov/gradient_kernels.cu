@@ -13,16 +13,17 @@
 #include "matcov_host.cuh"
 #include <math.h>
 
-#define THREADS 256        /* rows of a tile */
-#define CHUNK 8            /* most layers held at a time */
-#define SHARED (72 * 1024) /* bytes of radial functions of a block, about */
+#define THREADS 256 /* rows of a tile */
+#define CHUNK 16    /* most layers held at a time */
+#define SHARED                                                                                     \
+    (104 * 1024) /* bytes of radial functions of a block, of which two share a multiprocessor */
 
-/* Position of sensor w on a layer [m]: c p + offset. */
-static __device__ void on_layer(const gpu_cov_layer &l, const gpu_cov_sensor &w, bool aimed,
+/* Position of sensor w on a layer [m]: c p + offset. False: it does not see the layer. */
+static __device__ bool on_layer(const gpu_cov_layer &l, const gpu_cov_sensor &w, bool aimed,
                                 const gpu_cov_aim &aim, double *c, double offset[2]) {
     const double still[2] = {0.0, 0.0};
-    formula_on_layer(l.h, 1.0, w.altitude, aimed ? aim.dir : w.dir,
-                     aimed && aim.drifts ? l.drift : still, c, offset);
+    return formula_on_layer(l.h, 1.0, w.altitude, aimed ? aim.dir : w.dir,
+                            aimed && aim.drifts ? l.drift : still, c, offset);
 }
 
 /* Components along the axes of a sensor. */
@@ -168,7 +169,8 @@ template <class T, int F, int COLS>
 static __device__ void prepare(const gpu_cov_means &p, const gpu_cov_mean_job &job, int col0,
                                int l0, int n, tile<T, COLS> &sh) {
     const bool points = job.rows == 0;
-    const gpu_cov_sensor &cols = p.sensors[job.cs], &rows = p.sensors[points ? job.cs : job.rs],
+    const gpu_cov_sensor &cols = p.sensors[job.cs],
+                         &rows = p.sensors[job.rs >= 0 ? job.rs : job.cs],
                          &frame = points ? cols : rows;
     const bool ra = job.rs == p.aim.sensor, ca = job.cs == p.aim.sensor;
     for (int i = threadIdx.x; i < n * COLS; i += THREADS) {
@@ -177,12 +179,11 @@ static __device__ void prepare(const gpu_cov_means &p, const gpu_cov_mean_job &j
         const gpu_cov_layer &lay = p.layers[l0 + l];
         const double still[2] = {0.0, 0.0};
         double c, offset[2], cc, other[2];
-        if (points)
-            formula_on_layer(lay.h, 1.0, INFINITY, p.aim.dir, p.aim.drifts ? lay.drift : still, &c,
-                             offset);
-        else
-            on_layer(lay, rows, ra, p.aim, &c, offset);
-        on_layer(lay, cols, ca, p.aim, &cc, other);
+        const bool seen =
+            (job.rs < 0 ? formula_on_layer(lay.h, 1.0, INFINITY, p.aim.dir,
+                                           p.aim.drifts ? lay.drift : still, &c, offset)
+                        : on_layer(lay, rows, ra, p.aim, &c, offset)) &&
+            on_layer(lay, cols, ca, p.aim, &cc, other);
         const double2 *centre = p.col_place ? p.col_place : cols.centre;
         const double2 first = centre[job.ck + min(col0, job.nc - 1)],
                       e = centre[job.ck + min(col0 + k, job.nc - 1)];
@@ -201,7 +202,7 @@ static __device__ void prepare(const gpu_cov_means &p, const gpu_cov_mean_job &j
         to_layer.x = at.x;
         to_layer.y = at.y;
         to_layer.cone = cc;
-        to_layer.coef = table >= 0 ? (T)lay.coef : (T)0;
+        to_layer.coef = seen && table >= 0 ? (T)lay.coef : (T)0;
         to_layer.table = table;
         to_layer.lowest = radial<T, F>::lowest(t);
         to_layer.intervals =
@@ -435,9 +436,10 @@ __global__ __launch_bounds__(THREADS, 2) void fill_means(const __grid_constant__
     const int b = blockIdx.x - job.block0, down = (job.nr + THREADS - 1) / THREADS;
     const int place = b % down * THREADS + threadIdx.x, col0 = b / down * COLS;
     const int row = row_of(p, job, place);
-    const double2 there = p.row_place ? p.row_place[job.rk + row]
-                          : RA > 0    ? frame.centre[job.rk + row]
-                                      : make_double2(p.px[job.rk + row], p.py[job.rk + row]);
+    const double2 there = p.row_place   ? p.row_place[job.rk + row]
+                          : RA > 0      ? frame.centre[job.rk + row]
+                          : job.rs >= 0 ? p.sensors[job.rs].edge[GPU_COV_ROWS][job.ra][job.rk + row]
+                                        : make_double2(p.px[job.rk + row], p.py[job.rk + row]);
     const double2 point = in_axes(frame, there.x, there.y);
     const axes<T> d = {(T)(frame.cos_rot * cols.cos_rot + frame.sin_rot * cols.sin_rot),
                        (T)(frame.cos_rot * cols.sin_rot - frame.sin_rot * cols.cos_rot), job.ra,

@@ -51,6 +51,8 @@ __global__ __launch_bounds__(THREADS) void tabulate_means(const gpu_cov_table *t
                                                           const __grid_constant__ gpu_cov_means p) {
     const gpu_cov_table t = tables[blockIdx.z];
     const gpu_cov_pair pair = pairs[blockIdx.z];
+    if (pair.gradient < 0)
+        return;
     const gpu_cov_sensor &a = p.sensors[t.first], &b = p.sensors[t.second];
     const int i = blockIdx.x * blockDim.x + threadIdx.x, ra = (int)blockIdx.y & 1,
               ca = (int)blockIdx.y >> 1, na = pair.parts[0] * pair.parts[0],

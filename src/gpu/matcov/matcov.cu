@@ -72,10 +72,10 @@ static status tabulate(const backend_cov *c, const gpu_cov_aim *aim, int list,
     cudaStream_t stream = c->ctx->main.stream;
     if (c->means.nclass > 0) {
         const gpu_cov_means p = gpu_cov_means_of(c, aim);
-        return gpu_cov_tabulate_means(stream, tables, pairs, k->ntable, k->largest, &p);
+        GPU_TRY(gpu_cov_tabulate_means(stream, tables, pairs, k->ntable, k->largest, &p));
     }
     const gpu_cov_edges p = gpu_cov_edges_of(c, aim);
-    return gpu_cov_tabulate(stream, tables, k->ntable, k->largest, &p);
+    return gpu_cov_tabulate(stream, tables, pairs, k->ntable, k->largest, &p);
 }
 
 static status send_profile(backend_cov *c, const matcov_model *m) {

@@ -187,6 +187,13 @@ static status add_means(block *b, const twin *r, const twin *c, matcov_link link
     return MOAO_OK;
 }
 
+/* Slopes between points with mean gradients. */
+static status add_mixed(block *b, const piece *r, const piece *c) {
+    const gpu_cov_job j = job_of(r, c);
+    GPU_TRY(flush_unlike(b)); /* which uses the same memory */
+    return gpu_cov_fill_mixed(b->c, &b->edges.aim, b->type, &b->unlike, &j);
+}
+
 static status add_like(block *b, const piece *r, const piece *c, matcov_link link) {
     if (b->like.njob == GPU_COV_JOBS)
         GPU_TRY(flush_like(b));
@@ -229,8 +236,12 @@ static status fill_pieces(block *b, const piece *rows, int nrow, const piece *co
             if (e->part != 'A' && e->i0 + r->at + r->n - 1 < e->j0 + c->at)
                 continue;
             const matcov_link link = link_of(b, r->sensor, c->sensor);
+            const bool mixed =
+                (b->c->host[r->sensor].phase_class < 0) != (b->c->host[c->sensor].phase_class < 0);
             if (link.table >= 0)
                 GPU_TRY(add_like(b, r, c, link));
+            else if (mixed)
+                GPU_TRY(add_mixed(b, r, c));
             else if (link.gradient < 0)
                 GPU_TRY(add_unlike(b, r, c));
         }

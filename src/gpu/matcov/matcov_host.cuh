@@ -108,6 +108,9 @@ status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_aim *aim, backend_type t
 status gpu_cov_fill_phase_both(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int64_t np,
                                const double *x, const double *y, int w, int64_t k0, int64_t n,
                                void *a, int64_t lda, int64_t apart);
+/* A job of slopes between points and mean gradients: done at once, by way of `sums`. */
+status gpu_cov_fill_mixed(backend_cov *c, const gpu_cov_aim *aim, backend_type t,
+                          const gpu_cov_entries *p, const gpu_cov_job *job);
 status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_aim *aim, const gpu_cov_table *tables,
                     backend_type t, char part, unsigned with, gpu_cov_region g, void *a,
                     int64_t lda);

@@ -140,10 +140,11 @@ static status place_sensor(gpu_arena *r, const matcov_sensor *v, gpu_cov_sensor 
             h->nedge[i] = v->nedge[i], h->dir[i] = v->dir[i];
         for (int k = 0; k < v->nsub; k++)
             place[k] = make_int2(v->sub[k] % v->nssp, v->sub[k] / v->nssp);
-        for (int k = 0; v->gradient && k < v->nsub; k++) {
+        for (int k = 0; v->gradient && k < v->nsub; k++)
             centre[k] = make_double2(v->centre[0][k], v->centre[1][k]);
-            h->reach = fmax(h->reach, hypot(v->centre[0][k], v->centre[1][k]) + v->size);
-        }
+        for (int axis = 0; axis < 2; axis++)
+            for (int e = 0; e < v->nedge[axis]; e++)
+                h->reach = fmax(h->reach, hypot(v->x[axis][e], v->y[axis][e]) + v->size);
         if (v->gradient)
             patch_list(v, patch);
     }
@@ -217,8 +218,9 @@ static status lay_out(backend_cov *c, const matcov_model *m, int room, size_t *b
         const matcov_table *t =
             i < nc ? &m->list[MATCOV_CMM].tables[i] : &m->list[MATCOV_CTT].tables[i - nc];
         double *value = gpu_take(&r, table_values(t), (double **)NULL);
-        if (pairs && t->gradient >= 0)
-            pairs[i] = gpu_cov_pair_of(c, t->gradient, t->swapped);
+        if (pairs)
+            pairs[i] = t->gradient >= 0 ? gpu_cov_pair_of(c, t->gradient, t->swapped)
+                                        : gpu_cov_pair{-1, false, {0, 0}, {0.0, 0.0}, 0.0};
         if (tables)
             tables[i] = gpu_cov_table{t->first, t->second, {t->steps[0], t->steps[1]},
                                       t->n,     t->origin, value};
@@ -297,8 +299,8 @@ status gpu_cov_build_target(backend_cov_target *t) {
         t->pairs = gpu_take(&r, k->ntable, (gpu_cov_pair **)NULL);
         for (int i = 0; i < k->ntable; i++) {
             const matcov_table *v = &k->tables[i];
-            if (v->gradient >= 0)
-                pairs[i] = gpu_cov_pair_of(t->c, v->gradient, v->swapped);
+            pairs[i] = v->gradient >= 0 ? gpu_cov_pair_of(t->c, v->gradient, v->swapped)
+                                        : gpu_cov_pair{-1, false, {0, 0}, {0.0, 0.0}, 0.0};
             tables[i] =
                 gpu_cov_table{v->first, v->second, {v->steps[0], v->steps[1]},
                               v->n,     v->origin, gpu_take(&r, table_values(v), (double **)NULL)};

@@ -60,6 +60,64 @@ static status fill_means(backend_cov *c, const gpu_cov_aim *aim, backend_type t,
     return done ? MOAO_OK : gpu_cov_flush_means(c, t, &p);
 }
 
+/* Entries of slopes between points with mean gradients from `sums`, of edge points e0 .. e0 + ne of
+ * the former with the latter, of which there are as many as columns (rows, where the points' slopes
+ * are the columns). Grid: rows, columns. */
+template <class E>
+static __global__ void mixed(gpu_cov_entries p, gpu_cov_job job, bool points_down, int e0, int ne) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y;
+    const gpu_cov_sensor &s = p.sensors[points_down ? job.rs : job.cs];
+    const int axis = points_down ? job.ra : job.ca, k = points_down ? job.rk + i : job.ck + j;
+    if (i >= job.nr)
+        return;
+    const double *line = p.sums + (size_t)(points_down ? j : i) * ne;
+    const int plus = s.plus[GPU_COV_ROWS][axis][k] - e0,
+              minus = s.minus[GPU_COV_ROWS][axis][k] - e0;
+    const int64_t row = job.row + i, col = job.col + j, below = p.i0 + row - (p.j0 + col);
+    const double v = line[plus] - line[minus];
+    if (p.part == 'A' || below >= 0)
+        ((E *)p.a)[row + col * p.lda] = (E)(p.part == 'T' && below == 0 ? 0.5 * v : v);
+}
+
+status gpu_cov_fill_mixed(backend_cov *c, const gpu_cov_aim *aim, backend_type t,
+                          const gpu_cov_entries *p, const gpu_cov_job *job) {
+    cudaStream_t stream = c->ctx->main.stream;
+    const bool down = c->host[job->rs].phase_class < 0; /* points are the rows */
+    const host_sensor *h = &c->host[down ? job->rs : job->cs],
+                      *b = &c->host[down ? job->cs : job->rs];
+    const int axis = down ? job->ra : job->ca, k0 = down ? job->rk : job->ck,
+              n = down ? job->nr : job->nc, nb = down ? job->nc : job->nr;
+    const int e0 = h->minus[axis][k0], ne = h->plus[axis][k0 + n - 1] - e0 + 1;
+    const int most = (int)(c->nsums / ne < 32768 ? c->nsums / ne : 32768);
+    c->surface.made = false;
+    for (int at = 0, some; at < nb; at += some) {
+        gpu_cov_means q = gpu_cov_means_of(c, aim);
+        gpu_cov_mean_job *j = &q.job[0];
+        gpu_cov_job part = *job;
+        some = nb - at < most ? nb - at : most;
+        q.njob = 1;
+        q.a = c->sums, q.lda = ne;
+        j->rs = down ? job->rs : job->cs, j->ra = (char)axis, j->rk = e0, j->nr = ne;
+        j->cs = down ? job->cs : job->rs, j->ca = down ? job->ca : job->ra, j->cols = 1;
+        j->ck = (down ? job->ck : job->rk) + at, j->nc = some;
+        j->pair.gradient = b->phase_class;
+        j->pair.parts[0] = j->pair.parts[1] = 1;
+        j->pair.scale = formula_slope_scale(h->size, b->size);
+        GPU_TRY(gpu_cov_flush_means(c, BACKEND_D, &q));
+        if (down)
+            part.ck += at, part.nc = some, part.col += at;
+        else
+            part.rk += at, part.nr = some, part.row += at;
+        const dim3 blocks((part.nr + THREADS - 1) / THREADS, part.nc);
+        if (t == BACKEND_D)
+            mixed<double><<<blocks, THREADS, 0, stream>>>(*p, part, down, e0, ne);
+        else
+            mixed<float><<<blocks, THREADS, 0, stream>>>(*p, part, down, e0, ne);
+        LAUNCHED();
+    }
+    return MOAO_OK;
+}
+
 /* Slopes k0 .. k0 + n of an axis of sensor w, as many points and slopes at a time as there is
  * memory for their sums. */
 static status some_slopes(backend_cov *c, gpu_cov_edges *p, backend_type t, int w, int axis, int k0,
