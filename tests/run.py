@@ -3,8 +3,10 @@
 
 Programs of tests/unit and tests/physics (cmocka) run alone, those of tests/mpi under mpirun on 1, 2 and 3 ranks
 (or those a comment `/* ranks: 1 2 4 */` names), scripts of tests/e2e and tests/fault (unittest) by themselves;
-after them come the checks of the sources: warnings, format, cppcheck, lint, sanitizers, valgrind.
-A comment `timeout: 120` (seconds) in a test's source gives it more or less time than the default.
+then there are the checks of the sources: warnings, format, cppcheck, lint, sanitizers, valgrind.
+A comment `timeout: 120` (seconds) in a test's source gives it more or less time than the default; `cores: 2` says how
+many it keeps busy (0: it mostly waits), `seconds: 60` how long it takes, where that is long. What takes many cores or
+long begins first.
 The last line is `N passed, N failed`, with `, N skipped` when any; when CI=true a skip counts as failed.
 """
 import argparse
@@ -39,8 +41,9 @@ class Job:
     """One program to run: `weight` cores, a function that returns its Outcome. It begins when the job `after` has passed;
     where that has failed it is left out."""
 
-    def __init__(self, name, kind, weight, call, after=None):
+    def __init__(self, name, kind, weight, call, after=None, seconds=0):
         self.name, self.kind, self.weight, self.call, self.after = name, kind, weight, call, after
+        self.seconds = seconds  # about, where it takes long
         self.state = None  # then whether it has passed
 
 
@@ -48,7 +51,8 @@ def environment(**more):
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_plm_rsh_agent="/bin/false",
                OMPI_MCA_hwloc_base_binding_policy="none", OMPI_MCA_btl_vader_single_copy_mechanism="none",
-               OMPI_MCA_btl_base_warn_component_unused="0", LC_ALL="C.UTF-8")
+               OMPI_MCA_btl_base_warn_component_unused="0", LC_ALL="C.UTF-8",
+               OMPI_MCA_mpi_yield_when_idle="1")  # programs run side by side: a rank that waits leaves its core to others
     env.update(more)
     return env
 
@@ -240,8 +244,8 @@ def tests_of(kind, build, cores):
     if kind in ("e2e", "fault"):
         python = next((p for p in ("/usr/bin/python3", sys.executable) if os.access(p, os.X_OK)))
         for path in sorted(glob.glob(os.path.join(ROOT, "tests", kind, "test_*.py"))):
-            jobs.append(Job(os.path.relpath(path, ROOT), kind, cores,
-                            script(path, kind, os.path.join(build, "moao"), python)))
+            jobs.append(Job(os.path.relpath(path, ROOT), kind, min(comment(path, "cores", [1])[0], cores),
+                            script(path, kind, os.path.join(build, "moao"), python), None, *comment(path, "seconds", [20])))
         return jobs
     for path in sorted(glob.glob(os.path.join(ROOT, "tests", kind, "test_*.c"))):
         program = os.path.join(build, os.path.relpath(path, ROOT)[:-2])
@@ -250,7 +254,7 @@ def tests_of(kind, build, cores):
             for n in comment(path, "ranks", [1, 2, 3]):
                 jobs.append(Job("%s -n %d" % (name, n), kind, min(n, cores), cmocka(program, path, kind, n)))
         else:
-            jobs.append(Job(name, kind, 1, cmocka(program, path, kind)))
+            jobs.append(Job(name, kind, 1, cmocka(program, path, kind), None, *comment(path, "seconds", [0])))
     return jobs
 
 
@@ -482,6 +486,7 @@ def main():
     if a.names:
         jobs = [j for j in jobs if any(n in j.name for n in a.names)]
         jobs = list({j.after for j in jobs if j.after} - set(jobs)) + jobs
+    jobs.sort(key=lambda j: (-j.weight, -j.seconds))
     runner = Runner(cores, os.environ.get("CI") == "true")
     start = time.monotonic()
     runner.run(jobs)

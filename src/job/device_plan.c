@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The driver's context, the kernels, work of the dense operations and of the covariances. */
-#define RESERVE ((size_t)3 << 29)
-
 static void add(device_plan *p, const char *name, size_t bytes) {
     p->item[p->nitem].name = name;
     p->item[p->nitem++].bytes = bytes;
@@ -53,7 +50,7 @@ void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *
     add(p, "sampled residual", (v + m) * (size_t)nsample * d);
     add(p, "tables of covariances", matcov_bytes(s, nlayer) + tables);
     add(p, "stationary averages, OTFs and PSFs", psf_device_bytes(s, o));
-    add(p, "context, kernels and their work", RESERVE);
+    add(p, "context, kernels and their work", BACKEND_RESERVE);
     double left = memory - (double)p->fixed, n = left / (double)p->target;
     p->fits = left < (double)p->least ? 0 : n > INT_MAX ? INT_MAX : (int)n;
 }
@@ -97,7 +94,7 @@ status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o
                            "compressed by tiles, %.2f GB are given and free; use more memory "
                            "(compute.gpu_memory), a larger compute.tlr_tolerance, or "
                            "compute.format=dense, which may keep the factor in the host's memory",
-                           (double)(p->fixed + p->target) / 1e9, memory / 1e9);
+                           (double)device_plan_bytes(p, 1) / 1e9, memory / 1e9);
     return status_fail(
         MOAO_INPUT,
         "compute.gpu_memory: one target at a time needs %.2f GB of a GPU even with the factor "

@@ -30,10 +30,6 @@ static status cpu_memory(int device, size_t *bytes) {
     return MOAO_OK;
 }
 
-static size_t cpu_reserve(void) {
-    return 0;
-}
-
 static status cpu_identify(int device, char name[BACKEND_IDENTITY]) {
     (void)device;
     snprintf(name, BACKEND_IDENTITY, "cpu");
@@ -178,7 +174,7 @@ static status cpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t,
 /* What needs no check is the same in the CPU's own table and in the one that callers get. */
 #define UNCHECKED                                                                                  \
     .name = "cpu", .size = sizeof(backend), .devices = cpu_devices, .describe = cpu_describe,      \
-    .memory = cpu_memory, .reserve = cpu_reserve, .identify = cpu_identify, .open = cpu_open,      \
+    .memory = cpu_memory, .identify = cpu_identify, .open = cpu_open,      \
     .close = cpu_close, .stream = cpu_stream, .sync = cpu_sync, .wait_for = cpu_wait_for,          \
     .open_low_priority = cpu_open_low_priority, .alloc = cpu_alloc, .release = cpu_release,        \
     .alloc_host = cpu_alloc, .release_host = cpu_release, .copy = cpu_copy,                        \
@@ -209,6 +205,7 @@ const backend backend_cpu_own = {
     .half = &half_cpu,
     .lowrank = &lowrank_cpu,
     .sparse = &sparse_cpu,
+    .formats = &formats_cpu,
 };
 
 #define CHECKED(op) .op = checked_##op,
@@ -220,4 +217,5 @@ const backend backend_cpu = {
     .half = &checked_half,
     .lowrank = &lowrank_checked,
     .sparse = &checked_sparse,
+    .formats = &formats_cpu,
 };

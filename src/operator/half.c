@@ -45,7 +45,7 @@ static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
     const int64_t place = half_place((int64_t)m);
     const half_factor_options o = half_factor_defaults((int64_t)m, c->rows, 0);
     const size_t n = v < SAMPLE ? v : SAMPLE, tile = (size_t)o.tile;
-    const size_t sampling = (3 * n * m + n * t + t * w + m * (size_t)o.panel) * d + WORK;
+    const size_t sampling = (3 * n * m + n * (v + t) + t * w + m * (size_t)o.panel) * d + WORK;
     const size_t longest = m > np ? (m > t ? m : t) : np > t ? np : t;
     linop_add(b, "factor of Cmm0 in halves, and inverses", (size_t)place * d + 2 * m * tile * h);
     linop_add(b, "difference of two T; before it, making of W", (size_t)area * d);

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 
 #define STRIP ((int64_t)1024) /* columns of B0 W' at a time */
+/* Inner size of a piece of B0: what tensor cores cut off its sums (linalg/half_gemm.h) is all to
+ * one side and counts in full, as B0 W' stands for W Cmm0 W' and for the term with Ctm0. */
+#define PIECE ((int64_t)128)
 
 /* |W Cmm0 - B0| / |B0| that single products of halves may add up to, by level; 0: three everywhere.
  * At the full scale the first takes 7 % of the tiles in three products, and changes a Strehl ratio
@@ -14,12 +17,18 @@ static const double accuracy[] = {2e-5, 5e-6, 0};
 /* What sums on tensor cores cut off, and single precision, add to that. */
 #define FLOOR 5e-5
 
+/* Doubles that sample_rows works in. */
+static int64_t picking(const half *x) {
+    const engine *e = x->base.e;
+    const int64_t n = x->sample;
+    return engine_aligned(n * x->v) + engine_aligned(n * e->t) + engine_aligned(e->t * e->width);
+}
+
 int64_t half_sampling(const half *x) {
     const engine *e = x->base.e;
     const int64_t n = x->sample, d = sizeof(double);
     const half_factor_options o = half_factor_defaults(e->m, x->v, 0);
-    int64_t all =
-        engine_aligned(n * e->m) + engine_aligned(n * e->t) + engine_aligned(e->t * e->width);
+    int64_t all = engine_aligned(n * e->m) + picking(x);
     if (x->passing == NULL)
         return all + engine_aligned((int64_t)half_factor_make_work(x->l, n) / d + 1);
     all += 2 * engine_aligned(n * e->m) + engine_aligned(e->m * o.panel);
@@ -47,15 +56,20 @@ static double *cut(double **from, int64_t count) {
     return here;
 }
 
-/* Evenly spread rows of P Ctm0 in the sample's direction, n x m, for which `room` has n t + t width
- * numbers more. Conditions are the reconstructor's. */
+/* Evenly spread rows of P Ctm0 in the sample's direction, n x m, with `room` for `picking` numbers
+ * more. Conditions are the reconstructor's. Waits. */
 static status sample_rows(half *x, double *b, double *room) {
     engine *e = x->base.e;
-    const int64_t n = x->sample, t = e->t, step = x->v / n, d = sizeof(double);
-    double *p = cut(&room, n * t), *ctm = cut(&room, t * e->width);
-    status st = MOAO_OK;
+    const int64_t n = x->sample, t = e->t, step = x->v / n;
+    double *pick = cut(&room, n * x->v), *p = cut(&room, n * t), *ctm = cut(&room, t * e->width);
+    double *ones = NULL;
+    status st;
+    TRY(ALLOC(ones, (size_t)(n * x->v), "a sample of rows"));
     for (int64_t i = 0; i < n; i++)
-        TRY(e->be->copy(e->ctx, p + i, n * d, x->proj + i * step, x->v * d, d, t));
+        ones[i + i * step * n] = 1;
+    TRY(engine_copy(e, pick, ones, n * x->v));
+    TRY(engine_gemm(e, 'N', 'N', n, t, x->v, 1.0, pick, n, x->proj, x->v, 0.0, p, n));
+    TRY(engine_sync(e));
     TRY(e->mat->aim(x->target, x->direction, false));
     for (int64_t j = 0, w; j < e->m; j += w) {
         w = engine_width(e, j, e->m);
@@ -63,6 +77,7 @@ static status sample_rows(half *x, double *b, double *room) {
         TRY(engine_gemm(e, 'N', 'N', n, w, t, 1.0, p, n, ctm, t, 0.0, b + j * n, n));
     }
 done:
+    free(ones);
     return st;
 }
 
@@ -73,7 +88,7 @@ static status take_made(half *x, int *info) {
     double *room = x->room + engine_aligned(m * m), *b = cut(&room, n * m);
     status st;
     TRY(sample_rows(x, b, room));
-    room += engine_aligned(n * x->base.e->t) + engine_aligned(x->base.e->t * x->base.e->width);
+    room += picking(x);
     st = half_factor_make(x->l, x->room, m, n, b, n, x->room, room, work, info);
 done:
     return st;
@@ -110,7 +125,7 @@ static status take_passing(half *x, int *info) {
     double *w, *solved, *stage, bound;
     status st;
     TRY(sample_rows(x, b, behind));
-    room += engine_aligned(n * e->t) + engine_aligned(e->t * e->width);
+    room += picking(x);
     solved = cut(&room, size), w = cut(&room, size), stage = cut(&room, m * o.panel);
     const wrows rows = {.rows = n, .ld = n, .w = w};
     TRY(engine_copy(e, w, b, size));
@@ -175,7 +190,8 @@ status half_right(linop *base, backend_cov_target *target) {
         TRY(half_exponent(x, BACKEND_S, t, n, x->wide, &c.exponent));
         TRY(h->split(e->ctx, BACKEND_S, 'A', t, n, c.exponent, x->wide, t, x->ctm[0], t, x->ctm[1],
                      t));
-        TRY(half_gemm(e->be, e->ctx, 'N', 'N', v, n, t, 1, p, c, 0, x->b32 + j * v, v));
+        TRY(half_gemm_part(e->be, e->ctx, HALF_ALL, PIECE, 'N', 'N', v, n, t, 1, p, c, 0,
+                           x->b32 + j * v, v));
     }
     TRY(e->be->copy(e->ctx, x->b0, v * f, x->b32, v * f, v * f, m));
     e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(v * m) * (double)t;

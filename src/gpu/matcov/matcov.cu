@@ -165,6 +165,7 @@ static status open_cov(backend_ctx *ctx, const matcov_model *m, backend_cov **ou
     backend_cov *c = (backend_cov *)calloc(1, sizeof *c);
     if (!c)
         return status_fail(MOAO_MEMORY, "no memory for covariances");
+    c->head = backend_cov_head{&backend_matcov_gpu, m->m, m->t};
     c->ctx = ctx;
     c->nsensor = m->nsensor;
     c->m = m->m;
@@ -193,6 +194,7 @@ static status open_target(backend_cov *c, backend_cov_target **out) {
     backend_cov_target *t = (backend_cov_target *)calloc(1, sizeof *t);
     if (!t)
         return status_fail(MOAO_MEMORY, "no memory for a target");
+    t->head.cov = &c->head;
     t->c = c;
     const status st = gpu_cov_build_target(t);
     if (st != MOAO_OK)
@@ -212,14 +214,8 @@ static status aim(backend_cov_target *t, const double dir[2], bool shifted) {
 
 /* ---- the table */
 
-static bool part_ok(char part) {
-    return part == 'A' || part == 'L' || part == 'T';
-}
-
 static status fill_cmm(backend_cov *c, backend_type t, char part, unsigned with, int64_t i0,
                        int64_t ni, int64_t j0, int64_t nj, void *a, int64_t lda) {
-    if (!part_ok(part) || with > MATCOV_ALL || !matcov_block_ok(t, c->m, i0, ni, c->m, j0, nj, lda))
-        return status_fail(MOAO_INPUT, "fill_cmm: an argument is out of range");
     const gpu_cov_aim aim = axis_aim(c);
     return gpu_cov_fill(c, MATCOV_CMM, &aim, c->tables, t, part, with,
                         gpu_cov_region{i0, ni, j0, nj}, a, lda);
@@ -227,8 +223,6 @@ static status fill_cmm(backend_cov *c, backend_type t, char part, unsigned with,
 
 static status fill_ctt(backend_cov *c, backend_type t, char part, int64_t i0, int64_t ni,
                        int64_t j0, int64_t nj, void *a, int64_t lda) {
-    if (!part_ok(part) || !matcov_block_ok(t, c->t, i0, ni, c->t, j0, nj, lda))
-        return status_fail(MOAO_INPUT, "fill_ctt: an argument is out of range");
     const gpu_cov_aim aim = axis_aim(c);
     return gpu_cov_fill(c, MATCOV_CTT, &aim, c->tables + c->list[MATCOV_CMM].ntable, t, part, 0,
                         gpu_cov_region{i0, ni, j0, nj}, a, lda);
@@ -236,20 +230,12 @@ static status fill_ctt(backend_cov *c, backend_type t, char part, int64_t i0, in
 
 static status fill_ctm(backend_cov_target *v, backend_type t, int64_t i0, int64_t ni, int64_t j0,
                        int64_t nj, void *a, int64_t lda) {
-    if (!matcov_block_ok(t, v->c->t, i0, ni, v->c->m, j0, nj, lda))
-        return status_fail(MOAO_INPUT, "fill_ctm: an argument is out of range");
-    if (!v->aimed)
-        return status_fail(MOAO_INPUT, "fill_ctm: the target was not aimed");
     return gpu_cov_fill(v->c, MATCOV_CTM, &v->aim, v->tables, t, 'A', 0,
                         gpu_cov_region{i0, ni, j0, nj}, a, lda);
 }
 
 static status fill_cpm(backend_cov_target *v, backend_type t, int64_t np, const double *x,
                        const double *y, int64_t j0, int64_t nj, void *a, int64_t lda) {
-    if (!matcov_block_ok(t, np, 0, np, v->c->m, j0, nj, lda))
-        return status_fail(MOAO_INPUT, "fill_cpm: an argument is out of range");
-    if (!v->aimed)
-        return status_fail(MOAO_INPUT, "fill_cpm: the target was not aimed");
     return gpu_cov_fill_phase(v->c, &v->aim, t, np, x, y, j0, nj, a, lda);
 }
 

@@ -4,7 +4,7 @@
 #include "gpu/core/arena.cuh"
 #include "gpu/core/common.cuh"
 #include "psf.cuh"
-#include "psf/psf_formula.h"
+#include "psf/device_formula.h"
 #include "psf_gpu.h"
 #include <math.h>
 #include <stdlib.h>
@@ -25,6 +25,7 @@ struct slot {
 };
 
 struct backend_imager {
+    backend_imager_head head;
     backend_ctx *ctx;
     gpu_psf d;
     char *device;
@@ -198,6 +199,9 @@ static size_t lay_out(gpu_psf *d, const psf_model *m, gpu_arena *r) {
 static status device_memory(backend_imager *b, const psf_model *m) {
     gpu_arena count = {NULL, NULL, 0};
     const size_t tables = lay_out(&b->d, m, &count);
+    if (count.used > psf_device_arrays(m))
+        return status_fail(MOAO_INTERNAL, "PSFs take %zu bytes, more than is told of them",
+                           count.used);
     if (cudaMalloc((void **)&b->device, count.used) != cudaSuccess) {
         cudaGetLastError();
         return status_fail(MOAO_MEMORY, "the GPU has no room for %zu bytes of PSFs", count.used);
@@ -249,18 +253,6 @@ static status make_plans(backend_imager *b) {
     FFT_TRY(cufftSetStream(b->along_y, stream));
     FFT_TRY(cufftSetStream(b->along_x, stream));
     return MOAO_OK;
-}
-
-/* Arrays, and work of the two transforms as the library estimates it. */
-static size_t bytes_of(const psf_model *m) {
-    gpu_psf d = {};
-    gpu_arena arrays = {NULL, NULL, 0};
-    size_t y = 0, x = 0;
-    set_sizes(&d, m);
-    lay_out(&d, m, &arrays);
-    cufftEstimateMany(1, &d.N, &d.N, 1, d.N, &d.half, 1, d.half, CUFFT_D2Z, d.P, &y);
-    cufftEstimateMany(1, &d.N, &d.half, d.half, 1, &d.N, 1, d.N, CUFFT_Z2D, d.half, &x);
-    return arrays.used + y + x;
 }
 
 static status transform(backend_imager *b) {
@@ -328,6 +320,7 @@ static status open_imager(backend_ctx *ctx, const psf_model *m, backend_imager *
     backend_imager *b = (backend_imager *)calloc(1, sizeof *b);
     if (!b)
         return status_fail(MOAO_MEMORY, "no memory for PSFs");
+    b->head = backend_imager_head{&backend_psf_gpu, m->nact, m->lattice > 0};
     b->ctx = ctx;
     status st = fill_imager(b, m);
     if (st != MOAO_OK)
@@ -353,8 +346,6 @@ static status load(backend_imager *b, const psf_fit_model *f) {
 
 static status average(backend_imager *b, const double *y, int64_t ldy, bool both, double *sum) {
     gpu_device_guard guard(b->ctx->device);
-    if (!backend_ld_ok(b->d.nact, ldy))
-        return status_fail(MOAO_INPUT, "average: an argument is out of range");
     GPU_TRY(gpu_psf_average(b->ctx->main.stream, &b->d, y, ldy, both, sum));
     return MOAO_OK;
 }
@@ -362,8 +353,6 @@ static status average(backend_imager *b, const double *y, int64_t ldy, bool both
 static status pairs(backend_imager *b, const double *y, int64_t ldy, const double *ct, int64_t ldct,
                     double *sum) {
     gpu_device_guard guard(b->ctx->device);
-    if (!backend_ld_ok(b->d.nact, ldy) || !backend_ld_ok(b->d.nact, ldct) || b->d.lattice == 0)
-        return status_fail(MOAO_INPUT, "pairs: an argument is out of range");
     GPU_TRY(gpu_psf_pairs(b->ctx->main.stream, &b->d, b->point_row, y, ldy, ct, ldct, sum));
     return MOAO_OK;
 }
@@ -371,8 +360,6 @@ static status pairs(backend_imager *b, const double *y, int64_t ldy, const doubl
 static status compute(backend_imager *b, int number, const double *sum, const double *common) {
     gpu_device_guard guard(b->ctx->device);
     cudaStream_t stream = b->ctx->main.stream;
-    if (!psf_slot_ok(number))
-        return status_fail(MOAO_INPUT, "compute: there is no slot %d", number);
     const slot *s = &b->slots[number];
     GPU_TRY(gpu_psf_otf(stream, &b->d, sum, common));
     GPU_TRY(transform(b));
@@ -387,8 +374,6 @@ static status compute(backend_imager *b, int number, const double *sum, const do
 
 static status collect(backend_imager *b, int number, double *scalars, float *images) {
     gpu_device_guard guard(b->ctx->device);
-    if (!psf_slot_ok(number))
-        return status_fail(MOAO_INPUT, "collect: there is no slot %d", number);
     const slot *s = &b->slots[number];
     CUDA_TRY(cudaEventSynchronize(s->ready));
     memcpy(scalars, s->scalars, scalar_count(&b->d) * sizeof(double));
@@ -403,7 +388,7 @@ static status collect(backend_imager *b, int number, double *scalars, float *ima
 
 const backend_psf backend_psf_gpu = {
     .size = sizeof(backend_psf),
-    .bytes = bytes_of,
+    .bytes = psf_model_bytes,
     .open = open_imager,
     .close = close_imager,
     .load = load,
