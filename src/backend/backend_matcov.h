@@ -11,7 +11,7 @@
  *
  * Accuracy: entries of type D are within 1e-10 of the closed form relative to the slope variance of
  * the sensors; type S is evaluated with fewer terms, within 1e-6 of the slope variance (mean
- * gradients 3e-6). Of a difference of profiles mean gradients of type S may be off by 3e-4 of that
+ * gradients 6e-6). Of a difference of profiles mean gradients of type S may be off by 3e-4 of that
  * variance near zero separation, and are by 1e-5 in the mean. */
 #ifndef MOAO_BACKEND_MATCOV_H
 #define MOAO_BACKEND_MATCOV_H
