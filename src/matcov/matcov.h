@@ -106,8 +106,12 @@ void matcov_noise_figures(const sys *s, const profile *p, int sensor, noise_figu
  * [arcsec^2]. Local. */
 status matcov_noise(const sys *s, const profile *p, double *noise);
 
-/* Bytes that matcov_init and one matcov_target will hold, for the memory plan. */
+/* Bytes that matcov_init and one matcov_target will hold, for the memory plan. Tables of mean
+ * gradients are counted once for each profile that is held; profiles with the same layers share
+ * them, and of those that nobody holds the last are kept. matcov_device_bytes: what a profile takes
+ * of a device's memory, where those tables are in single precision too. */
 size_t matcov_bytes(const sys *s, int nlayer);
+size_t matcov_device_bytes(const sys *s, int nlayer);
 size_t matcov_target_bytes(const sys *s, int nlayer);
 
 /* Sum of the slope covariance over layers, evaluated directly from the structure function's closed
