@@ -56,7 +56,7 @@ size_t matcov_bytes(const sys *s, int nlayer) {
 }
 
 size_t matcov_device_bytes(const sys *s, int nlayer) {
-    return matcov_bytes(s, nlayer) + gradients_bytes(s, nlayer);
+    return matcov_bytes(s, nlayer) + gradients_bytes(s, nlayer) / 8 * 5;
 }
 
 size_t matcov_target_bytes(const sys *s, int nlayer) {
