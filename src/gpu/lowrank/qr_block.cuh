@@ -31,7 +31,13 @@ struct Block {
     double *gram;   /* V^T V above its diagonal */
     double *own;    /* this warp's scratch */
     double *first;  /* that of warp 0; warp w has first + w WARP_SCRATCH */
+    void *panel; /* shared memory for a panel of `rows` rows, or NULL: panels stay where they are */
+    int rows;
 };
+/* Elements of such a panel. */
+__host__ __device__ constexpr int panel_room(int rows) {
+    return conflict_free(rows) * NB;
+}
 constexpr int BLOCK_SCRATCH = 2 * FACTOR;
 __host__ __device__ constexpr int block_scratch(int warps) {
     return BLOCK_SCRATCH + warps * WARP_SCRATCH;
@@ -41,6 +47,7 @@ __device__ inline Block block_place(double *scratch) {
     g.warp = (int)threadIdx.x / 32, g.warps = (int)blockDim.x / 32, g.lane = (int)threadIdx.x % 32;
     g.factor = scratch, g.gram = scratch + FACTOR, g.first = scratch + BLOCK_SCRATCH;
     g.own = g.first + g.warp * WARP_SCRATCH;
+    g.panel = nullptr, g.rows = 0;
     return g;
 }
 
@@ -410,6 +417,35 @@ __device__ inline void block_apply(const T *P, int64_t ldp, int m, int nb, T *C,
     }
 }
 
+/* A panel (m x nb) where it is worked on: in shared memory, if it has room there. */
+template <class T> struct Panel {
+    T *p;
+    int64_t ld;
+};
+template <class T>
+__device__ inline void panel_copy(const T *a, int64_t lda, T *b, int64_t ldb, int m, int nb,
+                                  const Block &g) {
+    for (int j = g.warp; j < nb; j += g.warps)
+#pragma unroll 4
+        for (int i = g.lane; i < m; i += 32)
+            b[i + j * ldb] = a[i + j * lda];
+}
+template <class T>
+__device__ inline Panel<T> panel_in(T *P, int64_t ld, int m, int nb, const Block &g) {
+    if (g.panel == nullptr || m > g.rows)
+        return Panel<T>{P, ld};
+    const Panel<T> s = {(T *)g.panel, conflict_free(m)};
+    panel_copy<T>(P, ld, s.p, s.ld, m, nb, g);
+    __syncthreads();
+    return s;
+}
+template <class T>
+__device__ inline void panel_out(const Panel<T> &s, T *P, int64_t ld, int m, int nb,
+                                 const Block &g) {
+    if (s.p != P)
+        panel_copy<T>(s.p, s.ld, P, ld, m, nb, g);
+}
+
 /* A = Q R in place, LAPACK's layout; tau has min(m, n) entries. */
 template <class T>
 __device__ __noinline__ void block_factor(T *A, int64_t ld, int m, int n, T *tau, const Block &g) {
@@ -417,8 +453,10 @@ __device__ __noinline__ void block_factor(T *A, int64_t ld, int m, int n, T *tau
     for (int j = 0; j < k; j += NB) {
         const int nb = k - j < NB ? k - j : NB;
         T *P = A + j + j * ld;
-        panel_factor(P, ld, m - j, nb, tau + j, g);
-        block_apply<T, true, false>(P, ld, m - j, nb, P + nb * ld, ld, n - j - nb, g);
+        const Panel<T> s = panel_in(P, ld, m - j, nb, g);
+        panel_factor(s.p, s.ld, m - j, nb, tau + j, g);
+        block_apply<T, true, false>(s.p, s.ld, m - j, nb, P + nb * ld, ld, n - j - nb, g);
+        panel_out(s, P, ld, m - j, nb, g);
         __syncthreads();
     }
 }
@@ -431,9 +469,9 @@ __device__ __noinline__ void block_multiply(const T *A, int64_t ld, int m, int k
     const int panels = (k + NB - 1) / NB;
     for (int q = 0; q < panels; q++) {
         const int j = NB * (TRANS ? q : panels - 1 - q), nb = k - j < NB ? k - j : NB;
-        const T *P = A + j + j * ld;
-        panel_again(P, ld, m - j, nb, tau + j, g);
-        block_apply<T, TRANS, ROWS>(P, ld, m - j, nb, &element<ROWS>(C, ldc, j, 0), ldc, nc, g);
+        const Panel<T> s = panel_in((T *)A + j + j * ld, ld, m - j, nb, g);
+        panel_again(s.p, s.ld, m - j, nb, tau + j, g);
+        block_apply<T, TRANS, ROWS>(s.p, s.ld, m - j, nb, &element<ROWS>(C, ldc, j, 0), ldc, nc, g);
         __syncthreads();
     }
 }
@@ -479,10 +517,14 @@ __device__ __noinline__ void block_form(T *A, int64_t ld, int m, int n, int k, c
     for (int q = (k + NB - 1) / NB - 1; q >= 0; q--) {
         const int j = NB * q, nb = k - j < NB ? k - j : NB;
         T *P = A + j + j * ld;
-        panel_again(P, ld, m - j, nb, tau + j, g); /* its barriers are also those of the loops */
-        block_apply<T, false, false>(P, ld, m - j, nb, P + nb * ld, ld, n - j - nb, g);
+        const Panel<T> s = panel_in(P, ld, m - j, nb, g);
+        panel_again(s.p, s.ld, m - j, nb, tau + j,
+                    g); /* its barriers are also those of the loops */
+        block_apply<T, false, false>(s.p, s.ld, m - j, nb, P + nb * ld, ld, n - j - nb, g);
         __syncthreads();
-        panel_form(P, ld, m - j, nb, flip ? flip + j : nullptr, g);
+        panel_form(s.p, s.ld, m - j, nb, flip ? flip + j : nullptr, g);
+        panel_out(s, P, ld, m - j, nb, g);
+        __syncthreads(); /* the panel's place is the next one's */
         for (int e = (int)threadIdx.x; e < j * nb; e += (int)blockDim.x)
             A[e % j + (j + e / j) * ld] = T(0);
     }

@@ -265,7 +265,7 @@ __device__ inline int core_solve(Svd<T> &s, const CorePlace<T> &c, const SvdArgs
         c.col_at[s.col[j]] = j;
     __syncthreads();
     core_triangle<T, C>(s, c);
-    svd_trim(s, a);
+    svd_trim(s, a, 1);
     for (int e = (int)threadIdx.x; e < (s.cols - s.kept) * C::N; e += C::THREADS)
         s.X[e % C::N + (s.kept + e / C::N) * C::LD] = T(0);
     __syncthreads();

@@ -278,14 +278,15 @@ __device__ inline void quads_store(const Q &c, typename Q::T *s, int64_t ld, int
             x0[i] = c.x[0][a], x1[i] = c.x[1][a], y0[i] = c.y[0][a], y1[i] = c.y[1][a];
     }
 }
-/* As drop_column, after a load: x[0] and y[0] whose squares were once `most_x` and `most_y`. */
+/* As drop_column, after a load: x[0] and y[0] whose squares were once `most_x` and `most_y`.
+ * Whether a column of the warp was dropped. */
 template <class Q>
-__device__ inline void quads_drop(Q &c, double noise, double &most_x, double &most_y) {
+__device__ inline bool quads_drop(Q &c, double noise, double &most_x, double &most_y) {
     typedef typename Q::T T;
     most_x = fmax(most_x, c.xx), most_y = fmax(most_y, c.yy);
     const bool x0 = c.xx > 0.0 && c.xx <= noise * most_x, y0 = c.yy > 0.0 && c.yy <= noise * most_y;
     if (!__any_sync(0xffffffffu, x0 || y0))
-        return;
+        return false;
     const bool x1 = other_half<Q>((int)x0), y1 = other_half<Q>((int)y0);
 #pragma unroll
     for (int a = 0; a < Q::A; a++) {
@@ -293,6 +294,7 @@ __device__ inline void quads_drop(Q &c, double noise, double &most_x, double &mo
         c.y[0][a] = y0 ? T(0) : c.y[0][a], c.y[1][a] = y1 ? T(0) : c.y[1][a];
     }
     c.xx = x0 ? 0.0 : c.xx, c.yy = y0 ? 0.0 : c.yy;
+    return true;
 }
 
 /* Rotates the columns of s (COLS of ROWS in shared memory, zero where there is nothing, with room
