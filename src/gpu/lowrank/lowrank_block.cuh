@@ -122,57 +122,87 @@ __device__ inline double factor_entry(const T *a, int64_t ld, int m, int n, int 
     return (double)scale(TRANS ? a[k + i * ld] : a[i + k * ld]);
 }
 
-/* STEPS times eight of the inner index: all of a's entries are fetched before the first is used. */
-template <class T, bool TRANS, bool EDGE, int STEPS>
-__device__ inline void product_steps(const T *a, int64_t lda, const T *b, int64_t ldb, int m, int n,
-                                     int w, int row, int from, int to, const Scale<T> &scale,
-                                     double (*acc)[4], int lane) {
+/* Eight columns of op(A) for TILES times 16 rows from `row` on, and their products with b. */
+template <class T, bool TRANS, bool EDGE, int TILES>
+__device__ inline void product_fetch(double (&x)[TILES][4], const T *a, int64_t lda, int m, int n,
+                                     int row, int k, const Scale<T> &scale, int lane) {
     const int r = lane % 4, c = lane / 4;
-    for (int k = from; k < to; k += 8 * STEPS) {
-        double x[STEPS][4];
 #pragma unroll
-        for (int s = 0; s < STEPS; s++)
+    for (int i = 0; i < TILES; i++)
 #pragma unroll
-            for (int q = 0; q < 4; q++)
-                x[s][q] = factor_entry<T, TRANS, EDGE>(a, lda, m, n, row + c + (q & 1) * 8,
-                                                       k + 8 * s + r + (q >> 1) * 4, scale);
+        for (int q = 0; q < 4; q++)
+            x[i][q] = factor_entry<T, TRANS, EDGE>(a, lda, m, n, row + 16 * i + c + (q & 1) * 8,
+                                                   k + r + (q >> 1) * 4, scale);
+}
+template <class T, bool EDGE, int TILES>
+__device__ inline void product_step(double (&acc)[TILES][WIDE / 8][4], const double (&x)[TILES][4],
+                                    const T *b, int64_t ldb, int n, int w, int k, int lane) {
+    const int r = lane % 4, c = lane / 4;
 #pragma unroll
-        for (int s = 0; s < STEPS; s++)
+    for (int t = 0; t < WIDE / 8; t++) {
+        double y[2];
+        if (8 * t >= w)
+            continue;
 #pragma unroll
-            for (int t = 0; t < WIDE / 8; t++) {
-                double y[2];
-                if (8 * t >= w)
-                    continue;
+        for (int q = 0; q < 2; q++) {
+            const int i = k + r + q * 4, j = 8 * t + c;
+            y[q] = (!EDGE || i < n) && j < w ? (double)b[i + j * ldb] : 0.0;
+        }
 #pragma unroll
-                for (int q = 0; q < 2; q++) {
-                    const int i = k + 8 * s + r + q * 4, j = 8 * t + c;
-                    y[q] = (!EDGE || i < n) && j < w ? (double)b[i + j * ldb] : 0.0;
-                }
-                tensor(acc[t], x[s], y);
-            }
+        for (int i = 0; i < TILES; i++)
+            tensor(acc[i][t], x[i], y);
     }
 }
 
-/* c := op(a) b: op(a) m x n, b n x w, w <= WIDE; a is scaled on the way. Warps share the rows; no
- * barrier. */
-template <class T, bool TRANS>
-__device__ __noinline__ void narrow_product(const T *a, int64_t lda, const T *b, int64_t ldb, int m,
-                                            int n, int w, Scale<T> scale, T *c, int64_t ldc) {
-    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, r = lane % 4, l = lane / 4;
-    for (int row = 16 * (threadIdx.x / 32); row < m; row += 16 * warps) {
-        double acc[WIDE / 8][4] = {};
-        const int whole = row + 16 <= m ? n / 32 * 32 : 0;
-        product_steps<T, TRANS, false, 4>(a, lda, b, ldb, m, n, w, row, 0, whole, scale, acc, lane);
-        product_steps<T, TRANS, true, 1>(a, lda, b, ldb, m, n, w, row, whole, n, scale, acc, lane);
+/* Rows from `row` on; the next columns of op(A) are on their way while these are multiplied. */
+template <class T, bool TRANS, int TILES>
+__device__ inline void product_rows(const T *a, int64_t lda, const T *b, int64_t ldb, int m, int n,
+                                    int w, const Scale<T> &scale, T *c, int64_t ldc, int row,
+                                    int lane) {
+    double acc[TILES][WIDE / 8][4] = {}, x[TILES][4], next[TILES][4] = {};
+    const int whole = row + 16 * TILES <= m ? n / 8 * 8 : 0, r = lane % 4, l = lane / 4;
+    if (whole)
+        product_fetch<T, TRANS, false, TILES>(next, a, lda, m, n, row, 0, scale, lane);
+#pragma unroll 1
+    for (int k = 0; k < whole; k += 8) {
+#pragma unroll
+        for (int i = 0; i < TILES; i++)
+#pragma unroll
+            for (int q = 0; q < 4; q++)
+                x[i][q] = next[i][q];
+        if (k + 8 < whole)
+            product_fetch<T, TRANS, false, TILES>(next, a, lda, m, n, row, k + 8, scale, lane);
+        product_step<T, false, TILES>(acc, x, b, ldb, n, w, k, lane);
+    }
+#pragma unroll 1
+    for (int k = whole; k < n; k += 8) {
+        product_fetch<T, TRANS, true, TILES>(x, a, lda, m, n, row, k, scale, lane);
+        product_step<T, true, TILES>(acc, x, b, ldb, n, w, k, lane);
+    }
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
 #pragma unroll
         for (int t = 0; t < WIDE / 8; t++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const int i = row + l + (e >> 1) * 8, j = 8 * t + 2 * r + (e & 1);
-                if (i < m && j < w)
-                    c[i + j * ldc] = (T)acc[t][e];
+                const int p = row + 16 * i + l + (e >> 1) * 8, j = 8 * t + 2 * r + (e & 1);
+                if (p < m && j < w)
+                    c[p + j * ldc] = (T)acc[i][t][e];
             }
-    }
+}
+
+/* c := op(a) b: op(a) m x n, b n x w, w <= WIDE; a is scaled on the way. Warps share the rows, 32
+ * at a time where there are enough of them; no barrier. */
+template <class T, bool TRANS>
+__device__ __noinline__ void narrow_product(const T *a, int64_t lda, const T *b, int64_t ldb, int m,
+                                            int n, int w, Scale<T> scale, T *c, int64_t ldc) {
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, warp = threadIdx.x / 32;
+    if (m >= 32 * warps)
+        for (int row = 32 * warp; row < m; row += 32 * warps)
+            product_rows<T, TRANS, 2>(a, lda, b, ldb, m, n, w, scale, c, ldc, row, lane);
+    else
+        for (int row = 16 * warp; row < m; row += 16 * warps)
+            product_rows<T, TRANS, 1>(a, lda, b, ldb, m, n, w, scale, c, ldc, row, lane);
 }
 
 /* The same for any width of b. */

@@ -13,16 +13,19 @@
 
 namespace lowrank {
 
-/* Shapes of a class: the grid, the pairs of all columns and those of half of them. */
+/* Shapes of a class: the grid, the columns of the rotations in double and in single precision (in
+ * which the arithmetic of angles, which is the same, weighs more), and of half of them. */
 template <class T> struct Core64 {
     typedef Grid<T, 8, 16, 8, 4> G;
     typedef Quads<T, 8, 16, 8> P;
+    typedef Pairs<T, 4, 32, 16> Single;
     typedef Pairs<T, 8, 16, 8> Half;
     static constexpr int N = 64, LD = N + 4, THREADS = G::THREADS, BLOCKS = 4;
 };
 template <class T> struct Core128 {
     typedef Grid<T, 16, 32, 8, 4> G;
     typedef Quads<T, 16, 32, 8> P;
+    typedef Pairs<T, 8, 64, 16> Single;
     typedef Pairs<T, 16, 32, 8> Half;
     static constexpr int N = 128, LD = N + 8, THREADS = G::THREADS, BLOCKS = 1;
 };
@@ -254,6 +257,17 @@ __device__ inline void core_write(Svd<T> &s, const CorePlace<T> &c, const SvdArg
     }
 }
 
+template <class T, class C>
+__device__ inline bool core_jacobi(const Svd<T> &s, const CorePlace<T> &c, double tol, double floor,
+                                   double noise) {
+    if (s.kept <= C::N / 2)
+        return pairs_jacobi<typename C::Half>(s.X, C::LD, tol, floor, noise);
+    if constexpr (sizeof(T) == 4)
+        return pairs_jacobi<typename C::Single>(s.X, C::LD, tol, floor, noise);
+    else
+        return quads_jacobi<typename C::P>(s.X, C::LD, c.scalars, tol, floor, noise);
+}
+
 /* The factors, the rotations and the vectors; returns info. */
 template <class T, class C>
 __device__ inline int core_solve(Svd<T> &s, const CorePlace<T> &c, const SvdArgs<T> &a, int64_t b) {
@@ -271,10 +285,7 @@ __device__ inline int core_solve(Svd<T> &s, const CorePlace<T> &c, const SvdArgs
     __syncthreads();
     const double root = sqrt((double)s.cols), tol = eps * (root > 10.0 ? root : 10.0),
                  noise = 1024.0 * eps * eps;
-    const bool converged =
-        s.kept > C::N / 2
-            ? quads_jacobi<typename C::P>(s.X, C::LD, c.scalars, tol, floor * floor, noise)
-            : pairs_jacobi<typename C::Half>(s.X, C::LD, tol, floor * floor, noise);
+    const bool converged = core_jacobi<T, C>(s, c, tol, floor * floor, noise);
     svd_values(s, a);
     core_write<T, C>(s, c, a, b);
     return converged ? s.flag[2] : -2;

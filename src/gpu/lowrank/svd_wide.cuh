@@ -6,6 +6,7 @@
 #ifndef MOAO_GPU_SVD_WIDE_CUH
 #define MOAO_GPU_SVD_WIDE_CUH
 #include "lowrank_block.cuh"
+#include "qr_pivot.cuh"
 #include "svd_matrix.cuh"
 #include "svd_quads.cuh"
 
@@ -99,6 +100,18 @@ __device__ inline Svd<T> wide_svd(const WidePlan &p, const WidePlace<T> &q, unsi
     return s;
 }
 
+/* sigma, squares of columns as they came, to their places; order[p]: the column at place p. */
+template <class T> __device__ inline void wide_squares(const Svd<T> &s) {
+    for (int j = (int)threadIdx.x; j < s.cols; j += (int)blockDim.x) {
+        s.key[s.col[j]] = s.sigma[j];
+        s.order[s.col[j]] = j;
+    }
+    __syncthreads();
+    for (int j = (int)threadIdx.x; j < s.cols; j += (int)blockDim.x)
+        s.sigma[j] = s.key[j];
+    __syncthreads();
+}
+
 /* X := the transposed triangle of the sorted and scaled matrix; returns info. */
 template <class T>
 __device__ inline int wide_begin(Svd<T> &s, const WideArgs<T> &w, const WidePlace<T> &q, int64_t b,
@@ -109,7 +122,11 @@ __device__ inline int wide_begin(Svd<T> &s, const WideArgs<T> &w, const WidePlac
     if (info)
         return info;
     svd_sort(s);
-    block_factor(s.W, s.ldw, s.rows, s.cols, s.tau1, s.g);
+    wide_squares(s);
+    block_factor_pivoted(s.W, s.ldw, s.rows, s.cols, s.tau1, s.sigma, s.key, s.order, s.g);
+    for (int j = (int)threadIdx.x; j < s.cols; j += (int)blockDim.x)
+        s.col[s.order[j]] = j;
+    __syncthreads();
     transpose_triangle(s, s.W, s.ldw, s.L, s.ldl, s.cols, s.cols);
     block_factor(s.L, s.ldl, s.cols, s.cols, s.tau2, s.g);
     transpose_triangle(s, s.L, s.ldl, s.X, s.ldx, s.cols, round_up(s.cols, w.p.pair));
