@@ -122,87 +122,106 @@ __device__ inline double factor_entry(const T *a, int64_t ld, int m, int n, int 
     return (double)scale(TRANS ? a[k + i * ld] : a[i + k * ld]);
 }
 
-/* Eight columns of op(A) for TILES times 16 rows from `row` on, and their products with b. */
-template <class T, bool TRANS, bool EDGE, int TILES>
+/* Eight columns of op(A) for TILES times 16 rows from `row` on, and their products with b. PLAIN:
+ * everything is inside, w is WIDE, and nothing is scaled. */
+template <class T, bool TRANS, bool PLAIN, int TILES>
 __device__ inline void product_fetch(double (&x)[TILES][4], const T *a, int64_t lda, int m, int n,
                                      int row, int k, const Scale<T> &scale, int lane) {
     const int r = lane % 4, c = lane / 4;
 #pragma unroll
     for (int i = 0; i < TILES; i++)
 #pragma unroll
-        for (int q = 0; q < 4; q++)
-            x[i][q] = factor_entry<T, TRANS, EDGE>(a, lda, m, n, row + 16 * i + c + (q & 1) * 8,
-                                                   k + r + (q >> 1) * 4, scale);
+        for (int q = 0; q < 4; q++) {
+            const int at = row + 16 * i + c + (q & 1) * 8, p = k + r + (q >> 1) * 4;
+            x[i][q] = PLAIN ? (double)(TRANS ? a[p + at * lda] : a[at + p * lda])
+                            : factor_entry<T, TRANS, true>(a, lda, m, n, at, p, scale);
+        }
 }
-template <class T, bool EDGE, int TILES>
+template <class T, bool PLAIN, int TILES>
 __device__ inline void product_step(double (&acc)[TILES][WIDE / 8][4], const double (&x)[TILES][4],
                                     const T *b, int64_t ldb, int n, int w, int k, int lane) {
     const int r = lane % 4, c = lane / 4;
 #pragma unroll
     for (int t = 0; t < WIDE / 8; t++) {
         double y[2];
-        if (8 * t >= w)
+        if (!PLAIN && 8 * t >= w)
             continue;
 #pragma unroll
         for (int q = 0; q < 2; q++) {
             const int i = k + r + q * 4, j = 8 * t + c;
-            y[q] = (!EDGE || i < n) && j < w ? (double)b[i + j * ldb] : 0.0;
+            y[q] = PLAIN || (i < n && j < w) ? (double)b[i + j * ldb] : 0.0;
         }
 #pragma unroll
         for (int i = 0; i < TILES; i++)
             tensor(acc[i][t], x[i], y);
     }
 }
-
-/* Rows from `row` on; the next columns of op(A) are on their way while these are multiplied. */
-template <class T, bool TRANS, int TILES>
-__device__ inline void product_rows(const T *a, int64_t lda, const T *b, int64_t ldb, int m, int n,
-                                    int w, const Scale<T> &scale, T *c, int64_t ldc, int row,
-                                    int lane) {
-    double acc[TILES][WIDE / 8][4] = {}, x[TILES][4], next[TILES][4] = {};
-    const int whole = row + 16 * TILES <= m ? n / 8 * 8 : 0, r = lane % 4, l = lane / 4;
-    if (whole)
-        product_fetch<T, TRANS, false, TILES>(next, a, lda, m, n, row, 0, scale, lane);
-#pragma unroll 1
-    for (int k = 0; k < whole; k += 8) {
-#pragma unroll
-        for (int i = 0; i < TILES; i++)
-#pragma unroll
-            for (int q = 0; q < 4; q++)
-                x[i][q] = next[i][q];
-        if (k + 8 < whole)
-            product_fetch<T, TRANS, false, TILES>(next, a, lda, m, n, row, k + 8, scale, lane);
-        product_step<T, false, TILES>(acc, x, b, ldb, n, w, k, lane);
-    }
-#pragma unroll 1
-    for (int k = whole; k < n; k += 8) {
-        product_fetch<T, TRANS, true, TILES>(x, a, lda, m, n, row, k, scale, lane);
-        product_step<T, true, TILES>(acc, x, b, ldb, n, w, k, lane);
-    }
+template <class T, bool PLAIN, int TILES>
+__device__ inline void product_store(const double (&acc)[TILES][WIDE / 8][4], int m, int w, T *c,
+                                     int64_t ldc, int row, int lane) {
 #pragma unroll
     for (int i = 0; i < TILES; i++)
 #pragma unroll
         for (int t = 0; t < WIDE / 8; t++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const int p = row + 16 * i + l + (e >> 1) * 8, j = 8 * t + 2 * r + (e & 1);
-                if (p < m && j < w)
+                const int p = row + 16 * i + lane / 4 + (e >> 1) * 8,
+                          j = 8 * t + 2 * (lane % 4) + (e & 1);
+                if (PLAIN || (p < m && j < w))
                     c[p + j * ldc] = (T)acc[i][t][e];
             }
 }
 
-/* c := op(a) b: op(a) m x n, b n x w, w <= WIDE; a is scaled on the way. Warps share the rows, 32
- * at a time where there are enough of them; no barrier. */
+/* Rows from `row` on. */
+template <class T, bool TRANS>
+__device__ inline void product_edge(const T *a, int64_t lda, const T *b, int64_t ldb, int m, int n,
+                                    int w, const Scale<T> &scale, T *c, int64_t ldc, int row,
+                                    int lane) {
+    double acc[1][WIDE / 8][4] = {}, x[4][1][4];
+#pragma unroll 1
+    for (int k = 0; k < n; k += 32) {
+#pragma unroll
+        for (int s = 0; s < 4; s++)
+            product_fetch<T, TRANS, false, 1>(x[s], a, lda, m, n, row, k + 8 * s, scale, lane);
+#pragma unroll
+        for (int s = 0; s < 4; s++)
+            product_step<T, false, 1>(acc, x[s], b, ldb, n, w, k + 8 * s, lane);
+    }
+    product_store<T, false, 1>(acc, m, w, c, ldc, row, lane);
+}
+/* The same of 32 rows; the next columns of op(A) are on their way while these are multiplied. */
+template <class T, bool TRANS>
+__device__ inline void product_plain(const T *a, int64_t lda, const T *b, int64_t ldb, int n, T *c,
+                                     int64_t ldc, int row, int lane) {
+    double acc[2][WIDE / 8][4] = {}, x[2][4], next[2][4];
+    const Scale<T> none = {T(1), T(1), false};
+    product_fetch<T, TRANS, true, 2>(next, a, lda, 0, 0, row, 0, none, lane);
+#pragma unroll 1
+    for (int k = 0; k < n; k += 8) {
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+#pragma unroll
+            for (int q = 0; q < 4; q++)
+                x[i][q] = next[i][q];
+        if (k + 8 < n)
+            product_fetch<T, TRANS, true, 2>(next, a, lda, 0, 0, row, k + 8, none, lane);
+        product_step<T, true, 2>(acc, x, b, ldb, 0, 0, k, lane);
+    }
+    product_store<T, true, 2>(acc, 0, 0, c, ldc, row, lane);
+}
+
+/* c := op(a) b: op(a) m x n, b n x w, w <= WIDE; a is scaled on the way. Warps share the rows; no
+ * barrier. */
 template <class T, bool TRANS>
 __device__ __noinline__ void narrow_product(const T *a, int64_t lda, const T *b, int64_t ldb, int m,
                                             int n, int w, Scale<T> scale, T *c, int64_t ldc) {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32, warp = threadIdx.x / 32;
-    if (m >= 32 * warps)
-        for (int row = 32 * warp; row < m; row += 32 * warps)
-            product_rows<T, TRANS, 2>(a, lda, b, ldb, m, n, w, scale, c, ldc, row, lane);
-    else
-        for (int row = 16 * warp; row < m; row += 16 * warps)
-            product_rows<T, TRANS, 1>(a, lda, b, ldb, m, n, w, scale, c, ldc, row, lane);
+    const int plain =
+        w == WIDE && n > 0 && n % 8 == 0 && !scale.on && m >= 32 * warps ? m / 32 * 32 : 0;
+    for (int row = 32 * warp; row < plain; row += 32 * warps)
+        product_plain<T, TRANS>(a, lda, b, ldb, n, c, ldc, row, lane);
+    for (int row = plain + 16 * warp; row < m; row += 16 * warps)
+        product_edge<T, TRANS>(a, lda, b, ldb, m, n, w, scale, c, ldc, row, lane);
 }
 
 /* The same for any width of b. */

@@ -71,7 +71,7 @@ __device__ inline void finish_column(const FinishArgs<T> &a, T *u, T *v, int m, 
 }
 
 template <class T>
-__global__ void __launch_bounds__(32 * WARPS)
+__global__ void __launch_bounds__(32 * WARPS, 2)
     finish_kernel(const __grid_constant__ FinishArgs<T> a) {
     const int64_t b = blockIdx.x;
     const int lane = threadIdx.x % 32;

@@ -115,8 +115,8 @@ __device__ inline void earlier_reflectors(G &g, const Sketched<T> &s, int p, boo
 }
 
 template <class T>
-__device__ bool sketch_round_grid(const Sketched<T> &s, const T *omega, int p, int w, bool exact,
-                                  double t) {
+__device__ __noinline__ bool sketch_round_grid(const Sketched<T> &s, const T *omega, int p, int w,
+                                               bool exact, double t) {
     typedef typename SketchGrid<T>::type G;
     static_assert(G::THREADS == 32 * WARPS && G::COLS == WIDE, "a block is a grid");
     T *const tau = s.small, *const one = tau + WIDE, *const V = s.reflectors + p + p * s.ldq;
