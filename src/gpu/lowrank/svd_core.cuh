@@ -265,7 +265,8 @@ __device__ inline bool core_jacobi(const Svd<T> &s, const CorePlace<T> &c, doubl
     if constexpr (sizeof(T) == 4)
         return pairs_jacobi<typename C::Single>(s.X, C::LD, tol, floor, noise);
     else
-        return quads_jacobi<typename C::P>(s.X, C::LD, c.scalars, tol, floor, noise);
+        return quads_jacobi<typename C::P>(s.X, C::LD, c.scalars, pair_bounds(tol, floor, C::N),
+                                           noise);
 }
 
 /* The factors, the rotations and the vectors; returns info. */

@@ -20,9 +20,10 @@ template <class T_, int R_, int G_, int A_> struct Quads {
     T x[2][A], y[2][A];
     /* squares, d and 1 / d of this half's x[0] and of its y[0] (of y[1] after the first round) */
     double xx, dx, ex, yy, dy, ey;
-    int jx, jy; /* which columns */
+    int jx, jy;   /* which columns */
+    bool rotated; /* the warp rotated something since the load */
     int r, g;
-    __device__ Quads() : r((int)threadIdx.x % R), g((int)threadIdx.x / R) {
+    __device__ Quads() : rotated(false), r((int)threadIdx.x % R), g((int)threadIdx.x / R) {
     }
     __device__ bool upper() const {
         return r >= R / 2;
@@ -65,34 +66,45 @@ __device__ inline bool above(double a, double b) {
     return __double2hiint(a) > __double2hiint(b);
 }
 
+/* When two columns are orthogonal: |cosine| <= tol, or a square up to `floor`. A sweep in which no
+ * cosine and no tangent is above `calm` leaves all pairs so: what later rotations bring back into a
+ * pair, 2 n products of a tangent and a cosine, is below tol. */
+struct Bounds {
+    double tol, floor, calm;
+};
+__device__ inline Bounds pair_bounds(double tol, double floor, int columns) {
+    return Bounds{tol, floor, sqrt(tol / (4.0 * columns))};
+}
+
 /* The tangent of the rotation that makes columns of squares xx and yy and product p orthogonal, 0
- * where they are (or one of them counts as zero). */
-__device__ inline double pair_tangent(double p, double xx, double yy, double tol, double floor,
-                                      bool *rotate) {
+ * where they are; *large: another sweep will be needed. */
+__device__ inline double pair_tangent(double p, double xx, double yy, const Bounds &d, bool *rotate,
+                                      bool *large) {
     const double u = near_inverse_root(xx), v = near_inverse_root(yy), cosine = p * u * v;
-    *rotate = above(xx, floor) && above(yy, floor) && fabs(cosine) > tol;
+    *rotate = above(xx, d.floor) && above(yy, d.floor) && fabs(cosine) > d.tol;
     const double half = ((yy - xx) * u) * v;
     double t = (double)tangent((float)cosine, 0.5f * (float)half);
     if (!(fabs(half) < 1e15)) {
         const double root = near_inverse_root(fabs(half));
         t = copysign(root * root, half) * cosine;
     }
+    *large = *rotate && (above(fabs(cosine), d.calm) || above(fabs(t), d.calm));
     return *rotate ? t : 0.0;
 }
 
-/* Makes x[0] and y[NAMED] orthogonal, and the other half's pair; the lanes of the warp whose pairs
- * were not. *weak: a column has lost most of its length, so that what is known of it is worth
- * little. */
+/* Makes x[0] and y[NAMED] orthogonal, and the other half's pair; the lanes of the warp whose
+ * rotations were large. *weak: a column has lost most of its length, so that what is known of it is
+ * worth little. */
 template <int NAMED, class Q>
-__device__ inline unsigned quads_round(Q &c, double tol, double floor, bool *weak) {
+__device__ inline unsigned quads_round(Q &c, const Bounds &d, bool *weak) {
     typedef typename Q::T T;
     T *const y0 = c.y[NAMED], *const y1 = c.y[1 - NAMED];
     const double p = half_dot<Q>(c.x[0], y0, c.x[1], y1) * (c.dx * c.dy);
-    bool rotate;
-    const double t = pair_tangent(p, c.xx, c.yy, tol, floor, &rotate);
-    const unsigned lanes = __ballot_sync(0xffffffffu, rotate);
-    if (lanes == 0)
+    bool rotate, large;
+    const double t = pair_tangent(p, c.xx, c.yy, d, &rotate, &large);
+    if (!__any_sync(0xffffffffu, rotate))
         return 0;
+    c.rotated = true;
     const double q = fma(t, t, 1.0), root = batch::inv_sqrt(q), cs = rotate ? root : 1.0,
                  inverse = rotate ? q * root : 1.0, tp = t * p, xx = c.xx, yy = c.yy;
     const T f = (T)(-t * (c.dy * c.ex)), g = (T)(t * (c.dx * c.ey)), f1 = other_half<Q>(f),
@@ -108,25 +120,25 @@ __device__ inline unsigned quads_round(Q &c, double tol, double floor, bool *wea
     c.xx = xx - tp, c.yy = yy + tp;
     c.dx *= cs, c.dy *= cs, c.ex *= inverse, c.ey *= inverse;
     *weak |= !above(8.0 * c.xx, xx) || !above(8.0 * c.yy, yy);
-    return lanes;
+    return __ballot_sync(0xffffffffu, large);
 }
 
 /* The same of (x[0], x[1]) and of (y[0], y[1]), d being 1: the lower half finds the angle of the
  * first pair, the upper one that of the second. */
-template <class Q> __device__ inline unsigned quads_inside(Q &c, double tol, double floor) {
+template <class Q> __device__ inline unsigned quads_inside(Q &c, const Bounds &d) {
     typedef typename Q::T T;
     const bool up = c.upper();
     const double dx = dot<T, Q::A>(c.x[0], c.x[1]), dy = dot<T, Q::A>(c.y[0], c.y[1]);
     double p = (up ? dy : dx) + other_half<Q>(up ? dx : dy);
 #pragma unroll
-    for (int d = Q::R / 4; d; d >>= 1)
-        p += __shfl_xor_sync(0xffffffffu, p, d);
+    for (int by = Q::R / 4; by; by >>= 1)
+        p += __shfl_xor_sync(0xffffffffu, p, by);
     const double next = other_half<Q>(up ? c.xx : c.yy), mine = up ? c.yy : c.xx;
-    bool rotate;
-    const double t = pair_tangent(p, mine, next, tol, floor, &rotate);
-    const unsigned lanes = __ballot_sync(0xffffffffu, rotate);
-    if (lanes == 0)
+    bool rotate, large;
+    const double t = pair_tangent(p, mine, next, d, &rotate, &large);
+    if (!__any_sync(0xffffffffu, rotate))
         return 0;
+    c.rotated = true;
     const double root = batch::inv_sqrt(fma(t, t, 1.0)), cs = rotate ? root : 1.0, sn = cs * t,
                  cs1 = other_half<Q>(cs), sn1 = other_half<Q>(sn);
     const T cx = (T)(up ? cs1 : cs), sx = (T)(up ? -sn1 : sn), cy = (T)(up ? cs : cs1),
@@ -140,7 +152,7 @@ template <class Q> __device__ inline unsigned quads_inside(Q &c, double tol, dou
         c.y[1][a] = fma(cy, c.y[1][a], sy * v);
     }
     quads_squares(c);
-    return lanes;
+    return __ballot_sync(0xffffffffu, large);
 }
 
 /* What moves between warps goes through one of two places in turn, so that a barrier a move is
@@ -214,13 +226,13 @@ template <class Q> __device__ inline void quads_split(Q &c, int half, Exchange<t
     quads_move(c, half, e);
 }
 
-/* A sweep over all pairs, or over those of an x and a y (within false); the lanes of the warp that
- * rotated something. Afterwards the scalars are of y[1], and d is 1. */
+/* A sweep over all pairs, or over those of an x and a y (within false); the lanes of the warp whose
+ * rotations were large. Afterwards the scalars are of y[1], and d is 1. */
 template <class Q>
-__device__ inline unsigned quads_sweep(Q &c, bool within, double tol, double floor,
+__device__ inline unsigned quads_sweep(Q &c, bool within, const Bounds &d,
                                        Exchange<typename Q::T> &e) {
     bool weak = false;
-    unsigned lanes = within ? quads_inside(c, tol, floor) : 0;
+    unsigned lanes = within ? quads_inside(c, d) : 0;
 #pragma unroll 1
     for (int group = Q::G;; group /= 2) {
 #pragma unroll 1
@@ -232,10 +244,10 @@ __device__ inline unsigned quads_sweep(Q &c, bool within, double tol, double flo
                 quads_squares(c);
                 weak = false;
             }
-            lanes |= quads_round<0>(c, tol, floor, &weak);
+            lanes |= quads_round<0>(c, d, &weak);
             c.yy = other_half<Q>(c.yy), c.dy = other_half<Q>(c.dy);
             c.ey = other_half<Q>(c.ey), c.jy = other_half<Q>(c.jy);
-            lanes |= quads_round<1>(c, tol, floor, &weak);
+            lanes |= quads_round<1>(c, d, &weak);
         }
         if (group == 1 || !within)
             break;
@@ -300,8 +312,8 @@ __device__ inline bool quads_drop(Q &c, double noise, double &most_x, double &mo
 /* Rotates the columns of s (COLS of ROWS in shared memory, zero where there is nothing, with room
  * for Q::BUFFER elements) until all are orthogonal; whether that was reached. */
 template <class Q>
-__device__ __noinline__ bool quads_jacobi(typename Q::T *s, int ld, double *scalars, double tol,
-                                          double floor, double noise) {
+__device__ __noinline__ bool quads_jacobi(typename Q::T *s, int ld, double *scalars, Bounds d,
+                                          double noise) {
     Q c;
     Exchange<typename Q::T> e = {s, scalars, 0};
     double most_x = 0.0, most_y = 0.0;
@@ -310,7 +322,7 @@ __device__ __noinline__ bool quads_jacobi(typename Q::T *s, int ld, double *scal
         quads_load(c, s, ld, Q::ROWS, 0, 2, 4);
         __syncthreads();
         quads_drop(c, noise, most_x, most_y);
-        const unsigned lanes = quads_sweep(c, true, tol, floor, e);
+        const unsigned lanes = quads_sweep(c, true, d, e);
         __syncthreads(); /* what moved last has been read */
         quads_store(c, s, ld, Q::ROWS);
         if (!__syncthreads_or(lanes != 0))

@@ -156,7 +156,7 @@ __device__ inline int2 pair_blocks(int p, int step, int nb) {
     return r.x < r.y ? r : int2{r.y, r.x};
 }
 
-/* One pair of blocks; whether anything was rotated. */
+/* One pair of blocks; whether a rotation was large. */
 template <class T, class Q>
 __device__ inline bool wide_pair(const WidePlace<T> &q, const WidePlan &p, int cols, int2 blocks,
                                  bool within, Exchange<T> &e) {
@@ -168,11 +168,11 @@ __device__ inline bool wide_pair(const WidePlace<T> &q, const WidePlan &p, int c
     const bool dropped = quads_drop(c, 1024.0 * eps * eps, most_x, most_y);
     if (c.r % (Q::R / 2) == 0)
         q.squares[c.jx] = most_x, q.squares[c.jy] = most_y;
-    const unsigned lanes = quads_sweep(c, within, tol, floor * floor, e);
-    const bool rotated = __syncthreads_or(lanes != 0);
-    if (__syncthreads_or(dropped) || rotated)
+    const unsigned lanes = quads_sweep(c, within, pair_bounds(tol, floor * floor, cols), e);
+    const bool large = __syncthreads_or(lanes != 0);
+    if (__syncthreads_or(c.rotated || dropped))
         quads_store(c, q.X, p.ldx, cols);
-    return rotated;
+    return large;
 }
 
 /* c (n x r) := R b, column j divided by value[order[j]]: R the upper triangle of l. */
