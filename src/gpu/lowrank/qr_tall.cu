@@ -255,7 +255,7 @@ Dim whole(batch_dim d) {
 }
 
 constexpr size_t SHARED_MAX = 227 * 1024;
-constexpr int PANEL_ROWS = 1536; /* of a panel that fits in it */
+constexpr int PANEL_ROWS = 640; /* of a panel of which two fit in it */
 
 /* rows x cols: what would be staged. */
 template <class T, int OP>
