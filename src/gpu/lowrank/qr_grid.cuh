@@ -104,11 +104,12 @@ __device__ inline void grid_pivot(G &g, int l, typename G::T *v, typename G::T *
 }
 
 /* x := (I - tau v v^T) x on local rows from FROM and columns from Q on; those of column Q only
- * right of l. A thread with many rows reads the vector twice, in parts, which saves registers. */
+ * right of l. A thread with many rows reads the vector twice, in parts, which saves registers,
+ * where the columns of a warp read the same rows. */
 template <int FROM, int Q, class G>
 __device__ inline void grid_reflect(G &g, const typename G::T *v, typename G::T tau, int l) {
     typedef typename G::T T;
-    constexpr int PART = G::A > 8 && G::C > 2 ? 8 : G::A;
+    constexpr int PART = G::A > 8 && G::RL < 32 ? 8 : G::A;
     T w[PART], d[G::C];
 #pragma unroll
     for (int q = Q; q < G::C; q++)
