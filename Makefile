@@ -48,10 +48,11 @@ TEST_LIBS := $(CMOCKA_LIBS)
 
 # --- flags; CFLAGS and LDFLAGS of the user come last
 WARN ?= -Wall -Wextra -Wpedantic
-# no -ffast-math and no -march by default: the same arithmetic on every x86-64 processor
+# no -ffast-math and no -march by default: the same arithmetic on every x86-64 processor; -fPIC: the library of
+# linear algebra is made of the same objects
 OPT ?= $(if $(SAN),-O1,-O3) -fno-math-errno $(if $(NATIVE),-march=native)
 san_flags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) -g -fopenmp -fvisibility=hidden $(WARN) -MMD -MP -Isrc -I$(B) $(DEPS:%=-isystem%/include) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) -g -fopenmp -fPIC -fvisibility=hidden $(WARN) -MMD -MP -Isrc -I$(B) $(DEPS:%=-isystem%/include) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
 ALL_LDFLAGS = -fopenmp $(san_flags) $(foreach d,$(dep_dirs),-L$(d) -Wl$(comma)-rpath$(comma)$(d)) $(LDFLAGS)
 ALL_LIBS = $(LIB_LIBS) -ldl -lm
 
@@ -97,10 +98,10 @@ $(benches): $(B)/%: $(B)/%.o $(B)/libmoao.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
-# written only when they change, so that what depends on them is made anew only then
+# written only when they change, so that what depends on them is made anew only then; others may call make too
 $(B)/version.h $(B)/flags: FORCE
-	@mkdir -p $(@D); echo '$(if $(filter %.h,$@),#define MOAO_VERSION "$(VERSION)",$(CC) $(ALL_CFLAGS))' >$@.new; \
-	  if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+	@mkdir -p $(@D); echo '$(if $(filter %.h,$@),#define MOAO_VERSION "$(VERSION)",$(CC) $(ALL_CFLAGS))' >$@.$$$$; \
+	  if cmp -s $@.$$$$ $@; then rm $@.$$$$; else mv $@.$$$$ $@; fi
 
 # --- CUDA plugin: loaded by the program at run time when a GPU is asked for
 NVCCFLAGS ?= -O3 -lineinfo
@@ -126,7 +127,7 @@ demo:
 
 check:
 	@scripts/install-deps.sh --build --test --demo
-	@$(MAKE) --no-print-directory -j$$(nproc) all tests
+	@$(MAKE) --no-print-directory -j$$(nproc) all tests to-install fault-tools
 	@$(PYTHON) tests/run.py --build $(B)
 
 check-faults: all
@@ -164,7 +165,11 @@ $(B)/completion/moao.bash: $(B)/moao scripts/make-completion.sh
 	$(call say,SH,$(@D))
 	$(Q)scripts/make-completion.sh $(B)/moao $(@D)
 
-install: all $(B)/man/moao.1 $(B)/completion/moao.bash
+# what is made for it alone; before the tests, which run side by side and call make
+.PHONY: to-install
+to-install: $(B)/man/moao.1 $(B)/completion/moao.bash $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so
+
+install: all to-install
 	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/lib/moao $(DESTDIR)$(prefix)/share/moao/params $(DESTDIR)$(prefix)/share/moao/scripts $(DESTDIR)$(prefix)/share/doc/moao
 	install -m 644 LICENSE CITATION.cff CHANGELOG.md $(wildcard docs/*.md docs/*.png) $(DESTDIR)$(prefix)/share/doc/moao/
 	install -m 755 $(B)/moao $(DESTDIR)$(prefix)/bin/

@@ -124,18 +124,35 @@ static void print_device(const advice *a, double memory) {
     const int n = p->chunk < d->fits ? p->chunk : d->fits;
     if (d->fits == 0) {
         say("GPU", "%.3f GB are needed for one target, %.3f GB given (compute.gpu_memory)",
-            (double)(d->fixed + d->target) / 1e9, memory / 1e9);
+            (double)device_plan_bytes(d, 1) / 1e9, memory / 1e9);
         return;
     }
     say("GPU", "%.3f GB of %.3f GB, with W of %d target%s; %d would fit",
-        (double)(d->fixed + (size_t)n * d->target) / 1e9, memory / 1e9, n, plural(n), d->fits);
+        (double)device_plan_bytes(d, n) / 1e9, memory / 1e9, n, plural(n), d->fits);
     for (int i = 0; i < d->nitem; i++)
         printf("%9.3f GB    %s\n", (double)d->item[i].bytes / 1e9, d->item[i].name);
     printf("%9.3f GB    %s, times %d\n", (double)d->target / 1e9, d->per_target, n);
+    if (device_plan_bytes(d, n) > d->fixed + (size_t)n * d->target)
+        printf("%9.3f GB    more, for the factor of Cmm0 before them\n",
+               (double)(device_plan_bytes(d, n) - d->fixed - (size_t)n * d->target) / 1e9);
     say("GPU's host", "%.3f GB for each rank", (double)p->memory / 1e9);
     print_items(p);
     if (!a->fits)
         say("", "not here: %.3f GB are available", (double)a->room.available / 1e9);
+}
+
+/* What is predicted of a compressed factor. */
+static void print_ranks(const plan *p) {
+    const tlr_prediction *r = &p->ranks;
+    if (r->tile == 0)
+        return;
+    const double nt = r->tiles;
+    say("compressed",
+        "%.0f tiles of %d, rank %.0f on average, %.0f %% dense: %.3f GB of %.3f; at "
+        "first %.1e arcsec^2 of a tile may be dropped, %.2g of the least noise, %.0e of a tile "
+        "(from a sample of tiles of Cmm)",
+        nt, r->tile, r->mean, 100 * r->dense, r->bytes / 1e9, r->bytes_dense / 1e9, r->tau,
+        r->noise > 0 ? r->tau / r->noise : 0, r->eps);
 }
 
 static void print_plan(const check_facts *f, const advice *a) {
@@ -155,7 +172,14 @@ static void print_plan(const check_facts *f, const advice *a) {
     } else {
         say("memory", "%.3f GB on the fullest rank", (double)p->memory / 1e9);
         print_items(p);
+        for (int i = 0; i < p->device.nitem; i++)
+            printf("%9.3f GB    %s\n", (double)p->device.item[i].bytes / 1e9,
+                   p->device.item[i].name);
+        if (p->device.nitem > 0)
+            printf("%9.3f GB    %s, times %d\n", (double)p->device.target / 1e9,
+                   p->device.per_target, p->chunk);
     }
+    print_ranks(p);
     if (!a->fits)
         return;
     say("work", "%d target%s at a time; %.3g flop (reconstructors %.0f %%, exposures %.0f %%)",
@@ -208,7 +232,7 @@ static void add_lack(text *t, const advice *a) {
     const device_plan *d = &a->p.device;
     if (a->gpus > 0 && d->fits == 0) {
         text_add(t, "one target at a time needs ");
-        add_memory(t, (double)(d->fixed + d->target));
+        add_memory(t, (double)device_plan_bytes(d, 1));
         text_add(t, " of a GPU (compute.gpu_memory), even with the factor in the host's memory");
         return;
     }
@@ -325,10 +349,9 @@ static void write_plan(json *j, const char *key, const advice *a) {
     json_number(j, "rank_available_bytes", (double)a->room.available);
     if (a->gpus > 0)
         json_number(j, "gpu_memory_bytes",
-                    (double)p->device.fixed +
-                        (double)p->device.target * (p->chunk > 0 && p->chunk < p->device.fits
-                                                        ? p->chunk
-                                                        : p->device.fits));
+                    (double)device_plan_bytes(&p->device, p->chunk > 0 && p->chunk < p->device.fits
+                                                              ? p->chunk
+                                                              : p->device.fits));
     json_number(j, "flop", total);
     json_number(j, "output_bytes", p->output);
     if (a->fits) {
@@ -339,6 +362,23 @@ static void write_plan(json *j, const char *key, const advice *a) {
         json_number(j, "job_limit_seconds", a->limit);
         json_integer(j, "jobs", a->jobs);
     }
+    json_end(j);
+}
+
+/* What is predicted of a compressed factor. */
+static void write_ranks(json *j, const tlr_prediction *r) {
+    if (r->tile == 0)
+        return;
+    json_object(j, "compression");
+    json_integer(j, "tile", r->tile);
+    json_number(j, "tiles", r->tiles);
+    json_number(j, "mean_rank", r->mean);
+    json_number(j, "dense_share", r->dense);
+    json_number(j, "bytes", r->bytes);
+    json_number(j, "dense_bytes", r->bytes_dense);
+    json_number(j, "tolerance_arcsec2", r->tau);
+    json_number(j, "noise_arcsec2", r->noise);
+    json_number(j, "relative_tolerance", r->eps);
     json_end(j);
 }
 
@@ -393,6 +433,7 @@ status check_json(const check_facts *f) {
         write_plan(&j, "here", &f->here);
     if (f->elsewhere)
         write_plan(&j, f->described ? "machine" : "elsewhere", &f->there);
+    write_ranks(&j, &chosen(f)->p.ranks);
     json_bool(&j, "fits", f->described ? f->there.fits && !f->lacking : f->here.fits);
     add_verdict(f, &verdict);
     json_string(&j, "verdict", verdict.s != NULL ? verdict.s : "");

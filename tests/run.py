@@ -4,11 +4,11 @@
 Programs of tests/unit and tests/physics (cmocka) run alone, those of tests/mpi under mpirun on 1, 2 and 3 ranks
 (or those a comment `/* ranks: 1 2 4 */` names), scripts of tests/e2e and tests/fault (unittest) by themselves;
 after them come the checks of the sources: warnings, format, cppcheck, lint, sanitizers, valgrind.
-A comment `timeout: 120` (seconds) in a test's source gives it more or less time than the default.
+A comment `timeout: 120` (seconds) in a test's source gives it more or less time than the default; `cores: 2` says how
+many it keeps busy, `seconds: 60` how long it takes, where that is long: what takes many cores or long begins first.
 The last line is `N passed, N failed`, with `, N skipped` when any; when CI=true a skip counts as failed.
 """
 import argparse
-import concurrent.futures
 import glob
 import os
 import re
@@ -37,17 +37,21 @@ class Outcome:
 
 
 class Job:
-    """One program to run: `weight` cores, a function that returns its Outcome."""
+    """One program to run: `weight` cores, a function that returns its Outcome. It begins when the job `after` has passed;
+    where that has failed it is left out."""
 
-    def __init__(self, name, kind, weight, call):
-        self.name, self.kind, self.weight, self.call = name, kind, weight, call
+    def __init__(self, name, kind, weight, call, after=None, seconds=0):
+        self.name, self.kind, self.weight, self.call, self.after = name, kind, weight, call, after
+        self.seconds = seconds  # about, where it takes long
+        self.state = None  # then whether it has passed
 
 
 def environment(**more):
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_plm_rsh_agent="/bin/false",
                OMPI_MCA_hwloc_base_binding_policy="none", OMPI_MCA_btl_vader_single_copy_mechanism="none",
-               OMPI_MCA_btl_base_warn_component_unused="0", LC_ALL="C.UTF-8")
+               OMPI_MCA_btl_base_warn_component_unused="0", LC_ALL="C.UTF-8",
+               OMPI_MCA_mpi_yield_when_idle="1")  # programs run side by side: a rank that waits leaves its core to others
     env.update(more)
     return env
 
@@ -62,19 +66,37 @@ def choose_blas_kernel(moao):
         os.environ["OPENBLAS_CORETYPE"] = kernel.group(1)
 
 
+SPENT = threading.local()  # .seconds: processor time of the commands that this thread has run
+
+
+def wait(p, timeout):
+    """Exit code of a process; subprocess.TimeoutExpired as p.wait. Its processor time, and that of all that it waited
+    for, is added to SPENT."""
+    end = time.monotonic() + timeout
+    while True:
+        pid, how, used = os.wait4(p.pid, os.WNOHANG)
+        if pid:
+            p.returncode = -os.WTERMSIG(how) if os.WIFSIGNALED(how) else os.WEXITSTATUS(how)
+            SPENT.seconds = getattr(SPENT, "seconds", 0) + used.ru_utime + used.ru_stime
+            return p.returncode
+        if time.monotonic() > end:
+            raise subprocess.TimeoutExpired(p.args, timeout)
+        time.sleep(0.02)
+
+
 def run(command, timeout, env=None, cwd=ROOT):
     """Run a command with its output in one text; (exit code or None after the timeout, text)."""
     with tempfile.TemporaryFile() as out:
         p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                              env=env or environment(), cwd=cwd, start_new_session=True)
         try:
-            code = p.wait(timeout)
+            code = wait(p, timeout)
         except subprocess.TimeoutExpired:
             code = None
             for sig in (signal.SIGTERM, signal.SIGKILL):
                 try:
                     os.killpg(p.pid, sig)
-                    p.wait(3)
+                    wait(p, 3)
                 except (ProcessLookupError, subprocess.TimeoutExpired):
                     pass
         except BaseException:
@@ -221,8 +243,8 @@ def tests_of(kind, build, cores):
     if kind in ("e2e", "fault"):
         python = next((p for p in ("/usr/bin/python3", sys.executable) if os.access(p, os.X_OK)))
         for path in sorted(glob.glob(os.path.join(ROOT, "tests", kind, "test_*.py"))):
-            jobs.append(Job(os.path.relpath(path, ROOT), kind, cores,
-                            script(path, kind, os.path.join(build, "moao"), python)))
+            jobs.append(Job(os.path.relpath(path, ROOT), kind, min(comment(path, "cores", [1])[0], cores),
+                            script(path, kind, os.path.join(build, "moao"), python), None, *comment(path, "seconds", [20])))
         return jobs
     for path in sorted(glob.glob(os.path.join(ROOT, "tests", kind, "test_*.c"))):
         program = os.path.join(build, os.path.relpath(path, ROOT)[:-2])
@@ -231,7 +253,7 @@ def tests_of(kind, build, cores):
             for n in comment(path, "ranks", [1, 2, 3]):
                 jobs.append(Job("%s -n %d" % (name, n), kind, min(n, cores), cmocka(program, path, kind, n)))
         else:
-            jobs.append(Job(name, kind, 1, cmocka(program, path, kind)))
+            jobs.append(Job(name, kind, 1, cmocka(program, path, kind), None, *comment(path, "seconds", [0])))
     return jobs
 
 
@@ -291,14 +313,17 @@ def check_lint(python):
 
 def check_gpu():
     """The CUDA plugin and the recorder of what a GPU does compile, where there is a compiler for them; the plugin
-    shows its two entries and nothing else."""
-    code, text = run(["make", "--no-print-directory", "-j%d" % (os.cpu_count() or 1), "gpu", "gpu-busy"],
-                     TIMEOUT["check"] * 2)
+    shows its two entries and nothing else. Unless the plugin is up to date, one is made without optimisation, which
+    takes half of the time, in a folder of its own, where no program looks for it."""
+    make = ["make", "--no-print-directory", "-j%d" % (os.cpu_count() or 1)]
+    apart = [] if run(make + ["-q", "gpu"], 60)[0] == 0 else ["B=build/check-gpu"]
+    code, text = run(make + apart + ["gpu", "gpu-busy"], TIMEOUT["check"] * 2, environment(NVCCFLAGS="-G"))
     if code == 0 and "nvcc not found" in text or "no CUDA sources" in text:
         return one("CUDA plugin", True, note=text.strip().splitlines()[-1])
     if code != 0:
         return one("CUDA plugin builds", False, text)
-    code, text = run(["nm", "-D", "--defined-only", os.path.join(ROOT, "build/libmoao_gpu.so")], 60)
+    plugin = os.path.join(ROOT, "build", "check-gpu" if apart else "", "libmoao_gpu.so")
+    code, text = run(["nm", "-D", "--defined-only", plugin], 60)
     shown = sorted(line.split()[2].split("@")[0] for line in text.splitlines() if len(line.split()) == 3)
     return one("CUDA plugin builds", shown == ["moao_gpu_backend", "moao_gpu_tune"], "symbols: %s" % shown)
 
@@ -329,37 +354,37 @@ def sanitizer_finds(text):
     return found
 
 
-def check_sanitizers(cores):
-    """The unit tests, the MPI tests and a small run on 2 ranks are clean under AddressSanitizer and UBSan."""
-    code, text = run(["make", "--no-print-directory", "-j%d" % (os.cpu_count() or 1), "SAN=" + SAN, "all", "tests"],
-                     TIMEOUT["check"] * 2)
-    if code != 0:
-        return one("build with sanitizers", False, text)
-    o = one("build with sanitizers", True)
+def sanitizers(cores):
+    """The unit tests, the MPI tests and a small run on 2 ranks are clean under AddressSanitizer and UBSan: a job that
+    builds them, and one for each."""
     build = os.path.join(ROOT, "build", "san-" + SAN.replace(",", "-"))
     env = {"ASAN_OPTIONS": "exitcode=0",  # what they find is read from the text
            "UBSAN_OPTIONS": "print_stacktrace=1",
            "MOAO_TEST_SMALL": "1"}  # cases whose size alone is the point are left out
 
-    def count(name, bad, text):
-        (o.failed if bad else o.passed).append("sanitized " + name)
-        if bad:
-            o.text += "--- %s\n%s" % (name, text)
+    def make():
+        code, text = run(["make", "--no-print-directory", "-j%d" % cores, "SAN=" + SAN, "all", "tests"], TIMEOUT["check"] * 2)
+        return one("build with sanitizers", code == 0, text)
 
-    unit = c_files("tests/unit/test_*.c")
-    programs = [os.path.join(build, os.path.relpath(p, ROOT)[:-2]) for p in unit]
-    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
-        for program, r in zip(programs, pool.map(lambda a: cmocka(a[0], a[1], "physics", **env)(), zip(programs, unit))):
-            count(os.path.basename(program), r.failed or sanitizer_finds(r.text), r.text)
-    for path in c_files("tests/mpi/test_*.c"):
-        program = os.path.join(build, os.path.relpath(path, ROOT)[:-2])
-        ranks = 2 if 2 in comment(path, "ranks", [1, 2, 3]) else comment(path, "ranks", [1])[0]
-        r = cmocka(program, path, "physics", ranks, **env)()
-        count("%s -n %d" % (os.path.basename(program), ranks), r.failed or sanitizer_finds(r.text), r.text)
-    if os.path.exists(os.path.join(build, "moao")):
+    def case(path, ranks):
+        def call():
+            program = os.path.join(build, os.path.relpath(path, ROOT)[:-2])
+            r = cmocka(program, path, "physics", ranks, **env)()
+            return one("sanitized", not (r.failed or sanitizer_finds(r.text)), r.text)
+        return call
+
+    def whole():
         code, text = small_run(os.path.join(build, "moao"), env)
-        count("moao run -n 2", code != 0 or sanitizer_finds(text), text)
-    return o
+        return one("sanitized", code == 0 and not sanitizer_finds(text), text)
+
+    built = Job("check sanitizers, build", "check", cores, make)
+    jobs = [built, Job("check sanitizers, moao run -n 2", "check", cores, whole, built)]
+    for path in c_files("tests/mpi/test_*.c"):
+        ranks = 2 if 2 in comment(path, "ranks", [1, 2, 3]) else comment(path, "ranks", [1])[0]
+        jobs.append(Job("check sanitizers, %s -n %d" % (os.path.basename(path)[:-2], ranks), "check", min(ranks, cores),
+                        case(path, ranks), built))
+    return jobs + [Job("check sanitizers, " + os.path.basename(path)[:-2], "check", 1, case(path, 0), built)
+                   for path in c_files("tests/unit/test_*.c")]
 
 
 def small_run(moao, env):
@@ -378,14 +403,15 @@ def checks(build, python, cores):
     for path in c_files("tests/unit/test_params*.c"):
         program = os.path.join(build, os.path.relpath(path, ROOT)[:-2])
         jobs.append(("valgrind " + os.path.basename(program), 1, valgrind(program)))
-    jobs += [("gpu", cores, check_gpu), ("sanitizers", cores, lambda: check_sanitizers(cores))]
-    return [Job("check " + name, "check", weight, call) for name, weight, call in jobs]
+    jobs.append(("gpu", cores, check_gpu))
+    return [Job("check " + name, "check", weight, call) for name, weight, call in jobs] + sanitizers(cores)
 
 
 # --- running
 
 class Runner:
-    """Runs jobs in order, as many at a time as the cores allow, and reports each when it ends."""
+    """Runs jobs, as many at a time as the cores allow, and reports each when it ends. Of those that may begin, and for
+    which there are cores, the first one is next."""
 
     def __init__(self, cores, ci):
         self.cores, self.ci, self.free = cores, ci, cores
@@ -393,17 +419,18 @@ class Runner:
         self.total = {"passed": 0, "failed": 0, "skipped": 0}
 
     def work(self, job):
-        start = time.monotonic()
+        start, SPENT.seconds = time.monotonic(), 0
         try:
             o = job.call()
         except Exception as e:  # a test that cannot be run has failed
             o = one("could not run: %s" % e, False)
         with self.change:
-            self.report(job, o, time.monotonic() - start)
+            self.report(job, o, time.monotonic() - start, SPENT.seconds)
             self.free += job.weight
+            job.state = not o.failed
             self.change.notify_all()
 
-    def report(self, job, o, seconds):
+    def report(self, job, o, seconds, spent):
         if self.ci and o.skipped:
             o.failed += ["skipped " + s for s in o.skipped]
             o.skipped = []
@@ -411,8 +438,8 @@ class Runner:
         counts = [str(len(o.passed)) + " passed"]
         counts += [str(len(o.failed)) + " failed"] if bad else []
         counts += [str(len(o.skipped)) + " skipped"] if o.skipped else []
-        print("%-4s %-44s %s (%.1f s)%s" % ("FAIL" if bad else "ok", job.name, ", ".join(counts), seconds,
-                                            "  " + o.note if o.note else ""))
+        print("%-4s %-44s %s (%.1f s, processor %.1f s)%s" % (
+            "FAIL" if bad else "ok", job.name, ", ".join(counts), seconds, spent, "  " + o.note if o.note else ""))
         if bad:
             print("".join("     | " + line + "\n" for line in o.text.splitlines()[-200:]), end="")
             print("".join("     failed: %s\n" % name for name in o.failed), end="")
@@ -420,15 +447,23 @@ class Runner:
         for word in self.total:
             self.total[word] += len(getattr(o, word))
 
+    def next(self, jobs):
+        """A job that can begin now, or None."""
+        return next((j for j in jobs if j.weight <= self.free and (j.after is None or j.after.state)), None)
+
     def run(self, jobs):
-        threads = []
-        for job in jobs:
-            with self.change:
-                self.change.wait_for(lambda: self.free >= job.weight)
+        jobs, threads = list(jobs), []
+        with self.change:
+            while jobs:
+                jobs = [j for j in jobs if j.after is None or j.after.state is not False]
+                job = self.next(jobs)
+                if job is None:
+                    self.change.wait()
+                    continue
+                jobs.remove(job)
                 self.free -= job.weight
-            t = threading.Thread(target=self.work, args=(job,), daemon=True)
-            t.start()
-            threads.append(t)
+                threads.append(threading.Thread(target=self.work, args=(job,), daemon=True))
+                threads[-1].start()
         for t in threads:
             t.join()
 
@@ -449,6 +484,8 @@ def main():
         jobs += checks(build, sys.executable, cores) if kind == "check" else tests_of(kind, build, cores)
     if a.names:
         jobs = [j for j in jobs if any(n in j.name for n in a.names)]
+        jobs = list({j.after for j in jobs if j.after} - set(jobs)) + jobs
+    jobs.sort(key=lambda j: (-j.weight, -j.seconds))
     runner = Runner(cores, os.environ.get("CI") == "true")
     start = time.monotonic()
     runner.run(jobs)

@@ -10,6 +10,7 @@
  * counting each triangle as n(n+1)/2 and each operand once per direction; % is its share of a
  * device-to-device copy measured in this run. */
 #include "backend/backend.h"
+#include "bench_check.cuh"
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,16 +20,6 @@
 #include <cusolverDn.h>
 #include <string>
 #include <vector>
-
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        auto rc_ = (call);                                                                         \
-        if ((int)rc_ != 0) {                                                                       \
-            fprintf(stderr, "%s:%d: %s returned %d (%s)\n", __FILE__, __LINE__, #call, (int)rc_,   \
-                    status_message());                                                             \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static const backend *be;
 static backend_ctx *ctx;

@@ -7,6 +7,7 @@
  * Time of one call, median of 7; TFLOP/s of the products that are asked for (with ranks of their
  * own: those alone); the results of both are compared. */
 #include "backend/backend.h"
+#include "bench_check.cuh"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -14,16 +15,6 @@
 #include <cstring>
 #include <cublas_v2.h>
 #include <vector>
-
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        auto rc_ = (call);                                                                         \
-        if ((int)rc_ != 0) {                                                                       \
-            fprintf(stderr, "%s:%d: %s returned %d (%s)\n", __FILE__, __LINE__, #call, (int)rc_,   \
-                    status_message());                                                             \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static const backend *be;
 static backend_ctx *ctx;

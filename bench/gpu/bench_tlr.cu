@@ -5,6 +5,7 @@
  *   potrf    squared exponential covariances, tiles of 1,024, rank 24 and tolerance 1e-9, four
  *            variants, n from 20,480 to 102,400
  *   matern   exp(-d / 0.1)-like likelihood: factor, solve with one column, logarithm of determinant
+ *   steps    where the time of such a factor goes (DL left, n = 102,400)
  *   mosaic   Cmm of params/mosaic.yaml (or of `file=FILE`): factor at several tolerances, ranks by
  *            column, bytes, two triangles with 5,336 rows
  * Every row names its sizes; errors are measured on the device in the same run. */
@@ -183,6 +184,14 @@ static double factor_error(const tlr *l, const tlr_layout *layout, tlr_fill *fil
     return error / norm;
 }
 
+static void say_steps(const tlr_report *r) {
+    static const char *const name[TLR_STEPS] = {"entries", "V'V",    "U core",   "large products",
+                                                "pivots",  "divide", "compress", "settle"};
+    printf("#   steps, each waited for:");
+    for (int k = 0; k < TLR_STEPS; k++)
+        printf(" %s %.3f s%s", name[k], r->seconds[k], k + 1 < TLR_STEPS ? "," : "\n");
+}
+
 static void one_factor(const char *name, Points *p, int64_t b, char look, bool compressed,
                        const tlr_options *o) {
     tlr_source from = {};
@@ -209,6 +218,8 @@ static void one_factor(const char *name, Points *p, int64_t b, char look, bool c
                (long long)p->n, (long long)b, t, build,
                factor_error(l, &p->layout, fill_points, p));
         say("L", l, b);
+        if (o->timed)
+            say_steps(&report);
     }
     fflush(stdout);
     tlr_close(a), tlr_close(l);
@@ -241,6 +252,18 @@ static void bench_potrf(int64_t n, int64_t width) {
     printf("%-20s n %6lld: %.3f s\n", "dense potrf", (long long)n, clock_now() - t0);
     fflush(stdout);
     CU(cudaFree(a)), CU(cudaFree(work)), CU(cudaFree(info));
+    free_points(&p);
+}
+
+static void bench_steps(int64_t n, int64_t b) {
+    Points p = make_points(n, b, 0.1, 1e-2);
+    tlr_options o = options(1e-9, 24, 2048, -1);
+    one_factor("DL-left r24", &p, b, 'L', false, &o);
+    o.timed = true;
+    one_factor("DL-left r24", &p, b, 'L', false, &o);
+    o.rank = 0;
+    o.cut = 256;
+    one_factor("DL-left 1e-9", &p, b, 'L', false, &o);
     free_points(&p);
 }
 
@@ -328,8 +351,9 @@ static void solve_rows(const tlr *l, int64_t n, int64_t v) {
     CU(cudaFree(w));
 }
 
-static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut) {
-    const tlr_options o = options(tau, 0, 0, cut);
+static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, bool timed) {
+    tlr_options o = options(tau, 0, 0, cut);
+    o.timed = timed;
     tlr_source from = {};
     tlr_report report;
     tlr *l;
@@ -348,6 +372,8 @@ static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut) {
     printf("mosaic n %lld b %lld tau %.1e cut %lld: factor %.3f s, error %.1e\n", (long long)s->n,
            (long long)b, tau, (long long)cut, t, factor_error(l, &s->layout, fill_slopes, s));
     say("L", l, b);
+    if (timed)
+        say_steps(&report);
     ranks_by_column(l, &s->layout, b);
     solve_rows(l, s->n, 5336);
     fflush(stdout);
@@ -371,10 +397,9 @@ static void bench_mosaic(const char *file, int64_t b) {
     const double nu = least_noise(&m);
     printf("# %s: %lld measurements, least noise %.3g arcsec^2\n", file, (long long)m.m, nu);
     open_slopes(&m, b, &s);
-    mosaic_factor(&s, b, nu / 8, b / 2);
-    mosaic_factor(&s, b, nu / 8, b / 4);
-    mosaic_factor(&s, b, nu / 2, b / 2);
-    mosaic_factor(&s, b, nu / 32, b / 2);
+    for (double part : {2.0, 8.0})
+        mosaic_factor(&s, b, nu / part, b / 2, false);
+    mosaic_factor(&s, b, nu / 2, b / 2, true);
 }
 
 int main(int argc, char **argv) {
@@ -404,6 +429,8 @@ int main(int argc, char **argv) {
             for (int64_t n : {20480, 51200, 102400})
                 for (int64_t width : {1024, 2048})
                     bench_potrf(n, width);
+        if (g == "steps")
+            bench_steps(102400, 1024);
         if (g == "matern")
             for (double tau : {1e-4, 1e-7})
                 bench_likelihood(102400, 512, tau);

@@ -2,33 +2,19 @@
 
 Reads coverage.csv and asterism.json of the folder. Needs astropy and matplotlib.
 """
-import os
 import sys
 
 from .asterism import Coverage
-from .command import parser, run_command, save
+from .command import draw_folder
 
 
-def options():
-    p = parser(__doc__)
-    p.add_argument("folder", metavar="DIR", help="folder of moao asterism --fields")
-    p.add_argument("-o", "--output", metavar="FILE", help="picture to write (default: DIR/coverage.png)")
-    return p
-
-
-def work(a):
-    found = Coverage(a.folder)
+def draw(folder):
+    found = Coverage(folder)
     from . import plots_asterism
-    path = a.output or os.path.join(a.folder, "coverage.png")
-    save(plots_asterism.coverage(found), path)
-    print(path)
-    return 0
+    return plots_asterism.coverage(found)
 
 
-def main(arguments=None):
-    a = options().parse_args(arguments)
-    return run_command("moao-plot-coverage", lambda: work(a))
-
+options, main = draw_folder("moao-plot-coverage", __doc__, "moao asterism --fields", "coverage.png", draw)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -45,6 +45,28 @@ def save(figure, path):
         raise MoaoError("%s: cannot write: %s" % (path, e)) from None
 
 
+def draw_folder(name, doc, folder, picture, draw):
+    """Parser and main function of a command that draws one picture of a folder of results: draw(folder) gives the figure,
+    `folder` says in the help what wrote it, `picture` is the file in it that is written unless -o names another."""
+    def options():
+        p = parser(doc)
+        p.add_argument("folder", metavar="DIR", help="folder of " + folder)
+        p.add_argument("-o", "--output", metavar="FILE", help="picture to write (default: DIR/%s)" % picture)
+        return p
+
+    def work(a):
+        figure = draw(a.folder)
+        path = a.output or os.path.join(a.folder, picture)
+        save(figure, path)
+        print(path)
+        return 0
+
+    def main(arguments=None):
+        a = options().parse_args(arguments)
+        return run_command(name, lambda: work(a))
+    return options, main
+
+
 def write_whole(path, text):
     """The file appears whole or not at all."""
     with open(path + ".new", "w", encoding="utf-8", newline="") as f:

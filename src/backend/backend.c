@@ -1,4 +1,5 @@
 #include "backend.h"
+#include "backend_formats.h"
 #include "backend_group.h"
 #include "backend_matcov.h"
 #include "backend_psf.h"
@@ -69,6 +70,7 @@ static bool tables_fit(const backend *own) {
         {"operations on halves", own->half, sizeof(backend_half), true},
         {"products with sparse matrices", own->sparse, sizeof(backend_sparse), true},
         {"low-rank operations", own->lowrank, sizeof(backend_lowrank), true},
+        {"operations of formats", own->formats, sizeof(backend_formats), false},
         {"covariances", own->matcov, sizeof(backend_matcov), false},
         {"PSFs", own->psf, sizeof(backend_psf), false},
         {"groups", own->group, sizeof(backend_group), false},

@@ -75,6 +75,7 @@ struct backend_matcov;      /* covariances of slopes: backend_matcov.h */
 struct backend_psf;         /* point-spread functions: backend_psf.h */
 struct backend_lowrank;     /* batched QR, SVD, low rank: backend_lowrank.h */
 struct backend_sparse;      /* products with sparse matrices: backend_sparse.h */
+struct backend_formats;     /* what compressed formats stand on: backend_formats.h */
 struct backend_group;       /* broadcasts among the devices of several processes: backend_group.h */
 #define BACKEND_IDENTITY 40 /* bytes of a device's name */
 
@@ -85,6 +86,13 @@ struct backend_group;       /* broadcasts among the devices of several processes
  * one. All types. */
 typedef status backend_mirror_op(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a,
                                  int64_t lda);
+
+/* gather: B(i, j) := A(rows[i], cols[j]) + beta B(i, j), B m x n, beta 0 or 1 (0: B is not read).
+ * rows, cols: indices in the backend's memory, not looked at; NULL: i, j themselves. A and B must
+ * not overlap. Types D, S. */
+typedef status backend_gather_op(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
+                                 const int64_t *rows, const int64_t *cols, const void *a,
+                                 int64_t lda, int beta, void *b, int64_t ldb);
 
 /* gemm: C := alpha op(A) op(B) + beta C, C m x n, k the inner size. All types. */
 typedef status backend_gemm_op(backend_ctx *ctx, backend_type t, char transa, char transb,
@@ -147,6 +155,10 @@ typedef status backend_trsm_multi_op(int count, backend_ctx *const *ctx, backend
                                      int64_t lda, void *const *b, const int64_t *ldb,
                                      void *const *dev, const size_t *ldev);
 
+/* Device memory [bytes] that contexts, kernels and libraries take beside what alloc and the
+ * families' bytes() tell: a plan leaves it free. */
+#define BACKEND_RESERVE ((size_t)3 << 29)
+
 typedef struct backend {
     const char *name; /* "cpu" or "gpu" */
     size_t size;      /* sizeof(backend) that the table was built with. A plugin whose tables, this
@@ -158,9 +170,6 @@ typedef struct backend {
     status (*describe)(int d, char *text, size_t len);
     /* Bytes of device d that nobody uses now; SIZE_MAX where only the host's memory limits. */
     status (*memory)(int d, size_t *bytes);
-    /* Device memory [bytes] that contexts, kernels and libraries take beside what alloc and the
-     * families' bytes() tell: to be left free. */
-    size_t (*reserve)(void);
     /* A name of device d that two processes of a machine share if and only if they mean the same
      * device, whatever number each of them knows it by. */
     status (*identify)(int d, char name[BACKEND_IDENTITY]);
@@ -197,6 +206,7 @@ typedef struct backend {
     size_t (*workspace)(backend_op op, backend_type t, int64_t m, int64_t n);
 
     backend_mirror_op *mirror;
+    backend_gather_op *gather;
     backend_gemm_op *gemm;
     backend_tri_op *trsm, *trmm;
     backend_symm_op *symm;
@@ -221,6 +231,7 @@ typedef struct backend {
     const struct backend_half *half;
     const struct backend_lowrank *lowrank;
     const struct backend_sparse *sparse;
+    const struct backend_formats *formats; /* NULL: no formats on this backend */
     const struct backend_matcov *matcov; /* NULL: matcov_backend (matcov/matcov.h) serves */
     const struct backend_psf *psf;       /* NULL: psf_backend (psf/psf.h) serves */
     const struct backend_group *group;   /* NULL: device memory is the host's, MPI can send it */

@@ -56,6 +56,11 @@ typedef status half_split_op(backend_ctx *ctx, backend_type t, char part, int64_
                              int exponent, const void *a, int64_t lda, backend_f16 *h, int64_t ldh,
                              backend_f16 *r, int64_t ldr);
 
+/* Y := 2^-exponent (H + R) in double precision, m x n: what split took apart. */
+typedef status half_join_op(backend_ctx *ctx, int64_t m, int64_t n, int exponent,
+                            const backend_f16 *h, int64_t ldh, const backend_f16 *r, int64_t ldr,
+                            double *y, int64_t ldy);
+
 /* out[i + j ldo] := sum of the squares of the entries of tile (i, j) of A, m x n, in tiles of tile
  * x tile entries (what is left in the last ones); types D, S. Sums are in double precision; `out`
  * lies in the backend's memory. */
@@ -70,6 +75,7 @@ typedef struct backend_half {
     half_cast_to_double_op *cast_to_double;
     half_cast_to_single_op *cast_to_single;
     half_split_op *split;
+    half_join_op *join;
     half_squares_op *squares;
 } backend_half;
 

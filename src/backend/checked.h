@@ -11,6 +11,7 @@
 /* The operations of the table `backend` itself that are checked: X(name of the member). */
 #define BACKEND_CHECKED(X)                                                                         \
     X(mirror)                                                                                      \
+    X(gather)                                                                                      \
     X(gemm)                                                                                        \
     X(trsm)                                                                                        \
     X(trmm)                                                                                        \
@@ -29,6 +30,7 @@
     X(trsm_multi)
 
 extern backend_mirror_op checked_mirror;
+extern backend_gather_op checked_gather;
 extern backend_gemm_op checked_gemm;
 extern backend_tri_op checked_trsm, checked_trmm, checked_trsm_host, checked_trmm_host;
 extern backend_symm_op checked_symm;

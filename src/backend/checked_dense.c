@@ -9,6 +9,17 @@ status checked_mirror(backend_ctx *ctx, backend_type t, char uplo, int64_t n, vo
     return st == MOAO_OK ? own->mirror(ctx, t, uplo, n, a, lda) : st;
 }
 
+status checked_gather(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const int64_t *rows,
+                      const int64_t *cols, const void *a, int64_t lda, int beta, void *b,
+                      int64_t ldb) {
+    const backend *own = backend_own(ctx);
+    const bool fine = (t == BACKEND_D || t == BACKEND_S) && m >= 0 && n >= 0 && lda >= 1 &&
+                      (rows != NULL || backend_ld_ok(m, lda)) && (beta == 0 || beta == 1) &&
+                      backend_ld_ok(m, ldb);
+    const status st = checked_admit(own, own->gather, fine, "gather");
+    return st == MOAO_OK ? own->gather(ctx, t, m, n, rows, cols, a, lda, beta, b, ldb) : st;
+}
+
 status checked_gemm(backend_ctx *ctx, backend_type t, char transa, char transb, int64_t m,
                     int64_t n, int64_t k, const void *alpha, const void *a, int64_t lda,
                     const void *b, int64_t ldb, const void *beta, void *c, int64_t ldc, void *work,
@@ -220,6 +231,15 @@ static status half_split(backend_ctx *ctx, backend_type t, char part, int64_t m,
                          : st;
 }
 
+static status half_join(backend_ctx *ctx, int64_t m, int64_t n, int exponent, const backend_f16 *h,
+                        int64_t ldh, const backend_f16 *r, int64_t ldr, double *y, int64_t ldy) {
+    const backend *own = backend_own(ctx);
+    const bool fine = n >= 0 && backend_ld_ok(m, ldh) && backend_ld_ok(m, ldr) &&
+                      backend_ld_ok(m, ldy) && exponent >= -1000 && exponent <= 1000;
+    const status st = checked_admit(own, own->half->join, fine, "join");
+    return st == MOAO_OK ? own->half->join(ctx, m, n, exponent, h, ldh, r, ldr, y, ldy) : st;
+}
+
 static status half_squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
                            int64_t lda, int64_t tile, double *out, int64_t ldo) {
     const backend *own = backend_own(ctx);
@@ -237,6 +257,7 @@ const backend_half checked_half = {
     .cast_to_double = half_cast_to_double,
     .cast_to_single = half_cast_to_single,
     .split = half_split,
+    .join = half_join,
     .squares = half_squares,
 };
 

@@ -35,6 +35,17 @@ void progress_warn(const char *fmt, ...)
     __attribute__((format(printf, 1, 2))); /* "moao: warning: ..." */
 void progress_end(void);
 
+/* A factor that is compressed by tiles (job/compression.h). */
+typedef struct {
+    const char *form;        /* tiles; refined: W is refined; dense: nothing is dropped */
+    int tile;                /* their order, 0: not made by this run */
+    double tolerance, noise; /* norm of what may be dropped of one, least noise [arcsec^2] */
+    double change;           /* measured, of Strehl ratios and ensquared energies */
+    double mean;             /* rank */
+    long p90, largest, tiles, dense, empty, histogram[16];
+    double bytes, bytes_dense;
+} report_compression;
+
 /* --- report: time, flops and idle share of each stage --- */
 typedef struct {
     double wall[STAGE_COUNT];  /* time in the stage on this rank, waiting included [s] */
@@ -46,9 +57,15 @@ typedef struct {
     double shown; /* flops that the progress bar has been told of */
     bool mixed;   /* precision: exposures in mixed and in double, largest sampled difference of the
                      former */
-    int exposures_mixed, exposures_double;
+    int exposures_mixed, exposures_double, exposures_sampled;
+    int mixed_over;  /* samples that were over the tolerance */
+    int mixed_level; /* most exact W that a sample has asked for */
     double mixed_difference;
-    const char *verify; /* compute.verify: residuals checked, largest relative difference, time */
+    const report_compression *compression; /* [ncompression], of the reconstructors */
+    int ncompression;
+    double mixed_unseen; /* share of the exposures that are not sampled which is over the tolerance
+                            at most, at 95 % confidence; NAN: all are sampled, or none at random */
+    const char *verify;  /* compute.verify: residuals checked, largest relative difference, time */
     long verified;
     double verify_largest, verify_seconds;
     const char *backend, *device; /* name and description; NULL: the CPU, by panels */

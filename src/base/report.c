@@ -145,6 +145,43 @@ static void write_precision(json *j, const report *r) {
         json_integer(j, "exposures_mixed", r->exposures_mixed);
         json_integer(j, "exposures_double", r->exposures_double);
         json_number(j, "largest_difference", r->mixed_difference);
+        json_integer(j, "exposures_sampled", r->exposures_sampled);
+        json_integer(j, "samples_over_tolerance", r->mixed_over);
+        json_integer(j, "accuracy_level", r->mixed_level);
+        if (!isnan(r->mixed_unseen))
+            json_number(j, "others_over_tolerance_at_most", r->mixed_unseen);
+    }
+    json_end(j);
+}
+
+static void write_compression(json *j, const report *r) {
+    if (r->ncompression == 0)
+        return;
+    json_array(j, "compression");
+    for (int k = 0; k < r->ncompression; k++) {
+        const report_compression *c = &r->compression[k];
+        if (c->tile == 0)
+            continue;
+        json_object(j, NULL);
+        json_integer(j, "reconstructor", k + 1);
+        json_string(j, "form", c->form);
+        json_number(j, "tolerance_arcsec2", c->tolerance);
+        json_number(j, "noise_arcsec2", c->noise);
+        json_number(j, "largest_difference", c->change);
+        json_integer(j, "tile", c->tile);
+        json_number(j, "mean_rank", c->mean);
+        json_integer(j, "rank_90", c->p90);
+        json_integer(j, "largest_rank", c->largest);
+        json_integer(j, "tiles", c->tiles);
+        json_integer(j, "dense_tiles", c->dense);
+        json_integer(j, "empty_tiles", c->empty);
+        json_array(j, "ranks");
+        for (int i = 0; i < 16; i++)
+            json_integer(j, NULL, c->histogram[i]);
+        json_end(j);
+        json_number(j, "bytes", c->bytes);
+        json_number(j, "dense_bytes", c->bytes_dense);
+        json_end(j);
     }
     json_end(j);
 }
@@ -170,6 +207,7 @@ static status write_file(const comm *c, const report *r, const summary *s, const
     write_row(&j, "total", &s->total);
     json_end(&j);
     write_precision(&j, r);
+    write_compression(&j, r);
     write_verify(&j, r);
     json_object(&j, "memory");
     json_number(&j, "peak_rank_bytes", s->peak_max);

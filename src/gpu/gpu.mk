@@ -11,7 +11,7 @@ CUDA_LIBS ?= -lcublas -lcusolver
 gpu_test := $(patsubst %.cu,$(B)/%,$(wildcard tests/gpu/test_*.cu))
 gpu_bench := $(patsubst %.cu,$(B)/%,$(wildcard bench/gpu/bench_*.cu))
 # the tests of the operations are the same programs on every backend
-linalg_test := $(filter $(B)/tests/unit/test_linalg_% $(B)/tests/unit/test_backend_% $(B)/tests/unit/test_tlr_%,$(tests))
+linalg_test := $(filter $(B)/tests/unit/test_linalg_% $(B)/tests/unit/test_backend_% $(B)/tests/unit/test_tlr_% $(B)/tests/unit/test_formats_%,$(tests))
 
 .PHONY: gpu-tests gpu-bench gpu-busy check-gpu bench-gpu install-linalg
 gpu-tests: gpu $(gpu_test) $(linalg_test)
@@ -49,34 +49,28 @@ $(B)/bench/gpu/libmoao_busy.so: bench/gpu/busy.c
 	  -o $@ $< -L$(cupti_lib) -Wl,-rpath,$(cupti_lib) -lcupti -ldl -lpthread
 
 # --- the library: header, static and shared, pkg-config
-linalg_src := src/base/status.c $(wildcard src/backend/*.c src/tlr/*.c) $(wildcard src/linalg/cpu*.c src/linalg/batch_cpu*.c src/linalg/lowrank_cpu*.c)
-linalg_pic := $(patsubst %.c,$(B)/pic/%.o,$(linalg_src))
+linalg_src := src/base/status.c $(wildcard src/backend/*.c src/tlr/*.c src/formats/*.c) $(wildcard src/linalg/cpu*.c src/linalg/batch_cpu*.c src/linalg/lowrank_cpu*.c src/linalg/formats_cpu*.c)
 linalg_version = $(firstword $(subst +, ,$(VERSION)) 0)
 linalg_major = $(firstword $(subst ., ,$(linalg_version)))
-$(linalg_pic): $(B)/pic/%.o: %.c $(B)/flags
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) -fPIC -c $< -o $@
 # one object, in which all but the public symbols are local
 $(B)/libmoao_linalg.a: $(call obj,$(linalg_src))
 	$(Q)rm -f $@; ld -r -o $(@:.a=.o) $^ && objcopy --localize-hidden $(@:.a=.o) && ar rcs $@ $(@:.a=.o)
-$(B)/libmoao_linalg.so: $(linalg_pic)
+$(B)/libmoao_linalg.so: $(call obj,$(linalg_src))
 	$(Q)$(CC) -shared -fopenmp $(san_flags) $(LDFLAGS) -Wl,-soname,libmoao_linalg.so.$(linalg_major) -o $@ $^ $(OPENBLAS_LIBS) -ldl -lm -lpthread
-$(B)/moao-linalg.pc: $(B)/flags
-	$(Q)printf '%s\n' 'prefix=$(prefix)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \
-	  'Name: moao-linalg' 'Description: Dense linear algebra on CPU and GPU: triangular solves and products, Cholesky factors, batches, QR, SVD, compression, tile low-rank matrices' \
-	  'Version: $(linalg_version)' 'Requires.private: openblas' 'Libs: -L$${libdir} -lmoao_linalg' \
-	  'Libs.private: -fopenmp -ldl -lpthread -lm' 'Cflags: -I$${includedir}/moao -I$${includedir}/moao/backend -I$${includedir}/moao/tlr' >$@
-
 install: install-linalg
-install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so $(B)/moao-linalg.pc
-	install -d $(addprefix $(DESTDIR)$(prefix)/,include/moao/base include/moao/backend include/moao/tlr lib/pkgconfig lib/moao)
+install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so
+	install -d $(addprefix $(DESTDIR)$(prefix)/,include/moao/base include/moao/backend include/moao/tlr include/moao/formats lib/pkgconfig lib/moao)
 	install -m 644 src/base/status.h $(DESTDIR)$(prefix)/include/moao/base/
-	install -m 644 src/backend/backend.h $(patsubst %,src/backend/backend_%.h,batch half lowrank random sparse) $(DESTDIR)$(prefix)/include/moao/backend/
+	install -m 644 src/backend/backend.h $(patsubst %,src/backend/backend_%.h,batch formats half lowrank random sparse) $(DESTDIR)$(prefix)/include/moao/backend/
 	install -m 644 src/tlr/tlr.h $(DESTDIR)$(prefix)/include/moao/tlr/
+	install -m 644 src/formats/formats.h $(DESTDIR)$(prefix)/include/moao/formats/
 	install -m 644 $(B)/libmoao_linalg.a $(DESTDIR)$(prefix)/lib/
 	install -m 755 $(B)/libmoao_linalg.so $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_version)
 	ln -sf libmoao_linalg.so.$(linalg_version) $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_major)
 	ln -sf libmoao_linalg.so.$(linalg_major) $(DESTDIR)$(prefix)/lib/libmoao_linalg.so
-	install -m 644 $(B)/moao-linalg.pc $(DESTDIR)$(prefix)/lib/pkgconfig/
+	$(Q)printf '%s\n' 'prefix=$(prefix)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \
+	  'Name: moao-linalg' 'Description: Dense linear algebra on CPU and GPU: triangular solves and products, Cholesky factors, batches, QR, SVD, compression, tile low-rank matrices' \
+	  'Version: $(linalg_version)' 'Requires.private: openblas' 'Libs: -L$${libdir} -lmoao_linalg' \
+	  'Libs.private: -fopenmp -ldl -lpthread -lm' 'Cflags: -I$${includedir}/moao -I$${includedir}/moao/backend -I$${includedir}/moao/tlr -I$${includedir}/moao/formats' >$(DESTDIR)$(prefix)/lib/pkgconfig/moao-linalg.pc
 
--include $(linalg_pic:.o=.d) $(addsuffix .d,$(gpu_test) $(gpu_bench))
+-include $(addsuffix .d,$(gpu_test) $(gpu_bench))

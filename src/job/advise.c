@@ -43,11 +43,16 @@ static status make_plan(const setup *u, const plan_sizes *z, double rate, double
                               &a->p);
         /* the GPUs of a node make a factor together, each node for itself */
         a->p.flops[STAGE_FACTOR] *= (double)a->room.nrank / a->gpus;
+    } else if (par->compute_format == FORMAT_TLR) { /* each rank is its own device */
+        st = plan_make_device(par, &u->s, &u->a, &u->o, &a->room, z, chunk,
+                              fmin((double)a->room.available, par->compute_gpu_memory), &a->p);
+        a->p.flops[STAGE_FACTOR] *= a->room.nrank;
+        a->p.memory += a->p.device.fixed + (size_t)a->p.chunk * a->p.device.target;
     } else {
         st = plan_make(par, &u->s, &u->a, &u->o, &a->room, z, chunk, &a->p);
     }
     a->fits = st == MOAO_OK && a->p.memory <= a->room.available;
-    if (st == MOAO_INPUT && (a->gpus > 0 ? a->p.device.nitem : a->p.nitem) > 0) {
+    if (st == MOAO_INPUT && a->p.device.nitem + a->p.nitem > 0) {
         status_clear(); /* it does not fit */
         st = MOAO_OK;
     }

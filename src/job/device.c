@@ -45,6 +45,8 @@ status device_choose(const comm *c, const params *par, device_choice *d) {
         st = backend_get(named, &d->be);
     else if (par->compute_backend != BACKEND_CPU)
         st = find_gpu(par->compute_backend == BACKEND_GPU, d);
+    if (st == MOAO_OK && d->be == NULL && par->compute_format == FORMAT_TLR)
+        st = backend_get("cpu", &d->be); /* each rank for itself */
     TRY(comm_agree(c, st));
     int mine = d->be != NULL, all;
     MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, c->mpi);

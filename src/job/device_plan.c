@@ -1,13 +1,12 @@
 #include "job/device_plan.h"
 
+#include "params/params.h"
+
 #include "obsseq/phase.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The driver's context, the kernels, work of the dense operations and of the covariances. */
-#define RESERVE ((size_t)3 << 29)
 
 static void add(device_plan *p, const char *name, size_t bytes) {
     p->item[p->nitem].name = name;
@@ -15,8 +14,9 @@ static void add(device_plan *p, const char *name, size_t bytes) {
     p->fixed += bytes;
 }
 
-void device_plan_make(const linop_kind *kind, const sys *s, const psf_opts *o, int rows, int nlayer,
-                      size_t width, int nsample, double memory, device_plan *p) {
+void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *s,
+                      const psf_opts *o, int rows, int nlayer, size_t width, int nsample,
+                      double memory, device_plan *p) {
     const size_t m = s->m, t = s->t, v = (size_t)rows, d = sizeof(double);
     const size_t tables = kind->together ? 0 : matcov_target_bytes(s, nlayer);
     linop_bytes of = {0};
@@ -30,12 +30,15 @@ void device_plan_make(const linop_kind *kind, const sys *s, const psf_opts *o, i
                               .rows = rows,
                               .width = p->width,
                               .nlayer = nlayer,
+                              .tile = w->tile,
+                              .compressed = w->compressed,
                               .points = (int64_t)psf_points_of(s, o)},
                 &of);
     for (int i = 0; i < of.nitem; i++)
         add(p, of.item[i].name, of.item[i].bytes);
     p->per_target = of.per_target;
     p->target = of.target;
+    p->least = of.least;
     add(p, "command matrix D+", v * t * d);
     add(p, "panels of Ctm and of W T - D+ Ctm", (t + v) * p->width * d);
     if (o->phase) {
@@ -47,16 +50,33 @@ void device_plan_make(const linop_kind *kind, const sys *s, const psf_opts *o, i
     add(p, "sampled residual", (v + m) * (size_t)nsample * d);
     add(p, "tables of covariances", matcov_bytes(s, nlayer) + tables);
     add(p, "stationary averages, OTFs and PSFs", psf_device_bytes(s, o));
-    add(p, "context, kernels and their work", RESERVE);
+    add(p, "context, kernels and their work", BACKEND_RESERVE);
     double left = memory - (double)p->fixed, n = left / (double)p->target;
-    p->fits = left < 0 ? 0 : n > INT_MAX ? INT_MAX : (int)n;
+    p->fits = left < (double)p->least ? 0 : n > INT_MAX ? INT_MAX : (int)n;
 }
 
-status device_plan_choose(bool mixed, const sys *s, const psf_opts *o, int rows, int nlayer,
-                          size_t width, int nsample, double memory, device_plan *p) {
+size_t device_plan_bytes(const device_plan *p, int n) {
+    const size_t targets = (size_t)n * p->target;
+    return p->fixed + (targets > p->least ? targets : p->least);
+}
+
+status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o, int rows,
+                          int nlayer, size_t width, int nsample, double memory, device_plan *p) {
     const char *name = getenv("MOAO_OPERATOR");
-    const linop_kind *kinds[] = {mixed ? &linop_half : &linop_dense, &linop_dense, &linop_streamed};
-    int n = 3;
+    const linop_kind *kinds[5];
+    int n = 0;
+    if (w->format == FORMAT_TLR) {
+        kinds[n++] = &linop_tlr;
+    } else {
+        if (w->mixed) {
+            kinds[n++] = &linop_half;
+            kinds[n++] = &linop_half_passing;
+        }
+        kinds[n++] = &linop_dense;
+        if (w->format == FORMAT_AUTO)
+            kinds[n++] = &linop_tlr;
+        kinds[n++] = &linop_streamed;
+    }
     *p = (device_plan){0};
     if (name != NULL) {
         kinds[0] = linop_find(name);
@@ -65,13 +85,20 @@ status device_plan_choose(bool mixed, const sys *s, const psf_opts *o, int rows,
             return status_fail(MOAO_INPUT, "MOAO_OPERATOR: there is no operator %s", name);
     }
     for (int i = 0; i < n && p->fits == 0; i++)
-        device_plan_make(kinds[i], s, o, rows, nlayer, width, nsample, memory, p);
+        device_plan_make(kinds[i], w, s, o, rows, nlayer, width, nsample, memory, p);
     if (p->fits > 0)
         return MOAO_OK;
+    if (p->kind == &linop_tlr)
+        return status_fail(MOAO_INPUT,
+                           "compute.format: one target at a time needs %.2f GB with a factor "
+                           "compressed by tiles, %.2f GB are given and free; use more memory "
+                           "(compute.gpu_memory), a larger compute.tlr_tolerance, or "
+                           "compute.format=dense, which may keep the factor in the host's memory",
+                           (double)device_plan_bytes(p, 1) / 1e9, memory / 1e9);
     return status_fail(
         MOAO_INPUT,
         "compute.gpu_memory: one target at a time needs %.2f GB of a GPU even with the factor "
         "in the host's memory, %.2f GB are given and free; use a GPU with more memory that "
         "nothing else uses, smaller sensors, or compute.backend=cpu",
-        (double)(p->fixed + p->target) / 1e9, memory / 1e9);
+        (double)device_plan_bytes(p, 1) / 1e9, memory / 1e9);
 }

@@ -114,7 +114,7 @@ static status make_residual(writer *w, int e) {
     TRY(comm_agree(t->e.c, st));
     st = engine_load(&t->e, p);
     if (st == MOAO_OK)
-        st = op->kind->load(op, p);
+        st = linop_load(op, p);
     if (st == MOAO_OK && (t->ch.nmine > 0 || t->e.in_step))
         st = residual_pass(t, NULL, op, 0, t->ch.nmine);
     TRY(comm_agree(t->e.c, st));

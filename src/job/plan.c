@@ -3,11 +3,11 @@
 #include "obsseq/phase.h"
 
 #include "matcov/matcov.h"
-#include "operator/streamed.h"
 #include "tor/command.h"
 #include "tor/rows.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Rows of W on a rank beyond which more gain little: receiving the panels is then a few percent of
@@ -56,6 +56,29 @@ plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o) {
     z.target_tables = matcov_target_bytes(s, z.nlayer);
     z.image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
     return z;
+}
+
+bool plan_wants_mixed(const params *par) {
+    return par->compute_precision == PRECISION_PARAM_MIXED || par->compute_format == FORMAT_HALF;
+}
+
+bool plan_may_compress(const params *par) {
+    const char *name = getenv("MOAO_OPERATOR");
+    return par->compute_format == FORMAT_TLR || par->compute_format == FORMAT_AUTO ||
+           (name != NULL && strcmp(name, linop_tlr.name) == 0);
+}
+
+status plan_predict(const params *par, const sys *s, const atmos *a, plan_sizes *z) {
+    if (!plan_may_compress(par))
+        return MOAO_OK;
+    return tlr_predict(s, atmos_profile_at(a, a->tor_time[0]),
+                       tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile), plan_first_steps(par),
+                       &z->ranks);
+}
+
+int plan_first_steps(const params *par) {
+    const double tolerance = par->compute_tlr_tolerance;
+    return tolerance > 0 ? (int)lround(-LINOP_OCTAVE * log2(tolerance)) : LINOP_STEPS;
 }
 
 static void add_item(plan *p, const char *name, size_t bytes) {
@@ -207,9 +230,9 @@ static void count_host(const params *par, const sys *s, const machine_room *room
     add_item(p, "command matrix D+ and its making", v * t * d + z->command);
     add_item(p, "PSF plans and fitting errors", z->psf);
     add_item(p, "sampled residual", 2 * v * (size_t)par->compute_residual_columns * d);
-    if (p->kind == &linop_streamed)
+    if (p->kind->host != NULL)
         add_item(p, "factor of Cmm0, which passes by on the GPU",
-                 streamed_host_bytes(s->m, streamed_width(p->device.width, v, p->device.fits)));
+                 p->kind->host(s->m, v, p->device.width, p->device.fits));
     add_item(p, "results", (size_t)(p->chunk + kg + PSF_SLOTS) * z->image);
     p->memory = 0;
     for (int i = 0; i < p->nitem; i++)
@@ -225,13 +248,18 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     TRY(choose_grid(par, nrank, p));
     p->group_size = 1;
     choose_panels(par, s, p);
-    st = device_plan_choose(par->compute_precision == PRECISION_PARAM_MIXED, s, o, s->dm.nact,
-                            z->nlayer, (size_t)par->compute_panel, par->compute_residual_columns,
-                            memory, &p->device);
+    const device_wants wants = {.mixed = plan_wants_mixed(par),
+                                .format = par->compute_format,
+                                .tile = par->compute_tlr_tile,
+                                .compressed = z->ranks.bytes};
+    st = device_plan_choose(&wants, s, o, s->dm.nact, z->nlayer, (size_t)par->compute_panel,
+                            par->compute_residual_columns, memory, &p->device);
     p->kind = p->device.kind;
     if (st != MOAO_OK)
         return st;
     p->width = p->device.width;
+    if (p->kind == &linop_tlr)
+        p->ranks = z->ranks;
     int kg = ceil_div(s->ntarget, nrank), most = chunk > 0 ? ceil_div(chunk, nrank) : kg;
     kg = kg < most ? kg : most;
     kg = kg < p->device.fits ? kg : p->device.fits;
@@ -255,7 +283,7 @@ status plan_check_host(const plan *p, const machine_room *room) {
         MOAO_INPUT,
         "compute.memory: a rank with a GPU needs %.2f GB of the host's memory%s, %.2f GB are "
         "available; use fewer ranks on a node, a node with more memory, or compute.backend=cpu",
-        (double)p->memory / 1e9, p->kind == &linop_streamed ? ", which keeps the factor," : "",
+        (double)p->memory / 1e9, p->kind->host != NULL ? ", which keeps the factor," : "",
         (double)room->available / 1e9);
 }
 
@@ -266,6 +294,8 @@ status plan_check_host(const plan *p, const machine_room *room) {
 #define EFFICIENCY 0.8
 #define EVALUATION 3e-9
 #define TRANSFORM 1.5e-9
+#define HALVES 8  /* products of halves, in mixed precision, are that much faster, */
+#define SINGLES 4 /* and entries in single precision */
 #define START 1.0
 #define THREAD_RATE 20e9
 
@@ -289,12 +319,14 @@ void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
     const double uneven = ceil_div(p->chunk, ngroup) * (double)ngroup / p->chunk;
     const double factors = p->flops[STAGE_FACTOR] / a->ntor / (m * m * m / 3);
     p->time.tor = factors * m * m * m / 3 * flop + 0.5 * m * m * value;
-    p->time.solve = uneven * ((2 * v * m * m + 2 * v * t * m) * flop + t * m * value);
+    const bool halves = p->kind->levels > 0;
+    const double product = halves ? flop / HALVES : flop, entry = halves ? value / SINGLES : value;
+    p->time.solve = uneven * ((2 * v * m * m + 2 * v * t * m) * product + t * m * entry);
     const double rows = o->phase ? (double)psf_points_of(s, o) : t;
     const double common = o->phase ? 0 : 2 * v * t * t + 2 * v * v * t;
     p->time.common = 0.5 * m * m * value + common * flop / p->nchunk;
     p->time.exposure =
-        uneven * ((v * m * m + 2 * v * rows * m + 2 * v * v * m) * flop + rows * m * value +
+        uneven * ((v * m * m + 2 * v * rows * m + 2 * v * v * m) * product + rows * m * entry +
                   o->nlambda * grid * grid * log2(grid) * TRANSFORM / n);
     p->time.start = START + p->flops[STAGE_SETUP] * flop;
     p->time.total = p->time.start + a->ntor * (p->time.tor + nt * p->time.solve) +

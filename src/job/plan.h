@@ -7,6 +7,7 @@
 #include "base/progress.h"
 #include "base/status.h"
 #include "job/device_plan.h"
+#include "operator/tlr_cmm.h"
 #include "params/params.h"
 #include "psf/psf.h"
 #include "system/atmos.h"
@@ -42,6 +43,7 @@ typedef struct {
     plan_time time;            /* expected [s] */
     const linop_kind *kind;    /* format of Cmm: where the ranks do not work in step, everything */
     device_plan device;        /* is on a device, and `memory` is the host's part */
+    tlr_prediction ranks;      /* where the factor is compressed */
 } plan;
 
 /* What the memory of a rank follows from, whatever the machine and the number of targets [bytes].
@@ -50,10 +52,19 @@ typedef struct {
     int nlayer, nexposure; /* most of any profile, of any ToR */
     size_t points;         /* of the pupil, for the residual phase */
     size_t psf, tables, target_tables, command, image;
+    tlr_prediction ranks; /* of a compressed factor, where one may be used (plan_predict) */
 } plan_sizes;
 
 /* Local. Found once for any number of plans; from counts, nothing is computed. */
 plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o);
+
+/* Local. Whether exposures in mixed precision are wanted, where a device has room. */
+bool plan_wants_mixed(const params *par);
+/* Local. Whether the parameters allow a compressed factor; what is predicted of it then (takes
+ * about a second of the CPU), else nothing; its tolerance at first (linop_accuracy). */
+bool plan_may_compress(const params *par);
+status plan_predict(const params *par, const sys *s, const atmos *a, plan_sizes *z);
+int plan_first_steps(const params *par);
 
 /* Local. What the ranks may use is in room (machine_measure, or other ranks than these). chunk > 0
  * asks for that many targets at a time. MOAO_INPUT when not even one target fits, or the parameters

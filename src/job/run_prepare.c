@@ -38,8 +38,8 @@ static status open_store(run *r, long *chunk, long *threads) {
                             .nlambda = r->u.o.nlambda,
                             .nbox = r->u.o.nbox,
                             .crop = par->output_psf == PSF_NONE ? 0 : r->u.o.crop,
-                            .mixed = par->compute_precision == PRECISION_PARAM_MIXED ||
-                                     !r->pl.kind->exact};
+                            .mixed = plan_wants_mixed(par) || !r->pl.kind->exact ||
+                                     r->pl.kind->choose != NULL};
     warn_resume(r);
     const store_how how = {r->cl->resume, r->cl->overwrite, r->cl->force};
     status st = store_open(r->dir, &what, &how, &r->st);
@@ -73,7 +73,8 @@ static status leave_devices(run *r, status st) {
 
 /* Bytes of its device that a rank may use. */
 static double device_memory(const run *r) {
-    return fmin(r->u.par.compute_gpu_memory, r->device.memory) / r->device.sharing;
+    const double mine = r->device.be == &backend_cpu ? (double)r->room.available : INFINITY;
+    return fmin(mine, fmin(r->u.par.compute_gpu_memory, r->device.memory) / r->device.sharing);
 }
 
 /* Local. The plan, for about `chunk` targets at a time. */
@@ -84,7 +85,7 @@ static status plan_for(run *r, int chunk) {
                                      device_memory(r), &r->pl);
         /* a node's devices make a factor together where they hold it, else each for itself */
         r->pl.flops[STAGE_FACTOR] *=
-            r->device.sharing > 1 || r->pl.kind == &linop_streamed ? r->c->size : r->c->nnode;
+            r->device.sharing > 1 || r->pl.kind->host != NULL ? r->c->size : r->c->nnode;
         if (st == MOAO_OK)
             st = plan_check_host(&r->pl, &r->room);
         st = comm_agree(r->c, st);
@@ -110,9 +111,11 @@ status run_prepare_plan(run *r, comm *c) {
     const size_t ncell = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
     r->room = machine_measure(c, par->compute_memory, true);
     r->sizes = plan_find_sizes(&r->u.s, &r->u.a, &r->u.o);
+    TRY(comm_agree(c, plan_predict(par, &r->u.s, &r->u.a, &r->sizes)));
     r->rep.dgemm = r->room.rate;
     TRY(device_choose(c, par, &r->device));
     TRY(comm_agree(c, precision_init(&r->u, &r->prec)));
+    TRY(comm_agree(c, compression_init(r->u.a.ntor, &r->comp)));
     if (r->device.be != NULL) {
         r->rep.backend = r->device.be->name;
         r->rep.device = r->device.text;
@@ -133,6 +136,7 @@ status run_prepare_plan(run *r, comm *c) {
     if (fact[0] != r->pl.chunk)
         TRY(make_plan(r, (int)fact[0]));
     r->prec.wanted = !r->pl.kind->exact;
+    r->comp.wanted = r->pl.kind->choose != NULL;
 done:
     return st;
 }
@@ -159,8 +163,10 @@ tor_setup run_tor_setup(run *r) {
                        .chunk = p->chunk,
                        .planned = p->device.fits,
                        .sharing = r->device.sharing,
+                       .sample = r->prec.edge,
                        .nsample = r->u.par.compute_residual_columns,
-                       .one_target = (double)(p->device.fixed + p->device.target),
+                       .tile = r->u.par.compute_tlr_tile,
+                       .one_target = (double)device_plan_bytes(&p->device, 1),
                        .say = true};
 }
 
@@ -178,11 +184,12 @@ status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_s
     if (u->kind->in_step)
         return st;
     device_plan p;
-    TRY(device_plan_choose(false, u->s, &r->u.o, nrow, r->sizes.nlayer, u->width, 0,
+    const device_wants exact = {.format = FORMAT_DENSE};
+    TRY(device_plan_choose(&exact, u->s, &r->u.o, nrow, r->sizes.nlayer, u->width, 0,
                            device_memory(r), &p));
     u->kind = p.kind;
     u->planned = p.fits;
-    u->one_target = (double)(p.fixed + p.target);
+    u->one_target = (double)device_plan_bytes(&p, 1);
 done:
     return st;
 }
@@ -196,6 +203,7 @@ status run_without_devices(run *r, status st) {
     r->rep.dgemm = r->room.rate;
     r->prec.wanted = false;
     st = make_plan(r, r->pl.chunk);
+    r->comp.wanted = r->pl.kind->choose != NULL;
 done:
     return st;
 }
@@ -233,7 +241,7 @@ status run_prepare_stages(run *r) {
     status st = ALLOC(r->dplus, (size_t)s->dm.nact * s->t, "command matrix D+");
     TRY(comm_agree(r->c, st));
     TRY(command_init(r->c, s, r->dplus));
-    verify_init(r->c, &r->u, r->dplus, &r->ver);
+    verify_init(r->c, &r->u, r->dplus, r->comp.wanted, &r->ver);
     const char *warning = machine_blas_warning();
     r->rep.flops[STAGE_SETUP] = r->pl.flops[STAGE_SETUP] / r->c->size;
     r->rep.wall[STAGE_SETUP] = report_now() - from;
@@ -259,16 +267,26 @@ void run_announce(const run *r) {
                   (double)r->pl.memory / 1e9);
     if (r->device.be != NULL)
         progress_note("%s: %s", r->device.be->name, r->device.text);
+    if (r->pl.kind == &linop_tlr)
+        progress_note("the factor of Cmm is compressed by tiles: about %.2f GB of %.2f, mean rank "
+                      "%.0f of %d",
+                      r->sizes.ranks.bytes / 1e9, r->sizes.ranks.bytes_dense / 1e9,
+                      r->sizes.ranks.mean, r->sizes.ranks.tile);
     if (r->pl.kind == &linop_streamed)
         progress_note("the factor of Cmm does not fit there: it stays in the host's memory and "
                       "passes by");
+    if (r->pl.kind == &linop_half_passing)
+        progress_note("the factor of Cmm fits there in halves only: it is made in the host's "
+                      "memory");
     if (r->prec.wanted)
-        progress_note("%s, checked on target %d of every exposure",
-                      r->pl.kind == &linop_half ? "mixed precision" : r->pl.kind->name,
-                      r->prec.edge + 1);
-    else if (r->u.par.compute_precision == PRECISION_PARAM_MIXED)
-        progress_note("compute.precision: mixed needs a GPU that holds the factor; computing in "
-                      "double precision");
+        progress_note("%s, checked on target %d of %s",
+                      r->pl.kind->levels > 0 ? "mixed precision" : r->pl.kind->name,
+                      r->prec.edge + 1,
+                      r->u.par.compute_mixed_samples > 1 ? "sampled exposures" : "every exposure");
+    else if (plan_wants_mixed(&r->u.par))
+        progress_note(
+            "compute.precision: mixed needs a GPU that holds the factor in halves; computing "
+            "in double precision");
     if (r->device.be == NULL && r->device.text[0] != '\0')
         progress_note("computing on the CPU: %s", r->device.text);
     progress_note("results in %s", r->dir);

@@ -3,6 +3,7 @@
 #define MOAO_RUN_STATE_H
 
 #include "base/machine.h"
+#include "job/compression.h"
 #include "job/device.h"
 #include "job/plan.h"
 #include "job/precision.h"
@@ -24,6 +25,7 @@ typedef struct {
     obsseq seq; /* the executor */
     precision prec;
     verify ver;
+    compression comp;
     store *st;           /* rank 0 only */
     double *dplus;       /* v x t */
     unsigned char *done; /* [nexposure][ntarget] */
@@ -48,6 +50,10 @@ void run_announce(const run *r);
 status run_prepare_stages(run *r);
 /* Collective. The executor and its memory. */
 status run_open_executor(run *r);
+
+/* Collective. The factor of reconstructor k, of profile p: where it is compressed, as exact as the
+ * parameters ask for (job/compression.h). ex: exposures, by their numbers. */
+status run_factor(run *r, int k, const profile *p, obsexposure *ex);
 
 /* Local. What computes; and what computes as that does, but exactly and one target at a time, its
  * rows (nrow, projected by proj) on all ranks that work in step. MOAO_INPUT where a device has no

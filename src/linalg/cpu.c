@@ -30,10 +30,6 @@ static status cpu_memory(int device, size_t *bytes) {
     return MOAO_OK;
 }
 
-static size_t cpu_reserve(void) {
-    return 0;
-}
-
 static status cpu_identify(int device, char name[BACKEND_IDENTITY]) {
     (void)device;
     snprintf(name, BACKEND_IDENTITY, "cpu");
@@ -127,6 +123,27 @@ static status cpu_mirror(backend_ctx *ctx, backend_type t, char uplo, int64_t n,
     return MOAO_OK;
 }
 
+#define GATHER(T)                                                                                  \
+    for (int64_t i = 0; i < m; i++) {                                                              \
+        const T x = ((const T *)a)[(rows ? rows[i] : i) + from];                                   \
+        ((T *)b)[i + j * ldb] = beta ? ((T *)b)[i + j * ldb] + x : x;                              \
+    }
+
+static status cpu_gather(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
+                         const int64_t *rows, const int64_t *cols, const void *a, int64_t lda,
+                         int beta, void *b, int64_t ldb) {
+    (void)ctx;
+#pragma omp parallel for if (m * n > 65536)
+    for (int64_t j = 0; j < n; j++) {
+        const int64_t from = (cols ? cols[j] : j) * lda;
+        if (t == BACKEND_D)
+            GATHER(double)
+        else
+            GATHER(float)
+    }
+    return MOAO_OK;
+}
+
 static size_t cpu_workspace(backend_op op, backend_type t, int64_t m, int64_t n) {
     (void)op, (void)t, (void)m, (void)n;
     return 0;
@@ -157,7 +174,7 @@ static status cpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t,
 /* What needs no check is the same in the CPU's own table and in the one that callers get. */
 #define UNCHECKED                                                                                  \
     .name = "cpu", .size = sizeof(backend), .devices = cpu_devices, .describe = cpu_describe,      \
-    .memory = cpu_memory, .reserve = cpu_reserve, .identify = cpu_identify, .open = cpu_open,      \
+    .memory = cpu_memory, .identify = cpu_identify, .open = cpu_open,      \
     .close = cpu_close, .stream = cpu_stream, .sync = cpu_sync, .wait_for = cpu_wait_for,          \
     .open_low_priority = cpu_open_low_priority, .alloc = cpu_alloc, .release = cpu_release,        \
     .alloc_host = cpu_alloc, .release_host = cpu_release, .copy = cpu_copy,                        \
@@ -167,6 +184,7 @@ static status cpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t,
 const backend backend_cpu_own = {
     UNCHECKED,
     .mirror = cpu_mirror,
+    .gather = cpu_gather,
     .gemm = cpu_gemm,
     .trsm = cpu_trsm,
     .trmm = cpu_trmm,
@@ -187,6 +205,7 @@ const backend backend_cpu_own = {
     .half = &half_cpu,
     .lowrank = &lowrank_cpu,
     .sparse = &sparse_cpu,
+    .formats = &formats_cpu,
 };
 
 #define CHECKED(op) .op = checked_##op,
@@ -198,4 +217,5 @@ const backend backend_cpu = {
     .half = &checked_half,
     .lowrank = &lowrank_checked,
     .sparse = &checked_sparse,
+    .formats = &formats_cpu,
 };

@@ -154,6 +154,18 @@ static status cpu_split(backend_ctx *ctx, backend_type t, char part, int64_t m, 
     return MOAO_OK;
 }
 
+static status cpu_join(backend_ctx *ctx, int64_t m, int64_t n, int exponent, const backend_f16 *h,
+                       int64_t ldh, const backend_f16 *r, int64_t ldr, double *y, int64_t ldy) {
+    (void)ctx;
+    const double scale = ldexp(1, -exponent);
+    const float *value = all_values();
+#pragma omp parallel for
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++)
+            y[i + j * ldy] = scale * ((double)value[h[i + j * ldh]] + value[r[i + j * ldr]]);
+    return MOAO_OK;
+}
+
 static status cpu_squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
                           int64_t lda, int64_t tile, double *out, int64_t ldo) {
     (void)ctx;
@@ -176,5 +188,6 @@ const backend_half half_cpu = {
     .cast_to_double = cpu_cast_to_double,
     .cast_to_single = cpu_cast_to_single,
     .split = cpu_split,
+    .join = cpu_join,
     .squares = cpu_squares,
 };

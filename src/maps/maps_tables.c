@@ -57,6 +57,29 @@ static void write_precision(fitsout *o, const maps_data *m) {
         fitsout_real(o, "MIXDIFF", most, "largest difference of Strehl or EE seen");
 }
 
+/* Whether factors were compressed by tiles; the worst of the reconstructors. */
+static void write_compression(fitsout *o, const maps_data *m) {
+    static const char *const name[] = {"tiles", "refined", "dense"};
+    store_compression most = {0}, c;
+    int n = 0;
+    for (int k = 0; k < m->a->ntor; k++)
+        if (store_get_compression(m->st, k, &c)) {
+            most.form = c.form > most.form ? c.form : most.form;
+            most.tolerance = fmax(most.tolerance, c.tolerance);
+            most.change = fmax(most.change, c.change);
+            most.rank = fmax(most.rank, c.rank);
+            most.bytes = fmax(most.bytes, c.bytes);
+            n++;
+        }
+    if (n == 0 || most.form < 0 || most.form > COMPRESSION_DENSE)
+        return;
+    fitsout_text(o, "FACTOR", name[most.form], "compressed factor: tiles, W refined, or all dense");
+    fitsout_real(o, "TLRTOL", most.tolerance, "[arcsec2] norm of what may be dropped of a tile");
+    fitsout_real(o, "TLRRANK", most.rank, "mean rank of a tile");
+    fitsout_real(o, "TLRBYTES", most.bytes, "[byte] of the factor");
+    fitsout_real(o, "TLRDIFF", most.change, "change of Strehl or EE by the compression, seen");
+}
+
 /* Facts of the run that the store remembers. */
 static void write_facts(fitsout *o, const maps_data *m) {
     static const struct {
@@ -70,6 +93,7 @@ static void write_facts(fitsout *o, const maps_data *m) {
             fitsout_integer(o, facts[i].key, value, facts[i].comment);
     }
     write_precision(o, m);
+    write_compression(o, m);
 }
 
 void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments) {
@@ -261,7 +285,7 @@ void maps_table_exposures(fitsout *o, const maps_data *m) {
         {"PROFTIME", "1D", "s", "start of the profile in force"},
         {"PROFILE", "64A", "", "where that profile came from"},
         {"PRECISN", "6A", "", "arithmetic: mixed or double"},
-        {"MIXDIFF", "1D", "", "Strehl or EE, mixed - double; NaN: not tried"}};
+        {"MIXDIFF", "1D", "", "Strehl or EE, mixed - double; NaN: not sampled"}};
     enum { NCOL = sizeof columns / sizeof *columns };
     fitsout_table(o, "EXPOSURES", m->nexposure, NCOL, columns);
     for (int e = 0; e < m->nexposure; e++) {

@@ -65,6 +65,16 @@ done:
     return st;
 }
 
+status matcov_distance(const profile *p, const profile *p0, double *distance) {
+    profile d = {.r0 = p->r0};
+    status st = signed_layers(p, p0, matcov_scale(p, p0), false, &d);
+    *distance = 0;
+    for (int l = 0; l < d.nlayer && st == MOAO_OK; l++)
+        *distance += fabs(d.strength[l]);
+    free_layers(&d);
+    return st;
+}
+
 /* Noise and tip-tilt constants of p - beta p0 into mc; the largest noise, of either sign. */
 static status subtract_noise(const profile *p, const profile *p0, double beta, matcov *mc,
                              double *most) {

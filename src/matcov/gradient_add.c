@@ -1,16 +1,9 @@
 /* Covariances of mean gradients from their tables. Model section 4. */
+#include "base/clones.h"
 #include "gradient.h"
 
 #include <stdint.h>
 #include <string.h>
-
-/* One version per instruction set, chosen when the program starts; others get the plain one. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__gnu_linux__) &&   \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__AVX2__)
-#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define CLONES
-#endif
 
 #define SHIFT (52 - GRADIENT_BITS)
 #define REST ((INT64_C(1) << SHIFT) - 1)

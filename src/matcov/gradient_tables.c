@@ -29,14 +29,16 @@ static matcov_class class_between(const footprint *a, const footprint *b) {
     return c;
 }
 
+static bool same_key(const gradient_key *a, const gradient_key *b) {
+    return a->kappa == b->kappa && a->la == b->la && a->lb == b->lb && a->turn == b->turn &&
+           a->kolmogorov == b->kolmogorov;
+}
+
 /* Number of the table of a key, a new one if there is none. */
 static int table_for(gradients *g, const gradient_key *k) {
-    for (int i = 0; i < g->ntable; i++) {
-        const gradient_key *o = &g->keys[i];
-        if (o->kappa == k->kappa && o->la == k->la && o->lb == k->lb && o->turn == k->turn &&
-            o->kolmogorov == k->kolmogorov)
+    for (int i = 0; i < g->ntable; i++)
+        if (same_key(&g->keys[i], k))
             return i;
-    }
     g->keys[g->ntable] = *k;
     return g->ntable++;
 }
@@ -99,8 +101,7 @@ static bool from_cache(const gradient_key *k, size_t n, double *value) {
     bool found = false;
 #pragma omp critical(gradient_cache)
     for (const made *m = cache; m != NULL && !found; m = m->next)
-        if (m->n == n && m->key.kappa == k->kappa && m->key.la == k->la && m->key.lb == k->lb &&
-            m->key.turn == k->turn && m->key.kolmogorov == k->kolmogorov) {
+        if (m->n == n && same_key(&m->key, k)) {
             memcpy(value, m->value, n * sizeof *value);
             found = true;
         }

@@ -38,6 +38,9 @@ status matcov_prepare_difference(const sys *s, const profile *p, const profile *
 double matcov_phase_bound(const sys *s, const profile *p, const profile *p0, double beta);
 /* Constant of a laser star in Cmm, K of model section 6 [arcsec^2]. */
 double matcov_tiptilt(const matcov *mc, int sensor);
+/* Local. Strength of the layers that such a difference has left, winds apart [m^(-5/3)]: 0 where p
+ * is a multiple of p0. */
+status matcov_distance(const profile *p, const profile *p0, double *distance);
 /* A beta that makes it small: the ratio of the strengths, 0 when p0 has none. */
 double matcov_scale(const profile *p, const profile *p0);
 

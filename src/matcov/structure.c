@@ -1,18 +1,11 @@
 #include "structure.h"
 
+#include "base/clones.h"
 #include "fit_formula.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* One version per instruction set, chosen when the program starts; others get the plain one. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__gnu_linux__) &&   \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__AVX2__)
-#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define CLONES
-#endif
 
 status structure_table_init(structure_table *t, int kolmogorov) {
     t->coef = NULL;

@@ -16,23 +16,23 @@ static status average(obsseq *o, int i0, int ni, const double *c, bool both, dou
 
 /* Sums of W Cpm' of every target under the reconstructor's profile, of which an operator takes a
  * share: once after a solve, in double precision. */
-static status phase_base(obsseq *o, const linop *op) {
+static status make_base(obsseq *o, linop *op) {
     tor *t = &o->t;
     engine *e = &t->e;
     phase_term *ph = &o->phase;
     const int64_t v = t->t.nlrow;
     status st = MOAO_OK;
-    if (ph->base == NULL || op->kind->share == NULL || ph->solved == t->solved)
+    if (ph->nsep == 0 || op->kind->share == NULL || ph->solved == t->solved)
         return st;
     TRY(engine_load(e, t->prof));
     for (int k = 0; k < t->ch.nmine; k++) {
         TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), false));
         for (int64_t j = 0, n; j < e->m; j += n) {
             n = engine_width(e, j, e->m);
-            TRY(phase_columns(t, ph, NULL, k, j, n));
+            TRY(phase_columns(t, ph, op, true, k, j, n));
         }
         TRY(engine_gemm(e, 'N', 'N', v, v, 1, 0.0, t->y[k], v, t->y[k], v, 0.0, t->y[k], v));
-        TRY(o->img->pairs(o->imager, t->y[k], v, phase_of(ph, t, k), v, ph->base + k * ph->nsep));
+        TRY(o->img->pairs(o->imager, t->y[k], v, phase_of(ph, t, k), v, phase_base(ph, t, k)));
     }
     ph->solved = t->solved;
 done:
@@ -50,8 +50,9 @@ static status target_sums(obsseq *o, const linop *op, int k) {
         const int64_t nsep = o->phase.nsep;
         status st = o->img->pairs(o->imager, y, t->nlrow, ct, t->nlrow, o->sum);
         if (st == MOAO_OK && op->kind->share != NULL)
-            st = engine_gemm(e, 'N', 'N', nsep, 1, 1, op->kind->share(op), o->phase.base + k * nsep,
-                             nsep, o->phase.one, 1, 1.0, o->sum, nsep);
+            st = engine_gemm(e, 'N', 'N', nsep, 1, 1, op->kind->share(op),
+                             phase_base(&o->phase, &o->t, k), nsep, o->phase.one, 1, 1.0, o->sum,
+                             nsep);
         return st;
     }
     memset(o->sum, 0, psf_sep_count(o->ps) * sizeof *o->sum);
@@ -107,11 +108,11 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     status st;
     report_phase("exposure: profile");
     TRY(engine_meet(e, STAGE_EXPOSURE, comm_fault(e->c, "exposure")));
-    TRY(phase_base(o, op));
+    TRY(make_base(o, op));
     if (!op->kind->differences || ex->mtt == NULL)
         TRY(engine_load(e, p));
     TRY(common_average(o, p, ex));
-    TRY(op->kind->load(op, p));
+    TRY(linop_load(op, p));
     st = ex->fit == NULL ? psf_rest_init(o->ps, p, &ex->fit) : MOAO_OK;
     if (st == MOAO_OK) {
         psf_fit_model_init(ex->fit, &fit);
@@ -144,7 +145,7 @@ typedef struct { /* results of this rank, by target that it owns */
 
 /* This rank's part of q and y of the probe from W and Y, when it looks at the k-th target. Waits
  * then. */
-static status look_at(obsseq *o, int k) {
+static status look_at(obsseq *o, linop *op, int k) {
     tor *t = &o->t;
     engine *e = &t->e;
     probe *p = o->look;
@@ -158,8 +159,14 @@ static status look_at(obsseq *o, int k) {
     TRY(engine_doubles(e, m > v ? m : v, "a check", &dq));
     TRY(engine_doubles(e, 1, "a check", &dy));
     TRY(engine_copy(e, dx, p->x + i * v, v));
-    TRY(engine_gemm(e, 'T', 'N', m, 1, nlrow, 1.0, t->w[k], t->ld, dx + t->t.row0, nlrow, 0.0, dq,
-                    m));
+    for (int64_t j = 0, n; j < m; j += n) {
+        const double *w;
+        int64_t ld;
+        n = tor_step(t, op) < m - j ? tor_step(t, op) : m - j;
+        TRY(tor_w_columns(t, op, k, j, n, &w, &ld));
+        TRY(engine_gemm(e, 'T', 'N', n, 1, nlrow, 1.0, w, ld, dx + t->t.row0, nlrow, 0.0, dq + j,
+                        n));
+    }
     TRY(engine_copy(e, p->q + i * m, dq, m));
     TRY(engine_gemm(e, 'N', 'N', nlrow, 1, v, 1.0, t->y[k], nlrow, dx, v, 0.0, dq, nlrow));
     TRY(engine_gemm(e, 'T', 'N', 1, 1, nlrow, 1.0, dx + t->t.row0, nlrow, dq, nlrow, 0.0, dy, 1));
@@ -173,11 +180,11 @@ done:
 }
 
 /* PSFs of the k-th target from its Y. Collective in the group. */
-static status start_psf(obsseq *o, const linop *op, int k) {
+static status start_psf(obsseq *o, linop *op, int k) {
     const team *t = &o->t.t;
     const int owner = team_owner(t, &o->t.ch, k);
     report_phase("exposure: PSF");
-    status st = look_at(o, k);
+    status st = look_at(o, op, k);
     const double from = report_now();
     if (st == MOAO_OK)
         st = target_sums(o, op, k);
@@ -234,8 +241,7 @@ done:
 
 /* --- accuracy */
 
-/* Largest difference of a Strehl ratio or ensquared energy between two lists of results. */
-static double difference(const result_block *b, const double *x, const double *y) {
+double obsseq_difference(const result_block *b, const double *x, const double *y) {
     double most = 0;
     for (int l = 0; l < b->nlambda; l++)
         for (int i = 0; i < 3 + b->nbox; i++, x++, y++)
@@ -244,10 +250,42 @@ static double difference(const result_block *b, const double *x, const double *y
     return most;
 }
 
+/* Targets k0 .. k1 of this rank with the reference; one by one where each needs a W of its own. */
+static status expose_exactly(obsseq *o, const profile *p, obsexposure *ex, int k0, int k1,
+                             results *r) {
+    linop *op = o->t.op->reference != NULL ? o->t.op->reference : o->t.op;
+    status st = MOAO_OK;
+    if (op->kind->sharpen == NULL) {
+        TRY(prepare(o, op, p, ex));
+        return expose_targets(o, op, ex, k0, k1, r);
+    }
+    for (int k = k0; k < k1; k++) {
+        TRY(op->kind->sharpen(op, o->t.ch.mine + k, tor_direction(&o->t, k)));
+        TRY(prepare(o, op, p, ex));
+        TRY(expose_targets(o, op, ex, k, k + 1, r));
+    }
+done:
+    return st;
+}
+
+/* Collective. Results differ by `excess` times what is allowed. *again: the operator is more exact
+ * now. */
+static status tighten(obsseq *o, double excess, bool fresh, bool *again) {
+    linop *op = o->t.op;
+    double residual;
+    *again = false;
+    if (fresh && op->level + 1 < op->kind->levels) {
+        op->level++;
+        *again = true;
+        return tor_solve(&o->t, o->t.ch.first, o->t.ch.count, &residual);
+    }
+    return op->kind->tighten != NULL ? op->kind->tighten(op, excess, again) : MOAO_OK;
+}
+
 /* This rank's targets with an operator that is not exact; the sampled one, if it is here, with its
  * reference after that. */
-static status try_approximate(obsseq *o, const profile *p, obsexposure *ex, const result_block *b,
-                              double *gap, results *r) {
+static status try_approximate(obsseq *o, const profile *p, obsexposure *ex, bool sample,
+                              const result_block *b, double *gap, results *r) {
     linop *op = o->t.op;
     const int k = o->edge - o->t.ch.mine;
     double *before = NULL;
@@ -255,14 +293,13 @@ static status try_approximate(obsseq *o, const profile *p, obsexposure *ex, cons
     *gap = -1;
     TRY(prepare(o, op, p, ex));
     TRY(expose_targets(o, op, ex, 0, o->t.ch.nmine, r));
-    if (k < 0 || k >= o->t.ch.nmine)
+    if (!sample || k < 0 || k >= o->t.ch.nmine)
         goto done;
     const double *mine = r->scalars + (size_t)k * r->ns;
     TRY(ALLOC(before, r->ns, "results of a target"));
     memcpy(before, mine, r->ns * sizeof *before);
-    TRY(prepare(o, op->reference, p, ex));
-    TRY(expose_targets(o, op->reference, ex, k, k + 1, r));
-    *gap = difference(b, mine, before);
+    TRY(expose_exactly(o, p, ex, k, k + 1, r));
+    *gap = obsseq_difference(b, mine, before);
 done:
     free(before);
     return st;
@@ -271,23 +308,21 @@ done:
 /* Collective. With an operator that is not exact as far as that holds, tighter where it can be. */
 static status expose_all(obsseq *o, const profile *p, obsexposure *ex, obsseq_accuracy *how,
                          const result_block *b, results *r) {
-    linop *op = o->t.op, *exact = op->reference != NULL ? op->reference : op;
     status st = MOAO_OK;
     how->difference = NAN;
     for (bool again = how->approximate; again;) {
         double gap; /* -1: no sample */
         again = false;
-        TRY(engine_agree(&o->t.e, STAGE_EXPOSURE, try_approximate(o, p, ex, b, &gap, r)));
+        TRY(engine_agree(&o->t.e, STAGE_EXPOSURE,
+                         try_approximate(o, p, ex, how->sample, b, &gap, r)));
         MPI_Allreduce(MPI_IN_PLACE, &gap, 1, MPI_DOUBLE, MPI_MAX, o->t.e.c->mpi);
         how->difference = gap >= 0 ? gap : NAN;
         how->approximate = gap <= o->tolerance;
-        if (!how->approximate && op->kind->tighten != NULL)
-            TRY(op->kind->tighten(op, gap / o->tolerance, &again));
+        if (!how->approximate)
+            TRY(tighten(o, gap / o->tolerance, how->fresh, &again));
     }
-    if (!how->approximate) {
-        TRY(prepare(o, exact, p, ex));
-        st = expose_targets(o, exact, ex, 0, o->t.ch.nmine, r);
-    }
+    if (!how->approximate)
+        st = expose_exactly(o, p, ex, 0, o->t.ch.nmine, r);
 done:
     if (st != MOAO_OK)
         o->t.e.be->sync(o->t.e.ctx); /* nothing may write to the host's arrays any more */

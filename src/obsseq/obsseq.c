@@ -32,13 +32,14 @@ done:
 }
 
 status obsseq_open(const obsseq_setup *u, obsseq *o, int *chunk) {
+    tor_setup of = u->tor;
     status st;
     *o = (obsseq){.ps = u->ps, .edge = u->edge, .tolerance = u->tolerance};
     TRY(tor_open(&u->tor, &o->t));
     o->t.e.phase = psf_is_phase(u->ps);
     TRY(comm_agree(u->tor.c, take_imager(o)));
-    TRY(tor_take(&o->t, &u->tor, chunk));
-    TRY(comm_agree(u->tor.c, phase_open(&o->t, u->ps, &o->phase)));
+    TRY(comm_agree(u->tor.c, phase_open(&o->t, u->ps, &o->phase, &of.beside)));
+    TRY(tor_take(&o->t, &of, chunk));
 done:
     if (st != MOAO_OK)
         obsseq_close(o);

@@ -46,6 +46,8 @@ void obsseq_close(obsseq *o);
 
 typedef struct {       /* how an exposure of a chunk is computed, where the operator is not exact */
     bool approximate;  /* in: try it; out: results are of it */
+    bool sample;       /* in: with the sampled target by the reference, if the chunk has it */
+    bool fresh;        /* in: nothing is kept of this reconstructor: W may become more exact */
     double difference; /* out: largest difference of a Strehl ratio or ensquared energy between it
                           and its reference; NAN: the chunk has no sampled target */
 } obsseq_accuracy;
@@ -54,12 +56,17 @@ typedef struct {       /* how an exposure of a chunk is computed, where the oper
  * (owned by the caller) is filled, in the order of the targets; for the targets of `look` (may be
  * NULL) q and y of the probe, 0 where another rank has them.
  *
- * Where the operator is not exact and how->approximate, the target `edge`, if it is among them, is
- * computed with the reference too, which is its result; where the difference exceeds the tolerance,
- * the operator is tightened and the exposure made again, or, where it cannot be, all targets
- * are computed with the reference. The same on every rank. */
+ * Where the operator is not exact and how->approximate and how->sample, the target `edge`, if it is
+ * among them, is computed with the reference too, which is its result; where the difference exceeds
+ * the tolerance, the operator is tightened and the exposure made again (with W too, where
+ * how->fresh allows), or, where it cannot be, all targets are computed with the reference. The same
+ * on every rank. */
 status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accuracy *how,
                      probe *look, result_block *block);
+
+/* Local. Largest difference of a Strehl ratio or ensquared energy between two targets' results, as
+ * a block of that shape has them; INFINITY where one is not a number. */
+double obsseq_difference(const result_block *b, const double *x, const double *y);
 
 /* Collective. probe_forms under a profile; shifted: Ctm of the exposure. */
 status obsseq_forms(obsseq *o, const profile *p, bool shifted, const probe *look, double *a,

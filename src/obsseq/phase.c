@@ -12,24 +12,28 @@ size_t phase_share_bytes(const sys *s, const psf_opts *o) {
     return psf_sep_count_of(s, o) * sizeof(double);
 }
 
-status phase_open(tor *t, const psf *ps, phase_term *ph) {
+status phase_open(tor *t, const psf *ps, phase_term *ph, int64_t *beside) {
     engine *e = &t->e;
+    const linop_kind *kind = t->op->kind;
     const double *x, *y;
     status st = MOAO_OK;
     *ph = (phase_term){.n = (int64_t)psf_points(ps, &x, &y)};
+    *beside = 0;
     if (ph->n == 0)
         goto done;
-    ph->count = t->op->kind->together ? t->nw : 1;
     TRY(engine_doubles(e, ph->n, "points of the pupil", &ph->x));
     TRY(engine_doubles(e, ph->n, "points of the pupil", &ph->y));
     TRY(engine_doubles(e, ph->n * e->width, "covariances of phase and slopes", &ph->cpm));
-    TRY(engine_doubles(e, ph->n * t->t.nlrow * ph->count, "W Cpm' of a target", &ph->room));
+    if (kind->together)
+        *beside = engine_aligned(ph->n * t->t.nlrow);
+    else
+        TRY(engine_doubles(e, ph->n * t->t.nlrow, "W Cpm' of a target", &ph->room));
     TRY(engine_copy(e, ph->x, x, ph->n));
     TRY(engine_copy(e, ph->y, y, ph->n));
-    if (t->op->kind->share != NULL) {
+    if (kind->share != NULL) {
         const double one = 1;
         ph->nsep = (int64_t)psf_sep_count(ps);
-        TRY(engine_doubles(e, ph->nsep * t->nw, "sums of a share of W Cpm'", &ph->base));
+        *beside += ph->nsep;
         TRY(engine_doubles(e, 1, "a number", &ph->one));
         TRY(engine_copy(e, ph->one, &one, 1));
     }
@@ -44,24 +48,26 @@ void phase_close(tor *t, phase_term *ph) {
     e->be->release(e->ctx, ph->y);
     e->be->release(e->ctx, ph->cpm);
     e->be->release(e->ctx, ph->room);
-    e->be->release(e->ctx, ph->base);
     e->be->release(e->ctx, ph->one);
     *ph = (phase_term){0};
 }
 
 status phase_end(tor *t, const phase_term *ph, linop *op, int k) {
-    const wrows w = {k, t->t.nlrow, t->ld, t->w[k]};
+    const wrows w = tor_w(t, op, k);
     return op->kind->phase_end != NULL ? op->kind->phase_end(op, &w, ph->n, phase_of(ph, t, k))
                                        : MOAO_OK;
 }
 
-status phase_columns(tor *t, const phase_term *ph, linop *op, int k, int64_t j, int64_t n) {
+status phase_columns(tor *t, const phase_term *ph, linop *op, bool whole, int k, int64_t j,
+                     int64_t n) {
     engine *e = &t->e;
     const int64_t nlrow = t->t.nlrow, np = ph->n;
+    const double *here;
+    int64_t ld;
     int first, some;
     report_phase("exposure: W Cpm'");
-    if (op != NULL && op->kind->phase != NULL) {
-        const wrows w = {k, nlrow, t->ld, t->w[k]};
+    if (!whole && op->kind->phase != NULL) {
+        const wrows w = tor_w(t, op, k);
         e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(nlrow * n) * (double)np;
         return op->kind->phase(op, tor_target(t, k), &w, np, ph->x, ph->y, j, n);
     }
@@ -73,7 +79,10 @@ status phase_columns(tor *t, const phase_term *ph, linop *op, int k, int64_t j, 
         return st;
     TIMED_WAIT(e->rep, STAGE_EXPOSURE, team_gather(&t->t, (size_t)np, (size_t)n, ph->cpm));
     e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(nlrow * n) * (double)np;
-    return nlrow == 0 ? MOAO_OK
-                      : engine_gemm(e, 'N', 'T', nlrow, np, n, 1.0, t->w[k] + j * t->ld, t->ld,
-                                    ph->cpm, np, j > 0, phase_of(ph, t, k), nlrow);
+    if (nlrow == 0)
+        return st;
+    st = tor_w_columns(t, op, k, j, n, &here, &ld);
+    return st != MOAO_OK ? st
+                         : engine_gemm(e, 'N', 'T', nlrow, np, n, 1.0, here, ld, ph->cpm, np, j > 0,
+                                       phase_of(ph, t, k), nlrow);
 }

@@ -10,12 +10,10 @@ typedef struct {
     int64_t n;     /* points; 0: commands are averaged, and nothing here is needed */
     double *x, *y; /* on the device [m] */
     double *cpm;   /* n x width */
-    double *room;  /* W Cpm' of the targets of a pass, nlrow x n each */
-    int count;     /* how many there is room for */
-    double *base; /* where an operator leaves a share of Cpm out: sums of it by target, nsep each */
-    double *one;  /* the number 1, on the device */
-    int64_t nsep;
-    long solved; /* of which solves (tor) */
+    double *room;  /* W Cpm' of a target (nlrow x n); NULL: it is kept of every target */
+    double *one;   /* where an operator leaves a share of Cpm out: the number 1, on the device */
+    int64_t nsep;  /* sums of that share, kept of every target; 0: none */
+    long solved;   /* of which solves (tor) */
 } phase_term;
 
 /* Bytes of the device: whatever the number of targets, and of each target that passes. Local. */
@@ -24,20 +22,26 @@ size_t phase_target_bytes(size_t points, size_t rows);
 /* What an operator with `share` takes more of each target. */
 size_t phase_share_bytes(const sys *s, const psf_opts *o);
 
-/* Local. After tor_take; close: fine on {0}. */
-status phase_open(tor *t, const psf *ps, phase_term *ph);
+/* Local. Before tor_take. *beside: doubles to be kept of each target (tor_setup); close: fine on
+ * {0}. */
+status phase_open(tor *t, const psf *ps, phase_term *ph, int64_t *beside);
 void phase_close(tor *t, phase_term *ph);
 
 /* W Cpm' of the k-th target, nlrow x n. */
 static inline double *phase_of(const phase_term *ph, const tor *t, int k) {
-    return ph->room + (ph->count > 1 ? k : 0) * ph->n * t->t.nlrow;
+    return ph->room != NULL ? ph->room : t->beside[k];
+}
+/* Sums of the share of the k-th target, nsep. */
+static inline double *phase_base(const phase_term *ph, const tor *t, int k) {
+    return t->beside[k] + (ph->room != NULL ? 0 : engine_aligned(ph->n * t->t.nlrow));
 }
 
 /* Of the k-th target, from its operator; local. */
 status phase_end(tor *t, const phase_term *ph, linop *op, int k);
 
 /* Collective in the group. W Cpm' of the k-th target (W = 0 there at j = 0) += W(:, j:j+n) Cpm(:,
- * j:j+n)', the target aimed. */
-status phase_columns(tor *t, const phase_term *ph, linop *op, int k, int64_t j, int64_t n);
+ * j:j+n)', the target aimed, as the operator makes it; whole: in double precision. */
+status phase_columns(tor *t, const phase_term *ph, linop *op, bool whole, int k, int64_t j,
+                     int64_t n);
 
 #endif

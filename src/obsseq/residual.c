@@ -6,12 +6,12 @@ static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t
                          double *z, int64_t ldz) {
     engine *e = &t->e;
     const int64_t nlrow = t->t.nlrow;
-    const wrows w = {.slot = k, .rows = nlrow, .ld = t->ld, .w = t->w[k]};
+    const wrows w = tor_w(t, op, k);
     const double *here = w.w + j * w.ld;
     status st;
     report_phase("exposure: D+ Ctm");
     if (ph != NULL && ph->n > 0)
-        TRY(phase_columns(t, ph, op, k, j, n));
+        TRY(phase_columns(t, ph, op, false, k, j, n));
     else
         TRY(op->kind->project != NULL ? op->kind->project(op, tor_target(t, k), j, n)
                                       : tor_project(t, tor_target(t, k), t->t.row0, nlrow, j, n,
@@ -38,7 +38,7 @@ static status one_panel(tor *t, const phase_term *ph, linop *op, int k0, int cou
     if (op->kind->panel != NULL)
         TRY(op->kind->panel(op, j, n));
     for (int k = k0, some; k < k0 + count; k += some) {
-        const wrows w = tor_rows(t, k, &some);
+        const wrows w = tor_rows(t, op, k, &some);
         report_phase("exposure: W T");
         TRY(op->kind->columns(op, &w, j, n, t->z, w.rows > 0 ? w.rows : 1));
         for (int i = 0; i < some; i++)
@@ -54,9 +54,10 @@ status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int count)
     status st = MOAO_OK;
     report_phase("exposure: next target");
     for (int k = k0; k < k0 + count && st == MOAO_OK; k++) {
+        const wrows w = tor_w(t, op, k);
         st = e->mat->aim(tor_target(t, k), tor_direction(t, k), true);
         if (st == MOAO_OK && kind->begin != NULL)
-            st = kind->begin(op, &(wrows){k, t->t.nlrow, t->ld, t->w[k]}, t->own[k]);
+            st = kind->begin(op, &w, t->own[k]);
     }
     TRY(engine_meet(e, STAGE_EXPOSURE, st));
     for (int64_t j = 0, n; (count > 0 || e->in_step) && j < e->m; j += n) {
@@ -65,8 +66,10 @@ status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int count)
         if (kind->together)
             engine_progress(e);
     }
-    for (int k = k0; k < k0 + count && kind->end != NULL; k++)
-        TRY(kind->end(op, &(wrows){k, t->t.nlrow, t->ld, t->w[k]}, t->own[k], t->y[k]));
+    for (int k = k0; k < k0 + count && kind->end != NULL; k++) {
+        const wrows w = tor_w(t, op, k);
+        TRY(kind->end(op, &w, t->own[k], t->y[k]));
+    }
     for (int k = k0; k < k0 + count && ph != NULL && ph->n > 0; k++)
         TRY(phase_end(t, ph, op, k));
 done:

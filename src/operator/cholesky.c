@@ -76,6 +76,23 @@ void cholesky_widths(cholesky *f, int64_t panel) {
     f->block = width;
 }
 
+#define MESSAGE ((size_t)128 << 20) /* bytes that travel at a time */
+
+status cholesky_join(cholesky *f, bool apart, bool say) {
+    const engine *e = f->e;
+    const size_t column = (size_t)e->m * sizeof(double);
+    const size_t all = column * (size_t)f->strip;
+    const size_t room = column > MESSAGE ? column : all < MESSAGE ? all : MESSAGE;
+    status st = group_open(e->c, e->be, e->ctx, apart, room, f->group);
+    if (st != MOAO_OK || !say || e->c->rank != 0 || e->c->size == 1)
+        return st;
+    if (f->group->size > 1)
+        progress_note("the %d devices of a node make each factor together", f->group->size);
+    else if (f->group->why[0] != '\0')
+        progress_note("each rank makes the factors for itself: %s", f->group->why);
+    return st;
+}
+
 /* Columns of the strip at j. */
 static int64_t strip_width(const cholesky *f, int64_t j) {
     return f->e->m - j < f->strip ? f->e->m - j : f->strip;

@@ -28,6 +28,10 @@ typedef struct { /* m x m numbers whose lower triangle becomes the factor, on ev
     int *info;     /* [strips] on the device */
 } cholesky;
 
+/* Collective. The devices of the node that make a factor together, after cholesky_widths; apart: no
+ * device serves two ranks; say: a line tells how. */
+status cholesky_join(cholesky *f, bool apart, bool say);
+
 /* Local. The widths that suit an order, and bytes of the engine's work that follow. */
 void cholesky_widths(cholesky *f, int64_t panel);
 int64_t cholesky_strips(const cholesky *f);

@@ -7,8 +7,6 @@
 
 #include <stdlib.h>
 
-#define MESSAGE ((size_t)128 << 20) /* bytes that travel at a time */
-
 typedef struct {
     linop base;
     device_group group; /* whose members make a factor together */
@@ -44,22 +42,6 @@ done:
     return st;
 }
 
-/* Collective. The devices of the node that make a factor together. */
-static status take_group(dense *o, const linop_setup *u) {
-    const comm *c = o->base.e->c;
-    const size_t column = (size_t)o->base.e->m * sizeof(double);
-    const size_t all = column * (size_t)o->f.strip;
-    const size_t room = column > MESSAGE ? column : all < MESSAGE ? all : MESSAGE;
-    status st = group_open(c, o->base.e->be, o->base.e->ctx, u->sharing == 1, room, &o->group);
-    if (st != MOAO_OK || !u->say || c->rank != 0 || c->size == 1)
-        return st;
-    if (o->group.size > 1)
-        progress_note("the %d devices of a node make each factor together", o->group.size);
-    else if (o->group.why[0] != '\0')
-        progress_note("each rank makes the factors for itself: %s", o->group.why);
-    return st;
-}
-
 static void dense_close(linop *base) {
     dense *o = (dense *)base;
     if (o == NULL)
@@ -82,7 +64,7 @@ static status dense_open(engine *e, const linop_setup *u, linop **out) {
         st = take_memory(o, u);
     }
     TRY(comm_agree(e->c, st));
-    TRY(take_group(o, u));
+    TRY(cholesky_join(&o->f, u->sharing == 1, u->say));
 done:
     if (st != MOAO_OK) {
         dense_close(&o->base);

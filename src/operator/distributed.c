@@ -111,12 +111,6 @@ static status distributed_solve(linop *base, int n, const wrows *w, double *cons
     return st;
 }
 
-static status distributed_load(linop *base, const profile *p) {
-    (void)base;
-    (void)p;
-    return MOAO_OK;
-}
-
 /* Columns j .. j + n of T, from row j on, on every rank. */
 static status distributed_panel(linop *base, int64_t j, int64_t n) {
     distributed *o = (distributed *)base;
@@ -144,22 +138,10 @@ static status distributed_panel(linop *base, int64_t j, int64_t n) {
     return engine_flip(e, "flip-t", o->panel + rows / 2);
 }
 
-/* The panel's triangle on the diagonal, then what lies below it. */
 static status distributed_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z,
                                   int64_t ldz) {
     const distributed *o = (const distributed *)base;
-    engine *e = base->e;
-    const int64_t below = e->m - j - n, d = sizeof(double);
-    const double one = 1, *here = w->w + j * w->ld;
-    status st;
-    TRY(e->be->copy(e->ctx, z, ldz * d, here, w->ld * d, w->rows * d, n));
-    TRY(e->be->trmm(e->ctx, BACKEND_D, 'R', 'L', 'N', 'N', w->rows, n, &one, o->panel, o->ldt, z,
-                    ldz, e->work, e->lwork));
-    if (below > 0)
-        TRY(engine_gemm(e, 'N', 'N', w->rows, n, below, 1.0, here + n * w->ld, w->ld, o->panel + n,
-                        o->ldt, 1.0, z, ldz));
-done:
-    return st;
+    return panel_product(base->e, w, j, n, o->panel, o->ldt, z, ldz);
 }
 
 const linop_kind linop_distributed = {
@@ -173,7 +155,6 @@ const linop_kind linop_distributed = {
     .close = distributed_close,
     .factor = distributed_factor,
     .solve = distributed_solve,
-    .load = distributed_load,
     .panel = distributed_panel,
     .columns = distributed_columns,
 };

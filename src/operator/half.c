@@ -1,86 +1,128 @@
-/* Exposures in mixed precision, by differences. With W Cmm0 = B0 = D+ Ctm0, dT the lower triangle
- * (diagonal halved) of the difference dC = Cmm - beta Cmm0 without tip-tilt constants, K and K0
- * those constants, and any beta, Y = (W dT + 1/2 W (K - beta K0) - D+ (Ctm - beta Ctm0)) W' -
- * beta/2 B0 W' is what the dense operator's products make, but for an antisymmetric part. The
- * differences are small, so their products may be of low precision: they are products of halves on
- * tensor cores, and the entries come in single precision. The two other terms, B0 W' and those of
- * rank one in W K W', are made of double precision with the reconstructor. Model section 6. */
-#include "operator/half.h"
-
-#include "operator/operator.h"
+/* The operator `half`: its memory and its table. */
+#include "half_internal.h"
+#include "operator/streamed.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define HALF_TOP 32768.0 /* no half made here is larger */
+#define SAMPLE 256             /* rows of the right-hand side by which tiles are chosen */
+#define WORK ((size_t)1 << 29) /* of triangular solves with them [bytes], about */
 
-typedef struct {
-    linop base;
-    linop *exact; /* the dense operator: factor, solve, and the reference */
-    const profile *tor;
-    int64_t v;
-    int nk; /* constants: laser stars times axes */
-    void *room;
-    backend_f16 *dt; /* room: dT, panel by panel: the block on the diagonal, then what is below,
-                        transposed */
-    double *b0;      /* the same room, at the solve: D+ Ctm0 of a target, v x m */
-    backend_f16 *w;  /* v x m: W of the target in hand */
-    backend_f16 *dplus, *ctm, *z; /* v x t, t x width, v x width */
-    float *wide;                  /* width x m, t x width: covariances on their way to halves */
-    float *diag;                  /* width x width: a block of dT on the diagonal, 0 above it */
-    float *sum, *y;               /* v x width, v x v */
-    backend_f16 *cpm;             /* points x width */
-    float *ct;                    /* v x points */
-    int ep;                       /* exponent of Cpm - beta Cpm0 */
-    double *axes;                 /* m x nk: 1 where a measurement is of that laser star and axis */
-    double *kd;                   /* v x nk: W K times `constants` */
-    double *constants;            /* nk x nk, diagonal: halves of K - beta K0 */
-    double *largest;
-    int *ew, ed, et, ec, es, ez; /* exponents: W [targets], D+, dT, Ctm - beta Ctm0, W dT, z */
-    double beta;
-    double *host; /* pinned: constants, largest; the former are 0 beside their diagonal */
-} half;
-
-/* Of a target, in its own memory: B0 W' (v x v), then W times `axes` (v x nk). */
-static int64_t half_own(const linop *base) {
-    const half *x = (const half *)base;
-    return engine_aligned(x->v * x->v) + x->v * x->nk;
+static int64_t max_of(int64_t a, int64_t b) {
+    return a > b ? a : b;
 }
 
-static double *axes_of(const half *x, double *own) {
-    return own + engine_aligned(x->v * x->v);
-}
-
-/* --- memory */
-
-int half_constants(const sys *s) {
+static int constants(const sys *s) {
     int n = 0;
     for (int w = 0; w < s->nsensor; w++)
         n += s->sensors[w].lgs ? 2 : 0;
     return n;
 }
 
-size_t half_differences(size_t m, size_t rows, size_t width) {
-    const size_t halves = (m * (m + width) / 2 + width * width) * sizeof(backend_f16);
-    const size_t doubles = rows * m * sizeof(double);
-    return halves > doubles ? halves : doubles;
+int64_t half_place(int64_t m) {
+    const half_factor_options o = half_factor_defaults(m, 1, 0);
+    return engine_aligned((int64_t)(half_factor_bytes(m, &o) / sizeof(double)) + 1);
+}
+
+/* Doubles of dT in halves. */
+static int64_t differences(int64_t m, int64_t width) {
+    return (m * (m + width) / 2 + width * width) / 4 + 1;
+}
+
+int64_t half_area(int64_t m, int64_t t, int64_t v, int64_t width) {
+    const int64_t solve = 2 * engine_aligned(v * m / 2 + 1) + 2 * engine_aligned(v * width) +
+                          engine_aligned(m * width) + engine_aligned(t * width);
+    return engine_aligned(max_of(differences(m, width), solve));
+}
+
+static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
+    const size_t m = c->s->m, t = c->s->t, v = (size_t)c->rows, w = c->width,
+                 np = (size_t)c->points;
+    const size_t h = sizeof(backend_f16), f = sizeof(float), d = sizeof(double);
+    const size_t nk = (size_t)constants(c->s);
+    const int64_t area = half_area((int64_t)m, (int64_t)t, c->rows, (int64_t)w);
+    const int64_t place = half_place((int64_t)m);
+    const half_factor_options o = half_factor_defaults((int64_t)m, c->rows, 0);
+    const size_t n = v < SAMPLE ? v : SAMPLE, tile = (size_t)o.tile;
+    const size_t sampling = (3 * n * m + n * (v + t) + t * w + m * (size_t)o.panel) * d + WORK;
+    const size_t longest = m > np ? (m > t ? m : t) : np > t ? np : t;
+    linop_add(b, "factor of Cmm0 in halves, and inverses", (size_t)place * d + 2 * m * tile * h);
+    linop_add(b, "difference of two T; before it, making of W", (size_t)area * d);
+    linop_add(b, "W of the sampled target in double precision", v * m * d);
+    linop_add(b, "D+ in halves, panels",
+              2 * v * t * h + (longest + w + v) * w * f + (2 * t + v) * w * h + 2 * v * tile * h);
+    if (np > 0)
+        linop_add(b, "halves of the phase on the pupil", np * (w * h + v * f));
+    linop_add(b, "residual covariances of a target, and tip-tilt",
+              v * v * (d + f) + (m + v + nk) * nk * d);
+    linop_add(b, "tables of covariances of the sampled target",
+              matcov_target_bytes(c->s, c->nlayer));
+    b->per_target = "W of a target in halves, D+ Ctm0 W'";
+    b->target = 2 * v * m * h + (v * v + v * nk) * d;
+    b->least = sampling;
+    if (passing) {
+        linop_add(b, "pieces of the factor", 2 * m * w * d);
+        const size_t panels = 2 * w * m * d; /* the least that it is made by */
+        b->least = panels > sampling ? panels : sampling;
+    } else if (m * m * d + sampling > (size_t)(place + area) * d)
+        b->least = m * m * d + sampling - (size_t)(place + area) * d;
+    else
+        b->least = 0;
 }
 
 static void bytes(const linop_case *c, linop_bytes *b) {
-    const size_t m = c->s->m, t = c->s->t, v = (size_t)c->rows, w = c->width;
-    const size_t h = sizeof(backend_f16), f = sizeof(float), d = sizeof(double);
-    const size_t nk = (size_t)half_constants(c->s);
-    linop_dense.bytes(c, b);
-    linop_add(b, "mixed: difference of two T", half_differences(m, v, w));
-    linop_add(b, "mixed: W and D+ in halves", v * (m + t) * h);
-    linop_add(b, "mixed: panels", (m + w + v) * w * f + (t + v) * w * h);
-    if (c->points > 0)
-        linop_add(b, "mixed: phase on the pupil",
-                  (size_t)c->points * (w * h + v * f + ((size_t)c->points > m ? w * f : 0)));
-    linop_add(b, "mixed: residual covariance and tip-tilt", v * v * f + (m + v + nk) * nk * d);
-    b->per_target = "W of a target, D+ Ctm0 W'";
-    b->target += (v * v + v * nk) * d;
+    bytes_of(c, false, b);
+}
+
+static void bytes_passing(const linop_case *c, linop_bytes *b) {
+    bytes_of(c, true, b);
+}
+
+static size_t host_bytes(size_t m, size_t v, size_t width, int targets) {
+    return linop_streamed.host(m, v, width, half_passing_targets(targets));
+}
+
+static int64_t half_own(const linop *base) {
+    const half *x = (const half *)base;
+    return engine_aligned(x->v * x->v) + x->v * x->nk;
+}
+
+static int64_t half_store(const linop *base) {
+    return 2 * half_w_size((const half *)base) / 4;
+}
+
+static int64_t half_ground(const linop *base) {
+    const engine *e = base->e;
+    return half_place(e->m) + half_area(e->m, e->t, ((const half *)base)->v, e->width);
+}
+
+static int64_t half_room(const linop *base, int n) {
+    const half *x = (const half *)base;
+    const int64_t sampling = half_sampling(x), m = base->e->m;
+    if (x->passing == NULL)
+        return max_of(half_ground(base), engine_aligned(m * m) + sampling);
+    return half_ground(base) +
+           max_of(sampling, linop_streamed.room(x->passing, half_passing_targets(n)));
+}
+
+static status half_lend(linop *base, int n, double *room) {
+    half *x = (half *)base;
+    const engine *e = base->e;
+    const int64_t v = x->v, m = e->m, w = e->width;
+    double *area = room + half_place(m);
+    x->room = room;
+    x->made.a = room;
+    x->dt = (backend_f16 *)(void *)area;
+    x->b32 = (float *)(void *)area, area += engine_aligned(v * m / 2 + 1);
+    x->b0 = (float *)(void *)area, area += engine_aligned(v * m / 2 + 1);
+    for (int k = 0; k < 2; k++)
+        x->some[k] = area, area += engine_aligned(v * w);
+    x->columns = area, area += engine_aligned(m * w);
+    x->ctm64 = area;
+    return x->passing == NULL
+               ? MOAO_OK
+               : linop_streamed.lend(x->passing, half_passing_targets(n), room + half_ground(base));
 }
 
 static status take(half *x, size_t count, size_t size, const char *what, void *p) {
@@ -92,15 +134,15 @@ static status take_arrays(half *x, const linop_setup *u) {
     const size_t m = (size_t)e->m, t = (size_t)e->t, v = (size_t)x->v, w = (size_t)e->width;
     const size_t h = sizeof(backend_f16), f = sizeof(float), d = sizeof(double);
     const size_t nk = (size_t)x->nk, np = (size_t)u->size.points;
+    const size_t longest = m > np ? (m > t ? m : t) : np > t ? np : t;
     status st;
-    TRY(take(x, half_differences(m, v, w), 1, "the difference of two T", &x->room));
-    x->dt = x->room;
-    x->b0 = x->room;
-    TRY(take(x, v * m, h, "halves of W", &x->w));
-    TRY(take(x, v * t, h, "halves of D+", &x->dplus));
-    TRY(take(x, t * w, h, "halves of Ctm", &x->ctm));
+    for (int k = 0; k < 2; k++) {
+        TRY(take(x, v * t, h, "halves of D+", &x->dplus[k]));
+        TRY(take(x, t * w, h, "halves of Ctm", &x->ctm[k]));
+    }
+    TRY(take(x, v * m, d, "W of the sampled target", &x->exact.w));
     TRY(take(x, v * w, h, "halves of W T", &x->z));
-    TRY(take(x, w * (m > np ? m : np), f, "a panel of covariances", &x->wide));
+    TRY(take(x, w * longest, f, "a panel of covariances", &x->wide));
     TRY(take(x, np * w, h, "halves of Cpm", &x->cpm));
     TRY(take(x, v * np, f, "W Cpm'", &x->ct));
     TRY(take(x, w * w, f, "a block of covariances", &x->diag));
@@ -109,10 +151,10 @@ static status take_arrays(half *x, const linop_setup *u) {
     TRY(take(x, m * nk, d, "tip-tilt constants", &x->axes));
     TRY(take(x, v * nk, d, "tip-tilt constants", &x->kd));
     TRY(take(x, nk * nk, d, "tip-tilt constants", &x->constants));
-    TRY(take(x, 1, d, "a number", &x->largest));
-    TRY(e->be->alloc_host(e->ctx, (nk * nk + 1) * d, (void **)&x->host));
-    memset(x->host, 0, (nk * nk + 1) * d);
-    TRY(ALLOC(x->ew, (size_t)u->most, "targets of a device"));
+    TRY(take(x, HALF_NUMBERS, d, "numbers", &x->numbers));
+    TRY(e->be->alloc_host(e->ctx, (nk * nk + HALF_NUMBERS) * d, (void **)&x->host));
+    memset(x->host, 0, (nk * nk + HALF_NUMBERS) * d);
+    st = e->mat->open_target(e->cov, &x->target);
 done:
     return st;
 }
@@ -136,15 +178,21 @@ done:
     return st;
 }
 
-/* Exponent for a matrix of doubles on the device. Waits. */
-static status find_exponent(half *x, int64_t m, int64_t n, const double *a, int *exponent) {
+/* What the factor is made by, and in. */
+static status take_factor(half *x, const linop_setup *u) {
     engine *e = x->base.e;
-    double *most = x->host + x->nk * x->nk;
+    const half_factor_options o = half_factor_defaults(e->m, x->v, 0);
     status st;
-    TRY(e->be->half->max_abs(e->ctx, BACKEND_D, m, n, a, m, x->largest));
-    TRY(engine_copy(e, most, x->largest, 1));
-    TRY(engine_sync(e));
-    *exponent = backend_half_exponent(*most);
+    TRY(half_factor_open(e->be, e->ctx, e->m, &o, &x->l));
+    x->lwork = half_factor_solve_work(x->l);
+    TRY(take(x, x->lwork, 1, "work of solves", &x->work));
+    if (x->passing == NULL) {
+        TRY(take(x, (size_t)cholesky_strips(&x->made), sizeof(int), "numbers", &x->made.info));
+        TRY(engine_work(e, cholesky_work(&x->made)));
+    }
+    TRY(engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, x->v, e->width))); /* reference */
+    x->sample = u->size.rows < SAMPLE ? u->size.rows : SAMPLE;
+    memcpy(x->direction, u->sample, sizeof x->direction);
 done:
     return st;
 }
@@ -153,14 +201,15 @@ static status prepare(half *x, const linop_setup *u) {
     engine *e = x->base.e;
     const float none = 0;
     status st;
+    TRY(take_factor(x, u));
     TRY(take_arrays(x, u));
     TRY(send_axes(x));
     /* what lies above the diagonal stays 0 */
     TRY(e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', e->width, e->width, 1, &none, x->diag, e->width,
                     x->diag, 1, &none, x->diag, e->width, e->work, e->lwork));
-    TRY(find_exponent(x, x->v, e->t, u->proj, &x->ed));
-    st = e->be->half->cast_to_half(e->ctx, BACKEND_D, x->v, e->t, x->ed, u->proj, x->v, x->dplus,
-                                   x->v);
+    TRY(half_exponent(x, BACKEND_D, x->v, e->t, u->proj, &x->ed));
+    st = e->be->half->split(e->ctx, BACKEND_D, 'A', x->v, e->t, x->ed, u->proj, x->v, x->dplus[0],
+                            x->v, x->dplus[1], x->v);
 done:
     return st;
 }
@@ -170,28 +219,44 @@ static void half_close(linop *base) {
     if (x == NULL)
         return;
     const engine *e = base->e;
-    void *const mine[] = {x->room, x->w,    x->dplus, x->ctm,       x->z,
-                          x->wide, x->diag, x->cpm,   x->ct,        x->sum,
-                          x->y,    x->axes, x->kd,    x->constants, x->largest};
+    if (x->target != NULL)
+        e->mat->close_target(x->target);
+    half_factor_close(x->l);
+    group_close(&x->group);
+    if (x->passing != NULL)
+        linop_streamed.close(x->passing);
+    void *const mine[] = {x->dplus[0], x->dplus[1], x->ctm[0],   x->ctm[1], x->exact.w,
+                          x->z,        x->wide,     x->cpm,      x->ct,     x->diag,
+                          x->sum,      x->y,        x->axes,     x->kd,     x->constants,
+                          x->numbers,  x->work,     x->made.info};
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         e->be->release(e->ctx, mine[i]);
     e->be->release_host(e->ctx, x->host);
-    linop_dense.close(x->exact);
-    free(x->ew);
     free(x);
 }
 
-static status half_open(engine *e, const linop_setup *u, linop **out) {
+static status open_kind(engine *e, const linop_setup *u, const linop_kind *kind, linop **out) {
     half *x = NULL;
     status st = comm_agree(e->c, ALLOC(x, 1, "mixed precision"));
     if (st != MOAO_OK)
         goto done;
-    x->base = (linop){.kind = &linop_half, .e = e};
+    x->base = (linop){.kind = kind, .e = e, .reference = &x->exact.base};
+    x->exact = (half_exact){.base = {.kind = &half_exact_kind, .e = e}, .of = x, .target = -1};
     x->v = u->size.rows;
-    x->nk = half_constants(e->s);
-    TRY(linop_dense.open(e, u, &x->exact));
-    x->base.reference = x->exact;
+    x->nk = constants(e->s);
+    x->proj = u->proj;
+    x->group.size = 1;
+    x->made = (cholesky){.e = e, .group = &x->group};
+    cholesky_widths(&x->made, e->width);
+    if (kind == &linop_half_passing) {
+        linop_setup of = *u;
+        of.most = half_passing_targets(u->most);
+        of.planned = half_passing_targets(u->planned);
+        TRY(linop_streamed.open(e, &of, &x->passing));
+    }
     TRY(comm_agree(e->c, prepare(x, u)));
+    if (x->passing == NULL)
+        TRY(cholesky_join(&x->made, u->sharing == 1, u->say));
 done:
     if (st != MOAO_OK) {
         half_close(&x->base);
@@ -201,217 +266,26 @@ done:
     return st;
 }
 
-/* --- reconstructor */
-
-static status half_factor(linop *base, const profile *p, int *minor) {
-    half *x = (half *)base;
-    x->tor = p;
-    return linop_dense.factor(x->exact, p, minor);
+static status half_open(engine *e, const linop_setup *u, linop **out) {
+    return open_kind(e, u, &linop_half, out);
 }
 
-/* W of each target from its B0 = D+ Ctm0; B0 W', W K and the exponent of W beside it. Waits. */
-static status half_solve(linop *base, int n, const wrows *w, double *const *own) {
-    half *x = (half *)base;
-    engine *e = base->e;
-    const int64_t m = e->m, v = x->v, nk = x->nk;
-    status st = MOAO_OK;
-    for (int k = 0; k < n; k++) {
-        TRY(engine_copy(e, x->b0, w[k].w, v * m));
-        TRY(linop_dense.solve(x->exact, 1, &w[k], NULL));
-        TRY(engine_gemm(e, 'N', 'T', v, v, m, 1.0, x->b0, v, w[k].w, v, 0.0, own[k], v));
-        TRY(engine_gemm(e, 'N', 'N', v, nk, m, 1.0, w[k].w, v, x->axes, m, 0.0, axes_of(x, own[k]),
-                        v));
-        TRY(find_exponent(x, v, m, w[k].w, &x->ew[w[k].slot]));
-        e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(v * m) * (double)(v + nk);
-    }
-done:
-    return st;
+static status half_open_passing(engine *e, const linop_setup *u, linop **out) {
+    return open_kind(e, u, &linop_half_passing, out);
 }
 
-/* --- exposures */
+#define HALF_TABLE                                                                                 \
+    .size = sizeof(linop_kind), .differences = true, .close = half_close, .own = half_own,         \
+    .room = half_room, .ground = half_ground, .lend = half_lend, .store = half_store,              \
+    .right = half_right, .right_column = half_right_column, .get = half_get,                       \
+    .factor = half_factor_of, .solve = half_solve, .load = half_load, .begin = half_begin,         \
+    .columns = half_columns, .project = half_project, .outer = half_outer, .end = half_end,        \
+    .phase = half_phase, .phase_end = half_phase_end, .share = half_share, .levels = 3,            \
+    .expected = half_expected
 
-/* Panel by panel, dT in halves. */
-static status fill_halves(half *x) {
-    engine *e = x->base.e;
-    const backend_matcov *mat = e->mat;
-    const int64_t m = e->m;
-    backend_f16 *to = x->dt;
-    status st = MOAO_OK;
-    report_phase("exposure: T of Cmm");
-    for (int64_t j = 0, n; j < m; j += n) {
-        n = engine_width(e, j, m);
-        const int64_t below = m - j - n;
-        TRY(mat->fill_cmm(e->cov, BACKEND_S, 'T', MATCOV_NOISE, j, n, j, n, x->diag, e->width));
-        TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, n, n, x->et, x->diag, e->width, to, n));
-        to += n * n;
-        if (below > 0)
-            TRY(mat->fill_cmm(e->cov, BACKEND_S, 'A', MATCOV_NOISE, j, n, j + n, below, x->wide,
-                              n));
-        TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, n, below, x->et, x->wide, n, to, n));
-        to += n * below;
-    }
-done:
-    return st;
-}
-
-/* Make the difference of the profile and the reconstructor's the model of the covariances to come.
- */
-static status load_difference(half *x, const profile *p, bool drifts, int *exponent) {
-    matcov *mc;
-    double bound;
-    status st = matcov_prepare_difference(x->base.e->s, p, x->tor, x->beta, drifts, &mc, &bound);
-    if (st != MOAO_OK)
-        return st;
-    *exponent = backend_half_exponent(bound);
-    return engine_use(x->base.e, mc);
-}
-
-static status half_load(linop *base, const profile *p) {
-    half *x = (half *)base;
-    engine *e = base->e;
-    const int64_t nk = x->nk;
-    const sys *s = e->s;
-    status st;
-    x->beta = matcov_scale(p, x->tor);
-    TRY(load_difference(x, p, false, &x->et));
-    TRY(engine_sync(e)); /* before what earlier work reads on the host changes */
-    for (int w = 0, k = 0; w < s->nsensor; w++)
-        for (int axis = 0; axis < 2 && s->sensors[w].lgs; axis++, k++)
-            x->host[k + k * nk] = 0.5 * matcov_tiptilt(e->mc, w);
-    TRY(engine_copy(e, x->constants, x->host, nk * nk));
-    TRY(fill_halves(x));
-    st = load_difference(x, p, true, &x->ec);
-    if (st == MOAO_OK && e->phase)
-        x->ep = backend_half_exponent(matcov_phase_bound(s, p, x->tor, x->beta));
-done:
-    return st;
-}
-
-/* What columns and project add up: 2^(ew + et) (W dT - D+ (Ctm - beta Ctm0)), in single precision.
- * No sum is larger than its bound: all factors are below HALF_TOP. */
-static status half_begin(linop *base, const wrows *w, double *own) {
-    half *x = (half *)base;
-    const engine *e = base->e;
-    const int es = x->ew[w->slot] + x->et;
-    const double most =
-        HALF_TOP * HALF_TOP * ((double)e->m + ldexp((double)e->t, es - x->ed - x->ec));
-    (void)own;
-    x->es = es;
-    x->ez = backend_half_exponent(most);
-    return e->be->half->cast_to_half(e->ctx, BACKEND_D, x->v, e->m, x->ew[w->slot], w->w, x->v,
-                                     x->w, x->v);
-}
-
-/* The panel of dT at column j. */
-static const backend_f16 *panel_at(const half *x, int64_t j) {
-    const engine *e = x->base.e;
-    const backend_f16 *dt = x->dt;
-    for (int64_t i = 0; i < j; i += e->width)
-        dt += engine_width(e, i, e->m) * (e->m - i);
-    return dt;
-}
-
-static status half_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z,
-                           int64_t ldz) {
-    const half *x = (const half *)base;
-    const engine *e = base->e;
-    const backend_half *h = e->be->half;
-    const backend_f16 *dt = panel_at(x, j);
-    const int64_t v = x->v;
-    status st;
-    (void)w, (void)z, (void)ldz;
-    TRY(h->gemm(e->ctx, 'N', 'N', v, n, n, 1, x->w + j * v, v, dt, n, 0, x->sum, v));
-    st = h->gemm(e->ctx, 'N', 'T', v, n, e->m - j - n, 1, x->w + (j + n) * v, v, dt + n * n, n, 1,
-                 x->sum, v);
-done:
-    return st;
-}
-
-static status half_project(linop *base, backend_cov_target *target, int64_t j, int64_t n) {
-    const half *x = (const half *)base;
-    const engine *e = base->e;
-    const int64_t v = x->v, t = e->t;
-    status st;
-    TRY(e->mat->fill_ctm(target, BACKEND_S, 0, t, j, n, x->wide, t));
-    TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, t, n, x->ec, x->wide, t, x->ctm, t));
-    st = e->be->half->gemm(e->ctx, 'N', 'N', v, n, t, ldexpf(-1, x->es - x->ed - x->ec), x->dplus,
-                           v, x->ctm, t, 1, x->sum, v);
-done:
-    return st;
-}
-
-static status half_outer(linop *base, const wrows *w, int64_t j, int64_t n) {
-    const half *x = (const half *)base;
-    const engine *e = base->e;
-    const int64_t v = x->v;
-    status st;
-    (void)w;
-    TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, v, n, x->ez, x->sum, v, x->z, v));
-    st = e->be->half->gemm(e->ctx, 'N', 'T', v, v, n, 1, x->z, v, x->w + j * v, v, j > 0, x->y, v);
-done:
-    return st;
-}
-
-/* The terms in double precision, then the sum of halves. */
-static status half_end(linop *base, const wrows *w, double *own, double *y) {
-    const half *x = (const half *)base;
-    engine *e = base->e;
-    const int64_t v = x->v, nk = x->nk;
-    const double *k = axes_of(x, own);
-    status st;
-    TRY(engine_copy(e, y, own, v * v));
-    TRY(engine_gemm(e, 'N', 'N', v, nk, nk, 1.0, k, v, x->constants, nk > 0 ? nk : 1, 0.0, x->kd,
-                    v));
-    TRY(engine_gemm(e, 'N', 'T', v, v, nk, 1.0, x->kd, v, k, v, (e->phase ? 0.5 : -0.5) * x->beta,
-                    y, v));
-    TRY(e->be->half->cast_to_double(e->ctx, v, v, ldexp(1, -x->es - x->ez - x->ew[w->slot]), x->y,
-                                    v, 1.0, y, v));
-done:
-    return st;
-}
-
-static status half_phase(linop *base, backend_cov_target *target, const wrows *w, int64_t np,
-                         const double *px, const double *py, int64_t j, int64_t n) {
-    const half *x = (const half *)base;
-    const engine *e = base->e;
-    status st;
-    (void)w;
-    TRY(e->mat->fill_cpm(target, BACKEND_S, np, px, py, j, n, x->wide, np));
-    TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, np, n, x->ep, x->wide, np, x->cpm, np));
-    st = e->be->half->gemm(e->ctx, 'N', 'T', x->v, np, n, 1, x->w + j * x->v, x->v, x->cpm, np,
-                           j > 0, x->ct, x->v);
-done:
-    return st;
-}
-
-static status half_phase_end(linop *base, const wrows *w, int64_t np, double *ct) {
-    const half *x = (const half *)base;
-    const engine *e = base->e;
-    return e->be->half->cast_to_double(e->ctx, x->v, np, ldexp(1, -x->ep - x->ew[w->slot]), x->ct,
-                                       x->v, 0.0, ct, x->v);
-}
-
-static double half_share(const linop *base) {
-    return ((const half *)base)->beta;
-}
-
-const linop_kind linop_half = {
-    .size = sizeof(linop_kind),
-    .name = "half",
-    .differences = true,
-    .bytes = bytes,
-    .open = half_open,
-    .close = half_close,
-    .own = half_own,
-    .factor = half_factor,
-    .solve = half_solve,
-    .load = half_load,
-    .begin = half_begin,
-    .columns = half_columns,
-    .project = half_project,
-    .outer = half_outer,
-    .end = half_end,
-    .phase = half_phase,
-    .phase_end = half_phase_end,
-    .share = half_share,
-};
+const linop_kind linop_half = {.name = "half", .bytes = bytes, .open = half_open, HALF_TABLE};
+const linop_kind linop_half_passing = {.name = "half_passing",
+                                       .bytes = bytes_passing,
+                                       .host = host_bytes,
+                                       .open = half_open_passing,
+                                       HALF_TABLE};

@@ -1,14 +1,27 @@
-/* Sizes of exposures in mixed precision, for the plan too. Local. */
+/* Mixed precision, by differences. With W Cmm0 = B0 = D+ Ctm0, dT the lower triangle (diagonal
+ * halved) of the difference dC = Cmm - beta Cmm0 without tip-tilt constants, K and K0 those
+ * constants, and any beta, Y = (W dT + 1/2 W (K - beta K0) - D+ (Ctm - beta Ctm0)) W' - beta/2 B0
+ * W' is what the dense operator's products make, but for an antisymmetric part. The differences are
+ * small, so their products may be of low precision: they are products of halves on tensor cores,
+ * and the entries come in single precision. The two other terms, B0 W' and those of rank one in W K
+ * W', are in double precision. Model section 6.
+ *
+ * W itself is solved for with the factor of Cmm0 in two halves each entry (linalg/half_factor.h),
+ * and kept in two halves. The factor is made in double precision: on the device, in the memory that
+ * later holds W of the targets, or, where that is too small (linop_half_passing), in the host's.
+ * What replaces it there takes a quarter of its room.
+ *
+ * How far all this is from double precision is seen on the sampled target of an exposure, which the
+ * reference computes in double precision with a W of its own (half_exact.c). */
 #ifndef MOAO_HALF_H
 #define MOAO_HALF_H
 
-#include "system/system.h"
-#include <stddef.h>
+#include "operator/operator.h"
 
-/* Bytes of dT in halves, in panels of `width` columns, or of D+ Ctm0 (rows x m), which takes that
- * place at the solve. */
-size_t half_differences(size_t m, size_t rows, size_t width);
-/* Tip-tilt constants: two for each laser star. */
-int half_constants(const sys *s);
+/* Targets of a factor in the host's memory in place of `targets` here: their W is twice as large.
+ */
+static inline int half_passing_targets(int targets) {
+    return targets > 3 ? targets / 2 : 1;
+}
 
 #endif

@@ -21,12 +21,13 @@
 #define MOAO_OPERATOR_H
 
 #include "operator/engine.h"
+#include "tlr/tlr.h"
 
 /* Rows of W, for all m columns. */
 typedef struct {
     int slot;         /* of the first target that they belong to, in the chunk of this rank */
     int64_t rows, ld; /* rows >= 0, ld >= 1 */
-    double *w;        /* rows x m */
+    double *w;        /* rows x m; or what an operator with `store` keeps in their place */
 } wrows;
 
 typedef struct linop linop;
@@ -40,6 +41,8 @@ typedef struct { /* what the bytes follow from; no device is needed */
     int nlayer;                /* most of a profile */
     int64_t points;            /* of the pupil, where the residual phase is wanted, else 0 */
     int nrank, block, grid[2]; /* of ranks in step: block-cyclic layout */
+    int tile;                  /* order of the tiles of a compressed factor, 0: chosen */
+    double compressed;         /* bytes that such a factor is expected to take, 0: unknown */
 } linop_case;
 
 typedef struct { /* memory of the device [bytes] */
@@ -50,21 +53,43 @@ typedef struct { /* memory of the device [bytes] */
     } item[LINOP_ITEMS];
     const char *per_target; /* what one target takes, its W included */
     size_t target;
+    size_t least; /* that the memory of all targets has at least, for the factor on its way */
 } linop_bytes;
 
 typedef struct { /* borrowed */
     linop_case size;
-    const double *proj; /* P on the device, rows x t */
-    int most;           /* targets that a rank gets at most, */
-    int planned;        /* and those that the plan has memory for */
-    int sharing;        /* ranks on one device, at most */
-    bool say;           /* lines of progress tell how factors will be made */
+    const double *proj;   /* P on the device, rows x t */
+    int most;             /* targets that a rank gets at most, */
+    int planned;          /* and those that the plan has memory for */
+    int sharing;          /* ranks on one device, at most */
+    const double *sample; /* direction of the target by which an operator that is not exact chooses
+                             how exact it is [rad] */
+    bool say;             /* lines of progress tell how factors will be made */
 } linop_setup;
+
+/* How exact W is to be, where the factor is compressed: of each tile a part of Frobenius norm
+ * noise 2^(-steps / LINOP_OCTAVE) may be dropped, noise the least eigenvalue of a subaperture's
+ * noise. A run keeps these numbers, so that a resumed one computes the same. */
+#define LINOP_OCTAVE 8
+#define LINOP_STEPS 24 /* at first: an eighth of the noise */
+typedef struct {
+    int steps;
+    bool refine; /* W is refined once with Cmm0 itself, which squares its error */
+    bool dense;  /* nothing is dropped */
+} linop_accuracy;
+
+typedef struct {             /* what came of it */
+    double tolerance, noise; /* [arcsec^2]; tolerance 0: dense */
+    int restarts;            /* with a fourth of the tolerance: a pivot was not positive */
+    bool dense;
+    tlr_stats ranks;
+} linop_compression;
 
 typedef struct linop_kind {
     size_t size; /* sizeof(linop_kind) */
     const char *name;
-    bool exact;       /* results are those of dense matrices but for rounding */
+    bool exact;       /* exposures are those of dense matrices but for rounding; W is, too, unless
+                         there is a `choose` */
     bool together;    /* a panel of columns is used by all targets while it is there */
     bool in_step;     /* ranks use the same panels at the same time; implies together */
     bool differences; /* load makes conditions of its own; else those of the profile are loaded */
@@ -72,16 +97,29 @@ typedef struct linop_kind {
     /* The plan's. Adds items. */
     void (*bytes)(const linop_case *z, linop_bytes *b);
 
+    /* NULL, or bytes of the host's memory, where `targets` of v rows fit into the device's. */
+    size_t (*host)(size_t m, size_t v, size_t width, int targets);
+
     /* Collective. Takes memory; e and u->proj stay until close. */
     status (*open)(engine *e, const linop_setup *u, linop **o);
     void (*close)(linop *o); /* NULL is fine */
 
     /* NULL: nothing. Doubles of its own beside W of each target, which solve and the passes find
      * at own(k); and doubles that it can use in the memory of n targets (W, Y and the former) while
-     * no W is alive: lend tells where they are, and who much there is of them. */
+     * no W is alive: lend tells where they are, and who much there is of them. The first `ground`
+     * of these are its own all the time. */
     int64_t (*own)(const linop *o);
     int64_t (*room)(const linop *o, int n);
+    int64_t (*ground)(const linop *o);
     status (*lend)(linop *o, int n, double *room);
+
+    /* NULL, or an operator that keeps W of a target (one block of rows) in a way of its own: how
+     * many doubles that takes; its right-hand side P Ctm0 of an aimed target, and column j of that,
+     * which solve follows; and columns j .. j + n of W, rows x n. */
+    int64_t (*store)(const linop *o);
+    status (*right)(linop *o, backend_cov_target *target);
+    status (*right_column)(linop *o, int64_t j, double *out);
+    status (*get)(linop *o, const wrows *w, int64_t j, int64_t n, double *out);
 
     /* Collective. Cmm0 of a profile and its factor; Times and flops, here and in solve, go
      * into the report. *minor: order
@@ -90,7 +128,12 @@ typedef struct linop_kind {
     /* W := W Cmm0^-1 for n blocks of rows; own[k]: of block k. */
     status (*solve)(linop *o, int n, const wrows *w, double *const *own);
 
-    /* T of a profile. exposures: the reconstructor is that of the last factor. */
+    /* NULL: W is exact but for rounding. Else: accuracy of the next factor and of the solves with
+     * it, and what the last one is like (local). */
+    void (*choose)(linop *o, const linop_accuracy *a);
+    void (*look)(const linop *o, linop_compression *c);
+
+    /* T of a profile. exposures: the reconstructor is that of the last factor. NULL: nothing. */
     status (*load)(linop *o, const profile *p);
     status (*begin)(linop *o, const wrows *w, double *own); /* NULL: nothing */
     status (*panel)(linop *o, int64_t j, int64_t n);        /* NULL: nothing */
@@ -114,25 +157,40 @@ typedef struct linop_kind {
     /* NULL, or: be more exact from now on, as results differ by `excess` times what is allowed.
      * *more: whether that can be done; then load comes next. */
     status (*tighten)(linop *o, double excess, bool *more);
+
+    /* Of one whose W is not exact: how many levels of accuracy it has (0: W is exact), the least
+     * first; and |W Cmm0 - P Ctm0| / |P Ctm0| that is to be expected at the level in hand. */
+    int levels;
+    double (*expected)(const linop *o);
+    /* Of its reference: make W of a target exact, which lies in direction dir [rad]; loads the
+     * reconstructor's conditions. The passes of the reference take that W, which exact_rows has. */
+    status (*sharpen)(linop *o, int target, const double dir[2]);
+    wrows (*exact_rows)(linop *o, int slot);
 } linop_kind;
 
 struct linop { /* the first member of each format's own struct */
     const linop_kind *kind;
     engine *e;
     linop *reference; /* of one that is not exact */
+    int level;        /* how exact W is that the next solve makes */
 };
 
-extern const linop_kind linop_dense;       /* factor and T on the device */
-extern const linop_kind linop_streamed;    /* factor in the host's memory, passing by */
-extern const linop_kind linop_half;        /* dense; exposures by differences in halves */
-extern const linop_kind linop_tlr;         /* factor compressed by tiles, W refined; CPU */
-extern const linop_kind linop_distributed; /* block-cyclic over the ranks, in the host's memory */
+extern const linop_kind linop_dense;        /* factor and T on the device */
+extern const linop_kind linop_streamed;     /* factor in the host's memory, passing by */
+extern const linop_kind linop_half;         /* W by a factor in halves, exposures by differences */
+extern const linop_kind linop_half_passing; /* the same; the factor is made in the host's memory */
+extern const linop_kind linop_tlr;          /* factor compressed by tiles */
+extern const linop_kind linop_distributed;  /* block-cyclic over the ranks, in the host's memory */
 
 /* Local. A format of that name, NULL: none. Others are registered, by a program that has them,
  * before the first use; the variable MOAO_OPERATOR names the one that a run takes. A table of
  * another size is refused. */
 const linop_kind *linop_find(const char *name);
 status linop_register(const linop_kind *kind);
+
+static inline status linop_load(linop *o, const profile *p) {
+    return o->kind->load != NULL ? o->kind->load(o, p) : MOAO_OK;
+}
 
 /* Local. Bytes of an operator without its targets. */
 void linop_add(linop_bytes *b, const char *name, size_t bytes);

@@ -53,6 +53,10 @@ static void bytes(const linop_case *z, linop_bytes *b) {
     b->target = v * m * d + v * v * d + matcov_target_bytes(z->s, z->nlayer);
 }
 
+static size_t host_bytes(size_t m, size_t v, size_t width, int targets) {
+    return streamed_host_bytes(m, streamed_width(width, v, targets));
+}
+
 /* Wait for the transfers in, and what they had to wait for. */
 static status keep_pace(streamed *o) {
     status st = o->base.e->be->sync(o->in);
@@ -180,19 +184,21 @@ done:
 
 /* --- solve */
 
-static status streamed_solve(linop *base, int n, const wrows *w, double *const *own) {
+status streamed_triangles(linop *base, bool forward, bool backward, int n, const wrows *w) {
     streamed *o = (streamed *)base;
     engine *e = base->e;
     const int64_t m = e->m, half = n > 0 ? (m + e->width - 1) / e->width : 0;
-    feed f = {.o = o, .count = 2 * half};
-    status st = ALLOC(f.list, (size_t)f.count, "list of slices");
-    (void)own;
+    feed f = {.o = o};
+    status st = ALLOC(f.list, 2 * (size_t)half, "list of slices");
     if (st != MOAO_OK)
         return st;
-    for (int64_t k = 0, c = 0; k < half; k++, c += e->width)
-        f.list[k] = f.list[2 * half - 1 - k] = (slice){c, engine_width(e, c, m), c};
+    for (int64_t k = 0; k < half && forward; k++)
+        f.list[f.count++] = (slice){k * e->width, engine_width(e, k * e->width, m), k * e->width};
+    const int64_t ahead = f.count;
+    for (int64_t k = half - 1; k >= 0 && backward; k--)
+        f.list[f.count++] = (slice){k * e->width, engine_width(e, k * e->width, m), k * e->width};
     while (f.at < f.count) {
-        const bool first = f.at < half;
+        const bool first = f.at < ahead;
         const slice *p;
         const double *l;
         TRY(next_slice(&f, &p, &l));
@@ -200,10 +206,33 @@ static status streamed_solve(linop *base, int n, const wrows *w, double *const *
             TRY(first ? panel_forward(e, &w[k], p->c, p->n, l, m)
                       : panel_backward(e, &w[k], p->c, p->n, l, m));
     }
-    for (int k = 0; k < n; k++)
-        e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(w[k].rows * m) * (double)m;
 done:
     free(f.list);
+    return st;
+}
+
+status streamed_columns_of(linop *base, int64_t j, int64_t n, double *to, int64_t ld) {
+    const streamed *o = (const streamed *)base;
+    const engine *e = base->e;
+    const int64_t d = sizeof(double);
+    status st = MOAO_OK;
+    for (int64_t c = j, some; c < j + n && st == MOAO_OK; c += some) {
+        const int64_t of = c / o->b, j0 = of * o->b, ldl = panel_rows(o, of);
+        some = j0 + o->b < j + n ? j0 + o->b - c : j + n - c;
+        /* what lies above the diagonal of a panel is there, but not above the panel */
+        const int64_t i = j > j0 ? j : j0;
+        st = e->be->copy(e->ctx, to + (i - j) + (c - j) * ld, ld * d,
+                         o->panel[of] + (i - j0) + (c - j0) * ldl, ldl * d, (e->m - i) * d, some);
+    }
+    return st;
+}
+
+static status streamed_solve(linop *base, int n, const wrows *w, double *const *own) {
+    (void)own;
+    const status st = streamed_triangles(base, true, true, n, w);
+    for (int k = 0; k < n && st == MOAO_OK; k++)
+        base->e->rep->flops[STAGE_SOLVE] +=
+            2.0 * (double)(w[k].rows * base->e->m) * (double)base->e->m;
     return st;
 }
 
@@ -353,6 +382,7 @@ const linop_kind linop_streamed = {
     .exact = true,
     .together = true,
     .bytes = bytes,
+    .host = host_bytes,
     .open = streamed_open,
     .close = streamed_close,
     .room = streamed_room,

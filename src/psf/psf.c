@@ -1,3 +1,4 @@
+#include "device_formula.h"
 #include "psf_phase.h"
 
 #include <math.h>
@@ -115,22 +116,12 @@ size_t psf_bytes(const sys *s, const psf_opts *o) {
     return sum;
 }
 
-/* Sums of pairs of actuator rows, tables of the grid, results, and for each wavelength OTFs, their
- * transforms along y, images, and as much again of work for the transforms. */
 size_t psf_device_bytes(const sys *s, const psf_opts *o) {
     psf p = {0};
+    psf_model m;
     set_sizes(&p, s, o);
-    const size_t P = (size_t)p.P, N = (size_t)p.N, nsep = (size_t)p.nsep, side = (size_t)p.n + 1;
-    const size_t half = N / 2 + 1, crop = (size_t)p.crop * (size_t)p.crop;
-    const size_t lattice = (size_t)(p.lattice), np = (size_t)p.np, v = (size_t)p.nact;
-    const size_t wide = o->phase ? nsep + PHASE_TAPS : nsep;
-    const size_t points = (side + lattice) * (v + 2 * lattice) + lattice * np + 2 * np +
-                          5 * P * PHASE_TAPS + 2 * wide * wide;
-    const size_t tables =
-        (o->phase ? points : side * side * nsep) + 4 * nsep * nsep + P * (wide + 4 * P);
-    const size_t grids = P * N + 2 * P * P + 3 * half * N, small = P * (size_t)(2 * o->nbox + 1);
-    return sizeof(double) * (tables + (size_t)o->nlambda * (grids + small + crop) + 2 * half * N) +
-           ((size_t)1 << 20);
+    psf_model_init(&p, &m);
+    return psf_model_bytes(&m);
 }
 
 size_t psf_fit_bytes(const sys *s, const psf_opts *o) {

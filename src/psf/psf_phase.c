@@ -6,6 +6,8 @@
  * actuators. Pairs are of two such points, so separations have the same lattice. */
 #include "psf_phase.h"
 
+#include "base/clones.h"
+
 #include <cblas.h>
 #include <math.h>
 #include <omp.h>
@@ -15,6 +17,7 @@
 #define LEAST_ACROSS 32 /* points across the diameter */
 #define MANY 48         /* subapertures from which on two points for each are enough */
 #define PARTS 16        /* into which sums are divided, whatever the number of threads */
+#define AT_ONCE 16      /* points whose phases are made together */
 #define CUT 8.0         /* beyond CUT x0 an influence function is less than 2e-14 */
 
 int phase_lattice(int nssp) {
@@ -120,8 +123,10 @@ typedef struct { /* rows a0 .. a0+na of Y and C, and the work space of a thread 
     size_t ldy, ldct;
     double *influence; /* [columns of Y within reach][points of a row] */
     double *g;         /* [points of a row][na] */
-    double *grid;      /* [n + 1][n + 1] one column of g on the square of actuators, x slow */
-    double *z;         /* [np] */
+    double *grid;      /* [n + 1][points at once][n + 1] columns of g on the square of actuators */
+    double *along;     /* [n + 1][points at once][lattice] the same, spread along x */
+    double *z;         /* [lattice][points at once][lattice], even rows first */
+    double *factor;    /* [lattice][lattice] 4 where there is a point, else 0; of all threads */
 } work;
 
 static int least_row(const psf *p, int j) { /* of actuators within reach of lattice row j */
@@ -152,43 +157,52 @@ static void command_rows(const work *k, int j) {
                     k->y + (size_t)b0 * k->ldy, (int)k->ldy, k->influence, nb, -1.0, k->g, k->na);
 }
 
-/* z(x') = sum_a IF_a(x') g_a at all points: along y, then along x. */
-static void spread(const work *k, const double *g) {
+/* z(x') = sum_a IF_a(x') g_a on the whole lattice for n points: along x in even and in odd rows,
+ * which stand elsewhere, then along y. */
+static void spread(const work *k, const double *g, int n) {
     const psf *p = k->p;
-    const int side = p->n + 1, rows = p->lattice;
-    double part[side];
-    for (int a = 0; a < k->na; a++) {
-        int at = p->place[k->a0 + a];
-        k->grid[at % side + at / side * side] = g[a];
-    }
-    for (int j = 0; j < rows; j++) {
-        memset(part, 0, sizeof part);
-        for (int y = least_row(p, j); y < end_row(p, j); y++) {
-            const double f = p->if_y[j * side + y], *row = k->grid + y * side;
-#pragma omp simd
-            for (int x = 0; x < side; x++)
-                part[x] += f * row[x];
+    const int side = p->n + 1, rows = p->lattice, wide = rows * n;
+    memset(k->grid, 0, (size_t)(side * side * n) * sizeof *k->grid);
+    for (int i = 0; i < n; i++)
+        for (int a = 0; a < k->na; a++) {
+            const int at = p->place[k->a0 + a];
+            k->grid[at % side + side * (i + n * (at / side))] = g[(size_t)i * (size_t)k->na + a];
         }
-        for (int b = p->point_row[j]; b < p->point_row[j + 1]; b++) {
-            const int i = p->point_column[b], x0 = least_row(p, i), x1 = end_row(p, i);
-            const double *f = p->if_x[j & 1] + i * side;
-            double sum = 0;
-#pragma omp simd reduction(+ : sum)
-            for (int x = x0; x < x1; x++)
-                sum += f[x] * part[x];
-            k->z[b] = sum;
-        }
+    for (int odd = 0; odd < 2; odd++) {
+        const int count = (rows + 1 - odd) / 2;
+        cblas_dgemm(CblasColMajor, CblasTrans, CblasNoTrans, rows, n * side, side, 1.0,
+                    p->if_x[odd], side, k->grid, side, 0.0, k->along, rows);
+        if (count > 0)
+            cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, wide, count, side, 1.0, k->along,
+                        wide, p->if_y + odd * side, 2 * side, 0.0,
+                        k->z + (size_t)(odd ? (rows + 1) / 2 : 0) * (size_t)wide, wide);
     }
 }
 
-/* sum(rho) += 4 [Z(x, x) - Z(x', x)] for the pairs of point a of lattice row j. */
-static void add_pairs(const work *k, int j, int a, double *sum) {
+/* Row l of the lattice for the i-th of n points that were spread. */
+static const double *row_of(const work *k, int i, int n, int l) {
+    const int rows = k->p->lattice, at = l / 2 + (l % 2 ? (rows + 1) / 2 : 0);
+    return k->z + (size_t)rows * (size_t)(at * n + i);
+}
+
+CLONES static void add_row(int n, const double *restrict factor, double own,
+                           const double *restrict z, double *restrict to) {
+    for (int i = 0; i < n; i++)
+        to[i] += factor[i] * (own - z[i]);
+}
+
+/* sum(rho) += 4 [Z(x, x) - Z(x', x)] for the pairs of point a of lattice row j, the i-th of n. */
+static void add_pairs(const work *k, int j, int a, int i, int n, double *sum) {
     const psf *p = k->p;
-    const double own = k->z[a];
-    for (int l = 0; l < p->lattice; l++) {
-        double *to = sum + separation(p, j, l - j, -p->point_column[a]);
-        for (int b = p->point_row[l]; b < p->point_row[l + 1]; b++)
-            to[p->point_column[b]] += 4 * (own - k->z[b]);
+    const int rows = p->lattice;
+    const double own = row_of(k, i, n, j)[p->point_column[a]];
+    for (int l = 0; l < rows; l++) {
+        const int from = p->point_row[l], end = p->point_row[l + 1];
+        if (from == end)
+            continue;
+        const int c = p->point_column[from];
+        add_row(p->point_column[end - 1] - c + 1, k->factor + l * rows + c, own,
+                row_of(k, i, n, l) + c, sum + separation(p, j, l - j, -p->point_column[a]) + c);
     }
 }
 
@@ -197,8 +211,9 @@ static status open_work(const psf *p, int na, work *k) {
     status st;
     TRY(ALLOC(k->influence, row * (size_t)p->nact, "influence functions"));
     TRY(ALLOC(k->g, row * (size_t)na, "commands of a row of points"));
-    TRY(ALLOC(k->grid, side * side, "commands of a point"));
-    TRY(ALLOC(k->z, (size_t)p->np, "phases of a point"));
+    TRY(ALLOC(k->grid, side * AT_ONCE * side, "commands of some points"));
+    TRY(ALLOC(k->along, side * AT_ONCE * row, "phases of some points"));
+    TRY(ALLOC(k->z, row * AT_ONCE * row, "phases of some points"));
 done:
     return st;
 }
@@ -206,8 +221,9 @@ done:
 size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads) {
     const size_t side = (size_t)s->dm.nssp + 1, v = (size_t)s->dm.nact;
     const size_t row = o->phase ? (size_t)phase_lattice(s->dm.nssp) : 0;
-    const size_t nsep = (2 * row + 1) * (2 * row + 1), points = psf_points_of(s, o);
-    return (PARTS * nsep + (size_t)threads * (row * (v + na) + side * side + points)) *
+    const size_t nsep = (2 * row + 1) * (2 * row + 1);
+    const size_t spread = row > 0 ? AT_ONCE * (side * side + side * row + row * row) : 0;
+    return (PARTS * nsep + row * row + (size_t)threads * (row * (v + na) + spread)) *
            sizeof(double);
 }
 
@@ -215,6 +231,7 @@ static void close_work(work *k) {
     free(k->influence);
     free(k->g);
     free(k->grid);
+    free(k->along);
     free(k->z);
 }
 
@@ -224,9 +241,12 @@ static status add_part(work k, int part, double *sum) {
     status st = open_work(p, k.na, &k);
     for (int j = part; j < rows && st == MOAO_OK; j += PARTS) {
         command_rows(&k, j);
-        for (int a = p->point_row[j]; a < p->point_row[j + 1]; a++) {
-            spread(&k, k.g + (size_t)(a - p->point_row[j]) * (size_t)k.na);
-            add_pairs(&k, j, a, sum);
+        const int from = p->point_row[j], end = p->point_row[j + 1];
+        for (int a = from, n; a < end; a += n) {
+            n = end - a < AT_ONCE ? end - a : AT_ONCE;
+            spread(&k, k.g + (size_t)(a - from) * (size_t)k.na, n);
+            for (int i = 0; i < n; i++)
+                add_pairs(&k, j, a + i, i, n, sum);
         }
     }
     close_work(&k);
@@ -236,16 +256,20 @@ static status add_part(work k, int part, double *sum) {
 status psf_accumulate_phase(const psf *p, size_t a0, size_t na, const double *y, size_t ldy,
                             const double *ct, size_t ldct, double *sum) {
     const size_t nsep = psf_sep_count(p);
-    const work k = {
-        .p = p, .a0 = (int)a0, .na = (int)na, .y = y, .ct = ct, .ldy = ldy, .ldct = ldct};
+    const int rows = p->lattice;
+    work k = {.p = p, .a0 = (int)a0, .na = (int)na, .y = y, .ct = ct, .ldy = ldy, .ldct = ldct};
     double *parts = NULL;
     status st, worst = MOAO_OK;
     if (na == 0)
         return MOAO_OK;
     TRY(ALLOC(parts, PARTS * nsep, "sums over pairs"));
+    TRY(ALLOC(k.factor, (size_t)(rows * rows), "points of the pupil"));
+    for (int l = 0; l < rows; l++)
+        for (int b = p->point_row[l]; b < p->point_row[l + 1]; b++)
+            k.factor[l * rows + p->point_column[b]] = 4;
 #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < PARTS; i++) {
-        status mine = add_part(k, i, parts + (size_t)i * nsep);
+        const status mine = add_part(k, i, parts + (size_t)i * nsep);
         if (mine != MOAO_OK)
 #pragma omp critical
             worst = mine;
@@ -255,6 +279,7 @@ status psf_accumulate_phase(const psf *p, size_t a0, size_t na, const double *y,
             sum[s] += parts[(size_t)i * nsep + s];
     st = worst;
 done:
+    free(k.factor);
     free(parts);
     return st;
 }

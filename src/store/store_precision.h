@@ -5,9 +5,22 @@
 
 #include "store.h"
 
-/* Local, as store_set_fact. difference: as obsseq_accuracy has it, kept to 1e-12; not NaN. */
+/* Local, as store_set_fact. difference: as obsseq_accuracy has it, kept to 1e-12; NaN: other
+ * exposures were sampled. */
 status store_set_precision(store *s, int exposure, bool mixed, double difference);
 /* False: nothing is known, all of the exposure is in double precision. */
 bool store_get_precision(const store *s, int exposure, bool *mixed, double *difference);
+
+/* A compressed factor: how it was made, and what came of it. */
+enum { COMPRESSION_TILES, COMPRESSION_REFINED, COMPRESSION_DENSE };
+typedef struct {
+    int steps, form;
+    double change;      /* of results, kept to 1e-12 */
+    double tolerance;   /* [arcsec^2], kept to 1e-18 */
+    double rank, bytes; /* mean, kept to 0.001; of the factor */
+} store_compression;
+/* Local, as store_set_fact; of reconstructor tor. get: false where nothing is known. */
+status store_set_compression(store *s, int tor, const store_compression *c);
+bool store_get_compression(const store *s, int tor, store_compression *c);
 
 #endif

@@ -184,6 +184,7 @@ status tlr_compress_panel(tlr_work *w, tlr *a, int64_t q, double *src, int64_t l
     tlr_place_tiles(a, p, src, lds, &c);
     if (c.most > 0 && c.count > 0)
         TRY(adapt(w, a, &c, lds));
+    tlr_work_lap(w, TLR_COMPRESS);
     TRY(tlr_decide(a, &c, p));
     TRY(tlr_panel_reserve(a, q));
     TRY(tlr_settle(w, a, &c, p, exact, lde));

@@ -42,6 +42,7 @@ static status schur(state *s, int64_t p, double **d) {
     }
     TRY(tlr_work_room(&s->w, BUF_PANEL, rows * s->l->panel[p].width, d));
     TRY(read_panel(s, s->right ? s->trailing : s->from->a, p, *d, rows));
+    tlr_work_lap(&s->w, TLR_ENTRIES);
     for (int64_t q = 0; !s->right && q < p; q++)
         TRY(subtract(s, q, p, *d, rows));
 done:
@@ -213,6 +214,7 @@ static status finish_panel(state *s, int64_t p, double *d, int64_t ldd) {
     status st;
     TRY(tlr_work_room(&s->w, BUF_METRIC, below * n, &m));
     TRY(divide_panel(s, here, below, d, ldd, m));
+    tlr_work_lap(&s->w, TLR_DIVIDE);
     TRY(tlr_compress_panel(&s->w, s->l, p, m, largest(below, 1), d + n, ldd));
     for (int64_t k = here->c0; k < here->c1; k++) {
         const int64_t at = s->l->cols->first[k] - s->l->cols->first[here->c0],
@@ -221,6 +223,7 @@ static status finish_panel(state *s, int64_t p, double *d, int64_t ldd) {
                            here->v + here->vbegin[k - here->c0], b));
     }
     TRY(keep_block(s, here, d, ldd));
+    tlr_work_lap(&s->w, TLR_SETTLE);
 done:
     return st;
 }
@@ -239,8 +242,10 @@ static status attempt(state *s, const tlr_options *o) {
         s->trailing->o = s->l->o;
     for (int64_t p = 0; p < s->l->panels; p++) {
         double *d;
+        tlr_work_lap(&s->w, -1);
         TRY(schur(s, p, &d));
         TRY(factor_diagonal(s, p, d, panel_rows(s->l, p)));
+        tlr_work_lap(&s->w, TLR_PIVOTS);
         if (s->report->minor)
             break;
         TRY(finish_panel(s, p, d, panel_rows(s->l, p)));
@@ -303,6 +308,7 @@ status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_source *source,
     *l = NULL;
     memset(s.report, 0, sizeof *s.report);
     tlr_work_open(&s.w, be, ctx);
+    s.w.seconds = o->timed ? s.report->seconds : NULL;
     TRY(check_source(source, variant));
     if (source->a)
         with.width = source->a->o.width; /* the same super-panels */

@@ -79,6 +79,7 @@ enum {
     BUF_U,
     BUF_V,
     BUF_SIDE,
+    BUF_TURNED,
     BUF_TILES,
     BUF_IDENTITY,
     BUF_BATCH,
@@ -95,6 +96,7 @@ typedef struct {
     int64_t identity;          /* order of the one that is there; its leading dimension */
     int64_t *list, *list_host; /* products on their way to the backend */
     int64_t list_count, list_used;
+    double *seconds, lap; /* of the steps of a factor, NULL: not timed; when the last one ended */
 } tlr_work;
 
 void tlr_work_open(tlr_work *w, const backend *be, backend_ctx *ctx);
@@ -103,8 +105,13 @@ void tlr_work_close(tlr_work *w);
 status tlr_work_room(tlr_work *w, int which, int64_t count, double **p);
 /* Identity of order n at least; w->identity is its leading dimension. May wait. */
 status tlr_work_identity(tlr_work *w, int64_t n, double **p);
+/* What was done since the last call is that step's; waits, where steps are timed. */
+void tlr_work_lap(tlr_work *w, int step);
 /* At least so many bytes of w->work. */
 status tlr_work_bytes(tlr_work *w, size_t bytes);
+/* Room for n indices on the host and in the backend's memory; send: to there, in stream order. */
+status tlr_work_indices(tlr_work *w, int64_t n, int64_t **host, int64_t **there);
+status tlr_work_send(tlr_work *w, int64_t n, const int64_t *host, int64_t *there);
 /* Products of doubles on full matrices. */
 status tlr_dense_gemm(tlr_work *w, char ta, char tb, int64_t m, int64_t n, int64_t k, double alpha,
                       const double *a, int64_t lda, const double *b, int64_t ldb, double beta,

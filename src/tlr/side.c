@@ -1,6 +1,7 @@
 /* Products of tiles with many dense vectors, and what they lead to: apply, and triangular solves.
- * Small products with one factor of each tile come first, side by side; then a large product with
- * all columns of a tile row (or tile column) at once. */
+ * First the vectors of a tile column (or row) with all that stands side by side there, one large
+ * product; then the results are put in the order of the other side, and a large product for each
+ * tile row (or column) adds them up. */
 #include "tlr/internal.h"
 
 #include <math.h>
@@ -10,106 +11,129 @@ typedef struct {
     const tlr *a;
     const panel *p;
     char side;
-    int64_t v, ldx, ldy, ldz;
+    int64_t v, ldx, ldy, ldz, ldt;
     double alpha;
     const double *x;
-    double *y, *z;
-    product_list l;
+    double *y, *z, *t; /* z, t: in the order of the first products, and of the second */
 } job;
 
 static double *at(char side, const double *p, int64_t i, int64_t ld) {
     return (double *)p + side_at(side, i, 0, ld);
 }
 
-/* Z(zc ..) := X(xi ..) F, F rows x r: one small product. */
-static status small_product(job *s, int64_t xi, const double *f, int64_t rows, int64_t r,
-                            int64_t zc) {
+/* T := alpha X F, F rows x r: vectors r of T are made of `rows` vectors of X. */
+static status first_product(job *s, double alpha, int64_t xi, const double *f, int64_t rows,
+                            int64_t r, int64_t tc) {
     const double *x = at(s->side, s->x, xi, s->ldx);
-    double *z = at(s->side, s->z, zc, s->ldz);
-    return s->side == 'R'
-               ? tlr_list_add(&s->l, (product){x, f, z, s->ldx, rows, s->ldz, s->v, r, rows})
-               : tlr_list_add(&s->l, (product){f, x, z, rows, s->ldx, s->ldz, r, s->v, rows});
+    double *t = at(s->side, s->t, tc, s->ldt);
+    return s->side == 'R' ? tlr_dense_gemm(s->w, 'N', 'N', s->v, r, rows, alpha, x, s->ldx, f, rows,
+                                           0, t, s->ldt)
+                          : tlr_dense_gemm(s->w, 'T', 'N', r, s->v, rows, alpha, f, rows, x, s->ldx,
+                                           0, t, s->ldt);
 }
 
-/* Y(yi ..) += alpha Z(zc ..) F^T, F rows x r: a large product. */
-static status large_product(job *s, int64_t zc, const double *f, int64_t rows, int64_t r,
-                            int64_t yi) {
+/* Y(yi ..) += alpha Z(zc ..) F^T, F rows x r. */
+static status second_product(job *s, double alpha, int64_t zc, const double *f, int64_t rows,
+                             int64_t r, int64_t yi) {
     const double *z = at(s->side, s->z, zc, s->ldz);
     double *y = at(s->side, s->y, yi, s->ldy);
-    return s->side == 'R' ? tlr_dense_gemm(s->w, 'N', 'T', s->v, rows, r, s->alpha, z, s->ldz, f,
-                                           rows, 1, y, s->ldy)
-                          : tlr_dense_gemm(s->w, 'N', 'N', rows, s->v, r, s->alpha, f, rows, z,
-                                           s->ldz, 1, y, s->ldy);
+    return s->side == 'R' ? tlr_dense_gemm(s->w, 'N', 'T', s->v, rows, r, alpha, z, s->ldz, f, rows,
+                                           1, y, s->ldy)
+                          : tlr_dense_gemm(s->w, 'N', 'N', rows, s->v, r, alpha, f, rows, z, s->ldz,
+                                           1, y, s->ldy);
 }
 
-static status run_small(job *s) {
-    return tlr_list_run(s->w, &s->l, s->side == 'R' ? 'N' : 'T', 'N');
+/* Z := vectors `list` [count, in the backend's memory] of T. */
+static status reorder(job *s, const int64_t *list, int64_t count) {
+    const bool right = s->side == 'R';
+    if (count == 0)
+        return MOAO_OK;
+    return s->w->be->gather(s->w->ctx, BACKEND_D, right ? s->v : count, right ? count : s->v,
+                            right ? NULL : list, right ? list : NULL, s->t, s->ldt, 0, s->z,
+                            s->ldz);
 }
 
-/* Y over tile rows: Z holds X V of all tiles of a row (of a dense tile X itself). */
+/* Y over tile rows: T holds X V of all tiles of a column, Z of all tiles of a row (of a dense tile
+ * X itself). */
 static status over_rows(job *s, int64_t ia, int64_t ib) {
     const panel *p = s->p;
     const tlr_layout *rows = s->a->rows, *cols = s->a->cols;
-    int64_t zc = 0;
+    int64_t *list, *there, tc = 0, zc = 0;
     status st = MOAO_OK;
-    for (int64_t i = ia; i < ib; zc += p->ucols[i - p->r0], i++)
-        for (int64_t k = p->c0; k < p->c1; k++) {
+    for (int64_t i = ia; i < ib; i++)
+        zc += p->ucols[i - p->r0];
+    TRY(tlr_work_indices(s->w, zc, &list, &there));
+    for (int64_t k = p->c0; k < p->c1; k++) {
+        const int64_t r = panel_vcol(p, ib, k) - panel_vcol(p, ia, k);
+        int64_t base = 0;
+        TRY(first_product(s, 1, cols->first[k], panel_v(s->a, p, ia, k), tlr_extent(cols, k), r,
+                          tc));
+        for (int64_t i = ia; i < ib; base += p->ucols[i - p->r0], i++) {
             const tlr_tile *t = panel_tile(p, i, k);
-            const int64_t n = tlr_extent(cols, k);
-            const double *x = at(s->side, s->x, cols->first[k], s->ldx);
-            double *z = at(s->side, s->z, zc + t->u, s->ldz);
-            if (t->kind == TLR_DENSE)
-                TRY(tlr_dense_copy(s->w, s->side == 'R' ? s->v : n, s->side == 'R' ? n : s->v, x,
-                                   s->ldx, z, s->ldz));
-            else if (t->kind == TLR_LOWRANK)
-                TRY(small_product(s, cols->first[k], panel_v(s->a, p, i, k), n, t->rank,
-                                  zc + t->u));
+            for (int64_t c = 0; c < t->rank; c++) /* of a dense tile nothing is used */
+                list[base + t->u + c] = t->kind == TLR_LOWRANK
+                                            ? tc + panel_vcol(p, i, k) - panel_vcol(p, ia, k) + c
+                                            : 0;
         }
-    TRY(run_small(s));
+        tc += r;
+    }
+    TRY(tlr_work_send(s->w, zc, list, there));
+    TRY(reorder(s, there, tc > 0 ? zc : 0));
     zc = 0;
     for (int64_t i = ia; i < ib; i++) {
         const int64_t r = p->ucols[i - p->r0];
-        TRY(large_product(s, zc, p->u + p->ubegin[i - p->r0], tlr_extent(rows, i), r,
-                          rows->first[i]));
+        for (int64_t k = p->c0; k < p->c1; k++) {
+            const int64_t n = tlr_extent(cols, k);
+            const bool right = s->side == 'R';
+            if (panel_tile(p, i, k)->kind == TLR_DENSE)
+                TRY(tlr_dense_copy(s->w, right ? s->v : n, right ? n : s->v,
+                                   at(s->side, s->x, cols->first[k], s->ldx), s->ldx,
+                                   at(s->side, s->z, zc + panel_tile(p, i, k)->u, s->ldz), s->ldz));
+        }
+        TRY(second_product(s, s->alpha, zc, p->u + p->ubegin[i - p->r0], tlr_extent(rows, i), r,
+                           rows->first[i]));
         zc += r;
     }
 done:
     return st;
 }
 
-/* Y += alpha X times a dense tile. */
-static status dense_tile(job *s, int64_t i, int64_t k) {
-    const int64_t m = tlr_extent(s->a->rows, i), n = tlr_extent(s->a->cols, k);
-    const double *d = panel_u(s->a, s->p, i, k),
-                 *x = at(s->side, s->x, s->a->rows->first[i], s->ldx);
-    double *y = at(s->side, s->y, s->a->cols->first[k], s->ldy);
-    return s->side == 'R'
-               ? tlr_dense_gemm(s->w, 'N', 'N', s->v, n, m, s->alpha, x, s->ldx, d, m, 1, y, s->ldy)
-               : tlr_dense_gemm(s->w, 'T', 'N', n, s->v, m, s->alpha, d, m, x, s->ldx, 1, y,
-                                s->ldy);
-}
-
-/* Y over tile columns: Z holds X U of all tiles of a column. */
+/* Y over tile columns: T holds alpha X U of all tiles of a row, which for a dense tile is its part
+ * of Y; Z the others of all tiles of a column. */
 static status over_columns(job *s, int64_t ia, int64_t ib) {
     const panel *p = s->p;
     const tlr_layout *rows = s->a->rows, *cols = s->a->cols;
-    int64_t zc = 0;
+    const bool right = s->side == 'R';
+    int64_t *list, *there, tc = 0, zc = 0;
     status st = MOAO_OK;
-    for (int64_t k = p->c0; k < p->c1; k++) {
-        for (int64_t i = ia; i < ib; i++)
-            if (panel_tile(p, i, k)->kind == TLR_LOWRANK)
-                TRY(small_product(s, rows->first[i], panel_u(s->a, p, i, k), tlr_extent(rows, i),
-                                  panel_tile(p, i, k)->rank,
-                                  zc + panel_vcol(p, i, k) - panel_vcol(p, ia, k)));
-            else if (panel_tile(p, i, k)->kind == TLR_DENSE)
-                TRY(dense_tile(s, i, k));
+    for (int64_t k = p->c0; k < p->c1; k++)
         zc += panel_vcol(p, ib, k) - panel_vcol(p, ia, k);
+    TRY(tlr_work_indices(s->w, zc, &list, &there));
+    for (int64_t i = ia; i < ib; i++) {
+        const int64_t r = p->ucols[i - p->r0];
+        int64_t base = 0;
+        TRY(first_product(s, s->alpha, rows->first[i], p->u + p->ubegin[i - p->r0],
+                          tlr_extent(rows, i), r, tc));
+        for (int64_t k = p->c0; k < p->c1; k++) {
+            const tlr_tile *t = panel_tile(p, i, k);
+            const int64_t n = tlr_extent(cols, k), before = panel_vcol(p, ia, k);
+            for (int64_t c = 0; t->kind == TLR_LOWRANK && c < t->rank; c++)
+                list[base + panel_vcol(p, i, k) - before + c] = tc + t->u + c;
+            if (t->kind == TLR_DENSE)
+                TRY(s->w->be->gather(s->w->ctx, BACKEND_D, right ? s->v : n, right ? n : s->v, NULL,
+                                     NULL, at(s->side, s->t, tc + t->u, s->ldt), s->ldt, 1,
+                                     at(s->side, s->y, cols->first[k], s->ldy), s->ldy));
+            base += panel_vcol(p, ib, k) - before;
+        }
+        tc += r;
     }
-    TRY(run_small(s));
+    TRY(tlr_work_send(s->w, zc, list, there));
+    TRY(reorder(s, there, zc));
     zc = 0;
     for (int64_t k = p->c0; k < p->c1; k++) {
         const int64_t r = panel_vcol(p, ib, k) - panel_vcol(p, ia, k);
-        TRY(large_product(s, zc, panel_v(s->a, p, ia, k), tlr_extent(cols, k), r, cols->first[k]));
+        TRY(second_product(s, 1, zc, panel_v(s->a, p, ia, k), tlr_extent(cols, k), r,
+                           cols->first[k]));
         zc += r;
     }
 done:
@@ -139,13 +163,13 @@ status tlr_side_product(tlr_work *w, const tlr *a, int64_t q, int64_t ia, int64_
              .y = y};
     const int64_t cols = columns(s.p, ia, ib);
     status st = MOAO_OK;
-    if (cols == 0)
+    if (cols == 0 || v == 0)
         return MOAO_OK;
-    s.ldz = side == 'R' ? v : cols;
+    s.ldz = s.ldt = side == 'R' ? v : cols;
     TRY(tlr_work_room(w, BUF_SIDE, v * cols, &s.z));
-    TRY(trans == 'T' ? over_rows(&s, ia, ib) : over_columns(&s, ia, ib));
+    TRY(tlr_work_room(w, BUF_TURNED, v * cols, &s.t));
+    st = trans == 'T' ? over_rows(&s, ia, ib) : over_columns(&s, ia, ib);
 done:
-    tlr_list_free(&s.l);
     return st;
 }
 
@@ -160,14 +184,26 @@ static int64_t chunk(const tlr *a, int64_t v) {
     return largest(1, least(v, (int64_t)(a->o.memory / sizeof(double)) / cols));
 }
 
-/* All of super-panel q, in groups of tile rows. */
+/* Tile rows from ia on whose intermediate products fit in the memory, at least one. */
+static int64_t rows_that_fit(const tlr *a, const panel *p, int64_t v, int64_t ia) {
+    int64_t i = ia + 1, cols = columns(p, ia, i);
+    for (; i < p->r1; i++) {
+        cols += p->ucols[i - p->r0];
+        if ((size_t)cols * (size_t)v * sizeof(double) > a->o.memory)
+            break;
+    }
+    return i;
+}
+
+/* All of super-panel q, as many tile rows at a time as memory allows. */
 static status panel_product(tlr_work *w, const tlr *a, int64_t q, char side, char trans, int64_t v,
                             double alpha, const double *x, int64_t ldx, double *y, int64_t ldy) {
     const panel *p = a->panel + q;
     status st = MOAO_OK;
-    for (int64_t i = p->r0; i < p->r1 && st == MOAO_OK; i += a->step)
-        st = tlr_side_product(w, a, q, i, least(i + a->step, p->r1), side, trans, v, alpha, x, ldx,
-                              y, ldy);
+    for (int64_t i = p->r0, end; i < p->r1 && st == MOAO_OK; i = end) {
+        end = rows_that_fit(a, p, v, i);
+        st = tlr_side_product(w, a, q, i, end, side, trans, v, alpha, x, ldx, y, ldy);
+    }
     return st;
 }
 
@@ -236,13 +272,13 @@ static status solve_chunk(tlr_work *w, const tlr *l, char side, char form, int64
     for (int64_t s = 0; s < l->panels; s++) {
         const int64_t p = form == 'T' ? s : l->panels - 1 - s;
         const panel *here = l->panel + p;
-        for (int64_t q = 0; form == 'T' && q < p; q++)
-            TRY(tlr_side_product(w, l, q, here->c0, here->c1, side, 'T', v, -1, x, ldx, x, ldx));
         if (form == 'N')
             TRY(panel_product(w, l, p, side, 'N', v, -1, x, ldx, x, ldx));
         TRY(tlr_dense_trsm(w, side, side == 'R' ? form : flip(form), side == 'R' ? v : here->width,
                            side == 'R' ? here->width : v, here->diag, here->width,
                            at(side, x, l->cols->first[here->c0], ldx), ldx));
+        if (form == 'T')
+            TRY(panel_product(w, l, p, side, 'T', v, -1, x, ldx, x, ldx));
     }
 done:
     return st;

@@ -94,6 +94,7 @@ typedef struct {
     int64_t width; /* columns of a super-panel; 0: 2,048 */
     uint64_t seed; /* of the samples of compression */
     size_t memory; /* bytes for intermediate products, in each of two buffers; 0: 1 GB */
+    bool timed;    /* a factor's steps are timed (each is waited for) */
     bool norms;    /* record the norm of what is dropped of each tile (takes time: on the host) */
 } tlr_options;
 
@@ -109,6 +110,7 @@ typedef struct {
 typedef struct tlr tlr;
 
 typedef struct {
+    int64_t order;                        /* of the largest tile */
     int64_t tiles, empty, lowrank, dense; /* of those off the diagonal blocks */
     int64_t histogram[16];                /* low-rank tiles by rank, in 16ths of the order b */
     int64_t most, p90;                    /* largest rank, and that of 90 % (of low-rank tiles) */
@@ -174,14 +176,30 @@ typedef struct {
     bool dense;   /* a factor without compression at last */
 } tlr_rescue;
 
+/* Steps of a factor: entries (or expansion of a compressed matrix); of the updates the products of
+ * V with V, those with U, and the large ones; factor of the diagonal blocks; division by them;
+ * compression; columns to where they stay. */
+enum {
+    TLR_ENTRIES,
+    TLR_CORES,
+    TLR_SMALL,
+    TLR_LARGE,
+    TLR_PIVOTS,
+    TLR_DIVIDE,
+    TLR_COMPRESS,
+    TLR_SETTLE,
+    TLR_STEPS
+};
+
 typedef struct {
-    double tau;        /* that of the factor */
-    int restarts;      /* with a smaller tau */
-    int64_t shifts;    /* super-panels to whose diagonal something was added */
-    double shift;      /* the largest constant added */
-    bool dense;        /* made without compression */
-    int64_t minor;     /* order of the first minor that is not positive, 0: none */
-    bool not_positive; /* the pivot was further below zero than compression explains */
+    double tau;                /* that of the factor */
+    int restarts;              /* with a smaller tau */
+    int64_t shifts;            /* super-panels to whose diagonal something was added */
+    double shift;              /* the largest constant added */
+    bool dense;                /* made without compression */
+    int64_t minor;             /* order of the first minor that is not positive, 0: none */
+    bool not_positive;         /* the pivot was further below zero than compression explains */
+    double seconds[TLR_STEPS]; /* where options.timed */
 } tlr_report;
 
 /* A = L L^T. variant: 'L' left-looking (memory: the factor and a super-panel), 'R' right-looking

@@ -82,8 +82,10 @@ static status update_rows(job *s, double alpha, double *d, int64_t ldd) {
         TRY(tile_column(s, j, s->core + at));
         at += core_size(s, j);
     }
+    tlr_work_lap(s->w, TLR_CORES);
     TRY(tlr_list_run(s->w, &s->straight, 'N', 'N'));
     TRY(tlr_list_run(s->w, &s->turned, 'N', 'T'));
+    tlr_work_lap(s->w, TLR_SMALL);
     for (int64_t k = s->ka; k < s->kb; k++) {
         const int64_t n = tlr_extent(s->b->rows, k), before = columns_before(s, k);
         TRY(tlr_dense_gemm(s->w, 'N', 'T', s->rows, n, s->pb->ucols[k - s->pb->r0], alpha,
@@ -91,6 +93,7 @@ static status update_rows(job *s, double alpha, double *d, int64_t ldd) {
                            s->pb->u + s->pb->ubegin[k - s->pb->r0], n, 1,
                            d + (s->b->rows->first[k] - col) * ldd, ldd));
     }
+    tlr_work_lap(s->w, TLR_LARGE);
 done:
     return st;
 }

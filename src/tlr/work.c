@@ -1,6 +1,8 @@
 /* Memory that the steps of one call share, and the dense operations on it. */
 #include "tlr/internal.h"
 
+#include <time.h>
+
 static const double one = 1, zero = 0;
 
 void tlr_work_open(tlr_work *w, const backend *be, backend_ctx *ctx) {
@@ -18,6 +20,17 @@ void tlr_work_close(tlr_work *w) {
     w->be->release(w->ctx, w->list);
     w->be->release_host(w->ctx, w->list_host);
     tlr_work_open(w, NULL, NULL);
+}
+
+void tlr_work_lap(tlr_work *w, int step) {
+    struct timespec t;
+    if (!w->seconds || w->be->sync(w->ctx) != MOAO_OK)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    const double now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    if (step >= 0)
+        w->seconds[step] += now - w->lap;
+    w->lap = now;
 }
 
 status tlr_work_room(tlr_work *w, int which, int64_t count, double **p) {
@@ -141,7 +154,7 @@ static status list_room(tlr_work *w, int64_t n, int64_t *at) {
         w->be->release(w->ctx, w->list);
         w->list_host = w->list = NULL;
         w->list_count = 0;
-        const int64_t room = least(largest(16 * n, 4096), 4 * LIST_MOST);
+        const int64_t room = largest(n, least(largest(16 * n, 4096), 4 * LIST_MOST));
         TRY(w->be->alloc_host(w->ctx, (size_t)(room * LIST_ENTRY), (void **)&w->list_host));
         TRY(w->be->alloc(w->ctx, (size_t)(room * LIST_ENTRY), (void **)&w->list));
         w->list_count = room;
@@ -150,6 +163,19 @@ static status list_room(tlr_work *w, int64_t n, int64_t *at) {
     w->list_used += n;
 done:
     return st;
+}
+
+status tlr_work_indices(tlr_work *w, int64_t n, int64_t **host, int64_t **there) {
+    int64_t at = 0;
+    const status st = list_room(w, (n + LIST_PARTS - 1) / LIST_PARTS + 1, &at);
+    *host = st == MOAO_OK ? w->list_host + at : NULL;
+    *there = st == MOAO_OK ? w->list + at : NULL;
+    return st;
+}
+
+status tlr_work_send(tlr_work *w, int64_t n, const int64_t *host, int64_t *there) {
+    const int64_t bytes = n * (int64_t)sizeof(int64_t);
+    return n > 0 ? w->be->copy(w->ctx, there, bytes, host, bytes, bytes, 1) : MOAO_OK;
 }
 
 static void list_write(const product *p, int64_t n, int64_t *to) {

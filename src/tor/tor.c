@@ -16,6 +16,7 @@ static status take_arrays(tor *t, const tor_setup *u) {
     TRY(ALLOC(t->w, most, "targets of a device"));
     TRY(ALLOC(t->y, most, "targets of a device"));
     TRY(ALLOC(t->own, most, "targets of a device"));
+    TRY(ALLOC(t->beside, most, "targets of a device"));
     TRY(ALLOC(t->target, most, "targets of a device"));
     TRY(engine_open(e));
     if (!u->kind->in_step)
@@ -52,6 +53,7 @@ status tor_open(const tor_setup *u, tor *t) {
                              .points = u->points,
                              .nrank = u->c->size,
                              .block = u->block,
+                             .tile = u->tile,
                              .grid = {u->grid[0], u->grid[1]}};
     status st;
     *t = (tor){.e = {.c = u->c,
@@ -76,28 +78,32 @@ status tor_open(const tor_setup *u, tor *t) {
                             .most = t->most,
                             .planned = u->planned,
                             .sharing = u->sharing,
+                            .sample = u->s->targets[u->sample],
                             .say = u->say};
     st = u->kind->open(&t->e, &of, &t->op);
 done:
     return st;
 }
 
-/* The room for n targets: W, Y where targets pass together, and what the operator keeps. */
-static status take_room(tor *t, int n) {
+/* The room for n targets: W, Y where targets pass together, what the operator and the caller keep.
+ */
+static status take_room(tor *t, int n, int64_t beside) {
     const linop_kind *kind = t->op->kind;
-    const int64_t w = t->t.nlrow * t->e.m,
+    const int64_t w = kind->store != NULL ? kind->store(t->op) : t->t.nlrow * t->e.m,
                   y = kind->together ? engine_aligned(t->t.nlrow * t->t.nrow) : 0;
     const int64_t own = kind->own != NULL ? engine_aligned(kind->own(t->op)) : 0;
-    const int64_t each = (kind->in_step ? w : engine_aligned(w)) + y + own;
+    const int64_t rest = y + own + engine_aligned(beside);
+    const int64_t each = (kind->in_step ? w : engine_aligned(w)) + rest;
     const int64_t least = kind->room != NULL ? kind->room(t->op, n) : 0;
-    const int64_t all = engine_aligned(n * each);
+    const int64_t ground = kind->ground != NULL ? kind->ground(t->op) : 0;
+    const int64_t all = ground + engine_aligned(n * each);
     status st = engine_doubles(&t->e, all > least ? all : least, "W of the targets", &t->room);
     for (int k = 0; k < n && st == MOAO_OK; k++) {
-        t->w[k] = t->room + (kind->in_step ? k * t->t.nlrow : k * each);
-        t->y[k] = kind->in_step    ? t->room + n * w + k * y
-                  : kind->together ? t->w[k] + engine_aligned(w)
-                                   : t->one_y;
-        t->own[k] = t->w[k] + engine_aligned(w) + y;
+        t->w[k] = t->room + ground + (kind->in_step ? k * t->t.nlrow : k * each);
+        double *after = kind->in_step ? t->room + n * w + k * rest : t->w[k] + engine_aligned(w);
+        t->y[k] = kind->together ? after : t->one_y;
+        t->own[k] = after + y;
+        t->beside[k] = after + y + own;
     }
     t->nw = st == MOAO_OK ? n : 0;
     return st;
@@ -105,18 +111,18 @@ static status take_room(tor *t, int n) {
 
 /* For as many targets as a rank gets of a chunk; of fewer where memory ends, but for room that the
  * libraries may still want. */
-static status take_targets(tor *t) {
+static status take_targets(tor *t, int64_t beside) {
     const linop_kind *kind = t->op->kind;
     int n = t->most;
     status st;
-    while ((st = take_room(t, n)) == MOAO_MEMORY && n > 1) {
+    while ((st = take_room(t, n, beside)) == MOAO_MEMORY && n > 1) {
         status_clear();
         n--;
     }
     if (st == MOAO_OK && n > 1 && n < t->most && !kind->together) {
         t->e.be->release(t->e.ctx, t->room);
         t->room = NULL;
-        st = take_room(t, n - 1);
+        st = take_room(t, n - 1, beside);
     }
     for (; st == MOAO_OK && kind->together && t->ntarget < t->nw; t->ntarget += st == MOAO_OK)
         st = t->e.mat->open_target(t->e.cov, &t->target[t->ntarget]);
@@ -144,7 +150,7 @@ static status measure(tor *t) {
 }
 
 status tor_take(tor *t, const tor_setup *u, int *chunk) {
-    status st = take_targets(t);
+    status st = take_targets(t, u->beside);
     if (st == MOAO_OK)
         st = measure(t);
     if ((st = comm_agree(u->c, st)) != MOAO_OK)
@@ -173,6 +179,7 @@ void tor_close(tor *t) {
     free(t->w);
     free(t->y);
     free(t->own);
+    free(t->beside);
     free(t->target);
     *t = (tor){0};
 }
@@ -201,6 +208,7 @@ status tor_factor(tor *t, const profile *p) {
     if (st != MOAO_OK)
         return st;
     t->prof = p;
+    t->op->level = 0;
     minor = minor > 0 ? minor : INT_MAX; /* the first one that any rank found */
     MPI_Allreduce(MPI_IN_PLACE, &minor, 1, MPI_INT, MPI_MIN, t->e.c->mpi);
     engine_progress(&t->e);
@@ -229,10 +237,29 @@ status tor_project(tor *t, backend_cov_target *target, int64_t i0, int64_t ni, i
                                                   e->rows, t->ctm, nt, beta, out, ldo);
 }
 
-wrows tor_rows(const tor *t, int k, int *n) {
-    const bool all = t->op->kind->in_step;
-    *n = all ? t->ch.nmine : 1;
-    return (wrows){.slot = k, .rows = *n * t->t.nlrow, .ld = t->ld, .w = t->w[k]};
+wrows tor_w(const tor *t, linop *op, int k) {
+    if (op->kind->exact_rows != NULL)
+        return op->kind->exact_rows(op, k);
+    return (wrows){.slot = k, .rows = t->t.nlrow, .ld = t->ld, .w = t->w[k]};
+}
+
+wrows tor_rows(const tor *t, linop *op, int k, int *n) {
+    wrows w = tor_w(t, op, k);
+    *n = t->op->kind->in_step ? t->ch.nmine : 1;
+    w.rows *= *n;
+    return w;
+}
+
+int64_t tor_step(const tor *t, const linop *op) {
+    return op->kind->get != NULL ? t->e.width : t->e.m;
+}
+
+status tor_w_columns(tor *t, linop *op, int k, int64_t j, int64_t n, const double **w,
+                     int64_t *ld) {
+    const wrows rows = tor_w(t, op, k);
+    *ld = rows.ld;
+    *w = op->kind->get != NULL ? t->z : rows.w + j * rows.ld;
+    return op->kind->get != NULL ? op->kind->get(op, &rows, j, n, t->z) : MOAO_OK;
 }
 
 /* Measurement of the k-th sampled column. */
@@ -248,6 +275,12 @@ static status right_side(tor *t, int k) {
     report_phase("solve: D+ Ctm");
     st = e->mat->aim(tor_target(t, k), tor_direction(t, k), false);
     TRY(team_agree(&t->t, st));
+    if (t->op->kind->right != NULL) {
+        TRY(t->op->kind->right(t->op, tor_target(t, k)));
+        for (int i = 0; i < t->nsample; i++)
+            TRY(t->op->kind->right_column(t->op, sampled(t, i), t->y[k] + i * nlrow));
+        return st;
+    }
     for (int64_t j = 0; j < m; j += e->width)
         TRY(tor_project(t, tor_target(t, k), t->t.row0, nlrow, j, engine_width(e, j, m), 1.0, 0.0,
                         t->w[k] + j * t->ld, t->ld, STAGE_SOLVE));
@@ -266,8 +299,14 @@ static status sample_residual(tor *t, int k, double sum[2]) {
     status st;
     report_phase("solve: sampled residual");
     TRY(engine_copy(e, t->host[0], sample, nlrow * n));
-    TRY(engine_gemm(e, 'N', 'N', nlrow, n, e->m, 1.0, t->w[k], t->ld, t->columns, e->m, -1.0,
-                    sample, nlrow > 0 ? nlrow : 1));
+    for (int64_t j = 0, some; j < e->m; j += some) {
+        const double *w;
+        int64_t ld;
+        some = tor_step(t, t->op) < e->m - j ? tor_step(t, t->op) : e->m - j;
+        TRY(tor_w_columns(t, t->op, k, j, some, &w, &ld));
+        TRY(engine_gemm(e, 'N', 'N', nlrow, n, some, 1.0, w, ld, t->columns + j, e->m,
+                        j > 0 ? 1.0 : -1.0, sample, nlrow > 0 ? nlrow : 1));
+    }
     TRY(engine_copy(e, t->host[1], sample, nlrow * n));
     TRY(engine_sync(e));
     for (int64_t i = 0; i < nlrow * n; i++) {
@@ -287,10 +326,11 @@ static status solve_pass(tor *t, int k0, int n, double sum[2]) {
         st = right_side(t, k);
     TRY(engine_meet(&t->e, STAGE_SOLVE, st));
     for (int k = k0, some; k < k0 + n; k += some)
-        w[blocks++] = tor_rows(t, k, &some);
+        w[blocks++] = tor_rows(t, t->op, k, &some);
     TRY(t->op->kind->solve(t->op, blocks, w, t->own + k0));
     for (int k = k0; k < k0 + n && t->t.nlrow > 0; k++) {
-        TRY(engine_flip(&t->e, "flip-w", t->w[k] + t->ld * (t->e.m / 2)));
+        if (t->op->kind->store == NULL) /* else solve does it */
+            TRY(engine_flip(&t->e, "flip-w", t->w[k] + t->ld * (t->e.m / 2)));
         TRY(sample_residual(t, k, sum));
         engine_progress(&t->e);
     }

@@ -24,8 +24,11 @@ typedef struct { /* borrowed, all of it */
     int chunk;              /* targets at a time, on all ranks together */
     int planned;            /* targets of a rank that the plan has memory for */
     int sharing;            /* ranks on one device, at most */
+    int sample;             /* target by which an operator that is not exact is checked */
     int nsample;            /* columns of the sampled residual */
+    int tile;               /* order of the tiles of a compressed factor, 0: chosen */
     double one_target;      /* memory for one target, for messages [bytes] */
+    int64_t beside;         /* doubles that the caller keeps of each target, for tor_take */
     bool say;               /* lines of progress tell how factors will be made */
 } tor_setup;
 
@@ -47,6 +50,7 @@ typedef struct {
     int nw;              /* targets that have room */
     int64_t ld;          /* leading dimension of W */
     double **w, **y, **own;      /* [nw] nlrow x m; nlrow x nrow (leading dimension nlrow) */
+    double **beside;             /* [nw] what the caller keeps of a target */
     backend_cov_target **target; /* [nw], or one where targets pass one by one */
     int ntarget;
 } tor;
@@ -86,6 +90,12 @@ static inline int tor_pass(const tor *t) {
     return t->op->kind->together ? t->ch.nmine : 1;
 }
 /* Rows of W that are multiplied at once, from target k on: of *n targets. */
-wrows tor_rows(const tor *t, int k, int *n);
+wrows tor_rows(const tor *t, linop *op, int k, int *n);
+/* W of the k-th target as an operator (the reconstructor's or its reference) has it. */
+wrows tor_w(const tor *t, linop *op, int k);
+/* Columns j .. j + n of that in double precision, n at most tor_step: *w, with leading dimension
+ * *ld; valid until z is used. */
+int64_t tor_step(const tor *t, const linop *op);
+status tor_w_columns(tor *t, linop *op, int k, int64_t j, int64_t n, const double **w, int64_t *ld);
 
 #endif

@@ -11,9 +11,10 @@ from moao_case import GOLDEN, MOAO, ROOT, Run, environment, moao
 MOSAIC = os.path.join(ROOT, "params", "mosaic.yaml")
 
 CASES = [([os.path.join(GOLDEN, "b.yaml")], 1),
-         ([os.path.join(ROOT, "params", "demo.yaml"), "schedule={tor_times: [0], exposure_times: [0]}"], 2),
+         ([os.path.join(ROOT, "params", "demo.yaml"), "schedule={tor_times: [0], exposure_times: [0]}",
+           "targets={grid: {nx: 3, width: 40}}"], 2),
          ([os.path.join(ROOT, "params", "elt-small.yaml"), "schedule={tor_times: [0], exposure_times: [0]}",
-           "targets={list: [[0, 0], [30, 40]]}"], 2)]
+           "targets={list: [[0, 0], [30, 40]]}", "ngs_defaults.slope=points", "lgs_defaults.slope=points"], 2)]
 
 
 class Check(unittest.TestCase):

@@ -13,7 +13,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from moao_test import MOAO, QUICK_CASE, ROOT, maps, parts, write_case  # noqa: E402
+from moao_test import MOAO, ROOT, SHORT_CASE, maps, parts, write_case  # noqa: E402
 
 COMMANDS = ("run", "check", "sweep", "asterism", "params", "import-legacy")
 
@@ -36,7 +36,7 @@ class Commands(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.dir = folder.name
-        self.case = write_case(os.path.join(self.dir, "case.yaml"), QUICK_CASE)
+        self.case = write_case(os.path.join(self.dir, "case.yaml"), SHORT_CASE)
 
     def path(self, *names):
         return os.path.join(self.dir, *names)
@@ -113,7 +113,7 @@ class Commands(unittest.TestCase):
         """Ctrl-C to moao run -n 2: a message, exit code 3, and the same maps after --resume."""
         for sig in (signal.SIGINT, signal.SIGTERM):
             out = "out%d" % sig
-            run = subprocess.Popen([MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=2 min", "-o", out, "-q"],
+            run = subprocess.Popen([MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=1 min", "-o", out, "-q"],
                                    cwd=self.dir, env=plain_environment(), stderr=subprocess.PIPE, universal_newlines=True)
             end = time.monotonic() + 90
             while len(parts(self.path(out))) < 2 and time.monotonic() < end and run.poll() is None:
@@ -122,7 +122,7 @@ class Commands(unittest.TestCase):
             text = run.communicate(timeout=90)[1]
             self.assertEqual(run.returncode, 3, text)
             self.assertIn("--resume", text)
-            p = call(MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=2 min", "-o", out, "-q", "--resume",
+            p = call(MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=1 min", "-o", out, "-q", "--resume",
                      cwd=self.dir, timeout=200)
             self.assertEqual(p.returncode, 0, p.stderr)
 

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from moao_test import MOAO, ROOT, environment  # noqa: E402
+from moao_test import MOAO, ROOT, as_built, environment  # noqa: E402
 
 
 def call(*command, env=None, cwd=None):
@@ -24,7 +24,7 @@ class Install(unittest.TestCase):
     def test_install(self):
         """Program, parameter files and scripts are installed below DESTDIR/prefix, and work from there."""
         with tempfile.TemporaryDirectory() as d:
-            code, text = call("make", "-C", ROOT, "--no-print-directory", "install", "DESTDIR=" + d, "prefix=/opt/m")
+            code, text = call("make", "-C", ROOT, "--no-print-directory", "install", "DESTDIR=" + d, "prefix=/opt/m", *as_built())
             self.assertEqual(code, 0, text)
             top = d + "/opt/m"
             code, text = call(top + "/bin/moao", "--version", cwd=d)

@@ -9,9 +9,8 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from moao_test import MOAO, ROOT, environment  # noqa: E402
+from moao_test import MOAO, ROOT, as_built, environment  # noqa: E402
 
-BUILD = os.path.dirname(MOAO)
 CC = os.environ.get("CC", "cc").split()[-1]
 
 
@@ -36,7 +35,7 @@ class Symbols(unittest.TestCase):
     def setUpClass(cls):
         cls.dest = tempfile.mkdtemp()
         code, text = run("make", "-C", ROOT, "--no-print-directory", "install-linalg", "DESTDIR=" + cls.dest,
-                         "prefix=/opt/m", "B=" + BUILD)
+                         "prefix=/opt/m", *as_built())
         if code != 0:
             raise RuntimeError(text)
         cls.top = cls.dest + "/opt/m"

@@ -1,37 +1,135 @@
-"""The operator whose factor is compressed by tiles (src/operator/tlr.c), in the executor of devices with the CPU backend:
-the same maps as the dense one, because W is refined until its residual is small."""
+"""compute.format: tlr on the CPU (src/operator/tlr.c, src/job/compression.c): a factor compressed by tiles changes results by
+no more than compute.tlr_strehl, in the way the tolerance says; what is told; smaller tolerances, fall back, resumption."""
+import json
 import os
-import re
+import shutil
+import signal
 import sys
+import tempfile
 import unittest
 
-from moao_case import GOLDEN, ROOT, Run
-from test_resident import CASE, RESIDENT
-import test_resident
+import numpy as np
+from astropy.io import fits
+
+from moao_case import ROOT, Run, moao
+from test_resident import CASE
 
 sys.path.insert(0, os.path.join(ROOT, "tests"))
+import moao_test  # noqa: E402
 
-TLR = dict(RESIDENT, MOAO_OPERATOR="tlr")
-SAID = re.compile(r"factor compressed to (\S+) arcsec\^2 a tile: mean rank (\S+) of (\d+), (\S+) GB of the (\S+) of the triangle")
+TLR = ["compute.format=tlr", "compute.backend=cpu", "compute.tlr_tile=24", "compute.tlr_tolerance=0.5"]
+SMALL = ["targets={list: [[0, 0], [-9, -30]]}", "schedule={tor_times: [0], exposure_times: [0, 10 min]}", "output={psf: none}",
+         "sensors[3].nssp=14", "sensors[4].nssp=14"]
+EDGE = 1  # target farthest from the centre, counted from 0
+
+
+def told(run):
+    with open(run.path("run.json")) as f:
+        return json.load(f)["compression"]
+
+
+def log(run):
+    return run.process.stdout + run.process.stderr
+
+
+def gap(a, b):
+    """Largest difference of a Strehl ratio or ensquared energy of the exposures."""
+    names = [n for n in a.quantities() if n == "STREHL" or n.startswith("EE_") and not n.endswith("_LONG")]
+    return max(np.abs(a.quantity(n) - b.quantity(n)).max() for n in names)
 
 
 class Compressed(unittest.TestCase):
-    assert_equal_runs = test_resident.Resident.assert_equal_runs
+    @classmethod
+    def setUpClass(cls):
+        cls.dense = Run(CASE, *SMALL, "compute.backend=cpu")
+        cls.tlr = Run(CASE, *SMALL, *TLR)
 
-    def test_golden_case(self):
-        """Every map to 1e-8, and tiles were compressed."""
-        case = os.path.join(GOLDEN, "b.yaml")
-        here = Run(case, env=TLR)
-        self.assert_equal_runs(Run(case), here, 1e-8)
-        said = SAID.search(here.process.stdout + here.process.stderr)
-        self.assertIsNotNone(said)
-        self.assertGreater(float(said.group(1)), 0)
-        self.assertLess(float(said.group(2)), 0.8 * int(said.group(3)))
+    def test_close_to_dense(self):
+        """Within the limit but not equal; some tiles are compressed (of so few measurements, few)."""
+        self.assertLess(gap(self.dense, self.tlr), 1e-4)
+        self.assertGreater(gap(self.dense, self.tlr), 1e-10)
+        c, = told(self.tlr)
+        self.assertLess(c["dense_tiles"] + c["empty_tiles"], 0.95 * c["tiles"])
 
-    def test_asymmetric_case(self):
-        """Nothing alike: panels that leave a rest and several chunks on 2 ranks."""
-        here = Run(CASE, "compute.panel=77", "compute.targets_per_chunk=3", ranks=2, env=TLR)
-        self.assert_equal_runs(Run(CASE, ranks=2), here, 1e-8)
+    def test_what_is_told(self):
+        """run.json, header and log agree; the measured change is that of the first exposure's sampled target."""
+        c, = told(self.tlr)
+        with fits.open(self.tlr.path("maps.fits")) as f:
+            header = f[0].header
+        self.assertEqual((c["reconstructor"], c["form"], header["FACTOR"]), (1, "tiles", "tiles"))
+        self.assertAlmostEqual(header["TLRDIFF"], c["largest_difference"], delta=1e-12)
+        self.assertAlmostEqual(header["TLRTOL"] / c["tolerance_arcsec2"], 1, delta=1e-6)
+        self.assertEqual(header["TLRBYTES"], c["bytes"])
+        self.assertEqual(sum(c["ranks"]) + c["dense_tiles"] + c["empty_tiles"], c["tiles"])
+        self.assertLessEqual(c["tolerance_arcsec2"], c["noise_arcsec2"] / 2 * 1.0001)
+        names = [n for n in self.dense.quantities() if n == "STREHL" or n.startswith("EE_") and not n.endswith("_LONG")]
+        seen = max(np.abs(self.dense.quantity(n) - self.tlr.quantity(n))[EDGE, :, 0].max() for n in names)
+        self.assertLess(abs(seen - c["largest_difference"]), 0.3 * seen)
+        self.assertIn("of target %d by" % (EDGE + 1), log(self.tlr))
+        with fits.open(self.dense.path("maps.fits")) as f:
+            self.assertNotIn("FACTOR", f[0].header)
+
+    def test_quadratic_law(self):
+        """The change of results goes as the square of the tolerance."""
+        run = Run(CASE, *SMALL, *TLR, "compute.tlr_tolerance=2", "compute.tlr_strehl=1")
+        ratio = told(run)[0]["largest_difference"] / told(self.tlr)[0]["largest_difference"]
+        self.assertGreater(ratio, 16 / 3)
+        self.assertLess(ratio, 16 * 3)
+
+    def test_refined(self):
+        """Where no tolerance is small enough, W of all targets is refined; on two ranks, each with its own factor."""
+        run = Run(CASE, *SMALL, *TLR, "compute.tlr_tolerance=2", "compute.tlr_strehl=1e-16", ranks=2)
+        self.assertEqual(told(run)[0]["form"], "refined")
+        self.assertLess(gap(self.dense, run), 1e-11)
+
+    def test_falls_back(self):
+        """A tolerance with which it cannot be positive definite, nor with a sixteenth: nothing is dropped."""
+        run = Run(CASE, *SMALL, *TLR, "compute.tlr_tolerance=1e5")
+        c, = told(run)
+        self.assertEqual((c["form"], c["dense_tiles"]), ("dense", c["tiles"]))
+        self.assertIn("nothing is dropped", log(run))
+        self.assertLess(gap(self.dense, run), 1e-11)
+
+    def test_stop_and_resume(self):
+        """From a tolerance 32 times as large as usual, factors are made until the limit holds; a resumed run keeps what was
+        found: the same bits."""
+        folder = tempfile.mkdtemp(prefix="moao-tlr-")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        case = moao_test.write_case(os.path.join(folder, "case.yaml"), moao_test.QUICK_CASE)
+        out = {n: os.path.join(folder, n) for n in ("whole", "stopped")}
+        options = TLR + ["compute.tlr_tolerance=4", "compute.tlr_strehl=1e-6"]
+        whole = moao_test.Run(case, "-o", out["whole"], *options, cwd=folder)
+        self.assertEqual(whole.wait(120), 0, whole.text)
+        self.assertIn("again with a smaller tolerance", whole.text)
+        with open(os.path.join(out["whole"], "run.json")) as f:
+            for c in json.load(f)["compression"]:
+                self.assertEqual(c["form"], "tiles")
+                self.assertLessEqual(c["largest_difference"], 0.5e-6)
+                self.assertLess(c["tolerance_arcsec2"], 2 * c["noise_arcsec2"])
+        run = moao_test.Run(case, "-o", out["stopped"], *options, cwd=folder)
+        moao_test.wait_for_parts(run, out["stopped"], 2)
+        run.process.send_signal(signal.SIGUSR1)
+        self.assertEqual(run.wait(60), 3, run.text)
+        again = moao_test.Run(case, "-o", out["stopped"], "--resume", *options, cwd=folder)
+        self.assertEqual(again.wait(120), 0, again.text)
+        self.assertNotIn("again with a smaller tolerance", again.text)
+        a, b = (moao_test.maps(out[n]) for n in ("whole", "stopped"))
+        for key in a:
+            self.assertEqual(a[key].tobytes(), b[key].tobytes(), key)
+
+    def test_check(self):
+        """`moao check` predicts ranks and memory of the factor."""
+        folder = tempfile.mkdtemp(prefix="moao-tlr-")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        case = os.path.join(folder, "case.yaml")
+        with open(case, "w") as f:
+            f.write(CASE)
+        p = moao("check", case, *SMALL, *TLR)
+        self.assertRegex(p.stdout, r"compressed +\d+ tiles of \d+, rank \d+ on average, \d+ % dense")
+        c, = told(self.tlr)
+        j = json.loads(moao("check", case, *SMALL, *TLR, "--json").stdout)["compression"]
+        self.assertLess(abs(j["mean_rank"] / c["mean_rank"] - 1), 0.4)
+        self.assertLess(abs(j["bytes"] / c["bytes"] - 1), 0.4)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import chroot  # noqa: E402
-from moao_test import MOAO, ROOT, environment  # noqa: E402
+from moao_test import MOAO, ROOT, as_built, environment  # noqa: E402
 
-SMALL = {"nx: 8": "nx: 2", "end: 1 h": "end: 20 min", "nssp: 16": "nssp: 6", "nssp: 14": "nssp: 6"}  # of the demo
+SMALL = {"nx: 8, ny: 8": "nx: 2, ny: 2", "end: 1 h": "end: 20 min", "nssp: 16": "nssp: 6", "nssp: 14": "nssp: 6"}  # of the demo
 
 
 def blocks(page):
@@ -46,8 +46,7 @@ class AsWritten(unittest.TestCase):
             text = text.replace(old, new)
         with open(demo, "w", encoding="utf-8") as f:
             f.write(text)
-        with open(os.path.join(build, "flags"), encoding="utf-8") as f:
-            return f.read().split(" -std=")[0]  # the compiler that make was given
+        return as_built()[1][len("CC="):]
 
     def commands(self, without="^$"):
         """`make demo`, then "Your case" but for lines that have a word, stopping at the first command that fails."""

@@ -21,13 +21,9 @@ SAID = "stays in the host's memory"
 
 def short_memory(case, *overrides):
     """Bytes of a device that is almost large enough for the factor and one target."""
-    low, high = 1.6e9, 1.7e9
-    while high - low > 2e5:
-        middle = (low + high) / 2
-        text = moao("check", case, "compute.backend=gpu", "compute.gpu_memory=%.0f" % middle, *overrides, check=False)
-        whole = "factor of Cmm0, and Cmm of an exposure" in text.stdout
-        low, high = (low, middle) if whole else (middle, high)
-    return low
+    text = moao("check", case, "compute.backend=gpu", "compute.gpu_memory=20 GB", "targets={list: [[0, 0]]}", "--json",
+                *overrides).stdout
+    return json.loads(text)["here"]["gpu_memory_bytes"] - 1e5
 
 
 class Streamed(unittest.TestCase):

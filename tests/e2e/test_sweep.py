@@ -14,11 +14,11 @@ import numpy as np
 from astropy.io import fits
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from moao_test import MOAO, QUICK_CASE, ROOT, parts, write_case  # noqa: E402
+from moao_test import MOAO, SHORT_CASE, ROOT, parts, write_case  # noqa: E402
 from test_commands import call, plain_environment  # noqa: E402
 
 # two targets, one or two exposures: a second each
-SMALL = QUICK_CASE.replace("grid: {nx: 4, ny: 2, width: 60 arcsec, height: 30 arcsec}", "list: [[0, 0], [10, 5]]").replace(
+SMALL = SHORT_CASE.replace("grid: {nx: 4, ny: 2, width: 60 arcsec, height: 30 arcsec}", "list: [[0, 0], [10, 5]]").replace(
     "exposure_interval: 3 min", "exposure_interval: 15 min").replace("psf: none", "psf: long")
 
 

@@ -11,7 +11,7 @@ import unittest
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from moao_test import QUICK_CASE, ROOT, Run, write_case  # noqa: E402
+from moao_test import SHORT_CASE, ROOT, Run, write_case  # noqa: E402
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 import moao  # noqa: E402
@@ -53,9 +53,9 @@ class View(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="moao-view-")
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
-        case = write_case(os.path.join(cls.folder, "case.yaml"), QUICK_CASE)
+        case = write_case(os.path.join(cls.folder, "case.yaml"), SHORT_CASE)
         cls.make(case, "grid")
-        cls.make(write_case(case, re.sub(r"targets:.*", "targets: " + LIST, QUICK_CASE)), "list")
+        cls.make(write_case(case, re.sub(r"targets:.*", "targets: " + LIST, SHORT_CASE)), "list")
         cls.driver = browser(os.path.join(cls.folder, "profile"))
         cls.addClassCleanup(cls.driver.quit)
 

@@ -49,7 +49,6 @@ const backend emulated = {
     .devices = backend_cpu.devices,
     .describe = describe,
     .memory = backend_cpu.memory,
-    .reserve = backend_cpu.reserve,
     .identify = backend_cpu.identify,
     .open = open_context,
     .close = backend_cpu.close,

@@ -19,7 +19,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import harness  # noqa: E402
-from harness import ROOT, VERDICTS, Lab, attempt  # noqa: E402
+from harness import ROOT, VERDICTS, Lab, as_built, attempt  # noqa: E402
 
 WORKERS = min(2 * (os.cpu_count() or 1), 16)  # trials at a time: they wait for files and for each other
 # share of a campaign's time; the smaller ones end by themselves
@@ -106,14 +106,7 @@ def campaign(lab, name, seed, full, seconds, workers, say=print):
 
 def build_tools(build):
     """What the campaign preloads and fuzzes with, by the compiler that the folder is built with; (exit code, text)."""
-    try:
-        with open(os.path.join(build, "flags"), encoding="utf-8") as f:
-            compiler = ["CC=" + f.read().split(" -std=")[0]]
-    except OSError:
-        compiler = []
-    # the folder is named as make names it: another name would be another build
-    command = ["make", "--no-print-directory", "-C", ROOT, "-j%d" % (os.cpu_count() or 1),
-               "B=" + os.path.relpath(build, ROOT)] + compiler + ["fault-tools"]
+    command = ["make", "--no-print-directory", "-C", ROOT, "-j%d" % (os.cpu_count() or 1)] + as_built(build) + ["fault-tools"]
     p = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False)
     return p.returncode, p.stdout
 

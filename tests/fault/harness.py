@@ -15,7 +15,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from moao_test import CASE, MOAO, QUICK_CASE, ROOT, environment, maps, parts, write_case  # noqa: E402
+from moao_test import CASE, MOAO, QUICK_CASE, ROOT, as_built, environment, maps, parts, write_case  # noqa: E402
 
 # hang: does not end in time; crash: ends by a signal that was not sent, or under a sanitizer's message; lost: work that
 # was finished is computed again, or the run cannot be ended; wrong: results or exit code are not those expected;
@@ -30,11 +30,11 @@ NOTICE = re.compile(r"^(moao: )?(warning|note)\b|^moao: .*: stopping after the c
 
 # 2 reconstructors, 6 exposures of 8 targets in chunks of 2: 24 parts; a tenth of a second of computing
 TINY_CASE = re.sub(r"nssp: (16|10)", "nssp: 4", CASE).replace("nssp: 8", "nssp: 4").replace("nssp: 12", "nssp: 5") \
-    .replace("end: 30 min", "end: 15 min").replace("oversampling: 8", "oversampling: 2").replace("none}", "short}")
+    .replace("end: 30 min", "end: 15 min").replace("oversampling: 8", "oversampling: 2").replace("none}", "short}") \
+    .replace("psf: {", "psf: {residual: sensor, ")
 # 6 parts: every call and allocation of it can be tried
-LEAST_CASE = TINY_CASE.replace("tor_interval: 15 min, exposure_interval: 3 min", "tor_interval: 15 min, "
-                               "exposure_interval: 15 min").replace("targets_per_chunk: 2", "targets_per_chunk: 4") \
-    .replace("psf: short}", "psf: short, matrices: [Cmm]}")
+LEAST_CASE = TINY_CASE.replace("residual: sensor, ", "").replace("exposure_interval: 3 min", "exposure_interval: 15 min") \
+    .replace("targets_per_chunk: 2", "targets_per_chunk: 4").replace("psf: short}", "psf: short, matrices: [Cmm]}")
 # some seconds, 40 parts: long enough to be hit by signals
 LONG_CASE = QUICK_CASE.replace("psf: none", "psf: short")
 # another run, whose parts must never be taken for those of the first

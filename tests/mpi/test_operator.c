@@ -263,6 +263,8 @@ static void run_by(const char *operator, outcome * o) {
                     "params/demo.yaml",
                     "targets={grid: {nx: 3, ny: 1, width: 40}}",
                     "schedule={tor_times: [0], exposure_times: [0, 20 min]}",
+                    "lgs_defaults.slope=points",
+                    "ngs_defaults.slope=points",
                     "output.psf=none",
                     "-o",
                     out,

@@ -22,6 +22,15 @@ static inline void case_ok(status st) {
         fail_msg("status %d: %s", (int)st, status_message());
 }
 
+/* A uniform random number of [lo, hi), the same ones in every run of a program. */
+static inline double case_random(double lo, double hi) {
+    static uint64_t x = 88172645463325252u;
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    return lo + (hi - lo) * ((double)(x >> 11) / 9007199254740992.0);
+}
+
 /* One sensor: star direction [arcsec], altitude [m] (INFINITY: natural), registration. */
 typedef struct {
     int nssp;

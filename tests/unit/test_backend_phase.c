@@ -9,14 +9,6 @@
 
 static comm world;
 
-static double random_in(double lo, double hi) {
-    static uint64_t x = 88172645463325252u;
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-    return lo + (hi - lo) * ((double)(x >> 11) / 9007199254740992.0);
-}
-
 static void *device(size_t bytes) {
     void *p;
     case_ok(be->alloc(ctx, bytes, &p));
@@ -63,7 +55,7 @@ static void check_block(const covariances *v, const matcov_target *mt, backend_t
     char *got = malloc(ld * nj * size), *a = device(ld * nj * size);
     double *dx = device((np + 1) * sizeof *x), *dy = device((np + 1) * sizeof *y);
     for (size_t i = 0; i < np; i++)
-        x[i] = random_in(-2.1, 2.1), y[i] = random_in(-2.1, 2.1);
+        x[i] = case_random(-2.1, 2.1), y[i] = case_random(-2.1, 2.1);
     memset(got, 0x7f, ld * nj * size);
     move(a, got, ld * nj * size);
     move(dx, x, np * sizeof *x);
@@ -181,9 +173,9 @@ static void mirror_fill(mirror *f) {
     f->sum = calloc(f->nsep, d);
     f->common = calloc(f->nsep, d);
     for (size_t i = 0; i < ld * f->v; i++)
-        f->c[i] = i % ld < f->v ? random_in(-1e-17, 1e-17) : NAN;
+        f->c[i] = i % ld < f->v ? case_random(-1e-17, 1e-17) : NAN;
     for (size_t i = 0; i < ld * f->np; i++)
-        f->ct[i] = i % ld < f->v ? random_in(-1e-16, 1e-16) : NAN;
+        f->ct[i] = i % ld < f->v ? case_random(-1e-16, 1e-16) : NAN;
     case_ok(psf_accumulate_phase(f->p, 0, f->v, f->c, ld, f->ct, ld, f->sum));
     case_ok(psf_phase_common(f->p, &f->prof, f->common));
     f->dc = device(ld * f->v * d);

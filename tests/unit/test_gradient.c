@@ -8,14 +8,6 @@
 
 static comm world;
 
-static double random_in(double lo, double hi) {
-    static uint64_t x = 88172645463325252u;
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-    return lo + (hi - lo) * ((double)(x >> 11) / 9007199254740992.0);
-}
-
 static void make_gradient(sys *s) {
     s->ts.gradient = true;
     for (int w = 0; w < s->nsensor; w++)
@@ -78,7 +70,7 @@ static void test_fill(void **state) {
     case_ok(matcov_target_init(mc, dir, true, &mt));
     case_ok(matcov_fill_ctm(mt, 0, s.m, t, s.t));
     for (int k = 0; k < 1200; k++) {
-        size_t i = (size_t)random_in(0, (double)s.m), j = (size_t)random_in(0, (double)s.m);
+        size_t i = (size_t)case_random(0, (double)s.m), j = (size_t)case_random(0, (double)s.m);
         if (k % 3 == 0)
             j = i + 3 < s.m ? i + (size_t)k / 3 % 4 : i;
         int w, v, wa, va, wi, vi;

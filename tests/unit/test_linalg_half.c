@@ -133,9 +133,13 @@ static void check_split(backend_type t, char part, int64_t m, int64_t n, int exp
                              : ldexp(lin_random(), (int)(30 * lin_random()) - exponent));
     mat_up(&a);
     halves_move(&h, true), halves_move(&r, true);
+    mat y = mat_new(BACKEND_D, m, n, 1);
+    mat_up(&y);
     must(be->half->split(ctx, t, part, m, n, exponent, a.dev, a.ld, h.dev, h.ld, r.dev, r.ld));
-    halves_move(&h, false), halves_move(&r, false);
+    must(be->half->join(ctx, m, n, exponent, h.dev, h.ld, r.dev, r.ld, y.dev, y.ld));
+    halves_move(&h, false), halves_move(&r, false), mat_down(&y);
     halves_guarded(&h), halves_guarded(&r);
+    assert_true(mat_untouched(&y, 'A'));
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++) {
             const backend_f16 *top = &h.host[i + j * h.ld], *rest = &r.host[i + j * r.ld];
@@ -146,13 +150,16 @@ static void check_split(backend_type t, char part, int64_t m, int64_t n, int exp
                                                  : x > 0 ? INFINITY
                                                  : x < 0 ? -INFINITY
                                                          : NAN)));
-            if (inside)
+            if (inside) {
                 assert_true(fabs(decoded(*top) + decoded(*rest) - x) <=
                             fmax(0x1p-22 * fabs(x), 0x1p-25));
+                assert_true(creal(mat_get(&y, i, j)) ==
+                            ldexp(decoded(*top) + decoded(*rest), -exponent));
+            }
         }
     mat_down(&a);
     assert_true(mat_untouched(&a, '0'));
-    halves_free(&h), halves_free(&r), mat_free(&a);
+    halves_free(&h), halves_free(&r), mat_free(&a), mat_free(&y);
 }
 
 static void test_split(void **state) {

@@ -10,14 +10,6 @@
 
 static comm world;
 
-static double random_in(double lo, double hi) {
-    static uint64_t x = 88172645463325252u;
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-    return lo + (hi - lo) * ((double)(x >> 11) / 9007199254740992.0);
-}
-
 /* Largest difference from a golden array, relative to the array's largest entry. */
 static void expect_golden(const char *name, const double *a, size_t ld, size_t row_step) {
     size_t rows, cols;
@@ -128,7 +120,7 @@ static void check_direct(int skip) {
     double *a = calloc(s.m * s.m, sizeof *a);
     case_ok(matcov_fill_cmm(mc, 0, s.m, 0, s.m, a, s.m));
     for (int n = 0; n < 30000; n++) {
-        size_t i = (size_t)random_in(0, (double)s.m), j = (size_t)random_in(0, (double)s.m);
+        size_t i = (size_t)case_random(0, (double)s.m), j = (size_t)case_random(0, (double)s.m);
         int w, v, axis, k;
         sys_slope_at(&s, i, &w, &axis, &k);
         sys_slope_at(&s, j, &v, &axis, &k);
@@ -144,7 +136,7 @@ static void check_direct(int skip) {
         case_ok(matcov_fill_ctm(mt, 0, s.m, a, s.t));
         matcov_target_free(mt);
         for (int n = 0; n < 5000; n++) {
-            size_t i = (size_t)random_in(0, (double)s.t), j = (size_t)random_in(0, (double)s.m);
+            size_t i = (size_t)case_random(0, (double)s.t), j = (size_t)case_random(0, (double)s.m);
             int v, axis, k;
             sys_slope_at(&s, j, &v, &axis, &k);
             double unit = slope_variance(&p, size_of(&s, &s.ts), size_of(&s, &s.sensors[v]));
@@ -154,7 +146,7 @@ static void check_direct(int skip) {
     }
     case_ok(matcov_fill_ctt(mc, 0, s.t, 0, s.t, a, s.t));
     for (int n = 0; n < 3000; n++) {
-        size_t i = (size_t)random_in(0, (double)s.t), j = (size_t)random_in(0, (double)s.t);
+        size_t i = (size_t)case_random(0, (double)s.t), j = (size_t)case_random(0, (double)s.t);
         expect_entry(a[i + j * s.t], matcov_direct_ctt(&s, &p, i, j), 0,
                      slope_variance(&p, size_of(&s, &s.ts), size_of(&s, &s.ts)), "Ctt", i, j);
     }
@@ -193,9 +185,9 @@ static void test_blocks(void **state) {
                 fail_msg("Cmm(%zu, %zu) = %.17g but Cmm(%zu, %zu) = %.17g", i, j, a[i + j * m], j,
                          i, a[j + i * m]);
     for (int n = 0; n < 60; n++) {
-        size_t i0 = (size_t)random_in(0, (double)m), j0 = (size_t)random_in(0, (double)m);
-        size_t ni = (size_t)random_in(0, n % 3 == 0 ? 5 : 300),
-               nj = (size_t)random_in(0, n % 2 == 0 ? 4 : 300);
+        size_t i0 = (size_t)case_random(0, (double)m), j0 = (size_t)case_random(0, (double)m);
+        size_t ni = (size_t)case_random(0, n % 3 == 0 ? 5 : 300),
+               nj = (size_t)case_random(0, n % 2 == 0 ? 4 : 300);
         ni = i0 + ni > m ? m - i0 : ni;
         nj = j0 + nj > m ? m - j0 : nj;
         for (size_t i = 0; i < ld * most; i++)

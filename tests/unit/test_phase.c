@@ -8,14 +8,6 @@
 
 static comm world;
 
-static double random_in(double lo, double hi) {
-    static uint64_t x = 88172645463325252u;
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-    return lo + (hi - lo) * ((double)(x >> 11) / 9007199254740992.0);
-}
-
 /* Stars of three altitudes, one below a layer; every nssp, registration and outer scale another. */
 static void system_of_many(sys *s, profile *p) {
     const case_sensor o[] = {{9, {12, 21}, 90000, 1, CASE_DEGREE(7.3), {0.07, -0.11}, 0},
@@ -45,7 +37,7 @@ static void test_phase_slopes(void **state) {
         double *x = calloc(np + 1, sizeof *x), *y = calloc(np + 1, sizeof *y), worst = 0, most = 0;
         double *a = malloc(ld * nj * sizeof *a);
         for (size_t i = 0; i < np; i++)
-            x[i] = random_in(-2, 2), y[i] = random_in(-2, 2);
+            x[i] = case_random(-2, 2), y[i] = case_random(-2, 2);
         for (size_t i = 0; i < ld * nj; i++)
             a[i] = 1e30;
         case_ok(matcov_target_init(mc, dir, turn % 2, &mt));
@@ -111,7 +103,7 @@ static void test_mean_gradients(void **state) {
     case_ok(matcov_target_init(mc, dir, false, &mt));
     double x[50], y[50], *a = malloc(50 * s.m * sizeof *a), worst = 0, most = 0;
     for (int i = 0; i < 50; i++)
-        x[i] = random_in(-2, 2), y[i] = random_in(-2, 2);
+        x[i] = case_random(-2, 2), y[i] = case_random(-2, 2);
     case_ok(matcov_fill_cpm(mt, 50, x, y, 0, s.m, a, 50));
     for (size_t j = 0; j < s.m; j += 3)
         for (size_t i = 0; i < 50; i++) {
@@ -239,9 +231,9 @@ static void test_sums_over_pairs(void **state) {
         double *c = malloc(v * v * sizeof *c), *ct = malloc(v * np * sizeof *ct);
         double *sum = calloc(nsep, sizeof *sum), *want = calloc(nsep, sizeof *want), most = 0;
         for (size_t i = 0; i < v * v; i++)
-            c[i] = random_in(-1, 1);
+            c[i] = case_random(-1, 1);
         for (size_t i = 0; i < v * np; i++)
-            ct[i] = random_in(-1, 1);
+            ct[i] = case_random(-1, 1);
         double *z = pairs_of(&s, np, x, y, c, ct);
         const int side = (int)(sqrt((double)nsep) + 0.5), half = side / 2;
         const double h = s.diameter / half;

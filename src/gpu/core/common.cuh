@@ -234,6 +234,7 @@ void gpu_release_host(backend_ctx *ctx, void *p);
 size_t gpu_host_workspace(backend_op op, backend_type t, char side, int64_t m, int64_t n);
 size_t gpu_multi_workspace(int g, backend_type t, char side, int64_t size, int64_t part);
 backend_mirror_op gpu_mirror;
+backend_gather_op gpu_gather;
 backend_tri_op gpu_trsm, gpu_trmm, gpu_trsm_host, gpu_trmm_host;
 backend_trsm_multi_op gpu_trsm_multi;
 backend_symm_op gpu_symm;

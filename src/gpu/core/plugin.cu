@@ -5,6 +5,7 @@
 #include "gpu/dense/half_gpu.h"
 #include "gpu/dense/potrf.cuh"
 #include "gpu/dense/sparse_gpu.h"
+#include "gpu/formats/formats_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
 #include "gpu/matcov/matcov_gpu.h"
 #include "gpu/psf/psf_gpu.h"
@@ -78,11 +79,6 @@ static status memory(int d, size_t *bytes) {
     size_t all;
     CUDA_TRY(cudaMemGetInfo(bytes, &all));
     return MOAO_OK;
-}
-
-/* The driver's context, kernels, and the work of cuBLAS in a few contexts. */
-static size_t reserve(void) {
-    return (size_t)3 << 29;
 }
 
 static status identify(int d, char name[BACKEND_IDENTITY]) {
@@ -286,7 +282,6 @@ const backend backend_gpu = {
     .devices = devices,
     .describe = describe,
     .memory = memory,
-    .reserve = reserve,
     .identify = identify,
     .open = open_context,
     .close = close_context,
@@ -301,6 +296,7 @@ const backend backend_gpu = {
     .copy = copy,
     .workspace = workspace,
     .mirror = gpu_mirror,
+    .gather = gpu_gather,
     .gemm = gemm,
     .trsm = gpu_trsm,
     .trmm = gpu_trmm,
@@ -323,6 +319,7 @@ const backend backend_gpu = {
     .half = &backend_half_gpu,
     .lowrank = &backend_lowrank_gpu,
     .sparse = &backend_sparse_gpu,
+    .formats = &backend_formats_gpu,
     .matcov = &backend_matcov_gpu,
     .psf = &backend_psf_gpu,
     .group = &backend_group_gpu,

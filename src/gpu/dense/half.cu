@@ -59,6 +59,13 @@ __global__ void split_kernel(bool lower, int64_t m, int64_t n, double scale, con
     }
 }
 
+__global__ void join_kernel(int64_t m, int64_t n, double scale, const __half *h, int64_t ldh,
+                            const __half *r, int64_t ldr, double *y, int64_t ldy) {
+    EACH(i, j, m, n)
+    y[i + j * ldy] =
+        scale * ((double)__half2float(h[i + j * ldh]) + (double)__half2float(r[i + j * ldr]));
+}
+
 /* A block of threads for each tile: column by column, then over the threads as a tree. */
 template <class T>
 __global__ void squares_kernel(int64_t m, int64_t n, const T *a, int64_t lda, int64_t tile,
@@ -186,6 +193,17 @@ static status split(backend_ctx *ctx, backend_type t, char part, int64_t m, int6
     return MOAO_OK;
 }
 
+static status join(backend_ctx *ctx, int64_t m, int64_t n, int exponent, const backend_f16 *h,
+                   int64_t ldh, const backend_f16 *r, int64_t ldr, double *y, int64_t ldy) {
+    gpu_device_guard guard(ctx->device);
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    join_kernel<<<blocks_of(m, n), THREADS, 0, ctx->main.stream>>>(
+        m, n, ldexp(1.0, -exponent), (const __half *)h, ldh, (const __half *)r, ldr, y, ldy);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
 static status squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
                       int64_t lda, int64_t tile, double *out, int64_t ldo) {
     gpu_device_guard guard(ctx->device);
@@ -210,5 +228,6 @@ const backend_half backend_half_gpu = {
     .cast_to_double = cast_to_double,
     .cast_to_single = cast_to_single,
     .split = split,
+    .join = join,
     .squares = squares,
 };

@@ -96,6 +96,39 @@ status gpu_mirror(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *
     return n > 0 ? GPU_DISPATCH(t, mirror, ctx->main.stream, uplo, n, a, lda) : MOAO_OK;
 }
 
+#define GATHER_THREADS 256
+
+template <class T>
+__global__ void gather_kernel(int64_t m, int64_t n, const int64_t *rows, const int64_t *cols,
+                              const T *__restrict__ a, int64_t lda, bool add, T *__restrict__ b,
+                              int64_t ldb) {
+    for (int64_t j = blockIdx.y; j < n; j += gridDim.y) {
+        const T *from = a + (cols ? cols[j] : j) * lda;
+        for (int64_t i = blockIdx.x * (int64_t)GATHER_THREADS + threadIdx.x; i < m;
+             i += gridDim.x * (int64_t)GATHER_THREADS) {
+            const T x = from[rows ? rows[i] : i];
+            b[i + j * ldb] = add ? b[i + j * ldb] + x : x;
+        }
+    }
+}
+
+status gpu_gather(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const int64_t *rows,
+                  const int64_t *cols, const void *a, int64_t lda, int beta, void *b, int64_t ldb) {
+    gpu_device_guard guard(ctx->device);
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    const dim3 blocks((unsigned)gpu_min(gpu_ceil(m, GATHER_THREADS), 65535),
+                      (unsigned)gpu_min(n, 65535));
+    if (t == BACKEND_D)
+        gather_kernel<<<blocks, GATHER_THREADS, 0, ctx->main.stream>>>(
+            m, n, rows, cols, (const double *)a, lda, beta != 0, (double *)b, ldb);
+    else
+        gather_kernel<<<blocks, GATHER_THREADS, 0, ctx->main.stream>>>(
+            m, n, rows, cols, (const float *)a, lda, beta != 0, (float *)b, ldb);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
 status gpu_zero_block(cudaStream_t s, backend_type t, int64_t m, int64_t n, void *b, int64_t ldb) {
     const size_t e = backend_size(t);
     if (m > 0 && n > 0)

@@ -4,7 +4,7 @@
 #include "gpu/core/arena.cuh"
 #include "gpu/core/common.cuh"
 #include "psf.cuh"
-#include "psf/psf_formula.h"
+#include "psf/device_formula.h"
 #include "psf_gpu.h"
 #include <math.h>
 #include <stdlib.h>
@@ -198,6 +198,9 @@ static size_t lay_out(gpu_psf *d, const psf_model *m, gpu_arena *r) {
 static status device_memory(backend_imager *b, const psf_model *m) {
     gpu_arena count = {NULL, NULL, 0};
     const size_t tables = lay_out(&b->d, m, &count);
+    if (count.used > psf_device_arrays(m))
+        return status_fail(MOAO_INTERNAL, "PSFs take %zu bytes, more than is told of them",
+                           count.used);
     if (cudaMalloc((void **)&b->device, count.used) != cudaSuccess) {
         cudaGetLastError();
         return status_fail(MOAO_MEMORY, "the GPU has no room for %zu bytes of PSFs", count.used);
@@ -249,18 +252,6 @@ static status make_plans(backend_imager *b) {
     FFT_TRY(cufftSetStream(b->along_y, stream));
     FFT_TRY(cufftSetStream(b->along_x, stream));
     return MOAO_OK;
-}
-
-/* Arrays, and work of the two transforms as the library estimates it. */
-static size_t bytes_of(const psf_model *m) {
-    gpu_psf d = {};
-    gpu_arena arrays = {NULL, NULL, 0};
-    size_t y = 0, x = 0;
-    set_sizes(&d, m);
-    lay_out(&d, m, &arrays);
-    cufftEstimateMany(1, &d.N, &d.N, 1, d.N, &d.half, 1, d.half, CUFFT_D2Z, d.P, &y);
-    cufftEstimateMany(1, &d.N, &d.half, d.half, 1, &d.N, 1, d.N, CUFFT_Z2D, d.half, &x);
-    return arrays.used + y + x;
 }
 
 static status transform(backend_imager *b) {
@@ -403,7 +394,7 @@ static status collect(backend_imager *b, int number, double *scalars, float *ima
 
 const backend_psf backend_psf_gpu = {
     .size = sizeof(backend_psf),
-    .bytes = bytes_of,
+    .bytes = psf_model_bytes,
     .open = open_imager,
     .close = close_imager,
     .load = load,

@@ -52,6 +52,21 @@ struct gpu_psf {
     float *images;             /* [nlambda][crop][crop] */
 };
 
+/* Sum over the block, in thread 0. */
+static __device__ inline double block_sum(double x) {
+    __shared__ double warp[32];
+    for (int k = 16; k > 0; k /= 2)
+        x += __shfl_down_sync(0xffffffffu, x, k);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        warp[threadIdx.x / 32] = x;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        for (int w = 1; w < (int)blockDim.x / 32; w++)
+            x += warp[w];
+    return x;
+}
+
 /* Each puts its kernels into the stream. */
 status gpu_psf_average(cudaStream_t stream, const gpu_psf *d, const double *y, int64_t ldy,
                        bool both, double *sum);

@@ -143,21 +143,6 @@ __global__ void make_otf(gpu_psf d) {
     }
 }
 
-/* Sum over the block, in thread 0. */
-__device__ double block_sum(double x) {
-    __shared__ double warp[32];
-    for (int k = 16; k > 0; k /= 2)
-        x += __shfl_down_sync(0xffffffffu, x, k);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0)
-        warp[threadIdx.x / 32] = x;
-    __syncthreads();
-    if (threadIdx.x == 0)
-        for (int w = 1; w < (int)blockDim.x / 32; w++)
-            x += warp[w];
-    return x;
-}
-
 __global__ void quality_rows(gpu_psf d) {
     const int u = blockIdx.x, l = blockIdx.y, vmax = d.vmax[u];
     const double *even = d.even + ((int64_t)l * d.P + u) * d.P;

@@ -124,24 +124,6 @@ static __device__ double total_at(const double *sum, const double *common, int i
     return common ? sum[i] + common[i] : sum[i];
 }
 
-/* Sum over the block, the same for every thread. */
-static __device__ double whole_sum(double x) {
-    __shared__ double warp[32], whole;
-    for (int k = 16; k > 0; k /= 2)
-        x += __shfl_down_sync(0xffffffffu, x, k);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0)
-        warp[threadIdx.x / 32] = x;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        whole = 0;
-        for (int w = 0; w < (int)blockDim.x / 32; w++)
-            whole += warp[w];
-    }
-    __syncthreads();
-    return whole;
-}
-
 /* One block. Far separations: psf_lattice.c. */
 static __global__ void find_totals(gpu_psf d, const double *sum, const double *common) {
     double all = 0, far = 0, pairs = 0;
@@ -155,9 +137,9 @@ static __global__ void find_totals(gpu_psf d, const double *sum, const double *c
             pairs += d.norm[i];
         }
     }
-    all = whole_sum(all);
-    far = whole_sum(far);
-    pairs = whole_sum(pairs);
+    all = block_sum(all);
+    far = block_sum(far);
+    pairs = block_sum(pairs);
     if (threadIdx.x == 0) {
         d.totals[0] = 0.5 * all / ((double)d.np * d.np);
         d.totals[1] = far / (pairs > 0 ? pairs : 1);

@@ -1,0 +1,243 @@
+/* HSS matrices of the HSS paper's kernel, 1 / (x - y) on -1 to 1: construction, and products with dense
+ * matrices beside a port of the paper's scheme, cuBLAS's grouped products and the dense product, all on
+ * one tree. usage: bench_hss [--csv FILE] [--leaf N] [--seconds S] [table | short | wide | launches | solve | build]... */
+#include "hss_rivals.cuh"
+#include <math.h>
+
+static double budget = 1e9;
+static int leaf;
+static double tolerance = 1e-6; /* gives products an error of a few 1e-8 */
+static double now() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct problem {
+    std::vector<double> x;
+    format_source s;
+    format *f;
+    format_info info;
+    double seconds;
+    explicit problem(int64_t n, int leaf) : x((size_t)n) {
+        for (int64_t i = 0; i < n; i++)
+            x[(size_t)i] = -1 + 2.0 * (double)i / (double)(n - 1);
+        OK(format_points_open(be, ctx, FORMATS_CAUCHY, 1, 1, n, x.data(), &s));
+        format_options o = {};
+        o.kind = FORMAT_HSS, o.type = BACKEND_D, o.tol = tolerance * sqrt((double)n), o.leaf = leaf;
+        const double begin = now();
+        OK(format_open(be, ctx, &s, &o, &f));
+        seconds = now() - begin;
+        format_describe(f, &info);
+    }
+    ~problem() {
+        format_close(f);
+        format_points_close(&s);
+    }
+};
+
+/* |a - b| / |b|, Frobenius norms, sampled on the host. */
+static double difference(const double *a, const double *b, int64_t rows, int64_t cols) {
+    std::vector<double> p((size_t)rows), q((size_t)rows);
+    double d = 0, s = 0;
+    for (int64_t j = 0; j < cols; j += cols > 8 ? cols / 8 : 1) {
+        CU(cudaMemcpy(p.data(), a + j * rows, 8 * (size_t)rows, cudaMemcpyDeviceToHost));
+        CU(cudaMemcpy(q.data(), b + j * rows, 8 * (size_t)rows, cudaMemcpyDeviceToHost));
+        for (int64_t i = 0; i < rows; i++)
+            d += (p[i] - q[i]) * (p[i] - q[i]), s += q[i] * q[i];
+    }
+    return sqrt(d / s);
+}
+
+/* A run recorded once and replayed, ms. */
+static double replayed(int reps, const std::function<void()> &run) {
+    cudaGraph_t g;
+    cudaGraphExec_t e;
+    CU(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    run();
+    CU(cudaStreamEndCapture(stream, &g));
+    CU(cudaGraphInstantiate(&e, g, 0));
+    const double ms = bench_time(reps, [] {}, [&] { CU(cudaGraphLaunch(e, stream)); });
+    CU(cudaGraphExecDestroy(e));
+    CU(cudaGraphDestroy(g));
+    return ms;
+}
+
+static void row(problem &p, const double *dense, int64_t n, int64_t cols) {
+    const int reps = n * cols > 20000000 ? 5 : 11;
+    const size_t lwork = format_workspace(p.f, 'L', cols);
+    const size_t bytes = 8 * (size_t)(n * cols);
+    const hss *h = (const hss *)p.f;
+    double *x = (double *)bench_alloc(bytes), *y = (double *)bench_alloc(bytes),
+           *z = (double *)bench_alloc(bytes);
+    char *work = (char *)bench_alloc(lwork);
+    bench_fill(BACKEND_D, x, n, cols, 1, 0);
+    CU(cudaMemset(y, 0xff, bytes));
+    auto ours = [&] {
+        OK(format_apply(p.f, 'L', 'N', 'A', cols, 1, x, n, 0, y, n, work, lwork));
+    };
+    const double plain = bench_time(reps, [] {}, ours);
+    const double graph = replayed(reps, ours);
+    const rival_memory w = {(double *)work, (double *)work + (lwork / 2) / 8, z, n};
+    double port = 0, grouped = 0, gemm = 0, e1 = 0, e2 = 0, e3 = 0;
+    int steps = 0;
+    {
+        paper_plan q;
+        q.open(launches_of(h, x, n, w, true), (int)cols);
+        steps = (int)q.steps.size();
+        port = bench_time(reps, [] {}, [&] { q.run((int)cols); });
+        CU(cudaGetLastError());
+        e1 = difference(y, z, n, cols);
+    }
+    {
+        grouped_plan q;
+        CU(cudaMemset(z, 0xff, bytes));
+        q.open(launches_of(h, x, n, w, false), (int)cols);
+        grouped = bench_time(reps, [] {}, [&] { q.run(); });
+        e2 = difference(y, z, n, cols);
+    }
+    if (dense) {
+        const double one = 1, zero = 0;
+        gemm = bench_time(n * cols > 50000000 ? 2 : reps, [] {}, [&] {
+            cublasDgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, (int)n, (int)cols, (int)n, &one, dense, (int)n, x,
+                        (int)n, &zero, z, (int)n);
+        });
+        e3 = difference(y, z, n, cols);
+    }
+    const double flops = p.info.flops * (double)cols;
+    printf("%6lld %5lld %9.4f %9.4f %9.4f %9.4f %9.4f  %6.2f %6.2f %7.2f  %6.2f  %.0e %.0e %.1e (%d)\n",
+           (long long)n, (long long)cols, plain, graph, port, grouped, gemm, port / plain,
+           grouped / plain, gemm / plain, flops / plain * 1e-9, e1, e2, e3, steps);
+    if (csv)
+        fprintf(csv, "%lld,%lld,%g,%g,%g,%g,%g,%g,%g,%g,%g\n", (long long)n, (long long)cols, plain,
+                graph, port, grouped, gemm, flops, e1, e2, e3);
+    fflush(stdout);
+    CU(cudaFree(x)), CU(cudaFree(y)), CU(cudaFree(z)), CU(cudaFree(work));
+}
+
+static void heading() {
+    printf("# times in ms; ratios: port / ours, grouped / ours, dense / ours; TFLOP/s of ours; differences to port, grouped, dense "
+           "(launches of the port)\n#    n  cols      ours   (graph)      port   grouped     dense    port  group   dense  TFLOP/s\n");
+}
+
+static void table(const std::vector<int64_t> &sizes, const std::vector<int64_t> &columns, bool dense) {
+    const double begin = now();
+    heading();
+    for (int64_t n : sizes) {
+        problem p(n, leaf);
+        double *a = dense ? (double *)bench_alloc(8 * (size_t)(n * n)) : NULL;
+        if (a)
+            OK(p.s.block(p.s.from, ctx, BACKEND_D, 0, n, 0, n, a, n));
+        printf("# n = %lld: %d levels, rank %d, largest %d, %.1f MB (%.3f %% of dense), built in %.1f ms\n",
+               (long long)n, p.info.levels, p.info.rank_mean, p.info.rank_max, 1e-6 * (double)p.info.bytes,
+               100.0 * (double)p.info.bytes / (8.0 * (double)n * (double)n), 1e3 * p.seconds);
+        for (int64_t c : columns)
+            if (now() - begin < budget)
+                row(p, a, n, c);
+        if (a)
+            CU(cudaFree(a));
+    }
+}
+
+static void build() {
+    for (int64_t n : {(int64_t)35000, (int64_t)1 << 17, (int64_t)1 << 20})
+        for (int turn = 0; turn < 2; turn++) {
+            problem p(n, leaf);
+            double rms = 0, worst = 0;
+            if (turn)
+                OK(format_check(p.f, &p.s, 8, 1, &rms, &worst));
+            printf("# build n = %lld: %.1f ms; %d levels, rank %d, largest %d, %.1f MB; rms %.1e (entries %.1e), worst %.1e\n",
+                   (long long)n, 1e3 * p.seconds, p.info.levels, p.info.rank_mean, p.info.rank_max,
+                   1e-6 * (double)p.info.bytes, rms, 0.9 * sqrt((double)n), worst);
+            fflush(stdout);
+        }
+}
+
+/* Each launch of a product by itself. */
+static void launches(int64_t n, int64_t cols) {
+    problem q(n, leaf);
+    const hss *h = (const hss *)q.f;
+    const plan *p = &h->straight;
+    const size_t lwork = format_workspace(q.f, 'L', cols), bytes = 8 * (size_t)(n * cols);
+    char *x = (char *)bench_alloc(bytes), *y = (char *)bench_alloc(bytes), *work = (char *)bench_alloc(lwork);
+    bench_fill(BACKEND_D, x, n, cols, 1, 0);
+    CU(cudaMemset(work, 0, lwork));
+    const formats_operand from[FORMATS_OPERANDS] = {{x, n}, {work, h->ranks}, {work + lwork / 2, h->ranks}, {NULL, 1}};
+    printf("# launches of n = %lld, %lld columns, leaves of %lld: sums, largest m, ms, TFLOP/s\n", (long long)n,
+           (long long)cols, (long long)h->leaf);
+    for (int l = 0; l < p->launches; l++) {
+        const formats_sums s = plan_part(p, l);
+        const bool last = l + 1 == p->launches;
+        double flops = 0;
+        for (int64_t b = p->first[l]; b < p->first[l] + s.count; b++)
+            for (int e = 0; e < p->sum[b].terms; e++)
+                flops += 2.0 * p->sum[b].m * p->term[p->sum[b].first + e].k * (double)cols;
+        const double ms = bench_time(5, [] {}, [&] {
+            OK(be->formats->sums(ctx, BACKEND_D, 'L', &s, cols, 1, from, 0,
+                                 last ? y : l < h->t.levels ? work : work + lwork / 2, last ? n : h->ranks));
+        });
+        printf("  %2d %6lld %4lld %9.4f %7.2f\n", l, (long long)s.count, (long long)s.most, ms, flops / ms * 1e-9);
+    }
+    CU(cudaFree(x)), CU(cudaFree(y)), CU(cudaFree(work));
+}
+
+/* Factor and solve: seconds, and the residual of one right-hand side by the product. */
+static void solve(int64_t n, int64_t cols) {
+    problem q(n, leaf);
+    double begin = now();
+    OK(format_factor(q.f, 0));
+    const double first = now() - begin;
+    begin = now();
+    OK(format_factor(q.f, 0));
+    const double factor = now() - begin;
+    const size_t lwork = format_solve_workspace(q.f, cols), bytes = 8 * (size_t)(n * cols),
+                 lapply = format_workspace(q.f, 'L', cols);
+    double *b = (double *)bench_alloc(bytes), *x = (double *)bench_alloc(bytes), *r = (double *)bench_alloc(bytes);
+    void *work = bench_alloc(lwork), *more = bench_alloc(lapply);
+    bench_fill(BACKEND_D, b, n, cols, 1, 0);
+    const double ms = bench_time(5, [&] { CU(cudaMemcpyAsync(x, b, bytes, cudaMemcpyDeviceToDevice, stream)); },
+                                 [&] { OK(format_solve(q.f, 'N', cols, x, n, work, lwork)); });
+    OK(format_apply(q.f, 'L', 'N', 'A', cols, 1, x, n, 0, r, n, more, lapply));
+    CU(cudaStreamSynchronize(stream));
+    printf("# n = %lld: factor %.1f ms (first %.1f), solve of %lld columns %.3f ms (workspace %.1f MB), |A x - b| / |b| %.1e\n",
+           (long long)n, 1e3 * factor, 1e3 * first, (long long)cols, ms, 1e-6 * (double)lwork,
+           difference(r, b, n, cols));
+    CU(cudaFree(b)), CU(cudaFree(x)), CU(cudaFree(r)), CU(cudaFree(work)), CU(cudaFree(more));
+}
+
+int main(int argc, char **argv) {
+    const char *file = NULL;
+    std::vector<std::string> what;
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--csv") && i + 1 < argc)
+            file = argv[++i];
+        else if (!strcmp(argv[i], "--leaf") && i + 1 < argc)
+            leaf = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--seconds") && i + 1 < argc)
+            budget = atof(argv[++i]);
+        else
+            what.push_back(argv[i]);
+    bench_open(NULL);
+    if (file) {
+        csv = fopen(file, "w");
+        fprintf(csv, "n,columns,ours_ms,graph_ms,port_ms,grouped_ms,dense_ms,flops,diff_port,diff_grouped,diff_dense\n");
+    }
+    for (const std::string &w : what)
+        if (w == "table")
+            table({35000, 32500, 30000, 27500, 25000, 22500, 20000, 17500, 15000, 12500, 10000, 7500, 5000, 2500,
+                   1000, 500},
+                  {1, 2, 4, 16, 64, 256, 1024, 4096}, true);
+        else if (w == "short")
+            table({35000, 10000, 5000, 2500, 1000, 500}, {1, 4, 16, 64, 256, 1024, 4096}, true);
+        else if (w == "wide")
+            table({35000}, {64, 4096}, false);
+        else if (w == "launches")
+            launches(35000, 64), launches(35000, 4096);
+        else if (w == "solve")
+            solve(35000, 64), solve((int64_t)1 << 20, 64);
+        else if (w == "build")
+            build();
+    if (csv)
+        fclose(csv);
+    return 0;
+}

@@ -1,0 +1,107 @@
+/* Operations of a backend on which the compressed formats of a matrix stand (formats/formats.h):
+ * sums of small products, which one level of a tree is; choice of the rows that span a block;
+ * entries of a kernel at points. The conventions of backend.h and backend_batch.h hold; types D and
+ * S. */
+#ifndef MOAO_BACKEND_FORMATS_H
+#define MOAO_BACKEND_FORMATS_H
+
+#include "backend_batch.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One product of a sum: op(A), m x k, times rows row .. row + k of operand `from`. */
+typedef struct {
+    const void *a; /* in the backend's memory */
+    int64_t row;   /* first row (side R: column) of the operand */
+    int32_t lda, k;
+    int32_t from, trans; /* which operand; 1: op(A) is A transposed */
+} formats_term;
+
+/* One block of rows of the result: rows row .. row + m := alpha sum of terms first .. first + terms
+ * of the list, + beta times what is there. */
+typedef struct {
+    int64_t row;
+    int32_t m, terms;
+    int64_t first;
+} formats_sum;
+
+/* Sums that can be formed at the same time: none writes what another reads or writes. Arrays lie in
+ * the backend's memory; most: the largest m. */
+typedef struct {
+    int64_t count, most;
+    const formats_sum *sum;   /* [count] */
+    const formats_term *term; /* all terms of all sums */
+} formats_sums;
+
+/* A dense operand with a row for each row of the format: element (i, j), i < rows of the format and
+ * j < nvec, lies at p[i + j ld] (side L) or at p[j + i ld] (side R). */
+typedef struct {
+    const void *p;
+    int64_t ld;
+} formats_operand;
+#define FORMATS_OPERANDS 4
+
+/* Y := sums, nvec columns (side L) or rows (side R). beta = 0 does not read Y. The order of a sum
+ * is that of its terms, so the bits of Y do not depend on nvec (for nvec above 16) or on other
+ * sums. */
+typedef status formats_sums_op(backend_ctx *ctx, backend_type t, char side, const formats_sums *s,
+                               int64_t nvec, double alpha,
+                               const formats_operand x[FORMATS_OPERANDS], double beta, void *y,
+                               int64_t ldy);
+
+/* Interpolative decomposition of the columns of each matrix: A ~ A(:, J) U^T, by QR with column
+ * pivoting (Householder; the first of equal norms), cut before the first column whose remainder has
+ * a norm of at most tol, or at `most`; a rank that is no multiple of `round` goes on to the next one
+ * unless remainders are below 1e-3 tol. A, m x n, is overwritten. order: n.n indices for each
+ * matrix, its n columns, J first; u: n x rank, its rows J are the identity. rank, info as in
+ * backend_lowrank.h (-3: cut by `most`). m and n at most BATCH_ORTH_MAX; no workspace. */
+typedef status formats_id_op(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m,
+                             batch_dim n, batch_mat a, double tol, int round, int64_t most,
+                             int *order, batch_mat u, int64_t *rank, int *info);
+
+/* Functions of two points. */
+typedef enum {
+    FORMATS_CAUCHY,      /* 1 / (x - y), 1 where x = y; one coordinate */
+    FORMATS_EXPONENTIAL, /* exp(-|x - y| / length) */
+    FORMATS_GAUSSIAN,    /* exp(-|x - y|^2 / (2 length^2)) */
+} formats_kernel;
+
+/* Blocks of entries: block b is m_b x n_b, entry (i, j) belongs to point rows[b][i] of x and point
+ * cols[b][j] of y. rows and cols: arrays of pointers, they and the lists in the backend's memory.
+ */
+typedef struct {
+    int64_t count;
+    batch_dim m, n;
+    const int *const *rows, *const *cols;
+    batch_mat a;
+    bool turned; /* blocks are stored transposed, n x m */
+} formats_blocks;
+
+/* Coordinates x[dim p + d] of point p, in the backend's memory; dim 1 to 3. */
+typedef status formats_entries_op(backend_ctx *ctx, backend_type t, formats_kernel kernel,
+                                  double length, int dim, const double *x, const double *y,
+                                  const formats_blocks *blocks);
+
+/* Lagrange polynomials on Chebyshev nodes: of matrix b, m_b x order^dim, entry (i, a) is the
+ * polynomial that is 1 at node a of box b, at point i of the list points[b] (coordinates as above).
+ * box: low and high of each dimension, [count][2][3], in the backend's memory. Node a of an axis:
+ * the middle plus half the width times cos(pi (2 a + 1) / (2 order)); the first axis runs fastest.
+ * order at most 16. */
+typedef status formats_chebyshev_op(backend_ctx *ctx, backend_type t, int dim, int order,
+                                    int64_t count, batch_dim m, const double *const *points,
+                                    const double *box, batch_mat u);
+
+typedef struct backend_formats {
+    size_t size; /* sizeof(backend_formats) */
+    formats_sums_op *sums;
+    formats_id_op *id;
+    formats_entries_op *entries;
+    formats_chebyshev_op *chebyshev;
+} backend_formats;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,149 @@
+/* Formats of a matrix that has structure: one interface over block-Toeplitz matrices (products by
+ * FFT), HSS and H2 matrices (trees of low-rank blocks), and grids of them. A format is opened from
+ * a source of entries, holds device memory and the description of its tree, and is then applied to
+ * dense matrices, from either side.
+ *
+ * The code is host code that drives the tables of a backend: the same runs on the CPU and on a GPU.
+ * The conventions of backend.h hold: column-major, int64_t sizes, arrays of numbers in the
+ * backend's memory, work in the stream of the context. open, load, check and factor allocate and
+ * wait; apply and solve do neither: they can be captured in a CUDA graph, and the same call gives
+ * the same bits.
+ *
+ * Order: a format works in an order of its own, that of the leaves of its tree, so that what
+ * belongs together lies together: row i of the format is row order[i] of the source
+ * (format_describe). */
+#ifndef MOAO_FORMATS_H
+#define MOAO_FORMATS_H
+
+#include "backend/backend.h"
+#include "backend/backend_formats.h"
+
+/* Symbols of the library begin with moao_ (base/status.h). */
+#define format_bytes moao_format_bytes
+#define format_open moao_format_open
+#define format_load moao_format_load
+#define format_workspace moao_format_workspace
+#define format_apply moao_format_apply
+#define format_check moao_format_check
+#define format_factor moao_format_factor
+#define format_solve_workspace moao_format_solve_workspace
+#define format_solve moao_format_solve
+#define format_describe moao_format_describe
+#define format_close moao_format_close
+#define format_compress moao_format_compress
+#define format_points_open moao_format_points_open
+#define format_points_close moao_format_points_close
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+    FORMAT_DENSE,
+    FORMAT_TOEPLITZ, /* blocks of like sensors: the FFT's product */
+    FORMAT_HSS,      /* weak admissibility: one block for two siblings */
+    FORMAT_H2,       /* strong admissibility: low rank only where clusters are apart */
+} format_kind;
+
+/* Where entries come from; borrowed while a format is opened, loaded or checked. Callbacks enqueue
+ * work in the stream of the context; indices are those of the source. */
+typedef struct {
+    void *from; /* first argument of the callbacks */
+    int64_t rows, cols;
+    bool symmetric;
+    int dim;          /* of the points, 1 to 3; 0: none, the order is kept */
+    const double *at; /* host: coordinates at[dim i + d] of row (and column) i */
+    const void
+        *detail; /* what only one kind of format knows, by its own header (lattices, tables) */
+    /* Rows i0 .. i0 + ni, columns j0 .. j0 + nj into a. */
+    status (*block)(void *from, backend_ctx *ctx, backend_type t, int64_t i0, int64_t ni,
+                    int64_t j0, int64_t nj, void *a, int64_t lda);
+    /* Many blocks at lists of rows and columns. */
+    status (*gather)(void *from, backend_ctx *ctx, backend_type t, const formats_blocks *blocks);
+    /* The same between points that are no rows: indices into coordinates x[dim i + d] (backend's
+     * memory); NULL where entries are no function of coordinates. */
+    status (*values)(void *from, backend_ctx *ctx, backend_type t, const double *x,
+                     const formats_blocks *blocks);
+    /* Y := A X, n columns; NULL where there is none. trans T: A transposed. */
+    status (*times)(void *from, backend_ctx *ctx, backend_type t, char trans, int64_t n,
+                    const void *x, int64_t ldx, void *y, int64_t ldy);
+} format_source;
+
+typedef struct {
+    format_kind kind;
+    backend_type type; /* of the format's numbers: D or S */
+    bool half;         /* products in halves where the format has them */
+    double tol;        /* HSS, H2: absolute error of an entry (rms) that is aimed at */
+    int leaf;          /* rows of a leaf at most; 0: the format's choice */
+    int rank;          /* largest rank; 0: the format's choice */
+    int samples;       /* HSS from products: first number of samples; 0: from entries */
+    uint64_t seed;
+    double eta; /* H2: clusters are apart when their distance is at least eta times the mean of
+                   their diameters; 0: 1 */
+    int order;  /* H2: Chebyshev nodes a dimension; 0: by sampled entries */
+} format_options;
+
+typedef struct {
+    format_kind kind;
+    int64_t rows, cols;
+    size_t bytes, bytes_dense_part; /* on the device now; of these in dense blocks */
+    double flops;                   /* of a product with one vector */
+    int rank_mean, rank_max, levels;
+    double error, worst;  /* of an entry: rms and largest by the last check; NaN before */
+    const int64_t *order; /* [rows] host: row of the source of each row; NULL: the source's order */
+} format_info;
+
+typedef struct format format;
+
+/* Bytes on the device that a format will take at most, and in *most_work those in use while it is
+ * made; host only. */
+MOAO_PUBLIC status format_bytes(const backend *be, const format_source *s, const format_options *o,
+                                size_t *bytes, size_t *most_work);
+/* MOAO_MEMORY: the rank that the tolerance needs is beyond the bound (use FORMAT_DENSE and say so);
+ * MOAO_NUMERIC: an entry is not finite; MOAO_INPUT: the kind cannot be made of this source. *out is
+ * NULL on failure; format_close(NULL) is fine. be and ctx must outlive the format. */
+MOAO_PUBLIC status format_open(const backend *be, backend_ctx *ctx, const format_source *s,
+                               const format_options *o, format **out);
+/* Other values of the same shape (points, groups): another profile. */
+MOAO_PUBLIC status format_load(format *f, const format_source *s);
+MOAO_PUBLIC void format_close(format *f);
+
+/* Bytes of work for apply with so many vectors. */
+MOAO_PUBLIC size_t format_workspace(const format *f, char side, int64_t nvec);
+/* Y := alpha op(A) X + beta Y (side L; X and Y of nvec columns) or alpha X op(A) + beta Y (side R;
+ * nvec rows). part 'A': A; 'H' (symmetric only): any A_h with A_h + A_h' = A, where only Y + Y' of
+ * something is used. X and Y are of the format's type (half: X as the kind says), rows in the
+ * format's order; beta = 0 does not read Y. */
+MOAO_PUBLIC status format_apply(const format *f, char side, char trans, char part, int64_t nvec,
+                                double alpha, const void *x, int64_t ldx, double beta, void *y,
+                                int64_t ldy, void *work, size_t lwork);
+
+/* `samples` random rows of the source in double precision against those of the format: the rms
+ * error of an entry (unbiased in its square) and the worst one seen; both recorded in
+ * format_describe. */
+MOAO_PUBLIC status format_check(format *f, const format_source *s, int samples, uint64_t seed,
+                                double *rms, double *worst);
+
+/* HSS: factor of A + shift I, and X := op(A + shift I)^-1 X. MOAO_INPUT for kinds without one;
+ * MOAO_NUMERIC: singular. */
+MOAO_PUBLIC status format_factor(format *f, double shift);
+MOAO_PUBLIC size_t format_solve_workspace(const format *f, int64_t nvec);
+MOAO_PUBLIC status format_solve(const format *f, char trans, int64_t nvec, void *x, int64_t ldx,
+                                void *work, size_t lwork);
+
+/* H2, HSS: bases cut anew at tol, relative to the whole matrix. weights 'N': singular values of the
+ * bases alone, 'W': weighted by the couplings. samples > 0: randomized SVD of so many samples. */
+MOAO_PUBLIC status format_compress(format *f, double tol, char weights, int samples);
+
+MOAO_PUBLIC void format_describe(const format *f, format_info *info);
+
+/* A source of a kernel's entries at points: at[dim i + d], n of them (the array is borrowed). */
+MOAO_PUBLIC status format_points_open(const backend *be, backend_ctx *ctx, formats_kernel kernel,
+                                      double length, int dim, int64_t n, const double *at,
+                                      format_source *s);
+MOAO_PUBLIC void format_points_close(format_source *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

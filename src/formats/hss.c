@@ -1,0 +1,202 @@
+/* HSS matrices: their life, and products. */
+#include "hss.h"
+#include <math.h>
+#include <stdlib.h>
+
+enum { LEAF = 128, MOST_LEAF = BATCH_ORTH_MAX, MOST_RANK = BATCH_ORTH_MAX / 2 };
+
+/* Operands of the sums of a product. */
+enum { FROM_X, FROM_UP, FROM_DOWN };
+
+/* Launches of op(A) X: leaves up, levels up, levels down, leaves: 2 L + 1. */
+static status make_plan(hss *h, bool turned, plan *p) {
+    const int levels = h->t.levels;
+    const int64_t first = tree_node(levels, 0);
+    status st = MOAO_OK;
+    for (int l = levels; l >= 1; l--) {
+        const nested_level *v = h->level + l;
+        TRY(plan_launch(p));
+        for (int64_t i = 0; i < v->nodes; i++) {
+            TRY(plan_sum(p, v->up[i], v->rank[i]));
+            if (l == levels)
+                TRY(plan_term(p, hss_basis(h, l, i), v->rows, true, v->size[i], FROM_X,
+                              h->t.first[first + i]));
+            else
+                TRY(plan_term(p, hss_basis(h, l, i), v->rows, true, v->size[i], FROM_UP,
+                              h->level[l + 1].up[2 * i]));
+        }
+    }
+    for (int l = 1; l <= levels; l++) {
+        const nested_level *v = h->level + l, *above = v - 1;
+        TRY(plan_launch(p));
+        for (int64_t i = 0; i < v->nodes; i++) {
+            const int64_t other = i ^ 1, at = i & 1 ? v->rank[i - 1] : 0;
+            TRY(plan_sum(p, v->up[i], v->rank[i]));
+            TRY(plan_term(p, hss_coupling(h, l, turned ? other : i), v->most, turned,
+                          v->rank[other], FROM_UP, v->up[other]));
+            if (l > 1)
+                TRY(plan_term(p,
+                              hss_basis(h, l - 1, i / 2) + at * (int64_t)backend_size(h->f.o.type),
+                              above->rows, false, above->rank[i / 2], FROM_DOWN, above->up[i / 2]));
+        }
+    }
+    TRY(plan_launch(p));
+    for (int64_t i = 0; i < tree_nodes(levels); i++) {
+        const int64_t n = h->t.size[first + i], row = h->t.first[first + i];
+        TRY(plan_sum(p, row, n));
+        TRY(plan_term(p, hss_diagonal(h, i), h->leaf, turned, n, FROM_X, row));
+        if (levels > 0)
+            TRY(plan_term(p, hss_basis(h, levels, i), h->level[levels].rows, false,
+                          h->level[levels].rank[i], FROM_DOWN, h->level[levels].up[i]));
+    }
+    TRY(plan_send(&h->f, p));
+done:
+    return st;
+}
+
+static void count(hss *h) {
+    format_info *info = &h->f.info;
+    const size_t size = backend_size(h->f.o.type);
+    const int64_t leaves = tree_nodes(h->t.levels);
+    info->levels = h->t.levels, info->rank_max = 0, info->order = h->t.order;
+    info->bytes_dense_part = size * (size_t)(leaves * h->leaf * h->leaf);
+    info->bytes = info->bytes_dense_part;
+    int64_t nodes = 0;
+    for (int l = 1; l <= h->t.levels; l++) {
+        const nested_level *v = h->level + l;
+        nodes += v->nodes;
+        info->rank_max = v->most > info->rank_max ? (int)v->most : info->rank_max;
+        info->bytes += size * (size_t)(v->nodes * v->most * (v->rows + v->most));
+    }
+    info->rank_mean = nodes ? (int)((h->ranks + nodes / 2) / nodes) : 0;
+    info->flops = plan_flops(&h->straight);
+}
+
+static void close_hss(format *f) {
+    hss *h = (hss *)f;
+    hss_clear(h);
+    tree_free(&h->t);
+    free(h);
+}
+
+static status load(format *f, const format_source *s) {
+    hss *h = (hss *)f;
+    status st;
+    hss_clear(h);
+    TRY(hss_build(h, s));
+    TRY(make_plan(h, false, &h->straight));
+    if (!f->symmetric)
+        TRY(make_plan(h, true, &h->turned));
+    count(h);
+done:
+    return st;
+}
+
+static int64_t leaf_of(const format_options *o) {
+    return o->leaf > 0 ? o->leaf : LEAF;
+}
+
+static status open_hss(const backend *be, backend_ctx *ctx, const format_source *s,
+                       const format_options *o, format **out) {
+    hss *h;
+    status st;
+    *out = NULL;
+    if (s->rows != s->cols || !s->gather || leaf_of(o) > MOST_LEAF || o->rank > MOST_RANK)
+        return status_fail(MOAO_INPUT,
+                           "an HSS format needs a square source that gathers entries, leaves of at "
+                           "most %d rows and ranks of at most %d",
+                           MOST_LEAF, MOST_RANK);
+    TRY(ALLOC(h, 1, "an HSS matrix"));
+    format_begin(&h->f, &format_hss, be, ctx, s, o);
+    if (h->f.o.rank == 0)
+        h->f.o.rank = MOST_RANK;
+    *out = &h->f;
+    TRY(tree_make(s->rows, s->dim, s->at, leaf_of(o), 'E', &h->t));
+    TRY(load(&h->f, s));
+done:
+    if (st != MOAO_OK && *out) {
+        close_hss(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+/* Leaves of at most `leaf` rows, each level's ranks bounded by options.rank and by what lies below.
+ */
+static status bytes(const backend *be, const format_source *s, const format_options *o, size_t *all,
+                    size_t *most_work) {
+    const double size = (double)backend_size(o->type), n = (double)s->rows;
+    const double leaf = (double)leaf_of(o), most = o->rank > 0 ? o->rank : MOST_RANK;
+    double sum = n * leaf, nodes = ceil(2 * n / leaf), rows = leaf, rank = fmin(most, leaf);
+    (void)be;
+    for (; nodes >= 2; nodes /= 2) {
+        sum += nodes * rank * (rows + rank);
+        rows = 2 * rank, rank = fmin(most, rows);
+    }
+    *all = (size_t)(2 * size * sum);
+    *most_work = (size_t)4 << 30;
+    return MOAO_OK;
+}
+
+static size_t aligned(size_t b) {
+    return (b + 255) / 256 * 256;
+}
+
+static size_t workspace(const format *f, char side, int64_t nvec) {
+    const hss *h = (const hss *)f;
+    (void)side;
+    return 2 * aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
+}
+
+/* A matrix that is one leaf. */
+static status apply_dense(const hss *h, char side, char trans, int64_t nvec, double alpha,
+                          const void *x, int64_t ldx, double beta, void *y, int64_t ldy) {
+    const format *f = &h->f;
+    const float as = (float)alpha, bs = (float)beta;
+    const void *pa = f->o.type == BACKEND_D ? (const void *)&alpha : &as;
+    const void *pb = f->o.type == BACKEND_D ? (const void *)&beta : &bs;
+    return side == 'L' ? f->be->gemm(f->ctx, f->o.type, trans, 'N', h->t.n, nvec, h->t.n, pa, h->d,
+                                     h->leaf, x, ldx, pb, y, ldy, NULL, 0)
+                       : f->be->gemm(f->ctx, f->o.type, 'N', trans, nvec, h->t.n, h->t.n, pa, x,
+                                     ldx, h->d, h->leaf, pb, y, ldy, NULL, 0);
+}
+
+static status apply(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
+                    const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work) {
+    const hss *h = (const hss *)f;
+    const plan *p = trans == 'N' ? &h->straight : &h->turned;
+    const int levels = h->t.levels;
+    const int64_t ld = side == 'L' ? (h->ranks > 0 ? h->ranks : 1) : nvec;
+    char *up = work, *down = up + aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
+    const formats_operand from[FORMATS_OPERANDS] = {{x, ldx}, {up, ld}, {down, ld}, {NULL, 1}};
+    status st = MOAO_OK;
+    if (levels == 0)
+        return apply_dense(h, side, trans, nvec, part == 'H' ? alpha / 2 : alpha, x, ldx, beta, y,
+                           ldy);
+    /* Y = X A is Y' = A' X' */
+    if (side == 'R' && !f->symmetric)
+        p = trans == 'N' ? &h->turned : &h->straight;
+    for (int l = 0; l < p->launches; l++) {
+        const formats_sums s = plan_part(p, l);
+        if (l + 1 < p->launches)
+            TRY(f->be->formats->sums(f->ctx, f->o.type, side, &s, nvec, 1, from, 0,
+                                     l < levels ? up : down, ld));
+        else
+            TRY(f->be->formats->sums(f->ctx, f->o.type, side, &s, nvec,
+                                     part == 'H' ? alpha / 2 : alpha, from, beta, y, ldy));
+    }
+done:
+    return st;
+}
+
+const format_table format_hss = {.kind = FORMAT_HSS,
+                                 .name = "HSS",
+                                 .bytes = bytes,
+                                 .open = open_hss,
+                                 .load = load,
+                                 .close = close_hss,
+                                 .workspace = workspace,
+                                 .apply = apply,
+                                 .factor = hss_factor_make,
+                                 .solve_workspace = hss_solve_workspace,
+                                 .solve = hss_solve};

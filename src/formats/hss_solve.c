@@ -1,0 +1,195 @@
+/* Solves with the factor of an HSS matrix: launches of sums, made once. */
+#include "hss_factor.h"
+#include <math.h>
+#include <stdlib.h>
+
+/* --- launches of a solve
+ * ----------------------------------------------------------------------------- */
+
+enum { FROM_X, FROM_Y, FROM_S, FROM_V };
+
+static void rows_of_workspaces(struct hss_factor *q, int levels) {
+    for (int l = levels; l >= 0; l--) {
+        factor_level *v = q->level + l;
+        for (int64_t i = 0; i < v->nodes; i++) {
+            v->y[i] = q->rows_y, v->s[i] = q->rows_s, v->v[i] = q->rows_v, v->t[i] = q->rows_t;
+            q->rows_y += v->n[i], q->rows_s += 2 * v->k[i];
+            q->rows_v += v->n[i] + v->k[i], q->rows_t += v->k[i];
+        }
+    }
+}
+
+static char *g_of(const hss *h, const factor_level *v, int64_t i, int64_t row, int64_t col) {
+    return v->g + (int64_t)backend_size(h->f.o.type) *
+                      (i * v->ldg * (v->rows + v->most) + row + col * v->ldg);
+}
+static char *w_of(const hss *h, const factor_level *v, int64_t i, int64_t row, int64_t col) {
+    return v->w +
+           (int64_t)backend_size(h->f.o.type) * (i * v->rows * v->rows + row + col * v->rows);
+}
+
+/* A^-1: up by G', down by W. A sum writes one workspace, so the two that a node fills take two
+ * launches of sums each way (y of all levels; b~ and z). */
+static status plan_straight(const hss *h, struct hss_factor *q) {
+    const int levels = h->t.levels;
+    plan *p = &q->straight;
+    status st;
+    for (int l = levels; l >= 0; l--)
+        for (int part = 0; part < 2; part++) {
+            const factor_level *v = q->level + l;
+            TRY(plan_launch(p));
+            for (int64_t i = 0; i < v->nodes; i++) {
+                const int64_t e = v->n[i] - v->k[i];
+                TRY(plan_sum(p, part ? v->s[i] : v->y[i], part ? 2 * v->k[i] : e));
+                TRY(plan_term(p, g_of(h, v, i, 0, part ? e : 0), v->ldg, true,
+                              l == levels ? v->n[i] : 2 * v->n[i], l == levels ? FROM_X : FROM_S,
+                              l == levels ? h->t.first[tree_node(l, i)] : (v + 1)->s[2 * i]));
+            }
+        }
+    for (int l = 0; l <= levels; l++) {
+        const factor_level *v = q->level + l, *low = v + 1;
+        TRY(plan_launch(p));
+        for (int64_t i = 0; i < (l < levels ? 2 : 1) * v->nodes; i++) {
+            const int64_t node = l < levels ? i / 2 : i,
+                          at = l < levels && i & 1 ? low->k[i - 1] : 0;
+            if (l < levels)
+                TRY(plan_sum(p, low->y[i] + low->n[i] - low->k[i], low->k[i]));
+            else
+                TRY(plan_sum(p, h->t.first[tree_node(l, i)], v->n[i]));
+            TRY(plan_term(p, w_of(h, v, node, at, 0), v->rows, false, v->n[node], FROM_Y,
+                          v->y[node]));
+        }
+    }
+    TRY(plan_send(&h->f, p));
+done:
+    return st;
+}
+
+/* A^-T: the same matrices transposed, in the other order: up by W', down by G. */
+static status plan_turned(const hss *h, struct hss_factor *q) {
+    const int levels = h->t.levels;
+    plan *p = &q->turned;
+    status st;
+    for (int l = levels; l >= 0; l--)
+        for (int part = 0; part < 2; part++) {
+            const factor_level *v = q->level + l;
+            TRY(plan_launch(p));
+            for (int64_t i = 0; i < v->nodes; i++) {
+                const int64_t e = v->n[i] - v->k[i];
+                TRY(plan_sum(p, part ? v->t[i] : v->v[i], part ? v->k[i] : e));
+                TRY(plan_term(p, w_of(h, v, i, 0, part ? e : 0), v->rows, true, v->n[i],
+                              l == levels ? FROM_X : FROM_S,
+                              l == levels ? h->t.first[tree_node(l, i)] : (v + 1)->t[2 * i]));
+            }
+        }
+    for (int l = 0; l <= levels; l++) {
+        const factor_level *v = q->level + l, *low = v + 1;
+        TRY(plan_launch(p));
+        for (int64_t i = 0; i < (l < levels ? 2 : 1) * v->nodes; i++) {
+            const int64_t node = l < levels ? i / 2 : i;
+            const int64_t at = l < levels && i & 1 ? 2 * low->k[i - 1] : 0;
+            if (l < levels)
+                TRY(plan_sum(p, low->v[i] + low->n[i] - low->k[i], 2 * low->k[i]));
+            else
+                TRY(plan_sum(p, h->t.first[tree_node(l, i)], v->n[i]));
+            TRY(plan_term(p, g_of(h, v, node, at, 0), v->ldg, false, v->n[node] + v->k[node],
+                          FROM_V, v->v[node]));
+        }
+    }
+    TRY(plan_send(&h->f, p));
+done:
+    return st;
+}
+
+/* --- the operations
+ * ----------------------------------------------------------------------------------- */
+
+void hss_factor_free(hss *h) {
+    struct hss_factor *q = h->factor;
+    if (!q)
+        return;
+    for (int l = 0; l <= h->t.levels; l++) {
+        factor_level *v = q->level + l;
+        free(v->n), free(v->k), free(v->y), free(v->s), free(v->v), free(v->t);
+        h->f.be->release(h->f.ctx, v->g), h->f.be->release(h->f.ctx, v->w);
+    }
+    plan_free(&h->f, &q->straight), plan_free(&h->f, &q->turned);
+    free(q);
+    h->factor = NULL;
+}
+
+static size_t aligned(size_t b) {
+    return (b + 255) / 256 * 256;
+}
+
+size_t hss_solve_workspace(const format *f, int64_t nvec) {
+    const struct hss_factor *q = ((const hss *)f)->factor;
+    const size_t row = backend_size(f->o.type) * (size_t)nvec;
+    return q ? aligned(row * (size_t)(q->rows_y + q->rows_v)) +
+                   aligned(row * (size_t)(q->rows_s + q->rows_t))
+             : 0;
+}
+
+status hss_solve(const format *f, char trans, int64_t nvec, void *x, int64_t ldx, void *work) {
+    const hss *h = (const hss *)f;
+    const struct hss_factor *q = h->factor;
+    if (!q)
+        return status_fail(MOAO_INPUT, "an HSS matrix solves after format_factor");
+    const bool turned = trans != 'N' && !f->symmetric;
+    const plan *p = turned ? &q->turned : &q->straight;
+    const int64_t ld_long = turned ? q->rows_v : q->rows_y,
+                  ld_short = turned ? q->rows_t : q->rows_s;
+    const int64_t lds = ld_short > 0 ? ld_short : 1, ldl = ld_long > 0 ? ld_long : 1;
+    char *big = work,
+         *small = big + aligned(backend_size(f->o.type) * (size_t)(nvec * (q->rows_y + q->rows_v)));
+    const formats_operand from[FORMATS_OPERANDS] = {{x, ldx}, {big, ldl}, {small, lds}, {big, ldl}};
+    status st = MOAO_OK;
+    for (int l = 0; l < p->launches; l++) {
+        const bool up = l < 2 * (h->t.levels + 1), last = l + 1 == p->launches;
+        const formats_sums s = plan_part(p, l);
+        void *to = last ? x : up && l % 2 ? (void *)small : big;
+        if (s.most > 0)
+            TRY(f->be->formats->sums(f->ctx, f->o.type, 'L', &s, nvec, 1, from, 0, to,
+                                     last          ? ldx
+                                     : up && l % 2 ? lds
+                                                   : ldl));
+    }
+done:
+    return st;
+}
+
+/* A solve with numbers that are not zero shows an infinite inverse anywhere. */
+static status try_solve(hss *h) {
+    const format *f = &h->f;
+    const int64_t n = h->t.n, size = (int64_t)backend_size(f->o.type);
+    void *host = NULL, *x = NULL, *work = NULL;
+    double *largest = NULL, found = 0;
+    status st;
+    TRY(mem_alloc(&host, (unsigned long)n, (unsigned long)size, "a right-hand side"));
+    for (int64_t i = 0; i < n; i++)
+        number_set(f->o.type, host, i, 1 + (double)(i % 7) / 8);
+    TRY(format_upload(f, host, (size_t)(n * size), &x));
+    TRY(take(f, hss_solve_workspace(f, 1), &work));
+    TRY(take(f, sizeof found, (void **)&largest));
+    TRY(hss_solve(f, 'N', 1, x, n > 0 ? n : 1, work));
+    TRY(f->be->half->max_abs(f->ctx, f->o.type, n, 1, x, n > 0 ? n : 1, largest));
+    TRY(f->be->copy(f->ctx, &found, sizeof found, largest, sizeof found, sizeof found, 1));
+    TRY(f->be->sync(f->ctx));
+    if (!isfinite(found))
+        st = status_fail(MOAO_NUMERIC, "an HSS matrix is singular: add a shift to its diagonal");
+done:
+    free(host);
+    f->be->release(f->ctx, x), f->be->release(f->ctx, work), f->be->release(f->ctx, largest);
+    return st;
+}
+
+status hss_solve_prepare(hss *h) {
+    status st;
+    rows_of_workspaces(h->factor, h->t.levels);
+    TRY(plan_straight(h, h->factor));
+    if (!h->f.symmetric)
+        TRY(plan_turned(h, h->factor));
+    TRY(try_solve(h));
+done:
+    return st;
+}

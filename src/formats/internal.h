@@ -1,0 +1,61 @@
+/* What the kinds of formats share inside the library: the table of a kind, and the list of kinds
+ * (formats.c), where a new one is a line. */
+#ifndef MOAO_FORMATS_INTERNAL_H
+#define MOAO_FORMATS_INTERNAL_H
+
+#include "formats.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The operations of a kind; those that it lacks are NULL. As the functions of formats.h. */
+typedef struct {
+    format_kind kind;
+    const char *name;
+    status (*bytes)(const backend *be, const format_source *s, const format_options *o,
+                    size_t *bytes, size_t *most_work);
+    status (*open)(const backend *be, backend_ctx *ctx, const format_source *s,
+                   const format_options *o, format **out);
+    status (*load)(format *f, const format_source *s);
+    void (*close)(format *f);
+    size_t (*workspace)(const format *f, char side, int64_t nvec);
+    status (*apply)(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
+                    const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work);
+    status (*factor)(format *f, double shift);
+    size_t (*solve_workspace)(const format *f, int64_t nvec);
+    status (*solve)(const format *f, char trans, int64_t nvec, void *x, int64_t ldx, void *work);
+    status (*compress)(format *f, double tol, char weights, int samples);
+} format_table;
+
+/* What every format begins with. */
+struct format {
+    const format_table *is;
+    const backend *be;
+    backend_ctx *ctx;
+    format_options o;
+    bool symmetric;
+    format_info info;
+};
+
+extern const format_table format_dense, format_hss, format_h2;
+
+/* The common part of a format that begins; the rest of the struct is zero. */
+void format_begin(format *f, const format_table *is, const backend *be, backend_ctx *ctx,
+                  const format_source *s, const format_options *o);
+
+/* Numbers of type t on the host. */
+static inline void number_set(backend_type t, void *a, int64_t i, double value) {
+    if (t == BACKEND_D)
+        ((double *)a)[i] = value;
+    else
+        ((float *)a)[i] = (float)value;
+}
+
+/* New memory of the backend with a copy of `bytes` bytes of the host. Waits. */
+status format_upload(const format *f, const void *host, size_t bytes, void **device);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,80 @@
+/* What the code of trees sends to the backend before its batched calls: arrays of pointers and
+ * sizes in one piece, and lists of sums. Host code. */
+#ifndef MOAO_FORMATS_PACK_H
+#define MOAO_FORMATS_PACK_H
+
+#include "internal.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Arrays that travel together. Sizes are fixed when each is added; the memory serves again. */
+typedef struct {
+    char *host, *device;
+    size_t used, room, device_room;
+} pack;
+
+/* Place for `count` elements of `size` bytes: its offset, for pack_host and pack_device. */
+status pack_add(pack *p, int64_t count, size_t size, size_t *at);
+static inline void *pack_host(const pack *p, size_t at) {
+    return p->host + at;
+}
+static inline void *pack_device(const pack *p, size_t at) {
+    return p->device + at;
+}
+/* Room on the device for what was added (device addresses hold from here on), and the copy of it.
+ * Both wait for what still reads the last contents. */
+status pack_place(const format *f, pack *p);
+status pack_send(const format *f, pack *p);
+/* Empty again, with its memory. */
+void pack_clear(pack *p);
+void pack_free(const format *f, pack *p);
+
+/* The launches of a product: lists of sums that grow on the host, then go to the backend. */
+typedef struct {
+    formats_sum *sum;
+    formats_term *term;
+    int64_t sums, terms, room_sums, room_terms;
+    int launches, room_launches;
+    bool skip;             /* the sum in hand has no rows */
+    int64_t *first, *most; /* of each launch its first sum, the largest m */
+    formats_sum *on;       /* device */
+    formats_term *on_term;
+} plan;
+
+status plan_launch(plan *p);                      /* the sums that follow are another launch */
+status plan_sum(plan *p, int64_t row, int64_t m); /* the terms that follow belong to it */
+status plan_term(plan *p, const void *a, int64_t lda, bool trans, int64_t k, int from, int64_t row);
+status plan_send(const format *f, plan *p);
+formats_sums plan_part(const plan *p, int launch);
+void plan_free(const format *f, plan *p);
+double plan_flops(const plan *p); /* of one vector */
+
+/* Sizes and pointers of one batched call, which is made when all are set: m, n, k and operands a,
+ * b, c (elements in the backend's memory; those that a call has not are NULL). */
+typedef struct {
+    int64_t count;
+    size_t size[3], to[3];
+    int64_t most[3];
+} call;
+
+status call_open(const format *f, pack *p, call *q, int64_t count);
+void call_set(pack *p, call *q, int64_t i, int64_t m, int64_t n, int64_t k, char *a, char *b,
+              char *c);
+batch_dim call_dim(const pack *p, const call *q, int e);             /* size e, after pack_send */
+batch_mat call_mat(const pack *p, const call *q, int e, int64_t ld); /* operand e */
+/* C := alpha op(A) op(B) + beta C with what was set; sends it first. */
+status call_gemm(const format *f, pack *p, call *q, char ta, char tb, double alpha, int64_t lda,
+                 int64_t ldb, double beta, int64_t ldc);
+
+/* The identity of order n, of the format's type, in new memory of the backend. */
+status identity_make(const format *f, int64_t n, char **one);
+
+/* Device memory. */
+status take(const format *f, size_t bytes, void **p);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,171 @@
+/* The operator `half`: exposures, by differences to the reconstructor's conditions in halves. */
+#include "half_internal.h"
+
+#include <math.h>
+
+#define HALF_TOP 32768.0 /* no half made here is larger */
+
+/* Panel by panel, dT in halves. */
+static status fill_halves(half *x) {
+    engine *e = x->base.e;
+    const backend_matcov *mat = e->mat;
+    const int64_t m = e->m;
+    backend_f16 *to = x->dt;
+    status st = MOAO_OK;
+    report_phase("exposure: T of Cmm");
+    for (int64_t j = 0, n; j < m; j += n) {
+        n = engine_width(e, j, m);
+        const int64_t below = m - j - n;
+        TRY(mat->fill_cmm(e->cov, BACKEND_S, 'T', MATCOV_NOISE, j, n, j, n, x->diag, e->width));
+        TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, n, n, x->et, x->diag, e->width, to, n));
+        to += n * n;
+        if (below > 0)
+            TRY(mat->fill_cmm(e->cov, BACKEND_S, 'A', MATCOV_NOISE, j, n, j + n, below, x->wide,
+                              n));
+        TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, n, below, x->et, x->wide, n, to, n));
+        to += n * below;
+    }
+done:
+    return st;
+}
+
+/* Make the difference of the profile and the reconstructor's the model of the covariances to come.
+ */
+static status load_difference(half *x, const profile *p, bool drifts, int *exponent) {
+    matcov *mc;
+    double bound;
+    status st = matcov_prepare_difference(x->base.e->s, p, x->tor, x->beta, drifts, &mc, &bound);
+    if (st != MOAO_OK)
+        return st;
+    *exponent = backend_half_exponent(bound);
+    return engine_use(x->base.e, mc);
+}
+
+status half_load(linop *base, const profile *p) {
+    half *x = (half *)base;
+    engine *e = base->e;
+    const int64_t nk = x->nk;
+    const sys *s = e->s;
+    status st;
+    x->beta = matcov_scale(p, x->tor);
+    TRY(load_difference(x, p, false, &x->et));
+    TRY(engine_sync(e)); /* before what earlier work reads on the host changes */
+    for (int w = 0, k = 0; w < s->nsensor; w++)
+        for (int axis = 0; axis < 2 && s->sensors[w].lgs; axis++, k++)
+            x->host[k + k * nk] = 0.5 * matcov_tiptilt(e->mc, w);
+    TRY(engine_copy(e, x->constants, x->host, nk * nk));
+    TRY(fill_halves(x));
+    st = load_difference(x, p, true, &x->ec);
+    if (st == MOAO_OK && e->phase)
+        x->ep = backend_half_exponent(matcov_phase_bound(s, p, x->tor, x->beta));
+done:
+    return st;
+}
+
+/* What columns and project add up: 2^(ew + et) (W dT - D+ (Ctm - beta Ctm0)), in single precision.
+ * No sum is larger than its bound: all factors are below HALF_TOP. */
+status half_begin(linop *base, const wrows *w, double *own) {
+    half *x = (half *)base;
+    const engine *e = base->e;
+    const int es = half_factor_exponent(x->l) + x->et;
+    const double most =
+        HALF_TOP * HALF_TOP * ((double)e->m + ldexp((double)e->t, es - x->ed - x->ec));
+    (void)w, (void)own;
+    x->es = es;
+    x->ez = backend_half_exponent(most);
+    return MOAO_OK;
+}
+
+/* The panel of dT at column j. */
+static const backend_f16 *panel_at(const half *x, int64_t j) {
+    const engine *e = x->base.e;
+    const backend_f16 *dt = x->dt;
+    for (int64_t i = 0; i < j; i += e->width)
+        dt += engine_width(e, i, e->m) * (e->m - i);
+    return dt;
+}
+
+status half_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz) {
+    const half *x = (const half *)base;
+    const engine *e = base->e;
+    const backend_half *h = e->be->half;
+    const backend_f16 *dt = panel_at(x, j);
+    const int64_t v = x->v;
+    status st;
+    (void)z, (void)ldz;
+    TRY(h->gemm(e->ctx, 'N', 'N', v, n, n, 1, half_w(x, w, j).hi, v, dt, n, 0, x->sum, v));
+    st = h->gemm(e->ctx, 'N', 'T', v, n, e->m - j - n, 1, half_w(x, w, j + n).hi, v, dt + n * n, n,
+                 1, x->sum, v);
+done:
+    return st;
+}
+
+status half_project(linop *base, backend_cov_target *target, int64_t j, int64_t n) {
+    const half *x = (const half *)base;
+    const engine *e = base->e;
+    const int64_t v = x->v, t = e->t;
+    status st;
+    TRY(e->mat->fill_ctm(target, BACKEND_S, 0, t, j, n, x->wide, t));
+    TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, t, n, x->ec, x->wide, t, x->ctm[0], t));
+    st = e->be->half->gemm(e->ctx, 'N', 'N', v, n, t, ldexpf(-1, x->es - x->ed - x->ec),
+                           x->dplus[0], v, x->ctm[0], t, 1, x->sum, v);
+done:
+    return st;
+}
+
+status half_outer(linop *base, const wrows *w, int64_t j, int64_t n) {
+    const half *x = (const half *)base;
+    const engine *e = base->e;
+    const int64_t v = x->v;
+    status st;
+    TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, v, n, x->ez, x->sum, v, x->z, v));
+    st = e->be->half->gemm(e->ctx, 'N', 'T', v, v, n, 1, x->z, v, half_w(x, w, j).hi, v, j > 0,
+                           x->y, v);
+done:
+    return st;
+}
+
+/* The terms in double precision, then the sum of halves. */
+status half_end(linop *base, const wrows *w, double *own, double *y) {
+    const half *x = (const half *)base;
+    engine *e = base->e;
+    const int64_t v = x->v, nk = x->nk;
+    const double *k = half_axes(x, own);
+    status st;
+    (void)w;
+    TRY(engine_copy(e, y, own, v * v));
+    TRY(engine_gemm(e, 'N', 'N', v, nk, nk, 1.0, k, v, x->constants, nk > 0 ? nk : 1, 0.0, x->kd,
+                    v));
+    TRY(engine_gemm(e, 'N', 'T', v, v, nk, 1.0, x->kd, v, k, v, (e->phase ? 0.5 : -0.5) * x->beta,
+                    y, v));
+    TRY(e->be->half->cast_to_double(
+        e->ctx, v, v, ldexp(1, -x->es - x->ez - half_factor_exponent(x->l)), x->y, v, 1.0, y, v));
+done:
+    return st;
+}
+
+status half_phase(linop *base, backend_cov_target *target, const wrows *w, int64_t np,
+                  const double *px, const double *py, int64_t j, int64_t n) {
+    const half *x = (const half *)base;
+    const engine *e = base->e;
+    status st;
+    TRY(e->mat->fill_cpm(target, BACKEND_S, np, px, py, j, n, x->wide, np));
+    TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, np, n, x->ep, x->wide, np, x->cpm, np));
+    st = e->be->half->gemm(e->ctx, 'N', 'T', x->v, np, n, 1, half_w(x, w, j).hi, x->v, x->cpm, np,
+                           j > 0, x->ct, x->v);
+done:
+    return st;
+}
+
+status half_phase_end(linop *base, const wrows *w, int64_t np, double *ct) {
+    const half *x = (const half *)base;
+    const engine *e = base->e;
+    (void)w;
+    return e->be->half->cast_to_double(e->ctx, x->v, np,
+                                       ldexp(1, -x->ep - half_factor_exponent(x->l)), x->ct, x->v,
+                                       0.0, ct, x->v);
+}
+
+double half_share(const linop *base) {
+    return ((const half *)base)->beta;
+}

@@ -1,0 +1,116 @@
+/* Shared by the files of the operator `half`. */
+#ifndef MOAO_OPERATOR_HALF_INTERNAL_H
+#define MOAO_OPERATOR_HALF_INTERNAL_H
+
+#include "linalg/half_factor.h"
+#include "operator/cholesky.h"
+#include "operator/half.h"
+
+typedef struct half half;
+
+typedef struct { /* the reference: W of one target in double precision, T panel by panel */
+    linop base;
+    half *of;
+    double *w;  /* v x m */
+    int target; /* whose W that is; -1: nobody's */
+} half_exact;
+
+struct half {
+    linop base;
+    half_exact exact;
+    const profile *tor;
+    int64_t v;
+    int nk; /* constants: laser stars times axes */
+    const double *proj;
+
+    /* what the factor is made in */
+    device_group group;
+    cholesky made;  /* on the device, */
+    linop *passing; /* or, else NULL, in the host's memory */
+    int most, planned;
+
+    half_factor *l;
+    int64_t sample; /* rows of the right-hand side by which its tiles are chosen */
+    double direction[2];
+    backend_cov_target *target; /* which that is of, and of the reference's */
+    void *work;                 /* of solves */
+    size_t lwork;
+
+    /* lent: halves of L; then an area in which one after the other lie */
+    double *room;
+    backend_f16 *dt; /* dT, panel by panel: the block on the diagonal, then what is below,
+                        transposed */
+    float *b32;      /* at the solve: B0 of a target and then its W, v x m; */
+    float *b0;       /* B0 again, v x m; */
+    double *some[2]; /* v x width each: panels of B0 and of W in double precision; */
+    double *columns; /* of the reference: m x width of Cmm0 or of T; */
+    double *ctm64;   /* t x width */
+
+    backend_f16 *dplus[2], *ctm[2]; /* v x t, t x width: halves and what they leave */
+    backend_f16 *z;                 /* v x width */
+    float *wide;                    /* width x m, t x width: covariances on their way to halves */
+    float *diag;                    /* width x width: a block of dT on the diagonal, 0 above it */
+    float *sum, *y;                 /* v x width, v x v */
+    backend_f16 *cpm;               /* points x width */
+    float *ct;                      /* v x points */
+    int ep;                         /* exponent of Cpm - beta Cpm0 */
+    double *axes;           /* m x nk: 1 where a measurement is of that laser star and axis */
+    double *kd;             /* v x nk: W K times `constants` */
+    double *constants;      /* nk x nk, diagonal: halves of K - beta K0 */
+    double *numbers;        /* some, on the device */
+    int ed, et, ec, es, ez; /* exponents: D+, dT, Ctm - beta Ctm0, W dT, z */
+    double beta;
+    double *host; /* pinned: constants, numbers; the former are 0 beside their diagonal */
+};
+
+enum { HALF_NUMBERS = 2 };
+
+/* Of the target in hand: B0 W' (v x v), then W times `axes` (v x nk), in its own memory; halves of
+ * W where W is kept. */
+static inline double *half_axes(const half *x, double *own) {
+    return own + engine_aligned(x->v * x->v);
+}
+
+static inline int64_t half_w_size(const half *x) { /* of one of the two */
+    return (x->v * x->base.e->m + 127) / 128 * 128;
+}
+
+static inline half_pair half_w(const half *x, const wrows *w, int64_t j) {
+    const backend_f16 *hi = (const backend_f16 *)(const void *)w->w + j * x->v;
+    return (half_pair){hi, hi + half_w_size(x), x->v, half_factor_exponent(x->l)};
+}
+
+/* Doubles of the halves of L and of the area, in the lent room. */
+int64_t half_place(int64_t m);
+int64_t half_area(int64_t m, int64_t t, int64_t v, int64_t width);
+/* Doubles that the factor takes in that room on its way, behind what it is made in itself. */
+int64_t half_sampling(const half *x);
+
+/* half_w.c */
+status half_factor_of(linop *base, const profile *p, int *minor);
+status half_right(linop *base, backend_cov_target *target);
+status half_right_column(linop *base, int64_t j, double *out);
+status half_solve(linop *base, int n, const wrows *w, double *const *own);
+status half_get(linop *base, const wrows *w, int64_t j, int64_t n, double *out);
+double half_expected(const linop *base);
+/* b32, a right-hand side, becomes W, which is also split to hi and lo (v x m each). */
+status half_divide(half *x, backend_f16 *hi, backend_f16 *lo);
+/* Waits. Exponent for m x n numbers on the device, of type t. */
+status half_exponent(half *x, backend_type t, int64_t m, int64_t n, const void *a, int *exponent);
+
+/* half_expose.c */
+status half_load(linop *base, const profile *p);
+status half_begin(linop *base, const wrows *w, double *own);
+status half_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz);
+status half_project(linop *base, backend_cov_target *target, int64_t j, int64_t n);
+status half_outer(linop *base, const wrows *w, int64_t j, int64_t n);
+status half_end(linop *base, const wrows *w, double *own, double *y);
+status half_phase(linop *base, backend_cov_target *target, const wrows *w, int64_t np,
+                  const double *px, const double *py, int64_t j, int64_t n);
+status half_phase_end(linop *base, const wrows *w, int64_t np, double *ct);
+double half_share(const linop *base);
+
+/* half_exact.c */
+extern const linop_kind half_exact_kind;
+
+#endif

@@ -1,0 +1,282 @@
+/* The operator `half`: the factor of Cmm0 in halves, and W of a target by it. */
+#include "half_internal.h"
+#include "operator/streamed.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define STRIP ((int64_t)1024) /* columns of B0 W' at a time */
+/* Inner size of a piece of B0: what tensor cores cut off its sums (linalg/half_gemm.h) is all to
+ * one side and counts in full, as B0 W' stands for W Cmm0 W' and for the term with Ctm0. */
+#define PIECE ((int64_t)128)
+
+/* |W Cmm0 - B0| / |B0| that single products of halves may add up to, by level; 0: three everywhere.
+ * At the full scale the first takes 7 % of the tiles in three products, and changes a Strehl ratio
+ * by 4e-6. */
+static const double accuracy[] = {2e-5, 5e-6, 0};
+/* What sums on tensor cores cut off, and single precision, add to that. */
+#define FLOOR 5e-5
+
+/* Doubles that sample_rows works in. */
+static int64_t picking(const half *x) {
+    const engine *e = x->base.e;
+    const int64_t n = x->sample;
+    return engine_aligned(n * x->v) + engine_aligned(n * e->t) + engine_aligned(e->t * e->width);
+}
+
+int64_t half_sampling(const half *x) {
+    const engine *e = x->base.e;
+    const int64_t n = x->sample, d = sizeof(double);
+    const half_factor_options o = half_factor_defaults(e->m, x->v, 0);
+    int64_t all = engine_aligned(n * e->m) + picking(x);
+    if (x->passing == NULL)
+        return all + engine_aligned((int64_t)half_factor_make_work(x->l, n) / d + 1);
+    all += 2 * engine_aligned(n * e->m) + engine_aligned(e->m * o.panel);
+    return all + engine_aligned((int64_t)half_factor_panel_work(x->l, n) / d + 1);
+}
+
+status half_exponent(half *x, backend_type t, int64_t m, int64_t n, const void *a, int *exponent) {
+    engine *e = x->base.e;
+    double *most = x->host + x->nk * x->nk;
+    status st;
+    TRY(e->be->half->max_abs(e->ctx, t, m, n, a, m, x->numbers));
+    TRY(engine_copy(e, most, x->numbers, 1));
+    TRY(engine_sync(e));
+    *exponent = backend_half_exponent(*most);
+done:
+    return st;
+}
+
+/* --- the factor */
+
+/* The next `count` doubles of some memory. */
+static double *cut(double **from, int64_t count) {
+    double *here = *from;
+    *from += engine_aligned(count);
+    return here;
+}
+
+/* Evenly spread rows of P Ctm0 in the sample's direction, n x m, with `room` for `picking` numbers
+ * more. Conditions are the reconstructor's. Waits. */
+static status sample_rows(half *x, double *b, double *room) {
+    engine *e = x->base.e;
+    const int64_t n = x->sample, t = e->t, step = x->v / n;
+    double *pick = cut(&room, n * x->v), *p = cut(&room, n * t), *ctm = cut(&room, t * e->width);
+    double *ones = NULL;
+    status st;
+    TRY(ALLOC(ones, (size_t)(n * x->v), "a sample of rows"));
+    for (int64_t i = 0; i < n; i++)
+        ones[i + i * step * n] = 1;
+    TRY(engine_copy(e, pick, ones, n * x->v));
+    TRY(engine_gemm(e, 'N', 'N', n, t, x->v, 1.0, pick, n, x->proj, x->v, 0.0, p, n));
+    TRY(engine_sync(e));
+    TRY(e->mat->aim(x->target, x->direction, false));
+    for (int64_t j = 0, w; j < e->m; j += w) {
+        w = engine_width(e, j, e->m);
+        TRY(e->mat->fill_ctm(x->target, BACKEND_D, 0, t, j, w, ctm, t));
+        TRY(engine_gemm(e, 'N', 'N', n, w, t, 1.0, p, n, ctm, t, 0.0, b + j * n, n));
+    }
+done:
+    free(ones);
+    return st;
+}
+
+/* What is on the device becomes halves in its own place. */
+static status take_made(half *x, int *info) {
+    const int64_t m = x->base.e->m, n = x->sample;
+    const size_t work = half_factor_make_work(x->l, n);
+    double *room = x->room + engine_aligned(m * m), *b = cut(&room, n * m);
+    status st;
+    TRY(sample_rows(x, b, room));
+    room += picking(x);
+    st = half_factor_make(x->l, x->room, m, n, b, n, x->room, room, work, info);
+done:
+    return st;
+}
+
+/* Root of twice the largest of the variances, of which every 64th is looked at, and its
+ * neighbours. */
+static status find_bound(half *x, double *tile, double *bound) {
+    enum { N = 8, STEP = 64 };
+    engine *e = x->base.e;
+    double host[N * N], most = 0;
+    status st = MOAO_OK;
+    for (int64_t j = 0; j < e->m; j += STEP) {
+        const int64_t n = e->m - j < N ? e->m - j : N;
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, j, n, j, n, tile, n));
+        TRY(engine_copy(e, host, tile, n * n));
+        TRY(engine_sync(e));
+        for (int64_t i = 0; i < n; i++)
+            most = fmax(most, host[i * (n + 1)]);
+    }
+    *bound = sqrt(2 * most);
+done:
+    return st;
+}
+
+/* What is in the host's memory comes panel by panel and becomes halves. */
+static status take_passing(half *x, int *info) {
+    engine *e = x->base.e;
+    const int64_t m = e->m, n = x->sample, size = n * m;
+    const half_factor_options o = half_factor_defaults(m, x->v, 0);
+    const size_t lwork = half_factor_panel_work(x->l, n);
+    double *room = x->room + half_place(m) + half_area(m, e->t, x->v, e->width);
+    double *b = cut(&room, size), *const behind = room;
+    double *w, *solved, *stage, bound;
+    status st;
+    TRY(sample_rows(x, b, behind));
+    room += picking(x);
+    solved = cut(&room, size), w = cut(&room, size), stage = cut(&room, m * o.panel);
+    const wrows rows = {.rows = n, .ld = n, .w = w};
+    TRY(engine_copy(e, w, b, size));
+    TRY(streamed_triangles(x->passing, true, false, 1, &rows));
+    TRY(engine_copy(e, solved, w, size));
+    TRY(streamed_triangles(x->passing, false, true, 1, &rows));
+    TRY(find_bound(x, stage, &bound));
+    TRY(half_factor_begin(x->l, bound, &(half_sample){n, b, n, solved, w, n}, x->room));
+    for (int64_t j = 0, some; j < m; j += some) {
+        some = m - j < o.panel ? m - j : o.panel;
+        TRY(streamed_columns_of(x->passing, j, some, stage, m - j));
+        TRY(half_factor_panel(x->l, j, stage, m - j, room, lwork));
+    }
+    st = half_factor_end(x->l, info);
+done:
+    return st;
+}
+
+/* Whether any rank has found a minor that is not positive: what it is then made of is no factor. */
+static bool found(const engine *e, int minor) {
+    int any = minor > 0;
+    MPI_Allreduce(MPI_IN_PLACE, &any, 1, MPI_INT, MPI_MAX, e->c->mpi);
+    return any != 0;
+}
+
+status half_factor_of(linop *base, const profile *p, int *minor) {
+    half *x = (half *)base;
+    engine *e = base->e;
+    int info = 0;
+    status st = x->passing != NULL ? linop_streamed.factor(x->passing, p, minor)
+                                   : cholesky_factor(&x->made, p, minor);
+    TRY(engine_agree(e, STAGE_FACTOR, st));
+    x->tor = p;
+    x->exact.target = -1;
+    if (found(e, *minor))
+        return st;
+    const double from = report_now();
+    report_phase("reconstructor: halves");
+    TRY(x->passing != NULL ? take_passing(x, &info) : take_made(x, &info));
+    TRY(engine_sync(e));
+    if (info != 0)
+        st = status_fail(MOAO_NUMERIC, "the factor of Cmm0 cannot be kept in halves; use "
+                                       "compute.precision=double");
+    e->rep->wall[STAGE_FACTOR] += report_now() - from;
+done:
+    return st;
+}
+
+/* --- W */
+
+status half_right(linop *base, backend_cov_target *target) {
+    half *x = (half *)base;
+    engine *e = base->e;
+    const backend_half *h = e->be->half;
+    const int64_t v = x->v, t = e->t, m = e->m, f = sizeof(float);
+    const half_pair p = {x->dplus[0], x->dplus[1], v, x->ed};
+    status st = MOAO_OK;
+    for (int64_t j = 0, n; j < m; j += n) {
+        half_pair c = {x->ctm[0], x->ctm[1], t, 0};
+        n = engine_width(e, j, m);
+        TRY(e->mat->fill_ctm(target, BACKEND_S, 0, t, j, n, x->wide, t));
+        TRY(half_exponent(x, BACKEND_S, t, n, x->wide, &c.exponent));
+        TRY(h->split(e->ctx, BACKEND_S, 'A', t, n, c.exponent, x->wide, t, x->ctm[0], t, x->ctm[1],
+                     t));
+        TRY(half_gemm_part(e->be, e->ctx, HALF_ALL, PIECE, 'N', 'N', v, n, t, 1, p, c, 0,
+                           x->b32 + j * v, v));
+    }
+    TRY(e->be->copy(e->ctx, x->b0, v * f, x->b32, v * f, v * f, m));
+    e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(v * m) * (double)t;
+done:
+    return st;
+}
+
+status half_right_column(linop *base, int64_t j, double *out) {
+    half *x = (half *)base;
+    const engine *e = base->e;
+    return e->be->half->cast_to_double(e->ctx, x->v, 1, 1, x->b0 + j * x->v, x->v, 0, out, x->v);
+}
+
+status half_divide(half *x, backend_f16 *hi, backend_f16 *lo) {
+    return half_factor_solve(x->l, x->v, x->b32, x->v, hi, lo, x->v, x->work, x->lwork);
+}
+
+double half_expected(const linop *base) {
+    return accuracy[base->level] + FLOOR;
+}
+
+/* B0 W', symmetric but for what W is wrong by: its lower triangle, mirrored; and W times `axes`.
+ * In double precision: the residual is what the variances in the first one leave of each other. */
+static status keep_products(half *x, double *own) {
+    engine *e = x->base.e;
+    const backend_half *h = e->be->half;
+    const int64_t v = x->v, m = e->m, nk = x->nk;
+    double *b = x->some[0], *w = x->some[1];
+    status st = MOAO_OK;
+    for (int64_t j = 0, n; j < m; j += n) {
+        n = engine_width(e, j, m);
+        TRY(h->cast_to_double(e->ctx, v, n, 1, x->b0 + j * v, v, 0, b, v));
+        TRY(h->cast_to_double(e->ctx, v, n, 1, x->b32 + j * v, v, 0, w, v));
+        for (int64_t c = 0, nc; c < v; c += nc) {
+            nc = v - c < STRIP ? v - c : STRIP;
+            TRY(engine_gemm(e, 'N', 'T', v - c, nc, n, 1.0, b + c, v, w + c, v, j > 0,
+                            own + c * (v + 1), v));
+        }
+        TRY(engine_gemm(e, 'N', 'N', v, nk, n, 1.0, w, v, x->axes + j, m, j > 0, half_axes(x, own),
+                        v));
+    }
+    TRY(e->be->mirror(e->ctx, BACKEND_D, 'L', v, own, v));
+    e->rep->flops[STAGE_SOLVE] += (double)(v * m) * (double)(v + 2 * nk);
+done:
+    return st;
+}
+
+/* comm_flip of a number of W. */
+static status flip(half *x, backend_f16 *w) {
+    engine *e = x->base.e;
+    const int64_t bytes = sizeof *w;
+    backend_f16 value;
+    status st;
+    if (!comm_flips(e->c, "flip-w"))
+        return MOAO_OK;
+    TRY(e->be->copy(e->ctx, &value, bytes, w, bytes, bytes, 1));
+    TRY(engine_sync(e));
+    value ^= 0x4000; /* of the exponent: 2^16 times as large, or as small */
+    TRY(e->be->copy(e->ctx, w, bytes, &value, bytes, bytes, 1));
+    TRY(engine_sync(e));
+done:
+    return st;
+}
+
+status half_solve(linop *base, int n, const wrows *w, double *const *own) {
+    half *x = (half *)base;
+    engine *e = base->e;
+    const double m = (double)e->m;
+    status st = MOAO_OK;
+    report_phase("solve: triangles");
+    TRY(half_factor_choose(x->l, accuracy[base->level]));
+    for (int k = 0; k < n; k++) { /* one: half_right has made what follows */
+        backend_f16 *hi = (backend_f16 *)(void *)w[k].w;
+        TRY(half_divide(x, hi, hi + half_w_size(x)));
+        TRY(keep_products(x, own[k]));
+        TRY(flip(x, hi + x->v * (e->m / 2)));
+        e->rep->flops[STAGE_SOLVE] += 2.0 * (double)x->v * m * m;
+    }
+done:
+    return st;
+}
+
+status half_get(linop *base, const wrows *w, int64_t j, int64_t n, double *out) {
+    half *x = (half *)base;
+    const engine *e = base->e;
+    const half_pair p = half_w(x, w, j);
+    return e->be->half->join(e->ctx, x->v, n, p.exponent, p.hi, p.ld, p.lo, p.ld, out, x->v);
+}

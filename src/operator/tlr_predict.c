@@ -1,0 +1,167 @@
+/* Ranks of a factor before it is made: tiles of Cmm, drawn at random, are looked at on the CPU. A
+ * tile of the Schur complement has a higher rank than that of the matrix, by a factor that is much
+ * the same everywhere (docs/performance-tlr.md). */
+#include "operator/tlr_cmm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SAMPLE 48  /* tiles */
+#define GROWTH 1.8 /* rank of a tile of the factor over that of Cmm, mean */
+
+/* LAPACK: singular values. */
+void dgesvd_(const char *jobu, const char *jobv, const int *m, const int *n, double *a,
+             const int *lda, double *s, double *u, const int *ldu, double *vt, const int *ldvt,
+             double *work, const int *lwork, int *info);
+
+typedef struct {
+    const matcov *mc;
+    tlr_layout order;
+    int64_t b;     /* largest tile */
+    int64_t *row;  /* [2 b] measurements of the tile in hand, sorted; then those of its columns */
+    double *a;     /* b x b */
+    double *value; /* [b] singular values */
+    double *work;
+    int lwork;
+} sample;
+
+static int by_index(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Measurements of tile t in their own order, in which neighbours are runs; their number. */
+static int64_t measurements(const sample *s, int64_t t, int64_t *list) {
+    const int64_t from = s->order.first[t], n = s->order.first[t + 1] - from;
+    memcpy(list, s->order.perm + from, (size_t)n * sizeof *list);
+    qsort(list, (size_t)n, sizeof *list, by_index);
+    return n;
+}
+
+static int64_t run_at(const int64_t *list, int64_t n, int64_t i) {
+    int64_t end = i + 1;
+    while (end < n && list[end] == list[end - 1] + 1)
+        end++;
+    return end - i;
+}
+
+/* Entries of tile (i, k), and the sum of their squares. */
+static status fill_tile(sample *s, int64_t i, int64_t k, double *squares) {
+    int64_t *const rows = s->row, *const cols = s->row + s->b;
+    const int64_t m = measurements(s, i, rows), n = measurements(s, k, cols);
+    status st = MOAO_OK;
+    for (int64_t y = 0, ny; y < n; y += ny) {
+        ny = run_at(cols, n, y);
+        for (int64_t x = 0, nx; x < m; x += nx) {
+            nx = run_at(rows, m, x);
+            TRY(matcov_fill_cmm(s->mc, (size_t)rows[x], (size_t)nx, (size_t)cols[y], (size_t)ny,
+                                s->a + x + y * m, (size_t)m));
+        }
+    }
+    *squares = 0;
+    for (int64_t x = 0; x < m * n; x++)
+        *squares += s->a[x] * s->a[x];
+done:
+    return st;
+}
+
+/* Rank of the tile in hand, of m x n, whose tail has a norm of tau at most. */
+static status rank_of(sample *s, int64_t m, int64_t n, double tau, int64_t *rank) {
+    const int rows = (int)m, cols = (int)n, least = rows < cols ? rows : cols, one = 1;
+    int info = 0;
+    double tail = 0;
+    dgesvd_("N", "N", &rows, &cols, s->a, &rows, s->value, NULL, &one, NULL, &one, s->work,
+            &s->lwork, &info);
+    if (info != 0)
+        return status_fail(MOAO_NUMERIC, "singular values of a tile of Cmm: no convergence");
+    for (*rank = least; *rank > 0; (*rank)--) {
+        tail += s->value[*rank - 1] * s->value[*rank - 1];
+        if (tail > tau * tau)
+            break;
+    }
+    return MOAO_OK;
+}
+
+/* Repeatable: tile (i, k), i > k, number t of the sample. */
+static void draw(int64_t nt, int t, int64_t *i, int64_t *k) {
+    uint64_t x = 0x9e3779b97f4a7c15u * (uint64_t)(t + 1);
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x ^= x >> 27;
+    *i = 1 + (int64_t)(x % (uint64_t)(nt * (nt - 1) / 2)); /* a number of a pair, then its row */
+    const int64_t pair = *i - 1;
+    int64_t row = (int64_t)((1 + sqrt(1 + 8.0 * (double)pair)) / 2);
+    while (row * (row - 1) / 2 > pair)
+        row--;
+    while ((row + 1) * row / 2 <= pair)
+        row++;
+    *i = row;
+    *k = pair - row * (row - 1) / 2;
+}
+
+static status open_sample(const sys *s, const matcov *mc, int64_t tile, sample *x) {
+    int64_t *first = NULL;
+    status st;
+    *x = (sample){.mc = mc};
+    TRY(tlr_cmm_layout(s, tile, &x->order, &first));
+    for (int64_t t = 0; t < x->order.nt; t++) {
+        const int64_t n = x->order.first[t + 1] - x->order.first[t];
+        x->b = n > x->b ? n : x->b;
+    }
+    const size_t b = (size_t)x->b;
+    x->lwork = (int)(64 * x->b);
+    TRY(ALLOC(x->row, 2 * b, "a sample of tiles"));
+    TRY(ALLOC(x->a, b * b, "a sample of tiles"));
+    TRY(ALLOC(x->value, b, "a sample of tiles"));
+    TRY(ALLOC(x->work, 64 * b, "a sample of tiles"));
+done:
+    free(first);
+    return st;
+}
+
+static void close_sample(sample *x) {
+    free(x->row), free(x->a), free(x->value), free(x->work);
+    tlr_layout_free(&x->order);
+}
+
+status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, tlr_prediction *out) {
+    matcov *mc = NULL;
+    sample x = {0};
+    double squares = 0, rank = 0, dense = 0, columns = 0;
+    status st;
+    *out = (tlr_prediction){0};
+    TRY(matcov_prepare(s, p, &mc));
+    TRY(matcov_tabulate(mc));
+    TRY(open_sample(s, mc, tile, &x));
+    TRY(tlr_cmm_noise(mc, (int64_t)s->m, &out->noise));
+    out->tau = out->noise > 0 ? out->noise * exp2(-(double)steps / 8) : 0;
+    const double nt = (double)x.order.nt, b = (double)s->m / nt;
+    for (int t = 0; t < SAMPLE && x.order.nt > 1; t++) {
+        int64_t i, k, r = 0;
+        double norm;
+        draw(x.order.nt, t, &i, &k);
+        const int64_t m = x.order.first[i + 1] - x.order.first[i],
+                      n = x.order.first[k + 1] - x.order.first[k];
+        TRY(fill_tile(&x, i, k, &norm));
+        TRY(rank_of(&x, m, n, out->tau, &r));
+        const double grown = r < n ? GROWTH * (double)r : (double)n;
+        const bool full = out->tau == 0 || grown > b / 2;
+        squares += norm / SAMPLE;
+        dense += (double)full / SAMPLE;
+        rank += (full ? b : grown) / SAMPLE;
+        columns += (full ? b / 2 : grown) / SAMPLE;
+    }
+    const double wide = fmin((double)tlr_cmm_width(x.b), (double)s->m),
+                 pairs = nt * (nt - 1) / 2 - nt * (wide / b - 1) / 2;
+    out->tile = (int)x.b;
+    out->tiles = fmax(pairs, 0);
+    out->mean = rank;
+    out->dense = dense;
+    out->eps = squares > 0 ? out->tau / sqrt(squares) : 0;
+    out->bytes = 8 * (out->tiles * 2 * b * columns + (double)s->m * wide);
+    out->bytes_dense = 4.0 * (double)s->m * (double)(s->m + 1);
+done:
+    close_sample(&x);
+    matcov_free(mc);
+    return st;
+}

@@ -1,0 +1,66 @@
+/* Device memory of the PSFs of a backend that keeps all of psf_model there: told to the plan, which
+ * may be made where there is no such backend, and taken by it (gpu/psf/psf.cu, which checks that it
+ * takes no more). */
+#ifndef MOAO_PSF_DEVICE_FORMULA_H
+#define MOAO_PSF_DEVICE_FORMULA_H
+
+#include "backend/backend_psf.h"
+#include "psf/psf_formula.h"
+
+#define PSF_DEVICE_ALIGN ((size_t)256) /* bytes; of every array */
+
+static inline size_t psf_device_sum(const size_t *count, size_t n, size_t size) {
+    size_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (count[i] * size + PSF_DEVICE_ALIGN - 1) / PSF_DEVICE_ALIGN * PSF_DEVICE_ALIGN;
+    return sum;
+}
+
+/* Tables, what the kernels work in, and for each wavelength OTFs, their transforms along y and
+ * images. Only sizes of the model are read. */
+static inline size_t psf_device_arrays(const psf_model *m) {
+    const size_t P = (size_t)m->P, N = (size_t)m->N, half = N / 2 + 1, side = (size_t)m->n + 1;
+    const size_t nsep = (size_t)m->nsep, nact = (size_t)m->nact, reach = (size_t)m->reach;
+    const size_t nl = (size_t)m->nlambda, nbox = (size_t)m->nbox, crop = (size_t)m->crop;
+    const size_t s = (size_t)m->lattice, np = (size_t)m->np, taps = s > 0 ? (size_t)m->taps : 0;
+    const size_t wide = nsep + taps, v = s > 0 ? nact : 0, grid = s > 0 ? P : 0;
+    const size_t ints[] = {nact, side * side, side + 1, P,    s > 0 ? s + 1 : 0,
+                           np,   s * s,       grid,     grid, s > 0 ? 2 * P - 1 : 0};
+    const size_t tables[] = {nact,          nsep * nsep,
+                             2 * reach + 1, P * P,
+                             2 * PSF_NDIR,  3 * nl,
+                             nl * nbox,     nl * nbox * P,
+                             s * side,      s * side,
+                             s * side,      grid * taps,
+                             grid * taps,   s > 0 ? (2 * P - 1) * taps : 0};
+    const size_t work[] = {P * P,
+                           s > 0 ? 0 : side * side * nsep,
+                           wide * wide,
+                           P * wide,
+                           side * v,
+                           s * v,
+                           s * np,
+                           2,
+                           P * (2 * P - 1),
+                           nl * P * N,
+                           nl * P * P,
+                           nl * P * P,
+                           nl * (1 + nbox) * P,
+                           2 * nl * half * half,
+                           nl * half * N,
+                           nl * PSF_NDIR,
+                           nl * (3 + nbox)};
+    const size_t images = nl * crop * crop;
+    return psf_device_sum(ints, sizeof ints / sizeof *ints, sizeof(int)) +
+           psf_device_sum(tables, sizeof tables / sizeof *tables, sizeof(double)) +
+           psf_device_sum(work, sizeof work / sizeof *work, sizeof(double)) +
+           psf_device_sum(&images, 1, sizeof(float));
+}
+
+/* The same and the work of the transforms. */
+static inline size_t psf_model_bytes(const psf_model *m) {
+    const size_t half = (size_t)m->N / 2 + 1;
+    return psf_device_arrays(m) + 2 * half * (size_t)m->N * sizeof(double);
+}
+
+#endif
