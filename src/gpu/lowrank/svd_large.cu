@@ -42,9 +42,10 @@ Cut device_cut(const batch_cut *c) {
 template <class T>
 status svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int64_t count, batch_dim m,
            batch_dim n, batch_mat a, batch_mat sigma, batch_mat u, batch_mat v, int64_t *rank,
-           int *info, void *work, size_t lwork) {
+           int *info, void *work, size_t lwork, bool transposed = false) {
     SvdArgs<T> s = {};
     s.A = plain<T>(a), s.S = plain<T>(sigma), s.U = plain<T>(u), s.V = plain<T>(v);
+    s.A.trans = transposed;
     s.m = whole(m), s.n = whole(n);
     s.jobu = jobu, s.jobv = jobv;
     s.cut = device_cut(cut);
@@ -100,6 +101,15 @@ status lowrank_gesvj(cudaStream_t s, backend_type t, char jobu, char jobv, const
                                                  rank, info, work, lwork)
                           : lowrank::svd<float>(s, jobu, jobv, cut, count, m, n, a, sigma, u, v,
                                                 rank, info, work, lwork);
+}
+
+status lowrank_right_vectors(cudaStream_t s, backend_type t, const batch_cut *cut, int64_t count,
+                             batch_dim n, batch_mat a, batch_mat sigma, batch_mat v, int64_t *rank,
+                             int *info, void *work, size_t lwork) {
+    return t == BACKEND_D ? lowrank::svd<double>(s, 'U', 'N', cut, count, n, n, a, sigma, v, v,
+                                                 rank, info, work, lwork, true)
+                          : lowrank::svd<float>(s, 'U', 'N', cut, count, n, n, a, sigma, v, v, rank,
+                                                info, work, lwork, true);
 }
 
 /* A QR in registers, and rotations of a matrix of at most CORE_MAX: worth two more passes. */
