@@ -106,6 +106,7 @@ __device__ inline double squares(const T *a, int64_t ld, int m, int n, Scale<T> 
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
     double s = 0;
     for (int j = threadIdx.x / 32; j < n; j += warps)
+#pragma unroll 8
         for (int i = lane; i < m; i += 32) {
             const double x = (double)scale(a[i + j * ld]);
             s += x * x;
@@ -189,11 +190,12 @@ __device__ inline void product_edge(const T *a, int64_t lda, const T *b, int64_t
     }
     product_store<T, false, 1>(acc, m, w, c, ldc, row, lane);
 }
-/* The same of 32 rows; the next columns of op(A) are on their way while these are multiplied. */
+/* acc := 32 rows of the product; the next columns of op(A) are on their way while these are
+ * multiplied. */
 template <class T, bool TRANS>
-__device__ inline void product_plain(const T *a, int64_t lda, const T *b, int64_t ldb, int n, T *c,
-                                     int64_t ldc, int row, int lane) {
-    double acc[2][WIDE / 8][4] = {}, x[2][4], next[2][4];
+__device__ inline void product_plain(double (&acc)[2][WIDE / 8][4], const T *a, int64_t lda,
+                                     const T *b, int64_t ldb, int n, int row, int lane) {
+    double x[2][4], next[2][4];
     const Scale<T> none = {T(1), T(1), false};
     product_fetch<T, TRANS, true, 2>(next, a, lda, 0, 0, row, 0, none, lane);
 #pragma unroll 1
@@ -207,7 +209,6 @@ __device__ inline void product_plain(const T *a, int64_t lda, const T *b, int64_
             product_fetch<T, TRANS, true, 2>(next, a, lda, 0, 0, row, k + 8, none, lane);
         product_step<T, true, 2>(acc, x, b, ldb, 0, 0, k, lane);
     }
-    product_store<T, true, 2>(acc, 0, 0, c, ldc, row, lane);
 }
 
 /* c := op(a) b: op(a) m x n, b n x w, w <= WIDE; a is scaled on the way. Warps share the rows; no
@@ -218,10 +219,31 @@ __device__ __noinline__ void narrow_product(const T *a, int64_t lda, const T *b,
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32, warp = threadIdx.x / 32;
     const int plain =
         w == WIDE && n > 0 && n % 8 == 0 && !scale.on && m >= 32 * warps ? m / 32 * 32 : 0;
-    for (int row = 32 * warp; row < plain; row += 32 * warps)
-        product_plain<T, TRANS>(a, lda, b, ldb, n, c, ldc, row, lane);
+    for (int row = 32 * warp; row < plain; row += 32 * warps) {
+        double acc[2][WIDE / 8][4] = {};
+        product_plain<T, TRANS>(acc, a, lda, b, ldb, n, row, lane);
+        product_store<T, true, 2>(acc, 0, 0, c, ldc, row, lane);
+    }
     for (int row = plain + 16 * warp; row < m; row += 16 * warps)
         product_edge<T, TRANS>(a, lda, b, ldb, m, n, w, scale, c, ldc, row, lane);
+}
+
+/* y := a b for an a of 32 rows for each warp, unscaled, b n x WIDE (n a multiple of 8, at most
+ * those rows), which is in y's place while it is read. All threads of the block. */
+template <class T>
+__device__ inline void product_in_place(const T *a, int64_t lda, const T *b, int64_t ldb, int n,
+                                        T *y, int64_t ldy) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    double acc[2][WIDE / 8][4] = {};
+    for (int j = warp; j < WIDE; j += warps)
+#pragma unroll 8
+        for (int i = lane; i < n; i += 32)
+            y[i + j * ldy] = b[i + j * ldb];
+    __syncthreads();
+    product_plain<T, false>(acc, a, lda, y, ldy, n, 32 * warp, lane);
+    __syncthreads();
+    product_store<T, true, 2>(acc, 0, 0, y, ldy, 32 * warp, lane);
+    __syncthreads();
 }
 
 /* The same for any width of b. */

@@ -115,10 +115,9 @@ __device__ inline void grid_triangle(const G &g, const GridPlace<G> &p, const Re
         }
 }
 
-/* Blocks of an SM: 512 threads with 128 registers each fill it, or 384 with 168. */
+/* Blocks of an SM: 512 threads with 128 registers each fill it. */
 template <class G> constexpr int grid_blocks() {
-    constexpr int threads = G::A * G::C > 32 ? 256 : 512;
-    return threads / G::THREADS > 1 ? threads / G::THREADS : 1;
+    return 512 / G::THREADS > 1 ? 512 / G::THREADS : 1;
 }
 
 template <class G, int OP>
@@ -176,7 +175,7 @@ template <class T>
 status start_grid_shape(int op, const QrWarpArgs<T> &a, int64_t rows, int64_t cols,
                         cudaStream_t s) {
     if (rows <= 64)
-        return start_grid_op<Grid<T, 4, 16, 16, 4>>(op, a, s);
+        return start_grid_op<Grid<T, 8, 16, 8, 4>>(op, a, s);
     if (rows <= 128 && cols <= 32)
         return start_grid_op<Grid<T, 8, 16, 16, 2>>(op, a, s);
     if (rows <= 128 && cols <= 64)

@@ -62,14 +62,17 @@ __device__ inline void finish_column(const FinishArgs<T> &a, T *u, T *v, int m, 
     }
     const double root = a.jobu == 'B' ? sqrt(ldexp((double)sigma, -shift)) : 1;
     const Scale<T> down = scale_by<T>(-shift);
-    for (int i = lane; i < m && a.jobu != 'N'; i += 32) {
-        const T x = (T)(factor * root * (double)u[i]);
-        u[i] = a.jobu == 'S' ? down(x) : x;
-    }
-    for (int i = lane; i < n && a.jobv != 'N'; i += 32) {
-        const T x = (T)(factor * root * (double)v[i]);
-        v[i] = a.jobv == 'S' ? down(x) : x;
-    }
+    const bool same = factor * root == 1; /* nothing to do but to scale back */
+    if (a.jobu != 'N' && (!same || (a.jobu == 'S' && down.on)))
+        for (int i = lane; i < m; i += 32) {
+            const T x = (T)(factor * root * (double)u[i]);
+            u[i] = a.jobu == 'S' ? down(x) : x;
+        }
+    if (a.jobv != 'N' && (!same || (a.jobv == 'S' && down.on)))
+        for (int i = lane; i < n; i += 32) {
+            const T x = (T)(factor * root * (double)v[i]);
+            v[i] = a.jobv == 'S' ? down(x) : x;
+        }
 }
 
 template <class T>

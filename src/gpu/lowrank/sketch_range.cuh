@@ -121,7 +121,10 @@ __device__ __noinline__ bool sketch_round_grid(const Sketched<T> &s, const T *om
     static_assert(G::THREADS == 32 * WARPS && G::COLS == WIDE, "a block is a grid");
     T *const tau = s.small, *const one = tau + WIDE, *const V = s.reflectors + p + p * s.ldq;
     G g;
-    narrow_product<T, false>(s.a, s.lda, omega, s.ldb, s.m, s.n, w, s.scale, s.Y, s.ly);
+    if (s.m == 32 * WARPS && s.n <= s.m && s.n % 8 == 0 && w == WIDE && !s.scale.on)
+        product_in_place(s.a, s.lda, omega, s.ldb, s.n, s.Y, s.ly);
+    else
+        narrow_product<T, false>(s.a, s.lda, omega, s.ldb, s.m, s.n, w, s.scale, s.Y, s.ly);
     __syncthreads();
     grid_load(g, s.Y, s.ly, s.m, w);
     earlier_reflectors(g, s, p, true);
