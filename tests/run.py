@@ -3,9 +3,10 @@
 
 Programs of tests/unit and tests/physics (cmocka) run alone, those of tests/mpi under mpirun on 1, 2 and 3 ranks
 (or those a comment `/* ranks: 1 2 4 */` names), scripts of tests/e2e and tests/fault (unittest) by themselves;
-after them come the checks of the sources: warnings, format, cppcheck, lint, sanitizers, valgrind.
+then there are the checks of the sources: warnings, format, cppcheck, lint, sanitizers, valgrind.
 A comment `timeout: 120` (seconds) in a test's source gives it more or less time than the default; `cores: 2` says how
-many it keeps busy, `seconds: 60` how long it takes, where that is long: what takes many cores or long begins first.
+many it keeps busy (0: it mostly waits), `seconds: 60` how long it takes, where that is long. What takes many cores or
+long begins first.
 The last line is `N passed, N failed`, with `, N skipped` when any; when CI=true a skip counts as failed.
 """
 import argparse

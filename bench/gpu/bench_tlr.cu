@@ -342,18 +342,36 @@ static void ranks_by_column(const tlr *l, const tlr_layout *layout, int64_t b) {
            sum[0] / count[0], sum[1] / count[1], sum[2] / count[2], (long long)b);
 }
 
+/* Some of the numbers there, to compare bits. */
+static void first_numbers(const double *there, double *to) {
+    CU(cudaMemcpy(to, there, 8 * 64, cudaMemcpyDeviceToHost));
+}
+
 static void solve_rows(const tlr *l, int64_t n, int64_t v) {
     double *w = (double *)bench_alloc(8 * n * v);
     bench_fill(BACKEND_D, w, v, n, 1, 0, 5);
     const double t0 = clock_now();
     OK(tlr_solve(l, 'R', 'A', v, w, v));
-    printf("#   two triangles with %lld rows: %.3f s\n", (long long)v, clock_now() - t0);
+    double some[64], sum = 0;
+    const double t = clock_now() - t0;
+    first_numbers(w + n / 2 * v, some);
+    for (double x : some)
+        sum += x;
+    printf("#   two triangles with %lld rows: %.3f s (sum of 64 numbers %.17g)\n", (long long)v, t,
+           sum);
     CU(cudaFree(w));
 }
 
-static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, bool timed) {
+enum { KEEP_DOUBLE, KEEP_SINGLES, KEEP_HOST, TIMED };
+
+static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how) {
+    static const char *const name[] = {"doubles", "singles", "singles in the host's memory",
+                                       "steps timed"};
     tlr_options o = options(tau, 0, 0, cut);
+    const bool timed = how == TIMED;
     o.timed = timed;
+    o.singles = how == KEEP_SINGLES || how == KEEP_HOST;
+    o.host = how == KEEP_HOST;
     tlr_source from = {};
     tlr_report report;
     tlr *l;
@@ -369,8 +387,9 @@ static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, bool ti
         status_clear();
         return;
     }
-    printf("mosaic n %lld b %lld tau %.1e cut %lld: factor %.3f s, error %.1e\n", (long long)s->n,
-           (long long)b, tau, (long long)cut, t, factor_error(l, &s->layout, fill_slopes, s));
+    printf("mosaic n %lld b %lld tau %.1e cut %lld, %s: factor %.3f s, error %.1e\n",
+           (long long)s->n, (long long)b, tau, (long long)cut, name[how], t,
+           factor_error(l, &s->layout, fill_slopes, s));
     say("L", l, b);
     if (timed)
         say_steps(&report);
@@ -397,9 +416,10 @@ static void bench_mosaic(const char *file, int64_t b) {
     const double nu = least_noise(&m);
     printf("# %s: %lld measurements, least noise %.3g arcsec^2\n", file, (long long)m.m, nu);
     open_slopes(&m, b, &s);
-    for (double part : {2.0, 8.0})
-        mosaic_factor(&s, b, nu / part, b / 2, false);
-    mosaic_factor(&s, b, nu / 2, b / 2, true);
+    for (int how : {KEEP_DOUBLE, TIMED, KEEP_SINGLES, KEEP_HOST})
+        mosaic_factor(&s, b, nu / 2, b / 2, how);
+    for (int how : {KEEP_SINGLES, TIMED})
+        mosaic_factor(&s, b, nu / 8, b / 2, how);
 }
 
 int main(int argc, char **argv) {

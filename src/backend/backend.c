@@ -3,6 +3,7 @@
 #include "backend_group.h"
 #include "backend_matcov.h"
 #include "backend_psf.h"
+#include "backend_toeplitz.h"
 #include "checked.h"
 #include <dlfcn.h>
 #include <limits.h>
@@ -22,6 +23,8 @@ typedef const backend *plugin_entry(__typeof__(status_set) *set, char *why, size
 static struct {
     backend table; /* with checked operations */
     backend_lowrank lowrank;
+    backend_matcov matcov;
+    backend_psf psf;
     bool usable;
     char why[512];
 } plugin;
@@ -71,6 +74,7 @@ static bool tables_fit(const backend *own) {
         {"products with sparse matrices", own->sparse, sizeof(backend_sparse), true},
         {"low-rank operations", own->lowrank, sizeof(backend_lowrank), true},
         {"operations of formats", own->formats, sizeof(backend_formats), false},
+        {"Toeplitz products", own->toeplitz, sizeof(backend_toeplitz), false},
         {"covariances", own->matcov, sizeof(backend_matcov), false},
         {"PSFs", own->psf, sizeof(backend_psf), false},
         {"groups", own->group, sizeof(backend_group), false},
@@ -105,6 +109,14 @@ static void take_table(const backend *own) {
 #define CHECK(op) plugin.lowrank.op = checked_##op;
     LOWRANK_CHECKED(CHECK)
 #undef CHECK
+    if (own->matcov != NULL) {
+        checked_matcov(own->matcov, &plugin.matcov);
+        plugin.table.matcov = &plugin.matcov;
+    }
+    if (own->psf != NULL) {
+        checked_psf(own->psf, &plugin.psf);
+        plugin.table.psf = &plugin.psf;
+    }
     plugin.table.batch = &checked_batch;
     plugin.table.half = &checked_half;
     plugin.table.sparse = &checked_sparse;

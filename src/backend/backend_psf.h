@@ -60,6 +60,13 @@ typedef struct {
 
 typedef struct backend_imager backend_imager;
 
+typedef status psf_average_op(backend_imager *p, const double *y, int64_t ldy, bool both,
+                              double *sum);
+typedef status psf_pairs_op(backend_imager *p, const double *y, int64_t ldy, const double *ct,
+                            int64_t ldct, double *sum);
+typedef status psf_compute_op(backend_imager *p, int slot, const double *sum, const double *common);
+typedef status psf_collect_op(backend_imager *p, int slot, double *scalars, float *images);
+
 typedef struct backend_psf {
     size_t size; /* sizeof(backend_psf) */
 
@@ -74,29 +81,23 @@ typedef struct backend_psf {
 
     /* sum[(2n+1)^2] = weighted sums by separation of the nact x nact matrix y: sum(delta) of w_a
      * w_b y(a, b), delta = position of b minus that of a. When `both`, y stands for y + y'. */
-    status (*average)(backend_imager *p, const double *y, int64_t ldy, bool both, double *sum);
+    psf_average_op *average;
 
     /* The same sums where psf_model.lattice > 0: of the residual phase at pairs of points (model
      * section 7). y: nact x nact, W Cmm W' = y + y'; ct: nact x np, W Cpm' [m^2]. */
-    status (*pairs)(backend_imager *p, const double *y, int64_t ldy, const double *ct, int64_t ldct,
-                    double *sum);
+    psf_pairs_op *pairs;
 
     /* PSFs at every wavelength of sum + common (NULL: sum alone) under the fitting error loaded
      * last, for `slot`, 0 .. PSF_SLOTS-1, whose results were collected before. sum and common may
      * be overwritten by later work of the stream. */
-    status (*compute)(backend_imager *p, int slot, const double *sum, const double *common);
+    psf_compute_op *compute;
 
     /* Waits for the slot: scalars [nlambda][3 + nbox] (Strehl, FWHM [rad], residual variance
      * [rad^2], ensquared energies) and images [nlambda][crop][crop] (NULL: not wanted), as in
      * psf/psf.h, both in any host memory. MOAO_NUMERIC when a result is not finite; a backend that
      * does not put work off says so in compute. */
-    status (*collect)(backend_imager *p, int slot, double *scalars, float *images);
+    psf_collect_op *collect;
 } backend_psf;
-
-/* Argument check that every backend makes. */
-static inline bool psf_slot_ok(int slot) {
-    return slot >= 0 && slot < PSF_SLOTS;
-}
 
 /* MOAO_NUMERIC, with its message, unless Strehl ratio and variance at a wavelength [m] are finite.
  */

@@ -6,7 +6,9 @@
 #define MOAO_BACKEND_CHECKED_H
 
 #include "backend_check.h"
+#include "backend_matcov.h"
 #include "backend_own.h"
+#include "backend_psf.h"
 
 /* The operations of the table `backend` itself that are checked: X(name of the member). */
 #define BACKEND_CHECKED(X)                                                                         \
@@ -69,9 +71,18 @@ extern lowrank_rsvd_op checked_rsvd;
 extern lowrank_ara_op checked_ara;
 extern lowrank_recompress_op checked_recompress;
 
+/* The tables of covariances and PSFs: *table is a backend's own with its operations checked. What
+ * they work with leads to the own one (backend_own.h). */
+void checked_matcov(const backend_matcov *own, backend_matcov *table);
+void checked_psf(const backend_psf *own, backend_psf *table);
+
 /* Own table of the backend that a context belongs to; NULL: the CPU's. */
 static inline const backend *backend_own(const backend_ctx *ctx) {
     return ctx != NULL ? ((const backend_head *)ctx)->own : &backend_cpu_own;
+}
+
+static inline status checked_range(bool in_range, const char *name) {
+    return in_range ? MOAO_OK : status_fail(MOAO_INPUT, "%s: an argument is out of range", name);
 }
 
 /* Whether an operation can go on: the backend has it (`there`), and its arguments are in range. */
@@ -79,7 +90,7 @@ static inline status checked_admit(const backend *own, bool there, bool in_range
                                    const char *name) {
     if (!there)
         return backend_lacks(own, name);
-    return in_range ? MOAO_OK : status_fail(MOAO_INPUT, "%s: an argument is out of range", name);
+    return checked_range(in_range, name);
 }
 
 #endif

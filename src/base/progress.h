@@ -47,6 +47,12 @@ typedef struct {
 } report_compression;
 
 /* --- report: time, flops and idle share of each stage --- */
+typedef struct { /* a term of the error budget, rms over the pupil with the sign of its variance:
+                    of the mean of the targets' variances, smallest, largest [nm] */
+    char name[48];
+    double mean, least, most;
+} report_term;
+
 typedef struct {
     double wall[STAGE_COUNT];  /* time in the stage on this rank, waiting included [s] */
     double wait[STAGE_COUNT];  /* part of it spent waiting for other ranks [s] */
@@ -68,6 +74,8 @@ typedef struct {
     const char *verify;  /* compute.verify: residuals checked, largest relative difference, time */
     long verified;
     double verify_largest, verify_seconds;
+    report_term *budget; /* [nbudget] of the long exposure, on rank 0 */
+    int nbudget;
     const char *backend, *device; /* name and description; NULL: the CPU, by panels */
 } report;
 

@@ -154,6 +154,19 @@ static void write_precision(json *j, const report *r) {
     json_end(j);
 }
 
+static void write_budget(json *j, const report *r) {
+    json_array(j, "error_budget_nm");
+    for (int i = 0; i < r->nbudget; i++) {
+        json_object(j, NULL);
+        json_string(j, "term", r->budget[i].name);
+        json_number(j, "rms", r->budget[i].mean);
+        json_number(j, "least", r->budget[i].least);
+        json_number(j, "most", r->budget[i].most);
+        json_end(j);
+    }
+    json_end(j);
+}
+
 static void write_compression(json *j, const report *r) {
     if (r->ncompression == 0)
         return;
@@ -209,6 +222,8 @@ static status write_file(const comm *c, const report *r, const summary *s, const
     write_precision(&j, r);
     write_compression(&j, r);
     write_verify(&j, r);
+    if (r->nbudget > 0)
+        write_budget(&j, r);
     json_object(&j, "memory");
     json_number(&j, "peak_rank_bytes", s->peak_max);
     json_number(&j, "peak_sum_bytes", s->peak_sum);

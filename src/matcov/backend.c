@@ -1,4 +1,5 @@
 /* The CPU backend's covariances: the specification of every other backend's. */
+#include "backend/checked.h"
 #include "internal.h"
 
 #include <stdlib.h>
@@ -6,10 +7,12 @@
 #define PANEL 64 /* columns made at a time */
 
 struct backend_cov {
+    backend_cov_head head;
     matcov *mc;
 };
 
 struct backend_cov_target {
+    backend_cov_target_head head;
     const backend_cov *c;
     matcov_target *mt;
 };
@@ -24,6 +27,8 @@ static status cpu_load(backend_cov *c, const matcov_model *m) {
     return matcov_tabulate(c->mc);
 }
 
+static const backend_matcov cpu;
+
 static status cpu_open(backend_ctx *ctx, const matcov_model *m, backend_cov **c) {
     (void)ctx;
     status st = ALLOC(*c, 1, "covariances");
@@ -31,6 +36,8 @@ static status cpu_open(backend_ctx *ctx, const matcov_model *m, backend_cov **c)
         free(*c);
         *c = NULL;
     }
+    if (st == MOAO_OK)
+        (*c)->head = (backend_cov_head){&cpu, m->m, m->t};
     return st;
 }
 
@@ -73,18 +80,11 @@ static int64_t panel_width(int64_t j, int64_t nj) {
     return nj - j < PANEL ? nj - j : PANEL;
 }
 
-static bool part_ok(char part) {
-    return part == 'A' || part == 'L' || part == 'T';
-}
-
 static status cpu_fill_cmm(backend_cov *c, backend_type t, char part, unsigned with, int64_t i0,
                            int64_t ni, int64_t j0, int64_t nj, void *a, int64_t lda) {
     status st;
-    int64_t m = (int64_t)c->mc->s->m;
     double *v = NULL;
     output o = {t, part, i0, ni, a, lda};
-    if (!part_ok(part) || with > MATCOV_ALL || !matcov_block_ok(t, m, i0, ni, m, j0, nj, lda))
-        return status_fail(MOAO_INPUT, "fill_cmm: an argument is out of range");
     if (t == BACKEND_D && part == 'A') /* as the CPU's runs have it: nothing to convert */
         return fill_cmm_with(c->mc, with, (size_t)i0, (size_t)ni, (size_t)j0, (size_t)nj, a,
                              (size_t)lda);
@@ -103,11 +103,8 @@ done:
 static status cpu_fill_ctt(backend_cov *c, backend_type t, char part, int64_t i0, int64_t ni,
                            int64_t j0, int64_t nj, void *a, int64_t lda) {
     status st;
-    int64_t n = (int64_t)c->mc->s->t;
     double *v = NULL;
     output o = {t, part, i0, ni, a, lda};
-    if (!part_ok(part) || !matcov_block_ok(t, n, i0, ni, n, j0, nj, lda))
-        return status_fail(MOAO_INPUT, "fill_ctt: an argument is out of range");
     if (t == BACKEND_D && part == 'A')
         return matcov_fill_ctt(c->mc, (size_t)i0, (size_t)ni, (size_t)j0, (size_t)nj, a,
                                (size_t)lda);
@@ -123,10 +120,32 @@ done:
     return st;
 }
 
+static status cpu_values(backend_cov *c, int a, int b, matcov_values *v) {
+    const matcov *mc = c->mc;
+    *v = (matcov_values){.noise = mc->noise};
+    if (a < 0 || b < 0 || a >= mc->nsensor || b >= mc->nsensor)
+        return status_fail(MOAO_INPUT, "values: there is no such sensor");
+    const int link = a * mc->nsensor + b, table = mc->pairs.links[link].table;
+    if (table < 0 || mc->pairs.tables[table].ground)
+        return MOAO_OK;
+    const like *t = &mc->pairs.tables[table];
+    const bool reversed = mc->pairs.links[link].reversed;
+    *v = (matcov_values){.steps = {t->steps[reversed], t->steps[!reversed]},
+                         .n = t->n,
+                         .origin = t->origin,
+                         .reversed = reversed,
+                         .value = {t->value[LIKE_XX], t->value[reversed ? LIKE_XY : LIKE_YX],
+                                   t->value[reversed ? LIKE_YX : LIKE_XY], t->value[LIKE_YY]},
+                         .noise = mc->noise};
+    return MOAO_OK;
+}
+
 static status cpu_open_target(backend_cov *c, backend_cov_target **t) {
     status st = ALLOC(*t, 1, "target");
-    if (st == MOAO_OK)
+    if (st == MOAO_OK) {
+        (*t)->head.cov = &c->head;
         (*t)->c = c;
+    }
     return st;
 }
 
@@ -147,10 +166,6 @@ static status cpu_fill_ctm(backend_cov_target *target, backend_type t, int64_t i
     status st;
     const sys *s = target->c->mc->s;
     double *v = NULL;
-    if (!matcov_block_ok(t, (int64_t)s->t, i0, ni, (int64_t)s->m, j0, nj, lda))
-        return status_fail(MOAO_INPUT, "fill_ctm: an argument is out of range");
-    if (target->mt == NULL)
-        return status_fail(MOAO_INPUT, "fill_ctm: the target was not aimed");
     output o = {t, 'A', i0, ni, a, lda};
     if (t == BACKEND_D && ni == (int64_t)s->t)
         return matcov_fill_ctm(target->mt, (size_t)j0, (size_t)nj, a, (size_t)lda);
@@ -172,10 +187,6 @@ static status cpu_fill_cpm(backend_cov_target *target, backend_type t, int64_t n
                            const double *y, int64_t j0, int64_t nj, void *a, int64_t lda) {
     status st;
     double *v = NULL;
-    if (!matcov_block_ok(t, np, 0, np, (int64_t)target->c->mc->s->m, j0, nj, lda))
-        return status_fail(MOAO_INPUT, "fill_cpm: an argument is out of range");
-    if (target->mt == NULL)
-        return status_fail(MOAO_INPUT, "fill_cpm: the target was not aimed");
     if (t == BACKEND_D)
         return matcov_fill_cpm(target->mt, (size_t)np, x, y, (size_t)j0, (size_t)nj, a,
                                (size_t)lda);
@@ -201,6 +212,7 @@ static const backend_matcov cpu = {
     .close = cpu_close,
     .fill_cmm = cpu_fill_cmm,
     .fill_ctt = cpu_fill_ctt,
+    .values = cpu_values,
     .open_target = cpu_open_target,
     .close_target = cpu_close_target,
     .aim = cpu_aim,
@@ -209,5 +221,8 @@ static const backend_matcov cpu = {
 };
 
 const backend_matcov *matcov_backend(const backend *be) {
-    return be->matcov != NULL ? be->matcov : &cpu;
+    static backend_matcov checked;
+    if (checked.size == 0)
+        checked_matcov(&cpu, &checked);
+    return be->matcov != NULL ? be->matcov : &checked;
 }

@@ -180,6 +180,7 @@ extern const linop_kind linop_streamed;     /* factor in the host's memory, pass
 extern const linop_kind linop_half;         /* W by a factor in halves, exposures by differences */
 extern const linop_kind linop_half_passing; /* the same; the factor is made in the host's memory */
 extern const linop_kind linop_tlr;          /* factor compressed by tiles */
+extern const linop_kind linop_grid;         /* dense; exposures by pairs of sensors, in floats */
 extern const linop_kind linop_distributed;  /* block-cyclic over the ranks, in the host's memory */
 
 /* Local. A format of that name, NULL: none. Others are registered, by a program that has them,

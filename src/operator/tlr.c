@@ -117,7 +117,7 @@ static status make_factor(compressed *o, double *strip, int *minor) {
     const double tau = o->asked.dense || !(o->noise > 0)
                            ? 0
                            : o->noise * exp2(-(double)o->asked.steps / LINOP_OCTAVE);
-    const tlr_options with = {.tau = tau, .cut = -1, .width = tlr_cmm_width(o->tile), .seed = 1};
+    const tlr_options with = {.tau = tau, .cut = -1, .width = tlr_cmm_width(o->tile), .seed = 1, .singles = tau > 0};
     const tlr_rescue rescue = {.retries = 2, .dense = true};
     const tlr_source source = {.layout = &o->cmm.order, .fill = tlr_cmm_fill, .arg = &o->cmm};
     status st;

@@ -158,7 +158,8 @@ status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, tlr_
     out->mean = rank;
     out->dense = dense;
     out->eps = squares > 0 ? out->tau / sqrt(squares) : 0;
-    out->bytes = 8 * (out->tiles * 2 * b * columns + (double)s->m * wide);
+    /* tiles in single precision, unless none is compressed */
+    out->bytes = (out->tau > 0 ? 4 : 8) * out->tiles * 2 * b * columns + 8 * (double)s->m * wide;
     out->bytes_dense = 4.0 * (double)s->m * (double)(s->m + 1);
 done:
     close_sample(&x);

@@ -249,6 +249,23 @@ static void warn_layers(const params *par, const atmos *a, warnings *w) {
                     a->profiles[odd.first].label, meant);
 }
 
+static void warn_format(const params *par, warnings *w) {
+    const bool tlr = par->compute_format == FORMAT_TLR;
+    if (tlr && par->compute_precision == PRECISION_PARAM_MIXED)
+        params_warn(w, "compute.format: tlr computes exposures in double precision; "
+                       "compute.precision: mixed has no effect");
+    if (!tlr && par->compute_format != FORMAT_AUTO &&
+        (par->compute_tlr_tolerance > 0 || par->compute_tlr_tile > 0))
+        params_warn(w, "compute.tlr_tolerance and tlr_tile are for compute.format: tlr and have no "
+                       "effect");
+    if (par->compute_tlr_tolerance > 4)
+        params_warn(
+            w,
+            "compute.tlr_tolerance: with %.4g times the noise of a slope a factor is hardly "
+            "ever positive definite",
+            par->compute_tlr_tolerance);
+}
+
 void params_warn_doubts(const params *par, const sys *s, const atmos *a, warnings *w) {
     warn_frames(par, s, w);
     warn_flux(s, w);
@@ -257,4 +274,5 @@ void params_warn_doubts(const params *par, const sys *s, const atmos *a, warning
     warn_same_names(par, w);
     warn_same_wavelengths(par, w);
     warn_layers(par, a, w);
+    warn_format(par, w);
 }

@@ -1,11 +1,12 @@
 /* The CPU backend's PSFs: the specification of every other backend's. Work is done in `compute`. */
-#include "backend/backend_check.h"
+#include "backend/checked.h"
 #include "psf_phase.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct backend_imager {
+    backend_imager_head head;
     psf *p;
     const psf_fit *fit;
     double *sum;                /* [nsep][nsep] */
@@ -38,12 +39,15 @@ static size_t cpu_bytes(const psf_model *m) {
     return sizeof(backend_imager) + psf_sep_count(p) * sizeof(double) + PSF_SLOTS * slot;
 }
 
+static const backend_psf cpu;
+
 static status cpu_open(backend_ctx *ctx, const psf_model *m, backend_imager **out) {
     (void)ctx;
     backend_imager *b = NULL;
     status st;
     *out = NULL;
     TRY(ALLOC(b, 1, "PSFs"));
+    b->head = (backend_imager_head){&cpu, m->nact, m->lattice > 0};
     b->p = m->host;
     TRY(ALLOC(b->sum, psf_sep_count(b->p), "stationary average"));
     for (int i = 0; i < PSF_SLOTS; i++) {
@@ -63,8 +67,6 @@ static status cpu_load(backend_imager *b, const psf_fit_model *f) {
 }
 
 static status cpu_average(backend_imager *b, const double *y, int64_t ldy, bool both, double *sum) {
-    if (!backend_ld_ok(b->p->nact, ldy))
-        return status_fail(MOAO_INPUT, "average: an argument is out of range");
     memset(sum, 0, psf_sep_count(b->p) * sizeof *sum);
     psf_accumulate(b->p, 0, (size_t)b->p->nact, y, (size_t)ldy, both, sum);
     return MOAO_OK;
@@ -72,24 +74,17 @@ static status cpu_average(backend_imager *b, const double *y, int64_t ldy, bool 
 
 static status cpu_pairs(backend_imager *b, const double *y, int64_t ldy, const double *ct,
                         int64_t ldct, double *sum) {
-    const int n = b->p->nact;
-    if (!backend_ld_ok(n, ldy) || !backend_ld_ok(n, ldct) || b->p->lattice == 0)
-        return status_fail(MOAO_INPUT, "pairs: an argument is out of range");
     memset(sum, 0, psf_sep_count(b->p) * sizeof *sum);
-    return psf_accumulate_phase(b->p, 0, (size_t)n, y, (size_t)ldy, ct, (size_t)ldct, sum);
+    return psf_accumulate_phase(b->p, 0, (size_t)b->p->nact, y, (size_t)ldy, ct, (size_t)ldct, sum);
 }
 
 static status cpu_compute(backend_imager *b, int slot, const double *sum, const double *common) {
-    if (!psf_slot_ok(slot))
-        return status_fail(MOAO_INPUT, "compute: there is no slot %d", slot);
     for (size_t i = 0; i < psf_sep_count(b->p); i++)
         b->sum[i] = sum[i] + (common != NULL ? common[i] : 0);
     return psf_compute_all(b->p, b->sum, b->fit, b->scalars[slot], b->images[slot]);
 }
 
 static status cpu_collect(backend_imager *b, int slot, double *scalars, float *images) {
-    if (!psf_slot_ok(slot))
-        return status_fail(MOAO_INPUT, "collect: there is no slot %d", slot);
     memcpy(scalars, b->scalars[slot], scalar_count(b->p) * sizeof *scalars);
     if (images != NULL)
         memcpy(images, b->images[slot], pixel_count(b->p) * sizeof *images);
@@ -109,7 +104,10 @@ static const backend_psf cpu = {
 };
 
 const backend_psf *psf_backend(const backend *be) {
-    return be->psf != NULL ? be->psf : &cpu;
+    static backend_psf checked;
+    if (checked.size == 0)
+        checked_psf(&cpu, &checked);
+    return be->psf != NULL ? be->psf : &checked;
 }
 
 void psf_model_init(psf *p, psf_model *m) {

@@ -70,12 +70,14 @@ static status copy_panel(tlr_work *w, const tlr *a, tlr *to, int64_t q, bool tur
                 t->rank = (int32_t)tlr_extent(a->rows, k);
         }
     TRY(tlr_panel_reserve(to, q));
+    TRY(tlr_store_fetch(w, a, q, -1)); /* of a factor, which is not turned */
     for (int64_t i = p->r0; i < p->r1; i++)
         for (int64_t k = p->c0; k < p->c1; k++)
             TRY(copy_tile(w, a, turn ? panel_of(a, i) : a->panel + q, turn ? k : i, turn ? i : k,
                           to, p, turn, identity));
     if (a->symmetric)
         TRY(tlr_dense_copy(w, p->width, p->width, a->panel[q].diag, p->width, p->diag, p->width));
+    TRY(tlr_store_panel(w, to, q));
 done:
     return st;
 }

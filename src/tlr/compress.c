@@ -203,6 +203,7 @@ status tlr_expand_panel(tlr_work *w, const tlr *a, int64_t q, double alpha, doub
     status st = MOAO_OK;
     if (alpha == 0)
         return tlr_dense_scale(w, panel_rows(a, q), p->width, 0, d, ldd);
+    TRY(tlr_store_fetch(w, a, q, -1));
     if (a->symmetric)
         TRY(tlr_dense_copy(w, p->width, p->width, p->diag, p->width, d, ldd));
     for (int64_t i = p->r0; i < p->r1; i++)

@@ -25,11 +25,11 @@ static status read_panel(state *s, const tlr *a, int64_t p, double *d, int64_t l
     return s->from->fill(s->from->arg, row, rows, row, s->l->panel[p].width, d, ldd);
 }
 
-/* D -= L_q L_q^T for the rows and columns of super-panel p. */
-static status subtract(state *s, int64_t q, int64_t p, double *d, int64_t ldd) {
+/* D -= L_q L_q^T, q from q0 to q1, for the rows and columns of super-panel p. */
+static status subtract(state *s, int64_t q0, int64_t q1, int64_t p, double *d, int64_t ldd) {
     const panel *here = s->l->panel + p;
-    return tlr_update(&s->w, -1, s->l, s->l, q, here->c0, s->l->rows->nt, here->c0, here->c1, d,
-                      ldd);
+    return tlr_update(&s->w, -1, s->l, s->l, q0, q1, here->c0, s->l->rows->nt, here->c0, here->c1,
+                      d, ldd);
 }
 
 /* The Schur complement's super-panel p, complete. */
@@ -43,8 +43,8 @@ static status schur(state *s, int64_t p, double **d) {
     TRY(tlr_work_room(&s->w, BUF_PANEL, rows * s->l->panel[p].width, d));
     TRY(read_panel(s, s->right ? s->trailing : s->from->a, p, *d, rows));
     tlr_work_lap(&s->w, TLR_ENTRIES);
-    for (int64_t q = 0; !s->right && q < p; q++)
-        TRY(subtract(s, q, p, *d, rows));
+    if (!s->right)
+        TRY(subtract(s, 0, p, p, *d, rows));
 done:
     return st;
 }
@@ -87,7 +87,7 @@ static status update_trailing(state *s, int64_t p) {
             TRY(tlr_work_room(&s->w, BUF_PANEL, rows * width, &d));
             TRY(tlr_expand_panel(&s->w, s->trailing, t, 1, d, rows));
         }
-        TRY(subtract(s, p, t, d, rows));
+        TRY(subtract(s, p, p + 1, t, d, rows));
         if (!s->held) {
             TRY(tlr_compress_panel(&s->w, s->trailing, t, d + width, rows, d + width, rows));
             TRY(tlr_dense_copy(&s->w, width, width, d, rows, s->trailing->panel[t].diag, width));
@@ -223,6 +223,7 @@ static status finish_panel(state *s, int64_t p, double *d, int64_t ldd) {
                            here->v + here->vbegin[k - here->c0], b));
     }
     TRY(keep_block(s, here, d, ldd));
+    TRY(tlr_store_panel(&s->w, s->l, p));
     tlr_work_lap(&s->w, TLR_SETTLE);
 done:
     return st;
@@ -231,6 +232,7 @@ done:
 /* One factor with the options o; report->minor tells whether it came about. */
 static status attempt(state *s, const tlr_options *o) {
     status st;
+    tlr_store_forget(&s->w); /* of the factor before */
     tlr_close(s->l);
     TRY(tlr_new(s->w.be, s->w.ctx, s->from->layout, s->from->layout, true, o, &s->l));
     s->l->factor = true;
@@ -272,6 +274,7 @@ static status attempts(state *s, const tlr_options *given) {
     if (s->report->minor && !s->report->not_positive && s->rescue->dense) {
         o.cut = 0;
         o.rank = 0;
+        o.singles = false;
         s->report->dense = true;
         TRY(attempt(s, &o));
     }

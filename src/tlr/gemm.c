@@ -48,10 +48,8 @@ static void operands_close(operands *o) {
 /* D += alpha A(ia .., :) B(ka .. kb, :)^T. */
 static status add_products(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t ia,
                            int64_t ka, int64_t kb, double *d, int64_t ldd) {
-    status st = MOAO_OK;
-    for (int64_t q = 0; alpha != 0 && q < a->panels && st == MOAO_OK; q++)
-        st = tlr_update(w, alpha, a, b, q, ia, a->rows->nt, ka, kb, d, ldd);
-    return st;
+    return alpha == 0 ? MOAO_OK
+                      : tlr_update(w, alpha, a, b, 0, a->panels, ia, a->rows->nt, ka, kb, d, ldd);
 }
 
 status tlr_gemm_dense(double alpha, const tlr *a, char transa, const tlr *b, char transb,
@@ -157,8 +155,7 @@ status tlr_trsm(const tlr *l, tlr *a) {
         double *d;
         TRY(tlr_work_room(&w, BUF_PANEL, rows * here->width, &d));
         TRY(tlr_expand_panel(&w, a, p, 1, d, ld));
-        for (int64_t q = 0; q < p; q++)
-            TRY(tlr_update(&w, -1, a, l, q, 0, a->rows->nt, here->c0, here->c1, d, ld));
+        TRY(tlr_update(&w, -1, a, l, 0, p, 0, a->rows->nt, here->c0, here->c1, d, ld));
         TRY(tlr_dense_trsm(&w, 'R', 'T', rows, here->width, l->panel[p].diag, here->width, d, ld));
         TRY(tlr_compress_panel(&w, a, p, d, ld, d, ld));
     }

@@ -19,6 +19,7 @@
 typedef struct {
     int64_t c0, c1, r0, r1;
     int64_t width;   /* columns */
+    char *kept;      /* u and v as store.c keeps them; they themselves come and go, then */
     double *diag;    /* symmetric, factor: width x width block on the diagonal */
     double *u, *v;   /* columns of all tiles; a dense tile lies whole in u, and has nothing in v */
     tlr_tile *tile;  /* [r1 - r0][c1 - c0] */
@@ -83,12 +84,22 @@ enum {
     BUF_TILES,
     BUF_IDENTITY,
     BUF_BATCH,
+    BUF_SLOT,
     BUFFERS
 };
 
+/* Where a super-panel that is kept apart comes to be used. */
+typedef struct {
+    panel *p; /* NULL: none is there */
+    void *at, *raw;
+    size_t bytes, raw_bytes;
+} tlr_place;
+
 typedef struct {
     const backend *be;
-    backend_ctx *ctx;
+    backend_ctx *ctx, *feed; /* feed: of what is on its way, or NULL */
+    tlr_place place[2];
+    int last; /* of them, which was used last */
     double *buf[BUFFERS];
     int64_t count[BUFFERS];
     void *work; /* of the dense operations, and of compression */
@@ -134,6 +145,8 @@ typedef struct {
     int64_t count, room;
 } product_list;
 status tlr_list_add(product_list *l, product p);
+/* A list of `count` products, to be written. */
+status tlr_list_room(product_list *l, int64_t count);
 void tlr_list_free(product_list *l);
 /* Runs them and empties the list. k = 0: C := 0. */
 status tlr_list_run(tlr_work *w, product_list *l, char ta, char tb);
@@ -144,6 +157,17 @@ status tlr_new(const backend *be, backend_ctx *ctx, const tlr_layout *rows, cons
 /* Slabs for tiles whose kind and rank are set; what the panel held before is given back. */
 status tlr_panel_reserve(tlr *a, int64_t q);
 void tlr_panel_release(tlr *a, int64_t q);
+
+/* --- store.c --- */
+
+/* A finished super-panel of a factor to where the options want it; u and v are gone then. */
+status tlr_store_panel(tlr_work *w, tlr *a, int64_t q);
+void tlr_store_release(tlr *a, panel *p);
+/* u and v of super-panel q for the work that comes next; `next` (-1: none) will be asked for after
+ * it. What was fetched before the last one is not there any more. */
+status tlr_store_fetch(tlr_work *w, const tlr *a, int64_t q, int64_t next);
+/* No super-panel is in the places of w any more. */
+void tlr_store_forget(tlr_work *w);
 
 /* --- compress.c --- */
 
@@ -192,10 +216,11 @@ static inline int64_t panel_rows(const tlr *a, int64_t q) {
 }
 
 /* --- update.c ---
- * D += alpha A(I, q) B(K, q)^T for tile rows I = ia .. ib of a and K = ka .. kb of b (all below
- * their diagonal blocks), q a super-panel of columns of both. D begins at row ia and column ka. */
-status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q, int64_t ia,
-                  int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd);
+ * D += alpha A(I, q) B(K, q)^T, q super-panels q0 .. q1 of columns of both, for tile rows I = ia ..
+ * ib of a and K = ka .. kb of b (all below their diagonal blocks). D begins at row ia and column
+ * ka. */
+status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q0, int64_t q1,
+                  int64_t ia, int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd);
 
 /* --- recompress.c ---
  * Super-panel p of C := alpha A B^T + beta C, a recompression for each inner tile. */

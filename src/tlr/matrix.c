@@ -87,8 +87,12 @@ done:
 void tlr_panel_release(tlr *a, int64_t q) {
     panel *p = a->panel + q;
     a->be->release(a->ctx, p->diag);
-    a->be->release(a->ctx, p->u);
-    a->be->release(a->ctx, p->v);
+    if (p->kept) {
+        tlr_store_release(a, p); /* u and v were of a place */
+    } else {
+        a->be->release(a->ctx, p->u);
+        a->be->release(a->ctx, p->v);
+    }
     p->diag = p->u = p->v = NULL;
 }
 

@@ -166,6 +166,7 @@ status tlr_side_product(tlr_work *w, const tlr *a, int64_t q, int64_t ia, int64_
     if (cols == 0 || v == 0)
         return MOAO_OK;
     s.ldz = s.ldt = side == 'R' ? v : cols;
+    TRY(tlr_store_fetch(w, a, q, trans == 'T' ? q + 1 : q - 1));
     TRY(tlr_work_room(w, BUF_SIDE, v * cols, &s.z));
     TRY(tlr_work_room(w, BUF_TURNED, v * cols, &s.t));
     st = trans == 'T' ? over_rows(&s, ia, ib) : over_columns(&s, ia, ib);

@@ -94,8 +94,12 @@ typedef struct {
     int64_t width; /* columns of a super-panel; 0: 2,048 */
     uint64_t seed; /* of the samples of compression */
     size_t memory; /* bytes for intermediate products, in each of two buffers; 0: 1 GB */
-    bool timed;    /* a factor's steps are timed (each is waited for) */
-    bool norms;    /* record the norm of what is dropped of each tile (takes time: on the host) */
+    bool
+        singles; /* a factor's tiles are kept in single precision, narrowed when they are made, so
+                    that all that follows uses what is kept; the diagonal blocks stay as they are */
+    bool host;   /* a factor's tiles are kept in the host's memory; the bits are the same */
+    bool timed;  /* a factor's steps are timed (each is waited for) */
+    bool norms;  /* record the norm of what is dropped of each tile (takes time: on the host) */
 } tlr_options;
 
 typedef enum { TLR_EMPTY, TLR_LOWRANK, TLR_DENSE } tlr_kind;

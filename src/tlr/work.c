@@ -14,6 +14,7 @@ void tlr_work_open(tlr_work *w, const backend *be, backend_ctx *ctx) {
 void tlr_work_close(tlr_work *w) {
     if (!w->be)
         return;
+    tlr_store_forget(w);
     for (int i = 0; i < BUFFERS; i++)
         w->be->release(w->ctx, w->buf[i]);
     w->be->release(w->ctx, w->work);
@@ -118,18 +119,26 @@ status tlr_dense_trsm(tlr_work *w, char side, char trans, int64_t m, int64_t n, 
                                        b, ldb, w->work, w->lwork);
 }
 
-status tlr_list_add(product_list *l, product p) {
-    if (l->count == l->room) {
-        const int64_t room = l->room ? 2 * l->room : 256;
-        product *grown = realloc(l->p, sizeof *grown * (size_t)room);
-        if (!grown)
-            return status_fail(MOAO_MEMORY, "cannot allocate %lld products of tiles",
-                               (long long)room);
-        l->p = grown;
-        l->room = room;
-    }
-    l->p[l->count++] = p;
+static status list_grow(product_list *l, int64_t room) {
+    product *grown = realloc(l->p, sizeof *grown * (size_t)room);
+    if (!grown)
+        return status_fail(MOAO_MEMORY, "cannot allocate %lld products of tiles", (long long)room);
+    l->p = grown;
+    l->room = room;
     return MOAO_OK;
+}
+
+status tlr_list_add(product_list *l, product p) {
+    status st = l->count < l->room ? MOAO_OK : list_grow(l, l->room ? 2 * l->room : 256);
+    if (st == MOAO_OK)
+        l->p[l->count++] = p;
+    return st;
+}
+
+status tlr_list_room(product_list *l, int64_t count) {
+    const status st = count <= l->room ? MOAO_OK : list_grow(l, count);
+    l->count = st == MOAO_OK ? count : 0;
+    return st;
 }
 
 void tlr_list_free(product_list *l) {
@@ -201,23 +210,27 @@ static batch_mat list_mat(const int64_t *there, int64_t n, int place, int ld) {
 }
 
 static status list_send(tlr_work *w, const product *p, int64_t n, char ta, char tb) {
-    int64_t at = 0, most[3] = {0};
+    int64_t at = 0;
     status st;
+    int64_t bm = 0, bn = 0, bk = 0;
+#pragma omp parallel for reduction(max : bm, bn, bk) if (n > 16384)
     for (int64_t i = 0; i < n; i++) {
-        most[0] = largest(most[0], p[i].m);
-        most[1] = largest(most[1], p[i].n);
-        most[2] = largest(most[2], p[i].k);
+        bm = largest(bm, p[i].m);
+        bn = largest(bn, p[i].n);
+        bk = largest(bk, p[i].k);
     }
+    if (bm == 0 || bn == 0)
+        return MOAO_OK;
     TRY(list_room(w, n, &at));
     list_write(p, n, w->list_host + at);
     const int64_t *there = w->list + at;
     TRY(w->be->copy(w->ctx, w->list + at, n * LIST_ENTRY, w->list_host + at, n * LIST_ENTRY,
                     n * LIST_ENTRY, 1));
-    TRY(w->be->batch->gemm(
-        w->ctx, BACKEND_D, ta, tb, n, (batch_dim){most[0], there + LIST_M * n},
-        (batch_dim){most[1], there + LIST_N * n}, (batch_dim){most[2], there + LIST_K * n}, &one,
-        list_mat(there, n, LIST_A, LIST_LDA), list_mat(there, n, LIST_B, LIST_LDB), &zero,
-        list_mat(there, n, LIST_C, LIST_LDC)));
+    TRY(w->be->batch->gemm(w->ctx, BACKEND_D, ta, tb, n, (batch_dim){bm, there + LIST_M * n},
+                           (batch_dim){bn, there + LIST_N * n}, (batch_dim){bk, there + LIST_K * n},
+                           &one, list_mat(there, n, LIST_A, LIST_LDA),
+                           list_mat(there, n, LIST_B, LIST_LDB), &zero,
+                           list_mat(there, n, LIST_C, LIST_LDC)));
 done:
     return st;
 }

@@ -1,5 +1,6 @@
 """What is typed: moao help, moao run -n, limits of the process, where the plugin is looked for, what is never overwritten,
 scripts under another python3."""
+# seconds: 40
 import json
 import os
 import re
@@ -15,7 +16,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from moao_test import MOAO, ROOT, SHORT_CASE, maps, parts, write_case  # noqa: E402
 
-COMMANDS = ("run", "check", "sweep", "asterism", "params", "import-legacy")
+COMMANDS = ("run", "check", "sweep", "asterism", "budget", "params", "import-legacy")
 
 
 def plain_environment(**more):

@@ -1,6 +1,7 @@
 """docs/first-hour.md as it stands there, block by block, by an ordinary user in a root of its own (where that is possible), with the
 installed program. The case is made small; everything else is typed as on the page."""
 # timeout: 600
+# seconds: 50
 import os
 import re
 import subprocess

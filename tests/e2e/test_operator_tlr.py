@@ -80,7 +80,7 @@ class Compressed(unittest.TestCase):
         """Where no tolerance is small enough, W of all targets is refined; on two ranks, each with its own factor."""
         run = Run(CASE, *SMALL, *TLR, "compute.tlr_tolerance=2", "compute.tlr_strehl=1e-16", ranks=2)
         self.assertEqual(told(run)[0]["form"], "refined")
-        self.assertLess(gap(self.dense, run), 1e-11)
+        self.assertLess(gap(self.dense, run), 1e-9)
 
     def test_falls_back(self):
         """A tolerance with which it cannot be positive definite, nor with a sixteenth: nothing is dropped."""
@@ -95,22 +95,22 @@ class Compressed(unittest.TestCase):
         found: the same bits."""
         folder = tempfile.mkdtemp(prefix="moao-tlr-")
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
-        case = moao_test.write_case(os.path.join(folder, "case.yaml"), moao_test.QUICK_CASE)
+        case = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE)
         out = {n: os.path.join(folder, n) for n in ("whole", "stopped")}
-        options = TLR + ["compute.tlr_tolerance=4", "compute.tlr_strehl=1e-6"]
-        whole = moao_test.Run(case, "-o", out["whole"], *options, cwd=folder)
+        options = SMALL + TLR + ["compute.tlr_tolerance=4", "compute.tlr_strehl=4e-6", "compute.targets_per_chunk=1"]
+        whole = moao_test.Run(case, "-o", out["whole"], *options, ranks=1, cwd=folder)
         self.assertEqual(whole.wait(120), 0, whole.text)
         self.assertIn("again with a smaller tolerance", whole.text)
         with open(os.path.join(out["whole"], "run.json")) as f:
             for c in json.load(f)["compression"]:
                 self.assertEqual(c["form"], "tiles")
-                self.assertLessEqual(c["largest_difference"], 0.5e-6)
+                self.assertLessEqual(c["largest_difference"], 2e-6)
                 self.assertLess(c["tolerance_arcsec2"], 2 * c["noise_arcsec2"])
-        run = moao_test.Run(case, "-o", out["stopped"], *options, cwd=folder)
-        moao_test.wait_for_parts(run, out["stopped"], 2)
+        run = moao_test.Run(case, "-o", out["stopped"], *options, ranks=1, cwd=folder)
+        moao_test.wait_for_parts(run, out["stopped"], 1)
         run.process.send_signal(signal.SIGUSR1)
         self.assertEqual(run.wait(60), 3, run.text)
-        again = moao_test.Run(case, "-o", out["stopped"], "--resume", *options, cwd=folder)
+        again = moao_test.Run(case, "-o", out["stopped"], "--resume", *options, ranks=1, cwd=folder)
         self.assertEqual(again.wait(120), 0, again.text)
         self.assertNotIn("again with a smaller tolerance", again.text)
         a, b = (moao_test.maps(out[n]) for n in ("whole", "stopped"))

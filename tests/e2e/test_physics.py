@@ -1,4 +1,5 @@
 """Limits that the model must have, whatever the numbers of a case."""
+# seconds: 35
 import os
 import tempfile
 import unittest

@@ -1,6 +1,7 @@
 """The README's commands as they stand there, by root and by an ordinary user in a root of its own (where that is possible), on a
 smaller demo case; and every shipped parameter file is one that `moao check` takes."""
 # timeout: 600
+# seconds: 40
 import glob
 import os
 import re

@@ -2,6 +2,7 @@
 
 timeout: 300
 """
+# seconds: 35
 import json
 import os
 import unittest

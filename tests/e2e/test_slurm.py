@@ -1,5 +1,7 @@
 """SLURM scripts on a real one-node cluster of our own: submit, signal, requeue, resume, cancel, array."""
 # timeout: 600
+# cores: 0
+# seconds: 90
 import csv
 import os
 import shlex

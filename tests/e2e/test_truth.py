@@ -3,6 +3,7 @@ pairs of points of the pupil with exact covariances, and from phase screens that
 
 timeout: 900
 """
+# seconds: 60
 import json
 import math
 import unittest

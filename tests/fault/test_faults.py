@@ -1,6 +1,7 @@
 """What a failing, killed or stopped rank leaves behind: all ranks end soon, one message says why, and a resumed run
 gives the maps of the uninterrupted one."""
 # timeout: 900
+# seconds: 60
 import glob
 import os
 import re

@@ -1,7 +1,8 @@
 /* Batched routines of a backend (the CPU's, or the one named by MOAO_TEST_BACKEND): backward errors
  * of every routine and variant in units of eps, with the unused triangle, the padding and the gaps
  * between matrices poisoned and compared bit by bit; info; sizes that differ; large batches;
- * repeatability. */
+ * repeatability.
+ * seconds: 15 */
 #include "support/batch_case.h"
 
 /* Is everything right? Prints what is not. */

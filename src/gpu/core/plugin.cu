@@ -6,6 +6,7 @@
 #include "gpu/dense/potrf.cuh"
 #include "gpu/dense/sparse_gpu.h"
 #include "gpu/formats/formats_gpu.h"
+#include "gpu/formats/toeplitz_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
 #include "gpu/matcov/matcov_gpu.h"
 #include "gpu/psf/psf_gpu.h"
@@ -320,6 +321,7 @@ const backend backend_gpu = {
     .lowrank = &backend_lowrank_gpu,
     .sparse = &backend_sparse_gpu,
     .formats = &backend_formats_gpu,
+    .toeplitz = &backend_toeplitz_gpu,
     .matcov = &backend_matcov_gpu,
     .psf = &backend_psf_gpu,
     .group = &backend_group_gpu,

@@ -154,6 +154,7 @@ static status open_cov(backend_ctx *ctx, const matcov_model *m, backend_cov **ou
     backend_cov *c = (backend_cov *)calloc(1, sizeof *c);
     if (!c)
         return status_fail(MOAO_MEMORY, "no memory for covariances");
+    c->head = backend_cov_head{&backend_matcov_gpu, m->m, m->t};
     c->ctx = ctx;
     c->nsensor = m->nsensor;
     c->m = m->m;
@@ -182,6 +183,7 @@ static status open_target(backend_cov *c, backend_cov_target **out) {
     backend_cov_target *t = (backend_cov_target *)calloc(1, sizeof *t);
     if (!t)
         return status_fail(MOAO_MEMORY, "no memory for a target");
+    t->head.cov = &c->head;
     t->c = c;
     const status st = gpu_cov_build_target(t);
     if (st != MOAO_OK)
@@ -201,14 +203,8 @@ static status aim(backend_cov_target *t, const double dir[2], bool shifted) {
 
 /* ---- the table */
 
-static bool part_ok(char part) {
-    return part == 'A' || part == 'L' || part == 'T';
-}
-
 static status fill_cmm(backend_cov *c, backend_type t, char part, unsigned with, int64_t i0,
                        int64_t ni, int64_t j0, int64_t nj, void *a, int64_t lda) {
-    if (!part_ok(part) || with > MATCOV_ALL || !matcov_block_ok(t, c->m, i0, ni, c->m, j0, nj, lda))
-        return status_fail(MOAO_INPUT, "fill_cmm: an argument is out of range");
     const gpu_cov_aim aim = axis_aim(c);
     return gpu_cov_fill(c, MATCOV_CMM, &aim, c->tables, t, part, with,
                         gpu_cov_region{i0, ni, j0, nj}, a, lda);
@@ -216,8 +212,6 @@ static status fill_cmm(backend_cov *c, backend_type t, char part, unsigned with,
 
 static status fill_ctt(backend_cov *c, backend_type t, char part, int64_t i0, int64_t ni,
                        int64_t j0, int64_t nj, void *a, int64_t lda) {
-    if (!part_ok(part) || !matcov_block_ok(t, c->t, i0, ni, c->t, j0, nj, lda))
-        return status_fail(MOAO_INPUT, "fill_ctt: an argument is out of range");
     const gpu_cov_aim aim = axis_aim(c);
     return gpu_cov_fill(c, MATCOV_CTT, &aim, c->tables + c->list[MATCOV_CMM].ntable, t, part, 0,
                         gpu_cov_region{i0, ni, j0, nj}, a, lda);
@@ -225,21 +219,35 @@ static status fill_ctt(backend_cov *c, backend_type t, char part, int64_t i0, in
 
 static status fill_ctm(backend_cov_target *v, backend_type t, int64_t i0, int64_t ni, int64_t j0,
                        int64_t nj, void *a, int64_t lda) {
-    if (!matcov_block_ok(t, v->c->t, i0, ni, v->c->m, j0, nj, lda))
-        return status_fail(MOAO_INPUT, "fill_ctm: an argument is out of range");
-    if (!v->aimed)
-        return status_fail(MOAO_INPUT, "fill_ctm: the target was not aimed");
     return gpu_cov_fill(v->c, MATCOV_CTM, &v->aim, v->tables, t, 'A', 0,
                         gpu_cov_region{i0, ni, j0, nj}, a, lda);
 }
 
 static status fill_cpm(backend_cov_target *v, backend_type t, int64_t np, const double *x,
                        const double *y, int64_t j0, int64_t nj, void *a, int64_t lda) {
-    if (!matcov_block_ok(t, np, 0, np, v->c->m, j0, nj, lda))
-        return status_fail(MOAO_INPUT, "fill_cpm: an argument is out of range");
-    if (!v->aimed)
-        return status_fail(MOAO_INPUT, "fill_cpm: the target was not aimed");
     return gpu_cov_fill_phase(v->c, &v->aim, t, np, x, y, j0, nj, a, lda);
+}
+
+static status values(backend_cov *c, int a, int b, matcov_values *v) {
+    const pair_list *k = &c->list[MATCOV_CMM];
+    *v = matcov_values{};
+    v->noise = c->noise;
+    if (a < 0 || b < 0 || a >= c->nsensor || b >= c->nsensor)
+        return status_fail(MOAO_INPUT, "values: there is no such sensor");
+    const matcov_link *link = &k->links[a * c->nsensor + b];
+    if (link->table < 0)
+        return MOAO_OK;
+    const bool r = link->reversed;
+    const matcov_table *t = &k->tables[link->table];
+    const size_t at = (char *)(c->tables + link->table) - c->device;
+    const double *value = ((const gpu_cov_table *)(c->staging + at))->value;
+    const size_t size = (size_t)t->n * t->n;
+    v->steps[0] = t->steps[r], v->steps[1] = t->steps[!r];
+    v->n = t->n, v->origin = t->origin, v->reversed = r;
+    for (int p = 0; p < 2; p++)
+        for (int q = 0; q < 2; q++)
+            v->value[p + 2 * q] = value + (r ? q + 2 * p : p + 2 * q) * size;
+    return MOAO_OK;
 }
 
 const backend_matcov backend_matcov_gpu = {
@@ -251,6 +259,7 @@ const backend_matcov backend_matcov_gpu = {
     .close = close_cov,
     .fill_cmm = fill_cmm,
     .fill_ctt = fill_ctt,
+    .values = values,
     .open_target = open_target,
     .close_target = close_target,
     .aim = aim,

@@ -32,6 +32,7 @@ struct host_gradients {
 };
 
 struct backend_cov {
+    backend_cov_head head;
     backend_ctx *ctx;
     int nsensor, room, from[GPU_COV_CLASSES + 1];
     int64_t m, t;
@@ -57,6 +58,7 @@ struct backend_cov {
 };
 
 struct backend_cov_target {
+    backend_cov_target_head head;
     backend_cov *c;
     gpu_cov_aim aim;
     bool aimed;

@@ -25,6 +25,7 @@ struct slot {
 };
 
 struct backend_imager {
+    backend_imager_head head;
     backend_ctx *ctx;
     gpu_psf d;
     char *device;
@@ -319,6 +320,7 @@ static status open_imager(backend_ctx *ctx, const psf_model *m, backend_imager *
     backend_imager *b = (backend_imager *)calloc(1, sizeof *b);
     if (!b)
         return status_fail(MOAO_MEMORY, "no memory for PSFs");
+    b->head = backend_imager_head{&backend_psf_gpu, m->nact, m->lattice > 0};
     b->ctx = ctx;
     status st = fill_imager(b, m);
     if (st != MOAO_OK)
@@ -344,8 +346,6 @@ static status load(backend_imager *b, const psf_fit_model *f) {
 
 static status average(backend_imager *b, const double *y, int64_t ldy, bool both, double *sum) {
     gpu_device_guard guard(b->ctx->device);
-    if (!backend_ld_ok(b->d.nact, ldy))
-        return status_fail(MOAO_INPUT, "average: an argument is out of range");
     GPU_TRY(gpu_psf_average(b->ctx->main.stream, &b->d, y, ldy, both, sum));
     return MOAO_OK;
 }
@@ -353,8 +353,6 @@ static status average(backend_imager *b, const double *y, int64_t ldy, bool both
 static status pairs(backend_imager *b, const double *y, int64_t ldy, const double *ct, int64_t ldct,
                     double *sum) {
     gpu_device_guard guard(b->ctx->device);
-    if (!backend_ld_ok(b->d.nact, ldy) || !backend_ld_ok(b->d.nact, ldct) || b->d.lattice == 0)
-        return status_fail(MOAO_INPUT, "pairs: an argument is out of range");
     GPU_TRY(gpu_psf_pairs(b->ctx->main.stream, &b->d, b->point_row, y, ldy, ct, ldct, sum));
     return MOAO_OK;
 }
@@ -362,8 +360,6 @@ static status pairs(backend_imager *b, const double *y, int64_t ldy, const doubl
 static status compute(backend_imager *b, int number, const double *sum, const double *common) {
     gpu_device_guard guard(b->ctx->device);
     cudaStream_t stream = b->ctx->main.stream;
-    if (!psf_slot_ok(number))
-        return status_fail(MOAO_INPUT, "compute: there is no slot %d", number);
     const slot *s = &b->slots[number];
     GPU_TRY(gpu_psf_otf(stream, &b->d, sum, common));
     GPU_TRY(transform(b));
@@ -378,8 +374,6 @@ static status compute(backend_imager *b, int number, const double *sum, const do
 
 static status collect(backend_imager *b, int number, double *scalars, float *images) {
     gpu_device_guard guard(b->ctx->device);
-    if (!psf_slot_ok(number))
-        return status_fail(MOAO_INPUT, "collect: there is no slot %d", number);
     const slot *s = &b->slots[number];
     CUDA_TRY(cudaEventSynchronize(s->ready));
     memcpy(scalars, s->scalars, scalar_count(&b->d) * sizeof(double));

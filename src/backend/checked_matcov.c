@@ -1,0 +1,69 @@
+/* The covariances with their arguments checked. */
+#include "checked.h"
+
+static const backend_cov_head *cov_of(const backend_cov *c) {
+    return (const backend_cov_head *)c;
+}
+
+static backend_cov_target_head *target_of(backend_cov_target *t) {
+    return (backend_cov_target_head *)t;
+}
+
+static bool part_ok(char part) {
+    return backend_is(part, "ALT");
+}
+
+static status fill_cmm(backend_cov *c, backend_type t, char part, unsigned with, int64_t i0,
+                       int64_t ni, int64_t j0, int64_t nj, void *a, int64_t lda) {
+    const backend_cov_head *h = cov_of(c);
+    const bool fine =
+        part_ok(part) && with <= MATCOV_ALL && matcov_block_ok(t, h->m, i0, ni, h->m, j0, nj, lda);
+    const status st = checked_range(fine, "fill_cmm");
+    return st == MOAO_OK ? h->own->fill_cmm(c, t, part, with, i0, ni, j0, nj, a, lda) : st;
+}
+
+static status fill_ctt(backend_cov *c, backend_type t, char part, int64_t i0, int64_t ni,
+                       int64_t j0, int64_t nj, void *a, int64_t lda) {
+    const backend_cov_head *h = cov_of(c);
+    const bool fine = part_ok(part) && matcov_block_ok(t, h->t, i0, ni, h->t, j0, nj, lda);
+    const status st = checked_range(fine, "fill_ctt");
+    return st == MOAO_OK ? h->own->fill_ctt(c, t, part, i0, ni, j0, nj, a, lda) : st;
+}
+
+static status aim(backend_cov_target *t, const double dir[2], bool shifted) {
+    backend_cov_target_head *h = target_of(t);
+    const status st = h->cov->own->aim(t, dir, shifted);
+    h->aimed = st == MOAO_OK;
+    return st;
+}
+
+static status admit_target(const backend_cov_target_head *h, bool fine, const char *name) {
+    if (fine && !h->aimed)
+        return status_fail(MOAO_INPUT, "%s: the target was not aimed", name);
+    return checked_range(fine, name);
+}
+
+static status fill_ctm(backend_cov_target *v, backend_type t, int64_t i0, int64_t ni, int64_t j0,
+                       int64_t nj, void *a, int64_t lda) {
+    const backend_cov_target_head *h = target_of(v);
+    const bool fine = matcov_block_ok(t, h->cov->t, i0, ni, h->cov->m, j0, nj, lda);
+    const status st = admit_target(h, fine, "fill_ctm");
+    return st == MOAO_OK ? h->cov->own->fill_ctm(v, t, i0, ni, j0, nj, a, lda) : st;
+}
+
+static status fill_cpm(backend_cov_target *v, backend_type t, int64_t np, const double *x,
+                       const double *y, int64_t j0, int64_t nj, void *a, int64_t lda) {
+    const backend_cov_target_head *h = target_of(v);
+    const bool fine = matcov_block_ok(t, np, 0, np, h->cov->m, j0, nj, lda);
+    const status st = admit_target(h, fine, "fill_cpm");
+    return st == MOAO_OK ? h->cov->own->fill_cpm(v, t, np, x, y, j0, nj, a, lda) : st;
+}
+
+void checked_matcov(const backend_matcov *own, backend_matcov *table) {
+    *table = *own;
+    table->fill_cmm = fill_cmm;
+    table->fill_ctt = fill_ctt;
+    table->aim = aim;
+    table->fill_ctm = fill_ctm;
+    table->fill_cpm = fill_cpm;
+}

@@ -1,0 +1,44 @@
+/* The PSFs with their arguments checked. */
+#include "checked.h"
+
+static const backend_imager_head *head_of(const backend_imager *b) {
+    return (const backend_imager_head *)b;
+}
+
+static status need_slot(int slot, const char *name) {
+    return slot >= 0 && slot < PSF_SLOTS
+               ? MOAO_OK
+               : status_fail(MOAO_INPUT, "%s: there is no slot %d", name, slot);
+}
+
+static status average(backend_imager *b, const double *y, int64_t ldy, bool both, double *sum) {
+    const backend_imager_head *h = head_of(b);
+    const status st = checked_range(backend_ld_ok(h->nact, ldy), "average");
+    return st == MOAO_OK ? h->own->average(b, y, ldy, both, sum) : st;
+}
+
+static status pairs(backend_imager *b, const double *y, int64_t ldy, const double *ct, int64_t ldct,
+                    double *sum) {
+    const backend_imager_head *h = head_of(b);
+    const bool fine = h->pairs && backend_ld_ok(h->nact, ldy) && backend_ld_ok(h->nact, ldct);
+    const status st = checked_range(fine, "pairs");
+    return st == MOAO_OK ? h->own->pairs(b, y, ldy, ct, ldct, sum) : st;
+}
+
+static status compute(backend_imager *b, int slot, const double *sum, const double *common) {
+    const status st = need_slot(slot, "compute");
+    return st == MOAO_OK ? head_of(b)->own->compute(b, slot, sum, common) : st;
+}
+
+static status collect(backend_imager *b, int slot, double *scalars, float *images) {
+    const status st = need_slot(slot, "collect");
+    return st == MOAO_OK ? head_of(b)->own->collect(b, slot, scalars, images) : st;
+}
+
+void checked_psf(const backend_psf *own, backend_psf *table) {
+    *table = *own;
+    table->average = average;
+    table->pairs = pairs;
+    table->compute = compute;
+    table->collect = collect;
+}

@@ -1,0 +1,160 @@
+/* Super-panels of a factor that are kept in another form than doubles in the backend's memory:
+ * in single precision, in the host's memory, or both. They come back into one of two places when
+ * they are used; while one is in use the next one is on its way, in a stream of its own. What is
+ * used is what was kept, so results do not depend on where that was. */
+#include "tlr/internal.h"
+
+static bool kept_apart(const tlr *a) {
+    return a->factor && (a->o.singles || a->o.host);
+}
+
+/* Numbers of u, and where v begins: aligned as memory of its own is, for libraries choose their
+ * ways by that. */
+static int64_t numbers(const tlr *a, const panel *p) {
+    int64_t n = 0;
+    for (int64_t i = p->r0; i < p->r1; i++)
+        n += p->ucols[i - p->r0] * tlr_extent(a->rows, i);
+    return n;
+}
+
+static int64_t begin_of_v(const tlr *a, const panel *p) {
+    return (numbers(a, p) + 63) / 64 * 64;
+}
+
+static int64_t all_numbers(const tlr *a, const panel *p) {
+    int64_t n = begin_of_v(a, p);
+    for (int64_t k = p->c0; k < p->c1; k++)
+        n += p->vcols[k - p->c0] * tlr_extent(a->cols, k);
+    return n;
+}
+
+static size_t size_of(const tlr *a) {
+    return a->o.singles ? sizeof(float) : sizeof(double);
+}
+
+void tlr_store_release(tlr *a, panel *p) {
+    if (a->o.host)
+        a->be->release_host(a->ctx, p->kept);
+    else
+        a->be->release(a->ctx, p->kept);
+    p->kept = NULL;
+}
+
+/* Count numbers in double precision, wherever they are, to what is kept; `to` may be the host's. */
+static status keep(tlr_work *w, const tlr *a, int64_t count, const double *from, char *to) {
+    const int64_t bytes = count * (int64_t)size_of(a);
+    double *staged;
+    status st = MOAO_OK;
+    if (count == 0)
+        return st;
+    if (!a->o.singles)
+        return w->be->copy(w->ctx, to, bytes, from, bytes, bytes, 1);
+    if (!a->o.host)
+        return w->be->half->cast_to_single(w->ctx, count, 1, from, count, (float *)(void *)to,
+                                           count);
+    TRY(tlr_work_room(w, BUF_SLOT, count, &staged));
+    TRY(w->be->half->cast_to_single(w->ctx, count, 1, from, count, (float *)(void *)staged, count));
+    st = w->be->copy(w->ctx, to, bytes, staged, bytes, bytes, 1);
+done:
+    return st;
+}
+
+status tlr_store_panel(tlr_work *w, tlr *a, int64_t q) {
+    panel *p = a->panel + q;
+    if (!kept_apart(a))
+        return MOAO_OK;
+    const int64_t nu = begin_of_v(a, p), n = all_numbers(a, p);
+    const size_t bytes = (size_t)largest(n, 1) * size_of(a);
+    void *room = NULL;
+    status st =
+        a->o.host ? a->be->alloc_host(a->ctx, bytes, &room) : a->be->alloc(a->ctx, bytes, &room);
+    TRY(st);
+    p->kept = room;
+    TRY(keep(w, a, numbers(a, p), p->u, p->kept));
+    TRY(keep(w, a, n - nu, p->v, p->kept + (size_t)nu * size_of(a)));
+    if (a->o.host)
+        TRY(w->be->sync(w->ctx));
+    w->be->release(w->ctx, p->u);
+    w->be->release(w->ctx, p->v);
+    p->u = p->v = NULL;
+    p->bytes = (double)bytes + 8.0 * (double)(p->width * p->width);
+done:
+    return st;
+}
+
+static void leave(tlr_place *s) {
+    if (s->p)
+        s->p->u = s->p->v = NULL;
+    s->p = NULL;
+}
+
+void tlr_store_forget(tlr_work *w) {
+    for (int k = 0; k < 2; k++) {
+        leave(&w->place[k]);
+        w->be->release(w->ctx, w->place[k].at);
+        w->be->release(w->ctx, w->place[k].raw);
+        w->place[k] = (tlr_place){0};
+    }
+    if (w->feed)
+        w->be->close(w->feed);
+    w->feed = NULL;
+}
+
+static status room_for(tlr_work *w, void **at, size_t *has, size_t bytes) {
+    if (*at && *has >= bytes)
+        return MOAO_OK;
+    w->be->release(w->ctx, *at);
+    *at = NULL;
+    *has = 0;
+    const status st = w->be->alloc(w->ctx, bytes, at);
+    *has = st == MOAO_OK ? bytes : 0;
+    return st;
+}
+
+/* The panel's way into place s, in the stream of ctx. */
+static status bring(tlr_work *w, backend_ctx *ctx, const tlr *a, panel *p, tlr_place *s) {
+    const int64_t n = all_numbers(a, p), bytes = n * (int64_t)size_of(a);
+    const void *from = p->kept;
+    status st;
+    leave(s);
+    TRY(room_for(w, &s->at, &s->bytes, (size_t)largest(n, 1) * sizeof(double)));
+    if (n > 0 && a->o.host && a->o.singles) {
+        TRY(room_for(w, &s->raw, &s->raw_bytes, (size_t)bytes));
+        TRY(w->be->copy(ctx, s->raw, bytes, p->kept, bytes, bytes, 1));
+        from = s->raw;
+    }
+    if (n > 0 && a->o.singles)
+        TRY(w->be->half->cast_to_double(ctx, n, 1, 1, from, n, 0, s->at, n));
+    else if (n > 0)
+        TRY(w->be->copy(ctx, s->at, bytes, p->kept, bytes, bytes, 1));
+    s->p = p;
+    p->u = s->at;
+    p->v = p->u + begin_of_v(a, p);
+done:
+    return st;
+}
+
+/* Where the memory of a place is too small it is taken anew, which waits for all streams. */
+status tlr_store_fetch(tlr_work *w, const tlr *a, int64_t q, int64_t next) {
+    panel *p = a->panel + q;
+    tlr_place *other;
+    status st = MOAO_OK;
+    if (!kept_apart(a) || !p->kept)
+        return MOAO_OK; /* in doubles: it is in hand, or all are */
+    if (!w->feed && a->o.host && w->ctx)
+        TRY(w->be->open_low_priority(w->ctx, &w->feed));
+    if (!p->u) {
+        TRY(bring(w, w->ctx, a, p, &w->place[w->last = 1 - w->last]));
+    } else if (w->feed && w->place[w->last].p != p) { /* it was on its way */
+        w->last = 1 - w->last;
+        TRY(w->be->wait_for(w->ctx, w->feed));
+    }
+    other = &w->place[1 - w->last];
+    if (w->feed && next >= 0 && next < a->panels && next != q && a->panel[next].kept &&
+        !a->panel[next].u) {
+        TRY(w->be->wait_for(w->feed, w->ctx)); /* until what was there before is used */
+        TRY(bring(w, w->feed, a, a->panel + next, other));
+    }
+done:
+    return st;
+}
