@@ -29,7 +29,7 @@
  * operations take NULL for a context.
  * - What a backend lacks: an operation that it does not have is in its table all the same and
  * returns MOAO_INPUT with one message (backend_lacks). The families batch, half, lowrank and sparse
- * are always there; matcov, psf and group are NULL where a backend has none of its own, and beside
+ * are always there; toeplitz, matcov, psf and group are NULL where a backend has none, and beside
  * them stands what serves instead. */
 #ifndef MOAO_BACKEND_H
 #define MOAO_BACKEND_H
@@ -75,6 +75,7 @@ struct backend_matcov;      /* covariances of slopes: backend_matcov.h */
 struct backend_psf;         /* point-spread functions: backend_psf.h */
 struct backend_lowrank;     /* batched QR, SVD, low rank: backend_lowrank.h */
 struct backend_sparse;      /* products with sparse matrices: backend_sparse.h */
+struct backend_toeplitz;    /* products by Fourier transforms: backend_toeplitz.h */
 struct backend_formats;     /* what compressed formats stand on: backend_formats.h */
 struct backend_group;       /* broadcasts among the devices of several processes: backend_group.h */
 #define BACKEND_IDENTITY 40 /* bytes of a device's name */
@@ -231,10 +232,11 @@ typedef struct backend {
     const struct backend_half *half;
     const struct backend_lowrank *lowrank;
     const struct backend_sparse *sparse;
+    const struct backend_toeplitz *toeplitz;
     const struct backend_formats *formats; /* NULL: no formats on this backend */
-    const struct backend_matcov *matcov; /* NULL: matcov_backend (matcov/matcov.h) serves */
-    const struct backend_psf *psf;       /* NULL: psf_backend (psf/psf.h) serves */
-    const struct backend_group *group;   /* NULL: device memory is the host's, MPI can send it */
+    const struct backend_matcov *matcov;   /* NULL: matcov_backend (matcov/matcov.h) serves */
+    const struct backend_psf *psf;         /* NULL: psf_backend (psf/psf.h) serves */
+    const struct backend_group *group;     /* NULL: device memory is the host's, MPI can send it */
 } backend;
 
 #define backend_cpu moao_backend_cpu

@@ -111,6 +111,17 @@ typedef struct {
 /* Parts of Cmm to include beside the turbulence. */
 enum { MATCOV_NOISE = 1, MATCOV_TIPTILT = 2, MATCOV_ALL = 3 };
 
+/* Covariances of sensors a and b, without noise and tip-tilt constants, that depend on a difference
+ * of indices only: value[kind][y n + x] in the backend's memory, kind: axis of a + 2 axis of b, x =
+ * steps[0] ix of a - steps[1] ix of b + origin; reversed: the difference is that of b to a. n = 0:
+ * they do not. */
+typedef struct {
+    int steps[2], n, origin;
+    bool reversed;
+    const double *value[4];
+    const double *noise; /* of all sensors, as in the model */
+} matcov_values;
+
 typedef struct backend_cov backend_cov;
 typedef struct backend_cov_target backend_cov_target;
 
@@ -135,6 +146,9 @@ typedef struct backend_matcov {
                        int64_t ni, int64_t j0, int64_t nj, void *a, int64_t lda);
     status (*fill_ctt)(backend_cov *c, backend_type t, char part, int64_t i0, int64_t ni,
                        int64_t j0, int64_t nj, void *a, int64_t lda);
+
+    /* Of two sensors, under the profile loaded, and until the next one is. */
+    status (*values)(backend_cov *c, int a, int b, matcov_values *v);
 
     /* A target: the truth sensor in direction dir [rad]; shifted: moved by -V tau
      * (matcov_target_init). fill_ctm: block of Ctm, truth-sensor slopes i0:i0+ni with measurements

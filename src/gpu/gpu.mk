@@ -6,7 +6,7 @@
 NVCCFLAGS += -Xcompiler -fvisibility=hidden -DMOAO_PUBLIC=
 LDFLAGS_GPU += -Xlinker --version-script=src/gpu/exports.map
 GPU_LIBS += -lcublas -lcufft
-CUDA_LIBS ?= -lcublas -lcusolver
+CUDA_LIBS ?= -lcublas -lcusolver -lcufft
 
 gpu_test := $(patsubst %.cu,$(B)/%,$(wildcard tests/gpu/test_*.cu))
 gpu_bench := $(patsubst %.cu,$(B)/%,$(wildcard bench/gpu/bench_*.cu))
@@ -49,7 +49,7 @@ $(B)/bench/gpu/libmoao_busy.so: bench/gpu/busy.c
 	  -o $@ $< -L$(cupti_lib) -Wl,-rpath,$(cupti_lib) -lcupti -ldl -lpthread
 
 # --- the library: header, static and shared, pkg-config
-linalg_src := src/base/status.c $(wildcard src/backend/*.c src/tlr/*.c src/formats/*.c) $(wildcard src/linalg/cpu*.c src/linalg/batch_cpu*.c src/linalg/lowrank_cpu*.c src/linalg/formats_cpu*.c)
+linalg_src := src/base/status.c $(wildcard src/backend/*.c src/tlr/*.c src/formats/*.c) $(wildcard src/linalg/cpu*.c src/linalg/batch_cpu*.c src/linalg/lowrank_cpu*.c src/linalg/formats_cpu*.c src/linalg/toeplitz_cpu.c)
 linalg_version = $(firstword $(subst +, ,$(VERSION)) 0)
 linalg_major = $(firstword $(subst ., ,$(linalg_version)))
 # one object, in which all but the public symbols are local
@@ -61,7 +61,7 @@ install: install-linalg
 install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so
 	install -d $(addprefix $(DESTDIR)$(prefix)/,include/moao/base include/moao/backend include/moao/tlr include/moao/formats lib/pkgconfig lib/moao)
 	install -m 644 src/base/status.h $(DESTDIR)$(prefix)/include/moao/base/
-	install -m 644 src/backend/backend.h $(patsubst %,src/backend/backend_%.h,batch formats half lowrank random sparse) $(DESTDIR)$(prefix)/include/moao/backend/
+	install -m 644 src/backend/backend.h $(patsubst %,src/backend/backend_%.h,batch formats half lowrank random sparse toeplitz) $(DESTDIR)$(prefix)/include/moao/backend/
 	install -m 644 src/tlr/tlr.h $(DESTDIR)$(prefix)/include/moao/tlr/
 	install -m 644 src/formats/formats.h $(DESTDIR)$(prefix)/include/moao/formats/
 	install -m 644 $(B)/libmoao_linalg.a $(DESTDIR)$(prefix)/lib/

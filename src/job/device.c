@@ -1,5 +1,7 @@
 #include "job/device.h"
 
+#include "job/plan.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +47,7 @@ status device_choose(const comm *c, const params *par, device_choice *d) {
         st = backend_get(named, &d->be);
     else if (par->compute_backend != BACKEND_CPU)
         st = find_gpu(par->compute_backend == BACKEND_GPU, d);
-    if (st == MOAO_OK && d->be == NULL && par->compute_format == FORMAT_TLR)
+    if (st == MOAO_OK && d->be == NULL && plan_own_device(par))
         st = backend_get("cpu", &d->be); /* each rank for itself */
     TRY(comm_agree(c, st));
     int mine = d->be != NULL, all;

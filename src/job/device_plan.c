@@ -64,11 +64,13 @@ size_t device_plan_bytes(const device_plan *p, int n) {
 status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o, int rows,
                           int nlayer, size_t width, int nsample, double memory, device_plan *p) {
     const char *name = getenv("MOAO_OPERATOR");
-    const linop_kind *kinds[5];
+    const linop_kind *kinds[6];
     int n = 0;
     if (w->format == FORMAT_TLR) {
         kinds[n++] = &linop_tlr;
     } else {
+        if (w->format == FORMAT_GRID)
+            kinds[n++] = w->mixed ? &linop_half_alike : &linop_grid;
         if (w->mixed) {
             kinds[n++] = &linop_half;
             kinds[n++] = &linop_half_passing;

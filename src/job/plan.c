@@ -66,6 +66,10 @@ bool plan_wants_mixed(const params *par) {
     return par->compute_precision == PRECISION_PARAM_MIXED || par->compute_format == FORMAT_HALF;
 }
 
+bool plan_own_device(const params *par) {
+    return par->compute_format == FORMAT_TLR || par->compute_format == FORMAT_GRID;
+}
+
 bool plan_may_compress(const params *par) {
     const char *name = getenv("MOAO_OPERATOR");
     return par->compute_format == FORMAT_TLR || par->compute_format == FORMAT_AUTO ||

@@ -63,6 +63,8 @@ bool plan_wants_mixed(const params *par);
 /* Local. Whether the parameters allow a compressed factor; what is predicted of it then (takes
  * about a second of the CPU), else nothing; its tolerance at first (linop_accuracy). */
 bool plan_may_compress(const params *par);
+/* A format for which each rank is a device of its own where there is no GPU. */
+bool plan_own_device(const params *par);
 status plan_predict(const params *par, const sys *s, const atmos *a, plan_sizes *z);
 int plan_first_steps(const params *par);
 

@@ -174,8 +174,8 @@ static status cpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t,
 /* What needs no check is the same in the CPU's own table and in the one that callers get. */
 #define UNCHECKED                                                                                  \
     .name = "cpu", .size = sizeof(backend), .devices = cpu_devices, .describe = cpu_describe,      \
-    .memory = cpu_memory, .identify = cpu_identify, .open = cpu_open,      \
-    .close = cpu_close, .stream = cpu_stream, .sync = cpu_sync, .wait_for = cpu_wait_for,          \
+    .memory = cpu_memory, .identify = cpu_identify, .open = cpu_open, .close = cpu_close,          \
+    .stream = cpu_stream, .sync = cpu_sync, .wait_for = cpu_wait_for,                              \
     .open_low_priority = cpu_open_low_priority, .alloc = cpu_alloc, .release = cpu_release,        \
     .alloc_host = cpu_alloc, .release_host = cpu_release, .copy = cpu_copy,                        \
     .workspace = cpu_workspace, .host_workspace = cpu_host_workspace,                              \
@@ -205,6 +205,7 @@ const backend backend_cpu_own = {
     .half = &half_cpu,
     .lowrank = &lowrank_cpu,
     .sparse = &sparse_cpu,
+    .toeplitz = &toeplitz_cpu,
     .formats = &formats_cpu,
 };
 
@@ -217,5 +218,6 @@ const backend backend_cpu = {
     .half = &checked_half,
     .lowrank = &lowrank_checked,
     .sparse = &checked_sparse,
+    .toeplitz = &toeplitz_cpu,
     .formats = &formats_cpu,
 };

@@ -51,6 +51,12 @@ static const float *all_values(void) {
     return values;
 }
 
+void half_cpu_floats(int64_t n, const backend_f16 *h, float *x) {
+    const float *value = all_values();
+    for (int64_t i = 0; i < n; i++)
+        x[i] = value[h[i]];
+}
+
 static status cpu_max_abs(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
                           int64_t lda, double *out) {
     double most = 0;

@@ -32,12 +32,13 @@ static const backend_matcov cpu;
 static status cpu_open(backend_ctx *ctx, const matcov_model *m, backend_cov **c) {
     (void)ctx;
     status st = ALLOC(*c, 1, "covariances");
-    if (st == MOAO_OK && (st = cpu_load(*c, m)) != MOAO_OK) {
+    if (st != MOAO_OK)
+        return st;
+    (*c)->head = (backend_cov_head){&cpu, m->m, m->t};
+    if ((st = cpu_load(*c, m)) != MOAO_OK) {
         free(*c);
         *c = NULL;
     }
-    if (st == MOAO_OK)
-        (*c)->head = (backend_cov_head){&cpu, m->m, m->t};
     return st;
 }
 
@@ -120,6 +121,26 @@ done:
     return st;
 }
 
+static status cpu_values(backend_cov *c, int a, int b, matcov_values *v) {
+    const matcov *mc = c->mc;
+    *v = (matcov_values){.noise = mc->noise};
+    if (a < 0 || b < 0 || a >= mc->nsensor || b >= mc->nsensor)
+        return status_fail(MOAO_INPUT, "values: there is no such sensor");
+    const int link = a * mc->nsensor + b, table = mc->pairs.links[link].table;
+    if (table < 0 || mc->pairs.tables[table].ground)
+        return MOAO_OK;
+    const like *t = &mc->pairs.tables[table];
+    const bool reversed = mc->pairs.links[link].reversed;
+    *v = (matcov_values){.steps = {t->steps[reversed], t->steps[!reversed]},
+                         .n = t->n,
+                         .origin = t->origin,
+                         .reversed = reversed,
+                         .value = {t->value[LIKE_XX], t->value[reversed ? LIKE_XY : LIKE_YX],
+                                   t->value[reversed ? LIKE_YX : LIKE_XY], t->value[LIKE_YY]},
+                         .noise = mc->noise};
+    return MOAO_OK;
+}
+
 static status cpu_open_target(backend_cov *c, backend_cov_target **t) {
     status st = ALLOC(*t, 1, "target");
     if (st == MOAO_OK) {
@@ -192,6 +213,7 @@ static const backend_matcov cpu = {
     .close = cpu_close,
     .fill_cmm = cpu_fill_cmm,
     .fill_ctt = cpu_fill_ctt,
+    .values = cpu_values,
     .open_target = cpu_open_target,
     .close_target = cpu_close_target,
     .aim = cpu_aim,

@@ -15,14 +15,27 @@ static int common_divisor(int a, int b) {
     return a;
 }
 
+/* Subapertures of the pitch that two sensors share, 0: none. Pairs whose common pitch is much finer
+ * than both would have more table entries than they are worth. */
+static int common_pitch(int a, int b) {
+    const int lcm = a / common_divisor(a, b) * b;
+    return lcm > 2 * (a > b ? a : b) ? 0 : lcm;
+}
+
+bool matcov_alike(const sensor *a, const sensor *b, int steps[2]) {
+    const int lcm = common_pitch(a->nssp, b->nssp);
+    steps[0] = lcm / a->nssp;
+    steps[1] = lcm / b->nssp;
+    return lcm > 0 && a->rot == b->rot && a->mag == b->mag && a->altitude == b->altitude &&
+           a->gradient == b->gradient;
+}
+
 /* Whether two sensors share a lattice, on every layer or on the ground; fills the table's lattice.
- * Pairs whose common pitch is much finer than both would have more table entries than they are
- * worth. */
+ */
 static bool like_lattice(const footprint *a, const footprint *b, like *t) {
-    if (a->rot != b->rot || a->mag != b->mag || (a->gradient && a->altitude != b->altitude))
-        return false;
-    int lcm = a->nssp / common_divisor(a->nssp, b->nssp) * b->nssp;
-    if (lcm > 2 * (a->nssp > b->nssp ? a->nssp : b->nssp))
+    const int lcm = common_pitch(a->nssp, b->nssp);
+    if (lcm == 0 || a->rot != b->rot || a->mag != b->mag ||
+        (a->gradient && a->altitude != b->altitude))
         return false;
     *t = (like){.first = a,
                 .second = b,

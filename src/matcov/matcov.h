@@ -36,6 +36,9 @@ status matcov_prepare_difference(const sys *s, const profile *p, const profile *
                                  bool drifts, matcov **mc, double *bound);
 /* No entry of Cpm(p) - beta Cpm(p0) is larger, at points of the pupil [m arcsec]. */
 double matcov_phase_bound(const sys *s, const profile *p, const profile *p0, double beta);
+/* Whether covariances of two sensors depend, on all layers, on a difference of indices alone: of
+ * steps[0] times those of a and steps[1] times those of b, in units of a pitch that they share. */
+bool matcov_alike(const sensor *a, const sensor *b, int steps[2]);
 /* Constant of a laser star in Cmm, K of model section 6 [arcsec^2]. */
 double matcov_tiptilt(const matcov *mc, int sensor);
 /* Local. Strength of the layers that such a difference has left, winds apart [m^(-5/3)]: 0 where p

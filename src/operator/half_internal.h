@@ -3,6 +3,7 @@
 #define MOAO_OPERATOR_HALF_INTERNAL_H
 
 #include "linalg/half_factor.h"
+#include "operator/alike.h"
 #include "operator/cholesky.h"
 #include "operator/half.h"
 
@@ -35,6 +36,13 @@ struct half {
     backend_cov_target *target; /* which that is of, and of the reference's */
     void *work;                 /* of solves */
     size_t lwork;
+
+    /* of linop_half_alike: blocks of like sensors by Fourier transforms, dt by pieces */
+    bool alike;
+    struct alike like;
+    int npiece;
+    alike_piece *piece;
+    float *wt; /* v x m: W dT, where sum is a panel of it */
 
     /* lent: halves of L; then an area in which one after the other lie */
     double *room;

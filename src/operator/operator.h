@@ -178,8 +178,10 @@ struct linop { /* the first member of each format's own struct */
 extern const linop_kind linop_dense;        /* factor and T on the device */
 extern const linop_kind linop_streamed;     /* factor in the host's memory, passing by */
 extern const linop_kind linop_half;         /* W by a factor in halves, exposures by differences */
+extern const linop_kind linop_half_alike;   /* half; like sensors by Fourier transforms */
 extern const linop_kind linop_half_passing; /* the same; the factor is made in the host's memory */
 extern const linop_kind linop_tlr;          /* factor compressed by tiles */
+extern const linop_kind linop_grid;         /* dense; exposures by pairs of sensors, in floats */
 extern const linop_kind linop_distributed;  /* block-cyclic over the ranks, in the host's memory */
 
 /* Local. A format of that name, NULL: none. Others are registered, by a program that has them,

@@ -74,7 +74,8 @@ enum { WEIGHTING_ENERGY, WEIGHTING_UNIFORM };    /* psf.weighting */
 enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_GPU }; /* compute.backend */
 /* compute.precision */
 enum { PRECISION_PARAM_DOUBLE, PRECISION_PARAM_MIXED };
-enum { FORMAT_DENSE, FORMAT_HALF, FORMAT_TLR, FORMAT_AUTO }; /* compute.format */
+/* compute.format */
+enum { FORMAT_DENSE, FORMAT_HALF, FORMAT_TLR, FORMAT_GRID, FORMAT_AUTO };
 enum { VERIFY_OFF, VERIFY_SAMPLE, VERIFY_FULL };
 enum { PSF_SHORT, PSF_LONG, PSF_NONE }; /* output.psf */
 enum { BUDGET_WANTED, BUDGET_NONE };    /* output.budget */

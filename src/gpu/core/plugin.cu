@@ -6,6 +6,7 @@
 #include "gpu/dense/potrf.cuh"
 #include "gpu/dense/sparse_gpu.h"
 #include "gpu/formats/formats_gpu.h"
+#include "gpu/formats/toeplitz_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
 #include "gpu/matcov/matcov_gpu.h"
 #include "gpu/psf/psf_gpu.h"
@@ -319,6 +320,7 @@ const backend backend_gpu = {
     .half = &backend_half_gpu,
     .lowrank = &backend_lowrank_gpu,
     .sparse = &backend_sparse_gpu,
+    .toeplitz = &backend_toeplitz_gpu,
     .formats = &backend_formats_gpu,
     .matcov = &backend_matcov_gpu,
     .psf = &backend_psf_gpu,

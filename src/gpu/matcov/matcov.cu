@@ -228,6 +228,28 @@ static status fill_cpm(backend_cov_target *v, backend_type t, int64_t np, const 
     return gpu_cov_fill_phase(v->c, &v->aim, t, np, x, y, j0, nj, a, lda);
 }
 
+static status values(backend_cov *c, int a, int b, matcov_values *v) {
+    const pair_list *k = &c->list[MATCOV_CMM];
+    *v = matcov_values{};
+    v->noise = c->noise;
+    if (a < 0 || b < 0 || a >= c->nsensor || b >= c->nsensor)
+        return status_fail(MOAO_INPUT, "values: there is no such sensor");
+    const matcov_link *link = &k->links[a * c->nsensor + b];
+    if (link->table < 0)
+        return MOAO_OK;
+    const bool r = link->reversed;
+    const matcov_table *t = &k->tables[link->table];
+    const size_t at = (char *)(c->tables + link->table) - c->device;
+    const double *value = ((const gpu_cov_table *)(c->staging + at))->value;
+    const size_t size = (size_t)t->n * t->n;
+    v->steps[0] = t->steps[r], v->steps[1] = t->steps[!r];
+    v->n = t->n, v->origin = t->origin, v->reversed = r;
+    for (int p = 0; p < 2; p++)
+        for (int q = 0; q < 2; q++)
+            v->value[p + 2 * q] = value + (r ? q + 2 * p : p + 2 * q) * size;
+    return MOAO_OK;
+}
+
 const backend_matcov backend_matcov_gpu = {
     .size = sizeof(backend_matcov),
     .bytes = gpu_cov_bytes,
@@ -237,6 +259,7 @@ const backend_matcov backend_matcov_gpu = {
     .close = close_cov,
     .fill_cmm = fill_cmm,
     .fill_ctt = fill_ctt,
+    .values = values,
     .open_target = open_target,
     .close_target = close_target,
     .aim = aim,

@@ -1,0 +1,116 @@
+/* Block-Toeplitz products: bench_toeplitz [BACKEND [VECTORS [N IMAGES]...]], without arguments the
+ * like half of params/mosaic.yaml (6 laser stars of 76 and 8 natural ones of 67 subapertures
+ * across) by 64 vectors on the CPU. Prints times, bytes, and what a dense product would take at the
+ * rate of this machine's gemm. */
+#include "backend/backend_toeplitz.h"
+#include "timing.h"
+
+#include <math.h>
+
+static const backend *be;
+static backend_ctx *ctx;
+
+typedef struct {
+    int n, g;
+    int64_t count, m;
+    int64_t counts[64], first[64];
+    int *place;
+    const int *places[64];
+    toeplitz_pair pair[64 * 64];
+    double *value;
+} group;
+
+/* An annulus, with an obscuration of 0.275. */
+static void make(group *a, int n, int g) {
+    const int width = 2 * n - 1;
+    double *host = malloc(sizeof(double) * (size_t)(width * width));
+    const int64_t bytes = (int64_t)sizeof(double) * width * width;
+    *a = (group){.n = n, .g = g, .place = malloc(sizeof(int) * (size_t)(n * n))};
+    for (int k = 0; k < n * n; k++) {
+        const double r = hypot(k % n - 0.5 * (n - 1), k / n - 0.5 * (n - 1)) / (0.5 * n);
+        if (r < 1 && r > 0.275)
+            a->place[a->count++] = k;
+    }
+    for (int i = 0; i < g; i++) {
+        a->counts[i] = a->count;
+        a->first[i] = i * a->count;
+        a->places[i] = a->place;
+    }
+    a->m = g * a->count;
+    for (int k = 0; k < width * width; k++)
+        host[k] = exp(-0.1 * hypot(k % width - n + 1, k / width - n + 1));
+    check(be->alloc(ctx, (size_t)bytes, (void **)&a->value));
+    check(be->copy(ctx, a->value, bytes, host, bytes, bytes, 1));
+    check(be->sync(ctx));
+    for (int i = 0; i < g * g; i++)
+        a->pair[i] = (toeplitz_pair){.value = a->value, .step = 1, .width = width, .origin = n - 1};
+    free(host);
+}
+
+/* Rate of a product of v rows with a matrix of m x m [flop/s]. */
+static double gemm_rate(backend_type t, int64_t v, int64_t m, const void *x, void *y, void *a) {
+    const double one = 1, zero = 0;
+    const float ones = 1, zeros = 0;
+    const bool d = t == BACKEND_D;
+    const double s = TIME(be->gemm(ctx, t, 'N', 'N', v, m, m, d ? (const void *)&one : &ones, x, v,
+                                   a, m, d ? (const void *)&zero : &zeros, y, v, NULL, 0));
+    return 2.0 * (double)(v * m) * (double)m / s;
+}
+
+static void row(group *a, toeplitz_type number, int64_t v) {
+    const backend_type t = number == TOEPLITZ_D ? BACKEND_D : BACKEND_S; /* of y; x has no more */
+    const toeplitz_shape shape = {a->n, a->g, a->counts, a->first, a->places};
+    const size_t size = backend_size(t);
+    const int64_t m = a->m < 4096 ? a->m : 4096;
+    backend_toeplitz_plan *p;
+    void *x, *y, *work, *square;
+    check(be->toeplitz->open(ctx, &shape, number, &p));
+    const double load = TIME(be->toeplitz->load(p, a->pair));
+    const size_t lwork = be->toeplitz->workspace(p, v);
+    check(be->alloc(ctx, size * (size_t)(v * a->m), &x));
+    check(be->alloc(ctx, size * (size_t)(v * a->m), &y));
+    check(be->alloc(ctx, size * (size_t)(m * m), &square));
+    check(be->alloc(ctx, lwork, &work));
+    for (int64_t i = 0; be == &backend_cpu && i < v * a->m; i++)
+        if (t == BACKEND_D)
+            ((double *)x)[i] = sin((double)i);
+        else
+            ((float *)x)[i] = sinf((float)i);
+    const double s = TIME(be->toeplitz->apply(p, 'R', 'N', v, 1, x, v, 0, y, v, work, lwork));
+    const double rate = gemm_rate(t, v, m, x, y, square);
+    printf("%c  %2d images of %2d x %2d, N %3d, %6lld rows of %lld vectors: load %8.3f ms, product "
+           "%9.3f ms; dense %9.3f ms (%.3g Gflop/s), half of it as a triangle; plan %.3f GB, work "
+           "%.3f GB\n",
+           number == TOEPLITZ_D   ? 'D'
+           : number == TOEPLITZ_S ? 'S'
+                                  : 'H',
+           a->g, a->n, a->n, be->toeplitz->order(a->n), (long long)a->m, (long long)v, 1e3 * load,
+           1e3 * s, 1e3 * 2.0 * (double)(v * a->m) * (double)a->m / rate, 1e-9 * rate,
+           1e-9 * (double)be->toeplitz->bytes(&shape, number), 1e-9 * (double)lwork);
+    fflush(stdout);
+    be->release(ctx, x), be->release(ctx, y), be->release(ctx, work), be->release(ctx, square);
+    be->toeplitz->close(p);
+}
+
+int main(int argc, char **argv) {
+    static const char *standard[] = {"76", "12", "67", "16"};
+    const int64_t v = argc > 2 ? atoi(argv[2]) : 64;
+    const int n = argc > 3 ? argc - 3 : 4;
+    const char *const *list = argc > 3 ? (const char *const *)argv + 3 : standard;
+    char text[256];
+    check(backend_get(argc > 1 ? argv[1] : "cpu", &be));
+    check(be->describe(0, text, sizeof text));
+    check(be->open(0, NULL, &ctx));
+    printf("%s\n", text);
+    for (int i = 0; i + 1 < n; i += 2) {
+        static group a;
+        make(&a, atoi(list[i]), atoi(list[i + 1]));
+        row(&a, TOEPLITZ_D, v);
+        row(&a, TOEPLITZ_S, v);
+        row(&a, TOEPLITZ_HALF, v);
+        be->release(ctx, a.value);
+        free(a.place);
+    }
+    be->close(ctx);
+    return 0;
+}

@@ -1,0 +1,395 @@
+/* Plans of block-Toeplitz products on a GPU. */
+#include "toeplitz.cuh"
+
+#include "gpu/core/arena.cuh"
+#include "gpu/core/common.cuh"
+#include "toeplitz_gpu.h"
+#include "toeplitz_half.cuh"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct backend_toeplitz_plan {
+    backend_ctx *ctx;
+    backend_type type; /* of the transforms, or of the spectra before they become halves */
+    bool half;
+    toeplitz_device d;
+    toeplitz_halves h;
+    int64_t *count, *first; /* on the host */
+    char *memory;
+    toeplitz_pair *pairs; /* on the device */
+    int *diagonals_from;
+    toeplitz_diagonal *diagonals;
+    double *values; /* of the diagonals: [column image][row image] up to `room` each */
+    int64_t room;
+};
+
+/* Least product of 2, 3 and 5 that is not below `least`. */
+static int smooth(int least) {
+    for (int N = least;; N++) {
+        int rest = N;
+        for (int p = 2; p <= 5; p++)
+            while (rest % p == 0)
+                rest /= p;
+        if (rest == 1)
+            return N;
+    }
+}
+
+static int order(int n) {
+    return smooth(2 * n - 1);
+}
+
+/* Of halves a multiple of 8, as their products want it. */
+static int order_of(int n, toeplitz_type t) {
+    int N = order(n);
+    while (t == TOEPLITZ_HALF && N % 8 != 0)
+        N = smooth(N + 1);
+    return N;
+}
+
+static backend_type number_of(toeplitz_type t) {
+    return t == TOEPLITZ_D ? BACKEND_D : BACKEND_S;
+}
+
+static toeplitz_steps steps_of(int N) {
+    const int radix[] = {5, 4, 3, 2};
+    toeplitz_steps s = {};
+    s.order = N;
+    for (int i = 0; i < 4; i++)
+        for (; N % radix[i] == 0; N /= radix[i])
+            s.radix[s.n++] = radix[i];
+    return s;
+}
+
+static size_t total_of(const toeplitz_shape *s) {
+    size_t total = 0;
+    for (int i = 0; i < s->nimage; i++)
+        total += (size_t)s->count[i];
+    return total;
+}
+
+/* The host's side of what is sent to the device. */
+struct host_arrays {
+    int *start, *y, *at, *image, *place;
+    int64_t *column, *first, *row;
+    char *twiddle;
+};
+
+/* What halves need beside. */
+static void lay_out_halves(gpu_arena *r, const toeplitz_shape *s, toeplitz_halves *h) {
+    const size_t order2 = (size_t)h->order * h->order;
+    h->to_y = gpu_take(r, (size_t)h->ldy * 2 * h->K, (__half **)NULL);
+    h->to_x = gpu_take(r, (size_t)h->ldx * 2 * h->N, (__half **)NULL);
+    h->from_x = gpu_take(r, (size_t)h->ldbx * 2 * h->nx, (__half **)NULL);
+    h->from_y = gpu_take(r, (size_t)h->ldby * s->n, (__half **)NULL);
+    h->symbol = gpu_take(r, (size_t)h->K * h->N * order2, (__half **)NULL);
+    h->scale = gpu_take(r, 2, (float **)NULL);
+}
+
+static int multiple(int n, int of) {
+    return (n + of - 1) / of * of;
+}
+
+static toeplitz_halves halves_of(const toeplitz_shape *s) {
+    toeplitz_halves h = {};
+    h.n = s->n, h.g = s->nimage, h.N = order_of(s->n, TOEPLITZ_HALF), h.K = h.N / 2 + 1;
+    h.nx = multiple(s->n, 4), h.order = multiple(2 * s->nimage, 16);
+    h.ldy = multiple(s->n, 8), h.ldx = multiple(2 * h.nx, 8), h.ldbx = multiple(2 * h.N, 8);
+    h.ldby = multiple(2 * h.K, 8), h.total = (int64_t)total_of(s);
+    return h;
+}
+
+/* Arrays of a plan, in order: what is sent from the host first. */
+static size_t lay_out(gpu_arena *r, const toeplitz_shape *s, toeplitz_type t,
+                      backend_toeplitz_plan *p, host_arrays *host) {
+    const size_t g = s->nimage, total = total_of(s), N = order_of(s->n, t);
+    const size_t number = 2 * backend_size(number_of(t));
+    toeplitz_device *d = &p->d;
+    p->room = 0;
+    for (int i = 0; i < s->nimage; i++)
+        p->room = s->count[i] > p->room ? s->count[i] : p->room;
+    d->symbols = (int64_t)((g * g + 31) / 32 * 32);
+    d->start = gpu_take(r, g * (s->n + 1), host ? &host->start : NULL);
+    d->y = gpu_take(r, total, host ? &host->y : NULL);
+    d->column = gpu_take(r, total, host ? &host->column : NULL);
+    d->first = gpu_take(r, g, host ? &host->first : NULL);
+    d->twiddle = gpu_take(r, N * number, host ? &host->twiddle : NULL);
+    if (t == TOEPLITZ_HALF) {
+        p->h = halves_of(s);
+        p->h.at = gpu_take(r, g * s->n * s->n, host ? &host->at : NULL);
+        p->h.image = gpu_take(r, total, host ? &host->image : NULL);
+        p->h.place = gpu_take(r, total, host ? &host->place : NULL);
+        p->h.column = gpu_take(r, total, host ? &host->row : NULL);
+        p->h.first = d->first;
+    }
+    const size_t sent = r->used;
+    d->symbol = gpu_take(r, N * N * d->symbols * number, (char **)NULL);
+    p->pairs = gpu_take(r, g * g, (toeplitz_pair **)NULL);
+    d->diagonals_from = p->diagonals_from = gpu_take(r, 2 * (g + 1), (int **)NULL);
+    d->diagonals = p->diagonals = gpu_take(r, 4 * g, (toeplitz_diagonal **)NULL);
+    p->values = gpu_take(r, 2 * g * p->room, (double **)NULL);
+    if (t == TOEPLITZ_HALF)
+        lay_out_halves(r, s, &p->h);
+    return sent;
+}
+
+static size_t bytes(const toeplitz_shape *s, toeplitz_type t) {
+    gpu_arena r = {NULL, NULL, 0};
+    backend_toeplitz_plan none = {};
+    lay_out(&r, s, t, &none, NULL);
+    return r.used;
+}
+
+static void close_plan(backend_toeplitz_plan *p) {
+    if (p == NULL)
+        return;
+    gpu_device_guard guard(p->ctx->device);
+    cudaFree(p->memory);
+    free(p->count);
+    free(p->first);
+    free(p);
+}
+
+/* Rows of image i, by x. */
+static void sort_places(const toeplitz_shape *s, int i, int64_t from, int *start, int *y,
+                        int64_t *column) {
+    start += i * (s->n + 1);
+    memset(start, 0, (s->n + 1) * sizeof *start);
+    for (int64_t k = 0; k < s->count[i]; k++)
+        start[s->place[i][k] % s->n + 1]++;
+    for (int x = 0; x < s->n; x++)
+        start[x + 1] += start[x];
+    for (int64_t k = 0; k < s->count[i]; k++) {
+        const int at = s->place[i][k];
+        const int64_t to = from + start[at % s->n]++;
+        y[to] = at / s->n;
+        column[to] = s->first[i] + k;
+    }
+    for (int x = s->n; x > 0; x--)
+        start[x] = start[x - 1] + (int)from;
+    start[0] = (int)from;
+}
+
+/* Rows of the matrix and places, both ways. */
+static void list_places(const toeplitz_shape *s, const host_arrays *host) {
+    int64_t row = 0;
+    for (int i = 0; i < s->nimage; i++) {
+        int *at = host->at + (int64_t)i * s->n * s->n;
+        for (int k = 0; k < s->n * s->n; k++)
+            at[k] = -1;
+        for (int64_t k = 0; k < s->count[i]; k++, row++) {
+            at[s->place[i][k]] = (int)k;
+            host->image[row] = i;
+            host->place[row] = s->place[i][k];
+            host->row[row] = s->first[i] + k;
+        }
+    }
+}
+
+static void fill_host(backend_toeplitz_plan *p, const toeplitz_shape *s, const host_arrays *host) {
+    int64_t from = 0;
+    for (int i = 0; i < s->nimage; i++) {
+        sort_places(s, i, from, host->start, host->y, host->column);
+        host->first[i] = p->first[i] = s->first[i];
+        p->count[i] = s->count[i];
+        from += s->count[i];
+    }
+    for (int k = 0; k < p->d.steps.order; k++) {
+        const double a = 2 * acos(-1.0) * k / p->d.steps.order;
+        if (p->type == BACKEND_D)
+            ((double2 *)host->twiddle)[k] = make_double2(cos(a), -sin(a));
+        else
+            ((float2 *)host->twiddle)[k] = make_float2((float)cos(a), (float)-sin(a));
+    }
+    if (p->half)
+        list_places(s, host);
+}
+
+static status fill_plan(backend_toeplitz_plan *p, const toeplitz_shape *s, toeplitz_type t) {
+    gpu_arena count = {NULL, NULL, 0};
+    host_arrays host = {};
+    const cudaStream_t stream = p->ctx->main.stream;
+    const size_t sent = lay_out(&count, s, t, p, NULL);
+    if (cudaMalloc((void **)&p->memory, count.used) != cudaSuccess) {
+        cudaGetLastError();
+        return status_fail(MOAO_MEMORY, "the GPU has no room for %zu bytes of a Toeplitz matrix",
+                           count.used);
+    }
+    char *mirror = (char *)malloc(sent + 1);
+    if (mirror == NULL)
+        return status_fail(MOAO_MEMORY, "no memory for a Toeplitz matrix");
+    gpu_arena r = {p->memory, mirror, 0};
+    lay_out(&r, s, t, p, &host);
+    fill_host(p, s, &host);
+    const cudaError_t e = cudaMemcpyAsync(p->memory, mirror, sent, cudaMemcpyHostToDevice, stream);
+    const cudaError_t f = cudaStreamSynchronize(stream);
+    free(mirror);
+    CUDA_TRY(e);
+    CUDA_TRY(f);
+    return p->half && s->nimage > 0 ? toeplitz_half_tables(stream, &p->h) : MOAO_OK;
+}
+
+static status open_plan(backend_ctx *ctx, const toeplitz_shape *s, toeplitz_type t,
+                        backend_toeplitz_plan **out) {
+    gpu_device_guard guard(ctx->device);
+    *out = NULL;
+    if (!toeplitz_shape_ok(s, t))
+        return status_fail(MOAO_INPUT, "toeplitz: a size or a place is out of range");
+    backend_toeplitz_plan *p = (backend_toeplitz_plan *)calloc(1, sizeof *p);
+    if (p == NULL)
+        return status_fail(MOAO_MEMORY, "no memory for a Toeplitz matrix");
+    p->ctx = ctx;
+    p->type = number_of(t);
+    p->half = t == TOEPLITZ_HALF;
+    p->d.n = s->n;
+    p->d.g = s->nimage;
+    p->d.steps = steps_of(order_of(s->n, t));
+    p->d.lanes = toeplitz_lanes(p->type, p->d.steps.order);
+    p->count = (int64_t *)calloc(s->nimage + 1, sizeof *p->count);
+    p->first = (int64_t *)calloc(s->nimage + 1, sizeof *p->first);
+    status st = p->count && p->first ? MOAO_OK
+                                     : status_fail(MOAO_MEMORY, "no memory for a Toeplitz matrix");
+    if (st == MOAO_OK && p->d.lanes == 0)
+        st = status_fail(MOAO_INPUT, "toeplitz: lattices of %d places are too large", s->n);
+    if (st == MOAO_OK)
+        st = fill_plan(p, s, t);
+    if (st != MOAO_OK) {
+        close_plan(p);
+        p = NULL;
+    }
+    *out = p;
+    return st;
+}
+
+/* Diagonals into the plan's own memory, and the lists of them. */
+static status keep_diagonals(backend_toeplitz_plan *p, const toeplitz_pair *pairs, int *from,
+                             toeplitz_diagonal *list) {
+    const int g = p->d.g;
+    int n = 0;
+    for (int c = 0; c < g; c++) {
+        from[c] = n;
+        for (int r = 0; r < g; r++) {
+            const toeplitz_pair *v = &pairs[r * g + c];
+            if (v->diagonal == NULL || p->count[c] == 0)
+                continue;
+            if (n == 2 * g)
+                return status_fail(MOAO_INPUT, "toeplitz: more than two diagonals an image");
+            double *to = p->values + n * p->room;
+            CUDA_TRY(cudaMemcpy2DAsync(to, sizeof(double), v->diagonal, v->stride * sizeof(double),
+                                       sizeof(double), p->count[c], cudaMemcpyDeviceToDevice,
+                                       p->ctx->main.stream));
+            list[n++] = toeplitz_diagonal{r, to};
+        }
+    }
+    from[g] = n;
+    /* the same for A': what pair (c, r) has, at column image c */
+    for (int c = 0; c < g; c++) {
+        from[g + 1 + c] = n;
+        for (int r = 0; r < g; r++)
+            for (int e = from[r]; e < from[r + 1]; e++)
+                if (list[e].row == c)
+                    list[n++] = toeplitz_diagonal{r, list[e].value};
+    }
+    from[2 * g + 1] = n;
+    CUDA_TRY(cudaMemcpyAsync(p->diagonals_from, from, 2 * (g + 1) * sizeof *from,
+                             cudaMemcpyHostToDevice, p->ctx->main.stream));
+    CUDA_TRY(cudaMemcpyAsync(p->diagonals, list, n * sizeof *list, cudaMemcpyHostToDevice,
+                             p->ctx->main.stream));
+    return MOAO_OK;
+}
+
+static status load(backend_toeplitz_plan *p, const toeplitz_pair *pairs) {
+    gpu_device_guard guard(p->ctx->device);
+    const int g = p->d.g;
+    toeplitz_shape shape = {};
+    shape.nimage = g;
+    shape.count = p->count;
+    if (!toeplitz_values_ok(&shape, pairs))
+        return status_fail(MOAO_INPUT, "toeplitz: a pair of images is out of range");
+    if (g == 0)
+        return MOAO_OK;
+    int *from = (int *)calloc(2 * (g + 1), sizeof *from);
+    toeplitz_diagonal *list = (toeplitz_diagonal *)calloc(4 * g, sizeof *list);
+    status st = from && list ? keep_diagonals(p, pairs, from, list)
+                             : status_fail(MOAO_MEMORY, "no memory for a Toeplitz matrix");
+    /* host memory that is not pinned: the copies are over when the calls return */
+    free(from);
+    free(list);
+    GPU_TRY(st);
+    CUDA_TRY(cudaMemcpyAsync(p->pairs, pairs, g * g * sizeof *pairs, cudaMemcpyHostToDevice,
+                             p->ctx->main.stream));
+    GPU_TRY(toeplitz_spectra(p->ctx->main.stream, p->type, &p->d, p->pairs));
+    return p->half ? toeplitz_half_symbols(p->ctx->main.stream, &p->h, (const float2 *)p->d.symbol,
+                                           p->d.symbols)
+                   : MOAO_OK;
+}
+
+/* Pairs of vectors at a time. */
+static int64_t pairs_of(const backend_toeplitz_plan *p, int64_t nvec) {
+    const int64_t pairs = gpu_ceil(gpu_ceil(nvec, 2), p->d.lanes) * p->d.lanes;
+    return gpu_min(pairs, TOEPLITZ_PAIRS);
+}
+
+static size_t half_bytes(const backend_toeplitz_plan *p, int64_t pairs) {
+    return gpu_align(2 * backend_size(p->type) * p->d.steps.order * p->d.g * p->d.n * pairs);
+}
+
+static size_t full_bytes(const backend_toeplitz_plan *p, int64_t pairs) {
+    return gpu_align(2 * backend_size(p->type) * p->d.steps.order * p->d.steps.order * p->d.g *
+                     pairs);
+}
+
+static size_t workspace(const backend_toeplitz_plan *p, int64_t nvec) {
+    if (p->half)
+        return toeplitz_half_work(&p->h, nvec);
+    const int64_t pairs = pairs_of(p, nvec);
+    return half_bytes(p, pairs) + 2 * full_bytes(p, pairs);
+}
+
+static status apply(backend_toeplitz_plan *p, char side, char trans, int64_t nvec, double alpha,
+                    const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work,
+                    size_t lwork) {
+    gpu_device_guard guard(p->ctx->device);
+    const bool left = side == 'L';
+    const int g = p->d.g, N = p->d.steps.order;
+    const backend_type t = p->type == BACKEND_D ? BACKEND_Z : BACKEND_C;
+    const int64_t pairs = pairs_of(p, nvec);
+    if (lwork < workspace(p, nvec))
+        return status_fail(MOAO_INPUT, "toeplitz: work is too small");
+    if (p->half && (left || trans != 'N'))
+        return status_fail(MOAO_INPUT, "toeplitz: products in halves are X A");
+    if (nvec == 0 || g == 0)
+        return MOAO_OK;
+    if (p->half)
+        return toeplitz_half_apply(&p->ctx->main, &p->h, p->diagonals_from, p->diagonals, nvec,
+                                   (float)alpha, (const __half *)x, ldx, (float)beta, (float *)y,
+                                   ldy, (char *)work);
+    toeplitz_job q = {};
+    q.nvec = nvec, q.pairs = pairs, q.alpha = alpha, q.beta = beta;
+    q.turned = left != (trans != 'N');
+    q.x = x, q.y = y;
+    q.xv = left ? ldx : 1, q.xc = left ? 1 : ldx, q.yv = left ? ldy : 1, q.yc = left ? 1 : ldy;
+    q.half = work;
+    q.full = (char *)work + half_bytes(p, pairs);
+    q.coupled = (char *)q.full + full_bytes(p, pairs);
+    for (; q.first < nvec; q.first += 2 * pairs) {
+        GPU_TRY(toeplitz_forward(p->ctx->main.stream, p->type, &p->d, &q));
+        GPU_TRY(blas_gemm_strided(&p->ctx->main, t, 'N', q.turned ? 'C' : 'N', pairs, g, g,
+                                  gpu_scalar(t, 1), q.full, pairs, g * pairs, p->d.symbol, g,
+                                  p->d.symbols, gpu_scalar(t, 0), q.coupled, pairs, g * pairs,
+                                  (int64_t)N * N));
+        GPU_TRY(toeplitz_backward(p->ctx->main.stream, p->type, &p->d, &q));
+    }
+    return MOAO_OK;
+}
+
+const backend_toeplitz backend_toeplitz_gpu = {.size = sizeof(backend_toeplitz),
+                                               .order = order,
+                                               .bytes = bytes,
+                                               .open = open_plan,
+                                               .close = close_plan,
+                                               .load = load,
+                                               .workspace = workspace,
+                                               .apply = apply};

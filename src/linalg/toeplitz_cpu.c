@@ -1,0 +1,285 @@
+/* Block-Toeplitz products of the CPU backend: the specification. Transforms are made by steps of
+ * radix 4, 2, 3 and 5, for a block of vectors at a time that lie side by side in a register, two
+ * vectors as real and imaginary part of one: no kernel of it has to look at single numbers, and the
+ * same bits come out on every processor. */
+#include "cpu_own.h"
+
+#include "backend/backend_toeplitz.h"
+#include "base/clones.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Sums are not contracted, so that results do not depend on which clone runs. */
+#define ALWAYS __attribute__((always_inline))
+
+typedef struct { /* of a transform */
+    int order, n, radix[32];
+} steps;
+
+struct backend_toeplitz_plan {
+    backend_type type;
+    bool half;       /* X comes in halves */
+    int64_t columns; /* up to the last one of the matrix */
+    int n, nimage;
+    steps steps;
+    size_t total; /* rows of all images */
+    int64_t *count, *first;
+    int *start, *y;    /* rows of an image by x: start[image][n + 1], y[total] */
+    int64_t *column;   /* [total] their numbers in the matrix */
+    void *twiddle;     /* [order] exp(-2 pi i k / order) */
+    void *symbol;      /* [order][order][nimage][nimage], complex */
+    double **diagonal; /* [nimage][nimage] */
+    double *diagonals; /* what they point into */
+    void *room;        /* of load: one_load bytes a thread */
+    size_t one_load;
+    int nthread;
+};
+
+typedef struct {
+    int64_t nvec;
+    double alpha, beta;
+    const void *x;
+    void *y;
+    int64_t xv, xc, yv, yc; /* steps from vector to vector and from column to column */
+    bool turned;
+} product;
+
+#define REAL double
+#define LANES 8
+#define NAME(x) x##_d
+#include "toeplitz_cpu_real.h"
+#undef REAL
+#undef LANES
+#undef NAME
+
+#define REAL float
+#define LANES 16
+#define NAME(x) x##_s
+#include "toeplitz_cpu_real.h"
+#undef REAL
+#undef LANES
+#undef NAME
+
+/* Least product of 2, 3 and 5 that is not below 2 n - 1. */
+static int order(int n) {
+    for (int N = 2 * n - 1;; N++) {
+        int rest = N;
+        for (int p = 2; p <= 5; p++)
+            while (rest % p == 0)
+                rest /= p;
+        if (rest == 1)
+            return N;
+    }
+}
+
+static steps steps_of(int N) {
+    const int radix[] = {4, 2, 3, 5};
+    steps s = {.order = N};
+    for (int i = 0; i < 4; i++)
+        for (; N % radix[i] == 0; N /= radix[i])
+            s.radix[s.n++] = radix[i];
+    return s;
+}
+
+/* Bytes of a real number of the transforms. */
+static size_t number_size(toeplitz_type t) {
+    return t == TOEPLITZ_D ? sizeof(double) : sizeof(float);
+}
+
+static size_t total_of(const toeplitz_shape *s) {
+    size_t total = 0;
+    for (int i = 0; i < s->nimage; i++)
+        total += (size_t)s->count[i];
+    return total;
+}
+
+/* Bytes of a block of vectors, or of LANES pairs of images, in work. */
+static size_t block_bytes(const backend_toeplitz_plan *p) {
+    const size_t N = (size_t)p->steps.order, g = (size_t)p->nimage;
+    return 128 * (N * g * (size_t)p->n + 2 * N * g + 2 * N);
+}
+
+static size_t load_bytes(int N) {
+    return 128 * ((size_t)N * (size_t)N + 2 * (size_t)N);
+}
+
+static size_t bytes(const toeplitz_shape *s, toeplitz_type t) {
+    const size_t N = (size_t)order(s->n), g = (size_t)s->nimage;
+    return 2 * number_size(t) * N * (N * g * g + 1) +
+           (size_t)omp_get_max_threads() * load_bytes((int)N);
+}
+
+static void toeplitz_close(backend_toeplitz_plan *p) {
+    if (p == NULL)
+        return;
+    free(p->count), free(p->first), free(p->start), free(p->y), free(p->column);
+    free(p->twiddle), free(p->symbol), free(p->diagonal), free(p->diagonals), free(p->room);
+    free(p);
+}
+
+/* Rows of image i, by x. */
+static void sort_places(const toeplitz_shape *s, int i, int64_t from, backend_toeplitz_plan *p) {
+    int *start = p->start + i * (s->n + 1);
+    for (int64_t k = 0; k < s->count[i]; k++)
+        start[s->place[i][k] % s->n + 1]++;
+    for (int x = 0; x < s->n; x++)
+        start[x + 1] += start[x];
+    for (int64_t k = 0; k < s->count[i]; k++) {
+        const int at = s->place[i][k];
+        const int64_t to = from + start[at % s->n]++;
+        p->y[to] = at / s->n;
+        p->column[to] = s->first[i] + k;
+    }
+    for (int x = s->n; x > 0; x--)
+        start[x] = start[x - 1];
+    start[0] = 0;
+    for (int x = 0; x <= s->n; x++)
+        start[x] += (int)from;
+}
+
+static void make_twiddles(backend_toeplitz_plan *p) {
+    const int N = p->steps.order;
+    for (int k = 0; k < N; k++) {
+        const double a = 2 * acos(-1.0) * k / N, re = cos(a), im = -sin(a);
+        if (p->type == BACKEND_D) {
+            ((double *)p->twiddle)[2 * k] = re;
+            ((double *)p->twiddle)[2 * k + 1] = im;
+        } else {
+            ((float *)p->twiddle)[2 * k] = (float)re;
+            ((float *)p->twiddle)[2 * k + 1] = (float)im;
+        }
+    }
+}
+
+static status aligned(size_t bytes, void **p) {
+    *p = aligned_alloc(256, (bytes + 255) / 256 * 256 + 256);
+    return *p != NULL
+               ? MOAO_OK
+               : status_fail(MOAO_MEMORY, "no memory for %zu bytes of a Toeplitz matrix", bytes);
+}
+
+static status toeplitz_open(backend_ctx *ctx, const toeplitz_shape *s, toeplitz_type t,
+                            backend_toeplitz_plan **out) {
+    const size_t g = (size_t)s->nimage, total = total_of(s), number = 2 * number_size(t);
+    backend_toeplitz_plan *p = NULL;
+    status st;
+    (void)ctx;
+    if (!toeplitz_shape_ok(s, t))
+        TRY(status_fail(MOAO_INPUT, "toeplitz: a size or a place is out of range"));
+    TRY(ALLOC(p, 1, "Toeplitz matrix"));
+    p->type = t == TOEPLITZ_D ? BACKEND_D : BACKEND_S;
+    p->half = t == TOEPLITZ_HALF;
+    p->n = s->n;
+    p->nimage = s->nimage;
+    p->steps = steps_of(order(s->n));
+    p->total = total;
+    p->nthread = omp_get_max_threads();
+    p->one_load = load_bytes(p->steps.order);
+    TRY(ALLOC(p->count, g, "images"));
+    TRY(ALLOC(p->first, g, "images"));
+    TRY(ALLOC(p->start, g * ((size_t)s->n + 1), "places of images"));
+    TRY(ALLOC(p->y, total, "places of images"));
+    TRY(ALLOC(p->column, total, "places of images"));
+    TRY(ALLOC(p->diagonal, g * g, "diagonals of images"));
+    TRY(ALLOC(p->diagonals, g * total, "diagonals of images"));
+    const size_t N = (size_t)p->steps.order;
+    TRY(aligned(N * number, &p->twiddle));
+    TRY(aligned(N * N * g * g * number, &p->symbol));
+    TRY(aligned((size_t)p->nthread * p->one_load, &p->room));
+    make_twiddles(p);
+    int64_t from = 0;
+    for (int i = 0; i < s->nimage; i++) {
+        p->count[i] = s->count[i];
+        p->first[i] = s->first[i];
+        sort_places(s, i, from, p);
+        from += s->count[i];
+        if (s->first[i] + s->count[i] > p->columns)
+            p->columns = s->first[i] + s->count[i];
+    }
+done:
+    if (st != MOAO_OK) {
+        toeplitz_close(p);
+        p = NULL;
+    }
+    *out = p;
+    return st;
+}
+
+static status toeplitz_load(backend_toeplitz_plan *p, const toeplitz_pair *pairs) {
+    const int count = p->nimage * p->nimage, lanes = p->type == BACKEND_D ? 8 : 16;
+    double *to = p->diagonals;
+    if (!toeplitz_values_ok(&(toeplitz_shape){.nimage = p->nimage, .count = p->count}, pairs))
+        return status_fail(MOAO_INPUT, "toeplitz: a pair of images is out of range");
+    for (int i = 0; i < count; i++) {
+        const int64_t n = p->count[i / p->nimage];
+        const bool has = pairs[i].diagonal != NULL;
+        p->diagonal[i] = has ? to : NULL;
+        for (int64_t k = 0; has && k < n; k++)
+            *to++ = pairs[i].diagonal[k * pairs[i].stride];
+    }
+#pragma omp parallel for schedule(dynamic) num_threads(p->nthread)
+    for (int from = 0; from < count; from += lanes) {
+        void *work = (char *)p->room + (size_t)omp_get_thread_num() * p->one_load;
+        if (p->type == BACKEND_D)
+            spectra_d(p, pairs, from, work);
+        else
+            spectra_s(p, pairs, from, work);
+    }
+    return MOAO_OK;
+}
+
+static size_t workspace(const backend_toeplitz_plan *p, int64_t nvec) {
+    const size_t floats = p->half ? sizeof(float) * (size_t)(nvec * p->columns) : 0;
+    return nvec > 0 ? (size_t)p->nthread * block_bytes(p) + floats : 0;
+}
+
+static status apply(backend_toeplitz_plan *p, char side, char trans, int64_t nvec, double alpha,
+                    const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work,
+                    size_t lwork) {
+    const bool left = side == 'L';
+    const int64_t lanes = p->type == BACKEND_D ? 8 : 16;
+    if (lwork < workspace(p, nvec) || (p->half && (left || trans != 'N')))
+        return status_fail(MOAO_INPUT, "toeplitz: work is too small, or a side that is not there");
+    if (p->half && nvec > 0) {
+        float *floats = (float *)(void *)((char *)work + (size_t)p->nthread * block_bytes(p));
+        for (int64_t j = 0; j < p->columns; j++)
+            half_cpu_floats(nvec, (const backend_f16 *)x + j * ldx, floats + j * nvec);
+        x = floats;
+        ldx = nvec;
+    }
+    const product q = {.nvec = nvec,
+                       .alpha = alpha,
+                       .beta = beta,
+                       .x = x,
+                       .y = y,
+                       .xv = left ? ldx : 1,
+                       .xc = left ? 1 : ldx,
+                       .yv = left ? ldy : 1,
+                       .yc = left ? 1 : ldy,
+                       .turned = left != (trans != 'N')};
+#pragma omp parallel for schedule(dynamic) num_threads(p->nthread)
+    for (int64_t v = 0; v < nvec; v += 2 * lanes) {
+        void *mine = (char *)work + (size_t)omp_get_thread_num() * block_bytes(p);
+        if (p->type == BACKEND_D)
+            block_d(p, &q, v, mine);
+        else
+            block_s(p, &q, v, mine);
+    }
+    if (p->type == BACKEND_D)
+        add_diagonals_d(p, &q);
+    else
+        add_diagonals_s(p, &q);
+    return MOAO_OK;
+}
+
+const backend_toeplitz toeplitz_cpu = {.size = sizeof(backend_toeplitz),
+                                       .order = order,
+                                       .bytes = bytes,
+                                       .open = toeplitz_open,
+                                       .close = toeplitz_close,
+                                       .load = toeplitz_load,
+                                       .workspace = workspace,
+                                       .apply = apply};

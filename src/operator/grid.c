@@ -1,0 +1,244 @@
+/* Exposures by pairs of sensors, in single precision: like sensors by Fourier transforms (alike.h),
+ * exact but for rounding, unlike ones as dense blocks, each pair once. With G the blocks of like
+ * sensors and U those of each pair of unlike ones, once, Cmm = G + U + U' but for the tip-tilt
+ * constants K, and Y = (W (G/2 + U) - P Ctm) W' + W K W' / 2, whose last term is made in double
+ * precision of what the solve has left. Factor and solve are the dense operator's, which is the
+ * reference too. */
+#include "operator/alike.h"
+#include "operator/operator.h"
+#include "operator/tiptilt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    linop base;
+    linop *exact; /* the dense operator */
+    int64_t v;
+    int nk; /* constants: laser stars times axes */
+    alike like;
+    int npiece;
+    alike_piece *piece; /* of U */
+    float *u;
+    float *w, *wt;            /* v x m: W of the target in hand, W T */
+    float *proj;              /* v x t */
+    float *ctm;               /* t x width */
+    float *y;                 /* v x v */
+    double *axes;             /* m x nk: 1 where a measurement is of that laser star and axis */
+    double *kd;               /* v x nk */
+    double *constants, *host; /* nk x nk: K / 2, on the device and pinned */
+} grid;
+
+/* Of a target, in its own memory: W times `axes`. */
+static int64_t grid_own(const linop *base) {
+    const grid *x = (const grid *)base;
+    return engine_aligned(x->v * x->nk);
+}
+
+/* --- memory */
+
+static void bytes(const linop_case *z, linop_bytes *b) {
+    const size_t m = z->s->m, t = z->s->t, v = (size_t)z->rows, f = sizeof(float),
+                 d = sizeof(double);
+    const size_t nk = (size_t)tiptilt_constants(z->s);
+    alike a;
+    int64_t numbers = 0;
+    size_t plans = 0;
+    if (alike_init(z->s, &a) == MOAO_OK) {
+        (void)alike_pieces(z->s, &a, (int64_t)z->width, NULL, NULL, &numbers);
+        plans = alike_bytes(&a, TOEPLITZ_S, z->rows);
+    }
+    linop_dense.bytes(z, b);
+    linop_add(b, "grid: covariances of unlike sensors", (size_t)numbers * f);
+    linop_add(b, "grid: those of like sensors transformed, work", plans);
+    linop_add(b, "grid: W, W T and D+", v * (2 * m + t) * f + v * v * f + t * z->width * f);
+    linop_add(b, "grid: tip-tilt constants", (m + v + nk) * nk * d);
+    b->target += v * nk * d;
+    alike_close(NULL, &a);
+}
+
+static status floats(engine *e, int64_t count, const char *what, float **p) {
+    return engine_array(e, (size_t)count * sizeof(float), what, (void **)p);
+}
+
+static status take_memory(grid *x, const linop_setup *u) {
+    engine *e = x->base.e;
+    const int64_t m = e->m, t = e->t, v = x->v, nk = x->nk;
+    int64_t numbers;
+    status st;
+    TRY(alike_init(e->s, &x->like));
+    TRY(alike_pieces(e->s, &x->like, e->width, &x->npiece, &x->piece, &numbers));
+    TRY(floats(e, numbers, "covariances", &x->u));
+    TRY(floats(e, v * m, "W", &x->w));
+    TRY(floats(e, v * m, "W T", &x->wt));
+    TRY(floats(e, v * t, "D+", &x->proj));
+    TRY(floats(e, t * e->width, "a panel of Ctm", &x->ctm));
+    TRY(floats(e, v * v, "a residual covariance", &x->y));
+    TRY(engine_doubles(e, m * nk, "tip-tilt constants", &x->axes));
+    TRY(engine_doubles(e, v * nk, "tip-tilt constants", &x->kd));
+    TRY(engine_doubles(e, nk * nk, "tip-tilt constants", &x->constants));
+    TRY(e->be->alloc_host(e->ctx, ((size_t)(nk * nk) + 1) * sizeof(double), (void **)&x->host));
+    memset(x->host, 0, (size_t)(nk * nk) * sizeof(double));
+    TRY(alike_open(e, TOEPLITZ_S, &x->like));
+    TRY(engine_work(e, alike_workspace(e, &x->like, v)));
+    TRY(tiptilt_axes(e, x->axes));
+    st = e->be->half->cast_to_single(e->ctx, v, t, u->proj, v, x->proj, v);
+done:
+    return st;
+}
+
+static void grid_close(linop *base) {
+    grid *x = (grid *)base;
+    if (x == NULL)
+        return;
+    engine *e = base->e;
+    void *const mine[] = {x->u, x->w, x->wt, x->proj, x->ctm, x->y, x->axes, x->kd, x->constants};
+    for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
+        e->be->release(e->ctx, mine[i]);
+    e->be->release_host(e->ctx, x->host);
+    alike_close(e, &x->like);
+    linop_dense.close(x->exact);
+    free(x->piece);
+    free(x);
+}
+
+static status grid_open(engine *e, const linop_setup *u, linop **out) {
+    grid *x = NULL;
+    status st = comm_agree(e->c, ALLOC(x, 1, "grid of formats"));
+    if (st != MOAO_OK)
+        goto done;
+    x->base = (linop){.kind = &linop_grid, .e = e};
+    x->v = u->size.rows;
+    x->nk = tiptilt_constants(e->s);
+    TRY(linop_dense.open(e, u, &x->exact));
+    x->base.reference = x->exact;
+    TRY(comm_agree(e->c, take_memory(x, u)));
+done:
+    if (st != MOAO_OK) {
+        grid_close((linop *)x);
+        x = NULL;
+    }
+    *out = (linop *)x;
+    return st;
+}
+
+/* --- reconstructor */
+
+static status grid_factor(linop *base, const profile *p, int *minor) {
+    return linop_dense.factor(((grid *)base)->exact, p, minor);
+}
+
+static status grid_solve(linop *base, int n, const wrows *w, double *const *own) {
+    grid *x = (grid *)base;
+    status st;
+    TRY(linop_dense.solve(x->exact, n, w, NULL));
+    for (int k = 0; k < n; k++)
+        TRY(engine_gemm(base->e, 'N', 'N', w[k].rows, x->nk, base->e->m, 1.0, w[k].w, w[k].ld,
+                        x->axes, base->e->m, 0.0, own[k], x->v));
+done:
+    return st;
+}
+
+/* --- exposures */
+
+static status grid_load(linop *base, const profile *prof) {
+    grid *x = (grid *)base;
+    engine *e = base->e;
+    const int64_t nk = x->nk;
+    status st;
+    (void)prof;
+    report_phase("exposure: T of Cmm");
+    TRY(engine_sync(e)); /* before what earlier work reads on the host changes */
+    tiptilt_halves(e, x->host);
+    TRY(engine_copy(e, x->constants, x->host, nk * nk));
+    TRY(alike_load(e, &x->like));
+    for (int i = 0; i < x->npiece; i++) {
+        const alike_piece *p = &x->piece[i];
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_S, 'A', 0, p->j, p->n, p->row, p->rows, x->u + p->at,
+                             p->ld));
+    }
+done:
+    return st;
+}
+
+static status grid_begin(linop *base, const wrows *w, double *own) {
+    grid *x = (grid *)base;
+    engine *e = base->e;
+    status st;
+    (void)own;
+    report_phase("exposure: W T of like sensors");
+    TRY(e->be->half->cast_to_single(e->ctx, x->v, e->m, w->w, w->ld, x->w, x->v));
+    st = alike_apply(e, &x->like, x->v, 0.5, x->w, x->v, 0, x->wt, x->v);
+done:
+    return st;
+}
+
+static status gemm(engine *e, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+                   const float *b, int64_t ldb, float beta, float *c) {
+    return e->be->gemm(e->ctx, BACKEND_S, 'N', tb, m, n, k, &alpha, a, m, b, ldb, &beta, c, m,
+                       e->work, e->lwork);
+}
+
+/* What unlike sensors add to columns of W T, piece by piece. */
+static status grid_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z,
+                           int64_t ldz) {
+    grid *x = (grid *)base;
+    status st = MOAO_OK;
+    (void)w, (void)z, (void)ldz;
+    for (int i = 0; i < x->npiece; i++) {
+        const alike_piece *p = &x->piece[i];
+        if (p->j >= j && p->j < j + n)
+            TRY(gemm(base->e, 'T', x->v, p->n, p->rows, 1, x->w + p->row * x->v, x->u + p->at,
+                     p->ld, 1, x->wt + p->j * x->v));
+    }
+done:
+    return st;
+}
+
+static status grid_project(linop *base, backend_cov_target *target, int64_t j, int64_t n) {
+    grid *x = (grid *)base;
+    engine *e = base->e;
+    const int64_t t = e->t;
+    status st = e->mat->fill_ctm(target, BACKEND_S, 0, t, j, n, x->ctm, t);
+    return st != MOAO_OK ? st
+                         : gemm(e, 'N', x->v, n, t, -1, x->proj, x->ctm, t, 1, x->wt + j * x->v);
+}
+
+static status grid_outer(linop *base, const wrows *w, int64_t j, int64_t n) {
+    grid *x = (grid *)base;
+    (void)w;
+    return gemm(base->e, 'T', x->v, x->v, n, 1, x->wt + j * x->v, x->w + j * x->v, x->v, j > 0,
+                x->y);
+}
+
+/* The sum, and the constants in double precision. */
+static status grid_end(linop *base, const wrows *w, double *own, double *y) {
+    grid *x = (grid *)base;
+    engine *e = base->e;
+    const int64_t v = x->v, nk = x->nk;
+    status st;
+    (void)w;
+    TRY(e->be->half->cast_to_double(e->ctx, v, v, 1, x->y, v, 0, y, v));
+    TRY(engine_gemm(e, 'N', 'N', v, nk, nk, 1.0, own, v, x->constants, nk > 0 ? nk : 1, 0.0, x->kd,
+                    v));
+    st = engine_gemm(e, 'N', 'T', v, v, nk, 1.0, x->kd, v, own, v, 1.0, y, v);
+done:
+    return st;
+}
+
+const linop_kind linop_grid = {
+    .size = sizeof(linop_kind),
+    .name = "grid",
+    .bytes = bytes,
+    .open = grid_open,
+    .close = grid_close,
+    .own = grid_own,
+    .factor = grid_factor,
+    .solve = grid_solve,
+    .load = grid_load,
+    .begin = grid_begin,
+    .columns = grid_columns,
+    .project = grid_project,
+    .outer = grid_outer,
+    .end = grid_end,
+};

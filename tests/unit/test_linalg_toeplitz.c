@@ -1,0 +1,331 @@
+/* Block-Toeplitz products against dense ones: sizes, masks, lattices of two steps, tables of either
+ * direction, diagonals, sides, transposition, types, alpha and beta, NaN where nothing is read,
+ * work that is poisoned, other values, the same bits twice. */
+#include "backend/backend_toeplitz.h"
+#include "support/matrix.h"
+
+#define MOST 8 /* images */
+
+typedef struct { /* a block-Toeplitz matrix and its entries */
+    toeplitz_shape shape;
+    int64_t count[MOST], first[MOST], m;
+    int *place[MOST], step[MOST];
+    toeplitz_pair pair[MOST * MOST]; /* values on the device */
+    double *host[MOST * MOST], *diagonal[MOST * MOST];
+    double *dense; /* m x m */
+} matrix;
+
+static void *send(const void *host, size_t bytes) {
+    void *dev;
+    const int64_t n = (int64_t)bytes;
+    must(be->alloc(ctx, bytes + 1, &dev));
+    must(be->copy(ctx, dev, n, host, n, n, 1));
+    must(be->sync(ctx));
+    return dev;
+}
+
+/* A pupil: an annulus of side x side, all of it where `full`; images of odd number have the step.
+ * Rows of the images lie in the matrix with gaps of 2 between them. */
+static void make_places(matrix *a, int n, int nimage, int step, bool full) {
+    a->shape = (toeplitz_shape){.n = n, .nimage = nimage};
+    for (int i = 0; i < nimage; i++) {
+        const int s = i % 2 == 1 ? step : 1, side = (n - 1) / s + 1;
+        a->step[i] = s;
+        a->place[i] = malloc(sizeof(int) * (size_t)(side * side + 1));
+        assert_non_null(a->place[i]);
+        a->first[i] = a->m;
+        for (int k = 0; k < side * side; k++) {
+            const double x = 2.0 * (k % side) / side - 1, y = 2.0 * (int)(k / side) / side - 1;
+            const double r = x * x + y * y;
+            if (full || (r < 1.1 && r > 0.05))
+                a->place[i][a->count[i]++] = k / side * s * n + k % side * s;
+        }
+        a->m += a->count[i] + 2;
+    }
+    a->shape.count = a->count;
+    a->shape.first = a->first;
+    a->shape.place = (const int *const *)a->place;
+}
+
+/* Random tables; that of images r, c at the step that both share. */
+static void make_values(matrix *a) {
+    const int n = a->shape.n, g = a->shape.nimage;
+    memset(a->dense, 0, sizeof *a->dense * (size_t)(a->m * a->m));
+    for (int i = 0; i < g * g; i++) {
+        const int r = i / g, c = i % g, step = a->step[r] < a->step[c] ? a->step[r] : a->step[c];
+        const int origin = (n - 1) / step, width = 2 * origin + 1;
+        toeplitz_pair *p = &a->pair[i];
+        *p =
+            (toeplitz_pair){.step = step, .width = width, .origin = origin, .reversed = i % 3 == 1};
+        if (g > 2 && i == 1) /* nothing */
+            continue;
+        a->host[i] = malloc(sizeof(double) * (size_t)(width * width));
+        assert_non_null(a->host[i]);
+        for (int k = 0; k < width * width; k++)
+            a->host[i][k] = lin_random();
+        p->value = send(a->host[i], sizeof(double) * (size_t)(width * width));
+        for (int64_t k = 0; k < a->count[r]; k++)
+            for (int64_t l = 0; l < a->count[c]; l++) {
+                int x = a->place[r][k] % n - a->place[c][l] % n;
+                int y = a->place[r][k] / n - a->place[c][l] / n;
+                x = (p->reversed ? -x : x) / step + origin;
+                y = (p->reversed ? -y : y) / step + origin;
+                a->dense[a->first[r] + k + (a->first[c] + l) * a->m] = a->host[i][y * width + x];
+            }
+        if (i % 2 == 1 || a->count[r] != a->count[c] || a->count[r] == 0)
+            continue;
+        a->diagonal[i] = malloc(sizeof(double) * (size_t)(3 * a->count[r]));
+        assert_non_null(a->diagonal[i]);
+        for (int64_t k = 0; k < 3 * a->count[r]; k++)
+            a->diagonal[i][k] = k % 3 == 0 ? 3 * lin_random() : NAN;
+        p->diagonal = send(a->diagonal[i], sizeof(double) * (size_t)(3 * a->count[r]));
+        p->stride = 3;
+        for (int64_t k = 0; k < a->count[r]; k++)
+            a->dense[a->first[r] + k + (a->first[c] + k) * a->m] += a->diagonal[i][3 * k];
+    }
+}
+
+static void drop_values(matrix *a) {
+    for (int i = 0; i < MOST * MOST; i++) {
+        be->release(ctx, (void *)a->pair[i].value);
+        be->release(ctx, (void *)a->pair[i].diagonal);
+        free(a->host[i]), free(a->diagonal[i]);
+        a->host[i] = a->diagonal[i] = NULL;
+    }
+}
+
+static void make(matrix *a, int n, int nimage, int step, bool full) {
+    *a = (matrix){0};
+    make_places(a, n, nimage, step, full);
+    a->dense = calloc((size_t)(a->m * a->m + 1), sizeof *a->dense);
+    assert_non_null(a->dense);
+    make_values(a);
+}
+
+static void drop(matrix *a) {
+    drop_values(a);
+    for (int i = 0; i < MOST; i++)
+        free(a->place[i]);
+    free(a->dense);
+}
+
+static bool in_image(const matrix *a, int64_t k) {
+    for (int i = 0; i < a->shape.nimage; i++)
+        if (k >= a->first[i] && k < a->first[i] + a->count[i])
+            return true;
+    return false;
+}
+
+/* Largest error of a product relative to |A| |x|. */
+static double product_error(const matrix *a, backend_toeplitz_plan *p, backend_type t, char side,
+                            char trans, int64_t nvec, double alpha, double beta) {
+    const bool left = side == 'L';
+    mat x = mat_new(t, left ? a->m : nvec, left ? nvec : a->m, 3);
+    mat y = mat_new(t, left ? a->m : nvec, left ? nvec : a->m, 1);
+    double worst = 0;
+    void *work;
+    const size_t lwork = be->toeplitz->workspace(p, nvec);
+    char *poison = malloc(lwork + 1);
+    assert_non_null(poison);
+    memset(poison, 0xff, lwork + 1);
+    work = send(poison, lwork);
+    free(poison);
+    mat_fill(&x, 'A');
+    if (beta != 0)
+        mat_fill(&y, 'A');
+    mat_up(&x), mat_up(&y);
+    must(be->toeplitz->apply(p, side, trans, nvec, alpha, x.dev, x.ld, beta, y.dev, y.ld, work,
+                             lwork));
+    mat_down(&y);
+    mat before = y;
+    before.host = y.before;
+    for (int64_t j = 0; j < a->m; j++)
+        for (int64_t v = 0; v < nvec; v++) {
+            double sum = 0, size = 1;
+            if (!in_image(a, j))
+                continue;
+            for (int64_t i = 0; i < a->m; i++) {
+                const double e =
+                    left == (trans == 'N') ? a->dense[j + i * a->m] : a->dense[i + j * a->m];
+                if (e != 0)
+                    sum += e * creal(left ? mat_get(&x, i, v) : mat_get(&x, v, i));
+                size += e * e;
+            }
+            const double was =
+                beta != 0 ? beta * creal(left ? mat_get(&before, j, v) : mat_get(&before, v, j))
+                          : 0;
+            const double is = creal(left ? mat_get(&y, j, v) : mat_get(&y, v, j));
+            const double gap = fabs(is - alpha * sum - was) / sqrt(size);
+            worst = gap <= worst ? worst : gap;
+        }
+    be->release(ctx, work);
+    mat_free(&x), mat_free(&y);
+    return worst;
+}
+
+static void test_products(void **state) {
+    (void)state;
+    static const struct {
+        int n, nimage, step;
+        bool full;
+        int64_t nvec;
+    } cases[] = {{1, 1, 1, true, 1},   {1, 2, 1, true, 7},   {2, 2, 1, true, 64},
+                 {5, 1, 1, true, 7},   {7, 4, 1, false, 33}, {9, 3, 2, false, 16},
+                 {13, 4, 2, false, 5}, {12, 2, 1, false, 0}, {8, 0, 1, false, 3},
+                 {16, 2, 1, false, 34}};
+    if (be->toeplitz == NULL)
+        skip();
+    for (int t = BACKEND_D; t <= BACKEND_S; t++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            matrix a;
+            backend_toeplitz_plan *p;
+            make(&a, cases[i].n, cases[i].nimage, cases[i].step, cases[i].full);
+            must(be->toeplitz->open(ctx, &a.shape, (toeplitz_type)t, &p));
+            for (int again = 0; again < 2; again++) {
+                must(be->toeplitz->load(p, a.pair));
+                for (int k = 0; k < 4; k++) {
+                    const double e =
+                        product_error(&a, p, (backend_type)t, "LR"[k / 2], "NT"[k % 2],
+                                      cases[i].nvec, again ? -0.7 : 1, again ? 0.3 : 0);
+                    if (!(e <= (t == BACKEND_D ? 1e-13 : 2e-6)))
+                        fail_msg("%d x %d places, %d images, %c %c: wrong by %g", cases[i].n,
+                                 cases[i].n, cases[i].nimage, "LR"[k / 2], "NT"[k % 2], e);
+                }
+                drop_values(&a);
+                make_values(&a);
+            }
+            be->toeplitz->close(p);
+            drop(&a);
+        }
+}
+
+/* X in halves, whose largest number is near 2^15: relative error of Y as a whole. */
+static double half_error(const matrix *a, backend_toeplitz_plan *p, int64_t nvec) {
+    mat x = mat_new(BACKEND_S, nvec, a->m, 0), y = mat_new(BACKEND_S, nvec, a->m, 1);
+    const size_t lwork = be->toeplitz->workspace(p, nvec);
+    double sum = 0, size = 0;
+    backend_f16 *h;
+    void *work;
+    mat_fill(&x, 'A'), mat_fill(&y, 'A');
+    mat_up(&x), mat_up(&y);
+    must(be->alloc(ctx, sizeof *h * (size_t)(nvec * a->m), (void **)&h));
+    must(be->alloc(ctx, lwork, &work));
+    must(be->half->cast_to_half(ctx, BACKEND_S, nvec, a->m, 15, x.dev, x.ld, h, nvec));
+    must(be->toeplitz->apply(p, 'R', 'N', nvec, 0x1p-15, h, nvec, -0.5, y.dev, y.ld, work, lwork));
+    mat_down(&y);
+    mat before = y;
+    before.host = y.before;
+    for (int64_t j = 0; j < a->m; j++)
+        for (int64_t v = 0; v < nvec && in_image(a, j); v++) {
+            double want = -0.5 * creal(mat_get(&before, v, j));
+            for (int64_t i = 0; i < a->m; i++)
+                if (a->dense[i + j * a->m] != 0)
+                    want += a->dense[i + j * a->m] * creal(mat_get(&x, v, i));
+            const double gap = creal(mat_get(&y, v, j)) - want;
+            sum += gap * gap;
+            size += want * want;
+        }
+    be->release(ctx, h), be->release(ctx, work);
+    mat_free(&x), mat_free(&y);
+    return sqrt(sum / size);
+}
+
+static void test_halves(void **state) {
+    (void)state;
+    static const int cases[][5] = {/* n, images, step, whole, vectors */
+                                   {1, 2, 1, 1, 3},
+                                   {6, 1, 1, 0, 64},
+                                   {13, 6, 2, 0, 70},
+                                   {20, 2, 1, 1, 9}};
+    if (be->toeplitz == NULL)
+        skip();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        matrix a;
+        backend_toeplitz_plan *p;
+        make(&a, cases[i][0], cases[i][1], cases[i][2], cases[i][3]);
+        must(be->toeplitz->open(ctx, &a.shape, TOEPLITZ_HALF, &p));
+        must(be->toeplitz->load(p, a.pair));
+        const double e = half_error(&a, p, cases[i][4]);
+        print_message("%d x %d places, %d images: relative error %.1e\n", cases[i][0], cases[i][0],
+                      cases[i][1], e);
+        assert_true(e <= 1e-3);
+        be->toeplitz->close(p);
+        drop(&a);
+    }
+}
+
+/* Values loaded after others, and products of the same rows, give the same bits as at first. */
+static void test_bits(void **state) {
+    (void)state;
+    matrix a, b;
+    backend_toeplitz_plan *p, *q;
+    char *bits[3];
+    if (be->toeplitz == NULL)
+        skip();
+    make(&a, 11, 4, 1, false);
+    make(&b, 11, 4, 1, false);
+    for (int t = BACKEND_D; t <= BACKEND_S; t++) {
+        const int64_t nvec = 37;
+        const size_t bytes = backend_size((backend_type)t) * (size_t)(nvec * a.m);
+        mat x = mat_new((backend_type)t, nvec, a.m, 0);
+        mat_fill(&x, 'A');
+        mat_up(&x);
+        must(be->toeplitz->open(ctx, &a.shape, (toeplitz_type)t, &p));
+        must(be->toeplitz->open(ctx, &a.shape, (toeplitz_type)t, &q));
+        must(be->toeplitz->load(p, b.pair));
+        must(be->toeplitz->load(p, a.pair));
+        must(be->toeplitz->load(q, a.pair));
+        const size_t lwork = be->toeplitz->workspace(p, nvec);
+        void *work, *y;
+        must(be->alloc(ctx, lwork, &work));
+        must(be->alloc(ctx, bytes, &y));
+        for (int k = 0; k < 3; k++) {
+            bits[k] = calloc(bytes, 1);
+            assert_non_null(bits[k]);
+            must(be->copy(ctx, y, (int64_t)bytes, bits[k], (int64_t)bytes, (int64_t)bytes, 1));
+            must(be->toeplitz->apply(k == 0 ? q : p, 'R', 'N', nvec, 1, x.dev, x.ld, 0, y, nvec,
+                                     work, lwork));
+            must(be->copy(ctx, bits[k], (int64_t)bytes, y, (int64_t)bytes, (int64_t)bytes, 1));
+            must(be->sync(ctx));
+        }
+        assert_memory_equal(bits[0], bits[1], bytes);
+        assert_memory_equal(bits[1], bits[2], bytes);
+        for (int k = 0; k < 3; k++)
+            free(bits[k]);
+        be->release(ctx, work), be->release(ctx, y);
+        be->toeplitz->close(p), be->toeplitz->close(q);
+        mat_free(&x);
+    }
+    drop(&a), drop(&b);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    matrix a;
+    backend_toeplitz_plan *p;
+    double one = 1;
+    if (be->toeplitz == NULL)
+        skip();
+    make(&a, 6, 2, 1, false);
+    must(be->toeplitz->open(ctx, &a.shape, TOEPLITZ_D, &p));
+    assert_int_equal(be->toeplitz->apply(p, 'R', 'N', 5, 1, &one, 5, 0, &one, 5, NULL, 0),
+                     MOAO_INPUT);
+    a.pair[0].step = 0;
+    assert_int_equal(be->toeplitz->load(p, a.pair), MOAO_INPUT);
+    be->toeplitz->close(p);
+    a.place[0][0] = 36;
+    assert_int_equal(be->toeplitz->open(ctx, &a.shape, TOEPLITZ_D, &p), MOAO_INPUT);
+    assert_null(p);
+    a.place[0][0] = 0;
+    assert_int_equal(be->toeplitz->open(ctx, &a.shape, (toeplitz_type)BACKEND_Z, &p), MOAO_INPUT);
+    assert_non_null(strstr(status_message(), "toeplitz"));
+    status_clear();
+    drop(&a);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_halves), cmocka_unit_test(test_bits),
+                                       cmocka_unit_test(test_refusals)};
+    return RUN_ON_BACKENDS(tests);
+}
