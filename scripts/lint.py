@@ -14,7 +14,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BELOW = ["base", "system", "backend", "linalg", "tlr", "formats"]
-STAGES = ["matcov", "operator", "tor", "psf", "obsseq", "asterism"]  # each may include those before it
+STAGES = ["matcov", "operator", "tor", "psf", "budget", "obsseq", "asterism"]  # each may include those before it
 ALLOWED = {"base": [], "system": ["base"], "backend": ["base"], "linalg": ["base", "backend"], "tlr": ["base", "backend"],
            "formats": ["base", "backend"],
            "params": ["base", "system"], "store": ["base", "params"], "maps": BELOW + ["params", "store"] + STAGES[:-1]}

@@ -20,6 +20,7 @@ static const char usage[] =
     "  check          validate a parameter file; what a run of it will take, and where\n"
     "  sweep          runs over ranges of parameters, with one table of results\n"
     "  asterism       guide stars of a catalogue, ranked by the image quality they give\n"
+    "  budget         where the wavefront error of a run comes from, term by term\n"
     "  params         every parameter: type, unit, default, range\n"
     "  import-legacy  parameter file from a legacy system file and profiles\n"
     "\n"
@@ -33,6 +34,7 @@ static const struct {
                {"check", cmd_check, cmd_check_usage},
                {"sweep", cmd_sweep, cmd_sweep_usage},
                {"asterism", cmd_asterism, cmd_asterism_usage},
+               {"budget", cmd_budget, cmd_budget_usage},
                {"params", cmd_params, cmd_params_usage},
                {"import-legacy", cmd_import_legacy, cmd_import_usage}};
 

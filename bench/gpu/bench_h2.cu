@@ -8,6 +8,7 @@
 
 static double budget = 1e9;
 static backend_type type = BACKEND_D;
+static bool mean_split = true;
 
 static double now() {
     timespec t;
@@ -37,7 +38,7 @@ struct problem {
         }
         OK(format_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.1, 2, n, x.data(), &s));
         format_options o = {};
-        o.kind = FORMAT_H2, o.type = type, o.leaf = leaf, o.order = order, o.eta = eta;
+        o.kind = FORMAT_H2, o.type = type, o.leaf = leaf, o.order = order, o.eta = eta, o.mean_split = mean_split;
         const double begin = now();
         OK(format_open(be, ctx, &s, &o, &f));
         seconds = now() - begin;
@@ -167,6 +168,7 @@ int main(int argc, char **argv) {
                 for (int k = 0; k < 3 && now() - begin < budget; k++)
                     compress(n, 11, 0.7, 128, fine, k ? 'W' : 'N', k == 2 ? 64 : 0, true);
         } else if (w == "times") {
+            mean_split = false;
             times(1 << 17, fine);
             if (now() - begin < budget)
                 times(1 << 20, fine);

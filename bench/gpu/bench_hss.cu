@@ -1,6 +1,6 @@
 /* HSS matrices of the HSS paper's kernel, 1 / (x - y) on -1 to 1: construction, and products with dense
  * matrices beside a port of the paper's scheme, cuBLAS's grouped products and the dense product, all on
- * one tree. usage: bench_hss [--csv FILE] [--leaf N] [--seconds S] [table | short | wide | launches | solve | build]... */
+ * one tree. usage: bench_hss [--csv FILE] [--leaf N] [--seconds S] [table | short | small | wide | launches | solve | build]... */
 #include "hss_rivals.cuh"
 #include <math.h>
 
@@ -229,6 +229,8 @@ int main(int argc, char **argv) {
                   {1, 2, 4, 16, 64, 256, 1024, 4096}, true);
         else if (w == "short")
             table({35000, 10000, 5000, 2500, 1000, 500}, {1, 4, 16, 64, 256, 1024, 4096}, true);
+        else if (w == "small")
+            table({10000, 5000, 2500, 1000, 500}, {1, 16, 64, 256, 1024, 4096}, true);
         else if (w == "wide")
             table({35000}, {64, 4096}, false);
         else if (w == "launches")

@@ -167,13 +167,13 @@ struct grouped_plan {
             std::vector<const double *> a, b;
             std::vector<double *> c;
             std::stable_sort(l.of.begin(), l.of.end(), [](const product &p, const product &q) {
-                return p.m != q.m ? p.m < q.m : p.k < q.k;
+                return p.m != q.m ? p.m < q.m : p.k != q.k ? p.k < q.k : p.lda < q.lda;
             });
             for (size_t i = 0; i < l.of.size(); i++) {
                 const product &p = l.of[i];
                 if (p.m == 0 || p.k == 0)
                     continue;
-                if (s.groups == 0 || s.m.back() != p.m || s.k.back() != p.k) {
+                if (s.groups == 0 || s.m.back() != p.m || s.k.back() != p.k || s.lda.back() != p.lda) {
                     s.groups++;
                     s.ta.push_back(p.trans ? CUBLAS_OP_T : CUBLAS_OP_N), s.tb.push_back(CUBLAS_OP_N);
                     s.m.push_back(p.m), s.n.push_back(cols), s.k.push_back(p.k);

@@ -28,6 +28,8 @@ def options():
                    help="colours: one scale for a row of maps (default), or one for each map")
     p.add_argument("--limits", action="append", default=[], metavar="NAME=LOW:HIGH",
                    help="fixed colour scale of a quantity, e.g. strehl=0:1; repeatable")
+    p.add_argument("--budget", action="store_true",
+                   help="draw the error budget instead, as stacked bars of the targets and exposures (default: DIR/budget.png)")
     p.add_argument("--position-angle", type=float, metavar="DEG",
                    help="position angle of the y axis, east of north: draws N and E (default: keyword POSANGLE, if any)")
     return p
@@ -61,6 +63,8 @@ def waves_of(run, text):
 
 def draw(a):
     run = Run(a.folder)
+    if a.budget:
+        return draw_budget(run, a)
     from . import plots
     names = list(dict.fromkeys(n for w in (a.quantity or "strehl,ee").split(",") for n in quantity(run, w, a.box)))
     fixed = {}
@@ -73,6 +77,16 @@ def draw(a):
                             a.position_angle)
     output = a.output or os.path.join(a.folder, "maps.png")
     save(figure, output)
+    print(output)
+
+
+def draw_budget(run, a):
+    from . import plots_budget
+    targets = None
+    if a.target:
+        targets = [run.target_index(*t) if isinstance(t, tuple) else run.target_index(t) for t in map(target_argument, a.target)]
+    output = a.output or os.path.join(a.folder, "budget.png")
+    save(plots_budget.budget(run, targets), output)
     print(output)
 
 

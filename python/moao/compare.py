@@ -32,7 +32,7 @@ def compare(a, b, exposures=False):
     ta, tb = shared_targets(a, b)
     found = []
     for name in [n for n in a.quantities if n in b.quantities]:
-        for i, j in shared_waves(a, b):
+        for i, j in shared_waves(a, b)[:1 if a.achromatic(name) else None]:
             both = [(0, a.column_long(name)[i, ta], b.column_long(name)[j, tb])]
             if exposures:
                 both += [(e + 1, a.column(name)[i, e, ta], b.column(name)[j, e, tb]) for e in range(min(a.ne, b.ne))]

@@ -42,7 +42,7 @@ def label_of(run, name):
     if name.startswith("EE_"):
         return "EE in %.4g mas" % run.box_of(name)
     unit = {"rad2": "rad²"}.get(run.unit(name), run.unit(name))
-    word = {"STREHL": "Strehl ratio", "FWHM": "FWHM", "VARIANCE": "residual variance"}.get(name, name.lower())
+    word = {"STREHL": "Strehl ratio", "FWHM": "FWHM", "VARIANCE": "residual variance"}.get(name) or run.term_words(name)
     return word + (" [%s]" % unit if unit else "")
 
 

@@ -16,6 +16,9 @@ from .psf import Psf, total_flux
 NEAR_WAVELENGTH = 0.1  # a wavelength that is asked for is found within this share of itself
 NEAR_BOX = 0.01        # and so is a box
 LONG = "_LONG"
+STARS = "WFE_STAR"     # noise of each star, a part of WFE_NOISE
+TERMS = {"WFE_TOTAL": "total error", "WFE_TOMO": "tomography", "WFE_NOISE": "noise", "WFE_ALIAS": "aliasing", "WFE_FIT": "fitting",
+         "WFE_LAG": "servo lag", "WFE_JITTER": "jitter", "WFE_STATIC": "static error"}
 
 
 class MoaoError(Exception):
@@ -143,7 +146,16 @@ class Run:
     def quantities(self):
         """Names of what each target has: STREHL, EE_75mas..., FWHM, VARIANCE..."""
         names = self.targets.colnames
-        return [n for n in names if n + LONG in names]
+        return [n for n in names if n + LONG in names and n != STARS]
+
+    def achromatic(self, name):
+        """Whether a quantity is the same at all wavelengths: the terms of the error budget."""
+        return name.startswith("WFE_")
+
+    @staticmethod
+    def term_words(name):
+        """What a term of the error budget is called."""
+        return TERMS.get(name, name.lower())
 
     @property
     def boxes(self):
@@ -161,11 +173,13 @@ class Run:
 
     def column(self, name):
         """A quantity as [wavelength, exposure, target]."""
-        return np.asarray(self._cells(name), float).reshape(self.nt, self.nl, self.ne).transpose(1, 2, 0)
+        cells = np.asarray(self._cells(name), float).reshape(self.nt, -1, self.ne)
+        return np.broadcast_to(cells, (self.nt, self.nl, self.ne)).transpose(1, 2, 0)
 
     def column_long(self, name):
         """A quantity of the long exposure as [wavelength, target]."""
-        return np.asarray(self._cells(name + LONG), float).reshape(self.nt, self.nl).T
+        cells = np.asarray(self._cells(name + LONG), float).reshape(self.nt, -1)
+        return np.broadcast_to(cells, (self.nt, self.nl)).T
 
     def _cells(self, name):
         if name not in self.targets.colnames:
@@ -220,21 +234,34 @@ class Run:
         return self.value(self.ee_name(box), wavelength, exposure)
 
     def budget_terms(self):
-        """Names of the quantities that are errors of the phase: those in rad2, nm or nm2."""
-        return [n for n in self.quantities if self.unit(n).replace("^", "").replace("**", "") in ("rad2", "nm", "nm2")]
+        """Names of the quantities that are errors of the phase: those in rad2, nm or nm2; VARIANCE only where the run
+        has no error budget, whose total it is."""
+        found = [n for n in self.quantities if self.unit(n).replace("^", "").replace("**", "") in ("rad2", "nm", "nm2")]
+        return [n for n in found if n != "VARIANCE" or "WFE_TOTAL" not in found]
+
+    def star_noise(self, exposure=None, target=None):
+        """Noise that each star brings [nm rms]: [star, target], or with `target` (as of target_index) [star]; of the
+        long exposure or of one, from 1. The order is that of guide_stars."""
+        name = STARS + (LONG if exposure is None else "")
+        if name not in self.targets.colnames:
+            raise MoaoError("no error budget: this run needs output.budget: terms and psf.residual: phase")
+        cells = np.asarray(self.targets[name], float).reshape(self.nt, len(self.guide_stars), -1)
+        cells = cells[:, :, 0 if exposure is None else self._exposure(exposure)].T
+        return cells if target is None else cells[:, self.target_index(target)]
 
     def budget(self, wavelength=None, exposure=None, target=None):
         """The error terms that the run keeps, as a table: one row for each and each wavelength (None: all), mean,
         smallest and largest over the targets [rad2] and the root of the mean as optical path [nm]; with `target` (as of
-        target_index) of that one."""
+        target_index) of that one. A term whose variance is negative has a root with that sign."""
         rows, only = [], slice(None) if target is None else [self.target_index(target)]
         for name in self.budget_terms():
             for il in range(self.nl) if wavelength is None else [self.wavelength_index(wavelength)]:
                 nm = self.lambdas[il] * 1e3 / (2 * np.pi)  # of path for one radian
                 v = np.ravel(self.value(name, self.lambdas[il], exposure))[only]
                 unit = self.unit(name)
-                v = v if unit.startswith("rad") else v / nm ** 2 if unit != "nm" else (v / nm) ** 2
-                rows.append((name, self.lambdas[il], v.mean(), v.min(), v.max(), nm * np.sqrt(v.mean())))
+                v = v if unit.startswith("rad") else v / nm ** 2 if unit != "nm" else v * abs(v) / nm ** 2
+                rows.append((name, self.lambdas[il], v.mean(), v.min(), v.max(),
+                             nm * np.copysign(np.sqrt(abs(v.mean())), v.mean())))
         t = Table(rows=rows or None, names=("TERM", "LAMBDA", "MEAN", "MIN", "MAX", "RMS"),
                   dtype=("U32",) + (float,) * 5)
         for column, unit in zip(t.colnames[1:], ("um", "rad2", "rad2", "rad2", "nm")):

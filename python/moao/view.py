@@ -28,7 +28,7 @@ def listed(v, digits=6):
 def label_of(run, name):
     if name.startswith("EE_"):
         return "EE in %.4g mas" % run.box_of(name)
-    return LABELS.get(name, name.lower())
+    return LABELS.get(name) or run.term_words(name)
 
 
 def quantities(run):

@@ -53,8 +53,8 @@ typedef status formats_sums_op(backend_ctx *ctx, backend_type t, char side, cons
 
 /* Interpolative decomposition of the columns of each matrix: A ~ A(:, J) U^T, by QR with column
  * pivoting (Householder; the first of equal norms), cut before the first column whose remainder has
- * a norm of at most tol, or at `most`; a rank that is no multiple of `round` goes on to the next one
- * unless remainders are below 1e-3 tol. A, m x n, is overwritten. order: n.n indices for each
+ * a norm of at most tol, or at `most`; a rank that is no multiple of `round` goes on to the next
+ * one unless remainders are below 1e-3 tol. A, m x n, is overwritten. order: n.n indices for each
  * matrix, its n columns, J first; u: n x rank, its rows J are the identity. rank, info as in
  * backend_lowrank.h (-3: cut by `most`). m and n at most BATCH_ORTH_MAX; no workspace. */
 typedef status formats_id_op(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m,

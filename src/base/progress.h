@@ -44,9 +44,17 @@ typedef struct {
     double mean;             /* rank */
     long p90, largest, tiles, dense, empty, histogram[16];
     double bytes, bytes_dense;
+    long shifts;  /* diagonal blocks to which noise was added for a positive pivot, */
+    double shift; /* at most [arcsec^2] */
 } report_compression;
 
 /* --- report: time, flops and idle share of each stage --- */
+typedef struct { /* a term of the error budget, rms over the pupil with the sign of its variance:
+                    of the mean of the targets' variances, smallest, largest [nm] */
+    char name[48];
+    double mean, least, most;
+} report_term;
+
 typedef struct {
     double wall[STAGE_COUNT];  /* time in the stage on this rank, waiting included [s] */
     double wait[STAGE_COUNT];  /* part of it spent waiting for other ranks [s] */
@@ -61,6 +69,7 @@ typedef struct {
     int mixed_over;  /* samples that were over the tolerance */
     int mixed_level; /* most exact W that a sample has asked for */
     double mixed_difference;
+    double sample_seconds;                 /* of the samples in double precision */
     const report_compression *compression; /* [ncompression], of the reconstructors */
     int ncompression;
     double mixed_unseen; /* share of the exposures that are not sampled which is over the tolerance
@@ -68,6 +77,8 @@ typedef struct {
     const char *verify;  /* compute.verify: residuals checked, largest relative difference, time */
     long verified;
     double verify_largest, verify_seconds;
+    report_term *budget; /* [nbudget] of the long exposure, on rank 0 */
+    int nbudget;
     const char *backend, *device; /* name and description; NULL: the CPU, by panels */
 } report;
 

@@ -147,9 +147,23 @@ static void write_precision(json *j, const report *r) {
         json_number(j, "largest_difference", r->mixed_difference);
         json_integer(j, "exposures_sampled", r->exposures_sampled);
         json_integer(j, "samples_over_tolerance", r->mixed_over);
+        json_number(j, "samples_time_s", r->sample_seconds);
         json_integer(j, "accuracy_level", r->mixed_level);
         if (!isnan(r->mixed_unseen))
             json_number(j, "others_over_tolerance_at_most", r->mixed_unseen);
+    }
+    json_end(j);
+}
+
+static void write_budget(json *j, const report *r) {
+    json_array(j, "error_budget_nm");
+    for (int i = 0; i < r->nbudget; i++) {
+        json_object(j, NULL);
+        json_string(j, "term", r->budget[i].name);
+        json_number(j, "rms", r->budget[i].mean);
+        json_number(j, "least", r->budget[i].least);
+        json_number(j, "most", r->budget[i].most);
+        json_end(j);
     }
     json_end(j);
 }
@@ -179,6 +193,8 @@ static void write_compression(json *j, const report *r) {
         for (int i = 0; i < 16; i++)
             json_integer(j, NULL, c->histogram[i]);
         json_end(j);
+        json_integer(j, "shifts", c->shifts);
+        json_number(j, "largest_shift_arcsec2", c->shift);
         json_number(j, "bytes", c->bytes);
         json_number(j, "dense_bytes", c->bytes_dense);
         json_end(j);
@@ -209,6 +225,8 @@ static status write_file(const comm *c, const report *r, const summary *s, const
     write_precision(&j, r);
     write_compression(&j, r);
     write_verify(&j, r);
+    if (r->nbudget > 0)
+        write_budget(&j, r);
     json_object(&j, "memory");
     json_number(&j, "peak_rank_bytes", s->peak_max);
     json_number(&j, "peak_sum_bytes", s->peak_sum);

@@ -118,6 +118,11 @@ void format_describe(const format *f, format_info *info) {
     *info = f->info;
 }
 
+void format_parts(const format *f, format_part *part, void *arg) {
+    if (f->is->parts)
+        f->is->parts(f, part, arg);
+}
+
 status format_upload(const format *f, const void *host, size_t bytes, void **device) {
     status st = f->be->alloc(f->ctx, bytes, device);
     if (st == MOAO_OK)
@@ -224,6 +229,7 @@ status format_check(format *f, const format_source *s, int samples, uint64_t see
                            "format_check: no samples, or the source gathers no entries");
     if (f->info.rows == 0 || f->info.cols == 0)
         return MOAO_OK;
+    f->checked = true;
     TRY(sampled_open(&c));
     c.row = row;
     for (int64_t done = 0; done < samples; done += c.few) {
@@ -238,12 +244,13 @@ status format_check(format *f, const format_source *s, int samples, uint64_t see
             for (int64_t j = 0; j < c.n; j++) {
                 const double e = fabs(c.host[i + j * few] - c.host[c.n * c.few + j + i * c.n]);
                 sum += e * e;
-                largest = e > largest || !(e <= largest) ? e : largest;
+                largest = isnan(largest) || e <= largest ? largest : e;
             }
     }
     *rms = f->info.error = sqrt(sum / ((double)samples * (double)c.n));
     *worst = f->info.worst = largest;
 done:
+    f->checked = false;
     free(c.lists), free(c.host);
     f->be->release(f->ctx, c.want), f->be->release(f->ctx, c.got), f->be->release(f->ctx, c.unit);
     f->be->release(f->ctx, c.work), f->be->release(f->ctx, c.index);

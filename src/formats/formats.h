@@ -31,6 +31,7 @@
 #define format_describe moao_format_describe
 #define format_close moao_format_close
 #define format_compress moao_format_compress
+#define format_parts moao_format_parts
 #define format_points_open moao_format_points_open
 #define format_points_close moao_format_points_close
 
@@ -51,6 +52,7 @@ typedef struct {
     void *from; /* first argument of the callbacks */
     int64_t rows, cols;
     bool symmetric;
+    bool mirrored;    /* a_ij = +- a_ji off the diagonal: columns span what rows span */
     int dim;          /* of the points, 1 to 3; 0: none, the order is kept */
     const double *at; /* host: coordinates at[dim i + d] of row (and column) i */
     const void
@@ -80,7 +82,10 @@ typedef struct {
     uint64_t seed;
     double eta; /* H2: clusters are apart when their distance is at least eta times the mean of
                    their diameters; 0: 1 */
-    int order;  /* H2: Chebyshev nodes a dimension; 0: by sampled entries */
+    bool
+        mean_split; /* H2: nodes are cut at the mean of their points, not into leaves of one size */
+    bool lean;      /* HSS: the tree alone, even where all entries would be few (format_apply) */
+    int order;      /* H2: Chebyshev nodes a dimension; 0: bases from sampled entries, to tol */
 } format_options;
 
 typedef struct {
@@ -113,7 +118,8 @@ MOAO_PUBLIC size_t format_workspace(const format *f, char side, int64_t nvec);
 /* Y := alpha op(A) X + beta Y (side L; X and Y of nvec columns) or alpha X op(A) + beta Y (side R;
  * nvec rows). part 'A': A; 'H' (symmetric only): any A_h with A_h + A_h' = A, where only Y + Y' of
  * something is used. X and Y are of the format's type (half: X as the kind says), rows in the
- * format's order; beta = 0 does not read Y. */
+ * format's order; beta = 0 does not read Y. An HSS matrix of up to 3,072 rows keeps all entries as
+ * well, unless it is to be lean, and multiplies with them where that is faster. */
 MOAO_PUBLIC status format_apply(const format *f, char side, char trans, char part, int64_t nvec,
                                 double alpha, const void *x, int64_t ldx, double beta, void *y,
                                 int64_t ldy, void *work, size_t lwork);
@@ -136,6 +142,12 @@ MOAO_PUBLIC status format_solve(const format *f, char trans, int64_t nvec, void 
 MOAO_PUBLIC status format_compress(format *f, double tol, char weights, int samples);
 
 MOAO_PUBLIC void format_describe(const format *f, format_info *info);
+
+/* Every block of the matrix in the format's order: rows row .. row + rows, columns col .. col +
+ * cols, of that rank; rank -1: dense. For pictures and statistics; kinds without blocks have none.
+ */
+typedef void format_part(void *arg, int64_t row, int64_t rows, int64_t col, int64_t cols, int rank);
+MOAO_PUBLIC void format_parts(const format *f, format_part *part, void *arg);
 
 /* A source of a kernel's entries at points: at[dim i + d], n of them (the array is borrowed). */
 MOAO_PUBLIC status format_points_open(const backend *be, backend_ctx *ctx, formats_kernel kernel,

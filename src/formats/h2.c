@@ -201,29 +201,31 @@ static status load(format *f, const format_source *s) {
     status st;
     clear(h);
     TRY(h2_dense_blocks(h, s));
-    TRY(h2_interpolate(h, s));
+    TRY(f->o.order > 0 ? h2_interpolate(h, s) : h2_sketch(h, s));
     TRY(h2_plan(h));
 done:
     return st;
 }
 
+/* Columns of a basis at most. */
 static int64_t nodes_of(const format_source *s, const format_options *o) {
     int64_t k = 1;
     for (int d = 0; d < s->dim; d++)
         k *= o->order;
-    return k;
+    return o->order > 0 ? k : o->rank > 0 ? o->rank : MOST_RANK / 4;
 }
 
 static status check(const format_source *s, const format_options *o) {
-    if (!s->symmetric || s->dim < 1 || !s->gather || !s->values)
+    if (!s->symmetric || s->dim < 1 || !s->gather || (o->order > 0 && !s->values))
         return status_fail(MOAO_INPUT,
-                           "an H2 format needs a symmetric source at points, with gathers and "
-                           "values between any two points");
-    if (o->order < 1 || o->order > 16 || nodes_of(s, o) > MOST_RANK || o->leaf > BATCH_ORTH_MAX)
+                           "an H2 format needs a symmetric source at points, with gathers and, for "
+                           "interpolation, values between any two points");
+    if (o->order > 16 || nodes_of(s, o) > MOST_RANK || o->leaf > BATCH_ORTH_MAX ||
+        o->rank > MOST_RANK / 2)
         return status_fail(MOAO_INPUT,
-                           "an H2 format takes 1 to 16 Chebyshev nodes a dimension, at most %d in "
-                           "all, and leaves of at most %d rows",
-                           MOST_RANK, BATCH_ORTH_MAX);
+                           "an H2 format takes at most 16 Chebyshev nodes a dimension, %d in all, "
+                           "ranks of at most %d and leaves of at most %d rows",
+                           MOST_RANK, MOST_RANK / 2, BATCH_ORTH_MAX);
     return MOAO_OK;
 }
 
@@ -237,8 +239,11 @@ static status open_h2(const backend *be, backend_ctx *ctx, const format_source *
     format_begin(&h->f, &format_h2, be, ctx, s, o);
     if (!(h->f.o.eta > 0))
         h->f.o.eta = 1;
+    if (h->f.o.rank == 0)
+        h->f.o.rank = MOST_RANK / 2;
     *out = &h->f;
-    TRY(tree_make(s->rows, s->dim, s->at, o->leaf > 0 ? o->leaf : LEAF, 'M', &h->t));
+    TRY(tree_make(s->rows, s->dim, s->at, o->leaf > 0 ? o->leaf : LEAF, o->mean_split ? 'M' : 'E',
+                  &h->t));
     TRY(find_pairs(h));
     TRY(load(&h->f, s));
 done:
@@ -261,7 +266,8 @@ static status bytes(const backend *be, const format_source *s, const format_opti
     h.f.o = *o;
     if (!(h.f.o.eta > 0))
         h.f.o.eta = 1;
-    TRY(tree_make(s->rows, s->dim, s->at, o->leaf > 0 ? o->leaf : LEAF, 'M', &h.t));
+    TRY(tree_make(s->rows, s->dim, s->at, o->leaf > 0 ? o->leaf : LEAF, o->mean_split ? 'M' : 'E',
+                  &h.t));
     TRY(find_pairs(&h));
     int64_t leaf = 1;
     for (int64_t i = 0; i < tree_nodes(h.t.levels); i++) {
@@ -326,6 +332,25 @@ done:
     return st;
 }
 
+static void parts(const format *f, format_part *part, void *arg) {
+    const h2 *h = (const h2 *)f;
+    const tree *t = &h->t;
+    for (int64_t a = 0; a < h->far_of.count; a++)
+        for (int64_t e = h->far_of.first[a]; e < h->far_of.first[a + 1]; e++) {
+            const int64_t b = h->far_of.item[e];
+            int l = 0;
+            while (tree_node(l + 1, 0) <= a)
+                l++;
+            part(arg, t->first[a], t->size[a], t->first[b], t->size[b],
+                 (int)h->level[l].rank[a - tree_node(l, 0)]);
+        }
+    for (int64_t i = 0; i < h->near_of.count; i++)
+        for (int64_t e = h->near_of.first[i]; e < h->near_of.first[i + 1]; e++) {
+            const int64_t a = tree_node(t->levels, i), b = tree_node(t->levels, h->near_of.item[e]);
+            part(arg, t->first[a], t->size[a], t->first[b], t->size[b], -1);
+        }
+}
+
 const format_table format_h2 = {.kind = FORMAT_H2,
                                 .name = "H2",
                                 .bytes = bytes,
@@ -334,4 +359,5 @@ const format_table format_h2 = {.kind = FORMAT_H2,
                                 .close = close_h2,
                                 .workspace = workspace,
                                 .apply = apply,
-                                .compress = h2_compress};
+                                .compress = h2_compress,
+                                .parts = parts};

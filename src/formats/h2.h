@@ -38,7 +38,12 @@ static inline char *h2_block(const h2 *h, const pair_blocks *b, int64_t e) {
 }
 
 status h2_interpolate(h2 *h, const format_source *s); /* bases and far blocks (h2_build.c) */
+status h2_sketch(h2 *h, const format_source *s); /* the same by sampled entries (h2_sketch.c) */
 status h2_dense_blocks(h2 *h, const format_source *s);
+/* Blocks of pairs between rows first[i] .. + size[i] of node i's list, numbers of the source on the
+ * device. */
+status h2_gather(const h2 *h, const format_source *s, pair_blocks *b, const int64_t *first,
+                 const int64_t *size, const int *index, pack *args);
 status h2_plan(h2 *h); /* launches and statistics, after ranks have changed */
 status h2_compress(format *f, double tol, char weights, int samples); /* h2_compress.c */
 /* h2_weights.c: triangles Z (most x most each, of all nodes of level l) with Z'Z the sum of B B'

@@ -50,6 +50,11 @@ static status by_rows(const h2 *h, const void *arg, const formats_blocks *q) {
     return s->gather(s->from, h->f.ctx, h->f.o.type, q);
 }
 
+status h2_gather(const h2 *h, const format_source *s, pair_blocks *b, const int64_t *first,
+                 const int64_t *size, const int *index, pack *args) {
+    return fill_pairs(h, b, first, size, index, args, by_rows, s);
+}
+
 status h2_dense_blocks(h2 *h, const format_source *s) {
     const format *f = &h->f;
     const int64_t leaf = tree_node(h->t.levels, 0);
@@ -85,7 +90,7 @@ static void place_nodes(const h2 *h, int64_t k, double *to) {
     const tree *t = &h->t;
     const int order = h->f.o.order;
     const double pi = 3.14159265358979323846;
-#pragma omp parallel for
+#pragma omp parallel for if (t->levels > 9)
     for (int64_t a = 0; a < tree_node(t->levels + 1, 0); a++)
         for (int64_t e = 0; e < k; e++) {
             int64_t rest = e;

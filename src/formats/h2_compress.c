@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ROUND = 4 };
 #define CHUNK ((int64_t)1 << 28) /* elements of a buffer for a part of the far blocks */
 
 /* T = Unew' M of a level: old basis = new basis times T, up to what is cut. */
@@ -98,24 +99,59 @@ done:
     return st;
 }
 
-/* Ranks of the level from the device, and what became of its nodes. */
-static status take_ranks(sweep *w, const int64_t *rank, const int *info) {
+/* Ranks of the level by its singular values, k for each node: what is cut has a norm of at most tol
+ * times that of all; then up to a multiple of ROUND, so that blocks of rows are aligned. */
+static status choose_ranks(sweep *w, const char *values, int64_t k, const int64_t *rank,
+                           const int *info) {
     const format *f = &w->h->f;
     nested_level *v = w->v;
+    const int64_t size = (int64_t)w->size;
     int *host = NULL;
+    void *s = NULL;
     status st;
     TRY(ALLOC(host, (unsigned long)v->nodes, "what became of nodes"));
+    TRY(mem_alloc(&s, (unsigned long)(k * v->nodes), w->size, "singular values"));
     TRY(f->be->copy(f->ctx, host, 4 * v->nodes, info, 4 * v->nodes, 4 * v->nodes, 1));
     TRY(f->be->copy(f->ctx, v->rank, 8 * v->nodes, rank, 8 * v->nodes, 8 * v->nodes, 1));
+    TRY(f->be->copy(f->ctx, s, size * k, values, size * k, size * k, v->nodes));
     TRY(f->be->sync(f->ctx));
     v->most = 1;
     for (int64_t i = 0; i < v->nodes; i++) {
-        v->most = v->rank[i] > v->most ? v->rank[i] : v->most;
+        const int64_t all = v->rank[i];
+        double sum = 0, cut = 0;
         if (host[i] > 0)
             st = status_fail(MOAO_NUMERIC, "a number of an H2 matrix is not finite");
+        for (int64_t e = 0; e < all; e++)
+            sum += number_get(f->o.type, s, i * k + e) * number_get(f->o.type, s, i * k + e);
+        int64_t r = all;
+        for (; r > 0; r--) {
+            const double x = number_get(f->o.type, s, i * k + r - 1);
+            if (!(cut + x * x <= w->tol * w->tol * sum))
+                break;
+            cut += x * x;
+        }
+        r = (r + ROUND - 1) / ROUND * ROUND;
+        v->rank[i] = r < all ? r : all;
+        v->most = v->rank[i] > v->most ? v->rank[i] : v->most;
     }
 done:
-    free(host);
+    free(host), free(s);
+    return st;
+}
+
+/* All columns: the rank of a decomposition that is not cut. */
+static status least_extents(sweep *w, int64_t *rank) {
+    const format *f = &w->h->f;
+    const int64_t bytes = 8 * w->v->nodes;
+    int64_t *all = NULL;
+    status st;
+    TRY(ALLOC(all, (unsigned long)w->v->nodes, "ranks of nodes"));
+    for (int64_t i = 0; i < w->v->nodes; i++)
+        all[i] = batch_least(w->v->size[i], w->now.old[i]);
+    TRY(f->be->copy(f->ctx, rank, bytes, all, bytes, bytes, 1));
+    TRY(f->be->sync(f->ctx));
+done:
+    free(all);
     return st;
 }
 
@@ -128,7 +164,7 @@ static status by_singular_values(sweep *w) {
     const int64_t cols = w->now.cols, flat = v->rows * cols, k = batch_least(v->rows, cols),
                   over = 8, wide = w->samples < k ? w->samples : k;
     const bool random = w->samples > 0;
-    const batch_cut cut = {w->tol, NULL, 'R', 'F', random ? wide : k, NULL};
+    const batch_cut cut = {0, NULL, 'R', 'F', wide, NULL};
     const size_t lwork = low->workspace(random ? BATCH_RSVD : BATCH_GESVJ, t, v->nodes, v->rows,
                                         cols, random ? wide + over : 0);
     char *a = NULL, *s = NULL, *u = NULL;
@@ -137,23 +173,26 @@ static status by_singular_values(sweep *w) {
     void *work = NULL;
     call q;
     status st;
-    TRY(take(f, w->size * (size_t)(flat * v->nodes), (void **)&a));
-    TRY(take(f, w->size * (size_t)(v->rows * k * v->nodes), (void **)&u));
-    TRY(take(f, w->size * (size_t)(k * v->nodes), (void **)&s));
-    TRY(take(f, sizeof *rank * (size_t)v->nodes, (void **)&rank));
-    TRY(take(f, sizeof *info * (size_t)v->nodes, (void **)&info));
-    TRY(take(f, lwork, &work));
+    TRY(borrow(f, w->size * (size_t)(flat * v->nodes), (void **)&a));
+    TRY(borrow(f, w->size * (size_t)(v->rows * k * v->nodes), (void **)&u));
+    TRY(borrow(f, w->size * (size_t)(k * v->nodes), (void **)&s));
+    TRY(borrow(f, sizeof *rank * (size_t)v->nodes, (void **)&rank));
+    TRY(borrow(f, sizeof *info * (size_t)v->nodes, (void **)&info));
+    TRY(borrow(f, lwork, &work));
     TRY(weighted(w, a));
     TRY(sizes_of_m(w, &q));
     const batch_dim m = {v->rows, call_dim(&w->args, &q, 0).each},
                     n = {cols, call_dim(&w->args, &q, 1).each};
-    const batch_mat ma = batch_strided(a, v->rows, flat), ms = batch_strided(s, k, k),
+    const batch_mat ma = batch_strided(a, v->rows, flat),
+                    ms = batch_strided(s, random ? wide : k, random ? wide : k),
                     mu = batch_strided(u, v->rows, v->rows * k);
     TRY(random ? low->rsvd(f->ctx, t, 'U', 'N', &cut, over, 0, f->o.seed + 1, v->nodes, m, n, ma,
                            ms, mu, mu, rank, info, work, lwork)
-               : low->gesvj(f->ctx, t, 'U', 'N', &cut, v->nodes, m, n, ma, ms, mu, mu, rank, info,
+               : low->gesvj(f->ctx, t, 'U', 'N', NULL, v->nodes, m, n, ma, ms, mu, mu, rank, info,
                             work, lwork));
-    TRY(take_ranks(w, rank, info));
+    if (!random)
+        TRY(least_extents(w, rank));
+    TRY(choose_ranks(w, s, random ? wide : k, rank, info));
     const int64_t bytes = (int64_t)w->size * v->rows * v->most;
     TRY(take(f, (size_t)(bytes * v->nodes), (void **)&v->u));
     TRY(f->be->copy(f->ctx, v->u, bytes, u, (int64_t)w->size * v->rows * k, bytes, v->nodes));
@@ -161,7 +200,7 @@ static status by_singular_values(sweep *w) {
 done:;
     void *all[] = {a, s, u, rank, info, work};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        f->be->release(f->ctx, all[i]);
+        give(f, all[i]);
     return st;
 }
 
@@ -232,7 +271,7 @@ static status project_blocks(sweep *w) {
     call q;
     status st;
     TRY(take(f, w->size * (size_t)(stride * b->count), (void **)&s));
-    TRY(take(f, w->size * (size_t)(flat * batch_least(most, b->count)), (void **)&x));
+    TRY(borrow(f, w->size * (size_t)(flat * batch_least(most, b->count)), (void **)&x));
     for (int64_t e0 = 0; e0 < b->count; e0 += most) {
         const int64_t n = batch_least(most, b->count - e0);
         for (int side = 0; side < 2; side++) {
@@ -256,7 +295,8 @@ static status project_blocks(sweep *w) {
     f->be->release(f->ctx, b->s);
     b->s = s, b->ld = ld, b->stride = stride, s = NULL;
 done:
-    f->be->release(f->ctx, x), f->be->release(f->ctx, s);
+    give(f, x);
+    f->be->release(f->ctx, s);
     return st;
 }
 
@@ -301,6 +341,7 @@ status h2_compress(format *f, double tol, char weights, int samples) {
     status st = MOAO_OK;
     if (h->top > h->t.levels)
         return MOAO_OK;
+    TRY(pool_open(f));
     TRY(identity_make(f, w.ld_one, &w.one));
     if (weights == 'W') {
         TRY(run(&w));
@@ -316,6 +357,7 @@ done:
     for (int l = 0; l < NESTED_LEVELS; l++)
         f->be->release(f->ctx, z[l]);
     f->be->release(f->ctx, w.one);
+    pool_close(f);
     pack_free(f, &w.args);
     return st;
 }

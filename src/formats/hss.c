@@ -1,7 +1,12 @@
 /* HSS matrices: their life, and products. */
-#include "hss.h"
+#include "hss_build.h"
 #include <math.h>
 #include <stdlib.h>
+
+/* Up to so many rows all entries are kept, and used where rows^2 nvec is at most FAST (H200: cuBLAS
+ * takes less time for such a product than the launches of a tree). */
+enum { SMALL = 3072 };
+#define FAST 1.2e9
 
 enum { LEAF = 128, MOST_LEAF = BATCH_ORTH_MAX, MOST_RANK = BATCH_ORTH_MAX / 2 };
 
@@ -60,6 +65,7 @@ static void count(hss *h) {
     const int64_t leaves = tree_nodes(h->t.levels);
     info->levels = h->t.levels, info->rank_max = 0, info->order = h->t.order;
     info->bytes_dense_part = size * (size_t)(leaves * h->leaf * h->leaf);
+    info->bytes_dense_part += h->all ? size * (size_t)(h->t.n * h->t.n) : 0;
     info->bytes = info->bytes_dense_part;
     int64_t nodes = 0;
     for (int l = 1; l <= h->t.levels; l++) {
@@ -79,15 +85,40 @@ static void close_hss(format *f) {
     free(h);
 }
 
-static status load(format *f, const format_source *s) {
-    hss *h = (hss *)f;
+/* By so many products (0: from entries), with the launches of products. */
+static status make(hss *h, const format_source *s, int64_t samples) {
     status st;
     hss_clear(h);
-    TRY(hss_build(h, s));
+    TRY(hss_build(h, s, samples));
     TRY(make_plan(h, false, &h->straight));
-    if (!f->symmetric)
+    if (!h->f.symmetric)
         TRY(make_plan(h, true, &h->turned));
+    if (!h->f.o.lean && h->t.n <= SMALL && h->t.levels > 0)
+        TRY(hss_all_entries(h, s));
     count(h);
+done:
+    return st;
+}
+
+/* Products are doubled while a rank is near their number, or fresh ones show a larger error. */
+static status load(format *f, const format_source *s) {
+    hss *h = (hss *)f;
+    double rms = 0;
+    status st;
+    if (f->o.samples == 0 || h->t.levels == 0)
+        return make(h, s, 0);
+    for (int64_t samples = f->o.samples;; samples *= 2) {
+        TRY(make(h, s, samples));
+        TRY(hss_products_error(h, s, &rms));
+        if (rms <= f->o.tol && f->info.rank_max + 8 <= samples)
+            break;
+        if (2 * samples > BATCH_ORTH_MAX)
+            TRY(status_fail(
+                MOAO_MEMORY,
+                "an HSS matrix is not found by %lld products (error %.1e): take the dense "
+                "format, or a larger tolerance",
+                (long long)samples, rms));
+    }
 done:
     return st;
 }
@@ -101,10 +132,12 @@ static status open_hss(const backend *be, backend_ctx *ctx, const format_source 
     hss *h;
     status st;
     *out = NULL;
-    if (s->rows != s->cols || !s->gather || leaf_of(o) > MOST_LEAF || o->rank > MOST_RANK)
+    if (s->rows != s->cols || !s->gather || (o->samples > 0 && !s->times) ||
+        leaf_of(o) > MOST_LEAF || o->rank > MOST_RANK)
         return status_fail(MOAO_INPUT,
-                           "an HSS format needs a square source that gathers entries, leaves of at "
-                           "most %d rows and ranks of at most %d",
+                           "an HSS format needs a square source that gathers entries (and "
+                           "multiplies, where options.samples says so), leaves of at most %d "
+                           "rows and ranks of at most %d",
                            MOST_LEAF, MOST_RANK);
     TRY(ALLOC(h, 1, "an HSS matrix"));
     format_begin(&h->f, &format_hss, be, ctx, s, o);
@@ -148,17 +181,18 @@ static size_t workspace(const format *f, char side, int64_t nvec) {
     return 2 * aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
 }
 
-/* A matrix that is one leaf. */
-static status apply_dense(const hss *h, char side, char trans, int64_t nvec, double alpha,
-                          const void *x, int64_t ldx, double beta, void *y, int64_t ldy) {
+/* With all entries: of a matrix that is one leaf, or small. */
+static status apply_dense(const hss *h, const char *a, int64_t lda, char side, char trans,
+                          int64_t nvec, double alpha, const void *x, int64_t ldx, double beta,
+                          void *y, int64_t ldy) {
     const format *f = &h->f;
     const float as = (float)alpha, bs = (float)beta;
     const void *pa = f->o.type == BACKEND_D ? (const void *)&alpha : &as;
     const void *pb = f->o.type == BACKEND_D ? (const void *)&beta : &bs;
-    return side == 'L' ? f->be->gemm(f->ctx, f->o.type, trans, 'N', h->t.n, nvec, h->t.n, pa, h->d,
-                                     h->leaf, x, ldx, pb, y, ldy, NULL, 0)
+    return side == 'L' ? f->be->gemm(f->ctx, f->o.type, trans, 'N', h->t.n, nvec, h->t.n, pa, a,
+                                     lda, x, ldx, pb, y, ldy, NULL, 0)
                        : f->be->gemm(f->ctx, f->o.type, 'N', trans, nvec, h->t.n, h->t.n, pa, x,
-                                     ldx, h->d, h->leaf, pb, y, ldy, NULL, 0);
+                                     ldx, a, lda, pb, y, ldy, NULL, 0);
 }
 
 static status apply(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
@@ -170,9 +204,11 @@ static status apply(const format *f, char side, char trans, char part, int64_t n
     char *up = work, *down = up + aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
     const formats_operand from[FORMATS_OPERANDS] = {{x, ldx}, {up, ld}, {down, ld}, {NULL, 1}};
     status st = MOAO_OK;
-    if (levels == 0)
-        return apply_dense(h, side, trans, nvec, part == 'H' ? alpha / 2 : alpha, x, ldx, beta, y,
-                           ldy);
+    const bool fast =
+        h->all && !f->checked && (double)h->t.n * (double)h->t.n * (double)nvec <= FAST;
+    if (levels == 0 || fast)
+        return apply_dense(h, fast ? h->all : h->d, fast ? h->t.n : h->leaf, side, trans, nvec,
+                           part == 'H' ? alpha / 2 : alpha, x, ldx, beta, y, ldy);
     /* Y = X A is Y' = A' X' */
     if (side == 'R' && !f->symmetric)
         p = trans == 'N' ? &h->turned : &h->straight;
@@ -189,6 +225,23 @@ done:
     return st;
 }
 
+static void parts(const format *f, format_part *part, void *arg) {
+    const hss *h = (const hss *)f;
+    const tree *t = &h->t;
+    for (int l = 1; l <= t->levels; l++)
+        for (int64_t i = 0; i < tree_nodes(l); i++) {
+            const int64_t a = tree_node(l, i), b = tree_node(l, i ^ 1);
+            if (t->size[a] > 0 && t->size[b] > 0)
+                part(arg, t->first[a], t->size[a], t->first[b], t->size[b],
+                     (int)h->level[l].rank[i]);
+        }
+    for (int64_t i = 0; i < tree_nodes(t->levels); i++) {
+        const int64_t a = tree_node(t->levels, i);
+        if (t->size[a] > 0)
+            part(arg, t->first[a], t->size[a], t->first[a], t->size[a], -1);
+    }
+}
+
 const format_table format_hss = {.kind = FORMAT_HSS,
                                  .name = "HSS",
                                  .bytes = bytes,
@@ -199,4 +252,5 @@ const format_table format_hss = {.kind = FORMAT_HSS,
                                  .apply = apply,
                                  .factor = hss_factor_make,
                                  .solve_workspace = hss_solve_workspace,
-                                 .solve = hss_solve};
+                                 .solve = hss_solve,
+                                 .parts = parts};

@@ -18,6 +18,7 @@ typedef struct {
     format f;
     tree t;
     nested_level level[NESTED_LEVELS]; /* 1 .. t.levels */
+    char *all;                         /* every entry, n x n, of a small matrix; or NULL */
     char *d;                           /* diagonal blocks of leaves, leaf x leaf each */
     int64_t leaf;                      /* points of the largest leaf */
     int64_t ranks;                     /* sum of all ranks: rows of a workspace */
@@ -38,7 +39,8 @@ static inline char *hss_diagonal(const hss *h, int64_t i) {
 }
 
 /* The pieces of making one (hss_build.c), and of its factor (hss_factor.c). */
-status hss_build(hss *h, const format_source *s);
+status hss_build(hss *h, const format_source *s, int64_t samples);
+status hss_all_entries(hss *h, const format_source *s);
 void hss_clear(hss *h); /* all that depends on values */
 status hss_factor_make(format *f, double shift);
 void hss_factor_free(hss *h);

@@ -3,35 +3,18 @@
  * pivoted QR of the small triangle, choose the rows that span this node (an interpolative
  * decomposition). The bases are then made orthonormal, and the blocks of siblings are gathered
  * between the chosen rows. */
-#include "hss.h"
+#include "hss_build.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    NEAR_NODES = 10,   /* nodes whose rows are sampled beside a node's own */
-    NEAR_POINTS = 384, /* of their rows at most, two thirds of them the nearest */
-    FAR_POINTS = 12,   /* rows of the sibling of each node above */
-    ROUND = 4,         /* ranks are multiples of it, so that blocks of rows are aligned */
-};
+enum { ROUND = 4 };             /* ranks are multiples of it, so that blocks of rows are aligned */
 #define CHUNK ((size_t)1 << 30) /* bytes of samples at a time */
-
-typedef struct {
-    hss *h;
-    const format_source *s;
-    int l;           /* level in hand */
-    int64_t *mine;   /* [nodes][rows] places of the rows of each node's basis */
-    int64_t *chosen; /* [nodes below][most below] those that span a node of the level below */
-    lists near;
-    int64_t *sample, most_samples; /* [nodes][room] places; numbers in samples */
-    int64_t *samples, room;
-    char *r, *below; /* device: triangles of this level's bases and of the level below */
-    pack args;
-} builder;
 
 /* --- rows and samples of the nodes, on the host ------------------------------------------------
  */
 
-static status rows_of_level(builder *w) {
+status hss_build_rows(hss_builder *w) {
     hss *h = w->h;
     nested_level *v = h->level + w->l, *low = v + 1;
     const bool leaf = w->l == h->t.levels;
@@ -57,138 +40,38 @@ done:
     return st;
 }
 
-/* Square of the distance of a point to the box of a node. */
-static double from_box(const tree *t, int64_t node, int64_t point) {
-    double s = 0;
-    for (int d = 0; d < t->dim; d++) {
-        const double x = t->at[point * t->dim + d], lo = t->low[3 * node + d],
-                     hi = t->high[3 * node + d];
-        const double gap = x < lo ? lo - x : x > hi ? x - hi : 0;
-        s += gap * gap;
-    }
-    return s;
-}
-
-typedef struct {
-    double far;
-    int64_t point;
-} candidate;
-
-static int by_distance(const void *a, const void *b) {
-    const candidate *p = a, *q = b;
-    return p->far < q->far       ? -1
-           : p->far > q->far     ? 1
-           : p->point < q->point ? -1
-                                 : p->point > q->point;
-}
-
-/* Rows of the neighbours of node i; too many: the nearest, and some of the others evenly. */
-static int64_t near_samples(const builder *w, int64_t i, candidate *c, int64_t *out) {
-    const nested_level *v = w->h->level + w->l;
-    int64_t n = 0, used = 0;
-    for (int64_t e = w->near.first[i]; e < w->near.first[i + 1]; e++)
-        for (int64_t k = 0; k < v->size[w->near.item[e]]; k++)
-            c[n++].point = w->mine[w->near.item[e] * v->rows + k];
-    if (n > NEAR_POINTS) {
-        for (int64_t k = 0; k < n; k++)
-            c[k].far = from_box(&w->h->t, tree_node(w->l, i), c[k].point);
-        qsort(c, (size_t)n, sizeof *c, by_distance);
-    }
-    const int64_t first = n > NEAR_POINTS ? NEAR_POINTS * 2 / 3 : n;
-    for (; used < first; used++)
-        out[used] = c[used].point;
-    for (int64_t k = first; used < NEAR_POINTS && k < n; used++) {
-        k = first + (used - first) * (n - first) / (NEAR_POINTS - first);
-        out[used] = c[k].point;
-    }
-    return used;
-}
-
-/* Evenly from the siblings of the nodes above i, at places that differ from node to node. */
-static int64_t far_samples(const builder *w, int64_t i, int64_t *out) {
-    const tree *t = &w->h->t;
-    int64_t used = 0;
-    for (int l = w->l; l >= 1; l--, i /= 2) {
-        const int64_t a = tree_node(l, i ^ 1), n = t->size[a];
-        const int64_t few = n < FAR_POINTS ? n : FAR_POINTS;
-        for (int64_t k = 0; k < few; k++)
-            out[used++] = t->first[a] + (2 * k + 1) * n / (2 * few);
-    }
-    return used;
-}
-
-static status samples_of_level(builder *w) {
-    const nested_level *v = w->h->level + w->l;
-    status st;
-    int failed = 0;
-    TRY(tree_neighbours(&w->h->t, w->l, NEAR_NODES, &w->near));
-    w->room = NEAR_POINTS + FAR_POINTS * w->l, w->most_samples = 0;
-    TRY(ALLOC(w->sample, (unsigned long)(v->nodes * w->room), "samples of nodes"));
-    TRY(ALLOC(w->samples, (unsigned long)v->nodes, "samples of nodes"));
-#pragma omp parallel reduction(| : failed)
-    {
-        candidate *c = malloc(sizeof *c * (size_t)(NEAR_NODES * v->rows + 1));
-        failed |= c == NULL;
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < v->nodes; i++) {
-            int64_t *to = w->sample + i * w->room;
-            if (c)
-                w->samples[i] = near_samples(w, i, c, to);
-            w->samples[i] += far_samples(w, i, to + w->samples[i]);
-        }
-        free(c);
-    }
-    if (failed)
-        st = status_fail(MOAO_MEMORY, "no memory for the samples of an HSS matrix");
-    for (int64_t i = 0; i < v->nodes; i++)
-        w->most_samples = w->samples[i] > w->most_samples ? w->samples[i] : w->most_samples;
-done:
-    return st;
-}
-
 /* --- samples and their decomposition, on the device --------------------------------------------
  */
 
-/* Buffers for the samples of `count` nodes, and the results of all of a level. */
-typedef struct {
-    int64_t count, rows; /* rows: of a node's samples, both kinds */
-    size_t lwork;
-    char *g, *small, *work;
-    char *u; /* rows of the basis x bound each, of all nodes */
-    int64_t bound;
-    int *order, *info;
-    int64_t *rank;
-} samples;
-
-static status samples_open(const builder *w, samples *q) {
+static status samples_open(const hss_builder *w, hss_samples *q) {
     const hss *h = w->h;
     const format *f = &h->f;
     const nested_level *v = h->level + w->l;
     const size_t size = backend_size(f->o.type);
     const size_t nodes = (size_t)v->nodes, rows = (size_t)v->rows;
     status st;
-    q->rows = w->most_samples * (f->symmetric ? 1 : 2);
+    q->rows = w->most_samples * (w->once ? 1 : 2);
     const size_t each = size * rows * ((size_t)q->rows + rows);
     q->count = each > 0 ? (int64_t)(CHUNK / each) : v->nodes;
     q->count = q->count < 1 ? 1 : q->count > v->nodes ? v->nodes : q->count;
     q->bound = v->rows < f->o.rank ? v->rows : f->o.rank;
     q->lwork = f->be->lowrank->workspace(BATCH_QR, f->o.type, q->count, q->rows, v->rows, 0);
-    TRY(take(f, size * rows * (size_t)(q->rows * q->count), (void **)&q->g));
-    TRY(take(f, size * rows * rows * (size_t)q->count, (void **)&q->small));
-    TRY(take(f, q->lwork, (void **)&q->work));
-    TRY(take(f, size * rows * (size_t)q->bound * nodes, (void **)&q->u));
-    TRY(take(f, sizeof(int) * rows * nodes, (void **)&q->order));
-    TRY(take(f, sizeof(int) * nodes, (void **)&q->info));
-    TRY(take(f, sizeof(int64_t) * nodes, (void **)&q->rank));
+    TRY(borrow(f, size * rows * (size_t)(q->rows * q->count), (void **)&q->g));
+    TRY(borrow(f, size * rows * rows * (size_t)q->count, (void **)&q->small));
+    TRY(borrow(f, q->lwork, (void **)&q->work));
+    TRY(borrow(f, size * rows * (size_t)q->bound * nodes, (void **)&q->u));
+    TRY(borrow(f, sizeof(int) * rows * nodes, (void **)&q->order));
+    TRY(borrow(f, sizeof(int) * nodes, (void **)&q->info));
+    TRY(borrow(f, sizeof(int64_t) * nodes, (void **)&q->rank));
 done:
     return st;
 }
 
-static void samples_close(const builder *w, samples *q) {
+void hss_samples_close(const hss_builder *w, hss_samples *q) {
     const format *f = &w->h->f;
     void *all[] = {q->g, q->small, q->work, q->u, q->order, q->info, q->rank};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        f->be->release(f->ctx, all[i]);
+        give(f, all[i]);
 }
 
 /* Where the arguments of the calls on a chunk lie in the pack. */
@@ -196,12 +79,12 @@ typedef struct {
     size_t m, n, k, twice, rows, cols, list, to, turned;
 } chunk_args;
 
-static status chunk_arguments(builder *w, const samples *q, int64_t first, int64_t count,
+static status chunk_arguments(hss_builder *w, const hss_samples *q, int64_t first, int64_t count,
                               chunk_args *a) {
     const nested_level *v = w->h->level + w->l;
     const size_t p = sizeof(void *), i = sizeof(int64_t), size = backend_size(w->h->f.o.type);
     const int64_t each = w->most_samples + v->rows, *order = w->h->t.order;
-    const int kinds = w->h->f.symmetric ? 1 : 2;
+    const int kinds = w->once ? 1 : 2;
     status st;
     pack_clear(&w->args);
     TRY(pack_add(&w->args, count, i, &a->m));
@@ -223,7 +106,7 @@ static status chunk_arguments(builder *w, const samples *q, int64_t first, int64
         ((int64_t *)pack_host(&w->args, a->n))[b] = n;
         ((int64_t *)pack_host(&w->args, a->twice))[b] = all;
         ((int64_t *)pack_host(&w->args, a->k))[b] = all < n ? all : n;
-        for (int64_t e = 0; e < m; e++)
+        for (int64_t e = 0; e < m && w->sample; e++)
             list[e] = (int)order[w->sample[node * w->room + e]];
         for (int64_t e = 0; e < n; e++)
             list[w->most_samples + e] = (int)order[w->mine[node * v->rows + e]];
@@ -237,8 +120,14 @@ done:
     return st;
 }
 
+/* Norm of what a row's samples may keep: they are entries, or products with random vectors of
+ * variance 1/3, which have the norm of the row for each. */
+static double threshold(const hss_builder *w) {
+    return w->products ? w->h->f.o.tol * sqrt((double)w->most_samples / 3) : w->h->f.o.tol;
+}
+
 /* Nodes first .. first + count: A(samples, rows), and below it A(rows, samples)'; decomposed. */
-static status decompose_chunk(builder *w, samples *q, int64_t first, int64_t count) {
+static status decompose_chunk(hss_builder *w, hss_samples *q, int64_t first, int64_t count) {
     const hss *h = w->h;
     const format *f = &h->f;
     const nested_level *v = h->level + w->l;
@@ -247,6 +136,8 @@ static status decompose_chunk(builder *w, samples *q, int64_t first, int64_t cou
     const int64_t stride = v->rows * v->rows;
     chunk_args a;
     status st;
+    if (w->products)
+        TRY(hss_products_fill(w, q, first, count));
     TRY(chunk_arguments(w, q, first, count, &a));
     const batch_dim m = {w->most_samples, pack_device(&w->args, a.m)},
                     n = {v->rows, pack_device(&w->args, a.n)},
@@ -259,8 +150,9 @@ static status decompose_chunk(builder *w, samples *q, int64_t first, int64_t cou
                         pack_device(&w->args, a.cols),
                         batch_pointers(pack_device(&w->args, a.to), q->rows),
                         false};
-    TRY(w->s->gather(w->s->from, f->ctx, t, &b));
-    if (!f->symmetric) {
+    if (!w->products)
+        TRY(w->s->gather(w->s->from, f->ctx, t, &b));
+    if (!w->products && !w->once) {
         b = (formats_blocks){count,
                              n,
                              m,
@@ -276,14 +168,14 @@ static status decompose_chunk(builder *w, samples *q, int64_t first, int64_t cou
     const batch_mat u = batch_strided(q->u + size * (size_t)(first * v->rows * q->bound), v->rows,
                                       v->rows * q->bound);
     TRY(f->be->formats->id(f->ctx, t, count, k, n, batch_strided(q->small, v->rows, stride),
-                           f->o.tol, ROUND, f->o.rank, q->order + first * v->rows, u,
+                           threshold(w), ROUND, f->o.rank, q->order + first * v->rows, u,
                            q->rank + first, q->info + first));
 done:
     return st;
 }
 
 /* The ranks to the host, and the rows that were chosen. */
-static status take_ranks(builder *w, const samples *q, int64_t **chosen) {
+static status take_ranks(hss_builder *w, const hss_samples *q, int64_t **chosen) {
     const format *f = &w->h->f;
     nested_level *v = w->h->level + w->l;
     const int64_t n = v->nodes;
@@ -310,6 +202,8 @@ static status take_ranks(builder *w, const samples *q, int64_t **chosen) {
     for (int64_t i = 0; i < n; i++)
         for (int64_t e = 0; e < v->rank[i]; e++)
             (*chosen)[i * v->most + e] = w->mine[i * v->rows + order[i * v->rows + e]];
+    if (w->products)
+        TRY(hss_products_carry(w, q, order));
 done:
     free(order), free(info);
     return st;
@@ -319,7 +213,7 @@ done:
  */
 
 /* u := diag(R_1, R_2) u, R the triangles of the two children: v keeps the result. */
-static status carry_triangles(builder *w, const samples *q) {
+static status carry_triangles(hss_builder *w, const hss_samples *q) {
     const hss *h = w->h;
     const format *f = &h->f;
     const nested_level *v = h->level + w->l, *low = v + 1;
@@ -360,7 +254,7 @@ done:
 }
 
 /* Bases of the level into h, orthonormal; their triangles into w->r. */
-static status orthonormal(builder *w, const samples *q) {
+static status orthonormal(hss_builder *w, const hss_samples *q) {
     hss *h = w->h;
     const format *f = &h->f;
     nested_level *v = h->level + w->l;
@@ -372,8 +266,8 @@ static status orthonormal(builder *w, const samples *q) {
     void *work = NULL;
     status st;
     TRY(take(f, (size_t)bytes * nodes, (void **)&v->u));
-    TRY(take(f, size * (size_t)(v->most * v->most) * nodes, (void **)&w->r));
-    TRY(take(f, lwork, &work));
+    TRY(borrow(f, size * (size_t)(v->most * v->most) * nodes, (void **)&w->r));
+    TRY(borrow(f, lwork, &work));
     if (w->l < h->t.levels)
         TRY(carry_triangles(w, q));
     else
@@ -393,12 +287,12 @@ static status orthonormal(builder *w, const samples *q) {
                            batch_strided(w->r, v->most, v->most * v->most), q->info, work, lwork));
     TRY(f->be->sync(f->ctx));
 done:
-    f->be->release(f->ctx, work);
+    give(f, work);
     return st;
 }
 
 /* B of each node := R A(chosen, chosen of the sibling) R'. */
-static status couplings(builder *w, const int64_t *chosen) {
+static status couplings(hss_builder *w, const int64_t *chosen) {
     hss *h = w->h;
     const format *f = &h->f;
     nested_level *v = h->level + w->l;
@@ -414,7 +308,7 @@ static status couplings(builder *w, const int64_t *chosen) {
     status st;
     pack_clear(&w->args);
     TRY(take(f, size * (size_t)(square * n), (void **)&v->b));
-    TRY(take(f, size * (size_t)(square * n), (void **)&x));
+    TRY(borrow(f, size * (size_t)(square * n), (void **)&x));
     TRY(pack_add(&w->args, n, 8, &k));
     TRY(pack_add(&w->args, n, 8, &ks));
     TRY(pack_add(&w->args, n, sizeof(void *), &rows));
@@ -441,46 +335,63 @@ static status couplings(builder *w, const int64_t *chosen) {
     const formats_blocks blocks = {
         n, dk, ds, pack_device(&w->args, rows), pack_device(&w->args, cols), b, false};
     TRY(w->s->gather(w->s->from, f->ctx, t, &blocks));
+    if (w->products) {
+        const int64_t bytes = (int64_t)size * square * n;
+        f->be->release(f->ctx, w->raw);
+        w->raw = NULL;
+        TRY(take(f, (size_t)bytes, (void **)&w->raw));
+        TRY(f->be->copy(f->ctx, w->raw, bytes, v->b, bytes, bytes, 1));
+    }
     TRY(f->be->batch->gemm(f->ctx, t, 'N', 'N', n, dk, ds, dk, p1, r, b, p0, y));
     TRY(f->be->batch->gemm(f->ctx, t, 'N', 'T', n, dk, ds, ds, p1, y,
                            batch_pointers(pack_device(&w->args, rs), v->most), p0, b));
     TRY(f->be->sync(f->ctx));
 done:
-    f->be->release(f->ctx, x);
+    give(f, x);
     return st;
 }
 
 /* --- the whole ----------------------------------------------------------------------------------
  */
 
-static status build_level(builder *w) {
+status hss_build_decompose(hss_builder *w, hss_samples *q, int64_t **chosen) {
+    const nested_level *v = w->h->level + w->l;
+    status st;
+    TRY(samples_open(w, q));
+    for (int64_t i = 0; i < v->nodes; i += q->count)
+        TRY(decompose_chunk(w, q, i, v->nodes - i < q->count ? v->nodes - i : q->count));
+    TRY(take_ranks(w, q, chosen));
+done:
+    return st;
+}
+
+static status build_level(hss_builder *w) {
     hss *h = w->h;
     const format *f = &h->f;
-    const nested_level *v = h->level + w->l;
-    samples q = {0};
+    hss_samples q = {0};
     int64_t *chosen = NULL;
     status st;
-    TRY(rows_of_level(w));
-    TRY(samples_of_level(w));
-    TRY(samples_open(w, &q));
-    for (int64_t i = 0; i < v->nodes; i += q.count)
-        TRY(decompose_chunk(w, &q, i, v->nodes - i < q.count ? v->nodes - i : q.count));
-    TRY(take_ranks(w, &q, &chosen));
+    TRY(hss_build_rows(w));
+    if (w->products)
+        TRY(hss_products_level(w));
+    else
+        TRY(hss_sample_level(w));
+    TRY(hss_build_decompose(w, &q, &chosen));
     TRY(orthonormal(w, &q));
     TRY(couplings(w, chosen));
-    f->be->release(f->ctx, w->below);
+    give(f, w->below);
     w->below = w->r, w->r = NULL;
     free(w->chosen);
     w->chosen = chosen, chosen = NULL;
 done:
-    samples_close(w, &q);
+    hss_samples_close(w, &q);
     free(chosen), free(w->mine), free(w->sample), free(w->samples);
     w->mine = w->sample = w->samples = NULL;
     lists_free(&w->near);
     return st;
 }
 
-static status diagonal_blocks(builder *w) {
+static status diagonal_blocks(hss_builder *w) {
     hss *h = w->h;
     const format *f = &h->f;
     const int64_t leaves = tree_nodes(h->t.levels), first = tree_node(h->t.levels, 0);
@@ -514,10 +425,14 @@ done:
     return st;
 }
 
-status hss_build(hss *h, const format_source *s) {
-    builder w = {.h = h, .s = s};
+/* samples: random vectors whose products choose the rows; 0: entries do. */
+status hss_build(hss *h, const format_source *s, int64_t samples) {
+    hss_builder w = {.h = h, .s = s, .once = h->f.symmetric || s->mirrored};
     status st;
+    TRY(pool_open(&h->f));
     TRY(diagonal_blocks(&w));
+    if (samples > 0)
+        TRY(hss_products_open(&w, samples));
     h->ranks = 0;
     for (w.l = h->t.levels; w.l >= 1; w.l--) {
         nested_level *v = h->level + w.l;
@@ -528,9 +443,36 @@ status hss_build(hss *h, const format_source *s) {
         }
     }
 done:
+    hss_products_close(&w);
     pack_free(&h->f, &w.args);
-    h->f.be->release(h->f.ctx, w.below), h->f.be->release(h->f.ctx, w.r);
+    give(&h->f, w.below), give(&h->f, w.r);
+    pool_close(&h->f);
+    h->f.be->release(h->f.ctx, w.raw);
     free(w.chosen);
+    return st;
+}
+
+status hss_all_entries(hss *h, const format_source *s) {
+    const format *f = &h->f;
+    const int64_t n = h->t.n;
+    pack args = {0};
+    size_t where, list;
+    status st;
+    TRY(pack_add(&args, 1, sizeof(void *), &where));
+    TRY(pack_add(&args, n, sizeof(int), &list));
+    TRY(pack_place(f, &args));
+    for (int64_t i = 0; i < n; i++)
+        ((int *)pack_host(&args, list))[i] = (int)h->t.order[i];
+    *(const int **)pack_host(&args, where) = pack_device(&args, list);
+    TRY(pack_send(f, &args));
+    TRY(take(f, backend_size(f->o.type) * (size_t)(n * n), (void **)&h->all));
+    const int *const *rows = pack_device(&args, where);
+    const formats_blocks b = {
+        1, batch_size(n), batch_size(n), rows, rows, batch_strided(h->all, n, 0), false};
+    TRY(s->gather(s->from, f->ctx, f->o.type, &b));
+    TRY(f->be->sync(f->ctx));
+done:
+    pack_free(f, &args);
     return st;
 }
 
@@ -538,8 +480,8 @@ void hss_clear(hss *h) {
     const format *f = &h->f;
     hss_factor_free(h);
     plan_free(f, &h->straight), plan_free(f, &h->turned);
-    f->be->release(f->ctx, h->d);
-    h->d = NULL;
+    f->be->release(f->ctx, h->d), f->be->release(f->ctx, h->all);
+    h->d = h->all = NULL;
     for (int l = 0; l < NESTED_LEVELS; l++)
         nested_level_free(f, h->level + l);
 }

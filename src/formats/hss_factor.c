@@ -32,7 +32,7 @@ typedef struct {
 static void *allocate(const format *f, size_t bytes, status *st) {
     void *p = NULL;
     if (*st == MOAO_OK)
-        *st = take(f, bytes, &p);
+        *st = borrow(f, bytes, &p);
     return p;
 }
 
@@ -91,6 +91,34 @@ static status each(maker *w, char ta, char tb, const char sizes[3], double alpha
 /* --- one level
  * ------------------------------------------------------------------------------------ */
 
+/* Z := Z R^-1, R the triangles of order e at the head of a; those of large nodes, which are few,
+ * one by one. */
+static status times_inverse(maker *w, char *a, batch_dim n, batch_dim e, char *z) {
+    const format *f = &w->h->f;
+    const factor_level *v = w->v;
+    const backend_type t = f->o.type;
+    const int64_t square = v->rows * v->rows, wide = v->rows * (v->rows + v->most);
+    const double one = 1;
+    const float one_s = 1;
+    const void *p1 = t == BACKEND_D ? (const void *)&one : &one_s;
+    const size_t lwork = f->be->workspace(BACKEND_TRSM, t, v->rows, v->rows);
+    void *work = NULL;
+    status st = MOAO_OK;
+    if (e.n <= BATCH_MAX)
+        return f->be->batch->trsm(f->ctx, t, 'R', 'U', 'N', 'N', v->nodes, n, e, p1,
+                                  batch_strided(a, v->rows, square),
+                                  batch_strided(z, v->rows, wide));
+    TRY(take(f, lwork, &work));
+    for (int64_t i = 0; i < v->nodes; i++)
+        TRY(f->be->trsm(f->ctx, t, 'R', 'U', 'N', 'N', v->n[i], e_of(w, i), p1,
+                        a + w->size * (size_t)(i * square), v->rows,
+                        z + w->size * (size_t)(i * wide), v->rows, work, lwork));
+    TRY(f->be->sync(f->ctx));
+done:
+    f->be->release(f->ctx, work);
+    return st;
+}
+
 /* The first `columns` (k, or e where A holds (Q2'D)') of each matrix to Q, all n columns of it;
  * with `triangle`, Z := Z R^-1 in between. */
 static status orthogonal(maker *w, char *a, char columns, char *z) {
@@ -98,8 +126,6 @@ static status orthogonal(maker *w, char *a, char columns, char *z) {
     const factor_level *v = w->v;
     const backend_lowrank *low = f->be->lowrank;
     const int64_t square = v->rows * v->rows;
-    const double one = 1;
-    const float one_s = 1;
     const batch_mat m = batch_strided(a, v->rows, square),
                     tau = batch_strided(w->tau, v->rows, v->rows);
     call q;
@@ -111,9 +137,7 @@ static status orthogonal(maker *w, char *a, char columns, char *z) {
     const batch_dim n = call_dim(&w->args, &q, 0), k = call_dim(&w->args, &q, 1);
     TRY(low->geqrf(f->ctx, f->o.type, v->nodes, n, k, m, tau, w->info));
     if (z)
-        TRY(f->be->batch->trsm(f->ctx, f->o.type, 'R', 'U', 'N', 'N', v->nodes, n, k,
-                               f->o.type == BACKEND_D ? (const void *)&one : &one_s, m,
-                               batch_strided(z, v->rows, v->rows * (v->rows + v->most))));
+        TRY(times_inverse(w, a, n, k, z));
     TRY(low->orgqr(f->ctx, f->o.type, v->nodes, n, n, k, m, tau));
 done:
     return st;
@@ -257,10 +281,10 @@ static void maker_release(maker *w) {
     const format *f = &w->h->f;
     char **all[] = {&w->d, &w->u, &w->b, &w->q, &w->tau, &w->c, &w->m, &w->wv, &w->f, &w->ut};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        f->be->release(f->ctx, *all[i]);
+        give(f, *all[i]);
         *all[i] = NULL;
     }
-    f->be->release(f->ctx, w->info);
+    give(f, w->info);
     w->info = NULL;
 }
 
@@ -281,12 +305,6 @@ static status level_open(maker *w, const factor_level *low) {
         v->n[i] = leaf ? h->t.size[tree_node(w->l, i)] : low->k[2 * i] + low->k[2 * i + 1];
         v->k[i] = w->l > 0 ? h->level[w->l].rank[i] : 0;
         v->rows = v->n[i] > v->rows ? v->n[i] : v->rows;
-        if (v->n[i] - v->k[i] > BATCH_MAX)
-            return status_fail(
-                MOAO_INPUT,
-                "an HSS factor eliminates at most %d unknowns of a node at once: take "
-                "leaves of at most that",
-                BATCH_MAX);
     }
     if (leaf && w->l > 0)
         v->rows = h->level[w->l].rows > h->leaf ? h->level[w->l].rows : h->leaf;
@@ -298,9 +316,9 @@ static status level_open(maker *w, const factor_level *low) {
     w->wv = allocate(f, s * n * k, &st), w->f = allocate(f, s * n * (n + k), &st);
     w->ut = allocate(f, s * k * k, &st), w->tau = allocate(f, s * n, &st);
     w->info = allocate(f, sizeof(int) * (size_t)v->nodes, &st);
-    v->w = allocate(f, s * n * n, &st);
-    if (!leaf)
-        v->g = allocate(f, s * (size_t)v->ldg * (n + k), &st);
+    TRY(st);
+    TRY(take(f, s * n * n, (void **)&v->w));
+    TRY(take(f, s * (size_t)v->ldg * (n + k), (void **)&v->g));
 done:
     return st;
 }
@@ -342,10 +360,12 @@ static status factor_level_make(maker *w, maker *below, factor_level *low, doubl
     if (!low) {
         TRY(take_leaves(w, shift));
         TRY(eliminate(w));
-        w->v->g = w->f, w->f = NULL;
+        const int64_t bytes =
+            (int64_t)w->size * w->v->nodes * w->v->rows * (w->v->rows + w->v->most);
+        TRY(f->be->copy(f->ctx, w->v->g, bytes, w->f, bytes, bytes, 1));
     } else {
         const family q = {below, low, w->h->level + w->l + 1, w->v->rows, w->v->most};
-        TRY(take(f, w->size * (size_t)(low->nodes * low->most * low->most), (void **)&x));
+        TRY(borrow(f, w->size * (size_t)(low->nodes * low->most * low->most), (void **)&x));
         TRY(assemble(w, &q, x));
         TRY(eliminate(w));
         TRY(join(w, &q, x));
@@ -353,7 +373,7 @@ static status factor_level_make(maker *w, maker *below, factor_level *low, doubl
     }
     TRY(f->be->sync(f->ctx));
 done:
-    f->be->release(f->ctx, x);
+    give(f, x);
     return st;
 }
 
@@ -362,6 +382,7 @@ status hss_factor_make(format *f, double shift) {
     maker now = {.h = h, .size = backend_size(f->o.type)}, below = {.h = h};
     status st;
     hss_factor_free(h);
+    TRY(pool_open(f));
     TRY(ALLOC(h->factor, 1, "an HSS factor"));
     now.ld_one = BATCH_ORTH_MAX;
     TRY(identity_make(f, now.ld_one, &now.one));
@@ -376,6 +397,7 @@ status hss_factor_make(format *f, double shift) {
 done:
     maker_release(&now), maker_release(&below);
     f->be->release(f->ctx, now.one);
+    pool_close(f);
     pack_free(f, &now.args);
     if (st != MOAO_OK)
         hss_factor_free(h);

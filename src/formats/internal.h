@@ -26,15 +26,18 @@ typedef struct {
     size_t (*solve_workspace)(const format *f, int64_t nvec);
     status (*solve)(const format *f, char trans, int64_t nvec, void *x, int64_t ldx, void *work);
     status (*compress)(format *f, double tol, char weights, int samples);
+    void (*parts)(const format *f, format_part *part, void *arg);
 } format_table;
 
 /* What every format begins with. */
 struct format {
     const format_table *is;
+    struct pool *pool; /* while it is made: memory that serves again (pack.h), or NULL */
     const backend *be;
     backend_ctx *ctx;
     format_options o;
     bool symmetric;
+    bool checked; /* while format_check looks at what the kind approximates */
     format_info info;
 };
 
@@ -50,6 +53,10 @@ static inline void number_set(backend_type t, void *a, int64_t i, double value) 
         ((double *)a)[i] = value;
     else
         ((float *)a)[i] = (float)value;
+}
+
+static inline double number_get(backend_type t, const void *a, int64_t i) {
+    return t == BACKEND_D ? ((const double *)a)[i] : (double)((const float *)a)[i];
 }
 
 /* New memory of the backend with a copy of `bytes` bytes of the host. Waits. */

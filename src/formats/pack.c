@@ -190,3 +190,53 @@ void nested_level_free(const format *f, nested_level *v) {
 status take(const format *f, size_t bytes, void **p) {
     return f->be->alloc(f->ctx, bytes, p);
 }
+
+status pool_open(format *f) {
+    return ALLOC(f->pool, 1, "a pool of memory");
+}
+
+void pool_close(format *f) {
+    for (int i = 0; f->pool && i < f->pool->count; i++)
+        f->be->release(f->ctx, f->pool->part[i].p);
+    free(f->pool);
+    f->pool = NULL;
+}
+
+/* The smallest part that is large enough, else a new one, for which a free one too small goes. */
+status borrow(const format *f, size_t bytes, void **p) {
+    pool *q = f->pool;
+    int best = -1;
+    status st;
+    *p = NULL;
+    for (int i = 0; q && i < q->count; i++)
+        if (!q->part[i].used && q->part[i].bytes >= bytes &&
+            (best < 0 || q->part[i].bytes < q->part[best].bytes))
+            best = i;
+    if (best >= 0) {
+        q->part[best].used = true, *p = q->part[best].p;
+        return MOAO_OK;
+    }
+    for (int i = 0; q && i < q->count && best < 0; i++)
+        if (!q->part[i].used) {
+            f->be->release(f->ctx, q->part[i].p);
+            q->part[i].p = NULL, q->part[i].bytes = 0, best = i;
+        }
+    if (q && best < 0 && q->count < 64)
+        best = q->count++;
+    st = f->be->alloc(f->ctx, bytes, p);
+    if (q && best >= 0) {
+        q->part[best].p = *p, q->part[best].bytes = st == MOAO_OK ? bytes : 0;
+        q->part[best].used = st == MOAO_OK;
+    }
+    return st;
+}
+
+void give(const format *f, void *p) {
+    pool *q = f->pool;
+    for (int i = 0; q && p && i < q->count; i++)
+        if (q->part[i].p == p) {
+            q->part[i].used = false;
+            return;
+        }
+    f->be->release(f->ctx, p);
+}

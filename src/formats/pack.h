@@ -74,6 +74,22 @@ status identity_make(const format *f, int64_t n, char **one);
 /* Device memory. */
 status take(const format *f, size_t bytes, void **p);
 
+/* Device memory for a while: what was given back serves again until pool_close, for to allocate and
+ * to release takes longer than the work of a small level. Without a pool (pool_open) as take and
+ * release. */
+typedef struct pool {
+    struct {
+        void *p;
+        size_t bytes;
+        bool used;
+    } part[64];
+    int count;
+} pool;
+status pool_open(format *f);
+void pool_close(format *f);
+status borrow(const format *f, size_t bytes, void **p);
+void give(const format *f, void *p);
+
 #ifdef __cplusplus
 }
 #endif

@@ -53,6 +53,7 @@ status format_points_open(const backend *be, backend_ctx *ctx, formats_kernel ke
                          .rows = n,
                          .cols = n,
                          .symmetric = kernel != FORMATS_CAUCHY,
+                         .mirrored = true,
                          .dim = dim,
                          .at = at,
                          .block = block,

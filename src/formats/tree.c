@@ -123,7 +123,7 @@ status tree_make(int64_t n, int dim, const double *at, int64_t leaf, char split,
     t->size[0] = n;
     box_of(t, 0);
     for (int l = 0; l < t->levels; l++) {
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) if (n > 100000)
         for (int64_t p = 0; p < tree_nodes(l); p++) {
             const int64_t a = tree_node(l, p), c = tree_node(l + 1, 2 * p),
                           half = cut(t, a, split, leaf);
@@ -286,6 +286,8 @@ status tree_pairs(const tree *t, double eta, lists *far, lists *near) {
         for (int64_t i = 0; i < now.used; i++) {
             const int64_t p = now.pair[i][0], q = now.pair[i][1], a = tree_node(l, p),
                           b = tree_node(l, q);
+            if (t->size[a] == 0 || t->size[b] == 0)
+                continue;
             const double mean = (tree_diameter(t, a) + tree_diameter(t, b)) / 2;
             if (p != q && t->dim > 0 && tree_distance(t, a, b) >= eta * mean) {
                 TRY(pairs_add(&apart, a, b));

@@ -1,8 +1,7 @@
 #include "job/device_plan.h"
 
+#include "obsseq/budget.h"
 #include "params/params.h"
-
-#include "obsseq/phase.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -47,6 +46,8 @@ void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *
         p->target += kind->together ? one : 0;
         p->target += kind->share != NULL ? phase_share_bytes(s, o) : 0;
     }
+    if (o->budget)
+        add(p, "error budget", budget_bytes(s, psf_points_of(s, o), v, p->width));
     add(p, "sampled residual", (v + m) * (size_t)nsample * d);
     add(p, "tables of covariances", matcov_bytes(s, nlayer) + tables);
     add(p, "stationary averages, OTFs and PSFs", psf_device_bytes(s, o));

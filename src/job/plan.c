@@ -1,6 +1,6 @@
 #include "job/plan.h"
 
-#include "obsseq/phase.h"
+#include "obsseq/budget.h"
 
 #include "matcov/matcov.h"
 #include "tor/command.h"
@@ -49,6 +49,10 @@ plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o) {
         int first, end;
         atmos_exposures_of(a, k, &first, &end);
         z.nexposure = end - first > z.nexposure ? end - first : z.nexposure;
+    }
+    if (o->budget) {
+        const size_t start = mirror_budget_work(s, o) + mirror_budget_bytes(s);
+        z.command = start > z.command ? start : z.command;
     }
     z.psf = psf_bytes(s, o) + (size_t)z.nexposure * psf_fit_bytes(s, o);
     z.points = psf_points_of(s, o);
@@ -121,8 +125,14 @@ static void count_memory(const params *par, const sys *s, const atmos *a, const 
         add_item(p, "phase on the pupil",
                  phase_bytes(z->points, w) + phase_target_bytes(z->points, ld) +
                      psf_phase_work(s, o, nl, room->threads));
+    if (o->budget)
+        add_item(p, "error budget",
+                 mirror_budget_bytes(s) + budget_bytes(s, z->points, nl, w) +
+                     (g > 1 ? v * w * d : 0) + (size_t)kg * budget_target_bytes(s));
     const size_t ne = (size_t)a->nexposure, nt = (size_t)s->ntarget;
-    const size_t maps = (3 + (size_t)o->nbox) * (size_t)o->nlambda * nt * (ne + 2) * d;
+    const size_t kept =
+        (3 + (size_t)o->nbox) * (size_t)o->nlambda + (o->budget ? (size_t)budget_count(s) : 0);
+    const size_t maps = kept * nt * (ne + 2) * d;
     const size_t finish =
         maps + (nt * z->image < 64 << 20 ? nt * z->image : 64 << 20); /* after the rest is freed */
     add_item(p, "results", (chunk + (size_t)kg) * z->image);
@@ -193,6 +203,14 @@ static void choose_chunk(const params *par, const sys *s, const atmos *a, const 
     p->ld_max = (size_t)kg * (size_t)nl;
 }
 
+/* Points of the pupil at which the lag of a target is taken. */
+static double lag_points(const sys *s, const atmos *a, const psf_opts *o) {
+    bool lags = false;
+    for (int i = 0; i < a->nprofile; i++)
+        lags = lags || budget_lags(s, &a->profiles[i]);
+    return o->budget && lags ? (double)budget_points(psf_points_of(s, o)) : 0;
+}
+
 static void count_work(const params *par, const sys *s, const atmos *a, const psf_opts *o,
                        plan *p) {
     const double m = (double)s->m, t = (double)s->t, v = s->dm.nact;
@@ -200,12 +218,18 @@ static void count_work(const params *par, const sys *s, const atmos *a, const ps
     const double points = (double)psf_points_of(s, o);
     memset(p->flops, 0, sizeof p->flops);
     p->flops[STAGE_SETUP] = v * v * t + v * v * v / 3 + 2 * v * v * t;
+    if (o->budget)
+        p->flops[STAGE_SETUP] += mirror_budget_flops(s, o);
     p->flops[STAGE_FACTOR] = ntor * m * m * m / 3;
     p->flops[STAGE_SOLVE] = ntor * nt * (2 * v * m * m + 2 * v * t * m);
     p->flops[STAGE_EXPOSURE] =
         ne * nt * (v * m * m + 2 * v * (o->phase ? points : t) * m + 2 * v * v * m) +
         (o->phase ? 0 : ne * (2 * v * t * t + 2 * v * v * t));
+    if (o->budget)
+        p->flops[STAGE_EXPOSURE] +=
+            nt * (ntor * 2 * v * v * m + ne * 2 * v * lag_points(s, a, o) * m);
     double maps = nt * (ne + 1) * (2 + o->nbox + 1) * o->nlambda * 8;
+    maps += o->budget ? nt * (ne + 1) * budget_count(s) * 8 : 0;
     double images = par->output_psf == PSF_NONE ? 0 : par->output_psf == PSF_SHORT ? nt * ne : nt;
     p->output = maps + images * o->nlambda * o->crop * o->crop * 4;
 }
@@ -225,7 +249,7 @@ done:
 }
 
 /* Memory of the host for a rank with kg targets at a time. */
-static void count_host(const params *par, const sys *s, const machine_room *room,
+static void count_host(const params *par, const sys *s, const psf_opts *o, const machine_room *room,
                        const plan_sizes *z, int kg, plan *p) {
     const size_t t = s->t, v = (size_t)s->dm.nact, d = sizeof(double);
     const size_t base = room->base > room->peak ? room->base : room->peak;
@@ -234,6 +258,8 @@ static void count_host(const params *par, const sys *s, const machine_room *room
     add_item(p, "command matrix D+ and its making", v * t * d + z->command);
     add_item(p, "PSF plans and fitting errors", z->psf);
     add_item(p, "sampled residual", 2 * v * (size_t)par->compute_residual_columns * d);
+    if (o->budget)
+        add_item(p, "error budget", mirror_budget_bytes(s) + (size_t)kg * budget_target_bytes(s));
     if (p->kind->host != NULL)
         add_item(p, "factor of Cmm0, which passes by on the GPU",
                  p->kind->host(s->m, v, p->device.width, p->device.fits));
@@ -274,7 +300,7 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
         kg = ceil_div(ceil_div(s->ntarget, p->nchunk), nrank);
         p->chunk = kg * nrank < s->ntarget ? kg * nrank : s->ntarget;
     }
-    count_host(par, s, room, z, kg, p);
+    count_host(par, s, o, room, z, kg, p);
     count_work(par, s, a, o, p);
 done:
     return st;
@@ -326,7 +352,9 @@ void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
     const bool halves = p->kind->levels > 0;
     const double product = halves ? flop / HALVES : flop, entry = halves ? value / SINGLES : value;
     p->time.solve = uneven * ((2 * v * m * m + 2 * v * t * m) * product + t * m * entry);
-    const double rows = o->phase ? (double)psf_points_of(s, o) : t;
+    if (o->budget)
+        p->time.solve += uneven * 2 * v * v * m * flop;
+    const double rows = o->phase ? (double)psf_points_of(s, o) + lag_points(s, a, o) : t;
     const double common = o->phase ? 0 : 2 * v * t * t + 2 * v * v * t;
     p->time.common = 0.5 * m * m * value + common * flop / p->nchunk;
     p->time.exposure =

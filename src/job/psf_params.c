@@ -15,5 +15,6 @@ void params_psf_opts(const params *par, psf_opts *o) {
                     .jitter = {hypot(par->errors_jitter[0], par->errors_windshake[0]),
                                hypot(par->errors_jitter[1], par->errors_windshake[1])},
                     .static_rms = par->errors_static_rms,
-                    .static_power = par->errors_static_power};
+                    .static_power = par->errors_static_power,
+                    .budget = params_wants_budget(par)};
 }

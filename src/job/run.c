@@ -85,8 +85,9 @@ static status one_exposure(run *r, int e, int t0, int t1, obsexposure *ex) {
                       .nt = t1 - t0,
                       .nlambda = r->u.o.nlambda,
                       .nbox = r->u.o.nbox,
+                      .nbudget = r->u.o.budget ? budget_count(&r->u.s) : 0,
                       .crop = r->u.par.output_psf == PSF_NONE ? 0 : r->u.o.crop};
-    const size_t ns = (size_t)b.nt * (size_t)b.nlambda;
+    const size_t nimage = (size_t)b.nt * (size_t)b.nlambda;
     const double m = (double)r->u.s.m, v = r->u.s.dm.nact;
     begin_part(r, r->pl.time.common + r->pl.time.exposure * b.nt,
                b.nt * v * m * (m + 2 * (double)r->u.s.t + 2 * v));
@@ -94,9 +95,10 @@ static status one_exposure(run *r, int e, int t0, int t1, obsexposure *ex) {
     if (is_root(r)) {
         progress_step("exposure %d/%d, targets %d-%d of %d", e + 1, r->u.a.nexposure, t0 + 1, t1,
                       r->u.s.ntarget);
-        st = ALLOC(b.scalars, ns * (3 + (size_t)b.nbox), "results");
+        st =
+            ALLOC(b.scalars, (size_t)b.nt * store_scalars(b.nlambda, b.nbox, b.nbudget), "results");
         if (st == MOAO_OK && b.crop > 0)
-            st = ALLOC(b.images, ns * (size_t)b.crop * (size_t)b.crop, "PSFs of a chunk");
+            st = ALLOC(b.images, nimage * (size_t)b.crop * (size_t)b.crop, "PSFs of a chunk");
     }
     TRY(comm_agree(r->c, st));
     obsseq_accuracy how = precision_plan(&r->prec, e, t0, t1, is_fresh(r, e));
@@ -238,7 +240,7 @@ static status write_results(run *r) {
     report_phase("maps");
     begin_part(r, maps_seconds(r), 0);
     progress_step("writing maps");
-    status st = maps_write(r->dir, &r->u.par, &r->u.s, &r->u.a, r->u.ps, r->st);
+    status st = maps_write(r->dir, &r->u.par, &r->u.s, &r->u.a, r->u.ps, r->st, &r->rep);
     r->rep.wall[STAGE_OUTPUT] += report_now() - from;
     return st;
 }
@@ -310,6 +312,8 @@ status run_all(const comm *c, const cmdline *cl) {
     store_close(r.st);
     obsseq_close(&r.seq);
     free(r.dplus);
+    free(r.rep.budget);
+    mirror_budget_free(&r.mirror);
     free(r.done);
     precision_free(&r.prec);
     compression_free(&r.comp);

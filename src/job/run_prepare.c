@@ -37,6 +37,7 @@ static status open_store(run *r, long *chunk, long *threads) {
                             .nexposure = r->u.a.nexposure,
                             .nlambda = r->u.o.nlambda,
                             .nbox = r->u.o.nbox,
+                            .nbudget = r->u.o.budget ? budget_count(&r->u.s) : 0,
                             .crop = par->output_psf == PSF_NONE ? 0 : r->u.o.crop,
                             .mixed = plan_wants_mixed(par) || !r->pl.kind->exact ||
                                      r->pl.kind->choose != NULL};
@@ -52,6 +53,15 @@ static status open_store(run *r, long *chunk, long *threads) {
     for (int e = 0; e < r->u.a.nexposure; e++)
         for (int k = 0; k < r->u.s.ntarget; k++)
             r->done[cell(r, e, k)] = store_done(r->st, e, k);
+    if (r->u.o.map != NULL) {
+        const long sum = (long)r->u.map.sum, then = store_get_fact(r->st, "static_map", sum);
+        if (then != sum)
+            TRY(status_fail(MOAO_INPUT,
+                            "%s: --resume with another errors.static_map than that of the run; "
+                            "put it back, or start again with --overwrite",
+                            r->dir));
+        TRY(store_set_fact(r->st, "static_map", sum));
+    }
     TRY(reuse_fact(r, "chunk", chunk));
     TRY(reuse_fact(r, "threads", threads));
     TRY(store_set_fact(r->st, "ranks", r->c->size));
@@ -211,6 +221,7 @@ done:
 static status try_executor(run *r) {
     const obsseq_setup u = {.tor = run_tor_setup(r),
                             .ps = r->u.ps,
+                            .mirror = r->u.o.budget ? &r->mirror : NULL,
                             .edge = r->prec.edge,
                             .tolerance = r->u.par.compute_mixed_tolerance};
     int chunk;
@@ -241,6 +252,8 @@ status run_prepare_stages(run *r) {
     status st = ALLOC(r->dplus, (size_t)s->dm.nact * s->t, "command matrix D+");
     TRY(comm_agree(r->c, st));
     TRY(command_init(r->c, s, r->dplus));
+    if (r->u.o.budget)
+        TRY(mirror_budget_init(r->c, s, r->u.ps, r->dplus, &r->u.a, &r->mirror));
     verify_init(r->c, &r->u, r->dplus, r->comp.wanted, &r->ver);
     const char *warning = machine_blas_warning();
     r->rep.flops[STAGE_SETUP] = r->pl.flops[STAGE_SETUP] / r->c->size;

@@ -26,10 +26,11 @@ typedef struct {
     precision prec;
     verify ver;
     compression comp;
-    store *st;           /* rank 0 only */
-    double *dplus;       /* v x t */
-    unsigned char *done; /* [nexposure][ntarget] */
-    bool finished;       /* the directory holds the results already */
+    store *st;            /* rank 0 only */
+    double *dplus;        /* v x t */
+    mirror_budget mirror; /* where an error budget is wanted */
+    unsigned char *done;  /* [nexposure][ntarget] */
+    bool finished;        /* the directory holds the results already */
 } run;
 
 static inline bool is_root(const run *r) {

@@ -67,6 +67,8 @@ status setup_init(const comm *c, const cmdline *cl, setup *u) {
     params_psf_opts(&u->par, &u->o);
     if (u->o.crop == 0)
         u->o.crop = CROP_DEFAULT;
+    TRY(static_map_read(c, &u->par, &u->map));
+    u->o.map = u->map.map.path != NULL ? &u->map.map : NULL;
     st = psf_sizes_of(&u->s, &u->o, &u->grid);
     u->o.crop = u->grid.crop;
     st = comm_agree(c, st);
@@ -80,6 +82,7 @@ status setup_psf(const comm *c, setup *u) {
 
 void setup_free(setup *u) {
     psf_free(u->ps);
+    static_map_free(&u->map);
     atmos_free(&u->a);
     sys_free(&u->s);
     params_free(&u->par);
@@ -108,6 +111,19 @@ static void warn_images(const setup *u) {
                       par->output_crop, n);
 }
 
+/* A map that moves the image off the axis, where Strehl ratios and energies are taken. */
+static void warn_map(const setup *u) {
+    double lambda = INFINITY;
+    for (int l = 0; l < u->o.nlambda; l++)
+        lambda = fmin(lambda, u->o.lambda[l]);
+    const double move = hypot(u->map.tilt[0], u->map.tilt[1]), mas = ARCSEC_PER_RAD * 1e3;
+    if (u->o.map != NULL && move > 0.05 * lambda / u->s.diameter)
+        progress_warn("errors.static_map: its tilt moves the images by (%.3g, %.3g) mas, which "
+                      "Strehl ratios and energies on the axis feel: take it out of the map unless "
+                      "that is meant",
+                      u->map.tilt[0] * mas, u->map.tilt[1] * mas);
+}
+
 /* The part of a mirror for which the Strehl ratio of the fitting error is computed: with more
  * actuators it is the same to a percent, as it depends on their pitch. */
 #define FITTING_NSSP 64
@@ -122,6 +138,7 @@ static status warn_fitting(const setup *u, const profile *worst) {
     psf_opts o = u->o;
     o.oversampling = o.oversampling < 4 ? o.oversampling : 4;
     o.span = fmin(o.span, 3);
+    o.map = NULL;
     o.crop = 0;
     s.dm.coupling = u->s.dm.coupling;
     s.ts.mag = 1;
@@ -150,6 +167,7 @@ status setup_warn(const setup *u) {
         progress_warn("%s", line[i]);
     params_free_warnings(n, line);
     warn_images(u);
+    warn_map(u);
     const profile *worst = atmos_profile_at(&u->a, u->a.exposure_time[0]);
     for (int e = 1; e < u->a.nexposure; e++) {
         const profile *p = atmos_profile_at(&u->a, u->a.exposure_time[e]);

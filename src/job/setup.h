@@ -5,6 +5,7 @@
 
 #include "base/comm.h"
 #include "job/cmdline.h"
+#include "job/static_map.h"
 #include "params/params.h"
 #include "psf/psf.h"
 #include "system/atmos.h"
@@ -17,7 +18,8 @@ typedef struct {
     atmos a;
     psf_opts o; /* crop resolved */
     psf_sizes grid;
-    psf *ps; /* NULL before setup_psf */
+    static_map map; /* errors.static_map; {0}: none */
+    psf *ps;        /* NULL before setup_psf */
 } setup;
 
 /* Collective. Reads and checks the parameters and derives geometry and atmosphere: sizes, nothing

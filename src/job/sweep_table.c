@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/fits.h"
+#include "budget/terms.h"
 #include "params/params_table.h"
 
 #include <math.h>
@@ -108,6 +109,17 @@ static void put_quantity(table *t, int run, const char *name, const double *v, l
     }
 }
 
+/* A term of the error budget: rms, with its sign, of the mean of the targets' variances. */
+static void put_term(table *t, int run, const char *name, const double *v, long ntarget) {
+    char lower[NAME] = "";
+    double mean = 0;
+    for (int i = 0; i < NAME - 1 && name[i] != '\0'; i++)
+        lower[i] = name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] + 32) : name[i];
+    for (long i = 0; i < ntarget; i++)
+        mean += v[i] * fabs(v[i]) / (double)ntarget;
+    put(t, run, 0, lower, "nm", budget_rms(mean));
+}
+
 /* Wavelengths [um] of the open file, in new memory. */
 static status read_wavelengths(fitsfile *f, double **lambda, long *n, int *err) {
     status st = MOAO_OK;
@@ -137,11 +149,15 @@ static status read_targets(fitsfile *f, table *t, int run, const double *lambda,
         fits_get_colname(f, CASEINSEN, any, found, &col, &search);
         if (search != 0 && search != COL_NOT_UNIQUE)
             break;
-        fits_read_col(f, TDOUBLE, col, 1, 1, n * nlambda, NULL, v, NULL, err);
+        const bool term = strncmp(found, "WFE_", 4) == 0;
+        fits_read_col(f, TDOUBLE, col, 1, 1, term ? n : n * nlambda, NULL, v, NULL, err);
         char *end = strstr(found, "_LONG");
         if (*err == 0 && end != NULL) {
             *end = '\0';
-            put_quantity(t, run, found, v, n, (int)nlambda, lambda);
+            if (!term)
+                put_quantity(t, run, found, v, n, (int)nlambda, lambda);
+            else if (strcmp(found, "WFE_STAR") != 0)
+                put_term(t, run, found, v, n);
         }
         if (search == 0)
             break;

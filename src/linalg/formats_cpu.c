@@ -40,26 +40,27 @@ static status sums(backend_ctx *ctx, backend_type t, char side, const formats_su
 }
 
 static status id(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, batch_dim n,
-                 batch_mat a, double tol, int round, int64_t most, int *order, batch_mat u, int64_t *rank,
-                 int *info) {
-    double *norm;
+                 batch_mat a, double tol, int round, int64_t most, int *order, batch_mat u,
+                 int64_t *rank, int *info) {
+    void *norm = NULL;
     status st;
     (void)ctx;
     if (m.n > BATCH_ORTH_MAX || n.n > BATCH_ORTH_MAX)
         return status_fail(MOAO_INPUT,
                            "interpolative decomposition of more than %d rows or columns",
                            BATCH_ORTH_MAX);
-    TRY(ALLOC(norm, (unsigned long)(n.n * omp_get_max_threads()), "norms of columns"));
+    TRY(mem_alloc(&norm, (unsigned long)(n.n * omp_get_max_threads()), sizeof(double),
+                  "norms of columns"));
 #pragma omp parallel for schedule(dynamic)
     for (int64_t b = 0; b < count; b++) {
-        double *own = norm + n.n * omp_get_thread_num();
+        void *own = (char *)norm + n.n * omp_get_thread_num() * (int64_t)sizeof(double);
         const int64_t mb = size_of(m, b), nb = size_of(n, b), lda = a.lds ? a.lds[b] : a.ld,
                       ldu = u.lds ? u.lds[b] : u.ld;
         int *o = order + b * n.n;
         rank[b] = t == BACKEND_D ? decompose_d(mb, nb, matrix_of(a, t, b), lda, tol, round, most, o,
                                                matrix_of(u, t, b), ldu, own, info + b)
                                  : decompose_s(mb, nb, matrix_of(a, t, b), lda, tol, round, most, o,
-                                               matrix_of(u, t, b), ldu, (float *)own, info + b);
+                                               matrix_of(u, t, b), ldu, own, info + b);
     }
 done:
     free(norm);

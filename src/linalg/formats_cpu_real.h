@@ -98,8 +98,9 @@ static void NAME(weights)(int64_t n, int64_t r, REAL *a, int64_t lda, const int 
 }
 
 /* Rank of the decomposition; its info in *info. */
-static int64_t NAME(decompose)(int64_t m, int64_t n, REAL *a, int64_t lda, double tol, int round, int64_t most,
-                               int *order, REAL *u, int64_t ldu, REAL *norm, int *info) {
+static int64_t NAME(decompose)(int64_t m, int64_t n, REAL *a, int64_t lda, double tol, int round,
+                               int64_t most, int *order, REAL *u, int64_t ldu, REAL *norm,
+                               int *info) {
     int64_t k = 0;
     const int64_t end = m < n ? m : n;
     *info = 0;

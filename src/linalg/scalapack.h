@@ -24,5 +24,6 @@ int pilaenv_(const int *context, const char *precision);
 void dpotrf_(const char *uplo, const int *n, double *a, const int *lda, int *info);
 void dpotrs_(const char *uplo, const int *n, const int *nrhs, const double *a, const int *lda,
              double *b, const int *ldb, int *info);
+void dpotri_(const char *uplo, const int *n, double *a, const int *lda, int *info);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/fits.h"
 #include "base/progress.h"
+#include "budget/terms.h"
 #include "maps_parts.h"
 
 #include <math.h>
@@ -18,10 +19,12 @@ static status load_scalars(maps_data *m) {
     double *one = NULL;
     TRY(ALLOC(m->value, nq * nl * ne * nt, "maps"));
     TRY(ALLOC(m->mean, nq * nl * nt, "maps"));
-    TRY(ALLOC(one, nl * nq, "results of a target"));
+    TRY(ALLOC(one, nl * nq + (size_t)m->nbudget, "results of a target"));
     for (size_t e = 0; e < ne; e++)
         for (size_t t = 0; t < nt; t++) {
             TRY(store_read_scalars(m->st, (int)e, (int)t, one));
+            if (m->nbudget > 0)
+                TRY(maps_budget_load(m, (int)e, (int)t, one + nl * nq));
             for (size_t l = 0; l < nl; l++)
                 for (size_t q = 0; q < nq; q++) {
                     m->value[((q * nl + l) * ne + e) * nt + t] = one[l * nq + q];
@@ -113,7 +116,7 @@ done:
 }
 
 status maps_write(const char *dir, const params *par, const sys *s, const atmos *a, const psf *p,
-                  store *store) {
+                  store *store, report *rep) {
     status st;
     char *effective = NULL;
     fitsout psf_file = {0}, maps_file = {0};
@@ -126,7 +129,8 @@ status maps_write(const char *dir, const params *par, const sys *s, const atmos 
                    .nlambda = par->psf_wavelengths.n,
                    .nexposure = a->nexposure,
                    .ntarget = s->ntarget,
-                   .nscalar = SCALAR_EE + par->psf_ee_boxes.n};
+                   .nscalar = SCALAR_EE + par->psf_ee_boxes.n,
+                   .nbudget = params_wants_budget(par) ? BUDGET_TERMS + s->nsensor : 0};
     params_sky(par, &m.sk);
     if (store_finished(store)) {
         progress_note("%s: the run was finished before; its files stay as they are", dir);
@@ -139,6 +143,8 @@ status maps_write(const char *dir, const params *par, const sys *s, const atmos 
     for (int i = 0; i < m.nlambda; i++)
         m.pixel[i] = psf_image_pixel(p, i);
     TRY(load_scalars(&m));
+    if (rep != NULL)
+        TRY(maps_budget_summary(&m, rep));
     if (par->output_psf != PSF_NONE)
         TRY(maps_write_psf(&m, effective, &psf_file));
     TRY(write_maps(&m, effective, &maps_file));
@@ -152,6 +158,8 @@ done:
     free(m.pixel);
     free(m.value);
     free(m.mean);
+    free(m.budget);
+    free(m.budget_mean);
     free(effective);
     return st;
 }

@@ -2,6 +2,7 @@
 #ifndef MOAO_MAPS_H
 #define MOAO_MAPS_H
 
+#include "base/progress.h"
 #include "base/status.h"
 #include "matrix_file.h" /* maps_write_matrix, maps_matrix_open */
 #include "params/params.h"
@@ -15,8 +16,9 @@
  * headers sufficient to recreate the run. psf.fits as output.psf asks. Both appear whole or not at
  * all. The long exposure is the mean of a target's short-exposure PSFs (its Strehl and ensquared
  * energies are the means; its FWHM is that of the mean PSF, which `psf` measures from the images
- * when kept, else it is left NaN with a comment). */
+ * when kept, else it is left NaN with a comment). rep (may be NULL) gets a summary of the error
+ * budget. */
 status maps_write(const char *dir, const params *par, const sys *s, const atmos *a, const psf *p,
-                  store *st);
+                  store *st, report *rep);
 
 #endif

@@ -3,6 +3,7 @@
 #define MOAO_MAPS_PARTS_H
 
 #include "base/fits.h"
+#include "base/progress.h"
 #include "base/status.h"
 #include "params/params.h"
 #include "store/store.h"
@@ -26,6 +27,9 @@ typedef struct {
     double *value; /* [nscalar][nlambda][nexposure][ntarget]: of the short exposures */
     double *
         mean; /* [nscalar][nlambda][ntarget]: of the long exposure; FWHM NaN until it is measured */
+    int nbudget;         /* terms of the error budget, those of the stars last; 0: none */
+    double *budget;      /* [nbudget][nexposure][ntarget] variances [m^2] */
+    double *budget_mean; /* [nbudget][ntarget] */
 } maps_data;
 
 typedef struct {   /* what is written of one scalar */
@@ -36,6 +40,21 @@ typedef struct {   /* what is written of one scalar */
     double box;   /* side of the box [rad], 0: none */
     char title[72];
 } maps_quantity;
+
+typedef struct { /* of a column */
+    char name[32], form[24], title[72];
+} maps_text;
+
+/* The error budget (maps_budget.c): how many columns of TARGETS, their descriptions, what the table
+ * says of them, and a target's cells; `first`: number of the first column. */
+int maps_budget_count(const maps_data *m);
+void maps_budget_columns(const maps_data *m, fitsout_column *columns, maps_text *text);
+void maps_budget_header(fitsout *o, const maps_data *m, int first);
+void maps_budget_cells(fitsout *o, const maps_data *m, int first, int t);
+/* The variances of a target and exposure into m->budget; the long exposure's terms over the targets
+ * into the report. */
+status maps_budget_load(maps_data *m, int e, int t, const double *terms);
+status maps_budget_summary(const maps_data *m, report *rep);
 
 /* Number of quantities (STREHL, each EE, FWHM, VARIANCE: as many as scalars) and the i-th of them.
  */

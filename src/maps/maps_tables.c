@@ -169,12 +169,14 @@ static size_t longest_name(const params *par) {
 void maps_table_targets(fitsout *o, const maps_data *m, bool results) {
     const bool named = m->par->targets_names.n == m->ntarget;
     const int sky_at = named ? 5 : 4, fixed = sky_at - 1 + (maps_on_sky(m) ? 2 : 0);
-    int nq = results ? m->nscalar : 0, ncol = fixed + 2 * nq;
+    const int nq = results ? m->nscalar : 0, nb = results ? maps_budget_count(m) : 0;
+    const int ncol = fixed + 2 * nq + nb, budget = fixed + 2 * nq + 1;
     long dims[2] = {m->nexposure, m->nlambda};
     fitsout_column *columns = calloc((size_t)ncol, sizeof *columns);
     char(*text)[3][80] = calloc(2 * (size_t)nq + 1, sizeof *text);
+    maps_text *terms = calloc((size_t)nb + 1, sizeof *terms);
     double *cells = calloc((size_t)m->nlambda * (size_t)m->nexposure, sizeof *cells);
-    if (columns == NULL || text == NULL || cells == NULL) {
+    if (columns == NULL || text == NULL || terms == NULL || cells == NULL) {
         o->err = o->err != 0 ? o->err : MEMORY_ALLOCATION;
         goto done;
     }
@@ -191,6 +193,8 @@ void maps_table_targets(fitsout *o, const maps_data *m, bool results) {
     }
     if (results)
         result_columns(m, columns + fixed, text);
+    if (nb > 0)
+        maps_budget_columns(m, columns + budget - 1, terms);
     fitsout_table(o, "TARGETS", m->ntarget, ncol, columns);
     fitsout_integer(o, "GRIDNX", m->s->grid[0], "targets along x, 0: they are no grid");
     fitsout_integer(o, "GRIDNY", m->s->grid[1], "targets along y");
@@ -198,6 +202,8 @@ void maps_table_targets(fitsout *o, const maps_data *m, bool results) {
         fits_write_tdim(o->f, fixed + 2 * i + 1, 2, dims, &o->err);
     if (results)
         fitsout_comment(o, "Cells: exposure (fast), wavelength (slow); _LONG: wavelength.");
+    if (nb > 0)
+        maps_budget_header(o, m, budget);
     for (int t = 0; t < m->ntarget; t++) {
         double at[2] = {m->s->targets[t][0] * ARCSEC_PER_RAD, m->s->targets[t][1] * ARCSEC_PER_RAD};
         fitsout_cell_integer(o, 1, t + 1, t + 1);
@@ -211,9 +217,12 @@ void maps_table_targets(fitsout *o, const maps_data *m, bool results) {
             maps_quantity_at(m, i, &q);
             target_cells(o, m, &q, fixed + 2 * i + 1, t, cells);
         }
+        if (nb > 0)
+            maps_budget_cells(o, m, budget, t);
     }
 done:
     free(cells);
+    free(terms);
     free(text);
     free(columns);
 }

@@ -32,12 +32,13 @@ static const backend_matcov cpu;
 static status cpu_open(backend_ctx *ctx, const matcov_model *m, backend_cov **c) {
     (void)ctx;
     status st = ALLOC(*c, 1, "covariances");
-    if (st == MOAO_OK && (st = cpu_load(*c, m)) != MOAO_OK) {
+    if (st != MOAO_OK)
+        return st;
+    (*c)->head = (backend_cov_head){&cpu, m->m, m->t};
+    if ((st = cpu_load(*c, m)) != MOAO_OK) {
         free(*c);
         *c = NULL;
     }
-    if (st == MOAO_OK)
-        (*c)->head = (backend_cov_head){&cpu, m->m, m->t};
     return st;
 }
 

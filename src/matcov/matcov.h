@@ -87,6 +87,10 @@ typedef struct {
 } noise_figures;          /* all but variance NAN where a sensor's variance is given */
 void matcov_noise_figures(const sys *s, const profile *p, int sensor, noise_figures *f);
 
+/* Noise covariances of every subaperture, in the order of the slopes: noise[m/2][3], xx, yy, xy
+ * [arcsec^2]. Local. */
+status matcov_noise(const sys *s, const profile *p, double *noise);
+
 /* Bytes that matcov_init and one matcov_target will hold, for the memory plan. */
 size_t matcov_bytes(const sys *s, int nlayer);
 size_t matcov_target_bytes(const sys *s, int nlayer);

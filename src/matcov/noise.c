@@ -3,6 +3,7 @@
 #include "internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 typedef struct {
     double across, along; /* FWHM of the spot across and along its elongation [arcsec] */
@@ -109,4 +110,13 @@ status noise_init(const sys *s, const profile *p, double *noise, double *tiptilt
         }
     }
     return MOAO_OK;
+}
+
+status matcov_noise(const sys *s, const profile *p, double *noise) {
+    double *tiptilt = NULL;
+    status st = ALLOC(tiptilt, (size_t)s->nsensor, "tip-tilt of laser stars");
+    if (st == MOAO_OK)
+        st = noise_init(s, p, noise, tiptilt);
+    free(tiptilt);
+    return st;
 }

@@ -109,6 +109,7 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     report_phase("exposure: profile");
     TRY(engine_meet(e, STAGE_EXPOSURE, comm_fault(e->c, "exposure")));
     TRY(make_base(o, op));
+    TRY(engine_meet(e, STAGE_EXPOSURE, budget_prepare(&o->t, &o->budget, p)));
     if (!op->kind->differences || ex->mtt == NULL)
         TRY(engine_load(e, p));
     TRY(common_average(o, p, ex));
@@ -116,7 +117,7 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     st = ex->fit == NULL ? psf_rest_init(o->ps, p, &ex->fit) : MOAO_OK;
     if (st == MOAO_OK) {
         psf_fit_model_init(ex->fit, &fit);
-        st = o->img->load(o->imager, &fit);
+        st = o->last->load(o->last_imager, &fit);
     }
     st = engine_meet(e, STAGE_EXPOSURE, st);
 done:
@@ -140,6 +141,8 @@ typedef struct { /* results of this rank, by target that it owns */
     double *scalars;
     float *images;
     size_t ns, np; /* of a target */
+    size_t nq;     /* of its scalars those that are not the error budget's */
+    double path;   /* of a radian at the first wavelength [m] */
     int first;     /* of them */
 } results;
 
@@ -179,6 +182,20 @@ done:
     return st;
 }
 
+/* Images of the sums, where those are or on the host. */
+static status make_images(obsseq *o, int slot) {
+    engine *e = &o->t.e;
+    const int64_t nsep = (int64_t)psf_sep_count(o->ps);
+    status st;
+    if (o->host_sum == NULL)
+        return o->last->compute(o->last_imager, slot, o->sum, o->mtt);
+    TRY(engine_copy(e, o->host_sum, o->sum, nsep));
+    TRY(engine_sync(e));
+    st = o->last->compute(o->last_imager, slot, o->host_sum, o->average);
+done:
+    return st;
+}
+
 /* PSFs of the k-th target from its Y. Collective in the group. */
 static status start_psf(obsseq *o, linop *op, int k) {
     const team *t = &o->t.t;
@@ -188,13 +205,15 @@ static status start_psf(obsseq *o, linop *op, int k) {
     const double from = report_now();
     if (st == MOAO_OK)
         st = target_sums(o, op, k);
+    if ((st = team_agree(t, st)) == MOAO_OK)
+        st = budget_lag(&o->t, &o->budget, op, k, phase_of(&o->phase, &o->t, k));
     TIMED_WAIT(o->t.e.rep, STAGE_PSF, st = team_agree(t, st));
     if (st == MOAO_OK && t->group_size > 1)
         TIMED_WAIT(o->t.e.rep, STAGE_PSF,
                    MPI_Reduce(owner == t->member ? MPI_IN_PLACE : o->sum, o->sum,
                               (int)psf_sep_count(o->ps), MPI_DOUBLE, MPI_SUM, owner, t->group));
     if (st == MOAO_OK && owner == t->member)
-        st = o->img->compute(o->imager, k % PSF_SLOTS, o->sum, o->mtt);
+        st = make_images(o, k % PSF_SLOTS);
     if (op->kind->in_step) /* elsewhere the device makes them while the next target is computed */
         o->psf_seconds += report_now() - from;
     return st;
@@ -206,8 +225,11 @@ static status finish_psf(obsseq *o, int k, results *r) {
     report_phase("exposure: results");
     TRY(comm_fault(o->t.e.c, "psf"));
     TRY(comm_fault(o->t.e.c, "device"));
-    TRY(o->img->collect(o->imager, k % PSF_SLOTS, r->scalars + i * r->ns,
-                        r->images != NULL ? r->images + i * r->np : NULL));
+    TRY(o->last->collect(o->last_imager, k % PSF_SLOTS, r->scalars + i * r->ns,
+                         r->images != NULL ? r->images + i * r->np : NULL));
+    if (o->budget.mirror != NULL)
+        budget_fill(&o->t, &o->budget, k, r->scalars[i * r->ns + 2] * r->path * r->path,
+                    r->scalars + i * r->ns + r->nq);
     engine_progress(&o->t.e);
     st = !o->t.e.in_step && comm_alarmed(o->t.e.c) ? MOAO_INTERNAL : MOAO_OK;
 done:
@@ -283,14 +305,16 @@ static status tighten(obsseq *o, double excess, bool fresh, bool *again) {
 }
 
 /* This rank's targets with an operator that is not exact; the sampled one, if it is here, with its
- * reference after that. */
+ * reference after that. found: the largest difference of results, -1 without a sample; seconds that
+ * the sample took. */
 static status try_approximate(obsseq *o, const profile *p, obsexposure *ex, bool sample,
-                              const result_block *b, double *gap, results *r) {
+                              const result_block *b, double found[2], results *r) {
     linop *op = o->t.op;
     const int k = o->edge - o->t.ch.mine;
     double *before = NULL;
     status st;
-    *gap = -1;
+    found[0] = -1;
+    found[1] = 0;
     TRY(prepare(o, op, p, ex));
     TRY(expose_targets(o, op, ex, 0, o->t.ch.nmine, r));
     if (!sample || k < 0 || k >= o->t.ch.nmine)
@@ -298,8 +322,10 @@ static status try_approximate(obsseq *o, const profile *p, obsexposure *ex, bool
     const double *mine = r->scalars + (size_t)k * r->ns;
     TRY(ALLOC(before, r->ns, "results of a target"));
     memcpy(before, mine, r->ns * sizeof *before);
+    const double from = report_now();
     TRY(expose_exactly(o, p, ex, k, k + 1, r));
-    *gap = obsseq_difference(b, mine, before);
+    found[0] = obsseq_difference(b, mine, before);
+    found[1] = report_now() - from;
 done:
     free(before);
     return st;
@@ -311,11 +337,13 @@ static status expose_all(obsseq *o, const profile *p, obsexposure *ex, obsseq_ac
     status st = MOAO_OK;
     how->difference = NAN;
     for (bool again = how->approximate; again;) {
-        double gap; /* -1: no sample */
+        double found[2], gap; /* -1: no sample */
         again = false;
         TRY(engine_agree(&o->t.e, STAGE_EXPOSURE,
-                         try_approximate(o, p, ex, how->sample, b, &gap, r)));
-        MPI_Allreduce(MPI_IN_PLACE, &gap, 1, MPI_DOUBLE, MPI_MAX, o->t.e.c->mpi);
+                         try_approximate(o, p, ex, how->sample, b, found, r)));
+        MPI_Allreduce(MPI_IN_PLACE, found, 2, MPI_DOUBLE, MPI_MAX, o->t.e.c->mpi);
+        gap = found[0];
+        o->t.e.rep->sample_seconds += found[1];
         how->difference = gap >= 0 ? gap : NAN;
         how->approximate = gap <= o->tolerance;
         if (!how->approximate)
@@ -334,7 +362,9 @@ status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accura
     tor *t = &o->t;
     int first, most;
     team_owned(&t->t, &t->ch, t->t.member, &first, &most);
-    results r = {.ns = (size_t)b->nlambda * (3 + (size_t)b->nbox),
+    results r = {.ns = store_scalars(b->nlambda, b->nbox, b->nbudget),
+                 .nq = store_scalars(b->nlambda, b->nbox, 0),
+                 .path = psf_wavelength(o->ps, 0) / (2 * M_PI),
                  .np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop,
                  .first = first};
     report *rep = t->e.rep;

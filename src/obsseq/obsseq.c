@@ -21,6 +21,14 @@ static status take_imager(obsseq *o) {
     o->img = psf_backend(e->be);
     psf_model_init(o->ps, &model);
     TRY(o->img->open(e->ctx, &model, &o->imager));
+    o->last = o->img;
+    o->last_imager = o->imager;
+    if (psf_is_mapped(o->ps) && e->be != &backend_cpu) {
+        o->last = psf_backend(&backend_cpu);
+        o->last_imager = NULL;
+        TRY(e->be->alloc_host(e->ctx, nsep * sizeof(double), (void **)&o->host_sum));
+        TRY(o->last->open(e->ctx, &model, &o->last_imager));
+    }
     TRY(engine_doubles(e, (int64_t)nsep, "a stationary average", &o->sum));
     TRY(engine_doubles(e, (int64_t)nsep, "a stationary average", &o->mtt));
     TRY(e->be->alloc_host(e->ctx, nsep * sizeof(double), (void **)&o->average));
@@ -39,6 +47,7 @@ status obsseq_open(const obsseq_setup *u, obsseq *o, int *chunk) {
     o->t.e.phase = psf_is_phase(u->ps);
     TRY(comm_agree(u->tor.c, take_imager(o)));
     TRY(comm_agree(u->tor.c, phase_open(&o->t, u->ps, &o->phase, &of.beside)));
+    TRY(comm_agree(u->tor.c, budget_open(&o->t, u->ps, u->mirror, &o->budget)));
     TRY(tor_take(&o->t, &of, chunk));
 done:
     if (st != MOAO_OK)
@@ -49,9 +58,13 @@ done:
 void obsseq_close(obsseq *o) {
     const engine *e = &o->t.e;
     if (e->ctx != NULL) {
+        if (o->last != o->img)
+            o->last->close(o->last_imager);
         if (o->img != NULL)
             o->img->close(o->imager);
+        e->be->release_host(e->ctx, o->host_sum);
         phase_close(&o->t, &o->phase);
+        budget_close(&o->t, &o->budget);
         e->be->release(e->ctx, o->sum);
         e->be->release(e->ctx, o->mtt);
         e->be->release(e->ctx, o->truth);
@@ -71,7 +84,8 @@ status obsseq_forms(obsseq *o, const profile *p, bool shifted, const probe *look
 
 /* Ranks make PSFs of consecutive targets, in the order of the ranks. */
 status obsseq_collect(const tor *t, const double *scalars, const float *images, result_block *b) {
-    const int ns = b->nlambda * (3 + b->nbox), np = b->nlambda * b->crop * b->crop;
+    const int ns = (int)store_scalars(b->nlambda, b->nbox, b->nbudget),
+              np = b->nlambda * b->crop * b->crop;
     const comm *c = t->e.c;
     MPI_Datatype of_scalars, of_image; /* an int counts targets */
     int *count = NULL, mine, k0;

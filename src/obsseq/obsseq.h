@@ -5,6 +5,7 @@
 #ifndef MOAO_OBSSEQ_H
 #define MOAO_OBSSEQ_H
 
+#include "obsseq/budget.h"
 #include "obsseq/phase.h"
 #include "obsseq/probe.h"
 #include "psf/psf.h"
@@ -14,6 +15,7 @@
 typedef struct { /* borrowed */
     tor_setup tor;
     psf *ps;
+    const mirror_budget *mirror; /* NULL: no error budget */
     int edge; /* of an operator that is not exact: the target that is computed in both ways */
     double tolerance; /* largest difference of a Strehl ratio or ensquared energy of it */
 } obsseq_setup;
@@ -25,7 +27,12 @@ typedef struct {
     double tolerance;
     const backend_psf *img;
     backend_imager *imager;
+    const backend_psf *last; /* what makes images of the sums: img, or where a static map is there
+                                the CPU's, with an imager and sums of its own */
+    backend_imager *last_imager;
+    double *host_sum; /* pinned */
     phase_term phase;
+    budget_term budget;
     double *sum, *mtt;  /* on the device, stationary averages: of Y + Y', of P Ctt P' */
     double *truth;      /* rows of P Ctt P' */
     double *average;    /* pinned: mtt on its way */

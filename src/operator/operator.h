@@ -81,6 +81,8 @@ typedef struct {
 typedef struct {             /* what came of it */
     double tolerance, noise; /* [arcsec^2]; tolerance 0: dense */
     int restarts;            /* with a fourth of the tolerance: a pivot was not positive */
+    long shifts;             /* diagonal blocks to which noise was added, */
+    double shift;            /* at most [arcsec^2] */
     bool dense;
     tlr_stats ranks;
 } linop_compression;

@@ -78,6 +78,7 @@ enum { PRECISION_PARAM_DOUBLE, PRECISION_PARAM_MIXED };
 enum { FORMAT_DENSE, FORMAT_HALF, FORMAT_TLR, FORMAT_GRID, FORMAT_AUTO };
 enum { VERIFY_OFF, VERIFY_SAMPLE, VERIFY_FULL };
 enum { PSF_SHORT, PSF_LONG, PSF_NONE }; /* output.psf */
+enum { BUDGET_WANTED, BUDGET_NONE };    /* output.budget */
 enum { SKY_FIELD, SKY_PUPIL };          /* sky.lgs */
 
 struct sensor_params { /* after loading: frame_rate and ring not given */
@@ -134,6 +135,11 @@ status params_check_directory(const char *option, const char *name);
  * Returns their number (0 also when memory is short). Local. */
 int params_warnings(const params *par, const sys *s, const atmos *a, char ***lines);
 void params_free_warnings(int n, char **lines);
+
+/* Whether an error budget is wanted, and there is one (of the residual phase). */
+static inline bool params_wants_budget(const params *par) {
+    return par->output_budget == BUDGET_WANTED && par->psf_residual == RESIDUAL_PHASE;
+}
 
 /* Whether output.matrices names this matrix. */
 bool params_wants_matrix(const params *par, const char *name);

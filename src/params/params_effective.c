@@ -84,7 +84,7 @@ static void add_points(writer *w, const param_field *f, const point_list *v) {
 static void add_value(writer *w, const param_field *f, const void *p) {
     const int *whole = p;
     const double *real = p;
-    if (f->kind == KIND_text)
+    if (f->kind == KIND_text || f->kind == KIND_file)
         text_add_quoted(&w->out, *(char *const *)p);
     else if (f->kind == KIND_flag)
         text_add(&w->out, *(const bool *)p ? "true" : "false");

@@ -37,6 +37,7 @@ static void set_sizes(psf *p, const sys *s, const psf_opts *o) {
         p->nsep = 2 * p->lattice + 1;
     }
     p->P = p->n * p->k;
+    p->mapped = o->map != NULL;
     p->nerrors = psf_has_errors(o) ? (size_t)p->P * (size_t)p->P : 0;
     /* The influence function is taken as wide as it exceeds 1/1000 of its peak. */
     double width = 2 * p->x0 * sqrt(2 * log(1000)) / p->pixel;
@@ -57,7 +58,7 @@ typedef struct {
     size_t count, size;
 } array;
 
-#define NARRAY 33
+#define NARRAY 35
 
 /* Every array of a psf, so that what is allocated and what psf_bytes promises cannot differ. */
 static void list_arrays(psf *p, array list[NARRAY]) {
@@ -66,6 +67,7 @@ static void list_arrays(psf *p, array list[NARRAY]) {
     size_t lattice = phase ? (size_t)(p->lattice) : 0, points = (size_t)p->np;
     size_t side = (size_t)p->n + 1, line = phase ? nsep + PHASE_TAPS : nsep;
     size_t grid = phase ? P : 0, taps = grid * PHASE_TAPS;
+    const size_t map = p->mapped ? (size_t)p->nlambda * P * (2 * P - 1) : 0;
     size_t nact = (size_t)p->nact, stride = (size_t)p->stride, ld = (size_t)p->ld;
     const array all[NARRAY] = {
         {(void **)&p->lambda, (size_t)p->nlambda, sizeof(double)},
@@ -78,6 +80,8 @@ static void list_arrays(psf *p, array list[NARRAY]) {
         {(void **)&p->norm, nsep * nsep, sizeof(double)},
         {(void **)&p->kernel, 2 * (size_t)p->reach + 1, sizeof(double)},
         {(void **)&p->errors, p->nerrors, sizeof(double)},
+        {(void **)&p->map_even, map, sizeof(double)},
+        {(void **)&p->map_odd, map, sizeof(double)},
         {(void **)&p->tel, P * P, sizeof(double)},
         {(void **)&p->vmax, P, sizeof(int)},
         {(void **)&p->mean, line * line, sizeof(double)},
@@ -222,6 +226,7 @@ status psf_init(const sys *s, const psf_opts *o, psf **out) {
     }
     telescope_init(p, s->obs);
     TRY(psf_errors_init(p, s, o));
+    TRY(psf_map_init(p, o->map, s->obs));
     TRY(plans_init(p));
     TRY(psf_average_init(p, s, o->weighted));
     if (o->phase)
@@ -256,6 +261,14 @@ int psf_crop_size(const psf *p) {
 
 double psf_grid_pixel(const psf *p) {
     return p->pixel;
+}
+
+bool psf_is_mapped(const psf *p) {
+    return p->mapped;
+}
+
+double psf_wavelength(const psf *p, int ilambda) {
+    return p->lambda[ilambda];
 }
 
 double psf_image_pixel(const psf *p, int ilambda) {

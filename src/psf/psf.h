@@ -8,6 +8,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+typedef struct { /* a static error over the pupil, whose centre is that of the array */
+    int nx, ny;
+    double pixel; /* [m] */
+    double *path; /* [ny][nx] optical path, y slow [m]; NAN: none */
+} psf_map;
+/* The path at a point of the pupil [m]: between the nearest pixels that have one; NAN. Local. */
+double psf_map_path(const psf_map *m, double x, double y);
+
 typedef struct { /* what the parameters ask for */
     int nlambda;
     const double *lambda; /* [nlambda] [m], borrowed */
@@ -22,6 +30,8 @@ typedef struct { /* what the parameters ask for */
     double jitter[2];    /* rms of the image's motion along x and y [rad] */
     double static_rms;   /* of the static error's path [m] */
     double static_power; /* its spectrum is f^-power */
+    const psf_map *map;  /* a static error that is known beside it, NULL: none; borrowed */
+    bool budget;         /* with phase: the terms of the variance are wanted (obsseq/budget.h) */
 } psf_opts;
 
 typedef struct psf psf; /* plans, OTF_tel, autocorrelation of the influence function, weights */
@@ -44,12 +54,15 @@ typedef struct {    /* what follows from sizes alone */
 /* Local; allocates nothing. The same errors as psf_init. */
 status psf_sizes_of(const sys *s, const psf_opts *o, psf_sizes *sizes);
 
+/* Whether a static map is there: then images are made on the host (psf_backend of the CPU). */
+bool psf_is_mapped(const psf *p);
 /* Local; plans are made once per rank. `s` is borrowed. */
 status psf_init(const sys *s, const psf_opts *o, psf **p);
 void psf_free(psf *p);
 int psf_grid_size(const psf *p); /* N */
 int psf_crop_size(const psf *p);
 double psf_grid_pixel(const psf *p);               /* [m] */
+double psf_wavelength(const psf *p, int ilambda);  /* [m] */
 double psf_image_pixel(const psf *p, int ilambda); /* lambda/(N pixel) [rad] */
 size_t psf_bytes(const sys *s, const psf_opts *o); /* memory that psf_init takes, for the plan */
 
@@ -86,11 +99,30 @@ status psf_accumulate_phase(const psf *p, size_t a0, size_t na, const double *y,
                             const double *ct, size_t ldct, double *sum);
 /* Bytes that it takes on a rank with na rows and some threads, for the plan. */
 size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads);
+
+/* What follows needs psf_opts.phase too. The points stand in rows (psf_lattice_rows); the influence
+ * functions of the actuators that reach row j at its points, nact x n, column-major (NULL: sizes
+ * only). Elsewhere they are nil. Local. */
+typedef struct {
+    int first, n;      /* points of the row */
+    int act, nact;     /* actuators that reach them */
+    const int *column; /* [n] places of the points in their row; borrowed */
+} psf_strip;
+int psf_lattice_rows(const psf *p);
+psf_strip psf_influence(const psf *p, int j, double *out);
+/* all[x] = sum over the points x' of a function of their separation. Local. */
+void psf_pair_sums(const psf *p, const double *d, double *all);
+/* Structure function of the turbulence at the separations [m^2], 0 where there are no pairs; and
+ * the mean over all pairs of points of such a function. Local; the first allocates. */
+status psf_structure(const psf *p, const profile *prof, double *d);
+double psf_pair_mean(const psf *p, const double *d);
 /* Add what all targets have in common under a profile. Local; allocates. */
 status psf_phase_common(const psf *p, const profile *prof, double *sum);
 /* What psf_compute adds to the sums: the ideal fitting error of psf_fit_init, or with
  * psf_opts.phase what of the turbulence is not in them; and the errors that no loop corrects. */
 status psf_rest_init(const psf *p, const profile *prof, psf_fit **f);
+/* Variances over the pupil of the errors that no loop corrects [m^2]. */
+void psf_errors_variance(const psf *p, double *jitter, double *fixed);
 
 /* PSF of one target and exposure at one wavelength from the summed M (unnormalised: psf divides by
  * sum w_a w_b; of sum(delta) and sum(-delta) the mean counts). `f` NULL: no fitting error.

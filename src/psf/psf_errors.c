@@ -25,8 +25,8 @@ static void add_jitter(psf *p, const double jitter[2], double obs) {
             p->errors[(size_t)u * (size_t)p->P + (size_t)v] += a * a + b * b;
         }
     /* mean square of a coordinate over the annulus: D^2 (1 + o^2) / 16 */
-    p->errors_variance += wave * wave * (jitter[0] * jitter[0] + jitter[1] * jitter[1]) * diameter *
-                          diameter * (1 + obs * obs) / 16;
+    p->errors_part[0] = wave * wave * (jitter[0] * jitter[0] + jitter[1] * jitter[1]) * diameter *
+                        diameter * (1 + obs * obs) / 16;
 }
 
 /* Structure function, for a variance of 1, of a spectrum f^-power from 1/D to the grid's highest
@@ -63,7 +63,7 @@ static status add_static(psf *p, double rms, double power) {
             double d = radius[i] + (r - i) * (radius[i + 1] - radius[i]);
             p->errors[(size_t)u * (size_t)p->P + (size_t)v] += scale * d;
         }
-    p->errors_variance += scale;
+    p->errors_part[1] = scale;
     free(radius);
     return MOAO_OK;
 }
@@ -72,7 +72,6 @@ status psf_errors_init(psf *p, const sys *s, const psf_opts *o) {
     if (!psf_has_errors(o))
         return MOAO_OK;
     memset(p->errors, 0, (size_t)p->P * (size_t)p->P * sizeof *p->errors);
-    p->errors_variance = 0;
     add_jitter(p, o->jitter, s->obs);
     return o->static_rms > 0 ? add_static(p, o->static_rms, o->static_power) : MOAO_OK;
 }
@@ -80,5 +79,11 @@ status psf_errors_init(psf *p, const sys *s, const psf_opts *o) {
 void psf_errors_add(const psf *p, psf_fit *f) {
     for (size_t i = 0; i < p->nerrors; i++)
         f->d[i] += p->errors[i];
-    f->variance += p->errors_variance;
+    f->variance += p->errors_part[0] + p->errors_part[1];
+}
+
+void psf_errors_variance(const psf *p, double *jitter, double *fixed) {
+    const double scale = pow(LAMBDA_REF / (2 * M_PI), 2);
+    *jitter = scale * p->errors_part[0];
+    *fixed = scale * p->errors_part[1];
 }

@@ -3,22 +3,44 @@
 
 #include <math.h>
 
-/* Turn the covariance in p->otf into the OTF, and split it into its parts even and odd in y. */
-static void fill_otf(psf *p, const psf_fit *f, double lambda) {
+/* The factor of a static map in row u at one wavelength, at v = 0; NULL: there is none. */
+static const double *map_row(const psf *p, const double *map, int ilambda, int u) {
+    const size_t row = (size_t)ilambda * (size_t)p->P + (size_t)u;
+    return p->mapped ? map + row * (size_t)(2 * p->P - 1) + (size_t)(p->P - 1) : NULL;
+}
+
+/* Turn the covariance in p->otf into the OTF, or, with `odd`, into the imaginary part that a static
+ * map gives it. */
+static void fill_otf(psf *p, const psf_fit *f, int ilambda, bool odd) {
+    const double lambda = p->lambda[ilambda];
     double q = pow(2 * M_PI / lambda, 2), fit = f ? 0.5 * pow(LAMBDA_REF / lambda, 2) : 0;
     double c0 = p->otf[0];
 #pragma omp parallel for schedule(dynamic, 8) if (p->N >= PSF_PARALLEL)
     for (int u = 0; u < p->P; u++) {
         double *row = p->otf + (size_t)u * (size_t)p->stride, *end = row + p->N;
-        double *even = p->even + (size_t)u * (size_t)p->ld;
-        double *odd = p->odd + (size_t)u * (size_t)p->ld;
         const double *tel = p->tel + (size_t)u * (size_t)p->P;
         const double *d = f ? f->d + (size_t)u * (size_t)p->P : tel;
-        even[0] = row[0] = tel[0] * exp(-q * (c0 - row[0]) - fit * d[0]);
+        const double *map = map_row(p, odd ? p->map_odd : p->map_even, ilambda, u);
+        row[0] = tel[0] * exp(-q * (c0 - row[0]) - fit * d[0]);
         for (int v = 1; v <= p->vmax[u]; v++) {
             double t = tel[v] * exp(-fit * d[v]);
             row[v] = t * exp(-q * (c0 - row[v]));
             end[-v] = t * exp(-q * (c0 - end[-v]));
+        }
+        for (int v = -p->vmax[u]; map != NULL && v <= p->vmax[u]; v++)
+            *(v < 0 ? end + v : row + v) *= map[v];
+    }
+}
+
+/* Its parts even and odd in y. */
+static void split_otf(psf *p) {
+#pragma omp parallel for schedule(dynamic, 8) if (p->N >= PSF_PARALLEL)
+    for (int u = 0; u < p->P; u++) {
+        const double *row = p->otf + (size_t)u * (size_t)p->stride, *end = row + p->N;
+        double *even = p->even + (size_t)u * (size_t)p->ld,
+               *odd = p->odd + (size_t)u * (size_t)p->ld;
+        even[0] = row[0];
+        for (int v = 1; v <= p->vmax[u]; v++) {
             even[v] = row[v] + end[-v];
             odd[v] = row[v] - end[-v];
         }
@@ -47,24 +69,40 @@ void psf_image_extend(psf *p, int want) {
     p->nrow = want < all ? want : all;
 }
 
-/* The axis comes to pixel crop/2 in both directions. */
-static void copy_image(const psf *p, float *out) {
+/* The axis comes to pixel crop/2 in both directions; with `odd` the image is added, and what is
+ * kept of it has the other sign on the other side of the axis. */
+static void copy_image(const psf *p, bool odd, float *out) {
     int half = p->crop / 2;
     for (int j = 0; j < p->crop; j++) {
         int y = j - half;
         const double *row = p->image + (size_t)(y < 0 ? -y : y) * (size_t)p->stride;
         for (int i = 0; i < p->crop; i++) {
             int x = y > 0 ? half - i : i - half;
-            out[(size_t)j * (size_t)p->crop + (size_t)i] = (float)row[x < 0 ? x + p->N : x];
+            float *to = &out[(size_t)j * (size_t)p->crop + (size_t)i];
+            const double v = row[x < 0 ? x + p->N : x];
+            *to = (float)(odd ? *to + (y > 0 ? -v : v) : v);
         }
     }
+}
+
+/* What the imaginary part of the OTF adds to an image: i times a function that is odd. */
+static void add_odd_image(psf *p, const double *sum, const psf_fit *f, int ilambda, float *image) {
+    psf_covariance(p, sum);
+    fill_otf(p, f, ilambda, true);
+    psf_image_begin(p);
+    for (int u = 0; u < p->P; u++)
+        for (int k = 0; k < p->nfreq; k++)
+            p->rows[(size_t)u * (size_t)p->nfreq + (size_t)k] *= I;
+    psf_image_extend(p, p->crop / 2 + 1);
+    copy_image(p, true, image);
 }
 
 status psf_compute(psf *p, const double *sum, const psf_fit *f, int ilambda, psf_result *r) {
     double lambda = p->lambda[ilambda];
     psf_covariance(p, sum);
     r->variance = p->otf[0] * pow(2 * M_PI / lambda, 2) + (f ? psf_fit_variance(f, lambda) : 0);
-    fill_otf(p, f, lambda);
+    fill_otf(p, f, ilambda, false);
+    split_otf(p);
     r->strehl = psf_strehl(p);
     status st = psf_finite(lambda, r->strehl, r->variance);
     if (st != MOAO_OK)
@@ -75,7 +113,9 @@ status psf_compute(psf *p, const double *sum, const psf_fit *f, int ilambda, psf
     r->fwhm = psf_fwhm(p) * psf_image_pixel(p, ilambda);
     if (r->image) {
         psf_image_extend(p, p->crop / 2 + 1);
-        copy_image(p, r->image);
+        copy_image(p, false, r->image);
+        if (p->mapped)
+            add_odd_image(p, sum, f, ilambda, r->image);
     }
     return MOAO_OK;
 }

@@ -178,6 +178,34 @@ static double of_quadrant(const psf *p, const double *quadrant, int at) {
     return quadrant[abs(dj) * (s + 1) + (abs(dx) >> 1)];
 }
 
+status psf_structure(const psf *p, const profile *prof, double *d) {
+    const double scale = pow(LAMBDA_REF / (2 * M_PI), 2);
+    const int s = p->lattice;
+    double *quadrant = NULL;
+    turbulence t = {0};
+    status st;
+    TRY(turbulence_init(prof, &t));
+    TRY(ALLOC(quadrant, (size_t)(s + 1) * (size_t)(s + 1), "structure function"));
+#pragma omp parallel for schedule(dynamic, 4)
+    for (int j = 0; j <= s; j++)
+        for (int i = 0; i <= s; i++)
+            quadrant[j * (s + 1) + i] =
+                scale * structure_at(&t, hypot(j, i + (j & 1 ? 0.5 : 0)) * p->h);
+    for (int i = 0; i < p->nsep * p->nsep; i++)
+        d[i] = p->norm[i] > 0 ? of_quadrant(p, quadrant, i) : 0;
+done:
+    turbulence_free(&t);
+    free(quadrant);
+    return st;
+}
+
+double psf_pair_mean(const psf *p, const double *d) {
+    double sum = 0;
+    for (int i = 0; i < p->nsep * p->nsep; i++)
+        sum += p->norm[i] * d[i];
+    return sum / ((double)p->np * p->np);
+}
+
 status psf_phase_common(const psf *p, const profile *prof, double *sum) {
     const double scale = pow(LAMBDA_REF / (2 * M_PI), 2);
     const size_t side = (size_t)(p->lattice) + 1;

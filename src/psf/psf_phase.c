@@ -139,22 +139,46 @@ static int end_row(const psf *p, int j) {
     return a > p->n + 1 ? p->n + 1 : a;
 }
 
+psf_strip psf_influence(const psf *p, int j, double *out) {
+    const int side = p->n + 1, b0 = p->row_act[least_row(p, j)];
+    const psf_strip s = {p->point_row[j], p->point_row[j + 1] - p->point_row[j], b0,
+                         p->row_act[end_row(p, j)] - b0, p->point_column + p->point_row[j]};
+    for (int i = 0; out != NULL && i < s.n; i++) {
+        const double *along = p->if_x[j & 1] + p->point_column[s.first + i] * side;
+        for (int b = 0; b < s.nact; b++)
+            out[(size_t)i * (size_t)s.nact + (size_t)b] =
+                along[p->place[b0 + b] % side] * p->if_y[j * side + p->place[b0 + b] / side];
+    }
+    return s;
+}
+
+int psf_lattice_rows(const psf *p) {
+    return p->lattice;
+}
+
 /* g = Y IF' - C for the points of lattice row j. */
 static void command_rows(const work *k, int j) {
-    const psf *p = k->p;
-    const int side = p->n + 1, first = p->point_row[j], np = p->point_row[j + 1] - first;
-    const int b0 = p->row_act[least_row(p, j)], b1 = p->row_act[end_row(p, j)], nb = b1 - b0;
-    for (int i = 0; i < np; i++) {
-        const double *along = p->if_x[j & 1] + p->point_column[first + i] * side;
-        for (int b = b0; b < b1; b++)
-            k->influence[(size_t)i * (size_t)nb + (size_t)(b - b0)] =
-                along[p->place[b] % side] * p->if_y[j * side + p->place[b] / side];
-        memcpy(k->g + (size_t)i * (size_t)k->na, k->ct + (size_t)(first + i) * k->ldct,
+    const psf_strip s = psf_influence(k->p, j, k->influence);
+    for (int i = 0; i < s.n; i++)
+        memcpy(k->g + (size_t)i * (size_t)k->na, k->ct + (size_t)(s.first + i) * k->ldct,
                (size_t)k->na * sizeof(double));
-    }
-    if (nb > 0)
-        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, k->na, np, nb, 1.0,
-                    k->y + (size_t)b0 * k->ldy, (int)k->ldy, k->influence, nb, -1.0, k->g, k->na);
+    if (s.nact > 0)
+        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, k->na, s.n, s.nact, 1.0,
+                    k->y + (size_t)s.act * k->ldy, (int)k->ldy, k->influence, s.nact, -1.0, k->g,
+                    k->na);
+}
+
+void psf_pair_sums(const psf *p, const double *d, double *all) {
+#pragma omp parallel for schedule(dynamic)
+    for (int j = 0; j < p->lattice; j++)
+        for (int a = p->point_row[j]; a < p->point_row[j + 1]; a++) {
+            all[a] = 0;
+            for (int l = 0; l < p->lattice; l++) {
+                const double *from = d + separation(p, j, l - j, -p->point_column[a]);
+                for (int b = p->point_row[l]; b < p->point_row[l + 1]; b++)
+                    all[a] += from[p->point_column[b]];
+            }
+        }
 }
 
 /* z(x') = sum_a IF_a(x') g_a on the whole lattice for n points: along x in even and in odd rows,

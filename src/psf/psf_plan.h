@@ -65,9 +65,12 @@ struct psf {
     int *tap_y;        /* [2 P - 1] the same for v */
     double *tap_wy;    /* [2 P - 1][PHASE_TAPS] */
 
-    size_t nerrors;         /* P^2, or 0: there are none */
-    double *errors;         /* [P][P] D of jitter and static error at LAMBDA_REF, one quadrant */
-    double errors_variance; /* of both [rad^2] */
+    size_t nerrors; /* P^2, or 0: there are none */
+    double *errors; /* [P][P] D of jitter and static error at LAMBDA_REF, one quadrant */
+    bool mapped;    /* a static map is there */
+    double *map_even, *map_odd; /* [nlambda][P][2 P - 1] real and imaginary part of its factor of
+                                   the OTF, u slow; where mapped */
+    double errors_part[2];      /* variances of the two [rad^2] */
     double *kernel; /* [2 reach + 1] one axis of A(rho)/d_t^2, which is a product over the axes */
     double *tel;    /* [P][P] OTF_tel, one quadrant */
     int *vmax;      /* [P] largest |v| inside the support, for each u */
@@ -96,6 +99,8 @@ struct psf_fit {
 bool psf_has_errors(const psf_opts *o);
 status psf_errors_init(psf *p, const sys *s, const psf_opts *o);
 void psf_errors_add(const psf *p, psf_fit *f);
+/* psf_map.c: the factors of a static map (NULL: none) at every wavelength; the arrays are there. */
+status psf_map_init(psf *p, const psf_map *m, double obs);
 
 /* Weights, runs of actuators and norm of the stationary average; the arrays are there. */
 status psf_average_init(psf *p, const sys *s, bool weighted);

@@ -102,10 +102,12 @@ static status set_run(store *s, const char *dir, const store_run *run) {
     part_close(&s->open);
     s->mixed = run->mixed;
     TRY(params_fingerprint(run->effective, &h));
-    const int shape[] = {run->ntarget, run->nexposure, run->nlambda, run->nbox, run->crop};
+    const int shape[] = {run->ntarget, run->nexposure, run->nlambda,
+                         run->nbox,    run->crop,      run->nbudget};
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
         h = (h ^ (unsigned)shape[i]) * 0x100000001b3u;
-    s->run = (part_run){h, run->ntarget, run->nexposure, run->nlambda, run->nbox, run->crop};
+    s->run = (part_run){h,         run->ntarget, run->nexposure, run->nlambda,
+                        run->nbox, run->crop,    run->nbudget};
     TRY(ALLOC(s->effective, strlen(run->effective) + 1, "effective parameters"));
     strcpy(s->effective, run->effective);
     TRY(ALLOC(s->dir, strlen(dir) + 1, "directory name"));
@@ -193,8 +195,9 @@ size_t store_done_count(const store *s) {
 status store_put(store *s, const result_block *b) {
     char name[PART_NAME_SIZE];
     char *path = NULL;
-    part_shape p = {b->exposure, b->t0, b->nt, b->nlambda, b->nbox, b->images == NULL ? 0 : b->crop,
-                    b->mixed};
+    part_shape p = {b->exposure, b->t0,     b->nt,
+                    b->nlambda,  b->nbox,   b->images == NULL ? 0 : b->crop,
+                    b->mixed,    b->nbudget};
     status st;
     if (!part_fits(&p, &s->run))
         return status_fail(MOAO_INTERNAL,
@@ -240,7 +243,7 @@ static store *caching(const store *s) {
 
 status store_read_scalars(const store *cs, int exposure, int target, double *out) {
     store *s = caching(cs);
-    const size_t n = (size_t)s->run.nlambda * (3 + (size_t)s->run.nbox);
+    const size_t n = store_scalars(s->run.nlambda, s->run.nbox, s->run.nbudget);
     status st;
     TRY(open_part_of(s, exposure, target));
     TRY(part_read_scalars(&s->open));

@@ -14,17 +14,25 @@
 
 typedef struct { /* results of targets t0 .. t0+nt-1 under one exposure */
     int exposure, t0, nt, nlambda, nbox, crop;
-    double *
-        scalars; /* [nt][nlambda][3 + nbox]: strehl, fwhm [rad], variance [rad^2], ee of each box */
+    /* [nt][store_scalars]: of each wavelength strehl, fwhm [rad], variance [rad^2], ee of each box;
+     * then the terms (obsseq/budget.h) [m^2] */
+    double *scalars;
     float *images; /* [nt][nlambda][crop][crop], or NULL when no PSF is wanted */
     bool mixed;    /* computed in mixed precision */
+    int nbudget;   /* terms of the error budget, 0: none */
 } result_block;
+
+/* Numbers that are kept of a target and exposure. */
+static inline size_t store_scalars(int nlambda, int nbox, int nbudget) {
+    return (size_t)nlambda * (3 + (size_t)nbox) + (size_t)nbudget;
+}
 
 typedef struct {           /* the run whose results a store holds */
     const char *effective; /* text of the effective parameters (params_effective_text) */
     int ntarget, nexposure, nlambda, nbox;
-    int crop;   /* side of the images, 0: none are kept */
-    bool mixed; /* exposures may be in mixed precision */
+    int crop;    /* side of the images, 0: none are kept */
+    bool mixed;  /* exposures may be in mixed precision */
+    int nbudget; /* terms of the error budget, 0: none */
 } store_run;
 
 typedef struct { /* what the user allows */
@@ -50,7 +58,7 @@ size_t store_done_count(const store *s);
 status store_set_fact(store *s, const char *key, long value);
 long store_get_fact(const store *s, const char *key, long missing);
 status store_put(store *s, const result_block *b);
-/* Read back scalars ([nlambda][3 + nbox]) or one image ([crop][crop]) of a finished (exposure,
+/* Read back scalars ([store_scalars]) or one image ([crop][crop]) of a finished (exposure,
  * target). MOAO_IO when they are not what was put. */
 status store_read_scalars(const store *s, int exposure, int target, double *out);
 status store_read_image(const store *s, int exposure, int target, int ilambda, float *out);

@@ -14,19 +14,19 @@
 
 #define MAGIC "moaopart"
 #define BYTE_ORDER_MARK 0x01020304u
-#define FORMAT_VERSION 2u
+#define FORMAT_VERSION 3u
 
 /* A part is this header, the CRC-32 of each image, the scalars, the images. */
-typedef struct { /* no padding: 8 + 2 * 4 + 7 * 4 + 4 + 2 * 8 + 4 * 4 bytes */
+typedef struct { /* no padding: 8 + 2 * 4 + 8 * 4 + 2 * 4 + 2 * 8 + 2 * 4 bytes */
     char magic[8];
     uint32_t order, version;
-    int32_t exposure, t0, nt, nlambda, nbox, crop, mixed;
-    uint32_t scalars_crc;
+    int32_t exposure, t0, nt, nlambda, nbox, crop, mixed, nbudget;
+    uint32_t scalars_crc, zero;
     uint64_t fingerprint, size; /* the latter of the whole file */
     uint32_t table_crc;         /* of the images' */
     uint32_t header_crc;        /* of all bytes before it */
 } part_header;
-_Static_assert(sizeof(part_header) == 72, "the header of a part has no padding");
+_Static_assert(sizeof(part_header) == 80, "the header of a part has no padding");
 
 void part_name(const part_shape *p, char name[PART_NAME_SIZE]) {
     snprintf(name, PART_NAME_SIZE, "part-%04d-%06d-%06d.bin", p->exposure, p->t0, p->nt);
@@ -44,13 +44,13 @@ bool part_parse_name(const char *name, part_shape *p) {
 bool part_fits(const part_shape *p, const part_run *run) {
     return p->exposure >= 0 && p->exposure < run->nexposure && p->t0 >= 0 && p->nt > 0 &&
            p->nt <= run->ntarget && p->t0 <= run->ntarget - p->nt && p->nlambda == run->nlambda &&
-           p->nbox == run->nbox && p->crop == run->crop;
+           p->nbox == run->nbox && p->crop == run->crop && p->nbudget == run->nbudget;
 }
 
 /* --- bytes of the pieces, of a shape that fits a run */
 
 static size_t scalar_bytes(const part_shape *p) {
-    return (size_t)p->nt * (size_t)p->nlambda * (3 + (size_t)p->nbox) * sizeof(double);
+    return (size_t)p->nt * store_scalars(p->nlambda, p->nbox, p->nbudget) * sizeof(double);
 }
 
 static size_t image_bytes(const part_shape *p) {
@@ -82,6 +82,7 @@ static part_header make_header(const part_run *run, const part_shape *p, uint32_
                      .nbox = p->nbox,
                      .crop = p->crop,
                      .mixed = p->mixed,
+                     .nbudget = p->nbudget,
                      .scalars_crc = scalars_crc,
                      .fingerprint = run->fingerprint,
                      .size = image_at(p, image_count(p)),
@@ -95,8 +96,9 @@ status part_write(const char *path, const part_run *run, const result_block *b) 
     status st;
     file_out o = {0};
     uint32_t *table = NULL;
-    const part_shape p = {
-        b->exposure, b->t0, b->nt, b->nlambda, b->nbox, b->images == NULL ? 0 : b->crop, b->mixed};
+    const part_shape p = {b->exposure, b->t0,     b->nt,
+                          b->nlambda,  b->nbox,   b->images == NULL ? 0 : b->crop,
+                          b->mixed,    b->nbudget};
     const size_t n = image_count(&p), np = image_bytes(&p);
     TRY(ALLOC(table, n, "checksums of images"));
     for (size_t i = 0; i < n; i++)
@@ -134,7 +136,8 @@ static const char *check_header(const part_header *h, const part_run *run, part_
     *old = h->version != FORMAT_VERSION;
     if (*old)
         return "written by another version of the program";
-    *p = (part_shape){h->exposure, h->t0, h->nt, h->nlambda, h->nbox, h->crop, h->mixed != 0};
+    *p = (part_shape){h->exposure, h->t0,   h->nt,         h->nlambda,
+                      h->nbox,     h->crop, h->mixed != 0, h->nbudget};
     if (h->fingerprint != run->fingerprint || !part_fits(p, run))
         return "it belongs to a run with other parameters";
     if (h->size != image_at(p, image_count(p)) || size != h->size)

@@ -10,11 +10,12 @@
 typedef struct { /* what a part holds; images when crop > 0 */
     int exposure, t0, nt, nlambda, nbox, crop;
     bool mixed;
+    int nbudget;
 } part_shape;
 
 typedef struct { /* the run that parts shall belong to */
     uint64_t fingerprint;
-    int ntarget, nexposure, nlambda, nbox, crop;
+    int ntarget, nexposure, nlambda, nbox, crop, nbudget;
 } part_run;
 
 typedef struct { /* an open part; {.fd = -1}: none */
@@ -44,7 +45,7 @@ status part_verify(const char *path, const part_run *run, part_shape *p, const c
 /* Open a part that is `expected`; MOAO_IO when it is not. */
 status part_open(const char *path, const part_run *run, const part_shape *expected, part_file *f);
 void part_close(part_file *f);
-/* The scalars of all its targets ([nt][nlambda][3 + nbox], f->scalars), or one image
+/* The scalars of all its targets ([nt][store_scalars], f->scalars), or one image
  * ([crop][crop]), verified. */
 status part_read_scalars(part_file *f);
 status part_read_image(part_file *f, int it, int ilambda, float *out);

@@ -73,6 +73,20 @@ void team_gather(const team *t, size_t rows, size_t w, double *a) {
                        t->group);
 }
 
+void team_rows(const team *t, size_t n, const double *w, int64_t ldw, double *out) {
+    double *part = t->packed;
+    for (int i = 0; i < t->group_size; i++) {
+        int r0, nr;
+        rows_share(t->nrow, t->group_size, i, &r0, &nr);
+        const size_t bytes = (size_t)nr * sizeof(double);
+        for (size_t j = 0; i == t->member && j < n; j++)
+            memcpy(part + j * (size_t)nr, w + (int64_t)j * ldw, bytes);
+        MPI_Bcast(part, nr * (int)n, MPI_DOUBLE, i, t->group);
+        for (size_t j = 0; j < n; j++)
+            memcpy(out + j * (size_t)t->nrow + r0, part + j * (size_t)nr, bytes);
+    }
+}
+
 status team_outer(const team *t, engine *e, int64_t n, const double *z, int64_t ldz,
                   const double *w, int64_t ldw, double beta, double *y) {
     double *mine = t->packed, *other = mine + (size_t)t->nrow * (size_t)n;

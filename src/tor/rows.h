@@ -42,6 +42,9 @@ int team_owner(const team *t, const chunk *ch, int k);
 status team_agree(const team *t, status local);
 /* The same. Columns [w i/n, w (i+1)/n) of a matrix of `rows` rows come from member i of n. */
 void team_gather(const team *t, size_t rows, size_t w, double *a);
+/* Collective in the group, which has several ranks. out (nrow x n, leading dimension nrow) = W of
+ * all its rows; w: nlrow x n of each member. */
+void team_rows(const team *t, size_t n, const double *w, int64_t ldw, double *out);
 /* Collective in the group, which has several ranks. y (nlrow x nrow, leading dimension nlrow) =
  * beta y + z (nlrow x n) W', W (nlrow x n of each member) having the rows of the whole group. */
 status team_outer(const team *t, engine *e, int64_t n, const double *z, int64_t ldz,

@@ -29,7 +29,7 @@ class Examples(unittest.TestCase):
             program = os.path.join(cls.folder, os.path.basename(path)[:-2])
             code, text = run(os.environ.get("CC", "cc").split()[-1], "-O2", "-D_GNU_SOURCE",
                              "-I" + os.path.join(ROOT, "src"), "-I" + os.path.join(ROOT, "src/backend"),
-                             "-I" + os.path.join(ROOT, "src/tlr"), path, os.path.join(BUILD, "libmoao.a"), "-o", program, "-fopenmp", "-lopenblas", "-ldl",
+                             "-I" + os.path.join(ROOT, "src/tlr"), "-I" + os.path.join(ROOT, "src/formats"), path, os.path.join(BUILD, "libmoao.a"), "-o", program, "-fopenmp", "-lopenblas", "-ldl",
                              "-lpthread", "-lm")
             if code != 0:
                 raise RuntimeError(text)
@@ -105,6 +105,27 @@ class Examples(unittest.TestCase):
         variance, beta = (float(x) for x in re.search(r"fit: variance (\S+), beta (\S+),", text).groups())
         self.assertLess(abs(variance - 1), 0.3)
         self.assertLess(abs(beta - 0.04), 0.008)
+
+    def test_hierarchical(self):
+        """HSS and H2 matrices of a covariance are smaller than it, as accurate as asked, and the HSS matrix solves."""
+        parts, picture = os.path.join(self.folder, "parts.csv"), os.path.join(self.folder, "parts.png")
+        code, text = run(os.path.join(self.folder, "hierarchical"), "--backend", "cpu", "--n", "1500", "--length", "1",
+                         "--tol", "1e-5", "--parts", parts)
+        self.assertEqual(code, 0, text)
+        share = [float(x) for x in re.findall(r"dense \((\S+) %\)", text)]
+        rms = [float(x) for x in re.findall(r"rms (\S+),", text)]
+        self.assertEqual(len(share), 2)
+        for size, error in zip(share, rms):
+            self.assertLess(size, 60)
+            self.assertLess(error, 1e-5)
+            self.assertGreater(error, 0)
+        self.assertLess(float(re.search(r"what was multiplied (\S+)", text).group(1)), 1e-9)
+        with open(parts, encoding="ascii") as f:
+            area = [[int(x) for x in line.split(",")] for line in f if not line.startswith("#")]
+        self.assertEqual(sum(p[1] * p[3] for p in area), 2 * 1500 ** 2)  # the blocks of each tile the matrix
+        code, said = run(sys.executable, os.path.join(ROOT, "scripts/plot_formats.py"), parts, picture)
+        self.assertEqual(code, 0, said)
+        self.assertGreater(os.path.getsize(picture), 5000)
 
 
 if __name__ == "__main__":

@@ -126,11 +126,26 @@ class Reading(Case):
     def test_budget(self):
         """The budget holds every column that is an error, in rad2 and as path, also those of later programs."""
         t = self.run_.budget(2.2)
-        self.assertEqual((list(t["TERM"]), list(t["LAMBDA"])), (["VARIANCE"], [2.2]))
-        self.assertEqual(list(self.run_.budget()["LAMBDA"]), [1.65, 2.2])
+        terms = ["WFE_TOTAL", "WFE_TOMO", "WFE_NOISE", "WFE_ALIAS", "WFE_FIT", "WFE_LAG", "WFE_JITTER", "WFE_STATIC"]
+        self.assertEqual((list(t["TERM"]), list(t["LAMBDA"])), (terms, [2.2] * 8))
+        self.assertEqual(list(self.run_.budget()["LAMBDA"]), [1.65, 2.2] * 8)
         v = self.run_.variance(2.2)
         np.testing.assert_allclose(t["MEAN"][0], v.mean())
         np.testing.assert_allclose(t["RMS"][0], 2200 / (2 * np.pi) * np.sqrt(v.mean()))
+        np.testing.assert_allclose(sum(t["RMS"][1:] * abs(t["RMS"][1:])), t["RMS"][0] ** 2)
+        noise = self.run_.star_noise()
+        self.assertEqual(noise.shape, (len(self.run_.guide_stars), 8))
+        np.testing.assert_allclose(np.sqrt((noise ** 2).sum(axis=0)), self.run_.column_long("WFE_NOISE")[0])
+        np.testing.assert_array_equal(self.run_.star_noise(1, 3), self.run_.star_noise(1)[:, 3])
+
+        def without(f):                                       # what runs of earlier versions left
+            old = f["TARGETS"]
+            keep = [c for c in old.columns if not c.name.startswith("WFE_")]
+            f[f.index_of("TARGETS")] = fits.BinTableHDU.from_columns(keep, name="TARGETS")
+            f["TARGETS"].header["GRIDNX"], f["TARGETS"].header["GRIDNY"] = old.header["GRIDNX"], old.header["GRIDNY"]
+        t = moao.open(self.changed("before", without)).budget(2.2)
+        self.assertEqual(list(t["TERM"]), ["VARIANCE"])
+        np.testing.assert_allclose(t["MEAN"][0], v.mean())
 
         def change(f):
             old, n = f["TARGETS"], len(f["TARGETS"].data)
@@ -139,9 +154,9 @@ class Reading(Case):
             f[f.index_of("TARGETS")] = fits.BinTableHDU.from_columns(old.columns + more, header=old.header,
                                                                      name="TARGETS")
         t = moao.open(self.changed("budget", change)).budget(1.65, target=3)
-        self.assertEqual(list(t["TERM"]), ["VARIANCE", "NOISE"])
-        np.testing.assert_allclose(t["RMS"][1], 40)
-        np.testing.assert_allclose(t["MEAN"][1], (40 / 1650 * 2 * np.pi) ** 2)
+        self.assertEqual(list(t["TERM"]), terms + ["NOISE"])
+        np.testing.assert_allclose(t["RMS"][-1], 40)
+        np.testing.assert_allclose(t["MEAN"][-1], (40 / 1650 * 2 * np.pi) ** 2)
 
     def test_names(self):
         """Targets are found by name, index and direction, with and without the column NAME."""

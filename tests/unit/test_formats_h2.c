@@ -4,8 +4,13 @@
 #include "support/formats_case.h"
 
 static format_options h2_options(backend_type t, int order, double eta) {
-    return (format_options){
-        .kind = FORMAT_H2, .type = t, .leaf = 64, .order = order, .eta = eta, .seed = 5};
+    return (format_options){.kind = FORMAT_H2,
+                            .type = t,
+                            .leaf = 64,
+                            .order = order,
+                            .eta = eta,
+                            .seed = 5,
+                            .mean_split = order == 8};
 }
 
 /* Relative error of sampled rows in the Frobenius norm: rms error over rms entry. */
@@ -94,10 +99,42 @@ static void test_compression(void **state) {
     free(x);
 }
 
+/* Bases from sampled entries: the error that was asked for, and smaller than by interpolation. */
+static void test_sketched(void **state) {
+    (void)state;
+    const int64_t n = small() ? 600 : 1500;
+    double *x = square_points(n), rms, worst;
+    format_source s;
+    format *f;
+    format_info a, b;
+    must(format_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.1, 2, n, x, &s));
+    format_options o = h2_options(BACKEND_D, 0, 1);
+    o.tol = 1e-6;
+    must(format_open(be, ctx, &s, &o, &f));
+    must(format_check(f, &s, 16, 2, &rms, &worst));
+    format_describe(f, &a);
+    assert_true(rms < 1e-6);
+    assert_in_range(a.rank_max, 5, 40);
+    must(format_compress(f, 1e-6, 'W', 0));
+    must(format_check(f, &s, 16, 2, &rms, &worst));
+    format_describe(f, &b);
+    print_message("rank %d, largest %d; %d, %d after compression; rms error %.1e\n", a.rank_mean,
+                  a.rank_max, b.rank_mean, b.rank_max, rms);
+    assert_true(rms < 1e-6);
+    assert_true(b.bytes <= a.bytes);
+    format_close(f);
+    o.rank = 4;
+    assert_int_equal(format_open(be, ctx, &s, &o, &f), MOAO_MEMORY);
+    status_clear();
+    format_points_close(&s);
+    free(x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_compression),
+        cmocka_unit_test(test_sketched),
     };
     return RUN_ON_BACKENDS(tests);
 }

@@ -3,7 +3,8 @@
 #include "support/formats_case.h"
 
 static format_options hss_options(double tol, int leaf) {
-    return (format_options){.kind = FORMAT_HSS, .type = BACKEND_D, .tol = tol, .leaf = leaf};
+    return (format_options){
+        .kind = FORMAT_HSS, .type = BACKEND_D, .tol = tol, .leaf = leaf, .lean = true};
 }
 
 /* Every side and transposition, few and many vectors, odd sizes. */
@@ -15,7 +16,8 @@ static void test_products(void **state) {
         format_source s;
         format *f;
         must(format_points_open(be, ctx, FORMATS_CAUCHY, 1, 1, n, x, &s));
-        const format_options o = hss_options(1e-9, 24);
+        format_options o = hss_options(1e-9, 24);
+        o.lean = n > 200; /* the others keep all entries */
         must(format_open(be, ctx, &s, &o, &f));
         double *a = dense_of(f, &s);
         for (size_t k = 0; k < sizeof nvec / sizeof *nvec; k++)
@@ -102,11 +104,184 @@ static void test_solve(void **state) {
         }
 }
 
+/* A source whose entries are those of `inner`, but one, which is NaN. */
+typedef struct {
+    format_source inner;
+    int64_t n;
+} spoiled;
+
+static status spoiled_gather(void *from, backend_ctx *c, backend_type t, const formats_blocks *b) {
+    const spoiled *s = from;
+    const status st = s->inner.gather(s->inner.from, c, t, b);
+    const double bad = NAN;
+    void *first;
+    /* the first entry of the last block of every call */
+    if (st != MOAO_OK || b->a.ptrs || b->count == 0)
+        return st;
+    first = (char *)b->a.base + (b->count - 1) * b->a.stride * 8;
+    return be->copy(c, first, 8, &bad, 8, 8, 1);
+}
+
+/* A rank beyond the bound and an entry that is not finite are told, and nothing is left; a singular
+ * matrix, and what the format has not got. */
+static void test_refused(void **state) {
+    (void)state;
+    const int64_t n = 400;
+    double *x = line_points(n);
+    format_source s, bad;
+    format *f;
+    format_options o = hss_options(1e-9, 64);
+    must(format_points_open(be, ctx, FORMATS_CAUCHY, 1, 1, n, x, &s));
+    o.rank = 5;
+    assert_int_equal(format_open(be, ctx, &s, &o, &f), MOAO_MEMORY);
+    assert_null(f);
+    assert_non_null(strstr(status_message(), "dense"));
+    status_clear();
+    o.rank = 0;
+    spoiled w = {s, n};
+    bad = s;
+    bad.from = &w, bad.gather = spoiled_gather, bad.block = NULL;
+    if (format_open(be, ctx, &bad, &o, &f) == MOAO_OK) { /* the entry was in a dense block */
+        double rms, worst;
+        must(format_check(f, &s, 8, 1, &rms, &worst));
+        assert_true(isnan(rms) || isnan(worst));
+        assert_int_equal(format_factor(f, 0), MOAO_NUMERIC);
+        format_close(f);
+    }
+    status_clear();
+    must(format_open(be, ctx, &s, &o, &f));
+    assert_int_equal(format_apply(f, 'L', 'N', 'H', 1, 1, x, n, 0, x, n, NULL, 0), MOAO_INPUT);
+    status_clear();
+    assert_int_equal(format_solve(f, 'N', 1, x, n, NULL, 0), MOAO_INPUT);
+    status_clear();
+    assert_int_equal(format_compress(f, 1e-3, 'N', 0), MOAO_INPUT);
+    status_clear();
+    format_close(f);
+    format_points_close(&s);
+    /* two equal points of a covariance: two equal rows */
+    double *y = square_points(n);
+    y[2] = y[0], y[3] = y[1];
+    must(format_points_open(be, ctx, FORMATS_GAUSSIAN, 0.01, 2, n, y, &s));
+    must(format_open(be, ctx, &s, &o, &f));
+    const status singular = format_factor(f, 0);
+    assert_true(singular == MOAO_NUMERIC || singular == MOAO_OK); /* rounding may save a pivot */
+    status_clear();
+    must(format_factor(f, 0.1));
+    format_close(f);
+    format_points_close(&s);
+    free(x), free(y);
+}
+
+/* A source that multiplies with its dense matrix. */
+typedef struct {
+    format_source inner;
+    void *a;
+    int64_t n;
+} multiplied;
+
+static status gather_of(void *from, backend_ctx *c, backend_type t, const formats_blocks *b) {
+    const multiplied *m = from;
+    return m->inner.gather(m->inner.from, c, t, b);
+}
+static status times_of(void *from, backend_ctx *c, backend_type t, char trans, int64_t n,
+                       const void *x, int64_t ldx, void *y, int64_t ldy) {
+    const multiplied *m = from;
+    const double one = 1, zero = 0;
+    return be->gemm(c, t, trans, 'N', m->n, n, m->n, &one, m->a, m->n, x, ldx, &zero, y, ldy, NULL,
+                    0);
+}
+
+/* From products as from entries: the error that was asked for, with ranks alike; the first number
+ * of samples is far too small. */
+static void test_from_products(void **state) {
+    (void)state;
+    const int64_t n = 450;
+    for (int kind = 0; kind < 2; kind++) {
+        double *x = kind ? square_points(n) : line_points(n), rms, worst;
+        format_source s;
+        format *f, *g;
+        format_info a, b;
+        must(format_points_open(be, ctx, kind ? FORMATS_EXPONENTIAL : FORMATS_CAUCHY, 0.5,
+                                kind ? 2 : 1, n, x, &s));
+        multiplied m = {s, poison(8 * (size_t)(n * n)), n};
+        must(s.block(s.from, ctx, BACKEND_D, 0, n, 0, n, m.a, n));
+        format_source p = s;
+        p.from = &m, p.gather = gather_of, p.times = times_of, p.block = NULL, p.values = NULL;
+        format_options o = hss_options(1e-6, 48);
+        must(format_open(be, ctx, &s, &o, &f));
+        o.samples = 10, o.seed = 4;
+        must(format_open(be, ctx, &p, &o, &g));
+        must(format_check(g, &s, 32, 9, &rms, &worst));
+        format_describe(f, &a), format_describe(g, &b);
+        print_message("kernel %d: rank %d (%d from entries), rms error %.1e\n", kind, b.rank_max,
+                      a.rank_max, rms);
+        assert_true(rms < 1e-6);
+        assert_in_range(b.rank_max, a.rank_max / 2, 2 * a.rank_max);
+        double *dense = dense_of(g, &s);
+        assert_true(product_error(g, dense, n, BACKEND_D, 'L', 'T', 5, 1, 0) < 1e-5);
+        be->release(ctx, m.a);
+        free(dense), free(x);
+        format_close(f), format_close(g);
+        format_points_close(&s);
+    }
+}
+
+/* The estimate of the error is within a factor 2 of the truth; the same call gives the same bits;
+ * another load of the same values too. */
+static void test_check(void **state) {
+    (void)state;
+    const int64_t n = 500, nvec = 40;
+    double *x = square_points(n), truth = 0;
+    format_source s;
+    format *f;
+    must(format_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.4, 2, n, x, &s));
+    const format_options o = hss_options(1e-3, 50);
+    must(format_open(be, ctx, &s, &o, &f));
+    double *a = dense_of(f, &s), *one = calloc((size_t)(n * n), 8),
+           *had = malloc(8 * (size_t)(n * n));
+    for (int64_t i = 0; i < n; i++)
+        one[i * (n + 1)] = 1;
+    void *dx = device_copy(one, 8 * (size_t)(n * n)), *dy = poison(8 * (size_t)(n * n)),
+         *work = poison(format_workspace(f, 'L', n));
+    must(format_apply(f, 'L', 'N', 'A', n, 1, dx, n, 0, dy, n, work, format_workspace(f, 'L', n)));
+    to_host(had, dy, 8 * (size_t)(n * n));
+    for (int64_t e = 0; e < n * n; e++)
+        truth += (had[e] - a[e]) * (had[e] - a[e]);
+    truth = sqrt(truth / (double)(n * n));
+    assert_true(truth <= 1e-3 && truth > 0);
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        double rms, worst;
+        must(format_check(f, &s, 16, seed, &rms, &worst));
+        if (!(rms < 2 * truth && rms > truth / 2 && worst >= rms))
+            fail_msg("seed %d: estimate %g, worst %g, truth %g", (int)seed, rms, worst, truth);
+    }
+    for (int turn = 0; turn < 2; turn++) { /* part H: half of A, and the same bits */
+        const size_t lwork = format_workspace(f, 'R', nvec), bytes = 8 * (size_t)(n * nvec);
+        double *y1 = malloc(bytes), *y2 = malloc(bytes);
+        must(format_apply(f, 'R', 'N', 'A', nvec, 1, dx, n, 0, dy, nvec, work, lwork));
+        to_host(y1, dy, bytes);
+        if (turn)
+            must(format_load(f, &s));
+        must(format_apply(f, 'R', 'N', 'A', nvec, 1, dx, n, 0, dy, nvec, work, lwork));
+        to_host(y2, dy, bytes);
+        assert_memory_equal(y1, y2, bytes);
+        must(format_apply(f, 'R', 'N', 'H', nvec, 1, dx, n, 0, dy, nvec, work, lwork));
+        to_host(y2, dy, bytes);
+        for (int64_t e = 0; e < n * nvec; e++)
+            assert_true(fabs(2 * y2[e] - y1[e]) <= 1e-14 * n);
+        free(y1), free(y2);
+    }
+    be->release(ctx, dx), be->release(ctx, dy), be->release(ctx, work);
+    free(a), free(one), free(had), free(x);
+    format_close(f);
+    format_points_close(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_paper),
-        cmocka_unit_test(test_solve),
+        cmocka_unit_test(test_products), cmocka_unit_test(test_paper),
+        cmocka_unit_test(test_solve),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_check),    cmocka_unit_test(test_from_products),
     };
     return RUN_ON_BACKENDS(tests);
 }

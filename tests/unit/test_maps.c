@@ -108,7 +108,7 @@ static void fill_store(run *r) {
                 for (int i = 0; i < n * n; i++)
                     im[(t * NL + l) * n * n + i] = pixel_of(n, e, t, l, i);
             }
-        result_block b = {e, 0, r->s.ntarget, NL, NB, n, scalars, images ? im : NULL, false};
+        result_block b = {e, 0, r->s.ntarget, NL, NB, n, scalars, images ? im : NULL, false, 0};
         assert_int_equal(store_put(r->st, &b), MOAO_OK);
     }
     free(im);
@@ -148,7 +148,7 @@ static void run_begin(run *r, const char *targets, const char *psf_kind, bool co
 }
 
 static status run_write(run *r) {
-    return maps_write(dir, &r->par, &r->s, &r->a, r->p, r->st);
+    return maps_write(dir, &r->par, &r->s, &r->a, r->p, r->st, NULL);
 }
 
 static void run_end(run *r) {

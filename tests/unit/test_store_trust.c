@@ -52,7 +52,7 @@ static const char *in_dir(const char *name) {
 }
 
 static store_run run_of(const char *effective) {
-    return (store_run){effective, NT, NE, NL, NB, CROP, false};
+    return (store_run){effective, NT, NE, NL, NB, CROP, false, 0};
 }
 
 static status open_run(const char *folder, const store_run *run, store_how how, store **s) {
@@ -95,7 +95,7 @@ static void put(store *s, int e, bool mixed) {
         scalars[i] = 100 * e + i;
     for (int i = 0; i < NT * NL * CROP * CROP; i++)
         images[i] = (float)(e + i);
-    const result_block b = {e, 0, NT, NL, NB, CROP, scalars, images, mixed};
+    const result_block b = {e, 0, NT, NL, NB, CROP, scalars, images, mixed, 0};
     assert_int_equal(store_put(s, &b), MOAO_OK);
 }
 

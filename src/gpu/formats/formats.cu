@@ -217,7 +217,7 @@ template <class T> __global__ void __launch_bounds__(32 * ID_WARPS) id_kernel(co
         a = near, lda = m;
     }
     if (threadIdx.x == 0)
-        s.info = 0;
+        s.info = INT32_MAX;
     __syncthreads();
     for (int j = warp; j < n; j += ID_WARPS) {
         T sum = T(0);
@@ -228,16 +228,15 @@ template <class T> __global__ void __launch_bounds__(32 * ID_WARPS) id_kernel(co
             s.norm[j] = sum, s.order[j] = j;
             if (!(sum >= T(0) &&
                   sum <= T(sizeof(T) == 8 ? 1.7976931348623157e308 : 3.402823466e38)))
-                atomicCAS(&s.info, 0, j + 1);
+                atomicMin(&s.info, j + 1);
         }
     }
     __syncthreads();
-    int k = 0, info = s.info;
+    int k = 0, info = s.info == INT32_MAX ? 0 : s.info;
     for (; info == 0 && k < end; k++) {
         find_pivot(s, k, n);
         const double end_at = k % q.round ? 1e-3 * q.tol : q.tol;
-        if (!(s.best[0] > T(end_at * end_at)) ||
-            (k == q.most && !(s.best[0] > T(q.tol * q.tol))))
+        if (!(s.best[0] > T(end_at * end_at)) || (k == q.most && !(s.best[0] > T(q.tol * q.tol))))
             break;
         if (k == q.most) {
             info = -3;
@@ -270,8 +269,8 @@ template <class T> status decompose(cudaStream_t stream, int64_t count, const Id
 } // namespace
 
 status gpu_formats_id(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, batch_dim n,
-                      batch_mat a, double tol, int round, int64_t most, int *order, batch_mat u, int64_t *rank,
-                      int *info) {
+                      batch_mat a, double tol, int round, int64_t most, int *order, batch_mat u,
+                      int64_t *rank, int *info) {
     if (m.n > BATCH_ORTH_MAX || n.n > BATCH_ORTH_MAX)
         return status_fail(MOAO_INPUT,
                            "interpolative decomposition of more than %d rows or columns",
@@ -281,10 +280,11 @@ status gpu_formats_id(backend_ctx *ctx, backend_type t, int64_t count, batch_dim
     if (count > INT32_MAX)
         return gpu_too_many_blocks();
     gpu_batch_call call(ctx);
-    return t == BACKEND_D ? decompose<double>(call.stream, count,
-                                              {a, u, m, n, tol, round, most, order, info, rank, false})
-                          : decompose<float>(call.stream, count,
-                                             {a, u, m, n, tol, round, most, order, info, rank, false});
+    return t == BACKEND_D
+               ? decompose<double>(call.stream, count,
+                                   {a, u, m, n, tol, round, most, order, info, rank, false})
+               : decompose<float>(call.stream, count,
+                                  {a, u, m, n, tol, round, most, order, info, rank, false});
 }
 
 status gpu_formats_entries(backend_ctx *ctx, backend_type t, formats_kernel kernel, double length,

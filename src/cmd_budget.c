@@ -1,0 +1,426 @@
+#include "commands.h"
+
+#include "base/file.h"
+#include "base/fits.h"
+#include "base/json.h"
+#include "base/plain.h"
+#include "budget/terms.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char cmd_budget_usage[] =
+    "usage: moao budget DIR [options]\n"
+    "\n"
+    "Where the wavefront error of a finished run comes from: fitting, aliasing,\n"
+    "tomography, servo lag, noise of every star, jitter and static error, in nm rms\n"
+    "over the pupil, with the share of the total variance and the factor by which\n"
+    "each reduces the Strehl ratio, exp(-variance), at the first wavelength.\n"
+    "A term with a minus sign has a negative variance (docs/model.md, section 7).\n"
+    "\n"
+    "  --target T     of one target, its number from 1 or its name (default: all)\n"
+    "  --exposure E   of one exposure, from 1 (default: the long exposure)\n"
+    "  --csv          every term, a line for each target and exposure\n"
+    "  --json         the table as JSON\n";
+
+#define NAME 48
+#define BAR 20 /* characters of a share of 1 */
+
+typedef struct {
+    char name[NAME];
+    double *exposures; /* [ntarget][nexposure] signed rms [nm] */
+    double *mean;      /* [ntarget] of the long exposure */
+} term;
+
+typedef struct {
+    const char *dir, *target;
+    int exposure, chosen; /* from 1, 0: the long one; the target from 0, -1: all */
+    bool csv, json;
+    long ntarget, nexposure, nlambda, nstar;
+    double lambda, strehl; /* first wavelength [um]; mean Strehl ratio of what is shown */
+    double *x, *y;
+    char (*names)[NAME]; /* of the targets; "" where they have none */
+    term *terms;         /* BUDGET_TERMS, then the stars */
+} budget;
+
+/* The order of the table; the total comes at the end. */
+static const int order[] = {BUDGET_FITTING, BUDGET_ALIASING, BUDGET_TOMOGRAPHY, BUDGET_LAG,
+                            BUDGET_NOISE,   BUDGET_JITTER,   BUDGET_STATIC,     BUDGET_TOTAL};
+
+/* --- reading --- */
+
+static void names_of(fitsfile *f, int col, long n, char (*out)[NAME], int *err) {
+    for (long i = 0; i < n; i++) {
+        char value[FLEN_VALUE + 256] = "", *p[] = {value};
+        long width = 0, repeat = 0;
+        int type = 0;
+        fits_get_coltype(f, col, &type, &repeat, &width, err);
+        if (*err == 0 && width < (long)sizeof value)
+            fits_read_col(f, TSTRING, col, i + 1, 1, 1, NULL, p, NULL, err);
+        snprintf(out[i], NAME, "%.*s", NAME - 1, value);
+        plain_text(out[i]);
+        for (size_t k = strlen(out[i]); k > 0 && out[i][k - 1] == ' '; k--)
+            out[i][k - 1] = '\0';
+    }
+}
+
+/* A column of numbers, n cells of `each`, every stride-th from `first` on; in new memory. */
+static status numbers(fitsfile *f, const char *name, long n, long each, long first, double **out,
+                      int *err) {
+    char key[NAME];
+    int col = 0;
+    status st;
+    snprintf(key, sizeof key, "%s", name);
+    fits_get_colnum(f, CASEINSEN, key, &col, err);
+    TRY(ALLOC(*out, (size_t)(n * each), "results"));
+    for (long i = 0; i < n && *err == 0; i++)
+        fits_read_col(f, TDOUBLE, col, i + 1, first + 1, each, NULL, *out + i * each, NULL, err);
+done:
+    return st;
+}
+
+static void go_to(fitsfile *f, const char *name, long *rows, int *err) {
+    char key[NAME];
+    snprintf(key, sizeof key, "%s", name);
+    fits_movnam_hdu(f, BINARY_TBL, key, 0, err);
+    fits_get_num_rows(f, rows, err);
+}
+
+static status read_terms(fitsfile *f, budget *b, int *err) {
+    status st = MOAO_OK;
+    for (long i = 0; i < BUDGET_TERMS + b->nstar; i++) {
+        const bool star = i >= BUDGET_TERMS;
+        const char *name = star ? "WFE_STAR" : budget_column((int)i);
+        const long k = star ? i - BUDGET_TERMS : 0;
+        char mean[NAME];
+        snprintf(mean, sizeof mean, "%s_LONG", name);
+        TRY(numbers(f, name, b->ntarget, b->nexposure, k * b->nexposure, &b->terms[i].exposures,
+                    err));
+        TRY(numbers(f, mean, b->ntarget, 1, k, &b->terms[i].mean, err));
+        if (!star)
+            snprintf(b->terms[i].name, NAME, "%s", budget_words((int)i));
+    }
+done:
+    return st;
+}
+
+/* Mean Strehl ratio, at the first wavelength, of what is shown. */
+static status read_strehl(fitsfile *f, budget *b, int *err) {
+    const bool all = b->exposure == 0;
+    double *v = NULL;
+    status st = numbers(f, all ? "STREHL_LONG" : "STREHL", b->ntarget, 1, all ? 0 : b->exposure - 1,
+                        &v, err);
+    for (long t = 0; st == MOAO_OK && t < b->ntarget; t++)
+        if (b->chosen < 0 || t == b->chosen)
+            b->strehl += v[t] / (b->chosen < 0 ? (double)b->ntarget : 1);
+    free(v);
+    return st;
+}
+
+static status choose_target(budget *b) {
+    char *end;
+    const long number = b->target != NULL ? strtol(b->target, &end, 10) : 0;
+    b->chosen = -1;
+    if (b->target == NULL)
+        return MOAO_OK;
+    for (long t = 0; t < b->ntarget && b->chosen < 0; t++)
+        if (strcmp(b->names[t], b->target) == 0)
+            b->chosen = (int)t;
+    if (b->chosen < 0 && *end == '\0' && number >= 1 && number <= b->ntarget)
+        b->chosen = (int)number - 1;
+    return b->chosen >= 0
+               ? MOAO_OK
+               : status_fail(MOAO_INPUT, "--target: there is no %.80s: expected a name or 1 to %ld",
+                             b->target, b->ntarget);
+}
+
+static status read_tables(fitsfile *f, const char *path, budget *b, int *err) {
+    double *lambda = NULL;
+    int col = 0, none = 0;
+    status st;
+    go_to(f, "EXPOSURES", &b->nexposure, err);
+    go_to(f, "WAVELENGTHS", &b->nlambda, err);
+    TRY(numbers(f, "LAMBDA", 1, 1, 0, &lambda, err));
+    b->lambda = lambda[0];
+    go_to(f, "GUIDESTARS", &b->nstar, err);
+    TRY(ALLOC(b->terms, (size_t)(BUDGET_TERMS + b->nstar), "terms of the budget"));
+    char(*stars)[NAME] = NULL;
+    TRY(ALLOC(stars, (size_t)b->nstar, "names of stars"));
+    char key[] = "NAME";
+    fits_get_colnum(f, CASEINSEN, key, &col, err);
+    if (*err == 0)
+        names_of(f, col, b->nstar, stars, err);
+    for (long w = 0; w < b->nstar; w++)
+        snprintf(b->terms[BUDGET_TERMS + w].name, NAME, "%s", stars[w]);
+    free(stars);
+    go_to(f, "TARGETS", &b->ntarget, err);
+    char total[NAME];
+    snprintf(total, sizeof total, "%s", budget_column(BUDGET_TOTAL));
+    if (*err == 0 && fits_get_colnum(f, CASEINSEN, total, &col, &none) != 0)
+        TRY(status_fail(MOAO_INPUT,
+                        "%s: this run has no error budget: it needs output.budget: terms and "
+                        "psf.residual: phase, and this version of the program or a later one",
+                        file_shown(path)));
+    TRY(ALLOC(b->names, (size_t)b->ntarget, "names of targets"));
+    none = 0;
+    if (*err == 0 && fits_get_colnum(f, CASEINSEN, key, &col, &none) == 0)
+        names_of(f, col, b->ntarget, b->names, err);
+    TRY(choose_target(b));
+    if (b->exposure > b->nexposure)
+        TRY(status_fail(MOAO_INPUT, "--exposure: there is no %d: expected 1 to %ld", b->exposure,
+                        b->nexposure));
+    TRY(numbers(f, "X", b->ntarget, 1, 0, &b->x, err));
+    TRY(numbers(f, "Y", b->ntarget, 1, 0, &b->y, err));
+    TRY(read_terms(f, b, err));
+    st = read_strehl(f, b, err);
+done:
+    free(lambda);
+    return st;
+}
+
+static status read_budget(budget *b) {
+    char *path = NULL;
+    fitsfile *f = NULL;
+    int err = 0, closing = 0;
+    status st;
+    TRY(file_join(b->dir, "maps.fits", &path));
+    if (!file_exists(path))
+        TRY(status_fail(MOAO_INPUT,
+                        "%s: there is no such file; is that the folder of a finished run?",
+                        file_shown(path)));
+    fits_open_diskfile(&f, path, READONLY, &err);
+    if (err == 0)
+        TRY(read_tables(f, path, b, &err));
+    if (err != 0)
+        st = status_fail(MOAO_IO, "%s: cannot be read as results of moao (cfitsio's status %d)",
+                         file_shown(path), err);
+done:
+    if (f != NULL)
+        fits_close_file(f, &closing);
+    free(path);
+    return st;
+}
+
+static void budget_free(budget *b) {
+    for (long i = 0; b->terms != NULL && i < BUDGET_TERMS + b->nstar; i++) {
+        free(b->terms[i].exposures);
+        free(b->terms[i].mean);
+    }
+    free(b->terms);
+    free(b->names);
+    free(b->x);
+    free(b->y);
+}
+
+/* --- what is shown --- */
+
+typedef struct {
+    double rms, least, most; /* of the mean of the targets' variances, signed [nm] */
+    double share, factor;    /* of the total variance; of the Strehl ratio */
+} row;
+
+static double value_of(const budget *b, long i, long t) {
+    const term *of = &b->terms[i];
+    return b->exposure == 0 ? of->mean[t] : of->exposures[t * b->nexposure + b->exposure - 1];
+}
+
+static double mean_variance(const budget *b, long i) {
+    double sum = 0;
+    for (long t = 0; t < b->ntarget; t++)
+        if (b->chosen < 0 || t == b->chosen) {
+            const double v = value_of(b, i, t);
+            sum += v * fabs(v) / (b->chosen < 0 ? (double)b->ntarget : 1);
+        }
+    return sum;
+}
+
+static row row_of(const budget *b, long i) {
+    const double variance = mean_variance(b, i), total = mean_variance(b, BUDGET_TOTAL);
+    row r = {.rms = budget_rms(variance),
+             .least = INFINITY,
+             .most = -INFINITY,
+             .share = total > 0 ? variance / total : 0,
+             .factor = exp(-variance * pow(2 * M_PI / (b->lambda * 1e3), 2))};
+    for (long t = 0; t < b->ntarget; t++)
+        if (b->chosen < 0 || t == b->chosen) {
+            r.least = fmin(r.least, value_of(b, i, t));
+            r.most = fmax(r.most, value_of(b, i, t));
+        }
+    return r;
+}
+
+static void print_row(const budget *b, long i, bool star) {
+    const row r = row_of(b, i);
+    char bar[BAR + 1] = "";
+    const int n = star || i == BUDGET_TOTAL ? 0 : (int)lround(BAR * fmax(0, fmin(1, r.share)));
+    memset(bar, '#', (size_t)n);
+    printf("%s%-*.*s %7.1f", star ? "  " : "", star ? 14 : 16, star ? 14 : 16, b->terms[i].name,
+           r.rms);
+    if (b->chosen < 0 && b->ntarget > 1)
+        printf(" %7.1f %7.1f", r.least, r.most);
+    printf(" %5.1f %% %7.3f%s%s\n", 100 * r.share, r.factor, n > 0 ? "  " : "", bar);
+}
+
+static void print_table(const budget *b) {
+    const bool several = b->chosen < 0 && b->ntarget > 1;
+    if (b->chosen >= 0)
+        printf("target %d%s%.40s at (%.5g, %.5g) arcsec", b->chosen + 1,
+               b->names[b->chosen][0] != '\0' ? ", " : "", b->names[b->chosen], b->x[b->chosen],
+               b->y[b->chosen]);
+    else
+        printf("%ld target%s", b->ntarget, b->ntarget == 1 ? "" : "s");
+    if (b->exposure > 0)
+        printf(", exposure %d of %ld", b->exposure, b->nexposure);
+    else
+        printf(", long exposure (%ld)", b->nexposure);
+    printf("; wavefront error, nm rms\n\n%-16s %7s", "", several ? "mean" : "rms");
+    if (several)
+        printf(" %7s %7s", "least", "most");
+    printf(" %7s  Strehl at %.4g um\n", "share", b->lambda);
+    for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
+        print_row(b, order[k], false);
+        for (long w = 0; order[k] == BUDGET_NOISE && w < b->nstar; w++)
+            print_row(b, BUDGET_TERMS + w, true);
+    }
+    printf("\nStrehl ratio of the images at %.4g um: %.4f%s\n", b->lambda, b->strehl,
+           several ? ", mean" : "");
+}
+
+/* A cell of CSV: quoted where it has to be. */
+static void csv_text(const char *s) {
+    if (strpbrk(s, ",\"\n") == NULL) {
+        fputs(s, stdout);
+        return;
+    }
+    putchar('"');
+    for (; *s != '\0'; s++) {
+        if (*s == '"')
+            putchar('"');
+        putchar(*s);
+    }
+    putchar('"');
+}
+
+static void print_csv(const budget *b) {
+    fputs("target,name,x_arcsec,y_arcsec,exposure", stdout);
+    for (long i = 0; i < BUDGET_TERMS + b->nstar; i++) {
+        char name[2 * NAME];
+        snprintf(name, sizeof name, "%s%s_nm", i < BUDGET_TERMS ? "" : "noise of ",
+                 b->terms[i].name);
+        for (char *p = name; *p != '\0'; p++)
+            *p = *p == ' ' && i < BUDGET_TERMS ? '_' : *p;
+        putchar(',');
+        csv_text(name);
+    }
+    putchar('\n');
+    for (long t = 0; t < b->ntarget; t++)
+        for (long e = 0; e <= b->nexposure; e++) {
+            if ((b->chosen >= 0 && t != b->chosen) || (b->exposure > 0 && e != b->exposure))
+                continue;
+            printf("%ld,", t + 1);
+            csv_text(b->names[t]);
+            printf(",%.10g,%.10g,", b->x[t], b->y[t]);
+            printf(e == 0 ? "long" : "%ld", e);
+            for (long i = 0; i < BUDGET_TERMS + b->nstar; i++)
+                printf(",%.10g", e == 0 ? b->terms[i].mean[t]
+                                        : b->terms[i].exposures[t * b->nexposure + e - 1]);
+            putchar('\n');
+        }
+}
+
+static void write_row(json *j, const budget *b, long i) {
+    const row r = row_of(b, i);
+    json_object(j, NULL);
+    json_string(j, "term", b->terms[i].name);
+    json_number(j, "rms_nm", r.rms);
+    json_number(j, "least_nm", r.least);
+    json_number(j, "most_nm", r.most);
+    json_number(j, "share", r.share);
+    json_number(j, "strehl_factor", r.factor);
+}
+
+static status print_json(const budget *b) {
+    json j = {0};
+    json_to(&j, stdout);
+    json_string(&j, "directory", b->dir);
+    json_integer(&j, "targets", b->ntarget);
+    if (b->chosen >= 0)
+        json_integer(&j, "target", b->chosen + 1);
+    if (b->exposure > 0)
+        json_integer(&j, "exposure", b->exposure);
+    json_number(&j, "wavelength_um", b->lambda);
+    json_number(&j, "strehl", b->strehl);
+    json_array(&j, "terms");
+    for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
+        write_row(&j, b, order[k]);
+        if (order[k] == BUDGET_NOISE) {
+            json_array(&j, "stars");
+            for (long w = 0; w < b->nstar; w++) {
+                write_row(&j, b, BUDGET_TERMS + w);
+                json_end(&j);
+            }
+            json_end(&j);
+        }
+        json_end(&j);
+    }
+    json_end(&j);
+    return json_done(&j);
+}
+
+/* --- the command --- */
+
+static status parse(int argc, char **argv, budget *b) {
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i];
+        char *end = NULL;
+        if (strcmp(a, "--csv") == 0)
+            b->csv = true;
+        else if (strcmp(a, "--json") == 0)
+            b->json = true;
+        else if (strcmp(a, "--target") == 0 && i + 1 < argc)
+            b->target = argv[++i];
+        else if (strcmp(a, "--exposure") == 0 && i + 1 < argc) {
+            const long e = isdigit((unsigned char)argv[++i][0]) ? strtol(argv[i], &end, 10) : 0;
+            if (e < 1 || e > 1000000000 || *end != '\0')
+                return status_fail(MOAO_INPUT, "--exposure: %.80s, expected a number from 1",
+                                   argv[i]);
+            b->exposure = (int)e;
+        } else if (a[0] == '-')
+            return status_fail(MOAO_INPUT,
+                               "moao budget: unknown option, or one without its value, "
+                               "see moao help budget: %.80s",
+                               a);
+        else if (b->dir != NULL)
+            return status_fail(MOAO_INPUT, "moao budget: one folder, not also %.200s", a);
+        else
+            b->dir = a;
+    }
+    if (b->dir == NULL)
+        return status_fail(MOAO_INPUT, "moao budget: no folder, see moao help budget");
+    if (b->csv && b->json)
+        return status_fail(MOAO_INPUT, "moao budget: --csv and --json exclude each other");
+    return MOAO_OK;
+}
+
+int cmd_budget(int argc, char **argv) {
+    budget b = {0};
+    status st;
+    if (command_wants_help(argc, argv, cmd_budget_usage))
+        return 0;
+    TRY(parse(argc, argv, &b));
+    TRY(read_budget(&b));
+    if (b.json)
+        TRY(print_json(&b));
+    else if (b.csv)
+        print_csv(&b);
+    else
+        print_table(&b);
+    if (fflush(stdout) == EOF)
+        st = status_fail(MOAO_IO, "moao budget: standard output cannot be written");
+done:
+    budget_free(&b);
+    return command_fail(st);
+}

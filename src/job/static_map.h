@@ -1,0 +1,23 @@
+/* errors.static_map: a map of the static error from a FITS file. */
+#ifndef MOAO_STATIC_MAP_H
+#define MOAO_STATIC_MAP_H
+
+#include "base/comm.h"
+#include "params/params.h"
+#include "psf/psf.h"
+
+typedef struct {
+    psf_map map;
+    double tilt[2]; /* of the path over the pupil [rad] */
+    double rms;     /* over the pupil, without piston [m] */
+    uint32_t sum;   /* CRC-32 of map and pixel */
+} static_map;
+
+/* Collective; rank 0 reads the file. MOAO_INPUT says what is wrong with it: an image of two axes,
+ * its unit (BUNIT: nm, um or m; none: nm), the size of a pixel (errors.static_pixel, or CDELT1 with
+ * CUNIT1 m, or the diameter over the columns), values all over the pupil. The file's name in par
+ * becomes an absolute one, which the effective parameters state. free: fine on {0}. */
+status static_map_read(const comm *c, params *par, static_map *m);
+void static_map_free(static_map *m);
+
+#endif

@@ -1,0 +1,365 @@
+#include "obsseq/budget.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK 16   /* columns whose products with one another are made, for those on the diagonal */
+#define LEAST 256  /* points for the lag */
+#define THINNEST 7 /* one in so many is enough; an odd number */
+
+/* One point in so many. */
+static int thinning(size_t points) {
+    const int most = (int)(points / LEAST);
+    return most >= THINNEST ? THINNEST : most < 3 ? 1 : (most - 1) / 2 * 2 + 1;
+}
+
+size_t budget_points(size_t points) {
+    const size_t step = (size_t)thinning(points);
+    return (points + step - 1) / step;
+}
+
+bool budget_lags(const sys *s, const profile *p) {
+    bool wind = false;
+    for (int l = 0; l < p->nlayer; l++)
+        wind = wind || (p->strength[l] > 0 && hypot(p->wind[0][l], p->wind[1][l]) > 0);
+    return wind && s->delay > 0;
+}
+
+size_t budget_bytes(const sys *s, size_t points, size_t rows, size_t width) {
+    const size_t v = (size_t)s->dm.nact, few = budget_points(points) + 32;
+    return (rows * (v + width) + few * (width + 2 * rows + 4) + 2 * BLOCK * width) * sizeof(double);
+}
+
+size_t budget_target_bytes(const sys *s) {
+    return (3 * (s->m / 2) + 1) * sizeof(double);
+}
+
+/* --- life */
+
+/* Every thinning-th point, in places of their cells that change from row to row. */
+static status choose_points(const psf *ps, budget_term *b) {
+    const double *x, *y;
+    const size_t points = psf_points(ps, &x, &y);
+    const int step = thinning(points);
+    status st = ALLOC(b->at, points, "points of the pupil");
+    for (int j = 0; st == MOAO_OK && j < psf_lattice_rows(ps); j++) {
+        const psf_strip z = psf_influence(ps, j, NULL);
+        for (int i = 0; i < z.n; i++)
+            if ((z.column[i] + step / 2 * j) % step == 0)
+                b->at[b->few.n++] = z.first + i;
+    }
+    return st;
+}
+
+/* Influence functions of this rank's actuators at the chosen points, less their means there. */
+static void fill_weight(const team *t, const budget_term *b, double *strip, double *out) {
+    const int64_t rows = t->nlrow;
+    int64_t i = 0;
+    for (int j = 0; j < psf_lattice_rows(b->ps) && i < b->few.n; j++) {
+        const psf_strip z = psf_influence(b->ps, j, strip);
+        for (; i < b->few.n && b->at[i] < z.first + z.n; i++)
+            for (int a = 0; a < z.nact; a++) {
+                const int row = z.act + a - t->row0;
+                if (row >= 0 && row < rows)
+                    out[row + i * rows] = strip[(b->at[i] - z.first) * z.nact + a];
+            }
+    }
+    for (int64_t row = 0; row < rows; row++) {
+        double mean = 0;
+        for (i = 0; i < b->few.n; i++)
+            mean += out[row + i * rows] / (double)b->few.n;
+        for (i = 0; i < b->few.n; i++)
+            out[row + i * rows] -= mean;
+    }
+}
+
+static status send_weight(tor *t, budget_term *b) {
+    engine *e = &t->e;
+    double *strip = NULL, *weight = NULL, *shape = NULL;
+    const int64_t rows = t->t.nlrow, v = t->t.nrow;
+    size_t most = 1;
+    status st;
+    for (int j = 0; j < psf_lattice_rows(b->ps); j++) {
+        const psf_strip z = psf_influence(b->ps, j, NULL);
+        const size_t n = (size_t)z.n * (size_t)z.nact;
+        most = n > most ? n : most;
+    }
+    TRY(ALLOC(strip, most, "influence functions"));
+    TRY(ALLOC(weight, (size_t)(rows * b->few.n), "influence functions"));
+    TRY(ALLOC(shape, (size_t)(rows * v), "shapes of the mirror"));
+    fill_weight(&t->t, b, strip, weight);
+    for (int64_t j = 0; j < v; j++)
+        memcpy(shape + j * rows, b->mirror->influence + t->t.row0 + j * v,
+               (size_t)rows * sizeof *shape);
+    TRY(engine_copy(e, b->weight, weight, rows * b->few.n));
+    TRY(engine_copy(e, b->shape, shape, rows * v));
+    st = engine_sync(e);
+done:
+    free(strip);
+    free(weight);
+    free(shape);
+    return st;
+}
+
+/* The coordinates of the chosen points. */
+static status send_points(tor *t, budget_term *b) {
+    engine *e = &t->e;
+    const double *x, *y;
+    double *some = NULL;
+    status st;
+    TRY(ALLOC(some, 2 * (size_t)b->few.n, "points of the pupil"));
+    psf_points(b->ps, &x, &y);
+    for (int64_t i = 0; i < b->few.n; i++) {
+        some[i] = x[b->at[i]];
+        some[b->few.n + i] = y[b->at[i]];
+    }
+    TRY(engine_copy(e, b->few.x, some, b->few.n));
+    TRY(engine_copy(e, b->few.y, some + b->few.n, b->few.n));
+    st = engine_sync(e);
+done:
+    free(some);
+    return st;
+}
+
+status budget_open(tor *t, const psf *ps, const mirror_budget *mirror, budget_term *b) {
+    engine *e = &t->e;
+    const int64_t rows = t->t.nlrow, v = t->t.nrow;
+    const size_t m = t->e.s->m, most = (size_t)t->most;
+    status st = MOAO_OK;
+    *b = (budget_term){.mirror = mirror, .ps = ps};
+    if (mirror == NULL)
+        goto done;
+    TRY(choose_points(ps, b));
+    const int64_t n = b->few.n, dots = 2 * BLOCK * e->width;
+    TRY(engine_doubles(e, n, "points of the pupil", &b->few.x));
+    TRY(engine_doubles(e, n, "points of the pupil", &b->few.y));
+    TRY(engine_doubles(e, n * e->width, "covariances of phase and slopes", &b->few.cpm));
+    TRY(engine_doubles(e, n * rows, "W Cpm' of a target", &b->few.room));
+    TRY(engine_doubles(e, n * rows, "influence functions", &b->weight));
+    TRY(engine_doubles(e, rows * v, "shapes of the mirror", &b->shape));
+    TRY(engine_doubles(e, rows * e->width, "shapes of a panel of W", &b->product));
+    TRY(engine_doubles(e, dots > n ? dots : n, "products of the error budget", &b->dots));
+    TRY(engine_array(e, (size_t)n * sizeof(void *), "an error budget", (void **)&b->columns));
+    TRY(e->be->alloc_host(e->ctx,
+                          (size_t)(dots > PSF_SLOTS * n ? dots : PSF_SLOTS * n) * sizeof(double),
+                          (void **)&b->ends));
+    TRY(e->be->alloc_host(e->ctx, PSF_SLOTS * (size_t)n * sizeof(void *),
+                          (void **)&b->column_hosts));
+    TRY(ALLOC(b->gains, most * 3 * (m / 2), "noise gains of the targets"));
+    TRY(ALLOC(b->noise, 3 * (m / 2), "noise of the sensors"));
+    if (t->t.group_size > 1)
+        TRY(ALLOC(b->full, (size_t)(v * e->width), "rows of a group's target"));
+    TRY(send_points(t, b));
+    st = send_weight(t, b);
+done:
+    return st;
+}
+
+void budget_close(tor *t, budget_term *b) {
+    const engine *e = &t->e;
+    void *const device[] = {b->few.x, b->few.y,   b->few.cpm, b->few.room, b->weight,
+                            b->shape, b->product, b->dots,    b->columns};
+    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
+        e->be->release(e->ctx, device[i]);
+    e->be->release_host(e->ctx, b->ends);
+    e->be->release_host(e->ctx, b->column_hosts);
+    free(b->at);
+    free(b->full);
+    free(b->gains);
+    free(b->noise);
+    *b = (budget_term){0};
+}
+
+/* --- noise */
+
+/* gain[3 i] = scale W(:, i)'(G W)(:, i) for n columns of this rank's rows of W and, in b->product,
+ * of G W. */
+static status add_gains(tor *t, budget_term *b, const double *w, int64_t ld, int64_t n,
+                        double scale, double *gain) {
+    engine *e = &t->e;
+    const int64_t rows = t->t.nlrow, whole = n / BLOCK, rest = n % BLOCK;
+    const double zero = 0;
+    double *mine;
+    status st = MOAO_OK;
+    memcpy(&mine, &w, sizeof mine); /* batches are lists of what may be written */
+    if (rows == 0)
+        return st;
+    for (int part = 0; part < 2 && st == MOAO_OK; part++) { /* whole blocks, then what is left */
+        const int64_t count = part == 0 ? whole : 1, width = part == 0 ? BLOCK : rest,
+                      from = part == 0 ? 0 : whole * BLOCK;
+        if (count == 0 || width == 0)
+            continue;
+        st = e->be->batch->gemm(e->ctx, BACKEND_D, 'T', 'N', count, batch_size(width),
+                                batch_size(width), batch_size(rows), &scale,
+                                batch_strided(mine + from * ld, ld, BLOCK * ld),
+                                batch_strided(b->product + from * rows, rows, BLOCK * rows), &zero,
+                                batch_strided(b->dots, width, BLOCK * BLOCK));
+        if (st == MOAO_OK)
+            st = engine_copy(e, b->ends, b->dots, count * width * (part == 0 ? BLOCK : width));
+        if (st == MOAO_OK)
+            st = engine_sync(e);
+        for (int64_t i = 0; i < count * width && st == MOAO_OK; i++)
+            gain[3 * (from + i)] = b->ends[i / width * BLOCK * BLOCK + i % width * (width + 1)];
+    }
+    return st;
+}
+
+/* b->product = G w, w: n columns of W. Collective in the group. */
+static status shape_columns(tor *t, budget_term *b, const double *w, int64_t ld, int64_t n) {
+    engine *e = &t->e;
+    const int64_t rows = t->t.nlrow, v = t->t.nrow;
+    if (t->t.group_size > 1) {
+        TIMED_WAIT(e->rep, STAGE_EXPOSURE, team_rows(&t->t, (size_t)n, w, ld, b->full));
+        w = b->full;
+        ld = v;
+    }
+    e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(rows * n) * (double)v;
+    return rows == 0 ? MOAO_OK
+                     : engine_gemm(e, 'N', 'N', rows, n, v, 1.0, b->shape, rows, w, ld, 0.0,
+                                   b->product, rows);
+}
+
+/* Gains of n slopes of an axis of the k-th target from column j on, `to` those of the first's
+ * subaperture; of x slopes with those of y, too, which lie nsub columns on. */
+static status panel_gains(tor *t, budget_term *b, int k, int axis, int64_t j, int64_t nsub,
+                          int64_t n, double *to) {
+    const double *w;
+    int64_t ld;
+    status st = tor_w_columns(t, t->op, k, j, n, &w, &ld);
+    if ((st = team_agree(&t->t, st)) != MOAO_OK)
+        return st;
+    st = shape_columns(t, b, w, ld, n);
+    if (st == MOAO_OK)
+        st = add_gains(t, b, w, ld, n, 1.0, to + axis);
+    if (st == MOAO_OK && axis == 0)
+        st = tor_w_columns(t, t->op, k, j + nsub, n, &w, &ld);
+    if (st == MOAO_OK && axis == 0)
+        st = add_gains(t, b, w, ld, n, 2.0, to + 2);
+    TIMED_WAIT(t->e.rep, STAGE_EXPOSURE, st = team_agree(&t->t, st));
+    return st;
+}
+
+/* Gains of the k-th target. */
+static status target_gains(tor *t, budget_term *b, int k) {
+    const sys *s = t->e.s;
+    const size_t all = 3 * (s->m / 2);
+    const int64_t step = tor_step(t, t->op);
+    double *gain = b->gains + (size_t)k * all;
+    status st = MOAO_OK;
+    for (int w = 0; w < s->nsensor; w++) {
+        const int64_t first = (int64_t)s->sensors[w].first, nsub = s->sensors[w].nsub;
+        double *to = gain + 3 * (first / 2);
+        for (int axis = 0; axis < 2; axis++)
+            for (int64_t i = 0, n; i < nsub; i += n) {
+                n = nsub - i < step ? nsub - i : step;
+                n = n < t->e.width ? n : t->e.width;
+                TRY(panel_gains(t, b, k, axis, first + axis * nsub + i, nsub, n, to + 3 * i));
+            }
+    }
+    if (t->t.group_size > 1)
+        TIMED_WAIT(t->e.rep, STAGE_EXPOSURE,
+                   MPI_Allreduce(MPI_IN_PLACE, gain, (int)all, MPI_DOUBLE, MPI_SUM, t->t.group));
+done:
+    return st;
+}
+
+status budget_prepare(tor *t, budget_term *b, const profile *p) {
+    const sys *s = t->e.s;
+    status st = MOAO_OK;
+    if (b->mirror == NULL)
+        return st;
+    if (b->solved != t->solved) {
+        report_phase("exposure: noise gains");
+        for (int k = 0; k < t->ch.nmine; k++)
+            TRY(target_gains(t, b, k));
+        b->solved = t->solved;
+    }
+    mirror_budget_of(b->mirror, p, &b->fitting, &b->aliasing);
+    b->lags = budget_lags(s, p);
+    st = matcov_noise(s, p, b->noise);
+done:
+    return st;
+}
+
+/* --- lag */
+
+/* The list of the columns of ct, on the device. */
+static status send_columns(tor *t, budget_term *b, int slot, const double *ct) {
+    const int64_t n = b->few.n, bytes = n * (int64_t)sizeof(void *);
+    void **list = b->column_hosts + slot * n;
+    for (int64_t i = 0; i < n; i++) {
+        const double *column = ct + b->at[i] * t->t.nlrow;
+        memcpy(&list[i], &column, sizeof column);
+    }
+    return t->e.be->copy(t->e.ctx, b->columns, bytes, list, bytes, bytes, 1);
+}
+
+status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct) {
+    engine *e = &t->e;
+    const int64_t rows = t->t.nlrow, n = b->few.n;
+    const double one = 1, minus = -1, zero = 0;
+    const int slot = k % PSF_SLOTS;
+    const int64_t most = tor_step(t, op), step = most < e->width ? most : e->width;
+    double *ends = b->ends + slot * n;
+    status st;
+    if (b->mirror == NULL || !b->lags)
+        return MOAO_OK;
+    report_phase("exposure: lag");
+    memset(ends, 0, (size_t)n * sizeof *ends);
+    TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), false));
+    for (int64_t j = 0, cols; j < e->m; j += cols) {
+        cols = e->m - j < step ? e->m - j : step;
+        TRY(phase_columns(t, &b->few, op, true, k, j, cols));
+    }
+    if (rows > 0) {
+        const batch_dim each = batch_size(1);
+        const batch_mat weight = batch_strided(b->weight, rows, rows),
+                        out = batch_strided(b->dots, 1, 1);
+        TRY(send_columns(t, b, slot, ct));
+        TRY(e->be->batch->gemm(e->ctx, BACKEND_D, 'T', 'N', n, each, each, batch_size(rows), &minus,
+                               weight, batch_pointers(b->columns, rows), &zero, out));
+        TRY(e->be->batch->gemm(e->ctx, BACKEND_D, 'T', 'N', n, each, each, batch_size(rows), &one,
+                               weight, batch_strided(b->few.room, rows, rows), &one, out));
+        TRY(engine_copy(e, ends, b->dots, n));
+    }
+    if (t->t.group_size > 1) { /* host memory */
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++)
+            sum += ends[i];
+        TIMED_WAIT(e->rep, STAGE_EXPOSURE,
+                   MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_DOUBLE, MPI_SUM, t->t.group));
+        memset(ends, 0, (size_t)n * sizeof *ends);
+        ends[0] = sum;
+    }
+done:
+    return st;
+}
+
+/* --- results */
+
+void budget_fill(const tor *t, const budget_term *b, int k, double total, double *out) {
+    const sys *s = t->e.s;
+    const double *gain = b->gains + (size_t)k * 3 * (s->m / 2),
+                 *ends = b->ends + k % PSF_SLOTS * b->few.n;
+    double rest = total, lag = 0, noise = 0;
+    for (int w = 0; w < s->nsensor; w++) {
+        const sensor *o = &s->sensors[w];
+        double sum = 0;
+        for (size_t i = 3 * (o->first / 2); i < 3 * (o->first / 2 + (size_t)o->nsub); i++)
+            sum += gain[i] * b->noise[i];
+        out[BUDGET_TERMS + w] = sum;
+        noise += sum;
+    }
+    for (int64_t i = 0; b->lags && i < b->few.n; i++)
+        lag += 2 * ends[i] / (double)b->few.n;
+    out[BUDGET_TOTAL] = total;
+    out[BUDGET_NOISE] = noise;
+    out[BUDGET_ALIASING] = b->aliasing;
+    out[BUDGET_FITTING] = b->fitting;
+    out[BUDGET_LAG] = lag;
+    psf_errors_variance(b->ps, &out[BUDGET_JITTER], &out[BUDGET_STATIC]);
+    for (int i = BUDGET_NOISE; i < BUDGET_TERMS; i++)
+        rest -= out[i];
+    out[BUDGET_TOMOGRAPHY] = rest;
+}

@@ -1,0 +1,61 @@
+/* The terms of the residual's variance (budget/terms.h) of every target, beside its images. Model
+ * section 7, "Error budget".
+ *
+ * Noise: W_i'G W_j of the slopes of each subaperture are found once for each W; an exposure's noise
+ * multiplies them. Lag: W Cpm' without wind, at some points of the pupil, is taken from what the
+ * exposure has there. Fitting and aliasing come from the mirror, tomography is what is left. */
+#ifndef MOAO_OBSSEQ_BUDGET_H
+#define MOAO_OBSSEQ_BUDGET_H
+
+#include "budget/mirror.h"
+#include "budget/terms.h"
+#include "obsseq/phase.h"
+
+typedef struct {
+    const mirror_budget *mirror; /* NULL: no terms are wanted */
+    const psf *ps;
+    phase_term few;  /* points at which the lag is taken, and W Cpm' there */
+    int *at;         /* [few.n] their numbers among all */
+    double *shape;   /* on the device: rows of G, nlrow x nrow */
+    double *weight;  /* influence functions at those points without their means, nlrow x few.n */
+    double *product; /* on the device: G times a panel of W, nlrow x width */
+    double *full;    /* in a group of ranks: all rows of a panel of W */
+    double *dots;    /* on the device: blocks of W'G W, or products of the points' columns */
+    double *ends;    /* pinned: of them, what is on its way to the host */
+    void **columns;  /* on the device: columns of W Cpm' at those points */
+    void **column_hosts; /* pinned: PSF_SLOTS lists of them */
+    double *gains;       /* [targets][m/2][3]: W_x'G W_x, W_y'G W_y, 2 W_x'G W_y of a subaperture */
+    double *noise;       /* [m/2][3] of the exposure [arcsec^2] */
+    long solved;         /* which solve the gains are of (tor) */
+    bool lags;           /* the exposure has a delay and wind */
+    double fitting, aliasing; /* of the exposure [m^2] */
+} budget_term;
+
+/* Bytes of the device, whatever the number of targets; of the host, for each target. Local. */
+size_t budget_bytes(const sys *s, size_t points, size_t rows, size_t width);
+size_t budget_target_bytes(const sys *s);
+
+/* How many of the pupil's points serve for the lag; whether a profile has one. */
+size_t budget_points(size_t points);
+bool budget_lags(const sys *s, const profile *p);
+
+/* Numbers that are kept of a target: BUDGET_TERMS, then the noise of each star. */
+static inline int budget_count(const sys *s) {
+    return BUDGET_TERMS + s->nsensor;
+}
+
+/* Local. After tor_take; close: fine on {0}. */
+status budget_open(tor *t, const psf *ps, const mirror_budget *mirror, budget_term *b);
+void budget_close(tor *t, budget_term *b);
+
+/* Collective in the group. At the start of an exposure, the reconstructor's targets solved. */
+status budget_prepare(tor *t, budget_term *b, const profile *p);
+/* Collective in the group. The lag of the k-th target, whose W Cpm' is ct; the target is aimed
+ * anew.
+ */
+status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct);
+/* Local, where the work of the target is done: its terms [m^2], out[budget_count]; total: variance
+ * of its images [m^2]. */
+void budget_fill(const tor *t, const budget_term *b, int k, double total, double *out);
+
+#endif

@@ -1,0 +1,207 @@
+"""The error budget against every term written down directly (truth_reference.py), and each term switched off.
+
+timeout: 300
+"""
+import json
+import math
+import os
+import unittest
+
+import numpy as np
+
+import reference as ref
+
+from astropy.io import fits
+
+from moao_case import Run, moao
+from test_truth import case, layers
+from truth_reference import Truth, cov_phase, cov_slopes, half_structure, inside
+
+TERMS = ("TOMO", "NOISE", "ALIAS", "FIT", "LAG", "JITTER", "STATIC")
+STARS = [{"name": "faint", "type": "ngs", "nssp": 6, "direction": [12, 5], "noise_variance": 0.004},
+         {"name": "bright", "type": "ngs", "nssp": 5, "direction": [-9, 9], "magnitude": 9},
+         {"name": "laser", "type": "lgs", "nssp": 6, "direction": [-8, -3], "altitude": 20000, "lgs_depth": 4000,
+          "tiptilt_variance": 0.05, "rotation": 20, "lgs_return": 3e5}]
+WIND = {"wind_speed": [8, 20], "wind_direction": [30, 100]}
+CASE = case(STARS, 6, diameter=3, obscuration=0.2, targets=[(3, -2), (-10, 6)], loop={"delay": 0.004},
+            profile=layers([0, 6000], [0.6, 0.4], 0.14, **WIND), output={"psf": "none"},
+            errors={"jitter": [6, 3], "windshake": [2, 5], "static_rms": 60}, psf={"wavelengths": [1.65, 2.2]})
+
+
+def of(slope, c=CASE):
+    return {**c, "sensors": [{**s, "slope": slope} for s in c["sensors"]]}
+
+
+def run(c, *overrides, **kw):
+    return Run(json.dumps(c, indent=1) + "\n", *overrides, **kw)
+
+
+def table(r):
+    """{column: [target, ...]} of the budget, squared with their signs [nm2]."""
+    with fits.open(r.path("maps.fits")) as f:
+        t = f["TARGETS"].data
+        return {n[4:]: t[n] * abs(t[n]) for n in t.names if n.startswith("WFE_")}
+
+
+class Direct(Truth):
+    """Variances over the pupil without piston [nm2], of the points in x."""
+
+    def __init__(self, *args, **kw):
+        super().__init__(*args, **kw)
+        n = round(self.diameter / self.mirror.pitch)         # the program's lattice: model.md, section 7
+        n *= max(2, math.ceil(32 / n))
+        j, i = np.meshgrid(np.arange(n), np.arange(n), indexing="ij")
+        x = np.stack([(i + 0.25 + 0.5 * (j & 1)).ravel(), (j + 0.25).ravel()], axis=1) * self.diameter / n - self.diameter / 2
+        self.x = x[inside(x, self.diameter, self.obscuration)]
+        self.IF = self.mirror.influence(self.x)
+        self.C = sum(half_structure(self.x, self.x, l) for l in self.layers)
+
+    @staticmethod
+    def variance(B):
+        return 1e18 * (np.trace(B) / len(B) - B.mean())
+
+    def cross(self, K, C):
+        """Of K s with the phase."""
+        return 1e18 * ((K * C).sum() / len(K) - K.mean(axis=0) @ C.mean(axis=0))
+
+    def budget(self, t):
+        Dplus, W, n = self.mirror.Dplus, self.reconstructor(t), len(self.x)
+        A = self.IF - self.IF.mean(axis=0)
+        A = A - A.mean(axis=1)[:, None]                      # commands without piston
+        u, s, _ = np.linalg.svd(A, full_matrices=False)
+        u = u[:, s > 1e-9 * s[0]]
+        out = {"FIT": self.variance(self.C) - 1e18 * np.einsum("ik,ij,jk", u, self.C, u, optimize=True) / n}
+        Ks, ts = self.IF @ Dplus, self.truths[t]
+        out["ALIAS"] = self.variance(self.C + Ks @ cov_slopes(ts, ts, self.layers, self.slope) @ Ks.T) - out["FIT"] \
+            - 2 * self.cross(Ks, cov_phase(self.x, self.targets[t], ts, self.layers, self.slope))
+        K = self.IF @ W
+        at = np.cumsum([0] + [2 * s.nsub for s in self.sensors])
+        noise = [ref.noise(s, self.layers) for s in self.sensors]
+        for s, n in zip(self.sensors, noise):                # the constant of a laser star is no noise
+            if s.key["type"] == "lgs":
+                n -= np.kron(np.eye(2), np.full((s.nsub, s.nsub), ref.tiptilt(s, self.layers)))
+        out["STAR"] = np.array([self.variance(K[:, a:b] @ n @ K[:, a:b].T) for a, b, n in zip(at, at[1:], noise)])
+        out["NOISE"] = out["STAR"].sum()
+        delay, late = self.delay, self.cross(K, self.phase(self.x, t))
+        self.delay = 0.
+        out["LAG"] = 2 * (self.cross(K, self.phase(self.x, t)) - late)
+        self.delay = delay
+        out["RESIDUAL"] = self.variance(self.C + K @ self.Cmm @ K.T) - 2 * late
+        out["TOMO"] = out["RESIDUAL"] - out["FIT"] - out["ALIAS"] - out["NOISE"] - out["LAG"]
+        return out
+
+
+def rms(v):
+    return math.copysign(math.sqrt(abs(v)), v)
+
+
+class Terms(unittest.TestCase):
+    def check(self, slope, tolerance):
+        truth, got = Direct(of(slope), slope), table(run(of(slope)))
+        self.assertTrue({*TERMS, "STAR", "TOTAL"} <= set(got))
+        for t in range(2):
+            want = truth.budget(t)
+            want["TOTAL"] = want["RESIDUAL"] + got["JITTER"][t] + got["STATIC"][t]
+            for name in ("FIT", "ALIAS", "NOISE", "LAG", "TOMO", "TOTAL"):
+                a, b = rms(got[name][t].item()), rms(np.asarray(want[name]).item())
+                print("%-8s target %d %-5s %8.2f nm, direct %8.2f  %+.2f %%" % (slope, t, name, a, b, 100 * (a / b - 1)))
+                self.assertLess(abs(a / b - 1), tolerance, name)
+            np.testing.assert_allclose(got["STAR"][t].ravel(), want["STAR"], rtol=2 * tolerance)
+            self.assertAlmostEqual(got["STATIC"][t].item(), 3600, 6)
+            tilt = 1e9 * (1 + 0.2 ** 2) / 16 * 9 * 1e9 * (6 ** 2 + 3 ** 2 + 2 ** 2 + 5 ** 2) * (1e-3 / 206264.80625) ** 2
+            self.assertAlmostEqual(got["JITTER"][t].item(), tilt, 4)
+
+    def test_points(self):
+        """Every term of two targets: noise of stars of three kinds, cone effect, wind, a laser star's tip-tilt."""
+        self.check("points", 0.01)
+
+    def test_gradients(self):
+        self.check("gradient", 0.02)
+
+    def test_they_add_up(self):
+        """To the variance that the images are made of, in every exposure, and in the long one as means of variances."""
+        c = of("points")
+        c["atmosphere"] = {"profiles": [{"time": 0, **layers([0, 6000], [0.6, 0.4], 0.14, **WIND)},
+                                        {"time": 600, **layers([0, 6000], [0.3, 0.7], 0.11, **WIND)}]}
+        c["schedule"] = {"tor_times": [0], "exposure_times": [0, 700]}
+        r = run(c)
+        t, variance = table(r), r.quantity("VARIANCE")
+        for end in ("", "_LONG"):
+            np.testing.assert_allclose(sum(t[n + end] for n in TERMS), t["TOTAL" + end], rtol=1e-9)
+            np.testing.assert_allclose(t["STAR" + end].reshape(2, 3, -1).sum(axis=1), t["NOISE" + end].reshape(2, -1), rtol=1e-9)
+        for name in (*TERMS, "TOTAL", "STAR"):
+            np.testing.assert_allclose(t[name].reshape(2, -1, 2).mean(axis=2), t[name + "_LONG"].reshape(2, -1), rtol=1e-9, atol=1e-9)
+        for i, nm in enumerate((1650, 2200)):
+            np.testing.assert_allclose(variance[:, i] * (nm / 2 / math.pi) ** 2, t["TOTAL"], rtol=1e-9)
+        self.assertTrue((t["FIT"][:, 1] > t["FIT"][:, 0]).all())
+        np.testing.assert_allclose(t["FIT"][:, 1] / t["FIT"][:, 0], (0.14 / 0.11) ** (5 / 3), rtol=1e-9)
+        with open(r.path("run.json"), encoding="utf-8") as f:
+            told = {x["term"]: x for x in json.load(f)["error_budget_nm"]}
+        self.assertAlmostEqual(told["tomography"]["rms"], rms(t["TOMO_LONG"].mean()), 6)
+        self.assertAlmostEqual(told["noise of laser"]["most"], math.sqrt(t["STAR_LONG"][:, 2].max()), 6)
+
+    def test_each_one_goes_away(self):
+        """With what causes it; the other terms stay what they are."""
+        c = case([{"type": "ngs", "nssp": 6, "direction": [0, 0], "noise_variance": 0.003, "slope": "points"}], 6, diameter=3,
+                 obscuration=0.2, profile=layers([0, 6000], [0.6, 0.4], 0.14, **WIND), loop={"delay": 0.004},
+                 output={"psf": "none"}, errors={"jitter": [6, 0], "static_rms": 60})
+        all_ = table(run(c))
+        for name in TERMS:
+            self.assertGreater(abs(all_[name].item()), 50, name)
+        for name, change in (("NOISE", "sensors[0].noise_variance=1e-9"), ("LAG", "loop.delay=0"),
+                             ("LAG", "atmosphere.profiles[0].layers.wind_speed=0"), ("JITTER", "errors.jitter=[0, 0]"),
+                             ("STATIC", "errors.static_rms=0")):
+            t = table(run(c, change))
+            self.assertLess(abs(t[name].item()), 0.05, change)
+            for other in ("FIT", "ALIAS", "JITTER", "STATIC", "NOISE", "LAG")[:4 if name == "NOISE" else 6]:
+                if other != name:
+                    np.testing.assert_allclose(t[other], all_[other], rtol=1e-6, err_msg=change + " " + other)
+        perfect = table(run(c, "sensors[0].noise_variance=1e-9", "loop.delay=0"))
+        self.assertLess(abs(perfect["TOMO"].item()), 1)                 # the star is the target, its sensor the truth sensor
+        self.assertGreater(table(run(c, "sensors[0].noise_variance=1e-9", "loop.delay=0", "sensors[0].direction=[15, 0]"))["TOMO"].item(), 500)
+        self.assertGreater(table(run(c, "dm.mu=1"))["ALIAS"].item(), 1.5 * all_["ALIAS"].item())
+
+
+class Runs(unittest.TestCase):
+    """The same values however they are computed."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.one = run(of("points"), "compute.verify=off")
+        cls.table = table(cls.one)
+
+    def same(self, r, tolerance):
+        for name, v in table(r).items():
+            self.assertLess(abs(v - self.table[name]).max(), tolerance * self.table["TOTAL"].max(), name)
+
+    def test_ranks(self):
+        self.same(run(of("points"), ranks=3), 1e-11)                    # the two targets' rows are shared out
+
+    def test_device(self):
+        self.same(run(of("points"), env={"MOAO_RESIDENT_BACKEND": "cpu"}), 1e-11)
+
+    def test_halves(self):
+        r = run(of("points"), "compute.precision=mixed", env={"MOAO_RESIDENT_BACKEND": "cpu", "MOAO_OPERATOR": "half"})
+        self.same(r, 1e-4)
+
+    def test_resumed(self):
+        """What was kept before a failure is what a whole run has, bit for bit."""
+        c = of("points")
+        c["schedule"] = {"tor_times": [0], "exposure_times": [0, 700]}
+        whole, part = run(c), run(c, env={"MOAO_FAULT": "psf:0:fail:3"}, check=False)
+        self.assertNotEqual(part.process.returncode, 0)
+        moao("run", os.path.join(os.path.dirname(part.dir), "case.yaml"), "-o", part.dir, "--resume")
+        for name, v in table(part).items():
+            np.testing.assert_array_equal(v, table(whole)[name], name)
+
+    def test_without(self):
+        """output.budget: none leaves the rest as it is; psf.residual: sensor has no budget."""
+        r = run(of("points"), "output.budget=none", "compute.verify=off")
+        self.assertEqual(table(r), {})
+        for name in ("STREHL", "FWHM", "VARIANCE", "EE_40mas_LONG"):
+            np.testing.assert_array_equal(r.quantity(name), self.one.quantity(name))
+        self.assertEqual(table(run(of("points"), "psf.residual=sensor")), {})
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
