@@ -49,7 +49,7 @@ void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *
     if (o->budget)
         add(p, "error budget", budget_bytes(s, psf_points_of(s, o), v, p->width));
     add(p, "sampled residual", (v + m) * (size_t)nsample * d);
-    add(p, "tables of covariances", matcov_bytes(s, nlayer) + tables);
+    add(p, "tables of covariances", matcov_device_bytes(s, nlayer) + tables);
     add(p, "stationary averages, OTFs and PSFs", psf_device_bytes(s, o));
     add(p, "context, kernels and their work", BACKEND_RESERVE);
     double left = memory - (double)p->fixed, n = left / (double)p->target;

@@ -53,7 +53,7 @@ static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
     linop_add(b, "D+ in halves, panels",
               2 * v * t * h + (longest + w + v) * w * f + (2 * t + v) * w * h + 2 * v * tile * h);
     if (np > 0)
-        linop_add(b, "halves of the phase on the pupil", np * (w * h + v * f));
+        linop_add(b, "halves of the phase on the pupil", np * ((w + 1) * h + (v + 1) * f));
     linop_add(b, "residual covariances of a target, and tip-tilt",
               v * v * (d + f) + (m + v + nk) * nk * d);
     linop_add(b, "tables of covariances of the sampled target",
@@ -154,8 +154,8 @@ static status take_arrays(half *x, const linop_setup *u) {
     }
     TRY(take(x, v * m, d, "W of the sampled target", &x->exact.w));
     TRY(take(x, v * w, h, "halves of W T", &x->z));
-    TRY(take(x, w * longest, f, "a panel of covariances", &x->wide));
-    TRY(take(x, np * w, h, "halves of Cpm", &x->cpm));
+    TRY(take(x, w * longest + np, f, "a panel of covariances", &x->wide));
+    TRY(take(x, np * (w + 1), h, "halves of Cpm", &x->cpm));
     TRY(take(x, v * np, f, "W Cpm'", &x->ct));
     TRY(take(x, w * w, f, "a block of covariances", &x->diag));
     if (!x->alike)

@@ -186,11 +186,17 @@ status half_phase(linop *base, backend_cov_target *target, const wrows *w, int64
                   const double *px, const double *py, int64_t j, int64_t n) {
     const half *x = (const half *)base;
     const engine *e = base->e;
-    status st;
-    TRY(e->mat->fill_cpm(target, BACKEND_S, np, px, py, j, n, x->wide, np));
-    TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, np, n, x->ep, x->wide, np, x->cpm, np));
-    st = e->be->half->gemm(e->ctx, 'N', 'T', x->v, np, n, 1, half_w(x, w, j).hi, x->v, x->cpm, np,
-                           j > 0, x->ct, x->v);
+    status st = MOAO_OK;
+    for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, e->width / 2, &p);) {
+        TRY(e->mat->fill_cpm_both(target, BACKEND_S, np, px, py, p.sensor, p.k0, p.n, x->wide, np,
+                                  p.n));
+        TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, np, 2 * p.n, x->ep, x->wide, np, x->cpm,
+                                      np));
+        for (int axis = 0; axis < 2; axis++)
+            TRY(e->be->half->gemm(e->ctx, 'N', 'T', x->v, np, p.n, 1,
+                                  half_w(x, w, p.column[axis]).hi, x->v, x->cpm + axis * p.n * np,
+                                  np, p.column[axis] > 0, x->ct, x->v));
+    }
 done:
     return st;
 }

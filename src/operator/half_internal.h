@@ -59,13 +59,13 @@ struct half {
     float *wide;                    /* width x m, t x width: covariances on their way to halves */
     float *diag;                    /* width x width: a block of dT on the diagonal, 0 above it */
     float *sum, *y;                 /* v x width, v x v */
-    backend_f16 *cpm;               /* points x width */
-    float *ct;                      /* v x points */
-    int ep;                         /* exponent of Cpm - beta Cpm0 */
-    double *axes;           /* m x nk: 1 where a measurement is of that laser star and axis */
-    double *kd;             /* v x nk: W K times `constants` */
-    double *constants;      /* nk x nk, diagonal: halves of K - beta K0 */
-    double *numbers;        /* some, on the device */
+    backend_f16 *cpm;  /* points x (width + 1): of both axes of width / 2 subapertures, or of one */
+    float *ct;         /* v x points */
+    int ep;            /* exponent of Cpm - beta Cpm0 */
+    double *axes;      /* m x nk: 1 where a measurement is of that laser star and axis */
+    double *kd;        /* v x nk: W K times `constants` */
+    double *constants; /* nk x nk, diagonal: halves of K - beta K0 */
+    double *numbers;   /* some, on the device */
     int ed, et, ec, es, ez; /* exponents: D+, dT, Ctm - beta Ctm0, W dT, z */
     double beta;
     double *host; /* pinned: constants, numbers; the former are 0 beside their diagonal */
