@@ -74,6 +74,9 @@ inline int __ffs(int x) {
 inline int __clz(int x) {
     return x ? __builtin_clz((unsigned)x) : 32;
 }
+inline int __double2hiint(double x) {
+    return (int)(emulator::packed(x) >> 32);
+}
 inline double rsqrt(double x) {
     return 1 / sqrt(x);
 }
