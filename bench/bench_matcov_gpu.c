@@ -1,7 +1,8 @@
-/* Covariances at full scale by the GPU backend: bench_matcov_gpu [params/mosaic.yaml [layers]].
- * Prints preparation, Cmm (lower triangle), Ctt and Ctm of a target: time, entries and evaluations
- * of the structure function per second, and what share of the FP64 instructions of the chip they
- * take; and entries drawn at random against the closed form. */
+/* Covariances at full scale by the GPU backend: bench_matcov_gpu [params/mosaic.yaml [layers
+ * [cmm [difference]]]]. Prints preparation, Cmm (lower triangle, unless cmm is 0), Ctt, Ctm of a
+ * target, Cpm on 10,300 points of the pupil: time, entries and evaluations per second and, of
+ * structure functions, what share of the FP64 instructions of the chip they take; and entries drawn
+ * at random against the closed form or, of Cpm, those of single against double precision. */
 #include "backend/backend_matcov.h"
 #include "matcov/matcov.h"
 #include "params/params.h"
@@ -54,8 +55,10 @@ static double unlike_entries(const matcov_model *m, int list) {
 static void line(const char *what, double t, double entries, double evaluations, int type) {
     printf("%-26s %9.2f ms %9.3g entries/s", what, 1e3 * t, entries / t);
     if (evaluations > 0)
-        printf(" %9.3g evaluations/s: %4.1f %% of FP64 peak, %4.1f %% of shared memory",
-               evaluations / t, 100 * evaluations * flops[type] / t / PEAK,
+        printf(" %9.3g times layers", evaluations / t);
+    if (evaluations > 0 && type >= 0)
+        printf(": %4.1f %% of FP64 peak, %4.1f %% of shared memory",
+               100 * evaluations * flops[type] / t / PEAK,
                100 * evaluations * bytes[type] / t / SHARED);
     printf("\n");
     fflush(stdout);
@@ -67,7 +70,8 @@ static double worst(const sys *s, const profile *p, const double *dir, const voi
                     backend_type t) {
     double most = 0, variance = matcov_direct_cmm(s, p, 0, 0);
     uint64_t x = 88172645463325252u;
-    for (int k = 0; k < 1500; k++) {
+    const int count = s->ts.gradient ? 60 : 1500; /* quadrature takes its time */
+    for (int k = 0; k < count; k++) {
         union {
             double d;
             float s;
@@ -115,7 +119,7 @@ static void bench_cmm(const sys *s, const profile *p, const matcov_model *m, bac
         check(be->alloc(ctx, (size_t)n * (size_t)n * backend_size(t), &a));
         line(two ? "Cmm, lower triangle" : "Cmm in single precision",
              TIME(ops->fill_cmm(c, t, 'L', MATCOV_ALL, 0, n, 0, n, a, n)), entries,
-             d * unlike_entries(m, MATCOV_CMM), two ? 0 : 1);
+             d * unlike_entries(m, MATCOV_CMM), s->ts.gradient ? -1 : t);
         check(ops->fill_cmm(c, t, 'L', 0, 0, n, 0, n, a, n));
         printf("%-26s %9.2e of the slope variance\n", "  largest error",
                worst(s, p, NULL, a, n, t));
@@ -137,7 +141,7 @@ static void bench_ctm(const sys *s, const profile *p, const matcov_model *m, bac
         bool two = t == BACKEND_D;
         line(two ? "Ctm" : "Ctm in single precision",
              TIME(ops->fill_ctm(v, t, 0, rows, 0, n, a, rows)), entries,
-             d * unlike_entries(m, MATCOV_CTM), two ? 0 : 1);
+             d * unlike_entries(m, MATCOV_CTM), s->ts.gradient ? -1 : t);
         printf("%-26s %9.2e of the slope variance\n", "  largest error",
                worst(s, p, dir, a, rows, t));
     }
@@ -145,7 +149,123 @@ static void bench_ctm(const sys *s, const profile *p, const matcov_model *m, bac
     be->release(ctx, a);
 }
 
-static void bench(const sys *s, int nlayer) {
+/* Points as the residual phase has them, on a sheared lattice inside the pupil. */
+static int64_t make_points(const sys *s, double *x, double *y) {
+    const int side = (int)ceil(sqrt(2) * s->dm.nssp);
+    const double h = s->diameter / side;
+    int64_t n = 0;
+    for (int j = 0; j < side; j++)
+        for (int i = 0; i < side; i++) {
+            x[n] = (i + 0.25 + 0.5 * (j & 1) - 0.5 * side) * h;
+            y[n] = (j + 0.25 - 0.5 * side) * h;
+            const double r = hypot(x[n], y[n]) / (0.5 * s->diameter);
+            n += r < 1 && r >= s->obs;
+        }
+    return n;
+}
+
+/* All of Cpm, panel by panel, both axes at once or as they come. */
+static status all_cpm(const sys *s, backend_cov_target *v, backend_type t, bool both, int64_t np,
+                      const double *x, const double *y, void *a) {
+    const int64_t m = (int64_t)s->m, width = 2816;
+    for (int64_t j = 0; j < m; j += width) {
+        const int64_t n = m - j < width ? m - j : width;
+        slope_pairs p = {0};
+        if (!both)
+            check(ops->fill_cpm(v, t, np, x, y, j, n, a, np));
+        while (both && slope_pairs_next(s, j, n, width / 2, &p))
+            check(ops->fill_cpm_both(v, t, np, x, y, p.sensor, p.k0, p.n, a, np, p.n));
+    }
+    return MOAO_OK;
+}
+
+static void bench_cpm(const sys *s, const matcov_model *m, backend_cov *c) {
+    const size_t side = (size_t)ceil(sqrt(2) * s->dm.nssp), n = 16;
+    const double dir[2] = {3e-4, -2e-4};
+    double *x = calloc(side * side + 1, 8), *y = calloc(side * side + 1, 8), worst = 0, most = 0;
+    const int64_t np = make_points(s, x, y);
+    const double entries = (double)np * (double)s->m;
+    double *dx, *dy, *two = calloc((size_t)np * 2 * n, 8);
+    float *one = calloc((size_t)np * 2 * n, 4);
+    backend_cov_target *v;
+    void *a;
+    check(be->alloc(ctx, (size_t)np * 8, (void **)&dx));
+    check(be->alloc(ctx, (size_t)np * 8, (void **)&dy));
+    check(be->alloc(ctx, (size_t)np * 2816 * 8, &a));
+    check(be->copy(ctx, dx, np * 8, x, np * 8, np * 8, 1));
+    check(be->copy(ctx, dy, np * 8, y, np * 8, np * 8, 1));
+    check(ops->open_target(c, &v));
+    check(ops->aim(v, dir, true));
+    for (int t = BACKEND_D; t <= BACKEND_S; t++)
+        for (int both = 0; both < 2; both++) {
+            char what[64];
+            snprintf(what, sizeof what, "Cpm%s%s", t == BACKEND_S ? " in single precision" : "",
+                     both ? ", both" : "");
+            line(what, TIME(all_cpm(s, v, t, both, np, dx, dy, a)), entries, entries * m->nlayer,
+                 -1);
+        }
+    for (int w = 0; w < s->nsensor; w++) {
+        const int64_t k0 = s->sensors[w].nsub / 3, bytes = np * 2 * (int64_t)n;
+        check(ops->fill_cpm_both(v, BACKEND_D, np, dx, dy, w, k0, (int64_t)n, a, np, (int64_t)n));
+        check(be->copy(ctx, two, bytes * 8, a, bytes * 8, bytes * 8, 1));
+        check(be->sync(ctx));
+        check(ops->fill_cpm_both(v, BACKEND_S, np, dx, dy, w, k0, (int64_t)n, a, np, (int64_t)n));
+        check(be->copy(ctx, one, bytes * 4, a, bytes * 4, bytes * 4, 1));
+        check(be->sync(ctx));
+        for (int64_t i = 0; i < bytes; i++) {
+            worst = fmax(worst, isnan(one[i]) ? INFINITY : fabs(one[i] - two[i]));
+            most = fmax(most, fabs(two[i]));
+        }
+    }
+    printf("%-26s %9.2e of the largest\n", "  single against double", worst / most);
+    ops->close_target(v);
+    be->release(ctx, a);
+    be->release(ctx, dx);
+    be->release(ctx, dy);
+    free(x);
+    free(y);
+    free(one);
+    free(two);
+}
+
+/* Ctm and Cpm of the difference of two profiles with the same layers, as mixed precision has it. */
+static void bench_difference(const sys *s, int nlayer) {
+    profile p, p0;
+    matcov *mc;
+    matcov_model m;
+    backend_cov *c;
+    double bound, dir[2] = {3e-4, -2e-4};
+    const int64_t rows = (int64_t)s->t, n = (int64_t)s->m, width = 2816;
+    backend_cov_target *v;
+    void *a;
+    make_profile(nlayer, &p);
+    make_profile(nlayer, &p0);
+    for (int l = 0; l < nlayer; l++)
+        p.strength[l] *= 1 + 0.3 * sin(1.0 * l);
+    check(matcov_prepare_difference(s, &p, &p0, matcov_scale(&p, &p0), true, &mc, &bound));
+    check(matcov_model_init(mc, &m));
+    check(ops->open(ctx, &m, &c));
+    printf("difference of two profiles, %d layers\n", m.nlayer);
+    check(be->alloc(ctx, (size_t)rows * (size_t)width * 4, &a));
+    check(ops->open_target(c, &v));
+    check(ops->aim(v, dir, true));
+    double from = now(), took = 0;
+    for (int k = 0; k < 3; k++, took = now() - from, from = now()) {
+        for (int64_t j = 0; j < n; j += width)
+            check(ops->fill_ctm(v, BACKEND_S, 0, rows, j, n - j < width ? n - j : width, a, rows));
+        check(be->sync(ctx));
+    }
+    line("Ctm in single precision", took, (double)rows * (double)n,
+         m.nlayer * (double)rows * (double)n, -1);
+    ops->close_target(v);
+    be->release(ctx, a);
+    bench_cpm(s, &m, c);
+    ops->close(c);
+    matcov_model_free(&m);
+    matcov_free(mc);
+}
+
+static void bench(const sys *s, int nlayer, bool cmm) {
     profile p;
     matcov *mc;
     matcov_model m;
@@ -166,8 +286,10 @@ static void bench(const sys *s, int nlayer) {
         printf("%-26s %9.2f ms, of which %.2f ms on the host\n", "preparing a profile", 1e3 * all,
                1e3 * host);
     }
-    bench_cmm(s, &p, &m, c);
+    if (cmm)
+        bench_cmm(s, &p, &m, c);
     bench_ctm(s, &p, &m, c);
+    bench_cpm(s, &m, c);
     ops->close(c);
     matcov_model_free(&m);
     matcov_free(mc);
@@ -189,7 +311,10 @@ int main(int argc, char **argv) {
         check(be->open(0, NULL, &ctx));
         check(params_load(&world, 1, &file, 0, NULL, &par));
         check(sys_init(&par, &s));
-        bench(&s, argc > 2 ? atoi(argv[2]) : 60);
+        if (argc > 4)
+            bench_difference(&s, atoi(argv[2]));
+        else
+            bench(&s, argc > 2 ? atoi(argv[2]) : 60, argc < 4 || atoi(argv[3]) != 0);
         be->close(ctx);
     }
     comm_free(&world);

@@ -8,9 +8,10 @@ The counts of the night are those of `moao check FILE`; RUN is a run of the same
 
     reconstructor  (matcov + factor) / tors            each GPU makes it for itself
     W              solve / targets
-    PSF            (exposure + psf + output) / (targets x exposures)
+    PSF            (exposure + psf + output - samples) / (targets x exposures)
+    samples        in mixed precision (run.json, precision), / tors: those of a reconstructor, whatever the number of targets
 
-A GPU has ceil(targets / GPUs) targets: time = setup + tors x reconstructor + targets of a GPU x (tors x W + exposures x PSF).
+A GPU has ceil(targets / GPUs) targets: time = setup + tors x (reconstructor + samples) + targets of a GPU x (tors x W + exposures x PSF).
 """
 import argparse
 import json
@@ -31,11 +32,13 @@ def counts(moao, path):
 
 
 def rates(path, tors, targets, exposures):
-    """Seconds of setup, a reconstructor, W of a target, and a PSF."""
+    """Seconds of setup, a reconstructor with its samples, W of a target, and a PSF."""
     with open(path, encoding="utf-8") as f:
-        stage = {s["stage"]: s["time_s"] for s in json.load(f)["stages"]}
-    return (stage["setup"], (stage["matcov"] + stage["factor"]) / tors, stage["solve"] / (tors * targets),
-            (stage["exposure"] + stage["psf"] + stage["output"]) / (targets * exposures))
+        run = json.load(f)
+    stage = {s["stage"]: s["time_s"] for s in run["stages"]}
+    samples = run["precision"].get("samples_time_s", 0)
+    return (stage["setup"], (stage["matcov"] + stage["factor"] + samples) / tors, stage["solve"] / (tors * targets),
+            (stage["exposure"] + stage["psf"] + stage["output"] - samples) / (targets * exposures))
 
 
 def duration(seconds):

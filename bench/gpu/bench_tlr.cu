@@ -8,6 +8,8 @@
  *   steps    where the time of such a factor goes (DL left, n = 102,400)
  *   mosaic   Cmm of params/mosaic.yaml (or of `file=FILE`): factor at several tolerances, ranks by
  *            column, bytes, two triangles with 5,336 rows
+ *   kept     the same in doubles, in single precision, and in the host's memory
+ * ranks=FILE: ranks of the first factor of mosaic, for scripts/plot_ranks.py.
  * Every row names its sizes; errors are measured on the device in the same run. */
 #include "tlr_data.cuh"
 
@@ -15,6 +17,7 @@
 extern "C" status tlr_case_open(const char *file, matcov_model *m);
 
 static const double one = 1, zero = 0;
+static const char *ranks_file; /* `ranks=FILE` */
 
 static double clock_now() {
     CU(cudaStreamSynchronize(stream));
@@ -342,6 +345,20 @@ static void ranks_by_column(const tlr *l, const tlr_layout *layout, int64_t b) {
            sum[0] / count[0], sum[1] / count[1], sum[2] / count[2], (long long)b);
 }
 
+/* For scripts/plot_ranks.py. */
+static void write_ranks(const tlr *l, const tlr_layout *layout, int64_t b, const char *name) {
+    FILE *f = fopen(name, "w");
+    if (!f)
+        return;
+    fprintf(f, "row,column,rank,order\n");
+    for (int64_t k = 0; k < layout->nt; k++)
+        for (int64_t i = k + 1; i < layout->nt; i++)
+            if (const tlr_tile *t = tlr_tile_at(l, i, k))
+                fprintf(f, "%lld,%lld,%lld,%lld\n", (long long)i, (long long)k,
+                        (long long)(t->kind == TLR_DENSE ? b : t->rank), (long long)b);
+    fclose(f);
+}
+
 /* Some of the numbers there, to compare bits. */
 static void first_numbers(const double *there, double *to) {
     CU(cudaMemcpy(to, there, 8 * 64, cudaMemcpyDeviceToHost));
@@ -394,6 +411,9 @@ static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how
     if (timed)
         say_steps(&report);
     ranks_by_column(l, &s->layout, b);
+    if (ranks_file)
+        write_ranks(l, &s->layout, b, ranks_file);
+    ranks_file = NULL; /* of the first factor */
     solve_rows(l, s->n, 5336);
     fflush(stdout);
     tlr_close(l);
@@ -409,17 +429,20 @@ static double least_noise(const matcov_model *m) {
     return least;
 }
 
-static void bench_mosaic(const char *file, int64_t b) {
+static void bench_mosaic(const char *file, int64_t b, bool kept) {
     matcov_model m;
     Slopes s = {};
     OK(tlr_case_open(file, &m));
     const double nu = least_noise(&m);
     printf("# %s: %lld measurements, least noise %.3g arcsec^2\n", file, (long long)m.m, nu);
     open_slopes(&m, b, &s);
-    for (int how : {KEEP_DOUBLE, TIMED, KEEP_SINGLES, KEEP_HOST})
-        mosaic_factor(&s, b, nu / 2, b / 2, how);
-    for (int how : {KEEP_SINGLES, TIMED})
-        mosaic_factor(&s, b, nu / 8, b / 2, how);
+    if (kept)
+        for (int how : {KEEP_HOST, KEEP_SINGLES, KEEP_DOUBLE})
+            mosaic_factor(&s, b, nu / 2, b / 2, how);
+    else
+        for (double part : {2.0, 8.0})
+            for (int how : {TIMED, KEEP_SINGLES})
+                mosaic_factor(&s, b, nu / part, b / 2, how);
 }
 
 int main(int argc, char **argv) {
@@ -428,6 +451,8 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (!strncmp(argv[i], "file=", 5))
             file = argv[i] + 5;
+        else if (!strncmp(argv[i], "ranks=", 6))
+            ranks_file = argv[i] + 6;
         else
             groups.push_back(argv[i]);
     if (groups.empty())
@@ -455,7 +480,9 @@ int main(int argc, char **argv) {
             for (double tau : {1e-4, 1e-7})
                 bench_likelihood(102400, 512, tau);
         if (g == "mosaic")
-            bench_mosaic(file, 256);
+            bench_mosaic(file, 256, false);
+        if (g == "kept")
+            bench_mosaic(file, 256, true);
     }
     return 0;
 }

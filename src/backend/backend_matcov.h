@@ -10,7 +10,9 @@
  * one context.
  *
  * Accuracy: entries of type D are within 1e-10 of the closed form relative to the slope variance of
- * the sensors; type S is evaluated with fewer terms, within 1e-6 of the slope variance. */
+ * the sensors; type S is evaluated with fewer terms, within 1e-6 of the slope variance (mean
+ * gradients 6e-6). Of a difference of profiles mean gradients of type S may be off by 3e-4 of that
+ * variance near zero separation, and are by 1e-5 in the mean. */
 #ifndef MOAO_BACKEND_MATCOV_H
 #define MOAO_BACKEND_MATCOV_H
 
@@ -105,7 +107,9 @@ typedef struct {
     const matcov_class *classes;
     const double *gradient_values;
     size_t ngradient_value;
-    struct matcov *host; /* what it was made of, for the CPU backend */
+    long gradient_serial; /* equal where tables and values are those of another model, in order */
+    bool difference;      /* of two profiles: entries are small */
+    struct matcov *host;  /* what it was made of, for the CPU backend */
 } matcov_model;
 
 /* Parts of Cmm to include beside the turbulence. */
@@ -160,9 +164,15 @@ typedef struct backend_matcov {
                        int64_t j0, int64_t nj, void *a, int64_t lda);
 
     /* Covariance of the phase at np pupil points x, y [m] (in the backend's memory) seen in the
-     * target's direction with measurements j0:j0+nj, np x nj [m arcsec] (matcov_fill_cpm). */
+     * target's direction with measurements j0:j0+nj, np x nj [m arcsec] (matcov_fill_cpm). No point
+     * is further from the axis than twice the furthest subaperture. */
     status (*fill_cpm)(backend_cov_target *target, backend_type t, int64_t np, const double *x,
                        const double *y, int64_t j0, int64_t nj, void *a, int64_t lda);
+    /* The same for both axes of subapertures k0:k0+n of a sensor, from one evaluation: x slopes in
+     * columns 0:n of a, y slopes in columns apart:apart+n, apart >= n. */
+    status (*fill_cpm_both)(backend_cov_target *target, backend_type t, int64_t np, const double *x,
+                            const double *y, int sensor, int64_t k0, int64_t n, void *a,
+                            int64_t lda, int64_t apart);
 } backend_matcov;
 
 /* Argument check that every backend makes. */

@@ -44,6 +44,8 @@ typedef struct {
     double mean;             /* rank */
     long p90, largest, tiles, dense, empty, histogram[16];
     double bytes, bytes_dense;
+    long shifts;  /* diagonal blocks to which noise was added for a positive pivot, */
+    double shift; /* at most [arcsec^2] */
 } report_compression;
 
 /* --- report: time, flops and idle share of each stage --- */
@@ -67,6 +69,7 @@ typedef struct {
     int mixed_over;  /* samples that were over the tolerance */
     int mixed_level; /* most exact W that a sample has asked for */
     double mixed_difference;
+    double sample_seconds;                 /* of the samples in double precision */
     const report_compression *compression; /* [ncompression], of the reconstructors */
     int ncompression;
     double mixed_unseen; /* share of the exposures that are not sampled which is over the tolerance

@@ -147,6 +147,7 @@ static void write_precision(json *j, const report *r) {
         json_number(j, "largest_difference", r->mixed_difference);
         json_integer(j, "exposures_sampled", r->exposures_sampled);
         json_integer(j, "samples_over_tolerance", r->mixed_over);
+        json_number(j, "samples_time_s", r->sample_seconds);
         json_integer(j, "accuracy_level", r->mixed_level);
         if (!isnan(r->mixed_unseen))
             json_number(j, "others_over_tolerance_at_most", r->mixed_unseen);
@@ -192,6 +193,8 @@ static void write_compression(json *j, const report *r) {
         for (int i = 0; i < 16; i++)
             json_integer(j, NULL, c->histogram[i]);
         json_end(j);
+        json_integer(j, "shifts", c->shifts);
+        json_number(j, "largest_shift_arcsec2", c->shift);
         json_number(j, "bytes", c->bytes);
         json_number(j, "dense_bytes", c->bytes_dense);
         json_end(j);

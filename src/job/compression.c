@@ -124,6 +124,8 @@ static status tell(run *r, int k, const linop_accuracy *a, const linop_compressi
                                .dense = (long)s->dense,
                                .empty = (long)s->empty,
                                .bytes = s->bytes,
+                               .shifts = is->shifts,
+                               .shift = is->shift,
                                .bytes_dense = s->bytes_dense};
     for (int i = 0; i < 16; i++)
         to->histogram[i] = (long)s->histogram[i];
@@ -143,6 +145,10 @@ static status tell(run *r, int k, const linop_accuracy *a, const linop_compressi
                       a->refine ? ", more than compute.tlr_strehl allows: W of all targets is "
                                   "refined"
                                 : "");
+    if (is->shifts > 0)
+        progress_note("  %.1e arcsec^2 of noise at most was added in %ld places, for pivots to be "
+                      "positive",
+                      is->shift, is->shifts);
     if (2 * s->dense > s->tiles && s->tiles > 0 && !is->dense)
         progress_note("  more than half of its tiles are dense: compression does not pay here "
                       "(compute.format=dense)");

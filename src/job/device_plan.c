@@ -49,7 +49,7 @@ void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *
     if (o->budget)
         add(p, "error budget", budget_bytes(s, psf_points_of(s, o), v, p->width));
     add(p, "sampled residual", (v + m) * (size_t)nsample * d);
-    add(p, "tables of covariances", matcov_bytes(s, nlayer) + tables);
+    add(p, "tables of covariances", matcov_device_bytes(s, nlayer) + tables);
     add(p, "stationary averages, OTFs and PSFs", psf_device_bytes(s, o));
     add(p, "context, kernels and their work", BACKEND_RESERVE);
     double left = memory - (double)p->fixed, n = left / (double)p->target;
@@ -64,14 +64,14 @@ size_t device_plan_bytes(const device_plan *p, int n) {
 status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o, int rows,
                           int nlayer, size_t width, int nsample, double memory, device_plan *p) {
     const char *name = getenv("MOAO_OPERATOR");
-    const linop_kind *kinds[5];
+    const linop_kind *kinds[6];
     int n = 0;
     if (w->format == FORMAT_TLR) {
         kinds[n++] = &linop_tlr;
     } else {
-        if (w->format == FORMAT_GRID) {
-            kinds[n++] = &linop_grid;
-        } else if (w->mixed) {
+        if (w->format == FORMAT_GRID)
+            kinds[n++] = w->mixed ? &linop_half_alike : &linop_grid;
+        if (w->mixed) {
             kinds[n++] = &linop_half;
             kinds[n++] = &linop_half_passing;
         }

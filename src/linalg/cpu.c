@@ -205,8 +205,8 @@ const backend backend_cpu_own = {
     .half = &half_cpu,
     .lowrank = &lowrank_cpu,
     .sparse = &sparse_cpu,
-    .formats = &formats_cpu,
     .toeplitz = &toeplitz_cpu,
+    .formats = &formats_cpu,
 };
 
 #define CHECKED(op) .op = checked_##op,
@@ -218,6 +218,6 @@ const backend backend_cpu = {
     .half = &checked_half,
     .lowrank = &lowrank_checked,
     .sparse = &checked_sparse,
-    .formats = &formats_cpu,
     .toeplitz = &toeplitz_cpu,
+    .formats = &formats_cpu,
 };

@@ -8,10 +8,10 @@ extern const backend_batch batch_cpu;
 extern const backend_half half_cpu;
 extern const backend_lowrank lowrank_cpu;
 extern const backend_sparse sparse_cpu;
-extern const struct backend_formats formats_cpu;
 extern const struct backend_toeplitz toeplitz_cpu;
 /* n halves as floats. */
 void half_cpu_floats(int64_t n, const backend_f16 *h, float *x);
+extern const struct backend_formats formats_cpu;
 size_t lowrank_cpu_workspace(batch_op o, backend_type t, int64_t count, int64_t m, int64_t n,
                              int64_t k);
 

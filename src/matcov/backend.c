@@ -32,12 +32,13 @@ static const backend_matcov cpu;
 static status cpu_open(backend_ctx *ctx, const matcov_model *m, backend_cov **c) {
     (void)ctx;
     status st = ALLOC(*c, 1, "covariances");
-    if (st == MOAO_OK && (st = cpu_load(*c, m)) != MOAO_OK) {
+    if (st != MOAO_OK)
+        return st;
+    (*c)->head = (backend_cov_head){&cpu, m->m, m->t};
+    if ((st = cpu_load(*c, m)) != MOAO_OK) {
         free(*c);
         *c = NULL;
     }
-    if (st == MOAO_OK)
-        (*c)->head = (backend_cov_head){&cpu, m->m, m->t};
     return st;
 }
 
@@ -203,6 +204,34 @@ done:
     return st;
 }
 
+static status cpu_fill_cpm_both(backend_cov_target *target, backend_type t, int64_t np,
+                                const double *x, const double *y, int sensor, int64_t k0, int64_t n,
+                                void *a, int64_t lda, int64_t apart) {
+    const sys *s = target->c->mc->s;
+    status st;
+    double *v = NULL;
+    if (sensor < 0 || sensor >= s->nsensor || apart < n ||
+        !matcov_block_ok(t, np, 0, np, s->sensors[sensor].nsub, k0, n, lda))
+        return status_fail(MOAO_INPUT, "fill_cpm_both: an argument is out of range");
+    if (target->mt == NULL)
+        return status_fail(MOAO_INPUT, "fill_cpm_both: the target was not aimed");
+    if (t == BACKEND_D)
+        return matcov_fill_cpm_both(target->mt, (size_t)np, x, y, sensor, (size_t)k0, (size_t)n, a,
+                                    (size_t)lda, (size_t)apart);
+    output o = {t, 'A', 0, np, a, lda};
+    TRY(panel_alloc(2 * np, &v));
+    for (int64_t k = 0; k < n; k += PANEL) {
+        const int64_t some = panel_width(k, n);
+        TRY(matcov_fill_cpm_both(target->mt, (size_t)np, x, y, sensor, (size_t)(k0 + k),
+                                 (size_t)some, v, (size_t)np, PANEL));
+        put(&o, v, 0, some, k);
+        put(&o, v + PANEL * np, 0, some, apart + k);
+    }
+done:
+    free(v);
+    return st;
+}
+
 static const backend_matcov cpu = {
     .size = sizeof(backend_matcov),
     .bytes = no_bytes,
@@ -218,6 +247,7 @@ static const backend_matcov cpu = {
     .aim = cpu_aim,
     .fill_ctm = cpu_fill_ctm,
     .fill_cpm = cpu_fill_cpm,
+    .fill_cpm_both = cpu_fill_cpm_both,
 };
 
 const backend_matcov *matcov_backend(const backend *be) {

@@ -117,6 +117,7 @@ status matcov_prepare_difference(const sys *s, const profile *p, const profile *
     TRY(signed_layers(p, p0, beta, drifts, &d));
     TRY(matcov_prepare(s, &d, mc));
     (*mc)->p = p; /* d goes away */
+    (*mc)->difference = true;
     TRY(subtract_noise(p, p0, beta, *mc, &noise));
     for (int l = 0; l < d.nlayer; l++)
         d.strength[l] = fabs(d.strength[l]);

@@ -40,10 +40,10 @@ static double layer_entry(const profile *p, int l, double delay, const sensor *o
         double a = k < 2 ? co : -co, b = k % 2 == 0 ? -cv : cv;
         double at[2] = {q[0] + a * so->half[0] + b * sv->half[0],
                         q[1] + a * so->half[1] + b * sv->half[1]};
-        if (o->gradient) {
+        if (o->gradient || v->gradient) {
             double eo[2], ev[2];
-            edge_of(so, co * so->size, eo);
-            edge_of(sv, cv * sv->size, ev);
+            edge_of(so, o->gradient ? co * so->size : 0.0, eo);
+            edge_of(sv, v->gradient ? cv * sv->size : 0.0, ev);
             D[k] = direct_mean(p->strength[l], p->L0[l], at, eo, ev);
         } else {
             D[k] = formula_structure(p->strength[l], p->L0[l], sqrt(at[0] * at[0] + at[1] * at[1]));

@@ -50,6 +50,24 @@ static double mean_parallel(double strength, double L0, const double at[2], cons
     return mean;
 }
 
+/* An edge and a point; the edge is cut at what is nearest to the point. */
+static double mean_single(double strength, double L0, const double at[2], const double edge[2]) {
+    const double square = edge[0] * edge[0] + edge[1] * edge[1];
+    const double cut = fmax(-0.5, fmin(0.5, -(at[0] * edge[0] + at[1] * edge[1]) / square));
+    const double ends[3] = {-0.5, cut, 0.5};
+    double mean = 0.0;
+    for (int k = 0; k < 2; k++) {
+        const double half = 0.5 * (ends[k + 1] - ends[k]);
+        for (int i = -NODES; half > 0.0 && i <= NODES; i++) {
+            double x, w;
+            node(i, &x, &w);
+            const double t = ends[k] + half * (1.0 + x);
+            mean += half * w * structure_at(strength, L0, at[0] + t * edge[0], at[1] + t * edge[1]);
+        }
+    }
+    return mean;
+}
+
 /* Any two edges that are not parallel; each is cut where they would meet. */
 static double mean_crossing(double strength, double L0, const double at[2], const double a[2],
                             const double b[2]) {
@@ -78,6 +96,8 @@ static double mean_crossing(double strength, double L0, const double at[2], cons
 double direct_mean(double strength, double L0, const double at[2], const double edge_a[2],
                    const double edge_b[2]) {
     const double la = hypot(edge_a[0], edge_a[1]), lb = hypot(edge_b[0], edge_b[1]);
+    if (la == 0.0 || lb == 0.0)
+        return mean_single(strength, L0, at, la == 0.0 ? edge_b : edge_a);
     const double cross = edge_a[0] * edge_b[1] - edge_a[1] * edge_b[0];
     const double along[2] = {edge_a[0] / la, edge_a[1] / la};
     return fabs(cross) < 1e-12 * la * lb ? mean_parallel(strength, L0, at, along, la, lb)

@@ -18,6 +18,9 @@ typedef struct {
     const footprint *f;
     int sensor, axis, k0, k1;
     size_t at;
+    bool with_y; /* of mean gradients' x axis: y slopes of the same subapertures go with it, */
+    bool with_x; /* and these are those */
+    size_t y_at;
 } piece;
 
 /* Work space of one thread for the pairs that are not alike. */
@@ -55,6 +58,17 @@ static status cut(const footprint *f, int nsensor, size_t i0, size_t ni, int mos
     *count = n;
 done:
     return st;
+}
+
+/* Pieces of x slopes of mean gradients that have all their y slopes in another piece. */
+static void find_twins(piece *p, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = i + 1; p[i].axis == 0 && p[i].f->gradient && j < n; j++)
+            if (p[j].sensor == p[i].sensor && p[j].axis == 1 && p[j].k0 == p[i].k0 &&
+                p[j].k1 == p[i].k1) {
+                p[i].with_y = p[j].with_x = true;
+                p[i].y_at = p[j].at;
+            }
 }
 
 /* a[i] = v[i step] + constant, or a[i] += v[i step]. */
@@ -218,10 +232,17 @@ static void fill_tile(const fill_source *src, structure_kernel *kernel, const pi
     bool reversed, own = src->constant != NULL && r->sensor == c->sensor && r->axis == c->axis;
     const like *t = table_of(src, r, c, &reversed);
     double *to = a + r->at + c->at * ld;
-    if (t == NULL && src->means->nclass > 0) {
-        const gradient_slopes rows = {r->f, r->axis, r->k0, r->k1},
-                              cols = {c->f, c->axis, c->k0, c->k1};
-        gradients_fill(src->means, src->lay, &rows, &cols, ws->x, to, ld);
+    const gradient_slopes rows = {r->f, r->axis, r->k0, r->k1},
+                          cols = {c->f, c->axis, c->k0, c->k1};
+    if (t == NULL && r->f->gradient != c->f->gradient) {
+        gradients_fill_mixed(src->means, src->lay, &rows, &cols, ws->x, to, ld);
+    } else if (t == NULL && r->f->gradient) {
+        if (!r->with_x)
+            gradients_fill(src->means, src->lay, &rows, &cols, ws->x, r->axis == 0 ? to : NULL,
+                           r->axis == 1 ? to
+                           : r->with_y  ? a + r->y_at + c->at * ld
+                                        : NULL,
+                           ld);
     } else if (t == NULL || t->ground)
         fill_unlike(src->lay, kernel, r, c, ws, t == NULL, to, ld);
     if (t != NULL)
@@ -276,6 +297,7 @@ status fill_block(const fill_source *src, size_t i0, size_t ni, size_t j0, size_
         wide /= 2;
     TRY(cut(src->rows, src->nrow, i0, ni, ROWS_PER_TILE, &rows, &nrow));
     TRY(cut(src->cols, src->ncol, j0, nj, wide, &cols, &ncol));
+    find_twins(rows, nrow);
     TRY(fill_tiles(src, rows, nrow, cols, ncol, threads, a, ld));
 done:
     free(rows);

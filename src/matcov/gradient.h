@@ -44,23 +44,23 @@ void gradient_fill_radial(const gradient_key *k, const matcov_gradient *t, doubl
 /* Local; takes memory for the time of the call. */
 status gradient_fill_near(const gradient_key *k, const matcov_gradient *t, double *near);
 
-/* One axis of the slopes of two sensors: unit vectors u of the first and v of the second in the
- * pupil, numbers `kind` of the axes among the grids; (cos, sin) of the rotation of the sensor whose
- * axes the grids have. */
+/* Both axes of the rows' sensor, whose rotation is (cos, sin) = rows, with one axis of the
+ * columns', the unit vector v in the pupil. (cos, sin) = turn of the sensor whose axes the grids
+ * have; the grids' kind for each axis of the rows. */
 typedef struct {
-    double u[2], v[2], turn[2];
-    int kind;
+    double rows[2], v[2], turn[2];
+    int kind[2];
 } gradient_axes;
 
-/* f[e] += coef times the covariance at (x[e] - x0, y[e] - y0) [m], in the units of the scale-free
- * structure function, 0 <= e < n. values: where table->radial and table->near count from.
- * gradient_add_phase: of the phase at (x[e], y[e]) with axis v of a slope around (x0, y0); kind:
- * the number of that axis, turn: of its sensor. Local. */
-void gradient_add_phase(const matcov_gradient *table, const double *values,
-                        const gradient_axes *axes, size_t n, const double *x, const double *y,
-                        double x0, double y0, double coef, double *f);
+/* f[e] += coef times the covariance at (x[e] - x0, y[e] - y0) [m] of the rows' x axis, in the units
+ * of the scale-free structure function, 0 <= e < n; g[e]: of their y axis. values: where
+ * table->radial and table->near count from. gradient_add_phase: of the phase at (x[e], y[e]) with
+ * the x and y slopes around (x0, y0) of a sensor turned by (cos, sin) = turn. Local. */
 void gradient_add(const matcov_gradient *table, const double *values, const gradient_axes *axes,
                   size_t n, const double *x, const double *y, double x0, double y0, double coef,
-                  double *f);
+                  double *f, double *g);
+void gradient_add_phase(const matcov_gradient *table, const double *values, const double turn[2],
+                        size_t n, const double *x, const double *y, double x0, double y0,
+                        double coef, double *f, double *g);
 
 #endif

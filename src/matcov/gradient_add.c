@@ -1,67 +1,147 @@
-/* Covariances of mean gradients from their tables. Model section 4. */
+/* Covariances of mean gradients from their tables. Model section 4. One evaluation at a separation
+ * gives those of both axes of the rows. */
 #include "base/clones.h"
-#include "gradient.h"
+#include "gradient_kernels.h"
 
-#include <stdint.h>
 #include <string.h>
 
-#define SHIFT (52 - GRADIENT_BITS)
-#define REST ((INT64_C(1) << SHIFT) - 1)
-#define ONE INT64_C(0x3ff0000000000000)
-#define MIDDLE (1.0 + 0.5 / (1 << GRADIENT_BITS))
-#define AT_ONCE 256
+/* An entry that is near, along and across the axis (cos, sin) = turn. */
+static void list(near_places *p, size_t e, const double turn[2], double dx, double dy) {
+    p->entry[p->n] = (int32_t)e;
+    p->x[p->n] = turn[0] * dx + turn[1] * dy;
+    p->y[p->n] = turn[0] * dy - turn[1] * dx;
+    p->n++;
+}
 
-/* Far entries; near[e] says whether one is left to the grids. */
-CLONES static void add_far(const matcov_gradient *t, const double *restrict radial,
+CLONES static void add_far(const matcov_gradient *t, const double *radial,
                            const gradient_axes *axes, size_t n, const double *x, const double *y,
-                           double x0, double y0, double coef, double *restrict f,
-                           double *restrict square) {
-    const double ux = axes->u[0], uy = axes->u[1], vx = axes->v[0], vy = axes->v[1];
-    const double uv = ux * vx + uy * vy, near2 = t->near2;
-    const int64_t lowest = t->lowest;
-#pragma GCC ivdep
+                           double x0, double y0, double coef, double *f, double *g,
+                           near_places *places) {
+    const double c = axes->rows[0], s1 = axes->rows[1], vx = axes->v[0], vy = axes->v[1];
+    const double along = c * vx + s1 * vy, across = c * vy - s1 * vx;
+    places->n = 0;
     for (size_t e = 0; e < n; e++) {
-        double dx = x[e] - x0, dy = y[e] - y0, s = dx * dx + dy * dy, m;
-        double w = s < near2 ? 0.0 : coef;
-        int64_t bits;
-        square[e] = s;
-        s = s < near2 ? near2 : s;
-        memcpy(&bits, &s, sizeof bits);
-        int64_t i = (bits >> SHIFT) - lowest;
-        i = i > GRADIENT_INTERVALS - 1 ? GRADIENT_INTERVALS - 1 : i;
-        bits = (bits & REST) | ONE;
-        memcpy(&m, &bits, sizeof m);
-        m -= MIDDLE;
-        const double *c = radial + i * (2 * GRADIENT_TERMS);
-        double p = c[0] + m * (c[1] + m * (c[2] + m * c[3]));
-        double q = c[4] + m * (c[5] + m * (c[6] + m * c[7]));
-        f[e] += w * (uv * p + (ux * dx + uy * dy) * (vx * dx + vy * dy) * q);
+        const double dx = x[e] - x0, dy = y[e] - y0, s = dx * dx + dy * dy;
+        double m;
+        if (s < t->near2) {
+            list(places, e, axes->turn, dx, dy);
+            continue;
+        }
+        const double *k = radial + (size_t)gradient_interval(t, s, &m) * 2 * GRADIENT_TERMS;
+        const double P = coef * (k[0] + m * (k[1] + m * (k[2] + m * k[3])));
+        const double q = coef * (vx * dx + vy * dy) * (k[4] + m * (k[5] + m * (k[6] + m * k[7])));
+        f[e] += along * P + (c * dx + s1 * dy) * q;
+        g[e] += across * P + (c * dy - s1 * dx) * q;
     }
+}
+
+CLONES static void add_far_phase(const matcov_gradient *t, const double *radial,
+                                 const double turn[2], size_t n, const double *x, const double *y,
+                                 double x0, double y0, double coef, double *f, double *g,
+                                 near_places *places) {
+    places->n = 0;
+    for (size_t e = 0; e < n; e++) {
+        const double dx = x[e] - x0, dy = y[e] - y0, s = dx * dx + dy * dy;
+        double m;
+        if (s < t->near2) {
+            list(places, e, turn, dx, dy);
+            continue;
+        }
+        const double *k = radial + (size_t)gradient_interval(t, s, &m) * 2 * GRADIENT_TERMS;
+        const double P = coef * (k[0] + m * (k[1] + m * (k[2] + m * k[3])));
+        f[e] += (turn[0] * dx + turn[1] * dy) * P;
+        g[e] += (turn[0] * dy - turn[1] * dx) * P;
+    }
+}
+
+CLONES static void find_places(const matcov_gradient *t, near_places *p) {
+    for (int e = 0; e < p->n; e++) {
+        const int grid = !(fabs(p->x[e]) < t->inner && fabs(p->y[e]) < t->inner);
+        const double ax = (p->x[e] + t->half[grid]) * t->inverse[grid],
+                     ay = (p->y[e] + t->half[grid]) * t->inverse[grid];
+        const int64_t i = (int64_t)ax, j = (int64_t)ay, n = t->side[grid];
+        double wx[4], wy[4];
+        gradient_spline(ax - (double)i, wx);
+        gradient_spline(ay - (double)j, wy);
+        p->from[e] = ((grid ? gradient_cells(t, 0) : 0) + (j - 1) * n + i - 1) * t->kinds;
+        p->step[e] = n * t->kinds;
+        for (int k = 0; k < 4; k++)
+            p->wx[k][e] = wx[k], p->wy[k][e] = wy[k];
+    }
+}
+
+/* Two of `kinds` kinds, which a grid has side by side: what is in a row of it of the four places of
+ * a separation is summed over the rows first. */
+static inline __attribute__((always_inline)) void add_places(const near_places *p,
+                                                             const double *near, int kinds,
+                                                             const int kind[2], double coef,
+                                                             double *f, double *g) {
+    const int i = kind[0], j = kind[1];
+    for (int e = 0; e < p->n; e++) {
+        const double *c = near + p->from[e];
+        const int64_t step = p->step[e];
+        const double w0 = p->wy[0][e], w1 = p->wy[1][e], w2 = p->wy[2][e], w3 = p->wy[3][e];
+        double s[4 * 4] = {0};
+#pragma omp simd
+        for (int k = 0; k < 4 * kinds; k++)
+            s[k] = (w0 * c[k] + w1 * c[k + step]) + (w2 * c[k + 2 * step] + w3 * c[k + 3 * step]);
+        f[p->entry[e]] +=
+            coef * (p->wx[0][e] * s[i] + p->wx[1][e] * s[kinds + i] +
+                    (p->wx[2][e] * s[2 * kinds + i] + p->wx[3][e] * s[3 * kinds + i]));
+        g[p->entry[e]] +=
+            coef * (p->wx[0][e] * s[j] + p->wx[1][e] * s[kinds + j] +
+                    (p->wx[2][e] * s[2 * kinds + j] + p->wx[3][e] * s[3 * kinds + j]));
+    }
+}
+
+CLONES static void add_phase(const near_places *p, const double *near, const int kind[2],
+                             double coef, double *f, double *g) {
+    add_places(p, near, 2, kind, coef, f, g);
+}
+
+CLONES static void add_upright(const near_places *p, const double *near, const int kind[2],
+                               double coef, double *f, double *g) {
+    add_places(p, near, 3, kind, coef, f, g);
+}
+
+CLONES static void add_turned(const near_places *p, const double *near, const int kind[2],
+                              double coef, double *f, double *g) {
+    add_places(p, near, 4, kind, coef, f, g);
+}
+
+static const gradient_kernels plain = {add_far, add_far_phase, find_places};
+
+static const gradient_kernels *best(void) {
+    const gradient_kernels *k = gradient_kernels_avx512();
+    return k != NULL ? k : &plain;
 }
 
 void gradient_add(const matcov_gradient *table, const double *values, const gradient_axes *axes,
                   size_t n, const double *x, const double *y, double x0, double y0, double coef,
-                  double *f) {
-    double square[AT_ONCE];
+                  double *f, double *g) {
+    const gradient_kernels *k = best();
+    near_places p;
     while (n > 0) {
-        size_t some = n < AT_ONCE ? n : AT_ONCE;
-        add_far(table, values + table->radial, axes, some, x, y, x0, y0, coef, f, square);
-        for (size_t e = 0; e < some; e++) {
-            if (!(square[e] < table->near2))
-                continue;
-            double dx = x[e] - x0, dy = y[e] - y0;
-            double along = axes->turn[0] * dx + axes->turn[1] * dy;
-            double across = axes->turn[0] * dy - axes->turn[1] * dx;
-            f[e] += coef * gradient_near(table, values + table->near, axes->kind, along, across);
-        }
-        n -= some, x += some, y += some, f += some;
+        const size_t some = n < GRADIENT_AT_ONCE ? n : GRADIENT_AT_ONCE;
+        k->far(table, values + table->radial, axes, some, x, y, x0, y0, coef, f, g, &p);
+        k->places(table, &p);
+        (table->kinds == 3 ? add_upright : add_turned)(&p, values + table->near, axes->kind, coef,
+                                                       f, g);
+        n -= some, x += some, y += some, f += some, g += some;
     }
 }
 
-void gradient_add_phase(const matcov_gradient *table, const double *values,
-                        const gradient_axes *axes, size_t n, const double *x, const double *y,
-                        double x0, double y0, double coef, double *f) {
-    for (size_t e = 0; e < n; e++)
-        f[e] += coef * gradient_phase(table, values, axes->v, axes->turn, axes->kind, x[e] - x0,
-                                      y[e] - y0);
+void gradient_add_phase(const matcov_gradient *table, const double *values, const double turn[2],
+                        size_t n, const double *x, const double *y, double x0, double y0,
+                        double coef, double *f, double *g) {
+    static const int kind[2] = {0, 1};
+    const gradient_kernels *k = best();
+    near_places p;
+    while (n > 0) {
+        const size_t some = n < GRADIENT_AT_ONCE ? n : GRADIENT_AT_ONCE;
+        k->far_phase(table, values + table->radial, turn, some, x, y, x0, y0, coef, f, g, &p);
+        k->places(table, &p);
+        add_phase(&p, values + table->near, kind, coef, f, g);
+        n -= some, x += some, y += some, f += some, g += some;
+    }
 }

@@ -28,13 +28,12 @@ static relation relation_of(const gradients *g, const footprint *a, const footpr
 }
 
 static gradient_axes axes_of(const relation *r, const matcov_gradient *t, const footprint *a,
-                             int axis_a, const footprint *b, int axis_b) {
+                             const footprint *b, int axis_b) {
     const double rot = r->swapped ? b->rot : a->rot;
-    gradient_axes x = {.turn = {cos(rot), sin(rot)}};
-    x.kind = r->swapped ? gradient_kind(t->kinds, axis_b, axis_a)
-                        : gradient_kind(t->kinds, axis_a, axis_b);
-    x.u[0] = axis_a == 0 ? cos(a->rot) : -sin(a->rot);
-    x.u[1] = axis_a == 0 ? sin(a->rot) : cos(a->rot);
+    gradient_axes x = {.rows = {cos(a->rot), sin(a->rot)}, .turn = {cos(rot), sin(rot)}};
+    for (int axis = 0; axis < 2; axis++)
+        x.kind[axis] = r->swapped ? gradient_kind(t->kinds, axis_b, axis)
+                                  : gradient_kind(t->kinds, axis, axis_b);
     x.v[0] = axis_b == 0 ? cos(b->rot) : -sin(b->rot);
     x.v[1] = axis_b == 0 ? sin(b->rot) : cos(b->rot);
     return x;
@@ -47,18 +46,18 @@ static void part_at(const footprint *f, double step, int n, int i, double at[2])
     at[1] = sin(f->rot) * x + cos(f->rot) * y;
 }
 
-/* Position on a layer: c p + offset [m]; the layer is below the star. */
-static void on_layer(const layers *lay, int l, const footprint *f, double *c, double offset[2]) {
+/* Position on a layer: c p + offset [m]. False: the layer is at or above the star. */
+static bool on_layer(const layers *lay, int l, const footprint *f, double *c, double offset[2]) {
     const double drift[2] = {f->drifts ? lay->drift[0][l] : 0.0,
                              f->drifts ? lay->drift[1][l] : 0.0};
-    formula_on_layer(lay->h[l], 1.0, f->altitude, f->dir, drift, c, offset);
+    return formula_on_layer(lay->h[l], 1.0, f->altitude, f->dir, drift, c, offset);
 }
 
 /* One layer of a tile, the rows' positions on it given. */
 static void add_layer(const gradients *g, const matcov_gradient *t, const gradient_axes *axes,
                       const relation *r, const gradient_slopes *cols, double cone,
                       const double offset[2], double coef, size_t n, const double *x,
-                      const double *y, double *a, size_t ld) {
+                      const double *y, double *const a[2], const size_t ld[2]) {
     const footprint *f = cols->f;
     for (int part = 0; part < r->parts[1] * r->parts[1]; part++) {
         double at[2];
@@ -66,22 +65,26 @@ static void add_layer(const gradients *g, const matcov_gradient *t, const gradie
         for (int j = cols->k0; j < cols->k1; j++)
             gradient_add(t, g->values, axes, n, x, y, cone * (f->centre[0][j] + at[0]) + offset[0],
                          cone * (f->centre[1][j] + at[1]) + offset[1], coef,
-                         a + (size_t)(j - cols->k0) * ld);
+                         a[0] + (size_t)(j - cols->k0) * ld[0],
+                         a[1] + (size_t)(j - cols->k0) * ld[1]);
     }
 }
 
 void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes *rows,
-                    const gradient_slopes *cols, double *work, double *a, size_t ld) {
+                    const gradient_slopes *cols, double *work, double *ax, double *ay, size_t ld) {
     const relation r = relation_of(g, rows->f, cols->f);
     const size_t n = (size_t)(rows->k1 - rows->k0);
-    double *x = work, *y = work + n;
+    double *x = work, *y = work + n, *none = work + 2 * n;
+    double *const a[2] = {ax != NULL ? ax : none, ay != NULL ? ay : none};
+    const size_t apart[2] = {ax != NULL ? ld : 0, ay != NULL ? ld : 0};
     for (int j = 0; j < cols->k1 - cols->k0; j++)
-        memset(a + (size_t)j * ld, 0, n * sizeof *a);
+        for (int axis = 0; axis < 2; axis++)
+            memset(a[axis] + (size_t)j * apart[axis], 0, n * sizeof *work);
     for (int l = 0; l < lay->n; l++) {
         if (r.c->table[l] < 0)
             continue;
         const matcov_gradient *t = &g->tables[r.c->table[l]];
-        const gradient_axes axes = axes_of(&r, t, rows->f, rows->axis, cols->f, cols->axis);
+        const gradient_axes axes = axes_of(&r, t, rows->f, cols->f, cols->axis);
         double c, cone, of[2], offset[2];
         on_layer(lay, l, rows->f, &c, of);
         on_layer(lay, l, cols->f, &cone, offset);
@@ -92,22 +95,110 @@ void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes
                 x[k] = c * (rows->f->centre[0][(size_t)rows->k0 + k] + at[0]) + of[0];
                 y[k] = c * (rows->f->centre[1][(size_t)rows->k0 + k] + at[1]) + of[1];
             }
-            add_layer(g, t, &axes, &r, cols, cone, offset, lay->coef[l] * r.scale, n, x, y, a, ld);
+            add_layer(g, t, &axes, &r, cols, cone, offset, lay->coef[l] * r.scale, n, x, y, a,
+                      apart);
         }
     }
 }
 
-/* One row of differences of a like pair's table: y index r; x, y: scratch. */
+/* A layer at which a sensor of mean gradients and one of points look. */
+typedef struct {
+    const matcov_gradient *table; /* of the phase with the former's slopes */
+    double cone, offset[2], coef; /* of the former */
+    double at, to[2];             /* of the latter */
+} common_layer;
+
+/* False: one does not see layer l. */
+static bool common_at(const gradients *g, const layers *lay, int l, const footprint *mean,
+                      const footprint *points, common_layer *c) {
+    const int table = g->classes[g->phase_of[mean->kind]].table[l];
+    if (table < 0 || !on_layer(lay, l, points, &c->at, c->to) ||
+        !on_layer(lay, l, mean, &c->cone, c->offset))
+        return false;
+    c->table = &g->tables[table];
+    c->coef = lay->coef[l] * formula_slope_scale(mean->size, points->size);
+    return true;
+}
+
+/* Add to f the covariances of the phase at n points of the pupil with slope j. work: 3 n numbers.
+ */
+static void add_points(const gradients *g, const common_layer *c, const gradient_slopes *slopes,
+                       int j, size_t n, const double *px, const double *py, double *work,
+                       double *f) {
+    const footprint *b = slopes->f;
+    const double turn[2] = {cos(b->rot), sin(b->rot)};
+    double *x = work, *y = work + n, *other = work + 2 * n;
+    for (size_t e = 0; e < n; e++) {
+        x[e] = c->at * px[e] + c->to[0];
+        y[e] = c->at * py[e] + c->to[1];
+    }
+    memset(other, 0, n * sizeof *other);
+    gradient_add_phase(c->table, g->values, turn, n, x, y, c->cone * b->centre[0][j] + c->offset[0],
+                       c->cone * b->centre[1][j] + c->offset[1], c->coef,
+                       slopes->axis == 0 ? f : other, slopes->axis == 0 ? other : f);
+}
+
+/* Add to f the covariances of slopes k0 .. k1 with the phase at a point of the pupil, times sign.
+ */
+static void add_slopes(const gradients *g, const common_layer *c, const gradient_slopes *slopes,
+                       double px, double py, double sign, double *work, double *f) {
+    const footprint *b = slopes->f;
+    const double turn[2] = {cos(b->rot), sin(b->rot)};
+    const size_t n = (size_t)(slopes->k1 - slopes->k0);
+    double *x = work, *y = work + n, *other = work + 2 * n;
+    for (size_t k = 0; k < n; k++) {
+        x[k] = c->cone * b->centre[0][(size_t)slopes->k0 + k] + c->offset[0];
+        y[k] = c->cone * b->centre[1][(size_t)slopes->k0 + k] + c->offset[1];
+    }
+    memset(other, 0, n * sizeof *other);
+    /* an odd function of the point less the slope */
+    gradient_add_phase(c->table, g->values, turn, n, x, y, c->at * px + c->to[0],
+                       c->at * py + c->to[1], -sign * c->coef, slopes->axis == 0 ? f : other,
+                       slopes->axis == 0 ? other : f);
+}
+
+void gradients_fill_mixed(const gradients *g, const layers *lay, const gradient_slopes *rows,
+                          const gradient_slopes *cols, double *work, double *a, size_t ld) {
+    const bool points = !rows->f->gradient; /* they are the rows */
+    const gradient_slopes *p = points ? rows : cols, *b = points ? cols : rows;
+    const int *minus = p->f->minus[p->axis], *plus = p->f->plus[p->axis];
+    const double *px = p->f->x[p->axis], *py = p->f->y[p->axis];
+    const int e0 = minus[p->k0];
+    const size_t n = points ? (size_t)(plus[p->k1 - 1] - e0) + 1 : (size_t)(b->k1 - b->k0);
+    for (int j = cols->k0; j < cols->k1; j++) {
+        double *out = a + (size_t)(j - cols->k0) * ld, *f = points ? work : out;
+        memset(out, 0, (size_t)(rows->k1 - rows->k0) * sizeof *out);
+        if (points && lay->n > 0)
+            memset(f, 0, n * sizeof *f);
+        for (int l = 0; l < lay->n; l++) {
+            common_layer c;
+            if (!common_at(g, lay, l, b->f, p->f, &c))
+                continue;
+            if (points) {
+                add_points(g, &c, b, j, n, px + e0, py + e0, work + n, f);
+            } else {
+                add_slopes(g, &c, b, px[plus[j]], py[plus[j]], 1.0, work, f);
+                add_slopes(g, &c, b, px[minus[j]], py[minus[j]], -1.0, work, f);
+            }
+        }
+        for (int k = rows->k0; points && lay->n > 0 && k < rows->k1; k++)
+            out[k - rows->k0] = f[plus[k] - e0] - f[minus[k] - e0];
+    }
+}
+
+/* One row of differences of a like pair's table, both axes of the first: y index r; x, y: scratch.
+ */
 static void like_row(const gradients *g, const layers *lay, const like *t, const relation *rel,
-                     int axis_a, int axis_b, int row, double *x, double *y, double *value) {
+                     int axis_b, int row, double *x, double *y, double *const value[2]) {
     const footprint *a = t->first, *b = t->second;
     const double pitch = a->size / t->steps[0];
-    memset(value, 0, (size_t)t->n * sizeof *value);
+    for (int axis = 0; axis < 2; axis++)
+        memset(value[axis], 0, (size_t)t->n * sizeof *x);
     for (int l = 0; l < lay->n; l++) {
         if (rel->c->table[l] < 0)
             continue;
         const matcov_gradient *table = &g->tables[rel->c->table[l]];
-        const gradient_axes axes = axes_of(rel, table, a, axis_a, b, axis_b);
+        const gradient_axes axes = axes_of(rel, table, a, b, axis_b);
         double c, cb, of[2], os[2], half = 0.5 * (t->steps[0] - t->steps[1]);
         on_layer(lay, l, a, &c, of);
         on_layer(lay, l, b, &cb, os);
@@ -124,26 +215,26 @@ static void like_row(const gradients *g, const layers *lay, const like *t, const
                 part_at(a, rel->step[0], rel->parts[0], i, pa);
                 part_at(b, rel->step[1], rel->parts[1], j, pb);
                 gradient_add(table, g->values, &axes, (size_t)t->n, x, y, c * (pb[0] - pa[0]),
-                             c * (pb[1] - pa[1]), lay->coef[l] * rel->scale, value);
+                             c * (pb[1] - pa[1]), lay->coef[l] * rel->scale, value[0], value[1]);
             }
     }
 }
 
 status gradients_like(const gradients *g, const layers *lay, like *t) {
-    static const int axes[LIKE_KINDS][2] = {{0, 0}, {1, 1}, {0, 1}, {1, 0}};
+    static const int kinds[2][2] = {{LIKE_XX, LIKE_YX}, {LIKE_XY, LIKE_YY}};
     const relation rel = relation_of(g, t->first, t->second);
     const size_t n = (size_t)t->n;
-    const int kinds = t->steps[0] == t->steps[1] ? LIKE_KINDS - 1 : LIKE_KINDS;
     double *work = NULL;
     status st = ALLOC(work, 2 * n * n, "lattice of mean gradients");
     if (st != MOAO_OK)
         return st;
-    for (int kind = 0; kind < kinds; kind++) {
+    for (int axis = 0; axis < 2; axis++) {
 #pragma omp parallel for schedule(dynamic)
         for (int row = 0; row < t->n; row++) {
             double *x = work + 2 * n * (size_t)row;
-            like_row(g, lay, t, &rel, axes[kind][0], axes[kind][1], row, x, x + n,
-                     t->value[kind] + (size_t)row * n);
+            double *const value[2] = {t->value[kinds[axis][0]] + (size_t)row * n,
+                                      t->value[kinds[axis][1]] + (size_t)row * n};
+            like_row(g, lay, t, &rel, axis, row, x, x + n, value);
         }
     }
     free(work);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Radial functions P and Q of the squared separation s: cubic polynomials on 2^bits intervals of
- * each octave, of which the first begins at or below the squared radius of the near grids. */
+ * each octave, of which the first begins at or below half the squared radius of the near grids. */
 #define GRADIENT_BITS 5
 #define GRADIENT_OCTAVES 24
 #define GRADIENT_INTERVALS (GRADIENT_OCTAVES << GRADIENT_BITS)
@@ -34,7 +34,7 @@ MOAO_HD static inline void gradient_spline(double f, double w[4]) {
 }
 
 /* Value of a grid at (x, y), in the axes of the first sensor; near: the coefficients of the two
- * grids, one after the other, kind by kind. */
+ * grids, one after the other, those of all kinds at a place side by side. */
 MOAO_HD static inline double gradient_near(const matcov_gradient *t, const double *near, int kind,
                                            double x, double y) {
     const int grid = !(fabs(x) < t->inner && fabs(y) < t->inner), n = t->side[grid];
@@ -42,12 +42,13 @@ MOAO_HD static inline double gradient_near(const matcov_gradient *t, const doubl
                           (y + t->half[grid]) * t->inverse[grid]};
     const int i = (int)at[0], j = (int)at[1];
     double wx[4], wy[4], sum = 0.0;
-    const double *c = near + (grid ? t->kinds * gradient_cells(t, 0) : 0) +
-                      kind * gradient_cells(t, grid) + (j - 1) * n + i - 1;
+    const int step = t->kinds;
+    const double *c =
+        near + (grid ? step * gradient_cells(t, 0) : 0) + ((j - 1) * n + i - 1) * step + kind;
     gradient_spline(at[0] - i, wx);
     gradient_spline(at[1] - j, wy);
-    for (int k = 0; k < 4; k++, c += n)
-        sum += wy[k] * (wx[0] * c[0] + wx[1] * c[1] + wx[2] * c[2] + wx[3] * c[3]);
+    for (int k = 0; k < 4; k++, c += n * step)
+        sum += wy[k] * (wx[0] * c[0] + wx[1] * c[step] + wx[2] * c[2 * step] + wx[3] * c[3 * step]);
     return sum;
 }
 

@@ -47,7 +47,8 @@ matcov_gradient gradient_shape(const gradient_key *k) {
     }
     int exponent;
     frexp(near2, &exponent);
-    t.lowest = (1023 + exponent - 1) << GRADIENT_BITS;
+    /* an octave below it too, for what may be less exact */
+    t.lowest = (1023 + exponent - 2) << GRADIENT_BITS;
     return t;
 }
 
@@ -295,18 +296,19 @@ static status near_upright(const gradient_key *k, const matcov_gradient *t, doub
 static void add_part(const gradient_key *k, const matcov_gradient *t, int g, int j,
                      const matcov_gradient *small, const double *values, const double part[2],
                      double weight, const double *x, double *f, double *grid) {
-    static const gradient_axes axes[3] = {{.u = {1, 0}, .v = {1, 0}, .turn = {1, 0}, .kind = 0},
-                                          {.u = {1, 0}, .v = {0, 1}, .turn = {1, 0}, .kind = 1},
-                                          {.u = {0, 1}, .v = {0, 1}, .turn = {1, 0}, .kind = 2}};
+    static const gradient_axes axes[2] = {
+        {.rows = {1, 0}, .v = {1, 0}, .turn = {1, 0}, .kind = {0, 1}},
+        {.rows = {1, 0}, .v = {0, 1}, .turn = {1, 0}, .kind = {1, 2}}};
     const size_t n = (size_t)t->side[g], cells = (size_t)gradient_cells(t, g);
     const double c = weight * cos(k->turn), s = weight * sin(k->turn);
     double *const xx = f, *const xy = f + n, *const yy = f + 2 * n, *const y = f + 3 * n;
+    double *const yx = f + 4 * n;
     double *const out = grid + (size_t)j * n;
     for (size_t i = 0; i < n; i++)
         y[i] = j / t->inverse[g] - t->half[g];
     memset(f, 0, 3 * n * sizeof *f);
-    for (int kind = 0; kind < 3; kind++)
-        gradient_add(small, values, &axes[kind], n, x, y, part[0], part[1], 1.0, f + kind * (int)n);
+    gradient_add(small, values, &axes[0], n, x, y, part[0], part[1], 1.0, xx, yx);
+    gradient_add(small, values, &axes[1], n, x, y, part[0], part[1], 1.0, xy, yy);
     for (size_t i = 0; i < n; i++) { /* the second's axes: (c, s) and (-s, c) */
         out[i] += c * xx[i] + s * xy[i];
         out[cells + i] += c * xy[i] + s * yy[i];
@@ -354,9 +356,9 @@ static status near_turned(const gradient_key *k, const matcov_gradient *t, doubl
     double *values = NULL, *work = NULL;
     status st;
     TRY(ALLOC(values, small.near + gradient_near_size(&small), "grids of mean gradients"));
-    TRY(ALLOC(work, 5 * (size_t)side, "grids of mean gradients"));
+    TRY(ALLOC(work, 6 * (size_t)side, "grids of mean gradients"));
     gradient_fill_radial(&upright, &small, values);
-    TRY(near_upright(&upright, &small, values + small.near));
+    TRY(gradient_fill_near(&upright, &small, values + small.near));
     fill_turned(k, t, &small, values, near, work);
 done:
     free(values);
@@ -365,5 +367,19 @@ done:
 }
 
 status gradient_fill_near(const gradient_key *k, const matcov_gradient *t, double *near) {
-    return is_turned(k) && !is_phase(k) ? near_turned(k, t, near) : near_upright(k, t, near);
+    double *grids = NULL;
+    const double *from;
+    status st;
+    TRY(ALLOC(grids, gradient_near_size(t), "grids of mean gradients"));
+    from = grids;
+    TRY(is_turned(k) && !is_phase(k) ? near_turned(k, t, grids) : near_upright(k, t, grids));
+    for (int g = 0; g < 2; g++) {
+        for (int kind = 0; kind < t->kinds; kind++, from += gradient_cells(t, g))
+            for (int i = 0; i < gradient_cells(t, g); i++)
+                near[i * t->kinds + kind] = from[i];
+        near += t->kinds * gradient_cells(t, g);
+    }
+done:
+    free(grids);
+    return st;
 }

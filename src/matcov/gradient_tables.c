@@ -69,85 +69,158 @@ static int add_class(gradients *g, const footprint *a, const footprint *b, const
     return g->nclass++;
 }
 
-/* Place of every table among the values. */
-static status lay_out(gradients *g) {
-    status st;
-    TRY(ALLOC(g->tables, (size_t)g->ntable, "tables of mean gradients"));
-    for (int i = 0; i < g->ntable; i++) {
-        g->tables[i] = gradient_shape(&g->keys[i]);
-        g->tables[i].radial = g->nvalue;
-        g->tables[i].near = g->nvalue + (size_t)GRADIENT_INTERVALS * 2 * GRADIENT_TERMS;
-        g->nvalue = g->tables[i].near + gradient_near_size(&g->tables[i]);
-    }
-    TRY(ALLOC(g->values, g->nvalue, "tables of mean gradients"));
-done:
-    return st;
+/* Tables that were made, which all profiles with the same layers' altitudes and outer scales share:
+ * those of a night, and the two of a difference. One takes a millisecond to make, and a turned one
+ * twenty. Beside those in use the ones used last are kept. */
+struct gradient_set {
+    gradient_set *next;
+    int users;
+    long serial;
+    int n;
+    gradient_key *keys;
+    matcov_gradient *tables;
+    double *values;
+    size_t nvalue;
+};
+static gradient_set *made; /* the one used last comes first */
+static long nmade;
+
+static void free_set(gradient_set *s) {
+    if (s == NULL)
+        return;
+    free(s->keys);
+    free(s->tables);
+    free(s->values);
+    free(s);
 }
 
-/* Tables that were made before, by key: profiles of a night share altitudes, and every exposure of
- * every chunk asks for them again, while one takes a millisecond to make and a turned one twenty.
- * Local to the process; forgotten as a whole when it holds more than CACHE_BYTES. */
-#define CACHE_BYTES ((size_t)256 << 20)
-typedef struct made {
-    struct made *next;
-    gradient_key key;
-    size_t n;
-    double value[];
-} made;
-static made *cache;
-static size_t cached;
+static bool same_keys(const gradient_set *s, const gradient_key *keys, int n) {
+    bool same = s->n == n;
+    for (int i = 0; i < n && same; i++)
+        same = same_key(&s->keys[i], &keys[i]);
+    return same;
+}
 
-static bool from_cache(const gradient_key *k, size_t n, double *value) {
-    bool found = false;
-#pragma omp critical(gradient_cache)
-    for (const made *m = cache; m != NULL && !found; m = m->next)
-        if (m->n == n && same_key(&m->key, k)) {
-            memcpy(value, m->value, n * sizeof *value);
-            found = true;
+/* Its tables are taken by one more user; NULL: there is none. */
+static gradient_set *take_set(const gradient_key *keys, int n) {
+    gradient_set *found = NULL;
+#pragma omp critical(gradient_sets)
+    for (gradient_set **at = &made; *at != NULL && found == NULL; at = &(*at)->next)
+        if (same_keys(*at, keys, n)) {
+            found = *at;
+            *at = found->next;
+            found->next = made;
+            made = found;
+            found->users++;
+            break;
         }
     return found;
 }
 
-/* Where memory is short nothing is kept. */
-static void to_cache(const gradient_key *k, size_t n, const double *value) {
-    const size_t bytes = sizeof(made) + n * sizeof *value;
-    made *m = bytes < CACHE_BYTES ? malloc(bytes) : NULL;
-    if (m == NULL)
-        return;
-    m->key = *k;
-    m->n = n;
-    memcpy(m->value, value, n * sizeof *value);
-#pragma omp critical(gradient_cache)
-    {
-        for (made *next; cached + bytes > CACHE_BYTES && cache != NULL; cache = next) {
-            next = cache->next;
-            cached -= sizeof(made) + cache->n * sizeof *value;
-            free(cache);
+/* After s was added or lost a user: nobody's sets go, but for the last. */
+static void forget_sets(void) {
+    bool kept = false;
+    for (gradient_set **at = &made; *at != NULL;) {
+        gradient_set *s = *at;
+        if (s->users > 0 || !kept) {
+            kept = kept || s->users == 0;
+            at = &s->next;
+            continue;
         }
-        m->next = cache;
-        cache = m;
-        cached += bytes;
+        *at = s->next;
+        free_set(s);
     }
 }
 
-static status fill_tables(gradients *g) {
+static void add_set(gradient_set *s) {
+#pragma omp critical(gradient_sets)
+    {
+        s->users = 1;
+        s->serial = ++nmade;
+        s->next = made;
+        made = s;
+        forget_sets();
+    }
+}
+
+static void leave_set(gradient_set *s) {
+#pragma omp critical(gradient_sets)
+    {
+        s->users--;
+        forget_sets();
+    }
+}
+
+/* Place of every table among the values. */
+static status lay_out(gradient_set *s) {
+    status st;
+    TRY(ALLOC(s->tables, (size_t)s->n, "tables of mean gradients"));
+    for (int i = 0; i < s->n; i++) {
+        s->tables[i] = gradient_shape(&s->keys[i]);
+        s->tables[i].radial = s->nvalue;
+        s->tables[i].near = s->nvalue + (size_t)GRADIENT_INTERVALS * 2 * GRADIENT_TERMS;
+        s->nvalue = s->tables[i].near + gradient_near_size(&s->tables[i]);
+    }
+    TRY(ALLOC(s->values, s->nvalue, "tables of mean gradients"));
+done:
+    return st;
+}
+
+/* The same table of a set that there is. */
+static bool copy_table(const gradient_key *k, size_t n, double *value) {
+    bool found = false;
+#pragma omp critical(gradient_sets)
+    for (const gradient_set *s = made; s != NULL && !found; s = s->next)
+        for (int i = 0; i < s->n && !found; i++)
+            if (same_key(&s->keys[i], k)) {
+                memcpy(value, s->values + s->tables[i].radial, n * sizeof *value);
+                found = true;
+            }
+    return found;
+}
+
+static status fill_tables(gradient_set *s) {
     status st = MOAO_OK;
 #pragma omp parallel for schedule(dynamic)
-    for (int i = 0; i < g->ntable; i++) {
-        const matcov_gradient *t = &g->tables[i];
-        const size_t n = t->near - t->radial + gradient_near_size(t);
-        double *value = g->values + t->radial;
-        if (from_cache(&g->keys[i], n, value))
+    for (int i = 0; i < s->n; i++) {
+        const matcov_gradient *t = &s->tables[i];
+        double *value = s->values + t->radial;
+        if (copy_table(&s->keys[i], t->near - t->radial + gradient_near_size(t), value))
             continue;
-        gradient_fill_radial(&g->keys[i], t, value);
-        status one = gradient_fill_near(&g->keys[i], t, g->values + t->near);
-        if (one == MOAO_OK) {
-            to_cache(&g->keys[i], n, value);
-        } else {
+        gradient_fill_radial(&s->keys[i], t, value);
+        status one = gradient_fill_near(&s->keys[i], t, s->values + t->near);
+        if (one != MOAO_OK) {
 #pragma omp critical(gradients)
             st = one;
         }
     }
+    return st;
+}
+
+/* The tables of keys, which are the set's or freed afterwards. */
+static status make_set(gradient_key *keys, int n, gradient_set **set) {
+    gradient_set *s = take_set(keys, n);
+    status st = MOAO_OK;
+    if (s != NULL) {
+        free(keys);
+        goto done;
+    }
+    st = ALLOC(s, 1, "tables of mean gradients");
+    if (st != MOAO_OK) {
+        free(keys);
+        goto done;
+    }
+    s->keys = keys;
+    s->n = n;
+    TRY(lay_out(s));
+    TRY(fill_tables(s));
+    add_set(s);
+done:
+    if (st != MOAO_OK) {
+        free_set(s);
+        s = NULL;
+    }
+    *set = s;
     return st;
 }
 
@@ -156,12 +229,13 @@ status gradients_init(footprint *feet, int nsensor, footprint *ts, const layers 
     status st;
     const footprint **kinds = NULL;
     *g = (gradients){0};
-    if (!ts->gradient)
-        return MOAO_OK;
     TRY(ALLOC(kinds, (size_t)nsensor + 1, "kinds of sensors"));
-    for (int w = 0; w < nsensor; w++)
-        feet[w].kind = kind_of(&feet[w], kinds, &g->nkind);
-    ts->kind = kind_of(ts, kinds, &g->nkind);
+    for (int w = 0; w <= nsensor; w++) {
+        footprint *f = w < nsensor ? &feet[w] : ts;
+        f->kind = f->gradient ? kind_of(f, kinds, &g->nkind) : -1;
+    }
+    if (g->nkind == 0)
+        goto done;
     const size_t n = (size_t)g->nkind, most = n * (n + 1) / 2 + n;
     TRY(ALLOC(g->phase_of, n, "classes of sensors"));
     TRY(ALLOC(g->class_of, n * n, "classes of sensors"));
@@ -174,8 +248,14 @@ status gradients_init(footprint *feet, int nsensor, footprint *ts, const layers 
                 add_class(g, kinds[a], kinds[b], lay, kolmogorov);
         g->phase_of[a] = add_class(g, NULL, kinds[a], lay, kolmogorov);
     }
-    TRY(lay_out(g));
-    TRY(fill_tables(g));
+    st = make_set(g->keys, g->ntable, &g->set);
+    g->keys = NULL;
+    if (st == MOAO_OK) {
+        g->tables = g->set->tables;
+        g->values = g->set->values;
+        g->nvalue = g->set->nvalue;
+        g->serial = g->set->serial;
+    }
 done:
     free(kinds);
     if (st != MOAO_OK)
@@ -188,14 +268,16 @@ void gradients_free(gradients *g) {
     free(g->phase_of);
     free(g->classes);
     free(g->index);
-    free(g->tables);
     free(g->keys);
-    free(g->values);
+    if (g->set != NULL)
+        leave_set(g->set);
     *g = (gradients){0};
 }
 
 int gradients_class(const gradients *g, const footprint *a, const footprint *b, bool *swapped) {
     *swapped = a->kind > b->kind;
+    if (a->kind < 0 || b->kind < 0)
+        return -1;
     return g->class_of[a->kind * g->nkind + b->kind];
 }
 
@@ -221,8 +303,6 @@ size_t gradients_bytes(const sys *s, int nlayer) {
     const footprint **kinds = NULL;
     size_t values = 0, nfeet = (size_t)s->nsensor + 1;
     int n = 0;
-    if (!s->ts.gradient)
-        return 0;
     if (ALLOC(feet, nfeet, "footprints") != MOAO_OK ||
         ALLOC(kinds, nfeet, "kinds of sensors") != MOAO_OK)
         goto done;
@@ -231,7 +311,8 @@ size_t gradients_bytes(const sys *s, int nlayer) {
         feet[w] = (footprint){.size = o->mag * s->diameter / o->nssp,
                               .rot = o->rot,
                               .altitude = w < s->nsensor ? o->altitude : INFINITY};
-        kind_of(&feet[w], kinds, &n);
+        if (o->gradient)
+            kind_of(&feet[w], kinds, &n);
     }
     for (int a = 0; a < n; a++) {
         matcov_class phase = {.size = {0, kinds[a]->size}};
@@ -245,5 +326,7 @@ size_t gradients_bytes(const sys *s, int nlayer) {
 done:
     free(feet);
     free(kinds);
-    return (values + (s->m + s->t)) * sizeof(double); /* and the centres of subapertures */
+    if (n > 0)
+        values += s->m + s->t; /* and the centres of subapertures */
+    return values * sizeof(double);
 }

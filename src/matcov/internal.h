@@ -33,7 +33,7 @@ typedef struct {
     double altitude, dir[2]; /* of the star [m], [rad] */
     bool drifts;             /* a shifted truth sensor */
     bool gradient;           /* slopes are mean gradients, not differences between edge points */
-    int kind;                /* of size, altitude and rotation, among the gradients' */
+    int kind;                /* of size, altitude and rotation, among the gradients'; or -1 */
     run *runs;
     int *run_of;             /* [nsub] */
     int nedge[2];            /* by axis */
@@ -42,17 +42,21 @@ typedef struct {
     double *centre[2];       /* [nsub] registered position, where `gradient` [m] */
 } footprint;
 
+typedef struct gradient_set gradient_set;
+
 /* Tables for mean gradients: of every class of pairs of sensors and layer. */
 typedef struct {
     int nkind, nclass, ntable;
     int *class_of; /* [nkind][nkind]: kind of the class's first <= that of the second */
     int *phase_of; /* [nkind]: class of the phase at a point with slopes of that kind */
     matcov_class *classes;
-    int *index; /* [nclass][layers], what the classes point to */
-    matcov_gradient *tables;
-    gradient_key *keys; /* [ntable] */
-    double *values;
+    int *index;         /* [nclass][layers], what the classes point to */
+    gradient_key *keys; /* [ntable], while the set is not there */
+    gradient_set *set;  /* what others share; of it: */
+    const matcov_gradient *tables;
+    const double *values;
     size_t nvalue;
+    long serial;
 } gradients;
 
 /* Covariances of two sensors whose entries depend on a difference of indices only: both footprints
@@ -93,6 +97,7 @@ struct matcov {
     likes pairs;     /* of the sensors */
     likes self;      /* of the truth sensor with itself */
     gradients means; /* empty where slopes are differences between points */
+    bool difference; /* of two profiles */
     double *noise;   /* [m/2][3] xx, yy, xy of each subaperture [arcsec^2] */
     double *tiptilt; /* [nsensor] [arcsec^2] */
 };
@@ -126,7 +131,7 @@ status likes_compute(likes *k, const layers *lay, const gradients *means, int fi
 void likes_free(likes *k);
 
 /* direct_mean.c: mean of a layer's structure function over two edges whose centres are `at` apart
- * [m], by quadrature; edge vectors [m]. Slow. */
+ * [m], by quadrature; edge vectors [m], one of which may be 0. Slow. */
 double direct_mean(double strength, double L0, const double at[2], const double edge_a[2],
                    const double edge_b[2]);
 
@@ -136,17 +141,23 @@ status gradients_init(footprint *feet, int nsensor, footprint *ts, const layers 
                       const structure_table *kolmogorov, gradients *g);
 void gradients_free(gradients *g);
 size_t gradients_bytes(const sys *s, int nlayer);
-/* Class of a pair; *swapped: its first is the pair's second. */
+/* Class of a pair, -1 where one is not mean gradients; *swapped: its first is the pair's second. */
 int gradients_class(const gradients *g, const footprint *a, const footprint *b, bool *swapped);
 
-/* gradient_fill.c: entries of slopes rows->k0 <= k < k1 of an axis with those of another sensor,
- * instead of what a holds; work: 2 (k1 - k0) numbers. */
+/* gradient_fill.c: entries of slopes rows->k0 <= k < k1 with those of an axis of another sensor,
+ * instead of what is there: of the rows' x axis in ax, of their y axis in ay, NULL where one is not
+ * wanted (rows->axis does not matter); work: 3 (k1 - k0) numbers. */
 typedef struct {
     const footprint *f;
     int axis, k0, k1;
 } gradient_slopes;
 void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes *rows,
-                    const gradient_slopes *cols, double *work, double *a, size_t ld);
+                    const gradient_slopes *cols, double *work, double *ax, double *ay, size_t ld);
+/* The same where the slopes of one sensor are mean gradients and those of the other differences
+ * between two points, by the phase at these points. work: 4 numbers for each edge point of the rows
+ * and each of their slopes. */
+void gradients_fill_mixed(const gradients *g, const layers *lay, const gradient_slopes *rows,
+                          const gradient_slopes *cols, double *work, double *a, size_t ld);
 /* Values of a table of a like pair. */
 status gradients_like(const gradients *g, const layers *lay, like *t);
 

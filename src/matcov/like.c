@@ -34,7 +34,7 @@ bool matcov_alike(const sensor *a, const sensor *b, int steps[2]) {
  */
 static bool like_lattice(const footprint *a, const footprint *b, like *t) {
     const int lcm = common_pitch(a->nssp, b->nssp);
-    if (lcm == 0 || a->rot != b->rot || a->mag != b->mag ||
+    if (lcm == 0 || a->rot != b->rot || a->mag != b->mag || a->gradient != b->gradient ||
         (a->gradient && a->altitude != b->altitude))
         return false;
     *t = (like){.first = a,
@@ -49,9 +49,9 @@ static bool like_lattice(const footprint *a, const footprint *b, like *t) {
 /* Whether two tables would hold the same values; on the ground the stars do not matter. */
 static bool same_table(const like *t, const like *u) {
     const footprint *a = t->first, *b = t->second, *c = u->first, *d = u->second;
-    bool same = t->ground == u->ground && a->nssp == c->nssp && b->nssp == d->nssp &&
-                a->rot == c->rot && a->mag == c->mag && a->drifts == c->drifts &&
-                (t->ground || a->altitude == c->altitude);
+    bool same = t->ground == u->ground && a->gradient == c->gradient && a->nssp == c->nssp &&
+                b->nssp == d->nssp && a->rot == c->rot && a->mag == c->mag &&
+                a->drifts == c->drifts && (t->ground || a->altitude == c->altitude);
     for (int i = 0; i < 2; i++)
         same = same && a->shift[i] - b->shift[i] == c->shift[i] - d->shift[i] &&
                (t->ground || a->dir[i] - b->dir[i] == c->dir[i] - d->dir[i]);
@@ -258,12 +258,9 @@ status likes_compute(likes *k, const layers *lay, const gradients *means, int fi
     double *f = NULL;
     structure_kernel *kernel = structure_kernel_best();
     size_t most = 8;
-    if (means->nclass > 0) {
-        for (int i = first; i < last && st == MOAO_OK; i++)
-            st = gradients_like(means, lay, &k->tables[i]);
-        return st;
-    }
     for (int i = first; i < last; i++) {
+        if (k->tables[i].first->gradient)
+            TRY(gradients_like(means, lay, &k->tables[i]));
         size_t side = (size_t)(k->tables[i].n + k->tables[i].steps[0] + k->tables[i].steps[1] + 7);
         most = side > most ? side : most;
     }
@@ -271,7 +268,7 @@ status likes_compute(likes *k, const layers *lay, const gradients *means, int fi
     for (int i = first; i < last; i++) {
         const like *t = &k->tables[i];
         double scale = formula_slope_scale(t->first->size, t->second->size);
-        for (int kind = 0; kind < kinds_of(t); kind++) {
+        for (int kind = 0; kind < kinds_of(t) && !t->first->gradient; kind++) {
             lattice g = lattice_of(t, kind);
             double *values = f + 2 * g.stride * (size_t)lay->n;
             add_lattice(t, &g, lay, kernel, f, values);

@@ -74,6 +74,21 @@ status matcov_fill_ctm(const matcov_target *mt, size_t j0, size_t nj, double *a,
  * is tau older than the measurements. Model section 7. */
 status matcov_fill_cpm(const matcov_target *mt, size_t np, const double *x, const double *y,
                        size_t j0, size_t nj, double *a, size_t ld);
+/* The same for both axes of subapertures k0:k0+n of a sensor, from one evaluation: x slopes in
+ * columns 0:n of a, y slopes in columns apart:apart+n, apart >= n. */
+status matcov_fill_cpm_both(const matcov_target *mt, size_t np, const double *x, const double *y,
+                            int sensor, size_t k0, size_t n, double *a, size_t ld, size_t apart);
+
+/* Goes through the measurements j:j+n by pieces of x slopes, each with the y slopes of the same
+ * subapertures, wherever those are: where both are asked for at once and all measurements are gone
+ * through, panel by panel, each comes once. *p is {0} at first; false: no more. Local. */
+typedef struct {
+    int sensor;
+    int64_t k0, n;     /* subapertures, at most `most` */
+    int64_t column[2]; /* the measurement of the first of them, by axis */
+    int64_t next;
+} slope_pairs;
+bool slope_pairs_next(const sys *s, int64_t j, int64_t n, int64_t most, slope_pairs *p);
 
 /* Interaction matrix D (t x v, ld >= t) [arcsec/m]: truth-sensor slopes of each actuator at 1 m.
  * Local. */
@@ -91,8 +106,12 @@ void matcov_noise_figures(const sys *s, const profile *p, int sensor, noise_figu
  * [arcsec^2]. Local. */
 status matcov_noise(const sys *s, const profile *p, double *noise);
 
-/* Bytes that matcov_init and one matcov_target will hold, for the memory plan. */
+/* Bytes that matcov_init and one matcov_target will hold, for the memory plan. Tables of mean
+ * gradients are counted once for each profile that is held; profiles with the same layers share
+ * them, and of those that nobody holds the last are kept. matcov_device_bytes: what a profile takes
+ * of a device's memory, where those tables are in single precision too. */
 size_t matcov_bytes(const sys *s, int nlayer);
+size_t matcov_device_bytes(const sys *s, int nlayer);
 size_t matcov_target_bytes(const sys *s, int nlayer);
 
 /* Sum of the slope covariance over layers, evaluated directly from the structure function's closed

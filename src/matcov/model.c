@@ -52,8 +52,7 @@ static status describe_pairs(const matcov *mc, const likes *k, matcov_model *m, 
                             .n = t->n,
                             .origin = t->origin,
                             .gradient = -1};
-        if (mc->means.nclass > 0)
-            v->gradient = gradients_class(&mc->means, t->first, t->second, &v->swapped);
+        v->gradient = gradients_class(&mc->means, t->first, t->second, &v->swapped);
     }
     m->list[list].ntable = n;
     for (size_t i = 0; i < pairs; i++) {
@@ -62,9 +61,8 @@ static status describe_pairs(const matcov *mc, const likes *k, matcov_model *m, 
         *v = (matcov_link){.table = table < 0 ? -1 : kept[table],
                            .reversed = k->links[i].reversed,
                            .gradient = -1};
-        if (mc->means.nclass > 0)
-            v->gradient = gradients_class(&mc->means, &firsts[i / (size_t)k->nsecond],
-                                          &seconds[i % (size_t)k->nsecond], &v->swapped);
+        v->gradient = gradients_class(&mc->means, &firsts[i / (size_t)k->nsecond],
+                                      &seconds[i % (size_t)k->nsecond], &v->swapped);
     }
 done:
     free(kept);
@@ -91,6 +89,8 @@ status matcov_model_init(matcov *mc, matcov_model *m) {
                         .classes = mc->means.classes,
                         .gradient_values = mc->means.values,
                         .ngradient_value = mc->means.nvalue,
+                        .difference = mc->difference,
+                        .gradient_serial = mc->means.serial,
                         .host = mc};
     bool *kolmogorov = NULL;
     TRY(ALLOC(kolmogorov, (size_t)lay->n, "layers"));

@@ -18,6 +18,8 @@ typedef struct { /* what all tiles of a block share */
     double *a;
     size_t ld;
     structure_kernel *kernel;
+    int sensor;   /* of both of whose axes columns 0 .. nj are, from subaperture j0 on; or -1 */
+    size_t apart; /* then: from the columns of x to those of y */
 } block;
 
 typedef struct {   /* of one thread */
@@ -92,7 +94,7 @@ static void fill_columns(const block *b, const footprint *f, int axis, int k0, s
     }
 }
 
-/* The same where slopes are mean gradients: tables hold what one evaluation needs. */
+/* The same where slopes are mean gradients: tables hold what one evaluation needs. axis 2: both. */
 static void fill_gradients(const block *b, const footprint *f, int axis, int k0, size_t from,
                            size_t to, size_t p0, size_t n, scratch *ws) {
     const matcov *mc = b->mt->mc;
@@ -100,12 +102,13 @@ static void fill_gradients(const block *b, const footprint *f, int axis, int k0,
     const gradients *g = &mc->means;
     const matcov_class *class = &g->classes[g->phase_of[f->kind]];
     const double turn[2] = {cos(f->rot), sin(f->rot)}, scale = formula_phase_scale(f->size);
-    const gradient_axes axes = {.v = {axis == 0 ? turn[0] : -turn[1], turn[1 - axis]},
-                                .turn = {turn[0], turn[1]},
-                                .kind = axis};
     const double still[2] = {0, 0};
-    for (size_t j = from; j < to; j++)
+    for (size_t j = from; j < to; j++) {
         memset(b->a + p0 + j * b->ld, 0, n * sizeof *b->a);
+        if (axis == 2)
+            memset(b->a + p0 + (j + b->apart) * b->ld, 0, n * sizeof *b->a);
+    }
+    memset(ws->ring, 0, n * sizeof *ws->ring); /* takes the axis that is not wanted */
     for (int l = 0; l < lay->n; l++) {
         const double drift[2] = {lay->drift[0][l], lay->drift[1][l]};
         double c, of[2], cone, to_star[2];
@@ -120,16 +123,34 @@ static void fill_gradients(const block *b, const footprint *f, int axis, int k0,
         }
         for (size_t j = from; j < to; j++) {
             const int k = k0 + (int)(j - from);
-            gradient_add_phase(&g->tables[class->table[l]], g->values, &axes, n, ws->x, ws->y,
+            double *const column = b->a + p0 + j * b->ld;
+            double *const other = axis == 2 ? column + b->apart * b->ld : ws->ring;
+            gradient_add_phase(&g->tables[class->table[l]], g->values, turn, n, ws->x, ws->y,
                                cone * f->centre[0][k] + to_star[0],
                                cone * f->centre[1][k] + to_star[1], scale * lay->coef[l],
-                               b->a + p0 + j * b->ld);
+                               axis == 1 ? other : column, axis == 1 ? column : other);
         }
+    }
+}
+
+/* Columns c0 .. c1 of both axes of a sensor. */
+static void fill_both(const block *b, size_t p0, size_t n, size_t c0, size_t c1, scratch *ws) {
+    const footprint *f = &b->mt->mc->feet[b->sensor];
+    const int k0 = (int)(b->j0 + c0);
+    if (f->gradient) {
+        fill_gradients(b, f, 2, k0, c0, c1, p0, n, ws);
+    } else {
+        fill_columns(b, f, 0, k0, c0, c1, p0, n, ws);
+        fill_columns(b, f, 1, k0, c0 + b->apart, c1 + b->apart, p0, n, ws);
     }
 }
 
 static void fill_tile(const block *b, size_t p0, size_t n, size_t c0, size_t c1, scratch *ws) {
     const matcov *mc = b->mt->mc;
+    if (b->sensor >= 0) {
+        fill_both(b, p0, n, c0, c1, ws);
+        return;
+    }
     size_t first = 0; /* slope of the axis of the sensor */
     for (int w = 0; w < mc->nsensor; w++)
         for (int axis = 0; axis < 2; axis++, first += (size_t)mc->feet[w].nsub) {
@@ -151,9 +172,10 @@ static int deepest(const matcov *mc) {
     return depth;
 }
 
-status matcov_fill_cpm(const matcov_target *mt, size_t np, const double *x, const double *y,
-                       size_t j0, size_t nj, double *a, size_t ld) {
-    const block b = {mt, x, y, np, j0, nj, a, ld, structure_kernel_best()};
+static status fill_columns_of(const block *given) {
+    const block b = *given;
+    const matcov_target *mt = b.mt;
+    const size_t np = b.np, nj = b.nj;
     const size_t high = (np + POINTS_PER_TILE - 1) / POINTS_PER_TILE;
     const size_t wide = (nj + COLS_PER_TILE - 1) / COLS_PER_TILE;
     const size_t depth = (size_t)deepest(mt->mc),
@@ -185,4 +207,50 @@ done:
     free(memory);
     free(held);
     return st;
+}
+
+bool slope_pairs_next(const sys *s, int64_t j, int64_t n, int64_t most, slope_pairs *p) {
+    int64_t at = p->next > j ? p->next : j;
+    for (int w = 0; w < s->nsensor; w++) {
+        const int64_t first = (int64_t)s->sensors[w].first, nsub = s->sensors[w].nsub;
+        if (at >= first + nsub)
+            continue;
+        at = at > first ? at : first;
+        if (at >= j + n)
+            return false;
+        int64_t some = first + nsub < j + n ? first + nsub - at : j + n - at;
+        some = some < most ? some : most > 1 ? most : 1;
+        *p = (slope_pairs){w, at - first, some, {at, at + nsub}, at + some};
+        return true;
+    }
+    return false;
+}
+
+status matcov_fill_cpm(const matcov_target *mt, size_t np, const double *x, const double *y,
+                       size_t j0, size_t nj, double *a, size_t ld) {
+    return fill_columns_of(&(block){.mt = mt,
+                                    .x = x,
+                                    .y = y,
+                                    .np = np,
+                                    .j0 = j0,
+                                    .nj = nj,
+                                    .a = a,
+                                    .ld = ld,
+                                    .kernel = structure_kernel_best(),
+                                    .sensor = -1});
+}
+
+status matcov_fill_cpm_both(const matcov_target *mt, size_t np, const double *x, const double *y,
+                            int sensor, size_t k0, size_t n, double *a, size_t ld, size_t apart) {
+    return fill_columns_of(&(block){.mt = mt,
+                                    .x = x,
+                                    .y = y,
+                                    .np = np,
+                                    .j0 = k0,
+                                    .nj = n,
+                                    .a = a,
+                                    .ld = ld,
+                                    .kernel = structure_kernel_best(),
+                                    .sensor = sensor,
+                                    .apart = apart});
 }

@@ -55,6 +55,10 @@ size_t matcov_bytes(const sys *s, int nlayer) {
     return bytes + tables_bytes(s, false) + gradients_bytes(s, nlayer);
 }
 
+size_t matcov_device_bytes(const sys *s, int nlayer) {
+    return matcov_bytes(s, nlayer) + gradients_bytes(s, nlayer) / 8 * 5;
+}
+
 size_t matcov_target_bytes(const sys *s, int nlayer) {
     (void)nlayer;
     return sizeof(matcov_target) + tables_bytes(s, true);

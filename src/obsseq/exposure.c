@@ -305,14 +305,16 @@ static status tighten(obsseq *o, double excess, bool fresh, bool *again) {
 }
 
 /* This rank's targets with an operator that is not exact; the sampled one, if it is here, with its
- * reference after that. */
+ * reference after that. found: the largest difference of results, -1 without a sample; seconds that
+ * the sample took. */
 static status try_approximate(obsseq *o, const profile *p, obsexposure *ex, bool sample,
-                              const result_block *b, double *gap, results *r) {
+                              const result_block *b, double found[2], results *r) {
     linop *op = o->t.op;
     const int k = o->edge - o->t.ch.mine;
     double *before = NULL;
     status st;
-    *gap = -1;
+    found[0] = -1;
+    found[1] = 0;
     TRY(prepare(o, op, p, ex));
     TRY(expose_targets(o, op, ex, 0, o->t.ch.nmine, r));
     if (!sample || k < 0 || k >= o->t.ch.nmine)
@@ -320,8 +322,10 @@ static status try_approximate(obsseq *o, const profile *p, obsexposure *ex, bool
     const double *mine = r->scalars + (size_t)k * r->ns;
     TRY(ALLOC(before, r->ns, "results of a target"));
     memcpy(before, mine, r->ns * sizeof *before);
+    const double from = report_now();
     TRY(expose_exactly(o, p, ex, k, k + 1, r));
-    *gap = obsseq_difference(b, mine, before);
+    found[0] = obsseq_difference(b, mine, before);
+    found[1] = report_now() - from;
 done:
     free(before);
     return st;
@@ -333,11 +337,13 @@ static status expose_all(obsseq *o, const profile *p, obsexposure *ex, obsseq_ac
     status st = MOAO_OK;
     how->difference = NAN;
     for (bool again = how->approximate; again;) {
-        double gap; /* -1: no sample */
+        double found[2], gap; /* -1: no sample */
         again = false;
         TRY(engine_agree(&o->t.e, STAGE_EXPOSURE,
-                         try_approximate(o, p, ex, how->sample, b, &gap, r)));
-        MPI_Allreduce(MPI_IN_PLACE, &gap, 1, MPI_DOUBLE, MPI_MAX, o->t.e.c->mpi);
+                         try_approximate(o, p, ex, how->sample, b, found, r)));
+        MPI_Allreduce(MPI_IN_PLACE, found, 2, MPI_DOUBLE, MPI_MAX, o->t.e.c->mpi);
+        gap = found[0];
+        o->t.e.rep->sample_seconds += found[1];
         how->difference = gap >= 0 ? gap : NAN;
         how->approximate = gap <= o->tolerance;
         if (!how->approximate)

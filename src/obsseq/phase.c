@@ -1,7 +1,7 @@
 #include "obsseq/phase.h"
 
 size_t phase_bytes(size_t points, size_t width) {
-    return points > 0 ? points * (width + 2) * sizeof(double) : 0;
+    return points > 0 ? points * (width + 3) * sizeof(double) : 0;
 }
 
 size_t phase_target_bytes(size_t points, size_t rows) {
@@ -23,7 +23,7 @@ status phase_open(tor *t, const psf *ps, phase_term *ph, int64_t *beside) {
         goto done;
     TRY(engine_doubles(e, ph->n, "points of the pupil", &ph->x));
     TRY(engine_doubles(e, ph->n, "points of the pupil", &ph->y));
-    TRY(engine_doubles(e, ph->n * e->width, "covariances of phase and slopes", &ph->cpm));
+    TRY(engine_doubles(e, ph->n * (e->width + 1), "covariances of phase and slopes", &ph->cpm));
     if (kind->together)
         *beside = engine_aligned(ph->n * t->t.nlrow);
     else
@@ -58,31 +58,44 @@ status phase_end(tor *t, const phase_term *ph, linop *op, int k) {
                                        : MOAO_OK;
 }
 
+/* W Cpm' of the k-th target += that of both axes of some subapertures. */
+static status some_slopes(tor *t, const phase_term *ph, linop *op, int k, const slope_pairs *p) {
+    engine *e = &t->e;
+    const int64_t nlrow = t->t.nlrow, np = ph->n;
+    int first, some;
+    rows_share((int)p->n, t->t.group_size, t->t.member, &first, &some);
+    status st = e->mat->fill_cpm_both(tor_target(t, k), BACKEND_D, np, ph->x, ph->y, p->sensor,
+                                      p->k0 + first, some, ph->cpm + first * np, np, p->n);
+    TIMED_WAIT(e->rep, STAGE_EXPOSURE, st = team_agree(&t->t, st));
+    for (int axis = 0; axis < 2 && st == MOAO_OK; axis++) {
+        double *cpm = ph->cpm + axis * p->n * np;
+        const double *w;
+        int64_t ld;
+        TIMED_WAIT(e->rep, STAGE_EXPOSURE, team_gather(&t->t, (size_t)np, (size_t)p->n, cpm));
+        if (nlrow == 0)
+            continue;
+        st = tor_w_columns(t, op, k, p->column[axis], p->n, &w, &ld);
+        if (st == MOAO_OK)
+            st = engine_gemm(e, 'N', 'T', nlrow, np, p->n, 1.0, w, ld, cpm, np, p->column[axis] > 0,
+                             phase_of(ph, t, k), nlrow);
+    }
+    return st;
+}
+
 status phase_columns(tor *t, const phase_term *ph, linop *op, bool whole, int k, int64_t j,
                      int64_t n) {
     engine *e = &t->e;
     const int64_t nlrow = t->t.nlrow, np = ph->n;
-    const double *here;
-    int64_t ld;
-    int first, some;
+    status st = MOAO_OK;
     report_phase("exposure: W Cpm'");
     if (!whole && op->kind->phase != NULL) {
         const wrows w = tor_w(t, op, k);
         e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(nlrow * n) * (double)np;
         return op->kind->phase(op, tor_target(t, k), &w, np, ph->x, ph->y, j, n);
     }
-    rows_share((int)n, t->t.group_size, t->t.member, &first, &some);
-    status st = e->mat->fill_cpm(tor_target(t, k), BACKEND_D, np, ph->x, ph->y, j + first, some,
-                                 ph->cpm + first * np, np);
-    TIMED_WAIT(e->rep, STAGE_EXPOSURE, st = team_agree(&t->t, st));
-    if (st != MOAO_OK)
-        return st;
-    TIMED_WAIT(e->rep, STAGE_EXPOSURE, team_gather(&t->t, (size_t)np, (size_t)n, ph->cpm));
+    for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, e->width / 2, &p);)
+        TRY(some_slopes(t, ph, op, k, &p));
     e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(nlrow * n) * (double)np;
-    if (nlrow == 0)
-        return st;
-    st = tor_w_columns(t, op, k, j, n, &here, &ld);
-    return st != MOAO_OK ? st
-                         : engine_gemm(e, 'N', 'T', nlrow, np, n, 1.0, here, ld, ph->cpm, np, j > 0,
-                                       phase_of(ph, t, k), nlrow);
+done:
+    return st;
 }

@@ -9,7 +9,7 @@
 typedef struct {
     int64_t n;     /* points; 0: commands are averaged, and nothing here is needed */
     double *x, *y; /* on the device [m] */
-    double *cpm;   /* n x width */
+    double *cpm;   /* n x (width + 1): of both axes of width / 2 subapertures, or of one */
     double *room;  /* W Cpm' of a target (nlrow x n); NULL: it is kept of every target */
     double *one;   /* where an operator leaves a share of Cpm out: the number 1, on the device */
     int64_t nsep;  /* sums of that share, kept of every target; 0: none */

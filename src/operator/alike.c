@@ -115,11 +115,19 @@ status alike_open(engine *e, toeplitz_type t, alike *a) {
     return st;
 }
 
-size_t alike_bytes(const engine *e, const alike *a, toeplitz_type t) {
-    size_t sum = 0;
-    for (int k = 0; k < a->ngroup; k++)
-        sum += e->be->toeplitz->bytes(&a->group[k].shape, t);
-    return sum;
+size_t alike_bytes(const alike *a, toeplitz_type t, int64_t rows) {
+    size_t plans = 0, most = 0;
+    for (int k = 0; k < a->ngroup; k++) { /* as a GPU's plans are (gpu/formats); a CPU's are less */
+        const size_t n = (size_t)a->group[k].shape.n, g = (size_t)a->group[k].shape.nimage;
+        const size_t N = 2 * n + n / 4 + 8, size = t == TOEPLITZ_D ? 16 : 8, r = (size_t)rows;
+        const size_t vectors = t == TOEPLITZ_HALF ? 512 : 256, v = r < vectors ? r + 64 : vectors;
+        const size_t work = t == TOEPLITZ_HALF ? 2 * v * g * (4 * n * (n + 4) + 4 * N * (N / 2 + 1))
+                                               : size * v / 2 * N * g * (n + 2 * N);
+        plans += N * N * (g * g + 32) * size + g * n * n * 64 +
+                 (t == TOEPLITZ_HALF ? N * N * (2 * g + 16) * (2 * g + 16) : 0);
+        most = work > most ? work : most;
+    }
+    return plans + most;
 }
 
 size_t alike_workspace(const engine *e, const alike *a, int64_t nvec) {
@@ -175,5 +183,49 @@ status alike_apply(engine *e, alike *a, int64_t nvec, double alpha, const void *
     for (int k = 0; k < a->ngroup && st == MOAO_OK; k++)
         st = e->be->toeplitz->apply(a->group[k].plan, 'R', 'N', nvec, alpha, x, ldx, beta, y, ldy,
                                     e->work, e->lwork);
+    return st;
+}
+
+/* Pieces of a panel's columns of sensor w. */
+static void pieces_of(const sys *s, const alike *a, int w, int64_t j, int64_t n, int *count,
+                      alike_piece *to, int64_t *numbers) {
+    const int64_t ld = (n + 7) / 8 * 8;
+    int64_t row = 0, rows = 0;
+    for (int r = 0; r <= s->nsensor; r++) { /* runs of consecutive sensors */
+        const bool wanted = r < s->nsensor && a->of[r] > a->of[w];
+        if (wanted && rows == 0)
+            row = (int64_t)s->sensors[r].first;
+        if (wanted)
+            rows += 2 * s->sensors[r].nsub;
+        if (wanted || rows == 0)
+            continue;
+        if (to != NULL)
+            to[*count] = (alike_piece){j, n, row, rows, ld, *numbers};
+        ++*count;
+        *numbers += ld * rows;
+        rows = 0;
+    }
+}
+
+status alike_pieces(const sys *s, const alike *a, int64_t width, int *count, alike_piece **pieces,
+                    int64_t *numbers) {
+    status st = MOAO_OK;
+    for (int pass = pieces != NULL ? 0 : 1; pass < 2 && st == MOAO_OK; pass++) {
+        int n = 0;
+        *numbers = 0;
+        for (int w = 0; w < s->nsensor; w++) {
+            const int64_t first = (int64_t)s->sensors[w].first;
+            const int64_t end = first + 2 * s->sensors[w].nsub;
+            for (int64_t j = first, next; j < end; j = next) {
+                next = (j / width + 1) * width < end ? (j / width + 1) * width : end;
+                pieces_of(s, a, w, j, next - j, &n, pieces != NULL && pass == 1 ? *pieces : NULL,
+                          numbers);
+            }
+        }
+        if (count != NULL)
+            *count = n;
+        if (pass == 0)
+            st = ALLOC(*pieces, (size_t)n + 1, "pairs of sensors");
+    }
     return st;
 }

@@ -14,7 +14,7 @@ typedef struct {
     backend_toeplitz_plan *plan;
 } alike_group;
 
-typedef struct {
+typedef struct alike {
     int ngroup;
     alike_group *group;
     int *of;             /* [sensors] group of each */
@@ -27,8 +27,9 @@ status alike_init(const sys *s, alike *a);
 status alike_open(engine *e, toeplitz_type t, alike *a);
 void alike_close(engine *e, alike *a);
 
-/* Local. Bytes on the device of plans. */
-size_t alike_bytes(const engine *e, const alike *a, toeplitz_type t);
+/* Bytes on a device of plans and of the work of products with so many rows of W, at most; no device
+ * is needed. */
+size_t alike_bytes(const alike *a, toeplitz_type t, int64_t rows);
 size_t alike_workspace(const engine *e, const alike *a, int64_t nvec);
 
 /* Local. Values of the profile loaded, noise included, tip-tilt constants not. */
@@ -37,5 +38,17 @@ status alike_load(engine *e, alike *a);
  * the plans' type. */
 status alike_apply(engine *e, alike *a, int64_t nvec, double alpha, const void *x, int64_t ldx,
                    double beta, void *y, int64_t ldy);
+
+/* The covariances of unlike sensors, each pair once: columns j .. j + n of Cmm, of one sensor and
+ * one panel, with rows row .. row + rows, of sensors whose groups come after that sensor's. In
+ * pieces by increasing j; block number k has room from number `at` on, for its transpose with
+ * leading dimension ld, a multiple of 8. */
+typedef struct {
+    int64_t j, n, row, rows, ld, at;
+} alike_piece;
+
+/* Local. *numbers: of all pieces together. pieces NULL: only that. */
+status alike_pieces(const sys *s, const alike *a, int64_t width, int *count, alike_piece **pieces,
+                    int64_t *numbers);
 
 #endif

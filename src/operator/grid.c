@@ -11,19 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct {           /* consecutive sensors whose rows meet the columns of one sensor */
-    int64_t row, rows, at; /* first measurement, their number; numbers before the block in U */
-} run;
-
 typedef struct {
     linop base;
     linop *exact; /* the dense operator */
     int64_t v;
     int nk; /* constants: laser stars times axes */
     alike like;
-    int *first; /* [sensors + 1] runs before those of each sensor's columns */
-    run *runs;
-    float *u;                 /* the blocks, columns of a sensor by columns of a sensor */
+    int npiece;
+    alike_piece *piece; /* of U */
+    float *u;
     float *w, *wt;            /* v x m: W of the target in hand, W T */
     float *proj;              /* v x t */
     float *ctm;               /* t x width */
@@ -41,43 +37,20 @@ static int64_t grid_own(const linop *base) {
 
 /* --- memory */
 
-/* Runs of the columns of all sensors: those of groups that come after the sensor's own, so that
- * every pair of unlike sensors is there once. NULL: only the numbers in U are counted. */
-static int64_t find_runs(const sys *s, const alike *a, int *first, run *runs) {
-    int64_t numbers = 0;
-    int n = 0;
-    for (int w = 0; w < s->nsensor; w++) {
-        const int64_t columns = 2 * s->sensors[w].nsub;
-        bool open = false;
-        if (first != NULL)
-            first[w] = n;
-        for (int r = 0; r < s->nsensor; r++) {
-            const int64_t rows = 2 * s->sensors[r].nsub;
-            const bool wanted = a->of[r] > a->of[w];
-            if (wanted && runs != NULL && !open)
-                runs[n++] = (run){.row = (int64_t)s->sensors[r].first, .at = numbers};
-            if (wanted && runs != NULL)
-                runs[n - 1].rows += rows;
-            numbers += wanted ? rows * columns : 0;
-            open = wanted;
-        }
-    }
-    if (first != NULL)
-        first[s->nsensor] = n;
-    return numbers;
-}
-
 static void bytes(const linop_case *z, linop_bytes *b) {
     const size_t m = z->s->m, t = z->s->t, v = (size_t)z->rows, f = sizeof(float),
                  d = sizeof(double);
     const size_t nk = (size_t)tiptilt_constants(z->s);
     alike a;
-    size_t blocks = m * m / 2;
-    if (alike_init(z->s, &a) == MOAO_OK)
-        blocks = (size_t)find_runs(z->s, &a, NULL, NULL);
-    status_clear();
+    int64_t numbers = 0;
+    size_t plans = 0;
+    if (alike_init(z->s, &a) == MOAO_OK) {
+        (void)alike_pieces(z->s, &a, (int64_t)z->width, NULL, NULL, &numbers);
+        plans = alike_bytes(&a, TOEPLITZ_S, z->rows);
+    }
     linop_dense.bytes(z, b);
-    linop_add(b, "grid: covariances of unlike sensors", blocks * f);
+    linop_add(b, "grid: covariances of unlike sensors", (size_t)numbers * f);
+    linop_add(b, "grid: those of like sensors transformed, work", plans);
     linop_add(b, "grid: W, W T and D+", v * (2 * m + t) * f + v * v * f + t * z->width * f);
     linop_add(b, "grid: tip-tilt constants", (m + v + nk) * nk * d);
     b->target += v * nk * d;
@@ -90,12 +63,12 @@ static status floats(engine *e, int64_t count, const char *what, float **p) {
 
 static status take_memory(grid *x, const linop_setup *u) {
     engine *e = x->base.e;
-    const int64_t m = e->m, t = e->t, v = x->v, nk = x->nk, n = e->s->nsensor;
+    const int64_t m = e->m, t = e->t, v = x->v, nk = x->nk;
+    int64_t numbers;
     status st;
     TRY(alike_init(e->s, &x->like));
-    TRY(ALLOC(x->first, (size_t)n + 1, "pairs of sensors"));
-    TRY(ALLOC(x->runs, (size_t)(n * n) + 1, "pairs of sensors"));
-    TRY(floats(e, find_runs(e->s, &x->like, x->first, x->runs), "covariances", &x->u));
+    TRY(alike_pieces(e->s, &x->like, e->width, &x->npiece, &x->piece, &numbers));
+    TRY(floats(e, numbers, "covariances", &x->u));
     TRY(floats(e, v * m, "W", &x->w));
     TRY(floats(e, v * m, "W T", &x->wt));
     TRY(floats(e, v * t, "D+", &x->proj));
@@ -125,7 +98,7 @@ static void grid_close(linop *base) {
     e->be->release_host(e->ctx, x->host);
     alike_close(e, &x->like);
     linop_dense.close(x->exact);
-    free(x->first), free(x->runs);
+    free(x->piece);
     free(x);
 }
 
@@ -168,25 +141,22 @@ done:
 
 /* --- exposures */
 
-static status grid_load(linop *base, const profile *p) {
+static status grid_load(linop *base, const profile *prof) {
     grid *x = (grid *)base;
     engine *e = base->e;
-    const sys *s = e->s;
     const int64_t nk = x->nk;
     status st;
-    (void)p;
+    (void)prof;
     report_phase("exposure: T of Cmm");
     TRY(engine_sync(e)); /* before what earlier work reads on the host changes */
     tiptilt_halves(e, x->host);
     TRY(engine_copy(e, x->constants, x->host, nk * nk));
     TRY(alike_load(e, &x->like));
-    for (int w = 0; w < s->nsensor; w++)
-        for (int i = x->first[w]; i < x->first[w + 1]; i++) {
-            const run *r = &x->runs[i];
-            TRY(e->mat->fill_cmm(e->cov, BACKEND_S, 'A', 0, r->row, r->rows,
-                                 (int64_t)s->sensors[w].first, 2 * s->sensors[w].nsub, x->u + r->at,
-                                 r->rows));
-        }
+    for (int i = 0; i < x->npiece; i++) {
+        const alike_piece *p = &x->piece[i];
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_S, 'A', 0, p->j, p->n, p->row, p->rows, x->u + p->at,
+                             p->ld));
+    }
 done:
     return st;
 }
@@ -209,22 +179,17 @@ static status gemm(engine *e, char tb, int64_t m, int64_t n, int64_t k, float al
                        e->work, e->lwork);
 }
 
-/* What unlike sensors add to columns of W T, sensor by sensor. */
+/* What unlike sensors add to columns of W T, piece by piece. */
 static status grid_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z,
                            int64_t ldz) {
     grid *x = (grid *)base;
-    engine *e = base->e;
     status st = MOAO_OK;
     (void)w, (void)z, (void)ldz;
-    for (int k = 0; k < e->s->nsensor; k++) {
-        const int64_t first = (int64_t)e->s->sensors[k].first;
-        const int64_t end = first + 2 * e->s->sensors[k].nsub;
-        const int64_t from = j > first ? j : first, to = j + n < end ? j + n : end;
-        for (int i = x->first[k]; i < x->first[k + 1] && from < to; i++) {
-            const run *r = &x->runs[i];
-            TRY(gemm(e, 'N', x->v, to - from, r->rows, 1, x->w + r->row * x->v,
-                     x->u + r->at + (from - first) * r->rows, r->rows, 1, x->wt + from * x->v));
-        }
+    for (int i = 0; i < x->npiece; i++) {
+        const alike_piece *p = &x->piece[i];
+        if (p->j >= j && p->j < j + n)
+            TRY(gemm(base->e, 'T', x->v, p->n, p->rows, 1, x->w + p->row * x->v, x->u + p->at,
+                     p->ld, 1, x->wt + p->j * x->v));
     }
 done:
     return st;

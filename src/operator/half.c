@@ -53,7 +53,7 @@ static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
     linop_add(b, "D+ in halves, panels",
               2 * v * t * h + (longest + w + v) * w * f + (2 * t + v) * w * h + 2 * v * tile * h);
     if (np > 0)
-        linop_add(b, "halves of the phase on the pupil", np * (w * h + v * f));
+        linop_add(b, "halves of the phase on the pupil", np * ((w + 1) * h + (v + 1) * f));
     linop_add(b, "residual covariances of a target, and tip-tilt",
               v * v * (d + f) + (m + v + nk) * nk * d);
     linop_add(b, "tables of covariances of the sampled target",
@@ -73,6 +73,18 @@ static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
 
 static void bytes(const linop_case *c, linop_bytes *b) {
     bytes_of(c, false, b);
+}
+
+/* dT takes less than without, but its room is that of the solve at least. */
+static void bytes_alike(const linop_case *c, linop_bytes *b) {
+    struct alike a;
+    size_t plans = 0;
+    bytes_of(c, false, b);
+    if (alike_init(c->s, &a) == MOAO_OK)
+        plans = alike_bytes(&a, TOEPLITZ_HALF, c->rows);
+    alike_close(NULL, &a);
+    linop_add(b, "like sensors: W T, covariances transformed, work",
+              plans + (size_t)c->rows * c->s->m * sizeof(float));
 }
 
 static void bytes_passing(const linop_case *c, linop_bytes *b) {
@@ -142,11 +154,12 @@ static status take_arrays(half *x, const linop_setup *u) {
     }
     TRY(take(x, v * m, d, "W of the sampled target", &x->exact.w));
     TRY(take(x, v * w, h, "halves of W T", &x->z));
-    TRY(take(x, w * longest, f, "a panel of covariances", &x->wide));
-    TRY(take(x, np * w, h, "halves of Cpm", &x->cpm));
+    TRY(take(x, w * longest + np, f, "a panel of covariances", &x->wide));
+    TRY(take(x, np * (w + 1), h, "halves of Cpm", &x->cpm));
     TRY(take(x, v * np, f, "W Cpm'", &x->ct));
     TRY(take(x, w * w, f, "a block of covariances", &x->diag));
-    TRY(take(x, v * w, f, "a panel of W T", &x->sum));
+    if (!x->alike)
+        TRY(take(x, v * w, f, "a panel of W T", &x->sum));
     TRY(take(x, v * v, f, "a residual covariance", &x->y));
     TRY(take(x, m * nk, d, "tip-tilt constants", &x->axes));
     TRY(take(x, v * nk, d, "tip-tilt constants", &x->kd));
@@ -155,6 +168,23 @@ static status take_arrays(half *x, const linop_setup *u) {
     TRY(e->be->alloc_host(e->ctx, (nk * nk + HALF_NUMBERS) * d, (void **)&x->host));
     memset(x->host, 0, (nk * nk + HALF_NUMBERS) * d);
     st = e->mat->open_target(e->cov, &x->target);
+done:
+    return st;
+}
+
+/* Plans of like sensors, and what is left of dT. */
+static status take_alike(half *x) {
+    engine *e = x->base.e;
+    const int64_t most = 4 * half_area(e->m, e->t, x->v, e->width);
+    int64_t numbers;
+    status st;
+    TRY(alike_init(e->s, &x->like));
+    TRY(alike_pieces(e->s, &x->like, e->width, &x->npiece, &x->piece, &numbers));
+    if (numbers > most) /* thin pieces are padded; a sensor has more columns than that */
+        TRY(status_fail(MOAO_INTERNAL, "pieces of covariances are larger than their room"));
+    TRY(take(x, (size_t)(x->v * e->m), sizeof(float), "W T", &x->wt));
+    TRY(alike_open(e, TOEPLITZ_HALF, &x->like));
+    st = engine_work(e, alike_workspace(e, &x->like, x->v));
 done:
     return st;
 }
@@ -203,6 +233,8 @@ static status prepare(half *x, const linop_setup *u) {
     status st;
     TRY(take_factor(x, u));
     TRY(take_arrays(x, u));
+    if (x->alike)
+        TRY(take_alike(x));
     TRY(send_axes(x));
     /* what lies above the diagonal stays 0 */
     TRY(e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', e->width, e->width, 1, &none, x->diag, e->width,
@@ -218,20 +250,36 @@ static void half_close(linop *base) {
     half *x = (half *)base;
     if (x == NULL)
         return;
-    const engine *e = base->e;
+    engine *e = base->e;
     if (x->target != NULL)
         e->mat->close_target(x->target);
     half_factor_close(x->l);
     group_close(&x->group);
     if (x->passing != NULL)
         linop_streamed.close(x->passing);
-    void *const mine[] = {x->dplus[0], x->dplus[1], x->ctm[0],   x->ctm[1], x->exact.w,
-                          x->z,        x->wide,     x->cpm,      x->ct,     x->diag,
-                          x->sum,      x->y,        x->axes,     x->kd,     x->constants,
-                          x->numbers,  x->work,     x->made.info};
+    void *const mine[] = {x->dplus[0],
+                          x->dplus[1],
+                          x->ctm[0],
+                          x->ctm[1],
+                          x->exact.w,
+                          x->z,
+                          x->wide,
+                          x->cpm,
+                          x->ct,
+                          x->diag,
+                          x->alike ? x->wt : x->sum,
+                          x->y,
+                          x->axes,
+                          x->kd,
+                          x->constants,
+                          x->numbers,
+                          x->work,
+                          x->made.info};
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         e->be->release(e->ctx, mine[i]);
     e->be->release_host(e->ctx, x->host);
+    alike_close(e, &x->like);
+    free(x->piece);
     free(x);
 }
 
@@ -242,6 +290,7 @@ static status open_kind(engine *e, const linop_setup *u, const linop_kind *kind,
         goto done;
     x->base = (linop){.kind = kind, .e = e, .reference = &x->exact.base};
     x->exact = (half_exact){.base = {.kind = &half_exact_kind, .e = e}, .of = x, .target = -1};
+    x->alike = kind == &linop_half_alike;
     x->v = u->size.rows;
     x->nk = constants(e->s);
     x->proj = u->proj;
@@ -270,6 +319,10 @@ static status half_open(engine *e, const linop_setup *u, linop **out) {
     return open_kind(e, u, &linop_half, out);
 }
 
+static status half_open_alike(engine *e, const linop_setup *u, linop **out) {
+    return open_kind(e, u, &linop_half_alike, out);
+}
+
 static status half_open_passing(engine *e, const linop_setup *u, linop **out) {
     return open_kind(e, u, &linop_half_passing, out);
 }
@@ -284,6 +337,8 @@ static status half_open_passing(engine *e, const linop_setup *u, linop **out) {
     .expected = half_expected
 
 const linop_kind linop_half = {.name = "half", .bytes = bytes, .open = half_open, HALF_TABLE};
+const linop_kind linop_half_alike = {
+    .name = "half_alike", .bytes = bytes_alike, .open = half_open_alike, HALF_TABLE};
 const linop_kind linop_half_passing = {.name = "half_passing",
                                        .bytes = bytes_passing,
                                        .host = host_bytes,

@@ -29,6 +29,23 @@ done:
     return st;
 }
 
+/* The same where like sensors are left to their transforms: unlike ones, piece by piece. */
+static status fill_pieces(half *x) {
+    engine *e = x->base.e;
+    status st;
+    report_phase("exposure: T of Cmm");
+    TRY(alike_load(e, &x->like));
+    for (int i = 0; i < x->npiece; i++) {
+        const alike_piece *p = &x->piece[i];
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_S, 'A', 0, p->j, p->n, p->row, p->rows, x->wide,
+                             p->n));
+        TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, p->n, p->rows, x->et, x->wide, p->n,
+                                      x->dt + p->at, p->ld));
+    }
+done:
+    return st;
+}
+
 /* Make the difference of the profile and the reconstructor's the model of the covariances to come.
  */
 static status load_difference(half *x, const profile *p, bool drifts, int *exponent) {
@@ -54,7 +71,7 @@ status half_load(linop *base, const profile *p) {
         for (int axis = 0; axis < 2 && s->sensors[w].lgs; axis++, k++)
             x->host[k + k * nk] = 0.5 * matcov_tiptilt(e->mc, w);
     TRY(engine_copy(e, x->constants, x->host, nk * nk));
-    TRY(fill_halves(x));
+    TRY(x->alike ? fill_pieces(x) : fill_halves(x));
     st = load_difference(x, p, true, &x->ec);
     if (st == MOAO_OK && e->phase)
         x->ep = backend_half_exponent(matcov_phase_bound(s, p, x->tor, x->beta));
@@ -66,14 +83,18 @@ done:
  * No sum is larger than its bound: all factors are below HALF_TOP. */
 status half_begin(linop *base, const wrows *w, double *own) {
     half *x = (half *)base;
-    const engine *e = base->e;
+    engine *e = base->e;
     const int es = half_factor_exponent(x->l) + x->et;
     const double most =
         HALF_TOP * HALF_TOP * ((double)e->m + ldexp((double)e->t, es - x->ed - x->ec));
-    (void)w, (void)own;
+    (void)own;
     x->es = es;
     x->ez = backend_half_exponent(most);
-    return MOAO_OK;
+    if (!x->alike)
+        return MOAO_OK;
+    report_phase("exposure: W T of like sensors");
+    return alike_apply(e, &x->like, x->v, ldexp(0.5, x->et), half_w(x, w, 0).hi, x->v, 0, x->wt,
+                       x->v);
 }
 
 /* The panel of dT at column j. */
@@ -85,14 +106,31 @@ static const backend_f16 *panel_at(const half *x, int64_t j) {
     return dt;
 }
 
+/* Columns j .. j + n of what like sensors have left in wt, and the pieces of unlike ones. */
+static status add_pieces(half *x, const wrows *w, int64_t j, int64_t n) {
+    const engine *e = x->base.e;
+    status st = MOAO_OK;
+    x->sum = x->wt + j * x->v;
+    for (int i = 0; i < x->npiece; i++) {
+        const alike_piece *p = &x->piece[i];
+        if (p->j >= j && p->j < j + n)
+            TRY(e->be->half->gemm(e->ctx, 'N', 'T', x->v, p->n, p->rows, 1, half_w(x, w, p->row).hi,
+                                  x->v, x->dt + p->at, p->ld, 1, x->wt + p->j * x->v, x->v));
+    }
+done:
+    return st;
+}
+
 status half_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz) {
-    const half *x = (const half *)base;
+    half *x = (half *)base;
     const engine *e = base->e;
     const backend_half *h = e->be->half;
     const backend_f16 *dt = panel_at(x, j);
     const int64_t v = x->v;
     status st;
     (void)z, (void)ldz;
+    if (x->alike)
+        return add_pieces(x, w, j, n);
     TRY(h->gemm(e->ctx, 'N', 'N', v, n, n, 1, half_w(x, w, j).hi, v, dt, n, 0, x->sum, v));
     st = h->gemm(e->ctx, 'N', 'T', v, n, e->m - j - n, 1, half_w(x, w, j + n).hi, v, dt + n * n, n,
                  1, x->sum, v);
@@ -148,11 +186,17 @@ status half_phase(linop *base, backend_cov_target *target, const wrows *w, int64
                   const double *px, const double *py, int64_t j, int64_t n) {
     const half *x = (const half *)base;
     const engine *e = base->e;
-    status st;
-    TRY(e->mat->fill_cpm(target, BACKEND_S, np, px, py, j, n, x->wide, np));
-    TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, np, n, x->ep, x->wide, np, x->cpm, np));
-    st = e->be->half->gemm(e->ctx, 'N', 'T', x->v, np, n, 1, half_w(x, w, j).hi, x->v, x->cpm, np,
-                           j > 0, x->ct, x->v);
+    status st = MOAO_OK;
+    for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, e->width / 2, &p);) {
+        TRY(e->mat->fill_cpm_both(target, BACKEND_S, np, px, py, p.sensor, p.k0, p.n, x->wide, np,
+                                  p.n));
+        TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, np, 2 * p.n, x->ep, x->wide, np, x->cpm,
+                                      np));
+        for (int axis = 0; axis < 2; axis++)
+            TRY(e->be->half->gemm(e->ctx, 'N', 'T', x->v, np, p.n, 1,
+                                  half_w(x, w, p.column[axis]).hi, x->v, x->cpm + axis * p.n * np,
+                                  np, p.column[axis] > 0, x->ct, x->v));
+    }
 done:
     return st;
 }

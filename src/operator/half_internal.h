@@ -3,6 +3,7 @@
 #define MOAO_OPERATOR_HALF_INTERNAL_H
 
 #include "linalg/half_factor.h"
+#include "operator/alike.h"
 #include "operator/cholesky.h"
 #include "operator/half.h"
 
@@ -36,6 +37,13 @@ struct half {
     void *work;                 /* of solves */
     size_t lwork;
 
+    /* of linop_half_alike: blocks of like sensors by Fourier transforms, dt by pieces */
+    bool alike;
+    struct alike like;
+    int npiece;
+    alike_piece *piece;
+    float *wt; /* v x m: W dT, where sum is a panel of it */
+
     /* lent: halves of L; then an area in which one after the other lie */
     double *room;
     backend_f16 *dt; /* dT, panel by panel: the block on the diagonal, then what is below,
@@ -51,13 +59,13 @@ struct half {
     float *wide;                    /* width x m, t x width: covariances on their way to halves */
     float *diag;                    /* width x width: a block of dT on the diagonal, 0 above it */
     float *sum, *y;                 /* v x width, v x v */
-    backend_f16 *cpm;               /* points x width */
-    float *ct;                      /* v x points */
-    int ep;                         /* exponent of Cpm - beta Cpm0 */
-    double *axes;           /* m x nk: 1 where a measurement is of that laser star and axis */
-    double *kd;             /* v x nk: W K times `constants` */
-    double *constants;      /* nk x nk, diagonal: halves of K - beta K0 */
-    double *numbers;        /* some, on the device */
+    backend_f16 *cpm;  /* points x (width + 1): of both axes of width / 2 subapertures, or of one */
+    float *ct;         /* v x points */
+    int ep;            /* exponent of Cpm - beta Cpm0 */
+    double *axes;      /* m x nk: 1 where a measurement is of that laser star and axis */
+    double *kd;        /* v x nk: W K times `constants` */
+    double *constants; /* nk x nk, diagonal: halves of K - beta K0 */
+    double *numbers;   /* some, on the device */
     int ed, et, ec, es, ez; /* exponents: D+, dT, Ctm - beta Ctm0, W dT, z */
     double beta;
     double *host; /* pinned: constants, numbers; the former are 0 beside their diagonal */

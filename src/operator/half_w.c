@@ -6,9 +6,10 @@
 #include <stdlib.h>
 
 #define STRIP ((int64_t)1024) /* columns of B0 W' at a time */
-/* Inner size of a piece of B0: what tensor cores cut off its sums (linalg/half_gemm.h) is all to
- * one side and counts in full, as B0 W' stands for W Cmm0 W' and for the term with Ctm0. */
-#define PIECE ((int64_t)128)
+/* Inner size of a piece of B0: what tensor cores cut off its sums (linalg/half_gemm.h), as far as
+ * it is not made up for, counts in full, as B0 W' stands for W Cmm0 W' and for the term with Ctm0.
+ */
+#define PIECE ((int64_t)512)
 
 /* |W Cmm0 - B0| / |B0| that single products of halves may add up to, by level; 0: three everywhere.
  * At the full scale the first takes 7 % of the tiles in three products, and changes a Strehl ratio

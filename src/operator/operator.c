@@ -6,7 +6,7 @@
 
 static const linop_kind *known[MOST] = {&linop_dense,        &linop_streamed,    &linop_half,
                                         &linop_half_passing, &linop_distributed, &linop_tlr,
-                                        &linop_grid};
+                                        &linop_grid,         &linop_half_alike};
 
 const linop_kind *linop_find(const char *name) {
     for (int i = 0; name != NULL && i < MOST && known[i] != NULL; i++)

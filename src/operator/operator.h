@@ -81,6 +81,8 @@ typedef struct {
 typedef struct {             /* what came of it */
     double tolerance, noise; /* [arcsec^2]; tolerance 0: dense */
     int restarts;            /* with a fourth of the tolerance: a pivot was not positive */
+    long shifts;             /* diagonal blocks to which noise was added, */
+    double shift;            /* at most [arcsec^2] */
     bool dense;
     tlr_stats ranks;
 } linop_compression;
@@ -178,6 +180,7 @@ struct linop { /* the first member of each format's own struct */
 extern const linop_kind linop_dense;        /* factor and T on the device */
 extern const linop_kind linop_streamed;     /* factor in the host's memory, passing by */
 extern const linop_kind linop_half;         /* W by a factor in halves, exposures by differences */
+extern const linop_kind linop_half_alike;   /* half; like sensors by Fourier transforms */
 extern const linop_kind linop_half_passing; /* the same; the factor is made in the host's memory */
 extern const linop_kind linop_tlr;          /* factor compressed by tiles */
 extern const linop_kind linop_grid;         /* dense; exposures by pairs of sensors, in floats */

@@ -101,6 +101,8 @@ static void look(const linop *base, linop_compression *c) {
     *c = (linop_compression){.tolerance = o->made.dense ? 0 : o->made.tau,
                              .noise = o->noise,
                              .restarts = o->made.restarts,
+                             .shifts = (long)o->made.shifts,
+                             .shift = o->made.shift,
                              .dense = o->made.dense || o->made.tau == 0};
     if (o->l != NULL)
         tlr_statistics(o->l, &c->ranks);
@@ -117,8 +119,9 @@ static status make_factor(compressed *o, double *strip, int *minor) {
     const double tau = o->asked.dense || !(o->noise > 0)
                            ? 0
                            : o->noise * exp2(-(double)o->asked.steps / LINOP_OCTAVE);
-    const tlr_options with = {.tau = tau, .cut = -1, .width = tlr_cmm_width(o->tile), .seed = 1, .singles = tau > 0};
-    const tlr_rescue rescue = {.retries = 2, .dense = true};
+    const tlr_options with = {
+        .tau = tau, .cut = -1, .width = tlr_cmm_width(o->tile), .seed = 1, .singles = tau > 0};
+    const tlr_rescue rescue = {.retries = 2, .shift = 0.1 * o->noise, .dense = true};
     const tlr_source source = {.layout = &o->cmm.order, .fill = tlr_cmm_fill, .arg = &o->cmm};
     status st;
     report_phase("factor: compressed");

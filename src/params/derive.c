@@ -112,9 +112,10 @@ status sys_init(const params *par, sys *s) {
     s->ts = (sensor){.name = "TS", .nssp = par->dm_nssp, .altitude = INFINITY, .mag = 1};
     TRY(ALLOC(s->sensors, (size_t)par->sensors.n, "sensors"));
     s->nsensor = par->sensors.n;
-    s->ts.gradient = par->sensors.v[0].slope == SLOPE_GRADIENT; /* all sensors are alike in this */
-    for (int w = 0; w < s->nsensor; w++)
+    for (int w = 0; w < s->nsensor; w++) {
         set_sensor(par, &par->sensors.v[w], 1 / cos(s->zenith), &s->sensors[w]);
+        s->ts.gradient = s->ts.gradient || s->sensors[w].gradient;
+    }
     TRY(set_targets(par, s));
     TRY(sys_derive(s));
 done:

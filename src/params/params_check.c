@@ -135,22 +135,6 @@ static status check_subapertures(const params_loader *l) {
     return MOAO_OK;
 }
 
-static status check_slopes(const params_loader *l) {
-    char path[PARAM_PATH];
-    const params *par = l->par;
-    for (int i = 1; i < par->sensors.n; i++) {
-        if (par->sensors.v[i].slope == par->sensors.v[0].slope)
-            continue;
-        params_sensor_path(l, i, "slope", path);
-        return yaml_tree_fail(sensor_node(l, i, "slope"), path,
-                              "%s, but that of %s is %s, expected the same for all sensors",
-                              par->sensors.v[i].slope == SLOPE_POINTS ? "points" : "gradient",
-                              par->sensors.v[0].name,
-                              par->sensors.v[0].slope == SLOPE_POINTS ? "points" : "gradient");
-    }
-    return MOAO_OK;
-}
-
 static status check_stars_above_layers(const params_loader *l) {
     char path[PARAM_PATH];
     const params *par = l->par;
@@ -216,7 +200,7 @@ status params_check(params_loader *l) {
     TRY(check_extent(l));
     TRY(check_schedule(par, l->root));
     TRY(check_subapertures(l));
-    TRY(check_slopes(l));
+
     TRY(check_stars_above_layers(l));
     const char *folder = folder_mistake(par->output_directory);
     if (folder != NULL)

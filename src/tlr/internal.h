@@ -98,6 +98,8 @@ typedef struct {
 typedef struct {
     const backend *be;
     backend_ctx *ctx, *feed; /* feed: of what is on its way, or NULL */
+    backend_ctx *home;       /* the caller's, of these two */
+    backend_ctx *beside;     /* for products that do not fill a device alone, or NULL */
     tlr_place place[2];
     int last; /* of them, which was used last */
     double *buf[BUFFERS];
@@ -123,6 +125,17 @@ status tlr_work_bytes(tlr_work *w, size_t bytes);
 /* Room for n indices on the host and in the backend's memory; send: to there, in stream order. */
 status tlr_work_indices(tlr_work *w, int64_t n, int64_t **host, int64_t **there);
 status tlr_work_send(tlr_work *w, int64_t n, const int64_t *host, int64_t *there);
+/* Products that are independent of each other may go to both streams in turn: fork, then ctx and
+ * beside, then join. */
+status tlr_work_fork(tlr_work *w);
+status tlr_work_join(tlr_work *w);
+static inline void tlr_work_turn(tlr_work *w) {
+    if (w->beside) {
+        backend_ctx *const other = w->beside;
+        w->beside = w->ctx;
+        w->ctx = other;
+    }
+}
 /* Products of doubles on full matrices. */
 status tlr_dense_gemm(tlr_work *w, char ta, char tb, int64_t m, int64_t n, int64_t k, double alpha,
                       const double *a, int64_t lda, const double *b, int64_t ldb, double beta,

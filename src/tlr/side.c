@@ -79,9 +79,11 @@ static status over_rows(job *s, int64_t ia, int64_t ib) {
     }
     TRY(tlr_work_send(s->w, zc, list, there));
     TRY(reorder(s, there, tc > 0 ? zc : 0));
+    TRY(tlr_work_fork(s->w));
     zc = 0;
     for (int64_t i = ia; i < ib; i++) {
         const int64_t r = p->ucols[i - p->r0];
+        tlr_work_turn(s->w);
         for (int64_t k = p->c0; k < p->c1; k++) {
             const int64_t n = tlr_extent(cols, k);
             const bool right = s->side == 'R';
@@ -94,6 +96,26 @@ static status over_rows(job *s, int64_t ia, int64_t ib) {
                            rows->first[i]));
         zc += r;
     }
+    st = tlr_work_join(s->w);
+done:
+    return st;
+}
+
+/* Y over tile columns: what T holds of dense tiles. */
+static status add_dense(job *s, int64_t ia, int64_t ib) {
+    const panel *p = s->p;
+    const bool right = s->side == 'R';
+    int64_t tc = 0;
+    status st = MOAO_OK;
+    for (int64_t i = ia; i < ib; tc += p->ucols[i - p->r0], i++)
+        for (int64_t k = p->c0; k < p->c1; k++) {
+            const tlr_tile *t = panel_tile(p, i, k);
+            const int64_t n = tlr_extent(s->a->cols, k);
+            if (t->kind == TLR_DENSE)
+                TRY(s->w->be->gather(s->w->ctx, BACKEND_D, right ? s->v : n, right ? n : s->v, NULL,
+                                     NULL, at(s->side, s->t, tc + t->u, s->ldt), s->ldt, 1,
+                                     at(s->side, s->y, s->a->cols->first[k], s->ldy), s->ldy));
+        }
 done:
     return st;
 }
@@ -103,39 +125,41 @@ done:
 static status over_columns(job *s, int64_t ia, int64_t ib) {
     const panel *p = s->p;
     const tlr_layout *rows = s->a->rows, *cols = s->a->cols;
-    const bool right = s->side == 'R';
     int64_t *list, *there, tc = 0, zc = 0;
     status st = MOAO_OK;
     for (int64_t k = p->c0; k < p->c1; k++)
         zc += panel_vcol(p, ib, k) - panel_vcol(p, ia, k);
     TRY(tlr_work_indices(s->w, zc, &list, &there));
+    TRY(tlr_work_fork(s->w));
     for (int64_t i = ia; i < ib; i++) {
         const int64_t r = p->ucols[i - p->r0];
         int64_t base = 0;
+        tlr_work_turn(s->w);
         TRY(first_product(s, s->alpha, rows->first[i], p->u + p->ubegin[i - p->r0],
                           tlr_extent(rows, i), r, tc));
         for (int64_t k = p->c0; k < p->c1; k++) {
             const tlr_tile *t = panel_tile(p, i, k);
-            const int64_t n = tlr_extent(cols, k), before = panel_vcol(p, ia, k);
+            const int64_t before = panel_vcol(p, ia, k);
             for (int64_t c = 0; t->kind == TLR_LOWRANK && c < t->rank; c++)
                 list[base + panel_vcol(p, i, k) - before + c] = tc + t->u + c;
-            if (t->kind == TLR_DENSE)
-                TRY(s->w->be->gather(s->w->ctx, BACKEND_D, right ? s->v : n, right ? n : s->v, NULL,
-                                     NULL, at(s->side, s->t, tc + t->u, s->ldt), s->ldt, 1,
-                                     at(s->side, s->y, cols->first[k], s->ldy), s->ldy));
             base += panel_vcol(p, ib, k) - before;
         }
         tc += r;
     }
+    TRY(tlr_work_join(s->w));
     TRY(tlr_work_send(s->w, zc, list, there));
     TRY(reorder(s, there, zc));
+    TRY(add_dense(s, ia, ib));
+    TRY(tlr_work_fork(s->w));
     zc = 0;
     for (int64_t k = p->c0; k < p->c1; k++) {
         const int64_t r = panel_vcol(p, ib, k) - panel_vcol(p, ia, k);
+        tlr_work_turn(s->w);
         TRY(second_product(s, 1, zc, panel_v(s->a, p, ia, k), tlr_extent(cols, k), r,
                            cols->first[k]));
         zc += r;
     }
+    st = tlr_work_join(s->w);
 done:
     return st;
 }

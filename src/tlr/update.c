@@ -14,7 +14,7 @@ typedef struct {
     double *core, *t;  /* V_i^T V_k of one tile column; left factors, rows x those of b */
     double *identity;  /* of a tile's order: a dense tile times it is the tile */
     double *u;         /* U of b, of more than one super-panel side by side */
-    product_list straight, turned;
+    product_list narrow, wide, turned;
 } job;
 
 /* Columns of U of b in tile row k, of super-panels q0 .. q. */
@@ -92,27 +92,43 @@ static int64_t core_size(const job *s, int64_t j) {
            (panel_vcol(s->pb, s->kb, j) - panel_vcol(s->pb, s->ka, j));
 }
 
+/* Products that go together: batches are cut into squares of this order by their largest sizes. */
+#define NARROW 64
+
 /* All products of super-panel q; the host has many of them to write down. */
 static status list_all(job *s) {
     const int64_t nj = s->pa->c1 - s->pa->c0, nk = s->kb - s->ka, ni = s->ib - s->ia;
-    int64_t *core = NULL, *turned = NULL, dense = 0; /* core: where that of each column begins */
+    /* where the common part of each column begins, and the products of each pair, -1: none */
+    int64_t *core = NULL, *place[3] = {NULL}, count[3] = {0};
+    product_list *const list[3] = {&s->narrow, &s->wide, &s->turned};
     status st;
     TRY(ALLOC(core, (size_t)nj, "products of tiles"));
-    TRY(ALLOC(turned, (size_t)(nj * nk), "products of tiles"));
+    for (int c = 0; c < 3; c++)
+        TRY(ALLOC(place[c], (size_t)(nj * nk), "products of tiles"));
     for (int64_t j = 1; j < nj; j++)
         core[j] = core[j - 1] + core_size(s, s->pa->c0 + j - 1);
     for (int64_t x = 0; x < nj * nk; x++) {
-        const bool is = panel_tile(s->pb, s->ka + x % nk, s->pa->c0 + x / nk)->kind == TLR_DENSE;
-        turned[x] = is ? dense++ : -1;
+        const tlr_tile *t = panel_tile(s->pb, s->ka + x % nk, s->pa->c0 + x / nk);
+        const bool dense = t->kind == TLR_DENSE, narrow = !dense && t->rank <= NARROW;
+        place[0][x] = narrow && t->rank > 0 ? ni * count[0]++ : -1;
+        place[1][x] = !narrow ? ni * count[1]++ : -1;
+        place[2][x] = dense ? ni * count[2]++ : -1;
     }
-    TRY(tlr_list_room(&s->straight, nj * nk * ni));
-    TRY(tlr_list_room(&s->turned, dense * ni));
+    for (int c = 0; c < 3; c++)
+        TRY(tlr_list_room(list[c], ni * count[c]));
 #pragma omp parallel for if (nj * nk * ni > 16384)
-    for (int64_t x = 0; x < nj * nk; x++)
-        list_products(s, s->pa->c0 + x / nk, s->ka + x % nk, s->core + core[x / nk],
-                      s->straight.p + x * ni, turned[x] >= 0 ? s->turned.p + turned[x] * ni : NULL);
+    for (int64_t x = 0; x < nj * nk; x++) {
+        product *const straight = place[0][x] >= 0   ? s->narrow.p + place[0][x]
+                                  : place[1][x] >= 0 ? s->wide.p + place[1][x]
+                                                     : NULL;
+        if (straight)
+            list_products(s, s->pa->c0 + x / nk, s->ka + x % nk, s->core + core[x / nk], straight,
+                          place[2][x] >= 0 ? s->turned.p + place[2][x] : NULL);
+    }
 done:
-    free(core), free(turned);
+    free(core);
+    for (int c = 0; c < 3; c++)
+        free(place[c]);
     return st;
 }
 
@@ -154,7 +170,8 @@ static status left_factors(job *s) {
     TRY(list_all(s));
     if (!s->identity)
         TRY(copy_dense(s));
-    TRY(tlr_list_run(s->w, &s->straight, 'N', 'N'));
+    TRY(tlr_list_run(s->w, &s->narrow, 'N', 'N'));
+    TRY(tlr_list_run(s->w, &s->wide, 'N', 'N'));
     TRY(tlr_list_run(s->w, &s->turned, 'N', 'T'));
     tlr_work_lap(s->w, TLR_SMALL);
 done:
@@ -252,7 +269,8 @@ status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t
     for (; s.q0 < q1 && ia < ib; s.q0 = s.q1)
         TRY(update_some(&s, alpha, q1, ia, ib, d, ldd));
 done:
-    tlr_list_free(&s.straight);
+    tlr_list_free(&s.narrow);
+    tlr_list_free(&s.wide);
     tlr_list_free(&s.turned);
     return st;
 }

@@ -11,9 +11,33 @@ void tlr_work_open(tlr_work *w, const backend *be, backend_ctx *ctx) {
     w->ctx = ctx;
 }
 
+status tlr_work_fork(tlr_work *w) {
+    status st = MOAO_OK;
+    if (!w->ctx)
+        return st; /* the CPU */
+    if (!w->beside)
+        TRY(w->be->open_low_priority(w->ctx, &w->beside));
+    w->home = w->ctx;
+    st = w->be->wait_for(w->beside, w->ctx);
+done:
+    return st;
+}
+
+status tlr_work_join(tlr_work *w) {
+    if (!w->beside)
+        return MOAO_OK;
+    if (w->ctx != w->home)
+        tlr_work_turn(w);
+    return w->be->wait_for(w->ctx, w->beside);
+}
+
 void tlr_work_close(tlr_work *w) {
     if (!w->be)
         return;
+    if (w->home && w->ctx != w->home)
+        tlr_work_turn(w);
+    if (w->beside)
+        w->be->close(w->beside);
     tlr_store_forget(w);
     for (int i = 0; i < BUFFERS; i++)
         w->be->release(w->ctx, w->buf[i]);

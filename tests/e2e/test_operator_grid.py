@@ -6,7 +6,7 @@ import unittest
 import numpy as np
 
 from moao_case import Run
-from test_resident import CASE
+from test_resident import CASE, RESIDENT
 
 GRID = ["compute.format=grid", "compute.backend=cpu"]
 # two pairs of like sensors, others on their own
@@ -37,6 +37,17 @@ class Grid(unittest.TestCase):
             self.assertLess(told(grid)["largest_difference"], 1e-5)
         two = Run(CASE, *case, *GRID, ranks=2)
         self.assertEqual(two.quantity("STREHL").tobytes(), grid.quantity("STREHL").tobytes())
+
+    def test_mixed(self):
+        """With compute.precision: mixed, on a device: transforms of halves on the CPU are exact but for rounding, so results
+        are about those of dense differences."""
+        case = SMALL + ["compute.precision=mixed"]
+        half, grid = (Run(CASE, *case, *more, env=RESIDENT) for more in ([], ["compute.format=grid"]))
+        dense = Run(CASE, *SMALL, "compute.backend=cpu")
+        self.assertLess(gap(dense, grid), 1e-4)
+        self.assertLess(gap(dense, grid), 2 * gap(dense, half) + 2e-6)
+        self.assertGreater(gap(half, grid), 1e-10)
+        self.assertEqual(told(grid)["exposures_mixed"], 2)
 
     def test_sampled_target_decides(self):
         """Nothing is as near to double precision as that."""

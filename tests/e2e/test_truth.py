@@ -1,8 +1,6 @@
 """psf.residual: phase against the residual phase itself, computed apart from the program (truth_reference.py): over all
-pairs of points of the pupil with exact covariances, and from phase screens that are drawn.
-
-timeout: 900
-"""
+pairs of points of the pupil with exact covariances, and from phase screens that are drawn."""
+# timeout: 900
 # seconds: 60
 import json
 import math

@@ -45,6 +45,8 @@ static inline int run_on(const backend_tests *b, const char *name, bool wanted) 
         return 1;
     }
     print_message("backend %s: %s%s\n", name, text, be == &backend_cpu ? "; no GPU is used" : "");
+    if (getenv("MOAO_TEST_ONLY")) /* tests whose names match this pattern */
+        cmocka_set_test_filter(getenv("MOAO_TEST_ONLY"));
     if (b->opened)
         b->opened();
     const int failed = _cmocka_run_group_tests(name, b->tests, b->count, NULL, NULL);

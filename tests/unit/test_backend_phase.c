@@ -88,6 +88,80 @@ static void check_block(const covariances *v, const matcov_target *mt, backend_t
     free(y);
 }
 
+/* Both axes of subapertures k0 .. k0 + n of a sensor at once, apart columns apart. */
+static void check_both(const covariances *v, const matcov_target *mt, backend_type type, size_t np,
+                       int sensor, size_t k0, size_t n, size_t apart) {
+    const backend_matcov *ops = matcov_backend(be);
+    const size_t size = backend_size(type), ld = np + 1, cols = apart + n;
+    const size_t first = v->s.sensors[sensor].first + k0, nsub = (size_t)v->s.sensors[sensor].nsub;
+    double *x = calloc(np, sizeof *x), *y = calloc(np, sizeof *y), worst = 0, most = 0;
+    double *want = calloc(2 * np * n, sizeof *want);
+    char *got = malloc(ld * cols * size), *a = device(ld * cols * size);
+    double *dx = device(np * sizeof *x), *dy = device(np * sizeof *y);
+    for (size_t i = 0; i < np; i++)
+        x[i] = case_random(-2.1, 2.1), y[i] = case_random(-2.1, 2.1);
+    memset(got, 0x7f, ld * cols * size);
+    move(a, got, ld * cols * size);
+    move(dx, x, np * sizeof *x);
+    move(dy, y, np * sizeof *y);
+    case_ok(ops->fill_cpm_both(v->target, type, (int64_t)np, dx, dy, sensor, (int64_t)k0,
+                               (int64_t)n, a, (int64_t)ld, (int64_t)apart));
+    case_ok(be->sync(ctx));
+    move(got, a, ld * cols * size);
+    for (size_t axis = 0; axis < 2; axis++)
+        case_ok(matcov_fill_cpm(mt, np, x, y, first + axis * nsub, n, want + axis * np * n, np));
+    for (size_t j = 0; j < cols; j++)
+        for (size_t i = 0; i < ld; i++) {
+            const char *at = got + (i + j * ld) * size;
+            const bool inside = i < np && (j < n || j >= apart);
+            for (size_t k = 0; k < size && !inside; k++)
+                assert_true(at[k] == 0x7f);
+            if (!inside)
+                continue;
+            const double value = type == BACKEND_D ? *(const double *)at : *(const float *)at;
+            const double w = want[i + (j < n ? j : j - apart + n) * np];
+            worst = fmax(worst, isnan(value) ? INFINITY : fabs(value - w));
+            most = fmax(most, fabs(w));
+        }
+    if (!(worst <= (type == BACKEND_D ? 1e-11 : 1e-5) * most))
+        fail_msg("both axes, type %d, %zu points, sensor %d: %.3g of the largest", (int)type, np,
+                 sensor, worst / most);
+    be->release(ctx, a);
+    be->release(ctx, dx);
+    be->release(ctx, dy);
+    free(got);
+    free(want);
+    free(x);
+    free(y);
+}
+
+/* Panel by panel every measurement comes once, with the other axis of its subaperture. */
+static void test_slope_pairs(void **state) {
+    (void)state;
+    sys s;
+    profile p;
+    system_of_many(true, &s, &p);
+    for (int64_t width = 1; width < 70; width += 17) {
+        int *seen = calloc(s.m, sizeof *seen);
+        for (int64_t j = 0; j < (int64_t)s.m; j += width) {
+            const int64_t n = j + width < (int64_t)s.m ? width : (int64_t)s.m - j;
+            slope_pairs q = {0};
+            while (slope_pairs_next(&s, j, n, width / 2, &q)) {
+                assert_true(q.n >= 1 && q.n <= (width > 3 ? width / 2 : 1));
+                assert_true(q.column[0] == (int64_t)s.sensors[q.sensor].first + q.k0);
+                assert_true(q.column[1] == q.column[0] + s.sensors[q.sensor].nsub);
+                for (int64_t k = 0; k < q.n; k++)
+                    seen[q.column[0] + k]++, seen[q.column[1] + k]++;
+            }
+        }
+        for (size_t i = 0; i < s.m; i++)
+            assert_int_equal(seen[i], 1);
+        free(seen);
+    }
+    case_profile_free(&p);
+    sys_free(&s);
+}
+
 /* Any block of the covariances of phase and slopes, for slopes between points and for mean
  * gradients, with wind and without, is that of the stage. */
 static void test_phase_slopes(void **state) {
@@ -112,6 +186,11 @@ static void test_phase_slopes(void **state) {
             check_block(&v, mt, BACKEND_D, 129, 33, 77);
             check_block(&v, mt, BACKEND_S, 257, 7, v.s.m - 7);
             check_block(&v, mt, BACKEND_D, 700, 0, v.s.m);
+            for (int w = 0; w < v.s.nsensor; w++) {
+                const size_t nsub = (size_t)v.s.sensors[w].nsub;
+                check_both(&v, mt, BACKEND_D, 300, w, 0, nsub, nsub);
+                check_both(&v, mt, BACKEND_S, 270, w, 1, nsub - 1, nsub + 3);
+            }
             matcov_target_free(mt);
         }
         ops->close_target(v.target);
@@ -258,6 +337,7 @@ static void choose(void) {
 }
 
 static const struct CMUnitTest tests[] = {cmocka_unit_test(test_phase_slopes),
+                                          cmocka_unit_test(test_slope_pairs),
                                           cmocka_unit_test(test_pairs)};
 
 int main(int argc, char **argv) {

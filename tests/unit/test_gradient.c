@@ -56,20 +56,21 @@ static void several_system(sys *s, profile *p) {
 
 /* Random entries of Cmm and Ctm against quadrature, to 5e-5 of the slope variance. A third of them
  * are of neighbours in the list, which lie near each other. */
-static void test_fill(void **state) {
-    (void)state;
+static void check_fill(int count, bool mixed) {
     sys s;
     profile p;
     matcov *mc;
     matcov_target *mt;
     const double dir[2] = {CASE_ARCSEC(14), CASE_ARCSEC(60)};
     several_system(&s, &p);
+    for (int w = 0; w < s.nsensor && mixed; w++)
+        s.sensors[w].gradient = w % 2 == 0;
     case_ok(matcov_init(&world, &s, &p, &mc));
     double *a = calloc(s.m * s.m, sizeof *a), *t = calloc(s.t * s.m, sizeof *t);
     case_ok(matcov_fill_cmm(mc, 0, s.m, 0, s.m, a, s.m));
     case_ok(matcov_target_init(mc, dir, true, &mt));
     case_ok(matcov_fill_ctm(mt, 0, s.m, t, s.t));
-    for (int k = 0; k < 1200; k++) {
+    for (int k = 0; k < count; k++) {
         size_t i = (size_t)case_random(0, (double)s.m), j = (size_t)case_random(0, (double)s.m);
         if (k % 3 == 0)
             j = i + 3 < s.m ? i + (size_t)k / 3 % 4 : i;
@@ -95,6 +96,17 @@ static void test_fill(void **state) {
     free(t);
     case_profile_free(&p);
     sys_free(&s);
+}
+
+static void test_fill(void **state) {
+    (void)state;
+    check_fill(1200, false);
+}
+
+/* Sensors of mean gradients and of two points in one system. */
+static void test_mixed(void **state) {
+    (void)state;
+    check_fill(900, true);
 }
 
 /* Slopes of an influence function: the mean of its gradient over each subaperture, by a midpoint
@@ -130,7 +142,7 @@ static void test_interaction(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_derivatives),
-                                       cmocka_unit_test(test_fill),
+                                       cmocka_unit_test(test_fill), cmocka_unit_test(test_mixed),
                                        cmocka_unit_test(test_interaction)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);

@@ -127,8 +127,8 @@ static size_t lay_out(gpu_arena *r, const toeplitz_shape *s, toeplitz_type t,
     const size_t sent = r->used;
     d->symbol = gpu_take(r, N * N * d->symbols * number, (char **)NULL);
     p->pairs = gpu_take(r, g * g, (toeplitz_pair **)NULL);
-    d->diagonals_from = p->diagonals_from = gpu_take(r, g + 1, (int **)NULL);
-    d->diagonals = p->diagonals = gpu_take(r, g * g, (toeplitz_diagonal **)NULL);
+    d->diagonals_from = p->diagonals_from = gpu_take(r, 2 * (g + 1), (int **)NULL);
+    d->diagonals = p->diagonals = gpu_take(r, 4 * g, (toeplitz_diagonal **)NULL);
     p->values = gpu_take(r, 2 * g * p->room, (double **)NULL);
     if (t == TOEPLITZ_HALF)
         lay_out_halves(r, s, &p->h);
@@ -284,7 +284,16 @@ static status keep_diagonals(backend_toeplitz_plan *p, const toeplitz_pair *pair
         }
     }
     from[g] = n;
-    CUDA_TRY(cudaMemcpyAsync(p->diagonals_from, from, (g + 1) * sizeof *from,
+    /* the same for A': what pair (c, r) has, at column image c */
+    for (int c = 0; c < g; c++) {
+        from[g + 1 + c] = n;
+        for (int r = 0; r < g; r++)
+            for (int e = from[r]; e < from[r + 1]; e++)
+                if (list[e].row == c)
+                    list[n++] = toeplitz_diagonal{r, list[e].value};
+    }
+    from[2 * g + 1] = n;
+    CUDA_TRY(cudaMemcpyAsync(p->diagonals_from, from, 2 * (g + 1) * sizeof *from,
                              cudaMemcpyHostToDevice, p->ctx->main.stream));
     CUDA_TRY(cudaMemcpyAsync(p->diagonals, list, n * sizeof *list, cudaMemcpyHostToDevice,
                              p->ctx->main.stream));
@@ -301,8 +310,8 @@ static status load(backend_toeplitz_plan *p, const toeplitz_pair *pairs) {
         return status_fail(MOAO_INPUT, "toeplitz: a pair of images is out of range");
     if (g == 0)
         return MOAO_OK;
-    int *from = (int *)calloc(g + 1, sizeof *from);
-    toeplitz_diagonal *list = (toeplitz_diagonal *)calloc(g * g + 1, sizeof *list);
+    int *from = (int *)calloc(2 * (g + 1), sizeof *from);
+    toeplitz_diagonal *list = (toeplitz_diagonal *)calloc(4 * g, sizeof *list);
     status st = from && list ? keep_diagonals(p, pairs, from, list)
                              : status_fail(MOAO_MEMORY, "no memory for a Toeplitz matrix");
     /* host memory that is not pinned: the copies are over when the calls return */

@@ -35,7 +35,7 @@ struct toeplitz_device {
     const int64_t *column, *first;
     const void *twiddle;       /* [order] complex */
     void *symbol;              /* [ky][kx][column image][row image] */
-    const int *diagonals_from; /* [g + 1] */
+    const int *diagonals_from; /* [2][g + 1]: of X A, of X A' */
     const toeplitz_diagonal *diagonals;
 };
 

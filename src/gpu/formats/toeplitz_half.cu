@@ -143,7 +143,7 @@ __global__ void couple_kernel(toeplitz_halves h, int64_t V, float scale, const _
     __half *in = (__half *)memory;            /* [order][lda] */
     float *out = (float *)(in + order * lda); /* [order][TILE + 4] */
     const int ldo = TILE + 4;
-    const int64_t f = blockIdx.x, ky = f / h.N, kx = f % h.N, v0 = blockIdx.y * (int64_t)TILE;
+    const int64_t f = blockIdx.y, ky = f / h.N, kx = f % h.N, v0 = blockIdx.x * (int64_t)TILE;
     const int64_t image = (int64_t)h.K * 2 * h.N * V;
     const int64_t at = (ky * 2 * h.N + kx) * V + v0; /* of image 0, real */
     for (int e = threadIdx.x; e < order * (TILE / 2); e += THREADS) {
@@ -248,7 +248,7 @@ static status some(gpu_queue *q, const toeplitz_halves *h, const int *diagonals_
                     2 * N * V, g * K));
     CUDA_TRY(cudaFuncSetAttribute(couple_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   (int)shared));
-    couple_kernel<<<dim3((unsigned)(K * N), (unsigned)(V / TILE)), THREADS, shared, q->stream>>>(
+    couple_kernel<<<dim3((unsigned)(V / TILE), (unsigned)(K * N)), THREADS, shared, q->stream>>>(
         *h, V, (float)scales_of(h).coupled, full, coupled);
     LAUNCHED();
     GPU_TRY(product(q, V, 2 * h->nx, 2 * N, coupled, V, 2 * N * V, h->from_x, h->ldbx, lines,

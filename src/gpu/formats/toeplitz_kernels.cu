@@ -178,9 +178,9 @@ __device__ inline void put(const toeplitz_job &q, int64_t v, int64_t column, cpl
 
 /* Column x of an image's lattice, along y: to half. */
 template <class T> __global__ void gather_kernel(toeplitz_device d, toeplitz_job q) {
-    const int N = d.steps.order, i = blockIdx.x / d.n, at = blockIdx.x % d.n;
+    const int N = d.steps.order, i = blockIdx.y / d.n, at = blockIdx.y % d.n;
     cplx<T> *x = (cplx<T> *)shared, *y = x + N * d.lanes;
-    const int64_t pair = (int64_t)blockIdx.y * d.lanes;
+    const int64_t pair = (int64_t)blockIdx.x * d.lanes;
     const int *start = d.start + i * (d.n + 1) + at;
     EACH(k, lane, 0, N)
     x[k * d.lanes + lane] = {0, 0};
@@ -196,9 +196,9 @@ template <class T> __global__ void gather_kernel(toeplitz_device d, toeplitz_job
 /* A row ky of an image's lattice, along x: half to full. */
 template <class T> __global__ void along_kernel(toeplitz_device d, toeplitz_job q) {
     const int N = d.steps.order;
-    const int64_t line = blockIdx.x, ky = line / d.g, i = line % d.g;
+    const int64_t line = blockIdx.y, ky = line / d.g, i = line % d.g;
     cplx<T> *x = (cplx<T> *)shared, *y = x + N * d.lanes;
-    const int64_t pair = (int64_t)blockIdx.y * d.lanes;
+    const int64_t pair = (int64_t)blockIdx.x * d.lanes;
     const cplx<T> *from = (const cplx<T> *)q.half + line * d.n * q.pairs + pair;
     EACH(k, lane, 0, N)
     x[k * d.lanes + lane] = k < d.n ? from[k * q.pairs + lane] : cplx<T>{0, 0};
@@ -211,9 +211,9 @@ template <class T> __global__ void along_kernel(toeplitz_device d, toeplitz_job 
 /* Back: coupled to half, real and imaginary parts exchanged. */
 template <class T> __global__ void back_kernel(toeplitz_device d, toeplitz_job q) {
     const int N = d.steps.order;
-    const int64_t line = blockIdx.x, ky = line / d.g, i = line % d.g;
+    const int64_t line = blockIdx.y, ky = line / d.g, i = line % d.g;
     cplx<T> *x = (cplx<T> *)shared, *y = x + N * d.lanes;
-    const int64_t pair = (int64_t)blockIdx.y * d.lanes;
+    const int64_t pair = (int64_t)blockIdx.x * d.lanes;
     const cplx<T> *from = (const cplx<T> *)q.coupled + (ky * N * d.g + i) * q.pairs + pair;
     EACH(k, lane, 0, N)
     x[k * d.lanes + lane] = swapped(from[(int64_t)k * d.g * q.pairs + lane]);
@@ -225,9 +225,9 @@ template <class T> __global__ void back_kernel(toeplitz_device d, toeplitz_job q
 
 /* half to the columns of y. */
 template <class T> __global__ void scatter_kernel(toeplitz_device d, toeplitz_job q) {
-    const int N = d.steps.order, i = blockIdx.x / d.n, at = blockIdx.x % d.n;
+    const int N = d.steps.order, i = blockIdx.y / d.n, at = blockIdx.y % d.n;
     cplx<T> *x = (cplx<T> *)shared, *y = x + N * d.lanes;
-    const int64_t pair = (int64_t)blockIdx.y * d.lanes;
+    const int64_t pair = (int64_t)blockIdx.x * d.lanes;
     const cplx<T> *from = (const cplx<T> *)q.half + ((int64_t)i * d.n + at) * q.pairs + pair;
     const int *start = d.start + i * (d.n + 1) + at;
     EACH(k, lane, 0, N)
@@ -236,7 +236,8 @@ template <class T> __global__ void scatter_kernel(toeplitz_device d, toeplitz_jo
     EACH(k, lane, start[0], start[1]) {
         const int64_t v = q.first + 2 * (pair + lane), column = d.column[k];
         cplx<T> z = swapped(done[d.y[k] * d.lanes + lane]);
-        for (int e = d.diagonals_from[i]; e < d.diagonals_from[i + 1]; e++) {
+        const int *list = d.diagonals_from + (q.turned ? d.g + 1 : 0) + i;
+        for (int e = list[0]; e < list[1]; e++) {
             const toeplitz_diagonal g = d.diagonals[e];
             const T f = (T)g.value[column - d.first[i]];
             const cplx<T> b = fetch<T>(q, v, d.first[g.row] + column - d.first[i]);
@@ -287,10 +288,10 @@ static status forward(cudaStream_t stream, const toeplitz_device *d, const toepl
     const size_t bytes = 2 * (size_t)d->steps.order * d->lanes * sizeof(cplx<T>);
     const unsigned tiles = (unsigned)(q->pairs / d->lanes);
     GPU_TRY(allow(gather_kernel<T>, bytes));
-    gather_kernel<T><<<dim3(d->g * d->n, tiles), THREADS, bytes, stream>>>(*d, *q);
+    gather_kernel<T><<<dim3(tiles, d->g * d->n), THREADS, bytes, stream>>>(*d, *q);
     LAUNCHED();
     GPU_TRY(allow(along_kernel<T>, bytes));
-    along_kernel<T><<<dim3(d->g * d->steps.order, tiles), THREADS, bytes, stream>>>(*d, *q);
+    along_kernel<T><<<dim3(tiles, d->g * d->steps.order), THREADS, bytes, stream>>>(*d, *q);
     LAUNCHED();
     return MOAO_OK;
 }
@@ -300,10 +301,10 @@ static status backward(cudaStream_t stream, const toeplitz_device *d, const toep
     const size_t bytes = 2 * (size_t)d->steps.order * d->lanes * sizeof(cplx<T>);
     const unsigned tiles = (unsigned)(q->pairs / d->lanes);
     GPU_TRY(allow(back_kernel<T>, bytes));
-    back_kernel<T><<<dim3(d->g * d->steps.order, tiles), THREADS, bytes, stream>>>(*d, *q);
+    back_kernel<T><<<dim3(tiles, d->g * d->steps.order), THREADS, bytes, stream>>>(*d, *q);
     LAUNCHED();
     GPU_TRY(allow(scatter_kernel<T>, bytes));
-    scatter_kernel<T><<<dim3(d->g * d->n, tiles), THREADS, bytes, stream>>>(*d, *q);
+    scatter_kernel<T><<<dim3(tiles, d->g * d->n), THREADS, bytes, stream>>>(*d, *q);
     LAUNCHED();
     return MOAO_OK;
 }

@@ -106,6 +106,7 @@ __device__ inline double squares(const T *a, int64_t ld, int m, int n, Scale<T> 
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
     double s = 0;
     for (int j = threadIdx.x / 32; j < n; j += warps)
+#pragma unroll 8
         for (int i = lane; i < m; i += 32) {
             const double x = (double)scale(a[i + j * ld]);
             s += x * x;
@@ -122,34 +123,91 @@ __device__ inline double factor_entry(const T *a, int64_t ld, int m, int n, int 
     return (double)scale(TRANS ? a[k + i * ld] : a[i + k * ld]);
 }
 
-/* STEPS times eight of the inner index: all of a's entries are fetched before the first is used. */
-template <class T, bool TRANS, bool EDGE, int STEPS>
-__device__ inline void product_steps(const T *a, int64_t lda, const T *b, int64_t ldb, int m, int n,
-                                     int w, int row, int from, int to, const Scale<T> &scale,
-                                     double (*acc)[4], int lane) {
+/* Eight columns of op(A) for TILES times 16 rows from `row` on, and their products with b. PLAIN:
+ * everything is inside, w is WIDE, and nothing is scaled. */
+template <class T, bool TRANS, bool PLAIN, int TILES>
+__device__ inline void product_fetch(double (&x)[TILES][4], const T *a, int64_t lda, int m, int n,
+                                     int row, int k, const Scale<T> &scale, int lane) {
     const int r = lane % 4, c = lane / 4;
-    for (int k = from; k < to; k += 8 * STEPS) {
-        double x[STEPS][4];
 #pragma unroll
-        for (int s = 0; s < STEPS; s++)
+    for (int i = 0; i < TILES; i++)
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            const int at = row + 16 * i + c + (q & 1) * 8, p = k + r + (q >> 1) * 4;
+            x[i][q] = PLAIN ? (double)(TRANS ? a[p + at * lda] : a[at + p * lda])
+                            : factor_entry<T, TRANS, true>(a, lda, m, n, at, p, scale);
+        }
+}
+template <class T, bool PLAIN, int TILES>
+__device__ inline void product_step(double (&acc)[TILES][WIDE / 8][4], const double (&x)[TILES][4],
+                                    const T *b, int64_t ldb, int n, int w, int k, int lane) {
+    const int r = lane % 4, c = lane / 4;
+#pragma unroll
+    for (int t = 0; t < WIDE / 8; t++) {
+        double y[2];
+        if (!PLAIN && 8 * t >= w)
+            continue;
+#pragma unroll
+        for (int q = 0; q < 2; q++) {
+            const int i = k + r + q * 4, j = 8 * t + c;
+            y[q] = PLAIN || (i < n && j < w) ? (double)b[i + j * ldb] : 0.0;
+        }
+#pragma unroll
+        for (int i = 0; i < TILES; i++)
+            tensor(acc[i][t], x[i], y);
+    }
+}
+template <class T, bool PLAIN, int TILES>
+__device__ inline void product_store(const double (&acc)[TILES][WIDE / 8][4], int m, int w, T *c,
+                                     int64_t ldc, int row, int lane) {
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+#pragma unroll
+        for (int t = 0; t < WIDE / 8; t++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int p = row + 16 * i + lane / 4 + (e >> 1) * 8,
+                          j = 8 * t + 2 * (lane % 4) + (e & 1);
+                if (PLAIN || (p < m && j < w))
+                    c[p + j * ldc] = (T)acc[i][t][e];
+            }
+}
+
+/* Rows from `row` on. */
+template <class T, bool TRANS>
+__device__ inline void product_edge(const T *a, int64_t lda, const T *b, int64_t ldb, int m, int n,
+                                    int w, const Scale<T> &scale, T *c, int64_t ldc, int row,
+                                    int lane) {
+    double acc[1][WIDE / 8][4] = {}, x[4][1][4];
+#pragma unroll 1
+    for (int k = 0; k < n; k += 32) {
+#pragma unroll
+        for (int s = 0; s < 4; s++)
+            product_fetch<T, TRANS, false, 1>(x[s], a, lda, m, n, row, k + 8 * s, scale, lane);
+#pragma unroll
+        for (int s = 0; s < 4; s++)
+            product_step<T, false, 1>(acc, x[s], b, ldb, n, w, k + 8 * s, lane);
+    }
+    product_store<T, false, 1>(acc, m, w, c, ldc, row, lane);
+}
+/* acc := 32 rows of the product; the next columns of op(A) are on their way while these are
+ * multiplied. */
+template <class T, bool TRANS>
+__device__ inline void product_plain(double (&acc)[2][WIDE / 8][4], const T *a, int64_t lda,
+                                     const T *b, int64_t ldb, int n, int row, int lane) {
+    double x[2][4], next[2][4];
+    const Scale<T> none = {T(1), T(1), false};
+    product_fetch<T, TRANS, true, 2>(next, a, lda, 0, 0, row, 0, none, lane);
+#pragma unroll 1
+    for (int k = 0; k < n; k += 8) {
+#pragma unroll
+        for (int i = 0; i < 2; i++)
 #pragma unroll
             for (int q = 0; q < 4; q++)
-                x[s][q] = factor_entry<T, TRANS, EDGE>(a, lda, m, n, row + c + (q & 1) * 8,
-                                                       k + 8 * s + r + (q >> 1) * 4, scale);
-#pragma unroll
-        for (int s = 0; s < STEPS; s++)
-#pragma unroll
-            for (int t = 0; t < WIDE / 8; t++) {
-                double y[2];
-                if (8 * t >= w)
-                    continue;
-#pragma unroll
-                for (int q = 0; q < 2; q++) {
-                    const int i = k + 8 * s + r + q * 4, j = 8 * t + c;
-                    y[q] = (!EDGE || i < n) && j < w ? (double)b[i + j * ldb] : 0.0;
-                }
-                tensor(acc[t], x[s], y);
-            }
+                x[i][q] = next[i][q];
+        if (k + 8 < n)
+            product_fetch<T, TRANS, true, 2>(next, a, lda, 0, 0, row, k + 8, none, lane);
+        product_step<T, true, 2>(acc, x, b, ldb, 0, 0, k, lane);
     }
 }
 
@@ -158,21 +216,34 @@ __device__ inline void product_steps(const T *a, int64_t lda, const T *b, int64_
 template <class T, bool TRANS>
 __device__ __noinline__ void narrow_product(const T *a, int64_t lda, const T *b, int64_t ldb, int m,
                                             int n, int w, Scale<T> scale, T *c, int64_t ldc) {
-    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, r = lane % 4, l = lane / 4;
-    for (int row = 16 * (threadIdx.x / 32); row < m; row += 16 * warps) {
-        double acc[WIDE / 8][4] = {};
-        const int whole = row + 16 <= m ? n / 32 * 32 : 0;
-        product_steps<T, TRANS, false, 4>(a, lda, b, ldb, m, n, w, row, 0, whole, scale, acc, lane);
-        product_steps<T, TRANS, true, 1>(a, lda, b, ldb, m, n, w, row, whole, n, scale, acc, lane);
-#pragma unroll
-        for (int t = 0; t < WIDE / 8; t++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                const int i = row + l + (e >> 1) * 8, j = 8 * t + 2 * r + (e & 1);
-                if (i < m && j < w)
-                    c[i + j * ldc] = (T)acc[t][e];
-            }
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, warp = threadIdx.x / 32;
+    const int plain =
+        w == WIDE && n > 0 && n % 8 == 0 && !scale.on && m >= 32 * warps ? m / 32 * 32 : 0;
+    for (int row = 32 * warp; row < plain; row += 32 * warps) {
+        double acc[2][WIDE / 8][4] = {};
+        product_plain<T, TRANS>(acc, a, lda, b, ldb, n, row, lane);
+        product_store<T, true, 2>(acc, 0, 0, c, ldc, row, lane);
     }
+    for (int row = plain + 16 * warp; row < m; row += 16 * warps)
+        product_edge<T, TRANS>(a, lda, b, ldb, m, n, w, scale, c, ldc, row, lane);
+}
+
+/* y := a b for an a of 32 rows for each warp, unscaled, b n x WIDE (n a multiple of 8, at most
+ * those rows), which is in y's place while it is read. All threads of the block. */
+template <class T>
+__device__ inline void product_in_place(const T *a, int64_t lda, const T *b, int64_t ldb, int n,
+                                        T *y, int64_t ldy) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    double acc[2][WIDE / 8][4] = {};
+    for (int j = warp; j < WIDE; j += warps)
+#pragma unroll 8
+        for (int i = lane; i < n; i += 32)
+            y[i + j * ldy] = b[i + j * ldb];
+    __syncthreads();
+    product_plain<T, false>(acc, a, lda, y, ldy, n, 32 * warp, lane);
+    __syncthreads();
+    product_store<T, true, 2>(acc, 0, 0, y, ldy, 32 * warp, lane);
+    __syncthreads();
 }
 
 /* The same for any width of b. */

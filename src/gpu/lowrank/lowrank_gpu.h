@@ -35,6 +35,11 @@ status lowrank_factor_svd(cudaStream_t s, backend_type t, char jobu, char jobv,
                           batch_mat a, batch_mat sigma, batch_mat u, batch_mat v, int64_t *rank,
                           int *info, void *work, size_t lwork);
 
+/* Values and right vectors V of square matrices A, as left vectors of A^T, which cost less. */
+status lowrank_right_vectors(cudaStream_t s, backend_type t, const batch_cut *cut, int64_t count,
+                             batch_dim n, batch_mat a, batch_mat sigma, batch_mat v, int64_t *rank,
+                             int *info, void *work, size_t lwork);
+
 /* Sketches (sketch.cu) and recompression (recompress.cu). */
 size_t lowrank_rsvd_work(backend_type t, int64_t count, int64_t m, int64_t n, int64_t k);
 size_t lowrank_ara_work(backend_type t, int64_t count, int64_t m, int64_t n, int64_t k);

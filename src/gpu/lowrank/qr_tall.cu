@@ -15,6 +15,7 @@ template <class T> struct QrArgs {
     Dim m, n, k;          /* A is m x n (ormqr: C is, and A has m or n rows and k columns) */
     bool left, trans;     /* ormqr */
     int ld;               /* leading dimension in shared memory, 0: A stays where it is */
+    int panel;            /* then: rows of a panel in shared memory */
     int k_max;
     int *info;
 };
@@ -221,7 +222,9 @@ template <class T, int OP, int WARPS>
 __global__ void __launch_bounds__(32 * WARPS, 16 / WARPS)
     qr_kernel(const __grid_constant__ QrArgs<T> a) {
     extern __shared__ __align__(16) unsigned char shared[];
-    const QrShared<T> s = qr_shared<T>(shared, a.k_max);
+    QrShared<T> s = qr_shared<T>(shared, a.k_max);
+    if (a.panel)
+        s.g.panel = s.W, s.g.rows = a.panel;
     const int64_t b = blockIdx.x;
     batch::wait_for_predecessor();
     if (!sizes_valid(a, b)) {
@@ -252,6 +255,7 @@ Dim whole(batch_dim d) {
 }
 
 constexpr size_t SHARED_MAX = 227 * 1024;
+constexpr int PANEL_ROWS = 640; /* of a panel of which two fit in it */
 
 /* rows x cols: what would be staged. */
 template <class T, int OP>
@@ -266,6 +270,10 @@ status start(QrArgs<T> a, int64_t count, int64_t rows, int64_t cols, int64_t k, 
             a.ld = conflict_free((int)rows);
             bytes += tile;
         }
+    }
+    if (a.ld == 0 && rows <= PANEL_ROWS) {
+        a.panel = (int)rows;
+        bytes += sizeof(T) * (size_t)panel_room((int)rows);
     }
     return batch::launch(warps == 4 ? qr_kernel<T, OP, 4> : qr_kernel<T, OP, 8>,
                          dim3((unsigned)count), 32 * warps, bytes, s, a);

@@ -149,7 +149,7 @@ template <class T> struct SpreadArgs {
 
 /* X := [x; 0], which the reflectors then multiply; Y := G (Ru^T x) 2^-shift. */
 template <class T>
-__global__ void __launch_bounds__(32 * WARPS)
+__global__ void __launch_bounds__(32 * WARPS, 2)
     spread_kernel(const __grid_constant__ SpreadArgs<T> a) {
     const int64_t b = blockIdx.x;
     batch::wait_for_predecessor();

@@ -3,6 +3,7 @@
  * with its vectors follow. The random matrix is the same for all matrices of a call and is written
  * once, so that products read it from the L2 cache. */
 #include "backend/backend_random.h"
+#include "qr_warp.cuh"
 #include "sketch_range.cuh"
 
 namespace lowrank {
@@ -27,6 +28,7 @@ template <class T> struct FinishArgs {
     Mat<T> U, V, S;
     Dim m, n;
     const T *q, *x, *sigma; /* m.n x width, width x width, width */
+    const T *bt;            /* n.n x width: V := B^T X; NULL: V is there */
     int width, most;
     char jobu, jobv; /* vectors, 'S' with values; 'B': times their roots; ' ' none */
     bool values, signs;
@@ -60,18 +62,21 @@ __device__ inline void finish_column(const FinishArgs<T> &a, T *u, T *v, int m, 
     }
     const double root = a.jobu == 'B' ? sqrt(ldexp((double)sigma, -shift)) : 1;
     const Scale<T> down = scale_by<T>(-shift);
-    for (int i = lane; i < m && a.jobu != 'N'; i += 32) {
-        const T x = (T)(factor * root * (double)u[i]);
-        u[i] = a.jobu == 'S' ? down(x) : x;
-    }
-    for (int i = lane; i < n && a.jobv != 'N'; i += 32) {
-        const T x = (T)(factor * root * (double)v[i]);
-        v[i] = a.jobv == 'S' ? down(x) : x;
-    }
+    const bool same = factor * root == 1; /* nothing to do but to scale back */
+    if (a.jobu != 'N' && (!same || (a.jobu == 'S' && down.on)))
+        for (int i = lane; i < m; i += 32) {
+            const T x = (T)(factor * root * (double)u[i]);
+            u[i] = a.jobu == 'S' ? down(x) : x;
+        }
+    if (a.jobv != 'N' && (!same || (a.jobv == 'S' && down.on)))
+        for (int i = lane; i < n; i += 32) {
+            const T x = (T)(factor * root * (double)v[i]);
+            v[i] = a.jobv == 'S' ? down(x) : x;
+        }
 }
 
 template <class T>
-__global__ void __launch_bounds__(32 * WARPS)
+__global__ void __launch_bounds__(32 * WARPS, 2)
     finish_kernel(const __grid_constant__ FinishArgs<T> a) {
     const int64_t b = blockIdx.x;
     const int lane = threadIdx.x % 32;
@@ -96,6 +101,9 @@ __global__ void __launch_bounds__(32 * WARPS)
     if (a.jobu != 'N')
         product<T, false>(a.q + b * a.m.n * a.width, a.m.n, a.x + b * a.width * a.width, a.width, m,
                           (int)a.found[b], r, Scale<T>{T(1), T(1), false}, U.p, U.sj);
+    if (a.bt)
+        product<T, false>(a.bt + b * a.n.n * a.width, a.n.n, a.x + b * a.width * a.width, a.width,
+                          n, (int)a.found[b], r, Scale<T>{T(1), T(1), false}, V.p, V.sj);
     __syncthreads();
     for (int j = threadIdx.x / 32; j < r; j += WARPS)
         finish_column(a, U.p + j * U.sj, V.p + j * V.sj, m, n, sigma[j], a.shift[b], lane);
@@ -105,7 +113,7 @@ __global__ void __launch_bounds__(32 * WARPS)
 
 /* Work: what all matrices share, then the arrays of a chunk, then that of the SVD. */
 template <class T> struct Layout {
-    T *omega, *reflectors, *q, *bt, *y, *tau, *x, *sigma;
+    T *omega, *reflectors, *q, *bt, *y, *tau, *x, *r, *sigma;
     int64_t *found, *rank;
     double *cut;
     int *shift, *mine, *svd;
@@ -119,12 +127,15 @@ template <class T> struct Layout {
         q = w.take<T>(each * m), bt = w.take<T>(each * n);
         y = w.take<T>(adaptive ? chunk * m * WIDE : 0);
         tau = w.take<T>(each), x = w.take<T>(each * width), sigma = w.take<T>(each);
+        r = w.take<T>(adaptive ? each * width : 0);
         found = w.take<int64_t>(chunk), rank = w.take<int64_t>(chunk);
         cut = w.take<double>(chunk);
         shift = w.take<int>(chunk), mine = w.take<int>(chunk), svd = w.take<int>(chunk);
         rest = work ? (char *)work + w.used : nullptr;
-        bytes = w.used +
-                lowrank_factor_svd_work(sizeof(T) == 8 ? BACKEND_D : BACKEND_S, chunk, n, width);
+        constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
+        const size_t tall = lowrank_factor_svd_work(t, chunk, n, width),
+                     square = lowrank_gesvj_work(t, chunk, width, width);
+        bytes = w.used + (tall > square ? tall : square);
     }
 };
 
@@ -183,13 +194,13 @@ status find_range(cudaStream_t s, const Call &c, const Layout<T> &w, int64_t fir
 
 template <class T>
 status finish(cudaStream_t s, const Call &c, const Layout<T> &w, int64_t first, int64_t count,
-              int64_t width) {
+              int64_t width, bool direct) {
     FinishArgs<T> k = {};
     constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
     k.U = plain_mat<T>(mat_from(c.u, t, first)), k.V = plain_mat<T>(mat_from(c.v, t, first));
     k.S = plain_mat<T>(mat_from(c.sigma, t, first));
     k.m = plain_dim(dim_from(c.m, first)), k.n = plain_dim(dim_from(c.n, first));
-    k.q = w.q, k.x = w.x, k.sigma = w.sigma;
+    k.q = w.q, k.x = w.x, k.sigma = w.sigma, k.bt = direct ? w.bt : nullptr;
     k.width = (int)width, k.most = (int)c.cut->most;
     k.jobu = c.jobu, k.jobv = c.jobv;
     k.values = !c.adaptive, k.signs = c.signs;
@@ -207,6 +218,8 @@ status run(cudaStream_t s, const Call &c, int64_t columns_most, void *work, size
     while (chunk > 1 && Layout<T>(nullptr, c.adaptive, chunk, c.m.n, c.n.n, width).bytes > lwork)
         chunk = (chunk + 1) / 2;
     const Layout<T> w(work, c.adaptive, chunk, c.m.n, c.n.n, width);
+    /* V that carries the values is B^T X: R alone of B^T gives X, if B^T stays as it is */
+    const bool direct = c.adaptive && c.svd_left == 'S' && qr_keeps(c.n.n, width);
     const size_t left = lwork - (size_t)((char *)w.rest - (char *)work);
     status rc =
         batch::launch(random_kernel<T>, dim3(264), 256, 0, s, w.omega, c.n.n, width, c.seed);
@@ -218,15 +231,22 @@ status run(cudaStream_t s, const Call &c, int64_t columns_most, void *work, size
         batch_cut cut = cut_from(c.cut, first);
         cut.kind = c.adaptive ? 'A' : cut.kind;
         cut.tol = 0, cut.tol_each = w.cut;
-        const batch_dim found = {width, w.found};
-        const status st = lowrank_factor_svd(
-            s, t, c.svd_left, c.svd_right, &cut, now, dim_from(c.n, first), found,
-            batch_strided(w.bt, c.n.n > 0 ? c.n.n : 1, c.n.n * width),
-            batch_strided(w.sigma, width, width), mat_from(c.v, t, first),
-            batch_strided(w.x, width, width * width), w.rank, w.svd, w.rest, left);
+        const batch_dim found = {width, w.found}, dn = dim_from(c.n, first);
+        const batch_mat bt = batch_strided(w.bt, c.n.n > 0 ? c.n.n : 1, c.n.n * width),
+                        sigma = batch_strided(w.sigma, width, width),
+                        x = batch_strided(w.x, width, width * width),
+                        r = batch_strided(w.r, width, width * width);
+        status st;
+        if (!direct)
+            st = lowrank_factor_svd(s, t, c.svd_left, c.svd_right, &cut, now, dn, found, bt, sigma,
+                                    mat_from(c.v, t, first), x, w.rank, w.svd, w.rest, left);
+        else if ((st = lowrank_qr(s, t, 'R', now, dn, found, bt, r, nullptr, nullptr, 0)) ==
+                 MOAO_OK)
+            st = lowrank_right_vectors(s, t, &cut, now, found, r, sigma, x, w.rank, w.svd, w.rest,
+                                       left);
         if (st != MOAO_OK)
             return st;
-        rc = finish<T>(s, c, w, first, now, width);
+        rc = finish<T>(s, c, w, first, now, width, direct);
     }
     return rc;
 }

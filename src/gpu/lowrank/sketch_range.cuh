@@ -98,7 +98,7 @@ __device__ bool sketch_round(const Sketched<T> &s, const T *omega, int p, int w,
 
 /* The same with Y in the registers of the block's threads, where it fits. Y's place in shared
  * memory is that of the reflectors, too. */
-template <class T> struct SketchGrid { typedef Grid<T, 32, WARPS, 8, 4> type; };
+template <class T> struct SketchGrid { typedef Grid<T, 16, 2 * WARPS, 16, 2> type; };
 
 template <class T, class G>
 __device__ inline void earlier_reflectors(G &g, const Sketched<T> &s, int p, bool trans) {
@@ -115,13 +115,16 @@ __device__ inline void earlier_reflectors(G &g, const Sketched<T> &s, int p, boo
 }
 
 template <class T>
-__device__ bool sketch_round_grid(const Sketched<T> &s, const T *omega, int p, int w, bool exact,
-                                  double t) {
+__device__ __noinline__ bool sketch_round_grid(const Sketched<T> &s, const T *omega, int p, int w,
+                                               bool exact, double t) {
     typedef typename SketchGrid<T>::type G;
     static_assert(G::THREADS == 32 * WARPS && G::COLS == WIDE, "a block is a grid");
     T *const tau = s.small, *const one = tau + WIDE, *const V = s.reflectors + p + p * s.ldq;
     G g;
-    narrow_product<T, false>(s.a, s.lda, omega, s.ldb, s.m, s.n, w, s.scale, s.Y, s.ly);
+    if (s.m == 32 * WARPS && s.n <= s.m && s.n % 8 == 0 && w == WIDE && !s.scale.on)
+        product_in_place(s.a, s.lda, omega, s.ldb, s.n, s.Y, s.ly);
+    else
+        narrow_product<T, false>(s.a, s.lda, omega, s.ldb, s.m, s.n, w, s.scale, s.Y, s.ly);
     __syncthreads();
     grid_load(g, s.Y, s.ly, s.m, w);
     earlier_reflectors(g, s, p, true);

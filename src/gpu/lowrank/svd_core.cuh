@@ -1,6 +1,7 @@
 /* The singular value decomposition of a matrix of up to 64 or 128 rows and columns by one thread
  * block: the QR factorisations and what their reflectors are multiplied with in a grid of registers
- * (qr_grid.cuh), the rotations in pairs of columns (svd_pairs.cuh). The rotations give X = L J = W
+ * (qr_grid.cuh), the rotations in columns in registers (svd_quads.cuh; where half of them were
+ * trimmed, svd_pairs.cuh). The rotations give X = L J = W
  * S; J is Q of a third QR, of L^T W = J S with the columns in descending order, so that what the
  * roundings of large values leave in the vectors of small ones is taken out, and not the other way
  * round. */
@@ -8,20 +9,23 @@
 #define MOAO_GPU_SVD_CORE_CUH
 #include "qr_grid.cuh"
 #include "svd_matrix.cuh"
-#include "svd_pairs.cuh"
+#include "svd_quads.cuh"
 
 namespace lowrank {
 
-/* Shapes of a class: the grid, the pairs of all columns and those of half of them. */
+/* Shapes of a class: the grid, the columns of the rotations in double and in single precision (in
+ * which the arithmetic of angles, which is the same, weighs more), and of half of them. */
 template <class T> struct Core64 {
     typedef Grid<T, 8, 16, 8, 4> G;
-    typedef Pairs<T, 4, 32, 16> P;
+    typedef Quads<T, 8, 16, 8> P;
+    typedef Pairs<T, 4, 32, 16> Single;
     typedef Pairs<T, 8, 16, 8> Half;
     static constexpr int N = 64, LD = N + 4, THREADS = G::THREADS, BLOCKS = 4;
 };
 template <class T> struct Core128 {
     typedef Grid<T, 16, 32, 8, 4> G;
-    typedef Pairs<T, 8, 64, 16> P;
+    typedef Quads<T, 16, 32, 8> P;
+    typedef Pairs<T, 8, 64, 16> Single;
     typedef Pairs<T, 16, 32, 8> Half;
     static constexpr int N = 128, LD = N + 8, THREADS = G::THREADS, BLOCKS = 1;
 };
@@ -33,12 +37,13 @@ template <class C> __host__ __device__ constexpr int64_t core_slot() {
 /* What a block has beside Svd: inverse permutations, scratch of the third QR, the workspace. */
 template <class T> struct CorePlace {
     int *row_at, *col_at; /* the row and column that went to place i */
+    double *scalars;      /* of svd_quads.cuh */
     T *tau3, *sign;
     T *first, *second, *w;
 };
 
 template <class T, class C> constexpr size_t core_bytes() {
-    return sizeof(T) * (C::N * C::LD + 5 * C::N) + sizeof(double) * (2 * C::N + 4) +
+    return sizeof(T) * (C::N * C::LD + 5 * C::N) + sizeof(double) * (2 * C::N + 4 + C::P::SCALARS) +
            sizeof(int) * (5 * C::N + 4);
 }
 template <class T, class C>
@@ -47,7 +52,8 @@ __device__ inline CorePlace<T> core_place(Svd<T> &s, unsigned char *shared, T *w
     constexpr int N = C::N;
     double *d = (double *)shared;
     s.total = d, s.sigma = d + 4, s.key = s.sigma + N;
-    T *t = (T *)(s.key + N);
+    c.scalars = s.key + N;
+    T *t = (T *)(c.scalars + C::P::SCALARS);
     s.X = t, t += N * C::LD;
     s.ldx = C::LD;
     s.tau1 = t, s.tau2 = t + N, s.flip = t + 2 * N, c.tau3 = t + 3 * N, c.sign = t + 4 * N;
@@ -251,6 +257,18 @@ __device__ inline void core_write(Svd<T> &s, const CorePlace<T> &c, const SvdArg
     }
 }
 
+template <class T, class C>
+__device__ inline bool core_jacobi(const Svd<T> &s, const CorePlace<T> &c, double tol, double floor,
+                                   double noise) {
+    if (s.kept <= C::N / 2)
+        return pairs_jacobi<typename C::Half>(s.X, C::LD, tol, floor, noise);
+    if constexpr (sizeof(T) == 4)
+        return pairs_jacobi<typename C::Single>(s.X, C::LD, tol, floor, noise);
+    else
+        return quads_jacobi<typename C::P>(s.X, C::LD, c.scalars, pair_bounds(tol, floor, C::N),
+                                           noise);
+}
+
 /* The factors, the rotations and the vectors; returns info. */
 template <class T, class C>
 __device__ inline int core_solve(Svd<T> &s, const CorePlace<T> &c, const SvdArgs<T> &a, int64_t b) {
@@ -262,15 +280,13 @@ __device__ inline int core_solve(Svd<T> &s, const CorePlace<T> &c, const SvdArgs
         c.col_at[s.col[j]] = j;
     __syncthreads();
     core_triangle<T, C>(s, c);
-    svd_trim(s, a);
+    svd_trim(s, a, 1);
     for (int e = (int)threadIdx.x; e < (s.cols - s.kept) * C::N; e += C::THREADS)
         s.X[e % C::N + (s.kept + e / C::N) * C::LD] = T(0);
     __syncthreads();
     const double root = sqrt((double)s.cols), tol = eps * (root > 10.0 ? root : 10.0),
                  noise = 1024.0 * eps * eps;
-    const bool converged =
-        s.kept > C::N / 2 ? pairs_jacobi<typename C::P>(s.X, C::LD, tol, floor * floor, noise)
-                          : pairs_jacobi<typename C::Half>(s.X, C::LD, tol, floor * floor, noise);
+    const bool converged = core_jacobi<T, C>(s, c, tol, floor * floor, noise);
     svd_values(s, a);
     core_write<T, C>(s, c, a, b);
     return converged ? s.flag[2] : -2;

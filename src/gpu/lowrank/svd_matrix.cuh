@@ -1,11 +1,16 @@
-/* The singular value decomposition of one matrix by one thread block: rows and columns sorted by
- * size, two QR factorisations, Jacobi rotations on the transposed second triangle, and the way
- * back. */
+/* What the kernels of the singular value decomposition share: a matrix and its places, scaling,
+ * sorting of rows and columns by size, trimming, values and the rank after the cut. */
 #ifndef MOAO_GPU_SVD_MATRIX_CUH
 #define MOAO_GPU_SVD_MATRIX_CUH
-#include "svd_block.cuh"
+#include "qr_block.cuh"
 
 namespace lowrank {
+
+constexpr int SWEEPS = 30; /* at most */
+
+__host__ __device__ constexpr int round_up(int n, int to) {
+    return (n + to - 1) / to * to;
+}
 
 /* Where a product is cut (batch_cut), for the device; most < 0: not at all. */
 struct Cut {
@@ -25,10 +30,7 @@ template <class T> struct SvdArgs {
     int *info;
     int64_t count;
     int rows_max, cols_max; /* of the matrix as it is worked on: at least as many rows as columns */
-    bool with_j;            /* right vectors of the matrix as it is worked on may be wanted */
-    int in_shared;          /* which of the arrays X, J, W, L (bits 0 to 3) */
     T *work;
-    int64_t slot; /* elements of a block's part of work */
 };
 
 /* One matrix and the block's memory. W: reflectors of the first QR (rows x cols), L of the second
@@ -65,49 +67,6 @@ template <> struct SvdRange<float> {
     static constexpr double EPS = 0x1p-24, FLOOR = 0x1p-100;
     static constexpr float MAX = FLT_MAX;
 };
-
-/* Elements of X, J, W, L for a matrix of so many rows and columns. */
-__host__ __device__ inline int64_t svd_part(int part, int rows, int cols) {
-    const int n = round_up(cols, PAIR);
-    return part == 0   ? (int64_t)padded(rows) * n
-           : part == 1 ? (int64_t)padded(cols) * n
-           : part == 2 ? (int64_t)conflict_free(rows) * round_up(cols, 4)
-                       : (int64_t)conflict_free(cols) * round_up(cols, 4);
-}
-/* Bytes of the small arrays. */
-template <class T> __host__ __device__ inline size_t svd_small(int warps, int rows, int cols) {
-    return sizeof(double) * (block_scratch(warps) + 4 + round_up(cols, PAIR) + round_up(rows, 4)) +
-           sizeof(int) * (4 + round_up(rows, 4) + 2 * round_up(cols, PAIR)) +
-           3 * sizeof(T) * round_up(cols, PAIR);
-}
-
-template <class T>
-__device__ inline void svd_place(Svd<T> &s, const SvdArgs<T> &a, unsigned char *shared) {
-    const int rows = round_up(a.rows_max, 4), cols = round_up(a.cols_max, PAIR);
-    double *d = (double *)shared;
-    s.g = block_place(d);
-    d += block_scratch(s.g.warps);
-    s.total = d, d += 4;
-    s.sigma = d, d += cols;
-    s.key = d, d += rows;
-    int *i = (int *)d;
-    s.flag = i, i += 4;
-    s.row = i, i += rows;
-    s.col = i, i += cols;
-    s.order = i, i += cols;
-    T *t = (T *)i;
-    s.tau1 = t, t += cols;
-    s.tau2 = t, t += cols;
-    s.flip = t, t += cols;
-    T *w = a.work + (int64_t)blockIdx.x * a.slot, *part[4];
-    for (int q = 0; q < 4; q++) {
-        T *&from = a.in_shared >> q & 1 ? t : w;
-        part[q] = from;
-        if (q != 1 || a.with_j)
-            from += svd_part(q, a.rows_max, a.cols_max);
-    }
-    s.X = part[0], s.J = part[1], s.W = part[2], s.L = part[3];
-}
 
 /* X := A as it is; the largest modulus, and in flag[0] the first column of the caller's matrix
  * that is not finite (counted from 1; INT32_MAX: none). */
@@ -229,8 +188,8 @@ __device__ inline double threshold(const SvdArgs<T> &a, const Svd<T> &s, double 
 }
 
 /* Drops the last columns of X whose joint norm is at most a tenth of the threshold; their squares
- * to total[1]. */
-template <class T> __device__ inline void svd_trim(Svd<T> &s, const SvdArgs<T> &a) {
+ * to total[1]; zeros up to a multiple of `pair` columns. */
+template <class T> __device__ inline void svd_trim(Svd<T> &s, const SvdArgs<T> &a, int pair) {
     s.kept = s.cols;
     if (threadIdx.x == 0)
         s.total[1] = 0.0;
@@ -250,8 +209,8 @@ template <class T> __device__ inline void svd_trim(Svd<T> &s, const SvdArgs<T> &
     }
     __syncthreads();
     s.kept = s.flag[1];
-    for (int j = s.kept + s.g.warp; j < round_up(s.kept, PAIR); j += s.g.warps)
-        for (int i = s.g.lane; i < round_up(s.cols, 8); i += 32)
+    for (int j = s.kept + s.g.warp; j < round_up(s.kept, pair); j += s.g.warps)
+        for (int i = s.g.lane; i < s.cols; i += 32)
             s.X[i + j * s.ldx] = T(0);
     __syncthreads();
 }
@@ -302,38 +261,6 @@ template <class T> __device__ inline void svd_values(Svd<T> &s, const SvdArgs<T>
     __syncthreads();
 }
 
-/* X := W S to W: columns divided by their singular values. */
-template <class T> __device__ inline void svd_normalise(const Svd<T> &s) {
-    for (int j = s.g.warp; j < s.kept; j += s.g.warps) {
-        const double sigma = s.sigma[j];
-        for (int i = s.g.lane; i < s.cols; i += 32) {
-            T *x = s.X + i + j * s.ldx;
-            *x = sigma > 0.0 ? (T)((double)*x / sigma) : T(0);
-        }
-    }
-    __syncthreads();
-}
-
-/* Columns of zero singular values get orthonormal directions: Q of the sorted columns is what they
- * are, and what completes them. L is used. */
-template <class T> __device__ inline void svd_complete(const Svd<T> &s) {
-    if (s.cut || s.sigma[s.order[s.cols - 1]] > 0.0)
-        return;
-    for (int q = s.g.warp; q < s.cols; q += s.g.warps)
-        for (int i = s.g.lane; i < s.cols; i += 32)
-            s.L[i + q * s.ldl] = s.X[i + s.order[q] * s.ldx];
-    __syncthreads();
-    block_factor(s.L, s.ldl, s.cols, s.cols, s.tau2, s.g);
-    for (int j = (int)threadIdx.x; j < s.cols; j += (int)blockDim.x)
-        s.flip[j] = s.L[j + j * s.ldl] < T(0) ? T(-1) : T(1);
-    __syncthreads();
-    block_form(s.L, s.ldl, s.cols, s.cols, s.cols, s.tau2, s.flip, s.g);
-    for (int q = s.g.warp; q < s.cols; q += s.g.warps)
-        for (int i = s.g.lane; i < s.cols; i += 32)
-            s.X[i + s.order[q] * s.ldx] = s.L[i + q * s.ldl];
-    __syncthreads();
-}
-
 /* -1 if the entry of largest modulus (the first of equals, in the caller's order) is negative, else
  * 1; place: where entry i went. By one warp. */
 template <class T> __device__ inline T column_sign(const T *x, const int *place, int n, int lane) {
@@ -353,80 +280,6 @@ template <class T> __device__ inline T column_sign(const T *x, const int *place,
             top = t, value = v, at = o;
     }
     return value < T(0) ? T(-1) : T(1);
-}
-
-/* Vectors and values to where they are wanted. */
-template <class T>
-__device__ inline void svd_write(const Svd<T> &s, const SvdArgs<T> &a, int64_t b) {
-    const int m = s.turned ? s.cols : s.rows, n = s.turned ? s.rows : s.cols, r = s.flag[1];
-    const Ref<T> U = resolve(a.U, b, m, r), V = resolve(a.V, b, n, r);
-    T *values = resolve(a.S, b, s.cols, 1).p;
-    const T *u = s.turned ? s.J : s.X, *v = s.turned ? s.X : s.J;
-    const int64_t ldu = s.turned ? s.ldj : s.ldx, ldv = s.turned ? s.ldx : s.ldj;
-    const int *pu = s.turned ? s.col : s.row, *pv = s.turned ? s.row : s.col;
-    for (int q = s.g.warp; q < s.cols; q += s.g.warps) {
-        const T sigma = q < r ? (T)scalbn(s.sigma[s.order[q]], -s.shift) : T(0);
-        if (s.g.lane == 0)
-            values[q] = sigma;
-        if (q >= r || (a.jobu == 'N' && a.jobv == 'N'))
-            continue;
-        const T *x = u + s.order[q] * ldu, *y = v + s.order[q] * ldv;
-        const T sign =
-            a.jobu != 'N' ? column_sign(x, pu, m, s.g.lane) : column_sign(y, pv, n, s.g.lane);
-        const T fu = a.jobu == 'S' ? sign * sigma : sign, fv = a.jobv == 'S' ? sign * sigma : sign;
-        if (a.jobu != 'N')
-            for (int i = s.g.lane; i < m; i += 32)
-                *U.at(i, q) = fu * x[pu[i]];
-        if (a.jobv != 'N')
-            for (int i = s.g.lane; i < n; i += 32)
-                *V.at(i, q) = fv * y[pv[i]];
-    }
-    if (threadIdx.x == 0 && a.rank)
-        a.rank[b] = r;
-}
-
-/* The factors, the rotations and the vectors; returns info. */
-template <class T> __device__ inline int svd_solve(Svd<T> &s, const SvdArgs<T> &a) {
-    svd_sort(s);
-    block_factor(s.W, s.ldw, s.rows, s.cols, s.tau1, s.g);
-    transpose_triangle(s, s.W, s.ldw, s.L, s.ldl, s.cols, s.cols);
-    block_factor(s.L, s.ldl, s.cols, s.cols, s.tau2, s.g);
-    transpose_triangle(s, s.L, s.ldl, s.X, s.ldx, round_up(s.cols, 8), round_up(s.cols, PAIR));
-    svd_trim(s, a);
-    T *J = s.right ? s.J : nullptr;
-    if (J)
-        for (int j = s.g.warp; j < round_up(s.kept, PAIR); j += s.g.warps)
-            for (int i = s.g.lane; i < round_up(s.cols, 8); i += 32)
-                J[i + j * s.ldj] = i == j ? T(1) : T(0);
-    __syncthreads();
-    /* beyond 128 rows the roundings of many products of blocks add up */
-    const double eps = SvdRange<T>::EPS, root = sqrt((double)s.cols) * (s.cols > 128 ? 10.0 : 1.0);
-    const Rotated<T> d = {s.X,
-                          J,
-                          s.ldx,
-                          s.ldj,
-                          round_up(s.cols, 8),
-                          round_up(s.cols, 8),
-                          eps * (root > 10.0 ? root : 10.0),
-                          SvdRange<T>::FLOOR,
-                          1024.0 * eps * eps,
-                          s.sigma};
-    const int sweeps = jacobi(d, s.kept, s.g);
-    svd_values(s, a);
-    if (s.right)
-        block_multiply<T, false, false>(s.L, s.ldl, s.cols, s.cols, s.tau2, s.J, s.ldj, s.kept,
-                                        s.g);
-    if (s.left) {
-        svd_normalise(s);
-        svd_complete(s);
-        for (int j = s.g.warp; j < s.kept; j += s.g.warps)
-            for (int i = s.cols + s.g.lane; i < s.rows; i += 32)
-                s.X[i + j * s.ldx] = T(0);
-        __syncthreads();
-        block_multiply<T, false, false>(s.W, s.ldw, s.rows, s.cols, s.tau1, s.X, s.ldx, s.kept,
-                                        s.g);
-    }
-    return sweeps == 0 ? -2 : s.flag[2];
 }
 
 /* What is asked for matrix b, m x n. */
@@ -452,20 +305,10 @@ template <class T> __device__ inline int svd_scale(Svd<T> &s, const Ref<T> &A) {
     return 0;
 }
 
-/* Matrix b, m x n. */
+/* Matrices of more rows than svd_core.cuh takes (svd_wide.cu), and their workspace in bytes. */
 template <class T>
-__device__ inline int svd_matrix(Svd<T> &s, const SvdArgs<T> &a, int64_t b, int m, int n) {
-    svd_begin(s, a, b, m, n);
-    s.ldw = conflict_free(s.rows), s.ldl = conflict_free(s.cols);
-    s.ldx = padded(s.rows), s.ldj = padded(s.cols);
-    const Ref<T> A = resolve(a.A, b, m, n);
-    int info = svd_scale(s, s.turned ? Ref<T>{A.p, A.sj, A.si, false} : A);
-    if (info)
-        return info;
-    info = svd_solve(s, a);
-    svd_write(s, a, b);
-    return info;
-}
+status launch_svd_wide(const SvdArgs<T> &a, void *work, size_t lwork, cudaStream_t s);
+template <class T> size_t wide_svd_work(int64_t count, int rows, int cols);
 
 } // namespace lowrank
 #endif

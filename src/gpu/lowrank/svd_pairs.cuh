@@ -11,7 +11,7 @@
  * sweep: only c and s must be those of one angle in double precision. */
 #ifndef MOAO_GPU_SVD_PAIRS_CUH
 #define MOAO_GPU_SVD_PAIRS_CUH
-#include "svd_block.cuh"
+#include "svd_matrix.cuh"
 
 namespace lowrank {
 

@@ -51,19 +51,18 @@ static int class_of(const matcov_model *m, int l) {
 
 /* The tables of mean gradients into the staging buffer; order: of the layers there. */
 static void stage_gradients(backend_cov *c, const matcov_model *m, const int *order) {
-    const host_gradients *h = &c->means;
+    host_gradients *h = &c->means;
     c->gradients.nlayer = m->nlayer;
-    memcpy(h->tables, m->gradients, m->ngradient * sizeof *h->tables);
-    memcpy(h->values, m->gradient_values, m->ngradient_value * sizeof *h->values);
     for (int i = 0; i < m->nclass; i++)
         for (int l = 0; l < m->nlayer; l++)
             h->table[i * m->nlayer + l] = m->classes[i].table[order[l]];
-    for (int i = 0; i < m->ngradient; i++) {
-        const double *from = m->gradient_values + m->gradients[i].radial;
-        float *to = (float *)(h->radial + (size_t)i * GRADIENT_INTERVALS * 2);
-        for (int k = 0; k < GRADIENT_INTERVALS * 2 * GRADIENT_TERMS; k++)
-            to[k] = (float)from[k];
-    }
+    if (h->serial == m->gradient_serial)
+        return;
+    memcpy(h->tables, m->gradients, m->ngradient * sizeof *h->tables);
+    memcpy(h->values, m->gradient_values, m->ngradient_value * sizeof *h->values);
+    for (int i = 0; i < m->ngradient; i++)
+        if (i == 0 || m->gradients[i].lowest < h->lowest)
+            h->lowest = m->gradients[i].lowest, h->near2 = m->gradients[i].near2;
 }
 
 /* The tables of one list of like pairs, under the profile sent last. */
@@ -73,10 +72,10 @@ static status tabulate(const backend_cov *c, const gpu_cov_aim *aim, int list,
     cudaStream_t stream = c->ctx->main.stream;
     if (c->means.nclass > 0) {
         const gpu_cov_means p = gpu_cov_means_of(c, aim);
-        return gpu_cov_tabulate_means(stream, tables, pairs, k->ntable, k->largest, &p);
+        GPU_TRY(gpu_cov_tabulate_means(stream, tables, pairs, k->ntable, k->largest, &p));
     }
     const gpu_cov_edges p = gpu_cov_edges_of(c, aim);
-    return gpu_cov_tabulate(stream, tables, k->ntable, k->largest, &p);
+    return gpu_cov_tabulate(stream, tables, pairs, k->ntable, k->largest, &p);
 }
 
 static status send_profile(backend_cov *c, const matcov_model *m) {
@@ -85,6 +84,9 @@ static status send_profile(backend_cov *c, const matcov_model *m) {
     if (!order)
         return status_fail(MOAO_MEMORY, "no memory for the layers of a profile");
     cudaEventSynchronize(c->sent);
+    c->highest = c->drift = 0.0;
+    c->surface.made = false;
+    c->difference = m->difference;
     for (int k = 0; k < GPU_COV_CLASSES; k++) {
         c->from[k] = at;
         for (int l = 0; l < m->nlayer; l++)
@@ -92,6 +94,8 @@ static status send_profile(backend_cov *c, const matcov_model *m) {
                 order[at] = l;
                 c->layers_host[at++] = gpu_cov_layer{
                     m->h[l], m->kappa[l], m->coef[l], {m->drift[0][l], m->drift[1][l]}};
+                c->highest = fmax(c->highest, fabs(m->h[l]));
+                c->drift = fmax(c->drift, hypot(m->drift[0][l], m->drift[1][l]));
             }
     }
     if (m->nclass > 0)
@@ -100,9 +104,15 @@ static status send_profile(backend_cov *c, const matcov_model *m) {
     c->from[GPU_COV_CLASSES] = at;
     memcpy(c->noise_host, m->noise, 3 * (m->m / 2) * sizeof(double));
     memcpy(c->tiptilt, m->tiptilt, c->nsensor * sizeof(double));
-    CUDA_TRY(cudaMemcpyAsync(c->device + c->profile_at, c->staging + c->profile_at,
-                             c->profile_bytes, cudaMemcpyHostToDevice, stream));
+    const bool others = m->nclass > 0 && c->means.serial != m->gradient_serial;
+    const size_t bytes = others ? c->profile_bytes : c->means.tables_at - c->profile_at;
+    c->means.serial = 0; /* until they are there */
+    CUDA_TRY(cudaMemcpyAsync(c->device + c->profile_at, c->staging + c->profile_at, bytes,
+                             cudaMemcpyHostToDevice, stream));
     CUDA_TRY(cudaEventRecord(c->sent, stream));
+    if (others)
+        GPU_TRY(gpu_cov_convert(stream, &c->gradients, m->ngradient));
+    c->means.serial = m->gradient_serial;
     const gpu_cov_aim aim = axis_aim(c);
     const int ncmm = c->list[MATCOV_CMM].ntable;
     GPU_TRY(tabulate(c, &aim, MATCOV_CMM, c->tables, c->pairs));
@@ -118,6 +128,7 @@ static status load(backend_cov *c, const matcov_model *m) {
         m->ngradient_value > c->means.values_room) {
         CUDA_TRY(cudaStreamSynchronize(c->ctx->main.stream));
         gpu_cov_release(c);
+        c->means.serial = 0;
         GPU_TRY(gpu_cov_build(c, m));
     }
     return send_profile(c, m);
@@ -228,6 +239,17 @@ static status fill_cpm(backend_cov_target *v, backend_type t, int64_t np, const 
     return gpu_cov_fill_phase(v->c, &v->aim, t, np, x, y, j0, nj, a, lda);
 }
 
+static status fill_cpm_both(backend_cov_target *v, backend_type t, int64_t np, const double *x,
+                            const double *y, int sensor, int64_t k0, int64_t n, void *a,
+                            int64_t lda, int64_t apart) {
+    if (sensor < 0 || sensor >= v->c->nsensor || apart < n ||
+        !matcov_block_ok(t, np, 0, np, v->c->host[sensor].nsub, k0, n, lda))
+        return status_fail(MOAO_INPUT, "fill_cpm_both: an argument is out of range");
+    if (!v->aimed)
+        return status_fail(MOAO_INPUT, "fill_cpm_both: the target was not aimed");
+    return gpu_cov_fill_phase_both(v->c, &v->aim, t, np, x, y, sensor, k0, n, a, lda, apart);
+}
+
 static status values(backend_cov *c, int a, int b, matcov_values *v) {
     const pair_list *k = &c->list[MATCOV_CMM];
     *v = matcov_values{};
@@ -265,4 +287,5 @@ const backend_matcov backend_matcov_gpu = {
     .aim = aim,
     .fill_ctm = fill_ctm,
     .fill_cpm = fill_cpm,
+    .fill_cpm_both = fill_cpm_both,
 };

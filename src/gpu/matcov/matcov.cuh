@@ -73,6 +73,7 @@ struct gpu_cov_sensor {
     double size, cos_rot, sin_rot, shift[2], altitude, dir[2];
     const int2 *place;     /* [nsub] ix, iy */
     const double2 *centre; /* [nsub] registered, where slopes are mean gradients [m] */
+    const int *patch;      /* [nsub] then too: all of them, by patches of 8 x 4 */
     const int *minus[2][2], *plus[2][2];
     const double2 *edge[2][2];
 };
@@ -134,8 +135,10 @@ struct gpu_cov_entries {
 
 /* Launches, on `stream`; each sets the numbers of blocks in the jobs. */
 status gpu_cov_fit(cudaStream_t stream, gpu_structure *structure);
-status gpu_cov_tabulate(cudaStream_t stream, const gpu_cov_table *tables, int ntable, int largest,
-                        const gpu_cov_edges *layers);
+/* pairs: of the tables; those of mean gradients are left out. */
+struct gpu_cov_pair;
+status gpu_cov_tabulate(cudaStream_t stream, const gpu_cov_table *tables, const gpu_cov_pair *pairs,
+                        int ntable, int largest, const gpu_cov_edges *layers);
 status gpu_cov_sum(cudaStream_t stream, backend_type t, gpu_cov_edges *p);
 status gpu_cov_combine(cudaStream_t stream, backend_type t, gpu_cov_entries *p);
 status gpu_cov_look_up(cudaStream_t stream, backend_type t, gpu_cov_entries *p);

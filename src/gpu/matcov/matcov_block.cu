@@ -19,6 +19,7 @@ gpu_cov_edges gpu_cov_edges_of(const backend_cov *c, const gpu_cov_aim *aim) {
 gpu_cov_means gpu_cov_means_of(const backend_cov *c, const gpu_cov_aim *aim) {
     gpu_cov_means p = {};
     p.part = 'A';
+    p.near = c->difference ? GPU_NEAR : 1.0f;
     p.sensors = c->sensors;
     p.layers = c->layers;
     p.gradients = c->gradients;
@@ -43,8 +44,8 @@ struct block {
     backend_type type;
     gpu_cov_edges edges;
     gpu_cov_entries unlike, like;
-    gpu_cov_means means;
-    size_t used; /* of the sums */
+    gpu_cov_means means[4]; /* by numbers of axes */
+    size_t used;            /* of the sums */
 };
 
 /* Slopes k0 .. k0 + n of one axis of a sensor, at row or column `at` of the block. */
@@ -56,6 +57,7 @@ struct piece {
 static status flush_unlike(block *b) {
     cudaStream_t stream = b->c->ctx->main.stream;
     if (b->unlike.njob > 0) {
+        b->c->surface.made = false;
         b->edges.njob = b->unlike.njob;
         memcpy(b->edges.job, b->unlike.job, b->unlike.njob * sizeof *b->edges.job);
         GPU_TRY(gpu_cov_sum(stream, b->type, &b->edges));
@@ -73,10 +75,21 @@ static status flush_like(block *b) {
     return MOAO_OK;
 }
 
-static status flush_means(block *b) {
-    if (b->means.njob > 0)
-        GPU_TRY(gpu_cov_fill_means(b->c->ctx->main.stream, b->type, &b->means));
-    b->means.njob = 0;
+double gpu_cov_field(const backend_cov *c, const gpu_cov_aim *aim) {
+    double field = hypot(aim->dir[0], aim->dir[1]);
+    for (int w = 0; w <= c->nsensor; w++)
+        field = fmax(field, hypot(c->host[w].dir[0], c->host[w].dir[1]));
+    return 2.0 * field * c->highest + c->drift;
+}
+
+status gpu_cov_flush_means(backend_cov *c, backend_type t, gpu_cov_means *p) {
+    double reach = 0.0;
+    for (int w = 0; w <= c->nsensor; w++)
+        reach = fmax(reach, c->host[w].reach);
+    p->reach = (p->px ? 3.0 : 2.0) * reach;
+    GPU_TRY(gpu_cov_fill_means(c->ctx->main.stream, t, p, p->reach + gpu_cov_field(c, &p->aim),
+                               &c->means));
+    p->njob = 0;
     return MOAO_OK;
 }
 
@@ -117,16 +130,68 @@ static status add_unlike(block *b, const piece *r, const piece *whole) {
     return MOAO_OK;
 }
 
+/* Subapertures k0 .. k0 + n of a sensor, of which one axis or both are in a block, at `at`. */
+struct twin {
+    int sensor, axis, axes, k0, n;
+    int64_t at[2];
+};
+
+/* The pieces with both axes of a subaperture together where both are there. */
+static int twins_of(const piece *p, int n, twin *out) {
+    int count = 0;
+    for (int i = 0; i < n; i++) {
+        const piece *x = &p[i], *y = &p[i + 1];
+        const bool both = i + 1 < n && x->sensor == y->sensor;
+        const int from = both && y->k0 > x->k0 ? y->k0 : x->k0, xe = x->k0 + x->n,
+                  ye = both ? y->k0 + y->n : 0, to = xe < ye ? xe : ye;
+        if (from >= to) {
+            out[count++] = twin{x->sensor, x->axis, 1, x->k0, x->n, {x->at, 0}};
+            continue;
+        }
+        for (int axis = 0; axis < 2; axis++) { /* what one axis has alone, before and after */
+            const piece *v = axis ? y : x;
+            const int end = v->k0 + v->n;
+            if (v->k0 < from)
+                out[count++] = twin{v->sensor, axis, 1, v->k0, from - v->k0, {v->at, 0}};
+            if (to < end)
+                out[count++] = twin{v->sensor, axis, 1, to, end - to, {v->at + to - v->k0, 0}};
+        }
+        out[count++] =
+            twin{x->sensor, 0, 2, from, to - from, {x->at + from - x->k0, y->at + from - y->k0}};
+        i++;
+    }
+    return count;
+}
+
 /* A job of a pair of mean gradients that is not alike. */
-static status add_means(block *b, const piece *r, const piece *c, matcov_link link) {
-    if (b->means.njob == GPU_COV_JOBS)
-        GPU_TRY(flush_means(b));
+static status add_means(block *b, const twin *r, const twin *c, matcov_link link) {
+    gpu_cov_means *p = &b->means[2 * (r->axes - 1) + c->axes - 1];
+    if (p->part != 'A' && b->like.i0 + r->at[r->axes - 1] + r->n - 1 < b->like.j0 + c->at[0])
+        return MOAO_OK;
+    if (p->njob == GPU_COV_JOBS)
+        GPU_TRY(gpu_cov_flush_means(b->c, b->type, p));
     gpu_cov_mean_job j = {};
-    j.rs = (short)r->sensor, j.ra = (char)r->axis, j.rk = r->k0, j.nr = r->n, j.row = r->at;
-    j.cs = (short)c->sensor, j.ca = (char)c->axis, j.ck = c->k0, j.nc = c->n, j.col = c->at;
+    j.rs = (short)r->sensor, j.ra = (char)r->axis, j.rows = (char)r->axes, j.rk = r->k0,
+    j.nr = r->n;
+    j.cs = (short)c->sensor, j.ca = (char)c->axis, j.cols = (char)c->axes, j.ck = c->k0,
+    j.nc = c->n;
+    j.whole = r->n == b->c->host[r->sensor].nsub;
+    memcpy(j.row, r->at, sizeof j.row);
+    memcpy(j.col, c->at, sizeof j.col);
     j.pair = gpu_cov_pair_of(b->c, link.gradient, link.swapped);
-    b->means.job[b->means.njob++] = j;
+    bool done = false;
+    if (b->type == BACKEND_S && b->c->difference)
+        GPU_TRY(gpu_cov_by_surface(b->c, p, &j, &done));
+    if (!done)
+        p->job[p->njob++] = j;
     return MOAO_OK;
+}
+
+/* Slopes between points with mean gradients. */
+static status add_mixed(block *b, const piece *r, const piece *c) {
+    const gpu_cov_job j = job_of(r, c);
+    GPU_TRY(flush_unlike(b)); /* which uses the same memory */
+    return gpu_cov_fill_mixed(b->c, &b->edges.aim, b->type, &b->unlike, &j);
 }
 
 static status add_like(block *b, const piece *r, const piece *c, matcov_link link) {
@@ -157,24 +222,48 @@ static int cut(const backend_cov *c, int first, int count, int64_t from, int64_t
     return pieces;
 }
 
-static status fill_pieces(block *b, const piece *rows, int nrow, const piece *cols, int ncol) {
+static matcov_link link_of(const block *b, int row, int col) {
     const pair_list *k = &b->c->list[b->list];
+    return k
+        ->links[(b->list == MATCOV_CMM ? row : 0) * k->nsecond + (b->list == MATCOV_CTT ? 0 : col)];
+}
+
+static status fill_pieces(block *b, const piece *rows, int nrow, const piece *cols, int ncol) {
     const gpu_cov_entries *e = &b->like;
     for (int j = 0; j < ncol; j++)
         for (int i = 0; i < nrow; i++) {
             const piece *r = &rows[i], *c = &cols[j];
             if (e->part != 'A' && e->i0 + r->at + r->n - 1 < e->j0 + c->at)
                 continue;
-            const int a = b->list == MATCOV_CMM ? r->sensor : 0,
-                      s = b->list == MATCOV_CTT ? 0 : c->sensor;
-            const matcov_link link = k->links[a * k->nsecond + s];
-            GPU_TRY(link.table >= 0      ? add_like(b, r, c, link)
-                    : link.gradient >= 0 ? add_means(b, r, c, link)
-                                         : add_unlike(b, r, c));
+            const matcov_link link = link_of(b, r->sensor, c->sensor);
+            const bool mixed =
+                (b->c->host[r->sensor].phase_class < 0) != (b->c->host[c->sensor].phase_class < 0);
+            if (link.table >= 0)
+                GPU_TRY(add_like(b, r, c, link));
+            else if (mixed)
+                GPU_TRY(add_mixed(b, r, c));
+            else if (link.gradient < 0)
+                GPU_TRY(add_unlike(b, r, c));
         }
     GPU_TRY(flush_like(b));
-    GPU_TRY(flush_means(b));
     return flush_unlike(b);
+}
+
+/* Pairs of mean gradients that are not alike. */
+static status fill_means(block *b, const piece *rows, int nrow, const piece *cols, int ncol) {
+    twin *r = (twin *)malloc(3 * (size_t)(nrow + ncol + 2) * sizeof *r);
+    status st = r ? MOAO_OK : status_fail(MOAO_MEMORY, "no memory for the parts of a block");
+    const int nr = r ? twins_of(rows, nrow, r) : 0, nc = r ? twins_of(cols, ncol, r + nr) : 0;
+    for (int j = 0; j < nc; j++)
+        for (int i = 0; i < nr && st == MOAO_OK; i++) {
+            const matcov_link link = link_of(b, r[i].sensor, r[nr + j].sensor);
+            if (link.table < 0 && link.gradient >= 0)
+                st = add_means(b, &r[i], &r[nr + j], link);
+        }
+    for (int i = 0; i < 4 && st == MOAO_OK; i++)
+        st = gpu_cov_flush_means(b->c, b->type, &b->means[i]);
+    free(r);
+    return st;
 }
 
 status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_aim *aim, const gpu_cov_table *tables,
@@ -182,7 +271,7 @@ status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_aim *aim, const gpu_
                     int64_t lda) {
     gpu_device_guard guard(c->ctx->device);
     const int n = c->nsensor;
-    block b = {c, list, t, gpu_cov_edges_of(c, aim), {}, {}, gpu_cov_means_of(c, aim), 0};
+    block b = {c, list, t, gpu_cov_edges_of(c, aim), {}, {}, {}, 0};
     piece *rows = (piece *)malloc(2 * (2 * n + 2) * sizeof *rows),
           *cols = rows ? rows + 2 * n + 2 : NULL;
     if (!rows)
@@ -199,16 +288,21 @@ status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_aim *aim, const gpu_
     b.unlike.j0 = g.j0;
     b.unlike.first = c->first;
     b.like = b.unlike;
-    b.means.part = part;
-    b.means.a = a;
-    b.means.lda = lda;
-    b.means.i0 = g.i0;
-    b.means.j0 = g.j0;
+    for (gpu_cov_means &p : b.means) {
+        p = gpu_cov_means_of(c, aim);
+        p.part = part;
+        p.a = a;
+        p.lda = lda;
+        p.i0 = g.i0;
+        p.j0 = g.j0;
+    }
     const int nrow =
         list == MATCOV_CMM ? cut(c, 0, n, g.i0, g.ni, rows) : cut(c, n, 1, g.i0, g.ni, rows);
     const int ncol =
         list == MATCOV_CTT ? cut(c, n, 1, g.j0, g.nj, cols) : cut(c, 0, n, g.j0, g.nj, cols);
-    const status st = fill_pieces(&b, rows, nrow, cols, ncol);
+    status st = fill_pieces(&b, rows, nrow, cols, ncol);
+    if (st == MOAO_OK && c->means.nclass > 0)
+        st = fill_means(&b, rows, nrow, cols, ncol);
     free(rows);
     return st;
 }

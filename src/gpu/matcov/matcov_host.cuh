@@ -11,7 +11,11 @@
 struct host_sensor {
     int nssp, nsub, nedge[2];
     const int *minus[2], *plus[2];
-    int phase_class; /* of mean gradients with the phase at a point, or -1 */
+    int phase_class;           /* of mean gradients with the phase at a point, or -1 */
+    double size;               /* of a subaperture [m] */
+    double altitude, shift[2]; /* of the star; registration, in the sensor's axes [m] */
+    double dir[2];             /* [rad] */
+    double reach;              /* no point of a subaperture is further from the axis [m] */
 };
 
 struct pair_list {
@@ -23,12 +27,14 @@ struct pair_list {
 /* Tables of mean gradients: the classes' geometry, and where the rest is in the staging buffer. */
 struct host_gradients {
     int nclass;
-    matcov_class *classes; /* without their layers' tables */
-    size_t tables_room, values_room;
+    matcov_class *classes;                      /* without their layers' tables */
+    size_t tables_room, values_room, tables_at; /* they are the last of the staging buffer */
+    long serial;                                /* of those on the device; 0: none */
     matcov_gradient *tables;
     int *table;
     double *values;
-    float4 *radial;
+    int lowest;   /* of all tables, */
+    double near2; /* and that table's */
 };
 
 struct backend_cov {
@@ -42,6 +48,8 @@ struct backend_cov {
     char *device, *staging; /* the staging buffer mirrors the beginning of the device's memory */
     size_t profile_at, profile_bytes;
     gpu_cov_layer *layers_host;
+    double highest, drift; /* of the layers [m] */
+    bool difference;       /* of two profiles */
     double *noise_host;
     host_gradients means;
     cudaEvent_t sent; /* the last transfer from the staging buffer is over */
@@ -55,6 +63,7 @@ struct backend_cov {
     size_t nsums;
     gpu_cov_gradients gradients;
     gpu_cov_pair *pairs; /* of the tables */
+    gpu_surface surface; /* where the sums are, until they are used */
 };
 
 struct backend_cov_target {
@@ -81,6 +90,13 @@ gpu_cov_edges gpu_cov_edges_of(const backend_cov *c, const gpu_cov_aim *aim);
 
 /* The same for mean gradients; and what a pair has of class `gradient`. */
 gpu_cov_means gpu_cov_means_of(const backend_cov *c, const gpu_cov_aim *aim);
+/* By how much points on a layer can be further apart than in the pupil [m]. */
+double gpu_cov_field(const backend_cov *c, const gpu_cov_aim *aim);
+/* A job of p in single precision by interpolation, where that is possible and worth it. */
+status gpu_cov_by_surface(backend_cov *c, const gpu_cov_means *p, const gpu_cov_mean_job *job,
+                          bool *done);
+/* Launch the jobs of p, of one number of axes, and empty it. */
+status gpu_cov_flush_means(backend_cov *c, backend_type t, gpu_cov_means *p);
 gpu_cov_pair gpu_cov_pair_of(const backend_cov *c, int gradient, bool swapped);
 
 /* Rows i0 .. i0 + ni and columns j0 .. j0 + nj of the matrix of a list of pairs. */
@@ -91,6 +107,12 @@ struct gpu_cov_region {
 status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int64_t np,
                           const double *x, const double *y, int64_t j0, int64_t nj, void *a,
                           int64_t lda);
+status gpu_cov_fill_phase_both(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int64_t np,
+                               const double *x, const double *y, int w, int64_t k0, int64_t n,
+                               void *a, int64_t lda, int64_t apart);
+/* A job of slopes between points and mean gradients: done at once, by way of `sums`. */
+status gpu_cov_fill_mixed(backend_cov *c, const gpu_cov_aim *aim, backend_type t,
+                          const gpu_cov_entries *p, const gpu_cov_job *job);
 status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_aim *aim, const gpu_cov_table *tables,
                     backend_type t, char part, unsigned with, gpu_cov_region g, void *a,
                     int64_t lda);

@@ -1,5 +1,5 @@
 /* Kernels of the covariances of slopes. Model section 4. */
-#include "matcov.cuh"
+#include "gradient.cuh"
 #include "matcov/fit_formula.h"
 
 /* ---- structure functions */
@@ -359,8 +359,11 @@ __global__ __launch_bounds__(THREADS) void look_up(const __grid_constant__ gpu_c
 /* One value of a table: the four structure functions of its second difference, layer by layer.
  * Grid: values, kinds, tables. */
 __global__ __launch_bounds__(128) void tabulate(const gpu_cov_table *tables,
+                                                const gpu_cov_pair *pairs,
                                                 const __grid_constant__ gpu_cov_edges p) {
     const gpu_cov_table t = tables[blockIdx.z];
+    if (pairs[blockIdx.z].gradient >= 0)
+        return;
     const gpu_cov_sensor &a = p.sensors[t.first], &b = p.sensors[t.second];
     const int i = blockIdx.x * blockDim.x + threadIdx.x,
               axis[2] = {(int)blockIdx.y & 1, (int)blockIdx.y >> 1};
@@ -408,11 +411,11 @@ status gpu_cov_fit(cudaStream_t stream, gpu_structure *structure) {
     return MOAO_OK;
 }
 
-status gpu_cov_tabulate(cudaStream_t stream, const gpu_cov_table *tables, int ntable, int largest,
-                        const gpu_cov_edges *layers) {
+status gpu_cov_tabulate(cudaStream_t stream, const gpu_cov_table *tables, const gpu_cov_pair *pairs,
+                        int ntable, int largest, const gpu_cov_edges *layers) {
     if (ntable > 0)
-        tabulate<<<dim3((largest * largest + 127) / 128, 4, ntable), 128, 0, stream>>>(tables,
-                                                                                       *layers);
+        tabulate<<<dim3((largest * largest + 127) / 128, 4, ntable), 128, 0, stream>>>(
+            tables, pairs, *layers);
     LAUNCHED();
     return MOAO_OK;
 }

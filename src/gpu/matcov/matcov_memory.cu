@@ -73,6 +73,24 @@ static status patch_order(const matcov_sensor *v, int axis, int *number) {
     return fine ? MOAO_OK : status_fail(MOAO_MEMORY, "no memory for edge points");
 }
 
+/* Subapertures by patches of MEANS_X x MEANS_Y: those of a warp are neighbours, so that they are
+ * near those of another sensor together. */
+#define MEANS_X 8
+#define MEANS_Y 4
+static void patch_list(const matcov_sensor *v, int *list) {
+    int n = 0, strips = v->nssp / MEANS_Y + 1, across = v->nssp / MEANS_X + 1;
+    for (int strip = 0, first = 0; strip < strips; strip++) {
+        int end = first;
+        while (end < v->nsub && v->sub[end] / v->nssp / MEANS_Y == strip)
+            end++;
+        for (int x = 0; x < across; x++)
+            for (int k = first; k < end; k++)
+                if (v->sub[k] % v->nssp / MEANS_X == x)
+                    list[n++] = k;
+        first = end;
+    }
+}
+
 /* Memory of the edge points of one axis in one order; number: the order, NULL for the pupil's rows.
  */
 static void place_edges(gpu_arena *r, const matcov_sensor *v, int axis, int order,
@@ -100,21 +118,35 @@ static status place_sensor(gpu_arena *r, const matcov_sensor *v, gpu_cov_sensor 
                            host_sensor *h) {
     int2 *place;
     double2 *centre;
+    int *patch;
     const int2 *at = gpu_take(r, v->nsub, &place);
     const double2 *centres = gpu_take(r, v->gradient ? v->nsub : 0, &centre);
+    const int *patches = gpu_take(r, v->gradient ? v->nsub : 0, &patch);
     status st = MOAO_OK;
     if (d) {
         *d = gpu_cov_sensor{v->size,     cos(v->rot),
                             sin(v->rot), {v->shift[0], v->shift[1]},
                             v->altitude, {v->dir[0], v->dir[1]},
                             at,          centres,
-                            {},          {},
-                            {}};
-        *h = host_sensor{v->nssp, v->nsub, {v->nedge[0], v->nedge[1]}, {}, {}, v->phase_class};
+                            patches,     {},
+                            {},          {}};
+        *h = host_sensor{};
+        h->nssp = v->nssp, h->nsub = v->nsub;
+        h->phase_class = v->phase_class;
+        h->size = v->size, h->altitude = v->altitude;
+        h->shift[0] = d->cos_rot * v->shift[0] + d->sin_rot * v->shift[1];
+        h->shift[1] = d->cos_rot * v->shift[1] - d->sin_rot * v->shift[0];
+        for (int i = 0; i < 2; i++)
+            h->nedge[i] = v->nedge[i], h->dir[i] = v->dir[i];
         for (int k = 0; k < v->nsub; k++)
             place[k] = make_int2(v->sub[k] % v->nssp, v->sub[k] / v->nssp);
         for (int k = 0; v->gradient && k < v->nsub; k++)
             centre[k] = make_double2(v->centre[0][k], v->centre[1][k]);
+        for (int axis = 0; axis < 2; axis++)
+            for (int e = 0; e < v->nedge[axis]; e++)
+                h->reach = fmax(h->reach, hypot(v->x[axis][e], v->y[axis][e]) + v->size);
+        if (v->gradient)
+            patch_list(v, patch);
     }
     for (int axis = 0; axis < 2 && st == MOAO_OK; axis++) {
         int *number = d ? (int *)malloc((v->nedge[axis] + 1) * sizeof *number) : NULL;
@@ -138,10 +170,18 @@ static void place_gradients(backend_cov *c, const matcov_model *m, int room, gpu
         return;
     h->tables_room = ((size_t)m->ngradient / 16 + 1) * 16;
     h->values_room = m->ngradient_value + m->ngradient_value / 4;
-    d->tables = gpu_take(r, h->tables_room, &h->tables);
     d->table = gpu_take(r, (size_t)m->nclass * room, &h->table);
+    h->tables_at = r->used;
+    d->tables = gpu_take(r, h->tables_room, &h->tables);
     d->values = gpu_take(r, h->values_room, &h->values);
-    d->radial = gpu_take(r, h->tables_room * GRADIENT_INTERVALS * 2, &h->radial);
+}
+
+/* What is made of them on the device. */
+static void place_floats(backend_cov *c, gpu_arena *r) {
+    if (c->means.tables_room > 0) {
+        c->gradients.floats = gpu_take(r, gpu_floats_at(c->means.values_room), (float **)NULL);
+        c->gradients.lines = gpu_take(r, c->means.tables_room * GPU_LINES, (float4 **)NULL);
+    }
 }
 
 /* Everything on the device, in order: geometry, profile (both sent from the staging buffer), and
@@ -170,13 +210,17 @@ static status lay_out(backend_cov *c, const matcov_model *m, int room, size_t *b
     c->noise = gpu_take(&r, 3 * (m->m / 2), &c->noise_host);
     place_gradients(c, m, room, &r);
     c->profile_bytes = r.used - c->profile_at;
+    if (m->nclass == 0)
+        c->means.tables_at = r.used;
+    place_floats(c, &r);
     c->structure = gpu_take(&r, 1, (gpu_structure **)NULL);
     for (int i = 0; i < nt; i++) {
         const matcov_table *t =
             i < nc ? &m->list[MATCOV_CMM].tables[i] : &m->list[MATCOV_CTT].tables[i - nc];
         double *value = gpu_take(&r, table_values(t), (double **)NULL);
-        if (pairs && t->gradient >= 0)
-            pairs[i] = gpu_cov_pair_of(c, t->gradient, t->swapped);
+        if (pairs)
+            pairs[i] = t->gradient >= 0 ? gpu_cov_pair_of(c, t->gradient, t->swapped)
+                                        : gpu_cov_pair{-1, false, {0, 0}, {0.0, 0.0}, 0.0};
         if (tables)
             tables[i] = gpu_cov_table{t->first, t->second, {t->steps[0], t->steps[1]},
                                       t->n,     t->origin, value};
@@ -255,8 +299,8 @@ status gpu_cov_build_target(backend_cov_target *t) {
         t->pairs = gpu_take(&r, k->ntable, (gpu_cov_pair **)NULL);
         for (int i = 0; i < k->ntable; i++) {
             const matcov_table *v = &k->tables[i];
-            if (v->gradient >= 0)
-                pairs[i] = gpu_cov_pair_of(t->c, v->gradient, v->swapped);
+            pairs[i] = v->gradient >= 0 ? gpu_cov_pair_of(t->c, v->gradient, v->swapped)
+                                        : gpu_cov_pair{-1, false, {0, 0}, {0.0, 0.0}, 0.0};
             tables[i] =
                 gpu_cov_table{v->first, v->second, {v->steps[0], v->steps[1]},
                               v->n,     v->origin, gpu_take(&r, table_values(v), (double **)NULL)};

@@ -27,6 +27,7 @@ static status one_job(backend_cov *c, gpu_cov_edges *p, backend_type t, const gp
     const dim3 blocks((job->nre + THREADS - 1) / THREADS, job->nc);
     p->njob = 1;
     p->job[0] = *job;
+    c->surface.made = false;
     GPU_TRY(gpu_cov_sum(stream, t, p));
     if (t == BACKEND_D)
         differences<<<blocks, THREADS, 0, stream>>>(*job, c->sensors, c->sums, (double *)a, lda);
@@ -36,88 +37,84 @@ static status one_job(backend_cov *c, gpu_cov_edges *p, backend_type t, const gp
     return MOAO_OK;
 }
 
-/* ---- mean gradients: an evaluation for each entry and layer */
-
-#define COLS 16
-#define CHUNK 8 /* layers prepared at a time */
-
-struct layer_of_phase {
-    matcov_gradient table;
-    double x, y; /* of the points, less the first slope */
-    double coef; /* 0: not seen */
-    double2 slope[COLS];
-};
-
-/* Layers l0 .. l0 + n as a block sees them. */
-static __device__ void prepare(const gpu_cov_means &p, const gpu_cov_job &job, int gradient,
-                               int col0, int l0, int n, layer_of_phase *sh) {
-    const gpu_cov_sensor &s = p.sensors[job.cs];
-    const double still[2] = {0.0, 0.0};
-    for (int i = threadIdx.x; i < n * COLS; i += blockDim.x) {
-        const gpu_cov_layer &lay = p.layers[l0 + i / COLS];
-        const int table = p.gradients.table[gradient * p.gradients.nlayer + l0 + i / COLS];
-        layer_of_phase &to = sh[i / COLS];
-        double one, here[2], cone, star[2];
-        formula_on_layer(lay.h, 1.0, INFINITY, p.aim.dir, p.aim.drifts ? lay.drift : still, &one,
-                         here);
-        formula_on_layer(lay.h, 1.0, s.altitude, s.dir, still, &cone, star);
-        const double2 c = s.centre[job.ck + min(col0 + i % COLS, job.nc - 1)];
-        to.slope[i % COLS] = make_double2(fma(cone, c.x, star[0]), fma(cone, c.y, star[1]));
-        if (i % COLS > 0)
-            continue;
-        to.table = p.gradients.tables[table >= 0 ? table : 0];
-        to.x = here[0];
-        to.y = here[1];
-        to.coef = table >= 0 ? lay.coef : 0.0;
-    }
-}
-
-/* Grid: points, COLS slopes. */
-template <class E>
-static __global__ __launch_bounds__(THREADS) void means(const __grid_constant__ gpu_cov_means p,
-                                                        const __grid_constant__ gpu_cov_job job,
-                                                        int gradient, const double *px,
-                                                        const double *py) {
-    __shared__ layer_of_phase sh[CHUNK];
-    const gpu_cov_sensor &s = p.sensors[job.cs];
-    const int i = blockIdx.x * THREADS + threadIdx.x, col0 = blockIdx.y * COLS;
-    const double x = px[min(i, job.nr - 1)], y = py[min(i, job.nr - 1)];
-    const double turn[2] = {s.cos_rot, s.sin_rot};
-    const double v[2] = {job.ca == 0 ? turn[0] : -turn[1], job.ca == 0 ? turn[1] : turn[0]};
-    double sum[COLS] = {};
-    for (int l0 = 0; l0 < p.gradients.nlayer; l0 += CHUNK) {
-        const int n = min(CHUNK, p.gradients.nlayer - l0);
-        __syncthreads();
-        prepare(p, job, gradient, col0, l0, n, sh);
-        __syncthreads();
-        for (int l = 0; l < n; l++) {
-            const layer_of_phase &at = sh[l];
-            if (at.coef == 0.0)
-                continue;
-            for (int c = 0; c < COLS; c++)
-                sum[c] +=
-                    at.coef * gradient_phase(&at.table, p.gradients.values, v, turn, job.ca,
-                                             x + at.x - at.slope[c].x, y + at.y - at.slope[c].y);
-        }
-    }
-    for (int c = 0; c < COLS && i < job.nr && col0 + c < job.nc; c++)
-        ((E *)p.a)[i + (job.col + col0 + c) * p.lda] = (E)(formula_phase_scale(s.size) * sum[c]);
-}
-
-static status fill_means(backend_cov *c, const gpu_cov_aim *aim, backend_type t,
-                         const gpu_cov_job *job, const double *x, const double *y, void *a,
-                         int64_t lda) {
-    cudaStream_t stream = c->ctx->main.stream;
-    const dim3 blocks((job->nr + THREADS - 1) / THREADS, (job->nc + COLS - 1) / COLS);
-    const int gradient = c->host[job->cs].phase_class;
+/* Slopes k0 .. k0 + n of one axis or both of a sensor of mean gradients; where their columns are.
+ */
+static status fill_means(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int w, int axis,
+                         int axes, int k0, int n, int64_t np, const double *x, const double *y,
+                         const int64_t col[2], void *a, int64_t lda) {
     gpu_cov_means p = gpu_cov_means_of(c, aim);
-    p.a = a;
-    p.lda = lda;
-    if (t == BACKEND_D)
-        means<double><<<blocks, THREADS, 0, stream>>>(p, *job, gradient, x, y);
-    else
-        means<float><<<blocks, THREADS, 0, stream>>>(p, *job, gradient, x, y);
-    CUDA_TRY(cudaGetLastError());
+    gpu_cov_mean_job *j = &p.job[0];
+    p.njob = 1;
+    p.px = x, p.py = y;
+    p.a = a, p.lda = lda;
+    j->rs = -1, j->nr = (int)np;
+    j->cs = (short)w, j->ca = (char)axis, j->cols = (char)axes, j->ck = k0, j->nc = n;
+    j->col[0] = col[0], j->col[1] = col[1];
+    j->pair.gradient = c->host[w].phase_class;
+    j->pair.parts[0] = j->pair.parts[1] = 1;
+    j->pair.scale = formula_phase_scale(c->host[w].size);
+    const gpu_cov_mean_job job = *j;
+    bool done = false;
+    if (t == BACKEND_S && c->difference)
+        GPU_TRY(gpu_cov_by_surface(c, &p, &job, &done));
+    return done ? MOAO_OK : gpu_cov_flush_means(c, t, &p);
+}
+
+/* Entries of slopes between points with mean gradients from `sums`, of edge points e0 .. e0 + ne of
+ * the former with the latter, of which there are as many as columns (rows, where the points' slopes
+ * are the columns). Grid: rows, columns. */
+template <class E>
+static __global__ void mixed(gpu_cov_entries p, gpu_cov_job job, bool points_down, int e0, int ne) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y;
+    const gpu_cov_sensor &s = p.sensors[points_down ? job.rs : job.cs];
+    const int axis = points_down ? job.ra : job.ca, k = points_down ? job.rk + i : job.ck + j;
+    if (i >= job.nr)
+        return;
+    const double *line = p.sums + (size_t)(points_down ? j : i) * ne;
+    const int plus = s.plus[GPU_COV_ROWS][axis][k] - e0,
+              minus = s.minus[GPU_COV_ROWS][axis][k] - e0;
+    const int64_t row = job.row + i, col = job.col + j, below = p.i0 + row - (p.j0 + col);
+    const double v = line[plus] - line[minus];
+    if (p.part == 'A' || below >= 0)
+        ((E *)p.a)[row + col * p.lda] = (E)(p.part == 'T' && below == 0 ? 0.5 * v : v);
+}
+
+status gpu_cov_fill_mixed(backend_cov *c, const gpu_cov_aim *aim, backend_type t,
+                          const gpu_cov_entries *p, const gpu_cov_job *job) {
+    cudaStream_t stream = c->ctx->main.stream;
+    const bool down = c->host[job->rs].phase_class < 0; /* points are the rows */
+    const host_sensor *h = &c->host[down ? job->rs : job->cs],
+                      *b = &c->host[down ? job->cs : job->rs];
+    const int axis = down ? job->ra : job->ca, k0 = down ? job->rk : job->ck,
+              n = down ? job->nr : job->nc, nb = down ? job->nc : job->nr;
+    const int e0 = h->minus[axis][k0], ne = h->plus[axis][k0 + n - 1] - e0 + 1;
+    const int most = (int)(c->nsums / ne < 32768 ? c->nsums / ne : 32768);
+    c->surface.made = false;
+    for (int at = 0, some; at < nb; at += some) {
+        gpu_cov_means q = gpu_cov_means_of(c, aim);
+        gpu_cov_mean_job *j = &q.job[0];
+        gpu_cov_job part = *job;
+        some = nb - at < most ? nb - at : most;
+        q.njob = 1;
+        q.a = c->sums, q.lda = ne;
+        j->rs = down ? job->rs : job->cs, j->ra = (char)axis, j->rk = e0, j->nr = ne;
+        j->cs = down ? job->cs : job->rs, j->ca = down ? job->ca : job->ra, j->cols = 1;
+        j->ck = (down ? job->ck : job->rk) + at, j->nc = some;
+        j->pair.gradient = b->phase_class;
+        j->pair.parts[0] = j->pair.parts[1] = 1;
+        j->pair.scale = formula_slope_scale(h->size, b->size);
+        GPU_TRY(gpu_cov_flush_means(c, BACKEND_D, &q));
+        if (down)
+            part.ck += at, part.nc = some, part.col += at;
+        else
+            part.rk += at, part.nr = some, part.row += at;
+        const dim3 blocks((part.nr + THREADS - 1) / THREADS, part.nc);
+        if (t == BACKEND_D)
+            mixed<double><<<blocks, THREADS, 0, stream>>>(*p, part, down, e0, ne);
+        else
+            mixed<float><<<blocks, THREADS, 0, stream>>>(*p, part, down, e0, ne);
+        LAUNCHED();
+    }
     return MOAO_OK;
 }
 
@@ -159,16 +156,31 @@ status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_aim *aim, backend_type t
         const int nsub = c->host[i / 2].nsub;
         const int64_t from = j0 > first ? j0 : first, end = first + nsub,
                       to = j0 + nj < end ? j0 + nj : end;
-        gpu_cov_job job = {};
-        job.cs = (short)(i / 2), job.ca = (char)(i % 2);
-        job.nr = (int)np;
-        job.ck = (int)(from - first), job.nc = (int)(to - from), job.col = from - j0;
+        const int64_t col[2] = {from - j0, 0};
         if (from < to && c->host[i / 2].phase_class >= 0)
-            GPU_TRY(fill_means(c, aim, t, &job, x, y, a, lda));
+            GPU_TRY(fill_means(c, aim, t, i / 2, i % 2, 1, (int)(from - first), (int)(to - from),
+                               np, x, y, col, a, lda));
         else if (from < to)
             GPU_TRY(some_slopes(c, &p, t, i / 2, i % 2, (int)(from - first), (int)(to - from), np,
                                 from - j0, a, lda));
         first = end;
     }
+    return MOAO_OK;
+}
+
+status gpu_cov_fill_phase_both(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int64_t np,
+                               const double *x, const double *y, int w, int64_t k0, int64_t n,
+                               void *a, int64_t lda, int64_t apart) {
+    gpu_device_guard guard(c->ctx->device);
+    gpu_cov_edges p = gpu_cov_edges_of(c, aim);
+    const int64_t col[2] = {0, apart};
+    if (np == 0 || n == 0)
+        return MOAO_OK;
+    if (c->host[w].phase_class >= 0)
+        return fill_means(c, aim, t, w, 0, 2, (int)k0, (int)n, np, x, y, col, a, lda);
+    p.px = x;
+    p.py = y;
+    for (int axis = 0; axis < 2; axis++)
+        GPU_TRY(some_slopes(c, &p, t, w, axis, (int)k0, (int)n, np, col[axis], a, lda));
     return MOAO_OK;
 }

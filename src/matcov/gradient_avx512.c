@@ -1,0 +1,191 @@
+/* Covariances of mean gradients for AVX-512: eight entries at once. The coefficients of an interval
+ * are one line of memory: eight lines are loaded and transposed, which takes less time than to
+ * gather them. */
+#include "gradient_kernels.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+
+#include <immintrin.h>
+
+#define AVX512 __attribute__((target("avx512f,avx512dq,avx512vl,fma")))
+#define INLINE static inline __attribute__((always_inline))
+#define SHIFT (52 - GRADIENT_BITS)
+
+typedef struct {
+    __m512d dx, dy, s, m;
+    __m512i line; /* of the intervals' coefficients, counted in numbers */
+    __mmask8 here, near;
+} separation;
+
+/* Separations of entries e .. e + 8 of n, and which are near; the intervals of those are the first.
+ */
+AVX512 INLINE separation separate(const matcov_gradient *t, size_t e, size_t n, const double *x,
+                                  const double *y, double x0, double y0) {
+    separation p;
+    p.here = n - e >= 8 ? (__mmask8)0xff : (__mmask8)((1u << (n - e)) - 1);
+    p.dx = _mm512_sub_pd(_mm512_maskz_loadu_pd(p.here, x + e), _mm512_set1_pd(x0));
+    p.dy = _mm512_sub_pd(_mm512_maskz_loadu_pd(p.here, y + e), _mm512_set1_pd(y0));
+    p.s = _mm512_fmadd_pd(p.dx, p.dx, _mm512_mul_pd(p.dy, p.dy));
+    const __m512d least = _mm512_set1_pd(t->near2);
+    p.near = _mm512_mask_cmp_pd_mask(p.here, p.s, least, _CMP_LT_OQ);
+    const __m512i bits = _mm512_castpd_si512(_mm512_max_pd(p.s, least));
+    const __m512i i =
+        _mm512_sub_epi64(_mm512_srli_epi64(bits, SHIFT), _mm512_set1_epi64(t->lowest));
+    p.line = _mm512_slli_epi64(_mm512_min_epi64(i, _mm512_set1_epi64(GRADIENT_INTERVALS - 1)), 3);
+    const __m512i mantissa =
+        _mm512_ternarylogic_epi64(bits, _mm512_set1_epi64((INT64_C(1) << SHIFT) - 1),
+                                  _mm512_set1_epi64(0x3ff0000000000000), 0xea /* (a & b) | c */);
+    p.m = _mm512_sub_pd(_mm512_castsi512_pd(mantissa),
+                        _mm512_set1_pd(1.0 + 0.5 / (1 << GRADIENT_BITS)));
+    return p;
+}
+
+/* Lists the near entries. */
+AVX512 INLINE void list(const separation *p, size_t e, const double turn[2], near_places *to) {
+    const __m512d c = _mm512_set1_pd(turn[0]), s = _mm512_set1_pd(turn[1]);
+    const __m256i number =
+        _mm256_add_epi32(_mm256_set1_epi32((int)e), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    _mm256_mask_compressstoreu_epi32(to->entry + to->n, p->near, number);
+    _mm512_mask_compressstoreu_pd(to->x + to->n, p->near,
+                                  _mm512_fmadd_pd(c, p->dx, _mm512_mul_pd(s, p->dy)));
+    _mm512_mask_compressstoreu_pd(to->y + to->n, p->near,
+                                  _mm512_fmsub_pd(c, p->dy, _mm512_mul_pd(s, p->dx)));
+    to->n += __builtin_popcount(p->near);
+}
+
+/* Cubic of the columns of four coefficients of eight lines: lines 0 and 4 (and so on) in halves. */
+AVX512 INLINE __m512d cubic(const __m512d pair[4], __m512d m) {
+    /* pair[k]: four coefficients of line k, then of line k + 4 */
+    const __m512d a = _mm512_unpacklo_pd(pair[0], pair[1]),
+                  b = _mm512_unpackhi_pd(pair[0], pair[1]);
+    const __m512d c = _mm512_unpacklo_pd(pair[2], pair[3]),
+                  d = _mm512_unpackhi_pd(pair[2], pair[3]);
+    const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
+    const __m512i high = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+    const __m512d c0 = _mm512_permutex2var_pd(a, low, c), c1 = _mm512_permutex2var_pd(b, low, d);
+    const __m512d c2 = _mm512_permutex2var_pd(a, high, c), c3 = _mm512_permutex2var_pd(b, high, d);
+    return _mm512_fmadd_pd(_mm512_fmadd_pd(_mm512_fmadd_pd(c3, m, c2), m, c1), m, c0);
+}
+
+AVX512 INLINE __m512d column(const double *from, const int64_t line[8], __m512d m) {
+    __m512d pair[4];
+    for (int k = 0; k < 4; k++)
+        pair[k] = _mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd(from + line[k])),
+                                     _mm256_loadu_pd(from + line[k + 4]), 1);
+    return cubic(pair, m);
+}
+
+AVX512 static void add_far(const matcov_gradient *t, const double *radial,
+                           const gradient_axes *axes, size_t n, const double *x, const double *y,
+                           double x0, double y0, double coef, double *f, double *g,
+                           near_places *places) {
+    const double c = axes->rows[0], s = axes->rows[1];
+    const __m512d vx = _mm512_set1_pd(axes->v[0]), vy = _mm512_set1_pd(axes->v[1]);
+    const __m512d along = _mm512_set1_pd(c * axes->v[0] + s * axes->v[1]);
+    const __m512d across = _mm512_set1_pd(c * axes->v[1] - s * axes->v[0]);
+    const __m512d vc = _mm512_set1_pd(c), vs = _mm512_set1_pd(s), w = _mm512_set1_pd(coef);
+    places->n = 0;
+    for (size_t e = 0; e < n; e += 8) {
+        const separation p = separate(t, e, n, x, y, x0, y0);
+        const __mmask8 far = (__mmask8)(p.here & ~p.near);
+        if (p.near)
+            list(&p, e, axes->turn, places);
+        if (!far)
+            continue;
+        int64_t line[8];
+        _mm512_storeu_si512(line, p.line);
+        const __m512d P = _mm512_maskz_mul_pd(far, w, column(radial, line, p.m));
+        const __m512d Q = _mm512_maskz_mul_pd(far, w, column(radial + 4, line, p.m));
+        const __m512d q = _mm512_mul_pd(_mm512_fmadd_pd(vx, p.dx, _mm512_mul_pd(vy, p.dy)), Q);
+        const __m512d u = _mm512_fmadd_pd(vc, p.dx, _mm512_mul_pd(vs, p.dy));
+        const __m512d v = _mm512_fmsub_pd(vc, p.dy, _mm512_mul_pd(vs, p.dx));
+        __m512d to = _mm512_maskz_loadu_pd(far, f + e);
+        _mm512_mask_storeu_pd(f + e, far, _mm512_fmadd_pd(u, q, _mm512_fmadd_pd(along, P, to)));
+        to = _mm512_maskz_loadu_pd(far, g + e);
+        _mm512_mask_storeu_pd(g + e, far, _mm512_fmadd_pd(v, q, _mm512_fmadd_pd(across, P, to)));
+    }
+}
+
+AVX512 static void add_far_phase(const matcov_gradient *t, const double *radial,
+                                 const double turn[2], size_t n, const double *x, const double *y,
+                                 double x0, double y0, double coef, double *f, double *g,
+                                 near_places *places) {
+    const __m512d vc = _mm512_set1_pd(turn[0]), vs = _mm512_set1_pd(turn[1]);
+    const __m512d w = _mm512_set1_pd(coef);
+    places->n = 0;
+    for (size_t e = 0; e < n; e += 8) {
+        const separation p = separate(t, e, n, x, y, x0, y0);
+        const __mmask8 far = (__mmask8)(p.here & ~p.near);
+        if (p.near)
+            list(&p, e, turn, places);
+        if (!far)
+            continue;
+        int64_t line[8];
+        _mm512_storeu_si512(line, p.line);
+        const __m512d P = _mm512_maskz_mul_pd(far, w, column(radial, line, p.m));
+        const __m512d u = _mm512_fmadd_pd(vc, p.dx, _mm512_mul_pd(vs, p.dy));
+        const __m512d v = _mm512_fmsub_pd(vc, p.dy, _mm512_mul_pd(vs, p.dx));
+        _mm512_mask_storeu_pd(f + e, far, _mm512_fmadd_pd(u, P, _mm512_maskz_loadu_pd(far, f + e)));
+        _mm512_mask_storeu_pd(g + e, far, _mm512_fmadd_pd(v, P, _mm512_maskz_loadu_pd(far, g + e)));
+    }
+}
+
+/* Weights of gradient_spline at f. */
+AVX512 INLINE void weights(__m512d f, double w[4][GRADIENT_AT_ONCE], int e) {
+    const __m512d one = _mm512_set1_pd(1.0), sixth = _mm512_set1_pd(1.0 / 6.0),
+                  half = _mm512_set1_pd(0.5), most = _mm512_set1_pd(2.0 / 3.0);
+    const __m512d g = _mm512_sub_pd(one, f), ff = _mm512_mul_pd(f, f), gg = _mm512_mul_pd(g, g);
+    _mm512_storeu_pd(w[0] + e, _mm512_mul_pd(_mm512_mul_pd(sixth, g), gg));
+    _mm512_storeu_pd(w[3] + e, _mm512_mul_pd(_mm512_mul_pd(sixth, f), ff));
+    _mm512_storeu_pd(w[1] + e,
+                     _mm512_fnmadd_pd(_mm512_mul_pd(half, ff), _mm512_add_pd(one, g), most));
+    _mm512_storeu_pd(w[2] + e,
+                     _mm512_fnmadd_pd(_mm512_mul_pd(half, gg), _mm512_add_pd(one, f), most));
+}
+
+AVX512 static void find_places(const matcov_gradient *t, near_places *p) {
+    const __m512d inner = _mm512_set1_pd(t->inner);
+    const __m512i one = _mm512_set1_epi64(1), kinds = _mm512_set1_epi64(t->kinds);
+    for (int e = 0; e < p->n; e += 8) {
+        /* what is beyond n is anything, and comes to nothing */
+        const __m512d x = _mm512_loadu_pd(p->x + e), y = _mm512_loadu_pd(p->y + e);
+        const __m512d most = _mm512_max_pd(_mm512_abs_pd(x), _mm512_abs_pd(y));
+        const __mmask8 in = _mm512_cmp_pd_mask(most, inner, _CMP_LT_OQ);
+        const __m512d half = _mm512_mask_blend_pd(in, _mm512_set1_pd(t->half[1]),
+                                                  _mm512_set1_pd(t->half[0])),
+                      inverse = _mm512_mask_blend_pd(in, _mm512_set1_pd(t->inverse[1]),
+                                                     _mm512_set1_pd(t->inverse[0]));
+        const __m512d ax = _mm512_mul_pd(_mm512_add_pd(x, half), inverse),
+                      ay = _mm512_mul_pd(_mm512_add_pd(y, half), inverse);
+        const __m512i i = _mm512_cvttpd_epi64(ax), j = _mm512_cvttpd_epi64(ay);
+        const __m512i side = _mm512_mask_blend_epi64(in, _mm512_set1_epi64(t->side[1]),
+                                                     _mm512_set1_epi64(t->side[0]));
+        const __m512i start =
+            _mm512_mask_blend_epi64(in, _mm512_set1_epi64((int64_t)t->kinds * gradient_cells(t, 0)),
+                                    _mm512_setzero_si512());
+        const __m512i place = _mm512_add_epi64(_mm512_mullo_epi64(_mm512_sub_epi64(j, one), side),
+                                               _mm512_sub_epi64(i, one));
+        _mm512_storeu_si512(p->from + e, _mm512_add_epi64(start, _mm512_mullo_epi64(place, kinds)));
+        _mm512_storeu_si512(p->step + e, _mm512_mullo_epi64(side, kinds));
+        weights(_mm512_sub_pd(ax, _mm512_cvtepi64_pd(i)), p->wx, e);
+        weights(_mm512_sub_pd(ay, _mm512_cvtepi64_pd(j)), p->wy, e);
+    }
+}
+
+static const gradient_kernels kernels = {add_far, add_far_phase, find_places};
+
+const gradient_kernels *gradient_kernels_avx512(void) {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                   __builtin_cpu_supports("avx512vl")
+               ? &kernels
+               : NULL;
+}
+
+#else
+
+const gradient_kernels *gradient_kernels_avx512(void) {
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,35 @@
+/* The loops of gradient_add.c, of which there is a version for AVX-512 processors. */
+#ifndef MOAO_MATCOV_GRADIENT_KERNELS_H
+#define MOAO_MATCOV_GRADIENT_KERNELS_H
+
+#include "gradient.h"
+
+#include <stdint.h>
+
+#define GRADIENT_AT_ONCE 128 /* entries, a multiple of 8 */
+
+/* Where near entries are: their numbers, places in the grids, and weights of the splines there. */
+typedef struct {
+    int n;
+    int32_t entry[GRADIENT_AT_ONCE];
+    int64_t from[GRADIENT_AT_ONCE], step[GRADIENT_AT_ONCE]; /* first coefficient, from row to row */
+    double x[GRADIENT_AT_ONCE], y[GRADIENT_AT_ONCE];        /* in the axes of the grids */
+    double wx[4][GRADIENT_AT_ONCE], wy[4][GRADIENT_AT_ONCE];
+} near_places;
+
+/* n <= GRADIENT_AT_ONCE entries. far, far_phase: those beyond the grids, as gradient_add and
+ * gradient_add_phase; the others are listed in *p (entry, x, y). places: the rest of *p. */
+typedef struct {
+    void (*far)(const matcov_gradient *t, const double *radial, const gradient_axes *axes, size_t n,
+                const double *x, const double *y, double x0, double y0, double coef, double *f,
+                double *g, near_places *p);
+    void (*far_phase)(const matcov_gradient *t, const double *radial, const double turn[2],
+                      size_t n, const double *x, const double *y, double x0, double y0, double coef,
+                      double *f, double *g, near_places *p);
+    void (*places)(const matcov_gradient *t, near_places *p);
+} gradient_kernels;
+
+/* NULL where the processor has none. */
+const gradient_kernels *gradient_kernels_avx512(void);
+
+#endif

@@ -1,0 +1,172 @@
+/* Differences of mean gradients in single precision by the backends where a pair is so large that a
+ * backend may interpolate between sums over layers: against the stage, entry by entry and in the
+ * mean. The variable MOAO_TEST_BACKEND picks a backend. */
+#include "support/matcov_case.h"
+
+#include "support/backend.h"
+
+#include <mpi.h>
+
+static comm world;
+static const backend_matcov *ops;
+
+/* A registered and a turned natural star of other orders than the truth sensor, and a laser star.
+ */
+static const case_sensor stars[] = {{34, {17, -9}, INFINITY, 0.98, 0, {0.04, -0.03}, 10},
+                                    {29, {-24, 30}, INFINITY, 1, CASE_DEGREE(9), {0.02, 0.05}, 11},
+                                    {30, {5, 12}, 90000, 1, 0, {0}, 0}};
+static const double layers[][5] = {{0, 25, 9, 5, -3}, {2500, 12, 3, 11, 9}, {9000, 30, 3, -14, 20}};
+static const double before[][5] = {{0, 25, 5, 5, -3}, {2500, 12, 6, 11, 9}, {9000, 30, 1, -14, 20}};
+static const double dir[2] = {CASE_ARCSEC(21), CASE_ARCSEC(-13)};
+
+typedef struct {
+    sys s;
+    profile p, p0;
+    matcov *mc;
+    matcov_target *mt;
+    matcov_model model;
+    backend_cov *c;
+    backend_cov_target *v;
+} fixture;
+
+/* Of the difference of two profiles, which is what may be so rough. */
+static void setup(fixture *f) {
+    *f = (fixture){0};
+    case_sys(8, 0.2, 40, 3, stars, &f->s);
+    f->s.ts.gradient = true;
+    for (int w = 0; w < f->s.nsensor; w++)
+        f->s.sensors[w].gradient = true;
+    case_profile(3, layers, &f->p);
+    case_profile(3, before, &f->p0);
+    double bound;
+    case_ok(matcov_prepare_difference(&f->s, &f->p, &f->p0, 0.8, true, &f->mc, &bound));
+    case_ok(matcov_model_init(f->mc, &f->model));
+    case_ok(ops->open(ctx, &f->model, &f->c));
+    case_ok(ops->open_target(f->c, &f->v));
+    case_ok(ops->aim(f->v, dir, true));
+    case_ok(matcov_target_init(f->mc, dir, true, &f->mt));
+}
+
+static void teardown(fixture *f) {
+    matcov_target_free(f->mt);
+    ops->close_target(f->v);
+    ops->close(f->c);
+    matcov_model_free(&f->model);
+    matcov_free(f->mc);
+    case_profile_free(&f->p);
+    case_profile_free(&f->p0);
+    sys_free(&f->s);
+}
+
+typedef struct {
+    double worst, square, count;
+} differences;
+
+static void compare(differences *d, int64_t n, const float *got, const double *want) {
+    for (int64_t i = 0; i < n; i++) {
+        const double e = isnan(got[i]) ? INFINITY : fabs(got[i] - want[i]);
+        d->worst = fmax(d->worst, e);
+        d->square += e * e;
+        d->count++;
+    }
+}
+
+static void expect(const char *what, const differences *d, double scale, double worst, double rms) {
+    const double mean = sqrt(d->square / d->count);
+    if (!(d->worst <= worst * scale && mean <= rms * scale))
+        fail_msg("%s: at most %.3g, rms %.3g", what, d->worst / scale, mean / scale);
+    printf("%s: at most %.3g, rms %.3g\n", what, d->worst / scale, mean / scale);
+}
+
+static void *device(size_t bytes) {
+    void *p;
+    case_ok(be->alloc(ctx, bytes, &p));
+    return p;
+}
+
+static void fetch(void *to, const void *from, int64_t bytes) {
+    case_ok(be->copy(ctx, to, bytes, from, bytes, bytes, 1));
+    case_ok(be->sync(ctx));
+}
+
+/* Ctm by panels that end anywhere, rows from 0 and from elsewhere on; in units of the slope
+ * variance. */
+static void test_ctm(void **state) {
+    (void)state;
+    fixture f;
+    differences d = {0};
+    setup(&f);
+    const int64_t t = (int64_t)f.s.t, m = (int64_t)f.s.m, width = 431;
+    double *want = malloc((size_t)(t * width) * sizeof *want);
+    float *got = malloc((size_t)(t * width) * sizeof *got);
+    float *a = device((size_t)(t * width) * sizeof *got);
+    for (int64_t j = 0; j < m; j += width) {
+        const int64_t n = m - j < width ? m - j : width, i0 = j / width % 2 * 77;
+        case_ok(ops->fill_ctm(f.v, BACKEND_S, i0, t - i0, j, n, a, t - i0));
+        fetch(got, a, (t - i0) * n * (int64_t)sizeof *got);
+        case_ok(matcov_fill_ctm(f.mt, (size_t)j, (size_t)n, want, (size_t)t));
+        for (int64_t k = 0; k < n; k++)
+            compare(&d, t - i0, got + k * (t - i0), want + k * t + i0);
+    }
+    expect("Ctm", &d, matcov_direct_cmm(&f.s, &f.p, 0, 0), 3e-4, 1e-5);
+    be->release(ctx, a);
+    free(want);
+    free(got);
+    teardown(&f);
+}
+
+/* Cpm on points anywhere in the pupil, one axis and both; in units of the largest. */
+static void test_cpm(void **state) {
+    (void)state;
+    enum { NP = 1500 };
+    fixture f;
+    differences d = {0};
+    static double x[NP], y[NP];
+    double most = 0;
+    setup(&f);
+    for (int i = 0; i < NP; i++) {
+        const double r = 4 * sqrt(case_random(0, 1)), angle = case_random(0, 7);
+        x[i] = r * cos(angle), y[i] = r * sin(angle);
+    }
+    double *dx = device(sizeof x), *dy = device(sizeof y);
+    fetch(dx, x, sizeof x);
+    fetch(dy, y, sizeof y);
+    for (int w = 0; w < f.s.nsensor; w++) {
+        const int64_t n = f.s.sensors[w].nsub, first = (int64_t)f.s.sensors[w].first;
+        const size_t numbers = (size_t)(2 * n * NP);
+        double *want = malloc(numbers * sizeof *want);
+        float *got = malloc(numbers * sizeof *got), *a = device(numbers * sizeof *got);
+        case_ok(matcov_fill_cpm(f.mt, NP, x, y, (size_t)first, (size_t)(2 * n), want, NP));
+        for (size_t i = 0; i < numbers; i++)
+            most = fmax(most, fabs(want[i]));
+        case_ok(ops->fill_cpm_both(f.v, BACKEND_S, NP, dx, dy, w, 0, n, a, NP, n));
+        fetch(got, a, (int64_t)(numbers * sizeof *got));
+        compare(&d, (int64_t)numbers, got, want);
+        case_ok(ops->fill_cpm(f.v, BACKEND_S, NP, dx, dy, first + 5, n, a, NP));
+        fetch(got, a, (int64_t)(numbers / 2 * sizeof *got));
+        compare(&d, (int64_t)numbers / 2, got, want + 5 * NP);
+        be->release(ctx, a);
+        free(want);
+        free(got);
+    }
+    expect("Cpm", &d, most, 6e-4, 1e-5);
+    be->release(ctx, dx);
+    be->release(ctx, dy);
+    teardown(&f);
+}
+
+static void choose(void) {
+    ops = matcov_backend(be);
+}
+
+static const struct CMUnitTest tests[] = {cmocka_unit_test(test_ctm), cmocka_unit_test(test_cpm)};
+
+int main(int argc, char **argv) {
+    const backend_tests all = {tests, sizeof tests / sizeof *tests, choose, NULL};
+    MPI_Init(&argc, &argv);
+    comm_init(MPI_COMM_SELF, &world);
+    int failed = run_on_backends(&all);
+    comm_free(&world);
+    MPI_Finalize();
+    return failed;
+}
