@@ -3,7 +3,6 @@
 #include "backend/backend_own.h"
 #include "backend/backend_sparse.h"
 #include "gpu/batch/batch_gpu.h"
-#include "gpu/formats/formats_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
 #include <cstdarg>
 #include <cstdio>
@@ -69,7 +68,6 @@ const backend emulated = {
     .half = &half,
     .lowrank = &backend_lowrank_gpu,
     .sparse = &sparse,
-    .formats = &backend_formats_gpu,
 };
 
 extern "C" __attribute__((visibility("default"))) const backend *
