@@ -104,53 +104,32 @@ __device__ inline void grid_pivot(G &g, int l, typename G::T *v, typename G::T *
 }
 
 /* x := (I - tau v v^T) x on local rows from FROM and columns from Q on; those of column Q only
- * right of l. A thread with many rows reads the vector twice, in parts, which saves registers,
- * where the columns of a warp read the same rows. */
+ * right of l. */
 template <int FROM, int Q, class G>
 __device__ inline void grid_reflect(G &g, const typename G::T *v, typename G::T tau, int l) {
     typedef typename G::T T;
-    constexpr int PART = G::A > 8 && G::RL < 32 ? 8 : G::A;
-    T w[PART], d[G::C];
+    T w[G::A], d[G::C];
 #pragma unroll
-    for (int q = Q; q < G::C; q++)
+    for (int a = FROM; a < G::A; a++)
+        w[a] = v[g.row(a)];
+#pragma unroll
+    for (int q = Q; q < G::C; q++) {
         d[q] = T(0);
 #pragma unroll
-    for (int part = FROM / PART * PART; part < G::A; part += PART) {
-#pragma unroll
-        for (int a = 0; a < PART; a++)
-            if (part + a >= FROM)
-                w[a] = v[g.row(part + a)];
-#pragma unroll
-        for (int q = Q; q < G::C; q++)
-#pragma unroll
-            for (int a = 0; a < PART; a++)
-                if (part + a >= FROM)
-                    d[q] = fma(w[a], g.x[part + a][q], d[q]);
+        for (int a = FROM; a < G::A; a++)
+            d[q] = fma(w[a], g.x[a][q], d[q]);
     }
 #pragma unroll
     for (int q = Q; q < G::C; q++)
         d[q] = column_sum<G::RL>(d[q]);
 #pragma unroll
     for (int q = Q; q < G::C; q++) {
-        d[q] *= -tau;
+        T f = -tau * d[q];
         if (q == Q)
-            d[q] = g.c > l ? d[q] : T(0);
-    }
-    if (PART < G::A)
-        asm volatile("" : "+l"(v));
+            f = g.c > l ? f : T(0);
 #pragma unroll
-    for (int part = FROM / PART * PART; part < G::A; part += PART) {
-        if (PART < G::A)
-#pragma unroll
-            for (int a = 0; a < PART; a++)
-                if (part + a >= FROM)
-                    w[a] = v[g.row(part + a)];
-#pragma unroll
-        for (int q = Q; q < G::C; q++)
-#pragma unroll
-            for (int a = 0; a < PART; a++)
-                if (part + a >= FROM)
-                    g.x[part + a][q] = fma(d[q], w[a], g.x[part + a][q]);
+        for (int a = FROM; a < G::A; a++)
+            g.x[a][q] = fma(f, w[a], g.x[a][q]);
     }
 }
 

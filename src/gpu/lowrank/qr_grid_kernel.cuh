@@ -177,13 +177,13 @@ status start_grid_shape(int op, const QrWarpArgs<T> &a, int64_t rows, int64_t co
     if (rows <= 64)
         return start_grid_op<Grid<T, 8, 16, 8, 4>>(op, a, s);
     if (rows <= 128 && cols <= 32)
-        return start_grid_op<Grid<T, 8, 16, 16, 2>>(op, a, s);
+        return start_grid_op<Grid<T, 16, 8, 8, 4>>(op, a, s);
     if (rows <= 128 && cols <= 64)
         return start_grid_op<Grid<T, 16, 16, 8, 4>>(op, a, s);
     if (rows <= 128)
         return start_grid_op<Grid<T, 16, 32, 8, 4>>(op, a, s);
     if (rows <= 256 && cols <= 32)
-        return start_grid_op<Grid<T, 16, 16, 16, 2>>(op, a, s);
+        return start_grid_op<Grid<T, 32, 8, 8, 4>>(op, a, s);
     if (rows <= 256)
         return start_grid_op<Grid<T, 32, 16, 8, 4>>(op, a, s);
     return start_grid_op<Grid<T, 32, 16, 16, 2>>(op, a, s);

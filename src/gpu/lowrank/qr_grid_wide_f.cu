@@ -7,7 +7,7 @@ template <> status launch_qr_twice<float>(int op, const QrWarpArgs<float> &a, cu
     return start_twice<float>(op, a, s);
 }
 template <> status launch_qr_apply<float>(const QrApply<float> &a, int64_t rows, cudaStream_t s) {
-    return rows <= 256 ? start_apply<Grid<float, 16, 16, 16, 2>>(a, s)
+    return rows <= 256 ? start_apply<Grid<float, 32, 8, 8, 4>>(a, s)
                        : start_apply<Grid<float, 32, 16, 16, 2>>(a, s);
 }
 

@@ -98,7 +98,7 @@ __device__ bool sketch_round(const Sketched<T> &s, const T *omega, int p, int w,
 
 /* The same with Y in the registers of the block's threads, where it fits. Y's place in shared
  * memory is that of the reflectors, too. */
-template <class T> struct SketchGrid { typedef Grid<T, 16, 2 * WARPS, 16, 2> type; };
+template <class T> struct SketchGrid { typedef Grid<T, 32, WARPS, 8, 4> type; };
 
 template <class T, class G>
 __device__ inline void earlier_reflectors(G &g, const Sketched<T> &s, int p, bool trans) {
