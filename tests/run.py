@@ -384,8 +384,8 @@ def sanitizers(cores):
         ranks = 2 if 2 in comment(path, "ranks", [1, 2, 3]) else comment(path, "ranks", [1])[0]
         jobs.append(Job("check sanitizers, %s -n %d" % (os.path.basename(path)[:-2], ranks), "check", min(ranks, cores),
                         case(path, ranks), built))
-    return jobs + [Job("check sanitizers, " + os.path.basename(path)[:-2], "check", 1, case(path, 0), built)
-                   for path in c_files("tests/unit/test_*.c")]
+    return jobs + [Job("check sanitizers, " + os.path.basename(path)[:-2], "check", 1, case(path, 0), built,
+                       *comment(path, "seconds", [0])) for path in c_files("tests/unit/test_*.c")]
 
 
 def small_run(moao, env):

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const format_table *const known[] = {&format_dense, &format_hss, &format_h2};
+static const format_table *const known[] = {&format_dense, &format_toeplitz, &format_hss,
+                                            &format_h2};
 
 static const format_table *table_of(format_kind kind) {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)

@@ -41,7 +41,7 @@ struct format {
     format_info info;
 };
 
-extern const format_table format_dense, format_hss, format_h2;
+extern const format_table format_dense, format_toeplitz, format_hss, format_h2;
 
 /* The common part of a format that begins; the rest of the struct is zero. */
 void format_begin(format *f, const format_table *is, const backend *be, backend_ctx *ctx,

@@ -63,7 +63,7 @@ install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so
 	install -m 644 src/base/status.h $(DESTDIR)$(prefix)/include/moao/base/
 	install -m 644 src/backend/backend.h $(patsubst %,src/backend/backend_%.h,batch formats half lowrank random sparse toeplitz) $(DESTDIR)$(prefix)/include/moao/backend/
 	install -m 644 src/tlr/tlr.h $(DESTDIR)$(prefix)/include/moao/tlr/
-	install -m 644 src/formats/formats.h $(DESTDIR)$(prefix)/include/moao/formats/
+	install -m 644 src/formats/formats.h src/formats/toeplitz.h $(DESTDIR)$(prefix)/include/moao/formats/
 	install -m 644 $(B)/libmoao_linalg.a $(DESTDIR)$(prefix)/lib/
 	install -m 755 $(B)/libmoao_linalg.so $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_version)
 	ln -sf libmoao_linalg.so.$(linalg_version) $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_major)

@@ -50,7 +50,7 @@ class Run:
         return data.reshape(data.shape[0], len(self.table("WAVELENGTHS")), -1)
 
     def quantities(self):
-        names = [n for n in self.table("TARGETS").names if n not in ("TARGET", "X", "Y")]
+        names = [n for n in self.table("TARGETS").names if n not in ("TARGET", "X", "Y") and not n.startswith("WFE_")]
         return {n: self.quantity(n) for n in names}
 
     def matrix(self, name):

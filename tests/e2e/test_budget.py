@@ -2,9 +2,12 @@
 
 timeout: 300
 """
+import csv
 import json
 import math
 import os
+import subprocess
+import sys
 import unittest
 
 import numpy as np
@@ -13,7 +16,7 @@ import reference as ref
 
 from astropy.io import fits
 
-from moao_case import Run, moao
+from moao_case import ROOT, Run, moao
 from test_truth import case, layers
 from truth_reference import Truth, cov_phase, cov_slopes, half_structure, inside
 
@@ -96,10 +99,10 @@ def rms(v):
 
 
 class Terms(unittest.TestCase):
-    def check(self, slope, tolerance):
+    def check(self, slope, tolerance, targets):
         truth, got = Direct(of(slope), slope), table(run(of(slope)))
         self.assertTrue({*TERMS, "STAR", "TOTAL"} <= set(got))
-        for t in range(2):
+        for t in targets:
             want = truth.budget(t)
             want["TOTAL"] = want["RESIDUAL"] + got["JITTER"][t] + got["STATIC"][t]
             for name in ("FIT", "ALIAS", "NOISE", "LAG", "TOMO", "TOTAL"):
@@ -113,10 +116,10 @@ class Terms(unittest.TestCase):
 
     def test_points(self):
         """Every term of two targets: noise of stars of three kinds, cone effect, wind, a laser star's tip-tilt."""
-        self.check("points", 0.01)
+        self.check("points", 0.01, (0, 1))
 
     def test_gradients(self):
-        self.check("gradient", 0.02)
+        self.check("gradient", 0.02, (0,))
 
     def test_they_add_up(self):
         """To the variance that the images are made of, in every exposure, and in the long one as means of variances."""
@@ -139,6 +142,43 @@ class Terms(unittest.TestCase):
             told = {x["term"]: x for x in json.load(f)["error_budget_nm"]}
         self.assertAlmostEqual(told["tomography"]["rms"], rms(t["TOMO_LONG"].mean()), 6)
         self.assertAlmostEqual(told["noise of laser"]["most"], math.sqrt(t["STAR_LONG"][:, 2].max()), 6)
+
+    def test_command(self):
+        """moao budget: the table, its JSON and CSV say what the columns hold; a picture; what cannot be shown is one line."""
+        c = of("points")
+        c["schedule"] = {"tor_times": [0], "exposure_times": [0, 700]}
+        c["targets"] = {"list": [[3, -2], [-10, 6]], "names": ["left", "right, far"]}
+        r = run(c)
+        t = table(r)
+        out = moao("budget", r.dir).stdout
+        self.assertLessEqual(max(map(len, out.splitlines())), 80)
+        self.assertIn("  faint ", out)
+        rows = {line[:16].strip(): line[16:].split() for line in out.splitlines() if len(line) > 30}
+        for words, name in (("fitting", "FIT"), ("tomography", "TOMO"), ("servo lag", "LAG"), ("total", "TOTAL")):
+            v = t[name + "_LONG"].ravel()
+            self.assertEqual(rows[words][:3], ["%.1f" % rms(x) for x in (v.mean(), v.min(), v.max())])
+        said = json.loads(moao("budget", r.dir, "--json", "--target", "right, far", "--exposure", 2).stdout)
+        self.assertEqual((said["target"], said["exposure"], said["targets"]), (2, 2, 2))
+        terms = {x["term"]: x for x in said["terms"]}
+        self.assertAlmostEqual(terms["noise"]["rms_nm"], rms(t["NOISE"][1, 1]), 6)
+        self.assertAlmostEqual(terms["noise"]["stars"][2]["rms_nm"], math.sqrt(t["STAR"].reshape(2, 3, 2)[1, 2, 1]), 6)
+        self.assertAlmostEqual(sum(x["share"] for x in said["terms"][:-1]), 1, 9)
+        self.assertAlmostEqual(terms["total"]["strehl_factor"], math.exp(-t["TOTAL"][1, 1] * (2 * math.pi / 1650) ** 2), 9)
+        self.assertAlmostEqual(said["strehl"], r.quantity("STREHL")[1, 0, 1], 9)
+        lines = list(csv.DictReader(moao("budget", r.dir, "--csv").stdout.splitlines()))
+        self.assertEqual([(x["name"], x["exposure"]) for x in lines], [(n, e) for n in ("left", "right, far") for e in ("long", "1", "2")])
+        self.assertAlmostEqual(float(lines[5]["noise of laser_nm"]), math.sqrt(t["STAR"].reshape(2, 3, 2)[1, 2, 1]), 6)
+        picture = r.path("bars.svg")
+        p = subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "moao-results"), "plot", r.dir, "--budget", "-o", picture],
+                           capture_output=True, text=True, check=False)
+        self.assertEqual((p.returncode, p.stderr), (0, ""))
+        self.assertGreater(os.path.getsize(picture), 10000)
+        for arguments, words in (([r.dir, "--target", "nobody"], "expected a name or 1 to 2"), ([r.dir, "--exposure", "3"], "expected 1 to 2"),
+                                 ([r.path("none")], "no such file"), ([], "no folder"), ([r.dir, "--csv", "--json"], "exclude")):
+            p = moao("budget", *arguments, check=False)
+            self.assertEqual(p.returncode, 2, arguments)
+            self.assertIn(words, p.stderr)
+            self.assertEqual(len([s for s in p.stderr.splitlines() if words in s]), 1)
 
     def test_each_one_goes_away(self):
         """With what causes it; the other terms stay what they are."""
@@ -201,6 +241,7 @@ class Runs(unittest.TestCase):
         for name in ("STREHL", "FWHM", "VARIANCE", "EE_40mas_LONG"):
             np.testing.assert_array_equal(r.quantity(name), self.one.quantity(name))
         self.assertEqual(table(run(of("points"), "psf.residual=sensor")), {})
+        self.assertIn("output.budget", moao("budget", r.dir, check=False).stderr)
 
 
 if __name__ == "__main__":

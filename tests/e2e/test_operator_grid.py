@@ -21,7 +21,7 @@ def told(run):
 
 def gap(a, b):
     """Largest difference of a Strehl ratio or ensquared energy of the exposures."""
-    names = [n for n in a.quantities() if n == "STREHL" or n.startswith("EE_") and not n.endswith("_LONG")]
+    names = [n for n in a.table("TARGETS").names if n == "STREHL" or n.startswith("EE_") and not n.endswith("_LONG")]
     return max(np.abs(a.quantity(n) - b.quantity(n)).max() for n in names)
 
 

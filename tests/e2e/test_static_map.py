@@ -26,7 +26,7 @@ def aberration(x, y):
     """Coma, trefoil and astigmatism [nm], unlike on all sides."""
     r2 = (x ** 2 + y ** 2) / (D / 2) ** 2
     a, b = 2 * x / D, 2 * y / D
-    return 180 * (3 * r2 - 2) * (a + 0.4 * b) + 60 * (a ** 3 - 3 * a * b ** 2) + 90 * a * b + 30
+    return 450 * (3 * r2 - 2) * (a + 0.4 * b) + 150 * (a ** 3 - 3 * a * b ** 2) + 225 * a * b + 30
 
 
 def grid(n, extent=D):

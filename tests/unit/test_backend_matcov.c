@@ -1,5 +1,6 @@
 /* Covariances by the backends: one body for every backend that is usable here, compared with the
- * stage's fills and with the closed form. The variable MOAO_TEST_BACKEND picks one. */
+ * stage's fills and with the closed form. The variable MOAO_TEST_BACKEND picks one.
+ * seconds: 40 */
 #include "support/matcov_case.h"
 
 #include "backend/backend_matcov.h"

@@ -2,6 +2,8 @@
  * direction, diagonals, sides, transposition, types, alpha and beta, NaN where nothing is read,
  * work that is poisoned, other values, the same bits twice. */
 #include "backend/backend_toeplitz.h"
+#include "formats/formats.h"
+#include "formats/toeplitz.h"
 #include "support/matrix.h"
 
 #define MOST 8 /* images */
@@ -24,8 +26,10 @@ static void *send(const void *host, size_t bytes) {
     return dev;
 }
 
+static int gap = 2; /* rows of the matrix between two images */
+
 /* A pupil: an annulus of side x side, all of it where `full`; images of odd number have the step.
- * Rows of the images lie in the matrix with gaps of 2 between them. */
+ * Rows of the images lie in the matrix with gaps between them. */
 static void make_places(matrix *a, int n, int nimage, int step, bool full) {
     a->shape = (toeplitz_shape){.n = n, .nimage = nimage};
     for (int i = 0; i < nimage; i++) {
@@ -40,7 +44,7 @@ static void make_places(matrix *a, int n, int nimage, int step, bool full) {
             if (full || (r < 1.1 && r > 0.05))
                 a->place[i][a->count[i]++] = k / side * s * n + k % side * s;
         }
-        a->m += a->count[i] + 2;
+        a->m += a->count[i] + gap;
     }
     a->shape.count = a->count;
     a->shape.first = a->first;
@@ -299,6 +303,52 @@ static void test_bits(void **state) {
     drop(&a), drop(&b);
 }
 
+/* The same as a format: both parts of a symmetric matrix add up, loads, refusals. */
+static void test_format(void **state) {
+    (void)state;
+    matrix a;
+    format *f;
+    const int64_t nvec = 6;
+    if (be->toeplitz == NULL || be->formats == NULL)
+        skip();
+    gap = 0;
+    make(&a, 7, 3, 2, false);
+    gap = 2;
+    const format_toeplitz_values v = {&a.shape, a.pair};
+    format_source s = {.rows = a.m, .cols = a.m, .detail = &v};
+    const format_options o = {.kind = FORMAT_TOEPLITZ, .type = BACKEND_D};
+    must(format_open(be, ctx, &s, &o, &f));
+    must(format_load(f, &s));
+    const size_t lwork = format_workspace(f, 'L', nvec);
+    mat x = mat_new(BACKEND_D, a.m, nvec, 1), y = mat_new(BACKEND_D, a.m, nvec, 2);
+    void *work;
+    must(be->alloc(ctx, lwork, &work));
+    mat_fill(&x, 'A');
+    mat_up(&x), mat_up(&y);
+    must(format_apply(f, 'L', 'N', 'A', nvec, 2, x.dev, x.ld, 0, y.dev, y.ld, work, lwork));
+    mat_down(&y);
+    for (int64_t i = 0; i < a.m; i++)
+        for (int64_t k = 0; k < nvec; k++) {
+            double want = 0;
+            for (int64_t j = 0; j < a.m; j++)
+                want += 2 * a.dense[i + j * a.m] * creal(mat_get(&x, j, k));
+            assert_true(fabs(creal(mat_get(&y, i, k)) - want) < 1e-11);
+        }
+    assert_true(mat_untouched(&y, 'A'));
+    assert_int_equal(
+        format_apply(f, 'L', 'N', 'H', nvec, 1, x.dev, x.ld, 0, y.dev, y.ld, work, lwork),
+        MOAO_INPUT); /* it is not symmetric */
+    assert_int_equal(format_factor(f, 0), MOAO_INPUT);
+    format_close(f);
+    status_clear();
+    s.rows = s.cols = a.m + 1;
+    assert_int_equal(format_open(be, ctx, &s, &o, &f), MOAO_INPUT);
+    status_clear();
+    be->release(ctx, work);
+    mat_free(&x), mat_free(&y);
+    drop(&a);
+}
+
 static void test_refusals(void **state) {
     (void)state;
     matrix a;
@@ -324,8 +374,8 @@ static void test_refusals(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products),
-                                       cmocka_unit_test(test_halves), cmocka_unit_test(test_bits),
-                                       cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products), cmocka_unit_test(test_halves), cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_format), cmocka_unit_test(test_refusals)};
     return RUN_ON_BACKENDS(tests);
 }

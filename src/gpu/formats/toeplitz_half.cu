@@ -8,7 +8,7 @@
 #include <mma.h>
 
 #define THREADS 256
-#define TILE 64 /* vectors of a coupling at a time */
+#define TILE 128 /* vectors of a coupling at a time */
 
 /* --- matrices of the transforms */
 
@@ -123,15 +123,26 @@ status toeplitz_half_symbols(cudaStream_t stream, const toeplitz_halves *h, cons
 
 /* --- products */
 
-/* Rows of X to their places: a block takes a place of an image. */
-__global__ void lattice_kernel(toeplitz_halves h, int64_t V, int64_t left, const __half *x,
-                               int64_t ldx, __half *lattice) {
-    const int i = blockIdx.y, y = blockIdx.x / h.nx, at = blockIdx.x % h.nx;
+/* Rows of X to their places: a block takes PLACES places of an image, a thread 8 vectors. */
+#define PLACES 4
+__global__ void lattice_kernel(toeplitz_halves h, int64_t V, int64_t left, bool whole,
+                               const __half *x, int64_t ldx, __half *lattice) {
+    const int i = blockIdx.y, place = blockIdx.x * PLACES + threadIdx.y;
+    const int y = place / h.nx, at = place % h.nx;
+    if (y >= h.n)
+        return;
     const int row = at < h.n ? h.at[(i * h.n + y) * h.n + at] : -1;
     __half *to = lattice + (((int64_t)i * h.n + y) * h.nx + at) * V;
     const __half *from = x + (h.first[i] + row) * ldx;
-    for (int64_t v = threadIdx.x; v < V; v += blockDim.x)
-        to[v] = row >= 0 && v < left ? from[v] : __half(0.0f);
+    for (int64_t v = 8 * threadIdx.x; v < V; v += 8 * blockDim.x) {
+        uint4 z = {0, 0, 0, 0};
+        if (row >= 0 && whole)
+            z = *(const uint4 *)(from + v);
+        __half *one = (__half *)&z;
+        for (int k = 0; k < 8 && row >= 0 && !whole; k++)
+            one[k] = v + k < left ? from[v + k] : __half(0.0f);
+        *(uint4 *)(to + v) = z;
+    }
 }
 
 /* Sums of all images at one frequency, TILE vectors of a block; a warp makes 16 rows. */
@@ -239,8 +250,9 @@ static status some(gpu_queue *q, const toeplitz_halves *h, const int *diagonals_
     __half *full = (__half *)((char *)lines + lines_size(h, V));
     __half *coupled = (__half *)((char *)full + full_size(h, V));
     const size_t shared = h->order * ((TILE + 8) * sizeof(__half) + (TILE + 4) * sizeof(float));
-    lattice_kernel<<<dim3((unsigned)(n * h->nx), (unsigned)g), 128, 0, q->stream>>>(*h, V, left, x,
-                                                                                    ldx, lattice);
+    const bool whole = left == V && ldx % 8 == 0 && (size_t)x % 16 == 0;
+    lattice_kernel<<<dim3((unsigned)gpu_ceil(n * h->nx, PLACES), (unsigned)g), dim3(64, PLACES), 0,
+                     q->stream>>>(*h, V, left, whole, x, ldx, lattice);
     LAUNCHED();
     GPU_TRY(product(q, row, 2 * K, n, lattice, row, n * row, h->to_y, h->ldy, lines, CUDA_R_16F,
                     row, 2 * K * row, g));
