@@ -59,9 +59,11 @@ static status sample(run *r, int k, const linop_accuracy *a, obsexposure *ex, do
                               .t0 = r->prec.edge,
                               .nt = 1,
                               .nlambda = r->u.o.nlambda,
-                              .nbox = r->u.o.nbox};
+                              .nbox = r->u.o.nbox,
+                              .nbudget = r->u.o.budget ? budget_count(&r->u.s) : 0};
         if (is_root(r))
-            st = ALLOC(b[i].scalars, (size_t)b[i].nlambda * (3 + (size_t)b[i].nbox), "results");
+            st = ALLOC(b[i].scalars, store_scalars(b[i].nlambda, b[i].nbox, b[i].nbudget),
+                       "results");
         TRY(comm_agree(r->c, st));
         const linop_accuracy as = {.steps = a->steps, .refine = i == 1};
         TRY(results(r, &as, first, &ex[first], &residual[i], &b[i]));
