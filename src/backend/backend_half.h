@@ -66,13 +66,8 @@ typedef status half_join_op(backend_ctx *ctx, int64_t m, int64_t n, int exponent
 typedef status half_squares_op(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
                                const void *a, int64_t lda, int64_t tile, double *out, int64_t ldo);
 
-/* Part of its value that a sum of gemm loses in the mean for each of its inner size, as sums are
- * cut off instead of rounded on some devices; 0: none. */
-typedef double half_cut_op(backend_ctx *ctx);
-
 typedef struct backend_half {
     size_t size; /* sizeof(backend_half) */
-    half_cut_op *cut;
     half_max_abs_op *max_abs;
     half_cast_to_half_op *cast_to_half;
     half_gemm_op *gemm;

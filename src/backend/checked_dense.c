@@ -249,13 +249,8 @@ static status half_squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t 
     return st == MOAO_OK ? own->half->squares(ctx, t, m, n, a, lda, tile, out, ldo) : st;
 }
 
-static double half_cut(backend_ctx *ctx) {
-    return backend_own(ctx)->half->cut(ctx);
-}
-
 const backend_half checked_half = {
     .size = sizeof(backend_half),
-    .cut = half_cut,
     .max_abs = half_max_abs,
     .cast_to_half = half_cast_to_half,
     .gemm = half_gemm,

@@ -216,12 +216,7 @@ static status add_projector(const comm *c, work *k, int n, double *const *d, dou
     double *diagonal = point, *sum = point + np, *all = point + 2 * np, total = 0;
     const size_t a0 = v * (size_t)c->rank / (size_t)c->size,
                  a1 = v * ((size_t)c->rank + 1) / (size_t)c->size;
-    const int blas = openblas_get_num_threads();
-    openblas_set_num_threads(1); /* its threads share out the points */
-    st = psf_accumulate_phase(k->p, a0, a1 - a0, k->fit + a0, v, none, 0, pairs);
-    openblas_set_num_threads(blas);
-    if (st != MOAO_OK)
-        goto done;
+    TRY(psf_accumulate_phase(k->p, a0, a1 - a0, k->fit + a0, v, none, 0, pairs));
     for (size_t i = 0; i < nsep; i++)
         pairs[i] *= 0.25 / k->np;
     cblas_dgemv(CblasColMajor, CblasNoTrans, k->v, k->v, 1.0, k->fit, k->v, k->mean, 1, 0.0,

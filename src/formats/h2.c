@@ -81,25 +81,29 @@ done:
     return st;
 }
 
-/* What the clusters apart from each node give it, all levels in one launch. */
+/* What the clusters apart from each node give it: all levels in one launch for ranks up to 32, and
+ * one for larger ones, so that the tiles of a launch fit its sums. */
 static status plan_far(h2 *h) {
     plan *p = &h->plan;
     status st = MOAO_OK;
-    if (h->top > h->t.levels)
-        return MOAO_OK;
-    TRY(plan_launch(p));
-    for (int l = h->t.levels; l >= h->top; l--) {
-        const nested_level *v = h->level + l;
-        for (int64_t i = 0; i < v->nodes; i++) {
-            const int64_t a = tree_node(l, i);
-            TRY(plan_sum(p, v->up[i], v->rank[i]));
-            for (int64_t e = h->far_of.first[a]; e < h->far_of.first[a + 1]; e++) {
-                const int64_t b = h->far_of.item[e], j = b - tree_node(l, 0);
-                TRY(plan_term(p, h2_block(h, h->far + l, h->far_block[e]), h->far[l].ld, a > b,
-                              v->rank[j], FROM_UP, v->up[j]));
+    for (int large = 0; large < 2 && h->top <= h->t.levels; large++) {
+        TRY(plan_launch(p));
+        for (int l = h->t.levels; l >= h->top; l--) {
+            const nested_level *v = h->level + l;
+            for (int64_t i = 0; i < v->nodes; i++) {
+                const int64_t a = tree_node(l, i);
+                if ((v->rank[i] > 32) != large)
+                    continue;
+                TRY(plan_sum(p, v->up[i], v->rank[i]));
+                for (int64_t e = h->far_of.first[a]; e < h->far_of.first[a + 1]; e++) {
+                    const int64_t b = h->far_of.item[e], k = b - tree_node(l, 0);
+                    TRY(plan_term(p, h2_block(h, h->far + l, h->far_block[e]), h->far[l].ld, a > b,
+                                  v->rank[k], FROM_UP, v->up[k]));
+                }
             }
         }
     }
+    h->sums_far = p->launches;
 done:
     return st;
 }
@@ -320,9 +324,9 @@ static status apply(const format *f, char side, char trans, char part, int64_t n
                                  : part == 'H' ? alpha / 2
                                                : alpha,
                                  from,
-                                 last             ? beta
-                                 : l > h->sums_up ? 1
-                                                  : 0,
+                                 last               ? beta
+                                 : l >= h->sums_far ? 1
+                                                    : 0,
                                  last             ? y
                                  : l < h->sums_up ? up
                                                   : down,

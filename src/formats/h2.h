@@ -25,7 +25,7 @@ typedef struct {
     lists far_of, near_of;           /* of each node (of each leaf) all its partners, both sides */
     int64_t *far_block, *near_block; /* for each item of these lists the number of its block */
     int64_t ranks;
-    int sums_up; /* launches of the plan that go up */
+    int sums_up, sums_far; /* launches of the plan that go up; with those of far blocks */
     plan plan;
 } h2;
 

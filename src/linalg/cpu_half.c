@@ -186,14 +186,8 @@ static status cpu_squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t n
     return MOAO_OK;
 }
 
-static double cpu_cut(backend_ctx *ctx) {
-    (void)ctx;
-    return 0;
-}
-
 const backend_half half_cpu = {
     .size = sizeof(backend_half),
-    .cut = cpu_cut,
     .max_abs = cpu_max_abs,
     .cast_to_half = cpu_cast_to_half,
     .gemm = cpu_gemm_half,

@@ -18,7 +18,7 @@ enum { MAX_L, MAX_X, MAX_C = MAX_X + 2, MAX_DIAG = MAX_C + 2, SUM_X, SUM_B = SUM
 
 half_factor_options half_factor_defaults(int64_t m, int64_t rows, double accuracy) {
     const int64_t tile = m >= 32768 ? 1024 : m >= 4096 ? 256 : 64;
-    return (half_factor_options){tile, 4 * tile, 2 * HALF_DEPTH, rows, accuracy};
+    return (half_factor_options){tile, 4 * tile, HALF_DEPTH, rows, accuracy};
 }
 
 int64_t half_panel_start(int64_t m, int64_t panel, int64_t j0) {
@@ -283,6 +283,10 @@ status half_factor_choose(half_factor *f, double accuracy) {
         s.b += h[SUM_B * nt + i];
     f->o.accuracy = accuracy;
     return half_choose_tiles(f, &s);
+}
+
+void half_factor_pieces(half_factor *f, int64_t depth) {
+    f->o.depth = depth > 0 ? depth : 1;
 }
 
 /* From the numbers on the host: what half_factor_end says of the data. */

@@ -77,6 +77,8 @@ size_t half_factor_solve_work(const half_factor *f);
 
 /* Choose the tiles anew, for another accuracy. */
 status half_factor_choose(half_factor *f, double accuracy);
+/* Another largest inner size of products. */
+void half_factor_pieces(half_factor *f, int64_t depth);
 
 /* In stream order: b, n x m in single precision, becomes W; w: its halves too, n x m each,
  * 2^half_factor_exponent times W. NaN and infinite entries stay in their rows. work:

@@ -12,17 +12,15 @@ typedef struct {
     char ta, tb;
     int64_t m, n, k;
     float scale;
-    double cut; /* what a sum loses, for each of its inner size */
 } job;
 
-/* C := scale op(A) op(B) + beta C, in pieces of the inner size, each made up for what it loses. */
+/* C := scale op(A) op(B) + beta C, in pieces of the inner size. */
 static status pieces(const job *p, int64_t depth, const backend_f16 *a, int64_t lda,
                      const backend_f16 *b, int64_t ldb, float beta, float *c, int64_t ldc) {
     status st = MOAO_OK;
     for (int64_t j = 0, n; j < p->k && st == MOAO_OK; j += n) {
         n = p->k - j < depth ? p->k - j : depth;
-        st = p->be->half->gemm(p->ctx, p->ta, p->tb, p->m, p->n, n,
-                               p->scale * (float)(1 + p->cut * (double)n),
+        st = p->be->half->gemm(p->ctx, p->ta, p->tb, p->m, p->n, n, p->scale,
                                a + (p->ta == 'N' ? j * lda : j), lda,
                                b + (p->tb == 'N' ? j : j * ldb), ldb, j > 0 ? 1 : beta, c, ldc);
     }
@@ -47,8 +45,7 @@ done:
 status half_gemm_part(const backend *be, backend_ctx *ctx, half_products which, int64_t depth,
                       char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, half_pair a,
                       half_pair b, float beta, float *c, int64_t ldc) {
-    job p = {
-        be, ctx, ta, tb, m, n, k, alpha * ldexpf(1, -a.exponent - b.exponent), be->half->cut(ctx)};
+    job p = {be, ctx, ta, tb, m, n, k, alpha * ldexpf(1, -a.exponent - b.exponent)};
     const int64_t some = m > 0 ? BLOCK / m / 256 * 256 : 0, block = some > 256 ? some : 256;
     status st = MOAO_OK;
     if (alpha != 0 && (!isnormal(p.scale) || depth < 1))

@@ -13,6 +13,11 @@
  * changes a Strehl ratio by 1.4e-6 at the full scale. */
 #define SETTLED 1e-7
 #define STEPS 4
+#define PIECES ((int64_t)128) /* inner size of products: a step then shrinks R far enough */
+/* R is brought to 2^-SMALLER of the size of B0: Cmm0^-1 makes it grow more than B0, which is
+ * smooth, and the halves of W have room for what B0 needs; two of them stay exact enough down to
+ * there. */
+#define SMALLER 8
 #define GROUPS 8 /* of columns at which R is looked at after a step, */
 #define GROUP 8  /* and columns of each */
 
@@ -68,11 +73,12 @@ done:
     return st;
 }
 
-/* W += R Cmm0^-1, R about rho times as large as B0: brought to the size of that, for the halves. */
+/* W += R Cmm0^-1, R about rho times as large as B0: brought near the size of that, for the halves.
+ */
 static status step(half *x, double rho) {
     engine *e = x->base.e;
     const int64_t v = x->v, m = e->m;
-    const int up = rho > 0 ? (int)floor(-log2(rho)) - 2 : 0;
+    const int up = rho > 0 ? (int)floor(-log2(rho)) - SMALLER : 0;
     const float none = 0, factor = ldexpf(1, up);
     backend_f16 *hi = (backend_f16 *)(void *)x->b0;
     status st;
@@ -124,6 +130,7 @@ static status sharpen(linop *base, int target, const double dir[2]) {
     TRY(engine_load(e, x->tor));
     TRY(e->mat->aim(x->target, dir, false));
     TRY(half_factor_choose(x->l, 0));
+    half_factor_pieces(x->l, PIECES);
     TRY(settle(x));
     x->exact.target = target;
 done:

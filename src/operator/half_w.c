@@ -6,9 +6,8 @@
 #include <stdlib.h>
 
 #define STRIP ((int64_t)1024) /* columns of B0 W' at a time */
-/* Inner size of a piece of B0: what tensor cores cut off its sums (linalg/half_gemm.h), as far as
- * it is not made up for, counts in full, as B0 W' stands for W Cmm0 W' and for the term with Ctm0.
- */
+/* Inner size of a piece of B0: what tensor cores cut off its sums (linalg/half_gemm.h) counts in
+ * full there, as B0 W' stands for W Cmm0 W' and for the term with Ctm0. */
 #define PIECE ((int64_t)512)
 
 /* |W Cmm0 - B0| / |B0| that single products of halves may add up to, by level; 0: three everywhere.
@@ -264,6 +263,7 @@ status half_solve(linop *base, int n, const wrows *w, double *const *own) {
     status st = MOAO_OK;
     report_phase("solve: triangles");
     TRY(half_factor_choose(x->l, accuracy[base->level]));
+    half_factor_pieces(x->l, HALF_DEPTH);
     for (int k = 0; k < n; k++) { /* one: half_right has made what follows */
         backend_f16 *hi = (backend_f16 *)(void *)w[k].w;
         TRY(half_divide(x, hi, hi + half_w_size(x)));

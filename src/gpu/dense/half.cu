@@ -6,8 +6,6 @@
 #include <math.h>
 
 #define THREADS 256
-/* From D+ Ctm0 in pieces of 4096 and 1024, bench/results/half-solve-h200.txt. */
-#define CUT 2.6e-9
 #define MOST_BLOCKS 65535
 
 /* Threads along the rows; blocks that run out of columns take another one. */
@@ -222,14 +220,8 @@ static status squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, co
     return MOAO_OK;
 }
 
-static double cut(backend_ctx *ctx) {
-    (void)ctx;
-    return CUT;
-}
-
 const backend_half backend_half_gpu = {
     .size = sizeof(backend_half),
-    .cut = cut,
     .max_abs = max_abs,
     .cast_to_half = cast_to_half,
     .gemm = gemm,
