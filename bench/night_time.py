@@ -36,7 +36,7 @@ def rates(path, tors, targets, exposures):
     with open(path, encoding="utf-8") as f:
         run = json.load(f)
     stage = {s["stage"]: s["time_s"] for s in run["stages"]}
-    samples = run["precision"].get("samples_time_s", 0)
+    samples = run.get("precision", {}).get("samples_time_s", 0)
     return (stage["setup"], (stage["matcov"] + stage["factor"] + samples) / tors, stage["solve"] / (tors * targets),
             (stage["exposure"] + stage["psf"] + stage["output"] - samples) / (targets * exposures))
 

@@ -87,12 +87,27 @@ static double device_memory(const run *r) {
     return fmin(mine, fmin(r->u.par.compute_gpu_memory, r->device.memory) / r->device.sharing);
 }
 
+/* Local. A plan for devices that has no room: where the device is the host itself, its memory is
+ * what is too little. */
+static status name_memory(const run *r, status st) {
+    const double memory = device_memory(r);
+    if (st != MOAO_INPUT || r->device.be != &backend_cpu || memory < (double)r->room.available)
+        return st;
+    status_clear();
+    return status_fail(st,
+                       "compute.memory: one target at a time needs %.2f GB of the host's memory, "
+                       "%.2f GB are available; use a node with more memory, smaller sensors, or "
+                       "compute.format=dense with more ranks",
+                       (double)device_plan_bytes(&r->pl.device, 1) / 1e9, memory / 1e9);
+}
+
 /* Local. The plan, for about `chunk` targets at a time. */
 static status plan_for(run *r, int chunk) {
     const params *par = &r->u.par;
     if (r->device.be != NULL) {
         status st = plan_make_device(par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk,
                                      device_memory(r), &r->pl);
+        st = name_memory(r, st);
         /* a node's devices make a factor together where they hold it, else each for itself */
         r->pl.flops[STAGE_FACTOR] *=
             r->device.sharing > 1 || r->pl.kind->host != NULL ? r->c->size : r->c->nnode;

@@ -19,7 +19,7 @@ from astropy.io import fits
 from astropy.table import Table
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from moao_test import MOAO, SHORT_CASE, ROOT, Run, environment, write_case  # noqa: E402
+from moao_test import MOAO, QUICK_CASE, ROOT, Run, environment, write_case  # noqa: E402
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 import moao  # noqa: E402
@@ -47,7 +47,7 @@ class Shared:
 def setUpModule():
     Shared.folder = tempfile.mkdtemp(prefix="moao-python-")
     unittest.addModuleCleanup(shutil.rmtree, Shared.folder, ignore_errors=True)
-    case = write_case(os.path.join(Shared.folder, "case.yaml"), SHORT_CASE)
+    case = write_case(os.path.join(Shared.folder, "case.yaml"), QUICK_CASE)
     Shared.out, Shared.other = (os.path.join(Shared.folder, name) for name in ("out", "other"))
     for out, more in ((Shared.out, []), (Shared.other, ["telescope.zenith=40", "output.psf=long"])):
         r = Run(case, *OPTIONS, *more, "-o", out, ranks=1, cwd=Shared.folder)

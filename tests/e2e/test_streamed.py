@@ -99,7 +99,7 @@ class Streamed(unittest.TestCase):
     def test_a_lost_device_ends_the_run(self):
         """A device that fails between two exposures: all ranks end soon, code 1, one line that says how to go on; the
         resumed maps equal the uninterrupted run's bit for bit."""
-        run = self.start("lost", fault="device:1:fail:20")
+        run = self.start("lost", fault="device:1:fail:200")
         self.assertEqual(run.wait(30), 1, run.text)
         lines = [s for s in run.text.splitlines() if "injected fault in device" in s]
         self.assertEqual(len(lines), 1, run.text)
@@ -136,7 +136,7 @@ class Streamed(unittest.TestCase):
         self.assertEqual(run.text.count("compute.gpu_memory: one target"), 1, run.text)
         run = self.start("little-host", "compute.memory=1e7", "compute.backend=gpu")
         self.assertEqual(run.wait(30), 2, run.text)
-        self.assertRegex(run.text, "compute.memory: a rank with a GPU needs .* which keeps the factor")
+        self.assertRegex(run.text, "compute.memory: one target at a time needs .* of the host's memory, 0.01 GB")
 
     def test_not_positive_definite(self):
         """The message of the panels, wherever the factor stops."""
