@@ -133,8 +133,10 @@ int main(int argc, char **argv) {
              .columns = (int64_t)option(argc, argv, "--columns", 8),
              .nugget = option(argc, argv, "--nugget", 0.1)};
     const char *parts = text_option(argc, argv, "--parts", NULL);
-    format_options o = {
-        .kind = FORMAT_HSS, .type = BACKEND_D, .tol = option(argc, argv, "--tol", 1e-6), .lean = true};
+    format_options o = {.kind = FORMAT_HSS,
+                        .type = BACKEND_D,
+                        .tol = option(argc, argv, "--tol", 1e-6),
+                        .lean = true};
     const int64_t bytes = (int64_t)sizeof(double) * r.n * r.columns;
     double *at = malloc(2 * sizeof *at * (size_t)r.n);
     format_source s = {0};
