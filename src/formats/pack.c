@@ -13,7 +13,8 @@ status pack_add(pack *p, int64_t count, size_t size, size_t *at) {
         p->host = more, p->room = room;
     }
     *at = p->used;
-    memset(p->host + p->used, 0, bytes);
+    if (bytes > 0)
+        memset(p->host + p->used, 0, bytes);
     p->used += bytes;
     return MOAO_OK;
 }
