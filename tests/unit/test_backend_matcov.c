@@ -142,11 +142,10 @@ static void expect_within(const char *what, const block *b, char part, int64_t b
             }
             double w = want[i + j * b->ni] * (part == 'T' && below + i - j == 0 ? 0.5 : 1.0);
             double scale = b->type == BACKEND_D ? 0 : 1e-6 * fabs(w); /* large constants, rounded */
-            double off = fabs(entry(b, i, j) - w);
-            if (!(off <= most * variance + scale))
+            double off = fmax(0, fabs(entry(b, i, j) - w) - scale);
+            if (!(off <= most * variance))
                 fail_msg("%s: (%d, %d) is %.17g, not %.17g: %.3g of the variance", what, (int)i,
                          (int)j, entry(b, i, j), w, off / variance);
-            off = fmax(0, off - scale);
             sum += off * off, n++;
         }
     if (!(sqrt(sum / fmax(n, 1)) <= usual * variance))
