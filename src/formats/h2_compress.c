@@ -214,11 +214,9 @@ static status by_qr(sweep *w) {
     const size_t lwork = f->be->lowrank->workspace(BATCH_QR, f->o.type, v->nodes, v->rows, cols, 0);
     call q;
     status st;
-    v->most = 1;
-    for (int64_t i = 0; i < v->nodes; i++) {
+    v->most = batch_least(v->rows, cols) > 1 ? batch_least(v->rows, cols) : 1; /* the triangles' */
+    for (int64_t i = 0; i < v->nodes; i++)
         v->rank[i] = batch_least(v->size[i], w->now.old[i]);
-        v->most = v->rank[i] > v->most ? v->rank[i] : v->most;
-    }
     w->now.most = v->most;
     TRY(take(f, w->size * (size_t)(v->most * cols * v->nodes), (void **)&w->now.t));
     TRY(take(f, sizeof *info * (size_t)v->nodes, (void **)&info));

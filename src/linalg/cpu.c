@@ -86,7 +86,7 @@ static void cpu_release(backend_ctx *ctx, void *p) {
 static status cpu_copy(backend_ctx *ctx, void *dst, int64_t ldd, const void *src, int64_t lds,
                        int64_t rows, int64_t cols) {
     (void)ctx;
-    for (int64_t j = 0; j < cols; j++)
+    for (int64_t j = 0; rows > 0 && j < cols; j++)
         memmove((char *)dst + j * ldd, (const char *)src + j * lds, (size_t)rows);
     return MOAO_OK;
 }
