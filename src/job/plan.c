@@ -80,13 +80,13 @@ status plan_predict(const params *par, const sys *s, const atmos *a, plan_sizes 
     if (!plan_may_compress(par))
         return MOAO_OK;
     return tlr_predict(s, atmos_profile_at(a, a->tor_time[0]),
-                       tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile), plan_first_steps(par),
+                       tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile), plan_first_level(par),
                        &z->ranks);
 }
 
-int plan_first_steps(const params *par) {
+int plan_first_level(const params *par) {
     const double tolerance = par->compute_tlr_tolerance;
-    return tolerance > 0 ? (int)lround(-LINOP_OCTAVE * log2(tolerance)) : LINOP_STEPS;
+    return tolerance > 0 ? (int)lround(-LINOP_OCTAVE * log2(tolerance)) : LINOP_LEVEL;
 }
 
 static void add_item(plan *p, const char *name, size_t bytes) {

@@ -66,7 +66,7 @@ bool plan_may_compress(const params *par);
 /* A format for which each rank is a device of its own where there is no GPU. */
 bool plan_own_device(const params *par);
 status plan_predict(const params *par, const sys *s, const atmos *a, plan_sizes *z);
-int plan_first_steps(const params *par);
+int plan_first_level(const params *par);
 
 /* Local. What the ranks may use is in room (machine_measure, or other ranks than these). chunk > 0
  * asks for that many targets at a time. MOAO_INPUT when not even one target fits, or the parameters

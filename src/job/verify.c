@@ -10,16 +10,10 @@
  * 1e-5 in mixed, where the halves of the operands err at random. */
 #define TOLERANCE 1e-9
 #define TOLERANCE_MIXED 1e-3
-/* Of W by a compressed factor, whose images have been compared; its residual is 1e-4 and less. */
-#define TOLERANCE_COMPRESSED 1e-2
 
-void verify_init(const comm *c, const setup *u, const double *dplus, bool compressed, verify *v) {
-    *v = (verify){.c = c,
-                  .s = &u->s,
-                  .dplus = dplus,
-                  .mode = u->par.compute_verify,
-                  .w = compressed ? TOLERANCE_COMPRESSED : TOLERANCE,
-                  .direct = u->o.phase};
+void verify_init(const comm *c, const setup *u, const double *dplus, verify *v) {
+    *v = (verify){
+        .c = c, .s = &u->s, .dplus = dplus, .mode = u->par.compute_verify, .direct = u->o.phase};
 }
 
 static void drop(verify *v) {
@@ -109,6 +103,9 @@ static status judge(verify *v, int e, int k, const char *what, double gap, doubl
 
 static status check(verify *v, obsseq *o, int e, bool mixed, const profile *p, const profile *p0) {
     const size_t n = (size_t)v->look.n;
+    const linop *op = o->t.op;
+    const double w =
+        op->kind->expected == NULL ? TOLERANCE : fmax(TOLERANCE_MIXED, 10 * op->kind->expected(op));
     double *a = NULL;
     status st = ALLOC(a, 2 * n, "a check");
     if ((st = comm_agree(v->c, st)) != MOAO_OK)
@@ -118,8 +115,7 @@ static status check(verify *v, obsseq *o, int e, bool mixed, const profile *p, c
     comm_sum(v->c, v->look.y, n);
     TRY(obsseq_forms(o, p0, false, &v->look, a, b));
     for (int k = 0; k < v->look.n; k++)
-        TRY(judge(v, e, k, "its reconstructor W", a[k] - b[k], fabs(a[k]) + fabs(b[k]),
-                  o->t.op->kind->expected != NULL ? fmax(v->w, TOLERANCE_MIXED) : v->w));
+        TRY(judge(v, e, k, "its reconstructor W", a[k] - b[k], fabs(a[k]) + fabs(b[k]), w));
     TRY(obsseq_forms(o, p, true, &v->look, a, b));
     const double twice = v->direct ? 0 : 2; /* of the residual phase Y is of W Cmm W' alone */
     for (int k = 0; k < v->look.n; k++)
