@@ -270,8 +270,8 @@ static void count_host(const params *par, const sys *s, const psf_opts *o, const
 }
 
 status plan_make_device(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                        const machine_room *room, const plan_sizes *z, int chunk, double memory,
-                        plan *p) {
+                        const machine_room *room, const plan_sizes *z, int chunk,
+                        device_room memory, plan *p) {
     const int nrank = room->nrank;
     status st;
     memset(p, 0, sizeof *p);
@@ -281,9 +281,13 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     const device_wants wants = {.mixed = plan_wants_mixed(par),
                                 .format = par->compute_format,
                                 .tile = par->compute_tlr_tile,
-                                .compressed = z->ranks.bytes};
-    st = device_plan_choose(&wants, s, o, s->dm.nact, z->nlayer, (size_t)par->compute_panel,
-                            par->compute_residual_columns, memory, &p->device);
+                                .compressed = z->ranks.bytes,
+                                .rows = s->dm.nact,
+                                .nlayer = z->nlayer,
+                                .width = (size_t)par->compute_panel,
+                                .nsample = par->compute_residual_columns,
+                                .room = memory};
+    st = device_plan_choose(&wants, s, o, &p->device);
     p->kind = p->device.kind;
     if (st != MOAO_OK)
         return st;

@@ -74,11 +74,11 @@ int plan_first_level(const params *par);
 status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts *o,
                  const machine_room *room, const plan_sizes *z, int chunk, plan *p);
 
-/* Local. The same for one device a rank. memory: bytes of a device that a
- * rank may use. flops count one factor for each reconstructor, however many devices make one. */
+/* Local. The same for one device a rank. flops count one factor for each reconstructor, however
+ * many devices make one. */
 status plan_make_device(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                        const machine_room *room, const plan_sizes *z, int chunk, double memory,
-                        plan *p);
+                        const machine_room *room, const plan_sizes *z, int chunk,
+                        device_room memory, plan *p);
 
 /* Local. Threads that are worth while for a rank of a case, at most `cores`: in small cases
  * starting and joining them takes longer than they save. A run keeps its number, so that a resumed

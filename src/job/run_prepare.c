@@ -80,24 +80,11 @@ static status leave_devices(run *r, status st) {
     return MOAO_OK;
 }
 
-/* Bytes of its device that a rank may use. */
-static double device_memory(const run *r) {
+/* What a rank may use of its device, which may be the host. */
+static device_room room_of_device(const run *r) {
     const double mine = r->device.be == &backend_cpu ? (double)r->room.available : INFINITY;
-    return fmin(mine, fmin(r->u.par.compute_gpu_memory, r->device.memory) / r->device.sharing);
-}
-
-/* Local. A plan for devices that has no room: where the device is the host itself, its memory is
- * what is too little. */
-static status name_memory(const run *r, status st) {
-    const double memory = device_memory(r);
-    if (st != MOAO_INPUT || r->device.be != &backend_cpu || memory < (double)r->room.available)
-        return st;
-    status_clear();
-    return status_fail(st,
-                       "compute.memory: one target at a time needs %.2f GB of the host's memory, "
-                       "%.2f GB are available; use a node with more memory, smaller sensors, or "
-                       "compute.format=dense with more ranks",
-                       (double)device_plan_bytes(&r->pl.device, 1) / 1e9, memory / 1e9);
+    const double given = fmin(r->u.par.compute_gpu_memory, r->device.memory) / r->device.sharing;
+    return (device_room){.bytes = fmin(mine, given), .host = mine <= given};
 }
 
 /* Local. The plan, for about `chunk` targets at a time. */
@@ -105,8 +92,7 @@ static status plan_for(run *r, int chunk) {
     const params *par = &r->u.par;
     if (r->device.be != NULL) {
         status st = plan_make_device(par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk,
-                                     device_memory(r), &r->pl);
-        st = name_memory(r, st);
+                                     room_of_device(r), &r->pl);
         /* a node's devices make a factor together where they hold it, else each for itself */
         r->pl.flops[STAGE_FACTOR] *=
             r->device.sharing > 1 || r->pl.kind->host != NULL ? r->c->size : r->c->nnode;
@@ -207,9 +193,12 @@ status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_s
     if (u->kind->in_step)
         return st;
     device_plan p;
-    const device_wants exact = {.format = FORMAT_DENSE};
-    TRY(device_plan_choose(&exact, u->s, &r->u.o, nrow, r->sizes.nlayer, u->width, 0,
-                           device_memory(r), &p));
+    const device_wants exact = {.format = FORMAT_DENSE,
+                                .rows = nrow,
+                                .nlayer = r->sizes.nlayer,
+                                .width = u->width,
+                                .room = room_of_device(r)};
+    TRY(device_plan_choose(&exact, u->s, &r->u.o, &p));
     u->kind = p.kind;
     u->planned = p.fits;
     u->one_target = (double)device_plan_bytes(&p, 1);
