@@ -14,7 +14,7 @@ typedef struct {
     const sys *s;
     const double *dplus;  /* v x t */
     int mode;             /* VERIFY_ of params.h */
-    bool direct;          /* Y + Y' is W Cmm W' (psf.residual: phase) */
+    size_t points;        /* of the pupil (psf.residual: phase): Y + Y' is W Cmm W' then */
     double worked, spent; /* seconds in exposures, in checks */
     double cost;          /* of the last check of one target [s] */
     long checked;         /* residuals */
