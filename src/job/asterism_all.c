@@ -253,13 +253,13 @@ done:
 static void add_line(text *out, const task *q, const ast_star *f, const ast_stars *s,
                      const ast_result *r) {
     const ast_combo *a = &r->best.v[0];
-    ast_add_word(out, f->name);
+    text_add_cell(out, f->name, " ");
     text_add(out, ",%.7f,%.7f,%d,%d,%.6g,%.6g", f->ra * 180 / M_PI, f->dec * 180 / M_PI, s->n,
              r->choose, a->figure, a->rms);
     for (int k = 0; k < q->cl->choose; k++) {
         text_add(out, ",");
         if (k < r->choose)
-            ast_add_word(out, s->v[a->star[k]].name);
+            text_add_cell(out, s->v[a->star[k]].name, " ");
     }
     text_add(out, "\n");
 }

@@ -200,8 +200,7 @@ static inline status linop_load(linop *o, const profile *p) {
  * that to hold; LINOP_NOTHING: it cannot be more exact. The same on every rank. */
 status linop_tighten(linop *o, double excess, linop_step from, linop_step *again);
 
-/* Local. Bytes of an operator without its targets. */
+/* Local. A part of what an operator takes beside its targets. */
 void linop_add(linop_bytes *b, const char *name, size_t bytes);
-size_t linop_fixed(const linop_bytes *b);
 
 #endif
