@@ -111,15 +111,11 @@ void hss_factor_free(hss *h) {
     h->factor = NULL;
 }
 
-static size_t aligned(size_t b) {
-    return (b + 255) / 256 * 256;
-}
-
 size_t hss_solve_workspace(const format *f, int64_t nvec) {
     const struct hss_factor *q = ((const hss *)f)->factor;
     const size_t row = backend_size(f->o.type) * (size_t)nvec;
-    return q ? aligned(row * (size_t)(q->rows_y + q->rows_v)) +
-                   aligned(row * (size_t)(q->rows_s + q->rows_t))
+    return q ? format_aligned(row * (size_t)(q->rows_y + q->rows_v)) +
+                   format_aligned(row * (size_t)(q->rows_s + q->rows_t))
              : 0;
 }
 
@@ -133,8 +129,8 @@ status hss_solve(const format *f, char trans, int64_t nvec, void *x, int64_t ldx
     const int64_t ld_long = turned ? q->rows_v : q->rows_y,
                   ld_short = turned ? q->rows_t : q->rows_s;
     const int64_t lds = ld_short > 0 ? ld_short : 1, ldl = ld_long > 0 ? ld_long : 1;
-    char *big = work,
-         *small = big + aligned(backend_size(f->o.type) * (size_t)(nvec * (q->rows_y + q->rows_v)));
+    char *big = work, *small = big + format_aligned(backend_size(f->o.type) *
+                                                    (size_t)(nvec * (q->rows_y + q->rows_v)));
     const formats_operand from[FORMATS_OPERANDS] = {{x, ldx}, {big, ldl}, {small, lds}, {big, ldl}};
     status st = MOAO_OK;
     for (int l = 0; l < p->launches; l++) {
