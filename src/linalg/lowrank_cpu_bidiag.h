@@ -1,7 +1,7 @@
 /* The SVD of a matrix by way of a bidiagonal one, for one real type; included before
  * lowrank_cpu_real.h. LAPACK's gesdd does the same; here the vectors of a panel lie in columns
- * side by side, so that each step of the reduction is six products, and reflectors are applied by
- * panels as wide as is best for gemm. */
+ * side by side, so that each step of the reduction is six products, and reflectors, whose zeros and
+ * ones are stored, are applied without copies. */
 
 extern int LAPACK(bdsdc)(const char *, const char *, const int *, REAL *, REAL *, REAL *,
                          const int *, REAL *, const int *, REAL *, int *, REAL *, int *, int *,
@@ -17,11 +17,12 @@ static void NAME(times)(char trans, int64_t m, int64_t n, REAL f, const REAL *a,
 }
 
 /* x := the vector v, v[0] = 1, of the reflection I - tau v v^T that turns x into (beta, 0, ...).
- * Returns beta. v = 0 for no reflection. */
+ * Returns beta. v = 0 for no reflection, also where squares of x could underflow: of rounding
+ * errors of a matrix of rank one what is left shrinks by u time and again. */
 static REAL NAME(reflector)(int64_t n, REAL *x, REAL *tau) {
     const REAL alpha = x[0], s = n > 1 ? CBLAS(dot)((int)n - 1, x + 1, 1, x + 1, 1) : 0;
     *tau = 0;
-    if (s == 0) {
+    if (s <= VECTOR_LEAST) {
         memset(x, 0, sizeof(REAL) * (size_t)n);
         return alpha;
     }

@@ -123,7 +123,7 @@ static double NAME(square)(int64_t count, const REAL *x) {
 /* The norm of a scaled column: the plain sum where no square in it has underflowed. */
 static REAL NAME(length)(int64_t count, const REAL *x) {
     const REAL s = CBLAS(dot)((int)count, x, 1, x, 1);
-    return s > VECTOR_LEAST * VECTOR_LEAST ? SQRT(s) : CBLAS(nrm2)((int)count, x, 1);
+    return s > VECTOR_LEAST ? SQRT(s) : CBLAS(nrm2)((int)count, x, 1);
 }
 
 /* --- QR with a diagonal >= 0 */
