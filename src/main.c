@@ -24,7 +24,8 @@ static const char usage[] =
     "  params         every parameter: type, unit, default, range\n"
     "  import-legacy  parameter file from a legacy system file and profiles\n"
     "\n"
-    "moao help COMMAND says more; moao --version names the libraries in use.\n";
+    "moao help COMMAND says more; moao --version names the libraries in use. Results\n"
+    "are drawn and compared by moao-plot, moao-view and moao-compare (each: --help).\n";
 
 static const struct {
     const char *name;

@@ -79,7 +79,8 @@ status params_parse_file(params_loader *l, const char *name, const ynode *at, co
         return yaml_tree_fail(at, path, "%s cannot be read (%s), expected a file", name,
                               params_files_reason(f));
     if (f->error != 0)
-        return yaml_tree_fail_at(name, 1, 1, path, "cannot be read (%s), expected a parameter file",
+        return yaml_tree_fail_at(name, 1, 1, path,
+                                 "cannot be read (%s), expected a parameter file or key=value",
                                  params_files_reason(f));
     TRY(yaml_tree_parse(l->tree, name, 0, f->data, f->len, root));
     if ((*root)->kind != YAML_TREE_MAP)

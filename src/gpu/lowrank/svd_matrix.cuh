@@ -262,12 +262,12 @@ template <class T> __device__ inline void svd_values(Svd<T> &s, const SvdArgs<T>
 }
 
 /* -1 if the entry of largest modulus (the first of equals, in the caller's order) is negative, else
- * 1; place: where entry i went. By one warp. */
+ * 1; place: where entry i went; NULL: nowhere. By one warp. */
 template <class T> __device__ inline T column_sign(const T *x, const int *place, int n, int lane) {
     T top = T(-1), value = T(0);
     int at = INT32_MAX;
     for (int i = lane; i < n; i += 32) {
-        const T v = x[place[i]];
+        const T v = x[place ? place[i] : i];
         if (fabs(v) > top)
             top = fabs(v), value = v, at = i;
     }

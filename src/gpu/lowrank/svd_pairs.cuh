@@ -127,6 +127,23 @@ template <class P> __device__ inline unsigned pairs_rotate(P &c, double tol, dou
     return lanes;
 }
 
+/* What goes with a column: its number, square, d and e. Those of y from the lane XOR `bits`; those
+ * of x and y exchanged where `upper`. */
+template <class P> __device__ inline void move_scalars(P &c, int bits) {
+    c.yy = __shfl_xor_sync(0xffffffffu, c.yy, bits);
+    c.dy = __shfl_xor_sync(0xffffffffu, c.dy, bits);
+    c.ey = __shfl_xor_sync(0xffffffffu, c.ey, bits);
+    c.jy = __shfl_xor_sync(0xffffffffu, c.jy, bits);
+}
+template <class P> __device__ inline void split_scalars(P &c, bool upper) {
+    const int jx = c.jx, jy = c.jy;
+    const double xx = c.xx, yy = c.yy, dx = c.dx, dy = c.dy, ex = c.ex, ey = c.ey;
+    c.jx = upper ? jy : jx, c.jy = upper ? jx : jy;
+    c.xx = upper ? yy : xx, c.yy = upper ? xx : yy;
+    c.dx = upper ? dy : dx, c.dy = upper ? dx : dy;
+    c.ex = upper ? ey : ex, c.ey = upper ? ex : ey;
+}
+
 /* y of pair p goes to pair p XOR `by`; buffer: A x THREADS elements of shared memory, used between
  * warps. */
 template <class P> __device__ inline void pairs_move(P &c, int by, typename P::T *buffer) {
@@ -136,10 +153,7 @@ template <class P> __device__ inline void pairs_move(P &c, int by, typename P::T
 #pragma unroll
         for (int a = 0; a < P::A; a++)
             c.y[a] = __shfl_xor_sync(0xffffffffu, c.y[a], bits);
-        c.yy = __shfl_xor_sync(0xffffffffu, c.yy, bits);
-        c.dy = __shfl_xor_sync(0xffffffffu, c.dy, bits);
-        c.ey = __shfl_xor_sync(0xffffffffu, c.ey, bits);
-        c.jy = __shfl_xor_sync(0xffffffffu, c.jy, bits);
+        move_scalars(c, bits);
         return;
     }
     const int here = (int)threadIdx.x, there = here ^ bits;
@@ -170,13 +184,7 @@ template <class P> __device__ inline void pairs_split(P &c, int half, typename P
         c.x[a] = upper ? y : x;
         c.y[a] = upper ? x : y; /* what the partner wants... */
     }
-    const int jx = c.jx, jy = c.jy;
-    c.jx = upper ? jy : jx;
-    c.jy = upper ? jx : jy;
-    const double xx = c.xx, yy = c.yy, dx = c.dx, dy = c.dy, ex = c.ex, ey = c.ey;
-    c.xx = upper ? yy : xx, c.yy = upper ? xx : yy;
-    c.dx = upper ? dy : dx, c.dy = upper ? dx : dy;
-    c.ex = upper ? ey : ex, c.ey = upper ? ex : ey;
+    split_scalars(c, upper);
     pairs_move(c, half, buffer);
 }
 

@@ -175,10 +175,7 @@ template <class Q> __device__ inline void quads_move(Q &c, int by, Exchange<type
             c.y[1][a] = __shfl_xor_sync(0xffffffffu, c.y[0][a], bits);
             c.y[0][a] = y0;
         }
-        c.yy = __shfl_xor_sync(0xffffffffu, c.yy, bits);
-        c.dy = __shfl_xor_sync(0xffffffffu, c.dy, bits);
-        c.ey = __shfl_xor_sync(0xffffffffu, c.ey, bits);
-        c.jy = __shfl_xor_sync(0xffffffffu, c.jy, bits);
+        move_scalars(c, bits);
         return;
     }
     const int here = (int)threadIdx.x, there = here ^ bits;
@@ -217,12 +214,7 @@ template <class Q> __device__ inline void quads_split(Q &c, int half, Exchange<t
             c.x[i][a] = up ? y : x;
             c.y[1 - i][a] = up ? x : y;
         }
-    const int jx = c.jx, jy = c.jy;
-    const double xx = c.xx, yy = c.yy, dx = c.dx, dy = c.dy, ex = c.ex, ey = c.ey;
-    c.jx = up ? jy : jx, c.jy = up ? jx : jy;
-    c.xx = up ? yy : xx, c.yy = up ? xx : yy;
-    c.dx = up ? dy : dx, c.dy = up ? dx : dy;
-    c.ex = up ? ey : ex, c.ey = up ? ex : ey;
+    split_scalars(c, up);
     quads_move(c, half, e);
 }
 

@@ -1,6 +1,7 @@
 /* Singular values of matrices with many rows (or columns): A (or A^T) = Q R first, then
  * the decomposition of R, then Q times its left vectors; a chunk of the batch at a time. */
 #include "gpu/batch/batch_gpu.h"
+#include "svd_matrix.cuh"
 #include "svd_tall.cuh"
 
 namespace lowrank {
@@ -179,24 +180,6 @@ template <class T> struct SignArgs {
     int *info_out;
 };
 
-/* Entry of largest modulus, the first of equals: is it negative? By one warp. */
-template <class T> __device__ inline bool column_negative(const T *x, int n, int lane) {
-    T top = T(-1), value = T(0);
-    int at = INT32_MAX;
-    for (int i = lane; i < n; i += 32)
-        if (fabs(x[i]) > top)
-            top = fabs(x[i]), value = x[i], at = i;
-#pragma unroll
-    for (int d = 16; d; d >>= 1) {
-        const T t = __shfl_xor_sync(0xffffffffu, top, d),
-                v = __shfl_xor_sync(0xffffffffu, value, d);
-        const int o = __shfl_xor_sync(0xffffffffu, at, d);
-        if (t > top || (t == top && o < at))
-            top = t, value = v, at = o;
-    }
-    return value < T(0);
-}
-
 /* The signs of the vectors, and what the caller learns of the matrix. */
 template <class T>
 __global__ void __launch_bounds__(THREADS) tall_out(const __grid_constant__ SignArgs<T> a) {
@@ -224,7 +207,7 @@ __global__ void __launch_bounds__(THREADS) tall_out(const __grid_constant__ Sign
     }
     for (int q = warp; q < r; q += THREADS / 32) {
         T *u = U.at(0, q), *v = V.at(0, q);
-        if (!(a.by_u ? column_negative(u, m, lane) : column_negative(v, n, lane)))
+        if (column_sign(a.by_u ? u : v, (const int *)nullptr, a.by_u ? m : n, lane) > T(0))
             continue;
         if (a.has_u)
             for (int i = lane; i < m; i += 32)

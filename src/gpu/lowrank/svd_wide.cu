@@ -5,16 +5,26 @@ namespace lowrank {
 
 namespace {
 
-/* Blocks that begin or end a matrix: two on a multiprocessor. */
+/* What a block works on that begins or ends a matrix; two of them on a multiprocessor. */
+template <class T> struct WideMatrix {
+    int64_t b;
+    WidePlace<T> q;
+    T *tau3;
+    Svd<T> s;
+    __device__ WideMatrix(const WideArgs<T> &w, unsigned char *shared)
+        : b(w.first + blockIdx.x), q(wide_place<T>(w.p, w.work, blockIdx.x)),
+          s(wide_svd(w.p, q, shared, tau3)) {
+        batch::wait_for_predecessor();
+    }
+};
+
 template <class T>
 __global__ void __launch_bounds__(32 * WARPS, 2)
     wide_begin_kernel(const __grid_constant__ WideArgs<T> w) {
     extern __shared__ __align__(16) unsigned char shared[];
-    const int64_t b = w.first + blockIdx.x;
-    const WidePlace<T> q = wide_place<T>(w.p, w.work, blockIdx.x);
-    T *tau3;
-    Svd<T> s = wide_svd(w.p, q, shared, tau3);
-    batch::wait_for_predecessor();
+    WideMatrix<T> x(w, shared);
+    const WidePlace<T> &q = x.q;
+    const int64_t b = x.b;
     const int m = dim_full(w.a.m, b), n = dim_full(w.a.n, b);
     const bool valid = dim_valid(w.a.m, b) && dim_valid(w.a.n, b);
     int info = valid ? 0 : -1;
@@ -24,7 +34,7 @@ __global__ void __launch_bounds__(32 * WARPS, 2)
         *q.kept = 0;
     __syncthreads();
     if (valid && m && n)
-        info = wide_begin(s, w, q, b, m, n);
+        info = wide_begin(x.s, w, q, b, m, n);
     if (threadIdx.x == 0) {
         if (w.a.info)
             w.a.info[b] = info;
@@ -38,16 +48,12 @@ template <class T>
 __global__ void __launch_bounds__(32 * WARPS, 2)
     wide_end_kernel(const __grid_constant__ WideArgs<T> w) {
     extern __shared__ __align__(16) unsigned char shared[];
-    const int64_t b = w.first + blockIdx.x;
-    const WidePlace<T> q = wide_place<T>(w.p, w.work, blockIdx.x);
-    T *tau3;
-    Svd<T> s = wide_svd(w.p, q, shared, tau3);
-    batch::wait_for_predecessor();
-    if (q.kept[2])
+    WideMatrix<T> x(w, shared);
+    if (x.q.kept[2])
         return;
-    const int info = wide_end(s, w, q, b, dim_full(w.a.m, b), dim_full(w.a.n, b), tau3);
+    const int info = wide_end(x.s, w, x.q, x.b, dim_full(w.a.m, x.b), dim_full(w.a.n, x.b), x.tau3);
     if (threadIdx.x == 0 && w.a.info)
-        w.a.info[b] = info;
+        w.a.info[x.b] = info;
 }
 
 /* Columns of the matrix as it is worked on. */
