@@ -52,7 +52,7 @@ WARN ?= -Wall -Wextra -Wpedantic
 # linear algebra is made of the same objects
 OPT ?= $(if $(SAN),-O1,-O3) -fno-math-errno $(if $(NATIVE),-march=native)
 san_flags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) -g -fopenmp -fPIC -fvisibility=hidden $(WARN) -MMD -MP -Isrc -I$(B) $(DEPS:%=-isystem%/include) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) $(if $(SAN),-g1,-g) -fopenmp -fPIC -fvisibility=hidden $(WARN) -MMD -MP -Isrc -I$(B) $(DEPS:%=-isystem%/include) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
 ALL_LDFLAGS = -fopenmp $(san_flags) $(foreach d,$(dep_dirs),-L$(d) -Wl$(comma)-rpath$(comma)$(d)) $(LDFLAGS)
 ALL_LIBS = $(LIB_LIBS) -ldl -lm
 

@@ -6,7 +6,8 @@ Programs of tests/unit and tests/physics (cmocka) run alone, those of tests/mpi 
 then there are the checks of the sources: warnings, format, cppcheck, lint, sanitizers, valgrind.
 A comment `timeout: 120` (seconds) in a test's source gives it more or less time than the default; `cores: 2` says how
 many it keeps busy (0: it mostly waits), `seconds: 60` how long it takes, where that is long. What takes many cores or
-long begins first.
+long begins first. Programs of tests/unit and tests/physics and the checks of the sources only compute: they run aside,
+with less priority, in the time that the others leave while they wait for files, signals and each other.
 The last line is `N passed, N failed`, with `, N skipped` when any; when CI=true a skip counts as failed.
 """
 import argparse
@@ -44,6 +45,7 @@ class Job:
     def __init__(self, name, kind, weight, call, after=None, seconds=0):
         self.name, self.kind, self.weight, self.call, self.after = name, kind, weight, call, after
         self.seconds = seconds  # about, where it takes long
+        self.aside = kind in ("unit", "physics", "check")
         self.state = None  # then whether it has passed
 
 
@@ -67,18 +69,31 @@ def choose_blas_kernel(moao):
         os.environ["OPENBLAS_CORETYPE"] = kernel.group(1)
 
 
-SPENT = threading.local()  # .seconds: processor time of the commands that this thread has run
+# .seconds: processor time of the commands that this thread has run; .aside: whether they run aside
+JOB = threading.local()
+PATIENCE = 1200  # seconds more for what runs aside: it may have to wait until all the others have ended
+
+
+def put_aside(pid):
+    """Give a process that leads a session, and what it will start, a tenth of the others' weight: its own, and its
+    session's where the kernel shares the processor among sessions (autogroup)."""
+    try:
+        os.setpriority(os.PRIO_PGRP, pid, 10)
+        with open("/proc/%d/autogroup" % pid, "w", encoding="ascii") as f:
+            f.write("10")
+    except OSError:
+        pass  # it has ended already, or the kernel has no such file: all run alike
 
 
 def wait(p, timeout):
     """Exit code of a process; subprocess.TimeoutExpired as p.wait. Its processor time, and that of all that it waited
-    for, is added to SPENT."""
+    for, is added to JOB.seconds."""
     end = time.monotonic() + timeout
     while True:
         pid, how, used = os.wait4(p.pid, os.WNOHANG)
         if pid:
             p.returncode = -os.WTERMSIG(how) if os.WIFSIGNALED(how) else os.WEXITSTATUS(how)
-            SPENT.seconds = getattr(SPENT, "seconds", 0) + used.ru_utime + used.ru_stime
+            JOB.seconds = getattr(JOB, "seconds", 0) + used.ru_utime + used.ru_stime
             return p.returncode
         if time.monotonic() > end:
             raise subprocess.TimeoutExpired(p.args, timeout)
@@ -90,6 +105,9 @@ def run(command, timeout, env=None, cwd=ROOT):
     with tempfile.TemporaryFile() as out:
         p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                              env=env or environment(), cwd=cwd, start_new_session=True)
+        if getattr(JOB, "aside", False):
+            put_aside(p.pid)
+            timeout += PATIENCE
         try:
             code = wait(p, timeout)
         except subprocess.TimeoutExpired:
@@ -314,11 +332,13 @@ def check_lint(python):
 
 def check_gpu():
     """The CUDA plugin and the recorder of what a GPU does compile, where there is a compiler for them; the plugin
-    shows its two entries and nothing else. Unless the plugin is up to date, one is made without optimisation, which
-    takes half of the time, in a folder of its own, where no program looks for it."""
+    shows its two entries and nothing else. Unless the plugin is up to date, one is made with as little optimisation as
+    its compiler knows, which takes a third of the time, in a folder of its own, where no program looks for it."""
     make = ["make", "--no-print-directory", "-j%d" % (os.cpu_count() or 1)]
     apart = [] if run(make + ["-q", "gpu"], 60)[0] == 0 else ["B=build/check-gpu"]
-    code, text = run(make + apart + ["gpu", "gpu-busy"], TIMEOUT["check"] * 2, environment(NVCCFLAGS="-G"))
+    nvcc = re.search(r"^NVCC +(/.*)$", run(make + ["info"], 60)[1], re.M)
+    quick = "--Ofast-compile=max" if nvcc and "Ofast-compile" in run([nvcc.group(1), "--help"], 60)[1] else "-G"
+    code, text = run(make + apart + ["gpu", "gpu-busy"], TIMEOUT["check"] * 2, environment(NVCCFLAGS=quick))
     if code == 0 and "nvcc not found" in text or "no CUDA sources" in text:
         return one("CUDA plugin", True, note=text.strip().splitlines()[-1])
     if code != 0:
@@ -378,7 +398,7 @@ def sanitizers(cores):
         code, text = small_run(os.path.join(build, "moao"), env)
         return one("sanitized", code == 0 and not sanitizer_finds(text), text)
 
-    built = Job("check sanitizers, build", "check", cores, make)
+    built = Job("check sanitizers, build", "check", cores, make, None, 60)  # first: others wait for it
     jobs = [built, Job("check sanitizers, moao run -n 2", "check", cores, whole, built)]
     for path in c_files("tests/mpi/test_*.c"):
         ranks = 2 if 2 in comment(path, "ranks", [1, 2, 3]) else comment(path, "ranks", [1])[0]
@@ -403,31 +423,35 @@ def checks(build, python, cores):
             ("lint", 1, lambda: check_lint(python)), ("cppcheck", cores, check_cppcheck)]
     for path in c_files("tests/unit/test_params*.c"):
         program = os.path.join(build, os.path.relpath(path, ROOT)[:-2])
-        jobs.append(("valgrind " + os.path.basename(program), 1, valgrind(program)))
+        jobs.append(("valgrind " + os.path.basename(program), 1, valgrind(program), *comment(path, "seconds", [0])))
     jobs.append(("gpu", cores, check_gpu))
-    return [Job("check " + name, "check", weight, call) for name, weight, call in jobs] + sanitizers(cores)
+    return [Job("check " + name, "check", weight, call, None, *seconds) for name, weight, call, *seconds in jobs] + \
+        sanitizers(cores)
 
 
 # --- running
 
 class Runner:
     """Runs jobs, as many at a time as the cores allow, and reports each when it ends. Of those that may begin, and for
-    which there are cores, the first one is next."""
+    which there are cores, the first one is next. What runs aside takes no cores from the others, as long as there are
+    any: it is counted apart."""
 
     def __init__(self, cores, ci):
-        self.cores, self.ci, self.free = cores, ci, cores
+        self.ci, self.free = ci, {False: cores, True: cores}  # cores, by Job.aside
+        self.others = 0  # jobs to which what runs aside gives way
         self.change = threading.Condition()
         self.total = {"passed": 0, "failed": 0, "skipped": 0}
 
     def work(self, job):
-        start, SPENT.seconds = time.monotonic(), 0
+        start, JOB.seconds, JOB.aside = time.monotonic(), 0, job.aside and self.others > 0
         try:
             o = job.call()
         except Exception as e:  # a test that cannot be run has failed
             o = one("could not run: %s" % e, False)
         with self.change:
-            self.report(job, o, time.monotonic() - start, SPENT.seconds)
-            self.free += job.weight
+            self.report(job, o, time.monotonic() - start, JOB.seconds)
+            self.free[job.aside] += job.weight
+            self.others -= not job.aside
             job.state = not o.failed
             self.change.notify_all()
 
@@ -450,10 +474,11 @@ class Runner:
 
     def next(self, jobs):
         """A job that can begin now, or None."""
-        return next((j for j in jobs if j.weight <= self.free and (j.after is None or j.after.state)), None)
+        return next((j for j in jobs if j.weight <= self.free[j.aside] and (j.after is None or j.after.state)), None)
 
     def run(self, jobs):
         jobs, threads = list(jobs), []
+        self.others = sum(not j.aside for j in jobs)
         with self.change:
             while jobs:
                 jobs = [j for j in jobs if j.after is None or j.after.state is not False]
@@ -462,7 +487,7 @@ class Runner:
                     self.change.wait()
                     continue
                 jobs.remove(job)
-                self.free -= job.weight
+                self.free[job.aside] -= job.weight
                 threads.append(threading.Thread(target=self.work, args=(job,), daemon=True))
                 threads[-1].start()
         for t in threads:

@@ -55,22 +55,31 @@ void param_join(char out[PARAM_PATH], const char *path, const char *key) {
     snprintf(out, PARAM_PATH, "%.250s%s%.250s", path, *path ? "." : "", key);
 }
 
+/* How many characters of a path agree with a field's group, written with dots. Every key of a file
+ * is compared with most fields of a table: their paths are not written for it. */
+static size_t agreement(const param_field *f, const char *path) {
+    size_t k = 0;
+    while (f->group[k] && path[k] == (f->group[k] == '_' ? '.' : f->group[k]))
+        k++;
+    return k;
+}
+
 const param_field *param_table_find(const param_table *t, const char *path) {
-    char known[PARAM_PATH];
     for (int i = 0; i < t->n; i++) {
-        param_field_path(&t->fields[i], known);
-        if (strcmp(known, path) == 0)
-            return &t->fields[i];
+        const param_field *f = &t->fields[i];
+        size_t k = agreement(f, path);
+        bool in_group = f->group[k] == '\0' && (k == 0 || path[k] == '.');
+        if (in_group && strcmp(path + k + (k > 0), f->key) == 0)
+            return f;
     }
     return NULL;
 }
 
 bool param_table_has_group(const param_table *t, const char *path) {
-    char known[PARAM_PATH];
     size_t n = strlen(path);
-    for (int i = 0; i < t->n; i++) {
-        param_field_path(&t->fields[i], known);
-        if (strncmp(known, path, n) == 0 && known[n] == '.')
+    for (int i = 0; i < t->n && n > 0; i++) {
+        size_t k = agreement(&t->fields[i], path);
+        if (k == n && (t->fields[i].group[k] == '\0' || t->fields[i].group[k] == '_'))
             return true;
     }
     return false;

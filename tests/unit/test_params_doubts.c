@@ -125,7 +125,7 @@ static void targets_outside_are_counted(void **state) {
 static void large_cases_are_judged_in_time(void **state) {
     (void)state;
     struct timespec t0, t1;
-    clock_gettime(CLOCK_MONOTONIC, &t0);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t0);
     warnings_with("schedule={tor_interval: 60, exposure_interval: 1, end: 60000}",
                   "later than the last profile");
     warnings_with("targets={grid: {nx: 1000, width: 600}}", "lie outside");
@@ -145,7 +145,7 @@ static void large_cases_are_judged_in_time(void **state) {
     atmos_free(&a);
     sys_free(&s);
     params_free(&p);
-    clock_gettime(CLOCK_MONOTONIC, &t1);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t1);
     assert_true(t1.tv_sec - t0.tv_sec < 30); /* minutes before */
 }
 

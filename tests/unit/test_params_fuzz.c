@@ -1,6 +1,7 @@
 /* No prefix of a good parameter file and no random change of its bytes crashes the parser or leaves
  * it without a one-line message; what is accepted gives effective parameters that are accepted
- * again and give themselves. The same for lists of targets, profile files and overrides. */
+ * again and give themselves. The same for lists of targets, profile files and overrides.
+ * seconds: 50 (under valgrind) */
 #include "params_case.h"
 
 static uint32_t seed = 12345;

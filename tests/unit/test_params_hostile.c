@@ -51,7 +51,7 @@ static void absurd_yaml_is_refused_in_time(void **state) {
     char *text = malloc(20 * N);
     assert_non_null(text);
     struct timespec begin, end;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin);
     memset(text, '[', N);
     memset(text + N, ']', N);
     write_bytes("bad.yaml", text, 2 * N);
@@ -69,7 +69,7 @@ static void absurd_yaml_is_refused_in_time(void **state) {
         n += (size_t)sprintf(text + n, "k%d: x\n", i);
     write_bytes("bad.yaml", text, n);
     expect_mistake(NULL, "bad.yaml:1:1: syntax: ", "100000 keys in a mapping");
-    clock_gettime(CLOCK_MONOTONIC, &end);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
     free(text);
     assert_true(end.tv_sec - begin.tv_sec < 30);
     assert_int_equal(mistakes_missed, 0);
