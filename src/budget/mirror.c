@@ -269,6 +269,21 @@ done:
     return st;
 }
 
+/* Of psf.residual: sensor. */
+static status init_of_sensor(const sys *s, const psf *p, mirror_budget *b) {
+    const size_t v = (size_t)s->dm.nact;
+    double strength = 1, none = 0;
+    status st;
+    TRY(ALLOC(b->influence, v * v, "shapes of the mirror"));
+    psf_variance_weights(p, b->influence);
+    for (int i = 0; i < b->n; i++) {
+        const profile one = {.nlayer = 1, .h = &none, .L0 = &b->L0[i], .strength = &strength};
+        TRY(psf_fit_ideal(p, &one, &b->fitting[i]));
+    }
+done:
+    return st;
+}
+
 status mirror_budget_init(const comm *c, const sys *s, const psf *p, const double *dplus,
                           const atmos *a, mirror_budget *b) {
     const double *x, *y;
@@ -281,6 +296,11 @@ status mirror_budget_init(const comm *c, const sys *s, const psf *p, const doubl
     status st;
     *b = (mirror_budget){0};
     st = find_scales(a, b);
+    if (!psf_is_phase(p)) {
+        if (st == MOAO_OK)
+            st = init_of_sensor(s, p, b);
+        return comm_agree(c, st);
+    }
     if (st == MOAO_OK)
         st = open_work(&k, b);
     if (st == MOAO_OK)
@@ -318,6 +338,8 @@ size_t mirror_budget_bytes(const sys *s) {
 }
 
 size_t mirror_budget_work(const sys *s, const psf_opts *o) {
+    if (!o->phase)
+        return 0;
     const size_t v = (size_t)s->dm.nact, np = psf_points_of(s, o), truth = truth_bytes(s, np);
     const size_t reach = (size_t)fmin((double)v, 14 * sqrt((double)v)); /* actuators of a strip */
     const size_t pairs = 20 * psf_sep_count_of(s, o) * sizeof(double) + psf_phase_work(s, o, v, 1);
@@ -325,6 +347,8 @@ size_t mirror_budget_work(const sys *s, const psf_opts *o) {
 }
 
 double mirror_budget_flops(const sys *s, const psf_opts *o) {
+    if (!o->phase)
+        return 0;
     const double v = s->dm.nact, np = (double)psf_points_of(s, o);
     const double reach = fmin(v, 14 * sqrt(v)); /* actuators of a strip */
     /* inverse, shapes of the points */
