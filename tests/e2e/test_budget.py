@@ -127,7 +127,7 @@ class Terms(unittest.TestCase):
         self.check("gradient", 0.02, (0,))
 
     def test_lag_of_some_points(self):
-        """Taken at one point in three to seven its variance is that at all within 0.2 % of the total variance."""
+        """Taken at one point in three to seven its variance is that at all within 0.2 % of the total or 3 % of itself."""
         wind = {"wind_speed": [8, 15, 25], "wind_direction": [20, 75, 130]}
         for diameter, nssp, stars, delay in ((4.2, 7, FIELD[4:], 0.004), (8, 16, star(10), 0.001), (8, 16, star(10), 0.02)):
             c = case([{**s, "nssp": min(nssp, 10)} for s in stars], nssp, diameter=diameter, loop={"delay": delay},
@@ -139,7 +139,7 @@ class Terms(unittest.TestCase):
                 off, total = t["LAG"][k].item() - want, t["TOTAL"][k].item()
                 print("%g m, %d, delay %g ms: lag %.2f nm, all points %.2f; of the total variance %.1e" %
                       (diameter, nssp, 1e3 * delay, rms(t["LAG"][k].item()), rms(want), off / total))
-                self.assertLess(abs(off), 0.002 * total)
+                self.assertLess(abs(off), max(0.002 * total, 0.03 * abs(want)))
 
     def test_they_add_up(self):
         """To the variance that the images are made of, in every exposure, and in the long one as means of variances."""
