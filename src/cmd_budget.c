@@ -41,6 +41,7 @@ typedef struct {
     int exposure, chosen; /* from 1, 0: the long one; the target from 0, -1: all */
     bool csv, json;
     long ntarget, nexposure, nlambda, nstar;
+    bool merged;           /* lag and aliasing are in the tomography */
     double lambda, strehl; /* first wavelength [um]; mean Strehl ratio of what is shown */
     double *x, *y;
     char (*names)[NAME]; /* of the targets; "" where they have none */
@@ -158,13 +159,15 @@ static status read_tables(fitsfile *f, const char *path, budget *b, int *err) {
         snprintf(b->terms[BUDGET_TERMS + w].name, NAME, "%s", stars[w]);
     free(stars);
     go_to(f, "TARGETS", &b->ntarget, err);
-    char total[NAME];
+    char total[NAME], card[FLEN_CARD];
     snprintf(total, sizeof total, "%s", budget_column(BUDGET_TOTAL));
     if (*err == 0 && fits_get_colnum(f, CASEINSEN, total, &col, &none) != 0)
         TRY(status_fail(MOAO_INPUT,
                         "%s: this run has no error budget: it needs output.budget: terms and "
-                        "psf.residual: phase, and this version of the program or a later one",
+                        "this version of the program or a later one",
                         file_shown(path)));
+    none = 0;
+    b->merged = *err == 0 && fits_read_card(f, BUDGET_WITHOUT, card, &none) == 0;
     TRY(ALLOC(b->names, (size_t)b->ntarget, "names of targets"));
     none = 0;
     if (*err == 0 && fits_get_colnum(f, CASEINSEN, key, &col, &none) == 0)
@@ -286,6 +289,8 @@ static void print_table(const budget *b) {
         for (long w = 0; order[k] == BUDGET_NOISE && w < b->nstar; w++)
             print_row(b, BUDGET_TERMS + w, true);
     }
+    if (b->merged)
+        printf("\npsf.residual: sensor: %s (docs/model.md, section 7)\n", BUDGET_WITHOUT_WORDS);
     printf("\nStrehl ratio of the images at %.4g um: %.4f%s\n", b->lambda, b->strehl,
            several ? ", mean" : "");
 }

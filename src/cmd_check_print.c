@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/plain.h"
+#include "budget/terms.h"
 #include "matcov/matcov.h"
 
 #include <math.h>
@@ -82,6 +83,13 @@ static void print_sensors(const sys *s) {
     say("measurements", "%zu in all", s->m);
     say("truth sensor", "%d subapertures across, %zu measurements", s->ts.nssp, s->t);
     say("DM", "%d actuators, pitch %.3f m", s->dm.nact, s->dm.pitch);
+}
+
+/* Where the error budget has not got all its terms. */
+static void print_budget(const params *par) {
+    if (params_wants_budget(par) && par->psf_residual == RESIDUAL_SENSOR)
+        say("error budget", "psf.residual: sensor: %s, as its truth sensor sees both as slopes",
+            BUDGET_WITHOUT_WORDS);
 }
 
 static void print_sequence(const setup *u) {
@@ -333,6 +341,7 @@ status check_print(const check_facts *f) {
     print_sensors(&f->u->s);
     print_noise(&f->u->s, atmos_profile_at(&f->u->a, f->u->a.exposure_time[0]));
     print_sequence(f->u);
+    print_budget(&f->u->par);
     if (f->elsewhere && !f->described) {
         printf("here\n");
         print_plan(f, &f->here);

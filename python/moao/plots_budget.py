@@ -48,7 +48,7 @@ def budget(run, targets=None):
     """Stacked bars of the long exposure for some targets (indices; None: all, or some of many), and of the exposures as
     means over all targets."""
     if "WFE_TOTAL" not in run.quantities:
-        raise MoaoError("%s: this run has no error budget (output.budget: terms with psf.residual: phase)" % run.path)
+        raise MoaoError("%s: this run has no error budget (output.budget: terms)" % run.path)
     signed = {n: (lambda v: v * abs(v)) for n in COLOURS}
     shown = chosen_targets(run, targets)
     times = np.unique(np.linspace(0, run.ne - 1, min(run.ne, MOST_EXPOSURES)).round().astype(int))

@@ -244,7 +244,7 @@ class Run:
         long exposure or of one, from 1. The order is that of guide_stars."""
         name = STARS + (LONG if exposure is None else "")
         if name not in self.targets.colnames:
-            raise MoaoError("no error budget: this run needs output.budget: terms and psf.residual: phase")
+            raise MoaoError("no error budget: this run needs output.budget: terms")
         cells = np.asarray(self.targets[name], float).reshape(self.nt, len(self.guide_stars), -1)
         cells = cells[:, :, 0 if exposure is None else self._exposure(exposure)].T
         return cells if target is None else cells[:, self.target_index(target)]

@@ -5,20 +5,19 @@
  *     fitting and aliasing  V[phi - IF D+ s_t] = V[phi] + <D+'G D+, Ctt> - 2/points <A D+, Cpt>
  *
  * with Cphi = -D/2, which M makes the covariance. What multiplies Cphi, Ctt and Cpt depends on the
- * mirror alone: it is made panel by panel, and used for every outer scale at once. Direction and
- * altitude do not matter, so a layer of strength 1 on the ground stands for all of an outer scale.
- */
+ * mirror alone, and is used for every outer scale at once. Direction and altitude do not matter, so
+ * a layer of strength 1 on the ground stands for all of an outer scale. The truth sensor's part is
+ * made in truth.c. */
 #include "budget/mirror.h"
 
+#include "budget/truth.h"
 #include "linalg/scalapack.h"
-#include "matcov/matcov.h"
 
 #include <cblas.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PANEL 128      /* slopes of the truth sensor at a time */
 #define MOST_SCALES 16 /* outer scales, before they are taken from a table */
 #define RIDGE 1e-13    /* of the mean of G's diagonal, where its factor needs one */
 
@@ -31,7 +30,7 @@ typedef struct {
     const sys *s;
     const psf *p;
     const double *dplus;
-    int v, t, np, rows;
+    int v, np, rows;
     strip *strips; /* [rows] */
     size_t most;   /* numbers of the largest strip's influence functions */
     double *mean;  /* [v] of each influence function over the points */
@@ -156,32 +155,6 @@ done:
     return st;
 }
 
-/* out (points x n) = A b, b: v x n. A row of points a thread. */
-static void shapes_of(const work *k, const double *b, int n, double *out) {
-    const int blas = openblas_get_num_threads();
-    openblas_set_num_threads(1);
-#pragma omp parallel for schedule(dynamic)
-    for (int l = 0; l < k->rows; l++) {
-        const psf_strip z = k->strips[l].s;
-        if (z.n > 0 && z.nact > 0)
-            cblas_dgemm(CblasColMajor, CblasTrans, CblasNoTrans, z.n, n, z.nact, 1.0,
-                        k->strips[l].influence, z.nact, b + z.act, k->v, 0.0, out + z.first, k->np);
-        else
-            for (int i = 0; i < n; i++)
-                memset(out + (size_t)i * (size_t)k->np + z.first, 0, (size_t)z.n * sizeof *out);
-    }
-    openblas_set_num_threads(blas);
-#pragma omp parallel for schedule(static)
-    for (int i = 0; i < n; i++) {
-        double *column = out + (size_t)i * (size_t)k->np;
-        double mean = 0;
-        for (int a = 0; a < k->v; a++)
-            mean += k->mean[a] * b[(size_t)i * (size_t)k->v + (size_t)a];
-        for (int x = 0; x < k->np; x++)
-            column[x] -= mean;
-    }
-}
-
 /* --- fitting error */
 
 /* Of Z = IF fit IF'/points at the points of a row: its diagonal, and Z 1 = IF fit mean. */
@@ -243,93 +216,6 @@ done:
     return st;
 }
 
-/* --- the truth sensor */
-
-typedef struct { /* covariances of a layer of strength 1 on the ground */
-    sys seen;    /* a system whose one sensor is the truth sensor */
-    profile p;
-    double h, strength, wind[2];
-    matcov *mc;
-    matcov_target *target;
-} layer;
-
-static status open_layer(const sys *s, double *L0, layer *y) {
-    status st;
-    y->seen = *s;
-    y->seen.sensors = &y->seen.ts;
-    y->seen.nsensor = 1;
-    y->seen.m = s->t;
-    y->seen.ts.altitude = INFINITY;
-    y->seen.ts.mag = 1;
-    y->seen.ts.noise = (sensor_noise){0};
-    y->strength = 1;
-    y->p = (profile){.nlayer = 1,
-                     .h = &y->h,
-                     .L0 = L0,
-                     .strength = &y->strength,
-                     .wind = {&y->wind[0], &y->wind[1]},
-                     .r0 = 1};
-    TRY(matcov_prepare(&y->seen, &y->p, &y->mc));
-    TRY(matcov_tabulate(y->mc));
-    st = matcov_target_init(y->mc, (double[2]){0, 0}, false, &y->target);
-done:
-    return st;
-}
-
-static void close_layer(layer *y) {
-    matcov_target_free(y->target);
-    matcov_free(y->mc);
-}
-
-/* Slopes j .. j + n of the truth sensor: their part of <D+'G D+, Ctt> - 2/points <A D+, Cpt>. */
-static status add_slopes(work *k, const mirror_budget *b, const layer *y, int j, int n,
-                         double *room) {
-    const int v = k->v, t = k->t;
-    const double *commands = k->dplus + (size_t)j * (size_t)v, *px, *py;
-    double *shapes = room, *cov = shapes + (size_t)k->np * (size_t)n, *gd = cov, *weight = NULL;
-    status st;
-    TRY(ALLOC(weight, (size_t)t * (size_t)n, "weights of slopes"));
-    cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, v, n, v, 1.0, k->g, v, commands, v, 0.0,
-                gd, v);
-    cblas_dgemm(CblasColMajor, CblasTrans, CblasNoTrans, t, n, v, 1.0, k->dplus, v, gd, v, 0.0,
-                weight, t);
-    shapes_of(k, commands, n, shapes);
-    psf_points(k->p, &px, &py);
-    for (int i = 0; i < b->n; i++) {
-        TRY(matcov_fill_ctt(y[i].mc, 0, (size_t)t, (size_t)j, (size_t)n, cov, (size_t)t));
-        k->sums[b->n + i] += cblas_ddot(t * n, weight, 1, cov, 1);
-        TRY(matcov_fill_cpm(y[i].target, (size_t)k->np, px, py, (size_t)j, (size_t)n, cov,
-                            (size_t)k->np));
-        k->sums[b->n + i] -= 2.0 / k->np * cblas_ddot(k->np * n, shapes, 1, cov, 1);
-    }
-done:
-    free(weight);
-    return st;
-}
-
-static size_t room_of(const work *k) {
-    const int most = k->t > k->np ? k->t : k->np;
-    return (size_t)PANEL * (size_t)(k->np + (most > k->v ? most : k->v));
-}
-
-static status add_truth(const comm *c, work *k, const mirror_budget *b) {
-    layer *y = NULL;
-    double *room = NULL;
-    status st;
-    TRY(ALLOC(y, (size_t)b->n, "layers"));
-    TRY(ALLOC(room, room_of(k), "covariances of the truth sensor"));
-    for (int i = 0; i < b->n; i++)
-        TRY(open_layer(k->s, &b->L0[i], &y[i]));
-    for (int j = PANEL * c->rank; j < k->t; j += PANEL * c->size)
-        TRY(add_slopes(k, b, y, j, k->t - j < PANEL ? k->t - j : PANEL, room));
-done:
-    for (int i = 0; y != NULL && i < b->n; i++)
-        close_layer(&y[i]);
-    free(y);
-    free(room);
-    return st;
-}
-
 /* --- life */
 
 static status open_work(work *k, mirror_budget *b) {
@@ -374,12 +260,27 @@ static status add_all(const comm *c, work *k, mirror_budget *b) {
         k->sums[i] = turbulence - projected[i] / k->np;
         k->sums[b->n + i] = turbulence;
     }
-    st = add_truth(c, k, b);
+    st = truth_variance(c, k->s, k->p, k->dplus, k->mean, b->n, b->L0, k->sums + b->n);
 done:
     for (int i = 0; d != NULL && i < b->n; i++)
         free(d[i]);
     free(d);
     free(projected);
+    return st;
+}
+
+/* Of psf.residual: sensor. */
+static status init_of_sensor(const sys *s, const psf *p, mirror_budget *b) {
+    const size_t v = (size_t)s->dm.nact;
+    double strength = 1, none = 0;
+    status st;
+    TRY(ALLOC(b->influence, v * v, "shapes of the mirror"));
+    psf_variance_weights(p, b->influence);
+    for (int i = 0; i < b->n; i++) {
+        const profile one = {.nlayer = 1, .h = &none, .L0 = &b->L0[i], .strength = &strength};
+        TRY(psf_fit_ideal(p, &one, &b->fitting[i]));
+    }
+done:
     return st;
 }
 
@@ -390,12 +291,16 @@ status mirror_budget_init(const comm *c, const sys *s, const psf *p, const doubl
               .p = p,
               .dplus = dplus,
               .v = s->dm.nact,
-              .t = (int)s->t,
               .np = (int)psf_points(p, &x, &y),
               .rows = psf_lattice_rows(p)};
     status st;
     *b = (mirror_budget){0};
     st = find_scales(a, b);
+    if (!psf_is_phase(p)) {
+        if (st == MOAO_OK)
+            st = init_of_sensor(s, p, b);
+        return comm_agree(c, st);
+    }
     if (st == MOAO_OK)
         st = open_work(&k, b);
     if (st == MOAO_OK)
@@ -433,18 +338,20 @@ size_t mirror_budget_bytes(const sys *s) {
 }
 
 size_t mirror_budget_work(const sys *s, const psf_opts *o) {
-    const size_t v = (size_t)s->dm.nact, np = psf_points_of(s, o), t = s->t;
-    const size_t most = t > np ? t : np;
+    if (!o->phase)
+        return 0;
+    const size_t v = (size_t)s->dm.nact, np = psf_points_of(s, o), truth = truth_bytes(s, np);
     const size_t reach = (size_t)fmin((double)v, 14 * sqrt((double)v)); /* actuators of a strip */
-    const size_t panel = PANEL * (np + most + t + v), pairs = 20 * psf_sep_count_of(s, o);
-    return (2 * v * v + np * reach + (panel > pairs ? panel : pairs)) * sizeof(double) +
-           psf_phase_work(s, o, v, 1);
+    const size_t pairs = 20 * psf_sep_count_of(s, o) * sizeof(double) + psf_phase_work(s, o, v, 1);
+    return (2 * v * v + np * reach) * sizeof(double) + (truth > pairs ? truth : pairs);
 }
 
 double mirror_budget_flops(const sys *s, const psf_opts *o) {
-    const double v = s->dm.nact, t = (double)s->t, np = (double)psf_points_of(s, o);
+    if (!o->phase)
+        return 0;
+    const double v = s->dm.nact, np = (double)psf_points_of(s, o);
     const double reach = fmin(v, 14 * sqrt(v)); /* actuators of a strip */
-    /* inverse, weights of slopes; shapes of the truth sensor's slopes, and of the points */
-    return v * v * v + 2 * v * v * t + 2 * v * t * t + 2 * np * (t + v) * reach +
-           4 * np * sqrt(np) * v;
+    /* inverse, shapes of the points */
+    return v * v * v + 2 * np * v * reach + 4 * np * sqrt(np) * v +
+           truth_flops(s, psf_points_of(s, o));
 }

@@ -16,12 +16,14 @@ typedef struct {
     double *fitting;   /* [n] variance for a strength of 1 m^(-5/3) [m^2] */
     double *aliasing;  /* [n] the same */
     double *influence; /* v x v: G = A'A/points, A = influence functions at the points without their
-                          means: c'G c is the variance of the commands' shape over the pupil */
+                          means: c'G c is the variance of the commands' shape over the pupil. Of
+                          psf.residual: sensor, c'G c by the stationary average */
 } mirror_budget;
 
 /* Collective; the panels of the truth sensor's slopes are shared out over the ranks. dplus: v x t,
- * on every rank; p with psf_opts.phase. Layers with more than 16 different outer scales are taken
- * from a table over their logarithm. free: fine on {0}. */
+ * on every rank. Where p is without psf_opts.phase the fitting error is the ideal filter's, and
+ * there is no aliasing: the truth sensor's is in the tomography. Layers with more than 16 different
+ * outer scales are taken from a table over their logarithm. free: fine on {0}. */
 status mirror_budget_init(const comm *c, const sys *s, const psf *p, const double *dplus,
                           const atmos *a, mirror_budget *b);
 void mirror_budget_free(mirror_budget *b);

@@ -16,6 +16,11 @@ enum {
     BUDGET_TERMS
 };
 
+/* Terms that psf.residual: sensor does not tell apart: a key of the table of results and its value,
+ * which is said wherever a budget is shown. */
+#define BUDGET_WITHOUT "WFE_NONE"
+#define BUDGET_WITHOUT_WORDS "servo lag and aliasing are in the tomography"
+
 /* A variance as a root mean square with its sign [m]. */
 double budget_rms(double variance);
 

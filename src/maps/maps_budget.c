@@ -47,6 +47,8 @@ void maps_budget_header(fitsout *o, const maps_data *m, int first) {
     fitsout_comment(o, "x |x| of the terms add up to WFE_TOTAL^2. Cells: exposure; WFE_STAR:");
     fitsout_comment(o, "exposure (fast), star (slow), rows of GUIDESTARS, parts of WFE_NOISE.");
     fitsout_comment(o, "_LONG: of the mean of the variances.");
+    if (m->par->psf_residual == RESIDUAL_SENSOR)
+        fitsout_text(o, BUDGET_WITHOUT, BUDGET_WITHOUT_WORDS, "of psf.residual sensor");
 }
 
 void maps_budget_cells(fitsout *o, const maps_data *m, int first, int t) {

@@ -274,7 +274,7 @@ status budget_prepare(tor *t, budget_term *b, const profile *p) {
         b->solved = t->solved;
     }
     mirror_budget_of(b->mirror, p, &b->fitting, &b->aliasing);
-    b->lags = budget_lags(s, p);
+    b->lags = b->few.n > 0 && budget_lags(s, p);
     st = matcov_noise(s, p, b->noise);
 done:
     return st;

@@ -136,9 +136,9 @@ status params_check_directory(const char *option, const char *name);
 int params_warnings(const params *par, const sys *s, const atmos *a, char ***lines);
 void params_free_warnings(int n, char **lines);
 
-/* Whether an error budget is wanted, and there is one (of the residual phase). */
+/* Whether an error budget is wanted. */
 static inline bool params_wants_budget(const params *par) {
-    return par->output_budget == BUDGET_WANTED && par->psf_residual == RESIDUAL_PHASE;
+    return par->output_budget == BUDGET_WANTED;
 }
 
 /* Whether output.matrices names this matrix. */

@@ -31,7 +31,7 @@ typedef struct { /* what the parameters ask for */
     double static_rms;   /* of the static error's path [m] */
     double static_power; /* its spectrum is f^-power */
     const psf_map *map;  /* a static error that is known beside it, NULL: none; borrowed */
-    bool budget;         /* with phase: the terms of the variance are wanted (obsseq/budget.h) */
+    bool budget;         /* the terms of the variance are wanted (obsseq/budget.h) */
 } psf_opts;
 
 typedef struct psf psf; /* plans, OTF_tel, autocorrelation of the influence function, weights */
@@ -72,6 +72,9 @@ status psf_fit_init(const psf *p, const profile *prof, psf_fit **f);
 void psf_fit_free(psf_fit *f);
 size_t psf_fit_bytes(const sys *s, const psf_opts *o);    /* memory that one psf_fit holds */
 double psf_fit_variance(const psf_fit *f, double lambda); /* [rad^2] */
+/* That of an ideal filter at the mirror's pitch under a profile, in closed form [m^2]; allocates.
+ */
+status psf_fit_ideal(const psf *p, const profile *prof, double *variance);
 /* Strehl that the fitting error alone leaves (for warnings). */
 double psf_fit_strehl(const psf *p, const psf_fit *f, int ilambda);
 
@@ -84,6 +87,10 @@ size_t psf_sep_count(const psf *p);
  * their own rows. Local. */
 void psf_accumulate(const psf *p, size_t a0, size_t na, const double *c, size_t ld, bool both,
                     double *sum);
+
+/* The variance that follows from a covariance c of the actuators is <g, c>: g, v x v [1]. Local, of
+ * the average over actuators only. */
+void psf_variance_weights(const psf *p, double *g);
 
 /* With psf_opts.phase the pairs are of points of the pupil instead of actuators (model section 7),
  * and psf_sep_count counts their separations. The points [m], borrowed; 0: not in this mode. */

@@ -264,6 +264,27 @@ static void add_kernel(const psf *p, double h, int centre, int lo, int hi, doubl
         out[v] += h * kernel[v];
 }
 
+/* The kernel where the separation of two actuators along an axis is that of the point 0. */
+static double kernel_at(const psf *p, int steps) {
+    const int t = p->k * steps;
+    return t < -p->reach || t > p->reach ? 0 : p->kernel[t + p->reach];
+}
+
+void psf_variance_weights(const psf *p, double *g) {
+    const int side = p->n + 1;
+    for (int b = 0; b < p->nact; b++)
+        for (int a = 0; a < p->nact; a++) {
+            const int dx = p->place[b] % side - p->place[a] % side,
+                      dy = p->place[b] / side - p->place[a] / side;
+            const int i = (dy + p->n) * p->nsep + dx + p->n;
+            const double pairs = p->norm[i] + p->norm[(p->n - dy) * p->nsep + p->n - dx];
+            g[(size_t)a + (size_t)b * (size_t)p->nact] =
+                pairs > 0
+                    ? 2 * p->weight[a] * p->weight[b] * kernel_at(p, dx) * kernel_at(p, dy) / pairs
+                    : 0;
+        }
+}
+
 void psf_covariance(psf *p, const double *sum) {
     int n = p->n, k = p->k;
     if (p->lattice > 0) {

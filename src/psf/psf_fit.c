@@ -93,6 +93,16 @@ done:
     return st;
 }
 
+status psf_fit_ideal(const psf *p, const profile *prof, double *variance) {
+    group *g = NULL;
+    status st = ALLOC(g, (size_t)prof->nlayer, "layers of the fitting error");
+    if (st == MOAO_OK)
+        *variance =
+            variance_outside(p->pitch, g, group_layers(prof, g)) * pow(LAMBDA_REF / (2 * M_PI), 2);
+    free(g);
+    return st;
+}
+
 status psf_rest_init(const psf *p, const profile *prof, psf_fit **out) {
     psf_fit *f = NULL;
     status st;

@@ -230,6 +230,47 @@ static void test_stationary(void **in) {
     sys_free(&s);
 }
 
+/* The variance of images is <g, c>: of any covariance, by rows, with either weighting; fitting
+ * errors of an ideal filter are those of the images too. */
+static void test_variance_weights(void **in) {
+    (void)in;
+    for (int turn = 0; turn < 4; turn++) {
+        sys s = case_system(turn < 2 ? 9 : 4, 6.3, 0.3);
+        psf_opts o = case_opts();
+        double ee[3], L0[] = {25, INFINITY, 25}, h[] = {0, 1, 2}, strength[] = {20, 7, 3}, fitting;
+        const profile layers = {.nlayer = 3, .h = h, .L0 = L0, .strength = strength, .r0 = 0.1};
+        psf_result r = {.ee = ee};
+        psf_fit *fit;
+        psf *p;
+        o.weighted = turn % 2 == 1;
+        OK(psf_init(&s, &o, &p));
+        const size_t v = (size_t)s.dm.nact;
+        const double radian = case_lambda[1] / (2 * M_PI);
+        double *c = random_matrix(v * v, 31), *g = case_doubles(v * v),
+               *sum = case_doubles(psf_sep_count(p)), variance = 0;
+        for (size_t i = 0; i < v * v; i++)
+            c[i] *= 1e-16;
+        for (size_t i = 0; i < v; i++)
+            c[i + i * v] += 1e-14;
+        psf_variance_weights(p, g);
+        for (size_t i = 0; i < v * v; i++)
+            variance += 2 * g[i] * c[i]; /* of c + c' */
+        psf_accumulate(p, 0, v, c, v, true, sum);
+        OK(psf_fit_init(p, &layers, &fit));
+        OK(psf_fit_ideal(p, &layers, &fitting));
+        OK(psf_compute(p, sum, NULL, 1, &r));
+        CLOSE(r.variance * radian * radian, variance, 1e-12);
+        OK(psf_compute(p, sum, fit, 1, &r));
+        CLOSE(r.variance * radian * radian, variance + fitting, 1e-12);
+        psf_fit_free(fit);
+        free(c);
+        free(g);
+        free(sum);
+        psf_free(p);
+        sys_free(&s);
+    }
+}
+
 /* With many actuators the norms of the separations come from transforms: they are the sums over
  * pairs all the same, and zero exactly where there is no pair. */
 static void test_many_actuators(void **in) {
@@ -274,7 +315,7 @@ int main(void) {
         cmocka_unit_test(test_sums),           cmocka_unit_test(test_rows),
         cmocka_unit_test(test_threads),        cmocka_unit_test(test_weights),
         cmocka_unit_test(test_covariance),     cmocka_unit_test(test_stationary),
-        cmocka_unit_test(test_many_actuators),
+        cmocka_unit_test(test_many_actuators), cmocka_unit_test(test_variance_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
