@@ -56,7 +56,7 @@ plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o) {
     }
     z.psf = psf_bytes(s, o) + (size_t)z.nexposure * psf_fit_bytes(s, o);
     z.points = psf_points_of(s, o);
-    z.tables = matcov_bytes(s, z.nlayer);
+    z.tables = matcov_held_bytes(s, z.nlayer, atmos_count_layerings(a, MATCOV_LAYERINGS));
     z.target_tables = matcov_target_bytes(s, z.nlayer);
     z.image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
     return z;
@@ -114,7 +114,7 @@ static void count_memory(const params *par, const sys *s, const atmos *a, const 
     add_item(p, "program and libraries", room->base);
     add_item(p, "command matrix D+", v * t * d);
     add_item(p, "PSF plans and fitting errors", z->psf);
-    add_item(p, "tables of covariances", 2 * z->tables + (size_t)kg * z->target_tables);
+    add_item(p, "tables of covariances", z->tables + (size_t)kg * z->target_tables);
     for (int i = 0; i < of.nitem; i++)
         add_item(p, of.item[i].name, of.item[i].bytes);
     add_item(p, "reconstructors W", ld * m * d);

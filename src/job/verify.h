@@ -15,7 +15,7 @@ typedef struct {
     const double *dplus;  /* v x t */
     int mode;             /* VERIFY_ of params.h */
     double w;             /* relative difference of W that is no error */
-    bool direct;          /* Y + Y' is W Cmm W' (psf.residual: phase) */
+    size_t points;        /* of the pupil (psf.residual: phase): Y + Y' is W Cmm W' then */
     double worked, spent; /* seconds in exposures, in checks */
     double cost;          /* of the last check of one target [s] */
     long checked;         /* residuals */

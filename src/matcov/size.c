@@ -44,7 +44,11 @@ static size_t tables_bytes(const sys *s, bool target) {
     return bytes;
 }
 
-size_t matcov_bytes(const sys *s, int nlayer) {
+/* Without the tables of mean gradients. */
+static size_t own_bytes(const sys *s, int nlayer) {
+    bool gradient = s->ts.gradient;
+    for (int w = 0; w < s->nsensor; w++)
+        gradient = gradient || s->sensors[w].gradient;
     size_t bytes = sizeof(matcov) + 2 * STRUCTURE_SIZE * sizeof(double);
     bytes += (size_t)nlayer * (5 * sizeof(double) + sizeof(void *));
     bytes +=
@@ -52,7 +56,17 @@ size_t matcov_bytes(const sys *s, int nlayer) {
     for (int w = 0; w < s->nsensor; w++)
         bytes += footprint_bytes(s->sensors[w].nssp, s->sensors[w].nsub);
     bytes += footprint_bytes(s->ts.nssp, s->ts.nsub);
-    return bytes + tables_bytes(s, false) + gradients_bytes(s, nlayer);
+    if (gradient)
+        bytes += (s->m + s->t) * sizeof(double); /* centres of subapertures */
+    return bytes + tables_bytes(s, false);
+}
+
+size_t matcov_bytes(const sys *s, int nlayer) {
+    return own_bytes(s, nlayer) + gradients_bytes(s, nlayer);
+}
+
+size_t matcov_held_bytes(const sys *s, int nlayer, int layerings) {
+    return 2 * own_bytes(s, nlayer) + (size_t)layerings * gradients_bytes(s, nlayer);
 }
 
 size_t matcov_device_bytes(const sys *s, int nlayer) {
