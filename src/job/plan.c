@@ -80,13 +80,13 @@ status plan_predict(const params *par, const sys *s, const atmos *a, plan_sizes 
     if (!plan_may_compress(par))
         return MOAO_OK;
     return tlr_predict(s, atmos_profile_at(a, a->tor_time[0]),
-                       tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile), plan_first_steps(par),
+                       tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile), plan_first_level(par),
                        &z->ranks);
 }
 
-int plan_first_steps(const params *par) {
+int plan_first_level(const params *par) {
     const double tolerance = par->compute_tlr_tolerance;
-    return tolerance > 0 ? (int)lround(-LINOP_OCTAVE * log2(tolerance)) : LINOP_STEPS;
+    return tolerance > 0 ? (int)lround(-LINOP_OCTAVE * log2(tolerance)) : LINOP_LEVEL;
 }
 
 static void add_item(plan *p, const char *name, size_t bytes) {
@@ -270,8 +270,8 @@ static void count_host(const params *par, const sys *s, const psf_opts *o, const
 }
 
 status plan_make_device(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                        const machine_room *room, const plan_sizes *z, int chunk, double memory,
-                        plan *p) {
+                        const machine_room *room, const plan_sizes *z, int chunk,
+                        device_room memory, plan *p) {
     const int nrank = room->nrank;
     status st;
     memset(p, 0, sizeof *p);
@@ -281,9 +281,13 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     const device_wants wants = {.mixed = plan_wants_mixed(par),
                                 .format = par->compute_format,
                                 .tile = par->compute_tlr_tile,
-                                .compressed = z->ranks.bytes};
-    st = device_plan_choose(&wants, s, o, s->dm.nact, z->nlayer, (size_t)par->compute_panel,
-                            par->compute_residual_columns, memory, &p->device);
+                                .compressed = z->ranks.bytes,
+                                .rows = s->dm.nact,
+                                .nlayer = z->nlayer,
+                                .width = (size_t)par->compute_panel,
+                                .nsample = par->compute_residual_columns,
+                                .room = memory};
+    st = device_plan_choose(&wants, s, o, &p->device);
     p->kind = p->device.kind;
     if (st != MOAO_OK)
         return st;

@@ -10,15 +10,12 @@
  * 1e-5 in mixed, where the halves of the operands err at random. */
 #define TOLERANCE 1e-9
 #define TOLERANCE_MIXED 1e-3
-/* Of W by a compressed factor, whose images have been compared; its residual is 1e-4 and less. */
-#define TOLERANCE_COMPRESSED 1e-2
 
-void verify_init(const comm *c, const setup *u, const double *dplus, bool compressed, verify *v) {
+void verify_init(const comm *c, const setup *u, const double *dplus, verify *v) {
     *v = (verify){.c = c,
                   .s = &u->s,
                   .dplus = dplus,
                   .mode = u->par.compute_verify,
-                  .w = compressed ? TOLERANCE_COMPRESSED : TOLERANCE,
                   .points = u->o.phase ? psf_points_of(&u->s, &u->o) : 0};
 }
 
@@ -122,6 +119,9 @@ static status judge(verify *v, int e, int k, const char *what, double gap, doubl
 
 static status check(verify *v, obsseq *o, int e, bool mixed, const profile *p, const profile *p0) {
     const size_t n = (size_t)v->look.n;
+    const linop *op = o->t.op;
+    const double of_w =
+        op->kind->expected == NULL ? TOLERANCE : fmax(TOLERANCE_MIXED, 10 * op->kind->expected(op));
     const bool phase = v->points > 0;
     const double tolerance = mixed ? TOLERANCE_MIXED : TOLERANCE;
     bool shares = false;
@@ -141,8 +141,7 @@ static status check(verify *v, obsseq *o, int e, bool mixed, const profile *p, c
     TRY(obsseq_forms(o, p0, false, &v->look, &before));
     for (int k = 0; k < v->look.n; k++)
         TRY(judge(v, e, k, "its reconstructor W", before.cmm[k] - before.ctm[k],
-                  fabs(before.cmm[k]) + fabs(before.ctm[k]),
-                  o->t.op->kind->expected != NULL ? fmax(v->w, TOLERANCE_MIXED) : v->w));
+                  fabs(before.cmm[k]) + fabs(before.ctm[k]), of_w));
     TRY(obsseq_forms(o, p, true, &v->look, &now));
     for (int k = 0; k < v->look.n; k++) {
         const double ctm = phase ? 0 : 2 * now.ctm[k];

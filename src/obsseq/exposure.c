@@ -320,15 +320,15 @@ done:
 /* Collective. Results differ by `excess` times what is allowed. *again: the operator is more exact
  * now. */
 static status tighten(obsseq *o, double excess, bool fresh, bool *again) {
-    linop *op = o->t.op;
+    linop_step next;
     double residual;
-    *again = false;
-    if (fresh && op->level + 1 < op->kind->levels) {
-        op->level++;
-        *again = true;
-        return tor_solve(&o->t, o->t.ch.first, o->t.ch.count, &residual);
-    }
-    return op->kind->tighten != NULL ? op->kind->tighten(op, excess, again) : MOAO_OK;
+    status st;
+    TRY(linop_tighten(o->t.op, excess, fresh ? LINOP_SOLVE : LINOP_LOAD, &next));
+    *again = next != LINOP_NOTHING;
+    if (next == LINOP_SOLVE)
+        st = tor_solve(&o->t, o->t.ch.first, o->t.ch.count, &residual);
+done:
+    return st;
 }
 
 /* This rank's targets with an operator that is not exact; the sampled one, if it is here, with its
