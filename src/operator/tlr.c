@@ -200,6 +200,16 @@ done:
 
 /* --- solve */
 
+/* For the tests of what is done about a factor that is not exact enough: x (v x m) becomes `factor`
+ * times what it is, where MOAO_FAULT says so and something was dropped. */
+static status inject(const compressed *o, const char *where, double factor, double *x, int64_t v,
+                     int64_t ld) {
+    engine *e = o->base.e;
+    return o->base.accuracy.dense || !comm_flips(e->c, where)
+               ? MOAO_OK
+               : engine_gemm(e, 'N', 'N', v, e->m, 1, 0, x, ld, x, 1, factor, x, ld);
+}
+
 /* W := x M^-1 (add: W +=), M the compressed matrix; x is W itself or a residual (v x m). */
 static status take_step(compressed *o, const wrows *w, const double *x, int64_t ldx, bool add) {
     const engine *e = o->base.e;
@@ -207,6 +217,7 @@ static status take_step(compressed *o, const wrows *w, const double *x, int64_t 
     status st;
     TRY(e->be->gather(e->ctx, BACKEND_D, v, m, NULL, o->cmm.perm, x, ldx, 0, o->x, v));
     TRY(tlr_solve(o->l, 'R', 'A', v, o->x, v));
+    TRY(inject(o, "tlr-factor", 3, o->x, v, v));
     st = e->be->gather(e->ctx, BACKEND_D, v, m, NULL, o->cmm.back, o->x, v, add, w->w, w->ld);
 done:
     return st;
@@ -240,6 +251,7 @@ static status solve_target(compressed *o, const wrows *w) {
     if (o->base.accuracy.refine)
         TRY(e->be->copy(e->ctx, o->r, v * d, w->w, w->ld * d, v * d, m));
     TRY(take_step(o, w, w->w, w->ld, false));
+    TRY(inject(o, "tlr-w", 1 + 0x1p-4, w->w, v, w->ld));
     if (o->base.accuracy.refine) {
         TRY(subtract_product(o, w));
         TRY(take_step(o, w, o->r, v, true));
