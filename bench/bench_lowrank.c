@@ -1,11 +1,13 @@
 /* CPU backend: batched singular values and adaptive compression against LAPACK's gesdd, one matrix
- * for each core in both. bench_lowrank [order, 256] [matrices, 16] */
+ * for each core in both, called in turn. bench_lowrank [order, 256] [matrices, 16] */
 #include "timing.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <omp.h>
 #include <string.h>
+
+#define ROUNDS 21
 
 extern void dgesdd_(const char *, const int *, const int *, double *, const int *, double *,
                     double *, const int *, double *, const int *, double *, const int *, int *,
@@ -41,12 +43,14 @@ static void fill(bool covariance) {
 
 static void lapack(void) {
     const int order = (int)n, len = (int)(8 * n * n + 256 * n);
-#pragma omp parallel for schedule(dynamic)
-    for (int64_t b = 0; b < count; b++) {
+#pragma omp parallel
+    {
         double *work = malloc(sizeof(double) * (size_t)len);
         int *iwork = malloc(sizeof(int) * (size_t)(8 * n)), bad;
-        dgesdd_("S", &order, &order, a + b * n * n, &order, s + b * n, u + b * n * n, &order,
-                v + b * n * n, &order, work, &len, iwork, &bad, 1);
+#pragma omp for schedule(dynamic)
+        for (int64_t b = 0; b < count; b++)
+            dgesdd_("S", &order, &order, a + b * n * n, &order, s + b * n, u + b * n * n, &order,
+                    v + b * n * n, &order, work, &len, iwork, &bad, 1);
         free(work), free(iwork);
     }
 }
@@ -67,20 +71,23 @@ static void ours(int way) {
         check(q->ara(NULL, BACKEND_D, 'L', &cut, 1, count, d, d, A, U, V, rank, info, NULL, 0));
 }
 
-/* Median time of one call [ms for each matrix]; way -1: LAPACK. */
-static double median(int way) {
-    double t[REPEAT];
-    for (int r = 0; r < REPEAT; r++) {
-        memcpy(a, source, sizeof(double) * (size_t)(n * n * count));
-        const double from = now();
-        if (way < 0)
-            lapack();
-        else
-            ours(way);
-        t[r] = (now() - from) * 1e3 / (double)count;
-    }
-    qsort(t, REPEAT, sizeof *t, by_value);
-    return t[REPEAT / 2];
+/* One call's time of the processor [ms for each matrix]; way -1: LAPACK. */
+static double spent(int way) {
+    struct timespec from, to;
+    memcpy(a, source, sizeof(double) * (size_t)(n * n * count));
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
+    if (way < 0)
+        lapack();
+    else
+        ours(way);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
+    return ((double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec)) * 1e3 /
+           (double)count;
+}
+
+static double middle(double *x) {
+    qsort(x, ROUNDS, sizeof *x, by_value);
+    return x[ROUNDS / 2];
 }
 
 int main(int argc, char **argv) {
@@ -91,16 +98,24 @@ int main(int argc, char **argv) {
     s = malloc(sizeof(double) * (size_t)(n * count));
     rank = malloc(sizeof *rank * (size_t)count), info = malloc(sizeof *info * (size_t)count);
     openblas_set_num_threads(1);
-    printf("%d threads, %" PRId64 " matrices of order %" PRId64 ", ms for each matrix\n",
+    printf("%d threads, %" PRId64 " matrices of order %" PRId64 ", ms of the processor for each "
+           "matrix\n",
            omp_get_max_threads(), count, n);
     for (int k = 0; k < 2; k++) {
         fill(k == 1);
-        const double base = median(-1);
-        for (int way = 0; way < (k ? 3 : 1); way++) {
-            const double t = median(way);
-            printf("%-15s %-10s %7.2f   gesdd %7.2f   ratio %.2f\n", name[way],
-                   k ? "covariance" : "uniform", t, base, base / t);
-        }
+        const int ways = k ? 3 : 1;
+        double t[4][ROUNDS], ratio[3][ROUNDS]; /* LAPACK and the ways, in turn */
+        for (int r = -1; r < ROUNDS; r++)
+            for (int way = -1; way < ways; way++) {
+                const int at = r < 0 ? 0 : r;
+                t[way + 1][at] = spent(way);
+                if (way >= 0)
+                    ratio[way][at] = t[0][at] / t[way + 1][at];
+            }
+        for (int way = 0; way < ways; way++)
+            printf("%-15s %-10s %7.3f   gesdd %7.3f   ratio %.2f\n", name[way],
+                   k ? "covariance" : "uniform", middle(t[way + 1]), middle(t[0]),
+                   middle(ratio[way]));
     }
     free(source), free(a), free(u), free(v), free(s), free(rank), free(info);
     return 0;

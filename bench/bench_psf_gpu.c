@@ -2,7 +2,7 @@
  * [params/mosaic.yaml]. Prints the time of the stationary average, with what share of the memory's
  * rate it reads the covariance, and of all that follows from it. */
 #include "backend/backend_psf.h"
-#include "job/psf_params.h"
+#include "job/setup.h"
 #include "params/params.h"
 #include "timing.h"
 

@@ -4,7 +4,7 @@
 
 #include "backend/backend_matcov.h"
 #include "half_solve_raw.h"
-#include "job/psf_params.h"
+#include "job/setup.h"
 #include "linalg/half_factor.h"
 #include "matcov/matcov.h"
 #include "params/params.h"

@@ -4,6 +4,7 @@
 #include "base/fits.h"
 #include "base/json.h"
 #include "base/plain.h"
+#include "base/text.h"
 #include "budget/terms.h"
 
 #include <ctype.h>
@@ -289,46 +290,37 @@ static void print_table(const budget *b) {
            several ? ", mean" : "");
 }
 
-/* A cell of CSV: quoted where it has to be. */
-static void csv_text(const char *s) {
-    if (strpbrk(s, ",\"\n") == NULL) {
-        fputs(s, stdout);
-        return;
-    }
-    putchar('"');
-    for (; *s != '\0'; s++) {
-        if (*s == '"')
-            putchar('"');
-        putchar(*s);
-    }
-    putchar('"');
-}
-
-static void print_csv(const budget *b) {
-    fputs("target,name,x_arcsec,y_arcsec,exposure", stdout);
+static status print_csv(const budget *b) {
+    text out = {0};
+    text_add(&out, "target,name,x_arcsec,y_arcsec,exposure");
     for (long i = 0; i < BUDGET_TERMS + b->nstar; i++) {
         char name[2 * NAME];
         snprintf(name, sizeof name, "%s%s_nm", i < BUDGET_TERMS ? "" : "noise of ",
                  b->terms[i].name);
         for (char *p = name; *p != '\0'; p++)
             *p = *p == ' ' && i < BUDGET_TERMS ? '_' : *p;
-        putchar(',');
-        csv_text(name);
+        text_add(&out, ",");
+        text_add_cell(&out, name, "");
     }
-    putchar('\n');
+    text_add(&out, "\n");
     for (long t = 0; t < b->ntarget; t++)
         for (long e = 0; e <= b->nexposure; e++) {
             if ((b->chosen >= 0 && t != b->chosen) || (b->exposure > 0 && e != b->exposure))
                 continue;
-            printf("%ld,", t + 1);
-            csv_text(b->names[t]);
-            printf(",%.10g,%.10g,", b->x[t], b->y[t]);
-            printf(e == 0 ? "long" : "%ld", e);
+            text_add(&out, "%ld,", t + 1);
+            text_add_cell(&out, b->names[t], "");
+            text_add(&out, ",%.10g,%.10g,", b->x[t], b->y[t]);
+            text_add(&out, e == 0 ? "long" : "%ld", e);
             for (long i = 0; i < BUDGET_TERMS + b->nstar; i++)
-                printf(",%.10g", e == 0 ? b->terms[i].mean[t]
-                                        : b->terms[i].exposures[t * b->nexposure + e - 1]);
-            putchar('\n');
+                text_add(&out, ",%.10g",
+                         e == 0 ? b->terms[i].mean[t]
+                                : b->terms[i].exposures[t * b->nexposure + e - 1]);
+            text_add(&out, "\n");
         }
+    if (out.failed == MOAO_OK)
+        fputs(out.s, stdout);
+    free(out.s);
+    return out.failed;
 }
 
 static void write_row(json *j, const budget *b, long i) {
@@ -415,7 +407,7 @@ int cmd_budget(int argc, char **argv) {
     if (b.json)
         TRY(print_json(&b));
     else if (b.csv)
-        print_csv(&b);
+        TRY(print_csv(&b));
     else
         print_table(&b);
     if (fflush(stdout) == EOF)

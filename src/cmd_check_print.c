@@ -3,7 +3,6 @@
 
 #include "base/json.h"
 #include "base/plain.h"
-#include "job/noise_table.h"
 #include "matcov/matcov.h"
 
 #include <math.h>
@@ -157,6 +156,7 @@ static void print_ranks(const plan *p) {
 
 static void print_plan(const check_facts *f, const advice *a) {
     const plan *p = &a->p;
+    char group[48] = "";
     double total = 0;
     text t = {0};
     for (int i = 0; i < STAGE_COUNT; i++)
@@ -164,9 +164,10 @@ static void print_plan(const check_facts *f, const advice *a) {
     if (a->nodes > 0 && f->elsewhere)
         say("machine", "%d node%s of %d core%s", a->nodes, plural(a->nodes), f->cores,
             plural(f->cores));
-    say("ranks", "%d of %d thread%s; Cmm on a grid of %d x %d; %d rank%s a target", a->room.nrank,
-        a->room.threads, plural(a->room.threads), p->nprow, p->npcol, p->group_size,
-        plural(p->group_size));
+    if (p->group_size > 0) /* else not even one target fits */
+        snprintf(group, sizeof group, "; %d rank%s a target", p->group_size, plural(p->group_size));
+    say("ranks", "%d of %d thread%s; Cmm on a grid of %d x %d%s", a->room.nrank, a->room.threads,
+        plural(a->room.threads), p->nprow, p->npcol, group);
     if (a->gpus > 0) {
         print_device(a, f->u->par.compute_gpu_memory);
     } else {
@@ -304,10 +305,33 @@ static void add_command(const check_facts *f, text *t) {
     advise_word(t, f->dir);
 }
 
+/* Photo-electrons, spot and noise of each sensor under a profile, a line each. */
+static void print_noise(const sys *s, const profile *p) {
+    printf("noise           %-20s %9s %14s %16s\n", "of a slope", "photons", "spot [arcsec]",
+           "noise [mas rms]");
+    for (int w = 0; w < s->nsensor && w < MOST_SENSORS; w++) {
+        noise_figures f;
+        char spot[32], photons[32], noise[32];
+        matcov_noise_figures(s, p, w, &f);
+        snprintf(photons, sizeof photons, isnan(f.photons) ? "-" : "%.4g", f.photons);
+        if (isnan(f.across))
+            snprintf(spot, sizeof spot, "as given");
+        else if (f.along > 1.005 * f.across)
+            snprintf(spot, sizeof spot, "%.2f x %.2f", f.across, f.along);
+        else
+            snprintf(spot, sizeof spot, "%.2f", f.across);
+        double mas = 1e3 * sqrt(f.variance);
+        snprintf(noise, sizeof noise, mas >= 1 ? "%.1f" : "%.2g", mas);
+        printf("%8d        %-20.20s %9s %14s %16s\n", w, s->sensors[w].name, photons, spot, noise);
+    }
+    printf("%8sphoto-electrons per subaperture and frame; FWHM and noise for r0 %.3f m\n", "",
+           p->r0);
+}
+
 status check_print(const check_facts *f) {
     text verdict = {0}, command = {0}, slurm = {0};
     print_sensors(&f->u->s);
-    noise_table_print(&f->u->s, atmos_profile_at(&f->u->a, f->u->a.exposure_time[0]));
+    print_noise(&f->u->s, atmos_profile_at(&f->u->a, f->u->a.exposure_time[0]));
     print_sequence(f->u);
     if (f->elsewhere && !f->described) {
         printf("here\n");

@@ -54,6 +54,17 @@ bool text_is_utf8(const char *s) {
     return true;
 }
 
+void text_add_cell(text *t, const char *s, const char *others) {
+    if (strpbrk(s, ",\"\n") == NULL && strpbrk(s, others) == NULL) {
+        text_add(t, "%s", s);
+        return;
+    }
+    text_add(t, "\"");
+    for (; *s != '\0'; s++)
+        text_add(t, *s == '"' ? "\"\"" : "%c", *s);
+    text_add(t, "\"");
+}
+
 void text_add_quoted(text *t, const char *s) {
     text_add(t, "\"");
     for (const unsigned char *p = (const unsigned char *)s; *p;) {

@@ -16,6 +16,8 @@ typedef struct {
 void text_add(text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* False when some bytes are no characters (or stand for one that was lost before, U+FFFD). */
 bool text_is_utf8(const char *s);
+/* A cell of CSV: in double quotes where it has a comma, a quote, a new line or one of `others`. */
+void text_add_cell(text *t, const char *s, const char *others);
 /* A string in double quotes, as YAML and JSON write it, in ASCII. */
 void text_add_quoted(text *t, const char *s);
 

@@ -1,22 +1,14 @@
+#include "base/mix.h"
 #include "job/run_state.h"
 #include "matcov/matcov.h"
 #include "store/store_accuracy.h"
 
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define CONVERGES 0.5 /* a refinement must shrink the residual of W at least by that */
 #define LOOSER 50     /* a factor that many times better than asked: the next one is looser */
-
-/* Mixes the bits of a number (SplitMix64 by Steele et al. 2014). */
-static uint64_t mix(uint64_t z) {
-    z += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
 
 /* Which exposures of reconstructor k are sampled. */
 static status choose_samples(const atmos *s, int k, int every, accuracy *a) {
@@ -30,7 +22,8 @@ static status choose_samples(const atmos *s, int k, int every, accuracy *a) {
         double distance;
         TRY(matcov_distance(atmos_profile_at(s, s->exposure_time[e]), p0, &distance));
         a->tor[e] = k;
-        a->sample[e] = mix((uint64_t)e) % (uint64_t)every == 0 ? ACCURACY_DRAWN : ACCURACY_OTHER;
+        a->sample[e] =
+            mix_bits((uint64_t)e) % (uint64_t)every == 0 ? ACCURACY_DRAWN : ACCURACY_OTHER;
         worst = distance > most ? e : worst;
         most = fmax(most, distance);
     }
@@ -276,35 +269,18 @@ static status record_factor(run *r, int k) {
                      : of->w.refine ? COMPRESSION_REFINED
                                     : COMPRESSION_TILES;
     report_compression *to = &r->acc.told[k];
-    linop_compression is;
-    r->seq.t.op->kind->look(r->seq.t.op, &is);
-    const tlr_stats *s = &is.ranks;
-    *to = (report_compression){.form = name[form],
-                               .tile = (int)s->order,
-                               .tolerance = is.tolerance,
-                               .noise = is.noise,
-                               .difference = of->difference,
-                               .mean = s->mean,
-                               .p90 = (long)s->p90,
-                               .largest = (long)s->most,
-                               .tiles = (long)s->tiles,
-                               .dense = (long)s->dense,
-                               .empty = (long)s->empty,
-                               .bytes = s->bytes,
-                               .shifts = is.shifts,
-                               .shift = is.shift,
-                               .bytes_dense = s->bytes_dense};
-    for (int i = 0; i < 16; i++)
-        to->histogram[i] = (long)s->histogram[i];
+    r->seq.t.op->kind->look(r->seq.t.op, to);
+    to->form = name[form];
+    to->difference = of->difference;
     if (!is_root(r))
         return MOAO_OK;
     say_factor(r, to, of);
     const store_compression keep = {.level = of->w.level,
                                     .form = form,
                                     .difference = of->difference,
-                                    .tolerance = is.tolerance,
-                                    .rank = s->mean,
-                                    .bytes = s->bytes};
+                                    .tolerance = to->tolerance,
+                                    .rank = to->mean,
+                                    .bytes = to->bytes};
     return store_set_compression(r->st, k, &keep);
 }
 
@@ -319,7 +295,7 @@ status run_factor(run *r, int k, const profile *p, obsexposure *ex) {
     if (!r->acc.factors)
         return st;
     while (again == LINOP_FACTOR && !of->known && !op->accuracy.dense) {
-        linop_compression is;
+        report_compression is;
         TRY(sample_factor(r, k, ex, &of->difference));
         if (of->difference <= limit / 2) /* other exposures may be worse */
             break;

@@ -30,43 +30,21 @@ static status read_grid(const cmdline *cl, sweep_grid *g) {
     return st;
 }
 
-/* The overrides of a variant. words: noverride of them, those of the axes in new memory. */
-static status variant_words(const sweep_grid *g, int variant, char **own, const char **words) {
-    status st = MOAO_OK;
-    for (int k = 0; k < g->naxis; k++) {
-        const char *value = sweep_value(g, k, variant);
-        const size_t n = strlen(g->axis[k].key) + strlen(value) + 2;
-        free(own[k]);
-        own[k] = NULL;
-        TRY(ALLOC(own[k], n, "command line"));
-        snprintf(own[k], n, "%s=%s", g->axis[k].key, value);
-        words[k] = own[k];
-    }
-    for (int k = 0; k < g->nplain; k++)
-        words[g->naxis + k] = g->plain[k];
-done:
-    return st;
-}
-
 /* --- one field --- */
 
 typedef struct {
     const comm *c;
     const cmdline *cl;
     sweep_grid g;
-    char **own;         /* [naxis] */
-    const char **words; /* [noverride] */
-    ast_stars all;      /* the catalogue */
-    ast_job j;          /* of the variant in hand */
+    sweep_list l;  /* its variants */
+    ast_stars all; /* the catalogue */
+    ast_job j;     /* of the variant in hand */
     ast_table t;
     ast_result sum; /* over the variants */
 } task;
 
 static void task_free(task *q) {
-    for (int k = 0; q->own != NULL && k < q->g.naxis; k++)
-        free(q->own[k]);
-    free(q->own);
-    free(q->words);
+    sweep_list_free(&q->l);
     ast_stars_free(&q->all);
     ast_job_free(&q->j);
     free(q->t.v);
@@ -81,8 +59,7 @@ static status task_init(const comm *c, const cmdline *cl, task *q) {
     status st;
     *q = (task){.c = c, .cl = cl, .sum = {.correlation = {NAN, NAN}}};
     TRY(read_grid(cl, &q->g));
-    TRY(ALLOC(q->own, (size_t)q->g.naxis + 1, "command line"));
-    TRY(ALLOC(q->words, (size_t)cl->noverride + 1, "command line"));
+    TRY(sweep_list_make(&q->g, &q->l));
     TRY(ast_stars_read(cl->stars, true, &q->all, &without));
     if (without > 0 && c->rank == 0)
         progress_warn("%s: %d stars without a magnitude are left out", cl->stars, without);
@@ -92,11 +69,9 @@ done:
 
 /* The job of a variant, replacing the one before. */
 static status take_variant(task *q, int variant) {
+    const sweep_run *r = &q->l.run[variant];
     ast_job_free(&q->j);
-    const status st = variant_words(&q->g, variant, q->own, q->words);
-    if (st != MOAO_OK)
-        return comm_agree(q->c, st);
-    return ast_job_init(q->c, q->cl, q->cl->noverride, q->words, &q->j);
+    return ast_job_init(q->c, q->cl, r->n, (const char *const *)r->word, &q->j);
 }
 
 static _Thread_local bool larger_first;
@@ -172,8 +147,8 @@ static status swept_values(task *q) {
     status st;
     t->nkey = q->g.naxis;
     t->nvariant = q->g.nrun;
-    TRY(ALLOC(t->key, (size_t)t->nkey + 1, "swept keys"));
-    TRY(ALLOC(t->value, (size_t)t->nkey * (size_t)t->nvariant + 1, "swept keys"));
+    TRY(ALLOC(t->key, (size_t)t->nkey, "swept keys"));
+    TRY(ALLOC(t->value, (size_t)t->nkey * (size_t)t->nvariant, "swept keys"));
     for (int k = 0; k < t->nkey; k++) {
         t->key[k] = q->g.axis[k].key;
         for (int i = 0; i < t->nvariant; i++)
@@ -253,13 +228,13 @@ done:
 static void add_line(text *out, const task *q, const ast_star *f, const ast_stars *s,
                      const ast_result *r) {
     const ast_combo *a = &r->best.v[0];
-    ast_add_word(out, f->name);
+    text_add_cell(out, f->name, " ");
     text_add(out, ",%.7f,%.7f,%d,%d,%.6g,%.6g", f->ra * 180 / M_PI, f->dec * 180 / M_PI, s->n,
              r->choose, a->figure, a->rms);
     for (int k = 0; k < q->cl->choose; k++) {
         text_add(out, ",");
         if (k < r->choose)
-            ast_add_word(out, s->v[a->star[k]].name);
+            text_add_cell(out, s->v[a->star[k]].name, " ");
     }
     text_add(out, "\n");
 }

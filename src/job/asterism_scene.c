@@ -1,6 +1,6 @@
 #include "job/asterism_scene.h"
 
-#include "job/psf_params.h"
+#include "job/setup.h"
 
 #include <math.h>
 #include <omp.h>

@@ -22,17 +22,6 @@ done:
     return st;
 }
 
-void ast_add_word(text *t, const char *word) {
-    if (strpbrk(word, ",\"\n ") == NULL) {
-        text_add(t, "%s", word);
-        return;
-    }
-    text_add(t, "\"");
-    for (const char *p = word; *p != '\0'; p++)
-        text_add(t, *p == '"' ? "\"\"" : "%c", *p);
-    text_add(t, "\"");
-}
-
 static void add_number(text *t, const char *form, double v) {
     text_add(t, ",");
     if (!isnan(v))
@@ -44,7 +33,7 @@ status ast_write_table(const char *dir, const ast_stars *s, const ast_table *t) 
     text_add(&out, "place,figure,full,guess,rms_nm");
     for (int k = 0; k < t->nkey; k++) {
         text_add(&out, ",");
-        ast_add_word(&out, t->key[k]);
+        text_add_cell(&out, t->key[k], " ");
     }
     for (int i = 0; i < t->choose; i++)
         text_add(&out, ",star_%d", i + 1);
@@ -58,11 +47,11 @@ status ast_write_table(const char *dir, const ast_stars *s, const ast_table *t) 
         add_number(&out, "%.6g", a->rms);
         for (int k = 0; k < t->nkey; k++) {
             text_add(&out, ",");
-            ast_add_word(&out, t->value[t->v[i].variant * t->nkey + k]);
+            text_add_cell(&out, t->value[t->v[i].variant * t->nkey + k], " ");
         }
         for (int k = 0; k < t->choose; k++) {
             text_add(&out, ",");
-            ast_add_word(&out, s->v[a->star[k]].name);
+            text_add_cell(&out, s->v[a->star[k]].name, " ");
         }
         text_add(&out, "\n");
     }
@@ -77,7 +66,7 @@ static void add_place(text *t, const sky *sk, const char *kind, const char *name
     if (!isnan(sk->ra))
         sky_deproject(sk, xy, &ra, &dec);
     text_add(t, "%s,", kind);
-    ast_add_word(t, name);
+    text_add_cell(t, name, " ");
     add_number(t, "%.4f", xy[0] * ARCSEC_PER_RAD);
     add_number(t, "%.4f", xy[1] * ARCSEC_PER_RAD);
     add_number(t, "%.7f", ra * 180 / M_PI);

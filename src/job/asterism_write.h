@@ -31,9 +31,6 @@ status ast_write_facts(const char *dir, const ast_job *j, const ast_stars *s,
 status ast_write_parameters(const char *dir, ast_job *j, const ast_stars *s, const ast_combo *a,
                             int choose, int place);
 
-/* A value of a CSV file, in quotes where it needs them. */
-void ast_add_word(text *t, const char *word);
-
 /* The wanted figure of a finished run in DIR (maps.fits, long exposure). */
 status ast_read_figure(const char *dir, const want *w, double *figure);
 /* Put the figures of full runs into DIR/asterism.csv; the one of place i + 1 is full[i], NAN: none.

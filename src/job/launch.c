@@ -35,8 +35,9 @@ static bool on_path(const char *name) {
     return false;
 }
 
-/* The same as scripts/mpi-env.sh. */
-void launch_environment(void) {
+/* Open MPI's variables, the same as scripts/mpi-env.sh; those that are set already stay as they
+ * are. */
+static void set_environment(void) {
     if (geteuid() == 0) { /* else mpirun refuses */
         setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
         setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
@@ -51,7 +52,8 @@ void launch_environment(void) {
         setenv("OMPI_MCA_plm_rsh_agent", "/bin/false", 0);
 }
 
-status launch_command(int n, char *const *argv, char ***out) {
+/* The command line of n ranks, in new memory: *out, to free as one block. */
+static status make_command(int n, char *const *argv, char ***out) {
     enum { OWN = 4 };
     size_t count = 0;
     char exe[PATH_MAX];
@@ -153,8 +155,8 @@ status launch_run(int n, char *const *argv, const char *log, int *code, bool *as
     sigemptyset(&wanted);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         sigaddset(&wanted, signals[i]);
-    launch_environment();
-    TRY(launch_command(n, argv, &v));
+    set_environment();
+    TRY(make_command(n, argv, &v));
     if (pipe2(failure, O_CLOEXEC) != 0)
         TRY(status_fail(MOAO_INTERNAL, "mpirun cannot be started: %s", strerror(errno)));
     fflush(NULL);

@@ -9,18 +9,11 @@
 /* Whether mpirun or srun started this process as one of its ranks. */
 bool launch_is_rank(void);
 
-/* Set Open MPI's variables; those that are set already stay as they are. */
-void launch_environment(void);
-
-/* The command line of n ranks of this program with `argv` (NULL-terminated, without the program),
- * in new memory: *out, to free as one block. */
-status launch_command(int n, char *const *argv, char ***out);
-
-/* Start that command, wait for its end, and return its exit code. What the user sends to this
- * process (INT, TERM, HUP, USR1) asks the ranks, once, to stop at their next checkpoint; INT or
- * TERM a second time ends them at once. log: file that takes their output, NULL: this process's
- * own. *code is 3 where they were stopped; *asked (may be NULL) tells whether someone asked.
- * MOAO_INPUT where mpirun is missing. */
+/* Start n ranks of this program with `argv` (NULL-terminated, without the program), wait for their
+ * end, and return their exit code. What the user sends to this process (INT, TERM, HUP, USR1) asks
+ * the ranks, once, to stop at their next checkpoint; INT or TERM a second time ends them at once.
+ * log: file that takes their output, NULL: this process's own. *code is 3 where they were stopped;
+ * *asked (may be NULL) tells whether someone asked. MOAO_INPUT where mpirun is missing. */
 status launch_run(int n, char *const *argv, const char *log, int *code, bool *asked);
 
 #endif

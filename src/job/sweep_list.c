@@ -81,7 +81,7 @@ static status make_run(const sweep_grid *g, int i, bool numbered, sweep_run *r) 
         r->n++;
     }
     TRY(name.failed);
-    if (name.len > LONGEST_NAME || numbered) {
+    if (name.len == 0 || name.len > LONGEST_NAME || numbered) {
         name.len = 0;
         text_add(&name, "run-%05d", i + 1);
     }

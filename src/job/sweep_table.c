@@ -89,12 +89,17 @@ static figures figures_of(const double *v, long n, long stride) {
     return f;
 }
 
+static void in_small_letters(const char *name, char lower[NAME]) {
+    snprintf(lower, NAME, "%.*s", NAME - 1, name);
+    for (; *lower != '\0'; lower++)
+        *lower = (char)(*lower >= 'A' && *lower <= 'Z' ? *lower + 32 : *lower);
+}
+
 /* One quantity of maps.fits for a run: name as in TARGETS, values [target][wavelength]. */
 static void put_quantity(table *t, int run, const char *name, const double *v, long ntarget,
                          int nlambda, const double *lambda) {
-    char lower[NAME] = "";
-    for (int i = 0; i < NAME - 1 && name[i] != '\0'; i++)
-        lower[i] = name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] + 32) : name[i];
+    char lower[NAME];
+    in_small_letters(name, lower);
     for (int l = 0; l < nlambda; l++) {
         figures f = figures_of(v + l, ntarget, nlambda);
         if (strcmp(lower, "strehl") == 0) {
@@ -111,10 +116,9 @@ static void put_quantity(table *t, int run, const char *name, const double *v, l
 
 /* A term of the error budget: rms, with its sign, of the mean of the targets' variances. */
 static void put_term(table *t, int run, const char *name, const double *v, long ntarget) {
-    char lower[NAME] = "";
+    char lower[NAME];
     double mean = 0;
-    for (int i = 0; i < NAME - 1 && name[i] != '\0'; i++)
-        lower[i] = name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] + 32) : name[i];
+    in_small_letters(name, lower);
     for (long i = 0; i < ntarget; i++)
         mean += v[i] * fabs(v[i]) / (double)ntarget;
     put(t, run, 0, lower, "nm", budget_rms(mean));
@@ -239,17 +243,6 @@ static bool numeric_key(const sweep_list *l, int k, char unit[UNIT]) {
 
 /* --- the files --- */
 
-static void add_cell(text *t, const char *s) {
-    if (strpbrk(s, ",\"\n") == NULL) {
-        text_add(t, "%s", s);
-        return;
-    }
-    text_add(t, "\"");
-    for (; *s != '\0'; s++)
-        text_add(t, *s == '"' ? "\"\"" : "%c", *s);
-    text_add(t, "\"");
-}
-
 static const char *state_of(const char *dir, const sweep_run *r) {
     return sweep_finished(dir, r->folder) ? "finished"
            : sweep_begun(dir, r->folder)  ? "stopped"
@@ -262,7 +255,7 @@ static status write_csv(const char *dir, const sweep_list *l, const table *t) {
     status st;
     TRY(file_join(dir, "sweep.csv", &path));
     for (int k = 0; k < l->nkey; k++) {
-        add_cell(&out, l->key[k]);
+        text_add_cell(&out, l->key[k], "");
         text_add(&out, ",");
     }
     for (int c = 0; c < t->n; c++)
@@ -273,7 +266,7 @@ static status write_csv(const char *dir, const sweep_list *l, const table *t) {
             if (numeric_key(l, k, unit))
                 text_add(&out, "%.15g", strtod(key_value(&l->run[i], k), NULL));
             else
-                add_cell(&out, key_value(&l->run[i], k));
+                text_add_cell(&out, key_value(&l->run[i], k), "");
             text_add(&out, ",");
         }
         for (int c = 0; c < t->n; c++)
@@ -281,7 +274,7 @@ static status write_csv(const char *dir, const sweep_list *l, const table *t) {
                 text_add(&out, "%.10g,", t->v[c].value[i]);
             else
                 text_add(&out, ",");
-        add_cell(&out, l->run[i].folder);
+        text_add_cell(&out, l->run[i].folder, "");
         text_add(&out, ",%s\n", state_of(dir, &l->run[i]));
     }
     TRY(out.failed);

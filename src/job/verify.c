@@ -1,5 +1,7 @@
 #include "job/verify.h"
 
+#include "base/mix.h"
+
 #include <cblas.h>
 #include <math.h>
 #include <stdlib.h>
@@ -37,18 +39,10 @@ void verify_free(verify *v) {
     drop(v);
 }
 
-/* Mixes the bits of a number (SplitMix64 by Steele et al. 2014). */
-static uint64_t mix(uint64_t z) {
-    z += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 /* Numbers of either sign between 1 and 2. */
 static void fill(uint64_t seed, size_t n, double *x) {
     for (size_t i = 0; i < n; i++) {
-        const uint64_t bits = mix(seed + i);
+        const uint64_t bits = mix_bits(seed + i);
         x[i] = (bits & 1 ? 1 : -1) * (1 + (double)(bits >> 11) * 0x1p-53);
     }
 }
@@ -58,7 +52,7 @@ static void fill(uint64_t seed, size_t n, double *x) {
  * often, with few actuators. */
 static status draw(verify *v, int e, int t0, int n, int first) {
     const size_t m = v->s->m, t = v->s->t, nact = (size_t)v->s->dm.nact, count = (size_t)n;
-    const uint64_t seed = mix(((uint64_t)e << 32) + (uint64_t)t0);
+    const uint64_t seed = mix_bits(((uint64_t)e << 32) + (uint64_t)t0);
     status st;
     TRY(ALLOC(v->target, count, "a check"));
     TRY(ALLOC(v->p, count * t, "a check"));
@@ -71,7 +65,7 @@ static status draw(verify *v, int e, int t0, int n, int first) {
     for (int k = 0; k < n; k++)
         v->target[k] = first + k;
     fill(seed, count * nact, v->look.x);
-    fill(mix(seed), count * v->points, v->look.z);
+    fill(mix_bits(seed), count * v->points, v->look.z);
     cblas_dgemm(CblasColMajor, CblasTrans, CblasNoTrans, (int)t, n, (int)nact, 1.0, v->dplus,
                 (int)nact, v->look.x, (int)nact, 0.0, v->p, (int)t);
     v->look.n = n;
@@ -94,7 +88,7 @@ status verify_begin(verify *v, int e, int t0, int t1, probe **look) {
     *look = NULL;
     if (v->mode == VERIFY_OFF || (v->mode == VERIFY_SAMPLE && !is_due(v)))
         return MOAO_OK;
-    const int pick = (int)(mix(mix((uint64_t)e) + (uint64_t)t0) % (uint64_t)(t1 - t0));
+    const int pick = (int)(mix_bits(mix_bits((uint64_t)e) + (uint64_t)t0) % (uint64_t)(t1 - t0));
     status st = v->mode == VERIFY_FULL ? draw(v, e, t0, t1 - t0, t0) : draw(v, e, t0, 1, t0 + pick);
     if ((st = comm_agree(v->c, st)) == MOAO_OK)
         *look = &v->look;

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #define LAPACK_BLOCK 64 /* columns of work for LAPACK's blocked routines */
+#define BIDIAG_PANEL 16
+#define REFLECT_PANEL 24
 /* Up to so many columns all singular values come from rotations. */
 #define ROTATED_MOST 32
 
@@ -89,6 +91,7 @@ typedef struct {
 #define NAME(x) x##_d
 #define LAPACK(x) d##x##_
 #define CBLAS(x) cblas_d##x
+#define IAMAX cblas_idamax
 #define SQRT sqrt
 #define COPYSIGN copysign
 #define UNIT (DBL_EPSILON / 2)
@@ -96,12 +99,14 @@ typedef struct {
 #define ANGLE_BIG 0x1p27
 #define VECTOR_LEAST 0x1p-500
 #define EXACT_LEAST 3e-7
+#include "lowrank_cpu_bidiag.h"
 #include "lowrank_cpu_real.h"
 #include "lowrank_cpu_sketch.h"
 #undef REAL
 #undef NAME
 #undef LAPACK
 #undef CBLAS
+#undef IAMAX
 #undef SQRT
 #undef COPYSIGN
 #undef UNIT
@@ -114,6 +119,7 @@ typedef struct {
 #define NAME(x) x##_s
 #define LAPACK(x) s##x##_
 #define CBLAS(x) cblas_s##x
+#define IAMAX cblas_isamax
 #define SQRT sqrtf
 #define COPYSIGN copysignf
 #define UNIT (FLT_EPSILON / 2)
@@ -121,6 +127,7 @@ typedef struct {
 #define ANGLE_BIG 0x1p12f
 #define VECTOR_LEAST 0x1p-60f
 #define EXACT_LEAST 1e-3
+#include "lowrank_cpu_bidiag.h"
 #include "lowrank_cpu_real.h"
 #include "lowrank_cpu_sketch.h"
 

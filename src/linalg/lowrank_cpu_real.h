@@ -14,9 +14,6 @@ extern int LAPACK(orgqr)(const int *, const int *, const int *, REAL *, const in
 extern int LAPACK(ormqr)(const char *, const char *, const int *, const int *, const int *,
                          const REAL *, const int *, const REAL *, REAL *, const int *, REAL *,
                          const int *, int *, size_t, size_t);
-extern int LAPACK(gesdd)(const char *, const int *, const int *, REAL *, const int *, REAL *,
-                         REAL *, const int *, REAL *, const int *, REAL *, const int *, int *,
-                         int *, size_t);
 
 /* --- LAPACK with int64_t sizes; scratch from `mem`, given back */
 static void NAME(geqrf)(arena *mem, int64_t m, int64_t n, REAL *a, int64_t lda, REAL *tau) {
@@ -69,15 +66,22 @@ static void NAME(ormqr)(arena *mem, char side, char trans, int64_t m, int64_t n,
 
 /* The first column (from 1) that holds a NaN or an infinity; 0: none. */
 static int NAME(bad_column)(const REAL *a, int64_t lda, int64_t m, int64_t n) {
-    for (int64_t j = 0; j < n; j++)
+    for (int64_t j = 0; j < n; j++) {
+        if (isfinite(CBLAS(asum)((int)m, a + j * lda, 1))) /* which may overflow by itself */
+            continue;
         for (int64_t i = 0; i < m; i++)
             if (!isfinite(a[i + j * lda]))
                 return (int)j + 1;
+    }
     return 0;
 }
 
 static REAL NAME(scaled)(REAL x, int e) {
     return e ? (REAL)ldexp(x, e) : x;
+}
+
+static REAL NAME(largest)(int64_t count, const REAL *x) {
+    return count > 0 ? (REAL)fabs(x[IAMAX((int)count, x, 1)]) : 0;
 }
 
 /* The exponent e by which a matrix is scaled, so that no square of a sum over it overflows and the
@@ -86,10 +90,7 @@ static int NAME(exponent)(const REAL *a, int64_t lda, int64_t m, int64_t n) {
     REAL most = 0;
     int e, extent;
     for (int64_t j = 0; j < n; j++)
-        for (int64_t i = 0; i < m; i++) {
-            const REAL x = (REAL)fabs(a[i + j * lda]);
-            most = x > most ? x : most;
-        }
+        most = (REAL)fmax(most, NAME(largest)(m, a + j * lda));
     if (most == 0)
         return 0;
     frexp(most, &e);
@@ -119,6 +120,12 @@ static double NAME(square)(int64_t count, const REAL *x) {
     return s;
 }
 
+/* The norm of a scaled column: the plain sum where no square in it has underflowed. */
+static REAL NAME(length)(int64_t count, const REAL *x) {
+    const REAL s = CBLAS(dot)((int)count, x, 1, x, 1);
+    return s > VECTOR_LEAST ? SQRT(s) : CBLAS(nrm2)((int)count, x, 1);
+}
+
 /* --- QR with a diagonal >= 0 */
 static int NAME(qr)(arena *mem, char job, int64_t m, int64_t n, REAL *a, int64_t lda, REAL *r,
                     int64_t ldr) {
@@ -146,7 +153,8 @@ static int NAME(qr)(arena *mem, char job, int64_t m, int64_t n, REAL *a, int64_t
 
 /* --- SVD */
 
-/* A tall matrix in work: b m x k (m >= k), its rows and columns sorted; row i came from row[i]. */
+/* A tall matrix in work: b m x k (m >= k); row and col order its rows and columns by size, NULL
+ * where they have been left as they are. */
 typedef struct {
     int64_t m, k;
     REAL *b;
@@ -182,29 +190,32 @@ static bool NAME(even)(int64_t count, const REAL *key, const int64_t *order, REA
 
 static NAME(tall) NAME(load)(arena *mem, int64_t m, int64_t n, const REAL *a, int64_t lda) {
     const bool turn = m < n;
-    NAME(tall) t = {.m = turn ? n : m, .k = turn ? m : n};
-    REAL *raw = room(mem, m * n, sizeof(REAL)), *row = take(mem, t.m, sizeof(REAL)),
-         *col = take(mem, t.k, sizeof(REAL));
+    NAME(tall) t = {.m = turn ? n : m, .k = turn ? m : n, .e = NAME(exponent)(a, lda, m, n)};
+    REAL *row = take(mem, t.m, sizeof(REAL)), *col = take(mem, t.k, sizeof(REAL));
     t.b = room(mem, m * n, sizeof(REAL));
-    t.e = NAME(exponent)(a, lda, m, n);
-    if (turn)
-        for (int64_t i = 0; i < t.m; i++)
-            for (int64_t j = 0; j < t.k; j++)
-                raw[i + j * t.m] = a[j + i * lda];
-    NAME(copy)(t.m, t.k, turn ? raw : a, turn ? t.m : lda, raw, t.m, t.e);
-    for (int64_t j = 0; j < t.k; j++)
+    if (turn && m > 0)
+        CBLAS(omatcopy)
+    (CblasColMajor, CblasTrans, (int)m, (int)n, 1, a, (int)lda, t.b, (int)t.m);
+    NAME(copy)(t.m, t.k, turn ? t.b : a, turn ? t.m : lda, t.b, t.m, t.e);
+    for (int64_t j = 0; j < t.k; j++) {
         for (int64_t i = 0; i < t.m; i++) {
-            const REAL x = (REAL)fabs(raw[i + j * t.m]);
+            const REAL x = (REAL)fabs(t.b[i + j * t.m]);
             row[i] = x > row[i] ? x : row[i];
         }
-    for (int64_t j = 0; j < t.k; j++)
-        col[j] = CBLAS(nrm2)((int)t.m, raw + j * t.m, 1);
+        col[j] = NAME(length)(t.m, t.b + j * t.m);
+    }
     t.row = NAME(order)(mem, t.m, row), t.col = NAME(order)(mem, t.k, col);
     t.balanced = NAME(even)(t.m, row, t.row, 256) && NAME(even)(t.k, col, t.col, 256);
-    for (int64_t j = 0; j < t.k; j++)
-        for (int64_t i = 0; i < t.m; i++)
-            t.b[i + j * t.m] = raw[t.row[i] + t.col[j] * t.m];
     return t;
+}
+
+/* Rows and columns by descending size. */
+static void NAME(sort)(arena *mem, NAME(tall) * t) {
+    const REAL *raw = t->b;
+    t->b = room(mem, t->m * t->k, sizeof(REAL));
+    for (int64_t j = 0; j < t->k; j++)
+        for (int64_t i = 0; i < t->m; i++)
+            t->b[i + j * t->m] = raw[t->row[i] + t->col[j] * t->m];
 }
 
 /* Angles are measured with scalar products of the columns as they are; squares of their norms are
@@ -298,23 +309,6 @@ static int NAME(core)(arena *mem, int64_t rows, int64_t c, REAL *l, bool right, 
     return done ? 0 : -2;
 }
 
-/* The same by LAPACK's divide and conquer: where no scaling of rows or columns would make small
- * values better determined, its errors (u sigma_1) are no worse, and it is faster. l is lost. */
-static bool NAME(dense)(arena *mem, int64_t rows, int64_t c, REAL *l, double *sig, REAL *x,
-                        REAL *j) {
-    const int m = (int)rows, n = (int)c, len = (int)(4 * c * c + 7 * c + LAPACK_BLOCK * (rows + c));
-    REAL *vt = room(mem, c * c, sizeof(REAL)), *s = take(mem, c, sizeof(REAL)),
-         *work = room(mem, len, sizeof(REAL));
-    int *iwork = take(mem, 8 * c, sizeof(int)), info;
-    LAPACK(gesdd)("S", &m, &n, l, &m, s, x, &m, vt, &n, work, &len, iwork, &info, 1);
-    for (int64_t p = 0; p < c && info == 0; p++) {
-        sig[p] = s[p];
-        for (int64_t i = 0; i < c; i++)
-            j[i + p * c] = vt[p + i * c];
-    }
-    return info == 0;
-}
-
 /* What an SVD in work has found: values, r of them kept; left (m x r) and right (k x r) vectors of
  * the sorted matrix, right ones times sigma if so asked. */
 typedef struct {
@@ -396,6 +390,24 @@ static NAME(factors)
     return f;
 }
 
+/* The same as `dense`, by R alone where b is much taller than wide. */
+static bool NAME(tall_dense)(arena *mem, int64_t m, int64_t k, REAL *b, double *sig, REAL *x,
+                             REAL *j) {
+    if (m < 2 * k)
+        return NAME(dense)(mem, m, k, b, sig, x, j);
+    REAL *tau = take(mem, k, sizeof(REAL)), *r = take(mem, k * k, sizeof(REAL)),
+         *w = room(mem, k * k, sizeof(REAL));
+    NAME(geqrf)(mem, m, k, b, m, tau);
+    for (int64_t p = 0; p < k; p++)
+        memcpy(r + p * k, b + p * m, sizeof(REAL) * (size_t)(p + 1));
+    if (!NAME(dense)(mem, k, k, r, sig, w, j))
+        return false;
+    NAME(zero)(m, k, x, m);
+    NAME(copy)(k, k, w, k, x, m, 0);
+    NAME(ormqr)(mem, 'L', 'N', m, k, k, b, m, tau, x, m);
+    return true;
+}
+
 static NAME(factors) NAME(factorise)(arena *mem, NAME(tall) * t, const cut_one *cut, char right) {
     const int64_t m = t->m, k = t->k;
     if (k > ROTATED_MOST && t->balanced && !(cut->on && cut->tol > 0)) {
@@ -403,30 +415,35 @@ static NAME(factors) NAME(factorise)(arena *mem, NAME(tall) * t, const cut_one *
         REAL *b = room(mem, m * k, sizeof(REAL));
         f.left = room(mem, m * k, sizeof(REAL)), f.right = room(mem, k * k, sizeof(REAL));
         memcpy(b, t->b, sizeof(REAL) * (size_t)(m * k));
-        if (NAME(dense)(mem, m, k, b, f.sig, f.left, f.right)) {
+        if (NAME(tall_dense)(mem, m, k, b, f.sig, f.left, f.right)) {
             f.r = cut_rank(cut, k, f.sig, 0, t->e, &f.info);
             for (int64_t p = 0; p < f.r && right == 'S'; p++)
                 CBLAS(scal)((int)k, (REAL)f.sig[p], f.right + p * k, 1);
+            t->row = t->col = NULL;
             return f;
         }
     }
+    NAME(sort)(mem, t);
     return NAME(by_rotations)(mem, t, cut, right);
 }
 
-/* Column of vectors out: rows put back to their places, times 2^e sigma or as it is. */
+/* Column of vectors out: rows put back to their places (NULL: they are there), times 2^e factor. */
 static void NAME(put)(int64_t rows, const int64_t *place, const REAL *src, REAL *dst, REAL factor,
                       int e) {
-    for (int64_t i = 0; i < rows; i++)
-        dst[place[i]] = NAME(scaled)(src[i] * factor, e);
+    if (!place && factor == 1 && e == 0)
+        memcpy(dst, src, sizeof(REAL) * (size_t)rows);
+    else
+        for (int64_t i = 0; i < rows; i++)
+            dst[place ? place[i] : i] = NAME(scaled)(src[i] * factor, e);
 }
 
 /* Is the entry of largest modulus (the first of equals) of this column negative? */
 static bool NAME(negative)(int64_t rows, const REAL *x) {
+    const REAL most = NAME(largest)(rows, x);
     int64_t at = 0;
-    for (int64_t i = 1; i < rows; i++)
-        if (fabs(x[i]) > fabs(x[at]))
-            at = i;
-    return rows > 0 && x[at] < 0;
+    while (at < rows && fabs(x[at]) != most)
+        at++;
+    return at < rows && x[at] < 0;
 }
 
 /* A = U S V^T as gesvj of the table; s, u, v: as there. */

@@ -243,7 +243,7 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
         {"MAGNITUD", "1D", "mag", "of an NGS"},
         {"RETURN", "1D", "ph m-2 s-1", "of an LGS, at the primary mirror"},
         {"NOISEVAR", "1D", "arcsec2", "of a slope, mean over the subapertures"},
-        {"PHOTONS", "1D", "photon", "electrons per subaperture and frame; NaN: unused"},
+        {"PHOTONS", "1D", "photon", "electrons per subaperture and frame"},
         {"SPOT", "1D", "arcsec", "FWHM of a spot (across its elongation)"},
         {"SPOTLONG", "1D", "arcsec", "the same along the elongation, mean"},
         {"RA", "1D", "deg", "ICRS"},

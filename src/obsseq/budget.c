@@ -158,10 +158,8 @@ done:
 
 void budget_close(tor *t, budget_term *b) {
     const engine *e = &t->e;
-    void *const device[] = {b->few.x, b->few.y,   b->few.cpm, b->few.room, b->weight,
-                            b->shape, b->product, b->dots,    b->columns};
-    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
-        e->be->release(e->ctx, device[i]);
+    ENGINE_RELEASE(e, b->few.x, b->few.y, b->few.cpm, b->few.room, b->weight, b->shape, b->product,
+                   b->dots, b->columns);
     e->be->release_host(e->ctx, b->ends);
     e->be->release_host(e->ctx, b->column_hosts);
     free(b->at);

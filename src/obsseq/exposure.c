@@ -203,9 +203,7 @@ static status look_at(obsseq *o, linop *op, int k) {
     if (p->points > 0)
         st = look_at_phase(o, op, k, i, dx, dy);
 done:
-    e->be->release(e->ctx, dx);
-    e->be->release(e->ctx, dq);
-    e->be->release(e->ctx, dy);
+    ENGINE_RELEASE(e, dx, dq, dy);
     return st;
 }
 

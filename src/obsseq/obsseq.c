@@ -65,9 +65,7 @@ void obsseq_close(obsseq *o) {
         e->be->release_host(e->ctx, o->host_sum);
         phase_close(&o->t, &o->phase);
         budget_close(&o->t, &o->budget);
-        e->be->release(e->ctx, o->sum);
-        e->be->release(e->ctx, o->mtt);
-        e->be->release(e->ctx, o->truth);
+        ENGINE_RELEASE(e, o->sum, o->mtt, o->truth);
         e->be->release_host(e->ctx, o->average);
     }
     tor_close(&o->t);

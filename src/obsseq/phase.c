@@ -43,12 +43,7 @@ done:
 }
 
 void phase_close(tor *t, phase_term *ph) {
-    const engine *e = &t->e;
-    e->be->release(e->ctx, ph->x);
-    e->be->release(e->ctx, ph->y);
-    e->be->release(e->ctx, ph->cpm);
-    e->be->release(e->ctx, ph->room);
-    e->be->release(e->ctx, ph->one);
+    ENGINE_RELEASE(&t->e, ph->x, ph->y, ph->cpm, ph->room, ph->one);
     *ph = (phase_term){0};
 }
 

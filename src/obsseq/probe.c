@@ -174,10 +174,7 @@ status probe_make_forms(engine *e, backend_cov_target *target, bool shifted, con
         st = some_forms(&w, p, k, f);
     }
     e->be->sync(e->ctx); /* nothing may write to the host's array any more */
-    e->be->release(e->ctx, w.tile);
-    e->be->release(e->ctx, w.dq);
-    e->be->release(e->ctx, w.sums);
-    e->be->release(e->ctx, w.dz);
+    ENGINE_RELEASE(e, w.tile, w.dq, w.sums, w.dz);
     free(w.host);
     if ((st = comm_agree(e->c, st)) != MOAO_OK)
         return st;

@@ -47,9 +47,7 @@ static void dense_close(linop *base) {
     if (o == NULL)
         return;
     group_close(&o->group);
-    void *const mine[] = {o->a, o->diag, o->f.info};
-    for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
-        base->e->be->release(base->e->ctx, mine[i]);
+    ENGINE_RELEASE(base->e, o->a, o->diag, o->f.info);
     free(o);
 }
 

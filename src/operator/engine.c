@@ -98,6 +98,11 @@ status engine_doubles(engine *e, int64_t count, const char *what, double **p) {
     return engine_array(e, (size_t)count * sizeof(double), what, (void **)p);
 }
 
+void engine_release(const engine *e, size_t n, void *const *p) {
+    for (size_t i = 0; i < n; i++)
+        e->be->release(e->ctx, p[i]);
+}
+
 status engine_work(engine *e, size_t bytes) {
     if (e->work != NULL && bytes <= e->lwork)
         return MOAO_OK;

@@ -54,6 +54,10 @@ status engine_sync(engine *e);
 /* Local. Memory of the device; MOAO_MEMORY says what it was for and what to do. */
 status engine_array(engine *e, size_t bytes, const char *what, void **p);
 status engine_doubles(engine *e, int64_t count, const char *what, double **p);
+/* Local. Gives such memory back; NULL is fine. */
+void engine_release(const engine *e, size_t n, void *const *p);
+#define ENGINE_RELEASE(e, ...)                                                                     \
+    engine_release(e, sizeof((void *[]){__VA_ARGS__}) / sizeof(void *), (void *[]){__VA_ARGS__})
 /* Local. The shared work holds that many bytes. */
 status engine_work(engine *e, size_t bytes);
 

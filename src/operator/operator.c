@@ -46,10 +46,3 @@ void linop_add(linop_bytes *b, const char *name, size_t bytes) {
     b->item[b->nitem].name = name;
     b->item[b->nitem++].bytes = bytes;
 }
-
-size_t linop_fixed(const linop_bytes *b) {
-    size_t sum = 0;
-    for (int i = 0; i < b->nitem; i++)
-        sum += b->item[i].bytes;
-    return sum;
-}

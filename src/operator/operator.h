@@ -21,7 +21,6 @@
 #define MOAO_OPERATOR_H
 
 #include "operator/engine.h"
-#include "tlr/tlr.h"
 
 /* Rows of W, for all m columns. */
 typedef struct {
@@ -82,13 +81,6 @@ typedef struct {
 
 typedef enum { LINOP_NOTHING, LINOP_FACTOR, LINOP_SOLVE, LINOP_LOAD } linop_step;
 
-typedef struct {             /* what came of it */
-    double tolerance, noise; /* [arcsec^2]; tolerance 0: dense */
-    long shifts;             /* diagonal blocks to which noise was added, */
-    double shift;            /* at most [arcsec^2] */
-    tlr_stats ranks;
-} linop_compression;
-
 typedef struct linop_kind {
     size_t size; /* sizeof(linop_kind) */
     const char *name;
@@ -132,8 +124,9 @@ typedef struct linop_kind {
     /* W := W Cmm0^-1 for n blocks of rows; own[k]: of block k. */
     status (*solve)(linop *o, int n, const wrows *w, double *const *own);
 
-    /* Local. NULL, or a compressed factor: what the last one is like. */
-    void (*look)(const linop *o, linop_compression *c);
+    /* Local. NULL, or a compressed factor: what the last one is like; form and difference are left
+     * out. */
+    void (*look)(const linop *o, report_compression *c);
 
     /* T of a profile. exposures: the reconstructor is that of the last factor. NULL: nothing. */
     status (*load)(linop *o, const profile *p);
@@ -200,8 +193,7 @@ static inline status linop_load(linop *o, const profile *p) {
  * that to hold; LINOP_NOTHING: it cannot be more exact. The same on every rank. */
 status linop_tighten(linop *o, double excess, linop_step from, linop_step *again);
 
-/* Local. Bytes of an operator without its targets. */
+/* Local. A part of what an operator takes beside its targets. */
 void linop_add(linop_bytes *b, const char *name, size_t bytes);
-size_t linop_fixed(const linop_bytes *b);
 
 #endif

@@ -348,9 +348,7 @@ static void streamed_close(linop *base) {
     e->be->close(o->out);
     for (int k = 0; o->panel != NULL && k < o->npanel; k++)
         e->be->release_host(e->ctx, o->panel[k]);
-    void *const mine[] = {o->slice[0], o->slice[1], o->info};
-    for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
-        e->be->release(e->ctx, mine[i]);
+    ENGINE_RELEASE(e, o->slice[0], o->slice[1], o->info);
     free(o->panel);
     free(o);
 }

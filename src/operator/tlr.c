@@ -131,14 +131,26 @@ static double expected(const linop *base) {
     return RESIDUAL;
 }
 
-static void look(const linop *base, linop_compression *c) {
+static void look(const linop *base, report_compression *c) {
     const compressed *o = (const compressed *)base;
-    *c = (linop_compression){.tolerance = o->made.dense ? 0 : o->made.tau,
-                             .noise = o->noise,
-                             .shifts = (long)o->made.shifts,
-                             .shift = o->made.shift};
+    tlr_stats s = {0};
     if (o->l != NULL)
-        tlr_statistics(o->l, &c->ranks);
+        tlr_statistics(o->l, &s);
+    *c = (report_compression){.tile = (int)s.order,
+                              .tolerance = o->made.dense ? 0 : o->made.tau,
+                              .noise = o->noise,
+                              .mean = s.mean,
+                              .p90 = (long)s.p90,
+                              .largest = (long)s.most,
+                              .tiles = (long)s.tiles,
+                              .dense = (long)s.dense,
+                              .empty = (long)s.empty,
+                              .bytes = s.bytes,
+                              .bytes_dense = s.bytes_dense,
+                              .shifts = (long)o->made.shifts,
+                              .shift = o->made.shift};
+    for (int i = 0; i < 16; i++)
+        c->histogram[i] = (long)s.histogram[i];
 }
 
 /* Which measurement a minor that is not positive belongs to, in the sensors' order. */

@@ -168,9 +168,7 @@ void tor_close(tor *t) {
             t->op->kind->close(t->op);
         for (int k = 0; k < t->ntarget; k++)
             t->e.mat->close_target(t->target[k]);
-        void *const mine[] = {t->lent, t->one_y, t->ctm, t->z, t->columns, t->room};
-        for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
-            be->release(t->e.ctx, mine[i]);
+        ENGINE_RELEASE(&t->e, t->lent, t->one_y, t->ctm, t->z, t->columns, t->room);
         for (int i = 0; i < 2; i++)
             be->release_host(t->e.ctx, t->host[i]);
     }

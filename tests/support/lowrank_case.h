@@ -75,6 +75,7 @@ typedef struct {
     batch_cut cut;
     bool is_cut;
     int power;
+    uint64_t seed;        /* of a sketch */
     double *const *given; /* matrices instead of `kind` */
     /* built */
     double **full; /* the matrices as they were sent */
@@ -167,11 +168,11 @@ static inline status lr_call(lr_case *c) {
         return q->gesvj(ctx, c->t, c->jobu, c->jobv, cut, c->count, m, n, c->a.m, c->s.m, c->u.m,
                         c->v.m, c->drank, c->dinfo, c->work, lwork);
     case RSVD:
-        return q->rsvd(ctx, c->t, c->jobu, c->jobv, cut, -1, c->power, 99, c->count, m, n, c->a.m,
-                       c->s.m, c->u.m, c->v.m, c->drank, c->dinfo, c->work, lwork);
+        return q->rsvd(ctx, c->t, c->jobu, c->jobv, cut, -1, c->power, c->seed, c->count, m, n,
+                       c->a.m, c->s.m, c->u.m, c->v.m, c->drank, c->dinfo, c->work, lwork);
     default:
-        return q->ara(ctx, c->t, c->job, cut, 99, c->count, m, n, c->a.m, c->u.m, c->v.m, c->drank,
-                      c->dinfo, c->work, lwork);
+        return q->ara(ctx, c->t, c->job, cut, c->seed, c->count, m, n, c->a.m, c->u.m, c->v.m,
+                      c->drank, c->dinfo, c->work, lwork);
     }
 }
 
@@ -328,8 +329,15 @@ static inline bool full(void) {
 }
 
 static inline lr_case plain(int op, backend_type t, int64_t m, int64_t n) {
-    lr_case c = {
-        .op = op, .t = t, .m = m, .n = n, .count = 3, .jobu = 'U', .jobv = 'U', .job = 'L'};
+    lr_case c = {.op = op,
+                 .t = t,
+                 .m = m,
+                 .n = n,
+                 .count = 3,
+                 .jobu = 'U',
+                 .jobv = 'U',
+                 .job = 'L',
+                 .seed = 99};
     c.cut.kind = 'R', c.cut.norm = 'F', c.cut.most = least_of(m, n);
     c.layout = (int)((m + 3 * n + op) % LAYOUTS);
     return c;

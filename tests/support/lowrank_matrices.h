@@ -29,7 +29,9 @@ enum {
     HUGE_ENTRIES,
     TINY_ENTRIES,
     SUBNORMAL,
-    COLUMNS, /* columns scaled over the whole range */
+    COLUMNS,    /* columns scaled over the whole range */
+    ORTHOGONAL, /* all values 1 */
+    MIXED,      /* entries of all sizes */
     KINDS
 };
 
@@ -105,6 +107,8 @@ static inline double entry_of(int kind, bool wide, int64_t m, int64_t n, int64_t
         return rnd() * (wide ? 0x1p-1026 : 0x1p-130);
     case COLUMNS:
         return noise() * pow(wide ? 1e200 : 1e16, j % 3 - 1);
+    case MIXED:
+        return noise() * pow(wide ? 1e150 : 1e15, rnd());
     default:
         return kind == ZERO ? 0 : noise();
     }
@@ -113,8 +117,11 @@ static inline double entry_of(int kind, bool wide, int64_t m, int64_t n, int64_t
 static inline double *matrix_of(int kind, backend_type t, int64_t m, int64_t n) {
     double *a = calloc((size_t)(m * n + 1), sizeof *a);
     const bool wide = t == BACKEND_D;
-    if (kind == GEOMETRIC || kind == STEEP || kind == CLUSTERED)
-        spectrum(m, n, a, kind, kind == STEEP ? (wide ? 14 : 6) : (wide ? 7 : 3));
+    if (kind == GEOMETRIC || kind == STEEP || kind == CLUSTERED || kind == ORTHOGONAL)
+        spectrum(m, n, a, kind,
+                 kind == ORTHOGONAL ? 0
+                 : kind == STEEP    ? (wide ? 14 : 6)
+                                    : (wide ? 7 : 3));
     else if (kind == COVARIANCE)
         covariance(m, n, a);
     else

@@ -1,6 +1,6 @@
 /* Parameters get the values that files and command line state, in SI units; later sources override
  * earlier ones; the effective parameters reproduce them exactly. */
-#include "job/psf_params.h"
+#include "job/setup.h"
 #include "params_case.h"
 
 #include <math.h>
