@@ -47,6 +47,8 @@ typedef struct {
     char norm;                /* '2': sigma_{r+1} <= t; 'F': sqrt(sum of the cut sigma^2) <= t */
     int64_t most;             /* largest rank; outputs have room for so many columns */
     const int64_t *most_each; /* not NULL (backend's memory): of each matrix, at most `most` */
+    bool or_nothing; /* of ara: with info -3 the outputs are not used, nor the rank; it may be given
+                        as soon as the decay of the samples foresees it */
 } batch_cut;
 
 typedef enum {

@@ -237,7 +237,8 @@ status comm_fault(const comm *c, const char *where) {
     const bool die = strncmp(end, ":kill", 5) == 0;
     const char *which = strrchr(end, ':');
     const long call = which != NULL ? strtol(which + 1, NULL, 10) : 0;
-    if (rank != c->rank || (call > 0 && ++calls != call))
+    const bool first = strncmp(end, ":first", 6) == 0;
+    if (rank != c->rank || (call > 0 && (++calls > call || (calls < call && !first))))
         return MOAO_OK;
     if (die)
         raise(SIGKILL);

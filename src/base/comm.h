@@ -60,8 +60,9 @@ bool comm_catches_signals(void);
  * them, one that came before too. */
 void comm_hold_signals(void);
 
-/* Injected faults, for the tests: MOAO_FAULT=where:rank[:fail|kill[:N]] makes the calls with the
- * same `where` on that rank, or only the N-th of them, return MOAO_INTERNAL, or kill the process.
+/* Injected faults, for the tests: MOAO_FAULT=where:rank[:fail|kill|first[:N]] makes the calls with
+ * the same `where` on that rank, or only the N-th of them (first: those up to the N-th), return
+ * MOAO_INTERNAL, or kill the process.
  * Local. Costs a getenv. */
 status comm_fault(const comm *c, const char *where);
 /* The same for a bit of memory: whether one is to change there, and a number in which it did. */

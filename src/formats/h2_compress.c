@@ -164,7 +164,7 @@ static status by_singular_values(sweep *w) {
     const int64_t cols = w->now.cols, flat = v->rows * cols, k = batch_least(v->rows, cols),
                   over = 8, wide = w->samples < k ? w->samples : k;
     const bool random = w->samples > 0;
-    const batch_cut cut = {0, NULL, 'R', 'F', wide, NULL};
+    const batch_cut cut = {.kind = 'R', .norm = 'F', .most = wide};
     const size_t lwork = low->workspace(random ? BATCH_RSVD : BATCH_GESVJ, t, v->nodes, v->rows,
                                         cols, random ? wide + over : 0);
     char *a = NULL, *s = NULL, *u = NULL;

@@ -38,7 +38,7 @@ static void *take(arena *a, int64_t count, size_t element) {
 
 /* Where one matrix is cut. */
 typedef struct {
-    bool on, sampled; /* sampled: s has `most` entries at most */
+    bool on, sampled, or_nothing; /* sampled: s has `most` entries at most */
     double tol;
     char kind, norm;
     int64_t most;
@@ -152,7 +152,7 @@ static cut_one cut_of(const batch_cut *c, int64_t b) {
         return one;
     one.tol = c->tol_each ? c->tol_each[b] : c->tol;
     one.tol = one.tol > 0 ? one.tol : 0;
-    one.kind = c->kind, one.norm = c->norm, one.most = c->most;
+    one.kind = c->kind, one.norm = c->norm, one.most = c->most, one.or_nothing = c->or_nothing;
     if (c->most_each && c->most_each[b] >= 0 && c->most_each[b] < c->most)
         one.most = c->most_each[b];
     return one;

@@ -76,9 +76,17 @@ static int NAME(rsvd)(arena *mem, const call *q, cut_one cut, int64_t m, int64_t
 typedef struct {
     REAL *q, *tau, *bt;
     int64_t p;
-    double rest, t;
+    double rest, before, t; /* before: rest a round ago */
     bool reached;
 } NAME(range);
+
+/* Whether `most` columns will not do: what is left shrinks by the round, and goes on to shrink no
+ * faster than that (values of covariances decay ever more slowly), with some reserve. */
+static bool NAME(hopeless)(const NAME(range) * f, int64_t most, int64_t block) {
+    const double rounds = (double)(most - f->p) / (double)block;
+    return f->p >= 2 * block && f->before > 0 &&
+           f->rest * pow(f->rest / f->before, 1.25 * rounds) > f->t * f->t;
+}
 
 /* One round: `l` more columns of Q. Returns false when the residual is too small for them. */
 static bool NAME(round)(arena *mem, NAME(range) * f, uint64_t seed, int64_t m, int64_t n, int64_t l,
@@ -137,6 +145,9 @@ static NAME(range) NAME(found)(arena *mem, const cut_one *cut, uint64_t seed, in
         f.reached = f.rest <= f.t * f.t && (f.t >= least || f.p == k || all == 0);
         if ((f.reached && f.rest <= BATCH_ARA_SHARE * f.t * f.t) || f.p == most)
             return f;
+        if (cut->or_nothing && f.t >= least && NAME(hopeless)(&f, most, block))
+            return f;
+        f.before = f.rest;
         if (!NAME(round)(mem, &f, seed, m, n, batch_least(block, most - f.p), a, f.t >= least)) {
             f.reached = true;
             return f;
@@ -159,6 +170,8 @@ static int NAME(ara)(arena *mem, const call *q, cut_one cut, int64_t m, int64_t 
         return bad;
     NAME(copy)(m, n, a0, lda, a, m, e);
     const NAME(range) f = NAME(found)(mem, &cut, q->seed, m, n, a, e);
+    if (cut.or_nothing && !f.reached && cut.tol > 0)
+        return -3;
     const double spare = f.t * f.t - f.rest;
     const cut_one last = {.on = true,
                           .tol = spare > 0 ? sqrt(spare) : 0,

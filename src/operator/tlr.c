@@ -8,6 +8,11 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Products in single precision, on the CPU, take half the time; what they round changes W as a
+ * tolerance of about 1/100 of the noise does, so they serve down to 1/64. */
+#define MIXED_STEPS (6 * LINOP_OCTAVE)
 
 #define TURNS 3       /* factors with smaller tolerances, before W is refined instead */
 #define RESIDUAL 1e-3 /* of W, above that of any whose images have passed */
@@ -157,10 +162,15 @@ static int natural_minor(const compressed *o, const tlr_report *report) {
 static status make_factor(compressed *o, double *strip, int *minor) {
     engine *e = o->base.e;
     linop_accuracy *a = &o->base.accuracy;
+    const bool on_cpu = strcmp(e->be->name, "cpu") == 0;
     const double tau =
         a->dense || !(o->noise > 0) ? 0 : o->noise * exp2(-(double)a->level / LINOP_OCTAVE);
-    const tlr_options with = {
-        .tau = tau, .cut = -1, .width = tlr_cmm_width(o->tile), .seed = 1, .singles = tau > 0};
+    const tlr_options with = {.tau = tau,
+                              .cut = -1,
+                              .width = tlr_cmm_width(o->tile),
+                              .seed = 1,
+                              .singles = tau > 0,
+                              .mixed = on_cpu && tau > 0 && a->level <= MIXED_STEPS};
     const tlr_rescue rescue = {.retries = 2, .shift = 0.1 * o->noise, .dense = true};
     const tlr_source source = {.layout = &o->cmm.order, .fill = tlr_cmm_fill, .arg = &o->cmm};
     status st;
@@ -202,6 +212,16 @@ done:
 
 /* --- solve */
 
+/* For the tests of what is done about a factor that is not exact enough: x (v x m) becomes `factor`
+ * times what it is, where MOAO_FAULT says so and something was dropped. */
+static status inject(const compressed *o, const char *where, double factor, double *x, int64_t v,
+                     int64_t ld) {
+    engine *e = o->base.e;
+    return o->base.accuracy.dense || !comm_flips(e->c, where)
+               ? MOAO_OK
+               : engine_gemm(e, 'N', 'N', v, e->m, 1, 0, x, ld, x, 1, factor, x, ld);
+}
+
 /* W := x M^-1 (add: W +=), M the compressed matrix; x is W itself or a residual (v x m). */
 static status take_step(compressed *o, const wrows *w, const double *x, int64_t ldx, bool add) {
     const engine *e = o->base.e;
@@ -209,6 +229,7 @@ static status take_step(compressed *o, const wrows *w, const double *x, int64_t 
     status st;
     TRY(e->be->gather(e->ctx, BACKEND_D, v, m, NULL, o->cmm.perm, x, ldx, 0, o->x, v));
     TRY(tlr_solve(o->l, 'R', 'A', v, o->x, v));
+    TRY(inject(o, "tlr-factor", 3, o->x, v, v));
     st = e->be->gather(e->ctx, BACKEND_D, v, m, NULL, o->cmm.back, o->x, v, add, w->w, w->ld);
 done:
     return st;
@@ -242,6 +263,7 @@ static status solve_target(compressed *o, const wrows *w) {
     if (o->base.accuracy.refine)
         TRY(e->be->copy(e->ctx, o->r, v * d, w->w, w->ld * d, v * d, m));
     TRY(take_step(o, w, w->w, w->ld, false));
+    TRY(inject(o, "tlr-w", 1 + 0x1p-4, w->w, v, w->ld));
     if (o->base.accuracy.refine) {
         TRY(subtract_product(o, w));
         TRY(take_step(o, w, o->r, v, true));

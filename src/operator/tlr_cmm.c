@@ -122,6 +122,11 @@ status tlr_cmm_fill(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t nj, d
         TRY(e->be->gather(e->ctx, BACKEND_D, ni, end - j, c->perm + i0, c->place + j, c->strip,
                           e->m, 0, a + (j - j0) * lda, lda));
     }
+    if (i0 == 0 && j0 == 0 && comm_flips(e->c, "tlr-pivot")) {
+        const double negative = -1; /* the last pivot of the first super-panel */
+        TRY(engine_copy(c->e, a + (nj - 1) * (lda + 1), &negative, 1));
+        st = engine_sync(c->e);
+    }
 done:
     return st;
 }

@@ -41,7 +41,11 @@ void tlr_batch_close(tlr_batch *c) {
 }
 
 batch_cut tlr_cut(const tlr *a, int64_t most) {
-    return (batch_cut){.tol = a->o.rank > 0 ? 0 : a->o.tau, .kind = 'A', .norm = 'F', .most = most};
+    return (batch_cut){.tol = a->o.rank > 0 ? 0 : a->o.tau,
+                       .kind = 'A',
+                       .norm = 'F',
+                       .most = most,
+                       .or_nothing = a->o.rank == 0}; /* a tile of too high a rank is dense */
 }
 
 /* Columns beyond the rank that samples of a fixed rank have, where there is room for them. */
@@ -135,7 +139,7 @@ status tlr_settle(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p,
                 TRY(tlr_list_add(&l, (product){c->v + at, one, v, b, w->identity, n, n, r, r}));
             }
         }
-    TRY(tlr_list_run(w, &l, 'N', 'N'));
+    TRY(tlr_list_run(w, &l, BACKEND_D, 'N', 'N'));
 done:
     tlr_list_free(&l);
     return st;
@@ -217,7 +221,7 @@ status tlr_expand_panel(tlr_work *w, const tlr *a, int64_t q, double alpha, doub
                 TRY(tlr_list_add(&l, (product){panel_u(a, p, i, k), panel_v(a, p, i, k), to, m, n,
                                                ldd, m, n, t->rank}));
         }
-    TRY(tlr_list_run(w, &l, 'N', 'T'));
+    TRY(tlr_list_run(w, &l, BACKEND_D, 'N', 'T'));
     TRY(tlr_dense_scale(w, panel_rows(a, q), p->width, alpha, d, ldd));
 done:
     tlr_list_free(&l);

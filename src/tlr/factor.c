@@ -151,6 +151,8 @@ static status factor_diagonal(state *s, int64_t p, double *d, int64_t ldd) {
     if (info == 0)
         return MOAO_OK;
     s->report->minor = s->l->cols->first[s->l->panel[p].c0] + info;
+    if (s->l->o.mixed)
+        return MOAO_OK; /* in doubles first: no bound of the roundings is known */
     TRY(tlr_pivot_is_certain(&s->w, s->l, p, block, info, compressions(s, p),
                              &s->report->not_positive));
     if (s->report->not_positive || !s->last || !(delta > 0))
@@ -266,6 +268,10 @@ static status attempts(state *s, const tlr_options *given) {
     for (int turn = 0;; turn++) {
         s->last = turn >= s->rescue->retries || o.rank > 0;
         TRY(attempt(s, &o));
+        if (s->report->minor && o.mixed) {
+            o.mixed = false;
+            TRY(attempt(s, &o));
+        }
         if (!s->report->minor || s->report->not_positive || s->last)
             break;
         o.tau /= 4;

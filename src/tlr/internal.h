@@ -20,6 +20,7 @@ typedef struct {
     int64_t c0, c1, r0, r1;
     int64_t width;   /* columns */
     char *kept;      /* u and v as store.c keeps them; they themselves come and go, then */
+    int64_t kept_v;  /* where v begins there [elements] */
     double *diag;    /* symmetric, factor: width x width block on the diagonal */
     double *u, *v;   /* columns of all tiles; a dense tile lies whole in u, and has nothing in v */
     tlr_tile *tile;  /* [r1 - r0][c1 - c0] */
@@ -60,6 +61,24 @@ static inline int64_t panel_vcol(const panel *p, int64_t i, int64_t k) {
 /* V of tile column k from tile row i on, leading dimension the columns of the tile. */
 static inline double *panel_v(const tlr *a, const panel *p, int64_t i, int64_t k) {
     return p->v + p->vbegin[k - p->c0] + panel_vcol(p, i, k) * tlr_extent(a->cols, k);
+}
+/* Precision of products with the tiles of a. */
+static inline backend_type tlr_type(const tlr *a) {
+    return a->factor && a->o.mixed ? BACKEND_S : BACKEND_D;
+}
+static inline const void *tlr_at(backend_type t, const void *p, int64_t k) {
+    return (const char *)p + k * (int64_t)backend_size(t);
+}
+/* U and V of tile (i, k), for products of type t: doubles, or what is kept in single precision. */
+static inline const void *typed_u(const tlr *a, backend_type t, const panel *p, int64_t i,
+                                  int64_t k) {
+    const int64_t at = p->ubegin[i - p->r0] + panel_tile(p, i, k)->u * tlr_extent(a->rows, i);
+    return tlr_at(t, t == BACKEND_D ? (const void *)p->u : p->kept, at);
+}
+static inline const void *typed_v(const tlr *a, backend_type t, const panel *p, int64_t i,
+                                  int64_t k) {
+    const int64_t at = p->vbegin[k - p->c0] + panel_vcol(p, i, k) * tlr_extent(a->cols, k);
+    return t == BACKEND_D ? tlr_at(t, p->v, at) : tlr_at(t, p->kept, p->kept_v + at);
 }
 static inline const panel *panel_of(const tlr *a, int64_t k) {
     return a->panel + k / a->step;
@@ -116,6 +135,8 @@ void tlr_work_open(tlr_work *w, const backend *be, backend_ctx *ctx);
 void tlr_work_close(tlr_work *w);
 /* Numbers of buffer `which`: at least count of them, contents not kept when it grows. */
 status tlr_work_room(tlr_work *w, int which, int64_t count, double **p);
+/* The same of numbers of type t. */
+status tlr_work_typed(tlr_work *w, int which, backend_type t, int64_t count, void **p);
 /* Identity of order n at least; w->identity is its leading dimension. May wait. */
 status tlr_work_identity(tlr_work *w, int64_t n, double **p);
 /* What was done since the last call is that step's; waits, where steps are timed. */
@@ -136,7 +157,17 @@ static inline void tlr_work_turn(tlr_work *w) {
         w->ctx = other;
     }
 }
-/* Products of doubles on full matrices. */
+/* Products on full matrices of type t; the same of doubles. */
+status tlr_full_gemm(tlr_work *w, backend_type t, char ta, char tb, int64_t m, int64_t n, int64_t k,
+                     double alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
+                     double beta, void *c, int64_t ldc);
+status tlr_full_copy(tlr_work *w, backend_type t, int64_t m, int64_t n, const void *a, int64_t lda,
+                     void *b, int64_t ldb);
+/* C += alpha op(A) op(B), C in doubles, A and B of type t; of singles the product is summed in
+ * single precision, in buffer `which`. */
+status tlr_add_product(tlr_work *w, backend_type t, int which, char ta, char tb, int64_t m,
+                       int64_t n, int64_t k, double alpha, const void *a, int64_t lda,
+                       const void *b, int64_t ldb, double *c, int64_t ldc);
 status tlr_dense_gemm(tlr_work *w, char ta, char tb, int64_t m, int64_t n, int64_t k, double alpha,
                       const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
                       double *c, int64_t ldc);
@@ -149,8 +180,8 @@ status tlr_dense_trsm(tlr_work *w, char side, char trans, int64_t m, int64_t n, 
 
 /* Small products C := A op(B), one after another or at the same time: collected, then run. */
 typedef struct {
-    const double *a, *b;
-    double *c;
+    const void *a, *b;
+    void *c;
     int64_t lda, ldb, ldc, m, n, k;
 } product;
 typedef struct {
@@ -161,8 +192,8 @@ status tlr_list_add(product_list *l, product p);
 /* A list of `count` products, to be written. */
 status tlr_list_room(product_list *l, int64_t count);
 void tlr_list_free(product_list *l);
-/* Runs them and empties the list. k = 0: C := 0. */
-status tlr_list_run(tlr_work *w, product_list *l, char ta, char tb);
+/* Runs them, all of type t, and empties the list. k = 0: C := 0. */
+status tlr_list_run(tlr_work *w, product_list *l, backend_type t, char ta, char tb);
 
 /* --- matrix.c --- */
 status tlr_new(const backend *be, backend_ctx *ctx, const tlr_layout *rows, const tlr_layout *cols,

@@ -73,6 +73,7 @@ status tlr_new(const backend *be, backend_ctx *ctx, const tlr_layout *rows, cons
     a->cols = cols;
     a->symmetric = symmetric;
     a->o = *o;
+    a->o.mixed = o->mixed && o->singles && !o->host;
     set_defaults(a);
     TRY(ALLOC(a->panel, (size_t)a->panels, "super-panels"));
     for (int64_t q = 0; q < a->panels; q++)

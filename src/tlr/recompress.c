@@ -90,8 +90,8 @@ static status products(job *s, int64_t j, parts x) {
             TRY(add_product(s, i, k, j, t, x));
     TRY(s->w->be->copy(s->w->ctx, s->dev + (size_t)j * s->block, (int64_t)s->block,
                        s->host + (size_t)j * s->block, (int64_t)s->block, (int64_t)s->block, 1));
-    TRY(tlr_list_run(s->w, &s->straight, 'N', 'N'));
-    TRY(tlr_list_run(s->w, &s->turned, 'N', 'T'));
+    TRY(tlr_list_run(s->w, &s->straight, BACKEND_D, 'N', 'N'));
+    TRY(tlr_list_run(s->w, &s->turned, BACKEND_D, 'N', 'T'));
 done:
     return st;
 }

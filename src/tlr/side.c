@@ -13,34 +13,62 @@ typedef struct {
     char side;
     int64_t v, ldx, ldy, ldz, ldt;
     double alpha;
-    const double *x;
-    double *y, *z, *t; /* z, t: in the order of the first products, and of the second */
+    backend_type type; /* of the products */
+    const void *x;     /* X from index x0 on, of that type */
+    int64_t x0;
+    double *y;
+    void *z, *t; /* in the order of the first products, and of the second */
 } job;
 
 static double *at(char side, const double *p, int64_t i, int64_t ld) {
     return (double *)p + side_at(side, i, 0, ld);
 }
 
+/* The same of the products' type. */
+static void *at_of(const job *s, const void *p, int64_t i, int64_t ld) {
+    return (char *)p + side_at(s->side, i, 0, ld) * (int64_t)backend_size(s->type);
+}
+
+/* X from index i0 to i1, in the type of the products. */
+static status take_x(job *s, int64_t i0, int64_t i1, const double *x, int64_t ldx) {
+    const bool right = s->side == 'R';
+    const int64_t n = i1 - i0;
+    void *own;
+    status st = MOAO_OK;
+    s->x = x;
+    s->ldx = ldx;
+    if (s->type == BACKEND_D)
+        return st;
+    TRY(tlr_work_typed(s->w, BUF_PANEL, s->type, n * s->v, &own));
+    s->x = own;
+    s->x0 = i0;
+    s->ldx = right ? s->v : n;
+    st = s->w->be->half->cast_to_single(s->w->ctx, right ? s->v : n, right ? n : s->v,
+                                        at(s->side, x, i0, ldx), ldx, own, s->ldx);
+done:
+    return st;
+}
+
 /* T := alpha X F, F rows x r: vectors r of T are made of `rows` vectors of X. */
-static status first_product(job *s, double alpha, int64_t xi, const double *f, int64_t rows,
+static status first_product(job *s, double alpha, int64_t xi, const void *f, int64_t rows,
                             int64_t r, int64_t tc) {
-    const double *x = at(s->side, s->x, xi, s->ldx);
-    double *t = at(s->side, s->t, tc, s->ldt);
-    return s->side == 'R' ? tlr_dense_gemm(s->w, 'N', 'N', s->v, r, rows, alpha, x, s->ldx, f, rows,
-                                           0, t, s->ldt)
-                          : tlr_dense_gemm(s->w, 'T', 'N', r, s->v, rows, alpha, f, rows, x, s->ldx,
-                                           0, t, s->ldt);
+    const void *x = at_of(s, s->x, xi - s->x0, s->ldx);
+    void *t = at_of(s, s->t, tc, s->ldt);
+    return s->side == 'R' ? tlr_full_gemm(s->w, s->type, 'N', 'N', s->v, r, rows, alpha, x, s->ldx,
+                                          f, rows, 0, t, s->ldt)
+                          : tlr_full_gemm(s->w, s->type, 'T', 'N', r, s->v, rows, alpha, f, rows, x,
+                                          s->ldx, 0, t, s->ldt);
 }
 
 /* Y(yi ..) += alpha Z(zc ..) F^T, F rows x r. */
-static status second_product(job *s, double alpha, int64_t zc, const double *f, int64_t rows,
+static status second_product(job *s, double alpha, int64_t zc, const void *f, int64_t rows,
                              int64_t r, int64_t yi) {
-    const double *z = at(s->side, s->z, zc, s->ldz);
+    const void *z = at_of(s, s->z, zc, s->ldz);
     double *y = at(s->side, s->y, yi, s->ldy);
-    return s->side == 'R' ? tlr_dense_gemm(s->w, 'N', 'T', s->v, rows, r, alpha, z, s->ldz, f, rows,
-                                           1, y, s->ldy)
-                          : tlr_dense_gemm(s->w, 'N', 'N', rows, s->v, r, alpha, f, rows, z, s->ldz,
-                                           1, y, s->ldy);
+    return s->side == 'R' ? tlr_add_product(s->w, s->type, BUF_PRODUCT, 'N', 'T', s->v, rows, r,
+                                            alpha, z, s->ldz, f, rows, y, s->ldy)
+                          : tlr_add_product(s->w, s->type, BUF_PRODUCT, 'N', 'N', rows, s->v, r,
+                                            alpha, f, rows, z, s->ldz, y, s->ldy);
 }
 
 /* Z := vectors `list` [count, in the backend's memory] of T. */
@@ -48,7 +76,7 @@ static status reorder(job *s, const int64_t *list, int64_t count) {
     const bool right = s->side == 'R';
     if (count == 0)
         return MOAO_OK;
-    return s->w->be->gather(s->w->ctx, BACKEND_D, right ? s->v : count, right ? count : s->v,
+    return s->w->be->gather(s->w->ctx, s->type, right ? s->v : count, right ? count : s->v,
                             right ? NULL : list, right ? list : NULL, s->t, s->ldt, 0, s->z,
                             s->ldz);
 }
@@ -66,8 +94,8 @@ static status over_rows(job *s, int64_t ia, int64_t ib) {
     for (int64_t k = p->c0; k < p->c1; k++) {
         const int64_t r = panel_vcol(p, ib, k) - panel_vcol(p, ia, k);
         int64_t base = 0;
-        TRY(first_product(s, 1, cols->first[k], panel_v(s->a, p, ia, k), tlr_extent(cols, k), r,
-                          tc));
+        TRY(first_product(s, 1, cols->first[k], typed_v(s->a, s->type, p, ia, k),
+                          tlr_extent(cols, k), r, tc));
         for (int64_t i = ia; i < ib; base += p->ucols[i - p->r0], i++) {
             const tlr_tile *t = panel_tile(p, i, k);
             for (int64_t c = 0; c < t->rank; c++) /* of a dense tile nothing is used */
@@ -88,12 +116,12 @@ static status over_rows(job *s, int64_t ia, int64_t ib) {
             const int64_t n = tlr_extent(cols, k);
             const bool right = s->side == 'R';
             if (panel_tile(p, i, k)->kind == TLR_DENSE)
-                TRY(tlr_dense_copy(s->w, right ? s->v : n, right ? n : s->v,
-                                   at(s->side, s->x, cols->first[k], s->ldx), s->ldx,
-                                   at(s->side, s->z, zc + panel_tile(p, i, k)->u, s->ldz), s->ldz));
+                TRY(tlr_full_copy(s->w, s->type, right ? s->v : n, right ? n : s->v,
+                                  at_of(s, s->x, cols->first[k] - s->x0, s->ldx), s->ldx,
+                                  at_of(s, s->z, zc + panel_tile(p, i, k)->u, s->ldz), s->ldz));
         }
-        TRY(second_product(s, s->alpha, zc, p->u + p->ubegin[i - p->r0], tlr_extent(rows, i), r,
-                           rows->first[i]));
+        TRY(second_product(s, s->alpha, zc, typed_u(s->a, s->type, p, i, p->c0),
+                           tlr_extent(rows, i), r, rows->first[i]));
         zc += r;
     }
     st = tlr_work_join(s->w);
@@ -111,10 +139,15 @@ static status add_dense(job *s, int64_t ia, int64_t ib) {
         for (int64_t k = p->c0; k < p->c1; k++) {
             const tlr_tile *t = panel_tile(p, i, k);
             const int64_t n = tlr_extent(s->a->cols, k);
-            if (t->kind == TLR_DENSE)
-                TRY(s->w->be->gather(s->w->ctx, BACKEND_D, right ? s->v : n, right ? n : s->v, NULL,
-                                     NULL, at(s->side, s->t, tc + t->u, s->ldt), s->ldt, 1,
-                                     at(s->side, s->y, s->a->cols->first[k], s->ldy), s->ldy));
+            const int64_t mt = right ? s->v : n, nt = right ? n : s->v;
+            const void *part = at_of(s, s->t, tc + t->u, s->ldt);
+            double *y = at(s->side, s->y, s->a->cols->first[k], s->ldy);
+            if (t->kind == TLR_DENSE && s->type == BACKEND_S)
+                TRY(s->w->be->half->cast_to_double(s->w->ctx, mt, nt, 1, part, s->ldt, 1, y,
+                                                   s->ldy));
+            else if (t->kind == TLR_DENSE)
+                TRY(s->w->be->gather(s->w->ctx, BACKEND_D, mt, nt, NULL, NULL, part, s->ldt, 1, y,
+                                     s->ldy));
         }
 done:
     return st;
@@ -135,7 +168,7 @@ static status over_columns(job *s, int64_t ia, int64_t ib) {
         const int64_t r = p->ucols[i - p->r0];
         int64_t base = 0;
         tlr_work_turn(s->w);
-        TRY(first_product(s, s->alpha, rows->first[i], p->u + p->ubegin[i - p->r0],
+        TRY(first_product(s, s->alpha, rows->first[i], typed_u(s->a, s->type, p, i, p->c0),
                           tlr_extent(rows, i), r, tc));
         for (int64_t k = p->c0; k < p->c1; k++) {
             const tlr_tile *t = panel_tile(p, i, k);
@@ -155,7 +188,7 @@ static status over_columns(job *s, int64_t ia, int64_t ib) {
     for (int64_t k = p->c0; k < p->c1; k++) {
         const int64_t r = panel_vcol(p, ib, k) - panel_vcol(p, ia, k);
         tlr_work_turn(s->w);
-        TRY(second_product(s, 1, zc, panel_v(s->a, p, ia, k), tlr_extent(cols, k), r,
+        TRY(second_product(s, 1, zc, typed_v(s->a, s->type, p, ia, k), tlr_extent(cols, k), r,
                            cols->first[k]));
         zc += r;
     }
@@ -180,19 +213,21 @@ status tlr_side_product(tlr_work *w, const tlr *a, int64_t q, int64_t ia, int64_
              .p = a->panel + q,
              .side = side,
              .v = v,
-             .ldx = ldx,
              .ldy = ldy,
              .alpha = alpha,
-             .x = x,
+             .type = tlr_type(a),
              .y = y};
     const int64_t cols = columns(s.p, ia, ib);
     status st = MOAO_OK;
     if (cols == 0 || v == 0)
         return MOAO_OK;
     s.ldz = s.ldt = side == 'R' ? v : cols;
-    TRY(tlr_store_fetch(w, a, q, trans == 'T' ? q + 1 : q - 1));
-    TRY(tlr_work_room(w, BUF_SIDE, v * cols, &s.z));
-    TRY(tlr_work_room(w, BUF_TURNED, v * cols, &s.t));
+    if (s.type == BACKEND_D)
+        TRY(tlr_store_fetch(w, a, q, trans == 'T' ? q + 1 : q - 1));
+    TRY(trans == 'T' ? take_x(&s, a->cols->first[s.p->c0], a->cols->first[s.p->c1], x, ldx)
+                     : take_x(&s, a->rows->first[ia], a->rows->first[ib], x, ldx));
+    TRY(tlr_work_typed(w, BUF_SIDE, s.type, v * cols, &s.z));
+    TRY(tlr_work_typed(w, BUF_TURNED, s.type, v * cols, &s.t));
     st = trans == 'T' ? over_rows(&s, ia, ib) : over_columns(&s, ia, ib);
 done:
     return st;

@@ -70,6 +70,7 @@ status tlr_store_panel(tlr_work *w, tlr *a, int64_t q) {
         a->o.host ? a->be->alloc_host(a->ctx, bytes, &room) : a->be->alloc(a->ctx, bytes, &room);
     TRY(st);
     p->kept = room;
+    p->kept_v = nu;
     TRY(keep(w, a, numbers(a, p), p->u, p->kept));
     TRY(keep(w, a, n - nu, p->v, p->kept + (size_t)nu * size_of(a)));
     if (a->o.host)

@@ -97,6 +97,8 @@ typedef struct {
     bool
         singles; /* a factor's tiles are kept in single precision, narrowed when they are made, so
                     that all that follows uses what is kept; the diagonal blocks stay as they are */
+    bool mixed;  /* with singles, not with host: products with a factor's tiles are made and summed
+                    in single precision too; what they are subtracted from stays in doubles */
     bool host;   /* a factor's tiles are kept in the host's memory; the bits are the same */
     bool timed;  /* a factor's steps are timed (each is waited for) */
     bool norms;  /* record the norm of what is dropped of each tile (takes time: on the host) */

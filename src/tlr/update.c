@@ -11,11 +11,17 @@ typedef struct {
     int64_t q0, q1, q;
     int64_t ia, ib, ka, kb;
     int64_t row, rows; /* first row of tile row ia; rows of ia .. ib */
-    double *core, *t;  /* V_i^T V_k of one tile column; left factors, rows x those of b */
-    double *identity;  /* of a tile's order: a dense tile times it is the tile */
-    double *u;         /* U of b, of more than one super-panel side by side */
+    backend_type type; /* of the products */
+    void *core, *t;    /* V_i^T V_k of one tile column; left factors, rows x those of b */
+    double *identity;  /* of a tile's order: a dense tile times it is the tile; NULL: is copied */
+    void *u;           /* U of b, of more than one super-panel side by side */
     product_list narrow, wide, turned;
 } job;
+
+/* Element k of one of these. */
+static void *at_of(const job *s, void *p, int64_t k) {
+    return (char *)p + k * (int64_t)backend_size(s->type);
+}
 
 /* Columns of U of b in tile row k, of super-panels q0 .. q. */
 static int64_t columns_of(const job *s, int64_t k, int64_t q) {
@@ -36,11 +42,12 @@ static int64_t columns_before(const job *s, int64_t k) {
 /* Left factors of tile (i, j) of a with tile (k, j) of b, columns `at` and following: which product
  * makes them, and whether its right factor is turned. m = 0: none. */
 static product left_factor(const job *s, int64_t i, int64_t j, int64_t k, int64_t at,
-                           const double *core, int64_t ldcore, bool *turned) {
+                           const void *core, int64_t ldcore, bool *turned) {
     const tlr_tile *ta = panel_tile(s->pa, i, j), *tb = panel_tile(s->pb, k, j);
     const int64_t m = tlr_extent(s->a->rows, i), n = tlr_extent(s->a->cols, j);
-    double *to = s->t + s->a->rows->first[i] - s->row + at * s->rows;
-    product p = {panel_u(s->a, s->pa, i, j), NULL, to, m, 1, s->rows, m, tb->rank, ta->rank};
+    void *to = at_of(s, s->t, s->a->rows->first[i] - s->row + at * s->rows);
+    product p = {
+        typed_u(s->a, s->type, s->pa, i, j), NULL, to, m, 1, s->rows, m, tb->rank, ta->rank};
     *turned = ta->kind == TLR_LOWRANK && tb->kind == TLR_DENSE;
     if (ta->kind == TLR_DENSE && tb->kind == TLR_DENSE) {
         if (!s->identity)
@@ -49,30 +56,32 @@ static product left_factor(const job *s, int64_t i, int64_t j, int64_t k, int64_
         p.ldb = s->w->identity;
         p.k = n;
     } else if (ta->kind == TLR_DENSE) {
-        p.b = panel_v(s->b, s->pb, k, j);
+        p.b = typed_v(s->b, s->type, s->pb, k, j);
         p.ldb = n;
     } else if (*turned) {
-        p.b = panel_v(s->a, s->pa, i, j);
+        p.b = typed_v(s->a, s->type, s->pa, i, j);
         p.ldb = n;
     } else { /* low-rank both, or a's tile empty: zeros */
-        p.b = core + panel_vcol(s->pa, i, j) - panel_vcol(s->pa, s->ia, j) +
-              (panel_vcol(s->pb, k, j) - panel_vcol(s->pb, s->ka, j)) * ldcore;
+        p.b = tlr_at(s->type, core,
+                     panel_vcol(s->pa, i, j) - panel_vcol(s->pa, s->ia, j) +
+                         (panel_vcol(s->pb, k, j) - panel_vcol(s->pb, s->ka, j)) * ldcore);
         p.ldb = ldcore;
     }
     return tb->kind == TLR_EMPTY ? (product){.lda = 1, .ldb = 1, .ldc = 1} : p;
 }
 
 /* What V of a and of b have in common in tile column j. */
-static status common_part(job *s, int64_t j, double *core) {
+static status common_part(job *s, int64_t j, void *core) {
     const int64_t n = tlr_extent(s->a->cols, j),
                   ra = panel_vcol(s->pa, s->ib, j) - panel_vcol(s->pa, s->ia, j),
                   rb = panel_vcol(s->pb, s->kb, j) - panel_vcol(s->pb, s->ka, j);
-    return tlr_dense_gemm(s->w, 'T', 'N', ra, rb, n, 1, panel_v(s->a, s->pa, s->ia, j), n,
-                          panel_v(s->b, s->pb, s->ka, j), n, 0, core, largest(ra, 1));
+    return tlr_full_gemm(s->w, s->type, 'T', 'N', ra, rb, n, 1,
+                         typed_v(s->a, s->type, s->pa, s->ia, j), n,
+                         typed_v(s->b, s->type, s->pb, s->ka, j), n, 0, core, largest(ra, 1));
 }
 
 /* Products of tile column j with tile row k of b, for all rows i, to the lists. */
-static void list_products(const job *s, int64_t j, int64_t k, const double *core, product *straight,
+static void list_products(const job *s, int64_t j, int64_t k, const void *core, product *straight,
                           product *turned) {
     const int64_t ra = panel_vcol(s->pa, s->ib, j) - panel_vcol(s->pa, s->ia, j);
     const int64_t at = columns_before(s, k) + columns_of(s, k, s->q) + panel_tile(s->pb, k, j)->u;
@@ -122,8 +131,8 @@ static status list_all(job *s) {
                                   : place[1][x] >= 0 ? s->wide.p + place[1][x]
                                                      : NULL;
         if (straight)
-            list_products(s, s->pa->c0 + x / nk, s->ka + x % nk, s->core + core[x / nk], straight,
-                          place[2][x] >= 0 ? s->turned.p + place[2][x] : NULL);
+            list_products(s, s->pa->c0 + x / nk, s->ka + x % nk, at_of(s, s->core, core[x / nk]),
+                          straight, place[2][x] >= 0 ? s->turned.p + place[2][x] : NULL);
     }
 done:
     free(core);
@@ -142,10 +151,10 @@ static status copy_dense(job *s) {
             const int64_t at = columns_before(s, k) + columns_of(s, k, s->q) + tb->u;
             for (int64_t i = s->ia; tb->kind == TLR_DENSE && i < s->ib; i++)
                 if (panel_tile(s->pa, i, j)->kind == TLR_DENSE)
-                    TRY(tlr_dense_copy(s->w, tlr_extent(s->a->rows, i), tb->rank,
-                                       panel_u(s->a, s->pa, i, j), tlr_extent(s->a->rows, i),
-                                       s->t + s->a->rows->first[i] - s->row + at * s->rows,
-                                       s->rows));
+                    TRY(tlr_full_copy(
+                        s->w, s->type, tlr_extent(s->a->rows, i), tb->rank,
+                        typed_u(s->a, s->type, s->pa, i, j), tlr_extent(s->a->rows, i),
+                        at_of(s, s->t, s->a->rows->first[i] - s->row + at * s->rows), s->rows));
         }
 done:
     return st;
@@ -159,20 +168,20 @@ static status left_factors(job *s) {
     s->pb = s->b->panel + s->q;
     for (int64_t j = s->pa->c0; j < s->pa->c1; j++)
         size += core_size(s, j);
-    TRY(tlr_work_room(s->w, BUF_CORE, size, &s->core));
-    if (strcmp(s->w->be->name, "cpu") != 0)
+    TRY(tlr_work_typed(s->w, BUF_CORE, s->type, size, &s->core));
+    if (strcmp(s->w->be->name, "cpu") != 0 && s->type == BACKEND_D)
         TRY(tlr_work_identity(s->w, s->a->b, &s->identity));
     for (int64_t j = s->pa->c0; j < s->pa->c1; j++) {
-        TRY(common_part(s, j, s->core + at));
+        TRY(common_part(s, j, at_of(s, s->core, at)));
         at += core_size(s, j);
     }
     tlr_work_lap(s->w, TLR_CORES);
     TRY(list_all(s));
     if (!s->identity)
         TRY(copy_dense(s));
-    TRY(tlr_list_run(s->w, &s->narrow, 'N', 'N'));
-    TRY(tlr_list_run(s->w, &s->wide, 'N', 'N'));
-    TRY(tlr_list_run(s->w, &s->turned, 'N', 'T'));
+    TRY(tlr_list_run(s->w, &s->narrow, s->type, 'N', 'N'));
+    TRY(tlr_list_run(s->w, &s->wide, s->type, 'N', 'N'));
+    TRY(tlr_list_run(s->w, &s->turned, s->type, 'N', 'T'));
     tlr_work_lap(s->w, TLR_SMALL);
 done:
     return st;
@@ -184,8 +193,8 @@ static status collect(job *s) {
     status st = MOAO_OK;
     for (int64_t k = s->ka; k < s->kb; k++) {
         const int64_t n = tlr_extent(s->b->rows, k), c = s->pb->ucols[k - s->pb->r0];
-        TRY(tlr_dense_copy(s->w, n, c, s->pb->u + s->pb->ubegin[k - s->pb->r0], n,
-                           s->u + at + columns_of(s, k, s->q) * n, n));
+        TRY(tlr_full_copy(s->w, s->type, n, c, typed_u(s->b, s->type, s->pb, k, s->pb->c0), n,
+                          at_of(s, s->u, at + columns_of(s, k, s->q) * n), n));
         at += columns_of(s, k, s->q1) * n;
     }
 done:
@@ -205,21 +214,25 @@ static status update_rows(job *s, double alpha, double *d, int64_t ldd) {
     const bool several = s->q1 > s->q0 + 1;
     int64_t before = 0, at = 0;
     status st;
-    TRY(tlr_work_room(s->w, BUF_PRODUCT, s->rows * cols, &s->t));
+    TRY(tlr_work_typed(s->w, BUF_PRODUCT, s->type, s->rows * cols, &s->t));
     if (several)
-        TRY(tlr_work_room(s->w, BUF_SIDE, collected(s), &s->u));
+        TRY(tlr_work_typed(s->w, BUF_SIDE, s->type, collected(s), &s->u));
     for (s->q = s->q0; s->q < s->q1; s->q++) {
-        TRY(tlr_store_fetch(s->w, s->a, s->q, s->q + 1)); /* only a factor is kept apart: a is b */
-        TRY(tlr_store_fetch(s->w, s->b, s->q, s->q + 1));
+        if (s->type == BACKEND_D) { /* only a factor is kept apart: a is b */
+            TRY(tlr_store_fetch(s->w, s->a, s->q, s->q + 1));
+            TRY(tlr_store_fetch(s->w, s->b, s->q, s->q + 1));
+        }
         TRY(left_factors(s));
         if (several)
             TRY(collect(s));
     }
     for (int64_t k = s->ka; k < s->kb; k++) {
         const int64_t n = tlr_extent(s->b->rows, k), c = columns_of(s, k, s->q1);
-        TRY(tlr_dense_gemm(s->w, 'N', 'T', s->rows, n, c, alpha, s->t + before * s->rows, s->rows,
-                           several ? s->u + at : s->pb->u + s->pb->ubegin[k - s->pb->r0], n, 1,
-                           d + (s->b->rows->first[k] - col) * ldd, ldd));
+        TRY(tlr_add_product(s->w, s->type, BUF_TURNED, 'N', 'T', s->rows, n, c, alpha,
+                            at_of(s, s->t, before * s->rows), s->rows,
+                            several ? at_of(s, s->u, at)
+                                    : typed_u(s->b, s->type, s->pb, k, s->pb->c0),
+                            n, d + (s->b->rows->first[k] - col) * ldd, ldd));
         before += c;
         at += c * n;
     }
@@ -232,7 +245,7 @@ done:
 static bool fits(const job *s, int64_t ia, int64_t ib) {
     const tlr_layout *l = s->a->rows;
     return (size_t)(l->first[ib] - l->first[ia]) * (size_t)columns_before(s, s->kb) *
-               sizeof(double) <=
+               backend_size(s->type) <=
            s->a->o.memory;
 }
 
@@ -264,7 +277,13 @@ done:
 
 status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q0, int64_t q1,
                   int64_t ia, int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd) {
-    job s = {.w = w, .a = a, .b = b, .q0 = q0, .ka = ka, .kb = kb};
+    job s = {.w = w,
+             .a = a,
+             .b = b,
+             .type = tlr_type(a) == tlr_type(b) ? tlr_type(a) : BACKEND_D,
+             .q0 = q0,
+             .ka = ka,
+             .kb = kb};
     status st = MOAO_OK;
     for (; s.q0 < q1 && ia < ib; s.q0 = s.q1)
         TRY(update_some(&s, alpha, q1, ia, ib, d, ldd));

@@ -76,6 +76,14 @@ status tlr_work_room(tlr_work *w, int which, int64_t count, double **p) {
     return st;
 }
 
+status tlr_work_typed(tlr_work *w, int which, backend_type t, int64_t count, void **p) {
+    const int64_t of = (int64_t)(sizeof(double) / backend_size(t));
+    double *at;
+    const status st = tlr_work_room(w, which, (count + of - 1) / of, &at);
+    *p = at;
+    return st;
+}
+
 status tlr_work_identity(tlr_work *w, int64_t n, double **p) {
     double *host = NULL;
     status st = MOAO_OK;
@@ -107,13 +115,38 @@ status tlr_work_bytes(tlr_work *w, size_t bytes) {
     return st;
 }
 
+status tlr_full_gemm(tlr_work *w, backend_type t, char ta, char tb, int64_t m, int64_t n, int64_t k,
+                     double alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
+                     double beta, void *c, int64_t ldc) {
+    const float narrow[2] = {(float)alpha, (float)beta};
+    const double wide[2] = {alpha, beta};
+    const char *scalars = t == BACKEND_S ? (const char *)narrow : (const char *)wide;
+    if (m == 0 || n == 0 || (k == 0 && beta == 1))
+        return MOAO_OK;
+    return w->be->gemm(w->ctx, t, ta, tb, m, n, k, scalars, a, lda, b, ldb,
+                       scalars + backend_size(t), c, ldc, NULL, 0);
+}
+
 status tlr_dense_gemm(tlr_work *w, char ta, char tb, int64_t m, int64_t n, int64_t k, double alpha,
                       const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
                       double *c, int64_t ldc) {
-    if (m == 0 || n == 0 || (k == 0 && beta == 1))
-        return MOAO_OK;
-    return w->be->gemm(w->ctx, BACKEND_D, ta, tb, m, n, k, &alpha, a, lda, b, ldb, &beta, c, ldc,
-                       NULL, 0);
+    return tlr_full_gemm(w, BACKEND_D, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+status tlr_add_product(tlr_work *w, backend_type t, int which, char ta, char tb, int64_t m,
+                       int64_t n, int64_t k, double alpha, const void *a, int64_t lda,
+                       const void *b, int64_t ldb, double *c, int64_t ldc) {
+    void *sum;
+    status st = MOAO_OK;
+    if (m == 0 || n == 0 || k == 0)
+        return st;
+    if (t == BACKEND_D)
+        return tlr_full_gemm(w, t, ta, tb, m, n, k, alpha, a, lda, b, ldb, 1, c, ldc);
+    TRY(tlr_work_typed(w, which, t, m * n, &sum));
+    TRY(tlr_full_gemm(w, t, ta, tb, m, n, k, 1, a, lda, b, ldb, 0, sum, m));
+    st = w->be->half->cast_to_double(w->ctx, m, n, alpha, sum, m, 1, c, ldc);
+done:
+    return st;
 }
 
 status tlr_dense_scale(tlr_work *w, int64_t m, int64_t n, double beta, double *c, int64_t ldc) {
@@ -126,9 +159,14 @@ status tlr_dense_scale(tlr_work *w, int64_t m, int64_t n, double beta, double *c
 
 status tlr_dense_copy(tlr_work *w, int64_t m, int64_t n, const double *a, int64_t lda, double *b,
                       int64_t ldb) {
+    return tlr_full_copy(w, BACKEND_D, m, n, a, lda, b, ldb);
+}
+
+status tlr_full_copy(tlr_work *w, backend_type t, int64_t m, int64_t n, const void *a, int64_t lda,
+                     void *b, int64_t ldb) {
     if (m == 0 || n == 0)
         return MOAO_OK;
-    const int64_t e = sizeof(double);
+    const int64_t e = (int64_t)backend_size(t);
     return lda == m && ldb == m ? w->be->copy(w->ctx, b, e * m * n, a, e * m * n, e * m * n, 1)
                                 : w->be->copy(w->ctx, b, e * ldb, a, e * lda, e * m, n);
 }
@@ -233,7 +271,10 @@ static batch_mat list_mat(const int64_t *there, int64_t n, int place, int ld) {
     return m;
 }
 
-static status list_send(tlr_work *w, const product *p, int64_t n, char ta, char tb) {
+static status list_send(tlr_work *w, const product *p, int64_t n, backend_type t, char ta,
+                        char tb) {
+    const float narrow[2] = {1, 0};
+    const bool single = t == BACKEND_S;
     int64_t at = 0;
     status st;
     int64_t bm = 0, bn = 0, bk = 0;
@@ -250,19 +291,20 @@ static status list_send(tlr_work *w, const product *p, int64_t n, char ta, char 
     const int64_t *there = w->list + at;
     TRY(w->be->copy(w->ctx, w->list + at, n * LIST_ENTRY, w->list_host + at, n * LIST_ENTRY,
                     n * LIST_ENTRY, 1));
-    TRY(w->be->batch->gemm(w->ctx, BACKEND_D, ta, tb, n, (batch_dim){bm, there + LIST_M * n},
-                           (batch_dim){bn, there + LIST_N * n}, (batch_dim){bk, there + LIST_K * n},
-                           &one, list_mat(there, n, LIST_A, LIST_LDA),
-                           list_mat(there, n, LIST_B, LIST_LDB), &zero,
-                           list_mat(there, n, LIST_C, LIST_LDC)));
+    TRY(w->be->batch->gemm(
+        w->ctx, t, ta, tb, n, (batch_dim){bm, there + LIST_M * n},
+        (batch_dim){bn, there + LIST_N * n}, (batch_dim){bk, there + LIST_K * n},
+        single ? (const void *)&narrow[0] : &one, list_mat(there, n, LIST_A, LIST_LDA),
+        list_mat(there, n, LIST_B, LIST_LDB), single ? (const void *)&narrow[1] : &zero,
+        list_mat(there, n, LIST_C, LIST_LDC)));
 done:
     return st;
 }
 
-status tlr_list_run(tlr_work *w, product_list *l, char ta, char tb) {
+status tlr_list_run(tlr_work *w, product_list *l, backend_type t, char ta, char tb) {
     status st = MOAO_OK;
     for (int64_t i = 0; i < l->count && st == MOAO_OK; i += LIST_MOST)
-        st = list_send(w, l->p + i, least(LIST_MOST, l->count - i), ta, tb);
+        st = list_send(w, l->p + i, least(LIST_MOST, l->count - i), t, ta, tb);
     l->count = 0;
     return st;
 }

@@ -90,6 +90,60 @@ class Compressed(unittest.TestCase):
         self.assertIn("nothing is dropped", log(run))
         self.assertLess(gap(self.dense, run), 1e-11)
 
+    def faulty(self, fault):
+        return Run(CASE, *SMALL, *TLR, env={"MOAO_FAULT": fault})
+
+    def rejected(self, run):
+        return log(run).count("again with a smaller tolerance")
+
+    def test_rejected_rungs(self):
+        """A wrong W of the sampled target (1/16 too large; it is solved for twice, as it is and refined) rejects 1, 2, 3 factors:
+        each time the next one has a smaller tolerance, and the one that passes is told and used."""
+        tolerance = [told(self.tlr)[0]["tolerance_arcsec2"]]
+        for n in 1, 2, 3:
+            run = self.faulty("tlr-w:0:first:%d" % (2 * n))
+            c, = told(run)
+            self.assertEqual(self.rejected(run), n, log(run))
+            self.assertEqual(c["form"], "tiles")
+            self.assertLess(c["tolerance_arcsec2"], tolerance[-1] / 2)
+            self.assertLessEqual(c["largest_difference"], 5e-5)
+            self.assertLess(gap(self.dense, run), gap(self.dense, self.tlr))
+            tolerance.append(c["tolerance_arcsec2"])
+
+    def test_all_rungs_rejected(self):
+        """Four factors rejected: W of all targets is refined, which mends the error also where it goes on. A factor with which
+        the refinement does not converge: nothing is dropped at last; after one of those, a smaller tolerance."""
+        for fault in "tlr-w:0:first:8", "tlr-w:0":
+            run = self.faulty(fault)
+            self.assertEqual(self.rejected(run), 3, log(run))
+            self.assertIn("more than compute.tlr_strehl allows: W of all targets is refined", log(run))
+            self.assertEqual(told(run)[0]["form"], "refined")
+            self.assertLess(gap(self.dense, run), 1e-7)
+        run = self.faulty("tlr-factor:0")
+        self.assertEqual(self.rejected(run), 3, log(run))
+        self.assertIn("W not exact enough: nothing is dropped", log(run))
+        self.assertEqual(told(run)[0]["form"], "dense")
+        self.assertLess(gap(self.dense, run), 1e-11)
+        run = self.faulty("tlr-factor:0:first:3")
+        self.assertEqual(self.rejected(run), 1, log(run))
+        self.assertEqual(told(run)[0]["form"], "tiles")
+        self.assertLess(gap(self.dense, run), gap(self.dense, self.tlr))
+
+    def test_pivots(self):
+        """A pivot that is not positive with products in single precision: the factor is made in double. One that is not with
+        either: one line says so."""
+        run = self.faulty("tlr-pivot:0:first:1")
+        self.assertEqual((told(run)[0]["form"], self.rejected(run)), ("tiles", 0))
+        self.assertLess(gap(self.dense, run), 1e-4)
+        folder = tempfile.mkdtemp(prefix="moao-tlr-")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        case = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE)
+        p = moao("run", case, "-o", os.path.join(folder, "out"), *SMALL, *TLR, env={"MOAO_FAULT": "tlr-pivot:0"}, check=False)
+        self.assertNotEqual(p.returncode, 0)
+        lines = [x for x in (p.stdout + p.stderr).splitlines() if "positive definite" in x]
+        self.assertEqual(len(lines), 1, p.stderr)
+        self.assertRegex(lines[0], "measurement|sensor")
+
     def test_stop_and_resume(self):
         """From a tolerance 32 times as large as usual, factors are made until the limit holds; a resumed run keeps what was
         found: the same bits."""

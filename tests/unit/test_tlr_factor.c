@@ -294,6 +294,87 @@ static void not_finite(void **state) {
     points_free(&p);
 }
 
+/* max |a - b| / max |b| */
+static double apart(const double *a, const double *b, int64_t count) {
+    double most = 0, size = 0;
+    for (int64_t i = 0; i < count; i++) {
+        most = fmax(most, isnan(a[i]) ? INFINITY : fabs(a[i] - b[i]));
+        size = fmax(size, fabs(b[i]));
+    }
+    return most / size;
+}
+
+/* Products with tiles in single precision: factors as exact as their tolerance, whatever the memory
+ * for intermediate products; apply and solve from either side as those of the same factor in dense
+ * form, but for rounding. */
+static void mixed_products(void **state) {
+    (void)state;
+    points p = points_new(450, B, TLR_KD);
+    const int64_t n = p.n, v = 7;
+    double *start = noise(v * n);
+    for (int k = 0; k < 6; k++) {
+        tlr_options o = small_options(1e-4);
+        tlr_report report;
+        o.singles = o.mixed = true;
+        o.cut = k / 2 == 1 ? 8 : -1; /* many dense tiles */
+        o.memory = k < 4 ? o.memory : (size_t)1 << 20;
+        tlr *l = factor(&p, variants[k % 2], &o), *exact;
+        assert_true(residual(&p, l) <= 2 * (double)p.l.nt * 1e-4);
+        assert_true(residual(&p, l) > 1e-7 * norm_of(&p));
+        double *full = expanded(l, n, n);
+        for (int c = 0; c < 4; c++) { /* side and transposition */
+            const char side = "RL"[c / 2], trans = "NT"[c % 2];
+            const int64_t ld = side == 'R' ? v : n;
+            double *x = up(start, v * n), *y = up(start, v * n),
+                   *dense = malloc(8 * (size_t)(v * n));
+            memcpy(dense, start, 8 * (size_t)(v * n));
+            ok(tlr_apply(l, side, trans, v, 2, x, ld, -1, y, ld));
+            if (side == 'R')
+                product_host('N', trans, v, n, n, 2, start, v, full, n, -1, dense, v);
+            else
+                product_host(trans, 'N', n, v, n, 2, full, n, start, n, -1, dense, n);
+            double *got = down(y, v * n);
+            assert_true(apart(got, dense, v * n) < 1e-5 && apart(got, dense, v * n) > 0);
+            /* what solve gives, multiplied back */
+            ok(tlr_solve(l, side, trans, v, y, ld));
+            free(got);
+            got = down(y, v * n);
+            double *back = malloc(8 * (size_t)(v * n));
+            if (side == 'R')
+                product_host('N', trans, v, n, n, 1, got, v, full, n, 0, back, v);
+            else
+                product_host(trans, 'N', n, v, n, 1, full, n, got, n, 0, back, n);
+            assert_true(apart(back, dense, v * n) < 1e-5);
+            be->release(ctx, x), be->release(ctx, y);
+            free(got), free(dense), free(back);
+        }
+        free(full);
+        /* doubles, where mixed is asked for without singles, or with a factor on the host */
+        o.singles = k % 2;
+        o.host = true;
+        ok(try_factor(&p, variants[k % 2], &o, NULL, &exact, &report));
+        assert_true(residual(&p, exact) <= 2 * (double)p.l.nt * 1e-4);
+        tlr_close(l), tlr_close(exact);
+    }
+    free(start);
+    points_free(&p);
+}
+
+/* Where a pivot is not positive doubles follow before anything else, and tell that it is the matrix
+ * itself. */
+static void mixed_indefinite(void **state) {
+    (void)state;
+    points p = points_new(200, B, TLR_KD);
+    const tlr_rescue all = {.retries = 2, .shift = 1, .dense = true};
+    tlr_options o = small_options(1e-3);
+    tlr_report report;
+    p.lift = -3;
+    o.singles = o.mixed = true;
+    refused(&p, variants[0], &o, &all, &report, "not positive definite");
+    assert_true(report.not_positive && report.restarts == 0 && report.minor == 101);
+    points_free(&p);
+}
+
 /* Not positive definite itself: no rescue is tried. */
 static void indefinite(void **state) {
     (void)state;
@@ -370,13 +451,14 @@ static void bad_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_variants), cmocka_unit_test(without_compression),
-        cmocka_unit_test(kept_apart),   cmocka_unit_test(sizes),
-        cmocka_unit_test(fixed_rank),   cmocka_unit_test(solves),
-        cmocka_unit_test(determinant),  cmocka_unit_test(repeatable),
-        cmocka_unit_test(not_finite),   cmocka_unit_test(indefinite),
-        cmocka_unit_test(rescues),      cmocka_unit_test(bad_arguments),
-        cmocka_unit_test(any_memory),
+        cmocka_unit_test(all_variants),     cmocka_unit_test(without_compression),
+        cmocka_unit_test(kept_apart),       cmocka_unit_test(sizes),
+        cmocka_unit_test(fixed_rank),       cmocka_unit_test(solves),
+        cmocka_unit_test(determinant),      cmocka_unit_test(repeatable),
+        cmocka_unit_test(not_finite),       cmocka_unit_test(indefinite),
+        cmocka_unit_test(rescues),          cmocka_unit_test(bad_arguments),
+        cmocka_unit_test(any_memory),       cmocka_unit_test(mixed_products),
+        cmocka_unit_test(mixed_indefinite),
     };
     return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen, NULL});
 }

@@ -1,0 +1,163 @@
+/* CPU backend: factor of Cmm of a parameter file compressed by tiles, by its steps, and two
+ * triangles, beside the same backend's dense ones; ranks and bytes beside those predicted
+ * (operator/tlr_cmm.h). Times of the processor too, for machines with other work (OMP_NUM_THREADS=1
+ * then). bench_tlr_cmm [file=params/mosaic.yaml] [key=value ...] [tolerance=1/8 of the noise]
+ * [tile=0] [width=0] [cut=0] [rows=0: those of W] [dense=1] */
+#include "timing.h"
+
+#include "operator/tlr_cmm.h"
+#include "params/params.h"
+
+#include <math.h>
+#include <mpi.h>
+#include <string.h>
+
+static params par;
+static sys s;
+static atmos a;
+static engine e;
+static report rep;
+static comm world;
+
+static double cpu_seconds(void) {
+    return (double)clock() / CLOCKS_PER_SEC;
+}
+
+typedef struct {
+    double wall, cpu;
+} spent;
+
+/* Seconds of one call. */
+#define ONCE(call)                                                                                 \
+    __extension__({                                                                                \
+        const spent from_ = {now(), cpu_seconds()};                                                \
+        check(call);                                                                               \
+        (spent){now() - from_.wall, cpu_seconds() - from_.cpu};                                    \
+    })
+
+static void row(const char *what, spent t) {
+    printf("%-28s %9.2f s, %9.2f s of the processor\n", what, t.wall, t.cpu);
+    fflush(stdout);
+}
+
+static double *random_numbers(int64_t count) {
+    static uint64_t x = 1;
+    double *p = malloc(sizeof(double) * (size_t)count);
+    for (int64_t i = 0; i < count; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        p[i] = (double)(x >> 11) * 0x1p-53 - 0.5;
+    }
+    return p;
+}
+
+static void bench_dense(int64_t v, double *x) {
+    const int64_t m = e.m;
+    const double one = 1;
+    double *c = malloc(sizeof(double) * (size_t)(m * m));
+    int info;
+    row("dense: entries",
+        ONCE(e.mat->fill_cmm(e.cov, BACKEND_D, 'L', MATCOV_ALL, 0, m, 0, m, c, m)));
+    row("dense: factor", ONCE(e.be->potrf(e.ctx, BACKEND_D, 'L', m, c, m, &info, NULL, 0)));
+    spent t = ONCE(
+              e.be->trsm(e.ctx, BACKEND_D, 'R', 'L', 'T', 'N', v, m, &one, c, m, x, v, NULL, 0)),
+          u = ONCE(
+              e.be->trsm(e.ctx, BACKEND_D, 'R', 'L', 'N', 'N', v, m, &one, c, m, x, v, NULL, 0));
+    row("dense: two triangles", (spent){t.wall + u.wall, t.cpu + u.cpu});
+    free(c);
+}
+
+static void say_steps(const tlr_report *r) {
+    static const char *const name[TLR_STEPS] = {"entries",        "V'V",    "small products",
+                                                "large products", "pivots", "divide",
+                                                "compress",       "settle"};
+    printf("    of which");
+    for (int k = 0; k < TLR_STEPS; k++)
+        printf(" %s %.2f%s", name[k], r->seconds[k], k + 1 < TLR_STEPS ? "," : " s\n");
+}
+
+static tlr_options o = {.cut = -1, .seed = 1, .singles = true, .mixed = true, .timed = true};
+
+static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
+    tlr_report report;
+    tlr_stats k;
+    tlr_prediction p;
+    tlr *l;
+    check(tlr_cmm_noise(e.mc, e.m, &o.tau));
+    o.tau *= part;
+    check(tlr_cmm_open(&e, tile, c));
+    if (o.width == 0)
+        o.width = tlr_cmm_width(tile);
+    c->strip = malloc(sizeof(double) * (size_t)(e.m * tlr_cmm_widest(&s)));
+    const tlr_source from = {.layout = &c->order, .fill = tlr_cmm_fill, .arg = c};
+    row("tiles: factor, with entries",
+        ONCE(tlr_factor(e.be, e.ctx, &from, 'L', &o, NULL, &l, &report)));
+    say_steps(&report);
+    tlr_statistics(l, &k);
+    printf("    tolerance %.2e arcsec^2, tiles of %lld: %.3f GB of %.3f; rank %.1f on average, "
+           "%lld of %lld tiles "
+           "dense, %lld empty\n",
+           o.tau, (long long)k.order, k.bytes / 1e9, k.bytes_dense / 1e9, k.mean,
+           (long long)k.dense, (long long)k.tiles, (long long)k.empty);
+    const spent t = ONCE(tlr_predict(&s, &a.profiles[0], tile, (int)lround(-8 * log2(part)), &p));
+    printf("    predicted in %.1f s: %.3f GB (%.2f times), rank %.1f, %.0f of %.0f tiles dense\n",
+           t.wall, p.bytes / 1e9, p.bytes / k.bytes, p.mean, p.dense * p.tiles, p.tiles);
+    return l;
+}
+
+static int64_t tile, v;
+static double part = 0.125;
+static bool dense = true;
+
+static void read_arguments(int argc, char **argv) {
+    const char *file = "params/mosaic.yaml", **set = malloc(sizeof *set * (size_t)argc);
+    int n = 0;
+    for (int i = 1; i < argc; i++)
+        if (!strncmp(argv[i], "file=", 5))
+            file = argv[i] + 5;
+        else if (!strncmp(argv[i], "tolerance=", 10))
+            part = atof(argv[i] + 10);
+        else if (!strncmp(argv[i], "tile=", 5))
+            tile = atoll(argv[i] + 5);
+        else if (!strncmp(argv[i], "width=", 6))
+            o.width = atoll(argv[i] + 6);
+        else if (!strncmp(argv[i], "cut=", 4))
+            o.cut = atoll(argv[i] + 4);
+        else if (!strncmp(argv[i], "rows=", 5))
+            v = atoll(argv[i] + 5);
+        else if (!strncmp(argv[i], "mixed=", 6))
+            o.mixed = atoi(argv[i] + 6) != 0;
+        else if (!strncmp(argv[i], "dense=", 6))
+            dense = atoi(argv[i] + 6) != 0;
+        else
+            set[n++] = argv[i];
+    check(params_load(&world, 1, &file, n, set, &par));
+    free(set);
+}
+
+int main(int argc, char **argv) {
+    matcov *mc;
+    tlr_cmm c;
+    check((MPI_Init(NULL, NULL), comm_init(MPI_COMM_SELF, &world)));
+    read_arguments(argc, argv);
+    check(sys_init(&par, &s));
+    check(atmos_init(&par, &s, &a));
+    e = (engine){
+        .c = &world, .s = &s, .rep = &rep, .be = &backend_cpu, .m = (int64_t)s.m, .width = 256};
+    check(engine_open(&e));
+    check(matcov_prepare(&s, &a.profiles[0], &mc));
+    check(engine_use(&e, mc));
+    v = v > 0 ? v : s.dm.nact;
+    printf("# %lld measurements, %lld rows of W\n", (long long)e.m, (long long)v);
+    double *x = random_numbers(v * e.m), *y = malloc(sizeof(double) * (size_t)(v * e.m));
+    memcpy(y, x, sizeof(double) * (size_t)(v * e.m));
+    tlr *l = bench_compressed(tlr_cmm_tile(e.m, (int)tile), part, &c);
+    row("tiles: two triangles", ONCE(tlr_solve(l, 'R', 'A', v, x, v)));
+    if (dense)
+        bench_dense(v, y);
+    tlr_close(l);
+    free(c.strip), free(x), free(y);
+    tlr_cmm_close(&c);
+    engine_close(&e);
+    MPI_Finalize();
+    return 0;
+}
