@@ -43,7 +43,8 @@ static status make_plan(const setup *u, const plan_sizes *z, double rate, double
                               &a->p);
         /* the GPUs of a node make a factor together, each node for itself */
         a->p.flops[STAGE_FACTOR] *= (double)a->room.nrank / a->gpus;
-    } else if (plan_own_device(par)) { /* each rank is its own device */
+    } else if (plan_own_device(par, &u->s, &u->a, &u->o, a->room.nrank)) {
+        a->room.host = true; /* each rank is its own device */
         st = plan_make_device(par, &u->s, &u->a, &u->o, &a->room, z, chunk,
                               fmin((double)a->room.available, par->compute_gpu_memory), &a->p);
         a->p.flops[STAGE_FACTOR] *= a->room.nrank;
