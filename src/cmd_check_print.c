@@ -157,6 +157,7 @@ static void print_ranks(const plan *p) {
 
 static void print_plan(const check_facts *f, const advice *a) {
     const plan *p = &a->p;
+    char group[48] = "";
     double total = 0;
     text t = {0};
     for (int i = 0; i < STAGE_COUNT; i++)
@@ -164,9 +165,10 @@ static void print_plan(const check_facts *f, const advice *a) {
     if (a->nodes > 0 && f->elsewhere)
         say("machine", "%d node%s of %d core%s", a->nodes, plural(a->nodes), f->cores,
             plural(f->cores));
-    say("ranks", "%d of %d thread%s; Cmm on a grid of %d x %d; %d rank%s a target", a->room.nrank,
-        a->room.threads, plural(a->room.threads), p->nprow, p->npcol, p->group_size,
-        plural(p->group_size));
+    if (p->group_size > 0) /* else not even one target fits */
+        snprintf(group, sizeof group, "; %d rank%s a target", p->group_size, plural(p->group_size));
+    say("ranks", "%d of %d thread%s; Cmm on a grid of %d x %d%s", a->room.nrank, a->room.threads,
+        plural(a->room.threads), p->nprow, p->npcol, group);
     if (a->gpus > 0) {
         print_device(a, f->u->par.compute_gpu_memory);
     } else {

@@ -2,13 +2,15 @@
 import argparse
 import os
 import sys
+import textwrap
 
 from .results import MoaoError
 
 
 def parser(doc, **kw):
-    """A parser whose help is the module's text."""
-    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter, **kw)
+    """A parser whose help is the module's text, on lines of a terminal; indented lines stay as they are."""
+    text = "\n\n".join(p if p.startswith(" ") else textwrap.fill(p, 79) for p in doc.strip().split("\n\n"))
+    return argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter, **kw)
 
 
 def run_command(name, call):

@@ -1,4 +1,4 @@
-"""Figures of a sweep: every figure of merit against each key, and maps when two keys are swept."""
+"""Figures of a sweep: figures of merit against each key, and maps when two keys are swept."""
 import re
 
 import numpy as np
@@ -8,6 +8,8 @@ from .plots import COLOURS, styled
 from .sweep import positions
 
 PANEL_W, PANEL_H = 3.9, 2.7  # inches
+FAMILIES = (("strehl", "Strehl ratio"), ("ee_", "ensquared energy"), ("wfe_", "wavefront error [nm]"))
+DASHES = ("-", "--", ":", "-.")
 
 
 def wave_text(wave):
@@ -26,47 +28,63 @@ def label(sweep, name):
     return word + (" [%s]" % sweep.units[name] if sweep.units.get(name) else "")
 
 
-def draw_key(ax, sweep, name, key):
-    """A figure of merit against one key: the mean over the other keys, their extremes as bars, each run a dot."""
+def panels(sweep):
+    """[(what the axis says, figures of merit)]: those of one family share a panel; what is 0 in all runs, and the rms
+    beside the same number by terms, are left out."""
+    left = [n for n in sweep.names if any(np.nanmax(np.abs(sweep.merits[n, w])) > 0 for w in sweep.waves(n))]
+    left = [n for n in left if n != "rms" or "wfe_total" not in left]
+    out = []
+    for start, word in FAMILIES:
+        family = [n for n in left if n.lower().startswith(start)]
+        left = [n for n in left if n not in family]
+        if family:
+            out.append((word if len(family) > 1 else label(sweep, family[0]), family))
+    return out + [(label(sweep, n), [n]) for n in left]
+
+
+def line_label(name, wave, alone):
+    """What the legend says of a line: the wavelength, and which of several figures of merit."""
+    word = "" if alone else re.sub(r"(\d)mas$", r"\1 mas", re.sub("^(wfe|strehl|ee)_", "", name)).replace("_", " ")
+    return " ".join(filter(None, (word, wave_text(wave)))) or None
+
+
+def draw_key(ax, sweep, names, key):
+    """Figures of merit against one key: the mean over the other keys, its extremes as a band, each run a dot."""
     x, words = positions(sweep.keys[key])
     places = np.unique(x)
-    for wave in sweep.waves(name):
-        colour = COLOURS[all_waves(sweep).index(wave) % len(COLOURS)]
-        y = sweep.merits[name, wave]
-        each = [y[(x == p) & np.isfinite(y)] for p in places]
-        there = [i for i, v in enumerate(each) if len(v)]
-        mean = np.array([each[i].mean() for i in there])
-        if len(sweep.keys) > 1:
-            ax.fill_between(places[there], [each[i].min() for i in there], [each[i].max() for i in there], color=colour,
-                            alpha=0.15, lw=0)
-            ax.plot(x, y, ".", color=colour, ms=4, alpha=0.6)
-        ax.plot(places[there], mean, "o-" if len(sweep.keys) == 1 else "-", color=colour, ms=4, lw=1.3,
-                label=wave_text(wave) or None)
+    for k, name in enumerate(names):
+        for wave in sweep.waves(name):
+            colour = COLOURS[(k if wave is None else all_waves(sweep).index(wave)) % len(COLOURS)]
+            dash = DASHES[(k // len(COLOURS) if wave is None else k) % len(DASHES)]
+            y = sweep.merits[name, wave]
+            each = [y[(x == p) & np.isfinite(y)] for p in places]
+            there = [i for i, v in enumerate(each) if len(v)]
+            if len(sweep.keys) > 1 and len(names) == 1:
+                ax.fill_between(places[there], [each[i].min() for i in there], [each[i].max() for i in there],
+                                color=colour, alpha=0.15, lw=0)
+                ax.plot(x, y, ".", color=colour, ms=4, alpha=0.6)
+            ax.plot(places[there], [each[i].mean() for i in there], dash, marker="o" if len(sweep.keys) == 1 else "",
+                    color=colour, ms=4, lw=1.3, label=line_label(name, wave, len(names) == 1))
     if words is not None:
         ax.set_xticks(range(len(words)), words)
-    ax.set(xlabel=label(sweep, key), ylabel=label(sweep, name))
+    ax.set_xlabel(label(sweep, key))
     ax.margins(x=0.05, y=0.1)
 
 
 @styled
 def curves(sweep):
-    """One row for each figure of merit, one column for each key."""
-    names, keys = sweep.names, list(sweep.keys)
-    height = PANEL_H * len(names)
-    figure = Figure(figsize=(max(PANEL_W * len(keys), 5) + 0.3, height + 0.7), layout="constrained")
-    top, main = figure.subfigures(2, 1, height_ratios=[0.7, height])
-    axes = main.subplots(len(names), len(keys), squeeze=False)
-    for i, name in enumerate(names):
-        for j, key in enumerate(keys):
-            draw_key(axes[i, j], sweep, name, key)
-    lines = {}
-    for ax in axes.flat:
-        for line, word in zip(*ax.get_legend_handles_labels()):
-            lines.setdefault(word, line)
-    top.suptitle(sweep.folder + (": lines are means over the other keys, bands their extremes" if len(keys) > 1
-                                 else ""), fontsize=9)
-    if lines:
-        top.legend(lines.values(), list(lines), loc="lower center", ncol=6, frameon=False, fontsize=8)
+    """One row for each family of figures of merit, one column for each key."""
+    rows, keys = panels(sweep), list(sweep.keys)
+    figure = Figure(figsize=(max(PANEL_W * len(keys), 5) + 1.5, PANEL_H * len(rows) + 0.3), layout="constrained")
+    axes = figure.subplots(len(rows), len(keys), squeeze=False)
+    for line, (word, names) in zip(axes, rows):
+        for ax, key in zip(line, keys):
+            draw_key(ax, sweep, names, key)
+            ax.set_ylabel(word)
+        if line[-1].get_legend_handles_labels()[0]:
+            line[-1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
+    figure.suptitle(sweep.folder + (": lines are means over the other keys, bands their extremes" if len(keys) > 1
+                                    else ""), fontsize=9)
     return figure
 
 
@@ -76,11 +94,11 @@ def maps(sweep):
     kx, ky = list(sweep.keys)[:2]
     (x, xw), (y, yw) = positions(sweep.keys[kx]), positions(sweep.keys[ky])
     px, py = np.unique(x), np.unique(y)
-    columns = max(len(sweep.waves(n)) for n in sweep.names)
-    figure = Figure(figsize=((PANEL_W + 0.6) * columns, (PANEL_H + 0.5) * len(sweep.names) + 0.3),
-                    layout="constrained")
-    axes = figure.subplots(len(sweep.names), columns, squeeze=False)
-    for i, name in enumerate(sweep.names):
+    names = [n for _, family in panels(sweep) for n in family]
+    columns = max(len(sweep.waves(n)) for n in names)
+    figure = Figure(figsize=((PANEL_W + 0.6) * columns, (PANEL_H + 0.5) * len(names) + 0.3), layout="constrained")
+    axes = figure.subplots(len(names), columns, squeeze=False)
+    for i, name in enumerate(names):
         for j in range(columns):
             ax, waves = axes[i, j], sweep.waves(name)
             if j >= len(waves):

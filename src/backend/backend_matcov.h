@@ -182,8 +182,9 @@ typedef struct backend_matcov {
                        int64_t j0, int64_t nj, void *a, int64_t lda);
 
     /* Covariance of the phase at np pupil points x, y [m] (in the backend's memory) seen in the
-     * target's direction with measurements j0:j0+nj, np x nj [m arcsec] (matcov_fill_cpm). No point
-     * is further from the axis than twice the furthest subaperture. */
+     * target's direction with measurements j0:j0+nj, np x nj [m arcsec] (matcov_fill_cpm). Points
+     * lie in the pupil: none is further from the axis than the furthest corner of a subaperture of
+     * any sensor, the truth sensor included. */
     status (*fill_cpm)(backend_cov_target *target, backend_type t, int64_t np, const double *x,
                        const double *y, int64_t j0, int64_t nj, void *a, int64_t lda);
     /* The same for both axes of subapertures k0:k0+n of a sensor, from one evaluation: x slopes in

@@ -35,12 +35,12 @@ void progress_warn(const char *fmt, ...)
     __attribute__((format(printf, 1, 2))); /* "moao: warning: ..." */
 void progress_end(void);
 
-/* A factor that is compressed by tiles (job/compression.h). */
+/* A factor that is compressed by tiles (job/accuracy.h). */
 typedef struct {
     const char *form;        /* tiles; refined: W is refined; dense: nothing is dropped */
     int tile;                /* their order, 0: not made by this run */
     double tolerance, noise; /* norm of what may be dropped of one, least noise [arcsec^2] */
-    double change;           /* measured, of Strehl ratios and ensquared energies */
+    double difference;       /* measured, of Strehl ratios and ensquared energies */
     double mean;             /* rank */
     long p90, largest, tiles, dense, empty, histogram[16];
     double bytes, bytes_dense;

@@ -1,7 +1,7 @@
 /* Formats of a matrix that has structure: one interface over block-Toeplitz matrices (products by
- * FFT), HSS and H2 matrices (trees of low-rank blocks), and grids of them. A format is opened from
- * a source of entries, holds device memory and the description of its tree, and is then applied to
- * dense matrices, from either side.
+ * FFT), HSS and H2 matrices (trees of low-rank blocks), and dense ones to compare with. A format is
+ * opened from a source of entries, holds device memory and the description of its tree, and is then
+ * applied to dense matrices, from either side.
  *
  * The code is host code that drives the tables of a backend: the same runs on the CPU and on a GPU.
  * The conventions of backend.h hold: column-major, int64_t sizes, arrays of numbers in the

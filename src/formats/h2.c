@@ -297,14 +297,10 @@ done:
 /* --- products
  * -------------------------------------------------------------------------------------------- */
 
-static size_t aligned(size_t b) {
-    return (b + 255) / 256 * 256;
-}
-
 static size_t workspace(const format *f, char side, int64_t nvec) {
     const h2 *h = (const h2 *)f;
     (void)side;
-    return 2 * aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
+    return 2 * format_aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
 }
 
 static status apply(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
@@ -312,7 +308,8 @@ static status apply(const format *f, char side, char trans, char part, int64_t n
     const h2 *h = (const h2 *)f;
     const plan *p = &h->plan;
     const int64_t ld = side == 'L' ? (h->ranks > 0 ? h->ranks : 1) : nvec;
-    char *up = work, *down = up + aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
+    char *up = work,
+         *down = up + format_aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
     const formats_operand from[FORMATS_OPERANDS] = {{x, ldx}, {up, ld}, {down, ld}, {NULL, 1}};
     status st = MOAO_OK;
     (void)trans;

@@ -171,14 +171,10 @@ static status bytes(const backend *be, const format_source *s, const format_opti
     return MOAO_OK;
 }
 
-static size_t aligned(size_t b) {
-    return (b + 255) / 256 * 256;
-}
-
 static size_t workspace(const format *f, char side, int64_t nvec) {
     const hss *h = (const hss *)f;
     (void)side;
-    return 2 * aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
+    return 2 * format_aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
 }
 
 /* With all entries: of a matrix that is one leaf, or small. */
@@ -201,7 +197,8 @@ static status apply(const format *f, char side, char trans, char part, int64_t n
     const plan *p = trans == 'N' ? &h->straight : &h->turned;
     const int levels = h->t.levels;
     const int64_t ld = side == 'L' ? (h->ranks > 0 ? h->ranks : 1) : nvec;
-    char *up = work, *down = up + aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
+    char *up = work,
+         *down = up + format_aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
     const formats_operand from[FORMATS_OPERANDS] = {{x, ldx}, {up, ld}, {down, ld}, {NULL, 1}};
     status st = MOAO_OK;
     const bool fast =

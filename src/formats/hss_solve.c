@@ -19,83 +19,76 @@ static void rows_of_workspaces(struct hss_factor *q, int levels) {
     }
 }
 
-static char *g_of(const hss *h, const factor_level *v, int64_t i, int64_t row, int64_t col) {
-    return v->g + (int64_t)backend_size(h->f.o.type) *
-                      (i * v->ldg * (v->rows + v->most) + row + col * v->ldg);
+/* First rows of a level's nodes in the two workspaces: y or, transposed, v; s or t. */
+static const int64_t *rows_long(const factor_level *v, bool turned) {
+    return turned ? v->v : v->y;
 }
-static char *w_of(const hss *h, const factor_level *v, int64_t i, int64_t row, int64_t col) {
-    return v->w +
-           (int64_t)backend_size(h->f.o.type) * (i * v->rows * v->rows + row + col * v->rows);
+static const int64_t *rows_short(const factor_level *v, bool turned) {
+    return turned ? v->t : v->s;
 }
 
-/* A^-1: up by G', down by W. A sum writes one workspace, so the two that a node fills take two
- * launches of sums each way (y of all levels; b~ and z). */
-static status plan_straight(const hss *h, struct hss_factor *q) {
+/* Element of G of node i, or of its W. */
+static char *element(const hss *h, const factor_level *v, bool g, int64_t i, int64_t row,
+                     int64_t col) {
+    const int64_t ld = g ? v->ldg : v->rows, cols = g ? v->rows + v->most : v->rows;
+    return (g ? v->g : v->w) +
+           (int64_t)backend_size(h->f.o.type) * (i * cols * ld + row + col * ld);
+}
+
+/* A sum writes one workspace, so the two that a node fills on the way up take two launches. `each`:
+ * rows that go up for a column of the basis. */
+static status plan_up(const hss *h, struct hss_factor *q, bool turned, int64_t each, plan *p) {
     const int levels = h->t.levels;
-    plan *p = &q->straight;
-    status st;
+    status st = MOAO_OK;
     for (int l = levels; l >= 0; l--)
         for (int part = 0; part < 2; part++) {
             const factor_level *v = q->level + l;
             TRY(plan_launch(p));
             for (int64_t i = 0; i < v->nodes; i++) {
                 const int64_t e = v->n[i] - v->k[i];
-                TRY(plan_sum(p, part ? v->s[i] : v->y[i], part ? 2 * v->k[i] : e));
-                TRY(plan_term(p, g_of(h, v, i, 0, part ? e : 0), v->ldg, true,
-                              l == levels ? v->n[i] : 2 * v->n[i], l == levels ? FROM_X : FROM_S,
-                              l == levels ? h->t.first[tree_node(l, i)] : (v + 1)->s[2 * i]));
+                TRY(plan_sum(p, part ? rows_short(v, turned)[i] : rows_long(v, turned)[i],
+                             part ? each * v->k[i] : e));
+                TRY(plan_term(
+                    p, element(h, v, !turned, i, 0, part ? e : 0), turned ? v->rows : v->ldg, true,
+                    l == levels ? v->n[i] : each * v->n[i], l == levels ? FROM_X : FROM_S,
+                    l == levels ? h->t.first[tree_node(l, i)] : rows_short(v + 1, turned)[2 * i]));
             }
         }
-    for (int l = 0; l <= levels; l++) {
-        const factor_level *v = q->level + l, *low = v + 1;
-        TRY(plan_launch(p));
-        for (int64_t i = 0; i < (l < levels ? 2 : 1) * v->nodes; i++) {
-            const int64_t node = l < levels ? i / 2 : i,
-                          at = l < levels && i & 1 ? low->k[i - 1] : 0;
-            if (l < levels)
-                TRY(plan_sum(p, low->y[i] + low->n[i] - low->k[i], low->k[i]));
-            else
-                TRY(plan_sum(p, h->t.first[tree_node(l, i)], v->n[i]));
-            TRY(plan_term(p, w_of(h, v, node, at, 0), v->rows, false, v->n[node], FROM_Y,
-                          v->y[node]));
-        }
-    }
-    TRY(plan_send(&h->f, p));
 done:
     return st;
 }
 
-/* A^-T: the same matrices transposed, in the other order: up by W', down by G. */
-static status plan_turned(const hss *h, struct hss_factor *q) {
+/* `each`: rows that go down for a column of the basis. */
+static status plan_down(const hss *h, struct hss_factor *q, bool turned, int64_t each, plan *p) {
     const int levels = h->t.levels;
-    plan *p = &q->turned;
-    status st;
-    for (int l = levels; l >= 0; l--)
-        for (int part = 0; part < 2; part++) {
-            const factor_level *v = q->level + l;
-            TRY(plan_launch(p));
-            for (int64_t i = 0; i < v->nodes; i++) {
-                const int64_t e = v->n[i] - v->k[i];
-                TRY(plan_sum(p, part ? v->t[i] : v->v[i], part ? v->k[i] : e));
-                TRY(plan_term(p, w_of(h, v, i, 0, part ? e : 0), v->rows, true, v->n[i],
-                              l == levels ? FROM_X : FROM_S,
-                              l == levels ? h->t.first[tree_node(l, i)] : (v + 1)->t[2 * i]));
-            }
-        }
+    status st = MOAO_OK;
     for (int l = 0; l <= levels; l++) {
         const factor_level *v = q->level + l, *low = v + 1;
         TRY(plan_launch(p));
         for (int64_t i = 0; i < (l < levels ? 2 : 1) * v->nodes; i++) {
             const int64_t node = l < levels ? i / 2 : i;
-            const int64_t at = l < levels && i & 1 ? 2 * low->k[i - 1] : 0;
+            const int64_t at = l < levels && i & 1 ? each * low->k[i - 1] : 0;
             if (l < levels)
-                TRY(plan_sum(p, low->v[i] + low->n[i] - low->k[i], 2 * low->k[i]));
+                TRY(plan_sum(p, rows_long(low, turned)[i] + low->n[i] - low->k[i],
+                             each * low->k[i]));
             else
                 TRY(plan_sum(p, h->t.first[tree_node(l, i)], v->n[i]));
-            TRY(plan_term(p, g_of(h, v, node, at, 0), v->ldg, false, v->n[node] + v->k[node],
-                          FROM_V, v->v[node]));
+            TRY(plan_term(p, element(h, v, turned, node, at, 0), turned ? v->ldg : v->rows, false,
+                          v->n[node] + (turned ? v->k[node] : 0), turned ? FROM_V : FROM_Y,
+                          rows_long(v, turned)[node]));
         }
     }
+done:
+    return st;
+}
+
+/* A^-1: up by G', down by W: of a node y, then b~ and z (2 k), and y~ (k) back. A^-T: the same
+ * matrices transposed, in the other order: up by W' (t, then t~), down by G (b~ and z). */
+static status plan_way(const hss *h, struct hss_factor *q, bool turned) {
+    plan *p = turned ? &q->turned : &q->straight;
+    status st;
+    TRY(plan_up(h, q, turned, turned ? 1 : 2, p));
+    TRY(plan_down(h, q, turned, turned ? 2 : 1, p));
     TRY(plan_send(&h->f, p));
 done:
     return st;
@@ -118,15 +111,11 @@ void hss_factor_free(hss *h) {
     h->factor = NULL;
 }
 
-static size_t aligned(size_t b) {
-    return (b + 255) / 256 * 256;
-}
-
 size_t hss_solve_workspace(const format *f, int64_t nvec) {
     const struct hss_factor *q = ((const hss *)f)->factor;
     const size_t row = backend_size(f->o.type) * (size_t)nvec;
-    return q ? aligned(row * (size_t)(q->rows_y + q->rows_v)) +
-                   aligned(row * (size_t)(q->rows_s + q->rows_t))
+    return q ? format_aligned(row * (size_t)(q->rows_y + q->rows_v)) +
+                   format_aligned(row * (size_t)(q->rows_s + q->rows_t))
              : 0;
 }
 
@@ -140,8 +129,8 @@ status hss_solve(const format *f, char trans, int64_t nvec, void *x, int64_t ldx
     const int64_t ld_long = turned ? q->rows_v : q->rows_y,
                   ld_short = turned ? q->rows_t : q->rows_s;
     const int64_t lds = ld_short > 0 ? ld_short : 1, ldl = ld_long > 0 ? ld_long : 1;
-    char *big = work,
-         *small = big + aligned(backend_size(f->o.type) * (size_t)(nvec * (q->rows_y + q->rows_v)));
+    char *big = work, *small = big + format_aligned(backend_size(f->o.type) *
+                                                    (size_t)(nvec * (q->rows_y + q->rows_v)));
     const formats_operand from[FORMATS_OPERANDS] = {{x, ldx}, {big, ldl}, {small, lds}, {big, ldl}};
     status st = MOAO_OK;
     for (int l = 0; l < p->launches; l++) {
@@ -186,9 +175,9 @@ done:
 status hss_solve_prepare(hss *h) {
     status st;
     rows_of_workspaces(h->factor, h->t.levels);
-    TRY(plan_straight(h, h->factor));
+    TRY(plan_way(h, h->factor, false));
     if (!h->f.symmetric)
-        TRY(plan_turned(h, h->factor));
+        TRY(plan_way(h, h->factor, true));
     TRY(try_solve(h));
 done:
     return st;

@@ -47,6 +47,11 @@ extern const format_table format_dense, format_toeplitz, format_hss, format_h2;
 void format_begin(format *f, const format_table *is, const backend *be, backend_ctx *ctx,
                   const format_source *s, const format_options *o);
 
+/* Bytes up to a whole number of 256. */
+static inline size_t format_aligned(size_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}
+
 /* Numbers of type t on the host. */
 static inline void number_set(backend_type t, void *a, int64_t i, double value) {
     if (t == BACKEND_D)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 status pack_add(pack *p, int64_t count, size_t size, size_t *at) {
-    const size_t bytes = ((size_t)count * size + 255) / 256 * 256;
+    const size_t bytes = format_aligned((size_t)count * size);
     if (p->used + bytes > p->room) {
         const size_t room = 2 * p->room + bytes + 65536;
         char *more = realloc(p->host, room);

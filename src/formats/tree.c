@@ -36,16 +36,17 @@ static void swap_points(tree *t, int64_t i, int64_t j) {
     }
 }
 
-static int64_t partition(tree *t, int d, int64_t i, int64_t j, double pivot) {
-    while (i <= j) {
-        while (t->at[i * t->dim + d] < pivot)
-            i++;
-        while (t->at[j * t->dim + d] > pivot)
-            j--;
-        if (i <= j)
-            swap_points(t, i++, j--);
+/* Points i .. j so that coordinate d is at most the pivot up to the new j, and at least the pivot
+ * from the new i > j on. */
+static void partition(tree *t, int d, double pivot, int64_t *i, int64_t *j) {
+    while (*i <= *j) {
+        while (t->at[*i * t->dim + d] < pivot)
+            ++*i;
+        while (t->at[*j * t->dim + d] > pivot)
+            --*j;
+        if (*i <= *j)
+            swap_points(t, (*i)++, (*j)--);
     }
-    return i;
 }
 
 /* Points [begin, end) so that the first `half` have no larger coordinate d than the others. */
@@ -55,14 +56,7 @@ static void select_points(tree *t, int d, int64_t begin, int64_t end, int64_t ha
     while (low < high) {
         const double pivot = t->at[(low + high) / 2 * t->dim + d];
         int64_t i = low, j = high;
-        while (i <= j) {
-            while (t->at[i * t->dim + d] < pivot)
-                i++;
-            while (t->at[j * t->dim + d] > pivot)
-                j--;
-            if (i <= j)
-                swap_points(t, i++, j--);
-        }
+        partition(t, d, pivot, &i, &j);
         if (want <= j)
             high = j;
         else if (want >= i)
@@ -94,9 +88,10 @@ static int64_t cut(tree *t, int64_t node, char split, int64_t leaf) {
     if (split == 'M') {
         for (int64_t i = begin; i < end; i++)
             mean += t->at[i * t->dim + d] / (double)n;
-        const int64_t first = partition(t, d, begin, end - 1, mean) - begin;
-        if (first > 0 && first < n)
-            return first;
+        int64_t first = begin, last = end - 1;
+        partition(t, d, mean, &first, &last);
+        if (first > begin && first < end)
+            return first - begin;
     }
     if (half < n && !sorted_along(t, d, begin, end))
         select_points(t, d, begin, end, half);

@@ -21,20 +21,27 @@ typedef struct {
     size_t least;           /* of all targets together: what comes before them */
 } device_plan;
 
+typedef struct { /* memory of a device that a rank may use */
+    double bytes;
+    bool host; /* the device is the host, and that is all that is free there */
+} device_room;
+
 typedef struct {       /* which formats, and what they are asked for */
     bool mixed;        /* exposures in mixed precision */
     int format;        /* compute.format */
     bool host;         /* the device is the host itself */
     int tile;          /* of a compressed factor, 0: chosen */
     double compressed; /* its bytes as predicted, 0: unknown */
+    int rows;          /* of W of a target */
+    int nlayer;        /* most layers of a profile */
+    size_t width;      /* columns of a panel, 0: chosen */
+    int nsample;       /* columns of the sampled residual */
+    device_room room;
 } device_wants;
 
-/* Local, needs no device. rows: of W of a target; nlayer: most layers of a profile; width: columns
- * of a panel, 0: chosen; nsample: columns of the sampled residual; memory: bytes of the device that
- * may be used. */
+/* Local, needs no device. */
 void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *s,
-                      const psf_opts *o, int rows, int nlayer, size_t width, int nsample,
-                      double memory, device_plan *p);
+                      const psf_opts *o, device_plan *p);
 
 /* Local. Bytes with n targets at a time. */
 size_t device_plan_bytes(const device_plan *p, int n);
@@ -42,8 +49,7 @@ size_t device_plan_bytes(const device_plan *p, int n);
 /* The same for the first kind that has room for one target: the one compressed by tiles where that
  * is wanted; else half, on the device or by way of the host, where mixed precision is, dense, where
  * w->format leaves it open the compressed one, streamed; or the one that MOAO_OPERATOR names alone.
- * MOAO_INPUT when none has. */
-status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o, int rows,
-                          int nlayer, size_t width, int nsample, double memory, device_plan *p);
+ * MOAO_INPUT, with whose memory is too little, when none has. */
+status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o, device_plan *p);
 
 #endif

@@ -58,7 +58,7 @@ plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o) {
     }
     z.psf = psf_bytes(s, o) + (size_t)z.nexposure * psf_fit_bytes(s, o);
     z.points = psf_points_of(s, o);
-    z.tables = matcov_bytes(s, z.nlayer);
+    z.tables = matcov_held_bytes(s, z.nlayer, atmos_count_layerings(a, MATCOV_LAYERINGS));
     z.target_tables = matcov_target_bytes(s, z.nlayer);
     z.image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
     return z;
@@ -134,13 +134,13 @@ status plan_predict(const params *par, const sys *s, const atmos *a, plan_sizes 
     if (!plan_may_compress(par))
         return MOAO_OK;
     return tlr_predict(s, atmos_profile_at(a, a->tor_time[0]),
-                       tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile), plan_first_steps(par),
+                       tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile), plan_first_level(par),
                        &z->ranks);
 }
 
-int plan_first_steps(const params *par) {
+int plan_first_level(const params *par) {
     const double tolerance = par->compute_tlr_tolerance;
-    return tolerance > 0 ? (int)lround(-LINOP_OCTAVE * log2(tolerance)) : LINOP_STEPS;
+    return tolerance > 0 ? (int)lround(-LINOP_OCTAVE * log2(tolerance)) : LINOP_LEVEL;
 }
 
 static void add_item(plan *p, const char *name, size_t bytes) {
@@ -168,7 +168,7 @@ static void count_memory(const params *par, const sys *s, const atmos *a, const 
     add_item(p, "program and libraries", room->base);
     add_item(p, "command matrix D+", v * t * d);
     add_item(p, "PSF plans and fitting errors", z->psf);
-    add_item(p, "tables of covariances", 2 * z->tables + (size_t)kg * z->target_tables);
+    add_item(p, "tables of covariances", z->tables + (size_t)kg * z->target_tables);
     for (int i = 0; i < of.nitem; i++)
         add_item(p, of.item[i].name, of.item[i].bytes);
     add_item(p, "reconstructors W", ld * m * d);
@@ -324,8 +324,8 @@ static void count_host(const params *par, const sys *s, const psf_opts *o, const
 }
 
 status plan_make_device(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                        const machine_room *room, const plan_sizes *z, int chunk, double memory,
-                        plan *p) {
+                        const machine_room *room, const plan_sizes *z, int chunk,
+                        device_room memory, plan *p) {
     const int nrank = room->nrank;
     status st;
     memset(p, 0, sizeof *p);
@@ -338,9 +338,13 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
                                 .format = pays ? FORMAT_GRID : par->compute_format,
                                 .host = room->host,
                                 .tile = par->compute_tlr_tile,
-                                .compressed = z->ranks.bytes};
-    st = device_plan_choose(&wants, s, o, s->dm.nact, z->nlayer, (size_t)par->compute_panel,
-                            par->compute_residual_columns, memory, &p->device);
+                                .compressed = z->ranks.bytes,
+                                .rows = s->dm.nact,
+                                .nlayer = z->nlayer,
+                                .width = (size_t)par->compute_panel,
+                                .nsample = par->compute_residual_columns,
+                                .room = memory};
+    st = device_plan_choose(&wants, s, o, &p->device);
     p->kind = p->device.kind;
     if (st != MOAO_OK)
         return st;

@@ -71,7 +71,7 @@ bool plan_grid_pays(const sys *s, const atmos *a, const psf_opts *o);
  * auto, on one rank, where grid pays (several ranks share the work of a dense factor). */
 bool plan_own_device(const params *par, const sys *s, const atmos *a, const psf_opts *o, int nrank);
 status plan_predict(const params *par, const sys *s, const atmos *a, plan_sizes *z);
-int plan_first_steps(const params *par);
+int plan_first_level(const params *par);
 
 /* Local. What the ranks may use is in room (machine_measure, or other ranks than these). chunk > 0
  * asks for that many targets at a time. MOAO_INPUT when not even one target fits, or the parameters
@@ -79,11 +79,11 @@ int plan_first_steps(const params *par);
 status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts *o,
                  const machine_room *room, const plan_sizes *z, int chunk, plan *p);
 
-/* Local. The same for one device a rank. memory: bytes of a device that a
- * rank may use. flops count one factor for each reconstructor, however many devices make one. */
+/* Local. The same for one device a rank. flops count one factor for each reconstructor, however
+ * many devices make one. */
 status plan_make_device(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                        const machine_room *room, const plan_sizes *z, int chunk, double memory,
-                        plan *p);
+                        const machine_room *room, const plan_sizes *z, int chunk,
+                        device_room memory, plan *p);
 
 /* Local. Threads that are worth while for a rank of a case, at most `cores`: in small cases
  * starting and joining them takes longer than they save. A run keeps its number, so that a resumed

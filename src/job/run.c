@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Residual of W by a compressed factor above which something is wrong. */
-#define RESIDUAL_COMPRESSED 1e-2
-
 /* Whether exposure e is still to do for some target in [t0, t1). */
 static bool is_pending(const run *r, int e, int t0, int t1) {
     for (int t = t0; t < t1; t++)
@@ -80,13 +77,8 @@ static bool is_fresh(const run *r, int e) {
 
 /* Collective. One exposure of a chunk, kept on disk before it returns. */
 static status one_exposure(run *r, int e, int t0, int t1, obsexposure *ex) {
-    result_block b = {.exposure = e,
-                      .t0 = t0,
-                      .nt = t1 - t0,
-                      .nlambda = r->u.o.nlambda,
-                      .nbox = r->u.o.nbox,
-                      .nbudget = r->u.o.budget ? budget_count(&r->u.s) : 0,
-                      .crop = r->u.par.output_psf == PSF_NONE ? 0 : r->u.o.crop};
+    result_block b = run_block(r, e, t0, t1 - t0);
+    b.crop = r->u.par.output_psf == PSF_NONE ? 0 : r->u.o.crop;
     const size_t nimage = (size_t)b.nt * (size_t)b.nlambda;
     const double m = (double)r->u.s.m, v = r->u.s.dm.nact;
     begin_part(r, r->pl.time.common + r->pl.time.exposure * b.nt,
@@ -101,11 +93,11 @@ static status one_exposure(run *r, int e, int t0, int t1, obsexposure *ex) {
             st = ALLOC(b.images, nimage * (size_t)b.crop * (size_t)b.crop, "PSFs of a chunk");
     }
     TRY(comm_agree(r->c, st));
-    obsseq_accuracy how = precision_plan(&r->prec, e, t0, t1, is_fresh(r, e));
+    obsseq_accuracy how = accuracy_plan(&r->acc, e, t0, t1, is_fresh(r, e));
     TRY(expose(r, e, ex, &how, &b));
-    b.mixed = how.approximate || r->comp.wanted;
+    b.mixed = how.approximate || r->acc.factors;
     double from = report_now();
-    st = precision_record(&r->prec, e, t0, t1, &how, r->seq.t.op->level, r->st);
+    st = accuracy_record(&r->acc, e, t0, t1, &how, r->seq.t.op->accuracy.level, r->st);
     report_phase("output: results of an exposure");
     if (is_root(r) && st == MOAO_OK)
         st = store_put(r->st, &b);
@@ -145,11 +137,8 @@ static status one_chunk(run *r, int k, int t0, int t1, obsexposure *ex) {
     TRY(tor_solve(&r->seq.t, t0, t1 - t0, &residual));
     if (is_root(r) && !isnan(residual)) {
         progress_note("  |W Cmm - D+ Ctm| / |D+ Ctm| = %.1e", residual);
-        const linop *op = r->seq.t.op; /* a W that is not exact: its effect is sampled, or the
-                                          images of a compressed factor have been looked at */
-        const double usual = r->comp.wanted               ? RESIDUAL_COMPRESSED
-                             : op->kind->expected != NULL ? 10 * op->kind->expected(op)
-                                                          : 0;
+        const linop *op = r->seq.t.op; /* a W that is not exact: its effect is sampled */
+        const double usual = op->kind->expected != NULL ? 10 * op->kind->expected(op) : 0;
         if (!(residual <= fmax(r->u.par.compute_residual_tolerance, usual)))
             progress_warn("that residual is over compute.residual_tolerance: Cmm is "
                           "ill-conditioned; give the sensors "
@@ -159,7 +148,7 @@ static status one_chunk(run *r, int k, int t0, int t1, obsexposure *ex) {
     atmos_exposures_of(&r->u.a, k, &first, &end);
     for (int turn = 0; turn < 3; turn++)
         for (int e = first; e < end; e++) {
-            if (precision_turn(&r->prec, e, t0, t1) != turn || !is_pending(r, e, t0, t1))
+            if (accuracy_turn(&r->acc, e, t0, t1) != turn || !is_pending(r, e, t0, t1))
                 continue;
             TRY(one_exposure(r, e, t0, t1, &ex[e]));
             TRY(stop_if_asked(r));
@@ -182,12 +171,11 @@ static status one_tor(run *r, int k) {
         progress_step("reconstructor %d/%d: Cmm and Cholesky, r0 %.3f m", k + 1, r->u.a.ntor,
                       p->r0);
     TRY(run_factor(r, k, p, ex));
-    r->seq.t.op->level = r->prec.level[k];
     TRY(stop_if_asked(r));
     for (int deciding = 1; deciding >= 0; deciding--)
         for (int t0 = 0, t1; t0 < nt; t0 = t1) {
             t1 = chunk_end(r, k, t0);
-            if (precision_decides(&r->prec, t0, t1) == deciding && any_pending(r, k, t0, t1))
+            if (accuracy_decides(&r->acc, t0, t1) == deciding && any_pending(r, k, t0, t1))
                 TRY(one_chunk(r, k, t0, t1, ex));
         }
 done:
@@ -299,9 +287,7 @@ status run_all(const comm *c, const cmdline *cl) {
     comm mine = *c;
     run r = {.c = &mine, .cl = cl, .rep = {.start = report_now()}};
     status st = run_stages(&r, &mine);
-    precision_report(&r.prec, &r.rep);
-    r.rep.compression = r.comp.told;
-    r.rep.ncompression = r.comp.wanted ? r.comp.n : 0;
+    accuracy_report(&r.acc, &r.rep);
     verify_report(&r.ver, &r.rep);
     if (st == MOAO_OK && !r.finished)
         st = report_finish(&mine, &r.rep, r.dir, !cl->quiet);
@@ -315,8 +301,7 @@ status run_all(const comm *c, const cmdline *cl) {
     free(r.rep.budget);
     mirror_budget_free(&r.mirror);
     free(r.done);
-    precision_free(&r.prec);
-    compression_free(&r.comp);
+    accuracy_free(&r.acc);
     verify_free(&r.ver);
     setup_free(&r.u);
     return st;

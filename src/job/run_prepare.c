@@ -39,8 +39,7 @@ static status open_store(run *r, long *chunk, long *threads) {
                             .nbox = r->u.o.nbox,
                             .nbudget = r->u.o.budget ? budget_count(&r->u.s) : 0,
                             .crop = par->output_psf == PSF_NONE ? 0 : r->u.o.crop,
-                            .mixed = plan_wants_mixed(par) || !r->pl.kind->exact ||
-                                     r->pl.kind->choose != NULL};
+                            .mixed = plan_wants_mixed(par) || r->acc.exposures || r->acc.factors};
     warn_resume(r);
     const store_how how = {r->cl->resume, r->cl->overwrite, r->cl->force};
     status st = store_open(r->dir, &what, &how, &r->st);
@@ -81,24 +80,11 @@ static status leave_devices(run *r, status st) {
     return MOAO_OK;
 }
 
-/* Bytes of its device that a rank may use. */
-static double device_memory(const run *r) {
+/* What a rank may use of its device, which may be the host. */
+static device_room room_of_device(const run *r) {
     const double mine = r->device.be == &backend_cpu ? (double)r->room.available : INFINITY;
-    return fmin(mine, fmin(r->u.par.compute_gpu_memory, r->device.memory) / r->device.sharing);
-}
-
-/* Local. A plan for devices that has no room: where the device is the host itself, its memory is
- * what is too little. */
-static status name_memory(const run *r, status st) {
-    const double memory = device_memory(r);
-    if (st != MOAO_INPUT || r->device.be != &backend_cpu || memory < (double)r->room.available)
-        return st;
-    status_clear();
-    return status_fail(st,
-                       "compute.memory: one target at a time needs %.2f GB of the host's memory, "
-                       "%.2f GB are available; use a node with more memory, smaller sensors, or "
-                       "compute.format=dense with more ranks",
-                       (double)device_plan_bytes(&r->pl.device, 1) / 1e9, memory / 1e9);
+    const double given = fmin(r->u.par.compute_gpu_memory, r->device.memory) / r->device.sharing;
+    return (device_room){.bytes = fmin(mine, given), .host = mine <= given};
 }
 
 /* Local. The plan, for about `chunk` targets at a time. */
@@ -106,8 +92,7 @@ static status plan_for(run *r, int chunk) {
     const params *par = &r->u.par;
     if (r->device.be != NULL) {
         status st = plan_make_device(par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk,
-                                     device_memory(r), &r->pl);
-        st = name_memory(r, st);
+                                     room_of_device(r), &r->pl);
         /* a node's devices make a factor together where they hold it, else each for itself */
         r->pl.flops[STAGE_FACTOR] *=
             r->device.sharing > 1 || r->pl.kind->host != NULL ? r->c->size : r->c->nnode;
@@ -123,9 +108,11 @@ static status plan_for(run *r, int chunk) {
 /* Collective. The plan and the time to expect. */
 static status make_plan(run *r, int chunk) {
     status st = comm_agree(r->c, plan_for(r, chunk));
-    if (st == MOAO_OK)
-        plan_estimate(&r->pl, &r->u.s, &r->u.a, &r->u.o, &r->room,
-                      r->pl.kind->in_step || r->room.host ? r->room.rate : 0);
+    if (st != MOAO_OK)
+        return st;
+    accuracy_want(&r->acc, r->pl.kind);
+    plan_estimate(&r->pl, &r->u.s, &r->u.a, &r->u.o, &r->room,
+                  r->pl.kind->in_step || r->room.host ? r->room.rate : 0);
     return st;
 }
 
@@ -141,8 +128,7 @@ status run_prepare_plan(run *r, comm *c) {
     TRY(device_choose(c, par, plan_own_device(par, &r->u.s, &r->u.a, &r->u.o, c->size),
                       &r->device));
     r->room.host = r->device.be == &backend_cpu;
-    TRY(comm_agree(c, precision_init(&r->u, &r->prec)));
-    TRY(comm_agree(c, compression_init(r->u.a.ntor, &r->comp)));
+    TRY(comm_agree(c, accuracy_init(&r->u, &r->acc)));
     if (r->device.be != NULL) {
         r->rep.backend = r->device.be->name;
         r->rep.device = r->device.text;
@@ -158,12 +144,10 @@ status run_prepare_plan(run *r, comm *c) {
     comm_bcast(c, r->done, ncell);
     MPI_Bcast(fact, 2, MPI_LONG, 0, c->mpi);
     MPI_Bcast(&r->finished, 1, MPI_C_BOOL, 0, c->mpi);
-    precision_restore(c, r->st, &r->prec);
+    accuracy_restore(c, r->st, &r->acc);
     comm_set_threads(c, (int)fact[1]);
     if (fact[0] != r->pl.chunk)
         TRY(make_plan(r, (int)fact[0]));
-    r->prec.wanted = !r->pl.kind->exact;
-    r->comp.wanted = r->pl.kind->choose != NULL;
 done:
     return st;
 }
@@ -190,7 +174,7 @@ tor_setup run_tor_setup(run *r) {
                        .chunk = p->chunk,
                        .planned = p->device.fits,
                        .sharing = r->device.sharing,
-                       .sample = r->prec.edge,
+                       .sample = r->acc.edge,
                        .nsample = r->u.par.compute_residual_columns,
                        .tile = r->u.par.compute_tlr_tile,
                        .one_target = (double)device_plan_bytes(&p->device, 1),
@@ -211,9 +195,12 @@ status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_s
     if (u->kind->in_step)
         return st;
     device_plan p;
-    const device_wants exact = {.format = FORMAT_DENSE};
-    TRY(device_plan_choose(&exact, u->s, &r->u.o, nrow, r->sizes.nlayer, u->width, 0,
-                           device_memory(r), &p));
+    const device_wants exact = {.format = FORMAT_DENSE,
+                                .rows = nrow,
+                                .nlayer = r->sizes.nlayer,
+                                .width = u->width,
+                                .room = room_of_device(r)};
+    TRY(device_plan_choose(&exact, u->s, &r->u.o, &p));
     u->kind = p.kind;
     u->planned = p.fits;
     u->one_target = (double)device_plan_bytes(&p, 1);
@@ -228,9 +215,7 @@ status run_without_devices(run *r, status st) {
     if (is_root(r))
         progress_note("computing on the CPU: %s", r->device.text);
     r->rep.dgemm = r->room.rate;
-    r->prec.wanted = false;
     st = make_plan(r, r->pl.chunk);
-    r->comp.wanted = r->pl.kind->choose != NULL;
 done:
     return st;
 }
@@ -239,7 +224,7 @@ static status try_executor(run *r) {
     const obsseq_setup u = {.tor = run_tor_setup(r),
                             .ps = r->u.ps,
                             .mirror = r->u.o.budget ? &r->mirror : NULL,
-                            .edge = r->prec.edge,
+                            .edge = r->acc.edge,
                             .tolerance = r->u.par.compute_mixed_tolerance};
     int chunk;
     status st;
@@ -271,7 +256,7 @@ status run_prepare_stages(run *r) {
     TRY(command_init(r->c, s, r->dplus));
     if (r->u.o.budget)
         TRY(mirror_budget_init(r->c, s, r->u.ps, r->dplus, &r->u.a, &r->mirror));
-    verify_init(r->c, &r->u, r->dplus, r->comp.wanted, &r->ver);
+    verify_init(r->c, &r->u, r->dplus, &r->ver);
     const char *warning = machine_blas_warning();
     r->rep.flops[STAGE_SETUP] = r->pl.flops[STAGE_SETUP] / r->c->size;
     r->rep.wall[STAGE_SETUP] = report_now() - from;
@@ -308,10 +293,10 @@ void run_announce(const run *r) {
     if (r->pl.kind == &linop_half_passing)
         progress_note("the factor of Cmm fits there in halves only: it is made in the host's "
                       "memory");
-    if (r->prec.wanted)
+    if (r->acc.exposures)
         progress_note("%s, checked on target %d of %s",
                       r->pl.kind->levels > 0 ? "mixed precision" : r->pl.kind->name,
-                      r->prec.edge + 1,
+                      r->acc.edge + 1,
                       r->u.par.compute_mixed_samples > 1 ? "sampled exposures" : "every exposure");
     else if (plan_wants_mixed(&r->u.par))
         progress_note(

@@ -3,10 +3,9 @@
 #define MOAO_RUN_STATE_H
 
 #include "base/machine.h"
-#include "job/compression.h"
+#include "job/accuracy.h"
 #include "job/device.h"
 #include "job/plan.h"
-#include "job/precision.h"
 #include "job/run.h"
 #include "job/verify.h"
 #include "obsseq/obsseq.h"
@@ -23,9 +22,8 @@ typedef struct {
     report rep;
     device_choice device;
     obsseq seq; /* the executor */
-    precision prec;
+    accuracy acc;
     verify ver;
-    compression comp;
     store *st;            /* rank 0 only */
     double *dplus;        /* v x t */
     mirror_budget mirror; /* where an error budget is wanted */
@@ -52,8 +50,18 @@ status run_prepare_stages(run *r);
 /* Collective. The executor and its memory. */
 status run_open_executor(run *r);
 
+/* Results of an exposure for nt targets from t0 on, without their arrays and images. */
+static inline result_block run_block(const run *r, int exposure, int t0, int nt) {
+    return (result_block){.exposure = exposure,
+                          .t0 = t0,
+                          .nt = nt,
+                          .nlambda = r->u.o.nlambda,
+                          .nbox = r->u.o.nbox,
+                          .nbudget = r->u.o.budget ? budget_count(&r->u.s) : 0};
+}
+
 /* Collective. The factor of reconstructor k, of profile p: where it is compressed, as exact as the
- * parameters ask for (job/compression.h). ex: exposures, by their numbers. */
+ * parameters ask for (job/accuracy.h). ex: exposures, by their numbers. */
 status run_factor(run *r, int k, const profile *p, obsexposure *ex);
 
 /* Local. What computes; and what computes as that does, but exactly and one target at a time, its

@@ -10,16 +10,13 @@
  * 1e-5 in mixed, where the halves of the operands err at random. */
 #define TOLERANCE 1e-9
 #define TOLERANCE_MIXED 1e-3
-/* Of W by a compressed factor, whose images have been compared; its residual is 1e-4 and less. */
-#define TOLERANCE_COMPRESSED 1e-2
 
-void verify_init(const comm *c, const setup *u, const double *dplus, bool compressed, verify *v) {
+void verify_init(const comm *c, const setup *u, const double *dplus, verify *v) {
     *v = (verify){.c = c,
                   .s = &u->s,
                   .dplus = dplus,
                   .mode = u->par.compute_verify,
-                  .w = compressed ? TOLERANCE_COMPRESSED : TOLERANCE,
-                  .direct = u->o.phase};
+                  .points = u->o.phase ? psf_points_of(&u->s, &u->o) : 0};
 }
 
 static void drop(verify *v) {
@@ -28,6 +25,9 @@ static void drop(verify *v) {
     free(v->look.x);
     free(v->look.q);
     free(v->look.y);
+    free(v->look.z);
+    free(v->look.c);
+    free(v->look.share);
     v->target = NULL;
     v->p = NULL;
     v->look = (probe){0};
@@ -45,27 +45,37 @@ static uint64_t mix(uint64_t z) {
     return z ^ (z >> 31);
 }
 
-/* Room for n targets, their x, and D+'x. The same draw in every run of the same exposure. Signs
- * alone would be piston, which D+' takes to nothing but rounding, once in 2^(v-1) draws: often,
- * with few actuators. */
+/* Numbers of either sign between 1 and 2. */
+static void fill(uint64_t seed, size_t n, double *x) {
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t bits = mix(seed + i);
+        x[i] = (bits & 1 ? 1 : -1) * (1 + (double)(bits >> 11) * 0x1p-53);
+    }
+}
+
+/* Room for n targets, their x and z, and D+'x. The same draw in every run of the same exposure.
+ * Signs alone would be piston, which D+' takes to nothing but rounding, once in 2^(v-1) draws:
+ * often, with few actuators. */
 static status draw(verify *v, int e, int t0, int n, int first) {
     const size_t m = v->s->m, t = v->s->t, nact = (size_t)v->s->dm.nact, count = (size_t)n;
-    uint64_t seed = mix(((uint64_t)e << 32) + (uint64_t)t0);
+    const uint64_t seed = mix(((uint64_t)e << 32) + (uint64_t)t0);
     status st;
     TRY(ALLOC(v->target, count, "a check"));
     TRY(ALLOC(v->p, count * t, "a check"));
     TRY(ALLOC(v->look.x, count * nact, "a check"));
     TRY(ALLOC(v->look.q, count * m, "a check"));
     TRY(ALLOC(v->look.y, count, "a check"));
+    TRY(ALLOC(v->look.z, count * v->points, "a check"));
+    TRY(ALLOC(v->look.c, count, "a check"));
+    TRY(ALLOC(v->look.share, count, "a check"));
     for (int k = 0; k < n; k++)
         v->target[k] = first + k;
-    for (size_t i = 0; i < count * nact; i++) {
-        const uint64_t bits = mix(seed + i);
-        v->look.x[i] = (bits & 1 ? 1 : -1) * (1 + (double)(bits >> 11) * 0x1p-53);
-    }
+    fill(seed, count * nact, v->look.x);
+    fill(mix(seed), count * v->points, v->look.z);
     cblas_dgemm(CblasColMajor, CblasTrans, CblasNoTrans, (int)t, n, (int)nact, 1.0, v->dplus,
                 (int)nact, v->look.x, (int)nact, 0.0, v->p, (int)t);
     v->look.n = n;
+    v->look.points = v->points;
     v->look.target = v->target;
     v->look.p = v->p;
 done:
@@ -109,22 +119,40 @@ static status judge(verify *v, int e, int k, const char *what, double gap, doubl
 
 static status check(verify *v, obsseq *o, int e, bool mixed, const profile *p, const profile *p0) {
     const size_t n = (size_t)v->look.n;
+    const linop *op = o->t.op;
+    const double of_w =
+        op->kind->expected == NULL ? TOLERANCE : fmax(TOLERANCE_MIXED, 10 * op->kind->expected(op));
+    const bool phase = v->points > 0;
+    const double tolerance = mixed ? TOLERANCE_MIXED : TOLERANCE;
+    bool shares = false;
     double *a = NULL;
-    status st = ALLOC(a, 2 * n, "a check");
+    status st = ALLOC(a, 8 * n, "a check");
     if ((st = comm_agree(v->c, st)) != MOAO_OK)
         goto done;
-    double *b = a + n;
     comm_sum(v->c, v->look.q, n * v->s->m);
     comm_sum(v->c, v->look.y, n);
-    TRY(obsseq_forms(o, p0, false, &v->look, a, b));
+    comm_sum(v->c, v->look.c, n);
+    comm_sum(v->c, v->look.share, n);
+    for (size_t k = 0; k < n; k++)
+        shares = shares || v->look.share[k] != 0;
+    const probe_forms before = {a, a + n, shares ? a + 2 * n : NULL, a + 3 * n},
+                      now = {a + 4 * n, phase ? NULL : a + 5 * n, phase ? a + 6 * n : NULL,
+                             a + 7 * n};
+    TRY(obsseq_forms(o, p0, false, &v->look, &before));
     for (int k = 0; k < v->look.n; k++)
-        TRY(judge(v, e, k, "its reconstructor W", a[k] - b[k], fabs(a[k]) + fabs(b[k]),
-                  o->t.op->kind->expected != NULL ? fmax(v->w, TOLERANCE_MIXED) : v->w));
-    TRY(obsseq_forms(o, p, true, &v->look, a, b));
-    const double twice = v->direct ? 0 : 2; /* of the residual phase Y is of W Cmm W' alone */
-    for (int k = 0; k < v->look.n; k++)
-        TRY(judge(v, e, k, "its residual", a[k] - twice * b[k] - 2 * v->look.y[k],
-                  fabs(a[k]) + twice * fabs(b[k]), mixed ? TOLERANCE_MIXED : TOLERANCE));
+        TRY(judge(v, e, k, "its reconstructor W", before.cmm[k] - before.ctm[k],
+                  fabs(before.cmm[k]) + fabs(before.ctm[k]), of_w));
+    TRY(obsseq_forms(o, p, true, &v->look, &now));
+    for (int k = 0; k < v->look.n; k++) {
+        const double ctm = phase ? 0 : 2 * now.ctm[k];
+        TRY(judge(v, e, k, "its residual", now.cmm[k] - ctm - 2 * v->look.y[k],
+                  fabs(now.cmm[k]) + fabs(ctm), tolerance));
+        if (!phase)
+            continue;
+        const double left = shares ? v->look.share[k] * before.cpm[k] : 0;
+        TRY(judge(v, e, k, "the covariance of its phase with its commands",
+                  now.cpm[k] - left - v->look.c[k], now.terms[k], tolerance));
+    }
 done:
     free(a);
     return st;

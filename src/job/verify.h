@@ -14,8 +14,7 @@ typedef struct {
     const sys *s;
     const double *dplus;  /* v x t */
     int mode;             /* VERIFY_ of params.h */
-    double w;             /* relative difference of W that is no error */
-    bool direct;          /* Y + Y' is W Cmm W' (psf.residual: phase) */
+    size_t points;        /* of the pupil (psf.residual: phase): Y + Y' is W Cmm W' then */
     double worked, spent; /* seconds in exposures, in checks */
     double cost;          /* of the last check of one target [s] */
     long checked;         /* residuals */
@@ -25,8 +24,8 @@ typedef struct {
     probe look; /* n = 0: nothing is checked this time */
 } verify;
 
-/* Local. Borrows all. compressed: W is of a compressed factor. */
-void verify_init(const comm *c, const setup *u, const double *dplus, bool compressed, verify *v);
+/* Local. Borrows all. */
+void verify_init(const comm *c, const setup *u, const double *dplus, verify *v);
 void verify_free(verify *v);
 
 /* Collective. Draws what is checked of exposure e of targets t0 .. t1: *look, which the executor

@@ -4,7 +4,7 @@
  * same bits come out on every processor. */
 #include "cpu_own.h"
 
-#include "backend/backend_toeplitz.h"
+#include "backend/toeplitz_lattice.h"
 #include "base/clones.h"
 
 #include <math.h>
@@ -63,18 +63,6 @@ typedef struct {
 #undef LANES
 #undef NAME
 
-/* Least product of 2, 3 and 5 that is not below 2 n - 1. */
-static int order(int n) {
-    for (int N = 2 * n - 1;; N++) {
-        int rest = N;
-        for (int p = 2; p <= 5; p++)
-            while (rest % p == 0)
-                rest /= p;
-        if (rest == 1)
-            return N;
-    }
-}
-
 static steps steps_of(int N) {
     const int radix[] = {4, 2, 3, 5};
     steps s = {.order = N};
@@ -89,13 +77,6 @@ static size_t number_size(toeplitz_type t) {
     return t == TOEPLITZ_D ? sizeof(double) : sizeof(float);
 }
 
-static size_t total_of(const toeplitz_shape *s) {
-    size_t total = 0;
-    for (int i = 0; i < s->nimage; i++)
-        total += (size_t)s->count[i];
-    return total;
-}
-
 /* Bytes of a block of vectors, or of LANES pairs of images, in work. */
 static size_t block_bytes(const backend_toeplitz_plan *p) {
     const size_t N = (size_t)p->steps.order, g = (size_t)p->nimage;
@@ -107,7 +88,7 @@ static size_t load_bytes(int N) {
 }
 
 static size_t bytes(const toeplitz_shape *s, toeplitz_type t) {
-    const size_t N = (size_t)order(s->n), g = (size_t)s->nimage;
+    const size_t N = (size_t)toeplitz_order(s->n), g = (size_t)s->nimage;
     return 2 * number_size(t) * N * (N * g * g + 1) +
            (size_t)omp_get_max_threads() * load_bytes((int)N);
 }
@@ -118,26 +99,6 @@ static void toeplitz_close(backend_toeplitz_plan *p) {
     free(p->count), free(p->first), free(p->start), free(p->y), free(p->column);
     free(p->twiddle), free(p->symbol), free(p->diagonal), free(p->diagonals), free(p->room);
     free(p);
-}
-
-/* Rows of image i, by x. */
-static void sort_places(const toeplitz_shape *s, int i, int64_t from, backend_toeplitz_plan *p) {
-    int *start = p->start + i * (s->n + 1);
-    for (int64_t k = 0; k < s->count[i]; k++)
-        start[s->place[i][k] % s->n + 1]++;
-    for (int x = 0; x < s->n; x++)
-        start[x + 1] += start[x];
-    for (int64_t k = 0; k < s->count[i]; k++) {
-        const int at = s->place[i][k];
-        const int64_t to = from + start[at % s->n]++;
-        p->y[to] = at / s->n;
-        p->column[to] = s->first[i] + k;
-    }
-    for (int x = s->n; x > 0; x--)
-        start[x] = start[x - 1];
-    start[0] = 0;
-    for (int x = 0; x <= s->n; x++)
-        start[x] += (int)from;
 }
 
 static void make_twiddles(backend_toeplitz_plan *p) {
@@ -163,7 +124,7 @@ static status aligned(size_t bytes, void **p) {
 
 static status toeplitz_open(backend_ctx *ctx, const toeplitz_shape *s, toeplitz_type t,
                             backend_toeplitz_plan **out) {
-    const size_t g = (size_t)s->nimage, total = total_of(s), number = 2 * number_size(t);
+    const size_t g = (size_t)s->nimage, total = toeplitz_total(s), number = 2 * number_size(t);
     backend_toeplitz_plan *p = NULL;
     status st;
     (void)ctx;
@@ -174,7 +135,7 @@ static status toeplitz_open(backend_ctx *ctx, const toeplitz_shape *s, toeplitz_
     p->half = t == TOEPLITZ_HALF;
     p->n = s->n;
     p->nimage = s->nimage;
-    p->steps = steps_of(order(s->n));
+    p->steps = steps_of(toeplitz_order(s->n));
     p->total = total;
     p->nthread = omp_get_max_threads();
     p->one_load = load_bytes(p->steps.order);
@@ -194,7 +155,7 @@ static status toeplitz_open(backend_ctx *ctx, const toeplitz_shape *s, toeplitz_
     for (int i = 0; i < s->nimage; i++) {
         p->count[i] = s->count[i];
         p->first[i] = s->first[i];
-        sort_places(s, i, from, p);
+        toeplitz_sort(s, i, from, p->start + i * (s->n + 1), p->y, p->column);
         from += s->count[i];
         if (s->first[i] + s->count[i] > p->columns)
             p->columns = s->first[i] + s->count[i];
@@ -276,7 +237,7 @@ static status apply(backend_toeplitz_plan *p, char side, char trans, int64_t nve
 }
 
 const backend_toeplitz toeplitz_cpu = {.size = sizeof(backend_toeplitz),
-                                       .order = order,
+                                       .order = toeplitz_order,
                                        .bytes = bytes,
                                        .open = toeplitz_open,
                                        .close = toeplitz_close,

@@ -1,7 +1,7 @@
 #include "maps_parts.h"
 
 #include "matcov/matcov.h"
-#include "store/store_precision.h"
+#include "store/store_accuracy.h"
 #include "version.h"
 
 #include <math.h>
@@ -66,7 +66,7 @@ static void write_compression(fitsout *o, const maps_data *m) {
         if (store_get_compression(m->st, k, &c)) {
             most.form = c.form > most.form ? c.form : most.form;
             most.tolerance = fmax(most.tolerance, c.tolerance);
-            most.change = fmax(most.change, c.change);
+            most.difference = fmax(most.difference, c.difference);
             most.rank = fmax(most.rank, c.rank);
             most.bytes = fmax(most.bytes, c.bytes);
             n++;
@@ -77,7 +77,7 @@ static void write_compression(fitsout *o, const maps_data *m) {
     fitsout_real(o, "TLRTOL", most.tolerance, "[arcsec2] norm of what may be dropped of a tile");
     fitsout_real(o, "TLRRANK", most.rank, "mean rank of a tile");
     fitsout_real(o, "TLRBYTES", most.bytes, "[byte] of the factor");
-    fitsout_real(o, "TLRDIFF", most.change, "change of Strehl or EE by the compression, seen");
+    fitsout_real(o, "TLRDIFF", most.difference, "change of Strehl or EE by the compression, seen");
 }
 
 /* Facts of the run that the store remembers. */
@@ -243,7 +243,7 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
         {"MAGNITUD", "1D", "mag", "of an NGS"},
         {"RETURN", "1D", "ph m-2 s-1", "of an LGS, at the primary mirror"},
         {"NOISEVAR", "1D", "arcsec2", "of a slope, mean over the subapertures"},
-        {"PHOTONS", "1D", "photon", "electrons per subaperture and frame; NaN: unused"},
+        {"PHOTONS", "1D", "photon", "electrons per subaperture and frame"},
         {"SPOT", "1D", "arcsec", "FWHM of a spot (across its elongation)"},
         {"SPOTLONG", "1D", "arcsec", "the same along the elongation, mean"},
         {"RA", "1D", "deg", "ICRS"},

@@ -74,19 +74,23 @@ static void edges_y(const sys *s, const sensor *o, footprint *f, int *at) {
     f->nedge[1] = e;
 }
 
+footprint footprint_outline(const sys *s, const sensor *o) {
+    return (footprint){.nssp = o->nssp,
+                       .nsub = o->nsub,
+                       .size = o->mag * s->diameter / o->nssp,
+                       .mag = o->mag,
+                       .rot = o->rot,
+                       .shift = {o->shift[0], o->shift[1]},
+                       .altitude = o->altitude,
+                       .dir = {o->dir[0], o->dir[1]},
+                       .gradient = o->gradient};
+}
+
 status footprint_init(const sys *s, const sensor *o, footprint *f) {
     status st;
     int *at = NULL;
     size_t n = (size_t)o->nsub;
-    *f = (footprint){.nssp = o->nssp,
-                     .nsub = o->nsub,
-                     .size = o->mag * s->diameter / o->nssp,
-                     .mag = o->mag,
-                     .rot = o->rot,
-                     .shift = {o->shift[0], o->shift[1]},
-                     .altitude = o->altitude,
-                     .dir = {o->dir[0], o->dir[1]},
-                     .gradient = o->gradient};
+    *f = footprint_outline(s, o);
     TRY(ALLOC(at, (size_t)o->nssp * (size_t)o->nssp, "places of subapertures"));
     TRY(ALLOC(f->runs, 2 * (size_t)o->nssp, "runs of subapertures"));
     TRY(ALLOC(f->run_of, n, "runs of subapertures"));

@@ -326,7 +326,5 @@ size_t gradients_bytes(const sys *s, int nlayer) {
 done:
     free(feet);
     free(kinds);
-    if (n > 0)
-        values += s->m + s->t; /* and the centres of subapertures */
     return values * sizeof(double);
 }

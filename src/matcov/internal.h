@@ -109,6 +109,8 @@ struct matcov_target {
 };
 
 /* geometry.c */
+/* The members that decide which pairs are alike. */
+footprint footprint_outline(const sys *s, const sensor *o);
 status footprint_init(const sys *s, const sensor *o, footprint *f);
 void footprint_free(footprint *f);
 size_t footprint_bytes(int nssp, int nsub);

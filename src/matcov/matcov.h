@@ -117,8 +117,13 @@ status matcov_noise(const sys *s, const profile *p, double *noise);
 /* Bytes that matcov_init and one matcov_target will hold, for the memory plan. Tables of mean
  * gradients are counted once for each profile that is held; profiles with the same layers share
  * them, and of those that nobody holds the last are kept. matcov_device_bytes: what a profile takes
- * of a device's memory, where those tables are in single precision too. */
+ * of a device's memory, where those tables are in single precision too. matcov_held_bytes: of the
+ * two profiles that a rank holds while one gives way to the next, with the tables of as many
+ * layerings of the night (atmos_count_layerings) as there are then: at most MATCOV_LAYERINGS, one
+ * of them kept. */
+#define MATCOV_LAYERINGS 3
 size_t matcov_bytes(const sys *s, int nlayer);
+size_t matcov_held_bytes(const sys *s, int nlayer, int layerings);
 size_t matcov_device_bytes(const sys *s, int nlayer);
 size_t matcov_target_bytes(const sys *s, int nlayer);
 

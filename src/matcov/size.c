@@ -3,19 +3,6 @@
 
 #include <stdlib.h>
 
-/* The members of a footprint that decide which pairs are alike. */
-static footprint outline(const sys *s, const sensor *o) {
-    return (footprint){.nssp = o->nssp,
-                       .nsub = o->nsub,
-                       .size = o->mag * s->diameter / o->nssp,
-                       .mag = o->mag,
-                       .rot = o->rot,
-                       .shift = {o->shift[0], o->shift[1]},
-                       .altitude = o->altitude,
-                       .dir = {o->dir[0], o->dir[1]},
-                       .gradient = o->gradient};
-}
-
 static size_t likes_bytes(const footprint *firsts, int nfirst, const footprint *seconds,
                           int nsecond, bool symmetric) {
     likes k;
@@ -33,10 +20,10 @@ static size_t tables_bytes(const sys *s, bool target) {
     if (ALLOC(feet, (size_t)s->nsensor, "footprints") != MOAO_OK)
         return 0;
     for (int w = 0; w < s->nsensor; w++)
-        feet[w] = outline(s, &s->sensors[w]);
+        feet[w] = footprint_outline(s, &s->sensors[w]);
     /* no two sensors are seen alike from a direction that nothing else has */
     sensor o = truth_sensor(s, (double[2]){0.1234567, 0.7654321});
-    footprint ts = outline(s, &o);
+    footprint ts = footprint_outline(s, &o);
     size_t bytes = target ? likes_bytes(&ts, 1, feet, s->nsensor, false)
                           : likes_bytes(feet, s->nsensor, feet, s->nsensor, true) +
                                 likes_bytes(&ts, 1, &ts, 1, false);
@@ -44,7 +31,11 @@ static size_t tables_bytes(const sys *s, bool target) {
     return bytes;
 }
 
-size_t matcov_bytes(const sys *s, int nlayer) {
+/* Without the tables of mean gradients. */
+static size_t own_bytes(const sys *s, int nlayer) {
+    bool gradient = s->ts.gradient;
+    for (int w = 0; w < s->nsensor; w++)
+        gradient = gradient || s->sensors[w].gradient;
     size_t bytes = sizeof(matcov) + 2 * STRUCTURE_SIZE * sizeof(double);
     bytes += (size_t)nlayer * (5 * sizeof(double) + sizeof(void *));
     bytes +=
@@ -52,7 +43,17 @@ size_t matcov_bytes(const sys *s, int nlayer) {
     for (int w = 0; w < s->nsensor; w++)
         bytes += footprint_bytes(s->sensors[w].nssp, s->sensors[w].nsub);
     bytes += footprint_bytes(s->ts.nssp, s->ts.nsub);
-    return bytes + tables_bytes(s, false) + gradients_bytes(s, nlayer);
+    if (gradient)
+        bytes += (s->m + s->t) * sizeof(double); /* centres of subapertures */
+    return bytes + tables_bytes(s, false);
+}
+
+size_t matcov_bytes(const sys *s, int nlayer) {
+    return own_bytes(s, nlayer) + gradients_bytes(s, nlayer);
+}
+
+size_t matcov_held_bytes(const sys *s, int nlayer, int layerings) {
+    return 2 * own_bytes(s, nlayer) + (size_t)layerings * gradients_bytes(s, nlayer);
 }
 
 size_t matcov_device_bytes(const sys *s, int nlayer) {

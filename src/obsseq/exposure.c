@@ -146,8 +146,33 @@ typedef struct { /* results of this rank, by target that it owns */
     int first;     /* of them */
 } results;
 
-/* This rank's part of q and y of the probe from W and Y, when it looks at the k-th target. Waits
- * then. */
+/* This rank's part of x'C z for the i-th target of the probe, C = W Cpm' of the k-th in hand; dx: x
+ * on the device, out: a number there. */
+static status look_at_phase(obsseq *o, const linop *op, int k, int i, const double *dx,
+                            double *out) {
+    const team *t = &o->t.t;
+    engine *e = &o->t.e;
+    probe *p = o->look;
+    const int64_t np = o->phase.n, nlrow = t->nlrow;
+    double *dz = NULL, *dc = NULL;
+    status st;
+    TRY(engine_doubles(e, np, "a check", &dz));
+    TRY(engine_doubles(e, nlrow, "a check", &dc));
+    TRY(engine_copy(e, dz, p->z + i * np, np));
+    TRY(engine_gemm(e, 'N', 'N', nlrow, 1, np, 1.0, phase_of(&o->phase, &o->t, k), nlrow, dz, np,
+                    0.0, dc, nlrow));
+    TRY(engine_gemm(e, 'T', 'N', 1, 1, nlrow, 1.0, dx + t->row0, nlrow, dc, nlrow, 0.0, out, 1));
+    TRY(engine_copy(e, p->c + i, out, 1));
+    TRY(engine_sync(e));
+    p->share[i] = op->kind->share != NULL && t->row0 == 0 ? op->kind->share(op) : 0;
+done:
+    e->be->release(e->ctx, dz);
+    e->be->release(e->ctx, dc);
+    return st;
+}
+
+/* This rank's part of q, y and c of the probe from W, Y and W Cpm', when it looks at the k-th
+ * target. Waits then. */
 static status look_at(obsseq *o, linop *op, int k) {
     tor *t = &o->t;
     engine *e = &t->e;
@@ -174,7 +199,9 @@ static status look_at(obsseq *o, linop *op, int k) {
     TRY(engine_gemm(e, 'N', 'N', nlrow, 1, v, 1.0, t->y[k], nlrow, dx, v, 0.0, dq, nlrow));
     TRY(engine_gemm(e, 'T', 'N', 1, 1, nlrow, 1.0, dx + t->t.row0, nlrow, dq, nlrow, 0.0, dy, 1));
     TRY(engine_copy(e, p->y + i, dy, 1));
-    st = engine_sync(e);
+    TRY(engine_sync(e));
+    if (p->points > 0)
+        st = look_at_phase(o, op, k, i, dx, dy);
 done:
     e->be->release(e->ctx, dx);
     e->be->release(e->ctx, dq);
@@ -293,15 +320,15 @@ done:
 /* Collective. Results differ by `excess` times what is allowed. *again: the operator is more exact
  * now. */
 static status tighten(obsseq *o, double excess, bool fresh, bool *again) {
-    linop *op = o->t.op;
+    linop_step next;
     double residual;
-    *again = false;
-    if (fresh && op->level + 1 < op->kind->levels) {
-        op->level++;
-        *again = true;
-        return tor_solve(&o->t, o->t.ch.first, o->t.ch.count, &residual);
-    }
-    return op->kind->tighten != NULL ? op->kind->tighten(op, excess, again) : MOAO_OK;
+    status st;
+    TRY(linop_tighten(o->t.op, excess, fresh ? LINOP_SOLVE : LINOP_LOAD, &next));
+    *again = next != LINOP_NOTHING;
+    if (next == LINOP_SOLVE)
+        st = tor_solve(&o->t, o->t.ch.first, o->t.ch.count, &residual);
+done:
+    return st;
 }
 
 /* This rank's targets with an operator that is not exact; the sampled one, if it is here, with its
@@ -375,6 +402,8 @@ status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accura
     if (look != NULL) {
         memset(look->q, 0, (size_t)look->n * (size_t)t->e.m * sizeof *look->q);
         memset(look->y, 0, (size_t)look->n * sizeof *look->y);
+        memset(look->c, 0, (size_t)look->n * sizeof *look->c);
+        memset(look->share, 0, (size_t)look->n * sizeof *look->share);
     }
     o->look = look;
     o->psf_seconds = 0;

@@ -74,12 +74,14 @@ void obsseq_close(obsseq *o) {
     *o = (obsseq){0};
 }
 
-status obsseq_forms(obsseq *o, const profile *p, bool shifted, const probe *look, double *a,
-                    double *b) {
+status obsseq_forms(obsseq *o, const profile *p, bool shifted, const probe *look,
+                    const probe_forms *f) {
     engine *e = &o->t.e;
     report_phase("exposure: check");
     status st = engine_agree(e, STAGE_EXPOSURE, engine_load(e, p));
-    return st == MOAO_OK ? probe_forms(e, o->t.target[0], shifted, look, a, b) : st;
+    return st == MOAO_OK
+               ? probe_make_forms(e, o->t.target[0], shifted, look, o->phase.x, o->phase.y, f)
+               : st;
 }
 
 /* Ranks make PSFs of consecutive targets, in the order of the ranks. */

@@ -75,9 +75,9 @@ status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accura
  * a block of that shape has them; INFINITY where one is not a number. */
 double obsseq_difference(const result_block *b, const double *x, const double *y);
 
-/* Collective. probe_forms under a profile; shifted: Ctm of the exposure. */
-status obsseq_forms(obsseq *o, const profile *p, bool shifted, const probe *look, double *a,
-                    double *b);
+/* Collective. probe_make_forms under a profile. */
+status obsseq_forms(obsseq *o, const profile *p, bool shifted, const probe *look,
+                    const probe_forms *f);
 
 /* Collective. Results of the targets that each rank makes PSFs of (team_owned), to *b on rank 0.
  * images: NULL on every rank, or on none. */

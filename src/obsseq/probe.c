@@ -1,5 +1,6 @@
 #include "obsseq/probe.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,9 @@ typedef struct {
     int64_t m, t, edge;
     int n;                    /* targets in hand */
     const double *q, *p;      /* of them, on the host */
+    const double *x, *y;      /* points of the pupil, on the device */
     double *tile, *dq, *sums; /* on the device: edge x edge or t x width, m x n, m x n */
+    double *dz;               /* on the device: z of a target */
     double *host;             /* m x n */
     long turn;                /* tiles so far: they go to the ranks in turn */
 } work;
@@ -73,11 +76,10 @@ done:
     return st;
 }
 
-/* b[k] += this rank's share of p'Ctm q for the k-th target in hand. */
-static status form_ctm(work *w, int k, const double dir[2], double *b) {
+/* b[k] += this rank's share of p'Ctm q for the k-th target in hand, aimed. */
+static status form_ctm(work *w, int k, double *b) {
     const int64_t m = w->m, t = w->t, most = w->edge * w->edge / t, e = most > 0 ? most : 1;
     status st;
-    TRY(w->e->mat->aim(w->target, dir, w->shifted));
     for (int64_t j = 0; j < m; j += e) {
         const int64_t nj = m - j < e ? m - j : e;
         if (!is_mine(w))
@@ -91,52 +93,96 @@ done:
     return st;
 }
 
-/* The targets in hand, numbers k0 and following of the probe. */
-static status some_forms(work *w, const probe *p, int k0, double *a, double *b) {
+/* form[k] += this rank's share of q'Cpm'z for the k-th target in hand, aimed; terms[k]: of the
+ * sizes of its terms. z: of the targets in hand. */
+static status form_cpm(work *w, int k, int64_t np, const double *z, double *form, double *terms) {
+    const int64_t m = w->m, most = w->edge * w->edge / (2 * np);
+    const double *q = w->q + k * m;
+    engine *e = w->e;
     status st;
-    TRY(engine_copy(w->e, w->dq, w->q, w->m * w->n));
-    TRY(form_cmm(w, a));
-    for (int k = 0; k < w->n; k++)
-        TRY(form_ctm(w, k, w->e->s->targets[p->target[k0 + k]], b));
+    TRY(engine_copy(e, w->dz, z + k * np, np));
+    for (slope_pairs s = {0}; slope_pairs_next(e->s, 0, m, most > 0 ? most : 1, &s);) {
+        if (!is_mine(w))
+            continue;
+        TRY(e->mat->fill_cpm_both(w->target, BACKEND_D, np, w->x, w->y, s.sensor, s.k0, s.n,
+                                  w->tile, np, s.n));
+        for (int axis = 0; axis < 2; axis++)
+            TRY(engine_gemm(e, 'T', 'N', s.n, 1, np, 1.0, w->tile + axis * s.n * np, np, w->dz, np,
+                            1.0, w->sums + s.column[axis], m));
+    }
+    TRY(fetch(w, m));
+    form[k] += dot(m, q, w->host);
+    for (int64_t i = 0; i < m; i++)
+        terms[k] += fabs(q[i] * w->host[i]);
 done:
     return st;
 }
 
-static status take(work *w) {
+/* The targets in hand, numbers k0 and following of the probe. */
+static status some_forms(work *w, const probe *p, int k0, const probe_forms *f) {
+    const int64_t np = (int64_t)p->points;
+    status st;
+    TRY(engine_copy(w->e, w->dq, w->q, w->m * w->n));
+    TRY(form_cmm(w, f->cmm + k0));
+    for (int k = 0; k < w->n; k++) {
+        TRY(w->e->mat->aim(w->target, w->e->s->targets[p->target[k0 + k]], w->shifted));
+        if (f->ctm != NULL)
+            TRY(form_ctm(w, k, f->ctm + k0));
+        if (f->cpm != NULL)
+            TRY(form_cpm(w, k, np, p->z + k0 * np, f->cpm + k0, f->terms + k0));
+    }
+done:
+    return st;
+}
+
+static status take(work *w, int64_t points) {
     engine *e = w->e;
     const int64_t longest = w->m > w->t ? w->m : w->t, count = longest * MOST;
-    const int64_t tile = w->edge * w->edge > w->t ? w->edge * w->edge : w->t;
+    const int64_t least = w->t > 2 * points ? w->t : 2 * points,
+                  tile = w->edge * w->edge > least ? w->edge * w->edge : least;
     status st;
     TRY(ALLOC(w->host, (size_t)count, "a check of the residuals"));
     TRY(engine_doubles(e, tile, "a check", &w->tile));
     TRY(engine_doubles(e, count, "a check", &w->dq));
     TRY(engine_doubles(e, count, "a check", &w->sums));
+    TRY(engine_doubles(e, points, "a check", &w->dz));
     TRY(engine_copy(e, w->sums, w->host, count));
     st = engine_sync(e);
 done:
     return st;
 }
 
-status probe_forms(engine *e, backend_cov_target *target, bool shifted, const probe *p, double *a,
-                   double *b) {
-    work w = {.e = e, .target = target, .shifted = shifted, .m = e->m, .t = e->t, .edge = EDGE};
-    memset(a, 0, (size_t)p->n * sizeof *a);
-    memset(b, 0, (size_t)p->n * sizeof *b);
-    status st = take(&w);
+status probe_make_forms(engine *e, backend_cov_target *target, bool shifted, const probe *p,
+                        const double *x, const double *y, const probe_forms *f) {
+    work w = {.e = e,
+              .target = target,
+              .shifted = shifted,
+              .m = e->m,
+              .t = e->t,
+              .edge = EDGE,
+              .x = x,
+              .y = y};
+    double *const all[] = {f->cmm, f->ctm, f->cpm, f->terms};
+    for (int i = 0; i < 4; i++)
+        if (all[i] != NULL)
+            memset(all[i], 0, (size_t)p->n * sizeof(double));
+    status st = take(&w, (int64_t)p->points);
     for (int k = 0; k < p->n && st == MOAO_OK; k += MOST) {
         w.n = p->n - k < MOST ? p->n - k : MOST;
         w.q = p->q + (int64_t)k * w.m;
         w.p = p->p + (int64_t)k * w.t;
-        st = some_forms(&w, p, k, a + k, b + k);
+        st = some_forms(&w, p, k, f);
     }
     e->be->sync(e->ctx); /* nothing may write to the host's array any more */
     e->be->release(e->ctx, w.tile);
     e->be->release(e->ctx, w.dq);
     e->be->release(e->ctx, w.sums);
+    e->be->release(e->ctx, w.dz);
     free(w.host);
     if ((st = comm_agree(e->c, st)) != MOAO_OK)
         return st;
-    comm_sum(e->c, a, (size_t)p->n);
-    comm_sum(e->c, b, (size_t)p->n);
+    for (int i = 0; i < 4; i++)
+        if (all[i] != NULL)
+            comm_sum(e->c, all[i], (size_t)p->n);
     return MOAO_OK;
 }

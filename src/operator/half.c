@@ -190,7 +190,7 @@ done:
 }
 
 /* Which measurements are of which laser star and axis, to the device. */
-static status send_axes(half *x) {
+static status tiptilt_axes(half *x) {
     engine *e = x->base.e;
     const sys *s = e->s;
     double *a = NULL;
@@ -235,7 +235,7 @@ static status prepare(half *x, const linop_setup *u) {
     TRY(take_arrays(x, u));
     if (x->alike)
         TRY(take_alike(x));
-    TRY(send_axes(x));
+    TRY(tiptilt_axes(x));
     /* what lies above the diagonal stays 0 */
     TRY(e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', e->width, e->width, 1, &none, x->diag, e->width,
                     x->diag, 1, &none, x->diag, e->width, e->work, e->lwork));

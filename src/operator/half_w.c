@@ -210,7 +210,7 @@ status half_divide(half *x, backend_f16 *hi, backend_f16 *lo) {
 }
 
 double half_expected(const linop *base) {
-    return accuracy[base->level] + FLOOR;
+    return accuracy[base->accuracy.level] + FLOOR;
 }
 
 /* B0 W', symmetric but for what W is wrong by: its lower triangle, mirrored; and W times `axes`.
@@ -262,7 +262,7 @@ status half_solve(linop *base, int n, const wrows *w, double *const *own) {
     const double m = (double)e->m;
     status st = MOAO_OK;
     report_phase("solve: triangles");
-    TRY(half_factor_choose(x->l, accuracy[base->level]));
+    TRY(half_factor_choose(x->l, accuracy[base->accuracy.level]));
     half_factor_pieces(x->l, HALF_DEPTH);
     for (int k = 0; k < n; k++) { /* one: half_right has made what follows */
         backend_f16 *hi = (backend_f16 *)(void *)w[k].w;

@@ -31,6 +31,17 @@ status linop_register(const linop_kind *kind) {
     return status_fail(MOAO_INPUT, "operator: there are %d already", MOST);
 }
 
+status linop_tighten(linop *o, double excess, linop_step from, linop_step *again) {
+    const int levels = o->kind->levels;
+    *again = LINOP_NOTHING;
+    if (from <= LINOP_SOLVE && levels > 0 && o->accuracy.level + 1 < levels) {
+        o->accuracy.level++;
+        *again = LINOP_SOLVE;
+        return MOAO_OK;
+    }
+    return o->kind->tighten != NULL ? o->kind->tighten(o, excess, from, again) : MOAO_OK;
+}
+
 void linop_add(linop_bytes *b, const char *name, size_t bytes) {
     b->item[b->nitem].name = name;
     b->item[b->nitem++].bytes = bytes;

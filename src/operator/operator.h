@@ -68,23 +68,25 @@ typedef struct { /* borrowed */
     bool say;             /* lines of progress tell how factors will be made */
 } linop_setup;
 
-/* How exact W is to be, where the factor is compressed: of each tile a part of Frobenius norm
- * noise 2^(-steps / LINOP_OCTAVE) may be dropped, noise the least eigenvalue of a subaperture's
- * noise. A run keeps these numbers, so that a resumed one computes the same. */
+/* How exact W is, where that is not but for rounding. A run keeps these numbers, so that a resumed
+ * one computes the same. level: the larger, the more exact; one of kind->levels, or, where the
+ * factor is compressed, of each tile a part of Frobenius norm noise 2^(-level / LINOP_OCTAVE) may
+ * be dropped, noise the least eigenvalue of a subaperture's noise. */
 #define LINOP_OCTAVE 8
-#define LINOP_STEPS 24 /* at first: an eighth of the noise */
+#define LINOP_LEVEL 24 /* at first: an eighth of the noise */
 typedef struct {
-    int steps;
+    int level;
+    int turns;   /* how often a smaller tolerance was taken */
     bool refine; /* W is refined once with Cmm0 itself, which squares its error */
     bool dense;  /* nothing is dropped */
 } linop_accuracy;
 
+typedef enum { LINOP_NOTHING, LINOP_FACTOR, LINOP_SOLVE, LINOP_LOAD } linop_step;
+
 typedef struct {             /* what came of it */
     double tolerance, noise; /* [arcsec^2]; tolerance 0: dense */
-    int restarts;            /* with a fourth of the tolerance: a pivot was not positive */
     long shifts;             /* diagonal blocks to which noise was added, */
     double shift;            /* at most [arcsec^2] */
-    bool dense;
     tlr_stats ranks;
 } linop_compression;
 
@@ -92,7 +94,7 @@ typedef struct linop_kind {
     size_t size; /* sizeof(linop_kind) */
     const char *name;
     bool exact;       /* exposures are those of dense matrices but for rounding; W is, too, unless
-                         there is a `choose` */
+                         it is `expected` not to be */
     bool together;    /* a panel of columns is used by all targets while it is there */
     bool in_step;     /* ranks use the same panels at the same time; implies together */
     bool differences; /* load makes conditions of its own; else those of the profile are loaded */
@@ -131,9 +133,7 @@ typedef struct linop_kind {
     /* W := W Cmm0^-1 for n blocks of rows; own[k]: of block k. */
     status (*solve)(linop *o, int n, const wrows *w, double *const *own);
 
-    /* NULL: W is exact but for rounding. Else: accuracy of the next factor and of the solves with
-     * it, and what the last one is like (local). */
-    void (*choose)(linop *o, const linop_accuracy *a);
+    /* Local. NULL, or a compressed factor: what the last one is like. */
     void (*look)(const linop *o, linop_compression *c);
 
     /* T of a profile. exposures: the reconstructor is that of the last factor. NULL: nothing. */
@@ -157,12 +157,11 @@ typedef struct linop_kind {
     status (*phase_end)(linop *o, const wrows *w, int64_t np, double *ct);
     double (*share)(const linop *o);
 
-    /* NULL, or: be more exact from now on, as results differ by `excess` times what is allowed.
-     * *more: whether that can be done; then load comes next. */
-    status (*tighten)(linop *o, double excess, bool *more);
+    /* See linop_tighten. NULL: it cannot be more exact than by another one of its levels. */
+    status (*tighten)(linop *o, double excess, linop_step from, linop_step *again);
 
-    /* Of one whose W is not exact: how many levels of accuracy it has (0: W is exact), the least
-     * first; and |W Cmm0 - P Ctm0| / |P Ctm0| that is to be expected at the level in hand. */
+    /* Levels of accuracy of W that differ in the solve, 0: none. NULL: W is exact but for rounding;
+     * else |W Cmm0 - P Ctm0| / |P Ctm0| that is to be expected. */
     int levels;
     double (*expected)(const linop *o);
     /* Of its reference: make W of a target exact, which lies in direction dir [rad]; loads the
@@ -174,8 +173,8 @@ typedef struct linop_kind {
 struct linop { /* the first member of each format's own struct */
     const linop_kind *kind;
     engine *e;
-    linop *reference; /* of one that is not exact */
-    int level;        /* how exact W is that the next solve makes */
+    linop *reference;        /* of one that is not exact */
+    linop_accuracy accuracy; /* of the next factor and solves; factor may leave a higher one */
 };
 
 extern const linop_kind linop_dense;        /* factor and T on the device */
@@ -196,6 +195,11 @@ status linop_register(const linop_kind *kind);
 static inline status linop_load(linop *o, const profile *p) {
     return o->kind->load != NULL ? o->kind->load(o, p) : MOAO_OK;
 }
+
+/* Be more exact from now on, as results differ by `excess` times what is allowed (INFINITY: by no
+ * number). from: the first step that may be made again; *again: the first one that has to be, for
+ * that to hold; LINOP_NOTHING: it cannot be more exact. The same on every rank. */
+status linop_tighten(linop *o, double excess, linop_step from, linop_step *again);
 
 /* Local. Bytes of an operator without its targets. */
 void linop_add(linop_bytes *b, const char *name, size_t bytes);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Subapertures across a square: ranks grow slower than its side, and the part of the blocks that
- * are near does, too (docs/formats.md). */
+ * are near does, too (bench/results/cpu-tiles.txt). */
 #define ACROSS 10.0
 
 /* Numbers of work that products are content with. */
@@ -187,7 +187,7 @@ done:
 }
 
 double tiling_share(const sys *s) {
-    return fmin(1.0, 1.4 / squares(s));
+    return fmin(1.0, 1.8 / squares(s));
 }
 
 status tiling_fill(engine *e, backend_cov_target *target, double tol, tiling *t) {

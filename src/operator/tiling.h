@@ -38,7 +38,7 @@ void tiling_free(tiling *t);
  * tol. The engine's backend has tiles. */
 status tiling_fill(engine *e, backend_cov_target *target, double tol, tiling *t);
 
-/* Share of the numbers of dense blocks that tiles keep, as measured (docs/formats.md). */
+/* Share of the numbers of dense blocks that tiles keep, about (bench/results/cpu-tiles.txt). */
 double tiling_share(const sys *s);
 /* Numbers of work for apply with v rows. */
 size_t tiling_work(const sys *s, int64_t v);

@@ -1,6 +1,6 @@
 /* The factor as a tile low-rank matrix (tlr/tlr.h): less memory than the triangle, and W as exact
  * as the tolerance of the compression, which the run chooses by what it changes in the images
- * (job/compression.h). Where it is asked for, W is refined: a step with Cmm0 itself squares its
+ * (job/accuracy.h). Where it is asked for, W is refined: a step with Cmm0 itself squares its
  * error. T of an exposure is not stored: a panel of it is made, used by all targets, and
  * overwritten. */
 #include "operator/panels.h"
@@ -9,13 +9,15 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define TURNS 3       /* factors with smaller tolerances, before W is refined instead */
+#define RESIDUAL 1e-3 /* of W, above that of any whose images have passed */
+
 typedef struct {
     linop base;
     int64_t v; /* rows of W of a target */
     int64_t tile;
     tlr_cmm cmm;
     tlr *l;
-    linop_accuracy asked;
     double noise; /* least of a slope [arcsec^2] */
     tlr_report made;
     bool say;
@@ -60,7 +62,7 @@ static status compressed_open(engine *e, const linop_setup *u, linop **out) {
         o->v = u->size.rows;
         o->say = u->say && e->c->rank == 0;
         o->tile = tlr_cmm_tile(e->m, u->size.tile);
-        o->asked.steps = LINOP_STEPS;
+        o->base.accuracy.level = LINOP_LEVEL;
         st = tlr_cmm_open(e, o->tile, &o->cmm);
     }
     if (st == MOAO_OK)
@@ -92,18 +94,44 @@ static status compressed_lend(linop *base, int n, double *room) {
 
 /* --- factor */
 
-static void choose(linop *base, const linop_accuracy *a) {
-    ((compressed *)base)->asked = *a;
+/* By how many levels results become exact enough that differ by `excess` times what is allowed,
+ * half of which is aimed at: the difference is quadratic in the tolerance. At least one, at most to
+ * a sixteenth of the tolerance. */
+static int tighter(double excess) {
+    double factor = 0.7 * sqrt(1 / excess);
+    factor = factor >= 1.0 / 16 ? fmin(factor, 1) : 1.0 / 16; /* NaN, too */
+    return (int)fmax(1, ceil(-LINOP_OCTAVE * log2(factor)));
+}
+
+/* A smaller tolerance some times, then W is refined, or, where that does not converge, nothing
+ * dropped. */
+static status tighten(linop *base, double excess, linop_step from, linop_step *again) {
+    linop_accuracy *a = &base->accuracy;
+    if (from > LINOP_FACTOR || a->dense)
+        return MOAO_OK;
+    *again = LINOP_FACTOR;
+    if (a->turns++ < TURNS) {
+        a->level += tighter(excess);
+    } else if (isfinite(excess)) {
+        a->refine = true;
+        *again = LINOP_SOLVE;
+    } else {
+        a->dense = true;
+    }
+    return MOAO_OK;
+}
+
+static double expected(const linop *base) {
+    (void)base;
+    return RESIDUAL;
 }
 
 static void look(const linop *base, linop_compression *c) {
     const compressed *o = (const compressed *)base;
     *c = (linop_compression){.tolerance = o->made.dense ? 0 : o->made.tau,
                              .noise = o->noise,
-                             .restarts = o->made.restarts,
                              .shifts = (long)o->made.shifts,
-                             .shift = o->made.shift,
-                             .dense = o->made.dense || o->made.tau == 0};
+                             .shift = o->made.shift};
     if (o->l != NULL)
         tlr_statistics(o->l, &c->ranks);
 }
@@ -116,9 +144,9 @@ static int natural_minor(const compressed *o, const tlr_report *report) {
 /* A factor of the profile loaded, as exact as it was asked for; its entries are made in `strip`. */
 static status make_factor(compressed *o, double *strip, int *minor) {
     engine *e = o->base.e;
-    const double tau = o->asked.dense || !(o->noise > 0)
-                           ? 0
-                           : o->noise * exp2(-(double)o->asked.steps / LINOP_OCTAVE);
+    linop_accuracy *a = &o->base.accuracy;
+    const double tau =
+        a->dense || !(o->noise > 0) ? 0 : o->noise * exp2(-(double)a->level / LINOP_OCTAVE);
     const tlr_options with = {
         .tau = tau, .cut = -1, .width = tlr_cmm_width(o->tile), .seed = 1, .singles = tau > 0};
     const tlr_rescue rescue = {.retries = 2, .shift = 0.1 * o->noise, .dense = true};
@@ -135,6 +163,8 @@ static status make_factor(compressed *o, double *strip, int *minor) {
         status_clear();
         st = MOAO_OK;
     }
+    a->level += 2 * LINOP_OCTAVE * o->made.restarts; /* a fourth each time */
+    a->dense = o->made.dense || o->made.tau == 0;
     return st;
 }
 
@@ -195,16 +225,17 @@ static status solve_target(compressed *o, const wrows *w) {
     status st = MOAO_OK;
     if (v == 0)
         return st;
-    if (o->asked.refine && o->r == NULL)
+    if (o->base.accuracy.refine && o->r == NULL)
         TRY(engine_doubles(e, o->v * m, "residual of a target", &o->r));
-    if (o->asked.refine)
+    if (o->base.accuracy.refine)
         TRY(e->be->copy(e->ctx, o->r, v * d, w->w, w->ld * d, v * d, m));
     TRY(take_step(o, w, w->w, w->ld, false));
-    if (o->asked.refine) {
+    if (o->base.accuracy.refine) {
         TRY(subtract_product(o, w));
         TRY(take_step(o, w, o->r, v, true));
     }
-    e->rep->flops[STAGE_SOLVE] += (o->asked.refine ? 4.0 : 2.0) * (double)(v * m) * (double)m;
+    e->rep->flops[STAGE_SOLVE] +=
+        (o->base.accuracy.refine ? 4.0 : 2.0) * (double)(v * m) * (double)m;
 done:
     return st;
 }
@@ -252,8 +283,9 @@ const linop_kind linop_tlr = {
     .lend = compressed_lend,
     .factor = compressed_factor,
     .solve = compressed_solve,
-    .choose = choose,
     .look = look,
+    .tighten = tighten,
+    .expected = expected,
     .panel = compressed_panel,
     .columns = compressed_columns,
 };

@@ -54,19 +54,6 @@ static void default_text(const param_field *f, bool sensor, char *out, size_t n)
         snprintf(out, n, "%s", word[0]);
 }
 
-static void range_text(const param_field *f, char *out, size_t n) {
-    size_t used = 0;
-    for (const char *p = f->range; *p && used + 3 < n; p++) {
-        if (*p == '|') {
-            out[used++] = ',';
-            out[used++] = ' ';
-        } else {
-            out[used++] = *p;
-        }
-    }
-    out[used] = '\0';
-}
-
 /* A sentence on lines of up to 79 columns, the first and the others indented. */
 static void add_wrapped(text *t, int first, int others, const char *sentence) {
     int column = 0;
@@ -98,7 +85,7 @@ static void add_field(text *t, const param_table *table, const param_field *f, c
     char path[PARAM_PATH], def[128], range[128];
     param_field_path(f, path);
     default_text(f, table == &params_sensor_table, def, sizeof def);
-    range_text(f, range, sizeof range);
+    param_range_words(f->range, range, sizeof range);
     text head = {0};
     text_add(&head, "%s: %s%s%s, default: %s%s%s", path, kind_name(f), *f->unit ? ", " : "",
              f->unit, def, *range ? ", range: " : "", range);
@@ -161,7 +148,7 @@ static void add_page(text *t, const param_table *table) {
         const param_field *f = &table->fields[i];
         param_field_path(f, path);
         default_text(f, table == &params_sensor_table, def, sizeof def);
-        range_text(f, range, sizeof range);
+        param_range_words(f->range, range, sizeof range);
         text_add(t, "| `%s` | %s | %s | %s | %s | %s |\n", path, kind_name(f), f->unit, def, range,
                  f->sentence);
     }
@@ -229,7 +216,7 @@ static void add_man_table(text *t, const param_table *table) {
         const param_field *f = &table->fields[i];
         param_field_path(f, path);
         default_text(f, table == &params_sensor_table, def, sizeof def);
-        range_text(f, range, sizeof range);
+        param_range_words(f->range, range, sizeof range);
         text_add(t, ".TP\n.B ");
         add_roff(t, path);
         text_add(t, "\n");

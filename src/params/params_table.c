@@ -76,7 +76,7 @@ bool param_table_has_group(const param_table *t, const char *path) {
     return false;
 }
 
-static void join_words(const char *words, char *out, size_t n) {
+void param_range_words(const char *words, char *out, size_t n) {
     size_t used = 0;
     for (const char *p = words; *p && used + 3 < n; p++) {
         if (*p == '|') {
@@ -100,7 +100,7 @@ static void expected_number(const param_field *f, char *out, size_t n) {
 
 void param_field_expected(const param_field *f, char *out, size_t n) {
     char words[256], number[256];
-    join_words(f->range, words, sizeof words);
+    param_range_words(f->range, words, sizeof words);
     expected_number(f, number, sizeof number);
     switch (f->kind) {
     case KIND_text:

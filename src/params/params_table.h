@@ -55,6 +55,8 @@ void param_join(char out[PARAM_PATH], const char *path, const char *key);
 /* The field at a path such as "telescope.diameter"; and whether a path is a group of the table. */
 const param_field *param_table_find(const param_table *t, const char *path);
 bool param_table_has_group(const param_table *t, const char *path);
+/* A range as it is read: its choices, which lie between bars, with commas. */
+void param_range_words(const char *words, char *out, size_t n);
 /* What a value of this field must be: "a length in m, (0, 200]". */
 void param_field_expected(const param_field *f, char *out, size_t n);
 

@@ -2,8 +2,8 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "params/params.h"
+#include "store_accuracy.h"
 #include "store_folder.h"
-#include "store_precision.h"
 #include "store_private.h"
 #include "store_sealed.h"
 

@@ -43,6 +43,23 @@ void atmos_exposures_of(const atmos *a, int k, int *first, int *end) {
                            : a->nexposure;
 }
 
+static bool same_layers(const profile *p, const profile *q) {
+    const size_t bytes = (size_t)p->nlayer * sizeof *p->h;
+    return p->nlayer == q->nlayer && memcmp(p->h, q->h, bytes) == 0 &&
+           memcmp(p->L0, q->L0, bytes) == 0;
+}
+
+int atmos_count_layerings(const atmos *a, int most) {
+    int n = 0;
+    for (int i = 0; i < a->nprofile && n < most; i++) {
+        bool known = false;
+        for (int k = 0; k < i && !known; k++)
+            known = same_layers(&a->profiles[k], &a->profiles[i]);
+        n += !known;
+    }
+    return n;
+}
+
 void profile_free(profile *p) {
     free(p->h);
     free(p->L0);

@@ -32,6 +32,9 @@ const profile *atmos_profile_at(const atmos *a, double time);
 int atmos_tor_of(const atmos *a, int e);
 /* The exposures of ToR k: *first <= e < *end. */
 void atmos_exposures_of(const atmos *a, int k, int *first, int *end);
+/* How many of the profiles differ in their layers' altitudes or outer scales from all before them,
+ * at most `most`: what depends on these alone is made that often. */
+int atmos_count_layerings(const atmos *a, int most);
 void profile_free(profile *p);
 void atmos_free(atmos *a);
 

@@ -208,7 +208,6 @@ status tor_factor(tor *t, const profile *p) {
     if (st != MOAO_OK)
         return st;
     t->prof = p;
-    t->op->level = 0;
     minor = minor > 0 ? minor : INT_MAX; /* the first one that any rank found */
     MPI_Allreduce(MPI_IN_PLACE, &minor, 1, MPI_INT, MPI_MIN, t->e.c->mpi);
     engine_progress(&t->e);

@@ -97,6 +97,12 @@ class Outputs(unittest.TestCase):
             self.assertTrue((v > 0.001).all() and (v < 1).all())
             np.testing.assert_allclose(self.targets[name + "_LONG"], v.mean(axis=2), rtol=1e-13)
 
+    def test_comments_are_whole(self):
+        """No comment of a keyword is cut at the end of its card."""
+        for f in (self.maps, self.psf):
+            for card in (c for hdu in f for c in hdu.header.cards if c.comment):
+                self.assertLess(len(str(card).rstrip()), 80, str(card))
+
     def test_tables(self):
         """Guide stars, exposures and wavelengths are those of the parameters."""
         stars, exposures = self.maps["GUIDESTARS"].data, self.maps["EXPOSURES"].data

@@ -1,5 +1,5 @@
 """compute.verify: residuals are checked against covariances made anew, on ranks in step and on devices; a bit
-that flips in W or T is found before results are kept."""
+that flips in W, T or W Cpm' is found before results are kept."""
 import glob
 import json
 import os
@@ -78,6 +78,40 @@ class Verify(unittest.TestCase):
                 code, text, parts, done = self.corrupt(fault, "psf.residual=phase", "compute.verify=full", env=env)
                 self.assertEqual((code, parts, done), (1, [], False), road + fault)
                 self.assertRegex(text, "is not what it should be|far from positive")
+
+    def test_flips_in_the_phase(self):
+        """In W Cpm' of any target: a number that is lost is found in double precision, and goes by unseen without the check."""
+        for env in {}, RESIDENT:
+            for k in 1, 4:
+                fault = "flip-c:0:fail:%d" % k
+                code, text, parts, done = self.corrupt(fault, "psf.residual=phase", "compute.verify=full", env=env)
+                self.assertEqual((code, parts, done), (1, [], False), text)
+                self.assertIn("exposure 1, target %d: the covariance of its phase with its commands is not" % k, text)
+                code, text, _, done = self.corrupt(fault, "psf.residual=phase", "compute.verify=off", env=env)
+                self.assertEqual((code, done), (0, True), text)
+
+    def test_flips_in_the_phase_in_mixed_precision(self):
+        """Where a share of it is the reconstructor's: found, or too small to change an image; that of the first target is not."""
+        options, codes = ("psf.residual=phase", "compute.precision=mixed"), []
+        plain = Run(CASE, *options, env=RESIDENT).quantity("STREHL")
+        for k in 1, 2:
+            env = dict(RESIDENT, MOAO_FAULT="flip-c:0:fail:%d" % k)
+            unseen = Run(CASE, *options, "compute.verify=off", env=env).quantity("STREHL")
+            code, text, _, _ = self.corrupt(env["MOAO_FAULT"], *options, "compute.verify=full", env=RESIDENT)
+            if code == 0:
+                self.assertLess(abs(unseen - plain).max(), 1e-4)
+            else:
+                self.assertIn("target %d: the covariance of its phase with its commands is not" % k, text)
+            codes.append(code)
+        self.assertEqual(codes[0], 1)
+
+    def test_agrees_under_the_residual_phase(self):
+        for slope in "points", "gradient":
+            for ranks, env, *options in (3, {}), (1, RESIDENT), (1, RESIDENT, "compute.precision=mixed"):
+                case = CASE.replace("slope: points", "slope: " + slope)
+                told = verified(Run(case, "psf.residual=phase", "compute.verify=full", *options, ranks=ranks, env=env))
+                self.assertEqual(told["residuals"], 3 * TARGETS)
+                self.assertLess(told["largest_difference"], 1e-4 if options else 1e-13, (slope, env))
 
     def test_sample(self):
         """By default one target of an exposure is drawn: a flip in T is found, one in W of a target with the probability

@@ -166,10 +166,11 @@ done:
 
 static int tightened;
 
-static status rough_tighten(linop *base, double excess, bool *more) {
+static status rough_tighten(linop *base, double excess, linop_step from, linop_step *again) {
     blocks *o = (blocks *)base;
     o->grain /= 4 * excess;
-    *more = ++tightened < 5;
+    (void)from;
+    *again = ++tightened < 5 ? LINOP_LOAD : LINOP_NOTHING;
     return MOAO_OK;
 }
 

@@ -78,6 +78,20 @@ static void last_started_is_in_force(void **state) {
 
 /* Intervals end before the end, whatever the rounding of a multiple; nothing stated is one of each.
  */
+static void layerings_are_counted(void **state) {
+    (void)state;
+    double low[] = {0, 5000}, high[] = {0, 5001}, L0[] = {25, 30}, far[] = {25, INFINITY};
+    profile p[] = {{.nlayer = 2, .h = low, .L0 = L0},  {.nlayer = 2, .h = low, .L0 = L0},
+                   {.nlayer = 2, .h = high, .L0 = L0}, {.nlayer = 2, .h = low, .L0 = L0},
+                   {.nlayer = 1, .h = low, .L0 = L0},  {.nlayer = 2, .h = high, .L0 = far}};
+    const int expected[] = {0, 1, 1, 2, 2, 3, 4};
+    for (int n = 0; n <= 6; n++) {
+        atmos a = {.nprofile = n, .profiles = p};
+        assert_int_equal(atmos_count_layerings(&a, 10), expected[n]);
+        assert_int_equal(atmos_count_layerings(&a, 2), expected[n] < 2 ? expected[n] : 2);
+    }
+}
+
 static void schedule_of_intervals(void **state) {
     (void)state;
     static const struct {
@@ -155,6 +169,7 @@ int main(void) {
         cmocka_unit_test(wind_is_a_velocity),
         cmocka_unit_test(no_turbulence_is_legal),
         cmocka_unit_test(last_started_is_in_force),
+        cmocka_unit_test(layerings_are_counted),
         cmocka_unit_test(schedule_of_intervals),
         cmocka_unit_test(exposures_of_reconstructors),
     };

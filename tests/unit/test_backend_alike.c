@@ -1,14 +1,9 @@
 /* Products of like sensors by Fourier transforms against dense ones with the entries that fill_cmm
  * gives: laser and natural stars, sizes 1:2 on one lattice, registration, masks, slopes between
  * points and mean gradients, two profiles, all types; which sensors are alike. */
-#include "support/matcov_case.h"
+#include "support/matcov_backend.h"
 
 #include "operator/alike.h"
-#include "support/backend.h"
-
-#include <mpi.h>
-
-static comm world;
 
 static const case_sensor sensors[] = {{7, {20, 5}, 9e4, 1, 0, {0}, 0},
                                       {5, {30, -9}, INFINITY, 1, 0, {0}, 10},
@@ -152,12 +147,8 @@ static void test_products(void **state) {
     }
 }
 
-int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products)};
-    MPI_Init(&argc, &argv);
-    case_ok(comm_init(MPI_COMM_SELF, &world));
-    const int failed = RUN_ON_BACKENDS(tests);
-    comm_free(&world);
-    MPI_Finalize();
-    return failed;
+static const struct CMUnitTest tests[] = {cmocka_unit_test(test_products)};
+
+int main(void) {
+    return run_alone(tests, sizeof tests / sizeof *tests);
 }

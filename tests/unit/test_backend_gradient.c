@@ -1,14 +1,7 @@
 /* Differences of mean gradients in single precision by the backends where a pair is so large that a
  * backend may interpolate between sums over layers: against the stage, entry by entry and in the
  * mean. The variable MOAO_TEST_BACKEND picks a backend. */
-#include "support/matcov_case.h"
-
-#include "support/backend.h"
-
-#include <mpi.h>
-
-static comm world;
-static const backend_matcov *ops;
+#include "support/matcov_backend.h"
 
 /* A registered and a turned natural star of other orders than the truth sensor, and a laser star.
  */
@@ -78,17 +71,6 @@ static void expect(const char *what, const differences *d, double scale, double 
     printf("%s: at most %.3g, rms %.3g\n", what, d->worst / scale, mean / scale);
 }
 
-static void *device(size_t bytes) {
-    void *p;
-    case_ok(be->alloc(ctx, bytes, &p));
-    return p;
-}
-
-static void fetch(void *to, const void *from, int64_t bytes) {
-    case_ok(be->copy(ctx, to, bytes, from, bytes, bytes, 1));
-    case_ok(be->sync(ctx));
-}
-
 /* Ctm by panels that end anywhere, rows from 0 and from elsewhere on; in units of the slope
  * variance. */
 static void test_ctm(void **state) {
@@ -103,7 +85,7 @@ static void test_ctm(void **state) {
     for (int64_t j = 0; j < m; j += width) {
         const int64_t n = m - j < width ? m - j : width, i0 = j / width % 2 * 77;
         case_ok(ops->fill_ctm(f.v, BACKEND_S, i0, t - i0, j, n, a, t - i0));
-        fetch(got, a, (t - i0) * n * (int64_t)sizeof *got);
+        move(got, a, (size_t)((t - i0) * n) * sizeof *got);
         case_ok(matcov_fill_ctm(f.mt, (size_t)j, (size_t)n, want, (size_t)t));
         for (int64_t k = 0; k < n; k++)
             compare(&d, t - i0, got + k * (t - i0), want + k * t + i0);
@@ -129,8 +111,8 @@ static void test_cpm(void **state) {
         x[i] = r * cos(angle), y[i] = r * sin(angle);
     }
     double *dx = device(sizeof x), *dy = device(sizeof y);
-    fetch(dx, x, sizeof x);
-    fetch(dy, y, sizeof y);
+    move(dx, x, sizeof x);
+    move(dy, y, sizeof y);
     for (int w = 0; w < f.s.nsensor; w++) {
         const int64_t n = f.s.sensors[w].nsub, first = (int64_t)f.s.sensors[w].first;
         const size_t numbers = (size_t)(2 * n * NP);
@@ -140,10 +122,10 @@ static void test_cpm(void **state) {
         for (size_t i = 0; i < numbers; i++)
             most = fmax(most, fabs(want[i]));
         case_ok(ops->fill_cpm_both(f.v, BACKEND_S, NP, dx, dy, w, 0, n, a, NP, n));
-        fetch(got, a, (int64_t)(numbers * sizeof *got));
+        move(got, a, numbers * sizeof *got);
         compare(&d, (int64_t)numbers, got, want);
         case_ok(ops->fill_cpm(f.v, BACKEND_S, NP, dx, dy, first + 5, n, a, NP));
-        fetch(got, a, (int64_t)(numbers / 2 * sizeof *got));
+        move(got, a, numbers / 2 * sizeof *got);
         compare(&d, (int64_t)numbers / 2, got, want + 5 * NP);
         be->release(ctx, a);
         free(want);
@@ -155,18 +137,8 @@ static void test_cpm(void **state) {
     teardown(&f);
 }
 
-static void choose(void) {
-    ops = matcov_backend(be);
-}
-
 static const struct CMUnitTest tests[] = {cmocka_unit_test(test_ctm), cmocka_unit_test(test_cpm)};
 
-int main(int argc, char **argv) {
-    const backend_tests all = {tests, sizeof tests / sizeof *tests, choose, NULL};
-    MPI_Init(&argc, &argv);
-    comm_init(MPI_COMM_SELF, &world);
-    int failed = run_on_backends(&all);
-    comm_free(&world);
-    MPI_Finalize();
-    return failed;
+int main(void) {
+    return run_alone(tests, sizeof tests / sizeof *tests);
 }

@@ -1,15 +1,9 @@
 /* Covariances by the backends: one body for every backend that is usable here, compared with the
  * stage's fills and with the closed form. The variable MOAO_TEST_BACKEND picks one.
  * seconds: 40 */
-#include "support/matcov_case.h"
+#include "support/matcov_backend.h"
 
 #include "backend/backend_matcov.h"
-#include "support/backend.h"
-
-#include <mpi.h>
-
-static comm world;
-static const backend_matcov *ops;
 
 static uint64_t random_state = 88172645463325252u;
 
@@ -528,10 +522,6 @@ static void test_gradients(void **state) {
     gradients = mixed = false;
 }
 
-static void choose(void) {
-    ops = matcov_backend(be);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_cmm),          cmocka_unit_test(test_parts),
     cmocka_unit_test(test_truth_sensor), cmocka_unit_test(test_load),
@@ -539,12 +529,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_steep),        cmocka_unit_test(test_large_pair),
     cmocka_unit_test(test_gradients)};
 
-int main(int argc, char **argv) {
-    const backend_tests all = {tests, sizeof tests / sizeof *tests, choose, NULL};
-    MPI_Init(&argc, &argv);
-    comm_init(MPI_COMM_SELF, &world);
-    int failed = run_on_backends(&all);
-    comm_free(&world);
-    MPI_Finalize();
-    return failed;
+int main(void) {
+    return run_alone(tests, sizeof tests / sizeof *tests);
 }

@@ -1,24 +1,8 @@
 /* The residual phase on the pupil by the backends: one body for every backend that is usable here,
  * compared with the stages' own functions. The variable MOAO_TEST_BACKEND picks one. */
-#include "support/matcov_case.h"
+#include "support/matcov_backend.h"
 
 #include "psf/psf.h"
-#include "support/backend.h"
-
-#include <mpi.h>
-
-static comm world;
-
-static void *device(size_t bytes) {
-    void *p;
-    case_ok(be->alloc(ctx, bytes, &p));
-    return p;
-}
-
-static void move(void *to, const void *from, size_t bytes) {
-    case_ok(be->copy(ctx, to, (int64_t)bytes, from, (int64_t)bytes, (int64_t)bytes, 1));
-    case_ok(be->sync(ctx));
-}
 
 static void system_of_many(bool gradients, sys *s, profile *p) {
     const case_sensor o[] = {{11, {12, 21}, 90000, 1, CASE_DEGREE(7.3), {0.07, -0.11}, 0},
@@ -48,7 +32,6 @@ typedef struct {
 /* One block against the stage's, of either type; nothing beyond it is written. */
 static void check_block(const covariances *v, const matcov_target *mt, backend_type type, size_t np,
                         size_t j0, size_t nj) {
-    const backend_matcov *ops = matcov_backend(be);
     const size_t size = backend_size(type), ld = np + 2;
     double *x = calloc(np + 1, sizeof *x), *y = calloc(np + 1, sizeof *y), worst = 0, most = 0;
     double *want = calloc(np * nj + 1, sizeof *want);
@@ -91,7 +74,6 @@ static void check_block(const covariances *v, const matcov_target *mt, backend_t
 /* Both axes of subapertures k0 .. k0 + n of a sensor at once, apart columns apart. */
 static void check_both(const covariances *v, const matcov_target *mt, backend_type type, size_t np,
                        int sensor, size_t k0, size_t n, size_t apart) {
-    const backend_matcov *ops = matcov_backend(be);
     const size_t size = backend_size(type), ld = np + 1, cols = apart + n;
     const size_t first = v->s.sensors[sensor].first + k0, nsub = (size_t)v->s.sensors[sensor].nsub;
     double *x = calloc(np, sizeof *x), *y = calloc(np, sizeof *y), worst = 0, most = 0;
@@ -168,7 +150,6 @@ static void test_phase_slopes(void **state) {
     (void)state;
     static const double dir[2] = {CASE_ARCSEC(5), CASE_ARCSEC(-17)};
     for (int gradients = 0; gradients < 2; gradients++) {
-        const backend_matcov *ops = matcov_backend(be);
         covariances v;
         matcov_model model;
         matcov *plain;
@@ -282,12 +263,12 @@ static void mirror_close(mirror *f) {
 
 /* All that follows from the sums is the stage's too. */
 static void check_results(mirror *f) {
-    const backend_psf *ops = psf_backend(be);
+    const backend_psf *imager = psf_backend(be);
     const size_t pixels = 2 * 32 * 32;
     double scalars[8], wanted[8];
     float *image = malloc(pixels * sizeof *image), *wimage = malloc(pixels * sizeof *image);
-    case_ok(ops->compute(f->b, 0, f->dsum, f->dcommon));
-    case_ok(ops->collect(f->b, 0, scalars, image));
+    case_ok(imager->compute(f->b, 0, f->dsum, f->dcommon));
+    case_ok(imager->collect(f->b, 0, scalars, image));
     for (size_t i = 0; i < f->nsep; i++)
         f->sum[i] += f->common[i];
     case_ok(psf_compute_all(f->p, f->sum, f->rest, wanted, wimage));
@@ -302,14 +283,14 @@ static void check_results(mirror *f) {
 
 /* Sums over pairs are the stage's. */
 static void check_pairs(int nssp, double obs, double coupling, int k) {
-    const backend_psf *ops = psf_backend(be);
+    const backend_psf *imager = psf_backend(be);
     mirror f;
     double most = 0;
     mirror_open(nssp, obs, coupling, k, &f);
     mirror_fill(&f);
     const int64_t ld = (int64_t)f.ld;
     double *got = malloc(f.nsep * sizeof *got);
-    case_ok(ops->pairs(f.b, f.dc, ld, f.dct, ld, f.dsum));
+    case_ok(imager->pairs(f.b, f.dc, ld, f.dct, ld, f.dsum));
     case_ok(be->sync(ctx));
     move(got, f.dsum, f.nsep * sizeof *got);
     for (size_t i = 0; i < f.nsep; i++)
@@ -318,7 +299,7 @@ static void check_pairs(int nssp, double obs, double coupling, int k) {
         if (!(fabs(got[i] - f.sum[i]) <= 1e-12 * most))
             fail_msg("nssp %d, place %zu: %.17g, expected %.17g", nssp, i, got[i], f.sum[i]);
     check_results(&f);
-    assert_int_equal(ops->pairs(f.b, f.dc, (int64_t)f.v - 1, f.dct, ld, f.dsum), MOAO_INPUT);
+    assert_int_equal(imager->pairs(f.b, f.dc, (int64_t)f.v - 1, f.dct, ld, f.dsum), MOAO_INPUT);
     status_clear();
     free(got);
     mirror_close(&f);
@@ -333,19 +314,10 @@ static void test_pairs(void **state) {
         check_pairs(51, 0.28, 0.2, 2);
 }
 
-static void choose(void) {
-}
-
 static const struct CMUnitTest tests[] = {cmocka_unit_test(test_phase_slopes),
                                           cmocka_unit_test(test_slope_pairs),
                                           cmocka_unit_test(test_pairs)};
 
-int main(int argc, char **argv) {
-    MPI_Init(&argc, &argv);
-    comm_init(MPI_COMM_SELF, &world);
-    const backend_tests all = {tests, sizeof tests / sizeof *tests, choose, NULL};
-    int failed = run_on_backends(&all);
-    comm_free(&world);
-    MPI_Finalize();
-    return failed;
+int main(void) {
+    return run_alone(tests, sizeof tests / sizeof *tests);
 }

@@ -216,6 +216,43 @@ static void expect_bytes(size_t got, size_t planned) {
         fail_msg("planned %zu bytes, allocated %zu", planned, got);
 }
 
+/* Profiles with the same layers share the tables of mean gradients; the planned ones are bounds. */
+static void test_shared_bytes(void **state) {
+    (void)state;
+    static const case_sensor large[] = {{30, {10, 0}, INFINITY, 1, 0, {0}, 9},
+                                        {20, {7, 5}, INFINITY, 1, 0, {0}, 9}};
+    const double layer[2][2][5] = {{{0, 25, 30, 0, 0}, {9000, 25, 8, 0, 0}},
+                                   {{0, 25, 30, 0, 0}, {9000, 26, 8, 0, 0}}};
+    const size_t any = 4096;
+    sys s;
+    profile p[2];
+    matcov *held, *next;
+    case_sys(30, 0.3, 40, 2, large, &s);
+    s.ts.gradient = s.sensors[0].gradient = s.sensors[1].gradient = true;
+    for (int i = 0; i < 2; i++)
+        case_profile(2, layer[i], &p[i]);
+    case_ok(matcov_init(&world, &s, &p[0], &held)); /* threads make their allocations */
+    matcov_free(held);
+    case_ok(matcov_init(&world, &s, &p[0], &held));
+    const size_t one = matcov_bytes(&s, 2), alike = matcov_held_bytes(&s, 2, 1),
+                 unlike = matcov_held_bytes(&s, 2, 2);
+    assert_true(alike < unlike && unlike == 2 * one);
+    size_t before = allocated();
+    case_ok(matcov_init(&world, &s, &p[0], &next));
+    expect_bytes(allocated() - before, alike - one);
+    matcov_free(next);
+    before = allocated();
+    case_ok(matcov_init(&world, &s, &p[1], &next));
+    const size_t more = allocated() - before;
+    if (more > one + any || more < alike - one + (unlike - alike) / 2)
+        fail_msg("planned %zu bytes, %zu of them own, allocated %zu", one, alike - one, more);
+    matcov_free(next);
+    matcov_free(held);
+    for (int i = 0; i < 2; i++)
+        case_profile_free(&p[i]);
+    sys_free(&s);
+}
+
 /* The planned memory is what is allocated, to 2 %, where the tables count (large) and where they do
  * not. */
 static void test_bytes(void **state) {
@@ -325,7 +362,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_natural_star), cmocka_unit_test(test_figures),
         cmocka_unit_test(test_laser_star),   cmocka_unit_test(test_tiptilt),
         cmocka_unit_test(test_limits),       cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_light),        cmocka_unit_test(test_shares)};
+        cmocka_unit_test(test_shared_bytes), cmocka_unit_test(test_light),
+        cmocka_unit_test(test_shares)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

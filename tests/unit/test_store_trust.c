@@ -3,7 +3,7 @@
 #include "base/crc.h"
 #include "base/file.h"
 #include "store/store.h"
-#include "store/store_precision.h"
+#include "store/store_accuracy.h"
 
 #include <dirent.h>
 #include <fcntl.h>

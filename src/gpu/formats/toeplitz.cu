@@ -1,6 +1,7 @@
 /* Plans of block-Toeplitz products on a GPU. */
 #include "toeplitz.cuh"
 
+#include "backend/toeplitz_lattice.h"
 #include "gpu/core/arena.cuh"
 #include "gpu/core/common.cuh"
 #include "toeplitz_gpu.h"
@@ -25,27 +26,11 @@ struct backend_toeplitz_plan {
     int64_t room;
 };
 
-/* Least product of 2, 3 and 5 that is not below `least`. */
-static int smooth(int least) {
-    for (int N = least;; N++) {
-        int rest = N;
-        for (int p = 2; p <= 5; p++)
-            while (rest % p == 0)
-                rest /= p;
-        if (rest == 1)
-            return N;
-    }
-}
-
-static int order(int n) {
-    return smooth(2 * n - 1);
-}
-
 /* Of halves a multiple of 8, as their products want it. */
 static int order_of(int n, toeplitz_type t) {
-    int N = order(n);
+    int N = toeplitz_order(n);
     while (t == TOEPLITZ_HALF && N % 8 != 0)
-        N = smooth(N + 1);
+        N = toeplitz_smooth(N + 1);
     return N;
 }
 
@@ -61,13 +46,6 @@ static toeplitz_steps steps_of(int N) {
         for (; N % radix[i] == 0; N /= radix[i])
             s.radix[s.n++] = radix[i];
     return s;
-}
-
-static size_t total_of(const toeplitz_shape *s) {
-    size_t total = 0;
-    for (int i = 0; i < s->nimage; i++)
-        total += (size_t)s->count[i];
-    return total;
 }
 
 /* The host's side of what is sent to the device. */
@@ -97,14 +75,14 @@ static toeplitz_halves halves_of(const toeplitz_shape *s) {
     h.n = s->n, h.g = s->nimage, h.N = order_of(s->n, TOEPLITZ_HALF), h.K = h.N / 2 + 1;
     h.nx = multiple(s->n, 4), h.order = multiple(2 * s->nimage, 16);
     h.ldy = multiple(s->n, 8), h.ldx = multiple(2 * h.nx, 8), h.ldbx = multiple(2 * h.N, 8);
-    h.ldby = multiple(2 * h.K, 8), h.total = (int64_t)total_of(s);
+    h.ldby = multiple(2 * h.K, 8), h.total = (int64_t)toeplitz_total(s);
     return h;
 }
 
 /* Arrays of a plan, in order: what is sent from the host first. */
 static size_t lay_out(gpu_arena *r, const toeplitz_shape *s, toeplitz_type t,
                       backend_toeplitz_plan *p, host_arrays *host) {
-    const size_t g = s->nimage, total = total_of(s), N = order_of(s->n, t);
+    const size_t g = s->nimage, total = toeplitz_total(s), N = order_of(s->n, t);
     const size_t number = 2 * backend_size(number_of(t));
     toeplitz_device *d = &p->d;
     p->room = 0;
@@ -152,26 +130,6 @@ static void close_plan(backend_toeplitz_plan *p) {
     free(p);
 }
 
-/* Rows of image i, by x. */
-static void sort_places(const toeplitz_shape *s, int i, int64_t from, int *start, int *y,
-                        int64_t *column) {
-    start += i * (s->n + 1);
-    memset(start, 0, (s->n + 1) * sizeof *start);
-    for (int64_t k = 0; k < s->count[i]; k++)
-        start[s->place[i][k] % s->n + 1]++;
-    for (int x = 0; x < s->n; x++)
-        start[x + 1] += start[x];
-    for (int64_t k = 0; k < s->count[i]; k++) {
-        const int at = s->place[i][k];
-        const int64_t to = from + start[at % s->n]++;
-        y[to] = at / s->n;
-        column[to] = s->first[i] + k;
-    }
-    for (int x = s->n; x > 0; x--)
-        start[x] = start[x - 1] + (int)from;
-    start[0] = (int)from;
-}
-
 /* Rows of the matrix and places, both ways. */
 static void list_places(const toeplitz_shape *s, const host_arrays *host) {
     int64_t row = 0;
@@ -191,7 +149,7 @@ static void list_places(const toeplitz_shape *s, const host_arrays *host) {
 static void fill_host(backend_toeplitz_plan *p, const toeplitz_shape *s, const host_arrays *host) {
     int64_t from = 0;
     for (int i = 0; i < s->nimage; i++) {
-        sort_places(s, i, from, host->start, host->y, host->column);
+        toeplitz_sort(s, i, from, host->start + i * (s->n + 1), host->y, host->column);
         host->first[i] = p->first[i] = s->first[i];
         p->count[i] = s->count[i];
         from += s->count[i];
@@ -386,7 +344,7 @@ static status apply(backend_toeplitz_plan *p, char side, char trans, int64_t nve
 }
 
 const backend_toeplitz backend_toeplitz_gpu = {.size = sizeof(backend_toeplitz),
-                                               .order = order,
+                                               .order = toeplitz_order,
                                                .bytes = bytes,
                                                .open = open_plan,
                                                .close = close_plan,

@@ -1,4 +1,4 @@
-#include "store_precision.h"
+#include "store_accuracy.h"
 
 #include <limits.h>
 #include <math.h>
@@ -34,6 +34,22 @@ bool store_get_precision(const store *s, int exposure, bool *mixed, double *diff
     return value != LONG_MIN;
 }
 
+static void level_key(int tor, char key[32]) {
+    snprintf(key, 32, "accuracy_%d", tor);
+}
+
+status store_set_level(store *s, int tor, int level) {
+    char key[32];
+    level_key(tor, key);
+    return store_set_fact(s, key, level);
+}
+
+int store_get_level(const store *s, int tor) {
+    char key[32];
+    level_key(tor, key);
+    return (int)store_get_fact(s, key, 0);
+}
+
 static const struct {
     const char *name;
     double step;
@@ -42,7 +58,7 @@ static const struct {
 enum { PARTS = sizeof part / sizeof *part };
 
 status store_set_compression(store *s, int tor, const store_compression *c) {
-    const double value[PARTS] = {c->steps, c->form, c->change, c->tolerance, c->rank, c->bytes};
+    const double value[PARTS] = {c->level, c->form, c->difference, c->tolerance, c->rank, c->bytes};
     status st = MOAO_OK;
     for (int i = 0; i < PARTS && st == MOAO_OK; i++) {
         char key[32];
@@ -63,9 +79,9 @@ bool store_get_compression(const store *s, int tor, store_compression *c) {
             return false;
         value[i] = (double)steps * part[i].step;
     }
-    *c = (store_compression){.steps = (int)value[0],
+    *c = (store_compression){.level = (int)value[0],
                              .form = (int)value[1],
-                             .change = value[2],
+                             .difference = value[2],
                              .tolerance = value[3],
                              .rank = value[4],
                              .bytes = value[5]};
