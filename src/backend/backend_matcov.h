@@ -126,6 +126,24 @@ typedef struct {
     const double *noise; /* of all sensors, as in the model */
 } matcov_values;
 
+/* Rows or columns of a block: the x slopes of n subapertures `sub` of a sensor, then their y
+ * slopes; or, where sensor = -1, the phase at points x, y [m] of the pupil. */
+typedef struct {
+    int sensor, n;
+    const int *sub;
+    const double *x, *y;
+} matcov_cluster;
+
+/* A block as U V' in single precision, in the host's memory, U rows x rank and V columns x rank;
+ * or, u = NULL, V is the block's transpose and rank the number of its rows. full: wanted that way.
+ */
+typedef struct {
+    const matcov_cluster *row, *col;
+    bool full;
+    int rank;
+    float *u, *v;
+} matcov_tile;
+
 typedef struct backend_cov backend_cov;
 typedef struct backend_cov_target backend_cov_target;
 
@@ -174,6 +192,13 @@ typedef struct backend_matcov {
     status (*fill_cpm_both)(backend_cov_target *target, backend_type t, int64_t np, const double *x,
                             const double *y, int sensor, int64_t k0, int64_t n, void *a,
                             int64_t lda, int64_t apart);
+
+    /* NULL, or blocks of sensors with sensors (without noise and tip-tilt constants), or, with a
+     * target that was aimed, of points with sensors, each to a root mean square error of its
+     * entries of about tol [arcsec^2], [m arcsec]; takes memory for u and v, which
+     * matcov_tiles_free gives back. Of sensors that are matcov_tileable. */
+    status (*tiles)(backend_cov *c, backend_cov_target *target, double tol, int ntile,
+                    matcov_tile *tile);
 } backend_matcov;
 
 /* Argument check that every backend makes. */

@@ -39,7 +39,7 @@ static status count_sharing(const comm *c, const char name[BACKEND_IDENTITY], in
     return MOAO_OK;
 }
 
-status device_choose(const comm *c, const params *par, device_choice *d) {
+status device_choose(const comm *c, const params *par, bool own, device_choice *d) {
     const char *named = getenv("MOAO_RESIDENT_BACKEND");
     status st = MOAO_OK;
     memset(d, 0, sizeof *d);
@@ -47,7 +47,7 @@ status device_choose(const comm *c, const params *par, device_choice *d) {
         st = backend_get(named, &d->be);
     else if (par->compute_backend != BACKEND_CPU)
         st = find_gpu(par->compute_backend == BACKEND_GPU, d);
-    if (st == MOAO_OK && d->be == NULL && plan_own_device(par))
+    if (st == MOAO_OK && d->be == NULL && own)
         st = backend_get("cpu", &d->be); /* each rank for itself */
     TRY(comm_agree(c, st));
     int mine = d->be != NULL, all;

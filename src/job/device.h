@@ -14,10 +14,11 @@ typedef struct {
                           wanted none */
 } device_choice;
 
-/* Collective. The same choice on every rank: a GPU only where every rank has one. MOAO_INPUT, with
+/* Collective. own: without a GPU each rank is a device (plan_own_device). The same choice on every
+ * rank: a GPU only where every rank has one. MOAO_INPUT, with
  * what is missing and what to do, when compute.backend is gpu and there is none. The variable
  * MOAO_RESIDENT_BACKEND names a backend (cpu) that serves as a device, whatever the
  * parameter says. */
-status device_choose(const comm *c, const params *par, device_choice *d);
+status device_choose(const comm *c, const params *par, bool own, device_choice *d);
 
 #endif

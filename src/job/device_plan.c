@@ -30,6 +30,7 @@ void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *
                               .nlayer = w->nlayer,
                               .tile = w->tile,
                               .compressed = w->compressed,
+                              .host = w->host,
                               .points = (int64_t)psf_points_of(s, o)},
                 &of);
     for (int i = 0; i < of.nitem; i++)

@@ -29,6 +29,7 @@ typedef struct { /* memory of a device that a rank may use */
 typedef struct {       /* which formats, and what they are asked for */
     bool mixed;        /* exposures in mixed precision */
     int format;        /* compute.format */
+    bool host;         /* the device is the host itself */
     int tile;          /* of a compressed factor, 0: chosen */
     double compressed; /* its bytes as predicted, 0: unknown */
     int rows;          /* of W of a target */

@@ -3,6 +3,8 @@
 #include "obsseq/budget.h"
 
 #include "matcov/matcov.h"
+#include "operator/alike.h"
+#include "operator/tiling.h"
 #include "tor/command.h"
 #include "tor/rows.h"
 
@@ -66,8 +68,60 @@ bool plan_wants_mixed(const params *par) {
     return par->compute_precision == PRECISION_PARAM_MIXED || par->compute_format == FORMAT_HALF;
 }
 
-bool plan_own_device(const params *par) {
-    return par->compute_format == FORMAT_TLR || par->compute_format == FORMAT_GRID;
+/* Times of the CPU [s]: a look-up of an entry on a layer, by the dense format and by tiles; a
+ * floating-point operation; one of a product by transforms, for each vector, number and doubling of
+ * the lattice. Single precision takes half. Measured: bench/results/cpu-grid.txt. */
+#define LOOK_UP 2.2e-9
+#define LOOK_UP_TILED 1.1e-9
+#define FLOP 2.2e-11
+#define BUTTERFLY 1.3e-10
+/* What has to be won: one part in so many. */
+#define GAIN 10
+
+/* Entries of sensors that are not alike, each pair once; images of like ones and their lattices. */
+static status count_pairs(const sys *s, double *unlike, double *lattice) {
+    alike a;
+    status st = alike_init(s, &a);
+    *unlike = *lattice = 0;
+    for (int i = 0; st == MOAO_OK && i < s->nsensor; i++)
+        for (int j = 0; j < i; j++)
+            *unlike += a.of[i] != a.of[j] ? 4.0 * s->sensors[i].nsub * s->sensors[j].nsub : 0;
+    for (int k = 0; st == MOAO_OK && k < a.ngroup; k++) {
+        const double n = a.group[k].shape.n, N = 2 * n, g = a.group[k].shape.nimage;
+        *lattice += g * N * (2 * (N + n) * log2(N) + N * g);
+    }
+    alike_close(NULL, &a);
+    return st;
+}
+
+bool plan_grid_pays(const sys *s, const atmos *a, const psf_opts *o) {
+    const double m = (double)s->m, t = (double)s->t, v = s->dm.nact, nt = s->ntarget;
+    const double rows = o->phase ? (double)psf_points_of(s, o) : t, ne = a->nexposure;
+    const double samples = a->ntor + (ne - a->ntor) / 8; /* compute.mixed_samples at its default */
+    double unlike, lattice, layers = 0;
+    for (int i = 0; i < a->nprofile; i++)
+        layers = fmax(layers, a->profiles[i].nlayer);
+    if (count_pairs(s, &unlike, &lattice) != MOAO_OK) {
+        status_clear();
+        return false;
+    }
+    const bool tiled = matcov_tileable(s);
+    const double kept = tiled ? tiling_share(s) : 1, look = tiled ? LOOK_UP_TILED : LOOK_UP;
+    const double both = rows * m * layers, out = 2 * v * v * m * FLOP,
+                 phase = 2 * v * rows * m * FLOP;
+    const double dense[2] = {unlike * layers * LOOK_UP,
+                             both * LOOK_UP + v * m * m * FLOP + out + phase};
+    const double grid[2] = {unlike * layers * look,
+                            both * (o->phase ? look : LOOK_UP) + v * lattice * BUTTERFLY +
+                                v * unlike * kept * FLOP + out / 2 + phase / 2};
+    return ne * (grid[0] + nt * grid[1]) + samples * (dense[0] + dense[1]) <
+           (1 - 1.0 / GAIN) * ne * (dense[0] + nt * dense[1]);
+}
+
+bool plan_own_device(const params *par, const sys *s, const atmos *a, const psf_opts *o,
+                     int nrank) {
+    return par->compute_format == FORMAT_TLR || par->compute_format == FORMAT_GRID ||
+           (par->compute_format == FORMAT_AUTO && nrank == 1 && plan_grid_pays(s, a, o));
 }
 
 bool plan_may_compress(const params *par) {
@@ -278,8 +332,11 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     TRY(choose_grid(par, nrank, p));
     p->group_size = 1;
     choose_panels(par, s, p);
+    const bool pays = par->compute_format == FORMAT_AUTO && room->host && nrank == 1 &&
+                      !plan_wants_mixed(par) && plan_grid_pays(s, a, o);
     const device_wants wants = {.mixed = plan_wants_mixed(par),
-                                .format = par->compute_format,
+                                .format = pays ? FORMAT_GRID : par->compute_format,
+                                .host = room->host,
                                 .tile = par->compute_tlr_tile,
                                 .compressed = z->ranks.bytes,
                                 .rows = s->dm.nact,

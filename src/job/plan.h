@@ -63,8 +63,13 @@ bool plan_wants_mixed(const params *par);
 /* Local. Whether the parameters allow a compressed factor; what is predicted of it then (takes
  * about a second of the CPU), else nothing; its tolerance at first (linop_accuracy). */
 bool plan_may_compress(const params *par);
-/* A format for which each rank is a device of its own where there is no GPU. */
-bool plan_own_device(const params *par);
+/* Local. Whether compute.format: grid takes less time on a CPU than dense, as a count of look-ups
+ * and products predicts, the exposures included that are computed in both; it depends on the case
+ * alone, so that a resumed run chooses the same. */
+bool plan_grid_pays(const sys *s, const atmos *a, const psf_opts *o);
+/* Local. A format for which each rank is a device of its own where there is no GPU: tlr, grid, or
+ * auto, on one rank, where grid pays (several ranks share the work of a dense factor). */
+bool plan_own_device(const params *par, const sys *s, const atmos *a, const psf_opts *o, int nrank);
 status plan_predict(const params *par, const sys *s, const atmos *a, plan_sizes *z);
 int plan_first_level(const params *par);
 

@@ -112,7 +112,7 @@ static status make_plan(run *r, int chunk) {
         return st;
     accuracy_want(&r->acc, r->pl.kind);
     plan_estimate(&r->pl, &r->u.s, &r->u.a, &r->u.o, &r->room,
-                  r->pl.kind->in_step ? r->room.rate : 0);
+                  r->pl.kind->in_step || r->room.host ? r->room.rate : 0);
     return st;
 }
 
@@ -125,7 +125,9 @@ status run_prepare_plan(run *r, comm *c) {
     r->sizes = plan_find_sizes(&r->u.s, &r->u.a, &r->u.o);
     TRY(comm_agree(c, plan_predict(par, &r->u.s, &r->u.a, &r->sizes)));
     r->rep.dgemm = r->room.rate;
-    TRY(device_choose(c, par, &r->device));
+    TRY(device_choose(c, par, plan_own_device(par, &r->u.s, &r->u.a, &r->u.o, c->size),
+                      &r->device));
+    r->room.host = r->device.be == &backend_cpu;
     TRY(comm_agree(c, accuracy_init(&r->u, &r->acc)));
     if (r->device.be != NULL) {
         r->rep.backend = r->device.be->name;

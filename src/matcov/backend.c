@@ -232,6 +232,13 @@ done:
     return st;
 }
 
+static status cpu_tiles(backend_cov *c, backend_cov_target *target, double tol, int ntile,
+                        matcov_tile *tile) {
+    if (target != NULL && target->mt == NULL)
+        return status_fail(MOAO_INPUT, "tiles: the target was not aimed");
+    return matcov_tiles(c->mc, target != NULL ? target->mt : NULL, tol, ntile, tile);
+}
+
 static const backend_matcov cpu = {
     .size = sizeof(backend_matcov),
     .bytes = no_bytes,
@@ -248,6 +255,7 @@ static const backend_matcov cpu = {
     .fill_ctm = cpu_fill_ctm,
     .fill_cpm = cpu_fill_cpm,
     .fill_cpm_both = cpu_fill_cpm_both,
+    .tiles = cpu_tiles,
 };
 
 const backend_matcov *matcov_backend(const backend *be) {

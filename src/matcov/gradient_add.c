@@ -54,6 +54,51 @@ CLONES static void add_far_phase(const matcov_gradient *t, const double *radial,
     }
 }
 
+CLONES static void add_single_both(const gradient_single *table, const gradient_axes axes[2],
+                                   size_t n, const float *x, const float *y, float x0, float y0,
+                                   float coef, float *const out[4], near_places *places) {
+    const matcov_gradient *t = table->t;
+    const float c = (float)axes[0].rows[0], s1 = (float)axes[0].rows[1], near2 = (float)t->near2;
+    places->n = 0;
+    for (size_t e = 0; e < n; e++) {
+        const float dx = x[e] - x0, dy = y[e] - y0, s = dx * dx + dy * dy;
+        float m;
+        if (s < near2) {
+            list(places, e, axes[0].turn, (double)dx, (double)dy);
+            continue;
+        }
+        const float *k = table->radial + gradient_interval_single(t, s, &m) * 2 * GRADIENT_TERMS;
+        const float P = coef * (k[0] + m * (k[1] + m * (k[2] + m * k[3])));
+        const float Q = coef * (k[4] + m * (k[5] + m * (k[6] + m * k[7])));
+        for (int b = 0; b < 2; b++) {
+            const float vx = (float)axes[b].v[0], vy = (float)axes[b].v[1];
+            const float q = (vx * dx + vy * dy) * Q;
+            out[2 * b][e] += (c * vx + s1 * vy) * P + (c * dx + s1 * dy) * q;
+            out[2 * b + 1][e] += (c * vy - s1 * vx) * P + (c * dy - s1 * dx) * q;
+        }
+    }
+}
+
+CLONES static void add_single_phase(const gradient_single *table, const double turn[2], size_t n,
+                                    const float *x, const float *y, float x0, float y0, float coef,
+                                    float *const out[2], near_places *places) {
+    const matcov_gradient *t = table->t;
+    const float c = (float)turn[0], s1 = (float)turn[1], near2 = (float)t->near2;
+    places->n = 0;
+    for (size_t e = 0; e < n; e++) {
+        const float dx = x[e] - x0, dy = y[e] - y0, s = dx * dx + dy * dy;
+        float m;
+        if (s < near2) {
+            list(places, e, turn, (double)dx, (double)dy);
+            continue;
+        }
+        const float *k = table->radial + gradient_interval_single(t, s, &m) * 2 * GRADIENT_TERMS;
+        const float P = coef * (k[0] + m * (k[1] + m * (k[2] + m * k[3])));
+        out[0][e] += (c * dx + s1 * dy) * P;
+        out[1][e] += (c * dy - s1 * dx) * P;
+    }
+}
+
 CLONES static void find_places(const matcov_gradient *t, near_places *p) {
     for (int e = 0; e < p->n; e++) {
         const int grid = !(fabs(p->x[e]) < t->inner && fabs(p->y[e]) < t->inner);
@@ -70,13 +115,12 @@ CLONES static void find_places(const matcov_gradient *t, near_places *p) {
     }
 }
 
-/* Two of `kinds` kinds, which a grid has side by side: what is in a row of it of the four places of
- * a separation is summed over the rows first. */
+/* `count` of `kinds` kinds, which a grid has side by side: what is in a row of it of the four
+ * places of a separation is summed over the rows first. */
 static inline __attribute__((always_inline)) void add_places(const near_places *p,
                                                              const double *near, int kinds,
-                                                             const int kind[2], double coef,
-                                                             double *f, double *g) {
-    const int i = kind[0], j = kind[1];
+                                                             int count, const int *kind,
+                                                             double coef, double *const *out) {
     for (int e = 0; e < p->n; e++) {
         const double *c = near + p->from[e];
         const int64_t step = p->step[e];
@@ -85,31 +129,43 @@ static inline __attribute__((always_inline)) void add_places(const near_places *
 #pragma omp simd
         for (int k = 0; k < 4 * kinds; k++)
             s[k] = (w0 * c[k] + w1 * c[k + step]) + (w2 * c[k + 2 * step] + w3 * c[k + 3 * step]);
-        f[p->entry[e]] +=
-            coef * (p->wx[0][e] * s[i] + p->wx[1][e] * s[kinds + i] +
-                    (p->wx[2][e] * s[2 * kinds + i] + p->wx[3][e] * s[3 * kinds + i]));
-        g[p->entry[e]] +=
-            coef * (p->wx[0][e] * s[j] + p->wx[1][e] * s[kinds + j] +
-                    (p->wx[2][e] * s[2 * kinds + j] + p->wx[3][e] * s[3 * kinds + j]));
+        for (int a = 0; a < count; a++) {
+            const double *const of = s + kind[a];
+            out[a][p->entry[e]] +=
+                coef * (p->wx[0][e] * of[0] + p->wx[1][e] * of[kinds] +
+                        (p->wx[2][e] * of[2 * kinds] + p->wx[3][e] * of[3 * kinds]));
+        }
     }
 }
 
-CLONES static void add_phase(const near_places *p, const double *near, const int kind[2],
-                             double coef, double *f, double *g) {
-    add_places(p, near, 2, kind, coef, f, g);
+CLONES static void add_phase(const near_places *p, const double *near, double coef,
+                             double *const out[2]) {
+    static const int kind[2] = {0, 1};
+    add_places(p, near, 2, 2, kind, coef, out);
 }
 
 CLONES static void add_upright(const near_places *p, const double *near, const int kind[2],
-                               double coef, double *f, double *g) {
-    add_places(p, near, 3, kind, coef, f, g);
+                               double coef, double *const out[2]) {
+    add_places(p, near, 3, 2, kind, coef, out);
 }
 
 CLONES static void add_turned(const near_places *p, const double *near, const int kind[2],
-                              double coef, double *f, double *g) {
-    add_places(p, near, 4, kind, coef, f, g);
+                              double coef, double *const out[2]) {
+    add_places(p, near, 4, 2, kind, coef, out);
 }
 
-static const gradient_kernels plain = {add_far, add_far_phase, find_places};
+CLONES static void add_both_upright(const near_places *p, const double *near, const int kind[4],
+                                    double coef, double *const out[4]) {
+    add_places(p, near, 3, 4, kind, coef, out);
+}
+
+CLONES static void add_both_turned(const near_places *p, const double *near, const int kind[4],
+                                   double coef, double *const out[4]) {
+    add_places(p, near, 4, 4, kind, coef, out);
+}
+
+static const gradient_kernels plain = {add_far, add_far_phase, add_single_both, add_single_phase,
+                                       find_places};
 
 static const gradient_kernels *best(void) {
     const gradient_kernels *k = gradient_kernels_avx512();
@@ -126,7 +182,7 @@ void gradient_add(const matcov_gradient *table, const double *values, const grad
         k->far(table, values + table->radial, axes, some, x, y, x0, y0, coef, f, g, &p);
         k->places(table, &p);
         (table->kinds == 3 ? add_upright : add_turned)(&p, values + table->near, axes->kind, coef,
-                                                       f, g);
+                                                       (double *const[]){f, g});
         n -= some, x += some, y += some, f += some, g += some;
     }
 }
@@ -134,14 +190,45 @@ void gradient_add(const matcov_gradient *table, const double *values, const grad
 void gradient_add_phase(const matcov_gradient *table, const double *values, const double turn[2],
                         size_t n, const double *x, const double *y, double x0, double y0,
                         double coef, double *f, double *g) {
-    static const int kind[2] = {0, 1};
     const gradient_kernels *k = best();
     near_places p;
     while (n > 0) {
         const size_t some = n < GRADIENT_AT_ONCE ? n : GRADIENT_AT_ONCE;
         k->far_phase(table, values + table->radial, turn, some, x, y, x0, y0, coef, f, g, &p);
         k->places(table, &p);
-        add_phase(&p, values + table->near, kind, coef, f, g);
+        add_phase(&p, values + table->near, coef, (double *const[]){f, g});
         n -= some, x += some, y += some, f += some, g += some;
+    }
+}
+
+void gradient_add_both(const gradient_single *table, const gradient_axes axes[2], size_t n,
+                       const float *x, const float *y, float x0, float y0, double coef,
+                       float *const far[4], double *const near[4]) {
+    const gradient_kernels *k = best();
+    const int kind[4] = {axes[0].kind[0], axes[0].kind[1], axes[1].kind[0], axes[1].kind[1]};
+    near_places p;
+    for (size_t at = 0, some; at < n; at += some) {
+        float *const f[4] = {far[0] + at, far[1] + at, far[2] + at, far[3] + at};
+        double *const g[4] = {near[0] + at, near[1] + at, near[2] + at, near[3] + at};
+        some = n - at < GRADIENT_AT_ONCE ? n - at : GRADIENT_AT_ONCE;
+        k->both(table, axes, some, x + at, y + at, x0, y0, (float)coef, f, &p);
+        k->places(table->t, &p);
+        (table->t->kinds == 3 ? add_both_upright
+                              : add_both_turned)(&p, table->values + table->t->near, kind, coef, g);
+    }
+}
+
+void gradient_add_phase_single(const gradient_single *table, const double turn[2], size_t n,
+                               const float *x, const float *y, float x0, float y0, double coef,
+                               float *const far[2], double *const near[2]) {
+    const gradient_kernels *k = best();
+    near_places p;
+    for (size_t at = 0, some; at < n; at += some) {
+        float *const f[2] = {far[0] + at, far[1] + at};
+        double *const g[2] = {near[0] + at, near[1] + at};
+        some = n - at < GRADIENT_AT_ONCE ? n - at : GRADIENT_AT_ONCE;
+        k->phase(table, turn, some, x + at, y + at, x0, y0, (float)coef, f, &p);
+        k->places(table->t, &p);
+        add_phase(&p, table->values + table->t->near, coef, g);
     }
 }

@@ -130,6 +130,129 @@ AVX512 static void add_far_phase(const matcov_gradient *t, const double *radial,
     }
 }
 
+/* Separations in single precision, of sixteen entries. */
+typedef struct {
+    __m512 dx, dy, P, Q; /* P and Q 0 where entries are near, or not there */
+    __mmask16 far;
+} separation_single;
+
+/* The four columns of coefficients of four lines, of P and of Q in turn, and their cubics at m. */
+AVX512 INLINE __m512 cubic_single(const __m512 z[4], __m512 m) {
+    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(z[0], z[1])),
+                  b = _mm512_castps_pd(_mm512_unpackhi_ps(z[0], z[1])),
+                  c = _mm512_castps_pd(_mm512_unpacklo_ps(z[2], z[3])),
+                  d = _mm512_castps_pd(_mm512_unpackhi_ps(z[2], z[3]));
+    const __m512 c0 = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c)),
+                 c1 = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c)),
+                 c2 = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d)),
+                 c3 = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+    return _mm512_fmadd_ps(_mm512_fmadd_ps(_mm512_fmadd_ps(c3, m, c2), m, c1), m, c0);
+}
+
+/* Radial functions of entries whose lines and places in the intervals are given: those of entries k
+ * and k + 8 are the halves of a register. */
+AVX512 INLINE void radial_single(const float *radial, __m512i lines, __m512 m, __m512 *P,
+                                 __m512 *Q) {
+    const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
+    int32_t line[16];
+    __m512 z[8];
+    _mm512_storeu_si512(line, lines);
+    __asm__(""
+            :
+            : "r"(line)
+            : "memory"); /* to be loaded again: faster than taken out of a register */
+    for (int k = 0; k < 8; k++)
+        z[k] = _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(radial + line[k])),
+                                  _mm256_loadu_ps(radial + line[k + 8]), 1);
+    const __m512 a = cubic_single(z, _mm512_shuffle_f32x4(m, m, 0xa0)),
+                 b = cubic_single(z + 4, _mm512_shuffle_f32x4(m, m, 0xf5));
+    *P = _mm512_permutex2var_ps(a, low, b);
+    *Q = _mm512_permutex2var_ps(a, _mm512_add_epi32(low, _mm512_set1_epi32(4)), b);
+}
+
+/* Entries e .. e + 16 of n; those that are near are listed. */
+AVX512 INLINE separation_single separate_single(const gradient_single *table, const double turn[2],
+                                                size_t e, size_t n, const float *x, const float *y,
+                                                float x0, float y0, float coef,
+                                                near_places *places) {
+    const matcov_gradient *t = table->t;
+    const int shift = 23 - GRADIENT_BITS;
+    const int lowest = ((t->lowest >> GRADIENT_BITS) - 1023 + 127) << GRADIENT_BITS;
+    const __mmask16 here = n - e >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << (n - e)) - 1);
+    separation_single p;
+    p.dx = _mm512_sub_ps(_mm512_maskz_loadu_ps(here, x + e), _mm512_set1_ps(x0));
+    p.dy = _mm512_sub_ps(_mm512_maskz_loadu_ps(here, y + e), _mm512_set1_ps(y0));
+    const __m512 least = _mm512_set1_ps((float)t->near2),
+                 s = _mm512_fmadd_ps(p.dx, p.dx, _mm512_mul_ps(p.dy, p.dy));
+    const __mmask16 near = _mm512_mask_cmp_ps_mask(here, s, least, _CMP_LT_OQ);
+    p.far = (__mmask16)(here & ~near);
+    for (int half = 0; near != 0 && half < 2; half++) {
+        const __m512 hx = half ? _mm512_shuffle_f32x4(p.dx, p.dx, 0xee) : p.dx,
+                     hy = half ? _mm512_shuffle_f32x4(p.dy, p.dy, 0xee) : p.dy;
+        const separation d = {.dx = _mm512_cvtps_pd(_mm512_castps512_ps256(hx)),
+                              .dy = _mm512_cvtps_pd(_mm512_castps512_ps256(hy)),
+                              .near = (__mmask8)(near >> (8 * half))};
+        list(&d, e + 8 * (size_t)half, turn, places);
+    }
+    const __m512i bits = _mm512_castps_si512(_mm512_max_ps(s, least));
+    const __m512i i = _mm512_min_epi32(
+        _mm512_sub_epi32(_mm512_srli_epi32(bits, shift), _mm512_set1_epi32(lowest)),
+        _mm512_set1_epi32(GRADIENT_INTERVALS - 1));
+    const __m512i mantissa =
+        _mm512_ternarylogic_epi32(bits, _mm512_set1_epi32((1 << shift) - 1),
+                                  _mm512_set1_epi32(0x3f800000), 0xea /* (a & b) | c */);
+    const __m512 m = _mm512_sub_ps(_mm512_castsi512_ps(mantissa),
+                                   _mm512_set1_ps(1.0f + 0.5f / (1 << GRADIENT_BITS)));
+    radial_single(table->radial, _mm512_slli_epi32(i, 3), m, &p.P, &p.Q);
+    p.P = _mm512_maskz_mul_ps(p.far, p.P, _mm512_set1_ps(coef));
+    p.Q = _mm512_maskz_mul_ps(p.far, p.Q, _mm512_set1_ps(coef));
+    return p;
+}
+
+AVX512 static void add_single_both(const gradient_single *table, const gradient_axes axes[2],
+                                   size_t n, const float *x, const float *y, float x0, float y0,
+                                   float coef, float *const out[4], near_places *places) {
+    const float c = (float)axes[0].rows[0], s = (float)axes[0].rows[1];
+    const __m512 vc = _mm512_set1_ps(c), vs = _mm512_set1_ps(s);
+    places->n = 0;
+    for (size_t e = 0; e < n; e += 16) {
+        const separation_single p =
+            separate_single(table, axes[0].turn, e, n, x, y, x0, y0, coef, places);
+        const __m512 u = _mm512_fmadd_ps(vc, p.dx, _mm512_mul_ps(vs, p.dy));
+        const __m512 v = _mm512_fmsub_ps(vc, p.dy, _mm512_mul_ps(vs, p.dx));
+        for (int b = 0; b < 2; b++) {
+            const float vx = (float)axes[b].v[0], vy = (float)axes[b].v[1];
+            const __m512 along = _mm512_set1_ps(c * vx + s * vy),
+                         across = _mm512_set1_ps(c * vy - s * vx);
+            const __m512 q = _mm512_mul_ps(
+                _mm512_fmadd_ps(_mm512_set1_ps(vx), p.dx, _mm512_mul_ps(_mm512_set1_ps(vy), p.dy)),
+                p.Q);
+            float *const f = out[2 * b] + e, *const g = out[2 * b + 1] + e;
+            __m512 to = _mm512_maskz_loadu_ps(p.far, f);
+            _mm512_mask_storeu_ps(f, p.far, _mm512_fmadd_ps(u, q, _mm512_fmadd_ps(along, p.P, to)));
+            to = _mm512_maskz_loadu_ps(p.far, g);
+            _mm512_mask_storeu_ps(g, p.far,
+                                  _mm512_fmadd_ps(v, q, _mm512_fmadd_ps(across, p.P, to)));
+        }
+    }
+}
+
+AVX512 static void add_single_phase(const gradient_single *table, const double turn[2], size_t n,
+                                    const float *x, const float *y, float x0, float y0, float coef,
+                                    float *const out[2], near_places *places) {
+    const __m512 vc = _mm512_set1_ps((float)turn[0]), vs = _mm512_set1_ps((float)turn[1]);
+    places->n = 0;
+    for (size_t e = 0; e < n; e += 16) {
+        const separation_single p = separate_single(table, turn, e, n, x, y, x0, y0, coef, places);
+        const __m512 u = _mm512_fmadd_ps(vc, p.dx, _mm512_mul_ps(vs, p.dy));
+        const __m512 v = _mm512_fmsub_ps(vc, p.dy, _mm512_mul_ps(vs, p.dx));
+        _mm512_mask_storeu_ps(out[0] + e, p.far,
+                              _mm512_fmadd_ps(u, p.P, _mm512_maskz_loadu_ps(p.far, out[0] + e)));
+        _mm512_mask_storeu_ps(out[1] + e, p.far,
+                              _mm512_fmadd_ps(v, p.P, _mm512_maskz_loadu_ps(p.far, out[1] + e)));
+    }
+}
+
 /* Weights of gradient_spline at f. */
 AVX512 INLINE void weights(__m512d f, double w[4][GRADIENT_AT_ONCE], int e) {
     const __m512d one = _mm512_set1_pd(1.0), sixth = _mm512_set1_pd(1.0 / 6.0),
@@ -172,7 +295,8 @@ AVX512 static void find_places(const matcov_gradient *t, near_places *p) {
     }
 }
 
-static const gradient_kernels kernels = {add_far, add_far_phase, find_places};
+static const gradient_kernels kernels = {add_far, add_far_phase, add_single_both, add_single_phase,
+                                         find_places};
 
 const gradient_kernels *gradient_kernels_avx512(void) {
     __builtin_cpu_init();

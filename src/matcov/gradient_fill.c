@@ -27,16 +27,46 @@ static relation relation_of(const gradients *g, const footprint *a, const footpr
     return r;
 }
 
-static gradient_axes axes_of(const relation *r, const matcov_gradient *t, const footprint *a,
-                             const footprint *b, int axis_b) {
+static gradient_axes axes_of(const relation *r, int kinds, const footprint *a, const footprint *b,
+                             int axis_b) {
     const double rot = r->swapped ? b->rot : a->rot;
     gradient_axes x = {.rows = {cos(a->rot), sin(a->rot)}, .turn = {cos(rot), sin(rot)}};
     for (int axis = 0; axis < 2; axis++)
-        x.kind[axis] = r->swapped ? gradient_kind(t->kinds, axis_b, axis)
-                                  : gradient_kind(t->kinds, axis, axis_b);
+        x.kind[axis] =
+            r->swapped ? gradient_kind(kinds, axis_b, axis) : gradient_kind(kinds, axis, axis_b);
     x.v[0] = axis_b == 0 ? cos(b->rot) : -sin(b->rot);
     x.v[1] = axis_b == 0 ? sin(b->rot) : cos(b->rot);
     return x;
+}
+
+void gradients_axes(const gradients *g, const footprint *a, const footprint *b, int kinds,
+                    gradient_axes axes[2]) {
+    const relation r = relation_of(g, a, b);
+    for (int axis = 0; axis < 2; axis++)
+        axes[axis] = axes_of(&r, kinds, a, b, axis);
+}
+
+const matcov_gradient *gradients_table(const gradients *g, int l, const footprint *a,
+                                       const footprint *b, double *scale) {
+    const relation r = relation_of(g, a, b);
+    *scale = r.scale;
+    return r.c->table[l] >= 0 ? &g->tables[r.c->table[l]] : NULL;
+}
+
+const matcov_gradient *gradients_phase(const gradients *g, int l, const footprint *f,
+                                       double *scale) {
+    const int table = g->classes[g->phase_of[f->kind]].table[l];
+    *scale = formula_phase_scale(f->size);
+    return table >= 0 ? &g->tables[table] : NULL;
+}
+
+status gradients_single(const gradients *g, float **radial) {
+    const size_t n = GRADIENT_LINES;
+    status st = ALLOC(*radial, (size_t)g->ntable * n, "tables of covariances");
+    for (int i = 0; st == MOAO_OK && i < g->ntable; i++)
+        for (size_t k = 0; k < n; k++)
+            (*radial)[(size_t)i * n + k] = (float)g->values[g->tables[i].radial + k];
+    return st;
 }
 
 /* Centre of part i of n x n, of size `step`, of a subaperture, relative to its centre. */
@@ -84,7 +114,7 @@ void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes
         if (r.c->table[l] < 0)
             continue;
         const matcov_gradient *t = &g->tables[r.c->table[l]];
-        const gradient_axes axes = axes_of(&r, t, rows->f, cols->f, cols->axis);
+        const gradient_axes axes = axes_of(&r, t->kinds, rows->f, cols->f, cols->axis);
         double c, cone, of[2], offset[2];
         on_layer(lay, l, rows->f, &c, of);
         on_layer(lay, l, cols->f, &cone, offset);
@@ -198,7 +228,7 @@ static void like_row(const gradients *g, const layers *lay, const like *t, const
         if (rel->c->table[l] < 0)
             continue;
         const matcov_gradient *table = &g->tables[rel->c->table[l]];
-        const gradient_axes axes = axes_of(rel, table, a, b, axis_b);
+        const gradient_axes axes = axes_of(rel, table->kinds, a, b, axis_b);
         double c, cb, of[2], os[2], half = 0.5 * (t->steps[0] - t->steps[1]);
         on_layer(lay, l, a, &c, of);
         on_layer(lay, l, b, &cb, os);

@@ -87,6 +87,19 @@ MOAO_HD static inline double gradient_phase(const matcov_gradient *t, const doub
     return (v[0] * dx + v[1] * dy) * (c[0] + m * (c[1] + m * (c[2] + m * c[3])));
 }
 
+/* gradient_interval in single precision, whose tables begin at the same octave. */
+MOAO_HD static inline int gradient_interval_single(const matcov_gradient *t, float s, float *m) {
+    const int shift = 23 - GRADIENT_BITS;
+    const int lowest = ((t->lowest >> GRADIENT_BITS) - 1023 + 127) << GRADIENT_BITS;
+    int32_t bits;
+    memcpy(&bits, &s, sizeof bits);
+    const int i = (int)(bits >> shift) - lowest;
+    bits = (bits & ((1 << shift) - 1)) | 0x3f800000;
+    memcpy(m, &bits, sizeof bits);
+    *m -= 1.0f + 0.5f / (1 << GRADIENT_BITS);
+    return i < GRADIENT_INTERVALS - 1 ? i : GRADIENT_INTERVALS - 1;
+}
+
 /* What is needed of the derivatives of the scale-free structure function: with s = r^2 and E = B +
  * spread * laplacian(B), spread = (la^2 + lb^2) / 24 in units of 1 / kappa^2, b[1] .. b[4] its
  * derivatives in s: P = 2 dE/ds, Q = 4 d2E/ds2. */

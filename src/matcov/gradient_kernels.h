@@ -17,8 +17,9 @@ typedef struct {
     double wx[4][GRADIENT_AT_ONCE], wy[4][GRADIENT_AT_ONCE];
 } near_places;
 
-/* n <= GRADIENT_AT_ONCE entries. far, far_phase: those beyond the grids, as gradient_add and
- * gradient_add_phase; the others are listed in *p (entry, x, y). places: the rest of *p. */
+/* n <= GRADIENT_AT_ONCE entries. far, far_phase, both, phase: those beyond the grids, as
+ * gradient_add, gradient_add_phase, and the two in single precision; the others are listed in *p
+ * (entry, x, y). places: the rest of *p. */
 typedef struct {
     void (*far)(const matcov_gradient *t, const double *radial, const gradient_axes *axes, size_t n,
                 const double *x, const double *y, double x0, double y0, double coef, double *f,
@@ -26,6 +27,12 @@ typedef struct {
     void (*far_phase)(const matcov_gradient *t, const double *radial, const double turn[2],
                       size_t n, const double *x, const double *y, double x0, double y0, double coef,
                       double *f, double *g, near_places *p);
+    void (*both)(const gradient_single *t, const gradient_axes axes[2], size_t n, const float *x,
+                 const float *y, float x0, float y0, float coef, float *const out[4],
+                 near_places *p);
+    void (*phase)(const gradient_single *t, const double turn[2], size_t n, const float *x,
+                  const float *y, float x0, float y0, float coef, float *const out[2],
+                  near_places *p);
     void (*places)(const matcov_gradient *t, near_places *p);
 } gradient_kernels;
 

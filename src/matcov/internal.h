@@ -160,6 +160,18 @@ void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes
  * and each of their slopes. */
 void gradients_fill_mixed(const gradients *g, const layers *lay, const gradient_slopes *rows,
                           const gradient_slopes *cols, double *work, double *a, size_t ld);
+/* Table of layer l for slopes of sensors a and b, or for the phase at a point with slopes of f;
+ * *scale: of an entry, per unit of a layer's coefficient. NULL: one does not see the layer. Axes,
+ * with tables of so many kinds, of slopes of a with both axes of those of b (gradient_add_both).
+ * Subapertures are not cut into parts. */
+const matcov_gradient *gradients_table(const gradients *g, int l, const footprint *a,
+                                       const footprint *b, double *scale);
+const matcov_gradient *gradients_phase(const gradients *g, int l, const footprint *f,
+                                       double *scale);
+void gradients_axes(const gradients *g, const footprint *a, const footprint *b, int kinds,
+                    gradient_axes axes[2]);
+/* Radial functions of all tables in single precision, GRADIENT_LINES of each; to be freed. */
+status gradients_single(const gradients *g, float **radial);
 /* Values of a table of a like pair. */
 status gradients_like(const gradients *g, const layers *lay, like *t);
 

@@ -79,6 +79,14 @@ status matcov_fill_cpm(const matcov_target *mt, size_t np, const double *x, cons
 status matcov_fill_cpm_both(const matcov_target *mt, size_t np, const double *x, const double *y,
                             int sensor, size_t k0, size_t n, double *a, size_t ld, size_t apart);
 
+/* Local. Blocks as products of low rank (backend_matcov.h, tiles); tol > 0. mt: NULL for pairs of
+ * sensors. tileable: all sensors have mean gradients and subapertures of about one size, which
+ * tiles need. tiles_free leaves NULL in u and v, and is fine with it. */
+bool matcov_tileable(const sys *s);
+status matcov_tiles(const matcov *mc, const matcov_target *mt, double tol, int ntile,
+                    matcov_tile *tile);
+void matcov_tiles_free(int ntile, matcov_tile *tile);
+
 /* Goes through the measurements j:j+n by pieces of x slopes, each with the y slopes of the same
  * subapertures, wherever those are: where both are asked for at once and all measurements are gone
  * through, panel by panel, each comes once. *p is {0} at first; false: no more. Local. */

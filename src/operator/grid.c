@@ -1,15 +1,20 @@
 /* Exposures by pairs of sensors, in single precision: like sensors by Fourier transforms (alike.h),
- * exact but for rounding, unlike ones as dense blocks, each pair once. With G the blocks of like
+ * exact but for rounding, unlike ones as dense blocks, or, where the backend has them, by tiles of
+ * low rank (tiling.h), each pair once; so is Cpm. With G the blocks of like
  * sensors and U those of each pair of unlike ones, once, Cmm = G + U + U' but for the tip-tilt
  * constants K, and Y = (W (G/2 + U) - P Ctm) W' + W K W' / 2, whose last term is made in double
  * precision of what the solve has left. Factor and solve are the dense operator's, which is the
  * reference too. */
 #include "operator/alike.h"
 #include "operator/operator.h"
+#include "operator/tiling.h"
 #include "operator/tiptilt.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* Root mean square error of the entries of a tile, in units of a slope's variance. */
+#define TOLERANCE 1e-5
 
 typedef struct {
     linop base;
@@ -27,7 +32,20 @@ typedef struct {
     double *axes;             /* m x nk: 1 where a measurement is of that laser star and axis */
     double *kd;               /* v x nk */
     double *constants, *host; /* nk x nk: K / 2, on the device and pinned */
+    double tol;               /* of tiles [arcsec^2] */
+    clusters sensors, points; /* points: with the sensors, once they are known */
+    tiling unlike, cpm;
+    float *ct; /* v x np: W Cpm' */
+    float *work;
+    size_t lwork;
 } grid;
+
+static const linop_kind tiled;
+
+/* Whether unlike pairs go by tiles. */
+static bool by_tiles(const backend_matcov *mat, const sys *s) {
+    return mat->tiles != NULL && matcov_tileable(s);
+}
 
 /* Of a target, in its own memory: W times `axes`. */
 static int64_t grid_own(const linop *base) {
@@ -49,7 +67,12 @@ static void bytes(const linop_case *z, linop_bytes *b) {
         plans = alike_bytes(&a, TOEPLITZ_S, z->rows);
     }
     linop_dense.bytes(z, b);
+    /* tiles take half of the numbers of those that are of low rank, twice while they are made */
+    const size_t cpm = m * (size_t)z->points;
     linop_add(b, "grid: covariances of unlike sensors", (size_t)numbers * f);
+    if (z->host && matcov_tileable(z->s))
+        linop_add(b, "grid: tiles, work",
+                  (cpm + v * (size_t)z->points + tiling_work(z->s, z->rows)) * f);
     linop_add(b, "grid: those of like sensors transformed, work", plans);
     linop_add(b, "grid: W, W T and D+", v * (2 * m + t) * f + v * v * f + t * z->width * f);
     linop_add(b, "grid: tip-tilt constants", (m + v + nk) * nk * d);
@@ -61,14 +84,33 @@ static status floats(engine *e, int64_t count, const char *what, float **p) {
     return engine_array(e, (size_t)count * sizeof(float), what, (void **)p);
 }
 
+/* For products with tiles. */
+static status take_tiles(grid *x, const linop_setup *u) {
+    engine *e = x->base.e;
+    status st;
+    x->base.kind = &tiled;
+    TRY(clusters_init(e->s, 0, NULL, NULL, &x->sensors));
+    TRY(tiling_init(&x->sensors, x->like.of, false, &x->unlike));
+    x->lwork = tiling_work(e->s, x->v);
+    TRY(floats(e, (int64_t)x->lwork, "products with tiles", &x->work));
+    st = floats(e, x->v * u->size.points, "W Cpm'", &x->ct);
+done:
+    return st;
+}
+
+static status take_pieces(grid *x) {
+    engine *e = x->base.e;
+    int64_t numbers;
+    status st = alike_pieces(e->s, &x->like, e->width, &x->npiece, &x->piece, &numbers);
+    return st == MOAO_OK ? floats(e, numbers, "covariances", &x->u) : st;
+}
+
 static status take_memory(grid *x, const linop_setup *u) {
     engine *e = x->base.e;
     const int64_t m = e->m, t = e->t, v = x->v, nk = x->nk;
-    int64_t numbers;
     status st;
     TRY(alike_init(e->s, &x->like));
-    TRY(alike_pieces(e->s, &x->like, e->width, &x->npiece, &x->piece, &numbers));
-    TRY(floats(e, numbers, "covariances", &x->u));
+    TRY(by_tiles(e->mat, e->s) ? take_tiles(x, u) : take_pieces(x));
     TRY(floats(e, v * m, "W", &x->w));
     TRY(floats(e, v * m, "W T", &x->wt));
     TRY(floats(e, v * t, "D+", &x->proj));
@@ -92,11 +134,14 @@ static void grid_close(linop *base) {
     if (x == NULL)
         return;
     engine *e = base->e;
-    void *const mine[] = {x->u, x->w, x->wt, x->proj, x->ctm, x->y, x->axes, x->kd, x->constants};
+    void *const mine[] = {x->u,    x->w,  x->wt,        x->proj, x->ctm, x->y,
+                          x->axes, x->kd, x->constants, x->work, x->ct};
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         e->be->release(e->ctx, mine[i]);
     e->be->release_host(e->ctx, x->host);
     alike_close(e, &x->like);
+    tiling_free(&x->unlike), tiling_free(&x->cpm);
+    clusters_free(&x->sensors), clusters_free(&x->points);
     linop_dense.close(x->exact);
     free(x->piece);
     free(x);
@@ -141,6 +186,21 @@ done:
 
 /* --- exposures */
 
+/* Error of an entry of Cmm that is allowed [arcsec^2]. */
+static status tolerance(grid *x, double *tol) {
+    engine *e = x->base.e;
+    double variance = 0;
+    status st = MOAO_OK;
+    for (int w = 0; w < e->s->nsensor && st == MOAO_OK; w++) {
+        const int64_t i = (int64_t)e->s->sensors[w].first;
+        double one = 0;
+        st = e->mat->fill_cmm(e->cov, BACKEND_D, 'A', 0, i, 1, i, 1, &one, 1);
+        variance = w == 0 || one < variance ? one : variance;
+    }
+    *tol = TOLERANCE * variance;
+    return st;
+}
+
 static status grid_load(linop *base, const profile *prof) {
     grid *x = (grid *)base;
     engine *e = base->e;
@@ -152,6 +212,10 @@ static status grid_load(linop *base, const profile *prof) {
     tiptilt_halves(e, x->host);
     TRY(engine_copy(e, x->constants, x->host, nk * nk));
     TRY(alike_load(e, &x->like));
+    if (x->base.kind == &tiled)
+        TRY(tolerance(x, &x->tol));
+    if (x->base.kind == &tiled)
+        TRY(tiling_fill(e, NULL, x->tol, &x->unlike));
     for (int i = 0; i < x->npiece; i++) {
         const alike_piece *p = &x->piece[i];
         TRY(e->mat->fill_cmm(e->cov, BACKEND_S, 'A', 0, p->j, p->n, p->row, p->rows, x->u + p->at,
@@ -168,9 +232,41 @@ static status grid_begin(linop *base, const wrows *w, double *own) {
     (void)own;
     report_phase("exposure: W T of like sensors");
     TRY(e->be->half->cast_to_single(e->ctx, x->v, e->m, w->w, w->ld, x->w, x->v));
-    st = alike_apply(e, &x->like, x->v, 0.5, x->w, x->v, 0, x->wt, x->v);
+    TRY(alike_apply(e, &x->like, x->v, 0.5, x->w, x->v, 0, x->wt, x->v));
+    report_phase("exposure: W T");
+    if (base->kind == &tiled)
+        st = tiling_apply(e, &x->unlike, x->v, x->w, x->wt, x->work, x->lwork);
 done:
     return st;
+}
+
+/* W Cpm', all of it with the first panel. */
+static status tiled_phase(linop *base, backend_cov_target *target, const wrows *w, int64_t np,
+                          const double *px, const double *py, int64_t j, int64_t n) {
+    grid *x = (grid *)base;
+    engine *e = base->e;
+    /* path differences across a subaperture [m] go with slopes [arcsec] */
+    const double size = e->s->diameter / e->s->sensors[0].nssp / ARCSEC_PER_RAD;
+    status st = MOAO_OK;
+    (void)w, (void)n;
+    if (j > 0)
+        goto done;
+    if (x->cpm.c == NULL) {
+        TRY(clusters_init(e->s, np, px, py, &x->points));
+        TRY(tiling_init(&x->points, NULL, true, &x->cpm));
+    }
+    TRY(tiling_fill(e, target, x->tol * size, &x->cpm));
+    memset(x->ct, 0, (size_t)(x->v * np) * sizeof *x->ct);
+    st = tiling_apply(e, &x->cpm, x->v, x->w, x->ct, x->work, x->lwork);
+done:
+    return st;
+}
+
+static status tiled_phase_end(linop *base, const wrows *w, int64_t np, double *ct) {
+    const grid *x = (const grid *)base;
+    const engine *e = base->e;
+    (void)w;
+    return e->be->half->cast_to_double(e->ctx, x->v, np, 1, x->ct, x->v, 0, ct, x->v);
 }
 
 static status gemm(engine *e, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
@@ -241,4 +337,24 @@ const linop_kind linop_grid = {
     .project = grid_project,
     .outer = grid_outer,
     .end = grid_end,
+};
+
+/* What an operator that goes by tiles has instead. */
+static const linop_kind tiled = {
+    .size = sizeof(linop_kind),
+    .name = "grid",
+    .bytes = bytes,
+    .open = grid_open,
+    .close = grid_close,
+    .own = grid_own,
+    .factor = grid_factor,
+    .solve = grid_solve,
+    .load = grid_load,
+    .begin = grid_begin,
+    .columns = grid_columns,
+    .project = grid_project,
+    .outer = grid_outer,
+    .end = grid_end,
+    .phase = tiled_phase,
+    .phase_end = tiled_phase_end,
 };

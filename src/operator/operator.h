@@ -42,6 +42,7 @@ typedef struct { /* what the bytes follow from; no device is needed */
     int nrank, block, grid[2]; /* of ranks in step: block-cyclic layout */
     int tile;                  /* order of the tiles of a compressed factor, 0: chosen */
     double compressed;         /* bytes that such a factor is expected to take, 0: unknown */
+    bool host;                 /* the device is the host itself */
 } linop_case;
 
 typedef struct { /* memory of the device [bytes] */

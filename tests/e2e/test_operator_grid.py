@@ -1,11 +1,12 @@
 """compute.format: grid on the CPU (src/operator/grid.c): exposures by pairs of sensors in single precision, like ones by Fourier
 transforms, change results by rounding only, with the residual phase and with what sensors see; the sampled target decides."""
 import json
+import os
 import unittest
 
 import numpy as np
 
-from moao_case import Run
+from moao_case import ROOT, Run, moao
 from test_resident import CASE, RESIDENT
 
 GRID = ["compute.format=grid", "compute.backend=cpu"]
@@ -53,6 +54,16 @@ class Grid(unittest.TestCase):
         """Nothing is as near to double precision as that."""
         grid = Run(CASE, *SMALL, *GRID, "compute.mixed_tolerance=1e-13")
         self.assertEqual((told(grid)["exposures_mixed"], told(grid)["exposures_double"]), (0, 2))
+
+    def test_auto(self):
+        """Where many targets share an exposure's covariances and a sample costs little; not for one target, whose sample is all
+        of it, nor on several ranks, which share a dense factor."""
+        case = [os.path.join(ROOT, "params", "elt-small.yaml"), "compute.format=auto", "compute.backend=cpu"]
+        many, one = "targets={grid: {nx: 6, ny: 6, width: 60}}", "targets={list: [[0, 0]]}"
+        short = "schedule={tor_times: [0], exposure_times: [0]}"
+        for words, ranks, chosen in (([many], "1", True), ([one, short], "1", False), ([many], "2", False)):
+            text = moao("check", *case, *words, "--ranks", ranks).stdout
+            self.assertEqual("grid: covariances of unlike sensors" in text, chosen, (words, ranks))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,91 @@
+/* Processor time of the exposures of a run by steps, with its format and with the dense reference
+ * that its samples are held to: bench_exposure FILE... [key=value ...] -o DIR, words of `moao run`,
+ * one rank. Without words a small system. Prints, for each pass of an exposure (one by the format
+ * asked for, the next by the reference), the steps that the program marks (report_phase) in the
+ * order of their first appearance. Seconds of all threads of the process together, so that other
+ * work on the machine matters little. */
+#include "base/comm.h"
+#include "base/progress.h"
+#include "job/run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define PASSES 16
+#define STEPS 32
+
+static struct {
+    const char *name;
+    double seconds[PASSES];
+} steps[STEPS];
+static int nstep, npass, step = -1;
+static double since;
+
+static double processor(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void on_phase(const char *name) {
+    const double now = processor();
+    if (step >= 0)
+        steps[step].seconds[npass - 1] += now - since;
+    since = now;
+    step = -1;
+    if (strncmp(name, "exposure: ", 10) != 0)
+        return;
+    name += 10;
+    if (strcmp(name, "profile") == 0 && npass < PASSES)
+        npass++;
+    for (step = 0; step < nstep && strcmp(steps[step].name, name) != 0; step++)
+        ;
+    if (step == nstep && nstep < STEPS)
+        steps[nstep++].name = name;
+    step = npass > 0 && step < nstep ? step : -1;
+}
+
+static void print(void) {
+    double sum[PASSES] = {0};
+    printf("processor time [s] of a pass: the format's, the reference's, ...\n");
+    for (int i = 0; i <= nstep; i++) {
+        printf("%-28s", i < nstep ? steps[i].name : "all");
+        for (int p = 0; p < npass; p++) {
+            printf(" %9.3f", i < nstep ? steps[i].seconds[p] : sum[p]);
+            sum[p] += i < nstep ? steps[i].seconds[p] : 0;
+        }
+        printf("\n");
+    }
+}
+
+int main(int argc, char **argv) {
+    static char *small[] = {"bench_exposure",
+                            "params/demo.yaml",
+                            "compute.format=grid",
+                            "targets={list: [[0, 0]]}",
+                            "schedule={tor_times: [0], exposure_times: [0]}",
+                            "-o",
+                            "/tmp/bench_exposure",
+                            "--overwrite",
+                            "-q"};
+    char **words = argc > 1 ? argv : small;
+    comm c;
+    cmdline cl = {0};
+    status st;
+    report_listener = on_phase;
+    setenv("OMPI_MCA_plm_rsh_agent", "/bin/false", 0);
+    TRY(cmdline_parse(argc > 1 ? argc : (int)(sizeof small / sizeof *small), words,
+                      "-o --resume --overwrite --force -q", &cl));
+    MPI_Init(NULL, NULL);
+    TRY(comm_init(MPI_COMM_WORLD, &c));
+    TRY(run_all(&c, &cl));
+    comm_free(&c);
+    MPI_Finalize();
+    print();
+done:
+    if (st != MOAO_OK)
+        fprintf(stderr, "%s\n", status_message());
+    return status_exit_code(st);
+}

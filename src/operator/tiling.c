@@ -1,0 +1,328 @@
+#include "operator/tiling.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Subapertures across a square: ranks grow slower than its side, and the part of the blocks that
+ * are near does, too (bench/results/cpu-tiles.txt). */
+#define ACROSS 10.0
+
+/* Numbers of work that products are content with. */
+#define WORK ((size_t)64 << 20)
+
+/* Squares across the pupil. */
+static int squares(const sys *s) {
+    int nssp = 1;
+    for (int w = 0; w < s->nsensor; w++)
+        nssp = s->sensors[w].nssp > nssp ? s->sensors[w].nssp : nssp;
+    return (int)lround(nssp / ACROSS) > 1 ? (int)lround(nssp / ACROSS) : 1;
+}
+
+static int square_of(double at, int n) {
+    const int i = (int)(at * n);
+    return i < 0 ? 0 : i < n ? i : n - 1;
+}
+
+/* Cluster of square `square` of sensor w, number k: its subapertures are appended to the list. */
+static status add_cluster(const sensor *o, int w, int square, clusters *c, int *nsub) {
+    matcov_cluster *k = &c->cluster[c->ncluster];
+    int64_t *column;
+    status st;
+    *k = (matcov_cluster){.sensor = w, .sub = c->sub + *nsub};
+    for (int i = 0; i < o->nsub; i++) {
+        const double x = (o->sub[i] % o->nssp + 0.5) / o->nssp,
+                     y = (o->sub[i] / o->nssp + 0.5) / o->nssp;
+        if (square_of(x, c->n) + c->n * square_of(y, c->n) == square)
+            c->sub[*nsub + k->n++] = i;
+    }
+    if (k->n == 0)
+        return MOAO_OK;
+    TRY(ALLOC(column, 2 * (size_t)k->n, "clusters of subapertures"));
+    for (int i = 0; i < 2 * k->n; i++)
+        column[i] =
+            (int64_t)o->first + (i < k->n ? k->sub[i] : (int64_t)o->nsub + k->sub[i - k->n]);
+    c->column[c->ncluster] = column;
+    c->square[c->ncluster++] = square;
+    c->most = 2 * k->n > c->most ? 2 * k->n : c->most;
+    *nsub += k->n;
+done:
+    return st;
+}
+
+/* The same of points. */
+static status add_points(const sys *s, int square, int64_t np, const double *x, const double *y,
+                         clusters *c, int64_t *from) {
+    matcov_cluster *k = &c->cluster[c->ncluster];
+    int64_t *column;
+    status st = ALLOC(column, (size_t)np, "clusters of points");
+    if (st != MOAO_OK)
+        return st;
+    *k = (matcov_cluster){.sensor = -1, .x = c->at[0] + *from, .y = c->at[1] + *from};
+    for (int64_t i = 0; i < np; i++)
+        if (square_of(x[i] / s->diameter + 0.5, c->n) +
+                c->n * square_of(y[i] / s->diameter + 0.5, c->n) ==
+            square) {
+            c->at[0][*from + k->n] = x[i];
+            c->at[1][*from + k->n] = y[i];
+            column[k->n++] = i;
+        }
+    if (k->n == 0) {
+        free(column);
+        return st;
+    }
+    c->column[c->ncluster] = column;
+    c->square[c->ncluster++] = square;
+    c->most = k->n > c->most ? k->n : c->most;
+    *from += k->n;
+    return st;
+}
+
+status clusters_init(const sys *s, int64_t np, const double *x, const double *y, clusters *c) {
+    int nsub = 0;
+    int64_t from = 0;
+    status st;
+    *c = (clusters){0};
+    c->n = squares(s);
+    const size_t most = (size_t)(s->nsensor + 1) * (size_t)(c->n * c->n);
+    TRY(ALLOC(c->cluster, most, "clusters"));
+    TRY(ALLOC(c->square, most, "clusters"));
+    TRY(ALLOC(c->column, most, "clusters"));
+    TRY(ALLOC(c->sub, s->m / 2, "clusters"));
+    for (int i = 0; i < 2; i++)
+        TRY(ALLOC(c->at[i], (size_t)np, "clusters"));
+    for (int w = 0; w <= s->nsensor; w++)
+        for (int square = 0; square < c->n * c->n; square++)
+            if (w < s->nsensor)
+                TRY(add_cluster(&s->sensors[w], w, square, c, &nsub));
+            else
+                TRY(add_points(s, square, np, x, y, c, &from));
+done:
+    return st;
+}
+
+void clusters_free(clusters *c) {
+    for (int k = 0; k < c->ncluster; k++)
+        free(c->column[k]);
+    free(c->cluster), free(c->square), free(c->column), free(c->sub);
+    free(c->at[0]), free(c->at[1]);
+    *c = (clusters){0};
+}
+
+/* Whether two squares are the same or have an edge in common: blocks of such are hardly ever of a
+ * rank that is low enough (bench/results/cpu-tiles.txt). */
+static bool adjacent(const clusters *c, int a, int b) {
+    const int x = c->square[a] % c->n - c->square[b] % c->n,
+              y = c->square[a] / c->n - c->square[b] / c->n;
+    return x * x + y * y <= 1;
+}
+
+static int size_of(const matcov_cluster *k) {
+    return k->sensor < 0 ? k->n : 2 * k->n;
+}
+
+status tiling_init(const clusters *c, const int *of, bool points, tiling *t) {
+    status st = MOAO_OK;
+    *t = (tiling){.c = c};
+    for (int pass = 0; pass < 2; pass++) {
+        t->ntile = 0;
+        for (int a = 0; a < c->ncluster; a++)
+            for (int b = 0; b < c->ncluster; b++) {
+                const int one = c->cluster[a].sensor, two = c->cluster[b].sensor;
+                if (two < 0 || (one < 0) != points || (!points && of[one] >= of[two]))
+                    continue;
+                if (pass == 1) {
+                    t->out[t->ntile] = a;
+                    t->in[t->ntile] = b;
+                    t->tile[t->ntile] = (matcov_tile){
+                        .row = &c->cluster[a], .col = &c->cluster[b], .full = adjacent(c, a, b)};
+                }
+                t->ntile++;
+            }
+        if (pass == 0) {
+            TRY(ALLOC(t->tile, (size_t)t->ntile, "tiles"));
+            TRY(ALLOC(t->out, (size_t)t->ntile, "tiles"));
+            TRY(ALLOC(t->in, (size_t)t->ntile, "tiles"));
+            for (int s = 0; s < 2; s++)
+                TRY(ALLOC(t->at[s], (size_t)t->ntile, "tiles"));
+        }
+    }
+done:
+    return st;
+}
+
+void tiling_free(tiling *t) {
+    free(t->tile), free(t->out), free(t->in), free(t->at[0]), free(t->at[1]);
+    free(t->packed[0]), free(t->packed[1]);
+    *t = (tiling){0};
+}
+
+/* Factors of all tiles side by side: s = 0: U by clusters `out`, 1: V by clusters `in`. */
+static status pack(tiling *t, int s) {
+    const int *of = s == 0 ? t->out : t->in;
+    size_t count = 0;
+    int64_t at = 0;
+    status st;
+    for (int i = 0; i < t->ntile; i++)
+        count += s == 1 || t->tile[i].u != NULL
+                     ? (size_t)t->tile[i].rank * (size_t)size_of(&t->c->cluster[of[i]])
+                     : 0;
+    free(t->packed[s]);
+    t->packed[s] = NULL;
+    TRY(ALLOC(t->packed[s], count, "covariances of clusters"));
+    for (int k = 0; k < t->c->ncluster; k++)
+        for (int i = 0; i < t->ntile; i++) {
+            const float *from = s == 0 ? t->tile[i].u : t->tile[i].v;
+            const int64_t n = (int64_t)t->tile[i].rank * size_of(&t->c->cluster[k]);
+            if (of[i] != k)
+                continue;
+            t->at[s][i] = from != NULL ? at : -1;
+            if (from == NULL)
+                continue;
+            memcpy(t->packed[s] + at, from, (size_t)n * sizeof(float));
+            at += n;
+        }
+done:
+    return st;
+}
+
+double tiling_share(const sys *s) {
+    return fmin(1.0, 1.8 / squares(s));
+}
+
+status tiling_fill(engine *e, backend_cov_target *target, double tol, tiling *t) {
+    status st;
+    TRY(e->mat->tiles(e->cov, target, tol, t->ntile, t->tile));
+    st = pack(t, 0);
+    if (st == MOAO_OK)
+        st = pack(t, 1);
+    matcov_tiles_free(t->ntile, t->tile);
+    t->low = 0;
+    for (int i = 0; st == MOAO_OK && i < t->ntile; i++)
+        t->low += t->at[0][i] >= 0 ? t->tile[i].rank : 0;
+done:
+    return st;
+}
+
+size_t tiling_work(const sys *s, int64_t v) {
+    /* of a tile the rank is at most half of the smaller side, or it is full */
+    const size_t n = (size_t)squares(s), all = (size_t)s->nsensor * n * n + 3;
+    const size_t row = s->m * (all / 2 + 3);
+    return row * (size_t)v < WORK ? row * (size_t)v : row < WORK ? WORK : row;
+}
+
+typedef struct { /* rows of W in hand */
+    engine *e;
+    const tiling *t;
+    int64_t rows, ld;
+    const float *x;
+    float *y;
+    float *lines, *wide, *low; /* rows x most, x ranks of a cluster `in`, x ranks of all tiles */
+} pass;
+
+static status gemm(const pass *p, char tb, int64_t n, int64_t k, const float *a, const float *b,
+                   int64_t ldb, float *c) {
+    const float one = 1, zero = 0;
+    const engine *e = p->e;
+    return e->be->gemm(e->ctx, BACKEND_S, 'N', tb, p->rows, n, k, &one, a, p->rows, b, ldb, &zero,
+                       c, p->rows, e->work, e->lwork);
+}
+
+/* y += the columns of cluster k in hand. */
+static void add_columns(const pass *p, int k, const float *from) {
+    const int n = size_of(&p->t->c->cluster[k]);
+#pragma omp parallel for
+    for (int j = 0; j < n; j++) {
+        float *to = p->y + p->t->c->column[k][j] * p->ld;
+        for (int64_t i = 0; i < p->rows; i++)
+            to[i] += from[(int64_t)j * p->rows + i];
+    }
+}
+
+/* x of cluster k times V of all its tiles: of full ones the result, of others a part of `low`. */
+static status first_stage(const pass *p, int k) {
+    const tiling *t = p->t;
+    const int size = size_of(&t->c->cluster[k]);
+    const float *v = NULL;
+    int64_t rank = 0, at = 0, low = 0;
+    status st = MOAO_OK;
+    for (int i = 0; i < t->ntile; i++)
+        if (t->in[i] == k) {
+            v = rank == 0 ? t->packed[1] + t->at[1][i] : v;
+            rank += t->tile[i].rank;
+        }
+    if (rank == 0)
+        return st;
+    for (int j = 0; j < size; j++)
+        memcpy(p->lines + j * p->rows, p->x + t->c->column[k][j] * p->ld,
+               (size_t)p->rows * sizeof(float));
+    TRY(gemm(p, 'N', rank, size, p->lines, v, size, p->wide));
+    for (int i = 0; i < t->ntile; i++) {
+        const int64_t r = t->tile[i].rank;
+        const bool full = t->at[0][i] < 0;
+        if (t->in[i] == k && full)
+            add_columns(p, t->out[i], p->wide + at * p->rows);
+        else if (t->in[i] == k)
+            memcpy(p->low + low * p->rows, p->wide + at * p->rows,
+                   (size_t)(r * p->rows) * sizeof(float));
+        at += t->in[i] == k ? r : 0;
+        low += full ? 0 : r;
+    }
+done:
+    return st;
+}
+
+/* The others, by clusters `out`. */
+static status second_stage(const pass *p) {
+    const tiling *t = p->t;
+    int64_t low = 0, rank;
+    status st = MOAO_OK;
+    for (int i = 0, k; i < t->ntile; low += rank) {
+        const float *u = NULL;
+        for (k = t->out[i], rank = 0; i < t->ntile && t->out[i] == k; i++)
+            if (t->at[0][i] >= 0) {
+                u = rank == 0 ? t->packed[0] + t->at[0][i] : u;
+                rank += t->tile[i].rank;
+            }
+        const int size = size_of(&t->c->cluster[k]);
+        if (rank == 0)
+            continue;
+        TRY(gemm(p, 'T', size, rank, p->low + low * p->rows, u, size, p->wide));
+        add_columns(p, k, p->wide);
+    }
+done:
+    return st;
+}
+
+status tiling_apply(engine *e, const tiling *t, int64_t v, const float *x, float *y, float *work,
+                    size_t lwork) {
+    const int64_t most = t->c->most;
+    int64_t wide = most;
+    status st = MOAO_OK;
+    for (int k = 0; k < t->c->ncluster; k++) {
+        int64_t rank = 0;
+        for (int i = 0; i < t->ntile; i++)
+            rank += t->in[i] == k ? t->tile[i].rank : 0;
+        wide = rank > wide ? rank : wide;
+    }
+    const int64_t one = most + wide + t->low, room = (int64_t)lwork / (one > 0 ? one : 1);
+    const int64_t step = room >= v ? v : room > 16 ? room / 16 * 16 : room;
+    if (step < 1)
+        return status_fail(MOAO_INTERNAL, "products by tiles: no room for work");
+    for (int64_t i = 0; i < v && st == MOAO_OK; i += step) {
+        const pass p = {.e = e,
+                        .t = t,
+                        .rows = v - i < step ? v - i : step,
+                        .ld = v,
+                        .x = x + i,
+                        .y = y + i,
+                        .lines = work,
+                        .wide = work + most * step,
+                        .low = work + (most + wide) * step};
+        for (int k = 0; k < t->c->ncluster; k++)
+            TRY(first_stage(&p, k));
+        TRY(second_stage(&p));
+    }
+done:
+    return st;
+}

@@ -1,0 +1,50 @@
+/* Products of W with covariances whose blocks of clusters are of low rank (backend_matcov.h,
+ * tiles): subapertures, and points of the pupil, are taken together by squares of it. */
+#ifndef MOAO_TILING_H
+#define MOAO_TILING_H
+
+#include "operator/engine.h"
+
+typedef struct {
+    int n; /* squares across the pupil */
+    int ncluster;
+    matcov_cluster *cluster; /* in the order of sensors; last the points, where there are some */
+    int *square;             /* [ncluster] of each */
+    int64_t **column;        /* [ncluster] of its measurements, or points, in matrices */
+    int *sub;                /* what clusters borrow */
+    double *at[2];
+    int64_t most; /* measurements or points of a cluster */
+} clusters;
+
+/* Local. Those of all sensors, and of np points [m] in the host's memory. free: fine on {0}. */
+status clusters_init(const sys *s, int64_t np, const double *x, const double *y, clusters *c);
+void clusters_free(clusters *c);
+
+typedef struct { /* block (in, out) of a matrix is the transpose of a tile: V U' */
+    const clusters *c;
+    int ntile;
+    matcov_tile *tile;
+    int *out, *in;    /* [ntile] clusters, by increasing out */
+    float *packed[2]; /* U by `out`, V by `in`, side by side */
+    int64_t *at[2];   /* [ntile] where a tile's are in these; -1: no U, V is the block */
+    int64_t low;      /* sum of the ranks of those with U */
+} tiling;
+
+/* Local. Blocks that a product has: of each pair of clusters of sensors of two groups, once, or,
+ * with points, of all sensors with these. of: [sensors] group of each. free: fine on {0}. */
+status tiling_init(const clusters *c, const int *of, bool points, tiling *t);
+void tiling_free(tiling *t);
+/* Local. Covariances of the profile loaded, and of the target, if there is one; entries to about
+ * tol. The engine's backend has tiles. */
+status tiling_fill(engine *e, backend_cov_target *target, double tol, tiling *t);
+
+/* Share of the numbers of dense blocks that tiles keep, about (bench/results/cpu-tiles.txt). */
+double tiling_share(const sys *s);
+/* Numbers of work for apply with v rows. */
+size_t tiling_work(const sys *s, int64_t v);
+/* Local. y (v x columns of clusters `out`) += x (v x columns of clusters `in`) times the blocks,
+ * all in the host's memory; leading dimensions v. */
+status tiling_apply(engine *e, const tiling *t, int64_t v, const float *x, float *y, float *work,
+                    size_t lwork);
+
+#endif
