@@ -30,7 +30,7 @@ typedef struct {
     size_t available;   /* bytes that a rank may use in all */
     size_t base;        /* bytes the program and its libraries take before any array is allocated */
     size_t peak;        /* bytes at the peak so far */
-    bool host; /* devices are the ranks themselves: this is their memory */
+    bool host;          /* devices are the ranks themselves: this is their memory */
 } machine_room;
 
 /* Collective. Measures this machine; limit: bytes that a rank may use, 0: 85 % of its share of the
