@@ -102,8 +102,9 @@ class View(unittest.TestCase):
         drawn = self.script(DRAWN)
         for il, wave in enumerate(run.lambdas):
             for name in run.quantities:
-                self.assertAlmostEqual(float(self.text("value-%s-%d" % (name, il))),
-                                       run.column_long(name)[il, target], delta=0.006 if name == "FWHM" else 6e-5)
+                delta = 0.06 if name.startswith("WFE") else 0.006 if name == "FWHM" else 6e-5
+                self.assertAlmostEqual(float(self.text("value-%s-%d" % (name, il))), run.column_long(name)[il, target],
+                                       delta=delta)
             boxes, energy = drawn["energy"][il]
             np.testing.assert_allclose(energy, run.psf(target, wavelength=wave).ee(boxes), atol=1e-4)
             np.testing.assert_allclose(drawn["series"][il], run.column("STREHL")[il, :, target], atol=1e-5)
