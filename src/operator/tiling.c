@@ -1,6 +1,8 @@
 #include "operator/tiling.h"
 
+#include <cblas.h>
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +10,9 @@
  * are near does, too (bench/results/cpu-tiles.txt). */
 #define ACROSS 10.0
 
-/* Numbers of work that products are content with. */
+/* Numbers of work that products are content with, and rows of W that a thread takes at a time. */
 #define WORK ((size_t)64 << 20)
+#define ROWS 256
 
 /* Squares across the pupil. */
 static int squares(const sys *s) {
@@ -231,7 +234,6 @@ static status gemm(const pass *p, char tb, int64_t n, int64_t k, const float *a,
 /* y += the columns of cluster k in hand. */
 static void add_columns(const pass *p, int k, const float *from) {
     const int n = size_of(&p->t->c->cluster[k]);
-#pragma omp parallel for
     for (int j = 0; j < n; j++) {
         float *to = p->y + p->t->c->column[k][j] * p->ld;
         for (int64_t i = 0; i < p->rows; i++)
@@ -294,11 +296,21 @@ done:
     return st;
 }
 
+static status one_pass(const pass *p) {
+    status st = MOAO_OK;
+    for (int k = 0; k < p->t->c->ncluster && st == MOAO_OK; k++)
+        st = first_stage(p, k);
+    return st == MOAO_OK ? second_stage(p) : st;
+}
+
+/* Products are small: the rows are shared out instead, in the same blocks for any number of
+ * threads, as far as the work goes round. */
 status tiling_apply(engine *e, const tiling *t, int64_t v, const float *x, float *y, float *work,
                     size_t lwork) {
     const int64_t most = t->c->most;
+    const int blas = openblas_get_num_threads();
     int64_t wide = most;
-    status st = MOAO_OK;
+    status worst = MOAO_OK;
     for (int k = 0; k < t->c->ncluster; k++) {
         int64_t rank = 0;
         for (int i = 0; i < t->ntile; i++)
@@ -306,23 +318,29 @@ status tiling_apply(engine *e, const tiling *t, int64_t v, const float *x, float
         wide = rank > wide ? rank : wide;
     }
     const int64_t one = most + wide + t->low, room = (int64_t)lwork / (one > 0 ? one : 1);
-    const int64_t step = room >= v ? v : room > 16 ? room / 16 * 16 : room;
+    const int64_t step = room < ROWS ? room : ROWS, at_once = step > 0 ? room / step : 0;
+    const int threads = at_once < omp_get_max_threads() ? (int)at_once : omp_get_max_threads();
     if (step < 1)
         return status_fail(MOAO_INTERNAL, "products by tiles: no room for work");
-    for (int64_t i = 0; i < v && st == MOAO_OK; i += step) {
+    openblas_set_num_threads(1); /* each of our threads calls it */
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (int64_t i = 0; i < v; i += step) {
+        float *own = work + omp_get_thread_num() * one * step;
         const pass p = {.e = e,
                         .t = t,
                         .rows = v - i < step ? v - i : step,
                         .ld = v,
                         .x = x + i,
                         .y = y + i,
-                        .lines = work,
-                        .wide = work + most * step,
-                        .low = work + (most + wide) * step};
-        for (int k = 0; k < t->c->ncluster; k++)
-            TRY(first_stage(&p, k));
-        TRY(second_stage(&p));
+                        .lines = own,
+                        .wide = own + most * step,
+                        .low = own + (most + wide) * step};
+        const status mine = one_pass(&p);
+        if (mine != MOAO_OK) {
+#pragma omp critical
+            worst = mine;
+        }
     }
-done:
-    return st;
+    openblas_set_num_threads(blas);
+    return worst;
 }
