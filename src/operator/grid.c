@@ -212,10 +212,10 @@ static status grid_load(linop *base, const profile *prof) {
     tiptilt_halves(e, x->host);
     TRY(engine_copy(e, x->constants, x->host, nk * nk));
     TRY(alike_load(e, &x->like));
-    if (x->base.kind == &tiled)
+    if (x->base.kind == &tiled) {
         TRY(tolerance(x, &x->tol));
-    if (x->base.kind == &tiled)
         TRY(tiling_fill(e, NULL, x->tol, &x->unlike));
+    }
     for (int i = 0; i < x->npiece; i++) {
         const alike_piece *p = &x->piece[i];
         TRY(e->mat->fill_cmm(e->cov, BACKEND_S, 'A', 0, p->j, p->n, p->row, p->rows, x->u + p->at,
@@ -322,39 +322,13 @@ done:
     return st;
 }
 
-const linop_kind linop_grid = {
-    .size = sizeof(linop_kind),
-    .name = "grid",
-    .bytes = bytes,
-    .open = grid_open,
-    .close = grid_close,
-    .own = grid_own,
-    .factor = grid_factor,
-    .solve = grid_solve,
-    .load = grid_load,
-    .begin = grid_begin,
-    .columns = grid_columns,
-    .project = grid_project,
-    .outer = grid_outer,
-    .end = grid_end,
-};
+#define OPERATIONS                                                                                 \
+    .size = sizeof(linop_kind), .name = "grid", .bytes = bytes, .open = grid_open,                 \
+    .close = grid_close, .own = grid_own, .factor = grid_factor, .solve = grid_solve,              \
+    .load = grid_load, .begin = grid_begin, .columns = grid_columns, .project = grid_project,      \
+    .outer = grid_outer, .end = grid_end
 
-/* What an operator that goes by tiles has instead. */
-static const linop_kind tiled = {
-    .size = sizeof(linop_kind),
-    .name = "grid",
-    .bytes = bytes,
-    .open = grid_open,
-    .close = grid_close,
-    .own = grid_own,
-    .factor = grid_factor,
-    .solve = grid_solve,
-    .load = grid_load,
-    .begin = grid_begin,
-    .columns = grid_columns,
-    .project = grid_project,
-    .outer = grid_outer,
-    .end = grid_end,
-    .phase = tiled_phase,
-    .phase_end = tiled_phase_end,
-};
+const linop_kind linop_grid = {OPERATIONS};
+
+/* Of an operator that goes by tiles. */
+static const linop_kind tiled = {OPERATIONS, .phase = tiled_phase, .phase_end = tiled_phase_end};
