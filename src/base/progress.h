@@ -48,6 +48,9 @@ typedef struct {
     double shift; /* at most [arcsec^2] */
 } report_compression;
 
+/* What compute.verify compares. */
+typedef enum { VERIFY_W, VERIFY_RESIDUAL, VERIFY_PHASE, VERIFY_SUBJECTS } verify_subject;
+
 /* --- report: time, flops and idle share of each stage --- */
 typedef struct { /* a term of the error budget, rms over the pupil with the sign of its variance:
                     of the mean of the targets' variances, smallest, largest [nm] */
@@ -74,9 +77,9 @@ typedef struct {
     int ncompression;
     double mixed_unseen; /* share of the exposures that are not sampled which is over the tolerance
                             at most, at 95 % confidence; NAN: all are sampled, or none at random */
-    const char *verify;  /* compute.verify: residuals checked, largest relative difference, time */
+    const char *verify;  /* compute.verify: residuals checked, largest relative differences, time */
     long verified;
-    double verify_largest, verify_seconds;
+    double verify_largest[VERIFY_SUBJECTS], verify_seconds;
     report_term *budget; /* [nbudget] of the long exposure, on rank 0 */
     int nbudget;
     const char *backend, *device; /* name and description; NULL: the CPU, by panels */

@@ -133,7 +133,11 @@ static void write_verify(json *j, const report *r) {
     json_object(j, "verify");
     json_string(j, "verify", r->verify != NULL ? r->verify : "off");
     json_integer(j, "residuals", r->verified);
-    json_number(j, "largest_difference", r->verify_largest);
+    json_object(j, "largest_differences");
+    json_number(j, "reconstructor", r->verify_largest[VERIFY_W]);
+    json_number(j, "residual", r->verify_largest[VERIFY_RESIDUAL]);
+    json_number(j, "phase", r->verify_largest[VERIFY_PHASE]);
+    json_end(j);
     json_number(j, "time_s", r->verify_seconds);
     json_end(j);
 }

@@ -96,8 +96,10 @@ status verify_begin(verify *v, int e, int t0, int t1, probe **look) {
 }
 
 /* One relative difference; what is too large, or no number, ends the run. */
-static status judge(verify *v, int e, int k, const char *what, double gap, double scale,
+static status judge(verify *v, int e, int k, verify_subject subject, double gap, double scale,
                     double tolerance) {
+    static const char *const name[] = {"its reconstructor W", "its residual",
+                                       "the covariance of its phase with its commands"};
     const double relative = scale > 0 ? fabs(gap) / scale : fabs(gap);
     if (!(relative <= tolerance))
         return status_fail(
@@ -106,8 +108,8 @@ static status judge(verify *v, int e, int k, const char *what, double gap, doubl
             "most "
             "%.0e is rounding): memory or a processor of this machine has erred; results of this "
             "exposure were not kept: go on with --resume on another one",
-            e + 1, v->target[k] + 1, what, relative, tolerance);
-    v->largest = relative > v->largest ? relative : v->largest;
+            e + 1, v->target[k] + 1, name[subject], relative, tolerance);
+    v->largest[subject] = fmax(v->largest[subject], relative);
     return MOAO_OK;
 }
 
@@ -134,18 +136,18 @@ static status check(verify *v, obsseq *o, int e, bool mixed, const profile *p, c
                              a + 7 * n};
     TRY(obsseq_forms(o, p0, false, &v->look, &before));
     for (int k = 0; k < v->look.n; k++)
-        TRY(judge(v, e, k, "its reconstructor W", before.cmm[k] - before.ctm[k],
+        TRY(judge(v, e, k, VERIFY_W, before.cmm[k] - before.ctm[k],
                   fabs(before.cmm[k]) + fabs(before.ctm[k]), of_w));
     TRY(obsseq_forms(o, p, true, &v->look, &now));
     for (int k = 0; k < v->look.n; k++) {
         const double ctm = phase ? 0 : 2 * now.ctm[k];
-        TRY(judge(v, e, k, "its residual", now.cmm[k] - ctm - 2 * v->look.y[k],
+        TRY(judge(v, e, k, VERIFY_RESIDUAL, now.cmm[k] - ctm - 2 * v->look.y[k],
                   fabs(now.cmm[k]) + fabs(ctm), tolerance));
         if (!phase)
             continue;
         const double left = shares ? v->look.share[k] * before.cpm[k] : 0;
-        TRY(judge(v, e, k, "the covariance of its phase with its commands",
-                  now.cpm[k] - left - v->look.c[k], now.terms[k], tolerance));
+        TRY(judge(v, e, k, VERIFY_PHASE, now.cpm[k] - left - v->look.c[k], now.terms[k],
+                  tolerance));
     }
 done:
     free(a);
@@ -170,6 +172,6 @@ void verify_report(const verify *v, report *rep) {
     static const char *const name[] = {"off", "sample", "full"};
     rep->verify = name[v->mode];
     rep->verified = v->checked;
-    rep->verify_largest = v->largest;
+    memcpy(rep->verify_largest, v->largest, sizeof v->largest);
     rep->verify_seconds = v->spent;
 }

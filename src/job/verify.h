@@ -18,7 +18,7 @@ typedef struct {
     double worked, spent; /* seconds in exposures, in checks */
     double cost;          /* of the last check of one target [s] */
     long checked;         /* residuals */
-    double largest;       /* relative difference of one, in double precision */
+    double largest[VERIFY_SUBJECTS]; /* relative differences */
     int *target;          /* the probe's arrays */
     double *p;
     probe look; /* n = 0: nothing is checked this time */
