@@ -19,6 +19,10 @@
 #define EDGE 5    /* steps of a grid beyond what it serves, where the spline's end is felt */
 #define TURNED 6  /* squares across, by which a turned footprint is averaged */
 #define CELLS 200 /* most cells */
+/* What the fine grid serves, in footprints: not a distance on lattices of halves or quarters of a
+ * pitch, where rounding would decide which of the two grids gives a value. */
+#define INNER 1.763
+#define INNER_PHASE 1.261
 
 static const double lobatto[DEGREE + 1] = {-1.0, -0.65465367070797714380, 0.0,
                                            0.65465367070797714380, 1.0};
@@ -35,9 +39,9 @@ matcov_gradient gradient_shape(const gradient_key *k) {
     double high = fmax(k->la, k->lb), low = fmin(k->la, k->lb), mean = 0.5 * (k->la + k->lb);
     double near2 = GRADIENT_RADIUS * GRADIENT_RADIUS * 0.5 * (k->la * k->la + k->lb * k->lb);
     double step[2] = {fmax(fmin(high / 16.0, low / 10.0), high / 40.0), mean / 4.0};
-    matcov_gradient t = {.near2 = near2, .inner = 1.75 * mean, .kinds = is_turned(k) ? 4 : 3};
+    matcov_gradient t = {.near2 = near2, .inner = INNER * mean, .kinds = is_turned(k) ? 4 : 3};
     if (is_phase(k))
-        t.kinds = 2, t.inner = 1.25 * k->lb, step[1] = k->lb / 6.0;
+        t.kinds = 2, t.inner = INNER_PHASE * k->lb, step[1] = k->lb / 6.0;
     double reach[2] = {t.inner, sqrt(near2)};
     for (int g = 0; g < 2; g++) {
         int n = (int)ceil(reach[g] / step[g]) + EDGE;
