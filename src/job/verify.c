@@ -11,6 +11,9 @@
 /* Largest relative differences that are rounding's. On a 6 m case 2e-15 in double precision and
  * 1e-5 in mixed, where the halves of the operands err at random. */
 #define TOLERANCE 1e-9
+/* Of W: what its solve leaves, relative to few low modes of the commands, is up to 1e-10 with the
+ * 102,752 measurements of params/mosaic.yaml. */
+#define TOLERANCE_W 1e-7
 #define TOLERANCE_MIXED 1e-3
 
 void verify_init(const comm *c, const setup *u, const double *dplus, verify *v) {
@@ -116,8 +119,9 @@ static status judge(verify *v, int e, int k, verify_subject subject, double gap,
 static status check(verify *v, obsseq *o, int e, bool mixed, const profile *p, const profile *p0) {
     const size_t n = (size_t)v->look.n;
     const linop *op = o->t.op;
-    const double of_w =
-        op->kind->expected == NULL ? TOLERANCE : fmax(TOLERANCE_MIXED, 10 * op->kind->expected(op));
+    const double of_w = op->kind->expected == NULL
+                            ? TOLERANCE_W
+                            : fmax(TOLERANCE_MIXED, 10 * op->kind->expected(op));
     const bool phase = v->points > 0;
     const double tolerance = mixed ? TOLERANCE_MIXED : TOLERANCE;
     bool shares = false;
