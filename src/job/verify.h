@@ -19,7 +19,7 @@ typedef struct {
     double cost;          /* of the last check of one target [s] */
     long checked;         /* residuals */
     double largest[VERIFY_SUBJECTS]; /* relative differences */
-    int *target;          /* the probe's arrays */
+    int *target;                     /* the probe's arrays */
     double *p;
     probe look; /* n = 0: nothing is checked this time */
 } verify;
