@@ -89,6 +89,7 @@ static void test_sensors(void **state) {
     alike a;
     clusters c;
     tiling t;
+    tiling_memory memory = {0};
     (void)state;
     setup(&f);
     if (f.e.mat->tiles == NULL) {
@@ -102,7 +103,7 @@ static void test_sensors(void **state) {
     assert_int_equal(a.ngroup, 3);
     assert_true(matcov_tileable(&f.s));
     case_ok(clusters_init(&f.s, 0, NULL, NULL, &c));
-    case_ok(tiling_init(&c, a.of, false, &t));
+    case_ok(tiling_init(&c, a.of, false, &memory, &t));
     case_ok(f.e.mat->fill_cmm(f.e.cov, BACKEND_D, 'A', 0, 0, (int64_t)m, 0, (int64_t)m, dense,
                               (int64_t)m));
     const double variance = dense[0];
@@ -124,6 +125,7 @@ static void test_sensors(void **state) {
         before = t.low / low_tiles(&t);
     }
     tiling_free(&t);
+    tiling_memory_free(&memory);
     clusters_free(&c);
     alike_close(&f.e, &a);
     free(dense);
@@ -134,6 +136,7 @@ static void test_points(void **state) {
     fixture f;
     clusters c;
     tiling t;
+    tiling_memory memory = {0};
     backend_cov_target *target;
     enum { N = 23 };
     double x[N * N], y[N * N], most = 0;
@@ -151,7 +154,7 @@ static void test_points(void **state) {
     assert_true(cpm && dense);
     case_ok(f.e.mat->open_target(f.e.cov, &target));
     case_ok(clusters_init(&f.s, np, x, y, &c));
-    case_ok(tiling_init(&c, NULL, true, &t));
+    case_ok(tiling_init(&c, NULL, true, &memory, &t));
     assert_int_not_equal(tiling_fill(&f.e, target, 1, &t), MOAO_OK); /* not aimed */
     status_clear();
     case_ok(f.e.mat->aim(target, (double[]){1e-4, -2e-4}, true));
@@ -171,6 +174,7 @@ static void test_points(void **state) {
     }
     f.e.mat->close_target(target);
     tiling_free(&t);
+    tiling_memory_free(&memory);
     clusters_free(&c);
     free(cpm), free(dense);
     teardown(&f);
