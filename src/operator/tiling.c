@@ -1,6 +1,7 @@
 #include "operator/tiling.h"
 
-#include <cblas.h>
+#include "linalg/blas_threads.h"
+
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -325,7 +326,6 @@ static status one_pass(const pass *p) {
 status tiling_apply(engine *e, const tiling *t, int64_t v, const float *x, float *y, float *work,
                     size_t lwork) {
     const int64_t most = t->c->most;
-    const int blas = openblas_get_num_threads();
     int64_t wide = most;
     status worst = MOAO_OK;
     for (int k = 0; k < t->c->ncluster; k++) {
@@ -339,7 +339,7 @@ status tiling_apply(engine *e, const tiling *t, int64_t v, const float *x, float
     const int threads = at_once < omp_get_max_threads() ? (int)at_once : omp_get_max_threads();
     if (step < 1)
         return status_fail(MOAO_INTERNAL, "products by tiles: no room for work");
-    openblas_set_num_threads(1); /* each of our threads calls it */
+    const int blas = blas_alone();
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
     for (int64_t i = 0; i < v; i += step) {
         float *own = work + omp_get_thread_num() * one * step;
@@ -358,6 +358,6 @@ status tiling_apply(engine *e, const tiling *t, int64_t v, const float *x, float
             worst = mine;
         }
     }
-    openblas_set_num_threads(blas);
+    blas_together(blas);
     return worst;
 }

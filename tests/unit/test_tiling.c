@@ -1,11 +1,10 @@
 /* Products by tiles of low rank against dense ones with the entries that fill_cmm and fill_cpm
  * give: laser and natural stars, registration, turned sensors, points of the pupil seen in a moved
  * target's direction; which sensors can be tiled. */
-#include "support/matcov_case.h"
+#include "support/engine_case.h"
 
 #include "operator/alike.h"
 #include "operator/tiling.h"
-#include "support/backend.h"
 
 #include <mpi.h>
 
@@ -32,15 +31,7 @@ static void setup(fixture *f) {
     for (int w = 0; w < NSENSOR; w++)
         f->s.sensors[w].gradient = true;
     case_profile(3, layers, &f->p);
-    f->e = (engine){.c = &world,
-                    .s = &f->s,
-                    .rep = &f->rep,
-                    .be = be,
-                    .m = (int64_t)f->s.m,
-                    .t = (int64_t)f->s.t,
-                    .rows = 1,
-                    .width = 64};
-    case_ok(engine_open(&f->e));
+    case_engine(&world, &f->s, &f->rep, &f->e);
     case_ok(engine_load(&f->e, &f->p));
 }
 
