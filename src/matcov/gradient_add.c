@@ -195,7 +195,7 @@ static inline __attribute__((always_inline)) void add_places_single(const near_s
         const float *c = near + p->from[e];
         const int64_t step = p->step[e];
         const float w0 = p->wy[0][e], w1 = p->wy[1][e], w2 = p->wy[2][e], w3 = p->wy[3][e];
-        float s[4 * 4], sum[4];
+        float s[4 * 4], sum[4] = {0};
 #pragma omp simd
         for (int k = 0; k < 4 * kinds; k++)
             s[k] = (w0 * c[k] + w1 * c[k + step]) + (w2 * c[k + 2 * step] + w3 * c[k + 3 * step]);
