@@ -5,7 +5,7 @@
  * kept. */
 #include "budget/truth.h"
 
-#include "linalg/blas_threads.h"
+#include "linalg/cpu_threads.h"
 #include "matcov/matcov.h"
 
 #include <cblas.h>

@@ -3,7 +3,7 @@
 
 #include "backend/backend.h"
 #include "base/progress.h"
-#include "linalg/blas_threads.h"
+#include "linalg/cpu_threads.h"
 
 #include <math.h>
 #include <omp.h>

@@ -1,9 +1,9 @@
 /* Batched routines of the CPU backend: the specification, OpenMP over the batch. Every routine is
  * brought to one lower triangle on the left (transposed operands swap their strides, an upper
  * triangle is counted from its end) and is then a sequence of the steps below. */
-#include "blas_threads.h"
 #include "cpu_blas.h"
 #include "cpu_own.h"
+#include "cpu_threads.h"
 #include <float.h>
 #include <math.h>
 #include <omp.h>

@@ -1,8 +1,8 @@
 /* Batched QR, SVD and low-rank routines of the CPU backend: the specification, OpenMP over the
  * batch, one thread for each matrix. */
 #include "backend/backend_random.h"
-#include "blas_threads.h"
 #include "cpu_own.h"
+#include "cpu_threads.h"
 #include <assert.h>
 #include <cblas.h>
 #include <float.h>

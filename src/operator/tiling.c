@@ -1,6 +1,6 @@
 #include "operator/tiling.h"
 
-#include "linalg/blas_threads.h"
+#include "linalg/cpu_threads.h"
 
 #include <math.h>
 #include <omp.h>

@@ -7,7 +7,7 @@
 #include "psf_phase.h"
 
 #include "base/clones.h"
-#include "linalg/blas_threads.h"
+#include "linalg/cpu_threads.h"
 
 #include <cblas.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "blas_threads.h"
+#include "cpu_threads.h"
 
 #include <cblas.h>
 
