@@ -114,7 +114,7 @@ static status run(const setup *u, const comm *world, double tol) {
     TRY(matcov_prepare_difference(&u->s, p, p0, matcov_scale(p, p0), false, &change, &bound));
     TRY(alike_init(&u->s, &a));
     TRY(clusters_init(&u->s, 0, NULL, NULL, &c));
-    TRY(tiling_init(&c, a.of, false, &t));
+    TRY(tiling_init(&c, a.of, false, NULL, &t));
     variance = matcov_direct_cmm(&u->s, p, 0, 0);
     printf("%zu measurements, %d x %d squares, %d tiles, tolerance %.0e of %.3g arcsec^2\n", u->s.m,
            c.n, c.n, t.ntile, tol, variance);

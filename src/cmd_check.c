@@ -105,7 +105,7 @@ static status make_plans(const comm *c, const setup *u, const machine_room *room
     plan_sizes z = plan_find_sizes(&u->s, &u->a, &u->o);
     const double limit = f->cl->limit > 0 ? f->cl->limit : ADVISE_LIMIT;
     machine_kind k = f->described ? described(c, f->cl, room) : usual(room);
-    status st = plan_predict(&u->par, &u->s, &u->a, &z);
+    status st = plan_predict(&u->par, &u->s, &u->a, &u->o, &z);
     if (st == MOAO_OK && !f->described)
         st = plan_here(c, u, &z, *room, limit, f);
     if (st == MOAO_OK && (f->described || (!f->here.fits && f->here.gpus == 0))) {

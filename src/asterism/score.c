@@ -1,6 +1,7 @@
 #include "asterism/score.h"
 
 #include "backend/backend_batch.h"
+#include "linalg/cpu_threads.h"
 
 #include <cblas.h>
 #include <math.h>
@@ -78,8 +79,7 @@ static status upload_gram(ast_scores *q) {
         cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, mc, k->v, k->v, 1, e, mc, k->area,
                     k->v, 0, eq + t * v * k->mc, mc);
     }
-    const int blas = openblas_get_num_threads();
-    openblas_set_num_threads(1); /* the products are small: the targets are shared out instead */
+    const int blas = blas_alone(); /* the products are small: the targets are shared out instead */
     for (int i = 0; i < k->ncand && st == MOAO_OK; i++) {
 #pragma omp parallel for schedule(static)
         for (int t = 0; t < k->ntarget; t++)
@@ -90,7 +90,7 @@ static status upload_gram(ast_scores *q) {
         if (st == MOAO_OK)
             st = q->be->sync(q->ctx); /* before the row is used again */
     }
-    openblas_set_num_threads(blas);
+    blas_together(blas);
 done:
     free(e);
     free(eq);

@@ -1,6 +1,7 @@
 #include "asterism/search.h"
 
-#include <cblas.h>
+#include "linalg/cpu_threads.h"
+
 #include <float.h>
 #include <math.h>
 #include <mpi.h>
@@ -45,8 +46,7 @@ static void team_free(team *t) {
     free(t->list);
     free(t->var);
     free(t->guess);
-    if (t->blas > 0)
-        openblas_set_num_threads(t->blas);
+    blas_together(t->blas);
 }
 
 static status list_init(ast_list *l, int keep) {
@@ -70,8 +70,7 @@ static status team_init(const comm *c, ast_scores *q, const ast_case *k, const a
         TRY(ALLOC(t->var[i], (size_t)t->range * nt, "variances"));
         TRY(ALLOC(t->guess[i], 2 * nt, "variances"));
     }
-    t->blas = openblas_get_num_threads();
-    openblas_set_num_threads(1);
+    t->blas = blas_alone();
 done:
     return st;
 }

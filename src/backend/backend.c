@@ -129,12 +129,11 @@ static void load_plugin(void) {
     void *lib;
     plugin_entry *entry = NULL;
     if (!find_plugin(path)) {
-        snprintf(plugin.why, sizeof plugin.why,
-                 "no " PLUGIN " beside the program or in lib/moao of its prefix");
+        snprintf(plugin.why, sizeof plugin.why, "no " PLUGIN); /* find_plugin says where */
         return;
     }
     if (access(path, R_OK) == 0 && !has_driver()) {
-        snprintf(plugin.why, sizeof plugin.why, "there is no driver (libcuda.so.1)");
+        snprintf(plugin.why, sizeof plugin.why, "no libcuda.so.1");
         return;
     }
     lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);

@@ -5,6 +5,7 @@
  * kept. */
 #include "budget/truth.h"
 
+#include "linalg/cpu_threads.h"
 #include "matcov/matcov.h"
 
 #include <cblas.h>
@@ -289,7 +290,7 @@ status truth_variance(const comm *c, const sys *s, const psf *p, const double *d
                       const double *mean, int n, double *L0, double *out) {
     const double *x, *y;
     const size_t np = psf_points(p, &x, &y);
-    const int blas = openblas_get_num_threads(), size = transform_size(s->ts.nssp);
+    const int size = transform_size(s->ts.nssp);
     job k = {.s = s,
              .p = p,
              .dplus = dplus,
@@ -302,7 +303,7 @@ status truth_variance(const comm *c, const sys *s, const psf *p, const double *d
     part w[PARTS] = {{0}};
     status st, worst = MOAO_OK;
     TRY(open_job(&k, L0));
-    openblas_set_num_threads(1); /* each of our threads calls it */
+    const int blas = blas_alone();
 #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < PARTS; i++) {
         const status mine = add_rows(&k, c->rank + i * c->size, PARTS * c->size, &w[i]);
@@ -310,7 +311,7 @@ status truth_variance(const comm *c, const sys *s, const psf *p, const double *d
 #pragma omp critical
             worst = mine;
     }
-    openblas_set_num_threads(blas);
+    blas_together(blas);
     TRY(worst);
     for (int i = 0; i < PARTS; i++) {
         for (int l = 0; l < n; l++)

@@ -43,7 +43,7 @@ static status make_plan(const setup *u, const plan_sizes *z, double rate, double
         st = plan_make_device(par, &u->s, &u->a, &u->o, &a->room, z, chunk, gpu, &a->p);
         /* the GPUs of a node make a factor together, each node for itself */
         a->p.flops[STAGE_FACTOR] *= (double)a->room.nrank / a->gpus;
-    } else if (plan_own_device(par, &u->s, &u->a, &u->o, a->room.nrank)) {
+    } else if (plan_own_device(par, z, a->room.nrank)) {
         const double all = (double)a->room.available; /* each rank is its own device */
         const device_room own = {.bytes = fmin(all, par->compute_gpu_memory),
                                  .host = all <= par->compute_gpu_memory};

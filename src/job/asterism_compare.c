@@ -2,8 +2,8 @@
 #include "job/asterism_scene.h"
 
 #include "base/progress.h"
+#include "linalg/cpu_threads.h"
 
-#include <cblas.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -100,7 +100,8 @@ done:
 /* Figures of a list at an order; guesses too when asked for. Collective. */
 static status at_order(const comm *c, ast_job *j, int order, int choose, bool guesses,
                        ast_list *l) {
-    const int own = j->order, blas = openblas_get_num_threads();
+    const int own = j->order;
+    int blas = 0;
     ast_scene u = {0};
     ast_case *k = NULL;
     ast_painter p = {.c = c, .j = j, .nthread = omp_get_max_threads(), .choose = choose};
@@ -112,14 +113,14 @@ static status at_order(const comm *c, ast_job *j, int order, int choose, bool gu
         TRY(comm_agree(c, guess(j, k, choose, l)));
     p.k = k;
     TRY(comm_agree(c, ast_painter_init(&p, &u)));
-    openblas_set_num_threads(1);
+    blas = blas_alone();
     for (int i = 0; i < l->n; i += 20 * c->size) {
         TRY(ast_paint(&p, l, i, i + 20 * c->size < l->n ? i + 20 * c->size : l->n));
         if (c->rank == 0)
             progress_step("sample at order %d: %d of %d", order, i, l->n);
     }
 done:
-    openblas_set_num_threads(blas);
+    blas_together(blas);
     j->order = own;
     ast_painter_free(&p);
     ast_case_free(k);

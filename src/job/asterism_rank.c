@@ -3,8 +3,8 @@
 
 #include "backend/backend.h"
 #include "base/progress.h"
+#include "linalg/cpu_threads.h"
 
-#include <cblas.h>
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
@@ -56,10 +56,10 @@ static status refine(const comm *c, const ast_job *j, const ast_case *k, const a
     const int most = j->cl->refine > 0 ? j->cl->refine : REFINE, block = 32 * c->size;
     const int best = j->cl->full > 0 ? j->cl->full : 3;
     ast_painter p = {.c = c, .j = j, .k = k, .nthread = omp_get_max_threads(), .choose = r->choose};
-    const int blas = openblas_get_num_threads();
+    int blas = 0;
     status st = ast_painter_init(&p, u);
     TRY(comm_agree(c, st));
-    openblas_set_num_threads(1);
+    blas = blas_alone();
     while (r->computed < r->best.n && r->computed < most) {
         int to = r->computed + block;
         to = to < most ? to : most;
@@ -72,7 +72,7 @@ static status refine(const comm *c, const ast_job *j, const ast_case *k, const a
     }
     ast_list_sort(&r->best, r->choose, want_larger(&j->w), true);
 done:
-    openblas_set_num_threads(blas);
+    blas_together(blas);
     ast_painter_free(&p);
     return st;
 }

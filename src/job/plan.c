@@ -94,10 +94,11 @@ static status count_pairs(const sys *s, double *unlike, double *lattice) {
     return st;
 }
 
-bool plan_grid_pays(const sys *s, const atmos *a, const psf_opts *o) {
+/* Whether exposures of format grid, those included that are computed in both, take less time. */
+static bool grid_pays(const params *par, const sys *s, const atmos *a, const psf_opts *o) {
     const double m = (double)s->m, t = (double)s->t, v = s->dm.nact, nt = s->ntarget;
     const double rows = o->phase ? (double)psf_points_of(s, o) : t, ne = a->nexposure;
-    const double samples = a->ntor + (ne - a->ntor) / 8; /* compute.mixed_samples at its default */
+    const double samples = a->ntor + (ne - a->ntor) / par->compute_mixed_samples;
     double unlike, lattice, layers = 0;
     for (int i = 0; i < a->nprofile; i++)
         layers = fmax(layers, a->profiles[i].nlayer);
@@ -118,10 +119,9 @@ bool plan_grid_pays(const sys *s, const atmos *a, const psf_opts *o) {
            (1 - 1.0 / GAIN) * ne * (dense[0] + nt * dense[1]);
 }
 
-bool plan_own_device(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                     int nrank) {
+bool plan_own_device(const params *par, const plan_sizes *z, int nrank) {
     return par->compute_format == FORMAT_TLR || par->compute_format == FORMAT_GRID ||
-           (par->compute_format == FORMAT_AUTO && nrank == 1 && plan_grid_pays(s, a, o));
+           (par->compute_format == FORMAT_AUTO && nrank == 1 && z->grid_pays);
 }
 
 bool plan_may_compress(const params *par) {
@@ -130,7 +130,9 @@ bool plan_may_compress(const params *par) {
            (name != NULL && strcmp(name, linop_tlr.name) == 0);
 }
 
-status plan_predict(const params *par, const sys *s, const atmos *a, plan_sizes *z) {
+status plan_predict(const params *par, const sys *s, const atmos *a, const psf_opts *o,
+                    plan_sizes *z) {
+    z->grid_pays = par->compute_format == FORMAT_AUTO && grid_pays(par, s, a, o);
     if (!plan_may_compress(par))
         return MOAO_OK;
     return tlr_predict(s, atmos_profile_at(a, a->tor_time[0]),
@@ -224,9 +226,23 @@ static status choose_groups(const params *par, const sys *s, const atmos *a, con
         return status_fail(
             MOAO_INPUT,
             "compute.memory: one target at a time needs %.2f GB on each of %d ranks, %.2f GB are "
-            "available; use more ranks on more nodes",
+            "available; use fewer ranks on a node, or more nodes",
             (double)p->memory / 1e9, nrank, (double)room->available / 1e9);
     return MOAO_OK;
+}
+
+/* Chunks of targets for n groups of ranks that hold at most kg each, as even as possible; chunk > 0
+ * asks for that many targets at a time. Returns how many a group holds. */
+static int deal(int ntarget, int n, int chunk, int kg, plan *p) {
+    p->chunk = chunk > 0 && chunk < kg * n ? chunk : kg * n;
+    p->chunk = p->chunk < ntarget ? p->chunk : ntarget;
+    p->nchunk = ceil_div(ntarget, p->chunk);
+    if (chunk <= 0) {
+        kg = ceil_div(ceil_div(ntarget, p->nchunk), n);
+        p->chunk = kg * n < ntarget ? kg * n : ntarget;
+        p->nchunk = ceil_div(ntarget, p->chunk);
+    }
+    return kg;
 }
 
 static void choose_chunk(const params *par, const sys *s, const atmos *a, const psf_opts *o,
@@ -245,14 +261,7 @@ static void choose_chunk(const params *par, const sys *s, const atmos *a, const 
         else
             high = middle - 1;
     }
-    p->chunk = chunk > 0 && chunk < kg * ngroup ? chunk : kg * ngroup;
-    p->chunk = p->chunk < s->ntarget ? p->chunk : s->ntarget;
-    p->nchunk = ceil_div(s->ntarget, p->chunk);
-    if (chunk <= 0) { /* as even as possible */
-        kg = ceil_div(ceil_div(s->ntarget, p->nchunk), ngroup);
-        p->chunk = kg * ngroup < s->ntarget ? kg * ngroup : s->ntarget;
-        p->nchunk = ceil_div(s->ntarget, p->chunk);
-    }
+    kg = deal(s->ntarget, ngroup, chunk, kg, p);
     count_memory(par, s, a, o, room, z, g, kg, p);
     p->ld_max = (size_t)kg * (size_t)nl;
 }
@@ -333,7 +342,7 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     p->group_size = 1;
     choose_panels(par, s, p);
     const bool pays = par->compute_format == FORMAT_AUTO && room->host && nrank == 1 &&
-                      !plan_wants_mixed(par) && plan_grid_pays(s, a, o);
+                      !plan_wants_mixed(par) && z->grid_pays;
     const device_wants wants = {.mixed = plan_wants_mixed(par),
                                 .format = pays ? FORMAT_GRID : par->compute_format,
                                 .host = room->host,
@@ -354,13 +363,7 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     int kg = ceil_div(s->ntarget, nrank), most = chunk > 0 ? ceil_div(chunk, nrank) : kg;
     kg = kg < most ? kg : most;
     kg = kg < p->device.fits ? kg : p->device.fits;
-    p->chunk = chunk > 0 && chunk < kg * nrank ? chunk : kg * nrank;
-    p->chunk = p->chunk < s->ntarget ? p->chunk : s->ntarget;
-    p->nchunk = ceil_div(s->ntarget, p->chunk);
-    if (chunk <= 0) { /* as even as possible */
-        kg = ceil_div(ceil_div(s->ntarget, p->nchunk), nrank);
-        p->chunk = kg * nrank < s->ntarget ? kg * nrank : s->ntarget;
-    }
+    kg = deal(s->ntarget, nrank, chunk, kg, p);
     count_host(par, s, o, room, z, kg, p);
     count_work(par, s, a, o, p);
 done:

@@ -53,6 +53,7 @@ typedef struct {
     size_t points;         /* of the pupil, for the residual phase */
     size_t psf, tables, target_tables, command, image;
     tlr_prediction ranks; /* of a compressed factor, where one may be used (plan_predict) */
+    bool grid_pays;       /* format auto is grid on one rank of a CPU (plan_predict) */
 } plan_sizes;
 
 /* Local. Found once for any number of plans; from counts, nothing is computed. */
@@ -60,17 +61,19 @@ plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o);
 
 /* Local. Whether exposures in mixed precision are wanted, where a device has room. */
 bool plan_wants_mixed(const params *par);
-/* Local. Whether the parameters allow a compressed factor; what is predicted of it then (takes
- * about a second of the CPU), else nothing; its tolerance at first (linop_accuracy). */
+/* Local. Whether the parameters allow a compressed factor; its tolerance at first (linop_accuracy).
+ */
 bool plan_may_compress(const params *par);
-/* Local. Whether compute.format: grid takes less time on a CPU than dense, as a count of look-ups
- * and products predicts, the exposures included that are computed in both; it depends on the case
- * alone, so that a resumed run chooses the same. */
-bool plan_grid_pays(const sys *s, const atmos *a, const psf_opts *o);
+/* Local. What the parameters add to the sizes: where they allow a compressed factor, what is
+ * predicted of it (takes about a second of the CPU); where the format is chosen by the program,
+ * whether grid takes less time on a CPU than dense, as a count of look-ups and products says, the
+ * exposures included that are computed in both: it depends on the case alone, so that a resumed run
+ * chooses the same. */
+status plan_predict(const params *par, const sys *s, const atmos *a, const psf_opts *o,
+                    plan_sizes *z);
 /* Local. A format for which each rank is a device of its own where there is no GPU: tlr, grid, or
  * auto, on one rank, where grid pays (several ranks share the work of a dense factor). */
-bool plan_own_device(const params *par, const sys *s, const atmos *a, const psf_opts *o, int nrank);
-status plan_predict(const params *par, const sys *s, const atmos *a, plan_sizes *z);
+bool plan_own_device(const params *par, const plan_sizes *z, int nrank);
 int plan_first_level(const params *par);
 
 /* Local. What the ranks may use is in room (machine_measure, or other ranks than these). chunk > 0

@@ -123,10 +123,9 @@ status run_prepare_plan(run *r, comm *c) {
     const size_t ncell = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
     r->room = machine_measure(c, par->compute_memory, true);
     r->sizes = plan_find_sizes(&r->u.s, &r->u.a, &r->u.o);
-    TRY(comm_agree(c, plan_predict(par, &r->u.s, &r->u.a, &r->sizes)));
+    TRY(comm_agree(c, plan_predict(par, &r->u.s, &r->u.a, &r->u.o, &r->sizes)));
     r->rep.dgemm = r->room.rate;
-    TRY(device_choose(c, par, plan_own_device(par, &r->u.s, &r->u.a, &r->u.o, c->size),
-                      &r->device));
+    TRY(device_choose(c, par, plan_own_device(par, &r->sizes, c->size), &r->device));
     r->room.host = r->device.be == &backend_cpu;
     TRY(comm_agree(c, accuracy_init(&r->u, &r->acc)));
     if (r->device.be != NULL) {

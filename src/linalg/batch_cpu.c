@@ -3,6 +3,7 @@
  * triangle is counted from its end) and is then a sequence of the steps below. */
 #include "cpu_blas.h"
 #include "cpu_own.h"
+#include "cpu_threads.h"
 #include <float.h>
 #include <math.h>
 #include <omp.h>
@@ -165,11 +166,9 @@ static status cpu_batch_gemm(backend_ctx *ctx, backend_type t, char transa, char
                              int64_t count, batch_dim m, batch_dim n, batch_dim k,
                              const void *alpha, batch_mat a, batch_mat b, const void *beta,
                              batch_mat c) {
-    const int blas = openblas_get_num_threads();
+    const int blas = blas_alone();
     const operand oa = {.m = a}, ob = {.m = b}, oc = {.m = c};
     (void)ctx;
-    if (blas > 1)
-        openblas_set_num_threads(1);
 #pragma omp parallel for schedule(dynamic)
     for (int64_t q = 0; q < count; q++) {
         const int64_t mq = size_of(m, q), nq = size_of(n, q), kq = size_of(k, q);
@@ -180,8 +179,7 @@ static status cpu_batch_gemm(backend_ctx *ctx, backend_type t, char transa, char
         cpu_gemm_panel(t, transa, transb, mq, nq, kq, alpha, va.p, va.sj, vb.p, vb.sj, beta, vc.p,
                        vc.sj);
     }
-    if (blas > 1)
-        openblas_set_num_threads(blas);
+    blas_together(blas);
     return MOAO_OK;
 }
 

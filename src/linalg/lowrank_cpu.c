@@ -2,6 +2,7 @@
  * batch, one thread for each matrix. */
 #include "backend/backend_random.h"
 #include "cpu_own.h"
+#include "cpu_threads.h"
 #include <assert.h>
 #include <cblas.h>
 #include <float.h>
@@ -230,8 +231,7 @@ static size_t scratch_bytes(const call *q) {
 }
 
 static status run(const call *q) {
-    const int threads = (int)batch_least(omp_get_max_threads(), q->count > 1 ? q->count : 1),
-              blas = openblas_get_num_threads();
+    const int threads = (int)batch_least(omp_get_max_threads(), q->count > 1 ? q->count : 1);
     const size_t per = scratch_bytes(q);
     char *scratch = NULL;
     status st;
@@ -239,8 +239,7 @@ static status run(const call *q) {
     if (!scratch)
         return status_fail(MOAO_MEMORY, "%zu MiB for batched factors could not be allocated",
                            per * (size_t)threads >> 20);
-    if (blas > 1) /* also for one matrix, whose bits do not depend on how many there are */
-        openblas_set_num_threads(1);
+    const int blas = blas_alone(); /* also for one matrix */
     st = MOAO_OK;
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
     for (int64_t b = 0; b < q->count; b++) {
@@ -251,8 +250,7 @@ static status run(const call *q) {
         if (q->rank && (info > 0 || info == -1))
             q->rank[b] = 0;
     }
-    if (blas > 1)
-        openblas_set_num_threads(blas);
+    blas_together(blas);
     free(scratch);
     return st;
 }

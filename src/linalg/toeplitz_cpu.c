@@ -47,21 +47,45 @@ typedef struct {
     bool turned;
 } product;
 
+/* Bytes of real parts of a block of vectors, and of registers where there are such; others have
+ * half. */
+#define TOEPLITZ_BLOCK 64
+
 #define REAL double
-#define LANES 8
+#define BYTES 64
 #define NAME(x) x##_d
 #include "toeplitz_cpu_real.h"
+#undef BYTES
+#undef NAME
+#define BYTES 32
+#define NAME(x) x##_half_d
+#include "toeplitz_cpu_real.h"
 #undef REAL
-#undef LANES
+#undef BYTES
 #undef NAME
 
 #define REAL float
-#define LANES 16
+#define BYTES 64
 #define NAME(x) x##_s
 #include "toeplitz_cpu_real.h"
-#undef REAL
-#undef LANES
+#undef BYTES
 #undef NAME
+#define BYTES 32
+#define NAME(x) x##_half_s
+#include "toeplitz_cpu_real.h"
+#undef REAL
+#undef BYTES
+#undef NAME
+
+/* Whether registers are as large as blocks. */
+static bool wide(void) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f");
+#else
+    return true;
+#endif
+}
 
 static steps steps_of(int N) {
     const int radix[] = {4, 2, 3, 5};
@@ -185,9 +209,9 @@ static status toeplitz_load(backend_toeplitz_plan *p, const toeplitz_pair *pairs
     for (int from = 0; from < count; from += lanes) {
         void *work = (char *)p->room + (size_t)omp_get_thread_num() * p->one_load;
         if (p->type == BACKEND_D)
-            spectra_d(p, pairs, from, work);
+            (wide() ? spectra_d : spectra_half_d)(p, pairs, from, work);
         else
-            spectra_s(p, pairs, from, work);
+            (wide() ? spectra_s : spectra_half_s)(p, pairs, from, work);
     }
     return MOAO_OK;
 }
@@ -225,9 +249,9 @@ static status apply(backend_toeplitz_plan *p, char side, char trans, int64_t nve
     for (int64_t v = 0; v < nvec; v += 2 * lanes) {
         void *mine = (char *)work + (size_t)omp_get_thread_num() * block_bytes(p);
         if (p->type == BACKEND_D)
-            block_d(p, &q, v, mine);
+            (wide() ? block_d : block_half_d)(p, &q, v, mine);
         else
-            block_s(p, &q, v, mine);
+            (wide() ? block_s : block_half_s)(p, &q, v, mine);
     }
     if (p->type == BACKEND_D)
         add_diagonals_d(p, &q);

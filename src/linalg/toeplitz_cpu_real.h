@@ -1,8 +1,13 @@
-/* Products with block-Toeplitz matrices for one real type; included once for each by
- * toeplitz_cpu.c, which defines REAL, NAME(x) and LANES. A vec holds one number of each of LANES
- * transforms, so that every step below is one of whole registers. */
+/* Products with block-Toeplitz matrices for one real type and size of registers; included once for
+ * each by toeplitz_cpu.c, which defines REAL, NAME(x) and BYTES. A vec holds one number of each of
+ * LANES transforms, so that every step below is one of whole registers. Of a block of 2 APART
+ * vectors the first half is real parts, the other one imaginary, whatever the size of registers:
+ * small ones take it in pieces, and results are the same. */
 
-typedef REAL NAME(vec) __attribute__((vector_size(64)));
+#define LANES ((int)(BYTES / sizeof(REAL)))
+#define APART ((int)(TOEPLITZ_BLOCK / sizeof(REAL)))
+
+typedef REAL NAME(vec) __attribute__((vector_size(BYTES)));
 typedef struct {
     NAME(vec) re, im;
 } NAME(cvec);
@@ -120,8 +125,8 @@ static void NAME(wrap)(const struct backend_toeplitz_plan *p, const toeplitz_pai
 
 /* Spectra of the LANES pairs of images from `from` on: symbols [y][x][r][c], complex, divided by
  * N^2. */
-static CLONES void NAME(spectra)(const struct backend_toeplitz_plan *p, const toeplitz_pair *pairs,
-                                 int from, void *work) {
+static inline ALWAYS void NAME(some_spectra)(const struct backend_toeplitz_plan *p,
+                                             const toeplitz_pair *pairs, int from, void *work) {
     const int N = p->steps.order, count = p->nimage * p->nimage;
     const REAL scale = (REAL)1 / (REAL)(N * N);
     CVEC *image = work, *line = image + N * N, *other = line + N;
@@ -144,43 +149,55 @@ static CLONES void NAME(spectra)(const struct backend_toeplitz_plan *p, const to
         }
 }
 
+/* Those of APART pairs. */
+static CLONES void NAME(spectra)(const struct backend_toeplitz_plan *p, const toeplitz_pair *pairs,
+                                 int from, void *work) {
+    for (int l = 0; l < APART && from + l < p->nimage * p->nimage; l += LANES)
+        NAME(some_spectra)(p, pairs, from + l, work);
+}
+
 /* --- products */
 
-/* Column `column` of the block of 2 LANES vectors from v on: the first LANES are real parts, the
- * others imaginary. */
+/* Column `column` of the block of vectors whose real parts are from v on. */
 static inline ALWAYS void NAME(fetch)(const product *q, int64_t v, int64_t column, CVEC *to) {
     const REAL *x = (const REAL *)q->x + v * q->xv + column * q->xc;
     const int64_t left = q->nvec - v;
-    if (q->xv == 1 && left >= 2 * LANES) {
-        memcpy(to, x, sizeof *to);
+    if (q->xv == 1 && left >= APART + LANES) {
+        memcpy(&to->re, x, sizeof to->re);
+        memcpy(&to->im, x + APART, sizeof to->im);
         return;
     }
     for (int l = 0; l < LANES; l++) {
         to->re[l] = l < left ? x[l * q->xv] : 0;
-        to->im[l] = LANES + l < left ? x[(LANES + l) * q->xv] : 0;
+        to->im[l] = APART + l < left ? x[(APART + l) * q->xv] : 0;
     }
+}
+
+/* y[0..LANES) := what it is of z and what was there. */
+static inline ALWAYS void NAME(put_part)(const product *q, const VEC *z, int64_t left, REAL *y) {
+    const REAL beta = (REAL)q->beta;
+    VEC sum = *z;
+    if (q->yv == 1 && left >= LANES) {
+        if (q->beta != 0) {
+            VEC old;
+            memcpy(&old, y, sizeof old);
+            sum += beta * old;
+        }
+        memcpy(y, &sum, sizeof sum);
+        return;
+    }
+    for (int l = 0; l < LANES && l < left; l++)
+        y[l * q->yv] = q->beta != 0 ? (*z)[l] + beta * y[l * q->yv] : (*z)[l];
 }
 
 /* The same of y, from a transform whose real and imaginary parts are exchanged. */
 static inline ALWAYS void NAME(put)(const product *q, int64_t v, int64_t column, const CVEC *from) {
     REAL *y = (REAL *)q->y + v * q->yv + column * q->yc;
-    const REAL alpha = (REAL)q->alpha, beta = (REAL)q->beta;
-    const int64_t left = q->nvec - v < 2 * LANES ? q->nvec - v : 2 * LANES;
-    CVEC z = {alpha * from->im, alpha * from->re};
-    if (q->yv == 1 && left == 2 * LANES) {
-        CVEC old = z;
-        if (q->beta != 0) {
-            memcpy(&old, y, sizeof old);
-            z.re += beta * old.re;
-            z.im += beta * old.im;
-        }
-        memcpy(y, &z, sizeof z);
-        return;
-    }
-    for (int l = 0; l < left; l++) {
-        const REAL e = l < LANES ? z.re[l] : z.im[l - LANES];
-        y[l * q->yv] = q->beta != 0 ? e + beta * y[l * q->yv] : e;
-    }
+    const REAL alpha = (REAL)q->alpha;
+    const int64_t left = q->nvec - v;
+    const CVEC z = {alpha * from->im, alpha * from->re};
+    NAME(put_part)(q, &z.re, left, y);
+    NAME(put_part)(q, &z.im, left - APART, y + APART * q->yv);
 }
 
 /* Columns of an image's lattice along y: strip[image][x][ky]. */
@@ -261,17 +278,20 @@ static inline ALWAYS void NAME(backward)(const struct backend_toeplitz_plan *p, 
         }
 }
 
-/* Vectors v .. v + 2 LANES. */
+/* Vectors v .. v + 2 APART. */
 static CLONES void NAME(block)(const struct backend_toeplitz_plan *p, const product *q, int64_t v,
                                void *work) {
     const size_t N = (size_t)p->steps.order, all = (size_t)p->nimage * N;
     CVEC *strip = work, *in = strip + all * (size_t)p->n, *out = in + all, *line = out + all,
          *other = line + N;
-    NAME(forward)(p, q, v, strip, line, other);
-    NAME(middle)(p, q->turned, strip, in, out, line, other);
-    NAME(backward)(p, q, v, strip, other);
+    for (int l = 0; l < APART && v + l < q->nvec; l += LANES) {
+        NAME(forward)(p, q, v + l, strip, line, other);
+        NAME(middle)(p, q->turned, strip, in, out, line, other);
+        NAME(backward)(p, q, v + l, strip, other);
+    }
 }
 
+#if BYTES == TOEPLITZ_BLOCK
 /* What rows and columns of the same place have beside: Y += alpha X D. */
 static void NAME(add_diagonals)(const struct backend_toeplitz_plan *p, const product *q) {
 #pragma omp parallel for schedule(dynamic)
@@ -289,6 +309,10 @@ static void NAME(add_diagonals)(const struct backend_toeplitz_plan *p, const pro
         }
 }
 
+#endif
+
+#undef LANES
+#undef APART
 #undef VEC
 #undef CVEC
 #undef ADD

@@ -66,20 +66,21 @@ void gradient_add_phase(const matcov_gradient *table, const double *values, cons
 /* Numbers of the radial functions of a table. */
 #define GRADIENT_LINES (GRADIENT_INTERVALS * 2 * GRADIENT_TERMS)
 
-/* A table, with its radial functions in single precision. */
+/* A table in single precision: radial functions, and grids of 4 kinds side by side, of the phase 2;
+ * the squared separation [m^2] from which on the functions serve. NULL: it is not there. */
 typedef struct {
     const matcov_gradient *t;
-    const double *values;
-    const float *radial;
+    const float *radial, *near;
+    float near2;
 } gradient_single;
 
-/* The same in single precision, of near entries in double, added up apart. both: with both axes of
- * the columns, axes[0] and axes[1]: f and g of the first, then of the second. */
+/* The same in single precision. both: with both axes of the columns, axes[0] and axes[1]: f and g
+ * of the first, then of the second. */
 void gradient_add_both(const gradient_single *table, const gradient_axes axes[2], size_t n,
-                       const float *x, const float *y, float x0, float y0, double coef,
-                       float *const far[4], double *const near[4]);
+                       const float *x, const float *y, float x0, float y0, float coef,
+                       float *const out[4]);
 void gradient_add_phase_single(const gradient_single *table, const double turn[2], size_t n,
-                               const float *x, const float *y, float x0, float y0, double coef,
-                               float *const far[2], double *const near[2]);
+                               const float *x, const float *y, float x0, float y0, float coef,
+                               float *const out[2]);
 
 #endif

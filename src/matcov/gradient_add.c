@@ -54,17 +54,24 @@ CLONES static void add_far_phase(const matcov_gradient *t, const double *radial,
     }
 }
 
+static void list_single(near_single *p, size_t e, const double turn[2], float dx, float dy) {
+    p->entry[p->n] = (int32_t)e;
+    p->x[p->n] = (float)turn[0] * dx + (float)turn[1] * dy;
+    p->y[p->n] = (float)turn[0] * dy - (float)turn[1] * dx;
+    p->n++;
+}
+
 CLONES static void add_single_both(const gradient_single *table, const gradient_axes axes[2],
                                    size_t n, const float *x, const float *y, float x0, float y0,
-                                   float coef, float *const out[4], near_places *places) {
+                                   float coef, float *const out[4], near_single *places) {
     const matcov_gradient *t = table->t;
-    const float c = (float)axes[0].rows[0], s1 = (float)axes[0].rows[1], near2 = (float)t->near2;
+    const float c = (float)axes[0].rows[0], s1 = (float)axes[0].rows[1], near2 = table->near2;
     places->n = 0;
     for (size_t e = 0; e < n; e++) {
         const float dx = x[e] - x0, dy = y[e] - y0, s = dx * dx + dy * dy;
         float m;
         if (s < near2) {
-            list(places, e, axes[0].turn, (double)dx, (double)dy);
+            list_single(places, e, axes[0].turn, dx, dy);
             continue;
         }
         const float *k = table->radial + gradient_interval_single(t, s, &m) * 2 * GRADIENT_TERMS;
@@ -81,15 +88,15 @@ CLONES static void add_single_both(const gradient_single *table, const gradient_
 
 CLONES static void add_single_phase(const gradient_single *table, const double turn[2], size_t n,
                                     const float *x, const float *y, float x0, float y0, float coef,
-                                    float *const out[2], near_places *places) {
+                                    float *const out[2], near_single *places) {
     const matcov_gradient *t = table->t;
-    const float c = (float)turn[0], s1 = (float)turn[1], near2 = (float)t->near2;
+    const float c = (float)turn[0], s1 = (float)turn[1], near2 = table->near2;
     places->n = 0;
     for (size_t e = 0; e < n; e++) {
         const float dx = x[e] - x0, dy = y[e] - y0, s = dx * dx + dy * dy;
         float m;
         if (s < near2) {
-            list(places, e, turn, (double)dx, (double)dy);
+            list_single(places, e, turn, dx, dy);
             continue;
         }
         const float *k = table->radial + gradient_interval_single(t, s, &m) * 2 * GRADIENT_TERMS;
@@ -154,22 +161,84 @@ CLONES static void add_turned(const near_places *p, const double *near, const in
     add_places(p, near, 4, 2, kind, coef, out);
 }
 
-CLONES static void add_both_upright(const near_places *p, const double *near, const int kind[4],
-                                    double coef, double *const out[4]) {
-    add_places(p, near, 3, 4, kind, coef, out);
+/* --- in single precision */
+
+CLONES static void find_places_single(const matcov_gradient *t, int kinds, near_single *p) {
+    const float inner = (float)t->inner, half[2] = {(float)t->half[0], (float)t->half[1]},
+                inverse[2] = {(float)t->inverse[0], (float)t->inverse[1]};
+    const int32_t second = gradient_cells(t, 0), side[2] = {t->side[0], t->side[1]};
+    for (int e = 0; e < p->n; e++) {
+        const float x = p->x[e], y = p->y[e];
+        const int grid = !((fabsf(x) < inner) & (fabsf(y) < inner));
+        const float h = grid ? half[1] : half[0], w = grid ? inverse[1] : inverse[0];
+        const float ax = (x + h) * w, ay = (y + h) * w;
+        const int32_t i = (int32_t)ax, j = (int32_t)ay, n = grid ? side[1] : side[0];
+        const float fx = ax - (float)i, fy = ay - (float)j, gx = 1 - fx, gy = 1 - fy;
+        const float sixth = 1.0f / 6, most = 2.0f / 3;
+        p->from[e] = ((grid ? second : 0) + (j - 1) * n + i - 1) * kinds;
+        p->step[e] = n * kinds;
+        p->wx[0][e] = sixth * gx * gx * gx, p->wy[0][e] = sixth * gy * gy * gy;
+        p->wx[1][e] = most - 0.5f * fx * fx * (1 + gx),
+        p->wy[1][e] = most - 0.5f * fy * fy * (1 + gy);
+        p->wx[2][e] = most - 0.5f * gx * gx * (1 + fx),
+        p->wy[2][e] = most - 0.5f * gy * gy * (1 + fy);
+        p->wx[3][e] = sixth * fx * fx * fx, p->wy[3][e] = sixth * fy * fy * fy;
+    }
 }
 
-CLONES static void add_both_turned(const near_places *p, const double *near, const int kind[4],
-                                   double coef, double *const out[4]) {
-    add_places(p, near, 4, 4, kind, coef, out);
+/* All of `kinds` kinds, 2 or 4, at the places of the near entries. */
+static inline __attribute__((always_inline)) void add_places_single(const near_single *p,
+                                                                    const float *near, int kinds,
+                                                                    const int *kind, int count,
+                                                                    float coef, float *const *out) {
+    for (int e = 0; e < p->n; e++) {
+        const float *c = near + p->from[e];
+        const int64_t step = p->step[e];
+        const float w0 = p->wy[0][e], w1 = p->wy[1][e], w2 = p->wy[2][e], w3 = p->wy[3][e];
+        float s[4 * 4], sum[4] = {0};
+#pragma omp simd
+        for (int k = 0; k < 4 * kinds; k++)
+            s[k] = (w0 * c[k] + w1 * c[k + step]) + (w2 * c[k + 2 * step] + w3 * c[k + 3 * step]);
+#pragma omp simd
+        for (int k = 0; k < kinds; k++)
+            sum[k] = coef * ((p->wx[0][e] * s[k] + p->wx[1][e] * s[k + kinds]) +
+                             (p->wx[2][e] * s[k + 2 * kinds] + p->wx[3][e] * s[k + 3 * kinds]));
+        for (int a = 0; a < count; a++)
+            out[a][p->entry[e]] += sum[kind[a]];
+    }
+}
+
+CLONES static void add_single_near(const near_single *p, const float *near, const int kind[4],
+                                   float coef, float *const out[4]) {
+    add_places_single(p, near, 4, kind, 4, coef, out);
+}
+
+CLONES static void add_single_near_phase(const near_single *p, const float *near, float coef,
+                                         float *const out[2]) {
+    static const int kind[2] = {0, 1};
+    add_places_single(p, near, 2, kind, 2, coef, out);
 }
 
 static const gradient_kernels plain = {add_far, add_far_phase, add_single_both, add_single_phase,
                                        find_places};
 
+/* Chosen at the first call. */
 static const gradient_kernels *best(void) {
-    const gradient_kernels *k = gradient_kernels_avx512();
-    return k != NULL ? k : &plain;
+    static _Atomic(const gradient_kernels *) chosen;
+    const gradient_kernels *k = chosen;
+    if (k == NULL) {
+        static gradient_kernels avx2;
+        k = gradient_kernels_avx512();
+#pragma omp critical(gradient_kernels)
+        if (k == NULL) {
+            gradient_kernels with = plain;
+            (void)gradient_kernels_avx2(&with);
+            avx2 = with;
+            k = &avx2;
+        }
+        chosen = k;
+    }
+    return k;
 }
 
 void gradient_add(const matcov_gradient *table, const double *values, const gradient_axes *axes,
@@ -202,33 +271,34 @@ void gradient_add_phase(const matcov_gradient *table, const double *values, cons
 }
 
 void gradient_add_both(const gradient_single *table, const gradient_axes axes[2], size_t n,
-                       const float *x, const float *y, float x0, float y0, double coef,
-                       float *const far[4], double *const near[4]) {
+                       const float *x, const float *y, float x0, float y0, float coef,
+                       float *const out[4]) {
     const gradient_kernels *k = best();
     const int kind[4] = {axes[0].kind[0], axes[0].kind[1], axes[1].kind[0], axes[1].kind[1]};
-    near_places p;
+    near_single p;
     for (size_t at = 0, some; at < n; at += some) {
-        float *const f[4] = {far[0] + at, far[1] + at, far[2] + at, far[3] + at};
-        double *const g[4] = {near[0] + at, near[1] + at, near[2] + at, near[3] + at};
+        float *const f[4] = {out[0] + at, out[1] + at, out[2] + at, out[3] + at};
         some = n - at < GRADIENT_AT_ONCE ? n - at : GRADIENT_AT_ONCE;
-        k->both(table, axes, some, x + at, y + at, x0, y0, (float)coef, f, &p);
-        k->places(table->t, &p);
-        (table->t->kinds == 3 ? add_both_upright
-                              : add_both_turned)(&p, table->values + table->t->near, kind, coef, g);
+        k->both(table, axes, some, x + at, y + at, x0, y0, coef, f, &p);
+        if (p.n == 0)
+            continue;
+        find_places_single(table->t, 4, &p);
+        add_single_near(&p, table->near, kind, coef, f);
     }
 }
 
 void gradient_add_phase_single(const gradient_single *table, const double turn[2], size_t n,
-                               const float *x, const float *y, float x0, float y0, double coef,
-                               float *const far[2], double *const near[2]) {
+                               const float *x, const float *y, float x0, float y0, float coef,
+                               float *const out[2]) {
     const gradient_kernels *k = best();
-    near_places p;
+    near_single p;
     for (size_t at = 0, some; at < n; at += some) {
-        float *const f[2] = {far[0] + at, far[1] + at};
-        double *const g[2] = {near[0] + at, near[1] + at};
+        float *const f[2] = {out[0] + at, out[1] + at};
         some = n - at < GRADIENT_AT_ONCE ? n - at : GRADIENT_AT_ONCE;
-        k->phase(table, turn, some, x + at, y + at, x0, y0, (float)coef, f, &p);
-        k->places(table->t, &p);
-        add_phase(&p, table->values + table->t->near, coef, g);
+        k->phase(table, turn, some, x + at, y + at, x0, y0, coef, f, &p);
+        if (p.n == 0)
+            continue;
+        find_places_single(table->t, 2, &p);
+        add_single_near_phase(&p, table->near, coef, f);
     }
 }

@@ -174,7 +174,7 @@ AVX512 INLINE void radial_single(const float *radial, __m512i lines, __m512 m, _
 AVX512 INLINE separation_single separate_single(const gradient_single *table, const double turn[2],
                                                 size_t e, size_t n, const float *x, const float *y,
                                                 float x0, float y0, float coef,
-                                                near_places *places) {
+                                                near_single *places) {
     const matcov_gradient *t = table->t;
     const int shift = 23 - GRADIENT_BITS;
     const int lowest = ((t->lowest >> GRADIENT_BITS) - 1023 + 127) << GRADIENT_BITS;
@@ -182,17 +182,21 @@ AVX512 INLINE separation_single separate_single(const gradient_single *table, co
     separation_single p;
     p.dx = _mm512_sub_ps(_mm512_maskz_loadu_ps(here, x + e), _mm512_set1_ps(x0));
     p.dy = _mm512_sub_ps(_mm512_maskz_loadu_ps(here, y + e), _mm512_set1_ps(y0));
-    const __m512 least = _mm512_set1_ps((float)t->near2),
+    const __m512 least = _mm512_set1_ps(table->near2),
                  s = _mm512_fmadd_ps(p.dx, p.dx, _mm512_mul_ps(p.dy, p.dy));
     const __mmask16 near = _mm512_mask_cmp_ps_mask(here, s, least, _CMP_LT_OQ);
     p.far = (__mmask16)(here & ~near);
-    for (int half = 0; near != 0 && half < 2; half++) {
-        const __m512 hx = half ? _mm512_shuffle_f32x4(p.dx, p.dx, 0xee) : p.dx,
-                     hy = half ? _mm512_shuffle_f32x4(p.dy, p.dy, 0xee) : p.dy;
-        const separation d = {.dx = _mm512_cvtps_pd(_mm512_castps512_ps256(hx)),
-                              .dy = _mm512_cvtps_pd(_mm512_castps512_ps256(hy)),
-                              .near = (__mmask8)(near >> (8 * half))};
-        list(&d, e + 8 * (size_t)half, turn, places);
+    if (near != 0) {
+        const __m512 c = _mm512_set1_ps((float)turn[0]), v = _mm512_set1_ps((float)turn[1]);
+        const __m512i number = _mm512_add_epi32(
+            _mm512_set1_epi32((int)e),
+            _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+        _mm512_mask_compressstoreu_epi32(places->entry + places->n, near, number);
+        _mm512_mask_compressstoreu_ps(places->x + places->n, near,
+                                      _mm512_fmadd_ps(c, p.dx, _mm512_mul_ps(v, p.dy)));
+        _mm512_mask_compressstoreu_ps(places->y + places->n, near,
+                                      _mm512_fmsub_ps(c, p.dy, _mm512_mul_ps(v, p.dx)));
+        places->n += __builtin_popcount(near);
     }
     const __m512i bits = _mm512_castps_si512(_mm512_max_ps(s, least));
     const __m512i i = _mm512_min_epi32(
@@ -211,7 +215,7 @@ AVX512 INLINE separation_single separate_single(const gradient_single *table, co
 
 AVX512 static void add_single_both(const gradient_single *table, const gradient_axes axes[2],
                                    size_t n, const float *x, const float *y, float x0, float y0,
-                                   float coef, float *const out[4], near_places *places) {
+                                   float coef, float *const out[4], near_single *places) {
     const float c = (float)axes[0].rows[0], s = (float)axes[0].rows[1];
     const __m512 vc = _mm512_set1_ps(c), vs = _mm512_set1_ps(s);
     places->n = 0;
@@ -239,7 +243,7 @@ AVX512 static void add_single_both(const gradient_single *table, const gradient_
 
 AVX512 static void add_single_phase(const gradient_single *table, const double turn[2], size_t n,
                                     const float *x, const float *y, float x0, float y0, float coef,
-                                    float *const out[2], near_places *places) {
+                                    float *const out[2], near_single *places) {
     const __m512 vc = _mm512_set1_ps((float)turn[0]), vs = _mm512_set1_ps((float)turn[1]);
     places->n = 0;
     for (size_t e = 0; e < n; e += 16) {

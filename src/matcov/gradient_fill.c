@@ -60,12 +60,39 @@ const matcov_gradient *gradients_phase(const gradients *g, int l, const footprin
     return table >= 0 ? &g->tables[table] : NULL;
 }
 
-status gradients_single(const gradients *g, float **radial) {
-    const size_t n = GRADIENT_LINES;
-    status st = ALLOC(*radial, (size_t)g->ntable * n, "tables of covariances");
-    for (int i = 0; st == MOAO_OK && i < g->ntable; i++)
-        for (size_t k = 0; k < n; k++)
-            (*radial)[(size_t)i * n + k] = (float)g->values[g->tables[i].radial + k];
+/* Numbers of the grids in single precision. */
+static size_t near_single_size(const matcov_gradient *t) {
+    return gradient_near_size(t) / (size_t)t->kinds * (t->kinds == 2 ? 2 : 4);
+}
+
+static void fill_single(const gradients *g, const matcov_gradient *t, float *value,
+                        gradient_single *to) {
+    const size_t kinds = (size_t)t->kinds, wide = kinds == 2 ? 2 : 4;
+    const size_t cells = gradient_near_size(t) / kinds;
+    float *near = value + GRADIENT_LINES;
+    for (size_t k = 0; k < GRADIENT_LINES; k++)
+        value[k] = (float)g->values[t->radial + k];
+    for (size_t c = 0; c < cells; c++)
+        for (size_t k = 0; k < kinds; k++)
+            near[c * wide + k] = (float)g->values[t->near + c * kinds + k];
+    *to = (gradient_single){t, value, near, (float)t->near2};
+}
+
+status gradients_single(const gradients *g, const bool *wanted, gradient_single **tables,
+                        float **values) {
+    size_t n = 0;
+    status st;
+    for (int i = 0; i < g->ntable; i++)
+        n += wanted[i] ? GRADIENT_LINES + near_single_size(&g->tables[i]) : 0;
+    TRY(ALLOC(*tables, (size_t)g->ntable, "tables of covariances"));
+    TRY(ALLOC(*values, n, "tables of covariances"));
+    n = 0;
+    for (int i = 0; i < g->ntable; i++)
+        if (wanted[i]) {
+            fill_single(g, &g->tables[i], *values + n, &(*tables)[i]);
+            n += GRADIENT_LINES + near_single_size(&g->tables[i]);
+        }
+done:
     return st;
 }
 
@@ -221,7 +248,7 @@ void gradients_fill_mixed(const gradients *g, const layers *lay, const gradient_
 static void like_row(const gradients *g, const layers *lay, const like *t, const relation *rel,
                      int axis_b, int row, double *x, double *y, double *const value[2]) {
     const footprint *a = t->first, *b = t->second;
-    const double pitch = a->size / t->steps[0];
+    const double pitch = a->size / t->steps[0], cosine = cos(a->rot), sine = sin(a->rot);
     for (int axis = 0; axis < 2; axis++)
         memset(value[axis], 0, (size_t)t->n * sizeof *x);
     for (int l = 0; l < lay->n; l++) {
@@ -234,10 +261,8 @@ static void like_row(const gradients *g, const layers *lay, const like *t, const
         on_layer(lay, l, b, &cb, os);
         for (int e = 0; e < t->n; e++) {
             double px = (e - t->origin + half) * pitch, py = (row - t->origin + half) * pitch;
-            x[e] = c * (cos(a->rot) * px - sin(a->rot) * py + a->shift[0] - b->shift[0]) +
-                   (of[0] - os[0]);
-            y[e] = c * (sin(a->rot) * px + cos(a->rot) * py + a->shift[1] - b->shift[1]) +
-                   (of[1] - os[1]);
+            x[e] = c * (cosine * px - sine * py + a->shift[0] - b->shift[0]) + (of[0] - os[0]);
+            y[e] = c * (sine * px + cosine * py + a->shift[1] - b->shift[1]) + (of[1] - os[1]);
         }
         for (int i = 0; i < rel->parts[0] * rel->parts[0]; i++)
             for (int j = 0; j < rel->parts[1] * rel->parts[1]; j++) {

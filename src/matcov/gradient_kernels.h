@@ -17,6 +17,14 @@ typedef struct {
     double wx[4][GRADIENT_AT_ONCE], wy[4][GRADIENT_AT_ONCE];
 } near_places;
 
+/* The same in single precision. */
+typedef struct {
+    int n;
+    int32_t entry[GRADIENT_AT_ONCE], from[GRADIENT_AT_ONCE], step[GRADIENT_AT_ONCE];
+    float x[GRADIENT_AT_ONCE], y[GRADIENT_AT_ONCE];
+    float wx[4][GRADIENT_AT_ONCE], wy[4][GRADIENT_AT_ONCE];
+} near_single;
+
 /* n <= GRADIENT_AT_ONCE entries. far, far_phase, both, phase: those beyond the grids, as
  * gradient_add, gradient_add_phase, and the two in single precision; the others are listed in *p
  * (entry, x, y). places: the rest of *p. */
@@ -29,14 +37,16 @@ typedef struct {
                       double *f, double *g, near_places *p);
     void (*both)(const gradient_single *t, const gradient_axes axes[2], size_t n, const float *x,
                  const float *y, float x0, float y0, float coef, float *const out[4],
-                 near_places *p);
+                 near_single *p);
     void (*phase)(const gradient_single *t, const double turn[2], size_t n, const float *x,
                   const float *y, float x0, float y0, float coef, float *const out[2],
-                  near_places *p);
+                  near_single *p);
     void (*places)(const matcov_gradient *t, near_places *p);
 } gradient_kernels;
 
-/* NULL where the processor has none. */
+/* NULL where the processor has none. avx2: sets those in single precision, false where it has not.
+ */
 const gradient_kernels *gradient_kernels_avx512(void);
+bool gradient_kernels_avx2(gradient_kernels *k);
 
 #endif

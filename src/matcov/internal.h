@@ -170,8 +170,9 @@ const matcov_gradient *gradients_phase(const gradients *g, int l, const footprin
                                        double *scale);
 void gradients_axes(const gradients *g, const footprint *a, const footprint *b, int kinds,
                     gradient_axes axes[2]);
-/* Radial functions of all tables in single precision, GRADIENT_LINES of each; to be freed. */
-status gradients_single(const gradients *g, float **radial);
+/* Those of all tables that are wanted in single precision; both to be freed. */
+status gradients_single(const gradients *g, const bool *wanted, gradient_single **tables,
+                        float **values);
 /* Values of a table of a like pair. */
 status gradients_like(const gradients *g, const layers *lay, like *t);
 

@@ -3,6 +3,7 @@
  * (Bebendorf, Approximation of boundary element matrices, Numer. Math. 86, 2000). One evaluation of
  * the tables gives both axes of both subapertures, so that a cross is of two rows and two columns.
  */
+#include "base/clones.h"
 #include "formula.h"
 #include "internal.h"
 
@@ -14,6 +15,14 @@
 #define STEP 2
 /* Pivots that small against the first of a step are rounding. */
 #define PIVOT 1e-6
+/* Layers where the two sides are farther apart than so many subapertures are a product of low rank
+ * in whole tiles too, if there are more than so many. */
+#define REACH 3.0
+#define FAR 4
+/* Their tolerance, which costs little, against that of tiles. */
+#define WHOLE 0.3
+/* Lines of the whole tile are made of so many items at a time. */
+#define ITEMS 8
 
 typedef struct {           /* rows or columns of a tile */
     int n, axes;           /* subapertures with 2 axes, or points */
@@ -28,15 +37,17 @@ typedef struct { /* of one thread */
     const matcov_target *mt;
     side of[2]; /* rows, columns */
     int nlayer;
+    int first, last;               /* layers that lines are of, first <= l < last */
     const matcov_gradient **table; /* [nlayer] of both */
     double *coef;
     double turn[2];
-    int most;            /* rank */
-    double *factor[2];   /* U and V: size x most */
-    double *line[2];     /* [STEP][size] residuals of two columns, of two rows */
-    float *far;          /* [STEP][size] what is not near of lines that are evaluated */
-    const float *radial; /* of all tables (gradient_single) */
-    int at[2][STEP];     /* where these columns are among the columns, these rows among the rows */
+    int most;                      /* rank */
+    double *factor[2];             /* U and V: size x most */
+    double *line[2];               /* [STEP][size] residuals of two columns, of two rows */
+    double *lines;                 /* [ITEMS][2][size] of the whole tile */
+    float *sum;                    /* the same, while lines are evaluated */
+    const gradient_single *single; /* of all tables */
+    int at[2][STEP]; /* where these columns are among the columns, these rows among the rows */
 } block;
 
 /* Place of the pupil p on layer l, of a sensor or of the target: c p + offset [m]. */
@@ -67,6 +78,15 @@ static void project(block *b, const matcov_cluster *const of[2], int l, int i) {
     }
 }
 
+/* Of layer l, NULL: one of the two sides does not see it. */
+static const matcov_gradient *table_of(const matcov *mc, const matcov_tile *t, int l,
+                                       double *scale) {
+    const footprint *cols = &mc->feet[t->col->sensor];
+    return t->row->sensor < 0
+               ? gradients_phase(&mc->means, l, cols, scale)
+               : gradients_table(&mc->means, l, &mc->feet[t->row->sensor], cols, scale);
+}
+
 /* The layers of a tile, and its two sides on them. */
 static void aim(block *b, const matcov_tile *t) {
     const matcov *mc = b->mc;
@@ -85,10 +105,7 @@ static void aim(block *b, const matcov_tile *t) {
     for (int l = 0; l < lay->n; l++) {
         const int i = b->nlayer;
         double scale;
-        if (points)
-            b->table[i] = gradients_phase(&mc->means, l, cols, &scale);
-        else
-            b->table[i] = gradients_table(&mc->means, l, &mc->feet[c[0]->sensor], cols, &scale);
+        b->table[i] = table_of(mc, t, l, &scale);
         if (b->table[i] == NULL)
             continue;
         b->coef[i] = scale * lay->coef[l];
@@ -98,58 +115,106 @@ static void aim(block *b, const matcov_tile *t) {
         project(b, c, l, i);
         b->nlayer++;
     }
+    b->first = 0, b->last = b->nlayer;
 }
 
-/* Lines along side s, of item k of the other side: of both axes of a subaperture, of a point. */
-static void evaluate(const block *b, int s, int k, double *line) {
+/* Gap between the two sides on layer i [m], along the axis where it is largest; < 0: they overlap.
+ */
+static float gap(const block *b, int i) {
+    float least[2][2], most[2][2], widest = -INFINITY;
+    for (int s = 0; s < 2; s++)
+        for (int a = 0; a < 2; a++) {
+            const size_t n = (size_t)b->of[s].n;
+            const float *at = (a == 0 ? b->of[s].x : b->of[s].y) + (size_t)i * n;
+            least[s][a] = most[s][a] = at[0];
+            for (size_t e = 1; e < n; e++) {
+                least[s][a] = at[e] < least[s][a] ? at[e] : least[s][a];
+                most[s][a] = at[e] > most[s][a] ? at[e] : most[s][a];
+            }
+        }
+    for (int a = 0; a < 2; a++) {
+        widest = fmaxf(widest, least[0][a] - most[1][a]);
+        widest = fmaxf(widest, least[1][a] - most[0][a]);
+    }
+    return widest;
+}
+
+static void swap_layers(block *b, int i, int j) {
+    const matcov_gradient *const table = b->table[i];
+    const double coef = b->coef[i];
+    b->table[i] = b->table[j], b->coef[i] = b->coef[j];
+    b->table[j] = table, b->coef[j] = coef;
+    for (int s = 0; s < 2; s++)
+        for (int a = 0; a < 2; a++) {
+            float *at = a == 0 ? b->of[s].x : b->of[s].y;
+            const size_t n = (size_t)b->of[s].n;
+            for (size_t e = 0; e < n; e++) {
+                const float x = at[(size_t)i * n + e];
+                at[(size_t)i * n + e] = at[(size_t)j * n + e];
+                at[(size_t)j * n + e] = x;
+            }
+        }
+}
+
+/* Layers where the two sides are near each other come first; returns how many. */
+static int near_first(block *b, float reach) {
+    int near = 0;
+    for (int i = 0; i < b->nlayer; i++)
+        if (gap(b, i) < reach)
+            swap_layers(b, i, near++);
+    return near;
+}
+
+/* Lines along side s, of items k .. k + count of the other side, count <= ITEMS: of both axes of a
+ * subaperture, of a point. A layer's tables serve all of them while they are at hand. */
+static void evaluate(const block *b, int s, int k, int count, double *line) {
     const side *along = &b->of[s], *across = &b->of[!s];
     const size_t n = (size_t)along->n, size = (size_t)along->size;
-    const size_t all = (size_t)across->axes * size;
+    const size_t one = (size_t)across->axes * size, all = (size_t)count * one;
     const gradients *g = &b->mc->means;
     const bool both = along->axes == 2 && across->axes == 2;
     const size_t at[4] = {0, both || s == 1 ? n : size, size, size + n};
-    float *far[4];
-    double *near[4];
-    for (int i = 0; i < (both ? 4 : 2); i++)
-        far[i] = b->far + at[i], near[i] = line + at[i];
-    memset(line, 0, all * sizeof *line);
-    memset(b->far, 0, all * sizeof *b->far);
-    for (int l = 0; l < b->nlayer; l++) {
-        const gradient_single table = {b->table[l], g->values,
-                                       b->radial + (b->table[l] - g->tables) * GRADIENT_LINES};
+    memset(b->sum, 0, all * sizeof *b->sum);
+    for (int l = b->first; l < b->last; l++) {
+        const gradient_single *table = &b->single[b->table[l] - g->tables];
         const float *x = along->x + (size_t)l * n, *y = along->y + (size_t)l * n;
-        const size_t of = (size_t)l * (size_t)across->n + (size_t)k;
-        if (both)
-            gradient_add_both(&table, along->both, n, x, y, across->x[of], across->y[of],
-                              b->coef[l], far, near);
-        else /* an odd function of the point less the slope */
-            gradient_add_phase_single(&table, b->turn, n, x, y, across->x[of], across->y[of],
-                                      s == 0 ? b->coef[l] : -b->coef[l], far, near);
+        const float *const x0 = across->x + (size_t)l * (size_t)across->n + k,
+                           *const y0 = across->y + (size_t)l * (size_t)across->n + k;
+        const float coef = (float)b->coef[l];
+        for (int i = 0; i < count; i++) {
+            float *const to = b->sum + (size_t)i * one;
+            float *const out[4] = {to + at[0], to + at[1], to + at[2], to + at[3]};
+            if (both)
+                gradient_add_both(table, along->both, n, x, y, x0[i], y0[i], coef, out);
+            else /* an odd function of the point less the slope */
+                gradient_add_phase_single(table, b->turn, n, x, y, x0[i], y0[i],
+                                          s == 0 ? coef : -coef, out);
+        }
     }
     for (size_t i = 0; i < all; i++)
-        line[i] += (double)b->far[i];
+        line[i] = (double)b->sum[i];
 }
 
-/* line := line of the block number `at` of the other side, less what U V' has of it. */
-static void subtract(const block *b, int s, int at, int rank, double *line) {
+/* line += `sign` times what U V' has of line number `at` of the other side. */
+CLONES static void add_product(const block *b, int s, int at, int rank, double sign, double *line) {
     const size_t size = (size_t)b->of[s].size, other = (size_t)b->of[!s].size;
     for (int k = 0; k < rank; k++) {
-        const double f = b->factor[!s][(size_t)k * other + (size_t)at];
+        const double f = sign * b->factor[!s][(size_t)k * other + (size_t)at];
         const double *u = b->factor[s] + (size_t)k * size;
         for (size_t i = 0; i < size; i++)
-            line[i] -= f * u[i];
+            line[i] += f * u[i];
     }
 }
 
 /* Residual of the lines of item k of the other side. */
 static void take_item(block *b, int s, int k, int first, int rank) {
     const side *across = &b->of[!s];
-    evaluate(b, s, k, b->line[s] + (size_t)first * (size_t)b->of[s].size);
+    evaluate(b, s, k, 1, b->line[s] + (size_t)first * (size_t)b->of[s].size);
     b->of[!s].used[k] = true;
     for (int a = 0; a < across->axes; a++) {
         b->at[!s][first + a] = k + a * across->n;
-        subtract(b, s, k + a * across->n, rank,
-                 b->line[s] + (size_t)(first + a) * (size_t)b->of[s].size);
+        add_product(b, s, k + a * across->n, rank, -1,
+                    b->line[s] + (size_t)(first + a) * (size_t)b->of[s].size);
     }
 }
 
@@ -246,17 +311,34 @@ static status keep(const double *from, size_t n, float **to) {
     return st;
 }
 
-/* The block itself, transposed. */
-static status keep_all(block *b, matcov_tile *t) {
+/* The block itself, transposed. Layers where the two sides are not near each other are a product of
+ * low rank first. */
+static status keep_all(block *b, double tol, matcov_tile *t) {
     const side *rows = &b->of[0];
     const size_t n = (size_t)b->of[1].size;
+    const float reach = (float)(REACH * b->mc->feet[t->col->sensor].size);
     status st = ALLOC(t->v, n * (size_t)rows->size, "a tile of covariances");
+    int rank = 0;
+    if (st == MOAO_OK && rows->n > 0 && n > 0) {
+        b->first = near_first(b, reach);
+        for (int s = 0; s < 2; s++)
+            memset(b->of[s].used, 0, (size_t)b->of[s].n * sizeof *b->of[s].used);
+        if (b->nlayer - b->first > FAR)
+            rank = cross(b, WHOLE * tol);
+        b->last = rank > 0 ? b->first : b->nlayer;
+        b->first = 0;
+    }
     t->rank = rows->size;
-    for (int k = 0; st == MOAO_OK && k < rows->n; k++) {
-        evaluate(b, 1, k, b->line[1]);
-        for (int a = 0; a < rows->axes; a++)
+    for (int k = 0, some; st == MOAO_OK && k < rows->n; k += some) {
+        some = rows->n - k < ITEMS ? rows->n - k : ITEMS;
+        evaluate(b, 1, k, some, b->lines);
+        for (int i = 0; i < some * rows->axes; i++) {
+            const int row = k + i / rows->axes + i % rows->axes * rows->n;
+            double *line = b->lines + (size_t)i * n;
+            add_product(b, 1, row, rank, 1, line);
             for (size_t j = 0; j < n; j++)
-                t->v[(size_t)(k + a * rows->n) * n + j] = (float)b->line[1][(size_t)a * n + j];
+                t->v[(size_t)row * n + j] = (float)line[j];
+        }
     }
     return st;
 }
@@ -270,7 +352,7 @@ static status make_tile(block *b, double tol, matcov_tile *t) {
     t->u = t->v = NULL;
     t->rank = t->full || m * n == 0 ? -1 : cross(b, tol);
     if (t->rank < 0)
-        return keep_all(b, t);
+        return keep_all(b, tol, t);
     TRY(keep(b->factor[0], m * (size_t)t->rank, &t->u));
     st = keep(b->factor[1], n * (size_t)t->rank, &t->v);
 done:
@@ -278,14 +360,15 @@ done:
 }
 
 /* Memory of a thread for tiles of at most n items a side. */
-static status open_block(const matcov *mc, const matcov_target *mt, const float *radial, size_t n,
-                         block *b) {
+static status open_block(const matcov *mc, const matcov_target *mt, const gradient_single *single,
+                         size_t n, block *b) {
     const size_t nl = (size_t)mc->lay.n, most = n / 2 + 1;
     status st;
-    *b = (block){.mc = mc, .mt = mt, .radial = radial};
+    *b = (block){.mc = mc, .mt = mt, .single = single};
     TRY(ALLOC(b->table, nl, "layers of a tile"));
     TRY(ALLOC(b->coef, nl, "layers of a tile"));
-    TRY(ALLOC(b->far, STEP * 2 * n, "lines of a tile"));
+    TRY(ALLOC(b->sum, ITEMS * 2 * 2 * n, "lines of a tile"));
+    TRY(ALLOC(b->lines, ITEMS * 2 * 2 * n, "lines of a tile"));
     for (int s = 0; s < 2; s++) {
         TRY(ALLOC(b->of[s].x, nl * n, "layers of a tile"));
         TRY(ALLOC(b->of[s].y, nl * n, "layers of a tile"));
@@ -298,7 +381,7 @@ done:
 }
 
 static void close_block(block *b) {
-    free(b->table), free(b->coef), free(b->far);
+    free(b->table), free(b->coef), free(b->sum), free(b->lines);
     for (int s = 0; s < 2; s++) {
         free(b->of[s].x), free(b->of[s].y), free(b->of[s].used);
         free(b->line[s]), free(b->factor[s]);
@@ -317,22 +400,41 @@ bool matcov_tileable(const sys *s) {
     return most <= GRADIENT_RATIO * least;
 }
 
+/* In single precision, those that the tiles need. */
+static status take_tables(const matcov *mc, int ntile, const matcov_tile *tile,
+                          gradient_single **single, float **values) {
+    const gradients *g = &mc->means;
+    bool *wanted = NULL;
+    double scale;
+    status st = ALLOC(wanted, (size_t)g->ntable, "tables of covariances");
+    for (int i = 0; i < ntile && st == MOAO_OK; i++)
+        for (int l = 0; l < mc->lay.n; l++) {
+            const matcov_gradient *t = table_of(mc, &tile[i], l, &scale);
+            if (t != NULL)
+                wanted[t - g->tables] = true;
+        }
+    if (st == MOAO_OK)
+        st = gradients_single(g, wanted, single, values);
+    free(wanted);
+    return st;
+}
+
 status matcov_tiles(const matcov *mc, const matcov_target *mt, double tol, int ntile,
                     matcov_tile *tile) {
     size_t most = 1;
-    float *radial = NULL;
-    status worst = gradients_single(&mc->means, &radial);
-    if (worst != MOAO_OK)
-        return worst;
+    gradient_single *single = NULL;
+    float *values = NULL;
+    status worst = MOAO_OK;
     for (int i = 0; i < ntile; i++) {
         most = (size_t)tile[i].row->n > most ? (size_t)tile[i].row->n : most;
         most = (size_t)tile[i].col->n > most ? (size_t)tile[i].col->n : most;
         tile[i].u = tile[i].v = NULL;
     }
+    worst = take_tables(mc, ntile, tile, &single, &values);
 #pragma omp parallel
     {
-        block b;
-        status st = open_block(mc, mt, radial, most, &b);
+        block b = {0};
+        status st = worst == MOAO_OK ? open_block(mc, mt, single, most, &b) : worst;
 #pragma omp for schedule(dynamic)
         for (int i = 0; i < ntile; i++)
             if (st == MOAO_OK)
@@ -341,7 +443,7 @@ status matcov_tiles(const matcov *mc, const matcov_target *mt, double tol, int n
 #pragma omp critical
         worst = st != MOAO_OK ? st : worst;
     }
-    free(radial);
+    free(single), free(values);
     if (worst == MOAO_OK)
         return worst;
     matcov_tiles_free(ntile, tile);

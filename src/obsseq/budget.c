@@ -299,6 +299,7 @@ status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct) {
     const double one = 1, minus = -1, zero = 0;
     const int slot = k % PSF_SLOTS;
     const int64_t most = tor_step(t, op), step = most < e->width ? most : e->width;
+    const bool whole = op->kind->share != NULL; /* the operator leaves something out */
     double *ends = b->ends + slot * n;
     status st;
     if (b->mirror == NULL || !b->lags)
@@ -308,8 +309,10 @@ status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct) {
     TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), false));
     for (int64_t j = 0, cols; j < e->m; j += cols) {
         cols = e->m - j < step ? e->m - j : step;
-        TRY(phase_columns(t, &b->few, op, true, k, j, cols));
+        TRY(phase_columns(t, &b->few, op, whole, k, j, cols));
     }
+    if (!whole)
+        TRY(phase_end(t, &b->few, op, k));
     if (rows > 0) {
         const batch_dim each = batch_size(1);
         const batch_mat weight = batch_strided(b->weight, rows, rows),

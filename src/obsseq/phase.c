@@ -49,11 +49,8 @@ void phase_close(tor *t, phase_term *ph) {
 
 status phase_end(tor *t, const phase_term *ph, linop *op, int k) {
     const wrows w = tor_w(t, op, k);
-    double *ct = phase_of(ph, t, k);
-    status st = MOAO_OK;
-    if (op->kind->phase_end != NULL)
-        st = op->kind->phase_end(op, &w, ph->n, ct);
-    return st == MOAO_OK ? engine_flip(&t->e, "flip-c", ct + ph->n / 2 * t->t.nlrow) : st;
+    return op->kind->phase_end != NULL ? op->kind->phase_end(op, &w, ph->n, phase_of(ph, t, k))
+                                       : MOAO_OK;
 }
 
 /* W Cpm' of the k-th target += that of both axes of some subapertures. */

@@ -70,8 +70,10 @@ status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int count)
         const wrows w = tor_w(t, op, k);
         TRY(kind->end(op, &w, t->own[k], t->y[k]));
     }
-    for (int k = k0; k < k0 + count && ph != NULL && ph->n > 0; k++)
+    for (int k = k0; k < k0 + count && ph != NULL && ph->n > 0; k++) {
         TRY(phase_end(t, ph, op, k));
+        TRY(engine_flip(e, "flip-c", phase_of(ph, t, k) + ph->n / 2 * t->t.nlrow));
+    }
 done:
     return st;
 }

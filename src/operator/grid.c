@@ -16,6 +16,15 @@
 /* Root mean square error of the entries of a tile, in units of a slope's variance. */
 #define TOLERANCE 1e-5
 
+/* Lists of points at which W Cpm' is wanted: all of the pupil's, and those of the lag. */
+#define POINTS 2
+
+typedef struct { /* points, with the sensors; NULL: not known so far */
+    const double *x;
+    clusters c;
+    tiling cpm;
+} phase_points;
+
 typedef struct {
     linop base;
     linop *exact; /* the dense operator */
@@ -33,8 +42,10 @@ typedef struct {
     double *kd;               /* v x nk */
     double *constants, *host; /* nk x nk: K / 2, on the device and pinned */
     double tol;               /* of tiles [arcsec^2] */
-    clusters sensors, points; /* points: with the sensors, once they are known */
-    tiling unlike, cpm;
+    clusters sensors;
+    tiling unlike;
+    phase_points phase[POINTS];
+    tiling_memory of_sensors, of_points;
     float *ct; /* v x np: W Cpm' */
     float *work;
     size_t lwork;
@@ -90,7 +101,7 @@ static status take_tiles(grid *x, const linop_setup *u) {
     status st;
     x->base.kind = &tiled;
     TRY(clusters_init(e->s, 0, NULL, NULL, &x->sensors));
-    TRY(tiling_init(&x->sensors, x->like.of, false, &x->unlike));
+    TRY(tiling_init(&x->sensors, x->like.of, false, &x->of_sensors, &x->unlike));
     x->lwork = tiling_work(e->s, x->v);
     TRY(floats(e, (int64_t)x->lwork, "products with tiles", &x->work));
     st = floats(e, x->v * u->size.points, "W Cpm'", &x->ct);
@@ -140,8 +151,13 @@ static void grid_close(linop *base) {
         e->be->release(e->ctx, mine[i]);
     e->be->release_host(e->ctx, x->host);
     alike_close(e, &x->like);
-    tiling_free(&x->unlike), tiling_free(&x->cpm);
-    clusters_free(&x->sensors), clusters_free(&x->points);
+    tiling_free(&x->unlike);
+    clusters_free(&x->sensors);
+    for (int i = 0; i < POINTS; i++) {
+        tiling_free(&x->phase[i].cpm);
+        clusters_free(&x->phase[i].c);
+    }
+    tiling_memory_free(&x->of_sensors), tiling_memory_free(&x->of_points);
     linop_dense.close(x->exact);
     free(x->piece);
     free(x);
@@ -240,6 +256,25 @@ done:
     return st;
 }
 
+/* Tiles of a list of points, which stays where it is. */
+static status points_of(grid *x, int64_t np, const double *px, const double *py,
+                        phase_points **out) {
+    phase_points *p = x->phase;
+    status st;
+    while (p < x->phase + POINTS && p->x != NULL && p->x != px)
+        p++;
+    if (p == x->phase + POINTS)
+        return status_fail(MOAO_INTERNAL, "format grid: too many lists of points");
+    *out = p;
+    if (p->x == px)
+        return MOAO_OK;
+    TRY(clusters_init(x->base.e->s, np, px, py, &p->c));
+    TRY(tiling_init(&p->c, NULL, true, &x->of_points, &p->cpm));
+    p->x = px;
+done:
+    return st;
+}
+
 /* W Cpm', all of it with the first panel. */
 static status tiled_phase(linop *base, backend_cov_target *target, const wrows *w, int64_t np,
                           const double *px, const double *py, int64_t j, int64_t n) {
@@ -247,17 +282,15 @@ static status tiled_phase(linop *base, backend_cov_target *target, const wrows *
     engine *e = base->e;
     /* path differences across a subaperture [m] go with slopes [arcsec] */
     const double size = e->s->diameter / e->s->sensors[0].nssp / ARCSEC_PER_RAD;
+    phase_points *p = NULL;
     status st = MOAO_OK;
     (void)w, (void)n;
     if (j > 0)
         goto done;
-    if (x->cpm.c == NULL) {
-        TRY(clusters_init(e->s, np, px, py, &x->points));
-        TRY(tiling_init(&x->points, NULL, true, &x->cpm));
-    }
-    TRY(tiling_fill(e, target, x->tol * size, &x->cpm));
+    TRY(points_of(x, np, px, py, &p));
+    TRY(tiling_fill(e, target, x->tol * size, &p->cpm));
     memset(x->ct, 0, (size_t)(x->v * np) * sizeof *x->ct);
-    st = tiling_apply(e, &x->cpm, x->v, x->w, x->ct, x->work, x->lwork);
+    st = tiling_apply(e, &p->cpm, x->v, x->w, x->ct, x->work, x->lwork);
 done:
     return st;
 }

@@ -1,10 +1,14 @@
 #include "operator/tiling.h"
 
-#include <cblas.h>
+#include "linalg/cpu_threads.h"
+
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Memory is taken with one part in so many to spare. */
+#define GROWTH 16
 
 /* Subapertures across a square: ranks grow slower than its side, and the part of the blocks that
  * are near does, too (bench/results/cpu-tiles.txt). */
@@ -124,9 +128,9 @@ static int size_of(const matcov_cluster *k) {
     return k->sensor < 0 ? k->n : 2 * k->n;
 }
 
-status tiling_init(const clusters *c, const int *of, bool points, tiling *t) {
+status tiling_init(const clusters *c, const int *of, bool points, tiling_memory *m, tiling *t) {
     status st = MOAO_OK;
-    *t = (tiling){.c = c};
+    *t = (tiling){.c = c, .memory = m};
     for (int pass = 0; pass < 2; pass++) {
         t->ntile = 0;
         for (int a = 0; a < c->ncluster; a++)
@@ -156,8 +160,24 @@ done:
 
 void tiling_free(tiling *t) {
     free(t->tile), free(t->out), free(t->in), free(t->at[0]), free(t->at[1]);
-    free(t->packed[0]), free(t->packed[1]);
     *t = (tiling){0};
+}
+
+void tiling_memory_free(tiling_memory *m) {
+    free(m->at[0]), free(m->at[1]);
+    *m = (tiling_memory){0};
+}
+
+/* Of side s; what is there is lost. */
+static status take_memory(tiling_memory *m, int s, size_t count) {
+    status st = MOAO_OK;
+    if (m->at[s] != NULL && count <= m->room[s])
+        return st;
+    free(m->at[s]);
+    m->at[s] = NULL;
+    m->room[s] = count + count / GROWTH; /* ranks of the next exposure differ a little */
+    st = ALLOC(m->at[s], m->room[s], "covariances of clusters");
+    return st;
 }
 
 /* Factors of all tiles side by side: s = 0: U by clusters `out`, 1: V by clusters `in`. */
@@ -170,9 +190,7 @@ static status pack(tiling *t, int s) {
         count += s == 1 || t->tile[i].u != NULL
                      ? (size_t)t->tile[i].rank * (size_t)size_of(&t->c->cluster[of[i]])
                      : 0;
-    free(t->packed[s]);
-    t->packed[s] = NULL;
-    TRY(ALLOC(t->packed[s], count, "covariances of clusters"));
+    TRY(take_memory(t->memory, s, count));
     for (int k = 0; k < t->c->ncluster; k++)
         for (int i = 0; i < t->ntile; i++) {
             const float *from = s == 0 ? t->tile[i].u : t->tile[i].v;
@@ -182,7 +200,7 @@ static status pack(tiling *t, int s) {
             t->at[s][i] = from != NULL ? at : -1;
             if (from == NULL)
                 continue;
-            memcpy(t->packed[s] + at, from, (size_t)n * sizeof(float));
+            memcpy(t->memory->at[s] + at, from, (size_t)n * sizeof(float));
             at += n;
         }
 done:
@@ -250,7 +268,7 @@ static status first_stage(const pass *p, int k) {
     status st = MOAO_OK;
     for (int i = 0; i < t->ntile; i++)
         if (t->in[i] == k) {
-            v = rank == 0 ? t->packed[1] + t->at[1][i] : v;
+            v = rank == 0 ? t->memory->at[1] + t->at[1][i] : v;
             rank += t->tile[i].rank;
         }
     if (rank == 0)
@@ -283,7 +301,7 @@ static status second_stage(const pass *p) {
         const float *u = NULL;
         for (k = t->out[i], rank = 0; i < t->ntile && t->out[i] == k; i++)
             if (t->at[0][i] >= 0) {
-                u = rank == 0 ? t->packed[0] + t->at[0][i] : u;
+                u = rank == 0 ? t->memory->at[0] + t->at[0][i] : u;
                 rank += t->tile[i].rank;
             }
         const int size = size_of(&t->c->cluster[k]);
@@ -308,7 +326,6 @@ static status one_pass(const pass *p) {
 status tiling_apply(engine *e, const tiling *t, int64_t v, const float *x, float *y, float *work,
                     size_t lwork) {
     const int64_t most = t->c->most;
-    const int blas = openblas_get_num_threads();
     int64_t wide = most;
     status worst = MOAO_OK;
     for (int k = 0; k < t->c->ncluster; k++) {
@@ -322,7 +339,7 @@ status tiling_apply(engine *e, const tiling *t, int64_t v, const float *x, float
     const int threads = at_once < omp_get_max_threads() ? (int)at_once : omp_get_max_threads();
     if (step < 1)
         return status_fail(MOAO_INTERNAL, "products by tiles: no room for work");
-    openblas_set_num_threads(1); /* each of our threads calls it */
+    const int blas = blas_alone();
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
     for (int64_t i = 0; i < v; i += step) {
         float *own = work + omp_get_thread_num() * one * step;
@@ -341,6 +358,6 @@ status tiling_apply(engine *e, const tiling *t, int64_t v, const float *x, float
             worst = mine;
         }
     }
-    openblas_set_num_threads(blas);
+    blas_together(blas);
     return worst;
 }

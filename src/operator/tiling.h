@@ -20,19 +20,28 @@ typedef struct {
 status clusters_init(const sys *s, int64_t np, const double *x, const double *y, clusters *c);
 void clusters_free(clusters *c);
 
+/* Where tilings that are not needed at the same time keep their factors; it grows to what the
+ * largest takes, and is touched for the first time once. free: fine on {0}. */
+typedef struct {
+    float *at[2];
+    size_t room[2];
+} tiling_memory;
+void tiling_memory_free(tiling_memory *m);
+
 typedef struct { /* block (in, out) of a matrix is the transpose of a tile: V U' */
     const clusters *c;
     int ntile;
     matcov_tile *tile;
-    int *out, *in;    /* [ntile] clusters, by increasing out */
-    float *packed[2]; /* U by `out`, V by `in`, side by side */
-    int64_t *at[2];   /* [ntile] where a tile's are in these; -1: no U, V is the block */
-    int64_t low;      /* sum of the ranks of those with U */
+    int *out, *in;         /* [ntile] clusters, by increasing out */
+    tiling_memory *memory; /* U by `out`, V by `in`, side by side, from the last fill on */
+    int64_t *at[2];        /* [ntile] where a tile's are in these; -1: no U, V is the block */
+    int64_t low;           /* sum of the ranks of those with U */
 } tiling;
 
 /* Local. Blocks that a product has: of each pair of clusters of sensors of two groups, once, or,
- * with points, of all sensors with these. of: [sensors] group of each. free: fine on {0}. */
-status tiling_init(const clusters *c, const int *of, bool points, tiling *t);
+ * with points, of all sensors with these. of: [sensors] group of each. m stays, and is the caller's
+ * to free. free: fine on {0}. */
+status tiling_init(const clusters *c, const int *of, bool points, tiling_memory *m, tiling *t);
 void tiling_free(tiling *t);
 /* Local. Covariances of the profile loaded, and of the target, if there is one; entries to about
  * tol. The engine's backend has tiles. */

@@ -7,6 +7,7 @@
 #include "psf_phase.h"
 
 #include "base/clones.h"
+#include "linalg/cpu_threads.h"
 
 #include <cblas.h>
 #include <math.h>
@@ -280,7 +281,7 @@ static status add_part(work k, int part, double *sum) {
 status psf_accumulate_phase(const psf *p, size_t a0, size_t na, const double *y, size_t ldy,
                             const double *ct, size_t ldct, double *sum) {
     const size_t nsep = psf_sep_count(p);
-    const int rows = p->lattice, blas = openblas_get_num_threads();
+    const int rows = p->lattice;
     work k = {.p = p, .a0 = (int)a0, .na = (int)na, .y = y, .ct = ct, .ldy = ldy, .ldct = ldct};
     double *parts = NULL;
     status st, worst = MOAO_OK;
@@ -291,7 +292,7 @@ status psf_accumulate_phase(const psf *p, size_t a0, size_t na, const double *y,
     for (int l = 0; l < rows; l++)
         for (int b = p->point_row[l]; b < p->point_row[l + 1]; b++)
             k.factor[l * rows + p->point_column[b]] = 4;
-    openblas_set_num_threads(1); /* each of our threads calls it */
+    const int blas = blas_alone();
 #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < PARTS; i++) {
         const status mine = add_part(k, i, parts + (size_t)i * nsep);
@@ -299,7 +300,7 @@ status psf_accumulate_phase(const psf *p, size_t a0, size_t na, const double *y,
 #pragma omp critical
             worst = mine;
     }
-    openblas_set_num_threads(blas);
+    blas_together(blas);
     for (int i = 0; i < PARTS; i++)
         for (size_t s = 0; s < nsep; s++)
             sum[s] += parts[(size_t)i * nsep + s];

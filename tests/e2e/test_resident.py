@@ -156,7 +156,7 @@ class Resident(unittest.TestCase):
         # a file that is no plugin; where there is no driver it is not even opened
         p = self.fail_run("compute.backend=gpu", env={"MOAO_GPU_PLUGIN": os.path.abspath(__file__)})
         self.assertEqual(p.returncode, 2, p.stderr)
-        self.assertRegex(p.stderr, r"there is no driver \(libcuda.so.1\)|invalid ELF header")
+        self.assertRegex(p.stderr, r"no libcuda.so.1|invalid ELF header")
 
     def test_check_plans_the_memory_of_a_gpu(self):
         """Full scale on a GPU of 141 GB: W of a dozen targets."""

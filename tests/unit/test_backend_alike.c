@@ -1,6 +1,7 @@
 /* Products of like sensors by Fourier transforms against dense ones with the entries that fill_cmm
  * gives: laser and natural stars, sizes 1:2 on one lattice, registration, masks, slopes between
  * points and mean gradients, two profiles, all types; which sensors are alike. */
+#include "support/engine_case.h"
 #include "support/matcov_backend.h"
 
 #include "operator/alike.h"
@@ -34,15 +35,7 @@ static void setup(fixture *f, bool gradient, double obscuration) {
         f->s.sensors[w].gradient = gradient;
     for (int i = 0; i < 2; i++)
         case_profile(3, layers[i], &f->p[i]);
-    f->e = (engine){.c = &world,
-                    .s = &f->s,
-                    .rep = &f->rep,
-                    .be = be,
-                    .m = (int64_t)f->s.m,
-                    .t = (int64_t)f->s.t,
-                    .rows = 1,
-                    .width = 64};
-    case_ok(engine_open(&f->e));
+    case_engine(&world, &f->s, &f->rep, &f->e);
 }
 
 static void teardown(fixture *f) {

@@ -1,11 +1,10 @@
 /* Products by tiles of low rank against dense ones with the entries that fill_cmm and fill_cpm
  * give: laser and natural stars, registration, turned sensors, points of the pupil seen in a moved
  * target's direction; which sensors can be tiled. */
-#include "support/matcov_case.h"
+#include "support/engine_case.h"
 
 #include "operator/alike.h"
 #include "operator/tiling.h"
-#include "support/backend.h"
 
 #include <mpi.h>
 
@@ -32,15 +31,7 @@ static void setup(fixture *f) {
     for (int w = 0; w < NSENSOR; w++)
         f->s.sensors[w].gradient = true;
     case_profile(3, layers, &f->p);
-    f->e = (engine){.c = &world,
-                    .s = &f->s,
-                    .rep = &f->rep,
-                    .be = be,
-                    .m = (int64_t)f->s.m,
-                    .t = (int64_t)f->s.t,
-                    .rows = 1,
-                    .width = 64};
-    case_ok(engine_open(&f->e));
+    case_engine(&world, &f->s, &f->rep, &f->e);
     case_ok(engine_load(&f->e, &f->p));
 }
 
@@ -89,6 +80,7 @@ static void test_sensors(void **state) {
     alike a;
     clusters c;
     tiling t;
+    tiling_memory memory = {0};
     (void)state;
     setup(&f);
     if (f.e.mat->tiles == NULL) {
@@ -102,7 +94,7 @@ static void test_sensors(void **state) {
     assert_int_equal(a.ngroup, 3);
     assert_true(matcov_tileable(&f.s));
     case_ok(clusters_init(&f.s, 0, NULL, NULL, &c));
-    case_ok(tiling_init(&c, a.of, false, &t));
+    case_ok(tiling_init(&c, a.of, false, &memory, &t));
     case_ok(f.e.mat->fill_cmm(f.e.cov, BACKEND_D, 'A', 0, 0, (int64_t)m, 0, (int64_t)m, dense,
                               (int64_t)m));
     const double variance = dense[0];
@@ -124,6 +116,7 @@ static void test_sensors(void **state) {
         before = t.low / low_tiles(&t);
     }
     tiling_free(&t);
+    tiling_memory_free(&memory);
     clusters_free(&c);
     alike_close(&f.e, &a);
     free(dense);
@@ -134,6 +127,7 @@ static void test_points(void **state) {
     fixture f;
     clusters c;
     tiling t;
+    tiling_memory memory = {0};
     backend_cov_target *target;
     enum { N = 23 };
     double x[N * N], y[N * N], most = 0;
@@ -151,7 +145,7 @@ static void test_points(void **state) {
     assert_true(cpm && dense);
     case_ok(f.e.mat->open_target(f.e.cov, &target));
     case_ok(clusters_init(&f.s, np, x, y, &c));
-    case_ok(tiling_init(&c, NULL, true, &t));
+    case_ok(tiling_init(&c, NULL, true, &memory, &t));
     assert_int_not_equal(tiling_fill(&f.e, target, 1, &t), MOAO_OK); /* not aimed */
     status_clear();
     case_ok(f.e.mat->aim(target, (double[]){1e-4, -2e-4}, true));
@@ -171,6 +165,7 @@ static void test_points(void **state) {
     }
     f.e.mat->close_target(target);
     tiling_free(&t);
+    tiling_memory_free(&memory);
     clusters_free(&c);
     free(cpm), free(dense);
     teardown(&f);
