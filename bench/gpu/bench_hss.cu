@@ -5,7 +5,8 @@
 #include <math.h>
 
 static double budget = 1e9;
-static int leaf;
+static int leaf, together;
+static std::vector<std::string> ways; /* name=value, of the plugin's sizes: launches are timed with each */
 static double tolerance = 1e-6; /* gives products an error of a few 1e-8 */
 static double now() {
     timespec t;
@@ -24,7 +25,7 @@ struct problem {
             x[(size_t)i] = -1 + 2.0 * (double)i / (double)(n - 1);
         OK(format_points_open(be, ctx, FORMATS_CAUCHY, 1, 1, n, x.data(), &s));
         format_options o = {};
-        o.kind = FORMAT_HSS, o.type = BACKEND_D, o.tol = tolerance * sqrt((double)n), o.leaf = leaf;
+        o.kind = FORMAT_HSS, o.type = BACKEND_D, o.tol = tolerance * sqrt((double)n), o.leaf = leaf, o.together = together;
         const double begin = now();
         OK(format_open(be, ctx, &s, &o, &f));
         seconds = now() - begin;
@@ -165,7 +166,10 @@ static void launches(int64_t n, int64_t cols) {
     const formats_operand from[FORMATS_OPERANDS] = {{x, n}, {work, h->ranks}, {work + lwork / 2, h->ranks}, {NULL, 1}};
     printf("# launches of n = %lld, %lld columns, leaves of %lld: sums, largest m, ms, TFLOP/s\n", (long long)n,
            (long long)cols, (long long)h->leaf);
-    for (int l = 0; l < p->launches; l++) {
+    for (const std::string &way : ways)
+      for (int l = 0; l < p->launches; l++) {
+        if (!way.empty())
+            bench_tune(way.c_str());
         const formats_sums s = plan_part(p, l);
         const bool last = l + 1 == p->launches;
         double flops = 0;
@@ -176,9 +180,58 @@ static void launches(int64_t n, int64_t cols) {
             OK(be->formats->sums(ctx, BACKEND_D, 'L', &s, cols, 1, from, 0,
                                  last ? y : l < h->t.levels ? work : work + lwork / 2, last ? n : h->ranks));
         });
-        printf("  %2d %6lld %4lld %9.4f %7.2f\n", l, (long long)s.count, (long long)s.most, ms, flops / ms * 1e-9);
+        printf("  %2d %6lld %4lld %9.4f %7.2f %s\n", l, (long long)s.count, (long long)s.most, ms, flops / ms * 1e-9, way.c_str());
     }
     CU(cudaFree(x)), CU(cudaFree(y)), CU(cudaFree(work));
+}
+
+/* Products by few columns: the tree with 1 (nested) to 5 levels at a time, and all entries; ms, and of
+ * a recorded run that is replayed. */
+static void few(int64_t n) {
+    const int64_t columns[] = {1, 4, 16, 64, 128, 256};
+    for (int c = 0; c < 6; c++) {
+        const int64_t cols = columns[c];
+        const size_t bytes = 8 * (size_t)(n * cols);
+        double *x = (double *)bench_alloc(bytes), *y = (double *)bench_alloc(bytes), *z = (double *)bench_alloc(bytes);
+        bench_fill(BACKEND_D, x, n, cols, 1, 0);
+        printf("%6lld %4lld", (long long)n, (long long)cols);
+        for (int k = 1; k <= 7; k++) {
+            if (n > 3072 && k == 6)
+                continue;
+            together = k < 6 ? k : 1;
+            hss_few = k > 1 && k < 6 ? 1 << 20 : 0, hss_fast = k == 6 ? 1e30 : 0;
+            if (k == 7) { /* cuBLAS with a handle of its own */
+                if (n > 10000)
+                    continue;
+                double *a = (double *)bench_alloc(8 * (size_t)(n * n));
+                problem q(n, leaf);
+                OK(q.s.block(q.s.from, ctx, BACKEND_D, 0, n, 0, n, a, n));
+                const double one = 1, zero = 0;
+                auto run = [&] {
+                    cublasDgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, (int)n, (int)cols, (int)n, &one, a, (int)n, x, (int)n,
+                                &zero, z, (int)n);
+                };
+                const double plain = bench_time(15, [] {}, run), graph = replayed(15, run);
+                printf("  cublas %.4f %.4f (%.0e)", plain, graph, difference(y, z, n, cols));
+                CU(cudaFree(a));
+                continue;
+            }
+            problem q(n, leaf);
+            const size_t lwork = format_workspace(q.f, 'L', cols);
+            void *work = bench_alloc(lwork);
+            CU(cudaMemset(work, 0xff, lwork));
+            auto run = [&] { OK(format_apply(q.f, 'L', 'N', 'A', cols, 1, x, n, 0, k == 1 ? y : z, n, work, lwork)); };
+            const double plain = bench_time(15, [] {}, run), graph = replayed(15, run);
+            if (k == 1)
+                printf("  nested %.4f %.4f", plain, graph);
+            else
+                printf("  %s%d %.4f %.4f (%.0e)", k == 6 ? "all" : "by", k, plain, graph, difference(z, y, n, cols));
+            CU(cudaFree(work));
+        }
+        printf("\n");
+        fflush(stdout);
+        CU(cudaFree(x)), CU(cudaFree(y)), CU(cudaFree(z));
+    }
 }
 
 /* Factor and solve: seconds, and the residual of one right-hand side by the product. */
@@ -213,11 +266,17 @@ int main(int argc, char **argv) {
             file = argv[++i];
         else if (!strcmp(argv[i], "--leaf") && i + 1 < argc)
             leaf = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--together") && i + 1 < argc)
+            together = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--way") && i + 1 < argc)
+            ways.push_back(argv[++i]);
         else if (!strcmp(argv[i], "--seconds") && i + 1 < argc)
             budget = atof(argv[++i]);
         else
             what.push_back(argv[i]);
     bench_open(NULL);
+    if (ways.empty())
+        ways.push_back("");
     if (file) {
         csv = fopen(file, "w");
         fprintf(csv, "n,columns,ours_ms,graph_ms,port_ms,grouped_ms,dense_ms,flops,diff_port,diff_grouped,diff_dense\n");
@@ -237,6 +296,9 @@ int main(int argc, char **argv) {
             launches(35000, 64), launches(35000, 4096);
         else if (w == "solve")
             solve(35000, 64), solve((int64_t)1 << 20, 64);
+        else if (w == "few")
+            for (int64_t n : {1000, 2500, 5000, 10000, 35000})
+                few(n);
         else if (w == "build")
             build();
     if (csv)

@@ -86,6 +86,8 @@ typedef struct {
         mean_split; /* H2: nodes are cut at the mean of their points, not into leaves of one size */
     bool lean;      /* HSS: the tree alone, even where all entries would be few (format_apply) */
     int order;      /* H2: Chebyshev nodes a dimension; 0: bases from sampled entries, to tol */
+    int together; /* HSS: levels of the tree that products by few columns take at a time; 0: chosen
+                   */
 } format_options;
 
 typedef struct {

@@ -2,16 +2,17 @@
 #include "hss_build.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Up to so many rows all entries are kept, and used where rows^2 nvec is at most FAST (H200: cuBLAS
  * takes less time for such a product than the launches of a tree). */
 enum { SMALL = 3072 };
-#define FAST 1.2e9
+double hss_fast = 1.2e9;
+int64_t hss_few = 64;
+/* Up to so many columns products by several levels at a time pay, where launches cost. */
+enum { TOGETHER = 3, MOST_TOGETHER = 1 << 16 };
 
 enum { LEAF = 128, MOST_LEAF = BATCH_ORTH_MAX, MOST_RANK = BATCH_ORTH_MAX / 2 };
-
-/* Operands of the sums of a product. */
-enum { FROM_X, FROM_UP, FROM_DOWN };
 
 /* Launches of op(A) X: leaves up, levels up, levels down, leaves: 2 L + 1. */
 static status make_plan(hss *h, bool turned, plan *p) {
@@ -24,10 +25,10 @@ static status make_plan(hss *h, bool turned, plan *p) {
         for (int64_t i = 0; i < v->nodes; i++) {
             TRY(plan_sum(p, v->up[i], v->rank[i]));
             if (l == levels)
-                TRY(plan_term(p, hss_basis(h, l, i), v->rows, true, v->size[i], FROM_X,
+                TRY(plan_term(p, hss_basis(h, l, i), v->rows, true, v->size[i], HSS_X,
                               h->t.first[first + i]));
             else
-                TRY(plan_term(p, hss_basis(h, l, i), v->rows, true, v->size[i], FROM_UP,
+                TRY(plan_term(p, hss_basis(h, l, i), v->rows, true, v->size[i], HSS_UP,
                               h->level[l + 1].up[2 * i]));
         }
     }
@@ -38,21 +39,21 @@ static status make_plan(hss *h, bool turned, plan *p) {
             const int64_t other = i ^ 1, at = i & 1 ? v->rank[i - 1] : 0;
             TRY(plan_sum(p, v->up[i], v->rank[i]));
             TRY(plan_term(p, hss_coupling(h, l, turned ? other : i), v->most, turned,
-                          v->rank[other], FROM_UP, v->up[other]));
+                          v->rank[other], HSS_UP, v->up[other]));
             if (l > 1)
                 TRY(plan_term(p,
                               hss_basis(h, l - 1, i / 2) + at * (int64_t)backend_size(h->f.o.type),
-                              above->rows, false, above->rank[i / 2], FROM_DOWN, above->up[i / 2]));
+                              above->rows, false, above->rank[i / 2], HSS_DOWN, above->up[i / 2]));
         }
     }
     TRY(plan_launch(p));
     for (int64_t i = 0; i < tree_nodes(levels); i++) {
         const int64_t n = h->t.size[first + i], row = h->t.first[first + i];
         TRY(plan_sum(p, row, n));
-        TRY(plan_term(p, hss_diagonal(h, i), h->leaf, turned, n, FROM_X, row));
+        TRY(plan_term(p, hss_diagonal(h, i), h->leaf, turned, n, HSS_X, row));
         if (levels > 0)
             TRY(plan_term(p, hss_basis(h, levels, i), h->level[levels].rows, false,
-                          h->level[levels].rank[i], FROM_DOWN, h->level[levels].up[i]));
+                          h->level[levels].rank[i], HSS_DOWN, h->level[levels].up[i]));
     }
     TRY(plan_send(&h->f, p));
 done:
@@ -66,7 +67,7 @@ static void count(hss *h) {
     info->levels = h->t.levels, info->rank_max = 0, info->order = h->t.order;
     info->bytes_dense_part = size * (size_t)(leaves * h->leaf * h->leaf);
     info->bytes_dense_part += h->all ? size * (size_t)(h->t.n * h->t.n) : 0;
-    info->bytes = info->bytes_dense_part;
+    info->bytes = info->bytes_dense_part + h->merged_bytes;
     int64_t nodes = 0;
     for (int l = 1; l <= h->t.levels; l++) {
         const nested_level *v = h->level + l;
@@ -85,6 +86,15 @@ static void close_hss(format *f) {
     free(h);
 }
 
+/* Levels that products by few columns take at a time; 1: no launches for these. */
+static int levels_together(const hss *h) {
+    const format *f = &h->f;
+    const bool free = !strcmp(f->be->name, "cpu"); /* launches cost next to nothing */
+    return f->o.together > 0                             ? f->o.together
+           : free || f->o.lean || h->t.n > MOST_TOGETHER ? 1
+                                                         : TOGETHER;
+}
+
 /* By so many products (0: from entries), with the launches of products. */
 static status make(hss *h, const format_source *s, int64_t samples) {
     status st;
@@ -95,6 +105,8 @@ static status make(hss *h, const format_source *s, int64_t samples) {
         TRY(make_plan(h, true, &h->turned));
     if (!h->f.o.lean && h->t.n <= SMALL && h->t.levels > 0)
         TRY(hss_all_entries(h, s));
+    if (levels_together(h) > 1 && h->t.levels > 0)
+        TRY(hss_merge(h, levels_together(h)));
     count(h);
 done:
     return st;
@@ -194,26 +206,27 @@ static status apply_dense(const hss *h, const char *a, int64_t lda, char side, c
 static status apply(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
                     const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work) {
     const hss *h = (const hss *)f;
-    const plan *p = trans == 'N' ? &h->straight : &h->turned;
     const int levels = h->t.levels;
+    const bool merged = h->merged[0].launches > 0 && nvec <= hss_few;
+    const int ups = merged ? h->merged_ups : levels;
     const int64_t ld = side == 'L' ? (h->ranks > 0 ? h->ranks : 1) : nvec;
     char *up = work,
          *down = up + format_aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
     const formats_operand from[FORMATS_OPERANDS] = {{x, ldx}, {up, ld}, {down, ld}, {NULL, 1}};
     status st = MOAO_OK;
     const bool fast =
-        h->all && !f->checked && (double)h->t.n * (double)h->t.n * (double)nvec <= FAST;
+        h->all && !f->checked && (double)h->t.n * (double)h->t.n * (double)nvec <= hss_fast;
     if (levels == 0 || fast)
         return apply_dense(h, fast ? h->all : h->d, fast ? h->t.n : h->leaf, side, trans, nvec,
                            part == 'H' ? alpha / 2 : alpha, x, ldx, beta, y, ldy);
     /* Y = X A is Y' = A' X' */
-    if (side == 'R' && !f->symmetric)
-        p = trans == 'N' ? &h->turned : &h->straight;
+    const bool turned = !f->symmetric && (trans != 'N') == (side == 'L');
+    const plan *p = merged ? h->merged + turned : turned ? &h->turned : &h->straight;
     for (int l = 0; l < p->launches; l++) {
         const formats_sums s = plan_part(p, l);
         if (l + 1 < p->launches)
             TRY(f->be->formats->sums(f->ctx, f->o.type, side, &s, nvec, 1, from, 0,
-                                     l < levels ? up : down, ld));
+                                     l < ups ? up : down, ld));
         else
             TRY(f->be->formats->sums(f->ctx, f->o.type, side, &s, nvec,
                                      part == 'H' ? alpha / 2 : alpha, from, beta, y, ldy));

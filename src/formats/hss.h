@@ -23,8 +23,15 @@ typedef struct {
     int64_t leaf;                      /* points of the largest leaf */
     int64_t ranks;                     /* sum of all ranks: rows of a workspace */
     plan straight, turned;             /* launches of A X and of A' X */
+    plan merged[2]; /* the same, several levels at a time: hss_merge.c; none: no launches */
+    int merged_ups; /* launches of them that go up */
+    char *merged_memory[NESTED_LEVELS];
+    size_t merged_bytes;
     struct hss_factor *factor;
 } hss;
+
+/* Operands of the sums of a product: X, sums up the tree, sums down. */
+enum { HSS_X, HSS_UP, HSS_DOWN };
 
 static inline char *hss_basis(const hss *h, int l, int64_t i) {
     const nested_level *v = h->level + l;
@@ -41,6 +48,10 @@ static inline char *hss_diagonal(const hss *h, int64_t i) {
 /* The pieces of making one (hss_build.c), and of its factor (hss_factor.c). */
 status hss_build(hss *h, const format_source *s, int64_t samples);
 status hss_all_entries(hss *h, const format_source *s);
+/* Launches of products that take `together` levels of the tree at a time (hss_merge.c). */
+status hss_merge(hss *h, int together);
+extern double hss_fast;
+extern int64_t hss_few;
 void hss_clear(hss *h); /* all that depends on values */
 status hss_factor_make(format *f, double shift);
 void hss_factor_free(hss *h);

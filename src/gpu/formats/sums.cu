@@ -5,26 +5,16 @@
 #include "formats_gpu.h"
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/batch/batch_tile.cuh"
+#include "sums_block.cuh"
+#include "sums_stream.cuh"
+
+int64_t formats_sums_way = 321;
 
 namespace {
 using batch::Acc;
 
 constexpr int SLICE = 16, AHEAD = 3, LDK = SLICE + 4;
 constexpr int FEW_TILES = 264; /* two for each multiprocessor */
-
-struct Operands {
-    formats_operand x[FORMATS_OPERANDS];
-};
-
-template <class T> struct SumArgs {
-    const formats_sum *sum;
-    const formats_term *term;
-    Operands x;
-    T alpha, beta;
-    T *y;
-    int64_t ldy, nvec;
-    int row_tiles, col_tiles;
-};
 
 /* ROWS x 16 numbers of which `rows` x `depth` are inside, zero elsewhere, by NT threads. ALONG:
  * element (r, k) lies at p[k + r ld] and goes to s[r LDK + k]; else at p[r + k ld], to s[k (ROWS +
@@ -344,20 +334,13 @@ __global__ void __launch_bounds__(32 * NARROW_WARPS)
 }
 
 /* A launch whose blocks may be put in place while the launch before it ends. */
-template <class T>
-status start(void (*kernel)(const SumArgs<T>), dim3 grid, int threads, size_t bytes, cudaStream_t s,
-             const SumArgs<T> &a) {
-    if (bytes > 48 << 10)
-        CUDA_TRY(
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid, config.blockDim = dim3((unsigned)threads), config.stream = s;
-    config.dynamicSmemBytes = bytes, config.attrs = &early, config.numAttrs = 1;
-    CUDA_TRY(cudaLaunchKernelEx(&config, kernel, a));
-    return MOAO_OK;
+template <class... A>
+status start(void (*kernel)(A...), int64_t blocks, int rows, int threads, size_t bytes,
+             cudaStream_t s, const A &...args) {
+    if (blocks > INT32_MAX)
+        return status_fail(MOAO_INPUT, "sums of a format: more than 2^31 - 1 tiles in one call");
+    return batch::launch(kernel, dim3((unsigned)blocks, (unsigned)rows), threads, bytes, s,
+                         args...);
 }
 
 template <class T, bool LEFT, int WM, int WN>
@@ -365,29 +348,44 @@ status wide(SumArgs<T> a, int64_t count, int64_t most, cudaStream_t s) {
     const int64_t rows = (most + 32 * WM - 1) / (32 * WM),
                   cols = (a.nvec + 32 * WN - 1) / (32 * WN);
     a.row_tiles = (int)rows, a.col_tiles = (int)cols;
-    if (count * rows * cols > INT32_MAX)
-        return status_fail(MOAO_INPUT, "sums of a format: more than 2^31 - 1 tiles in one call");
-    return start<T>(wide_kernel<T, LEFT, WM, WN>, dim3((unsigned)(count * rows * cols)),
-                    32 * WM * WN, sizeof(T) * AHEAD * stage_elements<LEFT, WM, WN>, s, a);
+    return start(wide_kernel<T, LEFT, WM, WN>, count * rows * cols, 1, 32 * WM * WN,
+                 sizeof(T) * AHEAD * stage_elements<LEFT, WM, WN>, s, a);
 }
 
 template <class T, bool LEFT>
 status deep(SumArgs<T> a, int64_t count, int64_t most, cudaStream_t s) {
     const int64_t rows = (most + 31) / 32, cols = (a.nvec + 31) / 32;
     a.row_tiles = (int)rows, a.col_tiles = (int)cols;
-    if (count * rows * cols > INT32_MAX)
-        return status_fail(MOAO_INPUT, "sums of a format: more than 2^31 - 1 tiles in one call");
-    return start<T>(deep_kernel<T, LEFT>, dim3((unsigned)(count * rows * cols)), 32 * DEEP_WARPS,
-                    sizeof(T) * DEEP_WARPS * DEEP_AHEAD * stage_elements<LEFT, 1, 1>, s, a);
+    return start(deep_kernel<T, LEFT>, count * rows * cols, 1, 32 * DEEP_WARPS,
+                 sizeof(T) * DEEP_WARPS * DEEP_AHEAD * stage_elements<LEFT, 1, 1>, s, a);
 }
 
 template <class T, bool LEFT, int N>
 status narrow(SumArgs<T> a, int64_t count, int64_t most, cudaStream_t s) {
     const int64_t rows = (most + 31) / 32;
     a.row_tiles = (int)rows, a.col_tiles = 1;
-    return start<T>(narrow_kernel<T, LEFT, N>,
-                    dim3((unsigned)(count * rows), (unsigned)((a.nvec + N - 1) / N)),
-                    32 * NARROW_WARPS, 0, s, a);
+    return start(narrow_kernel<T, LEFT, N>, count * rows, (int)((a.nvec + N - 1) / N),
+                 32 * NARROW_WARPS, 0, s, a);
+}
+
+/* Double precision: sums_stream.cuh, sums_block.cuh. */
+template <bool LEFT>
+status streamed(SumArgs<double> a, int64_t count, int64_t most, cudaStream_t s) {
+    const int64_t rows = (most + stream::ROWS - 1) / stream::ROWS,
+                  cols = (a.nvec + stream::COLUMNS - 1) / stream::COLUMNS,
+                  tiles = count * rows * cols;
+    a.row_tiles = (int)rows, a.col_tiles = (int)cols;
+    return start(stream::kernel<LEFT>, (tiles + stream::WARPS - 1) / stream::WARPS, 1,
+                 32 * stream::WARPS, 0, s, a, tiles, most > 48);
+}
+template <bool LEFT, int WR, int WV, bool PAIR, int DEEP>
+status blocked(SumArgs<double> a, int64_t count, int64_t most, cudaStream_t s) {
+    constexpr int SUMS = PAIR ? 2 : 1, NA = 32 * WR / SUMS, NX = 64 * WV,
+                  STAGE = block::SLICE_SIZE<NX> + SUMS * block::SLICE_SIZE<NA>;
+    const int64_t rows = (most + NA - 1) / NA, cols = (a.nvec + NX - 1) / NX;
+    a.row_tiles = (int)rows, a.col_tiles = (int)cols;
+    return start(block::kernel<LEFT, WR, WV, PAIR, DEEP>, (count + SUMS - 1) / SUMS * rows * cols,
+                 1, 32 * WR * WV, sizeof(double) * DEEP * STAGE, s, a, count);
 }
 
 template <class T, bool LEFT>
@@ -403,6 +401,21 @@ status pick(const SumArgs<T> &a, int64_t count, int64_t most, cudaStream_t s) {
     const int64_t tiles = count * ((most + high - 1) / high) * ((a.nvec + 63) / 64);
     if (tiles < FEW_TILES || a.nvec <= 32)
         return deep<T, LEFT>(a, count, most, s);
+    if constexpr (sizeof(T) == 8) {
+        const int way = (int)(most <= 48   ? formats_sums_way % 10
+                              : most <= 64 ? formats_sums_way / 10 % 10
+                                           : formats_sums_way / 100 % 10);
+        if (way == 1)
+            return streamed<LEFT>(a, count, most, s);
+        if (way == 2 && most <= 64)
+            return blocked<LEFT, 2, 1, false, 3>(a, count, most, s);
+        if (way == 3 && most <= 64)
+            return blocked<LEFT, 4, 1, true, 4>(a, count, most, s);
+        if (way == 2)
+            return blocked<LEFT, 4, 1, false, 4>(a, count, most, s);
+        if (way == 3)
+            return blocked<LEFT, 4, 2, false, 5>(a, count, most, s);
+    }
     return most <= 32   ? wide<T, LEFT, 1, 4>(a, count, most, s)
            : most <= 64 ? wide<T, LEFT, 2, 2>(a, count, most, s)
                         : wide<T, LEFT, 4, 2>(a, count, most, s);
