@@ -85,7 +85,7 @@ static status fill(merger *w, int l) {
     const nested_level *v = h->level + l;
     explicit_level *x = w->level + l;
     const int64_t size = (int64_t)backend_size(f->o.type);
-    int64_t rows, before, ld, ldc = 0;
+    int64_t rows, before, ld = 1, ldc = 1;
     status st = MOAO_OK;
     call q;
     if (x->e) { /* the children's bases times their parts of E */

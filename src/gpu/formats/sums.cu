@@ -204,6 +204,13 @@ __global__ void __launch_bounds__(32 * DEEP_WARPS, 3)
     const formats_term *t = a.term + q.first;
     Place in(t, terms);
     Asked asked;
+    if (terms > 0 && i0 + lane < q.m && 16 * warp < in.e.k) { /* as in narrow_kernel */
+        const T *p = (const T *)in.e.a;
+        if (in.e.trans)
+            batch::prefetch(p + 16 * warp + (int64_t)(i0 + lane) * in.e.lda);
+        else if (16 * warp + lane / 2 < in.e.k)
+            batch::prefetch(p + i0 + lane % 2 * 16 + (int64_t)(16 * warp + lane / 2) * in.e.lda);
+    }
     batch::wait_for_predecessor();
     if (i0 >= q.m)
         return;
@@ -261,6 +268,15 @@ __global__ void __launch_bounds__(32 * NARROW_WARPS)
               lane = threadIdx.x % 32;
     const int64_t j0 = (int64_t)blockIdx.y * N;
     const formats_sum q = a.sum[blockIdx.x / a.row_tiles];
+    if (q.terms > 0 && i0 < q.m) { /* the first factor on its way before the operand is there */
+        const formats_term e = a.term[q.first];
+        const int k = 32 * warp + lane;
+        const T *p = (const T *)e.a;
+        if (e.trans && i0 + lane < q.m && 32 * warp < e.k)
+            batch::prefetch(p + 32 * warp + (int64_t)(i0 + lane) * e.lda);
+        else if (!e.trans && k < e.k)
+            batch::prefetch(p + i0 + (int64_t)k * e.lda);
+    }
     batch::wait_for_predecessor();
     const int cols = a.nvec - j0 < N ? (int)(a.nvec - j0) : N;
     if (i0 >= q.m)
