@@ -9,8 +9,9 @@
 enum { SMALL = 3072 };
 double hss_fast = 1.2e9;
 int64_t hss_few = 64;
+int hss_wide = 1;
 /* Up to so many columns products by several levels at a time pay, where launches cost. */
-enum { TOGETHER = 3, MOST_TOGETHER = 1 << 16 };
+enum { TOGETHER = 3, MOST_TOGETHER = 1 << 16, TOP = 4 };
 
 enum { LEAF = 128, MOST_LEAF = BATCH_ORTH_MAX, MOST_RANK = BATCH_ORTH_MAX / 2 };
 
@@ -67,7 +68,7 @@ static void count(hss *h) {
     info->levels = h->t.levels, info->rank_max = 0, info->order = h->t.order;
     info->bytes_dense_part = size * (size_t)(leaves * h->leaf * h->leaf);
     info->bytes_dense_part += h->all ? size * (size_t)(h->t.n * h->t.n) : 0;
-    info->bytes = info->bytes_dense_part + h->merged_bytes;
+    info->bytes = info->bytes_dense_part + h->few.bytes + h->wide.bytes;
     int64_t nodes = 0;
     for (int l = 1; l <= h->t.levels; l++) {
         const nested_level *v = h->level + l;
@@ -86,13 +87,30 @@ static void close_hss(format *f) {
     free(h);
 }
 
-/* Levels that products by few columns take at a time; 1: no launches for these. */
-static int levels_together(const hss *h) {
+/* Launches that take several levels at a time, where launches cost: for few columns all levels in
+ * groups, for many those at the top, whose nodes are few. */
+static status merge(hss *h) {
     const format *f = &h->f;
-    const bool free = !strcmp(f->be->name, "cpu"); /* launches cost next to nothing */
-    return f->o.together > 0                             ? f->o.together
-           : free || f->o.lean || h->t.n > MOST_TOGETHER ? 1
-                                                         : TOGETHER;
+    const int levels = h->t.levels;
+    int anchor[NESTED_LEVELS], anchors = 0, together = f->o.together;
+    status st = MOAO_OK;
+    if (levels == 0 || together == 1 ||
+        (together == 0 && (!strcmp(f->be->name, "cpu") || f->o.lean)))
+        return st;
+    if (together > 0 || h->t.n <= MOST_TOGETHER) {
+        bool leaf = together > 10;
+        together = together == 0 ? TOGETHER : leaf ? together - 10 : together;
+        for (int l = leaf ? levels : levels - together; l >= 1; l -= together)
+            anchor[anchors++] = l;
+        TRY(hss_merge(h, anchor, anchors, &h->few));
+    }
+    if (levels > TOP) {
+        for (anchors = 0; levels - anchors >= TOP; anchors++)
+            anchor[anchors] = levels - anchors;
+        TRY(hss_merge(h, anchor, anchors, &h->wide));
+    }
+done:
+    return st;
 }
 
 /* By so many products (0: from entries), with the launches of products. */
@@ -105,8 +123,7 @@ static status make(hss *h, const format_source *s, int64_t samples) {
         TRY(make_plan(h, true, &h->turned));
     if (!h->f.o.lean && h->t.n <= SMALL && h->t.levels > 0)
         TRY(hss_all_entries(h, s));
-    if (levels_together(h) > 1 && h->t.levels > 0)
-        TRY(hss_merge(h, levels_together(h)));
+    TRY(merge(h));
     count(h);
 done:
     return st;
@@ -207,8 +224,9 @@ static status apply(const format *f, char side, char trans, char part, int64_t n
                     const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work) {
     const hss *h = (const hss *)f;
     const int levels = h->t.levels;
-    const bool merged = h->merged[0].launches > 0 && nvec <= hss_few;
-    const int ups = merged ? h->merged_ups : levels;
+    const hss_launches *m = nvec <= hss_few ? &h->few : hss_wide ? &h->wide : NULL;
+    const bool merged = m && m->way[0].launches > 0;
+    const int ups = merged ? m->ups : levels;
     const int64_t ld = side == 'L' ? (h->ranks > 0 ? h->ranks : 1) : nvec;
     char *up = work,
          *down = up + format_aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
@@ -221,7 +239,7 @@ static status apply(const format *f, char side, char trans, char part, int64_t n
                            part == 'H' ? alpha / 2 : alpha, x, ldx, beta, y, ldy);
     /* Y = X A is Y' = A' X' */
     const bool turned = !f->symmetric && (trans != 'N') == (side == 'L');
-    const plan *p = merged ? h->merged + turned : turned ? &h->turned : &h->straight;
+    const plan *p = merged ? m->way + turned : turned ? &h->turned : &h->straight;
     for (int l = 0; l < p->launches; l++) {
         const formats_sums s = plan_part(p, l);
         if (l + 1 < p->launches)

@@ -482,11 +482,7 @@ void hss_clear(hss *h) {
     plan_free(f, &h->straight), plan_free(f, &h->turned);
     f->be->release(f->ctx, h->d), f->be->release(f->ctx, h->all);
     h->d = h->all = NULL;
-    plan_free(f, h->merged), plan_free(f, h->merged + 1);
-    for (int l = 0; l < NESTED_LEVELS; l++) {
+    hss_launches_free(f, &h->few), hss_launches_free(f, &h->wide);
+    for (int l = 0; l < NESTED_LEVELS; l++)
         nested_level_free(f, h->level + l);
-        f->be->release(f->ctx, h->merged_memory[l]);
-        h->merged_memory[l] = NULL;
-    }
-    h->merged_bytes = 0;
 }

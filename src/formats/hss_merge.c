@@ -19,8 +19,10 @@ typedef struct {
 
 typedef struct {
     hss *h;
+    hss_launches *to;
     explicit_level level[NESTED_LEVELS];
-    int anchors, anchor[NESTED_LEVELS]; /* levels, from the leaves up; without the points */
+    const int *anchor; /* levels, from the leaves up; without the points */
+    int anchors;
     pack args;
 } merger;
 
@@ -65,8 +67,8 @@ static status places(merger *w, int l, bool couplings) {
     for (int64_t i = 0; i < v->nodes; i++)
         used += (is_top(w, l) ? 0 : v->rank[i]) + kinds * v->rank[i ^ 1];
     TRY(take(&h->f, size * (size_t)(x->ld * used), (void **)&memory));
-    h->merged_memory[l] = memory;
-    h->merged_bytes += size * (size_t)(x->ld * used);
+    w->to->memory[l] = memory;
+    w->to->bytes += size * (size_t)(x->ld * used);
     for (int k = is_top(w, l) ? 0 : -1; k < kinds; k++) {
         char ***to = k < 0 ? &x->e : &x->w[k];
         TRY(ALLOC(*to, (unsigned long)v->nodes, "explicit bases"));
@@ -186,31 +188,31 @@ done:
     return st;
 }
 
-status hss_merge(hss *h, int together) {
-    merger w = {.h = h};
+status hss_merge(hss *h, const int *anchor, int anchors, hss_launches *to) {
+    merger w = {.h = h, .to = to, .anchors = anchors, .anchor = anchor};
     const int levels = h->t.levels;
     status st = MOAO_OK;
-    for (int l = levels - together; l >= 1; l -= together)
-        w.anchor[w.anchors++] = l;
     for (int l = levels, a = -1; l >= 1; l--) {
-        w.level[l].anchor = a < 0 ? levels + 1 : w.anchor[a];
-        if (a + 1 < w.anchors && l == w.anchor[a + 1])
-            a++;
-    }
-    for (int l = levels; l >= 1; l--) {
-        bool anchor = false;
-        for (int a = 0; a < w.anchors; a++)
-            anchor = anchor || w.anchor[a] == l;
-        TRY(places(&w, l, !anchor));
+        const bool next = a + 1 < anchors && l == anchor[a + 1];
+        w.level[l].anchor = a < 0 ? levels + 1 : anchor[a];
+        TRY(places(&w, l, !next));
         TRY(fill(&w, l));
+        a += next;
     }
-    TRY(launches(&w, false, &h->merged[0]));
+    TRY(launches(&w, false, &to->way[0]));
     if (!h->f.symmetric)
-        TRY(launches(&w, true, &h->merged[1]));
-    h->merged_ups = h->merged[0].launches - 1 - w.anchors;
+        TRY(launches(&w, true, &to->way[1]));
+    to->ups = to->way[0].launches - 1 - anchors;
 done:
     for (int l = 1; l <= levels; l++)
         free(w.level[l].e), free(w.level[l].w[0]), free(w.level[l].w[1]);
     pack_free(&h->f, &w.args);
     return st;
+}
+
+void hss_launches_free(const format *f, hss_launches *l) {
+    plan_free(f, l->way), plan_free(f, l->way + 1);
+    for (int i = 0; i < NESTED_LEVELS; i++)
+        f->be->release(f->ctx, l->memory[i]);
+    *l = (hss_launches){.ups = 0};
 }

@@ -11,13 +11,13 @@ static format_options hss_options(double tol, int leaf) {
 static void test_products(void **state) {
     static const int64_t nvec[] = {1, 7, 33, 70};
     (void)state;
-    for (int c = 0; c < 4 * 5; c++) {
-        const int64_t n = (int64_t[]){0, 1, 43, 127, 295}[c / 4];
+    for (int c = 0; c < 5 * 5; c++) {
+        const int64_t n = (int64_t[]){0, 1, 43, 127, 295}[c / 5];
         double *x = line_points(n);
         format_source s;
         format *f;
         must(format_points_open(be, ctx, FORMATS_CAUCHY, 1, 1, n, x, &s));
-        format_options o = hss_options(1e-9, 24);
+        format_options o = hss_options(1e-9, n > 200 ? 10 : 24);
         o.together = c % 4 + 1;             /* levels that few columns take at a time */
         o.lean = o.together > 1 || n > 200; /* the others keep all entries */
         must(format_open(be, ctx, &s, &o, &f));
