@@ -29,29 +29,39 @@ __device__ inline int along(int line, int unit) { /* unit: pair of inner indices
 template <int N, int THREADS, bool ACROSS>
 __device__ inline void fetch(double *s, const double *p, int64_t ld, int count, int depth,
                              int tid) {
-    const bool wide =
-        (uintptr_t)p % 16 == 0 && ld % 2 == 0 && (ACROSS || depth >= SLICE || depth % 2 == 0);
-#pragma unroll 4
+    const bool wide = (uintptr_t)p % 16 == 0 && ld % 2 == 0;
+    constexpr int LINE =
+        ACROSS ? N / 2 : SLICE / 2; /* pairs that lie in memory one after another */
+    if (wide && count >= N && depth >= SLICE) {
+#pragma unroll
+        for (int e = tid; e < N * SLICE / 2; e += THREADS) {
+            const int in = e % LINE, out = e / LINE;
+            double *to = ACROSS ? s + out * (N + 2) + 2 * in : s + along(out, in);
+            batch::stage_wide(to, p + 2 * in + out * ld);
+        }
+        return;
+    }
+#pragma unroll 2
     for (int e = tid; e < N * SLICE / 2; e += THREADS) {
+        const int in = 2 * (e % LINE), out = e / LINE;
         if constexpr (ACROSS) {
-            const int line = e % (N / 2) * 2, k = e / (N / 2);
-            double *to = s + k * (N + 2) + line;
-            if (wide && k < depth && line + 1 < count) {
-                batch::stage_wide(to, p + line + k * ld);
+            double *to = s + out * (N + 2) + in;
+            const double *from = p + out * ld;
+            const bool used = out < depth;
+            if (wide && used && in + 1 < count) {
+                batch::stage_wide(to, from + in);
             } else {
-                const int l0 = min(line, count - 1), l1 = min(line + 1, count - 1);
-                batch::stage(to, p + l0 + k * ld, k < depth);
-                batch::stage(to + 1, p + l1 + k * ld, k < depth);
+                batch::stage(to, from + min(in, count - 1), used);
+                batch::stage(to + 1, from + min(in + 1, count - 1), used);
             }
         } else {
-            const int line = e / (SLICE / 2), unit = e % (SLICE / 2);
-            double *to = s + along(line, unit);
-            const double *from = p + 2 * unit + min(line, count - 1) * ld;
-            if (wide && 2 * unit < depth) {
+            double *to = s + along(out, in / 2);
+            const double *from = p + in + min(out, count - 1) * ld;
+            if (wide && in + 1 < depth) {
                 batch::stage_wide(to, from);
             } else {
-                batch::stage(to, from, 2 * unit < depth);
-                batch::stage(to + 1, from + 1, 2 * unit + 1 < depth);
+                batch::stage(to, from, in < depth);
+                batch::stage(to + 1, from + 1, in + 1 < depth);
             }
         }
     }

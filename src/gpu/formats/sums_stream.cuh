@@ -64,8 +64,45 @@ template <bool LEFT> struct Reader {
     }
 };
 
-__device__ inline double2 two(const double *p) {
-    return *(const double2 *)p;
+/* Numbers of inner indices 2 q and 2 q + 1 that lie `step` apart; those that there are not are
+ * zero. */
+template <bool PAIR>
+__device__ inline double2 two(const double *p, int64_t step, bool in0, bool in1) {
+    double2 v = {0, 0};
+    if constexpr (PAIR) {
+        if (in0)
+            v = *(const double2 *)p;
+    } else {
+        if (in0)
+            v.x = p[0];
+        if (in1)
+            v.y = p[step];
+    }
+    return v;
+}
+template <bool LEFT, bool PAIR, int NT>
+__device__ inline void load_x(Chunk<NT> &c, const Reader<LEFT> &r, int g, bool in0, bool in1,
+                              int cols) {
+#pragma unroll
+    for (int i = 0; i < COLUMNS / 16; i++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int64_t j = min(16 * i + 8 * h + g, cols - 1);
+            const double2 v = LEFT ? two<PAIR>(r.x + j * r.ldx, 1, in0, in1)
+                                   : two<false>(r.x + j, r.ldx, in0, in1);
+            c.x[i][h] = v.x, c.x[i][2 + h] = v.y;
+        }
+}
+template <bool LEFT, bool TURNED, bool PAIR, int NT>
+__device__ inline void load_a(Chunk<NT> &c, const Reader<LEFT> &r, int g, bool in0, bool in1,
+                              int m) {
+#pragma unroll
+    for (int t = 0; t < NT; t++) {
+        const int64_t n = min(8 * t + g, m - 1);
+        const double2 v =
+            TURNED ? two<PAIR>(r.a + n * r.lda, 1, in0, in1) : two<false>(r.a + n, r.lda, in0, in1);
+        c.b[t][0] = v.x, c.b[t][1] = v.y;
+    }
 }
 
 /* The chunk in hand into registers; what lies beyond the term's inner size is zero. g: lane / 4, q:
@@ -74,54 +111,16 @@ __device__ inline double2 two(const double *p) {
 template <bool LEFT, int NT>
 __device__ inline void load(Chunk<NT> &c, Reader<LEFT> &r, int g, int q, int cols, int m) {
     const bool in0 = 2 * q < r.left, in1 = 2 * q + 1 < r.left;
-#pragma unroll
-    for (int i = 0; i < COLUMNS / 16; i++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const int64_t j = min(16 * i + 8 * h + g, cols - 1);
-            double2 v = {0, 0};
-            if constexpr (LEFT) {
-                const double *p = r.x + j * r.ldx;
-                if (r.pairs) {
-                    if (in0)
-                        v = two(p);
-                } else {
-                    if (in0)
-                        v.x = p[0];
-                    if (in1)
-                        v.y = p[1];
-                }
-            } else {
-                if (in0)
-                    v.x = r.x[j];
-                if (in1)
-                    v.y = r.x[j + r.ldx];
-            }
-            c.x[i][h] = v.x, c.x[i][2 + h] = v.y;
-        }
-#pragma unroll
-    for (int t = 0; t < NT; t++) {
-        const int64_t n = min(8 * t + g, m - 1);
-        double2 v = {0, 0};
-        if (r.turned) {
-            const double *p = r.a + n * r.lda;
-            if (r.pairs) {
-                if (in0)
-                    v = two(p);
-            } else {
-                if (in0)
-                    v.x = p[0];
-                if (in1)
-                    v.y = p[1];
-            }
-        } else {
-            if (in0)
-                v.x = r.a[n];
-            if (in1)
-                v.y = r.a[n + r.lda];
-        }
-        c.b[t][0] = v.x, c.b[t][1] = v.y;
-    }
+    if (!LEFT || !r.pairs)
+        load_x<LEFT, false, NT>(c, r, g, in0, in1, cols);
+    else
+        load_x<LEFT, true, NT>(c, r, g, in0, in1, cols);
+    if (!r.turned)
+        load_a<LEFT, false, false, NT>(c, r, g, in0, in1, m);
+    else if (r.pairs)
+        load_a<LEFT, true, true, NT>(c, r, g, in0, in1, m);
+    else
+        load_a<LEFT, true, false, NT>(c, r, g, in0, in1, m);
     r.x += LEFT ? CHUNK : CHUNK * r.ldx;
     r.a += r.turned ? CHUNK : (int64_t)CHUNK * r.lda;
     r.left -= CHUNK;
