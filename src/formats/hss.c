@@ -6,12 +6,12 @@
 
 /* Up to so many rows all entries are kept, and used where rows^2 nvec is at most FAST (H200: cuBLAS
  * takes less time for such a product than the launches of a tree). */
-enum { SMALL = 3072 };
+enum { SMALL = 1536 };
 double hss_fast = 1.2e9;
-int64_t hss_few = 64;
-int hss_wide = 1;
-/* Up to so many columns products by several levels at a time pay, where launches cost. */
-enum { TOGETHER = 3, MOST_TOGETHER = 1 << 16, TOP = 4 };
+/* Where launches cost, products by up to FEW columns take TOGETHER levels of the tree at a time;
+ * those by more, the levels above TOP. */
+int64_t hss_few = 256;
+enum { TOGETHER = 4, TOP = 4 };
 
 enum { LEAF = 128, MOST_LEAF = BATCH_ORTH_MAX, MOST_RANK = BATCH_ORTH_MAX / 2 };
 
@@ -87,24 +87,21 @@ static void close_hss(format *f) {
     free(h);
 }
 
-/* Launches that take several levels at a time, where launches cost: for few columns all levels in
- * groups, for many those at the top, whose nodes are few. */
+/* Launches that take several levels at a time, where launches cost: for few columns all levels
+ * above the leaves in groups, for many those at the top, whose nodes are few. */
 static status merge(hss *h) {
     const format *f = &h->f;
-    const int levels = h->t.levels;
-    int anchor[NESTED_LEVELS], anchors = 0, together = f->o.together;
+    const int levels = h->t.levels, together = f->o.together > 0 ? f->o.together : TOGETHER;
+    int anchor[NESTED_LEVELS], anchors = 0;
     status st = MOAO_OK;
-    if (levels == 0 || together == 1 ||
-        (together == 0 && (!strcmp(f->be->name, "cpu") || f->o.lean)))
+    if (f->o.together == 0 && (!strcmp(f->be->name, "cpu") || f->o.lean))
         return st;
-    if (together > 0 || h->t.n <= MOST_TOGETHER) {
-        bool leaf = together > 10;
-        together = together == 0 ? TOGETHER : leaf ? together - 10 : together;
-        for (int l = leaf ? levels : levels - together; l >= 1; l -= together)
+    if (levels > 1 && together > 1) {
+        for (int l = levels; l >= 1; l -= together)
             anchor[anchors++] = l;
         TRY(hss_merge(h, anchor, anchors, &h->few));
     }
-    if (levels > TOP) {
+    if (levels > TOP && together > 1) {
         for (anchors = 0; levels - anchors >= TOP; anchors++)
             anchor[anchors] = levels - anchors;
         TRY(hss_merge(h, anchor, anchors, &h->wide));
@@ -152,8 +149,12 @@ done:
     return st;
 }
 
-static int64_t leaf_of(const format_options *o) {
-    return o->leaf > 0 ? o->leaf : LEAF;
+/* By default as many leaves as a full tree has, of LEAF / sqrt(2) to sqrt(2) LEAF rows. */
+static int64_t leaf_of(const format_options *o, int64_t n) {
+    int64_t leaves = 1;
+    while ((double)n > M_SQRT2 * LEAF * (double)leaves)
+        leaves *= 2;
+    return o->leaf > 0 ? o->leaf : ((n + leaves - 1) / leaves + 7) / 8 * 8;
 }
 
 static status open_hss(const backend *be, backend_ctx *ctx, const format_source *s,
@@ -162,7 +163,7 @@ static status open_hss(const backend *be, backend_ctx *ctx, const format_source 
     status st;
     *out = NULL;
     if (s->rows != s->cols || !s->gather || (o->samples > 0 && !s->times) ||
-        leaf_of(o) > MOST_LEAF || o->rank > MOST_RANK)
+        leaf_of(o, s->rows) > MOST_LEAF || o->rank > MOST_RANK)
         return status_fail(MOAO_INPUT,
                            "an HSS format needs a square source that gathers entries (and "
                            "multiplies, where options.samples says so), leaves of at most %d "
@@ -173,7 +174,7 @@ static status open_hss(const backend *be, backend_ctx *ctx, const format_source 
     if (h->f.o.rank == 0)
         h->f.o.rank = MOST_RANK;
     *out = &h->f;
-    TRY(tree_make(s->rows, s->dim, s->at, leaf_of(o), 'E', &h->t));
+    TRY(tree_make(s->rows, s->dim, s->at, leaf_of(o, s->rows), 'E', &h->t));
     TRY(load(&h->f, s));
 done:
     if (st != MOAO_OK && *out) {
@@ -188,7 +189,7 @@ done:
 static status bytes(const backend *be, const format_source *s, const format_options *o, size_t *all,
                     size_t *most_work) {
     const double size = (double)backend_size(o->type), n = (double)s->rows;
-    const double leaf = (double)leaf_of(o), most = o->rank > 0 ? o->rank : MOST_RANK;
+    const double leaf = (double)leaf_of(o, s->rows), most = o->rank > 0 ? o->rank : MOST_RANK;
     double sum = n * leaf, nodes = ceil(2 * n / leaf), rows = leaf, rank = fmin(most, leaf);
     (void)be;
     for (; nodes >= 2; nodes /= 2) {
@@ -224,8 +225,8 @@ static status apply(const format *f, char side, char trans, char part, int64_t n
                     const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work) {
     const hss *h = (const hss *)f;
     const int levels = h->t.levels;
-    const hss_launches *m = nvec <= hss_few ? &h->few : hss_wide ? &h->wide : NULL;
-    const bool merged = m && m->way[0].launches > 0;
+    const hss_launches *m = nvec <= hss_few ? &h->few : &h->wide;
+    const bool merged = m->way[0].launches > 0;
     const int ups = merged ? m->ups : levels;
     const int64_t ld = side == 'L' ? (h->ranks > 0 ? h->ranks : 1) : nvec;
     char *up = work,

@@ -58,7 +58,6 @@ status hss_merge(hss *h, const int *anchor, int anchors, hss_launches *to);
 void hss_launches_free(const format *f, hss_launches *l);
 extern double hss_fast;
 extern int64_t hss_few;
-extern int hss_wide;
 void hss_clear(hss *h); /* all that depends on values */
 status hss_factor_make(format *f, double shift);
 void hss_factor_free(hss *h);

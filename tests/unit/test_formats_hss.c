@@ -9,7 +9,7 @@ static format_options hss_options(double tol, int leaf) {
 
 /* Every side and transposition, few and many vectors, odd sizes. */
 static void test_products(void **state) {
-    static const int64_t nvec[] = {1, 7, 33, 70};
+    static const int64_t nvec[] = {1, 7, 33, 270};
     (void)state;
     for (int c = 0; c < 5 * 5; c++) {
         const int64_t n = (int64_t[]){0, 1, 43, 127, 295}[c / 5];
