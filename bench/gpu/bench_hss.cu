@@ -185,23 +185,23 @@ static void launches(int64_t n, int64_t cols) {
     CU(cudaFree(x)), CU(cudaFree(y)), CU(cudaFree(work));
 }
 
-/* Products by few columns: the tree with 1 (nested) to 6 levels at a time (2, many columns: those at the top), and all entries; ms, and of
+/* Products by few columns: the tree with 1 (nested) to 5 levels at a time (3 and many columns: those at the top), and all entries; ms, and of
  * a recorded run that is replayed. */
 static void few(int64_t n) {
-    static const int groups[] = {1, 2, 3, 4, 5, 6, 1};
+    static const int groups[] = {1, 3, 4, 5, 1};
     for (int64_t cols : {1, 4, 16, 64, 128, 256, 1024, 4096}) {
         const size_t bytes = 8 * (size_t)(n * cols);
         double *x = (double *)bench_alloc(bytes), *y = (double *)bench_alloc(bytes), *z = (double *)bench_alloc(bytes);
         bench_fill(BACKEND_D, x, n, cols, 1, 0);
         printf("%6lld %4lld", (long long)n, (long long)cols);
-        for (int k = 0; k <= 7; k++) {
-            if (n > 1536 && k == 6)
+        for (int k = 0; k <= 5; k++) {
+            if (n > 1536 && k == 4)
                 continue;
-            together = k < 6 ? groups[k] : 1;
-            if (cols > 256 && together > 2)
+            together = k < 4 ? groups[k] : 1;
+            if (cols > 256 && together > 3)
                 continue;
-            hss_few = together > 1 && cols <= 256 ? 1 << 20 : 0, hss_fast = k == 6 ? 1e30 : 0;
-            if (k == 7) { /* cuBLAS with a handle of its own */
+            hss_few = together > 1 && cols <= 256 ? 1 << 20 : 0, hss_fast = k == 4 ? 1e30 : 0;
+            if (k == 5) { /* cuBLAS with a handle of its own */
                 if (n > 10000 || cols > 256)
                     continue;
                 double *a = (double *)bench_alloc(8 * (size_t)(n * n));
@@ -226,7 +226,7 @@ static void few(int64_t n) {
             if (k == 0)
                 printf("  nested %.4f %.4f", plain, graph);
             else
-                printf("  %s%d %.4f %.4f (%.0e)", k == 6 ? "all" : "by", together, plain, graph, difference(z, y, n, cols));
+                printf("  %s%d %.4f %.4f (%.0e)", k == 4 ? "all" : "by", together, plain, graph, difference(z, y, n, cols));
             CU(cudaFree(work));
         }
         printf("\n");
@@ -282,6 +282,8 @@ int main(int argc, char **argv) {
         csv = fopen(file, "w");
         fprintf(csv, "n,columns,ours_ms,graph_ms,port_ms,grouped_ms,dense_ms,flops,diff_port,diff_grouped,diff_dense\n");
     }
+    if (ways.size() == 1 && !ways[0].empty())
+        bench_tune(ways[0].c_str());
     for (const std::string &w : what)
         if (w == "table")
             table({35000, 32500, 30000, 27500, 25000, 22500, 20000, 17500, 15000, 12500, 10000, 7500, 5000, 2500,

@@ -8,13 +8,14 @@
 #include "sums_block.cuh"
 #include "sums_stream.cuh"
 
-int64_t formats_sums_way = 321;
+int64_t formats_sums_way = 1231;
 
 namespace {
 using batch::Acc;
 
 constexpr int SLICE = 16, AHEAD = 3, LDK = SLICE + 4;
-constexpr int FEW_TILES = 264; /* two for each multiprocessor */
+constexpr int FEW_TILES = 264;   /* two for each multiprocessor */
+constexpr int MANY_TILES = 1056; /* eight */
 
 /* ROWS x 16 numbers of which `rows` x `depth` are inside, zero elsewhere, by NT threads. ALONG:
  * element (r, k) lies at p[k + r ld] and goes to s[r LDK + k]; else at p[r + k ld], to s[k (ROWS +
@@ -385,13 +386,13 @@ status narrow(SumArgs<T> a, int64_t count, int64_t most, cudaStream_t s) {
 }
 
 /* Double precision: sums_stream.cuh, sums_block.cuh. */
-template <bool LEFT>
+template <bool LEFT, int MT, bool SHARED>
 status streamed(SumArgs<double> a, int64_t count, int64_t most, cudaStream_t s) {
     const int64_t rows = (most + stream::ROWS - 1) / stream::ROWS,
-                  cols = (a.nvec + stream::COLUMNS - 1) / stream::COLUMNS,
-                  tiles = count * rows * cols;
+                  cols = (a.nvec + 16 * MT - 1) / (16 * MT), tiles = count * rows * cols;
     a.row_tiles = (int)rows, a.col_tiles = (int)cols;
-    return start(stream::kernel<LEFT>, (tiles + stream::WARPS - 1) / stream::WARPS, 1,
+    return start(stream::kernel<LEFT, MT, SHARED>,
+                 SHARED ? tiles : (tiles + stream::WARPS - 1) / stream::WARPS, 1,
                  32 * stream::WARPS, 0, s, a, tiles, most > 48);
 }
 template <bool LEFT, int WR, int WV, bool PAIR, int DEEP>
@@ -406,6 +407,14 @@ status blocked(SumArgs<double> a, int64_t count, int64_t most, cudaStream_t s) {
 
 template <class T, bool LEFT>
 status pick(const SumArgs<T> &a, int64_t count, int64_t most, cudaStream_t s) {
+    if constexpr (sizeof(T) == 8) {
+        const int few = (int)(formats_sums_way / 1000 % 10);
+        const int64_t tiles = count * ((most + 23) / 24) * ((a.nvec + 63) / 64);
+        if (few > 0 && a.nvec >= (few > 1 ? 1 : 5) && (a.nvec <= 32 || tiles < MANY_TILES))
+            return a.nvec <= 16   ? streamed<LEFT, 1, true>(a, count, most, s)
+                   : a.nvec <= 32 ? streamed<LEFT, 2, true>(a, count, most, s)
+                                  : streamed<LEFT, 4, true>(a, count, most, s);
+    }
     if (a.nvec == 1)
         return narrow<T, LEFT, 1>(a, count, most, s);
     if (a.nvec <= 4)
@@ -422,13 +431,15 @@ status pick(const SumArgs<T> &a, int64_t count, int64_t most, cudaStream_t s) {
                               : most <= 64 ? formats_sums_way / 10 % 10
                                            : formats_sums_way / 100 % 10);
         if (way == 1)
-            return streamed<LEFT>(a, count, most, s);
+            return streamed<LEFT, 4, false>(a, count, most, s);
         if (way == 2 && most <= 64)
             return blocked<LEFT, 2, 1, false, 3>(a, count, most, s);
         if (way == 3 && most <= 64)
             return blocked<LEFT, 4, 1, true, 4>(a, count, most, s);
         if (way == 2)
             return blocked<LEFT, 4, 1, false, 4>(a, count, most, s);
+        if (way == 4)
+            return blocked<LEFT, 3, 1, false, 4>(a, count, most, s);
         if (way == 3)
             return blocked<LEFT, 4, 2, false, 5>(a, count, most, s);
     }

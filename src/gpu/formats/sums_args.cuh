@@ -19,14 +19,14 @@ template <class T> struct SumArgs {
 };
 
 /* alpha acc + beta y to the result, from row `row` and column j0 on, of which there are m and cols:
- * a warp's 64 columns and 8 NT rows from accumulators of products with the columns as the 16-row
+ * a warp's 16 MT columns and 8 NT rows from accumulators of products with the columns as the 16-row
  * side. Lane l = 4 g + q holds rows 8 t + 2 q, + 1 and columns 16 i + g, + 8. */
-template <bool LEFT, int NT>
-__device__ inline void write_tile(const SumArgs<double> &args, const double (&acc)[4][NT][4],
+template <bool LEFT, int MT, int NT>
+__device__ inline void write_tile(const SumArgs<double> &args, const double (&acc)[MT][NT][4],
                                   int64_t row, int64_t j0, int g, int q, int cols, int m) {
     const bool pairs = LEFT && args.ldy % 2 == 0 && (uintptr_t)(args.y + row) % 16 == 0;
 #pragma unroll
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < MT; i++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int j = 16 * i + 8 * h + g;

@@ -233,8 +233,8 @@ __global__ void __launch_bounds__(32 * WR * WV, 256 / (32 * WR * WV))
             multiply<LEFT, NX, NA>(acc, sx, wj, sa, wi, mark >> (2 + mine) & 1, g, q);
     }
     if (!idle)
-        write_tile<LEFT, 4>(args, acc, sum[mine].row + i0 + wi, j0 + wj, g, q, cols - wj,
-                            sum[mine].m - i0 - wi);
+        write_tile<LEFT, 4, 4>(args, acc, sum[mine].row + i0 + wi, j0 + wj, g, q, cols - wj,
+                               sum[mine].m - i0 - wi);
 }
 
 } // namespace block

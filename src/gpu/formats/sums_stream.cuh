@@ -18,10 +18,10 @@ namespace {
 namespace stream {
 
 static_assert(sizeof(formats_term) == 32, "a term is eight words");
-constexpr int COLUMNS = 64, ROWS = 24, CHUNK = 8, WARPS = 4;
+constexpr int ROWS = 24, CHUNK = 8, WARPS = 4;
 
 /* Fragments of a chunk: x[i] of columns 16 i .., b[t] of rows 8 t ... */
-template <int NT> struct Chunk { double x[COLUMNS / 16][4], b[NT][2]; };
+template <int MT, int NT> struct Chunk { double x[MT][4], b[NT][2]; };
 
 /* Where a warp stands in the terms of its sum. All but `a` and `x`, which are this lane's, is the
  * same in all lanes. */
@@ -37,7 +37,7 @@ template <bool LEFT> struct Reader {
         if (term < end)
             ahead = ((const int *)term)[lane % 8];
     }
-    __device__ void next(const SumArgs<double> &args, int64_t j0, int lane) {
+    __device__ void next(const SumArgs<double> &args, int i0, int64_t j0, int lane) {
         const int q = lane % 4;
         union {
             formats_term term;
@@ -58,9 +58,23 @@ template <bool LEFT> struct Reader {
         const double *p = (const double *)from.p;
         ldx = from.ld, lda = e.lda, left = e.k, turned = e.trans;
         x = LEFT ? p + e.row + 2 * q + j0 * ldx : p + (e.row + 2 * q) * ldx + j0;
-        a = (const double *)e.a + (turned ? (int64_t)2 * q : (int64_t)2 * q * lda);
+        a = (const double *)e.a + (turned ? 2 * q + (int64_t)i0 * lda : i0 + (int64_t)2 * q * lda);
         pairs = e.k % 2 == 0 && (!LEFT || ((uintptr_t)(p + e.row) % 16 == 0 && ldx % 2 == 0)) &&
                 (!turned || ((uintptr_t)e.a % 16 == 0 && lda % 2 == 0));
+    }
+    /* Passes over n chunks. */
+    __device__ void skip(int n, const SumArgs<double> &args, int i0, int64_t j0, int lane) {
+        for (;;) {
+            if (left <= 0)
+                next(args, i0, j0, lane);
+            const int have = (left + CHUNK - 1) / CHUNK;
+            if (left <= 0 || n < have)
+                break;
+            n -= have, left = 0;
+        }
+        x += LEFT ? n * CHUNK : n * CHUNK * ldx;
+        a += turned ? n * CHUNK : (int64_t)n * CHUNK * lda;
+        left -= n * CHUNK;
     }
 };
 
@@ -80,11 +94,11 @@ __device__ inline double2 two(const double *p, int64_t step, bool in0, bool in1)
     }
     return v;
 }
-template <bool LEFT, bool PAIR, int NT>
-__device__ inline void load_x(Chunk<NT> &c, const Reader<LEFT> &r, int g, bool in0, bool in1,
+template <bool LEFT, bool PAIR, int MT, int NT>
+__device__ inline void load_x(Chunk<MT, NT> &c, const Reader<LEFT> &r, int g, bool in0, bool in1,
                               int cols) {
 #pragma unroll
-    for (int i = 0; i < COLUMNS / 16; i++)
+    for (int i = 0; i < MT; i++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int64_t j = min(16 * i + 8 * h + g, cols - 1);
@@ -93,8 +107,8 @@ __device__ inline void load_x(Chunk<NT> &c, const Reader<LEFT> &r, int g, bool i
             c.x[i][h] = v.x, c.x[i][2 + h] = v.y;
         }
 }
-template <bool LEFT, bool TURNED, bool PAIR, int NT>
-__device__ inline void load_a(Chunk<NT> &c, const Reader<LEFT> &r, int g, bool in0, bool in1,
+template <bool LEFT, bool TURNED, bool PAIR, int MT, int NT>
+__device__ inline void load_a(Chunk<MT, NT> &c, const Reader<LEFT> &r, int g, bool in0, bool in1,
                               int m) {
 #pragma unroll
     for (int t = 0; t < NT; t++) {
@@ -108,98 +122,126 @@ __device__ inline void load_a(Chunk<NT> &c, const Reader<LEFT> &r, int g, bool i
 /* The chunk in hand into registers; what lies beyond the term's inner size is zero. g: lane / 4, q:
  * lane % 4; cols and m: columns and rows that there are, from this warp's first; those beyond
  * repeat the last one, and are not written. */
-template <bool LEFT, int NT>
-__device__ inline void load(Chunk<NT> &c, Reader<LEFT> &r, int g, int q, int cols, int m) {
+template <bool LEFT, int MT, int NT>
+__device__ inline void load(Chunk<MT, NT> &c, Reader<LEFT> &r, int g, int q, int cols, int m) {
     const bool in0 = 2 * q < r.left, in1 = 2 * q + 1 < r.left;
     if (!LEFT || !r.pairs)
-        load_x<LEFT, false, NT>(c, r, g, in0, in1, cols);
+        load_x<LEFT, false, MT, NT>(c, r, g, in0, in1, cols);
     else
-        load_x<LEFT, true, NT>(c, r, g, in0, in1, cols);
+        load_x<LEFT, true, MT, NT>(c, r, g, in0, in1, cols);
     if (!r.turned)
-        load_a<LEFT, false, false, NT>(c, r, g, in0, in1, m);
+        load_a<LEFT, false, false, MT, NT>(c, r, g, in0, in1, m);
     else if (r.pairs)
-        load_a<LEFT, true, true, NT>(c, r, g, in0, in1, m);
+        load_a<LEFT, true, true, MT, NT>(c, r, g, in0, in1, m);
     else
-        load_a<LEFT, true, false, NT>(c, r, g, in0, in1, m);
+        load_a<LEFT, true, false, MT, NT>(c, r, g, in0, in1, m);
     r.x += LEFT ? CHUNK : CHUNK * r.ldx;
     r.a += r.turned ? CHUNK : (int64_t)CHUNK * r.lda;
     r.left -= CHUNK;
 }
 
-template <int NT>
-__device__ inline void multiply(double (&acc)[COLUMNS / 16][NT][4], const Chunk<NT> &c) {
+template <int MT, int NT>
+__device__ inline void multiply(double (&acc)[MT][NT][4], const Chunk<MT, NT> &c) {
 #pragma unroll
     for (int t = 0; t < NT; t++)
 #pragma unroll
-        for (int i = 0; i < COLUMNS / 16; i++) {
+        for (int i = 0; i < MT; i++) {
             double *to = acc[i][t];
             const double *x = c.x[i], *b = c.b[t];
             tensor(to, x, b);
         }
 }
 
-template <bool LEFT, int NT>
+/* acc of the first warp := the sum of all warps', in their order. */
+template <int MT, int NT> __device__ inline void gather(double (&acc)[MT][NT][4], double *s) {
+    constexpr int N = MT * NT * 4;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+    for (int e = 0; e < N; e++)
+        if (warp > 0)
+            s[((warp - 1) * N + e) * 32 + lane] = acc[e / 4 / NT][e / 4 % NT][e % 4];
+    __syncthreads();
+#pragma unroll
+    for (int e = 0; e < N; e++)
+        if (warp == 0)
+            for (int w = 0; w < WARPS - 1; w++)
+                acc[e / 4 / NT][e / 4 % NT][e % 4] += s[(w * N + e) * 32 + lane];
+}
+
+/* By one warp, or by all warps of a block, each of which takes every fourth chunk (shared: memory
+ * for their sums). */
+template <bool LEFT, int MT, int NT, bool SHARED>
 __device__ inline void sum(const SumArgs<double> &args, const formats_sum &s, int i0, int64_t j0,
-                           int lane) {
-    const int g = lane / 4, q = lane % 4;
-    const int cols = args.nvec - j0 < COLUMNS ? (int)(args.nvec - j0) : COLUMNS, m = s.m - i0;
-    double acc[COLUMNS / 16][NT][4];
-    Chunk<NT> c[2];
+                           double *shared) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, q = lane % 4;
+    const int cols = args.nvec - j0 < 16 * MT ? (int)(args.nvec - j0) : 16 * MT, m = s.m - i0;
+    double acc[MT][NT][4];
+    Chunk<MT, NT> c[2];
     Reader<LEFT> r;
     r.term = args.term + s.first, r.end = r.term + (args.alpha == 0 ? 0 : s.terms), r.left = 0;
     r.look(lane);
 #pragma unroll
-    for (int i = 0; i < COLUMNS / 16; i++)
-#pragma unroll
-        for (int t = 0; t < NT; t++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                acc[i][t][e] = 0;
+    for (int e = 0; e < MT * NT * 4; e++)
+        acc[e / 4 / NT][e / 4 % NT][e % 4] = 0;
+    r.skip(SHARED ? warp : 0, args, i0, j0, lane);
+    if (SHARED && r.left > 0) { /* the first factor on its way before the operand is there */
+        const int n = lane < m ? lane : m - 1;
+        if (r.turned)
+            batch::prefetch(r.a - 2 * q + n * (int64_t)r.lda);
+        else if (lane / 4 < r.left)
+            batch::prefetch(r.a + (lane / 4 - 2 * q) * (int64_t)r.lda + min(8 * q, m - 1));
+    }
     batch::wait_for_predecessor();
-    auto fetch = [&](Chunk<NT> &to) {
-        if (r.left <= 0) {
-            r.next(args, j0, lane);
-            if (r.left <= 0)
-                return false;
-            r.a += r.turned ? (int64_t)i0 * r.lda : i0;
-        }
-        load<LEFT, NT>(to, r, g, q, cols, m);
+    auto fetch = [&](Chunk<MT, NT> &to) {
+        if (r.left <= 0)
+            r.next(args, i0, j0, lane);
+        if (r.left <= 0)
+            return false;
+        load<LEFT, MT, NT>(to, r, g, q, cols, m);
+        if (SHARED)
+            r.skip(WARPS - 1, args, i0, j0, lane);
         return true;
     };
     bool more = fetch(c[0]);
     while (more) {
         more = fetch(c[1]);
-        multiply<NT>(acc, c[0]);
+        multiply<MT, NT>(acc, c[0]);
         if (!more)
             break;
         more = fetch(c[0]);
-        multiply<NT>(acc, c[1]);
+        multiply<MT, NT>(acc, c[1]);
     }
-    write_tile<LEFT, NT>(args, acc, s.row + i0, j0, g, q, cols, m);
+    if (SHARED)
+        gather<MT, NT>(acc, shared);
+    if (!SHARED || warp == 0)
+        write_tile<LEFT, MT, NT>(args, acc, s.row + i0, j0, g, q, cols, m);
 }
 
-/* Tiles of 24 rows and 64 columns: the columns of a tile's rows one after another; the tiles of a
- * sum next (rows_next), or those of the other sums, where most have few rows. */
-template <bool LEFT>
-__global__ void __launch_bounds__(32 * WARPS, 2)
+/* Tiles of 24 rows and 16 MT columns, each by a warp or (SHARED) by a block: the columns of a
+ * tile's rows one after another; the tiles of a sum next (rows_next), or those of the other sums,
+ * where most have few rows. */
+template <bool LEFT, int MT, bool SHARED>
+__global__ void __launch_bounds__(32 * WARPS, MT == 4   ? 2
+                                              : MT == 2 ? 3
+                                                        : 4)
     kernel(const __grid_constant__ SumArgs<double> args, int64_t tiles, bool rows_next) {
-    const int64_t tile = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    __shared__ double shared[SHARED ? (WARPS - 1) * MT * 3 * 4 * 32 : 1];
+    const int64_t tile = SHARED ? blockIdx.x : (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     const int64_t count = tiles / (args.row_tiles * args.col_tiles), rest = tile / args.col_tiles;
-    const int lane = threadIdx.x % 32;
     if (tile >= tiles)
         return;
     const formats_sum s = args.sum[rows_next ? rest / args.row_tiles : rest % count];
     const int i0 = (int)(rows_next ? rest % args.row_tiles : rest / count) * ROWS;
-    const int64_t j0 = tile % args.col_tiles * COLUMNS;
+    const int64_t j0 = tile % args.col_tiles * 16 * MT;
     const int m = s.m - i0;
     if (m <= 0)
         return;
     if (m > 16)
-        sum<LEFT, 3>(args, s, i0, j0, lane);
+        sum<LEFT, MT, 3, SHARED>(args, s, i0, j0, shared);
     else if (m > 8)
-        sum<LEFT, 2>(args, s, i0, j0, lane);
+        sum<LEFT, MT, 2, SHARED>(args, s, i0, j0, shared);
     else
-        sum<LEFT, 1>(args, s, i0, j0, lane);
+        sum<LEFT, MT, 1, SHARED>(args, s, i0, j0, shared);
 }
 
 } // namespace stream
