@@ -8,7 +8,7 @@
 #include "sums_block.cuh"
 #include "sums_stream.cuh"
 
-int64_t formats_sums_way = 1231;
+int64_t formats_sums_way = 1531;
 
 namespace {
 using batch::Acc;
@@ -396,13 +396,15 @@ status streamed(SumArgs<double> a, int64_t count, int64_t most, cudaStream_t s) 
                  32 * stream::WARPS, 0, s, a, tiles, most > 48);
 }
 template <bool LEFT, int WR, int WV, bool PAIR, int DEEP>
-status blocked(SumArgs<double> a, int64_t count, int64_t most, cudaStream_t s) {
+status blocked(SumArgs<double> a, int64_t count, int64_t most, cudaStream_t s, bool stay) {
     constexpr int SUMS = PAIR ? 2 : 1, NA = 32 * WR / SUMS, NX = 64 * WV,
                   STAGE = block::SLICE_SIZE<NX> + SUMS * block::SLICE_SIZE<NA>;
     const int64_t rows = (most + NA - 1) / NA, cols = (a.nvec + NX - 1) / NX;
     a.row_tiles = (int)rows, a.col_tiles = (int)cols;
-    return start(block::kernel<LEFT, WR, WV, PAIR, DEEP>, (count + SUMS - 1) / SUMS * rows * cols,
-                 1, 32 * WR * WV, sizeof(double) * DEEP * STAGE, s, a, count);
+    const int64_t tiles = (count + SUMS - 1) / SUMS * rows * cols;
+    const int64_t places = batch::resident(256 / (32 * WR * WV));
+    return start(block::kernel<LEFT, WR, WV, PAIR, DEEP>, stay && tiles > places ? places : tiles,
+                 1, 32 * WR * WV, sizeof(double) * DEEP * STAGE, s, a, count, tiles);
 }
 
 template <class T, bool LEFT>
@@ -433,15 +435,15 @@ status pick(const SumArgs<T> &a, int64_t count, int64_t most, cudaStream_t s) {
         if (way == 1)
             return streamed<LEFT, 4, false>(a, count, most, s);
         if (way == 2 && most <= 64)
-            return blocked<LEFT, 2, 1, false, 3>(a, count, most, s);
+            return blocked<LEFT, 2, 1, false, 3>(a, count, most, s, false);
         if (way == 3 && most <= 64)
-            return blocked<LEFT, 4, 1, true, 4>(a, count, most, s);
-        if (way == 2)
-            return blocked<LEFT, 4, 1, false, 4>(a, count, most, s);
+            return blocked<LEFT, 4, 1, true, 4>(a, count, most, s, false);
+        if (way == 2 || way == 5)
+            return blocked<LEFT, 4, 1, false, 4>(a, count, most, s, way == 5);
         if (way == 4)
-            return blocked<LEFT, 3, 1, false, 4>(a, count, most, s);
+            return blocked<LEFT, 3, 1, false, 4>(a, count, most, s, true);
         if (way == 3)
-            return blocked<LEFT, 4, 2, false, 5>(a, count, most, s);
+            return blocked<LEFT, 4, 2, false, 5>(a, count, most, s, true);
     }
     return most <= 32   ? wide<T, LEFT, 1, 4>(a, count, most, s)
            : most <= 64 ? wide<T, LEFT, 2, 2>(a, count, most, s)

@@ -111,7 +111,7 @@ struct Terms {
 template <bool LEFT, int NX, int NA>
 __device__ inline void multiply(double (&acc)[4][4][4], const double *sx, int j, const double *sa,
                                 int i, bool turned, int g, int q) {
-#pragma unroll
+#pragma unroll 1
     for (int k = 0; k < SLICE / 8; k++) {
         double x[4][4];
 #pragma unroll
@@ -148,42 +148,52 @@ __device__ inline void multiply(double (&acc)[4][4][4], const double *sx, int j,
     }
 }
 
+/* Blocks take every gridDim-th tile, whose slices follow those of the tile before without a pause.
+ */
 template <bool LEFT, int WR, int WV, bool PAIR, int AHEAD>
 __global__ void __launch_bounds__(32 * WR * WV, 256 / (32 * WR * WV))
-    kernel(const __grid_constant__ SumArgs<double> args, int64_t count) {
+    kernel(const __grid_constant__ SumArgs<double> args, int64_t count, int64_t tiles) {
     extern __shared__ __align__(16) unsigned char shared[];
     constexpr int SUMS = PAIR ? 2 : 1, NA = 32 * WR / SUMS, NX = 64 * WV, THREADS = 32 * WR * WV,
                   STAGE = SLICE_SIZE<NX> + SUMS * SLICE_SIZE<NA>;
+    static_assert(AHEAD <= 8, "eight marks");
     double *mem = (double *)shared;
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, g = lane / 4, q = lane % 4;
-    const int per_sum = args.row_tiles * args.col_tiles, tile = blockIdx.x % per_sum;
-    const int i0 = tile % args.row_tiles * NA;
-    const int64_t first = (int64_t)(blockIdx.x / per_sum) * SUMS,
-                  j0 = (int64_t)(tile / args.row_tiles) * NX;
-    const int cols = args.nvec - j0 < NX ? (int)(args.nvec - j0) : NX;
+    const int per_sum = args.row_tiles * args.col_tiles;
     const int mine = PAIR ? warp % WR / (WR / 2) : 0; /* the sum of this warp */
-    formats_sum sum[SUMS];
+    const int wi = warp % WR * 32 - mine * NA, wj = warp / WR * 64;
     Terms t[SUMS];
+    /* of the tile whose slices are asked for */
+    int64_t ahead = blockIdx.x, j0 = 0;
+    int i0 = 0, cols = 0, rows[SUMS];
+    auto first_row = [&](int64_t tile) { return (int)(tile % per_sum % args.row_tiles) * NA; };
+    auto first_col = [&](int64_t tile) { return tile % per_sum / args.row_tiles * NX; };
+    auto open = [&] {
+        if (ahead >= tiles)
+            return;
+        i0 = first_row(ahead), j0 = first_col(ahead);
+        cols = args.nvec - j0 < NX ? (int)(args.nvec - j0) : NX;
 #pragma unroll
-    for (int s = 0; s < SUMS; s++) {
-        sum[s].m = 0, sum[s].terms = 0, sum[s].first = 0, sum[s].row = 0;
-        if (first + s < count)
-            sum[s] = args.sum[first + s];
-        t[s].open(args.term + sum[s].first, args.alpha == 0 || i0 >= sum[s].m ? 0 : sum[s].terms,
-                  lane);
-    }
-    unsigned long long marks = 0; /* four bits a slice: which sums have it, which of them turned */
+        for (int s = 0; s < SUMS; s++) {
+            const int64_t b = ahead / per_sum * SUMS + s;
+            int terms = 0;
+            int64_t first = 0;
+            rows[s] = 0;
+            if (b < count) {
+                const formats_sum *sum = args.sum + b;
+                rows[s] = sum->m - i0, first = sum->first;
+                terms = args.alpha == 0 || rows[s] <= 0 ? 0 : sum->terms;
+            }
+            t[s].open(args.term + first, terms, lane);
+        }
+    };
+    /* of the last eight slices: which sums have it, which of them turned (4, 8), the tile's last */
+    unsigned long long marks = 0;
     int asked = 0;
-    double acc[4][4][4];
-#pragma unroll
-    for (int e = 0; e < 64; e++)
-        acc[e / 16][e / 4 % 4][e % 4] = 0;
-    batch::wait_for_predecessor();
-    if (i0 >= sum[0].m && i0 >= sum[SUMS - 1].m)
-        return;
     auto get = [&](int slot) {
-        bool has[2] = {t[0].e.k > 0, PAIR && t[SUMS - 1].e.k > 0};
-        if (has[0] || has[1]) {
+        if (ahead < tiles) {
+            bool has[2] = {t[0].e.k > 0, PAIR && t[SUMS - 1].e.k > 0};
+            unsigned mark = 0;
             if (PAIR && has[0] && has[1]) {
                 const formats_term &a = t[0].e, &b = t[SUMS - 1].e;
                 if (a.from != b.from || a.row != b.row || a.k != b.k) {
@@ -191,33 +201,42 @@ __global__ void __launch_bounds__(32 * WR * WV, 256 / (32 * WR * WV))
                     has[before] = false;
                 }
             }
-            const formats_term &e = t[has[0] ? 0 : SUMS - 1].e;
-            const formats_operand &x = args.x.x[e.from];
-            double *to = mem + slot * STAGE;
-            const double *p = (const double *)x.p + (LEFT ? e.row + j0 * x.ld : j0 + e.row * x.ld);
-            fetch<NX, THREADS, !LEFT>(to, p, x.ld, cols, e.k, tid);
-            unsigned mark = 0;
+            if (has[0] || has[1]) {
+                const formats_term &e = t[has[0] ? 0 : SUMS - 1].e;
+                const formats_operand &x = args.x.x[e.from];
+                double *to = mem + slot * STAGE;
+                const double *p =
+                    (const double *)x.p + (LEFT ? e.row + j0 * x.ld : j0 + e.row * x.ld);
+                fetch<NX, THREADS, !LEFT>(to, p, x.ld, cols, e.k, tid);
 #pragma unroll
-            for (int s = 0; s < SUMS; s++)
-                if (has[s]) {
-                    const formats_term &f = t[s].e;
-                    double *part = to + SLICE_SIZE<NX> + s * SLICE_SIZE<NA>;
-                    if (f.trans)
-                        fetch<NA, THREADS, false>(part, t[s].factor(i0), f.lda, sum[s].m - i0, f.k,
-                                                  tid);
-                    else
-                        fetch<NA, THREADS, true>(part, t[s].factor(i0), f.lda, sum[s].m - i0, f.k,
-                                                 tid);
-                    mark |= 1u << s | (f.trans ? 4u << s : 0);
-                    t[s].advance(lane);
-                }
-            const int at = asked++ % 16 * 4;
-            marks = (marks & ~(15ull << at)) | (unsigned long long)mark << at;
+                for (int s = 0; s < SUMS; s++)
+                    if (has[s]) {
+                        const formats_term &f = t[s].e;
+                        double *part = to + SLICE_SIZE<NX> + s * SLICE_SIZE<NA>;
+                        if (f.trans)
+                            fetch<NA, THREADS, false>(part, t[s].factor(i0), f.lda, rows[s], f.k,
+                                                      tid);
+                        else
+                            fetch<NA, THREADS, true>(part, t[s].factor(i0), f.lda, rows[s], f.k,
+                                                     tid);
+                        mark |= 1u << s | (f.trans ? 4u << s : 0);
+                        t[s].advance(lane);
+                    }
+            }
+            if (t[0].e.k <= 0 && t[SUMS - 1].e.k <= 0)
+                mark |= 16, ahead += gridDim.x, open();
+            const int at = asked++ % 8 * 8;
+            marks = (marks & ~(255ull << at)) | (unsigned long long)mark << at;
         }
         stage_commit();
     };
-    const int wi = warp % WR * 32 - mine * NA, wj = warp / WR * 64;
-    const bool idle = i0 + wi >= sum[mine].m || wj >= cols;
+    double acc[4][4][4];
+    int64_t tile = blockIdx.x; /* in hand */
+#pragma unroll
+    for (int e = 0; e < 64; e++)
+        acc[e / 16][e / 4 % 4][e % 4] = 0;
+    open();
+    batch::wait_for_predecessor();
 #pragma unroll 1
     for (int u = 0; u < AHEAD - 1; u++)
         get(u);
@@ -226,15 +245,26 @@ __global__ void __launch_bounds__(32 * WR * WV, 256 / (32 * WR * WV))
         stage_wait<AHEAD - 2>();
         __syncthreads();
         get((u + AHEAD - 1) % AHEAD);
-        const unsigned mark = (unsigned)(marks >> u % 16 * 4) & 15;
+        const unsigned mark = (unsigned)(marks >> u % 8 * 8) & 255;
         const double *sx = mem + u % AHEAD * STAGE,
                      *sa = sx + SLICE_SIZE<NX> + mine * SLICE_SIZE<NA>;
-        if (!idle && (mark >> mine & 1))
+        if (mark >> mine & 1)
             multiply<LEFT, NX, NA>(acc, sx, wj, sa, wi, mark >> (2 + mine) & 1, g, q);
+        if (mark & 16) {
+            const int64_t b = tile / per_sum * SUMS + mine, j = first_col(tile) + wj;
+            const int i = first_row(tile) + wi;
+            if (b < count && j < args.nvec) {
+                const formats_sum *sum = args.sum + b;
+                if (i < sum->m)
+                    write_tile<LEFT, 4, 4>(args, acc, sum->row + i, j, g, q,
+                                           (int)min(args.nvec - j, (int64_t)64), sum->m - i);
+            }
+#pragma unroll
+            for (int e = 0; e < 64; e++)
+                acc[e / 16][e / 4 % 4][e % 4] = 0;
+            tile += gridDim.x;
+        }
     }
-    if (!idle)
-        write_tile<LEFT, 4, 4>(args, acc, sum[mine].row + i0 + wi, j0 + wj, g, q, cols - wj,
-                               sum[mine].m - i0 - wi);
 }
 
 } // namespace block
