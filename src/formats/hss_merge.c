@@ -1,10 +1,11 @@
-/* Products with an HSS matrix by few columns, where launches take longer than their work: several
- * levels of the tree at a time. A node's basis is then made explicit down to an *anchor*, the
- * points or a level below, U = diag(U_1, U_2) E carried out; and so are its products with the
- * blocks of siblings, U B, which a descendant's rows are multiplied with at once. The launches of L
- * levels, 2 L
- * + 1 in a nested tree, become 2 ceil(L / g) or one more, for g levels at a time, and the work
- * grows little while g is small: it is that of the leaves. */
+/* Products with an HSS matrix by fewer launches than its tree has levels: sums up and down are
+ * formed at some levels only, the *anchors*, and what lies between two anchors is taken at once.
+ * The bases of the nodes between are made explicit on the rows of the anchor below, U = diag(U_1,
+ * U_2) E carried out, and so are their products with the blocks of siblings, U B, with which a
+ * descendant's rows are multiplied. L levels with anchors at the leaves and at every g-th level
+ * above take about 2 L / g launches in place of 2 L + 1. The leaves are as they were and above them
+ * there is little, so that this adds little work; it pays where launches take longer than what they
+ * do. */
 #include "hss.h"
 #include <stdlib.h>
 
