@@ -1,7 +1,7 @@
 /* H2 matrices of the covariance of Boukaram et al., section 8: points of a jittered grid of the unit square,
  * exponential kernel of length 0.1, Chebyshev nodes 8 x 8 (leaves of 64) and 11 x 11 (coarser pairs).
  * Compression at several tolerances: bytes before and after, seconds; products with many vectors against the
- * copy's bandwidth. usage: bench_h2 [--csv FILE] [--seconds S] [--single] [--way NAME=VALUE]... [compress | coarse | times]... */
+ * copy's bandwidth. usage: bench_h2 [--csv FILE] [--seconds S] [--single] [compress | coarse | times]... */
 #include "bench_gpu.cuh"
 #include "formats/h2.h"
 #include <math.h>
@@ -9,7 +9,6 @@
 static double budget = 1e9;
 static backend_type type = BACKEND_D;
 static bool mean_split = true;
-static std::vector<std::string> ways; /* name=value, of the plugin's sizes: products are timed with each */
 
 static double now() {
     timespec t;
@@ -99,10 +98,7 @@ static void times(int64_t n, double tol) {
     const double rate = 2.0 * 1073741824.0 / copy * 1e-6;
     printf("# n = %lld %c: rank %d, %.1f MB, copy %.0f GB/s; columns, ms, TFLOP/s, GB/s of once, share of the copy\n",
            (long long)n, type == BACKEND_D ? 'D' : 'S', a.rank_mean, 1e-6 * (double)a.bytes, rate);
-    for (int64_t cols : {1, 8, 64, 256})
-      for (const std::string &way : ways) {
-        if (!way.empty())
-            bench_tune(way.c_str());
+    for (int64_t cols : {1, 8, 64, 256}) {
         const size_t bytes = size * (size_t)(n * cols), lwork = format_workspace(p.f, 'L', cols);
         void *x = bench_alloc(bytes), *y = bench_alloc(bytes), *work = bench_alloc(lwork);
         bench_fill(type, x, n, cols, 1, 0);
@@ -110,19 +106,7 @@ static void times(int64_t n, double tol) {
             OK(format_apply(p.f, 'L', 'N', 'A', cols, 1, x, n, 0, y, n, work, lwork));
         });
         const double once = ((double)a.bytes + 2 * (double)bytes) / ms * 1e-6;
-        printf("  %4lld %9.3f %7.2f %8.0f %6.2f  %s", (long long)cols, ms, a.flops * (double)cols / ms * 1e-9, once, once / rate, way.c_str());
-        if (type == BACKEND_D && ways.size() > 1) { /* against the first way */
-            static std::vector<double> first;
-            std::vector<double> now(std::min((size_t)4 << 20, bytes / 8));
-            double d = 0, q = 0;
-            CU(cudaMemcpy(now.data(), y, 8 * now.size(), cudaMemcpyDeviceToHost));
-            if (way == ways[0])
-                first = now;
-            for (size_t e = 0; e < now.size(); e++)
-                d += (now[e] - first[e]) * (now[e] - first[e]), q += first[e] * first[e];
-            printf("  difference %.1e", sqrt(d / q));
-        }
-        printf("\n");
+        printf("  %4lld %9.3f %7.2f %8.0f %6.2f\n", (long long)cols, ms, a.flops * (double)cols / ms * 1e-9, once, once / rate);
         fflush(stdout);
         CU(cudaFree(x)), CU(cudaFree(y)), CU(cudaFree(work));
     }
@@ -134,10 +118,7 @@ static void times(int64_t n, double tol) {
     CU(cudaMemset(work, 0, lwork));
     bench_fill(type, x, n, cols, 1, 0);
     const formats_operand from[FORMATS_OPERANDS] = {{x, n}, {work, h->ranks}, {work + lwork / 2, h->ranks}, {NULL, 1}};
-    for (const std::string &way : ways)
-      for (int l = 0; l < q->launches; l++) {
-        if (!way.empty())
-            bench_tune(way.c_str());
+    for (int l = 0; l < q->launches; l++) {
         const formats_sums s = plan_part(q, l);
         double flops = 0;
         for (int64_t b = q->first[l]; b < q->first[l] + s.count; b++)
@@ -148,8 +129,8 @@ static void times(int64_t n, double tol) {
             OK(be->formats->sums(ctx, type, 'L', &s, cols, 1, from, 0, last ? y : l < h->sums_up ? work : work + lwork / 2,
                                  last ? n : h->ranks));
         });
-        printf("    launch %2d: %6lld sums of up to %3lld, %8.3f ms, %6.2f TFLOP/s %s\n", l, (long long)s.count, (long long)s.most, ms,
-               flops / ms * 1e-9, way.c_str());
+        printf("    launch %2d: %6lld sums of up to %3lld, %8.3f ms, %6.2f TFLOP/s\n", l, (long long)s.count, (long long)s.most, ms,
+               flops / ms * 1e-9);
     }
     CU(cudaFree(x)), CU(cudaFree(y)), CU(cudaFree(work));
 }
@@ -163,15 +144,11 @@ int main(int argc, char **argv) {
             file = argv[++i];
         else if (!strcmp(argv[i], "--seconds") && i + 1 < argc)
             budget = atof(argv[++i]);
-        else if (!strcmp(argv[i], "--way") && i + 1 < argc)
-            ways.push_back(argv[++i]);
         else if (!strcmp(argv[i], "--single"))
             type = BACKEND_S;
         else
             what.push_back(argv[i]);
     bench_open(NULL);
-    if (ways.empty())
-        ways.push_back("");
     if (file) {
         csv = fopen(file, "a");
         if (ftell(csv) == 0)

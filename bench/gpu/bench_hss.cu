@@ -1,12 +1,11 @@
 /* HSS matrices of the HSS paper's kernel, 1 / (x - y) on -1 to 1: construction, and products with dense
  * matrices beside a port of the paper's scheme, cuBLAS's grouped products and the dense product, all on
- * one tree. usage: bench_hss [--csv FILE] [--leaf N] [--seconds S] [table | short | small | wide | launches | solve | build]... */
+ * one tree. usage: bench_hss [--csv FILE] [--leaf N] [--together N] [--seconds S] [table | short | small | wide | few | launches | solve | build]... */
 #include "hss_rivals.cuh"
 #include <math.h>
 
 static double budget = 1e9;
 static int leaf, together;
-static std::vector<std::string> ways; /* name=value, of the plugin's sizes: launches are timed with each */
 static double tolerance = 1e-6; /* gives products an error of a few 1e-8 */
 static double now() {
     timespec t;
@@ -166,10 +165,7 @@ static void launches(int64_t n, int64_t cols) {
     const formats_operand from[FORMATS_OPERANDS] = {{x, n}, {work, h->ranks}, {work + lwork / 2, h->ranks}, {NULL, 1}};
     printf("# launches of n = %lld, %lld columns, leaves of %lld: sums, largest m, ms, TFLOP/s\n", (long long)n,
            (long long)cols, (long long)h->leaf);
-    for (const std::string &way : ways)
-      for (int l = 0; l < p->launches; l++) {
-        if (!way.empty())
-            bench_tune(way.c_str());
+    for (int l = 0; l < p->launches; l++) {
         const formats_sums s = plan_part(p, l);
         const bool last = l + 1 == p->launches;
         double flops = 0;
@@ -180,7 +176,7 @@ static void launches(int64_t n, int64_t cols) {
             OK(be->formats->sums(ctx, BACKEND_D, 'L', &s, cols, 1, from, 0,
                                  last ? y : l < h->t.levels ? work : work + lwork / 2, last ? n : h->ranks));
         });
-        printf("  %2d %6lld %4lld %9.4f %7.2f %s\n", l, (long long)s.count, (long long)s.most, ms, flops / ms * 1e-9, way.c_str());
+        printf("  %2d %6lld %4lld %9.4f %7.2f\n", l, (long long)s.count, (long long)s.most, ms, flops / ms * 1e-9);
     }
     CU(cudaFree(x)), CU(cudaFree(y)), CU(cudaFree(work));
 }
@@ -269,21 +265,15 @@ int main(int argc, char **argv) {
             leaf = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--together") && i + 1 < argc)
             together = atoi(argv[++i]);
-        else if (!strcmp(argv[i], "--way") && i + 1 < argc)
-            ways.push_back(argv[++i]);
         else if (!strcmp(argv[i], "--seconds") && i + 1 < argc)
             budget = atof(argv[++i]);
         else
             what.push_back(argv[i]);
     bench_open(NULL);
-    if (ways.empty())
-        ways.push_back("");
     if (file) {
         csv = fopen(file, "w");
         fprintf(csv, "n,columns,ours_ms,graph_ms,port_ms,grouped_ms,dense_ms,flops,diff_port,diff_grouped,diff_dense\n");
     }
-    if (ways.size() == 1 && !ways[0].empty())
-        bench_tune(ways[0].c_str());
     for (const std::string &w : what)
         if (w == "table")
             table({35000, 32500, 30000, 27500, 25000, 22500, 20000, 17500, 15000, 12500, 10000, 7500, 5000, 2500,

@@ -353,7 +353,6 @@ EXPORT int64_t moao_gpu_tune(const char *name, int64_t value) {
         {"symm_leaf", &gpu_tune.symm_leaf},       {"syrk_leaf", &gpu_tune.syrk_leaf},
         {"potrf_tiles", &gpu_tune.potrf_tiles},   {"trsm_group", &gpu_tune.trsm_group},
         {"trtri_nb", &gpu_tune.trtri_nb},         {"lauum_leaf", &gpu_tune.lauum_leaf},
-        {"sums_way", &formats_sums_way},
     };
     for (const auto &s : sizes)
         if (!strcmp(s.name, name)) {

@@ -8,6 +8,5 @@ formats_sums_op gpu_formats_sums;       /* sums.cu */
 formats_id_op gpu_formats_id;           /* formats.cu */
 formats_entries_op gpu_formats_entries; /* formats.cu */
 formats_chebyshev_op gpu_formats_chebyshev;
-extern int64_t formats_sums_way;
 
 #endif

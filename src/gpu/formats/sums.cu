@@ -5,17 +5,14 @@
 #include "formats_gpu.h"
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/batch/batch_tile.cuh"
-#include "sums_block.cuh"
 #include "sums_stream.cuh"
-
-int64_t formats_sums_way = 1531;
 
 namespace {
 using batch::Acc;
 
 constexpr int SLICE = 16, AHEAD = 3, LDK = SLICE + 4;
-constexpr int FEW_TILES = 264;   /* two for each multiprocessor */
-constexpr int MANY_TILES = 1056; /* eight */
+constexpr int FEW_TILES = 264; /* two for each multiprocessor */
+constexpr int MANY_TILES = 528;
 
 /* ROWS x 16 numbers of which `rows` x `depth` are inside, zero elsewhere, by NT threads. ALONG:
  * element (r, k) lies at p[k + r ld] and goes to s[r LDK + k]; else at p[r + k ld], to s[k (ROWS +
@@ -385,7 +382,7 @@ status narrow(SumArgs<T> a, int64_t count, int64_t most, cudaStream_t s) {
                  32 * NARROW_WARPS, 0, s, a);
 }
 
-/* Double precision: sums_stream.cuh, sums_block.cuh. */
+/* Double precision: sums_stream.cuh. */
 template <bool LEFT, int MT, bool SHARED>
 status streamed(SumArgs<double> a, int64_t count, int64_t most, cudaStream_t s) {
     const int64_t rows = (most + stream::ROWS - 1) / stream::ROWS,
@@ -395,32 +392,26 @@ status streamed(SumArgs<double> a, int64_t count, int64_t most, cudaStream_t s) 
                  SHARED ? tiles : (tiles + stream::WARPS - 1) / stream::WARPS, 1,
                  32 * stream::WARPS, 0, s, a, tiles, most > 48);
 }
-template <bool LEFT, int WR, int WV, bool PAIR, int DEEP>
-status blocked(SumArgs<double> a, int64_t count, int64_t most, cudaStream_t s, bool stay) {
-    constexpr int SUMS = PAIR ? 2 : 1, NA = 32 * WR / SUMS, NX = 64 * WV,
-                  STAGE = block::SLICE_SIZE<NX> + SUMS * block::SLICE_SIZE<NA>;
-    const int64_t rows = (most + NA - 1) / NA, cols = (a.nvec + NX - 1) / NX;
-    a.row_tiles = (int)rows, a.col_tiles = (int)cols;
-    const int64_t tiles = (count + SUMS - 1) / SUMS * rows * cols;
-    const int64_t places = batch::resident(256 / (32 * WR * WV));
-    return start(block::kernel<LEFT, WR, WV, PAIR, DEEP>, stay && tiles > places ? places : tiles,
-                 1, 32 * WR * WV, sizeof(double) * DEEP * STAGE, s, a, count, tiles);
-}
-
 template <class T, bool LEFT>
 status pick(const SumArgs<T> &a, int64_t count, int64_t most, cudaStream_t s) {
-    if constexpr (sizeof(T) == 8) {
-        const int few = (int)(formats_sums_way / 1000 % 10);
-        const int64_t tiles = count * ((most + 23) / 24) * ((a.nvec + 63) / 64);
-        if (few > 0 && a.nvec >= (few > 1 ? 1 : 5) && (a.nvec <= 32 || tiles < MANY_TILES))
-            return a.nvec <= 16   ? streamed<LEFT, 1, true>(a, count, most, s)
-                   : a.nvec <= 32 ? streamed<LEFT, 2, true>(a, count, most, s)
-                                  : streamed<LEFT, 4, true>(a, count, most, s);
-    }
     if (a.nvec == 1)
         return narrow<T, LEFT, 1>(a, count, most, s);
     if (a.nvec <= 4)
         return narrow<T, LEFT, 4>(a, count, most, s);
+    if constexpr (sizeof(T) == 8) {
+        const int64_t tiles = count * ((most + stream::ROWS - 1) / stream::ROWS);
+        const bool few = tiles * ((a.nvec + 63) / 64) < MANY_TILES && a.nvec <= 256;
+        if (a.nvec <= 16)
+            return streamed<LEFT, 1, true>(a, count, most, s);
+        if (a.nvec <= 32)
+            return streamed<LEFT, 2, true>(a, count, most, s);
+        if (few)
+            return streamed<LEFT, 4, true>(a, count, most, s);
+        /* ranks by up to 64 columns, and leaves that would leave half of a tile of 128 rows empty
+         */
+        if ((most <= 48 && a.nvec <= 64 && count >= FEW_TILES) || most > 128)
+            return streamed<LEFT, 4, false>(a, count, most, s);
+    }
     if (a.nvec <= 16)
         return narrow<T, LEFT, 8>(a, count, most, s);
     /* too few tiles of the wide kernels for the device: shorter chains of slices */
@@ -428,23 +419,6 @@ status pick(const SumArgs<T> &a, int64_t count, int64_t most, cudaStream_t s) {
     const int64_t tiles = count * ((most + high - 1) / high) * ((a.nvec + 63) / 64);
     if (tiles < FEW_TILES || a.nvec <= 32)
         return deep<T, LEFT>(a, count, most, s);
-    if constexpr (sizeof(T) == 8) {
-        const int way = (int)(most <= 48   ? formats_sums_way % 10
-                              : most <= 64 ? formats_sums_way / 10 % 10
-                                           : formats_sums_way / 100 % 10);
-        if (way == 1)
-            return streamed<LEFT, 4, false>(a, count, most, s);
-        if (way == 2 && most <= 64)
-            return blocked<LEFT, 2, 1, false, 3>(a, count, most, s, false);
-        if (way == 3 && most <= 64)
-            return blocked<LEFT, 4, 1, true, 4>(a, count, most, s, false);
-        if (way == 2 || way == 5)
-            return blocked<LEFT, 4, 1, false, 4>(a, count, most, s, way == 5);
-        if (way == 4)
-            return blocked<LEFT, 3, 1, false, 4>(a, count, most, s, true);
-        if (way == 3)
-            return blocked<LEFT, 4, 2, false, 5>(a, count, most, s, true);
-    }
     return most <= 32   ? wide<T, LEFT, 1, 4>(a, count, most, s)
            : most <= 64 ? wide<T, LEFT, 2, 2>(a, count, most, s)
                         : wide<T, LEFT, 4, 2>(a, count, most, s);
