@@ -4,7 +4,7 @@
 #ifndef MOAO_BENCH_GPU_CUH
 #define MOAO_BENCH_GPU_CUH
 
-#include "backend/backend.h"
+#include "backend/backend_formats.h"
 #include <algorithm>
 #include <chrono>
 #include <cublas_v2.h>
@@ -143,9 +143,15 @@ static inline void bench_tune(const char *arg) {
     const char *eq = strchr(arg, '=');
     const std::string name(arg, eq);
     typedef int64_t tune(const char *, int64_t);
-    Dl_info info;
-    dladdr((const void *)be->trsm, &info);
-    tune *set = (tune *)dlsym(dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD), "moao_gpu_tune");
+    tune *set = NULL;
+    /* entries that no check of arguments of this program stands before lie in the plugin */
+    for (const void *entry : {(const void *)be->formats->sums, (const void *)be->describe,
+                              (const void *)be->trsm}) {
+        Dl_info info;
+        void *library = dladdr(entry, &info) ? dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD) : NULL;
+        if (!set && library)
+            set = (tune *)dlsym(library, "moao_gpu_tune");
+    }
     if (!set || set(name.c_str(), atoll(eq + 1)) < 0) {
         fprintf(stderr, "unknown size %s\n", arg);
         exit(1);

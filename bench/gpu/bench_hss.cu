@@ -1,11 +1,11 @@
 /* HSS matrices of the HSS paper's kernel, 1 / (x - y) on -1 to 1: construction, and products with dense
  * matrices beside a port of the paper's scheme, cuBLAS's grouped products and the dense product, all on
- * one tree. usage: bench_hss [--csv FILE] [--leaf N] [--seconds S] [table | short | small | wide | launches | solve | build]... */
+ * one tree. usage: bench_hss [--csv FILE] [--leaf N] [--together N] [--seconds S] [table | short | small | wide | few | launches | solve | build]... */
 #include "hss_rivals.cuh"
 #include <math.h>
 
 static double budget = 1e9;
-static int leaf;
+static int leaf, together;
 static double tolerance = 1e-6; /* gives products an error of a few 1e-8 */
 static double now() {
     timespec t;
@@ -24,7 +24,7 @@ struct problem {
             x[(size_t)i] = -1 + 2.0 * (double)i / (double)(n - 1);
         OK(format_points_open(be, ctx, FORMATS_CAUCHY, 1, 1, n, x.data(), &s));
         format_options o = {};
-        o.kind = FORMAT_HSS, o.type = BACKEND_D, o.tol = tolerance * sqrt((double)n), o.leaf = leaf;
+        o.kind = FORMAT_HSS, o.type = BACKEND_D, o.tol = tolerance * sqrt((double)n), o.leaf = leaf, o.together = together;
         const double begin = now();
         OK(format_open(be, ctx, &s, &o, &f));
         seconds = now() - begin;
@@ -181,6 +181,56 @@ static void launches(int64_t n, int64_t cols) {
     CU(cudaFree(x)), CU(cudaFree(y)), CU(cudaFree(work));
 }
 
+/* Products by few columns: the tree with 1 (nested) to 5 levels at a time (3 and many columns: those at the top), and all entries; ms, and of
+ * a recorded run that is replayed. */
+static void few(int64_t n) {
+    static const int groups[] = {1, 3, 4, 5, 1};
+    for (int64_t cols : {1, 4, 16, 64, 128, 256, 1024, 4096}) {
+        const size_t bytes = 8 * (size_t)(n * cols);
+        double *x = (double *)bench_alloc(bytes), *y = (double *)bench_alloc(bytes), *z = (double *)bench_alloc(bytes);
+        bench_fill(BACKEND_D, x, n, cols, 1, 0);
+        printf("%6lld %4lld", (long long)n, (long long)cols);
+        for (int k = 0; k <= 5; k++) {
+            if (n > 1536 && k == 4)
+                continue;
+            together = k < 4 ? groups[k] : 1;
+            if (cols > 256 && together > 3)
+                continue;
+            hss_few = together > 1 && cols <= 256 ? 1 << 20 : 0, hss_fast = k == 4 ? 1e30 : 0;
+            if (k == 5) { /* cuBLAS with a handle of its own */
+                if (n > 10000 || cols > 256)
+                    continue;
+                double *a = (double *)bench_alloc(8 * (size_t)(n * n));
+                problem q(n, leaf);
+                OK(q.s.block(q.s.from, ctx, BACKEND_D, 0, n, 0, n, a, n));
+                const double one = 1, zero = 0;
+                auto run = [&] {
+                    cublasDgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, (int)n, (int)cols, (int)n, &one, a, (int)n, x, (int)n,
+                                &zero, z, (int)n);
+                };
+                const double plain = bench_time(15, [] {}, run), graph = replayed(15, run);
+                printf("  cublas %.4f %.4f (%.0e)", plain, graph, difference(y, z, n, cols));
+                CU(cudaFree(a));
+                continue;
+            }
+            problem q(n, leaf);
+            const size_t lwork = format_workspace(q.f, 'L', cols);
+            void *work = bench_alloc(lwork);
+            CU(cudaMemset(work, 0xff, lwork));
+            auto run = [&] { OK(format_apply(q.f, 'L', 'N', 'A', cols, 1, x, n, 0, k == 0 ? y : z, n, work, lwork)); };
+            const double plain = bench_time(15, [] {}, run), graph = replayed(15, run);
+            if (k == 0)
+                printf("  nested %.4f %.4f", plain, graph);
+            else
+                printf("  %s%d %.4f %.4f (%.0e)", k == 4 ? "all" : "by", together, plain, graph, difference(z, y, n, cols));
+            CU(cudaFree(work));
+        }
+        printf("\n");
+        fflush(stdout);
+        CU(cudaFree(x)), CU(cudaFree(y)), CU(cudaFree(z));
+    }
+}
+
 /* Factor and solve: seconds, and the residual of one right-hand side by the product. */
 static void solve(int64_t n, int64_t cols) {
     problem q(n, leaf);
@@ -213,6 +263,8 @@ int main(int argc, char **argv) {
             file = argv[++i];
         else if (!strcmp(argv[i], "--leaf") && i + 1 < argc)
             leaf = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--together") && i + 1 < argc)
+            together = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--seconds") && i + 1 < argc)
             budget = atof(argv[++i]);
         else
@@ -237,6 +289,9 @@ int main(int argc, char **argv) {
             launches(35000, 64), launches(35000, 4096);
         else if (w == "solve")
             solve(35000, 64), solve((int64_t)1 << 20, 64);
+        else if (w == "few")
+            for (int64_t n : {1000, 2500, 5000, 10000, 35000})
+                few(n);
         else if (w == "build")
             build();
     if (csv)

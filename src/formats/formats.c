@@ -25,7 +25,8 @@ static status check_source(const backend *be, const format_source *s, const form
                            (long long)s->rows, (long long)s->cols, s->dim);
     if (!be->formats)
         return status_fail(MOAO_INPUT, "the %s backend has no operations of formats", be->name);
-    if (!(o->tol >= 0) || o->leaf < 0 || o->rank < 0 || o->samples < 0 || o->order < 0)
+    if (!(o->tol >= 0) || o->leaf < 0 || o->rank < 0 || o->samples < 0 || o->order < 0 ||
+        o->together < 0)
         return status_fail(MOAO_INPUT, "an option of a format is negative");
     return MOAO_OK;
 }

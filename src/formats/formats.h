@@ -86,6 +86,8 @@ typedef struct {
         mean_split; /* H2: nodes are cut at the mean of their points, not into leaves of one size */
     bool lean;      /* HSS: the tree alone, even where all entries would be few (format_apply) */
     int order;      /* H2: Chebyshev nodes a dimension; 0: bases from sampled entries, to tol */
+    int together; /* HSS: levels of the tree that products by few columns take at once; 0: on a CPU
+                     one, elsewhere the format's choice */
 } format_options;
 
 typedef struct {
@@ -118,7 +120,7 @@ MOAO_PUBLIC size_t format_workspace(const format *f, char side, int64_t nvec);
 /* Y := alpha op(A) X + beta Y (side L; X and Y of nvec columns) or alpha X op(A) + beta Y (side R;
  * nvec rows). part 'A': A; 'H' (symmetric only): any A_h with A_h + A_h' = A, where only Y + Y' of
  * something is used. X and Y are of the format's type (half: X as the kind says), rows in the
- * format's order; beta = 0 does not read Y. An HSS matrix of up to 3,072 rows keeps all entries as
+ * format's order; beta = 0 does not read Y. An HSS matrix of up to 1,536 rows keeps all entries as
  * well, unless it is to be lean, and multiplies with them where that is faster. */
 MOAO_PUBLIC status format_apply(const format *f, char side, char trans, char part, int64_t nvec,
                                 double alpha, const void *x, int64_t ldx, double beta, void *y,

@@ -2,16 +2,18 @@
 #include "hss_build.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Up to so many rows all entries are kept, and used where rows^2 nvec is at most FAST (H200: cuBLAS
  * takes less time for such a product than the launches of a tree). */
-enum { SMALL = 3072 };
-#define FAST 1.2e9
+enum { SMALL = 1536 };
+double hss_fast = 1.2e9;
+/* Where launches cost, products by up to FEW columns take TOGETHER levels of the tree at a time;
+ * those by more, the levels above TOP. */
+int64_t hss_few = 256;
+enum { TOGETHER = 4, TOP = 4 };
 
 enum { LEAF = 128, MOST_LEAF = BATCH_ORTH_MAX, MOST_RANK = BATCH_ORTH_MAX / 2 };
-
-/* Operands of the sums of a product. */
-enum { FROM_X, FROM_UP, FROM_DOWN };
 
 /* Launches of op(A) X: leaves up, levels up, levels down, leaves: 2 L + 1. */
 static status make_plan(hss *h, bool turned, plan *p) {
@@ -24,10 +26,10 @@ static status make_plan(hss *h, bool turned, plan *p) {
         for (int64_t i = 0; i < v->nodes; i++) {
             TRY(plan_sum(p, v->up[i], v->rank[i]));
             if (l == levels)
-                TRY(plan_term(p, hss_basis(h, l, i), v->rows, true, v->size[i], FROM_X,
+                TRY(plan_term(p, hss_basis(h, l, i), v->rows, true, v->size[i], HSS_X,
                               h->t.first[first + i]));
             else
-                TRY(plan_term(p, hss_basis(h, l, i), v->rows, true, v->size[i], FROM_UP,
+                TRY(plan_term(p, hss_basis(h, l, i), v->rows, true, v->size[i], HSS_UP,
                               h->level[l + 1].up[2 * i]));
         }
     }
@@ -38,21 +40,21 @@ static status make_plan(hss *h, bool turned, plan *p) {
             const int64_t other = i ^ 1, at = i & 1 ? v->rank[i - 1] : 0;
             TRY(plan_sum(p, v->up[i], v->rank[i]));
             TRY(plan_term(p, hss_coupling(h, l, turned ? other : i), v->most, turned,
-                          v->rank[other], FROM_UP, v->up[other]));
+                          v->rank[other], HSS_UP, v->up[other]));
             if (l > 1)
                 TRY(plan_term(p,
                               hss_basis(h, l - 1, i / 2) + at * (int64_t)backend_size(h->f.o.type),
-                              above->rows, false, above->rank[i / 2], FROM_DOWN, above->up[i / 2]));
+                              above->rows, false, above->rank[i / 2], HSS_DOWN, above->up[i / 2]));
         }
     }
     TRY(plan_launch(p));
     for (int64_t i = 0; i < tree_nodes(levels); i++) {
         const int64_t n = h->t.size[first + i], row = h->t.first[first + i];
         TRY(plan_sum(p, row, n));
-        TRY(plan_term(p, hss_diagonal(h, i), h->leaf, turned, n, FROM_X, row));
+        TRY(plan_term(p, hss_diagonal(h, i), h->leaf, turned, n, HSS_X, row));
         if (levels > 0)
             TRY(plan_term(p, hss_basis(h, levels, i), h->level[levels].rows, false,
-                          h->level[levels].rank[i], FROM_DOWN, h->level[levels].up[i]));
+                          h->level[levels].rank[i], HSS_DOWN, h->level[levels].up[i]));
     }
     TRY(plan_send(&h->f, p));
 done:
@@ -66,7 +68,7 @@ static void count(hss *h) {
     info->levels = h->t.levels, info->rank_max = 0, info->order = h->t.order;
     info->bytes_dense_part = size * (size_t)(leaves * h->leaf * h->leaf);
     info->bytes_dense_part += h->all ? size * (size_t)(h->t.n * h->t.n) : 0;
-    info->bytes = info->bytes_dense_part;
+    info->bytes = info->bytes_dense_part + h->few.bytes + h->wide.bytes;
     int64_t nodes = 0;
     for (int l = 1; l <= h->t.levels; l++) {
         const nested_level *v = h->level + l;
@@ -85,6 +87,29 @@ static void close_hss(format *f) {
     free(h);
 }
 
+/* Launches that take several levels at a time, where launches cost: for few columns all levels
+ * above the leaves in groups, for many those at the top, whose nodes are few. */
+static status merge(hss *h) {
+    const format *f = &h->f;
+    const int levels = h->t.levels, together = f->o.together > 0 ? f->o.together : TOGETHER;
+    int anchor[NESTED_LEVELS], anchors = 0;
+    status st = MOAO_OK;
+    if (f->o.together == 0 && (!strcmp(f->be->name, "cpu") || f->o.lean))
+        return st;
+    if (levels > 1 && together > 1) {
+        for (int l = levels; l >= 1; l -= together)
+            anchor[anchors++] = l;
+        TRY(hss_merge(h, anchor, anchors, &h->few));
+    }
+    if (levels > TOP && together > 1) {
+        for (anchors = 0; levels - anchors >= TOP; anchors++)
+            anchor[anchors] = levels - anchors;
+        TRY(hss_merge(h, anchor, anchors, &h->wide));
+    }
+done:
+    return st;
+}
+
 /* By so many products (0: from entries), with the launches of products. */
 static status make(hss *h, const format_source *s, int64_t samples) {
     status st;
@@ -95,6 +120,7 @@ static status make(hss *h, const format_source *s, int64_t samples) {
         TRY(make_plan(h, true, &h->turned));
     if (!h->f.o.lean && h->t.n <= SMALL && h->t.levels > 0)
         TRY(hss_all_entries(h, s));
+    TRY(merge(h));
     count(h);
 done:
     return st;
@@ -123,8 +149,12 @@ done:
     return st;
 }
 
-static int64_t leaf_of(const format_options *o) {
-    return o->leaf > 0 ? o->leaf : LEAF;
+/* By default as many leaves as a full tree has, of LEAF / sqrt(2) to sqrt(2) LEAF rows. */
+static int64_t leaf_of(const format_options *o, int64_t n) {
+    int64_t leaves = 1;
+    while ((double)n > M_SQRT2 * LEAF * (double)leaves)
+        leaves *= 2;
+    return o->leaf > 0 ? o->leaf : ((n + leaves - 1) / leaves + 7) / 8 * 8;
 }
 
 static status open_hss(const backend *be, backend_ctx *ctx, const format_source *s,
@@ -133,7 +163,7 @@ static status open_hss(const backend *be, backend_ctx *ctx, const format_source 
     status st;
     *out = NULL;
     if (s->rows != s->cols || !s->gather || (o->samples > 0 && !s->times) ||
-        leaf_of(o) > MOST_LEAF || o->rank > MOST_RANK)
+        leaf_of(o, s->rows) > MOST_LEAF || o->rank > MOST_RANK)
         return status_fail(MOAO_INPUT,
                            "an HSS format needs a square source that gathers entries (and "
                            "multiplies, where options.samples says so), leaves of at most %d "
@@ -144,7 +174,7 @@ static status open_hss(const backend *be, backend_ctx *ctx, const format_source 
     if (h->f.o.rank == 0)
         h->f.o.rank = MOST_RANK;
     *out = &h->f;
-    TRY(tree_make(s->rows, s->dim, s->at, leaf_of(o), 'E', &h->t));
+    TRY(tree_make(s->rows, s->dim, s->at, leaf_of(o, s->rows), 'E', &h->t));
     TRY(load(&h->f, s));
 done:
     if (st != MOAO_OK && *out) {
@@ -159,7 +189,7 @@ done:
 static status bytes(const backend *be, const format_source *s, const format_options *o, size_t *all,
                     size_t *most_work) {
     const double size = (double)backend_size(o->type), n = (double)s->rows;
-    const double leaf = (double)leaf_of(o), most = o->rank > 0 ? o->rank : MOST_RANK;
+    const double leaf = (double)leaf_of(o, s->rows), most = o->rank > 0 ? o->rank : MOST_RANK;
     double sum = n * leaf, nodes = ceil(2 * n / leaf), rows = leaf, rank = fmin(most, leaf);
     (void)be;
     for (; nodes >= 2; nodes /= 2) {
@@ -194,26 +224,28 @@ static status apply_dense(const hss *h, const char *a, int64_t lda, char side, c
 static status apply(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
                     const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work) {
     const hss *h = (const hss *)f;
-    const plan *p = trans == 'N' ? &h->straight : &h->turned;
     const int levels = h->t.levels;
+    const hss_launches *m = nvec <= hss_few ? &h->few : &h->wide;
+    const bool merged = m->way[0].launches > 0;
+    const int ups = merged ? m->ups : levels;
     const int64_t ld = side == 'L' ? (h->ranks > 0 ? h->ranks : 1) : nvec;
     char *up = work,
          *down = up + format_aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
     const formats_operand from[FORMATS_OPERANDS] = {{x, ldx}, {up, ld}, {down, ld}, {NULL, 1}};
     status st = MOAO_OK;
     const bool fast =
-        h->all && !f->checked && (double)h->t.n * (double)h->t.n * (double)nvec <= FAST;
+        h->all && !f->checked && (double)h->t.n * (double)h->t.n * (double)nvec <= hss_fast;
     if (levels == 0 || fast)
         return apply_dense(h, fast ? h->all : h->d, fast ? h->t.n : h->leaf, side, trans, nvec,
                            part == 'H' ? alpha / 2 : alpha, x, ldx, beta, y, ldy);
     /* Y = X A is Y' = A' X' */
-    if (side == 'R' && !f->symmetric)
-        p = trans == 'N' ? &h->turned : &h->straight;
+    const bool turned = !f->symmetric && (trans != 'N') == (side == 'L');
+    const plan *p = merged ? m->way + turned : turned ? &h->turned : &h->straight;
     for (int l = 0; l < p->launches; l++) {
         const formats_sums s = plan_part(p, l);
         if (l + 1 < p->launches)
             TRY(f->be->formats->sums(f->ctx, f->o.type, side, &s, nvec, 1, from, 0,
-                                     l < levels ? up : down, ld));
+                                     l < ups ? up : down, ld));
         else
             TRY(f->be->formats->sums(f->ctx, f->o.type, side, &s, nvec,
                                      part == 'H' ? alpha / 2 : alpha, from, beta, y, ldy));

@@ -14,6 +14,14 @@
 extern "C" {
 #endif
 
+/* Launches of products that take several levels of the tree at a time (hss_merge.c). */
+typedef struct {
+    plan way[2]; /* A X, A' X */
+    int ups;     /* launches that go up */
+    char *memory[NESTED_LEVELS];
+    size_t bytes;
+} hss_launches;
+
 typedef struct {
     format f;
     tree t;
@@ -23,8 +31,12 @@ typedef struct {
     int64_t leaf;                      /* points of the largest leaf */
     int64_t ranks;                     /* sum of all ranks: rows of a workspace */
     plan straight, turned;             /* launches of A X and of A' X */
+    hss_launches few, wide;            /* the same by several levels at a time, or none */
     struct hss_factor *factor;
 } hss;
+
+/* Operands of the sums of a product: X, sums up the tree, sums down. */
+enum { HSS_X, HSS_UP, HSS_DOWN };
 
 static inline char *hss_basis(const hss *h, int l, int64_t i) {
     const nested_level *v = h->level + l;
@@ -41,6 +53,12 @@ static inline char *hss_diagonal(const hss *h, int64_t i) {
 /* The pieces of making one (hss_build.c), and of its factor (hss_factor.c). */
 status hss_build(hss *h, const format_source *s, int64_t samples);
 status hss_all_entries(hss *h, const format_source *s);
+/* Launches with sums up and down at `anchors` levels only, from the leaves up (hss_merge.c). */
+status hss_merge(hss *h, const int *anchor, int anchors, hss_launches *to);
+void hss_launches_free(const format *f, hss_launches *l);
+/* Sizes at which products change their way (hss.c); a bench may change them, nothing else does. */
+extern double hss_fast;
+extern int64_t hss_few;
 void hss_clear(hss *h); /* all that depends on values */
 status hss_factor_make(format *f, double shift);
 void hss_factor_free(hss *h);

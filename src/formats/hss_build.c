@@ -482,6 +482,7 @@ void hss_clear(hss *h) {
     plan_free(f, &h->straight), plan_free(f, &h->turned);
     f->be->release(f->ctx, h->d), f->be->release(f->ctx, h->all);
     h->d = h->all = NULL;
+    hss_launches_free(f, &h->few), hss_launches_free(f, &h->wide);
     for (int l = 0; l < NESTED_LEVELS; l++)
         nested_level_free(f, h->level + l);
 }

@@ -1,10 +1,10 @@
-# The GPU's batched low-rank routines on the CPU, included by the Makefile; needs g++ on x86-64, no nvcc and no GPU.
+# The GPU's batched low-rank routines and sums of small products on the CPU, included by the Makefile; needs g++ on x86-64, no nvcc and no GPU.
 #   make emulate-gpu [TESTS="test_linalg_lowrank ..."]   settings of a run: tests/emulator/run.sh
 
 EMU_B := $(B)/emulator
 EMU_CXX ?= $(firstword $(foreach c,$(CXX) g++,$(shell command -v $(c) 2>/dev/null)) g++)
-EMU_TESTS := $(or $(TESTS),test_linalg_products test_linalg_lowrank test_linalg_graded test_linalg_sketch)
-emu_cu := $(wildcard src/gpu/lowrank/*.cu) src/gpu/batch/batch_gemm.cu
+EMU_TESTS := $(or $(TESTS),test_linalg_products test_linalg_lowrank test_linalg_graded test_linalg_sketch test_formats_sums)
+emu_cu := $(wildcard src/gpu/lowrank/*.cu) src/gpu/batch/batch_gemm.cu src/gpu/formats/sums.cu
 emu_text := $(patsubst src/%,$(EMU_B)/%,$(emu_cu) $(wildcard src/gpu/*/*.cuh))
 emu_obj := $(patsubst src/%,$(EMU_B)/%.o,$(emu_cu)) $(patsubst %,$(EMU_B)/%.o,emulator plugin)
 # CUDA's attributes and pragmas mean nothing here, so warnings about them do not either

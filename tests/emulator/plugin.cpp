@@ -3,6 +3,7 @@
 #include "backend/backend_own.h"
 #include "backend/backend_sparse.h"
 #include "gpu/batch/batch_gpu.h"
+#include "gpu/formats/formats_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
 #include <cstdarg>
 #include <cstdio>
@@ -40,6 +41,25 @@ static status open_context(int d, void *stream, backend_ctx **ctx) {
 }
 
 static const backend_batch batch = {.size = sizeof(backend_batch), .gemm = gpu_batch_gemm};
+/* Of formats the sums are the emulator's, what makes a matrix is the CPU's. */
+static status entries(backend_ctx *ctx, backend_type t, formats_kernel kernel, double length,
+                      int dim, const double *x, const double *y, const formats_blocks *blocks) {
+    return backend_cpu.formats->entries(ctx, t, kernel, length, dim, x, y, blocks);
+}
+static status id(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, batch_dim n,
+                 batch_mat a, double tol, int round, int64_t most, int *order, batch_mat u,
+                 int64_t *rank, int *info) {
+    return backend_cpu.formats->id(ctx, t, count, m, n, a, tol, round, most, order, u, rank, info);
+}
+static status chebyshev(backend_ctx *ctx, backend_type t, int dim, int order, int64_t count,
+                        batch_dim m, const double *const *points, const double *box, batch_mat u) {
+    return backend_cpu.formats->chebyshev(ctx, t, dim, order, count, m, points, box, u);
+}
+static const backend_formats formats = {.size = sizeof(backend_formats),
+                                        .sums = gpu_formats_sums,
+                                        .id = id,
+                                        .entries = entries,
+                                        .chebyshev = chebyshev};
 static const backend_half half = {.size = sizeof(backend_half)};
 static const backend_sparse sparse = {.size = sizeof(backend_sparse)};
 
@@ -62,12 +82,14 @@ const backend emulated = {
     .release_host = backend_cpu.release_host,
     .copy = backend_cpu.copy,
     .workspace = backend_cpu.workspace,
+    .gemm = backend_cpu.gemm,
     .host_workspace = backend_cpu.host_workspace,
     .multi_workspace = backend_cpu.multi_workspace,
     .batch = &batch,
     .half = &half,
     .lowrank = &backend_lowrank_gpu,
     .sparse = &sparse,
+    .formats = &formats,
 };
 
 extern "C" __attribute__((visibility("default"))) const backend *

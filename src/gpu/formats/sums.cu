@@ -5,26 +5,14 @@
 #include "formats_gpu.h"
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/batch/batch_tile.cuh"
+#include "sums_stream.cuh"
 
 namespace {
 using batch::Acc;
 
 constexpr int SLICE = 16, AHEAD = 3, LDK = SLICE + 4;
 constexpr int FEW_TILES = 264; /* two for each multiprocessor */
-
-struct Operands {
-    formats_operand x[FORMATS_OPERANDS];
-};
-
-template <class T> struct SumArgs {
-    const formats_sum *sum;
-    const formats_term *term;
-    Operands x;
-    T alpha, beta;
-    T *y;
-    int64_t ldy, nvec;
-    int row_tiles, col_tiles;
-};
+constexpr int MANY_TILES = 528;
 
 /* ROWS x 16 numbers of which `rows` x `depth` are inside, zero elsewhere, by NT threads. ALONG:
  * element (r, k) lies at p[k + r ld] and goes to s[r LDK + k]; else at p[r + k ld], to s[k (ROWS +
@@ -214,6 +202,13 @@ __global__ void __launch_bounds__(32 * DEEP_WARPS, 3)
     const formats_term *t = a.term + q.first;
     Place in(t, terms);
     Asked asked;
+    if (terms > 0 && i0 + lane < q.m && 16 * warp < in.e.k) { /* as in narrow_kernel */
+        const T *p = (const T *)in.e.a;
+        if (in.e.trans)
+            batch::prefetch(p + 16 * warp + (int64_t)(i0 + lane) * in.e.lda);
+        else if (16 * warp + lane / 2 < in.e.k)
+            batch::prefetch(p + i0 + lane % 2 * 16 + (int64_t)(16 * warp + lane / 2) * in.e.lda);
+    }
     batch::wait_for_predecessor();
     if (i0 >= q.m)
         return;
@@ -271,6 +266,15 @@ __global__ void __launch_bounds__(32 * NARROW_WARPS)
               lane = threadIdx.x % 32;
     const int64_t j0 = (int64_t)blockIdx.y * N;
     const formats_sum q = a.sum[blockIdx.x / a.row_tiles];
+    if (q.terms > 0 && i0 < q.m) { /* the first factor on its way before the operand is there */
+        const formats_term e = a.term[q.first];
+        const int k = 32 * warp + lane;
+        const T *p = (const T *)e.a;
+        if (e.trans && i0 + lane < q.m && 32 * warp < e.k)
+            batch::prefetch(p + 32 * warp + (int64_t)(i0 + lane) * e.lda);
+        else if (!e.trans && k < e.k)
+            batch::prefetch(p + i0 + (int64_t)k * e.lda);
+    }
     batch::wait_for_predecessor();
     const int cols = a.nvec - j0 < N ? (int)(a.nvec - j0) : N;
     if (i0 >= q.m)
@@ -344,20 +348,13 @@ __global__ void __launch_bounds__(32 * NARROW_WARPS)
 }
 
 /* A launch whose blocks may be put in place while the launch before it ends. */
-template <class T>
-status start(void (*kernel)(const SumArgs<T>), dim3 grid, int threads, size_t bytes, cudaStream_t s,
-             const SumArgs<T> &a) {
-    if (bytes > 48 << 10)
-        CUDA_TRY(
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid, config.blockDim = dim3((unsigned)threads), config.stream = s;
-    config.dynamicSmemBytes = bytes, config.attrs = &early, config.numAttrs = 1;
-    CUDA_TRY(cudaLaunchKernelEx(&config, kernel, a));
-    return MOAO_OK;
+template <class... A>
+status start(void (*kernel)(A...), int64_t blocks, int rows, int threads, size_t bytes,
+             cudaStream_t s, const A &...args) {
+    if (blocks > INT32_MAX)
+        return status_fail(MOAO_INPUT, "sums of a format: more than 2^31 - 1 tiles in one call");
+    return batch::launch(kernel, dim3((unsigned)blocks, (unsigned)rows), threads, bytes, s,
+                         args...);
 }
 
 template <class T, bool LEFT, int WM, int WN>
@@ -365,37 +362,56 @@ status wide(SumArgs<T> a, int64_t count, int64_t most, cudaStream_t s) {
     const int64_t rows = (most + 32 * WM - 1) / (32 * WM),
                   cols = (a.nvec + 32 * WN - 1) / (32 * WN);
     a.row_tiles = (int)rows, a.col_tiles = (int)cols;
-    if (count * rows * cols > INT32_MAX)
-        return status_fail(MOAO_INPUT, "sums of a format: more than 2^31 - 1 tiles in one call");
-    return start<T>(wide_kernel<T, LEFT, WM, WN>, dim3((unsigned)(count * rows * cols)),
-                    32 * WM * WN, sizeof(T) * AHEAD * stage_elements<LEFT, WM, WN>, s, a);
+    return start(wide_kernel<T, LEFT, WM, WN>, count * rows * cols, 1, 32 * WM * WN,
+                 sizeof(T) * AHEAD * stage_elements<LEFT, WM, WN>, s, a);
 }
 
 template <class T, bool LEFT>
 status deep(SumArgs<T> a, int64_t count, int64_t most, cudaStream_t s) {
     const int64_t rows = (most + 31) / 32, cols = (a.nvec + 31) / 32;
     a.row_tiles = (int)rows, a.col_tiles = (int)cols;
-    if (count * rows * cols > INT32_MAX)
-        return status_fail(MOAO_INPUT, "sums of a format: more than 2^31 - 1 tiles in one call");
-    return start<T>(deep_kernel<T, LEFT>, dim3((unsigned)(count * rows * cols)), 32 * DEEP_WARPS,
-                    sizeof(T) * DEEP_WARPS * DEEP_AHEAD * stage_elements<LEFT, 1, 1>, s, a);
+    return start(deep_kernel<T, LEFT>, count * rows * cols, 1, 32 * DEEP_WARPS,
+                 sizeof(T) * DEEP_WARPS * DEEP_AHEAD * stage_elements<LEFT, 1, 1>, s, a);
 }
 
 template <class T, bool LEFT, int N>
 status narrow(SumArgs<T> a, int64_t count, int64_t most, cudaStream_t s) {
     const int64_t rows = (most + 31) / 32;
     a.row_tiles = (int)rows, a.col_tiles = 1;
-    return start<T>(narrow_kernel<T, LEFT, N>,
-                    dim3((unsigned)(count * rows), (unsigned)((a.nvec + N - 1) / N)),
-                    32 * NARROW_WARPS, 0, s, a);
+    return start(narrow_kernel<T, LEFT, N>, count * rows, (int)((a.nvec + N - 1) / N),
+                 32 * NARROW_WARPS, 0, s, a);
 }
 
+/* Double precision: sums_stream.cuh. */
+template <bool LEFT, int MT, bool SHARED>
+status streamed(SumArgs<double> a, int64_t count, int64_t most, cudaStream_t s) {
+    const int64_t rows = (most + stream::ROWS - 1) / stream::ROWS,
+                  cols = (a.nvec + 16 * MT - 1) / (16 * MT), tiles = count * rows * cols;
+    a.row_tiles = (int)rows, a.col_tiles = (int)cols;
+    return start(stream::kernel<LEFT, MT, SHARED>,
+                 SHARED ? tiles : (tiles + stream::WARPS - 1) / stream::WARPS, 1,
+                 32 * stream::WARPS, 0, s, a, tiles, most > 48);
+}
 template <class T, bool LEFT>
 status pick(const SumArgs<T> &a, int64_t count, int64_t most, cudaStream_t s) {
     if (a.nvec == 1)
         return narrow<T, LEFT, 1>(a, count, most, s);
     if (a.nvec <= 4)
         return narrow<T, LEFT, 4>(a, count, most, s);
+    if constexpr (sizeof(T) == 8) {
+        const int64_t tiles = count * ((most + stream::ROWS - 1) / stream::ROWS);
+        const bool few = tiles * ((a.nvec + 63) / 64) < MANY_TILES && a.nvec <= 256;
+        if (a.nvec <= 16)
+            return streamed<LEFT, 1, true>(a, count, most, s);
+        if (a.nvec <= 32)
+            return streamed<LEFT, 2, true>(a, count, most, s);
+        if (few)
+            return streamed<LEFT, 4, true>(a, count, most, s);
+        /* ranks by up to 64 columns, and leaves that would leave half of a tile of 128 rows empty
+         */
+        if ((most <= 48 && a.nvec <= 64 && count >= FEW_TILES) || most > 128)
+            return streamed<LEFT, 4, false>(a, count, most, s);
+    }
     if (a.nvec <= 16)
         return narrow<T, LEFT, 8>(a, count, most, s);
     /* too few tiles of the wide kernels for the device: shorter chains of slices */

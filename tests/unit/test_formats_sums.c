@@ -1,0 +1,164 @@
+/* Sums of small products, the operation that products with trees are made of, against plain loops:
+ * every size of blocks for which a backend may have a kernel of its own, many sums and few, factors
+ * as they lie and transposed, odd sizes and leading dimensions, sums without terms, neighbours with
+ * common operands. */
+#include "support/formats_case.h"
+
+typedef struct {
+    int64_t count, most, nvec;
+    char side;
+    double alpha, beta;
+    bool odd; /* sizes and leading dimensions that allow no wide accesses */
+} sums_case;
+
+static uint64_t seed;
+static int64_t pick(int64_t n) { /* 0 .. n - 1 */
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (int64_t)((seed >> 33) % (uint64_t)n);
+}
+
+enum { ROWS = 400, MOST_TERMS = 5, DEEPEST = 41 }; /* of each operand; of a sum; inner size */
+
+static double entry(backend_type t, const formats_operand *x, char side, int64_t row, int64_t j) {
+    return number(t, x->p, side == 'L' ? row + j * x->ld : j + row * x->ld);
+}
+
+typedef struct {
+    formats_sum *sum, *dsum; /* host, device */
+    formats_term *term, *dterm;
+    char *a, *da; /* seven factors, `flat` numbers each */
+    int64_t flat, rows;
+} lists_of;
+
+/* Sums of random sizes and terms; every other term has the rows of one of the sum before. */
+static void lists_make(const sums_case *c, backend_type t, lists_of *s) {
+    const size_t size = backend_size(t);
+    const int64_t odd = c->odd ? 1 : 4, lda = c->most + (c->odd ? 3 : 4),
+                  ldt = DEEPEST + (c->odd ? 2 : 3);
+    int64_t terms = 0;
+    s->flat = (lda > ldt ? lda : ldt) * (c->most + DEEPEST), s->rows = 0;
+    s->sum = calloc((size_t)c->count, sizeof *s->sum);
+    s->term = calloc((size_t)(c->count * MOST_TERMS), sizeof *s->term);
+    s->a = random_host(t, s->flat, 7, 5);
+    s->da = device_copy(s->a, size * (size_t)(s->flat * 7));
+    for (int64_t b = 0; b < c->count; b++) {
+        const int64_t m = b == 3 ? 0 : c->most - pick(c->most < 8 ? c->most : 8) / odd * odd;
+        const int64_t common = terms - (b > 0 ? s->sum[b - 1].terms : 0);
+        s->sum[b] = (formats_sum){s->rows, (int32_t)m, (int32_t)pick(MOST_TERMS), terms};
+        s->rows += m;
+        for (int e = 0; e < s->sum[b].terms; e++) {
+            const bool turned = pick(2);
+            formats_term *q = s->term + terms++;
+            *q = (formats_term){.a = s->da + size * (size_t)(s->flat * pick(7)),
+                                .row = pick(ROWS - DEEPEST) / odd * odd,
+                                .lda = (int32_t)(turned ? ldt : lda),
+                                .k = (int32_t)((1 + pick(DEEPEST)) / odd * odd),
+                                .from = (int32_t)pick(2),
+                                .trans = turned};
+            if (pick(2) && common + e < s->sum[b].first)
+                q->row = s->term[common + e].row, q->k = s->term[common + e].k,
+                q->from = s->term[common + e].from;
+        }
+    }
+    s->dsum = device_copy(s->sum, sizeof *s->sum * (size_t)c->count);
+    s->dterm = device_copy(s->term, sizeof *s->term * (size_t)(terms + 1));
+}
+
+static void lists_release(lists_of *s) {
+    be->release(ctx, s->da), be->release(ctx, s->dsum), be->release(ctx, s->dterm);
+    free(s->a), free(s->sum), free(s->term);
+}
+
+/* alpha times number (i, j) of sum b. */
+static double wanted(const sums_case *c, backend_type t, const lists_of *s,
+                     const formats_operand *x, int64_t b, int64_t i, int64_t j) {
+    double sum = 0;
+    for (int e = 0; e < s->sum[b].terms && c->alpha != 0; e++) {
+        const formats_term *q = s->term + s->sum[b].first + e;
+        const void *of = s->a + ((const char *)q->a - s->da);
+        for (int64_t k = 0; k < q->k; k++)
+            sum += number(t, of, q->trans ? k + i * q->lda : i + k * q->lda) *
+                   entry(t, x + q->from, c->side, q->row + k, j);
+    }
+    return c->alpha * sum;
+}
+
+/* Largest difference between backend and loops, relative to the largest number. */
+static double error_of(const sums_case *c, backend_type t) {
+    const size_t size = backend_size(t);
+    const bool left = c->side == 'L';
+    lists_of l;
+    lists_make(c, t, &l);
+    const int64_t pad = c->odd ? 3 : 2, even = c->nvec + c->nvec % 2;
+    const int64_t ldx = (left ? ROWS : even) + pad, ldy = (left ? l.rows + l.rows % 2 : even) + pad;
+    const int64_t xs = ldx * (left ? c->nvec : ROWS), ys = ldy * (left ? c->nvec : l.rows);
+    formats_operand x[FORMATS_OPERANDS] = {{NULL, 1}}, dx[FORMATS_OPERANDS] = {{NULL, 1}};
+    for (int f = 0; f < 2; f++) {
+        x[f] = (formats_operand){random_host(t, xs, 1, 20 + (uint64_t)f), ldx};
+        dx[f] = (formats_operand){device_copy(x[f].p, size * (size_t)xs), ldx};
+    }
+    void *y0 = random_host(t, ys, 1, 30), *y = malloc(size * (size_t)ys + 1);
+    if (c->beta == 0)
+        memset(y0, 0xff, size * (size_t)ys);
+    void *dy = device_copy(y0, size * (size_t)ys);
+    const formats_sums s = {c->count, c->most, l.dsum, l.dterm};
+    must(be->formats->sums(ctx, t, c->side, &s, c->nvec, c->alpha, dx, c->beta, dy, ldy));
+    to_host(y, dy, size * (size_t)ys);
+    double worst = 0, largest = 0;
+    for (int64_t b = 0; b < c->count; b++)
+        for (int64_t i = 0; i < l.sum[b].m; i++)
+            for (int64_t j = 0; j < c->nvec; j++) {
+                const int64_t r = l.sum[b].row + i, at = left ? r + j * ldy : j + r * ldy;
+                const double want =
+                    wanted(c, t, &l, x, b, i, j) + (c->beta == 0 ? 0 : c->beta * number(t, y0, at));
+                const double d = fabs(number(t, y, at) - want);
+                worst = d <= worst ? worst : d;
+                largest = fmax(largest, fabs(want));
+            }
+    const int64_t inside = left ? l.rows : c->nvec;
+    for (int64_t j = 0; j < ys / ldy; j++) /* what lies between the columns */
+        assert_memory_equal((char *)y + size * (size_t)(j * ldy + inside),
+                            (char *)y0 + size * (size_t)(j * ldy + inside),
+                            size * (size_t)(ldy - inside));
+    for (int f = 0; f < 2; f++)
+        be->release(ctx, (void *)dx[f].p), free((void *)x[f].p);
+    be->release(ctx, dy), lists_release(&l);
+    free(y0), free(y);
+    return largest > 0 ? worst / largest : worst;
+}
+
+static void test_sums(void **state) {
+    static const int64_t most[] = {5, 20, 32, 44, 64, 100, 130}, nvec[] = {1, 3, 13, 29, 66, 131};
+    (void)state;
+    int n = 0;
+    for (size_t i = 0; i < sizeof most / sizeof *most; i++)
+        for (size_t j = 0; j < sizeof nvec / sizeof *nvec; j++)
+            for (int q = 0; q < 4; q++, n++) {
+                if (small() && (n % 3 != 0 || (q & 1 && nvec[j] < 60)))
+                    continue;
+                const int64_t tiles = (most[i] + 63) / 64 * ((nvec[j] + 63) / 64);
+                const sums_case c = {.count = n % 5 == 4 ? 9 : 290 / tiles,
+                                     .most = most[i],
+                                     .nvec = nvec[j],
+                                     .side = q & 1 ? 'R' : 'L',
+                                     .alpha = n % 11 == 10 ? 0 : 1.5,
+                                     .beta = n % 2 ? -0.5 : 0,
+                                     .odd = q & 2};
+                for (int t = 0; t < 2; t++) {
+                    const backend_type type = t ? BACKEND_S : BACKEND_D;
+                    if (t && n % 4 != 0)
+                        continue;
+                    const double e = error_of(&c, type);
+                    if (!(e < (t ? 1e-5 : 1e-13)))
+                        fail_msg(
+                            "%d sums of up to %d rows, %d vectors, side %c, %s, type %c: error %g",
+                            (int)c.count, (int)c.most, (int)c.nvec, c.side, c.odd ? "odd" : "even",
+                            t ? 'S' : 'D', e);
+                }
+            }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums)};
+    return RUN_ON_BACKENDS(tests);
+}
