@@ -277,6 +277,22 @@ static void special_matrices(void **state) {
     assert_true(right);
 }
 
+/* Tall ones, well conditioned or not, beside each other. */
+static void tall_matrices(void **state) {
+    (void)state;
+    static const int64_t ms[] = {140, 200, 260, 512, 600, 1100, 4100},
+                         ns[] = {33, 80, 64, 32, 96, 64, 20};
+    bool right = true;
+    for (size_t i = 0; i < (small() ? 2 : COUNT(ms)); i++)
+        for (int kind = 0; kind < KINDS; kind += small() ? 3 : 1)
+            for (int v = 0; v < 4; v++) {
+                lr_case c = plain(v & 2 ? QR_R : QR_Q, v & 1 ? BACKEND_S : BACKEND_D, ms[i], ns[i]);
+                c.kind = kind, c.count = 3, c.varied = v == 0;
+                right &= run_case(&c);
+            }
+    assert_true(right);
+}
+
 /* --- bad data, sizes, arguments --- */
 static void names_bad_columns(void **state) {
     (void)state;
@@ -487,6 +503,7 @@ int main(void) {
         cmocka_unit_test(qr_of_all_sizes),    cmocka_unit_test(reflectors),
         cmocka_unit_test(reflectors_of_each), cmocka_unit_test(svd_of_all_sizes),
         cmocka_unit_test(svd_jobs),           cmocka_unit_test(special_matrices),
+        cmocka_unit_test(tall_matrices),
         cmocka_unit_test(names_bad_columns),  cmocka_unit_test(sizes_out_of_range),
         cmocka_unit_test(arguments),          cmocka_unit_test(many_matrices),
         cmocka_unit_test(repeatable),

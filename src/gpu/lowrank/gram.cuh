@@ -122,17 +122,22 @@ __device__ inline void gram_product(const Columns<T> &f, int m, double *G) {
     constexpr int JOBS = gram_jobs<W>(), GROUPS = WARPS / JOBS;
     const int warp = threadIdx.x / 32, job = warp % JOBS, group = warp / JOBS;
     __syncthreads();
+    if (group >= GROUPS) { /* no share of the rows is left */
+        for (int g = 0; g < GROUPS; g++)
+            __syncthreads();
+        return;
+    }
     if (job == 0)
         gram_job<T, W, 0>(f, m, 8 * group, 8 * GROUPS, G, group, GROUPS);
     if constexpr (JOBS > 1)
         if (job == 1)
             gram_job<T, W, 1>(f, m, 8 * group, 8 * GROUPS, G, group, GROUPS);
-    if constexpr (JOBS > 2) {
+    if constexpr (JOBS > 2)
         if (job == 2)
             gram_job<T, W, 2>(f, m, 8 * group, 8 * GROUPS, G, group, GROUPS);
+    if constexpr (JOBS > 3)
         if (job == 3)
             gram_job<T, W, 3>(f, m, 8 * group, 8 * GROUPS, G, group, GROUPS);
-    }
 }
 
 /* --- Cholesky factor G = R^T R in the upper half, columns beyond w those of the identity. */
@@ -280,7 +285,7 @@ __device__ inline bool cholesky(double *G, double *inverse, double least) {
 
 /* -R in blocks, and the inverses behind them. */
 template <int W>
-__device__ inline void triangle_out(const double *G, const double *inverse, double *cells) {
+__device__ inline void cells_out(const double *G, const double *inverse, double *cells) {
     for (int e = threadIdx.x; e < Triangle<W>::SIZE; e += blockDim.x) {
         if (e >= Triangle<W>::INVERSE) {
             cells[e] = inverse[e - Triangle<W>::INVERSE];

@@ -71,7 +71,7 @@ __device__ inline int sum_factor(const SumGram<T> &a, const SumSizes &z, int sid
             return SUM_NOT;
     }
     if (side == 0 || state == SUM_TWICE)
-        triangle_out<W>(G, inverse, cells);
+        cells_out<W>(G, inverse, cells);
     for (int e = threadIdx.x; e < w * w; e += blockDim.x) {
         const int i = e % w, j = e / w;
         r[i + j * a.width] =
@@ -92,7 +92,7 @@ __device__ inline int sum_factor(const SumGram<T> &a, const SumSizes &z, int sid
     gram_scale<T, W>(G, scale, w, SHIFT, false);
     if (!cholesky<W>(G, inverse, FLOOR))
         return SUM_NOT;
-    triangle_out<W>(G, inverse, cells);
+    cells_out<W>(G, inverse, cells);
     for (int j = threadIdx.x; j < w; j += blockDim.x) /* r := R2 r */
         for (int i = 0; i <= j; i++) {
             double x = 0;
@@ -309,7 +309,7 @@ __global__ void __launch_bounds__(32 * WARPS, W > 64 ? 1 : 2)
     gram_product<T, RW, WARPS>(u, m, G);
     gram_scale<T, RW>(G, scale, r, 0, false);
     cholesky<RW>(G, inverse, FLOOR);
-    triangle_out<RW>(G, inverse, cells);
+    cells_out<RW>(G, inverse, cells);
     __syncthreads();
     sum_right<T, W, RW>(a, z, a.r + 2 * b * ld * ld, cells, root, X);
     for (int row = 16 * warp; row < m; row += 16 * WARPS) {
