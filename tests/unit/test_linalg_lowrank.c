@@ -503,10 +503,9 @@ int main(void) {
         cmocka_unit_test(qr_of_all_sizes),    cmocka_unit_test(reflectors),
         cmocka_unit_test(reflectors_of_each), cmocka_unit_test(svd_of_all_sizes),
         cmocka_unit_test(svd_jobs),           cmocka_unit_test(special_matrices),
-        cmocka_unit_test(tall_matrices),
-        cmocka_unit_test(names_bad_columns),  cmocka_unit_test(sizes_out_of_range),
-        cmocka_unit_test(arguments),          cmocka_unit_test(many_matrices),
-        cmocka_unit_test(repeatable),
+        cmocka_unit_test(tall_matrices),      cmocka_unit_test(names_bad_columns),
+        cmocka_unit_test(sizes_out_of_range), cmocka_unit_test(arguments),
+        cmocka_unit_test(many_matrices),      cmocka_unit_test(repeatable),
     };
     return RUN_ON_BACKENDS(tests);
 }

@@ -6,9 +6,9 @@
  * what is nearly dependent comes out as small columns of Q (shifted CholeskyQR).
  *
  * What is multiplied from the right lies as blocks of 8 x 8, 64 contiguous numbers each, column by
- * column: a fragment is then one access of 16 bytes. Rows 2 r and 2 r + 1 of a block stand at places
- * r and r + 4 of the fragment, because an accumulator has its columns in this order: accumulators
- * are left operands of the next product as they are. */
+ * column: a fragment is then one access of 16 bytes. Rows 2 r and 2 r + 1 of a block stand at
+ * places r and r + 4 of the fragment, because an accumulator has its columns in this order:
+ * accumulators are left operands of the next product as they are. */
 #ifndef MOAO_GPU_LOWRANK_GRAM_CUH
 #define MOAO_GPU_LOWRANK_GRAM_CUH
 #include "qr_panel.cuh"
@@ -224,8 +224,8 @@ __device__ inline void cholesky_rest(double *G, int at, int warp, int warps, int
                 b[q] = G[at - 8 + r + q * 4 + (col + c) * LD];
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                x[e] = e < 2 || both ? G[row + c + (e >> 1) * 8 + (col + 2 * r + (e & 1)) * LD]
-                                     : 0.0;
+                x[e] =
+                    e < 2 || both ? G[row + c + (e >> 1) * 8 + (col + 2 * r + (e & 1)) * LD] : 0.0;
             tensor(x, a, b);
 #pragma unroll
             for (int e = 0; e < 4; e++)
@@ -236,8 +236,7 @@ __device__ inline void cholesky_rest(double *G, int at, int warp, int warps, int
 
 /* R in the place of the upper half of G, the inverses of its blocks on the diagonal in `inverse`.
  * At least W threads, all of the block; ends with a barrier. False: see cholesky_cell. */
-template <int W>
-__device__ inline bool cholesky(double *G, double *inverse, double least) {
+template <int W> __device__ inline bool cholesky(double *G, double *inverse, double least) {
     constexpr int LD = Triangle<W>::LD;
     const int t = threadIdx.x, warp = t / 32, warps = blockDim.x / 32;
     bool fine = true;
@@ -299,8 +298,8 @@ __device__ inline void cells_out(const double *G, const double *inverse, double 
     }
 }
 
-/* --- rows of F, 16 of them by one warp: entries of rows c and c + 8, columns 8 j + 2 r and the next
- * one, r = lane % 4, c = lane / 4. */
+/* --- rows of F, 16 of them by one warp: entries of rows c and c + 8, columns 8 j + 2 r and the
+ * next one, r = lane % 4, c = lane / 4. */
 template <int N> struct Rows { double x[N][4]; };
 
 __device__ inline void tensor_rows(double (&c)[4], const double (&a)[4], const double *cell,
@@ -341,8 +340,7 @@ __device__ inline void rows_store(const Rows<N> &q, T *to, int64_t ld, int row, 
         }
 }
 /* Columns times powers of two. */
-template <int N>
-__device__ inline void rows_scale(Rows<N> &q, const double *scale, int lane) {
+template <int N> __device__ inline void rows_scale(Rows<N> &q, const double *scale, int lane) {
 #pragma unroll
     for (int j = 0; j < N; j++)
 #pragma unroll
@@ -352,8 +350,7 @@ __device__ inline void rows_scale(Rows<N> &q, const double *scale, int lane) {
 
 /* q := q R^-1, each row with a residual of a few u of its own |q| |R|: by substitution in blocks,
  * those on the diagonal by their inverses with one correction. */
-template <int W>
-__device__ inline void rows_solve(Rows<W / 8> &q, const double *cells, int lane) {
+template <int W> __device__ inline void rows_solve(Rows<W / 8> &q, const double *cells, int lane) {
 #pragma unroll
     for (int j = 0; j < W / 8; j++) {
         const double *inverse = cells + Triangle<W>::INVERSE + j * CELL;

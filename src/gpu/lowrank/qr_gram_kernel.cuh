@@ -73,7 +73,9 @@ __device__ inline bool gram_qr(const Ref<T> &A, const Ref<T> &R, int m, int n, d
 }
 
 template <class T, int W, int OP>
-__global__ void __launch_bounds__(32 * gram_warps(W), W > 64 ? 1 : W > 32 ? 3 : 4)
+__global__ void __launch_bounds__(32 * gram_warps(W), W > 64   ? 1
+                                                      : W > 32 ? 3
+                                                               : 4)
     qr_gram_kernel(const __grid_constant__ QrWarpArgs<T> a) {
     extern __shared__ __align__(16) unsigned char shared[];
     double *const G = (double *)shared, *const inverse = G + W * Triangle<W>::LD,
@@ -98,14 +100,12 @@ __global__ void __launch_bounds__(32 * gram_warps(W), W > 64 ? 1 : W > 32 ? 3 : 
         a.info[b] = 0;
 }
 
-template <class T, int W>
-status start_gram(int op, const QrWarpArgs<T> &a, cudaStream_t s) {
+template <class T, int W> status start_gram(int op, const QrWarpArgs<T> &a, cudaStream_t s) {
     const size_t bytes = sizeof(double) * (Triangle<W>::SHARED + Triangle<W>::SIZE);
     return batch::launch(op == FULL_Q ? qr_gram_kernel<T, W, FULL_Q> : qr_gram_kernel<T, W, ONLY_R>,
                          dim3((unsigned)a.count), 32 * gram_warps(W), bytes, s, a);
 }
-template <class T>
-status start_gram(int op, const QrWarpArgs<T> &a, int64_t cols, cudaStream_t s) {
+template <class T> status start_gram(int op, const QrWarpArgs<T> &a, int64_t cols, cudaStream_t s) {
     return cols <= 32   ? start_gram<T, 32>(op, a, s)
            : cols <= 64 ? start_gram<T, 64>(op, a, s)
                         : start_gram<T, 96>(op, a, s);

@@ -17,10 +17,10 @@ template <class T> struct SumSide {
     T *scratch; /* rows.n x width of each matrix */
 };
 
-/* A chunk of sums. r: R of both sides, width x width each; cells: -R in blocks and inverses of those
- * on the diagonal, of both sides; scale: of columns of side 0. state: of each matrix and side, how R
- * was found: SUM_NOT, not at all; SUM_ONCE, by one Gram matrix; SUM_TWICE, with shifts, by a second
- * one, to an error of 1e-11 of the norms: then scratch holds the Q of the first. */
+/* A chunk of sums. r: R of both sides, width x width each; cells: -R in blocks and inverses of
+ * those on the diagonal, of both sides; scale: of columns of side 0. state: of each matrix and
+ * side, how R was found: SUM_NOT, not at all; SUM_ONCE, by one Gram matrix; SUM_TWICE, with shifts,
+ * by a second one, to an error of 1e-11 of the norms: then scratch holds the Q of the first. */
 enum { SUM_NOT, SUM_ONCE, SUM_TWICE };
 template <class T> struct SumGram {
     SumSide<T> side[2]; /* side 0 becomes orthonormal */

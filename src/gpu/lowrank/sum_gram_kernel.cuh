@@ -20,7 +20,9 @@ namespace lowrank {
 constexpr double LEAST = 1e-6, SHIFT = 2e-13, FLOOR = 1e-14, SOUND = 1e-11;
 
 /* The sizes of a sum, 0 columns where this way is not for it. */
-struct SumSizes { int rows[2], k, w; };
+struct SumSizes {
+    int rows[2], k, w;
+};
 template <class T> __device__ inline SumSizes sum_sizes(const SumGram<T> &a, int64_t b) {
     SumSizes z = {{0, 0}, 0, 0};
     if (!dim_valid(a.side[0].rows, b) || !dim_valid(a.side[1].rows, b) || !dim_valid(a.k, b) ||
@@ -40,8 +42,7 @@ __device__ inline Columns<T> sum_columns(const SumGram<T> &a, const SumSizes &z,
                  B = resolve(s.b, b, z.rows[side], z.w - z.k);
     return Columns<T>{A.p, B.p, A.sj, B.sj, z.k, z.w};
 }
-template <class T>
-__device__ inline T *sum_scratch(const SumGram<T> &a, int side, int64_t b) {
+template <class T> __device__ inline T *sum_scratch(const SumGram<T> &a, int side, int64_t b) {
     return a.side[side].scratch + b * a.side[side].rows.n * a.width;
 }
 
@@ -184,7 +185,8 @@ __global__ void __launch_bounds__(32 * WARPS)
         }
         if (first == SUM_TWICE || second == SUM_TWICE) {
             const double tol = a.tol_each ? a.tol_each[b] : a.tol,
-                         norm = sqrt(block_sum(squares, red)) / (a.frobenius ? 1.0 : sqrt((double)w)),
+                         norm =
+                             sqrt(block_sum(squares, red)) / (a.frobenius ? 1.0 : sqrt((double)w)),
                          t = a.relative ? tol * norm : tol;
             sound = t >= SOUND * norms_of_sum(ru, rv, w, ld, red);
         }
@@ -293,7 +295,8 @@ __global__ void __launch_bounds__(32 * WARPS, W > 64 ? 1 : 2)
     for (int e = threadIdx.x; e < Triangle<W>::SIZE; e += blockDim.x)
         cells[e] = from[e];
     for (int e = threadIdx.x; e < W * RW; e += blockDim.x) {
-        const int at = e / CELL, i = 8 * (at % (W / 8)) + e % 8, j = 8 * (at / (W / 8)) + e % CELL / 8;
+        const int at = e / CELL, i = 8 * (at % (W / 8)) + e % 8,
+                  j = 8 * (at / (W / 8)) + e % CELL / 8;
         X[e] = i < z.w && j < r ? (double)a.x[b * ld * ld + i + j * ld] : 0.0;
     }
     for (int j = threadIdx.x; j < RW; j += blockDim.x)
@@ -350,9 +353,10 @@ template <class T, int W, int RW> status start_results(const SumGram<T> &a, cuda
 }
 template <class T> status start_results(const SumGram<T> &a, cudaStream_t s) {
     const bool narrow = a.most <= 32;
-    return a.width <= 32   ? start_results<T, 32, 32>(a, s)
-           : a.width <= 64 ? (narrow ? start_results<T, 64, 32>(a, s) : start_results<T, 64, 64>(a, s))
-                           : start_results<T, 128, 64>(a, s);
+    return a.width <= 32 ? start_results<T, 32, 32>(a, s)
+           : a.width <= 64
+               ? (narrow ? start_results<T, 64, 32>(a, s) : start_results<T, 64, 64>(a, s))
+               : start_results<T, 128, 64>(a, s);
 }
 
 } // namespace lowrank
