@@ -298,6 +298,52 @@ __device__ inline void cells_out(const double *G, const double *inverse, double 
     }
 }
 
+/* r := R r for R in the upper half of G and a triangle r in memory or shared memory. All threads;
+ * begins and ends with a barrier. */
+template <class T, int W, int WARPS>
+__device__ inline void triangle_product(const double *G, T *r, int64_t ld, int w) {
+    constexpr int LD = Triangle<W>::LD, TILES = W / 16 * (W / 16 + 1),
+                  MINE = (TILES + WARPS - 1) / WARPS;
+    const int lane = threadIdx.x % 32, p = lane % 4, c = lane / 4;
+    double x[MINE][4] = {};
+    int row[MINE], col[MINE];
+    __syncthreads();
+#pragma unroll
+    for (int s = 0; s < MINE; s++) {
+        int t = threadIdx.x / 32 + s * WARPS, i = 0;
+        while (i < W / 16 && t >= W / 8 - 2 * i)
+            t -= W / 8 - 2 * i, i++;
+        row[s] = 16 * i, col[s] = 16 * i + 8 * t;
+        if (i >= W / 16)
+            continue;
+#pragma unroll 4
+        for (int k = row[s]; k < col[s] + 8; k += 8) {
+            double a[4], b[2];
+#pragma unroll
+            for (int q = 0; q < 4; q++) {
+                const int at = row[s] + c + (q & 1) * 8, by = k + p + (q >> 1) * 4;
+                a[q] = at <= by ? G[at + by * LD] : 0.0;
+            }
+#pragma unroll
+            for (int q = 0; q < 2; q++) {
+                const int at = k + p + q * 4, by = col[s] + c;
+                b[q] = at <= by && by < w ? (double)r[at + by * ld] : 0.0;
+            }
+            tensor(x[s], a, b);
+        }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int s = 0; s < MINE; s++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int i = row[s] + c + (e >> 1) * 8, j = col[s] + 2 * p + (e & 1);
+            if (row[s] < W && i <= j && j < w)
+                r[i + j * ld] = (T)x[s][e];
+        }
+    __syncthreads();
+}
+
 /* --- rows of F, 16 of them by one warp: entries of rows c and c + 8, columns 8 j + 2 r and the
  * next one, r = lane % 4, c = lane / 4. */
 template <int N> struct Rows { double x[N][4]; };
@@ -326,16 +372,17 @@ __device__ inline void rows_load(Rows<N> &q, const Columns<T> &f, int row, int m
                     whole || (col < f.w && row + c + 8 * e < m) ? (double)p[8 * e] : 0.0;
         }
 }
+/* Those from row `from` on. */
 template <class T, int N>
 __device__ inline void rows_store(const Rows<N> &q, T *to, int64_t ld, int row, int m, int w,
-                                  int lane) {
+                                  int lane, int from = 0) {
     const int r = lane % 4, c = lane / 4;
 #pragma unroll
     for (int j = 0; j < N; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const int i = row + c + (e >> 1) * 8, col = 8 * j + 2 * r + (e & 1);
-            if (i < m && col < w)
+            if (i >= from && i < m && col < w)
                 to[i + col * ld] = (T)q.x[j][e];
         }
 }

@@ -145,7 +145,7 @@ template <class T>
 __device__ inline void run_factor(int op, const QrArgs<T> &a, const QrShared<T> &s, int64_t b,
                                   int m, int n) {
     const int k = m < n ? m : n;
-    if (a.pending && !qr_pending(resolve(a.other, b, k, n)))
+    if (a.pending && !qr_pending(op == GEQRF ? resolve(a.tau, b, k, 1) : resolve(a.other, b, k, n)))
         return;
     const Ref<T> A = resolve(a.A, b, m, n);
     T *W = a.ld ? s.W : A.p;

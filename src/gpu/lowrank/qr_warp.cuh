@@ -155,7 +155,8 @@ template <class T> struct QrWarpArgs {
     int64_t count;
     bool pending; /* only matrices that qr_pending */
 };
-/* A matrix (not of size 0) that launch_qr_gram left alone: by a sign that no R has. */
+/* A matrix (not of size 0) that launch_qr_gram left alone: by a sign that no R, no tau of geqrf, has.
+ */
 template <class T> __device__ inline bool qr_pending(const Ref<T> &R) {
     return *R.p < T(0);
 }
@@ -179,13 +180,13 @@ inline bool qr_grid_fits(int64_t rows, int64_t cols) {
            (rows <= 512 && cols <= 32);
 }
 
-/* FULL_Q or ONLY_R of tall matrices by their Gram matrix (qr_gram_kernel.cuh), columns up to cols;
+/* QR of tall matrices by their Gram matrix (qr_gram_kernel.cuh), columns up to cols;
  * the others are pending. */
 template <class T>
 status launch_qr_gram(int op, const QrWarpArgs<T> &a, int64_t cols, cudaStream_t s);
 inline bool qr_gram_fits(int op, int64_t rows, int64_t cols) {
     const int64_t least = op == FULL_Q ? 129 : 513; /* rows */
-    return op != GEQRF && cols <= 96 && rows >= (cols > 64 ? 2 : 4) * cols && rows >= least;
+    return cols <= (op == GEQRF ? 32 : 96) && rows >= (cols > 64 ? 2 : 4) * cols && rows >= least;
 }
 
 /* Does qr with job 'R' leave matrices of at most rows x cols as they are? */

@@ -94,13 +94,7 @@ __device__ inline int sum_factor(const SumGram<T> &a, const SumSizes &z, int sid
     if (!cholesky<W>(G, inverse, FLOOR))
         return SUM_NOT;
     cells_out<W>(G, inverse, cells);
-    for (int j = threadIdx.x; j < w; j += blockDim.x) /* r := R2 r */
-        for (int i = 0; i <= j; i++) {
-            double x = 0;
-            for (int p = i; p <= j; p++)
-                x += G[i + p * LD] * r[p + j * a.width];
-            r[i + j * a.width] = x;
-        }
+    triangle_product<double, W, WARPS>(G, r, a.width, w);
     return state;
 }
 
