@@ -181,7 +181,7 @@ status fixed_ranges(cudaStream_t s, const Call &c, const Layout<T> &w, const Ske
     turned.trans = true;
     GPU_TRY(batch::launch(range_kernel<T, RANGE_SURVEY>, dim3((unsigned)k.count), 32 * WARPS,
                           sketch_shared<T>((int)width, 0), s, k));
-    for (int p = 0; p <= c.power; p++) {
+    for (int p = 0; p <= c.power && c.m.n > 0 && c.n.n > 0; p++) {
         const batch::GemmArgs<T>
             y = {k.A,
                  p ? plain_mat<T>(bt) : omega,
