@@ -155,7 +155,8 @@ template <class T> struct QrWarpArgs {
     int64_t count;
     bool pending; /* only matrices that qr_pending */
 };
-/* A matrix (not of size 0) that launch_qr_gram left alone: by a sign that no R, no tau of geqrf, has.
+/* A matrix (not of size 0) that launch_qr_gram left alone: by a sign that no R, no tau of geqrf,
+ * has.
  */
 template <class T> __device__ inline bool qr_pending(const Ref<T> &R) {
     return *R.p < T(0);
