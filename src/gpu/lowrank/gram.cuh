@@ -56,16 +56,16 @@ __device__ inline void gram_load(double (&x)[BLOCKS][4], const T *const (&p)[BLO
         }
 }
 
-/* Rows of blocks I0 and W / 16 - 1 - I0 of the upper half: sum over 8 rows of F from `from` on,
- * every `step` rows. */
+/* Rows of blocks I0 and I1 = W / 16 - 1 - I0 of the upper half, one after the other in acc: sum
+ * over 8 rows of F from `from` on, every `step` rows. */
 template <class T, int W, int I0>
-__device__ inline void gram_job(const Columns<T> &f, int m, int from, int step, double *G,
-                                int group, int groups) {
-    constexpr int N = W / 16, I1 = N - 1 - I0, BLOCKS = N - I0, LD = Triangle<W>::LD;
+__device__ inline void gram_job(double (&acc)[W / 16 + 1][2][4], const Columns<T> &f, int m,
+                                int from, int step) {
+    constexpr int N = W / 16, I1 = N - 1 - I0, BLOCKS = N - I0;
     constexpr bool AHEAD = W <= 64; /* registers for the next rows */
-    const int lane = threadIdx.x % 32, r = lane % 4, c = lane / 4;
+    const int lane = threadIdx.x % 32, c = lane / 4;
     const T *p[BLOCKS][2];
-    double acc[N + 1][2][4] = {}, x[BLOCKS][4], next[AHEAD ? BLOCKS : 1][4];
+    double x[BLOCKS][4], next[AHEAD ? BLOCKS : 1][4];
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
@@ -99,45 +99,43 @@ __device__ inline void gram_job(const Columns<T> &f, int m, int from, int step, 
             }
         }
     }
-    for (int g = 0; g < groups; g++) { /* in a fixed order */
+}
+
+/* G := F^T F, its upper half, leading dimension Triangle<W>::LD, zeros beyond the columns. All
+ * threads; begins and ends with a barrier. */
+template <class T, int W, int WARPS>
+__device__ inline void gram_product(const Columns<T> &f, int m, double *G) {
+    constexpr int JOBS = gram_jobs<W>(), GROUPS = WARPS / JOBS, N = W / 16, LD = Triangle<W>::LD;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, job = warp % JOBS,
+              group = warp / JOBS, /* beyond GROUPS: no share of the rows is left */
+        from = group < GROUPS ? 8 * group : m;
+    double acc[N + 1][2][4] = {};
+    __syncthreads();
+    if (job == 0)
+        gram_job<T, W, 0>(acc, f, m, from, 8 * GROUPS);
+    if constexpr (JOBS > 1)
+        if (job == 1)
+            gram_job<T, W, 1>(acc, f, m, from, 8 * GROUPS);
+    if constexpr (JOBS > 2)
+        if (job == 2)
+            gram_job<T, W, 2>(acc, f, m, from, 8 * GROUPS);
+    if constexpr (JOBS > 3)
+        if (job == 3)
+            gram_job<T, W, 3>(acc, f, m, from, 8 * GROUPS);
+    for (int g = 0; g < GROUPS; g++) { /* in a fixed order */
         if (g == group)
 #pragma unroll
             for (int t = 0; t < N + 1; t++) {
-                const int i = t < BLOCKS ? I0 : I1, j = t < BLOCKS ? I0 + t : I1 + t - BLOCKS;
+                const int i = t < N - job ? job : N - 1 - job, j = t < N - job ? job + t : t - 1;
 #pragma unroll
                 for (int e = 0; e < 8; e++) {
-                    double *to = G + 16 * i + c + (e & 2) * 4 +
-                                 (16 * j + (e >> 2) * 8 + 2 * r + (e & 1)) * LD;
+                    double *to = G + 16 * i + lane / 4 + (e & 2) * 4 +
+                                 (16 * j + (e >> 2) * 8 + 2 * (lane % 4) + (e & 1)) * LD;
                     *to = (g ? *to : 0.0) + acc[t][e >> 2][e & 3];
                 }
             }
         __syncthreads();
     }
-}
-
-/* G := F^T F, its upper half, leading dimension Triangle<W>::LD, zeros beyond the columns. All
- * threads; ends with a barrier. */
-template <class T, int W, int WARPS>
-__device__ inline void gram_product(const Columns<T> &f, int m, double *G) {
-    constexpr int JOBS = gram_jobs<W>(), GROUPS = WARPS / JOBS;
-    const int warp = threadIdx.x / 32, job = warp % JOBS, group = warp / JOBS;
-    __syncthreads();
-    if (group >= GROUPS) { /* no share of the rows is left */
-        for (int g = 0; g < GROUPS; g++)
-            __syncthreads();
-        return;
-    }
-    if (job == 0)
-        gram_job<T, W, 0>(f, m, 8 * group, 8 * GROUPS, G, group, GROUPS);
-    if constexpr (JOBS > 1)
-        if (job == 1)
-            gram_job<T, W, 1>(f, m, 8 * group, 8 * GROUPS, G, group, GROUPS);
-    if constexpr (JOBS > 2)
-        if (job == 2)
-            gram_job<T, W, 2>(f, m, 8 * group, 8 * GROUPS, G, group, GROUPS);
-    if constexpr (JOBS > 3)
-        if (job == 3)
-            gram_job<T, W, 3>(f, m, 8 * group, 8 * GROUPS, G, group, GROUPS);
 }
 
 /* --- Cholesky factor G = R^T R in the upper half, columns beyond w those of the identity. */
