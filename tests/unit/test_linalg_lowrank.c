@@ -295,8 +295,8 @@ static void special_matrices(void **state) {
 /* Tall ones, well conditioned or not, beside each other. */
 static void tall_matrices(void **state) {
     (void)state;
-    static const int64_t ms[] = {140, 200, 300, 260, 512, 600, 1100, 4100},
-                         ns[] = {33, 80, 30, 64, 32, 96, 64, 20};
+    static const int64_t ms[] = {280, 200, 520, 260, 512, 600, 1100},
+                         ns[] = {40, 80, 20, 64, 33, 96, 64};
     bool right = true;
     for (size_t i = 0; i < (small() ? 3 : COUNT(ms)); i++)
         for (int kind = 0; kind < KINDS; kind += small() ? 3 : 1)

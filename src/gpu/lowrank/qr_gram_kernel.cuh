@@ -14,10 +14,9 @@ namespace lowrank {
 __host__ __device__ constexpr int gram_warps(int w) {
     return w > 64 ? 12 : 4;
 }
-/* Blocks of an SM; staged matrices have so many rows for each warp. */
-constexpr int STAGED_ROWS = 64, STAGED_MOST = 512;
-__host__ __device__ constexpr int gram_blocks(int w, int warps, bool staged) {
-    return staged ? (warps > 4 ? 1 : 3) : w > 64 ? 1 : w > 32 ? 3 : 4;
+/* Blocks of an SM. */
+__host__ __device__ constexpr int gram_blocks(int w) {
+    return w > 64 ? 1 : w > 32 ? 3 : 4;
 }
 /* Least pivot of the first pass and of later ones; Gram matrices that are the identity to NEAR need
  * no further pass. In single precision one pass is enough: Gram matrices are made in double. */
@@ -107,10 +106,10 @@ template <int W> __device__ inline void gram_vectors(const GramPlace<W> &s, int 
 }
 
 /* The last pass of geqrf: reflectors of Q = A R^-1 (cells), R on and above the diagonal, tau. */
-template <class T, int W, int WARPS>
+template <class T, int W>
 __device__ inline void gram_reflectors(const GramPlace<W> &s, const Ref<T> &A, T *tau, int m, int n,
                                        bool scaled) {
-    constexpr int LD = Triangle<W>::LD, STEP = 16 * WARPS;
+    constexpr int LD = Triangle<W>::LD, STEP = 16 * gram_warps(W);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const Columns<T> F = {A.p, A.p, A.sj, A.sj, n, n};
     Rows<W / 8> q;
@@ -140,10 +139,10 @@ __device__ inline void gram_reflectors(const GramPlace<W> &s, const Ref<T> &A, T
 }
 
 /* One matrix; false: nothing has been written. r: its R, or NULL (geqrf). */
-template <class T, int W, int WARPS, int OP>
+template <class T, int W, int OP>
 __device__ inline bool gram_qr(const GramPlace<W> &s, const Ref<T> &A, const Ref<T> &R, T *tau,
                                int m, int n) {
-    constexpr int LD = Triangle<W>::LD;
+    constexpr int LD = Triangle<W>::LD, WARPS = gram_warps(W);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const Columns<T> F = {A.p, A.p, A.sj, A.sj, n, n};
     for (int pass = 0; pass < PASSES; pass++) {
@@ -177,7 +176,7 @@ __device__ inline bool gram_qr(const GramPlace<W> &s, const Ref<T> &A, const Ref
         if (OP == ONLY_R && end)
             return true;
         if (OP == GEQRF && (end || pass == PASSES - 1)) {
-            gram_reflectors<T, W, WARPS>(s, A, tau, m, n, pass == 0);
+            gram_reflectors<T, W>(s, A, tau, m, n, pass == 0);
             return true;
         }
         for (int row = 16 * warp; row < m; row += 16 * WARPS) {
@@ -194,18 +193,8 @@ __device__ inline bool gram_qr(const GramPlace<W> &s, const Ref<T> &A, const Ref
     return true;
 }
 
-/* m x n from a to b, by all threads. */
-template <class T>
-__device__ inline void gram_copy(const T *a, int64_t lda, T *b, int64_t ldb, int m, int n) {
-    for (int j = threadIdx.x / 32; j < n; j += blockDim.x / 32)
-#pragma unroll 8
-        for (int i = threadIdx.x % 32; i < m; i += 32)
-            b[i + j * ldb] = a[i + j * lda];
-}
-
-/* STAGED: the matrix lies in shared memory in the meantime. */
-template <class T, int W, int WARPS, int OP, bool STAGED>
-__global__ void __launch_bounds__(32 * WARPS, gram_blocks(W, WARPS, STAGED))
+template <class T, int W, int OP>
+__global__ void __launch_bounds__(32 * gram_warps(W), gram_blocks(W))
     qr_gram_kernel(const __grid_constant__ QrWarpArgs<T> a) {
     extern __shared__ __align__(16) unsigned char shared[];
     const GramPlace<W> s((double *)shared);
@@ -219,19 +208,7 @@ __global__ void __launch_bounds__(32 * WARPS, gram_blocks(W, WARPS, STAGED))
         return;
     }
     const Ref<T> R = resolve(OP == GEQRF ? a.tau : a.R, b, m < n ? m : n, OP == GEQRF ? 1 : n);
-    const Ref<T> A = resolve(a.A, b, m, n);
-    bool done = false;
-    if (STAGED && m >= n) {
-        T *X = (T *)((double *)shared + GramPlace<W>::DOUBLES);
-        const int ld = conflict_free(m);
-        gram_copy(A.p, A.sj, X, ld, m, n);
-        done = gram_qr<T, W, WARPS, OP>(s, Ref<T>{X, 1, ld, true}, R, R.p, m, n);
-        __syncthreads();
-        if (done)
-            gram_copy(X, ld, A.p, A.sj, m, n);
-    } else if (m >= n) {
-        done = gram_qr<T, W, WARPS, OP>(s, A, R, R.p, m, n);
-    }
+    const bool done = m >= n && gram_qr<T, W, OP>(s, resolve(a.A, b, m, n), R, R.p, m, n);
     if (threadIdx.x)
         return;
     if (!done)
@@ -242,21 +219,13 @@ __global__ void __launch_bounds__(32 * WARPS, gram_blocks(W, WARPS, STAGED))
 
 template <class T, int W, int OP> status start_gram(const QrWarpArgs<T> &a, cudaStream_t s) {
     const int doubles = GramPlace<W>::DOUBLES + (OP == GEQRF ? GramPlace<W>::MORE : 0);
-    return batch::launch(qr_gram_kernel<T, W, gram_warps(W), OP, false>, dim3((unsigned)a.count),
-                         32 * gram_warps(W), sizeof(double) * (size_t)doubles, s, a);
-}
-template <class T, int WARPS> status start_staged(const QrWarpArgs<T> &a, cudaStream_t s) {
-    const size_t bytes = sizeof(double) * (size_t)GramPlace<32>::DOUBLES +
-                         sizeof(T) * (size_t)(32 * conflict_free(STAGED_ROWS * WARPS));
-    return batch::launch(qr_gram_kernel<T, 32, WARPS, FULL_Q, true>, dim3((unsigned)a.count),
-                         32 * WARPS, bytes, s, a);
+    return batch::launch(qr_gram_kernel<T, W, OP>, dim3((unsigned)a.count), 32 * gram_warps(W),
+                         sizeof(double) * (size_t)doubles, s, a);
 }
 template <class T, int W> status start_gram(int op, const QrWarpArgs<T> &a, cudaStream_t s) {
     return op == FULL_Q ? start_gram<T, W, FULL_Q>(a, s) : start_gram<T, W, ONLY_R>(a, s);
 }
 template <class T> status start_gram(int op, const QrWarpArgs<T> &a, int64_t cols, cudaStream_t s) {
-    if (op == FULL_Q && cols <= 32 && a.m.n <= STAGED_MOST)
-        return a.m.n <= 4 * STAGED_ROWS ? start_staged<T, 4>(a, s) : start_staged<T, 8>(a, s);
     return op == GEQRF  ? start_gram<T, 32, GEQRF>(a, s)
            : cols <= 32 ? start_gram<T, 32>(op, a, s)
            : cols <= 64 ? start_gram<T, 64>(op, a, s)
