@@ -121,43 +121,58 @@ static real apply_error(lr_case *c, const real *q, char side, char trans) {
     return worst_of;
 }
 
+static void reflectors_right(backend_type t, int64_t m, int64_t n, int kind) {
+    lr_case c = plain(FACTOR, t, m, n);
+    c.count = 1, c.kind = kind;
+    lr_build(&c);
+    assert_int_equal(lr_call(&c), MOAO_OK);
+    lr_collect(&c);
+    for (int64_t p = 0; p < least_of(c.m, c.n); p++)
+        allow(&c.s, 0, p, 0);
+    assert_int_equal(c.info[0], 0);
+    assert_int_equal(trespasses(&c.a) + trespasses(&c.s), 0);
+    real *q = explicit_q(&c, &c.a, &c.s, 0), w = factor_error(&c, 0, q), o = 0;
+    for (int e = 0; e < 4; e++)
+        w = worse(w, apply_error(&c, q, e & 1 ? 'L' : 'R', e & 2 ? 'N' : 'T'));
+    if (c.n <= c.m) {
+        const batch_dim k = batch_size(c.n);
+        assert_int_equal(be->lowrank->orgqr(ctx, c.t, 1, batch_size(c.m), k, k, c.a.m, c.s.m),
+                         MOAO_OK);
+        fetch(&c.a);
+        for (int64_t p = 0; p < c.n; p++)
+            for (int64_t r = 0; r < c.m; r++)
+                o = worse(o, fabsl(q[r + p * c.m] - get(&c.a, 0, r, p)));
+        assert_int_equal(trespasses(&c.a), 0);
+    }
+    if (w > 1 || o > 2 * unit_of(&c, 0))
+        print_error("reflectors %dx%d type %d kind %d: %.3Lg, %.3Lg\n", (int)c.m, (int)c.n, c.t,
+                    c.kind, w, o / (2 * unit_of(&c, 0)));
+    assert_true(w <= 1 && o <= 2 * unit_of(&c, 0));
+    free(q);
+    lr_free(&c);
+}
+
 static void reflectors(void **state) {
     (void)state;
     for (size_t i = 0; i < ks_count(); i++)
         for (int v = 0; v < 6; v++) {
             const int64_t k = k_at(i), l = v < 2 ? k : v < 4 ? k + 7 : 2 * k;
-            lr_case c =
-                plain(FACTOR, v & 1 ? BACKEND_S : BACKEND_D, v == 5 ? k : l, v == 5 ? l : k);
-            if (k > (small() ? 17 : 129) || (k > 64 && v > 2))
-                continue;
-            c.count = 1, c.kind = v % 3;
-            lr_build(&c);
-            assert_int_equal(lr_call(&c), MOAO_OK);
-            lr_collect(&c);
-            for (int64_t p = 0; p < least_of(c.m, c.n); p++)
-                allow(&c.s, 0, p, 0);
-            assert_int_equal(c.info[0], 0);
-            assert_int_equal(trespasses(&c.a) + trespasses(&c.s), 0);
-            real *q = explicit_q(&c, &c.a, &c.s, 0), w = factor_error(&c, 0, q), o = 0;
-            for (int e = 0; e < 4; e++)
-                w = worse(w, apply_error(&c, q, e & 1 ? 'L' : 'R', e & 2 ? 'N' : 'T'));
-            if (c.n <= c.m) {
-                const batch_dim n = batch_size(c.n);
-                assert_int_equal(
-                    be->lowrank->orgqr(ctx, c.t, 1, batch_size(c.m), n, n, c.a.m, c.s.m), MOAO_OK);
-                fetch(&c.a);
-                for (int64_t p = 0; p < c.n; p++)
-                    for (int64_t r = 0; r < c.m; r++)
-                        o = worse(o, fabsl(q[r + p * c.m] - get(&c.a, 0, r, p)));
-                assert_int_equal(trespasses(&c.a), 0);
-            }
-            if (w > 1 || o > 2 * unit_of(&c, 0))
-                print_error("reflectors %dx%d type %d kind %d: %.3Lg, %.3Lg\n", (int)c.m, (int)c.n,
-                            c.t, c.kind, w, o / (2 * unit_of(&c, 0)));
-            assert_true(w <= 1 && o <= 2 * unit_of(&c, 0));
-            free(q);
-            lr_free(&c);
+            if (k <= (small() ? 17 : 129) && (k <= 64 || v <= 2))
+                reflectors_right(v & 1 ? BACKEND_S : BACKEND_D, v == 5 ? k : l, v == 5 ? l : k,
+                                 v % 3);
         }
+}
+
+static void tall_reflectors(void **state) {
+    (void)state;
+    static const int kinds[] = {GAUSS, EQUAL, IDENTITY, STEEP, ORTHOGONAL, ZERO, GAPS};
+    for (size_t i = 0; i < COUNT(kinds); i++)
+        for (int v = 0; v < 2; v++)
+            reflectors_right(v ? BACKEND_S : BACKEND_D, 520,
+                             i % 2     ? 9
+                             : small() ? 19
+                                       : 32,
+                             kinds[i]);
 }
 
 /* Sizes and numbers of reflectors of each matrix: Q^T A is R, and Q's first columns are explicit.
@@ -272,6 +287,24 @@ static void special_matrices(void **state) {
                     continue;
                 lr_case c = plain(v & 2 ? SVD : QR_Q, v & 1 ? BACKEND_S : BACKEND_D, ms[i], ns[i]);
                 c.kind = kind, c.count = 2;
+                right &= run_case(&c);
+            }
+    assert_true(right);
+}
+
+/* Tall ones, well conditioned or not, beside each other. */
+static void tall_matrices(void **state) {
+    (void)state;
+    static const int64_t ms[] = {280, 200, 520, 260, 512, 600, 1100},
+                         ns[] = {40, 80, 20, 64, 33, 96, 64};
+    bool right = true;
+    for (size_t i = 0; i < (small() ? 3 : COUNT(ms)); i++)
+        for (int kind = 0; kind < KINDS; kind += small() ? 3 : 1)
+            for (int v = 0; v < 4; v++) {
+                if (kind == ONES && ms[i] > 600) /* LAPACK's error grows with equal entries */
+                    continue;
+                lr_case c = plain(v & 2 ? QR_R : QR_Q, v & 1 ? BACKEND_S : BACKEND_D, ms[i], ns[i]);
+                c.kind = kind, c.count = 3, c.varied = v == 0;
                 right &= run_case(&c);
             }
     assert_true(right);
@@ -484,11 +517,12 @@ static void repeatable(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(qr_of_all_sizes),    cmocka_unit_test(reflectors),
-        cmocka_unit_test(reflectors_of_each), cmocka_unit_test(svd_of_all_sizes),
-        cmocka_unit_test(svd_jobs),           cmocka_unit_test(special_matrices),
-        cmocka_unit_test(names_bad_columns),  cmocka_unit_test(sizes_out_of_range),
-        cmocka_unit_test(arguments),          cmocka_unit_test(many_matrices),
+        cmocka_unit_test(qr_of_all_sizes),   cmocka_unit_test(reflectors),
+        cmocka_unit_test(tall_reflectors),   cmocka_unit_test(reflectors_of_each),
+        cmocka_unit_test(svd_of_all_sizes),  cmocka_unit_test(svd_jobs),
+        cmocka_unit_test(special_matrices),  cmocka_unit_test(tall_matrices),
+        cmocka_unit_test(names_bad_columns), cmocka_unit_test(sizes_out_of_range),
+        cmocka_unit_test(arguments),         cmocka_unit_test(many_matrices),
         cmocka_unit_test(repeatable),
     };
     return RUN_ON_BACKENDS(tests);

@@ -364,6 +364,7 @@ typedef struct {
     double beta, alpha;
     bool same;    /* U2 = U */
     int64_t less; /* the second matrix has so many columns fewer in each factor */
+    int64_t most; /* largest rank; 0: k + k2 */
 } sum_case;
 
 /* The factors of matrix b of a sum, k + k2 columns, and the sum itself. */
@@ -404,7 +405,8 @@ static bool sum_right(sum_case q, backend_type t, int v) {
     float al = (float)q.alpha, bt = (float)q.beta;
     const void *alpha = t == BACKEND_D ? (void *)&q.alpha : (void *)&al,
                *beta = t == BACKEND_D ? (void *)&q.beta : (void *)&bt;
-    c.cut.most = wide, c.layout = v % LAYOUTS, c.job = "LRB"[v % 3], c.kind = ZERO;
+    c.cut.most = q.most ? q.most : wide, c.layout = v % LAYOUTS, c.job = "LRB"[v % 3],
+    c.kind = ZERO;
     lr_build(&c);
     operand_free(&c.u), operand_free(&c.v);
     c.u = operand_new(t, 2, m2, w2, c.layout), c.v = operand_new(t, 2, n2, w2, c.layout);
@@ -450,18 +452,29 @@ static bool sum_right(sum_case q, backend_type t, int v) {
 static void sums(void **state) {
     (void)state;
     static const sum_case cases[] = {
-        {20, 16, 4, 4, false, 1, 1, false, 0},      {40, 33, 8, 5, false, -2, 0.5, false, 0},
-        {64, 64, 16, 16, false, 1, -1, false, 0},   {30, 50, 6, 6, true, 1, 1, false, 0},
-        {64, 40, 16, 16, true, 1, 1, false, 0},     {10, 12, 8, 9, false, 1, 1, false, 0},
-        {40, 30, 6, 6, false, 1, 1, true, 0},       {40, 33, 8, 5, false, 1, 1, false, 3},
-        {20, 30, 4, 4, false, 1, 1, false, 4},      {12, 200, 8, 9, false, 1, 1, false, 0},
-        {50, 50, 7, 0, false, 1, 1, false, 0},      {50, 40, 5, 6, false, 0, 2, false, 0},
-        {33, 33, 0, 9, false, 1, 1, false, 0},      {30, 64, 9, 9, false, -0.5, 2, true, 0},
-        {64, 20, 6, 9, false, 2, -1, false, 6},     {128, 100, 20, 30, false, 1, 1, false, 0},
-        {256, 256, 32, 32, false, 1, -1, false, 0}, {300, 512, 50, 60, false, 1, 1, false, 0},
+        {20, 16, 4, 4, false, 1, 1, false, 0, 0},
+        {40, 33, 8, 5, false, -2, 0.5, false, 0, 0},
+        {64, 64, 16, 16, false, 1, -1, false, 0, 0},
+        {30, 50, 6, 6, true, 1, 1, false, 0, 0},
+        {64, 40, 16, 16, true, 1, 1, false, 0, 0},
+        {10, 12, 8, 9, false, 1, 1, false, 0, 0},
+        {40, 30, 6, 6, false, 1, 1, true, 0, 0},
+        {40, 33, 8, 5, false, 1, 1, false, 3, 0},
+        {20, 30, 4, 4, false, 1, 1, false, 4, 0},
+        {12, 200, 8, 9, false, 1, 1, false, 0, 0},
+        {50, 50, 7, 0, false, 1, 1, false, 0, 0},
+        {50, 40, 5, 6, false, 0, 2, false, 0, 0},
+        {33, 33, 0, 9, false, 1, 1, false, 0, 0},
+        {30, 64, 9, 9, false, -0.5, 2, true, 0, 0},
+        {64, 20, 6, 9, false, 2, -1, false, 6, 0},
+        {128, 100, 20, 30, false, 1, 1, false, 0, 0},
+        {160, 150, 25, 25, false, 1, 1, false, 0, 20},
+        {200, 220, 40, 50, false, 1, 1, false, 0, 40},
+        {256, 256, 32, 32, false, 1, -1, false, 0, 0},
+        {300, 512, 50, 60, false, 1, 1, false, 0, 0},
     };
     bool right = true;
-    for (size_t i = 0; i < (small() ? 9 : full() ? COUNT(cases) : 16); i++)
+    for (size_t i = 0; i < (small() ? 9 : full() ? COUNT(cases) : 18); i++)
         for (int v = 0; v < 6; v++)
             if (!cases[i].cancels || v < 4)
                 right &= sum_right(cases[i], v >= 4 ? BACKEND_S : BACKEND_D, v);

@@ -136,6 +136,8 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
             a.info[b] = valid ? 0 : -1;
         return;
     }
+    if (OP != GEQRF && a.pending && !qr_pending(resolve(a.R, b, k, n)))
+        return;
     const Ref<T> A = resolve(a.A, b, m, n);
     G g;
     grid_load(g, A.p, A.sj, m, n);

@@ -55,6 +55,8 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
     const Ref<T> A = resolve(a.A, b, m, n);
     T *const right = A.p + COLS * A.sj;
     const Ref<T> R = OP == GEQRF ? A : resolve(a.R, b, k, n);
+    if (OP != GEQRF && a.pending && !qr_pending(R))
+        return;
     G g;
     grid_load(g, A.p, A.sj, m, n);
     int bad = grid_check(g, p, k);

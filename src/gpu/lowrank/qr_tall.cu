@@ -1,6 +1,7 @@
 /* Batched QR: warps for matrices of up to 32 rows and columns (qr_warp.cu), else one thread block a
  * matrix. Where the matrix fits in shared memory it is staged there,
- * else it is worked on where it lies. Columns whose squares would leave the range are scaled by
+ * else it is worked on where it lies. Tall ones of well-conditioned columns go by their Gram matrix
+ * (qr_gram_kernel.cuh). Columns whose squares would leave the range are scaled by
  * powers of two on the way in, and R on the way out. */
 #include "gpu/batch/batch_gpu.h"
 #include "lowrank_gpu.h"
@@ -18,6 +19,7 @@ template <class T> struct QrArgs {
     int panel;            /* then: rows of a panel in shared memory */
     int k_max;
     int *info;
+    bool pending; /* only matrices that qr_pending */
 };
 
 template <class T> __device__ inline bool is_finite(T x) {
@@ -143,6 +145,8 @@ template <class T>
 __device__ inline void run_factor(int op, const QrArgs<T> &a, const QrShared<T> &s, int64_t b,
                                   int m, int n) {
     const int k = m < n ? m : n;
+    if (a.pending && !qr_pending(op == GEQRF ? resolve(a.tau, b, k, 1) : resolve(a.other, b, k, n)))
+        return;
     const Ref<T> A = resolve(a.A, b, m, n);
     T *W = a.ld ? s.W : A.p;
     const int64_t ld = a.ld ? a.ld : A.sj;
@@ -290,9 +294,13 @@ status factor(int op, cudaStream_t s, int64_t count, batch_dim m, batch_dim n, b
     q.m = whole(m);
     q.n = whole(n);
     q.info = info;
-    const QrWarpArgs<T> w = {q.A, q.other, q.tau, q.m, q.n, info, count};
+    QrWarpArgs<T> w = {q.A, q.other, q.tau, q.m, q.n, info, count, false};
     if (m.n <= 32 && n.n <= 32)
         return launch_qr_warp<T>(op, w, (int)(m.n > n.n ? m.n : n.n), s);
+    if (qr_gram_fits(op, m.n, n.n)) {
+        GPU_TRY(launch_qr_gram<T>(op, w, n.n, s));
+        w.pending = q.pending = true;
+    }
     if (qr_grid_fits(m.n, n.n))
         return launch_qr_grid<T>(op, w, m.n, n.n, s);
     if (m.n <= 512 && n.n <= 64)

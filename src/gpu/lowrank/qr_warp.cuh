@@ -153,7 +153,14 @@ template <class T> struct QrWarpArgs {
     Dim m, n;
     int *info;
     int64_t count;
+    bool pending; /* only matrices that qr_pending */
 };
+/* A matrix (not of size 0) that launch_qr_gram left alone: by a sign that no R, no tau of geqrf,
+ * has.
+ */
+template <class T> __device__ inline bool qr_pending(const Ref<T> &R) {
+    return *R.p < T(0);
+}
 /* For matrices of up to 32 rows and columns; most: bound of both. op: the first three. */
 template <class T> status launch_qr_warp(int op, const QrWarpArgs<T> &a, int most, cudaStream_t s);
 /* The same for matrices of at most rows x cols, for which qr_grid_fits (qr_grid_kernel.cuh). */
@@ -174,6 +181,17 @@ inline bool qr_grid_fits(int64_t rows, int64_t cols) {
            (rows <= 512 && cols <= 32);
 }
 
+/* What a grid of threads holds is done there in less time. */
+inline bool qr_gram_fits(int op, int64_t rows, int64_t cols) {
+    const int64_t least = op == FULL_Q ? 129 : 513; /* rows */
+    return cols <= (op == GEQRF ? 32 : 96) && rows >= (cols > 64 ? 2 : 4) * cols && rows >= least &&
+           !qr_grid_fits(rows, cols);
+}
+
+/* QR of tall matrices by their Gram matrix (qr_gram_kernel.cuh), columns up to cols;
+ * the others are pending. */
+template <class T>
+status launch_qr_gram(int op, const QrWarpArgs<T> &a, int64_t cols, cudaStream_t s);
 /* Does qr with job 'R' leave matrices of at most rows x cols as they are? */
 inline bool qr_keeps(int64_t rows, int64_t cols) {
     return qr_grid_fits(rows, cols) || (rows <= 512 && cols <= 64);

@@ -1,8 +1,11 @@
-/* Recompression of beta U V^T + alpha U2 V2^T: F = [U U2] and G = [beta V, alpha V2] are gathered,
- * QR of F with its reflectors, R alone of G, the left vectors X and values of S = Ru Rv^T; then U
- * := Qu X and V := G (Ru^T X). The Q of G is never formed. job 'R' exchanges the roles. */
+/* Recompression of beta U V^T + alpha U2 V2^T, F = [U U2] and G = [beta V, alpha V2]: from their
+ * triangles the left vectors X and values of S = Ru Rv^T; then U := Qu X and V := G (Ru^T X). The Q
+ * of G is never formed. job 'R' exchanges the roles. The triangles come from Gram matrices, where
+ * these are exact enough (sum_gram_kernel.cuh); for other matrices, which the kernels of this file
+ * find by their states, F and G are gathered, QR of F with its reflectors, R alone of G. */
 #include "lowrank_block.cuh"
 #include "qr_warp.cuh"
+#include "sum_gram.h"
 
 namespace lowrank {
 namespace {
@@ -23,6 +26,8 @@ template <class T> struct GatherArgs {
     int width;
     int64_t *columns; /* k + k2, 0 for a matrix that is left alone */
     int64_t *core0, *core1;
+    int64_t *vectors; /* reflectors: core0, or 0 where there are none */
+    const int *state; /* of Gram matrices, two for each matrix; NULL: they are not used */
     double tol;
     const double *tol_each;
     double *cut;
@@ -74,6 +79,11 @@ __global__ void __launch_bounds__(32 * WARPS)
     int *bad = (int *)(red + WARPS);
     const int64_t b = blockIdx.x;
     batch::wait_for_predecessor();
+    if (a.state && a.state[2 * b] != SUM_NOT) {
+        if (threadIdx.x == 0)
+            a.vectors[b] = 0;
+        return;
+    }
     const bool valid = dim_valid(a.side[0].rows, b) && dim_valid(a.side[1].rows, b) &&
                        dim_valid(a.k, b) && dim_valid(a.k2, b);
     const int k0 = valid ? dim_full(a.k, b) : 0, l0 = valid ? dim_full(a.k2, b) : 0;
@@ -101,6 +111,7 @@ __global__ void __launch_bounds__(32 * WARPS)
         a.info[b] = !valid ? -1 : lost ? *bad : 0;
         if (!(m && n))
             a.core0[b] = a.core1[b] = 0;
+        a.vectors[b] = a.core0[b];
     }
 }
 
@@ -110,6 +121,7 @@ template <class T> struct CoreArgs {
     int64_t rows;
     int width;
     const int64_t *columns, *core0, *core1, *rank;
+    const int *state;
 };
 
 /* Ru, apart from its reflectors, and S = Ru Rv^T. */
@@ -117,6 +129,8 @@ template <class T>
 __global__ void __launch_bounds__(32 * WARPS) core_kernel(const __grid_constant__ CoreArgs<T> a) {
     const int64_t b = blockIdx.x;
     batch::wait_for_predecessor();
+    if (a.state && a.state[2 * b] != SUM_NOT)
+        return;
     const int k = (int)a.columns[b], k0 = (int)a.core0[b], k1 = (int)a.core1[b], w = a.width;
     const T *f = a.f + b * a.rows * w, *rv = a.rv + b * w * w;
     T *ru = a.ru + b * w * w, *core = a.core + b * w * w;
@@ -142,7 +156,7 @@ template <class T> struct SpreadArgs {
     int width;
     bool roots;
     const int64_t *columns, *core0, *rank;
-    const int *shift, *mine, *svd;
+    const int *shift, *mine, *svd, *state;
     int *info;
     int64_t *rank_out;
 };
@@ -153,6 +167,8 @@ __global__ void __launch_bounds__(32 * WARPS, 2)
     spread_kernel(const __grid_constant__ SpreadArgs<T> a) {
     const int64_t b = blockIdx.x;
     batch::wait_for_predecessor();
+    if (a.state && a.state[2 * b] != SUM_NOT)
+        return;
     const bool lost = a.mine[b] != 0;
     const int r = lost ? 0 : (int)a.rank[b], k = (int)a.columns[b], k0 = (int)a.core0[b],
               w = a.width, m = dim_full(a.rows, b), n = dim_full(a.other, b);
@@ -194,9 +210,9 @@ __global__ void __launch_bounds__(32 * WARPS, 2)
 
 template <class T> struct SumLayout {
     T *f, *g, *copy, *tau, *rv, *ru, *core, *x, *z, *sigma;
-    int64_t *columns, *core0, *core1, *rank;
-    double *cut;
-    int *shift, *mine, *svd, *factors;
+    int64_t *columns, *core0, *core1, *vectors, *rank;
+    double *cut, *r, *cells, *scale; /* the last three: see sum_gram.h */
+    int *shift, *mine, *svd, *factors, *state;
     void *rest;
     size_t bytes;
     SumLayout(void *work, int64_t chunk, int64_t m, int64_t n, int64_t w) {
@@ -209,9 +225,13 @@ template <class T> struct SumLayout {
         core = p.take<T>(square), x = p.take<T>(square), z = p.take<T>(square);
         sigma = p.take<T>(chunk * w);
         columns = p.take<int64_t>(chunk), core0 = p.take<int64_t>(chunk);
-        core1 = p.take<int64_t>(chunk), rank = p.take<int64_t>(chunk);
+        core1 = p.take<int64_t>(chunk), vectors = p.take<int64_t>(chunk);
+        rank = p.take<int64_t>(chunk);
         cut = p.take<double>(chunk), shift = p.take<int>(chunk), mine = p.take<int>(chunk);
-        svd = p.take<int>(chunk), factors = p.take<int>(chunk);
+        svd = p.take<int>(chunk), factors = p.take<int>(chunk), state = p.take<int>(2 * chunk);
+        const int64_t gram = w <= SUM_GRAM_WIDTH ? chunk : 0;
+        r = p.take<double>(2 * gram * w * w), cells = p.take<double>(2 * gram * sum_gram_cells(w));
+        scale = p.take<double>(gram * SUM_GRAM_WIDTH);
         rest = work ? (char *)work + p.used : nullptr;
         const size_t qr = lowrank_qr_work(t, chunk, n, w), sv = lowrank_gesvj_work(t, chunk, w, w);
         bytes = p.used + (qr > sv ? qr : sv);
@@ -230,6 +250,11 @@ struct Sum {
     int64_t *rank;
     int *info;
 };
+
+/* Are Gram matrices tried? */
+bool by_gram(const Sum &q, int64_t width) {
+    return width <= SUM_GRAM_WIDTH && (q.cut->most <= SUM_GRAM_RANK || width <= SUM_GRAM_RANK);
+}
 
 template <class T>
 status gather(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t first, int64_t count,
@@ -253,7 +278,8 @@ status gather(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t first
                         w.copy == w.g ? nullptr : w.copy};
     a.k = plain_dim(dim_from(q.k, first)), a.k2 = plain_dim(dim_from(q.k2, first));
     a.old = q.old, a.fresh = q.fresh, a.turned = q.job == 'R', a.width = width;
-    a.columns = w.columns, a.core0 = w.core0, a.core1 = w.core1;
+    a.columns = w.columns, a.core0 = w.core0, a.core1 = w.core1, a.vectors = w.vectors;
+    a.state = by_gram(q, width) ? w.state : nullptr;
     a.tol = cut.tol, a.tol_each = cut.tol_each, a.cut = w.cut, a.relative = cut.kind == 'R';
     a.shift = w.shift, a.info = w.mine;
     return batch::launch(gather_kernel<T>, dim3((unsigned)count), 32 * WARPS,
@@ -271,17 +297,50 @@ status spread(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t first
     a.width = width, a.roots = q.job == 'B';
     a.columns = w.columns, a.core0 = w.core0, a.rank = w.rank;
     a.shift = w.shift, a.mine = w.mine, a.svd = w.svd;
+    a.state = by_gram(q, width) ? w.state : nullptr;
     a.info = q.info ? q.info + first : nullptr, a.rank_out = q.rank + first;
     return batch::launch(spread_kernel<T>, dim3((unsigned)count), 32 * WARPS, 0, s, a);
 }
 
 template <class T>
-status core(cudaStream_t s, const SumLayout<T> &w, int64_t m, int64_t count, int width) {
+status core(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t count, int width) {
     CoreArgs<T> a = {};
     a.f = w.f, a.rv = w.rv, a.ru = w.ru, a.core = w.core;
-    a.rows = m, a.width = width;
+    a.rows = q.m.n, a.width = width;
     a.columns = w.columns, a.core0 = w.core0, a.core1 = w.core1;
+    a.state = by_gram(q, width) ? w.state : nullptr;
     return batch::launch(core_kernel<T>, dim3((unsigned)count), 32 * WARPS, 0, s, a);
+}
+
+template <class T>
+SumGram<T> gram_of(const Sum &q, const SumLayout<T> &w, int64_t first, int64_t count, int width) {
+    constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
+    const batch_cut cut = cut_from(q.cut, first);
+    SumGram<T> a = {};
+    a.side[0] = SumSide<T>{plain_mat<T>(mat_from(q.u, t, first)),
+                           plain_mat<T>(mat_from(q.u2, t, first)),
+                           plain_dim(dim_from(q.m, first)),
+                           q.fu,
+                           q.fu2,
+                           w.f};
+    a.side[1] = SumSide<T>{plain_mat<T>(mat_from(q.v, t, first)),
+                           plain_mat<T>(mat_from(q.v2, t, first)),
+                           plain_dim(dim_from(q.n, first)),
+                           q.fv,
+                           q.fv2,
+                           w.g};
+    a.k = plain_dim(dim_from(q.k, first)), a.k2 = plain_dim(dim_from(q.k2, first));
+    a.old = q.old, a.fresh = q.fresh, a.roots = q.job == 'B';
+    a.relative = cut.kind == 'R', a.frobenius = cut.norm == 'F';
+    a.width = width, a.most = (int)(cut.most < width ? cut.most : width), a.count = count;
+    a.tol = cut.tol, a.tol_each = cut.tol_each;
+    a.r = w.r, a.cells = w.cells, a.scale = w.scale, a.cut = w.cut;
+    a.state = w.state, a.shift = w.shift, a.mine = w.mine, a.svd = w.svd;
+    a.info = q.info ? q.info + first : nullptr;
+    a.core = w.core, a.x = w.x, a.sigma = w.sigma;
+    a.columns = w.columns, a.core0 = w.core0, a.core1 = w.core1;
+    a.rank = w.rank, a.rank_out = q.rank + first;
+    return a;
 }
 
 /* One chunk of matrices from `first` on. */
@@ -300,18 +359,25 @@ status chunk_of(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t fir
     batch_cut cut = cut_from(q.cut, first);
     status st;
     cut.tol = 0, cut.tol_each = w.cut;
+    const SumGram<T> by = gram_of<T>(q, w, first, count, (int)width);
+    if (by_gram(q, width)) {
+        GPU_TRY(launch_sum_factors<T>(by, s));
+        GPU_TRY(launch_sum_cores<T>(by, s));
+    }
     GPU_TRY(gather<T>(s, q, w, first, count, (int)width));
     if ((st = lowrank_geqrf(s, t, count, dm, all, f, tau, w.factors)) != MOAO_OK ||
         (st = lowrank_qr(s, t, 'R', count, dn, all, copy, rv, w.factors, w.rest, left)) != MOAO_OK)
         return st;
-    GPU_TRY(core<T>(s, w, m, count, (int)width));
+    GPU_TRY(core<T>(s, q, w, count, (int)width));
     if ((st = lowrank_gesvj(s, t, 'U', 'N', &cut, count, batch_dim{k0, w.core0},
                             batch_dim{k1, w.core1}, batch_strided(w.core, width, width * width),
                             sigma, x, x, w.rank, w.svd, w.rest, left)) != MOAO_OK)
         return st;
+    if (by_gram(q, width))
+        GPU_TRY(launch_sum_results<T>(by, s));
     GPU_TRY(spread<T>(s, q, w, first, count, (int)width));
     return lowrank_ormqr(s, t, 'L', 'N', count, dm, batch_dim{q.cut->most, q.rank + first},
-                         batch_dim{k0, w.core0}, f, tau, mat_from(q.u, t, first));
+                         batch_dim{k0, w.vectors}, f, tau, mat_from(q.u, t, first));
 }
 
 template <class T> status run(cudaStream_t s, const Sum &q, void *work, size_t lwork) {

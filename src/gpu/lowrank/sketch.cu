@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(32 * WARPS, 2)
 /* Work: what all matrices share, then the arrays of a chunk, then that of the SVD. */
 template <class T> struct Layout {
     T *omega, *reflectors, *q, *bt, *y, *tau, *x, *r, *sigma;
-    int64_t *found, *rank;
+    int64_t *found, *rank, *plain;
     double *cut;
     int *shift, *mine, *svd;
     void *rest;
@@ -127,7 +127,7 @@ template <class T> struct Layout {
         q = w.take<T>(each * m), bt = w.take<T>(each * n);
         y = w.take<T>(adaptive ? chunk * m * WIDE : 0);
         tau = w.take<T>(each), x = w.take<T>(each * width), sigma = w.take<T>(each);
-        r = w.take<T>(adaptive ? each * width : 0);
+        r = w.take<T>(each * width), plain = w.take<int64_t>(adaptive ? 0 : chunk);
         found = w.take<int64_t>(chunk), rank = w.take<int64_t>(chunk);
         cut = w.take<double>(chunk);
         shift = w.take<int>(chunk), mine = w.take<int>(chunk), svd = w.take<int>(chunk);
@@ -167,6 +167,47 @@ struct Call {
     int *info;
 };
 
+/* Range and B^T of matrices of a fixed rank: products of the whole chunk at once. */
+template <class T>
+status fixed_ranges(cudaStream_t s, const Call &c, const Layout<T> &w, const SketchArgs<T> &k,
+                    int64_t width) {
+    constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
+    const int64_t m = c.m.n > 0 ? c.m.n : 1, n = c.n.n > 0 ? c.n.n : 1;
+    const batch_dim l = {width, w.plain};
+    const batch_mat q = batch_strided(w.q, m, m * width), bt = batch_strided(w.bt, n, n * width),
+                    r = batch_strided(w.r, width, width * width);
+    const Mat<T> omega = plain_mat<T>(batch_strided(w.omega, n, 0));
+    Mat<T> turned = k.A;
+    turned.trans = true;
+    GPU_TRY(batch::launch(range_kernel<T, RANGE_SURVEY>, dim3((unsigned)k.count), 32 * WARPS,
+                          sketch_shared<T>((int)width, 0), s, k));
+    for (int p = 0; p <= c.power && c.m.n > 0 && c.n.n > 0; p++) {
+        const batch::GemmArgs<T>
+            y = {k.A,
+                 p ? plain_mat<T>(bt) : omega,
+                 plain_mat<T>(q),
+                 k.m,
+                 plain_dim(l),
+                 k.n,
+                 T(1),
+                 T(0),
+                 false,
+                 false,
+                 nullptr,
+                 k.count},
+            b = {turned, plain_mat<T>(q), plain_mat<T>(bt), k.n,    plain_dim(l), k.m, T(1), T(0),
+                 false,  false,           nullptr,          k.count};
+        GPU_TRY(batch::launch_gemm<T>(y, s));
+        GPU_TRY(lowrank_qr(s, t, 'Q', k.count, batch_dim{c.m.n, k.m.each}, l, q, r, nullptr,
+                           nullptr, 0));
+        GPU_TRY(batch::launch_gemm<T>(b, s));
+        if (p < c.power)
+            GPU_TRY(lowrank_qr(s, t, 'Q', k.count, batch_dim{c.n.n, k.n.each}, l, bt, r, nullptr,
+                               nullptr, 0));
+    }
+    return MOAO_OK;
+}
+
 template <class T>
 status find_range(cudaStream_t s, const Call &c, const Layout<T> &w, int64_t first, int64_t count,
                   int64_t width) {
@@ -181,13 +222,16 @@ status find_range(cudaStream_t s, const Call &c, const Layout<T> &w, int64_t fir
     k.width = (int)width, k.omega = w.omega;
     k.reflectors = w.reflectors, k.q = w.q, k.bt = w.bt, k.y = w.y, k.tau = w.tau;
     k.found = w.found, k.cut = w.cut, k.shift = w.shift, k.info = w.mine;
+    k.plain = c.adaptive ? nullptr : w.plain;
     k.count = count;
+    if (!c.adaptive)
+        GPU_TRY(fixed_ranges<T>(s, c, w, k, width));
     const bool grid = c.adaptive && c.m.n <= SketchGrid<T>::type::ROWS;
     if (c.adaptive && c.m.n <= 4096) {
         k.ly = conflict_free(grid ? SketchGrid<T>::type::ROWS : (int)c.m.n);
         k.ly = sketch_shared<T>((int)width, k.ly) <= BLOCK_SHARED ? k.ly : 0;
     }
-    return batch::launch(grid ? range_kernel<T, true> : range_kernel<T, false>,
+    return batch::launch(grid ? range_kernel<T, RANGE_GRID> : range_kernel<T, RANGE_BLOCK>,
                          dim3((unsigned)count), 32 * WARPS, sketch_shared<T>((int)width, k.ly), s,
                          k);
 }

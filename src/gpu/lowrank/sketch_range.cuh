@@ -23,6 +23,8 @@ template <class T> struct SketchArgs {
     int64_t *found; /* columns of q */
     double *cut;    /* threshold for the SVD of B */
     int *shift, *info;
+    int64_t *plain; /* not NULL: samples of those matrices whose range it is that are found by
+                       batched products, 0 for others */
     int64_t count;
 };
 
@@ -235,12 +237,25 @@ __device__ inline void orthonormal(const Sketched<T> &s, T *y, int64_t ld, int r
     __syncthreads();
 }
 
+/* Samples of a fixed rank. */
+template <class T>
+__device__ inline int fixed_samples(const SketchArgs<T> &a, const Sketched<T> &s, int64_t limit) {
+    const int64_t k = s.m < s.n ? s.m : s.n, want = limit + a.over;
+    return (int)(want < k ? want : k);
+}
+/* What is known of it before it is there. */
+template <class T>
+__device__ inline void fixed_note(const SketchArgs<T> &a, int64_t b, int l, int shift) {
+    const double tol = a.tol_each ? a.tol_each[b] : a.tol;
+    a.found[b] = l;
+    a.cut[b] = !(tol > 0) ? 0 : a.relative ? tol : ldexp(tol, shift);
+    a.info[b] = 0;
+}
+
 template <class T>
 __device__ void fixed_range(const SketchArgs<T> &a, const Sketched<T> &s, int64_t b, int shift,
                             int64_t limit) {
-    const int64_t k = s.m < s.n ? s.m : s.n, want = limit + a.over;
-    const int l = (int)(want < k ? want : k);
-    const double tol = a.tol_each ? a.tol_each[b] : a.tol;
+    const int l = fixed_samples(a, s, limit);
     product<T, false>(s.a, s.lda, a.omega, s.ldb, s.m, s.n, l, s.scale, s.q, s.ldq);
     orthonormal(s, s.q, s.ldq, s.m, l);
     for (int p = 0; p < a.power; p++) {
@@ -250,19 +265,19 @@ __device__ void fixed_range(const SketchArgs<T> &a, const Sketched<T> &s, int64_
         orthonormal(s, s.q, s.ldq, s.m, l);
     }
     product<T, true>(s.a, s.lda, s.q, s.ldq, s.n, s.m, l, s.scale, s.bt, s.ldb);
-    if (threadIdx.x == 0) {
-        a.found[b] = l;
-        a.cut[b] = !(tol > 0) ? 0 : a.relative ? tol : ldexp(tol, shift);
-        a.info[b] = 0;
-    }
+    if (threadIdx.x == 0)
+        fixed_note(a, b, l, shift);
 }
 
-template <class T, bool GRID>
+enum { RANGE_BLOCK, RANGE_GRID, RANGE_SURVEY };
+template <class T, int WAY>
 __global__ void __launch_bounds__(32 * WARPS, 2)
     range_kernel(const __grid_constant__ SketchArgs<T> a) {
     extern __shared__ __align__(16) unsigned char shared[];
     const int64_t b = blockIdx.x;
     batch::wait_for_predecessor();
+    if (WAY != RANGE_SURVEY && a.plain && a.plain[b])
+        return;
     const bool valid = dim_valid(a.m, b) && dim_valid(a.n, b);
     Sketched<T> s = sketch_place(a, b, shared);
     int64_t limit = a.most;
@@ -280,15 +295,24 @@ __global__ void __launch_bounds__(32 * WARPS, 2)
         if (threadIdx.x == 0) {
             a.found[b] = 0, a.cut[b] = 0, a.shift[b] = 0;
             a.info[b] = !valid ? -1 : bad != INT_MAX ? bad : 0;
+            if (WAY == RANGE_SURVEY)
+                a.plain[b] = 0;
         }
         return;
     }
     s.scale = scale_by<T>(shift);
     if (threadIdx.x == 0)
         a.shift[b] = shift;
-    if (a.adaptive)
-        adaptive_range<T, GRID>(a, s, b, shift, limit,
-                                shift ? squares(s.a, s.lda, s.m, s.n, s.scale, s.red) : seen.sum);
+    if (WAY == RANGE_SURVEY) {
+        const int l = fixed_samples(a, s, limit);
+        if (threadIdx.x == 0) {
+            fixed_note(a, b, l, shift);
+            a.plain[b] = shift ? 0 : l;
+        }
+    } else if (a.adaptive)
+        adaptive_range<T, WAY == RANGE_GRID>(a, s, b, shift, limit,
+                                             shift ? squares(s.a, s.lda, s.m, s.n, s.scale, s.red)
+                                                   : seen.sum);
     else
         fixed_range(a, s, b, shift, limit);
 }
