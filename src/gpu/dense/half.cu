@@ -3,7 +3,6 @@
 #include "gpu/core/common.cuh"
 #include "half_gpu.h"
 #include <cuda_fp16.h>
-#include <limits.h>
 #include <math.h>
 
 #define THREADS 256
@@ -265,7 +264,7 @@ static status columns(backend_ctx *ctx, bool halves, int64_t m, int64_t n, int e
     gpu_device_guard guard(ctx->device);
     if (m == 0 || n == 0)
         return MOAO_OK;
-    if (n > INT_MAX)
+    if (n > 0x7fffffff)
         return gpu_too_many_blocks();
     const dim3 blocks((unsigned)n, (unsigned)gpu_min(gpu_ceil(m, 8 * THREADS), 65535));
     const size_t size = halves ? sizeof(__half) : sizeof(float);
