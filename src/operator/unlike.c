@@ -119,7 +119,8 @@ void unlike_close(unlike *u) {
 
 typedef struct {   /* tiles of a block while they are made */
     int64_t count; /* nin x nout, by rows of tiles */
-    float *strip;  /* rows x columns of the sensor, in the order of tiles */
+    float *strip;  /* rows x columns of the sensor, in the order of tiles, */
+    int64_t ld;    /* with this leading dimension */
     float *u, *v;  /* step x most each */
     void *lists;   /* on the device: addresses, sizes, tolerances, ranks, info */
     char *host;
@@ -133,7 +134,7 @@ static size_t list_at(int64_t n, int which) {
 }
 
 /* Entries, in the order of tiles; `raw`: of one pair of sensors. */
-static status fill_strip(const unlike *u, const unlike_block *b, float *raw, float *strip) {
+static status fill_strip(const unlike *u, const unlike_block *b, float *raw, const making *k) {
     const engine *e = u->e;
     const int64_t j0 = u->first[b->sensor], n = u->first[b->sensor + 1] - j0;
     status st = MOAO_OK;
@@ -144,7 +145,7 @@ static status fill_strip(const unlike *u, const unlike_block *b, float *raw, flo
             continue;
         TRY(e->mat->fill_cmm(e->cov, BACKEND_S, 'A', 0, i0, m, j0, n, raw, m));
         TRY(e->be->gather(e->ctx, BACKEND_S, m, n, u->place + i0, u->place + j0, raw, m, 0,
-                          strip + row, b->rows));
+                          k->strip + row, k->ld));
         row += m;
     }
 done:
@@ -159,7 +160,7 @@ static void list_tiles(const unlike *u, const unlike_block *b, double rms, const
             const int64_t m = extent(l, b->in[i]), n = extent(l, b->out + j);
             const int64_t column = l->first[b->out + j] - u->first[b->sensor];
             ((const float **)(void *)(k->host + list_at(k->count, ADDRESS)))[t] =
-                k->strip + row + column * b->rows;
+                k->strip + row + column * k->ld;
             ((int64_t *)(void *)(k->host + list_at(k->count, ROWS)))[t] = m;
             ((int64_t *)(void *)(k->host + list_at(k->count, COLUMNS)))[t] = n;
             ((double *)(void *)(k->host + list_at(k->count, TOLERANCE)))[t] =
@@ -193,7 +194,7 @@ static status compress(unlike *u, const unlike_block *b, double rms, making *k) 
     TRY(engine_work(e, work));
     TRY(e->be->copy(e->ctx, dev, sent, k->host, sent, sent, 1));
     TRY(low->ara(e->ctx, BACKEND_S, 'L', &cut, 1, n, rows, columns,
-                 batch_pointers((void *const *)(void *)(dev + list_at(n, ADDRESS)), b->rows),
+                 batch_pointers((void *const *)(void *)(dev + list_at(n, ADDRESS)), k->ld),
                  batch_strided(k->u, u->step, stride), batch_strided(k->v, u->step, stride),
                  (int64_t *)(void *)(dev + list_at(n, RANK)),
                  (int *)(void *)(dev + list_at(n, INFO)), e->work, e->lwork));
@@ -275,7 +276,7 @@ static status settle(unlike *u, unlike_block *b, const making *k, const int64_t 
         if (rank[t] == 0)
             continue;
         TRY(h->cast_to_half(e->ctx, BACKEND_S, rows, rank[t], U_EXPONENT - (dense ? shift : 0),
-                            from, dense ? b->rows : u->step, b->u + at * u->step, u->step));
+                            from, dense ? k->ld : u->step, b->u + at * u->step, u->step));
         TRY(h->cast_to_half(e->ctx, BACKEND_S, columns, rank[t], u->exponent,
                             dense ? one : k->v + t * stride, u->step, b->v + to[at] * u->step,
                             u->step));
@@ -288,7 +289,7 @@ static status load_block(unlike *u, unlike_block *b, double rms, int shift) {
     engine *e = u->e;
     const int64_t columns = u->first[b->sensor + 1] - u->first[b->sensor];
     const int64_t numbers = u->step * u->most;
-    making k = {.count = b->nin * b->nout};
+    making k = {.count = b->nin * b->nout, .ld = b->rows > u->step ? b->rows : u->step};
     float *raw = NULL, *one = NULL;
     int64_t *to = NULL, all = 0;
     status st;
@@ -296,14 +297,14 @@ static status load_block(unlike *u, unlike_block *b, double rms, int shift) {
     drop_values(u, b);
     TRY(mem_alloc((void **)&k.host, k.bytes + 1, 1, "tiles of unlike sensors"));
     TRY(engine_array(e, k.bytes + 1, "tiles", &k.lists));
-    TRY(engine_array(e, (size_t)(b->rows * columns) * sizeof(float), "tiles", (void **)&k.strip));
+    TRY(engine_array(e, (size_t)(k.ld * columns) * sizeof(float), "tiles", (void **)&k.strip));
     TRY(engine_array(e, (size_t)(tlr_cmm_widest(e->s) * columns) * sizeof(float), "tiles",
                      (void **)&raw));
     TRY(engine_array(e, (size_t)(k.count * numbers) * sizeof(float), "tiles", (void **)&k.u));
     TRY(engine_array(e, (size_t)(k.count * numbers) * sizeof(float), "tiles", (void **)&k.v));
     TRY(engine_array(e, (size_t)(u->step * u->step) * sizeof(float), "tiles", (void **)&one));
     TRY(send_identity(u, ldexp(1, shift), one));
-    TRY(fill_strip(u, b, raw, k.strip));
+    TRY(fill_strip(u, b, raw, &k));
     TRY(compress(u, b, rms, &k));
     const int64_t *rank = (int64_t *)(void *)(k.host + list_at(k.count, RANK));
     for (int64_t t = 0; t < k.count; t++)

@@ -112,8 +112,12 @@ static size_t lay_out(gpu_arena *r, const toeplitz_shape *s, toeplitz_type t,
     p->room = 0;
     for (int i = 0; i < s->nimage; i++)
         p->room = s->count[i] > p->room ? s->count[i] : p->room;
-    d->gp = (int)(g + g % 2);
-    d->symbols = (int64_t)((g * d->gp + 31) / 32 * 32);
+    p->tensors = on_tensors(s, t);
+    d->steps = steps_of((int)N);
+    p->middle = toeplitz_middle_of(number_of(t), &d->steps, s->nimage);
+    d->by_row = !p->tensors && p->middle.lanes > 0;
+    d->gp = d->by_row ? p->middle.images : s->nimage;
+    d->symbols = (int64_t)(((d->by_row ? d->gp : g) * d->gp + 31) / 32 * 32);
     d->at = gpu_take(r, g * s->n * s->n, host ? &host->at : NULL);
     d->first = gpu_take(r, g, host ? &host->first : NULL);
     d->twiddle = gpu_take(r, N * number, host ? &host->twiddle : NULL);
@@ -207,11 +211,8 @@ static status open_plan(backend_ctx *ctx, const toeplitz_shape *s, toeplitz_type
     p->half = t == TOEPLITZ_HALF;
     p->d.n = s->n;
     p->d.g = s->nimage;
-    p->tensors = on_tensors(s, t);
-    p->d.steps = steps_of(order_of(s, t));
-    p->d.small = small_steps(p->d.steps.order);
+    p->d.small = small_steps(order_of(s, t));
     p->d.lanes = toeplitz_lanes(p->type, &p->d.small);
-    p->middle = toeplitz_middle_of(p->type, &p->d.steps, s->nimage);
     p->count = (int64_t *)calloc(s->nimage + 1, sizeof *p->count);
     p->first = (int64_t *)calloc(s->nimage + 1, sizeof *p->first);
     status st = p->count && p->first ? MOAO_OK
@@ -294,8 +295,7 @@ static status load(backend_toeplitz_plan *p, const toeplitz_pair *pairs) {
 /* Pairs of vectors at a time. */
 static int64_t pairs_of(const backend_toeplitz_plan *p, int64_t nvec) {
     const int64_t pairs = gpu_ceil(gpu_ceil(nvec, 2), p->d.lanes) * p->d.lanes;
-    const char *most = getenv("MOAO_TOEPLITZ_PAIRS");
-    return gpu_min(pairs, most ? atoi(most) : TOEPLITZ_PAIRS);
+    return gpu_min(pairs, p->middle.lanes > 0 ? TOEPLITZ_PAIRS : TOEPLITZ_WHOLE);
 }
 
 static size_t half_bytes(const backend_toeplitz_plan *p, int64_t pairs) {

@@ -15,7 +15,8 @@
 #include "gpu/core/error.cuh"
 #include <cuda_runtime.h>
 
-#define TOEPLITZ_PAIRS 128 /* at a time */
+#define TOEPLITZ_PAIRS 512 /* at a time */
+#define TOEPLITZ_WHOLE 128 /* and where whole spectra are in memory */
 
 struct toeplitz_steps {
     int order, n, radix[16]; /* n >= 2 */
@@ -31,6 +32,7 @@ struct toeplitz_diagonal {
 struct toeplitz_device {
     toeplitz_steps steps, small; /* small: those of lines whose transforms are seldom */
     int n, g, lanes;             /* places along a side, images, T of lines */
+    bool by_row;                 /* symbols are [row image][column image] instead */
     int gp;                      /* g up to an even number */
     int64_t symbols;             /* numbers of a frequency, >= g gp */
     const int *at;               /* [g][x][y] row of the image at each place, -1: none */
@@ -41,10 +43,10 @@ struct toeplitz_device {
     const toeplitz_diagonal *diagonals;
 };
 
-/* Of lines of all images in one block: pairs at a time (0: there is no room), numbers from one
- * first step to the next, and of a line. */
+/* Of lines of all images in one block: pairs at a time (0: there is no room), images of symbols,
+ * numbers from one first step to the next, of a line and from one image to the next. */
 struct toeplitz_middle {
-    int lanes, pitch, rows;
+    int lanes, images, pitch, rows, step;
 };
 
 /* A product of some pairs. */

@@ -27,15 +27,16 @@ __host__ __device__ static inline int image_step(int N) {
     return 4 * N + 1;
 }
 
+/* Places along x of a block of the first and the last kernel, an even number. */
+__host__ __device__ static inline int width_of(int n) {
+    return (n + 3) / 4 * 2;
+}
+
 static size_t lattice_bytes(int n) {
-    return sizeof(uint4) * ((size_t)n * (n | 1) + 1);
+    return sizeof(uint4) * ((size_t)n * (width_of(n) | 1) + 1);
 }
 static size_t middle_bytes(int n, int N, int g) {
     return sizeof(uint4) * ((size_t)image_step(N) * g + 2 * toeplitz_half_along_x(n, N));
-}
-/* Places along x of a block of the last kernel. */
-__host__ __device__ static inline int width_of(int n) {
-    return (n + 1) / 2;
 }
 static size_t columns_bytes(int n, int N) {
     return sizeof(uint4) * (size_t)N * (width_of(n) | 1);
@@ -53,6 +54,11 @@ size_t toeplitz_half_along_x(int n, int N) {
 }
 size_t toeplitz_half_symbol(int N) {
     return (size_t)(N / 2) * (N / 2) * 4 * 32;
+}
+
+/* Places along x of a line in memory: whole sectors. */
+__host__ __device__ static inline int places_of(int n) {
+    return (n + 3) / 4 * 4;
 }
 
 /* --- matrices of the transforms */
@@ -192,22 +198,24 @@ status toeplitz_half_symbols(cudaStream_t stream, const toeplitz_halves *h, cons
 /* Where the numbers x = 0 of eight vectors of a line are, in lines. */
 __device__ inline int64_t line_at(const toeplitz_halves &h, int64_t eight, int image, int ky,
                                   int ri) {
-    return (((eight * h.g + image) * (h.N / 2) + ky) * 2 + ri) * h.n;
+    return (((eight * h.g + image) * (h.N / 2) + ky) * 2 + ri) * places_of(h.n);
 }
 
-/* The lattices of eight vectors of an image, along y: a warp makes the frequencies of a tile for
- * all x, two at a time. */
+/* Half of the lattices of eight vectors of an image, along y: a warp makes the frequencies of a
+ * tile for all x, two at a time. */
 __global__ void __launch_bounds__(320)
     to_lines_kernel(toeplitz_halves h, int64_t left, bool aligned, float scale,
                     const __half *__restrict__ x, int64_t ldx, uint4 *__restrict__ lines) {
-    const int n = h.n, row = n | 1, nt = tiles_of(n), i = blockIdx.y, lane = threadIdx.x % 32;
+    const int n = h.n, row = width_of(n) | 1, nt = tiles_of(n), i = blockIdx.y / 2;
+    const int x0 = blockIdx.y % 2 * width_of(n), width = min(width_of(n), n - x0);
+    const int lane = threadIdx.x % 32;
     const int tile = threadIdx.x / 32, q = lane % 4;
     const int64_t eight = blockIdx.x, v = 8 * eight;
     const bool whole = aligned && v + 8 <= left;
     uint4 *s = (uint4 *)shared; /* [y][row], and one of zeros */
-    for (int e = threadIdx.x; e < n * n; e += blockDim.x) {
-        const int from = h.at[i * n * n + e];
-        uint4 *to = s + e / n * row + e % n;
+    for (int e = threadIdx.x; e < n * width; e += blockDim.x) {
+        const int at = e % width, y = e / width, from = h.at[(i * n + y) * n + x0 + at];
+        uint4 *to = s + y * row + at;
         const __half *p = x + (h.first[i] + from) * ldx + v;
         if (from >= 0 && whole) {
             fetch_async(to, (const uint4 *)p);
@@ -229,8 +237,9 @@ __global__ void __launch_bounds__(320)
     __syncthreads();
     uint2 *to[2];
     for (int ri = 0; ri < 2; ri++)
-        to[ri] = (uint2 *)(lines + line_at(h, eight, i, 8 * tile + lane / 4, ri) + q % 2) + q / 2;
-    for (int at = 0; at < n; at += 2) {
+        to[ri] =
+            (uint2 *)(lines + line_at(h, eight, i, 8 * tile + lane / 4, ri) + x0 + q % 2) + q / 2;
+    for (int at = 0; at < width; at += 2) {
         float c[2][4] = {};
 #pragma unroll
         for (int k = 0; k < TILES; k += 2) {
@@ -251,7 +260,7 @@ __global__ void __launch_bounds__(320)
             const unsigned int one = two_halves(scale * c[0][2 * ri], scale * c[0][2 * ri + 1]);
             const unsigned int two = two_halves(scale * c[1][2 * ri], scale * c[1][2 * ri + 1]);
             const unsigned int got = __shfl_xor_sync(~0u, q % 2 ? one : two, 1);
-            if (at + q % 2 < n)
+            if (at + q % 2 < width)
                 to[ri][2 * at] = q % 2 ? uint2{got, two} : uint2{one, got};
         }
     }
@@ -324,24 +333,20 @@ __device__ inline void along_x(const toeplitz_halves &h, const uint4 *table, uin
 
 /* All images at frequencies k and N - 1 - k: sum and difference of both, [eight][re, im of the sum;
  * re, -im of the difference][k]. */
-__device__ inline void couple(const toeplitz_halves &h, const uint4 *symbol, uint4 *s, int k,
-                              int lane, float scale) {
+__device__ inline void couple(const toeplitz_halves &h, const uint4 *a, uint4 *s, int k, int lane,
+                              float scale) {
     const int half = h.N / 2, step = image_step(h.N), part = lane / 8;
     const uint4 *row = s + min(part % 2 * 8 + lane % 8, h.g - 1) * step + part / 2 * half + k;
-    uint4 a[2][2];
-#pragma unroll
-    for (int f = 0; f < 4; f++)
-        a[f / 2][f % 2] = symbol[f * 32 + lane];
     for (int e = 0; e < 2; e++) {
         float z[2][2][4] = {};
 #pragma unroll
         for (int f = 0; f < 2; f++) {
             unsigned int b[4];
             load_transposed(b, row + (4 * e + 2 * f) * half);
-            tensor_half(z[f][0], a[f][0], b);
-            tensor_half(z[f][0], negative(a[f][1]), b + 2);
-            tensor_half(z[f][1], a[f][0], b + 2);
-            tensor_half(z[f][1], a[f][1], b);
+            tensor_half(z[f][0], a[2 * f], b);
+            tensor_half(z[f][0], negative(a[2 * f + 1]), b + 2);
+            tensor_half(z[f][1], a[2 * f], b + 2);
+            tensor_half(z[f][1], a[2 * f + 1], b);
         }
         __syncwarp();
 #pragma unroll
@@ -416,9 +421,21 @@ __global__ void __launch_bounds__(512, 1)
     stage_wait<0>();
     __syncthreads();
     along_x(h, to_x, mine, lane, to);
+    const uint4 *symbol = h.symbol + (int64_t)ky * half * 128 + lane;
+    uint4 a[4], next[4];
+#pragma unroll
+    for (int f = 0; f < 4; f++)
+        a[f] = symbol[(min(i, half - 1) * 4 + f) * 32];
     __syncthreads();
-    for (int k = i; k < half; k += h.g)
-        couple(h, h.symbol + ((int64_t)ky * half + k) * 128, s, k, lane, coupled);
+    for (int k = i; k < half; k += h.g) { /* while the next ones are on their way */
+#pragma unroll
+        for (int f = 0; f < 4; f++)
+            next[f] = symbol[(min(k + h.g, half - 1) * 4 + f) * 32];
+        couple(h, a, s, k, lane, coupled);
+#pragma unroll
+        for (int f = 0; f < 4; f++)
+            a[f] = next[f];
+    }
     __syncthreads();
     back_x(h, from_x, mine, line, lane, from);
 }
@@ -506,12 +523,11 @@ __global__ void __launch_bounds__(320, 2)
 /* --- launches */
 
 static int64_t vectors(int64_t nvec) {
-    const char *most = getenv("MOAO_TOEPLITZ_VECTORS");
-    return gpu_min(gpu_ceil(nvec, 16) * 16, most ? atoi(most) : TOEPLITZ_VECTORS);
+    return gpu_min(gpu_ceil(nvec, 16) * 16, TOEPLITZ_VECTORS);
 }
 
 size_t toeplitz_half_work(const toeplitz_halves *h, int64_t nvec) {
-    return sizeof(__half) * (size_t)vectors(nvec) * h->g * h->N * h->n;
+    return sizeof(__half) * (size_t)vectors(nvec) * h->g * h->N * places_of(h->n);
 }
 
 /* Up to V vectors. */
@@ -523,7 +539,7 @@ static status some(cudaStream_t stream, const toeplitz_halves *h, const columns_
     const bool aligned = q->ldx % 8 == 0 && (size_t)q->x % 16 == 0;
     const int only = getenv("MOAO_TOEPLITZ_ONLY") ? atoi(getenv("MOAO_TOEPLITZ_ONLY")) : 7;
     if (only & 1)
-        GPU_TRY(toeplitz_launch(stream, dim3(eights, g), 32 * (N / 16), lattice_bytes(n),
+        GPU_TRY(toeplitz_launch(stream, dim3(eights, 2 * g), 32 * (N / 16), lattice_bytes(n),
                                 to_lines_kernel, *h, q->left, aligned, (float)s.to, q->x, q->ldx,
                                 lines));
     if (only & 2)

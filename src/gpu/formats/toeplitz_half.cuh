@@ -4,10 +4,10 @@
  * the same four products for two. With frequencies of half a step the other side of the lattice has
  * its sign changed, which a product never sees.
  *
- * Vectors lie innermost by eights. lines [v / 8][image][ky][re, im][x][v % 8], 0 <= ky < N / 2: X
- * transformed along y. A block of the second kernel takes the lines ky of all images of 16 vectors
- * along x, couples the images at each frequency, and back, in their place; the third one makes
- * columns of Y of them. */
+ * Vectors lie innermost by eights. lines [v / 8][image][ky][re, im][x][v % 8], 0 <= ky < N / 2, x
+ * up to a multiple of 4: X transformed along y. A block of the second kernel takes the lines ky of
+ * all images of 16 vectors along x, couples the images at each frequency, and back, in their place;
+ * the third one makes columns of Y of them. */
 #ifndef MOAO_GPU_TOEPLITZ_HALF_CUH
 #define MOAO_GPU_TOEPLITZ_HALF_CUH
 
@@ -16,7 +16,7 @@
 #include "toeplitz.cuh"
 #include <cuda_fp16.h>
 
-#define TOEPLITZ_VECTORS 512 /* at a time */
+#define TOEPLITZ_VECTORS 2048 /* at a time */
 
 struct toeplitz_halves {
     int n, g, N;

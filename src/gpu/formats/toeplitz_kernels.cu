@@ -24,7 +24,8 @@ __global__ void wrap_kernel(toeplitz_device d, const toeplitz_pair *__restrict__
     if (half)
         sincospi((double)(x + y) / N, &im, &re);
     for (int k = threadIdx.x; k < d.symbols; k += blockDim.x) {
-        const int column = k / d.gp, row = k % d.gp;
+        const int one = k / d.gp, other = k % d.gp;
+        const int column = d.by_row ? other : one, row = d.by_row ? one : other;
         double e = 0;
         if (inside && column < d.g && row < d.g) {
             const toeplitz_pair v = pairs[row * d.g + column];

@@ -15,7 +15,7 @@ extern __shared__ __align__(16) unsigned char shared[];
 /* Where a line's numbers lie: k + pitch q for k < radix[0], that is k + radix[0] q, and with
  * `lanes` pairs innermost. */
 struct lines_of {
-    int g, m, lanes, pitch, rows; /* m: N / radix[0] */
+    int g, m, lanes, pitch, step; /* m: N / radix[0]; step: from image to image */
 };
 
 template <class T, int R>
@@ -31,7 +31,7 @@ __device__ inline void there_first(const toeplitz_device &d, const lines_of &l, 
         for (int q = 0; q < R; q++)
             x[q] = j + q * l.m < d.n ? line[(j + q * l.m) * pairs] : cplx<T>{0, 0};
         small_transform<T, R>(x);
-        cplx<T> *to = s + (i * l.rows + l.pitch * j) * l.lanes + lane;
+        cplx<T> *to = s + i * l.step + l.pitch * j * l.lanes + lane;
         to[0] = x[0];
 #pragma unroll
         for (int q = 1; q < R; q++)
@@ -45,7 +45,7 @@ __device__ inline void inner(const toeplitz_device &d, const lines_of &l, cplx<T
     const int r = d.steps.radix[0], lane = threadIdx.x % l.lanes;
     for (int b = threadIdx.x / l.lanes; b < l.g * r; b += THREADS / l.lanes) {
         const int i = b / r, k = b - i * r;
-        cplx<T> *line = s + (i * l.rows + k) * l.lanes + lane;
+        cplx<T> *line = s + i * l.step + k * l.lanes + lane;
         cplx<T> x[R];
 #pragma unroll
         for (int q = 0; q < R; q++)
@@ -64,7 +64,7 @@ __device__ inline void back_last(const toeplitz_device &d, const lines_of &l, in
     const int lane = threadIdx.x % l.lanes;
     for (int b = threadIdx.x / l.lanes; b < l.g * l.m; b += THREADS / l.lanes) {
         const int i = b / l.m, j = b - i * l.m;
-        const cplx<T> *from = s + (i * l.rows + l.pitch * j) * l.lanes + lane;
+        const cplx<T> *from = s + i * l.step + l.pitch * j * l.lanes + lane;
         cplx<T> x[R];
         x[0] = from[0];
 #pragma unroll
@@ -79,7 +79,7 @@ __device__ inline void back_last(const toeplitz_device &d, const lines_of &l, in
     }
 }
 
-/* 16 bytes: pairs of vectors that a thread couples. */
+/* 16 bytes: one or two pairs of vectors. */
 template <class T> struct unit;
 template <> struct unit<double> {
     double2 a;
@@ -100,52 +100,38 @@ template <> struct unit<float> {
         return unit{{a.y, a.x, a.w, a.z}};
     }
 };
+#define UNITS (RUN / 16)
 
-/* Two numbers of a symbol. */
-__device__ inline void two(const double2 *s, double2 *to) {
-    to[0] = s[0], to[1] = s[1];
-}
-__device__ inline void two(const float2 *s, float2 *to) {
-    const float4 f = *(const float4 *)s;
-    to[0] = {f.x, f.y}, to[1] = {f.z, f.w};
-}
-
-/* All images at each frequency of the line, at most G; a thread takes a unit of them all, so that
- * results go where the images were. Results have real and imaginary parts exchanged. */
+/* All images at each frequency of the line; a thread makes one image of all pairs at one frequency.
+ * Symbols are of G images, 0 beyond those there are. Results have real and imaginary parts
+ * exchanged. */
 template <class T, int G>
 __device__ inline void couple(const toeplitz_device &d, const lines_of &l, bool turned,
-                              const cplx<T> *symbols, cplx<T> *s) {
-    const int units = l.lanes * (int)sizeof(cplx<T>) / 16, u = threadIdx.x % units;
-    const int r = d.steps.radix[0], N = d.steps.order, line = l.rows * units;
-    for (int k = threadIdx.x / units; k < N; k += THREADS / units) {
-        unit<T> *at = (unit<T> *)s + (k + k / r * (l.pitch - r)) * units + u, in[G];
-        const cplx<T> *symbol = symbols + k * d.symbols;
+                              const cplx<T> *__restrict__ symbols, cplx<T> *s) {
+    const int slots = THREADS / G, slot = threadIdx.x / G, c = threadIdx.x % G;
+    const int r = d.steps.radix[0], N = d.steps.order;
+    const int image = l.step * (int)sizeof(cplx<T>) / 16;
+    const int step = turned ? 1 : G;
+    const T sign = turned ? -1 : 1;
+    for (int k0 = 0; k0 < N; k0 += slots) {
+        const int k = k0 + slot;
+        const bool mine = slot < slots && k < N && c < d.g;
+        unit<T> *at = (unit<T> *)s + (k + k / r * (l.pitch - r)) * UNITS, sum[UNITS] = {};
+        if (mine) {
+            const cplx<T> *symbol = symbols + k * d.symbols + (turned ? c * G : c);
 #pragma unroll
-        for (int i = 0; i < G; i++)
-            in[i] = i < d.g ? at[i * line] : unit<T>{};
-        for (int c = 0; c < d.g; c++) {
-            unit<T> sum = {};
-            if (!turned) {
+            for (int i = 0; i < G; i++) {
+                const cplx<T> z = symbol[i * step];
+                const unit<T> *from = at + min(i, d.g - 1) * image;
 #pragma unroll
-                for (int i = 0; i < G; i += 2) {
-                    cplx<T> two_of[2];
-                    if (i >= d.gp)
-                        break;
-                    two(symbol + c * d.gp + i, two_of);
-                    sum.fma(two_of[0], in[i]);
-                    sum.fma(two_of[1], in[i + 1]);
-                }
-            } else {
-#pragma unroll
-                for (int i = 0; i < G; i++) {
-                    if (i >= d.g)
-                        break;
-                    const cplx<T> z = symbol[i * d.gp + c];
-                    sum.fma(cplx<T>{z.x, -z.y}, in[i]);
-                }
+                for (int u = 0; u < UNITS; u++)
+                    sum[u].fma(cplx<T>{z.x, sign * z.y}, from[u]);
             }
-            at[c * line] = sum.exchanged();
         }
+        __syncthreads(); /* before the images of these frequencies go */
+#pragma unroll
+        for (int u = 0; mine && u < UNITS; u++)
+            at[c * image + u] = sum[u].exchanged();
     }
 }
 
@@ -153,7 +139,7 @@ template <class T, int G>
 __global__ void __launch_bounds__(THREADS, 1)
     middle_kernel(toeplitz_device d, toeplitz_middle m, toeplitz_job q) {
     const int N = d.steps.order, R = d.steps.radix[0];
-    const lines_of l = {d.g, N / R, m.lanes, m.pitch, m.rows};
+    const lines_of l = {d.g, N / R, m.lanes, m.pitch, m.step};
     const int64_t ky = blockIdx.y;
     cplx<T> *lines = (cplx<T> *)q.half + ky * d.g * d.n * q.pairs + (int64_t)blockIdx.x * m.lanes;
     cplx<T> *s = (cplx<T> *)shared;
@@ -174,17 +160,21 @@ __global__ void __launch_bounds__(THREADS, 1)
 #undef LAST
 }
 
+static size_t middle_bytes(backend_type t, const toeplitz_middle *m, int g) {
+    return (size_t)m->step * g * 2 * backend_size(t);
+}
+
 toeplitz_middle toeplitz_middle_of(backend_type t, const toeplitz_steps *s, int g) {
     const int number = 2 * (int)backend_size(t), R = s->radix[0];
     toeplitz_middle m = {};
-    m.pitch = R | 1; /* so that runs of neighbouring steps are in different banks */
-    m.rows = m.pitch * (s->order / R);
     if (s->n != 2 || g > 16)
         return m;
+    m.images = g <= 12 ? 12 : 16;
     m.lanes = RUN / number;
-    while (m.lanes * number > 16 && (size_t)m.rows * g * m.lanes * number > TOEPLITZ_SHARED)
-        m.lanes /= 2;
-    if ((size_t)m.rows * g * m.lanes * number > TOEPLITZ_SHARED)
+    m.pitch = R | 1; /* so that runs of neighbouring steps are in different banks, */
+    m.rows = m.pitch * (s->order / R);
+    m.step = m.rows * m.lanes + 16 / number; /* and neighbouring images */
+    if (middle_bytes(t, &m, g) > TOEPLITZ_SHARED)
         m.lanes = 0;
     return m;
 }
@@ -192,10 +182,11 @@ toeplitz_middle toeplitz_middle_of(backend_type t, const toeplitz_steps *s, int 
 template <class T>
 static status middle(cudaStream_t stream, const toeplitz_device *d, const toeplitz_middle *m,
                      const toeplitz_job *q) {
-    const size_t bytes = (size_t)m->rows * d->g * m->lanes * sizeof(cplx<T>);
+    const backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
     const dim3 grid((unsigned)(q->pairs / m->lanes), (unsigned)d->steps.order);
-    return toeplitz_launch(stream, grid, THREADS, bytes,
-                           d->g <= 12 ? middle_kernel<T, 12> : middle_kernel<T, 16>, *d, *m, *q);
+    return toeplitz_launch(stream, grid, THREADS, middle_bytes(t, m, d->g),
+                           m->images == 12 ? middle_kernel<T, 12> : middle_kernel<T, 16>, *d, *m,
+                           *q);
 }
 
 status toeplitz_couple(cudaStream_t stream, backend_type t, const toeplitz_device *d,
