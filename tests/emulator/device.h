@@ -150,10 +150,10 @@ inline void tensor(double *c, const double *a, const double *b) {
             c[e] = fma(left[r + 8 * (e / 2)][k], right[k][2 * q + e % 2], c[e]);
 }
 /* mma.m16n8k16 of halves with sums in single precision, c (16 x 8) += a (16 x 16) b (16 x 8), and
- * ldmatrix.x4.trans of four matrices of 8 x 8 halves, row i of matrix j at the address of lane 8 j
- * + i. With r = l / 4 and q = 2 (l % 4), lane l holds in half e of register i a(r + 8 (i % 2), q +
- * e + 8 (i / 2)), b(q + e + 8 i, r) or rows q + e, columns r of matrix i, and c(r + 8 (i / 2), q +
- * i % 2). */
+ * ldmatrix.x4 of four matrices of 8 x 8 halves, row i of matrix j at the address of lane 8 j + i.
+ * With r = l / 4 and q = 2 (l % 4), lane l holds in half e of register i a(r + 8 (i % 2), q + e + 8
+ * (i / 2)), b(q + e + 8 i, r) or row r, column q + e of matrix i (transposed: row q + e, column r),
+ * and c(r + 8 (i / 2), q + i % 2). */
 inline void tensor_half(float *c, const unsigned *a, const unsigned *b) {
     float left[16][16], right[16][8];
     for (int i = 0; i < 6; i++) {
@@ -173,16 +173,16 @@ inline void tensor_half(float *c, const unsigned *a, const unsigned *b) {
         for (int k = 0; k < 16; k++)
             c[i] += left[r + 8 * (i / 2)][k] * right[k][q + i % 2];
 }
-inline void load_transposed(unsigned *to, const void *row) {
+inline void load_matrices(unsigned *to, const void *row, bool transposed) {
     if ((uintptr_t)row % 16 || row < shared_memory || row >= shared_memory + SHARED_MOST)
         fail("a row of a matrix is not 16 bytes of shared memory");
     const uint64_t *all = meet_warp(MATRICES, ~0u, (uint64_t)row);
     const int r = (int)lane() / 4, q = 2 * ((int)lane() % 4);
     unsigned got[4];
     for (int i = 0; i < 4; i++) {
-        const unsigned short *a = (const unsigned short *)all[8 * i + q];
-        const unsigned short *b = (const unsigned short *)all[8 * i + q + 1];
-        got[i] = a[r] | (unsigned)b[r] << 16;
+        const unsigned short *a = (const unsigned short *)all[8 * i + (transposed ? q : r)];
+        const unsigned short *b = (const unsigned short *)all[8 * i + (transposed ? q + 1 : r)];
+        got[i] = a[transposed ? r : q] | (unsigned)b[transposed ? r : q + 1] << 16;
     }
     memcpy(to, got, sizeof got);
     meet_warp(SYNCWARP, ~0u, 0); /* all have read before one goes on */

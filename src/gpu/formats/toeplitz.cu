@@ -96,8 +96,7 @@ static void lay_out_halves(gpu_arena *r, const toeplitz_shape *s, int N, toeplit
     const size_t y = toeplitz_half_along_y(s->n, N), x = toeplitz_half_along_x(s->n, N);
     h->n = s->n, h->g = s->nimage, h->N = N;
     h->to_y = gpu_take(r, y, (uint4 **)NULL);
-    h->to_x = gpu_take(r, x, (uint4 **)NULL);
-    h->from_x = gpu_take(r, x, (uint4 **)NULL);
+    h->along_x = gpu_take(r, x, (uint4 **)NULL);
     h->from_y = gpu_take(r, y, (uint4 **)NULL);
     h->symbol = gpu_take(r, toeplitz_half_symbol(N), (uint4 **)NULL);
     h->scale = gpu_take(r, 2, (float **)NULL);

@@ -21,10 +21,10 @@ __host__ __device__ static inline int tiles_of(int n) {
 
 /* --- sizes */
 
-/* From an image's lines along x in shared memory to the next one's: an odd number, so that rows of
- * neighbouring images are in different banks. */
-__host__ __device__ static inline int image_step(int N) {
-    return 4 * N + 1;
+/* From an image's lines along x of some eights in shared memory to the next one's: an odd number,
+ * so that rows of neighbouring images are in different banks. */
+__host__ __device__ static inline int image_step(int N, int eights) {
+    return 2 * N * eights + 1;
 }
 
 /* Places along x of a block of the first and the last kernel, an even number. */
@@ -35,8 +35,8 @@ __host__ __device__ static inline int width_of(int n) {
 static size_t lattice_bytes(int n) {
     return sizeof(uint4) * ((size_t)n * (width_of(n) | 1) + 1);
 }
-static size_t middle_bytes(int n, int N, int g) {
-    return sizeof(uint4) * ((size_t)image_step(N) * g + 2 * toeplitz_half_along_x(n, N));
+static size_t middle_bytes(int n, int N, int g, int eights) {
+    return sizeof(uint4) * ((size_t)image_step(N, eights) * g + toeplitz_half_along_x(n, N));
 }
 static size_t columns_bytes(int n, int N) {
     return sizeof(uint4) * (size_t)N * (width_of(n) | 1);
@@ -44,7 +44,7 @@ static size_t columns_bytes(int n, int N) {
 
 bool toeplitz_half_fits(int n, int g) {
     return n <= 16 * TILES && g <= MOST_IMAGES &&
-           middle_bytes(n, 32 * tiles_of(n), g) <= TOEPLITZ_SHARED + 3072;
+           middle_bytes(n, 32 * tiles_of(n), g, 1) <= TOEPLITZ_SHARED;
 }
 size_t toeplitz_half_along_y(int n, int N) {
     return (size_t)(N / 16) * tiles_of(n) * 32;
@@ -104,18 +104,16 @@ __global__ void tables_kernel(toeplitz_halves h) {
             return y >= n ? 0 : column < 8 ? 2 * wave(N, ky, y, false) : -2 * wave(N, ky, y, true);
         });
     }
-    for (int f = thread / 32; f < 2 * nt * ht; f += step / 32) {
-        const bool sine = f % 2 == 1;
-        const int one = f / 2 / nt, other = f / 2 % nt; /* to_x: tile of frequencies, of places */
-        h.to_x[f * 32 + lane] = fragment_of(lane, [&](int row, int column) {
-            const int k = 16 * one + row, x = 16 * other + column;
-            return k < N / 2 && x < n ? wave(N, k, x, sine) : 0;
-        });
-        const int places = f / 2 / ht, waves = f / 2 % ht;
-        h.from_x[f * 32 + lane] = fragment_of(lane, [&](int row, int column) {
-            const int k = 16 * waves + column, x = 16 * places + row;
-            return k < N / 2 && x < n ? wave(N, k, x, sine) : 0;
-        });
+    for (int f = thread / 32; f < 2 * nt * ht; f += step / 32) { /* a lane a row of a matrix */
+        const int k = 16 * (f / 2 / nt) + lane / 8 % 2 * 8 + lane % 8;
+        const int x = 16 * (f / 2 % nt) + lane / 16 * 8;
+        unsigned int r[4];
+        for (int e = 0; e < 4; e++) {
+            const int at = x + 2 * e;
+            r[e] = two_halves(k < N / 2 && at < n ? wave(N, k, at, f % 2 == 1) : 0,
+                              k < N / 2 && at + 1 < n ? wave(N, k, at + 1, f % 2 == 1) : 0);
+        }
+        h.along_x[f * 32 + lane] = uint4{r[0], r[1], r[2], r[3]};
     }
 }
 
@@ -284,10 +282,16 @@ __device__ inline uint4 negative(const uint4 &a) {
     return uint4{a.x ^ m, a.y ^ m, a.z ^ m, a.w ^ m};
 }
 
-/* Image i along x; in s [eight][re, im][x] and then [eight][re, im at k; re, im at N - 1 - k][k].
- */
-__device__ inline void along_x(const toeplitz_halves &h, const uint4 *table, uint4 *s, int lane,
-                               float scale) {
+/* What a warp takes along x: two eights of an image or one of two images; in shared memory they are
+ * `apart`. */
+struct two_lines {
+    uint4 *s;
+    int apart;
+};
+
+/* In s [re, im][x] and then [re, im at k; re, im at N - 1 - k][k]. */
+__device__ inline void along_x(const toeplitz_halves &h, const uint4 *table, const two_lines &l,
+                               int lane, float scale) {
     const int n = h.n, half = h.N / 2, nt = tiles_of(n), ht = tiles_of(half), part = lane / 8;
     unsigned int b[TILES][2][4]; /* re: 0, 1, im: 2, 3 */
 #pragma unroll
@@ -296,7 +300,7 @@ __device__ inline void along_x(const toeplitz_halves &h, const uint4 *table, uin
             break;
         const int x = min(16 * t + part % 2 * 8 + lane % 8, n - 1);
         for (int e = 0; e < 2; e++)
-            load_transposed(b[t][e], s + (2 * e + part / 2) * n + x);
+            load_transposed(b[t][e], l.s + e * l.apart + part / 2 * n + x);
     }
     __syncwarp();
     for (int k = 0; k < ht; k++) {
@@ -306,7 +310,7 @@ __device__ inline void along_x(const toeplitz_halves &h, const uint4 *table, uin
             if (t >= nt)
                 break;
             const uint4 *a = table + (k * nt + t) * 64 + lane;
-            const uint4 cosine = a[0], sine = a[32];
+            const uint4 cosine = load_rows(a), sine = load_rows(a + 32);
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 tensor_half(cr[e], cosine, b[t][e]);
@@ -324,48 +328,47 @@ __device__ inline void along_x(const toeplitz_halves &h, const uint4 *table, uin
                 z[2][j] = cr[e][j] - si[e][j], z[3][j] = ci[e][j] + sr[e][j];
             }
 #pragma unroll
-            for (int part4 = 0; part4 < 4; part4++)
-                put_rows(s + (4 * e + part4) * half, 1, 16 * k + lane / 4, half, lane, scale,
-                         z[part4]);
+            for (int p = 0; p < 4; p++)
+                put_rows(l.s + e * l.apart + p * half, 1, 16 * k + lane / 4, half, lane, scale,
+                         z[p]);
         }
     }
 }
 
-/* All images at frequencies k and N - 1 - k: sum and difference of both, [eight][re, im of the sum;
- * re, -im of the difference][k]. */
-__device__ inline void couple(const toeplitz_halves &h, const uint4 *a, uint4 *s, int k, int lane,
-                              float scale) {
-    const int half = h.N / 2, step = image_step(h.N), part = lane / 8;
+/* All images at frequencies k and N - 1 - k, `step` apart: sum and difference of both, [re, im of
+ * the sum; re, -im of the difference][k]. a: their symbols. */
+__device__ inline void couple(const toeplitz_halves &h, const uint4 *a, uint4 *s, int step, int k,
+                              int lane, float scale) {
+    const int half = h.N / 2, part = lane / 8;
     const uint4 *row = s + min(part % 2 * 8 + lane % 8, h.g - 1) * step + part / 2 * half + k;
-    for (int e = 0; e < 2; e++) {
-        float z[2][2][4] = {};
+    float z[2][2][4] = {};
 #pragma unroll
-        for (int f = 0; f < 2; f++) {
-            unsigned int b[4];
-            load_transposed(b, row + (4 * e + 2 * f) * half);
-            tensor_half(z[f][0], a[2 * f], b);
-            tensor_half(z[f][0], negative(a[2 * f + 1]), b + 2);
-            tensor_half(z[f][1], a[2 * f], b + 2);
-            tensor_half(z[f][1], a[2 * f + 1], b);
-        }
-        __syncwarp();
+    for (int f = 0; f < 2; f++) {
+        unsigned int b[4];
+        load_transposed(b, row + 2 * f * half);
+        tensor_half(z[f][0], a[2 * f], b);
+        tensor_half(z[f][1], a[2 * f], b + 2);
+        tensor_half(z[f][0], negative(a[2 * f + 1]), b + 2);
+        tensor_half(z[f][1], a[2 * f + 1], b);
+    }
+    __syncwarp();
 #pragma unroll
-        for (int part4 = 0; part4 < 4; part4++) {
-            float c[4];
+    for (int p = 0; p < 4; p++) {
+        float c[4];
 #pragma unroll
-            for (int j = 0; j < 4; j++)
-                c[j] = part4 < 2    ? z[0][part4][j] + z[1][part4][j]
-                       : part4 == 2 ? z[0][0][j] - z[1][0][j]
-                                    : z[1][1][j] - z[0][1][j];
-            put_rows(s + (4 * e + part4) * half + k, step, lane / 4, h.g, lane, scale, c);
-        }
+        for (int j = 0; j < 4; j++)
+            c[j] = p < 2    ? z[0][p][j] + z[1][p][j]
+                   : p == 2 ? z[0][0][j] - z[1][0][j]
+                            : z[1][1][j] - z[0][1][j];
+        put_rows(s + p * half + k, step, lane / 4, h.g, lane, scale, c);
     }
 }
 
-/* Back along x, to lines of global memory; three tiles of places at a time. */
-__device__ inline void back_x(const toeplitz_halves &h, const uint4 *table, const uint4 *s,
-                              uint4 *const *to, int lane, float scale) {
+/* Back along x, to lines of global memory, re and im of each; three tiles of places at a time. */
+__device__ inline void back_x(const toeplitz_halves &h, const uint4 *table, const two_lines &l,
+                              uint4 *const (*to)[2], int lane, float scale) {
     const int n = h.n, half = h.N / 2, nt = tiles_of(n), ht = tiles_of(half), part = lane / 8;
+    const int turned = (part / 2 + 2 * (part % 2)) * 8 + lane % 8; /* the table's matrices */
     for (int first = 0; first < nt; first += 3) {
         float c[3][2][2][4] = {};
         for (int k = 0; k < ht; k++) {
@@ -373,21 +376,26 @@ __device__ inline void back_x(const toeplitz_halves &h, const uint4 *table, cons
             unsigned int sum[2][4], gap[2][4];
 #pragma unroll
             for (int e = 0; e < 2; e++) {
-                load_transposed(sum[e], s + (4 * e + part / 2) * half + row);
-                load_transposed(gap[e], s + (4 * e + 2 + part / 2) * half + row);
+                const uint4 *s = l.s + e * l.apart + part / 2 * half + row;
+                load_transposed(sum[e], s);
+                load_transposed(gap[e], s + 2 * half);
             }
 #pragma unroll
             for (int t = 0; t < 3; t++) {
                 if (first + t >= nt)
                     break;
-                const uint4 *a = table + ((first + t) * ht + k) * 64 + lane;
-                const uint4 cosine = a[0], sine = a[32];
+                const uint4 *a = table + (k * nt + first + t) * 64 + turned;
+                unsigned int cosine[4], sine[4];
+                load_transposed(cosine, a);
+                load_transposed(sine, a + 32);
+                const uint4 wave[2] = {{cosine[0], cosine[1], cosine[2], cosine[3]},
+                                       {sine[0], sine[1], sine[2], sine[3]}};
 #pragma unroll
                 for (int e = 0; e < 2; e++) {
-                    tensor_half(c[t][e][0], cosine, sum[e]);
-                    tensor_half(c[t][e][1], cosine, sum[e] + 2);
-                    tensor_half(c[t][e][0], sine, gap[e] + 2);
-                    tensor_half(c[t][e][1], sine, gap[e]);
+                    tensor_half(c[t][e][0], wave[0], sum[e]);
+                    tensor_half(c[t][e][1], wave[0], sum[e] + 2);
+                    tensor_half(c[t][e][0], wave[1], gap[e] + 2);
+                    tensor_half(c[t][e][1], wave[1], gap[e]);
                 }
             }
         }
@@ -395,49 +403,59 @@ __device__ inline void back_x(const toeplitz_halves &h, const uint4 *table, cons
         for (int t = 0; t < 3; t++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                put_rows(to[e], 1, 16 * (first + t) + lane / 4, n, lane, scale, c[t][e / 2][e % 2]);
+                put_rows(to[e / 2][e % 2], 1, 16 * (first + t) + lane / 4, n, lane, scale,
+                         c[t][e / 2][e % 2]);
     }
 }
 
-/* Lines ky of all images of 16 vectors, a warp an image. */
-__global__ void __launch_bounds__(512, 1)
+/* Lines ky of all images of one or two eights of vectors, a warp two of them; of an odd number the
+ * last one twice. */
+template <int EIGHTS>
+__global__ void __launch_bounds__(EIGHTS * 256, 3 - EIGHTS)
     middle_kernel(toeplitz_halves h, float to, float coupled, float from, uint4 *lines) {
     const int n = h.n, half = h.N / 2, ky = blockIdx.y, lane = threadIdx.x % 32;
-    const int i = threadIdx.x / 32, tables = tiles_of(n) * tiles_of(half) * 64;
-    uint4 *s = (uint4 *)shared, *mine = s + i * image_step(h.N);
-    uint4 *to_x = s + h.g * image_step(h.N), *from_x = to_x + tables;
-    uint4 *line[4]; /* eight, re or im */
+    const int warp = threadIdx.x / 32, warps = blockDim.x / 32, step = image_step(h.N, EIGHTS);
+    const int tables = tiles_of(n) * tiles_of(half) * 64;
+    const int image[2] = {EIGHTS == 2 ? warp : 2 * warp,
+                          EIGHTS == 2 ? warp : min(2 * warp + 1, h.g - 1)};
+    uint4 *s = (uint4 *)shared, *table = s + h.g * step;
+    const two_lines mine = {s + image[0] * step,
+                            EIGHTS == 2 ? 2 * h.N : (image[1] - image[0]) * step};
+    uint4 *line[2][2]; /* re, im */
+#pragma unroll
     for (int e = 0; e < 4; e++)
-        line[e] = lines + line_at(h, 2 * (int64_t)blockIdx.x + e / 2, i, ky, e % 2);
+        line[e / 2][e % 2] =
+            lines + line_at(h, EIGHTS * (int64_t)blockIdx.x + (EIGHTS == 2 ? e / 2 : 0),
+                            image[e / 2], ky, e % 2);
 #pragma unroll
     for (int e = 0; e < 4; e++)
         for (int x = lane; x < n; x += 32)
-            fetch_async(mine + e * n + x, line[e] + x);
-    for (int e = threadIdx.x; e < tables; e += blockDim.x) {
-        fetch_async(to_x + e, h.to_x + e);
-        fetch_async(from_x + e, h.from_x + e);
-    }
+            fetch_async(mine.s + e / 2 * mine.apart + e % 2 * n + x, line[e / 2][e % 2] + x);
+    for (int e = threadIdx.x; e < tables; e += blockDim.x)
+        fetch_async(table + e, h.along_x + e);
     stage_commit();
-    stage_wait<0>();
-    __syncthreads();
-    along_x(h, to_x, mine, lane, to);
     const uint4 *symbol = h.symbol + (int64_t)ky * half * 128 + lane;
     uint4 a[4], next[4];
 #pragma unroll
     for (int f = 0; f < 4; f++)
-        a[f] = symbol[(min(i, half - 1) * 4 + f) * 32];
+        a[f] = symbol[(min(warp, half - 1) * 4 + f) * 32];
+    stage_wait<0>();
     __syncthreads();
-    for (int k = i; k < half; k += h.g) { /* while the next ones are on their way */
+    along_x(h, table, mine, lane, to);
+    __syncthreads();
+    for (int k = warp; k < half; k += warps) { /* while the next symbols are on their way */
 #pragma unroll
         for (int f = 0; f < 4; f++)
-            next[f] = symbol[(min(k + h.g, half - 1) * 4 + f) * 32];
-        couple(h, a, s, k, lane, coupled);
+            next[f] = symbol[(min(k + warps, half - 1) * 4 + f) * 32];
+#pragma unroll
+        for (int e = 0; e < EIGHTS; e++)
+            couple(h, a, s + e * 2 * h.N, step, k, lane, coupled);
 #pragma unroll
         for (int f = 0; f < 4; f++)
             a[f] = next[f];
     }
     __syncthreads();
-    back_x(h, from_x, mine, line, lane, from);
+    back_x(h, table, mine, line, lane, from);
 }
 
 struct columns_job {
@@ -542,10 +560,17 @@ static status some(cudaStream_t stream, const toeplitz_halves *h, const columns_
         GPU_TRY(toeplitz_launch(stream, dim3(eights, 2 * g), 32 * (N / 16), lattice_bytes(n),
                                 to_lines_kernel, *h, q->left, aligned, (float)s.to, q->x, q->ldx,
                                 lines));
-    if (only & 2)
-        GPU_TRY(toeplitz_launch(stream, dim3(eights / 2, N / 2), 32 * g, middle_bytes(n, N, g),
-                                middle_kernel, *h, (float)s.to, (float)s.coupled, (float)s.from,
-                                lines));
+    if (only & 2) {
+        const char *two = getenv("MOAO_TOEPLITZ_EIGHTS");
+        if (two != NULL && atoi(two) == 2)
+            GPU_TRY(toeplitz_launch(stream, dim3(eights / 2, N / 2), 32 * g,
+                                    middle_bytes(n, N, g, 2), middle_kernel<2>, *h, (float)s.to,
+                                    (float)s.coupled, (float)s.from, lines));
+        else
+            GPU_TRY(toeplitz_launch(stream, dim3(eights, N / 2), 32 * ((g + 1) / 2),
+                                    middle_bytes(n, N, g, 1), middle_kernel<1>, *h, (float)s.to,
+                                    (float)s.coupled, (float)s.from, lines));
+    }
     if (only & 4)
         return toeplitz_launch(stream, dim3(eights, 2 * g), 64 * tiles_of(n), columns_bytes(n, N),
                                columns_kernel, *h, *q, lines);

@@ -21,9 +21,11 @@
 struct toeplitz_halves {
     int n, g, N;
     /* on the device */
-    const int *at;                        /* [g][y][x] row of the image at each place, -1: none */
-    const int64_t *first;                 /* [g] */
-    uint4 *to_y, *to_x, *from_x, *from_y; /* matrices of the transforms, in fragments */
+    const int *at;        /* [g][y][x] row of the image at each place, -1: none */
+    const int64_t *first; /* [g] */
+    /* matrices of the transforms: along y in fragments; along x rows of 8 numbers, [frequencies]
+     * [places][cosines, sines][8 x 8] */
+    uint4 *to_y, *along_x, *from_y;
     uint4 *symbol; /* [ky][k][frequency k, N - 1 - k][re, im] fragment: column c of row r */
     float *scale;  /* largest number of the spectra, then 1 / scale of the symbols */
 };

@@ -18,6 +18,17 @@ __device__ inline void tensor_half(float *c, const uint4 &a, const unsigned int 
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b[0]), "r"(b[1]));
 }
 
+/* Four matrices of 8 x 8 halves in shared memory, row i of matrix j at the address that lane 8 j +
+ * i gives: a fragment of A, where matrix j has rows 8 (j % 2) and columns 8 (j / 2). */
+__device__ inline uint4 load_rows(const uint4 *row) {
+    uint4 a;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(a.x), "=r"(a.y), "=r"(a.z), "=r"(a.w)
+                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "memory");
+    return a;
+}
+
 /* Four matrices of 8 x 8 halves in shared memory, transposed: row i of matrix j is at the address
  * that lane 8 j + i gives; of matrix j a lane gets rows q, q + 1 of column r. */
 __device__ inline void load_transposed(unsigned int *to, const uint4 *row) {
