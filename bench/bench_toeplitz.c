@@ -7,7 +7,6 @@
 #include "timing.h"
 
 #include <math.h>
-#include <string.h>
 
 static const backend *be;
 static backend_ctx *ctx;
@@ -141,21 +140,7 @@ static void row(group *a, toeplitz_type number, int64_t v) {
            1e3 * s, 1e3 * 2.0 * (double)(v * a->m) * (double)a->m / rate, 1e-9 * rate,
            1e-9 * (double)be->toeplitz->bytes(&shape, number), 1e-9 * (double)lwork, error);
     fflush(stdout);
-    be->release(ctx, work);
-    for (char *list = strdup(getenv("VARIANTS") ? getenv("VARIANTS") : ""),
-              *one = strtok(list, ",");
-         one != NULL; one = strtok(NULL, ",")) {
-        char *value = strchr(one, '=');
-        *value = 0;
-        setenv(one, value + 1, 1);
-        const size_t l = be->toeplitz->workspace(p, v);
-        check(be->alloc(ctx, l, &work));
-        printf("    %s=%s: %.3f ms\n", one, value + 1,
-               1e3 * TIME(be->toeplitz->apply(p, 'R', 'N', v, 1, x, v, 0, y, v, work, l)));
-        be->release(ctx, work);
-        unsetenv(one);
-    }
-    be->release(ctx, x), be->release(ctx, y), be->release(ctx, square);
+    be->release(ctx, x), be->release(ctx, y), be->release(ctx, work), be->release(ctx, square);
     be->toeplitz->close(p);
 }
 

@@ -352,14 +352,10 @@ static status apply(backend_toeplitz_plan *p, char side, char trans, int64_t nve
     q.full = (char *)work + half_bytes(p, pairs);
     q.coupled = (char *)q.full + full_bytes(p, pairs);
     for (; q.first < nvec; q.first += 2 * pairs) {
-        const int only = getenv("MOAO_TOEPLITZ_ONLY") ? atoi(getenv("MOAO_TOEPLITZ_ONLY")) : 7;
-        if (only & 1)
-            GPU_TRY(toeplitz_forward(stream, p->type, &p->d, &q));
-        if (only & 2)
-            GPU_TRY(p->middle.lanes > 0 ? toeplitz_couple(stream, p->type, &p->d, &p->middle, &q)
-                                        : couple_whole(p, &q));
-        if (only & 4)
-            GPU_TRY(toeplitz_backward(stream, p->type, &p->d, &q));
+        GPU_TRY(toeplitz_forward(stream, p->type, &p->d, &q));
+        GPU_TRY(p->middle.lanes > 0 ? toeplitz_couple(stream, p->type, &p->d, &p->middle, &q)
+                                    : couple_whole(p, &q));
+        GPU_TRY(toeplitz_backward(stream, p->type, &p->d, &q));
     }
     return MOAO_OK;
 }

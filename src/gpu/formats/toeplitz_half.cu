@@ -9,15 +9,10 @@
 #include "toeplitz_launch.cuh"
 #include "toeplitz_tensor.cuh"
 
-#define THREADS 256
 #define TILES 5 /* of 16 places or frequencies along a line, at most */
 #define MOST_IMAGES 16
 
 extern __shared__ __align__(16) unsigned char shared[];
-
-__host__ __device__ static inline int tiles_of(int n) {
-    return (n + 15) / 16;
-}
 
 /* --- sizes */
 
@@ -25,6 +20,11 @@ __host__ __device__ static inline int tiles_of(int n) {
  * so that rows of neighbouring images are in different banks. */
 __host__ __device__ static inline int image_step(int N, int eights) {
     return 2 * N * eights + 1;
+}
+
+/* Places along x of a line in memory: whole sectors. */
+__host__ __device__ static inline int places_of(int n) {
+    return (n + 3) / 4 * 4;
 }
 
 /* Places along x of a block of the first and the last kernel, an even number. */
@@ -44,78 +44,10 @@ static size_t columns_bytes(int n, int N) {
 
 bool toeplitz_half_fits(int n, int g) {
     return n <= 16 * TILES && g <= MOST_IMAGES &&
-           middle_bytes(n, 32 * tiles_of(n), g, 1) <= TOEPLITZ_SHARED;
-}
-size_t toeplitz_half_along_y(int n, int N) {
-    return (size_t)(N / 16) * tiles_of(n) * 32;
-}
-size_t toeplitz_half_along_x(int n, int N) {
-    return (size_t)tiles_of(N / 2) * tiles_of(n) * 2 * 32;
-}
-size_t toeplitz_half_symbol(int N) {
-    return (size_t)(N / 2) * (N / 2) * 4 * 32;
+           middle_bytes(n, 32 * toeplitz_tiles(n), g, 1) <= TOEPLITZ_SHARED;
 }
 
-/* Places along x of a line in memory: whole sectors. */
-__host__ __device__ static inline int places_of(int n) {
-    return (n + 3) / 4 * 4;
-}
-
-/* --- matrices of the transforms */
-
-/* Cosine (or sine) at frequency k + 1/2 and place x. */
-__device__ inline float wave(int N, int k, int x, bool sine) {
-    const double a = (double)((2 * k + 1) * x % (2 * N)) / N;
-    return (float)(sine ? sinpi(a) : cospi(a));
-}
-
-/* Element e of the fragments' halves: its row and column in the tile. */
-struct element {
-    int row, column;
-    __device__ element(int lane, int i, int e)
-        : row(lane / 4 + 8 * (i % 2)), column(2 * (lane % 4) + e + 8 * (i / 2)) {
-    }
-};
-
-/* A fragment of which f(row, column) are the elements. */
-template <class F> __device__ inline uint4 fragment_of(int lane, F f) {
-    unsigned int r[4];
-    for (int i = 0; i < 4; i++) {
-        const element a(lane, i, 0), b(lane, i, 1);
-        r[i] = two_halves(f(a.row, a.column), f(b.row, b.column));
-    }
-    return uint4{r[0], r[1], r[2], r[3]};
-}
-
-/* A thread a lane of a fragment. Along y, real and imaginary parts of 8 frequencies are a tile. */
-__global__ void tables_kernel(toeplitz_halves h) {
-    const int n = h.n, N = h.N, nt = tiles_of(n), ht = tiles_of(N / 2), yt = N / 16;
-    const int step = gridDim.x * blockDim.x, thread = blockIdx.x * blockDim.x + threadIdx.x;
-    const int lane = thread % 32;
-    for (int f = thread / 32; f < yt * nt; f += step / 32) {
-        const int one = f / nt, other = f % nt; /* to_y: tile of frequencies, of places */
-        h.to_y[f * 32 + lane] = fragment_of(lane, [&](int row, int column) {
-            const int ky = 8 * one + row % 8, y = 16 * other + column;
-            return y >= n ? 0 : row < 8 ? wave(N, ky, y, false) : -wave(N, ky, y, true);
-        });
-        const int places = f / yt, waves = f % yt;
-        h.from_y[f * 32 + lane] = fragment_of(lane, [&](int row, int column) {
-            const int ky = 8 * waves + column % 8, y = 16 * places + row;
-            return y >= n ? 0 : column < 8 ? 2 * wave(N, ky, y, false) : -2 * wave(N, ky, y, true);
-        });
-    }
-    for (int f = thread / 32; f < 2 * nt * ht; f += step / 32) { /* a lane a row of a matrix */
-        const int k = 16 * (f / 2 / nt) + lane / 8 % 2 * 8 + lane % 8;
-        const int x = 16 * (f / 2 % nt) + lane / 16 * 8;
-        unsigned int r[4];
-        for (int e = 0; e < 4; e++) {
-            const int at = x + 2 * e;
-            r[e] = two_halves(k < N / 2 && at < n ? wave(N, k, at, f % 2 == 1) : 0,
-                              k < N / 2 && at + 1 < n ? wave(N, k, at + 1, f % 2 == 1) : 0);
-        }
-        h.along_x[f * 32 + lane] = uint4{r[0], r[1], r[2], r[3]};
-    }
-}
+/* --- scales */
 
 typedef struct {
     double to, from; /* of each transform to frequencies; of that along x back */
@@ -130,65 +62,10 @@ static scales scales_of(const toeplitz_halves *h) {
                   exp2(floor(0.6 * bits - 0.5 * images) - 17)};
 }
 
-status toeplitz_half_tables(cudaStream_t stream, const toeplitz_halves *h) {
-    return toeplitz_launch(stream, dim3(64), THREADS, 0, tables_kernel, *h);
-}
-
 /* What sums have been multiplied by at the end, the symbols' scale not counted. */
 static float gain(const toeplitz_halves *h) {
     const scales s = scales_of(h);
     return (float)(s.to * s.to * s.from * s.coupled);
-}
-
-/* --- symbols */
-
-/* Floats that are not negative are in the order of their bits. */
-__global__ void largest_kernel(int64_t count, const float2 *a, int *out) {
-    float most = 0;
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < count;
-         i += gridDim.x * (int64_t)THREADS)
-        most = fmaxf(most, fmaxf(fabsf(a[i].x), fabsf(a[i].y)));
-    for (int step = 16; step > 0; step /= 2)
-        most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
-    if (threadIdx.x % 32 == 0)
-        atomicMax(out, __float_as_int(most));
-}
-
-/* A power of two that brings the largest near 2^15, and its inverse. */
-__global__ void scale_kernel(float *scale) {
-    int e;
-    if (threadIdx.x > 0)
-        return;
-    frexpf(scale[0], &e);
-    scale[0] = scale[0] > 0 ? ldexpf(1, 15 - e) : 1;
-    scale[1] = 1 / scale[0];
-}
-
-/* A block: a frequency and its opposite along x; a thread a lane of one of the four fragments, of
- * which a row is the image of a column of the matrix. */
-__global__ void symbols_kernel(toeplitz_halves h, const float2 *spectra, int gp, int64_t stride) {
-    const int half = h.N / 2, k = blockIdx.x, ky = blockIdx.y;
-    const int f = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const float2 *from = spectra + ((int64_t)ky * h.N + (f / 2 ? h.N - 1 - k : k)) * stride;
-    const float s = h.scale[0];
-    h.symbol[((int64_t)ky * half + k) * 128 + threadIdx.x] =
-        fragment_of(lane, [&](int row, int column) {
-            if (row >= h.g || column >= h.g)
-                return 0.0f;
-            const float2 z = from[row * gp + column];
-            return s * (f % 2 ? z.y : z.x);
-        });
-}
-
-status toeplitz_half_symbols(cudaStream_t stream, const toeplitz_halves *h, const float2 *spectra,
-                             int gp, int64_t stride) {
-    const int half = h->N / 2;
-    CUDA_TRY(cudaMemsetAsync(h->scale, 0, 2 * sizeof(float), stream));
-    GPU_TRY(toeplitz_launch(stream, dim3(256), THREADS, 0, largest_kernel,
-                            (int64_t)half * h->N * stride, spectra, (int *)h->scale));
-    GPU_TRY(toeplitz_launch(stream, dim3(1), 32, 0, scale_kernel, h->scale));
-    return toeplitz_launch(stream, dim3(half, half), 128, 0, symbols_kernel, *h, spectra, gp,
-                           stride);
 }
 
 /* --- products */
@@ -204,7 +81,7 @@ __device__ inline int64_t line_at(const toeplitz_halves &h, int64_t eight, int i
 __global__ void __launch_bounds__(320)
     to_lines_kernel(toeplitz_halves h, int64_t left, bool aligned, float scale,
                     const __half *__restrict__ x, int64_t ldx, uint4 *__restrict__ lines) {
-    const int n = h.n, row = width_of(n) | 1, nt = tiles_of(n), i = blockIdx.y / 2;
+    const int n = h.n, row = width_of(n) | 1, nt = toeplitz_tiles(n), i = blockIdx.y / 2;
     const int x0 = blockIdx.y % 2 * width_of(n), width = min(width_of(n), n - x0);
     const int lane = threadIdx.x % 32;
     const int tile = threadIdx.x / 32, q = lane % 4;
@@ -292,7 +169,8 @@ struct two_lines {
 /* In s [re, im][x] and then [re, im at k; re, im at N - 1 - k][k]. */
 __device__ inline void along_x(const toeplitz_halves &h, const uint4 *table, const two_lines &l,
                                int lane, float scale) {
-    const int n = h.n, half = h.N / 2, nt = tiles_of(n), ht = tiles_of(half), part = lane / 8;
+    const int n = h.n, half = h.N / 2, nt = toeplitz_tiles(n), ht = toeplitz_tiles(half),
+              part = lane / 8;
     unsigned int b[TILES][2][4]; /* re: 0, 1, im: 2, 3 */
 #pragma unroll
     for (int t = 0; t < TILES; t++) {
@@ -367,7 +245,8 @@ __device__ inline void couple(const toeplitz_halves &h, const uint4 *a, uint4 *s
 /* Back along x, to lines of global memory, re and im of each; three tiles of places at a time. */
 __device__ inline void back_x(const toeplitz_halves &h, const uint4 *table, const two_lines &l,
                               uint4 *const (*to)[2], int lane, float scale) {
-    const int n = h.n, half = h.N / 2, nt = tiles_of(n), ht = tiles_of(half), part = lane / 8;
+    const int n = h.n, half = h.N / 2, nt = toeplitz_tiles(n), ht = toeplitz_tiles(half),
+              part = lane / 8;
     const int turned = (part / 2 + 2 * (part % 2)) * 8 + lane % 8; /* the table's matrices */
     for (int first = 0; first < nt; first += 3) {
         float c[3][2][2][4] = {};
@@ -415,7 +294,7 @@ __global__ void __launch_bounds__(EIGHTS * 256, 3 - EIGHTS)
     middle_kernel(toeplitz_halves h, float to, float coupled, float from, uint4 *lines) {
     const int n = h.n, half = h.N / 2, ky = blockIdx.y, lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32, warps = blockDim.x / 32, step = image_step(h.N, EIGHTS);
-    const int tables = tiles_of(n) * tiles_of(half) * 64;
+    const int tables = toeplitz_tiles(n) * toeplitz_tiles(half) * 64;
     const int image[2] = {EIGHTS == 2 ? warp : 2 * warp,
                           EIGHTS == 2 ? warp : min(2 * warp + 1, h.g - 1)};
     uint4 *s = (uint4 *)shared, *table = s + h.g * step;
@@ -499,7 +378,7 @@ __device__ inline void put_column(const toeplitz_halves &h, const columns_job &q
 /* Half of the places along x of eight vectors of an image, back along y: two warps a tile of y. */
 __global__ void __launch_bounds__(320, 2)
     columns_kernel(toeplitz_halves h, columns_job q, const uint4 *__restrict__ lines) {
-    const int n = h.n, N = h.N, nt = tiles_of(n), yt = N / 16, i = blockIdx.y / 2;
+    const int n = h.n, N = h.N, nt = toeplitz_tiles(n), yt = N / 16, i = blockIdx.y / 2;
     const int lane = threadIdx.x % 32, tile = threadIdx.x / 32 % nt, second = threadIdx.x / 32 / nt;
     const int x0 = blockIdx.y % 2 * width_of(n), width = min(width_of(n), n - x0);
     const int row = width_of(n) | 1;
@@ -555,26 +434,14 @@ static status some(cudaStream_t stream, const toeplitz_halves *h, const columns_
     const unsigned eights = 2 * (unsigned)gpu_ceil(q->left, 16), g = h->g;
     const int n = h->n, N = h->N;
     const bool aligned = q->ldx % 8 == 0 && (size_t)q->x % 16 == 0;
-    const int only = getenv("MOAO_TOEPLITZ_ONLY") ? atoi(getenv("MOAO_TOEPLITZ_ONLY")) : 7;
-    if (only & 1)
-        GPU_TRY(toeplitz_launch(stream, dim3(eights, 2 * g), 32 * (N / 16), lattice_bytes(n),
-                                to_lines_kernel, *h, q->left, aligned, (float)s.to, q->x, q->ldx,
-                                lines));
-    if (only & 2) {
-        const char *two = getenv("MOAO_TOEPLITZ_EIGHTS");
-        if (two != NULL && atoi(two) == 2)
-            GPU_TRY(toeplitz_launch(stream, dim3(eights / 2, N / 2), 32 * g,
-                                    middle_bytes(n, N, g, 2), middle_kernel<2>, *h, (float)s.to,
-                                    (float)s.coupled, (float)s.from, lines));
-        else
-            GPU_TRY(toeplitz_launch(stream, dim3(eights, N / 2), 32 * ((g + 1) / 2),
-                                    middle_bytes(n, N, g, 1), middle_kernel<1>, *h, (float)s.to,
-                                    (float)s.coupled, (float)s.from, lines));
-    }
-    if (only & 4)
-        return toeplitz_launch(stream, dim3(eights, 2 * g), 64 * tiles_of(n), columns_bytes(n, N),
-                               columns_kernel, *h, *q, lines);
-    return MOAO_OK;
+    GPU_TRY(toeplitz_launch(stream, dim3(eights, 2 * g), 32 * (N / 16), lattice_bytes(n),
+                            to_lines_kernel, *h, q->left, aligned, (float)s.to, q->x, q->ldx,
+                            lines));
+    GPU_TRY(toeplitz_launch(stream, dim3(eights, N / 2), 32 * ((g + 1) / 2),
+                            middle_bytes(n, N, g, 1), middle_kernel<1>, *h, (float)s.to,
+                            (float)s.coupled, (float)s.from, lines));
+    return toeplitz_launch(stream, dim3(eights, 2 * g), 64 * toeplitz_tiles(n), columns_bytes(n, N),
+                           columns_kernel, *h, *q, lines);
 }
 
 status toeplitz_half_apply(cudaStream_t stream, const toeplitz_halves *h, const int *diagonals_from,

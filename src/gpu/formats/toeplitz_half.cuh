@@ -30,6 +30,11 @@ struct toeplitz_halves {
     float *scale;  /* largest number of the spectra, then 1 / scale of the symbols */
 };
 
+/* Tiles of 16 numbers of a line. */
+__host__ __device__ static inline int toeplitz_tiles(int n) {
+    return (n + 15) / 16;
+}
+
 /* Whether there is room for lattices of n x n of g images. */
 bool toeplitz_half_fits(int n, int g);
 /* Numbers of 16 bytes of the arrays of a plan. */
