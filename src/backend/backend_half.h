@@ -66,13 +66,6 @@ typedef status half_join_op(backend_ctx *ctx, int64_t m, int64_t n, int exponent
 typedef status half_squares_op(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
                                const void *a, int64_t lda, int64_t tile, double *out, int64_t ldo);
 
-/* H(:, to[j]) := halves of 2^exponent A(:, j), m x n, |exponent| <= 1000; A in single precision,
- * or, where `halves`, in halves, and exponent is 0. to: different indices in the backend's memory,
- * not looked at. */
-typedef status half_columns_op(backend_ctx *ctx, bool halves, int64_t m, int64_t n, int exponent,
-                               const void *a, int64_t lda, const int64_t *to, backend_f16 *h,
-                               int64_t ldh);
-
 typedef struct backend_half {
     size_t size; /* sizeof(backend_half) */
     half_max_abs_op *max_abs;
@@ -83,7 +76,6 @@ typedef struct backend_half {
     half_split_op *split;
     half_join_op *join;
     half_squares_op *squares;
-    half_columns_op *columns;
 } backend_half;
 
 #ifdef __cplusplus

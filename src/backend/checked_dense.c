@@ -249,16 +249,6 @@ static status half_squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t 
     return st == MOAO_OK ? own->half->squares(ctx, t, m, n, a, lda, tile, out, ldo) : st;
 }
 
-static status half_columns(backend_ctx *ctx, bool halves, int64_t m, int64_t n, int exponent,
-                           const void *a, int64_t lda, const int64_t *to, backend_f16 *h,
-                           int64_t ldh) {
-    const backend *own = backend_own(ctx);
-    const bool fine = n >= 0 && backend_ld_ok(m, lda) && backend_ld_ok(m, ldh) &&
-                      (halves ? exponent == 0 : exponent >= -1000 && exponent <= 1000);
-    const status st = checked_admit(own, own->half->columns, fine, "columns of halves");
-    return st == MOAO_OK ? own->half->columns(ctx, halves, m, n, exponent, a, lda, to, h, ldh) : st;
-}
-
 const backend_half checked_half = {
     .size = sizeof(backend_half),
     .max_abs = half_max_abs,
@@ -269,7 +259,6 @@ const backend_half checked_half = {
     .split = half_split,
     .join = half_join,
     .squares = half_squares,
-    .columns = half_columns,
 };
 
 /* ---- sparse matrices */

@@ -186,19 +186,6 @@ static status cpu_squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t n
     return MOAO_OK;
 }
 
-static status cpu_columns(backend_ctx *ctx, bool halves, int64_t m, int64_t n, int exponent,
-                          const void *a, int64_t lda, const int64_t *to, backend_f16 *h,
-                          int64_t ldh) {
-    for (int64_t j = 0; j < n; j++) {
-        if (halves)
-            memcpy(h + to[j] * ldh, (const backend_f16 *)a + j * lda, (size_t)m * sizeof *h);
-        else
-            (void)cpu_cast_to_half(ctx, BACKEND_S, m, 1, exponent, (const float *)a + j * lda, lda,
-                                   h + to[j] * ldh, ldh);
-    }
-    return MOAO_OK;
-}
-
 const backend_half half_cpu = {
     .size = sizeof(backend_half),
     .max_abs = cpu_max_abs,
@@ -209,5 +196,4 @@ const backend_half half_cpu = {
     .split = cpu_split,
     .join = cpu_join,
     .squares = cpu_squares,
-    .columns = cpu_columns,
 };

@@ -36,45 +36,6 @@ __global__ void max_abs_kernel(int64_t m, int64_t n, const T *a, int64_t lda,
         atomicMax(out, most);
 }
 
-__device__ inline __half half_of(double scale, float a) {
-    const double x = scale * (double)a;
-    return isnan(x) ? __ushort_as_half(0x7fff) : __double2half(x);
-}
-__device__ inline __half half_of(double, __half a) {
-    return a;
-}
-
-/* A block: some of the rows of a column, a thread 8 of them. */
-template <class T>
-__global__ void columns_kernel(int64_t m, double scale, bool wide, const T *a, int64_t lda,
-                               const int64_t *to, __half *h, int64_t ldh) {
-    const int64_t step = 8 * (int64_t)blockDim.x * gridDim.y;
-    const T *from = a + blockIdx.x * lda;
-    __half *out = h + to[blockIdx.x] * ldh;
-    for (int64_t i = 8 * (blockIdx.y * (int64_t)blockDim.x + threadIdx.x); i < m; i += step) {
-        __align__(16) T x[8];
-        __align__(16) __half y[8];
-        const int n = i + 8 <= m ? 8 : (int)(m - i);
-        if (n == 8 && wide) {
-#pragma unroll
-            for (int k = 0; k < (int)sizeof x / 16; k++)
-                ((uint4 *)x)[k] = ((const uint4 *)(from + i))[k];
-        } else {
-            for (int k = 0; k < n; k++)
-                x[k] = from[i + k];
-        }
-#pragma unroll
-        for (int k = 0; k < 8; k++)
-            y[k] = k < n ? half_of(scale, x[k]) : __ushort_as_half(0);
-        if (n == 8 && wide) {
-            *(uint4 *)(out + i) = *(const uint4 *)y;
-        } else {
-            for (int k = 0; k < n; k++)
-                out[i + k] = y[k];
-        }
-    }
-}
-
 template <class T>
 __global__ void cast_to_half_kernel(int64_t m, int64_t n, double scale, const T *a, int64_t lda,
                                     __half *h, int64_t ldh) {
@@ -259,27 +220,6 @@ static status squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, co
     return MOAO_OK;
 }
 
-static status columns(backend_ctx *ctx, bool halves, int64_t m, int64_t n, int exponent,
-                      const void *a, int64_t lda, const int64_t *to, backend_f16 *h, int64_t ldh) {
-    gpu_device_guard guard(ctx->device);
-    if (m == 0 || n == 0)
-        return MOAO_OK;
-    if (n > 0x7fffffff)
-        return gpu_too_many_blocks();
-    const dim3 blocks((unsigned)n, (unsigned)gpu_min(gpu_ceil(m, 8 * THREADS), 65535));
-    const size_t size = halves ? sizeof(__half) : sizeof(float);
-    const bool wide =
-        lda * size % 16 == 0 && (size_t)a % 16 == 0 && ldh % 8 == 0 && (size_t)h % 16 == 0;
-    if (halves)
-        columns_kernel<<<blocks, THREADS, 0, ctx->main.stream>>>(m, 1.0f, wide, (const __half *)a,
-                                                                 lda, to, (__half *)h, ldh);
-    else
-        columns_kernel<<<blocks, THREADS, 0, ctx->main.stream>>>(
-            m, ldexp(1.0, exponent), wide, (const float *)a, lda, to, (__half *)h, ldh);
-    LAUNCHED();
-    return MOAO_OK;
-}
-
 const backend_half backend_half_gpu = {
     .size = sizeof(backend_half),
     .max_abs = max_abs,
@@ -290,5 +230,4 @@ const backend_half backend_half_gpu = {
     .split = split,
     .join = join,
     .squares = squares,
-    .columns = columns,
 };

@@ -16,10 +16,10 @@ extern __shared__ __align__(16) unsigned char shared[];
 
 /* --- sizes */
 
-/* From an image's lines along x of some eights in shared memory to the next one's: an odd number,
- * so that rows of neighbouring images are in different banks. */
-__host__ __device__ static inline int image_step(int N, int eights) {
-    return 2 * N * eights + 1;
+/* From an image's lines along x in shared memory to the next one's: an odd number, so that rows of
+ * neighbouring images are in different banks. */
+__host__ __device__ static inline int image_step(int N) {
+    return 2 * N + 1;
 }
 
 /* Places along x of a line in memory: whole sectors. */
@@ -35,8 +35,8 @@ __host__ __device__ static inline int width_of(int n) {
 static size_t lattice_bytes(int n) {
     return sizeof(uint4) * ((size_t)n * (width_of(n) | 1) + 1);
 }
-static size_t middle_bytes(int n, int N, int g, int eights) {
-    return sizeof(uint4) * ((size_t)image_step(N, eights) * g + toeplitz_half_along_x(n, N));
+static size_t middle_bytes(int n, int N, int g) {
+    return sizeof(uint4) * ((size_t)image_step(N) * g + toeplitz_half_along_x(n, N));
 }
 static size_t columns_bytes(int n, int N) {
     return sizeof(uint4) * (size_t)N * (width_of(n) | 1);
@@ -44,7 +44,7 @@ static size_t columns_bytes(int n, int N) {
 
 bool toeplitz_half_fits(int n, int g) {
     return n <= 16 * TILES && g <= MOST_IMAGES &&
-           middle_bytes(n, 32 * toeplitz_tiles(n), g, 1) <= TOEPLITZ_SHARED;
+           middle_bytes(n, 32 * toeplitz_tiles(n), g) <= TOEPLITZ_SHARED;
 }
 
 /* --- scales */
@@ -159,8 +159,7 @@ __device__ inline uint4 negative(const uint4 &a) {
     return uint4{a.x ^ m, a.y ^ m, a.z ^ m, a.w ^ m};
 }
 
-/* What a warp takes along x: two eights of an image or one of two images; in shared memory they are
- * `apart`. */
+/* What a warp takes along x: lines of two images, `apart` in shared memory. */
 struct two_lines {
     uint4 *s;
     int apart;
@@ -287,25 +286,20 @@ __device__ inline void back_x(const toeplitz_halves &h, const uint4 *table, cons
     }
 }
 
-/* Lines ky of all images of one or two eights of vectors, a warp two of them; of an odd number the
- * last one twice. */
-template <int EIGHTS>
-__global__ void __launch_bounds__(EIGHTS * 256, 3 - EIGHTS)
+/* Lines ky of all images of eight vectors, a warp two images; of an odd number the last one twice.
+ */
+__global__ void __launch_bounds__(32 * MOST_IMAGES / 2, 2)
     middle_kernel(toeplitz_halves h, float to, float coupled, float from, uint4 *lines) {
     const int n = h.n, half = h.N / 2, ky = blockIdx.y, lane = threadIdx.x % 32;
-    const int warp = threadIdx.x / 32, warps = blockDim.x / 32, step = image_step(h.N, EIGHTS);
+    const int warp = threadIdx.x / 32, warps = blockDim.x / 32, step = image_step(h.N);
     const int tables = toeplitz_tiles(n) * toeplitz_tiles(half) * 64;
-    const int image[2] = {EIGHTS == 2 ? warp : 2 * warp,
-                          EIGHTS == 2 ? warp : min(2 * warp + 1, h.g - 1)};
+    const int image[2] = {2 * warp, min(2 * warp + 1, h.g - 1)};
     uint4 *s = (uint4 *)shared, *table = s + h.g * step;
-    const two_lines mine = {s + image[0] * step,
-                            EIGHTS == 2 ? 2 * h.N : (image[1] - image[0]) * step};
+    const two_lines mine = {s + image[0] * step, (image[1] - image[0]) * step};
     uint4 *line[2][2]; /* re, im */
 #pragma unroll
     for (int e = 0; e < 4; e++)
-        line[e / 2][e % 2] =
-            lines + line_at(h, EIGHTS * (int64_t)blockIdx.x + (EIGHTS == 2 ? e / 2 : 0),
-                            image[e / 2], ky, e % 2);
+        line[e / 2][e % 2] = lines + line_at(h, blockIdx.x, image[e / 2], ky, e % 2);
 #pragma unroll
     for (int e = 0; e < 4; e++)
         for (int x = lane; x < n; x += 32)
@@ -326,9 +320,7 @@ __global__ void __launch_bounds__(EIGHTS * 256, 3 - EIGHTS)
 #pragma unroll
         for (int f = 0; f < 4; f++)
             next[f] = symbol[(min(k + warps, half - 1) * 4 + f) * 32];
-#pragma unroll
-        for (int e = 0; e < EIGHTS; e++)
-            couple(h, a, s + e * 2 * h.N, step, k, lane, coupled);
+        couple(h, a, s, step, k, lane, coupled);
 #pragma unroll
         for (int f = 0; f < 4; f++)
             a[f] = next[f];
@@ -420,7 +412,7 @@ __global__ void __launch_bounds__(320, 2)
 /* --- launches */
 
 static int64_t vectors(int64_t nvec) {
-    return gpu_min(gpu_ceil(nvec, 16) * 16, TOEPLITZ_VECTORS);
+    return gpu_min(gpu_ceil(nvec, 8) * 8, TOEPLITZ_VECTORS);
 }
 
 size_t toeplitz_half_work(const toeplitz_halves *h, int64_t nvec) {
@@ -431,15 +423,15 @@ size_t toeplitz_half_work(const toeplitz_halves *h, int64_t nvec) {
 static status some(cudaStream_t stream, const toeplitz_halves *h, const columns_job *q,
                    uint4 *lines) {
     const scales s = scales_of(h);
-    const unsigned eights = 2 * (unsigned)gpu_ceil(q->left, 16), g = h->g;
+    const unsigned eights = (unsigned)gpu_ceil(q->left, 8), g = h->g;
     const int n = h->n, N = h->N;
     const bool aligned = q->ldx % 8 == 0 && (size_t)q->x % 16 == 0;
     GPU_TRY(toeplitz_launch(stream, dim3(eights, 2 * g), 32 * (N / 16), lattice_bytes(n),
                             to_lines_kernel, *h, q->left, aligned, (float)s.to, q->x, q->ldx,
                             lines));
-    GPU_TRY(toeplitz_launch(stream, dim3(eights, N / 2), 32 * ((g + 1) / 2),
-                            middle_bytes(n, N, g, 1), middle_kernel<1>, *h, (float)s.to,
-                            (float)s.coupled, (float)s.from, lines));
+    GPU_TRY(toeplitz_launch(stream, dim3(eights, N / 2), 32 * ((g + 1) / 2), middle_bytes(n, N, g),
+                            middle_kernel, *h, (float)s.to, (float)s.coupled, (float)s.from,
+                            lines));
     return toeplitz_launch(stream, dim3(eights, 2 * g), 64 * toeplitz_tiles(n), columns_bytes(n, N),
                            columns_kernel, *h, *q, lines);
 }

@@ -6,8 +6,8 @@
  *
  * Vectors lie innermost by eights. lines [v / 8][image][ky][re, im][x][v % 8], 0 <= ky < N / 2, x
  * up to a multiple of 4: X transformed along y. A block of the second kernel takes the lines ky of
- * all images of 16 vectors along x, couples the images at each frequency, and back, in their place;
- * the third one makes columns of Y of them. */
+ * all images of eight vectors along x, couples the images at each frequency, and back, in their
+ * place; the third one makes columns of Y of them. */
 #ifndef MOAO_GPU_TOEPLITZ_HALF_CUH
 #define MOAO_GPU_TOEPLITZ_HALF_CUH
 
