@@ -1,7 +1,8 @@
 /* Block-Toeplitz products: bench_toeplitz [BACKEND [VECTORS [N IMAGES]...]], without arguments the
  * like half of params/mosaic.yaml (6 laser stars of 76 and 8 natural ones of 67 subapertures
  * across) by 64 vectors on the CPU. Prints times, bytes, and what a dense product would take at the
- * rate of this machine's gemm. */
+ * rate of this machine's gemm, and the error of sampled numbers against their sums, relative to
+ * these. */
 #include "backend/backend_toeplitz.h"
 #include "timing.h"
 
@@ -57,6 +58,60 @@ static double gemm_rate(backend_type t, int64_t v, int64_t m, const void *x, voi
     return 2.0 * (double)(v * m) * (double)m / s;
 }
 
+/* Vector v of column j, in -1 to 1, alike in nothing. */
+static double number_of(int64_t v, int64_t j) {
+    uint64_t z = ((uint64_t)v << 32) + (uint64_t)j + 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return (double)(z >> 40) * 0x1p-23 - 1;
+}
+
+/* X on the device, halves 2^15 times as large. */
+static void fill(const group *a, toeplitz_type number, int64_t v, char *x) {
+    const int64_t size = number == TOEPLITZ_D ? 8 : 4, half = sizeof(backend_f16);
+    char *some = malloc((size_t)(size * v));
+    void *panel;
+    check(be->alloc(ctx, (size_t)(size * v), &panel));
+    for (int64_t j = 0; j < a->m; j++) {
+        for (int64_t i = 0; i < v; i++)
+            if (number == TOEPLITZ_D)
+                ((double *)(void *)some)[i] = number_of(i, j);
+            else
+                ((float *)(void *)some)[i] = (float)number_of(i, j);
+        void *to = number == TOEPLITZ_HALF ? panel : x + size * v * j;
+        check(be->copy(ctx, to, size * v, some, size * v, size * v, 1));
+        if (number == TOEPLITZ_HALF)
+            check(be->half->cast_to_half(ctx, BACKEND_S, v, 1, 15, panel, v,
+                                         (backend_f16 *)(void *)(x + half * v * j), v));
+        check(be->sync(ctx));
+    }
+    be->release(ctx, panel);
+    free(some);
+}
+
+/* Of 64 numbers of Y, root of the mean square, relative to that of their sums. */
+static double error_of(const group *a, toeplitz_type number, int64_t v, char *y) {
+    const int64_t size = number == TOEPLITZ_D ? 8 : 4;
+    double sum = 0, gaps = 0;
+    for (int64_t k = 0; k < 64; k++) {
+        const int64_t j = a->m / 67 * k + k, i = v * k / 64, place = a->place[j % a->count];
+        double want = 0, is;
+        float f;
+        for (int64_t l = 0; l < a->m; l++) {
+            const int64_t d = a->place[l % a->count];
+            want += number_of(i, l) * exp(-0.1 * hypot((double)(d % a->n - place % a->n),
+                                                       (double)(d / a->n - place / a->n)));
+        }
+        check(be->copy(ctx, number == TOEPLITZ_D ? (void *)&is : &f, size, y + size * (i + j * v),
+                       size, size, 1));
+        check(be->sync(ctx));
+        is = number == TOEPLITZ_D ? is : number == TOEPLITZ_S ? f : ldexp(f, -15);
+        gaps += (is - want) * (is - want);
+        sum += want * want;
+    }
+    return sqrt(gaps / sum);
+}
+
 static void row(group *a, toeplitz_type number, int64_t v) {
     const backend_type t = number == TOEPLITZ_D ? BACKEND_D : BACKEND_S; /* of y; x has no more */
     const toeplitz_shape shape = {a->n, a->g, a->counts, a->first, a->places};
@@ -71,22 +126,19 @@ static void row(group *a, toeplitz_type number, int64_t v) {
     check(be->alloc(ctx, size * (size_t)(v * a->m), &y));
     check(be->alloc(ctx, size * (size_t)(m * m), &square));
     check(be->alloc(ctx, lwork, &work));
-    for (int64_t i = 0; be == &backend_cpu && i < v * a->m; i++)
-        if (t == BACKEND_D)
-            ((double *)x)[i] = sin((double)i);
-        else
-            ((float *)x)[i] = sinf((float)i);
+    fill(a, number, v, x);
     const double s = TIME(be->toeplitz->apply(p, 'R', 'N', v, 1, x, v, 0, y, v, work, lwork));
+    const double error = error_of(a, number, v, y);
     const double rate = gemm_rate(t, v, m, x, y, square);
     printf("%c  %2d images of %2d x %2d, N %3d, %6lld rows of %lld vectors: load %8.3f ms, product "
            "%9.3f ms; dense %9.3f ms (%.3g Gflop/s), half of it as a triangle; plan %.3f GB, work "
-           "%.3f GB\n",
+           "%.3f GB; error %.1e\n",
            number == TOEPLITZ_D   ? 'D'
            : number == TOEPLITZ_S ? 'S'
                                   : 'H',
            a->g, a->n, a->n, be->toeplitz->order(a->n), (long long)a->m, (long long)v, 1e3 * load,
            1e3 * s, 1e3 * 2.0 * (double)(v * a->m) * (double)a->m / rate, 1e-9 * rate,
-           1e-9 * (double)be->toeplitz->bytes(&shape, number), 1e-9 * (double)lwork);
+           1e-9 * (double)be->toeplitz->bytes(&shape, number), 1e-9 * (double)lwork, error);
     fflush(stdout);
     be->release(ctx, x), be->release(ctx, y), be->release(ctx, work), be->release(ctx, square);
     be->toeplitz->close(p);

@@ -29,7 +29,7 @@ typedef struct {
  * value[(y / step + origin) width + x / step + origin], (x, y) = a - b, or b - a if `reversed`;
  * differences that are no multiples of step do not occur. Where `diagonal` is not NULL, the images
  * have the same places, and rows and columns of the same number i have diagonal[i stride] added.
- * Numbers are doubles in the backend's memory. */
+ * Numbers are doubles in the backend's memory. A GPU takes two such pairs of an image at most. */
 typedef struct {
     const double *value; /* NULL: nothing */
     int step, width, origin;
@@ -39,9 +39,10 @@ typedef struct {
 } toeplitz_pair;
 
 /* Numbers of a plan. HALF: X in halves, Y and the values' spectra in single precision on the CPU;
- * on a GPU transforms are products with matrices of halves on tensor cores, whose relative error is
- * about 1e-3, and exponents are chosen for an X whose largest entries are near 2^15 and not alike
- * all over the lattice: what exceeds the range all the same becomes infinite or NaN in Y. */
+ * on a GPU (up to 16 images and 80 places across; else it is as on the CPU) transforms are products
+ * with matrices of halves on tensor cores, whose relative error is about 1e-3, and exponents are
+ * chosen for an X whose largest entries are near 2^15 and not alike all over the lattice: what
+ * exceeds the range all the same becomes infinite or NaN in Y. */
 typedef enum { TOEPLITZ_D = BACKEND_D, TOEPLITZ_S = BACKEND_S, TOEPLITZ_HALF = 16 } toeplitz_type;
 
 typedef struct backend_toeplitz_plan backend_toeplitz_plan;

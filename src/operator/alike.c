@@ -123,8 +123,9 @@ size_t alike_bytes(const alike *a, toeplitz_type t, int64_t rows) {
         const size_t vectors = t == TOEPLITZ_HALF ? 512 : 256, v = r < vectors ? r + 64 : vectors;
         const size_t work = t == TOEPLITZ_HALF ? 2 * v * g * (4 * n * (n + 4) + 4 * N * (N / 2 + 1))
                                                : size * v / 2 * N * g * (n + 2 * N);
-        plans += N * N * (g * g + 32) * size + g * n * n * 64 +
-                 (t == TOEPLITZ_HALF ? N * N * (2 * g + 16) * (2 * g + 16) : 0);
+        const size_t images = g <= 12 ? 12 : g <= 16 ? 16 : g;
+        plans += N * N * (images * images + 32) * size + g * n * n * 64 +
+                 (t == TOEPLITZ_HALF ? N * N * 512 : 0);
         most = work > most ? work : most;
     }
     return plans + most;

@@ -5,6 +5,8 @@
 #define MOAO_EMULATOR_CUDA_RUNTIME_H
 #include "emulator.h"
 #include <climits>
+#include <cstdlib>
+#include <cstring>
 #include <map>
 
 #define __device__
@@ -27,6 +29,12 @@ inline double2 make_double2(double x, double y) {
 struct alignas(8) float2 {
     float x, y;
 };
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
 struct alignas(16) float4 {
     float x, y, z, w;
 };
@@ -41,7 +49,9 @@ enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidC
 enum { cudaDevAttrMultiProcessorCount };
 enum { cudaFuncAttributeMaxDynamicSharedMemorySize };
 enum { cudaLaunchAttributeProgrammaticStreamSerialization };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToDevice };
 typedef void *cudaStream_t;
+typedef void *cudaEvent_t;
 struct cudaLaunchAttribute {
     int id;
     struct {
@@ -61,6 +71,38 @@ inline const char *cudaGetErrorString(cudaError_t) {
 }
 inline cudaError_t cudaGetDevice(int *device) {
     *device = 0;
+    return cudaSuccess;
+}
+inline cudaError_t cudaSetDevice(int) {
+    return cudaSuccess;
+}
+inline cudaError_t cudaGetLastError() {
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+    return cudaSuccess;
+}
+inline cudaError_t cudaMalloc(void **p, size_t bytes) {
+    *p = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    return *p || bytes == 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
+inline cudaError_t cudaFree(void *p) {
+    free(p);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t) {
+    memset(p, value, bytes);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind,
+                                   cudaStream_t) {
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                                     size_t width, size_t height, cudaMemcpyKind, cudaStream_t) {
+    for (size_t i = 0; i < height; i++)
+        memcpy((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width);
     return cudaSuccess;
 }
 /* Few multiprocessors, so that small batches need several rounds of blocks too. */

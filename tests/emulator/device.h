@@ -3,6 +3,7 @@
  * error of the compiler. */
 #ifndef MOAO_EMULATOR_DEVICE_H
 #define MOAO_EMULATOR_DEVICE_H
+#include "cuda_fp16.h"
 #include "emulator.h"
 #include <cfloat>
 #include <cmath>
@@ -63,6 +64,11 @@ inline int __any_sync(unsigned mask, bool vote) {
 }
 
 /* ---- arithmetic */
+template <class T> T atomicMax(T *p, T value) {
+    const T old = *p;
+    *p = value > old ? value : old;
+    return old;
+}
 template <class T> T atomicMin(T *p, T value) {
     const T old = *p;
     *p = value < old ? value : old;
@@ -76,6 +82,18 @@ inline int __clz(int x) {
 }
 inline int __double2hiint(double x) {
     return (int)(emulator::packed(x) >> 32);
+}
+inline int __float_as_int(float x) {
+    return emulator::unpacked<int>(emulator::packed(x));
+}
+inline double sinpi(double x) {
+    return sin(M_PI * x);
+}
+inline double cospi(double x) {
+    return cos(M_PI * x);
+}
+inline void sincospi(double x, double *sine, double *cosine) {
+    *sine = sinpi(x), *cosine = cospi(x);
 }
 inline double rsqrt(double x) {
     return 1 / sqrt(x);
@@ -130,6 +148,44 @@ inline void tensor(double *c, const double *a, const double *b) {
     for (int e = 0; e < 4; e++)
         for (int k = 0; k < 8; k++)
             c[e] = fma(left[r + 8 * (e / 2)][k], right[k][2 * q + e % 2], c[e]);
+}
+/* mma.m16n8k16 of halves with sums in single precision, c (16 x 8) += a (16 x 16) b (16 x 8), and
+ * ldmatrix.x4 of four matrices of 8 x 8 halves, row i of matrix j at the address of lane 8 j + i.
+ * With r = l / 4 and q = 2 (l % 4), lane l holds in half e of register i a(r + 8 (i % 2), q + e + 8
+ * (i / 2)), b(q + e + 8 i, r) or row r, column q + e of matrix i (transposed: row q + e, column r),
+ * and c(r + 8 (i / 2), q + i % 2). */
+inline void tensor_half(float *c, const unsigned *a, const unsigned *b) {
+    float left[16][16], right[16][8];
+    for (int i = 0; i < 6; i++) {
+        const uint64_t *all = meet_warp(TENSOR, ~0u, i < 4 ? a[i] : b[i - 4]);
+        for (int l = 0; l < 32; l++)
+            for (int e = 0; e < 2; e++) {
+                const int r = l / 4, q = 2 * (l % 4) + e;
+                const float z = __half2float(__half{(unsigned short)(all[l] >> 16 * e)});
+                if (i < 4)
+                    left[r + 8 * (i % 2)][q + 8 * (i / 2)] = z;
+                else
+                    right[q + 8 * (i - 4)][r] = z;
+            }
+    }
+    const int r = (int)lane() / 4, q = 2 * ((int)lane() % 4);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 16; k++)
+            c[i] += left[r + 8 * (i / 2)][k] * right[k][q + i % 2];
+}
+inline void load_matrices(unsigned *to, const void *row, bool transposed) {
+    if ((uintptr_t)row % 16 || row < shared_memory || row >= shared_memory + SHARED_MOST)
+        fail("a row of a matrix is not 16 bytes of shared memory");
+    const uint64_t *all = meet_warp(MATRICES, ~0u, (uint64_t)row);
+    const int r = (int)lane() / 4, q = 2 * ((int)lane() % 4);
+    unsigned got[4];
+    for (int i = 0; i < 4; i++) {
+        const unsigned short *a = (const unsigned short *)all[8 * i + (transposed ? q : r)];
+        const unsigned short *b = (const unsigned short *)all[8 * i + (transposed ? q + 1 : r)];
+        got[i] = a[transposed ? r : q] | (unsigned)b[transposed ? r : q + 1] << 16;
+    }
+    memcpy(to, got, sizeof got);
+    meet_warp(SYNCWARP, ~0u, 0); /* all have read before one goes on */
 }
 } // namespace emulator
 

@@ -3,9 +3,10 @@
  *
  * Emulated: grids and blocks of one dimension of threads, barriers of blocks and of warps, exchange
  * between the lanes of a warp, shared memory and its limits, atomics, copies to shared memory, the
- * FP64 tensor instruction. Not emulated: time, occupancy and registers; the memory model (one
- * thread runs at a time, from one meeting to the next, and all others see at once what it wrote);
- * streams (a launch ends before the call returns); the limits of global memory. Only on x86-64. */
+ * tensor instructions of FP64 and of halves. Not emulated: time, occupancy and registers; the
+ * memory model (one thread runs at a time, from one meeting to the next, and all others see at once
+ * what it wrote); streams (a launch ends before the call returns); the limits of global memory.
+ * Only on x86-64. */
 #ifndef MOAO_EMULATOR_H
 #define MOAO_EMULATOR_H
 #include <cstddef>
@@ -30,7 +31,7 @@ constexpr size_t SHARED_DEFAULT = 48 << 10, SHARED_MOST = 227 << 10, SHARED_WATC
 extern unsigned char shared_memory[SHARED_MOST + SHARED_WATCHED];
 
 /* Where threads meet; those who meet must be in the same kind of operation. */
-enum meeting { BARRIER, BARRIER_OR, SYNCWARP, SHUFFLE, SHUFFLE_XOR, BALLOT, TENSOR };
+enum meeting { BARRIER, BARRIER_OR, SYNCWARP, SHUFFLE, SHUFFLE_XOR, BALLOT, TENSOR, MATRICES };
 
 /* Runs `thread` for every thread of every block, one block after the other. */
 void run(dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread);

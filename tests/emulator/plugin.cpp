@@ -3,8 +3,11 @@
 #include "backend/backend_own.h"
 #include "backend/backend_sparse.h"
 #include "gpu/batch/batch_gpu.h"
+#include "gpu/core/common.cuh"
 #include "gpu/formats/formats_gpu.h"
+#include "gpu/formats/toeplitz_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
+#include "gpu/matcov/matcov_gpu.h"
 #include <cstdarg>
 #include <cstdio>
 
@@ -32,15 +35,71 @@ static status describe(int, char *text, size_t len) {
 
 extern const backend emulated;
 
-/* A context of the CPU, whose operations are the emulator's. */
+/* A context of the CPU, with room behind it for what the plugin's has, whose operations are the
+ * emulator's. */
 static status open_context(int d, void *stream, backend_ctx **ctx) {
-    const status st = backend_cpu.open(d, stream, ctx);
-    if (st == MOAO_OK)
-        ((backend_head *)*ctx)->own = &emulated;
-    return st;
+    backend_ctx *cpu;
+    const status st = backend_cpu.open(d, stream, &cpu);
+    *ctx = NULL;
+    if (st != MOAO_OK)
+        return st;
+    *ctx = (backend_ctx *)calloc(1, sizeof(backend_ctx));
+    if (*ctx == NULL)
+        return MOAO_MEMORY;
+    (*ctx)->head = *(backend_head *)cpu; /* with the device, 0, all that the CPU's has */
+    (*ctx)->head.own = &emulated;
+    backend_cpu.close(cpu);
+    return MOAO_OK;
+}
+
+/* What block-Toeplitz products ask of cuBLAS. */
+const void *gpu_scalar(backend_type, int value) {
+    static const double2 d[] = {{0, 0}, {1, 0}};
+    return &d[value];
+}
+
+template <class C>
+static void gemm_strided(bool conjugate, int64_t m, int64_t n, int64_t k, const C *a, int64_t lda,
+                         const C *b, int64_t ldb, C *c, int64_t ldc) {
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++) {
+            C sum = {0, 0};
+            for (int64_t l = 0; l < k; l++) {
+                const C x = a[i + l * lda], y = conjugate ? b[j + l * ldb] : b[l + j * ldb];
+                const C z = {y.x, conjugate ? -y.y : y.y};
+                sum.x += x.x * z.x - x.y * z.y, sum.y += x.x * z.y + x.y * z.x;
+            }
+            c[i + j * ldc] = sum;
+        }
+}
+
+status blas_gemm_strided(gpu_queue *, backend_type t, char, char tb, int64_t m, int64_t n,
+                         int64_t k, const void *, const void *a, int64_t lda, int64_t sa,
+                         const void *b, int64_t ldb, int64_t sb, const void *, void *c, int64_t ldc,
+                         int64_t sc, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        if (t == BACKEND_Z)
+            gemm_strided(tb == 'C', m, n, k, (const double2 *)a + i * sa, lda,
+                         (const double2 *)b + i * sb, ldb, (double2 *)c + i * sc, ldc);
+        else
+            gemm_strided(tb == 'C', m, n, k, (const float2 *)a + i * sa, lda,
+                         (const float2 *)b + i * sb, ldb, (float2 *)c + i * sc, ldc);
+    return MOAO_OK;
 }
 
 static const backend_batch batch = {.size = sizeof(backend_batch), .gemm = gpu_batch_gemm};
+/* Of halves, what tests of block-Toeplitz products cast with. */
+static status cast_to_half(backend_ctx *, backend_type t, int64_t m, int64_t n, int exponent,
+                           const void *a, int64_t lda, backend_f16 *h, int64_t ldh) {
+    if (t != BACKEND_S)
+        return MOAO_INPUT;
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++)
+            h[i + j * ldh] = __float2half(ldexpf(((const float *)a)[i + j * lda], exponent)).bits;
+    return MOAO_OK;
+}
+
+static const backend_half half = {.size = sizeof(backend_half), .cast_to_half = cast_to_half};
 /* Of formats the sums are the emulator's, what makes a matrix is the CPU's. */
 static status entries(backend_ctx *ctx, backend_type t, formats_kernel kernel, double length,
                       int dim, const double *x, const double *y, const formats_blocks *blocks) {
@@ -60,7 +119,6 @@ static const backend_formats formats = {.size = sizeof(backend_formats),
                                         .id = id,
                                         .entries = entries,
                                         .chebyshev = chebyshev};
-static const backend_half half = {.size = sizeof(backend_half)};
 static const backend_sparse sparse = {.size = sizeof(backend_sparse)};
 
 const backend emulated = {
@@ -89,7 +147,9 @@ const backend emulated = {
     .half = &half,
     .lowrank = &backend_lowrank_gpu,
     .sparse = &sparse,
+    .toeplitz = &backend_toeplitz_gpu,
     .formats = &formats,
+    .matcov = &backend_matcov_gpu,
 };
 
 extern "C" __attribute__((visibility("default"))) const backend *

@@ -31,6 +31,15 @@ def call(match):
     if name.startswith("mma.sync.aligned.m16n8k8.row.col.f64"):
         fragments = re.findall(r'"\+?d"\((\w+)\[0\]\)', text)  # c, a, b
         return "emulator::tensor(%s);%s" % (", ".join(fragments), lines)
+    if name.startswith("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"):
+        fragments = re.findall(r'"\+?[fr]"\((\w+)(?:\[0\]|\.x)\)', text)  # c, a, b
+        return "emulator::tensor_half(%s, &%s.x, %s);%s" % (*fragments, lines)
+    if name.startswith("ldmatrix.sync.aligned.m8n8.x4."):
+        to = re.search(r'"=r"\((\w+)(\[0\]|\.x)\)', text)
+        row = re.search(r"__cvta_generic_to_shared\((\w+)\)", text).group(1)
+        target = to.group(1) if to.group(2) == "[0]" else "&%s.x" % to.group(1)
+        transposed = "true" if ".trans." in name else "false"
+        return "emulator::load_matrices(%s, %s, %s);%s" % (target, row, transposed, lines)
     if name.startswith(("cp.async.ca.shared.global", "cp.async.cg.shared.global")):
         size = re.search(r'"n"\((sizeof\(\w+\))\)', text) or re.search(r"%1\], (\d+);", text)
         to = re.search(r"__cvta_generic_to_shared\((\w+)\)", text)

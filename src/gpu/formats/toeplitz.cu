@@ -13,9 +13,10 @@
 
 struct backend_toeplitz_plan {
     backend_ctx *ctx;
-    backend_type type; /* of the transforms, or of the spectra before they become halves */
-    bool half;
+    backend_type type;  /* of the transforms, or of the spectra before they become halves */
+    bool half, tensors; /* tensors: halves, with the kernels for them */
     toeplitz_device d;
+    toeplitz_middle middle;
     toeplitz_halves h;
     int64_t *count, *first; /* on the host */
     char *memory;
@@ -26,90 +27,109 @@ struct backend_toeplitz_plan {
     int64_t room;
 };
 
-/* Of halves a multiple of 8, as their products want it. */
-static int order_of(int n, toeplitz_type t) {
-    int N = toeplitz_order(n);
-    while (t == TOEPLITZ_HALF && N % 8 != 0)
-        N = toeplitz_smooth(N + 1);
-    return N;
+/* Radices R >= S of two steps, N = R S with R least; 0: there are none. */
+static int two_steps(int N) {
+    static const int radix[] = {2, 3, 4, 5, 8, 9, 10, 12, 15, 16};
+    for (int i = 0; i < 10; i++)
+        for (int j = 0; j <= i; j++)
+            if (radix[i] * radix[j] == N)
+                return radix[i];
+    return 0;
+}
+
+/* In two steps, where there is such an order; of halves a multiple of 16, as their products want
+ * it. */
+static int least_order(int n, bool half) {
+    for (int N = 2 * n - 1; N <= 256; N++)
+        if (two_steps(N) != 0 && (!half || N % 16 == 0))
+            return N;
+    return toeplitz_order(n);
+}
+
+/* Whether products in halves have kernels of their own; else they are in single precision. */
+static bool on_tensors(const toeplitz_shape *s, toeplitz_type t) {
+    return t == TOEPLITZ_HALF && toeplitz_half_fits(s->n, s->nimage);
+}
+
+static int order_of(const toeplitz_shape *s, toeplitz_type t) {
+    return least_order(s->n, on_tensors(s, t));
+}
+
+static int order(int n) {
+    return least_order(n, false);
 }
 
 static backend_type number_of(toeplitz_type t) {
     return t == TOEPLITZ_D ? BACKEND_D : BACKEND_S;
 }
 
-static toeplitz_steps steps_of(int N) {
+/* Few radices, at least two steps. */
+static toeplitz_steps small_steps(int N) {
     const int radix[] = {5, 4, 3, 2};
     toeplitz_steps s = {};
     s.order = N;
     for (int i = 0; i < 4; i++)
         for (; N % radix[i] == 0; N /= radix[i])
             s.radix[s.n++] = radix[i];
+    while (s.n < 2)
+        s.radix[s.n++] = 1;
+    return s;
+}
+
+static toeplitz_steps steps_of(int N) {
+    const int R = two_steps(N);
+    toeplitz_steps s = small_steps(N);
+    if (R != 0)
+        s.n = 2, s.radix[0] = R, s.radix[1] = N / R;
     return s;
 }
 
 /* The host's side of what is sent to the device. */
 struct host_arrays {
-    int *start, *y, *at, *image, *place;
-    int64_t *column, *first, *row;
+    int *at;
+    int64_t *first;
     char *twiddle;
 };
 
-/* What halves need beside. */
-static void lay_out_halves(gpu_arena *r, const toeplitz_shape *s, toeplitz_halves *h) {
-    const size_t order2 = (size_t)h->order * h->order;
-    h->to_y = gpu_take(r, (size_t)h->ldy * 2 * h->K, (__half **)NULL);
-    h->to_x = gpu_take(r, (size_t)h->ldx * 2 * h->N, (__half **)NULL);
-    h->from_x = gpu_take(r, (size_t)h->ldbx * 2 * h->nx, (__half **)NULL);
-    h->from_y = gpu_take(r, (size_t)h->ldby * s->n, (__half **)NULL);
-    h->symbol = gpu_take(r, (size_t)h->K * h->N * order2, (__half **)NULL);
+/* What products in halves need beside. */
+static void lay_out_halves(gpu_arena *r, const toeplitz_shape *s, int N, toeplitz_halves *h) {
+    const size_t y = toeplitz_half_along_y(s->n, N), x = toeplitz_half_along_x(s->n, N);
+    h->n = s->n, h->g = s->nimage, h->N = N;
+    h->to_y = gpu_take(r, y, (uint4 **)NULL);
+    h->along_x = gpu_take(r, x, (uint4 **)NULL);
+    h->from_y = gpu_take(r, y, (uint4 **)NULL);
+    h->symbol = gpu_take(r, toeplitz_half_symbol(N), (uint4 **)NULL);
     h->scale = gpu_take(r, 2, (float **)NULL);
-}
-
-static int multiple(int n, int of) {
-    return (n + of - 1) / of * of;
-}
-
-static toeplitz_halves halves_of(const toeplitz_shape *s) {
-    toeplitz_halves h = {};
-    h.n = s->n, h.g = s->nimage, h.N = order_of(s->n, TOEPLITZ_HALF), h.K = h.N / 2 + 1;
-    h.nx = multiple(s->n, 4), h.order = multiple(2 * s->nimage, 16);
-    h.ldy = multiple(s->n, 8), h.ldx = multiple(2 * h.nx, 8), h.ldbx = multiple(2 * h.N, 8);
-    h.ldby = multiple(2 * h.K, 8), h.total = (int64_t)toeplitz_total(s);
-    return h;
 }
 
 /* Arrays of a plan, in order: what is sent from the host first. */
 static size_t lay_out(gpu_arena *r, const toeplitz_shape *s, toeplitz_type t,
                       backend_toeplitz_plan *p, host_arrays *host) {
-    const size_t g = s->nimage, total = toeplitz_total(s), N = order_of(s->n, t);
+    const size_t g = s->nimage, N = order_of(s, t);
     const size_t number = 2 * backend_size(number_of(t));
     toeplitz_device *d = &p->d;
     p->room = 0;
     for (int i = 0; i < s->nimage; i++)
         p->room = s->count[i] > p->room ? s->count[i] : p->room;
-    d->symbols = (int64_t)((g * g + 31) / 32 * 32);
-    d->start = gpu_take(r, g * (s->n + 1), host ? &host->start : NULL);
-    d->y = gpu_take(r, total, host ? &host->y : NULL);
-    d->column = gpu_take(r, total, host ? &host->column : NULL);
+    p->tensors = on_tensors(s, t);
+    d->steps = steps_of((int)N);
+    p->middle = toeplitz_middle_of(number_of(t), &d->steps, s->nimage);
+    d->by_row = !p->tensors && p->middle.lanes > 0;
+    d->gp = d->by_row ? p->middle.images : s->nimage;
+    d->symbols = (int64_t)(((d->by_row ? d->gp : g) * d->gp + 31) / 32 * 32);
+    d->at = gpu_take(r, g * s->n * s->n, host ? &host->at : NULL);
     d->first = gpu_take(r, g, host ? &host->first : NULL);
     d->twiddle = gpu_take(r, N * number, host ? &host->twiddle : NULL);
-    if (t == TOEPLITZ_HALF) {
-        p->h = halves_of(s);
-        p->h.at = gpu_take(r, g * s->n * s->n, host ? &host->at : NULL);
-        p->h.image = gpu_take(r, total, host ? &host->image : NULL);
-        p->h.place = gpu_take(r, total, host ? &host->place : NULL);
-        p->h.column = gpu_take(r, total, host ? &host->row : NULL);
-        p->h.first = d->first;
-    }
     const size_t sent = r->used;
     d->symbol = gpu_take(r, N * N * d->symbols * number, (char **)NULL);
     p->pairs = gpu_take(r, g * g, (toeplitz_pair **)NULL);
     d->diagonals_from = p->diagonals_from = gpu_take(r, 2 * (g + 1), (int **)NULL);
     d->diagonals = p->diagonals = gpu_take(r, 4 * g, (toeplitz_diagonal **)NULL);
     p->values = gpu_take(r, 2 * g * p->room, (double **)NULL);
-    if (t == TOEPLITZ_HALF)
-        lay_out_halves(r, s, &p->h);
+    if (on_tensors(s, t)) {
+        lay_out_halves(r, s, (int)N, &p->h);
+        p->h.at = d->at, p->h.first = d->first;
+    }
     return sent;
 }
 
@@ -130,39 +150,26 @@ static void close_plan(backend_toeplitz_plan *p) {
     free(p);
 }
 
-/* Rows of the matrix and places, both ways. */
-static void list_places(const toeplitz_shape *s, const host_arrays *host) {
-    int64_t row = 0;
-    for (int i = 0; i < s->nimage; i++) {
-        int *at = host->at + (int64_t)i * s->n * s->n;
-        for (int k = 0; k < s->n * s->n; k++)
-            at[k] = -1;
-        for (int64_t k = 0; k < s->count[i]; k++, row++) {
-            at[s->place[i][k]] = (int)k;
-            host->image[row] = i;
-            host->place[row] = s->place[i][k];
-            host->row[row] = s->first[i] + k;
-        }
-    }
-}
-
 static void fill_host(backend_toeplitz_plan *p, const toeplitz_shape *s, const host_arrays *host) {
-    int64_t from = 0;
+    const int n = s->n;
     for (int i = 0; i < s->nimage; i++) {
-        toeplitz_sort(s, i, from, host->start + i * (s->n + 1), host->y, host->column);
+        int *at = host->at + (int64_t)i * n * n;
+        for (int k = 0; k < n * n; k++)
+            at[k] = -1;
+        for (int64_t k = 0; k < s->count[i]; k++) { /* of lines along y, or of whole rows */
+            const int place = s->place[i][k];
+            at[p->tensors ? place : place % n * n + place / n] = (int)k;
+        }
         host->first[i] = p->first[i] = s->first[i];
         p->count[i] = s->count[i];
-        from += s->count[i];
     }
     for (int k = 0; k < p->d.steps.order; k++) {
         const double a = 2 * acos(-1.0) * k / p->d.steps.order;
         if (p->type == BACKEND_D)
             ((double2 *)host->twiddle)[k] = make_double2(cos(a), -sin(a));
         else
-            ((float2 *)host->twiddle)[k] = make_float2((float)cos(a), (float)-sin(a));
+            ((float2 *)host->twiddle)[k] = float2{(float)cos(a), (float)-sin(a)};
     }
-    if (p->half)
-        list_places(s, host);
 }
 
 static status fill_plan(backend_toeplitz_plan *p, const toeplitz_shape *s, toeplitz_type t) {
@@ -186,7 +193,7 @@ static status fill_plan(backend_toeplitz_plan *p, const toeplitz_shape *s, toepl
     free(mirror);
     CUDA_TRY(e);
     CUDA_TRY(f);
-    return p->half && s->nimage > 0 ? toeplitz_half_tables(stream, &p->h) : MOAO_OK;
+    return p->tensors && s->nimage > 0 ? toeplitz_half_tables(stream, &p->h) : MOAO_OK;
 }
 
 static status open_plan(backend_ctx *ctx, const toeplitz_shape *s, toeplitz_type t,
@@ -203,8 +210,8 @@ static status open_plan(backend_ctx *ctx, const toeplitz_shape *s, toeplitz_type
     p->half = t == TOEPLITZ_HALF;
     p->d.n = s->n;
     p->d.g = s->nimage;
-    p->d.steps = steps_of(order_of(s->n, t));
-    p->d.lanes = toeplitz_lanes(p->type, p->d.steps.order);
+    p->d.small = small_steps(order_of(s, t));
+    p->d.lanes = toeplitz_lanes(p->type, &p->d.small);
     p->count = (int64_t *)calloc(s->nimage + 1, sizeof *p->count);
     p->first = (int64_t *)calloc(s->nimage + 1, sizeof *p->first);
     status st = p->count && p->first ? MOAO_OK
@@ -278,16 +285,16 @@ static status load(backend_toeplitz_plan *p, const toeplitz_pair *pairs) {
     GPU_TRY(st);
     CUDA_TRY(cudaMemcpyAsync(p->pairs, pairs, g * g * sizeof *pairs, cudaMemcpyHostToDevice,
                              p->ctx->main.stream));
-    GPU_TRY(toeplitz_spectra(p->ctx->main.stream, p->type, &p->d, p->pairs));
-    return p->half ? toeplitz_half_symbols(p->ctx->main.stream, &p->h, (const float2 *)p->d.symbol,
-                                           p->d.symbols)
-                   : MOAO_OK;
+    GPU_TRY(toeplitz_spectra(p->ctx->main.stream, p->type, &p->d, p->pairs, p->tensors));
+    return p->tensors ? toeplitz_half_symbols(p->ctx->main.stream, &p->h,
+                                              (const float2 *)p->d.symbol, p->d.gp, p->d.symbols)
+                      : MOAO_OK;
 }
 
 /* Pairs of vectors at a time. */
 static int64_t pairs_of(const backend_toeplitz_plan *p, int64_t nvec) {
     const int64_t pairs = gpu_ceil(gpu_ceil(nvec, 2), p->d.lanes) * p->d.lanes;
-    return gpu_min(pairs, TOEPLITZ_PAIRS);
+    return gpu_min(pairs, p->middle.lanes > 0 ? TOEPLITZ_PAIRS : TOEPLITZ_WHOLE);
 }
 
 static size_t half_bytes(const backend_toeplitz_plan *p, int64_t pairs) {
@@ -300,10 +307,22 @@ static size_t full_bytes(const backend_toeplitz_plan *p, int64_t pairs) {
 }
 
 static size_t workspace(const backend_toeplitz_plan *p, int64_t nvec) {
-    if (p->half)
+    if (p->tensors)
         return toeplitz_half_work(&p->h, nvec);
     const int64_t pairs = pairs_of(p, nvec);
-    return half_bytes(p, pairs) + 2 * full_bytes(p, pairs);
+    return half_bytes(p, pairs) + (p->middle.lanes > 0 ? 0 : 2 * full_bytes(p, pairs));
+}
+
+/* half to half by whole spectra in memory. */
+static status couple_whole(backend_toeplitz_plan *p, const toeplitz_job *q) {
+    const int g = p->d.g, N = p->d.steps.order;
+    const backend_type t = p->type == BACKEND_D ? BACKEND_Z : BACKEND_C;
+    GPU_TRY(toeplitz_along(p->ctx->main.stream, p->type, &p->d, q));
+    GPU_TRY(blas_gemm_strided(&p->ctx->main, t, 'N', q->turned ? 'C' : 'N', q->pairs, g, g,
+                              gpu_scalar(t, 1), q->full, q->pairs, g * q->pairs, p->d.symbol,
+                              p->d.gp, p->d.symbols, gpu_scalar(t, 0), q->coupled, q->pairs,
+                              g * q->pairs, (int64_t)N * N));
+    return toeplitz_back(p->ctx->main.stream, p->type, &p->d, q);
 }
 
 static status apply(backend_toeplitz_plan *p, char side, char trans, int64_t nvec, double alpha,
@@ -311,8 +330,8 @@ static status apply(backend_toeplitz_plan *p, char side, char trans, int64_t nve
                     size_t lwork) {
     gpu_device_guard guard(p->ctx->device);
     const bool left = side == 'L';
-    const int g = p->d.g, N = p->d.steps.order;
-    const backend_type t = p->type == BACKEND_D ? BACKEND_Z : BACKEND_C;
+    const int g = p->d.g;
+    const cudaStream_t stream = p->ctx->main.stream;
     const int64_t pairs = pairs_of(p, nvec);
     if (lwork < workspace(p, nvec))
         return status_fail(MOAO_INPUT, "toeplitz: work is too small");
@@ -320,31 +339,29 @@ static status apply(backend_toeplitz_plan *p, char side, char trans, int64_t nve
         return status_fail(MOAO_INPUT, "toeplitz: products in halves are X A");
     if (nvec == 0 || g == 0)
         return MOAO_OK;
-    if (p->half)
-        return toeplitz_half_apply(&p->ctx->main, &p->h, p->diagonals_from, p->diagonals, nvec,
-                                   (float)alpha, (const __half *)x, ldx, (float)beta, (float *)y,
-                                   ldy, (char *)work);
+    if (p->tensors)
+        return toeplitz_half_apply(p->ctx->main.stream, &p->h, p->diagonals_from, p->diagonals,
+                                   nvec, (float)alpha, (const __half *)x, ldx, (float)beta,
+                                   (float *)y, ldy, (char *)work);
     toeplitz_job q = {};
     q.nvec = nvec, q.pairs = pairs, q.alpha = alpha, q.beta = beta;
-    q.turned = left != (trans != 'N');
+    q.turned = left != (trans != 'N'), q.halves = p->half;
     q.x = x, q.y = y;
     q.xv = left ? ldx : 1, q.xc = left ? 1 : ldx, q.yv = left ? ldy : 1, q.yc = left ? 1 : ldy;
     q.half = work;
     q.full = (char *)work + half_bytes(p, pairs);
     q.coupled = (char *)q.full + full_bytes(p, pairs);
     for (; q.first < nvec; q.first += 2 * pairs) {
-        GPU_TRY(toeplitz_forward(p->ctx->main.stream, p->type, &p->d, &q));
-        GPU_TRY(blas_gemm_strided(&p->ctx->main, t, 'N', q.turned ? 'C' : 'N', pairs, g, g,
-                                  gpu_scalar(t, 1), q.full, pairs, g * pairs, p->d.symbol, g,
-                                  p->d.symbols, gpu_scalar(t, 0), q.coupled, pairs, g * pairs,
-                                  (int64_t)N * N));
-        GPU_TRY(toeplitz_backward(p->ctx->main.stream, p->type, &p->d, &q));
+        GPU_TRY(toeplitz_forward(stream, p->type, &p->d, &q));
+        GPU_TRY(p->middle.lanes > 0 ? toeplitz_couple(stream, p->type, &p->d, &p->middle, &q)
+                                    : couple_whole(p, &q));
+        GPU_TRY(toeplitz_backward(stream, p->type, &p->d, &q));
     }
     return MOAO_OK;
 }
 
 const backend_toeplitz backend_toeplitz_gpu = {.size = sizeof(backend_toeplitz),
-                                               .order = toeplitz_order,
+                                               .order = order,
                                                .bytes = bytes,
                                                .open = open_plan,
                                                .close = close_plan,

@@ -4,45 +4,50 @@
  * below 2^15. */
 #include "toeplitz_half.cuh"
 
-#include "toeplitz.cuh"
-#include <mma.h>
+#include "gpu/core/common.cuh"
+#include "gpu/core/device.cuh"
+#include "toeplitz_launch.cuh"
+#include "toeplitz_tensor.cuh"
 
-#define THREADS 256
-#define TILE 128 /* vectors of a coupling at a time */
+#define TILES 5 /* of 16 places or frequencies along a line, at most */
+#define MOST_IMAGES 16
 
-/* --- matrices of the transforms */
+extern __shared__ __align__(16) unsigned char shared[];
 
-__device__ inline __half cosine(int64_t k, int N, double scale, bool sine) {
-    const double a = 2.0 * (double)(k % N) / N;
-    return __double2half(scale * (sine ? sinpi(a) : cospi(a)));
+/* --- sizes */
+
+/* From an image's lines along x in shared memory to the next one's: an odd number, so that rows of
+ * neighbouring images are in different banks. */
+__host__ __device__ static inline int image_step(int N) {
+    return 2 * N + 1;
 }
 
-/* e^(-i a) along y of a real line, and along x; back with e^(+i a). A thread an entry. */
-__global__ void tables_kernel(toeplitz_halves h, double to_y, double to_x, double from_x) {
-    const int n = h.n, nx = h.nx, N = h.N, K = h.K;
-    const int step = gridDim.x * blockDim.x, thread = blockIdx.x * blockDim.x + threadIdx.x;
-    for (int e = thread; e < h.ldy * 2 * K; e += step) { /* row y, column (ky, ri) */
-        const int y = e % h.ldy, ky = e / h.ldy / 2, ri = e / h.ldy % 2;
-        h.to_y[e] = y < n ? cosine((int64_t)y * ky, N, ri ? -to_y : to_y, ri) : __half(0.0f);
-    }
-    for (int e = thread; e < h.ldx * 2 * N; e += step) { /* row (ri, x), column (ri', kx) */
-        const int row = e % h.ldx, ri = row / nx, x = row % nx, col = e / h.ldx, kx = col % N;
-        const bool same = ri == col / N; /* re' = re c + im s, im' = im c - re s */
-        const double s = same || ri == 1 ? to_x : -to_x;
-        h.to_x[e] = row < 2 * nx && x < n ? cosine((int64_t)x * kx, N, s, !same) : __half(0.0f);
-    }
-    for (int e = thread; e < h.ldbx * 2 * nx; e += step) { /* row (ri, kx), column (ri', x) */
-        const int row = e % h.ldbx, ri = row / N, kx = row % N, col = e / h.ldbx, x = col % nx;
-        const bool same = ri == col / nx; /* re' = re c - im s, im' = im c + re s */
-        const double s = same || ri == 0 ? from_x : -from_x;
-        h.from_x[e] = row < 2 * N && x < n ? cosine((int64_t)x * kx, N, s, !same) : __half(0.0f);
-    }
-    for (int e = thread; e < h.ldby * n; e += step) { /* row (ky, ri), column y */
-        const int row = e % h.ldby, ky = row / 2, ri = row % 2, y = e / h.ldby;
-        const double w = ky == 0 || 2 * ky == N ? 1 : 2;
-        h.from_y[e] = row < 2 * K ? cosine((int64_t)y * ky, N, ri ? -w : w, ri) : __half(0.0f);
-    }
+/* Places along x of a line in memory: whole sectors. */
+__host__ __device__ static inline int places_of(int n) {
+    return (n + 3) / 4 * 4;
 }
+
+/* Places along x of a block of the first and the last kernel, an even number. */
+__host__ __device__ static inline int width_of(int n) {
+    return (n + 3) / 4 * 2;
+}
+
+static size_t lattice_bytes(int n) {
+    return sizeof(uint4) * ((size_t)n * (width_of(n) | 1) + 1);
+}
+static size_t middle_bytes(int n, int N, int g) {
+    return sizeof(uint4) * ((size_t)image_step(N) * g + toeplitz_half_along_x(n, N));
+}
+static size_t columns_bytes(int n, int N) {
+    return sizeof(uint4) * (size_t)N * (width_of(n) | 1);
+}
+
+bool toeplitz_half_fits(int n, int g) {
+    return n <= 16 * TILES && g <= MOST_IMAGES &&
+           middle_bytes(n, 32 * toeplitz_tiles(n), g) <= TOEPLITZ_SHARED;
+}
+
+/* --- scales */
 
 typedef struct {
     double to, from; /* of each transform to frequencies; of that along x back */
@@ -57,232 +62,397 @@ static scales scales_of(const toeplitz_halves *h) {
                   exp2(floor(0.6 * bits - 0.5 * images) - 17)};
 }
 
-status toeplitz_half_tables(cudaStream_t stream, const toeplitz_halves *h) {
-    const scales s = scales_of(h);
-    tables_kernel<<<512, THREADS, 0, stream>>>(*h, s.to, s.to, s.from);
-    LAUNCHED();
-    return MOAO_OK;
-}
-
 /* What sums have been multiplied by at the end, the symbols' scale not counted. */
 static float gain(const toeplitz_halves *h) {
     const scales s = scales_of(h);
     return (float)(s.to * s.to * s.from * s.coupled);
 }
 
-/* --- symbols */
-
-/* Floats that are not negative are in the order of their bits. */
-__global__ void largest_kernel(int64_t count, const float2 *a, int *out) {
-    float most = 0;
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < count;
-         i += gridDim.x * (int64_t)THREADS)
-        most = fmaxf(most, fmaxf(fabsf(a[i].x), fabsf(a[i].y)));
-    for (int step = 16; step > 0; step /= 2)
-        most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
-    if (threadIdx.x % 32 == 0)
-        atomicMax(out, __float_as_int(most));
-}
-
-/* A power of two that brings the largest near 2^15, and its inverse. */
-__global__ void scale_kernel(float *scale) {
-    int e;
-    frexpf(scale[0], &e);
-    scale[0] = scale[0] > 0 ? ldexpf(1, 15 - e) : 1;
-    scale[1] = 1 / scale[0];
-}
-
-/* Rows (c, ri) of columns (r, ri'): out = sum in (re + i im), as a real matrix. */
-__global__ void symbols_kernel(toeplitz_halves h, const float2 *spectra, int64_t stride) {
-    const int64_t f = blockIdx.x; /* ky N + kx */
-    const float s = h.scale[0];
-    for (int e = threadIdx.x; e < h.order * h.order; e += blockDim.x) {
-        const int in = e / h.order, out = e % h.order; /* out fastest */
-        const int r = in / 2, c = out / 2;
-        float v = 0;
-        if (r < h.g && c < h.g) {
-            const float2 z = spectra[f * stride + c * h.g + r];
-            v = in % 2 == out % 2 ? z.x : in % 2 == 0 ? z.y : -z.y;
-        }
-        h.symbol[f * h.order * h.order + e] = __float2half(s * v);
-    }
-}
-
-status toeplitz_half_symbols(cudaStream_t stream, const toeplitz_halves *h, const float2 *spectra,
-                             int64_t stride) {
-    CUDA_TRY(cudaMemsetAsync(h->scale, 0, 2 * sizeof(float), stream));
-    largest_kernel<<<256, THREADS, 0, stream>>>((int64_t)h->K * h->N * stride, spectra,
-                                                (int *)h->scale);
-    LAUNCHED();
-    scale_kernel<<<1, 1, 0, stream>>>(h->scale);
-    LAUNCHED();
-    symbols_kernel<<<h->K * h->N, THREADS, 0, stream>>>(*h, spectra, stride);
-    LAUNCHED();
-    return MOAO_OK;
-}
-
 /* --- products */
 
-/* Rows of X to their places: a block takes PLACES places of an image, a thread 8 vectors. */
-#define PLACES 4
-__global__ void lattice_kernel(toeplitz_halves h, int64_t V, int64_t left, bool whole,
-                               const __half *x, int64_t ldx, __half *lattice) {
-    const int i = blockIdx.y, place = blockIdx.x * PLACES + threadIdx.y;
-    const int y = place / h.nx, at = place % h.nx;
-    if (y >= h.n)
-        return;
-    const int row = at < h.n ? h.at[(i * h.n + y) * h.n + at] : -1;
-    __half *to = lattice + (((int64_t)i * h.n + y) * h.nx + at) * V;
-    const __half *from = x + (h.first[i] + row) * ldx;
-    for (int64_t v = 8 * threadIdx.x; v < V; v += 8 * blockDim.x) {
-        uint4 z = {0, 0, 0, 0};
-        if (row >= 0 && whole)
-            z = *(const uint4 *)(from + v);
-        __half *one = (__half *)&z;
-        for (int k = 0; k < 8 && row >= 0 && !whole; k++)
-            one[k] = v + k < left ? from[v + k] : __half(0.0f);
-        *(uint4 *)(to + v) = z;
-    }
+/* Where the numbers x = 0 of eight vectors of a line are, in lines. */
+__device__ inline int64_t line_at(const toeplitz_halves &h, int64_t eight, int image, int ky,
+                                  int ri) {
+    return (((eight * h.g + image) * (h.N / 2) + ky) * 2 + ri) * places_of(h.n);
 }
 
-/* Sums of all images at one frequency, TILE vectors of a block; a warp makes 16 rows. */
-__global__ void couple_kernel(toeplitz_halves h, int64_t V, float scale, const __half *full,
-                              __half *coupled) {
-    using namespace nvcuda;
-    extern __shared__ __align__(128) char memory[];
-    const int order = h.order, lda = TILE + 8;
-    __half *in = (__half *)memory;            /* [order][lda] */
-    float *out = (float *)(in + order * lda); /* [order][TILE + 4] */
-    const int ldo = TILE + 4;
-    const int64_t f = blockIdx.y, ky = f / h.N, kx = f % h.N, v0 = blockIdx.x * (int64_t)TILE;
-    const int64_t image = (int64_t)h.K * 2 * h.N * V;
-    const int64_t at = (ky * 2 * h.N + kx) * V + v0; /* of image 0, real */
-    for (int e = threadIdx.x; e < order * (TILE / 2); e += THREADS) {
-        const int c = e / (TILE / 2), v = e % (TILE / 2) * 2;
-        __half2 z = __float2half2_rn(0);
-        if (c < 2 * h.g)
-            z = *(const __half2 *)(full + at + c / 2 * image + c % 2 * h.N * V + v);
-        *(__half2 *)(in + c * lda + v) = z;
-    }
-    __syncthreads();
-    const __half *s = h.symbol + f * order * order;
-    const int warp = threadIdx.x / 32, tiles = order / 16;
-    for (int t = warp; t < TILE / 16 * tiles; t += THREADS / 32) {
-        const int row = t % (TILE / 16) * 16, col = t / (TILE / 16) * 16;
-        wmma::fragment<wmma::accumulator, 16, 16, 16, float> c;
-        wmma::fill_fragment(c, 0.0f);
-        for (int k = 0; k < order; k += 16) {
-            wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::col_major> a;
-            wmma::fragment<wmma::matrix_b, 16, 16, 16, __half, wmma::row_major> b;
-            wmma::load_matrix_sync(a, in + k * lda + row, lda);
-            wmma::load_matrix_sync(b, s + k * order + col, order);
-            wmma::mma_sync(c, a, b, c);
+/* Half of the lattices of eight vectors of an image, along y: a warp makes the frequencies of a
+ * tile for all x, two at a time. */
+__global__ void __launch_bounds__(320)
+    to_lines_kernel(toeplitz_halves h, int64_t left, bool aligned, float scale,
+                    const __half *__restrict__ x, int64_t ldx, uint4 *__restrict__ lines) {
+    const int n = h.n, row = width_of(n) | 1, nt = toeplitz_tiles(n), i = blockIdx.y / 2;
+    const int x0 = blockIdx.y % 2 * width_of(n), width = min(width_of(n), n - x0);
+    const int lane = threadIdx.x % 32;
+    const int tile = threadIdx.x / 32, q = lane % 4;
+    const int64_t eight = blockIdx.x, v = 8 * eight;
+    const bool whole = aligned && v + 8 <= left;
+    uint4 *s = (uint4 *)shared; /* [y][row], and one of zeros */
+    for (int e = threadIdx.x; e < n * width; e += blockDim.x) {
+        const int at = e % width, y = e / width, from = h.at[(i * n + y) * n + x0 + at];
+        uint4 *to = s + y * row + at;
+        const __half *p = x + (h.first[i] + from) * ldx + v;
+        if (from >= 0 && whole) {
+            fetch_async(to, (const uint4 *)p);
+            continue;
         }
-        wmma::store_matrix_sync(out + col * ldo + row, c, ldo, wmma::mem_col_major);
+        uint4 z = {0, 0, 0, 0};
+        for (int k = 0; k < 8 && from >= 0; k++)
+            ((__half *)&z)[k] = v + k < left ? p[k] : __float2half(0.0f);
+        *to = z;
+    }
+    if (threadIdx.x == 0)
+        s[n * row] = uint4{0, 0, 0, 0};
+    uint4 a[TILES];
+#pragma unroll
+    for (int k = 0; k < TILES; k++)
+        a[k] = k < nt ? h.to_y[(tile * nt + k) * 32 + lane] : uint4{0, 0, 0, 0};
+    stage_commit();
+    stage_wait<0>();
+    __syncthreads();
+    uint2 *to[2];
+    for (int ri = 0; ri < 2; ri++)
+        to[ri] =
+            (uint2 *)(lines + line_at(h, eight, i, 8 * tile + lane / 4, ri) + x0 + q % 2) + q / 2;
+    for (int at = 0; at < width; at += 2) {
+        float c[2][4] = {};
+#pragma unroll
+        for (int k = 0; k < TILES; k += 2) {
+            if (k >= nt)
+                break;
+            const int y = 16 * k + lane;
+            const uint4 *p = y < n ? s + y * row + at : s + n * row;
+            unsigned int b[2][4];
+            load_transposed(b[0], p);
+            load_transposed(b[1], y < n ? p + 1 : p);
+            for (int j = 0; j < 2; j++) {
+                tensor_half(c[j], a[k], b[j]);
+                if (k + 1 < TILES)
+                    tensor_half(c[j], a[k + 1], b[j] + 2);
+            }
+        }
+        for (int ri = 0; ri < 2; ri++) { /* neighbours exchange places: 8 bytes of one each */
+            const unsigned int one = two_halves(scale * c[0][2 * ri], scale * c[0][2 * ri + 1]);
+            const unsigned int two = two_halves(scale * c[1][2 * ri], scale * c[1][2 * ri + 1]);
+            const unsigned int got = __shfl_xor_sync(~0u, q % 2 ? one : two, 1);
+            if (at + q % 2 < width)
+                to[ri][2 * at] = q % 2 ? uint2{got, two} : uint2{one, got};
+        }
+    }
+}
+
+/* A fragment of sums to rows row and row + 8 of 8 halves, times scale, where these are below
+ * `most`.
+ */
+__device__ inline void put_rows(uint4 *s, int step, int row, int most, int lane, float scale,
+                                const float *c) {
+    if (row < most)
+        ((unsigned int *)(s + (int64_t)row * step))[lane % 4] =
+            two_halves(scale * c[0], scale * c[1]);
+    if (row + 8 < most)
+        ((unsigned int *)(s + (int64_t)(row + 8) * step))[lane % 4] =
+            two_halves(scale * c[2], scale * c[3]);
+}
+
+__device__ inline uint4 negative(const uint4 &a) {
+    const unsigned int m = 0x80008000u;
+    return uint4{a.x ^ m, a.y ^ m, a.z ^ m, a.w ^ m};
+}
+
+/* What a warp takes along x: lines of two images, `apart` in shared memory. */
+struct two_lines {
+    uint4 *s;
+    int apart;
+};
+
+/* In s [re, im][x] and then [re, im at k; re, im at N - 1 - k][k]. */
+__device__ inline void along_x(const toeplitz_halves &h, const uint4 *table, const two_lines &l,
+                               int lane, float scale) {
+    const int n = h.n, half = h.N / 2, nt = toeplitz_tiles(n), ht = toeplitz_tiles(half),
+              part = lane / 8;
+    unsigned int b[TILES][2][4]; /* re: 0, 1, im: 2, 3 */
+#pragma unroll
+    for (int t = 0; t < TILES; t++) {
+        if (t >= nt)
+            break;
+        const int x = min(16 * t + part % 2 * 8 + lane % 8, n - 1);
+        for (int e = 0; e < 2; e++)
+            load_transposed(b[t][e], l.s + e * l.apart + part / 2 * n + x);
+    }
+    __syncwarp();
+    for (int k = 0; k < ht; k++) {
+        float cr[2][4] = {}, si[2][4] = {}, ci[2][4] = {}, sr[2][4] = {};
+#pragma unroll
+        for (int t = 0; t < TILES; t++) {
+            if (t >= nt)
+                break;
+            const uint4 *a = table + (k * nt + t) * 64 + lane;
+            const uint4 cosine = load_rows(a), sine = load_rows(a + 32);
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                tensor_half(cr[e], cosine, b[t][e]);
+                tensor_half(si[e], sine, b[t][e] + 2);
+                tensor_half(ci[e], cosine, b[t][e] + 2);
+                tensor_half(sr[e], sine, b[t][e]);
+            }
+        }
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            float z[4][4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                z[0][j] = cr[e][j] + si[e][j], z[1][j] = ci[e][j] - sr[e][j];
+                z[2][j] = cr[e][j] - si[e][j], z[3][j] = ci[e][j] + sr[e][j];
+            }
+#pragma unroll
+            for (int p = 0; p < 4; p++)
+                put_rows(l.s + e * l.apart + p * half, 1, 16 * k + lane / 4, half, lane, scale,
+                         z[p]);
+        }
+    }
+}
+
+/* All images at frequencies k and N - 1 - k, `step` apart: sum and difference of both, [re, im of
+ * the sum; re, -im of the difference][k]. a: their symbols. */
+__device__ inline void couple(const toeplitz_halves &h, const uint4 *a, uint4 *s, int step, int k,
+                              int lane, float scale) {
+    const int half = h.N / 2, part = lane / 8;
+    const uint4 *row = s + min(part % 2 * 8 + lane % 8, h.g - 1) * step + part / 2 * half + k;
+    float z[2][2][4] = {};
+#pragma unroll
+    for (int f = 0; f < 2; f++) {
+        unsigned int b[4];
+        load_transposed(b, row + 2 * f * half);
+        tensor_half(z[f][0], a[2 * f], b);
+        tensor_half(z[f][1], a[2 * f], b + 2);
+        tensor_half(z[f][0], negative(a[2 * f + 1]), b + 2);
+        tensor_half(z[f][1], a[2 * f + 1], b);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int p = 0; p < 4; p++) {
+        float c[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            c[j] = p < 2    ? z[0][p][j] + z[1][p][j]
+                   : p == 2 ? z[0][0][j] - z[1][0][j]
+                            : z[1][1][j] - z[0][1][j];
+        put_rows(s + p * half + k, step, lane / 4, h.g, lane, scale, c);
+    }
+}
+
+/* Back along x, to lines of global memory, re and im of each; three tiles of places at a time. */
+__device__ inline void back_x(const toeplitz_halves &h, const uint4 *table, const two_lines &l,
+                              uint4 *const (*to)[2], int lane, float scale) {
+    const int n = h.n, half = h.N / 2, nt = toeplitz_tiles(n), ht = toeplitz_tiles(half),
+              part = lane / 8;
+    const int turned = (part / 2 + 2 * (part % 2)) * 8 + lane % 8; /* the table's matrices */
+    for (int first = 0; first < nt; first += 3) {
+        float c[3][2][2][4] = {};
+        for (int k = 0; k < ht; k++) {
+            const int row = min(16 * k + part % 2 * 8 + lane % 8, half - 1);
+            unsigned int sum[2][4], gap[2][4];
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                const uint4 *s = l.s + e * l.apart + part / 2 * half + row;
+                load_transposed(sum[e], s);
+                load_transposed(gap[e], s + 2 * half);
+            }
+#pragma unroll
+            for (int t = 0; t < 3; t++) {
+                if (first + t >= nt)
+                    break;
+                const uint4 *a = table + (k * nt + first + t) * 64 + turned;
+                unsigned int cosine[4], sine[4];
+                load_transposed(cosine, a);
+                load_transposed(sine, a + 32);
+                const uint4 wave[2] = {{cosine[0], cosine[1], cosine[2], cosine[3]},
+                                       {sine[0], sine[1], sine[2], sine[3]}};
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    tensor_half(c[t][e][0], wave[0], sum[e]);
+                    tensor_half(c[t][e][1], wave[0], sum[e] + 2);
+                    tensor_half(c[t][e][0], wave[1], gap[e] + 2);
+                    tensor_half(c[t][e][1], wave[1], gap[e]);
+                }
+            }
+        }
+#pragma unroll
+        for (int t = 0; t < 3; t++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                put_rows(to[e / 2][e % 2], 1, 16 * (first + t) + lane / 4, n, lane, scale,
+                         c[t][e / 2][e % 2]);
+    }
+}
+
+/* Lines ky of all images of eight vectors, a warp two images; of an odd number the last one twice.
+ */
+__global__ void __launch_bounds__(32 * MOST_IMAGES / 2, 2)
+    middle_kernel(toeplitz_halves h, float to, float coupled, float from, uint4 *lines) {
+    const int n = h.n, half = h.N / 2, ky = blockIdx.y, lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32, warps = blockDim.x / 32, step = image_step(h.N);
+    const int tables = toeplitz_tiles(n) * toeplitz_tiles(half) * 64;
+    const int image[2] = {2 * warp, min(2 * warp + 1, h.g - 1)};
+    uint4 *s = (uint4 *)shared, *table = s + h.g * step;
+    const two_lines mine = {s + image[0] * step, (image[1] - image[0]) * step};
+    uint4 *line[2][2]; /* re, im */
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        line[e / 2][e % 2] = lines + line_at(h, blockIdx.x, image[e / 2], ky, e % 2);
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        for (int x = lane; x < n; x += 32)
+            fetch_async(mine.s + e / 2 * mine.apart + e % 2 * n + x, line[e / 2][e % 2] + x);
+    for (int e = threadIdx.x; e < tables; e += blockDim.x)
+        fetch_async(table + e, h.along_x + e);
+    stage_commit();
+    const uint4 *symbol = h.symbol + (int64_t)ky * half * 128 + lane;
+    uint4 a[4], next[4];
+#pragma unroll
+    for (int f = 0; f < 4; f++)
+        a[f] = symbol[(min(warp, half - 1) * 4 + f) * 32];
+    stage_wait<0>();
+    __syncthreads();
+    along_x(h, table, mine, lane, to);
+    __syncthreads();
+    for (int k = warp; k < half; k += warps) { /* while the next symbols are on their way */
+#pragma unroll
+        for (int f = 0; f < 4; f++)
+            next[f] = symbol[(min(k + warps, half - 1) * 4 + f) * 32];
+        couple(h, a, s, step, k, lane, coupled);
+#pragma unroll
+        for (int f = 0; f < 4; f++)
+            a[f] = next[f];
     }
     __syncthreads();
-    for (int e = threadIdx.x; e < 2 * h.g * (TILE / 2); e += THREADS) {
-        const int c = e / (TILE / 2), v = e % (TILE / 2) * 2;
-        const float *z = out + c * ldo + v;
-        *(__half2 *)(coupled + at + c / 2 * image + c % 2 * h.N * V + v) =
-            __floats2half2_rn(scale * z[0], scale * z[1]);
+    back_x(h, table, mine, line, lane, from);
+}
+
+struct columns_job {
+    int64_t left;
+    float alpha, scale, beta;
+    const int *diagonals_from;
+    const toeplitz_diagonal *diagonals;
+    const __half *x;
+    int64_t ldx;
+    float *y;
+    int64_t ldy;
+};
+
+/* A place of the lattice to its column of Y, vectors v and v + 1. */
+__device__ inline void put_column(const toeplitz_halves &h, const columns_job &q, int i, int place,
+                                  int64_t v, float a, float b) {
+    const int row = h.at[i * h.n * h.n + place];
+    if (row < 0 || v >= q.left)
+        return;
+    const bool both = v + 1 < q.left;
+    float *to = q.y + (h.first[i] + row) * q.ldy + v;
+    a *= q.scale, b *= q.scale;
+    for (int k = q.diagonals_from[i]; k < q.diagonals_from[i + 1]; k++) {
+        const toeplitz_diagonal d = q.diagonals[k];
+        const float f = q.alpha * (float)d.value[row];
+        const __half *p = q.x + (h.first[d.row] + row) * q.ldx + v;
+        a += f * __half2float(p[0]);
+        b += both ? f * __half2float(p[1]) : 0;
+    }
+    if (q.beta != 0)
+        a += q.beta * to[0], b += both ? q.beta * to[1] : 0;
+    if (both && (size_t)to % 8 == 0) {
+        *(float2 *)to = float2{a, b};
+        return;
+    }
+    to[0] = a;
+    if (both)
+        to[1] = b;
+}
+
+/* Half of the places along x of eight vectors of an image, back along y: two warps a tile of y. */
+__global__ void __launch_bounds__(320, 2)
+    columns_kernel(toeplitz_halves h, columns_job q, const uint4 *__restrict__ lines) {
+    const int n = h.n, N = h.N, nt = toeplitz_tiles(n), yt = N / 16, i = blockIdx.y / 2;
+    const int lane = threadIdx.x % 32, tile = threadIdx.x / 32 % nt, second = threadIdx.x / 32 / nt;
+    const int x0 = blockIdx.y % 2 * width_of(n), width = min(width_of(n), n - x0);
+    const int row = width_of(n) | 1;
+    uint4 *s = (uint4 *)shared; /* [tile of frequencies, re and im, frequency][row] */
+    for (int e = threadIdx.x; e < N * width; e += blockDim.x) {
+        const int k = e / width, x = e % width;
+        fetch_async(s + k * row + x,
+                    lines + x0 + x + line_at(h, blockIdx.x, i, k / 16 * 8 + k % 8, k % 16 / 8));
+    }
+    uint4 a[2 * TILES];
+#pragma unroll
+    for (int k = 0; k < 2 * TILES; k++)
+        a[k] = k < yt ? h.from_y[(tile * yt + k) * 32 + lane] : uint4{0, 0, 0, 0};
+    stage_commit();
+    stage_wait<0>();
+    __syncthreads();
+    const float scale = q.scale * h.scale[1];
+    q.scale = scale;
+    for (int x = second; x < width; x += 2) {
+        float c[4] = {}, d[4] = {};
+#pragma unroll
+        for (int k = 0; k < 2 * TILES; k += 2) {
+            if (k >= yt)
+                break;
+            unsigned int b[4];
+            load_transposed(b, s + min(16 * k + lane, N - 1) * row + x);
+            tensor_half(c, a[k], b);
+            tensor_half(d, a[k + 1], b + 2);
+        }
+        const int64_t v = 8 * (int64_t)blockIdx.x + 2 * (lane % 4);
+        const int y = 16 * tile + lane / 4;
+        if (y < n)
+            put_column(h, q, i, y * n + x0 + x, v, c[0] + d[0], c[1] + d[1]);
+        if (y + 8 < n)
+            put_column(h, q, i, (y + 8) * n + x0 + x, v, c[2] + d[2], c[3] + d[3]);
     }
 }
 
-/* Places of the lattice to the columns of Y, with the diagonals: a block takes a row of the matrix.
- */
-__global__ void columns_kernel(toeplitz_halves h, int64_t V, int64_t left, float alpha, float scale,
-                               const float *sums, const int *diagonals_from,
-                               const toeplitz_diagonal *diagonals, const __half *x, int64_t ldx,
-                               float beta, float *y, int64_t ldy) {
-    const int i = h.image[blockIdx.x], place = h.place[blockIdx.x];
-    const int64_t column = h.column[blockIdx.x], row = column - h.first[i];
-    const float *from = sums + (((int64_t)i * h.n + place / h.n) * h.nx + place % h.n) * V;
-    float *to = y + column * ldy;
-    const float f = alpha * scale * h.scale[1];
-    for (int64_t v = threadIdx.x; v < left; v += blockDim.x) {
-        float e = f * from[v];
-        for (int k = diagonals_from[i]; k < diagonals_from[i + 1]; k++)
-            e += alpha * (float)diagonals[k].value[row] *
-                 __half2float(x[(h.first[diagonals[k].row] + row) * ldx + v]);
-        to[v] = beta != 0 ? e + beta * to[v] : e;
-    }
-}
-
-/* Halves of the arrays of V vectors. */
-static size_t lattice_size(const toeplitz_halves *h, int64_t V) {
-    return gpu_align(sizeof(__half) * h->g * h->n * h->nx * V);
-}
-static size_t lines_size(const toeplitz_halves *h, int64_t V) {
-    return gpu_align(sizeof(__half) * h->g * h->K * 2 * h->nx * V);
-}
-static size_t full_size(const toeplitz_halves *h, int64_t V) {
-    return gpu_align(sizeof(__half) * h->g * h->K * 2 * h->N * V);
-}
+/* --- launches */
 
 static int64_t vectors(int64_t nvec) {
-    return gpu_min(gpu_ceil(nvec, TILE) * TILE, TOEPLITZ_VECTORS);
+    return gpu_min(gpu_ceil(nvec, 8) * 8, TOEPLITZ_VECTORS);
 }
 
 size_t toeplitz_half_work(const toeplitz_halves *h, int64_t nvec) {
-    const int64_t V = vectors(nvec);
-    return 2 * lattice_size(h, V) + lines_size(h, V) + 2 * full_size(h, V);
-}
-
-static status product(gpu_queue *q, int64_t m, int64_t n, int64_t k, const __half *a, int64_t lda,
-                      int64_t sa, const __half *b, int64_t ldb, void *c, cudaDataType_t tc,
-                      int64_t ldc, int64_t sc, int64_t count) {
-    const float one = 1, none = 0;
-    BLAS_TRY(cublasGemmStridedBatchedEx(q->blas, CUBLAS_OP_N, CUBLAS_OP_N, (int)m, (int)n, (int)k,
-                                        &one, a, CUDA_R_16F, (int)lda, sa, b, CUDA_R_16F, (int)ldb,
-                                        0, &none, c, tc, (int)ldc, sc, (int)count,
-                                        CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
-    return MOAO_OK;
+    return sizeof(__half) * (size_t)vectors(nvec) * h->g * h->N * places_of(h->n);
 }
 
 /* Up to V vectors. */
-static status some(gpu_queue *q, const toeplitz_halves *h, const int *diagonals_from,
-                   const toeplitz_diagonal *diagonals, int64_t V, int64_t left, float alpha,
-                   const __half *x, int64_t ldx, float beta, float *y, int64_t ldy, char *work) {
-    const int64_t n = h->n, N = h->N, K = h->K, g = h->g, row = h->nx * V;
-    __half *lattice = (__half *)work; /* and sums: twice the room */
-    __half *lines = (__half *)(work + 2 * lattice_size(h, V));
-    __half *full = (__half *)((char *)lines + lines_size(h, V));
-    __half *coupled = (__half *)((char *)full + full_size(h, V));
-    const size_t shared = h->order * ((TILE + 8) * sizeof(__half) + (TILE + 4) * sizeof(float));
-    const bool whole = left == V && ldx % 8 == 0 && (size_t)x % 16 == 0;
-    lattice_kernel<<<dim3((unsigned)gpu_ceil(n * h->nx, PLACES), (unsigned)g), dim3(64, PLACES), 0,
-                     q->stream>>>(*h, V, left, whole, x, ldx, lattice);
-    LAUNCHED();
-    GPU_TRY(product(q, row, 2 * K, n, lattice, row, n * row, h->to_y, h->ldy, lines, CUDA_R_16F,
-                    row, 2 * K * row, g));
-    GPU_TRY(product(q, V, 2 * N, 2 * h->nx, lines, V, 2 * row, h->to_x, h->ldx, full, CUDA_R_16F, V,
-                    2 * N * V, g * K));
-    CUDA_TRY(cudaFuncSetAttribute(couple_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  (int)shared));
-    couple_kernel<<<dim3((unsigned)(V / TILE), (unsigned)(K * N)), THREADS, shared, q->stream>>>(
-        *h, V, (float)scales_of(h).coupled, full, coupled);
-    LAUNCHED();
-    GPU_TRY(product(q, V, 2 * h->nx, 2 * N, coupled, V, 2 * N * V, h->from_x, h->ldbx, lines,
-                    CUDA_R_16F, V, 2 * row, g * K));
-    GPU_TRY(product(q, row, n, 2 * K, lines, row, 2 * K * row, h->from_y, h->ldby, lattice,
-                    CUDA_R_32F, row, n * row, g));
-    columns_kernel<<<(unsigned)h->total, 128, 0, q->stream>>>(
-        *h, V, left, alpha, 1 / gain(h), (const float *)lattice, diagonals_from, diagonals, x, ldx,
-        beta, y, ldy);
-    LAUNCHED();
-    return MOAO_OK;
+static status some(cudaStream_t stream, const toeplitz_halves *h, const columns_job *q,
+                   uint4 *lines) {
+    const scales s = scales_of(h);
+    const unsigned eights = (unsigned)gpu_ceil(q->left, 8), g = h->g;
+    const int n = h->n, N = h->N;
+    const bool aligned = q->ldx % 8 == 0 && (size_t)q->x % 16 == 0;
+    GPU_TRY(toeplitz_launch(stream, dim3(eights, 2 * g), 32 * (N / 16), lattice_bytes(n),
+                            to_lines_kernel, *h, q->left, aligned, (float)s.to, q->x, q->ldx,
+                            lines));
+    GPU_TRY(toeplitz_launch(stream, dim3(eights, N / 2), 32 * ((g + 1) / 2), middle_bytes(n, N, g),
+                            middle_kernel, *h, (float)s.to, (float)s.coupled, (float)s.from,
+                            lines));
+    return toeplitz_launch(stream, dim3(eights, 2 * g), 64 * toeplitz_tiles(n), columns_bytes(n, N),
+                           columns_kernel, *h, *q, lines);
 }
 
-status toeplitz_half_apply(gpu_queue *q, const toeplitz_halves *h, const int *diagonals_from,
-                           const struct toeplitz_diagonal *diagonals, int64_t nvec, float alpha,
+status toeplitz_half_apply(cudaStream_t stream, const toeplitz_halves *h, const int *diagonals_from,
+                           const toeplitz_diagonal *diagonals, int64_t nvec, float alpha,
                            const __half *x, int64_t ldx, float beta, float *y, int64_t ldy,
                            char *work) {
     const int64_t V = vectors(nvec);
-    if (h->total == 0)
-        return MOAO_OK;
-    for (int64_t v = 0; v < nvec; v += V)
-        GPU_TRY(some(q, h, diagonals_from, diagonals, V, gpu_min(V, nvec - v), alpha, x + v, ldx,
-                     beta, y + v, ldy, work));
+    for (int64_t v = 0; v < nvec; v += V) {
+        const columns_job q = {gpu_min(V, nvec - v),
+                               alpha,
+                               alpha / gain(h),
+                               beta,
+                               diagonals_from,
+                               diagonals,
+                               x + v,
+                               ldx,
+                               y + v,
+                               ldy};
+        GPU_TRY(some(stream, h, &q, (uint4 *)work));
+    }
     return MOAO_OK;
 }

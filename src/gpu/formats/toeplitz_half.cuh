@@ -1,44 +1,57 @@
-/* Block-Toeplitz products in halves: transforms as products with matrices of cosines on the tensor
- * cores. V vectors at a time lie innermost in every array; ri: real and imaginary part.
+/* Block-Toeplitz products in halves: transforms as products with matrices of cosines and sines on
+ * the tensor cores, at frequencies k + 1/2, 0 <= k < N: none is its own opposite, and N - 1 - k is
+ * that of k, so that the real lines along y need the first N / 2 of them, and those along x have
+ * the same four products for two. With frequencies of half a step the other side of the lattice has
+ * its sign changed, which a product never sees.
  *
- * lattice [image][y][x][v]         halves of X, zero where there is no row
- * lines   [image][ky][ri][x][v]    transformed along y, 0 <= ky <= N/2
- * full    [image][ky][ri][kx][v]   and along x; coupled: the same after the coupling of images
- * lines, sums [image][y][x][v]     back again; the last one in single precision */
+ * Vectors lie innermost by eights. lines [v / 8][image][ky][re, im][x][v % 8], 0 <= ky < N / 2, x
+ * up to a multiple of 4: X transformed along y. A block of the second kernel takes the lines ky of
+ * all images of eight vectors along x, couples the images at each frequency, and back, in their
+ * place; the third one makes columns of Y of them. */
 #ifndef MOAO_GPU_TOEPLITZ_HALF_CUH
 #define MOAO_GPU_TOEPLITZ_HALF_CUH
 
 #include "backend/backend_toeplitz.h"
-#include "gpu/core/common.cuh"
+#include "gpu/core/error.cuh"
+#include "toeplitz.cuh"
 #include <cuda_fp16.h>
 
-#define TOEPLITZ_VECTORS 512 /* at a time */
+#define TOEPLITZ_VECTORS 2048 /* at a time */
 
 struct toeplitz_halves {
-    int n, g, N, K;           /* places along a side, images, order, N/2 + 1 */
-    int nx;                   /* places along x in memory: a multiple of 4 */
-    int order;                /* of a coupling in memory: 2 g up to a multiple of 16 */
-    int64_t total;            /* rows of all images */
-    int ldy, ldx, ldbx, ldby; /* leading dimensions of the four matrices */
+    int n, g, N;
     /* on the device */
-    const int *at;                         /* [g][n n] row of the image at each place, -1: none */
-    const int64_t *first;                  /* [g] */
-    const int *image, *place;              /* [total] */
-    const int64_t *column;                 /* [total] */
-    __half *to_y, *to_x, *from_x, *from_y; /* matrices of the transforms */
-    __half *symbol;                        /* [K][N][order][order]: column (r, ri) of row (c, ri) */
-    float *scale; /* largest number of the spectra, then 1 / scale of the symbols */
+    const int *at;        /* [g][y][x] row of the image at each place, -1: none */
+    const int64_t *first; /* [g] */
+    /* matrices of the transforms: along y in fragments; along x rows of 8 numbers, [frequencies]
+     * [places][cosines, sines][8 x 8] */
+    uint4 *to_y, *along_x, *from_y;
+    uint4 *symbol; /* [ky][k][frequency k, N - 1 - k][re, im] fragment: column c of row r */
+    float *scale;  /* largest number of the spectra, then 1 / scale of the symbols */
 };
+
+/* Tiles of 16 numbers of a line. */
+__host__ __device__ static inline int toeplitz_tiles(int n) {
+    return (n + 15) / 16;
+}
+
+/* Whether there is room for lattices of n x n of g images. */
+bool toeplitz_half_fits(int n, int g);
+/* Numbers of 16 bytes of the arrays of a plan. */
+size_t toeplitz_half_along_y(int n, int N);
+size_t toeplitz_half_along_x(int n, int N);
+size_t toeplitz_half_symbol(int N);
 
 /* Matrices of the transforms, into device memory. */
 status toeplitz_half_tables(cudaStream_t stream, const toeplitz_halves *h);
-/* Couplings from spectra [ky][kx][column image][row image] of `stride` complex numbers each. */
+/* Couplings from spectra [ky][kx][column image g][row image gp], `stride` complex numbers of each
+ * frequency. */
 status toeplitz_half_symbols(cudaStream_t stream, const toeplitz_halves *h, const float2 *spectra,
-                             int64_t stride);
+                             int gp, int64_t stride);
 size_t toeplitz_half_work(const toeplitz_halves *h, int64_t nvec);
 /* Y := alpha X A + beta Y, X in halves; diagonals as in toeplitz.cuh. */
-status toeplitz_half_apply(gpu_queue *q, const toeplitz_halves *h, const int *diagonals_from,
-                           const struct toeplitz_diagonal *diagonals, int64_t nvec, float alpha,
+status toeplitz_half_apply(cudaStream_t stream, const toeplitz_halves *h, const int *diagonals_from,
+                           const toeplitz_diagonal *diagonals, int64_t nvec, float alpha,
                            const __half *x, int64_t ldx, float beta, float *y, int64_t ldy,
                            char *work);
 

@@ -1,0 +1,131 @@
+/* What products of block-Toeplitz matrices in halves multiply with: matrices of the transforms, and
+ * couplings of images. */
+#include "toeplitz_half.cuh"
+
+#include "toeplitz_launch.cuh"
+#include "toeplitz_tensor.cuh"
+
+#define THREADS 256
+
+/* --- sizes */
+
+size_t toeplitz_half_along_y(int n, int N) {
+    return (size_t)(N / 16) * toeplitz_tiles(n) * 32;
+}
+size_t toeplitz_half_along_x(int n, int N) {
+    return (size_t)toeplitz_tiles(N / 2) * toeplitz_tiles(n) * 2 * 32;
+}
+size_t toeplitz_half_symbol(int N) {
+    return (size_t)(N / 2) * (N / 2) * 4 * 32;
+}
+
+/* --- matrices of the transforms */
+
+/* Cosine (or sine) at frequency k + 1/2 and place x. */
+__device__ inline float wave(int N, int k, int x, bool sine) {
+    const double a = (double)((2 * k + 1) * x % (2 * N)) / N;
+    return (float)(sine ? sinpi(a) : cospi(a));
+}
+
+/* Element e of the fragments' halves: its row and column in the tile. */
+struct element {
+    int row, column;
+    __device__ element(int lane, int i, int e)
+        : row(lane / 4 + 8 * (i % 2)), column(2 * (lane % 4) + e + 8 * (i / 2)) {
+    }
+};
+
+/* A fragment of which f(row, column) are the elements. */
+template <class F> __device__ inline uint4 fragment_of(int lane, F f) {
+    unsigned int r[4];
+    for (int i = 0; i < 4; i++) {
+        const element a(lane, i, 0), b(lane, i, 1);
+        r[i] = two_halves(f(a.row, a.column), f(b.row, b.column));
+    }
+    return uint4{r[0], r[1], r[2], r[3]};
+}
+
+/* A thread a lane of a fragment. Along y, real and imaginary parts of 8 frequencies are a tile. */
+__global__ void tables_kernel(toeplitz_halves h) {
+    const int n = h.n, N = h.N, nt = toeplitz_tiles(n), ht = toeplitz_tiles(N / 2), yt = N / 16;
+    const int step = gridDim.x * blockDim.x, thread = blockIdx.x * blockDim.x + threadIdx.x;
+    const int lane = thread % 32;
+    for (int f = thread / 32; f < yt * nt; f += step / 32) {
+        const int one = f / nt, other = f % nt; /* to_y: tile of frequencies, of places */
+        h.to_y[f * 32 + lane] = fragment_of(lane, [&](int row, int column) {
+            const int ky = 8 * one + row % 8, y = 16 * other + column;
+            return y >= n ? 0 : row < 8 ? wave(N, ky, y, false) : -wave(N, ky, y, true);
+        });
+        const int places = f / yt, waves = f % yt;
+        h.from_y[f * 32 + lane] = fragment_of(lane, [&](int row, int column) {
+            const int ky = 8 * waves + column % 8, y = 16 * places + row;
+            return y >= n ? 0 : column < 8 ? 2 * wave(N, ky, y, false) : -2 * wave(N, ky, y, true);
+        });
+    }
+    for (int f = thread / 32; f < 2 * nt * ht; f += step / 32) { /* a lane a row of a matrix */
+        const int k = 16 * (f / 2 / nt) + lane / 8 % 2 * 8 + lane % 8;
+        const int x = 16 * (f / 2 % nt) + lane / 16 * 8;
+        unsigned int r[4];
+        for (int e = 0; e < 4; e++) {
+            const int at = x + 2 * e;
+            r[e] = two_halves(k < N / 2 && at < n ? wave(N, k, at, f % 2 == 1) : 0,
+                              k < N / 2 && at + 1 < n ? wave(N, k, at + 1, f % 2 == 1) : 0);
+        }
+        h.along_x[f * 32 + lane] = uint4{r[0], r[1], r[2], r[3]};
+    }
+}
+
+status toeplitz_half_tables(cudaStream_t stream, const toeplitz_halves *h) {
+    return toeplitz_launch(stream, dim3(64), THREADS, 0, tables_kernel, *h);
+}
+
+/* --- symbols */
+
+/* Floats that are not negative are in the order of their bits. */
+__global__ void largest_kernel(int64_t count, const float2 *a, int *out) {
+    float most = 0;
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < count;
+         i += gridDim.x * (int64_t)THREADS)
+        most = fmaxf(most, fmaxf(fabsf(a[i].x), fabsf(a[i].y)));
+    for (int step = 16; step > 0; step /= 2)
+        most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
+    if (threadIdx.x % 32 == 0)
+        atomicMax(out, __float_as_int(most));
+}
+
+/* A power of two that brings the largest near 2^15, and its inverse. */
+__global__ void scale_kernel(float *scale) {
+    int e;
+    if (threadIdx.x > 0)
+        return;
+    frexpf(scale[0], &e);
+    scale[0] = scale[0] > 0 ? ldexpf(1, 15 - e) : 1;
+    scale[1] = 1 / scale[0];
+}
+
+/* A block: a frequency and its opposite along x; a thread a lane of one of the four fragments, of
+ * which a row is the image of a column of the matrix. */
+__global__ void symbols_kernel(toeplitz_halves h, const float2 *spectra, int gp, int64_t stride) {
+    const int half = h.N / 2, k = blockIdx.x, ky = blockIdx.y;
+    const int f = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const float2 *from = spectra + ((int64_t)ky * h.N + (f / 2 ? h.N - 1 - k : k)) * stride;
+    const float s = h.scale[0];
+    h.symbol[((int64_t)ky * half + k) * 128 + threadIdx.x] =
+        fragment_of(lane, [&](int row, int column) {
+            if (row >= h.g || column >= h.g)
+                return 0.0f;
+            const float2 z = from[row * gp + column];
+            return s * (f % 2 ? z.y : z.x);
+        });
+}
+
+status toeplitz_half_symbols(cudaStream_t stream, const toeplitz_halves *h, const float2 *spectra,
+                             int gp, int64_t stride) {
+    const int half = h->N / 2;
+    CUDA_TRY(cudaMemsetAsync(h->scale, 0, 2 * sizeof(float), stream));
+    GPU_TRY(toeplitz_launch(stream, dim3(256), THREADS, 0, largest_kernel,
+                            (int64_t)half * h->N * stride, spectra, (int *)h->scale));
+    GPU_TRY(toeplitz_launch(stream, dim3(1), 32, 0, scale_kernel, h->scale));
+    return toeplitz_launch(stream, dim3(half, half), 128, 0, symbols_kernel, *h, spectra, gp,
+                           stride);
+}

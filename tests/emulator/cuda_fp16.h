@@ -1,0 +1,24 @@
+/* In place of CUDA's header of this name, when kernels are compiled for the emulator: halves, and
+ * their conversions by the instructions of the processor. */
+#ifndef MOAO_EMULATOR_CUDA_FP16_H
+#define MOAO_EMULATOR_CUDA_FP16_H
+#include <immintrin.h>
+
+struct __half {
+    unsigned short bits;
+};
+struct alignas(4) __half2 {
+    __half x, y;
+};
+
+__attribute__((target("f16c"))) inline float __half2float(__half h) {
+    return _cvtsh_ss(h.bits);
+}
+__attribute__((target("f16c"))) inline __half __float2half(float f) {
+    return {_cvtss_sh(f, _MM_FROUND_TO_NEAREST_INT)};
+}
+inline __half2 __floats2half2_rn(float a, float b) {
+    return {__float2half(a), __float2half(b)};
+}
+
+#endif
