@@ -344,6 +344,11 @@ done:
     return st;
 }
 
+void tlr_set_terms(tlr *l, int terms) {
+    if (l->o.terms > 0)
+        l->terms = terms < 0 ? 0 : terms > 3 ? 3 : terms;
+}
+
 status tlr_solve(const tlr *l, char side, char job, int64_t v, double *x, int64_t ldx) {
     tlr_work w;
     status st = MOAO_OK;
@@ -354,6 +359,10 @@ status tlr_solve(const tlr *l, char side, char job, int64_t v, double *x, int64_
     tlr_work_open(&w, l->be, l->ctx);
     for (int64_t r = 0, step = chunk(l, v); r < v; r += step) {
         double *part = x + side_at(side, 0, r, ldx);
+        if (side == 'R' && l->terms > 0) {
+            TRY(tlr_solve_terms(&w, l, job == 'A' ? 'A' : first, least(step, v - r), part, ldx));
+            continue;
+        }
         TRY(solve_chunk(&w, l, side, first, least(step, v - r), part, ldx));
         if (job == 'A')
             TRY(solve_chunk(&w, l, side, 'N', least(step, v - r), part, ldx));

@@ -59,6 +59,21 @@ done:
     return st;
 }
 
+/* Largest modulus of the n numbers of u, or of v, that are kept. Waits. */
+static status bound_of(tlr_work *w, int64_t n, const float *kept, double *most) {
+    double *there;
+    status st;
+    *most = 0;
+    if (n == 0)
+        return MOAO_OK;
+    TRY(tlr_work_room(w, BUF_BOUND, 1, &there));
+    TRY(w->be->half->max_abs(w->ctx, BACKEND_S, n, 1, kept, n, there));
+    TRY(tlr_dense_copy(w, 1, 1, there, 1, most, 1));
+    st = w->be->sync(w->ctx);
+done:
+    return st;
+}
+
 status tlr_store_panel(tlr_work *w, tlr *a, int64_t q) {
     panel *p = a->panel + q;
     if (!kept_apart(a))
@@ -73,6 +88,11 @@ status tlr_store_panel(tlr_work *w, tlr *a, int64_t q) {
     p->kept_v = nu;
     TRY(keep(w, a, numbers(a, p), p->u, p->kept));
     TRY(keep(w, a, n - nu, p->v, p->kept + (size_t)nu * size_of(a)));
+    if (a->o.terms > 0) {
+        const float *kept = (const float *)(const void *)p->kept;
+        TRY(bound_of(w, numbers(a, p), kept, &p->most[0]));
+        TRY(bound_of(w, n - nu, kept + nu, &p->most[1]));
+    }
     if (a->o.host)
         TRY(w->be->sync(w->ctx));
     w->be->release(w->ctx, p->u);

@@ -103,6 +103,22 @@ done:
     return st;
 }
 
+status tlr_work_unit(tlr_work *w, int64_t n, float **p) {
+    const bool there = w->unit == n;
+    double *wide;
+    void *at;
+    status st;
+    TRY(tlr_work_typed(w, BUF_UNIT, BACKEND_S, n * n, &at));
+    if (!there) {
+        TRY(tlr_work_identity(w, n, &wide));
+        TRY(w->be->half->cast_to_single(w->ctx, n, n, wide, w->identity, at, n));
+        w->unit = n;
+    }
+    *p = at;
+done:
+    return st;
+}
+
 status tlr_work_bytes(tlr_work *w, size_t bytes) {
     status st = MOAO_OK;
     if (bytes > w->lwork) {
