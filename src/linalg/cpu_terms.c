@@ -18,7 +18,7 @@ static status columns(backend_ctx *ctx, int terms, int64_t m, int64_t n, const t
     status st;
     (void)ctx;
     TRY(ALLOC(rest, (size_t)m + 1, "halves of a column"));
-    for (int64_t e = 0; e < n; e++) {
+    for (int64_t e = 0; m > 0 && e < n; e++) {
         const terms_column c = list[e];
         const float *from = c.from >= 0 ? x + c.from * ldx : y + (-1 - c.from) * ldy;
         backend_f16 *to = h + c.to * ldh;
