@@ -421,7 +421,7 @@ static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how
     o.singles = how == KEEP_SINGLES || how == KEEP_HOST || terms;
     o.mixed = terms;
     o.terms = terms ? 3 : 0;
-    o.memory = terms ? (size_t)4 << 30 : 0;
+    o.memory = how == TERMS_TIMED ? (size_t)4 << 30 : terms ? (size_t)3 << 29 : 0;
     o.host = how == KEEP_HOST;
     tlr_source from = {};
     tlr_report report;

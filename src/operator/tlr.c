@@ -10,9 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Products in single precision, on the CPU, take half the time; what they round changes W as a
- * tolerance of about 1/100 of the noise does, so they serve down to 1/64. */
+/* Products in single precision, on the CPU, take half the time; on a device they are made of halves
+ * in three terms, which is as exact. What they round changes W as a tolerance of about 1/100 of the
+ * noise does, so they serve down to 1/64. */
 #define MIXED_STEPS (6 * LINOP_OCTAVE)
+#define TERMS 3
+#define DEVICE_MEMORY ((size_t)3 << 29) /* of a device, for intermediate products */
 
 #define TURNS 3       /* factors with smaller tolerances, before W is refined instead */
 #define RESIDUAL 1e-3 /* of W, above that of any whose images have passed */
@@ -170,7 +173,9 @@ static status make_factor(compressed *o, double *strip, int *minor) {
                               .width = tlr_cmm_width(o->tile),
                               .seed = 1,
                               .singles = tau > 0,
-                              .mixed = on_cpu && tau > 0 && a->level <= MIXED_STEPS};
+                              .memory = on_cpu ? 0 : DEVICE_MEMORY,
+                              .mixed = tau > 0 && a->level <= MIXED_STEPS,
+                              .terms = on_cpu ? 0 : TERMS};
     const tlr_rescue rescue = {.retries = 2, .shift = 0.1 * o->noise, .dense = true};
     const tlr_source source = {.layout = &o->cmm.order, .fill = tlr_cmm_fill, .arg = &o->cmm};
     status st;

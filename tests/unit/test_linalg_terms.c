@@ -126,7 +126,7 @@ static void blocks(void **state) {
 static void products(void **state) {
     (void)state;
     enum { M = 70, N = 40, K = 33 };
-    static const double bound[] = {0, 0x1p-8, 0x1p-8, 0x1p-18};
+    static const double bound[] = {0, 0x1p-8, 0x1p-8, 0x1p-17};
     float *a = malloc(sizeof *a * M * K), *b = malloc(sizeof *b * N * K);
     terms_column list[K];
     const terms_block block = {0, N, K, 0, N, N * K};
