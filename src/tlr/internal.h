@@ -154,6 +154,9 @@ status tlr_work_bytes(tlr_work *w, size_t bytes);
 /* Room for n indices on the host and in the backend's memory; send: to there, in stream order. */
 status tlr_work_indices(tlr_work *w, int64_t n, int64_t **host, int64_t **there);
 status tlr_work_send(tlr_work *w, int64_t n, const int64_t *host, int64_t *there);
+/* Lists begin anew, with so much room that those of a super-panel's updates do not wait for those
+ * before. Waits for the stream. */
+status tlr_work_rewind(tlr_work *w);
 /* Products that are independent of each other may go to both streams in turn: fork, then ctx and
  * beside, then join. */
 status tlr_work_fork(tlr_work *w);

@@ -228,6 +228,7 @@ void tlr_list_free(product_list *l) {
 enum { LIST_M, LIST_N, LIST_K, LIST_A, LIST_B, LIST_C, LIST_LDA, LIST_LDB, LIST_LDC, LIST_PARTS };
 #define LIST_ENTRY ((int64_t)(LIST_PARTS * sizeof(int64_t)))
 #define LIST_MOST ((int64_t)1 << 17) /* products of one call */
+#define LIST_LARGE ((int64_t)1 << 18)
 
 /* Room for n more products on their way to the backend; what is on its way stays as it is. */
 static status list_room(tlr_work *w, int64_t n, int64_t *at) {
@@ -248,6 +249,17 @@ static status list_room(tlr_work *w, int64_t n, int64_t *at) {
     }
     *at = w->list_used * LIST_PARTS;
     w->list_used += n;
+done:
+    return st;
+}
+
+status tlr_work_rewind(tlr_work *w) {
+    int64_t at;
+    status st;
+    TRY(w->be->sync(w->ctx));
+    w->list_used = 0;
+    TRY(list_room(w, LIST_LARGE, &at));
+    w->list_used = 0;
 done:
     return st;
 }
