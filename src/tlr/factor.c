@@ -6,10 +6,10 @@
 
 typedef struct {
     tlr_work w;
-    /* left-looking with terms: updates of the next super-panel, on a device in a stream of their
-     * own beside what finishes the one in hand */
+    /* left-looking on a device, or with terms: updates of the next super-panel, in a stream of
+     * their own beside what finishes the one in hand */
     tlr_work ahead;
-    backend_ctx *side;
+    backend_ctx *side; /* NULL: not a device */
     const tlr_source *from;
     const tlr_rescue *rescue;
     tlr_report *report;
@@ -37,7 +37,7 @@ static status subtract(state *s, int64_t q0, int64_t q1, int64_t p, double *d, i
 }
 
 static bool looks_ahead(const state *s) {
-    return s->l->o.terms > 0 && !s->right;
+    return (s->side || s->l->o.terms > 0) && !s->right;
 }
 
 /* What follows in stream `to` waits for what is in `from`. */
@@ -57,8 +57,8 @@ static status subtract_beside(state *s, int64_t q0, int64_t q1, int64_t p, doubl
     status st;
     TRY(after(s, s->ahead.ctx, s->w.ctx));
     tlr_work_lap(&s->ahead, -1);
-    TRY(tlr_update_terms(&s->ahead, -1, s->l, q0, q1, here->c0, s->l->rows->nt, here->c0, here->c1,
-                         d, panel_rows(s->l, p)));
+    TRY(tlr_update(&s->ahead, -1, s->l, s->l, q0, q1, here->c0, s->l->rows->nt, here->c0, here->c1,
+                   d, panel_rows(s->l, p)));
     tlr_work_lap(&s->w, -1);
 done:
     return st;
@@ -292,6 +292,7 @@ done:
 static status attempt(state *s, const tlr_options *o) {
     status st;
     tlr_store_forget(&s->w); /* of the factor before */
+    tlr_store_forget(&s->ahead);
     tlr_close(s->l);
     TRY(tlr_new(s->w.be, s->w.ctx, s->from->layout, s->from->layout, true, o, &s->l));
     s->l->factor = true;
@@ -380,7 +381,7 @@ status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_source *source,
     *l = NULL;
     memset(s.report, 0, sizeof *s.report);
     tlr_work_open(&s.w, be, ctx);
-    if (ctx && o->terms > 0 && variant == 'L')
+    if (ctx && variant == 'L')
         TRY(be->open_low_priority(ctx, &s.side));
     tlr_work_open(&s.ahead, be, s.side ? s.side : ctx);
     s.w.seconds = s.ahead.seconds = o->timed ? s.report->seconds : NULL;
