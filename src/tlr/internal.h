@@ -119,11 +119,14 @@ typedef struct {
     size_t bytes, raw_bytes;
 } tlr_place;
 
+#define TLR_STREAMS 4
+
 typedef struct {
     const backend *be;
     backend_ctx *ctx, *feed; /* feed: of what is on its way, or NULL */
-    backend_ctx *home;       /* the caller's, of these two */
-    backend_ctx *beside;     /* for products that do not fill a device alone, or NULL */
+    /* for products that do not fill a device alone: the caller's and more, that in hand */
+    backend_ctx *stream[TLR_STREAMS];
+    int streams, turn;
     tlr_place place[2];
     int last; /* of them, which was used last */
     double *buf[BUFFERS];
@@ -157,16 +160,13 @@ status tlr_work_send(tlr_work *w, int64_t n, const int64_t *host, int64_t *there
 /* Lists begin anew, with so much room that those of a super-panel's updates do not wait for those
  * before. Waits for the stream. */
 status tlr_work_rewind(tlr_work *w);
-/* Products that are independent of each other may go to both streams in turn: fork, then ctx and
- * beside, then join. */
+/* Products that are independent of each other may go to several streams in turn: fork, then turn
+ * before each of them, then join. */
 status tlr_work_fork(tlr_work *w);
 status tlr_work_join(tlr_work *w);
 static inline void tlr_work_turn(tlr_work *w) {
-    if (w->beside) {
-        backend_ctx *const other = w->beside;
-        w->beside = w->ctx;
-        w->ctx = other;
-    }
+    if (w->streams > 0)
+        w->ctx = w->stream[w->turn = (w->turn + 1) % w->streams];
 }
 /* Products on full matrices of type t; the same of doubles. */
 status tlr_full_gemm(tlr_work *w, backend_type t, char ta, char tb, int64_t m, int64_t n, int64_t k,

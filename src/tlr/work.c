@@ -15,29 +15,36 @@ status tlr_work_fork(tlr_work *w) {
     status st = MOAO_OK;
     if (!w->ctx)
         return st; /* the CPU */
-    if (!w->beside)
-        TRY(w->be->open_low_priority(w->ctx, &w->beside));
-    w->home = w->ctx;
-    st = w->be->wait_for(w->beside, w->ctx);
+    for (; w->streams < TLR_STREAMS; w->streams++)
+        if (w->streams == 0)
+            w->stream[0] = w->ctx;
+        else
+            TRY(w->be->open_low_priority(w->stream[0], &w->stream[w->streams]));
+    for (int k = 1; k < w->streams; k++)
+        TRY(w->be->wait_for(w->stream[k], w->stream[0]));
 done:
     return st;
 }
 
 status tlr_work_join(tlr_work *w) {
-    if (!w->beside)
-        return MOAO_OK;
-    if (w->ctx != w->home)
-        tlr_work_turn(w);
-    return w->be->wait_for(w->ctx, w->beside);
+    status st = MOAO_OK;
+    if (w->streams == 0)
+        return st;
+    w->turn = 0;
+    w->ctx = w->stream[0];
+    for (int k = 1; k < w->streams; k++)
+        TRY(w->be->wait_for(w->ctx, w->stream[k]));
+done:
+    return st;
 }
 
 void tlr_work_close(tlr_work *w) {
     if (!w->be)
         return;
-    if (w->home && w->ctx != w->home)
-        tlr_work_turn(w);
-    if (w->beside)
-        w->be->close(w->beside);
+    if (w->streams > 0)
+        w->ctx = w->stream[0];
+    for (int k = 1; k < w->streams; k++)
+        w->be->close(w->stream[k]);
     tlr_store_forget(w);
     for (int i = 0; i < BUFFERS; i++)
         w->be->release(w->ctx, w->buf[i]);
