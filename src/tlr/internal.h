@@ -285,6 +285,11 @@ status tlr_update_terms(tlr_work *w, double alpha, const tlr *a, int64_t q0, int
  * x n, by products of halves; L a factor with terms. */
 status tlr_solve_terms(tlr_work *w, const tlr *l, char form, int64_t v, double *x, int64_t ldx);
 
+/* Leading dimensions, and places, of halves are multiples of 16 bytes: tensor cores' fast ways ask
+ * for that. */
+static inline int64_t terms_pad(int64_t n) {
+    return (n + 7) / 8 * 8;
+}
 /* Exponent that brings numbers up to bound to 2^15 at most; the product of two such scales is in
  * the range of single precision. */
 static inline int terms_exponent(double bound) {

@@ -7,16 +7,22 @@
 
 #include <math.h>
 
+/* U of a tile row, or V of a tile column: rows x cols numbers as they are kept, and where they lie
+ * as an operand. */
+typedef struct {
+    int64_t from, rows, cols, to, ld;
+} place;
+
 typedef struct {
     tlr_work *w;
     const tlr *l;
     const panel *p;
     int terms;
-    int64_t v;
-    float *x;     /* v x n */
-    float *block; /* the diagonal block in hand */
-    double bound; /* |x| of what is multiplied */
-    bool taken;   /* X of the super-panel is an operand */
+    int64_t v, ldv; /* ldv: of halves */
+    float *x;       /* v x n */
+    float *block;   /* the diagonal block in hand */
+    double bound;   /* |x| of what is multiplied */
+    bool taken;     /* X of the super-panel is an operand */
     int ex, ev, eu, et;
     backend_f16 *left, *right, *beside; /* operands: X; what it meets first, and then */
     float *t;                           /* products of the first kind */
@@ -53,64 +59,62 @@ static status take_x(job *s, const tlr_layout *l, int64_t t0, int64_t t1) {
             c[i - from] = (terms_column){i, s->terms * (l->first[t] - from) + i - l->first[t],
                                          tlr_extent(l, t)};
     TRY(tlr_work_send(s->w, 3 * n, host, there));
-    TRY(room_of(s, BUF_CORE, s->v * n, &s->left));
+    TRY(room_of(s, BUF_CORE, s->ldv * n, &s->left));
     TRY(s->w->be->sync(s->w->ctx));
     s->ex = terms_exponent(s->bound);
     st = s->w->be->terms->columns(s->w->ctx, s->terms, s->v, n, (const terms_column *)there, s->ex,
-                                  s->x, s->v, NULL, 1, s->left, s->v);
+                                  s->x, s->v, NULL, 1, s->left, s->ldv);
 done:
     return st;
 }
 
 /* `n` blocks of U or V as right operands: beside each other, or stacked, for the terms of the inner
- * extent. Block e: rows x cols numbers at `from`; its place is `terms` times the same. */
-static status take_blocks(job *s, int64_t n, const int64_t (*block)[3], bool stacked, int exponent,
-                          int64_t kept, backend_f16 *to) {
-    int64_t *host, *there, most = 0;
+ * extent. */
+static status take_blocks(job *s, int64_t n, place *block, bool stacked, int exponent, int64_t kept,
+                          int which, backend_f16 **to) {
+    int64_t *host, *there, most = 0, all = 0;
     terms_block *b;
+    void *room;
     status st;
     TRY(tlr_work_indices(s->w, 6 * n, &host, &there));
     b = (terms_block *)(void *)host;
     for (int64_t e = 0; e < n; e++) {
-        const int64_t from = block[e][0], rows = block[e][1], cols = block[e][2],
-                      to_at = s->terms * (from - block[0][0]);
-        b[e] = stacked ? (terms_block){from, rows, cols, to_at, s->terms * rows, rows}
-                       : (terms_block){from, rows, cols, to_at, rows, rows * cols};
-        most = largest(most, rows * cols);
+        place *p = block + e;
+        p->to = all;
+        p->ld = terms_pad(stacked ? s->terms * p->rows : p->rows);
+        b[e] = (terms_block){p->from, p->rows, p->cols,
+                             p->to,   p->ld,   stacked ? p->rows : p->ld * p->cols};
+        all += (stacked ? 1 : s->terms) * p->ld * p->cols;
+        most = largest(most, p->rows * p->cols);
     }
     TRY(tlr_work_send(s->w, 6 * n, host, there));
+    TRY(tlr_work_typed(s->w, which, BACKEND_S, (all + 1) / 2, &room));
+    *to = halves(room);
     st = s->w->be->terms->blocks(s->w->ctx, s->terms, n, (const terms_block *)there, most, exponent,
-                                 (const float *)(const void *)s->p->kept + kept, to);
+                                 (const float *)(const void *)s->p->kept + kept, *to);
 done:
     return st;
 }
 
-/* U of tile rows ia .. ib, V of all tile columns in these rows: blocks of numbers as they are kept.
- */
-static status blocks_of(const job *s, int64_t ia, int64_t ib, int64_t (**u)[3], int64_t (**v)[3]) {
+/* U of tile rows ia .. ib, V of all tile columns in these rows. */
+static status places_of(const job *s, int64_t ia, int64_t ib, place **u, place **v) {
     const panel *p = s->p;
     status st;
     *u = *v = NULL;
-    TRY(mem_alloc((void **)u, sizeof **u, (size_t)(ib - ia), "places of tiles"));
-    TRY(mem_alloc((void **)v, sizeof **v, (size_t)(p->c1 - p->c0), "places of tiles"));
-    for (int64_t i = ia; i < ib; i++) {
-        int64_t *b = (*u)[i - ia];
-        b[0] = p->ubegin[i - p->r0];
-        b[1] = tlr_extent(s->l->rows, i);
-        b[2] = p->ucols[i - p->r0];
-    }
+    TRY(ALLOC(*u, (size_t)(ib - ia), "places of tiles"));
+    TRY(ALLOC(*v, (size_t)(p->c1 - p->c0), "places of tiles"));
+    for (int64_t i = ia; i < ib; i++)
+        (*u)[i - ia] = (place){.from = p->ubegin[i - p->r0],
+                               .rows = tlr_extent(s->l->rows, i),
+                               .cols = p->ucols[i - p->r0]};
     for (int64_t k = p->c0; k < p->c1; k++) {
-        int64_t *b = (*v)[k - p->c0];
-        b[1] = tlr_extent(s->l->cols, k);
-        b[0] = p->vbegin[k - p->c0] + panel_vcol(p, ia, k) * b[1];
-        b[2] = panel_vcol(p, ib, k) - panel_vcol(p, ia, k);
+        const int64_t n = tlr_extent(s->l->cols, k), before = panel_vcol(p, ia, k);
+        (*v)[k - p->c0] = (place){.from = p->vbegin[k - p->c0] + before * n,
+                                  .rows = n,
+                                  .cols = panel_vcol(p, ib, k) - before};
     }
 done:
     return st;
-}
-
-static int64_t span(int64_t n, const int64_t (*block)[3]) {
-    return n == 0 ? 0 : block[n - 1][0] + block[n - 1][1] * block[n - 1][2] - block[0][0];
 }
 
 /* C := alpha A B^(T) + beta C, A of v rows. */
@@ -118,7 +122,7 @@ static status product_of(job *s, char tb, int64_t n, int64_t k, double alpha, co
                          const backend_f16 *b, int64_t ldb, float beta, float *c) {
     return n == 0 || k == 0 ? MOAO_OK
                             : s->w->be->half->gemm(s->w->ctx, 'N', tb, s->v, n, k, (float)alpha, a,
-                                                   s->v, b, ldb, beta, c, s->v);
+                                                   s->ldv, b, ldb, beta, c, s->v);
 }
 
 /* --- below a diagonal block --- */
@@ -147,36 +151,35 @@ static status order_by_rows(job *s, int64_t ia, int64_t ib, int64_t zc) {
     }
     TRY(tlr_work_send(s->w, 3 * zc, host, there));
     st = s->w->be->terms->columns(s->w->ctx, s->terms, s->v, zc, (const terms_column *)there, s->et,
-                                  s->t, s->v, s->x, s->v, s->z, s->v);
+                                  s->t, s->v, s->x, s->v, s->z, s->ldv);
 done:
     return st;
 }
 
 /* X below -= X_p L^T. */
-static status forward(job *s, int64_t ia, int64_t ib, const int64_t (*ub)[3],
-                      const int64_t (*vb)[3]) {
+static status forward(job *s, int64_t ia, int64_t ib, const place *ub, const place *vb) {
     const panel *p = s->p;
     const int64_t nk = p->c1 - p->c0, terms = s->terms;
     int64_t tc = 0, zc = 0;
     status st;
     for (int64_t k = 0; k < nk; k++) {
-        const int64_t n = vb[k][1], at = s->l->cols->first[p->c0 + k] - s->l->cols->first[p->c0];
-        TRY(product_of(s, 'N', vb[k][2], terms * n, ldexp(1, -s->ex - s->ev),
-                       s->left + terms * at * s->v, s->right + terms * (vb[k][0] - vb[0][0]),
-                       terms * n, 0, s->t + tc * s->v));
-        tc += vb[k][2];
+        const int64_t n = vb[k].rows, at = s->l->cols->first[p->c0 + k] - s->l->cols->first[p->c0];
+        TRY(product_of(s, 'N', vb[k].cols, terms * n, ldexp(1, -s->ex - s->ev),
+                       s->left + terms * at * s->ldv, s->right + vb[k].to, vb[k].ld, 0,
+                       s->t + tc * s->v));
+        tc += vb[k].cols;
     }
     for (int64_t i = 0; i < ib - ia; i++)
-        zc += ub[i][2];
+        zc += ub[i].cols;
     TRY(order_by_rows(s, ia, ib, zc));
     TRY(tlr_work_fork(s->w));
     zc = 0;
     for (int64_t i = 0; i < ib - ia; i++) {
         tlr_work_turn(s->w);
-        TRY(product_of(s, 'T', ub[i][1], terms * ub[i][2], -ldexp(1, -s->et - s->eu),
-                       s->z + terms * zc * s->v, s->beside + terms * (ub[i][0] - ub[0][0]),
-                       ub[i][1], 1, s->x + s->l->rows->first[ia + i] * s->v));
-        zc += ub[i][2];
+        TRY(product_of(s, 'T', ub[i].rows, terms * ub[i].cols, -ldexp(1, -s->et - s->eu),
+                       s->z + terms * zc * s->ldv, s->beside + ub[i].to, ub[i].ld, 1,
+                       s->x + s->l->rows->first[ia + i] * s->v));
+        zc += ub[i].cols;
     }
     st = tlr_work_join(s->w);
 done:
@@ -184,20 +187,21 @@ done:
 }
 
 /* Z: the columns of T in the order of tile columns (backward). */
-static status order_by_columns(job *s, int64_t ia, int64_t ib, const int64_t (*vb)[3]) {
+static status order_by_columns(job *s, int64_t ia, int64_t ib, const place *vb) {
     const panel *p = s->p;
     int64_t *host, *there, tc = 0, zc = 0, at = 0;
     terms_column *c;
     status st;
     for (int64_t k = 0; k < p->c1 - p->c0; k++)
-        zc += vb[k][2];
+        zc += vb[k].cols;
     TRY(tlr_work_indices(s->w, 3 * zc, &host, &there));
     c = (terms_column *)(void *)host;
     for (int64_t i = ia; i < ib; i++) {
         int64_t base = 0;
         for (int64_t k = p->c0; k < p->c1; k++) {
             const tlr_tile *t = panel_tile(p, i, k);
-            const int64_t r = vb[k - p->c0][2], before = panel_vcol(p, i, k) - panel_vcol(p, ia, k);
+            const int64_t r = vb[k - p->c0].cols,
+                          before = panel_vcol(p, i, k) - panel_vcol(p, ia, k);
             for (int64_t x = 0; t->kind == TLR_LOWRANK && x < t->rank; x++)
                 c[at++] = (terms_column){tc + t->u + x, s->terms * base + before + x, r};
             base += r;
@@ -206,7 +210,7 @@ static status order_by_columns(job *s, int64_t ia, int64_t ib, const int64_t (*v
     }
     TRY(tlr_work_send(s->w, 3 * zc, host, there));
     st = s->w->be->terms->columns(s->w->ctx, s->terms, s->v, at, (const terms_column *)there, s->et,
-                                  s->t, s->v, NULL, 1, s->z, s->v);
+                                  s->t, s->v, NULL, 1, s->z, s->ldv);
 done:
     return st;
 }
@@ -229,30 +233,29 @@ done:
 }
 
 /* X_p -= X below L. */
-static status backward(job *s, int64_t ia, int64_t ib, const int64_t (*ub)[3],
-                       const int64_t (*vb)[3]) {
+static status backward(job *s, int64_t ia, int64_t ib, const place *ub, const place *vb) {
     const panel *p = s->p;
     const int64_t terms = s->terms;
     int64_t tc = 0, zc = 0;
     status st;
     TRY(tlr_work_fork(s->w));
     for (int64_t i = 0; i < ib - ia; i++) {
-        const int64_t m = ub[i][1], at = s->l->rows->first[ia + i] - s->l->rows->first[ia];
+        const int64_t m = ub[i].rows, at = s->l->rows->first[ia + i] - s->l->rows->first[ia];
         tlr_work_turn(s->w);
-        TRY(product_of(s, 'N', ub[i][2], terms * m, -ldexp(1, -s->ex - s->eu),
-                       s->left + terms * at * s->v, s->right + terms * (ub[i][0] - ub[0][0]),
-                       terms * m, 0, s->t + tc * s->v));
-        tc += ub[i][2];
+        TRY(product_of(s, 'N', ub[i].cols, terms * m, -ldexp(1, -s->ex - s->eu),
+                       s->left + terms * at * s->ldv, s->right + ub[i].to, ub[i].ld, 0,
+                       s->t + tc * s->v));
+        tc += ub[i].cols;
     }
     TRY(tlr_work_join(s->w));
     TRY(order_by_columns(s, ia, ib, vb));
     TRY(add_dense(s, ia, ib));
     for (int64_t k = p->c0; k < p->c1; k++) {
-        const int64_t *b = vb[k - p->c0];
-        TRY(product_of(s, 'T', b[1], terms * b[2], ldexp(1, -s->et - s->ev),
-                       s->z + terms * zc * s->v, s->beside + terms * (b[0] - vb[0][0]), b[1], 1,
+        const place *b = vb + (k - p->c0);
+        TRY(product_of(s, 'T', b->rows, terms * b->cols, ldexp(1, -s->et - s->ev),
+                       s->z + terms * zc * s->ldv, s->beside + b->to, b->ld, 1,
                        s->x + s->l->cols->first[k] * s->v));
-        zc += b[2];
+        zc += b->cols;
     }
 done:
     return st;
@@ -264,14 +267,13 @@ static status some_rows(job *s, char form, int64_t ia, int64_t ib) {
     const bool ahead = form == 'T';
     const int64_t nk = p->c1 - p->c0, ni = ib - ia;
     const double b = (double)s->l->b;
-    int64_t(*ub)[3], (*vb)[3], cols = 0, of_u, of_v;
+    place *ub, *vb;
+    int64_t cols = 0;
     void *t;
     status st;
-    TRY(blocks_of(s, ia, ib, &ub, &vb));
+    TRY(places_of(s, ia, ib, &ub, &vb));
     for (int64_t i = 0; i < ni; i++)
-        cols += ub[i][2];
-    of_u = span(ni, (const int64_t(*)[3])ub);
-    of_v = span(nk, (const int64_t(*)[3])vb);
+        cols += ub[i].cols;
     if (cols == 0)
         goto done;
     if (!ahead || !s->taken) /* forward X is the same for all rows */
@@ -280,17 +282,12 @@ static status some_rows(job *s, char form, int64_t ia, int64_t ib) {
     s->eu = terms_exponent(p->most[0]);
     s->ev = terms_exponent(p->most[1]);
     s->et = terms_exponent(s->bound * fmax(1, b * p->most[ahead ? 1 : 0]));
-    TRY(room_of(s, BUF_U, ahead ? of_v : of_u, &s->right));
-    TRY(room_of(s, BUF_V, ahead ? of_u : of_v, &s->beside));
-    TRY(take_blocks(s, ni, (const int64_t(*)[3])ub, !ahead, s->eu, 0,
-                    ahead ? s->beside : s->right));
-    TRY(take_blocks(s, nk, (const int64_t(*)[3])vb, ahead, s->ev, p->kept_v,
-                    ahead ? s->right : s->beside));
+    TRY(take_blocks(s, ni, ub, !ahead, s->eu, 0, BUF_U, ahead ? &s->beside : &s->right));
+    TRY(take_blocks(s, nk, vb, ahead, s->ev, p->kept_v, BUF_V, ahead ? &s->right : &s->beside));
     TRY(tlr_work_typed(s->w, BUF_TURNED, BACKEND_S, s->v * cols, &t));
     s->t = t;
-    TRY(room_of(s, BUF_SIDE, s->v * cols, &s->z));
-    st = ahead ? forward(s, ia, ib, (const int64_t(*)[3])ub, (const int64_t(*)[3])vb)
-               : backward(s, ia, ib, (const int64_t(*)[3])ub, (const int64_t(*)[3])vb);
+    TRY(room_of(s, BUF_SIDE, s->ldv * cols, &s->z));
+    st = ahead ? forward(s, ia, ib, ub, vb) : backward(s, ia, ib, ub, vb);
 done:
     free(ub), free(vb);
     return st;
@@ -350,7 +347,7 @@ done:
 status tlr_solve_terms(tlr_work *w, const tlr *l, char form, int64_t v, double *x, int64_t ldx) {
     const int64_t n = l->rows->n;
     int64_t widest = 0;
-    job s = {.w = w, .l = l, .terms = l->terms, .v = v};
+    job s = {.w = w, .l = l, .terms = l->terms, .v = v, .ldv = terms_pad(v)};
     void *p;
     status st;
     if (n == 0 || v == 0)

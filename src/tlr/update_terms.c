@@ -18,6 +18,7 @@ typedef struct {
     int64_t q0, q1, q;
     int64_t ia, ib, ka, kb;
     int64_t row, rows;   /* first row of tile row ia; rows of ia .. ib */
+    int64_t ld;          /* of what has so many rows, in halves */
     int et, eu;          /* exponents of left factors and of U */
     float *t;            /* left factors of the super-panel in hand: rows x (j, k, columns) */
     backend_f16 *to, *u; /* operands of the large products, for k: all super-panels */
@@ -157,7 +158,7 @@ static status place_left(job *s) {
         }
     TRY(tlr_work_send(s->w, 3 * n, host, there));
     st = s->w->be->terms->columns(s->w->ctx, TERMS, s->rows, n, (const terms_column *)there, s->et,
-                                  s->t, s->rows, NULL, 1, s->to, s->rows);
+                                  s->t, s->rows, NULL, 1, s->to, s->ld);
 done:
     return st;
 }
@@ -173,13 +174,14 @@ static status place_right(job *s) {
     for (int64_t k = s->ka; k < s->kb; k++) {
         const int64_t rows = tlr_extent(s->a->rows, k), cols = s->p->ucols[k - s->p->r0],
                       all = columns_of(s, k, s->q1);
+        const int64_t ld = terms_pad(rows);
         b[k - s->ka] = (terms_block){s->p->ubegin[k - s->p->r0],
                                      rows,
                                      cols,
-                                     TERMS * at + columns_of(s, k, s->q) * rows,
-                                     rows,
-                                     all * rows};
-        at += all * rows;
+                                     TERMS * at + columns_of(s, k, s->q) * ld,
+                                     ld,
+                                     all * ld};
+        at += all * ld;
         most = largest(most, rows * cols);
     }
     TRY(tlr_work_send(s->w, 6 * n, host, there));
@@ -210,9 +212,10 @@ static status update_rows(job *s, double alpha, double *d, int64_t ldd) {
     void *p, *sum;
     status st;
     for (int64_t k = s->ka; k < s->kb; k++)
-        numbers += columns_of(s, k, s->q1) * tlr_extent(s->a->rows, k);
+        numbers += columns_of(s, k, s->q1) * terms_pad(tlr_extent(s->a->rows, k));
     choose_exponents(s);
-    TRY(tlr_work_typed(s->w, BUF_PRODUCT, BACKEND_S, (TERMS * s->rows * cols + 1) / 2, &p));
+    s->ld = terms_pad(s->rows);
+    TRY(tlr_work_typed(s->w, BUF_PRODUCT, BACKEND_S, (TERMS * s->ld * cols + 1) / 2, &p));
     s->to = p;
     TRY(tlr_work_typed(s->w, BUF_SIDE, BACKEND_S, (TERMS * numbers + 1) / 2, &p));
     s->u = p;
@@ -223,19 +226,19 @@ static status update_rows(job *s, double alpha, double *d, int64_t ldd) {
         TRY(place_right(s));
         tlr_work_lap(s->w, TLR_SMALL);
     }
-    TRY(tlr_work_typed(s->w, BUF_TURNED, BACKEND_S, s->rows * s->a->b, &sum));
+    TRY(tlr_work_typed(s->w, BUF_TURNED, BACKEND_S, s->ld * s->a->b, &sum));
     for (int64_t k = s->ka; k < s->kb; k++) {
         const int64_t n = tlr_extent(s->a->rows, k), c = columns_of(s, k, s->q1);
         if (c > 0) {
             TRY(s->w->be->half->gemm(s->w->ctx, 'N', 'T', s->rows, n, TERMS * c, 1,
-                                     s->to + TERMS * before * s->rows, s->rows, s->u + TERMS * at,
-                                     n, 0, sum, s->rows));
+                                     s->to + TERMS * before * s->ld, s->ld, s->u + TERMS * at,
+                                     terms_pad(n), 0, sum, s->ld));
             TRY(s->w->be->half->cast_to_double(s->w->ctx, s->rows, n, ldexp(alpha, -s->et - s->eu),
-                                               sum, s->rows, 1,
+                                               sum, s->ld, 1,
                                                d + (s->a->rows->first[k] - col) * ldd, ldd));
         }
         before += c;
-        at += c * n;
+        at += c * terms_pad(n);
     }
     tlr_work_lap(s->w, TLR_LARGE);
 done:
