@@ -90,10 +90,10 @@ static void list_products(job *s, int64_t j, const float *right, const float *co
         const float *b = dense ? right : core + panel_vcol(s->p, i, j) - panel_vcol(s->p, s->ia, j);
         to[i - s->ia] = (product){typed_u(s->a, BACKEND_S, s->p, i, j),
                                   b,
-                                  s->t + s->a->rows->first[i] - s->row + at * s->rows,
+                                  s->t + s->a->rows->first[i] - s->row + at * s->ld,
                                   m,
                                   dense ? n : largest(ra, 1),
-                                  s->rows,
+                                  s->ld,
                                   m,
                                   cols,
                                   t->rank};
@@ -116,7 +116,7 @@ static status left_factors(job *s) {
     core = p;
     TRY(tlr_work_typed(s->w, BUF_V, BACKEND_S, own, &p));
     parts = p;
-    TRY(tlr_work_typed(s->w, BUF_TILES, BACKEND_S, s->rows * at, &p));
+    TRY(tlr_work_typed(s->w, BUF_TILES, BACKEND_S, s->ld * at, &p));
     s->t = p;
     TRY(tlr_list_room(&s->list, nj * ni));
     at = 0;
@@ -158,7 +158,7 @@ static status place_left(job *s) {
         }
     TRY(tlr_work_send(s->w, 3 * n, host, there));
     st = s->w->be->terms->columns(s->w->ctx, TERMS, s->rows, n, (const terms_column *)there, s->et,
-                                  s->t, s->rows, NULL, 1, s->to, s->ld);
+                                  s->t, s->ld, NULL, 1, s->to, s->ld);
 done:
     return st;
 }
