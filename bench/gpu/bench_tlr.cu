@@ -410,18 +410,34 @@ static void solve_terms(tlr *l, int64_t n, int64_t v) {
     CU(cudaFree(first)), CU(cudaFree(w));
 }
 
-enum { KEEP_DOUBLE, KEEP_SINGLES, KEEP_HOST, TIMED, IN_TERMS, TERMS_TIMED };
+enum {
+    KEEP_DOUBLE,
+    KEEP_SINGLES,
+    KEEP_HOST,
+    TIMED,
+    IN_TERMS,
+    TERMS_TIMED,
+    IN_SINGLE,
+    SINGLE_TIMED
+};
 
 static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how) {
-    static const char *const name[] = {"doubles",     "singles",     "singles in the host's memory",
-                                       "steps timed", "three terms", "three terms, steps timed"};
+    static const char *const name[] = {"doubles",
+                                       "singles",
+                                       "singles in the host's memory",
+                                       "steps timed",
+                                       "three terms",
+                                       "three terms, steps timed",
+                                       "updates in single precision",
+                                       "updates in single precision, steps timed"};
     tlr_options o = options(tau, 0, 0, cut);
-    const bool timed = how == TIMED || how == TERMS_TIMED, terms = how >= IN_TERMS;
+    const bool timed = how == TIMED || how == TERMS_TIMED || how == SINGLE_TIMED,
+               terms = how >= IN_TERMS;
     o.timed = timed;
     o.singles = how == KEEP_SINGLES || how == KEEP_HOST || terms;
     o.mixed = terms;
-    o.terms = terms ? 3 : 0;
-    o.memory = how == TERMS_TIMED ? (size_t)4 << 30 : terms ? (size_t)3 << 29 : 0;
+    o.terms = how >= IN_SINGLE ? 1 : terms ? 3 : 0;
+    o.memory = terms ? (size_t)3 << 29 : 0;
     o.host = how == KEEP_HOST;
     tlr_source from = {};
     tlr_report report;
@@ -453,7 +469,7 @@ static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how
     printf("#   %.1f GB of the device in use\n", 1e-9 * (double)(all - left));
     if (how == IN_TERMS)
         solve_terms(l, s->n, 5336);
-    else if (how != TERMS_TIMED)
+    else if (how < IN_TERMS)
         solve_rows(l, s->n, 5336);
     fflush(stdout);
     tlr_close(l);
@@ -480,10 +496,9 @@ static void bench_mosaic(const char *file, int64_t b, const std::string &group) 
         for (int how : {KEEP_SINGLES, KEEP_HOST})
             mosaic_factor(&s, b, nu / 2, b / 2, how);
     else if (group == "terms")
-        for (double part : {2.0, 8.0}) {
-            mosaic_factor(&s, b, nu / part, b / 2, IN_TERMS);
-            mosaic_factor(&s, b, nu / part, b / 2, TERMS_TIMED);
-        }
+        for (double part : {2.0, 8.0})
+            for (int how : {IN_TERMS, TERMS_TIMED, IN_SINGLE, SINGLE_TIMED})
+                mosaic_factor(&s, b, nu / part, b / 2, how);
     else if (group == "twice")
         mosaic_factor(&s, b, nu / 2, b / 2, IN_TERMS);
     else

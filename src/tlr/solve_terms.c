@@ -7,6 +7,10 @@
 
 #include <math.h>
 
+/* Parts of operands (backend_terms.h) for so many terms. */
+static const char *const left_parts[] = {"", "h", "hh", "hrh"};
+static const char *const right_parts[] = {"", "h", "rh", "rhh"};
+
 /* U of a tile row, or V of a tile column: rows x cols numbers as they are kept, and where they lie
  * as an operand. */
 typedef struct {
@@ -62,8 +66,9 @@ static status take_x(job *s, const tlr_layout *l, int64_t t0, int64_t t1) {
     TRY(room_of(s, BUF_CORE, s->ldv * n, &s->left));
     TRY(s->w->be->sync(s->w->ctx));
     s->ex = terms_exponent(s->bound);
-    st = s->w->be->terms->columns(s->w->ctx, s->terms, s->v, n, (const terms_column *)there, s->ex,
-                                  s->x, s->v, NULL, 1, s->left, s->ldv);
+    st = s->w->be->terms->columns(s->w->ctx, left_parts[s->terms], s->v, n,
+                                  (const terms_column *)there, s->ex, s->x, s->v, NULL, 1, s->left,
+                                  s->ldv);
 done:
     return st;
 }
@@ -90,8 +95,9 @@ static status take_blocks(job *s, int64_t n, place *block, bool stacked, int exp
     TRY(tlr_work_send(s->w, 6 * n, host, there));
     TRY(tlr_work_typed(s->w, which, BACKEND_S, (all + 1) / 2, &room));
     *to = halves(room);
-    st = s->w->be->terms->blocks(s->w->ctx, s->terms, n, (const terms_block *)there, most, exponent,
-                                 (const float *)(const void *)s->p->kept + kept, *to);
+    st = s->w->be->terms->blocks(s->w->ctx, right_parts[s->terms], n, (const terms_block *)there,
+                                 most, exponent, (const float *)(const void *)s->p->kept + kept,
+                                 *to);
 done:
     return st;
 }
@@ -150,8 +156,9 @@ static status order_by_rows(job *s, int64_t ia, int64_t ib, int64_t zc) {
         tc += panel_vcol(p, ib, k) - panel_vcol(p, ia, k);
     }
     TRY(tlr_work_send(s->w, 3 * zc, host, there));
-    st = s->w->be->terms->columns(s->w->ctx, s->terms, s->v, zc, (const terms_column *)there, s->et,
-                                  s->t, s->v, s->x, s->v, s->z, s->ldv);
+    st = s->w->be->terms->columns(s->w->ctx, left_parts[s->terms], s->v, zc,
+                                  (const terms_column *)there, s->et, s->t, s->v, s->x, s->v, s->z,
+                                  s->ldv);
 done:
     return st;
 }
@@ -209,8 +216,9 @@ static status order_by_columns(job *s, int64_t ia, int64_t ib, const place *vb) 
         tc += p->ucols[i - p->r0];
     }
     TRY(tlr_work_send(s->w, 3 * zc, host, there));
-    st = s->w->be->terms->columns(s->w->ctx, s->terms, s->v, at, (const terms_column *)there, s->et,
-                                  s->t, s->v, NULL, 1, s->z, s->ldv);
+    st = s->w->be->terms->columns(s->w->ctx, left_parts[s->terms], s->v, at,
+                                  (const terms_column *)there, s->et, s->t, s->v, NULL, 1, s->z,
+                                  s->ldv);
 done:
     return st;
 }

@@ -100,12 +100,12 @@ typedef struct {
                     that all that follows uses what is kept; the diagonal blocks stay as they are */
     bool mixed;  /* with singles, not with host: products with a factor's tiles are made and summed
                     in single precision too; what they are subtracted from stays in doubles */
-    int terms;  /* with mixed, > 0: the large products, of updates and of solves from the right, are
-                   products of halves, summed in single precision (backend_terms.h): those of
-                   solves in so many terms (1 to 3), those of updates in three */
-    bool host;  /* a factor's tiles are kept in the host's memory; the bits are the same */
-    bool timed; /* a factor's steps are timed (each is waited for) */
-    bool norms; /* record the norm of what is dropped of each tile (takes time: on the host) */
+    int terms;   /* with mixed, > 0: solves from the right are made of products of halves in so many
+                    terms (1 to 3, backend_terms.h); so are with 3 the large products of updates,
+                    which   are in single precision with less */
+    bool host;   /* a factor's tiles are kept in the host's memory; the bits are the same */
+    bool timed;  /* a factor's steps are timed (each is waited for) */
+    bool norms;  /* record the norm of what is dropped of each tile (takes time: on the host) */
 } tlr_options;
 
 typedef enum { TLR_EMPTY, TLR_LOWRANK, TLR_DENSE } tlr_kind;

@@ -5,6 +5,9 @@
 
 #define POISON 0x7e5a /* a NaN */
 
+static const char *const orders[] = {"h", "hr", "rh", "hrh", "rhh"};
+enum { ORDERS = sizeof orders / sizeof *orders };
+
 static void *sent(const void *host, size_t bytes) {
     void *there = NULL;
     must(be->alloc(ctx, bytes, &there));
@@ -45,7 +48,7 @@ static void same(const backend_f16 *got, const backend_f16 *want, int64_t n) {
 }
 
 /* Columns of X and, turned, of Y, gaps between them. */
-static void columns_case(int terms, int64_t m, int64_t n, int64_t pad) {
+static void columns_case(const char *parts, int64_t m, int64_t n, int64_t pad) {
     const int64_t ldx = m + pad, ldh = m + 2 * pad, step = n + 2, all = 3 * step;
     float *x = numbers(ldx * n), *y = numbers(ldx * n);
     backend_f16 *want = poisoned(ldh * all), *got = poisoned(ldh * all), *h = poisoned(m),
@@ -55,14 +58,14 @@ static void columns_case(int terms, int64_t m, int64_t n, int64_t pad) {
         const int64_t from = (7 * e) % n;
         list[e] = (terms_column){e % 3 == 1 ? -1 - from : from, e, step};
         halves_of(m, 3, (e % 3 == 1 ? y : x) + from * ldx, h, r);
-        for (int t = 0; t < terms; t++)
-            memcpy(want + (e + t * step) * ldh, t == 2 ? r : h, sizeof *h * (size_t)m);
+        for (int t = 0; parts[t]; t++)
+            memcpy(want + (e + t * step) * ldh, parts[t] == 'r' ? r : h, sizeof *h * (size_t)m);
     }
     float *const xd = sent(x, sizeof *x * (size_t)(ldx * n)), *const yd = sent(
                                                                   y, sizeof *y * (size_t)(ldx * n));
     terms_column *const there = sent(list, sizeof *list * (size_t)n);
     backend_f16 *const hd = sent(got, sizeof *got * (size_t)(ldh * all));
-    must(be->terms->columns(ctx, terms, m, n, there, 3, xd, ldx, yd, ldx, hd, ldh));
+    must(be->terms->columns(ctx, parts, m, n, there, 3, xd, ldx, yd, ldx, hd, ldh));
     fetched(got, hd, sizeof *got * (size_t)(ldh * all));
     same(got, want, ldh * all);
     be->release(ctx, xd), be->release(ctx, yd), be->release(ctx, there), be->release(ctx, hd);
@@ -70,13 +73,14 @@ static void columns_case(int terms, int64_t m, int64_t n, int64_t pad) {
 }
 
 /* Blocks of different sizes, beside each other and stacked. */
-static void blocks_case(int terms, bool stacked, int64_t n) {
+static void blocks_case(const char *parts, bool stacked, int64_t n) {
     int64_t total = 0, most = 0;
     terms_block *list = malloc(sizeof *list * (size_t)n);
     for (int64_t e = 0; e < n; e++) {
         const int64_t rows = 1 + (37 * e) % 256, cols = (11 * e) % 70, at = 3 * total;
-        list[e] = stacked ? (terms_block){total, rows, cols, at, terms * rows, rows}
-                          : (terms_block){total, rows, cols, at, rows, rows * cols};
+        list[e] = stacked
+                      ? (terms_block){total, rows, cols, at, (int64_t)strlen(parts) * rows, rows}
+                      : (terms_block){total, rows, cols, at, rows, rows * cols};
         total += rows * cols;
         most = rows * cols > most ? rows * cols : most;
     }
@@ -87,13 +91,13 @@ static void blocks_case(int terms, bool stacked, int64_t n) {
     halves_of(total + 1, -2, x, h, r);
     for (int64_t e = 0; e < n; e++)
         for (int64_t k = 0; k < list[e].rows * list[e].cols; k++)
-            for (int t = 0; t < terms; t++)
+            for (int t = 0; parts[t]; t++)
                 want[list[e].to + t * list[e].step + k % list[e].rows +
-                     k / list[e].rows * list[e].ld] = (t == 1 ? r : h)[list[e].from + k];
+                     k / list[e].rows * list[e].ld] = (parts[t] == 'r' ? r : h)[list[e].from + k];
     float *const xd = sent(x, sizeof *x * (size_t)(total + 1));
     terms_block *const there = sent(list, sizeof *list * (size_t)n);
     backend_f16 *const hd = sent(got, bytes);
-    must(be->terms->blocks(ctx, terms, n, there, most, -2, xd, hd));
+    must(be->terms->blocks(ctx, parts, n, there, most, -2, xd, hd));
     fetched(got, hd, bytes);
     same(got, want, 3 * total + 1);
     be->release(ctx, xd), be->release(ctx, there), be->release(ctx, hd);
@@ -102,30 +106,32 @@ static void blocks_case(int terms, bool stacked, int64_t n) {
 
 static void columns(void **state) {
     (void)state;
-    for (int terms = 1; terms <= 3; terms++) {
-        columns_case(terms, 1, 1, 1);
-        columns_case(terms, 256, 37, 0);
-        columns_case(terms, 333, 19, 2); /* places that are not aligned */
-        columns_case(terms, small() ? 515 : 5336, 64, 4);
+    for (int k = 0; k < ORDERS; k++) {
+        columns_case(orders[k], 1, 1, 1);
+        columns_case(orders[k], 256, 37, 0);
+        columns_case(orders[k], 333, 19, 2); /* places that are not aligned */
+        columns_case(orders[k], small() ? 515 : 5336, 64, 4);
     }
-    must(be->terms->columns(ctx, 3, 5, 0, NULL, 0, NULL, 5, NULL, 5, NULL, 5));
-    must(be->terms->columns(ctx, 3, 0, 5, NULL, 0, NULL, 1, NULL, 1, NULL, 1));
+    must(be->terms->columns(ctx, "hrh", 5, 0, NULL, 0, NULL, 5, NULL, 5, NULL, 5));
+    must(be->terms->columns(ctx, "hrh", 0, 5, NULL, 0, NULL, 1, NULL, 1, NULL, 1));
 }
 
 static void blocks(void **state) {
     (void)state;
-    for (int terms = 1; terms <= 3; terms++)
+    for (int k = 0; k < ORDERS; k++)
         for (int stacked = 0; stacked < 2; stacked++) {
-            blocks_case(terms, stacked, 1);
-            blocks_case(terms, stacked, small() ? 20 : 300);
+            blocks_case(orders[k], stacked, 1);
+            blocks_case(orders[k], stacked, small() ? 20 : 300);
         }
-    must(be->terms->blocks(ctx, 3, 0, NULL, 0, 0, NULL, NULL));
+    must(be->terms->blocks(ctx, "hrh", 0, NULL, 0, 0, NULL, NULL));
 }
 
 /* A product of operands in terms, against doubles. */
 static void products(void **state) {
     (void)state;
     enum { M = 70, N = 40, K = 33 };
+    static const char *const left_parts[] = {"", "h", "hh", "hrh"}, *const right_parts[] = {
+                                                                        "", "h", "rh", "rhh"};
     static const double bound[] = {0, 0x1p-8, 0x1p-8, 0x1p-17};
     float *a = malloc(sizeof *a * M * K), *b = malloc(sizeof *b * N * K);
     terms_column list[K];
@@ -145,8 +151,8 @@ static void products(void **state) {
         must(be->alloc(ctx, 2 * 3 * M * K, &left));
         must(be->alloc(ctx, 2 * 3 * N * K, &right));
         must(be->alloc(ctx, sizeof got, &c));
-        must(be->terms->columns(ctx, terms, M, K, there, 10, ad, M, NULL, 1, left, M));
-        must(be->terms->blocks(ctx, terms, 1, one, N * K, 10, bd, right));
+        must(be->terms->columns(ctx, left_parts[terms], M, K, there, 10, ad, M, NULL, 1, left, M));
+        must(be->terms->blocks(ctx, right_parts[terms], 1, one, N * K, 10, bd, right));
         must(be->half->gemm(ctx, 'N', 'T', M, N, terms * K, 0x1p-20f, left, M, right, N, 0, c, M));
         fetched(got, c, sizeof got);
         for (int j = 0; j < N; j++)
