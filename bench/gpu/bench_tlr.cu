@@ -418,7 +418,9 @@ enum {
     IN_TERMS,
     TERMS_TIMED,
     IN_SINGLE,
-    SINGLE_TIMED
+    SINGLE_TIMED,
+    NARROW,
+    NARROW_TIMED
 };
 
 static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how) {
@@ -429,14 +431,18 @@ static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how
                                        "three terms",
                                        "three terms, steps timed",
                                        "updates in single precision",
-                                       "updates in single precision, steps timed"};
+                                       "updates in single precision, steps timed",
+                                       "three terms, compressed in single precision",
+                                       "three terms, compressed in single precision, steps timed"};
     tlr_options o = options(tau, 0, 0, cut);
-    const bool timed = how == TIMED || how == TERMS_TIMED || how == SINGLE_TIMED,
+    const bool timed =
+                   how == TIMED || how == TERMS_TIMED || how == SINGLE_TIMED || how == NARROW_TIMED,
                terms = how >= IN_TERMS;
     o.timed = timed;
     o.singles = how == KEEP_SINGLES || how == KEEP_HOST || terms;
     o.mixed = terms;
-    o.terms = how >= IN_SINGLE ? 1 : terms ? 3 : 0;
+    o.terms = how == IN_SINGLE || how == SINGLE_TIMED ? 1 : terms ? 3 : 0;
+    o.narrow = how >= NARROW;
     o.memory = terms ? (size_t)3 << 29 : 0;
     o.host = how == KEEP_HOST;
     tlr_source from = {};
@@ -497,15 +503,15 @@ static void bench_mosaic(const char *file, int64_t b, const std::string &group) 
             mosaic_factor(&s, b, nu / 2, b / 2, how);
     else if (group == "terms")
         for (double part : {2.0, 8.0})
-            for (int how : {IN_SINGLE, IN_TERMS, SINGLE_TIMED, TERMS_TIMED})
-                if (part < 8 || how == IN_SINGLE || how == IN_TERMS)
+            for (int how : {IN_SINGLE, IN_TERMS, NARROW, SINGLE_TIMED, TERMS_TIMED, NARROW_TIMED})
+                if (part < 8 || how == IN_SINGLE || how == IN_TERMS || how == NARROW)
                     mosaic_factor(&s, b, nu / part, b / 2, how);
-    else if (group == "twice")
-        mosaic_factor(&s, b, nu / 2, b / 2, IN_TERMS);
-    else
-        for (double part : {2.0, 8.0})
-            for (int how : {TIMED, KEEP_SINGLES})
-                mosaic_factor(&s, b, nu / part, b / 2, how);
+                else if (group == "twice")
+                    mosaic_factor(&s, b, nu / 2, b / 2, IN_TERMS);
+                else
+                    for (double part : {2.0, 8.0})
+                        for (int how : {TIMED, KEEP_SINGLES})
+                            mosaic_factor(&s, b, nu / part, b / 2, how);
 }
 
 int main(int argc, char **argv) {

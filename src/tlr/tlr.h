@@ -103,6 +103,7 @@ typedef struct {
     int terms;   /* with mixed, > 0: solves from the right are made of products of halves in so many
                     terms (1 to 3, backend_terms.h); so are with 3 the large products of updates,
                     which   are in single precision with less */
+    bool narrow; /* with mixed and without norms: tiles are compressed in single precision too */
     bool host;   /* a factor's tiles are kept in the host's memory; the bits are the same */
     bool timed;  /* a factor's steps are timed (each is waited for) */
     bool norms;  /* record the norm of what is dropped of each tile (takes time: on the host) */
