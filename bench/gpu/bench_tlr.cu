@@ -410,41 +410,24 @@ static void solve_terms(tlr *l, int64_t n, int64_t v) {
     CU(cudaFree(first)), CU(cudaFree(w));
 }
 
-enum {
-    KEEP_DOUBLE,
-    KEEP_SINGLES,
-    KEEP_HOST,
-    TIMED,
-    IN_TERMS,
-    TERMS_TIMED,
-    IN_SINGLE,
-    SINGLE_TIMED,
-    NARROW,
-    NARROW_TIMED
-};
+enum { DOUBLES, SINGLES, HOST, IN_SINGLE, IN_TERMS, NARROW }; /* ways to keep and to compute */
 
-static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how) {
+static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how, bool timed) {
     static const char *const name[] = {"doubles",
                                        "singles",
                                        "singles in the host's memory",
-                                       "steps timed",
-                                       "three terms",
-                                       "three terms, steps timed",
                                        "updates in single precision",
-                                       "updates in single precision, steps timed",
-                                       "three terms, compressed in single precision",
-                                       "three terms, compressed in single precision, steps timed"};
+                                       "three terms",
+                                       "three terms, compressed in single precision"};
+    const bool terms = how >= IN_SINGLE;
     tlr_options o = options(tau, 0, 0, cut);
-    const bool timed =
-                   how == TIMED || how == TERMS_TIMED || how == SINGLE_TIMED || how == NARROW_TIMED,
-               terms = how >= IN_TERMS;
     o.timed = timed;
-    o.singles = how == KEEP_SINGLES || how == KEEP_HOST || terms;
+    o.singles = how >= SINGLES;
+    o.host = how == HOST;
     o.mixed = terms;
-    o.terms = how == IN_SINGLE || how == SINGLE_TIMED ? 1 : terms ? 3 : 0;
-    o.narrow = how >= NARROW;
+    o.terms = how == IN_SINGLE ? 1 : terms ? 3 : 0;
+    o.narrow = how == NARROW;
     o.memory = terms ? (size_t)3 << 29 : 0;
-    o.host = how == KEEP_HOST;
     tlr_source from = {};
     tlr_report report;
     tlr *l;
@@ -460,9 +443,9 @@ static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how
         status_clear();
         return;
     }
-    printf("mosaic n %lld b %lld tau %.1e cut %lld, %s: factor %.3f s, error %.1e\n",
-           (long long)s->n, (long long)b, tau, (long long)cut, name[how], t,
-           factor_error(l, &s->layout, fill_slopes, s));
+    printf("mosaic n %lld b %lld tau %.1e cut %lld, %s%s: factor %.3f s, error %.1e\n",
+           (long long)s->n, (long long)b, tau, (long long)cut, name[how],
+           timed ? ", steps timed" : "", t, factor_error(l, &s->layout, fill_slopes, s));
     say("L", l, b);
     if (timed)
         say_steps(&report);
@@ -473,9 +456,9 @@ static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how
     size_t left, all;
     CU(cudaMemGetInfo(&left, &all));
     printf("#   %.1f GB of the device in use\n", 1e-9 * (double)(all - left));
-    if (how == IN_TERMS)
+    if (how == IN_TERMS && !timed)
         solve_terms(l, s->n, 5336);
-    else if (how < IN_TERMS)
+    else if (!terms)
         solve_rows(l, s->n, 5336);
     fflush(stdout);
     tlr_close(l);
@@ -499,19 +482,20 @@ static void bench_mosaic(const char *file, int64_t b, const std::string &group) 
     printf("# %s: %lld measurements, least noise %.3g arcsec^2\n", file, (long long)m.m, nu);
     open_slopes(&m, b, &s);
     if (group == "kept")
-        for (int how : {KEEP_SINGLES, KEEP_HOST})
-            mosaic_factor(&s, b, nu / 2, b / 2, how);
-    else if (group == "terms")
+        for (int how : {SINGLES, HOST})
+            mosaic_factor(&s, b, nu / 2, b / 2, how, false);
+    if (group == "terms")
         for (double part : {2.0, 8.0})
-            for (int how : {IN_SINGLE, IN_TERMS, NARROW, SINGLE_TIMED, TERMS_TIMED, NARROW_TIMED})
-                if (part < 8 || how == IN_SINGLE || how == IN_TERMS || how == NARROW)
-                    mosaic_factor(&s, b, nu / part, b / 2, how);
-                else if (group == "twice")
-                    mosaic_factor(&s, b, nu / 2, b / 2, IN_TERMS);
-                else
-                    for (double part : {2.0, 8.0})
-                        for (int how : {TIMED, KEEP_SINGLES})
-                            mosaic_factor(&s, b, nu / part, b / 2, how);
+            for (bool timed : {false, true})
+                for (int how : {IN_SINGLE, IN_TERMS, NARROW})
+                    if (part < 8 || !timed)
+                        mosaic_factor(&s, b, nu / part, b / 2, how, timed);
+    if (group == "twice")
+        mosaic_factor(&s, b, nu / 2, b / 2, IN_TERMS, false);
+    if (group == "mosaic")
+        for (double part : {2.0, 8.0})
+            for (int how : {DOUBLES, SINGLES})
+                mosaic_factor(&s, b, nu / part, b / 2, how, how == DOUBLES);
 }
 
 int main(int argc, char **argv) {
