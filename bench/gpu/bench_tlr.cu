@@ -411,23 +411,18 @@ static void solve_terms(tlr *l, int64_t n, int64_t v) {
     CU(cudaFree(first)), CU(cudaFree(w));
 }
 
-enum { DOUBLES, SINGLES, HOST, IN_SINGLE, IN_TERMS, NARROW }; /* ways to keep and to compute */
+enum { DOUBLES, SINGLES, HOST, IN_TERMS }; /* ways to keep and to compute */
 
 static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how, bool timed) {
-    static const char *const name[] = {"doubles",
-                                       "singles",
-                                       "singles in the host's memory",
-                                       "updates in single precision",
-                                       "three terms",
-                                       "three terms, compressed in single precision"};
-    const bool terms = how >= IN_SINGLE;
+    static const char *const name[] = {"doubles", "singles", "singles in the host's memory",
+                                       "three terms"};
+    const bool terms = how == IN_TERMS;
     tlr_options o = options(tau, 0, 0, cut);
     o.timed = timed;
     o.singles = how >= SINGLES;
     o.host = how == HOST;
     o.mixed = terms;
-    o.terms = how == IN_SINGLE ? 1 : terms ? 3 : 0;
-    o.narrow = how == NARROW;
+    o.terms = terms ? 3 : 0;
     o.memory = terms ? (size_t)3 << 29 : 0;
     tlr_source from = {};
     tlr_report report;
@@ -486,12 +481,10 @@ static void bench_mosaic(const char *file, int64_t b, const std::string &group) 
     if (group == "kept")
         for (int how : {SINGLES, HOST})
             mosaic_factor(&s, b, nu / 2, b / 2, how, false);
-    if (group == "terms") {
-        for (double part : {2.0, 8.0})
-            mosaic_factor(&s, b, nu / part, b / 2, IN_TERMS, false);
-        for (int how : {NARROW, IN_SINGLE})
-            mosaic_factor(&s, b, nu / 2, b / 2, how, true);
-    }
+    if (group == "terms")
+        for (bool timed : {false, true})
+            for (double part : {2.0, 8.0})
+                mosaic_factor(&s, b, nu / part, b / 2, IN_TERMS, timed);
     if (group == "twice")
         mosaic_factor(&s, b, nu / 2, b / 2, IN_TERMS, false);
     if (group == "mosaic")

@@ -53,62 +53,27 @@ static int64_t samples_beyond(const tlr_batch *c) {
     return least(8, BATCH_SVD_MAX - c->most);
 }
 
-/* Precision in which tiles are compressed. */
-static backend_type compress_type(const tlr *a) {
-    return a->o.narrow && a->o.rank == 0 ? BACKEND_S : BACKEND_D;
-}
-
 static size_t compress_bytes(const tlr *a, const tlr_batch *c, int64_t count) {
     const bool fixed = a->o.rank > 0;
-    return a->be->lowrank->workspace(fixed ? BATCH_RSVD : BATCH_ARA, compress_type(a), count, c->bm,
-                                     c->bn, c->most + (fixed ? samples_beyond(c) : 0));
-}
-
-/* Where columns are made in single precision; the tiles are there from now on. */
-static status narrow_tiles(tlr_work *w, const tlr *a, const panel *p, tlr_batch *c, int64_t lds,
-                           void **u, void **v) {
-    const int64_t rows = a->rows->first[p->r1] - a->rows->first[p->r0],
-                  columns = c->count * a->b * c->most;
-    const double *src = c->at[0];
-    void *own;
-    status st;
-    TRY(tlr_work_typed(w, BUF_TILES, BACKEND_S, lds * p->width, &own));
-    TRY(w->be->half->cast_to_single(w->ctx, rows, p->width, src, lds, own, lds));
-    for (int64_t t = 0; t < c->count; t++)
-        c->at[t] = (const double *)(const void *)((const float *)own + (c->at[t] - src));
-    TRY(tlr_work_typed(w, BUF_SIDE, BACKEND_S, columns, u));
-    st = tlr_work_typed(w, BUF_TURNED, BACKEND_S, columns, v);
-done:
-    return st;
-}
-
-static status widen_columns(tlr_work *w, const tlr *a, const tlr_batch *c, const void *u,
-                            const void *v) {
-    const int64_t n = c->count * c->most;
-    const status st = w->be->half->cast_to_double(w->ctx, a->b, n, 1, u, a->b, 0, c->u, a->b);
-    return st != MOAO_OK ? st
-                         : w->be->half->cast_to_double(w->ctx, a->b, n, 1, v, a->b, 0, c->v, a->b);
+    return a->be->lowrank->workspace(fixed ? BATCH_RSVD : BATCH_ARA, BACKEND_D, count, c->bm, c->bn,
+                                     c->most + (fixed ? samples_beyond(c) : 0));
 }
 
 /* Columns of all tiles into c->u and c->v, their numbers into c->rank and c->info. Waits. */
-static status adapt(tlr_work *w, const tlr *a, const panel *p, tlr_batch *c, int64_t lds) {
+static status adapt(tlr_work *w, const tlr *a, tlr_batch *c, int64_t lds) {
     const backend_lowrank *low = w->be->lowrank;
     const batch_cut cut = tlr_cut(a, c->most);
     const int64_t stride = a->b * c->most, asked = (int64_t)((char *)c->rank - c->host),
                   answered = (int64_t)c->bytes - asked;
     const size_t one = compress_bytes(a, c, 1), best = compress_bytes(a, c, c->count);
     const batch_dim m = {c->bm, tlr_on_device(c, c->m)}, n = {c->bn, tlr_on_device(c, c->n)};
-    const batch_mat src = batch_pointers(tlr_on_device(c, c->at), lds);
-    const backend_type type = compress_type(a);
-    void *ru = c->u, *rv = c->v;
+    const batch_mat src = batch_pointers(tlr_on_device(c, c->at), lds),
+                    u = batch_strided(c->u, a->b, stride), v = batch_strided(c->v, a->b, stride);
     int64_t *rank = tlr_on_device(c, c->rank);
     int *info = tlr_on_device(c, c->info);
     double *values;
     status st;
     TRY(tlr_work_bytes(w, best <= a->o.memory ? best : one > a->o.memory ? one : a->o.memory));
-    if (type == BACKEND_S)
-        TRY(narrow_tiles(w, a, p, c, lds, &ru, &rv));
-    const batch_mat u = batch_strided(ru, a->b, stride), v = batch_strided(rv, a->b, stride);
     TRY(w->be->copy(w->ctx, c->dev, asked, c->host, asked, asked, 1));
     if (a->o.rank > 0) {
         TRY(tlr_work_room(w, BUF_CORE, c->count * c->most, &values));
@@ -116,11 +81,9 @@ static status adapt(tlr_work *w, const tlr *a, const panel *p, tlr_batch *c, int
                       m, n, src, batch_strided(values, c->most, c->most), u, v, rank, info, w->work,
                       w->lwork));
     } else {
-        TRY(low->ara(w->ctx, type, 'L', &cut, a->o.seed, c->count, m, n, src, u, v, rank, info,
+        TRY(low->ara(w->ctx, BACKEND_D, 'L', &cut, a->o.seed, c->count, m, n, src, u, v, rank, info,
                      w->work, w->lwork));
     }
-    if (type == BACKEND_S)
-        TRY(widen_columns(w, a, c, ru, rv));
     TRY(w->be->copy(w->ctx, c->rank, answered, c->dev + asked, answered, answered, 1));
     TRY(w->be->sync(w->ctx));
 done:
@@ -224,7 +187,7 @@ status tlr_compress_panel(tlr_work *w, tlr *a, int64_t q, double *src, int64_t l
     TRY(tlr_batch_open(w, a, p, &c));
     tlr_place_tiles(a, p, src, lds, &c);
     if (c.most > 0 && c.count > 0)
-        TRY(adapt(w, a, p, &c, lds));
+        TRY(adapt(w, a, &c, lds));
     tlr_work_lap(w, TLR_COMPRESS);
     TRY(tlr_decide(a, &c, p));
     TRY(tlr_panel_reserve(a, q));

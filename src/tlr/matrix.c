@@ -78,7 +78,6 @@ status tlr_new(const backend *be, backend_ctx *ctx, const tlr_layout *rows, cons
     a->o = *o;
     a->o.mixed = o->mixed && o->singles && !o->host;
     a->o.terms = a->o.mixed && be->terms ? o->terms : 0;
-    a->o.narrow = a->o.mixed && o->narrow && !o->norms;
     a->terms = a->o.terms;
     set_defaults(a);
     TRY(ALLOC(a->panel, (size_t)a->panels, "super-panels"));

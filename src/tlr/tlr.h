@@ -100,10 +100,9 @@ typedef struct {
                     that all that follows uses what is kept; the diagonal blocks stay as they are */
     bool mixed;  /* with singles, not with host: products with a factor's tiles are made and summed
                     in single precision too; what they are subtracted from stays in doubles */
-    int terms;   /* with mixed, > 0: solves from the right are made of products of halves in so many
-                    terms (1 to 3, backend_terms.h); so are with 3 the large products of updates,
-                    which   are in single precision with less */
-    bool narrow; /* with mixed and without norms: tiles are compressed in single precision too */
+    int terms;   /* with mixed, > 0: the large products of updates are products of halves in three
+                    terms (backend_terms.h), and solves from the right in so many (1 to 3). What is
+                    rounded on the way adds to the ranks where tau is small */
     bool host;   /* a factor's tiles are kept in the host's memory; the bits are the same */
     bool timed;  /* a factor's steps are timed (each is waited for) */
     bool norms;  /* record the norm of what is dropped of each tile (takes time: on the host) */

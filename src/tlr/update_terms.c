@@ -1,17 +1,12 @@
-/* D += alpha L L^T of a factor's tiles in single precision, for devices. Of each super-panel first
- * the left factors T of all tile pairs: tile (i, j) times what V_i and V of all tiles (k, j) have
- * in common, one product for all k. Then T goes to where all that belongs to a tile column k of D
- * stands side by side, and a large product for each k adds up all super-panels that the memory for
- * T holds: in single precision, or by products of halves in three terms (backend_terms.h).
- *
- * Tensor cores cut off what does not fit beside a sum in single precision, always towards zero. So
- * what is small is added first, and the largest term in runs of RUN columns whose sums are rounded
- * to nearest. */
+/* D += alpha L L^T of a factor's tiles by products of halves in three terms (backend_terms.h). Of
+ * each super-panel first the left factors T of all tile pairs, in single precision: tile (i, j)
+ * times what V_i and V of all tiles (k, j) have in common, one product for all k. Then T goes, in
+ * two halves each number, to where all that belongs to a tile column k of D stands side by side,
+ * and the large products for each k add up all super-panels that the memory for T holds: first the
+ * small terms, for tensor cores cut off what does not fit beside a sum, always towards zero. */
 #include "tlr/internal.h"
 
 #include <math.h>
-
-#define RUN 256
 
 /* Some super-panels q0 .. q1 of a, some of the rows. */
 typedef struct {
@@ -20,12 +15,11 @@ typedef struct {
     const panel *p; /* the one in hand, q */
     int64_t q0, q1, q;
     int64_t ia, ib, ka, kb;
-    int64_t row, rows; /* first row of tile row ia; rows of ia .. ib */
-    int64_t ld;        /* of what has so many rows, in halves */
-    bool halves;       /* large products of halves */
-    int et, eu;        /* exponents of left factors and of U, then */
-    float *t;          /* left factors of the super-panel in hand: ld x (j, k, columns) */
-    void *to, *u;      /* operands of the large products, for k: all super-panels */
+    int64_t row, rows;   /* first row of tile row ia; rows of ia .. ib */
+    int64_t ld;          /* of what has so many rows, in halves */
+    int et, eu;          /* exponents of left factors and of U */
+    float *t;            /* left factors of the super-panel in hand: ld x (j, k, columns) */
+    backend_f16 *to, *u; /* operands of the large products, for k: all super-panels */
     product_list list;
 } job;
 
@@ -42,14 +36,6 @@ static int64_t columns_before(const job *s, int64_t k) {
     int64_t c = 0;
     for (int64_t x = s->ka; x < k; x++)
         c += columns_of(s, x, s->q1);
-    return c;
-}
-
-/* Columns of U of super-panel q in tile rows ka .. k. */
-static int64_t first_of(const job *s, int64_t k) {
-    int64_t c = 0;
-    for (int64_t x = s->ka; x < k; x++)
-        c += s->p->ucols[x - s->p->r0];
     return c;
 }
 
@@ -151,22 +137,11 @@ done:
     return st;
 }
 
-/* Parts of a number in an operand. */
-static int64_t parts_of(const job *s) {
-    return s->halves ? 2 : 1;
-}
-
-/* Leading dimension of U of tile row k as an operand. */
-static int64_t ld_of(const job *s, int64_t k) {
-    const int64_t n = tlr_extent(s->a->rows, k);
-    return s->halves ? terms_pad(n) : n;
-}
-
 /* T of super-panel q to its places in the operands of all k. */
 static status place_left(job *s) {
-    int64_t n = 0, from = 0, at = 0;
+    int64_t n = 0, from = 0;
     int64_t *host, *there;
-    status st = MOAO_OK;
+    status st;
     for (int64_t j = s->p->c0; j < s->p->c1; j++)
         n += columns_with(s, j);
     TRY(tlr_work_indices(s->w, 3 * n, &host, &there));
@@ -174,23 +149,14 @@ static status place_left(job *s) {
     for (int64_t j = s->p->c0; j < s->p->c1; j++)
         for (int64_t k = s->ka; k < s->kb; k++) {
             const tlr_tile *t = panel_tile(s->p, k, j);
-            const int64_t all = columns_of(s, k, s->q1), before = columns_of(s, k, s->q) + t->u,
-                          to = parts_of(s) * columns_before(s, k) + before;
+            const int64_t all = columns_of(s, k, s->q1),
+                          to = 2 * columns_before(s, k) + columns_of(s, k, s->q) + t->u;
             for (int64_t x = 0; x < t->rank; x++, from++)
-                if (s->halves)
-                    c[at++] = (terms_column){from, to + x, all};
-                else /* in the order of the places of this super-panel, k by k */
-                    host[first_of(s, k) + t->u + x] = from;
+                c[from] = (terms_column){from, to + x, all};
         }
-    TRY(tlr_work_send(s->w, s->halves ? 3 * n : n, host, there));
-    if (s->halves)
-        return s->w->be->terms->columns(s->w->ctx, "hr", s->rows, n, (const terms_column *)there,
-                                        s->et, s->t, s->ld, NULL, 1, s->to, s->ld);
-    for (int64_t k = s->ka; k < s->kb; k++)
-        TRY(s->w->be->gather(
-            s->w->ctx, BACKEND_S, s->rows, s->p->ucols[k - s->p->r0], NULL, there + first_of(s, k),
-            s->t, s->ld, 0,
-            (float *)s->to + (columns_before(s, k) + columns_of(s, k, s->q)) * s->ld, s->ld));
+    TRY(tlr_work_send(s->w, 3 * n, host, there));
+    st = s->w->be->terms->columns(s->w->ctx, "hr", s->rows, n, (const terms_column *)there, s->et,
+                                  s->t, s->ld, NULL, 1, s->to, s->ld);
 done:
     return st;
 }
@@ -204,18 +170,12 @@ static status place_right(job *s) {
     terms_block *const b = (terms_block *)(void *)host;
     for (int64_t k = s->ka; k < s->kb; k++) {
         const int64_t rows = tlr_extent(s->a->rows, k), cols = s->p->ucols[k - s->p->r0],
-                      all = columns_of(s, k, s->q1), ld = ld_of(s, k),
-                      to = parts_of(s) * at + columns_of(s, k, s->q) * ld;
-        b[k - s->ka] = (terms_block){s->p->ubegin[k - s->p->r0], rows, cols, to, ld, all * ld};
-        if (!s->halves)
-            TRY(tlr_full_copy(s->w, BACKEND_S, rows, cols,
-                              typed_u(s->a, BACKEND_S, s->p, k, s->p->c0), rows, (float *)s->u + to,
-                              ld));
+                      all = columns_of(s, k, s->q1), ld = terms_pad(rows);
+        b[k - s->ka] = (terms_block){s->p->ubegin[k - s->p->r0],           rows, cols,
+                                     2 * at + columns_of(s, k, s->q) * ld, ld,   all * ld};
         at += all * ld;
         most = largest(most, rows * cols);
     }
-    if (!s->halves)
-        return MOAO_OK;
     TRY(tlr_work_send(s->w, 6 * n, host, there));
     st = s->w->be->terms->blocks(s->w->ctx, "hr", n, (const terms_block *)there, most, s->eu,
                                  (const float *)(const void *)s->p->kept, s->u);
@@ -247,9 +207,7 @@ static status product_of_halves(job *s, int64_t n, int64_t c, const backend_f16 
     status st;
     TRY(h->gemm(ctx, 'N', 'T', s->rows, n, c, 1, t, s->ld, u + c * ld, ld, 0, sum, s->ld));
     TRY(h->gemm(ctx, 'N', 'T', s->rows, n, c, 1, t + c * s->ld, s->ld, u, ld, 1, sum, s->ld));
-    for (int64_t j = 0; j < c; j += RUN)
-        TRY(h->gemm(ctx, 'N', 'T', s->rows, n, least(RUN, c - j), 1, t + j * s->ld, s->ld,
-                    u + j * ld, ld, 1, sum, s->ld));
+    st = h->gemm(ctx, 'N', 'T', s->rows, n, c, 1, t, s->ld, u, ld, 1, sum, s->ld);
 done:
     return st;
 }
@@ -262,20 +220,15 @@ static status large_products(job *s, double alpha, double *d, int64_t ldd) {
     status st;
     TRY(tlr_work_typed(s->w, BUF_TURNED, BACKEND_S, s->ld * s->a->b, &sum));
     for (int64_t k = s->ka; k < s->kb; k++) {
-        const int64_t n = tlr_extent(s->a->rows, k), c = columns_of(s, k, s->q1), ld = ld_of(s, k);
-        double *const dk = d + (s->a->rows->first[k] - col) * ldd;
-        if (s->halves && c > 0) {
-            TRY(product_of_halves(s, n, c, (backend_f16 *)s->to + 2 * before * s->ld,
-                                  (backend_f16 *)s->u + 2 * at, sum));
+        const int64_t n = tlr_extent(s->a->rows, k), c = columns_of(s, k, s->q1);
+        if (c > 0) {
+            TRY(product_of_halves(s, n, c, s->to + 2 * before * s->ld, s->u + 2 * at, sum));
             TRY(s->w->be->half->cast_to_double(s->w->ctx, s->rows, n, ldexp(alpha, -s->et - s->eu),
-                                               sum, s->ld, 1, dk, ldd));
-        } else {
-            TRY(tlr_add_product(s->w, BACKEND_S, BUF_TURNED, 'N', 'T', s->rows, n, c, alpha,
-                                (float *)s->to + before * s->ld, s->ld, (float *)s->u + at, ld, dk,
-                                ldd));
+                                               sum, s->ld, 1,
+                                               d + (s->a->rows->first[k] - col) * ldd, ldd));
         }
         before += c;
-        at += c * ld;
+        at += c * terms_pad(n);
     }
     tlr_work_lap(s->w, TLR_LARGE);
 done:
@@ -289,10 +242,10 @@ static status update_rows(job *s, double alpha, double *d, int64_t ldd) {
     status st;
     s->ld = terms_pad(s->rows);
     for (int64_t k = s->ka; k < s->kb; k++)
-        numbers += columns_of(s, k, s->q1) * ld_of(s, k);
-    if (s->halves)
-        choose_exponents(s);
-    TRY(tlr_work_typed(s->w, BUF_PRODUCT, BACKEND_S, s->ld * cols, &p)); /* 4 bytes either way */
+        numbers += columns_of(s, k, s->q1) * terms_pad(tlr_extent(s->a->rows, k));
+    choose_exponents(s);
+    /* two halves take the room of a single */
+    TRY(tlr_work_typed(s->w, BUF_PRODUCT, BACKEND_S, s->ld * cols, &p));
     s->to = p;
     TRY(tlr_work_typed(s->w, BUF_SIDE, BACKEND_S, numbers, &p));
     s->u = p;
@@ -344,7 +297,7 @@ done:
 
 status tlr_update_terms(tlr_work *w, double alpha, const tlr *a, int64_t q0, int64_t q1, int64_t ia,
                         int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd) {
-    job s = {.w = w, .a = a, .q0 = q0, .ka = ka, .kb = kb, .halves = a->o.terms == 3};
+    job s = {.w = w, .a = a, .q0 = q0, .ka = ka, .kb = kb};
     status st = MOAO_OK;
     for (; s.q0 < q1 && ia < ib; s.q0 = s.q1)
         TRY(update_some(&s, alpha, q1, ia, ib, d, ldd));

@@ -388,8 +388,7 @@ static void products_in_terms(void **state) {
     for (int k = 0; k < 6; k++) {
         tlr_options o = small_options(1e-4);
         o.singles = o.mixed = true;
-        o.terms = k == 5 ? 1 : 3;
-        o.narrow = k % 3 == 1;
+        o.terms = 3;
         o.cut = k / 2 == 1 ? 8 : -1; /* many dense tiles */
         o.memory = k < 4 ? o.memory : (size_t)1 << 20;
         tlr *l = factor(&p, variants[k % 2], &o);
