@@ -45,7 +45,9 @@ static void bytes(const linop_case *z, linop_bytes *b) {
     const size_t super = (size_t)tlr_cmm_width(tile), wide = super < m ? super : m;
     const double factor = z->compressed > 0 ? z->compressed : (double)(m * m / 4 * d);
     linop_add(b, "compressed factor of Cmm0", (size_t)factor + m * wide / 4 * d);
-    linop_add(b, "what it is made in", m * 4 * wide * d + ((size_t)3 << 30));
+    /* on a device the next super-panel is there too, and more of intermediate products */
+    linop_add(b, "what it is made in",
+              m * (z->host ? 4 : 5) * wide * d + ((size_t)(z->host ? 3 : 5) << 30));
     linop_add(b, "panel of Cmm0 or of Cmm of an exposure", m * z->width * d);
     linop_add(b, "W in the order of tiles, a residual", 2 * v * m * d);
     b->per_target = "W and residual covariance of a target";
