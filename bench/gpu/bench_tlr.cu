@@ -8,7 +8,10 @@
  *   steps    where the time of such a factor goes (DL left, n = 102,400)
  *   mosaic   Cmm of params/mosaic.yaml (or of `file=FILE`): factor at several tolerances, ranks by
  *            column, bytes, two triangles with 5,336 rows
- *   kept     the same in doubles, in single precision, and in the host's memory
+ *   terms    the same by products of halves: factor with its steps, triangles in 3, 2, 1 terms and
+ *            in single precision, how far they are from those in 3
+ *   twice    the same at one tolerance, without steps: for cases of more sensors (file=FILE)
+ *   kept     the same in single precision, and in the host's memory
  * ranks=FILE: ranks of the first factor of mosaic, for scripts/plot_ranks.py.
  * Every row names its sizes; errors are measured on the device in the same run. */
 #include "tlr_data.cuh"
@@ -379,16 +382,48 @@ static void solve_rows(const tlr *l, int64_t n, int64_t v) {
     CU(cudaFree(w));
 }
 
-enum { KEEP_DOUBLE, KEEP_SINGLES, KEEP_HOST, TIMED };
+/* Two triangles by products of halves in so many terms, and in single precision: seconds of the
+ * second of two calls, and |X - X in 3 terms| / |X in 3 terms|. */
+static void solve_terms(tlr *l, int64_t n, int64_t v) {
+    double *first = (double *)bench_alloc(8 * n * v), *w = (double *)bench_alloc(8 * n * v);
+    const double minus = -1;
+    double norm, error;
+    for (int terms = 3; terms >= (n > 150000 ? 3 : 0);
+         terms--) { /* of many sensors only in three */
+        double *const x = terms == 3 ? first : w, t = 0;
+        tlr_set_terms(l, terms);
+        for (int turn = terms == 0; turn < 2; turn++) { /* in single precision once */
+            bench_fill(BACKEND_D, x, v, n, 1, 0, 5);
+            const double t0 = clock_now();
+            OK(tlr_solve(l, 'R', 'A', v, x, v));
+            t = clock_now() - t0;
+        }
+        error = 0;
+        OK(cublasDnrm2_v2_64(blas, n * v, first, 1, &norm));
+        if (x != first) {
+            OK(cublasDaxpy_v2_64(blas, n * v, &minus, first, 1, w, 1));
+            OK(cublasDnrm2_v2_64(blas, n * v, w, 1, &error));
+        }
+        printf("#   two triangles with %lld rows, %d terms: %.3f s, off by %.1e\n", (long long)v,
+               terms, t, error / norm);
+        fflush(stdout);
+    }
+    CU(cudaFree(first)), CU(cudaFree(w));
+}
 
-static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how) {
+enum { DOUBLES, SINGLES, HOST, IN_TERMS }; /* ways to keep and to compute */
+
+static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how, bool timed) {
     static const char *const name[] = {"doubles", "singles", "singles in the host's memory",
-                                       "steps timed"};
+                                       "three terms"};
+    const bool terms = how == IN_TERMS;
     tlr_options o = options(tau, 0, 0, cut);
-    const bool timed = how == TIMED;
     o.timed = timed;
-    o.singles = how == KEEP_SINGLES || how == KEEP_HOST;
-    o.host = how == KEEP_HOST;
+    o.singles = how >= SINGLES;
+    o.host = how == HOST;
+    o.mixed = terms;
+    o.terms = terms ? 3 : 0;
+    o.memory = terms ? (size_t)3 << 29 : 0;
     tlr_source from = {};
     tlr_report report;
     tlr *l;
@@ -404,9 +439,9 @@ static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how
         status_clear();
         return;
     }
-    printf("mosaic n %lld b %lld tau %.1e cut %lld, %s: factor %.3f s, error %.1e\n",
-           (long long)s->n, (long long)b, tau, (long long)cut, name[how], t,
-           factor_error(l, &s->layout, fill_slopes, s));
+    printf("mosaic n %lld b %lld tau %.1e cut %lld, %s%s: factor %.3f s\n", (long long)s->n,
+           (long long)b, tau, (long long)cut, name[how], timed ? ", steps timed" : "", t);
+    fflush(stdout);
     say("L", l, b);
     if (timed)
         say_steps(&report);
@@ -414,7 +449,14 @@ static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how
     if (ranks_file)
         write_ranks(l, &s->layout, b, ranks_file);
     ranks_file = NULL; /* of the first factor */
-    solve_rows(l, s->n, 5336);
+    size_t left, all;
+    CU(cudaMemGetInfo(&left, &all));
+    printf("#   %.1f GB of the device in use\n", 1e-9 * (double)(all - left));
+    if (how == IN_TERMS && !timed)
+        solve_terms(l, s->n, 5336);
+    else if (!terms)
+        solve_rows(l, s->n, 5336);
+    printf("#   error %.1e\n", factor_error(l, &s->layout, fill_slopes, s));
     fflush(stdout);
     tlr_close(l);
 }
@@ -429,20 +471,26 @@ static double least_noise(const matcov_model *m) {
     return least;
 }
 
-static void bench_mosaic(const char *file, int64_t b, bool kept) {
+static void bench_mosaic(const char *file, int64_t b, const std::string &group) {
     matcov_model m;
     Slopes s = {};
     OK(tlr_case_open(file, &m));
     const double nu = least_noise(&m);
     printf("# %s: %lld measurements, least noise %.3g arcsec^2\n", file, (long long)m.m, nu);
     open_slopes(&m, b, &s);
-    if (kept)
-        for (int how : {KEEP_HOST, KEEP_SINGLES, KEEP_DOUBLE})
-            mosaic_factor(&s, b, nu / 2, b / 2, how);
-    else
+    if (group == "kept")
+        for (int how : {SINGLES, HOST})
+            mosaic_factor(&s, b, nu / 2, b / 2, how, false);
+    if (group == "terms")
+        for (bool timed : {false, true})
+            for (double part : {2.0, 8.0})
+                mosaic_factor(&s, b, nu / part, b / 2, IN_TERMS, timed);
+    if (group == "twice")
+        mosaic_factor(&s, b, nu / 2, b / 2, IN_TERMS, false);
+    if (group == "mosaic")
         for (double part : {2.0, 8.0})
-            for (int how : {TIMED, KEEP_SINGLES})
-                mosaic_factor(&s, b, nu / part, b / 2, how);
+            for (int how : {DOUBLES, SINGLES})
+                mosaic_factor(&s, b, nu / part, b / 2, how, how == DOUBLES);
 }
 
 int main(int argc, char **argv) {
@@ -479,10 +527,8 @@ int main(int argc, char **argv) {
         if (g == "matern")
             for (double tau : {1e-4, 1e-7})
                 bench_likelihood(102400, 512, tau);
-        if (g == "mosaic")
-            bench_mosaic(file, 256, false);
-        if (g == "kept")
-            bench_mosaic(file, 256, true);
+        if (g == "mosaic" || g == "kept" || g == "terms" || g == "twice")
+            bench_mosaic(file, 256, g);
     }
     return 0;
 }

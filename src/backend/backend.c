@@ -3,6 +3,7 @@
 #include "backend_group.h"
 #include "backend_matcov.h"
 #include "backend_psf.h"
+#include "backend_terms.h"
 #include "backend_toeplitz.h"
 #include "checked.h"
 #include <dlfcn.h>
@@ -74,6 +75,7 @@ static bool tables_fit(const backend *own) {
         {"products with sparse matrices", own->sparse, sizeof(backend_sparse), true},
         {"low-rank operations", own->lowrank, sizeof(backend_lowrank), true},
         {"Toeplitz products", own->toeplitz, sizeof(backend_toeplitz), false},
+        {"terms of products of halves", own->terms, sizeof(backend_terms), false},
         {"operations of formats", own->formats, sizeof(backend_formats), false},
         {"covariances", own->matcov, sizeof(backend_matcov), false},
         {"PSFs", own->psf, sizeof(backend_psf), false},

@@ -29,8 +29,8 @@
  * operations take NULL for a context.
  * - What a backend lacks: an operation that it does not have is in its table all the same and
  * returns MOAO_INPUT with one message (backend_lacks). The families batch, half, lowrank and sparse
- * are always there; toeplitz, matcov, psf and group are NULL where a backend has none, and beside
- * them stands what serves instead. */
+ * are always there; toeplitz, terms, matcov, psf and group are NULL where a backend has none, and
+ * beside them stands what serves instead. */
 #ifndef MOAO_BACKEND_H
 #define MOAO_BACKEND_H
 
@@ -76,6 +76,7 @@ struct backend_psf;         /* point-spread functions: backend_psf.h */
 struct backend_lowrank;     /* batched QR, SVD, low rank: backend_lowrank.h */
 struct backend_sparse;      /* products with sparse matrices: backend_sparse.h */
 struct backend_toeplitz;    /* products by Fourier transforms: backend_toeplitz.h */
+struct backend_terms;       /* operands of products of halves: backend_terms.h */
 struct backend_formats;     /* what compressed formats stand on: backend_formats.h */
 struct backend_group;       /* broadcasts among the devices of several processes: backend_group.h */
 #define BACKEND_IDENTITY 40 /* bytes of a device's name */
@@ -233,6 +234,7 @@ typedef struct backend {
     const struct backend_lowrank *lowrank;
     const struct backend_sparse *sparse;
     const struct backend_toeplitz *toeplitz;
+    const struct backend_terms *terms;     /* NULL: products in singles serve instead */
     const struct backend_formats *formats; /* NULL: no formats on this backend */
     const struct backend_matcov *matcov;   /* NULL: matcov_backend (matcov/matcov.h) serves */
     const struct backend_psf *psf;         /* NULL: psf_backend (psf/psf.h) serves */

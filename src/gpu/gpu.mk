@@ -61,7 +61,7 @@ install: install-linalg
 install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so
 	install -d $(addprefix $(DESTDIR)$(prefix)/,include/moao/base include/moao/backend include/moao/tlr include/moao/formats lib/pkgconfig lib/moao)
 	install -m 644 src/base/status.h $(DESTDIR)$(prefix)/include/moao/base/
-	install -m 644 src/backend/backend.h $(patsubst %,src/backend/backend_%.h,batch formats half lowrank random sparse toeplitz) $(DESTDIR)$(prefix)/include/moao/backend/
+	install -m 644 src/backend/backend.h $(patsubst %,src/backend/backend_%.h,batch formats half lowrank random sparse terms toeplitz) $(DESTDIR)$(prefix)/include/moao/backend/
 	install -m 644 src/tlr/tlr.h $(DESTDIR)$(prefix)/include/moao/tlr/
 	install -m 644 src/formats/formats.h src/formats/toeplitz.h $(DESTDIR)$(prefix)/include/moao/formats/
 	install -m 644 $(B)/libmoao_linalg.a $(DESTDIR)$(prefix)/lib/

@@ -206,6 +206,7 @@ const backend backend_cpu_own = {
     .lowrank = &lowrank_cpu,
     .sparse = &sparse_cpu,
     .toeplitz = &toeplitz_cpu,
+    .terms = &terms_cpu,
     .formats = &formats_cpu,
 };
 
@@ -219,5 +220,6 @@ const backend backend_cpu = {
     .lowrank = &lowrank_checked,
     .sparse = &checked_sparse,
     .toeplitz = &toeplitz_cpu,
+    .terms = &terms_cpu,
     .formats = &formats_cpu,
 };

@@ -12,6 +12,7 @@ extern const struct backend_toeplitz toeplitz_cpu;
 /* n halves as floats. */
 void half_cpu_floats(int64_t n, const backend_f16 *h, float *x);
 extern const struct backend_formats formats_cpu;
+extern const struct backend_terms terms_cpu;
 size_t lowrank_cpu_workspace(batch_op o, backend_type t, int64_t count, int64_t m, int64_t n,
                              int64_t k);
 

@@ -6,6 +6,10 @@
 
 typedef struct {
     tlr_work w;
+    /* left-looking on a device, or with terms: updates of the next super-panel, in a stream of
+     * their own beside what finishes the one in hand */
+    tlr_work ahead;
+    backend_ctx *side; /* NULL: not a device */
     const tlr_source *from;
     const tlr_rescue *rescue;
     tlr_report *report;
@@ -32,10 +36,63 @@ static status subtract(state *s, int64_t q0, int64_t q1, int64_t p, double *d, i
                       d, ldd);
 }
 
+static bool looks_ahead(const state *s) {
+    return (s->side || s->l->o.terms > 0) && !s->right;
+}
+
+/* What follows in stream `to` waits for what is in `from`. */
+static status after(const state *s, backend_ctx *to, backend_ctx *from) {
+    return s->side ? s->w.be->wait_for(to, from) : MOAO_OK;
+}
+
+/* Where super-panel p is dense: there are two in hand. */
+static status room_ahead(state *s, int64_t p, double **d) {
+    return tlr_work_room(p % 2 ? &s->ahead : &s->w, BUF_PANEL,
+                         panel_rows(s->l, p) * s->l->panel[p].width, d);
+}
+
+/* D -= L_q L_q^T for super-panel p, beside what is in the stream of s->w from now on. */
+static status subtract_beside(state *s, int64_t q0, int64_t q1, int64_t p, double *d) {
+    const panel *here = s->l->panel + p;
+    status st;
+    TRY(after(s, s->ahead.ctx, s->w.ctx));
+    tlr_work_lap(&s->ahead, -1);
+    TRY(tlr_update(&s->ahead, -1, s->l, s->l, q0, q1, here->c0, s->l->rows->nt, here->c0, here->c1,
+                   d, panel_rows(s->l, p)));
+    tlr_work_lap(&s->w, -1);
+done:
+    return st;
+}
+
+/* Entries of super-panel p, and its updates by those before p - 1, which is to be finished
+ * meanwhile. */
+static status look_ahead(state *s, int64_t p) {
+    double *d;
+    status st;
+    TRY(room_ahead(s, p, &d));
+    if (s->side) /* what it did last has been waited for by the pivots */
+        TRY(tlr_work_rewind(&s->ahead));
+    TRY(read_panel(s, s->from->a, p, d, panel_rows(s->l, p)));
+    tlr_work_lap(&s->w, TLR_ENTRIES);
+    st = subtract_beside(s, 0, p - 1, p, d);
+done:
+    return st;
+}
+
 /* The Schur complement's super-panel p, complete. */
 static status schur(state *s, int64_t p, double **d) {
     const int64_t rows = panel_rows(s->l, p);
     status st = MOAO_OK;
+    if (looks_ahead(s)) {
+        TRY(room_ahead(s, p, d));
+        if (p == 0) {
+            TRY(read_panel(s, s->from->a, p, *d, rows));
+            tlr_work_lap(&s->w, TLR_ENTRIES);
+            return MOAO_OK;
+        }
+        TRY(subtract_beside(s, p - 1, p, p, *d));
+        return after(s, s->w.ctx, s->ahead.ctx);
+    }
     if (s->held) {
         *d = s->held[p];
         return MOAO_OK;
@@ -235,6 +292,7 @@ done:
 static status attempt(state *s, const tlr_options *o) {
     status st;
     tlr_store_forget(&s->w); /* of the factor before */
+    tlr_store_forget(&s->ahead);
     tlr_close(s->l);
     TRY(tlr_new(s->w.be, s->w.ctx, s->from->layout, s->from->layout, true, o, &s->l));
     s->l->factor = true;
@@ -252,11 +310,17 @@ static status attempt(state *s, const tlr_options *o) {
         tlr_work_lap(&s->w, TLR_PIVOTS);
         if (s->report->minor)
             break;
+        if (looks_ahead(s) && p + 1 < s->l->panels)
+            TRY(look_ahead(s, p + 1));
         TRY(finish_panel(s, p, d, panel_rows(s->l, p)));
         if (s->right)
             TRY(update_trailing(s, p));
     }
 done:
+    if (s->side) {
+        const status end = s->w.be->sync(s->side);
+        st = st == MOAO_OK ? end : st;
+    }
     if (s->l)
         let_go(s);
     return st;
@@ -317,7 +381,10 @@ status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_source *source,
     *l = NULL;
     memset(s.report, 0, sizeof *s.report);
     tlr_work_open(&s.w, be, ctx);
-    s.w.seconds = o->timed ? s.report->seconds : NULL;
+    if (ctx && variant == 'L')
+        TRY(be->open_low_priority(ctx, &s.side));
+    tlr_work_open(&s.ahead, be, s.side ? s.side : ctx);
+    s.w.seconds = s.ahead.seconds = o->timed ? s.report->seconds : NULL;
     TRY(check_source(source, variant));
     if (source->a)
         with.width = source->a->o.width; /* the same super-panels */
@@ -328,6 +395,8 @@ status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_source *source,
     s.l = NULL;
 done:
     be->release(ctx, s.answer);
+    tlr_work_close(&s.ahead);
+    be->close(s.side);
     tlr_work_close(&s.w);
     tlr_close(s.l);
     return st;

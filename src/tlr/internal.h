@@ -6,6 +6,7 @@
 #ifndef MOAO_TLR_INTERNAL_H
 #define MOAO_TLR_INTERNAL_H
 
+#include "backend/backend_terms.h"
 #include "tlr/tlr.h"
 
 #include <stdbool.h>
@@ -21,6 +22,7 @@ typedef struct {
     int64_t width;   /* columns */
     char *kept;      /* u and v as store.c keeps them; they themselves come and go, then */
     int64_t kept_v;  /* where v begins there [elements] */
+    double most[2];  /* with terms: largest modulus of what is kept of u and of v */
     double *diag;    /* symmetric, factor: width x width block on the diagonal */
     double *u, *v;   /* columns of all tiles; a dense tile lies whole in u, and has nothing in v */
     tlr_tile *tile;  /* [r1 - r0][c1 - c0] */
@@ -37,6 +39,7 @@ struct tlr {
     const tlr_layout *rows, *cols; /* the same of symmetric matrices */
     bool symmetric, factor;        /* a factor is symmetric too: tiles below the diagonal blocks */
     tlr_options o;                 /* with the defaults filled in */
+    int terms;                     /* of solves that follow, 0: in single precision */
     int64_t b;                     /* largest tile order */
     int64_t step;                  /* tile columns of a super-panel */
     int64_t panels;
@@ -104,6 +107,8 @@ enum {
     BUF_IDENTITY,
     BUF_BATCH,
     BUF_SLOT,
+    BUF_UNIT,
+    BUF_BOUND,
     BUFFERS
 };
 
@@ -114,11 +119,14 @@ typedef struct {
     size_t bytes, raw_bytes;
 } tlr_place;
 
+#define TLR_STREAMS 4
+
 typedef struct {
     const backend *be;
     backend_ctx *ctx, *feed; /* feed: of what is on its way, or NULL */
-    backend_ctx *home;       /* the caller's, of these two */
-    backend_ctx *beside;     /* for products that do not fill a device alone, or NULL */
+    /* for products that do not fill a device alone: the caller's and more, that in hand */
+    backend_ctx *stream[TLR_STREAMS];
+    int streams, turn;
     tlr_place place[2];
     int last; /* of them, which was used last */
     double *buf[BUFFERS];
@@ -126,6 +134,7 @@ typedef struct {
     void *work; /* of the dense operations, and of compression */
     size_t lwork;
     int64_t identity;          /* order of the one that is there; its leading dimension */
+    int64_t unit;              /* order of that in single precision */
     int64_t *list, *list_host; /* products on their way to the backend */
     int64_t list_count, list_used;
     double *seconds, lap; /* of the steps of a factor, NULL: not timed; when the last one ended */
@@ -137,6 +146,8 @@ void tlr_work_close(tlr_work *w);
 status tlr_work_room(tlr_work *w, int which, int64_t count, double **p);
 /* The same of numbers of type t. */
 status tlr_work_typed(tlr_work *w, int which, backend_type t, int64_t count, void **p);
+/* Identity of order n in single precision, leading dimension n. May wait. */
+status tlr_work_unit(tlr_work *w, int64_t n, float **p);
 /* Identity of order n at least; w->identity is its leading dimension. May wait. */
 status tlr_work_identity(tlr_work *w, int64_t n, double **p);
 /* What was done since the last call is that step's; waits, where steps are timed. */
@@ -146,16 +157,16 @@ status tlr_work_bytes(tlr_work *w, size_t bytes);
 /* Room for n indices on the host and in the backend's memory; send: to there, in stream order. */
 status tlr_work_indices(tlr_work *w, int64_t n, int64_t **host, int64_t **there);
 status tlr_work_send(tlr_work *w, int64_t n, const int64_t *host, int64_t *there);
-/* Products that are independent of each other may go to both streams in turn: fork, then ctx and
- * beside, then join. */
+/* Lists begin anew, with so much room that those of a super-panel's updates do not wait for those
+ * before. Waits for the stream. */
+status tlr_work_rewind(tlr_work *w);
+/* Products that are independent of each other may go to several streams in turn: fork, then turn
+ * before each of them, then join. */
 status tlr_work_fork(tlr_work *w);
 status tlr_work_join(tlr_work *w);
 static inline void tlr_work_turn(tlr_work *w) {
-    if (w->beside) {
-        backend_ctx *const other = w->beside;
-        w->beside = w->ctx;
-        w->ctx = other;
-    }
+    if (w->streams > 0)
+        w->ctx = w->stream[w->turn = (w->turn + 1) % w->streams];
 }
 /* Products on full matrices of type t; the same of doubles. */
 status tlr_full_gemm(tlr_work *w, backend_type t, char ta, char tb, int64_t m, int64_t n, int64_t k,
@@ -265,6 +276,26 @@ static inline int64_t panel_rows(const tlr *a, int64_t q) {
  * ka. */
 status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q0, int64_t q1,
                   int64_t ia, int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd);
+
+/* --- update_terms.c: the same by products of halves, a = b a factor with terms. */
+status tlr_update_terms(tlr_work *w, double alpha, const tlr *a, int64_t q0, int64_t q1, int64_t ia,
+                        int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd);
+
+/* --- solve_terms.c: X := X L^-T in form 'T', X L^-1 in form 'N', or both (in this order: 'A'), X v
+ * x n, by products of halves; L a factor with terms. */
+status tlr_solve_terms(tlr_work *w, const tlr *l, char form, int64_t v, double *x, int64_t ldx);
+
+/* Leading dimensions, and places, of halves are multiples of 16 bytes: tensor cores' fast ways ask
+ * for that. */
+static inline int64_t terms_pad(int64_t n) {
+    return (n + 7) / 8 * 8;
+}
+/* Exponent that brings numbers up to bound to 2^15 at most; the product of two such scales is in
+ * the range of single precision. */
+static inline int terms_exponent(double bound) {
+    const int e = backend_half_exponent(bound);
+    return e < -60 ? -60 : e > 60 ? 60 : e;
+}
 
 /* --- recompress.c ---
  * Super-panel p of C := alpha A B^T + beta C, a recompression for each inner tile. */

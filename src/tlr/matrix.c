@@ -17,6 +17,9 @@ static status check_options(const tlr_options *o, const tlr_layout *rows, const 
                            "negative or above %d columns of a tile",
                            (long long)o->rank, (long long)o->cut, (long long)o->width,
                            BATCH_SVD_MAX);
+    if (o->terms < 0 || o->terms > 3)
+        return status_fail(MOAO_INPUT, "tile low-rank matrix: products in %d terms, not 0 to 3",
+                           o->terms);
     if (o->rank == 0 && !(o->tau >= 0 && isfinite(o->tau)))
         return status_fail(MOAO_INPUT, "tile low-rank matrix: tolerance %g must not be negative",
                            o->tau);
@@ -74,6 +77,8 @@ status tlr_new(const backend *be, backend_ctx *ctx, const tlr_layout *rows, cons
     a->symmetric = symmetric;
     a->o = *o;
     a->o.mixed = o->mixed && o->singles && !o->host;
+    a->o.terms = a->o.mixed && be->terms ? o->terms : 0;
+    a->terms = a->o.terms;
     set_defaults(a);
     TRY(ALLOC(a->panel, (size_t)a->panels, "super-panels"));
     for (int64_t q = 0; q < a->panels; q++)

@@ -107,11 +107,13 @@ static status over_rows(job *s, int64_t ia, int64_t ib) {
     }
     TRY(tlr_work_send(s->w, zc, list, there));
     TRY(reorder(s, there, tc > 0 ? zc : 0));
-    TRY(tlr_work_fork(s->w));
+    if (s->type == BACKEND_D) /* sums of singles share a buffer */
+        TRY(tlr_work_fork(s->w));
     zc = 0;
     for (int64_t i = ia; i < ib; i++) {
         const int64_t r = p->ucols[i - p->r0];
-        tlr_work_turn(s->w);
+        if (s->type == BACKEND_D)
+            tlr_work_turn(s->w);
         for (int64_t k = p->c0; k < p->c1; k++) {
             const int64_t n = tlr_extent(cols, k);
             const bool right = s->side == 'R';
@@ -183,11 +185,13 @@ static status over_columns(job *s, int64_t ia, int64_t ib) {
     TRY(tlr_work_send(s->w, zc, list, there));
     TRY(reorder(s, there, zc));
     TRY(add_dense(s, ia, ib));
-    TRY(tlr_work_fork(s->w));
+    if (s->type == BACKEND_D)
+        TRY(tlr_work_fork(s->w));
     zc = 0;
     for (int64_t k = p->c0; k < p->c1; k++) {
         const int64_t r = panel_vcol(p, ib, k) - panel_vcol(p, ia, k);
-        tlr_work_turn(s->w);
+        if (s->type == BACKEND_D)
+            tlr_work_turn(s->w);
         TRY(second_product(s, 1, zc, typed_v(s->a, s->type, p, ia, k), tlr_extent(cols, k), r,
                            cols->first[k]));
         zc += r;
@@ -344,6 +348,11 @@ done:
     return st;
 }
 
+void tlr_set_terms(tlr *l, int terms) {
+    if (l->o.terms > 0)
+        l->terms = terms < 0 ? 0 : terms > 3 ? 3 : terms;
+}
+
 status tlr_solve(const tlr *l, char side, char job, int64_t v, double *x, int64_t ldx) {
     tlr_work w;
     status st = MOAO_OK;
@@ -354,6 +363,10 @@ status tlr_solve(const tlr *l, char side, char job, int64_t v, double *x, int64_
     tlr_work_open(&w, l->be, l->ctx);
     for (int64_t r = 0, step = chunk(l, v); r < v; r += step) {
         double *part = x + side_at(side, 0, r, ldx);
+        if (side == 'R' && l->terms > 0) {
+            TRY(tlr_solve_terms(&w, l, job == 'A' ? 'A' : first, least(step, v - r), part, ldx));
+            continue;
+        }
         TRY(solve_chunk(&w, l, side, first, least(step, v - r), part, ldx));
         if (job == 'A')
             TRY(solve_chunk(&w, l, side, 'N', least(step, v - r), part, ldx));

@@ -4,6 +4,8 @@
  * used is what was kept, so results do not depend on where that was. */
 #include "tlr/internal.h"
 
+#include <math.h>
+
 static bool kept_apart(const tlr *a) {
     return a->factor && (a->o.singles || a->o.host);
 }
@@ -59,6 +61,29 @@ done:
     return st;
 }
 
+#define BOUND_ROWS 256 /* for the largest modulus numbers are taken as columns of so many */
+
+/* Largest modulus of what is kept of u, and of v, n[k] numbers. Waits. */
+static status bounds_of(tlr_work *w, const int64_t n[2], const float *const kept[2],
+                        double most[2]) {
+    double *there, found[4];
+    status st;
+    TRY(tlr_work_room(w, BUF_BOUND, 4, &there));
+    for (int k = 0; k < 2; k++) {
+        const int64_t cols = n[k] / BOUND_ROWS, rest = n[k] % BOUND_ROWS;
+        TRY(w->be->half->max_abs(w->ctx, BACKEND_S, BOUND_ROWS, cols, kept[k], BOUND_ROWS,
+                                 there + 2 * k));
+        TRY(w->be->half->max_abs(w->ctx, BACKEND_S, rest, 1, kept[k] + cols * BOUND_ROWS,
+                                 largest(rest, 1), there + 2 * k + 1));
+    }
+    TRY(tlr_dense_copy(w, 4, 1, there, 4, found, 4));
+    TRY(w->be->sync(w->ctx));
+    for (int k = 0; k < 2; k++)
+        most[k] = fmax(found[2 * k], found[2 * k + 1]);
+done:
+    return st;
+}
+
 status tlr_store_panel(tlr_work *w, tlr *a, int64_t q) {
     panel *p = a->panel + q;
     if (!kept_apart(a))
@@ -73,6 +98,11 @@ status tlr_store_panel(tlr_work *w, tlr *a, int64_t q) {
     p->kept_v = nu;
     TRY(keep(w, a, numbers(a, p), p->u, p->kept));
     TRY(keep(w, a, n - nu, p->v, p->kept + (size_t)nu * size_of(a)));
+    if (a->o.terms > 0) {
+        const float *kept = (const float *)(const void *)p->kept;
+        TRY(bounds_of(w, (int64_t[2]){numbers(a, p), n - nu}, (const float *[2]){kept, kept + nu},
+                      p->most));
+    }
     if (a->o.host)
         TRY(w->be->sync(w->ctx));
     w->be->release(w->ctx, p->u);

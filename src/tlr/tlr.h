@@ -41,6 +41,7 @@
 #define tlr_factor moao_tlr_factor
 #define tlr_solve moao_tlr_solve
 #define tlr_logdet moao_tlr_logdet
+#define tlr_set_terms moao_tlr_set_terms
 
 #ifdef __cplusplus
 extern "C" {
@@ -99,6 +100,9 @@ typedef struct {
                     that all that follows uses what is kept; the diagonal blocks stay as they are */
     bool mixed;  /* with singles, not with host: products with a factor's tiles are made and summed
                     in single precision too; what they are subtracted from stays in doubles */
+    int terms;   /* with mixed, > 0: the large products of updates are products of halves in three
+                    terms (backend_terms.h), and solves from the right in so many (1 to 3). What is
+                    rounded on the way adds to the ranks where tau is small */
     bool host;   /* a factor's tiles are kept in the host's memory; the bits are the same */
     bool timed;  /* a factor's steps are timed (each is waited for) */
     bool norms;  /* record the norm of what is dropped of each tile (takes time: on the host) */
@@ -219,6 +223,9 @@ MOAO_PUBLIC status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_sou
 /* X := op(L)^-1 X (side L; X of v columns) or X op(L)^-1 (side R; v rows). job: 'N' L, 'T' L^T, 'A'
  * the matrix L L^T. */
 MOAO_PUBLIC status tlr_solve(const tlr *l, char side, char job, int64_t v, double *x, int64_t ldx);
+/* Solves that follow are made in so many terms (options.terms), 0: in single precision. No effect
+ * on a factor that was made without. */
+MOAO_PUBLIC void tlr_set_terms(tlr *l, int terms);
 /* Natural logarithm of the determinant of L L^T. Waits. */
 MOAO_PUBLIC status tlr_logdet(const tlr *l, double *logdet);
 

@@ -285,6 +285,8 @@ status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t
              .ka = ka,
              .kb = kb};
     status st = MOAO_OK;
+    if (a == b && a->factor && a->o.terms > 0)
+        return tlr_update_terms(w, alpha, a, q0, q1, ia, ib, ka, kb, d, ldd);
     for (; s.q0 < q1 && ia < ib; s.q0 = s.q1)
         TRY(update_some(&s, alpha, q1, ia, ib, d, ldd));
 done:

@@ -15,29 +15,36 @@ status tlr_work_fork(tlr_work *w) {
     status st = MOAO_OK;
     if (!w->ctx)
         return st; /* the CPU */
-    if (!w->beside)
-        TRY(w->be->open_low_priority(w->ctx, &w->beside));
-    w->home = w->ctx;
-    st = w->be->wait_for(w->beside, w->ctx);
+    for (; w->streams < TLR_STREAMS; w->streams++)
+        if (w->streams == 0)
+            w->stream[0] = w->ctx;
+        else
+            TRY(w->be->open_low_priority(w->stream[0], &w->stream[w->streams]));
+    for (int k = 1; k < w->streams; k++)
+        TRY(w->be->wait_for(w->stream[k], w->stream[0]));
 done:
     return st;
 }
 
 status tlr_work_join(tlr_work *w) {
-    if (!w->beside)
-        return MOAO_OK;
-    if (w->ctx != w->home)
-        tlr_work_turn(w);
-    return w->be->wait_for(w->ctx, w->beside);
+    status st = MOAO_OK;
+    if (w->streams == 0)
+        return st;
+    w->turn = 0;
+    w->ctx = w->stream[0];
+    for (int k = 1; k < w->streams; k++)
+        TRY(w->be->wait_for(w->ctx, w->stream[k]));
+done:
+    return st;
 }
 
 void tlr_work_close(tlr_work *w) {
     if (!w->be)
         return;
-    if (w->home && w->ctx != w->home)
-        tlr_work_turn(w);
-    if (w->beside)
-        w->be->close(w->beside);
+    if (w->streams > 0)
+        w->ctx = w->stream[0];
+    for (int k = 1; k < w->streams; k++)
+        w->be->close(w->stream[k]);
     tlr_store_forget(w);
     for (int i = 0; i < BUFFERS; i++)
         w->be->release(w->ctx, w->buf[i]);
@@ -100,6 +107,22 @@ status tlr_work_identity(tlr_work *w, int64_t n, double **p) {
     *p = w->buf[BUF_IDENTITY];
 done:
     free(host);
+    return st;
+}
+
+status tlr_work_unit(tlr_work *w, int64_t n, float **p) {
+    const bool there = w->unit == n;
+    double *wide;
+    void *at;
+    status st;
+    TRY(tlr_work_typed(w, BUF_UNIT, BACKEND_S, n * n, &at));
+    if (!there) {
+        TRY(tlr_work_identity(w, n, &wide));
+        TRY(w->be->half->cast_to_single(w->ctx, n, n, wide, w->identity, at, n));
+        w->unit = n;
+    }
+    *p = at;
+done:
     return st;
 }
 
@@ -212,6 +235,7 @@ void tlr_list_free(product_list *l) {
 enum { LIST_M, LIST_N, LIST_K, LIST_A, LIST_B, LIST_C, LIST_LDA, LIST_LDB, LIST_LDC, LIST_PARTS };
 #define LIST_ENTRY ((int64_t)(LIST_PARTS * sizeof(int64_t)))
 #define LIST_MOST ((int64_t)1 << 17) /* products of one call */
+#define LIST_LARGE ((int64_t)1 << 18)
 
 /* Room for n more products on their way to the backend; what is on its way stays as it is. */
 static status list_room(tlr_work *w, int64_t n, int64_t *at) {
@@ -232,6 +256,17 @@ static status list_room(tlr_work *w, int64_t n, int64_t *at) {
     }
     *at = w->list_used * LIST_PARTS;
     w->list_used += n;
+done:
+    return st;
+}
+
+status tlr_work_rewind(tlr_work *w) {
+    int64_t at;
+    status st;
+    TRY(w->be->sync(w->ctx));
+    w->list_used = 0;
+    TRY(list_room(w, LIST_LARGE, &at));
+    w->list_used = 0;
 done:
     return st;
 }

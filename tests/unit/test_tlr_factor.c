@@ -360,6 +360,53 @@ static void mixed_products(void **state) {
     points_free(&p);
 }
 
+/* X op(L)^-1 against the dense form of L, relative. */
+static double solve_error(const tlr *l, const double *full, int64_t n, char job) {
+    const int64_t v = job == 'A' ? 21 : 7, ld = v + 3;
+    const double one = 1;
+    double *x = noise(ld * n), *there = up(x, ld * n);
+    for (const char *trans = job == 'A' ? "TN" : job == 'T' ? "T" : "N"; *trans; trans++)
+        ok(backend_cpu.trsm(NULL, BACKEND_D, 'R', 'L', *trans, 'N', v, n, &one, full, n, x, ld,
+                            NULL, 0));
+    ok(tlr_solve(l, 'R', job, v, there, ld));
+    double *y = down(there, ld * n);
+    const double off = distance(x, y, ld * n) / distance(x, NULL, ld * n);
+    be->release(ctx, there);
+    free(x), free(y);
+    return off;
+}
+
+/* Products of halves. A factor, whose updates are in three terms, is as exact as one by products in
+ * single precision, whatever the memory for intermediate products; solves from the right in three
+ * terms are those of the same factor to single precision, in fewer to what a half of 11 bits of
+ * X, or of tiles, rounds. */
+static void products_in_terms(void **state) {
+    (void)state;
+    static const double bound[] = {0, 1e-3, 5e-4, 1e-6};
+    points p = points_new(300, B, TLR_KD);
+    const int64_t n = p.n;
+    for (int k = 0; k < 6; k++) {
+        tlr_options o = small_options(1e-4);
+        o.singles = o.mixed = true;
+        o.terms = 3;
+        o.cut = k / 2 == 1 ? 8 : -1; /* many dense tiles */
+        o.memory = k < 4 ? o.memory : (size_t)1 << 20;
+        tlr *l = factor(&p, variants[k % 2], &o);
+        const double r = residual(&p, l);
+        assert_true(r <= 2 * (double)p.l.nt * 1e-4);
+        double *full = expanded(l, n, n);
+        for (int c = 0; c < 9; c++) {
+            const int terms = 1 + c / 3;
+            tlr_set_terms(l, terms);
+            const double off = solve_error(l, full, n, "NTA"[c % 3]);
+            assert_true(off < bound[terms] && off > 0);
+        }
+        free(full);
+        tlr_close(l);
+    }
+    points_free(&p);
+}
+
 /* Where a pivot is not positive doubles follow before anything else, and tell that it is the matrix
  * itself. */
 static void mixed_indefinite(void **state) {
@@ -451,14 +498,14 @@ static void bad_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_variants),     cmocka_unit_test(without_compression),
-        cmocka_unit_test(kept_apart),       cmocka_unit_test(sizes),
-        cmocka_unit_test(fixed_rank),       cmocka_unit_test(solves),
-        cmocka_unit_test(determinant),      cmocka_unit_test(repeatable),
-        cmocka_unit_test(not_finite),       cmocka_unit_test(indefinite),
-        cmocka_unit_test(rescues),          cmocka_unit_test(bad_arguments),
-        cmocka_unit_test(any_memory),       cmocka_unit_test(mixed_products),
-        cmocka_unit_test(mixed_indefinite),
+        cmocka_unit_test(all_variants),      cmocka_unit_test(without_compression),
+        cmocka_unit_test(kept_apart),        cmocka_unit_test(sizes),
+        cmocka_unit_test(fixed_rank),        cmocka_unit_test(solves),
+        cmocka_unit_test(determinant),       cmocka_unit_test(repeatable),
+        cmocka_unit_test(not_finite),        cmocka_unit_test(indefinite),
+        cmocka_unit_test(rescues),           cmocka_unit_test(bad_arguments),
+        cmocka_unit_test(any_memory),        cmocka_unit_test(mixed_products),
+        cmocka_unit_test(products_in_terms), cmocka_unit_test(mixed_indefinite),
     };
     return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen, NULL});
 }

@@ -5,6 +5,7 @@
 #include "gpu/dense/half_gpu.h"
 #include "gpu/dense/potrf.cuh"
 #include "gpu/dense/sparse_gpu.h"
+#include "gpu/dense/terms_gpu.h"
 #include "gpu/formats/formats_gpu.h"
 #include "gpu/formats/toeplitz_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
@@ -321,6 +322,7 @@ const backend backend_gpu = {
     .lowrank = &backend_lowrank_gpu,
     .sparse = &backend_sparse_gpu,
     .toeplitz = &backend_toeplitz_gpu,
+    .terms = &backend_terms_gpu,
     .formats = &backend_formats_gpu,
     .matcov = &backend_matcov_gpu,
     .psf = &backend_psf_gpu,

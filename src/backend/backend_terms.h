@@ -1,0 +1,55 @@
+/* Operands of products of halves in several terms: a number in two halves is x = h + r (split of
+ * backend_half.h), and
+ *
+ *     x y = h_x h_y  [+ h_x r_y  [+ r_x h_y]]
+ *
+ * with what is left out. An operand holds its columns in an order of parts, such as "hrh": all h,
+ * then all r, then all h again. Where the other one has "rhh", one product of halves over the
+ * longer inner extent adds up all three terms, the largest last: tensor cores cut off what does not
+ * fit beside a sum, at every step. One term keeps 11 bits of both, "hh" by "rh" 22 bits of the
+ * second, "hrh" by "rhh" 22 bits of both. |exponent| is at most 126. The conventions of backend.h
+ * hold. Lists lie in the backend's memory and are not looked at; what is written twice in a call is
+ * unspecified. */
+#ifndef MOAO_BACKEND_TERMS_H
+#define MOAO_BACKEND_TERMS_H
+
+#include "backend_half.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A column of a left operand: column `from` of X, or, where from < 0, column -1 - from of Y;
+ * its parts to columns to, to + step, to + 2 step of H. */
+typedef struct {
+    int64_t from, to, step;
+} terms_column;
+
+/* A block of a right operand: rows x cols numbers, column-major without gaps, at `from`; part t of
+ * entry (i, j) to place to + t step + i + j ld of H. */
+typedef struct {
+    int64_t from, rows, cols, to, ld, step;
+} terms_block;
+
+/* parts: one to three letters h and r. `n` columns of 2^exponent X and Y, m numbers each, in single
+ * precision, into H. X and Y have the same exponent; either may be NULL where no column comes from
+ * it. */
+typedef status terms_columns_op(backend_ctx *ctx, const char *parts, int64_t m, int64_t n,
+                                const terms_column *list, int exponent, const float *x, int64_t ldx,
+                                const float *y, int64_t ldy, backend_f16 *h, int64_t ldh);
+
+/* `n` blocks of 2^exponent X of at most `most` numbers each into H. */
+typedef status terms_blocks_op(backend_ctx *ctx, const char *parts, int64_t n,
+                               const terms_block *list, int64_t most, int exponent, const float *x,
+                               backend_f16 *h);
+
+typedef struct backend_terms {
+    size_t size; /* sizeof(backend_terms) */
+    terms_columns_op *columns;
+    terms_blocks_op *blocks;
+} backend_terms;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,131 @@
+/* Operands of products of halves in several terms: each number is read once and its halves are
+ * written to all their places. Bound by memory: a thread takes four numbers of a column, where
+ * their places allow. */
+#include "gpu/core/common.cuh"
+#include "terms_gpu.h"
+#include <cuda_fp16.h>
+#include <math.h>
+
+#define THREADS 256
+#define MOST_BLOCKS 65535
+
+struct halves_of {
+    __half top, rest;
+};
+
+/* As the split of half.cu: a NaN's bits are the CPU's. */
+__device__ inline halves_of two_halves(float x, float scale) {
+    const __half nan = __ushort_as_half(0x7fff);
+    halves_of h;
+    x *= scale; /* a power of two */
+    h.top = isnan(x) ? nan : __float2half_rn(x);
+    const float rest = x - __half2float(h.top);
+    h.rest = isnan(rest) ? nan : __float2half_rn(rest);
+    return h;
+}
+
+/* How many parts, and which of them are the rest: a bit each. */
+struct order_of {
+    int count;
+    unsigned rest;
+};
+
+static order_of order(const char *parts) {
+    order_of o = {0, 0};
+    for (; parts[o.count] && o.count < 3; o.count++)
+        o.rest |= (unsigned)(parts[o.count] == 'r') << o.count;
+    return o;
+}
+
+/* Numbers i .. i + 4 of a column whose beginning allows it. */
+__device__ inline void four(order_of o, const float *from, float scale, __half *const to[3],
+                            int64_t i) {
+    const float4 x = *(const float4 *)(from + i);
+    const halves_of h[4] = {two_halves(x.x, scale), two_halves(x.y, scale), two_halves(x.z, scale),
+                            two_halves(x.w, scale)};
+    alignas(8) __half top[4], rest[4];
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        top[e] = h[e].top, rest[e] = h[e].rest;
+#pragma unroll
+    for (int t = 0; t < 3; t++)
+        if (t < o.count)
+            *(uint2 *)(to[t] + i) = *(const uint2 *)(o.rest >> t & 1 ? rest : top);
+}
+
+/* A column of m numbers, by the threads t of so many. */
+__device__ inline void one_column(order_of o, int64_t m, const float *from, float scale,
+                                  __half *const to[3], int64_t t, int64_t threads) {
+    bool wide = ((uintptr_t)from & 15) == 0;
+    for (int k = 0; k < o.count; k++)
+        wide = wide && ((uintptr_t)to[k] & 7) == 0;
+    const int64_t whole = wide ? m / 4 * 4 : 0;
+    for (int64_t i = 4 * t; i < whole; i += 4 * threads)
+        four(o, from, scale, to, i);
+    for (int64_t i = whole + t; i < m; i += threads) {
+        const halves_of h = two_halves(from[i], scale);
+#pragma unroll
+        for (int k = 0; k < 3; k++)
+            if (k < o.count)
+                to[k][i] = o.rest >> k & 1 ? h.rest : h.top;
+    }
+}
+
+__global__ void columns_kernel(order_of o, int64_t m, int64_t n, const terms_column *list,
+                               float scale, const float *x, int64_t ldx, const float *y,
+                               int64_t ldy, __half *h, int64_t ldh) {
+    for (int64_t e = blockIdx.x; e < n; e += gridDim.x) {
+        const terms_column c = list[e];
+        const float *from = c.from >= 0 ? x + c.from * ldx : y + (-1 - c.from) * ldy;
+        __half *const to[3] = {h + c.to * ldh, h + (c.to + c.step) * ldh,
+                               h + (c.to + 2 * c.step) * ldh};
+        one_column(o, m, from, scale, to, blockIdx.y * (int64_t)THREADS + threadIdx.x,
+                   gridDim.y * (int64_t)THREADS);
+    }
+}
+
+__global__ void blocks_kernel(order_of o, int64_t n, const terms_block *list, float scale,
+                              const float *x, __half *h) {
+    for (int64_t e = blockIdx.y; e < n; e += gridDim.y) {
+        const terms_block b = list[e];
+        for (int64_t j = blockIdx.x * 8 + threadIdx.x / 32; j < b.cols; j += gridDim.x * 8) {
+            __half *const to[3] = {h + b.to + j * b.ld, h + b.to + j * b.ld + b.step,
+                                   h + b.to + j * b.ld + 2 * b.step};
+            one_column(o, b.rows, x + b.from + j * b.rows, scale, to, threadIdx.x % 32, 32);
+        }
+    }
+}
+
+static status columns(backend_ctx *ctx, const char *parts, int64_t m, int64_t n,
+                      const terms_column *list, int exponent, const float *x, int64_t ldx,
+                      const float *y, int64_t ldy, backend_f16 *h, int64_t ldh) {
+    gpu_device_guard guard(ctx->device);
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    const dim3 grid((unsigned)gpu_min(n, INT32_MAX),
+                    (unsigned)gpu_min(gpu_ceil(m, 8 * THREADS), MOST_BLOCKS));
+    columns_kernel<<<grid, THREADS, 0, ctx->main.stream>>>(
+        order(parts), m, n, list, ldexpf(1.0f, exponent), x, ldx, y, ldy, (__half *)h, ldh);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
+static status blocks(backend_ctx *ctx, const char *parts, int64_t n, const terms_block *list,
+                     int64_t most, int exponent, const float *x, backend_f16 *h) {
+    gpu_device_guard guard(ctx->device);
+    if (n == 0 || most == 0)
+        return MOAO_OK;
+    /* a warp takes a column; those of a block of the usual tile, by as many blocks */
+    const dim3 grid((unsigned)gpu_min(gpu_ceil(most, 64 * THREADS), 1024),
+                    (unsigned)gpu_min(n, MOST_BLOCKS));
+    blocks_kernel<<<grid, THREADS, 0, ctx->main.stream>>>(order(parts), n, list,
+                                                          ldexpf(1.0f, exponent), x, (__half *)h);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
+const backend_terms backend_terms_gpu = {
+    .size = sizeof(backend_terms),
+    .columns = columns,
+    .blocks = blocks,
+};

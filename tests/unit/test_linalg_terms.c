@@ -1,0 +1,177 @@
+/* Operands of products of halves in one to three terms: every term against the two halves that a
+ * number is split into, places that nothing is written to, and what the terms add up to. */
+#include "backend/backend_terms.h"
+#include "support/matrix.h"
+
+#define POISON 0x7e5a /* a NaN */
+
+static const char *const orders[] = {"h", "hr", "rh", "hrh", "rhh"};
+enum { ORDERS = sizeof orders / sizeof *orders };
+
+static void *sent(const void *host, size_t bytes) {
+    void *there = NULL;
+    must(be->alloc(ctx, bytes, &there));
+    must(be->copy(ctx, there, (int64_t)bytes, host, (int64_t)bytes, (int64_t)bytes, 1));
+    must(be->sync(ctx));
+    return there;
+}
+
+static void fetched(void *host, const void *there, size_t bytes) {
+    must(be->copy(ctx, host, (int64_t)bytes, there, (int64_t)bytes, (int64_t)bytes, 1));
+    must(be->sync(ctx));
+}
+
+static backend_f16 *poisoned(int64_t n) {
+    backend_f16 *h = malloc(sizeof *h * (size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        h[i] = POISON;
+    return h;
+}
+
+static float *numbers(int64_t n) {
+    float *x = malloc(sizeof *x * (size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)ldexp(lin_random(), (int)(20 * lin_random()));
+    x[n / 2] = NAN;
+    return x;
+}
+
+/* The two halves of n numbers, on the host. */
+static void halves_of(int64_t n, int exponent, const float *x, backend_f16 *h, backend_f16 *r) {
+    must(backend_cpu.half->split(NULL, BACKEND_S, 'A', n, 1, exponent, x, n, h, n, r, n));
+}
+
+static void same(const backend_f16 *got, const backend_f16 *want, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (got[i] != want[i])
+            fail_msg("place %d is %04x, not %04x", (int)i, got[i], want[i]);
+}
+
+/* Columns of X and, turned, of Y, gaps between them. */
+static void columns_case(const char *parts, int64_t m, int64_t n, int64_t pad) {
+    const int64_t ldx = m + pad, ldh = m + 2 * pad, step = n + 2, all = 3 * step;
+    float *x = numbers(ldx * n), *y = numbers(ldx * n);
+    backend_f16 *want = poisoned(ldh * all), *got = poisoned(ldh * all), *h = poisoned(m),
+                *r = poisoned(m);
+    terms_column *list = malloc(sizeof *list * (size_t)n);
+    for (int64_t e = 0; e < n; e++) {
+        const int64_t from = (7 * e) % n;
+        list[e] = (terms_column){e % 3 == 1 ? -1 - from : from, e, step};
+        halves_of(m, 3, (e % 3 == 1 ? y : x) + from * ldx, h, r);
+        for (int t = 0; parts[t]; t++)
+            memcpy(want + (e + t * step) * ldh, parts[t] == 'r' ? r : h, sizeof *h * (size_t)m);
+    }
+    float *const xd = sent(x, sizeof *x * (size_t)(ldx * n)), *const yd = sent(
+                                                                  y, sizeof *y * (size_t)(ldx * n));
+    terms_column *const there = sent(list, sizeof *list * (size_t)n);
+    backend_f16 *const hd = sent(got, sizeof *got * (size_t)(ldh * all));
+    must(be->terms->columns(ctx, parts, m, n, there, 3, xd, ldx, yd, ldx, hd, ldh));
+    fetched(got, hd, sizeof *got * (size_t)(ldh * all));
+    same(got, want, ldh * all);
+    be->release(ctx, xd), be->release(ctx, yd), be->release(ctx, there), be->release(ctx, hd);
+    free(x), free(y), free(want), free(got), free(h), free(r), free(list);
+}
+
+/* Blocks of different sizes, beside each other and stacked. */
+static void blocks_case(const char *parts, bool stacked, int64_t n) {
+    int64_t total = 0, most = 0;
+    terms_block *list = malloc(sizeof *list * (size_t)n);
+    for (int64_t e = 0; e < n; e++) {
+        const int64_t rows = 1 + (37 * e) % 256, cols = (11 * e) % 70, at = 3 * total;
+        list[e] = stacked
+                      ? (terms_block){total, rows, cols, at, (int64_t)strlen(parts) * rows, rows}
+                      : (terms_block){total, rows, cols, at, rows, rows * cols};
+        total += rows * cols;
+        most = rows * cols > most ? rows * cols : most;
+    }
+    const size_t bytes = sizeof(backend_f16) * (size_t)(3 * total + 1);
+    float *x = numbers(total + 1);
+    backend_f16 *want = poisoned(3 * total + 1), *got = poisoned(3 * total + 1),
+                *h = poisoned(total + 1), *r = poisoned(total + 1);
+    halves_of(total + 1, -2, x, h, r);
+    for (int64_t e = 0; e < n; e++)
+        for (int64_t k = 0; k < list[e].rows * list[e].cols; k++)
+            for (int t = 0; parts[t]; t++)
+                want[list[e].to + t * list[e].step + k % list[e].rows +
+                     k / list[e].rows * list[e].ld] = (parts[t] == 'r' ? r : h)[list[e].from + k];
+    float *const xd = sent(x, sizeof *x * (size_t)(total + 1));
+    terms_block *const there = sent(list, sizeof *list * (size_t)n);
+    backend_f16 *const hd = sent(got, bytes);
+    must(be->terms->blocks(ctx, parts, n, there, most, -2, xd, hd));
+    fetched(got, hd, bytes);
+    same(got, want, 3 * total + 1);
+    be->release(ctx, xd), be->release(ctx, there), be->release(ctx, hd);
+    free(x), free(want), free(got), free(h), free(r), free(list);
+}
+
+static void columns(void **state) {
+    (void)state;
+    for (int k = 0; k < ORDERS; k++) {
+        columns_case(orders[k], 1, 1, 1);
+        columns_case(orders[k], 256, 37, 0);
+        columns_case(orders[k], 333, 19, 2); /* places that are not aligned */
+        columns_case(orders[k], small() ? 515 : 5336, 64, 4);
+    }
+    must(be->terms->columns(ctx, "hrh", 5, 0, NULL, 0, NULL, 5, NULL, 5, NULL, 5));
+    must(be->terms->columns(ctx, "hrh", 0, 5, NULL, 0, NULL, 1, NULL, 1, NULL, 1));
+}
+
+static void blocks(void **state) {
+    (void)state;
+    for (int k = 0; k < ORDERS; k++)
+        for (int stacked = 0; stacked < 2; stacked++) {
+            blocks_case(orders[k], stacked, 1);
+            blocks_case(orders[k], stacked, small() ? 20 : 300);
+        }
+    must(be->terms->blocks(ctx, "hrh", 0, NULL, 0, 0, NULL, NULL));
+}
+
+/* A product of operands in terms, against doubles. */
+static void products(void **state) {
+    (void)state;
+    enum { M = 70, N = 40, K = 33 };
+    static const char *const left_parts[] = {"", "h", "hh", "hrh"}, *const right_parts[] = {
+                                                                        "", "h", "rh", "rhh"};
+    static const double bound[] = {0, 0x1p-8, 0x1p-8, 0x1p-17};
+    float *a = malloc(sizeof *a * M * K), *b = malloc(sizeof *b * N * K);
+    terms_column list[K];
+    const terms_block block = {0, N, K, 0, N, N * K};
+    for (int i = 0; i < M * K; i++)
+        a[i] = (float)lin_random();
+    for (int i = 0; i < N * K; i++)
+        b[i] = (float)lin_random();
+    for (int k = 0; k < K; k++)
+        list[k] = (terms_column){k, k, K};
+    float *const ad = sent(a, sizeof *a * M * K), *const bd = sent(b, sizeof *b * N * K);
+    void *const there = sent(list, sizeof list), *const one = sent(&block, sizeof block);
+    for (int terms = 1; terms <= 3; terms++) {
+        void *left, *right, *c;
+        float got[M * N];
+        double worst = 0;
+        must(be->alloc(ctx, 2 * 3 * M * K, &left));
+        must(be->alloc(ctx, 2 * 3 * N * K, &right));
+        must(be->alloc(ctx, sizeof got, &c));
+        must(be->terms->columns(ctx, left_parts[terms], M, K, there, 10, ad, M, NULL, 1, left, M));
+        must(be->terms->blocks(ctx, right_parts[terms], 1, one, N * K, 10, bd, right));
+        must(be->half->gemm(ctx, 'N', 'T', M, N, terms * K, 0x1p-20f, left, M, right, N, 0, c, M));
+        fetched(got, c, sizeof got);
+        for (int j = 0; j < N; j++)
+            for (int i = 0; i < M; i++) {
+                double sum = 0;
+                for (int k = 0; k < K; k++)
+                    sum += (double)a[i + k * M] * b[j + k * N];
+                worst = fmax(worst, fabs(got[i + j * M] - sum));
+            }
+        print_message("%d terms: off by %.1e\n", terms, worst);
+        assert_true(worst < bound[terms] && worst > bound[terms] / 64);
+        be->release(ctx, left), be->release(ctx, right), be->release(ctx, c);
+    }
+    be->release(ctx, ad), be->release(ctx, bd), be->release(ctx, there), be->release(ctx, one);
+    free(a), free(b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(columns), cmocka_unit_test(blocks),
+                                       cmocka_unit_test(products)};
+    return RUN_ON_BACKENDS(tests);
+}
