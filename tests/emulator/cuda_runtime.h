@@ -29,27 +29,43 @@ inline double2 make_double2(double x, double y) {
 struct alignas(8) float2 {
     float x, y;
 };
+inline float2 make_float2(float x, float y) {
+    return {x, y};
+}
 struct alignas(8) uint2 {
     unsigned x, y;
-};
-struct alignas(16) uint4 {
-    unsigned x, y, z, w;
 };
 struct alignas(16) float4 {
     float x, y, z, w;
 };
+inline float4 make_float4(float x, float y, float z, float w) {
+    return {x, y, z, w};
+}
 struct alignas(8) int2 {
     int x, y;
 };
+inline int2 make_int2(int x, int y) {
+    return {x, y};
+}
 struct alignas(16) int4 {
     int x, y, z, w;
 };
+inline int4 make_int4(int x, int y, int z, int w) {
+    return {x, y, z, w};
+}
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+    return {x, y, z, w};
+}
 
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidConfiguration = 9 };
 enum { cudaDevAttrMultiProcessorCount };
 enum { cudaFuncAttributeMaxDynamicSharedMemorySize };
 enum { cudaLaunchAttributeProgrammaticStreamSerialization };
-enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToDevice };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+enum { cudaEventDisableTiming = 2 };
 typedef void *cudaStream_t;
 typedef void *cudaEvent_t;
 struct cudaLaunchAttribute {
@@ -74,9 +90,6 @@ inline cudaError_t cudaGetDevice(int *device) {
     return cudaSuccess;
 }
 inline cudaError_t cudaSetDevice(int) {
-    return cudaSuccess;
-}
-inline cudaError_t cudaGetLastError() {
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
@@ -138,6 +151,48 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *c, void (*kernel)(Param
         return cudaErrorInvalidValue;
     emulator::run(g, b, c->dynamicSmemBytes, [&] { kernel(Parameters(arguments)...); });
     return cudaSuccess;
+}
+
+/* Memory of the device is the host's; what a launch is refused for, the next question tells. */
+inline cudaError_t cudaMallocHost(void **p, size_t bytes) {
+    return cudaMalloc(p, bytes);
+}
+inline cudaError_t cudaFreeHost(void *p) {
+    return cudaFree(p);
+}
+inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind) {
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) {
+    *e = NULL;
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventDestroy(cudaEvent_t) {
+    return cudaSuccess;
+}
+namespace emulator {
+inline cudaError_t last = cudaSuccess;
+/* kernel<<<grid, block, shared, stream>>>(...), by translate.py. */
+template <class Call>
+void launch(const Call &call, dim3 g, dim3 b, size_t shared = 0, cudaStream_t = NULL) {
+    if (g.x < 1 || g.x > 0x7fffffffu || g.y < 1 || g.y > 65535 || g.z < 1 || g.z > 65535 ||
+        b.x < 1 || b.x > 1024 || b.y != 1 || b.z != 1 || shared > SHARED_MOST)
+        last = cudaErrorInvalidConfiguration;
+    else
+        run(g, b, shared, call);
+}
+} // namespace emulator
+inline cudaError_t cudaGetLastError() {
+    const cudaError_t e = emulator::last;
+    emulator::last = cudaSuccess;
+    return e;
 }
 
 #include "device.h"

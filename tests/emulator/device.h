@@ -63,6 +63,23 @@ inline int __any_sync(unsigned mask, bool vote) {
     return __ballot_sync(mask, vote) != 0;
 }
 
+/* ---- between blocks, which run one after the other */
+inline void __threadfence() {
+}
+inline void __nanosleep(unsigned) {
+    emulator::fail("a block waits for another one");
+}
+inline int atomicAdd(int *p, int value) {
+    const int old = *p;
+    *p = old + value;
+    return old;
+}
+inline int atomicExch(int *p, int value) {
+    const int old = *p;
+    *p = value;
+    return old;
+}
+
 /* ---- arithmetic */
 template <class T> T atomicMax(T *p, T value) {
     const T old = *p;
@@ -83,8 +100,32 @@ inline int __clz(int x) {
 inline int __double2hiint(double x) {
     return (int)(emulator::packed(x) >> 32);
 }
+inline int __double2loint(double x) {
+    return (int)(uint32_t)emulator::packed(x);
+}
+inline double __hiloint2double(int high, int low) {
+    return emulator::unpacked<double>((uint64_t)(uint32_t)high << 32 | (uint32_t)low);
+}
+inline unsigned __float_as_uint(float x) {
+    return (unsigned)emulator::packed(x);
+}
 inline int __float_as_int(float x) {
-    return emulator::unpacked<int>(emulator::packed(x));
+    return (int)__float_as_uint(x);
+}
+inline float __uint_as_float(unsigned x) {
+    return emulator::unpacked<float>(x);
+}
+inline float __int_as_float(int x) {
+    return __uint_as_float((unsigned)x);
+}
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by) {
+    return (unsigned)(((uint64_t)high << 32 | low) << (by & 31) >> 32);
+}
+inline int __popc(unsigned x) {
+    return __builtin_popcount(x);
+}
+template <class T> T __ldg(const T *p) {
+    return *p;
 }
 inline double sinpi(double x) {
     return sin(M_PI * x);

@@ -251,11 +251,12 @@ void run(dim3 grid, dim3 block, size_t shared, const std::function<void()> &thre
     launches++;
     if (threads % 32)
         fail("a block of %u threads: the emulator knows whole warps only", threads);
-    for (unsigned y = 0; y < grid.y; y++)
-        for (unsigned x = 0; x < grid.x; x++) {
-            blockIdx = {x, y, 0};
-            run_block(shared);
-            blocks++;
-        }
+    for (unsigned z = 0; z < grid.z; z++)
+        for (unsigned y = 0; y < grid.y; y++)
+            for (unsigned x = 0; x < grid.x; x++) {
+                blockIdx = {x, y, z};
+                run_block(shared);
+                blocks++;
+            }
 }
 } // namespace emulator

@@ -7,7 +7,8 @@ import re
 import sys
 
 ASSEMBLY = re.compile(r'\basm(?: volatile)?\((?:[^;"]|"[^"]*")*\);')
-SHARED = re.compile(r"extern __shared__ __align__\(16\) unsigned char (\w+)\[\];")
+SHARED = re.compile(r"extern __shared__ __align__\(16\) ((?:unsigned )?char) (\w+)\[\];")
+LAUNCH = re.compile(r"(\w+(?:<[^;]*?>)?)<<<([^;]*?)>>>\(([^;]*?)\);")
 # Orders and hints: one thread runs at a time and copies arrive at once, so there is nothing to do.
 NOTHING = ("cp.async.commit_group", "cp.async.wait_group", "griddepcontrol", "prefetch.global")
 
@@ -50,7 +51,8 @@ def call(match):
 
 def translate(text):
     text = ASSEMBLY.sub(call, text)
-    return SHARED.sub(r"unsigned char *const \1 = ::emulator::shared_memory;", text)
+    text = LAUNCH.sub(r"emulator::launch([&] { \1(\3); }, \2);", text)
+    return SHARED.sub(r"\1 *const \2 = (\1 *)::emulator::shared_memory;", text)
 
 
 def main():

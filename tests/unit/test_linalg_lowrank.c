@@ -242,6 +242,24 @@ static void svd_of_all_sizes(void **state) {
     assert_true(right);
 }
 
+/* Orders whose rotations a device deals out over thread blocks: one pair of blocks of columns, two,
+ * three; matrices of which some have fewer. */
+static void svd_over_blocks(void **state) {
+    (void)state;
+    static const int64_t ms[] = {66, 100, 150, 130, 192}, ns[] = {65, 100, 70, 129, 140};
+    bool right = true;
+    for (size_t i = 0; i < COUNT(ms); i++)
+        for (int v = 0; v < 2; v++) {
+            const bool turned = (i + (size_t)v) % 2;
+            lr_case c = plain(SVD, v ? BACKEND_S : BACKEND_D, turned ? ns[i] : ms[i],
+                              turned ? ms[i] : ns[i]);
+            c.kind = i % 2 ? GAUSS : GEOMETRIC, c.varied = i < 3, c.count = i < 3 ? 3 : 1;
+            c.least = i == 1;
+            right &= run_case(&c);
+        }
+    assert_true(right);
+}
+
 /* Values alone, left alone, vectors times values: as the full call. */
 static void svd_jobs(void **state) {
     (void)state;
@@ -517,13 +535,13 @@ static void repeatable(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(qr_of_all_sizes),   cmocka_unit_test(reflectors),
-        cmocka_unit_test(tall_reflectors),   cmocka_unit_test(reflectors_of_each),
-        cmocka_unit_test(svd_of_all_sizes),  cmocka_unit_test(svd_jobs),
-        cmocka_unit_test(special_matrices),  cmocka_unit_test(tall_matrices),
-        cmocka_unit_test(names_bad_columns), cmocka_unit_test(sizes_out_of_range),
-        cmocka_unit_test(arguments),         cmocka_unit_test(many_matrices),
-        cmocka_unit_test(repeatable),
+        cmocka_unit_test(qr_of_all_sizes),    cmocka_unit_test(reflectors),
+        cmocka_unit_test(tall_reflectors),    cmocka_unit_test(reflectors_of_each),
+        cmocka_unit_test(svd_of_all_sizes),   cmocka_unit_test(svd_over_blocks),
+        cmocka_unit_test(svd_jobs),           cmocka_unit_test(special_matrices),
+        cmocka_unit_test(tall_matrices),      cmocka_unit_test(names_bad_columns),
+        cmocka_unit_test(sizes_out_of_range), cmocka_unit_test(arguments),
+        cmocka_unit_test(many_matrices),      cmocka_unit_test(repeatable),
     };
     return RUN_ON_BACKENDS(tests);
 }

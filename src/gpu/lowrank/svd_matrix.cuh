@@ -261,25 +261,43 @@ template <class T> __device__ inline void svd_values(Svd<T> &s, const SvdArgs<T>
     __syncthreads();
 }
 
-/* -1 if the entry of largest modulus (the first of equals, in the caller's order) is negative, else
- * 1; place: where entry i went; NULL: nowhere. By one warp. */
-template <class T> __device__ inline T column_sign(const T *x, const int *place, int n, int lane) {
+/* The sign of a column, by one warp: -1 if its entry of largest modulus (the first of equals, in
+ * the caller's order) is negative, else 1. */
+template <class T> struct Largest {
     T top = T(-1), value = T(0);
     int at = INT32_MAX;
-    for (int i = lane; i < n; i += 32) {
-        const T v = x[place ? place[i] : i];
-        if (fabs(v) > top)
-            top = fabs(v), value = v, at = i;
+    __device__ void see(T v, int i) {
+        const T t = fabs(v);
+        if (t > top || (t == top && i < at))
+            top = t, value = v, at = i;
     }
+    __device__ T sign() {
 #pragma unroll
-    for (int d = 16; d; d >>= 1) {
-        const T t = __shfl_xor_sync(0xffffffffu, top, d),
-                v = __shfl_xor_sync(0xffffffffu, value, d);
-        const int o = __shfl_xor_sync(0xffffffffu, at, d);
-        if (t > top || (t == top && o < at))
-            top = t, value = v, at = o;
+        for (int d = 16; d; d >>= 1) {
+            const T t = __shfl_xor_sync(0xffffffffu, top, d),
+                    v = __shfl_xor_sync(0xffffffffu, value, d);
+            const int o = __shfl_xor_sync(0xffffffffu, at, d);
+            if (t > top || (t == top && o < at))
+                top = t, value = v, at = o;
+        }
+        return value < T(0) ? T(-1) : T(1);
     }
-    return value < T(0) ? T(-1) : T(1);
+};
+/* place: where the caller's entry i went; NULL: nowhere. */
+template <class T> __device__ inline T column_sign(const T *x, const int *place, int n, int lane) {
+    Largest<T> l;
+#pragma unroll 4
+    for (int i = lane; i < n; i += 32)
+        l.see(x[place ? place[i] : i], i);
+    return l.sign();
+}
+/* at: the caller's number of entry i. */
+template <class T> __device__ inline T column_sign_at(const T *x, const int *at, int n, int lane) {
+    Largest<T> l;
+#pragma unroll 4
+    for (int i = lane; i < n; i += 32)
+        l.see(x[i], at[i]);
+    return l.sign();
 }
 
 /* What is asked for matrix b, m x n. */

@@ -12,8 +12,10 @@
 
 namespace lowrank {
 
-template <class T_, int R_, int G_, int A_> struct Quads {
+/* METRIC: the first half of a column is that of G J, the second one that of J (svd_gram.cuh). */
+template <class T_, int R_, int G_, int A_, bool METRIC_ = false> struct Quads {
     typedef T_ T;
+    static constexpr bool METRIC = METRIC_;
     static constexpr int R = R_, G = G_, A = A_, THREADS = R * G, ROWS = R * A, COLS = 4 * G;
     /* Shared memory that moves between warps need: elements, and doubles. */
     static constexpr int BUFFER = 4 * A * THREADS, SCALARS = 16 * G;
@@ -33,11 +35,17 @@ template <class T_, int R_, int G_, int A_> struct Quads {
 template <class Q, class E> __device__ inline E other_half(E x) {
     return __shfl_xor_sync(0xffffffffu, x, Q::R / 2);
 }
+/* What this thread has of the product of two columns. */
+template <class Q>
+__device__ inline double part_dot(const typename Q::T *u, const typename Q::T *w) {
+    return Q::METRIC ? dot<typename Q::T, Q::A / 2>(u + Q::A / 2, w)
+                     : dot<typename Q::T, Q::A>(u, w);
+}
 /* u0 w0 of this half's pair; u1 w1 is the other half's. The same bits in all lanes of a half. */
 template <class Q>
 __device__ inline double half_dot(const typename Q::T *u0, const typename Q::T *w0,
                                   const typename Q::T *u1, const typename Q::T *w1) {
-    const double mine = dot<typename Q::T, Q::A>(u0, w0), other = dot<typename Q::T, Q::A>(u1, w1);
+    const double mine = part_dot<Q>(u0, w0), other = part_dot<Q>(u1, w1);
     double s = mine + other_half<Q>(other);
 #pragma unroll
     for (int d = Q::R / 4; d; d >>= 1)
@@ -128,7 +136,7 @@ __device__ inline unsigned quads_round(Q &c, const Bounds &d, bool *weak) {
 template <class Q> __device__ inline unsigned quads_inside(Q &c, const Bounds &d) {
     typedef typename Q::T T;
     const bool up = c.upper();
-    const double dx = dot<T, Q::A>(c.x[0], c.x[1]), dy = dot<T, Q::A>(c.y[0], c.y[1]);
+    const double dx = part_dot<Q>(c.x[0], c.x[1]), dy = part_dot<Q>(c.y[0], c.y[1]);
     double p = (up ? dy : dx) + other_half<Q>(up ? dx : dy);
 #pragma unroll
     for (int by = Q::R / 4; by; by >>= 1)

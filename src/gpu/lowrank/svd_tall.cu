@@ -68,44 +68,102 @@ template <class T> struct TallArgs {
     int *places; /* of each matrix: rows.. then cols..; NULL: as they are */
 };
 
-/* Which row goes to which place by its largest entry, which column by the sum of its moduli, both
- * descending, equal ones by index: row_at and col_at, whose lengths are `rows` and `cols`. */
-template <class T>
-__device__ inline void tall_order(const Ref<T> &A, int rows, int cols, double *key, int *row_at,
-                                  int *col_at) {
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    for (int i = (int)threadIdx.x; i < rows; i += THREADS) {
-        double top = 0.0;
-#pragma unroll 4
-        for (int j = 0; j < cols; j++)
-            top = fmax(top, fabs((double)*A.at(i, j)));
-        key[i] = top;
-    }
+constexpr int WARPS = THREADS / 32;
+
+/* What orders numbers that are not negative, infinity and NaN alike: equal keys may come from
+ * numbers that differ by a millionth. */
+__device__ inline int size_key(double x) {
+    return min(__double2hiint(x) & INT32_MAX, 0x7ff00000);
+}
+/* at[p]: which of n keys has place p in descending order, equal ones by index. There is room for a
+ * multiple of four keys. All threads. */
+__device__ inline void place_keys(int *key, int n, int *at) {
+    for (int i = n + (int)threadIdx.x; i < round_up(n, 4); i += THREADS)
+        key[i] = -2;
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < rows; i += THREADS) {
+    for (int i = (int)threadIdx.x; i < n; i += THREADS) {
+        const int mine = key[i];
         int before = 0;
 #pragma unroll 4
-        for (int o = 0; o < rows; o++)
-            before += key[o] > key[i] || (key[o] == key[i] && o < i);
-        row_at[before] = i;
+        for (int o = 0; o < n; o += 4) {
+            const int4 k = *(const int4 *)(key + o);
+            before += (k.x + (o < i) > mine) + (k.y + (o + 1 < i) > mine) +
+                      (k.z + (o + 2 < i) > mine) + (k.w + (o + 3 < i) > mine);
+        }
+        at[before] = i;
     }
     __syncthreads();
-    for (int j = warp; j < cols; j += THREADS / 32) {
-        double sum = 0.0;
-        for (int i = lane; i < rows; i += 32)
-            sum += fabs((double)*A.at(i, j));
-        sum = warp_sum(sum);
-        if (lane == 0)
-            key[j] = sum;
+}
+
+/* Sums over a warp of eight numbers of each lane; a lane gets that of number lane / 4. */
+__device__ inline double eight_sums(double *x, int lane) {
+#pragma unroll
+    for (int h = 4, d = 16; h; h /= 2, d /= 2)
+#pragma unroll
+        for (int u = 0; u < h; u++) {
+            const bool upper = lane & d;
+            const double sent = upper ? x[u] : x[u + h];
+            x[u] = (upper ? x[u + h] : x[u]) + __shfl_xor_sync(0xffffffffu, sent, d);
+        }
+    x[0] += __shfl_xor_sync(0xffffffffu, x[0], 2);
+    return x[0] + __shfl_xor_sync(0xffffffffu, x[0], 1);
+}
+
+/* Shared memory of tall_in for the order of rows and columns. */
+struct TallOrder {
+    double *sums; /* of each warp: of the moduli of each column */
+    int *row_key, *col_key;
+    __host__ __device__ static size_t bytes(int rows, int cols) {
+        return sizeof(double) * (size_t)(WARPS * round_up(cols, 8)) +
+               sizeof(int) * (size_t)(round_up(rows, 4) + round_up(cols, 4));
+    }
+    __device__ TallOrder(unsigned char *s, int rows, int cols)
+        : sums((double *)s), row_key((int *)(sums + WARPS * round_up(cols, 8))),
+          col_key(row_key + round_up(rows, 4)) {
+    }
+};
+/* Which row goes to which place by its largest entry, which column by the sum of its moduli, both
+ * descending: row_at and col_at, whose lengths are `rows` and `cols`. A is read once; *bad: the
+ * first row (by_row) or column, from 1, that is not finite. */
+template <class T>
+__device__ inline void tall_order(const Ref<T> &A, int rows, int cols, bool by_row, TallOrder s,
+                                  int *bad, int *row_at, int *col_at) {
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, width = round_up(cols, 8);
+    for (int j = lane; j < width; j += 32)
+        s.sums[warp * width + j] = 0.0;
+    __syncwarp();
+    for (int first = 32 * warp; first < rows; first += THREADS) {
+        const int i = first + lane;
+        T top = T(0);
+        for (int j = 0; j < cols; j += 8) {
+            T x[8];
+            double sum[8];
+#pragma unroll
+            for (int u = 0; u < 8; u++)
+                x[u] = i < rows && j + u < cols ? fabs(*A.at(i, j + u)) : T(0);
+#pragma unroll
+            for (int u = 0; u < 8; u++) {
+                if (!(x[u] <= Squares<T>::TOP))
+                    atomicMin(bad, (by_row ? i : j + u) + 1);
+                top = fmax(top, x[u]);
+                sum[u] = (double)x[u];
+            }
+            const double all = eight_sums(sum, lane);
+            if (lane % 4 == 0)
+                s.sums[warp * width + j + lane / 4] += all;
+        }
+        if (i < rows)
+            s.row_key[i] = size_key((double)top);
     }
     __syncthreads();
     for (int j = (int)threadIdx.x; j < cols; j += THREADS) {
-        int before = 0;
-        for (int o = 0; o < cols; o++)
-            before += key[o] > key[j] || (key[o] == key[j] && o < j);
-        col_at[before] = j;
+        double sum = 0.0;
+        for (int w = 0; w < WARPS; w++)
+            sum += s.sums[w * width + j];
+        s.col_key[j] = size_key(sum);
     }
-    __syncthreads();
+    place_keys(s.row_key, rows, row_at);
+    place_keys(s.col_key, cols, col_at);
 }
 
 /* Q := A or A^T, sorted if so asked; its sizes, 0 where the sizes are out of range
@@ -114,40 +172,40 @@ template <class T>
 __global__ void __launch_bounds__(THREADS) tall_in(const __grid_constant__ TallArgs<T> a) {
     extern __shared__ __align__(16) unsigned char shared[];
     int *bad = (int *)shared;
-    double *key = (double *)shared + 2;
     const int64_t b = blockIdx.x;
     batch::wait_for_predecessor();
-    const int m = dim_full(a.m, b), n = dim_full(a.n, b);
+    const int m = dim_full(a.m, b), n = dim_full(a.n, b), rows = a.turned ? n : m,
+              cols = a.turned ? m : n;
     const bool valid = dim_valid(a.m, b) && dim_valid(a.n, b);
-    const Ref<T> A = resolve(a.A, b, m, n);
+    const Ref<T> A = resolve(a.A, b, m, n), B = a.turned ? Ref<T>{A.p, A.sj, A.si, false} : A;
     T *Q = a.Q + b * a.rows * a.cols;
+    int *row_at = nullptr, *col_at = nullptr;
     if (threadIdx.x == 0)
         *bad = INT32_MAX;
     __syncthreads();
-    if (valid)
-        for (int j = (int)threadIdx.x / 32; j < n; j += THREADS / 32)
+    if (valid && a.places) {
+        row_at = a.places + b * (a.rows + a.cols), col_at = row_at + a.rows;
+        tall_order(B, rows, cols, a.turned, TallOrder(shared + 16, (int)a.rows, (int)a.cols), bad,
+                   row_at, col_at);
+        for (int j = (int)threadIdx.x / 32; j < cols; j += WARPS)
+#pragma unroll 8
+            for (int i = (int)threadIdx.x % 32; i < rows; i += 32)
+                Q[i + j * a.rows] = *B.at(row_at[i], col_at[j]);
+    } else if (valid) {
+        for (int j = (int)threadIdx.x / 32; j < n; j += WARPS)
             for (int i = (int)threadIdx.x % 32; i < m; i += 32) {
                 const T x = *A.at(i, j);
-                if (!a.places)
-                    Q[a.turned ? j + i * a.rows : i + j * a.rows] = x;
+                Q[a.turned ? j + i * a.rows : i + j * a.rows] = x;
                 if (!(fabs(x) <= Squares<T>::TOP))
                     atomicMin(bad, j + 1);
             }
-    __syncthreads();
-    const bool out = !valid || *bad != INT32_MAX || m == 0 || n == 0;
-    if (a.places && !out) {
-        const int rows = a.turned ? n : m, cols = a.turned ? m : n;
-        int *row_at = a.places + b * (a.rows + a.cols), *col_at = row_at + a.rows;
-        const Ref<T> B = a.turned ? Ref<T>{A.p, A.sj, A.si, false} : A;
-        tall_order(B, rows, cols, key, row_at, col_at);
-        for (int j = (int)threadIdx.x / 32; j < cols; j += THREADS / 32)
-            for (int i = (int)threadIdx.x % 32; i < rows; i += 32)
-                Q[i + j * a.rows] = *B.at(row_at[i], col_at[j]);
     }
+    __syncthreads();
     if (threadIdx.x)
         return;
-    a.row_each[b] = out ? 0 : a.turned ? n : m;
-    a.col_each[b] = out ? 0 : a.turned ? m : n;
+    const bool out = !valid || *bad != INT32_MAX || m == 0 || n == 0;
+    a.row_each[b] = out ? 0 : rows;
+    a.col_each[b] = out ? 0 : cols;
     a.least_each[b] = out ? 0 : m < n ? m : n;
     a.info[b] = !valid ? -1 : *bad != INT32_MAX ? *bad : 0;
 }
@@ -195,24 +253,28 @@ __global__ void __launch_bounds__(THREADS) tall_out(const __grid_constant__ Sign
             a.rank_out[b] = r;
     }
     const Ref<T> U = resolve(a.U, b, m, r), V = resolve(a.V, b, n, r);
-    if (a.left) { /* to their rows */
-        const Ref<T> &to = a.turned ? V : U;
-        const int rows = a.turned ? n : m;
-        const int *row_at = a.places + b * (a.rows + a.cols);
-        const T *left = a.left + b * a.rows * a.cols;
-        for (int q = warp; q < r; q += THREADS / 32)
+    const int rows = a.turned ? n : m, *const row_at = a.places + b * (a.rows + a.cols);
+    for (int q = warp; q < r; q += WARPS) {
+        const T *const left = a.left ? a.left + (b * a.cols + q) * a.rows : nullptr;
+        T *const u = U.at(0, q), *const v = V.at(0, q);
+        /* of the side that decides: sorted, or as the caller has it */
+        const T sign =
+            left && a.by_u != a.turned
+                ? column_sign_at(left, row_at, rows, lane)
+                : column_sign(a.by_u ? u : v, (const int *)nullptr, a.by_u ? m : n, lane);
+        __syncwarp();
+        if (left) {
+            T *const to = a.turned ? v : u;
+#pragma unroll 8
             for (int i = lane; i < rows; i += 32)
-                *to.at(row_at[i], q) = left[i + q * a.rows];
-        __syncthreads();
-    }
-    for (int q = warp; q < r; q += THREADS / 32) {
-        T *u = U.at(0, q), *v = V.at(0, q);
-        if (column_sign(a.by_u ? u : v, (const int *)nullptr, a.by_u ? m : n, lane) > T(0))
+                to[row_at[i]] = sign * left[i];
+        }
+        if (sign > T(0))
             continue;
-        if (a.has_u)
+        if (a.has_u && (!left || a.turned))
             for (int i = lane; i < m; i += 32)
                 u[i] = -u[i];
-        if (a.has_v)
+        if (a.has_v && (!left || !a.turned))
             for (int i = lane; i < n; i += 32)
                 v[i] = -v[i];
     }
@@ -245,8 +307,9 @@ status run_chunk(cudaStream_t s, backend_type t, const SvdCall &p, const Chunk &
     T *const sorted = p.sorted && job_left != 'N' ? (T *)(work + c.left) : nullptr;
     const TallArgs<T> in = {plain<T>(p.a), whole(p.m), whole(p.n), Q,     turned, c.rows,
                             c.cols,        rows,       cols,       least, first,  places};
-    status rc = batch::launch(tall_in<T>, dim3((unsigned)count), THREADS,
-                              16 + (p.sorted ? sizeof(double) * (size_t)c.rows : 0), s, in);
+    status rc =
+        batch::launch(tall_in<T>, dim3((unsigned)count), THREADS,
+                      16 + (p.sorted ? TallOrder::bytes((int)c.rows, (int)c.cols) : 0), s, in);
     if (rc != MOAO_OK)
         return rc;
     status st = lowrank_qr(s, t, job_left == 'N' ? 'R' : 'Q', count, row_dim, col_dim, q, r,

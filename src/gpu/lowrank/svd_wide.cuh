@@ -1,80 +1,14 @@
-/* Singular values of matrices of more than 128 rows, in three kinds of kernels: the first one
- * sorts, makes two QR factorisations and leaves the transposed second triangle X; then X is
- * rotated, one launch for each step of a sweep, in which every block of columns meets another one,
- * both in the registers of a thread block (svd_quads.cuh); the last one makes values and vectors.
- * Right vectors come from a third QR, as in svd_core.cuh. */
+/* Singular values of matrices of more than 128 rows, in three kernels: the first one sorts, makes
+ * two QR factorisations and leaves the transposed second triangle X; the second one rotates X, a
+ * thread block taking two blocks of its columns at a time (svd_gram.cuh); the last one makes values
+ * and vectors. Right vectors come from a third QR, as in svd_core.cuh. */
 #ifndef MOAO_GPU_SVD_WIDE_CUH
 #define MOAO_GPU_SVD_WIDE_CUH
 #include "lowrank_block.cuh"
 #include "qr_pivot.cuh"
-#include "svd_matrix.cuh"
-#include "svd_quads.cuh"
+#include "svd_place.cuh"
 
 namespace lowrank {
-
-constexpr int STEPPED = 10; /* sweeps with a launch for each step; the rest by one block a matrix */
-
-/* Columns in registers by rows of X; a block of columns is half of them. */
-template <class T, int ROWS> struct Wide;
-template <class T> struct Wide<T, 128> { typedef Quads<T, 16, 32, 8> Q; };
-template <class T> struct Wide<T, 256> { typedef Quads<T, 32, 16, 8> Q; };
-template <class T> struct Wide<T, 512> { typedef Quads<T, 32, 8, 16> Q; };
-__host__ __device__ inline int wide_columns(int cols) { /* of a pair of blocks */
-    return cols <= 128 ? 128 : cols <= 256 ? 64 : 32;
-}
-
-/* Places of a matrix in the workspace, in bytes; W and L hold the reflectors. */
-struct WidePlan {
-    int rows, cols, pair, ldx, ldc;
-    size_t w, l, j, tau, squares, state, ints, slot;
-};
-template <class T> inline WidePlan wide_plan(int rows, int cols) {
-    WidePlan p = {};
-    const auto take = [&p](size_t bytes) {
-        const size_t at = p.slot;
-        p.slot += (bytes + 255) / 256 * 256;
-        return at;
-    };
-    p.rows = rows, p.cols = cols, p.pair = wide_columns(cols);
-    p.ldx = conflict_free(rows), p.ldc = conflict_free(cols);
-    const size_t all = (size_t)round_up(cols, p.pair);
-    take(sizeof(T) * (size_t)p.ldx * all); /* X */
-    p.w = take(sizeof(T) * (size_t)p.ldx * (size_t)cols);
-    p.l = take(sizeof(T) * (size_t)p.ldc * (size_t)cols);
-    p.j = take(sizeof(T) * (size_t)p.ldc * (size_t)cols);
-    p.tau = take(2 * sizeof(T) * (size_t)cols);
-    p.squares = take(sizeof(double) * all);
-    p.state = take(sizeof(double) * 4);
-    p.ints = take(sizeof(int) * (size_t)(rows + cols + 4 + SWEEPS));
-    return p;
-}
-
-template <class T> struct WideArgs {
-    SvdArgs<T> a;
-    WidePlan p;
-    unsigned char *work;
-    int64_t first, count; /* matrices of the batch that are worked on */
-};
-
-/* What is kept of a matrix between the kernels. */
-template <class T> struct WidePlace {
-    T *X, *W, *L, *J, *tau1, *tau2;
-    double *squares, *state; /* squares of each column at their largest; Svd::total */
-    int *row, *col;
-    int *kept, *shift; /* columns that are rotated; Svd::shift */
-    int *moved;        /* of each sweep: was anything rotated? */
-};
-template <class T>
-__device__ inline WidePlace<T> wide_place(const WidePlan &p, unsigned char *work, int64_t slot) {
-    unsigned char *const w = work + (size_t)slot * p.slot;
-    WidePlace<T> q;
-    q.X = (T *)w, q.W = (T *)(w + p.w), q.L = (T *)(w + p.l), q.J = (T *)(w + p.j);
-    q.tau1 = (T *)(w + p.tau), q.tau2 = q.tau1 + p.cols;
-    q.squares = (double *)(w + p.squares), q.state = (double *)(w + p.state);
-    q.kept = (int *)(w + p.ints), q.shift = q.kept + 1, q.moved = q.kept + 4;
-    q.row = q.moved + SWEEPS, q.col = q.row + p.rows;
-    return q;
-}
 
 /* Shared memory of the first and the last kernel: small arrays and a panel. */
 template <class T> size_t wide_shared(const WidePlan &p, int warps) {
@@ -129,50 +63,16 @@ __device__ inline int wide_begin(Svd<T> &s, const WideArgs<T> &w, const WidePlac
     __syncthreads();
     transpose_triangle(s, s.W, s.ldw, s.L, s.ldl, s.cols, s.cols);
     block_factor(s.L, s.ldl, s.cols, s.cols, s.tau2, s.g);
-    transpose_triangle(s, s.L, s.ldl, s.X, s.ldx, s.cols, round_up(s.cols, w.p.pair));
-    svd_trim(s, w.a, w.p.pair);
-    for (int j = (int)threadIdx.x; j < round_up(s.cols, w.p.pair); j += (int)blockDim.x)
+    const int all = round_up(s.cols, Gram::W);
+    transpose_triangle(s, s.L, s.ldl, s.X, s.ldx, round_up(s.cols, Gram::ROWS), all);
+    svd_trim(s, w.a, Gram::W);
+    for (int j = (int)threadIdx.x; j < all; j += (int)blockDim.x)
         q.squares[j] = 0.0;
     if (threadIdx.x < 2)
         q.state[threadIdx.x] = s.total[threadIdx.x];
     if (threadIdx.x == 0)
         *q.kept = s.kept, *q.shift = s.shift;
     return 0;
-}
-
-/* Pair p of step 1 .. nb - 1, in which every block (nb, even) occurs once: i with i XOR step for
- * powers of two, else a tournament. */
-__device__ inline int2 pair_blocks(int p, int step, int nb) {
-    int2 r;
-    if ((nb & (nb - 1)) == 0) {
-        const int bit = 31 - __clz(step);
-        r.x = (p >> bit << (bit + 1)) | (p & ((1 << bit) - 1));
-        r.y = r.x ^ step;
-    } else {
-        const int n = nb - 1;
-        r.x = p == 0 ? n : (step + p) % n;
-        r.y = (step - p + n) % n;
-    }
-    return r.x < r.y ? r : int2{r.y, r.x};
-}
-
-/* One pair of blocks; whether a rotation was large. */
-template <class T, class Q>
-__device__ inline bool wide_pair(const WidePlace<T> &q, const WidePlan &p, int cols, int2 blocks,
-                                 bool within, Exchange<T> &e) {
-    constexpr double eps = SvdRange<T>::EPS, floor = SvdRange<T>::FLOOR;
-    const double root = sqrt((double)cols), tol = eps * (root > 10.0 ? root : 10.0);
-    Q c;
-    quads_load(c, q.X, p.ldx, cols, 2 * Q::G * blocks.x, 2 * Q::G * blocks.y, 2);
-    double most_x = q.squares[c.jx], most_y = q.squares[c.jy];
-    const bool dropped = quads_drop(c, 1024.0 * eps * eps, most_x, most_y);
-    if (c.r % (Q::R / 2) == 0)
-        q.squares[c.jx] = most_x, q.squares[c.jy] = most_y;
-    const unsigned lanes = quads_sweep(c, within, pair_bounds(tol, floor * floor, cols), e);
-    const bool large = __syncthreads_or(lanes != 0);
-    if (__syncthreads_or(c.rotated || dropped))
-        quads_store(c, q.X, p.ldx, cols);
-    return large;
 }
 
 /* c (n x r) := R b, column j divided by value[order[j]]: R the upper triangle of l. */
@@ -259,10 +159,7 @@ __device__ inline int wide_end(Svd<T> &s, const WideArgs<T> &w, const WidePlace<
         values[j] = j < r ? (T)scalbn(s.sigma[s.order[j]], -s.shift) : T(0);
     if (threadIdx.x == 0 && a.rank)
         a.rank[b] = r;
-    int sweep = 0;
-    while (sweep < SWEEPS && q.moved[sweep])
-        sweep++;
-    const int info = sweep == SWEEPS ? -2 : s.flag[2];
+    const int info = wide_info(s, q);
     if (r == 0 || (!s.left && !s.right))
         return info;
     for (int j = s.g.warp; j < r; j += s.g.warps) {
