@@ -1,8 +1,10 @@
 /* Covariances at full scale by the GPU backend: bench_matcov_gpu [params/mosaic.yaml [layers
- * [cmm [difference]]]]. Prints preparation, Cmm (lower triangle, unless cmm is 0), Ctt, Ctm of a
- * target, Cpm on 10,300 points of the pupil: time, entries and evaluations per second and, of
- * structure functions, what share of the FP64 instructions of the chip they take; and entries drawn
- * at random against the closed form or, of Cpm, those of single against double precision. */
+ * [cmm [difference [night [key=value ...]]]]]]. Prints preparation, Cmm (lower triangle, unless cmm
+ * is 0), Ctt, Ctm of a target, Cpm on 10,300 points of the pupil: time, entries and evaluations per
+ * second and, of structure functions, what share of the FP64 instructions of the chip they take;
+ * and entries drawn at random against the closed form or, of Cpm, those of single against double
+ * precision. With `difference` (anything) instead of all that Ctm and Cpm of the difference of two
+ * profiles, of both axes at once too, with `night` (1) and its outer scales 20 and 25 m alone. */
 #include "backend/backend_matcov.h"
 #include "matcov/matcov.h"
 #include "params/params.h"
@@ -24,6 +26,7 @@ static const backend *be;
 static const backend_matcov *ops;
 static backend_ctx *ctx;
 static comm world;
+static bool night; /* two outer scales, where every layer has its own */
 
 /* Layers up to 20 km whose strength falls with altitude; every outer scale differs. */
 static void make_profile(int n, profile *p) {
@@ -33,7 +36,7 @@ static void make_profile(int n, profile *p) {
         check(ALLOC(*member[i], (size_t)n, "profile"));
     for (int l = 0; l < n; l++) {
         p->h[l] = 20000.0 * l / (n > 1 ? n - 1 : 1);
-        p->L0[l] = 20 + 0.5 * l;
+        p->L0[l] = night ? (l < 2 ? 20 : 25) : 20 + 0.5 * l;
         p->wind[0][l] = 5 + 0.3 * l;
         sum += p->strength[l] = exp(-p->h[l] / 4000);
     }
@@ -196,7 +199,7 @@ static void bench_cpm(const sys *s, const matcov_model *m, backend_cov *c) {
     check(be->copy(ctx, dy, np * 8, y, np * 8, np * 8, 1));
     check(ops->open_target(c, &v));
     check(ops->aim(v, dir, true));
-    for (int t = BACKEND_D; t <= BACKEND_S; t++)
+    for (int t = m->difference ? BACKEND_S : BACKEND_D; t <= BACKEND_S; t++)
         for (int both = 0; both < 2; both++) {
             char what[64];
             snprintf(what, sizeof what, "Cpm%s%s", t == BACKEND_S ? " in single precision" : "",
@@ -224,6 +227,78 @@ static void bench_cpm(const sys *s, const matcov_model *m, backend_cov *c) {
     be->release(ctx, dy);
     free(x);
     free(y);
+    free(one);
+    free(two);
+}
+
+/* Both axes of all subapertures of sensors first to end. */
+static status ctm_both(const sys *s, backend_cov_target *v, int first, int end, float *a) {
+    const int64_t rows = (int64_t)s->t;
+    for (int w = first; w < end; w++)
+        check(ops->fill_ctm_both(v, BACKEND_S, w, 0, s->sensors[w].nsub,
+                                 a + rows * (int64_t)s->sensors[w].first, rows,
+                                 s->sensors[w].nsub));
+    return MOAO_OK;
+}
+
+/* The same as halves, of all sensors. */
+static status ctm_half(const sys *s, backend_cov_target *v, uint16_t *a) {
+    const int64_t rows = (int64_t)s->t;
+    bool done;
+    for (int w = 0; w < s->nsensor; w++)
+        check(ops->fill_ctm_half(v, 16, w, 0, s->sensors[w].nsub,
+                                 a + rows * (int64_t)s->sensors[w].first, rows, s->sensors[w].nsub,
+                                 &done));
+    return MOAO_OK;
+}
+
+/* Ctm by sensors: all, laser stars and natural ones. */
+static void bench_ctm_both(const sys *s, backend_cov_target *v, int nlayer, float *a) {
+    int lasers = 0;
+    while (lasers < s->nsensor && s->sensors[lasers].lgs)
+        lasers++;
+    const int range[3][2] = {{0, s->nsensor}, {0, lasers}, {lasers, s->nsensor}};
+    const char *const what[3] = {"Ctm, both axes at once", "  laser stars", "  natural stars"};
+    for (int k = 0; k < 3; k++) {
+        double numbers = 0;
+        for (int w = range[k][0]; w < range[k][1]; w++)
+            numbers += 2.0 * s->sensors[w].nsub * (double)s->t;
+        if (k == 0)
+            line("Ctm, both axes, in halves", TIME(ctm_half(s, v, (uint16_t *)(void *)a)), numbers,
+                 numbers * nlayer, -1);
+        line(what[k], TIME(ctm_both(s, v, range[k][0], range[k][1], a)), numbers, numbers * nlayer,
+             -1);
+    }
+}
+
+/* Rows of Ctm of both axes against fill_ctm in double precision, by sensor; relative to the root
+ * mean square of all. */
+static void compare_ctm(const sys *s, backend_cov_target *v, float *a) {
+    const int64_t rows = (int64_t)s->t, n = 64;
+    double *two = calloc((size_t)(rows * n), 8), all = 0, count = 0, square[2] = {0}, most = 0;
+    float *one = calloc((size_t)(rows * n), 4);
+    void *d;
+    check(be->alloc(ctx, (size_t)(rows * n) * 8, &d));
+    for (int w = 0; w < s->nsensor; w += 3)
+        for (int axis = 0; axis < 2; axis++) {
+            const int64_t nsub = s->sensors[w].nsub,
+                          j = (int64_t)s->sensors[w].first + axis * nsub + nsub / 3;
+            check(ops->fill_ctm(v, BACKEND_D, 0, rows, j, n, d, rows));
+            check(be->copy(ctx, two, rows * n * 8, d, rows * n * 8, rows * n * 8, 1));
+            check(be->copy(ctx, one, rows * n * 4, a + j * rows, rows * n * 4, rows * n * 4, 1));
+            check(be->sync(ctx));
+            for (int64_t i = 0; i < rows * n; i++) {
+                const double e = isnan(one[i]) ? INFINITY : one[i] - two[i];
+                all += two[i] * two[i];
+                square[!s->sensors[w].lgs] += e * e;
+                count++;
+                most = fmax(most, fabs(e));
+            }
+        }
+    const double unit = sqrt(all / count);
+    printf("%-26s %9.2e of the rms, lasers %.2e rms, natural stars %.2e\n", "  largest error",
+           most / unit, sqrt(2 * square[0] / count) / unit, sqrt(2 * square[1] / count) / unit);
+    be->release(ctx, d);
     free(one);
     free(two);
 }
@@ -257,6 +332,10 @@ static void bench_difference(const sys *s, int nlayer) {
     }
     line("Ctm in single precision", took, (double)rows * (double)n,
          m.nlayer * (double)rows * (double)n, -1);
+    be->release(ctx, a);
+    check(be->alloc(ctx, (size_t)rows * (size_t)n * 4, &a));
+    bench_ctm_both(s, v, m.nlayer, (float *)a);
+    compare_ctm(s, v, (float *)a);
     ops->close_target(v);
     be->release(ctx, a);
     bench_cpm(s, &m, c);
@@ -309,7 +388,9 @@ int main(int argc, char **argv) {
         check(be->describe(0, text, sizeof text));
         printf("%s\n%s\n", text, file);
         check(be->open(0, NULL, &ctx));
-        check(params_load(&world, 1, &file, 0, NULL, &par));
+        night = argc > 5 && atoi(argv[5]) == 1;
+        check(params_load(&world, 1, &file, argc > 6 ? argc - 6 : 0, (const char *const *)argv + 6,
+                          &par));
         check(sys_init(&par, &s));
         if (argc > 4)
             bench_difference(&s, atoi(argv[2]));

@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,22 @@ static inline double now(void) {
 static inline int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
+}
+
+/* Change a size of a plugin's tuning; on a backend that is none, or has none of that name: nothing.
+ */
+static inline void tune(const backend *of, const char *name, int64_t value) {
+    Dl_info info;
+    void *lib = dladdr(*(void *const *)&of->describe, &info)
+                    ? dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD)
+                    : NULL;
+    int64_t (*set)(const char *, int64_t);
+    if (lib == NULL)
+        return;
+    *(void **)&set = dlsym(lib, "moao_gpu_tune");
+    if (set != NULL)
+        set(name, value);
+    dlclose(lib);
 }
 
 #define REPEAT 9

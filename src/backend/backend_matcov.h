@@ -12,7 +12,9 @@
  * Accuracy: entries of type D are within 1e-10 of the closed form relative to the slope variance of
  * the sensors; type S is evaluated with fewer terms, within 1e-6 of the slope variance (mean
  * gradients 6e-6). Of a difference of profiles mean gradients of type S may be off by 3e-4 of that
- * variance near zero separation, and are by 1e-5 in the mean. */
+ * variance near zero separation (of the largest covariance with the phase 6e-4), and are by 1e-5
+ * (2e-5) in the mean; differences between points too, where both axes are asked for at once, and by
+ * 2e-3 (4e-3) near zero separation. */
 #ifndef MOAO_BACKEND_MATCOV_H
 #define MOAO_BACKEND_MATCOV_H
 
@@ -180,6 +182,15 @@ typedef struct backend_matcov {
     status (*aim)(backend_cov_target *t, const double dir[2], bool shifted);
     status (*fill_ctm)(backend_cov_target *target, backend_type t, int64_t i0, int64_t ni,
                        int64_t j0, int64_t nj, void *a, int64_t lda);
+    /* All truth-sensor slopes with both axes of subapertures k0:k0+n of a sensor, from one
+     * evaluation where a backend has a way: x slopes in columns 0:n of a, y slopes in columns
+     * apart:apart+n, apart >= n. */
+    status (*fill_ctm_both)(backend_cov_target *target, backend_type t, int sensor, int64_t k0,
+                            int64_t n, void *a, int64_t lda, int64_t apart);
+    /* NULL, or the same of a difference of profiles as halves of 2^exponent x (backend_half.h);
+     * *done: this backend has a way for that sensor, else nothing is written. */
+    status (*fill_ctm_half)(backend_cov_target *target, int exponent, int sensor, int64_t k0,
+                            int64_t n, uint16_t *a, int64_t lda, int64_t apart, bool *done);
 
     /* Covariance of the phase at np pupil points x, y [m] (in the backend's memory) seen in the
      * target's direction with measurements j0:j0+nj, np x nj [m arcsec] (matcov_fill_cpm). Points
@@ -192,6 +203,11 @@ typedef struct backend_matcov {
     status (*fill_cpm_both)(backend_cov_target *target, backend_type t, int64_t np, const double *x,
                             const double *y, int sensor, int64_t k0, int64_t n, void *a,
                             int64_t lda, int64_t apart);
+
+    /* NULL, or the same of a difference of profiles as halves of 2^exponent x, as fill_ctm_half. */
+    status (*fill_cpm_half)(backend_cov_target *target, int exponent, int64_t np, const double *x,
+                            const double *y, int sensor, int64_t k0, int64_t n, uint16_t *a,
+                            int64_t lda, int64_t apart, bool *done);
 
     /* NULL, or blocks of sensors with sensors (without noise and tip-tilt constants), or, with a
      * target that was aimed, of points with sensors, each to a root mean square error of its

@@ -184,6 +184,23 @@ done:
     return st;
 }
 
+static status cpu_fill_ctm_both(backend_cov_target *target, backend_type t, int sensor, int64_t k0,
+                                int64_t n, void *a, int64_t lda, int64_t apart) {
+    const sys *s = target->c->mc->s;
+    const int64_t rows = (int64_t)s->t;
+    status st = MOAO_OK;
+    if (sensor < 0 || sensor >= s->nsensor || apart < n ||
+        !matcov_block_ok(t, rows, 0, rows, s->sensors[sensor].nsub, k0, n, lda))
+        return status_fail(MOAO_INPUT, "fill_ctm_both: an argument is out of range");
+    if (target->mt == NULL)
+        return status_fail(MOAO_INPUT, "fill_ctm_both: the target was not aimed");
+    for (int axis = 0; axis < 2 && st == MOAO_OK; axis++)
+        st = cpu_fill_ctm(target, t, 0, rows,
+                          (int64_t)s->sensors[sensor].first + axis * s->sensors[sensor].nsub + k0,
+                          n, (char *)a + axis * apart * lda * (int64_t)backend_size(t), lda);
+    return st;
+}
+
 static status cpu_fill_cpm(backend_cov_target *target, backend_type t, int64_t np, const double *x,
                            const double *y, int64_t j0, int64_t nj, void *a, int64_t lda) {
     status st;
@@ -253,6 +270,7 @@ static const backend_matcov cpu = {
     .close_target = cpu_close_target,
     .aim = cpu_aim,
     .fill_ctm = cpu_fill_ctm,
+    .fill_ctm_both = cpu_fill_ctm_both,
     .fill_cpm = cpu_fill_cpm,
     .fill_cpm_both = cpu_fill_cpm_both,
     .tiles = cpu_tiles,

@@ -36,8 +36,6 @@ matcov_gradient gradient_shape(const gradient_key *k);
 /* Numbers in its near grids. */
 size_t gradient_near_size(const matcov_gradient *t);
 
-/* Derivatives 0 .. 4 in s of the scale-free structure function (b[0] is not set). */
-void gradient_derivatives(double s, bool kolmogorov, double b[5]);
 /* radial: [GRADIENT_INTERVALS][2 GRADIENT_TERMS], P then Q, powers of the mantissa about the
  * interval's middle. Local. */
 void gradient_fill_radial(const gradient_key *k, const matcov_gradient *t, double *radial);

@@ -3,6 +3,8 @@
  * mean. The variable MOAO_TEST_BACKEND picks a backend. */
 #include "support/matcov_backend.h"
 
+#include "backend/backend_half.h"
+
 /* A registered and a turned natural star of other orders than the truth sensor, and a laser star.
  */
 static const case_sensor stars[] = {{34, {17, -9}, INFINITY, 0.98, 0, {0.04, -0.03}, 10},
@@ -23,12 +25,12 @@ typedef struct {
 } fixture;
 
 /* Of the difference of two profiles, which is what may be so rough. */
-static void setup(fixture *f) {
+static void setup(fixture *f, bool gradient) {
     *f = (fixture){0};
     case_sys(8, 0.2, 40, 3, stars, &f->s);
-    f->s.ts.gradient = true;
+    f->s.ts.gradient = gradient;
     for (int w = 0; w < f->s.nsensor; w++)
-        f->s.sensors[w].gradient = true;
+        f->s.sensors[w].gradient = gradient;
     case_profile(3, layers, &f->p);
     case_profile(3, before, &f->p0);
     double bound;
@@ -77,7 +79,7 @@ static void test_ctm(void **state) {
     (void)state;
     fixture f;
     differences d = {0};
-    setup(&f);
+    setup(&f, true);
     const int64_t t = (int64_t)f.s.t, m = (int64_t)f.s.m, width = 431;
     double *want = malloc((size_t)(t * width) * sizeof *want);
     float *got = malloc((size_t)(t * width) * sizeof *got);
@@ -97,15 +99,100 @@ static void test_ctm(void **state) {
     teardown(&f);
 }
 
-/* Cpm on points anywhere in the pupil, one axis and both; in units of the largest. */
-static void test_cpm(void **state) {
+static double half_value(uint16_t h) {
+    const int e = h >> 10 & 31, m = h & 1023;
+    const double v = e > 0 ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
+    return e == 31 ? INFINITY : h >> 15 ? -v : v;
+}
+
+/* Halves of 2^exponent times the floats. */
+static void same_halves(const char *what, size_t n, const uint16_t *h, int exponent,
+                        const float *a) {
+    for (size_t i = 0; i < n; i++) {
+        const double v = ldexp(a[i], exponent);
+        if (!(fabs(half_value(h[i]) - v) <= fmax(ldexp(fabs(v), -11), 1e-7)))
+            fail_msg("%s: half %zu is %g, not %g", what, i, half_value(h[i]), v);
+    }
+}
+
+/* Of sensor w; a: t x 2 nsub floats. Where a backend has a way. */
+static void expect_halves(const fixture *f, int w, const float *a, double scale) {
+    const int64_t t = (int64_t)f->s.t, n = f->s.sensors[w].nsub;
+    const size_t numbers = (size_t)(2 * t * n);
+    const int exponent = backend_half_exponent(4 * scale);
+    bool done = false;
+    uint16_t *h = malloc(numbers * sizeof *h), *d = device(numbers * sizeof *h);
+    if (ops->fill_ctm_half != NULL)
+        case_ok(ops->fill_ctm_half(f->v, exponent, w, 0, n, d, t, n, &done));
+    move(h, d, numbers * sizeof *h);
+    if (done)
+        same_halves("Ctm", numbers, h, exponent, a);
+    be->release(ctx, d);
+    free(h);
+}
+
+/* Ctm of both axes of some subapertures of each sensor, of slopes of either kind; in units of the
+ * slope variance. Columns between the two axes are not touched. */
+static void ctm_both(bool gradient, double worst, double rms) {
+    fixture f;
+    differences d = {0};
+    setup(&f, gradient);
+    const int64_t t = (int64_t)f.s.t;
+    for (int w = 0; w < f.s.nsensor; w++) {
+        const int64_t nsub = f.s.sensors[w].nsub, some[][2] = {{0, nsub}, {nsub / 3, 77}};
+        for (int i = 0; i < 2; i++) {
+            const int64_t k0 = some[i][0], n = some[i][1], apart = n + 3, ld = t + 2 * i;
+            const size_t numbers = (size_t)(ld * (apart + n));
+            double *want = malloc((size_t)(t * n) * sizeof *want);
+            float *got = malloc(numbers * sizeof *got), *a = device(numbers * sizeof *got);
+            for (size_t k = 0; k < numbers; k++)
+                got[k] = -77;
+            move(a, got, numbers * sizeof *got);
+            case_ok(ops->fill_ctm_both(f.v, BACKEND_S, w, k0, n, a, ld, apart));
+            move(got, a, numbers * sizeof *got);
+            for (int axis = 0; axis < 2; axis++) {
+                const size_t first = f.s.sensors[w].first + (size_t)(axis * nsub + k0);
+                case_ok(matcov_fill_ctm(f.mt, first, (size_t)n, want, (size_t)t));
+                for (int64_t k = 0; k < n; k++)
+                    compare(&d, t, got + (axis * apart + k) * ld, want + k * t);
+            }
+            for (int64_t k = n * ld; k < apart * ld; k++)
+                assert_true(got[k] == -77);
+            if (i == 0) {
+                float *both = malloc(2 * (size_t)(t * n) * sizeof *both);
+                memcpy(both, got, (size_t)(t * n) * sizeof *both);
+                memcpy(both + t * n, got + apart * ld, (size_t)(t * n) * sizeof *both);
+                expect_halves(&f, w, both, matcov_direct_cmm(&f.s, &f.p, 0, 0));
+                free(both);
+            }
+            be->release(ctx, a);
+            free(want);
+            free(got);
+        }
+    }
+    expect(gradient ? "Ctm of both axes, mean gradients" : "Ctm of both axes, points", &d,
+           matcov_direct_cmm(&f.s, &f.p, 0, 0), worst, rms);
+    teardown(&f);
+}
+
+static void test_ctm_both(void **state) {
     (void)state;
+    ctm_both(true, 3e-4, 1e-5);
+}
+
+static void test_ctm_points(void **state) {
+    (void)state;
+    ctm_both(false, 2e-3, 2e-5);
+}
+
+/* Cpm on points anywhere in the pupil, one axis and both; in units of the largest. */
+static void cpm(bool gradient, double worst, double rms) {
     enum { NP = 1500 };
     fixture f;
     differences d = {0};
     static double x[NP], y[NP];
     double most = 0;
-    setup(&f);
+    setup(&f, gradient);
     for (int i = 0; i < NP; i++) {
         const double r = 4 * sqrt(case_random(0, 1)), angle = case_random(0, 7);
         x[i] = r * cos(angle), y[i] = r * sin(angle);
@@ -124,6 +211,17 @@ static void test_cpm(void **state) {
         case_ok(ops->fill_cpm_both(f.v, BACKEND_S, NP, dx, dy, w, 0, n, a, NP, n));
         move(got, a, numbers * sizeof *got);
         compare(&d, (int64_t)numbers, got, want);
+        if (ops->fill_cpm_half != NULL) {
+            const int exponent = backend_half_exponent(4 * most);
+            bool done;
+            uint16_t *h = malloc(numbers * sizeof *h), *dh = device(numbers * sizeof *h);
+            case_ok(ops->fill_cpm_half(f.v, exponent, NP, dx, dy, w, 0, n, dh, NP, n, &done));
+            move(h, dh, numbers * sizeof *h);
+            if (done)
+                same_halves("Cpm", numbers, h, exponent, got);
+            be->release(ctx, dh);
+            free(h);
+        }
         case_ok(ops->fill_cpm(f.v, BACKEND_S, NP, dx, dy, first + 5, n, a, NP));
         move(got, a, numbers / 2 * sizeof *got);
         compare(&d, (int64_t)numbers / 2, got, want + 5 * NP);
@@ -131,13 +229,25 @@ static void test_cpm(void **state) {
         free(want);
         free(got);
     }
-    expect("Cpm", &d, most, 6e-4, 1e-5);
+    expect(gradient ? "Cpm, mean gradients" : "Cpm, points", &d, most, worst, rms);
     be->release(ctx, dx);
     be->release(ctx, dy);
     teardown(&f);
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(test_ctm), cmocka_unit_test(test_cpm)};
+static void test_cpm(void **state) {
+    (void)state;
+    cpm(true, 6e-4, 2e-5);
+}
+
+static void test_cpm_points(void **state) {
+    (void)state;
+    cpm(false, 4e-3, 2e-5);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_ctm), cmocka_unit_test(test_ctm_both), cmocka_unit_test(test_ctm_points),
+    cmocka_unit_test(test_cpm), cmocka_unit_test(test_cpm_points)};
 
 int main(void) {
     return run_alone(tests, sizeof tests / sizeof *tests);

@@ -67,6 +67,7 @@ struct gpu_cov_means {
     double reach;                         /* no two points of the pupil are further apart [m] */
     float near;          /* by which the squared radius of the grids is multiplied, of type S */
     int intervals, deep; /* of the radial functions that are needed; layers held at a time */
+    float to_half;       /* not 0: a is of halves of so many times the entries */
     void *a;
     int64_t lda, i0, j0;
     gpu_cov_mean_job job[GPU_COV_JOBS];

@@ -78,6 +78,28 @@ static status tabulate(const backend_cov *c, const gpu_cov_aim *aim, int list,
     return gpu_cov_tabulate(stream, tables, pairs, k->ntable, k->largest, &p);
 }
 
+/* The one other layer of the same altitude and outer scale, of a difference; -1: none, or several.
+ */
+static int twin_of(const matcov_model *m, int l) {
+    int found = -1;
+    for (int i = 0; i < m->nlayer; i++)
+        if (i != l && m->h[i] == m->h[l] && m->kappa[i] == m->kappa[l] &&
+            m->kolmogorov[i] == m->kolmogorov[l]) {
+            if (found >= 0)
+                return -1;
+            found = i;
+        }
+    return found;
+}
+
+static void put_layer(backend_cov *c, const matcov_model *m, int l, bool twin, int *order, int at) {
+    order[at] = l;
+    c->layers_host[at] =
+        gpu_cov_layer{m->h[l], m->kappa[l], m->coef[l], {m->drift[0][l], m->drift[1][l]}, twin};
+    c->highest = fmax(c->highest, fabs(m->h[l]));
+    c->drift = fmax(c->drift, hypot(m->drift[0][l], m->drift[1][l]));
+}
+
 static status send_profile(backend_cov *c, const matcov_model *m) {
     cudaStream_t stream = c->ctx->main.stream;
     int at = 0, *order = (int *)malloc((m->nlayer + 1) * sizeof *order);
@@ -89,14 +111,14 @@ static status send_profile(backend_cov *c, const matcov_model *m) {
     c->difference = m->difference;
     for (int k = 0; k < GPU_COV_CLASSES; k++) {
         c->from[k] = at;
-        for (int l = 0; l < m->nlayer; l++)
-            if (class_of(m, l) == k) {
-                order[at] = l;
-                c->layers_host[at++] = gpu_cov_layer{
-                    m->h[l], m->kappa[l], m->coef[l], {m->drift[0][l], m->drift[1][l]}};
-                c->highest = fmax(c->highest, fabs(m->h[l]));
-                c->drift = fmax(c->drift, hypot(m->drift[0][l], m->drift[1][l]));
-            }
+        for (int l = 0; l < m->nlayer; l++) {
+            const int twin = m->difference ? twin_of(m, l) : -1;
+            if (class_of(m, l) != k || (twin >= 0 && twin < l))
+                continue;
+            put_layer(c, m, l, twin >= 0, order, at++);
+            if (twin >= 0)
+                put_layer(c, m, twin, false, order, at++);
+        }
     }
     if (m->nclass > 0)
         stage_gradients(c, m, order);
@@ -234,6 +256,32 @@ static status fill_ctm(backend_cov_target *v, backend_type t, int64_t i0, int64_
                         gpu_cov_region{i0, ni, j0, nj}, a, lda);
 }
 
+static status fill_ctm_both(backend_cov_target *v, backend_type t, int sensor, int64_t k0,
+                            int64_t n, void *a, int64_t lda, int64_t apart) {
+    const int64_t rows = v->c->t;
+    if (sensor < 0 || sensor >= v->c->nsensor || apart < n ||
+        !matcov_block_ok(t, rows, 0, rows, v->c->host[sensor].nsub, k0, n, lda))
+        return status_fail(MOAO_INPUT, "fill_ctm_both: an argument is out of range");
+    if (!v->aimed)
+        return status_fail(MOAO_INPUT, "fill_ctm_both: the target was not aimed");
+    return gpu_cov_fill_both(v->c, &v->aim, v->tables, t, sensor, k0, n, a, lda, apart);
+}
+
+static status fill_ctm_half(backend_cov_target *v, int exponent, int sensor, int64_t k0, int64_t n,
+                            uint16_t *a, int64_t lda, int64_t apart, bool *done) {
+    const int64_t rows = v->c->t;
+    *done = false;
+    if (sensor < 0 || sensor >= v->c->nsensor || apart < n ||
+        !matcov_block_ok(BACKEND_S, rows, 0, rows, v->c->host[sensor].nsub, k0, n, lda))
+        return status_fail(MOAO_INPUT, "fill_ctm_half: an argument is out of range");
+    if (!v->aimed)
+        return status_fail(MOAO_INPUT, "fill_ctm_half: the target was not aimed");
+    if (abs(exponent) > 120)
+        return MOAO_OK;
+    return gpu_cov_fill_single(v->c, &v->aim, sensor, k0, n, ldexpf(1.0f, exponent), a, lda, apart,
+                               done);
+}
+
 static status fill_cpm(backend_cov_target *v, backend_type t, int64_t np, const double *x,
                        const double *y, int64_t j0, int64_t nj, void *a, int64_t lda) {
     return gpu_cov_fill_phase(v->c, &v->aim, t, np, x, y, j0, nj, a, lda);
@@ -248,6 +296,21 @@ static status fill_cpm_both(backend_cov_target *v, backend_type t, int64_t np, c
     if (!v->aimed)
         return status_fail(MOAO_INPUT, "fill_cpm_both: the target was not aimed");
     return gpu_cov_fill_phase_both(v->c, &v->aim, t, np, x, y, sensor, k0, n, a, lda, apart);
+}
+
+static status fill_cpm_half(backend_cov_target *v, int exponent, int64_t np, const double *x,
+                            const double *y, int sensor, int64_t k0, int64_t n, uint16_t *a,
+                            int64_t lda, int64_t apart, bool *done) {
+    *done = false;
+    if (sensor < 0 || sensor >= v->c->nsensor || apart < n ||
+        !matcov_block_ok(BACKEND_S, np, 0, np, v->c->host[sensor].nsub, k0, n, lda))
+        return status_fail(MOAO_INPUT, "fill_cpm_half: an argument is out of range");
+    if (!v->aimed)
+        return status_fail(MOAO_INPUT, "fill_cpm_half: the target was not aimed");
+    if (abs(exponent) > 120)
+        return MOAO_OK;
+    return gpu_cov_fill_phase_half(v->c, &v->aim, np, x, y, sensor, k0, n, ldexpf(1.0f, exponent),
+                                   a, lda, apart, done);
 }
 
 static status values(backend_cov *c, int a, int b, matcov_values *v) {
@@ -286,6 +349,9 @@ const backend_matcov backend_matcov_gpu = {
     .close_target = close_target,
     .aim = aim,
     .fill_ctm = fill_ctm,
+    .fill_ctm_both = fill_ctm_both,
+    .fill_ctm_half = fill_ctm_half,
     .fill_cpm = fill_cpm,
     .fill_cpm_both = fill_cpm_both,
+    .fill_cpm_half = fill_cpm_half,
 };

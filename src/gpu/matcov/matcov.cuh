@@ -58,6 +58,7 @@ enum { GPU_COV_FLAT, GPU_COV_STEEP, GPU_COV_KOLMOGOROV, GPU_COV_CLASSES };
 
 struct gpu_cov_layer {
     double h, kappa, coef, drift[2];
+    bool twin; /* of a difference: the next one has the same altitude and outer scale */
 };
 
 /* Edge points in two orders: GPU_COV_ROWS along the rows of the pupil, so that a range of slopes
@@ -72,8 +73,8 @@ enum { GPU_COV_ROWS, GPU_COV_PATCHES };
 struct gpu_cov_sensor {
     double size, cos_rot, sin_rot, shift[2], altitude, dir[2];
     const int2 *place;     /* [nsub] ix, iy */
-    const double2 *centre; /* [nsub] registered, where slopes are mean gradients [m] */
-    const int *patch;      /* [nsub] then too: all of them, by patches of 8 x 4 */
+    const double2 *centre; /* [nsub] registered [m] */
+    const int *patch;      /* [nsub] all of them, by patches of 8 x 4 */
     const int *minus[2][2], *plus[2][2];
     const double2 *edge[2][2];
 };

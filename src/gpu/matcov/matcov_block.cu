@@ -82,11 +82,15 @@ double gpu_cov_field(const backend_cov *c, const gpu_cov_aim *aim) {
     return 2.0 * field * c->highest + c->drift;
 }
 
-status gpu_cov_flush_means(backend_cov *c, backend_type t, gpu_cov_means *p) {
+double gpu_cov_reach(const backend_cov *c, bool points) {
     double reach = 0.0;
     for (int w = 0; w <= c->nsensor; w++)
         reach = fmax(reach, c->host[w].reach);
-    p->reach = (p->px ? 3.0 : 2.0) * reach;
+    return (points ? 3.0 : 2.0) * reach;
+}
+
+status gpu_cov_flush_means(backend_cov *c, backend_type t, gpu_cov_means *p) {
+    p->reach = gpu_cov_reach(c, p->px != NULL);
     GPU_TRY(gpu_cov_fill_means(c->ctx->main.stream, t, p, p->reach + gpu_cov_field(c, &p->aim),
                                &c->means));
     p->njob = 0;
@@ -305,4 +309,44 @@ status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_aim *aim, const gpu_
         st = fill_means(&b, rows, nrow, cols, ncol);
     free(rows);
     return st;
+}
+
+status gpu_cov_fill_single(backend_cov *c, const gpu_cov_aim *aim, int sensor, int64_t k0,
+                           int64_t n, float to_half, void *a, int64_t lda, int64_t apart,
+                           bool *done) {
+    gpu_device_guard guard(c->ctx->device);
+    const matcov_link link = c->list[MATCOV_CTM].links[sensor];
+    const host_sensor *rows = &c->host[c->nsensor], *cols = &c->host[sensor];
+    *done = n == 0;
+    if (!c->difference || link.table >= 0 || n == 0)
+        return MOAO_OK;
+    gpu_cov_means p = gpu_cov_means_of(c, aim);
+    gpu_cov_mean_job j = {};
+    p.a = a, p.lda = lda, p.to_half = to_half;
+    j.rs = (short)c->nsensor, j.rows = 2, j.nr = rows->nsub, j.whole = true;
+    j.cs = (short)sensor, j.cols = 2, j.ck = (int)k0, j.nc = (int)n;
+    j.row[1] = rows->nsub, j.col[1] = apart;
+    j.pair.gradient = -1;
+    j.pair.scale = formula_slope_scale(rows->size, cols->size);
+    if (link.gradient >= 0)
+        j.pair = gpu_cov_pair_of(c, link.gradient, link.swapped);
+    GPU_TRY(gpu_cov_by_surface(c, &p, &j, done));
+    return *done ? MOAO_OK : gpu_cov_by_pairs(c, &p, &j, gpu_cov_reach(c, false), done);
+}
+
+status gpu_cov_fill_both(backend_cov *c, const gpu_cov_aim *aim, const gpu_cov_table *tables,
+                         backend_type t, int sensor, int64_t k0, int64_t n, void *a, int64_t lda,
+                         int64_t apart) {
+    const int64_t rows = 2 * c->host[c->nsensor].nsub, nsub = c->host[sensor].nsub;
+    int64_t first = 0;
+    bool done = n == 0;
+    if (t == BACKEND_S)
+        GPU_TRY(gpu_cov_fill_single(c, aim, sensor, k0, n, 0.0f, a, lda, apart, &done));
+    for (int w = 0; w < sensor; w++)
+        first += 2 * c->host[w].nsub;
+    for (int axis = 0; axis < 2 && !done; axis++)
+        GPU_TRY(gpu_cov_fill(c, MATCOV_CTM, aim, tables, t, 'A', 0,
+                             gpu_cov_region{0, rows, first + axis * nsub + k0, n},
+                             (char *)a + axis * apart * lda * (int64_t)backend_size(t), lda));
+    return MOAO_OK;
 }

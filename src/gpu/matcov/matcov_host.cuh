@@ -6,13 +6,14 @@
 #include "gpu/core/common.cuh"
 #include "gradient.cuh"
 #include "matcov.cuh"
+#include "pairs.cuh"
 
 /* Host copy of what cuts a block into jobs. */
 struct host_sensor {
     int nssp, nsub, nedge[2];
     const int *minus[2], *plus[2];
     int phase_class;           /* of mean gradients with the phase at a point, or -1 */
-    double size;               /* of a subaperture [m] */
+    double size, rot;          /* of a subaperture [m]; [rad] */
     double altitude, shift[2]; /* of the star; registration, in the sensor's axes [m] */
     double dir[2];             /* [rad] */
     double reach;              /* no point of a subaperture is further from the axis [m] */
@@ -60,6 +61,7 @@ struct backend_cov {
     int64_t *first;
     double *noise, *sums;
     gpu_structure *structure;
+    gpu_radial *radial; /* of both functions */
     size_t nsums;
     gpu_cov_gradients gradients;
     gpu_cov_pair *pairs; /* of the tables */
@@ -95,6 +97,13 @@ double gpu_cov_field(const backend_cov *c, const gpu_cov_aim *aim);
 /* A job of p in single precision by interpolation, where that is possible and worth it. */
 status gpu_cov_by_surface(backend_cov *c, const gpu_cov_means *p, const gpu_cov_mean_job *job,
                           bool *done);
+/* A job of p, of all axes, of a difference in single precision, by expansions (pairs.cu), where
+ * they serve; slopes may be differences between points (job->pair.gradient = -1). No two points are
+ * further apart than `reach` in the pupil [m]. */
+status gpu_cov_by_pairs(backend_cov *c, const gpu_cov_means *p, const gpu_cov_mean_job *job,
+                        double reach, bool *done);
+/* No two points of the pupil, or of a subaperture and one of them, are further apart [m]. */
+double gpu_cov_reach(const backend_cov *c, bool points);
 /* Launch the jobs of p, of one number of axes, and empty it. */
 status gpu_cov_flush_means(backend_cov *c, backend_type t, gpu_cov_means *p);
 gpu_cov_pair gpu_cov_pair_of(const backend_cov *c, int gradient, bool swapped);
@@ -110,9 +119,21 @@ status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_aim *aim, backend_type t
 status gpu_cov_fill_phase_both(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int64_t np,
                                const double *x, const double *y, int w, int64_t k0, int64_t n,
                                void *a, int64_t lda, int64_t apart);
+/* Of a difference as halves of to_half times the entries, if there is a way. */
+status gpu_cov_fill_phase_half(backend_cov *c, const gpu_cov_aim *aim, int64_t np, const double *x,
+                               const double *y, int w, int64_t k0, int64_t n, float to_half,
+                               void *a, int64_t lda, int64_t apart, bool *done);
 /* A job of slopes between points and mean gradients: done at once, by way of `sums`. */
 status gpu_cov_fill_mixed(backend_cov *c, const gpu_cov_aim *aim, backend_type t,
                           const gpu_cov_entries *p, const gpu_cov_job *job);
+/* The truth sensor's slopes with both axes of subapertures k0 .. k0 + n of a sensor; _single: in
+ * floats, or in halves of to_half times the entries (where that is not 0), if there is a way. */
+status gpu_cov_fill_single(backend_cov *c, const gpu_cov_aim *aim, int sensor, int64_t k0,
+                           int64_t n, float to_half, void *a, int64_t lda, int64_t apart,
+                           bool *done);
+status gpu_cov_fill_both(backend_cov *c, const gpu_cov_aim *aim, const gpu_cov_table *tables,
+                         backend_type t, int sensor, int64_t k0, int64_t n, void *a, int64_t lda,
+                         int64_t apart);
 status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_aim *aim, const gpu_cov_table *tables,
                     backend_type t, char part, unsigned with, gpu_cov_region g, void *a,
                     int64_t lda);

@@ -120,8 +120,8 @@ static status place_sensor(gpu_arena *r, const matcov_sensor *v, gpu_cov_sensor 
     double2 *centre;
     int *patch;
     const int2 *at = gpu_take(r, v->nsub, &place);
-    const double2 *centres = gpu_take(r, v->gradient ? v->nsub : 0, &centre);
-    const int *patches = gpu_take(r, v->gradient ? v->nsub : 0, &patch);
+    const double2 *centres = gpu_take(r, v->nsub, &centre);
+    const int *patches = gpu_take(r, v->nsub, &patch);
     status st = MOAO_OK;
     if (d) {
         *d = gpu_cov_sensor{v->size,     cos(v->rot),
@@ -133,20 +133,23 @@ static status place_sensor(gpu_arena *r, const matcov_sensor *v, gpu_cov_sensor 
         *h = host_sensor{};
         h->nssp = v->nssp, h->nsub = v->nsub;
         h->phase_class = v->phase_class;
-        h->size = v->size, h->altitude = v->altitude;
+        h->size = v->size, h->rot = v->rot, h->altitude = v->altitude;
         h->shift[0] = d->cos_rot * v->shift[0] + d->sin_rot * v->shift[1];
         h->shift[1] = d->cos_rot * v->shift[1] - d->sin_rot * v->shift[0];
         for (int i = 0; i < 2; i++)
             h->nedge[i] = v->nedge[i], h->dir[i] = v->dir[i];
         for (int k = 0; k < v->nsub; k++)
             place[k] = make_int2(v->sub[k] % v->nssp, v->sub[k] / v->nssp);
-        for (int k = 0; v->gradient && k < v->nsub; k++)
-            centre[k] = make_double2(v->centre[0][k], v->centre[1][k]);
+        for (int k = 0; k < v->nsub; k++) {
+            const int m = v->minus[0][k], p = v->plus[0][k];
+            centre[k] = v->gradient ? make_double2(v->centre[0][k], v->centre[1][k])
+                                    : make_double2(0.5 * (v->x[0][m] + v->x[0][p]),
+                                                   0.5 * (v->y[0][m] + v->y[0][p]));
+        }
         for (int axis = 0; axis < 2; axis++)
             for (int e = 0; e < v->nedge[axis]; e++)
                 h->reach = fmax(h->reach, hypot(v->x[axis][e], v->y[axis][e]) + v->size);
-        if (v->gradient)
-            patch_list(v, patch);
+        patch_list(v, patch);
     }
     for (int axis = 0; axis < 2 && st == MOAO_OK; axis++) {
         int *number = d ? (int *)malloc((v->nedge[axis] + 1) * sizeof *number) : NULL;
@@ -214,6 +217,7 @@ static status lay_out(backend_cov *c, const matcov_model *m, int room, size_t *b
         c->means.tables_at = r.used;
     place_floats(c, &r);
     c->structure = gpu_take(&r, 1, (gpu_structure **)NULL);
+    c->radial = gpu_take(&r, 2, (gpu_radial **)NULL);
     for (int i = 0; i < nt; i++) {
         const matcov_table *t =
             i < nc ? &m->list[MATCOV_CMM].tables[i] : &m->list[MATCOV_CTT].tables[i - nc];
@@ -278,7 +282,7 @@ status gpu_cov_build(backend_cov *c, const matcov_model *m) {
     CUDA_TRY(cudaMemcpyAsync(c->device, c->staging, c->profile_at, cudaMemcpyHostToDevice,
                              c->ctx->main.stream));
     GPU_TRY(gpu_cov_fit(c->ctx->main.stream, c->structure));
-    return MOAO_OK;
+    return gpu_cov_fit_radial(c->ctx->main.stream, c->radial);
 }
 
 /* Copy to the device's memory of a target. */

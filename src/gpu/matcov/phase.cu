@@ -37,11 +37,10 @@ static status one_job(backend_cov *c, gpu_cov_edges *p, backend_type t, const gp
     return MOAO_OK;
 }
 
-/* Slopes k0 .. k0 + n of one axis or both of a sensor of mean gradients; where their columns are.
- */
-static status fill_means(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int w, int axis,
-                         int axes, int k0, int n, int64_t np, const double *x, const double *y,
-                         const int64_t col[2], void *a, int64_t lda) {
+/* Slopes k0 .. k0 + n of one axis or both of a sensor with np points; where their columns are. */
+static gpu_cov_means job_with_points(const backend_cov *c, const gpu_cov_aim *aim, int w, int axis,
+                                     int axes, int k0, int n, int64_t np, const double *x,
+                                     const double *y, const int64_t col[2], void *a, int64_t lda) {
     gpu_cov_means p = gpu_cov_means_of(c, aim);
     gpu_cov_mean_job *j = &p.job[0];
     p.njob = 1;
@@ -53,11 +52,28 @@ static status fill_means(backend_cov *c, const gpu_cov_aim *aim, backend_type t,
     j->pair.gradient = c->host[w].phase_class;
     j->pair.parts[0] = j->pair.parts[1] = 1;
     j->pair.scale = formula_phase_scale(c->host[w].size);
-    const gpu_cov_mean_job job = *j;
+    return p;
+}
+
+/* The ways of a difference in single precision. */
+static status fill_difference(backend_cov *c, const gpu_cov_means *p, bool *done) {
+    const gpu_cov_mean_job job = p->job[0];
+    GPU_TRY(gpu_cov_by_surface(c, p, &job, done));
+    if (!*done && job.cols == 2)
+        GPU_TRY(gpu_cov_by_pairs(c, p, &job, gpu_cov_reach(c, true), done));
+    return MOAO_OK;
+}
+
+/* left: they are differences between points, for which this was no way. */
+static status fill_means(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int w, int axis,
+                         int axes, int k0, int n, int64_t np, const double *x, const double *y,
+                         const int64_t col[2], void *a, int64_t lda, bool *left) {
+    gpu_cov_means p = job_with_points(c, aim, w, axis, axes, k0, n, np, x, y, col, a, lda);
     bool done = false;
     if (t == BACKEND_S && c->difference)
-        GPU_TRY(gpu_cov_by_surface(c, &p, &job, &done));
-    return done ? MOAO_OK : gpu_cov_flush_means(c, t, &p);
+        GPU_TRY(fill_difference(c, &p, &done));
+    *left = !done && p.job[0].pair.gradient < 0;
+    return done || *left ? MOAO_OK : gpu_cov_flush_means(c, t, &p);
 }
 
 /* Entries of slopes between points with mean gradients from `sums`, of edge points e0 .. e0 + ne of
@@ -157,10 +173,11 @@ status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_aim *aim, backend_type t
         const int64_t from = j0 > first ? j0 : first, end = first + nsub,
                       to = j0 + nj < end ? j0 + nj : end;
         const int64_t col[2] = {from - j0, 0};
+        bool left = true;
         if (from < to && c->host[i / 2].phase_class >= 0)
             GPU_TRY(fill_means(c, aim, t, i / 2, i % 2, 1, (int)(from - first), (int)(to - from),
-                               np, x, y, col, a, lda));
-        else if (from < to)
+                               np, x, y, col, a, lda, &left));
+        if (from < to && left)
             GPU_TRY(some_slopes(c, &p, t, i / 2, i % 2, (int)(from - first), (int)(to - from), np,
                                 from - j0, a, lda));
         first = end;
@@ -176,11 +193,25 @@ status gpu_cov_fill_phase_both(backend_cov *c, const gpu_cov_aim *aim, backend_t
     const int64_t col[2] = {0, apart};
     if (np == 0 || n == 0)
         return MOAO_OK;
-    if (c->host[w].phase_class >= 0)
-        return fill_means(c, aim, t, w, 0, 2, (int)k0, (int)n, np, x, y, col, a, lda);
+    bool left = true;
+    if (c->host[w].phase_class >= 0 || (t == BACKEND_S && c->difference))
+        GPU_TRY(fill_means(c, aim, t, w, 0, 2, (int)k0, (int)n, np, x, y, col, a, lda, &left));
     p.px = x;
     p.py = y;
-    for (int axis = 0; axis < 2; axis++)
+    for (int axis = 0; axis < 2 && left; axis++)
         GPU_TRY(some_slopes(c, &p, t, w, axis, (int)k0, (int)n, np, col[axis], a, lda));
     return MOAO_OK;
+}
+
+status gpu_cov_fill_phase_half(backend_cov *c, const gpu_cov_aim *aim, int64_t np, const double *x,
+                               const double *y, int w, int64_t k0, int64_t n, float to_half,
+                               void *a, int64_t lda, int64_t apart, bool *done) {
+    gpu_device_guard guard(c->ctx->device);
+    const int64_t col[2] = {0, apart};
+    *done = np == 0 || n == 0;
+    if (*done || !c->difference)
+        return MOAO_OK;
+    gpu_cov_means p = job_with_points(c, aim, w, 0, 2, (int)k0, (int)n, np, x, y, col, a, lda);
+    p.to_half = to_half;
+    return fill_difference(c, &p, done);
 }

@@ -7,6 +7,7 @@
  * The lattice is a matrix, x down, y across. Where the rows are slopes, whose pitch is `fold`
  * steps, every fold-th x is beside the next one, so that neighbours read neighbours; y too. */
 #include "matcov_host.cuh"
+#include "near.cuh"
 #include <math.h>
 
 #define THREADS 256
@@ -72,9 +73,9 @@ static bool same_surface(const gpu_surface *a, const gpu_cov_mean_job *j, const 
            a->aim.dir[0] == aim->dir[0] && a->aim.dir[1] == aim->dir[1];
 }
 
-/* The lattice of a job, unless it is there. */
+/* The lattice of a job, unless it is there. *done becomes false where there is no way to it. */
 static status make_surface(backend_cov *c, const gpu_cov_means *p, const gpu_cov_mean_job *job,
-                           gpu_surface *s) {
+                           gpu_surface *s, bool *done) {
     cudaStream_t stream = c->ctx->main.stream;
     const bool points = job->rows == 0;
     const int most = s->n[0] > s->n[1] ? s->n[0] : s->n[1], nr = points ? 1 : 2;
@@ -85,6 +86,7 @@ static status make_surface(backend_cov *c, const gpu_cov_means *p, const gpu_cov
         *s = c->surface;
         return MOAO_OK;
     }
+    *done = false;
     gpu_cov_means q = *p;
     gpu_cov_mean_job *j = &q.job[0];
     places<<<(most + 127) / 128, 128, 0, stream>>>(*s, c->sensors + (points ? job->cs : job->rs), x,
@@ -99,11 +101,16 @@ static status make_surface(backend_cov *c, const gpu_cov_means *p, const gpu_cov
     }
     q.njob = 1, q.part = 'A', q.i0 = q.j0 = 0;
     q.row_place = x, q.col_place = y;
-    q.a = s->value, q.lda = s->n[0];
+    q.a = s->value, q.lda = s->n[0], q.to_half = 0.0f;
     q.reach = hypot((s->n[0] + 1) * s->pitch, (s->n[1] + 1) * s->pitch);
-    GPU_TRY(
-        gpu_cov_fill_means(stream, BACKEND_S, &q, q.reach + gpu_cov_field(c, &p->aim), &c->means));
-    s->made = true;
+    c->surface.made = false;
+    GPU_TRY(gpu_cov_by_pairs(c, &q, j, q.reach, done));
+    if (!*done && j->pair.gradient >= 0) {
+        GPU_TRY(gpu_cov_fill_means(stream, BACKEND_S, &q, q.reach + gpu_cov_field(c, &p->aim),
+                                   &c->means));
+        *done = true;
+    }
+    s->made = *done;
     s->rs = job->rs, s->cs = job->cs;
     s->aim = p->aim;
     c->surface = *s;
@@ -133,14 +140,11 @@ struct block_of {
     gpu_cov_mean_job job;
     const gpu_cov_sensor *sensors;
     const double *px, *py;
-    float *a;
+    void *a;
+    float to_half;
     int64_t lda, i0, j0;
     char part;
 };
-
-static __device__ double2 in_axes(const gpu_cov_sensor &w, double2 p) {
-    return make_double2(w.cos_rot * p.x + w.sin_rot * p.y, w.cos_rot * p.y - w.sin_rot * p.x);
-}
 
 /* Places g .. g + 4 of one direction, `step` numbers apart. */
 static __device__ void four_places(const gpu_surface &s, int i, int g, int step, int out[4]) {
@@ -153,7 +157,7 @@ template <int RA> static __device__ void prepare(const block_of &p, int col0, co
     const gpu_cov_sensor &cols = p.sensors[p.job.cs], &frame = RA > 0 ? p.sensors[p.job.rs] : cols;
     if (k >= COLS)
         return;
-    const double2 q = in_axes(frame, cols.centre[j]);
+    const double2 q = in_axes(frame, cols.centre[j].x, cols.centre[j].y);
     /* steps from the base to the first row, or, of points, to the middle of the pupil */
     const double ux = ((RA > 0 ? p.s.first[0] : 0.0) - q.x - p.s.base[0]) / p.s.pitch,
                  uy = ((RA > 0 ? p.s.first[1] : 0.0) - q.y - p.s.base[1]) / p.s.pitch;
@@ -171,7 +175,7 @@ static __device__ __forceinline__ void put(const block_of &p, int a, int b, int 
     const int64_t row = p.job.row[a] + i, col = p.job.col[b] + j, below = p.i0 + row - (p.j0 + col);
     if (p.part != 'A' && below < 0)
         return;
-    p.a[row + col * p.lda] = p.part == 'T' && below == 0 ? 0.5f * v : v;
+    put_single(p.a, row + col * p.lda, p.to_half, p.part == 'T' && below == 0 ? 0.5f * v : v);
 }
 
 /* RA, CA: numbers of axes of the rows (0: points) and of the columns. Grid: rows, columns. */
@@ -189,7 +193,7 @@ static __global__ __launch_bounds__(THREADS) void look_up(const __grid_constant_
     if (RA > 0) {
         whole = rows.place[k];
     } else {
-        const double2 at = in_axes(rows, make_double2(p.px[k], p.py[k]));
+        const double2 at = in_axes(rows, p.px[k], p.py[k]);
         const double ux = at.x / p.s.pitch, uy = at.y / p.s.pitch;
         whole = make_int2((int)floor(ux), (int)floor(uy));
         part = make_float2((float)(ux - whole.x), (float)(uy - whole.y));
@@ -249,11 +253,14 @@ status gpu_cov_by_surface(backend_cov *c, const gpu_cov_means *p, const gpu_cov_
     *done = job->nr > 0 && job->nc > 0 && shape_of(c, job, &b.s);
     if (!*done)
         return MOAO_OK;
-    GPU_TRY(make_surface(c, p, job, &b.s));
+    GPU_TRY(make_surface(c, p, job, &b.s, done));
+    if (!*done)
+        return MOAO_OK;
     b.job = *job;
     b.sensors = c->sensors;
     b.px = p->px, b.py = p->py;
-    b.a = (float *)p->a, b.lda = p->lda, b.i0 = p->i0, b.j0 = p->j0, b.part = p->part;
+    b.a = p->a, b.to_half = p->to_half, b.lda = p->lda, b.i0 = p->i0, b.j0 = p->j0,
+    b.part = p->part;
     switch (job->rows * 2 + job->cols - 1) {
     case 0:
         return launch<0, 1>(stream, &b);
