@@ -1,21 +1,27 @@
 /* W of a target by a factor in halves, against double precision, with the covariances of a
  * parameter file:
  *   bench_half_solve [-b cpu|gpu] [-e exposure] [-s sample] [-r tiles] [-t tile,panel,depth]...
- *                    [-a accuracy]... [-R] [FILE [key=value]...]
+ *                    [-a accuracy]... [-d depth]... [-q] [-f] [-R] [FILE [key=value]...]
  * For each -t (default: half_factor_defaults) and each -a (default 1, 1e-4, 3e-5, 0;
  * half_factor.h): share of tiles in three products, time, |B - W Cmm0| / |B|, and what the Strehl
  * ratios of an exposure change, with Cmm of the exposure multiplied as it is (whole) and with W
  * Cmm0 = B taken for granted (differences, as compute.precision mixed does). -r: ranks of that many
- * tiles of 256 x 256 of the factor, at three accuracies, as CSV. At the last -a also W kept as its
- * first halves alone. -R: D' in the place of D+ = J M^-1 D', and J M^-1 applied to the residual
- * covariance of the commands. */
+ * tiles of 256 x 256 of the factor, at three accuracies, as CSV. -d: each solve with these largest
+ * inner sizes too, with the residual of some columns alone, which is all that -q looks at. -f: at
+ * the last -a also W kept as its first halves alone. -R: D' in the place of D+ = J M^-1 D', and J
+ * M^-1 applied to the residual covariance of the commands. */
 #include "half_solve_case.h"
+#include "half_solve_ranks.h"
 
 #include <getopt.h>
 
-extern void dgesdd_(const char *, const int *, const int *, double *, const int *, double *,
-                    double *, const int *, double *, const int *, double *, const int *, int *,
-                    int *, size_t);
+typedef struct {
+    const char *backend;
+    int exposure, ranks, ntile, naccuracy, ndepth;
+    bool quick, first;
+    long tile[MOST][3], depth[MOST];
+    double accuracy[MOST];
+} arguments;
 
 /* --- what is compared */
 
@@ -37,7 +43,7 @@ static void right_side(void) {
     }
 }
 
-static status right_side_halves(backend_type fills, int exponent) {
+static status right_side_halves(backend_type fills, int exponent, int64_t piece) {
     status st;
     for (int64_t j = 0, n; j < m; j += n) {
         n = width(j, m);
@@ -47,9 +53,9 @@ static status right_side_halves(backend_type fills, int exponent) {
             continue;
         }
         TRY(be->half->split(ctx, fills, 'A', t, n, exponent, panel, t, wide16[0], t, wide16[1], t));
-        TRY(half_gemm(be, ctx, 'N', 'N', v, n, t, 1,
-                      (half_pair){dplus16[0], dplus16[1], v, dplus_exponent},
-                      (half_pair){wide16[0], wide16[1], t, exponent}, 0, b32 + j * v, v));
+        TRY(half_gemm_part(be, ctx, HALF_ALL, piece, 'N', 'N', v, n, t, 1,
+                           (half_pair){dplus16[0], dplus16[1], v, dplus_exponent},
+                           (half_pair){wide16[0], wide16[1], t, exponent}, 0, b32 + j * v, v));
     }
 done:
     return st;
@@ -81,6 +87,23 @@ static double residual(void) {
         multiply('N', 'T', v, v, n, 1, z, v, w + j * v, v, j > 0, g, v);
     }
     return sqrt(sum / squares(b0, m));
+}
+
+/* |b0 - w Cmm0| / |b0| of some columns. */
+static double residual_of_some(void) {
+    enum { GROUPS = 16 };
+    const int64_t n = m < 64 ? m : 64;
+    double sum = 0, whole = 0;
+    load(atmos_profile_at(&air, air.tor_time[0]), false);
+    for (int64_t k = 0; k < GROUPS; k++) {
+        const int64_t j = (m - n) * k / (GROUPS - 1);
+        check(mat->fill_cmm(cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, panel, m));
+        copy(z, b0 + j * v, (size_t)(v * n) * sizeof *z);
+        whole += squares(z, n);
+        multiply('N', 'N', v, n, m, -1, w, v, panel, m, 1, z, v);
+        sum += squares(z, n);
+    }
+    return sqrt(sum / whole);
 }
 
 /* y = (1/2 w Cmm - D+ Ctm) w' of the exposure that is loaded. */
@@ -193,16 +216,6 @@ static void factor(void) {
     be->release(ctx, where);
 }
 
-static int rank_at(const double *sv, int n, double error) {
-    double rest = 0;
-    int r = n;
-    while (r > 0 && rest + sv[r - 1] * sv[r - 1] <= error * error) {
-        rest += sv[r - 1] * sv[r - 1];
-        r--;
-    }
-    return r;
-}
-
 /* Of every 256th variance: the bound, with some room; the trace of Cmm0. */
 static double variances(void) {
     double sum = 0, most = 0;
@@ -215,43 +228,6 @@ static double variances(void) {
     }
     bound = sqrt(2 * most);
     return sum;
-}
-
-/* Ranks of tiles drawn from below the diagonal: the error relative to the tile, and to the rms tile
- * of L. */
-static void tile_ranks(int count) {
-    enum { N = 256, LENGTH = 64 * N };
-    static const double eps[] = {1e-3, 3e-4, 1e-4};
-    static double x[N * N], sv[N], space[LENGTH];
-    static int iwork[8 * N];
-    const int n = N, length = LENGTH, one = 1;
-    const int64_t nt = m / N;
-    double norm;
-    uint64_t seed = 88172645463325252u;
-    if (nt < 2)
-        return;
-    norm = sqrt(variances()) / (double)nt; /* |L|^2 is the trace of Cmm0 */
-    printf("tile_row,tile_column,norm,own_1e-3,own_3e-4,own_1e-4,all_1e-3,all_3e-4,all_1e-4\n");
-    for (int k = 0; k < count; k++) {
-        int info;
-        seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-        const int64_t p = (int64_t)((seed >> 20) % (uint64_t)nt),
-                      q = (int64_t)((seed >> 4) % (uint64_t)nt);
-        if (p == q)
-            continue;
-        const int64_t i = p > q ? p : q, j = p > q ? q : p;
-        check(be->copy(ctx, x, N * 8, a + i * N + j * N * m, m * 8, N * 8, N));
-        check(be->sync(ctx));
-        dgesdd_("N", &n, &n, x, &n, sv, NULL, &one, NULL, &one, space, &length, iwork, &info, 1);
-        double own = 0;
-        for (int l = 0; l < N; l++)
-            own += sv[l] * sv[l];
-        own = sqrt(own);
-        printf("%d,%d,%.4g", (int)i, (int)j, own / norm);
-        for (int e = 0; e < 6; e++)
-            printf(",%d", rank_at(sv, N, eps[e % 3] * (e < 3 ? own : norm)));
-        printf("\n");
-    }
 }
 
 /* W in double precision. */
@@ -311,8 +287,17 @@ static void first_halves(int exponent) {
     free(one);
 }
 
-static void solve_halves(const half_factor_options *o, const double *accuracy, int count,
-                         const profile *p, const outcome *ref) {
+static void quick(half_factor *f, void *room, const char *how) {
+    const double passed = solve_time(f, room);
+    check(be->half->cast_to_double(ctx, v, m, 1, x32, v, 0, w, v));
+    printf("    %s %8.4f s %6.1f TFLOP/s  rho of some columns %8.2e\n", how, passed,
+           1e-12 * half_factor_flops(f, v) / passed, residual_of_some());
+    fflush(stdout);
+}
+
+/* ref: NULL: no Strehl ratios. */
+static void solve_halves(const half_factor_options *o, const arguments *g1, const profile *p,
+                         const outcome *ref) {
     half_factor *f;
     int info;
     check(half_factor_open(be, ctx, m, o, &f));
@@ -328,23 +313,37 @@ static void solve_halves(const half_factor_options *o, const double *accuracy, i
            1e-9 * (double)half_factor_bytes(m, o), (int)n);
     if (info != 0)
         check(status_fail(MOAO_NUMERIC, "factor in halves: info %d", info));
-    for (int k = 0; k < count; k++) {
-        check(half_factor_choose(f, accuracy[k]));
-        const double passed = solve_time(f, room);
-        printf("  accuracy %-7.1g share %.3f %8.3f s %6.1f TFLOP/s", accuracy[k],
-               half_factor_share(f), passed, 1e-12 * half_factor_flops(f, v) / passed);
-        check(be->half->cast_to_double(ctx, v, m, 1, x32, v, 0, w, v));
-        const outcome o1 = judge(p, NULL);
-        print_outcome(&o1, ref);
+    for (int k = 0; k < g1->naccuracy; k++) {
+        check(half_factor_choose(f, g1->accuracy[k]));
+        printf("  accuracy %-7.1g share %.3f\n", g1->accuracy[k], half_factor_share(f));
+        for (int i = 0; i < g1->ndepth && k == 0; i++) {
+            char how[32];
+            snprintf(how, sizeof how, "depth %5d", (int)g1->depth[i]);
+            half_factor_pieces(f, g1->depth[i]);
+            quick(f, room, how);
+        }
+        half_factor_pieces(f, o->depth);
+        if (k == 0) {
+            tune(be, "half_kernel", 0);
+            quick(f, room, "cuBLAS     ");
+        }
+        tune(be, "half_kernel", 1);
+        quick(f, room, "as it is   ");
+        if (ref != NULL) {
+            const outcome o1 = judge(p, NULL);
+            print_outcome(&o1, ref);
+        }
     }
-    double *full = take((size_t)(v * v), sizeof *full);
-    multiply('N', 'T', v, v, m, 1, b0, v, w, v, 0, full, v);
-    first_halves(half_factor_exponent(f));
-    const outcome kept = judge(p, full);
-    check(be->sync(ctx));
-    be->release(ctx, full);
-    printf("  the same, first halves of W:");
-    print_outcome(&kept, ref);
+    if (g1->first && ref != NULL) {
+        double *full = take((size_t)(v * v), sizeof *full);
+        multiply('N', 'T', v, v, m, 1, b0, v, w, v, 0, full, v);
+        first_halves(half_factor_exponent(f));
+        const outcome kept = judge(p, full);
+        check(be->sync(ctx));
+        be->release(ctx, full);
+        printf("  the same, first halves of W:");
+        print_outcome(&kept, ref);
+    }
     be->release(ctx, room);
     be->release(ctx, place);
     half_factor_close(f);
@@ -357,9 +356,13 @@ static void bench_right_side(void) {
     printf("B = D+ Ctm0 in double precision %.3f s\n", clocked(&from));
     check(mat->fill_ctm(target, BACKEND_D, 0, t, 0, width(0, m), panel, t));
     const int exponent = backend_half_exponent(4 * largest(BACKEND_D, t, width(0, m), panel));
-    for (int fills = BACKEND_D; fills <= BACKEND_S; fills++) {
+    for (int i = 1; i < 4; i++) {
+        const int64_t piece = i < 2 ? 512 : 32 << i;
+        tune(be, "half_kernel", i > 1);
+        const backend_type fills = i == 0 ? BACKEND_D : BACKEND_S;
+        check(right_side_halves(fills, exponent, piece));
         clocked(&from);
-        check(right_side_halves((backend_type)fills, exponent));
+        check(right_side_halves(fills, exponent, piece));
         const double passed = clocked(&from);
         double sum = 0;
         for (int64_t j = 0, n; j < m; j += n) {
@@ -368,30 +371,71 @@ static void bench_right_side(void) {
             check(be->half->cast_to_double(ctx, v, n, -1, b32 + j * v, v, 1, z, v));
             sum += squares(z, n);
         }
-        printf("the same in three products, Ctm in %s precision %.3f s, difference %.2e\n",
-               fills == BACKEND_D ? "double" : "single", passed, sqrt(sum / squares(b0, m)));
+        printf("the same in three products of %s precision, pieces of %d, %s: %.4f s, difference "
+               "%.2e\n",
+               fills == BACKEND_D ? "double" : "single", (int)piece, i < 2 ? "cuBLAS" : "kernel",
+               passed, sqrt(sum / squares(b0, m)));
     }
-    /* B0 W' of a target, three products: b32 and itself stand for both */
+    tune(be, "half_kernel", 1);
+    clocked(&from);
+    for (int64_t j = 0; j < m; j += width(j, m))
+        check(mat->fill_ctm(target, BACKEND_S, 0, t, j, width(j, m), panel, t));
+    printf("Ctm0 in single precision alone %.4f s\n", clocked(&from));
+}
+
+/* B0 W' of a target, its lower half: in double precision, and in three products of halves; b0 and
+ * b32 stand for both. */
+static void bench_outer(void) {
+    double from = now();
+    clocked(&from);
+    for (int64_t strip = 512; strip <= 2048; strip *= 2) {
+        clocked(&from);
+        for (int64_t j = 0, n; j < m; j += n) {
+            n = m - j < 2816 ? m - j : 2816;
+            for (int64_t c = 0, nc; c < v; c += nc) {
+                nc = v - c < strip ? v - c : strip;
+                multiply('N', 'T', v - c, nc, n, 1, b0 + c + j * v, v, b0 + c + j * v, v, j > 0,
+                         g + c * (v + 1), v);
+            }
+        }
+        printf("B0 W' in double precision, half of it, strips of %d: %.4f s\n", (int)strip,
+               clocked(&from));
+    }
     const half_pair p = {w16[0], w16[1], v, backend_half_exponent(largest(BACKEND_S, v, m, b32))};
     clocked(&from);
     check(be->half->split(ctx, BACKEND_S, 'A', v, m, p.exponent, b32, v, w16[0], v, w16[1], v));
     printf("split of v x m numbers %.4f s, ", clocked(&from));
-    check(half_gemm(be, ctx, 'N', 'T', v, v, m, 1, p, p, 0, x32, v));
-    clocked(&from);
-    check(half_gemm(be, ctx, 'N', 'T', v, v, m, 1, p, p, 0, x32, v));
-    printf("v x m times m x v in three products %.4f s\n", clocked(&from));
+    for (int64_t strip = 576; strip <= 2304; strip *= 2)
+        for (int64_t piece = 64; piece <= 256; piece *= 2) {
+            clocked(&from);
+            for (int64_t j = 0, n; j < m; j += n) {
+                n = m - j < 16384 ? m - j : 16384;
+                for (int64_t c = 0, nc; c < v; c += nc) {
+                    const half_pair q = {p.hi + c + j * v, p.lo + c + j * v, v, p.exponent};
+                    nc = v - c < strip ? v - c : strip;
+                    check(half_gemm_part(be, ctx, HALF_ALL, piece, 'N', 'T', v - c, nc, n, 1, q, q,
+                                         0, x32, v));
+                    check(be->half->cast_to_double(ctx, v - c, nc, 1, x32, v, j > 0,
+                                                   y + c * (v + 1), v));
+                }
+            }
+            const double passed = clocked(&from);
+            double sum = 0, whole = 0;
+            for (int64_t c = 0; c < v; c++) { /* against double precision: the diagonal */
+                double one[2];
+                fetch(&one[0], g + c * (v + 1), sizeof *one);
+                fetch(&one[1], y + c * (v + 1), sizeof *one);
+                sum += one[1] - one[0], whole += one[0];
+                c += v / 50;
+            }
+            printf("the same in three products, strips of %d, pieces of %d: %.4f s, trace %+.2e\n",
+                   (int)strip, (int)piece, passed, sum / whole);
+        }
 }
-
-typedef struct {
-    const char *backend;
-    int exposure, ranks, ntile, naccuracy;
-    long tile[MOST][3];
-    double accuracy[MOST];
-} arguments;
 
 static arguments parse(int argc, char **argv) {
     arguments g1 = {.backend = "gpu", .exposure = -1};
-    for (int c; (c = getopt(argc, argv, "b:e:s:r:t:a:R")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "b:e:s:r:t:a:d:qfR")) != -1;) {
         long *k = g1.tile[g1.ntile];
         if (c == 'b')
             g1.backend = optarg;
@@ -399,6 +443,12 @@ static arguments parse(int argc, char **argv) {
             g1.exposure = atoi(optarg);
         else if (c == 's')
             sample = atol(optarg);
+        else if (c == 'q')
+            g1.quick = true;
+        else if (c == 'f')
+            g1.first = true;
+        else if (c == 'd' && g1.ndepth < MOST)
+            g1.depth[g1.ndepth++] = atol(optarg);
         else if (c == 'R')
             raw = true;
         else if (c == 'r')
@@ -424,14 +474,18 @@ static void bench(const arguments *o) {
     const profile *p = atmos_profile_at(&air, air.exposure_time[e]);
     printf("%d measurements, %d actuators; exposure at %g s\n", (int)m, (int)v,
            air.exposure_time[e]);
-    variances();
+    const double trace = variances();
     factor();
-    tile_ranks(o->ranks);
+    tile_ranks(o->ranks, trace);
     bench_right_side();
-    solve_double();
-    const outcome ref = judge(p, NULL);
-    printf("  Strehl ratio %.6f", ref.sr[0][0]);
-    print_outcome(&ref, &ref);
+    bench_outer();
+    outcome ref;
+    if (!o->quick) {
+        solve_double();
+        ref = judge(p, NULL);
+        printf("  Strehl ratio %.6f", ref.sr[0][0]);
+        print_outcome(&ref, &ref);
+    }
     for (int k = 0; k < (o->ntile > 0 ? o->ntile : 1); k++) {
         half_factor_options tiles = half_factor_defaults(m, v, 0);
         if (o->ntile > 0) {
@@ -439,7 +493,7 @@ static void bench(const arguments *o) {
             tiles.panel = o->tile[k][1];
             tiles.depth = o->tile[k][2];
         }
-        solve_halves(&tiles, o->accuracy, o->naccuracy, p, &ref);
+        solve_halves(&tiles, o, p, k == 0 && !o->quick ? &ref : NULL);
     }
 }
 

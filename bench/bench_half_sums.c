@@ -2,8 +2,8 @@
  *   bench_half_sums [cpu|gpu [k...]]
  * For each inner size k of one product, over all entries of C, n x n: slope of (exact - got)
  * against exact, which is the part of a sum that is lost in the mean, and the rms of what is left
- * of the errors, relative to the rms of C; for factors of one sign and of both. Then the rate of
- * products of 5336 rows in pieces of k. */
+ * of the errors, relative to the rms of C; for factors of one sign and of both, and for shorter
+ * pieces. Then the rates of products of 5336 rows in pieces. */
 #include "backend/backend.h"
 #include "linalg/half_gemm.h"
 #include "timing.h"
@@ -62,18 +62,17 @@ static void losses(int64_t k) {
     for (int both = 0; both < 2; both++) {
         fill(k, both, host, a, x, 88172645463325252u);
         fill(k, both, host, b, y, 1234567891234567u);
-        for (int i = 0; i < 2; i++) {
-            if (i == 0)
-                check(be->gemm(ctx, BACKEND_D, 'N', 'T', n, n, k, &one, a, n, b, n, &none, c, n,
-                               NULL, 0));
-            else {
-                check(be->half->gemm(ctx, 'N', 'T', n, n, k, 1, x, n, y, n, 0, s, n));
-                check(be->half->cast_to_double(ctx, n, n, 1, s, n, 0, c, n));
-            }
-            check(be->copy(ctx, out[i], n * 8, c, n * 8, n * 8, n));
+        check(be->gemm(ctx, BACKEND_D, 'N', 'T', n, n, k, &one, a, n, b, n, &none, c, n, NULL, 0));
+        check(be->copy(ctx, out[0], n * 8, c, n * 8, n * 8, n));
+        for (int64_t depth = k; depth >= 64; depth = depth > 1024 ? 1024 : depth / 4) {
+            const half_product p = {x, y, depth};
+            check(be->half->gemm_rounded(ctx, 'N', 'T', n, n, k, 1, 1, &p, n, n, 0, s, n));
+            check(be->half->cast_to_double(ctx, n, n, 1, s, n, 0, c, n));
+            check(be->copy(ctx, out[1], n * 8, c, n * 8, n * 8, n));
             check(be->sync(ctx));
+            printf("pieces of %5d: ", (int)depth);
+            compare(k, both, out[0], out[1]);
         }
-        compare(k, both, out[0], out[1]);
     }
     void *const all[] = {a, b, c, x, y, s};
     for (int i = 0; i < 6; i++)
@@ -81,23 +80,41 @@ static void losses(int64_t k) {
     free(host), free(out[0]), free(out[1]);
 }
 
-/* v x cols += v x 4096 times 4096 x cols, in pieces. */
-static void rate(int64_t piece, int64_t cols) {
-    const int64_t v = 5336, k = 4096;
+/* v x cols += v x k times k x cols, in pieces, `count` products at once. */
+static void rate(int64_t piece, int64_t k, int64_t cols, bool along, int count) {
+    static const char *const how[] = {"cuBLAS", "kernel"};
+    const int64_t v = 5336, ldb = along ? cols : k;
     backend_f16 *a = take(v * k, 2), *b = take(cols * k, 2);
     float *c = take(v * cols, 4);
-    const half_pair x = {a, a, v, 0}, y = {b, b, cols, 0};
+    double *x = take(v > cols ? v * k : cols * k, 8), *host;
+    check(ALLOC(host, (size_t)(v > cols ? v * k : cols * k), "a factor"));
+    for (int i = 0; i < 2; i++) {
+        const int64_t all = n;
+        n = i == 0 ? v : cols;
+        fill(k, true, host, x, i == 0 ? a : b, i == 0 ? 88172645463325252u : 1234567891234567u);
+        n = all;
+    }
+    const half_product p[] = {{a, b, piece}, {a, b, piece}, {a, b, piece}};
     check(be->half->gemm(ctx, 'N', 'N', v, cols, 0, 0, a, v, b, cols, 0, c, v));
-    const double seconds =
-        TIME(half_gemm_part(be, ctx, HALF_FIRST, piece, 'N', 'T', v, cols, k, 1, x, y, 1, c, v));
-    printf("pieces of %5d, %5d columns: %6.1f TFLOP/s\n", (int)piece, (int)cols,
-           2e-12 * (double)(v * cols) * (double)k / seconds);
-    be->release(ctx, a), be->release(ctx, b), be->release(ctx, c);
+    printf("%d x %d x %d, %d product%s, pieces of %5d:", (int)v, (int)cols, (int)k, count,
+           along ? " B'" : " B ", (int)piece);
+    for (int i = 0; i < 2; i++) {
+        tune(be, "half_kernel", i);
+        const double seconds = TIME(be->half->gemm_rounded(ctx, 'N', along ? 'T' : 'N', v, cols, k,
+                                                           1, count, p, v, ldb, 1, c, v));
+        printf(" %s %6.1f TFLOP/s", how[i],
+               2e-12 * count * (double)(v * cols) * (double)k / seconds);
+        fflush(stdout);
+    }
+    tune(be, "half_kernel", 1);
+    printf("\n");
+    be->release(ctx, a), be->release(ctx, b), be->release(ctx, c), be->release(ctx, x);
+    free(host);
 }
 
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "gpu";
-    static const int64_t pieces[] = {128, 256, 512, 1024, 4096}, usual[] = {256, 1024, 4096, 16384};
+    static const int64_t pieces[] = {64, 128, 256, 1024, 4096}, usual[] = {256, 4096};
     char text[256];
     if (backend_get(name, &be) != MOAO_OK) {
         printf("bench_half_sums: %s\n", status_message());
@@ -107,14 +124,21 @@ int main(int argc, char **argv) {
     printf("%s\n", text);
     check(be->open(0, NULL, &ctx));
     n = strcmp(be->name, "cpu") == 0 ? 128 : n;
-    for (int i = 0; i < (argc > 2 ? argc - 2 : 4); i++) {
+    for (int i = 0; i < (argc > 2 ? argc - 2 : 2); i++) {
         const int64_t k = argc > 2 ? atol(argv[i + 2]) : usual[i];
         if (k > 0 && k <= MOST)
             losses(k);
     }
     for (int i = 0; i < 5 && n > 128; i++)
-        for (int wide = 0; wide < 2; wide++)
-            rate(pieces[i], wide ? 16384 : 1024);
+        rate(pieces[i], 4096, 16384, true, 1);
+    for (int i = 0; i < 2 && n > 128; i++) {
+        rate(256, 4096, 16384, i, 3);
+        rate(256, 1024, 1024, i, 1);
+        rate(256, 1024, 1024, i, 3);
+        rate(256, 2048, 2048, i, 1);
+    }
+    if (n > 128)
+        rate(256, 10240, 2816, false, 3);
     be->close(ctx);
     return 0;
 }

@@ -38,6 +38,24 @@ typedef status half_gemm_op(backend_ctx *ctx, char transa, char transb, int64_t 
                             int64_t k, float alpha, const backend_f16 *a, int64_t lda,
                             const backend_f16 *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
+/* A factor of one product and one of another, and the most terms of its inner size whose sum is
+ * made where it is fastest. */
+typedef struct {
+    const backend_f16 *a, *b;
+    int64_t depth;
+} half_product;
+enum { HALF_MOST_PRODUCTS = 3 };
+
+/* C := alpha (op(A_1) op(B_1) + ... + op(A_count) op(B_count)) + beta C, as gemm, count 1 to
+ * HALF_MOST_PRODUCTS, all of one shape. Tensor cores cut off where they add up, so that long sums
+ * drift towards 0 by some 5e-9 of themselves for each term (H200); here sums are made of parts of
+ * at most p->depth terms, or of what a kernel takes at once (64) where that is more, which are
+ * rounded to single precision as they are added. */
+typedef status half_gemm_rounded_op(backend_ctx *ctx, char transa, char transb, int64_t m,
+                                    int64_t n, int64_t k, float alpha, int count,
+                                    const half_product *p, int64_t lda, int64_t ldb, float beta,
+                                    float *c, int64_t ldc);
+
 /* Y := alpha X + beta Y in double precision, X in single, m x n; beta = 0 does not read Y. */
 typedef status half_cast_to_double_op(backend_ctx *ctx, int64_t m, int64_t n, double alpha,
                                       const float *x, int64_t ldx, double beta, double *y,
@@ -71,6 +89,7 @@ typedef struct backend_half {
     half_max_abs_op *max_abs;
     half_cast_to_half_op *cast_to_half;
     half_gemm_op *gemm;
+    half_gemm_rounded_op *gemm_rounded;
     half_cast_to_double_op *cast_to_double;
     half_cast_to_single_op *cast_to_single;
     half_split_op *split;

@@ -202,6 +202,22 @@ static status half_gemm(backend_ctx *ctx, char transa, char transb, int64_t m, i
                : st;
 }
 
+static status half_gemm_rounded(backend_ctx *ctx, char transa, char transb, int64_t m, int64_t n,
+                                int64_t k, float alpha, int count, const half_product *p,
+                                int64_t lda, int64_t ldb, float beta, float *c, int64_t ldc) {
+    const backend *own = backend_own(ctx);
+    bool fine = backend_is(transa, "NT") && backend_is(transb, "NT") && m >= 0 && n >= 0 &&
+                k >= 0 && backend_ld_ok(transa == 'N' ? m : k, lda) &&
+                backend_ld_ok(transb == 'N' ? k : n, ldb) && backend_ld_ok(m, ldc) && count >= 1 &&
+                count <= HALF_MOST_PRODUCTS;
+    for (int i = 0; fine && i < count; i++)
+        fine = p[i].depth >= 1;
+    const status st = checked_admit(own, own->half->gemm_rounded, fine, "rounded gemm of halves");
+    return st == MOAO_OK ? own->half->gemm_rounded(ctx, transa, transb, m, n, k, alpha, count, p,
+                                                   lda, ldb, beta, c, ldc)
+                         : st;
+}
+
 static status half_cast_to_double(backend_ctx *ctx, int64_t m, int64_t n, double alpha,
                                   const float *x, int64_t ldx, double beta, double *y,
                                   int64_t ldy) {
@@ -254,6 +270,7 @@ const backend_half checked_half = {
     .max_abs = half_max_abs,
     .cast_to_half = half_cast_to_half,
     .gemm = half_gemm,
+    .gemm_rounded = half_gemm_rounded,
     .cast_to_double = half_cast_to_double,
     .cast_to_single = half_cast_to_single,
     .split = half_split,

@@ -119,6 +119,22 @@ done:
     return st;
 }
 
+static status cpu_gemm_rounded(backend_ctx *ctx, char ta, char tb, int64_t m, int64_t n, int64_t k,
+                               float alpha, int count, const half_product *p, int64_t lda,
+                               int64_t ldb, float beta, float *c, int64_t ldc) {
+    status st = MOAO_OK;
+    if (k == 0)
+        return cpu_gemm_half(ctx, ta, tb, m, n, 0, 0, p->a, lda, p->b, ldb, beta, c, ldc);
+    for (int i = 0; i < count; i++)
+        for (int64_t j = 0, w; j < k && st == MOAO_OK; j += w) {
+            w = k - j < p[i].depth ? k - j : p[i].depth;
+            st = cpu_gemm_half(ctx, ta, tb, m, n, w, alpha, p[i].a + (ta == 'N' ? j * lda : j), lda,
+                               p[i].b + (tb == 'N' ? j : j * ldb), ldb, i + j > 0 ? 1 : beta, c,
+                               ldc);
+        }
+    return st;
+}
+
 static status cpu_cast_to_double(backend_ctx *ctx, int64_t m, int64_t n, double alpha,
                                  const float *x, int64_t ldx, double beta, double *y, int64_t ldy) {
     (void)ctx;
@@ -191,6 +207,7 @@ const backend_half half_cpu = {
     .max_abs = cpu_max_abs,
     .cast_to_half = cpu_cast_to_half,
     .gemm = cpu_gemm_half,
+    .gemm_rounded = cpu_gemm_rounded,
     .cast_to_double = cpu_cast_to_double,
     .cast_to_single = cpu_cast_to_single,
     .split = cpu_split,

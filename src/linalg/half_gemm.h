@@ -12,11 +12,11 @@ typedef struct {
     int exponent;
 } half_pair;
 
-/* Where a tensor core adds up it cuts off, so that long sums drift towards 0, by some 2.5e-9 of
- * themselves for each of the inner size (H200); a product is made of pieces of this inner size,
- * whose sum is rounded. (To make all products larger by that in the mean was tried: sums of both
- * signs lose less, and W became worse.) */
-#define HALF_DEPTH ((int64_t)1024)
+/* Where a tensor core adds up it cuts off, so that long sums drift towards 0 (gemm_rounded of
+ * backend_half.h); a product is made of pieces of this inner size, whose sum is rounded. A kernel
+ * of the GPU's own has short pieces at no price. (To make all products larger by what is lost in
+ * the mean was tried: sums of both signs lose less, and W became worse.) */
+#define HALF_DEPTH ((int64_t)256)
 
 /* C := alpha op(A) op(B) + beta C in single precision, C m x n, k the inner size: hi hi, hi lo and
  * lo hi. The exponents are undone. In stream order, no workspace, as the operations of backend.h.

@@ -39,9 +39,14 @@ static inline int64_t half_order(const half_factor *f, int64_t i) {
     return half_start(f, i + 1) - half_start(f, i);
 }
 
-/* A panel's leading dimension: a multiple of 8, which products on tensor cores want. */
+/* Leading dimension of n rows: a multiple of 8, which products on tensor cores want. */
+static inline int64_t half_rows_ld(int64_t n) {
+    return (n + 7) / 8 * 8;
+}
+
+/* A panel's. */
 static inline int64_t half_ld(int64_t m, int64_t j0) {
-    return (m - j0 + 7) / 8 * 8;
+    return half_rows_ld(m - j0);
 }
 
 /* Where the panel of columns from j0 on begins, in halves from `place`; n: where the last one ends.

@@ -60,11 +60,12 @@ static status finish(const slice *s, int64_t i) {
     const backend_half *half = f->be->half;
     const int64_t at = half_start(f, i), n = half_order(f, i);
     const half_pair x = solution(s, at);
-    const half_pair c = {s->work, s->work + s->n * f->o.tile, s->n, f->ec[s->solve][i]};
+    const int64_t ld = half_rows_ld(s->n);
+    const half_pair c = {s->work, s->work + ld * f->o.tile, ld, f->ec[s->solve][i]};
     float *b = s->b + at * s->ldb;
     status st;
-    TRY(half->split(f->ctx, BACKEND_S, 'A', s->n, n, c.exponent, b, s->ldb, s->work, s->n,
-                    s->work + s->n * f->o.tile, s->n));
+    TRY(half->split(f->ctx, BACKEND_S, 'A', s->n, n, c.exponent, b, s->ldb, s->work, ld,
+                    s->work + ld * f->o.tile, ld));
     TRY(half_gemm_part(f->be, f->ctx, HALF_ALL, f->o.depth, 'N', s->solve == 0 ? 'T' : 'N', s->n, n,
                        n, 1, c, half_inverse(f, i), 0, b, s->ldb));
     st = half->split(f->ctx, BACKEND_S, 'A', s->n, n, x.exponent, b, s->ldb, s->hi + at * s->ldw,
@@ -108,7 +109,7 @@ done:
 }
 
 size_t half_factor_solve_work(const half_factor *f) {
-    return (size_t)(f->o.rows * f->o.tile) * 2 * sizeof(backend_f16);
+    return (size_t)(half_rows_ld(f->o.rows) * f->o.tile) * 2 * sizeof(backend_f16);
 }
 
 status half_factor_solve(half_factor *f, int64_t n, float *b, int64_t ldb, backend_f16 *hi,

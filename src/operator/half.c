@@ -20,6 +20,14 @@ static int constants(const sys *s) {
     return n;
 }
 
+/* Numbers of the widest block of Ctm of a sensor. */
+static size_t block_size(const sys *s) {
+    int most = 0;
+    for (int w = 0; w < s->nsensor; w++)
+        most = s->sensors[w].nsub > most ? s->sensors[w].nsub : most;
+    return 2 * (size_t)most * (size_t)half_rows((int64_t)s->t);
+}
+
 int64_t half_place(int64_t m) {
     const half_factor_options o = half_factor_defaults(m, 1, 0);
     return engine_aligned((int64_t)(half_factor_bytes(m, &o) / sizeof(double)) + 1);
@@ -31,8 +39,9 @@ static int64_t differences(int64_t m, int64_t width) {
 }
 
 int64_t half_area(int64_t m, int64_t t, int64_t v, int64_t width) {
-    const int64_t solve = 2 * engine_aligned(v * m / 2 + 1) + 2 * engine_aligned(v * width) +
-                          engine_aligned(m * width) + engine_aligned(t * width);
+    const int64_t solve = 2 * engine_aligned(half_rows(v) * m / 2 + 1) +
+                          2 * engine_aligned(v * width) + engine_aligned(m * width) +
+                          engine_aligned(t * width);
     return engine_aligned(max_of(differences(m, width), solve));
 }
 
@@ -45,21 +54,25 @@ static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
     const int64_t place = half_place((int64_t)m);
     const half_factor_options o = half_factor_defaults((int64_t)m, c->rows, 0);
     const size_t n = v < SAMPLE ? v : SAMPLE, tile = (size_t)o.tile;
+    const size_t v8 = (size_t)half_rows(c->rows), t8 = (size_t)half_rows((int64_t)t);
     const size_t sampling = (3 * n * m + n * (v + t) + t * w + m * (size_t)o.panel) * d + WORK;
     const size_t longest = m > np ? (m > t ? m : t) : np > t ? np : t;
     linop_add(b, "factor of Cmm0 in halves, and inverses", (size_t)place * d + 2 * m * tile * h);
     linop_add(b, "difference of two T; before it, making of W", (size_t)area * d);
     linop_add(b, "W of the sampled target in double precision", v * m * d);
     linop_add(b, "D+ in halves, panels",
-              2 * v * t * h + (longest + w + v) * w * f + (2 * t + v) * w * h + 2 * v * tile * h);
+              2 * v8 * t * h + (longest + w + v) * w * f + (2 * t8 + v) * w * h +
+                  2 * v8 * tile * h);
     if (np > 0)
         linop_add(b, "halves of the phase on the pupil", np * ((w + 1) * h + (v + 1) * f));
+    else
+        linop_add(b, "Ctm of a sensor in halves", block_size(c->s) * h);
     linop_add(b, "residual covariances of a target, and tip-tilt",
               v * v * (d + f) + (m + v + nk) * nk * d);
     linop_add(b, "tables of covariances of the sampled target",
               matcov_target_bytes(c->s, c->nlayer));
     b->per_target = "W of a target in halves, D+ Ctm0 W'";
-    b->target = 2 * v * m * h + (v * v + v * nk) * d;
+    b->target = 2 * v8 * m * h + (v * v + v * nk) * d;
     b->least = sampling;
     if (passing) {
         linop_add(b, "pieces of the factor", 2 * m * w * d);
@@ -126,8 +139,8 @@ static status half_lend(linop *base, int n, double *room) {
     x->room = room;
     x->made.a = room;
     x->dt = (backend_f16 *)(void *)area;
-    x->b32 = (float *)(void *)area, area += engine_aligned(v * m / 2 + 1);
-    x->b0 = (float *)(void *)area, area += engine_aligned(v * m / 2 + 1);
+    x->b32 = (float *)(void *)area, area += engine_aligned(half_rows(v) * m / 2 + 1);
+    x->b0 = (float *)(void *)area, area += engine_aligned(half_rows(v) * m / 2 + 1);
     for (int k = 0; k < 2; k++)
         x->some[k] = area, area += engine_aligned(v * w);
     x->columns = area, area += engine_aligned(m * w);
@@ -146,15 +159,18 @@ static status take_arrays(half *x, const linop_setup *u) {
     const size_t m = (size_t)e->m, t = (size_t)e->t, v = (size_t)x->v, w = (size_t)e->width;
     const size_t h = sizeof(backend_f16), f = sizeof(float), d = sizeof(double);
     const size_t nk = (size_t)x->nk, np = (size_t)u->size.points;
+    const size_t v8 = (size_t)half_rows(x->v), t8 = (size_t)half_rows(e->t);
     const size_t longest = m > np ? (m > t ? m : t) : np > t ? np : t;
     status st;
     for (int k = 0; k < 2; k++) {
-        TRY(take(x, v * t, h, "halves of D+", &x->dplus[k]));
-        TRY(take(x, t * w, h, "halves of Ctm", &x->ctm[k]));
+        TRY(take(x, v8 * t, h, "halves of D+", &x->dplus[k]));
+        TRY(take(x, t8 * w, h, "halves of Ctm", &x->ctm[k]));
     }
     TRY(take(x, v * m, d, "W of the sampled target", &x->exact.w));
     TRY(take(x, v * w, h, "halves of W T", &x->z));
     TRY(take(x, w * longest + np, f, "a panel of covariances", &x->wide));
+    if (np == 0)
+        TRY(take(x, block_size(e->s), h, "halves of Ctm", &x->block));
     TRY(take(x, np * (w + 1), h, "halves of Cpm", &x->cpm));
     TRY(take(x, v * np, f, "W Cpm'", &x->ct));
     TRY(take(x, w * w, f, "a block of covariances", &x->diag));
@@ -241,7 +257,7 @@ static status prepare(half *x, const linop_setup *u) {
                     x->diag, 1, &none, x->diag, e->width, e->work, e->lwork));
     TRY(half_exponent(x, BACKEND_D, x->v, e->t, u->proj, &x->ed));
     st = e->be->half->split(e->ctx, BACKEND_D, 'A', x->v, e->t, x->ed, u->proj, x->v, x->dplus[0],
-                            x->v, x->dplus[1], x->v);
+                            half_rows(x->v), x->dplus[1], half_rows(x->v));
 done:
     return st;
 }
@@ -257,24 +273,11 @@ static void half_close(linop *base) {
     group_close(&x->group);
     if (x->passing != NULL)
         linop_streamed.close(x->passing);
-    void *const mine[] = {x->dplus[0],
-                          x->dplus[1],
-                          x->ctm[0],
-                          x->ctm[1],
-                          x->exact.w,
-                          x->z,
-                          x->wide,
-                          x->cpm,
-                          x->ct,
-                          x->diag,
-                          x->alike ? x->wt : x->sum,
-                          x->y,
-                          x->axes,
-                          x->kd,
-                          x->constants,
-                          x->numbers,
-                          x->work,
-                          x->made.info};
+    void *const mine[] = {x->dplus[0], x->dplus[1], x->ctm[0],   x->ctm[1],
+                          x->block,    x->exact.w,  x->z,        x->wide,
+                          x->cpm,      x->ct,       x->diag,     x->alike ? x->wt : x->sum,
+                          x->y,        x->axes,     x->kd,       x->constants,
+                          x->numbers,  x->work,     x->made.info};
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         e->be->release(e->ctx, mine[i]);
     e->be->release_host(e->ctx, x->host);

@@ -3,8 +3,9 @@
  * constants, and any beta, Y = (W dT + 1/2 W (K - beta K0) - D+ (Ctm - beta Ctm0)) W' - beta/2 B0
  * W' is what the dense operator's products make, but for an antisymmetric part. The differences are
  * small, so their products may be of low precision: they are products of halves on tensor cores,
- * and the entries come in single precision. The two other terms, B0 W' and those of rank one in W K
- * W', are in double precision. Model section 6.
+ * and the entries come in single precision. Of the two other terms, B0 W' is made of two halves a
+ * number, with sums that do not drift, and those of rank one in W K W' in double precision. Model
+ * section 6.
  *
  * W itself is solved for with the factor of Cmm0 in two halves each entry (linalg/half_factor.h),
  * and kept in two halves. The factor is made in double precision: on the device, in the memory that

@@ -84,7 +84,7 @@ static status step(half *x, double rho) {
     status st;
     TRY(e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', v, m, 1, &none, x->b32, v, x->b32, 1, &factor,
                     x->b32, v, e->work, e->lwork));
-    TRY(half_divide(x, hi, hi + v * m));
+    TRY(half_divide(x, hi, hi + half_rows(v) * m));
     TRY(e->be->half->cast_to_double(e->ctx, v, m, ldexp(1, -up), x->b32, v, 1, x->exact.w, v));
 done:
     return st;
@@ -96,7 +96,7 @@ static status settle(half *x) {
     double rho, before = INFINITY;
     status st;
     TRY(half_right(&x->base, x->target));
-    TRY(half_divide(x, hi, hi + x->v * e->m));
+    TRY(half_divide(x, hi, hi + half_rows(x->v) * e->m));
     TRY(e->be->half->cast_to_double(e->ctx, x->v, e->m, 1, x->b32, x->v, 0, x->exact.w, x->v));
     for (int k = 0; k < STEPS; k++) {
         TRY(all_of_it(x, &rho));

@@ -90,11 +90,12 @@ status half_begin(linop *base, const wrows *w, double *own) {
     (void)own;
     x->es = es;
     x->ez = backend_half_exponent(most);
+    x->sensor = -1;
     if (!x->alike)
         return MOAO_OK;
     report_phase("exposure: W T of like sensors");
-    return alike_apply(e, &x->like, x->v, ldexp(0.5, x->et), half_w(x, w, 0).hi, x->v, 0, x->wt,
-                       x->v);
+    return alike_apply(e, &x->like, x->v, ldexp(0.5, x->et), half_w(x, w, 0).hi, half_rows(x->v), 0,
+                       x->wt, x->v);
 }
 
 /* The panel of dT at column j. */
@@ -115,7 +116,8 @@ static status add_pieces(half *x, const wrows *w, int64_t j, int64_t n) {
         const alike_piece *p = &x->piece[i];
         if (p->j >= j && p->j < j + n)
             TRY(e->be->half->gemm(e->ctx, 'N', 'T', x->v, p->n, p->rows, 1, half_w(x, w, p->row).hi,
-                                  x->v, x->dt + p->at, p->ld, 1, x->wt + p->j * x->v, x->v));
+                                  half_rows(x->v), x->dt + p->at, p->ld, 1, x->wt + p->j * x->v,
+                                  x->v));
     }
 done:
     return st;
@@ -131,22 +133,54 @@ status half_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z
     (void)z, (void)ldz;
     if (x->alike)
         return add_pieces(x, w, j, n);
-    TRY(h->gemm(e->ctx, 'N', 'N', v, n, n, 1, half_w(x, w, j).hi, v, dt, n, 0, x->sum, v));
-    st = h->gemm(e->ctx, 'N', 'T', v, n, e->m - j - n, 1, half_w(x, w, j + n).hi, v, dt + n * n, n,
-                 1, x->sum, v);
+    TRY(h->gemm(e->ctx, 'N', 'N', v, n, n, 1, half_w(x, w, j).hi, half_rows(v), dt, n, 0, x->sum,
+                v));
+    st = h->gemm(e->ctx, 'N', 'T', v, n, e->m - j - n, 1, half_w(x, w, j + n).hi, half_rows(v),
+                 dt + n * n, n, 1, x->sum, v);
+done:
+    return st;
+}
+
+/* The block of sensor w: both axes of its subapertures from one evaluation, as many at a time as
+ * there is room for on the way to halves. */
+static status fill_block(half *x, backend_cov_target *target, int w) {
+    const engine *e = x->base.e;
+    const int64_t t = e->t, nsub = e->s->sensors[w].nsub,
+                  room = e->width * (e->m > t ? e->m : t) / (2 * t), most = room > 0 ? room : 1;
+    status st = MOAO_OK;
+    bool done = false;
+    if (e->mat->fill_ctm_half != NULL)
+        TRY(e->mat->fill_ctm_half(target, x->ec, w, 0, nsub, x->block, half_rows(t), nsub, &done));
+    for (int64_t k = 0, n; k < nsub && !done; k += n) {
+        n = nsub - k < most ? nsub - k : most;
+        TRY(e->mat->fill_ctm_both(target, BACKEND_S, w, k, n, x->wide, t, n));
+        for (int axis = 0; axis < 2; axis++)
+            TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, t, n, x->ec, x->wide + axis * n * t, t,
+                                          x->block + (axis * nsub + k) * half_rows(t),
+                                          half_rows(t)));
+    }
+    x->sensor = w;
 done:
     return st;
 }
 
 status half_project(linop *base, backend_cov_target *target, int64_t j, int64_t n) {
-    const half *x = (const half *)base;
+    half *x = (half *)base;
     const engine *e = base->e;
     const int64_t v = x->v, t = e->t;
-    status st;
-    TRY(e->mat->fill_ctm(target, BACKEND_S, 0, t, j, n, x->wide, t));
-    TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, t, n, x->ec, x->wide, t, x->ctm[0], t));
-    st = e->be->half->gemm(e->ctx, 'N', 'N', v, n, t, ldexpf(-1, x->es - x->ed - x->ec),
-                           x->dplus[0], v, x->ctm[0], t, 1, x->sum, v);
+    status st = MOAO_OK;
+    for (int w = 0; w < e->s->nsensor; w++) {
+        const int64_t first = (int64_t)e->s->sensors[w].first,
+                      end = first + 2 * e->s->sensors[w].nsub, from = j > first ? j : first,
+                      some = (j + n < end ? j + n : end) - from;
+        if (some <= 0)
+            continue;
+        if (x->sensor != w)
+            TRY(fill_block(x, target, w));
+        TRY(e->be->half->gemm(e->ctx, 'N', 'N', v, some, t, ldexpf(-1, x->es - x->ed - x->ec),
+                              x->dplus[0], half_rows(v), x->block + (from - first) * half_rows(t),
+                              half_rows(t), 1, x->sum + (from - j) * v, v));
+    }
 done:
     return st;
 }
@@ -157,8 +191,8 @@ status half_outer(linop *base, const wrows *w, int64_t j, int64_t n) {
     const int64_t v = x->v;
     status st;
     TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, v, n, x->ez, x->sum, v, x->z, v));
-    st = e->be->half->gemm(e->ctx, 'N', 'T', v, v, n, 1, x->z, v, half_w(x, w, j).hi, v, j > 0,
-                           x->y, v);
+    st = e->be->half->gemm(e->ctx, 'N', 'T', v, v, n, 1, x->z, v, half_w(x, w, j).hi, half_rows(v),
+                           j > 0, x->y, v);
 done:
     return st;
 }
@@ -188,14 +222,20 @@ status half_phase(linop *base, backend_cov_target *target, const wrows *w, int64
     const engine *e = base->e;
     status st = MOAO_OK;
     for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, e->width / 2, &p);) {
-        TRY(e->mat->fill_cpm_both(target, BACKEND_S, np, px, py, p.sensor, p.k0, p.n, x->wide, np,
-                                  p.n));
-        TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, np, 2 * p.n, x->ep, x->wide, np, x->cpm,
-                                      np));
+        bool done = false;
+        if (e->mat->fill_cpm_half != NULL)
+            TRY(e->mat->fill_cpm_half(target, x->ep, np, px, py, p.sensor, p.k0, p.n, x->cpm, np,
+                                      p.n, &done));
+        if (!done) {
+            TRY(e->mat->fill_cpm_both(target, BACKEND_S, np, px, py, p.sensor, p.k0, p.n, x->wide,
+                                      np, p.n));
+            TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, np, 2 * p.n, x->ep, x->wide, np,
+                                          x->cpm, np));
+        }
         for (int axis = 0; axis < 2; axis++)
             TRY(e->be->half->gemm(e->ctx, 'N', 'T', x->v, np, p.n, 1,
-                                  half_w(x, w, p.column[axis]).hi, x->v, x->cpm + axis * p.n * np,
-                                  np, p.column[axis] > 0, x->ct, x->v));
+                                  half_w(x, w, p.column[axis]).hi, half_rows(x->v),
+                                  x->cpm + axis * p.n * np, np, p.column[axis] > 0, x->ct, x->v));
     }
 done:
     return st;

@@ -55,10 +55,12 @@ struct half {
     double *ctm64;   /* t x width */
 
     backend_f16 *dplus[2], *ctm[2]; /* v x t, t x width: halves and what they leave */
-    backend_f16 *z;                 /* v x width */
-    float *wide;                    /* width x m, t x width: covariances on their way to halves */
-    float *diag;                    /* width x width: a block of dT on the diagonal, 0 above it */
-    float *sum, *y;                 /* v x width, v x v */
+    backend_f16 *block; /* of Ctm - beta Ctm0 the columns of a sensor, t x 2 nsub of the largest; */
+    int sensor;         /* whose they are, of the target in hand; -1: nobody's */
+    backend_f16 *z;     /* v x width */
+    float *wide;        /* width x m, t x width: covariances on their way to halves */
+    float *diag;        /* width x width: a block of dT on the diagonal, 0 above it */
+    float *sum, *y;     /* v x width, v x v */
     backend_f16 *cpm;  /* points x (width + 1): of both axes of width / 2 subapertures, or of one */
     float *ct;         /* v x points */
     int ep;            /* exponent of Cpm - beta Cpm0 */
@@ -79,13 +81,19 @@ static inline double *half_axes(const half *x, double *own) {
     return own + engine_aligned(x->v * x->v);
 }
 
+/* Leading dimension of n rows of halves: a multiple of 8, which products on tensor cores want. */
+static inline int64_t half_rows(int64_t n) {
+    return (n + 7) / 8 * 8;
+}
+
 static inline int64_t half_w_size(const half *x) { /* of one of the two */
-    return (x->v * x->base.e->m + 127) / 128 * 128;
+    return (half_rows(x->v) * x->base.e->m + 127) / 128 * 128;
 }
 
 static inline half_pair half_w(const half *x, const wrows *w, int64_t j) {
-    const backend_f16 *hi = (const backend_f16 *)(const void *)w->w + j * x->v;
-    return (half_pair){hi, hi + half_w_size(x), x->v, half_factor_exponent(x->l)};
+    const int64_t ld = half_rows(x->v);
+    const backend_f16 *hi = (const backend_f16 *)(const void *)w->w + j * ld;
+    return (half_pair){hi, hi + half_w_size(x), ld, half_factor_exponent(x->l)};
 }
 
 /* Doubles of the halves of L and of the area, in the lent room. */
@@ -101,7 +109,7 @@ status half_right_column(linop *base, int64_t j, double *out);
 status half_solve(linop *base, int n, const wrows *w, double *const *own);
 status half_get(linop *base, const wrows *w, int64_t j, int64_t n, double *out);
 double half_expected(const linop *base);
-/* b32, a right-hand side, becomes W, which is also split to hi and lo (v x m each). */
+/* b32, a right-hand side, becomes W, which is also split to hi and lo (half_rows(v) x m each). */
 status half_divide(half *x, backend_f16 *hi, backend_f16 *lo);
 /* Waits. Exponent for m x n numbers on the device, of type t. */
 status half_exponent(half *x, backend_type t, int64_t m, int64_t n, const void *a, int *exponent);

@@ -5,10 +5,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define STRIP ((int64_t)1024) /* columns of B0 W' at a time */
+/* Of B0 W': columns at a time, measurements whose sum is in single precision, and pieces of sums,
+ * which drift by 1e-7 of themselves at most. */
+#define STRIP ((int64_t)1152)
+#define PART ((int64_t)16384)
+#define SHORT ((int64_t)64)
 /* Inner size of a piece of B0: what tensor cores cut off its sums (linalg/half_gemm.h) counts in
  * full there, as B0 W' stands for W Cmm0 W' and for the term with Ctm0. */
-#define PIECE ((int64_t)512)
+#define PIECE ((int64_t)256)
 
 /* |W Cmm0 - B0| / |B0| that single products of halves may add up to, by level; 0: three everywhere.
  * At the full scale the first takes 7 % of the tiles in three products, and changes a Strehl ratio
@@ -181,15 +185,16 @@ status half_right(linop *base, backend_cov_target *target) {
     engine *e = base->e;
     const backend_half *h = e->be->half;
     const int64_t v = x->v, t = e->t, m = e->m, f = sizeof(float);
-    const half_pair p = {x->dplus[0], x->dplus[1], v, x->ed};
+    const int64_t t8 = half_rows(t);
+    const half_pair p = {x->dplus[0], x->dplus[1], half_rows(v), x->ed};
     status st = MOAO_OK;
     for (int64_t j = 0, n; j < m; j += n) {
-        half_pair c = {x->ctm[0], x->ctm[1], t, 0};
+        half_pair c = {x->ctm[0], x->ctm[1], t8, 0};
         n = engine_width(e, j, m);
         TRY(e->mat->fill_ctm(target, BACKEND_S, 0, t, j, n, x->wide, t));
         TRY(half_exponent(x, BACKEND_S, t, n, x->wide, &c.exponent));
-        TRY(h->split(e->ctx, BACKEND_S, 'A', t, n, c.exponent, x->wide, t, x->ctm[0], t, x->ctm[1],
-                     t));
+        TRY(h->split(e->ctx, BACKEND_S, 'A', t, n, c.exponent, x->wide, t, x->ctm[0], t8, x->ctm[1],
+                     t8));
         TRY(half_gemm_part(e->be, e->ctx, HALF_ALL, PIECE, 'N', 'N', v, n, t, 1, p, c, 0,
                            x->b32 + j * v, v));
     }
@@ -206,35 +211,56 @@ status half_right_column(linop *base, int64_t j, double *out) {
 }
 
 status half_divide(half *x, backend_f16 *hi, backend_f16 *lo) {
-    return half_factor_solve(x->l, x->v, x->b32, x->v, hi, lo, x->v, x->work, x->lwork);
+    return half_factor_solve(x->l, x->v, x->b32, x->v, hi, lo, half_rows(x->v), x->work, x->lwork);
 }
 
 double half_expected(const linop *base) {
     return accuracy[base->accuracy.level] + FLOOR;
 }
 
-/* B0 W', symmetric but for what W is wrong by: its lower triangle, mirrored; and W times `axes`.
- * In double precision: the residual is what the variances in the first one leave of each other. */
-static status keep_products(half *x, double *own) {
+/* W times `axes`, in double precision. */
+static status keep_axes(half *x, double *out) {
+    engine *e = x->base.e;
+    const int64_t v = x->v, m = e->m, nk = x->nk;
+    double *w = x->some[1];
+    status st = MOAO_OK;
+    for (int64_t j = 0, n; j < m && nk > 0; j += n) {
+        n = engine_width(e, j, m);
+        TRY(e->be->half->cast_to_double(e->ctx, v, n, 1, x->b32 + j * v, v, 0, w, v));
+        TRY(engine_gemm(e, 'N', 'N', v, nk, n, 1.0, w, v, x->axes + j, m, j > 0, out, v));
+    }
+done:
+    return st;
+}
+
+/* B0 W', symmetric but for what W is wrong by: its lower triangle, mirrored. Three products of
+ * halves: the residual is what the variances in B0 W' leave of each other, some hundredths of them,
+ * so that sums are in short pieces, and in double precision over parts of the measurements. The
+ * halves of B0 take the place of W in single precision. */
+static status keep_products(half *x, half_pair w, double *own) {
     engine *e = x->base.e;
     const backend_half *h = e->be->half;
-    const int64_t v = x->v, m = e->m, nk = x->nk;
-    double *b = x->some[0], *w = x->some[1];
-    status st = MOAO_OK;
+    const int64_t v = x->v, m = e->m, ld = half_rows(v);
+    backend_f16 *hi = (backend_f16 *)(void *)x->b32, *lo = hi + ld * m;
+    half_pair b = {hi, lo, ld, 0};
+    status st;
+    TRY(keep_axes(x, half_axes(x, own)));
+    TRY(half_exponent(x, BACKEND_S, v, m, x->b0, &b.exponent));
+    TRY(h->split(e->ctx, BACKEND_S, 'A', v, m, b.exponent, x->b0, v, hi, ld, lo, ld));
     for (int64_t j = 0, n; j < m; j += n) {
-        n = engine_width(e, j, m);
-        TRY(h->cast_to_double(e->ctx, v, n, 1, x->b0 + j * v, v, 0, b, v));
-        TRY(h->cast_to_double(e->ctx, v, n, 1, x->b32 + j * v, v, 0, w, v));
+        n = m - j < PART ? m - j : PART;
         for (int64_t c = 0, nc; c < v; c += nc) {
+            const int64_t at = c + j * ld;
+            const half_pair p = {b.hi + at, b.lo + at, ld, b.exponent},
+                            q = {w.hi + at, w.lo + at, ld, w.exponent};
             nc = v - c < STRIP ? v - c : STRIP;
-            TRY(engine_gemm(e, 'N', 'T', v - c, nc, n, 1.0, b + c, v, w + c, v, j > 0,
-                            own + c * (v + 1), v));
+            TRY(half_gemm_part(e->be, e->ctx, HALF_ALL, SHORT, 'N', 'T', v - c, nc, n, 1, p, q, 0,
+                               x->y, v));
+            TRY(h->cast_to_double(e->ctx, v - c, nc, 1, x->y, v, j > 0, own + c * (v + 1), v));
         }
-        TRY(engine_gemm(e, 'N', 'N', v, nk, n, 1.0, w, v, x->axes + j, m, j > 0, half_axes(x, own),
-                        v));
     }
     TRY(e->be->mirror(e->ctx, BACKEND_D, 'L', v, own, v));
-    e->rep->flops[STAGE_SOLVE] += (double)(v * m) * (double)(v + 2 * nk);
+    e->rep->flops[STAGE_SOLVE] += (double)(v * m) * (double)(v + 2 * x->nk);
 done:
     return st;
 }
@@ -267,8 +293,8 @@ status half_solve(linop *base, int n, const wrows *w, double *const *own) {
     for (int k = 0; k < n; k++) { /* one: half_right has made what follows */
         backend_f16 *hi = (backend_f16 *)(void *)w[k].w;
         TRY(half_divide(x, hi, hi + half_w_size(x)));
-        TRY(keep_products(x, own[k]));
-        TRY(flip(x, hi + x->v * (e->m / 2)));
+        TRY(keep_products(x, half_w(x, &w[k], 0), own[k]));
+        TRY(flip(x, hi + half_rows(x->v) * (e->m / 2)));
         e->rep->flops[STAGE_SOLVE] += 2.0 * (double)x->v * m * m;
     }
 done:

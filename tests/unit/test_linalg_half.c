@@ -46,7 +46,10 @@ static double value(int bits) {
 }
 
 static double decoded(backend_f16 h) {
-    return h & 0x8000 ? -value(h & 0x7fff) : value(h);
+    static double all[65536];
+    for (int i = 0; all[1] == 0 && i < 65536; i++)
+        all[65535 - i] = i < 32768 ? -value(32767 - i) : value(65535 - i);
+    return all[h];
 }
 
 /* The nearest half, by bisection; ties to the even one. */
@@ -80,8 +83,9 @@ static const double special[] = {0,         -0.0,      1,
 #define NSPECIAL ((int64_t)(sizeof special / sizeof *special))
 
 static void check_cast_to_half(backend_type t, int64_t m, int64_t n, int exponent) {
-    mat a = mat_new(t, m, n, 3);
-    halves h = halves_new(m, n, 5);
+    const bool fours = m % 4 == 0; /* then columns begin at a multiple of four numbers too */
+    mat a = mat_new(t, m, n, fours ? 4 : 3);
+    halves h = halves_new(m, n, fours ? 8 : 5);
     for (int64_t k = 0; k < m * n; k++) {
         const double wide = ldexp(lin_random(), (int)(50 * lin_random()) - exponent);
         mat_set(&a, k % m, k / m,
@@ -111,6 +115,8 @@ static void test_cast_to_half(void **state) {
         check_cast_to_half(t, 257, 3, 40);
         check_cast_to_half(t, 1, 65, -17);
         check_cast_to_half(t, 1000, 1, 1);
+        check_cast_to_half(t, 1028, 3, 30);
+        check_cast_to_half(t, 36, 20, -125);
         check_cast_to_half(t, 0, 5, 0);
         check_cast_to_half(t, 5, 0, 0);
         if (!small())
@@ -124,8 +130,9 @@ static void test_cast_to_half(void **state) {
 
 /* Both halves bit by bit, and what they add up to: 22 bits, of small numbers 2^-40 of 2^15. */
 static void check_split(backend_type t, char part, int64_t m, int64_t n, int exponent) {
-    mat a = mat_new(t, m, n, 3);
-    halves h = halves_new(m, n, 5), r = halves_new(m, n, 2);
+    const bool fours = m % 4 == 0;
+    mat a = mat_new(t, m, n, fours ? 4 : 3);
+    halves h = halves_new(m, n, fours ? 8 : 5), r = halves_new(m, n, fours ? 4 : 2);
     mat_fill(&a, part);
     for (int64_t k = 0; k < m * n && part == 'A'; k++)
         mat_set(&a, k % m, k / m,
@@ -167,6 +174,9 @@ static void test_split(void **state) {
     for (int t = BACKEND_D; t <= BACKEND_S; t++) {
         check_split(t, 'A', 31, 33, 0);
         check_split(t, 'A', 257, 3, 40);
+        check_split(t, 'A', 132, 7, 0);
+        check_split(t, 'A', 1028, 9, 40);
+        check_split(t, 'A', 64, 3, -122);
         check_split(t, 'L', 65, 65, 14);
         check_split(t, 'L', 70, 20, 14);
         check_split(t, 'L', 5, 9, 14);
@@ -279,6 +289,97 @@ static void test_gemm(void **state) {
         check_gemm((job){'N', 'T', 129, 67, 20011, 1, 0, 2});
 }
 
+/* Several products in one, with sums in parts: shapes that the kernel of a GPU serves, and others.
+ */
+static void check_rounded(job p, int count, int64_t pad, int64_t depth) {
+    halves a[HALF_MOST_PRODUCTS], b[HALF_MOST_PRODUCTS];
+    half_product q[HALF_MOST_PRODUCTS];
+    mat c = mat_new(BACKEND_S, p.m, p.n, 5), again = mat_new(BACKEND_S, p.m, p.n, 5);
+    for (int i = 0; i < count; i++) {
+        const int64_t am = p.ta == 'N' ? p.m : p.k, bm = p.tb == 'N' ? p.k : p.n;
+        a[i] = halves_new(am, p.m + p.k - am, pad + (8 - am % 8) % 8);
+        b[i] = halves_new(bm, p.k + p.n - bm, pad + (8 - bm % 8) % 8);
+        fill(&a[i], p.spread), fill(&b[i], p.spread);
+        halves_move(&a[i], true), halves_move(&b[i], true);
+        q[i] = (half_product){a[i].dev, b[i].dev, depth << i};
+    }
+    if (p.beta != 0)
+        mat_fill(&c, 'A');
+    memcpy(again.host, c.host, c.bytes);
+    mat_up(&c), mat_up(&again);
+    for (int r = 0; r < 2; r++)
+        must(be->half->gemm_rounded(ctx, p.ta, p.tb, p.m, p.n, p.k, p.alpha, count, q, a->ld, b->ld,
+                                    p.beta, r ? again.dev : c.dev, c.ld));
+    mat_down(&c), mat_down(&again);
+    assert_true(mat_untouched(&c, 'A'));
+    assert_memory_equal(c.host, again.host, c.bytes);
+    for (int64_t j = 0; j < p.n; j++)
+        for (int64_t i = 0; i < p.m; i++) {
+            double sum = 0, size = 0, some;
+            const size_t at = (size_t)(i + j * c.ld) * sizeof(float);
+            const double before = p.beta != 0 ? *(float *)(c.before + at) * p.beta : 0;
+            for (int k = 0; k < count; k++, size += some)
+                sum += product(&p, &a[k], &b[k], i, j, &some);
+            const double gap = fabs(*(float *)(c.host + at) - (p.alpha * sum + before));
+            if (!(gap <= (double)FLT_EPSILON * (16 + sqrt((double)(count * p.k))) *
+                             (fabs(p.alpha) * size + fabs(before))))
+                fail_msg("%c%c %dx%dx%d, %d products, (%d, %d): wrong by %g of %g", p.ta, p.tb,
+                         (int)p.m, (int)p.n, (int)p.k, count, (int)i, (int)j, gap, size);
+        }
+    for (int i = 0; i < count; i++)
+        halves_free(&a[i]), halves_free(&b[i]);
+    mat_free(&c), mat_free(&again);
+}
+
+static void test_gemm_rounded(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {
+        {128, 192, 64}, {136, 64, 1000}, {129, 193, 65}, {130, 300, 128}, {384, 100, 200},
+        {20, 30, 100},  {300, 7, 90},    {0, 5, 5},      {5, 0, 5},       {200, 200, 0}};
+    static const float alphas[] = {1, -0.25F, 3}, betas[] = {0, 1, -3};
+    const int n = (int)(sizeof sizes / sizeof *sizes);
+    for (int i = 0; i < 4 * n; i += small() ? 3 : 1)
+        check_rounded((job){i / n == 3 ? 'T' : 'N', "NT"[i / n % 2], sizes[i % n][0],
+                            sizes[i % n][1], sizes[i % n][2], alphas[i % 3], betas[i / 2 % 3],
+                            i % 5 * 3},
+                      i % 3 + 1, i % 7 == 6, i % 4 == 0 ? 1 : 50 + 100 * (i % 4));
+    if (!small()) {
+        check_rounded((job){'N', 'T', 700, 500, 133, 1, 1, 2}, 2, 0, 128);
+        check_rounded((job){'N', 'N', 2000, 200, 70, -1, 1, 2}, 3, 0, 64);
+    }
+    const half_product none = {NULL, NULL, 0};
+    assert_int_equal(be->half->gemm_rounded(ctx, 'N', 'N', 1, 1, 1, 1, 1, &none, 1, 1, 0, NULL, 1),
+                     MOAO_INPUT);
+    assert_int_equal(be->half->gemm_rounded(ctx, 'N', 'N', 1, 1, 1, 1, 4, &none, 1, 1, 0, NULL, 1),
+                     MOAO_INPUT);
+    status_clear();
+}
+
+/* Sums of one sign drift where they are cut off; rounded in parts they do not. */
+static void test_drift(void **state) {
+    (void)state;
+    const int64_t n = 256, k = small() ? 2048 : 16384;
+    halves a = halves_new(n, k, 0), b = halves_new(n, k, 0);
+    mat c = mat_new(BACKEND_S, n, n, 0);
+    const job p = {'N', 'T', n, n, k, 1, 0, 0};
+    double lost = 0;
+    for (int64_t i = 0; i < n * k; i++) {
+        a.host[i] = nearest(0.75 + 0.25 * lin_random());
+        b.host[i] = nearest(0.75 + 0.25 * lin_random());
+    }
+    halves_move(&a, true), halves_move(&b, true), mat_up(&c);
+    const half_product q = {a.dev, b.dev, 64};
+    must(be->half->gemm_rounded(ctx, 'N', 'T', n, n, k, 1, 1, &q, n, n, 0, c.dev, c.ld));
+    mat_down(&c);
+    for (int64_t i = 0; i < n; i++) {
+        double size;
+        const double want = product(&p, &a, &b, i, n - 1 - i, &size);
+        lost += (1 - creal(mat_get(&c, i, n - 1 - i)) / want) / (double)n;
+    }
+    assert_true(fabs(lost) < 6e-7);
+    halves_free(&a), halves_free(&b), mat_free(&c);
+}
+
 /* A product with an infinite entry is not finite; it spreads no further than its row. */
 static void test_not_finite(void **state) {
     (void)state;
@@ -308,10 +409,10 @@ static double largest(const mat *a) {
 
 static void test_max_abs(void **state) {
     (void)state;
-    static const int64_t sizes[][2] = {{0, 3}, {4, 0},    {1, 1},   {33, 1},
-                                       {1, 7}, {300, 17}, {31, 999}};
+    static const int64_t sizes[][2] = {{0, 3}, {4, 0},    {1, 1},    {33, 1},
+                                       {1, 7}, {300, 17}, {31, 999}, {2, 5000}};
     for (int t = BACKEND_D; t <= BACKEND_S; t++)
-        for (int s = 0; s < 7; s++) {
+        for (int s = 0; s < 8; s++) {
             const int64_t m = sizes[s][0], n = sizes[s][1];
             mat a = mat_new(t, m, n, 3); /* NaN beyond the matrix */
             mat_fill(&a, 'A');
@@ -388,6 +489,7 @@ int main(void) {
         cmocka_unit_test(test_not_finite),     cmocka_unit_test(test_max_abs),
         cmocka_unit_test(test_cast_to_double), cmocka_unit_test(test_exponent),
         cmocka_unit_test(test_split),          cmocka_unit_test(test_squares),
-        cmocka_unit_test(test_cast_to_single)};
+        cmocka_unit_test(test_cast_to_single), cmocka_unit_test(test_gemm_rounded),
+        cmocka_unit_test(test_drift)};
     return RUN_ON_BACKENDS(tests);
 }

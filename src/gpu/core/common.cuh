@@ -225,6 +225,7 @@ struct gpu_tuning {
     int64_t symm_leaf, syrk_leaf;
     int64_t potrf_tiles; /* order up to which one kernel makes the factor; recursion above */
     int64_t trtri_nb, lauum_leaf;
+    int64_t half_kernel; /* 0: rounded products of halves are by cuBLAS, in pieces */
 };
 extern gpu_tuning gpu_tune;
 

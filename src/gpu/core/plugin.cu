@@ -29,6 +29,7 @@ gpu_tuning gpu_tune = {
     .potrf_tiles = 4096,
     .trtri_nb = 512,
     .lauum_leaf = 512,
+    .half_kernel = 1,
 };
 
 /* ---- messages go to the program's record */
@@ -355,6 +356,7 @@ EXPORT int64_t moao_gpu_tune(const char *name, int64_t value) {
         {"symm_leaf", &gpu_tune.symm_leaf},       {"syrk_leaf", &gpu_tune.syrk_leaf},
         {"potrf_tiles", &gpu_tune.potrf_tiles},   {"trsm_group", &gpu_tune.trsm_group},
         {"trtri_nb", &gpu_tune.trtri_nb},         {"lauum_leaf", &gpu_tune.lauum_leaf},
+        {"half_kernel", &gpu_tune.half_kernel},
     };
     for (const auto &s : sizes)
         if (!strcmp(s.name, name)) {

@@ -3,6 +3,7 @@
 #include "gpu/core/common.cuh"
 #include "half_gpu.h"
 #include <cuda_fp16.h>
+#include <float.h>
 #include <math.h>
 
 #define THREADS 256
@@ -19,20 +20,28 @@ static dim3 blocks_of(int64_t m, int64_t n) {
         for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < m;                       \
              i += gridDim.x * (int64_t)THREADS)
 
-/* Doubles that are not negative are in the order of their bits, and a NaN comes last. */
+/* Doubles that are not negative are in the order of their bits, and a NaN comes last. Columns are
+ * dealt out to the blocks, each of which has one word for `out` in the end. */
 template <class T>
 __global__ void max_abs_kernel(int64_t m, int64_t n, const T *a, int64_t lda,
                                unsigned long long *out) {
+    __shared__ unsigned long long part[THREADS / 32];
     unsigned long long most = 0;
-    EACH(i, j, m, n) {
-        const unsigned long long x = __double_as_longlong(fabs((double)a[i + j * lda]));
-        most = x > most ? x : most;
-    }
+    for (int64_t j = blockIdx.x; j < n; j += gridDim.x)
+        for (int64_t i = threadIdx.x; i < m; i += THREADS) {
+            const unsigned long long x = __double_as_longlong(fabs((double)a[i + j * lda]));
+            most = x > most ? x : most;
+        }
     for (int step = 16; step > 0; step /= 2) {
         const unsigned long long x = __shfl_xor_sync(~0u, most, step);
         most = x > most ? x : most;
     }
-    if (threadIdx.x % 32 == 0 && most > 0)
+    if (threadIdx.x % 32 == 0)
+        part[threadIdx.x / 32] = most;
+    __syncthreads();
+    for (int i = 0; threadIdx.x == 0 && i < THREADS / 32; i++)
+        most = part[i] > most ? part[i] : most;
+    if (threadIdx.x == 0 && most > 0)
         atomicMax(out, most);
 }
 
@@ -57,6 +66,45 @@ __global__ void split_kernel(bool lower, int64_t m, int64_t n, double scale, con
         h[i + j * ldh] = top;
         r[i + j * ldr] = isnan(rest) ? nan : __double2half(rest);
     }
+}
+
+/* The half of `scale` a, and what it leaves: exact in single precision, where beyond its range a
+ * number that is finite stays so. */
+__device__ inline __half top_half(float a, float scale, __half *rest) {
+    const __half nan = __ushort_as_half(0x7fff);
+    float x = scale * a;
+    x = isinf(x) && !isinf(a) ? copysignf(FLT_MAX, x) : x;
+    const __half top = isnan(x) ? nan : __float2half_rn(x);
+    const float left = x - __half2float(top);
+    *rest = isnan(left) ? nan : __float2half_rn(left);
+    return top;
+}
+
+__device__ inline unsigned two(__half a, __half b) {
+    return __half_as_ushort(a) | (unsigned)__half_as_ushort(b) << 16;
+}
+
+/* Four rows a thread, of single precision; REST: to r too, else h alone. */
+template <bool REST>
+__global__ void fours_kernel(int64_t fours, int64_t n, float scale, const float *a, int64_t lda,
+                             __half *h, int64_t ldh, __half *r, int64_t ldr) {
+    EACH(i, j, fours, n) {
+        const float4 x = *(const float4 *)(a + 4 * i + j * lda);
+        __half top[4], rest[4];
+        top[0] = top_half(x.x, scale, &rest[0]), top[1] = top_half(x.y, scale, &rest[1]);
+        top[2] = top_half(x.z, scale, &rest[2]), top[3] = top_half(x.w, scale, &rest[3]);
+        *(uint2 *)(h + 4 * i + j * ldh) = make_uint2(two(top[0], top[1]), two(top[2], top[3]));
+        if (REST)
+            *(uint2 *)(r + 4 * i + j * ldr) =
+                make_uint2(two(rest[0], rest[1]), two(rest[2], rest[3]));
+    }
+}
+
+/* Whether four rows at a time can be read and written at once. */
+static bool in_fours(backend_type t, int exponent, int64_t m, const void *a, int64_t lda,
+                     const backend_f16 *h, int64_t ldh) {
+    return t == BACKEND_S && exponent >= -120 && exponent <= 120 && m % 4 == 0 && lda % 4 == 0 &&
+           ldh % 4 == 0 && (uintptr_t)a % 16 == 0 && (uintptr_t)h % 8 == 0;
 }
 
 __global__ void join_kernel(int64_t m, int64_t n, double scale, const __half *h, int64_t ldh,
@@ -109,8 +157,7 @@ static status max_abs(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, co
     CUDA_TRY(cudaMemsetAsync(out, 0, sizeof *out, ctx->main.stream));
     if (m == 0 || n == 0)
         return MOAO_OK;
-    dim3 blocks = blocks_of(m, n);
-    blocks.y = (unsigned)gpu_min(blocks.y, 1024); /* few additions to one word */
+    const unsigned blocks = (unsigned)gpu_min(n, 8 * ctx->sms);
     if (t == BACKEND_D)
         max_abs_kernel<<<blocks, THREADS, 0, ctx->main.stream>>>(m, n, (const double *)a, lda,
                                                                  (unsigned long long *)out);
@@ -127,7 +174,10 @@ static status cast_to_half(backend_ctx *ctx, backend_type t, int64_t m, int64_t 
     if (m == 0 || n == 0)
         return MOAO_OK;
     const double scale = ldexp(1.0, exponent);
-    if (t == BACKEND_D)
+    if (in_fours(t, exponent, m, a, lda, h, ldh))
+        fours_kernel<false><<<blocks_of(m / 4, n), THREADS, 0, ctx->main.stream>>>(
+            m / 4, n, (float)scale, (const float *)a, lda, (__half *)h, ldh, NULL, 0);
+    else if (t == BACKEND_D)
         cast_to_half_kernel<<<blocks_of(m, n), THREADS, 0, ctx->main.stream>>>(
             m, n, scale, (const double *)a, lda, (__half *)h, ldh);
     else
@@ -183,7 +233,11 @@ static status split(backend_ctx *ctx, backend_type t, char part, int64_t m, int6
     if (m == 0 || n == 0)
         return MOAO_OK;
     const double scale = ldexp(1.0, exponent);
-    if (t == BACKEND_D)
+    if (part == 'A' && in_fours(t, exponent, m, a, lda, h, ldh) &&
+        in_fours(t, exponent, m, a, lda, r, ldr))
+        fours_kernel<true><<<blocks_of(m / 4, n), THREADS, 0, ctx->main.stream>>>(
+            m / 4, n, (float)scale, (const float *)a, lda, (__half *)h, ldh, (__half *)r, ldr);
+    else if (t == BACKEND_D)
         split_kernel<<<blocks_of(m, n), THREADS, 0, ctx->main.stream>>>(
             part == 'L', m, n, scale, (const double *)a, lda, (__half *)h, ldh, (__half *)r, ldr);
     else
@@ -225,6 +279,7 @@ const backend_half backend_half_gpu = {
     .max_abs = max_abs,
     .cast_to_half = cast_to_half,
     .gemm = gemm,
+    .gemm_rounded = half_gemm_rounded,
     .cast_to_double = cast_to_double,
     .cast_to_single = cast_to_single,
     .split = split,

@@ -5,5 +5,6 @@
 #include "backend/backend_half.h"
 
 extern "C" const backend_half backend_half_gpu;
+extern "C" half_gemm_rounded_op half_gemm_rounded; /* half_rounded.cu */
 
 #endif
