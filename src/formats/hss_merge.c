@@ -142,7 +142,7 @@ static status terms(const merger *w, plan *p, bool turned, int to, int64_t j, in
                           v->rank[other], HSS_UP, v->up[other]));
         }
     }
-    if (end > 0) {
+    if (end > 0 && end < NESTED_LEVELS) {
         const int64_t i = j >> (low - end), before = first - rows_from(h, end, i, to, &rows);
         const char *from = basis(w, end, i, &ld) + before * size;
         TRY(plan_term(p, from, ld, false, h->level[end].rank[i], HSS_DOWN, h->level[end].up[i]));
