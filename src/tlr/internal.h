@@ -270,6 +270,29 @@ static inline int64_t panel_rows(const tlr *a, int64_t q) {
     return a->rows->n - panel_row(a, q);
 }
 
+/* What an update of D by A B^T has in hand: some super-panels q0 .. q1 of a and b, some of the
+ * rows. The first member of what makes the products. */
+typedef struct tlr_span tlr_span;
+struct tlr_span {
+    const tlr *a, *b;
+    int64_t q0, q1, q;
+    int64_t ia, ib, ka, kb;
+    int64_t row, rows; /* first row of tile row ia; rows of ia .. ib */
+    size_t size;       /* bytes of a number of a left factor */
+    status (*update)(tlr_span *s, double alpha, double *d, int64_t ldd);
+};
+
+/* Columns of U of b in tile row k, of super-panels q0 .. q. */
+int64_t tlr_span_columns(const tlr_span *s, int64_t k, int64_t q);
+
+/* Left factors before tile row k of b: those of all super-panels stand together. */
+int64_t tlr_span_before(const tlr_span *s, int64_t k);
+
+/* s->update for super-panels s->q0 .. q1 and tile rows ia .. ib, as many at a time as the memory of
+ * a holds left factors for; d, ldd: the rows from ia on. */
+status tlr_update_spans(tlr_span *s, double alpha, int64_t q1, int64_t ia, int64_t ib, double *d,
+                        int64_t ldd);
+
 /* --- update.c ---
  * D += alpha A(I, q) B(K, q)^T, q super-panels q0 .. q1 of columns of both, for tile rows I = ia ..
  * ib of a and K = ka .. kb of b (all below their diagonal blocks). D begins at row ia and column

@@ -5,16 +5,13 @@
 
 /* Some super-panels q0 .. q1 of a and b, some of the rows. */
 typedef struct {
+    tlr_span x; /* the first member */
     tlr_work *w;
-    const tlr *a, *b;
     const panel *pa, *pb; /* the one in hand */
-    int64_t q0, q1, q;
-    int64_t ia, ib, ka, kb;
-    int64_t row, rows; /* first row of tile row ia; rows of ia .. ib */
-    backend_type type; /* of the products */
-    void *core, *t;    /* V_i^T V_k of one tile column; left factors, rows x those of b */
-    double *identity;  /* of a tile's order: a dense tile times it is the tile; NULL: is copied */
-    void *u;           /* U of b, of more than one super-panel side by side */
+    backend_type type;    /* of the products */
+    void *core, *t;       /* V_i^T V_k of one tile column; left factors, rows x those of b */
+    double *identity; /* of a tile's order: a dense tile times it is the tile; NULL: is copied */
+    void *u;          /* U of b, of more than one super-panel side by side */
     product_list narrow, wide, turned;
 } job;
 
@@ -23,19 +20,17 @@ static void *at_of(const job *s, void *p, int64_t k) {
     return (char *)p + k * (int64_t)backend_size(s->type);
 }
 
-/* Columns of U of b in tile row k, of super-panels q0 .. q. */
-static int64_t columns_of(const job *s, int64_t k, int64_t q) {
+int64_t tlr_span_columns(const tlr_span *s, int64_t k, int64_t q) {
     int64_t c = 0;
     for (int64_t x = s->q0; x < q; x++)
         c += s->b->panel[x].ucols[k - s->b->panel[x].r0];
     return c;
 }
 
-/* Left factors before tile row k of b: those of all super-panels stand together. */
-static int64_t columns_before(const job *s, int64_t k) {
+int64_t tlr_span_before(const tlr_span *s, int64_t k) {
     int64_t c = 0;
     for (int64_t x = s->ka; x < k; x++)
-        c += columns_of(s, x, s->q1);
+        c += tlr_span_columns(s, x, s->q1);
     return c;
 }
 
@@ -44,10 +39,10 @@ static int64_t columns_before(const job *s, int64_t k) {
 static product left_factor(const job *s, int64_t i, int64_t j, int64_t k, int64_t at,
                            const void *core, int64_t ldcore, bool *turned) {
     const tlr_tile *ta = panel_tile(s->pa, i, j), *tb = panel_tile(s->pb, k, j);
-    const int64_t m = tlr_extent(s->a->rows, i), n = tlr_extent(s->a->cols, j);
-    void *to = at_of(s, s->t, s->a->rows->first[i] - s->row + at * s->rows);
+    const int64_t m = tlr_extent(s->x.a->rows, i), n = tlr_extent(s->x.a->cols, j);
+    void *to = at_of(s, s->t, s->x.a->rows->first[i] - s->x.row + at * s->x.rows);
     product p = {
-        typed_u(s->a, s->type, s->pa, i, j), NULL, to, m, 1, s->rows, m, tb->rank, ta->rank};
+        typed_u(s->x.a, s->type, s->pa, i, j), NULL, to, m, 1, s->x.rows, m, tb->rank, ta->rank};
     *turned = ta->kind == TLR_LOWRANK && tb->kind == TLR_DENSE;
     if (ta->kind == TLR_DENSE && tb->kind == TLR_DENSE) {
         if (!s->identity)
@@ -56,15 +51,15 @@ static product left_factor(const job *s, int64_t i, int64_t j, int64_t k, int64_
         p.ldb = s->w->identity;
         p.k = n;
     } else if (ta->kind == TLR_DENSE) {
-        p.b = typed_v(s->b, s->type, s->pb, k, j);
+        p.b = typed_v(s->x.b, s->type, s->pb, k, j);
         p.ldb = n;
     } else if (*turned) {
-        p.b = typed_v(s->a, s->type, s->pa, i, j);
+        p.b = typed_v(s->x.a, s->type, s->pa, i, j);
         p.ldb = n;
     } else { /* low-rank both, or a's tile empty: zeros */
         p.b = tlr_at(s->type, core,
-                     panel_vcol(s->pa, i, j) - panel_vcol(s->pa, s->ia, j) +
-                         (panel_vcol(s->pb, k, j) - panel_vcol(s->pb, s->ka, j)) * ldcore);
+                     panel_vcol(s->pa, i, j) - panel_vcol(s->pa, s->x.ia, j) +
+                         (panel_vcol(s->pb, k, j) - panel_vcol(s->pb, s->x.ka, j)) * ldcore);
         p.ldb = ldcore;
     }
     return tb->kind == TLR_EMPTY ? (product){.lda = 1, .ldb = 1, .ldc = 1} : p;
@@ -72,33 +67,34 @@ static product left_factor(const job *s, int64_t i, int64_t j, int64_t k, int64_
 
 /* What V of a and of b have in common in tile column j. */
 static status common_part(job *s, int64_t j, void *core) {
-    const int64_t n = tlr_extent(s->a->cols, j),
-                  ra = panel_vcol(s->pa, s->ib, j) - panel_vcol(s->pa, s->ia, j),
-                  rb = panel_vcol(s->pb, s->kb, j) - panel_vcol(s->pb, s->ka, j);
+    const int64_t n = tlr_extent(s->x.a->cols, j),
+                  ra = panel_vcol(s->pa, s->x.ib, j) - panel_vcol(s->pa, s->x.ia, j),
+                  rb = panel_vcol(s->pb, s->x.kb, j) - panel_vcol(s->pb, s->x.ka, j);
     return tlr_full_gemm(s->w, s->type, 'T', 'N', ra, rb, n, 1,
-                         typed_v(s->a, s->type, s->pa, s->ia, j), n,
-                         typed_v(s->b, s->type, s->pb, s->ka, j), n, 0, core, largest(ra, 1));
+                         typed_v(s->x.a, s->type, s->pa, s->x.ia, j), n,
+                         typed_v(s->x.b, s->type, s->pb, s->x.ka, j), n, 0, core, largest(ra, 1));
 }
 
 /* Products of tile column j with tile row k of b, for all rows i, to the lists. */
 static void list_products(const job *s, int64_t j, int64_t k, const void *core, product *straight,
                           product *turned) {
-    const int64_t ra = panel_vcol(s->pa, s->ib, j) - panel_vcol(s->pa, s->ia, j);
-    const int64_t at = columns_before(s, k) + columns_of(s, k, s->q) + panel_tile(s->pb, k, j)->u;
-    for (int64_t i = s->ia; i < s->ib; i++) {
+    const int64_t ra = panel_vcol(s->pa, s->x.ib, j) - panel_vcol(s->pa, s->x.ia, j);
+    const int64_t at =
+        tlr_span_before(&s->x, k) + tlr_span_columns(&s->x, k, s->x.q) + panel_tile(s->pb, k, j)->u;
+    for (int64_t i = s->x.ia; i < s->x.ib; i++) {
         bool turn;
         const product p = left_factor(s, i, j, k, at, core, largest(ra, 1), &turn),
                       none = {.lda = 1, .ldb = 1, .ldc = 1};
-        straight[i - s->ia] = turn ? none : p;
+        straight[i - s->x.ia] = turn ? none : p;
         if (turned)
-            turned[i - s->ia] = turn ? p : none;
+            turned[i - s->x.ia] = turn ? p : none;
     }
 }
 
 /* Numbers in what V of a and of b have in common, for all tile columns, one after another. */
 static int64_t core_size(const job *s, int64_t j) {
-    return (panel_vcol(s->pa, s->ib, j) - panel_vcol(s->pa, s->ia, j)) *
-           (panel_vcol(s->pb, s->kb, j) - panel_vcol(s->pb, s->ka, j));
+    return (panel_vcol(s->pa, s->x.ib, j) - panel_vcol(s->pa, s->x.ia, j)) *
+           (panel_vcol(s->pb, s->x.kb, j) - panel_vcol(s->pb, s->x.ka, j));
 }
 
 /* Products that go together: batches are cut into squares of this order by their largest sizes. */
@@ -106,7 +102,7 @@ static int64_t core_size(const job *s, int64_t j) {
 
 /* All products of super-panel q; the host has many of them to write down. */
 static status list_all(job *s) {
-    const int64_t nj = s->pa->c1 - s->pa->c0, nk = s->kb - s->ka, ni = s->ib - s->ia;
+    const int64_t nj = s->pa->c1 - s->pa->c0, nk = s->x.kb - s->x.ka, ni = s->x.ib - s->x.ia;
     /* where the common part of each column begins, and the products of each pair, -1: none */
     int64_t *core = NULL, *place[3] = {NULL}, count[3] = {0};
     product_list *const list[3] = {&s->narrow, &s->wide, &s->turned};
@@ -117,7 +113,7 @@ static status list_all(job *s) {
     for (int64_t j = 1; j < nj; j++)
         core[j] = core[j - 1] + core_size(s, s->pa->c0 + j - 1);
     for (int64_t x = 0; x < nj * nk; x++) {
-        const tlr_tile *t = panel_tile(s->pb, s->ka + x % nk, s->pa->c0 + x / nk);
+        const tlr_tile *t = panel_tile(s->pb, s->x.ka + x % nk, s->pa->c0 + x / nk);
         const bool dense = t->kind == TLR_DENSE, narrow = !dense && t->rank <= NARROW;
         place[0][x] = narrow && t->rank > 0 ? ni * count[0]++ : -1;
         place[1][x] = !narrow ? ni * count[1]++ : -1;
@@ -131,7 +127,7 @@ static status list_all(job *s) {
                                   : place[1][x] >= 0 ? s->wide.p + place[1][x]
                                                      : NULL;
         if (straight)
-            list_products(s, s->pa->c0 + x / nk, s->ka + x % nk, at_of(s, s->core, core[x / nk]),
+            list_products(s, s->pa->c0 + x / nk, s->x.ka + x % nk, at_of(s, s->core, core[x / nk]),
                           straight, place[2][x] >= 0 ? s->turned.p + place[2][x] : NULL);
     }
 done:
@@ -146,15 +142,17 @@ done:
 static status copy_dense(job *s) {
     status st = MOAO_OK;
     for (int64_t j = s->pa->c0; j < s->pa->c1; j++)
-        for (int64_t k = s->ka; k < s->kb; k++) {
+        for (int64_t k = s->x.ka; k < s->x.kb; k++) {
             const tlr_tile *tb = panel_tile(s->pb, k, j);
-            const int64_t at = columns_before(s, k) + columns_of(s, k, s->q) + tb->u;
-            for (int64_t i = s->ia; tb->kind == TLR_DENSE && i < s->ib; i++)
+            const int64_t at =
+                tlr_span_before(&s->x, k) + tlr_span_columns(&s->x, k, s->x.q) + tb->u;
+            for (int64_t i = s->x.ia; tb->kind == TLR_DENSE && i < s->x.ib; i++)
                 if (panel_tile(s->pa, i, j)->kind == TLR_DENSE)
                     TRY(tlr_full_copy(
-                        s->w, s->type, tlr_extent(s->a->rows, i), tb->rank,
-                        typed_u(s->a, s->type, s->pa, i, j), tlr_extent(s->a->rows, i),
-                        at_of(s, s->t, s->a->rows->first[i] - s->row + at * s->rows), s->rows));
+                        s->w, s->type, tlr_extent(s->x.a->rows, i), tb->rank,
+                        typed_u(s->x.a, s->type, s->pa, i, j), tlr_extent(s->x.a->rows, i),
+                        at_of(s, s->t, s->x.a->rows->first[i] - s->x.row + at * s->x.rows),
+                        s->x.rows));
         }
 done:
     return st;
@@ -164,13 +162,13 @@ done:
 static status left_factors(job *s) {
     int64_t size = 0, at = 0;
     status st;
-    s->pa = s->a->panel + s->q;
-    s->pb = s->b->panel + s->q;
+    s->pa = s->x.a->panel + s->x.q;
+    s->pb = s->x.b->panel + s->x.q;
     for (int64_t j = s->pa->c0; j < s->pa->c1; j++)
         size += core_size(s, j);
     TRY(tlr_work_typed(s->w, BUF_CORE, s->type, size, &s->core));
     if (strcmp(s->w->be->name, "cpu") != 0 && s->type == BACKEND_D)
-        TRY(tlr_work_identity(s->w, s->a->b, &s->identity));
+        TRY(tlr_work_identity(s->w, s->x.a->b, &s->identity));
     for (int64_t j = s->pa->c0; j < s->pa->c1; j++) {
         TRY(common_part(s, j, at_of(s, s->core, at)));
         at += core_size(s, j);
@@ -191,11 +189,11 @@ done:
 static status collect(job *s) {
     int64_t at = 0;
     status st = MOAO_OK;
-    for (int64_t k = s->ka; k < s->kb; k++) {
-        const int64_t n = tlr_extent(s->b->rows, k), c = s->pb->ucols[k - s->pb->r0];
-        TRY(tlr_full_copy(s->w, s->type, n, c, typed_u(s->b, s->type, s->pb, k, s->pb->c0), n,
-                          at_of(s, s->u, at + columns_of(s, k, s->q) * n), n));
-        at += columns_of(s, k, s->q1) * n;
+    for (int64_t k = s->x.ka; k < s->x.kb; k++) {
+        const int64_t n = tlr_extent(s->x.b->rows, k), c = s->pb->ucols[k - s->pb->r0];
+        TRY(tlr_full_copy(s->w, s->type, n, c, typed_u(s->x.b, s->type, s->pb, k, s->pb->c0), n,
+                          at_of(s, s->u, at + tlr_span_columns(&s->x, k, s->x.q) * n), n));
+        at += tlr_span_columns(&s->x, k, s->x.q1) * n;
     }
 done:
     return st;
@@ -204,35 +202,36 @@ done:
 /* Numbers of U of b in all super-panels together. */
 static int64_t collected(const job *s) {
     int64_t c = 0;
-    for (int64_t k = s->ka; k < s->kb; k++)
-        c += columns_of(s, k, s->q1) * tlr_extent(s->b->rows, k);
+    for (int64_t k = s->x.ka; k < s->x.kb; k++)
+        c += tlr_span_columns(&s->x, k, s->x.q1) * tlr_extent(s->x.b->rows, k);
     return c;
 }
 
-static status update_rows(job *s, double alpha, double *d, int64_t ldd) {
-    const int64_t cols = columns_before(s, s->kb), col = s->b->rows->first[s->ka];
-    const bool several = s->q1 > s->q0 + 1;
+static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
+    job *s = (job *)(void *)x;
+    const int64_t cols = tlr_span_before(&s->x, s->x.kb), col = s->x.b->rows->first[s->x.ka];
+    const bool several = s->x.q1 > s->x.q0 + 1;
     int64_t before = 0, at = 0;
     status st;
-    TRY(tlr_work_typed(s->w, BUF_PRODUCT, s->type, s->rows * cols, &s->t));
+    TRY(tlr_work_typed(s->w, BUF_PRODUCT, s->type, s->x.rows * cols, &s->t));
     if (several)
         TRY(tlr_work_typed(s->w, BUF_SIDE, s->type, collected(s), &s->u));
-    for (s->q = s->q0; s->q < s->q1; s->q++) {
+    for (s->x.q = s->x.q0; s->x.q < s->x.q1; s->x.q++) {
         if (s->type == BACKEND_D) { /* only a factor is kept apart: a is b */
-            TRY(tlr_store_fetch(s->w, s->a, s->q, s->q + 1));
-            TRY(tlr_store_fetch(s->w, s->b, s->q, s->q + 1));
+            TRY(tlr_store_fetch(s->w, s->x.a, s->x.q, s->x.q + 1));
+            TRY(tlr_store_fetch(s->w, s->x.b, s->x.q, s->x.q + 1));
         }
         TRY(left_factors(s));
         if (several)
             TRY(collect(s));
     }
-    for (int64_t k = s->ka; k < s->kb; k++) {
-        const int64_t n = tlr_extent(s->b->rows, k), c = columns_of(s, k, s->q1);
-        TRY(tlr_add_product(s->w, s->type, BUF_TURNED, 'N', 'T', s->rows, n, c, alpha,
-                            at_of(s, s->t, before * s->rows), s->rows,
+    for (int64_t k = s->x.ka; k < s->x.kb; k++) {
+        const int64_t n = tlr_extent(s->x.b->rows, k), c = tlr_span_columns(&s->x, k, s->x.q1);
+        TRY(tlr_add_product(s->w, s->type, BUF_TURNED, 'N', 'T', s->x.rows, n, c, alpha,
+                            at_of(s, s->t, before * s->x.rows), s->x.rows,
                             several ? at_of(s, s->u, at)
-                                    : typed_u(s->b, s->type, s->pb, k, s->pb->c0),
-                            n, d + (s->b->rows->first[k] - col) * ldd, ldd));
+                                    : typed_u(s->x.b, s->type, s->pb, k, s->pb->c0),
+                            n, d + (s->x.b->rows->first[k] - col) * ldd, ldd));
         before += c;
         at += c * n;
     }
@@ -242,16 +241,15 @@ done:
 }
 
 /* Whether left factors for tile rows ia .. ib of a fit in the memory. */
-static bool fits(const job *s, int64_t ia, int64_t ib) {
+static bool fits(const tlr_span *s, int64_t ia, int64_t ib) {
     const tlr_layout *l = s->a->rows;
-    return (size_t)(l->first[ib] - l->first[ia]) * (size_t)columns_before(s, s->kb) *
-               backend_size(s->type) <=
+    return (size_t)(l->first[ib] - l->first[ia]) * (size_t)tlr_span_before(s, s->kb) * s->size <=
            s->a->o.memory;
 }
 
 /* As many super-panels as go together with all rows, up to `end`; where not even one does, of one
  * as many rows at a time. */
-static status update_some(job *s, double alpha, int64_t end, int64_t ia, int64_t ib, double *d,
+static status update_some(tlr_span *s, double alpha, int64_t end, int64_t ia, int64_t ib, double *d,
                           int64_t ldd) {
     status st = MOAO_OK;
     for (s->q1 = s->q0 + 1; s->q1 < end; s->q1++) {
@@ -261,7 +259,7 @@ static status update_some(job *s, double alpha, int64_t end, int64_t ia, int64_t
         if (!more)
             break;
     }
-    if (columns_before(s, s->kb) == 0)
+    if (tlr_span_before(s, s->kb) == 0)
         return MOAO_OK;
     for (int64_t i = ia; i < ib; i = s->ib) {
         s->ia = i;
@@ -269,27 +267,36 @@ static status update_some(job *s, double alpha, int64_t end, int64_t ia, int64_t
             s->ib++;
         s->row = s->a->rows->first[i];
         s->rows = s->a->rows->first[s->ib] - s->row;
-        TRY(update_rows(s, alpha, d + s->row - s->a->rows->first[ia], ldd));
+        TRY(s->update(s, alpha, d + s->row - s->a->rows->first[ia], ldd));
     }
+done:
+    return st;
+}
+
+status tlr_update_spans(tlr_span *s, double alpha, int64_t q1, int64_t ia, int64_t ib, double *d,
+                        int64_t ldd) {
+    status st = MOAO_OK;
+    for (; s->q0 < q1 && ia < ib; s->q0 = s->q1)
+        TRY(update_some(s, alpha, q1, ia, ib, d, ldd));
 done:
     return st;
 }
 
 status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q0, int64_t q1,
                   int64_t ia, int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd) {
-    job s = {.w = w,
-             .a = a,
-             .b = b,
-             .type = tlr_type(a) == tlr_type(b) ? tlr_type(a) : BACKEND_D,
-             .q0 = q0,
-             .ka = ka,
-             .kb = kb};
-    status st = MOAO_OK;
+    const backend_type type = tlr_type(a) == tlr_type(b) ? tlr_type(a) : BACKEND_D;
+    job s = {.x = {.a = a,
+                   .b = b,
+                   .q0 = q0,
+                   .ka = ka,
+                   .kb = kb,
+                   .size = backend_size(type),
+                   .update = update_rows},
+             .w = w,
+             .type = type};
     if (a == b && a->factor && a->o.terms > 0)
         return tlr_update_terms(w, alpha, a, q0, q1, ia, ib, ka, kb, d, ldd);
-    for (; s.q0 < q1 && ia < ib; s.q0 = s.q1)
-        TRY(update_some(&s, alpha, q1, ia, ib, d, ldd));
-done:
+    const status st = tlr_update_spans(&s.x, alpha, q1, ia, ib, d, ldd);
     tlr_list_free(&s.narrow);
     tlr_list_free(&s.wide);
     tlr_list_free(&s.turned);
