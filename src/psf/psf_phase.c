@@ -34,17 +34,19 @@ static void place_of(int i, int j, int at[2]) {
     at[1] = 4 * j + 1;
 }
 
-/* Points inside the annulus by rows; counts them when px is NULL. */
+/* Points inside the annulus by rows; counts them when p is NULL. Squares of distances are whole
+ * numbers: `moao check` counts hundreds of times, and a hypot for each point was most of its time. */
 static int find_points(int side, double obs, psf *p) {
-    const double radius = 2.0 * side, least = obs * radius;
+    const int radius = 2 * side;
+    const int64_t outer = (int64_t)radius * radius, inner = (int64_t)ceil(obs * radius * (obs * radius));
     int count = 0, at[2];
     for (int j = 0; j < side; j++) {
         if (p != NULL)
             p->point_row[j] = count;
         for (int i = 0; i < side; i++) {
             place_of(i, j, at);
-            double r = hypot(at[0] - radius, at[1] - radius);
-            if (r >= radius || r < least)
+            const int64_t x = at[0] - radius, y = at[1] - radius, r2 = x * x + y * y;
+            if (r2 >= outer || r2 < inner)
                 continue;
             if (p != NULL) {
                 p->point_column[count] = i;
