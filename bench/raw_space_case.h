@@ -264,7 +264,7 @@ typedef struct {
 } quality;
 
 static quality images(const double *y, const double *ct) {
-    quality q;
+    quality q = {0};
     const size_t nsep = psf_sep_count(ps);
     double *sum = numbers(nsep);
     memcpy(sum, common, nsep * sizeof *sum);
