@@ -1,49 +1,26 @@
-/* D+ = J M^-1 D' in its parts, for bench_half_solve: J M^-1, and D' as a sparse matrix. */
+/* D+ = J M^-1 D' in its parts, for bench_half_solve and bench_raw_space: J M^-1, and D' as a
+ * sparse matrix. */
 #ifndef MOAO_BENCH_HALF_SOLVE_RAW_H
 #define MOAO_BENCH_HALF_SOLVE_RAW_H
 
 #include "backend/backend.h"
+#include "linalg/scalapack.h"
 #include "system/system.h"
+#include "tor/command.h"
 
-#include <cblas.h>
 #include <math.h>
 #include <stdlib.h>
 
-extern void dpotrf_(const char *, const int *, double *, const int *, int *, size_t);
-extern void dpotri_(const char *, const int *, double *, const int *, int *, size_t);
-
-static int raw_actuator(const sys *s, int x, int y) {
-    const int n1 = s->dm.nssp + 1;
-    for (int k = 0; k < s->dm.nact && x < n1; k++)
-        if (s->dm.act[k] == y * n1 + x)
-            return k;
-    return -1;
-}
-
-/* out = (I - 11'/v) [D'D + g (mu L'L + 11'/v)]^-1, v x v (docs/model.md, section 6); d: D, t x v.
- */
+/* out = J M^-1, v x v, 0 before (docs/model.md, section 6); d: D, t x v. */
 static status raw_inverse(const sys *s, const double *d, double *out) {
-    static const double curvature[3] = {1, -2, 1};
-    const int v = s->dm.nact, t = (int)s->t, n1 = s->dm.nssp + 1;
-    const double g = pow(ARCSEC_PER_RAD / s->dm.pitch, 2);
+    const int v = s->dm.nact;
     int info;
-    cblas_dsyrk(CblasColMajor, CblasLower, CblasTrans, v, t, 1, d, t, 0, out, v);
-    for (int64_t j = 0; j < v; j++)
-        for (int64_t i = j; i < v; i++)
-            out[i + j * v] += g / v;
-    for (int k = 0; k < v; k++)
-        for (int along = 0; along < 2; along++) {
-            int at[3] = {k, 0, 0};
-            for (int i = 1; i < 3; i++)
-                at[i] = raw_actuator(s, s->dm.act[k] % n1 + (along ? 0 : i),
-                                     s->dm.act[k] / n1 + (along ? i : 0));
-            for (int64_t i = 0; at[1] >= 0 && at[2] >= 0 && i < 3; i++)
-                for (int64_t j = 0; j <= i; j++)
-                    out[at[i] + (int64_t)at[j] * v] += g * s->dm.mu * curvature[i] * curvature[j];
-        }
-    dpotrf_("L", &v, out, &v, &info, 1);
+    status st = command_normal(s, d, out);
+    if (st != MOAO_OK)
+        return st;
+    dpotrf_("L", &v, out, &v, &info);
     if (info == 0)
-        dpotri_("L", &v, out, &v, &info, 1);
+        dpotri_("L", &v, out, &v, &info);
     if (info != 0)
         return status_fail(MOAO_NUMERIC, "the normal matrix of the DM is not positive definite");
     for (int64_t j = 0; j < v; j++)

@@ -17,8 +17,7 @@ static void add_curvature(const int k[3], double scale, double *a, size_t v) {
                 a[(size_t)k[i] + (size_t)k[j] * v] += scale * l[i] * l[j];
 }
 
-/* a = D'D + g (mu L'L + 11'/v), lower triangle, v x v. */
-static status normal_matrix(const sys *s, const double *d, double *a) {
+status command_normal(const sys *s, const double *d, double *a) {
     const int n1 = s->dm.nssp + 1, v = s->dm.nact, t = (int)s->t;
     const double g = (ARCSEC_PER_RAD / s->dm.pitch) * (ARCSEC_PER_RAD / s->dm.pitch);
     int *number = NULL; /* of the actuator at a place of the grid, -1: none */
@@ -58,7 +57,7 @@ static status some_columns(const sys *s, int j0, int j1, double *dplus) {
     TRY(ALLOC(d, (size_t)t * (size_t)v, "interaction matrix"));
     TRY(ALLOC(a, (size_t)v * (size_t)v, "normal matrix of the DM"));
     TRY(matcov_fill_interaction(s, d, (size_t)t));
-    TRY(normal_matrix(s, d, a));
+    TRY(command_normal(s, d, a));
     int info;
     dpotrf_("L", &v, a, &v, &info);
     if (info != 0)

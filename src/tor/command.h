@@ -12,6 +12,10 @@
  */
 status command_init(const comm *c, const sys *s, double *dplus);
 
+/* Local. The matrix in brackets, M, of the interaction matrix d (t x v, leading dimension t): its
+ * lower triangle into a (v x v), which is 0 before. */
+status command_normal(const sys *s, const double *d, double *a);
+
 /* Bytes that command_init needs beside dplus, for the memory plan. */
 size_t command_work_bytes(const sys *s);
 
