@@ -1,14 +1,23 @@
-/* Ranks of a factor before it is made: tiles of Cmm, drawn at random, are looked at on the CPU. A
- * tile of the Schur complement has a higher rank than that of the matrix, by a factor that is much
- * the same everywhere (docs/performance-tlr.md). */
+/* Ranks of a factor before it is made: tiles of Cmm, drawn at random, are looked at on the CPU.
+ *
+ * What is compressed of tile (i, k) is its part of the Schur complement, the covariance of i and k
+ * once what stands before k is known. Each sensor before adds images of the layers' shifts between
+ * i and k, by products of tiles with it: the fuller they are, the more, until there is no room. So
+ * a tile's share f of the columns from which on it is dense follows a logistic curve,
+ *     f / (1 - f) = e^(GROWTH n) r / (most - r),
+ * r its rank in Cmm and n the number of sensors before that of k, of which the first few count:
+ * what they have not told the next ones tell little of. Tiles of k's own sensor change next to
+ * nothing. Both constants are those of factors of all cases together (docs/performance-tlr.md). */
 #include "operator/tlr_cmm.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLE 48  /* tiles */
-#define GROWTH 1.8 /* rank of a tile of the factor over that of Cmm, mean */
+#define SAMPLE 48    /* tiles; twice as many of order 128 or less */
+#define GROWTH 1.0   /* logarithm of odds, for each sensor before, */
+#define GROW_FIRST 3 /* of which the first so many count */
+#define DENSE 5      /* of tiles full by a share f some are dense, about f^5 */
 
 /* LAPACK: singular values. */
 void dgesvd_(const char *jobu, const char *jobv, const int *m, const int *n, double *a,
@@ -18,10 +27,11 @@ void dgesvd_(const char *jobu, const char *jobv, const int *m, const int *n, dou
 typedef struct {
     const matcov *mc;
     tlr_layout order;
-    int64_t b;     /* largest tile */
-    int64_t *row;  /* [2 b] measurements of the tile in hand, sorted; then those of its columns */
-    double *a;     /* b x b */
-    double *value; /* [b] singular values */
+    int64_t *first; /* [sensors + 1] measurements before each */
+    int64_t b;      /* largest tile */
+    int64_t *row;   /* [2 b] measurements of the tile in hand, sorted; then those of its columns */
+    double *a;      /* b x b */
+    double *value;  /* [b] singular values */
     double *work;
     int lwork;
 } sample;
@@ -83,27 +93,46 @@ static status rank_of(sample *s, int64_t m, int64_t n, double tau, int64_t *rank
     return MOAO_OK;
 }
 
-/* Repeatable: tile (i, k), i > k, number t of the sample. */
-static void draw(int64_t nt, int t, int64_t *i, int64_t *k) {
+/* Repeatable, from 0 to 1. */
+static double fraction(int t) {
     uint64_t x = 0x9e3779b97f4a7c15u * (uint64_t)(t + 1);
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x ^= x >> 27;
-    *i = 1 + (int64_t)(x % (uint64_t)(nt * (nt - 1) / 2)); /* a number of a pair, then its row */
-    const int64_t pair = *i - 1;
-    int64_t row = (int64_t)((1 + sqrt(1 + 8.0 * (double)pair)) / 2);
-    while (row * (row - 1) / 2 > pair)
-        row--;
-    while ((row + 1) * row / 2 <= pair)
-        row++;
-    *i = row;
-    *k = pair - row * (row - 1) / 2;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (double)((x ^ (x >> 31)) >> 11) * 0x1p-53;
+}
+
+/* Tile (i, k), i > k, number t of a sample of `count`: all tiles, column by column, are cut into as
+ * many runs as are drawn, of which each gives one. */
+static void draw(int64_t nt, int t, int count, int64_t *i, int64_t *k) {
+    const double pairs = (double)nt * (double)(nt - 1) / 2;
+    const int64_t pair = (int64_t)((t + fraction(t)) / count * pairs); /* from the last column on */
+    int64_t below = (int64_t)((1 + sqrt(1 + 8.0 * (double)pair)) / 2);
+    while (below * (below - 1) / 2 > pair)
+        below--;
+    while ((below + 1) * below / 2 <= pair)
+        below++;
+    *k = nt - 1 - below;
+    *i = nt - 1 - (pair - below * (below - 1) / 2);
+}
+
+/* How full a tile of the factor is expected to be, of `most` columns, if Cmm's has r; k: its
+ * column.
+ */
+static double fullness(const sample *s, int64_t r, double most, int64_t k) {
+    const double columns = fmin(fmax((double)r, 0.5), most - 0.5);
+    int before = 0;
+    if ((double)r > most)
+        return 1;
+    while (before < GROW_FIRST && s->first[before + 1] <= s->order.first[k])
+        before++;
+    const double odds = exp(GROWTH * before) * columns / (most - columns);
+    return odds / (1 + odds);
 }
 
 static status open_sample(const sys *s, const matcov *mc, int64_t tile, sample *x) {
-    int64_t *first = NULL;
     status st;
     *x = (sample){.mc = mc};
-    TRY(tlr_cmm_layout(s, tile, &x->order, &first));
+    TRY(tlr_cmm_layout(s, tile, &x->order, &x->first));
     for (int64_t t = 0; t < x->order.nt; t++) {
         const int64_t n = x->order.first[t + 1] - x->order.first[t];
         x->b = n > x->b ? n : x->b;
@@ -115,19 +144,18 @@ static status open_sample(const sys *s, const matcov *mc, int64_t tile, sample *
     TRY(ALLOC(x->value, b, "a sample of tiles"));
     TRY(ALLOC(x->work, 64 * b, "a sample of tiles"));
 done:
-    free(first);
     return st;
 }
 
 static void close_sample(sample *x) {
-    free(x->row), free(x->a), free(x->value), free(x->work);
+    free(x->first), free(x->row), free(x->a), free(x->value), free(x->work);
     tlr_layout_free(&x->order);
 }
 
 status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, tlr_prediction *out) {
     matcov *mc = NULL;
     sample x = {0};
-    double squares = 0, rank = 0, dense = 0, columns = 0;
+    double squares = 0, full = 0, dense = 0;
     status st;
     *out = (tlr_prediction){0};
     TRY(matcov_prepare(s, p, &mc));
@@ -136,30 +164,29 @@ status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, tlr_
     TRY(tlr_cmm_noise(mc, (int64_t)s->m, &out->noise));
     out->tau = out->noise > 0 ? out->noise * exp2(-(double)steps / 8) : 0;
     const double nt = (double)x.order.nt, b = (double)s->m / nt;
-    for (int t = 0; t < SAMPLE && x.order.nt > 1; t++) {
+    const int count = x.b > 128 ? SAMPLE : 2 * SAMPLE;
+    for (int t = 0; t < count && x.order.nt > 1; t++) {
         int64_t i, k, r = 0;
         double norm;
-        draw(x.order.nt, t, &i, &k);
+        draw(x.order.nt, t, count, &i, &k);
         const int64_t m = x.order.first[i + 1] - x.order.first[i],
                       n = x.order.first[k + 1] - x.order.first[k];
         TRY(fill_tile(&x, i, k, &norm));
         TRY(rank_of(&x, m, n, out->tau, &r));
-        const double grown = r < n ? GROWTH * (double)r : (double)n;
-        const bool full = out->tau == 0 || grown > b / 2;
-        squares += norm / SAMPLE;
-        dense += (double)full / SAMPLE;
-        rank += (full ? b : grown) / SAMPLE;
-        columns += (full ? b / 2 : grown) / SAMPLE;
+        const double f = out->tau > 0 ? fullness(&x, r, (double)(x.b / 2), k) : 1;
+        squares += norm / count;
+        full += f / count;
+        dense += pow(f, DENSE) / count;
     }
     const double wide = fmin((double)tlr_cmm_width(x.b), (double)s->m),
                  pairs = nt * (nt - 1) / 2 - nt * (wide / b - 1) / 2;
     out->tile = (int)x.b;
     out->tiles = fmax(pairs, 0);
-    out->mean = rank;
+    out->mean = (full + dense) * b / 2; /* a dense tile counts whole */
     out->dense = dense;
     out->eps = squares > 0 ? out->tau / sqrt(squares) : 0;
     /* tiles in single precision, unless none is compressed */
-    out->bytes = (out->tau > 0 ? 4 : 8) * out->tiles * 2 * b * columns + 8 * (double)s->m * wide;
+    out->bytes = (out->tau > 0 ? 4 : 8) * out->tiles * b * b * full + 8 * (double)s->m * wide;
     out->bytes_dense = 4.0 * (double)s->m * (double)(s->m + 1);
 done:
     close_sample(&x);
