@@ -51,6 +51,10 @@ WARN ?= -Wall -Wextra -Wpedantic
 # no -ffast-math and no -march by default: the same arithmetic on every x86-64 processor; -fPIC: the library of
 # linear algebra is made of the same objects
 OPT ?= $(if $(SAN),-O1,-O3) -fno-math-errno $(if $(NATIVE),-march=native)
+# what a test does itself is little beside what it calls, and optimising it more costs three times the compilation
+TEST_OPT ?= -O1
+$(B)/tests/%.o: private OPT += $(TEST_OPT)
+$(B)/tests/unit/test_linalg_batch.o $(B)/tests/unit/test_linalg_lowrank.o: private TEST_OPT := # which compute much themselves
 san_flags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) $(if $(SAN),-g1,-g) -fopenmp -fPIC -fvisibility=hidden $(WARN) -MMD -MP -Isrc -I$(B) $(DEPS:%=-isystem%/include) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
 ALL_LDFLAGS = -fopenmp $(san_flags) $(foreach d,$(dep_dirs),-L$(d) -Wl$(comma)-rpath$(comma)$(d)) $(LDFLAGS)
@@ -100,7 +104,7 @@ $(benches): $(B)/%: $(B)/%.o $(B)/libmoao.a
 
 # written only when they change, so that what depends on them is made anew only then; others may call make too
 $(B)/version.h $(B)/flags: FORCE
-	@mkdir -p $(@D); echo '$(if $(filter %.h,$@),#define MOAO_VERSION "$(VERSION)",$(CC) $(ALL_CFLAGS))' >$@.$$$$; \
+	@mkdir -p $(@D); echo '$(if $(filter %.h,$@),#define MOAO_VERSION "$(VERSION)",$(CC) $(ALL_CFLAGS); tests $(TEST_OPT))' >$@.$$$$; \
 	  if cmp -s $@.$$$$ $@; then rm $@.$$$$; else mv $@.$$$$ $@; fi
 
 # --- CUDA plugin: loaded by the program at run time when a GPU is asked for

@@ -27,18 +27,30 @@ COMMON = {"slope": "gradient", "magnification": 1, "rotation": 0, "shift": [0, 0
 def bracket(u):
     """k2 - u^(5/6) K_{5/6}(u): power series up to 2, trapezoidal rule on int exp(-u cosh t) cosh(nu t) dt beyond."""
     u = np.asarray(u, dtype=float)
+    out = np.empty(u.size)
+    for i in range(0, u.size, BLOCK):
+        out[i:i + BLOCK] = bracket_of_block(u.ravel()[i:i + BLOCK])
+    return out.reshape(u.shape)
+
+
+BLOCK = 8192  # arguments at a time: what is computed from them then stays in the processor's cache, which takes a third of the time
+
+
+def bracket_of_block(u):
     out = np.empty_like(u)
     small = u <= 2
     s, x = u[small], u[small] ** 2 / 4
     with_power, without = np.zeros_like(s), np.zeros_like(s)
-    for k in range(17, -1, -1):
-        with_power = with_power * x + 1 / (math.factorial(k) * math.gamma(k + 1 + NU))
-        without = without * x + (1 / (math.factorial(k) * math.gamma(k + 1 - NU)) if k else 0)
+    for k in range(17, -1, -1) if len(s) else ():
+        with_power *= x
+        with_power += 1 / (math.factorial(k) * math.gamma(k + 1 + NU))
+        without *= x
+        without += 1 / (math.factorial(k) * math.gamma(k + 1 - NU)) if k else 0
     c = math.pi / (2 * math.sin(NU * math.pi))
     out[small] = c * (s ** (2 * NU) * 2 ** -NU * with_power - 2 ** NU * without)
     large = u[~small]
     h, k_nu = 0.2, 0.5 * np.exp(-large)
-    for i in range(1, 20):
+    for i in range(1, 20) if len(large) else ():
         k_nu += math.cosh(NU * i * h) * np.exp(-large * math.cosh(i * h))
     out[~small] = K2 - large ** NU * h * k_nu
     return out

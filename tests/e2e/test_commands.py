@@ -111,10 +111,11 @@ class Commands(unittest.TestCase):
         self.assertIn("mpirun cannot be started", p.stderr)
 
     def test_interrupt_and_resume(self):
-        """Ctrl-C to moao run -n 2: a message, exit code 3, and the same maps after --resume."""
+        """Ctrl-C to moao run -n 2: a message, exit code 3, and the same maps after --resume. Of 64 parts two are waited for, so that
+        most of the run is left when the signal comes."""
         for sig in (signal.SIGINT, signal.SIGTERM):
             out = "out%d" % sig
-            run = subprocess.Popen([MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=1 min", "-o", out, "-q"],
+            run = subprocess.Popen([MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=2 min", "-o", out, "-q"],
                                    cwd=self.dir, env=plain_environment(), stderr=subprocess.PIPE, universal_newlines=True)
             end = time.monotonic() + 90
             while len(parts(self.path(out))) < 2 and time.monotonic() < end and run.poll() is None:
@@ -123,7 +124,7 @@ class Commands(unittest.TestCase):
             text = run.communicate(timeout=90)[1]
             self.assertEqual(run.returncode, 3, text)
             self.assertIn("--resume", text)
-            p = call(MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=1 min", "-o", out, "-q", "--resume",
+            p = call(MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=2 min", "-o", out, "-q", "--resume",
                      cwd=self.dir, timeout=200)
             self.assertEqual(p.returncode, 0, p.stderr)
 

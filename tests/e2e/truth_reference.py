@@ -40,8 +40,8 @@ def nodes(w, h, axis, slope):
 
 def half_structure(p, q, layer):
     """-D/2 between two lists of points [m^2]."""
-    d = p[:, None, :] - q[None, :, :]
-    return -0.5 * OPD ** 2 * layer.strength * structure(np.hypot(d[..., 0], d[..., 1]), layer.L0)
+    x, y = (p[:, None, k] - q[None, :, k] for k in (0, 1))
+    return -0.5 * OPD ** 2 * layer.strength * structure(np.sqrt(x * x + y * y), layer.L0)
 
 
 def sees(w, layer):
@@ -63,7 +63,7 @@ def cov_slopes(w, v, layers, slope, delay=0.):
                     c = half_structure(p[i:i + 16].reshape(-1, 2), q.reshape(-1, 2), l)
                     c = c.reshape(-1, len(a), v.nsub, len(b))
                     out[s * w.nsub + i:s * w.nsub + i + len(c), t * v.nsub:(t + 1) * v.nsub] += \
-                        np.einsum("iajb,a,b->ij", c, a, b, optimize=True)
+                        np.einsum("iajb,ab->ij", c, np.outer(a, b))
     return out
 
 
@@ -147,7 +147,9 @@ class Truth:
         K = self.mirror.influence(x) @ self.reconstructor(t)
         B = K @ (self.Cmm if noise else self.Cmm - self.noise) @ K.T
         C = cross * self.phase(x, t) @ K.T
-        turbulence = -2 * sum(half_structure(x, x, l) for l in self.layers if l.strength > 0)
+        # on the pupil layers of one outer scale differ by their strength alone
+        scales = {l.L0: ref.Layer(0., sum(k.strength for k in self.layers if k.L0 == l.L0), l.L0, (0, 0)) for l in self.layers}
+        turbulence = -2 * sum(half_structure(x, x, l) for l in scales.values() if l.strength > 0)
         return turbulence + struct(B - C - C.T)
 
     def points(self, per_pitch=4):

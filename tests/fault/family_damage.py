@@ -10,6 +10,7 @@ from harness import (Fail, Result, check_ended, check_finished, check_message, c
 
 NAME = "damage"
 SORTS = ("bit", "truncate", "append", "zero", "delete", "directory", "unreadable", "exchange", "foreign", "shape", "facts")
+OF_PARTS = ("exchange", "foreign", "shape")  # these are done to parts, which a finished run has none of
 
 
 def snapshot(lab, name, make):
@@ -32,22 +33,37 @@ def half(lab, case="tiny", wanted=12):
     return snapshot(lab, "half-" + case, make)
 
 
-def trials(lab, rng, full):
-    """Endless: every sort of damage in turn, to a file of an interrupted or a finished run drawn at random."""
-    states = {"half": half(lab), "done": lab.reference("tiny")}
+def drawn(full):
+    """(sort, state, only to parts, live or None: drawn by the file). Endless: every sort in turn, of an interrupted run or, every
+    fourth time, a finished one. The small form draws no pair twice: each sort in an interrupted run, each that is not for parts alone
+    in a finished one, and three while the run is under way, among them what is noticed by checksum, by content and by absence."""
+    if not full:
+        for sort in SORTS:
+            yield sort, "half", sort in OF_PARTS or sort in ("bit", "truncate"), 0
+        for sort in SORTS:
+            if sort not in OF_PARTS:
+                yield sort, "done", False, 0
+        for sort in ("bit", "zero", "delete"):
+            yield sort, "half", True, 1
     i = 0
-    while full or i < 33:
-        state = "done" if i % 4 == 3 else "half"
-        names = [n for n in tree(states[state]) if not n.endswith("lock")]
+    while full:
         sort = SORTS[i % len(SORTS)]
-        if sort in ("exchange", "foreign", "shape") or (sort in ("bit", "truncate") and i % 2 == 0):
-            state = "half"
-            names = [n for n in tree(states[state]) if "part-" in n]
+        of_parts = sort in OF_PARTS or (sort in ("bit", "truncate") and i % 2 == 0)
+        yield sort, "done" if i % 4 == 3 and not of_parts else "half", of_parts, None
+        i += 1
+
+
+def trials(lab, rng, full):
+    """What is drawn, each to a file drawn at random."""
+    states = {"half": half(lab), "done": lab.reference("tiny")}
+    for sort, state, of_parts, live in drawn(full):
+        names = [n for n in tree(states[state]) if ("part-" in n if of_parts else not n.endswith("lock"))]
         name = rng.choice(names)
         size = os.path.getsize(os.path.join(states[state], name))
-        yield spec_of(NAME, state=state, sort=sort, file=name, at=rng.randrange(max(size, 1)), bit=rng.randrange(8),
-                      live=int(state == "half" and rng.random() < 0.2 and "part-" in name))
-        i += 1
+        at, bit = rng.randrange(max(size, 1)), rng.randrange(8)
+        if live is None:
+            live = int(state == "half" and rng.random() < 0.2 and "part-" in name)
+        yield spec_of(NAME, state=state, sort=sort, file=name, at=at, bit=bit, live=live)
 
 
 def damage(lab, keys, out):

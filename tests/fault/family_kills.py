@@ -13,12 +13,14 @@ SOFT = ("TERM", "USR1", "INT", "HUP")  # these stop a run in order: exit code 3
 
 
 def trials(lab, rng, full):
-    """Endless in the full form: signals and moments drawn at random, of all sorts in turn."""
+    """Endless in the full form: signals and moments drawn at random, of all sorts in turn. The small form has every signal twice and
+    every way to start a run three times; its run is the brief one, which has every part and file of the long one."""
+    case, end = ("long", 3) if full else ("brief", 1.5)  # seconds in which most of it is done
     configurations = [("2", "0", "mpirun"), ("1", "0", "mpirun"), ("2", "1", "mpirun"), ("2", "0", "moao"),
                       ("3", "0", "mpirun")]
     moments = ["at", "parts", "file"]
     i = 0
-    while full or i < 21:
+    while full or i < 15:
         sig = SIGNALS[i % len(SIGNALS)]
         ranks, resident, start = configurations[i // 3 % len(configurations)]
         targets = ["rank%d" % rng.randrange(int(ranks)), "all"] + ([start] if ranks != "1" else [])
@@ -26,10 +28,10 @@ def trials(lab, rng, full):
         if rng.random() < 0.3:
             send += ",%s:%s" % (rng.choice(SIGNALS), rng.choice(targets))
         moment = moments[i % 2 if rng.random() < 0.7 else 2]
-        at = {"at": "%.3f" % (rng.random() * 3), "parts": "parts:%d" % rng.randrange(1, 40),
+        at = {"at": "%.3f" % (rng.random() * end), "parts": "parts:%d" % rng.randrange(1, 40),
               "file": "file:" + rng.choice(["maps.fits.tmp", "maps.fits", "psf.fits", "finished", "run.json"])}[moment]
         again = ranks if rng.random() < 0.6 else str(rng.randrange(1, 4))
-        yield spec_of(NAME, ranks=ranks, resident=resident, start=start, at=at, send=send, gap="%.3f" % rng.choice([0, 0.01, 0.3]),
+        yield spec_of(NAME, case=case, ranks=ranks, resident=resident, start=start, at=at, send=send, gap="%.3f" % rng.choice([0, 0.01, 0.3]),
                       again=again)
         i += 1
 
@@ -52,7 +54,7 @@ class Target:
     def __init__(self, lab, keys, out):
         self.ranks, self.out, self.starter = int(keys["ranks"]), out, keys["start"]
         env = RESIDENT if keys["resident"] == "1" else None
-        command, env = lab.command("long", out, ranks=self.ranks, env=env)
+        command, env = lab.command(keys.get("case", "long"), out, ranks=self.ranks, env=env)
         if self.ranks > 1 and self.starter == "moao":  # moao run -n starts mpirun
             at = command.index(lab.moao)
             command = command[at:at + 2] + command[1:3] + command[at + 2:]
@@ -136,7 +138,8 @@ def judge(r, orderly, words):
 def run(lab, keys, out):
     words = keys["send"].split(",")
     resident = keys["resident"] == "1"
-    expected = lab.reference("long", int(keys["ranks"]), resident)
+    case = keys.get("case", "long")
+    expected = lab.reference(case, int(keys["ranks"]), resident)
     target = Target(lab, keys, out)
     target.wait_until(keys["at"])
     orderly = keys["start"] != "moao" or len(words) == 1  # a second one asks for the end at once
@@ -152,4 +155,4 @@ def run(lab, keys, out):
     if r.code == 3:  # else mpirun may have killed ranks
         check_no_temporary(out)
     again = int(keys["again"])
-    resume(lab, "long", out, again, resident, expected, None if again == int(keys["ranks"]) else 1e-10)
+    resume(lab, case, out, again, resident, expected, None if again == int(keys["ranks"]) else 1e-10)
