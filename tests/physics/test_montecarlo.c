@@ -209,8 +209,8 @@ static double *residual(size_t t, size_t m, const double *ctt, const double *ctm
 /* The same of the joint covariance: its parts copied out. */
 static double *residual_of_joint(size_t t, size_t m, const double *c, const double *r) {
     size_t n = 2 * t + m;
-    double *ctt = malloc(t * t * sizeof *ctt), *ctm = malloc(t * m * sizeof *ctm),
-           *cmm = malloc(m * m * sizeof *cmm);
+    double *ctt = calloc(t * t, sizeof *ctt), *ctm = calloc(t * m, sizeof *ctm),
+           *cmm = calloc(m * m, sizeof *cmm);
     for (size_t j = 0; j < t; j++)
         for (size_t i = j; i < t; i++)
             ctt[i + j * t] = c[i + j * n];
