@@ -35,10 +35,12 @@ static void place_of(int i, int j, int at[2]) {
 }
 
 /* Points inside the annulus by rows; counts them when p is NULL. Squares of distances are whole
- * numbers: `moao check` counts hundreds of times, and a hypot for each point was most of its time. */
+ * numbers: `moao check` counts hundreds of times, and a hypot for each point was most of its time.
+ */
 static int find_points(int side, double obs, psf *p) {
     const int radius = 2 * side;
-    const int64_t outer = (int64_t)radius * radius, inner = (int64_t)ceil(obs * radius * (obs * radius));
+    const int64_t outer = (int64_t)radius * radius,
+                  inner = (int64_t)ceil(obs * radius * (obs * radius));
     int count = 0, at[2];
     for (int j = 0; j < side; j++) {
         if (p != NULL)
