@@ -10,12 +10,8 @@
 namespace lowrank {
 namespace {
 
-/* The two factors of a sum; `mine` is the one that becomes orthonormal. */
-template <class T> struct Side {
-    Mat<T> a, b; /* rows x k and rows x k2 */
-    Dim rows;
-    double fa, fb;
-    T *f, *copy; /* rows.n x width of each matrix; copy: a second one, or NULL */
+template <class T> struct Side : SumSide<T> { /* scratch becomes F */
+    T *copy;                                  /* a second F, or NULL */
 };
 
 template <class T> struct GatherArgs {
@@ -35,18 +31,19 @@ template <class T> struct GatherArgs {
     int *shift, *info;
 };
 
-/* f := 2^shift [fa a, fb b]; returns the shift. bad is lowered to the first column that is not
- * finite, those of a counted from `from_a` + 1 and those of b from `from_b` + 1. */
+/* F := 2^shift [first a, second b]; returns the shift. bad is lowered to the first column that is
+ * not finite, those of a counted from `from_a` + 1 and those of b from `from_b` + 1. */
 template <class T>
 __device__ inline int gather_side(const Side<T> &s, int64_t b, int k, int k2, int from_a,
                                   int from_b, int width, int *bad, double *red) {
     const int rows = dim_full(s.rows, b), lane = threadIdx.x % 32, warps = blockDim.x / 32;
     const Ref<T> A = resolve(s.a, b, rows, k), B = resolve(s.b, b, rows, k2);
-    T *f = s.f + b * s.rows.n * width, *copy = s.copy ? s.copy + b * s.rows.n * width : nullptr;
+    T *f = s.scratch + b * s.rows.n * width,
+      *copy = s.copy ? s.copy + b * s.rows.n * width : nullptr;
     double most = 0;
     for (int j = threadIdx.x / 32; j < k + k2; j += warps) {
         const T *from = j < k ? A.p + j * A.sj : B.p + (j - k) * B.sj;
-        const T factor = (T)(j < k ? s.fa : s.fb);
+        const T factor = (T)(j < k ? s.first : s.second);
         bool fine = true;
 #pragma unroll 4
         for (int i = lane; i < rows; i += 32) {
@@ -256,26 +253,26 @@ bool by_gram(const Sum &q, int64_t width) {
     return width <= SUM_GRAM_WIDTH && (q.cut->most <= SUM_GRAM_RANK || width <= SUM_GRAM_RANK);
 }
 
+/* Side 0 or 1 of a sum from matrix `first` on. */
+template <class T>
+SumSide<T> side_of(const Sum &q, const SumLayout<T> &w, int64_t first, int side) {
+    constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
+    const batch_mat &a = side == 0 ? q.u : q.v, &b = side == 0 ? q.u2 : q.v2;
+    return {plain_mat<T>(mat_from(a, t, first)),
+            plain_mat<T>(mat_from(b, t, first)),
+            plain_dim(dim_from(side == 0 ? q.m : q.n, first)),
+            side == 0 ? q.fu : q.fv,
+            side == 0 ? q.fu2 : q.fv2,
+            side == 0 ? w.f : w.g};
+}
+
 template <class T>
 status gather(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t first, int64_t count,
               int width) {
-    constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
     const batch_cut cut = cut_from(q.cut, first);
     GatherArgs<T> a = {};
-    a.side[0] = Side<T>{plain_mat<T>(mat_from(q.u, t, first)),
-                        plain_mat<T>(mat_from(q.u2, t, first)),
-                        plain_dim(dim_from(q.m, first)),
-                        q.fu,
-                        q.fu2,
-                        w.f,
-                        nullptr};
-    a.side[1] = Side<T>{plain_mat<T>(mat_from(q.v, t, first)),
-                        plain_mat<T>(mat_from(q.v2, t, first)),
-                        plain_dim(dim_from(q.n, first)),
-                        q.fv,
-                        q.fv2,
-                        w.g,
-                        w.copy == w.g ? nullptr : w.copy};
+    a.side[0] = Side<T>{side_of(q, w, first, 0), nullptr};
+    a.side[1] = Side<T>{side_of(q, w, first, 1), w.copy == w.g ? nullptr : w.copy};
     a.k = plain_dim(dim_from(q.k, first)), a.k2 = plain_dim(dim_from(q.k2, first));
     a.old = q.old, a.fresh = q.fresh, a.turned = q.job == 'R', a.width = width;
     a.columns = w.columns, a.core0 = w.core0, a.core1 = w.core1, a.vectors = w.vectors;
@@ -314,21 +311,9 @@ status core(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t count, 
 
 template <class T>
 SumGram<T> gram_of(const Sum &q, const SumLayout<T> &w, int64_t first, int64_t count, int width) {
-    constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
     const batch_cut cut = cut_from(q.cut, first);
     SumGram<T> a = {};
-    a.side[0] = SumSide<T>{plain_mat<T>(mat_from(q.u, t, first)),
-                           plain_mat<T>(mat_from(q.u2, t, first)),
-                           plain_dim(dim_from(q.m, first)),
-                           q.fu,
-                           q.fu2,
-                           w.f};
-    a.side[1] = SumSide<T>{plain_mat<T>(mat_from(q.v, t, first)),
-                           plain_mat<T>(mat_from(q.v2, t, first)),
-                           plain_dim(dim_from(q.n, first)),
-                           q.fv,
-                           q.fv2,
-                           w.g};
+    a.side[0] = side_of(q, w, first, 0), a.side[1] = side_of(q, w, first, 1);
     a.k = plain_dim(dim_from(q.k, first)), a.k2 = plain_dim(dim_from(q.k2, first));
     a.old = q.old, a.fresh = q.fresh, a.roots = q.job == 'B';
     a.relative = cut.kind == 'R', a.frobenius = cut.norm == 'F';
