@@ -256,14 +256,24 @@ static status fill_ctm(backend_cov_target *v, backend_type t, int64_t i0, int64_
                         gpu_cov_region{i0, ni, j0, nj}, a, lda);
 }
 
+/* Of operations on both axes of n subapertures of a sensor from k0 on. */
+static status check_both(const backend_cov_target *v, const char *operation, backend_type t,
+                         int64_t rows, int sensor, int64_t k0, int64_t n, int64_t lda,
+                         int64_t apart) {
+    if (sensor < 0 || sensor >= v->c->nsensor || apart < n ||
+        !matcov_block_ok(t, rows, 0, rows, v->c->host[sensor].nsub, k0, n, lda))
+        return status_fail(MOAO_INPUT, "%s: an argument is out of range", operation);
+    if (!v->aimed)
+        return status_fail(MOAO_INPUT, "%s: the target was not aimed", operation);
+    return MOAO_OK;
+}
+
 static status fill_ctm_both(backend_cov_target *v, backend_type t, int sensor, int64_t k0,
                             int64_t n, void *a, int64_t lda, int64_t apart) {
     const int64_t rows = v->c->t;
-    if (sensor < 0 || sensor >= v->c->nsensor || apart < n ||
-        !matcov_block_ok(t, rows, 0, rows, v->c->host[sensor].nsub, k0, n, lda))
-        return status_fail(MOAO_INPUT, "fill_ctm_both: an argument is out of range");
-    if (!v->aimed)
-        return status_fail(MOAO_INPUT, "fill_ctm_both: the target was not aimed");
+    const status st = check_both(v, "fill_ctm_both", t, rows, sensor, k0, n, lda, apart);
+    if (st != MOAO_OK)
+        return st;
     return gpu_cov_fill_both(v->c, &v->aim, v->tables, t, sensor, k0, n, a, lda, apart);
 }
 
@@ -271,11 +281,9 @@ static status fill_ctm_half(backend_cov_target *v, int exponent, int sensor, int
                             uint16_t *a, int64_t lda, int64_t apart, bool *done) {
     const int64_t rows = v->c->t;
     *done = false;
-    if (sensor < 0 || sensor >= v->c->nsensor || apart < n ||
-        !matcov_block_ok(BACKEND_S, rows, 0, rows, v->c->host[sensor].nsub, k0, n, lda))
-        return status_fail(MOAO_INPUT, "fill_ctm_half: an argument is out of range");
-    if (!v->aimed)
-        return status_fail(MOAO_INPUT, "fill_ctm_half: the target was not aimed");
+    const status st = check_both(v, "fill_ctm_half", BACKEND_S, rows, sensor, k0, n, lda, apart);
+    if (st != MOAO_OK)
+        return st;
     if (abs(exponent) > 120)
         return MOAO_OK;
     return gpu_cov_fill_single(v->c, &v->aim, sensor, k0, n, ldexpf(1.0f, exponent), a, lda, apart,
@@ -290,11 +298,9 @@ static status fill_cpm(backend_cov_target *v, backend_type t, int64_t np, const 
 static status fill_cpm_both(backend_cov_target *v, backend_type t, int64_t np, const double *x,
                             const double *y, int sensor, int64_t k0, int64_t n, void *a,
                             int64_t lda, int64_t apart) {
-    if (sensor < 0 || sensor >= v->c->nsensor || apart < n ||
-        !matcov_block_ok(t, np, 0, np, v->c->host[sensor].nsub, k0, n, lda))
-        return status_fail(MOAO_INPUT, "fill_cpm_both: an argument is out of range");
-    if (!v->aimed)
-        return status_fail(MOAO_INPUT, "fill_cpm_both: the target was not aimed");
+    const status st = check_both(v, "fill_cpm_both", t, np, sensor, k0, n, lda, apart);
+    if (st != MOAO_OK)
+        return st;
     return gpu_cov_fill_phase_both(v->c, &v->aim, t, np, x, y, sensor, k0, n, a, lda, apart);
 }
 
@@ -302,11 +308,9 @@ static status fill_cpm_half(backend_cov_target *v, int exponent, int64_t np, con
                             const double *y, int sensor, int64_t k0, int64_t n, uint16_t *a,
                             int64_t lda, int64_t apart, bool *done) {
     *done = false;
-    if (sensor < 0 || sensor >= v->c->nsensor || apart < n ||
-        !matcov_block_ok(BACKEND_S, np, 0, np, v->c->host[sensor].nsub, k0, n, lda))
-        return status_fail(MOAO_INPUT, "fill_cpm_half: an argument is out of range");
-    if (!v->aimed)
-        return status_fail(MOAO_INPUT, "fill_cpm_half: the target was not aimed");
+    const status st = check_both(v, "fill_cpm_half", BACKEND_S, np, sensor, k0, n, lda, apart);
+    if (st != MOAO_OK)
+        return st;
     if (abs(exponent) > 120)
         return MOAO_OK;
     return gpu_cov_fill_phase_half(v->c, &v->aim, np, x, y, sensor, k0, n, ldexpf(1.0f, exponent),
