@@ -15,7 +15,7 @@ static status average(obsseq *o, int i0, int ni, const double *c, bool both, dou
 }
 
 /* Sums of W Cpm' of every target under the reconstructor's profile, of which an operator takes a
- * share: once after a solve, in double precision. */
+ * share: once after a solve. */
 static status make_base(obsseq *o, linop *op) {
     tor *t = &o->t;
     engine *e = &t->e;
@@ -27,10 +27,7 @@ static status make_base(obsseq *o, linop *op) {
     TRY(engine_load(e, t->prof));
     for (int k = 0; k < t->ch.nmine; k++) {
         TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), false));
-        for (int64_t j = 0, n; j < e->m; j += n) {
-            n = engine_width(e, j, e->m);
-            TRY(phase_columns(t, ph, op, true, k, j, n));
-        }
+        TRY(phase_share(t, ph, op, k));
         TRY(engine_gemm(e, 'N', 'N', v, v, 1, 0.0, t->y[k], v, t->y[k], v, 0.0, t->y[k], v));
         TRY(o->img->pairs(o->imager, t->y[k], v, phase_of(ph, t, k), v, phase_base(ph, t, k)));
     }

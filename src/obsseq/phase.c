@@ -1,7 +1,13 @@
 #include "obsseq/phase.h"
 
+/* Leading dimension of covariances on a device: products run at full rate where columns begin at
+ * multiples of 64 bytes. Ranks in step gather columns as they are. */
+static int64_t padded(int64_t n) {
+    return (n + 7) / 8 * 8;
+}
+
 size_t phase_bytes(size_t points, size_t width) {
-    return points > 0 ? points * (width + 3) * sizeof(double) : 0;
+    return points > 0 ? (size_t)padded((int64_t)points) * (width + 3) * sizeof(double) : 0;
 }
 
 size_t phase_target_bytes(size_t points, size_t rows) {
@@ -18,12 +24,13 @@ status phase_open(tor *t, const psf *ps, phase_term *ph, int64_t *beside) {
     const double *x, *y;
     status st = MOAO_OK;
     *ph = (phase_term){.n = (int64_t)psf_points(ps, &x, &y)};
+    ph->ld = kind->in_step ? ph->n : padded(ph->n);
     *beside = 0;
     if (ph->n == 0)
         goto done;
     TRY(engine_doubles(e, ph->n, "points of the pupil", &ph->x));
     TRY(engine_doubles(e, ph->n, "points of the pupil", &ph->y));
-    TRY(engine_doubles(e, ph->n * (e->width + 1), "covariances of phase and slopes", &ph->cpm));
+    TRY(engine_doubles(e, ph->ld * (e->width + 1), "covariances of phase and slopes", &ph->cpm));
     if (kind->together)
         *beside = engine_aligned(ph->n * t->t.nlrow);
     else
@@ -56,23 +63,23 @@ status phase_end(tor *t, const phase_term *ph, linop *op, int k) {
 /* W Cpm' of the k-th target += that of both axes of some subapertures. */
 static status some_slopes(tor *t, const phase_term *ph, linop *op, int k, const slope_pairs *p) {
     engine *e = &t->e;
-    const int64_t nlrow = t->t.nlrow, np = ph->n;
+    const int64_t nlrow = t->t.nlrow, np = ph->n, ld = ph->ld;
     int first, some;
     rows_share((int)p->n, t->t.group_size, t->t.member, &first, &some);
     status st = e->mat->fill_cpm_both(tor_target(t, k), BACKEND_D, np, ph->x, ph->y, p->sensor,
-                                      p->k0 + first, some, ph->cpm + first * np, np, p->n);
+                                      p->k0 + first, some, ph->cpm + first * ld, ld, p->n);
     TIMED_WAIT(e->rep, STAGE_EXPOSURE, st = team_agree(&t->t, st));
     for (int axis = 0; axis < 2 && st == MOAO_OK; axis++) {
-        double *cpm = ph->cpm + axis * p->n * np;
+        double *cpm = ph->cpm + axis * p->n * ld;
         const double *w;
-        int64_t ld;
-        TIMED_WAIT(e->rep, STAGE_EXPOSURE, team_gather(&t->t, (size_t)np, (size_t)p->n, cpm));
+        int64_t ldw;
+        TIMED_WAIT(e->rep, STAGE_EXPOSURE, team_gather(&t->t, (size_t)ld, (size_t)p->n, cpm));
         if (nlrow == 0)
             continue;
-        st = tor_w_columns(t, op, k, p->column[axis], p->n, &w, &ld);
+        st = tor_w_columns(t, op, k, p->column[axis], p->n, &w, &ldw);
         if (st == MOAO_OK)
-            st = engine_gemm(e, 'N', 'T', nlrow, np, p->n, 1.0, w, ld, cpm, np, p->column[axis] > 0,
-                             phase_of(ph, t, k), nlrow);
+            st = engine_gemm(e, 'N', 'T', nlrow, np, p->n, 1.0, w, ldw, cpm, ld,
+                             p->column[axis] > 0, phase_of(ph, t, k), nlrow);
     }
     return st;
 }
@@ -91,6 +98,24 @@ status phase_columns(tor *t, const phase_term *ph, linop *op, bool whole, int k,
     for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, e->width / 2, &p);)
         TRY(some_slopes(t, ph, op, k, &p));
     e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(nlrow * n) * (double)np;
+done:
+    return st;
+}
+
+status phase_share(tor *t, const phase_term *ph, linop *op, int k) {
+    engine *e = &t->e;
+    const wrows w = tor_w(t, op, k);
+    status st = MOAO_OK;
+    for (int64_t j = 0, n; j < e->m; j += n) {
+        n = engine_width(e, j, e->m);
+        if (op->kind->phase_share == NULL) {
+            TRY(phase_columns(t, ph, op, true, k, j, n));
+            continue;
+        }
+        TRY(op->kind->phase_share(op, tor_target(t, k), &w, ph->n, ph->x, ph->y, j, n,
+                                  phase_of(ph, t, k)));
+        e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(t->t.nlrow * n) * (double)ph->n;
+    }
 done:
     return st;
 }

@@ -9,6 +9,7 @@
 typedef struct {
     int64_t n;     /* points; 0: commands are averaged, and nothing here is needed */
     double *x, *y; /* on the device [m] */
+    int64_t ld;    /* of cpm */
     double *cpm;   /* n x (width + 1): of both axes of width / 2 subapertures, or of one */
     double *room;  /* W Cpm' of a target (nlrow x n); NULL: it is kept of every target */
     double *one;   /* where an operator leaves a share of Cpm out: the number 1, on the device */
@@ -43,5 +44,9 @@ status phase_end(tor *t, const phase_term *ph, linop *op, int k);
  * j:j+n)', the target aimed, as the operator makes it; whole: in double precision. */
 status phase_columns(tor *t, const phase_term *ph, linop *op, bool whole, int k, int64_t j,
                      int64_t n);
+
+/* Local. W Cpm' of the k-th target, aimed without wind, under the reconstructor's profile, which is
+ * loaded: what an operator leaves a share of out; as exact as its W. */
+status phase_share(tor *t, const phase_term *ph, linop *op, int k);
 
 #endif

@@ -54,7 +54,8 @@ static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
     const int64_t place = half_place((int64_t)m);
     const half_factor_options o = half_factor_defaults((int64_t)m, c->rows, 0);
     const size_t n = v < SAMPLE ? v : SAMPLE, tile = (size_t)o.tile;
-    const size_t v8 = (size_t)half_rows(c->rows), t8 = (size_t)half_rows((int64_t)t);
+    const size_t v8 = (size_t)half_rows(c->rows), t8 = (size_t)half_rows((int64_t)t),
+                 np8 = (size_t)half_rows((int64_t)np);
     const size_t sampling = (3 * n * m + n * (v + t) + t * w + m * (size_t)o.panel) * d + WORK;
     const size_t longest = m > np ? (m > t ? m : t) : np > t ? np : t;
     linop_add(b, "factor of Cmm0 in halves, and inverses", (size_t)place * d + 2 * m * tile * h);
@@ -64,7 +65,7 @@ static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
               2 * v8 * t * h + (longest + w + v) * w * f + (2 * t8 + v) * w * h +
                   2 * v8 * tile * h);
     if (np > 0)
-        linop_add(b, "halves of the phase on the pupil", np * ((w + 1) * h + (v + 1) * f));
+        linop_add(b, "halves of the phase on the pupil", np8 * 2 * (w + 1) * h + np * (v + 1) * f);
     else
         linop_add(b, "Ctm of a sensor in halves", block_size(c->s) * h);
     linop_add(b, "residual covariances of a target, and tip-tilt",
@@ -159,7 +160,8 @@ static status take_arrays(half *x, const linop_setup *u) {
     const size_t m = (size_t)e->m, t = (size_t)e->t, v = (size_t)x->v, w = (size_t)e->width;
     const size_t h = sizeof(backend_f16), f = sizeof(float), d = sizeof(double);
     const size_t nk = (size_t)x->nk, np = (size_t)u->size.points;
-    const size_t v8 = (size_t)half_rows(x->v), t8 = (size_t)half_rows(e->t);
+    const size_t v8 = (size_t)half_rows(x->v), t8 = (size_t)half_rows(e->t),
+                 np8 = (size_t)half_rows((int64_t)np);
     const size_t longest = m > np ? (m > t ? m : t) : np > t ? np : t;
     status st;
     for (int k = 0; k < 2; k++) {
@@ -171,7 +173,8 @@ static status take_arrays(half *x, const linop_setup *u) {
     TRY(take(x, w * longest + np, f, "a panel of covariances", &x->wide));
     if (np == 0)
         TRY(take(x, block_size(e->s), h, "halves of Ctm", &x->block));
-    TRY(take(x, np * (w + 1), h, "halves of Cpm", &x->cpm));
+    for (int k = 0; k < 2; k++)
+        TRY(take(x, np8 * (w + 1), h, "halves of Cpm", &x->cpm[k]));
     TRY(take(x, v * np, f, "W Cpm'", &x->ct));
     TRY(take(x, w * w, f, "a block of covariances", &x->diag));
     if (!x->alike)
@@ -273,11 +276,11 @@ static void half_close(linop *base) {
     group_close(&x->group);
     if (x->passing != NULL)
         linop_streamed.close(x->passing);
-    void *const mine[] = {x->dplus[0], x->dplus[1], x->ctm[0],   x->ctm[1],
-                          x->block,    x->exact.w,  x->z,        x->wide,
-                          x->cpm,      x->ct,       x->diag,     x->alike ? x->wt : x->sum,
-                          x->y,        x->axes,     x->kd,       x->constants,
-                          x->numbers,  x->work,     x->made.info};
+    float *const sum = x->alike ? x->wt : x->sum;
+    void *const mine[] = {x->dplus[0], x->dplus[1],  x->ctm[0],  x->ctm[1], x->block,
+                          x->exact.w,  x->z,         x->wide,    x->cpm[0], x->cpm[1],
+                          x->ct,       x->diag,      sum,        x->y,      x->axes,
+                          x->kd,       x->constants, x->numbers, x->work,   x->made.info};
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         e->be->release(e->ctx, mine[i]);
     e->be->release_host(e->ctx, x->host);
@@ -336,8 +339,8 @@ static status half_open_passing(engine *e, const linop_setup *u, linop **out) {
     .right = half_right, .right_column = half_right_column, .get = half_get,                       \
     .factor = half_factor_of, .solve = half_solve, .load = half_load, .begin = half_begin,         \
     .columns = half_columns, .project = half_project, .outer = half_outer, .end = half_end,        \
-    .phase = half_phase, .phase_end = half_phase_end, .share = half_share, .levels = 3,            \
-    .expected = half_expected
+    .phase = half_phase, .phase_end = half_phase_end, .share = half_share,                         \
+    .phase_share = half_phase_share, .levels = 3, .expected = half_expected
 
 const linop_kind linop_half = {.name = "half", .bytes = bytes, .open = half_open, HALF_TABLE};
 const linop_kind linop_half_alike = {

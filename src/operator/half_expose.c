@@ -216,26 +216,65 @@ done:
     return st;
 }
 
+/* Both axes of some subapertures, as halves with leading dimension ld, by way of `wide`. */
+static status fill_phase(half *x, backend_cov_target *target, int64_t np, const double *px,
+                         const double *py, const slope_pairs *p, int64_t ld) {
+    const engine *e = x->base.e;
+    bool done = false;
+    status st = MOAO_OK;
+    if (e->mat->fill_cpm_half != NULL)
+        TRY(e->mat->fill_cpm_half(target, x->ep, np, px, py, p->sensor, p->k0, p->n, x->cpm[0], ld,
+                                  p->n, &done));
+    if (done)
+        return st;
+    TRY(e->mat->fill_cpm_both(target, BACKEND_S, np, px, py, p->sensor, p->k0, p->n, x->wide, np,
+                              p->n));
+    st = e->be->half->cast_to_half(e->ctx, BACKEND_S, np, 2 * p->n, x->ep, x->wide, np, x->cpm[0],
+                                   ld);
+done:
+    return st;
+}
+
 status half_phase(linop *base, backend_cov_target *target, const wrows *w, int64_t np,
                   const double *px, const double *py, int64_t j, int64_t n) {
-    const half *x = (const half *)base;
+    half *x = (half *)base;
     const engine *e = base->e;
+    const int64_t ld = half_rows(np);
     status st = MOAO_OK;
     for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, e->width / 2, &p);) {
-        bool done = false;
-        if (e->mat->fill_cpm_half != NULL)
-            TRY(e->mat->fill_cpm_half(target, x->ep, np, px, py, p.sensor, p.k0, p.n, x->cpm, np,
-                                      p.n, &done));
-        if (!done) {
-            TRY(e->mat->fill_cpm_both(target, BACKEND_S, np, px, py, p.sensor, p.k0, p.n, x->wide,
-                                      np, p.n));
-            TRY(e->be->half->cast_to_half(e->ctx, BACKEND_S, np, 2 * p.n, x->ep, x->wide, np,
-                                          x->cpm, np));
-        }
+        TRY(fill_phase(x, target, np, px, py, &p, ld));
         for (int axis = 0; axis < 2; axis++)
-            TRY(e->be->half->gemm(e->ctx, 'N', 'T', x->v, np, p.n, 1,
-                                  half_w(x, w, p.column[axis]).hi, half_rows(x->v),
-                                  x->cpm + axis * p.n * np, np, p.column[axis] > 0, x->ct, x->v));
+            TRY(e->be->half->gemm(
+                e->ctx, 'N', 'T', x->v, np, p.n, 1, half_w(x, w, p.column[axis]).hi,
+                half_rows(x->v), x->cpm[0] + axis * p.n * ld, ld, p.column[axis] > 0, x->ct, x->v));
+    }
+done:
+    return st;
+}
+
+/* Three products of halves, as exact as W itself; sums as of B0 W', in double precision over the
+ * parts. */
+status half_phase_share(linop *base, backend_cov_target *target, const wrows *w, int64_t np,
+                        const double *px, const double *py, int64_t j, int64_t n, double *ct) {
+    half *x = (half *)base;
+    const engine *e = base->e;
+    const backend_half *h = e->be->half;
+    const int64_t v = x->v;
+    half_pair c = {x->cpm[0], x->cpm[1], half_rows(np),
+                   backend_half_exponent(matcov_phase_bound(e->s, x->tor, x->tor, 0))};
+    status st = MOAO_OK;
+    for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, e->width / 2, &p);) {
+        TRY(e->mat->fill_cpm_both(target, BACKEND_S, np, px, py, p.sensor, p.k0, p.n, x->wide, np,
+                                  p.n));
+        TRY(h->split(e->ctx, BACKEND_S, 'A', np, 2 * p.n, c.exponent, x->wide, np, x->cpm[0], c.ld,
+                     x->cpm[1], c.ld));
+        for (int axis = 0; axis < 2; axis++) {
+            const int64_t at = axis * p.n * c.ld;
+            const half_pair part = {c.hi + at, c.lo + at, c.ld, c.exponent};
+            TRY(half_gemm_part(e->be, e->ctx, HALF_ALL, HALF_SHORT, 'N', 'T', v, np, p.n, 1,
+                               half_w(x, w, p.column[axis]), part, 0, x->ct, v));
+            TRY(h->cast_to_double(e->ctx, v, np, 1, x->ct, v, p.column[axis] > 0, ct, v));
+        }
     }
 done:
     return st;

@@ -61,19 +61,24 @@ struct half {
     float *wide;        /* width x m, t x width: covariances on their way to halves */
     float *diag;        /* width x width: a block of dT on the diagonal, 0 above it */
     float *sum, *y;     /* v x width, v x v */
-    backend_f16 *cpm;  /* points x (width + 1): of both axes of width / 2 subapertures, or of one */
-    float *ct;         /* v x points */
-    int ep;            /* exponent of Cpm - beta Cpm0 */
-    double *axes;      /* m x nk: 1 where a measurement is of that laser star and axis */
-    double *kd;        /* v x nk: W K times `constants` */
-    double *constants; /* nk x nk, diagonal: halves of K - beta K0 */
-    double *numbers;   /* some, on the device */
+    backend_f16 *cpm[2]; /* points x (width + 1): of both axes of width / 2 subapertures, or of one;
+                            what that leaves, of the reconstructor's */
+    float *ct;           /* v x points */
+    int ep;              /* exponent of Cpm - beta Cpm0 */
+    double *axes;        /* m x nk: 1 where a measurement is of that laser star and axis */
+    double *kd;          /* v x nk: W K times `constants` */
+    double *constants;   /* nk x nk, diagonal: halves of K - beta K0 */
+    double *numbers;     /* some, on the device */
     int ed, et, ec, es, ez; /* exponents: D+, dT, Ctm - beta Ctm0, W dT, z */
     double beta;
     double *host; /* pinned: constants, numbers; the former are 0 beside their diagonal */
 };
 
 enum { HALF_NUMBERS = 2 };
+
+/* Pieces of sums that drift by 1e-7 of themselves at most, for what stands in the results in full.
+ */
+#define HALF_SHORT ((int64_t)64)
 
 /* Of the target in hand: B0 W' (v x v), then W times `axes` (v x nk), in its own memory; halves of
  * W where W is kept. */
@@ -125,6 +130,8 @@ status half_phase(linop *base, backend_cov_target *target, const wrows *w, int64
                   const double *px, const double *py, int64_t j, int64_t n);
 status half_phase_end(linop *base, const wrows *w, int64_t np, double *ct);
 double half_share(const linop *base);
+status half_phase_share(linop *base, backend_cov_target *target, const wrows *w, int64_t np,
+                        const double *px, const double *py, int64_t j, int64_t n, double *ct);
 
 /* half_exact.c */
 extern const linop_kind half_exact_kind;

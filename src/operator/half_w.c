@@ -5,11 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Of B0 W': columns at a time, measurements whose sum is in single precision, and pieces of sums,
- * which drift by 1e-7 of themselves at most. */
+/* Of B0 W': columns at a time, and measurements whose sum is in single precision. */
 #define STRIP ((int64_t)1152)
 #define PART ((int64_t)16384)
-#define SHORT ((int64_t)64)
 /* Inner size of a piece of B0: what tensor cores cut off its sums (linalg/half_gemm.h) counts in
  * full there, as B0 W' stands for W Cmm0 W' and for the term with Ctm0. */
 #define PIECE ((int64_t)256)
@@ -254,8 +252,8 @@ static status keep_products(half *x, half_pair w, double *own) {
             const half_pair p = {b.hi + at, b.lo + at, ld, b.exponent},
                             q = {w.hi + at, w.lo + at, ld, w.exponent};
             nc = v - c < STRIP ? v - c : STRIP;
-            TRY(half_gemm_part(e->be, e->ctx, HALF_ALL, SHORT, 'N', 'T', v - c, nc, n, 1, p, q, 0,
-                               x->y, v));
+            TRY(half_gemm_part(e->be, e->ctx, HALF_ALL, HALF_SHORT, 'N', 'T', v - c, nc, n, 1, p, q,
+                               0, x->y, v));
             TRY(h->cast_to_double(e->ctx, v - c, nc, 1, x->y, v, j > 0, own + c * (v + 1), v));
         }
     }

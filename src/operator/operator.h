@@ -149,6 +149,10 @@ typedef struct linop_kind {
                     const double *x, const double *y, int64_t j, int64_t n);
     status (*phase_end)(linop *o, const wrows *w, int64_t np, double *ct);
     double (*share)(const linop *o);
+    /* NULL: in double precision, by W; or that share's W Cpm(:, j:j+n)' (W = 0 there at j = 0)
+     * added to ct (rows x np), the reconstructor's profile loaded. */
+    status (*phase_share)(linop *o, backend_cov_target *target, const wrows *w, int64_t np,
+                          const double *x, const double *y, int64_t j, int64_t n, double *ct);
 
     /* See linop_tighten. NULL: it cannot be more exact than by another one of its levels. */
     status (*tighten)(linop *o, double excess, linop_step from, linop_step *again);
