@@ -232,8 +232,8 @@ static void fill_tile(const fill_source *src, structure_kernel *kernel, const pi
     bool reversed, own = src->constant != NULL && r->sensor == c->sensor && r->axis == c->axis;
     const like *t = table_of(src, r, c, &reversed);
     double *to = a + r->at + c->at * ld;
-    const gradient_slopes rows = {r->f, r->axis, r->k0, r->k1},
-                          cols = {c->f, c->axis, c->k0, c->k1};
+    const gradient_slopes rows = {r->f, r->axis, r->k0, r->k1, NULL},
+                          cols = {c->f, c->axis, c->k0, c->k1, NULL};
     if (t == NULL && r->f->gradient != c->f->gradient) {
         gradients_fill_mixed(src->means, src->lay, &rows, &cols, ws->x, to, ld);
     } else if (t == NULL && r->f->gradient) {

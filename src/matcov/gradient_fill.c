@@ -110,6 +110,11 @@ static bool on_layer(const layers *lay, int l, const footprint *f, double *c, do
     return formula_on_layer(lay->h[l], 1.0, f->altitude, f->dir, drift, c, offset);
 }
 
+/* The subaperture that is number k of slopes. */
+static size_t numbered(const gradient_slopes *s, int k) {
+    return (size_t)(s->sub != NULL ? s->sub[k] : k);
+}
+
 /* One layer of a tile, the rows' positions on it given. */
 static void add_layer(const gradients *g, const matcov_gradient *t, const gradient_axes *axes,
                       const relation *r, const gradient_slopes *cols, double cone,
@@ -119,11 +124,13 @@ static void add_layer(const gradients *g, const matcov_gradient *t, const gradie
     for (int part = 0; part < r->parts[1] * r->parts[1]; part++) {
         double at[2];
         part_at(f, r->step[1], r->parts[1], part, at);
-        for (int j = cols->k0; j < cols->k1; j++)
-            gradient_add(t, g->values, axes, n, x, y, cone * (f->centre[0][j] + at[0]) + offset[0],
-                         cone * (f->centre[1][j] + at[1]) + offset[1], coef,
+        for (int j = cols->k0; j < cols->k1; j++) {
+            const size_t k = numbered(cols, j);
+            gradient_add(t, g->values, axes, n, x, y, cone * (f->centre[0][k] + at[0]) + offset[0],
+                         cone * (f->centre[1][k] + at[1]) + offset[1], coef,
                          a[0] + (size_t)(j - cols->k0) * ld[0],
                          a[1] + (size_t)(j - cols->k0) * ld[1]);
+        }
     }
 }
 
@@ -148,9 +155,10 @@ void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes
         for (int part = 0; part < r.parts[0] * r.parts[0]; part++) {
             double at[2];
             part_at(rows->f, r.step[0], r.parts[0], part, at);
-            for (size_t k = 0; k < n; k++) {
-                x[k] = c * (rows->f->centre[0][(size_t)rows->k0 + k] + at[0]) + of[0];
-                y[k] = c * (rows->f->centre[1][(size_t)rows->k0 + k] + at[1]) + of[1];
+            for (int k = rows->k0; k < rows->k1; k++) {
+                const size_t i = numbered(rows, k);
+                x[k - rows->k0] = c * (rows->f->centre[0][i] + at[0]) + of[0];
+                y[k - rows->k0] = c * (rows->f->centre[1][i] + at[1]) + of[1];
             }
             add_layer(g, t, &axes, &r, cols, cone, offset, lay->coef[l] * r.scale, n, x, y, a,
                       apart);
@@ -243,55 +251,65 @@ void gradients_fill_mixed(const gradients *g, const layers *lay, const gradient_
     }
 }
 
-/* One row of differences of a like pair's table, both axes of the first: y index r; x, y: scratch.
- */
-static void like_row(const gradients *g, const layers *lay, const like *t, const relation *rel,
-                     int axis_b, int row, double *x, double *y, double *const value[2]) {
+void gradients_differences(const gradients *g, const layers *lay, const like *t, int axis_b,
+                           size_t n, const int *ix, const int *iy, double *work,
+                           double *const value[2]) {
     const footprint *a = t->first, *b = t->second;
+    const relation rel = relation_of(g, a, b);
     const double pitch = a->size / t->steps[0], cosine = cos(a->rot), sine = sin(a->rot);
+    const double half = 0.5 * (t->steps[0] - t->steps[1]);
+    double *x = work, *y = work + n, *px = work + 2 * n, *py = work + 3 * n;
+    for (size_t e = 0; e < n; e++) { /* in the pupil */
+        const double along = (ix[e] + half) * pitch, across = (iy[e] + half) * pitch;
+        px[e] = cosine * along - sine * across + a->shift[0] - b->shift[0];
+        py[e] = sine * along + cosine * across + a->shift[1] - b->shift[1];
+    }
     for (int axis = 0; axis < 2; axis++)
-        memset(value[axis], 0, (size_t)t->n * sizeof *x);
+        memset(value[axis], 0, n * sizeof *x);
     for (int l = 0; l < lay->n; l++) {
-        if (rel->c->table[l] < 0)
+        if (rel.c->table[l] < 0)
             continue;
-        const matcov_gradient *table = &g->tables[rel->c->table[l]];
-        const gradient_axes axes = axes_of(rel, table->kinds, a, b, axis_b);
-        double c, cb, of[2], os[2], half = 0.5 * (t->steps[0] - t->steps[1]);
+        const matcov_gradient *table = &g->tables[rel.c->table[l]];
+        const gradient_axes axes = axes_of(&rel, table->kinds, a, b, axis_b);
+        double c, cb, of[2], os[2];
         on_layer(lay, l, a, &c, of);
         on_layer(lay, l, b, &cb, os);
-        for (int e = 0; e < t->n; e++) {
-            double px = (e - t->origin + half) * pitch, py = (row - t->origin + half) * pitch;
-            x[e] = c * (cosine * px - sine * py + a->shift[0] - b->shift[0]) + (of[0] - os[0]);
-            y[e] = c * (sine * px + cosine * py + a->shift[1] - b->shift[1]) + (of[1] - os[1]);
+        for (size_t e = 0; e < n; e++) {
+            x[e] = c * px[e] + (of[0] - os[0]);
+            y[e] = c * py[e] + (of[1] - os[1]);
         }
-        for (int i = 0; i < rel->parts[0] * rel->parts[0]; i++)
-            for (int j = 0; j < rel->parts[1] * rel->parts[1]; j++) {
+        for (int i = 0; i < rel.parts[0] * rel.parts[0]; i++)
+            for (int j = 0; j < rel.parts[1] * rel.parts[1]; j++) {
                 double pa[2], pb[2];
-                part_at(a, rel->step[0], rel->parts[0], i, pa);
-                part_at(b, rel->step[1], rel->parts[1], j, pb);
-                gradient_add(table, g->values, &axes, (size_t)t->n, x, y, c * (pb[0] - pa[0]),
-                             c * (pb[1] - pa[1]), lay->coef[l] * rel->scale, value[0], value[1]);
+                part_at(a, rel.step[0], rel.parts[0], i, pa);
+                part_at(b, rel.step[1], rel.parts[1], j, pb);
+                gradient_add(table, g->values, &axes, n, x, y, c * (pb[0] - pa[0]),
+                             c * (pb[1] - pa[1]), lay->coef[l] * rel.scale, value[0], value[1]);
             }
     }
 }
 
 status gradients_like(const gradients *g, const layers *lay, like *t) {
     static const int kinds[2][2] = {{LIKE_XX, LIKE_YX}, {LIKE_XY, LIKE_YY}};
-    const relation rel = relation_of(g, t->first, t->second);
     const size_t n = (size_t)t->n;
     double *work = NULL;
-    status st = ALLOC(work, 2 * n * n, "lattice of mean gradients");
-    if (st != MOAO_OK)
-        return st;
+    int *index = NULL;
+    status st;
+    TRY(ALLOC(work, 4 * n * n, "lattice of mean gradients"));
+    TRY(ALLOC(index, 2 * n * n, "lattice of mean gradients"));
     for (int axis = 0; axis < 2; axis++) {
 #pragma omp parallel for schedule(dynamic)
         for (int row = 0; row < t->n; row++) {
-            double *x = work + 2 * n * (size_t)row;
-            double *const value[2] = {t->value[kinds[axis][0]] + (size_t)row * n,
-                                      t->value[kinds[axis][1]] + (size_t)row * n};
-            like_row(g, lay, t, &rel, axis, row, x, x + n, value);
+            const size_t at = n * (size_t)row;
+            int *ix = index + 2 * at, *iy = ix + n;
+            double *const value[2] = {t->value[kinds[axis][0]] + at, t->value[kinds[axis][1]] + at};
+            for (int e = 0; e < t->n; e++)
+                ix[e] = e - t->origin, iy[e] = row - t->origin;
+            gradients_differences(g, lay, t, axis, n, ix, iy, work + 4 * at, value);
         }
     }
+done:
+    free(index);
     free(work);
     return st;
 }

@@ -230,7 +230,7 @@ status gradients_init(footprint *feet, int nsensor, footprint *ts, const layers 
     const footprint **kinds = NULL;
     *g = (gradients){0};
     TRY(ALLOC(kinds, (size_t)nsensor + 1, "kinds of sensors"));
-    for (int w = 0; w <= nsensor; w++) {
+    for (int w = 0; w < nsensor + (ts != NULL); w++) {
         footprint *f = w < nsensor ? &feet[w] : ts;
         f->kind = f->gradient ? kind_of(f, kinds, &g->nkind) : -1;
     }
@@ -246,7 +246,7 @@ status gradients_init(footprint *feet, int nsensor, footprint *ts, const layers 
         for (size_t b = a; b < n; b++)
             g->class_of[a * n + b] = g->class_of[b * n + a] =
                 add_class(g, kinds[a], kinds[b], lay, kolmogorov);
-        g->phase_of[a] = add_class(g, NULL, kinds[a], lay, kolmogorov);
+        g->phase_of[a] = ts != NULL ? add_class(g, NULL, kinds[a], lay, kolmogorov) : -1;
     }
     st = make_set(g->keys, g->ntable, &g->set);
     g->keys = NULL;

@@ -73,6 +73,10 @@ typedef struct {
     double *value[LIKE_KINDS]; /* YX is XY when the steps are equal */
 } like;
 
+/* Whether two sensors share a lattice, on every layer or on the ground; fills the table's lattice.
+ */
+bool like_lattice(const footprint *a, const footprint *b, like *t);
+
 /* The like pairs of some sensors (the firsts) with others (the seconds): which table serves which
  * pair. */
 typedef struct {
@@ -138,7 +142,8 @@ double direct_mean(double strength, double L0, const double at[2], const double 
                    const double edge_b[2]);
 
 /* gradient_tables.c: classes and tables of all pairs of the sensors and the truth sensor, numbering
- * the footprints' kinds. Nothing where they are not mean gradients. Local. */
+ * the footprints' kinds. ts NULL: of the sensors alone, and none of the phase. Nothing where they
+ * are not mean gradients. Local. */
 status gradients_init(footprint *feet, int nsensor, footprint *ts, const layers *lay,
                       const structure_table *kolmogorov, gradients *g);
 void gradients_free(gradients *g);
@@ -152,6 +157,7 @@ int gradients_class(const gradients *g, const footprint *a, const footprint *b, 
 typedef struct {
     const footprint *f;
     int axis, k0, k1;
+    const int *sub; /* k counts these subapertures, NULL: those of the sensor */
 } gradient_slopes;
 void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes *rows,
                     const gradient_slopes *cols, double *work, double *ax, double *ay, size_t ld);
@@ -175,6 +181,12 @@ status gradients_single(const gradients *g, const bool *wanted, gradient_single 
                         float **values);
 /* Values of a table of a like pair. */
 status gradients_like(const gradients *g, const layers *lay, like *t);
+/* n of them, one axis of the second, instead of what is there: for the differences ix and iy of
+ * places, in units of the lattice's pitch, those of the first's x axis in value[0], of its y axis
+ * in value[1]. t without values; work: 4 n numbers. */
+void gradients_differences(const gradients *g, const layers *lay, const like *t, int axis_b,
+                           size_t n, const int *ix, const int *iy, double *work,
+                           double *const value[2]);
 
 /* matcov.c: Cmm with noise and tip-tilt constants as `with` says (MATCOV_NOISE, MATCOV_TIPTILT). */
 status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size_t j0, size_t nj,

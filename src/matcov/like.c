@@ -30,9 +30,7 @@ bool matcov_alike(const sensor *a, const sensor *b, int steps[2]) {
            a->gradient == b->gradient;
 }
 
-/* Whether two sensors share a lattice, on every layer or on the ground; fills the table's lattice.
- */
-static bool like_lattice(const footprint *a, const footprint *b, like *t) {
+bool like_lattice(const footprint *a, const footprint *b, like *t) {
     const int lcm = common_pitch(a->nssp, b->nssp);
     if (lcm == 0 || a->rot != b->rot || a->mag != b->mag || a->gradient != b->gradient ||
         (a->gradient && a->altitude != b->altitude))

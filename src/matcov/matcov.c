@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What every rank prepares alike: geometry, layers, tables of the structure functions, noise. */
-static status prepare(const sys *s, const profile *p, matcov *mc) {
+/* What every rank prepares alike: geometry, layers, tables of the structure functions, noise;
+ * targets: of the truth sensor and the phase too. */
+static status prepare(const sys *s, const profile *p, bool targets, matcov *mc) {
     status st;
     mc->s = s;
     mc->p = p;
@@ -24,7 +25,9 @@ static status prepare(const sys *s, const profile *p, matcov *mc) {
     TRY(ALLOC(mc->noise, 3 * (s->m / 2), "noise of the sensors"));
     TRY(ALLOC(mc->tiptilt, (size_t)s->nsensor, "tip-tilt of laser stars"));
     TRY(noise_init(s, p, mc->noise, mc->tiptilt));
-    TRY(gradients_init(mc->feet, mc->nsensor, &mc->ts, &mc->lay, &mc->kolmogorov, &mc->means));
+    mc->ts.kind = -1;
+    TRY(gradients_init(mc->feet, mc->nsensor, targets ? &mc->ts : NULL, &mc->lay, &mc->kolmogorov,
+                       &mc->means));
     TRY(likes_plan(mc->feet, mc->nsensor, mc->feet, mc->nsensor, true, false, &mc->pairs));
     TRY(likes_plan(&mc->ts, 1, &mc->ts, 1, false, false, &mc->self));
 done:
@@ -53,7 +56,7 @@ status matcov_init(const comm *c, const sys *s, const profile *p, matcov **mc) {
     if (st == MOAO_OK)
         st = comm_fault(c, "matcov");
     if (st == MOAO_OK)
-        st = prepare(s, p, *mc);
+        st = prepare(s, p, true, *mc);
     if (st == MOAO_OK)
         st = likes_allocate(&(*mc)->pairs);
     if (st == MOAO_OK)
@@ -77,7 +80,24 @@ done:
 status matcov_prepare(const sys *s, const profile *p, matcov **mc) {
     status st;
     TRY(ALLOC(*mc, 1, "covariances"));
-    TRY(prepare(s, p, *mc));
+    TRY(prepare(s, p, true, *mc));
+done:
+    if (st != MOAO_OK) {
+        matcov_free(*mc);
+        *mc = NULL;
+    }
+    return st;
+}
+
+status matcov_prepare_clusters(const sys *s, const profile *p, matcov **mc) {
+    bool points = false;
+    status st;
+    for (int w = 0; w < s->nsensor; w++)
+        points = points || !s->sensors[w].gradient;
+    TRY(ALLOC(*mc, 1, "covariances"));
+    TRY(prepare(s, p, points, *mc)); /* points and mean gradients meet by the phase */
+    if (points)
+        TRY(matcov_tabulate(*mc));
 done:
     if (st != MOAO_OK) {
         matcov_free(*mc);

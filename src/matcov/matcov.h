@@ -79,6 +79,15 @@ status matcov_fill_cpm(const matcov_target *mt, size_t np, const double *x, cons
 status matcov_fill_cpm_both(const matcov_target *mt, size_t np, const double *x, const double *y,
                             int sensor, size_t k0, size_t n, double *a, size_t ld, size_t apart);
 
+/* Local. A few blocks of Cmm in double precision: the entries of two clusters' subapertures, x
+ * slopes, then y slopes, of each (a: 2 row->n x 2 col->n, without gaps), tip-tilt constants
+ * included, noise not. Of like sensors only those differences of places are evaluated that the two
+ * clusters have. mc by matcov_prepare_clusters, which makes no table that only targets, or other
+ * fills, would need. */
+status matcov_prepare_clusters(const sys *s, const profile *p, matcov **mc);
+status matcov_fill_clusters(const matcov *mc, const matcov_cluster *row, const matcov_cluster *col,
+                            double *a);
+
 /* Local. Blocks as products of low rank (backend_matcov.h, tiles); tol > 0. mt: NULL for pairs of
  * sensors. tileable: all sensors have mean gradients and subapertures of about one size, which
  * tiles need. tiles_free leaves NULL in u and v, and is fine with it. */

@@ -12,7 +12,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define SAMPLE 48    /* tiles; twice as many of order 128 or less */
 #define GROWTH 1.0   /* logarithm of odds, for each sensor before, */
@@ -29,50 +28,40 @@ typedef struct {
     tlr_layout order;
     int64_t *first; /* [sensors + 1] measurements before each */
     int64_t b;      /* largest tile */
-    int64_t *row;   /* [2 b] measurements of the tile in hand, sorted; then those of its columns */
+    int *sub;       /* [2 b] subapertures of the tile in hand, sorted; then those of its columns */
     double *a;      /* b x b */
     double *value;  /* [b] singular values */
     double *work;
     int lwork;
 } sample;
 
-static int by_index(const void *a, const void *b) {
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+static int by_number(const void *a, const void *b) {
+    const int x = *(const int *)a, y = *(const int *)b;
     return (x > y) - (x < y);
 }
 
-/* Measurements of tile t in their own order, in which neighbours are runs; their number. */
-static int64_t measurements(const sample *s, int64_t t, int64_t *list) {
-    const int64_t from = s->order.first[t], n = s->order.first[t + 1] - from;
-    memcpy(list, s->order.perm + from, (size_t)n * sizeof *list);
-    qsort(list, (size_t)n, sizeof *list, by_index);
-    return n;
-}
-
-static int64_t run_at(const int64_t *list, int64_t n, int64_t i) {
-    int64_t end = i + 1;
-    while (end < n && list[end] == list[end - 1] + 1)
-        end++;
-    return end - i;
+/* The subapertures of tile t, which are of one sensor; both slopes of each are in the tile. */
+static matcov_cluster subapertures(const sample *s, int64_t t, int *list) {
+    const int64_t *of = s->order.perm + s->order.first[t];
+    const int64_t n = s->order.first[t + 1] - s->order.first[t];
+    matcov_cluster c = {.sub = list};
+    while (s->first[c.sensor + 1] <= of[0])
+        c.sensor++;
+    const int64_t from = s->first[c.sensor], all = (s->first[c.sensor + 1] - from) / 2;
+    for (int64_t k = 0; k < n; k++)
+        if (of[k] - from < all) /* its x slope */
+            list[c.n++] = (int)(of[k] - from);
+    qsort(list, (size_t)c.n, sizeof *list, by_number);
+    return c;
 }
 
 /* Entries of tile (i, k), and the sum of their squares. */
 static status fill_tile(sample *s, int64_t i, int64_t k, double *squares) {
-    int64_t *const rows = s->row, *const cols = s->row + s->b;
-    const int64_t m = measurements(s, i, rows), n = measurements(s, k, cols);
-    status st = MOAO_OK;
-    for (int64_t y = 0, ny; y < n; y += ny) {
-        ny = run_at(cols, n, y);
-        for (int64_t x = 0, nx; x < m; x += nx) {
-            nx = run_at(rows, m, x);
-            TRY(matcov_fill_cmm(s->mc, (size_t)rows[x], (size_t)nx, (size_t)cols[y], (size_t)ny,
-                                s->a + x + y * m, (size_t)m));
-        }
-    }
+    const matcov_cluster row = subapertures(s, i, s->sub), col = subapertures(s, k, s->sub + s->b);
+    status st = matcov_fill_clusters(s->mc, &row, &col, s->a);
     *squares = 0;
-    for (int64_t x = 0; x < m * n; x++)
+    for (int64_t x = 0; st == MOAO_OK && x < 4 * (int64_t)row.n * col.n; x++)
         *squares += s->a[x] * s->a[x];
-done:
     return st;
 }
 
@@ -139,7 +128,7 @@ static status open_sample(const sys *s, const matcov *mc, int64_t tile, sample *
     }
     const size_t b = (size_t)x->b;
     x->lwork = (int)(64 * x->b);
-    TRY(ALLOC(x->row, 2 * b, "a sample of tiles"));
+    TRY(ALLOC(x->sub, 2 * b, "a sample of tiles"));
     TRY(ALLOC(x->a, b * b, "a sample of tiles"));
     TRY(ALLOC(x->value, b, "a sample of tiles"));
     TRY(ALLOC(x->work, 64 * b, "a sample of tiles"));
@@ -148,7 +137,7 @@ done:
 }
 
 static void close_sample(sample *x) {
-    free(x->first), free(x->row), free(x->a), free(x->value), free(x->work);
+    free(x->first), free(x->sub), free(x->a), free(x->value), free(x->work);
     tlr_layout_free(&x->order);
 }
 
@@ -158,8 +147,7 @@ status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, tlr_
     double squares = 0, full = 0, dense = 0;
     status st;
     *out = (tlr_prediction){0};
-    TRY(matcov_prepare(s, p, &mc));
-    TRY(matcov_tabulate(mc));
+    TRY(matcov_prepare_clusters(s, p, &mc));
     TRY(open_sample(s, mc, tile, &x));
     TRY(tlr_cmm_noise(mc, (int64_t)s->m, &out->noise));
     out->tau = out->noise > 0 ? out->noise * exp2(-(double)steps / 8) : 0;

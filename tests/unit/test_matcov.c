@@ -216,6 +216,67 @@ static void test_blocks(void **state) {
     sys_free(&s);
 }
 
+/* Some of a sensor's subapertures, at random but in order. */
+static matcov_cluster random_cluster(const sys *s, int *sub) {
+    matcov_cluster c = {.sensor = (int)case_random(0, NMIXED), .sub = sub};
+    const double share = case_random(0.05, 1);
+    const int nsub = s->sensors[c.sensor].nsub, one = (int)case_random(0, nsub);
+    for (int k = 0; k < nsub; k++)
+        if (k == one || case_random(0, 1) < share)
+            sub[c.n++] = k;
+    return c;
+}
+
+static void check_clusters(const sys *s, const matcov *mc, const double *whole) {
+    int sub[2][200];
+    double *b = calloc(s->m * s->m, sizeof *b);
+    for (int n = 0; n < 100; n++) {
+        const matcov_cluster row = random_cluster(s, sub[0]), col = random_cluster(s, sub[1]);
+        const sensor *r = &s->sensors[row.sensor], *c = &s->sensors[col.sensor];
+        const double unit = whole[r->first * (s->m + 1)];
+        b[4 * row.n * col.n] = 1e300;
+        case_ok(matcov_fill_clusters(mc, &row, &col, b));
+        assert_true(b[4 * row.n * col.n] == 1e300);
+        for (int j = 0; j < 2 * col.n; j++)
+            for (int i = 0; i < 2 * row.n; i++) {
+                const size_t at = r->first + (size_t)(i / row.n * r->nsub + sub[0][i % row.n]),
+                             to = c->first + (size_t)(j / col.n * c->nsub + sub[1][j % col.n]);
+                const double noise = at == to ? 0.25 : 0,
+                             e = b[i + 2 * row.n * j] + noise - whole[at + to * s->m];
+                if (!(fabs(e) <= 1e-13 * unit))
+                    fail_msg("sensors %d and %d: entry (%d, %d) is off by %.3g of the slope "
+                             "variance",
+                             row.sensor, col.sensor, i, j, e / unit);
+            }
+    }
+    free(b);
+}
+
+/* Blocks of any subapertures, noise left out, are those entries of the whole matrix, where slopes
+ * are between points, mean gradients, and some of each. */
+static void test_clusters(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        sys s;
+        profile p;
+        matcov *mc, *few;
+        mixed_system(4, &s, &p); /* tables of many kinds, for each layer */
+        s.ts.gradient = kind > 0;
+        for (int w = 0; w < s.nsensor; w++)
+            s.sensors[w].gradient = kind == 1 || (kind == 2 && w % 2 == 0);
+        double *a = calloc(s.m * s.m, sizeof *a);
+        case_ok(matcov_init(&world, &s, &p, &mc));
+        case_ok(matcov_fill_cmm(mc, 0, s.m, 0, s.m, a, s.m));
+        case_ok(matcov_prepare_clusters(&s, &p, &few));
+        check_clusters(&s, few, a);
+        matcov_free(few);
+        matcov_free(mc);
+        free(a);
+        case_profile_free(&p);
+        sys_free(&s);
+    }
+}
+
 /* Cholesky factor in place, lower triangle; the order of the leading minor that is not positive, or
  * 0. */
 static size_t cholesky(size_t n, double *a) {
@@ -279,9 +340,12 @@ static void test_no_turbulence(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden), cmocka_unit_test(test_direct), cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_positive_definite), cmocka_unit_test(test_no_turbulence)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden),
+                                       cmocka_unit_test(test_direct),
+                                       cmocka_unit_test(test_blocks),
+                                       cmocka_unit_test(test_clusters),
+                                       cmocka_unit_test(test_positive_definite),
+                                       cmocka_unit_test(test_no_turbulence)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
