@@ -40,6 +40,7 @@ typedef struct {
     const char *form;        /* tiles; refined: W is refined; dense: nothing is dropped */
     int tile;                /* their order, 0: not made by this run */
     double tolerance, noise; /* norm of what may be dropped of one, least noise [arcsec^2] */
+    int restarts;            /* factors with larger tolerances that were made before it */
     double difference;       /* measured, of Strehl ratios and ensquared energies */
     double mean;             /* rank */
     long p90, largest, tiles, dense, empty, histogram[16];

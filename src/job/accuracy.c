@@ -261,8 +261,8 @@ static void say_factor(const run *r, const report_compression *to, const struct 
                       "(compute.format=dense)");
 }
 
-/* For the log, run.json and the store. */
-static status record_factor(run *r, int k) {
+/* For the log, run.json and the store; restarts: factors rejected by what they change. */
+static status record_factor(run *r, int k, int restarts) {
     static const char *const name[] = {"tiles", "refined", "dense"};
     const struct accuracy_of *of = &r->acc.of[k];
     const int form = of->w.dense    ? COMPRESSION_DENSE
@@ -271,6 +271,7 @@ static status record_factor(run *r, int k) {
     report_compression *to = &r->acc.told[k];
     r->seq.t.op->kind->look(r->seq.t.op, to);
     to->form = name[form];
+    to->restarts += restarts;
     to->difference = of->difference;
     if (!is_root(r))
         return MOAO_OK;
@@ -289,6 +290,7 @@ status run_factor(run *r, int k, const profile *p, obsexposure *ex) {
     struct accuracy_of *of = &r->acc.of[k];
     linop *op = r->seq.t.op;
     linop_step again = LINOP_FACTOR;
+    int restarts = 0;
     status st;
     op->accuracy = r->acc.factors && !of->known ? guess(r, k) : of->w;
     TRY(tor_factor(&r->seq.t, p));
@@ -307,12 +309,13 @@ status run_factor(run *r, int k, const profile *p, obsexposure *ex) {
             progress_note("  factor compressed to %.1e arcsec^2 a tile: changes results by %.1e; "
                           "again with a smaller tolerance",
                           is.tolerance, of->difference);
+        restarts += 1 + is.restarts;
         TRY(tor_factor(&r->seq.t, p));
     }
     of->w = op->accuracy;
     of->known = true;
     of->difference = of->w.dense ? 0 : of->difference;
-    st = comm_agree(r->c, record_factor(r, k));
+    st = comm_agree(r->c, record_factor(r, k, restarts));
 done:
     return st;
 }

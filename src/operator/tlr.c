@@ -147,6 +147,7 @@ static void look(const linop *base, report_compression *c) {
     *c = (report_compression){.tile = (int)s.order,
                               .tolerance = o->made.dense ? 0 : o->made.tau,
                               .noise = o->noise,
+                              .restarts = o->made.restarts,
                               .mean = s.mean,
                               .p90 = (long)s.p90,
                               .largest = (long)s.most,

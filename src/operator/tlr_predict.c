@@ -8,6 +8,7 @@
  * r its rank in Cmm and n the number of sensors before that of k, of which the first few count:
  * what they have not told the next ones tell little of. Tiles of k's own sensor change next to
  * nothing. Both constants are those of factors of all cases together (docs/performance-tlr.md). */
+#include "linalg/cpu_threads.h"
 #include "operator/tlr_cmm.h"
 
 #include <math.h>
@@ -28,12 +29,19 @@ typedef struct {
     tlr_layout order;
     int64_t *first; /* [sensors + 1] measurements before each */
     int64_t b;      /* largest tile */
-    int *sub;       /* [2 b] subapertures of the tile in hand, sorted; then those of its columns */
-    double *a;      /* b x b */
-    double *value;  /* [b] singular values */
-    double *work;
-    int lwork;
+    int count;      /* tiles drawn */
+    /* of each of them: its place, the sum of its squares, its rank */
+    int64_t *i, *k, *rank;
+    double *squares;
 } sample;
+
+/* The tile that a thread has in hand. */
+typedef struct {
+    int *sub;  /* [2 b] its subapertures, sorted; then those of its columns */
+    double *a; /* b x b */
+    double *value /* [b] singular values */, *work;
+    int lwork;
+} tile_room;
 
 static int by_number(const void *a, const void *b) {
     const int x = *(const int *)a, y = *(const int *)b;
@@ -56,26 +64,26 @@ static matcov_cluster subapertures(const sample *s, int64_t t, int *list) {
 }
 
 /* Entries of tile (i, k), and the sum of their squares. */
-static status fill_tile(sample *s, int64_t i, int64_t k, double *squares) {
-    const matcov_cluster row = subapertures(s, i, s->sub), col = subapertures(s, k, s->sub + s->b);
-    status st = matcov_fill_clusters(s->mc, &row, &col, s->a);
+static status fill_tile(const sample *s, int64_t i, int64_t k, tile_room *h, double *squares) {
+    const matcov_cluster row = subapertures(s, i, h->sub), col = subapertures(s, k, h->sub + s->b);
+    status st = matcov_fill_clusters(s->mc, &row, &col, h->a);
     *squares = 0;
     for (int64_t x = 0; st == MOAO_OK && x < 4 * (int64_t)row.n * col.n; x++)
-        *squares += s->a[x] * s->a[x];
+        *squares += h->a[x] * h->a[x];
     return st;
 }
 
 /* Rank of the tile in hand, of m x n, whose tail has a norm of tau at most. */
-static status rank_of(sample *s, int64_t m, int64_t n, double tau, int64_t *rank) {
+static status rank_of(tile_room *h, int64_t m, int64_t n, double tau, int64_t *rank) {
     const int rows = (int)m, cols = (int)n, least = rows < cols ? rows : cols, one = 1;
     int info = 0;
     double tail = 0;
-    dgesvd_("N", "N", &rows, &cols, s->a, &rows, s->value, NULL, &one, NULL, &one, s->work,
-            &s->lwork, &info);
+    dgesvd_("N", "N", &rows, &cols, h->a, &rows, h->value, NULL, &one, NULL, &one, h->work,
+            &h->lwork, &info);
     if (info != 0)
         return status_fail(MOAO_NUMERIC, "singular values of a tile of Cmm: no convergence");
     for (*rank = least; *rank > 0; (*rank)--) {
-        tail += s->value[*rank - 1] * s->value[*rank - 1];
+        tail += h->value[*rank - 1] * h->value[*rank - 1];
         if (tail > tau * tau)
             break;
     }
@@ -126,19 +134,66 @@ static status open_sample(const sys *s, const matcov *mc, int64_t tile, sample *
         const int64_t n = x->order.first[t + 1] - x->order.first[t];
         x->b = n > x->b ? n : x->b;
     }
-    const size_t b = (size_t)x->b;
-    x->lwork = (int)(64 * x->b);
-    TRY(ALLOC(x->sub, 2 * b, "a sample of tiles"));
-    TRY(ALLOC(x->a, b * b, "a sample of tiles"));
-    TRY(ALLOC(x->value, b, "a sample of tiles"));
-    TRY(ALLOC(x->work, 64 * b, "a sample of tiles"));
+    x->count = x->order.nt < 2 ? 0 : x->b > 128 ? SAMPLE : 2 * SAMPLE;
+    const size_t count = (size_t)x->count;
+    TRY(ALLOC(x->i, count, "a sample of tiles"));
+    TRY(ALLOC(x->k, count, "a sample of tiles"));
+    TRY(ALLOC(x->rank, count, "a sample of tiles"));
+    TRY(ALLOC(x->squares, count, "a sample of tiles"));
+    for (int t = 0; t < x->count; t++)
+        draw(x->order.nt, t, x->count, x->i + t, x->k + t);
 done:
     return st;
 }
 
 static void close_sample(sample *x) {
-    free(x->first), free(x->sub), free(x->a), free(x->value), free(x->work);
+    free(x->first), free(x->i), free(x->k), free(x->rank), free(x->squares);
     tlr_layout_free(&x->order);
+}
+
+static status open_room(int64_t tile, tile_room *h) {
+    const size_t b = (size_t)tile;
+    status st;
+    h->lwork = (int)(64 * tile);
+    TRY(ALLOC(h->sub, 2 * b, "a tile of a sample"));
+    TRY(ALLOC(h->a, b * b, "a tile of a sample"));
+    TRY(ALLOC(h->value, b, "a tile of a sample"));
+    TRY(ALLOC(h->work, 64 * b, "a tile of a sample"));
+done:
+    return st;
+}
+
+static void close_room(tile_room *h) {
+    free(h->sub), free(h->a), free(h->value), free(h->work);
+}
+
+/* Rank in Cmm and sum of squares of tile t of the sample. */
+static status look_at(const sample *x, int t, double tau, tile_room *h) {
+    const int64_t *first = x->order.first, m = first[x->i[t] + 1] - first[x->i[t]],
+                  n = first[x->k[t] + 1] - first[x->k[t]];
+    const status st = fill_tile(x, x->i[t], x->k[t], h, x->squares + t);
+    return st == MOAO_OK ? rank_of(h, m, n, tau, x->rank + t) : st;
+}
+
+/* Of all tiles: each thread takes whole ones, as what is done for one are many small steps. */
+static status look_at_all(const sample *x, double tau) {
+    status worst = MOAO_OK;
+    const int blas = blas_alone();
+#pragma omp parallel
+    {
+        tile_room h = {0};
+        status st = open_room(x->b, &h);
+#pragma omp for schedule(dynamic)
+        for (int t = 0; t < x->count; t++)
+            st = st == MOAO_OK ? look_at(x, t, tau, &h) : st;
+        close_room(&h);
+        if (st != MOAO_OK) {
+#pragma omp critical
+            worst = st;
+        }
+    }
+    blas_together(blas);
+    return worst;
 }
 
 status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, tlr_prediction *out) {
@@ -151,20 +206,13 @@ status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, tlr_
     TRY(open_sample(s, mc, tile, &x));
     TRY(tlr_cmm_noise(mc, (int64_t)s->m, &out->noise));
     out->tau = out->noise > 0 ? out->noise * exp2(-(double)steps / 8) : 0;
+    TRY(look_at_all(&x, out->tau));
     const double nt = (double)x.order.nt, b = (double)s->m / nt;
-    const int count = x.b > 128 ? SAMPLE : 2 * SAMPLE;
-    for (int t = 0; t < count && x.order.nt > 1; t++) {
-        int64_t i, k, r = 0;
-        double norm;
-        draw(x.order.nt, t, count, &i, &k);
-        const int64_t m = x.order.first[i + 1] - x.order.first[i],
-                      n = x.order.first[k + 1] - x.order.first[k];
-        TRY(fill_tile(&x, i, k, &norm));
-        TRY(rank_of(&x, m, n, out->tau, &r));
-        const double f = out->tau > 0 ? fullness(&x, r, (double)(x.b / 2), k) : 1;
-        squares += norm / count;
-        full += f / count;
-        dense += pow(f, DENSE) / count;
+    for (int t = 0; t < x.count; t++) {
+        const double f = out->tau > 0 ? fullness(&x, x.rank[t], (double)(x.b / 2), x.k[t]) : 1;
+        squares += x.squares[t] / x.count;
+        full += f / x.count;
+        dense += pow(f, DENSE) / x.count;
     }
     const double wide = fmin((double)tlr_cmm_width(x.b), (double)s->m),
                  pairs = nt * (nt - 1) / 2 - nt * (wide / b - 1) / 2;

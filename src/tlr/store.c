@@ -110,6 +110,8 @@ status tlr_store_panel(tlr_work *w, tlr *a, int64_t q) {
     p->u = p->v = NULL;
     p->bytes = (double)bytes + 8.0 * (double)(p->width * p->width);
 done:
+    if (st != MOAO_OK && room != NULL) /* u and v are still the panel's own */
+        tlr_store_release(a, p);
     return st;
 }
 

@@ -127,6 +127,15 @@ class Mixed(unittest.TestCase):
         """Bit for bit, though the chunk with the sampled target, the last one, then comes first."""
         self.assert_same(self.mixed, Run(CASE, *MIXED, "compute.targets_per_chunk=2", ranks=3, env=RESIDENT))
 
+    def test_what_sensors_see(self):
+        """The published model: as close to double precision, and the sampled target is of that."""
+        a, b = (Run(CASE, *more, TWO, "psf.residual=sensor", env=RESIDENT) for more in ([], MIXED))
+        for name in filter(checked, a.quantities()):
+            gap = np.abs(a.quantity(name) - b.quantity(name))
+            self.assertLess(gap.max(), 1e-4, name)
+            self.assertGreater(gap[0].max(), ROUNDING, name)
+            self.assertLess(gap[1].max(), ROUNDING, name)
+
     def test_panels(self):
         """Panels that leave a rest change no more than rounding does."""
         other = Run(CASE, *MIXED, TWO, "compute.panel=77", env=RESIDENT)

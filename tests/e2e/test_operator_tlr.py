@@ -62,6 +62,7 @@ class Compressed(unittest.TestCase):
         self.assertEqual(header["TLRBYTES"], c["bytes"])
         self.assertEqual(sum(c["ranks"]) + c["dense_tiles"] + c["empty_tiles"], c["tiles"])
         self.assertLessEqual(c["tolerance_arcsec2"], c["noise_arcsec2"] / 2 * 1.0001)
+        self.assertEqual((c["restarts"], c["precision"]), (0, "single"))
         names = [n for n in self.dense.quantities() if n == "STREHL" or n.startswith("EE_") and not n.endswith("_LONG")]
         seen = max(np.abs(self.dense.quantity(n) - self.tlr.quantity(n))[EDGE, :, 0].max() for n in names)
         self.assertLess(abs(seen - c["largest_difference"]), 0.3 * seen)
@@ -86,7 +87,8 @@ class Compressed(unittest.TestCase):
         """A tolerance with which it cannot be positive definite, nor with a sixteenth: nothing is dropped."""
         run = Run(CASE, *SMALL, *TLR, "compute.tlr_tolerance=1e5")
         c, = told(run)
-        self.assertEqual((c["form"], c["dense_tiles"]), ("dense", c["tiles"]))
+        self.assertEqual((c["form"], c["precision"], c["dense_tiles"]), ("dense", "double", c["tiles"]))
+        self.assertGreater(c["restarts"], 1)
         self.assertIn("nothing is dropped", log(run))
         self.assertLess(gap(self.dense, run), 1e-11)
 
@@ -104,7 +106,7 @@ class Compressed(unittest.TestCase):
             run = self.faulty("tlr-w:0:first:%d" % (2 * n))
             c, = told(run)
             self.assertEqual(self.rejected(run), n, log(run))
-            self.assertEqual(c["form"], "tiles")
+            self.assertEqual((c["form"], c["restarts"]), ("tiles", n))
             self.assertLess(c["tolerance_arcsec2"], tolerance[-1] / 2)
             self.assertLessEqual(c["largest_difference"], 5e-5)
             self.assertLess(gap(self.dense, run), gap(self.dense, self.tlr))

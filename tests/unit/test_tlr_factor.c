@@ -134,7 +134,7 @@ static void kept_apart(void **state) {
 
 static void sizes(void **state) {
     (void)state;
-    const int64_t n[] = {2, 3, B - 1, 2 * B - 2, 2 * B, 2 * B + 1, 2 * B + 3, 130, 197};
+    const int64_t n[] = {1, 2, 3, B - 1, 2 * B - 2, 2 * B, 2 * B + 1, 2 * B + 3, 130, 197};
     for (size_t k = 0; k < sizeof n / sizeof *n; k++) {
         points p = points_new(n[k], B, k % 2 ? TLR_NATURAL : TLR_KD);
         for (int v = 0; v < VARIANTS; v++) {

@@ -73,22 +73,45 @@ static void expect(three *t, char ta, char tb, double alpha, double beta) {
                  t->fc, extent[0]);
 }
 
+/* m x n numbers (NULL: NaN) in an array of ld rows, the rest NaN; and out of it again, where the
+ * rest still has to be NaN. */
+static double *in_larger(const double *a, int64_t m, int64_t n, int64_t ld) {
+    double *host = malloc(8 * (size_t)(ld * n)), *there;
+    memset(host, 0xff, 8 * (size_t)(ld * n));
+    for (int64_t j = 0; a && j < n; j++)
+        memcpy(host + j * ld, a + j * m, 8 * (size_t)m);
+    there = up(host, ld * n);
+    free(host);
+    return there;
+}
+static double *out_of_larger(const double *there, int64_t m, int64_t n, int64_t ld) {
+    double *host = down(there, ld * n), *a = malloc(8 * (size_t)(m * n + 1));
+    for (int64_t j = 0; j < n; j++) {
+        memcpy(a + j * m, host + j * ld, 8 * (size_t)m);
+        for (int64_t i = m; i < ld; i++)
+            assert_true(isnan(host[i + j * ld]));
+    }
+    free(host);
+    return a;
+}
+
+/* C in a larger array, of which nothing else is written; beta = 0 does not read it; both 0. */
 static void dense_result(void **state) {
     (void)state;
+    const int64_t m = extent[0], n = extent[1], ld = m + 3;
     for (int t = 0; t < 4; t++)
         for (int64_t cut = 0; cut <= B; cut += 8)
-            for (int scale = 0; scale < 3; scale++) {
+            for (int scale = 0; scale < 4; scale++) {
                 const char ta = "NT"[t % 2], tb = "NT"[t / 2];
-                const double alpha = scale == 1 ? 0 : 0.7, beta = scale == 2 ? 0 : -1.5;
+                const double alpha = scale % 2 ? 0 : 0.7, beta = scale > 1 ? 0 : -1.5;
                 tlr_options o = small_options(1e-3);
                 o.cut = cut;
                 three x = three_new(ta, tb, &o);
-                double *c = up(beta ? x.fc : NULL, extent[0] * extent[1]);
-                ok(tlr_gemm_dense(alpha, x.a, ta, x.b, tb, beta, c, extent[0]));
+                double *c = in_larger(beta ? x.fc : NULL, m, n, ld);
+                ok(tlr_gemm_dense(alpha, x.a, ta, x.b, tb, beta, c, ld));
                 expect(&x, ta, tb, alpha, beta);
-                double *got = down(c, extent[0] * extent[1]);
-                assert_true(distance(got, x.fc, extent[0] * extent[1]) <
-                            1e-12 * (1 + distance(x.fc, NULL, extent[0] * extent[1])));
+                double *got = out_of_larger(c, m, n, ld);
+                assert_true(distance(got, x.fc, m * n) < 1e-12 * (1 + distance(x.fc, NULL, m * n)));
                 be->release(ctx, c);
                 free(got);
                 three_free(&x);
@@ -158,18 +181,18 @@ static void recompression_limits(void **state) {
 
 static void symmetric_dense(void **state) {
     (void)state;
-    const int64_t m = extent[0];
+    const int64_t m = extent[0], ld = m + 3;
     for (int64_t cut = 0; cut <= B; cut += B / 2)
-        for (int scale = 0; scale < 3; scale++) {
-            const double alpha = scale == 1 ? 0 : 0.7, beta = scale == 2 ? 0 : -1.5;
+        for (int scale = 0; scale < 4; scale++) {
+            const double alpha = scale % 2 ? 0 : 0.7, beta = scale > 1 ? 0 : -1.5;
             tlr_options o = small_options(1e-3);
             o.cut = cut;
             tlr *a = rectangle(&scattered, 0, side, 100, side + 1, &o);
             double *f = expanded(a, m, extent[1]), *exact = dense(&scattered, 0, m, 0, m),
-                   *c = up(beta ? exact : NULL, m * m);
-            ok(tlr_syrk_dense(alpha, a, beta, c, m));
+                   *c = in_larger(beta ? exact : NULL, m, m, ld);
+            ok(tlr_syrk_dense(alpha, a, beta, c, ld));
             product_host('N', 'T', m, m, extent[1], alpha, f, m, f, m, beta, exact, m);
-            double *got = down(c, m * m);
+            double *got = out_of_larger(c, m, m, ld);
             for (int64_t j = 0; j < m; j++)
                 assert_true(distance(got + j * (m + 1), exact + j * (m + 1), m - j) <
                             1e-12 * (1 + distance(exact, NULL, m * m)));

@@ -1,0 +1,232 @@
+/* Tile low-rank matrices where memory of the backend runs out: whichever allocation fails, the call
+ * says so, gives no matrix, and keeps nothing. The next call is as if nothing had been. */
+#include "support/tlr_case.h"
+
+enum { B = 32 };
+
+static const backend *whole; /* the backend itself */
+static backend counted;      /* the same with counted allocations, of which one fails */
+static int64_t left, live;   /* allocations until one fails; what is not released yet */
+
+static status count_alloc(backend_ctx *c, size_t bytes, void **p) {
+    if (left-- == 0)
+        return status_fail(MOAO_MEMORY, "no memory for a test");
+    const status st = whole->alloc(c, bytes, p);
+    live += st == MOAO_OK;
+    return st;
+}
+static void count_release(backend_ctx *c, void *p) {
+    live -= p != NULL;
+    whole->release(c, p);
+}
+static status count_alloc_host(backend_ctx *c, size_t bytes, void **p) {
+    if (left-- == 0)
+        return status_fail(MOAO_MEMORY, "no pinned memory for a test");
+    const status st = whole->alloc_host(c, bytes, p);
+    live += st == MOAO_OK;
+    return st;
+}
+static void count_release_host(backend_ctx *c, void *p) {
+    live -= p != NULL;
+    whole->release_host(c, p);
+}
+
+static int setup(void **state) {
+    (void)state;
+    whole = be;
+    counted = *be;
+    counted.alloc = count_alloc, counted.release = count_release;
+    counted.alloc_host = count_alloc_host, counted.release_host = count_release_host;
+    be = &counted;
+    left = -1;
+    return 0;
+}
+static int teardown(void **state) {
+    (void)state;
+    be = whole;
+    return 0;
+}
+
+/* One call, which may make a matrix. */
+typedef status call(void *arg, tlr **made);
+
+/* Every allocation of the call fails once. */
+static void walk(call *make, void *arg) {
+    const int64_t before = live;
+    int64_t failures = 0;
+    for (int64_t k = 0;; k++) {
+        tlr *made = NULL;
+        left = k;
+        const status st = make(arg, &made);
+        const bool all = left >= 0;
+        left = -1;
+        if (all) {
+            ok(st);
+            tlr_close(made);
+            assert_int_equal(live, before);
+            break;
+        }
+        assert_int_equal(st, MOAO_MEMORY);
+        assert_null(made);
+        if (live != before)
+            print_error("after allocation %d failed %d are kept\n", (int)k, (int)(live - before));
+        assert_int_equal(live, before);
+        assert_non_null(strstr(status_message(), "memory for a test"));
+        status_clear();
+        failures++;
+    }
+    assert_true(failures > 0);
+}
+
+/* --- factors */
+typedef struct {
+    const points *p;
+    const tlr *a; /* NULL: from entries */
+    char look;
+    tlr_options o;
+} factor_case;
+
+static status make_factor(void *arg, tlr **made) {
+    const factor_case *c = arg;
+    const tlr_source from = {
+        .layout = &c->p->l, .fill = c->a ? NULL : fill, .arg = (void *)c->p, .a = c->a};
+    return tlr_factor(be, ctx, &from, c->look, &c->o, NULL, made, NULL);
+}
+
+static void factors(void **state) {
+    (void)state;
+    points p = points_new(100, B, TLR_KD);
+    for (int v = 0; v < 8; v++) {
+        factor_case c = {.p = &p, .look = v == 1 || v == 3 ? 'R' : 'L', .o = small_options(1e-4)};
+        tlr *a = NULL;
+        c.o.cut = v == 7 ? 4 : -1; /* many dense tiles */
+        c.o.singles = v >= 4, c.o.host = v == 4, c.o.mixed = v >= 5, c.o.terms = v == 6 ? 3 : 0;
+        if (v == 2 || v == 3) {
+            ok(tlr_build(be, ctx, &p.l, NULL, fill, &p, &c.o, &a));
+            c.a = a;
+        }
+        walk(make_factor, &c);
+        tlr_close(a);
+    }
+    points_free(&p);
+}
+
+/* --- matrices from their entries, and copies */
+typedef struct {
+    const points *p;
+    const tlr_layout *cols;
+    tlr_options o;
+    const tlr *a;
+    char trans;
+} build_case;
+
+static status make_matrix(void *arg, tlr **made) {
+    const build_case *c = arg;
+    return tlr_build(be, ctx, &c->p->l, c->cols, fill, (void *)c->p, &c->o, made);
+}
+static status make_copy(void *arg, tlr **made) {
+    const build_case *c = arg;
+    return tlr_copy(c->a, c->trans, made);
+}
+
+static void matrices(void **state) {
+    (void)state;
+    points p = points_new(100, B, TLR_KD);
+    for (int v = 0; v < 4; v++) {
+        build_case c = {.p = &p, .cols = v & 1 ? &p.l : NULL, .o = small_options(1e-4)};
+        tlr *a;
+        c.o.rank = v & 2 ? 5 : 0, c.o.norms = v & 2;
+        walk(make_matrix, &c);
+        ok(make_matrix(&c, &a));
+        c.a = a, c.trans = v & 1 ? 'T' : 'N';
+        walk(make_copy, &c);
+        tlr_close(a);
+    }
+    points_free(&p);
+}
+
+/* --- what is done with matrices */
+typedef struct {
+    int op;
+    tlr *a, *l, *sym;
+    double *x, *y;
+    int64_t n;
+} algebra_case;
+enum { APPLY, SOLVE, DETERMINANT, EXPAND, LLD, LLL, RECOMPRESSED, LD, LL, TRSM, OPERATIONS };
+
+static status algebra(void *arg, tlr **made) {
+    const algebra_case *c = arg;
+    double det;
+    (void)made;
+    switch (c->op) {
+    case APPLY:
+        return tlr_apply(c->l, 'R', 'T', 3, 1, c->x, 3, 0, c->y, 3);
+    case SOLVE:
+        return tlr_solve(c->l, 'R', 'A', 3, c->x, 3);
+    case DETERMINANT:
+        return tlr_logdet(c->l, &det);
+    case EXPAND:
+        return tlr_expand(c->a, c->y, c->n);
+    case LLD:
+        return tlr_gemm_dense(1, c->a, 'T', c->a, 'N', 0, c->y, c->n);
+    case LLL:
+    case RECOMPRESSED: { /* what it writes is a matrix of its own: a failure may leave anything */
+        tlr *to;
+        status st = tlr_copy(c->a, 'N', &to);
+        if (st == MOAO_OK)
+            st = tlr_gemm(c->op == LLL ? 'A' : 'R', 1, c->a, 'N', c->a, 'T', 1, to);
+        tlr_close(to);
+        return st;
+    }
+    case LD:
+        return tlr_syrk_dense(1, c->a, 0, c->y, c->n);
+    case LL: {
+        tlr *to;
+        status st = tlr_copy(c->sym, 'N', &to);
+        if (st == MOAO_OK)
+            st = tlr_syrk(1, c->a, 1, to);
+        tlr_close(to);
+        return st;
+    }
+    default: {
+        tlr *to;
+        status st = tlr_copy(c->a, 'N', &to);
+        if (st == MOAO_OK)
+            st = tlr_trsm(c->l, to);
+        tlr_close(to);
+        return st;
+    }
+    }
+}
+
+static void operations(void **state) {
+    (void)state;
+    points p = points_new(100, B, TLR_KD);
+    tlr_options o = small_options(1e-3);
+    algebra_case c = {.n = p.n};
+    double *numbers = noise(p.n * p.n);
+    c.x = up(numbers, 3 * p.n), c.y = up(numbers, p.n * p.n);
+    o.cut = B;
+    ok(tlr_build(be, ctx, &p.l, &p.l, fill, &p, &o, &c.a));
+    ok(tlr_build(be, ctx, &p.l, NULL, fill, &p, &o, &c.sym));
+    ok(make_factor(&(factor_case){.p = &p, .look = 'L', .o = o}, &c.l));
+    for (c.op = APPLY; c.op < OPERATIONS; c.op++)
+        if (c.op == DETERMINANT)
+            ok(algebra(&c, NULL)); /* without memory of the backend, or with it */
+        else
+            walk(algebra, &c);
+    be->release(ctx, c.x), be->release(ctx, c.y);
+    tlr_close(c.a), tlr_close(c.l), tlr_close(c.sym);
+    free(numbers);
+    points_free(&p);
+    assert_int_equal(live, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(factors, setup, teardown),
+        cmocka_unit_test_setup_teardown(matrices, setup, teardown),
+        cmocka_unit_test_setup_teardown(operations, setup, teardown),
+    };
+    return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen, NULL});
+}
