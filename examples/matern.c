@@ -1,12 +1,16 @@
 /* Spatial statistics with a tile low-rank Cholesky factor: the log-likelihood of a Gaussian random
- * field with Matern covariance, the fit of its variance and range, and kriging.
- * With the installed library alone:
+ * field with Matern covariance, the fit of its variance, range and smoothness with their standard
+ * errors, and kriging. With the installed library alone:
  *   cc matern.c $(pkg-config --cflags --libs moao-linalg) -lm -o matern
  *   ./matern [--n 1600] [--variance 1] [--beta 0.1] [--nu 0.5] [--nugget 0.01] [--tau 1e-7]
- *            [--tile 128] [--seed 1] [--backend auto] [--fit] [--ranks FILE]
- * The points are a jittered grid in the unit square; the data are drawn with the exact factor, 100
- * of them are held out for kriging. Covariance: variance 2^(1-nu)/Gamma(nu) x^nu K_nu(x), x =
- * d/beta, in closed form for nu = 0.5, 1.5, 2.5. Every line names its quantities. */
+ *            [--tile 128] [--seed 1] [--backend auto] [--fit] [--known-nu] [--exact]
+ *            [--data FILE] [--write FILE] [--ranks FILE]
+ * --fit finds the three parameters (with --known-nu the first two); with --exact, and at the end of
+ * the table, without compression (tau = 0). --data: lines "x y z" of a field of zero mean; without,
+ * the points are a jittered grid in the unit square and the data are drawn with the exact factor
+ * (--write keeps them). The last 100 points are held out for kriging, so lines should be in random
+ * order. Covariance: variance 2^(1-nu)/Gamma(nu) x^nu K_nu(x), x = d/beta, and the nugget, which
+ * is known. Every line names its quantities. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +18,15 @@
 #include <time.h>
 #include <tlr.h>
 
-enum { HELD = 100 };
+enum { HELD = 100, PARAMETERS = 3, STEPS = 4600 };
+
+/* Correlations on a grid in log x, where they are smooth: interpolated to 1e-9. */
+static const double first_log = -16.2, step_log = 0.005; /* x from 1e-7 to 900 */
 
 typedef struct {
     double variance, beta, nu, nugget;
+    double tabulated; /* nu of the table */
+    double table[STEPS];
 } model;
 
 typedef struct {
@@ -39,9 +48,36 @@ static double bessel_k(double nu, double x) {
     for (double t = 0.05;; t += 0.05) {
         const double e = exp(-x * cosh(t) + nu * t);
         sum += 0.5 * (e + exp(-x * cosh(t) - nu * t));
-        if (e < 1e-17 * sum)
+        if (!(e > 1e-17 * sum)) /* or all is 0 */
             return 0.05 * sum;
     }
+}
+
+static bool closed(double nu) {
+    return nu == 0.5 || nu == 1.5 || nu == 2.5;
+}
+
+static void tabulate(model *m) {
+    if (closed(m->nu) || m->tabulated == m->nu)
+        return;
+    for (int i = 0; i < STEPS; i++) {
+        const double x = exp(first_log + step_log * i);
+        m->table[i] = 2 * pow(x / 2, m->nu) / tgamma(m->nu) * bessel_k(m->nu, x);
+    }
+    m->tabulated = m->nu;
+}
+
+/* By the cubic through the four values around x. */
+static double interpolated(const model *m, double x) {
+    const double u = (log(x) - first_log) / step_log;
+    const int i = u < 1 ? 1 : (int)u;
+    const double t = u - i, *c = m->table + i;
+    if (u < 0)
+        return 1;
+    return i + 2 >= STEPS
+               ? 0
+               : -t * (t - 1) * (t - 2) / 6 * c[-1] + (t + 1) * (t - 1) * (t - 2) / 2 * c[0] -
+                     (t + 1) * t * (t - 2) / 2 * c[1] + (t + 1) * t * (t - 1) / 6 * c[2];
 }
 
 static double matern(const model *m, double d) {
@@ -54,7 +90,7 @@ static double matern(const model *m, double d) {
         return m->variance * (1 + x) * exp(-x);
     if (m->nu == 2.5)
         return m->variance * (1 + x + x * x / 3) * exp(-x);
-    return m->variance * 2 * pow(x / 2, m->nu) / tgamma(m->nu) * bessel_k(m->nu, x);
+    return m->variance * interpolated(m, x);
 }
 
 static double covariance(const field *f, int64_t a, int64_t b) {
@@ -90,6 +126,7 @@ static status factor(field *f, const tlr_layout *order, double tau, tlr **l) {
     const tlr_rescue rescue = {.retries = 1};
     const tlr_source from = {.layout = order, .fill = fill, .arg = f};
     f->order = order;
+    tabulate(&f->m);
     return tlr_factor(f->be, f->ctx, &from, 'L', &o, &rescue, l, NULL);
 }
 
@@ -141,27 +178,67 @@ static double uniform(uint64_t *state) {
     return ((double)(*state >> 11) + 0.5) * 0x1p-53;
 }
 
+static status room_for(field *f, int64_t total) {
+    const size_t bytes = sizeof(double) * (size_t)total;
+    f->x = realloc(f->x, bytes), f->y = realloc(f->y, bytes), f->z = realloc(f->z, bytes);
+    return f->x && f->y && f->z ? MOAO_OK : MOAO_MEMORY;
+}
+
+static status order_points(field *f) {
+    const int64_t total = f->n + HELD, start[2] = {0, total}, known[2] = {0, f->n};
+    status st;
+    TRY(tlr_layout_points(&(tlr_points){1, start, f->x, f->y, 1}, f->tile, TLR_KD, &f->all));
+    TRY(tlr_layout_points(&(tlr_points){1, known, f->x, f->y, 1}, f->tile, TLR_KD, &f->known));
+done:
+    return st;
+}
+
 /* Points of a jittered grid in random order, so that those held out lie anywhere. */
 static status scatter(field *f, uint64_t seed) {
-    const int64_t total = f->n + HELD, side = (int64_t)ceil(sqrt((double)total)),
-                  start[2] = {0, total}, known[2] = {0, f->n};
+    const int64_t side = (int64_t)ceil(sqrt((double)(f->n + HELD)));
     uint64_t s = seed;
-    status st;
-    f->x = malloc(sizeof(double) * (size_t)(side * side));
-    f->y = malloc(sizeof(double) * (size_t)(side * side));
-    f->z = malloc(sizeof(double) * (size_t)total);
-    if (!f->x || !f->y || !f->z)
-        return MOAO_MEMORY;
-    for (int64_t i = 0; i < side * side; i++) {
+    const status st = room_for(f, side * side);
+    for (int64_t i = 0; st == MOAO_OK && i < side * side; i++) {
         const int64_t j = (int64_t)(uniform(&s) * (double)(i + 1)); /* shuffled as they come */
         f->x[i] = f->x[j], f->y[i] = f->y[j];
         f->x[j] = ((double)(i % side) + 0.5 + 0.8 * (uniform(&s) - 0.5)) / (double)side;
         f->y[j] = ((double)(i / side) + 0.5 + 0.8 * (uniform(&s) - 0.5)) / (double)side;
     }
-    TRY(tlr_layout_points(&(tlr_points){1, start, f->x, f->y, 1}, f->tile, TLR_KD, &f->all));
-    TRY(tlr_layout_points(&(tlr_points){1, known, f->x, f->y, 1}, f->tile, TLR_KD, &f->known));
-done:
-    return st;
+    return st == MOAO_OK ? order_points(f) : st;
+}
+
+/* Lines "x y z"; empty ones and those that begin with # count for nothing. */
+static status read_data(field *f, const char *name) {
+    FILE *in = fopen(name, "r");
+    char line[512];
+    int64_t n = 0, at = 0;
+    status st = in ? MOAO_OK : status_fail(MOAO_IO, "cannot read %s", name);
+    while (st == MOAO_OK && fgets(line, sizeof line, in)) {
+        char *p = line + strspn(line, " \t\r\n");
+        at++;
+        if (*p == 0 || *p == '#')
+            continue;
+        if (n % 4096 == 0)
+            st = room_for(f, n + 4096);
+        if (st == MOAO_OK && (sscanf(p, "%lf %lf %lf", f->x + n, f->y + n, f->z + n) != 3 ||
+                              !isfinite(f->x[n] + f->y[n] + f->z[n])))
+            st = status_fail(MOAO_INPUT, "%s:%lld: not three numbers", name, (long long)at);
+        n++;
+    }
+    if (in)
+        fclose(in);
+    if (st == MOAO_OK && n < 2 * HELD)
+        st = status_fail(MOAO_INPUT, "%s: %lld points, at least %d are needed", name, (long long)n,
+                         2 * HELD);
+    f->n = n - HELD;
+    return st == MOAO_OK ? order_points(f) : st;
+}
+
+static status write_data(const field *f, const char *name) {
+    FILE *out = fopen(name, "w");
+    for (int64_t i = 0; out && i < f->n + HELD; i++)
+        fprintf(out, "%.17g %.17g %.17g\n", f->x[i], f->y[i], f->z[i]);
+    return out && fclose(out) == 0 ? MOAO_OK : status_fail(MOAO_IO, "cannot write %s", name);
 }
 
 /* z = L e of all points, with the exact factor. */
@@ -242,67 +319,136 @@ done:
     return st;
 }
 
-/* --- the fit: Nelder and Mead's simplex in (log variance, log beta) --- */
+/* --- the fit: Nelder and Mead's simplex in the logarithms of variance, beta and nu --- */
+
+typedef struct {
+    field *f;
+    double tau;
+    int d, calls; /* parameters; evaluations */
+} search;
 
 /* Minus the likelihood; a model whose factor does not exist is worst. */
-static double cost(field *f, double tau, const double p[2]) {
+static double cost(search *s, const double p[PARAMETERS]) {
+    model *m = &s->f->m;
     double value;
-    f->m.variance = exp(p[0]);
-    f->m.beta = exp(p[1]);
-    if (likelihood(f, tau, &value, NULL) == MOAO_OK)
-        return -value;
-    status_clear();
-    return INFINITY;
-}
-
-static void sort(double p[3][2], double c[3]) {
-    for (int i = 0; i < 2; i++)
-        for (int j = 0; j < 2 - i; j++)
-            if (c[j] > c[j + 1]) {
-                const double t[3] = {p[j][0], p[j][1], c[j]};
-                p[j][0] = p[j + 1][0], p[j][1] = p[j + 1][1], c[j] = c[j + 1];
-                p[j + 1][0] = t[0], p[j + 1][1] = t[1], c[j + 1] = t[2];
-            }
-}
-
-/* The worst corner p[2] through the middle of the others, `by` times as far. */
-static double step(field *f, double tau, double p[3][2], double by, double to[2]) {
-    for (int d = 0; d < 2; d++) {
-        const double middle = (p[0][d] + p[1][d]) / 2;
-        to[d] = middle + by * (p[2][d] - middle);
+    m->variance = exp(p[0]), m->beta = exp(p[1]);
+    if (s->d > 2)
+        m->nu = exp(p[2]);
+    s->calls++;
+    if (m->nu < 0.1 || m->nu > 10 || likelihood(s->f, s->tau, &value, NULL) != MOAO_OK) {
+        status_clear();
+        return INFINITY;
     }
-    return cost(f, tau, to);
+    return -value;
 }
 
-static void fit(field *f, double tau) {
-    double p[3][2] = {{log(0.5), log(0.05)}, {log(1.2), log(0.05)}, {log(0.5), log(0.12)}}, c[3];
-    int calls = 3;
-    for (int i = 0; i < 3; i++)
-        c[i] = cost(f, tau, p[i]);
-    for (sort(p, c); calls < 200 && !(c[2] - c[0] < 1e-3); sort(p, c)) {
-        double at[2], to[2], value = step(f, tau, p, -1, at);
-        const double by = value < c[0] ? -2 : value < c[1] ? 0 : value < c[2] ? -0.5 : 0.5;
-        calls++;
+typedef struct {
+    double at[PARAMETERS], cost;
+} corner;
+
+static int by_cost(const void *a, const void *b) {
+    const double x = ((const corner *)a)->cost, y = ((const corner *)b)->cost;
+    return (x > y) - (x < y);
+}
+
+/* The worst corner through the middle of the others, `by` times as far. */
+static corner move_worst(search *s, const corner *c, double by) {
+    corner to;
+    for (int k = 0; k < s->d; k++) {
+        double middle = 0;
+        for (int i = 0; i < s->d; i++)
+            middle += c[i].at[k] / s->d;
+        to.at[k] = middle + by * (c[s->d].at[k] - middle);
+    }
+    to.cost = cost(s, to.at);
+    return to;
+}
+
+/* The least cost from the corner c[0] on, which it becomes. */
+static void minimise(search *s, corner *c) {
+    static const double edge[PARAMETERS] = {0.9, 0.9, 0.4};
+    const int d = s->d;
+    for (int i = 0; i <= d; i++) {
+        c[i] = c[0];
+        if (i > 0)
+            c[i].at[i - 1] += edge[i - 1];
+        c[i].cost = cost(s, c[i].at);
+    }
+    for (qsort(c, (size_t)d + 1, sizeof *c, by_cost);
+         s->calls < 400 && !(c[d].cost - c[0].cost < 1e-3);
+         qsort(c, (size_t)d + 1, sizeof *c, by_cost)) {
+        corner to = move_worst(s, c, -1);
+        const double by = to.cost < c[0].cost       ? -2
+                          : to.cost < c[d - 1].cost ? 0
+                          : to.cost < c[d].cost     ? -0.5
+                                                    : 0.5;
         if (by != 0) {
-            const double other = step(f, tau, p, by, to);
-            calls++;
-            if (other < value)
-                value = other, at[0] = to[0], at[1] = to[1];
+            const corner other = move_worst(s, c, by);
+            to = other.cost < to.cost ? other : to;
         }
-        if (value < c[2]) {
-            c[2] = value, p[2][0] = at[0], p[2][1] = at[1];
+        if (to.cost < c[d].cost) {
+            c[d] = to;
             continue;
         }
-        for (int i = 1; i < 3; i++, calls++) { /* shrink */
-            for (int d = 0; d < 2; d++)
-                p[i][d] = (p[0][d] + p[i][d]) / 2;
-            c[i] = cost(f, tau, p[i]);
+        for (int i = 1; i <= d; i++) { /* shrink */
+            for (int k = 0; k < d; k++)
+                c[i].at[k] = (c[0].at[k] + c[i].at[k]) / 2;
+            c[i].cost = cost(s, c[i].at);
         }
     }
-    f->m.variance = exp(p[0][0]);
-    f->m.beta = exp(p[0][1]);
-    printf("fit: variance %.4f, beta %.4f, log-likelihood %.6f, %d evaluations\n", f->m.variance,
-           f->m.beta, -c[0], calls);
+}
+
+/* The cost with parameters i and j moved, in logarithms. */
+static double beside(search *s, const corner *c, int i, double by_i, int j, double by_j) {
+    double at[PARAMETERS];
+    memcpy(at, c->at, sizeof at);
+    at[i] += by_i, at[j] += by_j;
+    return cost(s, at);
+}
+
+/* Standard errors of the logarithms: roots of the diagonal of the inverse of the cost's second
+ * derivatives; NaN where these are not those of a minimum. */
+static void standard_errors(search *s, const corner *c, double error[PARAMETERS]) {
+    const double h = 0.1;
+    double a[PARAMETERS][2 * PARAMETERS] = {{0}};
+    const int d = s->d;
+    for (int i = 0; i < d; i++) {
+        a[i][i] = (beside(s, c, i, h, i, 0) - 2 * c->cost + beside(s, c, i, -h, i, 0)) / (h * h);
+        for (int j = 0; j < i; j++)
+            a[i][j] = a[j][i] = (beside(s, c, i, h, j, h) - beside(s, c, i, h, j, -h) -
+                                 beside(s, c, i, -h, j, h) + beside(s, c, i, -h, j, -h)) /
+                                (4 * h * h);
+        a[i][d + i] = 1;
+    }
+    for (int k = 0; k < d; k++) /* Gauss and Jordan; a pivot is positive at a minimum */
+        for (int i = 0; i < d; i++) {
+            const double by = i == k ? 1 - 1 / a[k][k] : a[i][k] / a[k][k];
+            for (int j = 0; j < 2 * d; j++)
+                a[i][j] -= by * (a[k][k] > 0 ? a[k][j] : NAN);
+        }
+    for (int i = 0; i < d; i++)
+        error[i] = sqrt(a[i][d + i]);
+}
+
+static void fit(field *f, double tau, bool known_nu) {
+    search s = {.f = f, .tau = tau, .d = known_nu ? 2 : 3};
+    corner c[PARAMETERS + 1] = {{.at = {0, 0, log(0.8)}}};
+    double squares = 0, wide = 0, error[PARAMETERS] = {0};
+    for (int64_t i = 0; i < f->n; i++) {
+        squares += f->z[i] * f->z[i] / (double)f->n;
+        wide = fmax(wide, hypot(f->x[i] - f->x[0], f->y[i] - f->y[0]));
+    }
+    c[0].at[0] = log(squares / 2), c[0].at[1] = log(wide / 20);
+    minimise(&s, c);
+    const int calls = s.calls;
+    standard_errors(&s, c, error);
+    f->m.variance = exp(c[0].at[0]), f->m.beta = exp(c[0].at[1]);
+    f->m.nu = known_nu ? f->m.nu : exp(c[0].at[2]);
+    printf(
+        "fit: variance %.4f +- %.4f, beta %.4f +- %.4f, nu %.4f +- %.4f, log-likelihood %.6f, tau "
+        "%.1e, %d evaluations\n",
+        f->m.variance, f->m.variance * error[0], f->m.beta, f->m.beta * error[1], f->m.nu,
+        f->m.nu * error[2], -c[0].cost, tau, calls);
 }
 
 /* --- the program --- */
@@ -313,7 +459,9 @@ static double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The likelihood at tolerances down to tau, and the exact one. */
+/* The likelihood at tolerances down to tau, and the exact one. The determinant's logarithm changes
+ * by at most sqrt(n) nt tau / nugget, to first order: |C^-1|_F <= sqrt(n) / nugget, and what is
+ * dropped of nt x nt tiles has a norm of nt tau at most. */
 static status table(field *f, double tau) {
     status st = MOAO_OK;
     for (double t = 1e-3;; t = t * 0.1 > tau * 1.5 ? t * 0.1 : t > tau ? tau : 0) {
@@ -322,9 +470,10 @@ static status table(field *f, double tau) {
         const double from = seconds();
         TRY(likelihood(f, t, &value, &s));
         printf("likelihood: tau %.1e, log-likelihood %.9g, %.2f s, %.2f MB of %.2f, mean rank "
-               "%.1f, dense tiles %lld of %lld\n",
+               "%.1f, dense tiles %lld of %lld, log-determinant within %.1e\n",
                t, value, seconds() - from, s.bytes * 1e-6, s.bytes_dense * 1e-6, s.mean,
-               (long long)s.dense, (long long)s.tiles);
+               (long long)s.dense, (long long)s.tiles,
+               sqrt((double)f->n) * (double)f->known.nt * t / f->m.nugget);
         if (t == 0)
             break;
     }
@@ -332,44 +481,53 @@ done:
     return st;
 }
 
-static double option(int argc, char **argv, const char *name, double otherwise) {
+/* The word after `name`, NULL: it is not there. */
+static const char *word(int argc, char **argv, const char *name) {
     for (int i = 1; i + 1 < argc; i++)
         if (!strcmp(argv[i], name))
-            return atof(argv[i + 1]);
-    return otherwise;
+            return argv[i + 1];
+    return NULL;
+}
+static double option(int argc, char **argv, const char *name, double otherwise) {
+    const char *given = word(argc, argv, name);
+    return given ? atof(given) : otherwise;
+}
+static bool flag(int argc, char **argv, const char *name) {
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], name))
+            return true;
+    return false;
 }
 
 static status run(field *f, int argc, char **argv) {
     const double tau = option(argc, argv, "--tau", 1e-7);
     const uint64_t seed = (uint64_t)option(argc, argv, "--seed", 1);
-    const char *where = "auto", *ranks = NULL;
-    bool fitted = false;
+    const char *where = word(argc, argv, "--backend"), *data = word(argc, argv, "--data"),
+               *keep = word(argc, argv, "--write");
     status st;
-    for (int i = 1; i < argc; i++) {
-        fitted = fitted || !strcmp(argv[i], "--fit");
-        if (!strcmp(argv[i], "--backend") && i + 1 < argc)
-            where = argv[i + 1];
-        if (!strcmp(argv[i], "--ranks") && i + 1 < argc)
-            ranks = argv[i + 1];
-    }
     f->n = (int64_t)option(argc, argv, "--n", 1600);
     f->tile = (int64_t)option(argc, argv, "--tile", 128);
-    f->m = (model){option(argc, argv, "--variance", 1), option(argc, argv, "--beta", 0.1),
-                   option(argc, argv, "--nu", 0.5), option(argc, argv, "--nugget", 0.01)};
-    TRY(backend_get(where, &f->be));
+    f->m.variance = option(argc, argv, "--variance", 1);
+    f->m.beta = option(argc, argv, "--beta", 0.1);
+    f->m.nu = option(argc, argv, "--nu", 0.5);
+    f->m.nugget = option(argc, argv, "--nugget", 0.01);
+    TRY(backend_get(where ? where : "auto", &f->be));
     TRY(f->be->open(0, NULL, &f->ctx));
-    TRY(scatter(f, seed));
-    TRY(draw(f, seed));
+    TRY(data ? read_data(f, data) : scatter(f, seed));
+    if (!data)
+        TRY(draw(f, seed));
+    if (keep)
+        TRY(write_data(f, keep));
     TRY(table(f, tau));
-    if (fitted)
-        fit(f, tau);
-    TRY(krige(f, tau, ranks));
+    if (flag(argc, argv, "--fit"))
+        fit(f, flag(argc, argv, "--exact") ? 0 : tau, flag(argc, argv, "--known-nu"));
+    TRY(krige(f, tau, word(argc, argv, "--ranks")));
 done:
     return st;
 }
 
 int main(int argc, char **argv) {
-    field f = {0};
+    static field f;
     const status st = run(&f, argc, argv);
     if (st != MOAO_OK)
         fprintf(stderr, "matern: %s\n", *status_message() ? status_message() : "out of memory");
