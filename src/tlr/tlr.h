@@ -94,7 +94,8 @@ typedef struct {
                       512. 0: all tiles are dense */
     int64_t width; /* columns of a super-panel; 0: 2,048 */
     uint64_t seed; /* of the samples of compression */
-    size_t memory; /* bytes for intermediate products, in each of two buffers; 0: 1 GB */
+    size_t memory; /* bytes for intermediate products, in each of two buffers; 0: 1 GB. Sums are
+                      made in as few pieces as it allows: the bits of results depend on it */
     bool
         singles; /* a factor's tiles are kept in single precision, narrowed when they are made, so
                     that all that follows uses what is kept; the diagonal blocks stay as they are */

@@ -410,6 +410,49 @@ static void cut_jobs(void **state) {
             }
 }
 
+/* Samples beyond the rank: less than 0 is 8, to the bit; with none the rank is the same; all
+ * columns that there are make it exact. */
+static void samples_beyond_the_rank(void **state) {
+    (void)state;
+    static const int64_t over[] = {8, -1, 0, 40};
+    for (int v = 0; v < 2; v++) {
+        const int64_t m = v ? 24 : 40, n = v ? 50 : 30, k = least_of(m, n), most = k / 3;
+        lr_case c[COUNT(over)];
+        for (size_t i = 0; i < COUNT(over); i++) {
+            c[i] = plain(RSVD, BACKEND_D, m, n);
+            c[i].is_cut = true, c[i].cut.most = most, c[i].layout = ALIGNED, c[i].kind = GAUSS;
+            seed = 3;
+            lr_build(&c[i]);
+            const int64_t samples = most + (over[i] < 0 ? 8 : over[i]);
+            const size_t lwork = be->lowrank->workspace(BATCH_RSVD, BACKEND_D, 3, m, n, samples);
+            must(be->alloc(ctx, lwork + 1, &c[i].work));
+            must(be->lowrank->rsvd(ctx, BACKEND_D, 'U', 'U', &c[i].cut, over[i], 0, 7, 3,
+                                   batch_size(m), batch_size(n), c[i].a.m, c[i].s.m, c[i].u.m,
+                                   c[i].v.m, c[i].drank, c[i].dinfo, c[i].work, lwork));
+            lr_collect(&c[i]);
+            for (int b = 0; b < 3; b++)
+                assert_true(c[i].rank[b] == most && lr_error(&c[i], b) <= 1);
+            assert_int_equal(lr_trespasses(&c[i]), 0);
+        }
+        assert_memory_equal(c[0].u.host, c[1].u.host, (size_t)c[0].u.total * 8);
+        assert_memory_equal(c[0].s.host, c[1].s.host, (size_t)c[0].s.total * 8);
+        for (int b = 0; b < 3; b++) {
+            real a[64 * 64], *s;
+            for (int64_t e = 0; e < m * n; e++)
+                a[e] = c[3].full[b][e];
+            s = values_of(m, n, a);
+            for (int64_t p = 0; p < most; p++) {
+                assert_true(fabsl(get(&c[3].s, b, p, 0) - s[p]) <= 12 * unit_of(&c[3], b) * s[0]);
+                assert_true(get(&c[2].s, b, p, 0) <= (double)(s[p] * (1 + 1e-12L)));
+            }
+            assert_true(get(&c[2].s, b, most - 1, 0) < 0.999 * (double)s[most - 1]);
+            free(s);
+        }
+        for (size_t i = 0; i < COUNT(over); i++)
+            lr_free(&c[i]);
+    }
+}
+
 /* u is a itself. */
 static void vectors_in_place(void **state) {
     (void)state;
@@ -473,6 +516,7 @@ int main(void) {
         cmocka_unit_test(many_sums),
         cmocka_unit_test(many_sketches),
         cmocka_unit_test(many_reflectors),
+        cmocka_unit_test(samples_beyond_the_rank),
         cmocka_unit_test(cut_jobs),
         cmocka_unit_test(vectors_in_place),
         cmocka_unit_test(reflectors_out_of_range),
