@@ -72,6 +72,11 @@ typedef struct {
     /* Y := A X, n columns; NULL where there is none. trans T: A transposed. */
     status (*times)(void *from, backend_ctx *ctx, backend_type t, char trans, int64_t n,
                     const void *x, int64_t ldx, void *y, int64_t ldy);
+    /* H2: how far clusters are apart whose points lie in the boxes a and b (coordinates low[3],
+     * high[3]), in units of the mean of their diameters; the same for (b, a). NULL: the boxes'
+     * distance is what counts. Host; asked while the format is opened. */
+    double (*apart)(void *from, const double *low_a, const double *high_a, const double *low_b,
+                    const double *high_b);
 } format_source;
 
 typedef struct {
