@@ -7,7 +7,11 @@
  * depends on the images of row and column and on the difference of their places only. Places that
  * are not there (a pupil's corners) cost nothing but the lattice. A product transforms X image by
  * image on a lattice of N >= 2 n - 1, multiplies each frequency by a small matrix of all pairs of
- * images, and transforms back: exact but for rounding. */
+ * images, and transforms back: exact but for rounding.
+ *
+ * Where the same X is multiplied by matrices of several loads, as a reconstructor is by the
+ * covariances of its exposures, what a product needs of X alone can be kept: the same numbers, bit
+ * for bit, for less work and much memory. */
 #ifndef MOAO_BACKEND_TOEPLITZ_H
 #define MOAO_BACKEND_TOEPLITZ_H
 
@@ -71,6 +75,18 @@ typedef struct backend_toeplitz {
     status (*apply)(backend_toeplitz_plan *p, char side, char trans, int64_t nvec, double alpha,
                     const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work,
                     size_t lwork);
+
+    /* The same in two calls, which give the bits of apply. keep writes what a product needs of X
+     * transformed into `kept`, kept_bytes(p, nvec) bytes of the backend's memory, whatever is
+     * loaded or loaded later: the whole spectrum on a CPU, lattices transformed along y on a GPU,
+     * where they pass through memory. apply_kept multiplies it, for either trans; side, nvec and X
+     * are those of keep, and X itself is read for the diagonals only. work is that of apply. */
+    size_t (*kept_bytes)(const backend_toeplitz_plan *p, int64_t nvec);
+    status (*keep)(backend_toeplitz_plan *p, char side, int64_t nvec, const void *x, int64_t ldx,
+                   void *kept, size_t lkept, void *work, size_t lwork);
+    status (*apply_kept)(backend_toeplitz_plan *p, char side, char trans, int64_t nvec,
+                         double alpha, const void *kept, size_t lkept, const void *x, int64_t ldx,
+                         double beta, void *y, int64_t ldy, void *work, size_t lwork);
 } backend_toeplitz;
 
 /* Argument checks that every backend makes. */

@@ -68,9 +68,9 @@ size_t format_workspace(const format *f, char side, int64_t nvec) {
     return f->is->workspace(f, side, nvec);
 }
 
-status format_apply(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
-                    const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work,
-                    size_t lwork) {
+/* Arguments of a product. */
+static status check_product(const format *f, char side, char trans, char part, int64_t nvec,
+                            int64_t ldx, int64_t ldy, size_t lwork) {
     const bool left = side == 'L', turned = (trans != 'N') == left;
     const int64_t in = turned ? f->info.rows : f->info.cols,
                   out = turned ? f->info.cols : f->info.rows;
@@ -80,10 +80,65 @@ status format_apply(const format *f, char side, char trans, char part, int64_t n
         return status_fail(MOAO_INPUT, "format_apply: an argument is out of range");
     if (lwork < f->is->workspace(f, side, nvec))
         return status_fail(MOAO_INPUT, "format_apply: work is smaller than format_workspace tells");
-    if (nvec == 0 || out == 0)
-        return MOAO_OK;
-    return f->is->apply(f, side, f->symmetric || trans == 'N' ? 'N' : 'T', part, nvec, alpha, x,
-                        ldx, beta, y, ldy, work);
+    return MOAO_OK;
+}
+
+/* Whether a product has nothing to write. */
+static bool nothing(const format *f, char side, char trans, int64_t nvec) {
+    const bool turned = (trans != 'N') == (side == 'L');
+    return nvec == 0 || (turned ? f->info.cols : f->info.rows) == 0;
+}
+
+static char trans_of(const format *f, char trans) {
+    return f->symmetric || trans == 'N' ? 'N' : 'T';
+}
+
+status format_apply(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
+                    const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work,
+                    size_t lwork) {
+    const status st = check_product(f, side, trans, part, nvec, ldx, ldy, lwork);
+    if (st != MOAO_OK || nothing(f, side, trans, nvec))
+        return st;
+    return f->is->apply(f, side, trans_of(f, trans), part, nvec, alpha, x, ldx, beta, y, ldy, work);
+}
+
+/* --- products of which one side is kept */
+
+size_t format_kept_bytes(const format *f, int64_t nvec) {
+    return f->is->keep && nvec > 0 ? f->is->kept_bytes(f, nvec) : 0;
+}
+
+static status check_kept(const format *f, int64_t nvec, size_t lkept) {
+    return lkept < format_kept_bytes(f, nvec)
+               ? status_fail(MOAO_INPUT, "what is kept is smaller than format_kept_bytes tells")
+               : MOAO_OK;
+}
+
+status format_keep(const format *f, char side, int64_t nvec, const void *x, int64_t ldx, void *kept,
+                   size_t lkept, void *work, size_t lwork) {
+    status st;
+    TRY(check_product(f, side, 'N', 'A', nvec, ldx, INT64_MAX, lwork));
+    TRY(check_kept(f, nvec, lkept));
+    if (f->is->keep && !nothing(f, side, 'N', nvec))
+        st = f->is->keep(f, side, nvec, x, ldx, kept, work);
+done:
+    return st;
+}
+
+status format_apply_kept(const format *f, char side, char trans, char part, int64_t nvec,
+                         double alpha, const void *kept, size_t lkept, const void *x, int64_t ldx,
+                         double beta, void *y, int64_t ldy, void *work, size_t lwork) {
+    status st;
+    TRY(check_product(f, side, trans, part, nvec, ldx, ldy, lwork));
+    TRY(check_kept(f, nvec, lkept));
+    if (nothing(f, side, trans, nvec))
+        goto done;
+    st = f->is->keep ? f->is->apply_kept(f, side, trans_of(f, trans), part, nvec, alpha, kept, x,
+                                         ldx, beta, y, ldy, work)
+                     : f->is->apply(f, side, trans_of(f, trans), part, nvec, alpha, x, ldx, beta, y,
+                                    ldy, work);
+done:
+    return st;
 }
 
 status format_factor(format *f, double shift) {

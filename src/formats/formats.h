@@ -24,6 +24,9 @@
 #define format_load moao_format_load
 #define format_workspace moao_format_workspace
 #define format_apply moao_format_apply
+#define format_kept_bytes moao_format_kept_bytes
+#define format_keep moao_format_keep
+#define format_apply_kept moao_format_apply_kept
 #define format_check moao_format_check
 #define format_factor moao_format_factor
 #define format_solve_workspace moao_format_solve_workspace
@@ -69,6 +72,11 @@ typedef struct {
     /* Y := A X, n columns; NULL where there is none. trans T: A transposed. */
     status (*times)(void *from, backend_ctx *ctx, backend_type t, char trans, int64_t n,
                     const void *x, int64_t ldx, void *y, int64_t ldy);
+    /* H2: how far clusters are apart whose points lie in the boxes a and b (coordinates low[3],
+     * high[3]), in units of the mean of their diameters; the same for (b, a). NULL: the boxes'
+     * distance is what counts. Host; asked while the format is opened. */
+    double (*apart)(void *from, const double *low_a, const double *high_a, const double *low_b,
+                    const double *high_b);
 } format_source;
 
 typedef struct {
@@ -125,6 +133,20 @@ MOAO_PUBLIC size_t format_workspace(const format *f, char side, int64_t nvec);
 MOAO_PUBLIC status format_apply(const format *f, char side, char trans, char part, int64_t nvec,
                                 double alpha, const void *x, int64_t ldx, double beta, void *y,
                                 int64_t ldy, void *work, size_t lwork);
+
+/* A product in two calls, for an X that is multiplied again after other values have been loaded:
+ * format_keep puts what a product needs of X transformed (Toeplitz: its spectrum) into `kept`,
+ * format_kept_bytes bytes of the backend's memory; format_apply_kept is format_apply for the same
+ * X, side and nvec, bit for bit, and reads from X only what is not kept. Kinds that transform
+ * nothing keep nothing: 0 bytes, and the product is format_apply's. MOAO_INPUT: `kept` or work is
+ * too small. Work as for format_apply. */
+MOAO_PUBLIC size_t format_kept_bytes(const format *f, int64_t nvec);
+MOAO_PUBLIC status format_keep(const format *f, char side, int64_t nvec, const void *x, int64_t ldx,
+                               void *kept, size_t lkept, void *work, size_t lwork);
+MOAO_PUBLIC status format_apply_kept(const format *f, char side, char trans, char part,
+                                     int64_t nvec, double alpha, const void *kept, size_t lkept,
+                                     const void *x, int64_t ldx, double beta, void *y, int64_t ldy,
+                                     void *work, size_t lwork);
 
 /* `samples` random rows of the source in double precision against those of the format: the rms
  * error of an entry (unbiased in its square) and the worst one seen; both recorded in

@@ -40,10 +40,10 @@ done:
     return st;
 }
 
-static status find_pairs(h2 *h) {
+static status find_pairs(h2 *h, const format_source *s) {
     const int levels = h->t.levels;
     status st;
-    TRY(tree_pairs(&h->t, h->f.o.eta, &h->far_of, &h->near_of));
+    TRY(tree_pairs(&h->t, h->f.o.eta, s, &h->far_of, &h->near_of));
     TRY(ALLOC(h->far_block, (unsigned long)h->far_of.first[h->far_of.count], "pairs of nodes"));
     TRY(ALLOC(h->near_block, (unsigned long)h->near_of.first[h->near_of.count], "pairs of nodes"));
     h->top = levels + 1;
@@ -248,7 +248,7 @@ static status open_h2(const backend *be, backend_ctx *ctx, const format_source *
     *out = &h->f;
     TRY(tree_make(s->rows, s->dim, s->at, o->leaf > 0 ? o->leaf : LEAF, o->mean_split ? 'M' : 'E',
                   &h->t));
-    TRY(find_pairs(h));
+    TRY(find_pairs(h, s));
     TRY(load(&h->f, s));
 done:
     if (st != MOAO_OK && *out) {
@@ -272,7 +272,7 @@ static status bytes(const backend *be, const format_source *s, const format_opti
         h.f.o.eta = 1;
     TRY(tree_make(s->rows, s->dim, s->at, o->leaf > 0 ? o->leaf : LEAF, o->mean_split ? 'M' : 'E',
                   &h.t));
-    TRY(find_pairs(&h));
+    TRY(find_pairs(&h, s));
     int64_t leaf = 1;
     for (int64_t i = 0; i < tree_nodes(h.t.levels); i++) {
         const int64_t n = h.t.size[tree_node(h.t.levels, i)];

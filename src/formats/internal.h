@@ -22,6 +22,13 @@ typedef struct {
     size_t (*workspace)(const format *f, char side, int64_t nvec);
     status (*apply)(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
                     const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work);
+    /* NULL: nothing of X is kept. apply_kept: `kept` is large enough. */
+    size_t (*kept_bytes)(const format *f, int64_t nvec);
+    status (*keep)(const format *f, char side, int64_t nvec, const void *x, int64_t ldx, void *kept,
+                   void *work);
+    status (*apply_kept)(const format *f, char side, char trans, char part, int64_t nvec,
+                         double alpha, const void *kept, const void *x, int64_t ldx, double beta,
+                         void *y, int64_t ldy, void *work);
     status (*factor)(format *f, double shift);
     size_t (*solve_workspace)(const format *f, int64_t nvec);
     status (*solve)(const format *f, char trans, int64_t nvec, void *x, int64_t ldx, void *work);

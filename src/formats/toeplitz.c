@@ -93,6 +93,24 @@ static status apply(const format *f, char side, char trans, char part, int64_t n
                                   workspace(f, side, nvec));
 }
 
+static size_t kept_bytes(const format *f, int64_t nvec) {
+    return f->be->toeplitz->kept_bytes(((const toeplitz *)f)->plan, nvec);
+}
+
+static status keep(const format *f, char side, int64_t nvec, const void *x, int64_t ldx, void *kept,
+                   void *work) {
+    return f->be->toeplitz->keep(((const toeplitz *)f)->plan, side, nvec, x, ldx, kept,
+                                 kept_bytes(f, nvec), work, workspace(f, side, nvec));
+}
+
+static status apply_kept(const format *f, char side, char trans, char part, int64_t nvec,
+                         double alpha, const void *kept, const void *x, int64_t ldx, double beta,
+                         void *y, int64_t ldy, void *work) {
+    return f->be->toeplitz->apply_kept(((const toeplitz *)f)->plan, side, trans, nvec,
+                                       part == 'H' ? 0.5 * alpha : alpha, kept, kept_bytes(f, nvec),
+                                       x, ldx, beta, y, ldy, work, workspace(f, side, nvec));
+}
+
 const format_table format_toeplitz = {.kind = FORMAT_TOEPLITZ,
                                       .name = "toeplitz",
                                       .bytes = bytes,
@@ -100,4 +118,7 @@ const format_table format_toeplitz = {.kind = FORMAT_TOEPLITZ,
                                       .load = load,
                                       .close = close_toeplitz,
                                       .workspace = workspace,
-                                      .apply = apply};
+                                      .apply = apply,
+                                      .kept_bytes = kept_bytes,
+                                      .keep = keep,
+                                      .apply_kept = apply_kept};

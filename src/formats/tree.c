@@ -271,7 +271,14 @@ done:
 
 /* --- far and near pairs --------------------------------------------------------------------- */
 
-status tree_pairs(const tree *t, double eta, lists *far, lists *near) {
+static bool are_apart(const tree *t, double eta, const format_source *s, int64_t a, int64_t b) {
+    if (s->apart != NULL)
+        return s->apart(s->from, t->low + 3 * a, t->high + 3 * a, t->low + 3 * b,
+                        t->high + 3 * b) >= eta;
+    return tree_distance(t, a, b) >= eta * ((tree_diameter(t, a) + tree_diameter(t, b)) / 2);
+}
+
+status tree_pairs(const tree *t, double eta, const format_source *s, lists *far, lists *near) {
     pairs apart = {0}, now = {0}, next = {0};
     status st;
     *far = *near = (lists){0};
@@ -283,8 +290,7 @@ status tree_pairs(const tree *t, double eta, lists *far, lists *near) {
                           b = tree_node(l, q);
             if (t->size[a] == 0 || t->size[b] == 0)
                 continue;
-            const double mean = (tree_diameter(t, a) + tree_diameter(t, b)) / 2;
-            if (p != q && t->dim > 0 && tree_distance(t, a, b) >= eta * mean) {
+            if (p != q && t->dim > 0 && are_apart(t, eta, s, a, b)) {
                 TRY(pairs_add(&apart, a, b));
             } else if (l == t->levels) {
                 TRY(pairs_add(&next, p, q));

@@ -50,9 +50,10 @@ void lists_free(lists *l);
 status tree_neighbours(const tree *t, int level, int64_t most, lists *l);
 
 /* Pairs of a matrix whose rows and columns are the tree's points, by dual traversal from the root:
- * far pairs (distance >= eta times the mean of the diameters), each a number of its row node of the
- * list `far` (by node number), and near ones among the leaves (`near`, by leaf). */
-status tree_pairs(const tree *t, double eta, lists *far, lists *near);
+ * far pairs (distance >= eta times the mean of the diameters, or what the source says), each a
+ * number of its row node of the list `far` (by node number), and near ones among the leaves
+ * (`near`, by leaf). */
+status tree_pairs(const tree *t, double eta, const format_source *s, lists *far, lists *near);
 
 #ifdef __cplusplus
 }

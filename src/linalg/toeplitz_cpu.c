@@ -38,6 +38,9 @@ struct backend_toeplitz_plan {
     int nthread;
 };
 
+/* A product, or one of the two calls that it can be made in. */
+typedef enum { AT_ONCE, TO_KEPT, FROM_KEPT } product_way;
+
 typedef struct {
     int64_t nvec;
     double alpha, beta;
@@ -45,6 +48,8 @@ typedef struct {
     void *y;
     int64_t xv, xc, yv, yc; /* steps from vector to vector and from column to column */
     bool turned;
+    product_way way;
+    void *kept; /* NULL: AT_ONCE */
 } product;
 
 /* Bytes of real parts of a block of vectors, and of registers where there are such; others have
@@ -221,43 +226,111 @@ static size_t workspace(const backend_toeplitz_plan *p, int64_t nvec) {
     return nvec > 0 ? (size_t)p->nthread * block_bytes(p) + floats : 0;
 }
 
+static size_t kept_bytes(const backend_toeplitz_plan *p, int64_t nvec) {
+    const size_t N = (size_t)p->steps.order, lanes = p->type == BACKEND_D ? 8 : 16;
+    return ((size_t)nvec + 2 * lanes - 1) / (2 * lanes) * 128 * N * N * (size_t)p->nimage;
+}
+
+/* Columns of X in halves as floats, behind the work of the blocks. */
+static void make_floats(const backend_toeplitz_plan *p, product *q, void *work) {
+    float *floats = (float *)(void *)((char *)work + (size_t)p->nthread * block_bytes(p));
+    for (int64_t j = 0; j < p->columns; j++)
+        half_cpu_floats(q->nvec, (const backend_f16 *)q->x + j * q->xc, floats + j * q->nvec);
+    q->x = floats;
+    q->xc = q->nvec;
+}
+
+static bool has_diagonals(const backend_toeplitz_plan *p) {
+    bool any = false;
+    for (int i = 0; i < p->nimage * p->nimage; i++)
+        any |= p->diagonal[i] != NULL;
+    return any;
+}
+
+static void multiply(const backend_toeplitz_plan *p, product *q, void *work) {
+    const int64_t lanes = p->type == BACKEND_D ? 8 : 16;
+    if (p->half && q->nvec > 0 && (q->way != FROM_KEPT || has_diagonals(p)))
+        make_floats(p, q, work);
+#pragma omp parallel for schedule(dynamic) num_threads(p->nthread)
+    for (int64_t v = 0; v < q->nvec; v += 2 * lanes) {
+        void *mine = (char *)work + (size_t)omp_get_thread_num() * block_bytes(p);
+        if (p->type == BACKEND_D)
+            (wide() ? block_d : block_half_d)(p, q, v, mine);
+        else
+            (wide() ? block_s : block_half_s)(p, q, v, mine);
+    }
+    if (q->way == TO_KEPT)
+        return;
+    if (p->type == BACKEND_D)
+        add_diagonals_d(p, q);
+    else
+        add_diagonals_s(p, q);
+}
+
+static product product_of(char side, char trans, int64_t nvec, double alpha, const void *x,
+                          int64_t ldx, double beta, void *y, int64_t ldy) {
+    const bool left = side == 'L';
+    return (product){.nvec = nvec,
+                     .alpha = alpha,
+                     .beta = beta,
+                     .x = x,
+                     .y = y,
+                     .xv = left ? ldx : 1,
+                     .xc = left ? 1 : ldx,
+                     .yv = left ? ldy : 1,
+                     .yc = left ? 1 : ldy,
+                     .turned = left != (trans != 'N')};
+}
+
+static status check_call(const backend_toeplitz_plan *p, char side, char trans, int64_t nvec,
+                         size_t lwork) {
+    return lwork < workspace(p, nvec) || (p->half && (side == 'L' || trans != 'N'))
+               ? status_fail(MOAO_INPUT, "toeplitz: work is too small, or a side that is not there")
+               : MOAO_OK;
+}
+
+static status check_kept(const backend_toeplitz_plan *p, int64_t nvec, size_t lkept) {
+    return lkept < kept_bytes(p, nvec)
+               ? status_fail(MOAO_INPUT, "toeplitz: no room for what is kept of %lld vectors",
+                             (long long)nvec)
+               : MOAO_OK;
+}
+
 static status apply(backend_toeplitz_plan *p, char side, char trans, int64_t nvec, double alpha,
                     const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work,
                     size_t lwork) {
-    const bool left = side == 'L';
-    const int64_t lanes = p->type == BACKEND_D ? 8 : 16;
-    if (lwork < workspace(p, nvec) || (p->half && (left || trans != 'N')))
-        return status_fail(MOAO_INPUT, "toeplitz: work is too small, or a side that is not there");
-    if (p->half && nvec > 0) {
-        float *floats = (float *)(void *)((char *)work + (size_t)p->nthread * block_bytes(p));
-        for (int64_t j = 0; j < p->columns; j++)
-            half_cpu_floats(nvec, (const backend_f16 *)x + j * ldx, floats + j * nvec);
-        x = floats;
-        ldx = nvec;
-    }
-    const product q = {.nvec = nvec,
-                       .alpha = alpha,
-                       .beta = beta,
-                       .x = x,
-                       .y = y,
-                       .xv = left ? ldx : 1,
-                       .xc = left ? 1 : ldx,
-                       .yv = left ? ldy : 1,
-                       .yc = left ? 1 : ldy,
-                       .turned = left != (trans != 'N')};
-#pragma omp parallel for schedule(dynamic) num_threads(p->nthread)
-    for (int64_t v = 0; v < nvec; v += 2 * lanes) {
-        void *mine = (char *)work + (size_t)omp_get_thread_num() * block_bytes(p);
-        if (p->type == BACKEND_D)
-            (wide() ? block_d : block_half_d)(p, &q, v, mine);
-        else
-            (wide() ? block_s : block_half_s)(p, &q, v, mine);
-    }
-    if (p->type == BACKEND_D)
-        add_diagonals_d(p, &q);
-    else
-        add_diagonals_s(p, &q);
-    return MOAO_OK;
+    product q = product_of(side, trans, nvec, alpha, x, ldx, beta, y, ldy);
+    const status st = check_call(p, side, trans, nvec, lwork);
+    if (st == MOAO_OK)
+        multiply(p, &q, work);
+    return st;
+}
+
+static status keep(backend_toeplitz_plan *p, char side, int64_t nvec, const void *x, int64_t ldx,
+                   void *kept, size_t lkept, void *work, size_t lwork) {
+    product q = product_of(side, 'N', nvec, 0, x, ldx, 0, NULL, 0);
+    status st;
+    TRY(check_call(p, side, 'N', nvec, lwork));
+    TRY(check_kept(p, nvec, lkept));
+    q.way = TO_KEPT;
+    q.kept = kept;
+    multiply(p, &q, work);
+done:
+    return st;
+}
+
+static status apply_kept(backend_toeplitz_plan *p, char side, char trans, int64_t nvec,
+                         double alpha, const void *kept, size_t lkept, const void *x, int64_t ldx,
+                         double beta, void *y, int64_t ldy, void *work, size_t lwork) {
+    product q = product_of(side, trans, nvec, alpha, x, ldx, beta, y, ldy);
+    status st;
+    TRY(check_call(p, side, trans, nvec, lwork));
+    TRY(check_kept(p, nvec, lkept));
+    q.way = FROM_KEPT;
+    q.kept = (void *)kept; /* read only, this way */
+    multiply(p, &q, work);
+done:
+    return st;
 }
 
 const backend_toeplitz toeplitz_cpu = {.size = sizeof(backend_toeplitz),
@@ -267,4 +340,7 @@ const backend_toeplitz toeplitz_cpu = {.size = sizeof(backend_toeplitz),
                                        .close = toeplitz_close,
                                        .load = toeplitz_load,
                                        .workspace = workspace,
-                                       .apply = apply};
+                                       .apply = apply,
+                                       .kept_bytes = kept_bytes,
+                                       .keep = keep,
+                                       .apply_kept = apply_kept};

@@ -240,28 +240,32 @@ static inline ALWAYS void NAME(couple)(const struct backend_toeplitz_plan *p, bo
     }
 }
 
-/* Frequencies ky: transform along x, couple, and back; rows of the strips. */
-static inline ALWAYS void NAME(middle)(const struct backend_toeplitz_plan *p, bool turned,
-                                       CVEC *strip, CVEC *in, CVEC *out, CVEC *line, CVEC *other) {
+/* Frequencies ky along x: rows of the strips to in[image][kx]. */
+static inline ALWAYS void NAME(along)(const struct backend_toeplitz_plan *p, int ky,
+                                      const CVEC *strip, CVEC *in, CVEC *line, CVEC *other) {
+    const int N = p->steps.order, n = p->n;
+    for (int i = 0; i < p->nimage; i++) {
+        memset(line + n, 0, sizeof *line * (size_t)(N - n));
+        for (int x = 0; x < n; x++)
+            line[x] = strip[((size_t)i * (size_t)n + (size_t)x) * (size_t)N + (size_t)ky];
+        const CVEC *done = NAME(transform)(&p->steps, p->twiddle, line, other);
+        memcpy(in + (size_t)i * (size_t)N, done, sizeof *in * (size_t)N);
+    }
+}
+
+/* Frequencies ky coupled, and back along x to rows of the strips. */
+static inline ALWAYS void NAME(back)(const struct backend_toeplitz_plan *p, bool turned, int ky,
+                                     const CVEC *in, CVEC *out, CVEC *strip, CVEC *other) {
     const int N = p->steps.order, n = p->n, g = p->nimage;
     const REAL *symbol = p->symbol;
-    for (int ky = 0; ky < N; ky++) {
-        for (int i = 0; i < g; i++) {
-            memset(line + n, 0, sizeof *line * (size_t)(N - n));
-            for (int x = 0; x < n; x++)
-                line[x] = strip[((size_t)i * (size_t)n + (size_t)x) * (size_t)N + (size_t)ky];
-            const CVEC *done = NAME(transform)(&p->steps, p->twiddle, line, other);
-            memcpy(in + (size_t)i * (size_t)N, done, sizeof *in * (size_t)N);
-        }
-        for (int kx = 0; kx < N; kx++)
-            NAME(couple)
-        (p, turned, symbol + 2 * (size_t)(ky * N + kx) * (size_t)(g * g), in + kx, out + kx, N);
-        for (int i = 0; i < g; i++) {
-            const CVEC *done =
-                NAME(transform)(&p->steps, p->twiddle, out + (size_t)i * (size_t)N, other);
-            for (int x = 0; x < n; x++)
-                strip[((size_t)i * (size_t)n + (size_t)x) * (size_t)N + (size_t)ky] = done[x];
-        }
+    for (int kx = 0; kx < N; kx++)
+        NAME(couple)
+    (p, turned, symbol + 2 * (size_t)(ky * N + kx) * (size_t)(g * g), in + kx, out + kx, N);
+    for (int i = 0; i < g; i++) {
+        const CVEC *done =
+            NAME(transform)(&p->steps, p->twiddle, out + (size_t)i * (size_t)N, other);
+        for (int x = 0; x < n; x++)
+            strip[((size_t)i * (size_t)n + (size_t)x) * (size_t)N + (size_t)ky] = done[x];
     }
 }
 
@@ -278,16 +282,28 @@ static inline ALWAYS void NAME(backward)(const struct backend_toeplitz_plan *p, 
         }
 }
 
-/* Vectors v .. v + 2 APART. */
+/* Vectors v .. v + 2 APART. Spectra that are kept lie in the order in which blocks and their pieces
+ * are taken, [ky][image][kx] of each. */
 static CLONES void NAME(block)(const struct backend_toeplitz_plan *p, const product *q, int64_t v,
                                void *work) {
     const size_t N = (size_t)p->steps.order, all = (size_t)p->nimage * N;
     CVEC *strip = work, *in = strip + all * (size_t)p->n, *out = in + all, *line = out + all,
          *other = line + N;
     for (int l = 0; l < APART && v + l < q->nvec; l += LANES) {
-        NAME(forward)(p, q, v + l, strip, line, other);
-        NAME(middle)(p, q->turned, strip, in, out, line, other);
-        NAME(backward)(p, q, v + l, strip, other);
+        if (q->way != FROM_KEPT)
+            NAME(forward)(p, q, v + l, strip, line, other);
+        for (int ky = 0; ky < (int)N; ky++) {
+            CVEC *row =
+                q->way == AT_ONCE
+                    ? in
+                    : (CVEC *)q->kept + ((size_t)((v / 2 + l) / LANES) * N + (size_t)ky) * all;
+            if (q->way != FROM_KEPT)
+                NAME(along)(p, ky, strip, row, line, other);
+            if (q->way != TO_KEPT)
+                NAME(back)(p, q->turned, ky, row, out, strip, other);
+        }
+        if (q->way != TO_KEPT)
+            NAME(backward)(p, q, v + l, strip, other);
     }
 }
 

@@ -313,11 +313,14 @@ static size_t workspace(const backend_toeplitz_plan *p, int64_t nvec) {
     return half_bytes(p, pairs) + (p->middle.lanes > 0 ? 0 : 2 * full_bytes(p, pairs));
 }
 
-/* half to half by whole spectra in memory. */
+/* half, or what is kept, to half by whole spectra in memory. */
 static status couple_whole(backend_toeplitz_plan *p, const toeplitz_job *q) {
     const int g = p->d.g, N = p->d.steps.order;
     const backend_type t = p->type == BACKEND_D ? BACKEND_Z : BACKEND_C;
-    GPU_TRY(toeplitz_along(p->ctx->main.stream, p->type, &p->d, q));
+    toeplitz_job from = *q;
+    if (q->kept != NULL)
+        from.half = (void *)q->kept;
+    GPU_TRY(toeplitz_along(p->ctx->main.stream, p->type, &p->d, &from));
     GPU_TRY(blas_gemm_strided(&p->ctx->main, t, 'N', q->turned ? 'C' : 'N', q->pairs, g, g,
                               gpu_scalar(t, 1), q->full, q->pairs, g * q->pairs, p->d.symbol,
                               p->d.gp, p->d.symbols, gpu_scalar(t, 0), q->coupled, q->pairs,
@@ -325,39 +328,104 @@ static status couple_whole(backend_toeplitz_plan *p, const toeplitz_job *q) {
     return toeplitz_back(p->ctx->main.stream, p->type, &p->d, q);
 }
 
-static status apply(backend_toeplitz_plan *p, char side, char trans, int64_t nvec, double alpha,
-                    const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work,
-                    size_t lwork) {
-    gpu_device_guard guard(p->ctx->device);
-    const bool left = side == 'L';
-    const int g = p->d.g;
-    const cudaStream_t stream = p->ctx->main.stream;
-    const int64_t pairs = pairs_of(p, nvec);
-    if (lwork < workspace(p, nvec))
-        return status_fail(MOAO_INPUT, "toeplitz: work is too small");
-    if (p->half && (left || trans != 'N'))
-        return status_fail(MOAO_INPUT, "toeplitz: products in halves are X A");
-    if (nvec == 0 || g == 0)
-        return MOAO_OK;
+static size_t kept_bytes(const backend_toeplitz_plan *p, int64_t nvec) {
     if (p->tensors)
-        return toeplitz_half_apply(p->ctx->main.stream, &p->h, p->diagonals_from, p->diagonals,
-                                   nvec, (float)alpha, (const __half *)x, ldx, (float)beta,
-                                   (float *)y, ldy, (char *)work);
+        return toeplitz_half_kept(&p->h, nvec);
+    const int64_t pairs = pairs_of(p, nvec);
+    return nvec > 0 ? gpu_ceil(nvec, 2 * pairs) * half_bytes(p, pairs) : 0;
+}
+
+static toeplitz_job job_of(const backend_toeplitz_plan *p, char side, char trans, int64_t nvec,
+                           const void *x, int64_t ldx, void *work) {
+    const bool left = side == 'L';
+    const int64_t pairs = pairs_of(p, nvec);
     toeplitz_job q = {};
-    q.nvec = nvec, q.pairs = pairs, q.alpha = alpha, q.beta = beta;
+    q.nvec = nvec, q.pairs = pairs;
     q.turned = left != (trans != 'N'), q.halves = p->half;
-    q.x = x, q.y = y;
-    q.xv = left ? ldx : 1, q.xc = left ? 1 : ldx, q.yv = left ? ldy : 1, q.yc = left ? 1 : ldy;
+    q.x = x, q.xv = left ? ldx : 1, q.xc = left ? 1 : ldx;
     q.half = work;
     q.full = (char *)work + half_bytes(p, pairs);
     q.coupled = (char *)q.full + full_bytes(p, pairs);
-    for (; q.first < nvec; q.first += 2 * pairs) {
-        GPU_TRY(toeplitz_forward(stream, p->type, &p->d, &q));
+    return q;
+}
+
+static status check_call(const backend_toeplitz_plan *p, char side, char trans, int64_t nvec,
+                         size_t lwork) {
+    if (lwork < workspace(p, nvec))
+        return status_fail(MOAO_INPUT, "toeplitz: work is too small");
+    if (p->half && (side == 'L' || trans != 'N'))
+        return status_fail(MOAO_INPUT, "toeplitz: products in halves are X A");
+    return MOAO_OK;
+}
+
+static status check_kept(const backend_toeplitz_plan *p, int64_t nvec, size_t lkept) {
+    return lkept < kept_bytes(p, nvec)
+               ? status_fail(MOAO_INPUT, "toeplitz: no room for what is kept of %lld vectors",
+                             (long long)nvec)
+               : MOAO_OK;
+}
+
+/* Arguments are checked. kept: of X, or NULL. */
+static status multiply(backend_toeplitz_plan *p, char side, char trans, int64_t nvec, double alpha,
+                       const void *kept, const void *x, int64_t ldx, double beta, void *y,
+                       int64_t ldy, void *work) {
+    gpu_device_guard guard(p->ctx->device);
+    const bool left = side == 'L';
+    const cudaStream_t stream = p->ctx->main.stream;
+    if (nvec == 0 || p->d.g == 0)
+        return MOAO_OK;
+    if (p->tensors)
+        return toeplitz_half_apply(stream, &p->h, p->diagonals_from, p->diagonals, nvec,
+                                   (float)alpha, (const uint4 *)kept, (const __half *)x, ldx,
+                                   (float)beta, (float *)y, ldy, (char *)work);
+    toeplitz_job q = job_of(p, side, trans, nvec, x, ldx, work);
+    q.alpha = alpha, q.beta = beta;
+    q.y = y, q.yv = left ? ldy : 1, q.yc = left ? 1 : ldy;
+    q.kept = kept;
+    for (; q.first < nvec; q.first += 2 * q.pairs) {
+        if (kept == NULL)
+            GPU_TRY(toeplitz_forward(stream, p->type, &p->d, &q));
         GPU_TRY(p->middle.lanes > 0 ? toeplitz_couple(stream, p->type, &p->d, &p->middle, &q)
                                     : couple_whole(p, &q));
         GPU_TRY(toeplitz_backward(stream, p->type, &p->d, &q));
+        if (kept != NULL)
+            q.kept = (const char *)q.kept + half_bytes(p, q.pairs);
     }
     return MOAO_OK;
+}
+
+static status apply(backend_toeplitz_plan *p, char side, char trans, int64_t nvec, double alpha,
+                    const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work,
+                    size_t lwork) {
+    GPU_TRY(check_call(p, side, trans, nvec, lwork));
+    return multiply(p, side, trans, nvec, alpha, NULL, x, ldx, beta, y, ldy, work);
+}
+
+static status keep(backend_toeplitz_plan *p, char side, int64_t nvec, const void *x, int64_t ldx,
+                   void *kept, size_t lkept, void *work, size_t lwork) {
+    gpu_device_guard guard(p->ctx->device);
+    const cudaStream_t stream = p->ctx->main.stream;
+    GPU_TRY(check_call(p, side, 'N', nvec, lwork));
+    GPU_TRY(check_kept(p, nvec, lkept));
+    if (nvec == 0 || p->d.g == 0)
+        return MOAO_OK;
+    if (p->tensors)
+        return toeplitz_half_keep(stream, &p->h, nvec, (const __half *)x, ldx, (uint4 *)kept);
+    toeplitz_job q = job_of(p, side, 'N', nvec, x, ldx, work);
+    q.half = kept;
+    for (; q.first < nvec; q.first += 2 * q.pairs) {
+        GPU_TRY(toeplitz_forward(stream, p->type, &p->d, &q));
+        q.half = (char *)q.half + half_bytes(p, q.pairs);
+    }
+    return MOAO_OK;
+}
+
+static status apply_kept(backend_toeplitz_plan *p, char side, char trans, int64_t nvec,
+                         double alpha, const void *kept, size_t lkept, const void *x, int64_t ldx,
+                         double beta, void *y, int64_t ldy, void *work, size_t lwork) {
+    GPU_TRY(check_call(p, side, trans, nvec, lwork));
+    GPU_TRY(check_kept(p, nvec, lkept));
+    return multiply(p, side, trans, nvec, alpha, kept, x, ldx, beta, y, ldy, work);
 }
 
 const backend_toeplitz backend_toeplitz_gpu = {.size = sizeof(backend_toeplitz),
@@ -367,4 +435,7 @@ const backend_toeplitz backend_toeplitz_gpu = {.size = sizeof(backend_toeplitz),
                                                .close = close_plan,
                                                .load = load,
                                                .workspace = workspace,
-                                               .apply = apply};
+                                               .apply = apply,
+                                               .kept_bytes = kept_bytes,
+                                               .keep = keep,
+                                               .apply_kept = apply_kept};

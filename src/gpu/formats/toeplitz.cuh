@@ -59,6 +59,7 @@ struct toeplitz_job {
     void *y;
     int64_t xv, xc, yv, yc; /* steps from vector to vector and from column to column */
     void *half, *full, *coupled;
+    const void *kept; /* what half was before it was coupled, or NULL: it is in half */
 };
 
 /* Largest T that shared memory has room for, 0: none; s: the small steps. */
@@ -77,8 +78,10 @@ status toeplitz_back(cudaStream_t stream, backend_type t, const toeplitz_device 
                      const toeplitz_job *q);
 status toeplitz_backward(cudaStream_t stream, backend_type t, const toeplitz_device *d,
                          const toeplitz_job *q);
-/* half to half, all that is between. */
+/* half to half, all that is between; kept to half. */
 status toeplitz_couple(cudaStream_t stream, backend_type t, const toeplitz_device *d,
                        const toeplitz_middle *m, const toeplitz_job *q);
+status toeplitz_couple_kept(cudaStream_t stream, backend_type t, const toeplitz_device *d,
+                            const toeplitz_middle *m, const toeplitz_job *q);
 
 #endif

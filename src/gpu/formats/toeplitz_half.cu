@@ -287,9 +287,11 @@ __device__ inline void back_x(const toeplitz_halves &h, const uint4 *table, cons
 }
 
 /* Lines ky of all images of eight vectors, a warp two images; of an odd number the last one twice.
- */
+ * KEPT: X's lines are in `kept`, which stays as it is; else in lines. */
+template <bool KEPT>
 __global__ void __launch_bounds__(32 * MOST_IMAGES / 2, 2)
-    middle_kernel(toeplitz_halves h, float to, float coupled, float from, uint4 *lines) {
+    middle_kernel(toeplitz_halves h, float to, float coupled, float from, uint4 *lines,
+                  const uint4 *kept) {
     const int n = h.n, half = h.N / 2, ky = blockIdx.y, lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32, warps = blockDim.x / 32, step = image_step(h.N);
     const int tables = toeplitz_tiles(n) * toeplitz_tiles(half) * 64;
@@ -301,9 +303,12 @@ __global__ void __launch_bounds__(32 * MOST_IMAGES / 2, 2)
     for (int e = 0; e < 4; e++)
         line[e / 2][e % 2] = lines + line_at(h, blockIdx.x, image[e / 2], ky, e % 2);
 #pragma unroll
-    for (int e = 0; e < 4; e++)
+    for (int e = 0; e < 4; e++) {
+        const uint4 *in =
+            KEPT ? kept + line_at(h, blockIdx.x, image[e / 2], ky, e % 2) : line[e / 2][e % 2];
         for (int x = lane; x < n; x += 32)
-            fetch_async(mine.s + e / 2 * mine.apart + e % 2 * n + x, line[e / 2][e % 2] + x);
+            fetch_async(mine.s + e / 2 * mine.apart + e % 2 * n + x, in + x);
+    }
     for (int e = threadIdx.x; e < tables; e += blockDim.x)
         fetch_async(table + e, h.along_x + e);
     stage_commit();
@@ -419,27 +424,43 @@ size_t toeplitz_half_work(const toeplitz_halves *h, int64_t nvec) {
     return sizeof(__half) * (size_t)vectors(nvec) * h->g * h->N * places_of(h->n);
 }
 
-/* Up to V vectors. */
+/* Numbers of 16 bytes of the lines of so many vectors. */
+static size_t lines_of(const toeplitz_halves *h, int64_t nvec) {
+    return (size_t)gpu_ceil(nvec, 8) * h->g * h->N * places_of(h->n);
+}
+
+size_t toeplitz_half_kept(const toeplitz_halves *h, int64_t nvec) {
+    return sizeof(uint4) * lines_of(h, nvec);
+}
+
+status toeplitz_half_keep(cudaStream_t stream, const toeplitz_halves *h, int64_t nvec,
+                          const __half *x, int64_t ldx, uint4 *lines) {
+    const unsigned eights = (unsigned)gpu_ceil(nvec, 8), g = h->g;
+    const bool aligned = ldx % 8 == 0 && (size_t)x % 16 == 0;
+    return toeplitz_launch(stream, dim3(eights, 2 * g), 32 * (h->N / 16), lattice_bytes(h->n),
+                           to_lines_kernel, *h, nvec, aligned, (float)scales_of(h).to, x, ldx,
+                           lines);
+}
+
+/* Up to V vectors; kept: their lines, or NULL. */
 static status some(cudaStream_t stream, const toeplitz_halves *h, const columns_job *q,
-                   uint4 *lines) {
+                   uint4 *lines, const uint4 *kept) {
     const scales s = scales_of(h);
     const unsigned eights = (unsigned)gpu_ceil(q->left, 8), g = h->g;
     const int n = h->n, N = h->N;
-    const bool aligned = q->ldx % 8 == 0 && (size_t)q->x % 16 == 0;
-    GPU_TRY(toeplitz_launch(stream, dim3(eights, 2 * g), 32 * (N / 16), lattice_bytes(n),
-                            to_lines_kernel, *h, q->left, aligned, (float)s.to, q->x, q->ldx,
-                            lines));
+    if (kept == NULL)
+        GPU_TRY(toeplitz_half_keep(stream, h, q->left, q->x, q->ldx, lines));
     GPU_TRY(toeplitz_launch(stream, dim3(eights, N / 2), 32 * ((g + 1) / 2), middle_bytes(n, N, g),
-                            middle_kernel, *h, (float)s.to, (float)s.coupled, (float)s.from,
-                            lines));
+                            kept != NULL ? middle_kernel<true> : middle_kernel<false>, *h,
+                            (float)s.to, (float)s.coupled, (float)s.from, lines, kept));
     return toeplitz_launch(stream, dim3(eights, 2 * g), 64 * toeplitz_tiles(n), columns_bytes(n, N),
                            columns_kernel, *h, *q, lines);
 }
 
 status toeplitz_half_apply(cudaStream_t stream, const toeplitz_halves *h, const int *diagonals_from,
                            const toeplitz_diagonal *diagonals, int64_t nvec, float alpha,
-                           const __half *x, int64_t ldx, float beta, float *y, int64_t ldy,
-                           char *work) {
+                           const uint4 *kept, const __half *x, int64_t ldx, float beta, float *y,
+                           int64_t ldy, char *work) {
     const int64_t V = vectors(nvec);
     for (int64_t v = 0; v < nvec; v += V) {
         const columns_job q = {gpu_min(V, nvec - v),
@@ -452,7 +473,7 @@ status toeplitz_half_apply(cudaStream_t stream, const toeplitz_halves *h, const 
                                ldx,
                                y + v,
                                ldy};
-        GPU_TRY(some(stream, h, &q, (uint4 *)work));
+        GPU_TRY(some(stream, h, &q, (uint4 *)work, kept != NULL ? kept + lines_of(h, v) : NULL));
     }
     return MOAO_OK;
 }

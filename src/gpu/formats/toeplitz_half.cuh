@@ -49,10 +49,14 @@ status toeplitz_half_tables(cudaStream_t stream, const toeplitz_halves *h);
 status toeplitz_half_symbols(cudaStream_t stream, const toeplitz_halves *h, const float2 *spectra,
                              int gp, int64_t stride);
 size_t toeplitz_half_work(const toeplitz_halves *h, int64_t nvec);
-/* Y := alpha X A + beta Y, X in halves; diagonals as in toeplitz.cuh. */
+/* Bytes of the lines of so many vectors, and these of X. */
+size_t toeplitz_half_kept(const toeplitz_halves *h, int64_t nvec);
+status toeplitz_half_keep(cudaStream_t stream, const toeplitz_halves *h, int64_t nvec,
+                          const __half *x, int64_t ldx, uint4 *lines);
+/* Y := alpha X A + beta Y, X in halves; diagonals as in toeplitz.cuh. kept: lines of X, or NULL. */
 status toeplitz_half_apply(cudaStream_t stream, const toeplitz_halves *h, const int *diagonals_from,
                            const toeplitz_diagonal *diagonals, int64_t nvec, float alpha,
-                           const __half *x, int64_t ldx, float beta, float *y, int64_t ldy,
-                           char *work);
+                           const uint4 *kept, const __half *x, int64_t ldx, float beta, float *y,
+                           int64_t ldy, char *work);
 
 #endif
