@@ -3,8 +3,6 @@
 #include "obsseq/budget.h"
 
 #include "matcov/matcov.h"
-#include "operator/alike.h"
-#include "operator/tiling.h"
 #include "tor/command.h"
 #include "tor/rows.h"
 
@@ -68,57 +66,6 @@ bool plan_wants_mixed(const params *par) {
     return par->compute_precision == PRECISION_PARAM_MIXED || par->compute_format == FORMAT_HALF;
 }
 
-/* Times of the CPU [s]: a look-up of an entry on a layer, by the dense format and by tiles; a
- * floating-point operation; one of a product by transforms, for each vector, number and doubling of
- * the lattice. Single precision takes half. Measured: bench/results/cpu-grid.txt. */
-#define LOOK_UP 2.2e-9
-#define LOOK_UP_TILED 1.1e-9
-#define FLOP 2.2e-11
-#define BUTTERFLY 1.3e-10
-/* What has to be won: one part in so many. */
-#define GAIN 10
-
-/* Entries of sensors that are not alike, each pair once; images of like ones and their lattices. */
-static status count_pairs(const sys *s, double *unlike, double *lattice) {
-    alike a;
-    status st = alike_init(s, &a);
-    *unlike = *lattice = 0;
-    for (int i = 0; st == MOAO_OK && i < s->nsensor; i++)
-        for (int j = 0; j < i; j++)
-            *unlike += a.of[i] != a.of[j] ? 4.0 * s->sensors[i].nsub * s->sensors[j].nsub : 0;
-    for (int k = 0; st == MOAO_OK && k < a.ngroup; k++) {
-        const double n = a.group[k].shape.n, N = 2 * n, g = a.group[k].shape.nimage;
-        *lattice += g * N * (2 * (N + n) * log2(N) + N * g);
-    }
-    alike_close(NULL, &a);
-    return st;
-}
-
-/* Whether exposures of format grid, those included that are computed in both, take less time. */
-static bool grid_pays(const params *par, const sys *s, const atmos *a, const psf_opts *o) {
-    const double m = (double)s->m, t = (double)s->t, v = s->dm.nact, nt = s->ntarget;
-    const double rows = o->phase ? (double)psf_points_of(s, o) : t, ne = a->nexposure;
-    const double samples = a->ntor + (ne - a->ntor) / par->compute_mixed_samples;
-    double unlike, lattice, layers = 0;
-    for (int i = 0; i < a->nprofile; i++)
-        layers = fmax(layers, a->profiles[i].nlayer);
-    if (count_pairs(s, &unlike, &lattice) != MOAO_OK) {
-        status_clear();
-        return false;
-    }
-    const bool tiled = matcov_tileable(s);
-    const double kept = tiled ? tiling_share(s) : 1, look = tiled ? LOOK_UP_TILED : LOOK_UP;
-    const double both = rows * m * layers, out = 2 * v * v * m * FLOP,
-                 phase = 2 * v * rows * m * FLOP;
-    const double dense[2] = {unlike * layers * LOOK_UP,
-                             both * LOOK_UP + v * m * m * FLOP + out + phase};
-    const double grid[2] = {unlike * layers * look,
-                            both * (o->phase ? look : LOOK_UP) + v * lattice * BUTTERFLY +
-                                v * unlike * kept * FLOP + out / 2 + phase / 2};
-    return ne * (grid[0] + nt * grid[1]) + samples * (dense[0] + dense[1]) <
-           (1 - 1.0 / GAIN) * ne * (dense[0] + nt * dense[1]);
-}
-
 bool plan_own_device(const params *par, const plan_sizes *z, int nrank) {
     return par->compute_format == FORMAT_TLR || par->compute_format == FORMAT_GRID ||
            (par->compute_format == FORMAT_AUTO && nrank == 1 && z->grid_pays);
@@ -132,7 +79,7 @@ bool plan_may_compress(const params *par) {
 
 status plan_predict(const params *par, const sys *s, const atmos *a, const psf_opts *o,
                     plan_sizes *z) {
-    z->grid_pays = par->compute_format == FORMAT_AUTO && grid_pays(par, s, a, o);
+    z->grid_pays = par->compute_format == FORMAT_AUTO && plan_grid_pays(par, s, a, o);
     if (!plan_may_compress(par))
         return MOAO_OK;
     return tlr_predict(s, atmos_profile_at(a, a->tor_time[0]),

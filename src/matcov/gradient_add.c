@@ -2,6 +2,7 @@
  * gives those of both axes of the rows. */
 #include "base/clones.h"
 #include "gradient_kernels.h"
+#include "matcov.h"
 
 #include <string.h>
 
@@ -239,6 +240,10 @@ static const gradient_kernels *best(void) {
         chosen = k;
     }
     return k;
+}
+
+bool matcov_wide(void) {
+    return gradient_kernels_avx512() != NULL;
 }
 
 void gradient_add(const matcov_gradient *table, const double *values, const gradient_axes *axes,

@@ -92,9 +92,13 @@ status matcov_fill_clusters(const matcov *mc, const matcov_cluster *row, const m
  * sensors. tileable: all sensors have mean gradients and subapertures of about one size, which
  * tiles need. tiles_free leaves NULL in u and v, and is fine with it. */
 bool matcov_tileable(const sys *s);
+#define MATCOV_TILES_REACH 3.0 /* subapertures beyond which a layer is far in a tile */
 status matcov_tiles(const matcov *mc, const matcov_target *mt, double tol, int ntile,
                     matcov_tile *tile);
 void matcov_tiles_free(int ntile, matcov_tile *tile);
+
+/* Whether entries are looked up with AVX-512, which in double precision takes half of the time. */
+bool matcov_wide(void);
 
 /* Goes through the measurements j:j+n by pieces of x slopes, each with the y slopes of the same
  * subapertures, wherever those are: where both are asked for at once and all measurements are gone

@@ -15,9 +15,8 @@
 #define STEP 2
 /* Pivots that small against the first of a step are rounding. */
 #define PIVOT 1e-6
-/* Layers where the two sides are farther apart than so many subapertures are a product of low rank
- * in whole tiles too, if there are more than so many. */
-#define REACH 3.0
+/* Layers where the two sides are far apart are a product of low rank in whole tiles too, if there
+ * are more than so many. */
 #define FAR 4
 /* Their tolerance, which costs little, against that of tiles. */
 #define WHOLE 0.3
@@ -316,7 +315,7 @@ static status keep(const double *from, size_t n, float **to) {
 static status keep_all(block *b, double tol, matcov_tile *t) {
     const side *rows = &b->of[0];
     const size_t n = (size_t)b->of[1].size;
-    const float reach = (float)(REACH * b->mc->feet[t->col->sensor].size);
+    const float reach = (float)(MATCOV_TILES_REACH * b->mc->feet[t->col->sensor].size);
     status st = ALLOC(t->v, n * (size_t)rows->size, "a tile of covariances");
     int rank = 0;
     if (st == MOAO_OK && rows->n > 0 && n > 0) {

@@ -101,6 +101,21 @@ done:
     return st;
 }
 
+/* Blocks of Cmm above the diagonal that begin with panel j: beside it, or, in the host's memory,
+ * above it. There one evaluation gives both axes of a row's subaperture, and columns have both of
+ * most sensors, where rows of a panel have one. */
+static status fill_above(const dense *o, int64_t j, int64_t n) {
+    engine *e = o->base.e;
+    const int64_t m = e->m;
+    if (e->be->group == NULL)
+        return j == 0 ? MOAO_OK
+                      : e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, j, j, n,
+                                         o->a + j * m, m);
+    return j + n == m ? MOAO_OK
+                      : e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, j, n, j + n, m - j - n,
+                                         o->a + j + (j + n) * m, m);
+}
+
 /* T of Cmm = T + T', transposed: its blocks below the diagonal are those of Cmm above it. */
 static status dense_load(linop *base, const profile *p) {
     dense *o = (dense *)base;
@@ -114,9 +129,8 @@ static status dense_load(linop *base, const profile *p) {
         n = engine_width(e, j, m);
         st = e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, n, j, n,
                               o->diag + j * e->width, e->width);
-        if (st == MOAO_OK && j + n < m)
-            st = e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, j, n, j + n, m - j - n,
-                                  o->a + j + (j + n) * m, m);
+        if (st == MOAO_OK)
+            st = fill_above(o, j, n);
     }
     if (st == MOAO_OK)
         st = engine_flip(e, "flip-t", o->diag);

@@ -2,7 +2,6 @@
 
 #include "linalg/cpu_threads.h"
 
-#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,21 +9,9 @@
 /* Memory is taken with one part in so many to spare. */
 #define GROWTH 16
 
-/* Subapertures across a square: ranks grow slower than its side, and the part of the blocks that
- * are near does, too (bench/results/cpu-tiles.txt). */
-#define ACROSS 10.0
-
 /* Numbers of work that products are content with, and rows of W that a thread takes at a time. */
 #define WORK ((size_t)64 << 20)
 #define ROWS 256
-
-/* Squares across the pupil. */
-static int squares(const sys *s) {
-    int nssp = 1;
-    for (int w = 0; w < s->nsensor; w++)
-        nssp = s->sensors[w].nssp > nssp ? s->sensors[w].nssp : nssp;
-    return (int)lround(nssp / ACROSS) > 1 ? (int)lround(nssp / ACROSS) : 1;
-}
 
 static int square_of(double at, int n) {
     const int i = (int)(at * n);
@@ -90,7 +77,7 @@ status clusters_init(const sys *s, int64_t np, const double *x, const double *y,
     int64_t from = 0;
     status st;
     *c = (clusters){0};
-    c->n = squares(s);
+    c->n = tiling_squares(s);
     const size_t most = (size_t)(s->nsensor + 1) * (size_t)(c->n * c->n);
     TRY(ALLOC(c->cluster, most, "clusters"));
     TRY(ALLOC(c->square, most, "clusters"));
@@ -207,10 +194,6 @@ done:
     return st;
 }
 
-double tiling_share(const sys *s) {
-    return fmin(1.0, 1.8 / squares(s));
-}
-
 status tiling_fill(engine *e, backend_cov_target *target, double tol, tiling *t) {
     status st;
     TRY(e->mat->tiles(e->cov, target, tol, t->ntile, t->tile));
@@ -227,7 +210,7 @@ done:
 
 size_t tiling_work(const sys *s, int64_t v) {
     /* of a tile the rank is at most half of the smaller side, or it is full */
-    const size_t n = (size_t)squares(s), all = (size_t)s->nsensor * n * n + 3;
+    const size_t n = (size_t)tiling_squares(s), all = (size_t)s->nsensor * n * n + 3;
     const size_t row = s->m * (all / 2 + 3);
     return row * (size_t)v < WORK ? row * (size_t)v : row < WORK ? WORK : row;
 }

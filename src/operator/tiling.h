@@ -47,8 +47,13 @@ void tiling_free(tiling *t);
  * tol. The engine's backend has tiles. */
 status tiling_fill(engine *e, backend_cov_target *target, double tol, tiling *t);
 
-/* Share of the numbers of dense blocks that tiles keep, about (bench/results/cpu-tiles.txt). */
+/* tiling_share.c, for the plan; all local. Squares across the pupil. Share of the numbers of dense
+ * blocks that tiles keep, about (bench/results/cpu-tiles.txt). Share of the entries on all layers
+ * of a profile that are evaluated to make them: between sensors of two groups (of: [sensors] group
+ * of each), or of the phase in a target's direction with all sensors (of NULL). */
+int tiling_squares(const sys *s);
 double tiling_share(const sys *s);
+double tiling_looks(const sys *s, const profile *p, const int *of);
 /* Numbers of work for apply with v rows. */
 size_t tiling_work(const sys *s, int64_t v);
 /* Local. y (v x columns of clusters `out`) += x (v x columns of clusters `in`) times the blocks,
