@@ -38,6 +38,7 @@ typedef struct {
         size_t bytes;
     } item[PLAN_ITEMS];
     size_t memory;             /* peak of the fullest rank, the program itself included [bytes] */
+    bool filters;              /* D+ Ctm is made as H (D'Ctm) (command_filters) */
     double flops[STAGE_COUNT]; /* of the whole run, all ranks */
     double output;             /* bytes that stay on disk */
     plan_time time;            /* expected [s] */
@@ -54,6 +55,7 @@ typedef struct {
     size_t psf, tables, target_tables, command, image;
     tlr_prediction ranks; /* of a compressed factor, where one may be used (plan_predict) */
     bool grid_pays;       /* format auto is grid on one rank of a CPU (plan_predict) */
+    bool filters[2];      /* H is kept beside D+ (command_filters): on a device, on the host */
 } plan_sizes;
 
 /* Local. Found once for any number of plans; from counts, nothing is computed. */

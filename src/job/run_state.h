@@ -26,6 +26,8 @@ typedef struct {
     verify ver;
     store *st;            /* rank 0 only */
     double *dplus;        /* v x t */
+    double *inverse;      /* H of D+ = H D' (tor/command.h), v x v; NULL: D+ is applied as it is */
+    bool filters;         /* H is wanted */
     mirror_budget mirror; /* where an error budget is wanted */
     unsigned char *done;  /* [nexposure][ntarget] */
     bool finished;        /* the directory holds the results already */

@@ -25,8 +25,11 @@ static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t
         st = engine_gemm(e, 'N', 'T', nlrow, nlrow, n, 1.0, z, ldz, here, w.ld, j > 0, t->y[k],
                          nlrow);
     e->rep->flops[STAGE_EXPOSURE] +=
-        (double)(nlrow * n) *
-        (double)(2 * (e->m - j) - n + (ph != NULL && ph->n > 0 ? 0 : 2 * e->t) + 2 * e->rows);
+        (double)(nlrow * n) * (double)(2 * (e->m - j) - n + 2 * e->rows);
+    if (ph == NULL || ph->n == 0) /* an operator's own product is with P itself */
+        e->rep->flops[STAGE_EXPOSURE] += op->kind->project != NULL
+                                             ? 2.0 * (double)(nlrow * n) * (double)e->t
+                                             : tor_project_flops(t, nlrow, n);
 done:
     return st;
 }
@@ -95,7 +98,8 @@ status residual_truth(tor *t, double *c) {
         TRY(tor_project(t, NULL, i0, ni, j, n, 1.0, 0.0, t->z, ni, STAGE_EXPOSURE));
         TRY(engine_gemm(e, 'N', 'T', ni, v, n, 1.0, t->z, ni, t->proj + j * v, v, j > 0, c, ni));
     }
-    e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(ni * e->t) * (double)(e->t + v);
+    e->rep->flops[STAGE_EXPOSURE] +=
+        tor_project_flops(t, ni, e->t) + 2.0 * (double)(ni * e->t) * (double)v;
 done:
     return st;
 }

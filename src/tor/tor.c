@@ -21,6 +21,11 @@ static status take_arrays(tor *t, const tor_setup *u) {
     TRY(engine_open(e));
     if (!u->kind->in_step)
         TRY(engine_doubles(e, e->rows * e->t, "the command matrix", &t->lent));
+    if (u->inverse != NULL) {
+        TRY(engine_doubles(e, e->rows * e->width, "panels of D' Ctm", &t->q));
+        if (!u->kind->in_step)
+            TRY(engine_doubles(e, e->rows * e->rows, "the inverse of the mirror", &t->lent_h));
+    }
     if (!u->kind->together)
         TRY(engine_doubles(e, e->rows * e->rows, "a residual covariance", &t->one_y));
     TRY(engine_doubles(e, e->t * e->width, "panels of Ctm", &t->ctm));
@@ -32,12 +37,35 @@ done:
     return st;
 }
 
-/* P on the device, where it is not in reach already. */
+/* D' as a filter, its places on the device. */
+static status send_filter(tor *t) {
+    engine *e = &t->e;
+    backend_filter *f = &t->filter;
+    status st;
+    TRY(matcov_interaction_filter(e->s, f));
+    if (f->corners != e->rows || 2 * f->squares != e->t)
+        TRY(status_fail(MOAO_INTERNAL, "a filter of a mirror for rows that are no commands"));
+    const int64_t d = sizeof(int), squares = f->squares * d, corners = f->corners * d;
+    TRY(engine_array(e, (size_t)(squares + corners), "places of actuators", (void **)&t->places));
+    TRY(e->be->copy(e->ctx, t->places, squares, f->square, squares, squares, 1));
+    TRY(e->be->copy(e->ctx, t->places + f->squares, corners, f->corner, corners, corners, 1));
+    f->square = t->places;
+    f->corner = t->places + f->squares;
+done:
+    return st;
+}
+
+/* P, and H with its filter, on the device, where they are not in reach already. */
 static status send_projection(tor *t, const tor_setup *u) {
     status st = MOAO_OK;
     t->proj = t->lent != NULL ? t->lent : u->proj;
     if (t->lent != NULL)
         TRY(engine_copy(&t->e, t->lent, u->proj, t->e.rows * t->e.t));
+    t->h = t->lent_h != NULL ? t->lent_h : u->inverse;
+    if (t->lent_h != NULL)
+        TRY(engine_copy(&t->e, t->lent_h, u->inverse, t->e.rows * t->e.rows));
+    if (t->h != NULL)
+        TRY(send_filter(t));
     TRY(engine_sync(&t->e));
     TRY(t->e.mat->open_target(t->e.cov, &t->target[0]));
     t->ntarget = 1;
@@ -168,7 +196,8 @@ void tor_close(tor *t) {
             t->op->kind->close(t->op);
         for (int k = 0; k < t->ntarget; k++)
             t->e.mat->close_target(t->target[k]);
-        ENGINE_RELEASE(&t->e, t->lent, t->one_y, t->ctm, t->z, t->columns, t->room);
+        ENGINE_RELEASE(&t->e, t->lent, t->lent_h, t->places, t->one_y, t->ctm, t->q, t->z,
+                       t->columns, t->room);
         for (int i = 0; i < 2; i++)
             be->release_host(t->e.ctx, t->host[i]);
     }
@@ -214,24 +243,45 @@ status tor_factor(tor *t, const profile *p) {
 
 /* --- solve */
 
-status tor_project(tor *t, backend_cov_target *target, int64_t i0, int64_t ni, int64_t j, int64_t n,
-                   double alpha, double beta, double *out, int64_t ldo, stage stg) {
+/* Columns j .. j + n of C (target, or Ctt where that is NULL), or, where H is, of D'C: *c, with the
+ * leading dimension *rows. Each rank of a group makes its share of the columns. */
+static status make_columns(tor *t, backend_cov_target *target, int64_t j, int64_t n, stage stg,
+                           const double **c, int64_t *rows) {
     engine *e = &t->e;
     const int64_t nt = e->t;
+    const bool shared = target != NULL && t->t.group_size > 1;
+    double *out = t->h != NULL ? t->q : t->ctm;
     int first = 0, some = (int)n;
-    status st;
-    if (target == NULL) {
-        st = e->mat->fill_ctt(e->cov, BACKEND_D, 'A', 0, nt, j, n, t->ctm, nt);
-    } else {
+    *rows = t->h != NULL ? e->rows : nt;
+    *c = out;
+    if (shared)
         rows_share((int)n, t->t.group_size, t->t.member, &first, &some);
-        st = e->mat->fill_ctm(target, BACKEND_D, 0, nt, j + first, some, t->ctm + first * nt, nt);
-        TIMED_WAIT(e->rep, stg, st = team_agree(&t->t, st));
-        if (st == MOAO_OK)
-            TIMED_WAIT(e->rep, stg, team_gather(&t->t, (size_t)nt, (size_t)n, t->ctm));
-    }
+    double *mine = t->ctm + first * nt;
+    status st = target != NULL ? e->mat->fill_ctm(target, BACKEND_D, 0, nt, j + first, some, mine, nt)
+                               : e->mat->fill_ctt(e->cov, BACKEND_D, 'A', 0, nt, j, n, mine, nt);
+    if (st == MOAO_OK && t->h != NULL)
+        st = e->be->sparse->filter(e->ctx, BACKEND_D, &t->filter, some, 1.0, mine, nt, 0.0,
+                                   out + first * *rows, *rows);
+    if (!shared)
+        return st;
+    TIMED_WAIT(e->rep, stg, st = team_agree(&t->t, st));
+    if (st == MOAO_OK)
+        TIMED_WAIT(e->rep, stg, team_gather(&t->t, (size_t)*rows, (size_t)n, out));
+    return st;
+}
+
+status tor_project(tor *t, backend_cov_target *target, int64_t i0, int64_t ni, int64_t j, int64_t n,
+                   double alpha, double beta, double *out, int64_t ldo, stage stg) {
+    const double *c, *left = t->h != NULL ? t->h : t->proj;
+    int64_t rows;
+    status st = make_columns(t, target, j, n, stg, &c, &rows);
     return st != MOAO_OK || ni == 0 ? st
-                                    : engine_gemm(e, 'N', 'N', ni, n, nt, alpha, t->proj + i0,
-                                                  e->rows, t->ctm, nt, beta, out, ldo);
+                                    : engine_gemm(&t->e, 'N', 'N', ni, n, rows, alpha, left + i0,
+                                                  t->e.rows, c, rows, beta, out, ldo);
+}
+
+double tor_project_flops(const tor *t, int64_t ni, int64_t n) {
+    return 2.0 * (double)(ni * n) * (double)(t->h != NULL ? t->e.rows : t->e.t);
 }
 
 wrows tor_w(const tor *t, linop *op, int k) {
@@ -283,7 +333,7 @@ static status right_side(tor *t, int k) {
                         t->w[k] + j * t->ld, t->ld, STAGE_SOLVE));
     for (int i = 0; i < t->nsample; i++)
         TRY(engine_copy(e, t->y[k] + i * nlrow, t->w[k] + sampled(t, i) * t->ld, nlrow));
-    e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(nlrow * m) * (double)e->t;
+    e->rep->flops[STAGE_SOLVE] += tor_project_flops(t, nlrow, m);
 done:
     return st;
 }

@@ -15,6 +15,7 @@ typedef struct { /* borrowed, all of it */
     const sys *s;
     report *rep;
     const double *proj;     /* P: nrow x t */
+    const double *inverse;  /* NULL, or H: nrow x nrow, P = H D' (command.h), and P Ctm is made so */
     int nrow;               /* rows of W of a target */
     int64_t points;         /* of the pupil, where the residual phase is wanted, else 0 */
     const profile *largest; /* the one with the most layers */
@@ -42,7 +43,12 @@ typedef struct {
     int nsample, most;   /* columns of the sampled residual; targets that a rank gets at most */
     const double *proj;  /* on the device: nrow x t */
     double *lent;        /* the same, where it is this one's own */
+    const double *h;     /* on the device: H, nrow x nrow; NULL: P itself is applied */
+    double *lent_h;
+    backend_filter filter; /* D', where H is */
+    int *places;           /* its own, on the device */
     double *ctm, *z;     /* t x width; rows of W that pass at a time x width */
+    double *q;           /* nrow x width: D' Ctm, where H is */
     double *columns;     /* m x nsample */
     double *host[2];     /* nlrow x nsample, pinned */
     double *room;        /* W, Y and what the operator keeps of the targets; lent to the operator */
@@ -78,6 +84,8 @@ status tor_solve(tor *t, int first, int count, double *residual);
  */
 status tor_project(tor *t, backend_cov_target *target, int64_t i0, int64_t ni, int64_t j, int64_t n,
                    double alpha, double beta, double *out, int64_t ldo, stage stg);
+/* Operations of its product. */
+double tor_project_flops(const tor *t, int64_t ni, int64_t n);
 /* The k-th target of this rank's part of the chunk. */
 static inline backend_cov_target *tor_target(const tor *t, int k) {
     return t->target[t->ntarget > 1 ? k : 0];

@@ -69,7 +69,7 @@ static void test_low_orders(void **state) {
         double *d = calloc(s.t * v, sizeof *d), *dplus = calloc(s.t * v, sizeof *dplus);
         double *a = calloc(v, sizeof *a), *y = calloc(v, sizeof *y);
         assert_int_equal(matcov_fill_interaction(&s, d, s.t), MOAO_OK);
-        assert_int_equal(command_init(&world, &s, dplus), MOAO_OK);
+        assert_int_equal(command_init(&world, &s, dplus, NULL), MOAO_OK);
         for (int i = 0; i < 5; i++) {
             double error = 0, norm = 0;
             mode(&s, i, a);
@@ -105,8 +105,8 @@ static void test_ranks_agree(void **state) {
     double *all = calloc(n, sizeof *all), *one = calloc(n, sizeof *one), most = 0, worst = 0;
     assert_int_equal(comm_init(MPI_COMM_SELF, &self), MOAO_OK);
     comm_set_threads(&self, world.threads);
-    assert_int_equal(command_init(&world, &s, all), MOAO_OK);
-    assert_int_equal(command_init(&self, &s, one), MOAO_OK);
+    assert_int_equal(command_init(&world, &s, all, NULL), MOAO_OK);
+    assert_int_equal(command_init(&self, &s, one, NULL), MOAO_OK);
     for (size_t i = 0; i < n; i++) {
         worst = fmax(worst, fabs(all[i] - one[i]));
         most = fmax(most, fabs(one[i]));
