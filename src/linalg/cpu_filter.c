@@ -1,6 +1,6 @@
-/* The CPU backend's products with a mirror's transposed interaction matrix: the specification of the
- * filter. A column of A is put into two images with zeros around them, which are filtered along x,
- * then along y. Sums are not contracted, so that results do not depend on which clone runs. */
+/* The CPU backend's products with a mirror's transposed interaction matrix: the specification of
+ * the filter. A column of A is put into two images with zeros around them, which are filtered along
+ * x, then along y. Sums are not contracted, so that results do not depend on which clone runs. */
 #include "cpu_own.h"
 
 #include "base/clones.h"
@@ -11,10 +11,10 @@
 #define ALWAYS __attribute__((always_inline))
 #define VEC_BYTES 32
 
-typedef struct { /* of the images of a column, in numbers */
-    int64_t width;       /* corners of a row, rounded up to whole registers */
-    int64_t mid, out;    /* where images filtered along x begin, and where the sum does */
-    int64_t numbers;     /* all of it */
+typedef struct {          /* of the images of a column, in numbers */
+    int64_t width;        /* corners of a row, rounded up to whole registers */
+    int64_t mid, out;     /* where images filtered along x begin, and where the sum does */
+    int64_t numbers;      /* all of it */
     int *square, *corner; /* places of the valid ones in the images */
 } layout;
 

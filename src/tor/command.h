@@ -6,8 +6,8 @@
 #include "base/comm.h"
 #include "system/system.h"
 
-/* D+ = H D' with H = (I - 11'/v) M^-1: D' is a filter (matcov_interaction_filter), so that a product
- * with D+ is one with H, of half the operations, and some percent. */
+/* D+ = H D' with H = (I - 11'/v) M^-1: D' is a filter (matcov_interaction_filter), so that a
+ * product with D+ is one with H, of half the operations, and some percent. */
 typedef struct {
     double *h;        /* v x v, the caller's */
     double condition; /* of M, in 1-norms, an estimate */

@@ -257,8 +257,9 @@ static status make_columns(tor *t, backend_cov_target *target, int64_t j, int64_
     if (shared)
         rows_share((int)n, t->t.group_size, t->t.member, &first, &some);
     double *mine = t->ctm + first * nt;
-    status st = target != NULL ? e->mat->fill_ctm(target, BACKEND_D, 0, nt, j + first, some, mine, nt)
-                               : e->mat->fill_ctt(e->cov, BACKEND_D, 'A', 0, nt, j, n, mine, nt);
+    status st = target != NULL
+                    ? e->mat->fill_ctm(target, BACKEND_D, 0, nt, j + first, some, mine, nt)
+                    : e->mat->fill_ctt(e->cov, BACKEND_D, 'A', 0, nt, j, n, mine, nt);
     if (st == MOAO_OK && t->h != NULL)
         st = e->be->sparse->filter(e->ctx, BACKEND_D, &t->filter, some, 1.0, mine, nt, 0.0,
                                    out + first * *rows, *rows);

@@ -14,10 +14,10 @@ typedef struct { /* borrowed, all of it */
     const comm *c;
     const sys *s;
     report *rep;
-    const double *proj;     /* P: nrow x t */
-    const double *inverse;  /* NULL, or H: nrow x nrow, P = H D' (command.h), and P Ctm is made so */
-    int nrow;               /* rows of W of a target */
-    int64_t points;         /* of the pupil, where the residual phase is wanted, else 0 */
+    const double *proj;    /* P: nrow x t */
+    const double *inverse; /* NULL, or H: nrow x nrow, P = H D' (command.h), and P Ctm is made so */
+    int nrow;              /* rows of W of a target */
+    int64_t points;        /* of the pupil, where the residual phase is wanted, else 0 */
     const profile *largest; /* the one with the most layers */
     size_t width;           /* columns of a panel */
     int block, grid[2];     /* block-cyclic layout, for ranks in step */
@@ -47,14 +47,14 @@ typedef struct {
     double *lent_h;
     backend_filter filter; /* D', where H is */
     int *places;           /* its own, on the device */
-    double *ctm, *z;     /* t x width; rows of W that pass at a time x width */
-    double *q;           /* nrow x width: D' Ctm, where H is */
-    double *columns;     /* m x nsample */
-    double *host[2];     /* nlrow x nsample, pinned */
-    double *room;        /* W, Y and what the operator keeps of the targets; lent to the operator */
-    double *one_y;       /* Y where targets pass one by one */
-    int nw;              /* targets that have room */
-    int64_t ld;          /* leading dimension of W */
+    double *ctm, *z;       /* t x width; rows of W that pass at a time x width */
+    double *q;             /* nrow x width: D' Ctm, where H is */
+    double *columns;       /* m x nsample */
+    double *host[2];       /* nlrow x nsample, pinned */
+    double *room;  /* W, Y and what the operator keeps of the targets; lent to the operator */
+    double *one_y; /* Y where targets pass one by one */
+    int nw;        /* targets that have room */
+    int64_t ld;    /* leading dimension of W */
     double **w, **y, **own;      /* [nw] nlrow x m; nlrow x nrow (leading dimension nlrow) */
     double **beside;             /* [nw] what the caller keeps of a target */
     backend_cov_target **target; /* [nw], or one where targets pass one by one */

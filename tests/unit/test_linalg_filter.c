@@ -87,10 +87,10 @@ static void check(const mirror *o, backend_type type, int64_t n, double alpha, d
 
 static void test_mirrors(void **state) {
     (void)state;
-    static const mirror of[] = {
-        {1, 0.2, 0, false},   {2, 0.2, 0, true},     {7, 0.2, 0.2, false},  {7, 0.9, 0.2, true},
-        {16, 0.9, 0, false},  {17, 0.01, 0, false},  {20, 0.2, 0.3, true},  {20, 0.2, 0.3, false},
-        {23, 0.6, 0.1, true}, {33, 0.15, 0.4, true}, {40, 0.8, 0.275, true}};
+    static const mirror of[] = {{1, 0.2, 0, false},    {2, 0.2, 0, true},     {7, 0.2, 0.2, false},
+                                {7, 0.9, 0.2, true},   {16, 0.9, 0, false},   {17, 0.01, 0, false},
+                                {20, 0.2, 0.3, true},  {20, 0.2, 0.3, false}, {23, 0.6, 0.1, true},
+                                {33, 0.15, 0.4, true}, {40, 0.8, 0.275, true}};
     for (size_t k = 0; k < sizeof of / sizeof *of; k++)
         for (int type = BACKEND_D; type <= BACKEND_S; type++)
             for (int64_t n = 0; n <= 5; n += 5)
@@ -151,8 +151,9 @@ static void test_arguments(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mirrors), cmocka_unit_test(test_factors), cmocka_unit_test(test_large),
-        cmocka_unit_test(test_reach), cmocka_unit_test(test_arguments)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mirrors),
+                                       cmocka_unit_test(test_factors), cmocka_unit_test(test_large),
+                                       cmocka_unit_test(test_reach),
+                                       cmocka_unit_test(test_arguments)};
     return RUN_ON_BACKENDS(tests);
 }
