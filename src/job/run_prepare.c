@@ -19,10 +19,10 @@ static status reuse_fact(run *r, const char *key, long *value) {
 }
 
 /* The same for the way in which D+ is applied; runs of before there were two have no such fact. */
-static status reuse_filters(run *r, long *filters) {
+static status reuse_way(run *r, long *way) {
     if (store_get_fact(r->st, "ranks", r->c->size + 1) == r->c->size)
-        *filters = store_get_fact(r->st, "filters", 0);
-    return store_set_fact(r->st, "filters", *filters);
+        *way = store_get_fact(r->st, "projection", COMMAND_MATRIX);
+    return store_set_fact(r->st, "projection", *way);
 }
 
 /* A folder that was mistyped looks like a run that goes on. */
@@ -34,7 +34,7 @@ static void warn_resume(const run *r) {
 }
 
 /* What the first run decides for those that resume it. */
-enum { FACT_CHUNK, FACT_THREADS, FACT_FILTERS, FACTS };
+enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACTS };
 
 /* Rank 0: open the store, load what is done; facts may come from the first run. */
 static status open_store(run *r, long fact[FACTS]) {
@@ -71,7 +71,7 @@ static status open_store(run *r, long fact[FACTS]) {
                             r->dir));
         TRY(store_set_fact(r->st, "static_map", sum));
     }
-    TRY(reuse_filters(r, &fact[FACT_FILTERS]));
+    TRY(reuse_way(r, &fact[FACT_WAY]));
     TRY(reuse_fact(r, "chunk", &fact[FACT_CHUNK]));
     TRY(reuse_fact(r, "threads", &fact[FACT_THREADS]));
     TRY(store_set_fact(r->st, "ranks", r->c->size));
@@ -148,7 +148,7 @@ status run_prepare_plan(run *r, comm *c) {
     if (st != MOAO_OK)
         goto done;
     const bool host = r->device.be == NULL || r->device.be == &backend_cpu;
-    long fact[FACTS] = {r->pl.chunk, c->threads, command_filters(&r->u.s, host)};
+    long fact[FACTS] = {r->pl.chunk, c->threads, command_choose(&r->u.s, host)};
     if (is_root(r))
         st = open_store(r, fact);
     TRY(comm_agree(c, st));
@@ -156,7 +156,7 @@ status run_prepare_plan(run *r, comm *c) {
     MPI_Bcast(fact, FACTS, MPI_LONG, 0, c->mpi);
     MPI_Bcast(&r->finished, 1, MPI_C_BOOL, 0, c->mpi);
     accuracy_restore(c, r->st, &r->acc);
-    r->filters = fact[FACT_FILTERS] != 0;
+    r->way = fact[FACT_WAY] > COMMAND_RAW ? COMMAND_MATRIX : (command_way)fact[FACT_WAY];
     comm_set_threads(c, (int)fact[FACT_THREADS]);
     if (fact[FACT_CHUNK] != r->pl.chunk)
         TRY(make_plan(r, (int)fact[FACT_CHUNK]));
@@ -177,6 +177,7 @@ tor_setup run_tor_setup(run *r) {
                        .rep = &r->rep,
                        .proj = r->dplus,
                        .inverse = r->inverse,
+                       .raw = r->way == COMMAND_RAW && !r->u.o.phase,
                        .nrow = r->u.s.dm.nact,
                        .points = (int64_t)psf_points_of(&r->u.s, &r->u.o),
                        .largest = largest,
@@ -199,6 +200,7 @@ status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_s
     *u = run_tor_setup(r);
     u->proj = proj;
     u->inverse = proj == r->dplus ? r->inverse : NULL;
+    u->raw = false; /* W itself is wanted */
     u->nrow = nrow;
     u->points = 0;
     u->rep = rep;
@@ -211,7 +213,7 @@ status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_s
     device_plan p;
     const device_wants exact = {.format = FORMAT_DENSE,
                                 .rows = nrow,
-                                .filters = u->inverse != NULL,
+                                .way = u->inverse != NULL ? COMMAND_FILTER : COMMAND_MATRIX,
                                 .nlayer = r->sizes.nlayer,
                                 .width = u->width,
                                 .room = room_of_device(r)};
@@ -267,14 +269,15 @@ done:
 static status make_command(run *r) {
     const sys *s = &r->u.s;
     const size_t v = (size_t)s->dm.nact;
+    const bool wanted = r->way != COMMAND_MATRIX;
     command_inverse inverse;
     status st = ALLOC(r->dplus, v * s->t, "command matrix D+");
-    if (st == MOAO_OK && r->filters)
+    if (st == MOAO_OK && wanted)
         st = ALLOC(r->inverse, v * v, "inverse of the mirror");
     TRY(comm_agree(r->c, st));
     inverse.h = r->inverse;
-    TRY(command_init(r->c, s, r->dplus, r->filters ? &inverse : NULL));
-    if (r->filters && !command_exact(&inverse)) {
+    TRY(command_init(r->c, s, r->dplus, wanted ? &inverse : NULL));
+    if (wanted && !command_exact(&inverse)) {
         free(r->inverse);
         r->inverse = NULL;
     }

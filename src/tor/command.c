@@ -142,21 +142,23 @@ size_t command_work_bytes(const sys *s) {
     return (s->t * v + v * v) * sizeof(double);
 }
 
-bool command_filters(const sys *s, bool host) {
+/* Subapertures of the mirror from which on the filter pays on a processor. */
+#define FILTER_PAYS 20
+
+command_way command_choose(const sys *s, bool host) {
+    static const char *const names[] = {"matrix", "filter", "raw"};
     const char *wanted = getenv("MOAO_PROJECTION");
     backend_filter f;
     if (matcov_interaction_filter(s, &f) != MOAO_OK) {
         status_clear();
-        return false;
+        return COMMAND_MATRIX;
     }
-    if (f.reach == 0)
-        return false;
-    if (wanted != NULL)
-        return strcmp(wanted, "filter") == 0;
-    /* On processors H and the filter take two thirds of the time of a product with D+ from a mirror
-     * of 40 subapertures on (bench/results/projection-cpu.txt); on GPUs nobody has measured the
-     * filter. */
-    return host;
+    for (int i = 0; i < 3 && wanted != NULL && f.reach > 0; i++)
+        if (strcmp(wanted, names[i]) == 0)
+            return (command_way)i;
+    /* On a processor filter and H take 0.87 of the time of a product with D+ at 20 subapertures,
+     * 0.6 at 40 (bench/results/projection-cpu.txt); on GPUs the filter has not been measured. */
+    return host && f.reach > 0 && s->dm.nssp >= FILTER_PAYS ? COMMAND_RAW : COMMAND_MATRIX;
 }
 
 /* Loss of digits that is allowed: results in double precision are compared to 1e-12. */

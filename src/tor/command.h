@@ -20,10 +20,13 @@ typedef struct {
  * inverse: NULL, or H is made too, which every rank computes. */
 status command_init(const comm *c, const sys *s, double *dplus, command_inverse *inverse);
 
-/* Local. Whether P Ctm is to be made as H (D'Ctm), on the host's processors or on another device,
- * as far as that is known before M is. The variable MOAO_PROJECTION (filter, matrix) decides
- * instead where D' has a filter. */
-bool command_filters(const sys *s, bool host);
+/* How D+ is applied to covariances: as a matrix; by the filter, then H; or by the filter alone,
+ * where H can wait until the end of an exposure (tor.h), else as the former. */
+typedef enum { COMMAND_MATRIX, COMMAND_FILTER, COMMAND_RAW } command_way;
+
+/* Local. The way on the host's processors or on another device, as far as it is known before M is.
+ * The variable MOAO_PROJECTION (matrix, filter, raw) decides instead where D' has a filter. */
+command_way command_choose(const sys *s, bool host);
 /* Local. Whether H D' is as exact as D+: what it loses are the digits of the condition number. */
 bool command_exact(const command_inverse *inverse);
 
