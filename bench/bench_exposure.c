@@ -2,8 +2,9 @@
  * that its samples are held to: bench_exposure FILE... [key=value ...] -o DIR, words of `moao run`,
  * one rank. Without words a small system. Prints, for each pass of an exposure (one by the format
  * asked for, the next by the reference), the steps that the program marks (report_phase) in the
- * order of their first appearance. Seconds of all threads of the process together, so that other
- * work on the machine matters little. */
+ * order of their first appearance, and those of the solves before the pass, which are not in its
+ * sum. Seconds of all threads of the process together, so that other work on the machine matters
+ * little. */
 #include "base/comm.h"
 #include "base/progress.h"
 #include "job/run.h"
@@ -21,6 +22,7 @@ static struct {
     double seconds[PASSES];
 } steps[STEPS];
 static int nstep, npass, step = -1;
+static bool solving, begun; /* the solves of a pass are in hand; it began with them */
 static double since;
 
 static double processor(void) {
@@ -35,11 +37,20 @@ static void on_phase(const char *name) {
         steps[step].seconds[npass - 1] += now - since;
     since = now;
     step = -1;
-    if (strncmp(name, "exposure: ", 10) != 0)
-        return;
-    name += 10;
-    if (strcmp(name, "profile") == 0 && npass < PASSES)
-        npass++;
+    if (strncmp(name, "solve: ", 7) != 0) {
+        if (strncmp(name, "exposure: ", 10) != 0)
+            return;
+        name += 10;
+        solving = false;
+    } else if (!solving) {
+        solving = true;
+        npass += npass < PASSES;
+        begun = true;
+    }
+    if (strcmp(name, "profile") == 0 && npass < PASSES) {
+        npass += !begun;
+        begun = false;
+    }
     for (step = 0; step < nstep && strcmp(steps[step].name, name) != 0; step++)
         ;
     if (step == nstep && nstep < STEPS)
@@ -54,7 +65,8 @@ static void print(void) {
         printf("%-28s", i < nstep ? steps[i].name : "all");
         for (int p = 0; p < npass; p++) {
             printf(" %9.3f", i < nstep ? steps[i].seconds[p] : sum[p]);
-            sum[p] += i < nstep ? steps[i].seconds[p] : 0;
+            sum[p] +=
+                i < nstep && strncmp(steps[i].name, "solve: ", 7) != 0 ? steps[i].seconds[p] : 0;
         }
         printf("\n");
     }

@@ -175,7 +175,7 @@ static void set_up(int nfile, const char *const *files, int nover, const char *c
     psf_fit_model_init(fit, &fm);
     check(img->load(imager, &fm));
     check(ALLOC(host, (size_t)(v * t), "D+"));
-    check(command_init(&world, &s, host));
+    check(command_init(&world, &s, host, NULL));
     copy(dplus, host, (size_t)(v * t) * sizeof *host);
     check(be->sync(ctx));
     free(host);

@@ -182,7 +182,7 @@ static void make_mirror(bool exact) {
     check(raw_stencil(be, NULL, BACKEND_D, t, v, d, 1e-17, &rows[0]));
     free(d);
     if (exact)
-        check(command_init(&world, &s, dplus));
+        check(command_init(&world, &s, dplus, NULL));
     else /* H D', which is the same but for rounding */
         for (int64_t k = 0; k < rows[0].width * v; k++)
             if (rows[0].column[k] >= 0)

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Ours, the vendor's and the ceiling for every operation, in one run: a table, CSV, and a roofline picture.
 # usage: bench-gpu.sh [BUILD [GROUP...]]     normally through `make bench-gpu`; takes about four minutes with the large cases.
-# GROUP: one of bench_dense's, float (its FP32 rows), host (host data), multi (all GPUs), batch, products, lowrank, tlr, formats; all of them.
+# GROUP: one of bench_dense's, float (its FP32 rows), filter (D+ times covariances), host (host data), multi (all GPUs), batch, products, lowrank, tlr, formats; all of them.
 # Writes $OUT or bench/results/: gpu-DATE.txt, gpu-DATE.csv, gpu-DATE.png, batched-DATE.csv, products-DATE.csv, compression-DATE.csv
 build=${1:-build}
 [ $# -gt 0 ] && shift
-groups=${*:-shapes trsm few trmm variants sym potrf potri accuracy tribig symmbig potrfbig float host multi batch products lowrank tlr formats}
+groups=${*:-shapes trsm few trmm variants sym potrf potri accuracy tribig symmbig potrfbig float filter host multi batch products lowrank tlr formats}
 out=${OUT:-bench/results}
 bench=$build/bench/gpu
 day=$(date +%Y-%m-%d)
@@ -19,6 +19,7 @@ rm -f "$name.csv"
     for g in $groups; do
         case $g in
         float) "$bench/bench_dense" --csv "$name.csv" --float trsm trmm sym potrf potri ;;
+        filter) "$build/bench/bench_filter" gpu 2816 40 84 ;;
         host) "$bench/bench_host" --csv "$name.csv" ;;
         multi) "$bench/bench_multi" 16384 32768 && "$bench/bench_multi" 32768 ;;
         batch) "$bench/bench_batch" "$out/batched-$day.csv" ;;

@@ -242,7 +242,7 @@ status ast_case_init(const comm *c, const sys *s, int nfixed, const profile *p, 
     }
     TRY(comm_agree(c, st));
     TRY(matcov_init(c, s, p, &mc));
-    TRY(command_init(c, s, dplus));
+    TRY(command_init(c, s, dplus, NULL));
     maker q = {.k = k, .mc = mc, .dplus = dplus, .mf = s->m - k->mc};
     st = comm_agree(c, make(&q));
 done:

@@ -1,5 +1,6 @@
-/* Products with a sparse matrix of few entries a row, such as the transposed interaction matrix of
- * a mirror, which is a stencil but for the pupil's edge. The conventions of backend.h hold. */
+/* Products with sparse matrices: of few entries a row, and those of a mirror's transposed
+ * interaction matrix, which is a separable stencil but for the pupil's edge. The conventions of
+ * backend.h hold. */
 #ifndef MOAO_BACKEND_SPARSE_H
 #define MOAO_BACKEND_SPARSE_H
 
@@ -24,9 +25,32 @@ typedef status sparse_times_op(backend_ctx *ctx, backend_type t, const backend_r
                                double alpha, const void *a, int64_t lda, double beta, void *c,
                                int64_t ldc);
 
+/* D', corners x 2 squares: from two numbers (one along x, one along y; first all of x) in each of
+ * the valid squares of an n x n grid to one at each of the valid corners of these, of which there
+ * are (n + 1) x (n + 1). With the distances dx, dy from a corner to a square's middle [squares] the
+ * entries are turn(dx) even(dy) for x and even(dx) turn(dy) for y; turn(d) = odd[k] at d = k + 1/2,
+ * -odd[k] at d = -(k + 1/2), even(d) = even[k] at both, for k < reach, and 0 beyond. */
+#define BACKEND_REACH 16
+typedef struct {
+    int64_t n, squares, corners;
+    /* iy n + ix, iy (n + 1) + ix of those that are valid, increasing; in the backend's memory */
+    const int *square, *corner;
+    int reach;
+    double odd[BACKEND_REACH], even[BACKEND_REACH];
+} backend_filter;
+
+/* B := alpha D' A + beta B, A (2 squares) x n, B corners x n; types D, S; A and B must not overlap.
+ * beta = 0 does not read B. Two filters along the rows and two along the columns of the grid, not
+ * products with D's entries: 8 reach operations for each place instead of 8 reach^2. The CPU takes
+ * memory for it: MOAO_MEMORY. */
+typedef status sparse_filter_op(backend_ctx *ctx, backend_type t, const backend_filter *f,
+                                int64_t n, double alpha, const void *a, int64_t lda, double beta,
+                                void *b, int64_t ldb);
+
 typedef struct backend_sparse {
     size_t size; /* sizeof(backend_sparse) */
     sparse_times_op *times;
+    sparse_filter_op *filter;
 } backend_sparse;
 
 #ifdef __cplusplus

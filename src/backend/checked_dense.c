@@ -289,4 +289,16 @@ static status times(backend_ctx *ctx, backend_type t, const backend_rows *s, int
     return st == MOAO_OK ? own->sparse->times(ctx, t, s, n, alpha, a, lda, beta, c, ldc) : st;
 }
 
-const backend_sparse checked_sparse = {.size = sizeof(backend_sparse), .times = times};
+static status filter(backend_ctx *ctx, backend_type t, const backend_filter *f, int64_t n,
+                     double alpha, const void *a, int64_t lda, double beta, void *b, int64_t ldb) {
+    const backend *own = backend_own(ctx);
+    const bool fine = backend_is_real(t) && f->n >= 0 && f->squares >= 0 && f->corners >= 0 &&
+                      f->reach >= 0 && f->reach <= BACKEND_REACH && n >= 0 &&
+                      backend_ld_ok(2 * f->squares, lda) && backend_ld_ok(f->corners, ldb);
+    const status st =
+        checked_admit(own, own->sparse->filter, fine, "product with an interaction matrix");
+    return st == MOAO_OK ? own->sparse->filter(ctx, t, f, n, alpha, a, lda, beta, b, ldb) : st;
+}
+
+const backend_sparse checked_sparse = {
+    .size = sizeof(backend_sparse), .times = times, .filter = filter};

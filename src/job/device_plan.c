@@ -38,8 +38,10 @@ void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *
     p->per_target = of.per_target;
     p->target = of.target;
     p->least = of.least;
-    add(p, "command matrix D+", v * t * d);
-    add(p, "panels of Ctm and of W T - D+ Ctm", (t + v) * p->width * d);
+    const size_t inverse = w->way != COMMAND_MATRIX ? v : 0;
+    const size_t raw = w->way == COMMAND_RAW && !o->phase ? v : 0;
+    add(p, "command matrix D+", v * (t + inverse + raw) * d);
+    add(p, "panels of Ctm and of W T - D+ Ctm", (t + inverse + v) * p->width * d);
     if (o->phase) {
         const size_t points = psf_points_of(s, o), one = phase_target_bytes(points, v);
         add(p, "phase on the pupil", phase_bytes(points, p->width) + (kind->together ? 0 : one));

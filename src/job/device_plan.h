@@ -4,6 +4,7 @@
 
 #include "operator/operator.h"
 #include "psf/psf.h"
+#include "tor/command.h"
 
 #define DEVICE_ITEMS 16
 
@@ -30,6 +31,7 @@ typedef struct {       /* which formats, and what they are asked for */
     bool mixed;        /* exposures in mixed precision */
     int format;        /* compute.format */
     bool host;         /* the device is the host itself */
+    command_way way;   /* how D+ is applied */
     int tile;          /* of a compressed factor, 0: chosen */
     double compressed; /* its bytes as predicted, 0: unknown */
     int rows;          /* of W of a target */

@@ -41,7 +41,8 @@ static void choose_panels(const params *par, const sys *s, plan *p) {
 }
 
 plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o) {
-    plan_sizes z = {.command = command_work_bytes(s)};
+    plan_sizes z = {.command = command_work_bytes(s),
+                    .way = {command_choose(s, false), command_choose(s, true)}};
     for (int i = 0; i < a->nprofile; i++)
         if (a->profiles[i].nlayer > z.nlayer)
             z.nlayer = a->profiles[i].nlayer;
@@ -115,14 +116,17 @@ static void count_memory(const params *par, const sys *s, const atmos *a, const 
                    &of);
     p->nitem = 0;
     add_item(p, "program and libraries", room->base);
-    add_item(p, "command matrix D+", v * t * d);
+    const size_t inverse = z->way[1] != COMMAND_MATRIX ? v : 0;
+    const size_t raw = z->way[1] == COMMAND_RAW && !o->phase ? v : 0;
+    add_item(p, "command matrix D+", v * (t + inverse + raw) * d);
     add_item(p, "PSF plans and fitting errors", z->psf);
     add_item(p, "tables of covariances", z->tables + (size_t)kg * z->target_tables);
     for (int i = 0; i < of.nitem; i++)
         add_item(p, of.item[i].name, of.item[i].bytes);
     add_item(p, "reconstructors W", ld * m * d);
     add_item(p, "residual covariances", (ld + v / (size_t)nrank + 1) * v * d);
-    add_item(p, "panels of W T and Ctm", (t * w + (ld + 1) * w + (g > 1 ? 2 * v * w : 0)) * d);
+    add_item(p, "panels of W T and Ctm",
+             ((t + inverse) * w + (ld + 1) * w + (g > 1 ? 2 * v * w : 0)) * d);
     add_item(p, "sampled residual", (size_t)par->compute_residual_columns * (ld + m) * d);
     if (o->phase)
         add_item(p, "phase on the pupil",
@@ -221,20 +225,42 @@ static double lag_points(const sys *s, const atmos *a, const psf_opts *o) {
     return o->budget && lags ? (double)budget_points(psf_points_of(s, o)) : 0;
 }
 
+typedef struct { /* inner sizes of the products that make P Ctm, for W and in an exposure, */
+    double solve, exposure, truth, end; /* and P Ctt; operations at the end of an exposure */
+} projection;
+
+static projection projection_of(const plan *p, const sys *s, const psf_opts *o) {
+    const double v = s->dm.nact, t = (double)s->t, inner = p->way != COMMAND_MATRIX ? v : t;
+    const bool own = p->kind->project != NULL;
+    const bool raw = p->way == COMMAND_RAW && !o->phase && !own && p->group_size == 1;
+    return (projection){.solve = p->kind->right != NULL ? t
+                                 : raw                  ? 0
+                                                        : inner,
+                        .exposure = own   ? t
+                                    : raw ? 0
+                                          : inner,
+                        .truth = inner,
+                        .end = raw ? 4 * v * v * v : 0};
+}
+
 static void count_work(const params *par, const sys *s, const atmos *a, const psf_opts *o,
                        plan *p) {
     const double m = (double)s->m, t = (double)s->t, v = s->dm.nact;
     const double nt = s->ntarget, ntor = a->ntor, ne = a->nexposure;
     const double points = (double)psf_points_of(s, o);
+    const projection of = projection_of(p, s, o);
     memset(p->flops, 0, sizeof p->flops);
     p->flops[STAGE_SETUP] = v * v * t + v * v * v / 3 + 2 * v * v * t;
+    if (p->way != COMMAND_MATRIX)
+        p->flops[STAGE_SETUP] += 2 * v * v * v / 3;
     if (o->budget)
         p->flops[STAGE_SETUP] += mirror_budget_flops(s, o);
     p->flops[STAGE_FACTOR] = ntor * m * m * m / 3;
-    p->flops[STAGE_SOLVE] = ntor * nt * (2 * v * m * m + 2 * v * t * m);
+    p->flops[STAGE_SOLVE] = ntor * nt * (2 * v * m * m + 2 * v * of.solve * m);
     p->flops[STAGE_EXPOSURE] =
-        ne * nt * (v * m * m + 2 * v * (o->phase ? points : t) * m + 2 * v * v * m) +
-        (o->phase ? 0 : ne * (2 * v * t * t + 2 * v * v * t));
+        ne * nt *
+            (v * m * m + 2 * v * (o->phase ? points : of.exposure) * m + 2 * v * v * m + of.end) +
+        (o->phase ? 0 : ne * (2 * v * t * of.truth + 2 * v * v * t));
     if (o->budget)
         p->flops[STAGE_EXPOSURE] +=
             nt * (ntor * 2 * v * v * m + ne * 2 * v * lag_points(s, a, o) * m);
@@ -248,11 +274,12 @@ status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts
                  const machine_room *room, const plan_sizes *z, int chunk, plan *p) {
     memset(p, 0, sizeof *p);
     p->kind = &linop_distributed;
+    p->way = z->way[1];
     status st;
     TRY(choose_grid(par, room->nrank, p));
     choose_panels(par, s, p);
-    count_work(par, s, a, o, p);
     TRY(choose_groups(par, s, a, o, room, z, p));
+    count_work(par, s, a, o, p);
     choose_chunk(par, s, a, o, room, z, chunk, p);
 done:
     return st;
@@ -265,7 +292,8 @@ static void count_host(const params *par, const sys *s, const psf_opts *o, const
     const size_t base = room->base > room->peak ? room->base : room->peak;
     p->nitem = 0;
     add_item(p, "program and libraries", base);
-    add_item(p, "command matrix D+ and its making", v * t * d + z->command);
+    add_item(p, "command matrix D+ and its making",
+             v * (t + (z->way[room->host] != COMMAND_MATRIX ? v : 0)) * d + z->command);
     add_item(p, "PSF plans and fitting errors", z->psf);
     add_item(p, "sampled residual", 2 * v * (size_t)par->compute_residual_columns * d);
     if (o->budget)
@@ -285,6 +313,7 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     const int nrank = room->nrank;
     status st;
     memset(p, 0, sizeof *p);
+    p->way = z->way[room->host];
     TRY(choose_grid(par, nrank, p));
     p->group_size = 1;
     choose_panels(par, s, p);
@@ -293,6 +322,7 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     const device_wants wants = {.mixed = plan_wants_mixed(par),
                                 .format = pays ? FORMAT_GRID : par->compute_format,
                                 .host = room->host,
+                                .way = z->way[room->host],
                                 .tile = par->compute_tlr_tile,
                                 .compressed = z->ranks.bytes,
                                 .rows = s->dm.nact,
@@ -361,15 +391,17 @@ void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
     const double factors = p->flops[STAGE_FACTOR] / a->ntor / (m * m * m / 3);
     p->time.tor = factors * m * m * m / 3 * flop + 0.5 * m * m * value;
     const bool halves = p->kind->levels > 0;
+    const projection of = projection_of(p, s, o);
     const double product = halves ? flop / HALVES : flop, entry = halves ? value / SINGLES : value;
-    p->time.solve = uneven * ((2 * v * m * m + 2 * v * t * m) * product + t * m * entry);
+    p->time.solve = uneven * ((2 * v * m * m + 2 * v * of.solve * m) * product + t * m * entry);
     if (o->budget)
         p->time.solve += uneven * 2 * v * v * m * flop;
-    const double rows = o->phase ? (double)psf_points_of(s, o) + lag_points(s, a, o) : t;
-    const double common = o->phase ? 0 : 2 * v * t * t + 2 * v * v * t;
+    const double points = (double)psf_points_of(s, o) + lag_points(s, a, o);
+    const double rows = o->phase ? points : of.exposure, looked = o->phase ? points : t;
+    const double common = o->phase ? 0 : 2 * v * t * of.truth + 2 * v * v * t;
     p->time.common = 0.5 * m * m * value + common * flop / p->nchunk;
     p->time.exposure =
-        uneven * ((v * m * m + 2 * v * rows * m + 2 * v * v * m) * product + rows * m * entry +
+        uneven * ((v * m * m + 2 * v * rows * m + 2 * v * v * m) * product + looked * m * entry +
                   o->nlambda * grid * grid * log2(grid) * TRANSFORM / n);
     p->time.start = START + p->flops[STAGE_SETUP] * flop;
     p->time.total = p->time.start + a->ntor * (p->time.tor + nt * p->time.solve) +

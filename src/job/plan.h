@@ -12,6 +12,7 @@
 #include "psf/psf.h"
 #include "system/atmos.h"
 #include "system/system.h"
+#include "tor/command.h"
 #include <stdbool.h>
 
 #define PLAN_ITEMS 16
@@ -38,6 +39,7 @@ typedef struct {
         size_t bytes;
     } item[PLAN_ITEMS];
     size_t memory;             /* peak of the fullest rank, the program itself included [bytes] */
+    command_way way;           /* how D+ is applied */
     double flops[STAGE_COUNT]; /* of the whole run, all ranks */
     double output;             /* bytes that stay on disk */
     plan_time time;            /* expected [s] */
@@ -54,6 +56,7 @@ typedef struct {
     size_t psf, tables, target_tables, command, image;
     tlr_prediction ranks; /* of a compressed factor, where one may be used (plan_predict) */
     bool grid_pays;       /* format auto is grid on one rank of a CPU (plan_predict) */
+    command_way way[2];   /* how D+ is applied: on a device, on the host */
 } plan_sizes;
 
 /* Local. Found once for any number of plans; from counts, nothing is computed. */

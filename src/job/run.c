@@ -262,7 +262,8 @@ static status run_stages(run *r, comm *c) {
         TRY(one_tor(r, k));
     obsseq_close(&r->seq); /* make room for the maps */
     free(r->dplus);
-    r->dplus = NULL;
+    free(r->inverse);
+    r->dplus = r->inverse = NULL;
     if (is_root(r))
         st = write_results(r);
     st = comm_agree(c, st);
@@ -298,6 +299,7 @@ status run_all(const comm *c, const cmdline *cl) {
     store_close(r.st);
     obsseq_close(&r.seq);
     free(r.dplus);
+    free(r.inverse);
     free(r.rep.budget);
     mirror_budget_free(&r.mirror);
     free(r.done);

@@ -18,6 +18,13 @@ static status reuse_fact(run *r, const char *key, long *value) {
     return store_set_fact(r->st, key, *value);
 }
 
+/* The same for the way in which D+ is applied; runs of before there were two have no such fact. */
+static status reuse_way(run *r, long *way) {
+    if (store_get_fact(r->st, "ranks", r->c->size + 1) == r->c->size)
+        *way = store_get_fact(r->st, "projection", COMMAND_MATRIX);
+    return store_set_fact(r->st, "projection", *way);
+}
+
 /* A folder that was mistyped looks like a run that goes on. */
 static void warn_resume(const run *r) {
     char *path = NULL;
@@ -26,8 +33,11 @@ static void warn_resume(const run *r) {
     free(path);
 }
 
-/* Rank 0: open the store, load what is done; *chunk and *threads may come from the first run. */
-static status open_store(run *r, long *chunk, long *threads) {
+/* What the first run decides for those that resume it. */
+enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACTS };
+
+/* Rank 0: open the store, load what is done; facts may come from the first run. */
+static status open_store(run *r, long fact[FACTS]) {
     const params *par = &r->u.par;
     char *text = params_effective_text(par);
     if (text == NULL)
@@ -61,8 +71,9 @@ static status open_store(run *r, long *chunk, long *threads) {
                             r->dir));
         TRY(store_set_fact(r->st, "static_map", sum));
     }
-    TRY(reuse_fact(r, "chunk", chunk));
-    TRY(reuse_fact(r, "threads", threads));
+    TRY(reuse_way(r, &fact[FACT_WAY]));
+    TRY(reuse_fact(r, "chunk", &fact[FACT_CHUNK]));
+    TRY(reuse_fact(r, "threads", &fact[FACT_THREADS]));
     TRY(store_set_fact(r->st, "ranks", r->c->size));
 done:
     return st;
@@ -136,17 +147,19 @@ status run_prepare_plan(run *r, comm *c) {
     st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
     if (st != MOAO_OK)
         goto done;
-    long fact[2] = {r->pl.chunk, c->threads};
+    const bool host = r->device.be == NULL || r->device.be == &backend_cpu;
+    long fact[FACTS] = {r->pl.chunk, c->threads, command_choose(&r->u.s, host)};
     if (is_root(r))
-        st = open_store(r, &fact[0], &fact[1]);
+        st = open_store(r, fact);
     TRY(comm_agree(c, st));
     comm_bcast(c, r->done, ncell);
-    MPI_Bcast(fact, 2, MPI_LONG, 0, c->mpi);
+    MPI_Bcast(fact, FACTS, MPI_LONG, 0, c->mpi);
     MPI_Bcast(&r->finished, 1, MPI_C_BOOL, 0, c->mpi);
     accuracy_restore(c, r->st, &r->acc);
-    comm_set_threads(c, (int)fact[1]);
-    if (fact[0] != r->pl.chunk)
-        TRY(make_plan(r, (int)fact[0]));
+    r->way = fact[FACT_WAY] > COMMAND_RAW ? COMMAND_MATRIX : (command_way)fact[FACT_WAY];
+    comm_set_threads(c, (int)fact[FACT_THREADS]);
+    if (fact[FACT_CHUNK] != r->pl.chunk)
+        TRY(make_plan(r, (int)fact[FACT_CHUNK]));
 done:
     return st;
 }
@@ -163,6 +176,8 @@ tor_setup run_tor_setup(run *r) {
                        .s = &r->u.s,
                        .rep = &r->rep,
                        .proj = r->dplus,
+                       .inverse = r->inverse,
+                       .raw = r->way == COMMAND_RAW && !r->u.o.phase,
                        .nrow = r->u.s.dm.nact,
                        .points = (int64_t)psf_points_of(&r->u.s, &r->u.o),
                        .largest = largest,
@@ -184,6 +199,8 @@ status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_s
     status st = MOAO_OK;
     *u = run_tor_setup(r);
     u->proj = proj;
+    u->inverse = proj == r->dplus ? r->inverse : NULL;
+    u->raw = false; /* W itself is wanted */
     u->nrow = nrow;
     u->points = 0;
     u->rep = rep;
@@ -196,6 +213,7 @@ status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_s
     device_plan p;
     const device_wants exact = {.format = FORMAT_DENSE,
                                 .rows = nrow,
+                                .way = u->inverse != NULL ? COMMAND_FILTER : COMMAND_MATRIX,
                                 .nlayer = r->sizes.nlayer,
                                 .width = u->width,
                                 .room = room_of_device(r)};
@@ -247,12 +265,31 @@ done:
     return st;
 }
 
+/* Collective. D+, and H where it is wanted and exact. */
+static status make_command(run *r) {
+    const sys *s = &r->u.s;
+    const size_t v = (size_t)s->dm.nact;
+    const bool wanted = r->way != COMMAND_MATRIX;
+    command_inverse inverse;
+    status st = ALLOC(r->dplus, v * s->t, "command matrix D+");
+    if (st == MOAO_OK && wanted)
+        st = ALLOC(r->inverse, v * v, "inverse of the mirror");
+    TRY(comm_agree(r->c, st));
+    inverse.h = r->inverse;
+    TRY(command_init(r->c, s, r->dplus, wanted ? &inverse : NULL));
+    if (wanted && !command_exact(&inverse)) {
+        free(r->inverse);
+        r->inverse = NULL;
+    }
+done:
+    return st;
+}
+
 status run_prepare_stages(run *r) {
     const sys *s = &r->u.s;
     double from = report_now();
-    status st = ALLOC(r->dplus, (size_t)s->dm.nact * s->t, "command matrix D+");
-    TRY(comm_agree(r->c, st));
-    TRY(command_init(r->c, s, r->dplus));
+    status st;
+    TRY(make_command(r));
     if (r->u.o.budget)
         TRY(mirror_budget_init(r->c, s, r->u.ps, r->dplus, &r->u.a, &r->mirror));
     verify_init(r->c, &r->u, r->dplus, &r->ver);

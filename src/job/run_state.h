@@ -10,6 +10,7 @@
 #include "job/verify.h"
 #include "obsseq/obsseq.h"
 #include "store/store.h"
+#include "tor/command.h"
 
 typedef struct {
     const comm *c;
@@ -26,6 +27,8 @@ typedef struct {
     verify ver;
     store *st;            /* rank 0 only */
     double *dplus;        /* v x t */
+    double *inverse;      /* H of D+ = H D' (tor/command.h), v x v; NULL: D+ is applied as it is */
+    command_way way;      /* in which D+ is applied, if H is exact */
     mirror_budget mirror; /* where an error budget is wanted */
     unsigned char *done;  /* [nexposure][ntarget] */
     bool finished;        /* the directory holds the results already */

@@ -8,6 +8,7 @@ extern const backend_batch batch_cpu;
 extern const backend_half half_cpu;
 extern const backend_lowrank lowrank_cpu;
 extern const backend_sparse sparse_cpu;
+extern sparse_filter_op cpu_filter;
 extern const struct backend_toeplitz toeplitz_cpu;
 /* n halves as floats. */
 void half_cpu_floats(int64_t n, const backend_f16 *h, float *x);

@@ -27,4 +27,5 @@ static status times(backend_ctx *ctx, backend_type t, const backend_rows *s, int
     return MOAO_OK;
 }
 
-const backend_sparse sparse_cpu = {.size = sizeof(backend_sparse), .times = times};
+const backend_sparse sparse_cpu = {
+    .size = sizeof(backend_sparse), .times = times, .filter = cpu_filter};

@@ -115,6 +115,11 @@ bool slope_pairs_next(const sys *s, int64_t j, int64_t n, int64_t most, slope_pa
  * Local. */
 status matcov_fill_interaction(const sys *s, double *d, size_t ld);
 
+/* D' as a filter, of which the places are those of s. f->reach 0: the influence functions are so
+ * wide that more than BACKEND_REACH subapertures on each side of an actuator matter in double
+ * precision, and there is none. Local. */
+status matcov_interaction_filter(const sys *s, backend_filter *f);
+
 /* Noise of a sensor as people quote it. Local. Model section 5. */
 typedef struct {
     double photons;       /* photo-electrons per subaperture and frame */

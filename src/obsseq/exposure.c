@@ -184,14 +184,7 @@ static status look_at(obsseq *o, linop *op, int k) {
     TRY(engine_doubles(e, m > v ? m : v, "a check", &dq));
     TRY(engine_doubles(e, 1, "a check", &dy));
     TRY(engine_copy(e, dx, p->x + i * v, v));
-    for (int64_t j = 0, n; j < m; j += n) {
-        const double *w;
-        int64_t ld;
-        n = tor_step(t, op) < m - j ? tor_step(t, op) : m - j;
-        TRY(tor_w_columns(t, op, k, j, n, &w, &ld));
-        TRY(engine_gemm(e, 'T', 'N', n, 1, nlrow, 1.0, w, ld, dx + t->t.row0, nlrow, 0.0, dq + j,
-                        n));
-    }
+    TRY(tor_w_transposed(t, op, k, dx, dq));
     TRY(engine_copy(e, p->q + i * m, dq, m));
     TRY(engine_gemm(e, 'N', 'N', nlrow, 1, v, 1.0, t->y[k], nlrow, dx, v, 0.0, dq, nlrow));
     TRY(engine_gemm(e, 'T', 'N', 1, 1, nlrow, 1.0, dx + t->t.row0, nlrow, dq, nlrow, 0.0, dy, 1));

@@ -1,7 +1,8 @@
 #include "obsseq/residual.h"
 
 /* z -= P Ctm(:, j:j+n), then Y += z W(:, j:j+n)' for the k-th target; z: its rows of W T. Of the
- * residual phase W Cpm' takes the place of P Ctm. */
+ * residual phase W Cpm' takes the place of P Ctm; where V is kept, it and D' take those of W and P.
+ */
 static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t j, int64_t n,
                          double *z, int64_t ldz) {
     engine *e = &t->e;
@@ -12,6 +13,8 @@ static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t
     report_phase("exposure: D+ Ctm");
     if (ph != NULL && ph->n > 0)
         TRY(phase_columns(t, ph, op, false, k, j, n));
+    else if (t->raw)
+        TRY(tor_raw_project(t, tor_target(t, k), j, n, -1.0, 1.0, z, ldz));
     else
         TRY(op->kind->project != NULL ? op->kind->project(op, tor_target(t, k), j, n)
                                       : tor_project(t, tor_target(t, k), t->t.row0, nlrow, j, n,
@@ -25,8 +28,11 @@ static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t
         st = engine_gemm(e, 'N', 'T', nlrow, nlrow, n, 1.0, z, ldz, here, w.ld, j > 0, t->y[k],
                          nlrow);
     e->rep->flops[STAGE_EXPOSURE] +=
-        (double)(nlrow * n) *
-        (double)(2 * (e->m - j) - n + (ph != NULL && ph->n > 0 ? 0 : 2 * e->t) + 2 * e->rows);
+        (double)(nlrow * n) * (double)(2 * (e->m - j) - n + 2 * e->rows);
+    if (!t->raw && (ph == NULL || ph->n == 0)) /* an operator's own product is with P itself */
+        e->rep->flops[STAGE_EXPOSURE] += op->kind->project != NULL
+                                             ? 2.0 * (double)(nlrow * n) * (double)e->t
+                                             : tor_project_flops(t, nlrow, n);
 done:
     return st;
 }
@@ -70,6 +76,8 @@ status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int count)
         const wrows w = tor_w(t, op, k);
         TRY(kind->end(op, &w, t->own[k], t->y[k]));
     }
+    for (int k = k0; k < k0 + count && t->raw; k++)
+        TRY(tor_raw_end(t, t->y[k]));
     for (int k = k0; k < k0 + count && ph != NULL && ph->n > 0; k++) {
         TRY(phase_end(t, ph, op, k));
         TRY(engine_flip(e, "flip-c", phase_of(ph, t, k) + ph->n / 2 * t->t.nlrow));
@@ -95,7 +103,8 @@ status residual_truth(tor *t, double *c) {
         TRY(tor_project(t, NULL, i0, ni, j, n, 1.0, 0.0, t->z, ni, STAGE_EXPOSURE));
         TRY(engine_gemm(e, 'N', 'T', ni, v, n, 1.0, t->z, ni, t->proj + j * v, v, j > 0, c, ni));
     }
-    e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(ni * e->t) * (double)(e->t + v);
+    e->rep->flops[STAGE_EXPOSURE] +=
+        tor_project_flops(t, ni, e->t) + 2.0 * (double)(ni * e->t) * (double)v;
 done:
     return st;
 }

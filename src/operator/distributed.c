@@ -93,6 +93,7 @@ static status distributed_solve(linop *base, int n, const wrows *w, double *cons
     const int64_t m = e->m, npanel = (m + e->width - 1) / e->width;
     status st = MOAO_OK;
     (void)own;
+    report_phase("solve: triangles");
     for (int64_t k = 0; k < 2 * npanel && st == MOAO_OK; k++) {
         const bool first = k < npanel;
         const int64_t j = (first ? k : 2 * npanel - 1 - k) * e->width, cols = engine_width(e, j, m);

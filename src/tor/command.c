@@ -4,6 +4,8 @@
 #include "matcov/matcov.h"
 
 #include <cblas.h>
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,15 +51,67 @@ done:
  * the last columns of a call otherwise, and the results of a run must not depend on the ranks. */
 #define COLUMNS 128
 
-/* Columns j0..j1 of D+ into dplus; j0 is a multiple of COLUMNS. */
-static status some_columns(const sys *s, int j0, int j1, double *dplus) {
+/* x (v x n) without piston: minus the mean of each column. */
+static void remove_piston(size_t v, size_t n, double *x) {
+#pragma omp parallel for
+    for (size_t j = 0; j < n; j++) {
+        double mean = 0, *col = x + j * v;
+        for (size_t i = 0; i < v; i++)
+            mean += col[i];
+        mean /= (double)v;
+        for (size_t i = 0; i < v; i++)
+            col[i] -= mean;
+    }
+}
+
+/* Largest sum of absolute values of a column of the symmetric matrix of which a is the lower
+ * triangle. sums: [v]. */
+static double norm(size_t v, const double *a, double *sums) {
+    double most = 0;
+    memset(sums, 0, v * sizeof *sums);
+    for (size_t j = 0; j < v; j++)
+        for (size_t i = j; i < v; i++) {
+            sums[j] += fabs(a[i + j * v]);
+            sums[i] += i > j ? fabs(a[i + j * v]) : 0;
+        }
+    for (size_t j = 0; j < v; j++)
+        most = fmax(most, sums[j]);
+    return most;
+}
+
+/* H from M's factor, the lower triangle of inverse->h. norm1: M's norm; work: 3 v. */
+static status invert(const sys *s, double norm1, double *work, command_inverse *inverse) {
+    const int v = s->dm.nact;
+    double *h = inverse->h, reciprocal = 0;
+    int *iwork = NULL, info;
+    status st;
+    TRY(ALLOC(iwork, (size_t)v, "condition of the DM"));
+    dpocon_("L", &v, h, &v, &norm1, &reciprocal, work, iwork, &info);
+    inverse->condition = 1 / reciprocal;
+    dpotri_("L", &v, h, &v, &info);
+    for (int j = 0; j < v; j++)
+        for (int i = 0; i < j; i++)
+            h[i + (size_t)j * (size_t)v] = h[j + (size_t)i * (size_t)v];
+    remove_piston((size_t)v, (size_t)v, h);
+done:
+    free(iwork);
+    return st;
+}
+
+/* Columns j0..j1 of D+ into dplus; j0 is a multiple of COLUMNS. inverse: as of command_init. */
+static status some_columns(const sys *s, int j0, int j1, double *dplus, command_inverse *inverse) {
     const int v = s->dm.nact, t = (int)s->t, n = j1 - j0;
-    double *d = NULL, *a = NULL;
+    double *d = NULL, *own = NULL, *work = NULL;
     status st;
     TRY(ALLOC(d, (size_t)t * (size_t)v, "interaction matrix"));
-    TRY(ALLOC(a, (size_t)v * (size_t)v, "normal matrix of the DM"));
+    TRY(ALLOC(work, 3 * (size_t)v, "condition of the DM"));
+    if (inverse == NULL)
+        TRY(ALLOC(own, (size_t)v * (size_t)v, "normal matrix of the DM"));
+    double *a = inverse != NULL ? inverse->h : own;
+    memset(a, 0, (size_t)v * (size_t)v * sizeof *a);
     TRY(matcov_fill_interaction(s, d, (size_t)t));
     TRY(command_normal(s, d, a));
+    const double norm1 = norm((size_t)v, a, work);
     int info;
     dpotrf_("L", &v, a, &v, &info);
     if (info != 0)
@@ -73,17 +127,13 @@ static status some_columns(const sys *s, int j0, int j1, double *dplus) {
         const int some = n - j < COLUMNS ? n - j : COLUMNS;
         dpotrs_("L", &v, &some, a, &v, x + (size_t)j * (size_t)v, &v, &info);
     }
-    for (int j = 0; j < n; j++) { /* without piston */
-        double mean = 0, *col = x + (size_t)j * (size_t)v;
-        for (int i = 0; i < v; i++)
-            mean += col[i];
-        mean /= v;
-        for (int i = 0; i < v; i++)
-            col[i] -= mean;
-    }
+    remove_piston((size_t)v, (size_t)n, x);
+    if (inverse != NULL)
+        st = invert(s, norm1, work, inverse);
 done:
     free(d);
-    free(a);
+    free(own);
+    free(work);
     return st;
 }
 
@@ -92,7 +142,33 @@ size_t command_work_bytes(const sys *s) {
     return (s->t * v + v * v) * sizeof(double);
 }
 
-status command_init(const comm *c, const sys *s, double *dplus) {
+/* Subapertures of the mirror from which on the filter pays on a processor. */
+#define FILTER_PAYS 20
+
+command_way command_choose(const sys *s, bool host) {
+    static const char *const names[] = {"matrix", "filter", "raw"};
+    const char *wanted = getenv("MOAO_PROJECTION");
+    backend_filter f;
+    if (matcov_interaction_filter(s, &f) != MOAO_OK) {
+        status_clear();
+        return COMMAND_MATRIX;
+    }
+    for (int i = 0; i < 3 && wanted != NULL && f.reach > 0; i++)
+        if (strcmp(wanted, names[i]) == 0)
+            return (command_way)i;
+    /* On a processor filter and H take 0.87 of the time of a product with D+ at 20 subapertures,
+     * 0.6 at 40 (bench/results/projection-cpu.txt); on GPUs the filter has not been measured. */
+    return host && f.reach > 0 && s->dm.nssp >= FILTER_PAYS ? COMMAND_RAW : COMMAND_MATRIX;
+}
+
+/* Loss of digits that is allowed: results in double precision are compared to 1e-12. */
+#define EXACT 1e-12
+
+bool command_exact(const command_inverse *inverse) {
+    return inverse->condition * DBL_EPSILON <= EXACT;
+}
+
+status command_init(const comm *c, const sys *s, double *dplus, command_inverse *inverse) {
     int *count = NULL;
     status st = ALLOC(count, 2 * (size_t)c->size, "columns of D+ per rank");
     if ((st = comm_agree(c, st)) != MOAO_OK)
@@ -107,8 +183,10 @@ status command_init(const comm *c, const sys *s, double *dplus) {
     }
     st = comm_fault(c, "command");
     if (st == MOAO_OK)
-        st = some_columns(s, offset[c->rank], offset[c->rank] + count[c->rank], dplus);
+        st = some_columns(s, offset[c->rank], offset[c->rank] + count[c->rank], dplus, inverse);
     if ((st = comm_agree(c, st)) == MOAO_OK) {
+        if (inverse != NULL) /* so that all decide alike */
+            MPI_Bcast(&inverse->condition, 1, MPI_DOUBLE, 0, c->mpi);
         MPI_Datatype column;
         MPI_Type_contiguous((int)v, MPI_DOUBLE, &column);
         MPI_Type_commit(&column);

@@ -2,15 +2,33 @@
 #ifndef MOAO_COMMAND_H
 #define MOAO_COMMAND_H
 
+#include "backend/backend_sparse.h"
 #include "base/comm.h"
 #include "system/system.h"
+
+/* D+ = H D' with H = (I - 11'/v) M^-1: D' is a filter (matcov_interaction_filter), so that a
+ * product with D+ is one with H, of half the operations, and some percent. */
+typedef struct {
+    double *h;        /* v x v, the caller's */
+    double condition; /* of M, in 1-norms, an estimate */
+} command_inverse;
 
 /* Collective. D+ = (I - 11'/v) [D'D + g (mu L'L + 11'/v)]^-1 D' (Model section 6) into dplus (v x
  * t, leading dimension v), whole on every rank. g = (206264.8/d_t)^2; L holds one row (1, -2, 1)
  * for every three consecutive valid actuators of a row or column, so that low orders are kept at
  * every size and waffle is not amplified. The columns are shared out over the ranks and gathered.
- */
-status command_init(const comm *c, const sys *s, double *dplus);
+ * inverse: NULL, or H is made too, which every rank computes. */
+status command_init(const comm *c, const sys *s, double *dplus, command_inverse *inverse);
+
+/* How D+ is applied to covariances: as a matrix; by the filter, then H; or by the filter alone,
+ * where H can wait until the end of an exposure (tor.h), else as the former. */
+typedef enum { COMMAND_MATRIX, COMMAND_FILTER, COMMAND_RAW } command_way;
+
+/* Local. The way on the host's processors or on another device, as far as it is known before M is.
+ * The variable MOAO_PROJECTION (matrix, filter, raw) decides instead where D' has a filter. */
+command_way command_choose(const sys *s, bool host);
+/* Local. Whether H D' is as exact as D+: what it loses are the digits of the condition number. */
+bool command_exact(const command_inverse *inverse);
 
 /* Local. The matrix in brackets, M, of the interaction matrix d (t x v, leading dimension t): its
  * lower triangle into a (v x v), which is 0 before. */

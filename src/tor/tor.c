@@ -21,6 +21,13 @@ static status take_arrays(tor *t, const tor_setup *u) {
     TRY(engine_open(e));
     if (!u->kind->in_step)
         TRY(engine_doubles(e, e->rows * e->t, "the command matrix", &t->lent));
+    if (u->inverse != NULL) {
+        TRY(engine_doubles(e, e->rows * e->width, "panels of D' Ctm", &t->q));
+        if (t->raw)
+            TRY(engine_doubles(e, e->rows * e->rows, "a residual covariance", &t->square));
+        if (!u->kind->in_step)
+            TRY(engine_doubles(e, e->rows * e->rows, "the inverse of the mirror", &t->lent_h));
+    }
     if (!u->kind->together)
         TRY(engine_doubles(e, e->rows * e->rows, "a residual covariance", &t->one_y));
     TRY(engine_doubles(e, e->t * e->width, "panels of Ctm", &t->ctm));
@@ -32,12 +39,35 @@ done:
     return st;
 }
 
-/* P on the device, where it is not in reach already. */
+/* D' as a filter, its places on the device. */
+static status send_filter(tor *t) {
+    engine *e = &t->e;
+    backend_filter *f = &t->filter;
+    status st;
+    TRY(matcov_interaction_filter(e->s, f));
+    if (f->corners != e->rows || 2 * f->squares != e->t)
+        TRY(status_fail(MOAO_INTERNAL, "a filter of a mirror for rows that are no commands"));
+    const int64_t d = sizeof(int), squares = f->squares * d, corners = f->corners * d;
+    TRY(engine_array(e, (size_t)(squares + corners), "places of actuators", (void **)&t->places));
+    TRY(e->be->copy(e->ctx, t->places, squares, f->square, squares, squares, 1));
+    TRY(e->be->copy(e->ctx, t->places + f->squares, corners, f->corner, corners, corners, 1));
+    f->square = t->places;
+    f->corner = t->places + f->squares;
+done:
+    return st;
+}
+
+/* P, and H with its filter, on the device, where they are not in reach already. */
 static status send_projection(tor *t, const tor_setup *u) {
     status st = MOAO_OK;
     t->proj = t->lent != NULL ? t->lent : u->proj;
     if (t->lent != NULL)
         TRY(engine_copy(&t->e, t->lent, u->proj, t->e.rows * t->e.t));
+    t->h = t->lent_h != NULL ? t->lent_h : u->inverse;
+    if (t->lent_h != NULL)
+        TRY(engine_copy(&t->e, t->lent_h, u->inverse, t->e.rows * t->e.rows));
+    if (t->h != NULL)
+        TRY(send_filter(t));
     TRY(engine_sync(&t->e));
     TRY(t->e.mat->open_target(t->e.cov, &t->target[0]));
     t->ntarget = 1;
@@ -70,6 +100,8 @@ status tor_open(const tor_setup *u, tor *t) {
     t->nsample = (size_t)t->nsample < u->s->m ? t->nsample : (int)u->s->m;
     TRY(team_init(u->c, u->group_size, u->nrow, u->width, &t->t));
     t->most = (u->chunk + t->t.ngroup - 1) / t->t.ngroup;
+    t->raw = u->raw && u->inverse != NULL && u->group_size == 1 && u->kind->project == NULL &&
+             u->kind->store == NULL;
     TRY(comm_agree(u->c, take_arrays(t, u)));
     TRY(comm_agree(u->c, engine_load(&t->e, u->largest)));
     TRY(comm_agree(u->c, send_projection(t, u)));
@@ -168,7 +200,8 @@ void tor_close(tor *t) {
             t->op->kind->close(t->op);
         for (int k = 0; k < t->ntarget; k++)
             t->e.mat->close_target(t->target[k]);
-        ENGINE_RELEASE(&t->e, t->lent, t->one_y, t->ctm, t->z, t->columns, t->room);
+        ENGINE_RELEASE(&t->e, t->lent, t->lent_h, t->places, t->one_y, t->ctm, t->q, t->square,
+                       t->z, t->columns, t->room);
         for (int i = 0; i < 2; i++)
             be->release_host(t->e.ctx, t->host[i]);
     }
@@ -214,24 +247,46 @@ status tor_factor(tor *t, const profile *p) {
 
 /* --- solve */
 
-status tor_project(tor *t, backend_cov_target *target, int64_t i0, int64_t ni, int64_t j, int64_t n,
-                   double alpha, double beta, double *out, int64_t ldo, stage stg) {
+/* Columns j .. j + n of C (target, or Ctt where that is NULL), or, where H is, of D'C: *c, with the
+ * leading dimension *rows. Each rank of a group makes its share of the columns. */
+static status make_columns(tor *t, backend_cov_target *target, int64_t j, int64_t n, stage stg,
+                           const double **c, int64_t *rows) {
     engine *e = &t->e;
     const int64_t nt = e->t;
+    const bool shared = target != NULL && t->t.group_size > 1;
+    double *out = t->h != NULL ? t->q : t->ctm;
     int first = 0, some = (int)n;
-    status st;
-    if (target == NULL) {
-        st = e->mat->fill_ctt(e->cov, BACKEND_D, 'A', 0, nt, j, n, t->ctm, nt);
-    } else {
+    *rows = t->h != NULL ? e->rows : nt;
+    *c = out;
+    if (shared)
         rows_share((int)n, t->t.group_size, t->t.member, &first, &some);
-        st = e->mat->fill_ctm(target, BACKEND_D, 0, nt, j + first, some, t->ctm + first * nt, nt);
-        TIMED_WAIT(e->rep, stg, st = team_agree(&t->t, st));
-        if (st == MOAO_OK)
-            TIMED_WAIT(e->rep, stg, team_gather(&t->t, (size_t)nt, (size_t)n, t->ctm));
-    }
+    double *mine = t->ctm + first * nt;
+    status st = target != NULL
+                    ? e->mat->fill_ctm(target, BACKEND_D, 0, nt, j + first, some, mine, nt)
+                    : e->mat->fill_ctt(e->cov, BACKEND_D, 'A', 0, nt, j, n, mine, nt);
+    if (st == MOAO_OK && t->h != NULL)
+        st = e->be->sparse->filter(e->ctx, BACKEND_D, &t->filter, some, 1.0, mine, nt, 0.0,
+                                   out + first * *rows, *rows);
+    if (!shared)
+        return st;
+    TIMED_WAIT(e->rep, stg, st = team_agree(&t->t, st));
+    if (st == MOAO_OK)
+        TIMED_WAIT(e->rep, stg, team_gather(&t->t, (size_t)*rows, (size_t)n, out));
+    return st;
+}
+
+status tor_project(tor *t, backend_cov_target *target, int64_t i0, int64_t ni, int64_t j, int64_t n,
+                   double alpha, double beta, double *out, int64_t ldo, stage stg) {
+    const double *c, *left = t->h != NULL ? t->h : t->proj;
+    int64_t rows;
+    status st = make_columns(t, target, j, n, stg, &c, &rows);
     return st != MOAO_OK || ni == 0 ? st
-                                    : engine_gemm(e, 'N', 'N', ni, n, nt, alpha, t->proj + i0,
-                                                  e->rows, t->ctm, nt, beta, out, ldo);
+                                    : engine_gemm(&t->e, 'N', 'N', ni, n, rows, alpha, left + i0,
+                                                  t->e.rows, c, rows, beta, out, ldo);
+}
+
+double tor_project_flops(const tor *t, int64_t ni, int64_t n) {
+    return 2.0 * (double)(ni * n) * (double)(t->h != NULL ? t->e.rows : t->e.t);
 }
 
 wrows tor_w(const tor *t, linop *op, int k) {
@@ -248,15 +303,63 @@ wrows tor_rows(const tor *t, linop *op, int k, int *n) {
 }
 
 int64_t tor_step(const tor *t, const linop *op) {
-    return op->kind->get != NULL ? t->e.width : t->e.m;
+    return op->kind->get != NULL || t->raw ? t->e.width : t->e.m;
 }
 
 status tor_w_columns(tor *t, linop *op, int k, int64_t j, int64_t n, const double **w,
                      int64_t *ld) {
     const wrows rows = tor_w(t, op, k);
+    engine *e = &t->e;
+    const bool made = op->kind->get != NULL || t->raw;
     *ld = rows.ld;
-    *w = op->kind->get != NULL ? t->z : rows.w + j * rows.ld;
-    return op->kind->get != NULL ? op->kind->get(op, &rows, j, n, t->z) : MOAO_OK;
+    *w = made ? t->z : rows.w + j * rows.ld;
+    if (!t->raw)
+        return made ? op->kind->get(op, &rows, j, n, t->z) : MOAO_OK;
+    *ld = e->rows;
+    e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(e->rows * n) * (double)e->rows;
+    return engine_gemm(e, 'N', 'N', e->rows, n, e->rows, 1.0, t->h, e->rows, rows.w + j * rows.ld,
+                       rows.ld, 0.0, t->z, e->rows);
+}
+
+status tor_w_transposed(tor *t, linop *op, int k, const double *x, double *q) {
+    engine *e = &t->e;
+    const int64_t m = e->m, nlrow = t->t.nlrow;
+    status st = MOAO_OK;
+    if (t->raw) { /* (H V)' x = V' (H' x) */
+        const wrows v = tor_w(t, op, k);
+        TRY(engine_gemm(e, 'T', 'N', nlrow, 1, nlrow, 1.0, t->h, nlrow, x, nlrow, 0.0, t->z,
+                        nlrow));
+        return engine_gemm(e, 'T', 'N', m, 1, nlrow, 1.0, v.w, v.ld, t->z, nlrow, 0.0, q, m);
+    }
+    for (int64_t j = 0, n; j < m; j += n) {
+        const double *w;
+        int64_t ld;
+        n = tor_step(t, op) < m - j ? tor_step(t, op) : m - j;
+        TRY(tor_w_columns(t, op, k, j, n, &w, &ld));
+        TRY(engine_gemm(e, 'T', 'N', n, 1, nlrow, 1.0, w, ld, x + t->t.row0, nlrow, 0.0, q + j, n));
+    }
+done:
+    return st;
+}
+
+status tor_raw_project(tor *t, backend_cov_target *target, int64_t j, int64_t n, double alpha,
+                       double beta, double *out, int64_t ldo) {
+    engine *e = &t->e;
+    const status st = e->mat->fill_ctm(target, BACKEND_D, 0, e->t, j, n, t->ctm, e->t);
+    return st != MOAO_OK ? st
+                         : e->be->sparse->filter(e->ctx, BACKEND_D, &t->filter, n, alpha, t->ctm,
+                                                 e->t, beta, out, ldo);
+}
+
+status tor_raw_end(tor *t, double *y) {
+    engine *e = &t->e;
+    const int64_t v = e->rows;
+    status st;
+    TRY(engine_gemm(e, 'N', 'N', v, v, v, 1.0, t->h, v, y, v, 0.0, t->square, v));
+    TRY(engine_gemm(e, 'N', 'T', v, v, v, 1.0, t->square, v, t->h, v, 0.0, y, v));
+    e->rep->flops[STAGE_EXPOSURE] += 4.0 * (double)(v * v) * (double)v;
+done:
+    return st;
 }
 
 /* Measurement of the k-th sampled column. */
@@ -278,14 +381,39 @@ static status right_side(tor *t, int k) {
             TRY(t->op->kind->right_column(t->op, sampled(t, i), t->y[k] + i * nlrow));
         return st;
     }
-    for (int64_t j = 0; j < m; j += e->width)
+    for (int64_t j = 0; j < m && t->raw; j += e->width)
+        TRY(tor_raw_project(t, tor_target(t, k), j, engine_width(e, j, m), 1.0, 0.0,
+                            t->w[k] + j * t->ld, t->ld));
+    for (int64_t j = 0; j < m && !t->raw; j += e->width)
         TRY(tor_project(t, tor_target(t, k), t->t.row0, nlrow, j, engine_width(e, j, m), 1.0, 0.0,
                         t->w[k] + j * t->ld, t->ld, STAGE_SOLVE));
     for (int i = 0; i < t->nsample; i++)
         TRY(engine_copy(e, t->y[k] + i * nlrow, t->w[k] + sampled(t, i) * t->ld, nlrow));
-    e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(nlrow * m) * (double)e->t;
+    e->rep->flops[STAGE_SOLVE] += t->raw ? 0 : tor_project_flops(t, nlrow, m);
 done:
     return st;
+}
+
+/* Sampled columns, as commands where they are raw, to the host. */
+static status fetch_sample(tor *t, const double *sample, double *host) {
+    engine *e = &t->e;
+    const int64_t nlrow = t->t.nlrow, n = t->nsample;
+    status st = MOAO_OK;
+    if (t->raw)
+        TRY(engine_gemm(e, 'N', 'N', nlrow, n, nlrow, 1.0, t->h, nlrow, sample, nlrow, 0.0,
+                        t->square, nlrow));
+    st = engine_copy(e, host, t->raw ? t->square : sample, nlrow * n);
+done:
+    return st;
+}
+
+/* Columns of W, or of V where that is kept. */
+static status kept_columns(tor *t, int k, int64_t j, int64_t n, const double **w, int64_t *ld) {
+    if (!t->raw)
+        return tor_w_columns(t, t->op, k, j, n, w, ld);
+    *w = t->w[k] + j * t->ld;
+    *ld = t->ld;
+    return MOAO_OK;
 }
 
 /* Adds to sum[] the squares of the sampled residual and of its right-hand side. */
@@ -295,16 +423,16 @@ static status sample_residual(tor *t, int k, double sum[2]) {
     double *sample = t->y[k];
     status st;
     report_phase("solve: sampled residual");
-    TRY(engine_copy(e, t->host[0], sample, nlrow * n));
+    TRY(fetch_sample(t, sample, t->host[0]));
     for (int64_t j = 0, some; j < e->m; j += some) {
         const double *w;
         int64_t ld;
         some = tor_step(t, t->op) < e->m - j ? tor_step(t, t->op) : e->m - j;
-        TRY(tor_w_columns(t, t->op, k, j, some, &w, &ld));
+        TRY(kept_columns(t, k, j, some, &w, &ld));
         TRY(engine_gemm(e, 'N', 'N', nlrow, n, some, 1.0, w, ld, t->columns + j, e->m,
                         j > 0 ? 1.0 : -1.0, sample, nlrow > 0 ? nlrow : 1));
     }
-    TRY(engine_copy(e, t->host[1], sample, nlrow * n));
+    TRY(fetch_sample(t, sample, t->host[1]));
     TRY(engine_sync(e));
     for (int64_t i = 0; i < nlrow * n; i++) {
         sum[0] += t->host[1][i] * t->host[1][i];

@@ -1,5 +1,7 @@
 /* The tomographic reconstructor (ToR) of one profile: Cmm0 = L L', and W = P Ctm0 Cmm0^-1 of chunks
  * of targets, P = D+ (rows are DM commands) or the identity (rows are truth-sensor slopes, W = R).
+ * Where P = H D' (command.h) and nothing but Y is made of W in exposures (psf.residual: sensor),
+ * V = D' Ctm0 Cmm0^-1 is kept in its place, W = H V, so that H waits until Y is there.
  * Model section 6. Cmm0 is an operator (operator/operator.h) of some format; everything
  * else is made of operations of the backend, on a CPU or a GPU. */
 #ifndef MOAO_TOR_H
@@ -14,9 +16,11 @@ typedef struct { /* borrowed, all of it */
     const comm *c;
     const sys *s;
     report *rep;
-    const double *proj;     /* P: nrow x t */
-    int nrow;               /* rows of W of a target */
-    int64_t points;         /* of the pupil, where the residual phase is wanted, else 0 */
+    const double *proj;    /* P: nrow x t */
+    const double *inverse; /* NULL, or H: nrow x nrow, P = H D' (command.h), and P Ctm is made so */
+    bool raw;              /* with `inverse`: V = D' Ctm0 Cmm0^-1 may be kept in the place of W */
+    int nrow;              /* rows of W of a target */
+    int64_t points;        /* of the pupil, where the residual phase is wanted, else 0 */
     const profile *largest; /* the one with the most layers */
     size_t width;           /* columns of a panel */
     int block, grid[2];     /* block-cyclic layout, for ranks in step */
@@ -42,13 +46,20 @@ typedef struct {
     int nsample, most;   /* columns of the sampled residual; targets that a rank gets at most */
     const double *proj;  /* on the device: nrow x t */
     double *lent;        /* the same, where it is this one's own */
-    double *ctm, *z;     /* t x width; rows of W that pass at a time x width */
-    double *columns;     /* m x nsample */
-    double *host[2];     /* nlrow x nsample, pinned */
-    double *room;        /* W, Y and what the operator keeps of the targets; lent to the operator */
-    double *one_y;       /* Y where targets pass one by one */
-    int nw;              /* targets that have room */
-    int64_t ld;          /* leading dimension of W */
+    const double *h;     /* on the device: H, nrow x nrow; NULL: P itself is applied */
+    double *lent_h;
+    backend_filter filter; /* D', where H is */
+    int *places;           /* its own, on the device */
+    double *ctm, *z;       /* t x width; rows of W that pass at a time x width */
+    double *q;             /* nrow x width: D' Ctm, where H is */
+    bool raw;              /* w[] is V */
+    double *square;        /* nrow x nrow, where it is */
+    double *columns;       /* m x nsample */
+    double *host[2];       /* nlrow x nsample, pinned */
+    double *room;  /* W, Y and what the operator keeps of the targets; lent to the operator */
+    double *one_y; /* Y where targets pass one by one */
+    int nw;        /* targets that have room */
+    int64_t ld;    /* leading dimension of W */
     double **w, **y, **own;      /* [nw] nlrow x m; nlrow x nrow (leading dimension nlrow) */
     double **beside;             /* [nw] what the caller keeps of a target */
     backend_cov_target **target; /* [nw], or one where targets pass one by one */
@@ -78,6 +89,8 @@ status tor_solve(tor *t, int first, int count, double *residual);
  */
 status tor_project(tor *t, backend_cov_target *target, int64_t i0, int64_t ni, int64_t j, int64_t n,
                    double alpha, double beta, double *out, int64_t ldo, stage stg);
+/* Operations of its product. */
+double tor_project_flops(const tor *t, int64_t ni, int64_t n);
 /* The k-th target of this rank's part of the chunk. */
 static inline backend_cov_target *tor_target(const tor *t, int k) {
     return t->target[t->ntarget > 1 ? k : 0];
@@ -91,11 +104,19 @@ static inline int tor_pass(const tor *t) {
 }
 /* Rows of W that are multiplied at once, from target k on: of *n targets. */
 wrows tor_rows(const tor *t, linop *op, int k, int *n);
-/* W of the k-th target as an operator (the reconstructor's or its reference) has it. */
+/* W of the k-th target, or V, as an operator (the reconstructor's or its reference) has it. */
 wrows tor_w(const tor *t, linop *op, int k);
-/* Columns j .. j + n of that in double precision, n at most tor_step: *w, with leading dimension
+/* Columns j .. j + n of W in double precision, n at most tor_step: *w, with leading dimension
  * *ld; valid until z is used. */
 int64_t tor_step(const tor *t, const linop *op);
 status tor_w_columns(tor *t, linop *op, int k, int64_t j, int64_t n, const double **w, int64_t *ld);
+/* q (m numbers, on the device) = W' x of this rank's rows of the k-th target, x: nrow numbers. Uses
+ * z. */
+status tor_w_transposed(tor *t, linop *op, int k, const double *x, double *q);
+/* Where V is kept: out (nrow x n, leading dimension ldo) = alpha D' Ctm(:, j:j+n) + beta out of a
+ * target that was aimed; and y (nrow x nrow) := H y H' in the end. */
+status tor_raw_project(tor *t, backend_cov_target *target, int64_t j, int64_t n, double alpha,
+                       double beta, double *out, int64_t ldo);
+status tor_raw_end(tor *t, double *y);
 
 #endif

@@ -4,6 +4,7 @@
 #include "backend/backend_sparse.h"
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/core/common.cuh"
+#include "gpu/dense/sparse_gpu.h"
 #include "gpu/formats/formats_gpu.h"
 #include "gpu/formats/toeplitz_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
@@ -119,7 +120,7 @@ static const backend_formats formats = {.size = sizeof(backend_formats),
                                         .id = id,
                                         .entries = entries,
                                         .chebyshev = chebyshev};
-static const backend_sparse sparse = {.size = sizeof(backend_sparse)};
+static const backend_sparse sparse = {.size = sizeof(backend_sparse), .filter = gpu_filter};
 
 const backend emulated = {
     .name = "gpu",

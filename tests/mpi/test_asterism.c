@@ -62,7 +62,7 @@ static void by_itself(const int *star, double *var) {
            *x = calloc(v * m + v * t, 8), *c = calloc(v * v, 8), *d = calloc(v * v, 8);
     const int order = (int)m, cols = (int)v;
     int info;
-    case_ok(command_init(&world, &s, dplus));
+    case_ok(command_init(&world, &s, dplus, NULL));
     case_ok(ast_pupil_area(&s, area));
     case_ok(matcov_init(&world, &s, &p, &mc));
     case_ok(matcov_fill_cmm(mc, 0, m, 0, m, cmm, m));

@@ -1,6 +1,6 @@
 /* ranks: 1 3
  * The command matrix D+ keeps the low orders within 1 % at every size, removes piston, and is the
- * same on every number of ranks. */
+ * same on every number of ranks; the inverse that stands beside it, and when that is used. */
 #include "matcov/matcov.h"
 #include "tor/command.h"
 
@@ -69,7 +69,7 @@ static void test_low_orders(void **state) {
         double *d = calloc(s.t * v, sizeof *d), *dplus = calloc(s.t * v, sizeof *dplus);
         double *a = calloc(v, sizeof *a), *y = calloc(v, sizeof *y);
         assert_int_equal(matcov_fill_interaction(&s, d, s.t), MOAO_OK);
-        assert_int_equal(command_init(&world, &s, dplus), MOAO_OK);
+        assert_int_equal(command_init(&world, &s, dplus, NULL), MOAO_OK);
         for (int i = 0; i < 5; i++) {
             double error = 0, norm = 0;
             mode(&s, i, a);
@@ -105,8 +105,8 @@ static void test_ranks_agree(void **state) {
     double *all = calloc(n, sizeof *all), *one = calloc(n, sizeof *one), most = 0, worst = 0;
     assert_int_equal(comm_init(MPI_COMM_SELF, &self), MOAO_OK);
     comm_set_threads(&self, world.threads);
-    assert_int_equal(command_init(&world, &s, all), MOAO_OK);
-    assert_int_equal(command_init(&self, &s, one), MOAO_OK);
+    assert_int_equal(command_init(&world, &s, all, NULL), MOAO_OK);
+    assert_int_equal(command_init(&self, &s, one, NULL), MOAO_OK);
     for (size_t i = 0; i < n; i++) {
         worst = fmax(worst, fabs(all[i] - one[i]));
         most = fmax(most, fabs(one[i]));
@@ -117,12 +117,77 @@ static void test_ranks_agree(void **state) {
     sys_free(&s);
 }
 
+/* H D' is D+; H of a mirror without regularisation is not trusted. */
+static void test_inverse(void **state) {
+    (void)state;
+    static const struct {
+        int nssp;
+        double coupling, mu;
+        bool gradient, exact;
+    } of[] = {
+        {7, 0.2, 3e-3, false, true}, {20, 0.3, 3e-3, true, true}, {12, 0.2, 1e-12, true, false}};
+    for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
+        sys s;
+        backend_filter f;
+        command_inverse inverse;
+        dm_of(of[k].nssp, &s);
+        s.dm.coupling = of[k].coupling;
+        s.dm.mu = of[k].mu;
+        s.ts.gradient = of[k].gradient;
+        const size_t v = (size_t)s.dm.nact;
+        double *d = calloc(s.t * v, sizeof *d), *dplus = calloc(s.t * v, sizeof *d), worst = 0,
+               most = 0;
+        inverse.h = calloc(v * v, sizeof *inverse.h);
+        assert_int_equal(matcov_fill_interaction(&s, d, s.t), MOAO_OK);
+        assert_int_equal(matcov_interaction_filter(&s, &f), MOAO_OK);
+        assert_int_equal(command_init(&world, &s, dplus, &inverse), MOAO_OK);
+        assert_int_equal(command_exact(&inverse), of[k].exact);
+        assert_true(inverse.condition > 10 && f.reach > 0);
+        for (size_t j = 0; of[k].exact && j < s.t; j++)
+            for (size_t i = 0; i < v; i++) {
+                double sum = 0;
+                for (size_t l = 0; l < v; l++)
+                    sum += inverse.h[i + l * v] * d[j + l * s.t];
+                worst = fmax(worst, fabs(sum - dplus[i + j * v]));
+                most = fmax(most, fabs(dplus[i + j * v]));
+            }
+        assert_true(worst <= 1e-12 * most);
+        free(d);
+        free(dplus);
+        free(inverse.h);
+        sys_free(&s);
+    }
+}
+
+/* What is asked for, where there is a filter; else the matrix on devices and for small mirrors. */
+static void test_ways(void **state) {
+    (void)state;
+    sys small, large;
+    dm_of(10, &small);
+    dm_of(30, &large);
+    unsetenv("MOAO_PROJECTION");
+    assert_int_equal(command_choose(&small, true), COMMAND_MATRIX);
+    assert_int_equal(command_choose(&large, true), COMMAND_RAW);
+    assert_int_equal(command_choose(&large, false), COMMAND_MATRIX);
+    setenv("MOAO_PROJECTION", "filter", 1);
+    assert_int_equal(command_choose(&small, false), COMMAND_FILTER);
+    setenv("MOAO_PROJECTION", "matrix", 1);
+    assert_int_equal(command_choose(&large, true), COMMAND_MATRIX);
+    setenv("MOAO_PROJECTION", "raw", 1);
+    large.dm.coupling = 0.9;
+    assert_int_equal(command_choose(&large, true), COMMAND_MATRIX);
+    unsetenv("MOAO_PROJECTION");
+    sys_free(&small);
+    sys_free(&large);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     if (comm_init(MPI_COMM_WORLD, &world) != MOAO_OK)
         return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_low_orders),
-                                       cmocka_unit_test(test_ranks_agree)};
+                                       cmocka_unit_test(test_ranks_agree),
+                                       cmocka_unit_test(test_inverse), cmocka_unit_test(test_ways)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     MPI_Finalize();
     return failed;

@@ -56,4 +56,5 @@ static status times(backend_ctx *ctx, backend_type t, const backend_rows *s, int
     return GPU_DISPATCH_REAL(t, launch, ctx, s, n, alpha, a, lda, beta, c, ldc);
 }
 
-const backend_sparse backend_sparse_gpu = {.size = sizeof(backend_sparse), .times = times};
+const backend_sparse backend_sparse_gpu = {
+    .size = sizeof(backend_sparse), .times = times, .filter = gpu_filter};

@@ -5,5 +5,6 @@
 #include "backend/backend_sparse.h"
 
 extern "C" const backend_sparse backend_sparse_gpu;
+sparse_filter_op gpu_filter; /* filter.cu */
 
 #endif
