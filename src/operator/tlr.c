@@ -46,7 +46,8 @@ static void bytes(const linop_case *z, linop_bytes *b) {
     const size_t super = (size_t)tlr_cmm_width(tile), wide = super < m ? super : m;
     const double factor = z->compressed > 0 ? z->compressed : (double)(m * m / 4 * d);
     linop_add(b, "compressed factor of Cmm0", (size_t)factor + m * wide / 4 * d);
-    /* on a device the next super-panel is there too, and more of intermediate products */
+    /* on a device the next super-panel is there too, and more of intermediate products; where
+     * several ranks make it, messages take less than what each has not to compress */
     linop_add(b, "what it is made in",
               m * (z->host ? 4 : 5) * wide * d + ((size_t)(z->host ? 3 : 5) << 30));
     linop_add(b, "panel of Cmm0 or of Cmm of an exposure", m * z->width * d);
