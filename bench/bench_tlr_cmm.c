@@ -1,8 +1,11 @@
 /* CPU backend: factor of Cmm of a parameter file compressed by tiles, by its steps, and two
  * triangles, beside the same backend's dense ones; ranks and bytes beside those predicted
  * (operator/tlr_cmm.h). Times of the processor too, for machines with other work (OMP_NUM_THREADS=1
- * then). bench_tlr_cmm [file=params/mosaic.yaml] [key=value ...] [tolerance=1/8 of the noise]
- * [tile=0] [width=0] [cut=0] [rows=0: those of W] [dense=1] */
+ * then). Started by mpirun -n N, the ranks make the factor together: what each spends between two
+ * messages is added up for the slowest one, which is what the factor takes where every rank has a
+ * processor of its own, and the messages are counted. bench_tlr_cmm [file=params/mosaic.yaml]
+ * [key=value ...] [tolerance=1/8 of the noise] [tile=0] [width=0] [cut=0] [parts=-1: the
+ * pipeline's] [rows=0: those of W] [dense=1] */
 #include "timing.h"
 
 #include "operator/tlr_cmm.h"
@@ -36,8 +39,62 @@ typedef struct {
     })
 
 static void row(const char *what, spent t) {
+    if (world.rank > 0)
+        return;
     printf("%-28s %9.2f s, %9.2f s of the processor\n", what, t.wall, t.cpu);
     fflush(stdout);
+}
+
+/* --- messages, by MPI's profiling interface --- */
+
+#define MEETINGS 100000
+static double alone[MEETINGS]; /* seconds of the processor before each message */
+static double since;           /* the processor's time when the last one ended */
+static int meetings;
+static double sent; /* bytes of broadcasts */
+
+static void meet(void) {
+    if (meetings < MEETINGS)
+        alone[meetings++] = cpu_seconds() - since;
+}
+
+int MPI_Bcast(void *p, int count, MPI_Datatype type, int root, MPI_Comm of) {
+    int size;
+    meet();
+    MPI_Type_size(type, &size);
+    sent += (double)count * size;
+    const int code = PMPI_Bcast(p, count, type, root, of);
+    since = cpu_seconds();
+    return code;
+}
+
+int MPI_Allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm of) {
+    meet();
+    const int code = PMPI_Allreduce(in, out, count, type, op, of);
+    since = cpu_seconds();
+    return code;
+}
+
+static void begin_counting(void) {
+    PMPI_Barrier(MPI_COMM_WORLD);
+    meetings = 0;
+    sent = 0;
+    since = cpu_seconds();
+}
+
+static void say_messages(void) {
+    double slowest = 0, all = 0, own = 0;
+    meet();
+    for (int k = 0; k < meetings; k++)
+        own += alone[k];
+    PMPI_Reduce(&own, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    PMPI_Allreduce(MPI_IN_PLACE, alone, meetings, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    for (int k = 0; k < meetings; k++)
+        slowest += alone[k];
+    if (world.rank == 0)
+        printf("    %d rank%s: %.2f s of the processor between messages on the slowest one at a "
+               "time, %.2f s all together; %.3f GB of broadcasts\n",
+               world.size, world.size > 1 ? "s" : "", slowest, all, sent / 1e9);
 }
 
 static double *random_numbers(int64_t count) {
@@ -75,7 +132,9 @@ static void say_steps(const tlr_report *r) {
         printf(" %s %.2f%s", name[k], r->seconds[k], k + 1 < TLR_STEPS ? "," : " s\n");
 }
 
-static tlr_options o = {.cut = -1, .seed = 1, .singles = true, .mixed = true, .timed = true};
+static tlr_options o = {
+    .cut = -1, .seed = 1, .singles = true, .mixed = true, .timed = true, .parts = -1};
+static tlr_group group;
 
 static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
     tlr_report report;
@@ -88,9 +147,19 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
     if (o.width == 0)
         o.width = tlr_cmm_width(tile);
     c->strip = malloc(sizeof(double) * (size_t)(e.m * tlr_cmm_widest(&s)));
-    const tlr_source from = {.layout = &c->order, .fill = tlr_cmm_fill, .arg = c};
+    check(tlr_group_open(&e, true, false, &group));
+    c->group = &group;
+    if (o.parts < 0)
+        o.parts = tlr_group_parts(&group, e.m);
+    check(tlr_group_begin(&group, MOAO_OK));
+    const tlr_source from = {
+        .layout = &c->order, .fill = tlr_cmm_fill, .arg = c, .members = tlr_group_members(&group)};
+    begin_counting();
     row("tiles: factor, with entries",
         ONCE(tlr_factor(e.be, e.ctx, &from, 'L', &o, NULL, &l, &report)));
+    say_messages();
+    if (world.rank > 0)
+        return l;
     say_steps(&report);
     tlr_statistics(l, &k);
     printf("    tolerance %.2e arcsec^2, tiles of %lld: %.3f GB of %.3f; rank %.1f on average, "
@@ -122,6 +191,8 @@ static void read_arguments(int argc, char **argv) {
             o.width = atoll(argv[i] + 6);
         else if (!strncmp(argv[i], "cut=", 4))
             o.cut = atoll(argv[i] + 4);
+        else if (!strncmp(argv[i], "parts=", 6))
+            o.parts = atoi(argv[i] + 6);
         else if (!strncmp(argv[i], "rows=", 5))
             v = atoll(argv[i] + 5);
         else if (!strncmp(argv[i], "mixed=", 6))
@@ -137,7 +208,7 @@ static void read_arguments(int argc, char **argv) {
 int main(int argc, char **argv) {
     matcov *mc;
     tlr_cmm c;
-    check((MPI_Init(NULL, NULL), comm_init(MPI_COMM_SELF, &world)));
+    check((MPI_Init(NULL, NULL), comm_init(MPI_COMM_WORLD, &world)));
     read_arguments(argc, argv);
     check(sys_init(&par, &s));
     check(atmos_init(&par, &s, &a));
@@ -147,16 +218,18 @@ int main(int argc, char **argv) {
     check(matcov_prepare(&s, &a.profiles[0], &mc));
     check(engine_use(&e, mc));
     v = v > 0 ? v : s.dm.nact;
-    printf("# %lld measurements, %lld rows of W\n", (long long)e.m, (long long)v);
+    if (world.rank == 0)
+        printf("# %lld measurements, %lld rows of W\n", (long long)e.m, (long long)v);
     double *x = random_numbers(v * e.m), *y = malloc(sizeof(double) * (size_t)(v * e.m));
     memcpy(y, x, sizeof(double) * (size_t)(v * e.m));
     tlr *l = bench_compressed(tlr_cmm_tile(e.m, (int)tile), part, &c);
     row("tiles: two triangles", ONCE(tlr_solve(l, 'R', 'A', v, x, v)));
-    if (dense)
+    if (dense && world.size == 1)
         bench_dense(v, y);
     tlr_close(l);
     free(c.strip), free(x), free(y);
     tlr_cmm_close(&c);
+    tlr_group_close(&group);
     engine_close(&e);
     MPI_Finalize();
     return 0;

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/progress.h"
+#include "operator/tlr_group.h"
 #include "tor/command.h"
 
 #include <math.h>
@@ -106,7 +107,10 @@ static status plan_for(run *r, int chunk) {
                                      room_of_device(r), &r->pl);
         /* a node's devices make a factor together where they hold it, else each for itself */
         r->pl.flops[STAGE_FACTOR] *=
-            r->device.sharing > 1 || r->pl.kind->host != NULL ? r->c->size : r->c->nnode;
+            r->pl.kind == &linop_tlr
+                ? tlr_group_factors(r->device.be == &backend_cpu, r->c->size, r->c->nnode)
+            : r->device.sharing > 1 || r->pl.kind->host != NULL ? r->c->size
+                                                                : r->c->nnode;
         if (st == MOAO_OK)
             st = plan_check_host(&r->pl, &r->room);
         st = comm_agree(r->c, st);

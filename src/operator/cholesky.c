@@ -83,13 +83,9 @@ status cholesky_join(cholesky *f, bool apart, bool say) {
     const size_t column = (size_t)e->m * sizeof(double);
     const size_t all = column * (size_t)f->strip;
     const size_t room = column > MESSAGE ? column : all < MESSAGE ? all : MESSAGE;
-    status st = group_open(e->c, e->be, e->ctx, apart, room, f->group);
-    if (st != MOAO_OK || !say || e->c->rank != 0 || e->c->size == 1)
-        return st;
-    if (f->group->size > 1)
-        progress_note("the %d devices of a node make each factor together", f->group->size);
-    else if (f->group->why[0] != '\0')
-        progress_note("each rank makes the factors for itself: %s", f->group->why);
+    status st = group_open(e->c, e->be, e->ctx, apart, false, room, f->group);
+    if (st == MOAO_OK && say && e->c->rank == 0)
+        group_tell(f->group);
     return st;
 }
 

@@ -1,15 +1,20 @@
 #include "operator/group.h"
+#include "base/progress.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Local. One message, in the stage. */
-static status send(device_group *g, size_t bytes, int root) {
+status group_send(device_group *g, void *p, size_t bytes, int root) {
+    const size_t most = (size_t)1 << 30; /* MPI counts with int */
+    if (g->size == 1)
+        return MOAO_OK;
     if (g->link != NULL)
-        return g->be->group->bcast(g->link, g->stage, bytes, root);
+        return g->be->group->bcast(g->link, p, bytes, root);
     status st = g->be->sync(g->ctx);
-    if (st == MOAO_OK)
-        MPI_Bcast(g->stage, (int)bytes, MPI_BYTE, root, g->c->node);
+    for (size_t at = 0, n; at < bytes && st == MOAO_OK; at += n) {
+        n = bytes - at < most ? bytes - at : most;
+        MPI_Bcast((char *)p + at, (int)n, MPI_BYTE, root, g->ranks);
+    }
     return st;
 }
 
@@ -50,10 +55,17 @@ static void join(device_group *g) {
     g->link = NULL;
 }
 
-status group_open(const comm *c, const backend *be, backend_ctx *ctx, bool apart, size_t room,
-                  device_group *g) {
-    *g = (device_group){.size = 1, .c = c, .be = be, .ctx = ctx, .room = room};
-    if (c->node_size == 1)
+status group_open(const comm *c, const backend *be, backend_ctx *ctx, bool apart, bool all_nodes,
+                  size_t room, device_group *g) {
+    const bool all = all_nodes && be->group == NULL;
+    *g = (device_group){.size = 1,
+                        .c = c,
+                        .ranks = all ? c->mpi : c->node,
+                        .all_nodes = all,
+                        .be = be,
+                        .ctx = ctx,
+                        .room = room};
+    if ((all ? c->size : c->node_size) == 1)
         return MOAO_OK;
     if (be->group != NULL && !apart) {
         snprintf(g->why, sizeof g->why, "ranks share a device");
@@ -65,8 +77,8 @@ status group_open(const comm *c, const backend *be, backend_ctx *ctx, bool apart
     if (be->group != NULL)
         join(g);
     if (be->group == NULL || g->link != NULL) {
-        g->rank = c->node_rank;
-        g->size = c->node_size;
+        g->rank = all ? c->rank : c->node_rank;
+        g->size = all ? c->size : c->node_size;
     }
     return MOAO_OK;
 }
@@ -80,11 +92,27 @@ void group_close(device_group *g) {
     *g = (device_group){.size = 1};
 }
 
+void group_tell(const device_group *g) {
+    if (g->size > 1)
+        progress_note(g->all_nodes ? "the %d ranks make each factor together"
+                                   : "the %d devices of a node make each factor together",
+                      g->size);
+    else if (g->why[0] != '\0')
+        progress_note("each rank makes the factors for itself: %s", g->why);
+}
+
 status group_agree(const device_group *g, status local) {
     int code = (int)local;
     if (g->size > 1)
-        MPI_Allreduce(MPI_IN_PLACE, &code, 1, MPI_INT, MPI_MAX, g->c->node);
+        MPI_Allreduce(MPI_IN_PLACE, &code, 1, MPI_INT, MPI_MAX, g->ranks);
     return (status)code;
+}
+
+void group_largest(const device_group *g, int64_t *v, int64_t n) {
+    const int64_t most = (int64_t)1 << 30;
+    for (int64_t at = 0; g->size > 1 && at < n; at += most)
+        MPI_Allreduce(MPI_IN_PLACE, v + at, (int)(n - at < most ? n - at : most), MPI_INT64_T,
+                      MPI_MAX, g->ranks);
 }
 
 status group_bcast(device_group *g, int64_t rows, int64_t cols, double *a, int64_t lda, int root) {
@@ -97,7 +125,7 @@ status group_bcast(device_group *g, int64_t rows, int64_t cols, double *a, int64
         double *part = a + j * lda;
         if (g->rank == root)
             TRY(g->be->copy(g->ctx, g->stage, rows * e, part, lda * e, rows * e, n));
-        TRY(send(g, (size_t)(rows * n * e), root));
+        TRY(group_send(g, g->stage, (size_t)(rows * n * e), root));
         if (g->rank != root)
             TRY(g->be->copy(g->ctx, part, lda * e, g->stage, rows * e, rows * e, n));
     }

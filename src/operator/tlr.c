@@ -28,6 +28,7 @@ typedef struct {
     int64_t v; /* rows of W of a target */
     int64_t tile;
     tlr_cmm cmm;
+    tlr_group group; /* whose members make a factor together */
     tlr *l;
     double noise; /* least of a slope [arcsec^2] */
     tlr_report made;
@@ -45,7 +46,8 @@ static void bytes(const linop_case *z, linop_bytes *b) {
     const size_t super = (size_t)tlr_cmm_width(tile), wide = super < m ? super : m;
     const double factor = z->compressed > 0 ? z->compressed : (double)(m * m / 4 * d);
     linop_add(b, "compressed factor of Cmm0", (size_t)factor + m * wide / 4 * d);
-    /* on a device the next super-panel is there too, and more of intermediate products */
+    /* on a device the next super-panel is there too, and more of intermediate products; where
+     * several ranks make it, messages take less than what each has not to compress */
     linop_add(b, "what it is made in",
               m * (z->host ? 4 : 5) * wide * d + ((size_t)(z->host ? 3 : 5) << 30));
     linop_add(b, "panel of Cmm0 or of Cmm of an exposure", m * z->width * d);
@@ -64,6 +66,7 @@ static void compressed_close(linop *base) {
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         e->be->release(e->ctx, mine[i]);
     tlr_cmm_close(&o->cmm);
+    tlr_group_close(&o->group);
     free(o);
 }
 
@@ -84,7 +87,11 @@ static status compressed_open(engine *e, const linop_setup *u, linop **out) {
         st = engine_doubles(e, o->v * e->m, "W in the order of tiles", &o->x);
     if (st == MOAO_OK)
         st = engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, o->v, e->width));
-    if ((st = comm_agree(e->c, st)) != MOAO_OK) {
+    TRY(comm_agree(e->c, st));
+    TRY(tlr_group_open(e, u->sharing == 1, u->say, &o->group));
+    o->cmm.group = &o->group;
+done:
+    if (st != MOAO_OK) {
         compressed_close(&o->base);
         o = NULL;
     }
@@ -182,9 +189,13 @@ static status make_factor(compressed *o, double *strip, int *minor) {
                               .singles = tau > 0,
                               .memory = mixed && !on_cpu ? DEVICE_MEMORY : 0,
                               .mixed = mixed,
-                              .terms = on_cpu ? 0 : TERMS};
+                              .terms = on_cpu ? 0 : TERMS,
+                              .parts = tlr_group_parts(&o->group, e->m)};
     const tlr_rescue rescue = {.retries = 2, .shift = 0.1 * o->noise, .dense = true};
-    const tlr_source source = {.layout = &o->cmm.order, .fill = tlr_cmm_fill, .arg = &o->cmm};
+    const tlr_source source = {.layout = &o->cmm.order,
+                               .fill = tlr_cmm_fill,
+                               .arg = &o->cmm,
+                               .members = tlr_group_members(&o->group)};
     status st;
     report_phase("factor: compressed");
     tlr_close(o->l);
@@ -208,17 +219,19 @@ static status compressed_factor(linop *base, const profile *p, int *minor) {
     const double from = report_now(), m = (double)e->m;
     double *own = NULL, *strip = o->lent;
     status st;
-    TRY(engine_load(e, p));
-    TRY(tlr_cmm_noise(e->mc, e->m, &o->noise));
-    if (strip == NULL) { /* before targets have room */
-        TRY(engine_doubles(e, compressed_room(base, 1), "columns of Cmm0 of a sensor", &own));
+    st = engine_load(e, p);
+    if (st == MOAO_OK)
+        st = tlr_cmm_noise(e->mc, e->m, &o->noise);
+    if (st == MOAO_OK && strip == NULL) { /* before targets have room */
+        st = engine_doubles(e, compressed_room(base, 1), "columns of Cmm0 of a sensor", &own);
         strip = own;
     }
+    TRY(tlr_group_begin(&o->group, st));
     st = make_factor(o, strip, minor);
 done:
     e->be->release(e->ctx, own);
     e->rep->wall[STAGE_FACTOR] += report_now() - from;
-    e->rep->flops[STAGE_FACTOR] += m * m * m / 3;
+    e->rep->flops[STAGE_FACTOR] += m * m * m / 3 / o->group.group.size;
     return st;
 }
 

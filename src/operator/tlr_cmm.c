@@ -96,6 +96,29 @@ void tlr_cmm_close(tlr_cmm *c) {
     *c = (tlr_cmm){0};
 }
 
+/* Columns of sensor w in the rows of sensor r, by r's member of the group. */
+static status fill_block(tlr_cmm *c, int r, int w) {
+    const engine *e = c->e;
+    return e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, c->first[r],
+                            c->first[r + 1] - c->first[r], c->first[w],
+                            c->first[w + 1] - c->first[w], c->strip + c->first[r], e->m);
+}
+
+/* Columns of sensor w from the rows of sensor r0 on, which come from member to member. */
+static status fill_together(tlr_cmm *c, int r0, int w) {
+    device_group *g = &c->group->group;
+    const int sensors = c->e->s->nsensor;
+    status st = MOAO_OK;
+    for (int r = r0; st == MOAO_OK && r < sensors; r++)
+        if (r % g->size == g->rank)
+            st = fill_block(c, r, w);
+    st = tlr_group_agree(c->group, st);
+    for (int r = r0; st == MOAO_OK && r < sensors; r++)
+        st = group_bcast(g, c->first[r + 1] - c->first[r], c->first[w + 1] - c->first[w],
+                         c->strip + c->first[r], c->e->m, r % g->size);
+    return st;
+}
+
 /* Columns of sensor w, from row `from` on at least. */
 static status hold(tlr_cmm *c, int w, int64_t from) {
     const engine *e = c->e;
@@ -103,6 +126,8 @@ static status hold(tlr_cmm *c, int w, int64_t from) {
         return MOAO_OK;
     c->held = w;
     c->from = from;
+    if (c->group != NULL && c->group->group.size > 1)
+        return fill_together(c, sensor_of(c->first, from), w);
     return e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, from, e->m - from, c->first[w],
                             c->first[w + 1] - c->first[w], c->strip + from, e->m);
 }

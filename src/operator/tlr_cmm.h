@@ -3,7 +3,7 @@
 #ifndef MOAO_TLR_CMM_H
 #define MOAO_TLR_CMM_H
 
-#include "operator/engine.h"
+#include "operator/tlr_group.h"
 
 #include "tlr/tlr.h"
 
@@ -14,6 +14,7 @@ typedef struct {
     int64_t *perm, *place, *back; /* [m] in the backend's memory: order.perm; the same, counted from
                                      the sensor's first measurement; its inverse */
     double *strip;                /* m x widest: columns of Cmm of one sensor, in their own order */
+    tlr_group *group;             /* NULL, or who fills the strip together */
     int held;                     /* which one, -1: none; */
     int64_t from;                 /* and the row from which on it is there */
 } tlr_cmm;
@@ -31,7 +32,7 @@ status tlr_cmm_layout(const sys *s, int64_t tile, tlr_layout *order, int64_t **f
  * for: m x tlr_cmm_widest. */
 status tlr_cmm_open(engine *e, int64_t tile, tlr_cmm *c);
 void tlr_cmm_close(tlr_cmm *c);
-/* tlr_fill of the profile that is loaded; arg: a tlr_cmm. */
+/* tlr_fill of the profile that is loaded; arg: a tlr_cmm. Collective in its group. */
 tlr_fill tlr_cmm_fill;
 /* Least eigenvalue of the noise of the two slopes of a subaperture, of all of them [arcsec^2]. */
 status tlr_cmm_noise(matcov *mc, int64_t m, double *least);

@@ -6,20 +6,24 @@
 void tlr_place_tiles(const tlr *a, const panel *p, const double *src, int64_t lds, tlr_batch *c) {
     const int64_t top = a->rows->first[p->r0], left = a->cols->first[p->c0];
     int64_t t = 0;
-    for (int64_t i = p->r0; i < p->r1; i++)
-        for (int64_t k = p->c0; k < p->c1; k++, t++) {
+    for (int64_t i = p->r0; i < p->r1; i++) { /* bounds are all tiles': bits depend on them */
+        c->bm = largest(c->bm, tlr_extent(a->rows, i));
+        for (int64_t k = p->c0; tlr_batch_has(c, p, i) && k < p->c1; k++, t++) {
             c->at[t] = src + a->rows->first[i] - top + (a->cols->first[k] - left) * lds;
             c->m[t] = tlr_extent(a->rows, i);
             c->n[t] = tlr_extent(a->cols, k);
-            c->bm = largest(c->bm, c->m[t]);
-            c->bn = largest(c->bn, c->n[t]);
         }
+    }
+    for (int64_t k = p->c0; p->r1 > p->r0 && k < p->c1; k++)
+        c->bn = largest(c->bn, tlr_extent(a->cols, k));
 }
 
 status tlr_batch_open(tlr_work *w, const tlr *a, const panel *p, tlr_batch *c) {
     double *dev;
     status st;
-    c->count = (p->r1 - p->r0) * (p->c1 - p->c0);
+    c->count = 0;
+    for (int64_t i = p->r0; i < p->r1; i++)
+        c->count += tlr_batch_has(c, p, i) ? p->c1 - p->c0 : 0;
     c->most = a->o.rank > 0 ? least(a->o.rank, a->b) : a->o.cut;
     c->bytes = (size_t)c->count * (4 * sizeof(int64_t) + sizeof(int));
     TRY(mem_alloc((void **)&c->host, c->bytes, 1, "sizes and ranks of tiles"));
@@ -92,27 +96,28 @@ done:
 
 /* Kind and rank of each tile from the answers. */
 status tlr_decide(const tlr *a, const tlr_batch *c, panel *p) {
-    for (int64_t t = 0; t < c->count; t++) {
-        tlr_tile *tile = p->tile + t;
-        const bool all = c->most == 0;
-        tile->dropped = NAN;
-        if (!all && c->info[t] > 0)
-            return status_fail(MOAO_NUMERIC,
-                               "tile (%lld, %lld) of the tile low-rank matrix holds a number that "
-                               "is not finite",
-                               (long long)(p->r0 + t / (p->c1 - p->c0)),
-                               (long long)(p->c0 + t % (p->c1 - p->c0)));
-        if (c->m[t] == 0 || c->n[t] == 0 || (!all && c->info[t] == 0 && c->rank[t] == 0)) {
-            tile->kind = TLR_EMPTY;
-            tile->rank = 0;
-        } else if (all || (c->info[t] != 0 && (c->info[t] != -3 || a->o.rank == 0))) {
-            tile->kind = TLR_DENSE; /* no convergence, or too many columns */
-            tile->rank = (int32_t)c->n[t];
-        } else {
-            tile->kind = TLR_LOWRANK;
-            tile->rank = (int32_t)c->rank[t];
+    const bool all = c->most == 0;
+    int64_t t = 0;
+    for (int64_t i = p->r0; i < p->r1; i++)
+        for (int64_t k = p->c0; tlr_batch_has(c, p, i) && k < p->c1; k++, t++) {
+            tlr_tile *tile = panel_tile(p, i, k);
+            tile->dropped = NAN;
+            if (!all && c->info[t] > 0)
+                return status_fail(MOAO_NUMERIC,
+                                   "tile (%lld, %lld) of the tile low-rank matrix holds a number "
+                                   "that is not finite",
+                                   (long long)i, (long long)k);
+            if (c->m[t] == 0 || c->n[t] == 0 || (!all && c->info[t] == 0 && c->rank[t] == 0)) {
+                tile->kind = TLR_EMPTY;
+                tile->rank = 0;
+            } else if (all || (c->info[t] != 0 && (c->info[t] != -3 || a->o.rank == 0))) {
+                tile->kind = TLR_DENSE; /* no convergence, or too many columns */
+                tile->rank = (int32_t)c->n[t];
+            } else {
+                tile->kind = TLR_LOWRANK;
+                tile->rank = (int32_t)c->rank[t];
+            }
         }
-    }
     return MOAO_OK;
 }
 
@@ -126,8 +131,8 @@ status tlr_settle(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p,
     status st;
     TRY(tlr_work_identity(w, largest(c->most, 1), &one));
     for (int64_t i = p->r0; i < p->r1; i++)
-        for (int64_t k = p->c0; k < p->c1; k++, t++) {
-            const tlr_tile *tile = p->tile + t;
+        for (int64_t k = p->c0; tlr_batch_has(c, p, i) && k < p->c1; k++, t++) {
+            const tlr_tile *tile = panel_tile(p, i, k);
             const int64_t m = c->m[t], n = c->n[t], at = t * b * c->most, r = tile->rank;
             double *u = panel_u(a, p, i, k), *v = panel_v(a, p, i, k);
             if (tile->kind == TLR_DENSE) {
@@ -158,43 +163,63 @@ static status measure(tlr_work *w, const tlr *a, const tlr_batch *c, panel *p, d
                       int64_t lds) {
     const int64_t rows = a->rows->first[p->r1] - a->rows->first[p->r0];
     double *host = NULL;
+    int64_t t = 0;
     status st;
     TRY(ALLOC(host, (size_t)(rows * p->width), "what was dropped of tiles"));
-    for (int64_t t = 0; t < c->count; t++)
-        if (p->tile[t].kind == TLR_LOWRANK)
-            TRY(tlr_dense_gemm(w, 'N', 'T', c->m[t], c->n[t], p->tile[t].rank, -1,
-                               c->u + t * a->b * c->most, a->b, c->v + t * a->b * c->most, a->b, 1,
-                               (double *)c->at[t], lds));
+    for (int64_t i = p->r0; i < p->r1; i++)
+        for (int64_t k = p->c0; tlr_batch_has(c, p, i) && k < p->c1; k++, t++)
+            if (panel_tile(p, i, k)->kind == TLR_LOWRANK)
+                TRY(tlr_dense_gemm(w, 'N', 'T', c->m[t], c->n[t], panel_tile(p, i, k)->rank, -1,
+                                   c->u + t * a->b * c->most, a->b, c->v + t * a->b * c->most, a->b,
+                                   1, (double *)c->at[t], lds));
     TRY(tlr_dense_copy(w, rows, p->width, src, lds, host, rows));
     TRY(w->be->sync(w->ctx));
-    for (int64_t t = 0; t < c->count; t++) {
-        const int64_t at = c->at[t] - src;
-        p->tile[t].dropped =
-            p->tile[t].kind == TLR_DENSE
-                ? 0
-                : tile_norm(host + at % lds + at / lds * rows, c->m[t], c->n[t], rows);
-    }
+    t = 0;
+    for (int64_t i = p->r0; i < p->r1; i++)
+        for (int64_t k = p->c0; tlr_batch_has(c, p, i) && k < p->c1; k++, t++) {
+            const int64_t at = c->at[t] - src;
+            tlr_tile *tile = panel_tile(p, i, k);
+            tile->dropped = tile->kind == TLR_DENSE ? 0
+                                                    : tile_norm(host + at % lds + at / lds * rows,
+                                                                c->m[t], c->n[t], rows);
+        }
 done:
     free(host);
     return st;
 }
 
+status tlr_compress_begin(tlr_work *w, tlr *a, int64_t q, const double *src, int64_t lds,
+                          tlr_batch *c) {
+    panel *p = a->panel + q;
+    status st;
+    TRY(tlr_batch_open(w, a, p, c));
+    tlr_place_tiles(a, p, src, lds, c);
+    if (c->most > 0 && c->count > 0)
+        TRY(adapt(w, a, c, lds));
+    tlr_work_lap(w, TLR_COMPRESS);
+    st = tlr_decide(a, c, p);
+done:
+    return st;
+}
+
+status tlr_compress_end(tlr_work *w, tlr *a, int64_t q, const tlr_batch *c, double *src,
+                        int64_t lds, const double *exact, int64_t lde) {
+    panel *p = a->panel + q;
+    status st;
+    TRY(tlr_panel_reserve(a, q));
+    TRY(tlr_settle(w, a, c, p, exact, lde));
+    if (a->o.norms)
+        TRY(measure(w, a, c, p, src, lds));
+done:
+    return st;
+}
+
 status tlr_compress_panel(tlr_work *w, tlr *a, int64_t q, double *src, int64_t lds,
                           const double *exact, int64_t lde) {
-    panel *p = a->panel + q;
     tlr_batch c = {0};
-    status st;
-    TRY(tlr_batch_open(w, a, p, &c));
-    tlr_place_tiles(a, p, src, lds, &c);
-    if (c.most > 0 && c.count > 0)
-        TRY(adapt(w, a, &c, lds));
-    tlr_work_lap(w, TLR_COMPRESS);
-    TRY(tlr_decide(a, &c, p));
-    TRY(tlr_panel_reserve(a, q));
-    TRY(tlr_settle(w, a, &c, p, exact, lde));
-    if (a->o.norms)
-        TRY(measure(w, a, &c, p, src, lds));
-done:
+    status st = tlr_compress_begin(w, a, q, src, lds, &c);
+    if (st == MOAO_OK)
+        st = tlr_compress_end(w, a, q, &c, src, lds, exact, lde);
     tlr_batch_close(&c);
     return st;
 }

@@ -31,9 +31,7 @@ static status read_panel(state *s, const tlr *a, int64_t p, double *d, int64_t l
 
 /* D -= L_q L_q^T, q from q0 to q1, for the rows and columns of super-panel p. */
 static status subtract(state *s, int64_t q0, int64_t q1, int64_t p, double *d, int64_t ldd) {
-    const panel *here = s->l->panel + p;
-    return tlr_update(&s->w, -1, s->l, s->l, q0, q1, here->c0, s->l->rows->nt, here->c0, here->c1,
-                      d, ldd);
+    return tlr_update_own(&s->w, s->from->members, s->l, q0, q1, p, d, ldd);
 }
 
 static bool looks_ahead(const state *s) {
@@ -53,12 +51,10 @@ static status room_ahead(state *s, int64_t p, double **d) {
 
 /* D -= L_q L_q^T for super-panel p, beside what is in the stream of s->w from now on. */
 static status subtract_beside(state *s, int64_t q0, int64_t q1, int64_t p, double *d) {
-    const panel *here = s->l->panel + p;
     status st;
     TRY(after(s, s->ahead.ctx, s->w.ctx));
     tlr_work_lap(&s->ahead, -1);
-    TRY(tlr_update(&s->ahead, -1, s->l, s->l, q0, q1, here->c0, s->l->rows->nt, here->c0, here->c1,
-                   d, panel_rows(s->l, p)));
+    TRY(tlr_update_own(&s->ahead, s->from->members, s->l, q0, q1, p, d, panel_rows(s->l, p)));
     tlr_work_lap(&s->w, -1);
 done:
     return st;
@@ -178,7 +174,7 @@ done:
 }
 
 /* Factor of the block on the diagonal, as it is; *info as potrf's. Waits. */
-static status factor_block(state *s, int64_t n, double *d, int64_t ldd, int *info) {
+static status factor_own_block(state *s, int64_t n, double *d, int64_t ldd, int *info) {
     const backend *be = s->w.be;
     int *minor = (int *)((char *)s->answer + sizeof(double));
     double peak;
@@ -196,6 +192,25 @@ done:
     return st;
 }
 
+/* The same; *info is all members', who go on alike. */
+static status factor_block(state *s, int64_t n, double *d, int64_t ldd, int *info) {
+    status st = factor_own_block(s, n, d, ldd, info);
+    int64_t most = *info;
+    st = tlr_merge(s->from->members, st, &most, 1);
+    *info = (int)most;
+    return st;
+}
+
+/* Whether the matrix itself is not positive definite where report->minor is, for all members. */
+static status look_at_pivot(state *s, int64_t p, const double *block, int info) {
+    status st = tlr_pivot_is_certain(&s->w, s->l, p, block, info, compressions(s, p),
+                                     &s->report->not_positive);
+    int64_t certain = s->report->not_positive;
+    st = tlr_merge(s->from->members, st, &certain, 1);
+    s->report->not_positive = certain != 0;
+    return st;
+}
+
 /* The same with what may be added to the diagonal, if that helps. report->minor: it did not. */
 static status factor_diagonal(state *s, int64_t p, double *d, int64_t ldd) {
     const int64_t n = s->l->panel[p].width;
@@ -210,8 +225,7 @@ static status factor_diagonal(state *s, int64_t p, double *d, int64_t ldd) {
     s->report->minor = s->l->cols->first[s->l->panel[p].c0] + info;
     if (s->l->o.mixed)
         return MOAO_OK; /* in doubles first: no bound of the roundings is known */
-    TRY(tlr_pivot_is_certain(&s->w, s->l, p, block, info, compressions(s, p),
-                             &s->report->not_positive));
+    TRY(look_at_pivot(s, p, block, info));
     if (s->report->not_positive || !s->last || !(delta > 0))
         return MOAO_OK;
     for (; delta <= s->rescue->shift; delta *= 2) {
@@ -246,45 +260,87 @@ done:
     return st;
 }
 
-/* L below the block, tile column by tile column; m: what each is before its own triangle divides
- * it, L_ik L_kk^T. */
-static status divide_panel(state *s, const panel *here, int64_t below, double *d, int64_t ldd,
-                           double *m) {
-    const int64_t n = here->width, first = s->l->cols->first[here->c0];
+/* L below the block in part k of its rows, tile column by tile column; m: what each is before its
+ * own triangle divides it, L_ik L_kk^T. */
+static status divide_part(state *s, int64_t p, int64_t k, double *d, int64_t ldd, double *m) {
+    const panel *here = s->l->panel + p;
+    const int64_t first = s->l->cols->first[here->c0], below = ldd - here->width;
+    int64_t i0, i1;
     status st = MOAO_OK;
-    for (int64_t k = here->c0; below > 0 && k < here->c1; k++) {
-        const int64_t at = s->l->cols->first[k] - first, b = tlr_extent(s->l->cols, k);
-        double *column = d + n + at * ldd;
-        TRY(tlr_dense_gemm(&s->w, 'N', 'T', below, b, at, -1, d + n, ldd, d + at, ldd, 1, column,
+    tlr_part(s->l, p, k, &i0, &i1);
+    const int64_t row = s->l->rows->first[i0] - first, rows = s->l->rows->first[i1] - first - row;
+    for (int64_t j = here->c0; rows > 0 && j < here->c1; j++) {
+        const int64_t at = s->l->cols->first[j] - first, b = tlr_extent(s->l->cols, j);
+        double *column = d + row + at * ldd;
+        TRY(tlr_dense_gemm(&s->w, 'N', 'T', rows, b, at, -1, d + row, ldd, d + at, ldd, 1, column,
                            ldd));
-        TRY(tlr_dense_copy(&s->w, below, b, column, ldd, m + at * below, below));
-        TRY(tlr_dense_trsm(&s->w, 'R', 'T', below, b, d + at * (ldd + 1), ldd, column, ldd));
+        TRY(tlr_dense_copy(&s->w, rows, b, column, ldd, m + row - here->width + at * below, below));
+        TRY(tlr_dense_trsm(&s->w, 'R', 'T', rows, b, d + at * (ldd + 1), ldd, column, ldd));
     }
 done:
     return st;
 }
 
-/* L below the block, and its tiles: what is compressed is L_ik L_kk^T, in the metric of the matrix;
- * V := L_kk^-1 V leads back. */
-static status finish_panel(state *s, int64_t p, double *d, int64_t ldd) {
+/* L below the block, and the kinds and ranks of its tiles: what is compressed is m, L_ik L_kk^T, in
+ * the metric of the matrix. */
+static status divide_and_compress(state *s, int64_t p, double *d, int64_t ldd, double **m,
+                                  tlr_batch *c) {
     const panel *here = s->l->panel + p;
-    const int64_t n = here->width, below = panel_rows(s->l, p) - n;
-    double *m = NULL;
+    const int64_t below = ldd - here->width;
     status st;
-    TRY(tlr_work_room(&s->w, BUF_METRIC, below * n, &m));
-    TRY(divide_panel(s, here, below, d, ldd, m));
+    TRY(tlr_work_room(&s->w, BUF_METRIC, below * here->width, m));
+    for (int64_t k = 0; k < tlr_parts(s->l); k++)
+        if (tlr_part_is_mine(s->from->members, p, k))
+            TRY(divide_part(s, p, k, d, ldd, *m));
     tlr_work_lap(&s->w, TLR_DIVIDE);
-    TRY(tlr_compress_panel(&s->w, s->l, p, m, largest(below, 1), d + n, ldd));
-    for (int64_t k = here->c0; k < here->c1; k++) {
-        const int64_t at = s->l->cols->first[k] - s->l->cols->first[here->c0],
-                      b = tlr_extent(s->l->cols, k);
-        TRY(tlr_dense_trsm(&s->w, 'L', 'N', b, here->vcols[k - here->c0], d + at * (ldd + 1), ldd,
-                           here->v + here->vbegin[k - here->c0], b));
+    st = tlr_compress_begin(&s->w, s->l, p, *m, largest(below, 1), c);
+done:
+    return st;
+}
+
+/* Their columns to where they stay; V := L_kk^-1 V leads back from that metric. */
+static status settle(state *s, int64_t p, double *d, int64_t ldd, double *m, const tlr_batch *c) {
+    const panel *here = s->l->panel + p;
+    const int64_t n = here->width, first = s->l->cols->first[here->c0];
+    int64_t i0, i1;
+    status st;
+    TRY(tlr_compress_end(&s->w, s->l, p, c, m, largest(ldd - n, 1), d + n, ldd));
+    for (int64_t k = 0; k < tlr_parts(s->l); k++) {
+        tlr_part(s->l, p, k, &i0, &i1);
+        if (i0 == i1 || !tlr_part_is_mine(s->from->members, p, k))
+            continue;
+        for (int64_t j = here->c0; j < here->c1; j++)
+            TRY(tlr_dense_trsm(&s->w, 'L', 'N', tlr_extent(s->l->cols, j),
+                               panel_vcol(here, i1, j) - panel_vcol(here, i0, j),
+                               d + (s->l->cols->first[j] - first) * (ldd + 1), ldd,
+                               panel_v(s->l, here, i0, j), tlr_extent(s->l->cols, j)));
     }
-    TRY(keep_block(s, here, d, ldd));
+    st = keep_block(s, here, d, ldd);
+done:
+    return st;
+}
+
+/* L below the block and its tiles, those of all members. */
+static status finish_panel(state *s, int64_t p, double *d, int64_t ldd) {
+    const tlr_members *members = s->from->members;
+    const panel *here = s->l->panel + p;
+    tlr_batch c = {0};
+    bool *rows = NULL;
+    double *m = NULL;
+    status st = MOAO_OK;
+    if (members && (st = ALLOC(rows, (size_t)(here->r1 - here->r0), "tile rows")) == MOAO_OK)
+        tlr_rows_of(members, s->l, p, rows);
+    c.rows = rows;
+    if (st == MOAO_OK)
+        st = divide_and_compress(s, p, d, ldd, &m, &c);
+    TRY(tlr_share_kinds(members, s->l, p, st));
+    st = settle(s, p, d, ldd, m, &c);
+    TRY(tlr_share_columns(&s->w, members, s->l, p, st));
     TRY(tlr_store_panel(&s->w, s->l, p));
     tlr_work_lap(&s->w, TLR_SETTLE);
 done:
+    tlr_batch_close(&c);
+    free(rows);
     return st;
 }
 
@@ -359,9 +415,14 @@ done:
     return st;
 }
 
-static status check_source(const tlr_source *from, char variant) {
+static status check_source(const tlr_source *from, char variant, const tlr_options *o) {
     if (variant != 'L' && variant != 'R')
         return status_fail(MOAO_INPUT, "tlr_factor: variant %c is neither L nor R", variant);
+    if (from->members && (variant != 'L' || o->parts < 1))
+        return status_fail(MOAO_INPUT,
+                           "tlr_factor: members make a left-looking factor in parts, "
+                           "not variant %c in %d",
+                           variant, o->parts);
     if (from->a ? !from->a->symmetric || from->a->factor || from->a->rows != from->layout
                 : !from->fill)
         return status_fail(MOAO_INPUT, "tlr_factor: the matrix is not symmetric in its layout");
@@ -385,15 +446,18 @@ status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_source *source,
         TRY(be->open_low_priority(ctx, &s.side));
     tlr_work_open(&s.ahead, be, s.side ? s.side : ctx);
     s.w.seconds = s.ahead.seconds = o->timed ? s.report->seconds : NULL;
-    TRY(check_source(source, variant));
+    TRY(check_source(source, variant, o));
     if (source->a)
         with.width = source->a->o.width; /* the same super-panels */
     TRY(be->alloc(ctx, sizeof(double) + sizeof(int), &s.answer));
     TRY(attempts(&s, &with));
     TRY(be->sync(ctx));
-    *l = s.l;
-    s.l = NULL;
 done:
+    st = tlr_merge(source->members, st, NULL, 0);
+    if (st == MOAO_OK) {
+        *l = s.l;
+        s.l = NULL;
+    }
     be->release(ctx, s.answer);
     tlr_work_close(&s.ahead);
     be->close(s.side);

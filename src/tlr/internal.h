@@ -109,6 +109,7 @@ enum {
     BUF_SLOT,
     BUF_UNIT,
     BUF_BOUND,
+    BUF_MESSAGE,
     BUFFERS
 };
 
@@ -229,8 +230,9 @@ void tlr_store_forget(tlr_work *w);
 /* What compression of one super-panel is asked for, and what it answers: an entry for each tile, on
  * the host and, in the same order in one block, in the backend's memory. */
 typedef struct {
+    const bool *rows; /* [r1 - r0] tile rows of the super-panel that it is about, NULL: all */
     int64_t count, most;
-    int64_t bm, bn;    /* largest tile */
+    int64_t bm, bn;    /* largest tile of the super-panel */
     double *u, *v;     /* where columns go first: those of tile t at t * b * most */
     const double **at; /* tiles */
     int64_t *m, *n;    /* their sizes */
@@ -239,8 +241,12 @@ typedef struct {
     char *host, *dev;
     size_t bytes;
 } tlr_batch;
+/* c->rows is set already. */
 status tlr_batch_open(tlr_work *w, const tlr *a, const panel *p, tlr_batch *c);
 void tlr_batch_close(tlr_batch *c);
+static inline bool tlr_batch_has(const tlr_batch *c, const panel *p, int64_t i) {
+    return !c->rows || c->rows[i - p->r0];
+}
 /* Where tiles of a are cut. */
 batch_cut tlr_cut(const tlr *a, int64_t most);
 /* What lies at the same place in the backend's memory. */
@@ -260,6 +266,13 @@ status tlr_settle(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p,
  * that of the options. */
 status tlr_compress_panel(tlr_work *w, tlr *a, int64_t q, double *src, int64_t lds,
                           const double *exact, int64_t lde);
+/* Its two steps, of the tile rows that c->rows asks for: kinds and ranks of the tiles; then, when
+ * those of all tiles are known, memory for the super-panel, and columns to where they stay. c is
+ * the caller's to close. */
+status tlr_compress_begin(tlr_work *w, tlr *a, int64_t q, const double *src, int64_t lds,
+                          tlr_batch *c);
+status tlr_compress_end(tlr_work *w, tlr *a, int64_t q, const tlr_batch *c, double *src,
+                        int64_t lds, const double *exact, int64_t lde);
 /* D := alpha times super-panel q; `whole`: of a symmetric one from the diagonal block on. */
 status tlr_expand_panel(tlr_work *w, const tlr *a, int64_t q, double alpha, double *d, int64_t ldd);
 /* First row of the dense form of super-panel q, and number of its rows. */
@@ -332,6 +345,30 @@ status tlr_recompress_panel(tlr_work *w, double alpha, const tlr *a, const tlr *
 status tlr_side_product(tlr_work *w, const tlr *a, int64_t q, int64_t ia, int64_t ib, char side,
                         char trans, int64_t v, double alpha, const double *x, int64_t ldx,
                         double *y, int64_t ldy);
+
+/* --- members.c: the rows below a factor's diagonal blocks in parts, and members that share them.
+ * m NULL: one has all of them. --- */
+
+/* Parts of super-panel p's rows (some may have none); tile rows *i0 .. *i1 of part k; whether it is
+ * this member's. */
+static inline int64_t tlr_parts(const tlr *l) {
+    return largest(l->o.parts, 1);
+}
+void tlr_part(const tlr *l, int64_t p, int64_t k, int64_t *i0, int64_t *i1);
+bool tlr_part_is_mine(const tlr_members *m, int64_t p, int64_t k);
+/* Whether tile row i of super-panel p is this member's, rows [r1 - r0]. */
+void tlr_rows_of(const tlr_members *m, const tlr *l, int64_t p, bool *rows);
+/* As tlr_members.merge. */
+status tlr_merge(const tlr_members *m, status local, int64_t *v, int64_t n);
+/* D -= L_q L_q^T, q from q0 to q1, for the columns of super-panel p: the block on the diagonal and
+ * this member's rows. */
+status tlr_update_own(tlr_work *w, const tlr_members *m, const tlr *l, int64_t q0, int64_t q1,
+                      int64_t p, double *d, int64_t ldd);
+/* Kinds and ranks of all tiles of super-panel p on all members; local: what came of this one's. */
+status tlr_share_kinds(const tlr_members *m, const tlr *l, int64_t p, status local);
+/* The same of what was dropped of them, and then of their columns, in the precision in which they
+ * are kept; local: what came of this member's. */
+status tlr_share_columns(tlr_work *w, const tlr_members *m, const tlr *l, int64_t p, status local);
 
 /* --- pivot.c --- */
 

@@ -106,6 +106,9 @@ typedef struct {
                     rounded on the way adds to the ranks where tau is small */
     bool host;   /* a factor's tiles are kept in the host's memory; the bits are the same */
     bool timed;  /* a factor's steps are timed (each is waited for) */
+    int parts;   /* > 0: tile rows below a super-panel's diagonal block are worked at in so many
+                    parts, which several members of a factor share; its bits depend on their number,
+                    not on who has which. 0: all rows at once */
     bool norms;  /* record the norm of what is dropped of each tile (takes time: on the host) */
 } tlr_options;
 
@@ -172,12 +175,33 @@ MOAO_PUBLIC status tlr_trsm(const tlr *l, tlr *a);
 
 /* --- Cholesky factor ------------------------------------------------------------------------ */
 
-/* The matrix to be factored: entries (DL), or a symmetric TLR matrix (LL; fill NULL). */
+/* Processes that make one factor together, each with a device of its own; L is whole on all of them
+ * at the end, and its bits are those that one of them alone makes with the same options.parts. Each
+ * of them calls tlr_factor with the same source and options. Tile rows below the diagonal block of
+ * a super-panel are dealt out in parts; the block itself is everybody's. Where one fails, all do,
+ * with the worst status; a message has who knows the reason. */
+typedef struct {
+    int rank, size; /* of this process among them */
+    void *arg;
+    /* Collective. The worst status of all; where that is MOAO_OK, v[k] becomes the largest v[k] of
+     * all, k < n, the same n everywhere unless a status is worse; v on the host. After it has told
+     * of a failure it returns one at once, without the others. */
+    status (*merge)(void *arg, status local, int64_t *v, int64_t n);
+    /* Collective. bytes at p, in the backend's memory, of member root come to p of the others, in
+     * the order of the stream of the factor's context. It does not return where it fails for one of
+     * them alone. */
+    status (*bcast)(void *arg, void *p, size_t bytes, int root);
+} tlr_members;
+
+/* The matrix to be factored: entries (DL), or a symmetric TLR matrix (LL; fill NULL). members:
+ * NULL, or those who make a left-looking factor together, with options.parts; all of them ask for
+ * all entries, in the same order, and a fill may share that work out itself. */
 typedef struct {
     const tlr_layout *layout;
     tlr_fill *fill;
     void *arg;
     const tlr *a;
+    const tlr_members *members;
 } tlr_source;
 
 /* What may be done where a pivot is not positive, in this order. */

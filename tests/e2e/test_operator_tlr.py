@@ -78,10 +78,41 @@ class Compressed(unittest.TestCase):
         self.assertLess(ratio, 16 * 3)
 
     def test_refined(self):
-        """Where no tolerance is small enough, W of all targets is refined; on two ranks, each with its own factor."""
+        """Where no tolerance is small enough, W of all targets is refined; on two ranks."""
         run = Run(CASE, *SMALL, *TLR, "compute.tlr_tolerance=2", "compute.tlr_strehl=1e-16", ranks=2)
         self.assertEqual(told(run)[0]["form"], "refined")
         self.assertLess(gap(self.dense, run), 1e-9)
+
+    def test_results_do_not_depend_on_ranks(self):
+        """Ranks make the factor together: maps and what is told of the factor are one rank's, bit for bit; with a pivot that
+        is not positive on one rank, too."""
+        options = SMALL + TLR + ["compute.threads=1"]
+        two = Run(CASE, *options, ranks=2)
+        self.assertIn("the 2 ranks make each factor together", log(two))
+        self.assertNotIn("together", log(self.tlr))
+        self.assert_same_maps(Run(CASE, *options), two)
+        fault = {"MOAO_FAULT": "tlr-pivot:0:first:1"}
+        one = Run(CASE, *options, env=fault)
+        self.assert_same_maps(one, Run(CASE, *options, ranks=2, env={"MOAO_FAULT": "tlr-pivot:1:first:1"}))
+
+    def assert_same_maps(self, a, b):
+        mine, other = a.quantities(), b.quantities()
+        for name, value in mine.items():
+            self.assertEqual(value.tobytes(), other[name].tobytes(), name)
+        self.assertEqual(told(a), told(b))
+
+    def test_member_fails(self):
+        """A rank that fails while several make a factor, before they meet or with a message in hand: one line, and none waits
+        for it."""
+        folder = tempfile.mkdtemp(prefix="moao-tlr-")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        case = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE)
+        for k, fault in enumerate(("tlr-member:1:fail:1", "tlr-member:0:fail:9", "tlr-message:1:fail:3", "tlr-member:1:kill:7")):
+            p = moao("run", case, "-o", os.path.join(folder, str(k)), *SMALL, *TLR, ranks=2, env={"MOAO_FAULT": fault},
+                     check=False, timeout=60)
+            self.assertNotEqual(p.returncode, 0, fault)
+            if "fail" in fault:
+                self.assertIn("rank %s: injected fault" % fault.split(":")[1], p.stderr, fault)
 
     def test_falls_back(self):
         """A tolerance with which it cannot be positive definite, nor with a sixteenth: nothing is dropped."""

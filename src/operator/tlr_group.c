@@ -1,0 +1,86 @@
+#include "operator/tlr_group.h"
+#include "operator/tlr_cmm.h"
+
+#include <stdlib.h>
+
+#define MESSAGE ((size_t)64 << 20) /* bytes of entries that travel at a time */
+
+status tlr_group_agree(tlr_group *g, status local) {
+    status st = local;
+    if (g->failed)
+        return st != MOAO_OK ? st : MOAO_INTERNAL;
+    if (st == MOAO_OK)
+        st = comm_fault(g->e->c, "tlr-member");
+    TIMED_WAIT(g->e->rep, STAGE_FACTOR, st = group_agree(&g->group, st));
+    g->failed = st != MOAO_OK;
+    return st;
+}
+
+static status merge(void *arg, status local, int64_t *v, int64_t n) {
+    tlr_group *g = arg;
+    const status st = tlr_group_agree(g, local);
+    if (st == MOAO_OK && n > 0)
+        TIMED_WAIT(g->e->rep, STAGE_FACTOR, group_largest(&g->group, v, n));
+    return st;
+}
+
+/* The others may wait for a message of this rank: where it cannot send one, it ends the run. */
+static status bcast(void *arg, void *p, size_t bytes, int root) {
+    tlr_group *g = arg;
+    status st = comm_fault(g->e->c, "tlr-message");
+    if (st == MOAO_OK)
+        TIMED_WAIT(g->e->rep, STAGE_FACTOR, st = group_send(&g->group, p, bytes, root));
+    if (st != MOAO_OK)
+        comm_abort(g->e->c);
+    return st;
+}
+
+/* Whether devices make a factor together: only where the variable MOAO_TLR_TOGETHER is set, for
+ * what that takes there has not been measured. */
+static bool devices_share(void) {
+    const char *set = getenv("MOAO_TLR_TOGETHER");
+    return set != NULL && *set != '\0';
+}
+
+int tlr_group_factors(bool host, int ranks, int nodes) {
+    return host ? 1 : devices_share() ? nodes : ranks;
+}
+
+status tlr_group_open(engine *e, bool apart, bool say, tlr_group *g) {
+    const size_t all = (size_t)(e->m * tlr_cmm_widest(e->s)) * sizeof(double),
+                 column = (size_t)tlr_cmm_widest(e->s) * sizeof(double);
+    const size_t room = all < MESSAGE ? all : column > MESSAGE ? column : MESSAGE;
+    const bool share = e->be->group == NULL || devices_share();
+    status st = MOAO_OK;
+    *g = (tlr_group){.e = e, .group.size = 1};
+    if (share)
+        st = group_open(e->c, e->be, e->ctx, apart, true, room, &g->group);
+    if (st == MOAO_OK && say && e->c->rank == 0 && share)
+        group_tell(&g->group);
+    else if (st == MOAO_OK && say && e->c->rank == 0 && e->c->size > 1)
+        progress_note("each rank makes the factors for itself: MOAO_TLR_TOGETHER is not set");
+    g->members = (tlr_members){g->group.rank, g->group.size, g, merge, bcast};
+    return st;
+}
+
+void tlr_group_close(tlr_group *g) {
+    group_close(&g->group);
+}
+
+status tlr_group_begin(tlr_group *g, status local) {
+    g->failed = false;
+    return tlr_group_agree(g, local);
+}
+
+const tlr_members *tlr_group_members(const tlr_group *g) {
+    return g->group.size > 1 ? &g->members : NULL;
+}
+
+/* Parts of about a thousand rows on a CPU, as large as for eight members on a device, in numbers
+ * that many divide; never by the number of ranks, for the bits depend on the parts. A device takes
+ * all rows at once unless it is to share them, for long products are what it is fast at. */
+int tlr_group_parts(const tlr_group *g, int64_t m) {
+    if (g->e->be->group != NULL)
+        return devices_share() ? 8 : 0;
+    return m < 12000 ? 6 : m < 48000 ? 12 : 24;
+}

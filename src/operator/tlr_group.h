@@ -1,0 +1,38 @@
+/* The ranks that make a compressed factor together: the members of tlr_factor (tlr/tlr.h) as a
+ * group of devices. */
+#ifndef MOAO_TLR_GROUP_H
+#define MOAO_TLR_GROUP_H
+
+#include "operator/engine.h"
+#include "operator/group.h"
+
+#include "tlr/tlr.h"
+
+typedef struct {
+    engine *e;
+    device_group group;
+    tlr_members members;
+    bool failed; /* all were told of a failure of the factor in hand */
+} tlr_group;
+
+/* Collective. The ranks that group_open finds: those of all nodes where their memory is the host's,
+ * those of a node on devices if the variable MOAO_TLR_TOGETHER is set, else none; apart: no device
+ * serves two ranks; say: a line tells how. Errors are those of memory. */
+status tlr_group_open(engine *e, bool apart, bool say, tlr_group *g);
+void tlr_group_close(tlr_group *g); /* fine on {0} */
+
+/* Collective in the group. Before each factor: the worst status of its members. */
+status tlr_group_begin(tlr_group *g, status local);
+/* Local. What tlr_source.members is. */
+const tlr_members *tlr_group_members(const tlr_group *g);
+/* tlr_options.parts of m measurements. */
+int tlr_group_parts(const tlr_group *g, int64_t m);
+
+/* Local. How often ranks of so many nodes make a factor that each of them needs; host: their memory
+ * is the host's. */
+int tlr_group_factors(bool host, int ranks, int nodes);
+
+/* Collective in the group, among the calls of its factor's merge: see there. */
+status tlr_group_agree(tlr_group *g, status local);
+
+#endif

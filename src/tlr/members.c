@@ -1,0 +1,222 @@
+/* A left-looking factor by several members (tlr.h): the tile rows below a super-panel's diagonal
+ * block are cut into parts, each of which is updated, divided and compressed by the member whose
+ * turn it is. Every step takes the parts one by one, so that the sizes of its products, on which
+ * bits depend, do not depend on how many members there are; compression, of which the bits of a
+ * tile do not depend on other tiles, takes all rows of a member at once.
+ *
+ * Members meet three times in a super-panel: for the pivots, for the ranks of the tiles, and for
+ * their columns, which every member sends to the others in one message. Up to the next meeting a
+ * member that fails is alone with it, and tells the others there. */
+#include "tlr/internal.h"
+
+#include <math.h>
+
+void tlr_part(const tlr *l, int64_t p, int64_t k, int64_t *i0, int64_t *i1) {
+    const panel *here = l->panel + p;
+    const int64_t rows = here->r1 - here->r0, parts = tlr_parts(l);
+    *i0 = here->r0 + rows * k / parts;
+    *i1 = here->r0 + rows * (k + 1) / parts;
+}
+
+/* The turn moves on from one super-panel to the next, for the parts may not come out even. */
+static int owner(const tlr_members *m, int64_t p, int64_t k) {
+    return m ? (int)((k + p) % m->size) : 0;
+}
+
+bool tlr_part_is_mine(const tlr_members *m, int64_t p, int64_t k) {
+    return !m || owner(m, p, k) == m->rank;
+}
+
+void tlr_rows_of(const tlr_members *m, const tlr *l, int64_t p, bool *rows) {
+    int64_t i0, i1;
+    for (int64_t k = 0; k < tlr_parts(l); k++) {
+        tlr_part(l, p, k, &i0, &i1);
+        for (int64_t i = i0; i < i1; i++)
+            rows[i - l->panel[p].r0] = tlr_part_is_mine(m, p, k);
+    }
+}
+
+status tlr_merge(const tlr_members *m, status local, int64_t *v, int64_t n) {
+    return m ? m->merge(m->arg, local, v, n) : local;
+}
+
+status tlr_update_own(tlr_work *w, const tlr_members *m, const tlr *l, int64_t q0, int64_t q1,
+                      int64_t p, double *d, int64_t ldd) {
+    const panel *here = l->panel + p;
+    const int64_t first = l->rows->first[here->c0];
+    int64_t i0, i1;
+    status st;
+    if (l->o.parts <= 0)
+        return tlr_update(w, -1, l, l, q0, q1, here->c0, l->rows->nt, here->c0, here->c1, d, ldd);
+    TRY(tlr_update(w, -1, l, l, q0, q1, here->c0, here->c1, here->c0, here->c1, d, ldd));
+    for (int64_t k = 0; k < tlr_parts(l); k++) {
+        tlr_part(l, p, k, &i0, &i1);
+        if (tlr_part_is_mine(m, p, k))
+            TRY(tlr_update(w, -1, l, l, q0, q1, i0, i1, here->c0, here->c1,
+                           d + l->rows->first[i0] - first, ldd));
+    }
+done:
+    return st;
+}
+
+/* --- ranks --- */
+
+/* A tile in one number: its kind and rank. */
+#define KINDS 4
+static int64_t packed(const tlr_tile *t) {
+    return (int64_t)t->rank * KINDS + (int64_t)t->kind;
+}
+
+/* The bits of a number that is not negative (or NaN) are in the order of the numbers. */
+static int64_t bits_of(double x) {
+    int64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static double number_of(int64_t bits) {
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* A number of each tile, which its owner has: `get` it, merge, `put` it. */
+static status share_numbers(const tlr_members *m, const tlr *l, int64_t p, status local,
+                            int64_t (*get)(const tlr_tile *t),
+                            void (*put)(tlr_tile *t, int64_t v)) {
+    const panel *here = l->panel + p;
+    const int64_t rows = here->r1 - here->r0, cols = here->c1 - here->c0;
+    int64_t *v = NULL;
+    bool *mine = NULL;
+    status st = local;
+    if (st == MOAO_OK)
+        st = ALLOC(v, (size_t)(rows * cols), "ranks of tiles");
+    if (st == MOAO_OK)
+        st = ALLOC(mine, (size_t)rows, "tile rows");
+    if (st == MOAO_OK)
+        tlr_rows_of(m, l, p, mine);
+    for (int64_t t = 0; st == MOAO_OK && t < rows * cols; t++)
+        v[t] = mine[t / cols] ? get(here->tile + t) : -1;
+    st = tlr_merge(m, st, v, rows * cols);
+    for (int64_t t = 0; st == MOAO_OK && t < rows * cols; t++)
+        if (!mine[t / cols])
+            put(here->tile + t, v[t]);
+    free(v), free(mine);
+    return st;
+}
+
+static void put_kind(tlr_tile *t, int64_t v) {
+    t->kind = (tlr_kind)(v % KINDS);
+    t->rank = (int32_t)(v / KINDS);
+    t->dropped = NAN;
+}
+
+status tlr_share_kinds(const tlr_members *m, const tlr *l, int64_t p, status local) {
+    return m ? share_numbers(m, l, p, local, packed, put_kind) : local;
+}
+
+static int64_t get_dropped(const tlr_tile *t) {
+    return bits_of(fabs(t->dropped));
+}
+
+static void put_dropped(tlr_tile *t, int64_t v) {
+    t->dropped = number_of(v);
+}
+
+/* --- columns --- */
+
+typedef struct {
+    tlr_work *w;
+    const tlr *l;
+    const panel *p;
+    bool singles;
+    char *message;
+    bool out; /* into the message, or from it */
+    int64_t at;
+} packing;
+
+/* n numbers in doubles, which follow in the message. */
+static status pack(packing *s, double *x, int64_t n) {
+    const int64_t size = (int64_t)(s->singles ? sizeof(float) : sizeof(double));
+    char *there = s->message + s->at * size;
+    const backend *be = s->w->be;
+    s->at += n;
+    if (n == 0 || !s->message)
+        return MOAO_OK;
+    if (s->singles)
+        return s->out ? be->half->cast_to_single(s->w->ctx, n, 1, x, n, (float *)(void *)there, n)
+                      : be->half->cast_to_double(s->w->ctx, n, 1, 1, (float *)(void *)there, n, 0,
+                                                 x, n);
+    return s->out ? be->copy(s->w->ctx, there, n * size, x, n * size, n * size, 1)
+                  : be->copy(s->w->ctx, x, n * size, there, n * size, n * size, 1);
+}
+
+/* U of tile rows i0 .. i1, and V of all tile columns in these rows. */
+static status pack_part(packing *s, int64_t i0, int64_t i1) {
+    const panel *p = s->p;
+    int64_t numbers = 0;
+    status st = MOAO_OK;
+    for (int64_t i = i0; i < i1; i++)
+        numbers += p->ucols[i - p->r0] * tlr_extent(s->l->rows, i);
+    if (i0 < i1)
+        TRY(pack(s, p->u + p->ubegin[i0 - p->r0], numbers));
+    for (int64_t k = p->c0; i0 < i1 && k < p->c1; k++)
+        TRY(pack(s, panel_v(s->l, p, i0, k),
+                 (panel_vcol(p, i1, k) - panel_vcol(p, i0, k)) * tlr_extent(s->l->cols, k)));
+done:
+    return st;
+}
+
+/* All of member r; s->at: numbers of its message. Without a message they are only counted. */
+static status pack_member(packing *s, const tlr_members *m, int64_t p, int r) {
+    int64_t i0, i1;
+    status st = MOAO_OK;
+    s->at = 0;
+    for (int64_t k = 0; k < tlr_parts(s->l); k++) {
+        tlr_part(s->l, p, k, &i0, &i1);
+        if (owner(m, p, k) == r)
+            TRY(pack_part(s, i0, i1));
+    }
+done:
+    return st;
+}
+
+/* Every member's columns, one after another. One that cannot read or write them goes on, so that
+ * none waits for it, and tells when they meet next. */
+static status broadcast(packing *s, const tlr_members *m, int64_t p) {
+    const size_t size = s->singles ? sizeof(float) : sizeof(double);
+    char *const message = s->message;
+    status st = MOAO_OK, now;
+    for (int r = 0; r < m->size; r++) {
+        s->out = r == m->rank;
+        s->message = s->out ? message : NULL;
+        now = pack_member(s, m, p, r);
+        st = st == MOAO_OK ? now : st;
+        s->message = message;
+        if (s->at > 0)
+            now = m->bcast(m->arg, message, (size_t)s->at * size, r);
+        st = st == MOAO_OK ? now : st;
+        if (!s->out && st == MOAO_OK)
+            st = pack_member(s, m, p, r);
+    }
+    return st;
+}
+
+status tlr_share_columns(tlr_work *w, const tlr_members *m, const tlr *l, int64_t p, status local) {
+    packing s = {.w = w, .l = l, .p = l->panel + p, .singles = l->o.singles};
+    int64_t most = 0;
+    void *room = NULL;
+    status st = local;
+    if (!m)
+        return local;
+    for (int r = 0; st == MOAO_OK && r < m->size; r++) {
+        st = pack_member(&s, m, p, r);
+        most = largest(most, s.at);
+    }
+    if (st == MOAO_OK)
+        st = tlr_work_typed(w, BUF_MESSAGE, s.singles ? BACKEND_S : BACKEND_D, most, &room);
+    st = l->o.norms ? share_numbers(m, l, p, st, get_dropped, put_dropped)
+                    : tlr_merge(m, st, NULL, 0);
+    s.message = room;
+    return st == MOAO_OK ? broadcast(&s, m, p) : st;
+}
