@@ -58,7 +58,7 @@ done:
 void obsseq_close(obsseq *o) {
     const engine *e = &o->t.e;
     if (e->ctx != NULL) {
-        if (o->last != o->img)
+        if (o->last != NULL && o->last != o->img)
             o->last->close(o->last_imager);
         if (o->img != NULL)
             o->img->close(o->imager);

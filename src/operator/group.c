@@ -65,14 +65,15 @@ status group_open(const comm *c, const backend *be, backend_ctx *ctx, bool apart
                         .be = be,
                         .ctx = ctx,
                         .room = room};
-    if ((all ? c->size : c->node_size) == 1)
-        return MOAO_OK;
-    if (be->group != NULL && !apart) {
+    const bool several = (all ? c->size : c->node_size) > 1;
+    const bool shared = several && be->group != NULL && !apart;
+    status st = MOAO_OK;
+    if (shared)
         snprintf(g->why, sizeof g->why, "ranks share a device");
-        return MOAO_OK;
-    }
-    status st = be->alloc(ctx, room, (void **)&g->stage);
-    if ((st = comm_agree(c, st)) != MOAO_OK)
+    else if (several)
+        st = be->alloc(ctx, room, (void **)&g->stage);
+    /* with ranks that are alone on their node, too: nodes may have different numbers of them */
+    if ((st = comm_agree(c, st)) != MOAO_OK || shared || !several)
         return st;
     if (be->group != NULL)
         join(g);
