@@ -169,6 +169,8 @@ static void test_formats(void **state) {
         skip();
     setup(&f);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (cases[i].tol == 1e-6 && getenv("MOAO_TEST_SMALL") != NULL)
+            continue; /* the code of the larger tolerance; a checking tool needs it once */
         format_source s;
         format *g;
         const format_options o = {.kind = cases[i].kind,
