@@ -260,8 +260,7 @@ status half_phase_share(linop *base, backend_cov_target *target, const wrows *w,
     const engine *e = base->e;
     const backend_half *h = e->be->half;
     const int64_t v = x->v;
-    half_pair c = {x->cpm[0], x->cpm[1], half_rows(np),
-                   backend_half_exponent(matcov_phase_bound(e->s, x->tor, x->tor, 0))};
+    half_pair c = {x->cpm[0], x->cpm[1], half_rows(np), x->ep0};
     status st = MOAO_OK;
     for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, e->width / 2, &p);) {
         TRY(e->mat->fill_cpm_both(target, BACKEND_S, np, px, py, p.sensor, p.k0, p.n, x->wide, np,

@@ -64,7 +64,7 @@ struct half {
     backend_f16 *cpm[2]; /* points x (width + 1): of both axes of width / 2 subapertures, or of one;
                             what that leaves, of the reconstructor's */
     float *ct;           /* v x points */
-    int ep;              /* exponent of Cpm - beta Cpm0 */
+    int ep, ep0;         /* exponents of Cpm - beta Cpm0, and of Cpm0 */
     double *axes;        /* m x nk: 1 where a measurement is of that laser star and axis */
     double *kd;          /* v x nk: W K times `constants` */
     double *constants;   /* nk x nk, diagonal: halves of K - beta K0 */

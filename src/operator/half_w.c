@@ -161,6 +161,8 @@ status half_factor_of(linop *base, const profile *p, int *minor) {
                                    : cholesky_factor(&x->made, p, minor);
     TRY(engine_agree(e, STAGE_FACTOR, st));
     x->tor = p;
+    if (e->phase)
+        x->ep0 = backend_half_exponent(matcov_phase_bound(e->s, p, p, 0));
     x->exact.target = -1;
     if (found(e, *minor))
         return st;
