@@ -5,7 +5,7 @@
  * messages is added up for the slowest one, which is what the factor takes where every rank has a
  * processor of its own, and the messages are counted. bench_tlr_cmm [file=params/mosaic.yaml]
  * [key=value ...] [tolerance=1/8 of the noise] [tile=0] [width=0] [cut=0] [parts=-1: the
- * pipeline's] [rows=0: those of W] [dense=1] */
+ * pipeline's] [rows=0: those of W] [mixed=1] [terms=0] [halves=0] [dense=1] */
 #include "timing.h"
 
 #include "operator/tlr_cmm.h"
@@ -136,6 +136,30 @@ static tlr_options o = {
     .cut = -1, .seed = 1, .singles = true, .mixed = true, .timed = true, .parts = -1};
 static tlr_group group;
 
+/* |(L L^T - Cmm) x| / |Cmm x| of a random x. */
+static double error_of(const tlr *l, tlr_cmm *c) {
+    const int64_t n = e.m, step = 256;
+    double *x = random_numbers(n), *y = malloc(sizeof(double) * (size_t)n),
+           *z = calloc((size_t)n, sizeof *z), *a = malloc(sizeof(double) * (size_t)(n * step)),
+           error = 0, norm = 0;
+    const double one = 1;
+    c->held = -1;
+    for (int64_t j = 0, w; j < n; j += w) {
+        w = n - j < step ? n - j : step;
+        check(tlr_cmm_fill(c, 0, n, j, w, a, n));
+        check(e.be->gemm(e.ctx, BACKEND_D, 'N', 'N', n, 1, w, &one, a, n, x + j, n, &one, z, n,
+                         NULL, 0));
+    }
+    for (int64_t i = 0; i < n; i++)
+        norm += z[i] * z[i];
+    check(tlr_apply(l, 'L', 'T', 1, 1, x, n, 0, y, n));
+    check(tlr_apply(l, 'L', 'N', 1, 1, y, n, -1, z, n));
+    for (int64_t i = 0; i < n; i++)
+        error += z[i] * z[i];
+    free(x), free(y), free(z), free(a);
+    return sqrt(error / norm);
+}
+
 static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
     tlr_report report;
     tlr_stats k;
@@ -162,6 +186,10 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
         return l;
     say_steps(&report);
     tlr_statistics(l, &k);
+    printf("    as halves: %.2f %% of the columns, %lld of the dense tiles\n",
+           100.0 * (double)k.halves / (double)k.columns, (long long)k.dense_halves);
+    if (world.size == 1)
+        printf("    error %.2e\n", error_of(l, c));
     printf("    tolerance %.2e arcsec^2, tiles of %lld: %.3f GB of %.3f; rank %.1f on average, "
            "%lld of %lld tiles "
            "dense, %lld empty\n",
@@ -197,6 +225,10 @@ static void read_arguments(int argc, char **argv) {
             v = atoll(argv[i] + 5);
         else if (!strncmp(argv[i], "mixed=", 6))
             o.mixed = atoi(argv[i] + 6) != 0;
+        else if (!strncmp(argv[i], "terms=", 6))
+            o.terms = atoi(argv[i] + 6);
+        else if (!strncmp(argv[i], "halves=", 7))
+            o.halves = atoi(argv[i] + 7) != 0;
         else if (!strncmp(argv[i], "dense=", 6))
             dense = atoi(argv[i] + 6) != 0;
         else

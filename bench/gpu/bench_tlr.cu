@@ -10,10 +10,12 @@
  *            column, bytes, two triangles with 5,336 rows
  *   terms    the same by products of halves: factor with its steps, triangles in 3, 2, 1 terms and
  *            in single precision, how far they are from those in 3
- *   twice    the same at one tolerance, without steps: for cases of more sensors (file=FILE)
- *   kept     the same in single precision, and in the host's memory
- * ranks=FILE: ranks of the first factor of mosaic, for scripts/plot_ranks.py.
- * Every row names its sizes; errors are measured on the device in the same run. */
+ *   columns  the same with columns as halves and without: bytes, factor, error; triangles in 3
+ * terms, with halves in 2 and in 1, and in 2 and 1 terms, beside X of the factor without twice the
+ * same at one tolerance, without steps: for cases of more sensors (file=FILE) kept     the same in
+ * single precision, and in the host's memory ranks=FILE: ranks of the first factor of mosaic, for
+ * scripts/plot_ranks.py. Every row names its sizes; errors are measured on the device in the same
+ * run. */
 #include "tlr_data.cuh"
 
 /* tlr_case.c: covariances of the first profile of a parameter file. */
@@ -391,7 +393,7 @@ static void solve_terms(tlr *l, int64_t n, int64_t v) {
     for (int terms = 3; terms >= (n > 150000 ? 3 : 0);
          terms--) { /* of many sensors only in three */
         double *const x = terms == 3 ? first : w, t = 0;
-        tlr_set_terms(l, terms);
+        tlr_set_terms(l, terms, 0);
         for (int turn = terms == 0; turn < 2; turn++) { /* in single precision once */
             bench_fill(BACKEND_D, x, v, n, 1, 0, 5);
             const double t0 = clock_now();
@@ -411,18 +413,62 @@ static void solve_terms(tlr *l, int64_t n, int64_t v) {
     CU(cudaFree(first)), CU(cudaFree(w));
 }
 
-enum { DOUBLES, SINGLES, HOST, IN_TERMS }; /* ways to keep and to compute */
+/* Two triangles of a factor with halves in its products with terms: seconds of the second of two
+ * calls, and |X - first| / |first|, first that in three terms or, where it is not NULL, of another
+ * factor; *first: NULL, or X in three terms, which is the caller's. */
+static void solve_halves(tlr *l, int64_t n, int64_t v, double **first) {
+    static const int ways[][2] = {{3, 2}, {3, 1}, {2, 1}, {1, 1}};
+    double *w = (double *)bench_alloc(8 * n * v);
+    const double minus = -1;
+    for (const auto &way : ways) {
+        double t = 0, norm = 1, error = 0;
+        tlr_set_terms(l, way[0], way[1]);
+        for (int turn = 0; turn < 2; turn++) {
+            bench_fill(BACKEND_D, w, v, n, 1, 0, 5);
+            const double t0 = clock_now();
+            OK(tlr_solve(l, 'R', 'A', v, w, v));
+            t = clock_now() - t0;
+        }
+        if (!*first) {
+            *first = w;
+            w = (double *)bench_alloc(8 * n * v);
+        } else {
+            OK(cublasDnrm2_v2_64(blas, n * v, *first, 1, &norm));
+            OK(cublasDaxpy_v2_64(blas, n * v, &minus, *first, 1, w, 1));
+            OK(cublasDnrm2_v2_64(blas, n * v, w, 1, &error));
+        }
+        printf(
+            "#   two triangles with %lld rows, %d terms, columns as halves in %d: %.3f s, off by "
+            "%.1e\n",
+            (long long)v, way[0], way[1], t, error / norm);
+        fflush(stdout);
+    }
+    CU(cudaFree(w));
+}
 
-static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how, bool timed) {
+static void say_halves(const tlr *l) {
+    tlr_stats s;
+    tlr_statistics(l, &s);
+    printf("#   %.2f %% of %lld columns as halves, %lld of %lld dense tiles\n",
+           100.0 * (double)s.halves / (double)s.columns, (long long)s.columns,
+           (long long)s.dense_halves, (long long)s.dense);
+}
+
+enum { DOUBLES, SINGLES, HOST, IN_TERMS, HALVES }; /* ways to keep and to compute */
+
+/* first: NULL, or X of solves by factors with halves and without (solve_halves). */
+static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how, bool timed,
+                          double **first = NULL) {
     static const char *const name[] = {"doubles", "singles", "singles in the host's memory",
-                                       "three terms"};
-    const bool terms = how == IN_TERMS;
+                                       "three terms", "three terms, columns as halves"};
+    const bool terms = how >= IN_TERMS;
     tlr_options o = options(tau, 0, 0, cut);
     o.timed = timed;
     o.singles = how >= SINGLES;
     o.host = how == HOST;
     o.mixed = terms;
     o.terms = terms ? 3 : 0;
+    o.halves = how == HALVES;
     o.memory = terms ? (size_t)3 << 29 : 0;
     tlr_source from = {};
     tlr_report report;
@@ -452,7 +498,10 @@ static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how
     size_t left, all;
     CU(cudaMemGetInfo(&left, &all));
     printf("#   %.1f GB of the device in use\n", 1e-9 * (double)(all - left));
-    if (how == IN_TERMS && !timed)
+    if (first) {
+        say_halves(l);
+        solve_halves(l, s->n, 5336, first);
+    } else if (how == IN_TERMS && !timed)
         solve_terms(l, s->n, 5336);
     else if (!terms)
         solve_rows(l, s->n, 5336);
@@ -485,6 +534,14 @@ static void bench_mosaic(const char *file, int64_t b, const std::string &group) 
         for (bool timed : {false, true})
             for (double part : {2.0, 8.0})
                 mosaic_factor(&s, b, nu / part, b / 2, IN_TERMS, timed);
+    if (group == "columns")
+        for (double part : {2.0, 8.0}) {
+            double *first = NULL;
+            for (int how : {IN_TERMS, HALVES})
+                mosaic_factor(&s, b, nu / part, b / 2, how, false, &first);
+            CU(cudaFree(first));
+            mosaic_factor(&s, b, nu / part, b / 2, HALVES, true);
+        }
     if (group == "twice")
         mosaic_factor(&s, b, nu / 2, b / 2, IN_TERMS, false);
     if (group == "mosaic")
@@ -527,7 +584,7 @@ int main(int argc, char **argv) {
         if (g == "matern")
             for (double tau : {1e-4, 1e-7})
                 bench_likelihood(102400, 512, tau);
-        if (g == "mosaic" || g == "kept" || g == "terms" || g == "twice")
+        if (g == "mosaic" || g == "kept" || g == "terms" || g == "twice" || g == "columns")
             bench_mosaic(file, 256, g);
     }
     return 0;

@@ -43,10 +43,36 @@ typedef status terms_blocks_op(backend_ctx *ctx, const char *parts, int64_t n,
                                const terms_block *list, int64_t most, int exponent, const float *x,
                                backend_f16 *h);
 
+/* A run of `count` numbers from `at` of X on, and where they are kept: kept >= 0: in single
+ * precision, from S[kept] on; else as halves, from H[-1 - kept] on. */
+typedef struct {
+    int64_t at, count, kept;
+} terms_run;
+
+/* `n` runs of at most `most` numbers: X in single precision to S and to H, halves of 2^exponent X;
+ * and back, 2^-exponent H, which is exact. What is not in a run is neither read nor written. */
+typedef status terms_narrow_op(backend_ctx *ctx, int64_t n, const terms_run *list, int64_t most,
+                               int exponent, const float *x, float *s, backend_f16 *h);
+typedef status terms_widen_op(backend_ctx *ctx, int64_t n, const terms_run *list, int64_t most,
+                              int exponent, const float *s, const backend_f16 *h, float *x);
+
+/* A block of X, rows x cols numbers, its columns ld apart, at `from`. */
+typedef struct {
+    int64_t from, rows, cols, ld, to;
+} terms_part;
+
+/* out[to + j] := sum of the squares of column j of each of `n` blocks of at most `most` columns, in
+ * double precision; out lies in the backend's memory. */
+typedef status terms_squares_op(backend_ctx *ctx, int64_t n, const terms_part *list, int64_t most,
+                                const double *x, double *out);
+
 typedef struct backend_terms {
     size_t size; /* sizeof(backend_terms) */
     terms_columns_op *columns;
     terms_blocks_op *blocks;
+    terms_narrow_op *narrow;
+    terms_widen_op *widen;
+    terms_squares_op *squares;
 } backend_terms;
 
 #ifdef __cplusplus

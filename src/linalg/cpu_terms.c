@@ -1,6 +1,7 @@
 /* The CPU backend's operands of products in several terms. */
 #include "backend/backend_terms.h"
 #include "cpu_own.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,5 +51,67 @@ done:
     return st;
 }
 
-const backend_terms terms_cpu = {
-    .size = sizeof(backend_terms), .columns = columns, .blocks = blocks};
+static status narrow(backend_ctx *ctx, int64_t n, const terms_run *list, int64_t most, int exponent,
+                     const float *x, float *s, backend_f16 *h) {
+    (void)ctx, (void)most;
+#pragma omp parallel for schedule(dynamic, 16)
+    for (int64_t e = 0; e < n; e++) {
+        const terms_run r = list[e];
+        if (r.kept >= 0)
+            memcpy(s + r.kept, x + r.at, sizeof *s * (size_t)r.count);
+        else
+            half_cpu.cast_to_half(NULL, BACKEND_S, r.count, 1, exponent, x + r.at, r.count,
+                                  h - 1 - r.kept, r.count);
+    }
+    return MOAO_OK;
+}
+
+/* 2^-exponent h for many numbers: the bits of a half, moved to where a single has them, are that of
+ * a number 2^112 times smaller, subnormal halves too. */
+static void spread(int64_t n, int exponent, const backend_f16 *h, float *x) {
+    const float up = 0x1p112f, scale = ldexpf(1, -exponent);
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t sign = (uint32_t)(h[i] & 0x8000) << 16, rest = h[i] & 0x7fff;
+        const uint32_t bits = sign | rest << 13, top = bits | 0x7f800000;
+        float small, large; /* infinite or NaN */
+        memcpy(&small, &bits, sizeof small);
+        memcpy(&large, &top, sizeof large);
+        x[i] = (rest < 0x7c00 ? small * up : large) * scale;
+    }
+}
+
+static status widen(backend_ctx *ctx, int64_t n, const terms_run *list, int64_t most, int exponent,
+                    const float *s, const backend_f16 *h, float *x) {
+    (void)ctx, (void)most;
+#pragma omp parallel for schedule(dynamic, 16)
+    for (int64_t e = 0; e < n; e++) {
+        const terms_run r = list[e];
+        if (r.kept >= 0)
+            memcpy(x + r.at, s + r.kept, sizeof *x * (size_t)r.count);
+        else
+            spread(r.count, exponent, h - 1 - r.kept, x + r.at);
+    }
+    return MOAO_OK;
+}
+
+static status squares(backend_ctx *ctx, int64_t n, const terms_part *list, int64_t most,
+                      const double *x, double *out) {
+    (void)ctx, (void)most;
+#pragma omp parallel for schedule(dynamic, 16)
+    for (int64_t e = 0; e < n; e++)
+        for (int64_t j = 0; j < list[e].cols; j++) {
+            const double *from = x + list[e].from + j * list[e].ld;
+            double sum = 0;
+            for (int64_t i = 0; i < list[e].rows; i++)
+                sum += from[i] * from[i];
+            out[list[e].to + j] = sum;
+        }
+    return MOAO_OK;
+}
+
+const backend_terms terms_cpu = {.size = sizeof(backend_terms),
+                                 .columns = columns,
+                                 .blocks = blocks,
+                                 .narrow = narrow,
+                                 .widen = widen,
+                                 .squares = squares};

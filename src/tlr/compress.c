@@ -102,6 +102,7 @@ status tlr_decide(const tlr *a, const tlr_batch *c, panel *p) {
         for (int64_t k = p->c0; tlr_batch_has(c, p, i) && k < p->c1; k++, t++) {
             tlr_tile *tile = panel_tile(p, i, k);
             tile->dropped = NAN;
+            tile->halves = 0;
             if (!all && c->info[t] > 0)
                 return status_fail(MOAO_NUMERIC,
                                    "tile (%lld, %lld) of the tile low-rank matrix holds a number "
@@ -188,6 +189,64 @@ done:
     return st;
 }
 
+/* Sums of squares of the columns of tiles of a kind, each tile's r of them to out + t b on; x: what
+ * the tiles' places are counted from. */
+static status squares_of(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p,
+                         tlr_kind kind, const double *x, int64_t ld, double *out) {
+    const int64_t each = (int64_t)(sizeof(terms_part) / sizeof(int64_t));
+    int64_t *host, *there, n = 0, t = 0, most = 0;
+    status st;
+    TRY(tlr_work_indices(w, each * c->count, &host, &there));
+    terms_part *const list = (terms_part *)(void *)host;
+    for (int64_t i = p->r0; i < p->r1; i++)
+        for (int64_t k = p->c0; tlr_batch_has(c, p, i) && k < p->c1; k++, t++) {
+            const int64_t r = panel_tile(p, i, k)->rank;
+            if (panel_tile(p, i, k)->kind != kind)
+                continue;
+            most = largest(most, r);
+            list[n++] = kind == TLR_DENSE
+                            ? (terms_part){c->at[t] - x, c->m[t], r, ld, t * a->b}
+                            : (terms_part){t * a->b * c->most, c->n[t], r, ld, t * a->b};
+        }
+    TRY(tlr_work_send(w, each * n, host, there));
+    st = w->be->terms->squares(w->ctx, n, (const terms_part *)there, most, x, out);
+done:
+    return st;
+}
+
+/* How many columns of each tile may be halves: the last ones, which carry the smallest singular
+ * values s; halves round U and V by 2^-11 at most, the product by 2^-11 |s| each. Of a dense tile
+ * all or none. Waits. */
+static status choose_halves(tlr_work *w, const tlr *a, const tlr_batch *c, panel *p,
+                            const double *src, int64_t lds) {
+    const int64_t n = c->count * a->b;
+    const double most = ldexp(a->o.tau, 11);
+    double *there, *host = NULL;
+    int64_t t = 0;
+    status st;
+    TRY(ALLOC(host, (size_t)n, "norms of columns"));
+    TRY(tlr_work_room(w, BUF_CORE, n, &there));
+    TRY(squares_of(w, a, c, p, TLR_LOWRANK, c->v, a->b, there));
+    TRY(squares_of(w, a, c, p, TLR_DENSE, src, lds, there));
+    TRY(tlr_dense_copy(w, n, 1, there, largest(n, 1), host, largest(n, 1)));
+    TRY(w->be->sync(w->ctx));
+    for (int64_t i = p->r0; i < p->r1; i++)
+        for (int64_t k = p->c0; tlr_batch_has(c, p, i) && k < p->c1; k++, t++) {
+            tlr_tile *tile = panel_tile(p, i, k);
+            double sum = 0;
+            int32_t r = 0;
+            for (; r < tile->rank; r++) {
+                sum += host[t * a->b + tile->rank - 1 - r];
+                if (!(sum <= most * most))
+                    break;
+            }
+            tile->halves = tile->kind == TLR_DENSE && r < tile->rank ? 0 : r;
+        }
+done:
+    free(host);
+    return st;
+}
+
 status tlr_compress_begin(tlr_work *w, tlr *a, int64_t q, const double *src, int64_t lds,
                           tlr_batch *c) {
     panel *p = a->panel + q;
@@ -197,7 +256,9 @@ status tlr_compress_begin(tlr_work *w, tlr *a, int64_t q, const double *src, int
     if (c->most > 0 && c->count > 0)
         TRY(adapt(w, a, c, lds));
     tlr_work_lap(w, TLR_COMPRESS);
-    st = tlr_decide(a, c, p);
+    TRY(tlr_decide(a, c, p));
+    if (a->factor && a->o.halves && a->o.tau > 0)
+        TRY(choose_halves(w, a, c, p, src, lds));
 done:
     return st;
 }

@@ -19,10 +19,15 @@
 /* A super-panel: tile columns c0 .. c1 and, of those, tile rows r0 .. r1. */
 typedef struct {
     int64_t c0, c1, r0, r1;
-    int64_t width;   /* columns */
-    char *kept;      /* u and v as store.c keeps them; they themselves come and go, then */
-    int64_t kept_v;  /* where v begins there [elements] */
-    double most[2];  /* with terms: largest modulus of what is kept of u and of v */
+    int64_t width;  /* columns */
+    char *kept;     /* u and v as store.c keeps them; they themselves come and go, then */
+    int64_t kept_v; /* where v begins after u, in one precision [elements] */
+    float *singles; /* both in single precision, NULL: not there at present */
+    double most[2]; /* with terms or halves: largest modulus of what is kept of u and of v */
+    /* with halves: numbers in single precision, before the halves; runs of u and of v, in the
+     * backend's memory, and the longest of them */
+    int64_t leading, runs[2], longest;
+    terms_run *run;
     double *diag;    /* symmetric, factor: width x width block on the diagonal */
     double *u, *v;   /* columns of all tiles; a dense tile lies whole in u, and has nothing in v */
     tlr_tile *tile;  /* [r1 - r0][c1 - c0] */
@@ -39,7 +44,7 @@ struct tlr {
     const tlr_layout *rows, *cols; /* the same of symmetric matrices */
     bool symmetric, factor;        /* a factor is symmetric too: tiles below the diagonal blocks */
     tlr_options o;                 /* with the defaults filled in */
-    int terms;                     /* of solves that follow, 0: in single precision */
+    int terms, of_halves;          /* of solves that follow, 0: in single precision */
     int64_t b;                     /* largest tile order */
     int64_t step;                  /* tile columns of a super-panel */
     int64_t panels;
@@ -72,16 +77,16 @@ static inline backend_type tlr_type(const tlr *a) {
 static inline const void *tlr_at(backend_type t, const void *p, int64_t k) {
     return (const char *)p + k * (int64_t)backend_size(t);
 }
-/* U and V of tile (i, k), for products of type t: doubles, or what is kept in single precision. */
+/* U and V of tile (i, k), for products of type t, where they have been fetched in that type. */
 static inline const void *typed_u(const tlr *a, backend_type t, const panel *p, int64_t i,
                                   int64_t k) {
     const int64_t at = p->ubegin[i - p->r0] + panel_tile(p, i, k)->u * tlr_extent(a->rows, i);
-    return tlr_at(t, t == BACKEND_D ? (const void *)p->u : p->kept, at);
+    return tlr_at(t, t == BACKEND_D ? (const void *)p->u : p->singles, at);
 }
 static inline const void *typed_v(const tlr *a, backend_type t, const panel *p, int64_t i,
                                   int64_t k) {
     const int64_t at = p->vbegin[k - p->c0] + panel_vcol(p, i, k) * tlr_extent(a->cols, k);
-    return t == BACKEND_D ? tlr_at(t, p->v, at) : tlr_at(t, p->kept, p->kept_v + at);
+    return t == BACKEND_D ? tlr_at(t, p->v, at) : tlr_at(t, p->singles, p->kept_v + at);
 }
 static inline const panel *panel_of(const tlr *a, int64_t k) {
     return a->panel + k / a->step;
@@ -115,9 +120,10 @@ enum {
 
 /* Where a super-panel that is kept apart comes to be used. */
 typedef struct {
-    panel *p; /* NULL: none is there */
-    void *at, *raw;
-    size_t bytes, raw_bytes;
+    panel *p;                /* NULL: none is there */
+    void *at, *raw, *single; /* in doubles; as it is kept, on its way from the host; with halves in
+                                single precision on its way to doubles */
+    size_t bytes, raw_bytes, single_bytes;
 } tlr_place;
 
 #define TLR_STREAMS 4
@@ -129,7 +135,8 @@ typedef struct {
     backend_ctx *stream[TLR_STREAMS];
     int streams, turn;
     tlr_place place[2];
-    int last; /* of them, which was used last */
+    int last;         /* of them, which was used last */
+    tlr_place narrow; /* with halves: in single precision (at) */
     double *buf[BUFFERS];
     int64_t count[BUFFERS];
     void *work; /* of the dense operations, and of compression */
@@ -222,6 +229,8 @@ void tlr_store_release(tlr *a, panel *p);
 /* u and v of super-panel q for the work that comes next; `next` (-1: none) will be asked for after
  * it. What was fetched before the last one is not there any more. */
 status tlr_store_fetch(tlr_work *w, const tlr *a, int64_t q, int64_t next);
+/* The same in type t; in single precision of a factor with mixed only, one at a time. */
+status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int64_t next);
 /* No super-panel is in the places of w any more. */
 void tlr_store_forget(tlr_work *w);
 

@@ -78,7 +78,8 @@ status tlr_new(const backend *be, backend_ctx *ctx, const tlr_layout *rows, cons
     a->o = *o;
     a->o.mixed = o->mixed && o->singles && !o->host;
     a->o.terms = a->o.mixed && be->terms ? o->terms : 0;
-    a->terms = a->o.terms;
+    a->o.halves = o->halves && o->singles && o->rank == 0 && be->terms;
+    tlr_set_terms(a, a->o.terms, 0);
     set_defaults(a);
     TRY(ALLOC(a->panel, (size_t)a->panels, "super-panels"));
     for (int64_t q = 0; q < a->panels; q++)
@@ -128,20 +129,26 @@ status tlr_panel_reserve(tlr *a, int64_t q) {
     int64_t u = 0, v = 0;
     status st;
     for (int64_t i = p->r0; i < p->r1; i++) {
-        int64_t cols = 0;
+        int64_t cols = 0, halves = 0;
         for (int64_t k = p->c0; k < p->c1; k++) {
-            panel_tile(p, i, k)->u = cols;
-            cols += panel_tile(p, i, k)->rank;
+            tlr_tile *t = panel_tile(p, i, k);
+            t->u = cols;
+            t->u_halves = halves;
+            cols += t->rank;
+            halves += t->halves;
         }
         p->ubegin[i - p->r0] = u;
         p->ucols[i - p->r0] = cols;
         u += cols * tlr_extent(a->rows, i);
     }
     for (int64_t k = p->c0; k < p->c1; k++) {
-        int64_t cols = 0;
+        int64_t cols = 0, halves = 0;
         for (int64_t i = p->r0; i < p->r1; i++) {
-            panel_tile(p, i, k)->v = cols;
-            cols += panel_tile(p, i, k)->kind == TLR_LOWRANK ? panel_tile(p, i, k)->rank : 0;
+            tlr_tile *t = panel_tile(p, i, k);
+            t->v = cols;
+            t->v_halves = halves;
+            cols += t->kind == TLR_LOWRANK ? t->rank : 0;
+            halves += t->kind == TLR_LOWRANK ? t->halves : 0;
         }
         p->vbegin[k - p->c0] = v;
         p->vcols[k - p->c0] = cols;
@@ -178,11 +185,14 @@ static int64_t most_of(const int64_t *count, int64_t b, int64_t tiles) {
 static void count_tile(const tlr *a, const tlr_tile *t, int64_t *count, tlr_stats *s) {
     s->tiles++;
     s->mean += t->rank;
+    s->columns += t->rank;
+    s->halves += t->halves;
     s->dropped += t->dropped * t->dropped;
     if (t->kind == TLR_EMPTY) {
         s->empty++;
     } else if (t->kind == TLR_DENSE) {
         s->dense++;
+        s->dense_halves += t->halves > 0;
     } else {
         s->lowrank++;
         s->histogram[least(15, t->rank * 16 / a->b)]++;

@@ -61,10 +61,11 @@ done:
 
 /* --- ranks --- */
 
-/* A tile in one number: its kind and rank. */
+/* A tile in one number: its kind, rank, and columns that are kept as halves. */
 #define KINDS 4
+#define RANKS ((int64_t)1 << 24)
 static int64_t packed(const tlr_tile *t) {
-    return (int64_t)t->rank * KINDS + (int64_t)t->kind;
+    return (t->halves * RANKS + t->rank) * KINDS + (int64_t)t->kind;
 }
 
 /* The bits of a number that is not negative (or NaN) are in the order of the numbers. */
@@ -107,7 +108,8 @@ static status share_numbers(const tlr_members *m, const tlr *l, int64_t p, statu
 
 static void put_kind(tlr_tile *t, int64_t v) {
     t->kind = (tlr_kind)(v % KINDS);
-    t->rank = (int32_t)(v / KINDS);
+    t->rank = (int32_t)(v / KINDS % RANKS);
+    t->halves = (int32_t)(v / KINDS / RANKS);
     t->dropped = NAN;
 }
 

@@ -226,8 +226,7 @@ status tlr_side_product(tlr_work *w, const tlr *a, int64_t q, int64_t ia, int64_
     if (cols == 0 || v == 0)
         return MOAO_OK;
     s.ldz = s.ldt = side == 'R' ? v : cols;
-    if (s.type == BACKEND_D)
-        TRY(tlr_store_fetch(w, a, q, trans == 'T' ? q + 1 : q - 1));
+    TRY(tlr_store_typed(w, a, s.type, q, trans == 'T' ? q + 1 : q - 1));
     TRY(trans == 'T' ? take_x(&s, a->cols->first[s.p->c0], a->cols->first[s.p->c1], x, ldx)
                      : take_x(&s, a->rows->first[ia], a->rows->first[ib], x, ldx));
     TRY(tlr_work_typed(w, BUF_SIDE, s.type, v * cols, &s.z));
@@ -348,9 +347,10 @@ done:
     return st;
 }
 
-void tlr_set_terms(tlr *l, int terms) {
+void tlr_set_terms(tlr *l, int terms, int of_halves) {
     if (l->o.terms > 0)
         l->terms = terms < 0 ? 0 : terms > 3 ? 3 : terms;
+    l->of_halves = l->terms < 3 || of_halves == 1 ? 1 : 2;
 }
 
 status tlr_solve(const tlr *l, char side, char job, int64_t v, double *x, int64_t ldx) {

@@ -1,7 +1,13 @@
 /* Super-panels of a factor that are kept in another form than doubles in the backend's memory:
- * in single precision, in the host's memory, or both. They come back into one of two places when
- * they are used; while one is in use the next one is on its way, in a stream of its own. What is
- * used is what was kept, so results do not depend on where that was. */
+ * in single precision, some columns as halves, in the host's memory, or several of these. They come
+ * back into one of two places when they are used; while one is in use the next one is on its way,
+ * in a stream of its own. What is used is what was kept, so results do not depend on where that
+ * was.
+ *
+ * With halves, first all numbers in single precision stand together, tile by tile, then all halves;
+ * a list of runs in the backend's memory leads from there to where they stand in one precision and
+ * back. u and v have an exponent each, that of their largest entries: columns are far smaller than
+ * 2^11 tau and not far below tau, so that no exponent for each tile is needed. */
 #include "tlr/internal.h"
 
 #include <math.h>
@@ -39,7 +45,10 @@ void tlr_store_release(tlr *a, panel *p) {
         a->be->release_host(a->ctx, p->kept);
     else
         a->be->release(a->ctx, p->kept);
+    a->be->release(a->ctx, p->run);
     p->kept = NULL;
+    p->singles = NULL;
+    p->run = NULL;
 }
 
 /* Count numbers in double precision, wherever they are, to what is kept; `to` may be the host's. */
@@ -84,25 +93,141 @@ done:
     return st;
 }
 
+/* --- with halves --- */
+
+/* The next run: count numbers from `at` on, of which `kept` are there already. */
+static void add_run(terms_run *list, int64_t *n, int64_t at, int64_t count, int64_t *kept,
+                    bool halves) {
+    if (count > 0)
+        list[(*n)++] = (terms_run){at, count, halves ? -1 - *kept : *kept};
+    *kept += count;
+}
+
+/* Those of a tile's columns of so many numbers, the first of which is at `at`. */
+static void add_runs(const tlr_tile *t, int64_t numbers, int64_t at, panel *p, terms_run *list,
+                     int64_t *n, int64_t *halves) {
+    const int64_t whole = (t->rank - t->halves) * numbers, rest = t->halves * numbers;
+    add_run(list, n, at, whole, &p->leading, false);
+    add_run(list, n, at + whole, rest, halves, true);
+    p->longest = largest(p->longest, largest(whole, rest));
+}
+
+/* The runs of a super-panel; *halves: numbers that are kept as such. */
+static status list_runs(tlr_work *w, const tlr *a, panel *p, int64_t *halves) {
+    const int64_t tiles = (p->r1 - p->r0) * (p->c1 - p->c0);
+    const int64_t each = (int64_t)(sizeof(terms_run) / sizeof(int64_t));
+    int64_t *host, *there, n = 0;
+    void *room = NULL;
+    status st;
+    TRY(tlr_work_indices(w, each * 4 * tiles, &host, &there));
+    terms_run *const list = (terms_run *)(void *)host;
+    p->leading = p->longest = *halves = 0;
+    for (int64_t i = p->r0; i < p->r1; i++)
+        for (int64_t k = p->c0; k < p->c1; k++) {
+            const int64_t m = tlr_extent(a->rows, i);
+            const tlr_tile *t = panel_tile(p, i, k);
+            add_runs(t, m, p->ubegin[i - p->r0] + t->u * m, p, list, &n, halves);
+        }
+    p->runs[0] = n;
+    for (int64_t k = p->c0; k < p->c1; k++)
+        for (int64_t i = p->r0; i < p->r1; i++) {
+            const int64_t m = tlr_extent(a->cols, k);
+            const tlr_tile *t = panel_tile(p, i, k);
+            if (t->kind == TLR_LOWRANK)
+                add_runs(t, m, p->kept_v + p->vbegin[k - p->c0] + t->v * m, p, list, &n, halves);
+        }
+    p->runs[1] = n - p->runs[0];
+    TRY(w->be->alloc(w->ctx, sizeof *p->run * (size_t)largest(n, 1), &room));
+    p->run = room;
+    st = tlr_work_send(w, each * n, host, (int64_t *)room);
+done:
+    return st;
+}
+
+static backend_f16 *halves_of(const panel *p, void *kept) {
+    return (backend_f16 *)(void *)((float *)kept + p->leading);
+}
+
+/* u and v in single precision to what is kept of them, in the backend's memory. */
+static status narrow(tlr_work *w, const panel *p, const float *from, void *kept) {
+    status st = MOAO_OK;
+    for (int k = 0; k < 2; k++)
+        TRY(w->be->terms->narrow(w->ctx, p->runs[k], p->run + (k ? p->runs[0] : 0), p->longest,
+                                 terms_exponent(p->most[k]), from, kept, halves_of(p, kept)));
+done:
+    return st;
+}
+
+static status widen(tlr_work *w, backend_ctx *ctx, const panel *p, void *kept, float *to) {
+    status st = MOAO_OK;
+    for (int k = 0; k < 2; k++)
+        TRY(w->be->terms->widen(ctx, p->runs[k], p->run + (k ? p->runs[0] : 0), p->longest,
+                                terms_exponent(p->most[k]), kept, halves_of(p, kept), to));
+done:
+    return st;
+}
+
+/* A finished super-panel with halves; *bytes: of what is kept of u and v, and *room. */
+static status keep_halves(tlr_work *w, const tlr *a, panel *p, void **room, size_t *bytes) {
+    const int64_t nu = numbers(a, p), nv = all_numbers(a, p) - p->kept_v;
+    int64_t halves;
+    double *staged;
+    void *there;
+    status st;
+    TRY(list_runs(w, a, p, &halves));
+    *bytes = sizeof(float) * (size_t)p->leading + sizeof(backend_f16) * (size_t)halves;
+    st = a->o.host ? a->be->alloc_host(a->ctx, *bytes + 1, room)
+                   : a->be->alloc(a->ctx, *bytes + 1, room);
+    TRY(st);
+    TRY(tlr_work_room(w, BUF_SLOT, (p->kept_v + nv) / 2 + 1, &staged));
+    float *const u = (float *)(void *)staged, *const v = u + p->kept_v;
+    if (nu > 0)
+        TRY(w->be->half->cast_to_single(w->ctx, nu, 1, p->u, nu, u, nu));
+    if (nv > 0)
+        TRY(w->be->half->cast_to_single(w->ctx, nv, 1, p->v, nv, v, nv));
+    TRY(bounds_of(w, (int64_t[2]){nu, nv}, (const float *[2]){u, v}, p->most));
+    there = *room;
+    if (a->o.host)
+        TRY(tlr_work_typed(w, BUF_PRODUCT, BACKEND_S, (int64_t)(*bytes / sizeof(float)) + 1,
+                           &there));
+    TRY(narrow(w, p, u, there));
+    if (a->o.host)
+        TRY(w->be->copy(w->ctx, *room, (int64_t)*bytes, there, (int64_t)*bytes, (int64_t)*bytes,
+                        1));
+    *bytes += sizeof *p->run * (size_t)(p->runs[0] + p->runs[1]);
+done:
+    return st;
+}
+
+/* One without. */
+static status keep_all(tlr_work *w, const tlr *a, panel *p, void **room, size_t *bytes) {
+    const int64_t nu = p->kept_v, n = all_numbers(a, p);
+    char *kept;
+    status st;
+    *bytes = (size_t)largest(n, 1) * size_of(a);
+    st = a->o.host ? a->be->alloc_host(a->ctx, *bytes, room) : a->be->alloc(a->ctx, *bytes, room);
+    TRY(st);
+    kept = *room;
+    TRY(keep(w, a, numbers(a, p), p->u, kept));
+    TRY(keep(w, a, n - nu, p->v, kept + (size_t)nu * size_of(a)));
+    if (a->o.singles && !a->o.host)
+        p->singles = *room;
+    if (a->o.terms > 0)
+        TRY(bounds_of(w, (int64_t[2]){numbers(a, p), n - nu},
+                      (const float *[2]){p->singles, p->singles + nu}, p->most));
+done:
+    return st;
+}
+
 status tlr_store_panel(tlr_work *w, tlr *a, int64_t q) {
     panel *p = a->panel + q;
+    void *room = NULL;
+    size_t bytes = 0;
+    status st;
     if (!kept_apart(a))
         return MOAO_OK;
-    const int64_t nu = begin_of_v(a, p), n = all_numbers(a, p);
-    const size_t bytes = (size_t)largest(n, 1) * size_of(a);
-    void *room = NULL;
-    status st =
-        a->o.host ? a->be->alloc_host(a->ctx, bytes, &room) : a->be->alloc(a->ctx, bytes, &room);
-    TRY(st);
-    p->kept = room;
-    p->kept_v = nu;
-    TRY(keep(w, a, numbers(a, p), p->u, p->kept));
-    TRY(keep(w, a, n - nu, p->v, p->kept + (size_t)nu * size_of(a)));
-    if (a->o.terms > 0) {
-        const float *kept = (const float *)(const void *)p->kept;
-        TRY(bounds_of(w, (int64_t[2]){numbers(a, p), n - nu}, (const float *[2]){kept, kept + nu},
-                      p->most));
-    }
+    p->kept_v = begin_of_v(a, p);
+    TRY(a->o.halves ? keep_halves(w, a, p, &room, &bytes) : keep_all(w, a, p, &room, &bytes));
     if (a->o.host)
         TRY(w->be->sync(w->ctx));
     w->be->release(w->ctx, p->u);
@@ -110,14 +235,25 @@ status tlr_store_panel(tlr_work *w, tlr *a, int64_t q) {
     p->u = p->v = NULL;
     p->bytes = (double)bytes + 8.0 * (double)(p->width * p->width);
 done:
-    if (st != MOAO_OK && room != NULL) /* u and v are still the panel's own */
+    p->kept = room;
+    if (st != MOAO_OK) { /* u and v are still the panel's own */
         tlr_store_release(a, p);
+    }
     return st;
 }
+
+/* --- back --- */
 
 static void leave(tlr_place *s) {
     if (s->p)
         s->p->u = s->p->v = NULL;
+    s->p = NULL;
+}
+
+/* The same of the place for singles; another one may have them since. */
+static void leave_singles(tlr_place *s) {
+    if (s->p && s->p->singles == s->at)
+        s->p->singles = NULL;
     s->p = NULL;
 }
 
@@ -126,8 +262,12 @@ void tlr_store_forget(tlr_work *w) {
         leave(&w->place[k]);
         w->be->release(w->ctx, w->place[k].at);
         w->be->release(w->ctx, w->place[k].raw);
+        w->be->release(w->ctx, w->place[k].single);
         w->place[k] = (tlr_place){0};
     }
+    leave_singles(&w->narrow);
+    w->be->release(w->ctx, w->narrow.at);
+    w->narrow = (tlr_place){0};
     if (w->feed)
         w->be->close(w->feed);
     w->feed = NULL;
@@ -144,10 +284,19 @@ static status room_for(tlr_work *w, void **at, size_t *has, size_t bytes) {
     return st;
 }
 
+/* Bytes of what is kept. */
+static int64_t kept_bytes(const tlr *a, const panel *p) {
+    const int64_t n = all_numbers(a, p);
+    if (!a->o.halves)
+        return n * (int64_t)size_of(a);
+    const int64_t used = numbers(a, p) + n - p->kept_v;
+    return p->leading * (int64_t)sizeof(float) + (used - p->leading) * (int64_t)sizeof(backend_f16);
+}
+
 /* The panel's way into place s, in the stream of ctx. */
 static status bring(tlr_work *w, backend_ctx *ctx, const tlr *a, panel *p, tlr_place *s) {
-    const int64_t n = all_numbers(a, p), bytes = n * (int64_t)size_of(a);
-    const void *from = p->kept;
+    const int64_t n = all_numbers(a, p), bytes = kept_bytes(a, p);
+    void *from = p->kept;
     status st;
     leave(s);
     TRY(room_for(w, &s->at, &s->bytes, (size_t)largest(n, 1) * sizeof(double)));
@@ -155,6 +304,11 @@ static status bring(tlr_work *w, backend_ctx *ctx, const tlr *a, panel *p, tlr_p
         TRY(room_for(w, &s->raw, &s->raw_bytes, (size_t)bytes));
         TRY(w->be->copy(ctx, s->raw, bytes, p->kept, bytes, bytes, 1));
         from = s->raw;
+    }
+    if (n > 0 && a->o.halves) {
+        TRY(room_for(w, &s->single, &s->single_bytes, (size_t)n * sizeof(float)));
+        TRY(widen(w, ctx, p, from, s->single));
+        from = s->single;
     }
     if (n > 0 && a->o.singles)
         TRY(w->be->half->cast_to_double(ctx, n, 1, 1, from, n, 0, s->at, n));
@@ -188,6 +342,23 @@ status tlr_store_fetch(tlr_work *w, const tlr *a, int64_t q, int64_t next) {
         TRY(w->be->wait_for(w->feed, w->ctx)); /* until what was there before is used */
         TRY(bring(w, w->feed, a, a->panel + next, other));
     }
+done:
+    return st;
+}
+
+status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int64_t next) {
+    panel *p = a->panel + q;
+    tlr_place *s = &w->narrow;
+    status st;
+    if (t == BACKEND_D)
+        return tlr_store_fetch(w, a, q, next);
+    if (!a->o.halves || (s->p == p && p->singles == s->at))
+        return MOAO_OK;
+    leave_singles(s);
+    TRY(room_for(w, &s->at, &s->bytes, (size_t)largest(all_numbers(a, p), 1) * sizeof(float)));
+    TRY(widen(w, w->ctx, p, p->kept, s->at));
+    s->p = p;
+    p->singles = s->at;
 done:
     return st;
 }

@@ -99,6 +99,10 @@ typedef struct {
     bool
         singles; /* a factor's tiles are kept in single precision, narrowed when they are made, so
                     that all that follows uses what is kept; the diagonal blocks stay as they are */
+    bool halves; /* with singles, not with a fixed rank: of each tile of a factor as many of the
+                    last columns of U and V as together lose tau / 2^11 or less are kept as halves
+                    of one exponent for a super-panel, and so is a dense tile whose norm in the
+                    metric of the matrix is at most 2^11 tau. All that follows uses what is kept */
     bool mixed;  /* with singles, not with host: products with a factor's tiles are made and summed
                     in single precision too; what they are subtracted from stays in doubles */
     int terms;   /* with mixed, > 0: the large products of updates are products of halves in three
@@ -116,9 +120,11 @@ typedef enum { TLR_EMPTY, TLR_LOWRANK, TLR_DENSE } tlr_kind;
 
 typedef struct {
     tlr_kind kind;
-    int32_t rank;   /* columns of U and V; of a dense tile its columns */
-    double dropped; /* Frobenius norm of what was dropped, NaN where it is not known */
-    int64_t u, v;   /* columns before it in U of its row and V of its column */
+    int32_t rank;               /* columns of U and V; of a dense tile its columns */
+    int32_t halves;             /* of these, the last ones, so many are kept as halves */
+    double dropped;             /* Frobenius norm of what was dropped, NaN where it is not known */
+    int64_t u, v;               /* columns before it in U of its row and V of its column */
+    int64_t u_halves, v_halves; /* of these, the halves */
 } tlr_tile;
 
 typedef struct tlr tlr;
@@ -129,6 +135,8 @@ typedef struct {
     int64_t histogram[16];                /* low-rank tiles by rank, in 16ths of the order b */
     int64_t most, p90;                    /* largest rank, and that of 90 % (of low-rank tiles) */
     double mean;                          /* rank, empty tiles as 0, dense as their order */
+    int64_t columns, halves;              /* of U and of dense tiles; of these as halves */
+    int64_t dense_halves;                 /* dense tiles that are */
     double bytes, bytes_dense;            /* stored; those of the matrix (of a triangle) in FP64 */
     double dropped;                       /* Frobenius norm of all that was dropped, NaN: unknown */
 } tlr_stats;
@@ -248,9 +256,10 @@ MOAO_PUBLIC status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_sou
 /* X := op(L)^-1 X (side L; X of v columns) or X op(L)^-1 (side R; v rows). job: 'N' L, 'T' L^T, 'A'
  * the matrix L L^T. */
 MOAO_PUBLIC status tlr_solve(const tlr *l, char side, char job, int64_t v, double *x, int64_t ldx);
-/* Solves that follow are made in so many terms (options.terms), 0: in single precision. No effect
- * on a factor that was made without. */
-MOAO_PUBLIC void tlr_set_terms(tlr *l, int terms);
+/* Solves that follow are made in so many terms (options.terms), 0: in single precision; products
+ * with columns that are kept as halves in so many of them (1, or with three terms 2, which leaves
+ * nothing out; else as at first: that). No effect on a factor that was made without. */
+MOAO_PUBLIC void tlr_set_terms(tlr *l, int terms, int of_halves);
 /* Natural logarithm of the determinant of L L^T. Waits. */
 MOAO_PUBLIC status tlr_logdet(const tlr *l, double *logdet);
 

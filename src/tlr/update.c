@@ -217,10 +217,9 @@ static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
     if (several)
         TRY(tlr_work_typed(s->w, BUF_SIDE, s->type, collected(s), &s->u));
     for (s->x.q = s->x.q0; s->x.q < s->x.q1; s->x.q++) {
-        if (s->type == BACKEND_D) { /* only a factor is kept apart: a is b */
-            TRY(tlr_store_fetch(s->w, s->x.a, s->x.q, s->x.q + 1));
-            TRY(tlr_store_fetch(s->w, s->x.b, s->x.q, s->x.q + 1));
-        }
+        /* only a factor is kept apart: a is b */
+        TRY(tlr_store_typed(s->w, s->x.a, s->type, s->x.q, s->x.q + 1));
+        TRY(tlr_store_typed(s->w, s->x.b, s->type, s->x.q, s->x.q + 1));
         TRY(left_factors(s));
         if (several)
             TRY(collect(s));

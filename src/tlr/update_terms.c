@@ -166,7 +166,7 @@ static status place_right(job *s) {
     }
     TRY(tlr_work_send(s->w, 6 * n, host, there));
     st = s->w->be->terms->blocks(s->w->ctx, "hr", n, (const terms_block *)there, most, s->eu,
-                                 (const float *)(const void *)s->p->kept, s->u);
+                                 s->p->singles, s->u);
 done:
     return st;
 }
@@ -240,6 +240,7 @@ static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
     s->u = p;
     for (s->x.q = s->x.q0; s->x.q < s->x.q1; s->x.q++) {
         s->p = s->x.a->panel + s->x.q;
+        TRY(tlr_store_typed(s->w, s->x.a, BACKEND_S, s->x.q, -1));
         TRY(left_factors(s));
         TRY(place_left(s));
         TRY(place_right(s));

@@ -86,6 +86,7 @@ static void same_tiles(const tlr *a, const tlr *b, const tlr_layout *l) {
             if (s) {
                 assert_int_equal(s->kind, t->kind);
                 assert_int_equal(s->rank, t->rank);
+                assert_int_equal(s->halves, t->halves);
                 assert_memory_equal(&s->dropped, &t->dropped, sizeof s->dropped);
             }
         }
@@ -139,6 +140,8 @@ static void same_bits(void **state) {
         {.tau = 1e-4, .cut = -1, .singles = true, .host = true},
         {.tau = 1e-4, .cut = 8, .singles = true, .mixed = true},
         {.tau = 1e-4, .cut = 8, .singles = true, .mixed = true, .terms = 3},
+        {.tau = 1e-4, .cut = 8, .singles = true, .halves = true},
+        {.tau = 1e-4, .cut = -1, .singles = true, .halves = true, .mixed = true, .terms = 3},
         {.tau = 0, .cut = -1},
         {.rank = 6, .cut = -1}};
     static const int parts[] = {1, 2, 3, 7, 50};

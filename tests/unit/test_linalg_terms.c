@@ -1,5 +1,6 @@
 /* Operands of products of halves in one to three terms: every term against the two halves that a
- * number is split into, places that nothing is written to, and what the terms add up to. */
+ * number is split into, places that nothing is written to, and what the terms add up to; numbers as
+ * they are kept, some in halves, and sums of squares. */
 #include "backend/backend_terms.h"
 #include "support/matrix.h"
 
@@ -126,6 +127,98 @@ static void blocks(void **state) {
     must(be->terms->blocks(ctx, "hrh", 0, NULL, 0, 0, NULL, NULL));
 }
 
+/* Runs of even and odd lengths to singles and halves and back, gaps between them. */
+static void runs_case(int64_t n, int exponent) {
+    terms_run *list = malloc(sizeof *list * (size_t)n);
+    int64_t all = 0, kept[2] = {1, 1}, most = 0;
+    for (int64_t e = 0; e < n; e++) {
+        const int64_t count = e % 5 == 4 ? 2 * e + 2 : (41 * e) % 300, gap = e % 3;
+        const bool half = e % 4 > 0;
+        list[e] = (terms_run){all, count, half ? -1 - kept[1] : kept[0]};
+        kept[half] += count + gap;
+        all += count + gap;
+        most = count > most ? count : most;
+    }
+    all += 2;
+    float *x = numbers(all), *s = calloc((size_t)kept[0] + 1, sizeof *s), *back;
+    backend_f16 *h = poisoned(kept[1] + 1), *want = poisoned(kept[1] + 1), *top = poisoned(all),
+                *rest = poisoned(all);
+    x[all / 3] = INFINITY, x[all / 4] = -0.0f, x[all / 5] = 0x1p-30f;
+    halves_of(all, exponent, x, top, rest);
+    float *const xd = sent(x, sizeof *x * (size_t)all), *const sd = sent(
+                                                            s, sizeof *s * (size_t)(kept[0] + 1));
+    terms_run *const there = sent(list, sizeof *list * (size_t)n);
+    backend_f16 *const hd = sent(h, sizeof *h * (size_t)(kept[1] + 1));
+    must(be->terms->narrow(ctx, n, there, most, exponent, xd, sd, hd));
+    fetched(s, sd, sizeof *s * (size_t)(kept[0] + 1));
+    fetched(h, hd, sizeof *h * (size_t)(kept[1] + 1));
+    back = calloc((size_t)all, sizeof *back);
+    float *const bd = sent(back, sizeof *back * (size_t)all);
+    must(be->terms->widen(ctx, n, there, most, exponent, sd, hd, bd));
+    fetched(back, bd, sizeof *back * (size_t)all);
+    float *const rounded = calloc((size_t)all, sizeof *rounded);
+    for (int64_t e = 0; e < n; e++)
+        for (int64_t i = list[e].at; i < list[e].at + list[e].count; i++) {
+            const int64_t to = i - list[e].at;
+            double value = x[i];
+            if (list[e].kept >= 0) {
+                assert_memory_equal(s + list[e].kept + to, x + i, sizeof *x);
+            } else {
+                const backend_f16 none = 0;
+                want[-1 - list[e].kept + to] = top[i];
+                must(backend_cpu.half->join(NULL, 1, 1, exponent, top + i, 1, &none, 1, &value, 1));
+            }
+            rounded[i] = (float)value;
+        }
+    same(h, want, kept[1] + 1);
+    for (int64_t i = 0; i < all; i++)
+        if (!(isnan(rounded[i]) ? isnan(back[i]) : rounded[i] == back[i]))
+            fail_msg("number %d is %g, not %g", (int)i, (double)back[i], (double)rounded[i]);
+    be->release(ctx, xd), be->release(ctx, sd), be->release(ctx, hd), be->release(ctx, bd);
+    be->release(ctx, there);
+    free(list), free(x), free(s), free(h), free(want), free(top), free(rest), free(back);
+    free(rounded);
+}
+
+static void runs(void **state) {
+    (void)state;
+    runs_case(1, 0);
+    runs_case(9, 17);
+    runs_case(60, -40);
+    runs_case(60, 60);
+    must(be->terms->narrow(ctx, 0, NULL, 0, 0, NULL, NULL, NULL));
+    must(be->terms->widen(ctx, 0, NULL, 0, 0, NULL, NULL, NULL));
+}
+
+static void squares(void **state) {
+    (void)state;
+    enum { N = 7, ROOM = 40000 };
+    terms_part list[N];
+    double *x = malloc(sizeof *x * ROOM), *got, want[N * 80];
+    int64_t at = 3;
+    for (int i = 0; i < ROOM; i++)
+        x[i] = lin_random();
+    got = calloc(N * 80, sizeof *got);
+    memset(want, 0, sizeof want);
+    for (int e = 0; e < N; e++) {
+        list[e] = (terms_part){at, 1 + 11 * e, (13 * e) % 80, 70 + e, 80 * e};
+        for (int64_t j = 0; j < list[e].cols; j++)
+            for (int64_t i = 0; i < list[e].rows; i++)
+                want[80 * e + j] += pow(x[at + i + j * list[e].ld], 2);
+        at += list[e].ld * list[e].cols;
+    }
+    assert_true(at < ROOM);
+    double *const xd = sent(x, sizeof *x * ROOM), *const out = sent(got, sizeof want);
+    terms_part *const there = sent(list, sizeof list);
+    must(be->terms->squares(ctx, N, there, 80, xd, out));
+    fetched(got, out, sizeof want);
+    for (int i = 0; i < N * 80; i++)
+        assert_true(fabs(got[i] - want[i]) <= 1e-14 * want[i]);
+    must(be->terms->squares(ctx, 0, NULL, 0, NULL, NULL));
+    be->release(ctx, xd), be->release(ctx, out), be->release(ctx, there);
+    free(x), free(got);
+}
+
 /* A product of operands in terms, against doubles. */
 static void products(void **state) {
     (void)state;
@@ -172,6 +265,7 @@ static void products(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(columns), cmocka_unit_test(blocks),
-                                       cmocka_unit_test(products)};
+                                       cmocka_unit_test(products), cmocka_unit_test(runs),
+                                       cmocka_unit_test(squares)};
     return RUN_ON_BACKENDS(tests);
 }

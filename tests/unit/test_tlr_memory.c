@@ -96,11 +96,13 @@ static status make_factor(void *arg, tlr **made) {
 static void factors(void **state) {
     (void)state;
     points p = points_new(100, B, TLR_KD);
-    for (int v = 0; v < 8; v++) {
+    for (int v = 0; v < 10; v++) {
         factor_case c = {.p = &p, .look = v == 1 || v == 3 ? 'R' : 'L', .o = small_options(1e-4)};
         tlr *a = NULL;
         c.o.cut = v == 7 ? 4 : -1; /* many dense tiles */
-        c.o.singles = v >= 4, c.o.host = v == 4, c.o.mixed = v >= 5, c.o.terms = v == 6 ? 3 : 0;
+        c.o.singles = v >= 4, c.o.host = v == 4, c.o.mixed = v >= 5 && v < 9,
+        c.o.terms = v == 6 || v == 8 ? 3 : 0;
+        c.o.halves = v >= 8;
         if (v == 2 || v == 3) {
             ok(tlr_build(be, ctx, &p.l, NULL, fill, &p, &c.o, &a));
             c.a = a;

@@ -124,8 +124,122 @@ static status blocks(backend_ctx *ctx, const char *parts, int64_t n, const terms
     return MOAO_OK;
 }
 
+/* --- numbers as they are kept --- */
+
+__device__ inline __half half_of(float x, float scale) {
+    return two_halves(x, scale).top;
+}
+
+/* Runs in pairs of numbers where their places and lengths allow it. */
+__device__ inline bool in_pairs(terms_run r, int64_t kept) {
+    return ((r.at | r.count | kept) & 1) == 0;
+}
+
+__global__ void narrow_kernel(int64_t n, const terms_run *list, float scale, const float *x,
+                              float *s, __half *h) {
+    const int64_t first = blockIdx.x * (int64_t)THREADS + threadIdx.x,
+                  step = gridDim.x * (int64_t)THREADS;
+    for (int64_t e = blockIdx.y; e < n; e += gridDim.y) {
+        const terms_run r = list[e];
+        const int64_t at = -1 - r.kept;
+        if (r.kept >= 0)
+            for (int64_t i = first; i < r.count; i += step)
+                s[r.kept + i] = x[r.at + i];
+        else if (in_pairs(r, at))
+            for (int64_t i = first; i < r.count / 2; i += step) {
+                const float2 pair = ((const float2 *)(x + r.at))[i];
+                ((__half2 *)(h + at))[i] =
+                    __halves2half2(half_of(pair.x, scale), half_of(pair.y, scale));
+            }
+        else
+            for (int64_t i = first; i < r.count; i += step)
+                h[at + i] = half_of(x[r.at + i], scale);
+    }
+}
+
+__global__ void widen_kernel(int64_t n, const terms_run *list, float scale, const float *s,
+                             const __half *h, float *x) {
+    const int64_t first = blockIdx.x * (int64_t)THREADS + threadIdx.x,
+                  step = gridDim.x * (int64_t)THREADS;
+    for (int64_t e = blockIdx.y; e < n; e += gridDim.y) {
+        const terms_run r = list[e];
+        const int64_t at = -1 - r.kept;
+        if (r.kept >= 0)
+            for (int64_t i = first; i < r.count; i += step)
+                x[r.at + i] = s[r.kept + i];
+        else if (in_pairs(r, at))
+            for (int64_t i = first; i < r.count / 2; i += step) {
+                const float2 pair = __half22float2(((const __half2 *)(h + at))[i]);
+                ((float2 *)(x + r.at))[i] = make_float2(scale * pair.x, scale * pair.y);
+            }
+        else
+            for (int64_t i = first; i < r.count; i += step)
+                x[r.at + i] = scale * __half2float(h[at + i]);
+    }
+}
+
+/* A thread block for some runs, each cut into as many pieces as the longest one asks for. */
+static dim3 grid_of_runs(int64_t n, int64_t most) {
+    return dim3((unsigned)gpu_min(gpu_ceil(most, 64 * THREADS), 1024),
+                (unsigned)gpu_min(n, MOST_BLOCKS));
+}
+
+static status narrow(backend_ctx *ctx, int64_t n, const terms_run *list, int64_t most, int exponent,
+                     const float *x, float *s, backend_f16 *h) {
+    gpu_device_guard guard(ctx->device);
+    if (n == 0 || most == 0)
+        return MOAO_OK;
+    narrow_kernel<<<grid_of_runs(n, most), THREADS, 0, ctx->main.stream>>>(
+        n, list, ldexpf(1.0f, exponent), x, s, (__half *)h);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
+static status widen(backend_ctx *ctx, int64_t n, const terms_run *list, int64_t most, int exponent,
+                    const float *s, const backend_f16 *h, float *x) {
+    gpu_device_guard guard(ctx->device);
+    if (n == 0 || most == 0)
+        return MOAO_OK;
+    widen_kernel<<<grid_of_runs(n, most), THREADS, 0, ctx->main.stream>>>(
+        n, list, ldexpf(1.0f, -exponent), s, (const __half *)h, x);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
+/* A warp takes a column. */
+__global__ void squares_kernel(int64_t n, const terms_part *list, const double *x, double *out) {
+    const int lane = threadIdx.x % 32;
+    for (int64_t e = blockIdx.y; e < n; e += gridDim.y) {
+        const terms_part b = list[e];
+        for (int64_t j = blockIdx.x * 8 + threadIdx.x / 32; j < b.cols; j += gridDim.x * 8) {
+            const double *from = x + b.from + j * b.ld;
+            double sum = 0;
+            for (int64_t i = lane; i < b.rows; i += 32)
+                sum += from[i] * from[i];
+            for (int d = 16; d > 0; d /= 2)
+                sum += __shfl_xor_sync(0xffffffffu, sum, d);
+            if (lane == 0)
+                out[b.to + j] = sum;
+        }
+    }
+}
+
+static status squares(backend_ctx *ctx, int64_t n, const terms_part *list, int64_t most,
+                      const double *x, double *out) {
+    gpu_device_guard guard(ctx->device);
+    if (n == 0 || most == 0)
+        return MOAO_OK;
+    const dim3 grid((unsigned)gpu_min(gpu_ceil(most, 32), 1024), (unsigned)gpu_min(n, MOST_BLOCKS));
+    squares_kernel<<<grid, THREADS, 0, ctx->main.stream>>>(n, list, x, out);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
 const backend_terms backend_terms_gpu = {
     .size = sizeof(backend_terms),
     .columns = columns,
     .blocks = blocks,
+    .narrow = narrow,
+    .widen = widen,
+    .squares = squares,
 };
