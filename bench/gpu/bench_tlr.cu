@@ -17,6 +17,7 @@
  * scripts/plot_ranks.py. Every row names its sizes; errors are measured on the device in the same
  * run. */
 #include "tlr_data.cuh"
+#include <array>
 
 /* tlr_case.c: covariances of the first profile of a parameter file. */
 extern "C" status tlr_case_open(const char *file, matcov_model *m);
@@ -305,37 +306,6 @@ static void bench_likelihood(int64_t n, int64_t b, double tau) {
 
 /* --- the tomographic covariance --- */
 
-static void sensors_layout(const matcov_model *m, int64_t b, Slopes *s) {
-    std::vector<double> x, y;
-    std::vector<int64_t> start = {0};
-    for (int w = 0; w < m->nsensor; w++) {
-        for (int k = 0; k < m->sensors[w].nsub; k++) {
-            x.push_back(m->sensors[w].sub[k] % m->sensors[w].nssp * m->sensors[w].size);
-            y.push_back(m->sensors[w].sub[k] / m->sensors[w].nssp * m->sensors[w].size);
-        }
-        start.push_back((int64_t)x.size());
-    }
-    tlr_points points = {m->nsensor, start.data(), x.data(), y.data(), 2};
-    OK(tlr_layout_points(&points, b, TLR_KD, &s->layout));
-    for (int64_t f : start)
-        s->first.push_back(2 * f);
-}
-
-static void open_slopes(const matcov_model *m, int64_t b, Slopes *s) {
-    int64_t widest = 0;
-    s->ops = be->matcov;
-    s->n = m->m;
-    OK(s->ops->open(ctx, m, &s->cov));
-    sensors_layout(m, b, s);
-    for (int w = 0; w < m->nsensor; w++)
-        widest = std::max(widest, s->first[w + 1] - s->first[w]);
-    s->perm = (int64_t *)bench_alloc(8 * s->n);
-    CU(cudaMemcpy(s->perm, s->layout.perm, 8 * s->n, cudaMemcpyHostToDevice));
-    for (int k = 0; k < 2; k++)
-        s->strip[k] = (double *)bench_alloc(8 * s->n * widest);
-    s->held[0] = s->held[1] = -1;
-}
-
 /* Mean rank by thirds of the tile columns. */
 static void ranks_by_column(const tlr *l, const tlr_layout *layout, int64_t b) {
     double sum[3] = {}, count[3] = {};
@@ -384,46 +354,17 @@ static void solve_rows(const tlr *l, int64_t n, int64_t v) {
     CU(cudaFree(w));
 }
 
-/* Two triangles by products of halves in so many terms, and in single precision: seconds of the
- * second of two calls, and |X - X in 3 terms| / |X in 3 terms|. */
-static void solve_terms(tlr *l, int64_t n, int64_t v) {
-    double *first = (double *)bench_alloc(8 * n * v), *w = (double *)bench_alloc(8 * n * v);
-    const double minus = -1;
-    double norm, error;
-    for (int terms = 3; terms >= (n > 150000 ? 3 : 0);
-         terms--) { /* of many sensors only in three */
-        double *const x = terms == 3 ? first : w, t = 0;
-        tlr_set_terms(l, terms, 0);
-        for (int turn = terms == 0; turn < 2; turn++) { /* in single precision once */
-            bench_fill(BACKEND_D, x, v, n, 1, 0, 5);
-            const double t0 = clock_now();
-            OK(tlr_solve(l, 'R', 'A', v, x, v));
-            t = clock_now() - t0;
-        }
-        error = 0;
-        OK(cublasDnrm2_v2_64(blas, n * v, first, 1, &norm));
-        if (x != first) {
-            OK(cublasDaxpy_v2_64(blas, n * v, &minus, first, 1, w, 1));
-            OK(cublasDnrm2_v2_64(blas, n * v, w, 1, &error));
-        }
-        printf("#   two triangles with %lld rows, %d terms: %.3f s, off by %.1e\n", (long long)v,
-               terms, t, error / norm);
-        fflush(stdout);
-    }
-    CU(cudaFree(first)), CU(cudaFree(w));
-}
-
-/* Two triangles of a factor with halves in its products with terms: seconds of the second of two
- * calls, and |X - first| / |first|, first that in three terms or, where it is not NULL, of another
- * factor; *first: NULL, or X in three terms, which is the caller's. */
-static void solve_halves(tlr *l, int64_t n, int64_t v, double **first) {
-    static const int ways[][2] = {{3, 2}, {3, 1}, {2, 1}, {1, 1}};
+/* Two triangles by products of halves in several ways, terms and of these with columns as halves
+ * (tlr_set_terms; 0 terms: in single precision, once): seconds of the second of two calls, and |X -
+ * first| / |first|. *first: X of the first way, the caller's, unless it is there already. */
+typedef std::vector<std::array<int, 2>> Ways;
+static void solve_ways(tlr *l, int64_t n, int64_t v, const Ways &ways, double **first) {
     double *w = (double *)bench_alloc(8 * n * v);
     const double minus = -1;
     for (const auto &way : ways) {
         double t = 0, norm = 1, error = 0;
         tlr_set_terms(l, way[0], way[1]);
-        for (int turn = 0; turn < 2; turn++) {
+        for (int turn = way[0] == 0; turn < 2; turn++) {
             bench_fill(BACKEND_D, w, v, n, 1, 0, 5);
             const double t0 = clock_now();
             OK(tlr_solve(l, 'R', 'A', v, w, v));
@@ -437,10 +378,8 @@ static void solve_halves(tlr *l, int64_t n, int64_t v, double **first) {
             OK(cublasDaxpy_v2_64(blas, n * v, &minus, *first, 1, w, 1));
             OK(cublasDnrm2_v2_64(blas, n * v, w, 1, &error));
         }
-        printf(
-            "#   two triangles with %lld rows, %d terms, columns as halves in %d: %.3f s, off by "
-            "%.1e\n",
-            (long long)v, way[0], way[1], t, error / norm);
+        printf("#   two triangles with %lld rows, %d terms, %d of halves: %.3f s, off by %.1e\n",
+               (long long)v, way[0], way[1], t, error / norm);
         fflush(stdout);
     }
     CU(cudaFree(w));
@@ -456,7 +395,7 @@ static void say_halves(const tlr *l) {
 
 enum { DOUBLES, SINGLES, HOST, IN_TERMS, HALVES }; /* ways to keep and to compute */
 
-/* first: NULL, or X of solves by factors with halves and without (solve_halves). */
+/* first: NULL, or X of solves by factors with halves and without (solve_ways). */
 static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how, bool timed,
                           double **first = NULL) {
     static const char *const name[] = {"doubles", "singles", "singles in the host's memory",
@@ -500,11 +439,15 @@ static void mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how
     printf("#   %.1f GB of the device in use\n", 1e-9 * (double)(all - left));
     if (first) {
         say_halves(l);
-        solve_halves(l, s->n, 5336, first);
-    } else if (how == IN_TERMS && !timed)
-        solve_terms(l, s->n, 5336);
-    else if (!terms)
+        solve_ways(l, s->n, 5336, {{3, 2}, {3, 1}, {2, 1}, {1, 1}}, first);
+    } else if (how == IN_TERMS && !timed) {
+        double *own = NULL; /* of many sensors only in three */
+        solve_ways(l, s->n, 5336,
+                   s->n > 150000 ? Ways{{3, 2}} : Ways{{3, 2}, {2, 1}, {1, 1}, {0, 0}}, &own);
+        CU(cudaFree(own));
+    } else if (!terms) {
         solve_rows(l, s->n, 5336);
+    }
     printf("#   error %.1e\n", factor_error(l, &s->layout, fill_slopes, s));
     fflush(stdout);
     tlr_close(l);

@@ -131,4 +131,35 @@ static status fill_slopes(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t
     return MOAO_OK;
 }
 
+static void sensors_layout(const matcov_model *m, int64_t b, Slopes *s) {
+    std::vector<double> x, y;
+    std::vector<int64_t> start = {0};
+    for (int w = 0; w < m->nsensor; w++) {
+        for (int k = 0; k < m->sensors[w].nsub; k++) {
+            x.push_back(m->sensors[w].sub[k] % m->sensors[w].nssp * m->sensors[w].size);
+            y.push_back(m->sensors[w].sub[k] / m->sensors[w].nssp * m->sensors[w].size);
+        }
+        start.push_back((int64_t)x.size());
+    }
+    tlr_points points = {m->nsensor, start.data(), x.data(), y.data(), 2};
+    OK(tlr_layout_points(&points, b, TLR_KD, &s->layout));
+    for (int64_t f : start)
+        s->first.push_back(2 * f);
+}
+
+static void open_slopes(const matcov_model *m, int64_t b, Slopes *s) {
+    int64_t widest = 0;
+    s->ops = be->matcov;
+    s->n = m->m;
+    OK(s->ops->open(ctx, m, &s->cov));
+    sensors_layout(m, b, s);
+    for (int w = 0; w < m->nsensor; w++)
+        widest = std::max(widest, s->first[w + 1] - s->first[w]);
+    s->perm = (int64_t *)bench_alloc(8 * s->n);
+    CU(cudaMemcpy(s->perm, s->layout.perm, 8 * s->n, cudaMemcpyHostToDevice));
+    for (int k = 0; k < 2; k++)
+        s->strip[k] = (double *)bench_alloc(8 * s->n * widest);
+    s->held[0] = s->held[1] = -1;
+}
+
 #endif

@@ -1,0 +1,92 @@
+/* Columns of a compressed factor that are kept as halves: how much that changes a tile, how exact
+ * the factor is, solves by as many products as are asked for, copies. */
+#include "support/tlr_factors.h"
+
+enum { B = 32 };
+
+/* Largest norm of a tile of (F - G) L_kk^T in the first super-panel, whose tiles come from the same
+ * numbers in both factors: in the metric of the matrix, where columns are narrowed. */
+static double worst_tile(const points *p, const tlr *l, const double *f, const double *g) {
+    const int64_t n = p->n, *first = p->l.first;
+    double worst = 0;
+    for (int64_t i = 0; i < p->l.nt; i++)
+        for (int64_t k = 0; k < 2; k++) {
+            const int64_t rows = first[i + 1] - first[i], cols = first[k + 1] - first[k];
+            double *d = malloc(sizeof *d * (size_t)(rows * cols)),
+                   *e = malloc(sizeof *e * (size_t)(rows * cols));
+            for (int64_t c = 0; c < cols; c++)
+                for (int64_t r = 0; r < rows; r++)
+                    d[r + c * rows] =
+                        f[first[i] + r + (first[k] + c) * n] - g[first[i] + r + (first[k] + c) * n];
+            product_host('N', 'T', rows, cols, cols, 1, d, rows, f + first[k] * (n + 1), n, 0, e,
+                         rows);
+            if (tlr_tile_at(l, i, k))
+                worst = fmax(worst, distance(e, NULL, rows * cols));
+            free(d), free(e);
+        }
+    return worst;
+}
+
+/* Columns that may be halves are: the factor is as exact as without, wherever and by whatever
+ * products it is made, and takes less memory. */
+static void columns_as_halves(void **state) {
+    (void)state;
+    points p = points_new(450, B, TLR_KD);
+    const int64_t n = p.n;
+    const double tau = 3e-4;
+    for (int k = 0; k < 5; k++) {
+        double *full[3], r[3];
+        tlr_stats s[3];
+        for (int h = 0; h < 2; h++) {
+            tlr_options o = small_options(tau);
+            o.singles = true;
+            o.host = k == 1;
+            o.mixed = k >= 2;
+            o.terms = k >= 3 ? 3 : 0;
+            o.cut = k % 2 ? 8 : -1;
+            o.halves = h == 1;
+            tlr *l = factor(&p, variants[k == 4], &o), *other;
+            tlr_statistics(l, &s[h]);
+            full[h] = expanded(l, n, n);
+            r[h] = residual(&p, l);
+            if (h == 1) {
+                const double worst = worst_tile(&p, l, full[0], full[1]);
+                print_message("form %d: %d of %d columns, %d of %d dense tiles are halves, %.2f of "
+                              "the memory; worst tile %.2f tau, residual %.2e, %.2e without\n",
+                              k, (int)s[1].halves, (int)s[1].columns, (int)s[1].dense_halves,
+                              (int)s[1].dense, s[1].bytes / s[0].bytes, worst / tau, r[1], r[0]);
+                assert_true(worst < 2 * tau && worst > 1e-3 * tau);
+                for (int c = 0; o.terms && c < 15; c++) {
+                    static const int terms[][2] = {{1, 0}, {2, 0}, {3, 0}, {3, 1}, {3, 2}};
+                    static const double bound[] = {1e-3, 5e-4, 1e-6, 5e-4, 1e-6};
+                    tlr_set_terms(l, terms[c / 3][0], terms[c / 3][1]);
+                    const double off = solve_error(l, full[1], n, "NTA"[c % 3]);
+                    assert_true(off < bound[c / 3] && off > 0);
+                }
+                for (int c = 0; !o.terms && c < 6; c++)
+                    assert_true(solve_error(l, full[1], n, "NTA"[c % 3]) <
+                                (o.mixed ? 1e-5 : 1e-11));
+                ok(tlr_copy(l, 'N', &other));
+                tlr_statistics(other, &s[2]);
+                full[2] = expanded(other, n, n);
+                assert_true(distance(full[1], full[2], n * n) <
+                            1e-9 * distance(full[1], NULL, n * n));
+                assert_true(s[2].halves == s[1].halves && s[2].bytes == s[1].bytes);
+                tlr_close(other);
+            }
+            tlr_close(l);
+        }
+        assert_true(r[1] < 1.1 * r[0]);
+        assert_true(s[0].halves == 0 && s[0].columns > 0);
+        assert_true(s[1].halves > s[1].columns / 4 && s[1].halves < s[1].columns);
+        assert_true(s[1].bytes < 0.97 * s[0].bytes); /* of so small tiles */
+        for (int h = 0; h < 3; h++)
+            free(full[h]);
+    }
+    points_free(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_as_halves)};
+    return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen, NULL});
+}
