@@ -195,7 +195,7 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
            "dense, %lld empty\n",
            o.tau, (long long)k.order, k.bytes / 1e9, k.bytes_dense / 1e9, k.mean,
            (long long)k.dense, (long long)k.tiles, (long long)k.empty);
-    const spent t = ONCE(tlr_predict(&s, &a.profiles[0], tile, (int)lround(-8 * log2(part)), &p));
+    const spent t = ONCE(tlr_predict(&s, &a.profiles[0], tile, (int)lround(-8 * log2(part)), o.halves, &p));
     printf("    predicted in %.1f s: %.3f GB (%.2f times), rank %.1f, %.0f of %.0f tiles dense\n",
            t.wall, p.bytes / 1e9, p.bytes / k.bytes, p.mean, p.dense * p.tiles, p.tiles);
     return l;

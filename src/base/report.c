@@ -199,6 +199,7 @@ static void write_compression(json *j, const report *r) {
         for (int i = 0; i < 16; i++)
             json_integer(j, NULL, c->histogram[i]);
         json_end(j);
+        json_number(j, "share_of_halves", c->halves);
         json_integer(j, "shifts", c->shifts);
         json_number(j, "largest_shift_arcsec2", c->shift);
         json_number(j, "bytes", c->bytes);

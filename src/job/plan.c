@@ -85,7 +85,7 @@ status plan_predict(const params *par, const sys *s, const atmos *a, const psf_o
         return MOAO_OK;
     return tlr_predict(s, atmos_profile_at(a, a->tor_time[0]),
                        tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile), plan_first_level(par),
-                       &z->ranks);
+                       plan_wants_mixed(par), &z->ranks);
 }
 
 int plan_first_level(const params *par) {

@@ -195,6 +195,7 @@ tor_setup run_tor_setup(run *r) {
                        .sample = r->acc.edge,
                        .nsample = r->u.par.compute_residual_columns,
                        .tile = r->u.par.compute_tlr_tile,
+                       .halves = plan_wants_mixed(&r->u.par),
                        .one_target = (double)device_plan_bytes(&p->device, 1),
                        .say = true};
 }
@@ -338,7 +339,7 @@ void run_announce(const run *r) {
                       r->pl.kind->levels > 0 ? "mixed precision" : r->pl.kind->name,
                       r->acc.edge + 1,
                       r->u.par.compute_mixed_samples > 1 ? "sampled exposures" : "every exposure");
-    else if (plan_wants_mixed(&r->u.par))
+    else if (plan_wants_mixed(&r->u.par) && r->pl.kind != &linop_tlr)
         progress_note(
             "compute.precision: mixed needs a GPU that holds the factor in halves; computing "
             "in double precision");

@@ -41,6 +41,7 @@ typedef struct { /* what the bytes follow from; no device is needed */
     int64_t points;            /* of the pupil, where the residual phase is wanted, else 0 */
     int nrank, block, grid[2]; /* of ranks in step: block-cyclic layout */
     int tile;                  /* order of the tiles of a compressed factor, 0: chosen */
+    bool halves;               /* its columns that may be are kept as halves */
     double compressed;         /* bytes that such a factor is expected to take, 0: unknown */
     bool host;                 /* the device is the host itself */
 } linop_case;

@@ -27,6 +27,7 @@ typedef struct {
     linop base;
     int64_t v; /* rows of W of a target */
     int64_t tile;
+    bool halves; /* the factor's columns that may be are kept as such */
     tlr_cmm cmm;
     tlr_group group; /* whose members make a factor together */
     tlr *l;
@@ -78,6 +79,7 @@ static status compressed_open(engine *e, const linop_setup *u, linop **out) {
         o->v = u->size.rows;
         o->say = u->say && e->c->rank == 0;
         o->tile = tlr_cmm_tile(e->m, u->size.tile);
+        o->halves = u->size.halves;
         o->base.accuracy.level = LINOP_LEVEL;
         st = tlr_cmm_open(e, o->tile, &o->cmm);
     }
@@ -161,6 +163,7 @@ static void look(const linop *base, report_compression *c) {
                               .tiles = (long)s.tiles,
                               .dense = (long)s.dense,
                               .empty = (long)s.empty,
+                              .halves = s.columns > 0 ? (double)s.halves / (double)s.columns : 0,
                               .bytes = s.bytes,
                               .bytes_dense = s.bytes_dense,
                               .shifts = (long)o->made.shifts,
@@ -187,6 +190,7 @@ static status make_factor(compressed *o, double *strip, int *minor) {
                               .width = tlr_cmm_width(o->tile),
                               .seed = 1,
                               .singles = tau > 0,
+                              .halves = o->halves,
                               .memory = mixed && !on_cpu ? DEVICE_MEMORY : 0,
                               .mixed = mixed,
                               .terms = on_cpu ? 0 : TERMS,

@@ -47,8 +47,10 @@ typedef struct {
     double mean;               /* rank of a tile of the factor, dense ones counted whole */
     double dense;              /* share of dense tiles */
     double bytes, bytes_dense; /* of the factor; of the triangle */
+    bool halves;               /* columns that may be are kept as halves */
 } tlr_prediction;
 /* Local. steps: tau is noise 2^(-steps / 8). */
-status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, tlr_prediction *out);
+status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, bool halves,
+                   tlr_prediction *out);
 
 #endif

@@ -30,8 +30,9 @@ typedef struct {
     int64_t *first; /* [sensors + 1] measurements before each */
     int64_t b;      /* largest tile */
     int count;      /* tiles drawn */
-    /* of each of them: its place, the sum of its squares, its rank */
-    int64_t *i, *k, *rank;
+    /* of each of them: its place, the sum of its squares, its rank, columns of it that would not
+     * be kept as halves */
+    int64_t *i, *k, *rank, *leading;
     double *squares;
 } sample;
 
@@ -73,20 +74,25 @@ static status fill_tile(const sample *s, int64_t i, int64_t k, tile_room *h, dou
     return st;
 }
 
-/* Rank of the tile in hand, of m x n, whose tail has a norm of tau at most. */
-static status rank_of(tile_room *h, int64_t m, int64_t n, double tau, int64_t *rank) {
-    const int rows = (int)m, cols = (int)n, least = rows < cols ? rows : cols, one = 1;
-    int info = 0;
+/* How many of `count` values there are before a tail of a norm of tau at most. */
+static int64_t before_tail(const double *value, int64_t count, double tau) {
     double tail = 0;
+    for (; count > 0; count--) {
+        tail += value[count - 1] * value[count - 1];
+        if (tail > tau * tau)
+            break;
+    }
+    return count;
+}
+
+/* Singular values of the tile in hand, of m x n. */
+static status values_of(tile_room *h, int64_t m, int64_t n) {
+    const int rows = (int)m, cols = (int)n, one = 1;
+    int info = 0;
     dgesvd_("N", "N", &rows, &cols, h->a, &rows, h->value, NULL, &one, NULL, &one, h->work,
             &h->lwork, &info);
     if (info != 0)
         return status_fail(MOAO_NUMERIC, "singular values of a tile of Cmm: no convergence");
-    for (*rank = least; *rank > 0; (*rank)--) {
-        tail += h->value[*rank - 1] * h->value[*rank - 1];
-        if (tail > tau * tau)
-            break;
-    }
     return MOAO_OK;
 }
 
@@ -139,6 +145,7 @@ static status open_sample(const sys *s, const matcov *mc, int64_t tile, sample *
     TRY(ALLOC(x->i, count, "a sample of tiles"));
     TRY(ALLOC(x->k, count, "a sample of tiles"));
     TRY(ALLOC(x->rank, count, "a sample of tiles"));
+    TRY(ALLOC(x->leading, count, "a sample of tiles"));
     TRY(ALLOC(x->squares, count, "a sample of tiles"));
     for (int t = 0; t < x->count; t++)
         draw(x->order.nt, t, x->count, x->i + t, x->k + t);
@@ -147,7 +154,7 @@ done:
 }
 
 static void close_sample(sample *x) {
-    free(x->first), free(x->i), free(x->k), free(x->rank), free(x->squares);
+    free(x->first), free(x->i), free(x->k), free(x->rank), free(x->leading), free(x->squares);
     tlr_layout_free(&x->order);
 }
 
@@ -171,8 +178,13 @@ static void close_room(tile_room *h) {
 static status look_at(const sample *x, int t, double tau, tile_room *h) {
     const int64_t *first = x->order.first, m = first[x->i[t] + 1] - first[x->i[t]],
                   n = first[x->k[t] + 1] - first[x->k[t]];
-    const status st = fill_tile(x, x->i[t], x->k[t], h, x->squares + t);
-    return st == MOAO_OK ? rank_of(h, m, n, tau, x->rank + t) : st;
+    status st;
+    TRY(fill_tile(x, x->i[t], x->k[t], h, x->squares + t));
+    TRY(values_of(h, m, n));
+    x->rank[t] = before_tail(h->value, m < n ? m : n, tau);
+    x->leading[t] = before_tail(h->value, m < n ? m : n, ldexp(tau, 11));
+done:
+    return st;
 }
 
 /* Of all tiles: each thread takes whole ones, as what is done for one are many small steps. */
@@ -196,10 +208,18 @@ static status look_at_all(const sample *x, double tau) {
     return worst;
 }
 
-status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, tlr_prediction *out) {
+/* Share of the columns of tile t that are kept as halves; dense: its odds to be dense. What stands
+ * before a tile makes its singular values smaller, so there are more. */
+static double share_of_halves(const sample *x, int t, double dense) {
+    const double leading = (double)x->leading[t], rank = fmax((double)x->rank[t], 1);
+    return (1 - dense) * (1 - leading / rank) + dense * (x->leading[t] == 0);
+}
+
+status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, bool halves,
+                   tlr_prediction *out) {
     matcov *mc = NULL;
     sample x = {0};
-    double squares = 0, full = 0, dense = 0;
+    double squares = 0, full = 0, kept = 0, dense = 0;
     status st;
     *out = (tlr_prediction){0};
     TRY(matcov_prepare_clusters(s, p, &mc));
@@ -213,6 +233,7 @@ status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, tlr_
         squares += x.squares[t] / x.count;
         full += f / x.count;
         dense += pow(f, DENSE) / x.count;
+        kept += f * (halves ? 1 - share_of_halves(&x, t, pow(f, DENSE)) / 2 : 1) / x.count;
     }
     const double wide = fmin((double)tlr_cmm_width(x.b), (double)s->m),
                  pairs = nt * (nt - 1) / 2 - nt * (wide / b - 1) / 2;
@@ -222,7 +243,8 @@ status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, tlr_
     out->dense = dense;
     out->eps = squares > 0 ? out->tau / sqrt(squares) : 0;
     /* tiles in single precision, unless none is compressed */
-    out->bytes = (out->tau > 0 ? 4 : 8) * out->tiles * b * b * full + 8 * (double)s->m * wide;
+    out->halves = halves && out->tau > 0;
+    out->bytes = (out->tau > 0 ? 4 : 8) * out->tiles * b * b * kept + 8 * (double)s->m * wide;
     out->bytes_dense = 4.0 * (double)s->m * (double)(s->m + 1);
 done:
     close_sample(&x);

@@ -253,7 +253,7 @@ static void warn_format(const params *par, warnings *w) {
     const bool tlr = par->compute_format == FORMAT_TLR;
     if (tlr && par->compute_precision == PRECISION_PARAM_MIXED)
         params_warn(w, "compute.format: tlr computes exposures in double precision; "
-                       "compute.precision: mixed has no effect");
+                       "compute.precision: mixed is for the factor's columns alone");
     if (!tlr && par->compute_format != FORMAT_AUTO &&
         (par->compute_tlr_tolerance > 0 || par->compute_tlr_tile > 0))
         params_warn(w, "compute.tlr_tolerance and tlr_tile are for compute.format: tlr and have no "

@@ -24,9 +24,10 @@ typedef struct {
     int64_t kept_v; /* where v begins after u, in one precision [elements] */
     float *singles; /* both in single precision, NULL: not there at present */
     double most[2]; /* with terms or halves: largest modulus of what is kept of u and of v */
-    /* with halves: numbers in single precision, before the halves; runs of u and of v, in the
-     * backend's memory, and the longest of them */
-    int64_t leading, runs[2], longest;
+    /* with halves: numbers in single precision, before the halves; runs of u, then of v, tile row
+     * by tile row, in the backend's memory, the longest of them, and those before each row (the end
+     * too), [r1 - r0 + 1] of u, then of v */
+    int64_t leading, longest, *row_run;
     terms_run *run;
     double *diag;    /* symmetric, factor: width x width block on the diagonal */
     double *u, *v;   /* columns of all tiles; a dense tile lies whole in u, and has nothing in v */
@@ -124,6 +125,7 @@ typedef struct {
     void *at, *raw, *single; /* in doubles; as it is kept, on its way from the host; with halves in
                                 single precision on its way to doubles */
     size_t bytes, raw_bytes, single_bytes;
+    bool *row; /* tile rows of it that are there, NULL: all */
 } tlr_place;
 
 #define TLR_STREAMS 4
@@ -229,8 +231,10 @@ void tlr_store_release(tlr *a, panel *p);
 /* u and v of super-panel q for the work that comes next; `next` (-1: none) will be asked for after
  * it. What was fetched before the last one is not there any more. */
 status tlr_store_fetch(tlr_work *w, const tlr *a, int64_t q, int64_t next);
-/* The same in type t; in single precision of a factor with mixed only, one at a time. */
-status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int64_t next);
+/* The same in type t, of tile rows i0 .. i1 at least; in single precision of a factor with mixed
+ * only, one super-panel at a time, of which other rows stay. */
+status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int64_t i0, int64_t i1,
+                       int64_t next);
 /* No super-panel is in the places of w any more. */
 void tlr_store_forget(tlr_work *w);
 

@@ -226,7 +226,7 @@ status tlr_side_product(tlr_work *w, const tlr *a, int64_t q, int64_t ia, int64_
     if (cols == 0 || v == 0)
         return MOAO_OK;
     s.ldz = s.ldt = side == 'R' ? v : cols;
-    TRY(tlr_store_typed(w, a, s.type, q, trans == 'T' ? q + 1 : q - 1));
+    TRY(tlr_store_typed(w, a, s.type, q, ia, ib, trans == 'T' ? q + 1 : q - 1));
     TRY(trans == 'T' ? take_x(&s, a->cols->first[s.p->c0], a->cols->first[s.p->c1], x, ldx)
                      : take_x(&s, a->rows->first[ia], a->rows->first[ib], x, ldx));
     TRY(tlr_work_typed(w, BUF_SIDE, s.type, v * cols, &s.z));

@@ -401,7 +401,7 @@ static status some_rows(job *s, char form, int64_t ia, int64_t ib) {
         cols += ub[i].cols;
     if (cols == 0)
         goto done;
-    TRY(tlr_store_typed(s->w, s->l, BACKEND_S, p - s->l->panel, -1));
+    TRY(tlr_store_typed(s->w, s->l, BACKEND_S, p - s->l->panel, ia, ib, -1));
     if (!ahead || !s->taken) /* forward X is the same for all rows */
         TRY(ahead ? take_x(s, s->l->cols, p->c0, p->c1) : take_x(s, s->l->rows, ia, ib));
     s->taken = true;

@@ -46,7 +46,9 @@ void tlr_store_release(tlr *a, panel *p) {
     else
         a->be->release(a->ctx, p->kept);
     a->be->release(a->ctx, p->run);
+    free(p->row_run);
     p->kept = NULL;
+    p->row_run = NULL;
     p->singles = NULL;
     p->run = NULL;
 }
@@ -119,29 +121,38 @@ static status list_runs(tlr_work *w, const tlr *a, panel *p, int64_t *halves) {
     int64_t *host, *there, n = 0;
     void *room = NULL;
     status st;
+    TRY(ALLOC(p->row_run, (size_t)(2 * (p->r1 - p->r0 + 1)), "runs of columns"));
     TRY(tlr_work_indices(w, each * 4 * tiles, &host, &there));
     terms_run *const list = (terms_run *)(void *)host;
     p->leading = p->longest = *halves = 0;
-    for (int64_t i = p->r0; i < p->r1; i++)
-        for (int64_t k = p->c0; k < p->c1; k++) {
-            const int64_t m = tlr_extent(a->rows, i);
-            const tlr_tile *t = panel_tile(p, i, k);
-            add_runs(t, m, p->ubegin[i - p->r0] + t->u * m, p, list, &n, halves);
-        }
-    p->runs[0] = n;
-    for (int64_t k = p->c0; k < p->c1; k++)
+    for (int v = 0; v < 2; v++) {
+        int64_t *const before = p->row_run + v * (p->r1 - p->r0 + 1);
         for (int64_t i = p->r0; i < p->r1; i++) {
-            const int64_t m = tlr_extent(a->cols, k);
-            const tlr_tile *t = panel_tile(p, i, k);
-            if (t->kind == TLR_LOWRANK)
-                add_runs(t, m, p->kept_v + p->vbegin[k - p->c0] + t->v * m, p, list, &n, halves);
+            before[i - p->r0] = n;
+            for (int64_t k = p->c0; k < p->c1; k++) {
+                const int64_t m = v ? tlr_extent(a->cols, k) : tlr_extent(a->rows, i);
+                const tlr_tile *t = panel_tile(p, i, k);
+                if (v == 0)
+                    add_runs(t, m, p->ubegin[i - p->r0] + t->u * m, p, list, &n, halves);
+                else if (t->kind == TLR_LOWRANK)
+                    add_runs(t, m, p->kept_v + p->vbegin[k - p->c0] + t->v * m, p, list, &n,
+                             halves);
+            }
         }
-    p->runs[1] = n - p->runs[0];
+        before[p->r1 - p->r0] = n;
+    }
     TRY(w->be->alloc(w->ctx, sizeof *p->run * (size_t)largest(n, 1), &room));
     p->run = room;
     st = tlr_work_send(w, each * n, host, (int64_t *)room);
 done:
     return st;
+}
+
+/* Runs of u (v = 1: of v) in tile rows i0 .. i1, the first of them and how many. */
+static int64_t runs_of(const panel *p, int v, int64_t i0, int64_t i1, const terms_run **first) {
+    const int64_t *before = p->row_run + v * (p->r1 - p->r0 + 1);
+    *first = p->run + before[i0 - p->r0];
+    return before[i1 - p->r0] - before[i0 - p->r0];
 }
 
 static backend_f16 *halves_of(const panel *p, void *kept) {
@@ -151,18 +162,26 @@ static backend_f16 *halves_of(const panel *p, void *kept) {
 /* u and v in single precision to what is kept of them, in the backend's memory. */
 static status narrow(tlr_work *w, const panel *p, const float *from, void *kept) {
     status st = MOAO_OK;
-    for (int k = 0; k < 2; k++)
-        TRY(w->be->terms->narrow(w->ctx, p->runs[k], p->run + (k ? p->runs[0] : 0), p->longest,
-                                 terms_exponent(p->most[k]), from, kept, halves_of(p, kept)));
+    for (int v = 0; v < 2; v++) {
+        const terms_run *first;
+        const int64_t n = runs_of(p, v, p->r0, p->r1, &first);
+        TRY(w->be->terms->narrow(w->ctx, n, first, p->longest, terms_exponent(p->most[v]), from,
+                                 kept, halves_of(p, kept)));
+    }
 done:
     return st;
 }
 
-static status widen(tlr_work *w, backend_ctx *ctx, const panel *p, void *kept, float *to) {
+/* The way back, of tile rows i0 .. i1. */
+static status widen(tlr_work *w, backend_ctx *ctx, const panel *p, int64_t i0, int64_t i1,
+                    void *kept, float *to) {
     status st = MOAO_OK;
-    for (int k = 0; k < 2; k++)
-        TRY(w->be->terms->widen(ctx, p->runs[k], p->run + (k ? p->runs[0] : 0), p->longest,
-                                terms_exponent(p->most[k]), kept, halves_of(p, kept), to));
+    for (int v = 0; v < 2; v++) {
+        const terms_run *first;
+        const int64_t n = runs_of(p, v, i0, i1, &first);
+        TRY(w->be->terms->widen(ctx, n, first, p->longest, terms_exponent(p->most[v]), kept,
+                                halves_of(p, kept), to));
+    }
 done:
     return st;
 }
@@ -194,7 +213,7 @@ static status keep_halves(tlr_work *w, const tlr *a, panel *p, void **room, size
     if (a->o.host)
         TRY(w->be->copy(w->ctx, *room, (int64_t)*bytes, there, (int64_t)*bytes, (int64_t)*bytes,
                         1));
-    *bytes += sizeof *p->run * (size_t)(p->runs[0] + p->runs[1]);
+    *bytes += sizeof *p->run * (size_t)p->row_run[2 * (p->r1 - p->r0) + 1];
 done:
     return st;
 }
@@ -267,6 +286,7 @@ void tlr_store_forget(tlr_work *w) {
     }
     leave_singles(&w->narrow);
     w->be->release(w->ctx, w->narrow.at);
+    free(w->narrow.row);
     w->narrow = (tlr_place){0};
     if (w->feed)
         w->be->close(w->feed);
@@ -307,7 +327,7 @@ static status bring(tlr_work *w, backend_ctx *ctx, const tlr *a, panel *p, tlr_p
     }
     if (n > 0 && a->o.halves) {
         TRY(room_for(w, &s->single, &s->single_bytes, (size_t)n * sizeof(float)));
-        TRY(widen(w, ctx, p, from, s->single));
+        TRY(widen(w, ctx, p, p->r0, p->r1, from, s->single));
         from = s->single;
     }
     if (n > 0 && a->o.singles)
@@ -346,19 +366,40 @@ done:
     return st;
 }
 
-status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int64_t next) {
-    panel *p = a->panel + q;
+/* The place for singles, where nothing of p is yet. */
+static status open_singles(tlr_work *w, const tlr *a, panel *p) {
     tlr_place *s = &w->narrow;
     status st;
-    if (t == BACKEND_D)
-        return tlr_store_fetch(w, a, q, next);
-    if (!a->o.halves || (s->p == p && p->singles == s->at))
-        return MOAO_OK;
     leave_singles(s);
+    free(s->row);
+    s->row = NULL;
+    TRY(ALLOC(s->row, (size_t)(p->r1 - p->r0), "tile rows"));
     TRY(room_for(w, &s->at, &s->bytes, (size_t)largest(all_numbers(a, p), 1) * sizeof(float)));
-    TRY(widen(w, w->ctx, p, p->kept, s->at));
     s->p = p;
     p->singles = s->at;
+done:
+    return st;
+}
+
+status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int64_t i0, int64_t i1,
+                       int64_t next) {
+    panel *p = a->panel + q;
+    tlr_place *s = &w->narrow;
+    status st = MOAO_OK;
+    if (t == BACKEND_D)
+        return tlr_store_fetch(w, a, q, next);
+    if (!a->o.halves)
+        return st;
+    if (s->p != p || p->singles != s->at)
+        TRY(open_singles(w, a, p));
+    for (int64_t end; i0 < i1; i0 = end) {
+        for (end = i0 + 1; end < i1 && s->row[end - p->r0] == s->row[i0 - p->r0];)
+            end++;
+        if (s->row[i0 - p->r0])
+            continue;
+        TRY(widen(w, w->ctx, p, i0, end, p->kept, s->at));
+        memset(s->row + (i0 - p->r0), true, (size_t)(end - i0) * sizeof *s->row);
+    }
 done:
     return st;
 }

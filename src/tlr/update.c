@@ -218,8 +218,8 @@ static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
         TRY(tlr_work_typed(s->w, BUF_SIDE, s->type, collected(s), &s->u));
     for (s->x.q = s->x.q0; s->x.q < s->x.q1; s->x.q++) {
         /* only a factor is kept apart: a is b */
-        TRY(tlr_store_typed(s->w, s->x.a, s->type, s->x.q, s->x.q + 1));
-        TRY(tlr_store_typed(s->w, s->x.b, s->type, s->x.q, s->x.q + 1));
+        TRY(tlr_store_typed(s->w, s->x.a, s->type, s->x.q, s->x.ia, s->x.ib, s->x.q + 1));
+        TRY(tlr_store_typed(s->w, s->x.b, s->type, s->x.q, s->x.ka, s->x.kb, s->x.q + 1));
         TRY(left_factors(s));
         if (several)
             TRY(collect(s));

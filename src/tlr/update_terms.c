@@ -240,7 +240,8 @@ static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
     s->u = p;
     for (s->x.q = s->x.q0; s->x.q < s->x.q1; s->x.q++) {
         s->p = s->x.a->panel + s->x.q;
-        TRY(tlr_store_typed(s->w, s->x.a, BACKEND_S, s->x.q, -1));
+        TRY(tlr_store_typed(s->w, s->x.a, BACKEND_S, s->x.q, s->x.ia, s->x.ib, -1));
+        TRY(tlr_store_typed(s->w, s->x.a, BACKEND_S, s->x.q, s->x.ka, s->x.kb, -1));
         TRY(left_factors(s));
         TRY(place_left(s));
         TRY(place_right(s));

@@ -31,6 +31,7 @@ typedef struct { /* borrowed, all of it */
     int sample;             /* target by which an operator that is not exact is checked */
     int nsample;            /* columns of the sampled residual */
     int tile;               /* order of the tiles of a compressed factor, 0: chosen */
+    bool halves;            /* its columns that may be are kept as halves */
     double one_target;      /* memory for one target, for messages [bytes] */
     int64_t beside;         /* doubles that the caller keeps of each target, for tor_take */
     bool say;               /* lines of progress tell how factors will be made */

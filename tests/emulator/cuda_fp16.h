@@ -17,8 +17,20 @@ __attribute__((target("f16c"))) inline float __half2float(__half h) {
 __attribute__((target("f16c"))) inline __half __float2half(float f) {
     return {_cvtss_sh(f, _MM_FROUND_TO_NEAREST_INT)};
 }
+inline __half __float2half_rn(float f) {
+    return __float2half(f);
+}
+inline __half __ushort_as_half(unsigned short bits) {
+    return {bits};
+}
+inline __half2 __halves2half2(__half a, __half b) {
+    return {a, b};
+}
 inline __half2 __floats2half2_rn(float a, float b) {
     return {__float2half(a), __float2half(b)};
+}
+inline float2 __half22float2(__half2 h) {
+    return {__half2float(h.x), __half2float(h.y)};
 }
 
 #endif

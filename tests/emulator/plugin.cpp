@@ -1,10 +1,12 @@
-/* The emulator as a plugin of the program: batched products and the low-rank routines of src/gpu
- * under the name "gpu", on the CPU's memory. It lacks the other operations. */
+/* The emulator as a plugin of the program: batched products, the low-rank routines and others of
+ * src/gpu under the name "gpu", on the CPU's memory. The CPU's dense operations and those of halves
+ * serve beside them; others are missing. */
 #include "backend/backend_own.h"
 #include "backend/backend_sparse.h"
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/core/common.cuh"
 #include "gpu/dense/sparse_gpu.h"
+#include "gpu/dense/terms_gpu.h"
 #include "gpu/formats/formats_gpu.h"
 #include "gpu/formats/toeplitz_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
@@ -89,18 +91,26 @@ status blas_gemm_strided(gpu_queue *, backend_type t, char, char tb, int64_t m, 
 }
 
 static const backend_batch batch = {.size = sizeof(backend_batch), .gemm = gpu_batch_gemm};
-/* Of halves, what tests of block-Toeplitz products cast with. */
-static status cast_to_half(backend_ctx *, backend_type t, int64_t m, int64_t n, int exponent,
-                           const void *a, int64_t lda, backend_f16 *h, int64_t ldh) {
-    if (t != BACKEND_S)
-        return MOAO_INPUT;
-    for (int64_t j = 0; j < n; j++)
-        for (int64_t i = 0; i < m; i++)
-            h[i + j * ldh] = __float2half(ldexpf(((const float *)a)[i + j * lda], exponent)).bits;
-    return MOAO_OK;
+/* What is not the emulator's: the CPU's operations, which find their table by the context. */
+template <class Table> static const Table *cpu_table();
+template <> const backend *cpu_table<backend>() {
+    return &backend_cpu;
 }
-
-static const backend_half half = {.size = sizeof(backend_half), .cast_to_half = cast_to_half};
+template <> const backend_half *cpu_table<backend_half>() {
+    return backend_cpu.half;
+}
+template <auto M> struct of_cpu;
+template <class Table, class... A, status (*Table::*M)(backend_ctx *, A...)> struct of_cpu<M> {
+    static status call(backend_ctx *, A... a) {
+        return (cpu_table<Table>()->*M)(NULL, a...);
+    }
+};
+static const backend_half half = {.size = sizeof(backend_half),
+                                  .max_abs = of_cpu<&backend_half::max_abs>::call,
+                                  .cast_to_half = of_cpu<&backend_half::cast_to_half>::call,
+                                  .gemm = of_cpu<&backend_half::gemm>::call,
+                                  .cast_to_double = of_cpu<&backend_half::cast_to_double>::call,
+                                  .cast_to_single = of_cpu<&backend_half::cast_to_single>::call};
 /* Of formats the sums are the emulator's, what makes a matrix is the CPU's. */
 static status entries(backend_ctx *ctx, backend_type t, formats_kernel kernel, double length,
                       int dim, const double *x, const double *y, const formats_blocks *blocks) {
@@ -141,7 +151,12 @@ const backend emulated = {
     .release_host = backend_cpu.release_host,
     .copy = backend_cpu.copy,
     .workspace = backend_cpu.workspace,
-    .gemm = backend_cpu.gemm,
+    .mirror = of_cpu<&backend::mirror>::call,
+    .gather = of_cpu<&backend::gather>::call,
+    .gemm = of_cpu<&backend::gemm>::call,
+    .trsm = of_cpu<&backend::trsm>::call,
+    .trmm = of_cpu<&backend::trmm>::call,
+    .potrf = of_cpu<&backend::potrf>::call,
     .host_workspace = backend_cpu.host_workspace,
     .multi_workspace = backend_cpu.multi_workspace,
     .batch = &batch,
@@ -149,6 +164,7 @@ const backend emulated = {
     .lowrank = &backend_lowrank_gpu,
     .sparse = &sparse,
     .toeplitz = &backend_toeplitz_gpu,
+    .terms = &backend_terms_gpu,
     .formats = &formats,
     .matcov = &backend_matcov_gpu,
 };
