@@ -186,7 +186,10 @@ static void write_compression(json *j, const report *r) {
         json_number(j, "tolerance_arcsec2", c->tolerance);
         json_number(j, "noise_arcsec2", c->noise);
         json_integer(j, "restarts", c->restarts);
-        json_string(j, "precision", c->tolerance > 0 ? "single" : "double");
+        json_string(j, "precision",
+                    c->halves > 0      ? "single and half"
+                    : c->tolerance > 0 ? "single"
+                                       : "double");
         json_number(j, "largest_difference", c->difference);
         json_integer(j, "tile", c->tile);
         json_number(j, "mean_rank", c->mean);

@@ -70,6 +70,20 @@ class Compressed(unittest.TestCase):
         with fits.open(self.dense.path("maps.fits")) as f:
             self.assertNotIn("FACTOR", f[0].header)
 
+    def test_columns_as_halves(self):
+        """compute.precision: mixed keeps columns of the factor as halves: less memory, results as close; on two ranks the same."""
+        options = SMALL + TLR + ["compute.threads=1", "compute.precision=mixed"]
+        one = Run(CASE, *options)
+        c, = told(one)
+        single, = told(self.tlr)
+        self.assertEqual((c["precision"], single["share_of_halves"], single["precision"]), ("single and half", 0, "single"))
+        self.assertGreater(c["share_of_halves"], 0.2)
+        self.assertLess(c["bytes"], 0.95 * single["bytes"])
+        self.assertLess(gap(self.dense, one), 1e-4)
+        self.assertGreater(gap(self.tlr, one), 0)
+        self.assertNotIn("computing in double precision", log(one))
+        self.assert_same_maps(one, Run(CASE, *options, ranks=2))
+
     def test_quadratic_law(self):
         """The change of results goes as the square of the tolerance."""
         run = Run(CASE, *SMALL, *TLR, "compute.tlr_tolerance=2", "compute.tlr_strehl=1")
