@@ -7,7 +7,9 @@
  *     f / (1 - f) = e^(GROWTH n) r / (most - r),
  * r its rank in Cmm and n the number of sensors before that of k, of which the first few count:
  * what they have not told the next ones tell little of. Tiles of k's own sensor change next to
- * nothing. Both constants are those of factors of all cases together (docs/performance-tlr.md). */
+ * nothing. What was largest in a tile is told first: its large singular values, which decide what
+ * is kept as halves, shrink with n. The constants are those of factors of all cases together
+ * (docs/performance-tlr.md). */
 #include "linalg/cpu_threads.h"
 #include "operator/tlr_cmm.h"
 
@@ -17,6 +19,7 @@
 #define SAMPLE 48    /* tiles; twice as many of order 128 or less */
 #define GROWTH 1.0   /* logarithm of odds, for each sensor before, */
 #define GROW_FIRST 3 /* of which the first so many count */
+#define SHRINK 0.5   /* the same of large singular values, which become smaller */
 #define DENSE 5      /* of tiles full by a share f some are dense, about f^5 */
 
 /* LAPACK: singular values. */
@@ -118,17 +121,22 @@ static void draw(int64_t nt, int t, int count, int64_t *i, int64_t *k) {
     *i = nt - 1 - (pair - below * (below - 1) / 2);
 }
 
+/* Sensors before that of tile column k, as many as count. */
+static int sensors_before(const sample *s, int64_t k) {
+    int before = 0;
+    while (before < GROW_FIRST && s->first[before + 1] <= s->order.first[k])
+        before++;
+    return before;
+}
+
 /* How full a tile of the factor is expected to be, of `most` columns, if Cmm's has r; k: its
  * column.
  */
 static double fullness(const sample *s, int64_t r, double most, int64_t k) {
     const double columns = fmin(fmax((double)r, 0.5), most - 0.5);
-    int before = 0;
     if ((double)r > most)
         return 1;
-    while (before < GROW_FIRST && s->first[before + 1] <= s->order.first[k])
-        before++;
-    const double odds = exp(GROWTH * before) * columns / (most - columns);
+    const double odds = exp(GROWTH * sensors_before(s, k)) * columns / (most - columns);
     return odds / (1 + odds);
 }
 
@@ -182,7 +190,8 @@ static status look_at(const sample *x, int t, double tau, tile_room *h) {
     TRY(fill_tile(x, x->i[t], x->k[t], h, x->squares + t));
     TRY(values_of(h, m, n));
     x->rank[t] = before_tail(h->value, m < n ? m : n, tau);
-    x->leading[t] = before_tail(h->value, m < n ? m : n, ldexp(tau, 11));
+    x->leading[t] = before_tail(h->value, m < n ? m : n,
+                                ldexp(tau, 11) * exp(SHRINK * sensors_before(x, x->k[t])));
 done:
     return st;
 }
@@ -208,8 +217,7 @@ static status look_at_all(const sample *x, double tau) {
     return worst;
 }
 
-/* Share of the columns of tile t that are kept as halves; dense: its odds to be dense. What stands
- * before a tile makes its singular values smaller, so there are more. */
+/* Share of the columns of tile t that are kept as halves; dense: its odds to be dense. */
 static double share_of_halves(const sample *x, int t, double dense) {
     const double leading = (double)x->leading[t], rank = fmax((double)x->rank[t], 1);
     return (1 - dense) * (1 - leading / rank) + dense * (x->leading[t] == 0);

@@ -6,8 +6,10 @@
  *
  * With halves, first all numbers in single precision stand together, tile by tile, then all halves;
  * a list of runs in the backend's memory leads from there to where they stand in one precision and
- * back. u and v have an exponent each, that of their largest entries: columns are far smaller than
- * 2^11 tau and not far below tau, so that no exponent for each tile is needed. */
+ * back. u and v have an exponent each, which brings their largest entry to 2^15: halves keep all
+ * bits down to 2^-29 of that, and are wrong by 2^-40 of it below, so that neither each tile nor
+ * each column needs an exponent. A half is the first of the two that a solve in terms makes of a
+ * number, and the second is 0. */
 #include "tlr/internal.h"
 
 #include <math.h>
