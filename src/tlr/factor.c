@@ -72,7 +72,7 @@ static status look_ahead(state *s, int64_t p) {
         return tlr_passes_look_ahead(s->passes, p - 1);
     TRY(room_ahead(s, p, &d));
     if (s->side) /* what it did last has been waited for by the pivots */
-        TRY(tlr_work_rewind(&s->ahead));
+        TRY(tlr_work_rewind(&s->ahead, TLR_LISTED));
     TRY(read_panel(s, s->from->a, p, d, panel_rows(s->l, p)));
     tlr_work_lap(&s->w, TLR_ENTRIES);
     st = subtract_beside(s, 0, p - 1, p, d);
@@ -369,7 +369,7 @@ static status finish_panel(state *s, int64_t p, double *d, int64_t ldd) {
     TRY(tlr_share_kinds(members, s->l, p, st));
     st = settle(s, p, d, ldd, m, &c);
     TRY(tlr_share_columns(&s->w, members, s->l, p, st));
-    TRY(tlr_store_panel(&s->w, s->l, p));
+    TRY(tlr_store_panel(&s->w, s->passes ? &s->ahead : NULL, s->l, p));
     tlr_work_lap(&s->w, TLR_SETTLE);
 done:
     tlr_batch_close(&c);

@@ -162,9 +162,9 @@ status tlr_work_bytes(tlr_work *w, size_t bytes);
 /* Room for n indices on the host and in the backend's memory; send: to there, in stream order. */
 status tlr_work_indices(tlr_work *w, int64_t n, int64_t **host, int64_t **there);
 status tlr_work_send(tlr_work *w, int64_t n, const int64_t *host, int64_t *there);
-/* Lists begin anew, with so much room that those of a super-panel's updates do not wait for those
- * before. Waits for the stream. */
-status tlr_work_rewind(tlr_work *w);
+/* Lists begin anew, with room for so many products. Waits for the stream. */
+#define TLR_LISTED ((int64_t)1 << 18) /* those of a super-panel's updates, so that few wait */
+status tlr_work_rewind(tlr_work *w, int64_t products);
 /* Products that are independent of each other may go to several streams in turn: fork, then turn
  * before each of them, then join. */
 status tlr_work_fork(tlr_work *w);
@@ -220,8 +220,9 @@ void tlr_panel_release(tlr *a, int64_t q);
 
 /* --- store.c --- */
 
-/* A finished super-panel of a factor to where the options want it; u and v are gone then. */
-status tlr_store_panel(tlr_work *w, tlr *a, int64_t q);
+/* A finished super-panel of a factor to where the options want it; u and v are gone then. to: NULL,
+ * or for which it is fetched at once (with options.host). */
+status tlr_store_panel(tlr_work *w, tlr_work *to, tlr *a, int64_t q);
 void tlr_store_release(tlr *a, panel *p);
 /* u and v of super-panel q for the work that comes next; `next` (-1: none) will be asked for after
  * it. What was fetched before the last one is not there any more. */

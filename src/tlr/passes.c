@@ -265,7 +265,7 @@ done:
 status tlr_passes_look_ahead(tlr_passes *x, int64_t p) {
     status st;
     if (x->ahead->ctx != x->main->ctx) /* what it did last has been waited for by the pivots */
-        TRY(tlr_work_rewind(x->ahead));
+        TRY(tlr_work_rewind(x->ahead, TLR_SHARE * TLR_LISTED));
     if (x->b1 == x->a1)
         TRY(open_group(x, p, p + 1 == x->b1 ? 1 : 0));
     tlr_work_lap(x->main, TLR_ENTRIES);

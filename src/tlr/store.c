@@ -84,8 +84,63 @@ done:
     return st;
 }
 
-status tlr_store_panel(tlr_work *w, tlr *a, int64_t q) {
+static void leave(tlr_place *s) {
+    if (s->p)
+        s->p->u = s->p->v = NULL;
+    s->p = NULL;
+}
+
+static void hold(tlr_place *s, const tlr *a, panel *p, int64_t i0) {
+    s->p = p;
+    s->i0 = i0;
+    p->u = s->at;
+    p->v = p->u + begin_of_v(a, p);
+}
+
+static status room_for(tlr_work *w, void **at, size_t *has, size_t bytes) {
+    if (*at && *has >= bytes)
+        return MOAO_OK;
+    w->be->release(w->ctx, *at);
+    *at = NULL;
+    *has = 0;
+    const status st = w->be->alloc(w->ctx, bytes, at);
+    *has = st == MOAO_OK ? bytes : 0;
+    return st;
+}
+
+/* The panel in hand as it is kept, which is on its way to the host, to a place of `to` as well, in
+ * the stream of that. */
+static status hand_over(tlr_work *to, const tlr_work *w, const tlr *a, panel *p, tlr_place *s) {
+    const int64_t nu = numbers(a, p), at = p->kept_v, nv = all_numbers(a, p) - at;
+    double *wide;
+    float *raw;
+    status st;
+    leave(s);
+    TRY(to->be->wait_for(to->ctx, w->ctx));
+    if (to->feed)
+        TRY(to->be->wait_for(to->ctx, to->feed));
+    TRY(room_for(to, &s->at, &s->bytes, (size_t)largest(at + nv, 1) * sizeof(double)));
+    wide = s->at;
+    if (!a->o.singles) {
+        TRY(tlr_dense_copy(to, nu, 1, p->u, nu, wide, nu));
+        return tlr_dense_copy(to, nv, 1, p->v, nv, wide + at, nv);
+    }
+    TRY(room_for(to, &s->raw, &s->raw_bytes, (size_t)largest(at + nv, 1) * sizeof(float)));
+    raw = s->raw;
+    TRY(to->be->half->cast_to_single(to->ctx, nu, 1, p->u, largest(nu, 1), raw, largest(nu, 1)));
+    TRY(to->be->half->cast_to_single(to->ctx, nv, 1, p->v, largest(nv, 1), raw + at,
+                                     largest(nv, 1)));
+    TRY(to->be->half->cast_to_double(to->ctx, nu, 1, 1, raw, largest(nu, 1), 0, wide,
+                                     largest(nu, 1)));
+    st = to->be->half->cast_to_double(to->ctx, nv, 1, 1, raw + at, largest(nv, 1), 0, wide + at,
+                                      largest(nv, 1));
+done:
+    return st;
+}
+
+status tlr_store_panel(tlr_work *w, tlr_work *to, tlr *a, int64_t q) {
     panel *p = a->panel + q;
+    tlr_place *s = NULL;
     if (!kept_apart(a))
         return MOAO_OK;
     const int64_t nu = begin_of_v(a, p), n = all_numbers(a, p);
@@ -103,22 +158,23 @@ status tlr_store_panel(tlr_work *w, tlr *a, int64_t q) {
         TRY(bounds_of(w, (int64_t[2]){numbers(a, p), n - nu}, (const float *[2]){kept, kept + nu},
                       p->most));
     }
+    if (to) {
+        s = &to->place[to->last = 1 - to->last];
+        TRY(hand_over(to, w, a, p, s));
+        TRY(to->be->sync(to->ctx));
+    }
     if (a->o.host)
         TRY(w->be->sync(w->ctx));
     w->be->release(w->ctx, p->u);
     w->be->release(w->ctx, p->v);
     p->u = p->v = NULL;
+    if (s)
+        hold(s, a, p, 0);
     p->bytes = (double)bytes + 8.0 * (double)(p->width * p->width);
 done:
     if (st != MOAO_OK && room != NULL) /* u and v are still the panel's own */
         tlr_store_release(a, p);
     return st;
-}
-
-static void leave(tlr_place *s) {
-    if (s->p)
-        s->p->u = s->p->v = NULL;
-    s->p = NULL;
 }
 
 void tlr_store_forget(tlr_work *w) {
@@ -131,17 +187,6 @@ void tlr_store_forget(tlr_work *w) {
     if (w->feed)
         w->be->close(w->feed);
     w->feed = NULL;
-}
-
-static status room_for(tlr_work *w, void **at, size_t *has, size_t bytes) {
-    if (*at && *has >= bytes)
-        return MOAO_OK;
-    w->be->release(w->ctx, *at);
-    *at = NULL;
-    *has = 0;
-    const status st = w->be->alloc(w->ctx, bytes, at);
-    *has = st == MOAO_OK ? bytes : 0;
-    return st;
 }
 
 /* n elements of what is kept of a panel, from element `from` on, to the same place of s. */
@@ -194,10 +239,7 @@ static status bring(tlr_work *w, backend_ctx *ctx, const tlr *a, panel *p, int64
         TRY(room_for(w, &s->raw, &s->raw_bytes, (size_t)n * sizeof(float)));
     st = i0 <= p->r0 ? bring_part(w, ctx, a, p, s, 0, n) : bring_rows(w, ctx, a, p, s, i0);
     TRY(st);
-    s->p = p;
-    s->i0 = i0;
-    p->u = s->at;
-    p->v = p->u + begin_of_v(a, p);
+    hold(s, a, p, i0);
 done:
     return st;
 }

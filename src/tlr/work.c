@@ -9,7 +9,6 @@ static const double one = 1, zero = 0;
 enum { LIST_M, LIST_N, LIST_K, LIST_A, LIST_B, LIST_C, LIST_LDA, LIST_LDB, LIST_LDC, LIST_PARTS };
 #define LIST_ENTRY ((int64_t)(LIST_PARTS * sizeof(int64_t)))
 #define LIST_MOST ((int64_t)1 << 17) /* products of one call */
-#define LIST_LARGE ((int64_t)1 << 18)
 
 void tlr_work_open(tlr_work *w, const backend *be, backend_ctx *ctx) {
     memset(w, 0, sizeof *w);
@@ -269,12 +268,12 @@ done:
     return st;
 }
 
-status tlr_work_rewind(tlr_work *w) {
+status tlr_work_rewind(tlr_work *w, int64_t products) {
     int64_t at;
     status st;
     TRY(w->be->sync(w->ctx));
     w->list_used = 0;
-    TRY(list_room(w, LIST_LARGE, &at));
+    TRY(list_room(w, products, &at));
     w->list_used = 0;
 done:
     return st;

@@ -140,7 +140,7 @@ typedef struct {
     int64_t next[64], end[64]; /* updates of each super-panel: made, to be made now */
 } transfers;
 
-static void come(transfers *t, int64_t q, int64_t i0) {
+static void come(transfers *t, int64_t q, int64_t i0, bool there) {
     for (int k = 0; k < 2; k++)
         if (t->held[k] == q && t->from[k] <= i0) {
             if (k == 0) { /* held[1]: the last one */
@@ -152,9 +152,10 @@ static void come(transfers *t, int64_t q, int64_t i0) {
         } else if (t->held[k] == q) {
             t->held[k] = -1;
         }
-    t->bytes +=
-        bytes_from(t->l, t->at, q * t->step,
-                   (q + 1) * t->step < t->at->nt ? (q + 1) * t->step : t->at->nt, i0, t->size);
+    if (!there)
+        t->bytes +=
+            bytes_from(t->l, t->at, q * t->step,
+                       (q + 1) * t->step < t->at->nt ? (q + 1) * t->step : t->at->nt, i0, t->size);
     t->held[0] = t->held[1], t->from[0] = t->from[1];
     t->held[1] = q, t->from[1] = i0;
 }
@@ -168,7 +169,7 @@ static void pass(transfers *t, int64_t p0, int64_t p1) {
                 t->next[p] = q + 1;
             }
         if (first >= 0)
-            come(t, q, first * t->step);
+            come(t, q, first * t->step, false);
     }
 }
 
@@ -189,6 +190,7 @@ static double predicted(const tlr *l, const tlr_layout *at, int64_t step, int64_
         for (int64_t k = p + 1; k < b1; k++)
             t.end[k] = k < a1 ? p : p * (p - a0 + 1) / (a1 - a0);
         pass(&t, p + 1, b1);
+        come(&t, p, 0, true); /* it was made on the device */
     }
     return t.bytes;
 }
@@ -277,7 +279,8 @@ static void transfers_counted(void **state) {
         result r = factor(&p, &o);
         const double model = predicted(r.l, &p.l, step, group, size);
         print_message("%.0f bytes, predicted %.0f\n", r.report.fetched, model);
-        assert_true(r.report.fetched == model && model > 0);
+        assert_true(r.report.fetched == model);
+        assert_true(model > 0 || f == 3); /* two groups: all is in the two places */
         done_with(&r);
     }
     points_free(&p);
