@@ -220,22 +220,36 @@ static int64_t next_of(tlr_passes *x, int64_t p0, int64_t p1, int64_t q, int64_t
     return q;
 }
 
-/* What is planned for super-panels p0 .. p1, by those before `known`. */
+/* Super-panel q for all that are so far; the one that follows it is on its way meanwhile. */
+static status run_one(tlr_passes *x, int64_t p0, int64_t p1, int64_t q, int64_t known) {
+    bool joins[SLOTS] = {false};
+    int64_t lowest = p1;
+    status st;
+    for (int64_t p = p1 - 1; p >= p0; p--)
+        if (at(x, p)->next == q && takes(x, p, q)) {
+            joins[p % SLOTS] = true;
+            at(x, p)->next = q + 1;
+            lowest = p;
+        }
+    const int64_t next = next_of(x, p0, p1, 0, known), after_it = first_of(x, p0, p1, next);
+    TRY(tlr_store_fetch_rows(x->ahead, x->l, q, x->l->panel[lowest].c0, next < known ? next : -1,
+                             next < known ? x->l->panel[after_it].c0 : 0));
+    for (int64_t p = lowest; p < p1; p++)
+        if (joins[p % SLOTS])
+            TRY(tlr_steps_take(at(x, p)->steps, q, limit_of(x, p, q), known));
+done:
+    return st;
+}
+
+/* What is planned for super-panels p0 .. p1, by those before `known`: first by the one that was
+ * just made, which is at hand, of those that miss it alone. */
 static status run(tlr_passes *x, int64_t p0, int64_t p1, int64_t known) {
     status st = MOAO_OK;
-    for (int64_t q = next_of(x, p0, p1, 0, known), next; q < known; q = next) {
-        const int64_t first = first_of(x, p0, p1, q);
-        next = next_of(x, p0, p1, q + 1, known);
-        TRY(tlr_store_fetch_rows(x->ahead, x->l, q, x->l->panel[first].c0, next < known ? next : -1,
-                                 next < known ? x->l->panel[first_of(x, p0, p1, next)].c0 : 0));
-        for (int64_t p = first; p < p1; p++) {
-            waiting *t = at(x, p);
-            if (!takes(x, p, q))
-                continue;
-            TRY(tlr_steps_take(t->steps, q, limit_of(x, p, q), known));
-            t->next = q + 1;
-        }
-    }
+    int64_t q = next_of(x, p0, p1, 0, known);
+    for (int64_t p = p0; p < p1; p++)
+        q = at(x, p)->next == known - 1 && takes(x, p, known - 1) ? known - 1 : q;
+    for (; q < known; q = next_of(x, p0, p1, 0, known))
+        TRY(run_one(x, p0, p1, q, known));
 done:
     return st;
 }

@@ -160,17 +160,22 @@ static void come(transfers *t, int64_t q, int64_t i0, bool there) {
     t->held[1] = q, t->from[1] = i0;
 }
 
-static void pass(transfers *t, int64_t p0, int64_t p1) {
-    for (int64_t q = 0; q < t->panels; q++) {
-        int64_t first = -1;
-        for (int64_t p = p0; p < p1; p++)
-            if (t->next[p] <= q && q < t->end[p]) {
-                first = first < 0 ? p : first;
-                t->next[p] = q + 1;
-            }
-        if (first >= 0)
-            come(t, q, first * t->step, false);
-    }
+static void pass_one(transfers *t, int64_t q, int64_t p0, int64_t p1) {
+    int64_t first = -1;
+    for (int64_t p = p0; p < p1; p++)
+        if (t->next[p] == q && q < t->end[p]) {
+            first = first < 0 ? p : first;
+            t->next[p] = q + 1;
+        }
+    if (first >= 0)
+        come(t, q, first * t->step, false);
+}
+
+/* The last one that is made is at hand, and goes first. */
+static void pass(transfers *t, int64_t p0, int64_t p1, int64_t made) {
+    pass_one(t, made - 1, p0, p1);
+    for (int64_t q = 0; q < made; q++)
+        pass_one(t, q, p0, p1);
 }
 
 /* Groups of so many super-panels; while one is finished, the next one is in a pass. */
@@ -184,12 +189,12 @@ static double predicted(const tlr *l, const tlr_layout *at, int64_t step, int64_
         if (p == a1)
             a0 = p, a1 = b1;
         t.end[p] = p;
-        pass(&t, p, p + 1);
+        pass(&t, p, p + 1, p);
         if (b1 == a1)
             b1 = a1 + group < t.panels ? a1 + group : t.panels;
         for (int64_t k = p + 1; k < b1; k++)
             t.end[k] = k < a1 ? p : p * (p - a0 + 1) / (a1 - a0);
-        pass(&t, p + 1, b1);
+        pass(&t, p + 1, b1, p);
         come(&t, p, 0, true); /* it was made on the device */
     }
     return t.bytes;
