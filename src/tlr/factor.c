@@ -326,6 +326,7 @@ static status divide_and_compress(state *s, int64_t p, double *d, int64_t ldd, d
         if (tlr_part_is_mine(s->from->members, p, k))
             TRY(divide_part(s, p, k, d, ldd, *m));
     tlr_work_lap(&s->w, TLR_DIVIDE);
+    TRY(tlr_host_prepare(s->l, p)); /* while the device is at work */
     st = tlr_compress_begin(&s->w, s->l, p, *m, largest(below, 1), c);
 done:
     return st;

@@ -33,6 +33,8 @@ typedef struct {
     double bytes;
 } panel;
 
+typedef struct tlr_host tlr_host;
+
 struct tlr {
     const backend *be;
     backend_ctx *ctx;
@@ -44,6 +46,7 @@ struct tlr {
     int64_t step;                  /* tile columns of a super-panel */
     int64_t panels;
     panel *panel;
+    tlr_host *host; /* memory of the host, of options.host */
 };
 
 /* --- places --- */
@@ -232,6 +235,14 @@ status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, in
                             int64_t next_i0);
 /* No super-panel is in the places of w any more. */
 void tlr_store_forget(tlr_work *w);
+
+/* --- host.c: the host's memory for super-panels --- */
+
+/* Bytes for super-panel q, until the factor is closed. */
+status tlr_host_room(tlr *a, int64_t q, int64_t bytes, char **p);
+/* So much that super-panel q will need none, likely. */
+status tlr_host_prepare(tlr *a, int64_t q);
+void tlr_host_free(tlr *a);
 
 /* --- compress.c --- */
 

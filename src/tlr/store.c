@@ -35,9 +35,7 @@ static size_t size_of(const tlr *a) {
 }
 
 void tlr_store_release(tlr *a, panel *p) {
-    if (a->o.host)
-        a->be->release_host(a->ctx, p->kept);
-    else
+    if (!a->o.host) /* the host's memory goes with the factor */
         a->be->release(a->ctx, p->kept);
     p->kept = NULL;
 }
@@ -146,10 +144,13 @@ status tlr_store_panel(tlr_work *w, tlr_work *to, tlr *a, int64_t q) {
     const int64_t nu = begin_of_v(a, p), n = all_numbers(a, p);
     const size_t bytes = (size_t)largest(n, 1) * size_of(a);
     void *room = NULL;
-    status st =
-        a->o.host ? a->be->alloc_host(a->ctx, bytes, &room) : a->be->alloc(a->ctx, bytes, &room);
-    TRY(st);
-    p->kept = room;
+    char *there = NULL;
+    status st;
+    if (a->o.host)
+        TRY(tlr_host_room(a, q, (int64_t)bytes, &there));
+    else
+        TRY(a->be->alloc(a->ctx, bytes, &room));
+    p->kept = a->o.host ? there : room;
     p->kept_v = nu;
     TRY(keep(w, a, numbers(a, p), p->u, p->kept));
     TRY(keep(w, a, n - nu, p->v, p->kept + (size_t)nu * size_of(a)));
@@ -172,7 +173,7 @@ status tlr_store_panel(tlr_work *w, tlr_work *to, tlr *a, int64_t q) {
         hold(s, a, p, 0);
     p->bytes = (double)bytes + 8.0 * (double)(p->width * p->width);
 done:
-    if (st != MOAO_OK && room != NULL) /* u and v are still the panel's own */
+    if (st != MOAO_OK && p->kept != NULL) /* u and v are still the panel's own */
         tlr_store_release(a, p);
     return st;
 }
