@@ -17,6 +17,7 @@ static bool apart;                     /* `apart=1` */
 
 static backend watched; /* the backend, by such functions */
 static size_t most_used;
+static bool looking = true; /* at it: takes time */
 static double pinning;
 
 static size_t used() {
@@ -27,7 +28,8 @@ static size_t used() {
 
 static status watch_alloc(backend_ctx *c, size_t bytes, void **p) {
     const status st = be->alloc(c, bytes, p);
-    most_used = std::max(most_used, used());
+    if (looking)
+        most_used = std::max(most_used, used());
     return st;
 }
 
@@ -250,10 +252,13 @@ static made_factor mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, 
         return made;
     }
     made.made = true;
-    printf("mosaic n %lld b %lld tau %.1e cut %lld, %s%s: factor %.3f s, %.2f GB of the device in "
-           "use at most\n",
-           (long long)s->n, (long long)b, tau, (long long)cut, name[how],
-           timed ? ", steps timed" : "", made.seconds, 1e-9 * (double)most_used);
+    printf("mosaic n %lld b %lld tau %.1e cut %lld, %s%s: factor %.3f s", (long long)s->n,
+           (long long)b, tau, (long long)cut, name[how], timed ? ", steps timed" : "",
+           made.seconds);
+    if (looking)
+        printf(", looking at memory, of which %.2f GB were in use at most",
+               1e-9 * (double)most_used);
+    printf("\n");
     fflush(stdout);
     say("L", l, b);
     if (o.host)
@@ -270,24 +275,29 @@ static made_factor mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, 
         solve_terms(l, s->n, 5336);
     else if (!terms)
         made.bits = solve_rows(l, s->n, 5336);
-    printf("#   %.2f GB of the device in use at most in the triangles\n", 1e-9 * (double)most_used);
+    if (looking)
+        printf("#   %.2f GB of the device in use at most in the triangles\n",
+               1e-9 * (double)most_used);
     printf("#   error %.1e\n", factor_error(l, &s->layout, fill_slopes, s));
     fflush(stdout);
     tlr_close(l);
     return made;
 }
 
-/* On the device and in the host's memory in turn, twice: the first call of all warms up. */
+/* On the device and in the host's memory in turn: the first time of each warms up, and looks at
+ * memory. */
 static void bench_kept(Slopes *s, int64_t b, double tau) {
     double best[2] = {INFINITY, INFINITY};
     made_factor f[2];
     room = room > 0 ? room : 24;
-    for (int turn = 0; turn < 2; turn++)
+    for (int turn = 0; turn < 3; turn++)
         for (int k = 0; k < 2; k++) {
+            looking = turn == 0;
             f[k] = mosaic_factor(s, b, tau, b / 2, k ? HOST : SINGLES, false);
             if (!f[k].made)
                 return;
-            best[k] = std::min(best[k], f[k].seconds);
+            if (turn > 0)
+                best[k] = std::min(best[k], f[k].seconds);
         }
     printf("kept: in the host's memory %.3f s, on the device %.3f s (best of two): %.1f %% more; "
            "bits of X %s\n",
