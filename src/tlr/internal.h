@@ -233,6 +233,8 @@ status tlr_store_fetch(tlr_work *w, const tlr *a, int64_t q, int64_t next);
 /* The same where only tile rows from i0 (of the next one, next_i0) on are used: no others come. */
 status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, int64_t next,
                             int64_t next_i0);
+/* The stream of those on their way, which takes a while to open. */
+status tlr_store_feed(tlr_work *w, const tlr *a);
 /* No super-panel is in the places of w any more. */
 void tlr_store_forget(tlr_work *w);
 

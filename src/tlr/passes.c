@@ -283,6 +283,7 @@ status tlr_passes_look_ahead(tlr_passes *x, int64_t p) {
     if (x->b1 == x->a1)
         TRY(open_group(x, p, p + 1 == x->b1 ? 1 : 0));
     tlr_work_lap(x->main, TLR_ENTRIES);
+    TRY(tlr_store_feed(x->ahead, x->l)); /* while entries are made */
     TRY(after(x->ahead, x->main));
     tlr_work_lap(x->ahead, -1);
     for (int64_t k = p + 1; k < x->a1; k++)

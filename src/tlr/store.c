@@ -255,6 +255,10 @@ static int place_of(tlr_work *w, const panel *p, int64_t i0) {
     return -1;
 }
 
+status tlr_store_feed(tlr_work *w, const tlr *a) {
+    return !w->feed && a->o.host && w->ctx ? w->be->open_low_priority(w->ctx, &w->feed) : MOAO_OK;
+}
+
 /* Where the memory of a place is too small it is taken anew, which waits for all streams. */
 status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, int64_t next,
                             int64_t next_i0) {
@@ -262,8 +266,7 @@ status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, in
     status st = MOAO_OK;
     if (!kept_apart(a) || !p->kept)
         return MOAO_OK; /* in doubles: it is in hand, or all are */
-    if (!w->feed && a->o.host && w->ctx)
-        TRY(w->be->open_low_priority(w->ctx, &w->feed));
+    TRY(tlr_store_feed(w, a));
     const int at = place_of(w, p, i0);
     if (at != w->last && w->feed) /* it was on its way, or what was is not wanted */
         TRY(w->be->wait_for(w->ctx, w->feed));
