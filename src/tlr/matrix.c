@@ -110,6 +110,7 @@ void tlr_close(tlr *a) {
         tlr_panel_release(a, q);
         free(p->tile), free(p->ubegin), free(p->ucols), free(p->vbegin), free(p->vcols);
     }
+    tlr_host_free(a);
     free(a->panel);
     free(a);
 }

@@ -105,6 +105,9 @@ typedef struct {
                     terms (backend_terms.h), and solves from the right in so many (1 to 3). What is
                     rounded on the way adds to the ranks where tau is small */
     bool host;   /* a factor's tiles are kept in the host's memory; the bits are the same */
+    size_t room; /* with host: bytes of the backend's memory that making a left-looking factor may
+                    take; as many super-panels (up to four) as it allows, but one at least, share
+                    what comes from the host's memory. 0: no limit */
     bool timed;  /* a factor's steps are timed (each is waited for) */
     int parts;   /* > 0: tile rows below a super-panel's diagonal block are worked at in so many
                     parts, which several members of a factor share; its bits depend on their number,
@@ -235,6 +238,8 @@ typedef struct {
     int64_t minor;             /* order of the first minor that is not positive, 0: none */
     bool not_positive;         /* the pivot was further below zero than compression explains */
     double seconds[TLR_STEPS]; /* where options.timed */
+    double fetched;            /* bytes that came from the host's memory (options.host) */
+    int together;              /* super-panels of the largest group that shared them */
 } tlr_report;
 
 /* A = L L^T. variant: 'L' left-looking (memory: the factor and a super-panel), 'R' right-looking
