@@ -115,8 +115,8 @@ __global__ void join_kernel(int64_t m, int64_t n, double scale, const __half *h,
         scale * ((double)__half2float(h[i + j * ldh]) + (double)__half2float(r[i + j * ldr]));
 }
 
-/* A block of SQUARES x SQUARES threads for each tile: four rows of a column at a time, so that a few
- * tiles keep the memory busy, then over the threads as a tree. */
+/* A block of SQUARES x SQUARES threads for each tile: four rows of a column at a time, so that a
+ * few tiles keep the memory busy, then over the threads as a tree. */
 template <class T>
 __global__ void squares_kernel(int64_t m, int64_t n, const T *a, int64_t lda, int64_t tile,
                                double *out, int64_t ldo) {
