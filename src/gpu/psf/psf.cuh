@@ -35,7 +35,7 @@ struct gpu_psf {
     const double *tap_wx[2], *tap_wy;
     /* of PSF_ROWS rows of the lattice: [.][side][nact], [. lattice][nact], [. lattice][np] */
     double *lines, *g, *z;
-    double *totals;        /* sum of all sums; mean of those of far separations */
+    double *totals; /* sum of all sums; mean of those of far separations */
     /* of the profile */
     bool fitted;
     double variance; /* of the fitting error */
