@@ -72,8 +72,8 @@ static status fill_points(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t
 
 /* --- Cmm --- */
 
-/* Natural columns of a sensor at a time, from the row that is needed on; two sensors are kept, for
- * super-panels that have columns of both. */
+/* Natural columns of a sensor at a time, from the row that is needed on; super-panels are asked for
+ * from the left to the right. */
 struct Slopes {
     const backend_matcov *ops;
     backend_cov *cov;
@@ -81,9 +81,9 @@ struct Slopes {
     tlr_layout layout;
     std::vector<int64_t> first; /* of each sensor, and n */
     int64_t *perm;              /* on the device */
-    double *strip[2];
-    int held[2], last;
-    int64_t from[2]; /* row of the sensor from which on they are there */
+    double *strip;
+    int held;     /* sensor, -1: none */
+    int64_t from; /* row from which on they are there */
 };
 
 __global__ void gather_kernel(const double *strip, int64_t n, int64_t from, const int64_t *perm,
@@ -98,15 +98,13 @@ __global__ void gather_kernel(const double *strip, int64_t n, int64_t from, cons
 
 /* Columns of a sensor, leading dimension n; rows before `from` are not there. */
 static inline const double *strip_of(Slopes *s, int sensor, int64_t from) {
-    for (int k = 0; k < 2; k++)
-        if (s->held[k] == sensor && s->from[k] <= from)
-            return s->strip[k];
-    s->last = 1 - s->last;
-    s->held[s->last] = sensor;
-    s->from[s->last] = from;
+    if (s->held == sensor && s->from <= from)
+        return s->strip;
+    s->held = sensor;
+    s->from = from;
     OK(s->ops->fill_cmm(s->cov, BACKEND_D, 'A', MATCOV_ALL, from, s->n - from, s->first[sensor],
-                        s->first[sensor + 1] - s->first[sensor], s->strip[s->last] + from, s->n));
-    return s->strip[s->last];
+                        s->first[sensor + 1] - s->first[sensor], s->strip + from, s->n));
+    return s->strip;
 }
 
 /* tlr_fill: column runs of one sensor after another. */
@@ -129,37 +127,6 @@ static status fill_slopes(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t
         j = to;
     }
     return MOAO_OK;
-}
-
-static void sensors_layout(const matcov_model *m, int64_t b, Slopes *s) {
-    std::vector<double> x, y;
-    std::vector<int64_t> start = {0};
-    for (int w = 0; w < m->nsensor; w++) {
-        for (int k = 0; k < m->sensors[w].nsub; k++) {
-            x.push_back(m->sensors[w].sub[k] % m->sensors[w].nssp * m->sensors[w].size);
-            y.push_back(m->sensors[w].sub[k] / m->sensors[w].nssp * m->sensors[w].size);
-        }
-        start.push_back((int64_t)x.size());
-    }
-    tlr_points points = {m->nsensor, start.data(), x.data(), y.data(), 2};
-    OK(tlr_layout_points(&points, b, TLR_KD, &s->layout));
-    for (int64_t f : start)
-        s->first.push_back(2 * f);
-}
-
-static void open_slopes(const matcov_model *m, int64_t b, Slopes *s) {
-    int64_t widest = 0;
-    s->ops = be->matcov;
-    s->n = m->m;
-    OK(s->ops->open(ctx, m, &s->cov));
-    sensors_layout(m, b, s);
-    for (int w = 0; w < m->nsensor; w++)
-        widest = std::max(widest, s->first[w + 1] - s->first[w]);
-    s->perm = (int64_t *)bench_alloc(8 * s->n);
-    CU(cudaMemcpy(s->perm, s->layout.perm, 8 * s->n, cudaMemcpyHostToDevice));
-    for (int k = 0; k < 2; k++)
-        s->strip[k] = (double *)bench_alloc(8 * s->n * widest);
-    s->held[0] = s->held[1] = -1;
 }
 
 #endif

@@ -89,9 +89,10 @@ typedef struct {
 
 double report_now(void); /* monotonic clock [s] */
 /* Local. What is done from here on, as "stage: step" (a literal): for a tool in the same process
- * that sets the listener, such as bench/gpu/busy.c. */
+ * that sets the listener, such as bench/gpu/busy.c, and finds it by its name (which therefore the
+ * program exports). */
 void report_phase(const char *phase);
-extern void (*report_listener)(const char *phase);
+extern __attribute__((visibility("default"))) void (*report_listener)(const char *phase);
 /* Collective: prints the table on rank 0 (stage, time, GFLOP/s, share of dgemm, idle share =
  * (slowest - mean busy time)/slowest, peak memory) and writes it, with the machine's facts, to
  * DIR/run.json. */

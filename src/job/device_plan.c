@@ -95,7 +95,7 @@ status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o
     if (w->format == FORMAT_TLR) {
         kinds[n++] = &linop_tlr;
     } else {
-        if (w->format == FORMAT_GRID)
+        if (w->format == FORMAT_GRID || w->alike)
             kinds[n++] = w->mixed ? &linop_half_alike : &linop_grid;
         if (w->mixed) {
             kinds[n++] = &linop_half;

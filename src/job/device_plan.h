@@ -28,7 +28,8 @@ typedef struct { /* memory of a device that a rank may use */
 } device_room;
 
 typedef struct {       /* which formats, and what they are asked for */
-    bool mixed;        /* exposures in mixed precision */
+    bool mixed;        /* exposures in mixed precision, */
+    bool alike;        /* where there is room with like sensors by transforms */
     int format;        /* compute.format */
     bool host;         /* the device is the host itself */
     command_way way;   /* how D+ is applied */

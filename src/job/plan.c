@@ -317,9 +317,10 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     TRY(choose_grid(par, nrank, p));
     p->group_size = 1;
     choose_panels(par, s, p);
-    const bool pays = par->compute_format == FORMAT_AUTO && room->host && nrank == 1 &&
-                      !plan_wants_mixed(par) && z->grid_pays;
-    const device_wants wants = {.mixed = plan_wants_mixed(par),
+    const bool automatic = par->compute_format == FORMAT_AUTO, mixed = plan_wants_mixed(par),
+               pays = automatic && room->host && nrank == 1 && !mixed && z->grid_pays;
+    const device_wants wants = {.mixed = mixed,
+                                .alike = automatic && !room->host && mixed && plan_alike_pays(s),
                                 .format = pays ? FORMAT_GRID : par->compute_format,
                                 .host = room->host,
                                 .way = z->way[room->host],

@@ -77,6 +77,9 @@ status plan_predict(const params *par, const sys *s, const atmos *a, const psf_o
 /* Local. Whether exposures of format grid, those included that are computed in both, are expected
  * to take less time on a CPU. From counts. */
 bool plan_grid_pays(const params *par, const sys *s, const atmos *a, const psf_opts *o);
+/* Local. Whether products with like sensors by transforms take less time in mixed precision on a
+ * GPU. */
+bool plan_alike_pays(const sys *s);
 /* Local. A format for which each rank is a device of its own where there is no GPU: tlr, grid, or
  * auto, on one rank, where grid pays (several ranks share the work of a dense factor). */
 bool plan_own_device(const params *par, const plan_sizes *z, int nrank);

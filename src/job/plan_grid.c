@@ -97,6 +97,28 @@ static void times(const sys *s, const sizes *z, cost *dense, cost *grid) {
             rows * m * z->looks[1] * (layers * LOOK_UP_TILED + ENTRY_TILED_PHASE) - seen;
 }
 
+/* Transforms of like sensors on a GPU, in halves: from so many measurements on, where covariances of
+ * like sensors are that share of Cmm. At 102,752 measurements and 0.51 a target takes 0.125 s
+ * instead of 0.16 (bench/results/mixed-h200.txt). */
+#define ALIKE_MEASUREMENTS 32768
+#define ALIKE_SHARE 0.25
+
+bool plan_alike_pays(const sys *s) {
+    alike a = {0};
+    double entries = 0;
+    const status st = s->m < ALIKE_MEASUREMENTS ? MOAO_OK : alike_init(s, &a);
+    if (st != MOAO_OK)
+        status_clear();
+    for (int g = 0; g < a.ngroup && st == MOAO_OK; g++) {
+        double m = 0;
+        for (int i = 0; i < a.group[g].nsensor; i++)
+            m += 2.0 * s->sensors[a.group[g].sensor[i]].nsub;
+        entries += m * m;
+    }
+    alike_close(NULL, &a);
+    return entries > 0 && entries >= ALIKE_SHARE * (double)s->m * (double)s->m;
+}
+
 bool plan_grid_pays(const params *par, const sys *s, const atmos *a, const psf_opts *o) {
     const double nt = s->ntarget, ne = a->nexposure;
     const double samples = a->ntor + (ne - a->ntor) / par->compute_mixed_samples;

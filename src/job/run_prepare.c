@@ -131,6 +131,10 @@ static status make_plan(run *r, int chunk) {
     return st;
 }
 
+static bool on_host(const run *r) {
+    return r->device.be == NULL || r->device.be == &backend_cpu;
+}
+
 /* Collective. The store's state on every rank, and the plan that follows. */
 status run_prepare_plan(run *r, comm *c) {
     status st;
@@ -151,8 +155,7 @@ status run_prepare_plan(run *r, comm *c) {
     st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
     if (st != MOAO_OK)
         goto done;
-    const bool host = r->device.be == NULL || r->device.be == &backend_cpu;
-    long fact[FACTS] = {r->pl.chunk, c->threads, command_choose(&r->u.s, host)};
+    long fact[FACTS] = {r->pl.chunk, c->threads, command_choose(&r->u.s, on_host(r))};
     if (is_root(r))
         st = open_store(r, fact);
     TRY(comm_agree(c, st));
@@ -270,19 +273,36 @@ done:
     return st;
 }
 
+/* Collective. D+ and H on the devices; *made: they are exact. A device that cannot do it is told of
+ * when the executor is opened. */
+static status command_of_device(run *r, command_inverse *inverse, bool *made) {
+    status st = command_init_device(r->c, &r->u.s, r->device.be, r->dplus, inverse);
+    *made = st == MOAO_OK && command_exact(inverse);
+    if (st == MOAO_MEMORY || st == MOAO_INTERNAL) {
+        status_clear();
+        st = MOAO_OK;
+    }
+    return st;
+}
+
 /* Collective. D+, and H where it is wanted and exact. */
 static status make_command(run *r) {
     const sys *s = &r->u.s;
     const size_t v = (size_t)s->dm.nact;
-    const bool wanted = r->way != COMMAND_MATRIX;
+    bool keep = r->way != COMMAND_MATRIX, made = false;
     command_inverse inverse;
     status st = ALLOC(r->dplus, v * s->t, "command matrix D+");
-    if (st == MOAO_OK && wanted)
+    if (st == MOAO_OK && (keep || !on_host(r)))
         st = ALLOC(r->inverse, v * v, "inverse of the mirror");
     TRY(comm_agree(r->c, st));
     inverse.h = r->inverse;
-    TRY(command_init(r->c, s, r->dplus, wanted ? &inverse : NULL));
-    if (wanted && !command_exact(&inverse)) {
+    if (!on_host(r))
+        TRY(command_of_device(r, &inverse, &made));
+    if (!made) {
+        TRY(command_init(r->c, s, r->dplus, keep ? &inverse : NULL));
+        keep = keep && command_exact(&inverse);
+    }
+    if (!keep) {
         free(r->inverse);
         r->inverse = NULL;
     }

@@ -132,7 +132,7 @@ status budget_open(tor *t, const psf *ps, const mirror_budget *mirror, budget_te
         goto done;
     TRY(choose_points(ps, b));
     const int64_t n = b->few.n, dots = 2 * BLOCK * e->width;
-    b->few.ld = n;
+    b->few.ld = n; /* few: products of that many columns take little */
     TRY(engine_doubles(e, n, "points of the pupil", &b->few.x));
     TRY(engine_doubles(e, n, "points of the pupil", &b->few.y));
     TRY(engine_doubles(e, n * e->width, "covariances of phase and slopes", &b->few.cpm));

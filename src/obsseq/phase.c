@@ -1,7 +1,9 @@
 #include "obsseq/phase.h"
 
-/* Leading dimension of covariances on a device: products run at full rate where columns begin at
- * multiples of 64 bytes. Ranks in step gather columns as they are. */
+/* Leading dimension of covariances on a device, and columns of their products with W: these run at
+ * full rate where columns begin at multiples of 64 bytes and the number of points is even (of
+ * halves: a multiple of 8), else with kernels of half the rate and less. Rows beyond the points are
+ * 0. Ranks in step gather columns as they are. */
 static int64_t padded(int64_t n) {
     return (n + 7) / 8 * 8;
 }
@@ -11,7 +13,7 @@ size_t phase_bytes(size_t points, size_t width) {
 }
 
 size_t phase_target_bytes(size_t points, size_t rows) {
-    return points * rows * sizeof(double);
+    return (size_t)padded((int64_t)points) * rows * sizeof(double);
 }
 
 size_t phase_share_bytes(const sys *s, const psf_opts *o) {
@@ -31,10 +33,12 @@ status phase_open(tor *t, const psf *ps, phase_term *ph, int64_t *beside) {
     TRY(engine_doubles(e, ph->n, "points of the pupil", &ph->x));
     TRY(engine_doubles(e, ph->n, "points of the pupil", &ph->y));
     TRY(engine_doubles(e, ph->ld * (e->width + 1), "covariances of phase and slopes", &ph->cpm));
+    TRY(engine_gemm(e, 'N', 'N', ph->ld, e->width + 1, 1, 0.0, ph->cpm, ph->ld, ph->cpm, 1, 0.0,
+                    ph->cpm, ph->ld));
     if (kind->together)
-        *beside = engine_aligned(ph->n * t->t.nlrow);
+        *beside = engine_aligned(ph->ld * t->t.nlrow);
     else
-        TRY(engine_doubles(e, ph->n * t->t.nlrow, "W Cpm' of a target", &ph->room));
+        TRY(engine_doubles(e, ph->ld * t->t.nlrow, "W Cpm' of a target", &ph->room));
     TRY(engine_copy(e, ph->x, x, ph->n));
     TRY(engine_copy(e, ph->y, y, ph->n));
     if (kind->share != NULL) {
@@ -78,7 +82,7 @@ static status some_slopes(tor *t, const phase_term *ph, linop *op, int k, const 
             continue;
         st = tor_w_columns(t, op, k, p->column[axis], p->n, &w, &ldw);
         if (st == MOAO_OK)
-            st = engine_gemm(e, 'N', 'T', nlrow, np, p->n, 1.0, w, ldw, cpm, ld,
+            st = engine_gemm(e, 'N', 'T', nlrow, ld, p->n, 1.0, w, ldw, cpm, ld,
                              p->column[axis] > 0, phase_of(ph, t, k), nlrow);
     }
     return st;

@@ -9,9 +9,9 @@
 typedef struct {
     int64_t n;     /* points; 0: commands are averaged, and nothing here is needed */
     double *x, *y; /* on the device [m] */
-    int64_t ld;    /* of cpm */
-    double *cpm;   /* n x (width + 1): of both axes of width / 2 subapertures, or of one */
-    double *room;  /* W Cpm' of a target (nlrow x n); NULL: it is kept of every target */
+    int64_t ld;    /* of cpm, and columns of W Cpm': on a device more than n, see phase.c */
+    double *cpm;   /* ld x (width + 1): of both axes of width / 2 subapertures, or of one */
+    double *room;  /* W Cpm' of a target (nlrow x ld); NULL: it is kept of every target */
     double *one;   /* where an operator leaves a share of Cpm out: the number 1, on the device */
     int64_t nsep;  /* sums of that share, kept of every target; 0: none */
     long solved;   /* of which solves (tor) */
@@ -28,13 +28,13 @@ size_t phase_share_bytes(const sys *s, const psf_opts *o);
 status phase_open(tor *t, const psf *ps, phase_term *ph, int64_t *beside);
 void phase_close(tor *t, phase_term *ph);
 
-/* W Cpm' of the k-th target, nlrow x n. */
+/* W Cpm' of the k-th target, nlrow x n, and columns up to ld that mean nothing. */
 static inline double *phase_of(const phase_term *ph, const tor *t, int k) {
     return ph->room != NULL ? ph->room : t->beside[k];
 }
 /* Sums of the share of the k-th target, nsep. */
 static inline double *phase_base(const phase_term *ph, const tor *t, int k) {
-    return t->beside[k] + (ph->room != NULL ? 0 : engine_aligned(ph->n * t->t.nlrow));
+    return t->beside[k] + (ph->room != NULL ? 0 : engine_aligned(ph->ld * t->t.nlrow));
 }
 
 /* Of the k-th target, from its operator; local. */

@@ -65,7 +65,7 @@ static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
               2 * v8 * t * h + (longest + w + v) * w * f + (2 * t8 + v) * w * h +
                   2 * v8 * tile * h);
     if (np > 0)
-        linop_add(b, "halves of the phase on the pupil", np8 * 2 * (w + 1) * h + np * (v + 1) * f);
+        linop_add(b, "halves of the phase on the pupil", np8 * (2 * (w + 1) * h + v * f) + np * f);
     else
         linop_add(b, "Ctm of a sensor in halves", block_size(c->s) * h);
     linop_add(b, "residual covariances of a target, and tip-tilt",
@@ -175,7 +175,7 @@ static status take_arrays(half *x, const linop_setup *u) {
         TRY(take(x, block_size(e->s), h, "halves of Ctm", &x->block));
     for (int k = 0; k < 2; k++)
         TRY(take(x, np8 * (w + 1), h, "halves of Cpm", &x->cpm[k]));
-    TRY(take(x, v * np, f, "W Cpm'", &x->ct));
+    TRY(take(x, v * np8, f, "W Cpm'", &x->ct));
     TRY(take(x, w * w, f, "a block of covariances", &x->diag));
     if (!x->alike)
         TRY(take(x, v * w, f, "a panel of W T", &x->sum));
@@ -246,18 +246,26 @@ done:
     return st;
 }
 
+static status to_zero(engine *e, int64_t rows, int64_t columns, float *a) {
+    const float none = 0;
+    return rows == 0 ? MOAO_OK
+                     : e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', rows, columns, 1, &none, a, rows, a,
+                                   1, &none, a, rows, e->work, e->lwork);
+}
+
 static status prepare(half *x, const linop_setup *u) {
     engine *e = x->base.e;
-    const float none = 0;
     status st;
     TRY(take_factor(x, u));
     TRY(take_arrays(x, u));
     if (x->alike)
         TRY(take_alike(x));
     TRY(tiptilt_axes(x));
-    /* what lies above the diagonal stays 0 */
-    TRY(e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', e->width, e->width, 1, &none, x->diag, e->width,
-                    x->diag, 1, &none, x->diag, e->width, e->work, e->lwork));
+    /* what lies above the diagonal stays 0, and what lies beyond the points */
+    TRY(to_zero(e, e->width, e->width, x->diag));
+    for (int k = 0; k < 2; k++)
+        TRY(to_zero(e, half_rows(u->size.points) / 2, e->width + 1,
+                    (float *)(void *)x->cpm[k]));
     TRY(half_exponent(x, BACKEND_D, x->v, e->t, u->proj, &x->ed));
     st = e->be->half->split(e->ctx, BACKEND_D, 'A', x->v, e->t, x->ed, u->proj, x->v, x->dplus[0],
                             half_rows(x->v), x->dplus[1], half_rows(x->v));

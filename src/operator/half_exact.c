@@ -107,6 +107,10 @@ static status settle(half *x) {
         before = rho;
         TRY(step(x, rho));
         TRY(some_of_it(x, &rho));
+        if (x->base.e->c->rank == 0)
+            progress_note("W of the sampled target, step %d: |W Cmm - D+ Ctm| / |D+ Ctm| = %.1e, "
+                          "%.1e before",
+                          k + 1, rho, before);
         if (rho <= SETTLED)
             return st;
     }

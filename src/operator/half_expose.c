@@ -245,7 +245,7 @@ status half_phase(linop *base, backend_cov_target *target, const wrows *w, int64
         TRY(fill_phase(x, target, np, px, py, &p, ld));
         for (int axis = 0; axis < 2; axis++)
             TRY(e->be->half->gemm(
-                e->ctx, 'N', 'T', x->v, np, p.n, 1, half_w(x, w, p.column[axis]).hi,
+                e->ctx, 'N', 'T', x->v, ld, p.n, 1, half_w(x, w, p.column[axis]).hi,
                 half_rows(x->v), x->cpm[0] + axis * p.n * ld, ld, p.column[axis] > 0, x->ct, x->v));
     }
 done:
@@ -270,7 +270,7 @@ status half_phase_share(linop *base, backend_cov_target *target, const wrows *w,
         for (int axis = 0; axis < 2; axis++) {
             const int64_t at = axis * p.n * c.ld;
             const half_pair part = {c.hi + at, c.lo + at, c.ld, c.exponent};
-            TRY(half_gemm_part(e->be, e->ctx, HALF_ALL, HALF_SHORT, 'N', 'T', v, np, p.n, 1,
+            TRY(half_gemm_part(e->be, e->ctx, HALF_ALL, HALF_SHORT, 'N', 'T', v, c.ld, p.n, 1,
                                half_w(x, w, p.column[axis]), part, 0, x->ct, v));
             TRY(h->cast_to_double(e->ctx, v, np, 1, x->ct, v, p.column[axis] > 0, ct, v));
         }

@@ -62,8 +62,9 @@ struct half {
     float *diag;        /* width x width: a block of dT on the diagonal, 0 above it */
     float *sum, *y;     /* v x width, v x v */
     backend_f16 *cpm[2]; /* points x (width + 1): of both axes of width / 2 subapertures, or of one;
-                            what that leaves, of the reconstructor's */
-    float *ct;           /* v x points */
+                            what that leaves, of the reconstructor's; a multiple of 8 points, the
+                            last ones 0, for else products leave the fast kernels */
+    float *ct;           /* v x so many points */
     int ep, ep0;         /* exponents of Cpm - beta Cpm0, and of Cpm0 */
     double *axes;        /* m x nk: 1 where a measurement is of that laser star and axis */
     double *kd;          /* v x nk: W K times `constants` */

@@ -77,7 +77,7 @@ static status copy_panel(tlr_work *w, const tlr *a, tlr *to, int64_t q, bool tur
                           to, p, turn, identity));
     if (a->symmetric)
         TRY(tlr_dense_copy(w, p->width, p->width, a->panel[q].diag, p->width, p->diag, p->width));
-    TRY(tlr_store_panel(w, to, q));
+    TRY(tlr_store_panel(w, NULL, to, q));
 done:
     return st;
 }

@@ -15,9 +15,12 @@ typedef struct {
     tlr_report *report;
     bool right, last; /* last: no smaller tolerance will be tried */
     tlr *l;
-    tlr *trailing; /* right-looking, compressed */
-    double **held; /* right-looking, dense: super-panels not yet factored */
-    void *answer;  /* in the backend's memory: largest entry (double), info (int) */
+    tlr_passes *passes; /* left-looking with super-panels in the host's memory, NULL: not so */
+    int share;          /* super-panels that they take at a time, at most */
+    bool passed;        /* there were any */
+    tlr *trailing;      /* right-looking, compressed */
+    double **held;      /* right-looking, dense: super-panels not yet factored */
+    void *answer;       /* in the backend's memory: largest entry (double), info (int) */
 } state;
 
 /* --- the matrix, super-panel by super-panel --- */
@@ -65,9 +68,11 @@ done:
 static status look_ahead(state *s, int64_t p) {
     double *d;
     status st;
+    if (s->passes)
+        return tlr_passes_look_ahead(s->passes, p - 1);
     TRY(room_ahead(s, p, &d));
     if (s->side) /* what it did last has been waited for by the pivots */
-        TRY(tlr_work_rewind(&s->ahead));
+        TRY(tlr_work_rewind(&s->ahead, TLR_LISTED));
     TRY(read_panel(s, s->from->a, p, d, panel_rows(s->l, p)));
     tlr_work_lap(&s->w, TLR_ENTRIES);
     st = subtract_beside(s, 0, p - 1, p, d);
@@ -79,6 +84,8 @@ done:
 static status schur(state *s, int64_t p, double **d) {
     const int64_t rows = panel_rows(s->l, p);
     status st = MOAO_OK;
+    if (s->passes)
+        return tlr_passes_complete(s->passes, p, d);
     if (looks_ahead(s)) {
         TRY(room_ahead(s, p, d));
         if (p == 0) {
@@ -100,6 +107,28 @@ static status schur(state *s, int64_t p, double **d) {
         TRY(subtract(s, 0, p, p, *d, rows));
 done:
     return st;
+}
+
+/* tlr_passes_read */
+static status read_for_pass(void *arg, int64_t p, double *d) {
+    state *s = arg;
+    return read_panel(s, s->from->a, p, d, panel_rows(s->l, p));
+}
+
+/* Members' parts are updated one by one, each in passes of its own. */
+static status open_passes(state *s) {
+    if (!s->l->o.host || s->right || s->l->o.parts > 0)
+        return MOAO_OK;
+    return tlr_passes_open(&s->w, &s->ahead, s->l, looks_ahead(s), s->share, read_for_pass, s,
+                           &s->passes);
+}
+
+static void close_passes(state *s) {
+    if (s->passes)
+        s->report->together = tlr_passes_most(s->passes);
+    s->passed = s->passes != NULL;
+    tlr_passes_close(s->passes);
+    s->passes = NULL;
 }
 
 static status hold_all(state *s) {
@@ -203,8 +232,12 @@ static status factor_block(state *s, int64_t n, double *d, int64_t ldd, int *inf
 
 /* Whether the matrix itself is not positive definite where report->minor is, for all members. */
 static status look_at_pivot(state *s, int64_t p, const double *block, int info) {
-    status st = tlr_pivot_is_certain(&s->w, s->l, p, block, info, compressions(s, p),
-                                     &s->report->not_positive);
+    status st = s->side ? s->w.be->sync(s->side) : MOAO_OK;
+    tlr_store_forget(&s->ahead); /* a super-panel is in the places of one of them alone */
+    if (st == MOAO_OK)
+        st = tlr_pivot_is_certain(&s->w, s->l, p, block, info, compressions(s, p),
+                                  &s->report->not_positive);
+    tlr_store_forget(&s->w);
     int64_t certain = s->report->not_positive;
     st = tlr_merge(s->from->members, st, &certain, 1);
     s->report->not_positive = certain != 0;
@@ -293,6 +326,7 @@ static status divide_and_compress(state *s, int64_t p, double *d, int64_t ldd, d
         if (tlr_part_is_mine(s->from->members, p, k))
             TRY(divide_part(s, p, k, d, ldd, *m));
     tlr_work_lap(&s->w, TLR_DIVIDE);
+    TRY(tlr_host_prepare(s->l, p)); /* while the device is at work */
     st = tlr_compress_begin(&s->w, s->l, p, *m, largest(below, 1), c);
 done:
     return st;
@@ -336,7 +370,7 @@ static status finish_panel(state *s, int64_t p, double *d, int64_t ldd) {
     TRY(tlr_share_kinds(members, s->l, p, st));
     st = settle(s, p, d, ldd, m, &c);
     TRY(tlr_share_columns(&s->w, members, s->l, p, st));
-    TRY(tlr_store_panel(&s->w, s->l, p));
+    TRY(tlr_store_panel(&s->w, s->passes ? &s->ahead : NULL, s->l, p));
     tlr_work_lap(&s->w, TLR_SETTLE);
 done:
     tlr_batch_close(&c);
@@ -358,6 +392,7 @@ static status attempt(state *s, const tlr_options *o) {
         TRY(s->from->a ? tlr_copy(s->from->a, 'N', &s->trailing) : hold_all(s));
     if (s->trailing)
         s->trailing->o = s->l->o;
+    TRY(open_passes(s));
     for (int64_t p = 0; p < s->l->panels; p++) {
         double *d;
         tlr_work_lap(&s->w, -1);
@@ -366,7 +401,7 @@ static status attempt(state *s, const tlr_options *o) {
         tlr_work_lap(&s->w, TLR_PIVOTS);
         if (s->report->minor)
             break;
-        if (looks_ahead(s) && p + 1 < s->l->panels)
+        if ((looks_ahead(s) || s->passes) && p + 1 < s->l->panels)
             TRY(look_ahead(s, p + 1));
         TRY(finish_panel(s, p, d, panel_rows(s->l, p)));
         if (s->right)
@@ -377,9 +412,21 @@ done:
         const status end = s->w.be->sync(s->side);
         st = st == MOAO_OK ? end : st;
     }
+    close_passes(s);
     if (s->l)
         let_go(s);
     return st;
+}
+
+/* The same; where memory does not do for several super-panels in a pass, with fewer at a time. */
+static status attempt_with_memory(state *s, const tlr_options *o) {
+    status st;
+    for (s->share = TLR_SHARE;; s->share /= 2) {
+        st = attempt(s, o);
+        if (st != MOAO_MEMORY || !s->passed || s->share == 1)
+            return st;
+        status_clear();
+    }
 }
 
 static status attempts(state *s, const tlr_options *given) {
@@ -387,10 +434,10 @@ static status attempts(state *s, const tlr_options *given) {
     status st;
     for (int turn = 0;; turn++) {
         s->last = turn >= s->rescue->retries || o.rank > 0;
-        TRY(attempt(s, &o));
+        TRY(attempt_with_memory(s, &o));
         if (s->report->minor && o.mixed) {
             o.mixed = false;
-            TRY(attempt(s, &o));
+            TRY(attempt_with_memory(s, &o));
         }
         if (!s->report->minor || s->report->not_positive || s->last)
             break;
@@ -402,7 +449,7 @@ static status attempts(state *s, const tlr_options *given) {
         o.rank = 0;
         o.singles = false;
         s->report->dense = true;
-        TRY(attempt(s, &o));
+        TRY(attempt_with_memory(s, &o));
     }
     if (s->report->minor)
         st = status_fail(MOAO_NUMERIC,
@@ -458,6 +505,7 @@ done:
         *l = s.l;
         s.l = NULL;
     }
+    s.report->fetched = s.w.fetched + s.ahead.fetched;
     be->release(ctx, s.answer);
     tlr_work_close(&s.ahead);
     be->close(s.side);

@@ -39,6 +39,8 @@ typedef struct {
     double bytes;
 } panel;
 
+typedef struct tlr_host tlr_host;
+
 struct tlr {
     const backend *be;
     backend_ctx *ctx;
@@ -50,6 +52,7 @@ struct tlr {
     int64_t step;                  /* tile columns of a super-panel */
     int64_t panels;
     panel *panel;
+    tlr_host *host; /* memory of the host, of options.host */
 };
 
 /* --- places --- */
@@ -121,11 +124,11 @@ enum {
 
 /* Where a super-panel that is kept apart comes to be used. */
 typedef struct {
-    panel *p;                /* NULL: none is there */
-    void *at, *raw, *single; /* in doubles; as it is kept, on its way from the host; with halves in
-                                single precision on its way to doubles */
-    size_t bytes, raw_bytes, single_bytes;
-    bool *row; /* tile rows of it that are there, NULL: all */
+    panel *p;       /* NULL: none is there */
+    int64_t i0;     /* tile rows from i0 on are there */
+    void *at, *raw; /* in doubles, or of the place for singles in these; in singles on their way */
+    size_t bytes, raw_bytes;
+    bool *row; /* of the place for singles: tile rows of it that are there */
 } tlr_place;
 
 #define TLR_STREAMS 4
@@ -138,7 +141,8 @@ typedef struct {
     int streams, turn;
     tlr_place place[2];
     int last;         /* of them, which was used last */
-    tlr_place narrow; /* with halves: in single precision (at) */
+    double fetched;   /* bytes that came from the host's memory */
+    tlr_place narrow; /* with halves: in single precision */
     double *buf[BUFFERS];
     int64_t count[BUFFERS];
     void *work; /* of the dense operations, and of compression */
@@ -162,14 +166,16 @@ status tlr_work_unit(tlr_work *w, int64_t n, float **p);
 status tlr_work_identity(tlr_work *w, int64_t n, double **p);
 /* What was done since the last call is that step's; waits, where steps are timed. */
 void tlr_work_lap(tlr_work *w, int step);
+/* Bytes of the backend's memory that w has. */
+size_t tlr_work_held(const tlr_work *w);
 /* At least so many bytes of w->work. */
 status tlr_work_bytes(tlr_work *w, size_t bytes);
 /* Room for n indices on the host and in the backend's memory; send: to there, in stream order. */
 status tlr_work_indices(tlr_work *w, int64_t n, int64_t **host, int64_t **there);
 status tlr_work_send(tlr_work *w, int64_t n, const int64_t *host, int64_t *there);
-/* Lists begin anew, with so much room that those of a super-panel's updates do not wait for those
- * before. Waits for the stream. */
-status tlr_work_rewind(tlr_work *w);
+/* Lists begin anew, with room for so many products. Waits for the stream. */
+#define TLR_LISTED ((int64_t)1 << 18) /* those of a super-panel's updates, so that few wait */
+status tlr_work_rewind(tlr_work *w, int64_t products);
 /* Products that are independent of each other may go to several streams in turn: fork, then turn
  * before each of them, then join. */
 status tlr_work_fork(tlr_work *w);
@@ -225,18 +231,32 @@ void tlr_panel_release(tlr *a, int64_t q);
 
 /* --- store.c --- */
 
-/* A finished super-panel of a factor to where the options want it; u and v are gone then. */
-status tlr_store_panel(tlr_work *w, tlr *a, int64_t q);
+/* A finished super-panel of a factor to where the options want it; u and v are gone then. to: NULL,
+ * or for which it is fetched at once (with options.host). */
+status tlr_store_panel(tlr_work *w, tlr_work *to, tlr *a, int64_t q);
 void tlr_store_release(tlr *a, panel *p);
 /* u and v of super-panel q for the work that comes next; `next` (-1: none) will be asked for after
  * it. What was fetched before the last one is not there any more. */
 status tlr_store_fetch(tlr_work *w, const tlr *a, int64_t q, int64_t next);
+/* The same where only tile rows from i0 (of the next one, next_i0) on are used: no others come. */
+status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, int64_t next,
+                            int64_t next_i0);
+/* The stream of those on their way, which takes a while to open. */
+status tlr_store_feed(tlr_work *w, const tlr *a);
 /* The same in type t, of tile rows i0 .. i1 at least; in single precision of a factor with mixed
  * only, one super-panel at a time, of which other rows stay. */
 status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int64_t i0, int64_t i1,
                        int64_t next);
 /* No super-panel is in the places of w any more. */
 void tlr_store_forget(tlr_work *w);
+
+/* --- host.c: the host's memory for super-panels --- */
+
+/* Bytes for super-panel q, until the factor is closed. */
+status tlr_host_room(tlr *a, int64_t q, int64_t bytes, char **p);
+/* So much that super-panel q will need none, likely. */
+status tlr_host_prepare(tlr *a, int64_t q);
+void tlr_host_free(tlr *a);
 
 /* --- compress.c --- */
 
@@ -326,6 +346,20 @@ status tlr_update_spans(tlr_span *s, double alpha, int64_t q1, int64_t ia, int64
 status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q0, int64_t q1,
                   int64_t ia, int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd);
 
+/* The same in steps, for several D that share a pass over the super-panels before them (passes.c):
+ * D -= L_q L_q^T for the rows and columns of super-panel p, from its diagonal block on, of a factor
+ * whose products are in doubles. The large products are those of tlr_update, bit for bit. Left
+ * factors of more than one super-panel stand in `sums`, all else in w. */
+typedef struct tlr_steps tlr_steps;
+status tlr_steps_open(tlr_work *w, tlr_work *sums, const tlr *l, int64_t p, double *d, int64_t ldd,
+                      tlr_steps **out);
+void tlr_steps_close(tlr_steps *x);
+/* Of super-panels q .. end those that share large products go to the one returned; *bytes: of sums
+ * for them. -1: that depends on super-panels from `known` on. Not between steps of one such. */
+int64_t tlr_steps_span(tlr_steps *x, int64_t q, int64_t end, int64_t known, size_t *bytes);
+/* Super-panel q, which is fetched, next in such a run; end, known: as they were where it began. */
+status tlr_steps_take(tlr_steps *x, int64_t q, int64_t end, int64_t known);
+
 /* --- update_terms.c: the same by products of halves, a = b a factor with terms. */
 status tlr_update_terms(tlr_work *w, double alpha, const tlr *a, int64_t q0, int64_t q1, int64_t ia,
                         int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd);
@@ -382,6 +416,30 @@ status tlr_share_kinds(const tlr_members *m, const tlr *l, int64_t p, status loc
 /* The same of what was dropped of them, and then of their columns, in the precision in which they
  * are kept; local: what came of this member's. */
 status tlr_share_columns(tlr_work *w, const tlr_members *m, const tlr *l, int64_t p, status local);
+
+/* --- passes.c: the updates of a left-looking factor whose super-panels come from the host's
+ * memory. Super-panels that wait for updates share a pass over those before them: each of these
+ * comes once for all, and each of the waiting ones gets the sums it would get alone. While the
+ * super-panels of one such group are finished one after another, those of the next one are in a
+ * pass. --- */
+
+#define TLR_SHARE 4 /* super-panels of a group, at most */
+
+typedef struct tlr_passes tlr_passes;
+/* Entries of super-panel p into d, in the stream of the factor. */
+typedef status tlr_passes_read(void *arg, int64_t p, double *d);
+/* main: of what finishes super-panels; ahead: of updates, in a stream of its own (a device) or the
+ * same. apart: the update by the super-panel before is a sum of its own, as where updates go beside
+ * what finishes it. most: super-panels of a group. All is borrowed. */
+status tlr_passes_open(tlr_work *main, tlr_work *ahead, const tlr *l, bool apart, int most,
+                       tlr_passes_read *read, void *arg, tlr_passes **out);
+void tlr_passes_close(tlr_passes *x);
+/* D of super-panel p with all its updates, in the stream of main; p = 0, 1, 2, ... */
+status tlr_passes_complete(tlr_passes *x, int64_t p, double **d);
+/* What those after p can have before p is finished, in the stream of ahead. */
+status tlr_passes_look_ahead(tlr_passes *x, int64_t p);
+/* Super-panels of the largest group so far. */
+int tlr_passes_most(const tlr_passes *x);
 
 /* --- pivot.c --- */
 

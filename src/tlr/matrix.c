@@ -78,7 +78,7 @@ status tlr_new(const backend *be, backend_ctx *ctx, const tlr_layout *rows, cons
     a->o = *o;
     a->o.mixed = o->mixed && o->singles && !o->host;
     a->o.terms = a->o.mixed && be->terms ? o->terms : 0;
-    a->o.halves = o->halves && o->singles && o->rank == 0 && be->terms;
+    a->o.halves = o->halves && o->singles && !o->host && o->rank == 0 && be->terms;
     tlr_set_terms(a, a->o.terms, 0);
     set_defaults(a);
     TRY(ALLOC(a->panel, (size_t)a->panels, "super-panels"));
@@ -111,6 +111,7 @@ void tlr_close(tlr *a) {
         tlr_panel_release(a, q);
         free(p->tile), free(p->ubegin), free(p->ucols), free(p->vbegin), free(p->vcols);
     }
+    tlr_host_free(a);
     free(a->panel);
     free(a);
 }

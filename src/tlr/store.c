@@ -43,9 +43,7 @@ static size_t size_of(const tlr *a) {
 }
 
 void tlr_store_release(tlr *a, panel *p) {
-    if (a->o.host)
-        a->be->release_host(a->ctx, p->kept);
-    else
+    if (!a->o.host) /* the host's memory goes with the factor */
         a->be->release(a->ctx, p->kept);
     a->be->release(a->ctx, p->run);
     free(p->row_run);
@@ -93,6 +91,60 @@ static status bounds_of(tlr_work *w, const int64_t n[2], const float *const kept
     TRY(w->be->sync(w->ctx));
     for (int k = 0; k < 2; k++)
         most[k] = fmax(found[2 * k], found[2 * k + 1]);
+done:
+    return st;
+}
+
+static void leave(tlr_place *s) {
+    if (s->p)
+        s->p->u = s->p->v = NULL;
+    s->p = NULL;
+}
+
+static void hold(tlr_place *s, const tlr *a, panel *p, int64_t i0) {
+    s->p = p;
+    s->i0 = i0;
+    p->u = s->at;
+    p->v = p->u + begin_of_v(a, p);
+}
+
+static status room_for(tlr_work *w, void **at, size_t *has, size_t bytes) {
+    if (*at && *has >= bytes)
+        return MOAO_OK;
+    w->be->release(w->ctx, *at);
+    *at = NULL;
+    *has = 0;
+    const status st = w->be->alloc(w->ctx, bytes, at);
+    *has = st == MOAO_OK ? bytes : 0;
+    return st;
+}
+
+/* The panel in hand as it is kept, which is on its way to the host, to a place of `to` as well, in
+ * the stream of that. */
+static status hand_over(tlr_work *to, const tlr_work *w, const tlr *a, panel *p, tlr_place *s) {
+    const int64_t nu = numbers(a, p), at = p->kept_v, nv = all_numbers(a, p) - at;
+    double *wide;
+    float *raw;
+    status st;
+    leave(s);
+    TRY(to->be->wait_for(to->ctx, w->ctx));
+    if (to->feed)
+        TRY(to->be->wait_for(to->ctx, to->feed));
+    TRY(room_for(to, &s->at, &s->bytes, (size_t)largest(at + nv, 1) * sizeof(double)));
+    wide = s->at;
+    if (!a->o.singles) {
+        TRY(tlr_dense_copy(to, nu, 1, p->u, nu, wide, nu));
+        return tlr_dense_copy(to, nv, 1, p->v, nv, wide + at, nv);
+    }
+    TRY(room_for(to, &s->raw, &s->raw_bytes, (size_t)largest(at + nv, 1) * sizeof(float)));
+    raw = s->raw;
+    TRY(to->be->half->cast_to_single(to->ctx, nu, 1, p->u, largest(nu, 1), raw, largest(nu, 1)));
+    TRY(to->be->half->cast_to_single(to->ctx, nv, 1, p->v, largest(nv, 1), raw + at,
+                                     largest(nv, 1)));
+    TRY(to->be->half->cast_to_double(to->ctx, nu, 1, 1, raw, largest(nu, 1), 0, wide,
+                                     largest(nu, 1)));
+    st = to->be->half->cast_to_double(to->ctx, nv, 1, 1, raw + at, largest(nv, 1), 0, wide + at,
+                                      largest(nv, 1));
 done:
     return st;
 }
@@ -188,51 +240,46 @@ done:
     return st;
 }
 
-/* A finished super-panel with halves; *bytes: of what is kept of u and v, and *room. */
-static status keep_halves(tlr_work *w, const tlr *a, panel *p, void **room, size_t *bytes) {
+/* A finished super-panel with halves; *bytes: of what is kept of u and v. */
+static status keep_halves(tlr_work *w, const tlr *a, panel *p, size_t *bytes) {
     const int64_t nu = numbers(a, p), nv = all_numbers(a, p) - p->kept_v;
     int64_t halves;
-    double *staged;
-    void *there;
+    void *room = NULL, *staged;
     status st;
     TRY(list_runs(w, a, p, &halves));
     *bytes = sizeof(float) * (size_t)p->leading + sizeof(backend_f16) * (size_t)halves;
-    st = a->o.host ? a->be->alloc_host(a->ctx, *bytes + 1, room)
-                   : a->be->alloc(a->ctx, *bytes + 1, room);
-    TRY(st);
-    TRY(tlr_work_room(w, BUF_SLOT, (p->kept_v + nv) / 2 + 1, &staged));
-    float *const u = (float *)(void *)staged, *const v = u + p->kept_v;
+    TRY(a->be->alloc(a->ctx, *bytes + 1, &room));
+    p->kept = room;
+    TRY(tlr_work_typed(w, BUF_SLOT, BACKEND_S, p->kept_v + nv, &staged));
+    float *const u = staged, *const v = u + p->kept_v;
     if (nu > 0)
         TRY(w->be->half->cast_to_single(w->ctx, nu, 1, p->u, nu, u, nu));
     if (nv > 0)
         TRY(w->be->half->cast_to_single(w->ctx, nv, 1, p->v, nv, v, nv));
     TRY(bounds_of(w, (int64_t[2]){nu, nv}, (const float *[2]){u, v}, p->most));
-    there = *room;
-    if (a->o.host)
-        TRY(tlr_work_typed(w, BUF_PRODUCT, BACKEND_S, (int64_t)(*bytes / sizeof(float)) + 1,
-                           &there));
-    TRY(narrow(w, p, u, there));
-    if (a->o.host)
-        TRY(w->be->copy(w->ctx, *room, (int64_t)*bytes, there, (int64_t)*bytes, (int64_t)*bytes,
-                        1));
+    TRY(narrow(w, p, u, room));
     *bytes += sizeof *p->run * (size_t)p->row_run[2 * (p->r1 - p->r0) + 1];
 done:
     return st;
 }
 
 /* One without. */
-static status keep_all(tlr_work *w, const tlr *a, panel *p, void **room, size_t *bytes) {
+static status keep_all(tlr_work *w, tlr *a, int64_t q, size_t *bytes) {
+    panel *p = a->panel + q;
     const int64_t nu = p->kept_v, n = all_numbers(a, p);
-    char *kept;
+    void *room = NULL;
+    char *there = NULL;
     status st;
     *bytes = (size_t)largest(n, 1) * size_of(a);
-    st = a->o.host ? a->be->alloc_host(a->ctx, *bytes, room) : a->be->alloc(a->ctx, *bytes, room);
-    TRY(st);
-    kept = *room;
-    TRY(keep(w, a, numbers(a, p), p->u, kept));
-    TRY(keep(w, a, n - nu, p->v, kept + (size_t)nu * size_of(a)));
+    if (a->o.host)
+        TRY(tlr_host_room(a, q, (int64_t)*bytes, &there));
+    else
+        TRY(a->be->alloc(a->ctx, *bytes, &room));
+    p->kept = a->o.host ? there : room;
     if (a->o.singles && !a->o.host)
-        p->singles = *room;
+        p->singles = room;
+    TRY(keep(w, a, numbers(a, p), p->u, p->kept));
+    TRY(keep(w, a, n - nu, p->v, p->kept + (size_t)nu * size_of(a)));
     if (a->o.terms > 0)
         TRY(bounds_of(w, (int64_t[2]){numbers(a, p), n - nu},
                       (const float *[2]){p->singles, p->singles + nu}, p->most));
@@ -240,35 +287,32 @@ done:
     return st;
 }
 
-status tlr_store_panel(tlr_work *w, tlr *a, int64_t q) {
+status tlr_store_panel(tlr_work *w, tlr_work *to, tlr *a, int64_t q) {
     panel *p = a->panel + q;
-    void *room = NULL;
-    size_t bytes = 0;
-    status st;
+    tlr_place *s = NULL;
     if (!kept_apart(a))
         return MOAO_OK;
+    size_t bytes = 0;
+    status st;
     p->kept_v = begin_of_v(a, p);
-    TRY(a->o.halves ? keep_halves(w, a, p, &room, &bytes) : keep_all(w, a, p, &room, &bytes));
+    TRY(a->o.halves ? keep_halves(w, a, p, &bytes) : keep_all(w, a, q, &bytes));
+    if (to) {
+        s = &to->place[to->last = 1 - to->last];
+        TRY(hand_over(to, w, a, p, s));
+        TRY(to->be->sync(to->ctx));
+    }
     if (a->o.host)
         TRY(w->be->sync(w->ctx));
     w->be->release(w->ctx, p->u);
     w->be->release(w->ctx, p->v);
     p->u = p->v = NULL;
+    if (s)
+        hold(s, a, p, 0);
     p->bytes = (double)bytes + 8.0 * (double)(p->width * p->width);
 done:
-    p->kept = room;
-    if (st != MOAO_OK) { /* u and v are still the panel's own */
+    if (st != MOAO_OK) /* u and v are still the panel's own */
         tlr_store_release(a, p);
-    }
     return st;
-}
-
-/* --- back --- */
-
-static void leave(tlr_place *s) {
-    if (s->p)
-        s->p->u = s->p->v = NULL;
-    s->p = NULL;
 }
 
 /* The same of the place for singles; another one may have them since. */
@@ -283,7 +327,6 @@ void tlr_store_forget(tlr_work *w) {
         leave(&w->place[k]);
         w->be->release(w->ctx, w->place[k].at);
         w->be->release(w->ctx, w->place[k].raw);
-        w->be->release(w->ctx, w->place[k].single);
         w->place[k] = (tlr_place){0};
     }
     leave_singles(&w->narrow);
@@ -295,77 +338,109 @@ void tlr_store_forget(tlr_work *w) {
     w->feed = NULL;
 }
 
-static status room_for(tlr_work *w, void **at, size_t *has, size_t bytes) {
-    if (*at && *has >= bytes)
-        return MOAO_OK;
-    w->be->release(w->ctx, *at);
-    *at = NULL;
-    *has = 0;
-    const status st = w->be->alloc(w->ctx, bytes, at);
-    *has = st == MOAO_OK ? bytes : 0;
+/* n elements of what is kept of a panel, from element `from` on, to the same place of s. */
+static status bring_part(tlr_work *w, backend_ctx *ctx, const tlr *a, const panel *p, tlr_place *s,
+                         int64_t from, int64_t n) {
+    const int64_t size = (int64_t)size_of(a), bytes = n * size;
+    const char *kept = p->kept + from * size;
+    double *to = (double *)s->at + from;
+    status st = MOAO_OK;
+    if (n == 0)
+        return st;
+    if (a->o.host)
+        w->fetched += (double)bytes;
+    if (a->o.host && a->o.singles) {
+        char *raw = (char *)s->raw + from * size;
+        TRY(w->be->copy(ctx, raw, bytes, kept, bytes, bytes, 1));
+        kept = raw;
+    }
+    st = a->o.singles ? w->be->half->cast_to_double(ctx, n, 1, 1, (const float *)(const void *)kept,
+                                                    n, 0, to, n)
+                      : w->be->copy(ctx, to, bytes, kept, bytes, bytes, 1);
+done:
     return st;
 }
 
-/* Bytes of what is kept. */
-static int64_t kept_bytes(const tlr *a, const panel *p) {
-    const int64_t n = all_numbers(a, p);
-    if (!a->o.halves)
-        return n * (int64_t)size_of(a);
-    const int64_t used = numbers(a, p) + n - p->kept_v;
-    return p->leading * (int64_t)sizeof(float) + (used - p->leading) * (int64_t)sizeof(backend_f16);
+/* What a panel has in tile rows from i0 on: U in one piece, V of each tile column in another. */
+static status bring_rows(tlr_work *w, backend_ctx *ctx, const tlr *a, const panel *p, tlr_place *s,
+                         int64_t i0) {
+    const int64_t u = i0 < p->r1 ? p->ubegin[i0 - p->r0] : numbers(a, p);
+    status st;
+    TRY(bring_part(w, ctx, a, p, s, u, numbers(a, p) - u));
+    for (int64_t k = p->c0; k < p->c1; k++) {
+        const int64_t before = panel_vcol(p, i0, k), n = tlr_extent(a->cols, k);
+        TRY(bring_part(w, ctx, a, p, s, p->kept_v + p->vbegin[k - p->c0] + before * n,
+                       (p->vcols[k - p->c0] - before) * n));
+    }
+done:
+    return st;
 }
 
-/* The panel's way into place s, in the stream of ctx. */
-static status bring(tlr_work *w, backend_ctx *ctx, const tlr *a, panel *p, tlr_place *s) {
-    const int64_t n = all_numbers(a, p), bytes = kept_bytes(a, p);
-    void *from = p->kept;
+/* The panel's way into place s from tile row i0 on, in the stream of ctx. All lies where it does in
+ * a whole one. */
+static status bring(tlr_work *w, backend_ctx *ctx, const tlr *a, panel *p, int64_t i0,
+                    tlr_place *s) {
+    const int64_t n = all_numbers(a, p);
     status st;
     leave(s);
     TRY(room_for(w, &s->at, &s->bytes, (size_t)largest(n, 1) * sizeof(double)));
-    if (n > 0 && a->o.host && a->o.singles) {
-        TRY(room_for(w, &s->raw, &s->raw_bytes, (size_t)bytes));
-        TRY(w->be->copy(ctx, s->raw, bytes, p->kept, bytes, bytes, 1));
-        from = s->raw;
+    if (a->o.halves) { /* on the device: all of it */
+        TRY(room_for(w, &s->raw, &s->raw_bytes, (size_t)largest(n, 1) * sizeof(float)));
+        TRY(widen(w, ctx, p, p->r0, p->r1, p->kept, s->raw));
+        TRY(w->be->half->cast_to_double(ctx, n, 1, 1, s->raw, largest(n, 1), 0, s->at,
+                                        largest(n, 1)));
+        hold(s, a, p, 0);
+        return MOAO_OK;
     }
-    if (n > 0 && a->o.halves) {
-        TRY(room_for(w, &s->single, &s->single_bytes, (size_t)n * sizeof(float)));
-        TRY(widen(w, ctx, p, p->r0, p->r1, from, s->single));
-        from = s->single;
-    }
-    if (n > 0 && a->o.singles)
-        TRY(w->be->half->cast_to_double(ctx, n, 1, 1, from, n, 0, s->at, n));
-    else if (n > 0)
-        TRY(w->be->copy(ctx, s->at, bytes, p->kept, bytes, bytes, 1));
-    s->p = p;
-    p->u = s->at;
-    p->v = p->u + begin_of_v(a, p);
+    if (n > 0 && a->o.host && a->o.singles)
+        TRY(room_for(w, &s->raw, &s->raw_bytes, (size_t)n * sizeof(float)));
+    st = i0 <= p->r0 ? bring_part(w, ctx, a, p, s, 0, n) : bring_rows(w, ctx, a, p, s, i0);
+    TRY(st);
+    hold(s, a, p, i0);
 done:
     return st;
 }
 
+/* Which place of w holds panel p from tile row i0 on, -1: none. */
+static int place_of(tlr_work *w, const panel *p, int64_t i0) {
+    for (int k = 0; k < 2; k++)
+        if (w->place[k].p == p && w->place[k].i0 <= i0)
+            return k;
+        else if (w->place[k].p == p)
+            leave(&w->place[k]); /* too few of its rows */
+    return -1;
+}
+
+status tlr_store_feed(tlr_work *w, const tlr *a) {
+    return !w->feed && a->o.host && w->ctx ? w->be->open_low_priority(w->ctx, &w->feed) : MOAO_OK;
+}
+
 /* Where the memory of a place is too small it is taken anew, which waits for all streams. */
-status tlr_store_fetch(tlr_work *w, const tlr *a, int64_t q, int64_t next) {
+status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, int64_t next,
+                            int64_t next_i0) {
     panel *p = a->panel + q;
-    tlr_place *other;
     status st = MOAO_OK;
     if (!kept_apart(a) || !p->kept)
         return MOAO_OK; /* in doubles: it is in hand, or all are */
-    if (!w->feed && a->o.host && w->ctx)
-        TRY(w->be->open_low_priority(w->ctx, &w->feed));
-    if (!p->u) {
-        TRY(bring(w, w->ctx, a, p, &w->place[w->last = 1 - w->last]));
-    } else if (w->feed && w->place[w->last].p != p) { /* it was on its way */
-        w->last = 1 - w->last;
+    TRY(tlr_store_feed(w, a));
+    const int at = place_of(w, p, i0);
+    if (at != w->last && w->feed) /* it was on its way, or what was is not wanted */
         TRY(w->be->wait_for(w->ctx, w->feed));
-    }
-    other = &w->place[1 - w->last];
+    if (at < 0)
+        TRY(bring(w, w->ctx, a, p, i0, &w->place[w->last = 1 - w->last]));
+    else
+        w->last = at;
     if (w->feed && next >= 0 && next < a->panels && next != q && a->panel[next].kept &&
-        !a->panel[next].u) {
+        place_of(w, a->panel + next, next_i0) < 0) {
         TRY(w->be->wait_for(w->feed, w->ctx)); /* until what was there before is used */
-        TRY(bring(w, w->feed, a, a->panel + next, other));
+        TRY(bring(w, w->feed, a, a->panel + next, next_i0, &w->place[1 - w->last]));
     }
 done:
     return st;
+}
+
+status tlr_store_fetch(tlr_work *w, const tlr *a, int64_t q, int64_t next) {
+    return tlr_store_fetch_rows(w, a, q, 0, next, 0);
 }
 
 /* The place for singles, where nothing of p is yet. */

@@ -99,16 +99,20 @@ typedef struct {
     bool
         singles; /* a factor's tiles are kept in single precision, narrowed when they are made, so
                     that all that follows uses what is kept; the diagonal blocks stay as they are */
-    bool halves; /* with singles, not with a fixed rank: of each tile of a factor as many of the
-                    last columns of U and V as together lose tau / 2^11 or less are kept as halves
-                    of one exponent for a super-panel, and so is a dense tile whose norm in the
-                    metric of the matrix is at most 2^11 tau. All that follows uses what is kept */
+    bool halves; /* with singles, not with host or a fixed rank: of each tile of a factor as many of
+                    the last columns of U and V as together lose tau / 2^11 or less are kept as
+                    halves of one exponent for a super-panel, and so is a dense tile whose norm in
+                    the metric of the matrix is at most 2^11 tau. All that follows uses what is kept
+                  */
     bool mixed;  /* with singles, not with host: products with a factor's tiles are made and summed
                     in single precision too; what they are subtracted from stays in doubles */
     int terms;   /* with mixed, > 0: the large products of updates are products of halves in three
                     terms (backend_terms.h), and solves from the right in so many (1 to 3). What is
                     rounded on the way adds to the ranks where tau is small */
     bool host;   /* a factor's tiles are kept in the host's memory; the bits are the same */
+    size_t room; /* with host: bytes of the backend's memory that making a left-looking factor may
+                    take; as many super-panels (up to four) as it allows, but one at least, share
+                    what comes from the host's memory. 0: no limit */
     bool timed;  /* a factor's steps are timed (each is waited for) */
     int parts;   /* > 0: tile rows below a super-panel's diagonal block are worked at in so many
                     parts, which several members of a factor share; its bits depend on their number,
@@ -243,6 +247,8 @@ typedef struct {
     int64_t minor;             /* order of the first minor that is not positive, 0: none */
     bool not_positive;         /* the pivot was further below zero than compression explains */
     double seconds[TLR_STEPS]; /* where options.timed */
+    double fetched;            /* bytes that came from the host's memory (options.host) */
+    int together;              /* super-panels of the largest group that shared them */
 } tlr_report;
 
 /* A = L L^T. variant: 'L' left-looking (memory: the factor and a super-panel), 'R' right-looking

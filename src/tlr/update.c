@@ -5,9 +5,10 @@
 
 /* Some super-panels q0 .. q1 of a and b, some of the rows. */
 typedef struct {
-    tlr_span x; /* the first member */
-    tlr_work *w;
+    tlr_span x;           /* the first member */
+    tlr_work *w, *sums;   /* sums: of left factors of several super-panels, and of U beside them */
     const panel *pa, *pb; /* the one in hand */
+    bool there;           /* super-panels are fetched by the caller */
     backend_type type;    /* of the products */
     void *core, *t;       /* V_i^T V_k of one tile column; left factors, rows x those of b */
     double *identity; /* of a tile's order: a dense tile times it is the tile; NULL: is copied */
@@ -207,23 +208,30 @@ static int64_t collected(const job *s) {
     return c;
 }
 
-static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
-    job *s = (job *)(void *)x;
-    const int64_t cols = tlr_span_before(&s->x, s->x.kb), col = s->x.b->rows->first[s->x.ka];
+/* Room for the rows in hand, of all super-panels q0 .. q1. */
+static status begin_rows(job *s) {
     const bool several = s->x.q1 > s->x.q0 + 1;
-    int64_t before = 0, at = 0;
     status st;
-    TRY(tlr_work_typed(s->w, BUF_PRODUCT, s->type, s->x.rows * cols, &s->t));
+    TRY(tlr_work_typed(several ? s->sums : s->w, BUF_PRODUCT, s->type,
+                       s->x.rows * tlr_span_before(&s->x, s->x.kb), &s->t));
     if (several)
-        TRY(tlr_work_typed(s->w, BUF_SIDE, s->type, collected(s), &s->u));
-    for (s->x.q = s->x.q0; s->x.q < s->x.q1; s->x.q++) {
-        /* only a factor is kept apart: a is b */
-        TRY(tlr_store_typed(s->w, s->x.a, s->type, s->x.q, s->x.ia, s->x.ib, s->x.q + 1));
-        TRY(tlr_store_typed(s->w, s->x.b, s->type, s->x.q, s->x.ka, s->x.kb, s->x.q + 1));
-        TRY(left_factors(s));
-        if (several)
-            TRY(collect(s));
-    }
+        TRY(tlr_work_typed(s->sums, BUF_SIDE, s->type, collected(s), &s->u));
+done:
+    return st;
+}
+
+/* Left factors of super-panel s->x.q, which is in hand. */
+static status take_panel(job *s) {
+    const status st = left_factors(s);
+    return st == MOAO_OK && s->x.q1 > s->x.q0 + 1 ? collect(s) : st;
+}
+
+/* The large products of all of them. */
+static status end_rows(job *s, double alpha, double *d, int64_t ldd) {
+    const bool several = s->x.q1 > s->x.q0 + 1;
+    const int64_t col = s->x.b->rows->first[s->x.ka];
+    int64_t before = 0, at = 0;
+    status st = MOAO_OK;
     for (int64_t k = s->x.ka; k < s->x.kb; k++) {
         const int64_t n = tlr_extent(s->x.b->rows, k), c = tlr_span_columns(&s->x, k, s->x.q1);
         TRY(tlr_add_product(s->w, s->type, BUF_TURNED, 'N', 'T', s->x.rows, n, c, alpha,
@@ -239,6 +247,26 @@ done:
     return st;
 }
 
+static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
+    job *s = (job *)(void *)x;
+    status st;
+    TRY(begin_rows(s));
+    for (s->x.q = s->x.q0; s->x.q < s->x.q1; s->x.q++) {
+        const int64_t from = s->x.a->o.host ? least(s->x.ia, s->x.ka) : 0;
+        if (s->type == BACKEND_D && !s->there) { /* only a factor is kept apart: a is b */
+            TRY(tlr_store_fetch_rows(s->w, s->x.a, s->x.q, from, s->x.q + 1, from));
+            TRY(tlr_store_fetch_rows(s->w, s->x.b, s->x.q, from, s->x.q + 1, from));
+        } else if (s->type == BACKEND_S) {
+            TRY(tlr_store_typed(s->w, s->x.a, s->type, s->x.q, s->x.ia, s->x.ib, -1));
+            TRY(tlr_store_typed(s->w, s->x.b, s->type, s->x.q, s->x.ka, s->x.kb, -1));
+        }
+        TRY(take_panel(s));
+    }
+    st = end_rows(s, alpha, d, ldd);
+done:
+    return st;
+}
+
 /* Whether left factors for tile rows ia .. ib of a fit in the memory. */
 static bool fits(const tlr_span *s, int64_t ia, int64_t ib) {
     const tlr_layout *l = s->a->rows;
@@ -246,11 +274,8 @@ static bool fits(const tlr_span *s, int64_t ia, int64_t ib) {
            s->a->o.memory;
 }
 
-/* As many super-panels as go together with all rows, up to `end`; where not even one does, of one
- * as many rows at a time. */
-static status update_some(tlr_span *s, double alpha, int64_t end, int64_t ia, int64_t ib, double *d,
-                          int64_t ldd) {
-    status st = MOAO_OK;
+/* q1: as many super-panels from q0 on as go together with all rows, up to `end`. */
+static void choose_span(tlr_span *s, int64_t end, int64_t ia, int64_t ib) {
     for (s->q1 = s->q0 + 1; s->q1 < end; s->q1++) {
         s->q1++;
         const bool more = fits(s, ia, ib);
@@ -258,6 +283,12 @@ static status update_some(tlr_span *s, double alpha, int64_t end, int64_t ia, in
         if (!more)
             break;
     }
+}
+
+/* These super-panels; of one that does not go with all rows as many rows at a time as do. */
+static status update_span(tlr_span *s, double alpha, int64_t ia, int64_t ib, double *d,
+                          int64_t ldd) {
+    status st = MOAO_OK;
     if (tlr_span_before(s, s->kb) == 0)
         return MOAO_OK;
     for (int64_t i = ia; i < ib; i = s->ib) {
@@ -275,29 +306,109 @@ done:
 status tlr_update_spans(tlr_span *s, double alpha, int64_t q1, int64_t ia, int64_t ib, double *d,
                         int64_t ldd) {
     status st = MOAO_OK;
-    for (; s->q0 < q1 && ia < ib; s->q0 = s->q1)
-        TRY(update_some(s, alpha, q1, ia, ib, d, ldd));
+    for (; s->q0 < q1 && ia < ib; s->q0 = s->q1) {
+        choose_span(s, q1, ia, ib);
+        TRY(update_span(s, alpha, ia, ib, d, ldd));
+    }
 done:
     return st;
 }
 
+static job new_job(tlr_work *w, tlr_work *sums, const tlr *a, const tlr *b, int64_t ka,
+                   int64_t kb) {
+    const backend_type type = tlr_type(a) == tlr_type(b) ? tlr_type(a) : BACKEND_D;
+    return (job){
+        .x =
+            {.a = a, .b = b, .ka = ka, .kb = kb, .size = backend_size(type), .update = update_rows},
+        .w = w,
+        .sums = sums,
+        .type = type};
+}
+
+static void end_job(job *s) {
+    tlr_list_free(&s->narrow);
+    tlr_list_free(&s->wide);
+    tlr_list_free(&s->turned);
+}
+
 status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q0, int64_t q1,
                   int64_t ia, int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd) {
-    const backend_type type = tlr_type(a) == tlr_type(b) ? tlr_type(a) : BACKEND_D;
-    job s = {.x = {.a = a,
-                   .b = b,
-                   .q0 = q0,
-                   .ka = ka,
-                   .kb = kb,
-                   .size = backend_size(type),
-                   .update = update_rows},
-             .w = w,
-             .type = type};
+    job s = new_job(w, w, a, b, ka, kb);
+    s.x.q0 = q0;
     if (a == b && a->factor && a->o.terms > 0)
         return tlr_update_terms(w, alpha, a, q0, q1, ia, ib, ka, kb, d, ldd);
     const status st = tlr_update_spans(&s.x, alpha, q1, ia, ib, d, ldd);
-    tlr_list_free(&s.narrow);
-    tlr_list_free(&s.wide);
-    tlr_list_free(&s.turned);
+    end_job(&s);
+    return st;
+}
+
+/* --- in steps --- */
+
+struct tlr_steps {
+    job s;
+    int64_t ia, ib;
+    double *d;
+    int64_t ldd;
+    int64_t q1; /* end of the span in hand, 0: none is */
+};
+
+status tlr_steps_open(tlr_work *w, tlr_work *sums, const tlr *l, int64_t p, double *d, int64_t ldd,
+                      tlr_steps **out) {
+    const panel *here = l->panel + p;
+    tlr_steps *x = NULL;
+    const status st = ALLOC(x, 1, "steps of an update");
+    *out = x;
+    if (st == MOAO_OK) {
+        *x = (tlr_steps){.s = new_job(w, sums, l, l, here->c0, here->c1),
+                         .ia = here->c0,
+                         .ib = l->rows->nt,
+                         .d = d,
+                         .ldd = ldd};
+        x->s.there = true;
+    }
+    return st;
+}
+
+void tlr_steps_close(tlr_steps *x) {
+    if (x)
+        end_job(&x->s);
+    free(x);
+}
+
+int64_t tlr_steps_span(tlr_steps *x, int64_t q, int64_t end, int64_t known, size_t *bytes) {
+    tlr_span *s = &x->s.x;
+    s->q0 = q;
+    choose_span(s, least(end, known), x->ia, x->ib);
+    const bool several = s->q1 > q + 1;
+    const int64_t rows = s->a->rows->first[x->ib] - s->a->rows->first[x->ia];
+    *bytes = several ? s->size * (size_t)(rows * tlr_span_before(s, s->kb) + collected(&x->s)) : 0;
+    return s->q1 < known || s->q1 == end || !fits(s, x->ia, x->ib) ? s->q1 : -1;
+}
+
+status tlr_steps_take(tlr_steps *x, int64_t q, int64_t end, int64_t known) {
+    tlr_span *s = &x->s.x;
+    size_t bytes;
+    status st = MOAO_OK;
+    if (x->q1 == 0) {
+        x->q1 = tlr_steps_span(x, q, end, known, &bytes);
+        if (x->q1 == q + 1) {
+            x->q1 = 0;
+            return update_span(s, -1, x->ia, x->ib, x->d, x->ldd);
+        }
+        s->ia = x->ia;
+        s->ib = x->ib;
+        s->row = s->a->rows->first[s->ia];
+        s->rows = s->a->rows->first[s->ib] - s->row;
+        TRY(begin_rows(&x->s));
+    }
+    const bool last = q + 1 == x->q1, any = tlr_span_before(s, s->kb) > 0;
+    s->q = q;
+    if (last)
+        x->q1 = 0;
+    if (any)
+        TRY(take_panel(&x->s));
+    if (any && last)
+        st = end_rows(&x->s, -1, x->d, x->ldd);
+done:
     return st;
 }

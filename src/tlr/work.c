@@ -5,6 +5,11 @@
 
 static const double one = 1, zero = 0;
 
+/* Sizes and places of products, one array after another. */
+enum { LIST_M, LIST_N, LIST_K, LIST_A, LIST_B, LIST_C, LIST_LDA, LIST_LDB, LIST_LDC, LIST_PARTS };
+#define LIST_ENTRY ((int64_t)(LIST_PARTS * sizeof(int64_t)))
+#define LIST_MOST ((int64_t)1 << 17) /* products of one call */
+
 void tlr_work_open(tlr_work *w, const backend *be, backend_ctx *ctx) {
     memset(w, 0, sizeof *w);
     w->be = be;
@@ -126,6 +131,15 @@ done:
     return st;
 }
 
+size_t tlr_work_held(const tlr_work *w) {
+    size_t bytes = w->lwork + (size_t)(w->list_count * LIST_ENTRY);
+    for (int k = 0; k < BUFFERS; k++)
+        bytes += sizeof(double) * (size_t)w->count[k];
+    for (int k = 0; k < 2; k++)
+        bytes += w->place[k].bytes + w->place[k].raw_bytes;
+    return bytes;
+}
+
 status tlr_work_bytes(tlr_work *w, size_t bytes) {
     status st = MOAO_OK;
     if (bytes > w->lwork) {
@@ -231,12 +245,6 @@ void tlr_list_free(product_list *l) {
     *l = (product_list){0};
 }
 
-/* Sizes and places of products, one array after another. */
-enum { LIST_M, LIST_N, LIST_K, LIST_A, LIST_B, LIST_C, LIST_LDA, LIST_LDB, LIST_LDC, LIST_PARTS };
-#define LIST_ENTRY ((int64_t)(LIST_PARTS * sizeof(int64_t)))
-#define LIST_MOST ((int64_t)1 << 17) /* products of one call */
-#define LIST_LARGE ((int64_t)1 << 18)
-
 /* Room for n more products on their way to the backend; what is on its way stays as it is. */
 static status list_room(tlr_work *w, int64_t n, int64_t *at) {
     status st = MOAO_OK;
@@ -260,12 +268,12 @@ done:
     return st;
 }
 
-status tlr_work_rewind(tlr_work *w) {
+status tlr_work_rewind(tlr_work *w, int64_t products) {
     int64_t at;
     status st;
     TRY(w->be->sync(w->ctx));
     w->list_used = 0;
-    TRY(list_room(w, LIST_LARGE, &at));
+    TRY(list_room(w, products, &at));
     w->list_used = 0;
 done:
     return st;

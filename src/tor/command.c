@@ -2,6 +2,7 @@
 
 #include "linalg/scalapack.h"
 #include "matcov/matcov.h"
+#include "tor/command_internal.h"
 
 #include <cblas.h>
 #include <float.h>
@@ -19,8 +20,8 @@ static void add_curvature(const int k[3], double scale, double *a, size_t v) {
                 a[(size_t)k[i] + (size_t)k[j] * v] += scale * l[i] * l[j];
 }
 
-status command_normal(const sys *s, const double *d, double *a) {
-    const int n1 = s->dm.nssp + 1, v = s->dm.nact, t = (int)s->t;
+status command_regularise(const sys *s, double *a) {
+    const int n1 = s->dm.nssp + 1, v = s->dm.nact;
     const double g = (ARCSEC_PER_RAD / s->dm.pitch) * (ARCSEC_PER_RAD / s->dm.pitch);
     int *number = NULL; /* of the actuator at a place of the grid, -1: none */
     status st;
@@ -29,7 +30,6 @@ status command_normal(const sys *s, const double *d, double *a) {
         number[i] = -1;
     for (int k = 0; k < v; k++)
         number[s->dm.act[k]] = k;
-    cblas_dsyrk(CblasColMajor, CblasLower, CblasTrans, v, t, 1.0, d, t, 0.0, a, v);
     for (int j = 0; j < v; j++)
         for (int i = j; i < v; i++)
             a[(size_t)i + (size_t)j * (size_t)v] += g / v;
@@ -47,12 +47,17 @@ done:
     return st;
 }
 
+status command_normal(const sys *s, const double *d, double *a) {
+    const int v = s->dm.nact, t = (int)s->t;
+    cblas_dsyrk(CblasColMajor, CblasLower, CblasTrans, v, t, 1.0, d, t, 0.0, a, v);
+    return command_regularise(s, a);
+}
+
 /* Columns that are solved for at once. Always the same ones, whatever rank has them: BLAS treats
  * the last columns of a call otherwise, and the results of a run must not depend on the ranks. */
 #define COLUMNS 128
 
-/* x (v x n) without piston: minus the mean of each column. */
-static void remove_piston(size_t v, size_t n, double *x) {
+void command_remove_piston(size_t v, size_t n, double *x) {
 #pragma omp parallel for
     for (size_t j = 0; j < n; j++) {
         double mean = 0, *col = x + j * v;
@@ -64,61 +69,79 @@ static void remove_piston(size_t v, size_t n, double *x) {
     }
 }
 
-/* Largest sum of absolute values of a column of the symmetric matrix of which a is the lower
- * triangle. sums: [v]. */
-static double norm(size_t v, const double *a, double *sums) {
-    double most = 0;
-    memset(sums, 0, v * sizeof *sums);
+status command_norm(const sys *s, const double *a, double *norm) {
+    const size_t v = (size_t)s->dm.nact;
+    double *sums = NULL; /* of the absolute values of a column */
+    status st;
+    TRY(ALLOC(sums, v, "condition of the DM"));
+    *norm = 0;
     for (size_t j = 0; j < v; j++)
         for (size_t i = j; i < v; i++) {
             sums[j] += fabs(a[i + j * v]);
             sums[i] += i > j ? fabs(a[i + j * v]) : 0;
         }
     for (size_t j = 0; j < v; j++)
-        most = fmax(most, sums[j]);
-    return most;
+        *norm = fmax(*norm, sums[j]);
+done:
+    free(sums);
+    return st;
 }
 
-/* H from M's factor, the lower triangle of inverse->h. norm1: M's norm; work: 3 v. */
-static status invert(const sys *s, double norm1, double *work, command_inverse *inverse) {
+status command_condition(const sys *s, double norm, const double *a, double *condition) {
     const int v = s->dm.nact;
-    double *h = inverse->h, reciprocal = 0;
+    double *work = NULL, reciprocal = 0;
     int *iwork = NULL, info;
     status st;
+    TRY(ALLOC(work, 3 * (size_t)v, "condition of the DM"));
     TRY(ALLOC(iwork, (size_t)v, "condition of the DM"));
-    dpocon_("L", &v, h, &v, &norm1, &reciprocal, work, iwork, &info);
-    inverse->condition = 1 / reciprocal;
+    dpocon_("L", &v, a, &v, &norm, &reciprocal, work, iwork, &info);
+    *condition = 1 / reciprocal;
+done:
+    free(work);
+    free(iwork);
+    return st;
+}
+
+status command_not_positive(const sys *s, int minor) {
+    return status_fail(
+        MOAO_NUMERIC,
+        "the normal matrix of the DM is not positive definite (minor %d of %d); raise dm.mu", minor,
+        s->dm.nact);
+}
+
+/* H from M's factor, the lower triangle of inverse->h. norm: M's. */
+static status invert(const sys *s, double norm, command_inverse *inverse) {
+    const int v = s->dm.nact;
+    double *h = inverse->h;
+    int info;
+    status st;
+    TRY(command_condition(s, norm, h, &inverse->condition));
     dpotri_("L", &v, h, &v, &info);
     for (int j = 0; j < v; j++)
         for (int i = 0; i < j; i++)
             h[i + (size_t)j * (size_t)v] = h[j + (size_t)i * (size_t)v];
-    remove_piston((size_t)v, (size_t)v, h);
+    command_remove_piston((size_t)v, (size_t)v, h);
 done:
-    free(iwork);
     return st;
 }
 
 /* Columns j0..j1 of D+ into dplus; j0 is a multiple of COLUMNS. inverse: as of command_init. */
 static status some_columns(const sys *s, int j0, int j1, double *dplus, command_inverse *inverse) {
     const int v = s->dm.nact, t = (int)s->t, n = j1 - j0;
-    double *d = NULL, *own = NULL, *work = NULL;
+    double *d = NULL, *own = NULL, norm;
     status st;
     TRY(ALLOC(d, (size_t)t * (size_t)v, "interaction matrix"));
-    TRY(ALLOC(work, 3 * (size_t)v, "condition of the DM"));
     if (inverse == NULL)
         TRY(ALLOC(own, (size_t)v * (size_t)v, "normal matrix of the DM"));
     double *a = inverse != NULL ? inverse->h : own;
     memset(a, 0, (size_t)v * (size_t)v * sizeof *a);
     TRY(matcov_fill_interaction(s, d, (size_t)t));
     TRY(command_normal(s, d, a));
-    const double norm1 = norm((size_t)v, a, work);
+    TRY(command_norm(s, a, &norm));
     int info;
     dpotrf_("L", &v, a, &v, &info);
     if (info != 0)
-        TRY(status_fail(
-            MOAO_NUMERIC,
-            "the normal matrix of the DM is not positive definite (minor %d of %d); raise dm.mu",
-            info, v));
+        TRY(command_not_positive(s, info));
     double *x = dplus + (size_t)j0 * (size_t)v;
     for (int j = 0; j < n; j++)
         for (int i = 0; i < v; i++)
@@ -127,13 +150,12 @@ static status some_columns(const sys *s, int j0, int j1, double *dplus, command_
         const int some = n - j < COLUMNS ? n - j : COLUMNS;
         dpotrs_("L", &v, &some, a, &v, x + (size_t)j * (size_t)v, &v, &info);
     }
-    remove_piston((size_t)v, (size_t)n, x);
+    command_remove_piston((size_t)v, (size_t)n, x);
     if (inverse != NULL)
-        st = invert(s, norm1, work, inverse);
+        st = invert(s, norm, inverse);
 done:
     free(d);
     free(own);
-    free(work);
     return st;
 }
 
@@ -157,8 +179,9 @@ command_way command_choose(const sys *s, bool host) {
         if (strcmp(wanted, names[i]) == 0)
             return (command_way)i;
     /* On a processor filter and H take 0.87 of the time of a product with D+ at 20 subapertures,
-     * 0.6 at 40 (bench/results/projection-cpu.txt); on GPUs the filter has not been measured. */
-    return host && f.reach > 0 && s->dm.nssp >= FILTER_PAYS ? COMMAND_RAW : COMMAND_MATRIX;
+     * 0.6 at 40 (bench/results/projection-cpu.txt); on an H200 0.63 at 84. */
+    (void)host;
+    return f.reach > 0 && s->dm.nssp >= FILTER_PAYS ? COMMAND_RAW : COMMAND_MATRIX;
 }
 
 /* Loss of digits that is allowed: results in double precision are compared to 1e-12. */

@@ -19,6 +19,10 @@ typedef struct {
  * every size and waffle is not amplified. The columns are shared out over the ranks and gathered.
  * inverse: NULL, or H is made too, which every rank computes. */
 status command_init(const comm *c, const sys *s, double *dplus, command_inverse *inverse);
+/* Collective. The same on a device, where D+ is H D': every rank makes all of it on its own one. It
+ * stands where command_exact says so. MOAO_MEMORY where a device or the host has no room. */
+status command_init_device(const comm *c, const sys *s, const backend *be, double *dplus,
+                           command_inverse *inverse);
 
 /* How D+ is applied to covariances: as a matrix; by the filter, then H; or by the filter alone,
  * where H can wait until the end of an exposure (tor.h), else as the former. */

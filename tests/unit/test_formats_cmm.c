@@ -31,11 +31,17 @@ typedef struct {
     double variance;
 } fixture;
 
+/* The engine's stream is another one than that of copies to the host. */
+static void await(const fixture *f) {
+    must(f->e.be->sync(f->e.ctx));
+}
+
 static void load(fixture *f, int which) {
     const int64_t m = f->e.m;
     double *dev = poison(8 * (size_t)(m * m));
     case_ok(engine_load(&f->e, &f->p[which]));
     must(f->e.mat->fill_cmm(f->e.cov, BACKEND_D, 'A', MATCOV_NOISE, 0, m, 0, m, dev, m));
+    await(f);
     to_host(f->dense, dev, 8 * (size_t)(m * m));
     be->release(ctx, dev);
 }
@@ -79,6 +85,7 @@ static void product(const fixture *f, const format *g, char side, char trans, ch
     void *dx = device_copy(there, bytes);
     must(format_apply(g, side, trans, part, nvec, 1, dx, left ? m : nvec, 0, dy, left ? m : nvec,
                       work, lwork));
+    await(f);
     to_host(there, dy, bytes);
     for (int64_t i = 0; i < m; i++)
         for (int64_t k = 0; k < nvec; k++) {

@@ -41,7 +41,6 @@ static void columns_as_halves(void **state) {
         for (int h = 0; h < 2; h++) {
             tlr_options o = small_options(tau);
             o.singles = true;
-            o.host = k == 1;
             o.mixed = k >= 2;
             o.terms = k >= 3 ? 3 : 0;
             o.cut = k % 2 ? 8 : -1;

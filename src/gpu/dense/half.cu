@@ -7,6 +7,7 @@
 #include <math.h>
 
 #define THREADS 256
+#define SQUARES 32
 #define MOST_BLOCKS 65535
 
 /* Threads along the rows; blocks that run out of columns take another one. */
@@ -114,26 +115,33 @@ __global__ void join_kernel(int64_t m, int64_t n, double scale, const __half *h,
         scale * ((double)__half2float(h[i + j * ldh]) + (double)__half2float(r[i + j * ldr]));
 }
 
-/* A block of threads for each tile: column by column, then over the threads as a tree. */
+/* A block of SQUARES x SQUARES threads for each tile: four rows of a column at a time, so that a
+ * few tiles keep the memory busy, then over the threads as a tree. */
 template <class T>
 __global__ void squares_kernel(int64_t m, int64_t n, const T *a, int64_t lda, int64_t tile,
                                double *out, int64_t ldo) {
-    __shared__ double part[THREADS];
+    __shared__ double part[SQUARES * SQUARES];
     const int64_t i0 = blockIdx.x * tile, j0 = blockIdx.y * tile;
     const int64_t i1 = i0 + tile < m ? i0 + tile : m, j1 = j0 + tile < n ? j0 + tile : n;
-    double sum = 0;
-    for (int64_t j = j0; j < j1; j++)
-        for (int64_t i = i0 + threadIdx.x; i < i1; i += THREADS) {
-            const double x = (double)a[i + j * lda];
-            sum += x * x;
+    const int me = threadIdx.x + SQUARES * threadIdx.y;
+    double sum[4] = {0, 0, 0, 0};
+    for (int64_t j = j0 + threadIdx.y; j < j1; j += SQUARES)
+        for (int64_t i = i0 + threadIdx.x; i < i1; i += 4 * SQUARES) {
+            T x[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                x[k] = i + k * SQUARES < i1 ? a[i + k * SQUARES + j * lda] : T(0);
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                sum[k] += (double)x[k] * (double)x[k];
         }
-    part[threadIdx.x] = sum;
-    for (int step = THREADS / 2; step > 0; step /= 2) {
+    part[me] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    for (int step = SQUARES * SQUARES / 2; step > 0; step /= 2) {
         __syncthreads();
-        if (threadIdx.x < step)
-            part[threadIdx.x] += part[threadIdx.x + step];
+        if (me < step)
+            part[me] += part[me + step];
     }
-    if (threadIdx.x == 0)
+    if (me == 0)
         out[blockIdx.x + blockIdx.y * ldo] = part[0];
 }
 
@@ -264,11 +272,12 @@ static status squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, co
     if (m == 0 || n == 0)
         return MOAO_OK;
     const dim3 blocks((unsigned)gpu_ceil(m, tile), (unsigned)gpu_ceil(n, tile));
+    const dim3 threads(SQUARES, SQUARES);
     if (t == BACKEND_D)
-        squares_kernel<<<blocks, THREADS, 0, ctx->main.stream>>>(m, n, (const double *)a, lda, tile,
+        squares_kernel<<<blocks, threads, 0, ctx->main.stream>>>(m, n, (const double *)a, lda, tile,
                                                                  out, ldo);
     else
-        squares_kernel<<<blocks, THREADS, 0, ctx->main.stream>>>(m, n, (const float *)a, lda, tile,
+        squares_kernel<<<blocks, threads, 0, ctx->main.stream>>>(m, n, (const float *)a, lda, tile,
                                                                  out, ldo);
     LAUNCHED();
     return MOAO_OK;

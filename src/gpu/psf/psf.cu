@@ -109,9 +109,9 @@ static void lay_out_points(gpu_psf *d, const psf_model *m, gpu_arena *r, bool ta
     double **const none = NULL;
     if (!tables) {
         const size_t v = d->lattice > 0 ? d->nact : 0;
-        d->lines = gpu_take(r, side * v, none);
-        d->g = gpu_take(r, s * v, none);
-        d->z = gpu_take(r, s * np, none);
+        d->lines = gpu_take(r, PSF_ROWS * side * v, none);
+        d->g = gpu_take(r, PSF_ROWS * s * v, none);
+        d->z = gpu_take(r, PSF_ROWS * s * np, none);
         d->totals = gpu_take(r, 2, none);
         return;
     }

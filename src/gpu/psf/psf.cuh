@@ -33,8 +33,9 @@ struct gpu_psf {
     const double *if_y, *if_x[2];
     const int *tap_x[2], *tap_y;
     const double *tap_wx[2], *tap_wy;
-    double *lines, *g, *z; /* [side][nact], [lattice][nact], [lattice][np] */
-    double *totals;        /* sum of all sums; mean of those of far separations */
+    /* of PSF_ROWS rows of the lattice: [.][side][nact], [. lattice][nact], [. lattice][np] */
+    double *lines, *g, *z;
+    double *totals; /* sum of all sums; mean of those of far separations */
     /* of the profile */
     bool fitted;
     double variance; /* of the fitting error */

@@ -2,11 +2,12 @@
  * psf_lattice.c. Every sum is made in a fixed order. */
 #include "gpu/core/common.cuh"
 #include "psf.cuh"
+#include "psf/device_formula.h"
 
 #define THREADS 128
 #define SPREAD_WARPS 8
 
-/* ---- commands against the phase at points: g = Y IF' - C for a row of the lattice */
+/* ---- commands against the phase at points: g = Y IF' - C for PSF_ROWS rows of the lattice */
 
 static __device__ int least_row(const gpu_psf &d, int j) { /* of actuators in reach of row j */
     const int a = j * d.n / d.lattice - d.if_reach;
@@ -18,10 +19,10 @@ static __device__ int end_row(const gpu_psf &d, int j) {
     return a > d.side ? d.side : a;
 }
 
-/* lines[x][a] = sum over the actuators of column x in reach of row j. Grid: actuators a, columns.
- */
-static __global__ void along_columns(gpu_psf d, int j, const double *__restrict__ y, int64_t ldy) {
-    const int a = blockIdx.x * blockDim.x + threadIdx.x, x = blockIdx.y;
+/* lines[r][x][a] = sum over the actuators of column x in reach of row j0 + r. Grid: actuators a,
+ * columns, rows. */
+static __global__ void along_columns(gpu_psf d, int j0, const double *__restrict__ y, int64_t ldy) {
+    const int a = blockIdx.x * blockDim.x + threadIdx.x, x = blockIdx.y, j = j0 + blockIdx.z;
     double sum = 0;
     if (a >= d.nact)
         return;
@@ -30,20 +31,24 @@ static __global__ void along_columns(gpu_psf d, int j, const double *__restrict_
         if (b >= 0)
             sum += d.if_y[j * d.side + i] * y[a + b * ldy];
     }
-    d.lines[(int64_t)x * d.nact + a] = sum;
+    d.lines[((int64_t)blockIdx.z * d.side + x) * d.nact + a] = sum;
 }
 
-/* g[i][a] of the points first + i of row j. Grid: actuators, points. */
-static __global__ void along_rows(gpu_psf d, int j, int first, const double *__restrict__ ct,
+/* g[i][a] of the points first + i of the rows from j0 on. Grid: actuators, points. */
+static __global__ void along_rows(gpu_psf d, int j0, int first, const double *__restrict__ ct,
                                   int64_t ldct) {
     const int a = blockIdx.x * blockDim.x + threadIdx.x, i = blockIdx.y;
+    int j = j0;
     if (a >= d.nact)
         return;
+    while (d.point_row[j + 1] <= first + i)
+        j++;
     const int column = d.point_column[first + i];
     const double *f = d.if_x[j & 1] + column * d.side;
+    const double *lines = d.lines + (int64_t)(j - j0) * d.side * d.nact + a;
     double sum = 0;
     for (int x = least_row(d, column); x < end_row(d, column); x++)
-        sum += f[x] * d.lines[(int64_t)x * d.nact + a];
+        sum += f[x] * lines[(int64_t)x * d.nact];
     d.g[(int64_t)i * d.nact + a] = sum - ct[a + (first + i) * ldct];
 }
 
@@ -79,23 +84,29 @@ static __global__ void spread(gpu_psf d) {
     }
 }
 
-/* sum(rho) += 4 [Z(x, x) - Z(x', x)] for the points x of row j. Grid: rows of x', places along x.
- */
-static __global__ void add_pairs(gpu_psf d, int j, double *sum) {
-    const int l = blockIdx.y, dj = l - j, s = d.lattice;
+/* sum(rho) += 4 [Z(x, x) - Z(x', x)] for the points x of rows j0 to j1, x' in the row dj after
+ * that of x. Grid: places along x, dj. */
+static __global__ void add_pairs(gpu_psf d, int j0, int j1, double *sum) {
+    const int dj = (int)blockIdx.y - d.lattice, s = d.lattice, first = d.point_row[j0];
     const int t = blockIdx.x * blockDim.x + threadIdx.x;
-    const int di = t - s + ((dj & 1) && (j & 1)); /* separation() of psf_phase.c */
-    double total = 0;
+    const int64_t at = (int64_t)blockIdx.y * d.nsep + t;
     if (t >= d.nsep)
         return;
-    for (int a = d.point_row[j]; a < d.point_row[j + 1]; a++) {
-        const int i = d.point_column[a] + di;
-        const int b = i >= 0 && i < s ? d.point[l * s + i] : -1;
-        const double *z = d.z + (int64_t)(a - d.point_row[j]) * d.np;
-        if (b >= 0)
-            total += 4 * (z[a] - z[b]);
+    for (int j = j0; j < j1; j++) {
+        const int l = j + dj;
+        const int di = t - s + ((dj & 1) && (j & 1)); /* separation() of psf_phase.c */
+        double total = 0;
+        if (l < 0 || l >= s)
+            continue;
+        for (int a = d.point_row[j]; a < d.point_row[j + 1]; a++) {
+            const int i = d.point_column[a] + di;
+            const int b = i >= 0 && i < s ? d.point[l * s + i] : -1;
+            const double *z = d.z + (int64_t)(a - first) * d.np;
+            if (b >= 0)
+                total += 4 * (z[a] - z[b]);
+        }
+        sum[at] += total;
     }
-    sum[(int64_t)(dj + s) * d.nsep + t] += total;
 }
 
 status gpu_psf_pairs(cudaStream_t stream, const gpu_psf *d, const int *point_row, const double *y,
@@ -105,14 +116,15 @@ status gpu_psf_pairs(cudaStream_t stream, const gpu_psf *d, const int *point_row
     const int shared = (d->side + SPREAD_WARPS) * d->side * (int)sizeof(double);
     CUDA_TRY(cudaFuncSetAttribute(spread, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     CUDA_TRY(cudaMemsetAsync(sum, 0, (size_t)d->nsep * d->nsep * sizeof *sum, stream));
-    for (int j = 0; j < d->lattice; j++) {
-        const int np = point_row[j + 1] - point_row[j];
+    for (int j = 0, end; j < d->lattice; j = end) {
+        end = j + PSF_ROWS < d->lattice ? j + PSF_ROWS : d->lattice;
+        const int np = point_row[end] - point_row[j];
         if (np == 0)
             continue;
-        along_columns<<<dim3(blocks, d->side), THREADS, 0, stream>>>(*d, j, y, ldy);
+        along_columns<<<dim3(blocks, d->side, end - j), THREADS, 0, stream>>>(*d, j, y, ldy);
         along_rows<<<dim3(blocks, np), THREADS, 0, stream>>>(*d, j, point_row[j], ct, ldct);
         spread<<<np, 32 * SPREAD_WARPS, shared, stream>>>(*d);
-        add_pairs<<<dim3(across, d->lattice), THREADS, 0, stream>>>(*d, j, sum);
+        add_pairs<<<dim3(across, 2 * d->lattice + 1), THREADS, 0, stream>>>(*d, j, end, sum);
         LAUNCHED();
     }
     return MOAO_OK;

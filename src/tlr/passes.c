@@ -1,0 +1,297 @@
+/* Updates of a left-looking factor out of core. Every super-panel needs all those before it, so one
+ * at a time would bring the factor from the host's memory as often as there are super-panels.
+ *
+ * Super-panels are therefore taken in groups. While those of one group are finished one after
+ * another, the next group is in a pass over what is finished: each super-panel that comes from the
+ * host's memory updates all of them, in the stream of updates, and the next one is on its way
+ * meanwhile. The pass goes on by a part for each super-panel that is finished, so that both streams
+ * have work. What a group misses after its pass, the super-panels of the group before it and its
+ * own, it gets as they are finished.
+ *
+ * Bits: which super-panels share large products follows from ranks and memory (update.c), and is
+ * the same for a super-panel as where nothing is out of core. Where that depends on ranks that are
+ * not known yet, the update waits for them. */
+#include "tlr/internal.h"
+
+enum { SLOTS = 2 * TLR_SHARE }; /* two groups: slot p % SLOTS is super-panel p's */
+
+/* A super-panel that waits for updates. */
+typedef struct {
+    double *d;        /* in own */
+    int64_t next;     /* the updates by those before it are made */
+    int64_t end;      /* of those that the pass in hand makes */
+    tlr_work own;     /* memory: D, and left factors that several super-panels share */
+    tlr_steps *steps; /* NULL: nothing waits here */
+} waiting;
+
+struct tlr_passes {
+    tlr_work *main, *ahead;
+    const tlr *l;
+    bool apart;
+    int most, largest; /* super-panels of a group: allowed, and found */
+    tlr_passes_read *read;
+    void *arg;
+    int64_t a0, a1, b1; /* groups a0 .. a1, which is being finished, and a1 .. b1 */
+    waiting slot[SLOTS];
+};
+
+static waiting *at(tlr_passes *x, int64_t p) {
+    return &x->slot[p % SLOTS];
+}
+
+/* What follows in stream `to` waits for what is in `from`. */
+static status after(const tlr_work *to, const tlr_work *from) {
+    return to->ctx == from->ctx ? MOAO_OK : to->be->wait_for(to->ctx, from->ctx);
+}
+
+status tlr_passes_open(tlr_work *main, tlr_work *ahead, const tlr *l, bool apart, int most,
+                       tlr_passes_read *read, void *arg, tlr_passes **out) {
+    tlr_passes *x = NULL;
+    const status st = ALLOC(x, 1, "updates of super-panels");
+    *out = x;
+    if (st == MOAO_OK)
+        *x = (tlr_passes){.main = main,
+                          .ahead = ahead,
+                          .l = l,
+                          .apart = apart,
+                          .most = most,
+                          .read = read,
+                          .arg = arg};
+    for (int k = 0; st == MOAO_OK && k < SLOTS; k++)
+        tlr_work_open(&x->slot[k].own, ahead->be, ahead->ctx);
+    return st;
+}
+
+/* Its memory is the next one's, or where room is scarce nobody's. */
+static void let_go(const tlr_passes *x, waiting *t) {
+    tlr_steps_close(t->steps);
+    t->steps = NULL;
+    if (x->l->o.room > 0 || x->most < TLR_SHARE) {
+        tlr_work_close(&t->own);
+        tlr_work_open(&t->own, x->ahead->be, x->ahead->ctx);
+    }
+}
+
+void tlr_passes_close(tlr_passes *x) {
+    for (int k = 0; x && k < SLOTS; k++) {
+        let_go(x, &x->slot[k]);
+        tlr_work_close(&x->slot[k].own);
+    }
+    free(x);
+}
+
+int tlr_passes_most(const tlr_passes *x) {
+    return x->largest;
+}
+
+/* --- groups --- */
+
+/* Where large products that begin at super-panel q end for p at the latest. */
+static int64_t limit_of(const tlr_passes *x, int64_t p, int64_t q) {
+    return x->apart && q < p - 1 ? p - 1 : p;
+}
+
+/* Super-panel p joins, with its entries. */
+static status join(tlr_passes *x, int64_t p) {
+    const int64_t rows = panel_rows(x->l, p);
+    waiting *t = at(x, p);
+    status st;
+    t->next = 0;
+    TRY(tlr_work_room(&t->own, BUF_PANEL, rows * x->l->panel[p].width, &t->d));
+    TRY(tlr_steps_open(x->ahead, &t->own, x->l, p, t->d, rows, &t->steps));
+    st = x->read(x->arg, p, t->d);
+done:
+    if (st != MOAO_OK)
+        let_go(x, t);
+    return st;
+}
+
+/* Bytes that super-panel p takes: D, and left factors of what is known already. */
+static size_t bytes_of(tlr_passes *x, int64_t p, int64_t known) {
+    const int64_t rows = panel_rows(x->l, p);
+    tlr_steps *steps;
+    size_t most = 0;
+    if (tlr_steps_open(x->ahead, x->ahead, x->l, p, NULL, rows, &steps) != MOAO_OK)
+        return SIZE_MAX / SLOTS;
+    for (int64_t q = 0; q >= 0 && q < known;) {
+        size_t bytes;
+        q = tlr_steps_span(steps, q, limit_of(x, p, q), known, &bytes);
+        most = bytes > most ? bytes : most;
+    }
+    tlr_steps_close(steps);
+    return most + sizeof(double) * (size_t)(rows * x->l->panel[p].width);
+}
+
+/* Numbers of what V of the rows below have in common with V of a super-panel's rows, about. */
+static int64_t core_of(const tlr *l, const panel *p) {
+    int64_t count = 0;
+    for (int64_t k = 0; k < p->c1 - p->c0; k++)
+        count += p->vcols[k] * p->vcols[k] / largest(p->r1 - p->r0, 1) * l->step;
+    return count;
+}
+
+/* Bytes that the factor has taken or will, but for the slots. For the updates ahead: super-panels
+ * on their way as large as the largest so far, and left factors and what they are made of. */
+static size_t bytes_without(const tlr_passes *x, int64_t known) {
+    const tlr *l = x->l;
+    int64_t core = 0, diag = 0, most = 0;
+    for (int64_t q = 0; q < l->panels; q++) {
+        const panel *p = l->panel + q;
+        diag += p->width * p->width;
+        if (q >= known)
+            continue;
+        core = largest(core, core_of(l, p));
+        most = largest(most, (int64_t)p->bytes - 8 * p->width * p->width);
+    }
+    const size_t left = sizeof(double) * (size_t)(panel_rows(l, known) * l->o.width * l->step),
+                 ahead = (l->o.singles ? 6 : 2) * (size_t)most + 8 * (size_t)core +
+                         (left < l->o.memory ? left : l->o.memory),
+                 has = tlr_work_held(x->ahead);
+    return tlr_work_held(x->main) + 8 * (size_t)diag + (ahead > has ? ahead : has) +
+           (l->o.singles ? 2 : 1) * (size_t)most; /* the one being finished */
+}
+
+/* How many super-panels from b1 on, which are not more than `most`, the room allows. */
+static int64_t that_fit(tlr_passes *x, int64_t known, int64_t most) {
+    int64_t count = 0;
+    if (x->l->o.room == 0)
+        return most;
+    if (known == 0)
+        return least(most, 1); /* what a super-panel takes is not known */
+    size_t bytes = bytes_without(x, known);
+    for (int k = 0; k < SLOTS; k++)
+        bytes += tlr_work_held(&x->slot[k].own);
+    for (; count < most; count++) {
+        bytes += bytes_of(x, x->b1 + count, known);
+        if (bytes > x->l->o.room)
+            break;
+    }
+    return count;
+}
+
+/* A group from b1 on: what memory allows, `fewest` at least. */
+static status open_group(tlr_passes *x, int64_t known, int64_t fewest) {
+    const int64_t rest = least(x->l->panels - x->b1, x->most),
+                  count = largest(least(fewest, rest), that_fit(x, known, rest)), b0 = x->b1;
+    status st = MOAO_OK;
+    while (st == MOAO_OK && x->b1 < b0 + count)
+        if ((st = join(x, x->b1)) == MOAO_OK)
+            x->b1++;
+    if (st == MOAO_MEMORY && x->b1 >= b0 + fewest) { /* those that are there go together */
+        status_clear();
+        st = MOAO_OK;
+    }
+    x->largest = (int)largest(x->largest, x->b1 - b0);
+    return st;
+}
+
+/* --- passes --- */
+
+/* How far super-panel p can go: to the end of large products that begin before `until`, which
+ * depend on super-panels before `known` alone. */
+static void plan(tlr_passes *x, int64_t p, int64_t until, int64_t known) {
+    waiting *t = at(x, p);
+    size_t bytes;
+    for (t->end = t->next; t->end < least(until, p);) {
+        const int64_t to = tlr_steps_span(t->steps, t->end, limit_of(x, p, t->end), known, &bytes);
+        if (to < 0)
+            break;
+        t->end = to;
+    }
+}
+
+static bool takes(tlr_passes *x, int64_t p, int64_t q) {
+    const waiting *t = at(x, p);
+    return t->next <= q && q < t->end;
+}
+
+/* The first of super-panels from p0 to p1 that super-panel q updates, p1: none. */
+static int64_t first_of(tlr_passes *x, int64_t p0, int64_t p1, int64_t q) {
+    int64_t p = p0;
+    while (p < p1 && !takes(x, p, q))
+        p++;
+    return p;
+}
+
+/* The first super-panel from q on, before `known`, that updates any of them. */
+static int64_t next_of(tlr_passes *x, int64_t p0, int64_t p1, int64_t q, int64_t known) {
+    while (q < known && first_of(x, p0, p1, q) == p1)
+        q++;
+    return q;
+}
+
+/* Super-panel q for all that are so far; the one that follows it is on its way meanwhile. */
+static status run_one(tlr_passes *x, int64_t p0, int64_t p1, int64_t q, int64_t known) {
+    bool joins[SLOTS] = {false};
+    int64_t lowest = p1;
+    status st;
+    for (int64_t p = p1 - 1; p >= p0; p--)
+        if (at(x, p)->next == q && takes(x, p, q)) {
+            joins[p % SLOTS] = true;
+            at(x, p)->next = q + 1;
+            lowest = p;
+        }
+    const int64_t next = next_of(x, p0, p1, 0, known), after_it = first_of(x, p0, p1, next);
+    TRY(tlr_store_fetch_rows(x->ahead, x->l, q, x->l->panel[lowest].c0, next < known ? next : -1,
+                             next < known ? x->l->panel[after_it].c0 : 0));
+    for (int64_t p = lowest; p < p1; p++)
+        if (joins[p % SLOTS])
+            TRY(tlr_steps_take(at(x, p)->steps, q, limit_of(x, p, q), known));
+done:
+    return st;
+}
+
+/* What is planned for super-panels p0 .. p1, by those before `known`: first by the one that was
+ * just made, which is at hand, of those that miss it alone. */
+static status run(tlr_passes *x, int64_t p0, int64_t p1, int64_t known) {
+    status st = MOAO_OK;
+    int64_t q = next_of(x, p0, p1, 0, known);
+    for (int64_t p = p0; p < p1; p++)
+        q = at(x, p)->next == known - 1 && takes(x, p, known - 1) ? known - 1 : q;
+    for (; q < known; q = next_of(x, p0, p1, 0, known))
+        TRY(run_one(x, p0, p1, q, known));
+done:
+    return st;
+}
+
+status tlr_passes_complete(tlr_passes *x, int64_t p, double **d) {
+    status st;
+    if (p > 0)
+        let_go(x, at(x, p - 1));
+    if (p == x->a1) { /* the next group's turn */
+        if (x->b1 == p)
+            TRY(open_group(x, p, 1));
+        x->a0 = p;
+        x->a1 = x->b1;
+    }
+    TRY(after(x->ahead, x->main));
+    tlr_work_lap(x->ahead, -1);
+    plan(x, p, p, p);
+    TRY(run(x, p, p + 1, p));
+    tlr_work_lap(x->main, -1);
+    *d = at(x, p)->d;
+    st = after(x->main, x->ahead);
+done:
+    return st;
+}
+
+/* The pass of the next group has as many parts as this one has super-panels. */
+status tlr_passes_look_ahead(tlr_passes *x, int64_t p) {
+    status st;
+    if (x->ahead->ctx != x->main->ctx) /* what it did last has been waited for by the pivots */
+        TRY(tlr_work_rewind(x->ahead, TLR_SHARE * TLR_LISTED));
+    if (x->b1 == x->a1)
+        TRY(open_group(x, p, p + 1 == x->b1 ? 1 : 0));
+    tlr_work_lap(x->main, TLR_ENTRIES);
+    TRY(tlr_store_feed(x->ahead, x->l)); /* while entries are made */
+    TRY(after(x->ahead, x->main));
+    tlr_work_lap(x->ahead, -1);
+    for (int64_t k = p + 1; k < x->a1; k++)
+        plan(x, k, p, p);
+    for (int64_t k = x->a1; k < x->b1; k++)
+        plan(x, k, p * (p - x->a0 + 1) / (x->a1 - x->a0), p);
+    st = run(x, p + 1, x->b1, p);
+    tlr_work_lap(x->main, -1);
+done:
+    return st;
+}
