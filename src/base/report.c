@@ -188,6 +188,7 @@ static void write_compression(json *j, const report *r) {
         json_integer(j, "restarts", c->restarts);
         json_string(j, "precision", c->tolerance > 0 ? "single" : "double");
         json_number(j, "largest_difference", c->difference);
+        json_string(j, "order", c->order);
         json_integer(j, "tile", c->tile);
         json_number(j, "mean_rank", c->mean);
         json_integer(j, "rank_90", c->p90);

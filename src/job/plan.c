@@ -84,8 +84,8 @@ status plan_predict(const params *par, const sys *s, const atmos *a, const psf_o
     if (!plan_may_compress(par))
         return MOAO_OK;
     return tlr_predict(s, atmos_profile_at(a, a->tor_time[0]),
-                       tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile), plan_first_level(par),
-                       &z->ranks);
+                       tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile),
+                       (tlr_order)par->compute_tlr_order, plan_first_level(par), &z->ranks);
 }
 
 int plan_first_level(const params *par) {

@@ -40,7 +40,8 @@ typedef struct { /* what the bytes follow from; no device is needed */
     int nlayer;                /* most of a profile */
     int64_t points;            /* of the pupil, where the residual phase is wanted, else 0 */
     int nrank, block, grid[2]; /* of ranks in step: block-cyclic layout */
-    int tile;                  /* order of the tiles of a compressed factor, 0: chosen */
+    int tile;                  /* order of the tiles of a compressed factor, 0: chosen, */
+    int order;                 /* and order of its measurements (tlr_order) */
     double compressed;         /* bytes that such a factor is expected to take, 0: unknown */
     bool host;                 /* the device is the host itself */
 } linop_case;

@@ -79,7 +79,7 @@ static status compressed_open(engine *e, const linop_setup *u, linop **out) {
         o->say = u->say && e->c->rank == 0;
         o->tile = tlr_cmm_tile(e->m, u->size.tile);
         o->base.accuracy.level = LINOP_LEVEL;
-        st = tlr_cmm_open(e, o->tile, &o->cmm);
+        st = tlr_cmm_open(e, o->tile, (tlr_order)u->size.order, &o->cmm);
     }
     if (st == MOAO_OK)
         st = engine_doubles(e, e->m * e->width, "columns of Cmm", &o->panel);
@@ -152,6 +152,7 @@ static void look(const linop *base, report_compression *c) {
     if (o->l != NULL)
         tlr_statistics(o->l, &s);
     *c = (report_compression){.tile = (int)s.order,
+                              .order = tlr_cmm_orders[o->cmm.kind],
                               .tolerance = o->made.dense ? 0 : o->made.tau,
                               .noise = o->noise,
                               .restarts = o->made.restarts,

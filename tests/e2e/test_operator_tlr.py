@@ -95,6 +95,29 @@ class Compressed(unittest.TestCase):
         one = Run(CASE, *options, env=fault)
         self.assert_same_maps(one, Run(CASE, *options, ranks=2, env={"MOAO_FAULT": "tlr-pivot:1:first:1"}))
 
+    def test_orders(self):
+        """compute.tlr_order: other tiles, the same results but for what may be dropped; in joint order too ranks make the factor
+        together, with the bits of one; its prediction."""
+        told_of = {"sensor": told(self.tlr)[0]}
+        options = SMALL + TLR + ["compute.threads=1"]
+        runs = {}
+        for order in "joint", "morton":
+            runs[order] = Run(CASE, *options, "compute.tlr_order=" + order)
+            told_of[order], = told(runs[order])
+            self.assertLess(gap(self.dense, runs[order]), 1e-4)
+            self.assertGreater(gap(self.dense, runs[order]), 1e-10)
+            self.assertGreater(gap(self.tlr, runs[order]), 1e-12)
+        for order, c in told_of.items():
+            self.assertEqual((c["order"], c["form"], c["restarts"]), (order, "tiles", 0))
+            self.assertEqual(sum(c["ranks"]) + c["dense_tiles"] + c["empty_tiles"], c["tiles"])
+            self.assertLess(0, c["mean_rank"])
+        self.assertEqual(len({c["bytes"] for c in told_of.values()}), 3)
+        self.assert_same_maps(runs["joint"], Run(CASE, *options, "compute.tlr_order=joint", ranks=2))
+        case = moao_test.write_case(os.path.join(os.path.dirname(runs["joint"].dir), "same.yaml"), CASE)
+        j = json.loads(moao("check", case, *SMALL, *TLR, "compute.tlr_order=joint", "--json").stdout)["compression"]
+        self.assertEqual(j["order"], "joint")
+        self.assertLess(abs(j["bytes"] / told_of["joint"]["bytes"] - 1), 0.4)
+
     def assert_same_maps(self, a, b):
         mine, other = a.quantities(), b.quantities()
         for name, value in mine.items():
@@ -179,12 +202,13 @@ class Compressed(unittest.TestCase):
 
     def test_stop_and_resume(self):
         """From a tolerance 32 times as large as usual, factors are made until the limit holds; a resumed run keeps what was
-        found: the same bits."""
+        found, and the order of the measurements with which it was: the same bits."""
         folder = tempfile.mkdtemp(prefix="moao-tlr-")
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         case = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE)
         out = {n: os.path.join(folder, n) for n in ("whole", "stopped")}
-        options = SMALL + TLR + ["compute.tlr_tolerance=4", "compute.tlr_strehl=4e-6", "compute.targets_per_chunk=1"]
+        options = SMALL + TLR + ["compute.tlr_tolerance=4", "compute.tlr_strehl=4e-6", "compute.targets_per_chunk=1",
+                                "compute.tlr_order=morton"]
         whole = moao_test.Run(case, "-o", out["whole"], *options, ranks=1, cwd=folder)
         self.assertEqual(whole.wait(120), 0, whole.text)
         self.assertIn("again with a smaller tolerance", whole.text)
@@ -197,7 +221,7 @@ class Compressed(unittest.TestCase):
         moao_test.wait_for_parts(run, out["stopped"], 1)
         run.process.send_signal(signal.SIGUSR1)
         self.assertEqual(run.wait(60), 3, run.text)
-        again = moao_test.Run(case, "-o", out["stopped"], "--resume", *options, ranks=1, cwd=folder)
+        again = moao_test.Run(case, "-o", out["stopped"], "--resume", *options, "compute.tlr_order=joint", ranks=1, cwd=folder)
         self.assertEqual(again.wait(120), 0, again.text)
         self.assertNotIn("again with a smaller tolerance", again.text)
         a, b = (moao_test.maps(out[n]) for n in ("whole", "stopped"))
