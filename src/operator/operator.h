@@ -83,6 +83,14 @@ typedef struct {
 
 typedef enum { LINOP_NOTHING, LINOP_FACTOR, LINOP_SOLVE, LINOP_LOAD } linop_step;
 
+typedef struct { /* ranks of the tiles of a compressed factor */
+    int64_t n;   /* tile rows, and columns */
+    float *rank; /* [n][n] row by row; of a dense tile its columns; NaN: above the diagonal, or in a
+                    block on it, which is dense */
+    int *order;  /* [n] measurements of a tile row */
+    int *sensor; /* [n] whose they are, -1: of several */
+} linop_ranks;
+
 typedef struct linop_kind {
     size_t size; /* sizeof(linop_kind) */
     const char *name;
@@ -129,6 +137,8 @@ typedef struct linop_kind {
     /* Local. NULL, or a compressed factor: what the last one is like; form and difference are left
      * out. */
     void (*look)(const linop *o, report_compression *c);
+    /* Local. The same, tile by tile; the arrays are the caller's, also where it fails. */
+    status (*ranks)(const linop *o, linop_ranks *r);
 
     /* T of a profile. exposures: the reconstructor is that of the last factor. NULL: nothing. */
     status (*load)(linop *o, const profile *p);

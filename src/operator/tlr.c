@@ -170,6 +170,26 @@ static void look(const linop *base, report_compression *c) {
         c->histogram[i] = (long)s.histogram[i];
 }
 
+static status ranks(const linop *base, linop_ranks *r) {
+    const compressed *o = (const compressed *)base;
+    const tlr_layout *l = &o->cmm.order;
+    status st;
+    *r = (linop_ranks){.n = o->l != NULL ? l->nt : 0};
+    TRY(ALLOC(r->rank, (size_t)(r->n * r->n), "ranks of a factor"));
+    TRY(ALLOC(r->order, (size_t)r->n, "ranks of a factor"));
+    TRY(ALLOC(r->sensor, (size_t)r->n, "ranks of a factor"));
+    for (int64_t i = 0; i < r->n; i++) {
+        r->order[i] = (int)(l->first[i + 1] - l->first[i]);
+        r->sensor[i] = tlr_cmm_sensor(&o->cmm, i);
+        for (int64_t k = 0; k < r->n; k++) {
+            const tlr_tile *t = k < i ? tlr_tile_at(o->l, i, k) : NULL;
+            r->rank[i * r->n + k] = t == NULL ? NAN : (float)t->rank;
+        }
+    }
+done:
+    return st;
+}
+
 /* Which measurement a minor that is not positive belongs to, in the sensors' order. */
 static int natural_minor(const compressed *o, const tlr_report *report) {
     return report->minor > 0 ? (int)o->cmm.order.perm[report->minor - 1] + 1 : 0;
@@ -344,6 +364,7 @@ const linop_kind linop_tlr = {
     .factor = compressed_factor,
     .solve = compressed_solve,
     .look = look,
+    .ranks = ranks,
     .tighten = tighten,
     .expected = expected,
     .panel = compressed_panel,

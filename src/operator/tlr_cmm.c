@@ -105,6 +105,15 @@ void tlr_cmm_close(tlr_cmm *c) {
     *c = (tlr_cmm){0};
 }
 
+int tlr_cmm_sensor(const tlr_cmm *c, int64_t t) {
+    const int64_t *at = c->order.perm, *first = c->order.first;
+    const int w = sensor_of(c->first, at[first[t]]);
+    for (int64_t i = first[t]; i < first[t + 1]; i++)
+        if (sensor_of(c->first, at[i]) != w)
+            return -1;
+    return w;
+}
+
 /* Columns of Cmm: at[0 .. n), or, at = NULL, n from `first` on. */
 typedef struct {
     const int64_t *at;

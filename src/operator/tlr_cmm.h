@@ -39,6 +39,8 @@ status tlr_cmm_layout(const sys *s, int64_t tile, tlr_order kind, tlr_layout *or
  * for: m x tlr_cmm_widest. */
 status tlr_cmm_open(engine *e, int64_t tile, tlr_order kind, tlr_cmm *c);
 void tlr_cmm_close(tlr_cmm *c);
+/* Local. Whose measurements tile t has; -1: of several sensors. */
+int tlr_cmm_sensor(const tlr_cmm *c, int64_t t);
 /* tlr_fill of the profile that is loaded; arg: a tlr_cmm. Collective in its group. */
 tlr_fill tlr_cmm_fill;
 /* Least eigenvalue of the noise of the two slopes of a subaperture, of all of them [arcsec^2]. */

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -42,7 +43,7 @@ class Compressed(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.dense = Run(CASE, *SMALL, "compute.backend=cpu")
-        cls.tlr = Run(CASE, *SMALL, *TLR)
+        cls.tlr = Run(CASE, *SMALL, *TLR, "output.ranks=true")
 
     def test_close_to_dense(self):
         """Within the limit but not equal; some tiles are compressed (of so few measurements, few)."""
@@ -69,6 +70,36 @@ class Compressed(unittest.TestCase):
         self.assertIn("of target %d by" % (EDGE + 1), log(self.tlr))
         with fits.open(self.dense.path("maps.fits")) as f:
             self.assertNotIn("FACTOR", f[0].header)
+
+    def ranks(self, run):
+        """Image, header and table of a run's ranks, which agree with run.json; sensors of its tiles from 1, 0: several."""
+        c, = told(run)
+        with fits.open(run.path("matrices/Ranks_tor0.fits"), checksum=True) as f:
+            image, header, tiles = np.array(f["RANKS"].data), f["RANKS"].header, np.array(f["TILES"].data)
+        rows, columns = np.nonzero(~np.isnan(image))
+        of = image[rows, columns]
+        dense = of == tiles["ORDER"][columns]
+        self.assertTrue((rows > columns).all())
+        self.assertEqual((len(of), dense.sum(), (of == 0).sum()), (c["tiles"], c["dense_tiles"], c["empty_tiles"]))
+        self.assertAlmostEqual(of.mean(), c["mean_rank"], delta=1e-6)
+        self.assertEqual(of[~dense].max(), c["largest_rank"])
+        self.assertEqual((header["BUNIT"], header["TLRORDER"], header["TLRTILE"]), ("column", c["order"], tiles["ORDER"].max()))
+        self.assertAlmostEqual(header["TLRTOL"] / c["tolerance_arcsec2"], 1, delta=1e-9)
+        with fits.open(run.path("maps.fits")) as f:
+            self.assertEqual(tiles["ORDER"].sum(), f[0].header["NMEAS"])
+        return tiles["SENSOR"]
+
+    def test_ranks(self):
+        """output.ranks: ranks of all tiles, and their picture."""
+        sensor = self.ranks(self.tlr)
+        self.assertEqual(sorted(set(sensor)), [1, 2, 3, 4, 5])
+        self.assertTrue((np.diff(sensor) >= 0).all())
+        picture = self.tlr.path("ranks.png")
+        p = subprocess.run([sys.executable, os.path.join(ROOT, "scripts/plot_ranks.py"),
+                            self.tlr.path("matrices/Ranks_tor0.fits"), picture], capture_output=True, text=True, check=False)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertGreater(os.path.getsize(picture), 5000)
+        self.assertFalse(os.path.exists(self.dense.path("matrices")))
 
     def test_quadratic_law(self):
         """The change of results goes as the square of the tolerance."""
@@ -102,7 +133,7 @@ class Compressed(unittest.TestCase):
         options = SMALL + TLR + ["compute.threads=1"]
         runs = {}
         for order in "joint", "morton":
-            runs[order] = Run(CASE, *options, "compute.tlr_order=" + order)
+            runs[order] = Run(CASE, *options, "compute.tlr_order=" + order, "output.ranks=true")
             told_of[order], = told(runs[order])
             self.assertLess(gap(self.dense, runs[order]), 1e-4)
             self.assertGreater(gap(self.dense, runs[order]), 1e-10)
@@ -111,6 +142,8 @@ class Compressed(unittest.TestCase):
             self.assertEqual((c["order"], c["form"], c["restarts"]), (order, "tiles", 0))
             self.assertEqual(sum(c["ranks"]) + c["dense_tiles"] + c["empty_tiles"], c["tiles"])
             self.assertLess(0, c["mean_rank"])
+        self.assertEqual(set(self.ranks(runs["joint"])), {0})
+        self.assertEqual(set(self.ranks(runs["morton"])), {1, 2, 3, 4, 5})
         self.assertEqual(len({c["bytes"] for c in told_of.values()}), 3)
         self.assert_same_maps(runs["joint"], Run(CASE, *options, "compute.tlr_order=joint", ranks=2))
         case = moao_test.write_case(os.path.join(os.path.dirname(runs["joint"].dir), "same.yaml"), CASE)

@@ -50,6 +50,7 @@ static const struct {
     {"compute={format: tlr, precision: mixed}", "precision: mixed has no effect"},
     {"compute.tlr_tile=64", "tlr_tile and tlr_order are for compute.format: tlr"},
     {"compute.tlr_order=joint", "tlr_tile and tlr_order are for compute.format: tlr"},
+    {"output.ranks=true", "output.ranks is for compute.format: tlr"},
     {"compute={format: tlr, tlr_tolerance: 30}", "with 30 times the noise"},
     {"sensors[1].name=NGS 1", "sensors[0] and sensors[1] have the same name NGS 1"},
 };
