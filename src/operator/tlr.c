@@ -7,6 +7,7 @@
 #include "operator/tlr_cmm.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -195,6 +196,29 @@ static int natural_minor(const compressed *o, const tlr_report *report) {
     return report->minor > 0 ? (int)o->cmm.order.perm[report->minor - 1] + 1 : 0;
 }
 
+/* What to do where memory ran out while a factor was made, with what is known of it. A member that
+ * had memory has no message, and leaves that to the others. */
+static void say_memory(const compressed *o) {
+    const tlr_report *r = &o->made;
+    const double n = (double)o->base.e->m;
+    char why[512];
+    snprintf(why, sizeof why, "%s", status_message());
+    if (why[0] == '\0')
+        return;
+    status_clear();
+    (void)status_fail(
+        MOAO_MEMORY,
+        "no memory for the compressed factor of Cmm after %.0f %% of its columns (%s): at %.1e "
+        "arcsec^2 a tile ranks are %.1f on average there, of %lld, %lld of %lld tiles dense, "
+        "%.3g GB in all; use a larger compute.tlr_tolerance, or compute.format=dense, %s",
+        100 * (double)r->columns / n, why, r->dense ? 0 : r->tau, r->made.mean,
+        (long long)r->made.order, (long long)r->made.dense, (long long)r->made.tiles,
+        r->made.bytes / 1e9,
+        o->base.e->be->group != NULL
+            ? "which may keep the factor in the host's memory"
+            : "which more ranks on more nodes share (each of them has all of a compressed one)");
+}
+
 /* A factor of the profile loaded, as exact as it was asked for; its entries are made in `strip`. */
 static status make_factor(compressed *o, double *strip, int *minor) {
     engine *e = o->base.e;
@@ -224,6 +248,8 @@ static status make_factor(compressed *o, double *strip, int *minor) {
     o->cmm.strip = strip;
     o->cmm.held = -1;
     st = tlr_factor(e->be, e->ctx, &source, 'L', &with, &rescue, &o->l, &o->made);
+    if (st == MOAO_MEMORY)
+        say_memory(o);
     if (st == MOAO_NUMERIC && o->made.minor > 0) { /* told by tor_factor */
         *minor = natural_minor(o, &o->made);
         status_clear();

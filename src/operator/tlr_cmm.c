@@ -212,6 +212,8 @@ status tlr_cmm_fill(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t nj, d
         TRY(engine_copy(c->e, a + (nj - 1) * (lda + 1), &negative, 1));
         st = engine_sync(c->e);
     }
+    if (st == MOAO_OK && comm_flips(c->e->c, "tlr-memory"))
+        st = status_fail(MOAO_MEMORY, "a test takes the memory away");
 done:
     return st;
 }

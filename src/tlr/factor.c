@@ -15,9 +15,10 @@ typedef struct {
     tlr_report *report;
     bool right, last; /* last: no smaller tolerance will be tried */
     tlr *l;
-    tlr *trailing; /* right-looking, compressed */
-    double **held; /* right-looking, dense: super-panels not yet factored */
-    void *answer;  /* in the backend's memory: largest entry (double), info (int) */
+    int64_t finished; /* super-panels of it */
+    tlr *trailing;    /* right-looking, compressed */
+    double **held;    /* right-looking, dense: super-panels not yet factored */
+    void *answer;     /* in the backend's memory: largest entry (double), info (int) */
 } state;
 
 /* --- the matrix, super-panel by super-panel --- */
@@ -352,6 +353,7 @@ static status attempt(state *s, const tlr_options *o) {
     tlr_close(s->l);
     TRY(tlr_new(s->w.be, s->w.ctx, s->from->layout, s->from->layout, true, o, &s->l));
     s->l->factor = true;
+    s->finished = 0;
     s->report->minor = 0;
     s->report->tau = o->rank > 0 ? 0 : o->tau;
     if (s->right)
@@ -369,6 +371,7 @@ static status attempt(state *s, const tlr_options *o) {
         if (looks_ahead(s) && p + 1 < s->l->panels)
             TRY(look_ahead(s, p + 1));
         TRY(finish_panel(s, p, d, panel_rows(s->l, p)));
+        s->finished = p + 1;
         if (s->right)
             TRY(update_trailing(s, p));
     }
@@ -457,6 +460,10 @@ done:
     if (st == MOAO_OK) {
         *l = s.l;
         s.l = NULL;
+    } else if (st == MOAO_MEMORY && s.l) {
+        for (int64_t p = 0; p < s.finished; p++)
+            s.report->columns += s.l->panel[p].width;
+        tlr_statistics_of(s.l, s.finished, &s.report->made);
     }
     be->release(ctx, s.answer);
     tlr_work_close(&s.ahead);

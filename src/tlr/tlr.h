@@ -236,6 +236,9 @@ typedef struct {
     int64_t minor;             /* order of the first minor that is not positive, 0: none */
     bool not_positive;         /* the pivot was further below zero than compression explains */
     double seconds[TLR_STEPS]; /* where options.timed */
+    int64_t
+        columns; /* where MOAO_MEMORY ended it: columns of the super-panels that were finished, */
+    tlr_stats made; /* and their tiles */
 } tlr_report;
 
 /* A = L L^T. variant: 'L' left-looking (memory: the factor and a super-panel), 'R' right-looking

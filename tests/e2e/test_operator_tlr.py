@@ -2,6 +2,7 @@
 no more than compute.tlr_strehl, in the way the tolerance says; what is told; smaller tolerances, fall back, resumption."""
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -169,6 +170,23 @@ class Compressed(unittest.TestCase):
             self.assertNotEqual(p.returncode, 0, fault)
             if "fail" in fault:
                 self.assertIn("rank %s: injected fault" % fault.split(":")[1], p.stderr, fault)
+
+    def test_no_memory(self):
+        """Memory that runs out while a factor is made, on either of two ranks: one line says how far it came, its ranks, what
+        to do."""
+        for rank in 0, 1:
+            folder = tempfile.mkdtemp(prefix="moao-tlr-")
+            self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+            case = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE)
+            p = moao("run", case, "-o", os.path.join(folder, "out"), *SMALL, *TLR, ranks=2, check=False, timeout=60,
+                     env={"MOAO_FAULT": "tlr-memory:%d:fail:9" % rank})
+            self.assertEqual(p.returncode, 1, p.stderr)
+            line, = [x for x in p.stderr.splitlines() if "memory" in x]
+            found = re.search(r"no memory for the compressed factor of Cmm after (\d+) % of its columns \(a test takes the memory "
+                              r"away\): at \S+ arcsec\^2 a tile ranks are (\S+) on average there, of 24, (\d+) of (\d+) tiles "
+                              r"dense, \S+ GB in all; use a larger compute.tlr_tolerance, or compute.format=dense, ", line)
+            percent, mean, dense, tiles = (float(x) for x in found.groups())
+            self.assertTrue(0 < percent < 100 and 0 < mean <= 24 and dense < tiles, line)
 
     def test_falls_back(self):
         """A tolerance with which it cannot be positive definite, nor with a sixteenth: nothing is dropped."""
