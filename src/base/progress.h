@@ -74,7 +74,9 @@ typedef struct {
     int mixed_over;  /* samples that were over the tolerance */
     int mixed_level; /* most exact W that a sample has asked for */
     double mixed_difference;
-    double sample_seconds;                 /* of the samples in double precision */
+    double sample_seconds;             /* of the samples in double precision */
+    double entries_rms, entries_worst; /* errors of an entry of Cmm that were seen in these, of the
+                                          least slope variance; 0: not looked at */
     const report_compression *compression; /* [ncompression], of the reconstructors */
     int ncompression;
     double mixed_unseen; /* share of the exposures that are not sampled which is over the tolerance

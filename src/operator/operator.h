@@ -147,6 +147,12 @@ typedef struct linop_kind {
     /* z (rows x n, leading dimension ldz) = W T(:, j:j+n). */
     status (*columns)(linop *o, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz);
 
+    /* Local. NULL, or an operator whose T is approximated: entries of rows of T drawn at random, as
+     * it is loaded, against those evaluated in double precision: root mean square and largest of
+     * the errors of an entry of Cmm, in units of the least slope variance of these rows. Before
+     * begin. */
+    status (*check)(linop *o, uint64_t seed, double *rms, double *worst);
+
     /* NULL, or an operator in a precision of its own: z -= P Ctm of the target, Y += z W(:,
      * j:j+n)', and at the end y (rows x rows) in double precision. */
     status (*project)(linop *o, backend_cov_target *target, int64_t j, int64_t n);
