@@ -5,7 +5,8 @@
  * messages is added up for the slowest one, which is what the factor takes where every rank has a
  * processor of its own, and the messages are counted. bench_tlr_cmm [file=params/mosaic.yaml]
  * [key=value ...] [tolerance=1/8 of the noise] [tile=0] [width=0] [cut=0] [parts=-1: the
- * pipeline's] [rows=0: those of W] [mixed=1] [terms=0] [halves=0] [dense=1] */
+ * pipeline's] [rows=0: those of W] [mixed=1] [terms=0] [halves=0] [dense=1]
+ * [order=sensor: or joint, morton] */
 #include "timing.h"
 
 #include "operator/tlr_cmm.h"
@@ -134,6 +135,7 @@ static void say_steps(const tlr_report *r) {
 
 static tlr_options o = {
     .cut = -1, .seed = 1, .singles = true, .mixed = true, .timed = true, .parts = -1};
+static tlr_order order = TLR_KD;
 static tlr_group group;
 
 /* |(L L^T - Cmm) x| / |Cmm x| of a random x. */
@@ -167,7 +169,7 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
     tlr *l;
     check(tlr_cmm_noise(e.mc, e.m, &o.tau));
     o.tau *= part;
-    check(tlr_cmm_open(&e, tile, c));
+    check(tlr_cmm_open(&e, tile, order, c));
     if (o.width == 0)
         o.width = tlr_cmm_width(tile);
     c->strip = malloc(sizeof(double) * (size_t)(e.m * tlr_cmm_widest(&s)));
@@ -190,12 +192,14 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
            100.0 * (double)k.halves / (double)k.columns, (long long)k.dense_halves);
     if (world.size == 1)
         printf("    error %.2e\n", error_of(l, c));
-    printf("    tolerance %.2e arcsec^2, tiles of %lld: %.3f GB of %.3f; rank %.1f on average, "
+    printf("    order %s, tolerance %.2e arcsec^2, tiles of %lld: %.3f GB of %.3f; rank %.1f on "
+           "average, "
            "%lld of %lld tiles "
            "dense, %lld empty\n",
-           o.tau, (long long)k.order, k.bytes / 1e9, k.bytes_dense / 1e9, k.mean,
-           (long long)k.dense, (long long)k.tiles, (long long)k.empty);
-    const spent t = ONCE(tlr_predict(&s, &a.profiles[0], tile, (int)lround(-8 * log2(part)), o.halves, &p));
+           tlr_cmm_orders[order], o.tau, (long long)k.order, k.bytes / 1e9, k.bytes_dense / 1e9,
+           k.mean, (long long)k.dense, (long long)k.tiles, (long long)k.empty);
+    const spent t = ONCE(
+        tlr_predict(&s, &a.profiles[0], tile, order, (int)lround(-8 * log2(part)), o.halves, &p));
     printf("    predicted in %.1f s: %.3f GB (%.2f times), rank %.1f, %.0f of %.0f tiles dense\n",
            t.wall, p.bytes / 1e9, p.bytes / k.bytes, p.mean, p.dense * p.tiles, p.tiles);
     return l;
@@ -213,6 +217,9 @@ static void read_arguments(int argc, char **argv) {
             file = argv[i] + 5;
         else if (!strncmp(argv[i], "tolerance=", 10))
             part = atof(argv[i] + 10);
+        else if (!strncmp(argv[i], "order=", 6))
+            while (order < TLR_MORTON && strcmp(argv[i] + 6, tlr_cmm_orders[order]) != 0)
+                order++;
         else if (!strncmp(argv[i], "tile=", 5))
             tile = atoll(argv[i] + 5);
         else if (!strncmp(argv[i], "width=", 6))

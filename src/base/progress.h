@@ -38,7 +38,8 @@ void progress_end(void);
 /* A factor that is compressed by tiles (job/accuracy.h). */
 typedef struct {
     const char *form;        /* tiles; refined: W is refined; dense: nothing is dropped */
-    int tile;                /* their order, 0: not made by this run */
+    const char *order;       /* of the measurements: compute.tlr_order */
+    int tile;                /* order of the tiles, 0: not made by this run */
     double tolerance, noise; /* norm of what may be dropped of one, least noise [arcsec^2] */
     int restarts;            /* factors with larger tolerances that were made before it */
     double difference;       /* measured, of Strehl ratios and ensquared energies */
@@ -74,7 +75,9 @@ typedef struct {
     int mixed_over;  /* samples that were over the tolerance */
     int mixed_level; /* most exact W that a sample has asked for */
     double mixed_difference;
-    double sample_seconds;                 /* of the samples in double precision */
+    double sample_seconds;             /* of the samples in double precision */
+    double entries_rms, entries_worst; /* errors of an entry of Cmm that were seen in these, of the
+                                          least slope variance; 0: not looked at */
     const report_compression *compression; /* [ncompression], of the reconstructors */
     int ncompression;
     double mixed_unseen; /* share of the exposures that are not sampled which is over the tolerance

@@ -153,6 +153,10 @@ static void write_precision(json *j, const report *r) {
         json_integer(j, "samples_over_tolerance", r->mixed_over);
         json_number(j, "samples_time_s", r->sample_seconds);
         json_integer(j, "accuracy_level", r->mixed_level);
+        if (r->entries_worst > 0) {
+            json_number(j, "entry_error_rms", r->entries_rms);
+            json_number(j, "entry_error_largest", r->entries_worst);
+        }
         if (!isnan(r->mixed_unseen))
             json_number(j, "others_over_tolerance_at_most", r->mixed_unseen);
     }
@@ -191,6 +195,7 @@ static void write_compression(json *j, const report *r) {
                     : c->tolerance > 0 ? "single"
                                        : "double");
         json_number(j, "largest_difference", c->difference);
+        json_string(j, "order", c->order);
         json_integer(j, "tile", c->tile);
         json_number(j, "mean_rank", c->mean);
         json_integer(j, "rank_90", c->p90);

@@ -1,9 +1,11 @@
 #include "base/mix.h"
 #include "job/run_state.h"
+#include "maps/ranks_file.h"
 #include "matcov/matcov.h"
 #include "store/store_accuracy.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -261,6 +263,22 @@ static void say_factor(const run *r, const report_compression *to, const struct 
                       "(compute.format=dense)");
 }
 
+/* Rank 0. Ranks of the factor of reconstructor k, as it is now. */
+static status write_ranks(const run *r, int k, const report_compression *to) {
+    const linop *op = r->seq.t.op;
+    linop_ranks of = {0};
+    char name[48];
+    status st;
+    if (!r->u.par.output_ranks || op->kind->ranks == NULL)
+        return MOAO_OK;
+    snprintf(name, sizeof name, "Ranks_tor%d", k);
+    TRY(op->kind->ranks(op, &of));
+    st = maps_write_ranks(r->dir, name, &of, to);
+done:
+    free(of.rank), free(of.order), free(of.sensor);
+    return st;
+}
+
 /* For the log, run.json and the store; restarts: factors rejected by what they change. */
 static status record_factor(run *r, int k, int restarts) {
     static const char *const name[] = {"tiles", "refined", "dense"};
@@ -282,7 +300,8 @@ static status record_factor(run *r, int k, int restarts) {
                                     .tolerance = to->tolerance,
                                     .rank = to->mean,
                                     .bytes = to->bytes};
-    return store_set_compression(r->st, k, &keep);
+    const status st = write_ranks(r, k, to);
+    return st == MOAO_OK ? store_set_compression(r->st, k, &keep) : st;
 }
 
 status run_factor(run *r, int k, const profile *p, obsexposure *ex) {

@@ -38,10 +38,9 @@ void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *
     p->per_target = of.per_target;
     p->target = of.target;
     p->least = of.least;
-    const size_t inverse = w->way != COMMAND_MATRIX ? v : 0;
-    const size_t raw = w->way == COMMAND_RAW && !o->phase ? v : 0;
-    add(p, "command matrix D+", v * (t + inverse + raw) * d);
-    add(p, "panels of Ctm and of W T - D+ Ctm", (t + inverse + v) * p->width * d);
+    add(p, "command matrix D+", command_bytes(v, t, w->way, o->phase));
+    add(p, "panels of Ctm and of W T - D+ Ctm",
+        (command_panel_rows(v, t, w->way) + v) * p->width * d);
     if (o->phase) {
         const size_t points = psf_points_of(s, o), one = phase_target_bytes(points, v);
         add(p, "phase on the pupil", phase_bytes(points, p->width) + (kind->together ? 0 : one));

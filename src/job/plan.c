@@ -83,9 +83,9 @@ status plan_predict(const params *par, const sys *s, const atmos *a, const psf_o
     z->grid_pays = par->compute_format == FORMAT_AUTO && plan_grid_pays(par, s, a, o);
     if (!plan_may_compress(par))
         return MOAO_OK;
-    return tlr_predict(s, atmos_profile_at(a, a->tor_time[0]),
-                       tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile), plan_first_level(par),
-                       plan_wants_mixed(par), &z->ranks);
+    return tlr_predict(
+        s, atmos_profile_at(a, a->tor_time[0]), tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile),
+        (tlr_order)par->compute_tlr_order, plan_first_level(par), plan_wants_mixed(par), &z->ranks);
 }
 
 int plan_first_level(const params *par) {
@@ -116,9 +116,7 @@ static void count_memory(const params *par, const sys *s, const atmos *a, const 
                    &of);
     p->nitem = 0;
     add_item(p, "program and libraries", room->base);
-    const size_t inverse = z->way[1] != COMMAND_MATRIX ? v : 0;
-    const size_t raw = z->way[1] == COMMAND_RAW && !o->phase ? v : 0;
-    add_item(p, "command matrix D+", v * (t + inverse + raw) * d);
+    add_item(p, "command matrix D+", command_bytes(v, t, z->way[1], o->phase));
     add_item(p, "PSF plans and fitting errors", z->psf);
     add_item(p, "tables of covariances", z->tables + (size_t)kg * z->target_tables);
     for (int i = 0; i < of.nitem; i++)
@@ -126,7 +124,7 @@ static void count_memory(const params *par, const sys *s, const atmos *a, const 
     add_item(p, "reconstructors W", ld * m * d);
     add_item(p, "residual covariances", (ld + v / (size_t)nrank + 1) * v * d);
     add_item(p, "panels of W T and Ctm",
-             ((t + inverse) * w + (ld + 1) * w + (g > 1 ? 2 * v * w : 0)) * d);
+             (command_panel_rows(v, t, z->way[1]) + ld + 1 + (g > 1 ? 2 * v : 0)) * w * d);
     add_item(p, "sampled residual", (size_t)par->compute_residual_columns * (ld + m) * d);
     if (o->phase)
         add_item(p, "phase on the pupil",
@@ -288,12 +286,12 @@ done:
 /* Memory of the host for a rank with kg targets at a time. */
 static void count_host(const params *par, const sys *s, const psf_opts *o, const machine_room *room,
                        const plan_sizes *z, int kg, plan *p) {
-    const size_t t = s->t, v = (size_t)s->dm.nact, d = sizeof(double);
+    const size_t v = (size_t)s->dm.nact, d = sizeof(double);
     const size_t base = room->base > room->peak ? room->base : room->peak;
     p->nitem = 0;
     add_item(p, "program and libraries", base);
     add_item(p, "command matrix D+ and its making",
-             v * (t + (z->way[room->host] != COMMAND_MATRIX ? v : 0)) * d + z->command);
+             command_bytes(v, s->t, z->way[room->host], true) + z->command);
     add_item(p, "PSF plans and fitting errors", z->psf);
     add_item(p, "sampled residual", 2 * v * (size_t)par->compute_residual_columns * d);
     if (o->budget)

@@ -26,6 +26,13 @@ static status reuse_way(run *r, long *way) {
     return store_set_fact(r->st, "projection", *way);
 }
 
+/* The order of measurements in a compressed factor, whatever the number of ranks: what was found of
+ * the factors (job/accuracy.h) is of that one. */
+static status reuse_order(run *r, long *order) {
+    *order = store_get_fact(r->st, "tlr_order", *order);
+    return store_set_fact(r->st, "tlr_order", *order);
+}
+
 /* A folder that was mistyped looks like a run that goes on. */
 static void warn_resume(const run *r) {
     char *path = NULL;
@@ -35,7 +42,7 @@ static void warn_resume(const run *r) {
 }
 
 /* What the first run decides for those that resume it. */
-enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACTS };
+enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACT_ORDER, FACTS };
 
 /* Rank 0: open the store, load what is done; facts may come from the first run. */
 static status open_store(run *r, long fact[FACTS]) {
@@ -73,6 +80,7 @@ static status open_store(run *r, long fact[FACTS]) {
         TRY(store_set_fact(r->st, "static_map", sum));
     }
     TRY(reuse_way(r, &fact[FACT_WAY]));
+    TRY(reuse_order(r, &fact[FACT_ORDER]));
     TRY(reuse_fact(r, "chunk", &fact[FACT_CHUNK]));
     TRY(reuse_fact(r, "threads", &fact[FACT_THREADS]));
     TRY(store_set_fact(r->st, "ranks", r->c->size));
@@ -155,7 +163,8 @@ status run_prepare_plan(run *r, comm *c) {
     st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
     if (st != MOAO_OK)
         goto done;
-    long fact[FACTS] = {r->pl.chunk, c->threads, command_choose(&r->u.s, on_host(r))};
+    long fact[FACTS] = {r->pl.chunk, c->threads, command_choose(&r->u.s, on_host(r)),
+                        par->compute_tlr_order};
     if (is_root(r))
         st = open_store(r, fact);
     TRY(comm_agree(c, st));
@@ -165,7 +174,11 @@ status run_prepare_plan(run *r, comm *c) {
     accuracy_restore(c, r->st, &r->acc);
     r->way = fact[FACT_WAY] > COMMAND_RAW ? COMMAND_MATRIX : (command_way)fact[FACT_WAY];
     comm_set_threads(c, (int)fact[FACT_THREADS]);
-    if (fact[FACT_CHUNK] != r->pl.chunk)
+    const bool other = fact[FACT_ORDER] != par->compute_tlr_order;
+    r->u.par.compute_tlr_order = (int)fact[FACT_ORDER];
+    if (other)
+        TRY(comm_agree(c, plan_predict(par, &r->u.s, &r->u.a, &r->u.o, &r->sizes)));
+    if (other || fact[FACT_CHUNK] != r->pl.chunk)
         TRY(make_plan(r, (int)fact[FACT_CHUNK]));
 done:
     return st;
@@ -198,6 +211,7 @@ tor_setup run_tor_setup(run *r) {
                        .sample = r->acc.edge,
                        .nsample = r->u.par.compute_residual_columns,
                        .tile = r->u.par.compute_tlr_tile,
+                       .order = r->u.par.compute_tlr_order,
                        .halves = plan_wants_mixed(&r->u.par),
                        .one_target = (double)device_plan_bytes(&p->device, 1),
                        .say = true};

@@ -321,18 +321,21 @@ done:
 
 /* This rank's targets with an operator that is not exact; the sampled one, if it is here, with its
  * reference after that. found: the largest difference of results, -1 without a sample; seconds that
- * the sample took. */
+ * the sample took; root mean square and largest error of an entry of T (linop_kind.check), -1. */
 static status try_approximate(obsseq *o, const profile *p, obsexposure *ex, bool sample,
-                              const result_block *b, double found[2], results *r) {
+                              const result_block *b, double found[4], results *r) {
     linop *op = o->t.op;
     const int k = o->edge - o->t.ch.mine;
     double *before = NULL;
     status st;
-    found[0] = -1;
+    found[0] = found[2] = found[3] = -1;
     found[1] = 0;
+    sample = sample && k >= 0 && k < o->t.ch.nmine;
     TRY(prepare(o, op, p, ex));
+    if (sample && op->kind->check != NULL)
+        TRY(op->kind->check(op, (uint64_t)o->edge, &found[2], &found[3]));
     TRY(expose_targets(o, op, ex, 0, o->t.ch.nmine, r));
-    if (!sample || k < 0 || k >= o->t.ch.nmine)
+    if (!sample)
         goto done;
     const double *mine = r->scalars + (size_t)k * r->ns;
     TRY(ALLOC(before, r->ns, "results of a target"));
@@ -352,13 +355,15 @@ static status expose_all(obsseq *o, const profile *p, obsexposure *ex, obsseq_ac
     status st = MOAO_OK;
     how->difference = NAN;
     for (bool again = how->approximate; again;) {
-        double found[2], gap; /* -1: no sample */
+        double found[4], gap; /* -1: no sample */
         again = false;
         TRY(engine_agree(&o->t.e, STAGE_EXPOSURE,
                          try_approximate(o, p, ex, how->sample, b, found, r)));
-        MPI_Allreduce(MPI_IN_PLACE, found, 2, MPI_DOUBLE, MPI_MAX, o->t.e.c->mpi);
+        MPI_Allreduce(MPI_IN_PLACE, found, 4, MPI_DOUBLE, MPI_MAX, o->t.e.c->mpi);
         gap = found[0];
         o->t.e.rep->sample_seconds += found[1];
+        o->t.e.rep->entries_rms = fmax(o->t.e.rep->entries_rms, found[2]);
+        o->t.e.rep->entries_worst = fmax(o->t.e.rep->entries_worst, found[3]);
         how->difference = gap >= 0 ? gap : NAN;
         how->approximate = gap <= o->tolerance;
         if (!how->approximate)

@@ -17,17 +17,21 @@ typedef struct {
 
 /* --- where measurements are */
 
-/* Centres of the subapertures of sensor w, registered, as in matcov/geometry.c. */
-static void place(const sys *s, int w, double apart, int dim, double *at) {
+/* As in matcov/geometry.c. */
+void cmm_place(const sys *s, int w, int k, double at[2]) {
     const sensor *o = &s->sensors[w];
     const double d = s->diameter / o->nssp, c = o->mag * cos(o->rot), n = o->mag * sin(o->rot);
+    const double u = (o->sub[k] % o->nssp + 0.5 - 0.5 * o->nssp) * d;
+    const double v = (o->sub[k] / o->nssp + 0.5 - 0.5 * o->nssp) * d;
+    at[0] = c * u - n * v + o->shift[0];
+    at[1] = n * u + c * v + o->shift[1];
+}
+
+static void place(const sys *s, int w, double apart, int dim, double *at) {
+    const sensor *o = &s->sensors[w];
     for (int k = 0; k < 2 * o->nsub; k++) {
-        const int sub = o->sub[k % o->nsub];
-        const double u = (sub % o->nssp + 0.5 - 0.5 * o->nssp) * d;
-        const double v = (sub / o->nssp + 0.5 - 0.5 * o->nssp) * d;
         double *to = at + (o->first + (size_t)k) * (size_t)dim;
-        to[0] = c * u - n * v + o->shift[0];
-        to[1] = n * u + c * v + o->shift[1];
+        cmm_place(s, w, k % o->nsub, to);
         if (dim > 2)
             to[2] = w * apart;
     }

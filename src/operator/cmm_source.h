@@ -18,6 +18,9 @@ typedef enum {
     CMM_BY_SENSOR
 } cmm_clusters;
 
+/* Centre of subaperture k of sensor w in the pupil, registered [m]. */
+void cmm_place(const sys *s, int w, int k, double at[2]);
+
 /* Local. e: opened, with a profile loaded (engine_load) whenever entries are asked for. p: the
  * profile whose layers say what is apart, borrowed; CMM_JOINT: not used. with: MATCOV_NOISE,
  * MATCOV_TIPTILT or both, as of fill_cmm. Rows and columns are measurements, in their order. close:

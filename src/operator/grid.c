@@ -5,16 +5,20 @@
  * constants K, and Y = (W (G/2 + U) - P Ctm) W' + W K W' / 2, whose last term is made in double
  * precision of what the solve has left. Factor and solve are the dense operator's, which is the
  * reference too. */
+#include "base/mix.h"
 #include "operator/alike.h"
 #include "operator/operator.h"
 #include "operator/tiling.h"
 #include "operator/tiptilt.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Root mean square error of the entries of a tile, in units of a slope's variance. */
 #define TOLERANCE 1e-5
+
+#define SAMPLED 8 /* rows of T, for an estimate of its errors */
 
 /* Lists of points at which W Cpm' is wanted: all of the pupil's, and those of the lag. */
 #define POINTS 2
@@ -241,6 +245,114 @@ done:
     return st;
 }
 
+static status gemm(engine *e, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+                   const float *b, int64_t ldb, float beta, float *c) {
+    return e->be->gemm(e->ctx, BACKEND_S, 'N', tb, m, n, k, &alpha, a, m, b, ldb, &beta, c, m,
+                       e->work, e->lwork);
+}
+
+/* What like sensors, and tiles, make of W T, v rows of both. */
+static status add_alike(grid *x, int64_t v) {
+    engine *e = x->base.e;
+    status st;
+    TRY(alike_apply(e, &x->like, v, 0.5, x->w, v, 0, x->wt, v));
+    report_phase("exposure: W T");
+    if (x->base.kind == &tiled)
+        st = tiling_apply(e, &x->unlike, v, x->w, x->wt, x->work, x->lwork);
+done:
+    return st;
+}
+
+/* What unlike sensors add to columns j .. j + n of W T, v rows of both, piece by piece. */
+static status add_pieces(grid *x, int64_t v, int64_t j, int64_t n) {
+    status st = MOAO_OK;
+    for (int i = 0; i < x->npiece; i++) {
+        const alike_piece *p = &x->piece[i];
+        if (p->j >= j && p->j < j + n)
+            TRY(gemm(x->base.e, 'T', v, p->n, p->rows, 1, x->w + p->row * v, x->u + p->at, p->ld, 1,
+                     x->wt + p->j * v));
+    }
+done:
+    return st;
+}
+
+/* Sampled rows of T, in units of a row: those of the identity times it. */
+static status sample_rows(grid *x, const int64_t *row, int64_t n, float *got) {
+    const engine *e = x->base.e;
+    const int64_t bytes = n * e->m * (int64_t)sizeof *got;
+    status st;
+    for (int64_t k = 0; k < n; k++)
+        got[k + row[k] * n] = 1;
+    TRY(e->be->copy(e->ctx, x->w, bytes, got, bytes, bytes, 1));
+    TRY(add_alike(x, n));
+    TRY(add_pieces(x, n, 0, e->m));
+    TRY(e->be->copy(e->ctx, got, bytes, x->wt, bytes, bytes, 1));
+    st = e->be->sync(e->ctx);
+done:
+    return st;
+}
+
+/* The share of entry (i, j) of Cmm that is in T = G / 2 + U; groups of their sensors. */
+static double share(int of_i, int of_j) {
+    return of_i == of_j ? 0.5 : of_i > of_j ? 1 : 0;
+}
+
+/* Row `row` of T as it was found, entries n apart, against Cmm's: sum of squares of the errors of
+ * the `count` entries that it has, the largest one. column: m + 1 doubles of the device, then of
+ * the host; [m]: variance of the slope. */
+static status compare_row(grid *x, int64_t row, const float *got, int64_t n, double *there,
+                          double *column, double *squares, double *worst, int64_t *count) {
+    engine *e = x->base.e;
+    const sys *s = e->s;
+    int a = 0;
+    status st;
+    TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_NOISE, 0, e->m, row, 1, there, e->m));
+    TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', 0, row, 1, row, 1, there + e->m, 1));
+    TRY(engine_copy(e, column, there, e->m + 1));
+    TRY(e->be->sync(e->ctx));
+    while (a + 1 < s->nsensor && (int64_t)s->sensors[a + 1].first <= row)
+        a++;
+    for (int b = 0; b < s->nsensor; b++) {
+        const double part = share(x->like.of[a], x->like.of[b]);
+        const int64_t first = (int64_t)s->sensors[b].first, end = first + 2 * s->sensors[b].nsub;
+        for (int64_t j = first; j < end; j++) {
+            const double error = fabs((double)got[j * n] - part * column[j]);
+            *squares += part > 0 ? error * error / (part * part) : 0;
+            *worst = fmax(*worst, part > 0 ? error / part : error);
+            *count += part > 0;
+        }
+    }
+done:
+    return st;
+}
+
+static status grid_check(linop *base, uint64_t seed, double *rms, double *worst) {
+    grid *x = (grid *)base;
+    engine *e = base->e;
+    const int64_t m = e->m, n = x->v < SAMPLED ? x->v : SAMPLED;
+    int64_t row[SAMPLED], count = 0;
+    float *got = NULL;
+    double *there = NULL, *column = NULL, squares = 0, variance = INFINITY;
+    status st;
+    *worst = 0;
+    TRY(ALLOC(got, (size_t)(n * m), "rows of T"));
+    TRY(ALLOC(column, (size_t)m + 1, "rows of T"));
+    TRY(engine_doubles(e, m + 1, "a row of T", &there));
+    for (int64_t k = 0; k < n; k++)
+        row[k] = (int64_t)(mix_bits(seed + (uint64_t)k) % (uint64_t)m);
+    TRY(sample_rows(x, row, n, got));
+    for (int64_t k = 0; k < n; k++) {
+        TRY(compare_row(x, row[k], got + k, n, there, column, &squares, worst, &count));
+        variance = fmin(variance, column[m]);
+    }
+    *rms = sqrt(squares / (double)count) / variance;
+    *worst /= variance;
+done:
+    e->be->release(e->ctx, there);
+    free(got), free(column);
+    return st;
+}
+
 static status grid_begin(linop *base, const wrows *w, double *own) {
     grid *x = (grid *)base;
     engine *e = base->e;
@@ -248,10 +360,7 @@ static status grid_begin(linop *base, const wrows *w, double *own) {
     (void)own;
     report_phase("exposure: W T of like sensors");
     TRY(e->be->half->cast_to_single(e->ctx, x->v, e->m, w->w, w->ld, x->w, x->v));
-    TRY(alike_apply(e, &x->like, x->v, 0.5, x->w, x->v, 0, x->wt, x->v));
-    report_phase("exposure: W T");
-    if (base->kind == &tiled)
-        st = tiling_apply(e, &x->unlike, x->v, x->w, x->wt, x->work, x->lwork);
+    st = add_alike(x, x->v);
 done:
     return st;
 }
@@ -302,26 +411,10 @@ static status tiled_phase_end(linop *base, const wrows *w, int64_t np, double *c
     return e->be->half->cast_to_double(e->ctx, x->v, np, 1, x->ct, x->v, 0, ct, x->v);
 }
 
-static status gemm(engine *e, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
-                   const float *b, int64_t ldb, float beta, float *c) {
-    return e->be->gemm(e->ctx, BACKEND_S, 'N', tb, m, n, k, &alpha, a, m, b, ldb, &beta, c, m,
-                       e->work, e->lwork);
-}
-
-/* What unlike sensors add to columns of W T, piece by piece. */
 static status grid_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z,
                            int64_t ldz) {
-    grid *x = (grid *)base;
-    status st = MOAO_OK;
     (void)w, (void)z, (void)ldz;
-    for (int i = 0; i < x->npiece; i++) {
-        const alike_piece *p = &x->piece[i];
-        if (p->j >= j && p->j < j + n)
-            TRY(gemm(base->e, 'T', x->v, p->n, p->rows, 1, x->w + p->row * x->v, x->u + p->at,
-                     p->ld, 1, x->wt + p->j * x->v));
-    }
-done:
-    return st;
+    return add_pieces((grid *)base, ((grid *)base)->v, j, n);
 }
 
 static status grid_project(linop *base, backend_cov_target *target, int64_t j, int64_t n) {
@@ -359,7 +452,7 @@ done:
     .size = sizeof(linop_kind), .name = "grid", .bytes = bytes, .open = grid_open,                 \
     .close = grid_close, .own = grid_own, .factor = grid_factor, .solve = grid_solve,              \
     .load = grid_load, .begin = grid_begin, .columns = grid_columns, .project = grid_project,      \
-    .outer = grid_outer, .end = grid_end
+    .outer = grid_outer, .end = grid_end, .check = grid_check
 
 const linop_kind linop_grid = {OPERATIONS};
 

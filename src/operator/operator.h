@@ -40,7 +40,8 @@ typedef struct { /* what the bytes follow from; no device is needed */
     int nlayer;                /* most of a profile */
     int64_t points;            /* of the pupil, where the residual phase is wanted, else 0 */
     int nrank, block, grid[2]; /* of ranks in step: block-cyclic layout */
-    int tile;                  /* order of the tiles of a compressed factor, 0: chosen */
+    int tile;                  /* order of the tiles of a compressed factor, 0: chosen, */
+    int order;                 /* and order of its measurements (tlr_order) */
     bool halves;               /* its columns that may be are kept as halves */
     double compressed;         /* bytes that such a factor is expected to take, 0: unknown */
     bool host;                 /* the device is the host itself */
@@ -82,6 +83,14 @@ typedef struct {
 } linop_accuracy;
 
 typedef enum { LINOP_NOTHING, LINOP_FACTOR, LINOP_SOLVE, LINOP_LOAD } linop_step;
+
+typedef struct { /* ranks of the tiles of a compressed factor */
+    int64_t n;   /* tile rows, and columns */
+    float *rank; /* [n][n] row by row; of a dense tile its columns; NaN: above the diagonal, or in a
+                    block on it, which is dense */
+    int *order;  /* [n] measurements of a tile row */
+    int *sensor; /* [n] whose they are, -1: of several */
+} linop_ranks;
 
 typedef struct linop_kind {
     size_t size; /* sizeof(linop_kind) */
@@ -129,6 +138,8 @@ typedef struct linop_kind {
     /* Local. NULL, or a compressed factor: what the last one is like; form and difference are left
      * out. */
     void (*look)(const linop *o, report_compression *c);
+    /* Local. The same, tile by tile; the arrays are the caller's, also where it fails. */
+    status (*ranks)(const linop *o, linop_ranks *r);
 
     /* T of a profile. exposures: the reconstructor is that of the last factor. NULL: nothing. */
     status (*load)(linop *o, const profile *p);
@@ -136,6 +147,12 @@ typedef struct linop_kind {
     status (*panel)(linop *o, int64_t j, int64_t n);        /* NULL: nothing */
     /* z (rows x n, leading dimension ldz) = W T(:, j:j+n). */
     status (*columns)(linop *o, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz);
+
+    /* Local. NULL, or an operator whose T is approximated: entries of rows of T drawn at random, as
+     * it is loaded, against those evaluated in double precision: root mean square and largest of
+     * the errors of an entry of Cmm, in units of the least slope variance of these rows. Before
+     * begin. */
+    status (*check)(linop *o, uint64_t seed, double *rms, double *worst);
 
     /* NULL, or an operator in a precision of its own: z -= P Ctm of the target, Y += z W(:,
      * j:j+n)', and at the end y (rows x rows) in double precision. */

@@ -7,6 +7,7 @@
 #include "operator/tlr_cmm.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,7 +82,7 @@ static status compressed_open(engine *e, const linop_setup *u, linop **out) {
         o->tile = tlr_cmm_tile(e->m, u->size.tile);
         o->halves = u->size.halves;
         o->base.accuracy.level = LINOP_LEVEL;
-        st = tlr_cmm_open(e, o->tile, &o->cmm);
+        st = tlr_cmm_open(e, o->tile, (tlr_order)u->size.order, &o->cmm);
     }
     if (st == MOAO_OK)
         st = engine_doubles(e, e->m * e->width, "columns of Cmm", &o->panel);
@@ -154,6 +155,7 @@ static void look(const linop *base, report_compression *c) {
     if (o->l != NULL)
         tlr_statistics(o->l, &s);
     *c = (report_compression){.tile = (int)s.order,
+                              .order = tlr_cmm_orders[o->cmm.kind],
                               .tolerance = o->made.dense ? 0 : o->made.tau,
                               .noise = o->noise,
                               .restarts = o->made.restarts,
@@ -172,9 +174,52 @@ static void look(const linop *base, report_compression *c) {
         c->histogram[i] = (long)s.histogram[i];
 }
 
+static status ranks(const linop *base, linop_ranks *r) {
+    const compressed *o = (const compressed *)base;
+    const tlr_layout *l = &o->cmm.order;
+    status st;
+    *r = (linop_ranks){.n = o->l != NULL ? l->nt : 0};
+    TRY(ALLOC(r->rank, (size_t)(r->n * r->n), "ranks of a factor"));
+    TRY(ALLOC(r->order, (size_t)r->n, "ranks of a factor"));
+    TRY(ALLOC(r->sensor, (size_t)r->n, "ranks of a factor"));
+    for (int64_t i = 0; i < r->n; i++) {
+        r->order[i] = (int)(l->first[i + 1] - l->first[i]);
+        r->sensor[i] = tlr_cmm_sensor(&o->cmm, i);
+        for (int64_t k = 0; k < r->n; k++) {
+            const tlr_tile *t = k < i ? tlr_tile_at(o->l, i, k) : NULL;
+            r->rank[i * r->n + k] = t == NULL ? NAN : (float)t->rank;
+        }
+    }
+done:
+    return st;
+}
+
 /* Which measurement a minor that is not positive belongs to, in the sensors' order. */
 static int natural_minor(const compressed *o, const tlr_report *report) {
     return report->minor > 0 ? (int)o->cmm.order.perm[report->minor - 1] + 1 : 0;
+}
+
+/* What to do where memory ran out while a factor was made, with what is known of it. A member that
+ * had memory has no message, and leaves that to the others. */
+static void say_memory(const compressed *o) {
+    const tlr_report *r = &o->made;
+    const double n = (double)o->base.e->m;
+    char why[512];
+    snprintf(why, sizeof why, "%s", status_message());
+    if (why[0] == '\0')
+        return;
+    status_clear();
+    (void)status_fail(
+        MOAO_MEMORY,
+        "no memory for the compressed factor of Cmm after %.0f %% of its columns (%s): at %.1e "
+        "arcsec^2 a tile ranks are %.1f on average there, of %lld, %lld of %lld tiles dense, "
+        "%.3g GB in all; use a larger compute.tlr_tolerance, or compute.format=dense, %s",
+        100 * (double)r->columns / n, why, r->dense ? 0 : r->tau, r->made.mean,
+        (long long)r->made.order, (long long)r->made.dense, (long long)r->made.tiles,
+        r->made.bytes / 1e9,
+        o->base.e->be->group != NULL
+            ? "which may keep the factor in the host's memory"
+            : "which more ranks on more nodes share (each of them has all of a compressed one)");
 }
 
 /* A factor of the profile loaded, as exact as it was asked for; its entries are made in `strip`. */
@@ -207,6 +252,8 @@ static status make_factor(compressed *o, double *strip, int *minor) {
     o->cmm.strip = strip;
     o->cmm.held = -1;
     st = tlr_factor(e->be, e->ctx, &source, 'L', &with, &rescue, &o->l, &o->made);
+    if (st == MOAO_MEMORY)
+        say_memory(o);
     if (st == MOAO_NUMERIC && o->made.minor > 0) { /* told by tor_factor */
         *minor = natural_minor(o, &o->made);
         status_clear();
@@ -347,6 +394,7 @@ const linop_kind linop_tlr = {
     .factor = compressed_factor,
     .solve = compressed_solve,
     .look = look,
+    .ranks = ranks,
     .tighten = tighten,
     .expected = expected,
     .panel = compressed_panel,

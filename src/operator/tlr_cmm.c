@@ -1,8 +1,13 @@
 #include "operator/tlr_cmm.h"
 
+#include "operator/cmm_source.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+const char *const tlr_cmm_orders[TLR_NATURAL] = {
+    [TLR_KD] = "sensor", [TLR_JOINT] = "joint", [TLR_MORTON] = "morton"};
 
 int64_t tlr_cmm_tile(int64_t m, int asked) {
     return asked > 0 ? asked : m >= 20000 ? 256 : m >= 5000 ? 128 : 64;
@@ -19,8 +24,8 @@ int64_t tlr_cmm_widest(const sys *s) {
     return most;
 }
 
-/* Subapertures of all sensors by their places in the pupil. */
-status tlr_cmm_layout(const sys *s, int64_t tile, tlr_layout *order, int64_t **first) {
+status tlr_cmm_layout(const sys *s, int64_t tile, tlr_order kind, tlr_layout *order,
+                      int64_t **first) {
     const int64_t points = (int64_t)s->m / 2;
     double *x = NULL, *y = NULL;
     int64_t *start = NULL, at = 0;
@@ -32,13 +37,17 @@ status tlr_cmm_layout(const sys *s, int64_t tile, tlr_layout *order, int64_t **f
     TRY(ALLOC(*first, (size_t)s->nsensor + 1, "measurements of sensors"));
     for (int w = 0; w < s->nsensor; w++) {
         for (int k = 0; k < s->sensors[w].nsub; k++, at++) {
-            x[at] = s->sensors[w].sub[k] % s->sensors[w].nssp;
-            y[at] = s->sensors[w].sub[k] / s->sensors[w].nssp;
+            double place[2] = {s->sensors[w].sub[k] % s->sensors[w].nssp,
+                               s->sensors[w].sub[k] / s->sensors[w].nssp};
+            if (kind == TLR_JOINT)
+                cmm_place(s, w, k, place);
+            x[at] = place[0];
+            y[at] = place[1];
         }
         start[w + 1] = at;
         (*first)[w + 1] = 2 * at;
     }
-    TRY(tlr_layout_points(&(tlr_points){s->nsensor, start, x, y, 2}, tile, TLR_KD, order));
+    TRY(tlr_layout_points(&(tlr_points){s->nsensor, start, x, y, 2}, tile, kind, order));
 done:
     free(x), free(y), free(start);
     return st;
@@ -72,11 +81,11 @@ done:
     return st;
 }
 
-status tlr_cmm_open(engine *e, int64_t tile, tlr_cmm *c) {
+status tlr_cmm_open(engine *e, int64_t tile, tlr_order kind, tlr_cmm *c) {
     const size_t bytes = (size_t)e->m * sizeof(int64_t);
     status st;
-    *c = (tlr_cmm){.e = e, .held = -1};
-    TRY(tlr_cmm_layout(e->s, tile, &c->order, &c->first));
+    *c = (tlr_cmm){.e = e, .kind = kind, .held = -1};
+    TRY(tlr_cmm_layout(e->s, tile, kind, &c->order, &c->first));
     TRY(engine_array(e, bytes, "order of measurements", (void **)&c->perm));
     TRY(engine_array(e, bytes, "order of measurements", (void **)&c->place));
     TRY(engine_array(e, bytes, "order of measurements", (void **)&c->back));
@@ -96,47 +105,72 @@ void tlr_cmm_close(tlr_cmm *c) {
     *c = (tlr_cmm){0};
 }
 
-/* Columns of sensor w in the rows of sensor r, by r's member of the group. */
-static status fill_block(tlr_cmm *c, int r, int w) {
-    const engine *e = c->e;
-    return e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, c->first[r],
-                            c->first[r + 1] - c->first[r], c->first[w],
-                            c->first[w + 1] - c->first[w], c->strip + c->first[r], e->m);
+int tlr_cmm_sensor(const tlr_cmm *c, int64_t t) {
+    const int64_t *at = c->order.perm, *first = c->order.first;
+    const int w = sensor_of(c->first, at[first[t]]);
+    for (int64_t i = first[t]; i < first[t + 1]; i++)
+        if (sensor_of(c->first, at[i]) != w)
+            return -1;
+    return w;
 }
 
-/* Columns of sensor w from the rows of sensor r0 on, which come from member to member. */
-static status fill_together(tlr_cmm *c, int r0, int w) {
+/* Columns of Cmm: at[0 .. n), or, at = NULL, n from `first` on. */
+typedef struct {
+    const int64_t *at;
+    int64_t first, n;
+} columns;
+
+/* Rows i .. i + ni of these columns into the strip, by runs of columns that follow each other. */
+static status fill_rows(tlr_cmm *c, const columns *of, int64_t i, int64_t ni) {
+    const engine *e = c->e;
+    status st = MOAO_OK;
+    for (int64_t k = 0, end; st == MOAO_OK && k < of->n; k = end) {
+        const int64_t j = of->at != NULL ? of->at[k] : of->first;
+        end = of->at != NULL ? k + 1 : of->n;
+        while (end < of->n && of->at[end] == of->at[end - 1] + 1)
+            end++;
+        st = e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, i, ni, j, end - k,
+                              c->strip + i + k * e->m, e->m);
+    }
+    return st;
+}
+
+/* The columns from the rows of sensor r0 on, which come from member to member, sensor by sensor. */
+static status fill_together(tlr_cmm *c, const columns *of, int r0) {
     device_group *g = &c->group->group;
     const int sensors = c->e->s->nsensor;
+    const int64_t *first = c->first;
     status st = MOAO_OK;
     for (int r = r0; st == MOAO_OK && r < sensors; r++)
         if (r % g->size == g->rank)
-            st = fill_block(c, r, w);
+            st = fill_rows(c, of, first[r], first[r + 1] - first[r]);
     st = tlr_group_agree(c->group, st);
     for (int r = r0; st == MOAO_OK && r < sensors; r++)
-        st = group_bcast(g, c->first[r + 1] - c->first[r], c->first[w + 1] - c->first[w],
-                         c->strip + c->first[r], c->e->m, r % g->size);
+        st = group_bcast(g, first[r + 1] - first[r], of->n, c->strip + first[r], c->e->m,
+                         r % g->size);
     return st;
+}
+
+/* The columns, from row `from` on at least, into the strip. */
+static status fill_strip(tlr_cmm *c, const columns *of, int64_t from) {
+    if (c->group != NULL && c->group->group.size > 1)
+        return fill_together(c, of, sensor_of(c->first, from));
+    return fill_rows(c, of, from, c->e->m - from);
 }
 
 /* Columns of sensor w, from row `from` on at least. */
 static status hold(tlr_cmm *c, int w, int64_t from) {
-    const engine *e = c->e;
     if (c->held == w && c->from <= from)
         return MOAO_OK;
     c->held = w;
     c->from = from;
-    if (c->group != NULL && c->group->group.size > 1)
-        return fill_together(c, sensor_of(c->first, from), w);
-    return e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, from, e->m - from, c->first[w],
-                            c->first[w + 1] - c->first[w], c->strip + from, e->m);
+    return fill_strip(c, &(columns){NULL, c->first[w], c->first[w + 1] - c->first[w]}, from);
 }
 
 /* Tiles do not span sensors, so a sensor has the same place in both orders, and its columns are
  * made once for all super-panels in it. */
-status tlr_cmm_fill(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t nj, double *a,
-                    int64_t lda) {
-    tlr_cmm *c = arg;
+static status fill_by_sensor(tlr_cmm *c, int64_t i0, int64_t ni, int64_t j0, int64_t nj, double *a,
+                             int64_t lda) {
     const engine *e = c->e;
     const int64_t from = c->first[sensor_of(c->first, i0)];
     status st = MOAO_OK;
@@ -147,11 +181,39 @@ status tlr_cmm_fill(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t nj, d
         TRY(e->be->gather(e->ctx, BACKEND_D, ni, end - j, c->perm + i0, c->place + j, c->strip,
                           e->m, 0, a + (j - j0) * lda, lda));
     }
-    if (i0 == 0 && j0 == 0 && comm_flips(e->c, "tlr-pivot")) {
+done:
+    return st;
+}
+
+/* A tile has a few runs of columns of each sensor, and rows of all: all rows of the tiles' columns
+ * are made, twice what is wanted on average, and those that are wanted picked. */
+static status fill_joint(tlr_cmm *c, int64_t i0, int64_t ni, int64_t j0, int64_t nj, double *a,
+                         int64_t lda) {
+    const engine *e = c->e;
+    const int64_t most = tlr_cmm_widest(e->s);
+    status st = MOAO_OK;
+    for (int64_t j = j0, n; j < j0 + nj; j += n) {
+        n = j0 + nj - j < most ? j0 + nj - j : most;
+        TRY(fill_strip(c, &(columns){c->order.perm + j, 0, n}, 0));
+        TRY(e->be->gather(e->ctx, BACKEND_D, ni, n, c->perm + i0, NULL, c->strip, e->m, 0,
+                          a + (j - j0) * lda, lda));
+    }
+done:
+    return st;
+}
+
+status tlr_cmm_fill(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t nj, double *a,
+                    int64_t lda) {
+    tlr_cmm *c = arg;
+    status st = c->kind == TLR_JOINT ? fill_joint(c, i0, ni, j0, nj, a, lda)
+                                     : fill_by_sensor(c, i0, ni, j0, nj, a, lda);
+    if (st == MOAO_OK && i0 == 0 && j0 == 0 && comm_flips(c->e->c, "tlr-pivot")) {
         const double negative = -1; /* the last pivot of the first super-panel */
         TRY(engine_copy(c->e, a + (nj - 1) * (lda + 1), &negative, 1));
         st = engine_sync(c->e);
     }
+    if (st == MOAO_OK && comm_flips(c->e->c, "tlr-memory"))
+        st = status_fail(MOAO_MEMORY, "a test takes the memory away");
 done:
     return st;
 }

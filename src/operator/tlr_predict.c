@@ -9,7 +9,8 @@
  * what they have not told the next ones tell little of. Tiles of k's own sensor change next to
  * nothing. What was largest in a tile is told first: its large singular values, which decide what
  * is kept as halves, shrink with n. The constants are those of factors of all cases together
- * (docs/performance-tlr.md). */
+ * (docs/performance-tlr.md). In joint order every tile has measurements of all sensors, and what is
+ * before it in the pupil is known of all of them: the odds of all tiles grow by JOINT. */
 #include "linalg/cpu_threads.h"
 #include "operator/tlr_cmm.h"
 
@@ -19,7 +20,8 @@
 #define SAMPLE 48    /* tiles; twice as many of order 128 or less */
 #define GROWTH 1.0   /* logarithm of odds, for each sensor before, */
 #define GROW_FIRST 3 /* of which the first so many count */
-#define SHRINK 0.5   /* the same of large singular values, which become smaller */
+#define JOINT 0.5    /* the same where all sensors are in one order */
+#define SHRINK 0.5   /* of large singular values, which become smaller */
 #define DENSE 5      /* of tiles full by a share f some are dense, about f^5 */
 
 /* LAPACK: singular values. */
@@ -29,6 +31,8 @@ void dgesvd_(const char *jobu, const char *jobv, const int *m, const int *n, dou
 
 typedef struct {
     const matcov *mc;
+    int sensors;
+    tlr_order kind;
     tlr_layout order;
     int64_t *first; /* [sensors + 1] measurements before each */
     int64_t b;      /* largest tile */
@@ -41,8 +45,10 @@ typedef struct {
 
 /* The tile that a thread has in hand. */
 typedef struct {
-    int *sub;  /* [2 b] its subapertures, sorted; then those of its columns */
-    double *a; /* b x b */
+    int *sub;           /* [2 b] its subapertures, those of each sensor sorted; then those of its
+                           columns */
+    matcov_cluster *of; /* [2 sensors] these, by sensors */
+    double *a, *part;   /* b x b; what two sensors have of it */
     double *value /* [b] singular values */, *work;
     int lwork;
 } tile_room;
@@ -52,28 +58,45 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The subapertures of tile t, which are of one sensor; both slopes of each are in the tile. */
-static matcov_cluster subapertures(const sample *s, int64_t t, int *list) {
-    const int64_t *of = s->order.perm + s->order.first[t];
+/* The subapertures of tile t, sensor by sensor, into list and of; number of sensors. Both slopes of
+ * each are in the tile. */
+static int subapertures(const sample *s, int64_t t, int *list, matcov_cluster *of) {
+    const int64_t *at = s->order.perm + s->order.first[t];
     const int64_t n = s->order.first[t + 1] - s->order.first[t];
-    matcov_cluster c = {.sub = list};
-    while (s->first[c.sensor + 1] <= of[0])
-        c.sensor++;
-    const int64_t from = s->first[c.sensor], all = (s->first[c.sensor + 1] - from) / 2;
-    for (int64_t k = 0; k < n; k++)
-        if (of[k] - from < all) /* its x slope */
-            list[c.n++] = (int)(of[k] - from);
-    qsort(list, (size_t)c.n, sizeof *list, by_number);
-    return c;
+    int sensors = 0;
+    for (int w = 0; w < s->sensors; w++) {
+        const int64_t from = s->first[w], all = (s->first[w + 1] - from) / 2;
+        matcov_cluster c = {.sensor = w, .sub = list};
+        for (int64_t k = 0; k < n; k++)
+            if (at[k] >= from && at[k] - from < all) /* its x slope */
+                list[c.n++] = (int)(at[k] - from);
+        qsort(list, (size_t)c.n, sizeof *list, by_number);
+        list += c.n;
+        if (c.n > 0)
+            of[sensors++] = c;
+    }
+    return sensors;
 }
 
-/* Entries of tile (i, k), and the sum of their squares. */
+/* Entries of tile (i, k), sensor by sensor, and the sum of their squares. */
 static status fill_tile(const sample *s, int64_t i, int64_t k, tile_room *h, double *squares) {
-    const matcov_cluster row = subapertures(s, i, h->sub), col = subapertures(s, k, h->sub + s->b);
-    status st = matcov_fill_clusters(s->mc, &row, &col, h->a);
+    matcov_cluster *row = h->of, *col = h->of + s->sensors;
+    const int rows = subapertures(s, i, h->sub, row), cols = subapertures(s, k, h->sub + s->b, col);
+    const int64_t ld = s->order.first[i + 1] - s->order.first[i];
+    double *to = h->a;
+    status st = MOAO_OK;
     *squares = 0;
-    for (int64_t x = 0; st == MOAO_OK && x < 4 * (int64_t)row.n * col.n; x++)
-        *squares += h->a[x] * h->a[x];
+    for (int q = 0; q < cols; to += 2 * col[q++].n * ld) {
+        double *at = to;
+        for (int p = 0; p < rows; at += 2 * row[p++].n) {
+            TRY(matcov_fill_clusters(s->mc, &row[p], &col[q], h->part));
+            for (int64_t x = 0; x < 4 * (int64_t)row[p].n * col[q].n; x++) {
+                at[x % (2 * row[p].n) + x / (2 * row[p].n) * ld] = h->part[x];
+                *squares += h->part[x] * h->part[x];
+            }
+        }
+    }
+done:
     return st;
 }
 
@@ -121,10 +144,10 @@ static void draw(int64_t nt, int t, int count, int64_t *i, int64_t *k) {
     *i = nt - 1 - (pair - below * (below - 1) / 2);
 }
 
-/* Sensors before that of tile column k, as many as count. */
+/* Sensors before that of tile column k, as many as count; in joint order none. */
 static int sensors_before(const sample *s, int64_t k) {
     int before = 0;
-    while (before < GROW_FIRST && s->first[before + 1] <= s->order.first[k])
+    while (s->kind != TLR_JOINT && before < GROW_FIRST && s->first[before + 1] <= s->order.first[k])
         before++;
     return before;
 }
@@ -136,14 +159,15 @@ static double fullness(const sample *s, int64_t r, double most, int64_t k) {
     const double columns = fmin(fmax((double)r, 0.5), most - 0.5);
     if ((double)r > most)
         return 1;
-    const double odds = exp(GROWTH * sensors_before(s, k)) * columns / (most - columns);
+    const double growth = s->kind == TLR_JOINT ? JOINT : GROWTH * sensors_before(s, k);
+    const double odds = exp(growth) * columns / (most - columns);
     return odds / (1 + odds);
 }
 
-static status open_sample(const sys *s, const matcov *mc, int64_t tile, sample *x) {
+static status open_sample(const sys *s, const matcov *mc, int64_t tile, tlr_order kind, sample *x) {
     status st;
-    *x = (sample){.mc = mc};
-    TRY(tlr_cmm_layout(s, tile, &x->order, &x->first));
+    *x = (sample){.mc = mc, .sensors = s->nsensor, .kind = kind};
+    TRY(tlr_cmm_layout(s, tile, kind, &x->order, &x->first));
     for (int64_t t = 0; t < x->order.nt; t++) {
         const int64_t n = x->order.first[t + 1] - x->order.first[t];
         x->b = n > x->b ? n : x->b;
@@ -166,12 +190,14 @@ static void close_sample(sample *x) {
     tlr_layout_free(&x->order);
 }
 
-static status open_room(int64_t tile, tile_room *h) {
-    const size_t b = (size_t)tile;
+static status open_room(const sample *x, tile_room *h) {
+    const size_t b = (size_t)x->b;
     status st;
-    h->lwork = (int)(64 * tile);
+    h->lwork = (int)(64 * x->b);
     TRY(ALLOC(h->sub, 2 * b, "a tile of a sample"));
+    TRY(ALLOC(h->of, 2 * (size_t)x->sensors, "a tile of a sample"));
     TRY(ALLOC(h->a, b * b, "a tile of a sample"));
+    TRY(ALLOC(h->part, b * b, "a tile of a sample"));
     TRY(ALLOC(h->value, b, "a tile of a sample"));
     TRY(ALLOC(h->work, 64 * b, "a tile of a sample"));
 done:
@@ -179,7 +205,7 @@ done:
 }
 
 static void close_room(tile_room *h) {
-    free(h->sub), free(h->a), free(h->value), free(h->work);
+    free(h->sub), free(h->of), free(h->a), free(h->part), free(h->value), free(h->work);
 }
 
 /* Rank in Cmm and sum of squares of tile t of the sample. */
@@ -203,7 +229,7 @@ static status look_at_all(const sample *x, double tau) {
 #pragma omp parallel
     {
         tile_room h = {0};
-        status st = open_room(x->b, &h);
+        status st = open_room(x, &h);
 #pragma omp for schedule(dynamic)
         for (int t = 0; t < x->count; t++)
             st = st == MOAO_OK ? look_at(x, t, tau, &h) : st;
@@ -223,15 +249,15 @@ static double share_of_halves(const sample *x, int t, double dense) {
     return (1 - dense) * (1 - leading / rank) + dense * (x->leading[t] == 0);
 }
 
-status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, bool halves,
-                   tlr_prediction *out) {
+status tlr_predict(const sys *s, const profile *p, int64_t tile, tlr_order order, int steps,
+                   bool halves, tlr_prediction *out) {
     matcov *mc = NULL;
     sample x = {0};
     double squares = 0, full = 0, kept = 0, dense = 0;
     status st;
     *out = (tlr_prediction){0};
     TRY(matcov_prepare_clusters(s, p, &mc));
-    TRY(open_sample(s, mc, tile, &x));
+    TRY(open_sample(s, mc, tile, order, &x));
     TRY(tlr_cmm_noise(mc, (int64_t)s->m, &out->noise));
     out->tau = out->noise > 0 ? out->noise * exp2(-(double)steps / 8) : 0;
     TRY(look_at_all(&x, out->tau));
@@ -246,6 +272,7 @@ status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, bool
     const double wide = fmin((double)tlr_cmm_width(x.b), (double)s->m),
                  pairs = nt * (nt - 1) / 2 - nt * (wide / b - 1) / 2;
     out->tile = (int)x.b;
+    out->order = order;
     out->tiles = fmax(pairs, 0);
     out->mean = (full + dense) * b / 2; /* a dense tile counts whole */
     out->dense = dense;

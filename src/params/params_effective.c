@@ -195,7 +195,7 @@ char *params_effective_text(const params *par) {
 /* What cannot change results. */
 static bool irrelevant(const char *path) {
     return strcmp(path, "title") == 0 || strcmp(path, "output.directory") == 0 ||
-           strcmp(path, "compute") == 0;
+           strcmp(path, "output.ranks") == 0 || strcmp(path, "compute") == 0;
 }
 
 static const char *short_text(const ynode *node, yaml_tree_quoted *q) {

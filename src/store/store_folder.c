@@ -89,9 +89,9 @@ static status sweep_one(const char *dir, bool (*ours)(const char *name)) {
 }
 
 static bool is_matrix(const char *name) {
-    static const char *const starts[] = {"Cmm0_tor", "Cmm_exp", "Ctm0_tor",  "Ctm_exp",
-                                         "Ctt_exp",  "R_tor",   "W_tor",     "Cee_exp",
-                                         "Cvv_exp",  "D.fits",  "Dplus.fits"};
+    static const char *const starts[] = {"Cmm0_tor", "Cmm_exp", "Ctm0_tor",   "Ctm_exp",
+                                         "Ctt_exp",  "R_tor",   "W_tor",      "Cee_exp",
+                                         "Cvv_exp",  "D.fits",  "Dplus.fits", "Ranks_tor"};
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         if (strncmp(name, starts[i], strlen(starts[i])) == 0)
             return ends_with(name, ".fits");

@@ -15,6 +15,7 @@ typedef struct {
     tlr_report *report;
     bool right, last; /* last: no smaller tolerance will be tried */
     tlr *l;
+    int64_t finished;   /* super-panels of it */
     tlr_passes *passes; /* left-looking with super-panels in the host's memory, NULL: not so */
     int share;          /* super-panels that they take at a time, at most */
     bool passed;        /* there were any */
@@ -386,6 +387,7 @@ static status attempt(state *s, const tlr_options *o) {
     tlr_close(s->l);
     TRY(tlr_new(s->w.be, s->w.ctx, s->from->layout, s->from->layout, true, o, &s->l));
     s->l->factor = true;
+    s->finished = 0;
     s->report->minor = 0;
     s->report->tau = o->rank > 0 ? 0 : o->tau;
     if (s->right)
@@ -404,6 +406,7 @@ static status attempt(state *s, const tlr_options *o) {
         if ((looks_ahead(s) || s->passes) && p + 1 < s->l->panels)
             TRY(look_ahead(s, p + 1));
         TRY(finish_panel(s, p, d, panel_rows(s->l, p)));
+        s->finished = p + 1;
         if (s->right)
             TRY(update_trailing(s, p));
     }
@@ -504,6 +507,10 @@ done:
     if (st == MOAO_OK) {
         *l = s.l;
         s.l = NULL;
+    } else if (st == MOAO_MEMORY && s.l) {
+        for (int64_t p = 0; p < s.finished; p++)
+            s.report->columns += s.l->panel[p].width;
+        tlr_statistics_of(s.l, s.finished, &s.report->made);
     }
     s.report->fetched = s.w.fetched + s.ahead.fetched;
     be->release(ctx, s.answer);

@@ -102,6 +102,10 @@ static inline int64_t largest(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
+/* --- matrix.c --- */
+/* tlr_statistics of the first super-panels alone. */
+void tlr_statistics_of(const tlr *a, int64_t panels, tlr_stats *s);
+
 /* --- work.c: memory that grows, products --- */
 enum {
     BUF_PANEL,

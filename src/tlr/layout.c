@@ -23,6 +23,11 @@ static int by_key(const void *a, const void *b) {
     return (p->at > q->at) - (p->at < q->at); /* the same order everywhere */
 }
 
+static int by_index(const void *a, const void *b) {
+    const item *p = a, *q = b;
+    return (p->at > q->at) - (p->at < q->at);
+}
+
 /* Where leaves of nearly equal size begin: `size` [leaves] points each. */
 static void cut_evenly(int64_t n, int64_t leaves, int64_t *size) {
     for (int64_t k = 0; k < leaves; k++)
@@ -144,6 +149,8 @@ status tlr_layout_points(const tlr_points *p, int64_t b, tlr_order order, tlr_la
     TRY(ALLOC(l->first, (size_t)l->nt + 1, "tile boundaries"));
     TRY(ALLOC(l->perm, (size_t)(points * p->each) + 1, "order of rows"));
     for (int64_t k = 0; k < l->nt; k++) {
+        if (order == TLR_JOINT) /* so that few runs of the caller's indices are in a tile */
+            qsort(it + done, (size_t)size[k], sizeof *it, by_index);
         put_leaf(p, group, it + done, size[k], l->perm + p->each * done);
         done += size[k];
         l->first[k + 1] = p->each * done;

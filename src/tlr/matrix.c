@@ -204,11 +204,15 @@ static void count_tile(const tlr *a, const tlr_tile *t, int64_t *count, tlr_stat
 }
 
 void tlr_statistics(const tlr *a, tlr_stats *s) {
+    tlr_statistics_of(a, a->panels, s);
+}
+
+void tlr_statistics_of(const tlr *a, int64_t panels, tlr_stats *s) {
     const double m = (double)a->rows->n, n = (double)a->cols->n;
     int64_t *count = calloc((size_t)a->b + 1, sizeof *count); /* NULL: no p90 */
     memset(s, 0, sizeof *s);
     s->order = a->b;
-    for (int64_t q = 0; q < a->panels; q++) {
+    for (int64_t q = 0; q < panels; q++) {
         const panel *p = a->panel + q;
         for (int64_t t = 0; t < (p->r1 - p->r0) * (p->c1 - p->c0); t++)
             count_tile(a, p->tile + t, count, s);

@@ -58,7 +58,8 @@ typedef struct {
 
 typedef enum {
     TLR_KD,      /* each group: medians of its longer side, into leaves of nearly equal size */
-    TLR_JOINT,   /* all groups in one such tree; tiles then span groups */
+    TLR_JOINT,   /* all groups in one such tree; tiles then span groups, and have the points of each
+                    together */
     TLR_MORTON,  /* each group: along the Morton curve, cut into equal runs */
     TLR_NATURAL, /* as given, each group cut into equal runs */
 } tlr_order;
@@ -249,6 +250,8 @@ typedef struct {
     double seconds[TLR_STEPS]; /* where options.timed */
     double fetched;            /* bytes that came from the host's memory (options.host) */
     int together;              /* super-panels of the largest group that shared them */
+    int64_t columns; /* where MOAO_MEMORY ended it: of the super-panels that were finished, */
+    tlr_stats made;  /* and their tiles */
 } tlr_report;
 
 /* A = L L^T. variant: 'L' left-looking (memory: the factor and a super-panel), 'R' right-looking

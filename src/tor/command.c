@@ -164,6 +164,15 @@ size_t command_work_bytes(const sys *s) {
     return (s->t * v + v * v) * sizeof(double);
 }
 
+size_t command_panel_rows(size_t rows, size_t t, command_way way) {
+    return t + (way != COMMAND_MATRIX ? rows : 0);
+}
+
+size_t command_bytes(size_t rows, size_t t, command_way way, bool phase) {
+    const size_t square = way == COMMAND_RAW && !phase ? rows : 0;
+    return rows * (command_panel_rows(rows, t, way) + square) * sizeof(double);
+}
+
 /* Subapertures of the mirror from which on the filter pays on a processor. */
 #define FILTER_PAYS 20
 

@@ -41,4 +41,10 @@ status command_normal(const sys *s, const double *d, double *a);
 /* Bytes that command_init needs beside dplus, for the memory plan. */
 size_t command_work_bytes(const sys *s);
 
+/* Local. Bytes that a way keeps: D+ (rows x t), H where it needs that, and, where V takes the place
+ * of W (for which no residual phase may be wanted), a square for H V' H' and the like. */
+size_t command_bytes(size_t rows, size_t t, command_way way, bool phase);
+/* Local. Rows of the panels of which P Ctm is made: truth-sensor slopes, and D' times them. */
+size_t command_panel_rows(size_t rows, size_t t, command_way way);
+
 #endif

@@ -84,6 +84,7 @@ status tor_open(const tor_setup *u, tor *t) {
                              .nrank = u->c->size,
                              .block = u->block,
                              .tile = u->tile,
+                             .order = u->order,
                              .halves = u->halves,
                              .grid = {u->grid[0], u->grid[1]}};
     status st;

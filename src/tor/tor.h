@@ -30,7 +30,8 @@ typedef struct { /* borrowed, all of it */
     int sharing;            /* ranks on one device, at most */
     int sample;             /* target by which an operator that is not exact is checked */
     int nsample;            /* columns of the sampled residual */
-    int tile;               /* order of the tiles of a compressed factor, 0: chosen */
+    int tile;               /* order of the tiles of a compressed factor, 0: chosen, */
+    int order;              /* and order of its measurements (tlr_order) */
     bool halves;            /* its columns that may be are kept as halves */
     double one_target;      /* memory for one target, for messages [bytes] */
     int64_t beside;         /* doubles that the caller keeps of each target, for tor_take */

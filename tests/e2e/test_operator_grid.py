@@ -36,6 +36,8 @@ class Grid(unittest.TestCase):
             self.assertGreater(gap(dense, grid), 1e-12, residual)
             self.assertEqual((told(grid)["exposures_mixed"], told(grid)["exposures_double"]), (2, 0))
             self.assertLess(told(grid)["largest_difference"], 1e-5)
+            # of dense blocks in single precision
+            self.assertTrue(1e-10 < told(grid)["entry_error_rms"] < told(grid)["entry_error_largest"] < 1e-5, told(grid))
         two = Run(CASE, *case, *GRID, ranks=2)
         self.assertEqual(two.quantity("STREHL").tobytes(), grid.quantity("STREHL").tobytes())
 
@@ -49,6 +51,7 @@ class Grid(unittest.TestCase):
         self.assertLess(gap(dense, grid), 2 * gap(dense, half) + 2e-6)
         self.assertGreater(gap(half, grid), 1e-10)
         self.assertEqual(told(grid)["exposures_mixed"], 2)
+        self.assertNotIn("entry_error_rms", told(grid))
 
     def test_sampled_target_decides(self):
         """Nothing is as near to double precision as that."""

@@ -2,8 +2,10 @@
 no more than compute.tlr_strehl, in the way the tolerance says; what is told; smaller tolerances, fall back, resumption."""
 import json
 import os
+import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -42,7 +44,7 @@ class Compressed(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.dense = Run(CASE, *SMALL, "compute.backend=cpu")
-        cls.tlr = Run(CASE, *SMALL, *TLR)
+        cls.tlr = Run(CASE, *SMALL, *TLR, "output.ranks=true")
 
     def test_close_to_dense(self):
         """Within the limit but not equal; some tiles are compressed (of so few measurements, few)."""
@@ -84,6 +86,36 @@ class Compressed(unittest.TestCase):
         self.assertNotIn("computing in double precision", log(one))
         self.assert_same_maps(one, Run(CASE, *options, ranks=2))
 
+    def ranks(self, run):
+        """Image, header and table of a run's ranks, which agree with run.json; sensors of its tiles from 1, 0: several."""
+        c, = told(run)
+        with fits.open(run.path("matrices/Ranks_tor0.fits"), checksum=True) as f:
+            image, header, tiles = np.array(f["RANKS"].data), f["RANKS"].header, np.array(f["TILES"].data)
+        rows, columns = np.nonzero(~np.isnan(image))
+        of = image[rows, columns]
+        dense = of == tiles["ORDER"][columns]
+        self.assertTrue((rows > columns).all())
+        self.assertEqual((len(of), dense.sum(), (of == 0).sum()), (c["tiles"], c["dense_tiles"], c["empty_tiles"]))
+        self.assertAlmostEqual(of.mean(), c["mean_rank"], delta=1e-6)
+        self.assertEqual(of[~dense].max(), c["largest_rank"])
+        self.assertEqual((header["BUNIT"], header["TLRORDER"], header["TLRTILE"]), ("column", c["order"], tiles["ORDER"].max()))
+        self.assertAlmostEqual(header["TLRTOL"] / c["tolerance_arcsec2"], 1, delta=1e-9)
+        with fits.open(run.path("maps.fits")) as f:
+            self.assertEqual(tiles["ORDER"].sum(), f[0].header["NMEAS"])
+        return tiles["SENSOR"]
+
+    def test_ranks(self):
+        """output.ranks: ranks of all tiles, and their picture."""
+        sensor = self.ranks(self.tlr)
+        self.assertEqual(sorted(set(sensor)), [1, 2, 3, 4, 5])
+        self.assertTrue((np.diff(sensor) >= 0).all())
+        picture = self.tlr.path("ranks.png")
+        p = subprocess.run([sys.executable, os.path.join(ROOT, "scripts/plot_ranks.py"),
+                            self.tlr.path("matrices/Ranks_tor0.fits"), picture], capture_output=True, text=True, check=False)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertGreater(os.path.getsize(picture), 5000)
+        self.assertFalse(os.path.exists(self.dense.path("matrices")))
+
     def test_quadratic_law(self):
         """The change of results goes as the square of the tolerance."""
         run = Run(CASE, *SMALL, *TLR, "compute.tlr_tolerance=2", "compute.tlr_strehl=1")
@@ -109,6 +141,31 @@ class Compressed(unittest.TestCase):
         one = Run(CASE, *options, env=fault)
         self.assert_same_maps(one, Run(CASE, *options, ranks=2, env={"MOAO_FAULT": "tlr-pivot:1:first:1"}))
 
+    def test_orders(self):
+        """compute.tlr_order: other tiles, the same results but for what may be dropped; in joint order too ranks make the factor
+        together, with the bits of one; its prediction."""
+        told_of = {"sensor": told(self.tlr)[0]}
+        options = SMALL + TLR + ["compute.threads=1"]
+        runs = {}
+        for order in "joint", "morton":
+            runs[order] = Run(CASE, *options, "compute.tlr_order=" + order, "output.ranks=true")
+            told_of[order], = told(runs[order])
+            self.assertLess(gap(self.dense, runs[order]), 1e-4)
+            self.assertGreater(gap(self.dense, runs[order]), 1e-10)
+            self.assertGreater(gap(self.tlr, runs[order]), 1e-12)
+        for order, c in told_of.items():
+            self.assertEqual((c["order"], c["form"], c["restarts"]), (order, "tiles", 0))
+            self.assertEqual(sum(c["ranks"]) + c["dense_tiles"] + c["empty_tiles"], c["tiles"])
+            self.assertLess(0, c["mean_rank"])
+        self.assertEqual(set(self.ranks(runs["joint"])), {0})
+        self.assertEqual(set(self.ranks(runs["morton"])), {1, 2, 3, 4, 5})
+        self.assertEqual(len({c["bytes"] for c in told_of.values()}), 3)
+        self.assert_same_maps(runs["joint"], Run(CASE, *options, "compute.tlr_order=joint", ranks=2))
+        case = moao_test.write_case(os.path.join(os.path.dirname(runs["joint"].dir), "same.yaml"), CASE)
+        j = json.loads(moao("check", case, *SMALL, *TLR, "compute.tlr_order=joint", "--json").stdout)["compression"]
+        self.assertEqual(j["order"], "joint")
+        self.assertLess(abs(j["bytes"] / told_of["joint"]["bytes"] - 1), 0.4)
+
     def assert_same_maps(self, a, b):
         mine, other = a.quantities(), b.quantities()
         for name, value in mine.items():
@@ -127,6 +184,23 @@ class Compressed(unittest.TestCase):
             self.assertNotEqual(p.returncode, 0, fault)
             if "fail" in fault:
                 self.assertIn("rank %s: injected fault" % fault.split(":")[1], p.stderr, fault)
+
+    def test_no_memory(self):
+        """Memory that runs out while a factor is made, on either of two ranks: one line says how far it came, its ranks, what
+        to do."""
+        for rank in 0, 1:
+            folder = tempfile.mkdtemp(prefix="moao-tlr-")
+            self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+            case = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE)
+            p = moao("run", case, "-o", os.path.join(folder, "out"), *SMALL, *TLR, ranks=2, check=False, timeout=60,
+                     env={"MOAO_FAULT": "tlr-memory:%d:fail:9" % rank})
+            self.assertEqual(p.returncode, 1, p.stderr)
+            line, = [x for x in p.stderr.splitlines() if "memory" in x]
+            found = re.search(r"no memory for the compressed factor of Cmm after (\d+) % of its columns \(a test takes the memory "
+                              r"away\): at \S+ arcsec\^2 a tile ranks are (\S+) on average there, of 24, (\d+) of (\d+) tiles "
+                              r"dense, \S+ GB in all; use a larger compute.tlr_tolerance, or compute.format=dense, ", line)
+            percent, mean, dense, tiles = (float(x) for x in found.groups())
+            self.assertTrue(0 < percent < 100 and 0 < mean <= 24 and dense < tiles, line)
 
     def test_falls_back(self):
         """A tolerance with which it cannot be positive definite, nor with a sixteenth: nothing is dropped."""
@@ -193,12 +267,13 @@ class Compressed(unittest.TestCase):
 
     def test_stop_and_resume(self):
         """From a tolerance 32 times as large as usual, factors are made until the limit holds; a resumed run keeps what was
-        found: the same bits."""
+        found, and the order of the measurements with which it was: the same bits."""
         folder = tempfile.mkdtemp(prefix="moao-tlr-")
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         case = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE)
         out = {n: os.path.join(folder, n) for n in ("whole", "stopped")}
-        options = SMALL + TLR + ["compute.tlr_tolerance=4", "compute.tlr_strehl=4e-6", "compute.targets_per_chunk=1"]
+        options = SMALL + TLR + ["compute.tlr_tolerance=4", "compute.tlr_strehl=4e-6", "compute.targets_per_chunk=1",
+                                "compute.tlr_order=morton"]
         whole = moao_test.Run(case, "-o", out["whole"], *options, ranks=1, cwd=folder)
         self.assertEqual(whole.wait(120), 0, whole.text)
         self.assertIn("again with a smaller tolerance", whole.text)
@@ -211,7 +286,7 @@ class Compressed(unittest.TestCase):
         moao_test.wait_for_parts(run, out["stopped"], 1)
         run.process.send_signal(signal.SIGUSR1)
         self.assertEqual(run.wait(60), 3, run.text)
-        again = moao_test.Run(case, "-o", out["stopped"], "--resume", *options, ranks=1, cwd=folder)
+        again = moao_test.Run(case, "-o", out["stopped"], "--resume", *options, "compute.tlr_order=joint", ranks=1, cwd=folder)
         self.assertEqual(again.wait(120), 0, again.text)
         self.assertNotIn("again with a smaller tolerance", again.text)
         a, b = (moao_test.maps(out[n]) for n in ("whole", "stopped"))

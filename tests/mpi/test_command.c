@@ -205,13 +205,24 @@ static void test_ways(void **state) {
     sys_free(&large);
 }
 
+/* D+ alone; with H; with what V comes to, but for the residual phase. */
+static void test_bytes(void **state) {
+    (void)state;
+    assert_int_equal(command_bytes(3, 10, COMMAND_MATRIX, false), 30 * sizeof(double));
+    assert_int_equal(command_bytes(3, 10, COMMAND_FILTER, false), 39 * sizeof(double));
+    assert_int_equal(command_bytes(3, 10, COMMAND_RAW, false), 48 * sizeof(double));
+    assert_int_equal(command_bytes(3, 10, COMMAND_RAW, true), 39 * sizeof(double));
+    assert_int_equal(command_panel_rows(3, 10, COMMAND_MATRIX), 10);
+    assert_int_equal(command_panel_rows(3, 10, COMMAND_RAW), 13);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     if (comm_init(MPI_COMM_WORLD, &world) != MOAO_OK)
         return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_low_orders),
-                                       cmocka_unit_test(test_ranks_agree),
-                                       cmocka_unit_test(test_inverse), cmocka_unit_test(test_ways)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_low_orders), cmocka_unit_test(test_ranks_agree),
+        cmocka_unit_test(test_inverse), cmocka_unit_test(test_ways), cmocka_unit_test(test_bytes)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     MPI_Finalize();
     return failed;

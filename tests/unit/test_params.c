@@ -246,6 +246,7 @@ static void changed_parameters_are_named(void **state) {
     } c[] = {
         {"title=other", ""},
         {"output.directory=there", ""},
+        {"output.ranks=true", ""},
         {"compute.memory=1 GB", ""},
         {"telescope.diameter=8.0", ""},
         {"telescope.diameter=8.1", "telescope.diameter: 8 before, 8.1 now"},

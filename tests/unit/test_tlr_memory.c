@@ -94,15 +94,32 @@ typedef struct {
     tlr_options o;
 } factor_case;
 
+static int64_t most_finished; /* columns, of any factor that did not come about */
+
 static status make_factor(void *arg, tlr **made) {
     const factor_case *c = arg;
     const tlr_source from = {
         .layout = &c->p->l, .fill = c->a ? NULL : fill, .arg = (void *)c->p, .a = c->a};
-    return tlr_factor(be, ctx, &from, c->look, &c->o, NULL, made, NULL);
+    tlr_report report;
+    const status st = tlr_factor(be, ctx, &from, c->look, &c->o, NULL, made, &report);
+    /* what was there when memory ran out: some of the columns, with as many tiles as they have */
+    if (st == MOAO_MEMORY) {
+        const int64_t at = report.columns, step = c->o.width / B; /* tiles of a super-panel */
+        int64_t tiles = 0;
+        most_finished = at > most_finished ? at : most_finished;
+        for (int64_t k = 0; k < c->p->l.nt && c->p->l.first[k] < at; k++)
+            for (int64_t i = k + 1; i < c->p->l.nt; i++)
+                tiles += i / step > k / step;
+        assert_in_range(at, 0, c->p->n - 1);
+        assert_int_equal(report.made.tiles, tiles);
+        assert_true((report.made.bytes > 0) == (at > 0));
+    }
+    return st;
 }
 
 static void factors(void **state) {
     (void)state;
+    most_finished = 0;
     points p = points_new(100, B, TLR_KD);
     for (int v = 0; v < 10; v++) {
         factor_case c = {.p = &p, .look = v == 1 || v == 3 ? 'R' : 'L', .o = small_options(1e-4)};
@@ -118,6 +135,7 @@ static void factors(void **state) {
         walk(make_factor, &c, v == 4);
         tlr_close(a);
     }
+    assert_true(most_finished > 0);
     points_free(&p);
 }
 
