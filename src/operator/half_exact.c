@@ -2,16 +2,18 @@
  * panel by panel, which is made, used and overwritten.
  *
  * That W comes from the factor in halves too, by steps with a residual in double precision, R = B0
- * - W Cmm0 with Cmm0 made anew: each shrinks R about a million times, so that one step is enough as
- * a rule. What the factor in halves is like decides nothing about where it ends. */
+ * - W Cmm0 with Cmm0 made anew: each shrinks R a thousand times or so, so that one step is enough
+ * as a rule. What the factor in halves is like decides nothing about where it ends. */
 #include "half_internal.h"
 #include "operator/panels.h"
 
 #include <math.h>
 
-/* |R| / |B0| that is enough: products with W as it is feel its errors in second order, and 2e-4
- * changes a Strehl ratio by 1.4e-6 at the full scale. */
-#define SETTLED 1e-7
+/* |R| / |B0| that is enough: products with W as it is feel its errors in second order (2e-4 changes
+ * a Strehl ratio by 1.4e-6 at the full scale), those of the residual phase in first order, where
+ * the 8e-5 of W itself change one by 7e-5 at most: 5e-7 then changes it by less than 5e-7. One step
+ * leaves 7e-8 (published model) to 3e-7 (residual phase) at the full scale. */
+#define SETTLED 5e-7
 #define STEPS 4
 #define PIECES ((int64_t)128) /* inner size of products: a step then shrinks R far enough */
 /* R is brought to 2^-SMALLER of the size of B0: Cmm0^-1 makes it grow more than B0, which is
@@ -107,10 +109,6 @@ static status settle(half *x) {
         before = rho;
         TRY(step(x, rho));
         TRY(some_of_it(x, &rho));
-        if (x->base.e->c->rank == 0)
-            progress_note("W of the sampled target, step %d: |W Cmm - D+ Ctm| / |D+ Ctm| = %.1e, "
-                          "%.1e before",
-                          k + 1, rho, before);
         if (rho <= SETTLED)
             return st;
     }

@@ -254,6 +254,8 @@ static status make_factor(compressed *o, double *strip, int *minor) {
     st = tlr_factor(e->be, e->ctx, &source, 'L', &with, &rescue, &o->l, &o->made);
     if (st == MOAO_MEMORY)
         say_memory(o);
+    if (st == MOAO_OK && o->halves) /* halves leave no more than tau, and so may W there */
+        tlr_set_terms(o->l, TERMS, 1);
     if (st == MOAO_NUMERIC && o->made.minor > 0) { /* told by tor_factor */
         *minor = natural_minor(o, &o->made);
         status_clear();

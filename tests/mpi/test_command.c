@@ -186,13 +186,15 @@ static void test_inverse(void **state) {
 /* What is asked for, where there is a filter; else the matrix for small mirrors. */
 static void test_ways(void **state) {
     (void)state;
-    sys small, large;
+    sys small, large, full;
     dm_of(10, &small);
     dm_of(30, &large);
+    dm_of(40, &full);
     unsetenv("MOAO_PROJECTION");
     assert_int_equal(command_choose(&small, true), COMMAND_MATRIX);
     assert_int_equal(command_choose(&large, true), COMMAND_RAW);
-    assert_int_equal(command_choose(&large, false), COMMAND_RAW);
+    assert_int_equal(command_choose(&large, false), COMMAND_MATRIX);
+    assert_int_equal(command_choose(&full, false), COMMAND_RAW);
     setenv("MOAO_PROJECTION", "filter", 1);
     assert_int_equal(command_choose(&small, false), COMMAND_FILTER);
     setenv("MOAO_PROJECTION", "matrix", 1);
@@ -203,6 +205,7 @@ static void test_ways(void **state) {
     unsetenv("MOAO_PROJECTION");
     sys_free(&small);
     sys_free(&large);
+    sys_free(&full);
 }
 
 /* D+ alone; with H; with what V comes to, but for the residual phase. */
