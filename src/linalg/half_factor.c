@@ -17,8 +17,9 @@
 enum { MAX_L, MAX_X, MAX_C = MAX_X + 2, MAX_DIAG = MAX_C + 2, SUM_X, SUM_B = SUM_X + 2, SUM_L };
 
 half_factor_options half_factor_defaults(int64_t m, int64_t rows, double accuracy) {
-    /* a multiple of the 192 columns that a block of the kernel of rounded sums makes; tiles of 1,024
-     * and panels of 4,096 take 7 % longer and are half as exact (bench/results/half-solve-h200.txt)
+    /* a multiple of the 192 columns that a block of the kernel of rounded sums makes; tiles of
+     * 1,024 and panels of 4,096 take 7 % longer and are half as exact
+     * (bench/results/half-solve-h200.txt)
      */
     const bool large = m >= 32768;
     const int64_t tile = large ? 576 : m >= 4096 ? 256 : 64;
