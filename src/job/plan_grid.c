@@ -97,8 +97,8 @@ static void times(const sys *s, const sizes *z, cost *dense, cost *grid) {
             rows * m * z->looks[1] * (layers * LOOK_UP_TILED + ENTRY_TILED_PHASE) - seen;
 }
 
-/* Transforms of like sensors on a GPU, in halves: from so many measurements on, where covariances of
- * like sensors are that share of Cmm. At 102,752 measurements and 0.51 a target takes 0.125 s
+/* Transforms of like sensors on a GPU, in halves: from so many measurements on, where covariances
+ * of like sensors are that share of Cmm. At 102,752 measurements and 0.51 a target takes 0.125 s
  * instead of 0.16 (bench/results/mixed-h200.txt). */
 #define ALIKE_MEASUREMENTS 32768
 #define ALIKE_SHARE 0.25
