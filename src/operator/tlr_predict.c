@@ -9,7 +9,7 @@
  * what they have not told the next ones tell little of. Tiles of k's own sensor change next to
  * nothing. What was largest in a tile is told first: its large singular values, which decide what
  * is kept as halves, shrink with n. The constants are those of factors of all cases together
- * (docs/performance-tlr.md). In joint order every tile has measurements of all sensors, and what is
+ * (docs/tlr.md). In joint order every tile has measurements of all sensors, and what is
  * before it in the pupil is known of all of them: the odds of all tiles grow by JOINT. */
 #include "linalg/cpu_threads.h"
 #include "operator/tlr_cmm.h"
