@@ -7,7 +7,8 @@
  * us: one call on the whole batch, inputs refilled before each outside the timed region. copy:
  * share of a device-to-device copy, each input read and each output written once. Errors are those
  * of a few matrices of the batch: norm(A - Q R) or norm(A - U S V^T) over norm(A), and the largest
- * entry of Q^T Q - I (of the worse of U and V), ours and the vendor's. */
+ * entry of Q^T Q - I (of the worse of U and V), ours and the vendor's (of its first matrix).
+ * sweeps: of rotations, mean and worst of all matrices, from a call that is not timed. */
 #include "lowrank_vendor.cuh"
 
 enum Op { GEQRF, QR_Q, QR_R, ORMQR, SVD, RSVD, ARA, SUM };
@@ -71,11 +72,14 @@ struct Data {
     int64_t m, n, k, size, most;
     Memory a0, a, s, u, v, r, f0, f; /* f: factors of a sum, copies to refill from in f0 */
     int *info;
-    int64_t *rank;
+    int64_t *rank, *widths = NULL; /* widths: columns of each sum's factors (kind 'V') */
+    int *sweeps = NULL;            /* where gesvj leaves them; NULL: a timed call */
     void *work = NULL;
     size_t lwork = 0;
     batch_cut cut = {};
-    std::vector<int64_t> ranks;
+    std::vector<int64_t> ranks, width;
+    double sweeps_mean = 0;
+    int sweeps_worst = 0;
     double us = 0, vendor_us = 0, off = 0, bent = 0, vendor_off = 0, vendor_bent = 0;
     double sound_us = 0; /* the fastest whose vectors are orthonormal and whose product is A */
     const char *way = "none", *sound = "none";
@@ -97,6 +101,14 @@ struct Data {
         CU(cudaMalloc(&work, lwork + 256));
         if (row.op == SUM) {
             fill<double>(f0, 'G', 2 * (m + n) * row.k, 1, row.count);
+            width.assign((size_t)row.count, row.k);
+            if (row.kind == 'V') {
+                for (int64_t b = 0; b < row.count; b++)
+                    width[(size_t)b] = 8 + (int64_t)((hashed((uint64_t)b + 3) + 1) / 2 *
+                                                     ((double)row.k - 7) * (1 - 1e-12));
+                CU(cudaMalloc(&widths, width.size() * 8));
+                CU(cudaMemcpy(widths, width.data(), width.size() * 8, cudaMemcpyHostToDevice));
+            }
             if (row.kind == 'N') /* U2 is U but for 1e-9 */
                 bring_near<<<1056, 256, 0, stream>>>(f0, f0.p + row.count * (m + n) * row.k, 1e-9,
                                                      row.count * m * row.k);
@@ -107,7 +119,7 @@ struct Data {
         CU(cudaStreamSynchronize(stream));
     }
     ~Data() {
-        cudaFree(info), cudaFree(rank), cudaFree(work);
+        cudaFree(info), cudaFree(rank), cudaFree(work), cudaFree(widths);
     }
     size_t element() const {
         return backend_size(t);
@@ -125,7 +137,12 @@ struct Data {
         return f.p + q.count * at[p];
     }
     void ours();
+    void count_sweeps();
+    template <class T> void check_each();
     void check_ours();
+    double width_of(int64_t b) const {
+        return (double)(width.empty() ? q.k : width[(size_t)b]);
+    }
     void check_sum(int64_t b);
     double bytes() const;
 };
@@ -137,7 +154,9 @@ void Data::ours() {
                     U = batch_strided(u, m, m * most), V = batch_strided(v, n, n * most),
                     R = batch_strided(r, k, k * n);
     const double one = 1, minus = -1;
-    const bool is_cut = q.tol > 0 || q.most;
+    const bool is_cut = q.tol > 0 || q.most || sweeps;
+    const batch_dim columns = {q.k, widths};
+    cut.sweeps = sweeps;
     switch (q.op) {
     case GEQRF:
         OK(l->geqrf(ctx, t, q.count, dm, dn, A, S, info));
@@ -161,11 +180,27 @@ void Data::ours() {
         OK(l->ara(ctx, t, 'L', &cut, 1, q.count, dm, dn, A, U, V, rank, info, work, lwork));
         break;
     default:
-        OK(l->recompress(ctx, t, 'L', &cut, q.count, dm, dn, &one, batch_size(q.k),
+        OK(l->recompress(ctx, t, 'L', &cut, q.count, dm, dn, &one, columns,
                          batch_strided(part(0), m, m * q.k), batch_strided(part(1), n, n * q.k),
-                         &minus, batch_size(q.k), batch_strided(part(2), m, m * q.k),
+                         &minus, columns, batch_strided(part(2), m, m * q.k),
                          batch_strided(part(3), n, n * q.k), rank, info, work, lwork));
     }
+}
+
+/* Of the same matrices, in a call of its own. */
+void Data::count_sweeps() {
+    std::vector<int> h((size_t)q.count);
+    if (q.op != SVD)
+        return;
+    CU(cudaMalloc(&sweeps, h.size() * sizeof(int)));
+    refill();
+    ours();
+    CU(cudaMemcpyAsync(h.data(), sweeps, h.size() * sizeof(int), cudaMemcpyDeviceToHost, stream));
+    CU(cudaStreamSynchronize(stream));
+    CU(cudaFree(sweeps));
+    sweeps = NULL;
+    for (int x : h)
+        sweeps_mean += (double)x / (double)q.count, sweeps_worst = std::max(sweeps_worst, x);
 }
 
 /* A sum: what was cut, over its norm; the orthogonality of U, and that V is A^T U: then the squares
@@ -183,7 +218,7 @@ void Data::check_sum(int64_t b) {
     double all = 0, found = 0;
     x.m = m, x.n = n, x.v.resize((size_t)(m * n));
     for (int64_t j = 0; j < n; j++)
-        for (int64_t p = 0; p < q.k; p++)
+        for (int64_t p = 0; p < (int64_t)width_of(b); p++)
             for (int64_t i = 0; i < m; i++)
                 x.v[(size_t)(i + j * m)] += u1.at(i, p) * v1.at(j, p) - u2.at(i, p) * v2.at(j, p);
     for (double y : x.v)
@@ -208,25 +243,37 @@ void Data::check_ours() {
         ranks.resize((size_t)q.count);
         CU(cudaMemcpy(ranks.data(), rank, ranks.size() * 8, cudaMemcpyDeviceToHost));
     }
+    if (q.single)
+        check_each<float>();
+    else
+        check_each<double>();
+}
+template <class T> void Data::check_each() {
+    const T *const A0 = (const T *)a0.p, *const A = (const T *)a.p, *const S = (const T *)s.p,
+                   *const U = (const T *)u.p, *const V = (const T *)v.p, *const R = (const T *)r.p;
     for (int64_t b : {(int64_t)0, q.count / 2, q.count - 1}) {
         if (q.op == SUM && !q.single) {
             if (ranks[(size_t)b] <= q.k)
                 check_sum(b);
             continue;
         }
-        if (q.single || q.op == GEQRF || q.op == QR_R || q.op == ORMQR || q.op == SUM ||
+        if (q.op == QR_R || q.op == ORMQR || q.op == SUM ||
             (q.op == SVD && (q.jobu == 'N' || q.jobv == 'N')))
             return;
         const int64_t kept = ranks.empty() ? k : std::min(ranks[(size_t)b], most);
-        const Host x = fetch(a0.p + b * m * n, m, m, n), sv = fetch(s.p + b * k, k, k, 1);
+        const Host x = fetch(A0 + b * m * n, m, m, n), sv = fetch(S + b * k, k, k, 1);
+        if (q.op == GEQRF) {
+            factor_errors(x, fetch(A + b * m * n, m, m, n), sv, &off, &bent);
+            continue;
+        }
         if (q.op == QR_Q) {
-            const Host w = fetch(a.p + b * m * n, m, m, k), y = fetch(r.p + b * k * n, k, k, n);
+            const Host w = fetch(A + b * m * n, m, m, k), y = fetch(R + b * k * n, k, k, n);
             off = std::max(off, residual(x, w, NULL, transposed(y), k));
             bent = std::max(bent, skew(w, k));
             continue;
         }
-        const Host x1 = fetch(u.p + b * m * most, m, m, kept),
-                   x2 = fetch(v.p + b * n * most, n, n, kept);
+        const Host x1 = fetch(U + b * m * most, m, m, kept),
+                   x2 = fetch(V + b * n * most, n, n, kept);
         const bool carries = q.op == ARA || q.jobv == 'S';
         off = std::max(off, residual(x, x1, carries ? NULL : sv.v.data(), x2, kept));
         bent = std::max(bent, skew(x1, kept));
@@ -249,8 +296,12 @@ double Data::bytes() const {
         return b * e * (mn + (double)(k * n));
     case ORMQR:
         return b * e * 3 * mn;
-    case SUM:
-        return e * (double)(m + n) * (b * 2 * (double)q.k + r2);
+    case SUM: {
+        double columns = 0;
+        for (int64_t i = 0; i < q.count; i++)
+            columns += 2 * width_of(i);
+        return e * (double)(m + n) * (columns + r2);
+    }
     default:
         if (!ranks.empty())
             return e * (b * mn + (double)(m + n) * r2);
@@ -324,14 +375,18 @@ static void vendor_qr(Data &d) {
         const double us = median_us(refill, [&] {
             OK(cublasDgeqrfBatched(blas, (int)m, (int)n, pa.p, (int)m, pt.p, &info, (int)count));
         });
-        keep(d, "geqrfBatched", us, 0, 0);
+        double off = 0, bent = 0;
+        factor_errors(fetch(d.a0.p, m, m, n), fetch(d.a.p, m, m, n), fetch(d.s.p, n, n, 1), &off,
+                      &bent);
+        keep(d, "geqrfBatched", us, off, bent);
         return;
     }
     Memory g1(n * n * count), g2(n * n * count), r(n * n * count);
     CholeskyQr2 w(d.a, g1, g2, r, m, n, count);
     const double us = median_us(refill, [&] { w.run(); });
     const Host q = fetch(d.a.p, m, m, n);
-    keep(d, "CholeskyQR2", us, 0, skew(q, n));
+    keep(d, "CholeskyQR2", us,
+         residual(fetch(d.a0.p, m, m, n), q, NULL, transposed(fetch(r.p, n, n, n)), n), skew(q, n));
 }
 
 /* C := (I - V T V^T)^T C with V and T at hand */
@@ -389,13 +444,30 @@ static void vendor_sum(Data &d) {
         },
         [&] {
             fu.factor(), fu.solve(), fv.factor();
+            fu.clear(), fv.clear();
             gemm(false, true, k, k, k, gu, k, k * k, gv, k, k * k, core, k, k * k, count);
             svd.run();
             gemm(false, false, m, d.most, k, u, m, m * k, x, k, k * k, xu, m, m * k, count);
             gemm(true, false, k, d.most, k, gu, k, k * k, x, k, k * k, y, k, k * k, count);
             gemm(false, false, n, d.most, k, v, n, n * k, y, k, k * k, yv, n, n * k, count);
         });
-    keep(d, "Gram, potrf, trsm, gesvda, gemm", us, 0, 0);
+    /* as check_sum of ours: what was cut, and the squares that neither V nor that has */
+    const Host hu0 = fetch(u0.p, m, m, k), hv0 = fetch(v0.p, n, n, k),
+               hu = fetch(xu.p, m, m, d.most), hv = fetch(yv.p, n, n, d.most);
+    Host a;
+    a.m = m, a.n = n, a.v.resize((size_t)(m * n));
+    double all = 0, found = 0;
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t p = 0; p < k; p++)
+            for (int64_t i = 0; i < m; i++)
+                a.v[(size_t)(i + j * m)] += hu0.at(i, p) * hv0.at(j, p);
+    for (double x1 : a.v)
+        all += x1 * x1;
+    for (double x1 : hv.v)
+        found += x1 * x1;
+    const double rest = residual(a, hu, NULL, hv, d.most);
+    keep(d, "Gram, potrf, trsm, gesvda, gemm", us, rest,
+         std::max(skew(hu, d.most), fabs(1 - found / all - rest * rest)));
 }
 
 static void vendor(Data &d) {
@@ -452,6 +524,7 @@ static void run(const Row &q) {
         },
         [&] { d.ours(); });
     d.check_ours();
+    d.count_sweeps();
     vendor(d);
     for (int64_t r : d.ranks)
         mean += (double)r / (double)d.ranks.size();
@@ -462,6 +535,8 @@ static void run(const Row &q) {
     printf("%-38s %10.1f us %5.1f%% copy %6.2f TF/s", what, d.us, share, flops(q) / d.us * 1e-6);
     if (!d.ranks.empty())
         printf(" rank %5.1f", mean);
+    if (q.op == SVD)
+        printf(" sweeps %.2f worst %d", d.sweeps_mean, d.sweeps_worst);
     printf(" err %.1e orth %.1e", d.off, d.bent);
     if (d.vendor_us > 0)
         printf(" | %s %.1f us err %.1e orth %.1e: ratio %.2f (asked %g)%s", d.way, d.vendor_us,
@@ -472,9 +547,9 @@ static void run(const Row &q) {
     printf("\n");
     fflush(stdout);
     if (csv) {
-        fprintf(csv, "%s,%.2f,%.2f,%.2f,%.3f,%.1f,%.2e,%.2e,%.2e,%.2e,%.2f,\"%s\",\"%s\"\n", what,
-                d.us, d.vendor_us, d.sound_us, share, mean, d.off, d.bent, d.vendor_off,
-                d.vendor_bent, q.asked, d.way, d.sound);
+        fprintf(csv, "%s,%.2f,%.2f,%.2f,%.3f,%.1f,%.2e,%.2e,%.2e,%.2e,%.2f,\"%s\",\"%s\",%.3f,%d\n",
+                what, d.us, d.vendor_us, d.sound_us, share, mean, d.off, d.bent, d.vendor_off,
+                d.vendor_bent, q.asked, d.way, d.sound, d.sweeps_mean, d.sweeps_worst);
         fflush(csv);
     }
 }
@@ -488,7 +563,7 @@ int main(int argc, char **argv) {
     csv = path ? fopen(path, "a") : NULL;
     if (csv && ftell(csv) == 0)
         fprintf(csv, "row,us,vendor_us,sound_us,share,rank,error,orthogonality,vendor_error,"
-                     "vendor_orthogonality,asked,vendor,sound\n");
+                     "vendor_orthogonality,asked,vendor,sound,sweeps,sweeps_worst\n");
     OK(cusolverDnCreate(&solver));
     OK(cusolverDnSetStream(solver, stream));
     OK(cusolverDnCreateParams(&params));

@@ -15,18 +15,18 @@ namespace lowrank {
 
 /* Shapes of a class: the grid, the columns of the rotations in double and in single precision (in
  * which the arithmetic of angles, which is the same, weighs more), and of half of them. */
-template <class T> struct Core64 {
+template <class T, int SHEAR> struct Core64 {
     typedef Grid<T, 8, 16, 8, 4> G;
-    typedef Quads<T, 8, 16, 8> P;
-    typedef Pairs<T, 4, 32, 16> Single;
-    typedef Pairs<T, 8, 16, 8> Half;
+    typedef Quads<T, 8, 16, 8, false, SHEAR> P;
+    typedef Pairs<T, 4, 32, 16, (SHEAR != 0)> Single;
+    typedef Pairs<T, 8, 16, 8, (SHEAR != 0)> Half;
     static constexpr int N = 64, LD = N + 4, THREADS = G::THREADS, BLOCKS = 4;
 };
-template <class T> struct Core128 {
+template <class T, int SHEAR> struct Core128 {
     typedef Grid<T, 16, 32, 8, 4> G;
-    typedef Quads<T, 16, 32, 8> P;
-    typedef Pairs<T, 8, 64, 16> Single;
-    typedef Pairs<T, 16, 32, 8> Half;
+    typedef Quads<T, 16, 32, 8, false, SHEAR> P;
+    typedef Pairs<T, 8, 64, 16, (SHEAR != 0)> Single;
+    typedef Pairs<T, 16, 32, 8, (SHEAR != 0)> Half;
     static constexpr int N = 128, LD = N + 8, THREADS = G::THREADS, BLOCKS = 1;
 };
 /* Elements of a block's part of the workspace: reflectors of both QR factorisations, W. */
@@ -257,21 +257,23 @@ __device__ inline void core_write(Svd<T> &s, const CorePlace<T> &c, const SvdArg
     }
 }
 
+/* The sweeps, times -1 if `most` did not suffice. */
 template <class T, class C>
-__device__ inline bool core_jacobi(const Svd<T> &s, const CorePlace<T> &c, double tol, double floor,
-                                   double noise) {
+__device__ inline int core_jacobi(const Svd<T> &s, const CorePlace<T> &c, double tol, double floor,
+                                  double noise, int most) {
     if (s.kept <= C::N / 2)
-        return pairs_jacobi<typename C::Half>(s.X, C::LD, tol, floor, noise);
+        return pairs_jacobi<typename C::Half>(s.X, C::LD, tol, floor, noise, most);
     if constexpr (sizeof(T) == 4)
-        return pairs_jacobi<typename C::Single>(s.X, C::LD, tol, floor, noise);
+        return pairs_jacobi<typename C::Single>(s.X, C::LD, tol, floor, noise, most);
     else
         return quads_jacobi<typename C::P>(s.X, C::LD, c.scalars, pair_bounds(tol, floor, C::N),
-                                           noise);
+                                           noise, most);
 }
 
-/* The factors, the rotations and the vectors; returns info. */
+/* The factors, the rotations and the vectors; returns info. sweeps: how many it took. */
 template <class T, class C>
-__device__ inline int core_solve(Svd<T> &s, const CorePlace<T> &c, const SvdArgs<T> &a, int64_t b) {
+__device__ inline int core_solve(Svd<T> &s, const CorePlace<T> &c, const SvdArgs<T> &a, int64_t b,
+                                 int *sweeps) {
     constexpr double eps = SvdRange<T>::EPS, floor = SvdRange<T>::FLOOR;
     svd_order(s);
     for (int i = (int)threadIdx.x; i < s.rows; i += C::THREADS)
@@ -286,10 +288,11 @@ __device__ inline int core_solve(Svd<T> &s, const CorePlace<T> &c, const SvdArgs
     __syncthreads();
     const double root = sqrt((double)s.cols), tol = eps * (root > 10.0 ? root : 10.0),
                  noise = 1024.0 * eps * eps;
-    const bool converged = core_jacobi<T, C>(s, c, tol, floor * floor, noise);
+    const int taken = core_jacobi<T, C>(s, c, tol, floor * floor, noise, a.sweeps_most);
+    *sweeps = s.kept ? abs(taken) : 0;
     svd_values(s, a);
     core_write<T, C>(s, c, a, b);
-    return converged ? s.flag[2] : -2;
+    return taken > 0 ? s.flag[2] : -2;
 }
 
 template <class T, class C>
@@ -301,7 +304,7 @@ __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
     batch::wait_for_predecessor();
     for (int64_t b = blockIdx.x; b < a.count; b += gridDim.x) {
         const int m = dim_full(a.m, b), n = dim_full(a.n, b);
-        int info = 0;
+        int info = 0, sweeps = 0;
         if (!dim_valid(a.m, b) || !dim_valid(a.n, b)) {
             info = -1;
         } else if (m && n) {
@@ -309,11 +312,13 @@ __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
             const Ref<T> A = resolve(a.A, b, m, n);
             info = svd_scale(s, s.turned ? Ref<T>{A.p, A.sj, A.si, false} : A);
             if (info == 0)
-                info = core_solve<T, C>(s, c, a, b);
+                info = core_solve<T, C>(s, c, a, b, &sweeps);
         }
         if (threadIdx.x == 0) {
             if (a.info)
                 a.info[b] = info;
+            if (a.sweeps)
+                a.sweeps[b] = sweeps;
             if (a.rank && (info == -1 || info > 0 || m == 0 || n == 0))
                 a.rank[b] = 0;
         }
@@ -328,16 +333,21 @@ template <class T>
 status launch_svd_core(const SvdArgs<T> &a, int most, int64_t blocks, cudaStream_t s);
 /* Elements of a block's part, and blocks of an SM. */
 inline int64_t svd_core_slot(int most) {
-    return most <= 64 ? core_slot<Core64<double>>() : core_slot<Core128<double>>();
+    return most <= 64 ? core_slot<Core64<double, 0>>() : core_slot<Core128<double, 0>>();
 }
 inline int svd_core_blocks(int most) {
-    return most <= 64 ? Core64<double>::BLOCKS : Core128<double>::BLOCKS;
+    return most <= 64 ? Core64<double, 0>::BLOCKS : Core128<double, 0>::BLOCKS;
 }
 
-template <class T, class C>
+template <class C, class T>
 status start_svd_core(const SvdArgs<T> &a, int64_t blocks, cudaStream_t s) {
     return batch::launch(svd_core_kernel<T, C>, dim3((unsigned)blocks), C::THREADS,
                          core_bytes<T, C>(), s, a);
+}
+template <int SHEAR, class T>
+status choose_svd_core(const SvdArgs<T> &a, int most, int64_t blocks, cudaStream_t s) {
+    return most <= 64 ? start_svd_core<Core64<T, SHEAR>>(a, blocks, s)
+                      : start_svd_core<Core128<T, SHEAR>>(a, blocks, s);
 }
 
 } // namespace lowrank

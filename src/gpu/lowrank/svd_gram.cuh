@@ -11,8 +11,11 @@
 
 namespace lowrank {
 
+/* How the 64 columns of G J and J are held. */
+template <int SHEAR> using GramQuads = Quads<double, 16, 16, 8, true, SHEAR>;
+
 struct Gram {
-    typedef Quads<double, 16, 16, 8, true> Q;
+    typedef GramQuads<0> Q;
     static constexpr int BLOCK = 32, W = 2 * BLOCK, THREADS = Q::THREADS, BLOCKS = 2;
     static constexpr int ROWS = 16; /* X has a multiple of these, zero where there is nothing */
     /* Leading dimensions in shared memory: G is read along rows and columns, J in pairs of rows. */
@@ -116,7 +119,7 @@ __device__ inline void gram_column(double *c, const double *s, int j, int r) {
         c[A + a] = i == j ? 1.0 : 0.0;
     }
 }
-__device__ inline void gram_load(Gram::Q &c, const double *s) {
+template <class Q> __device__ inline void gram_load(Q &c, const double *s) {
     const int up = c.upper();
     c.jx = 2 * c.g + up, c.jy = Gram::BLOCK + 2 * c.g + up;
 #pragma unroll
@@ -128,12 +131,12 @@ __device__ inline void gram_load(Gram::Q &c, const double *s) {
     quads_squares(c);
 }
 /* J, after a sweep. */
-__device__ inline void gram_store(const Gram::Q &c, double *s) {
-    constexpr int A = Gram::Q::A / 2, R = Gram::Q::R;
+template <class Q> __device__ inline void gram_store(const Q &c, double *s) {
+    constexpr int A = Q::A / 2, R = Q::R;
     double *const x0 = s + c.jx * Gram::LDJ + c.r,
-                  *const x1 = s + other_half<Gram::Q>(c.jx) * Gram::LDJ + c.r,
+                  *const x1 = s + other_half<Q>(c.jx) * Gram::LDJ + c.r,
                   *const y1 = s + c.jy * Gram::LDJ + c.r,
-                  *const y0 = s + other_half<Gram::Q>(c.jy) * Gram::LDJ + c.r;
+                  *const y0 = s + other_half<Q>(c.jy) * Gram::LDJ + c.r;
 #pragma unroll
     for (int a = 0; a < A; a++) {
         x0[a * R] = c.x[0][A + a], x1[a * R] = c.x[1][A + a];
@@ -187,10 +190,10 @@ template <class T> __device__ inline void gram_apply(const GramPair<T> &p, const
 /* Rotates the columns of two blocks, those inside a block too if `within`; squares_x, squares_y:
  * squares of each column at their largest; a column of less than `noise` times them becomes zero.
  * s: Gram::SHARED bytes of shared memory. Whether a rotation was large. */
-template <class T>
+template <int SHEAR, class T>
 __device__ inline bool gram_rotate(const GramPair<T> &p, bool within, const Bounds &d, double noise,
                                    double *squares_x, double *squares_y, double *s) {
-    Gram::Q c;
+    GramQuads<SHEAR> c;
     Exchange<double> e = {s + Gram::Q::SCALARS, s, 0};
     gram_make(p, e.buffer);
     gram_load(c, e.buffer);
@@ -200,7 +203,7 @@ __device__ inline bool gram_rotate(const GramPair<T> &p, bool within, const Boun
     __syncthreads();
     if (c.r % (c.R / 2) == 0)
         *at_x = most_x, *at_y = most_y;
-    const unsigned lanes = quads_sweep(c, within, d, e);
+    const unsigned lanes = quads_sweep(c, within, SHEAR ? squared(d) : d, e);
     const bool large = __syncthreads_or(lanes != 0);
     if (!__syncthreads_or(c.rotated || dropped))
         return large;

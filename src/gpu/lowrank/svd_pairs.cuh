@@ -8,22 +8,29 @@
  *
  * A column is d times what is stored ("fast" rotations: two operations an entry instead of four),
  * d being multiplied in every few steps. Angles are found in single precision, which costs no
- * sweep: only c and s must be those of one angle in double precision. */
+ * sweep: only c and s must be those of one angle in double precision.
+ *
+ * SHEAR: the same rotations as two shears in place, x += f y, then y += g x with the new x. With
+ * t the tangent, f = -t dy / dx and g = t / (1 + t^2) dx / dy, x then has the scale dx c and y has
+ * dy / c. Only squares of d are carried, so that there is no root, no 1 / d and no copy of x; d is
+ * multiplied in at the end of a sweep, or when its square leaves [2^-20, 2^20]. */
 #ifndef MOAO_GPU_SVD_PAIRS_CUH
 #define MOAO_GPU_SVD_PAIRS_CUH
 #include "svd_matrix.cuh"
 
 namespace lowrank {
 
-template <class T_, int R_, int G_, int A_> struct Pairs {
+template <class T_, int R_, int G_, int A_, int SHEAR_ = 0> struct Pairs {
     typedef T_ T;
+    static constexpr int SHEAR = SHEAR_;
     static constexpr int R = R_, G = G_, A = A_, THREADS = R * G, ROWS = R * A, COLS = 2 * G;
     static constexpr bool BLOCK = THREADS > 32; /* else one or several matrices a warp */
     T x[A], y[A];
-    double xx, yy;         /* squares of the columns */
-    double dx, dy, ex, ey; /* a column is d times what is stored; e = 1 / d */
-    int jx, jy;            /* which columns */
-    int r, p;              /* lane of the pair, pair */
+    double xx, yy; /* squares of the columns */
+    /* a column is d times what is stored; e = 1 / d. SHEAR: squares of d, no e */
+    double dx, dy, ex, ey;
+    int jx, jy; /* which columns */
+    int r, p;   /* lane of the pair, pair */
     __device__ Pairs()
         : dx(1.0), dy(1.0), ex(1.0), ey(1.0), r((int)threadIdx.x % R), p((int)threadIdx.x / R % G) {
     }
@@ -51,10 +58,15 @@ template <class T, int A> __device__ inline double dot(const T *x, const T *y) {
     return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
+/* d of a column of class C. */
+template <class C> __device__ inline typename C::T scale_of(double d) {
+    return (typename C::T)(C::SHEAR ? d * batch::inv_sqrt(d) : d);
+}
+
 /* Columns as they are, and their squares afresh. */
 template <class P> __device__ inline void pairs_refresh(P &c) {
     typedef typename P::T T;
-    const T dx = (T)c.dx, dy = (T)c.dy;
+    const T dx = scale_of<P>(c.dx), dy = scale_of<P>(c.dy);
 #pragma unroll
     for (int a = 0; a < P::A; a++) {
         c.x[a] *= dx;
@@ -63,6 +75,37 @@ template <class P> __device__ inline void pairs_refresh(P &c) {
     c.dx = c.dy = c.ex = c.ey = 1.0;
     c.xx = lanes_sum<P>(dot<T, P::A>(c.x, c.x));
     c.yy = lanes_sum<P>(dot<T, P::A>(c.y, c.y));
+}
+
+/* Has the square of a factor d left the range in which it is carried? */
+__device__ inline bool scale_far(double square) {
+    return !(square > 0x1p-20 && square < 0x1p20);
+}
+/* The squares afresh; columns as they are where that is due. */
+template <class P> __device__ inline void pairs_squares(P &c) {
+    typedef typename P::T T;
+    if (!P::SHEAR) {
+        pairs_refresh(c);
+        return;
+    }
+    if (P::COLS > 32) { /* in up to 31 steps a square of d changes by 2^31 at most */
+        if (scale_far(c.dx)) {
+            const T dx = scale_of<P>(c.dx);
+#pragma unroll
+            for (int a = 0; a < P::A; a++)
+                c.x[a] *= dx;
+            c.dx = 1.0;
+        }
+        if (scale_far(c.dy)) {
+            const T dy = scale_of<P>(c.dy);
+#pragma unroll
+            for (int a = 0; a < P::A; a++)
+                c.y[a] *= dy;
+            c.dy = 1.0;
+        }
+    }
+    c.xx = c.dx * lanes_sum<P>(dot<T, P::A>(c.x, c.x));
+    c.yy = c.dy * lanes_sum<P>(dot<T, P::A>(c.y, c.y));
 }
 
 /* 1 / sqrt(s), good to 20 bits and more. */
@@ -93,9 +136,104 @@ __device__ inline float tangent(float cosine, float half) {
     return copysignf(v * v, half < 0.0f ? -cosine : cosine);
 }
 
-/* Makes the pair's columns orthogonal; the lanes of the warp whose pairs were not. */
+/* Is a, a sum of squares, above b? Both positive or NaN, in integers. */
+__device__ inline bool above(double a, double b) {
+    return __double2hiint(a) > __double2hiint(b);
+}
+
+/* When two columns are orthogonal: |cosine| <= tol, or a square up to `floor`. A sweep in which no
+ * cosine and no tangent is above `calm` leaves all pairs so: what later rotations bring back into a
+ * pair, 2 n products of a tangent and a cosine, is below tol. */
+struct Bounds {
+    double tol, floor, calm;
+};
+__device__ inline Bounds pair_bounds(double tol, double floor, int columns) {
+    return Bounds{tol, floor, sqrt(tol / (4.0 * columns))};
+}
+/* What shears compare: squares of cosines and tangents. */
+__device__ inline Bounds squared(const Bounds &d) {
+    return Bounds{d.tol * d.tol, d.floor, d.calm * d.calm};
+}
+
+/* 1 / s, good to single precision; of double precision to 19 bits and more. */
+__device__ inline float near_inverse(float s) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(s));
+    return y;
+}
+/* 1 / s to about one unit in the last place, s in [1, 2]. */
+__device__ inline double inverse_of(double s) {
+    double y;
+    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(s));
+    const double e = fma(-s, y, 1.0);
+    return fma(y, fma(e, e, e), y);
+}
+
+/* The tangent over dx dy of the rotation that makes columns of squares xx and yy orthogonal; p:
+ * product of what is stored of them, w = dx^2 dy^2. 0 where they are; d: `squared`. *cosine: its
+ * square. */
+__device__ inline double shear_angle(double p, double w, double xx, double yy, const Bounds &d,
+                                     bool *rotate, double *cosine) {
+    const double u = near_inverse_root(xx), v = near_inverse_root(yy), part = p * u * v;
+    *cosine = part * part * w;
+    *rotate = above(xx, d.floor) && above(yy, d.floor) && *cosine > d.tol;
+    const double half = ((yy - xx) * u) * v;
+    const float h = 0.5f * fabsf((float)half), s = fmaf(h, h, (float)*cosine);
+    double inverse = (double)near_inverse(fmaf(s, near_inverse_root(s), h));
+    if (!(fabs(half) < 1e15)) {
+        const double root = near_inverse_root(fabs(half));
+        inverse = root * root;
+    }
+    return *rotate ? copysign(inverse, half) * part : 0.0;
+}
+
+/* What a rotation by that angle q does: f and g; squares of columns and of d. */
+struct Shear {
+    double f, g;
+};
+__device__ inline Shear shear(double q, double p, double w, double &xx, double &yy, double &dx,
+                              double &dy) {
+    const double qw = q * w, grow = fma(q, qw, 1.0), tp = p * qw;
+    Shear r;
+    r.f = -q * dy;
+    dx *= inverse_of(grow), dy *= grow;
+    r.g = q * dx;
+    xx -= tp, yy += tp;
+    return r;
+}
+
+/* pairs_rotate by shears; tol: its square. */
+template <class P> __device__ inline unsigned pairs_shear(P &c, double tol, double floor) {
+    typedef typename P::T T;
+    const double p = lanes_sum<P>(dot<T, P::A>(c.x, c.y)), w = c.dx * c.dy;
+    bool rotate, weak = false;
+    double cosine;
+    const double q = shear_angle(p, w, c.xx, c.yy, Bounds{tol, floor, 0.0}, &rotate, &cosine);
+    const unsigned lanes = __ballot_sync(0xffffffffu, rotate);
+    if (lanes == 0)
+        return 0;
+    if (rotate) { /* other pairs keep their bits */
+        const double x0 = c.xx, y0 = c.yy;
+        const Shear r = shear(q, p, w, c.xx, c.yy, c.dx, c.dy);
+        const T f = (T)r.f, g = (T)r.g;
+#pragma unroll
+        for (int a = 0; a < P::A; a++) {
+            c.x[a] = fma(f, c.y[a], c.x[a]);
+            c.y[a] = fma(g, c.x[a], c.y[a]);
+        }
+        weak = !above(8.0 * c.xx, x0) || !above(8.0 * c.yy, y0);
+    }
+    if (P::THREADS >= 32 && __any_sync(0xffffffffu, weak))
+        pairs_squares(c);
+    return lanes;
+}
+
+/* Makes the pair's columns orthogonal; the lanes of the warp whose pairs were not. SHEAR: tol is
+ * its square. */
 template <class P> __device__ inline unsigned pairs_rotate(P &c, double tol, double floor) {
     typedef typename P::T T;
+    if constexpr (P::SHEAR)
+        return pairs_shear(c, tol, floor);
     const double p = lanes_sum<P>(dot<T, P::A>(c.x, c.y)) * (c.dx * c.dy);
     const double u = near_inverse_root(c.xx), v = near_inverse_root(c.yy), cosine = p * u * v;
     const bool rotate = c.xx > floor && c.yy > floor && fabs(cosine) > tol;
@@ -132,16 +270,20 @@ template <class P> __device__ inline unsigned pairs_rotate(P &c, double tol, dou
 template <class P> __device__ inline void move_scalars(P &c, int bits) {
     c.yy = __shfl_xor_sync(0xffffffffu, c.yy, bits);
     c.dy = __shfl_xor_sync(0xffffffffu, c.dy, bits);
-    c.ey = __shfl_xor_sync(0xffffffffu, c.ey, bits);
+    if (!P::SHEAR)
+        c.ey = __shfl_xor_sync(0xffffffffu, c.ey, bits);
     c.jy = __shfl_xor_sync(0xffffffffu, c.jy, bits);
 }
 template <class P> __device__ inline void split_scalars(P &c, bool upper) {
     const int jx = c.jx, jy = c.jy;
-    const double xx = c.xx, yy = c.yy, dx = c.dx, dy = c.dy, ex = c.ex, ey = c.ey;
+    const double xx = c.xx, yy = c.yy, dx = c.dx, dy = c.dy;
     c.jx = upper ? jy : jx, c.jy = upper ? jx : jy;
     c.xx = upper ? yy : xx, c.yy = upper ? xx : yy;
     c.dx = upper ? dy : dx, c.dy = upper ? dx : dy;
-    c.ex = upper ? ey : ex, c.ey = upper ? ex : ey;
+    if (!P::SHEAR) {
+        const double ex = c.ex, ey = c.ey;
+        c.ex = upper ? ey : ex, c.ey = upper ? ex : ey;
+    }
 }
 
 /* y of pair p goes to pair p XOR `by`; buffer: A x THREADS elements of shared memory, used between
@@ -158,7 +300,7 @@ template <class P> __device__ inline void pairs_move(P &c, int by, typename P::T
     }
     const int here = (int)threadIdx.x, there = here ^ bits;
     int *column = (int *)(buffer + P::A * P::THREADS);
-    const T d = (T)c.dy;
+    const T d = scale_of<P>(c.dy);
 #pragma unroll
     for (int a = 0; a < P::A; a++)
         buffer[a * P::THREADS + there] = c.y[a] * d;
@@ -199,7 +341,7 @@ __device__ inline unsigned pairs_sweep(P &c, double tol, double floor, typename 
             if (s)
                 pairs_move(c, s & -s, buffer);
             if (s % (P::THREADS < 32 ? 4 : 16) == 0)
-                pairs_refresh(c);
+                pairs_squares(c);
             lanes |= pairs_rotate(c, tol, floor);
         }
         if (group == 1)
@@ -239,11 +381,12 @@ __device__ inline void drop_column(T *x, double squares, double noise, double &m
             x[a] = T(0);
 }
 
-/* Rotates the columns of s (COLS of ROWS, zero where there is nothing) until all are orthogonal. s
- * has room for the buffer of pairs_move. Whether that was reached (of this thread's matrix). */
+/* Rotates the columns of s (COLS of ROWS, zero where there is nothing) until all are orthogonal, in
+ * up to `most` sweeps. s has room for the buffer of pairs_move. The sweeps of this thread's matrix,
+ * times -1 if they did not suffice. */
 template <class P>
-__device__ __noinline__ bool pairs_jacobi(typename P::T *s, int ld, double tol, double floor,
-                                          double noise) {
+__device__ __noinline__ int pairs_jacobi(typename P::T *s, int ld, double tol, double floor,
+                                         double noise, int most) {
     typedef typename P::T T;
     P c;
     double most_x = 0.0, most_y = 0.0;
@@ -252,22 +395,26 @@ __device__ __noinline__ bool pairs_jacobi(typename P::T *s, int ld, double tol, 
                                      : ((1u << LANES) - 1u)
                                            << ((int)threadIdx.x % 32 / (LANES ? LANES : 1) * LANES);
     unsigned lanes = 0;
-    for (int sweep = 0; sweep < SWEEPS; sweep++) {
+    int taken = 0;
+    bool done = false;
+    for (int sweep = 0; sweep < most; sweep++) {
         pairs_load(c, s, ld);
         pairs_sync<P>();
         pairs_refresh(c);
         drop_column<T, P::A>(c.x, c.xx, noise, most_x);
         drop_column<T, P::A>(c.y, c.yy, noise, most_y);
-        lanes = pairs_sweep(c, tol, floor, s);
+        lanes = pairs_sweep(c, P::SHEAR ? tol * tol : tol, floor, s);
         pairs_store(c, s, ld);
         if (P::BLOCK)
             lanes = (unsigned)__syncthreads_or(lanes != 0);
         else
             __syncwarp();
+        taken += !done;
+        done = (lanes & mine) == 0;
         if (lanes == 0)
             break;
     }
-    return (lanes & mine) == 0;
+    return done ? taken : -taken;
 }
 
 } // namespace lowrank
