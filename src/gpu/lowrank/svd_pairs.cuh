@@ -174,13 +174,13 @@ __device__ inline double inverse_of(double s) {
  * square. */
 __device__ inline double shear_angle(double p, double w, double xx, double yy, const Bounds &d,
                                      bool *rotate, double *cosine) {
-    const double u = near_inverse_root(xx), v = near_inverse_root(yy), part = p * u * v;
+    const double uv = near_inverse_root(xx) * near_inverse_root(yy), part = p * uv,
+                 half = (yy - xx) * uv;
     *cosine = part * part * w;
-    *rotate = above(xx, d.floor) && above(yy, d.floor) && *cosine > d.tol;
-    const double half = ((yy - xx) * u) * v;
+    *rotate = above(xx, d.floor) && above(yy, d.floor) && above(*cosine, d.tol);
     const float h = 0.5f * fabsf((float)half), s = fmaf(h, h, (float)*cosine);
     double inverse = (double)near_inverse(fmaf(s, near_inverse_root(s), h));
-    if (!(fabs(half) < 1e15)) {
+    if (!above(1e15, fabs(half))) {
         const double root = near_inverse_root(fabs(half));
         inverse = root * root;
     }
