@@ -15,18 +15,18 @@ namespace lowrank {
 
 /* Shapes of a class: the grid, the columns of the rotations in double and in single precision (in
  * which the arithmetic of angles, which is the same, weighs more), and of half of them. */
-template <class T, int SHEAR> struct Core64 {
+template <class T> struct Core64 {
     typedef Grid<T, 8, 16, 8, 4> G;
-    typedef Quads<T, 8, 16, 8, false, SHEAR> P;
-    typedef Pairs<T, 4, 32, 16, (SHEAR != 0)> Single;
-    typedef Pairs<T, 8, 16, 8, (SHEAR != 0)> Half;
+    typedef Quads<T, 8, 16, 8> P;
+    typedef Pairs<T, 4, 32, 16> Single;
+    typedef Pairs<T, 8, 16, 8> Half;
     static constexpr int N = 64, LD = N + 4, THREADS = G::THREADS, BLOCKS = 4;
 };
-template <class T, int SHEAR> struct Core128 {
+template <class T> struct Core128 {
     typedef Grid<T, 16, 32, 8, 4> G;
-    typedef Quads<T, 16, 32, 8, false, SHEAR> P;
-    typedef Pairs<T, 8, 64, 16, (SHEAR != 0)> Single;
-    typedef Pairs<T, 16, 32, 8, (SHEAR != 0)> Half;
+    typedef Quads<T, 16, 32, 8> P;
+    typedef Pairs<T, 8, 64, 16> Single;
+    typedef Pairs<T, 16, 32, 8> Half;
     static constexpr int N = 128, LD = N + 8, THREADS = G::THREADS, BLOCKS = 1;
 };
 /* Elements of a block's part of the workspace: reflectors of both QR factorisations, W. */
@@ -261,13 +261,13 @@ __device__ inline void core_write(Svd<T> &s, const CorePlace<T> &c, const SvdArg
 template <class T, class C>
 __device__ inline int core_jacobi(const Svd<T> &s, const CorePlace<T> &c, double tol, double floor,
                                   double noise, int most) {
+    const Bounds d = pair_bounds(tol, floor, C::N);
     if (s.kept <= C::N / 2)
-        return pairs_jacobi<typename C::Half>(s.X, C::LD, tol, floor, noise, most);
+        return pairs_jacobi<typename C::Half>(s.X, C::LD, d, noise, most);
     if constexpr (sizeof(T) == 4)
-        return pairs_jacobi<typename C::Single>(s.X, C::LD, tol, floor, noise, most);
+        return pairs_jacobi<typename C::Single>(s.X, C::LD, d, noise, most);
     else
-        return quads_jacobi<typename C::P>(s.X, C::LD, c.scalars, pair_bounds(tol, floor, C::N),
-                                           noise, most);
+        return quads_jacobi<typename C::P>(s.X, C::LD, c.scalars, d, noise, most);
 }
 
 /* The factors, the rotations and the vectors; returns info. sweeps: how many it took. */
@@ -333,21 +333,16 @@ template <class T>
 status launch_svd_core(const SvdArgs<T> &a, int most, int64_t blocks, cudaStream_t s);
 /* Elements of a block's part, and blocks of an SM. */
 inline int64_t svd_core_slot(int most) {
-    return most <= 64 ? core_slot<Core64<double, 0>>() : core_slot<Core128<double, 0>>();
+    return most <= 64 ? core_slot<Core64<double>>() : core_slot<Core128<double>>();
 }
 inline int svd_core_blocks(int most) {
-    return most <= 64 ? Core64<double, 0>::BLOCKS : Core128<double, 0>::BLOCKS;
+    return most <= 64 ? Core64<double>::BLOCKS : Core128<double>::BLOCKS;
 }
 
-template <class C, class T>
+template <class T, class C>
 status start_svd_core(const SvdArgs<T> &a, int64_t blocks, cudaStream_t s) {
     return batch::launch(svd_core_kernel<T, C>, dim3((unsigned)blocks), C::THREADS,
                          core_bytes<T, C>(), s, a);
-}
-template <int SHEAR, class T>
-status choose_svd_core(const SvdArgs<T> &a, int most, int64_t blocks, cudaStream_t s) {
-    return most <= 64 ? start_svd_core<Core64<T, SHEAR>>(a, blocks, s)
-                      : start_svd_core<Core128<T, SHEAR>>(a, blocks, s);
 }
 
 } // namespace lowrank

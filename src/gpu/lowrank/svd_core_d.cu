@@ -5,9 +5,8 @@ namespace lowrank {
 
 template <>
 status launch_svd_core<double>(const SvdArgs<double> &a, int most, int64_t blocks, cudaStream_t s) {
-    return a.shear == 2 ? choose_svd_core<2>(a, most, blocks, s)
-           : a.shear    ? choose_svd_core<1>(a, most, blocks, s)
-                        : choose_svd_core<0>(a, most, blocks, s);
+    return most <= 64 ? start_svd_core<double, Core64<double>>(a, blocks, s)
+                      : start_svd_core<double, Core128<double>>(a, blocks, s);
 }
 
 } // namespace lowrank

@@ -5,8 +5,8 @@ namespace lowrank {
 
 template <>
 status launch_svd_core<float>(const SvdArgs<float> &a, int most, int64_t blocks, cudaStream_t s) {
-    return a.shear ? choose_svd_core<1>(a, most, blocks, s)
-                   : choose_svd_core<0>(a, most, blocks, s);
+    return most <= 64 ? start_svd_core<float, Core64<float>>(a, blocks, s)
+                      : start_svd_core<float, Core128<float>>(a, blocks, s);
 }
 
 } // namespace lowrank

@@ -11,11 +11,8 @@
 
 namespace lowrank {
 
-/* How the 64 columns of G J and J are held. */
-template <int SHEAR> using GramQuads = Quads<double, 16, 16, 8, true, SHEAR>;
-
 struct Gram {
-    typedef GramQuads<0> Q;
+    typedef Quads<double, 16, 16, 8, true> Q;
     static constexpr int BLOCK = 32, W = 2 * BLOCK, THREADS = Q::THREADS, BLOCKS = 2;
     static constexpr int ROWS = 16; /* X has a multiple of these, zero where there is nothing */
     /* Leading dimensions in shared memory: G is read along rows and columns, J in pairs of rows. */
@@ -119,7 +116,7 @@ __device__ inline void gram_column(double *c, const double *s, int j, int r) {
         c[A + a] = i == j ? 1.0 : 0.0;
     }
 }
-template <class Q> __device__ inline void gram_load(Q &c, const double *s) {
+__device__ inline void gram_load(Gram::Q &c, const double *s) {
     const int up = c.upper();
     c.jx = 2 * c.g + up, c.jy = Gram::BLOCK + 2 * c.g + up;
 #pragma unroll
@@ -127,16 +124,16 @@ template <class Q> __device__ inline void gram_load(Q &c, const double *s) {
         gram_column(c.x[i], s, c.jx ^ i, c.r);
         gram_column(c.y[i], s, c.jy ^ i, c.r);
     }
-    c.dx = c.dy = c.ex = c.ey = 1.0;
+    c.dx = c.dy = 1.0;
     quads_squares(c);
 }
 /* J, after a sweep. */
-template <class Q> __device__ inline void gram_store(const Q &c, double *s) {
-    constexpr int A = Q::A / 2, R = Q::R;
+__device__ inline void gram_store(const Gram::Q &c, double *s) {
+    constexpr int A = Gram::Q::A / 2, R = Gram::Q::R;
     double *const x0 = s + c.jx * Gram::LDJ + c.r,
-                  *const x1 = s + other_half<Q>(c.jx) * Gram::LDJ + c.r,
+                  *const x1 = s + other_half<Gram::Q>(c.jx) * Gram::LDJ + c.r,
                   *const y1 = s + c.jy * Gram::LDJ + c.r,
-                  *const y0 = s + other_half<Q>(c.jy) * Gram::LDJ + c.r;
+                  *const y0 = s + other_half<Gram::Q>(c.jy) * Gram::LDJ + c.r;
 #pragma unroll
     for (int a = 0; a < A; a++) {
         x0[a * R] = c.x[0][A + a], x1[a * R] = c.x[1][A + a];
@@ -190,10 +187,10 @@ template <class T> __device__ inline void gram_apply(const GramPair<T> &p, const
 /* Rotates the columns of two blocks, those inside a block too if `within`; squares_x, squares_y:
  * squares of each column at their largest; a column of less than `noise` times them becomes zero.
  * s: Gram::SHARED bytes of shared memory. Whether a rotation was large. */
-template <int SHEAR, class T>
+template <class T>
 __device__ inline bool gram_rotate(const GramPair<T> &p, bool within, const Bounds &d, double noise,
                                    double *squares_x, double *squares_y, double *s) {
-    GramQuads<SHEAR> c;
+    Gram::Q c;
     Exchange<double> e = {s + Gram::Q::SCALARS, s, 0};
     gram_make(p, e.buffer);
     gram_load(c, e.buffer);
@@ -203,7 +200,7 @@ __device__ inline bool gram_rotate(const GramPair<T> &p, bool within, const Boun
     __syncthreads();
     if (c.r % (c.R / 2) == 0)
         *at_x = most_x, *at_y = most_y;
-    const unsigned lanes = quads_sweep(c, within, SHEAR ? squared(d) : d, e);
+    const unsigned lanes = quads_sweep(c, within, d, e);
     const bool large = __syncthreads_or(lanes != 0);
     if (!__syncthreads_or(c.rotated || dropped))
         return large;

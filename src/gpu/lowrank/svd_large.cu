@@ -5,7 +5,6 @@
 #include "svd_matrix.cuh"
 #include "svd_tall.cuh"
 #include "svd_warp.cuh"
-#include <stdlib.h>
 
 namespace lowrank {
 
@@ -17,14 +16,6 @@ constexpr int WARP_MAX = 32; /* rows and columns of a matrix that a warp works o
 int64_t core_slots(int most, int64_t count) {
     const int64_t blocks = batch::resident(svd_core_blocks(most));
     return count < blocks ? count : blocks;
-}
-
-/* The environment's MOAO_SVD_SHEAR, read once: how columns are rotated. 0 as ever, 1 by shears, 2
- * with two rounds from one set of products (more than 32 rows, but not FP32 up to 128). */
-int by_shears() {
-    static const char *const set = getenv("MOAO_SVD_SHEAR");
-    static const int way = set == NULL ? 0 : atoi(set);
-    return way == 1 || way == 2 ? way : 0;
 }
 
 template <class T> Mat<T> plain(batch_mat m) {
@@ -61,7 +52,6 @@ status svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int64_t 
     s.rank = rank, s.info = info, s.count = count;
     s.sweeps = cut ? cut->sweeps : nullptr;
     s.sweeps_most = cut && cut->sweeps_most > 0 ? cut->sweeps_most : SWEEPS;
-    s.shear = by_shears();
     s.rows_max = (int)(m.n > n.n ? m.n : n.n);
     s.cols_max = (int)(m.n > n.n ? n.n : m.n);
     if (s.rows_max <= WARP_MAX || s.cols_max == 0)

@@ -29,7 +29,6 @@ template <class T> struct SvdArgs {
     int64_t *rank;
     int *info, *sweeps; /* NULL: not wanted */
     int sweeps_most;
-    int shear; /* how columns are rotated: SHEAR of svd_pairs.cuh and svd_quads.cuh */
     int64_t count;
     int rows_max, cols_max; /* of the matrix as it is worked on: at least as many rows as columns */
     T *work;

@@ -6,33 +6,28 @@
  * which all pairs meet once. Dot products need a shuffle or two, and no rotation is multiplied
  * into a matrix of right vectors: svd_core.cuh gets them from a QR factorisation.
  *
- * A column is d times what is stored ("fast" rotations: two operations an entry instead of four),
- * d being multiplied in every few steps. Angles are found in single precision, which costs no
- * sweep: only c and s must be those of one angle in double precision.
- *
- * SHEAR: the same rotations as two shears in place, x += f y, then y += g x with the new x. With
- * t the tangent, f = -t dy / dx and g = t / (1 + t^2) dx / dy, x then has the scale dx c and y has
- * dy / c. Only squares of d are carried, so that there is no root, no 1 / d and no copy of x; d is
- * multiplied in at the end of a sweep, or when its square leaves [2^-20, 2^20]. */
+ * A rotation is two shears in place, x += f y, then y += g x with the new x, a column being d times
+ * what is stored: with t the tangent, f = -t dy / dx and g = t / (1 + t^2) dx / dy, x then has the
+ * scale dx c and y has dy / c. Two operations an entry instead of four, and only squares of d are
+ * carried, so that there is no root, no 1 / d and no copy of x; d is multiplied in at the end of a
+ * sweep, or when its square leaves [2^-20, 2^20]. Angles are found in single precision, which costs
+ * no sweep: only what f and g do has to be one rotation in double precision. */
 #ifndef MOAO_GPU_SVD_PAIRS_CUH
 #define MOAO_GPU_SVD_PAIRS_CUH
 #include "svd_matrix.cuh"
 
 namespace lowrank {
 
-template <class T_, int R_, int G_, int A_, int SHEAR_ = 0> struct Pairs {
+template <class T_, int R_, int G_, int A_> struct Pairs {
     typedef T_ T;
-    static constexpr int SHEAR = SHEAR_;
     static constexpr int R = R_, G = G_, A = A_, THREADS = R * G, ROWS = R * A, COLS = 2 * G;
     static constexpr bool BLOCK = THREADS > 32; /* else one or several matrices a warp */
     T x[A], y[A];
     double xx, yy; /* squares of the columns */
-    /* a column is d times what is stored; e = 1 / d. SHEAR: squares of d, no e */
-    double dx, dy, ex, ey;
-    int jx, jy; /* which columns */
-    int r, p;   /* lane of the pair, pair */
-    __device__ Pairs()
-        : dx(1.0), dy(1.0), ex(1.0), ey(1.0), r((int)threadIdx.x % R), p((int)threadIdx.x / R % G) {
+    double dx, dy; /* squares of d: a column is d times what is stored */
+    int jx, jy;    /* which columns */
+    int r, p;      /* lane of the pair, pair */
+    __device__ Pairs() : dx(1.0), dy(1.0), r((int)threadIdx.x % R), p((int)threadIdx.x / R % G) {
     }
 };
 
@@ -58,21 +53,21 @@ template <class T, int A> __device__ inline double dot(const T *x, const T *y) {
     return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
-/* d of a column of class C. */
-template <class C> __device__ inline typename C::T scale_of(double d) {
-    return (typename C::T)(C::SHEAR ? d * batch::inv_sqrt(d) : d);
+/* d, from its square. */
+template <class T> __device__ inline T scale_of(double square) {
+    return (T)(square * batch::inv_sqrt(square));
 }
 
 /* Columns as they are, and their squares afresh. */
 template <class P> __device__ inline void pairs_refresh(P &c) {
     typedef typename P::T T;
-    const T dx = scale_of<P>(c.dx), dy = scale_of<P>(c.dy);
+    const T dx = scale_of<T>(c.dx), dy = scale_of<T>(c.dy);
 #pragma unroll
     for (int a = 0; a < P::A; a++) {
         c.x[a] *= dx;
         c.y[a] *= dy;
     }
-    c.dx = c.dy = c.ex = c.ey = 1.0;
+    c.dx = c.dy = 1.0;
     c.xx = lanes_sum<P>(dot<T, P::A>(c.x, c.x));
     c.yy = lanes_sum<P>(dot<T, P::A>(c.y, c.y));
 }
@@ -84,20 +79,16 @@ __device__ inline bool scale_far(double square) {
 /* The squares afresh; columns as they are where that is due. */
 template <class P> __device__ inline void pairs_squares(P &c) {
     typedef typename P::T T;
-    if (!P::SHEAR) {
-        pairs_refresh(c);
-        return;
-    }
     if (P::COLS > 32) { /* in up to 31 steps a square of d changes by 2^31 at most */
         if (scale_far(c.dx)) {
-            const T dx = scale_of<P>(c.dx);
+            const T dx = scale_of<T>(c.dx);
 #pragma unroll
             for (int a = 0; a < P::A; a++)
                 c.x[a] *= dx;
             c.dx = 1.0;
         }
         if (scale_far(c.dy)) {
-            const T dy = scale_of<P>(c.dy);
+            const T dy = scale_of<T>(c.dy);
 #pragma unroll
             for (int a = 0; a < P::A; a++)
                 c.y[a] *= dy;
@@ -121,38 +112,21 @@ __device__ inline float near_inverse_root(float s) {
     return y;
 }
 
-/* Tangent of the rotation that makes two columns orthogonal, good to single precision: cosine of
- * their angle, half the difference of their squares over the product of their norms. */
-__device__ inline float tangent(float cosine, float half) {
-    const float u = near_inverse_root(fabsf(cosine)), zeta = fabsf(half) * u * u;
-    float z = zeta;
-    if (z < 1e4f) {
-        const float q = fmaf(z, z, 1.0f);
-        z += q * near_inverse_root(q);
-    } else {
-        z += z;
-    }
-    const float v = near_inverse_root(z);
-    return copysignf(v * v, half < 0.0f ? -cosine : cosine);
-}
-
 /* Is a, a sum of squares, above b? Both positive or NaN, in integers. */
 __device__ inline bool above(double a, double b) {
     return __double2hiint(a) > __double2hiint(b);
 }
 
-/* When two columns are orthogonal: |cosine| <= tol, or a square up to `floor`. A sweep in which no
- * cosine and no tangent is above `calm` leaves all pairs so: what later rotations bring back into a
- * pair, 2 n products of a tangent and a cosine, is below tol. */
+/* Two columns are orthogonal when the square of their cosine is up to `tol`, or a square of one up
+ * to `floor`. A sweep in which no square of a cosine or tangent is above `calm` leaves all pairs
+ * so: what later rotations bring back into a pair, 2 n products of a tangent and a cosine, is below
+ * sqrt(tol). */
 struct Bounds {
     double tol, floor, calm;
 };
+/* tol: of a cosine; floor: of a square. */
 __device__ inline Bounds pair_bounds(double tol, double floor, int columns) {
-    return Bounds{tol, floor, sqrt(tol / (4.0 * columns))};
-}
-/* What shears compare: squares of cosines and tangents. */
-__device__ inline Bounds squared(const Bounds &d) {
-    return Bounds{d.tol * d.tol, d.floor, d.calm * d.calm};
+    return Bounds{tol * tol, floor, tol / (4.0 * columns)};
 }
 
 /* 1 / s, good to single precision; of double precision to 19 bits and more. */
@@ -170,8 +144,7 @@ __device__ inline double inverse_of(double s) {
 }
 
 /* The tangent over dx dy of the rotation that makes columns of squares xx and yy orthogonal; p:
- * product of what is stored of them, w = dx^2 dy^2. 0 where they are; d: `squared`. *cosine: its
- * square. */
+ * product of what is stored of them, w = dx^2 dy^2. 0 where they are. *cosine: its square. */
 __device__ inline double shear_angle(double p, double w, double xx, double yy, const Bounds &d,
                                      bool *rotate, double *cosine) {
     const double uv = near_inverse_root(xx) * near_inverse_root(yy), part = p * uv,
@@ -202,13 +175,13 @@ __device__ inline Shear shear(double q, double p, double w, double &xx, double &
     return r;
 }
 
-/* pairs_rotate by shears; tol: its square. */
-template <class P> __device__ inline unsigned pairs_shear(P &c, double tol, double floor) {
+/* Makes the pair's columns orthogonal; the lanes of the warp whose pairs were not. */
+template <class P> __device__ inline unsigned pairs_rotate(P &c, const Bounds &d) {
     typedef typename P::T T;
     const double p = lanes_sum<P>(dot<T, P::A>(c.x, c.y)), w = c.dx * c.dy;
     bool rotate, weak = false;
     double cosine;
-    const double q = shear_angle(p, w, c.xx, c.yy, Bounds{tol, floor, 0.0}, &rotate, &cosine);
+    const double q = shear_angle(p, w, c.xx, c.yy, d, &rotate, &cosine);
     const unsigned lanes = __ballot_sync(0xffffffffu, rotate);
     if (lanes == 0)
         return 0;
@@ -223,55 +196,17 @@ template <class P> __device__ inline unsigned pairs_shear(P &c, double tol, doub
         }
         weak = !above(8.0 * c.xx, x0) || !above(8.0 * c.yy, y0);
     }
+    /* what is carried along loses accuracy; with several matrices a warp it is made afresh often */
     if (P::THREADS >= 32 && __any_sync(0xffffffffu, weak))
         pairs_squares(c);
     return lanes;
 }
 
-/* Makes the pair's columns orthogonal; the lanes of the warp whose pairs were not. SHEAR: tol is
- * its square. */
-template <class P> __device__ inline unsigned pairs_rotate(P &c, double tol, double floor) {
-    typedef typename P::T T;
-    if constexpr (P::SHEAR)
-        return pairs_shear(c, tol, floor);
-    const double p = lanes_sum<P>(dot<T, P::A>(c.x, c.y)) * (c.dx * c.dy);
-    const double u = near_inverse_root(c.xx), v = near_inverse_root(c.yy), cosine = p * u * v;
-    const bool rotate = c.xx > floor && c.yy > floor && fabs(cosine) > tol;
-    const unsigned lanes = __ballot_sync(0xffffffffu, rotate);
-    if (lanes == 0)
-        return 0;
-    bool weak = false;
-    if (rotate) { /* other pairs keep their bits */
-        const double half = 0.5 * ((c.yy - c.xx) * u) * v;
-        const double t =
-            fabs(half) < 1e15 ? (double)tangent((float)cosine, (float)half) : p / (c.yy - c.xx);
-        const double q = fma(t, t, 1.0), cs = batch::inv_sqrt(q), inverse = q * cs;
-        const T f = (T)(-t * c.dy * c.ex), g = (T)(t * c.dx * c.ey);
-#pragma unroll
-        for (int a = 0; a < P::A; a++) {
-            const T x = c.x[a];
-            c.x[a] = fma(f, c.y[a], x);
-            c.y[a] = fma(g, x, c.y[a]);
-        }
-        const double tp = t * p, square = cs * cs, x0 = c.xx, y0 = c.yy;
-        c.xx = square * fma(t, fma(t, y0, -p), x0 - tp);
-        c.yy = square * fma(t, fma(t, x0, p), y0 + tp);
-        c.dx *= cs, c.dy *= cs, c.ex *= inverse, c.ey *= inverse;
-        weak = c.xx < 0.1 * x0 || c.yy < 0.1 * y0;
-    }
-    /* what is carried along loses accuracy; with several matrices a warp it is made afresh often */
-    if (P::THREADS >= 32 && __any_sync(0xffffffffu, weak))
-        pairs_refresh(c);
-    return lanes;
-}
-
-/* What goes with a column: its number, square, d and e. Those of y from the lane XOR `bits`; those
+/* What goes with a column: its number, square and d. Those of y from the lane XOR `bits`; those
  * of x and y exchanged where `upper`. */
 template <class P> __device__ inline void move_scalars(P &c, int bits) {
     c.yy = __shfl_xor_sync(0xffffffffu, c.yy, bits);
     c.dy = __shfl_xor_sync(0xffffffffu, c.dy, bits);
-    if (!P::SHEAR)
-        c.ey = __shfl_xor_sync(0xffffffffu, c.ey, bits);
     c.jy = __shfl_xor_sync(0xffffffffu, c.jy, bits);
 }
 template <class P> __device__ inline void split_scalars(P &c, bool upper) {
@@ -280,10 +215,6 @@ template <class P> __device__ inline void split_scalars(P &c, bool upper) {
     c.jx = upper ? jy : jx, c.jy = upper ? jx : jy;
     c.xx = upper ? yy : xx, c.yy = upper ? xx : yy;
     c.dx = upper ? dy : dx, c.dy = upper ? dx : dy;
-    if (!P::SHEAR) {
-        const double ex = c.ex, ey = c.ey;
-        c.ex = upper ? ey : ex, c.ey = upper ? ex : ey;
-    }
 }
 
 /* y of pair p goes to pair p XOR `by`; buffer: A x THREADS elements of shared memory, used between
@@ -300,7 +231,7 @@ template <class P> __device__ inline void pairs_move(P &c, int by, typename P::T
     }
     const int here = (int)threadIdx.x, there = here ^ bits;
     int *column = (int *)(buffer + P::A * P::THREADS);
-    const T d = scale_of<P>(c.dy);
+    const T d = scale_of<T>(c.dy);
 #pragma unroll
     for (int a = 0; a < P::A; a++)
         buffer[a * P::THREADS + there] = c.y[a] * d;
@@ -311,7 +242,7 @@ template <class P> __device__ inline void pairs_move(P &c, int by, typename P::T
         c.y[a] = buffer[a * P::THREADS + here];
     c.jy = column[here];
     c.yy = lanes_sum<P>(dot<T, P::A>(c.y, c.y));
-    c.dy = c.ey = 1.0;
+    c.dy = 1.0;
     __syncthreads();
 }
 
@@ -332,7 +263,7 @@ template <class P> __device__ inline void pairs_split(P &c, int half, typename P
 
 /* A sweep; the lanes of the warp that rotated something. */
 template <class P>
-__device__ inline unsigned pairs_sweep(P &c, double tol, double floor, typename P::T *buffer) {
+__device__ inline unsigned pairs_sweep(P &c, const Bounds &d, typename P::T *buffer) {
     unsigned lanes = 0;
 #pragma unroll 1
     for (int group = P::G;; group /= 2) {
@@ -342,7 +273,7 @@ __device__ inline unsigned pairs_sweep(P &c, double tol, double floor, typename 
                 pairs_move(c, s & -s, buffer);
             if (s % (P::THREADS < 32 ? 4 : 16) == 0)
                 pairs_squares(c);
-            lanes |= pairs_rotate(c, tol, floor);
+            lanes |= pairs_rotate(c, d);
         }
         if (group == 1)
             break;
@@ -385,8 +316,8 @@ __device__ inline void drop_column(T *x, double squares, double noise, double &m
  * up to `most` sweeps. s has room for the buffer of pairs_move. The sweeps of this thread's matrix,
  * times -1 if they did not suffice. */
 template <class P>
-__device__ __noinline__ int pairs_jacobi(typename P::T *s, int ld, double tol, double floor,
-                                         double noise, int most) {
+__device__ __noinline__ int pairs_jacobi(typename P::T *s, int ld, Bounds d, double noise,
+                                         int most) {
     typedef typename P::T T;
     P c;
     double most_x = 0.0, most_y = 0.0;
@@ -403,7 +334,7 @@ __device__ __noinline__ int pairs_jacobi(typename P::T *s, int ld, double tol, d
         pairs_refresh(c);
         drop_column<T, P::A>(c.x, c.xx, noise, most_x);
         drop_column<T, P::A>(c.y, c.yy, noise, most_y);
-        lanes = pairs_sweep(c, P::SHEAR ? tol * tol : tol, floor, s);
+        lanes = pairs_sweep(c, d, s);
         pairs_store(c, s, ld);
         if (P::BLOCK)
             lanes = (unsigned)__syncthreads_or(lanes != 0);

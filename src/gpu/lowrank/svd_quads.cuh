@@ -5,8 +5,7 @@
  * G
  * - 1 rounds and 2 G - 2 moves. Each half of a group's lanes finds the angle of one of the two
  * pairs: what it calls x[0] and y[0] are the columns of its own pair, x[1] and y[1] those of the
- * other half's. Columns are d times what is stored, as there, SHEAR too; SHEAR 2 makes both rounds
- * from the products of the four columns before the first one. */
+ * other half's. Columns are d times what is stored, as there. */
 #ifndef MOAO_GPU_SVD_QUADS_CUH
 #define MOAO_GPU_SVD_QUADS_CUH
 #include "svd_pairs.cuh"
@@ -14,17 +13,15 @@
 namespace lowrank {
 
 /* METRIC: the first half of a column is that of G J, the second one that of J (svd_gram.cuh). */
-template <class T_, int R_, int G_, int A_, bool METRIC_ = false, int SHEAR_ = 0> struct Quads {
+template <class T_, int R_, int G_, int A_, bool METRIC_ = false> struct Quads {
     typedef T_ T;
     static constexpr bool METRIC = METRIC_;
-    static constexpr int SHEAR = SHEAR_;
     static constexpr int R = R_, G = G_, A = A_, THREADS = R * G, ROWS = R * A, COLS = 4 * G;
     /* Shared memory that moves between warps need: elements, and doubles. */
     static constexpr int BUFFER = 4 * A * THREADS, SCALARS = 16 * G;
     T x[2][A], y[2][A];
-    /* squares, d and 1 / d (SHEAR: squares of d) of this half's x[0] and of its y[0] (of y[1] after
-     * the first round) */
-    double xx, dx, ex, yy, dy, ey;
+    /* squares of this half's x[0] and y[0] (after the first round y[1]), and of their d */
+    double xx, dx, yy, dy;
     int jx, jy;   /* which columns */
     bool rotated; /* the warp rotated something since the load */
     int r, g;
@@ -59,14 +56,14 @@ __device__ inline double half_dot(const typename Q::T *u0, const typename Q::T *
 /* Columns as they are stored; NAMED: which y the scalars are of. */
 template <int NAMED, class Q> __device__ inline void quads_scale(Q &c) {
     typedef typename Q::T T;
-    const T dx = scale_of<Q>(c.dx), dy = scale_of<Q>(c.dy), bx = other_half<Q>(dx),
+    const T dx = scale_of<T>(c.dx), dy = scale_of<T>(c.dy), bx = other_half<Q>(dx),
             by = other_half<Q>(dy);
 #pragma unroll
     for (int a = 0; a < Q::A; a++) {
         c.x[0][a] *= dx, c.x[1][a] *= bx;
         c.y[NAMED][a] *= dy, c.y[1 - NAMED][a] *= by;
     }
-    c.dx = c.dy = c.ex = c.ey = 1.0;
+    c.dx = c.dy = 1.0;
 }
 template <class Q> __device__ inline void quads_squares(Q &c) {
     c.xx = half_dot<Q>(c.x[0], c.x[0], c.x[1], c.x[1]);
@@ -75,34 +72,19 @@ template <class Q> __device__ inline void quads_squares(Q &c) {
 
 /* Squares afresh, of y[0]; columns as they are, where that is due. */
 template <class Q> __device__ inline void quads_refresh(Q &c) {
-    if (!Q::SHEAR || __any_sync(0xffffffffu, scale_far(c.dx) || scale_far(c.dy)))
+    if (__any_sync(0xffffffffu, scale_far(c.dx) || scale_far(c.dy)))
         quads_scale<0>(c);
     quads_squares(c);
-    if (Q::SHEAR)
-        c.xx *= c.dx, c.yy *= c.dy;
+    c.xx *= c.dx, c.yy *= c.dy;
 }
 
-/* The tangent of the rotation that makes columns of squares xx and yy and product p orthogonal, 0
- * where they are; *large: another sweep will be needed. */
-__device__ inline double pair_tangent(double p, double xx, double yy, const Bounds &d, bool *rotate,
-                                      bool *large) {
-    const double u = near_inverse_root(xx), v = near_inverse_root(yy), cosine = p * u * v;
-    *rotate = above(xx, d.floor) && above(yy, d.floor) && fabs(cosine) > d.tol;
-    const double half = ((yy - xx) * u) * v;
-    double t = (double)tangent((float)cosine, 0.5f * (float)half);
-    if (!(fabs(half) < 1e15)) {
-        const double root = near_inverse_root(fabs(half));
-        t = copysign(root * root, half) * cosine;
-    }
-    *large = *rotate && (above(fabs(cosine), d.calm) || above(fabs(t), d.calm));
-    return *rotate ? t : 0.0;
-}
-
-/* quads_round by shears; d: `squared`. */
-template <class Q>
-__device__ inline unsigned quads_shear(Q &c, typename Q::T *y0, typename Q::T *y1, const Bounds &d,
-                                       bool *weak) {
+/* Makes x[0] and y[NAMED] orthogonal, and the other half's pair; the lanes of the warp whose
+ * rotations were large. *weak: a column has lost most of its length, so that what is known of it is
+ * worth little. */
+template <int NAMED, class Q>
+__device__ inline unsigned quads_round(Q &c, const Bounds &d, bool *weak) {
     typedef typename Q::T T;
+    T *const y0 = c.y[NAMED], *const y1 = c.y[1 - NAMED];
     const double p = half_dot<Q>(c.x[0], y0, c.x[1], y1), w = c.dx * c.dy, xx = c.xx, yy = c.yy;
     bool rotate;
     double cosine;
@@ -124,104 +106,6 @@ __device__ inline unsigned quads_shear(Q &c, typename Q::T *y0, typename Q::T *y
                          rotate && (above(cosine, d.calm) || above(q * (q * w), d.calm)));
 }
 
-/* Both rounds: what the second one needs, x[0] y[1] after the first one, follows from the six
- * products of the four columns before it, with roundings in proportion to their norms. So its angle
- * does not wait for the first one's rotations, and sums over lanes are made once. Before, the
- * scalars are of y[0], afterwards of y[1]. */
-template <class Q> __device__ inline unsigned quads_both(Q &c, const Bounds &d, bool *weak) {
-    typedef typename Q::T T;
-    const bool up = c.upper();
-    double p, a, z; /* x0 y0, x0 y1; y0 y1 of the lower half and x0 x1 of the upper one */
-    {
-        const double mine = part_dot<Q>(c.x[0], c.y[0]), other = part_dot<Q>(c.x[1], c.y[1]);
-        p = mine + other_half<Q>(other);
-    }
-    {
-        const double mine = part_dot<Q>(c.x[0], c.y[1]), other = part_dot<Q>(c.x[1], c.y[0]);
-        a = mine + other_half<Q>(other);
-    }
-    {
-        const double ys = part_dot<Q>(c.y[0], c.y[1]), xs = part_dot<Q>(c.x[0], c.x[1]);
-        z = (up ? xs : ys) + other_half<Q>(up ? ys : xs);
-    }
-#pragma unroll
-    for (int by = Q::R / 4; by; by >>= 1) {
-        p += __shfl_xor_sync(0xffffffffu, p, by);
-        a += __shfl_xor_sync(0xffffffffu, a, by);
-        z += __shfl_xor_sync(0xffffffffu, z, by);
-    }
-    const double x0 = c.xx, y0 = c.yy, z1 = other_half<Q>(z), ys = up ? z1 : z, xs = up ? z : z1,
-                 across = other_half<Q>(a), w = c.dx * c.dy;
-    bool first, second;
-    double cosine;
-    const double q = shear_angle(p, w, x0, y0, d, &first, &cosine);
-    bool large = first && (above(cosine, d.calm) || above(q * (q * w), d.calm));
-    const Shear r = shear(q, p, w, c.xx, c.yy, c.dx, c.dy);
-    const T f = (T)r.f, g = (T)r.g, f1 = other_half<Q>(f), g1 = other_half<Q>(g);
-    bool lost = !above(8.0 * c.xx, x0) || !above(8.0 * c.yy, y0);
-
-    c.yy = other_half<Q>(c.yy), c.dy = other_half<Q>(c.dy), c.jy = other_half<Q>(c.jy);
-    const double x2 = c.xx, y2 = c.yy, w2 = c.dx * c.dy, ay = fma((double)f, ys, a),
-                 p2 = fma((double)g1, fma((double)f1, ay, fma((double)f, across, xs)), ay),
-                 q2 = shear_angle(p2, w2, x2, y2, d, &second, &cosine);
-    large |= second && (above(cosine, d.calm) || above(q2 * (q2 * w2), d.calm));
-    if (!__any_sync(0xffffffffu, first || second))
-        return 0;
-    c.rotated = true;
-    const Shear r2 = shear(q2, p2, w2, c.xx, c.yy, c.dx, c.dy);
-    const T f2 = (T)r2.f, g2 = (T)r2.g, f3 = other_half<Q>(f2), g3 = other_half<Q>(g2);
-    lost |= !above(8.0 * c.xx, x2) || !above(8.0 * c.yy, y2);
-#pragma unroll
-    for (int i = 0; i < Q::A; i++) {
-        c.x[0][i] = fma(f, c.y[0][i], c.x[0][i]);
-        c.x[1][i] = fma(f1, c.y[1][i], c.x[1][i]);
-        c.y[0][i] = fma(g, c.x[0][i], c.y[0][i]);
-        c.y[1][i] = fma(g1, c.x[1][i], c.y[1][i]);
-    }
-#pragma unroll
-    for (int i = 0; i < Q::A; i++) {
-        c.x[0][i] = fma(f2, c.y[1][i], c.x[0][i]);
-        c.x[1][i] = fma(f3, c.y[0][i], c.x[1][i]);
-        c.y[1][i] = fma(g2, c.x[0][i], c.y[1][i]);
-        c.y[0][i] = fma(g3, c.x[1][i], c.y[0][i]);
-    }
-    *weak |= lost;
-    return __ballot_sync(0xffffffffu, large);
-}
-
-/* Makes x[0] and y[NAMED] orthogonal, and the other half's pair; the lanes of the warp whose
- * rotations were large. *weak: a column has lost most of its length, so that what is known of it is
- * worth little. */
-template <int NAMED, class Q>
-__device__ inline unsigned quads_round(Q &c, const Bounds &d, bool *weak) {
-    typedef typename Q::T T;
-    T *const y0 = c.y[NAMED], *const y1 = c.y[1 - NAMED];
-    if constexpr (Q::SHEAR)
-        return quads_shear(c, y0, y1, d, weak);
-    const double p = half_dot<Q>(c.x[0], y0, c.x[1], y1) * (c.dx * c.dy);
-    bool rotate, large;
-    const double t = pair_tangent(p, c.xx, c.yy, d, &rotate, &large);
-    if (!__any_sync(0xffffffffu, rotate))
-        return 0;
-    c.rotated = true;
-    const double q = fma(t, t, 1.0), root = batch::inv_sqrt(q), cs = rotate ? root : 1.0,
-                 inverse = rotate ? q * root : 1.0, tp = t * p, xx = c.xx, yy = c.yy;
-    const T f = (T)(-t * (c.dy * c.ex)), g = (T)(t * (c.dx * c.ey)), f1 = other_half<Q>(f),
-            g1 = other_half<Q>(g);
-#pragma unroll
-    for (int a = 0; a < Q::A; a++) {
-        const T u = c.x[0][a], v = c.x[1][a];
-        c.x[0][a] = fma(f, y0[a], u);
-        c.x[1][a] = fma(f1, y1[a], v);
-        y0[a] = fma(g, u, y0[a]);
-        y1[a] = fma(g1, v, y1[a]);
-    }
-    c.xx = xx - tp, c.yy = yy + tp;
-    c.dx *= cs, c.dy *= cs, c.ex *= inverse, c.ey *= inverse;
-    *weak |= !above(8.0 * c.xx, xx) || !above(8.0 * c.yy, yy);
-    return __ballot_sync(0xffffffffu, large);
-}
-
 /* The same of (x[0], x[1]) and of (y[0], y[1]), d being 1: the lower half finds the angle of the
  * first pair, the upper one that of the second. */
 template <class Q> __device__ inline unsigned quads_inside(Q &c, const Bounds &d) {
@@ -233,15 +117,10 @@ template <class Q> __device__ inline unsigned quads_inside(Q &c, const Bounds &d
     for (int by = Q::R / 4; by; by >>= 1)
         p += __shfl_xor_sync(0xffffffffu, p, by);
     const double next = other_half<Q>(up ? c.xx : c.yy), mine = up ? c.yy : c.xx;
-    bool rotate, large;
-    double t;
-    if constexpr (Q::SHEAR) {
-        double cosine;
-        t = shear_angle(p, 1.0, mine, next, d, &rotate, &cosine);
-        large = rotate && (above(cosine, d.calm) || above(t * t, d.calm));
-    } else {
-        t = pair_tangent(p, mine, next, d, &rotate, &large);
-    }
+    bool rotate;
+    double cosine;
+    const double t = shear_angle(p, 1.0, mine, next, d, &rotate, &cosine);
+    const bool large = rotate && (above(cosine, d.calm) || above(t * t, d.calm));
     if (!__any_sync(0xffffffffu, rotate))
         return 0;
     c.rotated = true;
@@ -295,8 +174,6 @@ template <class Q> __device__ inline void quads_move(Q &c, int by, Exchange<type
     if (c.r % (Q::R / 2) == 0) {
         double *const to = s + 4 * (there / (Q::R / 2));
         to[0] = c.yy, to[1] = c.dy, to[2] = (double)c.jy;
-        if (!Q::SHEAR)
-            to[3] = c.ey;
     }
     __syncthreads();
 #pragma unroll
@@ -306,8 +183,6 @@ template <class Q> __device__ inline void quads_move(Q &c, int by, Exchange<type
     }
     const double *const from = s + 4 * (here / (Q::R / 2));
     c.yy = from[0], c.dy = from[1], c.jy = (int)from[2];
-    if (!Q::SHEAR)
-        c.ey = from[3];
     e.turn ^= 1;
 }
 
@@ -329,7 +204,7 @@ template <class Q> __device__ inline void quads_split(Q &c, int half, Exchange<t
 }
 
 /* A sweep over all pairs, or over those of an x and a y (within false); the lanes of the warp whose
- * rotations were large. Afterwards the scalars are of y[1], and d is 1. SHEAR: d is `squared`. */
+ * rotations were large. Afterwards the scalars are of y[1], and d is 1. */
 template <class Q>
 __device__ inline unsigned quads_sweep(Q &c, bool within, const Bounds &d,
                                        Exchange<typename Q::T> &e) {
@@ -345,14 +220,8 @@ __device__ inline unsigned quads_sweep(Q &c, bool within, const Bounds &d,
                 quads_refresh(c);
                 weak = false;
             }
-            if constexpr (Q::SHEAR == 2) {
-                lanes |= quads_both(c, d, &weak);
-                continue;
-            }
             lanes |= quads_round<0>(c, d, &weak);
             c.yy = other_half<Q>(c.yy), c.dy = other_half<Q>(c.dy), c.jy = other_half<Q>(c.jy);
-            if (!Q::SHEAR)
-                c.ey = other_half<Q>(c.ey);
             lanes |= quads_round<1>(c, d, &weak);
         }
         if (group == 1 || !within)
@@ -380,7 +249,7 @@ __device__ inline void quads_load(Q &c, const typename Q::T *s, int64_t ld, int 
         c.x[0][a] = in ? x0[i] : T(0), c.x[1][a] = in ? x1[i] : T(0);
         c.y[0][a] = in ? y0[i] : T(0), c.y[1][a] = in ? y1[i] : T(0);
     }
-    c.dx = c.dy = c.ex = c.ey = 1.0;
+    c.dx = c.dy = 1.0;
     quads_squares(c);
 }
 /* After a sweep. */
@@ -424,8 +293,6 @@ __device__ __noinline__ int quads_jacobi(typename Q::T *s, int ld, double *scala
     Q c;
     Exchange<typename Q::T> e = {s, scalars, 0};
     double most_x = 0.0, most_y = 0.0;
-    if (Q::SHEAR)
-        d = squared(d);
 #pragma unroll 1
     for (int sweep = 0; sweep < most; sweep++) {
         quads_load(c, s, ld, Q::ROWS, 0, 2, 4);

@@ -22,7 +22,7 @@ __device__ inline int2 pair_blocks(int p, int step, int nb) {
 }
 
 /* One pair of blocks; whether a rotation was large. */
-template <int SHEAR, class T>
+template <class T>
 __device__ inline bool wide_pair(const WidePlace<T> &q, const WidePlan &p, int cols, int2 blocks,
                                  bool within, double *shared) {
     constexpr double eps = SvdRange<T>::EPS, floor = SvdRange<T>::FLOOR;
@@ -30,8 +30,8 @@ __device__ inline bool wide_pair(const WidePlace<T> &q, const WidePlan &p, int c
     const int x = blocks.x * Gram::BLOCK, y = blocks.y * Gram::BLOCK;
     const GramPair<T> pair = {q.X + (int64_t)x * p.ldx, q.X + (int64_t)y * p.ldx, p.ldx,
                               round_up(cols, Gram::ROWS)};
-    return gram_rotate<SHEAR>(pair, within, pair_bounds(tol, floor * floor, cols),
-                              1024.0 * eps * eps, q.squares + x, q.squares + y, shared);
+    return gram_rotate(pair, within, pair_bounds(tol, floor * floor, cols), 1024.0 * eps * eps,
+                       q.squares + x, q.squares + y, shared);
 }
 
 /* The rotations are tasks: sweep after sweep, in each sweep step after step, in which every block
@@ -85,7 +85,7 @@ template <class T> __device__ inline WideTask take_task(const WideArgs<T> &w) {
     }
 }
 
-template <class T, int SHEAR>
+template <class T>
 __global__ void __launch_bounds__(Gram::THREADS, Gram::BLOCKS)
     wide_rotate_kernel(const __grid_constant__ WideArgs<T> w) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -100,8 +100,8 @@ __global__ void __launch_bounds__(Gram::THREADS, Gram::BLOCKS)
             return;
         const WidePlace<T> q = wide_place<T>(w.p, w.work, t.matrix);
         const bool large =
-            wide_pair<SHEAR>(q, w.p, wide_cols(w, w.first + t.matrix),
-                             pair_blocks(t.pair, t.step, t.blocks), t.step == 1, (double *)shared);
+            wide_pair(q, w.p, wide_cols(w, w.first + t.matrix),
+                      pair_blocks(t.pair, t.step, t.blocks), t.step == 1, (double *)shared);
         __threadfence();
         __syncthreads();
         if (threadIdx.x == 0) {
@@ -117,11 +117,8 @@ __global__ void __launch_bounds__(Gram::THREADS, Gram::BLOCKS)
 
 template <class T> status launch_rotations(const WideArgs<T> &w, cudaStream_t s) {
     const int64_t most = batch::resident(Gram::BLOCKS), tasks = w.count * w.p.pairs;
-    return batch::launch(w.a.shear == 2 ? wide_rotate_kernel<T, 2>
-                         : w.a.shear    ? wide_rotate_kernel<T, 1>
-                                        : wide_rotate_kernel<T, 0>,
-                         dim3((unsigned)(tasks < most ? tasks : most)), Gram::THREADS, Gram::SHARED,
-                         s, w);
+    return batch::launch(wide_rotate_kernel<T>, dim3((unsigned)(tasks < most ? tasks : most)),
+                         Gram::THREADS, Gram::SHARED, s, w);
 }
 template status launch_rotations<double>(const WideArgs<double> &, cudaStream_t);
 template status launch_rotations<float>(const WideArgs<float> &, cudaStream_t);

@@ -105,7 +105,7 @@ __device__ inline void tile_vectors(const Ref<T> &to, const T *tile, T f, int at
     }
 }
 
-template <class T, int G, bool WITH_J, int SHEAR>
+template <class T, int G, bool WITH_J>
 __global__ void __launch_bounds__(WARPS * 32, svd_blocks<T, G, WITH_J>())
     svd_warp_kernel(const __grid_constant__ SvdArgs<T> a) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(WARPS * 32, svd_blocks<T, G, WITH_J>())
     tile_row<T, G>(x, s.second, s.l);
     batch::column_store<T, G>(s.first + s.l * S::LD, x);
     __syncwarp();
-    const int sweeps = warp_jacobi<T, G, SHEAR>(s.first, a.sweeps_most);
+    const int sweeps = warp_jacobi<T, G>(s.first, a.sweeps_most);
 
     batch::column_load<T, G>(x, s.first + s.l * S::LD);
     double sigma = sqrt(squares_of<T, G>(x));
@@ -226,14 +226,11 @@ __global__ void __launch_bounds__(WARPS * 32, svd_blocks<T, G, WITH_J>())
         a.sweeps[b] = k ? abs(sweeps) : 0;
 }
 
-template <class T, int G, int SHEAR> status start_by(const SvdArgs<T> &a, cudaStream_t s) {
-    constexpr int64_t per = WARPS * 32 / G;
-    return batch::launch(
-        a.jobv != 'N' ? svd_warp_kernel<T, G, true, SHEAR> : svd_warp_kernel<T, G, false, SHEAR>,
-        dim3((unsigned)((a.count + per - 1) / per)), WARPS * 32, per * WarpSvd<T, G>::BYTES, s, a);
-}
 template <class T, int G> status start(const SvdArgs<T> &a, cudaStream_t s) {
-    return a.shear ? start_by<T, G, 1>(a, s) : start_by<T, G, 0>(a, s);
+    constexpr int64_t per = WARPS * 32 / G;
+    return batch::launch(a.jobv != 'N' ? svd_warp_kernel<T, G, true> : svd_warp_kernel<T, G, false>,
+                         dim3((unsigned)((a.count + per - 1) / per)), WARPS * 32,
+                         per * WarpSvd<T, G>::BYTES, s, a);
 }
 template <class T> status start_size(const SvdArgs<T> &a, int most, cudaStream_t s) {
     return most <= 8 ? start<T, 8>(a, s) : most <= 16 ? start<T, 16>(a, s) : start<T, 32>(a, s);
