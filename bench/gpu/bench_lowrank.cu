@@ -7,7 +7,8 @@
  * us: one call on the whole batch, inputs refilled before each outside the timed region. copy:
  * share of a device-to-device copy, each input read and each output written once. Errors are those
  * of a few matrices of the batch: norm(A - Q R) or norm(A - U S V^T) over norm(A), and the largest
- * entry of Q^T Q - I (of the worse of U and V), ours and the vendor's. */
+ * entry of Q^T Q - I (of the worse of U and V), ours and the vendor's (of its first matrix).
+ * sweeps: of rotations, mean and worst of all matrices, from a call that is not timed. */
 #include "lowrank_vendor.cuh"
 
 enum Op { GEQRF, QR_Q, QR_R, ORMQR, SVD, RSVD, ARA, SUM };
@@ -71,11 +72,14 @@ struct Data {
     int64_t m, n, k, size, most;
     Memory a0, a, s, u, v, r, f0, f; /* f: factors of a sum, copies to refill from in f0 */
     int *info;
-    int64_t *rank;
+    int64_t *rank, *widths = NULL; /* widths: columns of each sum's factors (kind 'V') */
+    int *sweeps = NULL;            /* where gesvj leaves them; NULL: a timed call */
     void *work = NULL;
     size_t lwork = 0;
     batch_cut cut = {};
-    std::vector<int64_t> ranks;
+    std::vector<int64_t> ranks, width;
+    double sweeps_mean = 0;
+    int sweeps_worst = 0;
     double us = 0, vendor_us = 0, off = 0, bent = 0, vendor_off = 0, vendor_bent = 0;
     double sound_us = 0; /* the fastest whose vectors are orthonormal and whose product is A */
     const char *way = "none", *sound = "none";
@@ -97,6 +101,14 @@ struct Data {
         CU(cudaMalloc(&work, lwork + 256));
         if (row.op == SUM) {
             fill<double>(f0, 'G', 2 * (m + n) * row.k, 1, row.count);
+            width.assign((size_t)row.count, row.k);
+            if (row.kind == 'V') {
+                for (int64_t b = 0; b < row.count; b++)
+                    width[(size_t)b] = 8 + (int64_t)((hashed((uint64_t)b + 3) + 1) / 2 *
+                                                     ((double)row.k - 7) * (1 - 1e-12));
+                CU(cudaMalloc(&widths, width.size() * 8));
+                CU(cudaMemcpy(widths, width.data(), width.size() * 8, cudaMemcpyHostToDevice));
+            }
             if (row.kind == 'N') /* U2 is U but for 1e-9 */
                 bring_near<<<1056, 256, 0, stream>>>(f0, f0.p + row.count * (m + n) * row.k, 1e-9,
                                                      row.count * m * row.k);
@@ -107,7 +119,7 @@ struct Data {
         CU(cudaStreamSynchronize(stream));
     }
     ~Data() {
-        cudaFree(info), cudaFree(rank), cudaFree(work);
+        cudaFree(info), cudaFree(rank), cudaFree(work), cudaFree(widths);
     }
     size_t element() const {
         return backend_size(t);
@@ -125,7 +137,12 @@ struct Data {
         return f.p + q.count * at[p];
     }
     void ours();
+    void count_sweeps();
+    template <class T> void check_each();
     void check_ours();
+    double width_of(int64_t b) const {
+        return (double)(width.empty() ? q.k : width[(size_t)b]);
+    }
     void check_sum(int64_t b);
     double bytes() const;
 };
@@ -137,7 +154,9 @@ void Data::ours() {
                     U = batch_strided(u, m, m * most), V = batch_strided(v, n, n * most),
                     R = batch_strided(r, k, k * n);
     const double one = 1, minus = -1;
-    const bool is_cut = q.tol > 0 || q.most;
+    const bool is_cut = q.tol > 0 || q.most || sweeps;
+    const batch_dim columns = {q.k, widths};
+    cut.sweeps = sweeps;
     switch (q.op) {
     case GEQRF:
         OK(l->geqrf(ctx, t, q.count, dm, dn, A, S, info));
@@ -161,11 +180,27 @@ void Data::ours() {
         OK(l->ara(ctx, t, 'L', &cut, 1, q.count, dm, dn, A, U, V, rank, info, work, lwork));
         break;
     default:
-        OK(l->recompress(ctx, t, 'L', &cut, q.count, dm, dn, &one, batch_size(q.k),
+        OK(l->recompress(ctx, t, 'L', &cut, q.count, dm, dn, &one, columns,
                          batch_strided(part(0), m, m * q.k), batch_strided(part(1), n, n * q.k),
-                         &minus, batch_size(q.k), batch_strided(part(2), m, m * q.k),
+                         &minus, columns, batch_strided(part(2), m, m * q.k),
                          batch_strided(part(3), n, n * q.k), rank, info, work, lwork));
     }
+}
+
+/* Of the same matrices, in a call of its own. */
+void Data::count_sweeps() {
+    std::vector<int> h((size_t)q.count);
+    if (q.op != SVD)
+        return;
+    CU(cudaMalloc(&sweeps, h.size() * sizeof(int)));
+    refill();
+    ours();
+    CU(cudaMemcpyAsync(h.data(), sweeps, h.size() * sizeof(int), cudaMemcpyDeviceToHost, stream));
+    CU(cudaStreamSynchronize(stream));
+    CU(cudaFree(sweeps));
+    sweeps = NULL;
+    for (int x : h)
+        sweeps_mean += (double)x / (double)q.count, sweeps_worst = std::max(sweeps_worst, x);
 }
 
 /* A sum: what was cut, over its norm; the orthogonality of U, and that V is A^T U: then the squares
@@ -183,7 +218,7 @@ void Data::check_sum(int64_t b) {
     double all = 0, found = 0;
     x.m = m, x.n = n, x.v.resize((size_t)(m * n));
     for (int64_t j = 0; j < n; j++)
-        for (int64_t p = 0; p < q.k; p++)
+        for (int64_t p = 0; p < (int64_t)width_of(b); p++)
             for (int64_t i = 0; i < m; i++)
                 x.v[(size_t)(i + j * m)] += u1.at(i, p) * v1.at(j, p) - u2.at(i, p) * v2.at(j, p);
     for (double y : x.v)
@@ -208,25 +243,37 @@ void Data::check_ours() {
         ranks.resize((size_t)q.count);
         CU(cudaMemcpy(ranks.data(), rank, ranks.size() * 8, cudaMemcpyDeviceToHost));
     }
+    if (q.single)
+        check_each<float>();
+    else
+        check_each<double>();
+}
+template <class T> void Data::check_each() {
+    const T *const A0 = (const T *)a0.p, *const A = (const T *)a.p, *const S = (const T *)s.p,
+                   *const U = (const T *)u.p, *const V = (const T *)v.p, *const R = (const T *)r.p;
     for (int64_t b : {(int64_t)0, q.count / 2, q.count - 1}) {
         if (q.op == SUM && !q.single) {
             if (ranks[(size_t)b] <= q.k)
                 check_sum(b);
             continue;
         }
-        if (q.single || q.op == GEQRF || q.op == QR_R || q.op == ORMQR || q.op == SUM ||
+        if (q.op == QR_R || q.op == ORMQR || q.op == SUM ||
             (q.op == SVD && (q.jobu == 'N' || q.jobv == 'N')))
             return;
         const int64_t kept = ranks.empty() ? k : std::min(ranks[(size_t)b], most);
-        const Host x = fetch(a0.p + b * m * n, m, m, n), sv = fetch(s.p + b * k, k, k, 1);
+        const Host x = fetch(A0 + b * m * n, m, m, n), sv = fetch(S + b * k, k, k, 1);
+        if (q.op == GEQRF) {
+            factor_errors(x, fetch(A + b * m * n, m, m, n), sv, &off, &bent);
+            continue;
+        }
         if (q.op == QR_Q) {
-            const Host w = fetch(a.p + b * m * n, m, m, k), y = fetch(r.p + b * k * n, k, k, n);
+            const Host w = fetch(A + b * m * n, m, m, k), y = fetch(R + b * k * n, k, k, n);
             off = std::max(off, residual(x, w, NULL, transposed(y), k));
             bent = std::max(bent, skew(w, k));
             continue;
         }
-        const Host x1 = fetch(u.p + b * m * most, m, m, kept),
-                   x2 = fetch(v.p + b * n * most, n, n, kept);
+        const Host x1 = fetch(U + b * m * most, m, m, kept),
+                   x2 = fetch(V + b * n * most, n, n, kept);
         const bool carries = q.op == ARA || q.jobv == 'S';
         off = std::max(off, residual(x, x1, carries ? NULL : sv.v.data(), x2, kept));
         bent = std::max(bent, skew(x1, kept));
@@ -249,8 +296,12 @@ double Data::bytes() const {
         return b * e * (mn + (double)(k * n));
     case ORMQR:
         return b * e * 3 * mn;
-    case SUM:
-        return e * (double)(m + n) * (b * 2 * (double)q.k + r2);
+    case SUM: {
+        double columns = 0;
+        for (int64_t i = 0; i < q.count; i++)
+            columns += 2 * width_of(i);
+        return e * (double)(m + n) * (columns + r2);
+    }
     default:
         if (!ranks.empty())
             return e * (b * mn + (double)(m + n) * r2);
@@ -259,164 +310,7 @@ double Data::bytes() const {
     }
 }
 
-/* --- the vendor's side of a row: the fastest way stays in d */
-static void keep(Data &d, const char *way, double us, double off, double bent) {
-    printf("#   %-34s %11.1f us  error %.1e  orthogonality %.1e\n", way, us, off, bent);
-    if (!(off < INFINITY && bent < INFINITY)) /* no result at all */
-        return;
-    if (bent < 1e-8 &&
-        off < (d.q.op == RSVD ? 1
-               : d.q.tol > 0  ? 1.1 * d.q.tol
-                              : 1e-8) &&
-        (d.sound_us == 0 || us < d.sound_us))
-        d.sound_us = us, d.sound = way;
-    if (d.vendor_us == 0 || us < d.vendor_us)
-        d.vendor_us = us, d.way = way, d.vendor_off = off, d.vendor_bent = bent;
-}
-/* Errors of the vendor's U (m x n in u), s, V (n x n in v) of the first matrix. */
-static void svd_errors(const Data &d, const double *s, const double *u, const double *v, int64_t m,
-                       int64_t n, int64_t rank, double *off, double *bent) {
-    const Host x = fetch(d.a0.p, m, m, n), hs = fetch(s, n, n, 1), hu = fetch(u, m, m, rank),
-               hv = fetch(v, n, n, rank);
-    *off = residual(x, hu, hs.v.data(), hv, rank);
-    *bent = std::max(skew(hu, rank), skew(hv, rank));
-}
-
-static void vendor_svd(Data &d, bool values, int64_t rank) {
-    const int64_t m = d.m, n = d.n, count = d.q.count;
-    Memory s(n * count), u(m * n * count), v(n * n * count);
-    double off = 0, bent = 0;
-    const auto refill = [&] { d.refill(); };
-    if (n <= 32 && m <= 32) {
-        Gesvdj w(d.a, s, u, v, m, n, count, !values);
-        const double us = median_us(refill, [&] { w.run(); });
-        if (!values)
-            svd_errors(d, s, u, v, m, n, n, &off, &bent);
-        keep(d, "gesvdjBatched", us, off, bent);
-    }
-    {
-        Gesvda w(d.a, s, u, v, m, n, rank, count, !values);
-        const double us = median_us(refill, [&] { w.run(); });
-        if (!values)
-            svd_errors(d, s, u, v, m, n, rank, &off, &bent);
-        keep(d, "gesvdaStridedBatched", us, off, bent);
-    }
-    if (n <= 512 && !values) {
-        Eigen w(d.a, s, u, v, m, n, count);
-        const double us = median_us(refill, [&] { w.run(); });
-        svd_errors(d, s, u, v, m, n, rank, &off, &bent);
-        keep(d, "gemm, XsyevBatched, gemm", us, off, bent);
-    }
-    if (n > 32 && n <= 512 && !values) {
-        Streams w(d.a, s, u, v, m, n);
-        const double us = median_us(refill, [&] { w.run(); });
-        svd_errors(d, s, u, v, m, n, rank, &off, &bent);
-        keep(d, "gesvdj on 16 streams", us * (double)count / Streams::STREAMS, off, bent);
-    }
-}
-
-static void vendor_qr(Data &d) {
-    const int64_t m = d.m, n = d.n, count = d.q.count;
-    const auto refill = [&] { d.refill(); };
-    Pointers pa(d.a, m * n, count), pt(d.s, n, count);
-    int info;
-    if (d.q.op != QR_Q) {
-        const double us = median_us(refill, [&] {
-            OK(cublasDgeqrfBatched(blas, (int)m, (int)n, pa.p, (int)m, pt.p, &info, (int)count));
-        });
-        keep(d, "geqrfBatched", us, 0, 0);
-        return;
-    }
-    Memory g1(n * n * count), g2(n * n * count), r(n * n * count);
-    CholeskyQr2 w(d.a, g1, g2, r, m, n, count);
-    const double us = median_us(refill, [&] { w.run(); });
-    const Host q = fetch(d.a.p, m, m, n);
-    keep(d, "CholeskyQR2", us, 0, skew(q, n));
-}
-
-/* C := (I - V T V^T)^T C with V and T at hand */
-static void vendor_ormqr(Data &d) {
-    const int64_t m = d.m, n = d.n, count = d.q.count;
-    Memory t(n * n * count), w(n * n * count), z(n * n * count), c(m * n * count);
-    const double us =
-        median_us([&] { d.refill(); },
-                  [&] {
-                      gemm(true, false, n, n, m, d.a, m, m * n, c, m, m * n, w, n, n * n, count);
-                      gemm(true, false, n, n, n, t, n, n * n, w, n, n * n, z, n, n * n, count);
-                      gemm(false, false, m, n, n, d.a, m, m * n, z, n, n * n, c, m, m * n, count);
-                  });
-    keep(d, "three gemms with V and T", us, 0, 0);
-}
-
-/* Fixed rank: gemm, CholeskyQR2, gemm, gesvda of B^T, gemm. */
-static void vendor_sketch(Data &d, int64_t l) {
-    const int64_t m = d.m, n = d.n, count = d.q.count;
-    Memory omega(n * l), y(m * l * count), g1(l * l * count), g2(l * l * count), r(l * l * count),
-        bt(n * l * count), s(l * count), w(n * l * count), x(l * l * count), u(m * l * count);
-    fill<double>(omega, 'G', n, l, 1);
-    CholeskyQr2 qr(y, g1, g2, r, m, l, count);
-    Gesvda svd(bt, s, w, x, n, l, std::min(l, d.most), count);
-    const double us =
-        median_us([&] { d.refill(); },
-                  [&] {
-                      gemm(false, false, m, l, n, d.a, m, m * n, omega, n, 0, y, m, m * l, count);
-                      qr.run();
-                      gemm(true, false, n, l, m, d.a, m, m * n, y, m, m * l, bt, n, n * l, count);
-                      svd.run();
-                      gemm(false, false, m, l, l, y, m, m * l, x, l, l * l, u, m, m * l, count);
-                  });
-    const int64_t rank = std::min(l, d.most);
-    const Host a = fetch(d.a0.p, m, m, n), hs = fetch(s.p, l, l, 1), hu = fetch(u.p, m, m, rank),
-               hw = fetch(w.p, n, n, rank);
-    keep(d, "gemm, CholeskyQR2, gemm, gesvda", us, residual(a, hu, hs.v.data(), hw, rank),
-         std::max(skew(hu, rank), skew(hw, rank)));
-}
-
-/* Cholesky factors of both Gram matrices, the core, gesvda of it, two gemms. */
-static void vendor_sum(Data &d) {
-    const int64_t m = d.m, n = d.n, k = 2 * d.q.k, count = d.q.count;
-    Memory u0(m * k * count), v0(n * k * count), u(m * k * count), v(n * k * count),
-        gu(k * k * count), gv(k * k * count), core(k * k * count), s(k * count), x(k * k * count),
-        y(k * k * count), xu(m * k * count), yv(n * k * count);
-    fill<double>(u0, 'G', m, k, count), fill<double>(v0, 'G', n, k, count);
-    GramFactor fu(u, gu, m, k, count), fv(v, gv, n, k, count);
-    Gesvda svd(core, s, x, y, k, k, d.most, count);
-    const double us = median_us(
-        [&] {
-            const size_t bu = (size_t)(m * k * count) * 8, bv = (size_t)(n * k * count) * 8;
-            CU(cudaMemcpyAsync(u, u0, bu, cudaMemcpyDeviceToDevice, stream));
-            CU(cudaMemcpyAsync(v, v0, bv, cudaMemcpyDeviceToDevice, stream));
-        },
-        [&] {
-            fu.factor(), fu.solve(), fv.factor();
-            gemm(false, true, k, k, k, gu, k, k * k, gv, k, k * k, core, k, k * k, count);
-            svd.run();
-            gemm(false, false, m, d.most, k, u, m, m * k, x, k, k * k, xu, m, m * k, count);
-            gemm(true, false, k, d.most, k, gu, k, k * k, x, k, k * k, y, k, k * k, count);
-            gemm(false, false, n, d.most, k, v, n, n * k, y, k, k * k, yv, n, n * k, count);
-        });
-    keep(d, "Gram, potrf, trsm, gesvda, gemm", us, 0, 0);
-}
-
-static void vendor(Data &d) {
-    const Row &q = d.q;
-    if (q.single || (q.op == SUM && q.kind == 'N') || getenv("MOAO_BENCH_OURS"))
-        return;
-    if (q.op == GEQRF || q.op == QR_Q || q.op == QR_R)
-        vendor_qr(d);
-    else if (q.op == ORMQR)
-        vendor_ormqr(d);
-    else if (q.op == SVD)
-        vendor_svd(d, q.jobu == 'N' && q.jobv == 'N', q.most ? q.most : d.n);
-    else if (q.op == RSVD)
-        vendor_sketch(d, q.most + 8);
-    else if (q.op == ARA) {
-        if (d.n <= 512)
-            vendor_svd(d, false, d.most);
-        vendor_sketch(d, d.most);
-    } else
-        vendor_sum(d);
-}
+#include "lowrank_sides.cuh"
 
 static double flops(const Row &q) {
     const double m = (double)std::max(q.m, q.n), n = (double)std::min(q.m, q.n),
@@ -452,6 +346,7 @@ static void run(const Row &q) {
         },
         [&] { d.ours(); });
     d.check_ours();
+    d.count_sweeps();
     vendor(d);
     for (int64_t r : d.ranks)
         mean += (double)r / (double)d.ranks.size();
@@ -462,6 +357,8 @@ static void run(const Row &q) {
     printf("%-38s %10.1f us %5.1f%% copy %6.2f TF/s", what, d.us, share, flops(q) / d.us * 1e-6);
     if (!d.ranks.empty())
         printf(" rank %5.1f", mean);
+    if (q.op == SVD)
+        printf(" sweeps %.2f worst %d", d.sweeps_mean, d.sweeps_worst);
     printf(" err %.1e orth %.1e", d.off, d.bent);
     if (d.vendor_us > 0)
         printf(" | %s %.1f us err %.1e orth %.1e: ratio %.2f (asked %g)%s", d.way, d.vendor_us,
@@ -472,9 +369,9 @@ static void run(const Row &q) {
     printf("\n");
     fflush(stdout);
     if (csv) {
-        fprintf(csv, "%s,%.2f,%.2f,%.2f,%.3f,%.1f,%.2e,%.2e,%.2e,%.2e,%.2f,\"%s\",\"%s\"\n", what,
-                d.us, d.vendor_us, d.sound_us, share, mean, d.off, d.bent, d.vendor_off,
-                d.vendor_bent, q.asked, d.way, d.sound);
+        fprintf(csv, "%s,%.2f,%.2f,%.2f,%.3f,%.1f,%.2e,%.2e,%.2e,%.2e,%.2f,\"%s\",\"%s\",%.3f,%d\n",
+                what, d.us, d.vendor_us, d.sound_us, share, mean, d.off, d.bent, d.vendor_off,
+                d.vendor_bent, q.asked, d.way, d.sound, d.sweeps_mean, d.sweeps_worst);
         fflush(csv);
     }
 }
@@ -488,7 +385,7 @@ int main(int argc, char **argv) {
     csv = path ? fopen(path, "a") : NULL;
     if (csv && ftell(csv) == 0)
         fprintf(csv, "row,us,vendor_us,sound_us,share,rank,error,orthogonality,vendor_error,"
-                     "vendor_orthogonality,asked,vendor,sound\n");
+                     "vendor_orthogonality,asked,vendor,sound,sweeps,sweeps_worst\n");
     OK(cusolverDnCreate(&solver));
     OK(cusolverDnSetStream(solver, stream));
     OK(cusolverDnCreateParams(&params));

@@ -146,6 +146,33 @@ static double skew(const Host &u, int64_t r) {
         }
     return w;
 }
+/* Errors of A = Q R, given as LAPACK's reflectors with R above them: norm_F(A - Q R) / norm_F(A)
+ * and the largest entry of Q^T Q - I over Q's first min(m, n) columns; the worse of these and of
+ * what was there. */
+static void factor_errors(const Host &a, const Host &f, const Host &tau, double *off,
+                          double *bent) {
+    const int64_t m = a.m, n = a.n, k = std::min(m, n);
+    Host q, r;
+    q.m = m, q.n = k, q.v.resize((size_t)(m * k));
+    r.m = n, r.n = k, r.v.resize((size_t)(n * k)); /* transposed */
+    for (int64_t j = 0; j < k; j++)
+        q.v[(size_t)(j + j * m)] = 1;
+    for (int64_t p = k; p-- > 0;)
+        for (int64_t j = p; j < k; j++) {
+            double *const x = q.v.data() + j * m;
+            double s = x[p];
+            for (int64_t i = p + 1; i < m; i++)
+                s += f.at(i, p) * x[i];
+            s *= tau.at(p, 0), x[p] -= s;
+            for (int64_t i = p + 1; i < m; i++)
+                x[i] -= f.at(i, p) * s;
+        }
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < k && i <= j; i++)
+            r.v[(size_t)(j + i * n)] = f.at(i, j);
+    *off = std::max(*off, residual(a, q, NULL, r, k));
+    *bent = std::max(*bent, skew(q, k));
+}
 static Host transposed(const Host &a) {
     Host t;
     t.m = a.n, t.n = a.m, t.v.resize(a.v.size());

@@ -52,6 +52,13 @@ static void gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const double
         (int)k, &ONE, a, (int)lda, sa, b, (int)ldb, sb, &ZERO, c, (int)ldc, sc, (int)count));
 }
 
+static __global__ void clear_below(double *g, int64_t n, int64_t total) {
+    for (int64_t e = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; e < total;
+         e += (int64_t)gridDim.x * blockDim.x)
+        if (e % n > e / n % n)
+            g[e] = 0;
+}
+
 /* Cholesky factor of the Gram matrix of columns: R in the upper triangle of g. */
 struct GramFactor {
     int64_t m, n, count;
@@ -67,6 +74,10 @@ struct GramFactor {
         OK(cusolverDnDpotrfBatched(solver, CUBLAS_FILL_MODE_UPPER, (int)n, pg.p, (int)n,
                                    (int *)info.p, (int)count));
     }
+    /* zeros below R, for products with it */
+    void clear() {
+        clear_below<<<1056, 256, 0, stream>>>(g, n, n * n * count);
+    }
     /* a := a R^-1 */
     void solve() {
         OK(cublasDtrsmBatched(blas, CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_N,
@@ -75,7 +86,7 @@ struct GramFactor {
     }
 };
 
-/* CholeskyQR2: a := Q; r := R2 R1 (its lower triangle is not cleared). */
+/* CholeskyQR2: a := Q; r := R2 R1. */
 struct CholeskyQr2 {
     GramFactor first, second;
     double *r;
@@ -86,6 +97,7 @@ struct CholeskyQr2 {
     void run() {
         const int64_t n = first.n, count = first.count;
         first.factor(), first.solve(), second.factor(), second.solve();
+        first.clear(), second.clear();
         gemm(false, false, n, n, n, second.g, n, n * n, first.g, n, n * n, r, n, n * n, count);
     }
 };

@@ -10,9 +10,10 @@
  * - info, one int for each matrix, always written: 0 fine; k > 0: column k of the input is the
  * first that holds a NaN or an infinity (of recompress: of U, V, U2, V2 in this order, the columns
  * of each counted on); the outputs of that matrix are unspecified, its rank 0; -1: a size is out of
- * range (nothing of it is touched, rank 0); -2: no convergence in 30 sweeps (the outputs are the
- * iterate: orthonormal vectors, sorted values); -3: the tolerance is not met with `most` columns
- *   (the best result with `most` is returned). No matrix disturbs another.
+ * range (nothing of it is touched, rank 0); -2: no convergence in 30 sweeps, or in sweeps_most of
+ * a batch_cut (the outputs are the iterate: sorted values, vectors of norm 1, those of one side at
+ * least orthonormal, those of the other as far as the rotations came); -3: the tolerance is not met
+ * with `most` columns (the best result with `most` is returned). No matrix disturbs another.
  * - Nothing overflows or underflows on the way: a singular value is Inf only where it is beyond the
  * type's range. -0 counts as 0.
  * - The bits of a result depend on the matrix, its sizes, the bounds of the call and its options,
@@ -49,6 +50,9 @@ typedef struct {
     const int64_t *most_each; /* not NULL (backend's memory): of each matrix, at most `most` */
     bool or_nothing; /* of ara: with info -3 the outputs are not used, nor the rank; it may be given
                         as soon as the decay of the samples foresees it */
+    int sweeps_most; /* sweeps of rotations of an SVD; 0: BATCH_SWEEPS_MAX, at most that */
+    int *sweeps; /* of gesvj, not NULL (backend's memory): how many sweeps each matrix took, the one
+                    that found nothing (or little) to rotate included; 0: no rotations were made */
 } batch_cut;
 
 typedef enum {

@@ -43,6 +43,7 @@ typedef struct {
     double tol;
     char kind, norm;
     int64_t most;
+    int sweeps_most, *sweeps; /* sweeps: of this matrix; NULL: not wanted */
 } cut_one;
 
 /* The least rank that meets the cut, for values sig[0..c) (2^e times the true ones) and the square
@@ -148,9 +149,11 @@ static int64_t size_of(batch_dim d, int64_t b) {
 }
 
 static cut_one cut_of(const batch_cut *c, int64_t b) {
-    cut_one one = {.on = c != NULL};
+    cut_one one = {.on = c != NULL, .sweeps_most = BATCH_SWEEPS_MAX};
     if (!c)
         return one;
+    if (c->sweeps_most > 0)
+        one.sweeps_most = c->sweeps_most;
     one.tol = c->tol_each ? c->tol_each[b] : c->tol;
     one.tol = one.tol > 0 ? one.tol : 0;
     one.kind = c->kind, one.norm = c->norm, one.most = c->most, one.or_nothing = c->or_nothing;
@@ -178,6 +181,10 @@ static int one(const call *q, int64_t b, arena *mem) {
     cut_one cut = cut_of(q->cut, b);
     int64_t unused = 0, *rank = q->rank ? q->rank + b : &unused;
     *rank = 0;
+    if (q->op == GESVJ && q->cut && q->cut->sweeps) {
+        cut.sweeps = q->cut->sweeps + b;
+        *cut.sweeps = 0;
+    }
     if (m < 0 || n < 0 || k < 0 || k2 < 0)
         return -1;
     switch (q->op) {

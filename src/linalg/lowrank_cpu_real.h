@@ -237,14 +237,15 @@ static bool NAME(rotate)(int64_t rows, int64_t c, REAL *x, REAL *y, REAL *a, REA
     return true;
 }
 
-/* Rotates the c columns of l (rows x c) until they are orthogonal; j (c x c, or NULL) gets the
- * product of the rotations. Returns whether that was reached. */
-static bool NAME(jacobi)(arena *mem, int64_t rows, int64_t c, REAL *l, int64_t ldl, REAL *j) {
+/* Rotates the c columns of l (rows x c) until they are orthogonal, in up to `most` sweeps; j (c x
+ * c, or NULL) gets the product of the rotations. The sweeps, times -1 if they did not suffice. */
+static int NAME(jacobi)(arena *mem, int64_t rows, int64_t c, REAL *l, int64_t ldl, REAL *j,
+                        int most) {
     REAL *norm = take(mem, c, sizeof(REAL));
     const REAL tol = fmax(10, SQRT((REAL)rows)) * UNIT;
     for (int64_t p = 0; j && p < c * c; p++)
         j[p] = p % (c + 1) == 0;
-    for (int sweep = 0; sweep < BATCH_SWEEPS_MAX; sweep++) {
+    for (int sweep = 0; sweep < most; sweep++) {
         bool rotated = false;
         for (int64_t p = 0; p < c; p++) {
             norm[p] = CBLAS(dot)((int)rows, l + p * ldl, 1, l + p * ldl, 1);
@@ -259,9 +260,9 @@ static bool NAME(jacobi)(arena *mem, int64_t rows, int64_t c, REAL *l, int64_t l
                 rotated |= NAME(rotate)(rows, c, l + p * ldl, l + q * ldl, norm + p, norm + q,
                                         j ? j + p * c : NULL, j ? j + q * c : NULL, tol);
         if (!rotated)
-            return true;
+            return sweep + 1;
     }
-    return false;
+    return -most;
 }
 
 /* j := j (3 I - j^T j) / 2: what the roundings of thousands of rotations took from its columns'
@@ -279,12 +280,14 @@ static void NAME(polish)(arena *mem, int64_t c, REAL *j) {
 }
 
 /* The SVD of the first c columns of l (rows x c): sig descending, x (rows x c) the left vectors,
- * j (c x c) the right ones (only if right). Columns of sigma = 0 are completed where `complete`. */
-static int NAME(core)(arena *mem, int64_t rows, int64_t c, REAL *l, bool right, bool complete,
+ * j (c x c) the right ones (only if right). Without a cut columns of sigma = 0 are completed. */
+static int NAME(core)(arena *mem, int64_t rows, int64_t c, REAL *l, bool right, const cut_one *cut,
                       double *sig, REAL *x, REAL *j) {
     REAL *norm = take(mem, c, sizeof(REAL)), *turns = right ? take(mem, c * c, sizeof(REAL)) : NULL;
-    const bool done = NAME(jacobi)(mem, rows, c, l, rows, turns);
+    const int sweeps = NAME(jacobi)(mem, rows, c, l, rows, turns, cut->sweeps_most);
     int64_t full = 0;
+    if (cut->sweeps)
+        *cut->sweeps = c > 0 ? abs(sweeps) : 0;
     if (right)
         NAME(polish)(mem, c, turns);
     for (int64_t p = 0; p < c; p++)
@@ -299,14 +302,14 @@ static int NAME(core)(arena *mem, int64_t rows, int64_t c, REAL *l, bool right, 
         if (right)
             memcpy(j + p * c, turns + at[p] * c, sizeof(REAL) * (size_t)c);
     }
-    if (complete && full < c) { /* Q of a QR is orthonormal whatever the columns are */
+    if (!cut->on && full < c) { /* Q of a QR is orthonormal whatever the columns are */
         REAL *tau = take(mem, c, sizeof(REAL)), *q = take(mem, rows * c, sizeof(REAL));
         memcpy(q, x, sizeof(REAL) * (size_t)(rows * c));
         NAME(geqrf)(mem, rows, c, q, rows, tau);
         NAME(orgqr)(mem, rows, c, c, q, rows, tau);
         memcpy(x + full * rows, q + full * rows, sizeof(REAL) * (size_t)(rows * (c - full)));
     }
-    return done ? 0 : -2;
+    return sweeps > 0 ? 0 : -2;
 }
 
 /* What an SVD in work has found: values, r of them kept; left (m x r) and right (k x r) vectors of
@@ -373,7 +376,7 @@ static NAME(factors)
             l[i + p * k] = i >= p ? lt[p + i * k] : 0;
     const int64_t c = NAME(trimmed)(l, k, cut, t->e, &dropped);
     if (!(t->balanced && c > ROTATED_MOST && 2 * c > k && NAME(dense)(mem, k, c, l, f.sig, x, j)))
-        f.info = NAME(core)(mem, k, c, l, right == 'U', !cut->on, f.sig, x, j);
+        f.info = NAME(core)(mem, k, c, l, right == 'U', cut, f.sig, x, j);
     f.r = cut_rank(cut, c, f.sig, dropped, t->e, &f.info);
     f.left = take(mem, m * f.r, sizeof(REAL)), f.right = take(mem, k * f.r, sizeof(REAL));
     NAME(copy)(k, f.r, x, k, f.left, m, 0);

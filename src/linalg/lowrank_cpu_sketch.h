@@ -177,7 +177,8 @@ static int NAME(ara)(arena *mem, const call *q, cut_one cut, int64_t m, int64_t 
                           .tol = spare > 0 ? sqrt(spare) : 0,
                           .kind = 'A',
                           .norm = cut.norm,
-                          .most = cut.most};
+                          .most = cut.most,
+                          .sweeps_most = cut.sweeps_most};
     w = take(mem, n * f.p, sizeof(REAL)), x = take(mem, f.p * f.p, sizeof(REAL));
     left = take(mem, m * f.p, sizeof(REAL)), sig = take(mem, f.p, sizeof(REAL));
     int info = NAME(svd)(mem, q->job == 'L' ? 'S' : 'U', q->job == 'R' ? 'S' : 'U', &last, n, f.p,

@@ -164,6 +164,13 @@ inline float rsqrt_approx(float x) {
         return x >= 0 ? INFINITY : NAN;
     return 1 / sqrtf(x);
 }
+/* rcp.approx.ftz: the same. */
+inline double rcp_approx(double x) {
+    return fabs(x) < DBL_MIN ? copysign(INFINITY, x) : 1 / x * (1 - 3e-7);
+}
+inline float rcp_approx(float x) {
+    return fabsf(x) < FLT_MIN ? copysignf(INFINITY, x) : 1 / x;
+}
 /* cp.async: arrives at once; an address that its size does not divide is an error on a GPU too. */
 inline void copy_async(void *to, const void *from, size_t size) {
     if ((uintptr_t)to % size || (uintptr_t)from % size)

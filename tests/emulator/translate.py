@@ -25,10 +25,10 @@ def call(match):
     lines = "\n" * text.count("\n")
     if not name or name.startswith(NOTHING):
         return ";" + lines
-    if name.startswith("rsqrt.approx.ftz"):
+    if name.startswith(("rsqrt.approx.ftz", "rcp.approx.ftz")):
         out = operand('"=d"' if name.endswith("f64") else '"=f"', text)
         of = operand('"d"' if name.endswith("f64") else '"f"', text)
-        return "%s = emulator::rsqrt_approx(%s);%s" % (out, of, lines)
+        return "%s = emulator::%s_approx(%s);%s" % (out, name.split(".")[0], of, lines)
     if name.startswith("mma.sync.aligned.m16n8k8.row.col.f64"):
         fragments = re.findall(r'"\+?d"\((\w+)\[0\]\)', text)  # c, a, b
         return "emulator::tensor(%s);%s" % (", ".join(fragments), lines)

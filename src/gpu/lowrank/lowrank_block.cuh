@@ -284,6 +284,7 @@ inline batch_cut cut_from(const batch_cut *c, int64_t first) {
         d.tol_each += first;
     if (d.most_each)
         d.most_each += first;
+    d.sweeps = nullptr; /* of gesvj alone */
     return d;
 }
 template <class T> inline Mat<T> plain_mat(batch_mat m) {

@@ -257,21 +257,23 @@ __device__ inline void core_write(Svd<T> &s, const CorePlace<T> &c, const SvdArg
     }
 }
 
+/* The sweeps, times -1 if `most` did not suffice. */
 template <class T, class C>
-__device__ inline bool core_jacobi(const Svd<T> &s, const CorePlace<T> &c, double tol, double floor,
-                                   double noise) {
+__device__ inline int core_jacobi(const Svd<T> &s, const CorePlace<T> &c, double tol, double floor,
+                                  double noise, int most) {
+    const Bounds d = pair_bounds(tol, floor, C::N);
     if (s.kept <= C::N / 2)
-        return pairs_jacobi<typename C::Half>(s.X, C::LD, tol, floor, noise);
+        return pairs_jacobi<typename C::Half>(s.X, C::LD, d, noise, most);
     if constexpr (sizeof(T) == 4)
-        return pairs_jacobi<typename C::Single>(s.X, C::LD, tol, floor, noise);
+        return pairs_jacobi<typename C::Single>(s.X, C::LD, d, noise, most);
     else
-        return quads_jacobi<typename C::P>(s.X, C::LD, c.scalars, pair_bounds(tol, floor, C::N),
-                                           noise);
+        return quads_jacobi<typename C::P>(s.X, C::LD, c.scalars, d, noise, most);
 }
 
-/* The factors, the rotations and the vectors; returns info. */
+/* The factors, the rotations and the vectors; returns info. sweeps: how many it took. */
 template <class T, class C>
-__device__ inline int core_solve(Svd<T> &s, const CorePlace<T> &c, const SvdArgs<T> &a, int64_t b) {
+__device__ inline int core_solve(Svd<T> &s, const CorePlace<T> &c, const SvdArgs<T> &a, int64_t b,
+                                 int *sweeps) {
     constexpr double eps = SvdRange<T>::EPS, floor = SvdRange<T>::FLOOR;
     svd_order(s);
     for (int i = (int)threadIdx.x; i < s.rows; i += C::THREADS)
@@ -286,10 +288,11 @@ __device__ inline int core_solve(Svd<T> &s, const CorePlace<T> &c, const SvdArgs
     __syncthreads();
     const double root = sqrt((double)s.cols), tol = eps * (root > 10.0 ? root : 10.0),
                  noise = 1024.0 * eps * eps;
-    const bool converged = core_jacobi<T, C>(s, c, tol, floor * floor, noise);
+    const int taken = core_jacobi<T, C>(s, c, tol, floor * floor, noise, a.sweeps_most);
+    *sweeps = s.kept ? abs(taken) : 0;
     svd_values(s, a);
     core_write<T, C>(s, c, a, b);
-    return converged ? s.flag[2] : -2;
+    return taken > 0 ? s.flag[2] : -2;
 }
 
 template <class T, class C>
@@ -301,7 +304,7 @@ __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
     batch::wait_for_predecessor();
     for (int64_t b = blockIdx.x; b < a.count; b += gridDim.x) {
         const int m = dim_full(a.m, b), n = dim_full(a.n, b);
-        int info = 0;
+        int info = 0, sweeps = 0;
         if (!dim_valid(a.m, b) || !dim_valid(a.n, b)) {
             info = -1;
         } else if (m && n) {
@@ -309,11 +312,13 @@ __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
             const Ref<T> A = resolve(a.A, b, m, n);
             info = svd_scale(s, s.turned ? Ref<T>{A.p, A.sj, A.si, false} : A);
             if (info == 0)
-                info = core_solve<T, C>(s, c, a, b);
+                info = core_solve<T, C>(s, c, a, b, &sweeps);
         }
         if (threadIdx.x == 0) {
             if (a.info)
                 a.info[b] = info;
+            if (a.sweeps)
+                a.sweeps[b] = sweeps;
             if (a.rank && (info == -1 || info > 0 || m == 0 || n == 0))
                 a.rank[b] = 0;
         }

@@ -124,7 +124,7 @@ __device__ inline void gram_load(Gram::Q &c, const double *s) {
         gram_column(c.x[i], s, c.jx ^ i, c.r);
         gram_column(c.y[i], s, c.jy ^ i, c.r);
     }
-    c.dx = c.dy = c.ex = c.ey = 1.0;
+    c.dx = c.dy = 1.0;
     quads_squares(c);
 }
 /* J, after a sweep. */

@@ -50,6 +50,8 @@ status svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int64_t 
     s.jobu = jobu, s.jobv = jobv;
     s.cut = device_cut(cut);
     s.rank = rank, s.info = info, s.count = count;
+    s.sweeps = cut ? cut->sweeps : nullptr;
+    s.sweeps_most = cut && cut->sweeps_most > 0 ? cut->sweeps_most : SWEEPS;
     s.rows_max = (int)(m.n > n.n ? m.n : n.n);
     s.cols_max = (int)(m.n > n.n ? n.n : m.n);
     if (s.rows_max <= WARP_MAX || s.cols_max == 0)

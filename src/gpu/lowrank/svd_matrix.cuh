@@ -6,7 +6,7 @@
 
 namespace lowrank {
 
-constexpr int SWEEPS = 30; /* at most */
+constexpr int SWEEPS = BATCH_SWEEPS_MAX; /* at most */
 
 __host__ __device__ constexpr int round_up(int n, int to) {
     return (n + to - 1) / to * to;
@@ -27,7 +27,8 @@ template <class T> struct SvdArgs {
     char jobu, jobv;
     Cut cut;
     int64_t *rank;
-    int *info;
+    int *info, *sweeps; /* NULL: not wanted */
+    int sweeps_most;
     int64_t count;
     int rows_max, cols_max; /* of the matrix as it is worked on: at least as many rows as columns */
     T *work;

@@ -92,15 +92,17 @@ __device__ inline void wide_first(const WideArgs<T> &w, const WidePlace<T> &q, F
             w.a.info[b] = info;
         if (w.a.rank && (info || m == 0 || n == 0))
             w.a.rank[b] = 0;
+        if (w.a.sweeps)
+            w.a.sweeps[b] = 0;
         *q.over = info || m == 0 || n == 0;
     }
 }
-/* info of a matrix whose rank is known. */
-template <class T> __device__ inline int wide_info(const Svd<T> &s, const WidePlace<T> &q) {
+/* Sweeps that a matrix took, times -1 if `most` did not suffice; 0 where no column was left. */
+template <class T> __device__ inline int wide_sweeps(const WidePlace<T> &q, int most) {
     int sweep = 0;
-    while (sweep < SWEEPS && q.moved[sweep])
+    while (sweep < most && q.moved[sweep])
         sweep++;
-    return sweep == SWEEPS ? -2 : s.flag[2];
+    return *q.kept == 0 ? 0 : sweep == most ? -most : sweep + 1;
 }
 
 /* Columns of the matrix as it is worked on. */

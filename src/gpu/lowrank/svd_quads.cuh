@@ -20,8 +20,8 @@ template <class T_, int R_, int G_, int A_, bool METRIC_ = false> struct Quads {
     /* Shared memory that moves between warps need: elements, and doubles. */
     static constexpr int BUFFER = 4 * A * THREADS, SCALARS = 16 * G;
     T x[2][A], y[2][A];
-    /* squares, d and 1 / d of this half's x[0] and of its y[0] (of y[1] after the first round) */
-    double xx, dx, ex, yy, dy, ey;
+    /* squares of this half's x[0] and y[0] (after the first round y[1]), and of their d */
+    double xx, dx, yy, dy;
     int jx, jy;   /* which columns */
     bool rotated; /* the warp rotated something since the load */
     int r, g;
@@ -56,48 +56,26 @@ __device__ inline double half_dot(const typename Q::T *u0, const typename Q::T *
 /* Columns as they are stored; NAMED: which y the scalars are of. */
 template <int NAMED, class Q> __device__ inline void quads_scale(Q &c) {
     typedef typename Q::T T;
-    const T dx = (T)c.dx, dy = (T)c.dy, bx = other_half<Q>(dx), by = other_half<Q>(dy);
+    const T dx = scale_of<T>(c.dx), dy = scale_of<T>(c.dy), bx = other_half<Q>(dx),
+            by = other_half<Q>(dy);
 #pragma unroll
     for (int a = 0; a < Q::A; a++) {
         c.x[0][a] *= dx, c.x[1][a] *= bx;
         c.y[NAMED][a] *= dy, c.y[1 - NAMED][a] *= by;
     }
-    c.dx = c.dy = c.ex = c.ey = 1.0;
+    c.dx = c.dy = 1.0;
 }
 template <class Q> __device__ inline void quads_squares(Q &c) {
     c.xx = half_dot<Q>(c.x[0], c.x[0], c.x[1], c.x[1]);
     c.yy = half_dot<Q>(c.y[0], c.y[0], c.y[1], c.y[1]);
 }
 
-/* Is a, a sum of squares, above b? Both positive or NaN, in integers. */
-__device__ inline bool above(double a, double b) {
-    return __double2hiint(a) > __double2hiint(b);
-}
-
-/* When two columns are orthogonal: |cosine| <= tol, or a square up to `floor`. A sweep in which no
- * cosine and no tangent is above `calm` leaves all pairs so: what later rotations bring back into a
- * pair, 2 n products of a tangent and a cosine, is below tol. */
-struct Bounds {
-    double tol, floor, calm;
-};
-__device__ inline Bounds pair_bounds(double tol, double floor, int columns) {
-    return Bounds{tol, floor, sqrt(tol / (4.0 * columns))};
-}
-
-/* The tangent of the rotation that makes columns of squares xx and yy and product p orthogonal, 0
- * where they are; *large: another sweep will be needed. */
-__device__ inline double pair_tangent(double p, double xx, double yy, const Bounds &d, bool *rotate,
-                                      bool *large) {
-    const double u = near_inverse_root(xx), v = near_inverse_root(yy), cosine = p * u * v;
-    *rotate = above(xx, d.floor) && above(yy, d.floor) && fabs(cosine) > d.tol;
-    const double half = ((yy - xx) * u) * v;
-    double t = (double)tangent((float)cosine, 0.5f * (float)half);
-    if (!(fabs(half) < 1e15)) {
-        const double root = near_inverse_root(fabs(half));
-        t = copysign(root * root, half) * cosine;
-    }
-    *large = *rotate && (above(fabs(cosine), d.calm) || above(fabs(t), d.calm));
-    return *rotate ? t : 0.0;
+/* Squares afresh, of y[0]; columns as they are, where that is due. */
+template <class Q> __device__ inline void quads_refresh(Q &c) {
+    if (__any_sync(0xffffffffu, scale_far(c.dx) || scale_far(c.dy)))
+        quads_scale<0>(c);
+    quads_squares(c);
+    c.xx *= c.dx, c.yy *= c.dy;
 }
 
 /* Makes x[0] and y[NAMED] orthogonal, and the other half's pair; the lanes of the warp whose
@@ -107,28 +85,25 @@ template <int NAMED, class Q>
 __device__ inline unsigned quads_round(Q &c, const Bounds &d, bool *weak) {
     typedef typename Q::T T;
     T *const y0 = c.y[NAMED], *const y1 = c.y[1 - NAMED];
-    const double p = half_dot<Q>(c.x[0], y0, c.x[1], y1) * (c.dx * c.dy);
-    bool rotate, large;
-    const double t = pair_tangent(p, c.xx, c.yy, d, &rotate, &large);
+    const double p = half_dot<Q>(c.x[0], y0, c.x[1], y1), w = c.dx * c.dy, xx = c.xx, yy = c.yy;
+    bool rotate;
+    double cosine;
+    const double q = shear_angle(p, w, xx, yy, d, &rotate, &cosine);
     if (!__any_sync(0xffffffffu, rotate))
         return 0;
     c.rotated = true;
-    const double q = fma(t, t, 1.0), root = batch::inv_sqrt(q), cs = rotate ? root : 1.0,
-                 inverse = rotate ? q * root : 1.0, tp = t * p, xx = c.xx, yy = c.yy;
-    const T f = (T)(-t * (c.dy * c.ex)), g = (T)(t * (c.dx * c.ey)), f1 = other_half<Q>(f),
-            g1 = other_half<Q>(g);
+    const Shear r = shear(q, p, w, c.xx, c.yy, c.dx, c.dy);
+    const T f = (T)r.f, g = (T)r.g, f1 = other_half<Q>(f), g1 = other_half<Q>(g);
 #pragma unroll
     for (int a = 0; a < Q::A; a++) {
-        const T u = c.x[0][a], v = c.x[1][a];
-        c.x[0][a] = fma(f, y0[a], u);
-        c.x[1][a] = fma(f1, y1[a], v);
-        y0[a] = fma(g, u, y0[a]);
-        y1[a] = fma(g1, v, y1[a]);
+        c.x[0][a] = fma(f, y0[a], c.x[0][a]);
+        c.x[1][a] = fma(f1, y1[a], c.x[1][a]);
+        y0[a] = fma(g, c.x[0][a], y0[a]);
+        y1[a] = fma(g1, c.x[1][a], y1[a]);
     }
-    c.xx = xx - tp, c.yy = yy + tp;
-    c.dx *= cs, c.dy *= cs, c.ex *= inverse, c.ey *= inverse;
     *weak |= !above(8.0 * c.xx, xx) || !above(8.0 * c.yy, yy);
-    return __ballot_sync(0xffffffffu, large);
+    return __ballot_sync(0xffffffffu,
+                         rotate && (above(cosine, d.calm) || above(q * (q * w), d.calm)));
 }
 
 /* The same of (x[0], x[1]) and of (y[0], y[1]), d being 1: the lower half finds the angle of the
@@ -142,8 +117,10 @@ template <class Q> __device__ inline unsigned quads_inside(Q &c, const Bounds &d
     for (int by = Q::R / 4; by; by >>= 1)
         p += __shfl_xor_sync(0xffffffffu, p, by);
     const double next = other_half<Q>(up ? c.xx : c.yy), mine = up ? c.yy : c.xx;
-    bool rotate, large;
-    const double t = pair_tangent(p, mine, next, d, &rotate, &large);
+    bool rotate;
+    double cosine;
+    const double t = shear_angle(p, 1.0, mine, next, d, &rotate, &cosine);
+    const bool large = rotate && (above(cosine, d.calm) || above(t * t, d.calm));
     if (!__any_sync(0xffffffffu, rotate))
         return 0;
     c.rotated = true;
@@ -196,7 +173,7 @@ template <class Q> __device__ inline void quads_move(Q &c, int by, Exchange<type
     }
     if (c.r % (Q::R / 2) == 0) {
         double *const to = s + 4 * (there / (Q::R / 2));
-        to[0] = c.yy, to[1] = c.dy, to[2] = c.ey, to[3] = (double)c.jy;
+        to[0] = c.yy, to[1] = c.dy, to[2] = (double)c.jy;
     }
     __syncthreads();
 #pragma unroll
@@ -205,7 +182,7 @@ template <class Q> __device__ inline void quads_move(Q &c, int by, Exchange<type
         c.y[1][a] = b[(Q::A + a) * Q::THREADS + here];
     }
     const double *const from = s + 4 * (here / (Q::R / 2));
-    c.yy = from[0], c.dy = from[1], c.ey = from[2], c.jy = (int)from[3];
+    c.yy = from[0], c.dy = from[1], c.jy = (int)from[2];
     e.turn ^= 1;
 }
 
@@ -240,13 +217,11 @@ __device__ inline unsigned quads_sweep(Q &c, bool within, const Bounds &d,
             if (s)
                 quads_move(c, s & -s, e);
             if (__any_sync(0xffffffffu, weak) || (s % 8 == 0 && (s || group < Q::G))) {
-                quads_scale<0>(c);
-                quads_squares(c);
+                quads_refresh(c);
                 weak = false;
             }
             lanes |= quads_round<0>(c, d, &weak);
-            c.yy = other_half<Q>(c.yy), c.dy = other_half<Q>(c.dy);
-            c.ey = other_half<Q>(c.ey), c.jy = other_half<Q>(c.jy);
+            c.yy = other_half<Q>(c.yy), c.dy = other_half<Q>(c.dy), c.jy = other_half<Q>(c.jy);
             lanes |= quads_round<1>(c, d, &weak);
         }
         if (group == 1 || !within)
@@ -274,7 +249,7 @@ __device__ inline void quads_load(Q &c, const typename Q::T *s, int64_t ld, int 
         c.x[0][a] = in ? x0[i] : T(0), c.x[1][a] = in ? x1[i] : T(0);
         c.y[0][a] = in ? y0[i] : T(0), c.y[1][a] = in ? y1[i] : T(0);
     }
-    c.dx = c.dy = c.ex = c.ey = 1.0;
+    c.dx = c.dy = 1.0;
     quads_squares(c);
 }
 /* After a sweep. */
@@ -310,15 +285,16 @@ __device__ inline bool quads_drop(Q &c, double noise, double &most_x, double &mo
 }
 
 /* Rotates the columns of s (COLS of ROWS in shared memory, zero where there is nothing, with room
- * for Q::BUFFER elements) until all are orthogonal; whether that was reached. */
+ * for Q::BUFFER elements) until all are orthogonal, in up to `most` sweeps; how many there were,
+ * times -1 if they did not suffice. */
 template <class Q>
-__device__ __noinline__ bool quads_jacobi(typename Q::T *s, int ld, double *scalars, Bounds d,
-                                          double noise) {
+__device__ __noinline__ int quads_jacobi(typename Q::T *s, int ld, double *scalars, Bounds d,
+                                         double noise, int most) {
     Q c;
     Exchange<typename Q::T> e = {s, scalars, 0};
     double most_x = 0.0, most_y = 0.0;
 #pragma unroll 1
-    for (int sweep = 0; sweep < SWEEPS; sweep++) {
+    for (int sweep = 0; sweep < most; sweep++) {
         quads_load(c, s, ld, Q::ROWS, 0, 2, 4);
         __syncthreads();
         quads_drop(c, noise, most_x, most_y);
@@ -326,9 +302,9 @@ __device__ __noinline__ bool quads_jacobi(typename Q::T *s, int ld, double *scal
         __syncthreads(); /* what moved last has been read */
         quads_store(c, s, ld, Q::ROWS);
         if (!__syncthreads_or(lanes != 0))
-            return true;
+            return sweep + 1;
     }
-    return false;
+    return -most;
 }
 
 } // namespace lowrank

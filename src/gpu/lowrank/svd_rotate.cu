@@ -60,7 +60,7 @@ template <class T> __device__ inline WideTask take_task(const WideArgs<T> &w) {
     for (;;) {
         const int ticket = atomicAdd(w.next, 1);
         t.blocks = 0;
-        if (ticket >= count * pairs * steps * SWEEPS || look(w.done) == count)
+        if (ticket >= count * pairs * steps * w.a.sweeps_most || look(w.done) == count)
             return t;
         t.pair = ticket % pairs;
         t.matrix = ticket / pairs % count;

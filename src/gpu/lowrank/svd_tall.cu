@@ -368,6 +368,7 @@ status tall_svd(cudaStream_t s, backend_type t, const SvdCall &call, void *work,
             cut = *call.cut;
             cut.tol_each = cut.tol_each ? cut.tol_each + c0 : nullptr;
             cut.most_each = cut.most_each ? cut.most_each + c0 : nullptr;
+            cut.sweeps = cut.sweeps ? cut.sweeps + c0 : nullptr;
             p.cut = &cut;
         }
         const Chunk c = chunk_layout(t, left < most ? left : most, rows, cols, call.sorted);

@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(WARPS * 32, svd_blocks<T, G, WITH_J>())
     tile_row<T, G>(x, s.second, s.l);
     batch::column_store<T, G>(s.first + s.l * S::LD, x);
     __syncwarp();
-    const bool converged = warp_jacobi<T, G>(s.first);
+    const int sweeps = warp_jacobi<T, G>(s.first, a.sweeps_most);
 
     batch::column_load<T, G>(x, s.first + s.l * S::LD);
     double sigma = sqrt(squares_of<T, G>(x));
@@ -219,9 +219,11 @@ __global__ void __launch_bounds__(WARPS * 32, svd_blocks<T, G, WITH_J>())
     if (!here || s.l)
         return;
     if (a.info)
-        a.info[b] = !valid ? -1 : bad ? bad : !converged ? -2 : miss ? -3 : 0;
+        a.info[b] = !valid ? -1 : bad ? bad : sweeps < 0 ? -2 : miss ? -3 : 0;
     if (a.rank)
         a.rank[b] = r;
+    if (a.sweeps)
+        a.sweeps[b] = k ? abs(sweeps) : 0;
 }
 
 template <class T, int G> status start(const SvdArgs<T> &a, cudaStream_t s) {

@@ -140,11 +140,13 @@ template <class T, int G> __device__ inline void warp_upper(T *x, const T *tile)
     }
 }
 
-/* Rotates the columns of a tile until all pairs are orthogonal; whether it came to that. */
-template <class T, int G> __device__ inline bool warp_jacobi(T *tile) {
+/* Rotates the columns of a tile until all pairs are orthogonal; the sweeps, times -1 if `most` did
+ * not suffice. */
+template <class T, int G> __device__ inline int warp_jacobi(T *tile, int most) {
     constexpr double EPS = SvdRange<T>::EPS, FLOOR = SvdRange<T>::FLOOR;
-    return pairs_jacobi<Pairs<T, 2, G / 2, G / 2>>(tile, WarpTile<T, G>::LD, 10.0 * EPS,
-                                                   FLOOR * FLOOR, 1024.0 * EPS * EPS);
+    return pairs_jacobi<Pairs<T, 2, G / 2, G / 2>>(tile, WarpTile<T, G>::LD,
+                                                   pair_bounds(10.0 * EPS, FLOOR * FLOOR, G),
+                                                   1024.0 * EPS * EPS, most);
 }
 
 /* For matrices of up to 32 rows and columns; most: bound of both. */

@@ -159,7 +159,9 @@ __device__ inline int wide_end(Svd<T> &s, const WideArgs<T> &w, const WidePlace<
         values[j] = j < r ? (T)scalbn(s.sigma[s.order[j]], -s.shift) : T(0);
     if (threadIdx.x == 0 && a.rank)
         a.rank[b] = r;
-    const int info = wide_info(s, q);
+    const int sweeps = wide_sweeps<T>(q, a.sweeps_most), info = sweeps < 0 ? -2 : s.flag[2];
+    if (threadIdx.x == 0 && a.sweeps)
+        a.sweeps[b] = abs(sweeps);
     if (r == 0 || (!s.left && !s.right))
         return info;
     for (int j = s.g.warp; j < r; j += s.g.warps) {
