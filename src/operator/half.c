@@ -264,8 +264,7 @@ static status prepare(half *x, const linop_setup *u) {
     /* what lies above the diagonal stays 0, and what lies beyond the points */
     TRY(to_zero(e, e->width, e->width, x->diag));
     for (int k = 0; k < 2; k++)
-        TRY(to_zero(e, half_rows(u->size.points) / 2, e->width + 1,
-                    (float *)(void *)x->cpm[k]));
+        TRY(to_zero(e, half_rows(u->size.points) / 2, e->width + 1, (float *)(void *)x->cpm[k]));
     TRY(half_exponent(x, BACKEND_D, x->v, e->t, u->proj, &x->ed));
     st = e->be->half->split(e->ctx, BACKEND_D, 'A', x->v, e->t, x->ed, u->proj, x->v, x->dplus[0],
                             half_rows(x->v), x->dplus[1], half_rows(x->v));
