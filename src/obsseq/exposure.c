@@ -28,7 +28,7 @@ static status make_base(obsseq *o, linop *op) {
     for (int k = 0; k < t->ch.nmine; k++) {
         TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), false));
         TRY(phase_share(t, ph, op, k));
-        TRY(engine_gemm(e, 'N', 'N', v, v, 1, 0.0, t->y[k], v, t->y[k], v, 0.0, t->y[k], v));
+        TRY(engine_zero(e, BACKEND_D, v, v, t->y[k], v));
         TRY(o->img->pairs(o->imager, t->y[k], v, phase_of(ph, t, k), v, phase_base(ph, t, k)));
     }
     ph->solved = t->solved;

@@ -33,8 +33,7 @@ status phase_open(tor *t, const psf *ps, phase_term *ph, int64_t *beside) {
     TRY(engine_doubles(e, ph->n, "points of the pupil", &ph->x));
     TRY(engine_doubles(e, ph->n, "points of the pupil", &ph->y));
     TRY(engine_doubles(e, ph->ld * (e->width + 1), "covariances of phase and slopes", &ph->cpm));
-    TRY(engine_gemm(e, 'N', 'N', ph->ld, e->width + 1, 1, 0.0, ph->cpm, ph->ld, ph->cpm, 1, 0.0,
-                    ph->cpm, ph->ld));
+    TRY(engine_zero(e, BACKEND_D, ph->ld, e->width + 1, ph->cpm, ph->ld));
     if (kind->together)
         *beside = engine_aligned(ph->ld * t->t.nlrow);
     else

@@ -37,7 +37,7 @@ static status take_memory(dense *o, const linop_setup *u) {
     TRY(engine_work(e, factor > trsm ? factor : trsm));
     o->f.a = o->a;
     /* what lies above the diagonals stays 0: products read it, nothing writes it */
-    st = engine_gemm(e, 'N', 'N', w, m, 1, 0.0, o->diag, w, o->diag, 1, 0.0, o->diag, w);
+    st = engine_zero(e, BACKEND_D, w, m, o->diag, w);
 done:
     return st;
 }

@@ -124,6 +124,16 @@ status engine_gemm(engine *e, char ta, char tb, int64_t m, int64_t n, int64_t k,
                        e->work, e->lwork);
 }
 
+status engine_zero(engine *e, backend_type t, int64_t rows, int64_t cols, void *a, int64_t ld) {
+    const double zero = 0;
+    const float zero32 = 0;
+    const void *none = t == BACKEND_D ? (const void *)&zero : &zero32;
+    if (rows == 0 || cols == 0)
+        return MOAO_OK;
+    return e->be->gemm(e->ctx, t, 'N', 'N', rows, cols, 1, none, a, ld, a, 1, none, a, ld, e->work,
+                       e->lwork);
+}
+
 status engine_flip(engine *e, const char *where, double *x) {
     double value;
     status st;

@@ -68,6 +68,10 @@ status engine_gemm(engine *e, char ta, char tb, int64_t m, int64_t n, int64_t k,
                    const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
                    double *c, int64_t ldc);
 
+/* Numbers of type D or S, rows x cols with leading dimension ld >= rows, become 0: in stream order,
+ * whatever they were. */
+status engine_zero(engine *e, backend_type t, int64_t rows, int64_t cols, void *a, int64_t ld);
+
 /* Local. comm_flip of a number on the device, where comm_flips says so. */
 status engine_flip(engine *e, const char *where, double *x);
 

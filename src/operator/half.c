@@ -246,13 +246,6 @@ done:
     return st;
 }
 
-static status to_zero(engine *e, int64_t rows, int64_t columns, float *a) {
-    const float none = 0;
-    return rows == 0 ? MOAO_OK
-                     : e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', rows, columns, 1, &none, a, rows, a,
-                                   1, &none, a, rows, e->work, e->lwork);
-}
-
 static status prepare(half *x, const linop_setup *u) {
     engine *e = x->base.e;
     status st;
@@ -262,9 +255,10 @@ static status prepare(half *x, const linop_setup *u) {
         TRY(take_alike(x));
     TRY(tiptilt_axes(x));
     /* what lies above the diagonal stays 0, and what lies beyond the points */
-    TRY(to_zero(e, e->width, e->width, x->diag));
+    TRY(engine_zero(e, BACKEND_S, e->width, e->width, x->diag, e->width));
+    const int64_t pairs = half_rows(u->size.points) / 2; /* two halves have the room of a single */
     for (int k = 0; k < 2; k++)
-        TRY(to_zero(e, half_rows(u->size.points) / 2, e->width + 1, (float *)(void *)x->cpm[k]));
+        TRY(engine_zero(e, BACKEND_S, pairs, e->width + 1, x->cpm[k], pairs));
     TRY(half_exponent(x, BACKEND_D, x->v, e->t, u->proj, &x->ed));
     st = e->be->half->split(e->ctx, BACKEND_D, 'A', x->v, e->t, x->ed, u->proj, x->v, x->dplus[0],
                             half_rows(x->v), x->dplus[1], half_rows(x->v));
