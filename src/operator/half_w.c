@@ -15,7 +15,7 @@
 /* |W Cmm0 - B0| / |B0| that single products of halves may add up to, by level; 0: three everywhere.
  * At the full scale the first takes 7 % of the tiles in three products, and changes a Strehl ratio
  * by 4e-6. */
-static const double accuracy[] = {2e-5, 5e-6, 0};
+static const double accuracy[] = {4e-5, 5e-6, 0};
 /* What sums on tensor cores cut off, and single precision, add to that. */
 #define FLOOR 5e-5
 

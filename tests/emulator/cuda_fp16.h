@@ -20,6 +20,12 @@ __attribute__((target("f16c"))) inline __half __float2half(float f) {
 inline __half __float2half_rn(float f) {
     return __float2half(f);
 }
+__attribute__((target("f16c"))) inline __half __float2half_ru(float f) {
+    return {_cvtss_sh(f, _MM_FROUND_TO_POS_INF)};
+}
+__attribute__((target("f16c"))) inline __half __float2half_rd(float f) {
+    return {_cvtss_sh(f, _MM_FROUND_TO_NEG_INF)};
+}
 inline __half __ushort_as_half(unsigned short bits) {
     return {bits};
 }

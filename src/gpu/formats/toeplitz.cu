@@ -99,6 +99,8 @@ static void lay_out_halves(gpu_arena *r, const toeplitz_shape *s, int N, toeplit
     h->along_x = gpu_take(r, x, (uint4 **)NULL);
     h->from_y = gpu_take(r, y, (uint4 **)NULL);
     h->symbol = gpu_take(r, toeplitz_half_symbol(N), (uint4 **)NULL);
+    h->rest = gpu_take(r, toeplitz_half_rest(N), (uint4 **)NULL);
+    h->wave = gpu_take(r, (size_t)N / 2 * s->n, (__half2 **)NULL);
     h->scale = gpu_take(r, 2, (float **)NULL);
 }
 

@@ -212,10 +212,19 @@ __device__ inline void along_x(const toeplitz_halves &h, const uint4 *table, con
     }
 }
 
+/* z += symbols a at frequency k (two numbers later, its opposite) times all images there. */
+__device__ inline void couple_add(const uint4 *a, const unsigned int *b, float (*z)[4]) {
+    tensor_half(z[0], a[0], b);
+    tensor_half(z[1], a[0], b + 2);
+    tensor_half(z[0], negative(a[1]), b + 2);
+    tensor_half(z[1], a[1], b);
+}
+
 /* All images at frequencies k and N - 1 - k, `step` apart: sum and difference of both, [re, im of
- * the sum; re, -im of the difference][k]. a: their symbols. */
-__device__ inline void couple(const toeplitz_halves &h, const uint4 *a, uint4 *s, int step, int k,
-                              int lane, float scale) {
+ * the sum; re, -im of the difference][k]. a: their symbols; REST: what these leave counts too. */
+template <bool REST>
+__device__ inline void couple(const toeplitz_halves &h, const uint4 *a, const uint4 *rest, uint4 *s,
+                              int step, int k, int lane, float scale) {
     const int half = h.N / 2, part = lane / 8;
     const uint4 *row = s + min(part % 2 * 8 + lane % 8, h.g - 1) * step + part / 2 * half + k;
     float z[2][2][4] = {};
@@ -223,10 +232,11 @@ __device__ inline void couple(const toeplitz_halves &h, const uint4 *a, uint4 *s
     for (int f = 0; f < 2; f++) {
         unsigned int b[4];
         load_transposed(b, row + 2 * f * half);
-        tensor_half(z[f][0], a[2 * f], b);
-        tensor_half(z[f][1], a[2 * f], b + 2);
-        tensor_half(z[f][0], negative(a[2 * f + 1]), b + 2);
-        tensor_half(z[f][1], a[2 * f + 1], b);
+        couple_add(a + 2 * f, b, z[f]);
+        if (REST) {
+            const uint4 r[2] = {rest[2 * f * 32], rest[(2 * f + 1) * 32]};
+            couple_add(r, b, z[f]);
+        }
     }
     __syncwarp();
 #pragma unroll
@@ -321,14 +331,28 @@ __global__ void __launch_bounds__(32 * MOST_IMAGES / 2, 2)
     __syncthreads();
     along_x(h, table, mine, lane, to);
     __syncthreads();
-    for (int k = warp; k < half; k += warps) { /* while the next symbols are on their way */
+    const int low = toeplitz_low(h.N), low_here = ky < low ? low : 0;
+    const uint4 *rest = h.rest + (int64_t)min(ky, low - 1) * low * 128 + lane;
+    int k = warp;
+    const auto fetch = [&]() { /* the next symbols, while these are used */
 #pragma unroll
-        for (int f = 0; f < 4; f++)
-            next[f] = symbol[(min(k + warps, half - 1) * 4 + f) * 32];
-        couple(h, a, s, step, k, lane, coupled);
+                               for (int f = 0; f < 4; f++)
+                                   next[f] = symbol[(min(k + warps, half - 1) * 4 + f) * 32];
+    };
+    const auto take = [&]() {
 #pragma unroll
         for (int f = 0; f < 4; f++)
             a[f] = next[f];
+    };
+    for (; k < low_here; k += warps) {
+        fetch();
+        couple<true>(h, a, rest + k * 128, s, step, k, lane, coupled);
+        take();
+    }
+    for (; k < half; k += warps) {
+        fetch();
+        couple<false>(h, a, NULL, s, step, k, lane, coupled);
+        take();
     }
     __syncthreads();
     back_x(h, table, mine, line, lane, from);

@@ -17,6 +17,10 @@
 #include <cuda_fp16.h>
 
 #define TOEPLITZ_VECTORS 2048 /* at a time */
+/* Frequencies |k + 1/2| below this along both axes carry nearly all of a covariance: what halves
+ * round off their symbols, the same for all vectors, would shift its variances by up to 2e-4. They
+ * have a second half. */
+#define TOEPLITZ_LOW 16
 
 struct toeplitz_halves {
     int n, g, N;
@@ -26,13 +30,20 @@ struct toeplitz_halves {
     /* matrices of the transforms: along y in fragments; along x rows of 8 numbers, [frequencies]
      * [places][cosines, sines][8 x 8] */
     uint4 *to_y, *along_x, *from_y;
+    __half2 *wave; /* [N / 2][n] cosine and sine at k + 1/2, of which these are made */
     uint4 *symbol; /* [ky][k][frequency k, N - 1 - k][re, im] fragment: column c of row r */
-    float *scale;  /* largest number of the spectra, then 1 / scale of the symbols */
+    uint4 *rest;  /* what these leave of ky, k < TOEPLITZ_LOW (or all, if fewer), in the same way */
+    float *scale; /* largest number of the spectra, then 1 / scale of the symbols */
 };
 
 /* Tiles of 16 numbers of a line. */
 __host__ __device__ static inline int toeplitz_tiles(int n) {
     return (n + 15) / 16;
+}
+
+/* Low frequencies of a half of them. */
+__host__ __device__ static inline int toeplitz_low(int N) {
+    return N / 2 < TOEPLITZ_LOW ? N / 2 : TOEPLITZ_LOW;
 }
 
 /* Whether there is room for lattices of n x n of g images. */
@@ -41,6 +52,7 @@ bool toeplitz_half_fits(int n, int g);
 size_t toeplitz_half_along_y(int n, int N);
 size_t toeplitz_half_along_x(int n, int N);
 size_t toeplitz_half_symbol(int N);
+size_t toeplitz_half_rest(int N);
 
 /* Matrices of the transforms, into device memory. */
 status toeplitz_half_tables(cudaStream_t stream, const toeplitz_halves *h);

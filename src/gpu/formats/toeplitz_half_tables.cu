@@ -18,13 +18,49 @@ size_t toeplitz_half_along_x(int n, int N) {
 size_t toeplitz_half_symbol(int N) {
     return (size_t)(N / 2) * (N / 2) * 4 * 32;
 }
+size_t toeplitz_half_rest(int N) {
+    return (size_t)toeplitz_low(N) * toeplitz_low(N) * 4 * 32;
+}
 
 /* --- matrices of the transforms */
 
-/* Cosine (or sine) at frequency k + 1/2 and place x. */
-__device__ inline float wave(int N, int k, int x, bool sine) {
-    const double a = (double)((2 * k + 1) * x % (2 * N)) / N;
-    return (float)(sine ? sinpi(a) : cospi(a));
+/* The half above or below v. */
+__device__ inline float rounded(float v, int up) {
+    return __half2float(up ? __float2half_ru(v) : __float2half_rd(v));
+}
+
+/* A thread a wave: cosines and sines at frequency k + 1/2, places x. Roundings to the nearest half
+ * are the same ones for all vectors, and do not cancel: along the wave itself they shift the
+ * variances of a covariance by up to 9e-5. Each number is rounded up or down so that the sum of the
+ * errors so far, as seen from the wave (times its conjugate), stays least; what is left changes
+ * fast along x, where a covariance has nothing, and shifts variances by 2e-6. */
+__global__ void waves_kernel(toeplitz_halves h) {
+    const int k = blockIdx.x * blockDim.x + threadIdx.x;
+    float sum[2] = {}; /* re, im */
+    for (int x = 0; x < h.n && k < h.N / 2; x++) {
+        const double a = (double)((2 * k + 1) * x % (2 * h.N)) / h.N;
+        const float c = (float)cospi(a), s = (float)sinpi(a);
+        float least = INFINITY, to[2] = {}, after[2] = {};
+        for (int way = 0; way < 4; way++) {
+            const float rc = rounded(c, way & 1), rs = rounded(s, way >> 1);
+            const float dc = rc - c, ds = rs - s;
+            const float re = sum[0] + (dc * c + ds * s), im = sum[1] + (dc * s - ds * c);
+            if (re * re + im * im < least) {
+                least = re * re + im * im;
+                to[0] = rc, to[1] = rs, after[0] = re, after[1] = im;
+            }
+        }
+        h.wave[k * h.n + x] = __floats2half2_rn(to[0], to[1]);
+        sum[0] = after[0], sum[1] = after[1];
+    }
+}
+
+/* Cosine (or sine) at frequency k + 1/2 and place x of the lattice; 0 beyond. */
+__device__ inline float wave(const toeplitz_halves &h, int k, int x, bool sine) {
+    if (k >= h.N / 2 || x >= h.n)
+        return 0;
+    const float2 w = __half22float2(h.wave[k * h.n + x]);
+    return sine ? w.y : w.x;
 }
 
 /* Element e of the fragments' halves: its row and column in the tile. */
@@ -54,12 +90,12 @@ __global__ void tables_kernel(toeplitz_halves h) {
         const int one = f / nt, other = f % nt; /* to_y: tile of frequencies, of places */
         h.to_y[f * 32 + lane] = fragment_of(lane, [&](int row, int column) {
             const int ky = 8 * one + row % 8, y = 16 * other + column;
-            return y >= n ? 0 : row < 8 ? wave(N, ky, y, false) : -wave(N, ky, y, true);
+            return row < 8 ? wave(h, ky, y, false) : -wave(h, ky, y, true);
         });
         const int places = f / yt, waves = f % yt;
         h.from_y[f * 32 + lane] = fragment_of(lane, [&](int row, int column) {
             const int ky = 8 * waves + column % 8, y = 16 * places + row;
-            return y >= n ? 0 : column < 8 ? 2 * wave(N, ky, y, false) : -2 * wave(N, ky, y, true);
+            return column < 8 ? 2 * wave(h, ky, y, false) : -2 * wave(h, ky, y, true);
         });
     }
     for (int f = thread / 32; f < 2 * nt * ht; f += step / 32) { /* a lane a row of a matrix */
@@ -68,14 +104,14 @@ __global__ void tables_kernel(toeplitz_halves h) {
         unsigned int r[4];
         for (int e = 0; e < 4; e++) {
             const int at = x + 2 * e;
-            r[e] = two_halves(k < N / 2 && at < n ? wave(N, k, at, f % 2 == 1) : 0,
-                              k < N / 2 && at + 1 < n ? wave(N, k, at + 1, f % 2 == 1) : 0);
+            r[e] = two_halves(wave(h, k, at, f % 2 == 1), wave(h, k, at + 1, f % 2 == 1));
         }
         h.along_x[f * 32 + lane] = uint4{r[0], r[1], r[2], r[3]};
     }
 }
 
 status toeplitz_half_tables(cudaStream_t stream, const toeplitz_halves *h) {
+    GPU_TRY(toeplitz_launch(stream, dim3((h->N / 2 + 31) / 32), 32, 0, waves_kernel, *h));
     return toeplitz_launch(stream, dim3(64), THREADS, 0, tables_kernel, *h);
 }
 
@@ -104,18 +140,24 @@ __global__ void scale_kernel(float *scale) {
 }
 
 /* A block: a frequency and its opposite along x; a thread a lane of one of the four fragments, of
- * which a row is the image of a column of the matrix. */
+ * which a row is the image of a column of the matrix. Low frequencies have a rest. */
 __global__ void symbols_kernel(toeplitz_halves h, const float2 *spectra, int gp, int64_t stride) {
     const int half = h.N / 2, k = blockIdx.x, ky = blockIdx.y;
     const int f = threadIdx.x / 32, lane = threadIdx.x % 32;
     const float2 *from = spectra + ((int64_t)ky * h.N + (f / 2 ? h.N - 1 - k : k)) * stride;
     const float s = h.scale[0];
-    h.symbol[((int64_t)ky * half + k) * 128 + threadIdx.x] =
-        fragment_of(lane, [&](int row, int column) {
-            if (row >= h.g || column >= h.g)
-                return 0.0f;
-            const float2 z = from[row * gp + column];
-            return s * (f % 2 ? z.y : z.x);
+    const auto value = [&](int row, int column) {
+        if (row >= h.g || column >= h.g)
+            return 0.0f;
+        const float2 z = from[row * gp + column];
+        return s * (f % 2 ? z.y : z.x);
+    };
+    const int low = toeplitz_low(h.N);
+    h.symbol[((int64_t)ky * half + k) * 128 + threadIdx.x] = fragment_of(lane, value);
+    if (ky < low && k < low)
+        h.rest[(ky * low + k) * 128 + threadIdx.x] = fragment_of(lane, [&](int row, int column) {
+            const float z = value(row, column);
+            return z - __half2float(__float2half(z));
         });
 }
 
