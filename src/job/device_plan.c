@@ -22,7 +22,8 @@ void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *
     p->kind = kind;
     /* 2816 = 22 tiles of 128 columns: with the 42 of 5336 actuators exactly 7 rounds of 132
      * multiprocessors. D+ Ctm takes 0.22 s, with 2048 (5.1 rounds) 0.24 s. */
-    p->width = w->width > 0 ? w->width : m >= 32768 ? 2816 : m >= 4096 ? 1024 : 256;
+    const size_t large = kind->width > 0 ? (size_t)kind->width : 2816;
+    p->width = w->width > 0 ? w->width : m >= 32768 ? large : m >= 4096 ? 1024 : 256;
     p->width = p->width < m ? p->width : m;
     kind->bytes(&(linop_case){.s = s,
                               .rows = w->rows,

@@ -286,8 +286,13 @@ status half_factor_choose(half_factor *f, double accuracy) {
     half_sizes s = {h + SUM_L * nt, {h + SUM_X * nt, h + (SUM_X + 1) * nt}, 0};
     for (int64_t i = 0; i < nt; i++)
         s.b += h[SUM_B * nt + i];
+    if (f->ready && f->o.accuracy == accuracy) /* sorting them takes a hundredth of a solve */
+        return MOAO_OK;
     f->o.accuracy = accuracy;
-    return half_choose_tiles(f, &s);
+    const status st = half_choose_tiles(f, &s);
+    if (st != MOAO_OK)
+        f->o.accuracy = NAN;
+    return st;
 }
 
 void half_factor_pieces(half_factor *f, int64_t depth) {

@@ -82,11 +82,10 @@ static status step(half *x, double rho) {
     const int64_t v = x->v, m = e->m;
     const int up = rho > 0 ? (int)floor(-log2(rho)) - SMALLER : 0;
     const float none = 0, factor = ldexpf(1, up);
-    backend_f16 *hi = (backend_f16 *)(void *)x->b0;
     status st;
     TRY(e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', v, m, 1, &none, x->b32, v, x->b32, 1, &factor,
                     x->b32, v, e->work, e->lwork));
-    TRY(half_divide(x, hi, hi + half_rows(v) * m));
+    TRY(half_divide(x, x->b0[0], x->b0[1]));
     TRY(e->be->half->cast_to_double(e->ctx, v, m, ldexp(1, -up), x->b32, v, 1, x->exact.w, v));
 done:
     return st;
@@ -94,11 +93,10 @@ done:
 
 static status settle(half *x) {
     engine *e = x->base.e;
-    backend_f16 *hi = (backend_f16 *)(void *)x->b0;
     double rho, before = INFINITY;
     status st;
     TRY(half_right(&x->base, x->target));
-    TRY(half_divide(x, hi, hi + half_rows(x->v) * e->m));
+    TRY(half_divide(x, x->b0[0], x->b0[1]));
     TRY(e->be->half->cast_to_double(e->ctx, x->v, e->m, 1, x->b32, x->v, 0, x->exact.w, x->v));
     for (int k = 0; k < STEPS; k++) {
         TRY(all_of_it(x, &rho));

@@ -46,13 +46,13 @@ struct half {
 
     /* lent: halves of L; then an area in which one after the other lie */
     double *room;
-    backend_f16 *dt; /* dT, panel by panel: the block on the diagonal, then what is below,
-                        transposed */
-    float *b32;      /* at the solve: B0 of a target and then its W, v x m; */
-    float *b0;       /* B0 again, v x m; */
-    double *some[2]; /* v x width each: panels of B0 and of W in double precision; */
-    double *columns; /* of the reference: m x width of Cmm0 or of T; */
-    double *ctm64;   /* t x width */
+    backend_f16 *dt;    /* dT, panel by panel: the block on the diagonal, then what is below,
+                           transposed */
+    float *b32;         /* at the solve: B0 of a target and then its W, v x m; */
+    backend_f16 *b0[2]; /* halves of B0, v x m, rows as D+; of the reference those of its W; */
+    double *some[2];    /* v x width each: panels of B0 and of W in double precision; */
+    double *columns;    /* of the reference: m x width of Cmm0 or of T; */
+    double *ctm64;      /* t x width */
 
     backend_f16 *dplus[2], *ctm[2]; /* v x t, t x width: halves and what they leave */
     backend_f16 *block; /* of Ctm - beta Ctm0 the columns of a sensor, t x 2 nsub of the largest; */
@@ -70,7 +70,7 @@ struct half {
     double *kd;          /* v x nk: W K times `constants` */
     double *constants;   /* nk x nk, diagonal: halves of K - beta K0 */
     double *numbers;     /* some, on the device */
-    int ed, et, ec, es, ez; /* exponents: D+, dT, Ctm - beta Ctm0, W dT, z */
+    int ed, eb, et, ec, es, ez; /* exponents: D+, B0, dT, Ctm - beta Ctm0, W dT, z */
     double beta;
     double *host; /* pinned: constants, numbers; the former are 0 beside their diagonal */
 };

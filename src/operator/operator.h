@@ -100,6 +100,7 @@ typedef struct linop_kind {
     bool together;    /* a panel of columns is used by all targets while it is there */
     bool in_step;     /* ranks use the same panels at the same time; implies together */
     bool differences; /* load makes conditions of its own; else those of the profile are loaded */
+    int width;        /* 0, or columns of a panel of a large system that fill a device evenly */
 
     /* The plan's. Adds items. */
     void (*bytes)(const linop_case *z, linop_bytes *b);
