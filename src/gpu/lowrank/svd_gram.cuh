@@ -85,25 +85,31 @@ __device__ inline void gram_put(const double (&acc)[GRAM_TILES][4], double *g, i
         }
     });
 }
-/* The upper triangle of G in two parts, whose sum it is. */
-template <int HALF, class T>
-__device__ inline void gram_half(const GramPair<T> &p, double *s, int part, int lane) {
+template <bool ADD>
+__device__ inline void gram_put(bool half, const double (&acc)[GRAM_TILES][4], double *g,
+                                int lane) {
+    if (half)
+        gram_put<1, ADD>(acc, g, lane);
+    else
+        gram_put<0, ADD>(acc, g, lane);
+}
+/* The upper triangle of G in two parts, whose sum it is. Odd warps have the second half of the
+ * tiles; all meet at the same barriers. */
+template <class T> __device__ inline void gram_make(const GramPair<T> &p, double *s) {
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, part = warp / 2;
+    const bool half = warp % 2;
     double acc[GRAM_TILES][4] = {};
     double *const g = s + part % 2 * (Gram::W * Gram::LDG);
-    gram_product<HALF>(acc, p, 8 * part, 8 * (Gram::THREADS / 64), lane);
+    if (half)
+        gram_product<1>(acc, p, 8 * part, 8 * (Gram::THREADS / 64), lane);
+    else
+        gram_product<0>(acc, p, 8 * part, 8 * (Gram::THREADS / 64), lane);
     if (part < 2)
-        gram_put<HALF, false>(acc, g, lane);
+        gram_put<false>(half, acc, g, lane);
     __syncthreads();
     if (part >= 2)
-        gram_put<HALF, true>(acc, g, lane);
+        gram_put<true>(half, acc, g, lane);
     __syncthreads();
-}
-template <class T> __device__ inline void gram_make(const GramPair<T> &p, double *s) {
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    if (warp % 2)
-        gram_half<1>(p, s, warp / 2, lane);
-    else
-        gram_half<0>(p, s, warp / 2, lane);
 }
 
 /* Column j of G and of the identity. */
