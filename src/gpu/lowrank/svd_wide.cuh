@@ -68,10 +68,10 @@ __device__ inline int wide_begin(Svd<T> &s, const WideArgs<T> &w, const WidePlac
     svd_trim(s, w.a, Gram::W);
     for (int j = (int)threadIdx.x; j < all; j += (int)blockDim.x)
         q.squares[j] = 0.0;
-    if (threadIdx.x < 2)
-        q.state[threadIdx.x] = s.total[threadIdx.x];
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) { /* which wrote total[1] */
+        q.state[0] = s.total[0], q.state[1] = s.total[1];
         *q.kept = s.kept, *q.shift = s.shift;
+    }
     return 0;
 }
 
