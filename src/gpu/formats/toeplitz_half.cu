@@ -334,16 +334,15 @@ __global__ void __launch_bounds__(32 * MOST_IMAGES / 2, 2)
     const int low = toeplitz_low(h.N), low_here = ky < low ? low : 0;
     const uint4 *rest = h.rest + (int64_t)min(ky, low - 1) * low * 128 + lane;
     int k = warp;
-    const auto fetch = [&]() { /* the next symbols, while these are used */
-#pragma unroll
-                               for (int f = 0; f < 4; f++)
-                                   next[f] = symbol[(min(k + warps, half - 1) * 4 + f) * 32];
+    const auto fetch = [&]() {
+        for (int f = 0; f < 4; f++)
+            next[f] = symbol[(min(k + warps, half - 1) * 4 + f) * 32];
     };
     const auto take = [&]() {
-#pragma unroll
         for (int f = 0; f < 4; f++)
             a[f] = next[f];
     };
+    /* the next symbols are on their way while these are used */
     for (; k < low_here; k += warps) {
         fetch();
         couple<true>(h, a, rest + k * 128, s, step, k, lane, coupled);

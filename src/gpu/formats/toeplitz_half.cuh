@@ -41,7 +41,7 @@ __host__ __device__ static inline int toeplitz_tiles(int n) {
     return (n + 15) / 16;
 }
 
-/* Low frequencies of a half of them. */
+/* How many of the N / 2 frequencies of a line are low. */
 __host__ __device__ static inline int toeplitz_low(int N) {
     return N / 2 < TOEPLITZ_LOW ? N / 2 : TOEPLITZ_LOW;
 }
