@@ -55,7 +55,7 @@ static status make_plan(const setup *u, const plan_sizes *z, double rate, double
         a->room.host = true;
         st = plan_make_device(par, &u->s, &u->a, &u->o, &a->room, z, chunk, own, &a->p);
         a->p.flops[STAGE_FACTOR] *= a->p.kind == &linop_tlr ? 1 : a->room.nrank;
-        a->p.memory += a->p.device.fixed + (size_t)a->p.chunk * a->p.device.target;
+        a->p.memory = plan_own_memory(&a->p);
     } else {
         st = plan_make(par, &u->s, &u->a, &u->o, &a->room, z, chunk, &a->p);
     }

@@ -346,6 +346,10 @@ done:
     return st;
 }
 
+size_t plan_own_memory(const plan *p) {
+    return p->memory + p->device.fixed + (size_t)p->chunk * p->device.target;
+}
+
 status plan_check_host(const plan *p, const machine_room *room) {
     if (p->memory <= room->available)
         return MOAO_OK;

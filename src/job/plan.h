@@ -110,6 +110,10 @@ int plan_threads(const sys *s, int cores);
 void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
                    const machine_room *room, double rate);
 
+/* Local. Bytes of a rank that is its own device, of which the plan is: its host's part and the
+ * device's. */
+size_t plan_own_memory(const plan *p);
+
 /* Local. MOAO_INPUT when the host lacks the memory that such a plan asks of it. */
 status plan_check_host(const plan *p, const machine_room *room);
 

@@ -348,13 +348,14 @@ static const char *plural(int n) {
 void run_announce(const run *r) {
     const sys *s = &r->u.s;
     const comm *c = r->c;
+    const bool own = r->device.be != NULL && strcmp(r->device.be->name, "cpu") == 0;
     progress_note("%d sensors, %zu measurements, %d actuators", s->nsensor, s->m, s->dm.nact);
     progress_note("%d target%s, %d at a time; %d reconstructor%s, %d exposure%s", s->ntarget,
                   plural(s->ntarget), r->pl.chunk, r->u.a.ntor, plural(r->u.a.ntor),
                   r->u.a.nexposure, plural(r->u.a.nexposure));
     progress_note("%d rank%s of %d thread%s on %d node%s, %.2f GB a rank", c->size, plural(c->size),
                   c->threads, plural(c->threads), c->nnode, plural(c->nnode),
-                  (double)r->pl.memory / 1e9);
+                  (double)(own ? plan_own_memory(&r->pl) : r->pl.memory) / 1e9);
     if (r->device.be != NULL)
         progress_note("%s: %s", r->device.be->name, r->device.text);
     if (r->pl.kind == &linop_tlr)

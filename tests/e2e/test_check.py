@@ -27,9 +27,12 @@ class Check(unittest.TestCase):
                 peak = 0  # what a run may reach: ranks do not always need most at the same moment
                 for _ in range(2):
                     if peak == 0 or abs(told / peak - 1) >= 0.1:
-                        with open(Run(*case, ranks=ranks).path("run.json")) as f:
+                        run = Run(*case, ranks=ranks)
+                        with open(run.path("run.json")) as f:
                             peak = max(peak, json.load(f)["memory"]["peak_rank_bytes"])
                 self.assertLess(abs(told / peak - 1), 0.1, f"{told:.4g} told, {peak:.4g} used")
+                begins = re.search(r"([0-9.]+) GB a rank", run.process.stdout + run.process.stderr)
+                self.assertAlmostEqual(1e9 * float(begins.group(1)), told, delta=0.03 * told + 1e7)
 
     def test_it_tells_what_a_user_needs_before_submitting(self):
         text = moao("check", os.path.join(ROOT, "params", "demo.yaml"), "--ranks", "8").stdout
