@@ -11,6 +11,7 @@ with less priority, in the time that the others leave while they wait for files,
 The last line is `N passed, N failed`, with `, N skipped` when any; when CI=true a skip counts as failed.
 """
 import argparse
+import contextlib
 import glob
 import os
 import re
@@ -494,6 +495,22 @@ class Runner:
             t.join()
 
 
+@contextlib.contextmanager
+def session_directory():
+    """Open MPI makes one directory for all programs of a user and removes it when it is empty; a program that begins at that moment
+    fails ("mkdir ... File exists"). A directory inside keeps it there while tests run side by side."""
+    top = os.path.join(tempfile.gettempdir(), "ompi.%s.%d" % (os.uname().nodename.split(".")[0], os.getuid()))
+    keep = os.path.join(top, "moao-tests.%d" % os.getpid())
+    os.makedirs(top, mode=0o700, exist_ok=True)
+    os.mkdir(keep)
+    try:
+        yield
+    finally:
+        os.rmdir(keep)
+        with contextlib.suppress(OSError):  # others are in it
+            os.rmdir(top)
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--build", default="build", help="folder of the built programs (build)")
@@ -514,7 +531,8 @@ def main():
     jobs.sort(key=lambda j: (-j.weight, -j.seconds))
     runner = Runner(cores, os.environ.get("CI") == "true")
     start = time.monotonic()
-    runner.run(jobs)
+    with session_directory():
+        runner.run(jobs)
     print("%.0f s" % (time.monotonic() - start))
     t = runner.total
     print("%d passed, %d failed%s" % (t["passed"], t["failed"], ", %d skipped" % t["skipped"] if t["skipped"] else ""))
