@@ -90,7 +90,9 @@ status tlr_copy(const tlr *a, char trans, tlr **out) {
     status st;
     *out = NULL;
     tlr_work_open(&w, a->be, a->ctx);
-    if ((!turn && trans != 'N') || (turn && a->symmetric))
+    if (a->spread)
+        st = status_fail(MOAO_INPUT, "copy of a factor that is distributed over members");
+    else if ((!turn && trans != 'N') || (turn && a->symmetric))
         st = status_fail(MOAO_INPUT, "copy of a tile low-rank matrix: letter %c", trans);
     else
         st = tlr_new(a->be, a->ctx, turn ? a->cols : a->rows, turn ? a->rows : a->cols,
@@ -111,16 +113,26 @@ status tlr_copy(const tlr *a, char trans, tlr **out) {
     return st;
 }
 
+static status expand_all(tlr_work *w, const tlr *a, double *dense, int64_t ld) {
+    status st = MOAO_OK;
+    for (int64_t q = 0; q < a->panels; q++) {
+        const int64_t col = a->cols->first[a->panel[q].c0], row = panel_row(a, q);
+        TRY(tlr_spread_next(w, a, q));
+        if (a->factor && row > 0)
+            TRY(tlr_dense_scale(w, row, a->panel[q].width, 0, dense + col * ld, ld));
+        TRY(tlr_expand_panel(w, a, q, 1, dense + row + col * ld, ld));
+    }
+done:
+    return st;
+}
+
 status tlr_expand(const tlr *a, double *dense, int64_t ld) {
     tlr_work w;
     status st = MOAO_OK;
     tlr_work_open(&w, a->be, a->ctx);
-    for (int64_t q = 0; q < a->panels; q++) {
-        const int64_t col = a->cols->first[a->panel[q].c0], row = panel_row(a, q);
-        if (a->factor && row > 0)
-            TRY(tlr_dense_scale(&w, row, a->panel[q].width, 0, dense + col * ld, ld));
-        TRY(tlr_expand_panel(&w, a, q, 1, dense + row + col * ld, ld));
-    }
+    TRY(tlr_spread_begin(&w, a, BACKEND_D, 1, "T", a->panels));
+    st = expand_all(&w, a, dense, ld);
+    TRY(tlr_spread_end(&w, a, st));
     if (a->symmetric && !a->factor)
         TRY(a->be->mirror(a->ctx, BACKEND_D, 'L', a->rows->n, dense, ld));
     TRY(a->be->sync(a->ctx));

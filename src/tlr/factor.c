@@ -35,7 +35,8 @@ static status read_panel(state *s, const tlr *a, int64_t p, double *d, int64_t l
 
 /* D -= L_q L_q^T, q from q0 to q1, for the rows and columns of super-panel p. */
 static status subtract(state *s, int64_t q0, int64_t q1, int64_t p, double *d, int64_t ldd) {
-    return tlr_update_own(&s->w, s->from->members, s->l, q0, q1, p, d, ldd);
+    const status st = tlr_spread_gather(&s->w, s->l, q0, q1, p);
+    return st != MOAO_OK ? st : tlr_update_own(&s->w, s->from->members, s->l, q0, q1, p, d, ldd);
 }
 
 static bool looks_ahead(const state *s) {
@@ -56,6 +57,7 @@ static status room_ahead(state *s, int64_t p, double **d) {
 /* D -= L_q L_q^T for super-panel p, beside what is in the stream of s->w from now on. */
 static status subtract_beside(state *s, int64_t q0, int64_t q1, int64_t p, double *d) {
     status st;
+    TRY(tlr_spread_gather(&s->w, s->l, q0, q1, p));
     TRY(after(s, s->ahead.ctx, s->w.ctx));
     tlr_work_lap(&s->ahead, -1);
     TRY(tlr_update_own(&s->ahead, s->from->members, s->l, q0, q1, p, d, panel_rows(s->l, p)));
@@ -324,7 +326,7 @@ static status divide_and_compress(state *s, int64_t p, double *d, int64_t ldd, d
     status st;
     TRY(tlr_work_room(&s->w, BUF_METRIC, below * here->width, m));
     for (int64_t k = 0; k < tlr_parts(s->l); k++)
-        if (tlr_part_is_mine(s->from->members, p, k))
+        if (tlr_part_is_mine(s->from->members, s->l, p, k))
             TRY(divide_part(s, p, k, d, ldd, *m));
     tlr_work_lap(&s->w, TLR_DIVIDE);
     TRY(tlr_host_prepare(s->l, p)); /* while the device is at work */
@@ -342,7 +344,7 @@ static status settle(state *s, int64_t p, double *d, int64_t ldd, double *m, con
     TRY(tlr_compress_end(&s->w, s->l, p, c, m, largest(ldd - n, 1), d + n, ldd));
     for (int64_t k = 0; k < tlr_parts(s->l); k++) {
         tlr_part(s->l, p, k, &i0, &i1);
-        if (i0 == i1 || !tlr_part_is_mine(s->from->members, p, k))
+        if (i0 == i1 || !tlr_part_is_mine(s->from->members, s->l, p, k))
             continue;
         for (int64_t j = here->c0; j < here->c1; j++)
             TRY(tlr_dense_trsm(&s->w, 'L', 'N', tlr_extent(s->l->cols, j),
@@ -370,8 +372,13 @@ static status finish_panel(state *s, int64_t p, double *d, int64_t ldd) {
         st = divide_and_compress(s, p, d, ldd, &m, &c);
     TRY(tlr_share_kinds(members, s->l, p, st));
     st = settle(s, p, d, ldd, m, &c);
-    TRY(tlr_share_columns(&s->w, members, s->l, p, st));
-    TRY(tlr_store_panel(&s->w, s->passes ? &s->ahead : NULL, s->l, p));
+    if (s->l->spread) {
+        TRY(tlr_share_dropped(members, s->l, p, st));
+        TRY(tlr_spread_store(&s->w, s->l, p));
+    } else {
+        TRY(tlr_share_columns(&s->w, members, s->l, p, st));
+        TRY(tlr_store_panel(&s->w, s->passes ? &s->ahead : NULL, s->l, p));
+    }
     tlr_work_lap(&s->w, TLR_SETTLE);
 done:
     tlr_batch_close(&c);
@@ -387,6 +394,7 @@ static status attempt(state *s, const tlr_options *o) {
     tlr_close(s->l);
     TRY(tlr_new(s->w.be, s->w.ctx, s->from->layout, s->from->layout, true, o, &s->l));
     s->l->factor = true;
+    TRY(tlr_spread_open(s->l, s->from->members));
     s->finished = 0;
     s->report->minor = 0;
     s->report->tau = o->rank > 0 ? 0 : o->tau;
@@ -473,6 +481,10 @@ static status check_source(const tlr_source *from, char variant, const tlr_optio
                            "tlr_factor: members make a left-looking factor in parts, "
                            "not variant %c in %d",
                            variant, o->parts);
+    if (o->distributed && (o->parts < 1 || o->host || variant != 'L'))
+        return status_fail(MOAO_INPUT,
+                           "tlr_factor: a distributed factor is left-looking, in parts, and not "
+                           "in the host's memory");
     if (from->a ? !from->a->symmetric || from->a->factor || from->a->rows != from->layout
                 : !from->fill)
         return status_fail(MOAO_INPUT, "tlr_factor: the matrix is not symmetric in its layout");

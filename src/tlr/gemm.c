@@ -146,7 +146,8 @@ done:
 status tlr_trsm(const tlr *l, tlr *a) {
     tlr_work w;
     status st = MOAO_OK;
-    if (!l->factor || a->symmetric || !same_tiles(l->rows, a->cols) || l->step != a->step)
+    if (!l->factor || l->spread || a->symmetric || !same_tiles(l->rows, a->cols) ||
+        l->step != a->step)
         return refuse("tlr_trsm");
     tlr_work_open(&w, a->be, a->ctx);
     for (int64_t p = 0; p < a->panels; p++) {

@@ -40,6 +40,7 @@ typedef struct {
 } panel;
 
 typedef struct tlr_host tlr_host;
+typedef struct tlr_spread tlr_spread;
 
 struct tlr {
     const backend *be;
@@ -52,7 +53,10 @@ struct tlr {
     int64_t step;                  /* tile columns of a super-panel */
     int64_t panels;
     panel *panel;
-    tlr_host *host; /* memory of the host, of options.host */
+    int64_t
+        block; /* with options.distributed: tile rows of a part, whole super-panels; 0: not so */
+    tlr_host *host;     /* memory of the host, of options.host */
+    tlr_spread *spread; /* over which members it is spread, NULL: all of it is here */
 };
 
 /* --- places --- */
@@ -132,7 +136,7 @@ typedef struct {
     int64_t i0;     /* tile rows from i0 on are there */
     void *at, *raw; /* in doubles, or of the place for singles in these; in singles on their way */
     size_t bytes, raw_bytes;
-    bool *row; /* of the place for singles: tile rows of it that are there */
+    bool *row; /* of the place for some rows: those of it that are there */
 } tlr_place;
 
 #define TLR_STREAMS 4
@@ -146,7 +150,7 @@ typedef struct {
     tlr_place place[2];
     int last;         /* of them, which was used last */
     double fetched;   /* bytes that came from the host's memory */
-    tlr_place narrow; /* with halves: in single precision */
+    tlr_place narrow; /* of which some tile rows are there: with halves, or a spread factor's */
     double *buf[BUFFERS];
     int64_t count[BUFFERS];
     void *work; /* of the dense operations, and of compression */
@@ -253,6 +257,36 @@ status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int
                        int64_t next);
 /* No super-panel is in the places of w any more. */
 void tlr_store_forget(tlr_work *w);
+/* The place of w for some rows is super-panel q's, in type t; where it was not, none are there. */
+status tlr_store_place(tlr_work *w, const tlr *a, backend_type t, int64_t q);
+/* Where v begins after u, in numbers. */
+int64_t tlr_store_begin_of_v(const tlr *a, const panel *p);
+/* Largest modulus of n[0] numbers of u and n[1] of v in single precision. Waits. */
+status tlr_store_bounds(tlr_work *w, const int64_t n[2], const float *const kept[2],
+                        double most[2]);
+
+/* --- spread.c: a factor that is spread over members. Without (a->spread NULL) all of these do
+ * nothing, and end as they are told. --- */
+
+status tlr_spread_open(tlr *l, const tlr_members *m);
+void tlr_spread_close(tlr *l);
+/* Collective with options.terms. A finished super-panel: what is this member's of it is kept, u and
+ * v are gone. */
+status tlr_spread_store(tlr_work *w, tlr *l, int64_t q);
+/* Collective, in the factor's stream: the rows of super-panel p in super-panels q0 .. q1 come to
+ * all members, for the updates that follow. */
+status tlr_spread_gather(tlr_work *w, const tlr *l, int64_t q0, int64_t q1, int64_t p);
+/* tlr_store_typed of it: rows that are this member's, were gathered, or are there in a round. */
+status tlr_spread_rows(tlr_work *w, const tlr *l, backend_type t, int64_t q, int64_t i0,
+                       int64_t i1);
+/* Collective. A round over super-panels 0 .. panels, in type t: `passes` of them (of the members
+ * the most), each in the directions `forms` one after another: 'T' upwards, 'N' downwards. next:
+ * the super-panel whose turn it is, q, is there wholly until the next one. end: also for members
+ * that failed or had less to do; the worst status of all. */
+status tlr_spread_begin(tlr_work *w, const tlr *l, backend_type t, int64_t passes,
+                        const char *forms, int64_t panels);
+status tlr_spread_next(tlr_work *w, const tlr *l, int64_t q);
+status tlr_spread_end(tlr_work *w, const tlr *l, status local);
 
 /* --- host.c: the host's memory for super-panels --- */
 
@@ -403,10 +437,10 @@ status tlr_side_product(tlr_work *w, const tlr *a, int64_t q, int64_t ia, int64_
 /* Parts of super-panel p's rows (some may have none); tile rows *i0 .. *i1 of part k; whether it is
  * this member's. */
 static inline int64_t tlr_parts(const tlr *l) {
-    return largest(l->o.parts, 1);
+    return l->block > 0 ? (l->rows->nt + l->block - 1) / l->block : largest(l->o.parts, 1);
 }
 void tlr_part(const tlr *l, int64_t p, int64_t k, int64_t *i0, int64_t *i1);
-bool tlr_part_is_mine(const tlr_members *m, int64_t p, int64_t k);
+bool tlr_part_is_mine(const tlr_members *m, const tlr *l, int64_t p, int64_t k);
 /* Whether tile row i of super-panel p is this member's, rows [r1 - r0]. */
 void tlr_rows_of(const tlr_members *m, const tlr *l, int64_t p, bool *rows);
 /* As tlr_members.merge. */
@@ -417,8 +451,10 @@ status tlr_update_own(tlr_work *w, const tlr_members *m, const tlr *l, int64_t q
                       int64_t p, double *d, int64_t ldd);
 /* Kinds and ranks of all tiles of super-panel p on all members; local: what came of this one's. */
 status tlr_share_kinds(const tlr_members *m, const tlr *l, int64_t p, status local);
-/* The same of what was dropped of them, and then of their columns, in the precision in which they
- * are kept; local: what came of this member's. */
+/* The same of what was dropped of them, with options.norms. */
+status tlr_share_dropped(const tlr_members *m, const tlr *l, int64_t p, status local);
+/* That, and then their columns, in the precision in which they are kept; local: what came of this
+ * member's. */
 status tlr_share_columns(tlr_work *w, const tlr_members *m, const tlr *l, int64_t p, status local);
 
 /* --- passes.c: the updates of a left-looking factor whose super-panels come from the host's

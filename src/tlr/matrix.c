@@ -43,6 +43,8 @@ static void set_defaults(tlr *a) {
     a->o.cut = least(a->o.cut, least(a->b, BATCH_SVD_MAX));
     a->step = largest(1, a->o.width / a->b);
     a->panels = (a->cols->nt + a->step - 1) / a->step;
+    if (a->o.distributed && a->o.parts > 0)
+        a->block = a->step * largest(1, (a->panels + a->o.parts - 1) / a->o.parts);
 }
 
 static status new_panel(tlr *a, int64_t q) {
@@ -78,7 +80,8 @@ status tlr_new(const backend *be, backend_ctx *ctx, const tlr_layout *rows, cons
     a->o = *o;
     a->o.mixed = o->mixed && o->singles && !o->host;
     a->o.terms = a->o.mixed && be->terms ? o->terms : 0;
-    a->o.halves = o->halves && o->singles && !o->host && o->rank == 0 && be->terms;
+    a->o.halves =
+        o->halves && o->singles && !o->host && !o->distributed && o->rank == 0 && be->terms;
     tlr_set_terms(a, a->o.terms, 0);
     set_defaults(a);
     TRY(ALLOC(a->panel, (size_t)a->panels, "super-panels"));
@@ -112,6 +115,7 @@ void tlr_close(tlr *a) {
         free(p->tile), free(p->ubegin), free(p->ucols), free(p->vbegin), free(p->vcols);
     }
     tlr_host_free(a);
+    tlr_spread_close(a);
     free(a->panel);
     free(a);
 }

@@ -14,17 +14,23 @@
 void tlr_part(const tlr *l, int64_t p, int64_t k, int64_t *i0, int64_t *i1) {
     const panel *here = l->panel + p;
     const int64_t rows = here->r1 - here->r0, parts = tlr_parts(l);
+    if (l->block > 0) {
+        *i0 = least(largest(k * l->block, here->r0), here->r1);
+        *i1 = least(largest((k + 1) * l->block, here->r0), here->r1);
+        return;
+    }
     *i0 = here->r0 + rows * k / parts;
     *i1 = here->r0 + rows * (k + 1) / parts;
 }
 
-/* The turn moves on from one super-panel to the next, for the parts may not come out even. */
-static int owner(const tlr_members *m, int64_t p, int64_t k) {
-    return m ? (int)((k + p) % m->size) : 0;
+/* The turn moves on from one super-panel to the next, for the parts may not come out even; blocks
+ * stay with their owner. */
+static int owner(const tlr_members *m, const tlr *l, int64_t p, int64_t k) {
+    return m ? (int)((l->block > 0 ? k : k + p) % m->size) : 0;
 }
 
-bool tlr_part_is_mine(const tlr_members *m, int64_t p, int64_t k) {
-    return !m || owner(m, p, k) == m->rank;
+bool tlr_part_is_mine(const tlr_members *m, const tlr *l, int64_t p, int64_t k) {
+    return !m || owner(m, l, p, k) == m->rank;
 }
 
 void tlr_rows_of(const tlr_members *m, const tlr *l, int64_t p, bool *rows) {
@@ -32,7 +38,7 @@ void tlr_rows_of(const tlr_members *m, const tlr *l, int64_t p, bool *rows) {
     for (int64_t k = 0; k < tlr_parts(l); k++) {
         tlr_part(l, p, k, &i0, &i1);
         for (int64_t i = i0; i < i1; i++)
-            rows[i - l->panel[p].r0] = tlr_part_is_mine(m, p, k);
+            rows[i - l->panel[p].r0] = tlr_part_is_mine(m, l, p, k);
     }
 }
 
@@ -51,7 +57,7 @@ status tlr_update_own(tlr_work *w, const tlr_members *m, const tlr *l, int64_t q
     TRY(tlr_update(w, -1, l, l, q0, q1, here->c0, here->c1, here->c0, here->c1, d, ldd));
     for (int64_t k = 0; k < tlr_parts(l); k++) {
         tlr_part(l, p, k, &i0, &i1);
-        if (tlr_part_is_mine(m, p, k))
+        if (tlr_part_is_mine(m, l, p, k))
             TRY(tlr_update(w, -1, l, l, q0, q1, i0, i1, here->c0, here->c1,
                            d + l->rows->first[i0] - first, ldd));
     }
@@ -176,7 +182,7 @@ static status pack_member(packing *s, const tlr_members *m, int64_t p, int r) {
     s->at = 0;
     for (int64_t k = 0; k < tlr_parts(s->l); k++) {
         tlr_part(s->l, p, k, &i0, &i1);
-        if (owner(m, p, k) == r)
+        if (owner(m, s->l, p, k) == r)
             TRY(pack_part(s, i0, i1));
     }
 done:
@@ -204,6 +210,11 @@ static status broadcast(packing *s, const tlr_members *m, int64_t p) {
     return st;
 }
 
+status tlr_share_dropped(const tlr_members *m, const tlr *l, int64_t p, status local) {
+    return l->o.norms ? share_numbers(m, l, p, local, get_dropped, put_dropped)
+                      : tlr_merge(m, local, NULL, 0);
+}
+
 status tlr_share_columns(tlr_work *w, const tlr_members *m, const tlr *l, int64_t p, status local) {
     packing s = {.w = w, .l = l, .p = l->panel + p, .singles = l->o.singles};
     int64_t most = 0;
@@ -217,8 +228,7 @@ status tlr_share_columns(tlr_work *w, const tlr_members *m, const tlr *l, int64_
     }
     if (st == MOAO_OK)
         st = tlr_work_typed(w, BUF_MESSAGE, s.singles ? BACKEND_S : BACKEND_D, most, &room);
-    st = l->o.norms ? share_numbers(m, l, p, st, get_dropped, put_dropped)
-                    : tlr_merge(m, st, NULL, 0);
+    st = tlr_share_dropped(m, l, p, st);
     s.message = room;
     return st == MOAO_OK ? broadcast(&s, m, p) : st;
 }

@@ -56,6 +56,7 @@ static status solve_before(tlr_work *w, const tlr *l, int64_t p, double *x) {
     status st = MOAO_OK;
     for (int64_t q = p - 1; q >= 0; q--) {
         const panel *here = l->panel + q;
+        TRY(tlr_spread_next(w, l, q));
         for (int64_t i = here->r0; i < end; i += l->step)
             TRY(tlr_side_product(w, l, q, i, least(i + l->step, end), 'L', 'N', 1, -1, x, n, x, n));
         TRY(tlr_dense_trsm(w, 'L', 'T', here->width, 1, here->diag, here->width,
@@ -65,17 +66,12 @@ done:
     return st;
 }
 
-status tlr_pivot_is_certain(tlr_work *w, const tlr *l, int64_t p, const double *block, int64_t k,
-                            double compressions, bool *certain) {
+/* tlr_pivot_is_certain where `tiles` tiles are compressed. */
+static status is_certain(tlr_work *w, const tlr *l, int64_t p, const double *block, int64_t k,
+                         double compressions, int64_t tiles, bool *certain) {
     const int64_t n = l->panel[p].width, from = l->cols->first[l->panel[p].c0];
     double *a = NULL, *y = NULL, *x, pivot, norm = 0;
-    int64_t tiles = 0;
     status st;
-    for (int64_t q = 0; q < p; q++)
-        tiles += compressed_in(l, q, 0, l->panel[p].c1);
-    *certain = tiles == 0;
-    if (tiles == 0 || l->o.rank > 0)
-        return MOAO_OK;
     TRY(ALLOC(a, (size_t)(n * n), "block with a pivot that is not positive"));
     TRY(ALLOC(y, (size_t)(from + n), "vector of a pivot that is not positive"));
     TRY(tlr_work_room(w, BUF_CORE, l->rows->n, &x));
@@ -92,5 +88,21 @@ status tlr_pivot_is_certain(tlr_work *w, const tlr *l, int64_t p, const double *
     *certain = pivot + compressions * l->o.tau * sqrt(2 * (double)tiles) * norm < 0;
 done:
     free(a), free(y);
+    return st;
+}
+
+status tlr_pivot_is_certain(tlr_work *w, const tlr *l, int64_t p, const double *block, int64_t k,
+                            double compressions, bool *certain) {
+    int64_t tiles = 0;
+    status st;
+    for (int64_t q = 0; q < p; q++)
+        tiles += compressed_in(l, q, 0, l->panel[p].c1);
+    *certain = tiles == 0;
+    if (tiles == 0 || l->o.rank > 0)
+        return MOAO_OK;
+    TRY(tlr_spread_begin(w, l, tlr_type(l), 1, "N", p));
+    st = is_certain(w, l, p, block, k, compressions, tiles, certain);
+    st = tlr_spread_end(w, l, st);
+done:
     return st;
 }

@@ -247,6 +247,11 @@ static int64_t chunk(const tlr *a, int64_t v) {
     return largest(1, least(v, (int64_t)(a->o.memory / sizeof(double)) / cols));
 }
 
+static int64_t chunks(const tlr *a, int64_t v) {
+    const int64_t step = chunk(a, v);
+    return (v + step - 1) / step;
+}
+
 /* Tile rows from ia on whose intermediate products fit in the memory, at least one. */
 static int64_t rows_that_fit(const tlr *a, const panel *p, int64_t v, int64_t ia) {
     int64_t i = ia + 1, cols = columns(p, ia, i);
@@ -291,6 +296,7 @@ static status apply_chunk(tlr_work *w, const tlr *a, char side, char form, int64
                           const double *x, int64_t ldx, double *y, int64_t ldy) {
     status st = MOAO_OK;
     for (int64_t q = 0; q < a->panels; q++) {
+        TRY(tlr_spread_next(w, a, q));
         TRY(panel_product(w, a, q, side, form, v, alpha, x, ldx, y, ldy));
         if (a->symmetric && !a->factor)
             TRY(panel_product(w, a, q, side, flip(form), v, alpha, x, ldx, y, ldy));
@@ -298,6 +304,15 @@ static status apply_chunk(tlr_work *w, const tlr *a, char side, char form, int64
             TRY(diagonal_product(w, a, q, side, form, v, alpha, x, ldx, y, ldy));
     }
 done:
+    return st;
+}
+
+static status apply_all(tlr_work *w, const tlr *a, char side, char form, int64_t v, double alpha,
+                        const double *x, int64_t ldx, double *y, int64_t ldy) {
+    status st = MOAO_OK;
+    for (int64_t r = 0, step = chunk(a, v); r < v && st == MOAO_OK; r += step)
+        st = apply_chunk(w, a, side, form, least(step, v - r), alpha, x + side_at(side, 0, r, ldx),
+                         ldx, y + side_at(side, 0, r, ldy), ldy);
     return st;
 }
 
@@ -319,9 +334,11 @@ status tlr_apply(const tlr *a, char side, char trans, int64_t v, double alpha, c
     tlr_work_open(&w, a->be, a->ctx);
     TRY(side == 'R' ? tlr_dense_scale(&w, v, out, beta, y, ldy)
                     : tlr_dense_scale(&w, out, v, beta, y, ldy));
-    for (int64_t r = 0, step = chunk(a, v); alpha != 0 && r < v; r += step)
-        TRY(apply_chunk(&w, a, side, form, least(step, v - r), alpha, x + side_at(side, 0, r, ldx),
-                        ldx, y + side_at(side, 0, r, ldy), ldy));
+    if (alpha != 0) {
+        TRY(tlr_spread_begin(&w, a, tlr_type(a), chunks(a, v), "T", a->panels));
+        st = apply_all(&w, a, side, form, v, alpha, x, ldx, y, ldy);
+        TRY(tlr_spread_end(&w, a, st));
+    }
     TRY(a->be->sync(a->ctx));
 done:
     tlr_work_close(&w);
@@ -335,6 +352,7 @@ static status solve_chunk(tlr_work *w, const tlr *l, char side, char form, int64
     for (int64_t s = 0; s < l->panels; s++) {
         const int64_t p = form == 'T' ? s : l->panels - 1 - s;
         const panel *here = l->panel + p;
+        TRY(tlr_spread_next(w, l, p));
         if (form == 'N')
             TRY(panel_product(w, l, p, side, 'N', v, -1, x, ldx, x, ldx));
         TRY(tlr_dense_trsm(w, side, side == 'R' ? form : flip(form), side == 'R' ? v : here->width,
@@ -353,24 +371,42 @@ void tlr_set_terms(tlr *l, int terms, int of_halves) {
     l->of_halves = l->terms < 3 || of_halves == 1 ? 1 : 2;
 }
 
+/* With one triangle, or both: 'A'. */
+static status solve_all(tlr_work *w, const tlr *l, char side, char form, int64_t v, double *x,
+                        int64_t ldx) {
+    status st = MOAO_OK;
+    for (int64_t r = 0, step = chunk(l, v); r < v; r += step) {
+        const int64_t here = least(step, v - r);
+        double *part = x + side_at(side, 0, r, ldx);
+        if (side == 'R' && l->terms > 0) {
+            TRY(tlr_solve_terms(w, l, form, here, part, ldx));
+            continue;
+        }
+        if (form != 'N')
+            TRY(solve_chunk(w, l, side, 'T', here, part, ldx));
+        if (form != 'T')
+            TRY(solve_chunk(w, l, side, 'N', here, part, ldx));
+    }
+done:
+    return st;
+}
+
 status tlr_solve(const tlr *l, char side, char job, int64_t v, double *x, int64_t ldx) {
     tlr_work w;
     status st = MOAO_OK;
     if (!is_letter(side, "LR") || !is_letter(job, "NTA") || v < 0 || !l->factor ||
         ldx < (side == 'R' ? largest(v, 1) : largest(l->rows->n, 1)))
         return status_fail(MOAO_INPUT, "tlr_solve: an argument is out of range");
-    const char first = job == 'A' ? 'T' : side == 'R' ? job : flip(job);
+    const char form = job == 'A' || side == 'R' ? job : flip(job);
+    const backend_type type = side == 'R' && l->terms > 0 ? BACKEND_S : tlr_type(l);
     tlr_work_open(&w, l->be, l->ctx);
-    for (int64_t r = 0, step = chunk(l, v); r < v; r += step) {
-        double *part = x + side_at(side, 0, r, ldx);
-        if (side == 'R' && l->terms > 0) {
-            TRY(tlr_solve_terms(&w, l, job == 'A' ? 'A' : first, least(step, v - r), part, ldx));
-            continue;
-        }
-        TRY(solve_chunk(&w, l, side, first, least(step, v - r), part, ldx));
-        if (job == 'A')
-            TRY(solve_chunk(&w, l, side, 'N', least(step, v - r), part, ldx));
-    }
+    TRY(tlr_spread_begin(&w, l, type, chunks(l, v),
+                         form == 'A'   ? "TN"
+                         : form == 'T' ? "T"
+                                       : "N",
+                         l->panels));
+    st = solve_all(&w, l, side, form, v, x, ldx);
+    TRY(tlr_spread_end(&w, l, st));
     TRY(l->be->sync(l->ctx));
 done:
     tlr_work_close(&w);

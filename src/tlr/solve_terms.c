@@ -460,6 +460,7 @@ static status one_triangle(job *s, char form) {
     status st = MOAO_OK;
     for (int64_t q = 0; q < s->l->panels; q++) {
         s->p = s->l->panel + (form == 'T' ? q : s->l->panels - 1 - q);
+        TRY(tlr_spread_next(s->w, s->l, s->p - s->l->panel));
         if (form == 'N')
             TRY(all_rows(s, form));
         TRY(divide(s, form));

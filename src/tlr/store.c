@@ -27,12 +27,12 @@ static int64_t numbers(const tlr *a, const panel *p) {
     return n;
 }
 
-static int64_t begin_of_v(const tlr *a, const panel *p) {
+int64_t tlr_store_begin_of_v(const tlr *a, const panel *p) {
     return (numbers(a, p) + 63) / 64 * 64;
 }
 
 static int64_t all_numbers(const tlr *a, const panel *p) {
-    int64_t n = begin_of_v(a, p);
+    int64_t n = tlr_store_begin_of_v(a, p);
     for (int64_t k = p->c0; k < p->c1; k++)
         n += p->vcols[k - p->c0] * tlr_extent(a->cols, k);
     return n;
@@ -74,8 +74,7 @@ done:
 
 #define BOUND_ROWS 256 /* for the largest modulus numbers are taken as columns of so many */
 
-/* Largest modulus of what is kept of u, and of v, n[k] numbers. Waits. */
-static status bounds_of(tlr_work *w, const int64_t n[2], const float *const kept[2],
+status tlr_store_bounds(tlr_work *w, const int64_t n[2], const float *const kept[2],
                         double most[2]) {
     double *there, found[4];
     status st;
@@ -105,7 +104,7 @@ static void hold(tlr_place *s, const tlr *a, panel *p, int64_t i0) {
     s->p = p;
     s->i0 = i0;
     p->u = s->at;
-    p->v = p->u + begin_of_v(a, p);
+    p->v = p->u + tlr_store_begin_of_v(a, p);
 }
 
 static status room_for(tlr_work *w, void **at, size_t *has, size_t bytes) {
@@ -256,7 +255,7 @@ static status keep_halves(tlr_work *w, const tlr *a, panel *p, size_t *bytes) {
         TRY(w->be->half->cast_to_single(w->ctx, nu, 1, p->u, nu, u, nu));
     if (nv > 0)
         TRY(w->be->half->cast_to_single(w->ctx, nv, 1, p->v, nv, v, nv));
-    TRY(bounds_of(w, (int64_t[2]){nu, nv}, (const float *[2]){u, v}, p->most));
+    TRY(tlr_store_bounds(w, (int64_t[2]){nu, nv}, (const float *[2]){u, v}, p->most));
     TRY(narrow(w, p, u, room));
     *bytes += sizeof *p->run * (size_t)p->row_run[2 * (p->r1 - p->r0) + 1];
 done:
@@ -281,8 +280,8 @@ static status keep_all(tlr_work *w, tlr *a, int64_t q, size_t *bytes) {
     TRY(keep(w, a, numbers(a, p), p->u, p->kept));
     TRY(keep(w, a, n - nu, p->v, p->kept + (size_t)nu * size_of(a)));
     if (a->o.terms > 0)
-        TRY(bounds_of(w, (int64_t[2]){numbers(a, p), n - nu},
-                      (const float *[2]){p->singles, p->singles + nu}, p->most));
+        TRY(tlr_store_bounds(w, (int64_t[2]){numbers(a, p), n - nu},
+                             (const float *[2]){p->singles, p->singles + nu}, p->most));
 done:
     return st;
 }
@@ -294,7 +293,7 @@ status tlr_store_panel(tlr_work *w, tlr_work *to, tlr *a, int64_t q) {
         return MOAO_OK;
     size_t bytes = 0;
     status st;
-    p->kept_v = begin_of_v(a, p);
+    p->kept_v = tlr_store_begin_of_v(a, p);
     TRY(a->o.halves ? keep_halves(w, a, p, &bytes) : keep_all(w, a, q, &bytes));
     if (to) {
         s = &to->place[to->last = 1 - to->last];
@@ -315,10 +314,12 @@ done:
     return st;
 }
 
-/* The same of the place for singles; another one may have them since. */
-static void leave_singles(tlr_place *s) {
+/* The same of the place for some rows; another one may have them since. */
+static void leave_rows(tlr_place *s) {
     if (s->p && s->p->singles == s->at)
         s->p->singles = NULL;
+    if (s->p && s->p->u == s->at)
+        s->p->u = s->p->v = NULL;
     s->p = NULL;
 }
 
@@ -329,7 +330,7 @@ void tlr_store_forget(tlr_work *w) {
         w->be->release(w->ctx, w->place[k].raw);
         w->place[k] = (tlr_place){0};
     }
-    leave_singles(&w->narrow);
+    leave_rows(&w->narrow);
     w->be->release(w->ctx, w->narrow.at);
     free(w->narrow.row);
     w->narrow = (tlr_place){0};
@@ -422,6 +423,8 @@ status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, in
     status st = MOAO_OK;
     if (!kept_apart(a) || !p->kept)
         return MOAO_OK; /* in doubles: it is in hand, or all are */
+    if (a->spread)
+        return tlr_spread_rows(w, a, BACKEND_D, q, i0, p->r1);
     TRY(tlr_store_feed(w, a));
     const int at = place_of(w, p, i0);
     if (at != w->last && w->feed) /* it was on its way, or what was is not wanted */
@@ -443,17 +446,24 @@ status tlr_store_fetch(tlr_work *w, const tlr *a, int64_t q, int64_t next) {
     return tlr_store_fetch_rows(w, a, q, 0, next, 0);
 }
 
-/* The place for singles, where nothing of p is yet. */
-static status open_singles(tlr_work *w, const tlr *a, panel *p) {
+status tlr_store_place(tlr_work *w, const tlr *a, backend_type t, int64_t q) {
+    panel *p = a->panel + q;
     tlr_place *s = &w->narrow;
     status st;
-    leave_singles(s);
+    if (s->p == p && (t == BACKEND_D ? (void *)p->u : p->singles) == s->at)
+        return MOAO_OK;
+    leave_rows(s);
     free(s->row);
     s->row = NULL;
     TRY(ALLOC(s->row, (size_t)(p->r1 - p->r0), "tile rows"));
-    TRY(room_for(w, &s->at, &s->bytes, (size_t)largest(all_numbers(a, p), 1) * sizeof(float)));
+    TRY(room_for(w, &s->at, &s->bytes, (size_t)largest(all_numbers(a, p), 1) * backend_size(t)));
     s->p = p;
-    p->singles = s->at;
+    if (t == BACKEND_D) {
+        p->u = s->at;
+        p->v = p->u + p->kept_v;
+    } else {
+        p->singles = s->at;
+    }
 done:
     return st;
 }
@@ -463,12 +473,13 @@ status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int
     panel *p = a->panel + q;
     tlr_place *s = &w->narrow;
     status st = MOAO_OK;
+    if (a->spread)
+        return tlr_spread_rows(w, a, t, q, i0, i1);
     if (t == BACKEND_D)
         return tlr_store_fetch(w, a, q, next);
     if (!a->o.halves)
         return st;
-    if (s->p != p || p->singles != s->at)
-        TRY(open_singles(w, a, p));
+    TRY(tlr_store_place(w, a, t, q));
     for (int64_t end; i0 < i1; i0 = end) {
         for (end = i0 + 1; end < i1 && s->row[end - p->r0] == s->row[i0 - p->r0];)
             end++;

@@ -100,10 +100,11 @@ typedef struct {
     bool
         singles; /* a factor's tiles are kept in single precision, narrowed when they are made, so
                     that all that follows uses what is kept; the diagonal blocks stay as they are */
-    bool halves; /* with singles, not with host or a fixed rank: of each tile of a factor as many of
-                    the last columns of U and V as together lose tau / 2^11 or less are kept as
-                    halves of one exponent for a super-panel, and so is a dense tile whose norm in
-                    the metric of the matrix is at most 2^11 tau. All that follows uses what is kept
+    bool halves; /* with singles, not with host, distributed, or a fixed rank: of each tile of a
+                    factor as many of the last columns of U and V as together lose tau / 2^11 or
+                    less are kept as halves of one exponent for a super-panel, and so is a dense
+                    tile whose norm in the metric of the matrix is at most 2^11 tau. All that
+                    follows uses what is kept
                   */
     bool mixed;  /* with singles, not with host: products with a factor's tiles are made and summed
                     in single precision too; what they are subtracted from stays in doubles */
@@ -118,7 +119,11 @@ typedef struct {
     int parts;   /* > 0: tile rows below a super-panel's diagonal block are worked at in so many
                     parts, which several members of a factor share; its bits depend on their number,
                     not on who has which. 0: all rows at once */
-    bool norms;  /* record the norm of what is dropped of each tile (takes time: on the host) */
+    bool distributed; /* with parts, not with host or halves: each of several members of a factor
+                         keeps only its own tile rows of L, which are blocks of whole super-panels,
+                         as many as parts, dealt out in turn (the blocks on the diagonal are
+                         everybody's) */
+    bool norms; /* record the norm of what is dropped of each tile (takes time: on the host) */
 } tlr_options;
 
 typedef enum { TLR_EMPTY, TLR_LOWRANK, TLR_DENSE } tlr_kind;
@@ -142,7 +147,7 @@ typedef struct {
     double mean;                          /* rank, empty tiles as 0, dense as their order */
     int64_t columns, halves;              /* of U and of dense tiles; of these as halves */
     int64_t dense_halves;                 /* dense tiles that are */
-    double bytes, bytes_dense;            /* stored; those of the matrix (of a triangle) in FP64 */
+    double bytes, bytes_dense;            /* stored here; of the matrix (of a triangle) in FP64 */
     double dropped;                       /* Frobenius norm of all that was dropped, NaN: unknown */
 } tlr_stats;
 
@@ -189,10 +194,15 @@ MOAO_PUBLIC status tlr_trsm(const tlr *l, tlr *a);
 /* --- Cholesky factor ------------------------------------------------------------------------ */
 
 /* Processes that make one factor together, each with a device of its own; L is whole on all of them
- * at the end, and its bits are those that one of them alone makes with the same options.parts. Each
- * of them calls tlr_factor with the same source and options. Tile rows below the diagonal block of
- * a super-panel are dealt out in parts; the block itself is everybody's. Where one fails, all do,
- * with the worst status; a message has who knows the reason. */
+ * at the end (options.distributed: each has its rows), and its bits are those that one of them
+ * alone makes with the same options.parts. Each of them calls tlr_factor with the same source and
+ * options. Tile rows below the diagonal block of a super-panel are dealt out in parts; the block
+ * itself is everybody's. Where one fails, all do, with the worst status; a message has who knows
+ * the reason.
+ *
+ * Of a distributed factor tlr_solve, tlr_apply and tlr_expand are collective among its members,
+ * with alike arguments but for vectors, of which each has its own or none (v = 0); it is not
+ * copied, and not for tlr_trsm. merge and bcast must live as long as it does. */
 typedef struct {
     int rank, size; /* of this process among them */
     void *arg;

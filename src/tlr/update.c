@@ -253,10 +253,11 @@ static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
     TRY(begin_rows(s));
     for (s->x.q = s->x.q0; s->x.q < s->x.q1; s->x.q++) {
         const int64_t from = s->x.a->o.host ? least(s->x.ia, s->x.ka) : 0;
-        if (s->type == BACKEND_D && !s->there) { /* only a factor is kept apart: a is b */
+        if (s->type == BACKEND_D && !s->there &&
+            !s->x.a->spread) { /* only a factor is kept apart: a is b */
             TRY(tlr_store_fetch_rows(s->w, s->x.a, s->x.q, from, s->x.q + 1, from));
             TRY(tlr_store_fetch_rows(s->w, s->x.b, s->x.q, from, s->x.q + 1, from));
-        } else if (s->type == BACKEND_S) {
+        } else if (s->type == BACKEND_S || s->x.a->spread) {
             TRY(tlr_store_typed(s->w, s->x.a, s->type, s->x.q, s->x.ia, s->x.ib, -1));
             TRY(tlr_store_typed(s->w, s->x.b, s->type, s->x.q, s->x.ka, s->x.kb, -1));
         }

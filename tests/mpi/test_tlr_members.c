@@ -125,6 +125,47 @@ static tlr_report same(matrix *m, const form *f, int64_t *bytes) {
     return report[0];
 }
 
+/* Of a distributed factor a member has its share of the columns; and solves, products and the
+ * logarithm of the determinant where members have different numbers of vectors, or none, are those
+ * of the factor that one has alone. */
+static void different_vectors(matrix *m, const form *f) {
+    const int64_t n = m->p.n, v = rank == 0 ? 23 : rank == 1 ? 0 : 4;
+    static const char sides[] = "RRRLLL", jobs[] = "ANTANT";
+    meeting met = {.fail_at = -1};
+    tlr_report report;
+    tlr *l[2];
+    double bytes[2], logdet[2];
+    for (int k = 0; k < 2; k++) {
+        tlr_stats s;
+        m->calls = 0;
+        ok(make(m, f, k == 1, &met, &l[k], &report));
+        tlr_statistics(l[k], &s);
+        bytes[k] = s.bytes;
+        ok(tlr_logdet(l[k], &logdet[k]));
+    }
+    assert_true(size == 1 ? bytes[1] == bytes[0] : bytes[1] < bytes[0]);
+    assert_memory_equal(&logdet[0], &logdet[1], sizeof logdet[0]);
+    for (int c = 0; c < 7; c++) { /* the last one: a product */
+        const char side = c < 6 ? sides[c] : 'R';
+        const int64_t ld = side == 'R' ? v + 1 : n;
+        double *start = noise(24 * n), *x[2]; /* all draw alike */
+        for (int k = 0; k < 2; k++) {
+            double *there = up(start, ld * n), *y = up(NULL, ld * n);
+            if (k == 1 || v > 0)
+                ok(c < 6 ? tlr_solve(l[k], side, jobs[c], v, there, ld)
+                         : tlr_apply(l[k], side, 'N', v, 1, there, ld, 0, y, ld));
+            x[k] = down(c < 6 ? there : y, ld * n);
+            be->release(ctx, there), be->release(ctx, y);
+        }
+        for (int64_t i = 0; i < (side == 'R' ? n : 1); i++)
+            assert_memory_equal(x[0] + i * ld, x[1] + i * ld,
+                                sizeof(double) * (size_t)(side == 'R' ? v : v * n));
+        free(x[0]), free(x[1]), free(start);
+    }
+    for (int k = 0; k < 2; k++)
+        tlr_close(l[k]);
+}
+
 static matrix new_matrix(int64_t n) {
     matrix m = {.p = points_new(n, B, TLR_KD), .fail_at = -1};
     return m;
@@ -164,16 +205,51 @@ static void same_bits(void **state) {
     points_free(&m.p);
 }
 
+/* The same where each member keeps its rows alone. */
+static void distributed(void **state) {
+    (void)state;
+    static const tlr_options forms[] = {
+        {.tau = 1e-4, .cut = -1},
+        {.tau = 1e-4, .cut = 8, .norms = true},
+        {.tau = 1e-4, .cut = -1, .singles = true},
+        {.tau = 1e-4, .cut = 8, .singles = true, .mixed = true},
+        {.tau = 1e-4, .cut = 8, .singles = true, .mixed = true, .terms = 3},
+        {.tau = 1e-4, .cut = 8, .singles = true, .halves = true}, /* not so kept */
+        {.tau = 0, .cut = -1},
+        {.rank = 6, .cut = -1}};
+    static const int parts[] = {1, 3, 4, 9};
+    matrix m = new_matrix(420);
+    for (size_t k = 0; k < sizeof forms / sizeof *forms; k++)
+        for (size_t c = 0; c < sizeof parts / sizeof *parts; c++) {
+            form f = {.o = forms[k], .compressed = k == 0 && c == 2};
+            int64_t bytes;
+            f.o.width = c == 2 ? 1 : 64;
+            f.o.seed = 1;
+            f.o.memory = c % 2 ? 40000 : 0;
+            f.o.parts = parts[c];
+            f.o.distributed = true;
+            m.p.nugget = forms[k].rank > 0 ? 2 : 0.05;
+            same(&m, &f, &bytes);
+            if (rank == 0 && c == 2)
+                print_message("form %d: %lld bytes came or went\n", (int)k, (long long)bytes);
+            if (c > 1)
+                different_vectors(&m, &f);
+        }
+    points_free(&m.p);
+}
+
 static void sizes(void **state) {
     (void)state;
-    for (int64_t n = 2; n <= 2 * B + 4; n += 9) {
-        matrix m = new_matrix(n);
-        form f = {.o = small_options(1e-5)};
-        int64_t bytes;
-        f.o.parts = 3;
-        same(&m, &f, &bytes);
-        points_free(&m.p);
-    }
+    for (int64_t n = 2; n <= 2 * B + 4; n += 9)
+        for (int d = 0; d < 2; d++) {
+            matrix m = new_matrix(n);
+            form f = {.o = small_options(1e-5)};
+            int64_t bytes;
+            f.o.parts = 3;
+            f.o.distributed = d;
+            same(&m, &f, &bytes);
+            points_free(&m.p);
+        }
 }
 
 /* Parts change the order of sums and no more. */
@@ -205,10 +281,11 @@ static void rescues(void **state) {
     form f = {.o = small_options(0.2)};
     m.p.nugget = 1e-3;
     f.o.parts = 4;
-    for (int mixed = 0; mixed < 2; mixed++) {
+    for (int mixed = 0; mixed < 4; mixed++) {
         tlr *l;
         tlr_report report;
-        f.o.singles = f.o.mixed = mixed;
+        f.o.singles = f.o.mixed = mixed % 2;
+        f.o.distributed = mixed > 1;
         for (size_t k = 0; k < sizeof way / sizeof *way; k++) {
             int64_t bytes;
             f.rescue = way[k];
@@ -267,15 +344,25 @@ static void member_fails(void **state) {
     form f = {.o = small_options(1e-4)};
     int failures = 0;
     f.o.parts = 3;
-    for (int what = 0; what < 2; what++)
+    for (int what = 0; what < 4; what++)
         for (int at = 0, more = 1; more; at++) {
             const bool me = rank == at % size;
-            meeting met = {.fail_at = what == 0 && me ? at : -1};
+            meeting met = {.fail_at = what % 2 == 0 && me ? at : -1};
             tlr_report report;
             tlr *l;
             m.calls = 0;
-            m.fail_at = what == 1 && me ? at : -1;
-            const status st = make(&m, &f, true, &met, &l, &report);
+            m.fail_at = what % 2 == 1 && me ? at : -1;
+            f.o.distributed = what > 1;
+            status st = make(&m, &f, true, &met, &l, &report);
+            if (st == MOAO_OK && f.o.distributed) { /* the two meetings of a solve */
+                double *x = up(m.p.x, m.p.n);
+                st = tlr_solve(l, 'R', 'A', 1, x, 1);
+                be->release(ctx, x);
+                if (st != MOAO_OK) {
+                    tlr_close(l);
+                    l = NULL;
+                }
+            }
             assert_true(st == MOAO_OK || st == MOAO_INTERNAL);
             assert_true((st == MOAO_OK) == (l != NULL));
             assert_true(st == MOAO_OK || !me || strstr(status_message(), "on purpose"));
@@ -299,6 +386,68 @@ static void member_fails(void **state) {
     points_free(&m.p);
 }
 
+/* An allocation fails on one member, each of them once, in a distributed factor or a solve with it:
+ * all end alike, and nothing is kept. */
+static const backend *whole;
+static backend counted;
+static int64_t left = -1, live;
+
+static status count_alloc(backend_ctx *c, size_t bytes, void **p) {
+    if (left-- == 0)
+        return status_fail(MOAO_MEMORY, "no memory for a test");
+    const status st = whole->alloc(c, bytes, p);
+    live += st == MOAO_OK;
+    return st;
+}
+
+static void count_release(backend_ctx *c, void *p) {
+    live -= p != NULL;
+    whole->release(c, p);
+}
+
+static void no_memory(void **state) {
+    (void)state;
+    matrix m = new_matrix(150);
+    form f = {.o = small_options(1e-4)};
+    int64_t failures = 0;
+    f.o.parts = 3;
+    f.o.distributed = f.o.singles = true;
+    whole = be;
+    counted = *be;
+    counted.alloc = count_alloc;
+    counted.release = count_release;
+    be = &counted;
+    for (int64_t at = 0, more = 1; more; at++) {
+        double *x = up(m.p.x, m.p.n);
+        const int64_t before = live;
+        meeting met = {.fail_at = -1};
+        tlr_report report;
+        tlr *l = NULL;
+        left = rank == at % size ? at / size : -1;
+        m.calls = 0;
+        status st = make(&m, &f, true, &met, &l, &report);
+        if (st == MOAO_OK)
+            st = tlr_solve(l, 'R', 'A', 1, x, 1);
+        const bool through = left >= 0;
+        left = -1;
+        tlr_close(l);
+        assert_int_equal(live, before);
+        be->release(ctx, x);
+        status_clear();
+        int codes[3] = {(int)st, -(int)st, through};
+        MPI_Allreduce(MPI_IN_PLACE, codes, 3, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+        assert_int_equal(codes[0], -codes[1]);
+        assert_true(codes[0] == MOAO_MEMORY || (codes[0] == MOAO_OK && codes[2]));
+        more = codes[0] != MOAO_OK;
+        failures += more;
+    }
+    be = whole;
+    if (rank == 0)
+        print_message("%lld allocations failed\n", (long long)failures);
+    assert_true(failures > 20);
+    points_free(&m.p);
+}
+
 static void bad_arguments(void **state) {
     (void)state;
     matrix m = new_matrix(100);
@@ -311,14 +460,24 @@ static void bad_arguments(void **state) {
     o.parts = 2;
     met.told = false;
     assert_int_equal(tlr_factor(be, ctx, &from, 'R', &o, NULL, &l, NULL), MOAO_INPUT);
+    met.told = false;
+    o.distributed = o.host = true;
+    assert_int_equal(tlr_factor(be, ctx, &from, 'L', &o, NULL, &l, NULL), MOAO_INPUT);
+    met.told = o.host = false;
+    ok(tlr_factor(be, ctx, &from, 'L', &o, NULL, &l, NULL));
+    tlr *copy = NULL;
+    assert_int_equal(tlr_copy(l, 'N', &copy), size > 1 ? MOAO_INPUT : MOAO_OK);
+    tlr_close(copy), tlr_close(l);
     status_clear();
     points_free(&m.p);
 }
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits),    cmocka_unit_test(sizes),     cmocka_unit_test(parts_round),
-        cmocka_unit_test(rescues),      cmocka_unit_test(one_pivot), cmocka_unit_test(member_fails),
+        cmocka_unit_test(same_bits),    cmocka_unit_test(distributed),
+        cmocka_unit_test(sizes),        cmocka_unit_test(parts_round),
+        cmocka_unit_test(rescues),      cmocka_unit_test(one_pivot),
+        cmocka_unit_test(member_fails), cmocka_unit_test(no_memory),
         cmocka_unit_test(bad_arguments)};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -308,7 +308,7 @@ __global__ void __launch_bounds__(32 * MOST_IMAGES / 2, 2)
     const int image[2] = {2 * warp, min(2 * warp + 1, h.g - 1)};
     uint4 *s = (uint4 *)shared, *table = s + h.g * step;
     const two_lines mine = {s + image[0] * step, (image[1] - image[0]) * step};
-    uint4 *line[2][2]; /* re, im */
+    uint4 *line[2][2]; /* re, im; the last one may be the same image twice */
 #pragma unroll
     for (int e = 0; e < 4; e++)
         line[e / 2][e % 2] = lines + line_at(h, blockIdx.x, image[e / 2], ky, e % 2);
@@ -316,7 +316,7 @@ __global__ void __launch_bounds__(32 * MOST_IMAGES / 2, 2)
     for (int e = 0; e < 4; e++) {
         const uint4 *in =
             KEPT ? kept + line_at(h, blockIdx.x, image[e / 2], ky, e % 2) : line[e / 2][e % 2];
-        for (int x = lane; x < n; x += 32)
+        for (int x = lane; x < n && (e < 2 || mine.apart > 0); x += 32)
             fetch_async(mine.s + e / 2 * mine.apart + e % 2 * n + x, in + x);
     }
     for (int e = threadIdx.x; e < tables; e += blockDim.x)
