@@ -173,10 +173,10 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
     if (o.width == 0)
         o.width = tlr_cmm_width(tile);
     c->strip = malloc(sizeof(double) * (size_t)(e.m * tlr_cmm_widest(&s)));
-    check(tlr_group_open(&e, true, false, &group));
+    check(tlr_group_open(&e, true, o.distributed, false, &group));
     c->group = &group;
     if (o.parts < 0)
-        o.parts = tlr_group_parts(&group, e.m);
+        o.parts = tlr_group_parts(&group, o.distributed, e.m);
     check(tlr_group_begin(&group, MOAO_OK));
     const tlr_source from = {
         .layout = &c->order, .fill = tlr_cmm_fill, .arg = c, .members = tlr_group_members(&group)};
@@ -198,6 +198,8 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
            "dense, %lld empty\n",
            tlr_cmm_orders[order], o.tau, (long long)k.order, k.bytes / 1e9, k.bytes_dense / 1e9,
            k.mean, (long long)k.dense, (long long)k.tiles, (long long)k.empty);
+    if (o.distributed)
+        printf("    of these %.3f GB on the first rank\n", k.here / 1e9);
     const spent t = ONCE(
         tlr_predict(&s, &a.profiles[0], tile, order, (int)lround(-8 * log2(part)), o.halves, &p));
     printf("    predicted in %.1f s: %.3f GB (%.2f times), rank %.1f, %.0f of %.0f tiles dense\n",
@@ -236,6 +238,8 @@ static void read_arguments(int argc, char **argv) {
             o.terms = atoi(argv[i] + 6);
         else if (!strncmp(argv[i], "halves=", 7))
             o.halves = atoi(argv[i] + 7) != 0;
+        else if (!strncmp(argv[i], "distributed=", 12))
+            o.distributed = atoi(argv[i] + 12) != 0;
         else if (!strncmp(argv[i], "dense=", 6))
             dense = atoi(argv[i] + 6) != 0;
         else

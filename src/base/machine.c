@@ -127,7 +127,7 @@ static void warm_up_mpi(const comm *c) {
 }
 
 machine_room machine_measure(const comm *c, double limit, bool measure) {
-    machine_room r = {.nrank = c->size, .threads = c->threads};
+    machine_room r = {.nrank = c->size, .nnode = c->nnode, .threads = c->threads};
     r.rate = measure ? dgemm_rate(c) : 0;
     warm_up_mpi(c);
     unsigned long long most[2] = {machine_memory_now(), machine_memory_peak()};

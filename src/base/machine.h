@@ -25,12 +25,12 @@ size_t machine_memory_peak(void);
 
 /* What the ranks of a run may use, for its plan. */
 typedef struct {
-    int nrank, threads; /* of a rank */
-    double rate;        /* dgemm of a rank while all compute [flop/s] */
-    size_t available;   /* bytes that a rank may use in all */
-    size_t base;        /* bytes the program and its libraries take before any array is allocated */
-    size_t peak;        /* bytes at the peak so far */
-    bool host;          /* devices are the ranks themselves: this is their memory */
+    int nrank, nnode, threads; /* threads of a rank */
+    double rate;               /* dgemm of a rank while all compute [flop/s] */
+    size_t available;          /* bytes that a rank may use in all */
+    size_t base; /* bytes the program and its libraries take before any array is allocated */
+    size_t peak; /* bytes at the peak so far */
+    bool host;   /* devices are the ranks themselves: this is their memory */
 } machine_room;
 
 /* Collective. Measures this machine; limit: bytes that a rank may use, 0: 85 % of its share of the

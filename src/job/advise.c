@@ -45,9 +45,10 @@ static status make_plan(const setup *u, const plan_sizes *z, double rate, double
         st = plan_make_device(par, &u->s, &u->a, &u->o, &a->room, z, chunk, gpu, &a->p);
         /* the GPUs of a node make a factor together, each node for itself */
         const int nodes = a->room.nrank / a->gpus;
-        a->p.flops[STAGE_FACTOR] *= a->p.kind == &linop_tlr
-                                        ? tlr_group_factors(false, a->room.nrank, nodes)
-                                        : (double)a->room.nrank / a->gpus;
+        a->p.flops[STAGE_FACTOR] *=
+            a->p.kind == &linop_tlr
+                ? tlr_group_factors(false, par->compute_tlr_distributed, a->room.nrank, nodes)
+                : (double)a->room.nrank / a->gpus;
     } else if (plan_own_device(par, z, a->room.nrank)) {
         const double all = (double)a->room.available; /* each rank is its own device */
         const device_room own = {.bytes = fmin(all, par->compute_gpu_memory),
@@ -86,6 +87,7 @@ static status try_nodes(const setup *u, const plan_sizes *z, const machine_kind 
     double rate = k->rate * (k->gpus > 0 ? 1 : threads);
     *a = (advice){.nodes = nodes, .gpus = k->gpus};
     a->room = (machine_room){.nrank = k->ranks > 0 ? k->ranks : nodes * per_node,
+                             .nnode = nodes,
                              .threads = threads,
                              .rate = rate,
                              .base = k->base,

@@ -30,6 +30,7 @@ void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *
                               .width = p->width,
                               .nlayer = w->nlayer,
                               .tile = w->tile,
+                              .members = w->members,
                               .compressed = w->compressed,
                               .host = w->host,
                               .points = (int64_t)psf_points_of(s, o)},
@@ -77,8 +78,9 @@ static status say_too_little(const device_plan *p, const device_room *room) {
         return status_fail(MOAO_INPUT,
                            "compute.format: one target at a time needs %.2f GB with a factor "
                            "compressed by tiles, %.2f GB are given and free; use more memory "
-                           "(compute.gpu_memory), a larger compute.tlr_tolerance, or "
-                           "compute.format=dense, which may keep the factor in the host's memory",
+                           "(compute.gpu_memory), a larger compute.tlr_tolerance, "
+                           "compute.tlr_distributed with more ranks, or compute.format=dense, "
+                           "which may keep the factor in the host's memory",
                            needed, given);
     return status_fail(
         MOAO_INPUT,

@@ -34,6 +34,7 @@ typedef struct {       /* which formats, and what they are asked for */
     bool host;         /* the device is the host itself */
     command_way way;   /* how D+ is applied */
     int tile;          /* of a compressed factor, 0: chosen */
+    int members;       /* over which it is distributed, 0: each rank has all of it */
     double compressed; /* its bytes as predicted, 0: unknown */
     int rows;          /* of W of a target */
     int nlayer;        /* most layers of a profile */

@@ -67,6 +67,15 @@ bool plan_wants_mixed(const params *par) {
     return par->compute_precision == PRECISION_PARAM_MIXED || par->compute_format == FORMAT_HALF;
 }
 
+bool plan_halves(const params *par) {
+    return plan_wants_mixed(par) && !par->compute_tlr_distributed;
+}
+
+int plan_members(const params *par, const machine_room *room) {
+    const int nodes = room->nnode > 0 ? room->nnode : 1;
+    return !par->compute_tlr_distributed ? 0 : room->host ? room->nrank : room->nrank / nodes;
+}
+
 bool plan_own_device(const params *par, const plan_sizes *z, int nrank) {
     return par->compute_format == FORMAT_TLR || par->compute_format == FORMAT_GRID ||
            (par->compute_format == FORMAT_AUTO && nrank == 1 && z->grid_pays);
@@ -85,7 +94,7 @@ status plan_predict(const params *par, const sys *s, const atmos *a, const psf_o
         return MOAO_OK;
     return tlr_predict(
         s, atmos_profile_at(a, a->tor_time[0]), tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile),
-        (tlr_order)par->compute_tlr_order, plan_first_level(par), plan_wants_mixed(par), &z->ranks);
+        (tlr_order)par->compute_tlr_order, plan_first_level(par), plan_halves(par), &z->ranks);
 }
 
 int plan_first_level(const params *par) {
@@ -323,6 +332,7 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
                                 .host = room->host,
                                 .way = z->way[room->host],
                                 .tile = par->compute_tlr_tile,
+                                .members = plan_members(par, room),
                                 .compressed = z->ranks.bytes,
                                 .rows = s->dm.nact,
                                 .nlayer = z->nlayer,

@@ -64,6 +64,10 @@ plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o);
 
 /* Local. Whether exposures in mixed precision are wanted, where a device has room. */
 bool plan_wants_mixed(const params *par);
+/* Local. Of a compressed factor: whether its columns may be kept as halves; ranks over which it is
+ * distributed, 0: each has all of it. */
+bool plan_halves(const params *par);
+int plan_members(const params *par, const machine_room *room);
 /* Local. Whether the parameters allow a compressed factor; its tolerance at first (linop_accuracy).
  */
 bool plan_may_compress(const params *par);

@@ -26,11 +26,12 @@ static status reuse_way(run *r, long *way) {
     return store_set_fact(r->st, "projection", *way);
 }
 
-/* The order of measurements in a compressed factor, whatever the number of ranks: what was found of
- * the factors (job/accuracy.h) is of that one. */
-static status reuse_order(run *r, long *order) {
-    *order = store_get_fact(r->st, "tlr_order", *order);
-    return store_set_fact(r->st, "tlr_order", *order);
+/* How a compressed factor is made, whatever the number of ranks: the order of its measurements, for
+ * what was found of the factors (job/accuracy.h) is of that one, and whether it is distributed, for
+ * its bits are. */
+static status reuse_compressed(run *r, const char *key, long *value) {
+    *value = store_get_fact(r->st, key, *value);
+    return store_set_fact(r->st, key, *value);
 }
 
 /* A folder that was mistyped looks like a run that goes on. */
@@ -42,7 +43,7 @@ static void warn_resume(const run *r) {
 }
 
 /* What the first run decides for those that resume it. */
-enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACT_ORDER, FACTS };
+enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACT_ORDER, FACT_DISTRIBUTED, FACTS };
 
 /* Rank 0: open the store, load what is done; facts may come from the first run. */
 static status open_store(run *r, long fact[FACTS]) {
@@ -80,7 +81,8 @@ static status open_store(run *r, long fact[FACTS]) {
         TRY(store_set_fact(r->st, "static_map", sum));
     }
     TRY(reuse_way(r, &fact[FACT_WAY]));
-    TRY(reuse_order(r, &fact[FACT_ORDER]));
+    TRY(reuse_compressed(r, "tlr_order", &fact[FACT_ORDER]));
+    TRY(reuse_compressed(r, "tlr_distributed", &fact[FACT_DISTRIBUTED]));
     TRY(reuse_fact(r, "chunk", &fact[FACT_CHUNK]));
     TRY(reuse_fact(r, "threads", &fact[FACT_THREADS]));
     TRY(store_set_fact(r->st, "ranks", r->c->size));
@@ -116,7 +118,8 @@ static status plan_for(run *r, int chunk) {
         /* a node's devices make a factor together where they hold it, else each for itself */
         r->pl.flops[STAGE_FACTOR] *=
             r->pl.kind == &linop_tlr
-                ? tlr_group_factors(r->device.be == &backend_cpu, r->c->size, r->c->nnode)
+                ? tlr_group_factors(r->device.be == &backend_cpu, par->compute_tlr_distributed,
+                                    r->c->size, r->c->nnode)
             : r->device.sharing > 1 || r->pl.kind->host != NULL ? r->c->size
                                                                 : r->c->nnode;
         if (st == MOAO_OK)
@@ -164,7 +167,7 @@ status run_prepare_plan(run *r, comm *c) {
     if (st != MOAO_OK)
         goto done;
     long fact[FACTS] = {r->pl.chunk, c->threads, command_choose(&r->u.s, on_host(r)),
-                        par->compute_tlr_order};
+                        par->compute_tlr_order, par->compute_tlr_distributed};
     if (is_root(r))
         st = open_store(r, fact);
     TRY(comm_agree(c, st));
@@ -174,8 +177,10 @@ status run_prepare_plan(run *r, comm *c) {
     accuracy_restore(c, r->st, &r->acc);
     r->way = fact[FACT_WAY] > COMMAND_RAW ? COMMAND_MATRIX : (command_way)fact[FACT_WAY];
     comm_set_threads(c, (int)fact[FACT_THREADS]);
-    const bool other = fact[FACT_ORDER] != par->compute_tlr_order;
+    const bool other = fact[FACT_ORDER] != par->compute_tlr_order ||
+                       fact[FACT_DISTRIBUTED] != (long)par->compute_tlr_distributed;
     r->u.par.compute_tlr_order = (int)fact[FACT_ORDER];
+    r->u.par.compute_tlr_distributed = fact[FACT_DISTRIBUTED] != 0;
     if (other)
         TRY(comm_agree(c, plan_predict(par, &r->u.s, &r->u.a, &r->u.o, &r->sizes)));
     if (other || fact[FACT_CHUNK] != r->pl.chunk)
@@ -212,7 +217,8 @@ tor_setup run_tor_setup(run *r) {
                        .nsample = r->u.par.compute_residual_columns,
                        .tile = r->u.par.compute_tlr_tile,
                        .order = r->u.par.compute_tlr_order,
-                       .halves = plan_wants_mixed(&r->u.par),
+                       .halves = plan_halves(&r->u.par),
+                       .members = plan_members(&r->u.par, &r->room),
                        .one_target = (double)device_plan_bytes(&p->device, 1),
                        .say = true};
 }
@@ -363,6 +369,9 @@ void run_announce(const run *r) {
                       "%.0f of %d",
                       r->sizes.ranks.bytes / 1e9, r->sizes.ranks.bytes_dense / 1e9,
                       r->sizes.ranks.mean, r->sizes.ranks.tile);
+    if (r->pl.kind == &linop_tlr && plan_members(&r->u.par, &r->room) > 1)
+        progress_note("it is distributed: each of %d ranks keeps its tile rows alone",
+                      plan_members(&r->u.par, &r->room));
     if (r->pl.kind == &linop_streamed)
         progress_note("the factor of Cmm does not fit there: it stays in the host's memory and "
                       "passes by");

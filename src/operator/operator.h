@@ -43,6 +43,7 @@ typedef struct { /* what the bytes follow from; no device is needed */
     int tile;                  /* order of the tiles of a compressed factor, 0: chosen, */
     int order;                 /* and order of its measurements (tlr_order) */
     bool halves;               /* its columns that may be are kept as halves */
+    int members;               /* ranks over which it is distributed, 0: each has all of it */
     double compressed;         /* bytes that such a factor is expected to take, 0: unknown */
     bool host;                 /* the device is the host itself */
 } linop_case;
@@ -135,6 +136,10 @@ typedef struct linop_kind {
     status (*factor)(linop *o, const profile *p, int *minor);
     /* W := W Cmm0^-1 for n blocks of rows; own[k]: of block k. */
     status (*solve)(linop *o, int n, const wrows *w, double *const *own);
+    /* Collective. NULL, or of an operator whose solves are, on ranks that are not in step: after
+     * those of a rank's targets, or none, local: what came of them. It returns when all ranks are
+     * there, and the worst status. */
+    status (*solved)(linop *o, status local);
 
     /* Local. NULL, or a compressed factor: what the last one is like; form and difference are left
      * out. */

@@ -29,6 +29,7 @@ typedef struct {
     int64_t v; /* rows of W of a target */
     int64_t tile;
     bool halves; /* the factor's columns that may be are kept as such */
+    bool distributed;
     tlr_cmm cmm;
     tlr_group group; /* whose members make a factor together */
     tlr *l;
@@ -46,7 +47,9 @@ static void bytes(const linop_case *z, linop_bytes *b) {
     const size_t m = z->s->m, v = (size_t)z->rows, d = sizeof(double);
     const int64_t tile = tlr_cmm_tile((int64_t)m, z->tile);
     const size_t super = (size_t)tlr_cmm_width(tile), wide = super < m ? super : m;
-    const double factor = z->compressed > 0 ? z->compressed : (double)(m * m / 4 * d);
+    double factor = z->compressed > 0 ? z->compressed : (double)(m * m / 4 * d);
+    if (z->members > 1) /* the blocks on the diagonal are everybody's */
+        factor = factor / z->members + (double)(m * wide * d);
     linop_add(b, "compressed factor of Cmm0", (size_t)factor + m * wide / 4 * d);
     /* on a device the next super-panel is there too, and more of intermediate products; where
      * several ranks make it, messages take less than what each has not to compress */
@@ -81,6 +84,7 @@ static status compressed_open(engine *e, const linop_setup *u, linop **out) {
         o->say = u->say && e->c->rank == 0;
         o->tile = tlr_cmm_tile(e->m, u->size.tile);
         o->halves = u->size.halves;
+        o->distributed = u->size.members > 0;
         o->base.accuracy.level = LINOP_LEVEL;
         st = tlr_cmm_open(e, o->tile, (tlr_order)u->size.order, &o->cmm);
     }
@@ -91,7 +95,7 @@ static status compressed_open(engine *e, const linop_setup *u, linop **out) {
     if (st == MOAO_OK)
         st = engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, o->v, e->width));
     TRY(comm_agree(e->c, st));
-    TRY(tlr_group_open(e, u->sharing == 1, u->say, &o->group));
+    TRY(tlr_group_open(e, u->sharing == 1, o->distributed, u->say, &o->group));
     o->cmm.group = &o->group;
 done:
     if (st != MOAO_OK) {
@@ -217,9 +221,9 @@ static void say_memory(const compressed *o) {
         100 * (double)r->columns / n, why, r->dense ? 0 : r->tau, r->made.mean,
         (long long)r->made.order, (long long)r->made.dense, (long long)r->made.tiles,
         r->made.bytes / 1e9,
-        o->base.e->be->group != NULL
-            ? "which may keep the factor in the host's memory"
-            : "which more ranks on more nodes share (each of them has all of a compressed one)");
+        o->base.e->be->group != NULL ? "which may keep the factor in the host's memory"
+        : o->distributed             ? "or more ranks on more nodes"
+                                     : "or compute.tlr_distributed with more ranks on more nodes");
 }
 
 /* A factor of the profile loaded, as exact as it was asked for; its entries are made in `strip`. */
@@ -239,7 +243,8 @@ static status make_factor(compressed *o, double *strip, int *minor) {
                               .memory = mixed && !on_cpu ? DEVICE_MEMORY : 0,
                               .mixed = mixed,
                               .terms = on_cpu ? 0 : TERMS,
-                              .parts = tlr_group_parts(&o->group, e->m)};
+                              .distributed = o->distributed,
+                              .parts = tlr_group_parts(&o->group, o->distributed, e->m)};
     const tlr_rescue rescue = {.retries = 2, .shift = 0.1 * o->noise, .dense = true};
     const tlr_source source = {.layout = &o->cmm.order,
                                .fill = tlr_cmm_fill,
@@ -329,13 +334,24 @@ done:
     return st;
 }
 
+/* This rank's part in the solve of a target of others. */
+static status assist(compressed *o) {
+    status st = MOAO_OK;
+    for (int i = 0; i <= o->base.accuracy.refine && st == MOAO_OK; i++)
+        st = tlr_solve(o->l, 'R', 'A', 0, o->x, 1);
+    return st;
+}
+
 /* W of one target from its right-hand side. */
 static status solve_target(compressed *o, const wrows *w) {
     engine *e = o->base.e;
     const int64_t m = e->m, v = w->rows, d = sizeof(double);
+    bool any;
     status st = MOAO_OK;
     if (v == 0)
         return st;
+    if (o->distributed)
+        TRY(tlr_group_round(&o->group, MOAO_OK, true, &any));
     if (o->base.accuracy.refine && o->r == NULL)
         TRY(engine_doubles(e, o->v * m, "residual of a target", &o->r));
     if (o->base.accuracy.refine)
@@ -360,6 +376,20 @@ static status compressed_solve(linop *base, int n, const wrows *w, double *const
     for (int k = 0; k < n; k++) {
         TRY(solve_target(o, &w[k]));
         engine_progress(base->e);
+    }
+done:
+    return st;
+}
+
+/* linop_kind.solved */
+static status finish_rounds(linop *base, status local) {
+    compressed *o = (compressed *)base;
+    bool any = o->distributed;
+    status st = local;
+    while (any) {
+        TRY(tlr_group_round(&o->group, st, false, &any));
+        if (any)
+            st = assist(o);
     }
 done:
     return st;
@@ -395,6 +425,7 @@ const linop_kind linop_tlr = {
     .lend = compressed_lend,
     .factor = compressed_factor,
     .solve = compressed_solve,
+    .solved = finish_rounds,
     .look = look,
     .ranks = ranks,
     .tighten = tighten,

@@ -42,15 +42,15 @@ static bool devices_share(void) {
     return set != NULL && *set != '\0';
 }
 
-int tlr_group_factors(bool host, int ranks, int nodes) {
-    return host ? 1 : devices_share() ? nodes : ranks;
+int tlr_group_factors(bool host, bool distributed, int ranks, int nodes) {
+    return host ? 1 : devices_share() || distributed ? nodes : ranks;
 }
 
-status tlr_group_open(engine *e, bool apart, bool say, tlr_group *g) {
+status tlr_group_open(engine *e, bool apart, bool distributed, bool say, tlr_group *g) {
     const size_t all = (size_t)(e->m * tlr_cmm_widest(e->s)) * sizeof(double),
                  column = (size_t)tlr_cmm_widest(e->s) * sizeof(double);
     const size_t room = all < MESSAGE ? all : column > MESSAGE ? column : MESSAGE;
-    const bool share = e->be->group == NULL || devices_share();
+    const bool share = e->be->group == NULL || devices_share() || distributed;
     status st = MOAO_OK;
     *g = (tlr_group){.e = e, .group.size = 1};
     if (share)
@@ -67,6 +67,15 @@ void tlr_group_close(tlr_group *g) {
     group_close(&g->group);
 }
 
+status tlr_group_round(tlr_group *g, status local, bool more, bool *any) {
+    int64_t v = more;
+    status st = local;
+    if (g->group.size > 1)
+        st = merge(g, local, &v, 1);
+    *any = st == MOAO_OK && v > 0;
+    return st;
+}
+
 status tlr_group_begin(tlr_group *g, status local) {
     g->failed = false;
     return tlr_group_agree(g, local);
@@ -79,8 +88,8 @@ const tlr_members *tlr_group_members(const tlr_group *g) {
 /* Parts of about a thousand rows on a CPU, as large as for eight members on a device, in numbers
  * that many divide; never by the number of ranks, for the bits depend on the parts. A device takes
  * all rows at once unless it is to share them, for long products are what it is fast at. */
-int tlr_group_parts(const tlr_group *g, int64_t m) {
+int tlr_group_parts(const tlr_group *g, bool distributed, int64_t m) {
     if (g->e->be->group != NULL)
-        return devices_share() ? 8 : 0;
+        return distributed ? 16 : devices_share() ? 8 : 0;
     return m < 12000 ? 6 : m < 48000 ? 12 : 24;
 }

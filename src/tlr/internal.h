@@ -268,6 +268,8 @@ status tlr_store_bounds(tlr_work *w, const int64_t n[2], const float *const kept
 /* --- spread.c: a factor that is spread over members. Without (a->spread NULL) all of these do
  * nothing, and end as they are told. --- */
 
+/* Bytes of the first super-panels that other members have. */
+double tlr_spread_elsewhere(const tlr *l, int64_t panels);
 status tlr_spread_open(tlr *l, const tlr_members *m);
 void tlr_spread_close(tlr *l);
 /* Collective with options.terms. A finished super-panel: what is this member's of it is kept, u and

@@ -222,6 +222,7 @@ void tlr_statistics_of(const tlr *a, int64_t panels, tlr_stats *s) {
             count_tile(a, p->tile + t, count, s);
         s->bytes += p->bytes;
     }
+    s->here = s->bytes - tlr_spread_elsewhere(a, panels);
     if (count && s->lowrank)
         s->p90 = most_of(count, a->b, s->lowrank);
     s->mean /= s->tiles ? (double)s->tiles : 1;

@@ -184,6 +184,15 @@ void tlr_spread_close(tlr *l) {
     l->spread = NULL;
 }
 
+double tlr_spread_elsewhere(const tlr *l, int64_t panels) {
+    double bytes = 0;
+    for (int64_t q = 0; l->spread && q < panels; q++)
+        for (int r = 0; r < l->spread->m.size; r++)
+            if (r != l->spread->m.rank)
+                bytes += (double)((size_t)member_numbers(l, q, r) * kept_size(l));
+    return bytes;
+}
+
 /* Largest modulus of what this member keeps of u and of v. Waits. */
 static status bounds(tlr_work *w, const tlr *l, int64_t q, double most[2]) {
     const panel *p = l->panel + q;
@@ -224,7 +233,9 @@ static status keep(tlr_work *w, tlr *l, int64_t q) {
     p->kept_v = tlr_store_begin_of_v(l, p);
     TRY(l->be->alloc(l->ctx, (size_t)largest(n, 1) * kept_size(l), &room));
     p->kept = room;
-    p->bytes = (double)((size_t)n * kept_size(l)) + 8.0 * (double)(p->width * p->width);
+    const int64_t v = row_numbers(l, p, p->r0, p->r1) - u_begin(l, p, p->r1);
+    p->bytes = (double)((size_t)largest(p->kept_v + v, 1) * kept_size(l)) +
+               8.0 * (double)(p->width * p->width); /* as where one has all of it */
     st = convert_member(w, l, q, l->spread->m.rank, room, &made, true);
 done:
     return st;

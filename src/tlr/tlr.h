@@ -147,7 +147,8 @@ typedef struct {
     double mean;                          /* rank, empty tiles as 0, dense as their order */
     int64_t columns, halves;              /* of U and of dense tiles; of these as halves */
     int64_t dense_halves;                 /* dense tiles that are */
-    double bytes, bytes_dense;            /* stored here; of the matrix (of a triangle) in FP64 */
+    double bytes, bytes_dense;            /* stored; those of the matrix (of a triangle) in FP64 */
+    double here;                          /* of bytes, those on this member (options.distributed) */
     double dropped;                       /* Frobenius norm of all that was dropped, NaN: unknown */
 } tlr_stats;
 

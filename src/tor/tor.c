@@ -86,6 +86,7 @@ status tor_open(const tor_setup *u, tor *t) {
                              .tile = u->tile,
                              .order = u->order,
                              .halves = u->halves,
+                             .members = u->members,
                              .grid = {u->grid[0], u->grid[1]}};
     status st;
     *t = (tor){.e = {.c = u->c,
@@ -466,7 +467,7 @@ done:
     return st;
 }
 
-static status solve_all(tor *t, double sum[2]) {
+static status solve_mine(tor *t, double sum[2]) {
     engine *e = &t->e;
     const int pass = tor_pass(t);
     status st;
@@ -483,6 +484,11 @@ static status solve_all(tor *t, double sum[2]) {
         TRY(solve_pass(t, k, pass, sum));
 done:
     return st;
+}
+
+static status solve_all(tor *t, double sum[2]) {
+    const status st = solve_mine(t, sum);
+    return t->op->kind->solved != NULL ? t->op->kind->solved(t->op, st) : st;
 }
 
 status tor_solve(tor *t, int first, int count, double *residual) {

@@ -33,6 +33,7 @@ typedef struct { /* borrowed, all of it */
     int tile;               /* order of the tiles of a compressed factor, 0: chosen, */
     int order;              /* and order of its measurements (tlr_order) */
     bool halves;            /* its columns that may be are kept as halves */
+    int members;            /* ranks over which it is distributed, 0: each has all of it */
     double one_target;      /* memory for one target, for messages [bytes] */
     int64_t beside;         /* doubles that the caller keeps of each target, for tor_take */
     bool say;               /* lines of progress tell how factors will be made */

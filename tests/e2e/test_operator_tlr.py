@@ -141,6 +141,35 @@ class Compressed(unittest.TestCase):
         one = Run(CASE, *options, env=fault)
         self.assert_same_maps(one, Run(CASE, *options, ranks=2, env={"MOAO_FAULT": "tlr-pivot:1:first:1"}))
 
+    def test_distributed(self):
+        """compute.tlr_distributed: each rank keeps its tile rows. One to three ranks (one of them without a target) give the
+        same bits, also where a pivot is not positive on one of them, and where W is refined; less memory for each."""
+        options = SMALL + TLR + ["compute.threads=1", "compute.tlr_distributed=true"]
+        one = Run(CASE, *options)
+        self.assertLess(gap(self.tlr, one), 1e-6)
+        self.assertNotIn("distributed", log(one))
+        for n in 2, 3:
+            run = Run(CASE, *options, ranks=n)
+            self.assertIn("each of %d ranks keeps its tile rows alone" % n, log(run))
+            self.assert_same_maps(one, run)
+        self.assert_same_maps(Run(CASE, *options, env={"MOAO_FAULT": "tlr-pivot:0:first:1"}),
+                              Run(CASE, *options, ranks=2, env={"MOAO_FAULT": "tlr-pivot:1:first:1"}))
+        hard = ["compute.tlr_tolerance=2", "compute.tlr_strehl=1e-16"]
+        refined = Run(CASE, *options, *hard, ranks=3)
+        self.assertEqual(told(refined)[0]["form"], "refined")
+        self.assertLess(gap(self.dense, refined), 1e-9)
+        self.assert_same_maps(Run(CASE, *options, *hard), refined)
+
+    def test_distributed_memory(self):
+        """moao check: of a larger case a rank takes less memory where the factor is distributed: most of three quarters of it."""
+        told_of = {}
+        for flag in "false", "true":
+            p = moao("check", os.path.join(ROOT, "params/elt-small.yaml"), "compute.format=tlr", "compute.backend=cpu",
+                     "compute.tlr_distributed=" + flag, "--ranks", "4", "--json")
+            told_of[flag] = json.loads(p.stdout)
+        less = told_of["false"]["here"]["rank_memory_bytes"] - told_of["true"]["here"]["rank_memory_bytes"]
+        self.assertGreater(less, 0.5 * told_of["false"]["compression"]["bytes"])
+
     def test_orders(self):
         """compute.tlr_order: other tiles, the same results but for what may be dropped; in joint order too ranks make the factor
         together, with the bits of one; its prediction."""
@@ -178,9 +207,11 @@ class Compressed(unittest.TestCase):
         folder = tempfile.mkdtemp(prefix="moao-tlr-")
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         case = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE)
-        for k, fault in enumerate(("tlr-member:1:fail:1", "tlr-member:0:fail:9", "tlr-message:1:fail:3", "tlr-member:1:kill:7")):
-            p = moao("run", case, "-o", os.path.join(folder, str(k)), *SMALL, *TLR, ranks=2, env={"MOAO_FAULT": fault},
-                     check=False, timeout=60)
+        faults = ["tlr-member:1:fail:1", "tlr-member:0:fail:9", "tlr-message:1:fail:3", "tlr-member:1:kill:7"]
+        spread = ["tlr-member:0:fail:60", "tlr-member:1:fail:300", "tlr-message:1:fail:90", "solve:1", "flip-w:0"]
+        for k, fault in enumerate(faults + spread):
+            p = moao("run", case, "-o", os.path.join(folder, str(k)), *SMALL, *TLR, "compute.tlr_distributed=" + ("true" if k > 3 else "false"), ranks=2,
+                     env={"MOAO_FAULT": fault}, check=False, timeout=60)
             self.assertNotEqual(p.returncode, 0, fault)
             if "fail" in fault:
                 self.assertIn("rank %s: injected fault" % fault.split(":")[1], p.stderr, fault)
@@ -273,7 +304,7 @@ class Compressed(unittest.TestCase):
         case = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE)
         out = {n: os.path.join(folder, n) for n in ("whole", "stopped")}
         options = SMALL + TLR + ["compute.tlr_tolerance=4", "compute.tlr_strehl=4e-6", "compute.targets_per_chunk=1",
-                                "compute.tlr_order=morton"]
+                                "compute.tlr_order=morton", "compute.tlr_distributed=true"]
         whole = moao_test.Run(case, "-o", out["whole"], *options, ranks=1, cwd=folder)
         self.assertEqual(whole.wait(120), 0, whole.text)
         self.assertIn("again with a smaller tolerance", whole.text)
@@ -286,7 +317,8 @@ class Compressed(unittest.TestCase):
         moao_test.wait_for_parts(run, out["stopped"], 1)
         run.process.send_signal(signal.SIGUSR1)
         self.assertEqual(run.wait(60), 3, run.text)
-        again = moao_test.Run(case, "-o", out["stopped"], "--resume", *options, "compute.tlr_order=joint", ranks=1, cwd=folder)
+        again = moao_test.Run(case, "-o", out["stopped"], "--resume", *options, "compute.tlr_order=joint",
+                              "compute.tlr_distributed=false", ranks=1, cwd=folder)
         self.assertEqual(again.wait(120), 0, again.text)
         self.assertNotIn("again with a smaller tolerance", again.text)
         a, b = (moao_test.maps(out[n]) for n in ("whole", "stopped"))
