@@ -93,9 +93,11 @@ static double product_error(const tlr *a, const tlr *b, const double *c, int64_t
     return error / norm;
 }
 
+static int64_t width_given = 8192, order_given; /* of super-panels of C (lll); of the matrices, 0: all */
+
 static void bench_gemm(int64_t n, int64_t b, int64_t r, bool compressed) {
     Points p = make_points(n, b, 0.3, 0);
-    const tlr_options o = options(0, r, compressed ? 8192 : n, -1);
+    const tlr_options o = options(0, r, compressed ? width_given : n, -1);
     tlr *a, *d, *e = NULL;
     double *c = (double *)bench_alloc(8 * n * n), *x = NULL;
     double from = clock_now();
@@ -113,14 +115,14 @@ static void bench_gemm(int64_t n, int64_t b, int64_t r, bool compressed) {
                           });
     };
     const double ours = run(compressed ? 'A' : 'D');
-    const double stepwise = compressed ? run('R') : 0;
+    const double stepwise = compressed && memory_given == 0 ? run('R') : 0;
     if (compressed)
         OK(tlr_expand(e, c, n));
     const double error = product_error(a, d, c, n);
     say("A", a, b);
     tlr_close(a), tlr_close(d), tlr_close(e);
     double dense = 0;
-    if (n <= 61440) {
+    if (memory_given == 0) {
         x = (double *)bench_alloc(8 * n * n);
         bench_fill(BACKEND_D, x, n, n, 1, 0, 1);
         dense = 1e-3 * bench_time(
@@ -258,6 +260,12 @@ int main(int argc, char **argv) {
             part_of_noise = atof(argv[i] + 5);
         else if (!strncmp(argv[i], "room=", 5))
             room = atof(argv[i] + 5);
+        else if (!strncmp(argv[i], "memory=", 7))
+            memory_given = atof(argv[i] + 7);
+        else if (!strncmp(argv[i], "width=", 6))
+            width_given = atoll(argv[i] + 6);
+        else if (!strncmp(argv[i], "order=", 6))
+            order_given = atoll(argv[i] + 6);
         else if (!strncmp(argv[i], "apart=", 6))
             apart = atoi(argv[i] + 6) != 0;
         else
@@ -276,7 +284,8 @@ int main(int argc, char **argv) {
                     bench_gemm(n, b, 16, false);
         if (g == "lll")
             for (int64_t n : {20480, 61440})
-                bench_gemm(n, 1024, 32, true);
+                if (order_given == 0 || n == order_given)
+                    bench_gemm(n, 1024, 32, true);
         if (g == "potrf")
             for (int64_t n : {20480, 51200, 102400})
                 for (int64_t width : {1024, 2048})

@@ -11,6 +11,8 @@ static inline double clock_now() {
         .count();
 }
 
+static double memory_given; /* GB for intermediate products, 0: the library's choice */
+
 static inline tlr_options options(double tau, int64_t rank, int64_t width, int64_t cut) {
     tlr_options o = {};
     o.tau = tau;
@@ -18,6 +20,7 @@ static inline tlr_options options(double tau, int64_t rank, int64_t width, int64
     o.width = width;
     o.cut = cut;
     o.seed = 1;
+    o.memory = (size_t)(1e9 * memory_given);
     return o;
 }
 

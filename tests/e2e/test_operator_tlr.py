@@ -208,7 +208,7 @@ class Compressed(unittest.TestCase):
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         case = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE)
         faults = ["tlr-member:1:fail:1", "tlr-member:0:fail:9", "tlr-message:1:fail:3", "tlr-member:1:kill:7"]
-        spread = ["tlr-member:0:fail:60", "tlr-member:1:fail:300", "tlr-message:1:fail:90", "solve:1", "flip-w:0"]
+        spread = ["tlr-member:0:fail:60", "tlr-member:1:fail:100", "tlr-message:1:fail:90", "solve:1", "flip-w:0"]
         for k, fault in enumerate(faults + spread):
             p = moao("run", case, "-o", os.path.join(folder, str(k)), *SMALL, *TLR, "compute.tlr_distributed=" + ("true" if k > 3 else "false"), ranks=2,
                      env={"MOAO_FAULT": fault}, check=False, timeout=60)

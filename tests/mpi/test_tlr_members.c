@@ -146,14 +146,14 @@ static void different_vectors(matrix *m, const form *f) {
     assert_memory_equal(&logdet[0], &logdet[1], sizeof logdet[0]);
     for (int c = 0; c < 7; c++) { /* the last one: a product */
         const char side = c < 6 ? sides[c] : 'R';
-        const int64_t ld = side == 'R' ? v + 1 : n;
+        const int64_t ld = side == 'R' ? v + 1 : n, count = side == 'R' ? ld * n : ld * (v + 1);
         double *start = noise(24 * n), *x[2]; /* all draw alike */
         for (int k = 0; k < 2; k++) {
-            double *there = up(start, ld * n), *y = up(NULL, ld * n);
+            double *there = up(start, count), *y = up(NULL, count);
             if (k == 1 || v > 0)
                 ok(c < 6 ? tlr_solve(l[k], side, jobs[c], v, there, ld)
                          : tlr_apply(l[k], side, 'N', v, 1, there, ld, 0, y, ld));
-            x[k] = down(c < 6 ? there : y, ld * n);
+            x[k] = down(c < 6 ? there : y, count);
             be->release(ctx, there), be->release(ctx, y);
         }
         for (int64_t i = 0; i < (side == 'R' ? n : 1); i++)

@@ -34,8 +34,8 @@ static status count_alloc(backend_ctx *c, size_t bytes, void **p) {
 }
 
 /* On the CPU: what the stream of super-panels on their way is to do is done as late as may be, when
- * another one waits for it, so that who does not wait finds nothing. That stream is the one that is
- * opened from another than the caller's. */
+ * another one waits for it, so that who does not wait finds nothing. That stream is the first one
+ * that is opened from another than the caller's. */
 static backend_ctx *feed;
 static backend_half late_half;
 static int64_t done_late;
@@ -89,7 +89,7 @@ static status late_cast(backend_ctx *c, int64_t m, int64_t n, double alpha, cons
 
 static status late_open(backend_ctx *other, backend_ctx **c) {
     const status st = whole->open_low_priority(other, c);
-    if (st == MOAO_OK && other != ctx)
+    if (st == MOAO_OK && other != ctx && feed == NULL)
         feed = *c;
     return st;
 }
