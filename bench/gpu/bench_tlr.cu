@@ -17,6 +17,8 @@
  *   kept     the same at nu / 2, on the device and in the host's memory in turn: times, bytes that
  *            come from there, the most memory in use at any time, and whether bits are the same
  *
+ * order=N: potrf and lll of that order alone. width=N: columns of super-panels (2,048; gemm and lll:
+ * all). memory=GB: for intermediate products (1; lll: 2).
  * ranks=FILE: ranks of the first factor of mosaic, for scripts/plot_ranks.py. part=8: of twice.
  * apart=1: twice in the host's memory at once. room=GB: what may be in use of the device with a
  * factor in the host's memory, of kept (24) and of twice (120).
@@ -93,11 +95,13 @@ static double product_error(const tlr *a, const tlr *b, const double *c, int64_t
     return error / norm;
 }
 
-static int64_t width_given = 8192, order_given; /* of super-panels of C (lll); of the matrices, 0: all */
+static int64_t width_given, order_given; /* of super-panels; of the matrices (potrf, lll), 0: all */
 
 static void bench_gemm(int64_t n, int64_t b, int64_t r, bool compressed) {
     Points p = make_points(n, b, 0.3, 0);
-    const tlr_options o = options(0, r, compressed ? width_given : n, -1);
+    tlr_options o = options(0, r, width_given > 0 ? width_given : n, -1);
+    if (compressed && o.memory == 0)
+        o.memory = (size_t)2 << 30;
     tlr *a, *d, *e = NULL;
     double *c = (double *)bench_alloc(8 * n * n), *x = NULL;
     double from = clock_now();
@@ -115,14 +119,14 @@ static void bench_gemm(int64_t n, int64_t b, int64_t r, bool compressed) {
                           });
     };
     const double ours = run(compressed ? 'A' : 'D');
-    const double stepwise = compressed && memory_given == 0 ? run('R') : 0;
+    const double stepwise = compressed ? run('R') : 0;
     if (compressed)
         OK(tlr_expand(e, c, n));
     const double error = product_error(a, d, c, n);
     say("A", a, b);
     tlr_close(a), tlr_close(d), tlr_close(e);
     double dense = 0;
-    if (memory_given == 0) {
+    if (n <= 61440) {
         x = (double *)bench_alloc(8 * n * n);
         bench_fill(BACKEND_D, x, n, n, 1, 0, 1);
         dense = 1e-3 * bench_time(
@@ -289,7 +293,8 @@ int main(int argc, char **argv) {
         if (g == "potrf")
             for (int64_t n : {20480, 51200, 102400})
                 for (int64_t width : {1024, 2048})
-                    bench_potrf(n, width);
+                    if (order_given == 0 || n == order_given)
+                        bench_potrf(n, width > 1024 && width_given > 0 ? width_given : width);
         if (g == "steps")
             bench_steps(102400, 1024);
         if (g == "matern")

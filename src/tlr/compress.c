@@ -52,9 +52,12 @@ batch_cut tlr_cut(const tlr *a, int64_t most) {
                        .or_nothing = a->o.rank == 0}; /* a tile of too high a rank is dense */
 }
 
-/* Columns beyond the rank that samples of a fixed rank have, where there is room for them. */
+/* Of a fixed rank: columns of a sample beyond it, where there is room for them, and power
+ * iterations. A tile with a decay worth a fixed rank is approximated to 1 % of the best. */
+#define BEYOND 8
+#define POWER 0
 static int64_t samples_beyond(const tlr_batch *c) {
-    return least(8, BATCH_SVD_MAX - c->most);
+    return least(BEYOND, BATCH_SVD_MAX - c->most);
 }
 
 static size_t compress_bytes(const tlr *a, const tlr_batch *c, int64_t count) {
@@ -69,7 +72,8 @@ static status adapt(tlr_work *w, const tlr *a, tlr_batch *c, int64_t lds) {
     const batch_cut cut = tlr_cut(a, c->most);
     const int64_t stride = a->b * c->most, asked = (int64_t)((char *)c->rank - c->host),
                   answered = (int64_t)c->bytes - asked;
-    const size_t one = compress_bytes(a, c, 1), best = compress_bytes(a, c, c->count);
+    const size_t one = compress_bytes(a, c, 1), best = compress_bytes(a, c, c->count),
+                 most = 2 * a->o.memory; /* as two buffers of products */
     const batch_dim m = {c->bm, tlr_on_device(c, c->m)}, n = {c->bn, tlr_on_device(c, c->n)};
     const batch_mat src = batch_pointers(tlr_on_device(c, c->at), lds),
                     u = batch_strided(c->u, a->b, stride), v = batch_strided(c->v, a->b, stride);
@@ -77,13 +81,13 @@ static status adapt(tlr_work *w, const tlr *a, tlr_batch *c, int64_t lds) {
     int *info = tlr_on_device(c, c->info);
     double *values;
     status st;
-    TRY(tlr_work_bytes(w, best <= a->o.memory ? best : one > a->o.memory ? one : a->o.memory));
+    TRY(tlr_work_bytes(w, best <= most ? best : one > most ? one : most));
     TRY(w->be->copy(w->ctx, c->dev, asked, c->host, asked, asked, 1));
     if (a->o.rank > 0) {
         TRY(tlr_work_room(w, BUF_CORE, c->count * c->most, &values));
-        TRY(low->rsvd(w->ctx, BACKEND_D, 'U', 'S', &cut, samples_beyond(c), 1, a->o.seed, c->count,
-                      m, n, src, batch_strided(values, c->most, c->most), u, v, rank, info, w->work,
-                      w->lwork));
+        TRY(low->rsvd(w->ctx, BACKEND_D, 'U', 'S', &cut, samples_beyond(c), POWER, a->o.seed,
+                      c->count, m, n, src, batch_strided(values, c->most, c->most), u, v, rank,
+                      info, w->work, w->lwork));
     } else {
         TRY(low->ara(w->ctx, BACKEND_D, 'L', &cut, a->o.seed, c->count, m, n, src, u, v, rank, info,
                      w->work, w->lwork));

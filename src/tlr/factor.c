@@ -303,6 +303,8 @@ static status inner_factors(state *s, const panel *here, const double *d, int64_
     const int64_t n = here->width, first = s->l->cols->first[here->c0];
     status st;
     TRY(tlr_work_room(&s->w, BUF_METRIC, n * n, g));
+    /* that of dense tiles, of which there may be none so far: passes.c counts on what is held */
+    TRY(tlr_work_bytes(&s->w, s->w.be->workspace(BACKEND_TRSM, BACKEND_D, ldd - n, s->l->b)));
     TRY(tlr_dense_copy(&s->w, n, n, d, ldd, *g, n));
     for (int64_t c = here->c0; c + 1 < here->c1; c++) {
         const int64_t at = s->l->cols->first[c] - first, end = s->l->cols->first[c + 1] - first;
@@ -340,7 +342,7 @@ static status compress(state *s, int64_t p, double *d, int64_t ldd, tlr_batch *c
         if (tlr_part_is_mine(s->from->members, s->l, p, k))
             TRY(to_metric(s, p, k, g, d, ldd));
     tlr_work_lap(&s->w, TLR_DIVIDE);
-    TRY(tlr_host_prepare(s->l, p)); /* while the device is at work */
+    TRY(tlr_block_prepare(s->l, p)); /* while the device is at work */
     st = tlr_compress_begin(&s->w, s->l, p, d + here->width, ldd, c);
 done:
     return st;
@@ -555,6 +557,8 @@ status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_source *source,
     TRY(be->sync(ctx));
 done:
     st = tlr_merge(source->members, st, NULL, 0);
+    if (s.l)
+        tlr_panel_no_spare(s.l);
     if (st == MOAO_OK) {
         *l = s.l;
         s.l = NULL;

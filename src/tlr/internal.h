@@ -39,7 +39,7 @@ typedef struct {
     double bytes;
 } panel;
 
-typedef struct tlr_host tlr_host;
+typedef struct tlr_block tlr_block;
 typedef struct tlr_spread tlr_spread;
 
 struct tlr {
@@ -55,7 +55,15 @@ struct tlr {
     panel *panel;
     int64_t
         block; /* with options.distributed: tile rows of a part, whole super-panels; 0: not so */
-    tlr_host *host;     /* memory of the host, of options.host */
+    tlr_block *host;   /* memory of the host, of options.host */
+    tlr_block *device; /* that of a factor whose super-panels stay as they are made */
+    /* u and v of a factor's super-panel that is kept in another form, for the next one: they are
+     * not given back each time, which waits for the device */
+    struct {
+        double *p;
+        int64_t room; /* numbers */
+    } spare[2];
+    int64_t taken[2];   /* the same of those in hand */
     tlr_spread *spread; /* over which members it is spread, NULL: all of it is here */
 };
 
@@ -236,6 +244,10 @@ status tlr_new(const backend *be, backend_ctx *ctx, const tlr_layout *rows, cons
 /* Slabs for tiles whose kind and rank are set; what the panel held before is given back. */
 status tlr_panel_reserve(tlr *a, int64_t q);
 void tlr_panel_release(tlr *a, int64_t q);
+/* u and v, which are kept in another form now, back to where the next ones come from; and these to
+ * the backend. */
+void tlr_panel_give(tlr *a, panel *p);
+void tlr_panel_no_spare(tlr *a);
 
 /* --- store.c --- */
 
@@ -290,13 +302,20 @@ status tlr_spread_begin(tlr_work *w, const tlr *l, backend_type t, int64_t passe
 status tlr_spread_next(tlr_work *w, const tlr *l, int64_t q);
 status tlr_spread_end(tlr_work *w, const tlr *l, status local);
 
-/* --- host.c: the host's memory for super-panels --- */
+/* --- blocks.c: memory for super-panels, of options.host the host's --- */
 
+static inline int64_t tlr_block_round(int64_t bytes) {
+    return (bytes + 511) / 512 * 512;
+}
 /* Bytes for super-panel q, until the factor is closed. */
-status tlr_host_room(tlr *a, int64_t q, int64_t bytes, char **p);
-/* So much that super-panel q will need none, likely. */
-status tlr_host_prepare(tlr *a, int64_t q);
-void tlr_host_free(tlr *a);
+status tlr_block_room(tlr *a, int64_t q, int64_t bytes, char **p);
+/* So much of the host's that super-panel q will need none, likely. */
+status tlr_block_prepare(tlr *a, int64_t q);
+void tlr_block_free(tlr *a);
+/* Whether all of a super-panel, u, v and diag, is in such blocks. */
+static inline bool tlr_in_blocks(const tlr *a) {
+    return a->factor && !a->o.singles && !a->o.host && !a->spread;
+}
 
 /* --- compress.c --- */
 

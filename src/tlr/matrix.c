@@ -96,10 +96,11 @@ done:
 
 void tlr_panel_release(tlr *a, int64_t q) {
     panel *p = a->panel + q;
-    a->be->release(a->ctx, p->diag);
+    if (!tlr_in_blocks(a)) /* they go back with the factor */
+        a->be->release(a->ctx, p->diag);
     if (p->kept) {
         tlr_store_release(a, p); /* u and v were of a place */
-    } else {
+    } else if (!tlr_in_blocks(a)) {
         a->be->release(a->ctx, p->u);
         a->be->release(a->ctx, p->v);
     }
@@ -114,10 +115,31 @@ void tlr_close(tlr *a) {
         tlr_panel_release(a, q);
         free(p->tile), free(p->ubegin), free(p->ucols), free(p->vbegin), free(p->vcols);
     }
-    tlr_host_free(a);
+    tlr_block_free(a);
+    tlr_panel_no_spare(a);
     tlr_spread_close(a);
     free(a->panel);
     free(a);
+}
+
+void tlr_panel_no_spare(tlr *a) {
+    for (int k = 0; k < 2; k++) {
+        a->be->release(a->ctx, a->spare[k].p);
+        a->spare[k].p = NULL;
+    }
+}
+
+void tlr_panel_give(tlr *a, panel *p) {
+    double *const old[2] = {p->u, p->v};
+    p->u = p->v = NULL;
+    tlr_panel_no_spare(a);
+    for (int k = 0; k < 2; k++)
+        if (a->factor && !a->o.host) {
+            a->spare[k].p = old[k];
+            a->spare[k].room = a->taken[k];
+        } else {
+            a->be->release(a->ctx, old[k]);
+        }
 }
 
 static status slab(tlr *a, int64_t count, double **p) {
@@ -126,6 +148,33 @@ static status slab(tlr *a, int64_t count, double **p) {
     *p = NULL;
     const status st = a->be->alloc(a->ctx, sizeof(double) * (size_t)largest(count, 1), &fresh);
     *p = fresh;
+    return st;
+}
+
+/* u or v, from what is spare where that is enough. */
+static status vectors(tlr *a, int k, int64_t count, double **p) {
+    if (a->spare[k].p && a->spare[k].room >= count) {
+        *p = a->spare[k].p;
+        a->spare[k].p = NULL;
+        return MOAO_OK;
+    }
+    a->be->release(a->ctx, a->spare[k].p);
+    a->spare[k].p = NULL;
+    a->taken[k] = largest(count, 1);
+    return slab(a, count, p);
+}
+
+/* So many numbers of u, of v, and the block on the diagonal. */
+static status place(tlr *a, int64_t q, int64_t u, int64_t v) {
+    panel *p = a->panel + q;
+    const int64_t bu = tlr_block_round(8 * u), bv = tlr_block_round(8 * v);
+    char *at;
+    const status st = tlr_block_room(a, q, bu + bv + 8 * p->width * p->width, &at);
+    if (st == MOAO_OK) {
+        p->u = (double *)(void *)at;
+        p->v = (double *)(void *)(at + bu);
+        p->diag = (double *)(void *)(at + bu + bv);
+    }
     return st;
 }
 
@@ -159,10 +208,14 @@ status tlr_panel_reserve(tlr *a, int64_t q) {
         p->vcols[k - p->c0] = cols;
         v += cols * tlr_extent(a->cols, k);
     }
-    TRY(slab(a, u, &p->u));
-    TRY(slab(a, v, &p->v));
-    if (a->symmetric)
-        TRY(slab(a, p->width * p->width, &p->diag));
+    if (tlr_in_blocks(a)) {
+        TRY(place(a, q, u, v));
+    } else {
+        TRY(vectors(a, 0, u, &p->u));
+        TRY(vectors(a, 1, v, &p->v));
+        if (a->symmetric)
+            TRY(slab(a, p->width * p->width, &p->diag));
+    }
     p->bytes = 8.0 * (double)(u + v + (a->symmetric ? p->width * p->width : 0));
 done:
     if (st != MOAO_OK)

@@ -250,9 +250,7 @@ status tlr_spread_store(tlr_work *w, tlr *l, int64_t q) {
         tlr_store_release(l, p);
         return st;
     }
-    w->be->release(w->ctx, p->u);
-    w->be->release(w->ctx, p->v);
-    p->u = p->v = NULL;
+    tlr_panel_give(l, p);
     return st;
 }
 

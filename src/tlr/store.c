@@ -271,7 +271,7 @@ static status keep_all(tlr_work *w, tlr *a, int64_t q, size_t *bytes) {
     status st;
     *bytes = (size_t)largest(n, 1) * size_of(a);
     if (a->o.host)
-        TRY(tlr_host_room(a, q, (int64_t)*bytes, &there));
+        TRY(tlr_block_room(a, q, (int64_t)*bytes, &there));
     else
         TRY(a->be->alloc(a->ctx, *bytes, &room));
     p->kept = a->o.host ? there : room;
@@ -302,9 +302,7 @@ status tlr_store_panel(tlr_work *w, tlr_work *to, tlr *a, int64_t q) {
     }
     if (a->o.host)
         TRY(w->be->sync(w->ctx));
-    w->be->release(w->ctx, p->u);
-    w->be->release(w->ctx, p->v);
-    p->u = p->v = NULL;
+    tlr_panel_give(a, p);
     if (s)
         hold(s, a, p, 0);
     p->bytes = (double)bytes + 8.0 * (double)(p->width * p->width);

@@ -5,6 +5,8 @@
 
 static const double one = 1, zero = 0;
 
+#define GROWTH ((int64_t)1 << 23) /* numbers up to which a buffer grows by as much again */
+
 /* Sizes and places of products, one array after another. */
 enum { LIST_M, LIST_N, LIST_K, LIST_A, LIST_B, LIST_C, LIST_LDA, LIST_LDB, LIST_LDC, LIST_PARTS };
 #define LIST_ENTRY ((int64_t)(LIST_PARTS * sizeof(int64_t)))
@@ -74,7 +76,9 @@ status tlr_work_room(tlr_work *w, int which, int64_t count, double **p) {
     status st = MOAO_OK;
     if (count > w->count[which] || !w->buf[which]) {
         void *fresh = NULL;
-        count = largest(count, w->count[which] + w->count[which] / 4); /* not a little at a time */
+        /* not a little at a time: giving memory back waits for the device */
+        count = largest(count, w->count[which] +
+                                   largest(w->count[which] / 4, least(w->count[which], GROWTH)));
         w->be->release(w->ctx, w->buf[which]);
         w->buf[which] = NULL;
         w->count[which] = 0;

@@ -1,0 +1,79 @@
+/* Memory for the super-panels of a factor, the host's or the device's: blocks of many super-panels,
+ * for taking memory takes time, most of all to pin pages, and giving it back waits for the device.
+ * They are taken before they are needed, while the device is at work, and go back with the factor.
+ */
+#include "tlr/internal.h"
+
+#define BLOCK ((int64_t)1 << 30) /* bytes */
+
+struct tlr_block {
+    char *at;
+    int64_t bytes, used;
+    tlr_block *before; /* taken earlier */
+};
+
+static tlr_block **blocks(tlr *a) {
+    return a->o.host ? &a->host : &a->device;
+}
+
+/* A block for super-panels from q on, of which the first takes so many bytes and the others about
+ * as many. */
+static status take(tlr *a, int64_t q, int64_t bytes) {
+    const int64_t all = largest(bytes, least(bytes * (a->panels - q), BLOCK));
+    tlr_block *h = NULL;
+    void *at = NULL;
+    status st;
+    TRY(ALLOC(h, 1, "block of memory"));
+    TRY(a->o.host ? a->be->alloc_host(a->ctx, (size_t)all, &at)
+                  : a->be->alloc(a->ctx, (size_t)all, &at));
+    *h = (tlr_block){.at = at, .bytes = all, .before = *blocks(a)};
+    *blocks(a) = h;
+    h = NULL;
+done:
+    free(h);
+    return st;
+}
+
+static bool has_room(const tlr_block *h, int64_t bytes) {
+    return h && h->bytes - h->used >= bytes;
+}
+
+status tlr_block_room(tlr *a, int64_t q, int64_t bytes, char **p) {
+    tlr_block *h = *blocks(a);
+    status st = MOAO_OK;
+    bytes = tlr_block_round(bytes); /* places in memory are those of memory of its own */
+    if (!has_room(h, bytes) && !has_room(h ? h->before : NULL, bytes))
+        TRY(take(a, q, bytes));
+    h = (*blocks(a))->before;
+    if (!has_room(h, bytes)) /* the last but one is filled up first */
+        h = *blocks(a);
+    *p = h->at + h->used;
+    h->used += bytes;
+done:
+    return st;
+}
+
+/* Half as much again as the super-panel before took. */
+status tlr_block_prepare(tlr *a, int64_t q) {
+    const panel *before = a->panel + q - 1;
+    if (!a->o.host || q == 0)
+        return MOAO_OK;
+    const int64_t bytes = (int64_t)before->bytes - 8 * before->width * before->width,
+                  wanted = (bytes + bytes / 2) / 512 * 512 + 512;
+    return has_room(a->host, wanted) ? MOAO_OK : take(a, q, wanted);
+}
+
+void tlr_block_free(tlr *a) {
+    while (a->host) {
+        tlr_block *h = a->host;
+        a->host = h->before;
+        a->be->release_host(a->ctx, h->at);
+        free(h);
+    }
+    while (a->device) {
+        tlr_block *h = a->device;
+        a->device = h->before;
+        a->be->release(a->ctx, h->at);
+        free(h);
+    }
+}
