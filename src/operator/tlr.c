@@ -54,7 +54,7 @@ static void bytes(const linop_case *z, linop_bytes *b) {
     /* on a device the next super-panel is there too, and more of intermediate products; where
      * several ranks make it, messages take less than what each has not to compress */
     linop_add(b, "what it is made in",
-              m * (z->host ? 4 : 5) * wide * d + ((size_t)(z->host ? 3 : 5) << 30));
+              m * (z->host ? 3 : 4) * wide * d + ((size_t)(z->host ? 3 : 5) << 30));
     linop_add(b, "panel of Cmm0 or of Cmm of an exposure", m * z->width * d);
     linop_add(b, "W in the order of tiles, a residual", 2 * v * m * d);
     b->per_target = "W and residual covariance of a target";

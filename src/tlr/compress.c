@@ -298,8 +298,14 @@ status tlr_expand_panel(tlr_work *w, const tlr *a, int64_t q, double alpha, doub
     if (alpha == 0)
         return tlr_dense_scale(w, panel_rows(a, q), p->width, 0, d, ldd);
     TRY(tlr_store_fetch(w, a, q, -1));
-    if (a->symmetric)
+    if (a->factor) { /* L I, with zeros above its diagonal */
+        double *identity;
+        TRY(tlr_work_identity(w, p->width, &identity));
+        TRY(tlr_dense_copy(w, p->width, p->width, identity, w->identity, d, ldd));
+        TRY(tlr_dense_trmm(w, 'L', 'N', p->width, p->width, 1, p->diag, p->width, d, ldd));
+    } else if (a->symmetric) {
         TRY(tlr_dense_copy(w, p->width, p->width, p->diag, p->width, d, ldd));
+    }
     for (int64_t i = p->r0; i < p->r1; i++)
         for (int64_t k = p->c0; k < p->c1; k++) {
             const tlr_tile *t = panel_tile(p, i, k);

@@ -281,21 +281,6 @@ done:
 
 /* --- a super-panel --- */
 
-/* The block on the diagonal, with zeros above its diagonal: L I. */
-static status keep_block(state *s, const panel *here, const double *d, int64_t ldd) {
-    const int64_t n = here->width;
-    const double one = 1;
-    double *identity;
-    status st;
-    TRY(tlr_work_identity(&s->w, n, &identity));
-    TRY(tlr_dense_copy(&s->w, n, n, identity, s->w.identity, here->diag, n));
-    TRY(tlr_work_bytes(&s->w, s->w.be->workspace(BACKEND_TRMM, BACKEND_D, n, n)));
-    TRY(s->w.be->trmm(s->w.ctx, BACKEND_D, 'L', 'L', 'N', 'N', n, n, &one, d, ldd, here->diag, n,
-                      s->w.work, s->w.lwork));
-done:
-    return st;
-}
-
 /* Of the block on the diagonal tiles (j, c), c < j, times the inverse of the triangle c to their
  * right: G. What leads from the Schur complement to M_ij = L_ij L_jj^T, which is compressed, is
  * M_ij = D_ij - sum over c < j of M_ic G_jc^T then, without L_ij. */
@@ -394,7 +379,7 @@ static status settle(state *s, int64_t p, double *d, int64_t ldd, const tlr_batc
                                d + (s->l->cols->first[j] - first) * (ldd + 1), ldd,
                                panel_v(s->l, here, i0, j), tlr_extent(s->l->cols, j)));
     }
-    st = keep_block(s, here, d, ldd);
+    st = tlr_dense_copy(&s->w, n, n, d, ldd, here->diag, n);
 done:
     return st;
 }

@@ -29,7 +29,8 @@ typedef struct {
      * too), [r1 - r0 + 1] of u, then of v */
     int64_t leading, longest, *row_run;
     terms_run *run;
-    double *diag;    /* symmetric, factor: width x width block on the diagonal */
+    /* symmetric, factor: width x width block on the diagonal; of a factor the lower triangle */
+    double *diag;
     double *u, *v;   /* columns of all tiles; a dense tile lies whole in u, and has nothing in v */
     tlr_tile *tile;  /* [r1 - r0][c1 - c0] */
     int64_t *ubegin; /* [r1 - r0] where U of a tile row begins [elements] */
@@ -218,6 +219,9 @@ status tlr_dense_gemm(tlr_work *w, char ta, char tb, int64_t m, int64_t n, int64
 status tlr_dense_scale(tlr_work *w, int64_t m, int64_t n, double beta, double *c, int64_t ldc);
 status tlr_dense_copy(tlr_work *w, int64_t m, int64_t n, const double *a, int64_t lda, double *b,
                       int64_t ldb);
+/* B := alpha op(L) B or alpha B op(L), L the lower triangle at l. */
+status tlr_dense_trmm(tlr_work *w, char side, char trans, int64_t m, int64_t n, double alpha,
+                      const double *l, int64_t ldl, double *b, int64_t ldb);
 status tlr_dense_trsm(tlr_work *w, char side, char trans, int64_t m, int64_t n, const double *l,
                       int64_t ldl, double *b, int64_t ldb);
 

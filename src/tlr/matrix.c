@@ -134,7 +134,7 @@ void tlr_panel_give(tlr *a, panel *p) {
     p->u = p->v = NULL;
     tlr_panel_no_spare(a);
     for (int k = 0; k < 2; k++)
-        if (a->factor && !a->o.host) {
+        if (a->factor) {
             a->spare[k].p = old[k];
             a->spare[k].room = a->taken[k];
         } else {

@@ -279,6 +279,22 @@ static char flip(char trans) {
     return trans == 'T' ? 'N' : 'T';
 }
 
+/* X and Y with a factor's block on the diagonal, of which the triangle alone is there. */
+static status triangle_product(tlr_work *w, const panel *p, char side, char form, int64_t v,
+                               double alpha, const double *x, int64_t ldx, double *y, int64_t ldy) {
+    const bool right = side == 'R';
+    const int64_t rows = right ? v : p->width, cols = right ? p->width : v, ld = largest(rows, 1);
+    double *part;
+    status st;
+    TRY(tlr_work_room(w, BUF_TURNED, rows * cols, &part));
+    TRY(tlr_dense_copy(w, rows, cols, x, ldx, part, ld));
+    TRY(tlr_dense_trmm(w, side, right ? form : flip(form), rows, cols, alpha, p->diag, p->width,
+                       part, ld));
+    st = w->be->gather(w->ctx, BACKEND_D, rows, cols, NULL, NULL, part, ld, 1, y, ldy);
+done:
+    return st;
+}
+
 /* X and Y with the diagonal block of super-panel q, in a form as of tlr_side_product. */
 static status diagonal_product(tlr_work *w, const tlr *a, int64_t q, char side, char form,
                                int64_t v, double alpha, const double *x, int64_t ldx, double *y,
@@ -287,6 +303,8 @@ static status diagonal_product(tlr_work *w, const tlr *a, int64_t q, char side, 
     const int64_t n = p->width, from = a->cols->first[p->c0];
     x = at(side, x, from, ldx);
     y = at(side, y, from, ldy);
+    if (a->factor)
+        return triangle_product(w, p, side, form, v, alpha, x, ldx, y, ldy);
     return side == 'R'
                ? tlr_dense_gemm(w, 'N', form, v, n, n, alpha, x, ldx, p->diag, n, 1, y, ldy)
                : tlr_dense_gemm(w, flip(form), 'N', n, v, n, alpha, p->diag, n, x, ldx, 1, y, ldy);

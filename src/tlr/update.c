@@ -170,6 +170,7 @@ static status left_factors(job *s) {
     TRY(tlr_work_typed(s->w, BUF_CORE, s->type, size, &s->core));
     if (strcmp(s->w->be->name, "cpu") != 0 && s->type == BACKEND_D)
         TRY(tlr_work_identity(s->w, s->x.a->b, &s->identity));
+    TRY(list_all(s));         /* while the device is at work */
     TRY(tlr_work_fork(s->w)); /* none of them fills a device */
     for (int64_t j = s->pa->c0; j < s->pa->c1; j++) {
         tlr_work_turn(s->w);
@@ -178,7 +179,6 @@ static status left_factors(job *s) {
     }
     TRY(tlr_work_join(s->w));
     tlr_work_lap(s->w, TLR_CORES);
-    TRY(list_all(s));
     if (!s->identity)
         TRY(copy_dense(s));
     TRY(tlr_list_run(s->w, &s->narrow, s->type, 'N', 'N'));

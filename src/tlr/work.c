@@ -212,6 +212,16 @@ status tlr_full_copy(tlr_work *w, backend_type t, int64_t m, int64_t n, const vo
                                 : w->be->copy(w->ctx, b, e * ldb, a, e * lda, e * m, n);
 }
 
+status tlr_dense_trmm(tlr_work *w, char side, char trans, int64_t m, int64_t n, double alpha,
+                      const double *l, int64_t ldl, double *b, int64_t ldb) {
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    status st = tlr_work_bytes(w, w->be->workspace(BACKEND_TRMM, BACKEND_D, m, n));
+    return st != MOAO_OK ? st
+                         : w->be->trmm(w->ctx, BACKEND_D, side, 'L', trans, 'N', m, n, &alpha, l,
+                                       ldl, b, ldb, w->work, w->lwork);
+}
+
 status tlr_dense_trsm(tlr_work *w, char side, char trans, int64_t m, int64_t n, const double *l,
                       int64_t ldl, double *b, int64_t ldb) {
     if (m == 0 || n == 0)
