@@ -281,79 +281,18 @@ done:
 
 /* --- a super-panel --- */
 
-/* Of the block on the diagonal tiles (j, c), c < j, times the inverse of the triangle c to their
- * right: G. What leads from the Schur complement to M_ij = L_ij L_jj^T, which is compressed, is
- * M_ij = D_ij - sum over c < j of M_ic G_jc^T then, without L_ij. */
-static status inner_factors(state *s, const panel *here, const double *d, int64_t ldd, double **g) {
-    const int64_t n = here->width, first = s->l->cols->first[here->c0];
-    status st;
-    TRY(tlr_work_room(&s->w, BUF_METRIC, n * n, g));
-    /* that of dense tiles, of which there may be none so far: passes.c counts on what is held */
-    TRY(tlr_work_bytes(&s->w, s->w.be->workspace(BACKEND_TRSM, BACKEND_D, ldd - n, s->l->b)));
-    TRY(tlr_dense_copy(&s->w, n, n, d, ldd, *g, n));
-    for (int64_t c = here->c0; c + 1 < here->c1; c++) {
-        const int64_t at = s->l->cols->first[c] - first, end = s->l->cols->first[c + 1] - first;
-        TRY(tlr_dense_trsm(&s->w, 'R', 'N', n - end, end - at, d + at * (ldd + 1), ldd,
-                           *g + end + at * n, n));
-    }
-done:
-    return st;
-}
-
-/* D := M in part k of the rows below the block. */
-static status to_metric(state *s, int64_t p, int64_t k, const double *g, double *d, int64_t ldd) {
-    const panel *here = s->l->panel + p;
-    const int64_t first = s->l->cols->first[here->c0], n = here->width;
-    int64_t i0, i1;
-    status st = MOAO_OK;
-    tlr_part(s->l, p, k, &i0, &i1);
-    const int64_t row = s->l->rows->first[i0] - first, rows = s->l->rows->first[i1] - first - row;
-    for (int64_t j = here->c0 + 1; rows > 0 && j < here->c1; j++) {
-        const int64_t at = s->l->cols->first[j] - first;
-        TRY(tlr_dense_gemm(&s->w, 'N', 'T', rows, tlr_extent(s->l->cols, j), at, -1, d + row, ldd,
-                           g + at, n, 1, d + row + at * ldd, ldd));
-    }
-done:
-    return st;
-}
-
 /* What is compressed of the rows below the block, and the kinds and ranks of its tiles. */
 static status compress(state *s, int64_t p, double *d, int64_t ldd, tlr_batch *c) {
     const panel *here = s->l->panel + p;
     double *g;
     status st;
-    TRY(inner_factors(s, here, d, ldd, &g));
+    TRY(tlr_inner_factors(&s->w, s->l, p, d, ldd, &g));
     for (int64_t k = 0; k < tlr_parts(s->l); k++)
         if (tlr_part_is_mine(s->from->members, s->l, p, k))
-            TRY(to_metric(s, p, k, g, d, ldd));
+            TRY(tlr_to_metric(&s->w, s->l, p, k, g, d, ldd));
     tlr_work_lap(&s->w, TLR_DIVIDE);
     TRY(tlr_block_prepare(s->l, p)); /* while the device is at work */
     st = tlr_compress_begin(&s->w, s->l, p, d + here->width, ldd, c);
-done:
-    return st;
-}
-
-/* L_ij = M_ij L_jj^-T for the dense tiles of tile column j in part k of the rows; for those between
- * them too, unless what is dropped of them is looked at. */
-static status divide_dense(state *s, int64_t p, int64_t k, int64_t j, double *d, int64_t ldd) {
-    const panel *here = s->l->panel + p;
-    const int64_t first = s->l->cols->first[here->c0], at = s->l->cols->first[j] - first;
-    int64_t i0, i1;
-    status st = MOAO_OK;
-    tlr_part(s->l, p, k, &i0, &i1);
-    for (int64_t i = i0, end, last; i < i1; i = end) {
-        for (end = last = i; end < i1; end++) {
-            const bool dense = panel_tile(here, end, j)->kind == TLR_DENSE;
-            if (!dense && (last == i || s->l->o.norms))
-                break;
-            last = dense ? end + 1 : last;
-        }
-        end = largest(end, i + 1);
-        if (last > i)
-            TRY(tlr_dense_trsm(&s->w, 'R', 'T', s->l->rows->first[last] - s->l->rows->first[i],
-                               tlr_extent(s->l->cols, j), d + at * (ldd + 1), ldd,
-                               d + s->l->rows->first[i] - first + at * ldd, ldd));
-    }
 done:
     return st;
 }
@@ -367,7 +306,7 @@ static status settle(state *s, int64_t p, double *d, int64_t ldd, const tlr_batc
     for (int64_t k = 0; k < tlr_parts(s->l); k++)
         for (int64_t j = here->c0; j < here->c1 && tlr_part_is_mine(s->from->members, s->l, p, k);
              j++)
-            TRY(divide_dense(s, p, k, j, d, ldd));
+            TRY(tlr_divide_dense(&s->w, s->l, p, k, j, d, ldd));
     TRY(tlr_compress_end(&s->w, s->l, p, c, d + n, ldd, d + n, ldd));
     for (int64_t k = 0; k < tlr_parts(s->l); k++) {
         tlr_part(s->l, p, k, &i0, &i1);

@@ -456,6 +456,20 @@ status tlr_side_product(tlr_work *w, const tlr *a, int64_t q, int64_t ia, int64_
                         char trans, int64_t v, double alpha, const double *x, int64_t ldx,
                         double *y, int64_t ldy);
 
+/* --- divide.c: D, ldd: super-panel p of a factor from its diagonal block on, which is
+ * factored --- */
+
+/* G of its block, [width][width] in BUF_METRIC. */
+status tlr_inner_factors(tlr_work *w, const tlr *l, int64_t p, const double *d, int64_t ldd,
+                         double **g);
+/* D := M in part k of the rows below the block. */
+status tlr_to_metric(tlr_work *w, const tlr *l, int64_t p, int64_t k, const double *g, double *d,
+                     int64_t ldd);
+/* L_ij = M_ij L_jj^-T for the dense tiles of tile column j in part k of the rows; for those between
+ * them too, unless what is dropped of them is looked at. */
+status tlr_divide_dense(tlr_work *w, const tlr *l, int64_t p, int64_t k, int64_t j, double *d,
+                        int64_t ldd);
+
 /* --- members.c: the rows below a factor's diagonal blocks in parts, and members that share them.
  * m NULL: one has all of them. --- */
 
