@@ -53,7 +53,8 @@ batch_cut tlr_cut(const tlr *a, int64_t most) {
 }
 
 /* Of a fixed rank: columns of a sample beyond it, where there is room for them, and power
- * iterations. A tile with a decay worth a fixed rank is approximated to 1 % of the best. */
+ * iterations. Where singular values decay as a fixed rank asks for, that is within 3 % of the best
+ * (docs/performance-tlr.md). */
 #define BEYOND 8
 #define POWER 0
 static int64_t samples_beyond(const tlr_batch *c) {
