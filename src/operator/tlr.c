@@ -337,7 +337,8 @@ done:
 /* This rank's part in the solve of a target of others. */
 static status assist(compressed *o) {
     status st = MOAO_OK;
-    for (int i = 0; i <= o->base.accuracy.refine && st == MOAO_OK; i++)
+    const int solves = o->base.accuracy.refine ? 2 : 1;
+    for (int i = 0; i < solves && st == MOAO_OK; i++)
         st = tlr_solve(o->l, 'R', 'A', 0, o->x, 1);
     return st;
 }
