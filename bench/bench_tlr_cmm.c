@@ -6,7 +6,7 @@
  * processor of its own, and the messages are counted. bench_tlr_cmm [file=params/mosaic.yaml]
  * [key=value ...] [tolerance=1/8 of the noise] [tile=0] [width=0] [cut=0] [parts=-1: the
  * pipeline's] [rows=0: those of W] [mixed=1] [terms=0] [halves=0] [dense=1]
- * [order=sensor: or joint, morton] */
+ * [distributed=0] [order=sensor: or joint, morton] */
 #include "timing.h"
 
 #include "operator/tlr_cmm.h"

@@ -12,10 +12,6 @@ struct tlr_block {
     tlr_block *before; /* taken earlier */
 };
 
-static tlr_block **blocks(tlr *a) {
-    return a->o.host ? &a->host : &a->device;
-}
-
 /* A block for super-panels from q on, of which the first takes so many bytes and the others about
  * as many. */
 static status take(tlr *a, int64_t q, int64_t bytes) {
@@ -26,8 +22,8 @@ static status take(tlr *a, int64_t q, int64_t bytes) {
     TRY(ALLOC(h, 1, "block of memory"));
     TRY(a->o.host ? a->be->alloc_host(a->ctx, (size_t)all, &at)
                   : a->be->alloc(a->ctx, (size_t)all, &at));
-    *h = (tlr_block){.at = at, .bytes = all, .before = *blocks(a)};
-    *blocks(a) = h;
+    *h = (tlr_block){.at = at, .bytes = all, .before = a->memory};
+    a->memory = h;
     h = NULL;
 done:
     free(h);
@@ -39,14 +35,14 @@ static bool has_room(const tlr_block *h, int64_t bytes) {
 }
 
 status tlr_block_room(tlr *a, int64_t q, int64_t bytes, char **p) {
-    tlr_block *h = *blocks(a);
+    tlr_block *h = a->memory;
     status st = MOAO_OK;
     bytes = tlr_block_round(bytes); /* places in memory are those of memory of its own */
     if (!has_room(h, bytes) && !has_room(h ? h->before : NULL, bytes))
         TRY(take(a, q, bytes));
-    h = (*blocks(a))->before;
+    h = a->memory->before;
     if (!has_room(h, bytes)) /* the last but one is filled up first */
-        h = *blocks(a);
+        h = a->memory;
     *p = h->at + h->used;
     h->used += bytes;
 done:
@@ -60,20 +56,17 @@ status tlr_block_prepare(tlr *a, int64_t q) {
         return MOAO_OK;
     const int64_t bytes = (int64_t)before->bytes - 8 * before->width * before->width,
                   wanted = (bytes + bytes / 2) / 512 * 512 + 512;
-    return has_room(a->host, wanted) ? MOAO_OK : take(a, q, wanted);
+    return has_room(a->memory, wanted) ? MOAO_OK : take(a, q, wanted);
 }
 
 void tlr_block_free(tlr *a) {
-    while (a->host) {
-        tlr_block *h = a->host;
-        a->host = h->before;
-        a->be->release_host(a->ctx, h->at);
-        free(h);
-    }
-    while (a->device) {
-        tlr_block *h = a->device;
-        a->device = h->before;
-        a->be->release(a->ctx, h->at);
+    while (a->memory) {
+        tlr_block *h = a->memory;
+        a->memory = h->before;
+        if (a->o.host)
+            a->be->release_host(a->ctx, h->at);
+        else
+            a->be->release(a->ctx, h->at);
         free(h);
     }
 }

@@ -1,5 +1,5 @@
 /* Matrices from their entries, copies, and the dense form. */
-#include "tlr/internal.h"
+#include "tlr/spread.h"
 
 static status build_panel(tlr_work *w, tlr *a, int64_t q, tlr_fill *fill, void *arg) {
     const panel *p = a->panel + q;

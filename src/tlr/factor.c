@@ -1,6 +1,6 @@
 /* Cholesky factor, left- or right-looking, of entries or of a compressed matrix; and what is done
  * where compression, or the matrix, makes a pivot that is not positive. */
-#include "tlr/internal.h"
+#include "tlr/spread.h"
 
 #include <math.h>
 

@@ -56,8 +56,7 @@ struct tlr {
     panel *panel;
     int64_t
         block; /* with options.distributed: tile rows of a part, whole super-panels; 0: not so */
-    tlr_block *host;   /* memory of the host, of options.host */
-    tlr_block *device; /* that of a factor whose super-panels stay as they are made */
+    tlr_block *memory; /* of super-panels: with options.host the host's, or tlr_in_blocks */
     /* u and v of a factor's super-panel that is kept in another form, for the next one: they are
      * not given back each time, which waits for the device */
     struct {
@@ -83,9 +82,20 @@ static inline double *panel_u(const tlr *a, const panel *p, int64_t i, int64_t k
 static inline int64_t panel_vcol(const panel *p, int64_t i, int64_t k) {
     return i < p->r1 ? panel_tile(p, i, k)->v : p->vcols[k - p->c0];
 }
+/* Where U of tile row i begins in that of all rows, i up to r1 [numbers]. */
+static inline int64_t panel_ubegin(const tlr *a, const panel *p, int64_t i) {
+    const int64_t before = i - 1 - p->r0;
+    if (i < p->r1)
+        return p->ubegin[i - p->r0];
+    return before < 0 ? 0 : p->ubegin[before] + p->ucols[before] * tlr_extent(a->rows, i - 1);
+}
 /* V of tile column k from tile row i on, leading dimension the columns of the tile. */
 static inline double *panel_v(const tlr *a, const panel *p, int64_t i, int64_t k) {
     return p->v + p->vbegin[k - p->c0] + panel_vcol(p, i, k) * tlr_extent(a->cols, k);
+}
+/* Precision in which a factor's u and v are kept. */
+static inline backend_type tlr_kept(const tlr *a) {
+    return a->o.singles ? BACKEND_S : BACKEND_D;
 }
 /* Precision of products with the tiles of a. */
 static inline backend_type tlr_type(const tlr *a) {
@@ -275,36 +285,14 @@ status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int
 void tlr_store_forget(tlr_work *w);
 /* The place of w for some rows is super-panel q's, in type t; where it was not, none are there. */
 status tlr_store_place(tlr_work *w, const tlr *a, backend_type t, int64_t q);
-/* Where v begins after u, in numbers. */
+/* Where v begins after u, and where it ends, in numbers. */
 int64_t tlr_store_begin_of_v(const tlr *a, const panel *p);
+int64_t tlr_store_numbers(const tlr *a, const panel *p);
+/* So many bytes at *at, of which *has are there; contents are not kept when it grows. */
+status tlr_store_room(tlr_work *w, void **at, size_t *has, size_t bytes);
 /* Largest modulus of n[0] numbers of u and n[1] of v in single precision. Waits. */
 status tlr_store_bounds(tlr_work *w, const int64_t n[2], const float *const kept[2],
                         double most[2]);
-
-/* --- spread.c: a factor that is spread over members. Without (a->spread NULL) all of these do
- * nothing, and end as they are told. --- */
-
-/* Bytes of the first super-panels that other members have. */
-double tlr_spread_elsewhere(const tlr *l, int64_t panels);
-status tlr_spread_open(tlr *l, const tlr_members *m);
-void tlr_spread_close(tlr *l);
-/* Collective with options.terms. A finished super-panel: what is this member's of it is kept, u and
- * v are gone. */
-status tlr_spread_store(tlr_work *w, tlr *l, int64_t q);
-/* Collective, in the factor's stream: the rows of super-panel p in super-panels q0 .. q1 come to
- * all members, for the updates that follow. */
-status tlr_spread_gather(tlr_work *w, const tlr *l, int64_t q0, int64_t q1, int64_t p);
-/* tlr_store_typed of it: rows that are this member's, were gathered, or are there in a round. */
-status tlr_spread_rows(tlr_work *w, const tlr *l, backend_type t, int64_t q, int64_t i0,
-                       int64_t i1);
-/* Collective. A round over super-panels 0 .. panels, in type t: `passes` of them (of the members
- * the most), each in the directions `forms` one after another: 'T' upwards, 'N' downwards. next:
- * the super-panel whose turn it is, q, is there wholly until the next one. end: also for members
- * that failed or had less to do; the worst status of all. */
-status tlr_spread_begin(tlr_work *w, const tlr *l, backend_type t, int64_t passes,
-                        const char *forms, int64_t panels);
-status tlr_spread_next(tlr_work *w, const tlr *l, int64_t q);
-status tlr_spread_end(tlr_work *w, const tlr *l, status local);
 
 /* --- blocks.c: memory for super-panels, of options.host the host's --- */
 
@@ -482,6 +470,17 @@ void tlr_part(const tlr *l, int64_t p, int64_t k, int64_t *i0, int64_t *i1);
 bool tlr_part_is_mine(const tlr_members *m, const tlr *l, int64_t p, int64_t k);
 /* Whether tile row i of super-panel p is this member's, rows [r1 - r0]. */
 void tlr_rows_of(const tlr_members *m, const tlr *l, int64_t p, bool *rows);
+/* The bits of numbers that are not negative (or NaN) are in their order: so they are merged. */
+static inline int64_t tlr_bits_of(double x) {
+    int64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static inline double tlr_number_of(int64_t bits) {
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 /* As tlr_members.merge. */
 status tlr_merge(const tlr_members *m, status local, int64_t *v, int64_t n);
 /* D -= L_q L_q^T, q from q0 to q1, for the columns of super-panel p: the block on the diagonal and

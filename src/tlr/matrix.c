@@ -1,5 +1,5 @@
 /* The matrix: its super-panels, their memory, and what is in them. */
-#include "tlr/internal.h"
+#include "tlr/spread.h"
 
 #include <math.h>
 

@@ -74,19 +74,6 @@ static int64_t packed(const tlr_tile *t) {
     return (t->halves * RANKS + t->rank) * KINDS + (int64_t)t->kind;
 }
 
-/* The bits of a number that is not negative (or NaN) are in the order of the numbers. */
-static int64_t bits_of(double x) {
-    int64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static double number_of(int64_t bits) {
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 /* A number of each tile, which its owner has: `get` it, merge, `put` it. */
 static status share_numbers(const tlr_members *m, const tlr *l, int64_t p, status local,
                             int64_t (*get)(const tlr_tile *t),
@@ -124,11 +111,11 @@ status tlr_share_kinds(const tlr_members *m, const tlr *l, int64_t p, status loc
 }
 
 static int64_t get_dropped(const tlr_tile *t) {
-    return bits_of(fabs(t->dropped));
+    return tlr_bits_of(fabs(t->dropped));
 }
 
 static void put_dropped(tlr_tile *t, int64_t v) {
-    t->dropped = number_of(v);
+    t->dropped = tlr_number_of(v);
 }
 
 /* --- columns --- */
@@ -162,12 +149,10 @@ static status pack(packing *s, double *x, int64_t n) {
 /* U of tile rows i0 .. i1, and V of all tile columns in these rows. */
 static status pack_part(packing *s, int64_t i0, int64_t i1) {
     const panel *p = s->p;
-    int64_t numbers = 0;
+    const int64_t u = panel_ubegin(s->l, p, i0);
     status st = MOAO_OK;
-    for (int64_t i = i0; i < i1; i++)
-        numbers += p->ucols[i - p->r0] * tlr_extent(s->l->rows, i);
     if (i0 < i1)
-        TRY(pack(s, p->u + p->ubegin[i0 - p->r0], numbers));
+        TRY(pack(s, p->u + u, panel_ubegin(s->l, p, i1) - u));
     for (int64_t k = p->c0; i0 < i1 && k < p->c1; k++)
         TRY(pack(s, panel_v(s->l, p, i0, k),
                  (panel_vcol(p, i1, k) - panel_vcol(p, i0, k)) * tlr_extent(s->l->cols, k)));

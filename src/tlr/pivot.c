@@ -5,7 +5,7 @@
  * and the pivot is y^T (A + E) y for the vector y that solves the rows before it and is 1 in its
  * own. So y^T A y <= pivot + |E| |y|^2, and A is not positive definite where the right side is
  * negative. */
-#include "tlr/internal.h"
+#include "tlr/spread.h"
 
 #include <math.h>
 

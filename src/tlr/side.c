@@ -2,7 +2,7 @@
  * First the vectors of a tile column (or row) with all that stands side by side there, one large
  * product; then the results are put in the order of the other side, and a large product for each
  * tile row (or column) adds them up. */
-#include "tlr/internal.h"
+#include "tlr/spread.h"
 
 #include <math.h>
 

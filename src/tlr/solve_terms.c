@@ -3,7 +3,7 @@
  * nearly all of the work, is two products of halves for each tile row and tile column, with a
  * reordering between them; the diagonal blocks divide in single precision. Exponents are chosen by
  * the largest entry of the part of X in hand, for which the host waits, once a super-panel. */
-#include "tlr/internal.h"
+#include "tlr/spread.h"
 
 #include <math.h>
 

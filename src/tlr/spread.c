@@ -13,11 +13,11 @@
  *
  * Kept: of each own block the U of its tile rows side by side, then V of each tile column in these
  * rows. */
-#include "tlr/internal.h"
+#include "tlr/spread.h"
 
 /* Rows of super-panel p in the super-panels q0 .. q1 before it, from their owner. */
 typedef struct {
-    char *at;
+    void *at;
     size_t bytes;
     int64_t p, q0, q1;
     int64_t *begin; /* [panels] where those of a super-panel begin [numbers] */
@@ -36,20 +36,8 @@ struct tlr_spread {
 
 /* --- places --- */
 
-static backend_type kept_type(const tlr *l) {
-    return l->o.singles ? BACKEND_S : BACKEND_D;
-}
-
 static size_t kept_size(const tlr *l) {
-    return backend_size(kept_type(l));
-}
-
-/* Where U of tile row i begins, up to r1 [numbers]. */
-static int64_t u_begin(const tlr *l, const panel *p, int64_t i) {
-    const int64_t before = i - 1 - p->r0;
-    if (i < p->r1)
-        return p->ubegin[i - p->r0];
-    return before < 0 ? 0 : p->ubegin[before] + p->ucols[before] * tlr_extent(l->rows, i - 1);
+    return backend_size(tlr_kept(l));
 }
 
 /* Numbers of V of tile column c in tile rows i0 .. i1. */
@@ -59,7 +47,7 @@ static int64_t v_numbers(const tlr *l, const panel *p, int64_t c, int64_t i0, in
 
 /* Numbers of tile rows i0 .. i1. */
 static int64_t row_numbers(const tlr *l, const panel *p, int64_t i0, int64_t i1) {
-    int64_t n = u_begin(l, p, i1) - u_begin(l, p, i0);
+    int64_t n = panel_ubegin(l, p, i1) - panel_ubegin(l, p, i0);
     for (int64_t c = p->c0; c < p->c1; c++)
         n += v_numbers(l, p, c, i0, i1);
     return n;
@@ -111,9 +99,9 @@ typedef struct {
 
 /* Side by side with nothing between u and v. */
 static stand packed(const tlr *l, const panel *p, void *at, int64_t begin, int64_t i0, int64_t i1) {
-    void *u = number(kept_type(l), at, begin);
-    return (stand){kept_type(l), u, number(kept_type(l), u, u_begin(l, p, i1) - u_begin(l, p, i0)),
-                   i0, i1};
+    void *u = number(tlr_kept(l), at, begin);
+    return (stand){tlr_kept(l), u,
+                   number(tlr_kept(l), u, panel_ubegin(l, p, i1) - panel_ubegin(l, p, i0)), i0, i1};
 }
 
 /* As products use them. */
@@ -128,9 +116,9 @@ static status convert(tlr_work *w, const tlr *l, const panel *p, const stand *fr
     int64_t at = 0, there = 0;
     status st;
     TRY(move(w, from->type,
-             number(from->type, from->u, u_begin(l, p, j0) - u_begin(l, p, from->i0)), to->type,
-             number(to->type, to->u, u_begin(l, p, j0) - u_begin(l, p, to->i0)),
-             u_begin(l, p, j1) - u_begin(l, p, j0)));
+             number(from->type, from->u, panel_ubegin(l, p, j0) - panel_ubegin(l, p, from->i0)),
+             to->type, number(to->type, to->u, panel_ubegin(l, p, j0) - panel_ubegin(l, p, to->i0)),
+             panel_ubegin(l, p, j1) - panel_ubegin(l, p, j0)));
     for (int64_t c = p->c0; c < p->c1; c++) {
         TRY(move(w, from->type, number(from->type, from->v, at + v_numbers(l, p, c, from->i0, j0)),
                  to->type, number(to->type, to->v, there + v_numbers(l, p, c, to->i0, j0)),
@@ -202,7 +190,7 @@ static status bounds(tlr_work *w, const tlr *l, int64_t q, double most[2]) {
     for (int64_t k = l->spread->m.rank; k < tlr_parts(l); k += l->spread->m.size) {
         double here[2];
         tlr_part(l, q, k, &i0, &i1);
-        const int64_t nu = u_begin(l, p, i1) - u_begin(l, p, i0),
+        const int64_t nu = panel_ubegin(l, p, i1) - panel_ubegin(l, p, i0),
                       nv = row_numbers(l, p, i0, i1) - nu;
         const float *u = number(BACKEND_S, p->kept, block_begin(l, q, k));
         TRY(tlr_store_bounds(w, (int64_t[2]){nu, nv}, (const float *[2]){u, u + nu}, here));
@@ -213,14 +201,14 @@ done:
     return st;
 }
 
-/* Those of all members: the bits of numbers that are not negative are in the order of these. */
+/* Those of all members. */
 static status share_bounds(tlr_work *w, const tlr *l, int64_t q, status local) {
     panel *p = l->panel + q;
-    int64_t bits[2] = {0};
     status st = local == MOAO_OK ? bounds(w, l, q, p->most) : local;
-    memcpy(bits, p->most, sizeof bits);
+    int64_t bits[2] = {tlr_bits_of(p->most[0]), tlr_bits_of(p->most[1])};
     st = tlr_merge(&l->spread->m, st, bits, 2);
-    memcpy(p->most, bits, sizeof bits);
+    for (int x = 0; x < 2; x++)
+        p->most[x] = tlr_number_of(bits[x]);
     return st;
 }
 
@@ -233,8 +221,7 @@ static status keep(tlr_work *w, tlr *l, int64_t q) {
     p->kept_v = tlr_store_begin_of_v(l, p);
     TRY(l->be->alloc(l->ctx, (size_t)largest(n, 1) * kept_size(l), &room));
     p->kept = room;
-    const int64_t v = row_numbers(l, p, p->r0, p->r1) - u_begin(l, p, p->r1);
-    p->bytes = (double)((size_t)largest(p->kept_v + v, 1) * kept_size(l)) +
+    p->bytes = (double)((size_t)largest(tlr_store_numbers(l, p), 1) * kept_size(l)) +
                8.0 * (double)(p->width * p->width); /* as where one has all of it */
     st = convert_member(w, l, q, l->spread->m.rank, room, &made, true);
 done:
@@ -279,7 +266,7 @@ status tlr_spread_gather(tlr_work *w, const tlr *l, int64_t q0, int64_t q1, int6
     some_rows *r = &l->spread->rows[q1 == p];
     const int64_t k = l->panel[p].c0 / l->block, owner = k % m->size;
     int64_t n = 0;
-    status st = MOAO_OK;
+    status st;
     for (int64_t q = q0; q < q1; q++) {
         r->begin[q] = n;
         n += row_numbers(l, l->panel + q, l->panel[p].c0, l->panel[p].c1);
@@ -287,15 +274,7 @@ status tlr_spread_gather(tlr_work *w, const tlr *l, int64_t q0, int64_t q1, int6
     r->p = p;
     r->q0 = q0;
     r->q1 = q1;
-    if (r->bytes < (size_t)n * kept_size(l)) {
-        void *room = NULL;
-        l->be->release(l->ctx, r->at);
-        r->at = NULL;
-        r->bytes = 0;
-        st = l->be->alloc(l->ctx, (size_t)n * kept_size(l), &room);
-        r->at = room;
-        r->bytes = st == MOAO_OK ? (size_t)n * kept_size(l) : 0;
-    }
+    st = tlr_store_room(w, &r->at, &r->bytes, (size_t)n * kept_size(l));
     if (st == MOAO_OK && owner == m->rank)
         st = pack_rows(w, l, r, k);
     TRY(tlr_merge(m, st, NULL, 0));

@@ -10,7 +10,7 @@
  * bits down to 2^-29 of that, and are wrong by 2^-40 of it below, so that neither each tile nor
  * each column needs an exponent. A half is the first of the two that a solve in terms makes of a
  * number, and the second is 0. */
-#include "tlr/internal.h"
+#include "tlr/spread.h"
 
 #include <math.h>
 
@@ -21,17 +21,14 @@ static bool kept_apart(const tlr *a) {
 /* Numbers of u, and where v begins: aligned as memory of its own is, for libraries choose their
  * ways by that. */
 static int64_t numbers(const tlr *a, const panel *p) {
-    int64_t n = 0;
-    for (int64_t i = p->r0; i < p->r1; i++)
-        n += p->ucols[i - p->r0] * tlr_extent(a->rows, i);
-    return n;
+    return panel_ubegin(a, p, p->r1);
 }
 
 int64_t tlr_store_begin_of_v(const tlr *a, const panel *p) {
     return (numbers(a, p) + 63) / 64 * 64;
 }
 
-static int64_t all_numbers(const tlr *a, const panel *p) {
+int64_t tlr_store_numbers(const tlr *a, const panel *p) {
     int64_t n = tlr_store_begin_of_v(a, p);
     for (int64_t k = p->c0; k < p->c1; k++)
         n += p->vcols[k - p->c0] * tlr_extent(a->cols, k);
@@ -39,7 +36,7 @@ static int64_t all_numbers(const tlr *a, const panel *p) {
 }
 
 static size_t size_of(const tlr *a) {
-    return a->o.singles ? sizeof(float) : sizeof(double);
+    return backend_size(tlr_kept(a));
 }
 
 void tlr_store_release(tlr *a, panel *p) {
@@ -107,7 +104,7 @@ static void hold(tlr_place *s, const tlr *a, panel *p, int64_t i0) {
     p->v = p->u + tlr_store_begin_of_v(a, p);
 }
 
-static status room_for(tlr_work *w, void **at, size_t *has, size_t bytes) {
+status tlr_store_room(tlr_work *w, void **at, size_t *has, size_t bytes) {
     if (*at && *has >= bytes)
         return MOAO_OK;
     w->be->release(w->ctx, *at);
@@ -121,7 +118,7 @@ static status room_for(tlr_work *w, void **at, size_t *has, size_t bytes) {
 /* The panel in hand as it is kept, which is on its way to the host, to a place of `to` as well, in
  * the stream of that. */
 static status hand_over(tlr_work *to, const tlr_work *w, const tlr *a, panel *p, tlr_place *s) {
-    const int64_t nu = numbers(a, p), at = p->kept_v, nv = all_numbers(a, p) - at;
+    const int64_t nu = numbers(a, p), at = p->kept_v, nv = tlr_store_numbers(a, p) - at;
     double *wide;
     float *raw;
     status st;
@@ -129,13 +126,13 @@ static status hand_over(tlr_work *to, const tlr_work *w, const tlr *a, panel *p,
     TRY(to->be->wait_for(to->ctx, w->ctx));
     if (to->feed)
         TRY(to->be->wait_for(to->ctx, to->feed));
-    TRY(room_for(to, &s->at, &s->bytes, (size_t)largest(at + nv, 1) * sizeof(double)));
+    TRY(tlr_store_room(to, &s->at, &s->bytes, (size_t)largest(at + nv, 1) * sizeof(double)));
     wide = s->at;
     if (!a->o.singles) {
         TRY(tlr_dense_copy(to, nu, 1, p->u, nu, wide, nu));
         return tlr_dense_copy(to, nv, 1, p->v, nv, wide + at, nv);
     }
-    TRY(room_for(to, &s->raw, &s->raw_bytes, (size_t)largest(at + nv, 1) * sizeof(float)));
+    TRY(tlr_store_room(to, &s->raw, &s->raw_bytes, (size_t)largest(at + nv, 1) * sizeof(float)));
     raw = s->raw;
     TRY(to->be->half->cast_to_single(to->ctx, nu, 1, p->u, largest(nu, 1), raw, largest(nu, 1)));
     TRY(to->be->half->cast_to_single(to->ctx, nv, 1, p->v, largest(nv, 1), raw + at,
@@ -241,7 +238,7 @@ done:
 
 /* A finished super-panel with halves; *bytes: of what is kept of u and v. */
 static status keep_halves(tlr_work *w, const tlr *a, panel *p, size_t *bytes) {
-    const int64_t nu = numbers(a, p), nv = all_numbers(a, p) - p->kept_v;
+    const int64_t nu = numbers(a, p), nv = tlr_store_numbers(a, p) - p->kept_v;
     int64_t halves;
     void *room = NULL, *staged;
     status st;
@@ -265,7 +262,7 @@ done:
 /* One without. */
 static status keep_all(tlr_work *w, tlr *a, int64_t q, size_t *bytes) {
     panel *p = a->panel + q;
-    const int64_t nu = p->kept_v, n = all_numbers(a, p);
+    const int64_t nu = p->kept_v, n = tlr_store_numbers(a, p);
     void *room = NULL;
     char *there = NULL;
     status st;
@@ -363,7 +360,7 @@ done:
 /* What a panel has in tile rows from i0 on: U in one piece, V of each tile column in another. */
 static status bring_rows(tlr_work *w, backend_ctx *ctx, const tlr *a, const panel *p, tlr_place *s,
                          int64_t i0) {
-    const int64_t u = i0 < p->r1 ? p->ubegin[i0 - p->r0] : numbers(a, p);
+    const int64_t u = panel_ubegin(a, p, i0);
     status st;
     TRY(bring_part(w, ctx, a, p, s, u, numbers(a, p) - u));
     for (int64_t k = p->c0; k < p->c1; k++) {
@@ -379,12 +376,12 @@ done:
  * a whole one. */
 static status bring(tlr_work *w, backend_ctx *ctx, const tlr *a, panel *p, int64_t i0,
                     tlr_place *s) {
-    const int64_t n = all_numbers(a, p);
+    const int64_t n = tlr_store_numbers(a, p);
     status st;
     leave(s);
-    TRY(room_for(w, &s->at, &s->bytes, (size_t)largest(n, 1) * sizeof(double)));
+    TRY(tlr_store_room(w, &s->at, &s->bytes, (size_t)largest(n, 1) * sizeof(double)));
     if (a->o.halves) { /* on the device: all of it */
-        TRY(room_for(w, &s->raw, &s->raw_bytes, (size_t)largest(n, 1) * sizeof(float)));
+        TRY(tlr_store_room(w, &s->raw, &s->raw_bytes, (size_t)largest(n, 1) * sizeof(float)));
         TRY(widen(w, ctx, p, p->r0, p->r1, p->kept, s->raw));
         TRY(w->be->half->cast_to_double(ctx, n, 1, 1, s->raw, largest(n, 1), 0, s->at,
                                         largest(n, 1)));
@@ -392,7 +389,7 @@ static status bring(tlr_work *w, backend_ctx *ctx, const tlr *a, panel *p, int64
         return MOAO_OK;
     }
     if (n > 0 && a->o.host && a->o.singles)
-        TRY(room_for(w, &s->raw, &s->raw_bytes, (size_t)n * sizeof(float)));
+        TRY(tlr_store_room(w, &s->raw, &s->raw_bytes, (size_t)n * sizeof(float)));
     st = i0 <= p->r0 ? bring_part(w, ctx, a, p, s, 0, n) : bring_rows(w, ctx, a, p, s, i0);
     TRY(st);
     hold(s, a, p, i0);
@@ -454,7 +451,8 @@ status tlr_store_place(tlr_work *w, const tlr *a, backend_type t, int64_t q) {
     free(s->row);
     s->row = NULL;
     TRY(ALLOC(s->row, (size_t)(p->r1 - p->r0), "tile rows"));
-    TRY(room_for(w, &s->at, &s->bytes, (size_t)largest(all_numbers(a, p), 1) * backend_size(t)));
+    TRY(tlr_store_room(w, &s->at, &s->bytes,
+                       (size_t)largest(tlr_store_numbers(a, p), 1) * backend_size(t)));
     s->p = p;
     if (t == BACKEND_D) {
         p->u = s->at;

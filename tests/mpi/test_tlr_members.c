@@ -1,7 +1,7 @@
 /* A tile low-rank factor by several processes (tlr_members): the same bits as by one alone, for all
  * forms and any number of parts; what they do about pivots; and a member that fails at any meeting.
  * ranks: 1 2 3 */
-#include "support/tlr_case.h"
+#include "support/tlr_counted.h"
 
 #include <mpi.h>
 
@@ -172,6 +172,30 @@ static matrix new_matrix(int64_t n) {
 
 /* --- */
 
+/* All forms in all numbers of parts, bit for bit; narrow: which of these has super-panels of one
+ * tile column. */
+static void all_forms(const tlr_options *forms, size_t nform, const int *parts, size_t nparts,
+                      size_t narrow, bool distributed) {
+    matrix m = new_matrix(420);
+    for (size_t k = 0; k < nform; k++)
+        for (size_t c = 0; c < nparts; c++) {
+            form f = {.o = forms[k], .compressed = k == 0 && c == 2};
+            int64_t bytes;
+            f.o.width = c == narrow ? 1 : 64;
+            f.o.seed = 1;
+            f.o.memory = c % 2 ? 40000 : 0;
+            f.o.parts = parts[c];
+            f.o.distributed = distributed;
+            m.p.nugget = forms[k].rank > 0 ? 2 : 0.05;
+            same(&m, &f, &bytes);
+            if (rank == 0 && c == 2)
+                print_message("form %d: %lld bytes came or went\n", (int)k, (long long)bytes);
+            if (distributed && c > 1)
+                different_vectors(&m, &f);
+        }
+    points_free(&m.p);
+}
+
 static void same_bits(void **state) {
     (void)state;
     static const tlr_options forms[] = {
@@ -187,21 +211,7 @@ static void same_bits(void **state) {
         {.tau = 0, .cut = -1},
         {.rank = 6, .cut = -1}};
     static const int parts[] = {1, 2, 3, 7, 50};
-    matrix m = new_matrix(420);
-    for (size_t k = 0; k < sizeof forms / sizeof *forms; k++)
-        for (size_t c = 0; c < sizeof parts / sizeof *parts; c++) {
-            form f = {.o = forms[k], .compressed = k == 0 && c == 2};
-            int64_t bytes;
-            f.o.width = c == 4 ? 1 : 64;
-            f.o.seed = 1;
-            f.o.memory = c % 2 ? 40000 : 0;
-            f.o.parts = parts[c];
-            m.p.nugget = forms[k].rank > 0 ? 2 : 0.05;
-            same(&m, &f, &bytes);
-            if (rank == 0 && c == 2)
-                print_message("form %d: %lld bytes came or went\n", (int)k, (long long)bytes);
-        }
-    points_free(&m.p);
+    all_forms(forms, sizeof forms / sizeof *forms, parts, 5, 4, false);
 }
 
 /* The same where each member keeps its rows alone. */
@@ -217,24 +227,7 @@ static void distributed(void **state) {
         {.tau = 0, .cut = -1},
         {.rank = 6, .cut = -1}};
     static const int parts[] = {1, 3, 4, 9};
-    matrix m = new_matrix(420);
-    for (size_t k = 0; k < sizeof forms / sizeof *forms; k++)
-        for (size_t c = 0; c < sizeof parts / sizeof *parts; c++) {
-            form f = {.o = forms[k], .compressed = k == 0 && c == 2};
-            int64_t bytes;
-            f.o.width = c == 2 ? 1 : 64;
-            f.o.seed = 1;
-            f.o.memory = c % 2 ? 40000 : 0;
-            f.o.parts = parts[c];
-            f.o.distributed = true;
-            m.p.nugget = forms[k].rank > 0 ? 2 : 0.05;
-            same(&m, &f, &bytes);
-            if (rank == 0 && c == 2)
-                print_message("form %d: %lld bytes came or went\n", (int)k, (long long)bytes);
-            if (c > 1)
-                different_vectors(&m, &f);
-        }
-    points_free(&m.p);
+    all_forms(forms, sizeof forms / sizeof *forms, parts, 4, 2, true);
 }
 
 static void sizes(void **state) {
@@ -387,23 +380,6 @@ static void member_fails(void **state) {
 
 /* An allocation fails on one member, each of them once, in a distributed factor or a solve with it:
  * all end alike, and nothing is kept. */
-static const backend *whole;
-static backend counted;
-static int64_t left = -1, live;
-
-static status count_alloc(backend_ctx *c, size_t bytes, void **p) {
-    if (left-- == 0)
-        return status_fail(MOAO_MEMORY, "no memory for a test");
-    const status st = whole->alloc(c, bytes, p);
-    live += st == MOAO_OK;
-    return st;
-}
-
-static void count_release(backend_ctx *c, void *p) {
-    live -= p != NULL;
-    whole->release(c, p);
-}
-
 static void no_memory(void **state) {
     (void)state;
     matrix m = new_matrix(150);
@@ -411,11 +387,7 @@ static void no_memory(void **state) {
     int64_t failures = 0;
     f.o.parts = 3;
     f.o.distributed = f.o.singles = true;
-    whole = be;
-    counted = *be;
-    counted.alloc = count_alloc;
-    counted.release = count_release;
-    be = &counted;
+    counting_begin();
     for (int64_t at = 0, more = 1; more; at++) {
         double *x = up(m.p.x, m.p.n);
         const int64_t before = live;
@@ -440,7 +412,7 @@ static void no_memory(void **state) {
         more = codes[0] != MOAO_OK;
         failures += more;
     }
-    be = whole;
+    counting_end();
     if (rank == 0)
         print_message("%lld allocations failed\n", (long long)failures);
     assert_true(failures > 20);

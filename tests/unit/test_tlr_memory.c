@@ -1,49 +1,17 @@
 /* Tile low-rank matrices where memory of the backend runs out: whichever allocation fails, the call
  * says so, gives no matrix, and keeps nothing. The next call is as if nothing had been. */
-#include "support/tlr_case.h"
+#include "support/tlr_counted.h"
 
 enum { B = 32 };
 
-static const backend *whole; /* the backend itself */
-static backend counted;      /* the same with counted allocations, of which one fails */
-static int64_t left, live;   /* allocations until one fails; what is not released yet */
-
-static status count_alloc(backend_ctx *c, size_t bytes, void **p) {
-    if (left-- == 0)
-        return status_fail(MOAO_MEMORY, "no memory for a test");
-    const status st = whole->alloc(c, bytes, p);
-    live += st == MOAO_OK;
-    return st;
-}
-static void count_release(backend_ctx *c, void *p) {
-    live -= p != NULL;
-    whole->release(c, p);
-}
-static status count_alloc_host(backend_ctx *c, size_t bytes, void **p) {
-    if (left-- == 0)
-        return status_fail(MOAO_MEMORY, "no pinned memory for a test");
-    const status st = whole->alloc_host(c, bytes, p);
-    live += st == MOAO_OK;
-    return st;
-}
-static void count_release_host(backend_ctx *c, void *p) {
-    live -= p != NULL;
-    whole->release_host(c, p);
-}
-
 static int setup(void **state) {
     (void)state;
-    whole = be;
-    counted = *be;
-    counted.alloc = count_alloc, counted.release = count_release;
-    counted.alloc_host = count_alloc_host, counted.release_host = count_release_host;
-    be = &counted;
-    left = -1;
+    counting_begin();
     return 0;
 }
 static int teardown(void **state) {
     (void)state;
-    be = whole;
+    counting_end();
     return 0;
 }
 
