@@ -1,12 +1,13 @@
-/* CPU backend: factor of Cmm of a parameter file compressed by tiles, by its steps, and two
- * triangles, beside the same backend's dense ones; ranks and bytes beside those predicted
- * (operator/tlr_cmm.h). Times of the processor too, for machines with other work (OMP_NUM_THREADS=1
- * then). Started by mpirun -n N, the ranks make the factor together: what each spends between two
- * messages is added up for the slowest one, which is what the factor takes where every rank has a
- * processor of its own, and the messages are counted. bench_tlr_cmm [file=params/mosaic.yaml]
- * [key=value ...] [tolerance=1/8 of the noise] [tile=0] [width=0] [cut=0] [parts=-1: the
- * pipeline's] [rows=0: those of W] [mixed=1] [terms=0] [halves=0] [dense=1]
- * [distributed=0] [order=sensor: or joint, morton] */
+/* Factor of Cmm of a parameter file compressed by tiles, by its steps, and two triangles, beside
+ * the same backend's dense ones; ranks and bytes beside those predicted (operator/tlr_cmm.h). Times
+ * of the processor too, for machines with other work (OMP_NUM_THREADS=1 then). Started by mpirun -n
+ * N, the ranks make the factor together, on devices one each: what each spends between two messages
+ * is added up for the slowest one, which is what the factor takes on CPUs where every rank has a
+ * processor of its own, and the messages of MPI are counted. bench_tlr_cmm [backend=cpu: or gpu]
+ * [file=params/mosaic.yaml] [key=value ...] [tolerance=1/8 of the noise] [tile=0] [width=0] [cut=0]
+ * [parts=-1: the pipeline's; on one device 0] [rows=0: those of W] [mixed=1] [terms=0] [halves=0]
+ * [dense=1] [distributed=0] [order=sensor: or joint, morton] [memory=1 GB: for intermediate
+ * products] [repeat=1: factors made] [timed=1: each step is waited for] */
 #include "timing.h"
 
 #include "operator/tlr_cmm.h"
@@ -31,11 +32,13 @@ typedef struct {
     double wall, cpu;
 } spent;
 
-/* Seconds of one call. */
+/* Seconds of one call, until its results are there. */
 #define ONCE(call)                                                                                 \
     __extension__({                                                                                \
+        check(e.be->sync(e.ctx));                                                                  \
         const spent from_ = {now(), cpu_seconds()};                                                \
         check(call);                                                                               \
+        check(e.be->sync(e.ctx));                                                                  \
         (spent){now() - from_.wall, cpu_seconds() - from_.cpu};                                    \
     })
 
@@ -98,30 +101,63 @@ static void say_messages(void) {
                world.size, world.size > 1 ? "s" : "", slowest, all, sent / 1e9);
 }
 
+/* The backend's memory. */
+static double *room_for(int64_t count) {
+    double *p;
+    check(engine_doubles(&e, count, "a bench", &p));
+    return p;
+}
+
 static double *random_numbers(int64_t count) {
     static uint64_t x = 1;
-    double *p = malloc(sizeof(double) * (size_t)count);
+    double *host = malloc(sizeof(double) * (size_t)count), *p = room_for(count);
     for (int64_t i = 0; i < count; i++) {
         x = x * 6364136223846793005u + 1442695040888963407u;
-        p[i] = (double)(x >> 11) * 0x1p-53 - 0.5;
+        host[i] = (double)(x >> 11) * 0x1p-53 - 0.5;
     }
+    check(engine_copy(&e, p, host, count));
+    check(e.be->sync(e.ctx));
+    free(host);
     return p;
+}
+
+/* One number that tells whether two arrays have the same bits (as good as certainly). */
+static unsigned long long bits_of(const double *x, int64_t count) {
+    uint64_t *host = malloc(sizeof *host * (size_t)count), h = 1469598103934665603u;
+    check(engine_copy(&e, (double *)(void *)host, x, count));
+    check(e.be->sync(e.ctx));
+    for (int64_t i = 0; i < count; i++)
+        h = (h ^ host[i]) * 1099511628211u;
+    free(host);
+    return h;
+}
+
+static double norm_of(const double *x, int64_t n) {
+    double *host = malloc(sizeof(double) * (size_t)n), sum = 0;
+    check(engine_copy(&e, host, x, n));
+    check(e.be->sync(e.ctx));
+    for (int64_t i = 0; i < n; i++)
+        sum += host[i] * host[i];
+    free(host);
+    return sqrt(sum);
 }
 
 static void bench_dense(int64_t v, double *x) {
     const int64_t m = e.m;
     const double one = 1;
-    double *c = malloc(sizeof(double) * (size_t)(m * m));
-    int info;
+    double *c = room_for(m * m), *info = room_for(1);
+    check(engine_work(&e, e.be->workspace(BACKEND_POTRF, BACKEND_D, m, m)));
+    check(engine_work(&e, e.be->workspace(BACKEND_TRSM, BACKEND_D, v, m)));
     row("dense: entries",
         ONCE(e.mat->fill_cmm(e.cov, BACKEND_D, 'L', MATCOV_ALL, 0, m, 0, m, c, m)));
-    row("dense: factor", ONCE(e.be->potrf(e.ctx, BACKEND_D, 'L', m, c, m, &info, NULL, 0)));
-    spent t = ONCE(
-              e.be->trsm(e.ctx, BACKEND_D, 'R', 'L', 'T', 'N', v, m, &one, c, m, x, v, NULL, 0)),
-          u = ONCE(
-              e.be->trsm(e.ctx, BACKEND_D, 'R', 'L', 'N', 'N', v, m, &one, c, m, x, v, NULL, 0));
+    row("dense: factor",
+        ONCE(e.be->potrf(e.ctx, BACKEND_D, 'L', m, c, m, (int *)(void *)info, e.work, e.lwork)));
+    spent t = ONCE(e.be->trsm(e.ctx, BACKEND_D, 'R', 'L', 'T', 'N', v, m, &one, c, m, x, v, e.work,
+                              e.lwork)),
+          u = ONCE(e.be->trsm(e.ctx, BACKEND_D, 'R', 'L', 'N', 'N', v, m, &one, c, m, x, v, e.work,
+                              e.lwork));
     row("dense: two triangles", (spent){t.wall + u.wall, t.cpu + u.cpu});
-    free(c);
+    ENGINE_RELEASE(&e, c, info);
 }
 
 static void say_steps(const tlr_report *r) {
@@ -137,29 +173,25 @@ static tlr_options o = {
     .cut = -1, .seed = 1, .singles = true, .mixed = true, .timed = true, .parts = -1};
 static tlr_order order = TLR_KD;
 static tlr_group group;
+static int repeat = 1;
 
 /* |(L L^T - Cmm) x| / |Cmm x| of a random x. */
 static double error_of(const tlr *l, tlr_cmm *c) {
     const int64_t n = e.m, step = 256;
-    double *x = random_numbers(n), *y = malloc(sizeof(double) * (size_t)n),
-           *z = calloc((size_t)n, sizeof *z), *a = malloc(sizeof(double) * (size_t)(n * step)),
-           error = 0, norm = 0;
-    const double one = 1;
+    double *x = random_numbers(n), *y = room_for(n), *z = room_for(n), *a = room_for(n * step);
     c->held = -1;
+    check(engine_zero(&e, BACKEND_D, n, 1, z, n));
     for (int64_t j = 0, w; j < n; j += w) {
         w = n - j < step ? n - j : step;
         check(tlr_cmm_fill(c, 0, n, j, w, a, n));
-        check(e.be->gemm(e.ctx, BACKEND_D, 'N', 'N', n, 1, w, &one, a, n, x + j, n, &one, z, n,
-                         NULL, 0));
+        check(engine_gemm(&e, 'N', 'N', n, 1, w, 1, a, n, x + j, n, 1, z, n));
     }
-    for (int64_t i = 0; i < n; i++)
-        norm += z[i] * z[i];
+    const double norm = norm_of(z, n);
     check(tlr_apply(l, 'L', 'T', 1, 1, x, n, 0, y, n));
     check(tlr_apply(l, 'L', 'N', 1, 1, y, n, -1, z, n));
-    for (int64_t i = 0; i < n; i++)
-        error += z[i] * z[i];
-    free(x), free(y), free(z), free(a);
-    return sqrt(error / norm);
+    const double error = norm_of(z, n);
+    ENGINE_RELEASE(&e, x, y, z, a);
+    return error / norm;
 }
 
 static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
@@ -172,21 +204,27 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
     check(tlr_cmm_open(&e, tile, order, c));
     if (o.width == 0)
         o.width = tlr_cmm_width(tile);
-    c->strip = malloc(sizeof(double) * (size_t)(e.m * tlr_cmm_widest(&s)));
+    c->strip = room_for(e.m * tlr_cmm_widest(&s));
     check(tlr_group_open(&e, true, o.distributed, false, &group));
     c->group = &group;
     if (o.parts < 0)
         o.parts = tlr_group_parts(&group, o.distributed, e.m);
-    check(tlr_group_begin(&group, MOAO_OK));
     const tlr_source from = {
         .layout = &c->order, .fill = tlr_cmm_fill, .arg = c, .members = tlr_group_members(&group)};
-    begin_counting();
-    row("tiles: factor, with entries",
-        ONCE(tlr_factor(e.be, e.ctx, &from, 'L', &o, NULL, &l, &report)));
+    for (int k = 0; k < repeat; k++) {
+        if (k > 0)
+            tlr_close(l);
+        c->held = -1;
+        check(tlr_group_begin(&group, MOAO_OK));
+        begin_counting();
+        row("tiles: factor, with entries",
+            ONCE(tlr_factor(e.be, e.ctx, &from, 'L', &o, NULL, &l, &report)));
+    }
     say_messages();
     if (world.rank > 0)
         return l;
-    say_steps(&report);
+    if (o.timed)
+        say_steps(&report);
     tlr_statistics(l, &k);
     printf("    as halves: %.2f %% of the columns, %lld of the dense tiles\n",
            100.0 * (double)k.halves / (double)k.columns, (long long)k.dense_halves);
@@ -210,6 +248,7 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
 static int64_t tile, v;
 static double part = 0.125;
 static bool dense = true;
+static const char *backend_name = "cpu";
 
 static void read_arguments(int argc, char **argv) {
     const char *file = "params/mosaic.yaml", **set = malloc(sizeof *set * (size_t)argc);
@@ -217,6 +256,14 @@ static void read_arguments(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (!strncmp(argv[i], "file=", 5))
             file = argv[i] + 5;
+        else if (!strncmp(argv[i], "backend=", 8))
+            backend_name = argv[i] + 8;
+        else if (!strncmp(argv[i], "memory=", 7))
+            o.memory = (size_t)(1e9 * atof(argv[i] + 7));
+        else if (!strncmp(argv[i], "repeat=", 7))
+            repeat = atoi(argv[i] + 7);
+        else if (!strncmp(argv[i], "timed=", 6))
+            o.timed = atoi(argv[i] + 6) != 0;
         else if (!strncmp(argv[i], "tolerance=", 10))
             part = atof(argv[i] + 10);
         else if (!strncmp(argv[i], "order=", 6))
@@ -255,22 +302,24 @@ int main(int argc, char **argv) {
     read_arguments(argc, argv);
     check(sys_init(&par, &s));
     check(atmos_init(&par, &s, &a));
-    e = (engine){
-        .c = &world, .s = &s, .rep = &rep, .be = &backend_cpu, .m = (int64_t)s.m, .width = 256};
+    e = (engine){.c = &world, .s = &s, .rep = &rep, .m = (int64_t)s.m, .width = 256};
+    check(backend_get(backend_name, &e.be));
     check(engine_open(&e));
     check(matcov_prepare(&s, &a.profiles[0], &mc));
     check(engine_use(&e, mc));
     v = v > 0 ? v : s.dm.nact;
     if (world.rank == 0)
         printf("# %lld measurements, %lld rows of W\n", (long long)e.m, (long long)v);
-    double *x = random_numbers(v * e.m), *y = malloc(sizeof(double) * (size_t)(v * e.m));
-    memcpy(y, x, sizeof(double) * (size_t)(v * e.m));
+    double *x = random_numbers(v * e.m);
     tlr *l = bench_compressed(tlr_cmm_tile(e.m, (int)tile), part, &c);
     row("tiles: two triangles", ONCE(tlr_solve(l, 'R', 'A', v, x, v)));
-    if (dense && world.size == 1)
-        bench_dense(v, y);
+    if (world.rank == 0)
+        printf("    bits of X %016llx\n", bits_of(x, v * e.m));
     tlr_close(l);
-    free(c.strip), free(x), free(y);
+    e.be->release(e.ctx, c.strip);
+    if (dense && world.size == 1)
+        bench_dense(v, x);
+    e.be->release(e.ctx, x);
     tlr_cmm_close(&c);
     tlr_group_close(&group);
     engine_close(&e);
