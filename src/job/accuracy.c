@@ -263,6 +263,15 @@ static void say_factor(const run *r, const report_compression *to, const struct 
                       "(compute.format=dense)");
 }
 
+/* Rank 0. A factor that is made again. */
+static void say_rejected(const report_compression *is, double difference) {
+    char why[64];
+    snprintf(why, sizeof why, "changes results by %.1e", difference);
+    progress_note("  factor compressed to %.1e arcsec^2 a tile: %s; again with a smaller tolerance",
+                  is->tolerance,
+                  isfinite(difference) ? why : "W by it is too far off to be refined");
+}
+
 /* Rank 0. Ranks of the factor of reconstructor k, as it is now. */
 static status write_ranks(const run *r, int k, const report_compression *to) {
     const linop *op = r->seq.t.op;
@@ -325,9 +334,7 @@ status run_factor(run *r, int k, const profile *p, obsexposure *ex) {
         if (again != LINOP_FACTOR)
             break;
         if (is_root(r) && !op->accuracy.dense)
-            progress_note("  factor compressed to %.1e arcsec^2 a tile: changes results by %.1e; "
-                          "again with a smaller tolerance",
-                          is.tolerance, of->difference);
+            say_rejected(&is, of->difference);
         restarts += 1 + is.restarts;
         TRY(tor_factor(&r->seq.t, p));
     }
