@@ -90,6 +90,21 @@ typedef status batch_potrs_op(backend_ctx *ctx, backend_type t, char uplo, int64
 typedef status batch_posv_op(backend_ctx *ctx, backend_type t, char uplo, int64_t count,
                              batch_dim n, batch_dim nrhs, batch_mat a, batch_mat b, int *info);
 
+/* A product whose columns go to places of their own: A is m x k, op(B) k x n (B itself, or, where
+ * turned is not 0, its transpose), and C, of m rows, gets A op(B): column x of that becomes column
+ * column[first + x] of C. b NULL: the columns of A themselves, k = n. k = 0: zeros. */
+typedef struct {
+    const void *a, *b;
+    void *c;
+    int64_t lda, ldb, m, n, k, first, turned;
+} batch_scatter;
+
+/* `count` products of at most `rows` rows, all C of one leading dimension; list and column lie in
+ * the backend's memory and are not looked at. No column is written twice. The order of a sum
+ * depends on k alone. At most 2^31 - 1 runs of 64 rows in all. */
+typedef status batch_scatter_op(backend_ctx *ctx, backend_type t, int64_t count, int64_t rows,
+                                const batch_scatter *list, const int64_t *column, int64_t ldc);
+
 typedef struct backend_batch {
     size_t size; /* sizeof(backend_batch) */
     batch_gemm_op *gemm;
@@ -100,6 +115,7 @@ typedef struct backend_batch {
     batch_lauum_op *lauum;
     batch_potrs_op *potrs;
     batch_posv_op *posv;
+    batch_scatter_op *scatter;
 } backend_batch;
 
 #ifdef __cplusplus

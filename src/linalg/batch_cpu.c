@@ -183,6 +183,38 @@ static status cpu_batch_gemm(backend_ctx *ctx, backend_type t, char transa, char
     return MOAO_OK;
 }
 
+/* One product: those of its columns that stand together in C in one call. */
+static void scatter_one(backend_type t, const batch_scatter *p, const int64_t *to, int64_t ldc) {
+    static const double one = 1, zero = 0;
+    static const float narrow[2] = {1, 0};
+    const int64_t e = (int64_t)backend_size(t);
+    const void *scalar[2] = {t == BACKEND_D ? (const void *)&one : &narrow[0],
+                             t == BACKEND_D ? (const void *)&zero : &narrow[1]};
+    for (int64_t x = 0, end; p->m > 0 && x < p->n; x = end) {
+        char *c = (char *)p->c + e * ldc * to[x];
+        for (end = x + 1; end < p->n && to[end] == to[end - 1] + 1;)
+            end++;
+        if (p->b)
+            cpu_gemm_panel(t, 'N', p->turned ? 'T' : 'N', p->m, end - x, p->k, scalar[0], p->a,
+                           p->lda, (const char *)p->b + e * x * (p->turned ? 1 : p->ldb), p->ldb,
+                           scalar[1], c, ldc);
+        for (int64_t y = x; !p->b && y < end; y++)
+            memcpy(c + e * ldc * (y - x), (const char *)p->a + e * p->lda * y, (size_t)(e * p->m));
+    }
+}
+
+static status cpu_batch_scatter(backend_ctx *ctx, backend_type t, int64_t count, int64_t rows,
+                                const batch_scatter *list, const int64_t *column, int64_t ldc) {
+    const int blas = blas_alone();
+    (void)ctx;
+    (void)rows;
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t q = 0; q < count; q++)
+        scatter_one(t, list + q, column + list[q].first, ldc);
+    blas_together(blas);
+    return MOAO_OK;
+}
+
 static status cpu_batch_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t count,
                              batch_dim n, batch_dim k, const void *alpha, batch_mat a,
                              const void *beta, batch_mat c) {
@@ -282,4 +314,5 @@ const backend_batch batch_cpu = {
     .poti = cpu_batch_poti,
     .potrs = cpu_batch_potrs,
     .posv = cpu_batch_posv,
+    .scatter = cpu_batch_scatter,
 };

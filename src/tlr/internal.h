@@ -252,6 +252,19 @@ void tlr_list_free(product_list *l);
 /* Runs them, all of type t, and empties the list. k = 0: C := 0. */
 status tlr_list_run(tlr_work *w, product_list *l, backend_type t, char ta, char tb);
 
+/* The same of products whose columns go to places of their own (backend_batch.h), written where
+ * they are on their way to the backend. */
+typedef struct {
+    batch_scatter *p;
+    int64_t *column, count, columns; /* of each so many so far */
+    int64_t *there, *column_there;
+} scatter_list;
+/* A list for so many products and columns; it is good for one run. */
+status tlr_scatter_open(tlr_work *w, int64_t products, int64_t columns, scatter_list *l);
+/* Runs them, of up to `rows` rows each. */
+status tlr_scatter_run(tlr_work *w, const scatter_list *l, backend_type t, int64_t rows,
+                       int64_t ldc);
+
 /* --- matrix.c --- */
 status tlr_new(const backend *be, backend_ctx *ctx, const tlr_layout *rows, const tlr_layout *cols,
                bool symmetric, const tlr_options *o, tlr **out);

@@ -14,6 +14,7 @@ typedef struct {
     double *identity; /* of a tile's order: a dense tile times it is the tile; NULL: is copied */
     void *u;          /* U of b, of more than one super-panel side by side */
     product_list narrow, wide, turned;
+    scatter_list list;
 } job;
 
 /* Element k of one of these. */
@@ -159,8 +160,7 @@ done:
     return st;
 }
 
-/* Left factors of super-panel q. */
-static status left_factors(job *s) {
+static status left_factors_old(job *s) {
     int64_t size = 0, at = 0;
     status st;
     s->pa = s->x.a->panel + s->x.q;
@@ -184,6 +184,112 @@ static status left_factors(job *s) {
     TRY(tlr_list_run(s->w, &s->narrow, s->type, 'N', 'N'));
     TRY(tlr_list_run(s->w, &s->wide, s->type, 'N', 'N'));
     TRY(tlr_list_run(s->w, &s->turned, s->type, 'N', 'T'));
+    tlr_work_lap(s->w, TLR_SMALL);
+done:
+    return st;
+}
+
+/* --- left factors: one product for a tile of a and all that stands beside it in tile column j of b
+ * --- */
+
+/* First column of the left factors with tile (k, j) of b. */
+static int64_t left_at(const job *s, int64_t k, int64_t j) {
+    return tlr_span_before(&s->x, k) + tlr_span_columns(&s->x, k, s->x.q) +
+           panel_tile(s->pb, k, j)->u;
+}
+
+static void put_columns(scatter_list *l, int64_t from, int64_t n) {
+    for (int64_t x = 0; x < n; x++)
+        l->column[l->columns++] = from + x;
+}
+
+/* Products of tile column j to the list: with the low-rank tiles of b at once, their columns in the
+ * order of V, and with each dense one. */
+static void list_column(job *s, int64_t j, const void *core) {
+    const tlr_span *x = &s->x;
+    const int64_t n = tlr_extent(x->a->cols, j), first = panel_vcol(s->pa, x->ia, j),
+                  ra = panel_vcol(s->pa, x->ib, j) - first,
+                  rb = panel_vcol(s->pb, x->kb, j) - panel_vcol(s->pb, x->ka, j);
+    scatter_list *l = &s->list;
+    for (int64_t k = x->ka - 1; k < x->kb; k++) { /* ka - 1: all low-rank ones */
+        const bool all = k < x->ka;
+        const int64_t at = l->columns, cols = all ? rb : n;
+        if (all ? rb == 0 : panel_tile(s->pb, k, j)->kind != TLR_DENSE)
+            continue;
+        if (!all)
+            put_columns(l, left_at(s, k, j), n);
+        for (int64_t y = x->ka; all && y < x->kb; y++)
+            if (panel_tile(s->pb, y, j)->kind == TLR_LOWRANK)
+                put_columns(l, left_at(s, y, j), panel_tile(s->pb, y, j)->rank);
+        for (int64_t i = x->ia; i < x->ib; i++) {
+            const tlr_tile *t = panel_tile(s->pa, i, j);
+            const int64_t m = tlr_extent(x->a->rows, i);
+            const bool dense = t->kind == TLR_DENSE;
+            batch_scatter p = {typed_u(x->a, s->type, s->pa, i, j),
+                               NULL,
+                               at_of(s, s->t, x->a->rows->first[i] - x->row),
+                               m,
+                               n,
+                               m,
+                               cols,
+                               t->rank,
+                               at,
+                               !all};
+            if (all && dense) {
+                p.b = typed_v(x->b, s->type, s->pb, x->ka, j);
+            } else if (all) { /* a's tile empty: zeros */
+                p.b = tlr_at(s->type, core, panel_vcol(s->pa, i, j) - first);
+                p.ldb = largest(ra, 1);
+            } else if (!dense) {
+                p.b = typed_v(x->a, s->type, s->pa, i, j);
+            }
+            l->p[l->count++] = p;
+        }
+    }
+}
+
+/* All products of super-panel q, while the device is at work. */
+static status list_products_of(job *s) {
+    const int64_t ni = s->x.ib - s->x.ia;
+    int64_t count = 0, columns = 0, at = 0;
+    status st;
+    for (int64_t j = s->pa->c0; j < s->pa->c1; j++) {
+        count += ni;
+        for (int64_t k = s->x.ka; k < s->x.kb; k++) {
+            count += panel_tile(s->pb, k, j)->kind == TLR_DENSE ? ni : 0;
+            columns += panel_tile(s->pb, k, j)->rank;
+        }
+    }
+    TRY(tlr_scatter_open(s->w, count, columns, &s->list));
+    for (int64_t j = s->pa->c0; j < s->pa->c1; j++) {
+        list_column(s, j, at_of(s, s->core, at));
+        at += core_size(s, j);
+    }
+done:
+    return st;
+}
+
+/* Left factors of super-panel q. */
+static status left_factors(job *s) {
+    int64_t size = 0, at = 0;
+    status st;
+    s->pa = s->x.a->panel + s->x.q;
+    s->pb = s->x.b->panel + s->x.q;
+    for (int64_t j = s->pa->c0; j < s->pa->c1; j++)
+        size += core_size(s, j);
+    if (getenv("TLR_OLD"))
+        return left_factors_old(s);
+    TRY(tlr_work_typed(s->w, BUF_CORE, s->type, size, &s->core));
+    TRY(list_products_of(s));
+    TRY(tlr_work_fork(s->w)); /* none of them fills a device */
+    for (int64_t j = s->pa->c0; j < s->pa->c1; j++) {
+        tlr_work_turn(s->w);
+        TRY(common_part(s, j, at_of(s, s->core, at)));
+        at += core_size(s, j);
+    }
+    TRY(tlr_work_join(s->w));
+    tlr_work_lap(s->w, TLR_CORES);
+    TRY(tlr_scatter_run(s->w, &s->list, s->type, least(s->x.a->b, s->x.rows), s->x.rows));
     tlr_work_lap(s->w, TLR_SMALL);
 done:
     return st;

@@ -17,7 +17,6 @@ typedef struct {
     int et, eu;          /* exponents of left factors and of U */
     float *t;            /* left factors of the super-panel in hand: ld x (j, k, columns) */
     backend_f16 *to, *u; /* operands of the large products, for k: all super-panels */
-    product_list list;
 } job;
 
 /* Columns that left factors with tile column j have for all k: of a dense tile those of the tile.
@@ -60,25 +59,27 @@ done:
 
 /* Products of tile column j to the list, for all rows: into columns `at` and following of T. */
 static void list_products(job *s, int64_t j, const float *right, const float *core, int64_t at,
-                          product *to) {
+                          scatter_list *l) {
     const int64_t n = tlr_extent(s->x.a->cols, j), ra = common_rows(s, j),
                   cols = columns_with(s, j);
     for (int64_t i = s->x.ia; i < s->x.ib; i++) {
         const tlr_tile *t = panel_tile(s->p, i, j);
         const int64_t m = tlr_extent(s->x.a->rows, i);
         const bool dense = t->kind == TLR_DENSE; /* an empty one: zeros */
-        const float *b =
-            dense ? right : core + panel_vcol(s->p, i, j) - panel_vcol(s->p, s->x.ia, j);
-        to[i - s->x.ia] = (product){typed_u(s->x.a, BACKEND_S, s->p, i, j),
-                                    b,
-                                    s->t + s->x.a->rows->first[i] - s->x.row + at * s->ld,
-                                    m,
-                                    dense ? n : largest(ra, 1),
-                                    s->ld,
-                                    m,
-                                    cols,
-                                    t->rank};
+        l->p[l->count++] = (batch_scatter){
+            typed_u(s->x.a, BACKEND_S, s->p, i, j),
+            dense ? right : core + panel_vcol(s->p, i, j) - panel_vcol(s->p, s->x.ia, j),
+            s->t + s->x.a->rows->first[i] - s->x.row,
+            m,
+            dense ? n : largest(ra, 1),
+            m,
+            cols,
+            t->rank,
+            at,
+            0};
     }
+    for (int64_t x = 0; x < cols; x++)
+        l->column[l->columns++] = at + x;
 }
 
 /* T of super-panel q. */
@@ -86,6 +87,7 @@ static status left_factors(job *s) {
     const int64_t nj = s->p->c1 - s->p->c0, ni = s->x.ib - s->x.ia;
     int64_t size = 0, own = 0, at = 0;
     float *core, *parts;
+    scatter_list list;
     void *p;
     status st;
     for (int64_t j = s->p->c0; j < s->p->c1; j++) {
@@ -99,7 +101,7 @@ static status left_factors(job *s) {
     parts = p;
     TRY(tlr_work_typed(s->w, BUF_TILES, BACKEND_S, s->ld * at, &p));
     s->t = p;
-    TRY(tlr_list_room(&s->list, nj * ni));
+    TRY(tlr_scatter_open(s->w, nj * ni, at, &list));
     at = 0;
     for (int64_t j = s->p->c0; j < s->p->c1; j++) {
         const int64_t n = tlr_extent(s->x.a->cols, j), ra = common_rows(s, j),
@@ -109,13 +111,13 @@ static status left_factors(job *s) {
         TRY(tlr_full_gemm(s->w, BACKEND_S, 'T', 'N', ra, cols, n, 1,
                           typed_v(s->x.a, BACKEND_S, s->p, s->x.ia, j), n, right, n, 0, core,
                           largest(ra, 1)));
-        list_products(s, j, right, core, at, s->list.p + (j - s->p->c0) * ni);
+        list_products(s, j, right, core, at, &list);
         core += ra * cols;
         parts += cols * n;
         at += cols;
     }
     tlr_work_lap(s->w, TLR_CORES);
-    TRY(tlr_list_run(s->w, &s->list, BACKEND_S, 'N', 'N'));
+    TRY(tlr_scatter_run(s->w, &list, BACKEND_S, least(s->x.a->b, s->ld), s->ld));
 done:
     return st;
 }
@@ -262,7 +264,5 @@ status tlr_update_terms(tlr_work *w, double alpha, const tlr *a, int64_t q0, int
                    .size = sizeof(float),
                    .update = update_rows},
              .w = w};
-    const status st = tlr_update_spans(&s.x, alpha, q1, ia, ib, d, ldd);
-    tlr_list_free(&s.list);
-    return st;
+    return tlr_update_spans(&s.x, alpha, q1, ia, ib, d, ldd);
 }

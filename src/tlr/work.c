@@ -365,3 +365,28 @@ status tlr_list_run(tlr_work *w, product_list *l, backend_type t, char ta, char 
     l->count = 0;
     return st;
 }
+
+status tlr_scatter_open(tlr_work *w, int64_t products, int64_t columns, scatter_list *l) {
+    const int64_t each = (int64_t)(sizeof(batch_scatter) / sizeof(int64_t));
+    int64_t *host, *there;
+    const status st = tlr_work_indices(w, each * products + columns, &host, &there);
+    if (st == MOAO_OK)
+        *l = (scatter_list){.p = (batch_scatter *)(void *)host,
+                            .column = host + each * products,
+                            .there = there,
+                            .column_there = there + each * products};
+    return st;
+}
+
+status tlr_scatter_run(tlr_work *w, const scatter_list *l, backend_type t, int64_t rows,
+                       int64_t ldc) {
+    status st;
+    if (l->count == 0 || l->columns == 0)
+        return MOAO_OK;
+    TRY(tlr_work_send(w, l->column + l->columns - (int64_t *)(void *)l->p,
+                      (const int64_t *)(const void *)l->p, l->there));
+    st = w->be->batch->scatter(w->ctx, t, l->count, rows,
+                               (const batch_scatter *)(const void *)l->there, l->column_there, ldc);
+done:
+    return st;
+}
