@@ -9,7 +9,7 @@
  *   mosaic   Cmm of params/mosaic.yaml (or of `file=FILE`): factor at several tolerances, ranks by
  *            column, bytes, two triangles with 5,336 rows
  *   factor   the same at nu / 2, kept in single precision and by products of halves: factor alone,
- *            twice, then its steps
+ *            then its steps
  *   terms    the same by products of halves: factor with its steps, triangles in 3, 2, 1 terms and
  *            in single precision, how far they are from those in 3
  *   columns  the same with columns as halves and without: bytes, factor, error; triangles in 3
