@@ -142,6 +142,18 @@ static status scatter(backend_ctx *ctx, backend_type t, int64_t count, int64_t r
                : own->batch->scatter(ctx, t, count, rows, list, column, ldc);
 }
 
+static status gather(backend_ctx *ctx, backend_type t, int64_t count, int64_t rows, int64_t cols,
+                     const batch_gather *list, const batch_part *part, double alpha, int64_t ldc) {
+    const backend *own = backend_own(ctx);
+    const bool fine = backend_is_real(t) && count >= 0 && rows >= 0 && rows <= BATCH_WIDE_MAX &&
+                      cols >= 0 && cols <= BATCH_WIDE_MAX && backend_ld_ok(rows, ldc) &&
+                      tiles_ok(count, rows, 1);
+    const status st = checked_admit(own, own->batch->gather, fine, "sums of products");
+    return st != MOAO_OK || count == 0
+               ? st
+               : own->batch->gather(ctx, t, count, rows, cols, list, part, alpha, ldc);
+}
+
 const backend_batch checked_batch = {
     .size = sizeof(backend_batch),
     .gemm = gemm,
@@ -156,4 +168,5 @@ const backend_batch checked_batch = {
     .potrs = potrs,
     .posv = posv,
     .scatter = scatter,
+    .gather = gather,
 };

@@ -103,8 +103,7 @@ done:
  * needs: most tiles go with a smaller one, and those of which this says nothing once more. */
 #define FEW 64
 static int64_t first_most(const tlr_work *w, const tlr *a, const tlr_batch *c) {
-    return !getenv("TLR_ONCE") && w->ctx && a->o.rank == 0 && c->most >= FEW + FEW / 2 ? FEW
-                                                                                       : c->most;
+    return w->ctx && a->o.rank == 0 && c->most >= FEW + FEW / 2 ? FEW : c->most;
 }
 
 /* Those of which a call for fewer columns has said nothing. Waits. */

@@ -439,4 +439,5 @@ extern "C" const backend_batch backend_batch_gpu = {
     .potrs = batch::batch_potrs,
     .posv = batch::batch_posv,
     .scatter = gpu_batch_scatter,
+    .gather = gpu_batch_gather,
 };

@@ -13,6 +13,7 @@ struct gpu_batch_call {
 };
 batch_gemm_op gpu_batch_gemm;       /* batch_gemm.cu */
 batch_scatter_op gpu_batch_scatter; /* batch_scatter.cu */
+batch_gather_op gpu_batch_gather;   /* batch_gather.cu */
 extern "C" const backend_batch backend_batch_gpu;
 
 #endif
