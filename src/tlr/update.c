@@ -54,32 +54,6 @@ static void place_columns(const job *s, int64_t j, scatter_list *l) {
     }
 }
 
-/* Products of tile column j to the list. */
-static void list_column(const job *s, int64_t j, const void *core, int64_t ldcore,
-                        scatter_list *l) {
-    const int64_t n = tlr_extent(s->x.a->cols, j), first = panel_vcol(s->pa, s->x.ia, j),
-                  columns = l->columns, cols = columns_of_b(s, j);
-    if (cols == 0)
-        return;
-    place_columns(s, j, l);
-    for (int64_t i = s->x.ia; i < s->x.ib; i++) {
-        const bool dense = tlr_is_dense(s->pa, i, j); /* an empty one: zeros */
-        const int64_t m = tlr_extent(s->x.a->rows, i);
-        l->p[l->count++] =
-            (batch_scatter){typed_u(s->x.a, s->type, s->pa, i, j),
-                            dense ? typed_v(s->x.b, s->type, s->pb, s->x.ka, j)
-                                  : tlr_at(s->type, core, panel_vcol(s->pa, i, j) - first),
-                            at_of(s, s->t, s->x.a->rows->first[i] - s->x.row),
-                            m,
-                            dense ? n : ldcore,
-                            m,
-                            cols,
-                            panel_tile(s->pa, i, j)->rank,
-                            columns,
-                            0};
-    }
-}
-
 /* Left factors of super-panel q. */
 static status left_factors(job *s) {
     int64_t columns = 0, at = 0, ld;
@@ -89,10 +63,14 @@ static status left_factors(job *s) {
     for (int64_t j = s->pa->c0; j < s->pa->c1; j++)
         columns += columns_of_b(s, j);
     TRY(tlr_common_parts(s->w, s->type, &s->x, &core, &ld));
-    TRY(tlr_scatter_open(s->w, (s->pa->c1 - s->pa->c0) * (s->x.ib - s->x.ia), columns, &list));
+    TRY(tlr_scatter_open(s->w, tlr_count_left(&s->x), columns, &list));
     for (int64_t j = s->pa->c0; j < s->pa->c1; j++) { /* while the device is at work */
-        list_column(s, j, at_of(s, core, at), ld, &list);
-        at += ld * columns_of_b(s, j);
+        const int64_t cols = columns_of_b(s, j);
+        place_columns(s, j, &list);
+        for (int64_t i = s->x.ia; i < s->x.ib; i++)
+            tlr_list_left(s->w, s->type, &s->x, i, j, cols, at_of(s, core, ld * at), ld, s->t, at,
+                          &list);
+        at += cols;
     }
     tlr_work_lap(s->w, TLR_CORES);
     TRY(tlr_scatter_run(s->w, &list, s->type, least(s->x.a->b, s->x.rows), s->x.rows));

@@ -74,6 +74,14 @@ int64_t tlr_steps_span(tlr_steps *x, int64_t q, int64_t end, int64_t known, size
 status tlr_steps_take(tlr_steps *x, int64_t q, int64_t end, int64_t known);
 
 /* --- update_common.c --- */
+/* Products of tile (i, j) of a, in super-panel s->q, with what stands for it beside the low-rank
+ * tiles of b, `cols` columns: `core` of leading dimension ldcore, from V of a's tile row ia on; of
+ * a dense tile V of b itself. To rows of t, columns column[first ..]. */
+void tlr_list_left(const tlr_work *w, backend_type type, const tlr_span *s, int64_t i, int64_t j,
+                   int64_t cols, const void *core, int64_t ldcore, void *t, int64_t first,
+                   scatter_list *l);
+/* At most so many of them for all tiles of a. */
+int64_t tlr_count_left(const tlr_span *s);
 /* V of a, rows ia .. ib, transposed, times V of b, rows ka .. kb, of all tile columns of
  * super-panel s->q, one after another in columns of *core, of leading dimension *ld (in BUF_CORE).
  */

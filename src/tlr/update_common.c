@@ -28,6 +28,34 @@ static int64_t v_columns(const panel *p, int64_t i0, int64_t i1, int64_t j) {
     return panel_vcol(p, i1, j) - panel_vcol(p, i0, j);
 }
 
+/* On a device a dense tile's product is cut in pieces: it has so many operations that a block with
+ * all of its columns would be the last one by far. */
+void tlr_list_left(const tlr_work *w, backend_type type, const tlr_span *s, int64_t i, int64_t j,
+                   int64_t cols, const void *core, int64_t ldcore, void *t, int64_t first,
+                   scatter_list *l) {
+    const panel *p = s->a->panel + s->q;
+    const tlr_tile *tile = panel_tile(p, i, j);
+    const bool dense = tile->kind == TLR_DENSE; /* an empty one: zeros */
+    const int64_t m = tlr_extent(s->a->rows, i), n = tlr_extent(s->a->cols, j),
+                  ldb = dense ? n : ldcore, step = dense && w->ctx ? PIECE : cols;
+    const void *a = typed_u(s->a, type, p, i, j),
+               *b = dense ? typed_v(s->b, type, s->b->panel + s->q, s->ka, j)
+                          : tlr_at(type, core, panel_vcol(p, i, j) - panel_vcol(p, s->ia, j));
+    char *c = (char *)t + (s->a->rows->first[i] - s->row) * (int64_t)backend_size(type);
+    for (int64_t x = 0; x < cols; x += step)
+        l->p[l->count++] = (batch_scatter){a, tlr_at(type, b, x * ldb), c,          m,         ldb,
+                                           m, least(step, cols - x),    tile->rank, first + x, 0};
+}
+
+int64_t tlr_count_left(const tlr_span *s) {
+    const panel *pa = s->a->panel + s->q, *pb = s->b->panel + s->q;
+    int64_t n = 0;
+    for (int64_t j = pa->c0; j < pa->c1; j++)
+        for (int64_t i = s->ia; i < s->ib; i++)
+            n += tlr_is_dense(pa, i, j) ? pieces(v_columns(pb, s->ka, s->kb, j)) : 1;
+    return n;
+}
+
 status tlr_common_parts(tlr_work *w, backend_type t, const tlr_span *x, void **core, int64_t *ld) {
     const panel *pa = x->a->panel + x->q, *pb = x->b->panel + x->q;
     int64_t all = 0, count = 0, at = 0;

@@ -25,34 +25,8 @@ static int64_t columns_with(const job *s, int64_t j) {
     return panel_vcol(s->p, s->x.kb, j) - panel_vcol(s->p, s->x.ka, j);
 }
 
-/* Products of tile column j to the list, for all rows: into columns `at` and following of T. */
-static void list_products(job *s, int64_t j, const float *core, int64_t ldcore, int64_t at,
-                          scatter_list *l) {
-    const int64_t n = tlr_extent(s->x.a->cols, j), cols = columns_with(s, j);
-    for (int64_t i = s->x.ia; i < s->x.ib; i++) {
-        const tlr_tile *t = panel_tile(s->p, i, j);
-        const int64_t m = tlr_extent(s->x.a->rows, i);
-        const bool dense = t->kind == TLR_DENSE; /* an empty one: zeros */
-        const void *b = dense ? typed_v(s->x.a, BACKEND_S, s->p, s->x.ka, j)
-                              : core + panel_vcol(s->p, i, j) - panel_vcol(s->p, s->x.ia, j);
-        l->p[l->count++] = (batch_scatter){typed_u(s->x.a, BACKEND_S, s->p, i, j),
-                                           b,
-                                           s->t + s->x.a->rows->first[i] - s->x.row,
-                                           m,
-                                           dense ? n : ldcore,
-                                           m,
-                                           cols,
-                                           t->rank,
-                                           at,
-                                           0};
-    }
-    for (int64_t x = 0; x < cols; x++)
-        l->column[l->columns++] = at + x;
-}
-
 /* T of super-panel q. */
 static status left_factors(job *s) {
-    const int64_t nj = s->p->c1 - s->p->c0, ni = s->x.ib - s->x.ia;
     int64_t columns = 0, at = 0, ld;
     scatter_list list;
     void *core, *t;
@@ -62,10 +36,14 @@ static status left_factors(job *s) {
     TRY(tlr_work_typed(s->w, BUF_TILES, BACKEND_S, s->ld * columns, &t));
     s->t = t;
     TRY(tlr_common_parts(s->w, BACKEND_S, &s->x, &core, &ld));
-    TRY(tlr_scatter_open(s->w, nj * ni, columns, &list));
+    TRY(tlr_scatter_open(s->w, tlr_count_left(&s->x), columns, &list));
     for (int64_t j = s->p->c0; j < s->p->c1; j++) {
-        list_products(s, j, (const float *)core + ld * at, ld, at, &list);
-        at += columns_with(s, j);
+        const int64_t cols = columns_with(s, j);
+        for (int64_t i = s->x.ia; i < s->x.ib; i++)
+            tlr_list_left(s->w, BACKEND_S, &s->x, i, j, cols, (const float *)core + ld * at, ld,
+                          s->t, at, &list);
+        for (int64_t x = 0; x < cols; x++, at++)
+            list.column[list.columns++] = at;
     }
     tlr_work_lap(s->w, TLR_CORES);
     TRY(tlr_scatter_run(s->w, &list, BACKEND_S, least(s->x.a->b, s->ld), s->ld));
