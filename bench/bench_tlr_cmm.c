@@ -161,9 +161,9 @@ static void bench_dense(int64_t v, double *x) {
 }
 
 static void say_steps(const tlr_report *r) {
-    static const char *const name[TLR_STEPS] = {"entries",        "V'V",    "small products",
-                                                "large products", "pivots", "divide",
-                                                "compress",       "settle"};
+    static const char *const name[TLR_STEPS] = {
+        "entries", "V'V",    "small products", "dense tiles", "large products",
+        "pivots",  "divide", "compress",       "settle"};
     printf("    of which");
     for (int k = 0; k < TLR_STEPS; k++)
         printf(" %s %.2f%s", name[k], r->seconds[k], k + 1 < TLR_STEPS ? "," : " s\n");

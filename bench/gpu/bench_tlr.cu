@@ -8,6 +8,8 @@
  *   steps    where the time of such a factor goes (DL left, n = 102,400)
  *   mosaic   Cmm of params/mosaic.yaml (or of `file=FILE`): factor at several tolerances, ranks by
  *            column, bytes, two triangles with 5,336 rows
+ *   factor   the same at nu / 2, kept in single precision and by products of halves: factor alone,
+ *            then its steps
  *   terms    the same by products of halves: factor with its steps, triangles in 3, 2, 1 terms and
  *            in single precision, how far they are from those in 3
  *   columns  the same with columns as halves and without: bytes, factor, error; triangles in 3
@@ -17,11 +19,11 @@
  *   kept     the same at nu / 2, on the device and in the host's memory in turn: times, bytes that
  *            come from there, the most memory in use at any time, and whether bits are the same
  *
- * order=N: potrf and lll of that order alone. width=N: columns of super-panels (2,048; gemm and lll:
- * all). memory=GB: for intermediate products (1; lll: 2).
- * ranks=FILE: ranks of the first factor of mosaic, for scripts/plot_ranks.py. part=8: of twice.
- * apart=1: twice in the host's memory at once. room=GB: what may be in use of the device with a
- * factor in the host's memory, of kept (24) and of twice (120).
+ * order=N: potrf and lll of that order alone. width=N: columns of super-panels (2,048; gemm and
+ * lll: all). memory=GB: for intermediate products (1; lll: 2). ranks=FILE: ranks of the first
+ * factor of mosaic, for scripts/plot_ranks.py. part=8: of twice. apart=1: twice in the host's
+ * memory at once. room=GB: what may be in use of the device with a factor in the host's memory, of
+ * kept (24) and of twice (120).
  *
  * Every row names its sizes; errors are measured on the device in the same run. */
 #include "tlr_mosaic.cuh"
@@ -300,7 +302,8 @@ int main(int argc, char **argv) {
         if (g == "matern")
             for (double tau : {1e-4, 1e-7})
                 bench_likelihood(102400, 512, tau);
-        if (g == "mosaic" || g == "kept" || g == "terms" || g == "columns" || g == "twice")
+        if (g == "mosaic" || g == "factor" || g == "kept" || g == "terms" || g == "columns" ||
+            g == "twice")
             bench_mosaic(file, 256, g);
     }
     return 0;

@@ -12,6 +12,7 @@ extern "C" status tlr_case_open(const char *file, matcov_model *m);
 static const char *ranks_file;         /* `ranks=FILE` */
 static double part_of_noise = 8, room; /* `part=`, `room=` */
 static bool apart;                     /* `apart=1` */
+static bool no_triangles;              /* of group factor */
 
 /* --- memory: the most of the device that was in use when anything was taken, and the time that
  * pinned memory took --- */
@@ -284,7 +285,8 @@ static made_factor mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, 
     ranks_file = NULL; /* of the first factor */
     printf("#   %.1f GB of the device in use\n", 1e-9 * (double)used());
     most_used = used();
-    if (first) {
+    if (no_triangles) {
+    } else if (first) {
         say_halves(l);
         solve_ways(l, s->n, 5336, {{3, 2}, {3, 1}, {2, 1}, {1, 1}}, first);
     } else if (how == IN_TERMS && !timed) {
@@ -325,6 +327,16 @@ static void bench_kept(Slopes *s, int64_t b, double tau) {
     fflush(stdout);
 }
 
+/* Without the triangles: each way, when all is warm, and its steps. */
+static void bench_factor(Slopes *s, int64_t b, double tau) {
+    no_triangles = true;
+    looking = false;
+    for (int how : {SINGLES, IN_TERMS})
+        for (int turn = how == IN_TERMS; turn < 3; turn++)
+            mosaic_factor(s, b, tau, b / 2, how, turn == 2);
+    no_triangles = false;
+}
+
 /* On the device if that holds it. */
 static void bench_twice(Slopes *s, int64_t b, double tau) {
     room = room > 0 ? room : 120;
@@ -351,6 +363,8 @@ static void bench_mosaic(const char *file, int64_t b, const std::string &group) 
     open_slopes(&m, b, &s);
     if (group == "kept")
         bench_kept(&s, b, nu / 2);
+    if (group == "factor")
+        bench_factor(&s, b, nu / 2);
     if (group == "terms")
         for (bool timed : {false, true})
             for (double part : {2.0, 8.0})

@@ -59,8 +59,9 @@ static inline double factor_error(const tlr *l, const tlr_layout *layout, tlr_fi
 }
 
 static inline void say_steps(const tlr_report *r) {
-    static const char *const name[TLR_STEPS] = {"entries", "V'V",    "U core",   "large products",
-                                                "pivots",  "divide", "compress", "settle"};
+    static const char *const name[TLR_STEPS] = {"entries",        "V'V",    "U core", "dense tiles",
+                                                "large products", "pivots", "divide", "compress",
+                                                "settle"};
     printf("#   steps, each waited for:");
     for (int k = 0; k < TLR_STEPS; k++)
         printf(" %s %.3f s%s", name[k], r->seconds[k], k + 1 < TLR_STEPS ? "," : "\n");

@@ -90,6 +90,39 @@ typedef status batch_potrs_op(backend_ctx *ctx, backend_type t, char uplo, int64
 typedef status batch_posv_op(backend_ctx *ctx, backend_type t, char uplo, int64_t count,
                              batch_dim n, batch_dim nrhs, batch_mat a, batch_mat b, int *info);
 
+/* A product whose columns go to places of their own: C, of m rows, gets op(A) B, m x k times k x n;
+ * turned: A is given as k x m. Column x of the product becomes column column[first + x] of C. k =
+ * 0: zeros. */
+typedef struct {
+    const void *a, *b;
+    void *c;
+    int64_t lda, ldb, m, n, k, first, turned;
+} batch_scatter;
+
+/* `count` products of at most `rows` rows, all C of one leading dimension; list and column lie in
+ * the backend's memory and are not looked at. No column is written twice. The order of a sum
+ * depends on k alone. At most 2^31 - 1 runs of 64 rows in all. */
+typedef status batch_scatter_op(backend_ctx *ctx, backend_type t, int64_t count, int64_t rows,
+                                const batch_scatter *list, const int64_t *column, int64_t ldc);
+
+/* A B^T, A m x k, B n x k; and a matrix in double precision, m x n, to which alpha times the sum of
+ * such products, first .. first + parts of a list, is added. */
+typedef struct {
+    const void *a, *b;
+    int64_t lda, ldb, k;
+} batch_part;
+typedef struct {
+    double *c;
+    int64_t m, n, first, parts;
+} batch_gather;
+
+/* `count` matrices of at most rows x cols, all of one leading dimension, products of type t; both
+ * lists lie in the backend's memory and are not looked at. No entry is in two matrices. The order
+ * of a sum depends on the parts alone. At most 2^31 - 1 runs of 64 rows in all. */
+typedef status batch_gather_op(backend_ctx *ctx, backend_type t, int64_t count, int64_t rows,
+                               int64_t cols, const batch_gather *list, const batch_part *part,
+                               double alpha, int64_t ldc);
+
 typedef struct backend_batch {
     size_t size; /* sizeof(backend_batch) */
     batch_gemm_op *gemm;
@@ -100,6 +133,8 @@ typedef struct backend_batch {
     batch_lauum_op *lauum;
     batch_potrs_op *potrs;
     batch_posv_op *posv;
+    batch_scatter_op *scatter;
+    batch_gather_op *gather;
 } backend_batch;
 
 #ifdef __cplusplus

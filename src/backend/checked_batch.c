@@ -131,6 +131,29 @@ static status posv(backend_ctx *ctx, backend_type t, char uplo, int64_t count, b
                                        : own->batch->posv(ctx, t, uplo, count, n, nrhs, a, b, info);
 }
 
+static status scatter(backend_ctx *ctx, backend_type t, int64_t count, int64_t rows,
+                      const batch_scatter *list, const int64_t *column, int64_t ldc) {
+    const backend *own = backend_own(ctx);
+    const bool fine = backend_is_real(t) && count >= 0 && rows >= 0 && rows <= BATCH_WIDE_MAX &&
+                      backend_ld_ok(rows, ldc) && tiles_ok(count, rows, 1);
+    const status st = checked_admit(own, own->batch->scatter, fine, "products with places");
+    return st != MOAO_OK || count == 0
+               ? st
+               : own->batch->scatter(ctx, t, count, rows, list, column, ldc);
+}
+
+static status gather(backend_ctx *ctx, backend_type t, int64_t count, int64_t rows, int64_t cols,
+                     const batch_gather *list, const batch_part *part, double alpha, int64_t ldc) {
+    const backend *own = backend_own(ctx);
+    const bool fine = backend_is_real(t) && count >= 0 && rows >= 0 && rows <= BATCH_WIDE_MAX &&
+                      cols >= 0 && cols <= BATCH_WIDE_MAX && backend_ld_ok(rows, ldc) &&
+                      tiles_ok(count, rows, 1);
+    const status st = checked_admit(own, own->batch->gather, fine, "sums of products");
+    return st != MOAO_OK || count == 0
+               ? st
+               : own->batch->gather(ctx, t, count, rows, cols, list, part, alpha, ldc);
+}
+
 const backend_batch checked_batch = {
     .size = sizeof(backend_batch),
     .gemm = gemm,
@@ -144,4 +167,6 @@ const backend_batch checked_batch = {
     .lauum = lauum,
     .potrs = potrs,
     .posv = posv,
+    .scatter = scatter,
+    .gather = gather,
 };

@@ -20,6 +20,11 @@ enum {
     ON_B = FORWARD | BACKWARD | MULTIPLY
 };
 
+union scalar {
+    double d;
+    float s;
+};
+
 /* Element (i, j) of an operand lies at p + i si + j sj elements. */
 typedef struct {
     void *p;
@@ -183,6 +188,78 @@ static status cpu_batch_gemm(backend_ctx *ctx, backend_type t, char transa, char
     return MOAO_OK;
 }
 
+/* Scalars of a type. */
+static const void *scalar_of(backend_type t, double x, union scalar *at) {
+    if (t == BACKEND_D)
+        at->d = x;
+    else
+        at->s = (float)x;
+    return at;
+}
+
+/* One product: those of its columns that stand together in C in one call. */
+static void scatter_one(backend_type t, const batch_scatter *p, const int64_t *to, int64_t ldc) {
+    const int64_t e = (int64_t)backend_size(t);
+    union scalar one, zero;
+    for (int64_t x = 0, end; p->m > 0 && x < p->n; x = end) {
+        for (end = x + 1; end < p->n && to[end] == to[end - 1] + 1;)
+            end++;
+        cpu_gemm_panel(t, p->turned ? 'T' : 'N', 'N', p->m, end - x, p->k, scalar_of(t, 1, &one),
+                       p->a, p->lda, (const char *)p->b + e * x * p->ldb, p->ldb,
+                       scalar_of(t, 0, &zero), (char *)p->c + e * ldc * to[x], ldc);
+    }
+}
+
+static status cpu_batch_scatter(backend_ctx *ctx, backend_type t, int64_t count, int64_t rows,
+                                const batch_scatter *list, const int64_t *column, int64_t ldc) {
+    const int blas = blas_alone();
+    (void)ctx;
+    (void)rows;
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t q = 0; q < count; q++)
+        scatter_one(t, list + q, column + list[q].first, ldc);
+    blas_together(blas);
+    return MOAO_OK;
+}
+
+/* One sum. s: room for the matrix in single precision, where products are. */
+static void gather_one(backend_type t, const batch_gather *p, const batch_part *part, double alpha,
+                       int64_t ldc, float *s) {
+    const bool single = t == BACKEND_S;
+    union scalar scale, keep;
+    if (p->m <= 0 || p->n <= 0)
+        return;
+    for (int64_t o = 0; o < p->parts; o++)
+        cpu_gemm_panel(t, 'N', 'T', p->m, p->n, part[o].k, scalar_of(t, single ? 1 : alpha, &scale),
+                       part[o].a, part[o].lda, part[o].b, part[o].ldb,
+                       scalar_of(t, single && o == 0 ? 0 : 1, &keep),
+                       single ? (void *)s : (void *)p->c, single ? p->m : ldc);
+    for (int64_t j = 0; single && p->parts > 0 && j < p->n; j++)
+        for (int64_t i = 0; i < p->m; i++)
+            p->c[i + j * ldc] += alpha * (double)s[i + j * p->m];
+}
+
+static status cpu_batch_gather(backend_ctx *ctx, backend_type t, int64_t count, int64_t rows,
+                               int64_t cols, const batch_gather *list, const batch_part *part,
+                               double alpha, int64_t ldc) {
+    const size_t each = t == BACKEND_S ? (size_t)(rows * cols) : 0;
+    float *s = NULL;
+    status st;
+    int blas;
+    (void)ctx;
+    TRY(mem_alloc((void **)&s, (unsigned long)omp_get_max_threads(), sizeof *s * each + 1,
+                  "sums of products"));
+    blas = blas_alone();
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t q = 0; q < count; q++)
+        gather_one(t, list + q, part + list[q].first, alpha, ldc,
+                   s + each * (size_t)omp_get_thread_num());
+    blas_together(blas);
+done:
+    free(s);
+    return st;
+}
+
 static status cpu_batch_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int64_t count,
                              batch_dim n, batch_dim k, const void *alpha, batch_mat a,
                              const void *beta, batch_mat c) {
@@ -282,4 +359,6 @@ const backend_batch batch_cpu = {
     .poti = cpu_batch_poti,
     .potrs = cpu_batch_potrs,
     .posv = cpu_batch_posv,
+    .scatter = cpu_batch_scatter,
+    .gather = cpu_batch_gather,
 };

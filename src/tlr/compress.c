@@ -61,40 +61,118 @@ static int64_t samples_beyond(const tlr_batch *c) {
     return least(BEYOND, BATCH_SVD_MAX - c->most);
 }
 
-static size_t compress_bytes(const tlr *a, const tlr_batch *c, int64_t count) {
+/* Tiles of one call, at most `most` columns of each: their places and sizes, and where the answers
+ * go, in the backend's memory. */
+typedef struct {
+    int64_t count, most;
+    batch_dim m, n;
+    batch_mat src, u, v;
+    int64_t *rank;
+    int *info;
+} tile_call;
+
+/* Bytes of work for so many tiles of the call. */
+static size_t call_bytes(const tlr *a, const tlr_batch *c, int64_t most, int64_t count) {
     const bool fixed = a->o.rank > 0;
     return a->be->lowrank->workspace(fixed ? BATCH_RSVD : BATCH_ARA, BACKEND_D, count, c->bm, c->bn,
-                                     c->most + (fixed ? samples_beyond(c) : 0));
+                                     most + (fixed ? samples_beyond(c) : 0));
+}
+
+static status run_call(tlr_work *w, const tlr *a, const tlr_batch *c, const tile_call *k) {
+    const backend_lowrank *low = w->be->lowrank;
+    const batch_cut cut = tlr_cut(a, k->most);
+    const size_t one = call_bytes(a, c, k->most, 1), best = call_bytes(a, c, k->most, k->count),
+                 most = 2 * a->o.memory; /* as two buffers of products */
+    double *values;
+    status st;
+    TRY(tlr_work_bytes(w, best <= most ? best : one > most ? one : most));
+    if (a->o.rank > 0) {
+        TRY(tlr_work_room(w, BUF_CORE, k->count * k->most, &values));
+        st = low->rsvd(w->ctx, BACKEND_D, 'U', 'S', &cut, samples_beyond(c), POWER, a->o.seed,
+                       k->count, k->m, k->n, k->src, batch_strided(values, k->most, k->most), k->u,
+                       k->v, k->rank, k->info, w->work, w->lwork);
+    } else {
+        st = low->ara(w->ctx, BACKEND_D, 'L', &cut, a->o.seed, k->count, k->m, k->n, k->src, k->u,
+                      k->v, k->rank, k->info, w->work, w->lwork);
+    }
+done:
+    return st;
+}
+
+/* On a device a call takes for each of its tiles the time and the memory that the largest rank
+ * needs: most tiles go with a smaller one, and those of which this says nothing once more. */
+#define FEW 64
+static int64_t first_most(const tlr_work *w, const tlr *a, const tlr_batch *c) {
+    return w->ctx && a->o.rank == 0 && c->most >= FEW + FEW / 2 ? FEW : c->most;
+}
+
+/* Those of which a call for fewer columns has said nothing. Waits. */
+static status adapt_again(tlr_work *w, const tlr *a, tlr_batch *c, int64_t lds) {
+    enum { AT, ROWS, COLUMNS, TO_U, TO_V, RANK, INFO, PARTS };
+    const int64_t e = sizeof(int64_t);
+    int64_t n = 0, x = 0;
+    int64_t *host, *there;
+    status st;
+    for (int64_t t = 0; t < c->count; t++)
+        n += c->info[t] == -3;
+    if (n == 0)
+        return MOAO_OK;
+    TRY(tlr_work_indices(w, PARTS * n, &host, &there));
+    for (int64_t t = 0; t < c->count; t++) {
+        if (c->info[t] != -3)
+            continue;
+        host[AT * n + x] = (int64_t)(intptr_t)c->at[t];
+        host[ROWS * n + x] = c->m[t];
+        host[COLUMNS * n + x] = c->n[t];
+        host[TO_U * n + x] = (int64_t)(intptr_t)(c->u + t * a->b * c->most);
+        host[TO_V * n + x] = (int64_t)(intptr_t)(c->v + t * a->b * c->most);
+        x++;
+    }
+    TRY(tlr_work_send(w, RANK * n, host, there));
+    TRY(run_call(w, a, c,
+                 &(tile_call){n,
+                              c->most,
+                              {c->bm, there + ROWS * n},
+                              {c->bn, there + COLUMNS * n},
+                              batch_pointers((void *const *)(there + AT * n), lds),
+                              batch_pointers((void *const *)(there + TO_U * n), a->b),
+                              batch_pointers((void *const *)(there + TO_V * n), a->b),
+                              there + RANK * n,
+                              (int *)(there + INFO * n)}));
+    TRY(w->be->copy(w->ctx, host + RANK * n, 2 * e * n, there + RANK * n, 2 * e * n, 2 * e * n, 1));
+    TRY(w->be->sync(w->ctx));
+    x = 0;
+    for (int64_t t = 0; t < c->count; t++) {
+        if (c->info[t] != -3)
+            continue;
+        c->rank[t] = host[RANK * n + x];
+        c->info[t] = ((const int *)(host + INFO * n))[x];
+        x++;
+    }
+done:
+    return st;
 }
 
 /* Columns of all tiles into c->u and c->v, their numbers into c->rank and c->info. Waits. */
 static status adapt(tlr_work *w, const tlr *a, tlr_batch *c, int64_t lds) {
-    const backend_lowrank *low = w->be->lowrank;
-    const batch_cut cut = tlr_cut(a, c->most);
     const int64_t stride = a->b * c->most, asked = (int64_t)((char *)c->rank - c->host),
-                  answered = (int64_t)c->bytes - asked;
-    const size_t one = compress_bytes(a, c, 1), best = compress_bytes(a, c, c->count),
-                 most = 2 * a->o.memory; /* as two buffers of products */
-    const batch_dim m = {c->bm, tlr_on_device(c, c->m)}, n = {c->bn, tlr_on_device(c, c->n)};
-    const batch_mat src = batch_pointers(tlr_on_device(c, c->at), lds),
-                    u = batch_strided(c->u, a->b, stride), v = batch_strided(c->v, a->b, stride);
-    int64_t *rank = tlr_on_device(c, c->rank);
-    int *info = tlr_on_device(c, c->info);
-    double *values;
+                  answered = (int64_t)c->bytes - asked, first = first_most(w, a, c);
     status st;
-    TRY(tlr_work_bytes(w, best <= most ? best : one > most ? one : most));
     TRY(w->be->copy(w->ctx, c->dev, asked, c->host, asked, asked, 1));
-    if (a->o.rank > 0) {
-        TRY(tlr_work_room(w, BUF_CORE, c->count * c->most, &values));
-        TRY(low->rsvd(w->ctx, BACKEND_D, 'U', 'S', &cut, samples_beyond(c), POWER, a->o.seed,
-                      c->count, m, n, src, batch_strided(values, c->most, c->most), u, v, rank,
-                      info, w->work, w->lwork));
-    } else {
-        TRY(low->ara(w->ctx, BACKEND_D, 'L', &cut, a->o.seed, c->count, m, n, src, u, v, rank, info,
-                     w->work, w->lwork));
-    }
+    TRY(run_call(w, a, c,
+                 &(tile_call){c->count,
+                              first,
+                              {c->bm, tlr_on_device(c, c->m)},
+                              {c->bn, tlr_on_device(c, c->n)},
+                              batch_pointers(tlr_on_device(c, c->at), lds),
+                              batch_strided(c->u, a->b, stride),
+                              batch_strided(c->v, a->b, stride),
+                              tlr_on_device(c, c->rank),
+                              tlr_on_device(c, c->info)}));
     TRY(w->be->copy(w->ctx, c->rank, answered, c->dev + asked, answered, answered, 1));
     TRY(w->be->sync(w->ctx));
+    if (first < c->most)
+        st = adapt_again(w, a, c, lds);
 done:
     return st;
 }

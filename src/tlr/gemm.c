@@ -1,6 +1,6 @@
 /* Products of compressed matrices, and the triangular solve with a compressed right side: a
  * super-panel of C is accumulated densely and compressed once. */
-#include "tlr/internal.h"
+#include "tlr/update.h"
 
 static bool same_tiles(const tlr_layout *a, const tlr_layout *b) {
     return a == b || (a->n == b->n && a->nt == b->nt &&

@@ -35,6 +35,7 @@ typedef struct {
     tlr_tile *tile;  /* [r1 - r0][c1 - c0] */
     int64_t *ubegin; /* [r1 - r0] where U of a tile row begins [elements] */
     int64_t *ucols;  /* [r1 - r0] its columns */
+    int64_t *lcols;  /* [r1 - r0] those of low-rank tiles */
     int64_t *vbegin; /* [c1 - c0] where V of a tile column begins */
     int64_t *vcols;  /* [c1 - c0] its columns */
     double bytes;
@@ -73,6 +74,22 @@ static inline int64_t tlr_extent(const tlr_layout *l, int64_t i) {
 }
 static inline tlr_tile *panel_tile(const panel *p, int64_t i, int64_t k) {
     return p->tile + (i - p->r0) * (p->c1 - p->c0) + k - p->c0;
+}
+static inline bool tlr_is_dense(const panel *p, int64_t i, int64_t k) {
+    return panel_tile(p, i, k)->kind == TLR_DENSE;
+}
+/* Columns of low-rank tiles of tile row i before tile column k. */
+static inline int64_t tlr_low_before(const panel *p, int64_t i, int64_t k) {
+    int64_t c = 0;
+    for (int64_t j = p->c0; j < k; j++)
+        c += tlr_is_dense(p, i, j) ? 0 : panel_tile(p, i, j)->rank;
+    return c;
+}
+/* The next dense tile from (i, k) on, or the end; *cols: columns of U of those before it. */
+static inline int64_t tlr_low_run(const panel *p, int64_t i, int64_t k, int64_t *cols) {
+    for (*cols = 0; k < p->c1 && !tlr_is_dense(p, i, k); k++)
+        *cols += panel_tile(p, i, k)->rank;
+    return k;
 }
 /* U of tile (i, k) (a dense tile: itself), leading dimension the rows of the tile. */
 static inline double *panel_u(const tlr *a, const panel *p, int64_t i, int64_t k) {
@@ -143,7 +160,6 @@ enum {
     BUF_IDENTITY,
     BUF_BATCH,
     BUF_SLOT,
-    BUF_UNIT,
     BUF_BOUND,
     BUF_MESSAGE,
     BUFFERS
@@ -175,7 +191,6 @@ typedef struct {
     void *work; /* of the dense operations, and of compression */
     size_t lwork;
     int64_t identity;          /* order of the one that is there; its leading dimension */
-    int64_t unit;              /* order of that in single precision */
     int64_t *list, *list_host; /* products on their way to the backend */
     int64_t list_count, list_used;
     double *seconds, lap; /* of the steps of a factor, NULL: not timed; when the last one ended */
@@ -187,8 +202,6 @@ void tlr_work_close(tlr_work *w);
 status tlr_work_room(tlr_work *w, int which, int64_t count, double **p);
 /* The same of numbers of type t. */
 status tlr_work_typed(tlr_work *w, int which, backend_type t, int64_t count, void **p);
-/* Identity of order n in single precision, leading dimension n. May wait. */
-status tlr_work_unit(tlr_work *w, int64_t n, float **p);
 /* Identity of order n at least; w->identity is its leading dimension. May wait. */
 status tlr_work_identity(tlr_work *w, int64_t n, double **p);
 /* What was done since the last call is that step's; waits, where steps are timed. */
@@ -246,8 +259,6 @@ typedef struct {
     int64_t count, room;
 } product_list;
 status tlr_list_add(product_list *l, product p);
-/* A list of `count` products, to be written. */
-status tlr_list_room(product_list *l, int64_t count);
 void tlr_list_free(product_list *l);
 /* Runs them, all of type t, and empties the list. k = 0: C := 0. */
 status tlr_list_run(tlr_work *w, product_list *l, backend_type t, char ta, char tb);
@@ -366,54 +377,6 @@ static inline int64_t panel_row(const tlr *a, int64_t q) {
 static inline int64_t panel_rows(const tlr *a, int64_t q) {
     return a->rows->n - panel_row(a, q);
 }
-
-/* What an update of D by A B^T has in hand: some super-panels q0 .. q1 of a and b, some of the
- * rows. The first member of what makes the products. */
-typedef struct tlr_span tlr_span;
-struct tlr_span {
-    const tlr *a, *b;
-    int64_t q0, q1, q;
-    int64_t ia, ib, ka, kb;
-    int64_t row, rows; /* first row of tile row ia; rows of ia .. ib */
-    size_t size;       /* bytes of a number of a left factor */
-    status (*update)(tlr_span *s, double alpha, double *d, int64_t ldd);
-};
-
-/* Columns of U of b in tile row k, of super-panels q0 .. q. */
-int64_t tlr_span_columns(const tlr_span *s, int64_t k, int64_t q);
-
-/* Left factors before tile row k of b: those of all super-panels stand together. */
-int64_t tlr_span_before(const tlr_span *s, int64_t k);
-
-/* s->update for super-panels s->q0 .. q1 and tile rows ia .. ib, as many at a time as the memory of
- * a holds left factors for; d, ldd: the rows from ia on. */
-status tlr_update_spans(tlr_span *s, double alpha, int64_t q1, int64_t ia, int64_t ib, double *d,
-                        int64_t ldd);
-
-/* --- update.c ---
- * D += alpha A(I, q) B(K, q)^T, q super-panels q0 .. q1 of columns of both, for tile rows I = ia ..
- * ib of a and K = ka .. kb of b (all below their diagonal blocks). D begins at row ia and column
- * ka. */
-status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q0, int64_t q1,
-                  int64_t ia, int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd);
-
-/* The same in steps, for several D that share a pass over the super-panels before them (passes.c):
- * D -= L_q L_q^T for the rows and columns of super-panel p, from its diagonal block on, of a factor
- * whose products are in doubles. The large products are those of tlr_update, bit for bit. Left
- * factors of more than one super-panel stand in `sums`, all else in w. */
-typedef struct tlr_steps tlr_steps;
-status tlr_steps_open(tlr_work *w, tlr_work *sums, const tlr *l, int64_t p, double *d, int64_t ldd,
-                      tlr_steps **out);
-void tlr_steps_close(tlr_steps *x);
-/* Of super-panels q .. end those that share large products go to the one returned; *bytes: of sums
- * for them. -1: that depends on super-panels from `known` on. Not between steps of one such. */
-int64_t tlr_steps_span(tlr_steps *x, int64_t q, int64_t end, int64_t known, size_t *bytes);
-/* Super-panel q, which is fetched, next in such a run; end, known: as they were where it began. */
-status tlr_steps_take(tlr_steps *x, int64_t q, int64_t end, int64_t known);
-
-/* --- update_terms.c: the same by products of halves, a = b a factor with terms. */
-status tlr_update_terms(tlr_work *w, double alpha, const tlr *a, int64_t q0, int64_t q1, int64_t ia,
-                        int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd);
 
 /* --- solve_terms.c: X := X L^-T in form 'T', X L^-1 in form 'N', or both (in this order: 'A'), X v
  * x n, by products of halves; L a factor with terms. */

@@ -59,6 +59,7 @@ static status new_panel(tlr *a, int64_t q) {
     TRY(ALLOC(p->tile, rows * cols, "tiles"));
     TRY(ALLOC(p->ubegin, rows, "tile rows"));
     TRY(ALLOC(p->ucols, rows, "tile rows"));
+    TRY(ALLOC(p->lcols, rows, "tile rows"));
     TRY(ALLOC(p->vbegin, cols, "tile columns"));
     TRY(ALLOC(p->vcols, cols, "tile columns"));
 done:
@@ -113,7 +114,8 @@ void tlr_close(tlr *a) {
     for (int64_t q = 0; a->panel && q < a->panels; q++) {
         panel *p = a->panel + q;
         tlr_panel_release(a, q);
-        free(p->tile), free(p->ubegin), free(p->ucols), free(p->vbegin), free(p->vcols);
+        free(p->tile), free(p->ubegin), free(p->ucols), free(p->lcols);
+        free(p->vbegin), free(p->vcols);
     }
     tlr_block_free(a);
     tlr_panel_no_spare(a);
@@ -183,16 +185,18 @@ status tlr_panel_reserve(tlr *a, int64_t q) {
     int64_t u = 0, v = 0;
     status st;
     for (int64_t i = p->r0; i < p->r1; i++) {
-        int64_t cols = 0, halves = 0;
+        int64_t cols = 0, low = 0, halves = 0;
         for (int64_t k = p->c0; k < p->c1; k++) {
             tlr_tile *t = panel_tile(p, i, k);
             t->u = cols;
             t->u_halves = halves;
             cols += t->rank;
+            low += t->kind == TLR_LOWRANK ? t->rank : 0;
             halves += t->halves;
         }
         p->ubegin[i - p->r0] = u;
         p->ucols[i - p->r0] = cols;
+        p->lcols[i - p->r0] = low;
         u += cols * tlr_extent(a->rows, i);
     }
     for (int64_t k = p->c0; k < p->c1; k++) {

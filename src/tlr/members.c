@@ -7,7 +7,7 @@
  * Members meet three times in a super-panel: for the pivots, for the ranks of the tiles, and for
  * their columns, which every member sends to the others in one message. Up to the next meeting a
  * member that fails is alone with it, and tells the others there. */
-#include "tlr/internal.h"
+#include "tlr/update.h"
 
 #include <math.h>
 

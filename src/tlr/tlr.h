@@ -236,12 +236,13 @@ typedef struct {
 } tlr_rescue;
 
 /* Steps of a factor: entries (or expansion of a compressed matrix); of the updates the products of
- * V with V, those with U, and the large ones; factor of the diagonal blocks; division by them;
- * compression; columns to where they stay. */
+ * V with V, those with U, those with dense tiles, and the large ones; factor of the diagonal
+ * blocks; division by them; compression; columns to where they stay. */
 enum {
     TLR_ENTRIES,
     TLR_CORES,
     TLR_SMALL,
+    TLR_DENSE_TILES,
     TLR_LARGE,
     TLR_PIVOTS,
     TLR_DIVIDE,

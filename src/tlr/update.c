@@ -1,7 +1,8 @@
-/* D += alpha A B^T for low-rank tiles and dense ones: first the small products that lead to the
- * left factors of all tiles, side by side, for as many super-panels as the memory holds, then one
- * large product for each tile column of D, whose inner extent is all ranks together. */
-#include "tlr/internal.h"
+/* D += alpha A B^T for low-rank tiles and dense ones. With a low-rank tile of B: first the small
+ * products that lead to the left factors of all tiles of A, side by side, for as many super-panels
+ * as the memory holds, then one large product for each tile column of D, whose inner extent is all
+ * ranks together. What dense tiles of B add: update_dense.c. */
+#include "tlr/update.h"
 
 /* Some super-panels q0 .. q1 of a and b, some of the rows. */
 typedef struct {
@@ -10,10 +11,10 @@ typedef struct {
     const panel *pa, *pb; /* the one in hand */
     bool there;           /* super-panels are fetched by the caller */
     backend_type type;    /* of the products */
-    void *core, *t;       /* V_i^T V_k of one tile column; left factors, rows x those of b */
-    double *identity; /* of a tile's order: a dense tile times it is the tile; NULL: is copied */
-    void *u;          /* U of b, of more than one super-panel side by side */
-    product_list narrow, wide, turned;
+    double alpha, *d;     /* where they go, from the rows in hand on */
+    int64_t ldd;
+    void *t; /* left factors, rows x columns of low-rank tiles of b */
+    void *u; /* U of b, low-rank tiles of all super-panels side by side */
 } job;
 
 /* Element k of one of these. */
@@ -24,7 +25,7 @@ static void *at_of(const job *s, void *p, int64_t k) {
 int64_t tlr_span_columns(const tlr_span *s, int64_t k, int64_t q) {
     int64_t c = 0;
     for (int64_t x = s->q0; x < q; x++)
-        c += s->b->panel[x].ucols[k - s->b->panel[x].r0];
+        c += s->b->panel[x].lcols[k - s->b->panel[x].r0];
     return c;
 }
 
@@ -35,175 +36,73 @@ int64_t tlr_span_before(const tlr_span *s, int64_t k) {
     return c;
 }
 
-/* Left factors of tile (i, j) of a with tile (k, j) of b, columns `at` and following: which product
- * makes them, and whether its right factor is turned. m = 0: none. */
-static product left_factor(const job *s, int64_t i, int64_t j, int64_t k, int64_t at,
-                           const void *core, int64_t ldcore, bool *turned) {
-    const tlr_tile *ta = panel_tile(s->pa, i, j), *tb = panel_tile(s->pb, k, j);
-    const int64_t m = tlr_extent(s->x.a->rows, i), n = tlr_extent(s->x.a->cols, j);
-    void *to = at_of(s, s->t, s->x.a->rows->first[i] - s->x.row + at * s->x.rows);
-    product p = {
-        typed_u(s->x.a, s->type, s->pa, i, j), NULL, to, m, 1, s->x.rows, m, tb->rank, ta->rank};
-    *turned = ta->kind == TLR_LOWRANK && tb->kind == TLR_DENSE;
-    if (ta->kind == TLR_DENSE && tb->kind == TLR_DENSE) {
-        if (!s->identity)
-            return (product){.lda = 1, .ldb = 1, .ldc = 1};
-        p.b = s->identity;
-        p.ldb = s->w->identity;
-        p.k = n;
-    } else if (ta->kind == TLR_DENSE) {
-        p.b = typed_v(s->x.b, s->type, s->pb, k, j);
-        p.ldb = n;
-    } else if (*turned) {
-        p.b = typed_v(s->x.a, s->type, s->pa, i, j);
-        p.ldb = n;
-    } else { /* low-rank both, or a's tile empty: zeros */
-        p.b = tlr_at(s->type, core,
-                     panel_vcol(s->pa, i, j) - panel_vcol(s->pa, s->x.ia, j) +
-                         (panel_vcol(s->pb, k, j) - panel_vcol(s->pb, s->x.ka, j)) * ldcore);
-        p.ldb = ldcore;
+/* Columns of V of b in tile column j. */
+static int64_t columns_of_b(const job *s, int64_t j) {
+    return panel_vcol(s->pb, s->x.kb, j) - panel_vcol(s->pb, s->x.ka, j);
+}
+
+/* --- left factors: one product for a tile of a and all low-rank ones of tile column j of b --- */
+
+/* Where the columns of V of b in tile column j have their left factors. */
+static void place_columns(const job *s, int64_t j, scatter_list *l) {
+    for (int64_t k = s->x.ka; k < s->x.kb; k++) {
+        const tlr_tile *t = panel_tile(s->pb, k, j);
+        const int64_t at = tlr_span_before(&s->x, k) + tlr_span_columns(&s->x, k, s->x.q) +
+                           tlr_low_before(s->pb, k, j);
+        for (int64_t x = 0; t->kind == TLR_LOWRANK && x < t->rank; x++)
+            l->column[l->columns++] = at + x;
     }
-    return tb->kind == TLR_EMPTY ? (product){.lda = 1, .ldb = 1, .ldc = 1} : p;
-}
-
-/* What V of a and of b have in common in tile column j. */
-static status common_part(job *s, int64_t j, void *core) {
-    const int64_t n = tlr_extent(s->x.a->cols, j),
-                  ra = panel_vcol(s->pa, s->x.ib, j) - panel_vcol(s->pa, s->x.ia, j),
-                  rb = panel_vcol(s->pb, s->x.kb, j) - panel_vcol(s->pb, s->x.ka, j);
-    return tlr_full_gemm(s->w, s->type, 'T', 'N', ra, rb, n, 1,
-                         typed_v(s->x.a, s->type, s->pa, s->x.ia, j), n,
-                         typed_v(s->x.b, s->type, s->pb, s->x.ka, j), n, 0, core, largest(ra, 1));
-}
-
-/* Products of tile column j with tile row k of b, for all rows i, to the lists. */
-static void list_products(const job *s, int64_t j, int64_t k, const void *core, product *straight,
-                          product *turned) {
-    const int64_t ra = panel_vcol(s->pa, s->x.ib, j) - panel_vcol(s->pa, s->x.ia, j);
-    const int64_t at =
-        tlr_span_before(&s->x, k) + tlr_span_columns(&s->x, k, s->x.q) + panel_tile(s->pb, k, j)->u;
-    for (int64_t i = s->x.ia; i < s->x.ib; i++) {
-        bool turn;
-        const product p = left_factor(s, i, j, k, at, core, largest(ra, 1), &turn),
-                      none = {.lda = 1, .ldb = 1, .ldc = 1};
-        straight[i - s->x.ia] = turn ? none : p;
-        if (turned)
-            turned[i - s->x.ia] = turn ? p : none;
-    }
-}
-
-/* Numbers in what V of a and of b have in common, for all tile columns, one after another. */
-static int64_t core_size(const job *s, int64_t j) {
-    return (panel_vcol(s->pa, s->x.ib, j) - panel_vcol(s->pa, s->x.ia, j)) *
-           (panel_vcol(s->pb, s->x.kb, j) - panel_vcol(s->pb, s->x.ka, j));
-}
-
-/* Products that go together: batches are cut into squares of this order by their largest sizes. */
-#define NARROW 64
-
-/* All products of super-panel q; the host has many of them to write down. */
-static status list_all(job *s) {
-    const int64_t nj = s->pa->c1 - s->pa->c0, nk = s->x.kb - s->x.ka, ni = s->x.ib - s->x.ia;
-    /* where the common part of each column begins, and the products of each pair, -1: none */
-    int64_t *core = NULL, *place[3] = {NULL}, count[3] = {0};
-    product_list *const list[3] = {&s->narrow, &s->wide, &s->turned};
-    status st;
-    TRY(ALLOC(core, (size_t)nj, "products of tiles"));
-    for (int c = 0; c < 3; c++)
-        TRY(ALLOC(place[c], (size_t)(nj * nk), "products of tiles"));
-    for (int64_t j = 1; j < nj; j++)
-        core[j] = core[j - 1] + core_size(s, s->pa->c0 + j - 1);
-    for (int64_t x = 0; x < nj * nk; x++) {
-        const tlr_tile *t = panel_tile(s->pb, s->x.ka + x % nk, s->pa->c0 + x / nk);
-        const bool dense = t->kind == TLR_DENSE, narrow = !dense && t->rank <= NARROW;
-        place[0][x] = narrow && t->rank > 0 ? ni * count[0]++ : -1;
-        place[1][x] = !narrow ? ni * count[1]++ : -1;
-        place[2][x] = dense ? ni * count[2]++ : -1;
-    }
-    for (int c = 0; c < 3; c++)
-        TRY(tlr_list_room(list[c], ni * count[c]));
-#pragma omp parallel for if (nj * nk * ni > 16384)
-    for (int64_t x = 0; x < nj * nk; x++) {
-        product *const straight = place[0][x] >= 0   ? s->narrow.p + place[0][x]
-                                  : place[1][x] >= 0 ? s->wide.p + place[1][x]
-                                                     : NULL;
-        if (straight)
-            list_products(s, s->pa->c0 + x / nk, s->x.ka + x % nk, at_of(s, s->core, core[x / nk]),
-                          straight, place[2][x] >= 0 ? s->turned.p + place[2][x] : NULL);
-    }
-done:
-    free(core);
-    for (int c = 0; c < 3; c++)
-        free(place[c]);
-    return st;
-}
-
-/* Dense tiles times dense tiles, on the CPU: copies one after another. On a device they are
- * products with the identity in the lists, which a call for each would take longer than. */
-static status copy_dense(job *s) {
-    status st = MOAO_OK;
-    for (int64_t j = s->pa->c0; j < s->pa->c1; j++)
-        for (int64_t k = s->x.ka; k < s->x.kb; k++) {
-            const tlr_tile *tb = panel_tile(s->pb, k, j);
-            const int64_t at =
-                tlr_span_before(&s->x, k) + tlr_span_columns(&s->x, k, s->x.q) + tb->u;
-            for (int64_t i = s->x.ia; tb->kind == TLR_DENSE && i < s->x.ib; i++)
-                if (panel_tile(s->pa, i, j)->kind == TLR_DENSE)
-                    TRY(tlr_full_copy(
-                        s->w, s->type, tlr_extent(s->x.a->rows, i), tb->rank,
-                        typed_u(s->x.a, s->type, s->pa, i, j), tlr_extent(s->x.a->rows, i),
-                        at_of(s, s->t, s->x.a->rows->first[i] - s->x.row + at * s->x.rows),
-                        s->x.rows));
-        }
-done:
-    return st;
 }
 
 /* Left factors of super-panel q. */
 static status left_factors(job *s) {
-    int64_t size = 0, at = 0;
+    int64_t columns = 0, at = 0, ld;
+    scatter_list list;
+    void *core;
     status st;
-    s->pa = s->x.a->panel + s->x.q;
-    s->pb = s->x.b->panel + s->x.q;
     for (int64_t j = s->pa->c0; j < s->pa->c1; j++)
-        size += core_size(s, j);
-    TRY(tlr_work_typed(s->w, BUF_CORE, s->type, size, &s->core));
-    if (strcmp(s->w->be->name, "cpu") != 0 && s->type == BACKEND_D)
-        TRY(tlr_work_identity(s->w, s->x.a->b, &s->identity));
-    TRY(list_all(s));         /* while the device is at work */
-    TRY(tlr_work_fork(s->w)); /* none of them fills a device */
-    for (int64_t j = s->pa->c0; j < s->pa->c1; j++) {
-        tlr_work_turn(s->w);
-        TRY(common_part(s, j, at_of(s, s->core, at)));
-        at += core_size(s, j);
+        columns += columns_of_b(s, j);
+    TRY(tlr_common_parts(s->w, s->type, &s->x, &core, &ld));
+    TRY(tlr_scatter_open(s->w, tlr_count_left(&s->x), columns, &list));
+    for (int64_t j = s->pa->c0; j < s->pa->c1; j++) { /* while the device is at work */
+        const int64_t cols = columns_of_b(s, j);
+        place_columns(s, j, &list);
+        for (int64_t i = s->x.ia; i < s->x.ib; i++)
+            tlr_list_left(s->w, s->type, &s->x, i, j, cols, at_of(s, core, ld * at), ld, s->t, at,
+                          &list);
+        at += cols;
     }
-    TRY(tlr_work_join(s->w));
     tlr_work_lap(s->w, TLR_CORES);
-    if (!s->identity)
-        TRY(copy_dense(s));
-    TRY(tlr_list_run(s->w, &s->narrow, s->type, 'N', 'N'));
-    TRY(tlr_list_run(s->w, &s->wide, s->type, 'N', 'N'));
-    TRY(tlr_list_run(s->w, &s->turned, s->type, 'N', 'T'));
+    TRY(tlr_scatter_run(s->w, &list, s->type, least(s->x.a->b, s->x.rows), s->x.rows));
     tlr_work_lap(s->w, TLR_SMALL);
 done:
     return st;
 }
 
-/* U of b in super-panel q to the place where all of a tile row stand side by side. */
+/* U of low-rank tiles of b in super-panel q to the place where all of a tile row stand side by
+ * side: those between two dense ones at once. */
 static status collect(job *s) {
     int64_t at = 0;
     status st = MOAO_OK;
     for (int64_t k = s->x.ka; k < s->x.kb; k++) {
-        const int64_t n = tlr_extent(s->x.b->rows, k), c = s->pb->ucols[k - s->pb->r0];
-        TRY(tlr_full_copy(s->w, s->type, n, c, typed_u(s->x.b, s->type, s->pb, k, s->pb->c0), n,
-                          at_of(s, s->u, at + tlr_span_columns(&s->x, k, s->x.q) * n), n));
+        const int64_t n = tlr_extent(s->x.b->rows, k);
+        int64_t to = at + tlr_span_columns(&s->x, k, s->x.q) * n, c;
+        for (int64_t j = s->pb->c0, end; j < s->pb->c1; j = end + 1) {
+            end = tlr_low_run(s->pb, k, j, &c);
+            TRY(c == 0 ? MOAO_OK
+                       : tlr_full_copy(s->w, s->type, n, c, typed_u(s->x.b, s->type, s->pb, k, j),
+                                       n, at_of(s, s->u, to), n));
+            to += c * n;
+        }
         at += tlr_span_columns(&s->x, k, s->x.q1) * n;
     }
 done:
     return st;
 }
 
-/* Numbers of U of b in all super-panels together. */
+/* --- all of them --- */
+
+/* Numbers of U of low-rank tiles of b in all super-panels together. */
 static int64_t collected(const job *s) {
     int64_t c = 0;
     for (int64_t k = s->x.ka; k < s->x.kb; k++)
@@ -213,35 +112,37 @@ static int64_t collected(const job *s) {
 
 /* Room for the rows in hand, of all super-panels q0 .. q1. */
 static status begin_rows(job *s) {
-    const bool several = s->x.q1 > s->x.q0 + 1;
+    tlr_work *w = s->x.q1 > s->x.q0 + 1 ? s->sums : s->w;
     status st;
-    TRY(tlr_work_typed(several ? s->sums : s->w, BUF_PRODUCT, s->type,
-                       s->x.rows * tlr_span_before(&s->x, s->x.kb), &s->t));
-    if (several)
-        TRY(tlr_work_typed(s->sums, BUF_SIDE, s->type, collected(s), &s->u));
+    TRY(tlr_work_typed(w, BUF_PRODUCT, s->type, s->x.rows * tlr_span_before(&s->x, s->x.kb),
+                       &s->t));
+    TRY(tlr_work_typed(w, BUF_SIDE, s->type, collected(s), &s->u));
 done:
     return st;
 }
 
-/* Left factors of super-panel s->x.q, which is in hand. */
+/* What is to be done with super-panel s->x.q, which is in hand, at once. */
 static status take_panel(job *s) {
-    const status st = left_factors(s);
-    return st == MOAO_OK && s->x.q1 > s->x.q0 + 1 ? collect(s) : st;
+    status st;
+    s->pa = s->x.a->panel + s->x.q;
+    s->pb = s->x.b->panel + s->x.q;
+    TRY(left_factors(s));
+    TRY(collect(s));
+    st = tlr_update_dense(s->w, s->type, &s->x, s->alpha, s->d, s->ldd);
+done:
+    return st;
 }
 
 /* The large products of all of them. */
-static status end_rows(job *s, double alpha, double *d, int64_t ldd) {
-    const bool several = s->x.q1 > s->x.q0 + 1;
+static status end_rows(job *s) {
     const int64_t col = s->x.b->rows->first[s->x.ka];
     int64_t before = 0, at = 0;
     status st = MOAO_OK;
     for (int64_t k = s->x.ka; k < s->x.kb; k++) {
         const int64_t n = tlr_extent(s->x.b->rows, k), c = tlr_span_columns(&s->x, k, s->x.q1);
-        TRY(tlr_add_product(s->w, s->type, BUF_TURNED, 'N', 'T', s->x.rows, n, c, alpha,
-                            at_of(s, s->t, before * s->x.rows), s->x.rows,
-                            several ? at_of(s, s->u, at)
-                                    : typed_u(s->x.b, s->type, s->pb, k, s->pb->c0),
-                            n, d + (s->x.b->rows->first[k] - col) * ldd, ldd));
+        TRY(tlr_add_product(s->w, s->type, BUF_TURNED, 'N', 'T', s->x.rows, n, c, s->alpha,
+                            at_of(s, s->t, before * s->x.rows), s->x.rows, at_of(s, s->u, at), n,
+                            s->d + (s->x.b->rows->first[k] - col) * s->ldd, s->ldd));
         before += c;
         at += c * n;
     }
@@ -250,9 +151,16 @@ done:
     return st;
 }
 
+static void set_target(job *s, double alpha, double *d, int64_t ldd) {
+    s->alpha = alpha;
+    s->d = d;
+    s->ldd = ldd;
+}
+
 static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
     job *s = (job *)(void *)x;
     status st;
+    set_target(s, alpha, d, ldd);
     TRY(begin_rows(s));
     for (s->x.q = s->x.q0; s->x.q < s->x.q1; s->x.q++) {
         const int64_t from = s->x.a->o.host ? least(s->x.ia, s->x.ka) : 0;
@@ -266,15 +174,28 @@ static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
         }
         TRY(take_panel(s));
     }
-    st = end_rows(s, alpha, d, ldd);
+    st = end_rows(s);
 done:
     return st;
+}
+
+/* Columns of b that count where memory is chosen: of a dense tile, which has no left factors, a
+ * quarter, so that sums with many of them end too. */
+static int64_t columns_that_count(const tlr_span *s) {
+    int64_t c = 0;
+    for (int64_t x = s->q0; x < s->q1; x++)
+        for (int64_t k = s->ka; k < s->kb; k++) {
+            const panel *p = s->b->panel + x;
+            const int64_t all = p->ucols[k - p->r0], low = p->lcols[k - p->r0];
+            c += low + (all - low + 3) / 4;
+        }
+    return c;
 }
 
 /* Whether left factors for tile rows ia .. ib of a fit in the memory. */
 static bool fits(const tlr_span *s, int64_t ia, int64_t ib) {
     const tlr_layout *l = s->a->rows;
-    return (size_t)(l->first[ib] - l->first[ia]) * (size_t)tlr_span_before(s, s->kb) * s->size <=
+    return (size_t)(l->first[ib] - l->first[ia]) * (size_t)columns_that_count(s) * s->size <=
            s->a->o.memory;
 }
 
@@ -293,8 +214,6 @@ static void choose_span(tlr_span *s, int64_t end, int64_t ia, int64_t ib) {
 static status update_span(tlr_span *s, double alpha, int64_t ia, int64_t ib, double *d,
                           int64_t ldd) {
     status st = MOAO_OK;
-    if (tlr_span_before(s, s->kb) == 0)
-        return MOAO_OK;
     for (int64_t i = ia; i < ib; i = s->ib) {
         s->ia = i;
         for (s->ib = i + 1; s->ib < ib && fits(s, i, s->ib + 1);)
@@ -329,21 +248,13 @@ static job new_job(tlr_work *w, tlr_work *sums, const tlr *a, const tlr *b, int6
         .type = type};
 }
 
-static void end_job(job *s) {
-    tlr_list_free(&s->narrow);
-    tlr_list_free(&s->wide);
-    tlr_list_free(&s->turned);
-}
-
 status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q0, int64_t q1,
                   int64_t ia, int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd) {
     job s = new_job(w, w, a, b, ka, kb);
     s.x.q0 = q0;
     if (a == b && a->factor && a->o.terms > 0)
         return tlr_update_terms(w, alpha, a, q0, q1, ia, ib, ka, kb, d, ldd);
-    const status st = tlr_update_spans(&s.x, alpha, q1, ia, ib, d, ldd);
-    end_job(&s);
-    return st;
+    return tlr_update_spans(&s.x, alpha, q1, ia, ib, d, ldd);
 }
 
 /* --- in steps --- */
@@ -374,8 +285,6 @@ status tlr_steps_open(tlr_work *w, tlr_work *sums, const tlr *l, int64_t p, doub
 }
 
 void tlr_steps_close(tlr_steps *x) {
-    if (x)
-        end_job(&x->s);
     free(x);
 }
 
@@ -403,16 +312,16 @@ status tlr_steps_take(tlr_steps *x, int64_t q, int64_t end, int64_t known) {
         s->ib = x->ib;
         s->row = s->a->rows->first[s->ia];
         s->rows = s->a->rows->first[s->ib] - s->row;
+        set_target(&x->s, -1, x->d, x->ldd);
         TRY(begin_rows(&x->s));
     }
-    const bool last = q + 1 == x->q1, any = tlr_span_before(s, s->kb) > 0;
+    const bool last = q + 1 == x->q1;
     s->q = q;
     if (last)
         x->q1 = 0;
-    if (any)
-        TRY(take_panel(&x->s));
-    if (any && last)
-        st = end_rows(&x->s, -1, x->d, x->ldd);
+    TRY(take_panel(&x->s));
+    if (last)
+        st = end_rows(&x->s);
 done:
     return st;
 }

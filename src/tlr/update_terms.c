@@ -1,10 +1,11 @@
-/* D += alpha L L^T of a factor's tiles by products of halves in three terms (backend_terms.h). Of
- * each super-panel first the left factors T of all tile pairs, in single precision: tile (i, j)
- * times what V_i and V of all tiles (k, j) have in common, one product for all k. Then T goes, in
+/* D += alpha L L^T of a factor's tiles by products of halves in three terms (backend_terms.h), but
+ * for what dense tiles of the right factor add (update_dense.c). Of each super-panel first the left
+ * factors T of all tile pairs, in single precision: tile (i, j) times what V_i and V of all
+ * low-rank tiles (k, j) have in common, one product for all k. Then T goes, in
  * two halves each number, to where all that belongs to a tile column k of D stands side by side,
  * and the large products for each k add up all super-panels that the memory for T holds: first the
  * small terms, for tensor cores cut off what does not fit beside a sum, always towards zero. */
-#include "tlr/internal.h"
+#include "tlr/update.h"
 
 #include <math.h>
 
@@ -17,105 +18,35 @@ typedef struct {
     int et, eu;          /* exponents of left factors and of U */
     float *t;            /* left factors of the super-panel in hand: ld x (j, k, columns) */
     backend_f16 *to, *u; /* operands of the large products, for k: all super-panels */
-    product_list list;
 } job;
 
-/* Columns that left factors with tile column j have for all k: of a dense tile those of the tile.
- */
+/* Columns that left factors with tile column j have for all k. */
 static int64_t columns_with(const job *s, int64_t j) {
-    int64_t c = 0;
-    for (int64_t k = s->x.ka; k < s->x.kb; k++)
-        c += panel_tile(s->p, k, j)->rank;
-    return c;
-}
-
-static int64_t common_rows(const job *s, int64_t j) {
-    return panel_vcol(s->p, s->x.ib, j) - panel_vcol(s->p, s->x.ia, j);
-}
-
-/* V of all tiles k of tile column j side by side, the identity for a dense one: where it lies, in
- * `own` unless it stands so in the factor. */
-static status right_parts(job *s, int64_t j, float *own, const float **at) {
-    const int64_t n = tlr_extent(s->x.a->cols, j);
-    int64_t done = 0;
-    bool dense = false;
-    float *unit;
-    status st = MOAO_OK;
-    for (int64_t k = s->x.ka; k < s->x.kb; k++)
-        dense = dense || panel_tile(s->p, k, j)->kind == TLR_DENSE;
-    *at = dense ? own : typed_v(s->x.a, BACKEND_S, s->p, s->x.ka, j);
-    for (int64_t k = s->x.ka; dense && k < s->x.kb; k++) {
-        const tlr_tile *t = panel_tile(s->p, k, j);
-        if (t->kind == TLR_DENSE)
-            TRY(tlr_work_unit(s->w, s->x.a->b, &unit));
-        const void *from =
-            t->kind == TLR_DENSE ? (const void *)unit : typed_v(s->x.a, BACKEND_S, s->p, k, j);
-        TRY(tlr_full_copy(s->w, BACKEND_S, n, t->rank, from, t->kind == TLR_DENSE ? s->x.a->b : n,
-                          own + done * n, n));
-        done += t->rank;
-    }
-done:
-    return st;
-}
-
-/* Products of tile column j to the list, for all rows: into columns `at` and following of T. */
-static void list_products(job *s, int64_t j, const float *right, const float *core, int64_t at,
-                          product *to) {
-    const int64_t n = tlr_extent(s->x.a->cols, j), ra = common_rows(s, j),
-                  cols = columns_with(s, j);
-    for (int64_t i = s->x.ia; i < s->x.ib; i++) {
-        const tlr_tile *t = panel_tile(s->p, i, j);
-        const int64_t m = tlr_extent(s->x.a->rows, i);
-        const bool dense = t->kind == TLR_DENSE; /* an empty one: zeros */
-        const float *b =
-            dense ? right : core + panel_vcol(s->p, i, j) - panel_vcol(s->p, s->x.ia, j);
-        to[i - s->x.ia] = (product){typed_u(s->x.a, BACKEND_S, s->p, i, j),
-                                    b,
-                                    s->t + s->x.a->rows->first[i] - s->x.row + at * s->ld,
-                                    m,
-                                    dense ? n : largest(ra, 1),
-                                    s->ld,
-                                    m,
-                                    cols,
-                                    t->rank};
-    }
+    return panel_vcol(s->p, s->x.kb, j) - panel_vcol(s->p, s->x.ka, j);
 }
 
 /* T of super-panel q. */
 static status left_factors(job *s) {
-    const int64_t nj = s->p->c1 - s->p->c0, ni = s->x.ib - s->x.ia;
-    int64_t size = 0, own = 0, at = 0;
-    float *core, *parts;
-    void *p;
+    int64_t columns = 0, at = 0, ld;
+    scatter_list list;
+    void *core, *t;
     status st;
+    for (int64_t j = s->p->c0; j < s->p->c1; j++)
+        columns += columns_with(s, j);
+    TRY(tlr_work_typed(s->w, BUF_TILES, BACKEND_S, s->ld * columns, &t));
+    s->t = t;
+    TRY(tlr_common_parts(s->w, BACKEND_S, &s->x, &core, &ld));
+    TRY(tlr_scatter_open(s->w, tlr_count_left(&s->x), columns, &list));
     for (int64_t j = s->p->c0; j < s->p->c1; j++) {
-        size += common_rows(s, j) * columns_with(s, j);
-        own += columns_with(s, j) * tlr_extent(s->x.a->cols, j);
-        at += columns_with(s, j);
-    }
-    TRY(tlr_work_typed(s->w, BUF_CORE, BACKEND_S, size, &p));
-    core = p;
-    TRY(tlr_work_typed(s->w, BUF_V, BACKEND_S, own, &p));
-    parts = p;
-    TRY(tlr_work_typed(s->w, BUF_TILES, BACKEND_S, s->ld * at, &p));
-    s->t = p;
-    TRY(tlr_list_room(&s->list, nj * ni));
-    at = 0;
-    for (int64_t j = s->p->c0; j < s->p->c1; j++) {
-        const int64_t n = tlr_extent(s->x.a->cols, j), ra = common_rows(s, j),
-                      cols = columns_with(s, j);
-        const float *right;
-        TRY(right_parts(s, j, parts, &right));
-        TRY(tlr_full_gemm(s->w, BACKEND_S, 'T', 'N', ra, cols, n, 1,
-                          typed_v(s->x.a, BACKEND_S, s->p, s->x.ia, j), n, right, n, 0, core,
-                          largest(ra, 1)));
-        list_products(s, j, right, core, at, s->list.p + (j - s->p->c0) * ni);
-        core += ra * cols;
-        parts += cols * n;
-        at += cols;
+        const int64_t cols = columns_with(s, j);
+        for (int64_t i = s->x.ia; i < s->x.ib; i++)
+            tlr_list_left(s->w, BACKEND_S, &s->x, i, j, cols, (const float *)core + ld * at, ld,
+                          s->t, at, &list);
+        for (int64_t x = 0; x < cols; x++, at++)
+            list.column[list.columns++] = at;
     }
     tlr_work_lap(s->w, TLR_CORES);
-    TRY(tlr_list_run(s->w, &s->list, BACKEND_S, 'N', 'N'));
+    TRY(tlr_scatter_run(s->w, &list, BACKEND_S, least(s->x.a->b, s->ld), s->ld));
 done:
     return st;
 }
@@ -134,8 +65,8 @@ static status place_left(job *s) {
             const tlr_tile *t = panel_tile(s->p, k, j);
             const int64_t all = tlr_span_columns(&s->x, k, s->x.q1),
                           to = 2 * tlr_span_before(&s->x, k) + tlr_span_columns(&s->x, k, s->x.q) +
-                               t->u;
-            for (int64_t x = 0; x < t->rank; x++, from++)
+                               tlr_low_before(s->p, k, j);
+            for (int64_t x = 0; t->kind == TLR_LOWRANK && x < t->rank; x++, from++)
                 c[from] = (terms_column){from, to + x, all};
         }
     TRY(tlr_work_send(s->w, 3 * n, host, there));
@@ -145,26 +76,35 @@ done:
     return st;
 }
 
-/* U of tile rows k of super-panel q to where all of a tile row stand side by side. */
+/* U of low-rank tiles in tile rows k of super-panel q to where all of a tile row stand side by
+ * side: those between two dense ones at once. */
 static status place_right(job *s) {
-    const int64_t n = s->x.kb - s->x.ka;
-    int64_t *host, *there, at = 0, most = 0;
+    const int64_t each = (int64_t)(sizeof(terms_block) / sizeof(int64_t)),
+                  room = (s->x.kb - s->x.ka) * (s->p->c1 - s->p->c0);
+    int64_t *host, *there, n = 0, at = 0, most = 0;
     status st;
-    TRY(tlr_work_indices(s->w, 6 * n, &host, &there));
+    TRY(tlr_work_indices(s->w, each * room, &host, &there));
     terms_block *const b = (terms_block *)(void *)host;
     for (int64_t k = s->x.ka; k < s->x.kb; k++) {
-        const int64_t rows = tlr_extent(s->x.a->rows, k), cols = s->p->ucols[k - s->p->r0],
-                      all = tlr_span_columns(&s->x, k, s->x.q1), ld = terms_pad(rows);
-        b[k - s->x.ka] = (terms_block){s->p->ubegin[k - s->p->r0],
-                                       rows,
-                                       cols,
-                                       2 * at + tlr_span_columns(&s->x, k, s->x.q) * ld,
-                                       ld,
-                                       all * ld};
+        const int64_t rows = tlr_extent(s->x.a->rows, k), all = tlr_span_columns(&s->x, k, s->x.q1),
+                      ld = terms_pad(rows);
+        int64_t to = 2 * at + tlr_span_columns(&s->x, k, s->x.q) * ld, cols;
+        for (int64_t j = s->p->c0, end; j < s->p->c1; j = end + 1) {
+            end = tlr_low_run(s->p, k, j, &cols);
+            if (cols > 0)
+                b[n++] =
+                    (terms_block){s->p->ubegin[k - s->p->r0] + panel_tile(s->p, k, j)->u * rows,
+                                  rows,
+                                  cols,
+                                  to,
+                                  ld,
+                                  all * ld};
+            to += cols * ld;
+            most = largest(most, rows * cols);
+        }
         at += all * ld;
-        most = largest(most, rows * cols);
     }
-    TRY(tlr_work_send(s->w, 6 * n, host, there));
+    TRY(tlr_work_send(s->w, each * n, host, there));
     st = s->w->be->terms->blocks(s->w->ctx, "hr", n, (const terms_block *)there, most, s->eu,
                                  s->p->singles, s->u);
 done:
@@ -180,7 +120,7 @@ static void choose_exponents(job *s) {
     for (int64_t q = s->x.q0; q < s->x.q1; q++) {
         const double u = s->x.a->panel[q].most[0], v = s->x.a->panel[q].most[1];
         most = fmax(most, u);
-        left = fmax(left, fmax(fmax(u, sqrt(b) * v), b * v * fmax(u, sqrt(b) * v)));
+        left = fmax(left, b * v * fmax(u, sqrt(b) * v));
     }
     s->eu = terms_exponent(most);
     s->et = terms_exponent(left);
@@ -246,6 +186,7 @@ static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
         TRY(place_left(s));
         TRY(place_right(s));
         tlr_work_lap(s->w, TLR_SMALL);
+        TRY(tlr_update_dense(s->w, BACKEND_S, &s->x, alpha, d, ldd));
     }
     st = large_products(s, alpha, d, ldd);
 done:
@@ -262,7 +203,5 @@ status tlr_update_terms(tlr_work *w, double alpha, const tlr *a, int64_t q0, int
                    .size = sizeof(float),
                    .update = update_rows},
              .w = w};
-    const status st = tlr_update_spans(&s.x, alpha, q1, ia, ib, d, ldd);
-    tlr_list_free(&s.list);
-    return st;
+    return tlr_update_spans(&s.x, alpha, q1, ia, ib, d, ldd);
 }

@@ -1,5 +1,5 @@
 /* Memory that the steps of one call share, and the dense operations on it. */
-#include "tlr/internal.h"
+#include "tlr/update.h"
 
 #include <time.h>
 
@@ -119,22 +119,6 @@ done:
     return st;
 }
 
-status tlr_work_unit(tlr_work *w, int64_t n, float **p) {
-    const bool there = w->unit == n;
-    double *wide;
-    void *at;
-    status st;
-    TRY(tlr_work_typed(w, BUF_UNIT, BACKEND_S, n * n, &at));
-    if (!there) {
-        TRY(tlr_work_identity(w, n, &wide));
-        TRY(w->be->half->cast_to_single(w->ctx, n, n, wide, w->identity, at, n));
-        w->unit = n;
-    }
-    *p = at;
-done:
-    return st;
-}
-
 size_t tlr_work_held(const tlr_work *w) {
     size_t bytes = w->lwork + (size_t)(w->list_count * LIST_ENTRY);
     for (int k = 0; k < BUFFERS; k++)
@@ -248,12 +232,6 @@ status tlr_list_add(product_list *l, product p) {
     return st;
 }
 
-status tlr_list_room(product_list *l, int64_t count) {
-    const status st = count <= l->room ? MOAO_OK : list_grow(l, count);
-    l->count = st == MOAO_OK ? count : 0;
-    return st;
-}
-
 void tlr_list_free(product_list *l) {
     free(l->p);
     *l = (product_list){0};
@@ -363,5 +341,57 @@ status tlr_list_run(tlr_work *w, product_list *l, backend_type t, char ta, char 
     for (int64_t i = 0; i < l->count && st == MOAO_OK; i += LIST_MOST)
         st = list_send(w, l->p + i, least(LIST_MOST, l->count - i), t, ta, tb);
     l->count = 0;
+    return st;
+}
+
+status tlr_scatter_open(tlr_work *w, int64_t products, int64_t columns, scatter_list *l) {
+    const int64_t each = (int64_t)(sizeof(batch_scatter) / sizeof(int64_t));
+    int64_t *host, *there;
+    const status st = tlr_work_indices(w, each * products + columns, &host, &there);
+    if (st == MOAO_OK)
+        *l = (scatter_list){.p = (batch_scatter *)(void *)host,
+                            .column = host + each * products,
+                            .there = there,
+                            .column_there = there + each * products};
+    return st;
+}
+
+status tlr_scatter_run(tlr_work *w, const scatter_list *l, backend_type t, int64_t rows,
+                       int64_t ldc) {
+    status st;
+    if (l->count == 0 || l->columns == 0)
+        return MOAO_OK;
+    TRY(tlr_work_send(w, l->column + l->columns - (int64_t *)(void *)l->p,
+                      (const int64_t *)(const void *)l->p, l->there));
+    st = w->be->batch->scatter(w->ctx, t, l->count, rows,
+                               (const batch_scatter *)(const void *)l->there, l->column_there, ldc);
+done:
+    return st;
+}
+
+status tlr_gather_open(tlr_work *w, int64_t sums, int64_t parts, gather_list *l) {
+    const int64_t e = sizeof(int64_t), one = (int64_t)sizeof(batch_gather) / e,
+                  each = (int64_t)sizeof(batch_part) / e;
+    int64_t *host, *there;
+    const status st = tlr_work_indices(w, one * sums + each * parts, &host, &there);
+    if (st == MOAO_OK)
+        *l = (gather_list){.p = (batch_gather *)(void *)host,
+                           .part = (batch_part *)(void *)(host + one * sums),
+                           .there = there,
+                           .part_there = there + one * sums};
+    return st;
+}
+
+status tlr_gather_run(tlr_work *w, const gather_list *l, backend_type t, int64_t rows, int64_t cols,
+                      double alpha, int64_t ldc) {
+    status st;
+    if (l->count == 0)
+        return MOAO_OK;
+    TRY(tlr_work_send(w, (const int64_t *)(void *)(l->part + l->parts) - (int64_t *)(void *)l->p,
+                      (const int64_t *)(const void *)l->p, l->there));
+    st = w->be->batch->gather(w->ctx, t, l->count, least(rows, ldc), cols,
+                              (const batch_gather *)(const void *)l->there,
+                              (const batch_part *)(const void *)l->part_there, alpha, ldc);
+done:
     return st;
 }

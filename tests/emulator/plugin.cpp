@@ -90,7 +90,10 @@ status blas_gemm_strided(gpu_queue *, backend_type t, char, char tb, int64_t m, 
     return MOAO_OK;
 }
 
-static const backend_batch batch = {.size = sizeof(backend_batch), .gemm = gpu_batch_gemm};
+static const backend_batch batch = {.size = sizeof(backend_batch),
+                                    .gemm = gpu_batch_gemm,
+                                    .scatter = gpu_batch_scatter,
+                                    .gather = gpu_batch_gather};
 /* What is not the emulator's: the CPU's operations, which find their table by the context. */
 template <class Table> static const Table *cpu_table();
 template <> const backend *cpu_table<backend>() {

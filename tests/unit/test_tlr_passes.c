@@ -299,10 +299,10 @@ static const form forms[] = {
      0.05},
     {"some together", {.tau = 1e-4, .cut = 8, .memory = 20000}, 0.05},
     {"many together, single precision",
-     {.tau = 1e-4, .cut = -1, .memory = 60000, .singles = true},
+     {.tau = 1e-4, .cut = -1, .memory = 40000, .singles = true},
      0.05},
     {"all together", {.tau = 1e-3, .cut = -1}, 0.05},
-    {"dense tiles", {.tau = 0, .cut = 0, .memory = 50000}, 0.05},
+    {"dense tiles", {.tau = 0, .cut = 0, .memory = 12500}, 0.05},
     {"fixed rank, wide super-panels", {.rank = 5, .cut = -1, .memory = 30000, .width = 64}, 2},
 };
 enum { FORMS = sizeof forms / sizeof *forms };

@@ -438,4 +438,6 @@ extern "C" const backend_batch backend_batch_gpu = {
     .lauum = batch::batch_lauum,
     .potrs = batch::batch_potrs,
     .posv = batch::batch_posv,
+    .scatter = gpu_batch_scatter,
+    .gather = gpu_batch_gather,
 };

@@ -11,7 +11,9 @@ struct gpu_batch_call {
     explicit gpu_batch_call(backend_ctx *ctx);
     ~gpu_batch_call();
 };
-batch_gemm_op gpu_batch_gemm; /* batch_gemm.cu */
+batch_gemm_op gpu_batch_gemm;       /* batch_gemm.cu */
+batch_scatter_op gpu_batch_scatter; /* batch_scatter.cu */
+batch_gather_op gpu_batch_gather;   /* batch_gather.cu */
 extern "C" const backend_batch backend_batch_gpu;
 
 #endif

@@ -1,0 +1,103 @@
+/* Updates of a dense super-panel by products of compressed ones, in the files of their names. */
+#ifndef MOAO_TLR_UPDATE_H
+#define MOAO_TLR_UPDATE_H
+
+#include "tlr/internal.h"
+
+/* --- work.c: products whose columns go to places of their own (backend_batch.h), written where
+ * they are on their way to the backend. */
+typedef struct {
+    batch_scatter *p;
+    int64_t *column, count, columns; /* of each so many so far */
+    int64_t *there, *column_there;
+} scatter_list;
+/* A list for so many products and columns; it is good for one run. */
+status tlr_scatter_open(tlr_work *w, int64_t products, int64_t columns, scatter_list *l);
+/* Runs them, of up to `rows` rows each. */
+status tlr_scatter_run(tlr_work *w, const scatter_list *l, backend_type t, int64_t rows,
+                       int64_t ldc);
+
+/* The same of sums of products that are added to matrices in double precision. */
+typedef struct {
+    batch_gather *p;
+    batch_part *part;
+    int64_t count, parts; /* so many so far */
+    int64_t *there, *part_there;
+} gather_list;
+status tlr_gather_open(tlr_work *w, int64_t sums, int64_t parts, gather_list *l);
+/* Matrices of up to rows x cols. */
+status tlr_gather_run(tlr_work *w, const gather_list *l, backend_type t, int64_t rows, int64_t cols,
+                      double alpha, int64_t ldc);
+
+/* What an update of D by A B^T has in hand: some super-panels q0 .. q1 of a and b, some of the
+ * rows. The first member of what makes the products. */
+typedef struct tlr_span tlr_span;
+struct tlr_span {
+    const tlr *a, *b;
+    int64_t q0, q1, q;
+    int64_t ia, ib, ka, kb;
+    int64_t row, rows; /* first row of tile row ia; rows of ia .. ib */
+    size_t size;       /* bytes of a number of a left factor */
+    status (*update)(tlr_span *s, double alpha, double *d, int64_t ldd);
+};
+
+/* Columns of U of low-rank tiles of b in tile row k, of super-panels q0 .. q. */
+int64_t tlr_span_columns(const tlr_span *s, int64_t k, int64_t q);
+
+/* Left factors before tile row k of b: those of all super-panels stand together. */
+int64_t tlr_span_before(const tlr_span *s, int64_t k);
+
+/* s->update for super-panels s->q0 .. q1 and tile rows ia .. ib, as many at a time as the memory of
+ * a holds left factors for; d, ldd: the rows from ia on. */
+status tlr_update_spans(tlr_span *s, double alpha, int64_t q1, int64_t ia, int64_t ib, double *d,
+                        int64_t ldd);
+
+/* --- update.c ---
+ * D += alpha A(I, q) B(K, q)^T, q super-panels q0 .. q1 of columns of both, for tile rows I = ia ..
+ * ib of a and K = ka .. kb of b (all below their diagonal blocks). D begins at row ia and column
+ * ka. */
+status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q0, int64_t q1,
+                  int64_t ia, int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd);
+
+/* The same in steps, for several D that share a pass over the super-panels before them (passes.c):
+ * D -= L_q L_q^T for the rows and columns of super-panel p, from its diagonal block on, of a factor
+ * whose products are in doubles. The large products are those of tlr_update, bit for bit. Left
+ * factors of more than one super-panel stand in `sums`, all else in w. */
+typedef struct tlr_steps tlr_steps;
+status tlr_steps_open(tlr_work *w, tlr_work *sums, const tlr *l, int64_t p, double *d, int64_t ldd,
+                      tlr_steps **out);
+void tlr_steps_close(tlr_steps *x);
+/* Of super-panels q .. end those that share large products go to the one returned; *bytes: of sums
+ * for them. -1: that depends on super-panels from `known` on. Not between steps of one such. */
+int64_t tlr_steps_span(tlr_steps *x, int64_t q, int64_t end, int64_t known, size_t *bytes);
+/* Super-panel q, which is fetched, next in such a run; end, known: as they were where it began. */
+status tlr_steps_take(tlr_steps *x, int64_t q, int64_t end, int64_t known);
+
+/* --- update_common.c --- */
+/* Products of tile (i, j) of a, in super-panel s->q, with what stands for it beside the low-rank
+ * tiles of b, `cols` columns: `core` of leading dimension ldcore, from V of a's tile row ia on; of
+ * a dense tile V of b itself. To rows of t, columns column[first ..]. */
+void tlr_list_left(const tlr_work *w, backend_type type, const tlr_span *s, int64_t i, int64_t j,
+                   int64_t cols, const void *core, int64_t ldcore, void *t, int64_t first,
+                   scatter_list *l);
+/* At most so many of them for all tiles of a. */
+int64_t tlr_count_left(const tlr_span *s);
+/* V of a, rows ia .. ib, transposed, times V of b, rows ka .. kb, of all tile columns of
+ * super-panel s->q, one after another in columns of *core, of leading dimension *ld (in BUF_CORE).
+ */
+status tlr_common_parts(tlr_work *w, backend_type t, const tlr_span *s, void **core, int64_t *ld);
+/* Dense tiles of b in tile rows k0 .. k1 times V of a, rows ia .. ib, of all tile columns of
+ * super-panel s->q, one after another in columns of `to`, of leading dimension s->b->b. */
+status tlr_dense_parts(tlr_work *w, backend_type t, const tlr_span *s, int64_t k0, int64_t k1,
+                       void *to);
+
+/* --- update_dense.c: what dense tiles of b add to D, from row ia and column ka on, in super-panel
+ * s->q, which is there in type t; sums in that type. */
+status tlr_update_dense(tlr_work *w, backend_type t, const tlr_span *s, double alpha, double *d,
+                        int64_t ldd);
+
+/* --- update_terms.c: the same by products of halves, a = b a factor with terms. */
+status tlr_update_terms(tlr_work *w, double alpha, const tlr *a, int64_t q0, int64_t q1, int64_t ia,
+                        int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd);
+
+#endif
