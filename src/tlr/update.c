@@ -133,19 +133,29 @@ done:
     return st;
 }
 
-/* The large products of all of them. */
+/* Rows up to which a large product does not fill a device. */
+#define FEW_ROWS 16384
+
+/* The large products of all of them; of few rows (a member's part) side by side. */
 static status end_rows(job *s) {
     const int64_t col = s->x.b->rows->first[s->x.ka];
+    const bool few = s->type == BACKEND_D && s->x.rows < FEW_ROWS; /* others share memory */
     int64_t before = 0, at = 0;
     status st = MOAO_OK;
+    if (few)
+        TRY(tlr_work_fork(s->w));
     for (int64_t k = s->x.ka; k < s->x.kb; k++) {
         const int64_t n = tlr_extent(s->x.b->rows, k), c = tlr_span_columns(&s->x, k, s->x.q1);
+        if (few)
+            tlr_work_turn(s->w);
         TRY(tlr_add_product(s->w, s->type, BUF_TURNED, 'N', 'T', s->x.rows, n, c, s->alpha,
                             at_of(s, s->t, before * s->x.rows), s->x.rows, at_of(s, s->u, at), n,
                             s->d + (s->x.b->rows->first[k] - col) * s->ldd, s->ldd));
         before += c;
         at += c * n;
     }
+    if (few)
+        TRY(tlr_work_join(s->w));
     tlr_work_lap(s->w, TLR_LARGE);
 done:
     return st;
