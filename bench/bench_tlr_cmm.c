@@ -5,7 +5,7 @@
  * is added up for the slowest one, which is what the factor takes on CPUs where every rank has a
  * processor of its own, and the messages of MPI are counted. bench_tlr_cmm [backend=cpu: or gpu]
  * [file=params/mosaic.yaml] [key=value ...] [tolerance=1/8 of the noise] [tile=0] [width=0] [cut=0]
- * [parts=-1: the pipeline's; on one device 0] [rows=0: those of W] [mixed=1] [terms=0] [halves=0]
+ * [parts=-1: the pipeline's] [rows=0: those of W] [mixed=1] [terms=0] [halves=0]
  * [dense=1] [distributed=0] [order=sensor: or joint, morton] [memory=1 GB: for intermediate
  * products] [repeat=1: factors made] [timed=1: each step is waited for] */
 #include "timing.h"
@@ -205,7 +205,7 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
     if (o.width == 0)
         o.width = tlr_cmm_width(tile);
     c->strip = room_for(e.m * tlr_cmm_widest(&s));
-    check(tlr_group_open(&e, true, o.distributed, false, &group));
+    check(tlr_group_open(&e, true, false, &group));
     c->group = &group;
     if (o.parts < 0)
         o.parts = tlr_group_parts(&group, o.distributed, e.m);
