@@ -66,6 +66,52 @@ typedef struct {
 typedef status terms_squares_op(backend_ctx *ctx, int64_t n, const terms_part *list, int64_t most,
                                 const double *x, double *out);
 
+/* --- many products at once, results of which have few columns each --- */
+
+/* A part of the sum that is a result, as columns of A and a block of B, whose columns are ldb
+ * apart: scale times the sum over c < inner of
+ *
+ *     down: A(:, a + c) B(row + c, b + j)      else: A(:, a + c) B(row + j, b + c)
+ *
+ * for column j of the result. What of B lies beyond `inner` up to the next multiple of TERMS_STEP
+ * is there, and 0 where A has a column; such columns of A are finite. */
+typedef struct {
+    int32_t a, b, row, inner, down;
+    float scale; /* a power of two, or its negative */
+} terms_segment;
+
+/* A result of 1 to TERMS_WIDEST columns: the sum of segments first .. first + segments, whose
+ * scales have one sign and moduli that do not fall. */
+typedef struct {
+    int32_t first, segments, cols, to;
+    int32_t parts; /* of terms_halve: halves of each number that are written, 1 or 2 */
+} terms_task;
+
+enum { TERMS_STEP = 64, TERMS_WIDEST = 256 };
+
+/* m: rows of A and of results. Lists lie in the backend's memory. */
+typedef struct {
+    int64_t m, count;
+    const terms_task *task;
+    const terms_segment *segment;
+    const backend_f16 *a, *b;
+    int64_t lda, a_cols, ldb, b_cols;
+} terms_products;
+
+/* Where a column of a result goes: its halves to column `to`, what they leave to column to + step.
+ */
+typedef struct {
+    int32_t to, step;
+} terms_place;
+
+/* C(:, to + j) += column j of each task's result. No column belongs to two tasks. */
+typedef status terms_add_op(backend_ctx *ctx, const terms_products *p, float *c, int64_t ldc);
+
+/* Halves of column j of each task's result, as place[to + j] says. Where H lies within A, no task
+ * reads what is written. */
+typedef status terms_halve_op(backend_ctx *ctx, const terms_products *p, const terms_place *place,
+                              backend_f16 *h, int64_t ldh);
+
 typedef struct backend_terms {
     size_t size; /* sizeof(backend_terms) */
     terms_columns_op *columns;
@@ -73,6 +119,8 @@ typedef struct backend_terms {
     terms_narrow_op *narrow;
     terms_widen_op *widen;
     terms_squares_op *squares;
+    terms_add_op *add;
+    terms_halve_op *halve;
 } backend_terms;
 
 #ifdef __cplusplus

@@ -9,7 +9,7 @@ GPU_LIBS += -lcublas -lcufft
 CUDA_LIBS ?= -lcublas -lcusolver -lcufft
 
 # instructions of one chip, for which this file has the kernel and a way without it
-$(B)/src/gpu/dense/half_rounded.cu.o: override GENCODE := -gencode arch=compute_90a,code=sm_90a
+$(B)/src/gpu/dense/half_rounded.cu.o $(B)/src/gpu/dense/terms_hopper.cu.o: override GENCODE := -gencode arch=compute_90a,code=sm_90a
 
 gpu_test := $(patsubst %.cu,$(B)/%,$(wildcard tests/gpu/test_*.cu))
 gpu_bench := $(patsubst %.cu,$(B)/%,$(wildcard bench/gpu/bench_*.cu))

@@ -109,9 +109,68 @@ static status squares(backend_ctx *ctx, int64_t n, const terms_part *list, int64
     return MOAO_OK;
 }
 
+/* The result of a task, m x cols. */
+static status result(const terms_products *p, const terms_task *t, float *out) {
+    status st = MOAO_OK;
+    memset(out, 0, sizeof *out * (size_t)(p->m * t->cols));
+    for (int k = 0; k < t->segments && st == MOAO_OK; k++) {
+        const terms_segment *s = p->segment + t->first + k;
+        const float before = k > 0 ? s[-1].scale / s->scale : 1;
+        st = half_cpu.gemm(NULL, 'N', s->down ? 'N' : 'T', p->m, t->cols, s->inner, 1,
+                           p->a + s->a * p->lda, p->lda, p->b + s->b * p->ldb + s->row, p->ldb,
+                           before, out, p->m);
+    }
+    const float scale = t->segments > 0 ? p->segment[t->first + t->segments - 1].scale : 0;
+    for (int64_t i = 0; i < p->m * t->cols; i++)
+        out[i] *= scale;
+    return st;
+}
+
+static status add(backend_ctx *ctx, const terms_products *p, float *c, int64_t ldc) {
+    float *out = NULL;
+    status st;
+    (void)ctx;
+    TRY(ALLOC(out, (size_t)(p->m * TERMS_WIDEST) + 1, "a result"));
+    for (int64_t e = 0; p->m > 0 && e < p->count; e++) {
+        TRY(result(p, p->task + e, out));
+        for (int64_t j = 0; j < p->task[e].cols; j++)
+            for (int64_t i = 0; i < p->m; i++)
+                c[i + (p->task[e].to + j) * ldc] += out[i + j * p->m];
+    }
+done:
+    free(out);
+    return st;
+}
+
+static status halve(backend_ctx *ctx, const terms_products *p, const terms_place *place,
+                    backend_f16 *h, int64_t ldh) {
+    float *out = NULL;
+    backend_f16 *half = NULL;
+    status st;
+    (void)ctx;
+    TRY(ALLOC(out, (size_t)(p->m * TERMS_WIDEST) + 1, "a result"));
+    TRY(ALLOC(half, 2 * (size_t)p->m + 1, "halves of a column"));
+    for (int64_t e = 0; p->m > 0 && e < p->count; e++) {
+        TRY(result(p, p->task + e, out));
+        for (int64_t j = 0; j < p->task[e].cols; j++) {
+            const terms_place to = place[p->task[e].to + j];
+            TRY(two_halves(p->m, 0, out + j * p->m, half, half + p->m));
+            for (int k = 0; k < p->task[e].parts; k++)
+                memcpy(h + (to.to + (int64_t)k * to.step) * ldh, half + k * p->m,
+                       sizeof *h * (size_t)p->m);
+        }
+    }
+done:
+    free(out);
+    free(half);
+    return st;
+}
+
 const backend_terms terms_cpu = {.size = sizeof(backend_terms),
                                  .columns = columns,
                                  .blocks = blocks,
                                  .narrow = narrow,
                                  .widen = widen,
-                                 .squares = squares};
+                                 .squares = squares,
+                                 .add = add,
+                                 .halve = halve};

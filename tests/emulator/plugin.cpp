@@ -7,6 +7,7 @@
 #include "gpu/core/common.cuh"
 #include "gpu/dense/sparse_gpu.h"
 #include "gpu/dense/terms_gpu.h"
+#include "gpu/dense/terms_products.cuh"
 #include "gpu/formats/formats_gpu.h"
 #include "gpu/formats/toeplitz_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
@@ -171,6 +172,13 @@ const backend emulated = {
     .formats = &formats,
     .matcov = &backend_matcov_gpu,
 };
+
+/* Instructions of one chip. */
+extern "C" status terms_hopper(backend_ctx *, const terms_products *, const terms_target *,
+                               bool *served) {
+    *served = false;
+    return MOAO_OK;
+}
 
 extern "C" __attribute__((visibility("default"))) const backend *
 moao_gpu_backend(__typeof__(status_set) *set, char *, size_t) {

@@ -86,7 +86,32 @@ static void columns_as_halves(void **state) {
     points_free(&p);
 }
 
+/* Tiles wider than what a product of a solve takes at once, dense ones and others. */
+static void wide_tiles(void **state) {
+    (void)state;
+    static const int terms[][2] = {{1, 0}, {2, 0}, {3, 1}, {3, 2}};
+    static const double bound[] = {1e-3, 5e-4, 5e-4, 1e-6};
+    if (getenv("MOAO_TEST_SMALL"))
+        return;
+    points p = points_new(530, 270, TLR_KD);
+    tlr_options o = small_options(3e-3);
+    o.singles = o.mixed = o.halves = true;
+    o.terms = 3;
+    o.width = 0;
+    tlr *l = factor(&p, variants[0], &o);
+    double *full = expanded(l, p.n, p.n);
+    for (int c = 0; c < 12; c++) {
+        tlr_set_terms(l, terms[c / 3][0], terms[c / 3][1]);
+        const double off = solve_error(l, full, p.n, "NTA"[c % 3]);
+        assert_true(off < bound[c / 3] && off > 0);
+    }
+    tlr_close(l);
+    free(full);
+    points_free(&p);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_as_halves)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_as_halves),
+                                       cmocka_unit_test(wide_tiles)};
     return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen, NULL});
 }

@@ -10,8 +10,8 @@
  * both need of B. Blocks stay for the next part of C, whose boxes come while this one is stored. */
 #include "gpu/core/common.cuh"
 #include "half_gpu.h"
+#include "tensor_map.cuh"
 #include "wgmma.cuh"
-#include <cudaTypedefs.h>
 #include <cuda_fp16.h>
 #include <limits.h>
 
@@ -21,7 +21,7 @@ constexpr int BM = 128, BN = 192, BK = 64, STAGES = 5, GROUPS = 2, PER_GROUP = 1
 constexpr int CLUSTER = 2; /* blocks that share what they copy of B */
 constexpr int THREADS = (GROUPS + 1) * PER_GROUP;
 constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2, STAGE = A_BYTES + B_BYTES;
-constexpr int BOX = 64;                 /* halves in 128 bytes */
+constexpr int BOX = TENSOR_BOX;         /* halves in 128 bytes */
 constexpr int BOX_BYTES = BOX * BK * 2; /* of a box of 64 x 64 */
 constexpr int SHARED = STAGES * STAGE + 1024 + 16 * STAGES;
 constexpr int MOST = HALF_MOST_PRODUCTS;
@@ -223,37 +223,6 @@ __global__ void __launch_bounds__(THREADS, 1)
 
 /* --- the host's side */
 
-/* The driver's function that describes a matrix to the copy engine; NULL: it has none. */
-PFN_cuTensorMapEncodeTiled_v12000 encoder() {
-    static const PFN_cuTensorMapEncodeTiled_v12000 found = [] {
-        void *p = NULL;
-        cudaDriverEntryPointQueryResult result;
-#if CUDART_VERSION >= 12050
-        const cudaError_t e = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &p, 12000,
-                                                               cudaEnableDefault, &result);
-#else
-        const cudaError_t e =
-            cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &p, cudaEnableDefault, &result);
-#endif
-        return e == cudaSuccess && result == cudaDriverEntryPointSuccess
-                   ? (PFN_cuTensorMapEncodeTiled_v12000)p
-                   : NULL;
-    }();
-    return found;
-}
-
-/* Boxes of rows x cols entries of a matrix, of 64 halves along its columns; zero beyond it. */
-bool describe(CUtensorMap *map, const backend_f16 *a, int64_t rows, int64_t cols, int64_t ld,
-              int box_cols) {
-    const cuuint64_t size[2] = {(cuuint64_t)rows, (cuuint64_t)cols},
-                     stride[1] = {(cuuint64_t)ld * sizeof *a};
-    const cuuint32_t box[2] = {BOX, (cuuint32_t)box_cols}, step[2] = {1, 1};
-    return encoder()(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, (void *)a, size, stride, box, step,
-                     CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                     CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
 bool reachable(const backend_f16 *a, int64_t ld) {
     return (uintptr_t)a % 16 == 0 && ld % 8 == 0;
 }
@@ -288,7 +257,7 @@ bool served(const backend_ctx *ctx, char ta, int64_t m, int64_t n, int64_t k, in
             return false;
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ctx->device);
     cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ctx->device);
-    return major == 9 && minor == 0 && encoder() != NULL;
+    return major == 9 && minor == 0 && tensor_map_encoder() != NULL;
 }
 
 status make(const backend_ctx *ctx, char tb, int64_t k, const half_product *p, int64_t lda,
@@ -302,9 +271,9 @@ status make(const backend_ctx *ctx, char tb, int64_t k, const half_product *p, i
     t.band = (int)gpu_ceil(t.rows, bands);
     for (int i = 0; i < t.count; i++) {
         t.every[i] = (int)(p[i].depth > BK ? gpu_min(p[i].depth / BK, t.steps) : 1);
-        fine = fine && describe(&x.a[i], p[i].a, t.m, k, lda, BK) &&
-               (tb == 'T' ? describe(&x.b[i], p[i].b, t.n, k, ldb, BK / CLUSTER)
-                          : describe(&x.b[i], p[i].b, k, t.n, ldb, BN / CLUSTER));
+        fine = fine && tensor_map(&x.a[i], p[i].a, t.m, k, lda, BK) &&
+               (tb == 'T' ? tensor_map(&x.b[i], p[i].b, t.n, k, ldb, BK / CLUSTER)
+                          : tensor_map(&x.b[i], p[i].b, k, t.n, ldb, BN / CLUSTER));
     }
     for (int i = t.count; i < MOST; i++)
         x.a[i] = x.a[0], x.b[i] = x.b[0];

@@ -3,73 +3,10 @@
  * their places allow. */
 #include "gpu/core/common.cuh"
 #include "terms_gpu.h"
-#include <cuda_fp16.h>
-#include <math.h>
+#include "terms_halves.cuh"
 
 #define THREADS 256
 #define MOST_BLOCKS 65535
-
-struct halves_of {
-    __half top, rest;
-};
-
-/* As the split of half.cu: a NaN's bits are the CPU's. */
-__device__ inline halves_of two_halves(float x, float scale) {
-    const __half nan = __ushort_as_half(0x7fff);
-    halves_of h;
-    x *= scale; /* a power of two */
-    h.top = isnan(x) ? nan : __float2half_rn(x);
-    const float rest = x - __half2float(h.top);
-    h.rest = isnan(rest) ? nan : __float2half_rn(rest);
-    return h;
-}
-
-/* How many parts, and which of them are the rest: a bit each. */
-struct order_of {
-    int count;
-    unsigned rest;
-};
-
-static order_of order(const char *parts) {
-    order_of o = {0, 0};
-    for (; parts[o.count] && o.count < 3; o.count++)
-        o.rest |= (unsigned)(parts[o.count] == 'r') << o.count;
-    return o;
-}
-
-/* Numbers i .. i + 4 of a column whose beginning allows it. */
-__device__ inline void four(order_of o, const float *from, float scale, __half *const to[3],
-                            int64_t i) {
-    const float4 x = *(const float4 *)(from + i);
-    const halves_of h[4] = {two_halves(x.x, scale), two_halves(x.y, scale), two_halves(x.z, scale),
-                            two_halves(x.w, scale)};
-    alignas(8) __half top[4], rest[4];
-#pragma unroll
-    for (int e = 0; e < 4; e++)
-        top[e] = h[e].top, rest[e] = h[e].rest;
-#pragma unroll
-    for (int t = 0; t < 3; t++)
-        if (t < o.count)
-            *(uint2 *)(to[t] + i) = *(const uint2 *)(o.rest >> t & 1 ? rest : top);
-}
-
-/* A column of m numbers, by the threads t of so many. */
-__device__ inline void one_column(order_of o, int64_t m, const float *from, float scale,
-                                  __half *const to[3], int64_t t, int64_t threads) {
-    bool wide = ((uintptr_t)from & 15) == 0;
-    for (int k = 0; k < o.count; k++)
-        wide = wide && ((uintptr_t)to[k] & 7) == 0;
-    const int64_t whole = wide ? m / 4 * 4 : 0;
-    for (int64_t i = 4 * t; i < whole; i += 4 * threads)
-        four(o, from, scale, to, i);
-    for (int64_t i = whole + t; i < m; i += threads) {
-        const halves_of h = two_halves(from[i], scale);
-#pragma unroll
-        for (int k = 0; k < 3; k++)
-            if (k < o.count)
-                to[k][i] = o.rest >> k & 1 ? h.rest : h.top;
-    }
-}
 
 __global__ void columns_kernel(order_of o, int64_t m, int64_t n, const terms_column *list,
                                float scale, const float *x, int64_t ldx, const float *y,
@@ -242,4 +179,6 @@ const backend_terms backend_terms_gpu = {
     .narrow = narrow,
     .widen = widen,
     .squares = squares,
+    .add = terms_add,
+    .halve = terms_halve,
 };

@@ -124,6 +124,21 @@ __device__ inline void wgmma_64x192(float (&d)[96], uint64_t a, uint64_t b, int 
                  : "l"(a), "l"(b), "r"(add), "n"(TA), "n"(TB));
 }
 
+/* The same for d (64 x 128). */
+template <int TA, int TB>
+__device__ inline void wgmma_64x128(float (&d)[64], uint64_t a, uint64_t b, int add) {
+    asm volatile("{\n.reg .pred also;\nsetp.ne.b32 also, %66, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+                 "%64, %65, also, 1, 1, %67, %68;\n}"
+                 : WGMMA_8(d, 0), WGMMA_8(d, 8), WGMMA_8(d, 16), WGMMA_8(d, 24), WGMMA_8(d, 32),
+                   WGMMA_8(d, 40), WGMMA_8(d, 48), WGMMA_8(d, 56)
+                 : "l"(a), "l"(b), "r"(add), "n"(TA), "n"(TB));
+}
+
 /* Registers that products wrote are read after this only. */
 template <int N> __device__ inline void wgmma_written(float (&d)[N]) {
 #pragma unroll
