@@ -1,10 +1,9 @@
-/* The singular value decomposition of a matrix of up to 64 or 128 rows and columns by one thread
- * block: the QR factorisations and what their reflectors are multiplied with in a grid of registers
- * (qr_grid.cuh), the rotations in columns in registers (svd_quads.cuh; where half of them were
- * trimmed, svd_pairs.cuh). The rotations give X = L J = W
- * S; J is Q of a third QR, of L^T W = J S with the columns in descending order, so that what the
- * roundings of large values leave in the vectors of small ones is taken out, and not the other way
- * round. */
+/* The singular value decomposition of a matrix of up to 64, 96 or 128 rows and columns by one
+ * thread block: the QR factorisations and what their reflectors are multiplied with in a grid of
+ * registers (qr_grid.cuh), the rotations in columns in registers (svd_quads.cuh; where half of them
+ * were trimmed, svd_pairs.cuh). The rotations give X = L J = W S; J is Q of a third QR, of L^T W =
+ * J S with the columns in descending order, so that what the roundings of large values leave in the
+ * vectors of small ones is taken out, and not the other way round. */
 #ifndef MOAO_GPU_SVD_CORE_CUH
 #define MOAO_GPU_SVD_CORE_CUH
 #include "qr_grid.cuh"
@@ -21,6 +20,11 @@ template <class T> struct Core64 {
     typedef Pairs<T, 4, 32, 16> Single;
     typedef Pairs<T, 8, 16, 8> Half;
     static constexpr int N = 64, LD = N + 4, THREADS = G::THREADS, BLOCKS = 4;
+};
+template <class T> struct Core96 {
+    typedef Grid<T, 8, 32, 12, 3> G;
+    typedef Quads<T, 16, 16, 6> P; /* two thirds of the columns */
+    static constexpr int N = 96, LD = N + 4, THREADS = G::THREADS, BLOCKS = 2;
 };
 template <class T> struct Core128 {
     typedef Grid<T, 16, 32, 8, 4> G;
@@ -262,9 +266,13 @@ template <class T, class C>
 __device__ inline int core_jacobi(const Svd<T> &s, const CorePlace<T> &c, double tol, double floor,
                                   double noise, int most) {
     const Bounds d = pair_bounds(tol, floor, C::N);
-    if (s.kept <= C::N / 2)
+    if constexpr (C::N == 96)
+        return s.kept <= C::P::COLS
+                   ? quads_jacobi<typename C::P>(s.X, C::LD, c.scalars, d, noise, most)
+                   : thirds_jacobi<typename C::P>(s.X, C::LD, c.scalars, d, noise, most);
+    else if (s.kept <= C::N / 2)
         return pairs_jacobi<typename C::Half>(s.X, C::LD, d, noise, most);
-    if constexpr (sizeof(T) == 4)
+    else if constexpr (sizeof(T) == 4)
         return pairs_jacobi<typename C::Single>(s.X, C::LD, d, noise, most);
     else
         return quads_jacobi<typename C::P>(s.X, C::LD, c.scalars, d, noise, most);
@@ -333,10 +341,14 @@ template <class T>
 status launch_svd_core(const SvdArgs<T> &a, int most, int64_t blocks, cudaStream_t s);
 /* Elements of a block's part, and blocks of an SM. */
 inline int64_t svd_core_slot(int most) {
-    return most <= 64 ? core_slot<Core64<double>>() : core_slot<Core128<double>>();
+    return most <= 64   ? core_slot<Core64<double>>()
+           : most <= 96 ? core_slot<Core96<double>>()
+                        : core_slot<Core128<double>>();
 }
 inline int svd_core_blocks(int most) {
-    return most <= 64 ? Core64<double>::BLOCKS : Core128<double>::BLOCKS;
+    return most <= 64   ? Core64<double>::BLOCKS
+           : most <= 96 ? Core96<double>::BLOCKS
+                        : Core128<double>::BLOCKS;
 }
 
 template <class T, class C>
