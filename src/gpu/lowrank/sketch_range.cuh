@@ -33,7 +33,7 @@ template <class T> struct Sketched {
     Block g;
     double *red;
     int *bad;
-    T *Y, *tau, *small; /* small: 2 WIDE elements of shared memory */
+    T *Y, *tau, *small; /* small: 5 WIDE elements of shared memory */
     int64_t ly;
     T *reflectors, *q, *bt;
     const T *a;
@@ -44,7 +44,7 @@ template <class T> struct Sketched {
 
 template <class T> size_t sketch_shared(int width, int ly) {
     return sizeof(double) * (size_t)(block_scratch(WARPS) + WARPS + 1) +
-           sizeof(T) * ((size_t)width + 2 * WIDE + (size_t)ly * WIDE) + 16;
+           sizeof(T) * ((size_t)width + 5 * WIDE + (size_t)ly * WIDE) + 16;
 }
 
 template <class T>
@@ -58,7 +58,7 @@ __device__ inline Sketched<T> sketch_place(const SketchArgs<T> &a, int64_t b,
     s.ldq = a.m.n, s.ldb = a.n.n;
     s.tau = a.tau + b * a.width;
     s.small = (T *)(s.bad + 2);
-    s.Y = a.ly ? s.small + 2 * WIDE : a.y + b * a.m.n * WIDE;
+    s.Y = a.ly ? s.small + 5 * WIDE : a.y + b * a.m.n * WIDE;
     s.ly = a.ly ? a.ly : a.m.n;
     s.reflectors = a.reflectors + b * a.m.n * a.width;
     s.q = a.q + b * a.m.n * a.width;
@@ -121,7 +121,7 @@ __device__ __noinline__ bool sketch_round_grid(const Sketched<T> &s, const T *om
                                                bool exact, double t) {
     typedef typename SketchGrid<T>::type G;
     static_assert(G::THREADS == 32 * WARPS && G::COLS == WIDE, "a block is a grid");
-    T *const tau = s.small, *const one = tau + WIDE, *const V = s.reflectors + p + p * s.ldq;
+    T *const one = s.small + 4 * WIDE, *const V = s.reflectors + p + p * s.ldq;
     G g;
     if (s.m == 32 * WARPS && s.n <= s.m && s.n % 8 == 0 && w == WIDE && !s.scale.on)
         product_in_place(s.a, s.lda, omega, s.ldb, s.n, s.Y, s.ly);
@@ -147,11 +147,13 @@ __device__ __noinline__ bool sketch_round_grid(const Sketched<T> &s, const T *om
     if ((int)threadIdx.x < WIDE)
         one[threadIdx.x] = T(1);
     __syncthreads();
-    grid_factor<true>(g, w, s.Y, tau);
+    const GridVectors<T> h = {s.Y, s.small, s.small + WIDE, s.small + 2 * WIDE, s.small + 3 * WIDE};
+    grid_factor<true>(g, w, h);
+    grid_scale(g, w, h);
     grid_store(g, V, s.ldq, s.m - p, w);
     if ((int)threadIdx.x < w)
-        s.tau[p + (int)threadIdx.x] = tau[threadIdx.x];
-    grid_form(g, w, s.Y, tau, one);
+        s.tau[p + (int)threadIdx.x] = h.tau[threadIdx.x];
+    grid_form(g, w, h.v, h.factor, one);
     __syncthreads();
     for (int e = (int)threadIdx.x; e < p * w; e += G::THREADS)
         s.Y[e % p + e / p * s.ly] = T(0);

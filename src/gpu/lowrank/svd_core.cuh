@@ -40,14 +40,14 @@ template <class C> __host__ __device__ constexpr int64_t core_slot() {
 
 /* What a block has beside Svd: inverse permutations, scratch of the third QR, the workspace. */
 template <class T> struct CorePlace {
-    int *row_at, *col_at; /* the row and column that went to place i */
-    double *scalars;      /* of svd_quads.cuh */
-    T *tau3, *sign;
+    int *row_at, *col_at;        /* the row and column that went to place i */
+    double *scalars;             /* of svd_quads.cuh */
+    T *tau3, *sign, *reflectors; /* reflectors: what a QR notes beside its tau */
     T *first, *second, *w;
 };
 
 template <class T, class C> constexpr size_t core_bytes() {
-    return sizeof(T) * (C::N * C::LD + 5 * C::N) + sizeof(double) * (2 * C::N + 4 + C::P::SCALARS) +
+    return sizeof(T) * (C::N * C::LD + 8 * C::N) + sizeof(double) * (2 * C::N + 4 + C::P::SCALARS) +
            sizeof(int) * (5 * C::N + 4);
 }
 template <class T, class C>
@@ -61,7 +61,8 @@ __device__ inline CorePlace<T> core_place(Svd<T> &s, unsigned char *shared, T *w
     s.X = t, t += N * C::LD;
     s.ldx = C::LD;
     s.tau1 = t, s.tau2 = t + N, s.flip = t + 2 * N, c.tau3 = t + 3 * N, c.sign = t + 4 * N;
-    int *i = (int *)(t + 5 * N);
+    c.reflectors = t + 5 * N;
+    int *i = (int *)(t + 8 * N);
     s.flag = i, s.row = i + 4, s.col = s.row + N, s.order = s.col + N;
     c.row_at = s.order + N, c.col_at = c.row_at + N;
     c.first = work + (int64_t)blockIdx.x * core_slot<C>();
@@ -69,6 +70,12 @@ __device__ inline CorePlace<T> core_place(Svd<T> &s, unsigned char *shared, T *w
     s.g.warp = (int)threadIdx.x / 32, s.g.warps = C::THREADS / 32;
     s.g.lane = (int)threadIdx.x % 32;
     return c;
+}
+
+/* Where a QR leaves its reflectors. */
+template <class T, class C>
+__device__ inline GridVectors<T> core_reflectors(const Svd<T> &s, const CorePlace<T> &c, T *tau) {
+    return GridVectors<T>{s.X, tau, c.reflectors, c.reflectors + C::N, c.reflectors + 2 * C::N};
 }
 
 /* s := the transposed upper triangle of g, order n, zero elsewhere. */
@@ -113,7 +120,9 @@ template <class T, class C> __device__ inline void core_triangle(Svd<T> &s, cons
 #pragma unroll 1
     for (int pass = 0; pass < 2; pass++) {
         __syncthreads();
-        grid_factor<false>(g, n, s.X, pass ? s.tau2 : s.tau1);
+        const GridVectors<T> h = core_reflectors<T, C>(s, c, pass ? s.tau2 : s.tau1);
+        grid_factor<false>(g, n, h);
+        grid_scale(g, n, h);
         grid_store(g, pass ? c.second : c.first, C::N, pass ? n : s.rows, n);
         core_transpose(g, s.X, C::LD, n);
         if (pass == 0)
@@ -125,7 +134,8 @@ template <class T, class C> __device__ inline void core_triangle(Svd<T> &s, cons
 template <class T, class C>
 __device__ inline void core_orthonormal(typename C::G &g, Svd<T> &s, const CorePlace<T> &c, int r) {
     __syncthreads();
-    grid_factor<true>(g, r, s.X, c.tau3);
+    const GridVectors<T> h = core_reflectors<T, C>(s, c, c.tau3);
+    grid_factor<true>(g, r, h);
 #pragma unroll
     for (int q = 0; q < C::G::C; q++)
 #pragma unroll
@@ -133,7 +143,7 @@ __device__ inline void core_orthonormal(typename C::G &g, Svd<T> &s, const CoreP
             if (g.row(a) == g.col(q))
                 c.sign[g.row(a)] = g.x[a][q] < T(0) ? T(-1) : T(1);
     __syncthreads();
-    grid_form(g, r, s.X, c.tau3, c.sign);
+    grid_form(g, r, h.v, h.factor, c.sign);
     __syncthreads();
 }
 
