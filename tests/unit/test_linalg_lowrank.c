@@ -246,15 +246,15 @@ static void svd_of_all_sizes(void **state) {
  * three; matrices of which some have fewer. */
 static void svd_over_blocks(void **state) {
     (void)state;
-    static const int64_t ms[] = {66, 100, 150, 130, 192}, ns[] = {65, 100, 70, 129, 140};
+    static const int64_t ms[] = {66, 96, 100, 150, 130, 192}, ns[] = {65, 96, 100, 70, 129, 140};
     bool right = true;
     for (size_t i = 0; i < COUNT(ms); i++)
         for (int v = 0; v < 2; v++) {
             const bool turned = (i + (size_t)v) % 2;
             lr_case c = plain(SVD, v ? BACKEND_S : BACKEND_D, turned ? ns[i] : ms[i],
                               turned ? ms[i] : ns[i]);
-            c.kind = i % 2 ? GAUSS : GEOMETRIC, c.varied = i < 3, c.count = i < 3 ? 3 : 1;
-            c.least = i == 1;
+            c.kind = i % 2 ? GAUSS : GEOMETRIC, c.varied = i < 4, c.count = i < 4 ? 3 : 1;
+            c.least = i == 2;
             right &= run_case(&c);
         }
     assert_true(right);

@@ -250,6 +250,50 @@ static void ara_never_misses(void **state) {
     assert_int_equal(misses, 0);
 }
 
+/* Whole tiles of a GPU's kernel, one matrix in another range, one of zeros, one that is not finite.
+ */
+static void ara_whole_tiles(void **state) {
+    (void)state;
+    enum { MATRICES = 5, BAD = 37 };
+    static const struct {
+        backend_type t;
+        int64_t m, n;
+        double tol;
+    } kinds[] = {{BACKEND_D, 256, 256, 1e-6},
+                 {BACKEND_S, 256, 160, 1e-3},
+                 {BACKEND_D, 512, 192, 1e-6},
+                 {BACKEND_S, 512, 512, 1e-3},
+                 {BACKEND_D, 512, 512, 1e-9}};
+    for (size_t i = 0; i < (small() ? 3 : sizeof kinds / sizeof *kinds); i++) {
+        const int64_t m = kinds[i].m, n = kinds[i].n;
+        double *given[MATRICES];
+        for (int b = 0; b < MATRICES; b++) {
+            given[b] = matrix_of(COVARIANCE, kinds[i].t, m, n);
+            for (int64_t e = 0; e < m * n && b > 1 && b < 4; e++)
+                given[b][e] *= b == 3 ? 0 : kinds[i].t == BACKEND_S ? 1e25 : 1e250;
+        }
+        given[4][BAD * m + m - 1] = NAN;
+        lr_case c = cut_case(ARA, kinds[i].t, m, n, kinds[i].tol, 0);
+        c.count = MATRICES, c.layout = ALIGNED, c.given = given, c.job = 'L', c.cut.most = 96;
+        lr_build(&c);
+        assert_int_equal(lr_call(&c), MOAO_OK);
+        lr_collect(&c);
+        for (int b = 0; b < 4; b++) {
+            const real norm = frobenius(m * n, c.full[b]);
+            assert_int_equal(c.info[b], 0);
+            assert_true(distance(c.full[b], m, n, &c.u, &c.v, NULL, b, c.rank[b]) <=
+                        c.cut.tol * norm * 1.001L + 8 * unit_of(&c, b) * norm);
+            assert_true(skew(&c.u, b, m, c.rank[b]) <= 3 * unit_of(&c, b));
+            assert_true(b == 3 ? c.rank[b] == 0 : c.rank[b] > 2 && c.rank[b] < 96);
+        }
+        assert_int_equal(c.info[4], BAD + 1);
+        assert_int_equal(c.rank[4], 0);
+        lr_free(&c);
+        for (int b = 0; b < MATRICES; b++)
+            free(given[b]);
+    }
+}
+
 /* Or nothing: -3 for every matrix that `most` columns do not do for, and for few others, whose
  * ranks are near `most`; the rest is as without it. */
 static void ara_or_nothing(void **state) {
@@ -492,6 +536,7 @@ int main(void) {
         cmocka_unit_test(fixed_rank_sketch),
         cmocka_unit_test(sketches_of_many_seeds),
         cmocka_unit_test(sums),
+        cmocka_unit_test(ara_whole_tiles),
         cmocka_unit_test(ara_or_nothing),
     };
     return RUN_ON_BACKENDS(tests);

@@ -28,7 +28,7 @@ template <class T> __device__ inline Scale<T> scale_by(int shift) {
     return Scale<T>{(T)ldexp(1.0, half), (T)ldexp(1.0, shift - half), shift != 0};
 }
 
-/* Sum over the block in a fixed order; red: WARPS doubles. All threads get it. */
+/* Sum over the block in a fixed order; red: a double for each warp. All threads get it. */
 __device__ inline double block_sum(double x, double *red) {
     x = warp_sum(x);
     __syncthreads();
@@ -190,11 +190,28 @@ __device__ inline void product_edge(const T *a, int64_t lda, const T *b, int64_t
     }
     product_store<T, false, 1>(acc, m, w, c, ldc, row, lane);
 }
+/* What products see of a matrix on the way: its largest upper half word without the sign, and the
+ * sum of squares. */
+struct Glance {
+    int top;
+    double sum;
+};
+template <int TILES> __device__ inline void glance_at(Glance &g, const double (&x)[TILES][4]) {
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            const int word = __double2hiint(x[i][q]) & 0x7fffffff;
+            g.top = word > g.top ? word : g.top;
+            g.sum = fma(x[i][q], x[i][q], g.sum);
+        }
+}
+
 /* acc := 32 rows of the product; the next columns of op(A) are on their way while these are
- * multiplied. */
-template <class T, bool TRANS>
+ * multiplied. FULL: w is WIDE. */
+template <class T, bool TRANS, bool FULL>
 __device__ inline void product_plain(double (&acc)[2][WIDE / 8][4], const T *a, int64_t lda,
-                                     const T *b, int64_t ldb, int n, int row, int lane) {
+                                     const T *b, int64_t ldb, int n, int w, int row, int lane) {
     double x[2][4], next[2][4];
     const Scale<T> none = {T(1), T(1), false};
     product_fetch<T, TRANS, true, 2>(next, a, lda, 0, 0, row, 0, none, lane);
@@ -207,7 +224,54 @@ __device__ inline void product_plain(double (&acc)[2][WIDE / 8][4], const T *a, 
                 x[i][q] = next[i][q];
         if (k + 8 < n)
             product_fetch<T, TRANS, true, 2>(next, a, lda, 0, 0, row, k + 8, none, lane);
-        product_step<T, true, 2>(acc, x, b, ldb, 0, 0, k, lane);
+        product_step<T, FULL, 2>(acc, x, b, ldb, n, w, k, lane);
+    }
+}
+/* The same, n a multiple of 16, with b in shared memory at a leading dimension known at compile
+ * time: two blocks of columns of op(A) are under way. */
+template <class T, bool TRANS, int LDB, bool GLANCE>
+__device__ inline void product_ahead(double (&acc)[2][WIDE / 8][4], const T *a, int64_t lda,
+                                     const T *b, int n, int row, int lane, Glance &seen) {
+    const int r = lane % 4, c = lane / 4;
+    const T *at[TRANS ? 4 : 2];
+#pragma unroll
+    for (int q = 0; q < (TRANS ? 4 : 2); q++)
+        at[q] = TRANS ? a + r + (int64_t)(row + c + 8 * q) * lda
+                      : a + row + c + (int64_t)(r + 4 * q) * lda;
+    const int64_t step = TRANS ? 8 : 8 * lda;
+    const T *y = b + r + c * LDB;
+    double x[2][2][4];
+    auto fetch = [&](double(&x)[2][4]) {
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+#pragma unroll
+            for (int q = 0; q < 4; q++)
+                x[i][q] = (double)(TRANS ? at[2 * i + (q & 1)][(q >> 1) * 4]
+                                         : at[q >> 1][16 * i + (q & 1) * 8]);
+#pragma unroll
+        for (int q = 0; q < (TRANS ? 4 : 2); q++)
+            at[q] += step;
+    };
+    fetch(x[0]);
+    fetch(x[1]);
+#pragma unroll 1
+    for (int k = 0; k < n; k += 16) {
+#pragma unroll
+        for (int s = 0; s < 2; s++) {
+            if (GLANCE)
+                glance_at(seen, x[s]);
+#pragma unroll
+            for (int t = 0; t < WIDE / 8; t++) {
+                const double z[2] = {(double)y[8 * s + 8 * t * LDB],
+                                     (double)y[8 * s + 4 + 8 * t * LDB]};
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+                    tensor(acc[i][t], x[s][i], z);
+            }
+            if (k + 16 < n)
+                fetch(x[s]);
+        }
+        y += 16;
     }
 }
 
@@ -217,33 +281,67 @@ template <class T, bool TRANS>
 __device__ __noinline__ void narrow_product(const T *a, int64_t lda, const T *b, int64_t ldb, int m,
                                             int n, int w, Scale<T> scale, T *c, int64_t ldc) {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32, warp = threadIdx.x / 32;
-    const int plain =
-        w == WIDE && n > 0 && n % 8 == 0 && !scale.on && m >= 32 * warps ? m / 32 * 32 : 0;
+    const int plain = n > 0 && n % 8 == 0 && !scale.on && m >= 32 * warps ? m / 32 * 32 : 0;
     for (int row = 32 * warp; row < plain; row += 32 * warps) {
         double acc[2][WIDE / 8][4] = {};
-        product_plain<T, TRANS>(acc, a, lda, b, ldb, n, row, lane);
-        product_store<T, true, 2>(acc, 0, 0, c, ldc, row, lane);
+        if (w == WIDE) {
+            product_plain<T, TRANS, true>(acc, a, lda, b, ldb, n, w, row, lane);
+            product_store<T, true, 2>(acc, m, w, c, ldc, row, lane);
+        } else {
+            product_plain<T, TRANS, false>(acc, a, lda, b, ldb, n, w, row, lane);
+            product_store<T, false, 2>(acc, m, w, c, ldc, row, lane);
+        }
     }
     for (int row = plain + 16 * warp; row < m; row += 16 * warps)
         product_edge<T, TRANS>(a, lda, b, ldb, m, n, w, scale, c, ldc, row, lane);
 }
 
-/* y := a b for an a of 32 rows for each warp, unscaled, b n x WIDE (n a multiple of 8, at most
- * those rows), which is in y's place while it is read. All threads of the block. */
-template <class T>
-__device__ inline void product_in_place(const T *a, int64_t lda, const T *b, int64_t ldb, int n,
-                                        T *y, int64_t ldy) {
+/* y := a b for an a of 32 rows for each warp, unscaled, b n x WIDE (n a multiple of 16, at most
+ * those rows), which is in y's place (shared memory) while it is read. What is seen of this
+ * thread's part of a. All threads of the block. */
+template <class T, int LDY>
+__device__ inline Glance product_in_place(const T *a, int64_t lda, const T *b, int64_t ldb, int n,
+                                          T *y) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     double acc[2][WIDE / 8][4] = {};
+    Glance seen = {0, 0};
     for (int j = warp; j < WIDE; j += warps)
 #pragma unroll 8
         for (int i = lane; i < n; i += 32)
-            y[i + j * ldy] = b[i + j * ldb];
+            y[i + j * LDY] = b[i + j * ldb];
     __syncthreads();
-    product_plain<T, false>(acc, a, lda, y, ldy, n, 32 * warp, lane);
+    product_ahead<T, false, LDY, true>(acc, a, lda, y, n, 32 * warp, lane, seen);
     __syncthreads();
-    product_store<T, true, 2>(acc, 0, 0, y, ldy, 32 * warp, lane);
+    product_store<T, true, 2>(acc, 0, 0, y, LDY, 32 * warp, lane);
     __syncthreads();
+    return seen;
+}
+/* c := a^T y for an a of m x n, m a multiple of 16 and n of 32, y in shared memory. */
+template <class T, int LDY>
+__device__ inline void product_transposed(const T *a, int64_t lda, const T *y, int m, int n, T *c,
+                                          int64_t ldc) {
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    Glance none;
+    for (int row = 32 * (threadIdx.x / 32); row < n; row += 32 * warps) {
+        double acc[2][WIDE / 8][4] = {};
+        product_ahead<T, true, LDY, false>(acc, a, lda, y, m, row, lane, none);
+        product_store<T, true, 2>(acc, 0, 0, c, ldc, row, lane);
+    }
+}
+
+/* c := a b of w columns, m a multiple of 32 and n of 16; b in shared memory, columns up to a
+ * multiple of WIDE. */
+template <class T, int LDB>
+__device__ inline void product_shared(const T *a, int64_t lda, const T *b, int m, int n, int w,
+                                      T *c, int64_t ldc) {
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    Glance none;
+    for (int row = 32 * (threadIdx.x / 32); row < m; row += 32 * warps)
+        for (int j = 0; j < w; j += WIDE) {
+            double acc[2][WIDE / 8][4] = {};
+            product_ahead<T, false, LDB, false>(acc, a, lda, b + j * LDB, n, row, lane, none);
+            product_store<T, false, 2>(acc, m, w - j, c + j * ldc, ldc, row, lane);
+        }
 }
 
 /* The same for any width of b. */

@@ -9,20 +9,22 @@ namespace lowrank {
 
 /* Shared memory of a block: so many vectors; tau, signs and scales of `all` columns; flags. */
 template <class G> constexpr size_t grid_bytes(int vectors, int all = G::COLS) {
-    return sizeof(typename G::T) * ((size_t)vectors * G::ROWS + 2 * (size_t)all) +
+    return sizeof(typename G::T) * ((size_t)vectors * G::ROWS + 5 * (size_t)all) +
            sizeof(int) * (size_t)(all + 4);
 }
 template <class G> struct GridPlace {
     typedef typename G::T T;
-    T *v, *tau, *sign;
+    GridVectors<T> h;
+    T *sign;
     int *scale, *flag; /* flag[0]: the first column that is not finite; flag[1]: any scaled */
 };
 template <class G>
 __device__ inline GridPlace<G> grid_place(unsigned char *shared, int vectors, int all = G::COLS) {
     GridPlace<G> p;
-    p.v = (typename G::T *)shared;
-    p.tau = p.v + (size_t)vectors * G::ROWS;
-    p.sign = p.tau + all;
+    p.h.v = (typename G::T *)shared;
+    p.h.tau = p.h.v + (size_t)vectors * G::ROWS;
+    p.h.scale = p.h.tau + all, p.h.factor = p.h.scale + all, p.h.top = p.h.factor + all;
+    p.sign = p.h.top + all;
     p.scale = (int *)(p.sign + all);
     p.flag = p.scale + all;
     for (int j = (int)threadIdx.x; j < all + 2; j += G::THREADS)
@@ -146,18 +148,20 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
         a.info[b] = bad;
     if (bad)
         return;
-    grid_factor<KEEP>(g, k, p.v, p.tau);
+    grid_factor<KEEP>(g, k, p.h);
+    if (OP == GEQRF)
+        grid_scale(g, k, p.h);
     grid_unscale(g, p, k);
     if (OP == GEQRF) {
         grid_store(g, A.p, A.sj, m, n);
         T *tau = resolve(a.tau, b, k, 1).p;
         for (int i = (int)threadIdx.x; i < k; i += G::THREADS)
-            tau[i] = p.tau[i];
+            tau[i] = p.h.tau[i];
         return;
     }
     grid_triangle(g, p, resolve(a.R, b, k, n), n, k);
     if (OP == FULL_Q) {
-        grid_form(g, k, p.v, p.tau, p.sign);
+        grid_form(g, k, p.h.v, p.h.factor, p.sign);
         grid_store(g, A.p, A.sj, m, k);
     }
 }

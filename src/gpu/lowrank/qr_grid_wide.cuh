@@ -27,7 +27,7 @@ __device__ inline void vectors_apply(G &g, const typename G::T *v, const typenam
 #pragma unroll 1
     for (int e = 0; e < n; e++) {
         const int l = trans ? e : n - 1 - e;
-        grid_reflect<0, 0>(g, v + l * G::ROWS, tau[l], -1);
+        grid_reflect<0, 0>(g, v + l * G::ROWS, tau[l]);
     }
 }
 
@@ -61,7 +61,8 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
     grid_load(g, A.p, A.sj, m, n);
     int bad = grid_check(g, p, k);
     if (bad == 0) {
-        grid_factor<true>(g, k0, p.v, p.tau);
+        grid_factor<true>(g, k0, p.h);
+        grid_scale(g, k0, p.h);
         grid_unscale(g, p, k);
         if (OP != ONLY_R)
             grid_store(g, A.p, A.sj, m, n < COLS ? n : COLS);
@@ -74,24 +75,28 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
         a.info[b] = bad;
     if (bad)
         return;
-    vectors_apply(g, p.v, p.tau, k0, true);
+    vectors_apply(g, p.h.v, p.h.factor, k0, true);
     __syncthreads();
-    grid_factor<KEEP, 1>(g, k1, KEEP ? p.v : p.v + COLS * G::ROWS, p.tau + COLS);
+    const GridVectors<T> h = {KEEP ? p.h.v : p.h.v + COLS * G::ROWS, p.h.tau + COLS,
+                              p.h.scale + COLS, p.h.factor + COLS, p.h.top + COLS};
+    grid_factor<KEEP, 1>(g, k1, h);
+    if (OP == GEQRF)
+        grid_scale<1>(g, k1, h);
     grid_unscale(g, p, k, COLS);
     if (OP == GEQRF) {
         grid_store(g, right, A.sj, m, n - COLS);
         T *tau = resolve(a.tau, b, k, 1).p;
         for (int i = (int)threadIdx.x; i < k; i += G::THREADS)
-            tau[i] = p.tau[i];
+            tau[i] = p.h.tau[i];
         return;
     }
     grid_triangle(g, p, R, n, k, COLS);
     if (OP == FULL_Q) {
-        grid_form<1>(g, k1, p.v, p.tau + COLS, p.sign + COLS);
-        vectors_in<G>(p.v, A.p, A.sj, m, k0, 0);
-        vectors_apply(g, p.v, p.tau, k0, false);
+        grid_form<1>(g, k1, h.v, h.factor, p.sign + COLS);
+        vectors_in<G>(p.h.v, A.p, A.sj, m, k0, 0);
+        vectors_apply(g, p.h.v, p.h.tau, k0, false);
         grid_store(g, right, A.sj, m, k1);
-        grid_form(g, k0, p.v, p.tau, p.sign);
+        grid_form(g, k0, p.h.v, p.h.tau, p.sign);
         grid_store(g, A.p, A.sj, m, k0);
     }
 }

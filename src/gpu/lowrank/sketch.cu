@@ -5,6 +5,7 @@
 #include "backend/backend_random.h"
 #include "qr_warp.cuh"
 #include "sketch_range.cuh"
+#include "svd_matrix.cuh"
 
 namespace lowrank {
 namespace {
@@ -24,6 +25,8 @@ __global__ void random_kernel(T *omega, int64_t n, int64_t width, uint64_t seed)
 }
 
 /* --- U := Q X, and the scales and signs of the results */
+constexpr int FINISH_MOST = 96,
+              FINISH_LD = conflict_free(FINISH_MOST); /* columns of an X in shared memory */
 template <class T> struct FinishArgs {
     Mat<T> U, V, S;
     Dim m, n;
@@ -75,9 +78,34 @@ __device__ inline void finish_column(const FinishArgs<T> &a, T *u, T *v, int m, 
         }
 }
 
+/* U := Q X and V := B^T X (where they are wanted) of r columns, X found x r, in shared memory if it
+ * has room for it. */
+template <class T>
+__device__ inline void finish_products(const FinishArgs<T> &a, const T *x, int found, int r,
+                                       T *shared, const T *q, int m, const Ref<T> &U, const T *bt,
+                                       int n, const Ref<T> &V) {
+    if (a.width > FINISH_MOST || found % 16 || m % 32 || n % 32) {
+        const Scale<T> none = {T(1), T(1), false};
+        if (q)
+            product<T, false>(q, a.m.n, x, a.width, m, found, r, none, U.p, U.sj);
+        if (bt)
+            product<T, false>(bt, a.n.n, x, a.width, n, found, r, none, V.p, V.sj);
+        return;
+    }
+    for (int j = threadIdx.x / 32; j < round_up(r, WIDE); j += WARPS)
+        for (int i = threadIdx.x % 32; i < found; i += 32)
+            shared[i + j * FINISH_LD] = j < r ? x[i + j * a.width] : T(0);
+    __syncthreads();
+    if (q)
+        product_shared<T, FINISH_LD>(q, a.m.n, shared, m, found, r, U.p, U.sj);
+    if (bt)
+        product_shared<T, FINISH_LD>(bt, a.n.n, shared, n, found, r, V.p, V.sj);
+}
+
 template <class T>
 __global__ void __launch_bounds__(32 * WARPS, 2)
     finish_kernel(const __grid_constant__ FinishArgs<T> a) {
+    extern __shared__ __align__(16) unsigned char shared[];
     const int64_t b = blockIdx.x;
     const int lane = threadIdx.x % 32;
     batch::wait_for_predecessor();
@@ -98,12 +126,9 @@ __global__ void __launch_bounds__(32 * WARPS, 2)
     }
     if (r == 0)
         return;
-    if (a.jobu != 'N')
-        product<T, false>(a.q + b * a.m.n * a.width, a.m.n, a.x + b * a.width * a.width, a.width, m,
-                          (int)a.found[b], r, Scale<T>{T(1), T(1), false}, U.p, U.sj);
-    if (a.bt)
-        product<T, false>(a.bt + b * a.n.n * a.width, a.n.n, a.x + b * a.width * a.width, a.width,
-                          n, (int)a.found[b], r, Scale<T>{T(1), T(1), false}, V.p, V.sj);
+    const T *q = a.q + b * a.m.n * a.width, *bt = a.bt ? a.bt + b * a.n.n * a.width : nullptr;
+    finish_products(a, a.x + b * a.width * a.width, (int)a.found[b], r, (T *)shared,
+                    a.jobu != 'N' ? q : nullptr, m, U, bt, n, V);
     __syncthreads();
     for (int j = threadIdx.x / 32; j < r; j += WARPS)
         finish_column(a, U.p + j * U.sj, V.p + j * V.sj, m, n, sigma[j], a.shift[b], lane);
@@ -123,7 +148,7 @@ template <class T> struct Layout {
         const int64_t each = chunk * width;
         Pieces w = {(char *)work, 0};
         omega = w.take<T>(n * width);
-        reflectors = w.take<T>(adaptive ? each * m : 0);
+        reflectors = w.take<T>(adaptive ? each * (m > n ? m : n) : 0);
         q = w.take<T>(each * m), bt = w.take<T>(each * n);
         y = w.take<T>(adaptive ? chunk * m * WIDE : 0);
         tau = w.take<T>(each), x = w.take<T>(each * width), sigma = w.take<T>(each);
@@ -226,14 +251,19 @@ status find_range(cudaStream_t s, const Call &c, const Layout<T> &w, int64_t fir
     k.count = count;
     if (!c.adaptive)
         GPU_TRY(fixed_ranges<T>(s, c, w, k, width));
-    const bool grid = c.adaptive && c.m.n <= SketchGrid<T>::type::ROWS;
+    const int way = !c.adaptive || c.m.n > 64 * WARPS ? RANGE_BLOCK
+                    : c.m.n <= 32 * WARPS             ? RANGE_GRID
+                                                      : RANGE_GRID_TALL,
+              warps = way == RANGE_GRID_TALL ? 2 * WARPS : WARPS;
     if (c.adaptive && c.m.n <= 4096) {
-        k.ly = conflict_free(grid ? SketchGrid<T>::type::ROWS : (int)c.m.n);
-        k.ly = sketch_shared<T>((int)width, k.ly) <= BLOCK_SHARED ? k.ly : 0;
+        k.ly = conflict_free(way == RANGE_BLOCK ? (int)c.m.n : 32 * warps);
+        k.ly = sketch_shared<T>((int)width, k.ly, warps) <= BLOCK_SHARED ? k.ly : 0;
     }
-    return batch::launch(grid ? range_kernel<T, RANGE_GRID> : range_kernel<T, RANGE_BLOCK>,
-                         dim3((unsigned)count), 32 * WARPS, sketch_shared<T>((int)width, k.ly), s,
-                         k);
+    return batch::launch(way == RANGE_GRID        ? range_kernel<T, RANGE_GRID>
+                         : way == RANGE_GRID_TALL ? range_kernel<T, RANGE_GRID_TALL>
+                                                  : range_kernel<T, RANGE_BLOCK>,
+                         dim3((unsigned)count), 32 * warps,
+                         sketch_shared<T>((int)width, k.ly, warps), s, k);
 }
 
 template <class T>
@@ -250,7 +280,9 @@ status finish(cudaStream_t s, const Call &c, const Layout<T> &w, int64_t first, 
     k.values = !c.adaptive, k.signs = c.signs;
     k.found = w.found, k.rank = w.rank, k.shift = w.shift, k.mine = w.mine, k.svd = w.svd;
     k.info = c.info ? c.info + first : nullptr, k.rank_out = c.rank + first;
-    return batch::launch(finish_kernel<T>, dim3((unsigned)count), 32 * WARPS, 0, s, k);
+    const size_t shared =
+        width <= FINISH_MOST ? sizeof(T) * (size_t)(round_up((int)width, WIDE) * FINISH_LD) : 0;
+    return batch::launch(finish_kernel<T>, dim3((unsigned)count), 32 * WARPS, shared, s, k);
 }
 
 template <class T>
@@ -262,8 +294,10 @@ status run(cudaStream_t s, const Call &c, int64_t columns_most, void *work, size
     while (chunk > 1 && Layout<T>(nullptr, c.adaptive, chunk, c.m.n, c.n.n, width).bytes > lwork)
         chunk = (chunk + 1) / 2;
     const Layout<T> w(work, c.adaptive, chunk, c.m.n, c.n.n, width);
-    /* V that carries the values is B^T X: R alone of B^T gives X, if B^T stays as it is */
-    const bool direct = c.adaptive && c.svd_left == 'S' && qr_keeps(c.n.n, width);
+    /* V that carries the values is B^T X: R alone of B^T gives X, if B^T stays as it is or is
+     * copied */
+    const bool keeps = qr_keeps(c.n.n, width), gram = qr_gram_fits(FULL_Q, c.n.n, width),
+               direct = c.adaptive && c.svd_left == 'S' && (keeps || gram);
     const size_t left = lwork - (size_t)((char *)w.rest - (char *)work);
     status rc =
         batch::launch(random_kernel<T>, dim3(264), 256, 0, s, w.omega, c.n.n, width, c.seed);
@@ -284,10 +318,19 @@ status run(cudaStream_t s, const Call &c, int64_t columns_most, void *work, size
         if (!direct)
             st = lowrank_factor_svd(s, t, c.svd_left, c.svd_right, &cut, now, dn, found, bt, sigma,
                                     mat_from(c.v, t, first), x, w.rank, w.svd, w.rest, left);
-        else if ((st = lowrank_qr(s, t, 'R', now, dn, found, bt, r, nullptr, nullptr, 0)) ==
-                 MOAO_OK)
-            st = lowrank_right_vectors(s, t, &cut, now, found, r, sigma, x, w.rank, w.svd, w.rest,
-                                       left);
+        else {
+            batch_mat copy = bt;
+            if (!keeps) {
+                copy.base = w.reflectors;
+                CUDA_TRY(cudaMemcpyAsync(w.reflectors, w.bt,
+                                         sizeof(T) * (size_t)(now * c.n.n * width),
+                                         cudaMemcpyDeviceToDevice, s));
+            }
+            st = lowrank_qr(s, t, keeps ? 'R' : 'Q', now, dn, found, copy, r, nullptr, nullptr, 0);
+            if (st == MOAO_OK)
+                st = lowrank_right_vectors(s, t, &cut, now, found, r, sigma, x, w.rank, w.svd,
+                                           w.rest, left);
+        }
         if (st != MOAO_OK)
             return st;
         rc = finish<T>(s, c, w, first, now, width, direct);

@@ -33,7 +33,7 @@ template <class T> struct Sketched {
     Block g;
     double *red;
     int *bad;
-    T *Y, *tau, *small; /* small: 2 WIDE elements of shared memory */
+    T *Y, *tau;
     int64_t ly;
     T *reflectors, *q, *bt;
     const T *a;
@@ -42,9 +42,9 @@ template <class T> struct Sketched {
     Scale<T> scale;
 };
 
-template <class T> size_t sketch_shared(int width, int ly) {
-    return sizeof(double) * (size_t)(block_scratch(WARPS) + WARPS + 1) +
-           sizeof(T) * ((size_t)width + 2 * WIDE + (size_t)ly * WIDE) + 16;
+template <class T> size_t sketch_shared(int width, int ly, int warps = WARPS) {
+    return sizeof(double) * (size_t)(block_scratch(warps) + warps + 1) +
+           sizeof(T) * ((size_t)width + 5 * WIDE + (size_t)ly * WIDE) + 16;
 }
 
 template <class T>
@@ -53,12 +53,12 @@ __device__ inline Sketched<T> sketch_place(const SketchArgs<T> &a, int64_t b,
     Sketched<T> s;
     double *d = (double *)shared;
     s.g = block_place(d);
-    s.red = d + block_scratch(WARPS);
-    s.bad = (int *)(s.red + WARPS);
+    s.red = d + block_scratch(s.g.warps);
+    s.bad = (int *)(s.red + s.g.warps);
     s.ldq = a.m.n, s.ldb = a.n.n;
     s.tau = a.tau + b * a.width;
-    s.small = (T *)(s.bad + 2);
-    s.Y = a.ly ? s.small + 2 * WIDE : a.y + b * a.m.n * WIDE;
+    /* as GridSamples has it */
+    s.Y = a.ly ? (T *)(s.bad + 2) + 5 * WIDE : a.y + b * a.m.n * WIDE;
     s.ly = a.ly ? a.ly : a.m.n;
     s.reflectors = a.reflectors + b * a.m.n * a.width;
     s.q = a.q + b * a.m.n * a.width;
@@ -100,36 +100,69 @@ __device__ bool sketch_round(const Sketched<T> &s, const T *omega, int p, int w,
 
 /* The same with Y in the registers of the block's threads, where it fits. Y's place in shared
  * memory is that of the reflectors, too. */
-template <class T> struct SketchGrid { typedef Grid<T, 32, WARPS, 8, 4> type; };
+enum { RANGE_BLOCK, RANGE_SURVEY, RANGE_GRID, RANGE_GRID_TALL };
+template <class T, int WAY> struct SketchGrid { typedef Grid<T, 32, WARPS, 8, 4> type; };
+template <class T> struct SketchGrid<T, RANGE_GRID_TALL> {
+    typedef Grid<T, 32, 2 * WARPS, 16, 2> type;
+};
+template <class T, int WAY> constexpr int range_threads() {
+    return WAY == RANGE_GRID_TALL ? 64 * WARPS : 32 * WARPS;
+}
 
-template <class T, class G>
-__device__ inline void earlier_reflectors(G &g, const Sketched<T> &s, int p, bool trans) {
+/* Y in shared memory and before it five arrays of WIDE, where sketch_place has left them room, at
+ * addresses known at compile time. */
+template <class T, int WAY> struct GridSamples {
+    typedef typename SketchGrid<T, WAY>::type G;
+    static constexpr int LD = conflict_free(G::ROWS);
+    T *small, *Y;
+    __device__ explicit GridSamples(unsigned char *shared)
+        : small((T *)(shared +
+                      sizeof(double) * (block_scratch(G::THREADS / 32) + G::THREADS / 32 + 1))),
+          Y(small + 5 * WIDE) {
+    }
+};
+
+template <class T, int WAY, class G>
+__device__ inline void earlier_reflectors(G &g, const Sketched<T> &s,
+                                          const GridSamples<T, WAY> &here, int p, bool trans) {
     const int blocks = (p + WIDE - 1) / WIDE;
     for (int e = 0; e < blocks; e++) {
         const int j = WIDE * (trans ? e : blocks - 1 - e), n = p - j < WIDE ? p - j : WIDE;
-        vectors_in<G>(s.Y, s.reflectors + j * s.ldq, s.ldq, s.m, n, j);
+        vectors_in<G>(here.Y, s.reflectors + j * s.ldq, s.ldq, s.m, n, j);
         if ((int)threadIdx.x < n)
-            s.small[threadIdx.x] = s.tau[j + (int)threadIdx.x];
+            here.small[threadIdx.x] = s.tau[j + (int)threadIdx.x];
         __syncthreads();
-        vectors_apply(g, s.Y, s.small, n, trans);
+        vectors_apply(g, here.Y, here.small, n, trans);
     }
     __syncthreads();
 }
 
-template <class T>
-__device__ __noinline__ bool sketch_round_grid(const Sketched<T> &s, const T *omega, int p, int w,
-                                               bool exact, double t) {
-    typedef typename SketchGrid<T>::type G;
-    static_assert(G::THREADS == 32 * WARPS && G::COLS == WIDE, "a block is a grid");
-    T *const tau = s.small, *const one = tau + WIDE, *const V = s.reflectors + p + p * s.ldq;
+/* Whole tiles for the warps of a block, nothing to be scaled: Y is made in its place. */
+template <class T> __device__ inline bool sample_in_place(const Sketched<T> &s, int w) {
+    return s.m == (int)blockDim.x && s.n <= s.m && s.n % 32 == 0 && w == WIDE;
+}
+
+template <class T, int WAY>
+__device__ inline bool sketch_round_grid(const Sketched<T> &s, const GridSamples<T, WAY> &here,
+                                         const T *omega, int p, int w, bool exact, double t,
+                                         bool sampled) {
+    typedef GridSamples<T, WAY> Here;
+    typedef typename Here::G G;
+    static_assert(G::COLS == WIDE, "a block is a grid");
+    constexpr int LD = Here::LD;
+    T *const Y = here.Y, *const one = here.small + 4 * WIDE,
+             *const V = s.reflectors + p + p * s.ldq;
+    const bool plain = sample_in_place(s, w) && !s.scale.on;
     G g;
-    if (s.m == 32 * WARPS && s.n <= s.m && s.n % 8 == 0 && w == WIDE && !s.scale.on)
-        product_in_place(s.a, s.lda, omega, s.ldb, s.n, s.Y, s.ly);
-    else
-        narrow_product<T, false>(s.a, s.lda, omega, s.ldb, s.m, s.n, w, s.scale, s.Y, s.ly);
+    if (!sampled) {
+        if (plain)
+            product_in_place<T, LD>(s.a, s.lda, omega, s.ldb, s.n, Y);
+        else
+            narrow_product<T, false>(s.a, s.lda, omega, s.ldb, s.m, s.n, w, s.scale, Y, LD);
+    }
     __syncthreads();
-    grid_load(g, s.Y, s.ly, s.m, w);
-    earlier_reflectors(g, s, p, true);
+    grid_load(g, Y, LD, s.m, w);
+    earlier_reflectors(g, s, here, p, true);
     if (!exact) {
         double left = 0;
 #pragma unroll
@@ -141,30 +174,37 @@ __device__ __noinline__ bool sketch_round_grid(const Sketched<T> &s, const T *om
         if (3 * left / w <= t * t / 4)
             return false;
     }
-    grid_store(g, s.Y, s.ly, s.m, w);
+    grid_store(g, Y, LD, s.m, w);
     __syncthreads();
-    grid_load(g, s.Y + p, s.ly, s.m - p, w);
+    grid_load(g, Y + p, LD, s.m - p, w);
     if ((int)threadIdx.x < WIDE)
         one[threadIdx.x] = T(1);
     __syncthreads();
-    grid_factor<true>(g, w, s.Y, tau);
+    const GridVectors<T> h = {Y, here.small, here.small + WIDE, here.small + 2 * WIDE,
+                              here.small + 3 * WIDE};
+    grid_factor<true>(g, w, h);
+    grid_scale(g, w, h);
     grid_store(g, V, s.ldq, s.m - p, w);
     if ((int)threadIdx.x < w)
-        s.tau[p + (int)threadIdx.x] = tau[threadIdx.x];
-    grid_form(g, w, s.Y, tau, one);
+        s.tau[p + (int)threadIdx.x] = h.tau[threadIdx.x];
+    grid_form(g, w, h.v, h.factor, one);
     __syncthreads();
-    for (int e = (int)threadIdx.x; e < p * w; e += G::THREADS)
-        s.Y[e % p + e / p * s.ly] = T(0);
-    grid_store(g, s.Y + p, s.ly, s.m - p, w);
+    for (int j = s.g.warp; j < w; j += s.g.warps)
+        for (int i = s.g.lane; i < p; i += 32)
+            Y[i + j * LD] = T(0);
+    grid_store(g, Y + p, LD, s.m - p, w);
     __syncthreads();
     if (p > 0) {
-        grid_load(g, s.Y, s.ly, s.m, w);
-        earlier_reflectors(g, s, p, false);
-        grid_store(g, s.Y, s.ly, s.m, w);
+        grid_load(g, Y, LD, s.m, w);
+        earlier_reflectors(g, s, here, p, false);
+        grid_store(g, Y, LD, s.m, w);
         __syncthreads();
     }
-    narrow_product<T, true>(s.a, s.lda, s.Y, s.ly, s.n, s.m, w, s.scale, s.bt + p * s.ldb, s.ldb);
-    move(s.Y, s.ly, s.m, w, s.q + p * s.ldq, s.ldq);
+    if (plain)
+        product_transposed<T, LD>(s.a, s.lda, Y, s.m, s.n, s.bt + p * s.ldb, s.ldb);
+    else
+        narrow_product<T, true>(s.a, s.lda, Y, LD, s.n, s.m, w, s.scale, s.bt + p * s.ldb, s.ldb);
+    move(Y, LD, s.m, w, s.q + p * s.ldq, s.ldq);
     __syncthreads();
     return true;
 }
@@ -185,9 +225,10 @@ template <class T> __device__ inline double largest_column(const Sketched<T> &s,
 }
 
 /* Rounds until the residual is within the threshold. */
-template <class T, bool GRID>
-__device__ void adaptive_range(const SketchArgs<T> &a, const Sketched<T> &s, int64_t b, int shift,
-                               int64_t limit, double all) {
+template <class T, int WAY>
+__device__ inline void adaptive_range(const SketchArgs<T> &a, const Sketched<T> &s,
+                                      unsigned char *shared, int64_t b, int shift, int64_t limit,
+                                      double all, bool sampled) {
     const int k = s.m < s.n ? s.m : s.n, block = k <= 128 ? 16 : 32;
     const double tol0 = a.tol_each ? a.tol_each[b] : a.tol, tol = tol0 > 0 ? tol0 : 0;
     const double least = (sizeof(T) == 8 ? 3e-7 : 1e-3) * sqrt(all);
@@ -204,8 +245,12 @@ __device__ void adaptive_range(const SketchArgs<T> &a, const Sketched<T> &s, int
             break;
         const int w = most - p < block ? most - p : block;
         const T *omega = a.omega + (int64_t)p * a.n.n;
-        const bool more = GRID ? sketch_round_grid(s, omega, p, w, t >= least, t)
-                               : sketch_round(s, omega, p, w, t >= least, t);
+        bool more;
+        if constexpr (WAY >= RANGE_GRID)
+            more = sketch_round_grid<T, WAY>(s, GridSamples<T, WAY>(shared), omega, p, w,
+                                             t >= least, t, p == 0 && sampled);
+        else
+            more = sketch_round(s, omega, p, w, t >= least, t);
         if (!more) {
             rest = t * t / 4;
             reached = true;
@@ -269,9 +314,20 @@ __device__ void fixed_range(const SketchArgs<T> &a, const Sketched<T> &s, int64_
         fixed_note(a, b, l, shift);
 }
 
-enum { RANGE_BLOCK, RANGE_GRID, RANGE_SURVEY };
+/* The first samples of a matrix that is looked at meanwhile; false if it may have to be scaled or
+ * is not finite. */
 template <class T, int WAY>
-__global__ void __launch_bounds__(32 * WARPS, 2)
+__device__ inline bool first_samples(const Sketched<T> &s, const GridSamples<T, WAY> &here,
+                                     const T *omega, Survey *seen) {
+    constexpr int LD = GridSamples<T, WAY>::LD;
+    const Glance g = product_in_place<T, LD>(s.a, s.lda, omega, s.ldb, s.n, here.Y);
+    const int word = (int)block_max((double)g.top, s.red); /* NaN would not be the largest */
+    *seen = Survey{__hiloint2double(word, 0), block_sum(g.sum, s.red)};
+    return word > 0 && word < 0x7ff00000 && shift_of<T>(seen->most) == 0;
+}
+
+template <class T, int WAY>
+__global__ void __launch_bounds__(range_threads<T, WAY>(), WAY == RANGE_GRID_TALL ? 1 : 2)
     range_kernel(const __grid_constant__ SketchArgs<T> a) {
     extern __shared__ __align__(16) unsigned char shared[];
     const int64_t b = blockIdx.x;
@@ -287,7 +343,11 @@ __global__ void __launch_bounds__(32 * WARPS, 2)
         *s.bad = INT_MAX;
     __syncthreads();
     Survey seen = {0, 0};
-    if (valid && s.m && s.n)
+    bool sampled = false;
+    if constexpr (WAY >= RANGE_GRID)
+        if (valid && sample_in_place(s, limit > 0 && s.n > 128 ? WIDE : 0))
+            sampled = first_samples(s, GridSamples<T, WAY>(shared), a.omega, &seen);
+    if (!sampled && valid && s.m && s.n)
         seen = survey(s.a, s.lda, s.m, s.n, 0, s.bad, s.red);
     __syncthreads();
     const int bad = *s.bad, shift = shift_of<T>(seen.most);
@@ -309,12 +369,13 @@ __global__ void __launch_bounds__(32 * WARPS, 2)
             fixed_note(a, b, l, shift);
             a.plain[b] = shift ? 0 : l;
         }
-    } else if (a.adaptive)
-        adaptive_range<T, WAY == RANGE_GRID>(a, s, b, shift, limit,
-                                             shift ? squares(s.a, s.lda, s.m, s.n, s.scale, s.red)
-                                                   : seen.sum);
-    else
+    } else if (WAY >= RANGE_GRID || a.adaptive) {
+        adaptive_range<T, WAY>(a, s, shared, b, shift, limit,
+                               shift ? squares(s.a, s.lda, s.m, s.n, s.scale, s.red) : seen.sum,
+                               sampled);
+    } else if constexpr (WAY == RANGE_BLOCK) {
         fixed_range(a, s, b, shift, limit);
+    }
 }
 
 } // namespace lowrank

@@ -1,10 +1,9 @@
-/* The singular value decomposition of a matrix of up to 64 or 128 rows and columns by one thread
- * block: the QR factorisations and what their reflectors are multiplied with in a grid of registers
- * (qr_grid.cuh), the rotations in columns in registers (svd_quads.cuh; where half of them were
- * trimmed, svd_pairs.cuh). The rotations give X = L J = W
- * S; J is Q of a third QR, of L^T W = J S with the columns in descending order, so that what the
- * roundings of large values leave in the vectors of small ones is taken out, and not the other way
- * round. */
+/* The singular value decomposition of a matrix of up to 64, 96 or 128 rows and columns by one
+ * thread block: the QR factorisations and what their reflectors are multiplied with in a grid of
+ * registers (qr_grid.cuh), the rotations in columns in registers (svd_quads.cuh; where half of them
+ * were trimmed, svd_pairs.cuh). The rotations give X = L J = W S; J is Q of a third QR, of L^T W =
+ * J S with the columns in descending order, so that what the roundings of large values leave in the
+ * vectors of small ones is taken out, and not the other way round. */
 #ifndef MOAO_GPU_SVD_CORE_CUH
 #define MOAO_GPU_SVD_CORE_CUH
 #include "qr_grid.cuh"
@@ -22,6 +21,11 @@ template <class T> struct Core64 {
     typedef Pairs<T, 8, 16, 8> Half;
     static constexpr int N = 64, LD = N + 4, THREADS = G::THREADS, BLOCKS = 4;
 };
+template <class T> struct Core96 {
+    typedef Grid<T, 8, 32, 12, 3> G;
+    typedef Quads<T, 16, 16, 6> P; /* two thirds of the columns */
+    static constexpr int N = 96, LD = N + 4, THREADS = G::THREADS, BLOCKS = 2;
+};
 template <class T> struct Core128 {
     typedef Grid<T, 16, 32, 8, 4> G;
     typedef Quads<T, 16, 32, 8> P;
@@ -36,14 +40,14 @@ template <class C> __host__ __device__ constexpr int64_t core_slot() {
 
 /* What a block has beside Svd: inverse permutations, scratch of the third QR, the workspace. */
 template <class T> struct CorePlace {
-    int *row_at, *col_at; /* the row and column that went to place i */
-    double *scalars;      /* of svd_quads.cuh */
-    T *tau3, *sign;
+    int *row_at, *col_at;        /* the row and column that went to place i */
+    double *scalars;             /* of svd_quads.cuh */
+    T *tau3, *sign, *reflectors; /* reflectors: what a QR notes beside its tau */
     T *first, *second, *w;
 };
 
 template <class T, class C> constexpr size_t core_bytes() {
-    return sizeof(T) * (C::N * C::LD + 5 * C::N) + sizeof(double) * (2 * C::N + 4 + C::P::SCALARS) +
+    return sizeof(T) * (C::N * C::LD + 8 * C::N) + sizeof(double) * (2 * C::N + 4 + C::P::SCALARS) +
            sizeof(int) * (5 * C::N + 4);
 }
 template <class T, class C>
@@ -57,7 +61,8 @@ __device__ inline CorePlace<T> core_place(Svd<T> &s, unsigned char *shared, T *w
     s.X = t, t += N * C::LD;
     s.ldx = C::LD;
     s.tau1 = t, s.tau2 = t + N, s.flip = t + 2 * N, c.tau3 = t + 3 * N, c.sign = t + 4 * N;
-    int *i = (int *)(t + 5 * N);
+    c.reflectors = t + 5 * N;
+    int *i = (int *)(t + 8 * N);
     s.flag = i, s.row = i + 4, s.col = s.row + N, s.order = s.col + N;
     c.row_at = s.order + N, c.col_at = c.row_at + N;
     c.first = work + (int64_t)blockIdx.x * core_slot<C>();
@@ -65,6 +70,12 @@ __device__ inline CorePlace<T> core_place(Svd<T> &s, unsigned char *shared, T *w
     s.g.warp = (int)threadIdx.x / 32, s.g.warps = C::THREADS / 32;
     s.g.lane = (int)threadIdx.x % 32;
     return c;
+}
+
+/* Where a QR leaves its reflectors. */
+template <class T, class C>
+__device__ inline GridVectors<T> core_reflectors(const Svd<T> &s, const CorePlace<T> &c, T *tau) {
+    return GridVectors<T>{s.X, tau, c.reflectors, c.reflectors + C::N, c.reflectors + 2 * C::N};
 }
 
 /* s := the transposed upper triangle of g, order n, zero elsewhere. */
@@ -109,7 +120,9 @@ template <class T, class C> __device__ inline void core_triangle(Svd<T> &s, cons
 #pragma unroll 1
     for (int pass = 0; pass < 2; pass++) {
         __syncthreads();
-        grid_factor<false>(g, n, s.X, pass ? s.tau2 : s.tau1);
+        const GridVectors<T> h = core_reflectors<T, C>(s, c, pass ? s.tau2 : s.tau1);
+        grid_factor<false>(g, n, h);
+        grid_scale(g, n, h);
         grid_store(g, pass ? c.second : c.first, C::N, pass ? n : s.rows, n);
         core_transpose(g, s.X, C::LD, n);
         if (pass == 0)
@@ -121,7 +134,8 @@ template <class T, class C> __device__ inline void core_triangle(Svd<T> &s, cons
 template <class T, class C>
 __device__ inline void core_orthonormal(typename C::G &g, Svd<T> &s, const CorePlace<T> &c, int r) {
     __syncthreads();
-    grid_factor<true>(g, r, s.X, c.tau3);
+    const GridVectors<T> h = core_reflectors<T, C>(s, c, c.tau3);
+    grid_factor<true>(g, r, h);
 #pragma unroll
     for (int q = 0; q < C::G::C; q++)
 #pragma unroll
@@ -129,7 +143,7 @@ __device__ inline void core_orthonormal(typename C::G &g, Svd<T> &s, const CoreP
             if (g.row(a) == g.col(q))
                 c.sign[g.row(a)] = g.x[a][q] < T(0) ? T(-1) : T(1);
     __syncthreads();
-    grid_form(g, r, s.X, c.tau3, c.sign);
+    grid_form(g, r, h.v, h.factor, c.sign);
     __syncthreads();
 }
 
@@ -262,9 +276,13 @@ template <class T, class C>
 __device__ inline int core_jacobi(const Svd<T> &s, const CorePlace<T> &c, double tol, double floor,
                                   double noise, int most) {
     const Bounds d = pair_bounds(tol, floor, C::N);
-    if (s.kept <= C::N / 2)
+    if constexpr (C::N == 96)
+        return s.kept <= C::P::COLS
+                   ? quads_jacobi<typename C::P>(s.X, C::LD, c.scalars, d, noise, most)
+                   : thirds_jacobi<typename C::P>(s.X, C::LD, c.scalars, d, noise, most);
+    else if (s.kept <= C::N / 2)
         return pairs_jacobi<typename C::Half>(s.X, C::LD, d, noise, most);
-    if constexpr (sizeof(T) == 4)
+    else if constexpr (sizeof(T) == 4)
         return pairs_jacobi<typename C::Single>(s.X, C::LD, d, noise, most);
     else
         return quads_jacobi<typename C::P>(s.X, C::LD, c.scalars, d, noise, most);
@@ -333,10 +351,14 @@ template <class T>
 status launch_svd_core(const SvdArgs<T> &a, int most, int64_t blocks, cudaStream_t s);
 /* Elements of a block's part, and blocks of an SM. */
 inline int64_t svd_core_slot(int most) {
-    return most <= 64 ? core_slot<Core64<double>>() : core_slot<Core128<double>>();
+    return most <= 64   ? core_slot<Core64<double>>()
+           : most <= 96 ? core_slot<Core96<double>>()
+                        : core_slot<Core128<double>>();
 }
 inline int svd_core_blocks(int most) {
-    return most <= 64 ? Core64<double>::BLOCKS : Core128<double>::BLOCKS;
+    return most <= 64   ? Core64<double>::BLOCKS
+           : most <= 96 ? Core96<double>::BLOCKS
+                        : Core128<double>::BLOCKS;
 }
 
 template <class T, class C>

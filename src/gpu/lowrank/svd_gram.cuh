@@ -197,9 +197,10 @@ template <class T>
 __device__ inline bool gram_rotate(const GramPair<T> &p, bool within, const Bounds &d, double noise,
                                    double *squares_x, double *squares_y, double *s) {
     Gram::Q c;
-    Exchange<double> e = {s + Gram::Q::SCALARS, s, 0};
-    gram_make(p, e.buffer);
-    gram_load(c, e.buffer);
+    double *const buffer = s + Gram::Q::SCALARS;
+    Exchange<double> e = {{buffer, buffer + Gram::Q::BUFFER / 2}, s, 0};
+    gram_make(p, buffer);
+    gram_load(c, buffer);
     double *const at_x = squares_x + c.jx, *const at_y = squares_y + c.jy - Gram::BLOCK;
     double most_x = *at_x, most_y = *at_y;
     const bool dropped = quads_drop(c, noise, most_x, most_y);
@@ -210,9 +211,9 @@ __device__ inline bool gram_rotate(const GramPair<T> &p, bool within, const Boun
     const bool large = __syncthreads_or(lanes != 0);
     if (!__syncthreads_or(c.rotated || dropped))
         return large;
-    gram_store(c, e.buffer);
+    gram_store(c, buffer);
     __syncthreads();
-    gram_apply(p, e.buffer);
+    gram_apply(p, buffer);
     return large;
 }
 

@@ -117,7 +117,8 @@ status lowrank_right_vectors(cudaStream_t s, backend_type t, const batch_cut *cu
 /* A QR in registers, and rotations of a matrix of at most CORE_MAX: worth two more passes. */
 static bool goes_by_qr(int64_t m, int64_t n) {
     const int64_t rows = m > n ? m : n, cols = m > n ? n : m;
-    return cols > 0 && cols <= lowrank::CORE_MAX / 2 && rows > lowrank::CORE_MAX && rows <= 512;
+    return rows > lowrank::CORE_MAX && rows <= 512 && cols > 0 &&
+           (cols <= lowrank::CORE_MAX / 2 || lowrank::qr_gram_fits(lowrank::FULL_Q, rows, cols));
 }
 
 size_t lowrank_factor_svd_work(backend_type t, int64_t count, int64_t m, int64_t n) {

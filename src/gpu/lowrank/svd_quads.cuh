@@ -143,7 +143,7 @@ template <class Q> __device__ inline unsigned quads_inside(Q &c, const Bounds &d
 /* What moves between warps goes through one of two places in turn, so that a barrier a move is
  * enough. */
 template <class T> struct Exchange {
-    T *buffer;
+    T *place[2];
     double *scalars;
     int turn;
 };
@@ -164,7 +164,7 @@ template <class Q> __device__ inline void quads_move(Q &c, int by, Exchange<type
         return;
     }
     const int here = (int)threadIdx.x, there = here ^ bits;
-    T *const b = e.buffer + e.turn * (Q::BUFFER / 2);
+    T *const b = e.place[e.turn];
     double *const s = e.scalars + e.turn * (Q::SCALARS / 2);
 #pragma unroll
     for (int a = 0; a < Q::A; a++) {
@@ -291,7 +291,7 @@ template <class Q>
 __device__ __noinline__ int quads_jacobi(typename Q::T *s, int ld, double *scalars, Bounds d,
                                          double noise, int most) {
     Q c;
-    Exchange<typename Q::T> e = {s, scalars, 0};
+    Exchange<typename Q::T> e = {{s, s + Q::BUFFER / 2}, scalars, 0};
     double most_x = 0.0, most_y = 0.0;
 #pragma unroll 1
     for (int sweep = 0; sweep < most; sweep++) {
@@ -302,6 +302,40 @@ __device__ __noinline__ int quads_jacobi(typename Q::T *s, int ld, double *scala
         __syncthreads(); /* what moved last has been read */
         quads_store(c, s, ld, Q::ROWS);
         if (!__syncthreads_or(lanes != 0))
+            return sweep + 1;
+    }
+    return -most;
+}
+
+/* The same of 3 / 2 COLS columns, in three blocks of COLS / 2: a sweep takes two of them after the
+ * other into registers, whose places are the buffer meanwhile. */
+template <class Q>
+__device__ __noinline__ int thirds_jacobi(typename Q::T *s, int ld, double *scalars, Bounds d,
+                                          double noise, int most) {
+    constexpr int W = Q::COLS / 2; /* pairs of blocks: 0 and 1, 0 and 2, 1 and 2 */
+    double most_x[2] = {0.0, 0.0}, most_y[2] = {0.0, 0.0};
+    Q c;
+#pragma unroll 1
+    for (int sweep = 0; sweep < most; sweep++) {
+        bool large = false;
+#pragma unroll 1
+        for (int step = 0; step < 3; step++) {
+            const bool all = step != 1;
+            const int x = step == 2 ? W : 0, y = step == 0 ? W : 2 * W, last = step / 2;
+            Exchange<typename Q::T> e = {{s + x * ld, s + y * ld}, scalars, 0};
+            quads_load(c, s, ld, Q::ROWS, x, all ? x + 2 : y, all ? 4 : 2);
+            __syncthreads();
+            if (all) {
+                double mx = last ? most_x[1] : most_x[0], my = last ? most_y[1] : most_y[0];
+                quads_drop(c, noise, mx, my);
+                (last ? most_x[1] : most_x[0]) = mx, (last ? most_y[1] : most_y[0]) = my;
+            }
+            large |= quads_sweep(c, all, d, e) != 0;
+            __syncthreads(); /* what moved last has been read */
+            quads_store(c, s, ld, Q::ROWS);
+            __syncthreads();
+        }
+        if (!__syncthreads_or(large))
             return sweep + 1;
     }
     return -most;
