@@ -33,6 +33,7 @@ typedef struct {
     int64_t count, most;
     const formats_sum *sum;   /* [count] */
     const formats_term *term; /* all terms of all sums */
+    int64_t inner; /* the largest sum over a sum's terms of k rounded up to 8; 0: not known */
 } formats_sums;
 
 /* A dense operand with a row for each row of the format: element (i, j), i < rows of the format and
@@ -44,8 +45,8 @@ typedef struct {
 #define FORMATS_OPERANDS 4
 
 /* Y := sums, nvec columns (side L) or rows (side R). beta = 0 does not read Y. The order of a sum
- * is that of its terms, so the bits of Y do not depend on nvec (for nvec above 16) or on other
- * sums. */
+ * does not depend on the values or on where a sum is in the list: the bits of Y repeat. For another
+ * nvec, or as part of another list, a backend may add up in another order. */
 typedef status formats_sums_op(backend_ctx *ctx, backend_type t, char side, const formats_sums *s,
                                int64_t nvec, double alpha,
                                const formats_operand x[FORMATS_OPERANDS], double beta, void *y,

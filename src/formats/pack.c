@@ -62,22 +62,23 @@ status plan_launch(plan *p) {
     status st = MOAO_OK;
     if (p->launches == p->room_launches) {
         const int room = 2 * p->room_launches + 64;
-        int64_t *first = realloc(p->first, sizeof *first * (size_t)room), *most = NULL;
-        if (first) {
-            p->first = first;
-            most = realloc(p->most, sizeof *most * (size_t)room);
+        int64_t **list[] = {&p->first, &p->most, &p->inner};
+        for (int i = 0; i < 3; i++) {
+            int64_t *more = realloc(*list[i], sizeof *more * (size_t)room);
+            if (!more)
+                return status_fail(MOAO_MEMORY, "no memory for the launches of a format");
+            *list[i] = more;
         }
-        if (!most)
-            return status_fail(MOAO_MEMORY, "no memory for the launches of a format");
-        p->most = most, p->room_launches = room;
+        p->room_launches = room;
     }
-    p->first[p->launches] = p->sums, p->most[p->launches++] = 0;
+    p->first[p->launches] = p->sums, p->most[p->launches] = p->inner[p->launches] = 0;
+    p->launches++;
     return st;
 }
 
 status plan_sum(plan *p, int64_t row, int64_t m) {
     const status st = grow((void **)&p->sum, &p->room_sums, p->sums, sizeof *p->sum);
-    p->skip = m == 0;
+    p->skip = m == 0, p->inner_sum = 0;
     if (st == MOAO_OK && m > 0) {
         p->sum[p->sums++] = (formats_sum){row, (int32_t)m, 0, p->terms};
         if (m > p->most[p->launches - 1])
@@ -92,6 +93,9 @@ status plan_term(plan *p, const void *a, int64_t lda, bool trans, int64_t k, int
     if (st == MOAO_OK && k > 0 && !p->skip) {
         p->term[p->terms++] = (formats_term){a, row, (int32_t)lda, (int32_t)k, from, trans};
         p->sum[p->sums - 1].terms++;
+        p->inner_sum += (k + 7) / 8 * 8;
+        if (p->inner_sum > p->inner[p->launches - 1])
+            p->inner[p->launches - 1] = p->inner_sum;
     }
     return st;
 }
@@ -108,7 +112,8 @@ done:
 
 formats_sums plan_part(const plan *p, int l) {
     const int64_t end = l + 1 < p->launches ? p->first[l + 1] : p->sums;
-    return (formats_sums){end - p->first[l], p->most[l], p->on + p->first[l], p->on_term};
+    return (formats_sums){end - p->first[l], p->most[l], p->on + p->first[l], p->on_term,
+                          p->inner[l]};
 }
 
 double plan_flops(const plan *p) {
@@ -120,7 +125,7 @@ double plan_flops(const plan *p) {
 }
 
 void plan_free(const format *f, plan *p) {
-    free(p->sum), free(p->term), free(p->first), free(p->most);
+    free(p->sum), free(p->term), free(p->first), free(p->most), free(p->inner);
     f->be->release(f->ctx, p->on), f->be->release(f->ctx, p->on_term);
     *p = (plan){0};
 }

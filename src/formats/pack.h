@@ -38,7 +38,9 @@ typedef struct {
     int64_t sums, terms, room_sums, room_terms;
     int launches, room_launches;
     bool skip;             /* the sum in hand has no rows */
-    int64_t *first, *most; /* of each launch its first sum, the largest m */
+    int64_t *first, *most; /* of each launch its first sum, the largest m, */
+    int64_t *inner;        /* and the largest inner size of a sum (formats_sums) */
+    int64_t inner_sum;     /* that of the sum in hand */
     formats_sum *on;       /* device */
     formats_term *on_term;
 } plan;

@@ -8,7 +8,8 @@ typedef struct {
     int64_t count, most, nvec;
     char side;
     double alpha, beta;
-    bool odd; /* sizes and leading dimensions that allow no wide accesses */
+    bool odd;     /* sizes and leading dimensions that allow no wide accesses */
+    bool unknown; /* inner sizes are not told */
 } sums_case;
 
 static uint64_t seed;
@@ -27,7 +28,7 @@ typedef struct {
     formats_sum *sum, *dsum; /* host, device */
     formats_term *term, *dterm;
     char *a, *da; /* seven factors, `flat` numbers each */
-    int64_t flat, rows;
+    int64_t flat, rows, inner;
 } lists_of;
 
 /* Sums of random sizes and terms; every other term has the rows of one of the sum before. */
@@ -36,7 +37,7 @@ static void lists_make(const sums_case *c, backend_type t, lists_of *s) {
     const int64_t odd = c->odd ? 1 : 4, lda = c->most + (c->odd ? 3 : 4),
                   ldt = DEEPEST + (c->odd ? 2 : 3);
     int64_t terms = 0;
-    s->flat = (lda > ldt ? lda : ldt) * (c->most + DEEPEST), s->rows = 0;
+    s->flat = (lda > ldt ? lda : ldt) * (c->most + DEEPEST), s->rows = s->inner = 0;
     s->sum = calloc((size_t)c->count, sizeof *s->sum);
     s->term = calloc((size_t)(c->count * MOST_TERMS), sizeof *s->term);
     s->a = random_host(t, s->flat, 7, 5);
@@ -44,8 +45,10 @@ static void lists_make(const sums_case *c, backend_type t, lists_of *s) {
     for (int64_t b = 0; b < c->count; b++) {
         const int64_t m = b == 3 ? 0 : c->most - pick(c->most < 8 ? c->most : 8) / odd * odd;
         const int64_t common = terms - (b > 0 ? s->sum[b - 1].terms : 0);
-        s->sum[b] = (formats_sum){s->rows, (int32_t)m, (int32_t)pick(MOST_TERMS), terms};
+        s->sum[b] =
+            (formats_sum){s->rows, (int32_t)m, (int32_t)pick(c->most > 96 ? 4 : MOST_TERMS), terms};
         s->rows += m;
+        int64_t inner = 0;
         for (int e = 0; e < s->sum[b].terms; e++) {
             const bool turned = pick(2);
             formats_term *q = s->term + terms++;
@@ -58,7 +61,9 @@ static void lists_make(const sums_case *c, backend_type t, lists_of *s) {
             if (pick(2) && common + e < s->sum[b].first)
                 q->row = s->term[common + e].row, q->k = s->term[common + e].k,
                 q->from = s->term[common + e].from;
+            inner += (q->k + 7) / 8 * 8;
         }
+        s->inner = inner > s->inner ? inner : s->inner;
     }
     s->dsum = device_copy(s->sum, sizeof *s->sum * (size_t)c->count);
     s->dterm = device_copy(s->term, sizeof *s->term * (size_t)(terms + 1));
@@ -101,7 +106,7 @@ static double error_of(const sums_case *c, backend_type t) {
     if (c->beta == 0)
         memset(y0, 0xff, size * (size_t)ys);
     void *dy = device_copy(y0, size * (size_t)ys);
-    const formats_sums s = {c->count, c->most, l.dsum, l.dterm};
+    const formats_sums s = {c->count, c->most, l.dsum, l.dterm, c->unknown ? 0 : l.inner};
     must(be->formats->sums(ctx, t, c->side, &s, c->nvec, c->alpha, dx, c->beta, dy, ldy));
     to_host(y, dy, size * (size_t)ys);
     double worst = 0, largest = 0;
@@ -128,7 +133,8 @@ static double error_of(const sums_case *c, backend_type t) {
 }
 
 static void test_sums(void **state) {
-    static const int64_t most[] = {5, 20, 32, 44, 64, 100, 130}, nvec[] = {1, 3, 13, 29, 66, 131};
+    static const int64_t most[] = {5, 20, 32, 44, 64, 100, 130, 190},
+                         nvec[] = {1, 3, 13, 29, 66, 131, 270};
     (void)state;
     int n = 0;
     for (size_t i = 0; i < sizeof most / sizeof *most; i++)
@@ -143,7 +149,8 @@ static void test_sums(void **state) {
                                      .side = q & 1 ? 'R' : 'L',
                                      .alpha = n % 11 == 10 ? 0 : 1.5,
                                      .beta = n % 2 ? -0.5 : 0,
-                                     .odd = q & 2};
+                                     .odd = q & 2,
+                                     .unknown = n % 7 == 6};
                 for (int t = 0; t < 2; t++) {
                     const backend_type type = t ? BACKEND_S : BACKEND_D;
                     if (t && n % 4 != 0)

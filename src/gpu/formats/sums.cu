@@ -1,10 +1,12 @@
 /* Sums of products of small matrices with blocks of rows of a few dense operands: one launch for
  * all sums of a level. Wide operands: tiles of the result by warps with 32 x 32 accumulators,
- * slices of both factors staged ahead, the slices of all terms of a sum one after another. Up to 16
+ * slices of both factors staged ahead, the slices of all terms of a sum one after another; in
+ * double precision also with all factors of a sum in shared memory (sums_resident.cuh). Up to 16
  * columns: the factors are read once, by blocks of 32 rows whose warps share the inner sizes. */
 #include "formats_gpu.h"
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/batch/batch_tile.cuh"
+#include "sums_resident.cuh"
 #include "sums_stream.cuh"
 
 namespace {
@@ -392,13 +394,41 @@ status streamed(SumArgs<double> a, int64_t count, int64_t most, cudaStream_t s) 
                  SHARED ? tiles : (tiles + stream::WARPS - 1) / stream::WARPS, 1,
                  32 * stream::WARPS, 0, s, a, tiles, most > 48);
 }
+/* Double precision: sums_resident.cuh. */
+template <bool LEFT, int NT>
+status resident_start(SumArgs<double> a, int64_t count, int64_t most, int64_t inner,
+                      cudaStream_t s) {
+    constexpr int AHEAD = resident::chunks_ahead(NT), BLOCKS = resident::blocks(NT);
+    const int64_t rows = (most + 8 * NT - 1) / (8 * NT),
+                  cols = (a.nvec + resident::COLS - 1) / resident::COLS,
+                  units = count * rows * cols, most_blocks = batch::resident(BLOCKS);
+    a.row_tiles = (int)rows, a.col_tiles = (int)cols;
+    return start(resident::kernel<LEFT, NT, AHEAD, BLOCKS>,
+                 units < most_blocks ? units : most_blocks, 1, 32 * resident::WARPS,
+                 resident::bytes(8 * NT, inner, AHEAD), s, a, units, (int)inner);
+}
+template <bool LEFT>
+status resident_pick(int nt, const SumArgs<double> &a, int64_t count, int64_t most, int64_t inner,
+                     cudaStream_t s) {
+    return nt == 3    ? resident_start<LEFT, 3>(a, count, most, inner, s)
+           : nt == 4  ? resident_start<LEFT, 4>(a, count, most, inner, s)
+           : nt == 5  ? resident_start<LEFT, 5>(a, count, most, inner, s)
+           : nt == 9  ? resident_start<LEFT, 9>(a, count, most, inner, s)
+           : nt == 10 ? resident_start<LEFT, 10>(a, count, most, inner, s)
+           : nt == 12 ? resident_start<LEFT, 12>(a, count, most, inner, s)
+           : nt == 16 ? resident_start<LEFT, 16>(a, count, most, inner, s)
+                      : resident_start<LEFT, 18>(a, count, most, inner, s);
+}
 template <class T, bool LEFT>
-status pick(const SumArgs<T> &a, int64_t count, int64_t most, cudaStream_t s) {
+status pick(const SumArgs<T> &a, int64_t count, int64_t most, int64_t inner, cudaStream_t s) {
     if (a.nvec == 1)
         return narrow<T, LEFT, 1>(a, count, most, s);
     if (a.nvec <= 4)
         return narrow<T, LEFT, 4>(a, count, most, s);
     if constexpr (sizeof(T) == 8) {
+        const int tall = resident::height(most, inner);
+        if (tall > 0 && resident::pays(tall, a.nvec, count, most, inner))
+            return resident_pick<LEFT>(tall, a, count, most, inner, s);
         const int64_t tiles = count * ((most + stream::ROWS - 1) / stream::ROWS);
         const bool few = tiles * ((a.nvec + 63) / 64) < MANY_TILES && a.nvec <= 256;
         if (a.nvec <= 16)
@@ -430,8 +460,8 @@ status run(cudaStream_t stream, bool left, const formats_sums *s, int64_t nvec, 
     SumArgs<T> a = {s->sum, s->term, {}, (T)alpha, (T)beta, (T *)y, ldy, nvec, 0, 0};
     for (int i = 0; i < FORMATS_OPERANDS; i++)
         a.x.x[i] = x[i];
-    return left ? pick<T, true>(a, s->count, s->most, stream)
-                : pick<T, false>(a, s->count, s->most, stream);
+    return left ? pick<T, true>(a, s->count, s->most, s->inner, stream)
+                : pick<T, false>(a, s->count, s->most, s->inner, stream);
 }
 } // namespace
 
