@@ -122,10 +122,11 @@ __device__ inline void grid_reflect(G &g, const typename G::T *v, typename G::T 
         w[a] = v[g.row(a)];
 #pragma unroll
     for (int q = Q; q < G::C; q++) {
-        d[q] = T(0);
+        T s[2] = {T(0), T(0)}; /* two shorter chains */
 #pragma unroll
         for (int a = FROM; a < G::A; a++)
-            d[q] = fma(w[a], g.x[a][q], d[q]);
+            s[a % 2] = fma(w[a], g.x[a][q], s[a % 2]);
+        d[q] = s[0] + s[1];
     }
 #pragma unroll
     for (int q = Q; q < G::C; q++)
