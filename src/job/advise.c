@@ -1,6 +1,5 @@
 #include "job/advise.h"
 
-
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
