@@ -66,51 +66,85 @@ typedef struct {
 typedef status terms_squares_op(backend_ctx *ctx, int64_t n, const terms_part *list, int64_t most,
                                 const double *x, double *out);
 
-/* --- many products at once, results of which have few columns each --- */
+/* --- many products at once, the results of which have few columns each ---
+ *
+ * Operands are columns of halves, or of two halves of each number: first all top halves, then all
+ * rests. A, whose columns are long, has exponents that lie in the backend's memory, so that nobody
+ * waits for the largest entry. */
 
-/* A part of the sum that is a result, as columns of A and a block of B, whose columns are ldb
- * apart: scale times the sum over c < inner of
+/* *bound := the larger of it and *most, NaN where one is (most NULL: as it is); *out := the
+ * exponent that brings numbers up to factor times that to 2^15, at most TERMS_EXPONENT in modulus.
+ */
+typedef status terms_exponent_op(backend_ctx *ctx, const double *most, double *bound, double factor,
+                                 int32_t *out);
+enum { TERMS_EXPONENT = 60 };
+
+/* H := halves of 2^*exponent X, m x n; of two parts, what they leave to columns from `step` on. */
+typedef status terms_take_op(backend_ctx *ctx, int parts, int64_t m, int64_t n,
+                             const int32_t *exponent, const float *x, int64_t ldx, int64_t step,
+                             backend_f16 *h, int64_t ldh);
+
+/* Where a column of a result goes: top halves to column `to`, rests to column to + step. */
+typedef struct {
+    int32_t to, step;
+} terms_place;
+
+/* rows x cols numbers without gaps, where a run has them (terms_run), to columns from `to` on of B,
+ * rests to those from to + step on (parts: 2; not of numbers that are kept as halves); zeros in the
+ * rows below. Where place.to >= 0, column to + j of the list of places is {place.to + j,
+ * place.step}. */
+typedef struct {
+    int64_t kept;
+    int32_t rows, cols, to, step, parts;
+    terms_place place;
+} terms_pack;
+
+/* `n` of these: 2^exponent S, and H as it is, to B of ldb rows, an even number. */
+typedef status terms_pack_op(backend_ctx *ctx, int64_t n, const terms_pack *list, int exponent,
+                             const float *s, const backend_f16 *h, backend_f16 *b, int64_t ldb,
+                             terms_place *places);
+
+/* A part of the sum that is a result, of columns of A and a block of B: scale 2^-exponent[of]
+ * [2^-exponent[of_b], of_b >= 0] times the sum over c < inner of
  *
  *     down: A(:, a + c) B(row + c, b + j)      else: A(:, a + c) B(row + j, b + c)
  *
  * for column j of the result. What of B lies beyond `inner` up to the next multiple of TERMS_STEP
  * is there, and 0 where A has a column; such columns of A are finite. */
 typedef struct {
-    int32_t a, b, row, inner, down;
+    int32_t a, b, row, inner, down, of, of_b;
     float scale; /* a power of two, or its negative */
 } terms_segment;
 
-/* A result of 1 to TERMS_WIDEST columns: the sum of segments first .. first + segments, whose
- * scales have one sign and moduli that do not fall. */
+/* A result of 1 to TERMS_WIDEST columns: the sum of segments first .. first + segments, in this
+ * order. The sum so far is kept in units of one's scale, and has to be in the range of single
+ * precision in those of the next one's. */
 typedef struct {
     int32_t first, segments, cols, to;
-    int32_t parts; /* of terms_halve: halves of each number that are written, 1 or 2 */
+    int32_t parts; /* of terms_halve_op: halves of each number that are written, 1 or 2 */
 } terms_task;
 
 enum { TERMS_STEP = 64, TERMS_WIDEST = 256 };
 
-/* m: rows of A and of results. Lists lie in the backend's memory. */
+/* m: rows of A and of results. Lists and exponents lie in the backend's memory. */
 typedef struct {
     int64_t m, count;
     const terms_task *task;
     const terms_segment *segment;
+    const int32_t *exponent;
     const backend_f16 *a, *b;
     int64_t lda, a_cols, ldb, b_cols;
 } terms_products;
 
-/* Where a column of a result goes: its halves to column `to`, what they leave to column to + step.
- */
-typedef struct {
-    int32_t to, step;
-} terms_place;
+/* C(:, to + j) := column j of each task's result, or (add) += that; C of c_cols columns, none of
+ * which belongs to two tasks. */
+typedef status terms_sum_op(backend_ctx *ctx, const terms_products *p, bool add, float *c,
+                            int64_t ldc, int64_t c_cols);
 
-/* C(:, to + j) += column j of each task's result. No column belongs to two tasks. */
-typedef status terms_add_op(backend_ctx *ctx, const terms_products *p, float *c, int64_t ldc);
-
-/* Halves of column j of each task's result, as place[to + j] says. Where H lies within A, no task
- * reads what is written. */
-typedef status terms_halve_op(backend_ctx *ctx, const terms_products *p, const terms_place *place,
-                              backend_f16 *h, int64_t ldh);
+/* Halves of column j of each task's result times 2^*exponent, as place[to + j] says. H may lie
+ * within A where no task reads what is written. */
+typedef status terms_halve_op(backend_ctx *ctx, const terms_products *p, const int32_t *exponent,
+                              const terms_place *place, backend_f16 *h, int64_t ldh);
 
 typedef struct backend_terms {
     size_t size; /* sizeof(backend_terms) */
@@ -119,7 +153,10 @@ typedef struct backend_terms {
     terms_narrow_op *narrow;
     terms_widen_op *widen;
     terms_squares_op *squares;
-    terms_add_op *add;
+    terms_exponent_op *exponent;
+    terms_take_op *take;
+    terms_pack_op *pack;
+    terms_sum_op *sum;
     terms_halve_op *halve;
 } backend_terms;
 

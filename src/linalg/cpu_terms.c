@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* n numbers in single precision in two halves: top, and what it leaves. */
-static status two_halves(int64_t n, int exponent, const float *x, backend_f16 *top,
-                         backend_f16 *rest) {
+status terms_cpu_two_halves(int64_t n, int exponent, const float *x, backend_f16 *top,
+                            backend_f16 *rest) {
     return half_cpu.split(NULL, BACKEND_S, 'A', n, 1, exponent, x, n > 1 ? n : 1, top,
                           n > 1 ? n : 1, rest, n > 1 ? n : 1);
 }
@@ -22,7 +21,7 @@ static status columns(backend_ctx *ctx, const char *parts, int64_t m, int64_t n,
     for (int64_t e = 0; m > 0 && e < n; e++) {
         const terms_column c = list[e];
         const float *from = c.from >= 0 ? x + c.from * ldx : y + (-1 - c.from) * ldy;
-        TRY(two_halves(m, exponent, from, half, half + m));
+        TRY(terms_cpu_two_halves(m, exponent, from, half, half + m));
         for (int t = 0; parts[t]; t++)
             memcpy(h + (c.to + t * c.step) * ldh, half + (parts[t] == 'r' ? m : 0),
                    sizeof *h * (size_t)m);
@@ -41,7 +40,8 @@ static status blocks(backend_ctx *ctx, const char *parts, int64_t n, const terms
     for (int64_t e = 0; e < n; e++)
         for (int64_t j = 0; j < list[e].cols; j++) {
             const terms_block b = list[e];
-            TRY(two_halves(b.rows, exponent, x + b.from + j * b.rows, half, half + b.rows));
+            TRY(terms_cpu_two_halves(b.rows, exponent, x + b.from + j * b.rows, half,
+                                     half + b.rows));
             for (int t = 0; parts[t]; t++)
                 memcpy(h + b.to + j * b.ld + t * b.step, half + (parts[t] == 'r' ? b.rows : 0),
                        sizeof *h * (size_t)b.rows);
@@ -109,68 +109,14 @@ static status squares(backend_ctx *ctx, int64_t n, const terms_part *list, int64
     return MOAO_OK;
 }
 
-/* The result of a task, m x cols. */
-static status result(const terms_products *p, const terms_task *t, float *out) {
-    status st = MOAO_OK;
-    memset(out, 0, sizeof *out * (size_t)(p->m * t->cols));
-    for (int k = 0; k < t->segments && st == MOAO_OK; k++) {
-        const terms_segment *s = p->segment + t->first + k;
-        const float before = k > 0 ? s[-1].scale / s->scale : 1;
-        st = half_cpu.gemm(NULL, 'N', s->down ? 'N' : 'T', p->m, t->cols, s->inner, 1,
-                           p->a + s->a * p->lda, p->lda, p->b + s->b * p->ldb + s->row, p->ldb,
-                           before, out, p->m);
-    }
-    const float scale = t->segments > 0 ? p->segment[t->first + t->segments - 1].scale : 0;
-    for (int64_t i = 0; i < p->m * t->cols; i++)
-        out[i] *= scale;
-    return st;
-}
-
-static status add(backend_ctx *ctx, const terms_products *p, float *c, int64_t ldc) {
-    float *out = NULL;
-    status st;
-    (void)ctx;
-    TRY(ALLOC(out, (size_t)(p->m * TERMS_WIDEST) + 1, "a result"));
-    for (int64_t e = 0; p->m > 0 && e < p->count; e++) {
-        TRY(result(p, p->task + e, out));
-        for (int64_t j = 0; j < p->task[e].cols; j++)
-            for (int64_t i = 0; i < p->m; i++)
-                c[i + (p->task[e].to + j) * ldc] += out[i + j * p->m];
-    }
-done:
-    free(out);
-    return st;
-}
-
-static status halve(backend_ctx *ctx, const terms_products *p, const terms_place *place,
-                    backend_f16 *h, int64_t ldh) {
-    float *out = NULL;
-    backend_f16 *half = NULL;
-    status st;
-    (void)ctx;
-    TRY(ALLOC(out, (size_t)(p->m * TERMS_WIDEST) + 1, "a result"));
-    TRY(ALLOC(half, 2 * (size_t)p->m + 1, "halves of a column"));
-    for (int64_t e = 0; p->m > 0 && e < p->count; e++) {
-        TRY(result(p, p->task + e, out));
-        for (int64_t j = 0; j < p->task[e].cols; j++) {
-            const terms_place to = place[p->task[e].to + j];
-            TRY(two_halves(p->m, 0, out + j * p->m, half, half + p->m));
-            for (int k = 0; k < p->task[e].parts; k++)
-                memcpy(h + (to.to + (int64_t)k * to.step) * ldh, half + k * p->m,
-                       sizeof *h * (size_t)p->m);
-        }
-    }
-done:
-    free(out);
-    free(half);
-    return st;
-}
-
 const backend_terms terms_cpu = {.size = sizeof(backend_terms),
                                  .columns = columns,
                                  .blocks = blocks,
                                  .narrow = narrow,
                                  .widen = widen,
                                  .squares = squares,
-                                 .add = add,
-                                 .halve = halve};
+                                 .exponent = terms_cpu_exponent,
+                                 .take = terms_cpu_take,
+                                 .pack = terms_cpu_pack,
+                                 .sum = terms_cpu_sum,
+                                 .halve = terms_cpu_halve};

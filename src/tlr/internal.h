@@ -292,6 +292,11 @@ status tlr_store_feed(tlr_work *w, const tlr *a);
  * only, one super-panel at a time, of which other rows stay. */
 status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int64_t i0, int64_t i1,
                        int64_t next);
+/* Where the columns of a super-panel are that is kept apart in the backend's memory, those in
+ * single precision and as halves of each tile [U, V][tiles][2]: from *singles, or, of a negative
+ * number, from -1 - that of *halves on. */
+void tlr_store_kept(const tlr *a, const panel *p, int64_t *at, const float **singles,
+                    const backend_f16 **halves);
 /* No super-panel is in the places of w any more. */
 void tlr_store_forget(tlr_work *w);
 /* The place of w for some rows is super-panel q's, in type t; where it was not, none are there. */

@@ -3,133 +3,127 @@
 #include "solve_terms.h"
 
 status solve_take_x(solve_job *s) {
-    const tlr_layout *l = s->l->cols;
     const panel *p = s->p;
-    const int64_t from = l->first[p->c0], n = p->width, q = p - s->l->panel;
-    int64_t *host, *there;
-    terms_column *c;
-    double *most, found;
+    const int64_t q = p - s->l->panel;
+    const float *x = s->x + s->l->cols->first[p->c0] * s->ld;
+    const bool alone = s->form == 'T';
+    const backend *be = s->w->be;
     status st;
-    TRY(tlr_work_room(s->w, BUF_BOUND, 1, &most));
-    TRY(s->w->be->half->max_abs(s->w->ctx, BACKEND_S, s->v, n, s->x + from * s->ld, s->ld, most));
-    TRY(tlr_dense_copy(s->w, 1, 1, most, 1, &found, 1));
-    TRY(tlr_work_indices(s->w, 3 * n, &host, &there));
-    c = (terms_column *)(void *)host;
-    for (int64_t t = p->c0; t < p->c1; t++)
-        for (int64_t i = l->first[t]; i < l->first[t + 1]; i++)
-            c[i - from] = (terms_column){i, solve_x_at(s, t) + i - l->first[t], tlr_extent(l, t)};
-    TRY(tlr_work_send(s->w, 3 * n, host, there));
-    TRY(s->w->be->sync(s->w->ctx));
-    s->bound = s->form == 'T' || !(found <= s->bound) ? found : s->bound;
-    s->ex[q] = terms_exponent(s->bound);
-    st = s->w->be->terms->columns(s->w->ctx, solve_left_parts(s) > 1 ? "hr" : "h", s->v, n,
-                                  (const terms_column *)there, s->ex[q], s->x, s->ld, NULL, 1, s->a,
-                                  s->ld);
+    TRY(be->half->max_abs(s->w->ctx, BACKEND_S, s->v, p->width, x, s->ld,
+                          alone ? s->bound : s->most));
+    TRY(be->terms->exponent(s->w->ctx, alone ? NULL : s->most, s->bound, 1, s->ex + q));
+    st = be->terms->take(s->w->ctx, solve_x_parts(s), s->v, p->width, s->ex + q, x, s->ld, p->width,
+                         s->a + solve_x_of(s, q) * s->ld, s->ld);
 done:
     return st;
 }
 
-void solve_lay_out(solve_job *s) {
+/* Inverse of super-panel q's diagonal block; `identity` of order n at least. */
+static status invert(solve_job *s, int64_t q, const double *identity, double *inverse) {
+    const panel *p = s->l->panel + q;
+    const int64_t n = p->width;
+    int32_t *const e = s->e_inverse + q;
+    const backend *be = s->w->be;
+    status st;
+    TRY(tlr_dense_copy(s->w, n, n, identity, s->w->identity, inverse, n));
+    TRY(tlr_dense_trsm(s->w, 'R', 'N', n, n, p->diag, n, inverse, n));
+    TRY(be->half->cast_to_single(s->w->ctx, n, n, inverse, n, s->block, n));
+    TRY(be->half->max_abs(s->w->ctx, BACKEND_S, n, n, s->block, n, s->own));
+    TRY(be->terms->exponent(s->w->ctx, NULL, s->own, 1, e));
+    st = be->terms->take(s->w->ctx, 2, n, n, e, s->block, n, solve_pad(n), solve_inverse_of(s, q),
+                         s->ld_inverse);
+done:
+    return st;
+}
+
+status solve_invert(solve_job *s) {
+    const int64_t n = solve_pad(s->widest), cols = 2 * n * s->l->panels;
+    double *identity, *room;
+    void *halves;
+    status st;
+    s->ld_inverse = n;
+    s->y_cols = 2 * s->widest;
+    TRY(tlr_work_identity(s->w, s->widest, &identity));
+    TRY(tlr_work_room(s->w, BUF_PRODUCT, s->widest * s->widest, &room));
+    TRY(tlr_work_typed(s->w, BUF_CORE, BACKEND_S, n / 2 * cols, &halves));
+    s->inverse = halves;
+    /* zeros around them */
+    TRY(tlr_full_gemm(s->w, BACKEND_S, 'N', 'N', n / 2, cols, 1, 0, halves, n / 2, halves, 1, 0,
+                      halves, n / 2));
+    for (int64_t q = 0; q < s->l->panels; q++)
+        TRY(invert(s, q, identity, room));
+done:
+    return st;
+}
+
+/* --- where columns go --- */
+
+/* How many columns each tile row and tile column has. */
+static void count_columns(solve_job *s) {
     const panel *p = s->p;
-    int64_t z = 0, b = 0;
     for (int64_t i = s->ia; i < s->ib; i++)
-        s->ub[i - s->ia] = (solve_place){.rows = tlr_extent(s->l->rows, i)};
+        s->ub[i - s->ia].rows = tlr_extent(s->l->rows, i);
     for (int64_t k = p->c0; k < p->c1; k++)
-        s->vb[k - p->c0] = (solve_place){.rows = tlr_extent(s->l->cols, k)};
+        s->vb[k - p->c0].rows = tlr_extent(s->l->cols, k);
     for (int64_t i = s->ia; i < s->ib; i++)
         for (int64_t k = p->c0; k < p->c1; k++) {
             const tlr_tile *t = panel_tile(p, i, k);
+            solve_place *u = s->ub + (i - s->ia), *v = s->vb + (k - p->c0);
+            const int64_t halves = solve_halves(s, t), n[2] = {t->rank - halves, halves};
             solve_spot *at = solve_spot_of(s, i, k);
-            *at = (solve_spot){.dense = -1};
-            if (t->kind != TLR_LOWRANK)
-                continue;
-            at->n[1] = solve_halves_of(s, t);
-            at->n[0] = t->rank - at->n[1];
-            for (int h = 0; h < 2; h++) {
-                at->u[h] = s->ub[i - s->ia].n[h];
-                at->v[h] = s->vb[k - p->c0].n[h];
-                s->ub[i - s->ia].n[h] += at->n[h];
-                s->vb[k - p->c0].n[h] += at->n[h];
+            at->dense = -1;
+            for (int h = 0; h < 2 && t->kind == TLR_LOWRANK; h++) {
+                at->u[h] = u->n[h];
+                at->v[h] = v->n[h];
+                u->n[h] += n[h];
+                v->n[h] += n[h];
             }
         }
-    for (int side = 0; side < 2; side++) {
-        solve_place *all = side ? s->vb : s->ub;
-        const int64_t n = side ? p->c1 - p->c0 : s->ib - s->ia;
-        const bool second = (side == 0) == (s->form == 'T');
-        for (int64_t j = 0; j < n; j++)
-            for (int h = 0; h < 2; h++) {
-                all[j].at[h] = b;
-                b += solve_right_parts(s, h) * solve_pad(all[j].n[h]);
-                all[j].z[h] = z;
-                z += second ? solve_z_parts(s, h) * all[j].n[h] : 0;
-            }
-    }
-    for (int64_t i = s->ia; i < s->ib; i++)
-        for (int64_t k = p->c0; k < p->c1; k++)
-            if (panel_tile(p, i, k)->kind == TLR_DENSE) {
-                const tlr_tile *t = panel_tile(p, i, k);
-                solve_spot_of(s, i, k)->dense = b;
-                b += solve_right_parts(s, solve_halves_of(s, t) > 0) * solve_pad(t->rank);
-            }
-    s->b_cols = b;
 }
 
-/* Columns of a tile to B, of all that has so many parts. */
-typedef struct {
-    terms_block *list;
-    int64_t n, most;
-} blocks;
-
-static void add_block(const solve_job *s, blocks *b, int64_t from, int64_t rows, int64_t cols,
-                      int64_t to, int64_t step) {
-    if (cols == 0)
-        return;
-    b->list[b->n++] = (terms_block){from, rows, cols, to * s->ldb, s->ldb, step * s->ldb};
-    b->most = largest(b->most, rows * cols);
+/* Columns of B and, of the side whose products are the second ones, of Z. */
+static void place_columns(solve_job *s, solve_place *all, int64_t n, bool second, int64_t *z) {
+    for (int64_t j = 0; j < n; j++)
+        for (int h = 0; h < 2; h++) {
+            all[j].at[h] = s->b_cols;
+            s->b_cols += solve_b_parts(s, h) * solve_pad(all[j].n[h]);
+            all[j].z[h] = *z;
+            *z += second ? solve_z_parts(s, h) * all[j].n[h] : 0;
+        }
 }
 
-/* U (of_v: V) to B, what has so many parts. */
-static status take_some(solve_job *s, bool of_v, int parts) {
+status solve_rows_open(solve_job *s, int64_t ia, int64_t ib) {
     const panel *p = s->p;
-    int64_t *host, *there;
-    blocks b = {0};
+    const int64_t nk = p->c1 - p->c0;
+    int64_t z = 0;
     status st;
-    TRY(tlr_work_indices(s->w, 12 * (s->ib - s->ia) * (p->c1 - p->c0), &host, &there));
-    b.list = (terms_block *)(void *)host;
-    for (int64_t i = s->ia; i < s->ib; i++)
+    s->ia = ia;
+    s->ib = ib;
+    TRY(ALLOC(s->ub, (size_t)(ib - ia), "places of tiles"));
+    TRY(ALLOC(s->vb, (size_t)nk, "places of tiles"));
+    TRY(ALLOC(s->spots, (size_t)((ib - ia) * nk), "places of tiles"));
+    count_columns(s);
+    s->b_cols = 0;
+    place_columns(s, s->ub, ib - ia, s->form == 'T', &z);
+    place_columns(s, s->vb, nk, s->form == 'N', &z);
+    for (int64_t i = ia; i < ib; i++)
         for (int64_t k = p->c0; k < p->c1; k++) {
             const tlr_tile *t = panel_tile(p, i, k);
-            const solve_spot *at = solve_spot_of(s, i, k);
-            const solve_place *all = of_v ? s->vb + (k - p->c0) : s->ub + (i - s->ia);
-            int64_t from = of_v ? p->kept_v + p->vbegin[k - p->c0] + t->v * all->rows
-                                : p->ubegin[i - p->r0] + t->u * all->rows;
-            if (at->dense >= 0 && !of_v && solve_right_parts(s, solve_halves_of(s, t) > 0) == parts)
-                add_block(s, &b, from, all->rows, t->rank, at->dense, solve_pad(t->rank));
-            for (int h = 0; h < 2; from += at->n[h] * all->rows, h++)
-                if (solve_right_parts(s, h) == parts)
-                    add_block(s, &b, from, all->rows, at->n[h],
-                              all->at[h] + (of_v ? at->v : at->u)[h], solve_pad(all->n[h]));
+            if (t->kind != TLR_DENSE)
+                continue;
+            solve_spot_of(s, i, k)->dense = s->b_cols;
+            s->b_cols += solve_b_parts(s, solve_dense_kind(s, t)) * solve_pad(t->rank);
         }
-    TRY(tlr_work_send(s->w, 6 * b.n, host, there));
-    st = s->w->be->terms->blocks(s->w->ctx, parts > 1 ? "hr" : "h", b.n, (const terms_block *)there,
-                                 b.most, of_v ? s->ev : s->eu, p->singles, s->b);
 done:
     return st;
 }
 
-status solve_take_tiles(solve_job *s) {
-    void *room;
-    status st;
-    TRY(tlr_work_typed(s->w, BUF_U, BACKEND_S, s->ldb / 2 * s->b_cols, &room));
-    s->b = solve_as_halves(room);
-    /* zeros between them */
-    TRY(s->w->be->half->gemm(s->w->ctx, 'N', 'N', s->ldb / 2, s->b_cols, 0, 0, s->b, s->ldb, s->b,
-                             s->ldb, 0, room, s->ldb / 2));
-    for (int parts = 1; parts <= 2; parts++)
-        for (int of_v = 0; of_v < 2; of_v++)
-            TRY(take_some(s, of_v, parts));
-done:
-    return st;
+void solve_rows_close(solve_job *s) {
+    free(s->ub);
+    free(s->vb);
+    free(s->spots);
+    s->ub = s->vb = NULL;
+    s->spots = NULL;
 }
 
 /* Columns of Z of a tile row. */
@@ -137,9 +131,9 @@ static int64_t z_columns(const solve_job *s, const panel *p, int64_t i) {
     int64_t n = 0;
     for (int64_t k = p->c0; k < p->c1; k++) {
         const tlr_tile *t = panel_tile(p, i, k);
+        const int64_t halves = solve_halves(s, t);
         if (t->kind == TLR_LOWRANK)
-            n += solve_z_parts(s, 0) * (t->rank - solve_halves_of(s, t)) +
-                 solve_z_parts(s, 1) * solve_halves_of(s, t);
+            n += solve_z_parts(s, 0) * (t->rank - halves) + solve_z_parts(s, 1) * halves;
     }
     return n;
 }
@@ -154,4 +148,102 @@ int64_t solve_rows_that_fit(const solve_job *s, const panel *p, int64_t ia, int6
         *cols += more;
     }
     return i;
+}
+
+/* --- tiles --- */
+
+/* Columns of U or V of a tile from where they are kept: in single precision, then as halves. */
+static int64_t add_tile(const solve_job *s, bool of_v, int64_t i, int64_t k, terms_pack *to) {
+    const panel *p = s->p;
+    const tlr_tile *t = panel_tile(p, i, k);
+    const solve_spot *at = solve_spot_of(s, i, k);
+    const solve_place *u = s->ub + (i - s->ia), *v = s->vb + (k - p->c0);
+    const solve_place *own = of_v ? v : u, *other = of_v ? u : v;
+    const int64_t tiles = (p->r1 - p->r0) * (p->c1 - p->c0),
+                  *kept = s->kept + 2 * (t - p->tile + (of_v ? tiles : 0)),
+                  cols[2] = {t->rank - t->halves, t->halves};
+    const bool dense = t->kind == TLR_DENSE, first = of_v == (s->form == 'T');
+    int64_t n = 0;
+    for (int c = 0; c < 2 && !(of_v && dense); c++) {
+        const int h = s->terms > 1 ? c : 0;
+        const int64_t before = c > h ? cols[0] : 0;
+        const int64_t z = other->z[h] + (of_v ? at->u : at->v)[h] + before;
+        const int64_t b =
+            dense ? at->dense + before : own->at[h] + (of_v ? at->v : at->u)[h] + before;
+        if (cols[c] == 0)
+            continue;
+        to[n++] = (terms_pack){.kept = kept[c],
+                               .rows = (int32_t)own->rows,
+                               .cols = (int32_t)cols[c],
+                               .to = (int32_t)b,
+                               .step = (int32_t)solve_pad(dense ? t->rank : own->n[h]),
+                               .parts = solve_b_parts(s, h),
+                               .place = {first && !dense ? (int32_t)z : -1, (int32_t)other->n[h]}};
+    }
+    return n;
+}
+
+/* Zeros beside `n` columns from `at` on. */
+static int64_t add_zeros(int64_t n, int64_t at, int parts, terms_pack *to) {
+    const int64_t step = solve_pad(n);
+    if (step == n)
+        return 0;
+    *to = (terms_pack){.cols = (int32_t)(step - n),
+                       .to = (int32_t)(at + n),
+                       .step = (int32_t)step,
+                       .parts = parts,
+                       .place = {-1, 0}};
+    return 1;
+}
+
+/* U or V in the tile rows in hand; with what second products have columns of as their inner size,
+ * zeros up to whole steps. */
+static int64_t add_side(const solve_job *s, bool of_v, terms_pack *to) {
+    const panel *p = s->p;
+    const bool second = of_v == (s->form == 'N');
+    const solve_place *all = of_v ? s->vb : s->ub;
+    const int64_t places = of_v ? p->c1 - p->c0 : s->ib - s->ia;
+    int64_t n = 0;
+    for (int64_t i = s->ia; i < s->ib; i++)
+        for (int64_t k = p->c0; k < p->c1; k++) {
+            const tlr_tile *t = panel_tile(p, i, k);
+            n += add_tile(s, of_v, i, k, to + n);
+            if (t->kind == TLR_DENSE && second && !of_v)
+                n += add_zeros(t->rank, solve_spot_of(s, i, k)->dense,
+                               solve_b_parts(s, solve_dense_kind(s, t)), to + n);
+        }
+    for (int64_t j = 0; second && j < places; j++)
+        for (int h = 0; h < 2; h++)
+            n += add_zeros(all[j].n[h], all[j].at[h], solve_b_parts(s, h), to + n);
+    return n;
+}
+
+status solve_take_tiles(solve_job *s) {
+    const panel *p = s->p;
+    const int64_t nk = p->c1 - p->c0, rows = s->ib - s->ia,
+                  words = (int64_t)(sizeof(terms_pack) / sizeof(int64_t));
+    const backend *be = s->w->be;
+    const float *singles;
+    const backend_f16 *halves;
+    int64_t *host, *there, n[2];
+    void *room;
+    status st;
+    TRY(tlr_work_typed(s->w, BUF_U, BACKEND_S, s->ldb / 2 * s->b_cols, &room));
+    s->b = room;
+    TRY(tlr_work_typed(s->w, BUF_V, BACKEND_D, s->b_cols, &room));
+    s->places = room;
+    if (!s->l->o.halves)
+        TRY(tlr_store_typed(s->w, s->l, BACKEND_S, p - s->l->panel, s->ia, s->ib, -1));
+    tlr_store_kept(s->l, p, s->kept, &singles, &halves);
+    TRY(tlr_work_indices(s->w, words * (5 * rows * nk + 2 * (rows + nk)), &host, &there));
+    terms_pack *const list = (terms_pack *)(void *)host;
+    n[0] = add_side(s, false, list);
+    n[1] = add_side(s, true, list + n[0]);
+    TRY(tlr_work_send(s->w, words * (n[0] + n[1]), host, there));
+    for (int of_v = 0; of_v < 2; of_v++)
+        TRY(be->terms->pack(s->w->ctx, n[of_v],
+                            (const terms_pack *)(void *)there + (of_v ? n[0] : 0),
+                            of_v ? s->ev : s->eu, singles, halves, s->b, s->ldb, s->places));
+done:
+    return st;
 }

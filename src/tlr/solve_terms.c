@@ -1,27 +1,21 @@
 /* Solves from the right by products of halves in some terms (backend_terms.h): X := X L^-T,
  * X := X L^-1. X is in single precision all the way; what is below a super-panel's diagonal block,
  * nearly all of the work, is two calls, each of which makes all products of one kind: first X with
- * V of a tile column (or U of a tile row), whose results go as halves, Z, to where the other kind
- * takes them; then Z with U of a tile row (or V of a tile column), and X itself with dense tiles.
- * The diagonal blocks divide in single precision. Exponents are chosen by the largest entry of X so
- * far, for which the host waits, once a super-panel.
- *
- * Operands have one or two halves of each number, first all top halves, then all rests; which of
- * them meet, the segments of a product say. Where one term is all, columns that are kept as halves
- * are as the others. */
+ * V of each tile column (or U of each tile row), whose results go as halves, Z, to where the others
+ * take them; then Z with U of each tile row (or V of each tile column), and X itself with dense
+ * tiles. The diagonal blocks divide in single precision. Nothing is waited for. */
 #include "solve_terms.h"
 #include "tlr/spread.h"
 
 #include <math.h>
 
-/* --- products --- */
+/* --- lists of products --- */
 
-/* Lists of a call, on the host and, in the same order in one piece, there. */
+/* Those of a call, on the host and, in the same order in one piece, there. */
 typedef struct {
     terms_task *task;
-    terms_place *place;
     terms_segment *segment;
-    int64_t tasks, segments, *host, *there, place_at, segment_at;
+    int64_t tasks, segments, *host, *there, segment_at;
 } orders;
 
 enum { MOST_TERMS = 3 };
@@ -31,15 +25,12 @@ static int64_t words(int64_t count, size_t size) {
 }
 
 /* Room for so many. */
-static status open_orders(solve_job *s, int64_t tasks, int64_t places, int64_t segments,
-                          orders *o) {
+static status open_orders(solve_job *s, int64_t tasks, int64_t segments, orders *o) {
     status st;
-    *o = (orders){.place_at = words(tasks, sizeof *o->task)};
-    o->segment_at = o->place_at + words(places, sizeof *o->place);
+    *o = (orders){.segment_at = words(tasks, sizeof *o->task)};
     TRY(tlr_work_indices(s->w, o->segment_at + words(segments, sizeof *o->segment), &o->host,
                          &o->there));
     o->task = (terms_task *)(void *)o->host;
-    o->place = (terms_place *)(void *)(o->host + o->place_at);
     o->segment = (terms_segment *)(void *)(o->host + o->segment_at);
 done:
     return st;
@@ -50,6 +41,7 @@ static status send_orders(solve_job *s, const orders *o, terms_products *p) {
                           .count = o->tasks,
                           .task = (const terms_task *)(void *)o->there,
                           .segment = (const terms_segment *)(void *)(o->there + o->segment_at),
+                          .exponent = s->ex,
                           .a = s->a,
                           .b = s->b,
                           .lda = s->ld,
@@ -65,25 +57,49 @@ static void open_task(orders *o, int64_t cols, int64_t to, int parts) {
         (terms_task){(int32_t)o->segments, 0, (int32_t)cols, (int32_t)to, (int32_t)parts};
 }
 
-static void add_segment(orders *o, int64_t a, int64_t b, int64_t row, int64_t inner, bool down,
-                        double scale) {
-    if (inner == 0)
-        return;
-    o->segment[o->segments++] =
-        (terms_segment){(int32_t)a, (int32_t)b, (int32_t)row, (int32_t)inner, down, (float)scale};
+/* Columns of two operands: the first of them, and how far rests are from top halves; exponents of
+ * A's and of B's (-1: in the scale); whose rests are multiplied too. */
+typedef struct {
+    int64_t a, a_step, b, b_step, of, of_b;
+    bool rests_of_a, rests_of_b;
+} operands;
+
+/* The terms for columns of a kind. */
+static operands of_kind(const solve_job *s, int kind, operands x) {
+    x.of_b = -1;
+    x.rests_of_a = kind == 0 ? s->terms > 2 : s->of_halves > 1;
+    x.rests_of_b = kind == 0 && s->terms > 1;
+    return x;
+}
+
+/* A product of such: with columns of B (down) as they are, or turned from row `row` on. */
+typedef struct {
+    bool down;
+    int64_t row, inner;
+    double scale; /* without A's exponent */
+} shape;
+
+static void add_segment(orders *o, const operands *x, bool a_rest, bool b_rest, const shape *f) {
+    o->segment[o->segments++] = (terms_segment){.a = (int32_t)(x->a + (a_rest ? x->a_step : 0)),
+                                                .b = (int32_t)(x->b + (b_rest ? x->b_step : 0)),
+                                                .row = (int32_t)f->row,
+                                                .inner = (int32_t)f->inner,
+                                                .down = f->down,
+                                                .of = (int32_t)x->of,
+                                                .of_b = (int32_t)x->of_b,
+                                                .scale = (float)f->scale};
     o->task[o->tasks - 1].segments++;
 }
 
-/* The terms of a product of two operands of a kind, the largest last: rests are `ra` and `rb`
- * columns after the top halves. */
-static void add_terms(const solve_job *s, orders *o, int kind, int64_t a, int64_t ra, int64_t b,
-                      int64_t rb, int64_t row, int64_t inner, bool down, double scale) {
-    const int terms = kind == 0 ? s->terms : s->of_halves;
-    if (kind == 0 && terms > 1)
-        add_segment(o, a, b + rb, row, inner, down, scale);
-    if (kind == 0 ? terms > 2 : terms > 1)
-        add_segment(o, a + ra, b, row, inner, down, scale);
-    add_segment(o, a, b, row, inner, down, scale);
+/* The terms of a product, the largest last: tensor cores cut off what does not fit beside a sum. */
+static void add_terms(orders *o, operands x, shape f) {
+    if (f.inner == 0)
+        return;
+    if (x.rests_of_b)
+        add_segment(o, &x, false, true, &f);
+    if (x.rests_of_a)
+        add_segment(o, &x, true, false, &f);
+    add_segment(o, &x, false, false, &f);
 }
 
 /* Pieces of at most TERMS_WIDEST. */
@@ -91,166 +107,142 @@ static int64_t pieces(int64_t n) {
     return (n + TERMS_WIDEST - 1) / TERMS_WIDEST;
 }
 
-/* X of tile t with all columns of a place, which is `at` in the list of places for Z. */
+/* X of tile t, as the A of products with columns of a kind. */
+static operands with_x(const solve_job *s, int64_t t, int kind) {
+    const panel *p = panel_of(s->l, t);
+    const int64_t q = p - s->l->panel, *first = s->l->cols->first;
+    const operands x = {
+        .a = solve_x_of(s, q) + first[t] - first[p->c0], .a_step = p->width, .of = q};
+    return of_kind(s, kind, x);
+}
+
+/* X of tile t with the columns of a place. */
 static void first_tasks(const solve_job *s, orders *o, int64_t t, const solve_place *b,
-                        double scale, const int64_t at[2]) {
+                        double scale) {
     for (int h = 0; h < 2; h++)
         for (int64_t j = 0; j < b->n[h]; j += TERMS_WIDEST) {
-            open_task(o, least(TERMS_WIDEST, b->n[h] - j), at[h] + j, solve_z_parts(s, h));
-            add_terms(s, o, h, solve_x_at(s, t), b->rows, b->at[h] + j, solve_pad(b->n[h]), 0,
-                      b->rows, true, scale);
+            operands x = with_x(s, t, h);
+            x.b = b->at[h] + j;
+            x.b_step = solve_pad(b->n[h]);
+            open_task(o, least(TERMS_WIDEST, b->n[h] - j), x.b, solve_z_parts(s, h));
+            add_terms(o, x, (shape){true, 0, b->rows, scale});
         }
 }
 
 /* Z with the rows from `row` on of a place. */
 static void z_terms(const solve_job *s, orders *o, const solve_place *b, int64_t row,
                     double scale) {
-    for (int h = 0; h < 2; h++)
-        add_terms(s, o, h, s->x_cols + b->z[h], b->n[h], b->at[h], solve_pad(b->n[h]), row, b->n[h],
-                  false, scale);
+    for (int h = 0; h < 2; h++) {
+        const operands x = {.a = s->x_cols + b->z[h],
+                            .a_step = b->n[h],
+                            .b = b->at[h],
+                            .b_step = solve_pad(b->n[h]),
+                            .of = s->et - s->ex};
+        add_terms(o, of_kind(s, h, x), (shape){false, row, b->n[h], scale});
+    }
 }
 
-/* X of tile t with dense tile (i, k), by its columns (down) or rows from `from` on. */
+/* X of tile t with the columns (down) or rows from `from` on of tile (i, k), if that is dense. */
 static void dense_terms(const solve_job *s, orders *o, int64_t i, int64_t k, int64_t t,
                         int64_t from, bool down, double scale) {
     const tlr_tile *tile = panel_tile(s->p, i, k);
-    const int64_t n = tlr_extent(s->l->cols, t), at = solve_spot_of(s, i, k)->dense;
-    add_terms(s, o, solve_halves_of(s, tile) > 0, solve_x_at(s, t), n, at + (down ? from : 0),
-              solve_pad(tile->rank), down ? 0 : from, n, down, scale);
-}
-
-/* First product: columns of each place to where Z has them. */
-static status make_z(solve_job *s) {
-    const panel *p = s->p;
-    const bool ahead = s->form == 'T';
-    const int64_t n = ahead ? p->c1 - p->c0 : s->ib - s->ia;
-    const solve_place *first = ahead ? s->vb : s->ub, *second = ahead ? s->ub : s->vb;
-    int64_t tasks = 0, cols = 0;
-    orders o;
-    terms_products products;
-    status st;
-    for (int64_t j = 0; j < n; j++)
-        for (int h = 0; h < 2; h++) {
-            tasks += pieces(first[j].n[h]);
-            cols += first[j].n[h];
-        }
-    TRY(open_orders(s, tasks, cols, MOST_TERMS * tasks, &o));
-    cols = 0;
-    for (int64_t j = 0; j < n; j++) {
-        const int64_t at[2] = {cols, cols + first[j].n[0]}, t = j + (ahead ? p->c0 : s->ia);
-        const int e = s->ex[panel_of(s->l, t) - s->l->panel] + (ahead ? s->ev : s->eu);
-        first_tasks(s, &o, t, first + j, ldexp(1, s->et - e), at);
-        for (int64_t m = 0; m < (ahead ? s->ib - s->ia : p->c1 - p->c0); m++) {
-            const solve_spot *here =
-                ahead ? solve_spot_of(s, s->ia + m, t) : solve_spot_of(s, t, p->c0 + m);
-            for (int h = 0; h < 2; h++) {
-                const int64_t from = at[h] + (ahead ? here->v : here->u)[h],
-                              to = second[m].z[h] + (ahead ? here->u : here->v)[h];
-                for (int64_t c = 0; c < here->n[h]; c++)
-                    o.place[from + c] = (terms_place){(int32_t)(to + c), (int32_t)second[m].n[h]};
-            }
-        }
-        cols += first[j].n[0] + first[j].n[1];
-    }
-    TRY(send_orders(s, &o, &products));
-    st = s->w->be->terms->halve(s->w->ctx, &products,
-                                (const terms_place *)(void *)(o.there + o.place_at),
-                                s->a + s->x_cols * s->ld, s->ld);
-done:
-    return st;
-}
-
-/* X below -= X_p L^T: a task for each tile row. */
-static status add_rows(solve_job *s) {
-    const panel *p = s->p;
-    const int64_t nk = p->c1 - p->c0, ex = s->ex[p - s->l->panel];
-    const double of_z = -ldexp(1, -s->et - s->eu), of_x = -ldexp(1, (int)-ex - s->eu);
-    int64_t tasks = 0;
-    orders o;
-    terms_products products;
-    status st;
-    for (int64_t i = s->ia; i < s->ib; i++)
-        tasks += pieces(tlr_extent(s->l->rows, i));
-    TRY(open_orders(s, tasks, 0, MOST_TERMS * tasks * (nk + 2), &o));
-    for (int64_t i = s->ia; i < s->ib; i++) {
-        const solve_place *b = s->ub + (i - s->ia);
-        for (int64_t j = 0; j < b->rows; j += TERMS_WIDEST) {
-            open_task(&o, least(TERMS_WIDEST, b->rows - j), s->l->rows->first[i] + j, 1);
-            for (int64_t k = p->c0; k < p->c1; k++)
-                if (solve_spot_of(s, i, k)->dense >= 0)
-                    dense_terms(s, &o, i, k, k, j, false, of_x);
-            z_terms(s, &o, b, j, of_z); /* et <= ex */
-        }
-    }
-    TRY(send_orders(s, &o, &products));
-    st = s->w->be->terms->add(s->w->ctx, &products, s->x, s->ld);
-done:
-    return st;
-}
-
-/* X_p -= X below L: a task for each tile column. Exponents of X fall from the last rows to the
- * first. */
-static status add_columns(solve_job *s) {
-    const panel *p = s->p;
-    const double of_z = -ldexp(1, -s->et - s->ev);
-    int64_t tasks = 0;
-    orders o;
-    terms_products products;
-    status st;
-    for (int64_t k = p->c0; k < p->c1; k++)
-        tasks += pieces(tlr_extent(s->l->cols, k));
-    TRY(open_orders(s, tasks, 0, MOST_TERMS * tasks * (s->ib - s->ia + 2), &o));
-    for (int64_t k = p->c0; k < p->c1; k++) {
-        const solve_place *b = s->vb + (k - p->c0);
-        for (int64_t j = 0; j < b->rows; j += TERMS_WIDEST) {
-            bool done = false;
-            open_task(&o, least(TERMS_WIDEST, b->rows - j), s->l->cols->first[k] + j, 1);
-            for (int64_t i = s->ib - 1; i >= s->ia; i--) {
-                const double of_x = -ldexp(1, -s->ex[panel_of(s->l, i) - s->l->panel] - s->eu);
-                if (solve_spot_of(s, i, k)->dense < 0)
-                    continue;
-                if (!done && of_z > of_x) {
-                    z_terms(s, &o, b, j, of_z);
-                    done = true;
-                }
-                dense_terms(s, &o, i, k, i, j, true, of_x);
-            }
-            if (!done)
-                z_terms(s, &o, b, j, of_z);
-        }
-    }
-    TRY(send_orders(s, &o, &products));
-    st = s->w->be->terms->add(s->w->ctx, &products, s->x, s->ld);
-done:
-    return st;
+    const int64_t at = solve_spot_of(s, i, k)->dense;
+    operands x = with_x(s, t, solve_dense_kind(s, tile));
+    if (at < 0)
+        return;
+    x.b = at + (down ? from : 0);
+    x.b_step = solve_pad(tile->rank);
+    add_terms(o, x, (shape){down, down ? 0 : from, tlr_extent(s->l->cols, t), scale});
 }
 
 /* --- below a diagonal block --- */
 
+/* Z: X with the columns of all places of the side that comes first. */
+static status make_z(solve_job *s) {
+    const bool ahead = s->form == 'T';
+    const int64_t n = ahead ? s->p->c1 - s->p->c0 : s->ib - s->ia;
+    const solve_place *all = ahead ? s->vb : s->ub;
+    const double scale = ldexp(1, ahead ? -s->ev : -s->eu);
+    int64_t tasks = 0;
+    orders o;
+    terms_products products;
+    status st;
+    for (int64_t j = 0; j < n; j++)
+        tasks += pieces(all[j].n[0]) + pieces(all[j].n[1]);
+    TRY(open_orders(s, tasks, MOST_TERMS * tasks, &o));
+    for (int64_t j = 0; j < n; j++)
+        first_tasks(s, &o, j + (ahead ? s->p->c0 : s->ia), all + j, scale);
+    TRY(send_orders(s, &o, &products));
+    st = s->w->be->terms->halve(s->w->ctx, &products, s->et, s->places, s->a + s->x_cols * s->ld,
+                                s->ld);
+done:
+    return st;
+}
+
+/* X below -= X_p L^T: a task for each tile row. The exponent of Z is at most that of X. */
+static void add_rows(const solve_job *s, orders *o, int64_t i, int64_t j) {
+    const double scale = -ldexp(1, -s->eu);
+    for (int64_t k = s->p->c0; k < s->p->c1; k++)
+        dense_terms(s, o, i, k, k, j, false, scale);
+    z_terms(s, o, s->ub + (i - s->ia), j, scale);
+}
+
+/* X_p -= X below L: a task for each tile column. Exponents of X fall from the last rows to the
+ * first; Z comes where the units of the sum do not become much smaller. */
+static void add_columns(const solve_job *s, orders *o, int64_t k, int64_t j) {
+    const double of_z = -ldexp(1, -s->ev), of_x = -ldexp(1, -s->eu);
+    const bool z_first = s->ev > s->eu;
+    if (z_first)
+        z_terms(s, o, s->vb + (k - s->p->c0), j, of_z);
+    for (int64_t i = s->ib - 1; i >= s->ia; i--)
+        dense_terms(s, o, i, k, i, j, true, of_x);
+    if (!z_first)
+        z_terms(s, o, s->vb + (k - s->p->c0), j, of_z);
+}
+
+static status add_products(solve_job *s) {
+    const bool ahead = s->form == 'T';
+    const int64_t from = ahead ? s->ia : s->p->c0, to = ahead ? s->ib : s->p->c1,
+                  others = ahead ? s->p->c1 - s->p->c0 : s->ib - s->ia;
+    const int64_t *first = s->l->cols->first;
+    int64_t tasks = 0;
+    orders o;
+    terms_products products;
+    status st;
+    for (int64_t t = from; t < to; t++)
+        tasks += pieces(first[t + 1] - first[t]);
+    TRY(open_orders(s, tasks, MOST_TERMS * tasks * (others + 2), &o));
+    for (int64_t t = from; t < to; t++)
+        for (int64_t j = first[t]; j < first[t + 1]; j += TERMS_WIDEST) {
+            open_task(&o, least(TERMS_WIDEST, first[t + 1] - j), j, 1);
+            if (ahead)
+                add_rows(s, &o, t, j - first[t]);
+            else
+                add_columns(s, &o, t, j - first[t]);
+        }
+    TRY(send_orders(s, &o, &products));
+    st = s->w->be->terms->sum(s->w->ctx, &products, true, s->x, s->ld, s->l->cols->n);
+done:
+    return st;
+}
+
 /* Tile rows ia .. ib of the super-panel in hand. */
 static status some_rows(solve_job *s, int64_t ia, int64_t ib) {
     const panel *p = s->p;
-    const bool ahead = s->form == 'T';
     status st;
-    s->ia = ia;
-    s->ib = ib;
-    s->ub = s->vb = NULL;
-    s->spots = NULL;
-    TRY(ALLOC(s->ub, (size_t)(ib - ia), "places of tiles"));
-    TRY(ALLOC(s->vb, (size_t)(p->c1 - p->c0), "places of tiles"));
-    TRY(ALLOC(s->spots, (size_t)((ib - ia) * (p->c1 - p->c0)), "places of tiles"));
-    solve_lay_out(s);
+    TRY(solve_rows_open(s, ia, ib));
     if (s->b_cols == 0)
         goto done;
-    TRY(tlr_store_typed(s->w, s->l, BACKEND_S, p - s->l->panel, ia, ib, -1));
     s->eu = terms_exponent(p->most[0]);
     s->ev = terms_exponent(p->most[1]);
-    s->et = terms_exponent(s->bound * fmax(1, (double)s->l->b * p->most[ahead ? 1 : 0]));
+    TRY(s->w->be->terms->exponent(s->w->ctx, NULL, s->bound,
+                                  fmax(1, (double)s->l->b * p->most[s->form == 'T' ? 1 : 0]),
+                                  s->et));
     TRY(solve_take_tiles(s));
     TRY(make_z(s));
-    st = ahead ? add_rows(s) : add_columns(s);
+    st = add_products(s);
 done:
-    free(s->ub), free(s->vb), free(s->spots);
+    solve_rows_close(s);
     return st;
 }
 
@@ -265,12 +257,52 @@ done:
     return st;
 }
 
+/* --- triangles --- */
+
+/* X of the super-panel times the inverse of its diagonal block, all three terms. */
+static status multiply_by_inverse(solve_job *s) {
+    const panel *p = s->p;
+    const backend *be = s->w->be;
+    const int64_t n = p->width, q = p - s->l->panel, from = s->l->cols->first[p->c0];
+    float *const x = s->x + from * s->ld;
+    const bool turned = s->form == 'T';
+    orders o;
+    terms_products products;
+    status st;
+    TRY(be->half->max_abs(s->w->ctx, BACKEND_S, s->v, n, x, s->ld, s->own));
+    TRY(be->terms->exponent(s->w->ctx, NULL, s->own, 1, s->ey));
+    TRY(be->terms->take(s->w->ctx, 2, s->v, n, s->ey, x, s->ld, n, s->a, s->ld));
+    TRY(open_orders(s, pieces(n), MOST_TERMS * pieces(n), &o));
+    for (int64_t k = 0; k < pieces(n); k++) { /* the longest ones first */
+        const int64_t j = TERMS_WIDEST * (turned ? pieces(n) - 1 - k : k), end = j + TERMS_WIDEST;
+        const operands y = {.a = turned ? 0 : j,
+                            .a_step = n,
+                            .b = turned ? 0 : j,
+                            .b_step = solve_pad(n),
+                            .of = s->ey - s->ex,
+                            .of_b = s->e_inverse - s->ex + q,
+                            .rests_of_a = true,
+                            .rests_of_b = true};
+        open_task(&o, least(end, n) - j, from + j, 1);
+        add_terms(&o, y, (shape){!turned, j, turned ? least(end, n) : n - j, 1});
+    }
+    TRY(send_orders(s, &o, &products));
+    products.b = solve_inverse_of(s, q);
+    products.ldb = s->ld_inverse;
+    products.b_cols = 2 * solve_pad(n);
+    st = be->terms->sum(s->w->ctx, &products, false, s->x, s->ld, s->l->cols->n);
+done:
+    return st;
+}
+
 static status divide(solve_job *s) {
     const panel *p = s->p;
     const int64_t n = p->width;
     const float one = 1;
     const backend *be = s->w->be;
     status st;
+    if (s->inverse)
+        return multiply_by_inverse(s);
     TRY(be->half->cast_to_single(s->w->ctx, n, n, p->diag, n, s->block, n));
     TRY(tlr_work_bytes(s->w, be->workspace(BACKEND_TRSM, BACKEND_S, s->v, n)));
     st = be->trsm(s->w->ctx, BACKEND_S, 'R', 'L', s->form, 'N', s->v, n, &one, s->block, n,
@@ -279,44 +311,43 @@ done:
     return st;
 }
 
-/* A: X of a super-panel, or in form 'N' of all, then Z. */
-static status open_left(solve_job *s) {
+/* Room for A; what of it a triangle of form 'N' has more is taken with the first one (both). */
+static status open_left(solve_job *s, bool both) {
     const tlr *l = s->l;
-    int64_t widest = 0;
+    const int64_t m = s->ld / 2; /* halves as singles */
+    int64_t cols;
     void *p;
     status st;
     s->z_cols = 0;
-    for (int64_t q = 0; q < l->panels; q++) {
-        const panel *here = l->panel + q;
-        int64_t cols;
-        widest = largest(widest, here->width);
-        for (int64_t i = here->r0; i < here->r1;) {
-            i = solve_rows_that_fit(s, here, i, &cols);
+    for (int64_t q = 0; q < l->panels; q++)
+        for (int64_t i = l->panel[q].r0; i < l->panel[q].r1;) {
+            i = solve_rows_that_fit(s, l->panel + q, i, &cols);
             s->z_cols = largest(s->z_cols, cols);
         }
-    }
-    s->x_cols = solve_left_parts(s) * (s->form == 'T' ? widest : l->rows->n);
-    TRY(tlr_work_typed(s->w, BUF_SIDE, BACKEND_S, s->ld / 2 * (s->x_cols + s->z_cols), &p));
-    s->a = solve_as_halves(p);
-    /* what is read beside what was written is finite */
-    st = s->w->be->half->gemm(s->w->ctx, 'N', 'N', s->ld / 2, s->x_cols + s->z_cols, 0, 0, s->a,
-                              s->ld, s->a, s->ld, 0, p, s->ld / 2);
+    const int64_t parts = solve_x_parts(s), most = s->form == 'N' || both ? l->cols->n : s->widest;
+    s->x_cols = s->y_cols + parts * (s->form == 'T' ? s->widest : l->cols->n);
+    TRY(tlr_work_typed(s->w, BUF_SIDE, BACKEND_S, m * (s->y_cols + parts * most + s->z_cols), &p));
+    s->a = p;
+    /* columns that are read beside those that were written are finite */
+    st = tlr_full_gemm(s->w, BACKEND_S, 'N', 'N', m, s->x_cols + s->z_cols, 1, 0, p, m, p, 1, 0, p,
+                       m);
 done:
     return st;
 }
 
-static status one_triangle(solve_job *s, char form) {
+static status one_triangle(solve_job *s, char form, bool both) {
+    const backend *be = s->w->be;
     status st;
     s->form = form;
-    s->bound = 0;
-    TRY(open_left(s));
+    TRY(open_left(s, both));
+    TRY(be->half->max_abs(s->w->ctx, BACKEND_S, 0, 0, s->x, s->ld, s->bound)); /* 0 */
     for (int64_t q = 0; q < s->l->panels; q++) {
         s->p = s->l->panel + (form == 'T' ? q : s->l->panels - 1 - q);
         TRY(tlr_spread_next(s->w, s->l, s->p - s->l->panel));
         if (form == 'N')
             TRY(all_rows(s));
         TRY(divide(s));
-        if (form == 'T' ? s->p->r0 < s->p->r1 : s->p > s->l->panel)
+        if (q < s->l->panels - 1)
             TRY(solve_take_x(s));
         if (form == 'T')
             TRY(all_rows(s));
@@ -327,11 +358,11 @@ done:
 
 status tlr_solve_terms(tlr_work *w, const tlr *l, char form, int64_t v, double *x, int64_t ldx) {
     const int64_t n = l->rows->n;
-    int64_t widest = 0;
+    int64_t most = 0;
     solve_job s = {.w = w,
                    .l = l,
                    .terms = l->terms,
-                   .of_halves = l->terms > 1 ? l->of_halves : 1,
+                   .of_halves = l->of_halves,
                    .v = v,
                    .ld = terms_pad(v),
                    .ldb = solve_pad(l->b)};
@@ -339,20 +370,32 @@ status tlr_solve_terms(tlr_work *w, const tlr *l, char form, int64_t v, double *
     status st;
     if (n == 0 || v == 0)
         return MOAO_OK;
-    for (int64_t q = 0; q < l->panels; q++)
-        widest = largest(widest, l->panel[q].width);
-    TRY(ALLOC(s.ex, (size_t)l->panels, "exponents"));
+    for (int64_t q = 0; q < l->panels; q++) {
+        const panel *here = l->panel + q;
+        s.widest = largest(s.widest, here->width);
+        most = largest(most, (here->r1 - here->r0) * (here->c1 - here->c0));
+    }
+    TRY(ALLOC(s.kept, (size_t)(4 * most), "places of columns"));
+    TRY(tlr_work_room(w, BUF_BOUND, 3 + l->panels + 1, &s.most));
+    s.bound = s.most + 1;
+    s.own = s.most + 2;
+    s.ex = (int32_t *)(void *)(s.most + 3);
+    s.e_inverse = s.ex + l->panels;
+    s.et = s.e_inverse + l->panels;
+    s.ey = s.et + 1;
     TRY(tlr_work_typed(w, BUF_PANEL, BACKEND_S, s.ld * n, &p));
     s.x = p;
-    TRY(tlr_work_typed(w, BUF_METRIC, BACKEND_S, widest * widest, &p));
+    TRY(tlr_work_typed(w, BUF_METRIC, BACKEND_S, s.widest * s.widest, &p));
     s.block = p;
     TRY(w->be->half->cast_to_single(w->ctx, v, n, x, ldx, s.x, s.ld));
+    if (v >= s.widest) /* else dividing takes less than inverting */
+        TRY(solve_invert(&s));
     if (form != 'N')
-        TRY(one_triangle(&s, 'T'));
+        TRY(one_triangle(&s, 'T', form == 'A'));
     if (form != 'T')
-        TRY(one_triangle(&s, 'N'));
+        TRY(one_triangle(&s, 'N', false));
     st = w->be->half->cast_to_double(w->ctx, v, n, 1, s.x, s.ld, 0, x, ldx);
 done:
-    free(s.ex);
+    free(s.kept);
     return st;
 }

@@ -4,16 +4,17 @@
 
 #include "tlr/internal.h"
 
-/* U of a tile row, or V of a tile column, without dense tiles: the leading columns of all tiles,
- * then those that are kept as halves; where they are in B, and in Z what they meet there. */
+/* U of a tile row, or V of a tile column, without dense tiles: columns of two kinds, those that are
+ * kept in single precision, of all tiles, then those that are kept as halves; their first ones in
+ * B, and in Z what they meet there. Where one term is all, all columns are of the first kind. */
 typedef struct {
     int64_t rows, n[2], at[2], z[2];
 } solve_place;
 
-/* Columns of a tile that is not dense, by the same two kinds; and how many such are before it in
- * its place of U, and of V; of a dense one, where it is in B. */
+/* A tile: columns before it, of each kind, in its place of U and of V; of a dense one, its first
+ * column in B (else -1). */
 typedef struct {
-    int64_t n[2], u[2], v[2], dense;
+    int64_t u[2], v[2], dense;
 } solve_spot;
 
 typedef struct {
@@ -22,60 +23,74 @@ typedef struct {
     const panel *p;
     char form;
     int terms, of_halves; /* of these with columns that are kept as halves */
-    int64_t v, ld;        /* of X, A, and Z, which is A's last columns */
-    int64_t ldb;
-    float *x;     /* v x n */
-    float *block; /* the diagonal block in hand */
-    double bound; /* of all that is multiplied */
-    int *ex;      /* [panels] exponents of X in A */
-    int ev, eu, et;
-    backend_f16 *a, *b;
-    int64_t x_cols, z_cols, b_cols;
-    int64_t ia, ib;       /* tile rows in hand */
-    solve_place *ub, *vb; /* of tile rows, of tile columns */
-    solve_spot *spots;    /* [ib - ia][c1 - c0] */
+    int64_t v, ld;        /* rows of X; of A */
+    float *x;             /* v x n, ld */
+    float *block;         /* the diagonal block in hand */
+    /* in the backend's memory: largest |x| of a super-panel, of what is multiplied, and of what is
+     * divided; exponents of X in A and of the inverse, of each super-panel, of Z, and of what is
+     * divided */
+    double *most, *bound, *own;
+    int32_t *ex, *e_inverse, *et, *ey;
+    int eu, ev;
+    backend_f16 *a, *b; /* A: what is divided, X, Z; B: U, V and dense tiles, ldb rows */
+    int64_t y_cols, x_cols, z_cols, b_cols, ldb; /* x_cols: before Z */
+    /* NULL, or halves and rests of the inverses of the diagonal blocks, columns ld_inverse apart */
+    backend_f16 *inverse;
+    int64_t ld_inverse, widest; /* columns of a super-panel */
+    terms_place *places;        /* [b_cols] where results with a column of B go in Z */
+    int64_t *kept;              /* tlr_store_kept */
+    int64_t ia, ib;             /* tile rows in hand */
+    solve_place *ub, *vb;
+    solve_spot *spots; /* [ib - ia][c1 - c0] */
 } solve_job;
 
-static inline backend_f16 *solve_as_halves(void *p) {
-    return p;
-}
-
-static inline int64_t solve_pad(int64_t n) {
-    return (n + TERMS_STEP - 1) / TERMS_STEP * TERMS_STEP;
-}
-
-/* Halves of a number in X, in Z, and in U and V, of columns of a kind. */
-static inline int solve_left_parts(const solve_job *s) {
+/* Halves of a number in X, in Z, and in U, V and dense tiles, for columns of a kind. */
+static inline int solve_x_parts(const solve_job *s) {
     return s->terms == 3 ? 2 : 1;
 }
 static inline int solve_z_parts(const solve_job *s, int kind) {
     return (kind == 0 ? s->terms == 3 : s->of_halves == 2) ? 2 : 1;
 }
-static inline int solve_right_parts(const solve_job *s, int kind) {
+static inline int solve_b_parts(const solve_job *s, int kind) {
     return kind == 0 && s->terms > 1 ? 2 : 1;
 }
-
-static inline int64_t solve_halves_of(const solve_job *s, const tlr_tile *t) {
+/* Columns of a tile of the second kind; the kind of a dense one. */
+static inline int64_t solve_halves(const solve_job *s, const tlr_tile *t) {
     return s->terms > 1 ? t->halves : 0;
 }
-
+static inline int solve_dense_kind(const solve_job *s, const tlr_tile *t) {
+    return solve_halves(s, t) > 0;
+}
+static inline int64_t solve_pad(int64_t n) {
+    return (n + TERMS_STEP - 1) / TERMS_STEP * TERMS_STEP;
+}
 static inline solve_spot *solve_spot_of(const solve_job *s, int64_t i, int64_t k) {
     return s->spots + (i - s->ia) * (s->p->c1 - s->p->c0) + k - s->p->c0;
 }
+/* First column of super-panel q's X in A: of form 'T' one is there at a time, of 'N' all. Rests are
+ * as many columns further on as the super-panel has. */
+static inline int64_t solve_x_of(const solve_job *s, int64_t q) {
+    return s->y_cols +
+           (s->form == 'T' ? 0 : solve_x_parts(s) * s->l->cols->first[s->l->panel[q].c0]);
+}
 
-/* First column in A of tile t's columns of X. */
-static inline int64_t solve_x_at(const solve_job *s, int64_t t) {
-    const int64_t *first = s->l->cols->first;
-    return solve_left_parts(s) * (first[t] - (s->form == 'T' ? first[s->p->c0] : 0));
+/* That of super-panel q, rests solve_pad(its width) columns further on. */
+static inline backend_f16 *solve_inverse_of(const solve_job *s, int64_t q) {
+    return s->inverse + 2 * q * solve_pad(s->widest) * s->ld_inverse;
 }
 
 /* --- solve_operands.c --- */
 
-/* X of the super-panel in hand to A. Exponents do not grow from one to the next. */
+/* Inverses of all diagonal blocks, made in double precision. */
+status solve_invert(solve_job *s);
+
+/* X of the super-panel in hand to A. In form 'N' exponents do not grow from one to the next. */
 status solve_take_x(solve_job *s);
-/* Places of the tile rows in hand; columns of B. */
-void solve_lay_out(solve_job *s);
-/* Their U, V and dense tiles to B. */
+/* Tile rows ia .. ib of the super-panel are those in hand: places of all columns, b_cols. close:
+ * gives them back, also if open failed. */
+status solve_rows_open(solve_job *s, int64_t ia, int64_t ib);
+void solve_rows_close(solve_job *s);
+/* Their U, V and dense tiles to B; places. */
 status solve_take_tiles(solve_job *s);
 /* Tile rows of p from ia on whose Z fits in the memory, at least one; columns of that. */
 int64_t solve_rows_that_fit(const solve_job *s, const panel *p, int64_t ia, int64_t *cols);

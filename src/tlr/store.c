@@ -209,6 +209,29 @@ static backend_f16 *halves_of(const panel *p, void *kept) {
     return (backend_f16 *)(void *)((float *)kept + p->leading);
 }
 
+void tlr_store_kept(const tlr *a, const panel *p, int64_t *at, const float **singles,
+                    const backend_f16 **halves) {
+    int64_t n[2] = {0, 0};
+    for (int v = 0; v < 2; v++)
+        for (int64_t i = p->r0; i < p->r1; i++)
+            for (int64_t k = p->c0; k < p->c1; k++, at += 2) {
+                const tlr_tile *t = panel_tile(p, i, k);
+                const int64_t m = v ? tlr_extent(a->cols, k) : tlr_extent(a->rows, i);
+                const bool there = v == 0 || t->kind == TLR_LOWRANK;
+                if (!a->o.halves) {
+                    at[0] = v ? p->kept_v + p->vbegin[k - p->c0] + t->v * m
+                              : p->ubegin[i - p->r0] + t->u * m;
+                    continue;
+                }
+                at[0] = n[0];
+                at[1] = -1 - n[1];
+                n[0] += there ? (t->rank - t->halves) * m : 0;
+                n[1] += there ? t->halves * m : 0;
+            }
+    *singles = a->o.halves ? (const float *)(const void *)p->kept : p->singles;
+    *halves = a->o.halves ? halves_of(p, p->kept) : NULL;
+}
+
 /* u and v in single precision to what is kept of them, in the backend's memory. */
 static status narrow(tlr_work *w, const panel *p, const float *from, void *kept) {
     status st = MOAO_OK;

@@ -49,7 +49,7 @@ static inline tlr *factor(const points *p, variant v, const tlr_options *o) {
 
 /* X op(L)^-1 against the dense form of L, relative. */
 static inline double solve_error(const tlr *l, const double *full, int64_t n, char job) {
-    const int64_t v = job == 'A' ? 21 : 7, ld = v + 3;
+    const int64_t v = job == 'A' ? 70 : 7, ld = v + 3; /* of width 64 more and less */
     const double one = 1;
     double *x = noise(ld * n), *there = up(x, ld * n);
     for (const char *trans = job == 'A' ? "TN" : job == 'T' ? "T" : "N"; *trans; trans++)

@@ -4,6 +4,7 @@
 #include "gpu/core/common.cuh"
 #include "terms_gpu.h"
 #include "terms_halves.cuh"
+#include <math.h>
 
 #define THREADS 256
 #define MOST_BLOCKS 65535
@@ -179,6 +180,9 @@ const backend_terms backend_terms_gpu = {
     .narrow = narrow,
     .widen = widen,
     .squares = squares,
-    .add = terms_add,
+    .exponent = terms_exponent,
+    .take = terms_take,
+    .pack = terms_pack_columns,
+    .sum = terms_sum,
     .halve = terms_halve,
 };

@@ -5,7 +5,12 @@
 #include "backend/backend_terms.h"
 
 extern "C" const backend_terms backend_terms_gpu;
-extern "C" terms_add_op terms_add;     /* terms_products.cu */
-extern "C" terms_halve_op terms_halve; /* the same */
+/* terms_pack.cu */
+extern "C" terms_exponent_op terms_exponent;
+extern "C" terms_take_op terms_take;
+extern "C" terms_pack_op terms_pack_columns;
+/* terms_products.cu */
+extern "C" terms_sum_op terms_sum;
+extern "C" terms_halve_op terms_halve;
 
 #endif

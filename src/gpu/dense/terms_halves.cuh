@@ -6,6 +6,11 @@
 #include <math.h>
 #include <stdint.h>
 
+/* 2^e, |e| at most 126. */
+__device__ inline float terms_power(int e) {
+    return __int_as_float((e + 127) << 23);
+}
+
 struct halves_of {
     __half top, rest;
 };

@@ -9,6 +9,7 @@
 #include "tensor_map.cuh"
 #include "terms_products.cuh"
 #include "wgmma.cuh"
+#include <cuda_fp16.h>
 #include <limits.h>
 
 namespace {
@@ -18,7 +19,12 @@ constexpr int ROWS = 128, STEP = TERMS_STEP; /* of a part; of the inner size */
 constexpr int A_BOXES = ROWS / BOX, B_BOXES = TERMS_WIDEST / BOX;
 constexpr int STAGES = 4, STAGE = (A_BOXES + B_BOXES) * BOX_BYTES;
 constexpr int GROUPS = 2, PER_GROUP = 128, THREADS = (GROUPS + 1) * PER_GROUP;
-constexpr int SHARED = STAGES * STAGE + 1024 + 16 * STAGES;
+constexpr int BARRIERS = 16 * STAGES;
+/* A warp's part of shared memory: 8 columns of 128 singles, or 16 of halves; gaps against bank
+ * conflicts. */
+constexpr int C_STRIDE = ROWS * 4 + 32, H_STRIDE = ROWS * 2 + 16, OWN = 16 * H_STRIDE;
+constexpr int SHARED = STAGES * STAGE + BARRIERS + GROUPS * PER_GROUP / 32 * OWN;
+static_assert(8 * C_STRIDE == OWN, "both fit");
 static_assert(STEP == BOX, "a stage is a box along the inner size");
 
 struct operands {
@@ -30,8 +36,9 @@ struct job {
     int m, parts; /* of all tasks */
     const terms_task *task;
     const terms_segment *segment;
+    const int32_t *exponent;
     terms_target to;
-    bool pairs; /* two neighbours of a column are written at once */
+    bool wide; /* columns of results begin at multiples of 16 bytes */
 };
 
 struct ring { /* of stages */
@@ -130,120 +137,204 @@ __device__ inline void multiply_segment(float (&acc)[N][64], ring &r, int group,
     give_back(r, before);
 }
 
-/* Rows m0 .. m0 + 128 of columns n .. n + 64 of a result: d times `scale` added to C. */
-__device__ inline void add_block(const job &t, const terms_task &k, int m0, int n, float scale,
-                                 const float (&d)[64]) {
-    const int i = threadIdx.x % PER_GROUP, col = n + i / 32 * 16 + i % 32 / 4, row = m0 + i % 4 * 2;
-    float *c = t.to.c + (int64_t)(k.to + col) * t.to.ld + row;
-    const bool there[2] = {col < k.cols, col + 8 < k.cols};
-    if (t.pairs && m0 + ROWS <= t.m) {
+/* --- results. What a warp has of a block, 16 columns of 128 rows, passes through its part of
+ * shared memory, so that each column is written in one piece. --- */
+
+struct corner { /* of what a warp has of a block: first row, column of the result */
+    int m, n;
+    unsigned char *own; /* shared memory */
+};
+
+__device__ inline int lane_of() {
+    return threadIdx.x % 32;
+}
+
+/* Eight columns of C, this lane's four rows of each. */
+struct eight {
+    float4 x[8];
+};
+
+__device__ inline float *place_in_c(const job &t, const terms_task &k, const corner &at, int j) {
+    return t.to.c + (int64_t)(k.to + at.n + j) * t.to.ld + at.m + 4 * lane_of();
+}
+
+/* The first ones of four numbers, or of eight halves. */
+__device__ inline void some_of(int rows, const float *from, float4 *x) {
+    x->x = rows > 0 ? from[0] : 0;
+    x->y = rows > 1 ? from[1] : 0;
+    x->z = rows > 2 ? from[2] : 0;
+    x->w = rows > 3 ? from[3] : 0;
+}
+__device__ inline void some_of(int rows, const float4 &x, float *to) {
+    const float all[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
-        for (int e = 0; e < 2; e++) {
-            float2 x[16];
-            if (!there[e])
-                continue;
-            float2 *p = (float2 *)(c + e * 8 * t.to.ld);
+    for (int i = 0; i < 4; i++)
+        if (i < rows)
+            to[i] = all[i];
+}
+__device__ inline void some_of(int rows, const uint4 &x, __half *to) {
+    const unsigned all[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
-            for (int j = 0; j < 16; j++)
-                x[j] = p[4 * j];
+    for (int i = 0; i < 8; i++)
+        if (i < rows)
+            to[i] = __ushort_as_half((unsigned short)(all[i / 2] >> 16 * (i % 2)));
+}
+
+__device__ inline void load_eight(const job &t, const terms_task &k, const corner &at, eight *c) {
+    const int rows = t.m - at.m - 4 * lane_of();
+    const bool whole = rows >= 4;
 #pragma unroll
-            for (int j = 0; j < 16; j++)
-                p[4 * j] = make_float2(fmaf(scale, d[4 * j + 2 * e], x[j].x),
-                                       fmaf(scale, d[4 * j + 2 * e + 1], x[j].y));
-        }
-        return;
+    for (int j = 0; j < 8; j++) {
+        const float *from = place_in_c(t, k, at, j);
+        c->x[j] = make_float4(0, 0, 0, 0);
+        if (!t.to.add || at.n + j >= k.cols)
+            continue;
+        if (t.wide && whole)
+            c->x[j] = *(const float4 *)from;
+        else
+            some_of(rows, from, &c->x[j]);
     }
+}
+
+/* d: half `e` of the columns of a warp's part of a block. */
+__device__ inline void add_eight(const job &t, const terms_task &k, const corner &at, float scale,
+                                 const float (&d)[64], int e, const eight &c) {
+    const int lane = lane_of(), rows = t.m - at.m - 4 * lane;
+    const bool whole = rows >= 4;
+    __syncwarp();
 #pragma unroll
     for (int j = 0; j < 16; j++)
+        *(float2 *)(at.own + lane / 4 * C_STRIDE + (8 * j + lane % 4 * 2) * 4) =
+            make_float2(d[4 * j + 2 * e], d[4 * j + 2 * e + 1]);
+    __syncwarp();
 #pragma unroll
-        for (int e = 0; e < 4; e++)
-            if (there[e / 2] && row + 8 * j + e % 2 < t.m) {
-                float *p = c + e / 2 * 8 * t.to.ld + 8 * j + e % 2;
-                *p = fmaf(scale, d[4 * j + e], *p);
-            }
-}
-
-/* As halves. */
-__device__ inline void halve_block(const job &t, const terms_task &k, int m0, int n, float scale,
-                                   const float (&d)[64]) {
-    const int i = threadIdx.x % PER_GROUP, col = n + i / 32 * 16 + i % 32 / 4, row = m0 + i % 4 * 2;
-    const bool whole = t.pairs && m0 + ROWS <= t.m;
-#pragma unroll
-    for (int e = 0; e < 2; e++) {
-        if (col + 8 * e >= k.cols)
+    for (int j = 0; j < 8; j++) {
+        const float4 x = *(const float4 *)(at.own + j * C_STRIDE + 16 * lane);
+        const float4 y = make_float4(fmaf(scale, x.x, c.x[j].x), fmaf(scale, x.y, c.x[j].y),
+                                     fmaf(scale, x.z, c.x[j].z), fmaf(scale, x.w, c.x[j].w));
+        float *to = place_in_c(t, k, at, j);
+        if (at.n + j >= k.cols)
             continue;
-        const terms_place to = t.to.place[k.to + col + 8 * e];
-        __half *h = t.to.h + to.to * t.to.ld + row, *rest = h + to.step * t.to.ld;
-#pragma unroll
-        for (int j = 0; j < 16; j++) {
-            const halves_of x = two_halves(d[4 * j + 2 * e], scale),
-                            y = two_halves(d[4 * j + 2 * e + 1], scale);
-            const __half2 top = __halves2half2(x.top, y.top), left = __halves2half2(x.rest, y.rest);
-            if (whole) {
-                *(__half2 *)(h + 8 * j) = top;
-                if (k.parts > 1)
-                    *(__half2 *)(rest + 8 * j) = left;
-                continue;
-            }
-            if (row + 8 * j < t.m) {
-                h[8 * j] = __low2half(top);
-                if (k.parts > 1)
-                    rest[8 * j] = __low2half(left);
-            }
-            if (row + 8 * j + 1 < t.m) {
-                h[8 * j + 1] = __high2half(top);
-                if (k.parts > 1)
-                    rest[8 * j + 1] = __high2half(left);
-            }
-        }
+        if (t.wide && whole)
+            *(float4 *)to = y;
+        else
+            some_of(rows, y, to);
     }
 }
 
-/* A part of a result, of which this group has up to N blocks of columns. */
-template <int N, bool HALVE>
-__device__ inline void one_part(const job &t, const terms_task &k, int m0, int group, ring &r) {
-    float acc[N][64] = {};
+/* Halves (REST: what they leave) of 16 columns to their places, which lane j has of column j. */
+template <bool REST>
+__device__ inline void halve_columns(const job &t, const terms_task &k, const corner &at,
+                                     float scale, const float (&d)[64], terms_place place) {
+    const int lane = lane_of(), m = at.m + 8 * (lane % 16), rows = t.m - m;
+    const bool whole = rows >= 8;
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 32; i++) {
+        const int j = i / 2, e = i % 2;
+        const halves_of x = two_halves(d[4 * j + 2 * e], scale),
+                        y = two_halves(d[4 * j + 2 * e + 1], scale);
+        *(__half2 *)(at.own + (lane / 4 + 8 * e) * H_STRIDE + (8 * j + lane % 4 * 2) * 2) =
+            REST ? __halves2half2(x.rest, y.rest) : __halves2half2(x.top, y.top);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        const int col = 2 * j + lane / 16;
+        const int64_t to = __shfl_sync(~0u, place.to, col) +
+                           (REST ? (int64_t)__shfl_sync(~0u, place.step, col) : 0);
+        const uint4 x = *(const uint4 *)(at.own + col * H_STRIDE + lane % 16 * 16);
+        __half *h = t.to.h + to * t.to.ld + m;
+        if (at.n + col >= k.cols)
+            continue;
+        if (t.wide && whole)
+            *(uint4 *)h = x;
+        else
+            some_of(rows, x, h);
+    }
+}
+
+/* The products of a part; the scale of what they are in. */
+template <int N>
+__device__ inline float multiply_part(const job &t, const terms_task &k, int group, ring &r,
+                                      float (&acc)[N][64]) {
     float scale = 0;
     for (int s = 0; s < k.segments; s++) {
         const terms_segment g = t.segment[k.first + s];
-        const float ratio = scale / g.scale; /* where it is 1 too: a branch would have the
+        const float before = scale;
+        scale = terms_scale(g, t.exponent);
+        const float ratio = before / scale; /* where it is 1 too: a branch would have the
                                                 compiler wait for each product */
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int j = 0; j < 64; j++)
                 acc[n][j] *= ratio;
-        scale = g.scale;
         if (g.down)
             multiply_segment<N, true>(acc, r, group, g.inner, s > 0);
         else
             multiply_segment<N, false>(acc, r, group, g.inner, s > 0);
     }
-#pragma unroll
-    for (int n = 0; n < N; n++)
-        if (HALVE)
-            halve_block(t, k, m0, (group + n * GROUPS) * BOX, scale, acc[n]);
-        else
-            add_block(t, k, m0, (group + n * GROUPS) * BOX, scale, acc[n]);
+    return scale;
 }
 
-template <bool HALVE> __device__ void multiply_all(const job &t, ring r) {
+/* A part of a result, of which this group has up to N blocks of columns, a warp 16 of each. */
+template <int N, bool HALVE>
+__device__ inline void one_part(const job &t, const terms_task &k, int m0, int group, ring &r,
+                                unsigned char *own) {
+    const int warp = threadIdx.x % PER_GROUP / 32;
+    float acc[N][64] = {};
+    corner at[N];
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        at[n] = {m0, (group + n * GROUPS) * BOX + 16 * warp, own};
+    if (HALVE) {
+        terms_place place[N];
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            place[n] = t.to.place[k.to + min(at[n].n + lane_of() % 16, k.cols - 1)];
+        const float scale = multiply_part(t, k, group, r, acc) * terms_power(*t.to.of_h);
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            halve_columns<false>(t, k, at[n], scale, acc[n], place[n]);
+            if (k.parts > 1)
+                halve_columns<true>(t, k, at[n], scale, acc[n], place[n]);
+        }
+    } else {
+        eight c[2]; /* what is added to is on its way while products are made */
+        load_eight(t, k, at[0], &c[0]);
+        const float scale = multiply_part(t, k, group, r, acc);
+#pragma unroll
+        for (int i = 0; i < 2 * N; i++) {
+            corner next = at[(i + 1) / 2 % N];
+            next.n += (i + 1) % 2 * 8;
+            if (i + 1 < 2 * N)
+                load_eight(t, k, next, &c[(i + 1) % 2]);
+            corner here = at[i / 2];
+            here.n += i % 2 * 8;
+            add_eight(t, k, here, scale, acc[i / 2], i % 2, c[i % 2]);
+        }
+    }
+}
+
+template <bool HALVE> __device__ void multiply_all(const job &t, ring r, unsigned char *own) {
     const int group = __shfl_sync(~0u, threadIdx.x / PER_GROUP, 0), along = parts_along(t);
     for (int i = blockIdx.x; i < t.parts; i += gridDim.x) {
         const terms_task k = t.task[i / along];
         const int m0 = i % along * ROWS;
         if (blocks_of(k) > GROUPS)
-            one_part<2, HALVE>(t, k, m0, group, r);
+            one_part<2, HALVE>(t, k, m0, group, r, own);
         else
-            one_part<1, HALVE>(t, k, m0, group, r);
+            one_part<1, HALVE>(t, k, m0, group, r, own);
     }
 }
 
 template <bool HALVE>
 __global__ void __launch_bounds__(THREADS, 1)
     products_kernel(const __grid_constant__ operands x, const __grid_constant__ job t) {
-    extern __shared__ unsigned char shared[];
-    ring r = {(shared_address(shared) + 1023) / 1024 * 1024, 0, 0};
+    /* the copy engine's swizzle asks for that */
+    extern __shared__ __align__(1024) unsigned char shared[];
+    ring r = {shared_address(shared), 0, 0};
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {
             barrier_init(r.full(s), 1);
@@ -258,7 +349,7 @@ __global__ void __launch_bounds__(THREADS, 1)
             copy_all(x, t, r);
     } else {
         registers_more<232>();
-        multiply_all<HALVE>(t, r);
+        multiply_all<HALVE>(t, r, shared + STAGES * STAGE + BARRIERS + threadIdx.x / 32 * OWN);
     }
 }
 
@@ -272,13 +363,13 @@ template <bool HALVE> status launch(const backend_ctx *ctx, const operands &x, c
     return MOAO_OK;
 }
 
-bool reachable(const backend_f16 *a, int64_t ld) {
-    return (uintptr_t)a % 16 == 0 && ld % 8 == 0;
+bool reachable(const void *a, int64_t ld, size_t size) {
+    return (uintptr_t)a % 16 == 0 && ld * size % 16 == 0;
 }
 
 bool serves(const backend_ctx *ctx, const terms_products *p) {
     int major = 0, minor = 0;
-    if (!reachable(p->a, p->lda) || !reachable(p->b, p->ldb))
+    if (!reachable(p->a, p->lda, sizeof *p->a) || !reachable(p->b, p->ldb, sizeof *p->b))
         return false;
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ctx->device);
     cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ctx->device);
@@ -299,8 +390,9 @@ extern "C" status terms_hopper(backend_ctx *ctx, const terms_products *p, const 
         !tensor_map(&x.b, p->b, p->ldb, p->b_cols, p->ldb, BOX))
         return status_fail(MOAO_INTERNAL, "CUDA: a matrix cannot be described to the copy engine");
     t.m = (int)p->m, t.parts = (int)parts;
-    t.task = p->task, t.segment = p->segment;
+    t.task = p->task, t.segment = p->segment, t.exponent = p->exponent;
     t.to = *to;
-    t.pairs = to->ld % 2 == 0 && (to->c ? (uintptr_t)to->c % 8 : (uintptr_t)to->h % 4) == 0;
+    t.wide =
+        to->c ? reachable(to->c, to->ld, sizeof *to->c) : reachable(to->h, to->ld, sizeof *to->h);
     return to->c ? launch<false>(ctx, x, t) : launch<true>(ctx, x, t);
 }

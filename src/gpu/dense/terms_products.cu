@@ -74,7 +74,7 @@ __device__ inline void store(const terms_target &to, const terms_task &t, int64_
                              float x) {
     if (to.c) {
         float *const c = to.c + row + (int64_t)(t.to + col) * to.ld;
-        *c += x;
+        *c = to.add ? *c + x : x;
         return;
     }
     const terms_place p = to.place[t.to + col];
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(THREADS) products_kernel(terms_products p, ter
         for (int k = t.first; k < t.first + t.segments; k++) {
             const terms_segment g = p.segment[k];
             const float before = scale;
-            scale = g.scale;
+            scale = terms_scale(g, p.exponent);
             for (int i = 0; i < 32; i++)
                 acc[i / 16][i / 4 % 4][i % 4] *= before / scale;
             for (int c = 0; c < g.inner; c += DEPTH) {
@@ -108,6 +108,8 @@ __global__ void __launch_bounds__(THREADS) products_kernel(terms_products p, ter
                 multiply_tiles(acc, &s, n, m);
             }
         }
+        if (to.of_h)
+            scale *= terms_power(*to.of_h);
 #pragma unroll
         for (int i = 0; i < 32; i++) {
             const int col = n0 + n + i / 16 * 16 + threadIdx.x % 32 / 4 + i % 4 / 2 * 8;
@@ -133,11 +135,12 @@ static status products(backend_ctx *ctx, const terms_products *p, const terms_ta
     return MOAO_OK;
 }
 
-extern "C" status terms_add(backend_ctx *ctx, const terms_products *p, float *c, int64_t ldc) {
-    return products(ctx, p, terms_target{c, NULL, NULL, ldc});
+extern "C" status terms_sum(backend_ctx *ctx, const terms_products *p, bool add, float *c,
+                            int64_t ldc, int64_t c_cols) {
+    return products(ctx, p, terms_target{c, NULL, NULL, NULL, add, ldc, c_cols});
 }
 
-extern "C" status terms_halve(backend_ctx *ctx, const terms_products *p, const terms_place *place,
-                              backend_f16 *h, int64_t ldh) {
-    return products(ctx, p, terms_target{NULL, (__half *)h, place, ldh});
+extern "C" status terms_halve(backend_ctx *ctx, const terms_products *p, const int32_t *exponent,
+                              const terms_place *place, backend_f16 *h, int64_t ldh) {
+    return products(ctx, p, terms_target{NULL, (__half *)h, exponent, place, false, ldh, 0});
 }

@@ -1,0 +1,111 @@
+/* Operands of many products in several terms (backend_terms.h): exponents where they are used, and
+ * numbers from where they are kept. Bound by memory. */
+#include "gpu/core/common.cuh"
+#include "terms_gpu.h"
+#include "terms_halves.cuh"
+
+#define THREADS 256
+#define MOST_BLOCKS 65535
+
+/* As backend_half_exponent: bound < 2^e. */
+__global__ void exponent_kernel(const double *most, double *bound, double factor, int32_t *out) {
+    double b = *bound;
+    int e = 0;
+    if (threadIdx.x > 0)
+        return;
+    if (most && !(*most <= b) && !isnan(b))
+        *bound = b = *most;
+    b *= factor;
+    if (b > 0 && !isinf(b)) {
+        frexp(b, &e);
+        e = 15 - e;
+    }
+    *out = max(-(int)TERMS_EXPONENT, min((int)TERMS_EXPONENT, e));
+}
+
+extern "C" status terms_exponent(backend_ctx *ctx, const double *most, double *bound, double factor,
+                                 int32_t *out) {
+    gpu_device_guard guard(ctx->device);
+    exponent_kernel<<<1, 32, 0, ctx->main.stream>>>(most, bound, factor, out);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
+__global__ void take_kernel(order_of o, int64_t m, int64_t n, const int32_t *exponent,
+                            const float *x, int64_t ldx, int64_t step, __half *h, int64_t ldh) {
+    const float scale = terms_power(*exponent);
+    for (int64_t j = blockIdx.x; j < n; j += gridDim.x) {
+        __half *const to[3] = {h + j * ldh, h + (step + j) * ldh, NULL};
+        one_column(o, m, x + j * ldx, scale, to, blockIdx.y * (int64_t)THREADS + threadIdx.x,
+                   gridDim.y * (int64_t)THREADS);
+    }
+}
+
+extern "C" status terms_take(backend_ctx *ctx, int parts, int64_t m, int64_t n,
+                             const int32_t *exponent, const float *x, int64_t ldx, int64_t step,
+                             backend_f16 *h, int64_t ldh) {
+    gpu_device_guard guard(ctx->device);
+    if (m == 0 || n == 0)
+        return MOAO_OK;
+    const dim3 grid((unsigned)gpu_min(n, INT32_MAX),
+                    (unsigned)gpu_min(gpu_ceil(m, 8 * THREADS), MOST_BLOCKS));
+    take_kernel<<<grid, THREADS, 0, ctx->main.stream>>>(order(parts > 1 ? "hr" : "h"), m, n,
+                                                        exponent, x, ldx, step, (__half *)h, ldh);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
+/* Two rows of a column of numbers that are kept as such or as halves; beyond the last one, zeros.
+ */
+__device__ inline void two_rows(const terms_pack &p, int64_t j, int64_t i, float scale,
+                                const float *s, const __half *h, __half2 *top, __half2 *rest) {
+    const __half zero = __ushort_as_half(0);
+    __half t[2] = {zero, zero}, r[2] = {zero, zero};
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        if (i + e >= p.rows)
+            continue;
+        const int64_t at = j * p.rows + i + e;
+        if (p.kept < 0) {
+            t[e] = h[at - 1 - p.kept];
+        } else {
+            const halves_of x = two_halves(s[at + p.kept], scale);
+            t[e] = x.top, r[e] = x.rest;
+        }
+    }
+    *top = __halves2half2(t[0], t[1]);
+    *rest = __halves2half2(r[0], r[1]);
+}
+
+/* A warp takes a column, a lane two of its rows at a time. */
+__global__ void pack_kernel(int64_t n, const terms_pack *list, float scale, const float *s,
+                            const __half *h, __half *b, int64_t ldb, terms_place *places) {
+    const int lane = threadIdx.x % 32;
+    for (int64_t e = blockIdx.x; e < n; e += gridDim.x) {
+        const terms_pack p = list[e];
+        for (int64_t j = threadIdx.x / 32; j < p.cols; j += THREADS / 32) {
+            __half *const to = b + (p.to + j) * ldb;
+            for (int64_t i = 2 * lane; i < ldb; i += 64) {
+                __half2 top, rest;
+                two_rows(p, j, i, scale, s, h, &top, &rest);
+                *(__half2 *)(to + i) = top;
+                if (p.parts > 1)
+                    *(__half2 *)(to + p.step * ldb + i) = rest;
+            }
+            if (lane == 0 && p.place.to >= 0)
+                places[p.to + j] = {(int32_t)(p.place.to + j), p.place.step};
+        }
+    }
+}
+
+extern "C" status terms_pack_columns(backend_ctx *ctx, int64_t n, const terms_pack *list,
+                                     int exponent, const float *s, const backend_f16 *h,
+                                     backend_f16 *b, int64_t ldb, terms_place *places) {
+    gpu_device_guard guard(ctx->device);
+    if (n == 0)
+        return MOAO_OK;
+    pack_kernel<<<(unsigned)gpu_min(n, INT32_MAX), THREADS, 0, ctx->main.stream>>>(
+        n, list, ldexpf(1.0f, exponent), s, (const __half *)h, (__half *)b, ldb, places);
+    LAUNCHED();
+    return MOAO_OK;
+}
