@@ -205,7 +205,7 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
     if (o.width == 0)
         o.width = tlr_cmm_width(tile);
     c->strip = room_for(e.m * tlr_cmm_widest(&s));
-    check(tlr_group_open(&e, true, false, &group));
+    check(tlr_group_open(&e, true, o.distributed, false, &group));
     c->group = &group;
     if (o.parts < 0)
         o.parts = tlr_group_parts(&group, o.distributed, e.m);

@@ -3,7 +3,7 @@
  *   gemm     C dense, from matrices of one rank (n = 40,960, tiles of 1,024 and 256), against dgemm
  *   lll      C compressed (n = 61,440, rank 32)
  *   potrf    squared exponential covariances, tiles of 1,024, rank 24 and tolerance 1e-9, four
- *            variants, n from 20,480 to 102,400 (right-looking ones of that with order=102400)
+ *            variants, n from 20,480 to 102,400 (right-looking ones of that with right=1)
  *   matern   exp(-d / 0.1)-like likelihood: factor, solve with one column, logarithm of determinant
  *   steps    where the time of such a factor goes (DL left, n = 102,400)
  *   mosaic   Cmm of params/mosaic.yaml (or of `file=FILE`): factor at several tolerances, ranks by
@@ -98,6 +98,7 @@ static double product_error(const tlr *a, const tlr *b, const double *c, int64_t
 }
 
 static int64_t width_given, order_given; /* of super-panels; of the matrices (potrf, lll), 0: all */
+static bool right_looking;               /* of the largest order too */
 
 static void bench_gemm(int64_t n, int64_t b, int64_t r, bool compressed) {
     Points p = make_points(n, b, 0.3, 0);
@@ -191,7 +192,7 @@ static void bench_potrf(int64_t n, int64_t width) {
         for (int v = 0; v < 4; v++) {
             const tlr_options o = options(1e-9, mode ? 0 : 24, width, mode ? 256 : -1);
             char name[64];
-            if (v % 2 && n > 51200 && (width < 2048 || order_given == 0))
+            if (v % 2 && n > 51200 && (width < 2048 || !right_looking))
                 continue; /* all of the matrix dense; compressed many times: if asked for */
             snprintf(name, sizeof name, "%s-%s%s w%lld", v / 2 ? "LL" : "DL",
                      v % 2 ? "right" : "left", mode ? " 1e-9" : " r24", (long long)width);
@@ -272,6 +273,8 @@ int main(int argc, char **argv) {
             width_given = atoll(argv[i] + 6);
         else if (!strncmp(argv[i], "order=", 6))
             order_given = atoll(argv[i] + 6);
+        else if (!strncmp(argv[i], "right=", 6))
+            right_looking = atoi(argv[i] + 6) != 0;
         else if (!strncmp(argv[i], "apart=", 6))
             apart = atoi(argv[i] + 6) != 0;
         else

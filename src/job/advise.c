@@ -1,5 +1,7 @@
 #include "job/advise.h"
 
+#include "operator/tlr_group.h"
+
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -42,7 +44,11 @@ static status make_plan(const setup *u, const plan_sizes *z, double rate, double
         const device_room gpu = {.bytes = par->compute_gpu_memory};
         st = plan_make_device(par, &u->s, &u->a, &u->o, &a->room, z, chunk, gpu, &a->p);
         /* the GPUs of a node make a factor together, each node for itself */
-        a->p.flops[STAGE_FACTOR] *= (double)a->room.nrank / a->gpus;
+        const int nodes = a->room.nrank / a->gpus;
+        a->p.flops[STAGE_FACTOR] *=
+            a->p.kind == &linop_tlr
+                ? tlr_group_factors(false, par->compute_tlr_distributed, a->room.nrank, nodes)
+                : (double)a->room.nrank / a->gpus;
     } else if (plan_own_device(par, z, a->room.nrank)) {
         const double all = (double)a->room.available; /* each rank is its own device */
         const device_room own = {.bytes = fmin(all, par->compute_gpu_memory),

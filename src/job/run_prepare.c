@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/progress.h"
+#include "operator/tlr_group.h"
 #include "tor/command.h"
 
 #include <math.h>
@@ -114,12 +115,13 @@ static status plan_for(run *r, int chunk) {
     if (r->device.be != NULL) {
         status st = plan_make_device(par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk,
                                      room_of_device(r), &r->pl);
-        /* a node's devices make a factor together where they hold it, else each for itself; ranks
-         * of CPUs a compressed one, on all nodes */
-        r->pl.flops[STAGE_FACTOR] *= r->pl.kind == &linop_tlr && r->device.be == &backend_cpu ? 1
-                                     : r->device.sharing > 1 || r->pl.kind->host != NULL
-                                         ? r->c->size
-                                         : r->c->nnode;
+        /* a node's devices make a factor together where they hold it, else each for itself */
+        r->pl.flops[STAGE_FACTOR] *=
+            r->pl.kind == &linop_tlr
+                ? tlr_group_factors(r->device.be == &backend_cpu, par->compute_tlr_distributed,
+                                    r->c->size, r->c->nnode)
+            : r->device.sharing > 1 || r->pl.kind->host != NULL ? r->c->size
+                                                                : r->c->nnode;
         if (st == MOAO_OK)
             st = plan_check_host(&r->pl, &r->room);
         st = comm_agree(r->c, st);

@@ -95,7 +95,7 @@ static status compressed_open(engine *e, const linop_setup *u, linop **out) {
     if (st == MOAO_OK)
         st = engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, o->v, e->width));
     TRY(comm_agree(e->c, st));
-    TRY(tlr_group_open(e, u->sharing == 1, u->say, &o->group));
+    TRY(tlr_group_open(e, u->sharing == 1, o->distributed, u->say, &o->group));
     o->cmm.group = &o->group;
 done:
     if (st != MOAO_OK) {

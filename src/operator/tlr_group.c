@@ -1,6 +1,8 @@
 #include "operator/tlr_group.h"
 #include "operator/tlr_cmm.h"
 
+#include <stdlib.h>
+
 #define MESSAGE ((size_t)64 << 20) /* bytes of entries that travel at a time */
 
 status tlr_group_agree(tlr_group *g, status local) {
@@ -33,14 +35,31 @@ static status bcast(void *arg, void *p, size_t bytes, int root) {
     return st;
 }
 
-status tlr_group_open(engine *e, bool apart, bool say, tlr_group *g) {
+/* Whether devices make a factor together: only where the variable MOAO_TLR_TOGETHER is set, for
+ * parts, which one device would have to take too for the same bits, cost it a quarter more time,
+ * and two gain a fifth (docs/performance-tlr.md). */
+static bool devices_share(void) {
+    const char *set = getenv("MOAO_TLR_TOGETHER");
+    return set != NULL && *set != '\0';
+}
+
+int tlr_group_factors(bool host, bool distributed, int ranks, int nodes) {
+    return host ? 1 : devices_share() || distributed ? nodes : ranks;
+}
+
+status tlr_group_open(engine *e, bool apart, bool distributed, bool say, tlr_group *g) {
     const size_t all = (size_t)(e->m * tlr_cmm_widest(e->s)) * sizeof(double),
                  column = (size_t)tlr_cmm_widest(e->s) * sizeof(double);
     const size_t room = all < MESSAGE ? all : column > MESSAGE ? column : MESSAGE;
-    *g = (tlr_group){.e = e};
-    const status st = group_open(e->c, e->be, e->ctx, apart, true, room, &g->group);
-    if (st == MOAO_OK && say && e->c->rank == 0)
+    const bool share = e->be->group == NULL || devices_share() || distributed;
+    status st = MOAO_OK;
+    *g = (tlr_group){.e = e, .group.size = 1};
+    if (share)
+        st = group_open(e->c, e->be, e->ctx, apart, true, room, &g->group);
+    if (st == MOAO_OK && say && e->c->rank == 0 && share)
         group_tell(&g->group);
+    else if (st == MOAO_OK && say && e->c->rank == 0 && e->c->size > 1)
+        progress_note("each rank makes the factors for itself: MOAO_TLR_TOGETHER is not set");
     g->members = (tlr_members){g->group.rank, g->group.size, g, merge, bcast};
     return st;
 }
@@ -68,9 +87,10 @@ const tlr_members *tlr_group_members(const tlr_group *g) {
 }
 
 /* Parts of about a thousand rows on a CPU, as large as for four members on a device, in numbers
- * that many divide; never by the number of ranks, for the bits depend on the parts. */
+ * that many divide; never by the number of ranks, for the bits depend on the parts. A device takes
+ * all rows at once unless it is to share them, for long products are what it is fast at. */
 int tlr_group_parts(const tlr_group *g, bool distributed, int64_t m) {
     if (g->e->be->group != NULL)
-        return distributed ? 16 : 4;
+        return distributed ? 16 : devices_share() ? 4 : 0;
     return m < 12000 ? 6 : m < 48000 ? 12 : 24;
 }

@@ -54,12 +54,18 @@ status tlr_update_own(tlr_work *w, const tlr_members *m, const tlr *l, int64_t q
     status st;
     if (l->o.parts <= 0)
         return tlr_update(w, -1, l, l, q0, q1, here->c0, l->rows->nt, here->c0, here->c1, d, ldd);
-    TRY(tlr_update(w, -1, l, l, q0, q1, here->c0, here->c1, here->c0, here->c1, d, ldd));
-    for (int64_t k = 0; k < tlr_parts(l); k++) {
-        tlr_part(l, p, k, &i0, &i1);
-        if (tlr_part_is_mine(m, l, p, k))
-            TRY(tlr_update(w, -1, l, l, q0, q1, i0, i1, here->c0, here->c1,
-                           d + l->rows->first[i0] - first, ldd));
+    /* two super-panels at a time are in hand in doubles, for all parts of a member, where they are
+     * kept in single precision on a device */
+    const int64_t step = w->ctx && l->o.singles && l->o.terms == 0 ? 2 : largest(q1 - q0, 1);
+    for (int64_t q = q0, end; q < q1; q = end) {
+        end = least(q + step, q1);
+        TRY(tlr_update(w, -1, l, l, q, end, here->c0, here->c1, here->c0, here->c1, d, ldd));
+        for (int64_t k = 0; k < tlr_parts(l); k++) {
+            tlr_part(l, p, k, &i0, &i1);
+            if (tlr_part_is_mine(m, l, p, k))
+                TRY(tlr_update(w, -1, l, l, q, end, i0, i1, here->c0, here->c1,
+                               d + l->rows->first[i0] - first, ldd));
+        }
     }
 done:
     return st;

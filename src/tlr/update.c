@@ -173,7 +173,7 @@ static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
     set_target(s, alpha, d, ldd);
     TRY(begin_rows(s));
     for (s->x.q = s->x.q0; s->x.q < s->x.q1; s->x.q++) {
-        const int64_t from = s->x.a->o.host ? least(s->x.ia, s->x.ka) : 0;
+        const int64_t from = least(s->x.ia, s->x.ka);
         if (s->type == BACKEND_D && !s->there &&
             !s->x.a->spread) { /* only a factor is kept apart: a is b */
             TRY(tlr_store_fetch_rows(s->w, s->x.a, s->x.q, from, s->x.q + 1, from));

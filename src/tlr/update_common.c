@@ -1,8 +1,10 @@
 /* What the updates have in common: products with V of all tiles of a tile column, for all tile
- * columns of a super-panel in one call on a device, which one of them would not fill. */
+ * columns of a super-panel in one call on a device, which one of them would not fill unless tiles
+ * are large. */
 #include "tlr/update.h"
 
-#define PIECE 64 /* columns of a product on a device */
+#define PIECE 64      /* columns of a product on a device */
+#define FEW_COLUMNS 4 /* tile columns of a super-panel whose products are not made in one call */
 
 /* C := op(A) B, C m x n, to the list in pieces; C from column `to` on of c. */
 static void list_pieces(backend_type t, bool turned, int64_t m, int64_t n, int64_t k, const void *a,
@@ -59,6 +61,8 @@ int64_t tlr_count_left(const tlr_span *s) {
 status tlr_common_parts(tlr_work *w, backend_type t, const tlr_span *x, void **core, int64_t *ld) {
     const panel *pa = x->a->panel + x->q, *pb = x->b->panel + x->q;
     int64_t all = 0, count = 0, at = 0;
+    /* where there are few tile columns they are wide, and products of their own better */
+    const bool listed = w->ctx && pa->c1 - pa->c0 > FEW_COLUMNS;
     scatter_list list = {0};
     status st;
     *ld = 1;
@@ -68,23 +72,26 @@ status tlr_common_parts(tlr_work *w, backend_type t, const tlr_span *x, void **c
         count += pieces(v_columns(pb, x->ka, x->kb, j));
     }
     TRY(tlr_work_typed(w, BUF_CORE, t, *ld * all, core));
-    if (w->ctx) {
+    if (listed) {
         TRY(tlr_scatter_open(w, count, all, &list));
         columns_as_they_are(all, &list);
+    } else {
+        TRY(tlr_work_fork(w));
     }
     for (int64_t j = pa->c0; j < pa->c1; j++) {
         const int64_t m = v_columns(pa, x->ia, x->ib, j), n = v_columns(pb, x->ka, x->kb, j),
                       k = tlr_extent(x->a->cols, j);
         const void *va = typed_v(x->a, t, pa, x->ia, j), *vb = typed_v(x->b, t, pb, x->ka, j);
-        if (w->ctx)
+        if (listed) {
             list_pieces(t, true, m, n, k, va, k, vb, k, *core, at, &list);
-        else
+        } else {
+            tlr_work_turn(w);
             TRY(tlr_full_gemm(w, t, 'T', 'N', m, n, k, 1, va, k, vb, k, 0,
                               (char *)*core + at * *ld * (int64_t)backend_size(t), *ld));
+        }
         at += n;
     }
-    if (w->ctx)
-        st = tlr_scatter_run(w, &list, t, *ld, *ld);
+    st = listed ? tlr_scatter_run(w, &list, t, *ld, *ld) : tlr_work_join(w);
 done:
     return st;
 }
