@@ -122,11 +122,10 @@ __device__ inline void grid_reflect(G &g, const typename G::T *v, typename G::T 
         w[a] = v[g.row(a)];
 #pragma unroll
     for (int q = Q; q < G::C; q++) {
-        T s[2] = {T(0), T(0)}; /* two shorter chains */
+        d[q] = T(0);
 #pragma unroll
         for (int a = FROM; a < G::A; a++)
-            s[a % 2] = fma(w[a], g.x[a][q], s[a % 2]);
-        d[q] = s[0] + s[1];
+            d[q] = fma(w[a], g.x[a][q], d[q]);
     }
 #pragma unroll
     for (int q = Q; q < G::C; q++)
