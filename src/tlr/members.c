@@ -51,7 +51,7 @@ status tlr_update_own(tlr_work *w, const tlr_members *m, const tlr *l, int64_t q
     const panel *here = l->panel + p;
     const int64_t first = l->rows->first[here->c0];
     int64_t i0, i1;
-    status st;
+    status st = MOAO_OK;
     if (l->o.parts <= 0)
         return tlr_update(w, -1, l, l, q0, q1, here->c0, l->rows->nt, here->c0, here->c1, d, ldd);
     /* two super-panels at a time are in hand in doubles, for all parts of a member, where they are
