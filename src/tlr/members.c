@@ -1,8 +1,9 @@
 /* A left-looking factor by several members (tlr.h): the tile rows below a super-panel's diagonal
  * block are cut into parts, each of which is updated, divided and compressed by the member whose
- * turn it is. Every step takes the parts one by one, so that the sizes of its products, on which
- * bits depend, do not depend on how many members there are; compression, of which the bits of a
- * tile do not depend on other tiles, takes all rows of a member at once.
+ * turn it is. Products of a library are made of one part at a time, so that their sizes, on which
+ * bits depend, do not depend on how many members there are; all else, where the bits of a tile do
+ * not depend on other tiles, takes all rows of a member at once. Which super-panels share large
+ * products, and which rows go together, depends on all rows, whoever has them.
  *
  * Members meet three times in a super-panel: for the pivots, for the ranks of the tiles, and for
  * their columns, which every member sends to the others in one message. Up to the next meeting a
@@ -46,28 +47,33 @@ status tlr_merge(const tlr_members *m, status local, int64_t *v, int64_t n) {
     return m ? m->merge(m->arg, local, v, n) : local;
 }
 
-status tlr_update_own(tlr_work *w, const tlr_members *m, const tlr *l, int64_t q0, int64_t q1,
-                      int64_t p, double *d, int64_t ldd) {
+/* Strips of super-panel p: the block on the diagonal, then each part; without parts all rows. */
+static status strips_of(const tlr_members *m, const tlr *l, int64_t p, tlr_strip **out,
+                        int64_t *count) {
     const panel *here = l->panel + p;
-    const int64_t first = l->rows->first[here->c0];
-    int64_t i0, i1;
-    status st = MOAO_OK;
-    if (l->o.parts <= 0)
-        return tlr_update(w, -1, l, l, q0, q1, here->c0, l->rows->nt, here->c0, here->c1, d, ldd);
-    /* two super-panels at a time are in hand in doubles, for all parts of a member, where they are
-     * kept in single precision on a device */
-    const int64_t step = w->ctx && l->o.singles && l->o.terms == 0 ? 2 : largest(q1 - q0, 1);
-    for (int64_t q = q0, end; q < q1; q = end) {
-        end = least(q + step, q1);
-        TRY(tlr_update(w, -1, l, l, q, end, here->c0, here->c1, here->c0, here->c1, d, ldd));
-        for (int64_t k = 0; k < tlr_parts(l); k++) {
-            tlr_part(l, p, k, &i0, &i1);
-            if (tlr_part_is_mine(m, l, p, k))
-                TRY(tlr_update(w, -1, l, l, q, end, i0, i1, here->c0, here->c1,
-                               d + l->rows->first[i0] - first, ldd));
-        }
+    tlr_strip *s;
+    status st;
+    *count = l->o.parts > 0 ? 1 + tlr_parts(l) : 1;
+    TRY(ALLOC(*out, (size_t)*count, "strips of tile rows"));
+    s = *out;
+    s[0] = (tlr_strip){.i0 = here->c0, .i1 = *count > 1 ? here->c1 : l->rows->nt, .mine = true};
+    for (int64_t k = 0; k + 1 < *count; k++) {
+        tlr_part(l, p, k, &s[k + 1].i0, &s[k + 1].i1);
+        s[k + 1].mine = tlr_part_is_mine(m, l, p, k);
     }
 done:
+    return st;
+}
+
+status tlr_update_own(tlr_work *w, const tlr_members *m, const tlr *l, int64_t q0, int64_t q1,
+                      int64_t p, double *d, int64_t ldd) {
+    tlr_strip *strip = NULL;
+    int64_t strips;
+    status st;
+    TRY(strips_of(m, l, p, &strip, &strips));
+    st = tlr_update_strips(w, l, q0, q1, p, strip, strips, d, ldd);
+done:
+    free(strip);
     return st;
 }
 

@@ -1,7 +1,7 @@
 /* D += alpha A B^T for low-rank tiles and dense ones. With a low-rank tile of B: first the small
  * products that lead to the left factors of all tiles of A, side by side, for as many super-panels
- * as the memory holds, then one large product for each tile column of D, whose inner extent is all
- * ranks together. What dense tiles of B add: update_dense.c. */
+ * as the memory holds, then one large product for each tile column and strip of D, whose inner
+ * extent is all ranks together. What dense tiles of B add: update_dense.c. */
 #include "tlr/update.h"
 
 /* Some super-panels q0 .. q1 of a and b, some of the rows. */
@@ -67,13 +67,11 @@ static status left_factors(job *s) {
     for (int64_t j = s->pa->c0; j < s->pa->c1; j++) { /* while the device is at work */
         const int64_t cols = columns_of_b(s, j);
         place_columns(s, j, &list);
-        for (int64_t i = s->x.ia; i < s->x.ib; i++)
-            tlr_list_left(s->w, s->type, &s->x, i, j, cols, at_of(s, core, ld * at), ld, s->t, at,
-                          &list);
+        tlr_list_left(s->w, s->type, &s->x, j, cols, at_of(s, core, ld * at), ld, s->t, at, &list);
         at += cols;
     }
     tlr_work_lap(s->w, TLR_CORES);
-    TRY(tlr_scatter_run(s->w, &list, s->type, least(s->x.a->b, s->x.rows), s->x.rows));
+    TRY(tlr_scatter_run(s->w, &list, s->type, least(s->x.a->b, s->x.ld), s->x.ld));
     tlr_work_lap(s->w, TLR_SMALL);
 done:
     return st;
@@ -114,8 +112,7 @@ static int64_t collected(const job *s) {
 static status begin_rows(job *s) {
     tlr_work *w = s->x.q1 > s->x.q0 + 1 ? s->sums : s->w;
     status st;
-    TRY(tlr_work_typed(w, BUF_PRODUCT, s->type, s->x.rows * tlr_span_before(&s->x, s->x.kb),
-                       &s->t));
+    TRY(tlr_work_typed(w, BUF_PRODUCT, s->type, s->x.ld * tlr_span_before(&s->x, s->x.kb), &s->t));
     TRY(tlr_work_typed(w, BUF_SIDE, s->type, collected(s), &s->u));
 done:
     return st;
@@ -136,21 +133,32 @@ done:
 /* Rows up to which a large product does not fill a device. */
 #define FEW_ROWS 16384
 
-/* The large products of all of them; of few rows (a member's part) side by side. */
+static bool few_rows(const tlr_span *s) {
+    for (const tlr_strip *x = s->strip; x < s->strip + s->strips; x++)
+        if (x->rows > 0 && x->rows < FEW_ROWS)
+            return true;
+    return false;
+}
+
+/* The large products of all of them; of few rows (a member's strip) side by side. */
 static status end_rows(job *s) {
     const int64_t col = s->x.b->rows->first[s->x.ka];
-    const bool few = s->type == BACKEND_D && s->x.rows < FEW_ROWS; /* others share memory */
+    const bool few = s->type == BACKEND_D && few_rows(&s->x); /* others share memory */
     int64_t before = 0, at = 0;
     status st = MOAO_OK;
     if (few)
         TRY(tlr_work_fork(s->w));
     for (int64_t k = s->x.ka; k < s->x.kb; k++) {
         const int64_t n = tlr_extent(s->x.b->rows, k), c = tlr_span_columns(&s->x, k, s->x.q1);
-        if (few)
-            tlr_work_turn(s->w);
-        TRY(tlr_add_product(s->w, s->type, BUF_TURNED, 'N', 'T', s->x.rows, n, c, s->alpha,
-                            at_of(s, s->t, before * s->x.rows), s->x.rows, at_of(s, s->u, at), n,
-                            s->d + (s->x.b->rows->first[k] - col) * s->ldd, s->ldd));
+        double *const d = s->d + (s->x.b->rows->first[k] - col) * s->ldd;
+        for (const tlr_strip *x = s->x.strip; x < s->x.strip + s->x.strips; x++) {
+            if (few)
+                tlr_work_turn(s->w);
+            TRY(tlr_add_product(s->w, s->type, BUF_TURNED, 'N', 'T', x->rows, n, c, s->alpha,
+                                at_of(s, s->t, before * s->x.ld + x->at), s->x.ld,
+                                at_of(s, s->u, at), n, d + s->x.a->rows->first[x->h0] - s->x.row,
+                                s->ldd));
+        }
         before += c;
         at += c * n;
     }
@@ -179,7 +187,8 @@ static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
             TRY(tlr_store_fetch_rows(s->w, s->x.a, s->x.q, from, s->x.q + 1, from));
             TRY(tlr_store_fetch_rows(s->w, s->x.b, s->x.q, from, s->x.q + 1, from));
         } else if (s->type == BACKEND_S || s->x.a->spread) {
-            TRY(tlr_store_typed(s->w, s->x.a, s->type, s->x.q, s->x.ia, s->x.ib, -1));
+            for (const tlr_strip *x = s->x.strip; x < s->x.strip + s->x.strips; x++)
+                TRY(tlr_store_typed(s->w, s->x.a, s->type, s->x.q, x->h0, x->h1, -1));
             TRY(tlr_store_typed(s->w, s->x.b, s->type, s->x.q, s->x.ka, s->x.kb, -1));
         }
         TRY(take_panel(s));
@@ -202,76 +211,112 @@ static int64_t columns_that_count(const tlr_span *s) {
     return c;
 }
 
-/* Whether left factors for tile rows ia .. ib of a fit in the memory. */
+/* Whether left factors for tile rows ia .. ib of a, whoever's they are, fit in the memory. */
 static bool fits(const tlr_span *s, int64_t ia, int64_t ib) {
     const tlr_layout *l = s->a->rows;
     return (size_t)(l->first[ib] - l->first[ia]) * (size_t)columns_that_count(s) * s->size <=
            s->a->o.memory;
 }
 
+/* Tile rows of all strips together. */
+static int64_t first_of(const tlr_span *s) {
+    return s->strip[0].i0;
+}
+static int64_t end_of(const tlr_span *s) {
+    return s->strip[s->strips - 1].i1;
+}
+
 /* q1: as many super-panels from q0 on as go together with all rows, up to `end`. */
-static void choose_span(tlr_span *s, int64_t end, int64_t ia, int64_t ib) {
+static void choose_span(tlr_span *s, int64_t end) {
     for (s->q1 = s->q0 + 1; s->q1 < end; s->q1++) {
         s->q1++;
-        const bool more = fits(s, ia, ib);
+        const bool more = fits(s, first_of(s), end_of(s));
         s->q1--;
         if (!more)
             break;
     }
 }
 
+/* Tile rows ia .. ib are in hand. */
+static void take_rows(tlr_span *s, int64_t ia, int64_t ib) {
+    const int64_t *first = s->a->rows->first;
+    s->ia = ia;
+    s->ib = ib;
+    s->row = first[ia];
+    s->ld = 0;
+    for (tlr_strip *x = s->strip; x < s->strip + s->strips; x++) {
+        x->h0 = least(largest(x->i0, ia), ib);
+        x->h1 = largest(least(x->i1, ib), x->h0);
+        x->at = s->ld;
+        s->ld += terms_pad(first[x->h1] - first[x->h0]);
+        x->h1 = x->mine ? x->h1 : x->h0;
+        x->rows = first[x->h1] - first[x->h0];
+    }
+    s->ld = largest(s->ld, 1);
+}
+
 /* These super-panels; of one that does not go with all rows as many rows at a time as do. */
-static status update_span(tlr_span *s, double alpha, int64_t ia, int64_t ib, double *d,
-                          int64_t ldd) {
+static status update_span(tlr_span *s, double alpha, double *d, int64_t ldd) {
+    const int64_t end = end_of(s);
     status st = MOAO_OK;
-    for (int64_t i = ia; i < ib; i = s->ib) {
-        s->ia = i;
-        for (s->ib = i + 1; s->ib < ib && fits(s, i, s->ib + 1);)
-            s->ib++;
-        s->row = s->a->rows->first[i];
-        s->rows = s->a->rows->first[s->ib] - s->row;
-        TRY(s->update(s, alpha, d + s->row - s->a->rows->first[ia], ldd));
+    for (int64_t i = first_of(s), to; i < end; i = to) {
+        for (to = i + 1; to < end && fits(s, i, to + 1);)
+            to++;
+        take_rows(s, i, to);
+        TRY(s->update(s, alpha, d + s->row - s->a->rows->first[first_of(s)], ldd));
     }
 done:
     return st;
 }
 
-status tlr_update_spans(tlr_span *s, double alpha, int64_t q1, int64_t ia, int64_t ib, double *d,
-                        int64_t ldd) {
+status tlr_update_spans(tlr_span *s, double alpha, int64_t q1, double *d, int64_t ldd) {
     status st = MOAO_OK;
-    for (; s->q0 < q1 && ia < ib; s->q0 = s->q1) {
-        choose_span(s, q1, ia, ib);
-        TRY(update_span(s, alpha, ia, ib, d, ldd));
+    for (; s->q0 < q1 && first_of(s) < end_of(s); s->q0 = s->q1) {
+        choose_span(s, q1);
+        TRY(update_span(s, alpha, d, ldd));
     }
 done:
     return st;
 }
 
-static job new_job(tlr_work *w, tlr_work *sums, const tlr *a, const tlr *b, int64_t ka,
-                   int64_t kb) {
+static job new_job(tlr_work *w, tlr_work *sums, const tlr *a, const tlr *b, int64_t ka, int64_t kb,
+                   tlr_strip *strip, int64_t strips) {
     const backend_type type = tlr_type(a) == tlr_type(b) ? tlr_type(a) : BACKEND_D;
-    return (job){
-        .x =
-            {.a = a, .b = b, .ka = ka, .kb = kb, .size = backend_size(type), .update = update_rows},
-        .w = w,
-        .sums = sums,
-        .type = type};
+    return (job){.x = {.a = a,
+                       .b = b,
+                       .strip = strip,
+                       .strips = strips,
+                       .ka = ka,
+                       .kb = kb,
+                       .size = backend_size(type),
+                       .update = update_rows},
+                 .w = w,
+                 .sums = sums,
+                 .type = type};
 }
 
 status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q0, int64_t q1,
                   int64_t ia, int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd) {
-    job s = new_job(w, w, a, b, ka, kb);
+    tlr_strip all = {.i0 = ia, .i1 = ib, .mine = true};
+    job s = new_job(w, w, a, b, ka, kb, &all, 1);
     s.x.q0 = q0;
-    if (a == b && a->factor && a->o.terms > 0)
-        return tlr_update_terms(w, alpha, a, q0, q1, ia, ib, ka, kb, d, ldd);
-    return tlr_update_spans(&s.x, alpha, q1, ia, ib, d, ldd);
+    return tlr_update_spans(&s.x, alpha, q1, d, ldd);
+}
+
+status tlr_update_strips(tlr_work *w, const tlr *l, int64_t q0, int64_t q1, int64_t p,
+                         tlr_strip *strip, int64_t strips, double *d, int64_t ldd) {
+    const panel *here = l->panel + p;
+    job s = new_job(w, w, l, l, here->c0, here->c1, strip, strips);
+    s.x.q0 = q0;
+    return l->o.terms > 0 ? tlr_update_terms(w, l, q0, q1, p, strip, strips, d, ldd)
+                          : tlr_update_spans(&s.x, -1, q1, d, ldd);
 }
 
 /* --- in steps --- */
 
 struct tlr_steps {
     job s;
-    int64_t ia, ib;
+    tlr_strip all;
     double *d;
     int64_t ldd;
     int64_t q1; /* end of the span in hand, 0: none is */
@@ -284,9 +329,8 @@ status tlr_steps_open(tlr_work *w, tlr_work *sums, const tlr *l, int64_t p, doub
     const status st = ALLOC(x, 1, "steps of an update");
     *out = x;
     if (st == MOAO_OK) {
-        *x = (tlr_steps){.s = new_job(w, sums, l, l, here->c0, here->c1),
-                         .ia = here->c0,
-                         .ib = l->rows->nt,
+        *x = (tlr_steps){.s = new_job(w, sums, l, l, here->c0, here->c1, &x->all, 1),
+                         .all = {.i0 = here->c0, .i1 = l->rows->nt, .mine = true},
                          .d = d,
                          .ldd = ldd};
         x->s.there = true;
@@ -301,11 +345,11 @@ void tlr_steps_close(tlr_steps *x) {
 int64_t tlr_steps_span(tlr_steps *x, int64_t q, int64_t end, int64_t known, size_t *bytes) {
     tlr_span *s = &x->s.x;
     s->q0 = q;
-    choose_span(s, least(end, known), x->ia, x->ib);
+    choose_span(s, least(end, known));
+    take_rows(s, x->all.i0, x->all.i1);
     const bool several = s->q1 > q + 1;
-    const int64_t rows = s->a->rows->first[x->ib] - s->a->rows->first[x->ia];
-    *bytes = several ? s->size * (size_t)(rows * tlr_span_before(s, s->kb) + collected(&x->s)) : 0;
-    return s->q1 < known || s->q1 == end || !fits(s, x->ia, x->ib) ? s->q1 : -1;
+    *bytes = several ? s->size * (size_t)(s->ld * tlr_span_before(s, s->kb) + collected(&x->s)) : 0;
+    return s->q1 < known || s->q1 == end || !fits(s, s->ia, s->ib) ? s->q1 : -1;
 }
 
 status tlr_steps_take(tlr_steps *x, int64_t q, int64_t end, int64_t known) {
@@ -316,12 +360,8 @@ status tlr_steps_take(tlr_steps *x, int64_t q, int64_t end, int64_t known) {
         x->q1 = tlr_steps_span(x, q, end, known, &bytes);
         if (x->q1 == q + 1) {
             x->q1 = 0;
-            return update_span(s, -1, x->ia, x->ib, x->d, x->ldd);
+            return update_span(s, -1, x->d, x->ldd);
         }
-        s->ia = x->ia;
-        s->ib = x->ib;
-        s->row = s->a->rows->first[s->ia];
-        s->rows = s->a->rows->first[s->ib] - s->row;
         set_target(&x->s, -1, x->d, x->ldd);
         TRY(begin_rows(&x->s));
     }

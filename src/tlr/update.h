@@ -29,17 +29,38 @@ status tlr_gather_open(tlr_work *w, int64_t sums, int64_t parts, gather_list *l)
 status tlr_gather_run(tlr_work *w, const gather_list *l, backend_type t, int64_t rows, int64_t cols,
                       double alpha, int64_t ldc);
 
+/* Tile rows of D, all of which one member updates. Products of a library, whose bits may depend on
+ * their sizes, are made of one strip at a time; products of lists, where those of a tile do not
+ * depend on other tiles, of all strips together. */
+typedef struct {
+    int64_t i0, i1;
+    bool mine; /* false: another member's, which takes no time here */
+    /* of these tile rows those in hand, of which there are none where it is not mine, and their
+     * rows; first row of its left factors, which is the same whoever has which strips */
+    int64_t h0, h1, rows, at;
+} tlr_strip;
+
 /* What an update of D by A B^T has in hand: some super-panels q0 .. q1 of a and b, some of the
  * rows. The first member of what makes the products. */
 typedef struct tlr_span tlr_span;
 struct tlr_span {
     const tlr *a, *b;
+    tlr_strip *strip; /* one after another, with nothing between them */
+    int64_t strips;
     int64_t q0, q1, q;
     int64_t ia, ib, ka, kb;
-    int64_t row, rows; /* first row of tile row ia; rows of ia .. ib */
-    size_t size;       /* bytes of a number of a left factor */
+    int64_t row, ld; /* first row of tile row ia; leading dimension of left factors */
+    size_t size;     /* bytes of a number of a left factor */
     status (*update)(tlr_span *s, double alpha, double *d, int64_t ldd);
 };
+
+/* The first tile row from i on that is in hand, s->ib: none. */
+static inline int64_t tlr_span_next(const tlr_span *s, int64_t i) {
+    for (const tlr_strip *x = s->strip; x < s->strip + s->strips; x++)
+        if (x->h0 < x->h1 && i < x->h1)
+            return i < x->h0 ? x->h0 : i;
+    return s->ib;
+}
 
 /* Columns of U of low-rank tiles of b in tile row k, of super-panels q0 .. q. */
 int64_t tlr_span_columns(const tlr_span *s, int64_t k, int64_t q);
@@ -47,10 +68,9 @@ int64_t tlr_span_columns(const tlr_span *s, int64_t k, int64_t q);
 /* Left factors before tile row k of b: those of all super-panels stand together. */
 int64_t tlr_span_before(const tlr_span *s, int64_t k);
 
-/* s->update for super-panels s->q0 .. q1 and tile rows ia .. ib, as many at a time as the memory of
- * a holds left factors for; d, ldd: the rows from ia on. */
-status tlr_update_spans(tlr_span *s, double alpha, int64_t q1, int64_t ia, int64_t ib, double *d,
-                        int64_t ldd);
+/* s->update for super-panels s->q0 .. q1 and all strips, as many super-panels, or rows, at a time
+ * as the memory of a holds left factors for; d, ldd: the rows from the first strip on. */
+status tlr_update_spans(tlr_span *s, double alpha, int64_t q1, double *d, int64_t ldd);
 
 /* --- update.c ---
  * D += alpha A(I, q) B(K, q)^T, q super-panels q0 .. q1 of columns of both, for tile rows I = ia ..
@@ -58,6 +78,10 @@ status tlr_update_spans(tlr_span *s, double alpha, int64_t q1, int64_t ia, int64
  * ka. */
 status tlr_update(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t q0, int64_t q1,
                   int64_t ia, int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd);
+/* D -= L_q L_q^T of a factor in the same way, for the columns of super-panel p and those of the
+ * strips that are mine; D begins at its diagonal block. */
+status tlr_update_strips(tlr_work *w, const tlr *l, int64_t q0, int64_t q1, int64_t p,
+                         tlr_strip *strip, int64_t strips, double *d, int64_t ldd);
 
 /* The same in steps, for several D that share a pass over the super-panels before them (passes.c):
  * D -= L_q L_q^T for the rows and columns of super-panel p, from its diagonal block on, of a factor
@@ -74,20 +98,21 @@ int64_t tlr_steps_span(tlr_steps *x, int64_t q, int64_t end, int64_t known, size
 status tlr_steps_take(tlr_steps *x, int64_t q, int64_t end, int64_t known);
 
 /* --- update_common.c --- */
-/* Products of tile (i, j) of a, in super-panel s->q, with what stands for it beside the low-rank
- * tiles of b, `cols` columns: `core` of leading dimension ldcore, from V of a's tile row ia on; of
- * a dense tile V of b itself. To rows of t, columns column[first ..]. */
-void tlr_list_left(const tlr_work *w, backend_type type, const tlr_span *s, int64_t i, int64_t j,
-                   int64_t cols, const void *core, int64_t ldcore, void *t, int64_t first,
-                   scatter_list *l);
+/* Products of the tiles in hand in tile column j of a, in super-panel s->q, with what stands for
+ * them beside the low-rank tiles of b, `cols` columns: `core` of leading dimension ldcore, from V
+ * of a's tile row ia on; of a dense tile V of b itself. To their rows of t, columns column[first
+ * ..]. */
+void tlr_list_left(const tlr_work *w, backend_type type, const tlr_span *s, int64_t j, int64_t cols,
+                   const void *core, int64_t ldcore, void *t, int64_t first, scatter_list *l);
 /* At most so many of them for all tiles of a. */
 int64_t tlr_count_left(const tlr_span *s);
-/* V of a, rows ia .. ib, transposed, times V of b, rows ka .. kb, of all tile columns of
- * super-panel s->q, one after another in columns of *core, of leading dimension *ld (in BUF_CORE).
- */
+/* V of a, of the rows in hand, transposed, times V of b, rows ka .. kb, of all tile columns of
+ * super-panel s->q, one after another in columns of *core, of leading dimension *ld (in BUF_CORE);
+ * places of all rows ia .. ib. */
 status tlr_common_parts(tlr_work *w, backend_type t, const tlr_span *s, void **core, int64_t *ld);
-/* Dense tiles of b in tile rows k0 .. k1 times V of a, rows ia .. ib, of all tile columns of
- * super-panel s->q, one after another in columns of `to`, of leading dimension s->b->b. */
+/* Dense tiles of b in tile rows k0 .. k1 times V of a, of the rows in hand, of all tile columns of
+ * super-panel s->q, one after another in columns of `to`, of leading dimension s->b->b; places of
+ * all rows ia .. ib. */
 status tlr_dense_parts(tlr_work *w, backend_type t, const tlr_span *s, int64_t k0, int64_t k1,
                        void *to);
 
@@ -96,8 +121,8 @@ status tlr_dense_parts(tlr_work *w, backend_type t, const tlr_span *s, int64_t k
 status tlr_update_dense(tlr_work *w, backend_type t, const tlr_span *s, double alpha, double *d,
                         int64_t ldd);
 
-/* --- update_terms.c: the same by products of halves, a = b a factor with terms. */
-status tlr_update_terms(tlr_work *w, double alpha, const tlr *a, int64_t q0, int64_t q1, int64_t ia,
-                        int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd);
+/* --- update_terms.c: tlr_update_strips by products of halves, of a factor with terms. */
+status tlr_update_terms(tlr_work *w, const tlr *l, int64_t q0, int64_t q1, int64_t p,
+                        tlr_strip *strip, int64_t strips, double *d, int64_t ldd);
 
 #endif

@@ -61,7 +61,7 @@ static void list_part(const job *s, int64_t i, int64_t j, int64_t k, const void 
 static void list_sums(const job *s, int64_t k, const void *bv, gather_list *l) {
     const int64_t n = tlr_extent(s->x->b->rows, k),
                   col = s->x->b->rows->first[k] - s->x->b->rows->first[s->x->ka];
-    for (int64_t i = s->x->ia; i < s->x->ib; i++) {
+    for (int64_t i = tlr_span_next(s->x, s->x->ia); i < s->x->ib; i = tlr_span_next(s->x, i + 1)) {
         const int64_t first = l->parts;
         int64_t at = 0;
         for (int64_t j = s->pb->c0; j < s->pb->c1; j++)

@@ -14,9 +14,8 @@ typedef struct {
     tlr_span x; /* the first member */
     tlr_work *w;
     const panel *p;      /* the one in hand, q */
-    int64_t ld;          /* of what has so many rows, in halves */
     int et, eu;          /* exponents of left factors and of U */
-    float *t;            /* left factors of the super-panel in hand: ld x (j, k, columns) */
+    float *t;            /* left factors of the super-panel in hand: x.ld x (j, k, columns) */
     backend_f16 *to, *u; /* operands of the large products, for k: all super-panels */
 } job;
 
@@ -33,20 +32,19 @@ static status left_factors(job *s) {
     status st;
     for (int64_t j = s->p->c0; j < s->p->c1; j++)
         columns += columns_with(s, j);
-    TRY(tlr_work_typed(s->w, BUF_TILES, BACKEND_S, s->ld * columns, &t));
+    TRY(tlr_work_typed(s->w, BUF_TILES, BACKEND_S, s->x.ld * columns, &t));
     s->t = t;
     TRY(tlr_common_parts(s->w, BACKEND_S, &s->x, &core, &ld));
     TRY(tlr_scatter_open(s->w, tlr_count_left(&s->x), columns, &list));
     for (int64_t j = s->p->c0; j < s->p->c1; j++) {
         const int64_t cols = columns_with(s, j);
-        for (int64_t i = s->x.ia; i < s->x.ib; i++)
-            tlr_list_left(s->w, BACKEND_S, &s->x, i, j, cols, (const float *)core + ld * at, ld,
-                          s->t, at, &list);
+        tlr_list_left(s->w, BACKEND_S, &s->x, j, cols, (const float *)core + ld * at, ld, s->t, at,
+                      &list);
         for (int64_t x = 0; x < cols; x++, at++)
             list.column[list.columns++] = at;
     }
     tlr_work_lap(s->w, TLR_CORES);
-    TRY(tlr_scatter_run(s->w, &list, BACKEND_S, least(s->x.a->b, s->ld), s->ld));
+    TRY(tlr_scatter_run(s->w, &list, BACKEND_S, least(s->x.a->b, s->x.ld), s->x.ld));
 done:
     return st;
 }
@@ -70,8 +68,11 @@ static status place_left(job *s) {
                 c[from] = (terms_column){from, to + x, all};
         }
     TRY(tlr_work_send(s->w, 3 * n, host, there));
-    st = s->w->be->terms->columns(s->w->ctx, "hr", s->x.rows, n, (const terms_column *)there, s->et,
-                                  s->t, s->ld, NULL, 1, s->to, s->ld);
+    for (const tlr_strip *x = s->x.strip; x < s->x.strip + s->x.strips; x++)
+        if (x->rows > 0)
+            TRY(s->w->be->terms->columns(s->w->ctx, "hr", x->rows, n, (const terms_column *)there,
+                                         s->et, s->t + x->at, s->x.ld, NULL, 1, s->to + x->at,
+                                         s->x.ld));
 done:
     return st;
 }
@@ -126,35 +127,38 @@ static void choose_exponents(job *s) {
     s->et = terms_exponent(left);
 }
 
-/* SUM := T_k U_k^T, c columns of each: the small terms, then the large one. */
-static status product_of_halves(job *s, int64_t n, int64_t c, const backend_f16 *t,
+/* SUM := T_k U_k^T, m rows of T, c columns of each: the small terms, then the large one. */
+static status product_of_halves(job *s, int64_t m, int64_t n, int64_t c, const backend_f16 *t,
                                 const backend_f16 *u, float *sum) {
-    const int64_t ld = terms_pad(n);
+    const int64_t ld = terms_pad(n), ldt = s->x.ld;
     const backend_half *h = s->w->be->half;
     backend_ctx *ctx = s->w->ctx;
     status st;
-    TRY(h->gemm(ctx, 'N', 'T', s->x.rows, n, c, 1, t, s->ld, u + c * ld, ld, 0, sum, s->ld));
-    TRY(h->gemm(ctx, 'N', 'T', s->x.rows, n, c, 1, t + c * s->ld, s->ld, u, ld, 1, sum, s->ld));
-    st = h->gemm(ctx, 'N', 'T', s->x.rows, n, c, 1, t, s->ld, u, ld, 1, sum, s->ld);
+    TRY(h->gemm(ctx, 'N', 'T', m, n, c, 1, t, ldt, u + c * ld, ld, 0, sum, ldt));
+    TRY(h->gemm(ctx, 'N', 'T', m, n, c, 1, t + c * ldt, ldt, u, ld, 1, sum, ldt));
+    st = h->gemm(ctx, 'N', 'T', m, n, c, 1, t, ldt, u, ld, 1, sum, ldt);
 done:
     return st;
 }
 
-/* D += alpha T_k U_k^T for each k. */
+/* D += alpha T_k U_k^T for each k and strip. */
 static status large_products(job *s, double alpha, double *d, int64_t ldd) {
     const int64_t col = s->x.a->rows->first[s->x.ka];
     int64_t before = 0, at = 0;
     void *sum;
     status st;
-    TRY(tlr_work_typed(s->w, BUF_TURNED, BACKEND_S, s->ld * s->x.a->b, &sum));
+    TRY(tlr_work_typed(s->w, BUF_TURNED, BACKEND_S, s->x.ld * s->x.a->b, &sum));
     for (int64_t k = s->x.ka; k < s->x.kb; k++) {
         const int64_t n = tlr_extent(s->x.a->rows, k), c = tlr_span_columns(&s->x, k, s->x.q1);
-        if (c > 0) {
-            TRY(product_of_halves(s, n, c, s->to + 2 * before * s->ld, s->u + 2 * at, sum));
-            TRY(s->w->be->half->cast_to_double(s->w->ctx, s->x.rows, n,
-                                               ldexp(alpha, -s->et - s->eu), sum, s->ld, 1,
-                                               d + (s->x.a->rows->first[k] - col) * ldd, ldd));
-        }
+        double *const to = d + (s->x.a->rows->first[k] - col) * ldd;
+        for (const tlr_strip *x = s->x.strip; c > 0 && x < s->x.strip + s->x.strips; x++)
+            if (x->rows > 0) {
+                TRY(product_of_halves(s, x->rows, n, c, s->to + 2 * before * s->x.ld + x->at,
+                                      s->u + 2 * at, sum));
+                TRY(s->w->be->half->cast_to_double(
+                    s->w->ctx, x->rows, n, ldexp(alpha, -s->et - s->eu), sum, s->x.ld, 1,
+                    to + s->x.a->rows->first[x->h0] - s->x.row, ldd));
+            }
         before += c;
         at += c * terms_pad(n);
     }
@@ -169,18 +173,18 @@ static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
     int64_t numbers = 0;
     void *p;
     status st;
-    s->ld = terms_pad(s->x.rows);
     for (int64_t k = s->x.ka; k < s->x.kb; k++)
         numbers += tlr_span_columns(&s->x, k, s->x.q1) * terms_pad(tlr_extent(s->x.a->rows, k));
     choose_exponents(s);
     /* two halves take the room of a single */
-    TRY(tlr_work_typed(s->w, BUF_PRODUCT, BACKEND_S, s->ld * cols, &p));
+    TRY(tlr_work_typed(s->w, BUF_PRODUCT, BACKEND_S, s->x.ld * cols, &p));
     s->to = p;
     TRY(tlr_work_typed(s->w, BUF_SIDE, BACKEND_S, numbers, &p));
     s->u = p;
     for (s->x.q = s->x.q0; s->x.q < s->x.q1; s->x.q++) {
         s->p = s->x.a->panel + s->x.q;
-        TRY(tlr_store_typed(s->w, s->x.a, BACKEND_S, s->x.q, s->x.ia, s->x.ib, -1));
+        for (const tlr_strip *y = s->x.strip; y < s->x.strip + s->x.strips; y++)
+            TRY(tlr_store_typed(s->w, s->x.a, BACKEND_S, s->x.q, y->h0, y->h1, -1));
         TRY(tlr_store_typed(s->w, s->x.a, BACKEND_S, s->x.q, s->x.ka, s->x.kb, -1));
         TRY(left_factors(s));
         TRY(place_left(s));
@@ -193,15 +197,17 @@ done:
     return st;
 }
 
-status tlr_update_terms(tlr_work *w, double alpha, const tlr *a, int64_t q0, int64_t q1, int64_t ia,
-                        int64_t ib, int64_t ka, int64_t kb, double *d, int64_t ldd) {
-    job s = {.x = {.a = a,
-                   .b = a,
+status tlr_update_terms(tlr_work *w, const tlr *l, int64_t q0, int64_t q1, int64_t p,
+                        tlr_strip *strip, int64_t strips, double *d, int64_t ldd) {
+    job s = {.x = {.a = l,
+                   .b = l,
+                   .strip = strip,
+                   .strips = strips,
                    .q0 = q0,
-                   .ka = ka,
-                   .kb = kb,
+                   .ka = l->panel[p].c0,
+                   .kb = l->panel[p].c1,
                    .size = sizeof(float),
                    .update = update_rows},
              .w = w};
-    return tlr_update_spans(&s.x, alpha, q1, ia, ib, d, ldd);
+    return tlr_update_spans(&s.x, -1, q1, d, ldd);
 }
