@@ -54,11 +54,16 @@ static status room_ahead(state *s, int64_t p, double **d) {
                          panel_rows(s->l, p) * s->l->panel[p].width, d);
 }
 
-/* D -= L_q L_q^T for super-panel p, beside what is in the stream of s->w from now on. */
+/* Updates of super-panel p by q0 .. q1 are to come, in the stream of s->ahead, beside what is in
+ * that of s->w from now on. */
+static status begin_beside(state *s, int64_t q0, int64_t q1, int64_t p) {
+    const status st = tlr_spread_gather(&s->w, s->l, q0, q1, p);
+    return st != MOAO_OK ? st : after(s, s->ahead.ctx, s->w.ctx);
+}
+
+/* D -= L_q L_q^T for super-panel p, beside what came after begin_beside. */
 static status subtract_beside(state *s, int64_t q0, int64_t q1, int64_t p, double *d) {
     status st;
-    TRY(tlr_spread_gather(&s->w, s->l, q0, q1, p));
-    TRY(after(s, s->ahead.ctx, s->w.ctx));
     tlr_work_lap(&s->ahead, -1);
     TRY(tlr_update_own(&s->ahead, s->from->members, s->l, q0, q1, p, d, panel_rows(s->l, p)));
     tlr_work_lap(&s->w, -1);
@@ -66,18 +71,30 @@ done:
     return st;
 }
 
-/* Entries of super-panel p, and its updates by those before p - 1, which is to be finished
- * meanwhile. */
+/* Entries of super-panel p, and what its updates by those before p - 1 need: they go beside what
+ * follows in the stream of s->w. */
+static status begin_ahead(state *s, int64_t p) {
+    double *d;
+    status st;
+    if (s->passes)
+        return tlr_passes_begin_ahead(s->passes, p - 1);
+    TRY(room_ahead(s, p, &d));
+    TRY(read_panel(s, s->from->a, p, d, panel_rows(s->l, p)));
+    tlr_work_lap(&s->w, TLR_ENTRIES);
+    st = begin_beside(s, 0, p - 1, p);
+done:
+    return st;
+}
+
+/* These updates; p - 1 is to be finished meanwhile. */
 static status look_ahead(state *s, int64_t p) {
     double *d;
     status st;
     if (s->passes)
         return tlr_passes_look_ahead(s->passes, p - 1);
     TRY(room_ahead(s, p, &d));
-    if (s->side) /* what it did last has been waited for by the pivots */
+    if (s->side) /* waits for the updates of p - 1, after which the device has its pivots to do */
         TRY(tlr_work_rewind(&s->ahead, TLR_LISTED));
-    TRY(read_panel(s, s->from->a, p, d, panel_rows(s->l, p)));
-    tlr_work_lap(&s->w, TLR_ENTRIES);
     st = subtract_beside(s, 0, p - 1, p, d);
 done:
     return st;
@@ -96,6 +113,7 @@ static status schur(state *s, int64_t p, double **d) {
             tlr_work_lap(&s->w, TLR_ENTRIES);
             return MOAO_OK;
         }
+        TRY(begin_beside(s, p - 1, p, p));
         TRY(subtract_beside(s, p - 1, p, p, *d));
         return after(s, s->w.ctx, s->ahead.ctx);
     }
@@ -205,15 +223,27 @@ done:
     return st;
 }
 
-/* Factor of the block on the diagonal, as it is; *info as potrf's. Waits. */
-static status factor_own_block(state *s, int64_t n, double *d, int64_t ldd, int *info) {
+static int *minor_of(const state *s) {
+    return (int *)(void *)((char *)s->answer + sizeof(double));
+}
+
+/* Factor of the block on the diagonal, as it is. */
+static status begin_block(state *s, int64_t n, double *d, int64_t ldd) {
     const backend *be = s->w.be;
-    int *minor = (int *)((char *)s->answer + sizeof(double));
-    double peak;
     status st;
     TRY(tlr_work_bytes(&s->w, be->workspace(BACKEND_POTRF, BACKEND_D, n, n)));
     TRY(be->half->max_abs(s->w.ctx, BACKEND_D, n, n, d, ldd, s->answer));
-    TRY(be->potrf(s->w.ctx, BACKEND_D, 'L', n, d, ldd, minor, s->w.work, s->w.lwork));
+    st = be->potrf(s->w.ctx, BACKEND_D, 'L', n, d, ldd, minor_of(s), s->w.work, s->w.lwork);
+done:
+    return st;
+}
+
+/* What came of it; *info as potrf's. Waits. */
+static status end_own_block(state *s, int *info) {
+    const backend *be = s->w.be;
+    const int *minor = minor_of(s);
+    double peak;
+    status st;
     TRY(be->copy(s->w.ctx, &peak, sizeof peak, s->answer, sizeof peak, sizeof peak, 1));
     TRY(be->copy(s->w.ctx, info, sizeof *info, minor, sizeof *info, sizeof *info, 1));
     TRY(be->sync(s->w.ctx));
@@ -225,8 +255,8 @@ done:
 }
 
 /* The same; *info is all members', who go on alike. */
-static status factor_block(state *s, int64_t n, double *d, int64_t ldd, int *info) {
-    status st = factor_own_block(s, n, d, ldd, info);
+static status end_block(state *s, int *info) {
+    status st = end_own_block(s, info);
     int64_t most = *info;
     st = tlr_merge(s->from->members, st, &most, 1);
     *info = (int)most;
@@ -247,15 +277,28 @@ static status look_at_pivot(state *s, int64_t p, const double *block, int info) 
     return st;
 }
 
-/* The same with what may be added to the diagonal, if that helps. report->minor: it did not. */
-static status factor_diagonal(state *s, int64_t p, double *d, int64_t ldd) {
+/* The block on the diagonal of super-panel p begins to be factored; what it was is kept. */
+static status begin_diagonal(state *s, int64_t p, double *d, int64_t ldd) {
     const int64_t n = s->l->panel[p].width;
-    double *block, delta = s->l->o.tau * (double)tlr_compressed_before(s->l, p);
-    int info = 0;
+    double *block;
     status st;
     TRY(tlr_work_room(&s->w, BUF_METRIC, n * n, &block));
     TRY(tlr_dense_copy(&s->w, n, n, d, ldd, block, n));
-    TRY(factor_block(s, n, d, ldd, &info));
+    TRY(begin_block(s, n, d, ldd));
+    tlr_work_lap(&s->w, TLR_PIVOTS);
+done:
+    return st;
+}
+
+/* What came of it, with what may be added to the diagonal, if that helps. report->minor: it did
+ * not. */
+static status end_diagonal(state *s, int64_t p, double *d, int64_t ldd) {
+    const int64_t n = s->l->panel[p].width;
+    double *const block = s->w.buf[BUF_METRIC];
+    double delta = s->l->o.tau * (double)tlr_compressed_before(s->l, p);
+    int info = 0;
+    status st;
+    TRY(end_block(s, &info));
     if (info == 0)
         return MOAO_OK;
     s->report->minor = s->l->cols->first[s->l->panel[p].c0] + info;
@@ -267,7 +310,8 @@ static status factor_diagonal(state *s, int64_t p, double *d, int64_t ldd) {
     for (; delta <= s->rescue->shift; delta *= 2) {
         TRY(tlr_dense_copy(&s->w, n, n, block, n, d, ldd));
         TRY(add_to_diagonal(s, delta, n, d, ldd));
-        TRY(factor_block(s, n, d, ldd, &info));
+        TRY(begin_block(s, n, d, ldd));
+        TRY(end_block(s, &info));
         if (info == 0) {
             s->report->shifts++;
             s->report->shift = fmax(s->report->shift, delta);
@@ -369,15 +413,19 @@ static status attempt(state *s, const tlr_options *o) {
         s->trailing->o = s->l->o;
     TRY(open_passes(s));
     for (int64_t p = 0; p < s->l->panels; p++) {
+        const bool ahead = (looks_ahead(s) || s->passes) && p + 1 < s->l->panels;
         double *d;
         tlr_work_lap(&s->w, -1);
         TRY(schur(s, p, &d));
-        TRY(factor_diagonal(s, p, d, panel_rows(s->l, p)));
+        if (ahead)
+            TRY(begin_ahead(s, p + 1));
+        TRY(begin_diagonal(s, p, d, panel_rows(s->l, p)));
+        if (ahead)
+            TRY(look_ahead(s, p + 1));
+        TRY(end_diagonal(s, p, d, panel_rows(s->l, p)));
         tlr_work_lap(&s->w, TLR_PIVOTS);
         if (s->report->minor)
             break;
-        if ((looks_ahead(s) || s->passes) && p + 1 < s->l->panels)
-            TRY(look_ahead(s, p + 1));
         TRY(finish_panel(s, p, d, panel_rows(s->l, p)));
         s->finished = p + 1;
         if (s->right)

@@ -482,7 +482,9 @@ status tlr_passes_open(tlr_work *main, tlr_work *ahead, const tlr *l, bool apart
 void tlr_passes_close(tlr_passes *x);
 /* D of super-panel p with all its updates, in the stream of main; p = 0, 1, 2, ... */
 status tlr_passes_complete(tlr_passes *x, int64_t p, double **d);
-/* What those after p can have before p is finished, in the stream of ahead. */
+/* What those after p can have before p is finished, in the stream of ahead: first their entries, so
+ * that it goes beside what follows in the stream of main from then on; then the updates. */
+status tlr_passes_begin_ahead(tlr_passes *x, int64_t p);
 status tlr_passes_look_ahead(tlr_passes *x, int64_t p);
 /* Super-panels of the largest group so far. */
 int tlr_passes_most(const tlr_passes *x);

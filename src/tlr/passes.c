@@ -275,16 +275,22 @@ done:
     return st;
 }
 
-/* The pass of the next group has as many parts as this one has super-panels. */
-status tlr_passes_look_ahead(tlr_passes *x, int64_t p) {
-    status st;
-    if (x->ahead->ctx != x->main->ctx) /* what it did last has been waited for by the pivots */
-        TRY(tlr_work_rewind(x->ahead, TLR_SHARE * TLR_LISTED));
+status tlr_passes_begin_ahead(tlr_passes *x, int64_t p) {
+    status st = MOAO_OK;
     if (x->b1 == x->a1)
         TRY(open_group(x, p, p + 1 == x->b1 ? 1 : 0));
     tlr_work_lap(x->main, TLR_ENTRIES);
     TRY(tlr_store_feed(x->ahead, x->l)); /* while entries are made */
-    TRY(after(x->ahead, x->main));
+    st = after(x->ahead, x->main);
+done:
+    return st;
+}
+
+/* The pass of the next group has as many parts as this one has super-panels. */
+status tlr_passes_look_ahead(tlr_passes *x, int64_t p) {
+    status st;
+    if (x->ahead->ctx != x->main->ctx) /* waits for the updates of p */
+        TRY(tlr_work_rewind(x->ahead, TLR_SHARE * TLR_LISTED));
     tlr_work_lap(x->ahead, -1);
     for (int64_t k = p + 1; k < x->a1; k++)
         plan(x, k, p, p);
