@@ -433,8 +433,8 @@ static status attempt(state *s, const tlr_options *o) {
     }
 done:
     if (s->side) {
-        const status end = s->w.be->sync(s->side);
-        st = st == MOAO_OK ? end : st;
+        const status end[2] = {s->w.be->sync(s->side), tlr_store_wait(&s->ahead)};
+        st = st != MOAO_OK ? st : end[0] != MOAO_OK ? end[0] : end[1];
     }
     close_passes(s);
     if (s->l)

@@ -167,10 +167,10 @@ enum {
 
 /* Where a super-panel that is kept apart comes to be used. */
 typedef struct {
-    panel *p;       /* NULL: none is there */
-    int64_t i0;     /* tile rows from i0 on are there */
-    void *at, *raw; /* in doubles, or of the place for singles in these; in singles on their way */
-    size_t bytes, raw_bytes;
+    panel *p;   /* NULL: none is there */
+    int64_t i0; /* tile rows from i0 on are there */
+    void *at;
+    size_t bytes;
     bool *row; /* of the place for some rows: those of it that are there */
 } tlr_place;
 
@@ -182,10 +182,11 @@ typedef struct {
     /* for products that do not fill a device alone: the caller's and more, that in hand */
     backend_ctx *stream[TLR_STREAMS];
     int streams, turn;
-    tlr_place place[2];
-    int last;         /* of them, which was used last */
-    double fetched;   /* bytes that came from the host's memory */
-    tlr_place narrow; /* of which some tile rows are there: with halves, or a spread factor's */
+    tlr_place place[2]; /* of what comes from the host's memory, as it is kept */
+    int last;           /* of them, which was used last */
+    double fetched;     /* bytes that came from the host's memory */
+    tlr_place wide;     /* in doubles, of what is kept in another precision */
+    tlr_place narrow;   /* of which some tile rows are there: with halves, or a spread factor's */
     double *buf[BUFFERS];
     int64_t count[BUFFERS];
     void *work; /* of the dense operations, and of compression */
@@ -277,7 +278,8 @@ void tlr_panel_no_spare(tlr *a);
 /* --- store.c --- */
 
 /* A finished super-panel of a factor to where the options want it; u and v are gone then. to: NULL,
- * or for which it is fetched at once (with options.host). */
+ * or (with options.host) for which it is fetched at once, and whose stream w waits for before it
+ * finishes another one; to the host it goes beside what follows. */
 status tlr_store_panel(tlr_work *w, tlr_work *to, tlr *a, int64_t q);
 void tlr_store_release(tlr *a, panel *p);
 /* u and v of super-panel q for the work that comes next; `next` (-1: none) will be asked for after
@@ -288,6 +290,8 @@ status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, in
                             int64_t next_i0);
 /* The stream of those on their way, which takes a while to open. */
 status tlr_store_feed(tlr_work *w, const tlr *a);
+/* Waits for those that are on their way to the host's memory, or from there. */
+status tlr_store_wait(tlr_work *w);
 /* The same in type t, of tile rows i0 .. i1 at least; in single precision of a factor with mixed
  * only, one super-panel at a time, of which other rows stay. */
 status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int64_t i0, int64_t i1,

@@ -144,7 +144,7 @@ static size_t bytes_without(const tlr_passes *x, int64_t known) {
         most = largest(most, (int64_t)p->bytes - 8 * p->width * p->width);
     }
     const size_t left = sizeof(double) * (size_t)(panel_rows(l, known) * l->o.width * l->step),
-                 ahead = (l->o.singles ? 6 : 2) * (size_t)most + 8 * (size_t)core +
+                 ahead = (l->o.singles ? 4 : 2) * (size_t)most + 8 * (size_t)core +
                          (left < l->o.memory ? left : l->o.memory),
                  has = tlr_work_held(x->ahead);
     return tlr_work_held(x->main) + 8 * (size_t)diag + (ahead > has ? ahead : has) +

@@ -50,21 +50,39 @@ void tlr_store_release(tlr *a, panel *p) {
     p->run = NULL;
 }
 
-/* Count numbers in double precision, wherever they are, to what is kept; `to` may be the host's. */
-static status keep(tlr_work *w, const tlr *a, int64_t count, const double *from, char *to) {
-    const int64_t bytes = count * (int64_t)size_of(a);
-    double *staged;
+/* u and v of a finished panel, in doubles, as they are kept. */
+static status as_kept(tlr_work *w, const tlr *a, const panel *p, void *to) {
+    const int64_t n[2] = {numbers(a, p), tlr_store_numbers(a, p) - p->kept_v};
+    const double *const from[2] = {p->u, p->v};
     status st = MOAO_OK;
-    if (count == 0)
-        return st;
+    for (int k = 0; k < 2; k++) {
+        char *const there = (char *)to + (size_t)(k * p->kept_v) * size_of(a);
+        if (n[k] > 0 && a->o.singles)
+            TRY(w->be->half->cast_to_single(w->ctx, n[k], 1, from[k], n[k], (float *)(void *)there,
+                                            n[k]));
+        else
+            TRY(tlr_dense_copy(w, n[k], 1, from[k], n[k], (double *)(void *)there, n[k]));
+    }
+done:
+    return st;
+}
+
+/* The same to the host's memory; single precision goes beside what follows in the stream of w,
+ * where there is a stream for it. */
+static status to_host(tlr_work *w, backend_ctx *feed, const tlr *a, const panel *p) {
+    const int64_t n = tlr_store_numbers(a, p), bytes = n * (int64_t)size_of(a);
+    void *staged;
+    status st;
     if (!a->o.singles)
-        return w->be->copy(w->ctx, to, bytes, from, bytes, bytes, 1);
-    if (!a->o.host)
-        return w->be->half->cast_to_single(w->ctx, count, 1, from, count, (float *)(void *)to,
-                                           count);
-    TRY(tlr_work_room(w, BUF_SLOT, count, &staged));
-    TRY(w->be->half->cast_to_single(w->ctx, count, 1, from, count, (float *)(void *)staged, count));
-    st = w->be->copy(w->ctx, to, bytes, staged, bytes, bytes, 1);
+        return as_kept(w, a, p, p->kept);
+    if (feed) /* the one before is on its way from there */
+        TRY(w->be->wait_for(w->ctx, feed));
+    TRY(tlr_work_typed(w, BUF_SLOT, BACKEND_S, n, &staged));
+    TRY(as_kept(w, a, p, staged));
+    if (feed)
+        TRY(w->be->wait_for(feed, w->ctx));
+    st = n > 0 ? w->be->copy(feed ? feed : w->ctx, p->kept, bytes, staged, bytes, bytes, 1)
+               : MOAO_OK;
 done:
     return st;
 }
@@ -91,17 +109,25 @@ done:
     return st;
 }
 
+/* Another place may have them since. */
 static void leave(tlr_place *s) {
-    if (s->p)
+    if (s->p && s->p->singles == s->at)
+        s->p->singles = NULL;
+    if (s->p && s->p->u == s->at)
         s->p->u = s->p->v = NULL;
     s->p = NULL;
 }
 
-static void hold(tlr_place *s, const tlr *a, panel *p, int64_t i0) {
+/* Panel p is in place s from tile row i0 on. */
+static void hold(tlr_place *s, panel *p, int64_t i0) {
     s->p = p;
     s->i0 = i0;
+}
+
+/* The same, and it is used there, in doubles. */
+static void use(const tlr_place *s, panel *p) {
     p->u = s->at;
-    p->v = p->u + tlr_store_begin_of_v(a, p);
+    p->v = p->u + p->kept_v;
 }
 
 status tlr_store_room(tlr_work *w, void **at, size_t *has, size_t bytes) {
@@ -115,32 +141,19 @@ status tlr_store_room(tlr_work *w, void **at, size_t *has, size_t bytes) {
     return st;
 }
 
-/* The panel in hand as it is kept, which is on its way to the host, to a place of `to` as well, in
- * the stream of that. */
-static status hand_over(tlr_work *to, const tlr_work *w, const tlr *a, panel *p, tlr_place *s) {
-    const int64_t nu = numbers(a, p), at = p->kept_v, nv = tlr_store_numbers(a, p) - at;
-    double *wide;
-    float *raw;
+/* The panel in hand, which is on its way to the host, to a place of `to` as well, in the stream of
+ * that. */
+static status hand_over(tlr_work *to, const tlr_work *w, const tlr *a, panel *p) {
+    tlr_place *const s = &to->place[to->last = 1 - to->last];
     status st;
     leave(s);
     TRY(to->be->wait_for(to->ctx, w->ctx));
     if (to->feed)
         TRY(to->be->wait_for(to->ctx, to->feed));
-    TRY(tlr_store_room(to, &s->at, &s->bytes, (size_t)largest(at + nv, 1) * sizeof(double)));
-    wide = s->at;
-    if (!a->o.singles) {
-        TRY(tlr_dense_copy(to, nu, 1, p->u, nu, wide, nu));
-        return tlr_dense_copy(to, nv, 1, p->v, nv, wide + at, nv);
-    }
-    TRY(tlr_store_room(to, &s->raw, &s->raw_bytes, (size_t)largest(at + nv, 1) * sizeof(float)));
-    raw = s->raw;
-    TRY(to->be->half->cast_to_single(to->ctx, nu, 1, p->u, largest(nu, 1), raw, largest(nu, 1)));
-    TRY(to->be->half->cast_to_single(to->ctx, nv, 1, p->v, largest(nv, 1), raw + at,
-                                     largest(nv, 1)));
-    TRY(to->be->half->cast_to_double(to->ctx, nu, 1, 1, raw, largest(nu, 1), 0, wide,
-                                     largest(nu, 1)));
-    st = to->be->half->cast_to_double(to->ctx, nv, 1, 1, raw + at, largest(nv, 1), 0, wide + at,
-                                      largest(nv, 1));
+    TRY(tlr_store_room(to, &s->at, &s->bytes,
+                       (size_t)largest(tlr_store_numbers(a, p), 1) * size_of(a)));
+    TRY(as_kept(to, a, p, s->at));
+    hold(s, p, 0);
 done:
     return st;
 }
@@ -282,8 +295,8 @@ done:
     return st;
 }
 
-/* One without. */
-static status keep_all(tlr_work *w, tlr *a, int64_t q, size_t *bytes) {
+/* One without; feed: the stream for what goes to the host, or NULL. */
+static status keep_all(tlr_work *w, backend_ctx *feed, tlr *a, int64_t q, size_t *bytes) {
     panel *p = a->panel + q;
     const int64_t nu = p->kept_v, n = tlr_store_numbers(a, p);
     void *room = NULL;
@@ -297,8 +310,7 @@ static status keep_all(tlr_work *w, tlr *a, int64_t q, size_t *bytes) {
     p->kept = a->o.host ? there : room;
     if (a->o.singles && !a->o.host)
         p->singles = room;
-    TRY(keep(w, a, numbers(a, p), p->u, p->kept));
-    TRY(keep(w, a, n - nu, p->v, p->kept + (size_t)nu * size_of(a)));
+    TRY(a->o.host ? to_host(w, feed, a, p) : as_kept(w, a, p, p->kept));
     if (a->o.terms > 0)
         TRY(tlr_store_bounds(w, (int64_t[2]){numbers(a, p), n - nu},
                              (const float *[2]){p->singles, p->singles + nu}, p->most));
@@ -308,23 +320,16 @@ done:
 
 status tlr_store_panel(tlr_work *w, tlr_work *to, tlr *a, int64_t q) {
     panel *p = a->panel + q;
-    tlr_place *s = NULL;
     if (!kept_apart(a))
         return MOAO_OK;
     size_t bytes = 0;
     status st;
     p->kept_v = tlr_store_begin_of_v(a, p);
-    TRY(a->o.halves ? keep_halves(w, a, p, &bytes) : keep_all(w, a, q, &bytes));
-    if (to) {
-        s = &to->place[to->last = 1 - to->last];
-        TRY(hand_over(to, w, a, p, s));
-        TRY(to->be->sync(to->ctx));
-    }
-    if (a->o.host)
-        TRY(w->be->sync(w->ctx));
+    TRY(a->o.halves ? keep_halves(w, a, p, &bytes)
+                    : keep_all(w, to ? to->feed : NULL, a, q, &bytes));
+    if (to)
+        TRY(hand_over(to, w, a, p));
     tlr_panel_give(a, p);
-    if (s)
-        hold(s, a, p, 0);
     p->bytes = (double)bytes + 8.0 * (double)(p->width * p->width);
 done:
     if (st != MOAO_OK) /* u and v are still the panel's own */
@@ -332,90 +337,97 @@ done:
     return st;
 }
 
-/* The same of the place for some rows; another one may have them since. */
-static void leave_rows(tlr_place *s) {
-    if (s->p && s->p->singles == s->at)
-        s->p->singles = NULL;
-    if (s->p && s->p->u == s->at)
-        s->p->u = s->p->v = NULL;
-    s->p = NULL;
+static void let_go(tlr_work *w, tlr_place *s) {
+    leave(s);
+    w->be->release(w->ctx, s->at);
+    free(s->row);
+    *s = (tlr_place){0};
 }
 
 void tlr_store_forget(tlr_work *w) {
-    for (int k = 0; k < 2; k++) {
-        leave(&w->place[k]);
-        w->be->release(w->ctx, w->place[k].at);
-        w->be->release(w->ctx, w->place[k].raw);
-        w->place[k] = (tlr_place){0};
-    }
-    leave_rows(&w->narrow);
-    w->be->release(w->ctx, w->narrow.at);
-    free(w->narrow.row);
-    w->narrow = (tlr_place){0};
+    let_go(w, &w->place[0]);
+    let_go(w, &w->place[1]);
+    let_go(w, &w->wide);
+    let_go(w, &w->narrow);
     if (w->feed)
         w->be->close(w->feed);
     w->feed = NULL;
 }
 
-/* n elements of what is kept of a panel, from element `from` on, to the same place of s. */
-static status bring_part(tlr_work *w, backend_ctx *ctx, const tlr *a, const panel *p, tlr_place *s,
-                         int64_t from, int64_t n) {
-    const int64_t size = (int64_t)size_of(a), bytes = n * size;
-    const char *kept = p->kept + from * size;
-    double *to = (double *)s->at + from;
-    status st = MOAO_OK;
+/* n elements of what is kept of a panel, from element `from` on, from there to the same place of
+ * `to`: to[0] as they are, to[1] in doubles. */
+typedef struct {
+    tlr_work *w;
+    backend_ctx *ctx;
+    const tlr *a;
+    const char *from;
+    char *to;
+    bool wide;
+} passage;
+static status bring_part(const passage *s, int64_t at, int64_t n) {
+    const int64_t size = (int64_t)size_of(s->a), bytes = n * size;
+    const backend *be = s->w->be;
     if (n == 0)
-        return st;
-    if (a->o.host)
-        w->fetched += (double)bytes;
-    if (a->o.host && a->o.singles) {
-        char *raw = (char *)s->raw + from * size;
-        TRY(w->be->copy(ctx, raw, bytes, kept, bytes, bytes, 1));
-        kept = raw;
-    }
-    st = a->o.singles ? w->be->half->cast_to_double(ctx, n, 1, 1, (const float *)(const void *)kept,
-                                                    n, 0, to, n)
-                      : w->be->copy(ctx, to, bytes, kept, bytes, bytes, 1);
-done:
-    return st;
+        return MOAO_OK;
+    if (s->wide)
+        return be->half->cast_to_double(s->ctx, n, 1, 1, (const float *)(const void *)s->from + at,
+                                        n, 0, (double *)(void *)s->to + at, n);
+    s->w->fetched += (double)bytes;
+    return be->copy(s->ctx, s->to + at * size, bytes, s->from + at * size, bytes, bytes, 1);
 }
 
-/* What a panel has in tile rows from i0 on: U in one piece, V of each tile column in another. */
-static status bring_rows(tlr_work *w, backend_ctx *ctx, const tlr *a, const panel *p, tlr_place *s,
-                         int64_t i0) {
-    const int64_t u = panel_ubegin(a, p, i0);
+/* What a panel has in tile rows from i0 on: of some of them U in one piece, V of each tile column
+ * in another. All lies where it does in a whole one. */
+static status bring_rows(const passage *s, const panel *p, int64_t i0) {
+    const tlr *a = s->a;
+    const int64_t u = panel_ubegin(a, p, largest(i0, p->r0));
     status st;
-    TRY(bring_part(w, ctx, a, p, s, u, numbers(a, p) - u));
+    if (i0 <= p->r0)
+        return bring_part(s, 0, tlr_store_numbers(a, p));
+    TRY(bring_part(s, u, numbers(a, p) - u));
     for (int64_t k = p->c0; k < p->c1; k++) {
         const int64_t before = panel_vcol(p, i0, k), n = tlr_extent(a->cols, k);
-        TRY(bring_part(w, ctx, a, p, s, p->kept_v + p->vbegin[k - p->c0] + before * n,
+        TRY(bring_part(s, p->kept_v + p->vbegin[k - p->c0] + before * n,
                        (p->vcols[k - p->c0] - before) * n));
     }
 done:
     return st;
 }
 
-/* The panel's way into place s from tile row i0 on, in the stream of ctx. All lies where it does in
- * a whole one. */
+/* The panel's way from the host's memory into place s from tile row i0 on, in the stream of ctx. */
 static status bring(tlr_work *w, backend_ctx *ctx, const tlr *a, panel *p, int64_t i0,
                     tlr_place *s) {
-    const int64_t n = tlr_store_numbers(a, p);
     status st;
     leave(s);
-    TRY(tlr_store_room(w, &s->at, &s->bytes, (size_t)largest(n, 1) * sizeof(double)));
-    if (a->o.halves) { /* on the device: all of it */
-        TRY(tlr_store_room(w, &s->raw, &s->raw_bytes, (size_t)largest(n, 1) * sizeof(float)));
-        TRY(widen(w, ctx, p, p->r0, p->r1, p->kept, s->raw));
-        TRY(w->be->half->cast_to_double(ctx, n, 1, 1, s->raw, largest(n, 1), 0, s->at,
-                                        largest(n, 1)));
-        hold(s, a, p, 0);
+    TRY(tlr_store_room(w, &s->at, &s->bytes,
+                       (size_t)largest(tlr_store_numbers(a, p), 1) * size_of(a)));
+    TRY(bring_rows(&(passage){w, ctx, a, p->kept, s->at, false}, p, i0));
+    hold(s, p, i0);
+done:
+    return st;
+}
+
+/* Panel p from tile row i0 on into the place for doubles, from where it is as it is kept. */
+static status widen_rows(tlr_work *w, const tlr *a, panel *p, int64_t i0, void *kept) {
+    const int64_t n = tlr_store_numbers(a, p);
+    tlr_place *const s = &w->wide;
+    void *singles;
+    status st;
+    if (s->p == p && s->i0 <= i0) {
+        use(s, p);
         return MOAO_OK;
     }
-    if (n > 0 && a->o.host && a->o.singles)
-        TRY(tlr_store_room(w, &s->raw, &s->raw_bytes, (size_t)n * sizeof(float)));
-    st = i0 <= p->r0 ? bring_part(w, ctx, a, p, s, 0, n) : bring_rows(w, ctx, a, p, s, i0);
-    TRY(st);
-    hold(s, a, p, i0);
+    leave(s);
+    TRY(tlr_store_room(w, &s->at, &s->bytes, (size_t)largest(n, 1) * sizeof(double)));
+    if (a->o.halves) { /* all of it */
+        TRY(tlr_work_typed(w, BUF_SLOT, BACKEND_S, n, &singles));
+        TRY(widen(w, w->ctx, p, p->r0, p->r1, kept, singles));
+        kept = singles;
+        i0 = p->r0;
+    }
+    TRY(bring_rows(&(passage){w, w->ctx, a, kept, s->at, true}, p, i0));
+    hold(s, p, i0);
+    use(s, p);
 done:
     return st;
 }
@@ -430,19 +442,20 @@ static int place_of(tlr_work *w, const panel *p, int64_t i0) {
     return -1;
 }
 
+status tlr_store_wait(tlr_work *w) {
+    return w->feed ? w->be->sync(w->feed) : MOAO_OK;
+}
+
 status tlr_store_feed(tlr_work *w, const tlr *a) {
     return !w->feed && a->o.host && w->ctx ? w->be->open_low_priority(w->ctx, &w->feed) : MOAO_OK;
 }
 
-/* Where the memory of a place is too small it is taken anew, which waits for all streams. */
-status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, int64_t next,
-                            int64_t next_i0) {
-    panel *p = a->panel + q;
-    status st = MOAO_OK;
-    if (!kept_apart(a) || !p->kept)
-        return MOAO_OK; /* in doubles: it is in hand, or all are */
-    if (a->spread)
-        return tlr_spread_rows(w, a, BACKEND_D, q, i0, p->r1);
+/* Panel p from the host's memory into a place, the last one that is used from then on, and the
+ * `next` one after it on its way. Where the memory of a place is too small it is taken anew, which
+ * waits for all streams. */
+static status fetch_rows(tlr_work *w, const tlr *a, panel *p, int64_t i0, panel *next,
+                         int64_t next_i0) {
+    status st;
     TRY(tlr_store_feed(w, a));
     const int at = place_of(w, p, i0);
     if (at != w->last && w->feed) /* it was on its way, or what was is not wanted */
@@ -451,11 +464,32 @@ status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, in
         TRY(bring(w, w->ctx, a, p, i0, &w->place[w->last = 1 - w->last]));
     else
         w->last = at;
-    if (w->feed && next >= 0 && next < a->panels && next != q && a->panel[next].kept &&
-        place_of(w, a->panel + next, next_i0) < 0) {
+    if (w->feed && next && next != p && next->kept && place_of(w, next, next_i0) < 0) {
         TRY(w->be->wait_for(w->feed, w->ctx)); /* until what was there before is used */
-        TRY(bring(w, w->feed, a, a->panel + next, next_i0, &w->place[1 - w->last]));
+        TRY(bring(w, w->feed, a, next, next_i0, &w->place[1 - w->last]));
     }
+done:
+    return st;
+}
+
+status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, int64_t next,
+                            int64_t next_i0) {
+    panel *p = a->panel + q;
+    void *kept = p->kept;
+    status st;
+    if (!kept_apart(a) || !p->kept)
+        return MOAO_OK; /* in doubles: it is in hand, or all are */
+    if (a->spread)
+        return tlr_spread_rows(w, a, BACKEND_D, q, i0, p->r1);
+    if (a->o.host) {
+        TRY(fetch_rows(w, a, p, i0, next >= 0 && next < a->panels ? a->panel + next : NULL,
+                       next_i0));
+        kept = w->place[w->last].at;
+    }
+    if (a->o.singles)
+        return widen_rows(w, a, p, i0, kept);
+    use(&w->place[w->last], p);
+    st = MOAO_OK;
 done:
     return st;
 }
@@ -470,7 +504,7 @@ status tlr_store_place(tlr_work *w, const tlr *a, backend_type t, int64_t q) {
     status st;
     if (s->p == p && (t == BACKEND_D ? (void *)p->u : p->singles) == s->at)
         return MOAO_OK;
-    leave_rows(s);
+    leave(s);
     free(s->row);
     s->row = NULL;
     TRY(ALLOC(s->row, (size_t)(p->r1 - p->r0), "tile rows"));

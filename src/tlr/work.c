@@ -124,8 +124,8 @@ size_t tlr_work_held(const tlr_work *w) {
     for (int k = 0; k < BUFFERS; k++)
         bytes += sizeof(double) * (size_t)w->count[k];
     for (int k = 0; k < 2; k++)
-        bytes += w->place[k].bytes + w->place[k].raw_bytes;
-    return bytes;
+        bytes += w->place[k].bytes;
+    return bytes + w->wide.bytes;
 }
 
 status tlr_work_bytes(tlr_work *w, size_t bytes) {
