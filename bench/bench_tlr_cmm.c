@@ -209,8 +209,11 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
     c->group = &group;
     if (o.parts < 0)
         o.parts = tlr_group_parts(&group, o.distributed, e.m);
-    const tlr_source from = {
-        .layout = &c->order, .fill = tlr_cmm_fill, .arg = c, .members = tlr_group_members(&group)};
+    const tlr_source from = {.layout = &c->order,
+                             .fill = tlr_cmm_fill,
+                             .arg = c,
+                             .members = tlr_group_members(&group),
+                             .own_rows = tlr_cmm_own_rows(c)};
     for (int k = 0; k < repeat; k++) {
         if (k > 0)
             tlr_close(l);

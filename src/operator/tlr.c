@@ -249,7 +249,8 @@ static status make_factor(compressed *o, double *strip, int *minor) {
     const tlr_source source = {.layout = &o->cmm.order,
                                .fill = tlr_cmm_fill,
                                .arg = &o->cmm,
-                               .members = tlr_group_members(&o->group)};
+                               .members = tlr_group_members(&o->group),
+                               .own_rows = tlr_cmm_own_rows(&o->cmm)};
     status st;
     report_phase("factor: compressed");
     tlr_close(o->l);

@@ -86,6 +86,7 @@ status tlr_cmm_open(engine *e, int64_t tile, tlr_order kind, tlr_cmm *c) {
     status st;
     *c = (tlr_cmm){.e = e, .kind = kind, .held = -1};
     TRY(tlr_cmm_layout(e->s, tile, kind, &c->order, &c->first));
+    TRY(ALLOC(c->there, (size_t)e->s->nsensor, "sensors"));
     TRY(engine_array(e, bytes, "order of measurements", (void **)&c->perm));
     TRY(engine_array(e, bytes, "order of measurements", (void **)&c->place));
     TRY(engine_array(e, bytes, "order of measurements", (void **)&c->back));
@@ -101,7 +102,7 @@ void tlr_cmm_close(tlr_cmm *c) {
     c->e->be->release(c->e->ctx, c->place);
     c->e->be->release(c->e->ctx, c->back);
     tlr_layout_free(&c->order);
-    free(c->first);
+    free(c->first), free(c->there);
     *c = (tlr_cmm){0};
 }
 
@@ -135,36 +136,48 @@ static status fill_rows(tlr_cmm *c, const columns *of, int64_t i, int64_t ni) {
     return st;
 }
 
-/* The columns from the rows of sensor r0 on, which come from member to member, sensor by sensor. */
-static status fill_together(tlr_cmm *c, const columns *of, int r0) {
+bool tlr_cmm_own_rows(const tlr_cmm *c) {
+    return c->e->be->group != NULL && c->kind != TLR_JOINT; /* where all rows are made */
+}
+
+/* The columns in the rows of sensors r0 .. r1, which come from member to member, sensor by sensor.
+ */
+static status fill_together(tlr_cmm *c, const columns *of, int r0, int r1) {
     device_group *g = &c->group->group;
-    const int sensors = c->e->s->nsensor;
     const int64_t *first = c->first;
     status st = MOAO_OK;
-    for (int r = r0; st == MOAO_OK && r < sensors; r++)
+    for (int r = r0; st == MOAO_OK && r < r1; r++)
         if (r % g->size == g->rank)
             st = fill_rows(c, of, first[r], first[r + 1] - first[r]);
     st = tlr_group_agree(c->group, st);
-    for (int r = r0; st == MOAO_OK && r < sensors; r++)
+    for (int r = r0; st == MOAO_OK && r < r1; r++)
         st = group_bcast(g, first[r + 1] - first[r], of->n, c->strip + first[r], c->e->m,
                          r % g->size);
     return st;
 }
 
-/* The columns, from row `from` on at least, into the strip. */
-static status fill_strip(tlr_cmm *c, const columns *of, int64_t from) {
-    if (c->group != NULL && c->group->group.size > 1)
-        return fill_together(c, of, sensor_of(c->first, from));
-    return fill_rows(c, of, from, c->e->m - from);
+/* The columns, in the rows of sensors r0 .. r1, into the strip. */
+static status fill_strip(tlr_cmm *c, const columns *of, int r0, int r1) {
+    if (c->group != NULL && c->group->group.size > 1 && !tlr_cmm_own_rows(c))
+        return fill_together(c, of, r0, r1);
+    return fill_rows(c, of, c->first[r0], c->first[r1] - c->first[r0]);
 }
 
-/* Columns of sensor w, from row `from` on at least. */
-static status hold(tlr_cmm *c, int w, int64_t from) {
-    if (c->held == w && c->from <= from)
-        return MOAO_OK;
+/* Columns of sensor w, in the rows of sensors r0 .. r1: those that are not there. */
+static status hold(tlr_cmm *c, int w, int r0, int r1) {
+    const columns of = {NULL, c->first[w], c->first[w + 1] - c->first[w]};
+    status st = MOAO_OK;
+    if (c->held != w)
+        memset(c->there, 0, (size_t)c->e->s->nsensor * sizeof *c->there);
     c->held = w;
-    c->from = from;
-    return fill_strip(c, &(columns){NULL, c->first[w], c->first[w + 1] - c->first[w]}, from);
+    for (int r = r0, end; st == MOAO_OK && r < r1; r = end) {
+        for (end = r + 1; end < r1 && c->there[end] == c->there[r];)
+            end++;
+        if (!c->there[r])
+            st = fill_strip(c, &of, r, end);
+        memset(c->there + r, st == MOAO_OK, (size_t)(end - r) * sizeof *c->there);
+    }
+    return st;
 }
 
 /* Tiles do not span sensors, so a sensor has the same place in both orders, and its columns are
@@ -172,12 +185,12 @@ static status hold(tlr_cmm *c, int w, int64_t from) {
 static status fill_by_sensor(tlr_cmm *c, int64_t i0, int64_t ni, int64_t j0, int64_t nj, double *a,
                              int64_t lda) {
     const engine *e = c->e;
-    const int64_t from = c->first[sensor_of(c->first, i0)];
+    const int r0 = sensor_of(c->first, i0), r1 = sensor_of(c->first, i0 + ni - 1) + 1;
     status st = MOAO_OK;
     for (int64_t j = j0, end; j < j0 + nj; j = end) {
         const int w = sensor_of(c->first, j);
         end = c->first[w + 1] < j0 + nj ? c->first[w + 1] : j0 + nj;
-        TRY(hold(c, w, from));
+        TRY(hold(c, w, r0, r1));
         TRY(e->be->gather(e->ctx, BACKEND_D, ni, end - j, c->perm + i0, c->place + j, c->strip,
                           e->m, 0, a + (j - j0) * lda, lda));
     }
@@ -194,7 +207,7 @@ static status fill_joint(tlr_cmm *c, int64_t i0, int64_t ni, int64_t j0, int64_t
     status st = MOAO_OK;
     for (int64_t j = j0, n; j < j0 + nj; j += n) {
         n = j0 + nj - j < most ? j0 + nj - j : most;
-        TRY(fill_strip(c, &(columns){c->order.perm + j, 0, n}, 0));
+        TRY(fill_strip(c, &(columns){c->order.perm + j, 0, n}, 0, e->s->nsensor));
         TRY(e->be->gather(e->ctx, BACKEND_D, ni, n, c->perm + i0, NULL, c->strip, e->m, 0,
                           a + (j - j0) * lda, lda));
     }

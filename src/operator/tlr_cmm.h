@@ -22,7 +22,7 @@ typedef struct {
                                      TLR_JOINT: of the tiles asked for */
     tlr_group *group;             /* NULL, or who fills the strip together */
     int held;                     /* which sensor, -1: none; */
-    int64_t from;                 /* and the row from which on it is there */
+    bool *there;                  /* [sensors] and whose rows of it are there */
 } tlr_cmm;
 
 /* Order of the tiles for m measurements, unless one is asked for (0: none is). */
@@ -41,8 +41,12 @@ status tlr_cmm_open(engine *e, int64_t tile, tlr_order kind, tlr_cmm *c);
 void tlr_cmm_close(tlr_cmm *c);
 /* Local. Whose measurements tile t has; -1: of several sensors. */
 int tlr_cmm_sensor(const tlr_cmm *c, int64_t t);
-/* tlr_fill of the profile that is loaded; arg: a tlr_cmm. Collective in its group. */
+/* tlr_fill of the profile that is loaded; arg: a tlr_cmm. Collective in its group, unless
+ * tlr_cmm_own_rows. */
 tlr_fill tlr_cmm_fill;
+/* Local. Whether members of a factor make what they need alone (tlr_source.own_rows): on devices,
+ * which make entries as fast as they would send them to each other. */
+bool tlr_cmm_own_rows(const tlr_cmm *c);
 /* Least eigenvalue of the noise of the two slopes of a subaperture, of all of them [arcsec^2]. */
 status tlr_cmm_noise(matcov *mc, int64_t m, double *least);
 

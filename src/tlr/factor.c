@@ -27,10 +27,7 @@ typedef struct {
 /* --- the matrix, super-panel by super-panel --- */
 
 static status read_panel(state *s, const tlr *a, int64_t p, double *d, int64_t ldd) {
-    const int64_t row = panel_row(s->l, p), rows = panel_rows(s->l, p);
-    if (a)
-        return tlr_expand_panel(&s->w, a, p, 1, d, ldd);
-    return s->from->fill(s->from->arg, row, rows, row, s->l->panel[p].width, d, ldd);
+    return a ? tlr_expand_panel(&s->w, a, p, 1, d, ldd) : tlr_fill_own(s->from, s->l, p, d, ldd);
 }
 
 /* D -= L_q L_q^T, q from q0 to q1, for the rows and columns of super-panel p. */
@@ -332,7 +329,7 @@ static status compress(state *s, int64_t p, double *d, int64_t ldd, tlr_batch *c
     status st;
     TRY(tlr_inner_factors(&s->w, s->l, p, d, ldd, &g));
     for (int64_t k = 0; k < tlr_parts(s->l); k++)
-        if (tlr_part_is_mine(s->from->members, s->l, p, k))
+        if (tlr_part_is_mine(s->from->members, k))
             TRY(tlr_to_metric(&s->w, s->l, p, k, g, d, ldd));
     tlr_work_lap(&s->w, TLR_DIVIDE);
     TRY(tlr_block_prepare(s->l, p)); /* while the device is at work */
@@ -348,13 +345,12 @@ static status settle(state *s, int64_t p, double *d, int64_t ldd, const tlr_batc
     int64_t i0, i1;
     status st = MOAO_OK;
     for (int64_t k = 0; k < tlr_parts(s->l); k++)
-        for (int64_t j = here->c0; j < here->c1 && tlr_part_is_mine(s->from->members, s->l, p, k);
-             j++)
+        for (int64_t j = here->c0; j < here->c1 && tlr_part_is_mine(s->from->members, k); j++)
             TRY(tlr_divide_dense(&s->w, s->l, p, k, j, d, ldd));
     TRY(tlr_compress_end(&s->w, s->l, p, c, d + n, ldd, d + n, ldd));
     for (int64_t k = 0; k < tlr_parts(s->l); k++) {
         tlr_part(s->l, p, k, &i0, &i1);
-        if (i0 == i1 || !tlr_part_is_mine(s->from->members, s->l, p, k))
+        if (i0 == i1 || !tlr_part_is_mine(s->from->members, k))
             continue;
         for (int64_t j = here->c0; j < here->c1; j++)
             TRY(tlr_dense_trsm(&s->w, 'L', 'N', tlr_extent(s->l->cols, j),

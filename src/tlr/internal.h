@@ -439,7 +439,7 @@ static inline int64_t tlr_parts(const tlr *l) {
     return l->block > 0 ? (l->rows->nt + l->block - 1) / l->block : largest(l->o.parts, 1);
 }
 void tlr_part(const tlr *l, int64_t p, int64_t k, int64_t *i0, int64_t *i1);
-bool tlr_part_is_mine(const tlr_members *m, const tlr *l, int64_t p, int64_t k);
+bool tlr_part_is_mine(const tlr_members *m, int64_t k);
 /* Whether tile row i of super-panel p is this member's, rows [r1 - r0]. */
 void tlr_rows_of(const tlr_members *m, const tlr *l, int64_t p, bool *rows);
 /* The bits of numbers that are not negative (or NaN) are in their order: so they are merged. */
@@ -455,6 +455,9 @@ static inline double tlr_number_of(int64_t bits) {
 }
 /* As tlr_members.merge. */
 status tlr_merge(const tlr_members *m, status local, int64_t *v, int64_t n);
+/* Entries of super-panel p from its diagonal block on: those of all rows, or with from->own_rows of
+ * the block and this member's. */
+status tlr_fill_own(const tlr_source *from, const tlr *l, int64_t p, double *d, int64_t ldd);
 /* D -= L_q L_q^T, q from q0 to q1, for the columns of super-panel p: the block on the diagonal and
  * this member's rows. */
 status tlr_update_own(tlr_work *w, const tlr_members *m, const tlr *l, int64_t q0, int64_t q1,

@@ -24,14 +24,13 @@ void tlr_part(const tlr *l, int64_t p, int64_t k, int64_t *i0, int64_t *i1) {
     *i1 = here->r0 + rows * (k + 1) / parts;
 }
 
-/* The turn moves on from one super-panel to the next, for the parts may not come out even; blocks
- * stay with their owner. */
-static int owner(const tlr_members *m, const tlr *l, int64_t p, int64_t k) {
-    return m ? (int)((l->block > 0 ? k : k + p) % m->size) : 0;
+/* The same in every super-panel: a member needs the entries of few rows, nearly. */
+static int owner(const tlr_members *m, int64_t k) {
+    return m ? (int)(k % m->size) : 0;
 }
 
-bool tlr_part_is_mine(const tlr_members *m, const tlr *l, int64_t p, int64_t k) {
-    return !m || owner(m, l, p, k) == m->rank;
+bool tlr_part_is_mine(const tlr_members *m, int64_t k) {
+    return !m || owner(m, k) == m->rank;
 }
 
 void tlr_rows_of(const tlr_members *m, const tlr *l, int64_t p, bool *rows) {
@@ -39,7 +38,7 @@ void tlr_rows_of(const tlr_members *m, const tlr *l, int64_t p, bool *rows) {
     for (int64_t k = 0; k < tlr_parts(l); k++) {
         tlr_part(l, p, k, &i0, &i1);
         for (int64_t i = i0; i < i1; i++)
-            rows[i - l->panel[p].r0] = tlr_part_is_mine(m, l, p, k);
+            rows[i - l->panel[p].r0] = tlr_part_is_mine(m, k);
     }
 }
 
@@ -59,9 +58,29 @@ static status strips_of(const tlr_members *m, const tlr *l, int64_t p, tlr_strip
     s[0] = (tlr_strip){.i0 = here->c0, .i1 = *count > 1 ? here->c1 : l->rows->nt, .mine = true};
     for (int64_t k = 0; k + 1 < *count; k++) {
         tlr_part(l, p, k, &s[k + 1].i0, &s[k + 1].i1);
-        s[k + 1].mine = tlr_part_is_mine(m, l, p, k);
+        s[k + 1].mine = tlr_part_is_mine(m, k);
     }
 done:
+    return st;
+}
+
+/* Strips that follow one another are asked for at once. */
+status tlr_fill_own(const tlr_source *from, const tlr *l, int64_t p, double *d, int64_t ldd) {
+    const tlr_members *m = from->own_rows ? from->members : NULL;
+    const int64_t *first = l->rows->first, col = first[l->panel[p].c0];
+    tlr_strip *s = NULL;
+    int64_t strips;
+    status st;
+    TRY(strips_of(m, l, p, &s, &strips));
+    for (int64_t k = 0, end; k < strips; k = end) {
+        for (end = k + 1; end < strips && s[end].mine == s[k].mine;)
+            end++;
+        const int64_t row = first[s[k].i0], rows = first[s[end - 1].i1] - row;
+        if (s[k].mine && rows > 0)
+            TRY(from->fill(from->arg, row, rows, col, l->panel[p].width, d + row - col, ldd));
+    }
+done:
+    free(s);
     return st;
 }
 
@@ -179,7 +198,7 @@ static status pack_member(packing *s, const tlr_members *m, int64_t p, int r) {
     s->at = 0;
     for (int64_t k = 0; k < tlr_parts(s->l); k++) {
         tlr_part(s->l, p, k, &i0, &i1);
-        if (owner(m, s->l, p, k) == r)
+        if (owner(m, k) == r)
             TRY(pack_part(s, i0, i1));
     }
 done:

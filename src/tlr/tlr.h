@@ -219,13 +219,15 @@ typedef struct {
 
 /* The matrix to be factored: entries (DL), or a symmetric TLR matrix (LL; fill NULL). members:
  * NULL, or those who make a left-looking factor together, with options.parts; all of them ask for
- * all entries, in the same order, and a fill may share that work out itself. */
+ * all entries, in the same order, and a fill may share that work out itself; or (own_rows) each for
+ * what it needs, the diagonal blocks and its own rows. */
 typedef struct {
     const tlr_layout *layout;
     tlr_fill *fill;
     void *arg;
     const tlr *a;
     const tlr_members *members;
+    bool own_rows;
 } tlr_source;
 
 /* What may be done where a pivot is not positive, in this order. */

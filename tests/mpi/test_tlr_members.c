@@ -42,6 +42,7 @@ static status bcast(void *arg, void *p, size_t bytes, int root) {
 typedef struct {
     points p;
     int calls, fail_at; /* of the fill; that which fails, -1: none */
+    int64_t entries;    /* that it made */
     bool wrong;         /* the first entry is -1 in the first call */
 } matrix;
 
@@ -54,6 +55,7 @@ static status fill_matrix(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t
     if (m->wrong && m->calls == 0) /* on the CPU */
         a[0] = -1;
     m->calls++;
+    m->entries += ni * nj;
     return st;
 }
 
@@ -61,14 +63,18 @@ typedef struct {
     tlr_options o;
     tlr_rescue rescue;
     bool compressed; /* input */
+    bool own_rows;   /* each asks for those alone */
 } form;
 
 /* together: by all processes; else by each alone. */
 static status make(matrix *m, const form *f, bool together, meeting *met, tlr **l,
                    tlr_report *report) {
     const tlr_members all = {rank, size, met, merge, bcast};
-    tlr_source from = {
-        .layout = &m->p.l, .fill = fill_matrix, .arg = m, .members = together ? &all : NULL};
+    tlr_source from = {.layout = &m->p.l,
+                       .fill = fill_matrix,
+                       .arg = m,
+                       .members = together ? &all : NULL,
+                       .own_rows = f->own_rows};
     tlr *a = NULL;
     if (f->compressed)
         ok(tlr_build(be, ctx, &m->p.l, NULL, fill, &m->p, &f->o, &a));
@@ -99,10 +105,13 @@ static tlr_report same(matrix *m, const form *f, int64_t *bytes) {
     tlr_report report[2];
     double *full[2], *x[2], *start = noise(v * n);
     tlr *l[2];
+    int64_t entries[2];
     MPI_Bcast(start, (int)(v * n), MPI_DOUBLE, 0, MPI_COMM_WORLD);
     for (int k = 0; k < 2; k++) {
         m->calls = 0;
+        m->entries = 0;
         ok(make(m, f, k == 1, &met, &l[k], &report[k]));
+        entries[k] = m->entries;
         full[k] = expanded(l[k], n, n);
         double *there = up(start, v * n);
         ok(tlr_solve(l[k], 'R', 'A', v, there, v));
@@ -116,6 +125,10 @@ static tlr_report same(matrix *m, const form *f, int64_t *bytes) {
     assert_memory_equal(&report[0], &report[1], sizeof *report);
     same_tiles(l[0], l[1], &m->p.l);
     assert_true(met.told == false && met.met > 0);
+    if (f->own_rows && size > 1 && f->o.parts > 2 && n > 10 * B && !f->compressed)
+        assert_true(entries[1] < entries[0]);
+    else
+        assert_true(entries[1] == entries[0] || f->own_rows);
     for (int k = 0; k < 2; k++) {
         tlr_close(l[k]);
         free(full[k]), free(x[k]);
@@ -186,6 +199,7 @@ static void all_forms(const tlr_options *forms, size_t nform, const int *parts, 
             f.o.memory = c % 2 ? 40000 : 0;
             f.o.parts = parts[c];
             f.o.distributed = distributed;
+            f.own_rows = (k + c) % 2;
             m.p.nugget = forms[k].rank > 0 ? 2 : 0.05;
             same(&m, &f, &bytes);
             if (rank == 0 && c == 2)
