@@ -219,7 +219,7 @@ status tlr_settle(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p,
             const tlr_tile *tile = panel_tile(p, i, k);
             const int64_t m = c->m[t], n = c->n[t], at = t * b * c->most, r = tile->rank;
             double *u = panel_u(a, p, i, k), *v = panel_v(a, p, i, k);
-            if (tile->kind == TLR_DENSE) {
+            if (tile->kind == TLR_DENSE && exact) {
                 TRY(tlr_dense_copy(
                     w, m, n, exact + a->rows->first[i] - top + (a->cols->first[k] - left) * lde,
                     lde, u, m));

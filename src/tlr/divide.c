@@ -3,7 +3,8 @@
  *
  *     M_ij = D_ij - sum over c < j of L_ic L_jc^T = D_ij - sum over c < j of M_ic G_jc^T,
  *
- * products alone. L_ij itself is made of dense tiles only; of the others V leads there. */
+ * products alone. L_ij itself, M_ij L_jj^-T, is made of dense tiles only; of the others V :=
+ * L_jj^-1 V leads there. */
 #include "tlr/internal.h"
 
 status tlr_inner_factors(tlr_work *w, const tlr *l, int64_t p, const double *d, int64_t ldd,
@@ -12,8 +13,6 @@ status tlr_inner_factors(tlr_work *w, const tlr *l, int64_t p, const double *d, 
     const int64_t n = here->width, first = l->cols->first[here->c0];
     status st;
     TRY(tlr_work_room(w, BUF_METRIC, n * n, g));
-    /* that of dense tiles, of which there may be none so far: passes.c counts on what is held */
-    TRY(tlr_work_bytes(w, w->be->workspace(BACKEND_TRSM, BACKEND_D, ldd - n, l->b)));
     TRY(tlr_dense_copy(w, n, n, d, ldd, *g, n));
     for (int64_t c = here->c0; c + 1 < here->c1; c++) {
         const int64_t at = l->cols->first[c] - first, end = l->cols->first[c + 1] - first;
@@ -41,26 +40,50 @@ done:
     return st;
 }
 
-status tlr_divide_dense(tlr_work *w, const tlr *l, int64_t p, int64_t k, int64_t j, double *d,
-                        int64_t ldd) {
+/* Inverses of the triangles L_jj, [tile columns of the block][b][b] in BUF_METRIC, where G was. */
+static status invert_tiles(tlr_work *w, const tlr *l, int64_t p, const double *d, int64_t ldd,
+                           double **inverse) {
     const panel *here = l->panel + p;
-    const int64_t first = l->cols->first[here->c0], at = l->cols->first[j] - first;
-    int64_t i0, i1;
-    status st = MOAO_OK;
-    tlr_part(l, p, k, &i0, &i1);
-    for (int64_t i = i0, end, last; i < i1; i = end) {
-        for (end = last = i; end < i1; end++) {
-            const bool dense = panel_tile(here, end, j)->kind == TLR_DENSE;
-            if (!dense && (last == i || l->o.norms))
-                break;
-            last = dense ? end + 1 : last;
-        }
-        end = largest(end, i + 1);
-        if (last > i)
-            TRY(tlr_dense_trsm(w, 'R', 'T', l->rows->first[last] - l->rows->first[i],
-                               tlr_extent(l->cols, j), d + at * (ldd + 1), ldd,
-                               d + l->rows->first[i] - first + at * ldd, ldd));
+    const int64_t first = l->cols->first[here->c0], b = l->b;
+    double *one;
+    status st;
+    TRY(tlr_work_identity(w, b, &one));
+    TRY(tlr_work_room(w, BUF_METRIC, (here->c1 - here->c0) * b * b, inverse));
+    for (int64_t j = here->c0; j < here->c1; j++) {
+        const int64_t n = tlr_extent(l->cols, j), at = l->cols->first[j] - first;
+        double *const to = *inverse + (j - here->c0) * b * b;
+        TRY(tlr_dense_copy(w, n, n, one, w->identity, to, b));
+        TRY(tlr_dense_trsm(w, 'L', 'N', n, n, d + at * (ldd + 1), ldd, to, b));
     }
 done:
+    return st;
+}
+
+status tlr_divide(tlr_work *w, const tlr *l, int64_t p, const tlr_batch *c, const double *d,
+                  int64_t ldd) {
+    const panel *here = l->panel + p;
+    const int64_t b = l->b;
+    product_list dense = {0}, low = {0};
+    double *inverse;
+    int64_t t = 0;
+    status st;
+    TRY(invert_tiles(w, l, p, d, ldd, &inverse));
+    for (int64_t i = here->r0; i < here->r1; i++)
+        for (int64_t j = here->c0; tlr_batch_has(c, here, i) && j < here->c1; j++, t++) {
+            const tlr_tile *tile = panel_tile(here, i, j);
+            const double *by = inverse + (j - here->c0) * b * b;
+            const int64_t m = c->m[t], n = c->n[t];
+            if (tile->kind == TLR_DENSE)
+                TRY(tlr_list_add(
+                    &dense, (product){c->at[t], by, panel_u(l, here, i, j), ldd, b, m, m, n, n}));
+            else if (tile->kind == TLR_LOWRANK)
+                TRY(tlr_list_add(&low, (product){by, c->v + t * b * c->most, panel_v(l, here, i, j),
+                                                 b, b, n, n, tile->rank, n}));
+        }
+    TRY(tlr_list_run(w, &dense, BACKEND_D, 'N', 'T'));
+    st = tlr_list_run(w, &low, BACKEND_D, 'N', 'N');
+done:
+    tlr_list_free(&dense);
+    tlr_list_free(&low);
     return st;
 }

@@ -338,26 +338,13 @@ done:
     return st;
 }
 
-/* Their columns to where they stay; V := L_kk^-1 V leads back from that metric. */
+/* Their columns to where they stay, and from that metric to those of L. */
 static status settle(state *s, int64_t p, double *d, int64_t ldd, const tlr_batch *c) {
     const panel *here = s->l->panel + p;
-    const int64_t n = here->width, first = s->l->cols->first[here->c0];
-    int64_t i0, i1;
-    status st = MOAO_OK;
-    for (int64_t k = 0; k < tlr_parts(s->l); k++)
-        for (int64_t j = here->c0; j < here->c1 && tlr_part_is_mine(s->from->members, k); j++)
-            TRY(tlr_divide_dense(&s->w, s->l, p, k, j, d, ldd));
-    TRY(tlr_compress_end(&s->w, s->l, p, c, d + n, ldd, d + n, ldd));
-    for (int64_t k = 0; k < tlr_parts(s->l); k++) {
-        tlr_part(s->l, p, k, &i0, &i1);
-        if (i0 == i1 || !tlr_part_is_mine(s->from->members, k))
-            continue;
-        for (int64_t j = here->c0; j < here->c1; j++)
-            TRY(tlr_dense_trsm(&s->w, 'L', 'N', tlr_extent(s->l->cols, j),
-                               panel_vcol(here, i1, j) - panel_vcol(here, i0, j),
-                               d + (s->l->cols->first[j] - first) * (ldd + 1), ldd,
-                               panel_v(s->l, here, i0, j), tlr_extent(s->l->cols, j)));
-    }
+    const int64_t n = here->width;
+    status st;
+    TRY(tlr_compress_end(&s->w, s->l, p, c, d + n, ldd, NULL, 1));
+    TRY(tlr_divide(&s->w, s->l, p, c, d, ldd));
     st = tlr_dense_copy(&s->w, n, n, d, ldd, here->diag, n);
 done:
     return st;

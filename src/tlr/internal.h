@@ -359,8 +359,8 @@ static inline void *tlr_on_device(const tlr_batch *c, const void *host) {
 }
 /* Places and sizes of the tiles of a dense super-panel. */
 void tlr_place_tiles(const tlr *a, const panel *p, const double *src, int64_t lds, tlr_batch *c);
-/* Kind and rank of each tile from the answers, then its columns (or of a dense tile the entries) to
- * where they stay. */
+/* Kind and rank of each tile from the answers, then its columns (or of a dense tile the entries,
+ * unless exact is NULL) to where they stay. */
 status tlr_decide(const tlr *a, const tlr_batch *c, panel *p);
 status tlr_settle(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p,
                   const double *exact, int64_t lde);
@@ -425,10 +425,10 @@ status tlr_inner_factors(tlr_work *w, const tlr *l, int64_t p, const double *d, 
 /* D := M in part k of the rows below the block. */
 status tlr_to_metric(tlr_work *w, const tlr *l, int64_t p, int64_t k, const double *g, double *d,
                      int64_t ldd);
-/* L_ij = M_ij L_jj^-T for the dense tiles of tile column j in part k of the rows; for those between
- * them too, unless what is dropped of them is looked at. */
-status tlr_divide_dense(tlr_work *w, const tlr *l, int64_t p, int64_t k, int64_t j, double *d,
-                        int64_t ldd);
+/* Tiles of L from those of M that c is about, to where they stay, where U of low-rank tiles is
+ * already. The bits of a tile do not depend on other tiles. */
+status tlr_divide(tlr_work *w, const tlr *l, int64_t p, const tlr_batch *c, const double *d,
+                  int64_t ldd);
 
 /* --- members.c: the rows below a factor's diagonal blocks in parts, and members that share them.
  * m NULL: one has all of them. --- */
