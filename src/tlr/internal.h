@@ -171,7 +171,7 @@ typedef struct {
     int64_t i0; /* tile rows from i0 on are there */
     void *at;
     size_t bytes;
-    bool *row; /* of the place for some rows: those of it that are there */
+    bool *row; /* of the place where it is used: which of its tile rows are there */
 } tlr_place;
 
 #define TLR_STREAMS 4
@@ -185,8 +185,7 @@ typedef struct {
     tlr_place place[2]; /* of what comes from the host's memory, as it is kept */
     int last;           /* of them, which was used last */
     double fetched;     /* bytes that came from the host's memory */
-    tlr_place wide;     /* in doubles, of what is kept in another precision */
-    tlr_place narrow;   /* of which some tile rows are there: with halves, or a spread factor's */
+    tlr_place used;     /* as products use it, where it is kept in another form */
     double *buf[BUFFERS];
     int64_t count[BUFFERS];
     void *work; /* of the dense operations, and of compression */
@@ -292,8 +291,8 @@ status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, in
 status tlr_store_feed(tlr_work *w, const tlr *a);
 /* Waits for those that are on their way to the host's memory, or from there. */
 status tlr_store_wait(tlr_work *w);
-/* The same in type t, of tile rows i0 .. i1 at least; in single precision of a factor with mixed
- * only, one super-panel at a time, of which other rows stay. */
+/* The same in type t, in single precision of a factor with mixed only, of tile rows i0 .. i1 at
+ * least; rows of the same super-panel that are there stay. */
 status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int64_t i0, int64_t i1,
                        int64_t next);
 /* Where the columns of a super-panel are that is kept apart in the backend's memory, those in
@@ -303,7 +302,8 @@ void tlr_store_kept(const tlr *a, const panel *p, int64_t *at, const float **sin
                     const backend_f16 **halves);
 /* No super-panel is in the places of w any more. */
 void tlr_store_forget(tlr_work *w);
-/* The place of w for some rows is super-panel q's, in type t; where it was not, none are there. */
+/* The place of w where one is used is super-panel q's, in type t; where it was not, none of its
+ * tile rows are there. */
 status tlr_store_place(tlr_work *w, const tlr *a, backend_type t, int64_t q);
 /* Where v begins after u, and where it ends, in numbers. */
 int64_t tlr_store_begin_of_v(const tlr *a, const panel *p);

@@ -311,7 +311,7 @@ status tlr_spread_rows(tlr_work *w, const tlr *l, backend_type t, int64_t q, int
     panel *p = l->panel + q;
     status st;
     TRY(tlr_store_place(w, l, t, q));
-    bool *const there = w->narrow.row;
+    bool *const there = w->used.row;
     for (int64_t i = largest(i0, p->r0), end; i < i1; i = end) {
         const int64_t k = i / l->block;
         for (end = i + 1;
@@ -394,7 +394,7 @@ static status take_turn(tlr_work *w, const tlr *l) {
             st = convert_member(w, l, q, r, kept, &all, false);
     }
     if (w && st == MOAO_OK)
-        memset(w->narrow.row, true, (size_t)(p->r1 - p->r0) * sizeof *w->narrow.row);
+        memset(w->used.row, true, (size_t)(p->r1 - p->r0) * sizeof *w->used.row);
     return st;
 }
 

@@ -118,18 +118,6 @@ static void leave(tlr_place *s) {
     s->p = NULL;
 }
 
-/* Panel p is in place s from tile row i0 on. */
-static void hold(tlr_place *s, panel *p, int64_t i0) {
-    s->p = p;
-    s->i0 = i0;
-}
-
-/* The same, and it is used there, in doubles. */
-static void use(const tlr_place *s, panel *p) {
-    p->u = s->at;
-    p->v = p->u + p->kept_v;
-}
-
 status tlr_store_room(tlr_work *w, void **at, size_t *has, size_t bytes) {
     if (*at && *has >= bytes)
         return MOAO_OK;
@@ -153,7 +141,8 @@ static status hand_over(tlr_work *to, const tlr_work *w, const tlr *a, panel *p)
     TRY(tlr_store_room(to, &s->at, &s->bytes,
                        (size_t)largest(tlr_store_numbers(a, p), 1) * size_of(a)));
     TRY(as_kept(to, a, p, s->at));
-    hold(s, p, 0);
+    s->p = p;
+    s->i0 = 0;
 done:
     return st;
 }
@@ -347,15 +336,13 @@ static void let_go(tlr_work *w, tlr_place *s) {
 void tlr_store_forget(tlr_work *w) {
     let_go(w, &w->place[0]);
     let_go(w, &w->place[1]);
-    let_go(w, &w->wide);
-    let_go(w, &w->narrow);
+    let_go(w, &w->used);
     if (w->feed)
         w->be->close(w->feed);
     w->feed = NULL;
 }
 
-/* n elements of what is kept of a panel, from element `from` on, from there to the same place of
- * `to`: to[0] as they are, to[1] in doubles. */
+/* From where a panel is as it is kept to the same places of `to`, as it is or in doubles. */
 typedef struct {
     tlr_work *w;
     backend_ctx *ctx;
@@ -364,6 +351,8 @@ typedef struct {
     char *to;
     bool wide;
 } passage;
+
+/* n elements from element `at` on. */
 static status bring_part(const passage *s, int64_t at, int64_t n) {
     const int64_t size = (int64_t)size_of(s->a), bytes = n * size;
     const backend *be = s->w->be;
@@ -376,19 +365,19 @@ static status bring_part(const passage *s, int64_t at, int64_t n) {
     return be->copy(s->ctx, s->to + at * size, bytes, s->from + at * size, bytes, bytes, 1);
 }
 
-/* What a panel has in tile rows from i0 on: of some of them U in one piece, V of each tile column
- * in another. All lies where it does in a whole one. */
-static status bring_rows(const passage *s, const panel *p, int64_t i0) {
+/* Tile rows i0 .. i1, r0 <= i0: of some of them U in one piece, V of each tile column in another.
+ */
+static status bring_rows(const passage *s, const panel *p, int64_t i0, int64_t i1) {
     const tlr *a = s->a;
-    const int64_t u = panel_ubegin(a, p, largest(i0, p->r0));
+    const int64_t u = panel_ubegin(a, p, i0);
     status st;
-    if (i0 <= p->r0)
+    if (i0 == p->r0 && i1 == p->r1)
         return bring_part(s, 0, tlr_store_numbers(a, p));
-    TRY(bring_part(s, u, numbers(a, p) - u));
+    TRY(bring_part(s, u, panel_ubegin(a, p, i1) - u));
     for (int64_t k = p->c0; k < p->c1; k++) {
         const int64_t before = panel_vcol(p, i0, k), n = tlr_extent(a->cols, k);
         TRY(bring_part(s, p->kept_v + p->vbegin[k - p->c0] + before * n,
-                       (p->vcols[k - p->c0] - before) * n));
+                       (panel_vcol(p, i1, k) - before) * n));
     }
 done:
     return st;
@@ -401,33 +390,43 @@ static status bring(tlr_work *w, backend_ctx *ctx, const tlr *a, panel *p, int64
     leave(s);
     TRY(tlr_store_room(w, &s->at, &s->bytes,
                        (size_t)largest(tlr_store_numbers(a, p), 1) * size_of(a)));
-    TRY(bring_rows(&(passage){w, ctx, a, p->kept, s->at, false}, p, i0));
-    hold(s, p, i0);
+    TRY(bring_rows(&(passage){w, ctx, a, p->kept, s->at, false}, p, largest(i0, p->r0), p->r1));
+    s->p = p;
+    s->i0 = i0;
 done:
     return st;
 }
 
-/* Panel p from tile row i0 on into the place for doubles, from where it is as it is kept. */
-static status widen_rows(tlr_work *w, const tlr *a, panel *p, int64_t i0, void *kept) {
-    const int64_t n = tlr_store_numbers(a, p);
-    tlr_place *const s = &w->wide;
-    void *singles;
+/* Tile rows i0 .. i1 from what is kept of them to the place where they are used, in type t. */
+static status convert_rows(tlr_work *w, const tlr *a, const panel *p, backend_type t, int64_t i0,
+                           int64_t i1, void *kept) {
+    void *singles = t == BACKEND_S ? w->used.at : kept;
+    status st = MOAO_OK;
+    if (a->o.halves && t == BACKEND_D)
+        TRY(tlr_work_typed(w, BUF_SLOT, BACKEND_S, tlr_store_numbers(a, p), &singles));
+    if (a->o.halves)
+        TRY(widen(w, w->ctx, p, i0, i1, kept, singles));
+    if (t == BACKEND_D)
+        st = bring_rows(&(passage){w, w->ctx, a, singles, w->used.at, true}, p, i0, i1);
+done:
+    return st;
+}
+
+/* Those of tile rows i0 .. i1 that are not there. */
+static status use_rows(tlr_work *w, const tlr *a, backend_type t, int64_t q, int64_t i0, int64_t i1,
+                       void *kept) {
+    const panel *p = a->panel + q;
     status st;
-    if (s->p == p && s->i0 <= i0) {
-        use(s, p);
-        return MOAO_OK;
+    TRY(tlr_store_place(w, a, t, q));
+    bool *const there = w->used.row;
+    for (int64_t i = largest(i0, p->r0), end; i < i1; i = end) {
+        for (end = i + 1; end < i1 && there[end - p->r0] == there[i - p->r0];)
+            end++;
+        if (there[i - p->r0])
+            continue;
+        TRY(convert_rows(w, a, p, t, i, end, kept));
+        memset(there + (i - p->r0), true, (size_t)(end - i) * sizeof *there);
     }
-    leave(s);
-    TRY(tlr_store_room(w, &s->at, &s->bytes, (size_t)largest(n, 1) * sizeof(double)));
-    if (a->o.halves) { /* all of it */
-        TRY(tlr_work_typed(w, BUF_SLOT, BACKEND_S, n, &singles));
-        TRY(widen(w, w->ctx, p, p->r0, p->r1, kept, singles));
-        kept = singles;
-        i0 = p->r0;
-    }
-    TRY(bring_rows(&(passage){w, w->ctx, a, kept, s->at, true}, p, i0));
-    hold(s, p, i0);
-    use(s, p);
 done:
     return st;
 }
@@ -475,21 +474,19 @@ done:
 status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, int64_t next,
                             int64_t next_i0) {
     panel *p = a->panel + q;
-    void *kept = p->kept;
     status st;
     if (!kept_apart(a) || !p->kept)
         return MOAO_OK; /* in doubles: it is in hand, or all are */
     if (a->spread)
         return tlr_spread_rows(w, a, BACKEND_D, q, i0, p->r1);
-    if (a->o.host) {
-        TRY(fetch_rows(w, a, p, i0, next >= 0 && next < a->panels ? a->panel + next : NULL,
-                       next_i0));
-        kept = w->place[w->last].at;
-    }
+    if (!a->o.host)
+        return use_rows(w, a, BACKEND_D, q, i0, p->r1, p->kept);
+    TRY(fetch_rows(w, a, p, i0, next >= 0 && next < a->panels ? a->panel + next : NULL, next_i0));
+    void *const at = w->place[w->last].at;
     if (a->o.singles)
-        return widen_rows(w, a, p, i0, kept);
-    use(&w->place[w->last], p);
-    st = MOAO_OK;
+        return use_rows(w, a, BACKEND_D, q, i0, p->r1, at);
+    p->u = at;
+    p->v = p->u + p->kept_v;
 done:
     return st;
 }
@@ -500,7 +497,7 @@ status tlr_store_fetch(tlr_work *w, const tlr *a, int64_t q, int64_t next) {
 
 status tlr_store_place(tlr_work *w, const tlr *a, backend_type t, int64_t q) {
     panel *p = a->panel + q;
-    tlr_place *s = &w->narrow;
+    tlr_place *s = &w->used;
     status st;
     if (s->p == p && (t == BACKEND_D ? (void *)p->u : p->singles) == s->at)
         return MOAO_OK;
@@ -523,24 +520,11 @@ done:
 
 status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int64_t i0, int64_t i1,
                        int64_t next) {
-    panel *p = a->panel + q;
-    tlr_place *s = &w->narrow;
-    status st = MOAO_OK;
     if (a->spread)
         return tlr_spread_rows(w, a, t, q, i0, i1);
-    if (t == BACKEND_D)
+    if (a->o.host)
         return tlr_store_fetch(w, a, q, next);
-    if (!a->o.halves)
-        return st;
-    TRY(tlr_store_place(w, a, t, q));
-    for (int64_t end; i0 < i1; i0 = end) {
-        for (end = i0 + 1; end < i1 && s->row[end - p->r0] == s->row[i0 - p->r0];)
-            end++;
-        if (s->row[i0 - p->r0])
-            continue;
-        TRY(widen(w, w->ctx, p, i0, end, p->kept, s->at));
-        memset(s->row + (i0 - p->r0), true, (size_t)(end - i0) * sizeof *s->row);
-    }
-done:
-    return st;
+    if (!kept_apart(a) || !a->panel[q].kept || (t == BACKEND_S && !a->o.halves))
+        return MOAO_OK;
+    return use_rows(w, a, t, q, i0, i1, a->panel[q].kept);
 }

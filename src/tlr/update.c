@@ -175,22 +175,28 @@ static void set_target(job *s, double alpha, double *d, int64_t ldd) {
     s->ldd = ldd;
 }
 
+/* What is used of super-panel s->x.q, to the places where it is used. Only a factor is kept apart:
+ * a is b, or is not. */
+static status fetch(job *s) {
+    const int64_t from = least(s->x.ia, s->x.ka);
+    status st;
+    if (s->x.b->o.host)
+        return tlr_store_fetch_rows(s->w, s->x.b, s->x.q, from, s->x.q + 1, from);
+    for (const tlr_strip *x = s->x.strip; x < s->x.strip + s->x.strips; x++)
+        TRY(tlr_store_typed(s->w, s->x.a, s->type, s->x.q, x->h0, x->h1, -1));
+    st = tlr_store_typed(s->w, s->x.b, s->type, s->x.q, s->x.ka, s->x.kb, -1);
+done:
+    return st;
+}
+
 static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
     job *s = (job *)(void *)x;
     status st;
     set_target(s, alpha, d, ldd);
     TRY(begin_rows(s));
     for (s->x.q = s->x.q0; s->x.q < s->x.q1; s->x.q++) {
-        const int64_t from = least(s->x.ia, s->x.ka);
-        if (s->type == BACKEND_D && !s->there &&
-            !s->x.a->spread) { /* only a factor is kept apart: a is b */
-            TRY(tlr_store_fetch_rows(s->w, s->x.a, s->x.q, from, s->x.q + 1, from));
-            TRY(tlr_store_fetch_rows(s->w, s->x.b, s->x.q, from, s->x.q + 1, from));
-        } else if (s->type == BACKEND_S || s->x.a->spread) {
-            for (const tlr_strip *x = s->x.strip; x < s->x.strip + s->x.strips; x++)
-                TRY(tlr_store_typed(s->w, s->x.a, s->type, s->x.q, x->h0, x->h1, -1));
-            TRY(tlr_store_typed(s->w, s->x.b, s->type, s->x.q, s->x.ka, s->x.kb, -1));
-        }
+        if (!s->there)
+            TRY(fetch(s));
         TRY(take_panel(s));
     }
     st = end_rows(s);

@@ -125,7 +125,7 @@ size_t tlr_work_held(const tlr_work *w) {
         bytes += sizeof(double) * (size_t)w->count[k];
     for (int k = 0; k < 2; k++)
         bytes += w->place[k].bytes;
-    return bytes + w->wide.bytes;
+    return bytes + w->used.bytes;
 }
 
 status tlr_work_bytes(tlr_work *w, size_t bytes) {
