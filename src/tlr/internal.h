@@ -295,11 +295,6 @@ status tlr_store_wait(tlr_work *w);
  * least; rows of the same super-panel that are there stay. */
 status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int64_t i0, int64_t i1,
                        int64_t next);
-/* Where the columns of a super-panel are that is kept apart in the backend's memory, those in
- * single precision and as halves of each tile [U, V][tiles][2]: from *singles, or, of a negative
- * number, from -1 - that of *halves on. */
-void tlr_store_kept(const tlr *a, const panel *p, int64_t *at, const float **singles,
-                    const backend_f16 **halves);
 /* No super-panel is in the places of w any more. */
 void tlr_store_forget(tlr_work *w);
 /* The place of w where one is used is super-panel q's, in type t; where it was not, none of its
@@ -313,6 +308,18 @@ status tlr_store_room(tlr_work *w, void **at, size_t *has, size_t bytes);
 /* Largest modulus of n[0] numbers of u and n[1] of v in single precision. Waits. */
 status tlr_store_bounds(tlr_work *w, const int64_t n[2], const float *const kept[2],
                         double most[2]);
+
+/* --- halves.c: a finished super-panel with halves --- */
+
+/* *bytes: of what is kept of u and v. */
+status tlr_halves_keep(tlr_work *w, const tlr *a, panel *p, size_t *bytes);
+/* The way back to single precision, of tile rows i0 .. i1. */
+status tlr_halves_widen(tlr_work *w, const panel *p, int64_t i0, int64_t i1, void *kept, float *to);
+/* Where the columns of a super-panel are that is kept apart in the backend's memory, those in
+ * single precision and as halves of each tile [U, V][tiles][2]: from *singles, or, of a negative
+ * number, from -1 - that of *halves on. */
+void tlr_store_kept(const tlr *a, const panel *p, int64_t *at, const float **singles,
+                    const backend_f16 **halves);
 
 /* --- blocks.c: memory for super-panels, of options.host the host's --- */
 

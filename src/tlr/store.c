@@ -1,15 +1,9 @@
 /* Super-panels of a factor that are kept in another form than doubles in the backend's memory:
- * in single precision, some columns as halves, in the host's memory, or several of these. They come
- * back into one of two places when they are used; while one is in use the next one is on its way,
- * in a stream of its own. What is used is what was kept, so results do not depend on where that
- * was.
- *
- * With halves, first all numbers in single precision stand together, tile by tile, then all halves;
- * a list of runs in the backend's memory leads from there to where they stand in one precision and
- * back. u and v have an exponent each, which brings their largest entry to 2^15: halves keep all
- * bits down to 2^-29 of that, and are wrong by 2^-40 of it below, so that neither each tile nor
- * each column needs an exponent. A half is the first of the two that a solve in terms makes of a
- * number, and the second is 0. */
+ * in single precision, some columns as halves (halves.c), in the host's memory, or several of
+ * these. From the host's memory they come into one of two places when they are used; while one is
+ * in use the next one is on its way, in a stream of its own. Where products use it, in their
+ * precision, one super-panel is at a time. What is used is what was kept, so results do not depend
+ * on where that was. */
 #include "tlr/spread.h"
 
 #include <math.h>
@@ -147,144 +141,8 @@ done:
     return st;
 }
 
-/* --- with halves --- */
-
-/* The next run: count numbers from `at` on, of which `kept` are there already. */
-static void add_run(terms_run *list, int64_t *n, int64_t at, int64_t count, int64_t *kept,
-                    bool halves) {
-    if (count > 0)
-        list[(*n)++] = (terms_run){at, count, halves ? -1 - *kept : *kept};
-    *kept += count;
-}
-
-/* Those of a tile's columns of so many numbers, the first of which is at `at`. */
-static void add_runs(const tlr_tile *t, int64_t numbers, int64_t at, panel *p, terms_run *list,
-                     int64_t *n, int64_t *halves) {
-    const int64_t whole = (t->rank - t->halves) * numbers, rest = t->halves * numbers;
-    add_run(list, n, at, whole, &p->leading, false);
-    add_run(list, n, at + whole, rest, halves, true);
-    p->longest = largest(p->longest, largest(whole, rest));
-}
-
-/* The runs of a super-panel; *halves: numbers that are kept as such. */
-static status list_runs(tlr_work *w, const tlr *a, panel *p, int64_t *halves) {
-    const int64_t tiles = (p->r1 - p->r0) * (p->c1 - p->c0);
-    const int64_t each = (int64_t)(sizeof(terms_run) / sizeof(int64_t));
-    int64_t *host, *there, n = 0;
-    void *room = NULL;
-    status st;
-    TRY(ALLOC(p->row_run, (size_t)(2 * (p->r1 - p->r0 + 1)), "runs of columns"));
-    TRY(tlr_work_indices(w, each * 4 * tiles, &host, &there));
-    terms_run *const list = (terms_run *)(void *)host;
-    p->leading = p->longest = *halves = 0;
-    for (int v = 0; v < 2; v++) {
-        int64_t *const before = p->row_run + v * (p->r1 - p->r0 + 1);
-        for (int64_t i = p->r0; i < p->r1; i++) {
-            before[i - p->r0] = n;
-            for (int64_t k = p->c0; k < p->c1; k++) {
-                const int64_t m = v ? tlr_extent(a->cols, k) : tlr_extent(a->rows, i);
-                const tlr_tile *t = panel_tile(p, i, k);
-                if (v == 0)
-                    add_runs(t, m, p->ubegin[i - p->r0] + t->u * m, p, list, &n, halves);
-                else if (t->kind == TLR_LOWRANK)
-                    add_runs(t, m, p->kept_v + p->vbegin[k - p->c0] + t->v * m, p, list, &n,
-                             halves);
-            }
-        }
-        before[p->r1 - p->r0] = n;
-    }
-    TRY(w->be->alloc(w->ctx, sizeof *p->run * (size_t)largest(n, 1), &room));
-    p->run = room;
-    st = tlr_work_send(w, each * n, host, (int64_t *)room);
-done:
-    return st;
-}
-
-/* Runs of u (v = 1: of v) in tile rows i0 .. i1, the first of them and how many. */
-static int64_t runs_of(const panel *p, int v, int64_t i0, int64_t i1, const terms_run **first) {
-    const int64_t *before = p->row_run + v * (p->r1 - p->r0 + 1);
-    *first = p->run + before[i0 - p->r0];
-    return before[i1 - p->r0] - before[i0 - p->r0];
-}
-
-static backend_f16 *halves_of(const panel *p, void *kept) {
-    return (backend_f16 *)(void *)((float *)kept + p->leading);
-}
-
-void tlr_store_kept(const tlr *a, const panel *p, int64_t *at, const float **singles,
-                    const backend_f16 **halves) {
-    int64_t n[2] = {0, 0};
-    for (int v = 0; v < 2; v++)
-        for (int64_t i = p->r0; i < p->r1; i++)
-            for (int64_t k = p->c0; k < p->c1; k++, at += 2) {
-                const tlr_tile *t = panel_tile(p, i, k);
-                const int64_t m = v ? tlr_extent(a->cols, k) : tlr_extent(a->rows, i);
-                const bool there = v == 0 || t->kind == TLR_LOWRANK;
-                if (!a->o.halves) {
-                    at[0] = v ? p->kept_v + p->vbegin[k - p->c0] + t->v * m
-                              : p->ubegin[i - p->r0] + t->u * m;
-                    continue;
-                }
-                at[0] = n[0];
-                at[1] = -1 - n[1];
-                n[0] += there ? (t->rank - t->halves) * m : 0;
-                n[1] += there ? t->halves * m : 0;
-            }
-    *singles = a->o.halves ? (const float *)(const void *)p->kept : p->singles;
-    *halves = a->o.halves ? halves_of(p, p->kept) : NULL;
-}
-
-/* u and v in single precision to what is kept of them, in the backend's memory. */
-static status narrow(tlr_work *w, const panel *p, const float *from, void *kept) {
-    status st = MOAO_OK;
-    for (int v = 0; v < 2; v++) {
-        const terms_run *first;
-        const int64_t n = runs_of(p, v, p->r0, p->r1, &first);
-        TRY(w->be->terms->narrow(w->ctx, n, first, p->longest, terms_exponent(p->most[v]), from,
-                                 kept, halves_of(p, kept)));
-    }
-done:
-    return st;
-}
-
-/* The way back, of tile rows i0 .. i1. */
-static status widen(tlr_work *w, backend_ctx *ctx, const panel *p, int64_t i0, int64_t i1,
-                    void *kept, float *to) {
-    status st = MOAO_OK;
-    for (int v = 0; v < 2; v++) {
-        const terms_run *first;
-        const int64_t n = runs_of(p, v, i0, i1, &first);
-        TRY(w->be->terms->widen(ctx, n, first, p->longest, terms_exponent(p->most[v]), kept,
-                                halves_of(p, kept), to));
-    }
-done:
-    return st;
-}
-
-/* A finished super-panel with halves; *bytes: of what is kept of u and v. */
-static status keep_halves(tlr_work *w, const tlr *a, panel *p, size_t *bytes) {
-    const int64_t nu = numbers(a, p), nv = tlr_store_numbers(a, p) - p->kept_v;
-    int64_t halves;
-    void *room = NULL, *staged;
-    status st;
-    TRY(list_runs(w, a, p, &halves));
-    *bytes = sizeof(float) * (size_t)p->leading + sizeof(backend_f16) * (size_t)halves;
-    TRY(a->be->alloc(a->ctx, *bytes + 1, &room));
-    p->kept = room;
-    TRY(tlr_work_typed(w, BUF_SLOT, BACKEND_S, p->kept_v + nv, &staged));
-    float *const u = staged, *const v = u + p->kept_v;
-    if (nu > 0)
-        TRY(w->be->half->cast_to_single(w->ctx, nu, 1, p->u, nu, u, nu));
-    if (nv > 0)
-        TRY(w->be->half->cast_to_single(w->ctx, nv, 1, p->v, nv, v, nv));
-    TRY(tlr_store_bounds(w, (int64_t[2]){nu, nv}, (const float *[2]){u, v}, p->most));
-    TRY(narrow(w, p, u, room));
-    *bytes += sizeof *p->run * (size_t)p->row_run[2 * (p->r1 - p->r0) + 1];
-done:
-    return st;
-}
-
-/* One without; feed: the stream for what goes to the host, or NULL. */
+/* A finished super-panel in one precision; *bytes: of what is kept of u and v; feed: the stream for
+ * what goes to the host, or NULL. */
 static status keep_all(tlr_work *w, backend_ctx *feed, tlr *a, int64_t q, size_t *bytes) {
     panel *p = a->panel + q;
     const int64_t nu = p->kept_v, n = tlr_store_numbers(a, p);
@@ -314,7 +172,7 @@ status tlr_store_panel(tlr_work *w, tlr_work *to, tlr *a, int64_t q) {
     size_t bytes = 0;
     status st;
     p->kept_v = tlr_store_begin_of_v(a, p);
-    TRY(a->o.halves ? keep_halves(w, a, p, &bytes)
+    TRY(a->o.halves ? tlr_halves_keep(w, a, p, &bytes)
                     : keep_all(w, to ? to->feed : NULL, a, q, &bytes));
     if (to)
         TRY(hand_over(to, w, a, p));
@@ -405,7 +263,7 @@ static status convert_rows(tlr_work *w, const tlr *a, const panel *p, backend_ty
     if (a->o.halves && t == BACKEND_D)
         TRY(tlr_work_typed(w, BUF_SLOT, BACKEND_S, tlr_store_numbers(a, p), &singles));
     if (a->o.halves)
-        TRY(widen(w, w->ctx, p, i0, i1, kept, singles));
+        TRY(tlr_halves_widen(w, p, i0, i1, kept, singles));
     if (t == BACKEND_D)
         st = bring_rows(&(passage){w, w->ctx, a, singles, w->used.at, true}, p, i0, i1);
 done:
