@@ -141,6 +141,11 @@ static inline int64_t least(int64_t a, int64_t b) {
 static inline int64_t largest(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
+/* What is taken where `wanted` is more than there is, of which super-panels want a little more each
+ * time: giving memory back waits for the device. */
+static inline int64_t tlr_more(int64_t wanted, int64_t has) {
+    return largest(wanted, has + has / 8);
+}
 
 /* --- matrix.c --- */
 /* tlr_statistics of the first super-panels alone. */
@@ -303,7 +308,7 @@ status tlr_store_place(tlr_work *w, const tlr *a, backend_type t, int64_t q);
 /* Where v begins after u, and where it ends, in numbers. */
 int64_t tlr_store_begin_of_v(const tlr *a, const panel *p);
 int64_t tlr_store_numbers(const tlr *a, const panel *p);
-/* So many bytes at *at, of which *has are there; contents are not kept when it grows. */
+/* So many bytes at *at at least, of which *has are there; contents are not kept when it grows. */
 status tlr_store_room(tlr_work *w, void **at, size_t *has, size_t bytes);
 /* Largest modulus of n[0] numbers of u and n[1] of v in single precision. Waits. */
 status tlr_store_bounds(tlr_work *w, const int64_t n[2], const float *const kept[2],

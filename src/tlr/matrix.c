@@ -160,6 +160,8 @@ static status vectors(tlr *a, int k, int64_t count, double **p) {
         a->spare[k].p = NULL;
         return MOAO_OK;
     }
+    if (a->spare[k].p)
+        count = tlr_more(count, a->spare[k].room);
     a->be->release(a->ctx, a->spare[k].p);
     a->spare[k].p = NULL;
     a->taken[k] = largest(count, 1);

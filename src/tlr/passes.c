@@ -143,6 +143,7 @@ static size_t bytes_without(const tlr_passes *x, int64_t known) {
         core = largest(core, core_of(l, p));
         most = largest(most, (int64_t)p->bytes - 8 * p->width * p->width);
     }
+    most = tlr_more(most, most);
     const size_t left = sizeof(double) * (size_t)(panel_rows(l, known) * l->o.width * l->step),
                  ahead = (l->o.singles ? 4 : 2) * (size_t)most + 8 * (size_t)core +
                          (left < l->o.memory ? left : l->o.memory),

@@ -115,6 +115,7 @@ static void leave(tlr_place *s) {
 status tlr_store_room(tlr_work *w, void **at, size_t *has, size_t bytes) {
     if (*at && *has >= bytes)
         return MOAO_OK;
+    bytes = (size_t)tlr_more((int64_t)bytes, (int64_t)*has);
     w->be->release(w->ctx, *at);
     *at = NULL;
     *has = 0;
