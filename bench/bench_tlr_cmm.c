@@ -6,8 +6,9 @@
  * processor of its own, and the messages of MPI are counted. bench_tlr_cmm [backend=cpu: or gpu]
  * [file=params/mosaic.yaml] [key=value ...] [tolerance=1/8 of the noise] [tile=0] [width=0] [cut=0]
  * [parts=-1: the pipeline's] [rows=0: those of W] [mixed=1] [terms=0] [halves=0]
- * [dense=1] [distributed=0] [order=sensor: or joint, morton] [memory=1 GB: for intermediate
- * products] [repeat=1: factors made] [timed=1: each step is waited for] */
+ * [dense=1] [distributed=0] [host=0] [room=0: GB, with host] [order=sensor: or joint, morton]
+ * [memory=1 GB: for intermediate products] [repeat=1: factors made] [timed=1: each step is waited
+ * for] */
 #include "timing.h"
 
 #include "operator/tlr_cmm.h"
@@ -239,6 +240,9 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
            "dense, %lld empty\n",
            tlr_cmm_orders[order], o.tau, (long long)k.order, k.bytes / 1e9, k.bytes_dense / 1e9,
            k.mean, (long long)k.dense, (long long)k.tiles, (long long)k.empty);
+    if (o.host)
+        printf("    %.1f GB came from the host's memory, up to %d super-panels at a time\n",
+               report.fetched / 1e9, report.together);
     if (o.distributed)
         printf("    of these %.3f GB on the first rank\n", k.here / 1e9);
     const spent t = ONCE(
@@ -288,6 +292,10 @@ static void read_arguments(int argc, char **argv) {
             o.terms = atoi(argv[i] + 6);
         else if (!strncmp(argv[i], "halves=", 7))
             o.halves = atoi(argv[i] + 7) != 0;
+        else if (!strncmp(argv[i], "host=", 5))
+            o.host = atoi(argv[i] + 5) != 0;
+        else if (!strncmp(argv[i], "room=", 5))
+            o.room = (size_t)(1e9 * atof(argv[i] + 5));
         else if (!strncmp(argv[i], "distributed=", 12))
             o.distributed = atoi(argv[i] + 12) != 0;
         else if (!strncmp(argv[i], "dense=", 6))

@@ -173,15 +173,19 @@ status tlr_store_panel(tlr_work *w, tlr_work *to, tlr *a, int64_t q) {
     size_t bytes = 0;
     status st;
     p->kept_v = tlr_store_begin_of_v(a, p);
+    if (to) /* before its way to the host, which takes longer, for that waits for what is in the
+               feed */
+        TRY(hand_over(to, w, a, p));
     TRY(a->o.halves ? tlr_halves_keep(w, a, p, &bytes)
                     : keep_all(w, to ? to->feed : NULL, a, q, &bytes));
-    if (to)
-        TRY(hand_over(to, w, a, p));
     tlr_panel_give(a, p);
     p->bytes = (double)bytes + 8.0 * (double)(p->width * p->width);
 done:
-    if (st != MOAO_OK) /* u and v are still the panel's own */
+    if (st != MOAO_OK) { /* u and v are still the panel's own */
         tlr_store_release(a, p);
+        if (to)
+            leave(&to->place[to->last]);
+    }
     return st;
 }
 
