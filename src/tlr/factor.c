@@ -403,14 +403,9 @@ static status attempt(state *s, const tlr_options *o) {
         if (ahead)
             TRY(begin_ahead(s, p + 1));
         TRY(begin_diagonal(s, p, d, panel_rows(s->l, p)));
-        if (ahead && !getenv("MOAO_TLR_PIVOTS_FIRST"))
+        if (ahead)
             TRY(look_ahead(s, p + 1));
         TRY(end_diagonal(s, p, d, panel_rows(s->l, p)));
-        if (ahead && getenv("MOAO_TLR_PIVOTS_FIRST")) {
-            if (s->side && !s->passes)
-                TRY(after(s, s->ahead.ctx, s->w.ctx));
-            TRY(look_ahead(s, p + 1));
-        }
         tlr_work_lap(&s->w, TLR_PIVOTS);
         if (s->report->minor)
             break;
