@@ -45,7 +45,7 @@ int tlr_cmm_sensor(const tlr_cmm *c, int64_t t);
  * tlr_cmm_own_rows. */
 tlr_fill tlr_cmm_fill;
 /* Local. Whether members of a factor make what they need alone (tlr_source.own_rows): on devices,
- * which make entries as fast as they would send them to each other. */
+ * so that no entries are sent. */
 bool tlr_cmm_own_rows(const tlr_cmm *c);
 /* Least eigenvalue of the noise of the two slopes of a subaperture, of all of them [arcsec^2]. */
 status tlr_cmm_noise(matcov *mc, int64_t m, double *least);

@@ -36,8 +36,8 @@ static status bcast(void *arg, void *p, size_t bytes, int root) {
 }
 
 /* Whether devices make a factor together: only where the variable MOAO_TLR_TOGETHER is set, for
- * parts, which one device would have to take too for the same bits, cost it a quarter more time,
- * and two gain a fifth (docs/performance-tlr.md). */
+ * parts, which one device would have to take too for the same bits, cost it up to 5 % more time,
+ * and two gain a quarter (docs/performance-tlr.md). */
 static bool devices_share(void) {
     const char *set = getenv("MOAO_TLR_TOGETHER");
     return set != NULL && *set != '\0';

@@ -329,7 +329,7 @@ static status compress(state *s, int64_t p, double *d, int64_t ldd, tlr_batch *c
     status st;
     TRY(tlr_inner_factors(&s->w, s->l, p, d, ldd, &g));
     for (int64_t k = 0; k < tlr_parts(s->l); k++)
-        if (tlr_part_is_mine(s->from->members, k))
+        if (tlr_part_is_mine(s->from->members, s->l, k))
             TRY(tlr_to_metric(&s->w, s->l, p, k, g, d, ldd));
     tlr_work_lap(&s->w, TLR_DIVIDE);
     TRY(tlr_block_prepare(s->l, p)); /* while the device is at work */

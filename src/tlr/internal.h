@@ -451,7 +451,7 @@ static inline int64_t tlr_parts(const tlr *l) {
     return l->block > 0 ? (l->rows->nt + l->block - 1) / l->block : largest(l->o.parts, 1);
 }
 void tlr_part(const tlr *l, int64_t p, int64_t k, int64_t *i0, int64_t *i1);
-bool tlr_part_is_mine(const tlr_members *m, int64_t k);
+bool tlr_part_is_mine(const tlr_members *m, const tlr *l, int64_t k);
 /* Whether tile row i of super-panel p is this member's, rows [r1 - r0]. */
 void tlr_rows_of(const tlr_members *m, const tlr *l, int64_t p, bool *rows);
 /* The bits of numbers that are not negative (or NaN) are in their order: so they are merged. */

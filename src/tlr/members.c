@@ -24,13 +24,18 @@ void tlr_part(const tlr *l, int64_t p, int64_t k, int64_t *i0, int64_t *i1) {
     *i1 = here->r0 + rows * (k + 1) / parts;
 }
 
-/* The same in every super-panel: a member needs the entries of few rows, nearly. */
-static int owner(const tlr_members *m, int64_t k) {
-    return m ? (int)(k % m->size) : 0;
+/* The same in every super-panel, so that a member needs the entries of few rows. Parts are dealt
+ * out forwards and backwards in turn, for those near the diagonal have the higher ranks; the blocks
+ * of a factor that is spread forwards (spread.c). */
+static int owner(const tlr_members *m, const tlr *l, int64_t k) {
+    if (!m)
+        return 0;
+    const int64_t at = k % m->size;
+    return (int)(l->block == 0 && k / m->size % 2 ? m->size - 1 - at : at);
 }
 
-bool tlr_part_is_mine(const tlr_members *m, int64_t k) {
-    return !m || owner(m, k) == m->rank;
+bool tlr_part_is_mine(const tlr_members *m, const tlr *l, int64_t k) {
+    return !m || owner(m, l, k) == m->rank;
 }
 
 void tlr_rows_of(const tlr_members *m, const tlr *l, int64_t p, bool *rows) {
@@ -38,7 +43,7 @@ void tlr_rows_of(const tlr_members *m, const tlr *l, int64_t p, bool *rows) {
     for (int64_t k = 0; k < tlr_parts(l); k++) {
         tlr_part(l, p, k, &i0, &i1);
         for (int64_t i = i0; i < i1; i++)
-            rows[i - l->panel[p].r0] = tlr_part_is_mine(m, k);
+            rows[i - l->panel[p].r0] = tlr_part_is_mine(m, l, k);
     }
 }
 
@@ -58,7 +63,7 @@ static status strips_of(const tlr_members *m, const tlr *l, int64_t p, tlr_strip
     s[0] = (tlr_strip){.i0 = here->c0, .i1 = *count > 1 ? here->c1 : l->rows->nt, .mine = true};
     for (int64_t k = 0; k + 1 < *count; k++) {
         tlr_part(l, p, k, &s[k + 1].i0, &s[k + 1].i1);
-        s[k + 1].mine = tlr_part_is_mine(m, k);
+        s[k + 1].mine = tlr_part_is_mine(m, l, k);
     }
 done:
     return st;
@@ -198,7 +203,7 @@ static status pack_member(packing *s, const tlr_members *m, int64_t p, int r) {
     s->at = 0;
     for (int64_t k = 0; k < tlr_parts(s->l); k++) {
         tlr_part(s->l, p, k, &i0, &i1);
-        if (owner(m, k) == r)
+        if (owner(m, s->l, k) == r)
             TRY(pack_part(s, i0, i1));
     }
 done:
