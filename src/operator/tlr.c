@@ -15,7 +15,7 @@
  * tolerance of about 1/100 of the noise does, so they serve down to 1/64. On a device, where
  * products of halves in three terms take their place, the ranks of 102,752 measurements grow by
  * what is rounded: by 6 % at half the noise, where they pay, by a quarter at an eighth, where they
- * do not. */
+ * do not. Of its solves nothing is compressed, so that they are in terms as far as on the CPU. */
 #define MIXED_STEPS (6 * LINOP_OCTAVE)
 #define TERMS_STEPS LINOP_OCTAVE
 #define TERMS 3
@@ -260,8 +260,8 @@ static status make_factor(compressed *o, double *strip, int *minor) {
     st = tlr_factor(e->be, e->ctx, &source, 'L', &with, &rescue, &o->l, &o->made);
     if (st == MOAO_MEMORY)
         say_memory(o);
-    if (st == MOAO_OK && o->halves) /* halves leave no more than tau, and so may W there */
-        tlr_set_terms(o->l, TERMS, 1);
+    if (st == MOAO_OK && !on_cpu && a->level <= MIXED_STEPS)
+        tlr_set_terms(o->l, TERMS, 1); /* halves leave no more than tau, and so may W there */
     if (st == MOAO_NUMERIC && o->made.minor > 0) { /* told by tor_factor */
         *minor = natural_minor(o, &o->made);
         status_clear();

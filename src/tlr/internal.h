@@ -23,7 +23,7 @@ typedef struct {
     char *kept;     /* u and v as store.c keeps them; they themselves come and go, then */
     int64_t kept_v; /* where v begins after u, in one precision [elements] */
     float *singles; /* both in single precision, NULL: not there at present */
-    double most[2]; /* with terms or halves: largest modulus of what is kept of u and of v */
+    double most[2]; /* where solves may be in terms: largest modulus of what is kept of u and v */
     /* with halves: numbers in single precision, before the halves; runs of u, then of v, tile row
      * by tile row, in the backend's memory, the longest of them, and those before each row (the end
      * too), [r1 - r0 + 1] of u, then of v */
@@ -109,6 +109,11 @@ static inline int64_t panel_ubegin(const tlr *a, const panel *p, int64_t i) {
 /* V of tile column k from tile row i on, leading dimension the columns of the tile. */
 static inline double *panel_v(const tlr *a, const panel *p, int64_t i, int64_t k) {
     return p->v + p->vbegin[k - p->c0] + panel_vcol(p, i, k) * tlr_extent(a->cols, k);
+}
+/* Whether solves may be in terms: tiles are where these take them from, and their bounds are known,
+ * whatever the factor's own products are made in. */
+static inline bool tlr_takes_terms(const tlr *a) {
+    return a->factor && a->o.singles && !a->o.host && a->be->terms;
 }
 /* Precision in which a factor's u and v are kept. */
 static inline backend_type tlr_kept(const tlr *a) {

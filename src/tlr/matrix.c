@@ -83,7 +83,8 @@ status tlr_new(const backend *be, backend_ctx *ctx, const tlr_layout *rows, cons
     a->o.terms = a->o.mixed && be->terms ? o->terms : 0;
     a->o.halves =
         o->halves && o->singles && !o->host && !o->distributed && o->rank == 0 && be->terms;
-    tlr_set_terms(a, a->o.terms, 0);
+    a->terms = a->o.terms;
+    a->of_halves = a->terms < 3 ? 1 : 2;
     set_defaults(a);
     TRY(ALLOC(a->panel, (size_t)a->panels, "super-panels"));
     for (int64_t q = 0; q < a->panels; q++)

@@ -384,7 +384,7 @@ done:
 }
 
 void tlr_set_terms(tlr *l, int terms, int of_halves) {
-    if (l->o.terms > 0)
+    if (tlr_takes_terms(l))
         l->terms = terms < 0 ? 0 : terms > 3 ? 3 : terms;
     l->of_halves = l->terms < 3 || of_halves == 1 ? 1 : 2;
 }

@@ -231,7 +231,7 @@ done:
 status tlr_spread_store(tlr_work *w, tlr *l, int64_t q) {
     panel *p = l->panel + q;
     status st = keep(w, l, q);
-    if (l->o.terms > 0)
+    if (tlr_takes_terms(l))
         st = share_bounds(w, l, q, st);
     if (st != MOAO_OK) { /* u and v are still the panel's own */
         tlr_store_release(l, p);

@@ -159,7 +159,7 @@ static status keep_all(tlr_work *w, backend_ctx *feed, tlr *a, int64_t q, size_t
     if (a->o.singles && !a->o.host)
         p->singles = room;
     TRY(a->o.host ? to_host(w, feed, a, p) : as_kept(w, a, p, p->kept));
-    if (a->o.terms > 0)
+    if (tlr_takes_terms(a))
         TRY(tlr_store_bounds(w, (int64_t[2]){numbers(a, p), n - nu},
                              (const float *[2]){p->singles, p->singles + nu}, p->most));
 done:

@@ -279,9 +279,11 @@ MOAO_PUBLIC status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_sou
 /* X := op(L)^-1 X (side L; X of v columns) or X op(L)^-1 (side R; v rows). job: 'N' L, 'T' L^T, 'A'
  * the matrix L L^T. */
 MOAO_PUBLIC status tlr_solve(const tlr *l, char side, char job, int64_t v, double *x, int64_t ldx);
-/* Solves that follow are made in so many terms (options.terms), 0: in single precision; products
- * with columns that are kept as halves in so many of them (1, or with three terms 2, which leaves
- * nothing out; else as at first: that). No effect on a factor that was made without. */
+/* Solves from the right that follow are made in so many terms, 0: in the precision of options.mixed
+ * (at first options.terms); products with columns that are kept as halves in so many of them (1, or
+ * with three terms 2, which leaves nothing out; else as at first: that). For a factor whose tiles
+ * are kept in single precision in the backend's memory, whatever its own products were made in; no
+ * effect on others. */
 MOAO_PUBLIC void tlr_set_terms(tlr *l, int terms, int of_halves);
 /* Natural logarithm of the determinant of L L^T. Waits. */
 MOAO_PUBLIC status tlr_logdet(const tlr *l, double *logdet);

@@ -321,15 +321,17 @@ static void mixed_products(void **state) {
 /* Products of halves. A factor, whose updates are in three terms, is as exact as one by products in
  * single precision, whatever the memory for intermediate products; solves from the right in three
  * terms are those of the same factor to single precision, in fewer to what a half of 11 bits of
- * X, or of tiles, rounds. */
+ * X, or of tiles, rounds; so are those of a factor that is kept in single precision, but made in
+ * double. */
 static void products_in_terms(void **state) {
     (void)state;
     static const double bound[] = {0, 1e-3, 5e-4, 1e-6};
     points p = points_new(300, B, TLR_KD);
     const int64_t n = p.n;
-    for (int k = 0; k < 6; k++) {
+    for (int k = 0; k < 8; k++) {
         tlr_options o = small_options(1e-4);
-        o.singles = o.mixed = true;
+        o.singles = true;
+        o.mixed = k < 6;
         o.terms = 3;
         o.cut = k / 2 == 1 ? 8 : -1; /* many dense tiles */
         o.memory = k < 4 ? o.memory : (size_t)1 << 20;
@@ -337,6 +339,7 @@ static void products_in_terms(void **state) {
         const double r = residual(&p, l);
         assert_true(r <= 2 * (double)p.l.nt * 1e-4);
         double *full = expanded(l, n, n);
+        assert_true(o.mixed || solve_error(l, full, n, 'A') < 1e-11);
         for (int c = 0; c < 9; c++) {
             const int terms = 1 + c / 3;
             tlr_set_terms(l, terms, 0);
