@@ -241,7 +241,8 @@ status find_range(cudaStream_t s, const Call &c, const Layout<T> &w, int64_t fir
     constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
     k.A = plain_mat<T>(mat_from(c.a, t, first));
     k.m = plain_dim(dim_from(c.m, first)), k.n = plain_dim(dim_from(c.n, first));
-    k.adaptive = c.adaptive, k.relative = cut.kind == 'R', k.frobenius = cut.norm == 'F';
+    k.adaptive = c.adaptive, k.or_nothing = c.adaptive && cut.or_nothing,
+    k.relative = cut.kind == 'R', k.frobenius = cut.norm == 'F';
     k.tol = cut.tol, k.tol_each = cut.tol_each, k.most_each = cut.most_each;
     k.most = (int)cut.most, k.over = (int)c.over, k.power = c.power;
     k.width = (int)width, k.omega = w.omega;

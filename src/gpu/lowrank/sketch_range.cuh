@@ -10,7 +10,7 @@ namespace lowrank {
 template <class T> struct SketchArgs {
     Mat<T> A;
     Dim m, n;
-    bool adaptive, relative, frobenius;
+    bool adaptive, relative, frobenius, or_nothing;
     double tol;
     const double *tol_each;
     const int64_t *most_each;
@@ -224,7 +224,14 @@ template <class T> __device__ inline double largest_column(const Sketched<T> &s,
     return block_max(most, s.red);
 }
 
-/* Rounds until the residual is within the threshold. */
+/* Whether `most` columns will not do, by the rule of lowrank_cpu_sketch.h. */
+__device__ inline bool hopeless(double rest, double before, double t, int p, int most, int block) {
+    const double rounds = (double)(most - p) / (double)block;
+    return p >= 2 * block && log(rest) + 1.25 * rounds * log(rest / before) > 2 * log(t);
+}
+
+/* Rounds until the residual is within the threshold, or (or_nothing) it is seen that it will not
+ * be: nothing is left to do for such a matrix, then. */
 template <class T, int WAY>
 __device__ inline void adaptive_range(const SketchArgs<T> &a, const Sketched<T> &s,
                                       unsigned char *shared, int64_t b, int shift, int64_t limit,
@@ -234,7 +241,7 @@ __device__ inline void adaptive_range(const SketchArgs<T> &a, const Sketched<T> 
     const double least = (sizeof(T) == 8 ? 3e-7 : 1e-3) * sqrt(all);
     const int64_t rounded = (limit + block - 1) / block * block;
     const int most = (int)(rounded < k ? rounded : k);
-    double rest = all, spectral = all / k, t;
+    double rest = all, before = all, spectral = all / k, t;
     bool reached;
     int p = 0;
     for (;;) {
@@ -243,6 +250,9 @@ __device__ inline void adaptive_range(const SketchArgs<T> &a, const Sketched<T> 
         reached = rest <= t * t && (t >= least || p == k || all == 0);
         if ((reached && rest <= BATCH_ARA_SHARE * t * t) || p == most)
             break;
+        if (a.or_nothing && t >= least && hopeless(rest, before, t, p, most, block))
+            break;
+        before = rest;
         const int w = most - p < block ? most - p : block;
         const T *omega = a.omega + (int64_t)p * a.n.n;
         bool more;
@@ -266,9 +276,10 @@ __device__ inline void adaptive_range(const SketchArgs<T> &a, const Sketched<T> 
     }
     if (threadIdx.x == 0) {
         const double spare = t * t - rest;
-        a.found[b] = p;
+        const bool missed = !reached && tol > 0;
+        a.found[b] = missed && a.or_nothing ? 0 : p;
         a.cut[b] = spare > 0 ? sqrt(spare) : 0;
-        a.info[b] = !reached && tol > 0 ? -3 : 0;
+        a.info[b] = missed ? -3 : 0;
     }
 }
 
