@@ -14,6 +14,8 @@
  *            in single precision, how far they are from those in 3
  *   columns  the same with columns as halves and without: bytes, factor, error; triangles in 3
  *            terms (those of halves in 2 and in 1), in 2 and in 1, beside X of the factor without
+ *   solves   the same by double precision's products at tau = nu / part, columns as halves:
+ *            triangles in double precision and in 3, 2, 1 terms, how far they are from the first
  *   twice    the same with its tiles in single precision at tau = nu / part, for cases of more
  *            sensors (file=FILE): on the device, or in the host's memory where that does not do
  *   kept     the same at nu / 2, on the device and in the host's memory in turn: times, bytes that
@@ -21,9 +23,9 @@
  *
  * order=N: potrf and lll of that order alone. width=N: columns of super-panels (2,048; gemm and
  * lll: all). memory=GB: for intermediate products (1; lll: 2). ranks=FILE: ranks of the first
- * factor of mosaic, for scripts/plot_ranks.py. part=8: of twice. apart=1: twice in the host's
- * memory at once. room=GB: what may be in use of the device with a factor in the host's memory, of
- * kept (24) and of twice (120).
+ * factor of mosaic, for scripts/plot_ranks.py. part=8: of twice and
+ * solves. apart=1: twice in the host's memory at once. room=GB: what may be in use of the device
+ * with a factor in the host's memory, of kept (24) and of twice (120).
  *
  * Every row names its sizes; errors are measured on the device in the same run. */
 #include "tlr_mosaic.cuh"
@@ -306,7 +308,7 @@ int main(int argc, char **argv) {
             for (double tau : {1e-4, 1e-7})
                 bench_likelihood(102400, 512, tau);
         if (g == "mosaic" || g == "factor" || g == "kept" || g == "terms" || g == "columns" ||
-            g == "twice")
+            g == "solves" || g == "twice")
             bench_mosaic(file, 256, g);
     }
     return 0;

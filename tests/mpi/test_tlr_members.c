@@ -143,7 +143,7 @@ static tlr_report same(matrix *m, const form *f, int64_t *bytes) {
  * of the factor that one has alone. */
 static void different_vectors(matrix *m, const form *f) {
     const int64_t n = m->p.n, v = rank == 0 ? 23 : rank == 1 ? 0 : 4;
-    static const char sides[] = "RRRLLL", jobs[] = "ANTANT";
+    static const char sides[] = "RRRLLLR", jobs[] = "ANTANTA";
     meeting met = {.fail_at = -1};
     tlr_report report;
     tlr *l[2];
@@ -157,16 +157,18 @@ static void different_vectors(matrix *m, const form *f) {
         ok(tlr_logdet(l[k], &logdet[k]));
     }
     assert_memory_equal(&logdet[0], &logdet[1], sizeof logdet[0]);
-    for (int c = 0; c < 7; c++) { /* the last one: a product */
-        const char side = c < 6 ? sides[c] : 'R';
+    for (int c = 0; c < 8; c++) { /* the last ones: in terms, where that may be; a product */
+        const char side = c < 7 ? sides[c] : 'R';
         const int64_t ld = side == 'R' ? v + 1 : n, count = side == 'R' ? ld * n : ld * (v + 1);
         double *start = noise(24 * n), *x[2]; /* all draw alike */
         for (int k = 0; k < 2; k++) {
             double *there = up(start, count), *y = up(NULL, count);
+            if (c == 6)
+                tlr_set_terms(l[k], 3, 0);
             if (k == 1 || v > 0)
-                ok(c < 6 ? tlr_solve(l[k], side, jobs[c], v, there, ld)
+                ok(c < 7 ? tlr_solve(l[k], side, jobs[c], v, there, ld)
                          : tlr_apply(l[k], side, 'N', v, 1, there, ld, 0, y, ld));
-            x[k] = down(c < 6 ? there : y, count);
+            x[k] = down(c < 7 ? there : y, count);
             be->release(ctx, there), be->release(ctx, y);
         }
         for (int64_t i = 0; i < (side == 'R' ? n : 1); i++)
