@@ -21,11 +21,11 @@
  *   kept     the same at nu / 2, on the device and in the host's memory in turn: times, bytes that
  *            come from there, the most memory in use at any time, and whether bits are the same
  *
- * order=N: potrf and lll of that order alone. width=N: columns of super-panels (2,048; gemm and
- * lll: all). memory=GB: for intermediate products (1; lll: 2). ranks=FILE: ranks of the first
- * factor of mosaic, for scripts/plot_ranks.py. part=8: of twice and
- * solves. apart=1: twice in the host's memory at once. room=GB: what may be in use of the device
- * with a factor in the host's memory, of kept (24) and of twice (120).
+ * order=N: gemm, lll and potrf of that order alone. width=N: columns of super-panels (2,048; gemm
+ * and lll: all). memory=GB: for intermediate products (1; lll: 2). ranks=FILE: ranks of the first
+ * factor of mosaic, for scripts/plot_ranks.py. part=8: of twice and solves. apart=1: twice in the
+ * host's memory at once. room=GB: what may be in use of the device with a factor in the host's
+ * memory, of kept (24) and of twice (120).
  *
  * Every row names its sizes; errors are measured on the device in the same run. */
 #include "tlr_mosaic.cuh"
@@ -292,7 +292,8 @@ int main(int argc, char **argv) {
         if (g == "gemm")
             for (int64_t n : {10240, 20480, 40960})
                 for (int64_t b : {1024, 256})
-                    bench_gemm(n, b, 16, false);
+                    if (order_given == 0 || n == order_given)
+                        bench_gemm(n, b, 16, false);
         if (g == "lll")
             for (int64_t n : {20480, 61440})
                 if (order_given == 0 || n == order_given)

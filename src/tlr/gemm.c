@@ -45,11 +45,31 @@ static void operands_close(operands *o) {
     tlr_close(o->copy_b);
 }
 
+/* Tile rows of b from k on whose left factors for all rows of a from ia on fit in the memory, at
+ * least one: so that large products have many rows, and small ones are many at a time. */
+static int64_t rows_that_fit(const tlr *a, const tlr *b, int64_t ia, int64_t k, int64_t kb) {
+    const tlr_span s = {.a = a, .b = b};
+    const int64_t rows = a->rows->n - a->rows->first[ia];
+    int64_t columns = tlr_span_columns(&s, k++, b->panels);
+    for (; k < kb; k++) {
+        columns += tlr_span_columns(&s, k, b->panels);
+        if ((size_t)(rows * columns) * sizeof(double) > a->o.memory)
+            break;
+    }
+    return k;
+}
+
 /* D += alpha A(ia .., :) B(ka .. kb, :)^T. */
 static status add_products(tlr_work *w, double alpha, const tlr *a, const tlr *b, int64_t ia,
                            int64_t ka, int64_t kb, double *d, int64_t ldd) {
-    return alpha == 0 ? MOAO_OK
-                      : tlr_update(w, alpha, a, b, 0, a->panels, ia, a->rows->nt, ka, kb, d, ldd);
+    status st = MOAO_OK;
+    for (int64_t k = ka, end; alpha != 0 && k < kb; k = end) {
+        end = rows_that_fit(a, b, ia, k, kb);
+        TRY(tlr_update(w, alpha, a, b, 0, a->panels, ia, a->rows->nt, k, end,
+                       d + (b->rows->first[k] - b->rows->first[ka]) * ldd, ldd));
+    }
+done:
+    return st;
 }
 
 status tlr_gemm_dense(double alpha, const tlr *a, char transa, const tlr *b, char transb,
