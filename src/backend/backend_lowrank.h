@@ -13,7 +13,8 @@
  * range (nothing of it is touched, rank 0); -2: no convergence in 30 sweeps, or in sweeps_most of
  * a batch_cut (the outputs are the iterate: sorted values, vectors of norm 1, those of one side at
  * least orthonormal, those of the other as far as the rotations came); -3: the tolerance is not met
- * with `most` columns (the best result with `most` is returned). No matrix disturbs another.
+ * with `most` columns (the best result with `most` is returned); -4: see batch_cut.later. No matrix
+ * disturbs another.
  * - Nothing overflows or underflows on the way: a singular value is Inf only where it is beyond the
  * type's range. -0 counts as 0.
  * - The bits of a result depend on the matrix, its sizes, the bounds of the call and its options,
@@ -50,6 +51,8 @@ typedef struct {
     const int64_t *most_each; /* not NULL (backend's memory): of each matrix, at most `most` */
     bool or_nothing; /* of ara: with info -3 the outputs are not used, nor the rank; it may be given
                         as soon as the decay of the samples foresees it */
+    int64_t later; /* with or_nothing, > most: columns that another call may give a matrix of which
+                      info is -3. It is -4 where the decay foresees that they will not do either */
     int sweeps_most; /* sweeps of rotations of an SVD; 0: BATCH_SWEEPS_MAX, at most that */
     int *sweeps; /* of gesvj, not NULL (backend's memory): how many sweeps each matrix took, the one
                     that found nothing (or little) to rotate included; 0: no rotations were made */

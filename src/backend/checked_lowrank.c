@@ -13,8 +13,8 @@ static bool extents_ok(backend_type t, int64_t count, batch_dim m, batch_dim n, 
 
 static bool cut_ok(const batch_cut *c) {
     return c->most >= 0 && c->most <= BATCH_SVD_MAX && backend_is(c->kind, "RA") &&
-           backend_is(c->norm, "2F") && (c->tol_each != NULL || c->tol >= 0) &&
-           c->sweeps_most >= 0 && c->sweeps_most <= BATCH_SWEEPS_MAX;
+           backend_is(c->norm, "2F") && (c->tol_each != NULL || c->tol >= 0) && c->later >= 0 &&
+           c->later <= BATCH_SVD_MAX && c->sweeps_most >= 0 && c->sweeps_most <= BATCH_SWEEPS_MAX;
 }
 
 /* What admits an operation with work: it is there, its arguments are in range, and the work is

@@ -42,7 +42,7 @@ typedef struct {
     bool on, sampled, or_nothing; /* sampled: s has `most` entries at most */
     double tol;
     char kind, norm;
-    int64_t most;
+    int64_t most, later;
     int sweeps_most, *sweeps; /* sweeps: of this matrix; NULL: not wanted */
 } cut_one;
 
@@ -157,6 +157,7 @@ static cut_one cut_of(const batch_cut *c, int64_t b) {
     one.tol = c->tol_each ? c->tol_each[b] : c->tol;
     one.tol = one.tol > 0 ? one.tol : 0;
     one.kind = c->kind, one.norm = c->norm, one.most = c->most, one.or_nothing = c->or_nothing;
+    one.later = c->later;
     if (c->most_each && c->most_each[b] >= 0 && c->most_each[b] < c->most)
         one.most = c->most_each[b];
     return one;

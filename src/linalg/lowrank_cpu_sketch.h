@@ -77,14 +77,24 @@ typedef struct {
     REAL *q, *tau, *bt;
     int64_t p;
     double rest, before, t; /* before: rest a round ago */
-    bool reached;
+    bool reached, exact;    /* exact: rest is no estimate */
 } NAME(range);
+
+/* Samples are drawn in blocks. */
+static int64_t NAME(block)(int64_t k) {
+    return k <= 128 ? 16 : 32;
+}
+/* Columns that are sampled for a matrix of k rows or columns that gets `most`. */
+static int64_t NAME(samples_for)(int64_t k, int64_t most) {
+    const int64_t block = NAME(block)(k);
+    return batch_least(k, (most + block - 1) / block * block);
+}
 
 /* Whether `most` columns will not do: what is left shrinks by the round, and goes on to shrink no
  * faster than that (values of covariances decay ever more slowly), with some reserve. */
 static bool NAME(hopeless)(const NAME(range) * f, int64_t most, int64_t block) {
     const double rounds = (double)(most - f->p) / (double)block;
-    return f->p >= 2 * block && f->before > 0 &&
+    return f->exact && f->p >= 2 * block && f->before > 0 &&
            f->rest * pow(f->rest / f->before, 1.25 * rounds) > f->t * f->t;
 }
 
@@ -129,8 +139,8 @@ static double NAME(spectral)(const NAME(range) * f, int64_t m, int64_t n, double
 
 static NAME(range) NAME(found)(arena *mem, const cut_one *cut, uint64_t seed, int64_t m, int64_t n,
                                const REAL *a, int e) {
-    const int64_t k = batch_least(m, n), block = k <= 128 ? 16 : 32,
-                  most = batch_least(k, (cut->most + block - 1) / block * block);
+    const int64_t k = batch_least(m, n), block = NAME(block)(k),
+                  most = NAME(samples_for)(k, cut->most);
     const double all = NAME(square)(m * n, a), least = EXACT_LEAST * sqrt(all);
     NAME(range)
     f = {.q = take(mem, m * most, sizeof(REAL)),
@@ -142,13 +152,14 @@ static NAME(range) NAME(found)(arena *mem, const cut_one *cut, uint64_t seed, in
               : cut->norm == 'F' ? cut->tol * sqrt(all)
                                  : cut->tol * NAME(spectral)(&f, m, n, all);
         /* below `least` the difference may be 0 by its roundings */
-        f.reached = f.rest <= f.t * f.t && (f.t >= least || f.p == k || all == 0);
+        f.exact = f.t >= least;
+        f.reached = f.rest <= f.t * f.t && (f.exact || f.p == k || all == 0);
         if ((f.reached && f.rest <= BATCH_ARA_SHARE * f.t * f.t) || f.p == most)
             return f;
-        if (cut->or_nothing && f.t >= least && NAME(hopeless)(&f, most, block))
+        if (cut->or_nothing && NAME(hopeless)(&f, most, block))
             return f;
         f.before = f.rest;
-        if (!NAME(round)(mem, &f, seed, m, n, batch_least(block, most - f.p), a, f.t >= least)) {
+        if (!NAME(round)(mem, &f, seed, m, n, batch_least(block, most - f.p), a, f.exact)) {
             f.reached = true;
             return f;
         }
@@ -170,8 +181,10 @@ static int NAME(ara)(arena *mem, const call *q, cut_one cut, int64_t m, int64_t 
         return bad;
     NAME(copy)(m, n, a0, lda, a, m, e);
     const NAME(range) f = NAME(found)(mem, &cut, q->seed, m, n, a, e);
-    if (cut.or_nothing && !f.reached && cut.tol > 0)
-        return -3;
+    if (cut.or_nothing && !f.reached && cut.tol > 0) {
+        const int64_t k = batch_least(m, n), later = NAME(samples_for)(k, cut.later);
+        return cut.later > cut.most && NAME(hopeless)(&f, later, NAME(block)(k)) ? -4 : -3;
+    }
     const double spare = f.t * f.t - f.rest;
     const cut_one last = {.on = true,
                           .tol = spare > 0 ? sqrt(spare) : 0,

@@ -80,11 +80,12 @@ static size_t call_bytes(const tlr *a, const tlr_batch *c, int64_t most, int64_t
 
 static status run_call(tlr_work *w, const tlr *a, const tlr_batch *c, const tile_call *k) {
     const backend_lowrank *low = w->be->lowrank;
-    const batch_cut cut = tlr_cut(a, k->most);
+    batch_cut cut = tlr_cut(a, k->most);
     const size_t one = call_bytes(a, c, k->most, 1), best = call_bytes(a, c, k->most, k->count),
                  most = 2 * a->o.memory; /* as two buffers of products */
     double *values;
     status st;
+    cut.later = k->most < c->most ? c->most : 0;
     TRY(tlr_work_bytes(w, best <= most ? best : one > most ? one : most));
     if (a->o.rank > 0) {
         TRY(tlr_work_room(w, BUF_CORE, k->count * k->most, &values));

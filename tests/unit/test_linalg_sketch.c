@@ -294,39 +294,6 @@ static void ara_whole_tiles(void **state) {
     }
 }
 
-/* Or nothing: -3 for every matrix that `most` columns do not do for, and for few others, whose
- * ranks are near `most`; the rest is as without it. */
-static void ara_or_nothing(void **state) {
-    (void)state;
-    int64_t early = 0, done = 0, refused = 0;
-    for (int64_t most = 24; most <= 72; most += 12) {
-        lr_case c[2];
-        for (int k = 0; k < 2; k++) {
-            c[k] = cut_case(ARA, BACKEND_D, 120, 126, 1e-5, 0);
-            c[k].count = 12, c[k].cut.most = most, c[k].cut.or_nothing = k;
-            seed = 1; /* the same matrices */
-            lr_build(&c[k]);
-            assert_int_equal(lr_call(&c[k]), MOAO_OK);
-            lr_collect(&c[k]);
-        }
-        for (int64_t b = 0; b < c[0].count; b++, done++) {
-            refused += c[1].info[b] == -3;
-            if (c[0].info[b] == -3)
-                assert_int_equal(c[1].info[b], -3);
-            else if (c[1].info[b] == -3)
-                early++;
-            else
-                assert_int_equal(c[0].rank[b], c[1].rank[b]);
-            if (c[0].info[b] == 0 && c[1].info[b] == -3)
-                assert_true(4 * c[0].rank[b] > 3 * most);
-        }
-        lr_free(&c[0]), lr_free(&c[1]);
-    }
-    print_message("%s ara or nothing: %d of %d refused, %d of them too early\n", be->name,
-                  (int)refused, (int)done, (int)early);
-    assert_true(refused > 0 && refused < done && 10 * early <= done);
-}
-
 static void fixed_rank_sketch(void **state) {
     (void)state;
     static const int64_t ms[] = {30, 64, 100, 256}, ns[] = {20, 90, 100, 256};
@@ -537,7 +504,6 @@ int main(void) {
         cmocka_unit_test(sketches_of_many_seeds),
         cmocka_unit_test(sums),
         cmocka_unit_test(ara_whole_tiles),
-        cmocka_unit_test(ara_or_nothing),
     };
     return RUN_ON_BACKENDS(tests);
 }

@@ -1,5 +1,6 @@
-/* Sweeps of rotations of the batched SVD: how many each matrix took, and what comes of a matrix
- * whose sweeps do not suffice; one body for every backend (MOAO_TEST_BACKEND). */
+/* What comes of a matrix that is given too little: sweeps of rotations of the batched SVD, how many
+ * each matrix took and what if they do not suffice; columns of an adaptive compression that is to
+ * be whole or nothing. One body for every backend (MOAO_TEST_BACKEND). */
 // timeout: 120
 #include "support/lowrank_case.h"
 
@@ -193,12 +194,63 @@ static void limits_are_checked(void **state) {
     status_clear();
 }
 
+/* Or nothing: -3 for every matrix that `most` columns do not do for, and for few others, whose
+ * ranks are near `most`; the rest is as without it. Of these -4 for those that are seen to need
+ * more than a later call may give, and for few others. */
+static void ara_or_nothing(void **state) {
+    (void)state;
+    int64_t early = 0, done = 0, refused = 0, never = 0, too_soon = 0;
+    for (int64_t most = 24, kind = 0; most <= 72; most += 12 * (kind == 1), kind = 1 - kind) {
+        enum { PLAIN, NOTHING, FORESEEN, LATER, CALLS };
+        const int64_t later = most + 16;
+        lr_case c[CALLS];
+        for (int k = 0; k < CALLS; k++) {
+            c[k] = plain(ARA, BACKEND_D, 120, 126);
+            c[k].is_cut = true, c[k].kind = kind ? GEOMETRIC : COVARIANCE;
+            c[k].cut.tol = 1e-5, c[k].cut.norm = 'F', c[k].cut.kind = 'R', c[k].jobv = 'S';
+            c[k].count = kind ? 4 : 12, c[k].cut.most = k == LATER ? later : most;
+            c[k].cut.or_nothing = k == NOTHING || k == FORESEEN;
+            c[k].cut.later = k == FORESEEN ? later : 0;
+            seed = 1; /* the same matrices */
+            lr_build(&c[k]);
+            assert_int_equal(lr_call(&c[k]), MOAO_OK);
+            lr_collect(&c[k]);
+        }
+        for (int64_t b = 0; b < c[0].count; b++, done++) {
+            const int info = c[NOTHING].info[b];
+            refused += info == -3;
+            if (c[PLAIN].info[b] == -3)
+                assert_int_equal(info, -3);
+            else if (info == -3)
+                early++;
+            else
+                assert_int_equal(c[PLAIN].rank[b], c[NOTHING].rank[b]);
+            if (c[PLAIN].info[b] == 0 && info == -3)
+                assert_true(4 * c[PLAIN].rank[b] > 3 * most);
+            if (c[FORESEEN].info[b] == -4) {
+                assert_int_equal(info, -3);
+                never++;
+                too_soon += c[LATER].info[b] == 0;
+                assert_true(c[LATER].info[b] == -3 || 4 * c[LATER].rank[b] > 3 * later);
+            } else {
+                assert_int_equal(c[FORESEEN].info[b], info);
+            }
+        }
+        for (int k = 0; k < CALLS; k++)
+            lr_free(&c[k]);
+    }
+    print_message("%s ara or nothing: %d of %d refused, %d of them too early; %d for good, %d of "
+                  "them too early\n",
+                  be->name, (int)refused, (int)done, (int)early, (int)never, (int)too_soon);
+    assert_true(refused > 0 && refused < done && 10 * early <= done);
+    assert_true(never > 0 && never < refused && 10 * too_soon <= done);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sweeps_are_counted),
-        cmocka_unit_test(empty_matrices),
-        cmocka_unit_test(sketches_say_so),
-        cmocka_unit_test(limits_are_checked),
+        cmocka_unit_test(sweeps_are_counted), cmocka_unit_test(empty_matrices),
+        cmocka_unit_test(sketches_say_so),    cmocka_unit_test(limits_are_checked),
+        cmocka_unit_test(ara_or_nothing),
     };
     return RUN_ON_BACKENDS(tests);
 }

@@ -244,7 +244,8 @@ status find_range(cudaStream_t s, const Call &c, const Layout<T> &w, int64_t fir
     k.adaptive = c.adaptive, k.or_nothing = c.adaptive && cut.or_nothing,
     k.relative = cut.kind == 'R', k.frobenius = cut.norm == 'F';
     k.tol = cut.tol, k.tol_each = cut.tol_each, k.most_each = cut.most_each;
-    k.most = (int)cut.most, k.over = (int)c.over, k.power = c.power;
+    k.most = (int)cut.most, k.later = k.or_nothing ? (int)cut.later : 0, k.over = (int)c.over,
+    k.power = c.power;
     k.width = (int)width, k.omega = w.omega;
     k.reflectors = w.reflectors, k.q = w.q, k.bt = w.bt, k.y = w.y, k.tau = w.tau;
     k.found = w.found, k.cut = w.cut, k.shift = w.shift, k.info = w.mine;

@@ -14,9 +14,10 @@ template <class T> struct SketchArgs {
     double tol;
     const double *tol_each;
     const int64_t *most_each;
-    int most, over, power; /* largest rank; further samples; subspace iterations */
-    int width, ly;         /* columns of q, bt; leading dimension of Y in shared memory, or 0 */
-    const T *omega;        /* n.n x width */
+    int most, later, over, power; /* largest rank, that of another call (or 0); further samples;
+                                     subspace iterations */
+    int width, ly;  /* columns of q, bt; leading dimension of Y in shared memory, or 0 */
+    const T *omega; /* n.n x width */
     T *reflectors, *q, *bt,
         *y;         /* of each matrix: m.n x width; m.n x width; n.n x width; Y if ly 0 */
     T *tau;         /* width */
@@ -224,6 +225,12 @@ template <class T> __device__ inline double largest_column(const Sketched<T> &s,
     return block_max(most, s.red);
 }
 
+/* Columns that are sampled for a matrix of k rows or columns that gets `most`. */
+__device__ inline int samples_for(int64_t most, int k, int block) {
+    const int64_t rounded = (most + block - 1) / block * block;
+    return (int)(rounded < k ? rounded : k);
+}
+
 /* Whether `most` columns will not do, by the rule of lowrank_cpu_sketch.h. */
 __device__ inline bool hopeless(double rest, double before, double t, int p, int most, int block) {
     const double rounds = (double)(most - p) / (double)block;
@@ -239,8 +246,7 @@ __device__ inline void adaptive_range(const SketchArgs<T> &a, const Sketched<T> 
     const int k = s.m < s.n ? s.m : s.n, block = k <= 128 ? 16 : 32;
     const double tol0 = a.tol_each ? a.tol_each[b] : a.tol, tol = tol0 > 0 ? tol0 : 0;
     const double least = (sizeof(T) == 8 ? 3e-7 : 1e-3) * sqrt(all);
-    const int64_t rounded = (limit + block - 1) / block * block;
-    const int most = (int)(rounded < k ? rounded : k);
+    const int most = samples_for(limit, k, block);
     double rest = all, before = all, spectral = all / k, t;
     bool reached;
     int p = 0;
@@ -276,10 +282,12 @@ __device__ inline void adaptive_range(const SketchArgs<T> &a, const Sketched<T> 
     }
     if (threadIdx.x == 0) {
         const double spare = t * t - rest;
-        const bool missed = !reached && tol > 0;
+        const bool missed = !reached && tol > 0,
+                   never = missed && a.later > limit && t >= least &&
+                           hopeless(rest, before, t, p, samples_for(a.later, k, block), block);
         a.found[b] = missed && a.or_nothing ? 0 : p;
         a.cut[b] = spare > 0 ? sqrt(spare) : 0;
-        a.info[b] = missed ? -3 : 0;
+        a.info[b] = never ? -4 : missed ? -3 : 0;
     }
 }
 
