@@ -260,8 +260,10 @@ static status make_factor(compressed *o, double *strip, int *minor) {
     st = tlr_factor(e->be, e->ctx, &source, 'L', &with, &rescue, &o->l, &o->made);
     if (st == MOAO_MEMORY)
         say_memory(o);
+    /* W by its upper halves alone, where columns are kept as halves, changes as much again as by
+     * the tolerance: that serves where tolerances are loose */
     if (st == MOAO_OK && !on_cpu && a->level <= MIXED_STEPS)
-        tlr_set_terms(o->l, TERMS, 1); /* halves leave no more than tau, and so may W there */
+        tlr_set_terms(o->l, TERMS, mixed ? 1 : 2);
     if (st == MOAO_NUMERIC && o->made.minor > 0) { /* told by tor_factor */
         *minor = natural_minor(o, &o->made);
         status_clear();
