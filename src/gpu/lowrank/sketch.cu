@@ -136,6 +136,13 @@ __global__ void __launch_bounds__(32 * WARPS, 2)
 
 /* --- a call */
 
+/* Matrices at once, if the workspace holds them. Adaptive ones take different numbers of rounds,
+ * and the last ones of a chunk have the device to themselves: fewer and larger ones. */
+int64_t chunk_of(bool adaptive, int64_t count) {
+    const int64_t most = adaptive ? 2 * CHUNK : CHUNK;
+    return count < most ? count : most;
+}
+
 /* Work: what all matrices share, then the arrays of a chunk, then that of the SVD. */
 template <class T> struct Layout {
     T *omega, *reflectors, *q, *bt, *y, *tau, *x, *r, *sigma;
@@ -172,7 +179,7 @@ int64_t columns(bool adaptive, int64_t m, int64_t n, int64_t k) {
 
 template <class T>
 size_t work_bytes(bool adaptive, int64_t count, int64_t m, int64_t n, int64_t k) {
-    const int64_t chunk = count < CHUNK ? count : CHUNK;
+    const int64_t chunk = chunk_of(adaptive, count);
     return Layout<T>(nullptr, adaptive, chunk, m, n, columns(adaptive, m, n, k)).bytes;
 }
 
@@ -292,7 +299,7 @@ status run(cudaStream_t s, const Call &c, int64_t columns_most, void *work, size
            const char *name) {
     constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
     const int64_t width = columns(c.adaptive, c.m.n, c.n.n, columns_most);
-    int64_t chunk = c.count < CHUNK ? c.count : CHUNK;
+    int64_t chunk = chunk_of(c.adaptive, c.count);
     while (chunk > 1 && Layout<T>(nullptr, c.adaptive, chunk, c.m.n, c.n.n, width).bytes > lwork)
         chunk = (chunk + 1) / 2;
     const Layout<T> w(work, c.adaptive, chunk, c.m.n, c.n.n, width);
