@@ -405,7 +405,7 @@ static inline int64_t panel_rows(const tlr *a, int64_t q) {
 }
 
 /* --- solve_terms.c: X := X L^-T in form 'T', X L^-1 in form 'N', or both (in this order: 'A'), X v
- * x n, by products of halves; L a factor with terms. */
+ * x n, by products of halves; L a factor that takes terms. */
 status tlr_solve_terms(tlr_work *w, const tlr *l, char form, int64_t v, double *x, int64_t ldx);
 
 /* Leading dimensions, and places, of halves are multiples of 16 bytes: tensor cores' fast ways ask
