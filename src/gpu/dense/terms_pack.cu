@@ -63,13 +63,12 @@ __device__ inline void two_rows(const terms_pack &p, int64_t j, int64_t i, float
     __half t[2] = {zero, zero}, r[2] = {zero, zero};
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-        if (i + e >= p.rows)
-            continue;
+        const bool there = i + e < p.rows;
         const int64_t at = j * p.rows + i + e;
         if (p.kept < 0) {
-            t[e] = h[at - 1 - p.kept];
+            t[e] = there ? h[at - 1 - p.kept] : zero;
         } else {
-            const halves_of x = two_halves(s[at + p.kept], scale);
+            const halves_of x = two_halves(there ? s[at + p.kept] : 0, scale);
             t[e] = x.top, r[e] = x.rest;
         }
     }
@@ -77,7 +76,10 @@ __device__ inline void two_rows(const terms_pack &p, int64_t j, int64_t i, float
     *rest = __halves2half2(r[0], r[1]);
 }
 
-/* A warp takes a column, a lane two of its rows at a time. */
+#define PAIRS 4 /* of rows that a lane has on their way */
+
+/* A warp takes a column, a lane some pairs of its rows at a time, which are fetched before the
+ * first of them is written. */
 __global__ void pack_kernel(int64_t n, const terms_pack *list, float scale, const float *s,
                             const __half *h, __half *b, int64_t ldb, terms_place *places) {
     const int lane = threadIdx.x % 32;
@@ -85,12 +87,19 @@ __global__ void pack_kernel(int64_t n, const terms_pack *list, float scale, cons
         const terms_pack p = list[e];
         for (int64_t j = threadIdx.x / 32; j < p.cols; j += THREADS / 32) {
             __half *const to = b + (p.to + j) * ldb;
-            for (int64_t i = 2 * lane; i < ldb; i += 64) {
-                __half2 top, rest;
-                two_rows(p, j, i, scale, s, h, &top, &rest);
-                *(__half2 *)(to + i) = top;
-                if (p.parts > 1)
-                    *(__half2 *)(to + p.step * ldb + i) = rest;
+            for (int64_t i0 = 2 * lane; i0 < ldb; i0 += 64 * PAIRS) {
+                __half2 top[PAIRS], rest[PAIRS];
+#pragma unroll
+                for (int k = 0; k < PAIRS; k++)
+                    two_rows(p, j, i0 + 64 * k, scale, s, h, &top[k], &rest[k]);
+#pragma unroll
+                for (int k = 0; k < PAIRS; k++) {
+                    const int64_t i = i0 + 64 * k;
+                    if (i < ldb)
+                        *(__half2 *)(to + i) = top[k];
+                    if (i < ldb && p.parts > 1)
+                        *(__half2 *)(to + p.step * ldb + i) = rest[k];
+                }
             }
             if (lane == 0 && p.place.to >= 0)
                 places[p.to + j] = {(int32_t)(p.place.to + j), p.place.step};
