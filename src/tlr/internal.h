@@ -43,6 +43,7 @@ typedef struct {
 
 typedef struct tlr_block tlr_block;
 typedef struct tlr_spread tlr_spread;
+typedef struct tlr_work tlr_work;
 
 struct tlr {
     const backend *be;
@@ -66,6 +67,9 @@ struct tlr {
     } spare[2];
     int64_t taken[2];   /* the same of those in hand */
     tlr_spread *spread; /* over which members it is spread, NULL: all of it is here */
+    /* memory and streams of the solves, from the first one until the factor is closed: to take and
+     * to give them back is a tenth of what a solve by products of halves takes on a device */
+    tlr_work *solving;
 };
 
 /* --- places --- */
@@ -186,7 +190,7 @@ typedef struct {
 
 #define TLR_STREAMS 4
 
-typedef struct {
+struct tlr_work {
     const backend *be;
     backend_ctx *ctx, *feed; /* feed: of what is on its way, or NULL */
     /* for products that do not fill a device alone: the caller's and more, that in hand */
@@ -204,10 +208,13 @@ typedef struct {
     int64_t *list, *list_host; /* products on their way to the backend */
     int64_t list_count, list_used;
     double *seconds, lap; /* of the steps of a factor, NULL: not timed; when the last one ended */
-} tlr_work;
+};
 
 void tlr_work_open(tlr_work *w, const backend *be, backend_ctx *ctx);
 void tlr_work_close(tlr_work *w);
+/* After a call that ended well and was waited for: the same memory for the next one, without the
+ * super-panels that were in hand. */
+void tlr_work_rest(tlr_work *w);
 /* Numbers of buffer `which`: at least count of them, contents not kept when it grows. */
 status tlr_work_room(tlr_work *w, int which, int64_t count, double **p);
 /* The same of numbers of type t. */

@@ -86,6 +86,7 @@ status tlr_new(const backend *be, backend_ctx *ctx, const tlr_layout *rows, cons
     a->terms = a->o.terms;
     a->of_halves = a->terms < 3 ? 1 : 2;
     set_defaults(a);
+    TRY(ALLOC(a->solving, 1, "tile low-rank matrix"));
     TRY(ALLOC(a->panel, (size_t)a->panels, "super-panels"));
     for (int64_t q = 0; q < a->panels; q++)
         TRY(new_panel(a, q));
@@ -112,6 +113,9 @@ void tlr_panel_release(tlr *a, int64_t q) {
 void tlr_close(tlr *a) {
     if (!a)
         return;
+    if (a->solving)
+        tlr_work_close(a->solving);
+    free(a->solving);
     for (int64_t q = 0; a->panel && q < a->panels; q++) {
         panel *p = a->panel + q;
         tlr_panel_release(a, q);

@@ -410,24 +410,27 @@ done:
 }
 
 status tlr_solve(const tlr *l, char side, char job, int64_t v, double *x, int64_t ldx) {
-    tlr_work w;
+    tlr_work *const w = l->solving;
     status st = MOAO_OK;
     if (!is_letter(side, "LR") || !is_letter(job, "NTA") || v < 0 || !l->factor ||
         ldx < (side == 'R' ? largest(v, 1) : largest(l->rows->n, 1)))
         return status_fail(MOAO_INPUT, "tlr_solve: an argument is out of range");
     const char form = job == 'A' || side == 'R' ? job : flip(job);
     const backend_type type = side == 'R' && l->terms > 0 ? BACKEND_S : tlr_type(l);
-    tlr_work_open(&w, l->be, l->ctx);
-    TRY(tlr_spread_begin(&w, l, type, chunks(l, v),
+    if (!w->be)
+        tlr_work_open(w, l->be, l->ctx);
+    TRY(tlr_spread_begin(w, l, type, chunks(l, v),
                          form == 'A'   ? "TN"
                          : form == 'T' ? "T"
                                        : "N",
                          l->panels));
-    st = solve_all(&w, l, side, form, v, x, ldx);
-    TRY(tlr_spread_end(&w, l, st));
+    st = solve_all(w, l, side, form, v, x, ldx);
+    TRY(tlr_spread_end(w, l, st));
     TRY(l->be->sync(l->ctx));
+    tlr_work_rest(w);
+    return MOAO_OK;
 done:
-    tlr_work_close(&w);
+    tlr_work_close(w);
     return st;
 }
 

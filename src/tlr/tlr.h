@@ -277,7 +277,7 @@ MOAO_PUBLIC status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_sou
                               tlr_report *report);
 
 /* X := op(L)^-1 X (side L; X of v columns) or X op(L)^-1 (side R; v rows). job: 'N' L, 'T' L^T, 'A'
- * the matrix L L^T. */
+ * the matrix L L^T. One call at a time: what it works in stays with the factor. */
 MOAO_PUBLIC status tlr_solve(const tlr *l, char side, char job, int64_t v, double *x, int64_t ldx);
 /* Solves from the right that follow are made in so many terms, 0: in the precision of options.mixed
  * (at first options.terms); products with columns that are kept as halves in so many of them (1, or

@@ -61,6 +61,11 @@ void tlr_work_close(tlr_work *w) {
     tlr_work_open(w, NULL, NULL);
 }
 
+void tlr_work_rest(tlr_work *w) {
+    tlr_store_forget(w);
+    w->list_used = 0;
+}
+
 void tlr_work_lap(tlr_work *w, int step) {
     struct timespec t;
     if (!w->seconds || w->be->sync(w->ctx) != MOAO_OK)

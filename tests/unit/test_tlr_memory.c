@@ -157,8 +157,14 @@ static status algebra(void *arg, tlr **made) {
     switch (c->op) {
     case APPLY:
         return tlr_apply(c->l, 'R', 'T', 3, 1, c->x, 3, 0, c->y, 3);
-    case SOLVE:
-        return tlr_solve(c->l, 'R', 'A', 3, c->x, 3);
+    case SOLVE: { /* what it works in stays with the factor */
+        tlr *to;
+        status st = tlr_copy(c->l, 'N', &to);
+        for (int turn = 0; turn < 2 && st == MOAO_OK; turn++)
+            st = tlr_solve(to, 'R', 'A', 3, c->x, 3);
+        tlr_close(to);
+        return st;
+    }
     case DETERMINANT:
         return tlr_logdet(c->l, &det);
     case EXPAND:
