@@ -18,40 +18,80 @@ done:
     return st;
 }
 
+/* What the inverse of a diagonal block is made in: itself, the same in single precision, its
+ * largest modulus, and what the division needs. */
+typedef struct {
+    double *inverse, *most;
+    float *narrow;
+    void *work;
+    size_t lwork;
+} inverse_room;
+
+#define LINE 32 /* doubles: parts are aligned as memory of their own is */
+
+/* Doubles of a matrix, and of what the division needs. */
+static int64_t matrix_numbers(const solve_job *s) {
+    return (s->widest * s->widest + LINE - 1) / LINE * LINE;
+}
+static int64_t work_numbers(size_t bytes) {
+    return (int64_t)(bytes / sizeof(double) + LINE) / LINE * LINE;
+}
+
+static inverse_room room_from(const solve_job *s, double *at, size_t lwork) {
+    double *const narrow = at + matrix_numbers(s), *const work = narrow + matrix_numbers(s);
+    return (inverse_room){.inverse = at,
+                          .narrow = (float *)(void *)narrow,
+                          .work = work,
+                          .lwork = lwork,
+                          .most = work + work_numbers(lwork)};
+}
+
 /* Inverse of super-panel q's diagonal block; `identity` of order n at least. */
-static status invert(solve_job *s, int64_t q, const double *identity, double *inverse) {
+static status invert(solve_job *s, int64_t q, const double *identity, const inverse_room *r) {
     const panel *p = s->l->panel + q;
     const int64_t n = p->width;
+    const double one = 1;
     int32_t *const e = s->e_inverse + q;
+    backend_ctx *const ctx = s->w->ctx;
     const backend *be = s->w->be;
     status st;
-    TRY(tlr_dense_copy(s->w, n, n, identity, s->w->identity, inverse, n));
-    TRY(tlr_dense_trsm(s->w, 'R', 'N', n, n, p->diag, n, inverse, n));
-    TRY(be->half->cast_to_single(s->w->ctx, n, n, inverse, n, s->block, n));
-    TRY(be->half->max_abs(s->w->ctx, BACKEND_S, n, n, s->block, n, s->own));
-    TRY(be->terms->exponent(s->w->ctx, NULL, s->own, 1, e));
-    st = be->terms->take(s->w->ctx, 2, n, n, e, s->block, n, solve_pad(n), solve_inverse_of(s, q),
+    TRY(tlr_dense_copy(s->w, n, n, identity, s->w->identity, r->inverse, n));
+    TRY(be->trsm(ctx, BACKEND_D, 'R', 'L', 'N', 'N', n, n, &one, p->diag, n, r->inverse, n, r->work,
+                 r->lwork));
+    TRY(be->half->cast_to_single(ctx, n, n, r->inverse, n, r->narrow, n));
+    TRY(be->half->max_abs(ctx, BACKEND_S, n, n, r->narrow, n, r->most));
+    TRY(be->terms->exponent(ctx, NULL, r->most, 1, e));
+    st = be->terms->take(ctx, 2, n, n, e, r->narrow, n, solve_pad(n), solve_inverse_of(s, q),
                          s->ld_inverse);
 done:
     return st;
 }
 
+/* Several at a time, for none fills a device. */
 status solve_invert(solve_job *s) {
-    const int64_t n = solve_pad(s->widest), cols = 2 * n * s->l->panels;
+    const size_t lwork = s->w->be->workspace(BACKEND_TRSM, BACKEND_D, s->widest, s->widest);
+    const int64_t n = solve_pad(s->widest), cols = 2 * n * s->l->panels,
+                  each = 2 * matrix_numbers(s) + work_numbers(lwork) + LINE;
+    const int lanes = s->w->ctx ? TLR_STREAMS : 1;
     double *identity, *room;
     void *halves;
     status st;
     s->ld_inverse = n;
     s->y_cols = 2 * s->widest;
     TRY(tlr_work_identity(s->w, s->widest, &identity));
-    TRY(tlr_work_room(s->w, BUF_PRODUCT, s->widest * s->widest, &room));
+    TRY(tlr_work_room(s->w, BUF_PRODUCT, lanes * each, &room));
     TRY(tlr_work_typed(s->w, BUF_CORE, BACKEND_S, n / 2 * cols, &halves));
     s->inverse = halves;
     /* zeros around them */
     TRY(tlr_full_gemm(s->w, BACKEND_S, 'N', 'N', n / 2, cols, 1, 0, halves, n / 2, halves, 1, 0,
                       halves, n / 2));
-    for (int64_t q = 0; q < s->l->panels; q++)
-        TRY(invert(s, q, identity, room));
+    TRY(tlr_work_fork(s->w));
+    for (int64_t q = 0; q < s->l->panels; q++) {
+        const inverse_room r = room_from(s, room + q % lanes * each, lwork);
+        tlr_work_turn(s->w); /* as many streams as rooms */
+        TRY(invert(s, q, identity, &r));
+    }
+    st = tlr_work_join(s->w);
 done:
     return st;
 }
