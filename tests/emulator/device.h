@@ -177,6 +177,13 @@ inline void copy_async(void *to, const void *from, size_t size) {
         fail("a copy of %zu bytes to shared memory begins at an odd address", size);
     memcpy(to, from, size);
 }
+/* The same; only the first `used` bytes are read, the others become zero. */
+inline void copy_async(void *to, const void *from, size_t size, unsigned used) {
+    if ((uintptr_t)to % size || (uintptr_t)from % size)
+        fail("a copy of %zu bytes to shared memory begins at an odd address", size);
+    memset(to, 0, size);
+    memcpy(to, from, used);
+}
 /* mma.m16n8k8 in double precision, c (16 x 8) += a (16 x 8) b (8 x 8). Lane l holds, with r = l / 4
  * and q = l % 4, a(r + 8 (e % 2), q + 4 (e / 2)), b(q + 4 e, r) and c(r + 8 (e / 2), 2 q + e % 2).
  */

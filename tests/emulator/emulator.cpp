@@ -47,15 +47,16 @@ alignas(128) unsigned char shared_memory[SHARED_MOST + SHARED_WATCHED];
 
 namespace {
 constexpr size_t STACK = 256 << 10, PAGE = 4096;
-enum state { READY, AT_BLOCK, AT_WARP, ENDED };
-const char *const STATES[] = {"runs", "waits for the block", "waits for its warp", "has ended"};
+enum state { READY, AT_BLOCK, AT_PART, AT_WARP, ENDED };
+const char *const STATES[] = {"runs", "waits for the block", "waits for a part of the block",
+                              "waits for its warp", "has ended"};
 
 struct fiber {
     char *stack;
     void *top; /* of the stack, while it does not run */
     state at;
     meeting kind;
-    unsigned mask; /* of the lanes it waits for */
+    unsigned mask; /* of the lanes it waits for; of a part of the block, its barrier */
     uint64_t value;
     bool vote;
 };
@@ -244,6 +245,20 @@ bool meet_block(meeting kind, bool vote) {
     open_barrier();
     wait_for_turn();
     return voted;
+}
+
+void meet_part(unsigned number, unsigned count) {
+    fiber &f = fibers[current];
+    unsigned here = 0;
+    if (number < 1 || number > 15 || count % 32 || count > threads)
+        fail("barrier %u of %u threads", number, count);
+    f.at = AT_PART, f.mask = number;
+    for (unsigned i = 0; i < threads; i++)
+        here += fibers[i].at == AT_PART && fibers[i].mask == number;
+    for (unsigned i = 0; i < threads && here == count; i++)
+        if (fibers[i].at == AT_PART && fibers[i].mask == number)
+            fibers[i].at = READY;
+    wait_for_turn();
 }
 
 void run(dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread) {

@@ -1,12 +1,12 @@
 /* The emulator of thread blocks (emulator.cpp): what the functions of device code (device.h) and
  * the launch of a kernel (cuda_runtime.h) ask of it.
  *
- * Emulated: grids and blocks of one dimension of threads, barriers of blocks and of warps, exchange
- * between the lanes of a warp, shared memory and its limits, atomics, copies to shared memory, the
- * tensor instructions of FP64 and of halves. Not emulated: time, occupancy and registers; the
- * memory model (one thread runs at a time, from one meeting to the next, and all others see at once
- * what it wrote); streams (a launch ends before the call returns); the limits of global memory.
- * Only on x86-64. */
+ * Emulated: grids and blocks of one dimension of threads, barriers of blocks, of a part of one and
+ * of warps, exchange between the lanes of a warp, shared memory and its limits, atomics, copies to
+ * shared memory, the tensor instructions of FP64 and of halves. Not emulated: time, occupancy and
+ * registers; the memory model (one thread runs at a time, from one meeting to the next, and all
+ * others see at once what it wrote); streams (a launch ends before the call returns); the limits of
+ * global memory. Only on x86-64. */
 #ifndef MOAO_EMULATOR_H
 #define MOAO_EMULATOR_H
 #include <cstddef>
@@ -37,6 +37,8 @@ enum meeting { BARRIER, BARRIER_OR, SYNCWARP, SHUFFLE, SHUFFLE_XOR, BALLOT, TENS
 void run(dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread);
 /* Waits for the block's threads; whether `vote` was set in any. */
 bool meet_block(meeting kind, bool vote);
+/* Waits until `count` threads of the block have come to its barrier of this number, 1 to 15. */
+void meet_part(unsigned number, unsigned count);
 /* Waits for the lanes of `mask`; the 32 values that they brought, good until this thread's next
  * meeting. */
 const uint64_t *meet_warp(meeting kind, unsigned mask, uint64_t value);

@@ -35,6 +35,8 @@ def call(match):
     if name.startswith("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"):
         fragments = re.findall(r'"\+?[fr]"\((\w+)(?:\[0\]|\.x)\)', text)  # c, a, b
         return "emulator::tensor_half(%s, &%s.x, %s);%s" % (*fragments, lines)
+    if name.startswith("bar.sync"):
+        return "emulator::meet_part(%s, %s);%s" % (operand('"r"', text), operand('"n"', text), lines)
     if name.startswith("ldmatrix.sync.aligned.m8n8.x4."):
         to = re.search(r'"=r"\((\w+)(\[0\]|\.x)\)', text)
         row = re.search(r"__cvta_generic_to_shared\((\w+)\)", text).group(1)
@@ -44,6 +46,9 @@ def call(match):
     if name.startswith(("cp.async.ca.shared.global", "cp.async.cg.shared.global")):
         size = re.search(r'"n"\((sizeof\(\w+\))\)', text) or re.search(r"%1\], (\d+);", text)
         to = re.search(r"__cvta_generic_to_shared\((\w+)\)", text)
+        used = re.search(r'%1\], 16, %2;.*"l"\(\w+\), "r"\((\w+)\)', text, re.DOTALL)
+        if used and to:
+            return "emulator::copy_async(%s, %s, 16, %s);%s" % (to.group(1), operand('"l"', text), used.group(1), lines)
         if size and to:
             return "emulator::copy_async(%s, %s, %s);%s" % (to.group(1), operand('"l"', text), size.group(1), lines)
     return 'static_assert(sizeof(char) == 0, "the emulator does not know %s");%s' % (name.split(" ")[0], lines)
