@@ -395,17 +395,18 @@ status streamed(SumArgs<double> a, int64_t count, int64_t most, cudaStream_t s) 
                  32 * stream::WARPS, 0, s, a, tiles, most > 48);
 }
 /* Double precision: sums_resident.cuh. */
-template <bool LEFT, int NT>
+template <bool LEFT, int HIGH>
 status resident_start(SumArgs<double> a, int64_t count, int64_t most, int64_t inner,
                       cudaStream_t s) {
-    constexpr int AHEAD = resident::chunks_ahead(NT), BLOCKS = resident::blocks(NT);
-    const int64_t rows = (most + 8 * NT - 1) / (8 * NT),
+    constexpr int PARTS = resident::parts(HIGH), AHEAD = resident::chunks_ahead(HIGH),
+                  BLOCKS = resident::blocks(HIGH);
+    const int64_t rows = (most + 8 * HIGH - 1) / (8 * HIGH),
                   cols = (a.nvec + resident::COLS - 1) / resident::COLS,
                   units = count * rows * cols, most_blocks = batch::resident(BLOCKS);
     a.row_tiles = (int)rows, a.col_tiles = (int)cols;
-    return start(resident::kernel<LEFT, NT, AHEAD, BLOCKS>,
-                 units < most_blocks ? units : most_blocks, 1, 32 * resident::WARPS,
-                 resident::bytes(8 * NT, inner, AHEAD), s, a, units, (int)inner);
+    return start(resident::kernel<LEFT, HIGH / PARTS, PARTS, AHEAD, BLOCKS>,
+                 units < most_blocks ? units : most_blocks, 1, 32 * resident::GROUPS * PARTS,
+                 resident::bytes(8 * HIGH, inner, AHEAD), s, a, units, (int)inner);
 }
 template <bool LEFT>
 status resident_pick(int nt, const SumArgs<double> &a, int64_t count, int64_t most, int64_t inner,

@@ -1,9 +1,15 @@
 /* Sums in double precision for many columns: a block keeps all factors of a sum in shared memory
- * and goes through as many columns as fall to it, 16 at a time by each warp. Operands are on their
- * way to shared memory several chunks ahead, each number to the lane that gives it to the tensor
- * cores, once; no warp waits for another one but where the block takes the next sum. Columns are
- * the 16-row side of the tensor cores' product and pairs of inner indices are adjacent, as in
- * sums_stream.cuh.
+ * and goes through as many columns as fall to it, 16 at a time by each warp, or of high tiles by
+ * two warps, each with half of the rows. Operands are on their way to shared memory several chunks
+ * ahead, each number once; no warp waits for another one but for the one with the other rows, and
+ * where the block takes the next sum. Columns are the 16-row side of the tensor cores' product and
+ * pairs of inner indices are adjacent, as in sums_stream.cuh.
+ *
+ * Four warps a scheduler are what it takes: registers of a product's factor are loaded anew only
+ * when the product has read them, and until then its warp cannot go on. With two warps, which had
+ * all rows of a leaf, the tensor cores idled half of the time (H200, 144 rows: 1.49 ms, now 1.13).
+ * Slower: products of 16 inner indices, by two warps a scheduler (1.78) and for few rows; copies of
+ * 16 inner indices, in lines of 128 bytes, with half as many on their way (1.40).
  *
  * In shared memory eight inner indices of a row, a chunk, are together: row n of chunk c begins at
  * 8 (c rows + n), and its pair j is at place j ^ (n / 2 % 4), so that neither the lanes that write
@@ -16,10 +22,19 @@
 namespace {
 namespace resident {
 
-constexpr int CHUNK = 8, WARPS = 8;
-constexpr int COLS = 16 * WARPS;          /* of a block's warps at a time */
+constexpr int CHUNK = 8, GROUPS = 8;
+constexpr int COLS = 16 * GROUPS;         /* a group, of one or two warps, has 16 columns */
 constexpr int SLOT = 16 * CHUNK;          /* numbers of a chunk of a warp's columns */
 constexpr size_t MOST_BYTES = 226 * 1024; /* of a multiprocessor, for the blocks' dynamic memory */
+
+/* Two numbers, or zeros where they are not used; nothing is read then. */
+__device__ inline void stage_pair(double *s, const double *g, bool used) {
+    const unsigned bytes = used ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(s)),
+                 "l"(g), "r"(bytes)
+                 : "memory");
+}
 
 /* From so many columns and blocks of sums it pays to keep factors in shared memory. */
 constexpr int MANY_COLUMNS = 128, MANY_UNITS = 100;
@@ -35,17 +50,20 @@ struct Piece {
 /* Bytes of shared memory for `rows` rows and inner sizes of `inner` in all, with so many chunks of
  * the operand ahead. */
 constexpr size_t bytes(int64_t rows, int64_t inner, int ahead) {
-    return sizeof(double) * (size_t)(rows * inner + WARPS * ahead * SLOT) +
+    return sizeof(double) * (size_t)(rows * inner + GROUPS * ahead * SLOT) +
            sizeof(Piece) * (size_t)(inner / CHUNK);
 }
 
-/* Chunks of the operand on their way to a warp, and blocks of a multiprocessor, of tiles of 8 nt
- * rows. */
+/* Of tiles of 8 nt rows: chunks of the operand in hand or on their way to a group, blocks of a
+ * multiprocessor, and warps of a group. */
 constexpr int chunks_ahead(int nt) {
     return nt <= 5 ? 6 : 4;
 }
 constexpr int blocks(int nt) {
     return nt <= 5 ? 2 : 1;
+}
+constexpr int parts(int nt) {
+    return nt >= 16 ? 2 : 1;
 }
 
 /* The chunks of a sum, from row i0; returns their number. By one warp, a term a lane. */
@@ -100,65 +118,71 @@ __device__ inline void keep_row(double *row, const double (&v)[CHUNK], int n) {
 
 /* All chunks to shared memory: ROWS rows of which m are there. A warp takes 32 rows of a chunk, two
  * such at a time. */
-template <int ROWS>
+template <int ROWS, int WARPS>
 __device__ inline void keep_factors(double *factor, const Piece *piece, int chunks, int m, int warp,
                                     int lane) {
-    constexpr int PARTS = (ROWS + 31) / 32;
-    for (int u = warp; u < chunks * PARTS; u += 2 * WARPS) {
+    constexpr int EACH = (ROWS + 31) / 32;
+    for (int u = warp; u < chunks * EACH; u += 2 * WARPS) {
         double v[2][CHUNK];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const int w = u + h * WARPS, n = w % PARTS * 32 + lane;
-            if (w < chunks * PARTS && n < ROWS)
-                read_row(v[h], piece[w / PARTS], n, m);
+            const int w = u + h * WARPS, n = w % EACH * 32 + lane;
+            if (w < chunks * EACH && n < ROWS)
+                read_row(v[h], piece[w / EACH], n, m);
         }
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const int w = u + h * WARPS, n = w % PARTS * 32 + lane;
-            if (w < chunks * PARTS && n < ROWS)
-                keep_row(factor + (w / PARTS * ROWS + n) * CHUNK, v[h], n);
+            const int w = u + h * WARPS, n = w % EACH * 32 + lane;
+            if (w < chunks * EACH && n < ROWS)
+                keep_row(factor + (w / EACH * ROWS + n) * CHUNK, v[h], n);
         }
     }
 }
 
 /* A lane's numbers of a chunk of the operand, columns g and g + 8 of 16, inner indices 2 q and
- * 2 q + 1, on their way to this lane's place: the lane that asked for them reads them. Columns that
- * there are not repeat the last one, and are not written. */
-template <bool LEFT>
-__device__ inline void fetch_columns(double *to, const Piece p, int64_t j0, int g, int q,
+ * 2 q + 1, on their way to this lane's place; of two warps of a group each fetches eight columns.
+ * Columns that there are not repeat the last one, and are not written. */
+template <bool LEFT, int PARTS>
+__device__ inline void fetch_columns(double *to, const Piece &p, int64_t j0, int g, int q, int part,
                                      int cols) {
-    const bool in0 = 2 * q < p.left, in1 = 2 * q + 1 < p.left;
-    const double *from = LEFT ? p.x + 2 * q + j0 * p.ldx : p.x + 2 * q * p.ldx + j0;
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        const int j = min(8 * h + g, cols - 1);
-        const double *at = LEFT ? from + j * p.ldx : from + j;
+    for (int e = 0; e < 2 / PARTS; e++) {
+        const int h = PARTS == 1 ? e : part, k = 2 * q;
+        const int64_t j = j0 + min(8 * h + g, cols - 1);
+        const double *at = LEFT ? p.x + k + j * p.ldx : p.x + k * p.ldx + j;
         double *s = to + h * SLOT / 2;
         if (LEFT && p.pairs) {
-            if (in0)
-                batch::stage_wide(s, at);
-            else
-                *(double2 *)s = make_double2(0, 0);
+            stage_pair(s, at, k < p.left);
         } else {
-            batch::stage(s, at, in0);
-            batch::stage(s + 1, at + (LEFT ? 1 : p.ldx), in1);
+            batch::stage(s, at, k < p.left);
+            batch::stage(s + 1, at + (LEFT ? 1 : p.ldx), k + 1 < p.left);
         }
     }
+}
+
+/* Until all chunks that the warps of group `group` have asked for are there but the LATER last
+ * ones. With one warp each lane reads what it copied. */
+template <int PARTS, int LATER> __device__ inline void arrive(int group) {
+    constexpr int threads = 32 * PARTS;
+    const unsigned number = group + 1;
+    stage_wait<LATER>();
+    if (PARTS > 1)
+        asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(threads) : "memory");
 }
 
 /* Columns j0, j0 + step ... below `end`, 16 at a time, and 8 NT rows, of which there are m. factor,
  * ring: this lane's place in the first chunk of each. AHEAD - 1 chunks of the operand are on their
  * way, beyond the end of one product to the next. */
-template <bool LEFT, int NT, int AHEAD>
+template <bool LEFT, int NT, int PARTS, int AHEAD>
 __device__ inline void products(const SumArgs<double> &args, const double *factor, double *ring,
                                 const Piece *piece, int chunks, int64_t row, int64_t j0, int step,
-                                int64_t end, int g, int q, int m) {
+                                int64_t end, int g, int q, int part, int group, int m) {
     int64_t ask = j0; /* columns and chunk to fetch next */
     int asked = 0, slot = 0, free = 0;
     auto fetch = [&] {
         if (ask < end && chunks > 0) {
             const int cols = args.nvec - ask < 16 ? (int)(args.nvec - ask) : 16;
-            fetch_columns<LEFT>(ring + free * SLOT, piece[asked], ask, g, q, cols);
+            fetch_columns<LEFT, PARTS>(ring + free * SLOT, piece[asked], ask, g, q, part, cols);
             free = free + 1 == AHEAD ? 0 : free + 1;
             if (++asked == chunks)
                 asked = 0, ask += step;
@@ -176,9 +200,9 @@ __device__ inline void products(const SumArgs<double> &args, const double *facto
             acc[0][e / 4][e % 4] = 0;
         const double *b = factor;
 #pragma unroll 1
-        for (int c = 0; c < chunks; c++, b += NT * 8 * CHUNK) {
+        for (int c = 0; c < chunks; c++, b += PARTS * NT * 8 * CHUNK) {
             double x[4];
-            stage_wait<AHEAD - 2>();
+            arrive<PARTS, AHEAD - 2>(group);
             const double2 u = *(const double2 *)(ring + slot * SLOT),
                           v = *(const double2 *)(ring + slot * SLOT + SLOT / 2);
             x[0] = u.x, x[1] = v.x, x[2] = u.y, x[3] = v.y;
@@ -194,21 +218,23 @@ __device__ inline void products(const SumArgs<double> &args, const double *facto
         const int cols = args.nvec - j0 < 16 ? (int)(args.nvec - j0) : 16;
         write_tile<LEFT, 1, NT>(args, acc, row, j0, g, q, cols, m);
     }
+    arrive<PARTS, 0>(group);
 }
 
-/* Tiles of 8 NT rows by blocks of COLS columns; a block of threads takes as many of them as any
- * other, those of one tile's rows one after another. All go through the columns in one direction at
- * about the same pace, so that what is read at a time lies in few pages of memory: the columns that
- * a block takes of its last tile are the first, and it begins with them. */
-template <bool LEFT, int NT, int AHEAD, int BLOCKS>
-__global__ void __launch_bounds__(32 * WARPS, BLOCKS)
+/* Tiles of 8 NT PARTS rows by blocks of COLS columns; a block of threads takes as many of them as
+ * any other, those of one tile's rows one after another. All go through the columns in one
+ * direction at about the same pace, so that what is read at a time lies in few pages of memory: the
+ * columns that a block takes of its last tile are the first, and it begins with them. */
+template <bool LEFT, int NT, int PARTS, int AHEAD, int BLOCKS>
+__global__ void __launch_bounds__(32 * GROUPS * PARTS, BLOCKS)
     kernel(const __grid_constant__ SumArgs<double> args, int64_t units, int inner) {
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ int found;
-    constexpr int ROWS = 8 * NT;
+    constexpr int ROWS = 8 * NT * PARTS;
     double *factor = (double *)shared, *ring = factor + ROWS * inner;
-    Piece *piece = (Piece *)(ring + WARPS * AHEAD * SLOT);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+    Piece *piece = (Piece *)(ring + GROUPS * AHEAD * SLOT);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4,
+              part = warp % PARTS, group = warp / PARTS;
     const int64_t begin = units * blockIdx.x / gridDim.x,
                   end = units * (blockIdx.x + 1) / gridDim.x, last = (end - 1) / args.col_tiles;
     const bool split = last > begin / args.col_tiles && end % args.col_tiles != 0;
@@ -223,15 +249,17 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         }
         __syncthreads();
         const int chunks = found;
-        keep_factors<ROWS>(factor, piece, chunks, m, warp, lane);
+        keep_factors<ROWS, GROUPS * PARTS>(factor, piece, chunks, m, warp, lane);
         batch::wait_for_predecessor();
         __syncthreads();
         const int64_t first = tile * args.col_tiles, from = max(begin, first) - first,
                       to = min(min(end - first, (int64_t)args.col_tiles) * COLS, args.nvec);
+        const int own = part * 8 * NT; /* rows before this warp's */
         if (m > 0)
-            products<LEFT, NT, AHEAD>(args, factor + g * CHUNK + 2 * (q ^ (g / 2 % 4)),
-                                      ring + warp * AHEAD * SLOT + 2 * lane, piece, chunks,
-                                      s.row + i0, from * COLS + 16 * warp, COLS, to, g, q, m);
+            products<LEFT, NT, PARTS, AHEAD>(
+                args, factor + (own + g) * CHUNK + 2 * (q ^ (g / 2 % 4)),
+                ring + group * AHEAD * SLOT + 2 * lane, piece, chunks, s.row + i0 + own,
+                from * COLS + 16 * group, COLS, to, g, q, part, group, m - own);
         tile = split && tile == last ? begin / args.col_tiles : tile + 1;
         if (tile > last || (split && tile == last))
             break;
@@ -243,9 +271,9 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 /* The height, in eights, of tiles whose factors fit into shared memory: the least that has the rows
  * of a sum, or of a half of one, and so on; 0: none. */
 inline int height(int64_t most, int64_t inner) {
-    for (int64_t parts = 1; parts <= 4 && inner > 0; parts++)
+    for (int64_t tiles = 1; tiles <= 4 && inner > 0; tiles++)
         for (int nt : {3, 4, 5, 9, 10, 12, 16, 18})
-            if (8 * nt * parts >= most && (parts == 1 || nt >= 9) &&
+            if (8 * nt * tiles >= most && (tiles == 1 || nt >= 9) &&
                 bytes(8 * nt, inner, chunks_ahead(nt)) <= MOST_BYTES / blocks(nt))
                 return nt;
     return 0;
