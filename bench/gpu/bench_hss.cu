@@ -1,6 +1,6 @@
 /* HSS matrices of the HSS paper's kernel, 1 / (x - y) on -1 to 1: construction, and products with dense
  * matrices beside a port of the paper's scheme, cuBLAS's grouped products and the dense product, all on
- * one tree. usage: bench_hss [--csv FILE] [--leaf N] [--together N] [--seconds S] [table | short | small | wide | few | launches | solve | build]... */
+ * one tree. usage: bench_hss [--csv FILE] [--leaf N] [--together N] [--seconds S] [table | short | small | wide | few | launches | wide-launches | products | solve | build]... */
 #include "hss_rivals.cuh"
 #include <math.h>
 
@@ -153,11 +153,13 @@ static void build() {
         }
 }
 
-/* Each launch of a product by itself. */
+/* Each launch of a product by itself, of the lists that a product by so many columns takes. */
 static void launches(int64_t n, int64_t cols) {
     problem q(n, leaf);
     const hss *h = (const hss *)q.f;
-    const plan *p = &h->straight;
+    const hss_launches *merged = cols <= hss_few ? &h->few : &h->wide;
+    const plan *p = merged->way[0].launches > 0 ? merged->way : &h->straight;
+    const int ups = merged->way[0].launches > 0 ? merged->ups : h->t.levels;
     const size_t lwork = format_workspace(q.f, 'L', cols), bytes = 8 * (size_t)(n * cols);
     char *x = (char *)bench_alloc(bytes), *y = (char *)bench_alloc(bytes), *work = (char *)bench_alloc(lwork);
     bench_fill(BACKEND_D, x, n, cols, 1, 0);
@@ -174,11 +176,39 @@ static void launches(int64_t n, int64_t cols) {
                 flops += 2.0 * p->sum[b].m * p->term[p->sum[b].first + e].k * (double)cols;
         const double ms = bench_time(5, [] {}, [&] {
             OK(be->formats->sums(ctx, BACKEND_D, 'L', &s, cols, 1, from, 0,
-                                 last ? y : l < h->t.levels ? work : work + lwork / 2, last ? n : h->ranks));
+                                 last ? y : l < ups ? work : work + lwork / 2, last ? n : h->ranks));
         });
         printf("  %2d %6lld %4lld %9.4f %7.2f\n", l, (long long)s.count, (long long)s.most, ms, flops / ms * 1e-9);
     }
     CU(cudaFree(x)), CU(cudaFree(y)), CU(cudaFree(work));
+}
+
+/* Products by many columns: ms a call, of a recorded run that is replayed, and the share of cuBLAS's rate with large square matrices. */
+static void products(int64_t n, double rate) {
+    problem q(n, leaf);
+    for (int64_t cols : {512, 1024, 2048, 4096}) {
+        const size_t lwork = format_workspace(q.f, 'L', cols), bytes = 8 * (size_t)(n * cols);
+        double *x = (double *)bench_alloc(bytes), *y = (double *)bench_alloc(bytes);
+        void *work = bench_alloc(lwork);
+        bench_fill(BACKEND_D, x, n, cols, 1, 0);
+        auto run = [&] { OK(format_apply(q.f, 'L', 'N', 'A', cols, 1, x, n, 0, y, n, work, lwork)); };
+        const double plain = bench_time(9, [] {}, run), graph = replayed(9, run), speed = q.info.flops * (double)cols / plain * 1e-9;
+        printf("%6lld %5lld %9.4f %9.4f %7.2f TFLOP/s, %.2f of cuBLAS\n", (long long)n, (long long)cols, plain, graph, speed, speed / rate);
+        fflush(stdout);
+        CU(cudaFree(x)), CU(cudaFree(y)), CU(cudaFree(work));
+    }
+}
+static double square_rate() {
+    const int n = 8192;
+    double *a = (double *)bench_alloc(24 * (size_t)n * n), *b = a + (size_t)n * n, *c = b + (size_t)n * n;
+    const double one = 1, zero = 0;
+    bench_fill(BACKEND_D, a, n, 2 * n, 1, 0);
+    const double ms = bench_time(5, [] {}, [&] {
+        cublasDgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, a, n, b, n, &zero, c, n);
+    });
+    CU(cudaFree(a));
+    printf("# cublasDgemm of order %d: %.1f TFLOP/s\n", n, 2e-9 * n * (double)n * n / ms);
+    return 2e-9 * n * (double)n * n / ms;
 }
 
 /* Products by few columns: the tree with 1 (nested) to 5 levels at a time (3 and many columns: those at the top), and all entries; ms, and of
@@ -287,7 +317,13 @@ int main(int argc, char **argv) {
             table({35000}, {64, 4096}, false);
         else if (w == "launches")
             launches(35000, 64), launches(35000, 4096);
-        else if (w == "solve")
+        else if (w == "wide-launches")
+            launches(35000, 4096);
+        else if (w == "products") {
+            const double rate = square_rate();
+            for (int64_t m : {35000, 10000})
+                products(m, rate);
+        } else if (w == "solve")
             solve(35000, 64), solve((int64_t)1 << 20, 64);
         else if (w == "few")
             for (int64_t n : {1000, 2500, 5000, 10000, 35000})
