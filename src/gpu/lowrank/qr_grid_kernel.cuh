@@ -2,7 +2,7 @@
  * of threads. One thread block a matrix; read once, written once. */
 #ifndef MOAO_GPU_QR_GRID_KERNEL_CUH
 #define MOAO_GPU_QR_GRID_KERNEL_CUH
-#include "qr_grid.cuh"
+#include "qr_grid_tensor.cuh"
 #include "qr_warp.cuh"
 
 namespace lowrank {
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
     typedef typename G::T T;
     extern __shared__ __align__(16) unsigned char shared[];
     constexpr bool KEEP = OP == FULL_Q;
-    const GridPlace<G> p = grid_place<G>(shared, KEEP ? G::COLS : 2);
+    const GridPlace<G> p = grid_place<G>(shared, KEEP ? G::COLS + q_vectors<G>() : 2);
     const int64_t b = blockIdx.x;
     batch::wait_for_predecessor();
     const bool valid = dim_valid(a.m, b) && dim_valid(a.n, b);
@@ -160,7 +160,9 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
         return;
     }
     grid_triangle(g, p, resolve(a.R, b, k, n), n, k);
-    if (OP == FULL_Q) {
+    if constexpr (OP == FULL_Q && q_in_tiles<G>()) {
+        q_form(p.h.v, p.h.factor, p.sign, A.p, A.sj, m, k);
+    } else if (OP == FULL_Q) {
         grid_form(g, k, p.h.v, p.h.factor, p.sign);
         grid_store(g, A.p, A.sj, m, k);
     }
@@ -168,7 +170,7 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
 
 template <class G, int OP> status start_grid(const QrWarpArgs<typename G::T> &a, cudaStream_t s) {
     return batch::launch(qr_grid_kernel<G, OP>, dim3((unsigned)a.count), G::THREADS,
-                         grid_bytes<G>(OP == FULL_Q ? G::COLS : 2), s, a);
+                         grid_bytes<G>(OP == FULL_Q ? G::COLS + q_vectors<G>() : 2), s, a);
 }
 template <class G>
 status start_grid_op(int op, const QrWarpArgs<typename G::T> &a, cudaStream_t s) {
