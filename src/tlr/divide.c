@@ -59,29 +59,50 @@ done:
     return st;
 }
 
+/* V := L_jj^-1 V of all low-rank tiles of a tile column at once, part by part. */
+static status divide_columns(tlr_work *w, const tlr *l, int64_t p, const tlr_batch *c,
+                             const double *d, int64_t ldd) {
+    const panel *here = l->panel + p;
+    const int64_t first = l->cols->first[here->c0];
+    int64_t i0, i1;
+    status st = MOAO_OK;
+    for (int64_t k = 0; k < tlr_parts(l); k++) {
+        tlr_part(l, p, k, &i0, &i1);
+        for (int64_t j = here->c0; i0 < i1 && tlr_batch_has(c, here, i0) && j < here->c1; j++)
+            TRY(tlr_dense_trsm(w, 'L', 'N', tlr_extent(l->cols, j),
+                               panel_vcol(here, i1, j) - panel_vcol(here, i0, j),
+                               d + (l->cols->first[j] - first) * (ldd + 1), ldd,
+                               panel_v(l, here, i0, j), tlr_extent(l->cols, j)));
+    }
+done:
+    return st;
+}
+
 status tlr_divide(tlr_work *w, const tlr *l, int64_t p, const tlr_batch *c, const double *d,
                   int64_t ldd) {
     const panel *here = l->panel + p;
     const int64_t b = l->b;
+    const bool few = here->c1 - here->c0 <= TLR_FEW_COLUMNS;
     product_list dense = {0}, low = {0};
-    double *inverse;
+    double *inverse = NULL;
     int64_t t = 0;
-    status st;
-    TRY(invert_tiles(w, l, p, d, ldd, &inverse));
+    status st = MOAO_OK;
     for (int64_t i = here->r0; i < here->r1; i++)
         for (int64_t j = here->c0; tlr_batch_has(c, here, i) && j < here->c1; j++, t++) {
             const tlr_tile *tile = panel_tile(here, i, j);
-            const double *by = inverse + (j - here->c0) * b * b;
-            const int64_t m = c->m[t], n = c->n[t];
+            const int64_t m = c->m[t], n = c->n[t], by = (j - here->c0) * b * b;
+            if (tile->kind != TLR_EMPTY && !inverse && (!few || tile->kind == TLR_DENSE))
+                TRY(invert_tiles(w, l, p, d, ldd, &inverse));
             if (tile->kind == TLR_DENSE)
-                TRY(tlr_list_add(
-                    &dense, (product){c->at[t], by, panel_u(l, here, i, j), ldd, b, m, m, n, n}));
-            else if (tile->kind == TLR_LOWRANK)
-                TRY(tlr_list_add(&low, (product){by, c->v + t * b * c->most, panel_v(l, here, i, j),
-                                                 b, b, n, n, tile->rank, n}));
+                TRY(tlr_list_add(&dense, (product){c->at[t], inverse + by, panel_u(l, here, i, j),
+                                                   ldd, b, m, m, n, n}));
+            else if (tile->kind == TLR_LOWRANK && !few)
+                TRY(tlr_list_add(&low,
+                                 (product){inverse + by, c->v + t * b * c->most,
+                                           panel_v(l, here, i, j), b, b, n, n, tile->rank, n}));
         }
     TRY(tlr_list_run(w, &dense, BACKEND_D, 'N', 'T'));
-    st = tlr_list_run(w, &low, BACKEND_D, 'N', 'N');
+    st = few ? divide_columns(w, l, p, c, d, ldd) : tlr_list_run(w, &low, BACKEND_D, 'N', 'N');
 done:
     tlr_list_free(&dense);
     tlr_list_free(&low);

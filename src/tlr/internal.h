@@ -15,6 +15,9 @@
 
 #define TLR_WIDTH 2048               /* columns of a super-panel */
 #define TLR_MEMORY ((size_t)1 << 30) /* bytes of an intermediate product */
+/* Tile columns of a super-panel: where there are so few, tiles are large, and what is made of one
+ * column is not made in one call with the others. */
+#define TLR_FEW_COLUMNS 4
 
 /* A super-panel: tile columns c0 .. c1 and, of those, tile rows r0 .. r1. */
 typedef struct {

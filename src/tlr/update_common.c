@@ -3,8 +3,7 @@
  * are large. */
 #include "tlr/update.h"
 
-#define PIECE 64      /* columns of a product on a device */
-#define FEW_COLUMNS 4 /* tile columns of a super-panel whose products are not made in one call */
+#define PIECE 64 /* columns of a product on a device */
 
 /* C := op(A) B, C m x n, to the list in pieces; C from column `to` on of c. */
 static void list_pieces(backend_type t, bool turned, int64_t m, int64_t n, int64_t k, const void *a,
@@ -73,7 +72,7 @@ status tlr_common_parts(tlr_work *w, backend_type t, const tlr_span *x, void **c
     const panel *pa = x->a->panel + x->q, *pb = x->b->panel + x->q;
     int64_t all = 0, count = 0, at = 0, most = 0;
     /* where there are few tile columns they are wide, and products of their own better */
-    const bool listed = w->ctx && pa->c1 - pa->c0 > FEW_COLUMNS;
+    const bool listed = w->ctx && pa->c1 - pa->c0 > TLR_FEW_COLUMNS;
     scatter_list list = {0};
     status st;
     *ld = 1;
