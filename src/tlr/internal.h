@@ -452,8 +452,9 @@ status tlr_inner_factors(tlr_work *w, const tlr *l, int64_t p, const double *d, 
 /* D := M in part k of the rows below the block. */
 status tlr_to_metric(tlr_work *w, const tlr *l, int64_t p, int64_t k, const double *g, double *d,
                      int64_t ldd);
-/* Tiles of L from those of M that c is about, to where they stay, where U of low-rank tiles is
- * already. The bits of a tile do not depend on other tiles. */
+/* Tiles of L from those of M that c is about, to where they stay, where columns of low-rank tiles
+ * are already. The bits of a tile do not depend on other tiles, or, where there are few tile
+ * columns, on those of other parts. */
 status tlr_divide(tlr_work *w, const tlr *l, int64_t p, const tlr_batch *c, const double *d,
                   int64_t ldd);
 
