@@ -280,20 +280,22 @@ template <int W> __device__ inline bool cholesky(double *G, double *inverse, dou
     return fine;
 }
 
-/* -R in blocks, and the inverses behind them. */
+/* -R in blocks, and the inverses behind them. A warp makes a block at a time. */
 template <int W>
 __device__ inline void cells_out(const double *G, const double *inverse, double *cells) {
-    for (int e = threadIdx.x; e < Triangle<W>::SIZE; e += blockDim.x) {
-        if (e >= Triangle<W>::INVERSE) {
-            cells[e] = inverse[e - Triangle<W>::INVERSE];
-            continue;
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, at = lane % 8, by = lane / 8;
+    int i = threadIdx.x / 32, j = 0;
+    for (int to = i * CELL; to < Triangle<W>::INVERSE; to += warps * CELL, i += warps) {
+        while (i > j)
+            i -= ++j;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int row = 8 * i + at, col = 8 * j + by + 4 * h;
+            cells[to + lane + 32 * h] = row <= col ? -G[row + col * Triangle<W>::LD] : 0.0;
         }
-        int j = 0;
-        while ((j + 1) * (j + 2) / 2 * CELL <= e)
-            j++;
-        const int i = (e - cell_at(0, j)) / CELL, row = 8 * i + e % 8, col = 8 * j + e % CELL / 8;
-        cells[e] = row <= col ? -G[row + col * Triangle<W>::LD] : 0.0;
     }
+    for (int e = threadIdx.x; e < W / 8 * CELL; e += blockDim.x)
+        cells[Triangle<W>::INVERSE + e] = inverse[e];
 }
 
 /* r := R r for R in the upper half of G and a triangle r in memory or shared memory. All threads;

@@ -73,10 +73,10 @@ __device__ inline int sum_factor(const SumGram<T> &a, const SumSizes &z, int sid
     }
     if (side == 0 || state == SUM_TWICE)
         cells_out<W>(G, inverse, cells);
-    for (int e = threadIdx.x; e < w * w; e += blockDim.x) {
-        const int i = e % w, j = e / w;
-        r[i + j * a.width] =
-            i <= j ? G[i + j * LD] / scale[j] * (j < z.k ? s.first : s.second) : 0.0;
+    for (int j = threadIdx.x / 32; j < w; j += WARPS) {
+        const double by = 1.0 / scale[j], factor = j < z.k ? s.first : s.second; /* of two */
+        for (int i = lane; i < w; i += 32)
+            r[i + j * a.width] = i <= j ? G[i + j * LD] * by * factor : 0.0;
     }
     __syncthreads();
     if (state == SUM_ONCE)
