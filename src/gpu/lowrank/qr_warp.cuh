@@ -181,11 +181,12 @@ inline bool qr_grid_fits(int64_t rows, int64_t cols) {
            (rows <= 512 && cols <= 32);
 }
 
-/* What a grid of threads holds is done there in less time. */
+/* What a grid of threads holds is done there in less time, but for tall ones with Q. */
 inline bool qr_gram_fits(int op, int64_t rows, int64_t cols) {
     const int64_t least = op == FULL_Q ? 129 : 513; /* rows */
+    const bool tall = op == FULL_Q && rows >= 256 && cols > 16 && cols <= 32;
     return cols <= (op == GEQRF ? 32 : 96) && rows >= (cols > 64 ? 2 : 4) * cols && rows >= least &&
-           !qr_grid_fits(rows, cols);
+           (tall || !qr_grid_fits(rows, cols));
 }
 
 /* QR of tall matrices by their Gram matrix (qr_gram_kernel.cuh), columns up to cols;
