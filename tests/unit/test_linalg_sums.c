@@ -166,20 +166,42 @@ static void same_result(sum *x, int64_t b, sum *y, int64_t c) {
             }
 }
 
-/* Few and many columns, beside each other and one below the other: what goes by Gram matrices, and
- * by reflectors. */
+/* Few and many columns: what goes by Gram matrices, and by reflectors. */
 static const int64_t shapes[][4] = {
-    {20, 16, 4, 5}, {9, 40, 7, 6}, {70, 64, 16, 16}, {90, 100, 30, 20}};
-static size_t shape_count(void) {
-    return small() ? 3 : COUNT(shapes);
-}
+    {20, 16, 4, 5}, {9, 40, 7, 6}, {70, 64, 16, 16}, {60, 70, 30, 20}, {100, 90, 45, 40}};
 static sum shape(size_t i) {
     return plain_sum(shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3]);
 }
 
+/* Values equal or apart by roundings: only the span of their vectors is determined. [D 0; 0 0] from
+ * I and D (a second half of 1e-4), or D = I from R and R^-T, R = I + a superdiagonal of 1/2. */
+static double equal_entry(bool diagonal, bool right, int64_t k, int64_t i, int64_t at) {
+    if (diagonal)
+        return i != at ? 0 : right && at >= k ? 1e-4 * (1 + 1e-15 * (double)(at % 3)) : 1;
+    if (right)
+        return i < at || i >= 2 * k ? 0 : pow(-0.5, (double)(i - at));
+    return (i == at) + 0.5 * (i + 1 == at);
+}
+static void values_close_together(void **state) {
+    (void)state;
+    for (int v = 0; v < 12; v++) {
+        sum q = plain_sum(66, 70, 15 - v / 6 * 6, 15 - v / 6 * 6);
+        q.alpha = 1, q.job = "LRB"[v % 3], q.t = v % 4 == 3 ? BACKEND_S : BACKEND_D;
+        q.cut.tol = v % 2 ? 1e-3 : 1e-5, q.cut.norm = v % 3 ? 'F' : '2';
+        sum_build(&q);
+        for (int64_t p = 0; p < 4 * q.count; p++)
+            for (int64_t e = 0; e < q.k * q.size[p % 2][p / 4]; e++)
+                set(&q.f[p % 4], p / 4, e / q.k, e % q.k,
+                    equal_entry(v % 6 < 4, p % 2, q.k, e / q.k, e % q.k + p % 4 / 2 * q.k));
+        sum_run(&q), sum_right(&q);
+        assert_int_equal(q.rank[0], v % 6 < 4 && v % 2 ? q.k : 2 * q.k);
+        sum_free(&q);
+    }
+}
+
 static void each_has_its_sizes(void **state) {
     (void)state;
-    for (size_t i = 0; i < shape_count(); i++)
+    for (size_t i = 0; i < COUNT(shapes); i++)
         for (int v = 0; v < 6; v++) {
             sum q = shape(i);
             q.varied = true, q.count = 6, q.layout = v % LAYOUTS, q.job = "LRB"[v % 3];
@@ -191,7 +213,7 @@ static void each_has_its_sizes(void **state) {
 /* A factor of 0: what it multiplies may be anything. Both 0: nothing is left. */
 static void zero_factors_are_not_read(void **state) {
     (void)state;
-    for (size_t i = 0; i < shape_count(); i++)
+    for (size_t i = 0; i < COUNT(shapes); i++)
         for (int v = 0; v < 4; v++) {
             sum q = shape(i);
             q.t = v & 1 ? BACKEND_S : BACKEND_D, q.cut.tol = 1e-3;
@@ -216,7 +238,7 @@ static void zero_factors_are_not_read(void **state) {
  * without it. */
 static void names_bad_columns(void **state) {
     (void)state;
-    for (size_t i = 0; i < shape_count(); i++)
+    for (size_t i = 0; i < COUNT(shapes); i++)
         for (int p = 0; p < 4; p++)
             for (int v = 0; v < 4; v++) {
                 sum q = shape(i), clean = q;
@@ -296,7 +318,7 @@ static void cuts_of_each(void **state) {
  */
 static void repeatable(void **state) {
     (void)state;
-    for (size_t i = 0; i < shape_count(); i++) {
+    for (size_t i = 0; i < COUNT(shapes); i++) {
         backend_ctx *first = ctx, *second = NULL;
         sum q = shape(i);
         q.count = 40, q.layout = ALIGNED;
@@ -317,14 +339,11 @@ static void repeatable(void **state) {
 }
 
 /* --- more matrices than a grid of blocks has in its second extent */
-static int64_t many(void) {
-    return small() ? 300 : 65600;
-}
-
+#define MANY (small() ? 300 : 65600)
 static void many_sums(void **state) {
     (void)state;
     sum q = plain_sum(4, 3, 1, 1);
-    q.count = many(), q.layout = STRIDED;
+    q.count = MANY, q.layout = STRIDED;
     sum_build(&q), sum_run(&q), sum_right(&q), sum_free(&q);
 }
 
@@ -332,7 +351,7 @@ static void many_sketches(void **state) {
     (void)state;
     for (int op = RSVD; op <= ARA; op++) {
         lr_case c = plain(op, BACKEND_D, 4, 3);
-        c.count = many(), c.is_cut = true, c.layout = STRIDED;
+        c.count = MANY, c.is_cut = true, c.layout = STRIDED;
         lr_build(&c);
         must(lr_call(&c));
         lr_collect(&c);
@@ -355,7 +374,7 @@ static void many_reflectors(void **state) {
     (void)state;
     lr_case c = plain(FACTOR, BACKEND_D, 4, 3);
     const batch_dim m = batch_size(4), n = batch_size(3);
-    c.count = many(), c.layout = STRIDED;
+    c.count = MANY, c.layout = STRIDED;
     lr_build(&c);
     operand x = operand_new(c.t, c.count, c.ms, c.ns, c.layout);
     for (int64_t b = 0; b < c.count; b++)
@@ -511,6 +530,7 @@ static void reflectors_out_of_range(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_close_together),
         cmocka_unit_test(each_has_its_sizes),
         cmocka_unit_test(zero_factors_are_not_read),
         cmocka_unit_test(names_bad_columns),

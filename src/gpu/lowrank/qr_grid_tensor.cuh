@@ -9,6 +9,7 @@
 namespace lowrank {
 
 constexpr int Q_TILE = 8, Q_TILES = 8, Q_ORDER = Q_TILE * Q_TILES, Q_WARPS = Q_TILES / 2;
+/* Below, N: tiles of a matrix, of 8 N rows; N / 2 warps. */
 /* Is this grid's Q made here? */
 template <class G> __host__ __device__ constexpr bool q_in_tiles() {
     return sizeof(typename G::T) == 8 && G::ROWS == Q_ORDER && G::COLS == Q_ORDER &&
@@ -21,14 +22,16 @@ template <class G> __host__ __device__ constexpr int q_vectors() {
 
 /* -T of each panel to t, row by row, T from the products of its vectors with each other. Columns of
  * v from k on are zero up to a whole panel. */
+template <int N>
 __device__ inline void q_triangles(const double *v, const double *factor, int k, double *t) {
+    constexpr int ORDER = Q_TILE * N;
     const int c = (int)threadIdx.x % 32 / 4, r = (int)threadIdx.x % 4;
-    for (int b = (int)threadIdx.x / 32; Q_TILE * b < k; b += Q_WARPS) {
-        const double *const at = v + (Q_TILE * b + c) * Q_ORDER + Q_TILE * b + r;
+    for (int b = (int)threadIdx.x / 32; Q_TILE * b < k; b += N / 2) {
+        const double *const at = v + (Q_TILE * b + c) * ORDER + Q_TILE * b + r;
         double y[4] = {}, row[2] = {0.0, 0.0}; /* row c of T, columns r and r + 4 */
 #pragma unroll
-        for (int i = 0; i < Q_TILES; i++)
-            if (i < Q_TILES - b) {
+        for (int i = 0; i < N; i++)
+            if (i < N - b) {
                 const double e[2] = {at[Q_TILE * i], at[Q_TILE * i + 4]},
                              a[4] = {e[0], 0.0, e[1], 0.0};
                 tensor(y, a, e);
@@ -50,24 +53,24 @@ __device__ inline void q_triangles(const double *v, const double *factor, int k,
     }
 }
 
-/* x[i][e]: row 8 ((b + i) mod 8) + 2 r + e % 2 of column 16 w + 8 (e / 2) + c of Q. */
-struct QTiles {
-    double x[Q_TILES][4];
+/* x[i][e]: row 8 ((b + i) mod N) + 2 r + e % 2 of column 16 w + 8 (e / 2) + c of Q. */
+template <int N> struct QTiles {
+    double x[N][4];
     int w, c, r, b;
     __device__ int row(int i) const {
-        return Q_TILE * ((b + i) % Q_TILES) + 2 * r;
+        return Q_TILE * ((b + i) % N) + 2 * r;
     }
     __device__ int col(int q) const {
         return 16 * w + Q_TILE * q + c;
     }
     /* The tile before comes first. */
     __device__ void back() {
-        b = (b + Q_TILES - 1) % Q_TILES;
+        b = (b + N - 1) % N;
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const double last = x[Q_TILES - 1][e];
+            const double last = x[N - 1][e];
 #pragma unroll
-            for (int i = Q_TILES - 1; i > 0; i--)
+            for (int i = N - 1; i > 0; i--)
                 x[i][e] = x[i - 1][e];
             x[0][e] = last;
         }
@@ -75,19 +78,20 @@ struct QTiles {
 };
 
 /* g := (I - V T V^T) g, panel g.b. */
-__device__ inline void q_apply(QTiles &g, const double *v, const double *t) {
-    const int c = g.c, r = g.r, left = Q_TILES - g.b;
+template <int N> __device__ inline void q_apply(QTiles<N> &g, const double *v, const double *t) {
+    constexpr int ORDER = Q_TILE * N;
+    const int c = g.c, r = g.r, left = N - g.b;
     /* the vector of this lane's column of the first product, of its first one of two of that
      * product, and of its column of the second one */
     const int mine = c / 2 % 2 + c % 2 * 2 + c / 4 * 4, k = r % 2 + r / 2 * 4,
               n = c / 2 + c % 2 * 4;
-    const double *const panel = v + Q_TILE * g.b * (Q_ORDER + 1),
-                        *const first = panel + mine * Q_ORDER + 2 * r,
-                        *const second = panel + r * Q_ORDER + c,
+    const double *const panel = v + Q_TILE * g.b * (ORDER + 1),
+                        *const first = panel + mine * ORDER + 2 * r,
+                        *const second = panel + r * ORDER + c,
                         *const triangle = t + Q_TILE * Q_TILE * g.b + k + n * Q_TILE;
     double y[2][4] = {}, z[4] = {}, b[2];
 #pragma unroll
-    for (int i = 0; i < Q_TILES; i++) {
+    for (int i = 0; i < N; i++) {
         const double a[4] = {g.x[i][0], g.x[i][2], g.x[i][1], g.x[i][3]};
         const double2 w =
             i < left ? *(const double2 *)(first + Q_TILE * i) : make_double2(0.0, 0.0);
@@ -100,9 +104,9 @@ __device__ inline void q_apply(QTiles &g, const double *v, const double *t) {
     tensor(z, a, b);
     const double f[4] = {z[0], z[2], z[1], z[3]};
 #pragma unroll
-    for (int i = 0; i < Q_TILES; i++) {
+    for (int i = 0; i < N; i++) {
         b[0] = i < left ? second[Q_TILE * i] : 0.0;
-        b[1] = i < left ? second[Q_TILE * i + 4 * Q_ORDER] : 0.0;
+        b[1] = i < left ? second[Q_TILE * i + 4 * ORDER] : 0.0;
         tensor(g.x[i], f, b);
     }
 }
@@ -116,9 +120,9 @@ __device__ inline void q_form(double *v, const double *factor, const double *sig
     for (int e = k * Q_ORDER + (int)threadIdx.x; e < Q_TILE * panels * Q_ORDER; e += 32 * Q_WARPS)
         v[e] = 0.0;
     __syncthreads();
-    q_triangles(v, factor, k, t);
+    q_triangles<Q_TILES>(v, factor, k, t);
     __syncthreads();
-    QTiles g;
+    QTiles<Q_TILES> g;
     /* not in the same quarter of an SM in all of its blocks: later columns take longer */
     g.w = (int)(threadIdx.x / 32 + blockIdx.x / 4) % Q_WARPS;
     g.c = (int)threadIdx.x % 32 / 4, g.r = (int)threadIdx.x % 4;

@@ -230,7 +230,7 @@ template <class T> struct SumLayout {
         r = p.take<double>(2 * gram * w * w), cells = p.take<double>(2 * gram * sum_gram_cells(w));
         scale = p.take<double>(gram * SUM_GRAM_WIDTH);
         rest = work ? (char *)work + p.used : nullptr;
-        const size_t qr = lowrank_qr_work(t, chunk, n, w), sv = lowrank_gesvj_work(t, chunk, w, w);
+        const size_t qr = lowrank_qr_work(t, chunk, n, w), sv = lowrank_span_work(t, chunk, w, w);
         bytes = p.used + (qr > sv ? qr : sv);
     }
 };
@@ -354,9 +354,9 @@ status chunk_of(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t fir
         (st = lowrank_qr(s, t, 'R', count, dn, all, copy, rv, w.factors, w.rest, left)) != MOAO_OK)
         return st;
     GPU_TRY(core<T>(s, q, w, count, (int)width));
-    if ((st = lowrank_gesvj(s, t, 'U', 'N', &cut, count, batch_dim{k0, w.core0},
-                            batch_dim{k1, w.core1}, batch_strided(w.core, width, width * width),
-                            sigma, x, x, w.rank, w.svd, w.rest, left)) != MOAO_OK)
+    if ((st = lowrank_span(s, t, false, &cut, count, batch_dim{k0, w.core0},
+                           batch_dim{k1, w.core1}, batch_strided(w.core, width, width * width),
+                           sigma, x, w.rank, w.svd, w.rest, left)) != MOAO_OK)
         return st;
     if (by_gram(q, width))
         GPU_TRY(launch_sum_results<T>(by, s));

@@ -166,7 +166,7 @@ template <class T> struct Layout {
         rest = work ? (char *)work + w.used : nullptr;
         constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
         const size_t tall = lowrank_factor_svd_work(t, chunk, n, width),
-                     square = lowrank_gesvj_work(t, chunk, width, width);
+                     square = lowrank_span_work(t, chunk, width, width);
         bytes = w.used + (tall > square ? tall : square);
     }
 };
@@ -337,8 +337,8 @@ status run(cudaStream_t s, const Call &c, int64_t columns_most, void *work, size
             }
             st = lowrank_qr(s, t, keeps ? 'R' : 'Q', now, dn, found, copy, r, nullptr, nullptr, 0);
             if (st == MOAO_OK)
-                st = lowrank_right_vectors(s, t, &cut, now, found, r, sigma, x, w.rank, w.svd,
-                                           w.rest, left);
+                st = lowrank_span(s, t, true, &cut, now, found, found, r, sigma, x, w.rank, w.svd,
+                                  w.rest, left);
         }
         if (st != MOAO_OK)
             return st;

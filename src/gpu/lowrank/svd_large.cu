@@ -25,20 +25,6 @@ template <class T> Mat<T> plain(batch_mat m) {
 Dim whole(batch_dim d) {
     return Dim{d.each, d.n, 0, (int)d.n};
 }
-Cut device_cut(const batch_cut *c) {
-    Cut d = {};
-    d.most = -1;
-    if (c) {
-        d.tol = c->tol;
-        d.tol_each = c->tol_each;
-        d.relative = c->kind == 'R';
-        d.frobenius = c->norm == 'F';
-        d.most = (int)c->most;
-        d.most_each = c->most_each;
-    }
-    return d;
-}
-
 template <class T>
 status svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int64_t count, batch_dim m,
            batch_dim n, batch_mat a, batch_mat sigma, batch_mat u, batch_mat v, int64_t *rank,

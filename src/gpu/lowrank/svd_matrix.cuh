@@ -21,6 +21,20 @@ struct Cut {
     const int64_t *most_each;
 };
 
+inline Cut device_cut(const batch_cut *c) {
+    Cut d = {};
+    d.most = -1;
+    if (c) {
+        d.tol = c->tol;
+        d.tol_each = c->tol_each;
+        d.relative = c->kind == 'R';
+        d.frobenius = c->norm == 'F';
+        d.most = (int)c->most;
+        d.most_each = c->most_each;
+    }
+    return d;
+}
+
 template <class T> struct SvdArgs {
     Mat<T> A, S, U, V;
     Dim m, n;
