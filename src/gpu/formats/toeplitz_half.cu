@@ -11,6 +11,7 @@
 
 #define TILES 5 /* of 16 places or frequencies along a line, at most */
 #define MOST_IMAGES 16
+#define EACH 4 /* places of a lattice that a thread looks up at once */
 
 extern __shared__ __align__(16) unsigned char shared[];
 
@@ -88,18 +89,30 @@ __global__ void __launch_bounds__(320)
     const int64_t eight = blockIdx.x, v = 8 * eight;
     const bool whole = aligned && v + 8 <= left;
     uint4 *s = (uint4 *)shared; /* [y][row], and one of zeros */
-    for (int e = threadIdx.x; e < n * width; e += blockDim.x) {
-        const int at = e % width, y = e / width, from = h.at[(i * n + y) * n + x0 + at];
-        uint4 *to = s + y * row + at;
-        const __half *p = x + (h.first[i] + from) * ldx + v;
-        if (from >= 0 && whole) {
-            fetch_async(to, (const uint4 *)p);
-            continue;
+    const __half *first = x + h.first[i] * ldx + v;
+    for (int e0 = threadIdx.x; e0 < n * width; e0 += EACH * blockDim.x) {
+        int from[EACH]; /* all of these before the copies, which loads do not pass */
+#pragma unroll
+        for (int u = 0; u < EACH; u++) {
+            const int e = min(e0 + u * (int)blockDim.x, n * width - 1);
+            from[u] = h.at[(i * n + e / width) * n + x0 + e % width];
         }
-        uint4 z = {0, 0, 0, 0};
-        for (int k = 0; k < 8 && from >= 0; k++)
-            ((__half *)&z)[k] = v + k < left ? p[k] : __float2half(0.0f);
-        *to = z;
+#pragma unroll
+        for (int u = 0; u < EACH; u++) {
+            const int e = e0 + u * (int)blockDim.x;
+            if (e >= n * width)
+                break;
+            uint4 *to = s + e / width * row + e % width;
+            const __half *p = first + from[u] * ldx;
+            if (from[u] >= 0 && whole) {
+                fetch_async(to, (const uint4 *)p);
+                continue;
+            }
+            uint4 z = {0, 0, 0, 0};
+            for (int k = 0; k < 8 && from[u] >= 0; k++)
+                ((__half *)&z)[k] = v + k < left ? p[k] : __float2half(0.0f);
+            *to = z;
+        }
     }
     if (threadIdx.x == 0)
         s[n * row] = uint4{0, 0, 0, 0};
@@ -368,10 +381,9 @@ struct columns_job {
     int64_t ldy;
 };
 
-/* A place of the lattice to its column of Y, vectors v and v + 1. */
-__device__ inline void put_column(const toeplitz_halves &h, const columns_job &q, int i, int place,
+/* A place of the lattice, `row` of its image, to its column of Y, vectors v and v + 1. */
+__device__ inline void put_column(const toeplitz_halves &h, const columns_job &q, int i, int row,
                                   int64_t v, float a, float b) {
-    const int row = h.at[i * h.n * h.n + place];
     if (row < 0 || v >= q.left)
         return;
     const bool both = v + 1 < q.left;
@@ -417,8 +429,15 @@ __global__ void __launch_bounds__(320, 2)
     __syncthreads();
     const float scale = q.scale * h.scale[1];
     q.scale = scale;
+    const int64_t v = 8 * (int64_t)blockIdx.x + 2 * (lane % 4);
+    const int y = 16 * tile + lane / 4, *at = h.at + (i * n + y) * n + x0;
+    const auto row_of = [&](int x, int below) {
+        return y + below < n && x < width ? at[below * n + x] : -1;
+    };
+    int rows[2] = {row_of(second, 0), row_of(second, 8)};
     for (int x = second; x < width; x += 2) {
         float c[4] = {}, d[4] = {};
+        const int next[2] = {row_of(x + 2, 0), row_of(x + 2, 8)}; /* in time for the next place */
 #pragma unroll
         for (int k = 0; k < 2 * TILES; k += 2) {
             if (k >= yt)
@@ -428,12 +447,9 @@ __global__ void __launch_bounds__(320, 2)
             tensor_half(c, a[k], b);
             tensor_half(d, a[k + 1], b + 2);
         }
-        const int64_t v = 8 * (int64_t)blockIdx.x + 2 * (lane % 4);
-        const int y = 16 * tile + lane / 4;
-        if (y < n)
-            put_column(h, q, i, y * n + x0 + x, v, c[0] + d[0], c[1] + d[1]);
-        if (y + 8 < n)
-            put_column(h, q, i, (y + 8) * n + x0 + x, v, c[2] + d[2], c[3] + d[3]);
+        put_column(h, q, i, rows[0], v, c[0] + d[0], c[1] + d[1]);
+        put_column(h, q, i, rows[1], v, c[2] + d[2], c[3] + d[3]);
+        rows[0] = next[0], rows[1] = next[1];
     }
 }
 
