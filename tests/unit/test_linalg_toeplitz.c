@@ -72,6 +72,7 @@ static void test_products(void **state) {
                  {8, 0, 1, false, 3, 1},
                  {16, 2, 1, false, 34, 1},
                  {34, 13, 1, true, 9, 97},
+                 {67, 2, 1, true, 9, 499},
                  /* more images, and larger lattices, than a block of a GPU takes at once */
                  {7, 18, 1, true, 70, 5},
                  {135, 3, 3, true, 4, 997}};

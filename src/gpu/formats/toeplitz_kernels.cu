@@ -90,10 +90,12 @@ __device__ inline void put(const toeplitz_job &q, int64_t v, int64_t column, cpl
 }
 
 template <class T> constexpr int blocks_of = sizeof(T) == 8 ? 2 : 3;
+/* Of a block of the kernels along y. */
+template <class T> constexpr int most_threads = sizeof(T) == 8 ? THREADS : 320;
 
 /* Column x of an image's lattice, along y: to half. */
 template <class T>
-__global__ void __launch_bounds__(THREADS, blocks_of<T>)
+__global__ void __launch_bounds__(most_threads<T>, blocks_of<T>)
     gather_kernel(toeplitz_device d, toeplitz_job q) {
     const int64_t pair = (int64_t)blockIdx.x * d.lanes, image = blockIdx.y / d.n,
                   first = d.first[image];
@@ -142,7 +144,7 @@ __global__ void __launch_bounds__(THREADS, blocks_of<T>)
 
 /* half to the columns of y. */
 template <class T>
-__global__ void __launch_bounds__(THREADS, blocks_of<T>)
+__global__ void __launch_bounds__(most_threads<T>, blocks_of<T>)
     scatter_kernel(toeplitz_device d, toeplitz_job q) {
     const int64_t pair = (int64_t)blockIdx.x * d.lanes, image = blockIdx.y / d.n,
                   first = d.first[image];
@@ -199,14 +201,20 @@ static status spectra(cudaStream_t stream, const toeplitz_device *d, const toepl
 /* A kernel of lines: `lines` of all pairs. */
 template <class T>
 static status lines(cudaStream_t stream, void (*kernel)(toeplitz_device, toeplitz_job), int count,
-                    const toeplitz_device *d, const toeplitz_steps &steps, const toeplitz_job *q) {
-    return toeplitz_launch(stream, dim3((unsigned)(q->pairs / d->lanes), (unsigned)count), THREADS,
+                    const toeplitz_device *d, const toeplitz_steps &steps, const toeplitz_job *q,
+                    int threads = THREADS) {
+    return toeplitz_launch(stream, dim3((unsigned)(q->pairs / d->lanes), (unsigned)count), threads,
                            line_bytes<T>(d, steps), kernel, *d, *q);
 }
 
+/* So many that they make the first step, the one with memory's latency, all at once. */
+template <class T> static int threads_of(const toeplitz_device *d) {
+    const int all = d->lanes * (d->steps.order / d->steps.radix[0]);
+    return all > THREADS && all <= most_threads<T> ? all : THREADS;
+}
 template <class T>
 static status forward(cudaStream_t stream, const toeplitz_device *d, const toeplitz_job *q) {
-    return lines<T>(stream, gather_kernel<T>, d->g * d->n, d, d->steps, q);
+    return lines<T>(stream, gather_kernel<T>, d->g * d->n, d, d->steps, q, threads_of<T>(d));
 }
 template <class T>
 static status along(cudaStream_t stream, const toeplitz_device *d, const toeplitz_job *q) {
@@ -218,7 +226,7 @@ static status back(cudaStream_t stream, const toeplitz_device *d, const toeplitz
 }
 template <class T>
 static status backward(cudaStream_t stream, const toeplitz_device *d, const toeplitz_job *q) {
-    return lines<T>(stream, scatter_kernel<T>, d->g * d->n, d, d->steps, q);
+    return lines<T>(stream, scatter_kernel<T>, d->g * d->n, d, d->steps, q, threads_of<T>(d));
 }
 
 status toeplitz_spectra(cudaStream_t stream, backend_type t, const toeplitz_device *d,
