@@ -27,10 +27,11 @@ constexpr int COLS = 16 * GROUPS;         /* a group, of one or two warps, has 1
 constexpr int SLOT = 16 * CHUNK;          /* numbers of a chunk of a warp's columns */
 constexpr size_t MOST_BYTES = 226 * 1024; /* of a multiprocessor, for the blocks' dynamic memory */
 
-/* Two numbers, or zeros where they are not used; nothing is read then. */
+/* Two numbers, or zeros where they are not used; nothing is read then. What lies beside them goes
+ * to the L2 cache as well: it is asked for next. */
 __device__ inline void stage_pair(double *s, const double *g, bool used) {
     const unsigned bytes = used ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+    asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(
                      (unsigned)__cvta_generic_to_shared(s)),
                  "l"(g), "r"(bytes)
                  : "memory");
@@ -207,10 +208,13 @@ __device__ inline void products(const SumArgs<double> &args, const double *facto
                           v = *(const double2 *)(ring + slot * SLOT + SLOT / 2);
             x[0] = u.x, x[1] = v.x, x[2] = u.y, x[3] = v.y;
             slot = slot + 1 == AHEAD ? 0 : slot + 1;
-            fetch();
+            if (PARTS > 1)
+                fetch();
 #pragma unroll
             for (int t = 0; t < NT; t++) {
                 double f[2];
+                if (PARTS == 1 && t == NT / 2) /* while the tensor cores have work */
+                    fetch();
                 *(double2 *)f = *(const double2 *)(b + t * 8 * CHUNK);
                 tensor(acc[0][t], x, f);
             }
