@@ -167,18 +167,23 @@ static void launches(int64_t n, int64_t cols) {
     const formats_operand from[FORMATS_OPERANDS] = {{x, n}, {work, h->ranks}, {work + lwork / 2, h->ranks}, {NULL, 1}};
     printf("# launches of n = %lld, %lld columns, leaves of %lld: sums, largest m, ms, TFLOP/s\n", (long long)n,
            (long long)cols, (long long)h->leaf);
-    for (int l = 0; l < p->launches; l++) {
+    for (int l = 0; l < p->launches; l += (int)p->linked[l]) {
         const formats_sums s = plan_part(p, l);
+        const int levels = (int)p->linked[l];
         const bool last = l + 1 == p->launches;
+        const formats_chain c = plan_chain(p, l, l >= ups, l < ups ? HSS_UP : HSS_DOWN);
+        char *to = last ? y : l < ups ? work : work + lwork / 2;
         double flops = 0;
-        for (int64_t b = p->first[l]; b < p->first[l] + s.count; b++)
+        for (int64_t b = p->first[l]; b < (l + levels < p->launches ? p->first[l + levels] : p->sums); b++)
             for (int e = 0; e < p->sum[b].terms; e++)
                 flops += 2.0 * p->sum[b].m * p->term[p->sum[b].first + e].k * (double)cols;
         const double ms = bench_time(5, [] {}, [&] {
-            OK(be->formats->sums(ctx, BACKEND_D, 'L', &s, cols, 1, from, 0,
-                                 last ? y : l < ups ? work : work + lwork / 2, last ? n : h->ranks));
+            if (levels > 1)
+                OK(be->formats->chain(ctx, BACKEND_D, 'L', &c, cols, from, to, h->ranks));
+            else
+                OK(be->formats->sums(ctx, BACKEND_D, 'L', &s, cols, 1, from, 0, to, last ? n : h->ranks));
         });
-        printf("  %2d %6lld %4lld %9.4f %7.2f\n", l, (long long)s.count, (long long)s.most, ms, flops / ms * 1e-9);
+        printf("  %2d %6lld %4lld %9.4f %7.2f  %d levels\n", l, (long long)s.count, (long long)s.most, ms, flops / ms * 1e-9, levels);
     }
     CU(cudaFree(x)), CU(cudaFree(y)), CU(cudaFree(work));
 }

@@ -52,6 +52,37 @@ typedef status formats_sums_op(backend_ctx *ctx, backend_type t, char side, cons
                                const formats_operand x[FORMATS_OPERANDS], double beta, void *y,
                                int64_t ldy);
 
+/* Binary trees of sums, several levels at once. Going up, sum i of a list has results of sums 2 i
+ * and 2 i + 1 of the list before among its operands, going down results of sum i / 2: its terms of
+ * operand `from` are these and nothing else. In the first list operand `from` is as any other.
+ * Lists are whole, with sums of no rows where a tree has no node. */
+#define FORMATS_CHAIN 3
+typedef struct {
+    int levels; /* 2 .. FORMATS_CHAIN */
+    bool down;
+    int from;                          /* the operand that has the results */
+    int64_t count;                     /* trees */
+    formats_sums level[FORMATS_CHAIN]; /* up: count 2^(levels - 1 - i) sums, down: count 2^i */
+} formats_chain;
+
+/* Y := the sums of each list in turn, with x[from].p = y and x[from].ld = ldy. Results of lists
+ * that go down need not be stored but for those of the last one. The bits of Y repeat; they may
+ * differ from those of formats_sums_op. */
+typedef status formats_chain_op(backend_ctx *ctx, backend_type t, char side, const formats_chain *c,
+                                int64_t nvec, const formats_operand x[FORMATS_OPERANDS], void *y,
+                                int64_t ldy);
+
+/* The same list by list. */
+static inline status formats_chain_lists(formats_sums_op *sums, backend_ctx *ctx, backend_type t,
+                                         char side, const formats_chain *c, int64_t nvec,
+                                         const formats_operand x[FORMATS_OPERANDS], void *y,
+                                         int64_t ldy) {
+    status st = MOAO_OK;
+    for (int l = 0; l < c->levels && st == MOAO_OK; l++)
+        st = sums(ctx, t, side, &c->level[l], nvec, 1, x, 0, y, ldy);
+    return st;
+}
+
 /* Interpolative decomposition of the columns of each matrix: A ~ A(:, J) U^T, by QR with column
  * pivoting (Householder; the first of equal norms), cut before the first column whose remainder has
  * a norm of at most tol, or at `most`; a rank that is no multiple of `round` goes on to the next
@@ -97,6 +128,7 @@ typedef status formats_chebyshev_op(backend_ctx *ctx, backend_type t, int dim, i
 typedef struct backend_formats {
     size_t size; /* sizeof(backend_formats) */
     formats_sums_op *sums;
+    formats_chain_op *chain;
     formats_id_op *id;
     formats_entries_op *entries;
     formats_chebyshev_op *chebyshev;

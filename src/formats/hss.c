@@ -241,11 +241,16 @@ static status apply(const format *f, char side, char trans, char part, int64_t n
     /* Y = X A is Y' = A' X' */
     const bool turned = !f->symmetric && (trans != 'N') == (side == 'L');
     const plan *p = merged ? m->way + turned : turned ? &h->turned : &h->straight;
-    for (int l = 0; l < p->launches; l++) {
+    for (int l = 0; l < p->launches; l += (int)p->linked[l]) {
         const formats_sums s = plan_part(p, l);
-        if (l + 1 < p->launches)
+        const bool goes_up = l < ups;
+        if (p->linked[l] > 1) {
+            const formats_chain c = plan_chain(p, l, !goes_up, goes_up ? HSS_UP : HSS_DOWN);
+            TRY(f->be->formats->chain(f->ctx, f->o.type, side, &c, nvec, from, goes_up ? up : down,
+                                      ld));
+        } else if (l + 1 < p->launches)
             TRY(f->be->formats->sums(f->ctx, f->o.type, side, &s, nvec, 1, from, 0,
-                                     l < ups ? up : down, ld));
+                                     goes_up ? up : down, ld));
         else
             TRY(f->be->formats->sums(f->ctx, f->o.type, side, &s, nvec,
                                      part == 'H' ? alpha / 2 : alpha, from, beta, y, ldy));

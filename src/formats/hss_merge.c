@@ -5,7 +5,8 @@
  * descendant's rows are multiplied. L levels with anchors at the leaves and at every g-th level
  * above take about 2 L / g launches in place of 2 L + 1. The leaves are as they were and above them
  * there is little, so that this adds little work; it pays where launches take longer than what they
- * do. */
+ * do. Anchors at levels next to each other are chains of a backend (formats_chain), which keeps
+ * sums of one level for the next one. */
 #include "hss.h"
 #include <stdlib.h>
 
@@ -151,11 +152,26 @@ done:
     return st;
 }
 
+/* Launches first .. first + count, one level each, by chains; those that do not make a whole one
+ * are the farthest from the leaves. */
+static void link_levels(plan *p, int first, int count, bool down) {
+    int n;
+    for (; count > 1; count -= n, first += n) {
+        n = count < FORMATS_CHAIN                ? count
+            : down && count % FORMATS_CHAIN != 0 ? count % FORMATS_CHAIN
+                                                 : FORMATS_CHAIN;
+        plan_link(p, first, n);
+    }
+}
+
 static status launches(const merger *w, bool turned, plan *p) {
     const hss *h = w->h;
     const int levels = h->t.levels;
+    const bool adjacent =
+        w->anchors > 1 && w->anchor[0] - w->anchor[w->anchors - 1] == w->anchors - 1;
     int64_t rows, ld;
     status st = MOAO_OK;
+    p->whole = adjacent;
     for (int l = levels; l >= 1; l--) {
         const nested_level *v = h->level + l;
         const int c = w->level[l].anchor;
@@ -168,6 +184,7 @@ static status launches(const merger *w, bool turned, plan *p) {
             TRY(plan_term(p, from, ld, true, rows, c > levels ? HSS_X : HSS_UP, row));
         }
     }
+    const int ups = p->launches;
     for (int a = w->anchors - 1; a >= 0; a--) {
         const nested_level *v = h->level + w->anchor[a];
         TRY(plan_launch(p));
@@ -176,6 +193,11 @@ static status launches(const merger *w, bool turned, plan *p) {
             TRY(terms(w, p, turned, w->anchor[a], j, a + 1 < w->anchors ? w->anchor[a + 1] : 0));
         }
     }
+    if (adjacent) {
+        link_levels(p, 0, w->anchors, false);
+        link_levels(p, ups, w->anchors, true);
+    }
+    p->whole = false;
     TRY(plan_launch(p));
     for (int64_t i = 0; i < tree_nodes(levels); i++) {
         const int64_t n = h->t.size[tree_node(levels, i)], row = h->t.first[tree_node(levels, i)];

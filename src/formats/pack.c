@@ -62,8 +62,8 @@ status plan_launch(plan *p) {
     status st = MOAO_OK;
     if (p->launches == p->room_launches) {
         const int room = 2 * p->room_launches + 64;
-        int64_t **list[] = {&p->first, &p->most, &p->inner};
-        for (int i = 0; i < 3; i++) {
+        int64_t **list[] = {&p->first, &p->most, &p->inner, &p->linked};
+        for (int i = 0; i < 4; i++) {
             int64_t *more = realloc(*list[i], sizeof *more * (size_t)room);
             if (!more)
                 return status_fail(MOAO_MEMORY, "no memory for the launches of a format");
@@ -72,6 +72,7 @@ status plan_launch(plan *p) {
         p->room_launches = room;
     }
     p->first[p->launches] = p->sums, p->most[p->launches] = p->inner[p->launches] = 0;
+    p->linked[p->launches] = 1;
     p->launches++;
     return st;
 }
@@ -79,7 +80,7 @@ status plan_launch(plan *p) {
 status plan_sum(plan *p, int64_t row, int64_t m) {
     const status st = grow((void **)&p->sum, &p->room_sums, p->sums, sizeof *p->sum);
     p->skip = m == 0, p->inner_sum = 0;
-    if (st == MOAO_OK && m > 0) {
+    if (st == MOAO_OK && (m > 0 || p->whole)) {
         p->sum[p->sums++] = (formats_sum){row, (int32_t)m, 0, p->terms};
         if (m > p->most[p->launches - 1])
             p->most[p->launches - 1] = m;
@@ -116,6 +117,19 @@ formats_sums plan_part(const plan *p, int l) {
                           p->inner[l]};
 }
 
+void plan_link(plan *p, int l, int levels) {
+    p->linked[l] = levels;
+}
+
+formats_chain plan_chain(const plan *p, int l, bool down, int from) {
+    const int levels = (int)p->linked[l];
+    formats_chain c = {.levels = levels, .down = down, .from = from};
+    for (int i = 0; i < levels; i++)
+        c.level[i] = plan_part(p, l + i);
+    c.count = c.level[down ? 0 : levels - 1].count;
+    return c;
+}
+
 double plan_flops(const plan *p) {
     double flops = 0;
     for (int64_t i = 0; i < p->sums; i++)
@@ -125,7 +139,7 @@ double plan_flops(const plan *p) {
 }
 
 void plan_free(const format *f, plan *p) {
-    free(p->sum), free(p->term), free(p->first), free(p->most), free(p->inner);
+    free(p->sum), free(p->term), free(p->first), free(p->most), free(p->inner), free(p->linked);
     f->be->release(f->ctx, p->on), f->be->release(f->ctx, p->on_term);
     *p = (plan){0};
 }

@@ -38,8 +38,10 @@ typedef struct {
     int64_t sums, terms, room_sums, room_terms;
     int launches, room_launches;
     bool skip;             /* the sum in hand has no rows */
+    bool whole;            /* sums of no rows are listed too */
     int64_t *first, *most; /* of each launch its first sum, the largest m, */
-    int64_t *inner;        /* and the largest inner size of a sum (formats_sums) */
+    int64_t *inner;        /* the largest inner size of a sum (formats_sums), */
+    int64_t *linked;       /* and how many launches from it on make a chain (1: none) */
     int64_t inner_sum;     /* that of the sum in hand */
     formats_sum *on;       /* device */
     formats_term *on_term;
@@ -50,6 +52,9 @@ status plan_sum(plan *p, int64_t row, int64_t m); /* the terms that follow belon
 status plan_term(plan *p, const void *a, int64_t lda, bool trans, int64_t k, int from, int64_t row);
 status plan_send(const format *f, plan *p);
 formats_sums plan_part(const plan *p, int launch);
+/* `levels` launches from `launch` on are a chain (formats_chain); the chain. */
+void plan_link(plan *p, int launch, int levels);
+formats_chain plan_chain(const plan *p, int launch, bool down, int from);
 void plan_free(const format *f, plan *p);
 double plan_flops(const plan *p); /* of one vector */
 

@@ -39,6 +39,11 @@ static status sums(backend_ctx *ctx, backend_type t, char side, const formats_su
     return MOAO_OK;
 }
 
+static status chain(backend_ctx *ctx, backend_type t, char side, const formats_chain *c,
+                    int64_t nvec, const formats_operand x[FORMATS_OPERANDS], void *y, int64_t ldy) {
+    return formats_chain_lists(sums, ctx, t, side, c, nvec, x, y, ldy);
+}
+
 static status id(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, batch_dim n,
                  batch_mat a, double tol, int round, int64_t most, int *order, batch_mat u,
                  int64_t *rank, int *info) {
@@ -121,6 +126,7 @@ static status chebyshev(backend_ctx *ctx, backend_type t, int dim, int order, in
 
 const backend_formats formats_cpu = {.size = sizeof(backend_formats),
                                      .sums = sums,
+                                     .chain = chain,
                                      .id = id,
                                      .entries = entries,
                                      .chebyshev = chebyshev};

@@ -131,6 +131,7 @@ static status chebyshev(backend_ctx *ctx, backend_type t, int dim, int order, in
 }
 static const backend_formats formats = {.size = sizeof(backend_formats),
                                         .sums = gpu_formats_sums,
+                                        .chain = gpu_formats_chain,
                                         .id = id,
                                         .entries = entries,
                                         .chebyshev = chebyshev};

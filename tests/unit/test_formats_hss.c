@@ -11,8 +11,8 @@ static format_options hss_options(double tol, int leaf) {
 static void test_products(void **state) {
     static const int64_t nvec[] = {1, 7, 33, 270};
     (void)state;
-    for (int c = 0; c < 5 * 5; c++) {
-        const int64_t n = (int64_t[]){0, 1, 43, 127, 295}[c / 5];
+    for (int c = 0; c < 6 * 5; c++) {
+        const int64_t n = (int64_t[]){0, 1, 43, 127, 295, 611}[c / 5];
         double *x = line_points(n);
         format_source s;
         format *f;

@@ -165,7 +165,168 @@ static void test_sums(void **state) {
             }
 }
 
+/* --- trees of sums */
+
+typedef struct {
+    int levels;
+    bool down, odd;
+    int64_t count, most, nvec;
+    char side;
+} tree_case;
+
+/* Lists of trees whose nodes have up to `most` rows, some none. A node has one or two terms of its
+ * own (up: in the first list only), then one of its parent's result, or of both children's. */
+typedef struct {
+    formats_sum *sum;
+    formats_term *term;
+    int64_t first[FORMATS_CHAIN + 1], sums, terms, rows, lda, flat;
+    int64_t most[FORMATS_CHAIN], inner[FORMATS_CHAIN];
+    char *a, *da;
+} trees_of;
+
+enum { FROM = 2 };
+
+static void tree_term(const tree_case *c, trees_of *s, int level, backend_type t, int64_t k,
+                      int from, int64_t row) {
+    formats_sum *q = s->sum + s->sums - 1;
+    if (k == 0 || q->m == 0)
+        return;
+    s->term[s->terms++] = (formats_term){.a = s->da + backend_size(t) * (size_t)(s->flat * pick(7)),
+                                         .row = row,
+                                         .lda = (int32_t)s->lda,
+                                         .k = (int32_t)k,
+                                         .from = from,
+                                         .trans = (int32_t)pick(2)};
+    q->terms++;
+    int64_t inner = 0;
+    for (int e = 0; e < q->terms; e++)
+        inner += (s->term[q->first + e].k + 7) / 8 * 8;
+    s->inner[level] = inner > s->inner[level] ? inner : s->inner[level];
+    (void)c;
+}
+
+static void trees_make(const tree_case *c, backend_type t, trees_of *s) {
+    const int64_t odd = c->odd ? 1 : 4;
+    *s = (trees_of){.lda = 2 * c->most + DEEPEST + (c->odd ? 2 : 3)};
+    s->flat = s->lda * s->lda;
+    s->sum = calloc((size_t)(c->count << c->levels), sizeof *s->sum);
+    s->term = calloc((size_t)(3 * c->count << c->levels), sizeof *s->term);
+    s->a = random_host(t, s->flat, 7, 5);
+    s->da = device_copy(s->a, backend_size(t) * (size_t)(s->flat * 7));
+    for (int l = 0; l < c->levels; l++) {
+        const int64_t nodes = c->count << (c->down ? l : c->levels - 1 - l);
+        s->first[l] = s->sums;
+        for (int64_t i = 0; i < nodes; i++) {
+            const int64_t m = pick(9) == 0 ? 0 : (1 + pick(c->most)) / odd * odd;
+            s->sum[s->sums++] = (formats_sum){s->rows, (int32_t)m, 0, s->terms};
+            s->rows += m;
+            s->most[l] = m > s->most[l] ? m : s->most[l];
+            for (int64_t own = c->down || l == 0 ? pick(3) : 0; own > 0; own--)
+                tree_term(c, s, l, t, (1 + pick(DEEPEST)) / odd * odd, (int)pick(2),
+                          pick(ROWS - DEEPEST) / odd * odd);
+            if (l == 0)
+                continue;
+            const formats_sum *low = s->sum + s->first[l - 1] + (c->down ? i / 2 : 2 * i);
+            if (c->down || i % 3 == 0) {
+                tree_term(c, s, l, t, low->m, FROM, low->row);
+                if (!c->down)
+                    tree_term(c, s, l, t, low[1].m, FROM, low[1].row);
+            } else {
+                tree_term(c, s, l, t, low->m + low[1].m, FROM, low->row);
+            }
+        }
+    }
+    s->first[c->levels] = s->sums;
+}
+
+/* Largest difference between backend and loops, relative to the largest number of its list. */
+static double tree_error(const tree_case *c, backend_type t) {
+    const size_t size = backend_size(t);
+    const bool left = c->side == 'L';
+    trees_of l;
+    trees_make(c, t, &l);
+    const int64_t pad = c->odd ? 3 : 2, even = c->nvec + c->nvec % 2;
+    const int64_t ldx = (left ? ROWS : even) + pad, ldy = (left ? l.rows + l.rows % 2 : even) + pad;
+    const int64_t xs = ldx * (left ? c->nvec : ROWS), ys = ldy * (left ? c->nvec : l.rows);
+    void *y = malloc(size * (size_t)ys + 1);
+    memset(y, 0xff, size * (size_t)ys);
+    void *dy = device_copy(y, size * (size_t)ys);
+    formats_operand x[FORMATS_OPERANDS] = {{NULL, 1}}, dx[FORMATS_OPERANDS] = {{NULL, 1}};
+    for (int f = 0; f < 2; f++) {
+        x[f] = (formats_operand){random_host(t, xs, 1, 20 + (uint64_t)f), ldx};
+        dx[f] = (formats_operand){device_copy(x[f].p, size * (size_t)xs), ldx};
+    }
+    dx[FROM] = (formats_operand){dy, ldy};
+    formats_sum *dsum = device_copy(l.sum, sizeof *l.sum * (size_t)l.sums);
+    formats_term *dterm = device_copy(l.term, sizeof *l.term * (size_t)(l.terms + 1));
+    formats_chain chain = {c->levels, c->down, FROM, c->count, {{0}}};
+    for (int k = 0; k < c->levels; k++)
+        chain.level[k] = (formats_sums){l.first[k + 1] - l.first[k], l.most[k], dsum + l.first[k],
+                                        dterm, l.inner[k]};
+    must(be->formats->chain(ctx, t, c->side, &chain, c->nvec, dx, dy, ldy));
+    to_host(y, dy, size * (size_t)ys);
+    double *want = calloc((size_t)(l.rows * c->nvec + 1), sizeof *want), error = 0;
+    for (int k = 0; k < c->levels; k++) {
+        double worst = 0, largest = 0;
+        for (int64_t b = l.first[k]; b < l.first[k + 1]; b++)
+            for (int64_t i = 0; i < l.sum[b].m; i++)
+                for (int64_t j = 0; j < c->nvec; j++) {
+                    const int64_t r = l.sum[b].row + i, at = left ? r + j * ldy : j + r * ldy;
+                    double sum = 0;
+                    for (int e = 0; e < l.sum[b].terms; e++) {
+                        const formats_term *q = l.term + l.sum[b].first + e;
+                        const void *of = l.a + ((const char *)q->a - l.da);
+                        for (int64_t n = 0; n < q->k; n++)
+                            sum +=
+                                number(t, of, q->trans ? n + i * q->lda : i + n * q->lda) *
+                                (q->from == FROM ? want[q->row + n + j * l.rows]
+                                                 : entry(t, x + q->from, c->side, q->row + n, j));
+                    }
+                    want[r + j * l.rows] = sum;
+                    if (c->down && k + 1 < c->levels)
+                        continue;
+                    const double d = fabs(number(t, y, at) - sum);
+                    worst = d <= worst ? worst : d;
+                    largest = fmax(largest, fabs(sum));
+                }
+        error = largest > 0 && !(worst / largest <= error) ? worst / largest : error;
+    }
+    for (int f = 0; f < 2; f++)
+        be->release(ctx, (void *)dx[f].p), free((void *)x[f].p);
+    be->release(ctx, dy), be->release(ctx, dsum), be->release(ctx, dterm), be->release(ctx, l.da);
+    free(l.a), free(l.sum), free(l.term), free(y), free(want);
+    return error;
+}
+
+/* Trees for which a backend has one kernel, and others. */
+static void test_trees(void **state) {
+    static const struct {
+        int64_t count, most, nvec;
+    } size[] = {{3, 20, 5}, {1010, 20, 50}, {1010, 31, 50}, {1340, 40, 41}, {1010, 47, 50}};
+    (void)state;
+    for (size_t i = 0; i < sizeof size / sizeof *size; i++)
+        for (int q = 0; q < 16; q++) {
+            const tree_case c = {.levels = q & 1 ? 3 : 2,
+                                 .down = q & 2,
+                                 .odd = q & 4,
+                                 .count = size[i].count,
+                                 .most = size[i].most,
+                                 .nvec = size[i].nvec,
+                                 .side = q & 8 ? 'R' : 'L'};
+            if (i > 0 && (q & 8 || (q & 4) != (i & 1 ? 4 : 0)))
+                continue;
+            if (i > 0 && small() && (q & 3) != 3 && (q & 3) != (int)i % 3)
+                continue;
+            for (int t = 0; t < (i == 1 ? 2 : 1); t++) {
+                const double e = tree_error(&c, t ? BACKEND_S : BACKEND_D);
+                if (!(e < (t ? 1e-5 : 1e-13)))
+                    fail_msg("%d trees of up to %d rows, %d vectors, case %d, type %c: error %g",
+                             (int)c.count, (int)c.most, (int)c.nvec, q, t ? 'S' : 'D', e);
+            }
+        }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums), cmocka_unit_test(test_trees)};
     return RUN_ON_BACKENDS(tests);
 }

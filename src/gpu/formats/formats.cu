@@ -329,6 +329,7 @@ status gpu_formats_chebyshev(backend_ctx *ctx, backend_type t, int dim, int orde
 
 const backend_formats backend_formats_gpu = {.size = sizeof(backend_formats),
                                              .sums = gpu_formats_sums,
+                                             .chain = gpu_formats_chain,
                                              .id = gpu_formats_id,
                                              .entries = gpu_formats_entries,
                                              .chebyshev = gpu_formats_chebyshev};
