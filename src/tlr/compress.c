@@ -158,8 +158,11 @@ done:
 static status adapt(tlr_work *w, const tlr *a, tlr_batch *c, int64_t lds) {
     const int64_t stride = a->b * c->most, asked = (int64_t)((char *)c->rank - c->host),
                   answered = (int64_t)c->bytes - asked, first = first_most(w, a, c);
+    int64_t *host, *there;
     status st;
-    TRY(w->be->copy(w->ctx, c->dev, asked, c->host, asked, asked, 1));
+    TRY(tlr_work_indices(w, asked / (int64_t)sizeof *host, &host, &there));
+    memcpy(host, c->host, (size_t)asked);
+    TRY(tlr_work_send(w, asked / (int64_t)sizeof *host, host, (int64_t *)(void *)c->dev));
     TRY(run_call(w, a, c,
                  &(tile_call){c->count,
                               first,

@@ -196,6 +196,7 @@ typedef struct {
 struct tlr_work {
     const backend *be;
     backend_ctx *ctx, *feed; /* feed: of what is on its way, or NULL */
+    bool beside;             /* super-panels travel beside its work, in the feed of another one */
     /* for products that do not fill a device alone: the caller's and more, that in hand */
     backend_ctx *stream[TLR_STREAMS];
     int streams, turn;

@@ -57,6 +57,7 @@ status tlr_passes_open(tlr_work *main, tlr_work *ahead, const tlr *l, bool apart
                           .most = most,
                           .read = read,
                           .arg = arg};
+    main->beside = ahead->beside = st == MOAO_OK;
     for (int k = 0; st == MOAO_OK && k < SLOTS; k++)
         tlr_work_open(&x->slot[k].own, ahead->be, ahead->ctx);
     return st;
@@ -77,6 +78,8 @@ void tlr_passes_close(tlr_passes *x) {
         let_go(x, &x->slot[k]);
         tlr_work_close(&x->slot[k].own);
     }
+    if (x)
+        x->main->beside = x->ahead->beside = false;
     free(x);
 }
 

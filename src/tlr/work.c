@@ -265,6 +265,19 @@ done:
     return st;
 }
 
+/* n indices from pinned memory to the backend. Where super-panels travel beside the work of w a
+ * copy would wait for one that is needed later, for one engine makes all copies in a direction, one
+ * after another, and so the work would wait for it too: what copies then is a kernel, which reads
+ * the host's memory. */
+static status send(tlr_work *w, int64_t n, const int64_t *host, int64_t *there) {
+    const int64_t bytes = n * (int64_t)sizeof(int64_t);
+    if (n == 0)
+        return MOAO_OK;
+    return w->feed || w->beside
+               ? w->be->gather(w->ctx, BACKEND_D, n, 1, NULL, NULL, host, n, 0, there, n)
+               : w->be->copy(w->ctx, there, bytes, host, bytes, bytes, 1);
+}
+
 status tlr_work_rewind(tlr_work *w, int64_t products) {
     int64_t at;
     status st;
@@ -285,8 +298,7 @@ status tlr_work_indices(tlr_work *w, int64_t n, int64_t **host, int64_t **there)
 }
 
 status tlr_work_send(tlr_work *w, int64_t n, const int64_t *host, int64_t *there) {
-    const int64_t bytes = n * (int64_t)sizeof(int64_t);
-    return n > 0 ? w->be->copy(w->ctx, there, bytes, host, bytes, bytes, 1) : MOAO_OK;
+    return send(w, n, host, there);
 }
 
 static void list_write(const product *p, int64_t n, int64_t *to) {
@@ -329,8 +341,7 @@ static status list_send(tlr_work *w, const product *p, int64_t n, backend_type t
     TRY(list_room(w, n, &at));
     list_write(p, n, w->list_host + at);
     const int64_t *there = w->list + at;
-    TRY(w->be->copy(w->ctx, w->list + at, n * LIST_ENTRY, w->list_host + at, n * LIST_ENTRY,
-                    n * LIST_ENTRY, 1));
+    TRY(send(w, n * LIST_PARTS, w->list_host + at, w->list + at));
     TRY(w->be->batch->gemm(
         w->ctx, t, ta, tb, n, (batch_dim){bm, there + LIST_M * n},
         (batch_dim){bn, there + LIST_N * n}, (batch_dim){bk, there + LIST_K * n},

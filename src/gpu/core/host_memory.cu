@@ -22,7 +22,8 @@ static bool take_large(size_t bytes, void **p) {
 #pragma omp parallel for schedule(static)
     for (size_t i = 0; i < bytes; i += page)
         a[i] = 0;
-    if (cudaHostRegister(a, bytes, cudaHostRegisterPortable) != cudaSuccess) {
+    if (cudaHostRegister(a, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped) !=
+        cudaSuccess) {
         munmap(a, bytes);
         return false;
     }
