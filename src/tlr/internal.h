@@ -47,6 +47,7 @@ typedef struct {
 typedef struct tlr_block tlr_block;
 typedef struct tlr_spread tlr_spread;
 typedef struct tlr_work tlr_work;
+typedef struct tlr_pool tlr_pool;
 
 struct tlr {
     const backend *be;
@@ -69,6 +70,7 @@ struct tlr {
         int64_t room; /* numbers */
     } spare[2];
     int64_t taken[2];   /* the same of those in hand */
+    tlr_pool *pool;     /* while it is made: where they come from, NULL: the backend */
     tlr_spread *spread; /* over which members it is spread, NULL: all of it is here */
     /* memory and streams of the solves, from the first one until the factor is closed: to take and
      * to give them back is a tenth of what a solve by products of halves takes on a device */
@@ -196,6 +198,9 @@ typedef struct {
 struct tlr_work {
     const backend *be;
     backend_ctx *ctx, *feed; /* feed: of what is on its way, or NULL */
+    tlr_pool *pool;          /* where memory comes from, NULL: the backend */
+    int side;                /* of the pool */
+    bool low;                /* memory does not stay */
     bool beside;             /* super-panels travel beside its work, in the feed of another one */
     /* for products that do not fill a device alone: the caller's and more, that in hand */
     backend_ctx *stream[TLR_STREAMS];
@@ -216,11 +221,18 @@ struct tlr_work {
 
 void tlr_work_open(tlr_work *w, const backend *be, backend_ctx *ctx);
 void tlr_work_close(tlr_work *w);
+/* The backend's memory is given back; streams stay. Waits. */
+void tlr_work_empty(tlr_work *w);
+/* Memory from the pool, or the backend. */
+status tlr_work_take(tlr_work *w, size_t bytes, void **p);
+void tlr_work_give(tlr_work *w, void *p);
 /* After a call that ended well and was waited for: the same memory for the next one, without the
  * super-panels that were in hand. */
 void tlr_work_rest(tlr_work *w);
 /* Numbers of buffer `which`: at least count of them, contents not kept when it grows. */
 status tlr_work_room(tlr_work *w, int which, int64_t count, double **p);
+/* It is given back. */
+void tlr_work_drop(tlr_work *w, int which);
 /* The same of numbers of type t. */
 status tlr_work_typed(tlr_work *w, int which, backend_type t, int64_t count, void **p);
 /* Identity of order n at least; w->identity is its leading dimension. May wait. */
@@ -499,32 +511,6 @@ status tlr_share_dropped(const tlr_members *m, const tlr *l, int64_t p, status l
  * member's. */
 status tlr_share_columns(tlr_work *w, const tlr_members *m, const tlr *l, int64_t p, status local);
 
-/* --- passes.c: the updates of a left-looking factor whose super-panels come from the host's
- * memory. Super-panels that wait for updates share a pass over those before them: each of these
- * comes once for all, and each of the waiting ones gets the sums it would get alone. While the
- * super-panels of one such group are finished one after another, those of the next one are in a
- * pass. --- */
-
-#define TLR_SHARE 4 /* super-panels of a group, at most */
-
-typedef struct tlr_passes tlr_passes;
-/* Entries of super-panel p into d, in the stream of the factor. */
-typedef status tlr_passes_read(void *arg, int64_t p, double *d);
-/* main: of what finishes super-panels; ahead: of updates, in a stream of its own (a device) or the
- * same. apart: the update by the super-panel before is a sum of its own, as where updates go beside
- * what finishes it. most: super-panels of a group. All is borrowed. */
-status tlr_passes_open(tlr_work *main, tlr_work *ahead, const tlr *l, bool apart, int most,
-                       tlr_passes_read *read, void *arg, tlr_passes **out);
-void tlr_passes_close(tlr_passes *x);
-/* D of super-panel p with all its updates, in the stream of main; p = 0, 1, 2, ... */
-status tlr_passes_complete(tlr_passes *x, int64_t p, double **d);
-/* What those after p can have before p is finished, in the stream of ahead: first their entries, so
- * that it goes beside what follows in the stream of main from then on; then the updates. */
-status tlr_passes_begin_ahead(tlr_passes *x, int64_t p);
-status tlr_passes_look_ahead(tlr_passes *x, int64_t p);
-/* Super-panels of the largest group so far. */
-int tlr_passes_most(const tlr_passes *x);
-
 /* --- pivot.c --- */
 
 /* Largest number of compressed tiles to the left in a tile row of super-panel p. */
@@ -539,5 +525,7 @@ status tlr_pivot_is_certain(tlr_work *w, const tlr *l, int64_t p, const double *
 static inline int64_t side_at(char side, int64_t i, int64_t r, int64_t ld) {
     return side == 'R' ? r + i * ld : i + r * ld;
 }
+
+#include "tlr/passes.h"
 
 #endif

@@ -1,4 +1,5 @@
 /* The matrix: its super-panels, their memory, and what is in them. */
+#include "tlr/pool.h"
 #include "tlr/spread.h"
 
 #include <math.h>
@@ -97,6 +98,13 @@ done:
     return st;
 }
 
+static void give(tlr *a, tlr_pool *pool, double *p) {
+    if (p && pool)
+        tlr_pool_give(pool, TLR_MAIN, p);
+    else
+        a->be->release(a->ctx, p);
+}
+
 void tlr_panel_release(tlr *a, int64_t q) {
     panel *p = a->panel + q;
     if (!tlr_in_blocks(a)) /* they go back with the factor */
@@ -104,8 +112,8 @@ void tlr_panel_release(tlr *a, int64_t q) {
     if (p->kept) {
         tlr_store_release(a, p); /* u and v were of a place */
     } else if (!tlr_in_blocks(a)) {
-        a->be->release(a->ctx, p->u);
-        a->be->release(a->ctx, p->v);
+        give(a, a->pool, p->u);
+        give(a, a->pool, p->v);
     }
     p->diag = p->u = p->v = NULL;
 }
@@ -131,7 +139,7 @@ void tlr_close(tlr *a) {
 
 void tlr_panel_no_spare(tlr *a) {
     for (int k = 0; k < 2; k++) {
-        a->be->release(a->ctx, a->spare[k].p);
+        give(a, a->pool, a->spare[k].p);
         a->spare[k].p = NULL;
     }
 }
@@ -149,11 +157,13 @@ void tlr_panel_give(tlr *a, panel *p) {
         }
 }
 
-static status slab(tlr *a, int64_t count, double **p) {
+static status slab(tlr *a, tlr_pool *pool, int64_t count, double **p) {
+    const size_t bytes = sizeof(double) * (size_t)largest(count, 1);
     void *fresh = NULL;
-    a->be->release(a->ctx, *p);
+    give(a, pool, *p);
     *p = NULL;
-    const status st = a->be->alloc(a->ctx, sizeof(double) * (size_t)largest(count, 1), &fresh);
+    const status st = pool ? tlr_pool_take(pool, TLR_MAIN, false, bytes, &fresh)
+                           : a->be->alloc(a->ctx, bytes, &fresh);
     *p = fresh;
     return st;
 }
@@ -167,10 +177,10 @@ static status vectors(tlr *a, int k, int64_t count, double **p) {
     }
     if (a->spare[k].p)
         count = tlr_more(count, a->spare[k].room);
-    a->be->release(a->ctx, a->spare[k].p);
+    give(a, a->pool, a->spare[k].p);
     a->spare[k].p = NULL;
     a->taken[k] = largest(count, 1);
-    return slab(a, count, p);
+    return slab(a, a->pool, count, p);
 }
 
 /* So many numbers of u, of v, and the block on the diagonal. */
@@ -225,7 +235,7 @@ status tlr_panel_reserve(tlr *a, int64_t q) {
         TRY(vectors(a, 0, u, &p->u));
         TRY(vectors(a, 1, v, &p->v));
         if (a->symmetric)
-            TRY(slab(a, p->width * p->width, &p->diag));
+            TRY(slab(a, NULL, p->width * p->width, &p->diag));
     }
     p->bytes = 8.0 * (double)(u + v + (a->symmetric ? p->width * p->width : 0));
 done:

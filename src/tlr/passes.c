@@ -11,6 +11,7 @@
  * Bits: which super-panels share large products follows from ranks and memory (update.c), and is
  * the same for a super-panel as where nothing is out of core. Where that depends on ranks that are
  * not known yet, the update waits for them. */
+#include "tlr/pool.h"
 #include "tlr/update.h"
 
 enum { SLOTS = 2 * TLR_SHARE }; /* two groups: slot p % SLOTS is super-panel p's */
@@ -18,6 +19,7 @@ enum { SLOTS = 2 * TLR_SHARE }; /* two groups: slot p % SLOTS is super-panel p's
 /* A super-panel that waits for updates. */
 typedef struct {
     double *d;        /* in own */
+    size_t bytes;     /* that it was expected to take */
     int64_t next;     /* the updates by those before it are made */
     int64_t end;      /* of those that the pass in hand makes */
     tlr_work own;     /* memory: D, and left factors that several super-panels share */
@@ -26,7 +28,8 @@ typedef struct {
 
 struct tlr_passes {
     tlr_work *main, *ahead;
-    const tlr *l;
+    tlr *l;
+    tlr_pool *pool; /* with a limit of memory, NULL: without */
     bool apart;
     int most, largest; /* super-panels of a group: allowed, and found */
     tlr_passes_read *read;
@@ -41,45 +44,99 @@ static waiting *at(tlr_passes *x, int64_t p) {
 
 /* What follows in stream `to` waits for what is in `from`. */
 static status after(const tlr_work *to, const tlr_work *from) {
+    tlr_pool_met(to->pool, to->side);
     return to->ctx == from->ctx ? MOAO_OK : to->be->wait_for(to->ctx, from->ctx);
 }
 
-status tlr_passes_open(tlr_work *main, tlr_work *ahead, const tlr *l, bool apart, int most,
-                       tlr_passes_read *read, void *arg, tlr_passes **out) {
-    tlr_passes *x = NULL;
-    const status st = ALLOC(x, 1, "updates of super-panels");
-    *out = x;
-    if (st == MOAO_OK)
-        *x = (tlr_passes){.main = main,
-                          .ahead = ahead,
-                          .l = l,
-                          .apart = apart,
-                          .most = most,
-                          .read = read,
-                          .arg = arg};
-    main->beside = ahead->beside = st == MOAO_OK;
-    for (int k = 0; st == MOAO_OK && k < SLOTS; k++)
-        tlr_work_open(&x->slot[k].own, ahead->be, ahead->ctx);
+/* Memory of a slot is that of the stream of main, which fills D and is the last one that uses it;
+ * left factors come and go in that of ahead. */
+static void open_slot(tlr_passes *x, int k) {
+    tlr_work *own = &x->slot[k].own;
+    tlr_work_open(own, x->ahead->be, x->ahead->ctx);
+    own->pool = x->pool;
+    own->side = TLR_AHEAD;
+    own->low = x->pool != NULL;
+}
+
+/* Bytes of the blocks on the diagonal, which stay when the factor is made. */
+static size_t diag_bytes(const tlr *l) {
+    size_t bytes = 0;
+    for (int64_t q = 0; q < l->panels; q++)
+        bytes += sizeof(double) * (size_t)(l->panel[q].width * l->panel[q].width);
+    return bytes;
+}
+
+/* The memory that l and the works of both streams take from now on. */
+static status open_pool(tlr_passes *x) {
+    const size_t diag = diag_bytes(x->l);
+    status st = MOAO_OK;
+    if (x->l->o.room > 0)
+        st = tlr_pool_open(x->main->be, x->main->ctx, x->ahead->ctx,
+                           x->l->o.room > diag ? x->l->o.room - diag : 0, &x->pool);
+    x->l->pool = x->main->pool = x->ahead->pool = x->pool;
+    x->main->beside = x->ahead->beside = true;
+    x->main->side = TLR_MAIN;
+    x->ahead->side = TLR_AHEAD;
     return st;
 }
 
-/* Its memory is the next one's, or where room is scarce nobody's. */
-static void let_go(const tlr_passes *x, waiting *t) {
+/* All is given back. */
+static void close_pool(tlr_passes *x) {
+    x->main->beside = x->ahead->beside = false;
+    if (!x->pool)
+        return;
+    tlr_work_empty(x->main);
+    tlr_work_empty(x->ahead);
+    tlr_panel_no_spare(x->l);
+    for (int64_t q = 0; q < x->l->panels; q++)
+        if (!x->l->panel[q].kept) /* one that was not finished */
+            tlr_panel_release(x->l, q);
+    x->l->pool = x->main->pool = x->ahead->pool = NULL;
+    tlr_pool_close(x->pool);
+}
+
+status tlr_passes_open(tlr_work *main, tlr_work *ahead, tlr *l, bool apart, int most,
+                       tlr_passes_read *read, void *arg, tlr_passes **out) {
+    tlr_passes *x = NULL;
+    status st;
+    TRY(ALLOC(x, 1, "updates of super-panels"));
+    *out = x;
+    *x = (tlr_passes){.main = main,
+                      .ahead = ahead,
+                      .l = l,
+                      .apart = apart,
+                      .most = most,
+                      .read = read,
+                      .arg = arg};
+    TRY(open_pool(x));
+    for (int k = 0; k < SLOTS; k++)
+        open_slot(x, k);
+done:
+    return st;
+}
+
+/* Its memory is the next one's, or where room is scarce nobody's. What is in the stream of main is
+ * the last that uses it: that has waited for what is in the stream of ahead. */
+static void let_go(tlr_passes *x, int64_t p) {
+    waiting *t = at(x, p);
     tlr_steps_close(t->steps);
     t->steps = NULL;
+    t->bytes = 0;
     if (x->l->o.room > 0 || x->most < TLR_SHARE) {
+        t->own.side = TLR_MAIN;
         tlr_work_close(&t->own);
-        tlr_work_open(&t->own, x->ahead->be, x->ahead->ctx);
+        open_slot(x, (int)(p % SLOTS));
     }
 }
 
 void tlr_passes_close(tlr_passes *x) {
-    for (int k = 0; x && k < SLOTS; k++) {
-        let_go(x, &x->slot[k]);
+    if (!x)
+        return;
+    for (int k = 0; k < SLOTS; k++) {
+        tlr_steps_close(x->slot[k].steps);
         tlr_work_close(&x->slot[k].own);
     }
-    if (x)
-        x->main->beside = x->ahead->beside = false;
+    close_pool(x);
     free(x);
 }
 
@@ -92,21 +149,6 @@ int tlr_passes_most(const tlr_passes *x) {
 /* Where large products that begin at super-panel q end for p at the latest. */
 static int64_t limit_of(const tlr_passes *x, int64_t p, int64_t q) {
     return x->apart && q < p - 1 ? p - 1 : p;
-}
-
-/* Super-panel p joins, with its entries. */
-static status join(tlr_passes *x, int64_t p) {
-    const int64_t rows = panel_rows(x->l, p);
-    waiting *t = at(x, p);
-    status st;
-    t->next = 0;
-    TRY(tlr_work_room(&t->own, BUF_PANEL, rows * x->l->panel[p].width, &t->d));
-    TRY(tlr_steps_open(x->ahead, &t->own, x->l, p, t->d, rows, &t->steps));
-    st = x->read(x->arg, p, t->d);
-done:
-    if (st != MOAO_OK)
-        let_go(x, t);
-    return st;
 }
 
 /* Bytes that super-panel p takes: D, and left factors of what is known already. */
@@ -125,6 +167,24 @@ static size_t bytes_of(tlr_passes *x, int64_t p, int64_t known) {
     return most + sizeof(double) * (size_t)(rows * x->l->panel[p].width);
 }
 
+/* Super-panel p joins, with its entries. */
+static status join(tlr_passes *x, int64_t p, int64_t known) {
+    const int64_t rows = panel_rows(x->l, p);
+    waiting *t = at(x, p);
+    status st;
+    t->next = 0;
+    t->bytes = x->pool ? bytes_of(x, p, known) : 0;
+    t->own.side = TLR_MAIN; /* which fills it */
+    TRY(tlr_work_room(&t->own, BUF_PANEL, rows * x->l->panel[p].width, &t->d));
+    t->own.side = TLR_AHEAD;
+    TRY(tlr_steps_open(x->ahead, &t->own, x->l, p, t->d, rows, &t->steps));
+    st = x->read(x->arg, p, t->d);
+done:
+    if (st != MOAO_OK)
+        let_go(x, p);
+    return st;
+}
+
 /* Numbers of what V of the rows below have in common with V of a super-panel's rows, about. */
 static int64_t core_of(const tlr *l, const panel *p) {
     int64_t count = 0;
@@ -137,12 +197,9 @@ static int64_t core_of(const tlr *l, const panel *p) {
  * on their way as large as the largest so far, and left factors and what they are made of. */
 static size_t bytes_without(const tlr_passes *x, int64_t known) {
     const tlr *l = x->l;
-    int64_t core = 0, diag = 0, most = 0;
-    for (int64_t q = 0; q < l->panels; q++) {
+    int64_t core = 0, most = 0;
+    for (int64_t q = 0; q < known; q++) {
         const panel *p = l->panel + q;
-        diag += p->width * p->width;
-        if (q >= known)
-            continue;
         core = largest(core, core_of(l, p));
         most = largest(most, (int64_t)p->bytes - 8 * p->width * p->width);
     }
@@ -151,8 +208,14 @@ static size_t bytes_without(const tlr_passes *x, int64_t known) {
                  ahead = (l->o.singles ? 4 : 2) * (size_t)most + 8 * (size_t)core +
                          (left < l->o.memory ? left : l->o.memory),
                  has = tlr_work_held(x->ahead);
-    return tlr_work_held(x->main) + 8 * (size_t)diag + (ahead > has ? ahead : has) +
+    return tlr_work_held(x->main) + diag_bytes(l) + (ahead > has ? ahead : has) +
            (l->o.singles ? 2 : 1) * (size_t)most; /* the one being finished */
+}
+
+/* The same of what it has taken. */
+static size_t bytes_now(const tlr_passes *x) {
+    return diag_bytes(x->l) + tlr_work_held(x->main) + tlr_work_held(x->ahead) +
+           sizeof(double) * (size_t)(x->l->taken[0] + x->l->taken[1]);
 }
 
 /* How many super-panels from b1 on, which are not more than `most`, the room allows. */
@@ -173,13 +236,52 @@ static int64_t that_fit(tlr_passes *x, int64_t known, int64_t most) {
     return count;
 }
 
+static size_t more_of(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* Whether super-panel p has a place in the memory that there is, and beside it what will be taken
+ * for others, and any place of a super-panel on its way, which finds another one to grow. */
+static bool has_place(tlr_passes *x, int64_t p, int64_t known) {
+    if (!x->pool)
+        return true;
+    const size_t all = bytes_without(x, known), held = bytes_now(x);
+    size_t rest = more_of(all, held) - held;
+    rest = more_of(rest, more_of(x->ahead->used.bytes, x->ahead->place[0].bytes));
+    for (int k = 0; k < SLOTS; k++) {
+        const size_t has = tlr_work_held(&x->slot[k].own);
+        rest += more_of(x->slot[k].bytes, has) - has;
+    }
+    return tlr_pool_fits(x->pool, bytes_of(x, p, known), rest);
+}
+
+/* What compression of super-panel p takes, less than that of those before it. */
+static status shrink(tlr_passes *x, int64_t p) {
+    static const int which[] = {BUF_U, BUF_V};
+    const tlr *l = x->l;
+    const panel *here = l->panel + p;
+    const int64_t most = l->o.rank > 0 ? least(l->o.rank, l->b) : l->o.cut,
+                  count = (here->r1 - here->r0) * (here->c1 - here->c0) * l->b * most;
+    double *at;
+    status st = MOAO_OK;
+    if (!x->pool || x->main->count[BUF_U] <= count)
+        return st;
+    for (int k = 0; k < 2; k++)
+        tlr_work_drop(x->main, which[k]);
+    for (int k = 0; k < 2; k++)
+        TRY(tlr_work_room(x->main, which[k], count, &at));
+done:
+    return st;
+}
+
 /* A group from b1 on: what memory allows, `fewest` at least. */
 static status open_group(tlr_passes *x, int64_t known, int64_t fewest) {
     const int64_t rest = least(x->l->panels - x->b1, x->most),
                   count = largest(least(fewest, rest), that_fit(x, known, rest)), b0 = x->b1;
     status st = MOAO_OK;
-    while (st == MOAO_OK && x->b1 < b0 + count)
-        if ((st = join(x, x->b1)) == MOAO_OK)
+    while (st == MOAO_OK && x->b1 < b0 + count &&
+           (x->b1 < b0 + fewest || has_place(x, x->b1, known)))
+        if ((st = join(x, x->b1, known)) == MOAO_OK)
             x->b1++;
     if (st == MOAO_MEMORY && x->b1 >= b0 + fewest) { /* those that are there go together */
         status_clear();
@@ -261,7 +363,7 @@ done:
 status tlr_passes_complete(tlr_passes *x, int64_t p, double **d) {
     status st;
     if (p > 0)
-        let_go(x, at(x, p - 1));
+        let_go(x, p - 1);
     if (p == x->a1) { /* the next group's turn */
         if (x->b1 == p)
             TRY(open_group(x, p, 1));
@@ -281,6 +383,8 @@ done:
 
 status tlr_passes_begin_ahead(tlr_passes *x, int64_t p) {
     status st = MOAO_OK;
+    if (x->b1 == x->a1)
+        TRY(shrink(x, p));
     if (x->b1 == x->a1)
         TRY(open_group(x, p, p + 1 == x->b1 ? 1 : 0));
     tlr_work_lap(x->main, TLR_ENTRIES);

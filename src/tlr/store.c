@@ -116,11 +116,23 @@ status tlr_store_room(tlr_work *w, void **at, size_t *has, size_t bytes) {
     if (*at && *has >= bytes)
         return MOAO_OK;
     bytes = (size_t)tlr_more((int64_t)bytes, (int64_t)*has);
-    w->be->release(w->ctx, *at);
+    tlr_work_give(w, *at);
     *at = NULL;
     *has = 0;
-    const status st = w->be->alloc(w->ctx, bytes, at);
+    const status st = tlr_work_take(w, bytes, at);
     *has = st == MOAO_OK ? bytes : 0;
+    return st;
+}
+
+/* Memory of a place for panel p, for work that follows in the stream of w. */
+static status place_room(tlr_work *w, const tlr *a, const panel *p, tlr_place *s) {
+    const size_t bytes = (size_t)largest(tlr_store_numbers(a, p), 1) * size_of(a);
+    status st = MOAO_OK;
+    if (s->bytes < bytes && s->at &&
+        w->feed) /* one that nobody asked for may be on its way there */
+        TRY(w->be->wait_for(w->ctx, w->feed));
+    st = tlr_store_room(w, &s->at, &s->bytes, bytes);
+done:
     return st;
 }
 
@@ -133,8 +145,7 @@ static status hand_over(tlr_work *to, const tlr_work *w, const tlr *a, panel *p)
     TRY(to->be->wait_for(to->ctx, w->ctx));
     if (to->feed)
         TRY(to->be->wait_for(to->ctx, to->feed));
-    TRY(tlr_store_room(to, &s->at, &s->bytes,
-                       (size_t)largest(tlr_store_numbers(a, p), 1) * size_of(a)));
+    TRY(place_room(to, a, p, s));
     TRY(as_kept(to, a, p, s->at));
     s->p = p;
     s->i0 = 0;
@@ -191,7 +202,7 @@ done:
 
 static void let_go(tlr_work *w, tlr_place *s) {
     leave(s);
-    w->be->release(w->ctx, s->at);
+    tlr_work_give(w, s->at);
     free(s->row);
     *s = (tlr_place){0};
 }
@@ -246,13 +257,15 @@ done:
     return st;
 }
 
-/* The panel's way from the host's memory into place s from tile row i0 on, in the stream of ctx. */
+/* The panel's way from the host's memory into place s from tile row i0 on, in the stream of ctx,
+ * after what is in that of w, which uses what was there before. */
 static status bring(tlr_work *w, backend_ctx *ctx, const tlr *a, panel *p, int64_t i0,
                     tlr_place *s) {
     status st;
     leave(s);
-    TRY(tlr_store_room(w, &s->at, &s->bytes,
-                       (size_t)largest(tlr_store_numbers(a, p), 1) * size_of(a)));
+    TRY(place_room(w, a, p, s));
+    if (ctx != w->ctx)
+        TRY(w->be->wait_for(ctx, w->ctx));
     TRY(bring_rows(&(passage){w, ctx, a, p->kept, s->at, false}, p, largest(i0, p->r0), p->r1));
     s->p = p;
     s->i0 = i0;
@@ -326,10 +339,8 @@ static status fetch_rows(tlr_work *w, const tlr *a, panel *p, int64_t i0, panel 
         TRY(bring(w, w->ctx, a, p, i0, &w->place[w->last = 1 - w->last]));
     else
         w->last = at;
-    if (w->feed && next && next != p && next->kept && place_of(w, next, next_i0) < 0) {
-        TRY(w->be->wait_for(w->feed, w->ctx)); /* until what was there before is used */
+    if (w->feed && next && next != p && next->kept && place_of(w, next, next_i0) < 0)
         TRY(bring(w, w->feed, a, next, next_i0, &w->place[1 - w->last]));
-    }
 done:
     return st;
 }

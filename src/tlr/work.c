@@ -1,4 +1,5 @@
 /* Memory that the steps of one call share, and the dense operations on it. */
+#include "tlr/pool.h"
 #include "tlr/update.h"
 
 #include <time.h>
@@ -45,6 +46,26 @@ done:
     return st;
 }
 
+status tlr_work_take(tlr_work *w, size_t bytes, void **p) {
+    return w->pool ? tlr_pool_take(w->pool, w->side, w->low, bytes, p)
+                   : w->be->alloc(w->ctx, bytes, p);
+}
+
+void tlr_work_give(tlr_work *w, void *p) {
+    if (p && w->pool)
+        tlr_pool_give(w->pool, w->side, p);
+    else
+        w->be->release(w->ctx, p);
+}
+
+static void give_all(tlr_work *w) {
+    for (int i = 0; i < BUFFERS; i++)
+        tlr_work_give(w, w->buf[i]);
+    tlr_work_give(w, w->work);
+    tlr_work_give(w, w->list);
+    w->be->release_host(w->ctx, w->list_host);
+}
+
 void tlr_work_close(tlr_work *w) {
     if (!w->be)
         return;
@@ -53,12 +74,21 @@ void tlr_work_close(tlr_work *w) {
     for (int k = 1; k < w->streams; k++)
         w->be->close(w->stream[k]);
     tlr_store_forget(w);
-    for (int i = 0; i < BUFFERS; i++)
-        w->be->release(w->ctx, w->buf[i]);
-    w->be->release(w->ctx, w->work);
-    w->be->release(w->ctx, w->list);
-    w->be->release_host(w->ctx, w->list_host);
+    give_all(w);
     tlr_work_open(w, NULL, NULL);
+}
+
+void tlr_work_empty(tlr_work *w) {
+    w->be->sync(w->ctx); /* an error is seen again by the next one */
+    tlr_store_forget(w);
+    give_all(w);
+    memset(w->buf, 0, sizeof w->buf);
+    memset(w->count, 0, sizeof w->count);
+    w->work = NULL;
+    w->lwork = 0;
+    w->identity = 0;
+    w->list = w->list_host = NULL;
+    w->list_count = w->list_used = 0;
 }
 
 void tlr_work_rest(tlr_work *w) {
@@ -82,12 +112,13 @@ status tlr_work_room(tlr_work *w, int which, int64_t count, double **p) {
     if (count > w->count[which] || !w->buf[which]) {
         void *fresh = NULL;
         /* not a little at a time: giving memory back waits for the device */
-        count = largest(count, w->count[which] +
-                                   largest(w->count[which] / 4, least(w->count[which], GROWTH)));
-        w->be->release(w->ctx, w->buf[which]);
+        if (!w->pool)
+            count = largest(count, w->count[which] + largest(w->count[which] / 4,
+                                                             least(w->count[which], GROWTH)));
+        tlr_work_give(w, w->buf[which]);
         w->buf[which] = NULL;
         w->count[which] = 0;
-        st = w->be->alloc(w->ctx, sizeof(double) * (size_t)largest(count, 1), &fresh);
+        st = tlr_work_take(w, sizeof(double) * (size_t)largest(count, 1), &fresh);
         if (st == MOAO_OK) {
             w->buf[which] = fresh;
             w->count[which] = count;
@@ -95,6 +126,12 @@ status tlr_work_room(tlr_work *w, int which, int64_t count, double **p) {
     }
     *p = w->buf[which];
     return st;
+}
+
+void tlr_work_drop(tlr_work *w, int which) {
+    tlr_work_give(w, w->buf[which]);
+    w->buf[which] = NULL;
+    w->count[which] = 0;
 }
 
 status tlr_work_typed(tlr_work *w, int which, backend_type t, int64_t count, void **p) {
@@ -136,10 +173,10 @@ size_t tlr_work_held(const tlr_work *w) {
 status tlr_work_bytes(tlr_work *w, size_t bytes) {
     status st = MOAO_OK;
     if (bytes > w->lwork) {
-        w->be->release(w->ctx, w->work);
+        tlr_work_give(w, w->work);
         w->work = NULL;
         w->lwork = 0;
-        if ((st = w->be->alloc(w->ctx, bytes, &w->work)) == MOAO_OK)
+        if ((st = tlr_work_take(w, bytes, &w->work)) == MOAO_OK)
             w->lwork = bytes;
     }
     return st;
@@ -251,12 +288,12 @@ static status list_room(tlr_work *w, int64_t n, int64_t *at) {
     }
     if (n > w->list_count) {
         w->be->release_host(w->ctx, w->list_host);
-        w->be->release(w->ctx, w->list);
+        tlr_work_give(w, w->list);
         w->list_host = w->list = NULL;
         w->list_count = 0;
         const int64_t room = largest(n, least(largest(16 * n, 4096), 4 * LIST_MOST));
         TRY(w->be->alloc_host(w->ctx, (size_t)(room * LIST_ENTRY), (void **)&w->list_host));
-        TRY(w->be->alloc(w->ctx, (size_t)(room * LIST_ENTRY), (void **)&w->list));
+        TRY(tlr_work_take(w, (size_t)(room * LIST_ENTRY), (void **)&w->list));
         w->list_count = room;
     }
     *at = w->list_used * LIST_PARTS;

@@ -89,18 +89,19 @@ static void factors(void **state) {
     (void)state;
     most_finished = 0;
     points p = points_new(100, B, TLR_KD);
-    for (int v = 0; v < 10; v++) {
+    for (int v = 0; v < 11; v++) {
         factor_case c = {.p = &p, .look = v == 1 || v == 3 ? 'R' : 'L', .o = small_options(1e-4)};
         tlr *a = NULL;
         c.o.cut = v == 7 ? 4 : -1; /* many dense tiles */
-        c.o.singles = v >= 4, c.o.host = v == 4, c.o.mixed = v >= 5 && v < 9,
+        c.o.singles = v >= 4, c.o.host = v == 4 || v == 10, c.o.mixed = v >= 5 && v < 9,
         c.o.terms = v == 6 || v == 8 ? 3 : 0;
-        c.o.halves = v >= 8;
+        c.o.halves = v == 8 || v == 9;
+        c.o.room = v == 10 ? (size_t)1 << 28 : 0;
         if (v == 2 || v == 3) {
             ok(tlr_build(be, ctx, &p.l, NULL, fill, &p, &c.o, &a));
             c.a = a;
         }
-        walk(make_factor, &c, v == 4);
+        walk(make_factor, &c, c.o.host);
         tlr_close(a);
     }
     assert_true(most_finished > 0);
