@@ -191,6 +191,7 @@ typedef struct {
     void *at;
     size_t bytes;
     bool *row; /* of the place where it is used: which of its tile rows are there */
+    bool busy; /* used since the stream of what is on its way has waited for that of the work */
 } tlr_place;
 
 #define TLR_STREAMS 4

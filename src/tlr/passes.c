@@ -326,8 +326,15 @@ static int64_t next_of(tlr_passes *x, int64_t p0, int64_t p1, int64_t q, int64_t
     return q;
 }
 
-/* Super-panel q for all that are so far; the one that follows it is on its way meanwhile. */
-static status run_one(tlr_passes *x, int64_t p0, int64_t p1, int64_t q, int64_t known) {
+/* What the next run takes first of what is not at hand, and from which tile row on; -1: it is not
+ * known, or nothing. */
+typedef struct {
+    int64_t q, i0;
+} hint;
+
+/* Super-panel q for all that are so far; the one that follows it is on its way meanwhile, after the
+ * last one `then`. */
+static status run_one(tlr_passes *x, int64_t p0, int64_t p1, int64_t q, int64_t known, hint then) {
     bool joins[SLOTS] = {false};
     int64_t lowest = p1;
     status st;
@@ -338,8 +345,9 @@ static status run_one(tlr_passes *x, int64_t p0, int64_t p1, int64_t q, int64_t 
             lowest = p;
         }
     const int64_t next = next_of(x, p0, p1, 0, known), after_it = first_of(x, p0, p1, next);
-    TRY(tlr_store_fetch_rows(x->ahead, x->l, q, x->l->panel[lowest].c0, next < known ? next : -1,
-                             next < known ? x->l->panel[after_it].c0 : 0));
+    if (next < known)
+        then = (hint){next, x->l->panel[after_it].c0};
+    TRY(tlr_store_fetch_rows(x->ahead, x->l, q, x->l->panel[lowest].c0, then.q, then.i0));
     for (int64_t p = lowest; p < p1; p++)
         if (joins[p % SLOTS])
             TRY(tlr_steps_take(at(x, p)->steps, q, limit_of(x, p, q), known));
@@ -349,15 +357,27 @@ done:
 
 /* What is planned for super-panels p0 .. p1, by those before `known`: first by the one that was
  * just made, which is at hand, of those that miss it alone. */
-static status run(tlr_passes *x, int64_t p0, int64_t p1, int64_t known) {
+static status run(tlr_passes *x, int64_t p0, int64_t p1, int64_t known, hint then) {
     status st = MOAO_OK;
     int64_t q = next_of(x, p0, p1, 0, known);
     for (int64_t p = p0; p < p1; p++)
         q = at(x, p)->next == known - 1 && takes(x, p, known - 1) ? known - 1 : q;
     for (; q < known; q = next_of(x, p0, p1, 0, known))
-        TRY(run_one(x, p0, p1, q, known));
+        TRY(run_one(x, p0, p1, q, known, then));
 done:
     return st;
+}
+
+/* With what the pass of the next group goes on, or begins, once super-panel p - 1, which was just
+ * made, has updated all that it can. */
+static hint after_this(const tlr_passes *x, int64_t p) {
+    hint h = {x->b1 > x->a1 ? p - 1 : 0, x->a1 < x->l->panels ? x->l->panel[x->a1].c0 : 0};
+    for (int64_t k = x->a1; k < x->b1; k++) {
+        const int64_t next = x->slot[k % SLOTS].next;
+        if (next < h.q)
+            h = (hint){next, x->l->panel[k].c0};
+    }
+    return h.q < p - 1 && x->a1 < x->l->panels ? h : (hint){-1, 0};
 }
 
 status tlr_passes_complete(tlr_passes *x, int64_t p, double **d) {
@@ -373,7 +393,7 @@ status tlr_passes_complete(tlr_passes *x, int64_t p, double **d) {
     TRY(after(x->ahead, x->main));
     tlr_work_lap(x->ahead, -1);
     plan(x, p, p, p);
-    TRY(run(x, p, p + 1, p));
+    TRY(run(x, p, p + 1, p, after_this(x, p)));
     tlr_work_lap(x->main, -1);
     *d = at(x, p)->d;
     st = after(x->main, x->ahead);
@@ -404,7 +424,7 @@ status tlr_passes_look_ahead(tlr_passes *x, int64_t p) {
         plan(x, k, p, p);
     for (int64_t k = x->a1; k < x->b1; k++)
         plan(x, k, p * (p - x->a0 + 1) / (x->a1 - x->a0), p);
-    st = run(x, p + 1, x->b1, p);
+    st = run(x, p + 1, x->b1, p, (hint){-1, 0});
     tlr_work_lap(x->main, -1);
 done:
     return st;

@@ -128,6 +128,7 @@ status tlr_store_room(tlr_work *w, void **at, size_t *has, size_t bytes) {
 static status place_room(tlr_work *w, const tlr *a, const panel *p, tlr_place *s) {
     const size_t bytes = (size_t)largest(tlr_store_numbers(a, p), 1) * size_of(a);
     status st = MOAO_OK;
+    s->busy = s->busy || s->bytes < bytes;
     if (s->bytes < bytes && s->at &&
         w->feed) /* one that nobody asked for may be on its way there */
         TRY(w->be->wait_for(w->ctx, w->feed));
@@ -149,8 +150,15 @@ static status hand_over(tlr_work *to, const tlr_work *w, const tlr *a, panel *p)
     TRY(as_kept(to, a, p, s->at));
     s->p = p;
     s->i0 = 0;
+    s->busy = true;
 done:
     return st;
+}
+
+/* What is to come into places waits for what has used them. */
+static status let_come(tlr_work *w) {
+    w->place[0].busy = w->place[1].busy = false;
+    return w->feed ? w->be->wait_for(w->feed, w->ctx) : MOAO_OK;
 }
 
 /* A finished super-panel in one precision; *bytes: of what is kept of u and v; feed: the stream for
@@ -264,8 +272,10 @@ static status bring(tlr_work *w, backend_ctx *ctx, const tlr *a, panel *p, int64
     status st;
     leave(s);
     TRY(place_room(w, a, p, s));
-    if (ctx != w->ctx)
-        TRY(w->be->wait_for(ctx, w->ctx));
+    if (ctx != w->ctx && s->busy)
+        TRY(let_come(w));
+    if (ctx == w->ctx)
+        s->busy = true;
     TRY(bring_rows(&(passage){w, ctx, a, p->kept, s->at, false}, p, largest(i0, p->r0), p->r1));
     s->p = p;
     s->i0 = i0;
@@ -357,8 +367,11 @@ status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, in
         return use_rows(w, a, BACKEND_D, q, i0, p->r1, p->kept);
     TRY(fetch_rows(w, a, p, i0, next >= 0 && next < a->panels ? a->panel + next : NULL, next_i0));
     void *const at = w->place[w->last].at;
-    if (a->o.singles)
-        return use_rows(w, a, BACKEND_D, q, i0, p->r1, at);
+    w->place[w->last].busy = true;
+    if (a->o.singles) {
+        TRY(use_rows(w, a, BACKEND_D, q, i0, p->r1, at));
+        return let_come(w); /* another one may come now */
+    }
     p->u = at;
     p->v = p->u + p->kept_v;
 done:
