@@ -102,6 +102,57 @@ static void say_messages(void) {
                world.size, world.size > 1 ? "s" : "", slowest, all, sent / 1e9);
 }
 
+/* --- memory that a factor takes: the backend, by functions that count --- */
+
+typedef struct {
+    int64_t calls;
+    double seconds; /* of the host */
+} counted;
+static counted taken, given, pinned;
+static backend watched;
+
+static void count(counted *c, double from) {
+    c->calls++;
+    c->seconds += now() - from;
+}
+
+static status watch_alloc(backend_ctx *ctx, size_t bytes, void **p) {
+    const double from = now();
+    const status st = e.be->alloc(ctx, bytes, p);
+    count(&taken, from);
+    return st;
+}
+
+static void watch_release(backend_ctx *ctx, void *p) {
+    const double from = now();
+    e.be->release(ctx, p);
+    if (p)
+        count(&given, from);
+}
+
+static status watch_alloc_host(backend_ctx *ctx, size_t bytes, void **p) {
+    const double from = now();
+    const status st = e.be->alloc_host(ctx, bytes, p);
+    count(&pinned, from);
+    return st;
+}
+
+static const backend *watch(void) {
+    watched = *e.be;
+    watched.alloc = watch_alloc;
+    watched.release = watch_release;
+    watched.alloc_host = watch_alloc_host;
+    taken = given = pinned = (counted){0};
+    return &watched;
+}
+
+static void say_memory(void) {
+    printf("    memory taken %lld times in %.2f s of the host, given back %lld times in %.2f s; "
+           "pinned %lld times in %.2f s\n",
+           (long long)taken.calls, taken.seconds, (long long)given.calls, given.seconds,
+           (long long)pinned.calls, pinned.seconds);
+}
+
 /* The backend's memory. */
 static double *room_for(int64_t count) {
     double *p;
@@ -221,12 +272,14 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
         c->held = -1;
         check(tlr_group_begin(&group, MOAO_OK));
         begin_counting();
+        const backend *be = watch();
         row("tiles: factor, with entries",
-            ONCE(tlr_factor(e.be, e.ctx, &from, 'L', &o, NULL, &l, &report)));
+            ONCE(tlr_factor(be, e.ctx, &from, 'L', &o, NULL, &l, &report)));
     }
     say_messages();
     if (world.rank > 0)
         return l;
+    say_memory();
     if (o.timed)
         say_steps(&report);
     tlr_statistics(l, &k);
