@@ -11,8 +11,8 @@ int64_t class_of(int64_t m, int64_t n) {
     const int64_t most = m > n ? m : n;
     return most <= 32 ? 32 : (most + 31) / 32 * 32;
 }
-/* Does it take less time than rotations? Not where a large matrix may turn out to have a rank above
- * 64, too large for it. */
+/* Not where a large matrix may turn out to have a rank above 64, too large for it: that takes
+ * longer than rotations alone. */
 bool span_fits(int64_t order, int64_t most) {
     return order <= (most > 64 ? 96 : 128);
 }
@@ -84,7 +84,8 @@ status lowrank_span(cudaStream_t s, backend_type t, bool transposed, const batch
                     batch_mat x, int64_t *rank, int *info, void *work, size_t lwork) {
     const lowrank::SpanLayout w(work, count, m.n, n.n);
     const size_t left = lwork - w.used;
-    const bool fits = lowrank::span_fits(lowrank::class_of(m.n, n.n), cut->most);
+    const bool fits = cut->sweeps_most == 0 && /* else rotations are asked for */
+                      lowrank::span_fits(lowrank::class_of(m.n, n.n), cut->most);
     if (fits)
         GPU_TRY(t == BACKEND_D ? lowrank::span<double>(s, transposed, cut, count, m, n, a, sigma, x,
                                                        rank, info, w)
