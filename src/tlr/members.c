@@ -69,21 +69,50 @@ done:
     return st;
 }
 
-/* Strips that follow one another are asked for at once. */
+/* Strips that follow one another, of this member or of others, are a run. */
+static int64_t end_of_run(const tlr_strip *s, int64_t strips, int64_t k) {
+    int64_t end = k + 1;
+    while (end < strips && s[end].mine == s[k].mine)
+        end++;
+    return end;
+}
+
+static int64_t runs_of(const tlr_strip *s, int64_t strips) {
+    int64_t n = 0;
+    for (int64_t k = 0; k < strips; k = end_of_run(s, strips, k))
+        n += s[k].mine;
+    return n;
+}
+
+/* Tile columns j0 .. j1 of them; D begins at tile column c0. */
+static status fill_columns(const tlr_source *from, const tlr *l, const tlr_strip *s, int64_t strips,
+                           int64_t c0, int64_t j0, int64_t j1, double *d, int64_t ldd) {
+    const int64_t *first = l->rows->first, top = first[c0], col = first[j0];
+    status st = MOAO_OK;
+    for (int64_t k = 0, end; k < strips; k = end) {
+        end = end_of_run(s, strips, k);
+        const int64_t row = first[s[k].i0], rows = first[s[end - 1].i1] - row;
+        if (s[k].mine && rows > 0)
+            TRY(from->fill(from->arg, row, rows, col, first[j1] - col,
+                           d + row - top + (col - top) * ldd, ldd));
+    }
+done:
+    return st;
+}
+
+/* Strips of a run are asked for at once; where there are several runs, tile column by tile column,
+ * for of what a source holds of one (tlr_cmm.c: the columns of a sensor) the others are made too.
+ */
 status tlr_fill_own(const tlr_source *from, const tlr *l, int64_t p, double *d, int64_t ldd) {
     const tlr_members *m = from->own_rows ? from->members : NULL;
-    const int64_t *first = l->rows->first, col = first[l->panel[p].c0];
+    const int64_t c0 = l->panel[p].c0, c1 = l->panel[p].c1;
     tlr_strip *s = NULL;
     int64_t strips;
     status st;
     TRY(strips_of(m, l, p, &s, &strips));
-    for (int64_t k = 0, end; k < strips; k = end) {
-        for (end = k + 1; end < strips && s[end].mine == s[k].mine;)
-            end++;
-        const int64_t row = first[s[k].i0], rows = first[s[end - 1].i1] - row;
-        if (s[k].mine && rows > 0)
-            TRY(from->fill(from->arg, row, rows, col, l->panel[p].width, d + row - col, ldd));
-    }
+    const int64_t step = runs_of(s, strips) > 1 ? 1 : c1 - c0;
+    for (int64_t j = c0; j < c1; j += step)
+        TRY(fill_columns(from, l, s, strips, c0, j, j + step, d, ldd));
 done:
     free(s);
     return st;
