@@ -209,8 +209,8 @@ status tlr_decide(const tlr *a, const tlr_batch *c, panel *p) {
     return MOAO_OK;
 }
 
-/* Columns to where they stay: all in one batch, as products with the identity. */
-status tlr_settle(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p,
+/* All in one batch, as products with the identity. */
+status tlr_settle(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p, bool right,
                   const double *exact, int64_t lde) {
     const int64_t top = a->rows->first[p->r0], left = a->cols->first[p->c0], b = a->b;
     product_list l = {0};
@@ -229,7 +229,8 @@ status tlr_settle(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p,
                     lde, u, m));
             } else if (tile->kind == TLR_LOWRANK) {
                 TRY(tlr_list_add(&l, (product){c->u + at, one, u, b, w->identity, m, m, r, r}));
-                TRY(tlr_list_add(&l, (product){c->v + at, one, v, b, w->identity, n, n, r, r}));
+                if (right)
+                    TRY(tlr_list_add(&l, (product){c->v + at, one, v, b, w->identity, n, n, r, r}));
             }
         }
     TRY(tlr_list_run(w, &l, BACKEND_D, 'N', 'N'));
@@ -351,11 +352,11 @@ done:
 }
 
 status tlr_compress_end(tlr_work *w, tlr *a, int64_t q, const tlr_batch *c, double *src,
-                        int64_t lds, const double *exact, int64_t lde) {
+                        int64_t lds, bool right, const double *exact, int64_t lde) {
     panel *p = a->panel + q;
     status st;
     TRY(tlr_panel_reserve(a, q));
-    TRY(tlr_settle(w, a, c, p, exact, lde));
+    TRY(tlr_settle(w, a, c, p, right, exact, lde));
     if (a->o.norms)
         TRY(measure(w, a, c, p, src, lds));
 done:
@@ -367,7 +368,7 @@ status tlr_compress_panel(tlr_work *w, tlr *a, int64_t q, double *src, int64_t l
     tlr_batch c = {0};
     status st = tlr_compress_begin(w, a, q, src, lds, &c);
     if (st == MOAO_OK)
-        st = tlr_compress_end(w, a, q, &c, src, lds, exact, lde);
+        st = tlr_compress_end(w, a, q, &c, src, lds, true, exact, lde);
     tlr_batch_close(&c);
     return st;
 }

@@ -82,7 +82,7 @@ status tlr_divide(tlr_work *w, const tlr *l, int64_t p, const tlr_batch *c, cons
                   int64_t ldd) {
     const panel *here = l->panel + p;
     const int64_t b = l->b;
-    const bool few = here->c1 - here->c0 <= TLR_FEW_COLUMNS;
+    const bool few = tlr_few_columns(here);
     product_list dense = {0}, low = {0};
     double *inverse = NULL;
     int64_t t = 0;

@@ -44,6 +44,10 @@ typedef struct {
     double bytes;
 } panel;
 
+static inline bool tlr_few_columns(const panel *p) {
+    return p->c1 - p->c0 <= TLR_FEW_COLUMNS;
+}
+
 typedef struct tlr_block tlr_block;
 typedef struct tlr_spread tlr_spread;
 typedef struct tlr_work tlr_work;
@@ -400,10 +404,10 @@ static inline void *tlr_on_device(const tlr_batch *c, const void *host) {
 }
 /* Places and sizes of the tiles of a dense super-panel. */
 void tlr_place_tiles(const tlr *a, const panel *p, const double *src, int64_t lds, tlr_batch *c);
-/* Kind and rank of each tile from the answers, then its columns (or of a dense tile the entries,
- * unless exact is NULL) to where they stay. */
+/* Kind and rank of each tile from the answers, then its columns (right: those of V too; of a dense
+ * tile the entries, unless exact is NULL) to where they stay. */
 status tlr_decide(const tlr *a, const tlr_batch *c, panel *p);
-status tlr_settle(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p,
+status tlr_settle(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p, bool right,
                   const double *exact, int64_t lde);
 
 /* * Dense super-panel q, its rows from tile row r0 on: src (overwritten where norms are recorded)
@@ -412,12 +416,12 @@ status tlr_settle(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p,
 status tlr_compress_panel(tlr_work *w, tlr *a, int64_t q, double *src, int64_t lds,
                           const double *exact, int64_t lde);
 /* Its two steps, of the tile rows that c->rows asks for: kinds and ranks of the tiles; then, when
- * those of all tiles are known, memory for the super-panel, and columns to where they stay. c is
- * the caller's to close. */
+ * those of all tiles are known, memory for the super-panel, and columns (right: those of V too) to
+ * where they stay. c is the caller's to close. */
 status tlr_compress_begin(tlr_work *w, tlr *a, int64_t q, const double *src, int64_t lds,
                           tlr_batch *c);
 status tlr_compress_end(tlr_work *w, tlr *a, int64_t q, const tlr_batch *c, double *src,
-                        int64_t lds, const double *exact, int64_t lde);
+                        int64_t lds, bool right, const double *exact, int64_t lde);
 /* D := alpha times super-panel q; `whole`: of a symmetric one from the diagonal block on. */
 status tlr_expand_panel(tlr_work *w, const tlr *a, int64_t q, double alpha, double *d, int64_t ldd);
 /* First row of the dense form of super-panel q, and number of its rows. */
@@ -466,9 +470,9 @@ status tlr_inner_factors(tlr_work *w, const tlr *l, int64_t p, const double *d, 
 /* D := M in part k of the rows below the block. */
 status tlr_to_metric(tlr_work *w, const tlr *l, int64_t p, int64_t k, const double *g, double *d,
                      int64_t ldd);
-/* Tiles of L from those of M that c is about, to where they stay, where columns of low-rank tiles
- * are already. The bits of a tile do not depend on other tiles, or, where there are few tile
- * columns, on those of other parts. */
+/* Tiles of L from those of M that c is about, to where they stay, where U of low-rank tiles is
+ * already, and V if there are few tile columns. The bits of a tile do not depend on other tiles,
+ * or, where there are few tile columns, on those of other parts. */
 status tlr_divide(tlr_work *w, const tlr *l, int64_t p, const tlr_batch *c, const double *d,
                   int64_t ldd);
 

@@ -238,7 +238,7 @@ status tlr_recompress_panel(tlr_work *w, double alpha, const tlr *a, const tlr *
     TRY(fetch(&s));
     TRY(tlr_decide(c, &s.sum, s.to));
     TRY(tlr_panel_reserve(c, p));
-    TRY(tlr_settle(w, c, &s.sum, s.to, NULL, 1));
+    TRY(tlr_settle(w, c, &s.sum, s.to, true, NULL, 1));
 done:
     close_job(&s);
     return st;

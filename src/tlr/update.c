@@ -63,7 +63,7 @@ static status left_factors(job *s) {
     for (int64_t j = s->pa->c0; j < s->pa->c1; j++)
         columns += columns_of_b(s, j);
     TRY(tlr_common_parts(s->w, s->type, &s->x, &core, &ld));
-    TRY(tlr_scatter_open(s->w, tlr_count_left(&s->x), columns, &list));
+    TRY(tlr_scatter_open(s->w, tlr_count_left(s->w, &s->x), columns, &list));
     for (int64_t j = s->pa->c0; j < s->pa->c1; j++) { /* while the device is at work */
         const int64_t cols = columns_of_b(s, j);
         place_columns(s, j, &list);
@@ -140,27 +140,68 @@ static bool few_rows(const tlr_span *s) {
     return false;
 }
 
-/* The large products of all of them; of few rows (a member's strip) side by side. */
-static status end_rows(job *s) {
-    const int64_t col = s->x.b->rows->first[s->x.ka];
-    const bool few = s->type == BACKEND_D && few_rows(&s->x); /* others share memory */
+/* Products of the block on the diagonal, tile by tile, on a device in pieces: of no size that a
+ * library is fast at. */
+static status list_block(job *s, const tlr_strip *x, gather_list *l) {
+    const int64_t *first = s->x.a->rows->first, piece = s->w->ctx ? TLR_PIECE : s->x.b->b,
+                  room = (x->h1 - x->h0) * (s->x.kb - s->x.ka) * ((s->x.b->b + piece - 1) / piece);
     int64_t before = 0, at = 0;
-    status st = MOAO_OK;
-    if (few)
-        TRY(tlr_work_fork(s->w));
+    status st;
+    TRY(tlr_gather_open(s->w, room, room, l));
     for (int64_t k = s->x.ka; k < s->x.kb; k++) {
         const int64_t n = tlr_extent(s->x.b->rows, k), c = tlr_span_columns(&s->x, k, s->x.q1);
-        double *const d = s->d + (s->x.b->rows->first[k] - col) * s->ldd;
-        for (const tlr_strip *x = s->x.strip; x < s->x.strip + s->x.strips; x++) {
-            if (few)
-                tlr_work_turn(s->w);
-            TRY(tlr_add_product(s->w, s->type, BUF_TURNED, 'N', 'T', x->rows, n, c, s->alpha,
-                                at_of(s, s->t, before * s->x.ld + x->at), s->x.ld,
-                                at_of(s, s->u, at), n, d + s->x.a->rows->first[x->h0] - s->x.row,
-                                s->ldd));
+        for (int64_t i = tlr_span_first(&s->x, x->h0, k); c > 0 && i < x->h1; i++) {
+            const void *t = at_of(s, s->t, before * s->x.ld + x->at + first[i] - first[x->h0]);
+            double *d = s->d + first[i] - s->x.row + (first[k] - first[s->x.ka]) * s->ldd;
+            for (int64_t y = 0; y < n; y += piece) {
+                l->part[l->parts] = (batch_part){t, at_of(s, s->u, at + y), s->x.ld, n, c};
+                l->p[l->count++] = (batch_gather){d + y * s->ldd, tlr_extent(s->x.a->rows, i),
+                                                  least(piece, n - y), l->parts++, 1};
+            }
         }
         before += c;
         at += c * n;
+    }
+done:
+    return st;
+}
+
+/* The large product of a strip's rows with tile row k of b, of c columns; before it there are
+ * `before` columns of left factors and `at` numbers of U. All of its rows, also those above the
+ * diagonal: a library is slower with fewer ones that begin anywhere. */
+static status large_product(job *s, const tlr_strip *x, int64_t k, int64_t c, int64_t before,
+                            int64_t at) {
+    const int64_t *first = s->x.a->rows->first, n = tlr_extent(s->x.b->rows, k),
+                  col = s->x.b->rows->first[k] - s->x.b->rows->first[s->x.ka];
+    return tlr_add_product(s->w, s->type, BUF_TURNED, 'N', 'T', x->rows, n, c, s->alpha,
+                           at_of(s, s->t, before * s->x.ld + x->at), s->x.ld, at_of(s, s->u, at), n,
+                           s->d + first[x->h0] - s->x.row + col * s->ldd, s->ldd);
+}
+
+/* Those of all of them; of few rows (a member's strip) side by side. */
+static status end_rows(job *s) {
+    const bool few = s->type == BACKEND_D && few_rows(&s->x); /* others share memory */
+    const tlr_strip *const end = s->x.strip + s->x.strips;
+    gather_list block = {0};
+    int64_t before = 0, at = 0;
+    status st = MOAO_OK;
+    for (const tlr_strip *x = s->x.strip; x < end; x++)
+        if (tlr_is_block(&s->x, x))
+            TRY(list_block(s, x, &block));
+    if (few)
+        TRY(tlr_work_fork(s->w));
+    TRY(tlr_gather_run(s->w, &block, s->type, s->x.a->b, s->x.b->b, s->alpha, s->ldd));
+    for (int64_t k = s->x.ka; k < s->x.kb; k++) {
+        const int64_t c = tlr_span_columns(&s->x, k, s->x.q1);
+        for (const tlr_strip *x = s->x.strip; x < end; x++) {
+            if (tlr_is_block(&s->x, x))
+                continue;
+            if (few)
+                tlr_work_turn(s->w);
+            TRY(large_product(s, x, k, c, before, at));
+        }
+        before += c;
+        at += c * tlr_extent(s->x.b->rows, k);
     }
     if (few)
         TRY(tlr_work_join(s->w));
@@ -182,8 +223,11 @@ static status fetch(job *s) {
     status st;
     if (s->x.b->o.host)
         return tlr_store_fetch_rows(s->w, s->x.b, s->x.q, from, s->x.q + 1, from);
-    for (const tlr_strip *x = s->x.strip; x < s->x.strip + s->x.strips; x++)
-        TRY(tlr_store_typed(s->w, s->x.a, s->type, s->x.q, x->h0, x->h1, -1));
+    for (int64_t i = tlr_span_next(&s->x, s->x.ia), end; i < s->x.ib;
+         i = tlr_span_next(&s->x, end)) {
+        end = tlr_span_end(&s->x, i);
+        TRY(tlr_store_typed(s->w, s->x.a, s->type, s->x.q, i, end, -1));
+    }
     st = tlr_store_typed(s->w, s->x.b, s->type, s->x.q, s->x.ka, s->x.kb, -1);
 done:
     return st;
@@ -314,6 +358,7 @@ status tlr_update_strips(tlr_work *w, const tlr *l, int64_t q0, int64_t q1, int6
     const panel *here = l->panel + p;
     job s = new_job(w, w, l, l, here->c0, here->c1, strip, strips);
     s.x.q0 = q0;
+    s.x.lower = true;
     return l->o.terms > 0 ? tlr_update_terms(w, l, q0, q1, p, strip, strips, d, ldd)
                           : tlr_update_spans(&s.x, -1, q1, d, ldd);
 }
@@ -340,6 +385,7 @@ status tlr_steps_open(tlr_work *w, tlr_work *sums, const tlr *l, int64_t p, doub
                          .d = d,
                          .ldd = ldd};
         x->s.there = true;
+        x->s.x.lower = true;
     }
     return st;
 }

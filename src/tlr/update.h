@@ -29,6 +29,8 @@ status tlr_gather_open(tlr_work *w, int64_t sums, int64_t parts, gather_list *l)
 status tlr_gather_run(tlr_work *w, const gather_list *l, backend_type t, int64_t rows, int64_t cols,
                       double alpha, int64_t ldc);
 
+#define TLR_PIECE 64 /* columns of a product of a list on a device, where it is cut */
+
 /* Tile rows of D, all of which one member updates. Products of a library, whose bits may depend on
  * their sizes, are made of one strip at a time; products of lists, where those of a tile do not
  * depend on other tiles, of all strips together. */
@@ -45,6 +47,7 @@ typedef struct {
 typedef struct tlr_span tlr_span;
 struct tlr_span {
     const tlr *a, *b;
+    bool lower;       /* of tile rows ka .. kb what is above the diagonal of D is not wanted */
     tlr_strip *strip; /* one after another, with nothing between them */
     int64_t strips;
     int64_t q0, q1, q;
@@ -60,6 +63,23 @@ static inline int64_t tlr_span_next(const tlr_span *s, int64_t i) {
         if (x->h0 < x->h1 && i < x->h1)
             return i < x->h0 ? x->h0 : i;
     return s->ib;
+}
+
+/* Up to where all tile rows from i on are in hand. */
+static inline int64_t tlr_span_end(const tlr_span *s, int64_t i) {
+    for (const tlr_strip *x = s->strip; x < s->strip + s->strips; x++)
+        i = x->h0 <= i && i < x->h1 ? x->h1 : i;
+    return i;
+}
+
+/* The first tile row from i on of which tile row k of b is wanted. */
+static inline int64_t tlr_span_first(const tlr_span *s, int64_t i, int64_t k) {
+    return s->lower ? largest(i, k) : i;
+}
+
+/* Whether a strip is the block on the diagonal, of which the lower triangle is wanted. */
+static inline bool tlr_is_block(const tlr_span *s, const tlr_strip *x) {
+    return s->lower && x->i0 == s->ka && x->i1 == s->kb;
 }
 
 /* Columns of U of low-rank tiles of b in tile row k, of super-panels q0 .. q. */
@@ -98,6 +118,8 @@ int64_t tlr_steps_span(tlr_steps *x, int64_t q, int64_t end, int64_t known, size
 status tlr_steps_take(tlr_steps *x, int64_t q, int64_t end, int64_t known);
 
 /* --- update_common.c --- */
+/* Whether the tile rows in hand are too few to fill a device. */
+bool tlr_few_tiles(const tlr_work *w, const tlr_span *s);
 /* Products of the tiles in hand in tile column j of a, in super-panel s->q, with what stands for
  * them beside the low-rank tiles of b, `cols` columns: `core` of leading dimension ldcore, from V
  * of a's tile row ia on; of a dense tile V of b itself. To their rows of t, columns column[first
@@ -105,7 +127,7 @@ status tlr_steps_take(tlr_steps *x, int64_t q, int64_t end, int64_t known);
 void tlr_list_left(const tlr_work *w, backend_type type, const tlr_span *s, int64_t j, int64_t cols,
                    const void *core, int64_t ldcore, void *t, int64_t first, scatter_list *l);
 /* At most so many of them for all tiles of a. */
-int64_t tlr_count_left(const tlr_span *s);
+int64_t tlr_count_left(const tlr_work *w, const tlr_span *s);
 /* V of a, of the rows in hand, transposed, times V of b, rows ka .. kb, of all tile columns of
  * super-panel s->q, one after another in columns of *core, of leading dimension *ld (in BUF_CORE);
  * places of all rows ia .. ib. */

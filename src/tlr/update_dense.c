@@ -40,39 +40,43 @@ static void choose_rows(const job *s, int64_t k, int64_t *end, int64_t *numbers,
     }
 }
 
-/* What tile (i, j) of a adds with dense tile (k, j) of b, whose product with V of a is at bv. */
-static void list_part(const job *s, int64_t i, int64_t j, int64_t k, const void *bv,
+/* What tile (i, j) of a adds with dense tile (k, j) of b, whose product with V of a is at bv, to
+ * columns `from` on. */
+static void list_part(const job *s, int64_t i, int64_t j, int64_t k, const void *bv, int64_t from,
                       gather_list *l) {
     const int64_t m = tlr_extent(s->x->a->rows, i), n = tlr_extent(s->x->b->rows, k),
                   ld = s->x->b->b;
     const tlr_tile *t = panel_tile(s->pa, i, j);
     const void *u = typed_u(s->x->a, s->type, s->pa, i, j);
     if (t->kind == TLR_DENSE)
-        l->part[l->parts++] =
-            (batch_part){u, typed_u(s->x->b, s->type, s->pb, k, j), m, n, t->rank};
+        l->part[l->parts++] = (batch_part){
+            u, tlr_at(s->type, typed_u(s->x->b, s->type, s->pb, k, j), from), m, n, t->rank};
     else if (t->kind == TLR_LOWRANK)
         l->part[l->parts++] = (batch_part){
-            u, tlr_at(s->type, bv, (panel_vcol(s->pa, i, j) - panel_vcol(s->pa, s->x->ia, j)) * ld),
+            u,
+            tlr_at(s->type, bv,
+                   (panel_vcol(s->pa, i, j) - panel_vcol(s->pa, s->x->ia, j)) * ld + from),
             m, ld, t->rank};
 }
 
-/* The sums for tile row k of b, all rows i: bv: its products with V of a, one tile after another.
- */
-static void list_sums(const job *s, int64_t k, const void *bv, gather_list *l) {
-    const int64_t n = tlr_extent(s->x->b->rows, k),
-                  col = s->x->b->rows->first[k] - s->x->b->rows->first[s->x->ka];
-    for (int64_t i = tlr_span_next(s->x, s->x->ia); i < s->x->ib; i = tlr_span_next(s->x, i + 1)) {
+/* The sums for columns from .. end of tile row k of b, all rows i: bv: its products with V of a,
+ * one tile after another. */
+static void list_sums(const job *s, int64_t k, int64_t from, int64_t end, const void *bv,
+                      gather_list *l) {
+    const int64_t col = s->x->b->rows->first[k] - s->x->b->rows->first[s->x->ka];
+    for (int64_t i = tlr_span_next(s->x, tlr_span_first(s->x, s->x->ia, k)); i < s->x->ib;
+         i = tlr_span_next(s->x, i + 1)) {
         const int64_t first = l->parts;
         int64_t at = 0;
         for (int64_t j = s->pb->c0; j < s->pb->c1; j++)
             if (tlr_is_dense(s->pb, k, j)) {
-                list_part(s, i, j, k, tlr_at(s->type, bv, at), l);
+                list_part(s, i, j, k, tlr_at(s->type, bv, at), from, l);
                 at += s->x->b->b * columns_of_a(s, j);
             }
         if (l->parts > first)
             l->p[l->count++] =
-                (batch_gather){s->d + s->x->a->rows->first[i] - s->x->row + col * s->ldd,
-                               tlr_extent(s->x->a->rows, i), n, first, l->parts - first};
+                (batch_gather){s->d + s->x->a->rows->first[i] - s->x->row + (col + from) * s->ldd,
+                               tlr_extent(s->x->a->rows, i), end - from, first, l->parts - first};
     }
 }
 
@@ -80,7 +84,8 @@ static void list_sums(const job *s, int64_t k, const void *bv, gather_list *l) {
 status tlr_update_dense(tlr_work *w, backend_type t, const tlr_span *x, double alpha, double *d,
                         int64_t ldd) {
     job of = {x, w, x->a->panel + x->q, x->b->panel + x->q, t, alpha, d, ldd}, *const s = &of;
-    const int64_t ni = x->ib - x->ia;
+    const int64_t ni = x->ib - x->ia, step = tlr_few_tiles(w, x) ? TLR_PIECE : x->b->b,
+                  pieces = (x->b->b + step - 1) / step;
     status st = MOAO_OK;
     for (int64_t k = s->x->ka, end; k < s->x->kb; k = end) {
         int64_t numbers, tiles, at = 0;
@@ -91,9 +96,11 @@ status tlr_update_dense(tlr_work *w, backend_type t, const tlr_span *x, double a
             continue;
         TRY(tlr_work_typed(s->w, BUF_V, s->type, numbers, &bv));
         TRY(tlr_dense_parts(w, t, x, k, end, bv));
-        TRY(tlr_gather_open(w, (end - k) * ni, tiles * ni, &list));
+        TRY(tlr_gather_open(w, pieces * (end - k) * ni, pieces * tiles * ni, &list));
         for (int64_t y = k; y < end; y++) { /* while the device is at work */
-            list_sums(s, y, at_of(s, bv, at), &list);
+            const int64_t n = tlr_extent(x->b->rows, y);
+            for (int64_t from = 0; from < n; from += step)
+                list_sums(s, y, from, least(from + step, n), at_of(s, bv, at), &list);
             for (int64_t j = s->pb->c0; j < s->pb->c1; j++)
                 at += tlr_is_dense(s->pb, y, j) ? x->b->b * columns_of_a(s, j) : 0;
         }

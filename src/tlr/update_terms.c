@@ -35,7 +35,7 @@ static status left_factors(job *s) {
     TRY(tlr_work_typed(s->w, BUF_TILES, BACKEND_S, s->x.ld * columns, &t));
     s->t = t;
     TRY(tlr_common_parts(s->w, BACKEND_S, &s->x, &core, &ld));
-    TRY(tlr_scatter_open(s->w, tlr_count_left(&s->x), columns, &list));
+    TRY(tlr_scatter_open(s->w, tlr_count_left(s->w, &s->x), columns, &list));
     for (int64_t j = s->p->c0; j < s->p->c1; j++) {
         const int64_t cols = columns_with(s, j);
         tlr_list_left(s->w, BACKEND_S, &s->x, j, cols, (const float *)core + ld * at, ld, s->t, at,
@@ -183,8 +183,11 @@ static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
     s->u = p;
     for (s->x.q = s->x.q0; s->x.q < s->x.q1; s->x.q++) {
         s->p = s->x.a->panel + s->x.q;
-        for (const tlr_strip *y = s->x.strip; y < s->x.strip + s->x.strips; y++)
-            TRY(tlr_store_typed(s->w, s->x.a, BACKEND_S, s->x.q, y->h0, y->h1, -1));
+        for (int64_t i = tlr_span_next(&s->x, s->x.ia), end; i < s->x.ib;
+             i = tlr_span_next(&s->x, end)) {
+            end = tlr_span_end(&s->x, i);
+            TRY(tlr_store_typed(s->w, s->x.a, BACKEND_S, s->x.q, i, end, -1));
+        }
         TRY(tlr_store_typed(s->w, s->x.a, BACKEND_S, s->x.q, s->x.ka, s->x.kb, -1));
         TRY(left_factors(s));
         TRY(place_left(s));

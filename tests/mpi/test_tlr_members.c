@@ -43,6 +43,8 @@ typedef struct {
     points p;
     int calls, fail_at; /* of the fill; that which fails, -1: none */
     int64_t entries;    /* that it made */
+    int64_t column;     /* up to where the last call went; */
+    bool back;          /* one went back by more than a tile, but to the first column */
     bool wrong;         /* the first entry is -1 in the first call */
 } matrix;
 
@@ -56,6 +58,8 @@ static status fill_matrix(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t
         a[0] = -1;
     m->calls++;
     m->entries += ni * nj;
+    m->back = m->back || (j0 > 0 && j0 + B < m->column);
+    m->column = j0 + nj;
     return st;
 }
 
@@ -110,8 +114,10 @@ static tlr_report same(matrix *m, const form *f, int64_t *bytes) {
     for (int k = 0; k < 2; k++) {
         m->calls = 0;
         m->entries = 0;
+        m->back = false;
         ok(make(m, f, k == 1, &met, &l[k], &report[k]));
         entries[k] = m->entries;
+        assert_false(m->back); /* a source holds columns of one sensor */
         full[k] = expanded(l[k], n, n);
         double *there = up(start, v * n);
         ok(tlr_solve(l[k], 'R', 'A', v, there, v));
