@@ -114,7 +114,8 @@ typedef struct {
     bool host;   /* a factor's tiles are kept in the host's memory; the bits are the same */
     size_t room; /* with host: bytes of the backend's memory that making a left-looking factor may
                     take; as many super-panels (up to four) as it allows, but one at least, share
-                    what comes from the host's memory. 0: no limit */
+                    what comes from the host's memory. It is taken in one piece, where the
+                    backend has that (pool.h). 0: no limit */
     bool timed;  /* a factor's steps are timed (each is waited for) */
     int parts;   /* > 0: tile rows below a super-panel's diagonal block are worked at in so many
                     parts, which several members of a factor share; its bits depend on their number,
