@@ -40,8 +40,9 @@ status lowrank_right_vectors(cudaStream_t s, backend_type t, const batch_cut *cu
                              batch_dim n, batch_mat a, batch_mat sigma, batch_mat v, int64_t *rank,
                              int *info, void *work, size_t lwork);
 
-/* Values and left vectors of A (transposed: of A^T, A square) as far as the cut keeps them, for those
- * who project on the span of these: errors are in proportion to the largest value (span.cu). */
+/* Values and left vectors of A (transposed: of A^T, A square) as far as the cut keeps them, for
+ * those who project on the span of these: errors are in proportion to the largest value (span.cu).
+ */
 size_t lowrank_span_work(backend_type t, int64_t count, int64_t m, int64_t n);
 status lowrank_span(cudaStream_t s, backend_type t, bool transposed, const batch_cut *cut,
                     int64_t count, batch_dim m, batch_dim n, batch_mat a, batch_mat sigma,

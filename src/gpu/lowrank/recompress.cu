@@ -354,9 +354,9 @@ status chunk_of(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t fir
         (st = lowrank_qr(s, t, 'R', count, dn, all, copy, rv, w.factors, w.rest, left)) != MOAO_OK)
         return st;
     GPU_TRY(core<T>(s, q, w, count, (int)width));
-    if ((st = lowrank_span(s, t, false, &cut, count, batch_dim{k0, w.core0},
-                           batch_dim{k1, w.core1}, batch_strided(w.core, width, width * width),
-                           sigma, x, w.rank, w.svd, w.rest, left)) != MOAO_OK)
+    if ((st = lowrank_span(s, t, false, &cut, count, batch_dim{k0, w.core0}, batch_dim{k1, w.core1},
+                           batch_strided(w.core, width, width * width), sigma, x, w.rank, w.svd,
+                           w.rest, left)) != MOAO_OK)
         return st;
     if (by_gram(q, width))
         GPU_TRY(launch_sum_results<T>(by, s));
