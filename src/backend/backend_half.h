@@ -61,6 +61,17 @@ typedef status half_cast_to_double_op(backend_ctx *ctx, int64_t m, int64_t n, do
                                       const float *x, int64_t ldx, double beta, double *y,
                                       int64_t ldy);
 
+/* y := x, n numbers in single precision to as many in double; of any alignment. */
+typedef struct {
+    const float *x;
+    double *y;
+    int64_t n;
+} half_piece;
+/* Many pieces, whose list lies in the host's memory and has been read when it returns; what is
+ * written does not overlap. For short ones, of which each takes less time than a call of its own.
+ */
+typedef status half_cast_pieces_op(backend_ctx *ctx, int64_t count, const half_piece *p);
+
 /* Y := X in single precision, X in double, m x n. */
 typedef status half_cast_to_single_op(backend_ctx *ctx, int64_t m, int64_t n, const double *x,
                                       int64_t ldx, float *y, int64_t ldy);
@@ -95,6 +106,7 @@ typedef struct backend_half {
     half_split_op *split;
     half_join_op *join;
     half_squares_op *squares;
+    half_cast_pieces_op *cast_pieces;
 } backend_half;
 
 #ifdef __cplusplus

@@ -265,6 +265,15 @@ static status half_squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t 
     return st == MOAO_OK ? own->half->squares(ctx, t, m, n, a, lda, tile, out, ldo) : st;
 }
 
+static status half_cast_pieces(backend_ctx *ctx, int64_t count, const half_piece *p) {
+    const backend *own = backend_own(ctx);
+    bool fine = count >= 0;
+    for (int64_t k = 0; k < count; k++)
+        fine = fine && p[k].n >= 0;
+    const status st = checked_admit(own, own->half->cast_pieces, fine, "cast_pieces");
+    return st == MOAO_OK ? own->half->cast_pieces(ctx, count, p) : st;
+}
+
 const backend_half checked_half = {
     .size = sizeof(backend_half),
     .max_abs = half_max_abs,
@@ -276,6 +285,7 @@ const backend_half checked_half = {
     .split = half_split,
     .join = half_join,
     .squares = half_squares,
+    .cast_pieces = half_cast_pieces,
 };
 
 /* ---- sparse matrices */

@@ -146,6 +146,14 @@ static status cpu_cast_to_double(backend_ctx *ctx, int64_t m, int64_t n, double 
     return MOAO_OK;
 }
 
+static status cpu_cast_pieces(backend_ctx *ctx, int64_t count, const half_piece *p) {
+    (void)ctx;
+    for (int64_t k = 0; k < count; k++)
+        for (int64_t i = 0; i < p[k].n; i++)
+            p[k].y[i] = (double)p[k].x[i];
+    return MOAO_OK;
+}
+
 static status cpu_cast_to_single(backend_ctx *ctx, int64_t m, int64_t n, const double *x,
                                  int64_t ldx, float *y, int64_t ldy) {
     (void)ctx;
@@ -213,4 +221,5 @@ const backend_half half_cpu = {
     .split = cpu_split,
     .join = cpu_join,
     .squares = cpu_squares,
+    .cast_pieces = cpu_cast_pieces,
 };

@@ -2,6 +2,7 @@
 #ifndef MOAO_TLR_FACTORING_H
 #define MOAO_TLR_FACTORING_H
 
+#include "tlr/passes.h"
 #include "tlr/spread.h"
 
 typedef struct {

@@ -312,6 +312,16 @@ void tlr_panel_release(tlr *a, int64_t q);
 void tlr_panel_give(tlr *a, panel *p);
 void tlr_panel_no_spare(tlr *a);
 
+/* --- work.c: single precision that is widened, many pieces in one call --- */
+enum { WIDEN_PIECES = 64 };
+typedef struct {
+    half_piece p[WIDEN_PIECES];
+    int64_t count;
+} widen_list;
+/* n more numbers; some of the list may be widened at once. run: what is left of it. */
+status tlr_widen_add(tlr_work *w, widen_list *l, const float *x, double *y, int64_t n);
+status tlr_widen_run(tlr_work *w, widen_list *l);
+
 /* --- store.c --- */
 
 /* A finished super-panel of a factor to where the options want it; u and v are gone then. to: NULL,
@@ -530,7 +540,5 @@ status tlr_pivot_is_certain(tlr_work *w, const tlr *l, int64_t p, const double *
 static inline int64_t side_at(char side, int64_t i, int64_t r, int64_t ld) {
     return side == 'R' ? r + i * ld : i + r * ld;
 }
-
-#include "tlr/passes.h"
 
 #endif

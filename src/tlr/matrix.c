@@ -99,10 +99,7 @@ done:
 }
 
 static void give(tlr *a, tlr_pool *pool, double *p) {
-    if (p && pool)
-        tlr_pool_give(pool, TLR_MAIN, p);
-    else
-        a->be->release(a->ctx, p);
+    tlr_pool_give(pool, a->be, a->ctx, TLR_MAIN, p);
 }
 
 void tlr_panel_release(tlr *a, int64_t q) {
@@ -162,8 +159,7 @@ static status slab(tlr *a, tlr_pool *pool, int64_t count, double **p) {
     void *fresh = NULL;
     give(a, pool, *p);
     *p = NULL;
-    const status st = pool ? tlr_pool_take(pool, TLR_MAIN, false, bytes, &fresh)
-                           : a->be->alloc(a->ctx, bytes, &fresh);
+    const status st = tlr_pool_take(pool, a->be, a->ctx, TLR_MAIN, false, bytes, &fresh);
     *p = fresh;
     return st;
 }

@@ -191,6 +191,7 @@ typedef struct {
     const panel *p;
     bool singles;
     char *message;
+    widen_list wide;
     bool out; /* into the message, or from it */
     int64_t at;
 } packing;
@@ -205,8 +206,7 @@ static status pack(packing *s, double *x, int64_t n) {
         return MOAO_OK;
     if (s->singles)
         return s->out ? be->half->cast_to_single(s->w->ctx, n, 1, x, n, (float *)(void *)there, n)
-                      : be->half->cast_to_double(s->w->ctx, n, 1, 1, (float *)(void *)there, n, 0,
-                                                 x, n);
+                      : tlr_widen_add(s->w, &s->wide, (float *)(void *)there, x, n);
     return s->out ? be->copy(s->w->ctx, there, n * size, x, n * size, n * size, 1)
                   : be->copy(s->w->ctx, x, n * size, there, n * size, n * size, 1);
 }
@@ -235,7 +235,9 @@ static status pack_member(packing *s, const tlr_members *m, int64_t p, int r) {
         if (owner(m, s->l, k) == r)
             TRY(pack_part(s, i0, i1));
     }
+    st = tlr_widen_run(s->w, &s->wide);
 done:
+    s->wide.count = 0;
     return st;
 }
 

@@ -11,6 +11,7 @@
  * Bits: which super-panels share large products follows from ranks and memory (update.c), and is
  * the same for a super-panel as where nothing is out of core. Where that depends on ranks that are
  * not known yet, the update waits for them. */
+#include "tlr/passes.h"
 #include "tlr/pool.h"
 #include "tlr/update.h"
 

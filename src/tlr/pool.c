@@ -96,15 +96,17 @@ static status one_more(tlr_pool *x) {
     return MOAO_OK;
 }
 
-status tlr_pool_take(tlr_pool *x, int side, bool low, size_t bytes, void **p) {
+status tlr_pool_take(tlr_pool *x, const backend *be, backend_ctx *ctx, int side, bool low,
+                     size_t bytes, void **p) {
     const size_t exact = bytes;
     bytes = bytes > 0 ? (bytes + UNIT - 1) / UNIT * UNIT : UNIT;
-    int64_t k = find(x, bytes, low);
+    int64_t k = x ? find(x, bytes, low) : -1;
     status st;
     *p = NULL;
     if (k < 0) {
-        st = x->be->alloc(x->ctx[side], exact, p);
-        x->beyond += st == MOAO_OK;
+        st = be->alloc(ctx, exact, p);
+        if (x)
+            x->beyond += st == MOAO_OK;
         return st;
     }
     TRY(one_more(x));
@@ -138,13 +140,14 @@ static void join(tlr_pool *x, int64_t k) {
     memmove(x->part + k + 1, x->part + k + 2, (size_t)(x->count - k - 1) * sizeof *x->part);
 }
 
-void tlr_pool_give(tlr_pool *x, int side, void *p) {
+void tlr_pool_give(tlr_pool *x, const backend *be, backend_ctx *ctx, int side, void *p) {
     int64_t k = 0;
-    while (k < x->count && x->part[k].at != p)
+    while (x && k < x->count && x->part[k].at != p)
         k++;
-    if (k == x->count) {
-        x->beyond--;
-        x->be->release(x->ctx[side], p);
+    if (!x || !p || k == x->count) {
+        if (x && p)
+            x->beyond--;
+        be->release(ctx, p);
         return;
     }
     x->part[k].taken = false;

@@ -13,10 +13,11 @@ status tlr_pool_open(const backend *be, backend_ctx *main, backend_ctx *ahead, s
                      tlr_pool **out);
 /* All has been given back. */
 void tlr_pool_close(tlr_pool *x);
-/* For work in the stream of a side; low: it does not stay. */
-status tlr_pool_take(tlr_pool *x, int side, bool low, size_t bytes, void **p);
+/* For work in the stream of a side; low: it does not stay. x may be NULL: the backend's own. */
+status tlr_pool_take(tlr_pool *x, const backend *be, backend_ctx *ctx, int side, bool low,
+                     size_t bytes, void **p);
 /* What is in the stream of that side may still use it. */
-void tlr_pool_give(tlr_pool *x, int side, void *p);
+void tlr_pool_give(tlr_pool *x, const backend *be, backend_ctx *ctx, int side, void *p);
 /* The stream of that side has waited for the other one's. x may be NULL. */
 void tlr_pool_met(tlr_pool *x, int side);
 /* Whether so many bytes are there at one place, and then so many others at one place; not while

@@ -73,15 +73,15 @@ static int64_t block_begin(const tlr *l, int64_t q, int64_t k) {
     return n;
 }
 
-/* n numbers of one type to another. */
-static status move(tlr_work *w, backend_type ft, const void *from, backend_type tt, void *to,
-                   int64_t n) {
+/* n numbers of one type to another; those that are widened with the rest of the list. */
+static status move(tlr_work *w, widen_list *wide, backend_type ft, const void *from,
+                   backend_type tt, void *to, int64_t n) {
     const int64_t bytes = n * (int64_t)backend_size(ft);
     if (n == 0)
         return MOAO_OK;
     if (ft == tt)
         return w->be->copy(w->ctx, to, bytes, from, bytes, bytes, 1);
-    return ft == BACKEND_S ? w->be->half->cast_to_double(w->ctx, n, 1, 1, from, n, 0, to, n)
+    return ft == BACKEND_S ? tlr_widen_add(w, wide, from, to, n)
                            : w->be->half->cast_to_single(w->ctx, n, 1, from, n, to, n);
 }
 
@@ -113,19 +113,22 @@ static stand whole(const panel *p, backend_type t) {
 /* Tile rows j0 .. j1 from one place to the other. */
 static status convert(tlr_work *w, const tlr *l, const panel *p, const stand *from, const stand *to,
                       int64_t j0, int64_t j1) {
+    widen_list wide = {.count = 0};
     int64_t at = 0, there = 0;
     status st;
-    TRY(move(w, from->type,
+    TRY(move(w, &wide, from->type,
              number(from->type, from->u, panel_ubegin(l, p, j0) - panel_ubegin(l, p, from->i0)),
              to->type, number(to->type, to->u, panel_ubegin(l, p, j0) - panel_ubegin(l, p, to->i0)),
              panel_ubegin(l, p, j1) - panel_ubegin(l, p, j0)));
     for (int64_t c = p->c0; c < p->c1; c++) {
-        TRY(move(w, from->type, number(from->type, from->v, at + v_numbers(l, p, c, from->i0, j0)),
-                 to->type, number(to->type, to->v, there + v_numbers(l, p, c, to->i0, j0)),
+        TRY(move(w, &wide, from->type,
+                 number(from->type, from->v, at + v_numbers(l, p, c, from->i0, j0)), to->type,
+                 number(to->type, to->v, there + v_numbers(l, p, c, to->i0, j0)),
                  v_numbers(l, p, c, j0, j1)));
         at += v_numbers(l, p, c, from->i0, from->i1);
         there += v_numbers(l, p, c, to->i0, to->i1);
     }
+    st = tlr_widen_run(w, &wide);
 done:
     return st;
 }

@@ -231,7 +231,7 @@ typedef struct {
     const tlr *a;
     const char *from;
     char *to;
-    bool wide;
+    widen_list *wide; /* NULL: as it is */
 } passage;
 
 /* n elements from element `at` on. */
@@ -241,19 +241,19 @@ static status bring_part(const passage *s, int64_t at, int64_t n) {
     if (n == 0)
         return MOAO_OK;
     if (s->wide)
-        return be->half->cast_to_double(s->ctx, n, 1, 1, (const float *)(const void *)s->from + at,
-                                        n, 0, (double *)(void *)s->to + at, n);
+        return tlr_widen_add(s->w, s->wide, (const float *)(const void *)s->from + at,
+                             (double *)(void *)s->to + at, n);
     s->w->fetched += (double)bytes;
     return be->copy(s->ctx, s->to + at * size, bytes, s->from + at * size, bytes, bytes, 1);
 }
 
 /* Tile rows i0 .. i1, r0 <= i0: of some of them U in one piece, V of each tile column in another.
- */
+ * All are copied at once, with what lies between U and V, which nothing sets; it is not widened. */
 static status bring_rows(const passage *s, const panel *p, int64_t i0, int64_t i1) {
     const tlr *a = s->a;
     const int64_t u = panel_ubegin(a, p, i0);
     status st;
-    if (i0 == p->r0 && i1 == p->r1)
+    if (i0 == p->r0 && i1 == p->r1 && !s->wide)
         return bring_part(s, 0, tlr_store_numbers(a, p));
     TRY(bring_part(s, u, panel_ubegin(a, p, i1) - u));
     for (int64_t k = p->c0; k < p->c1; k++) {
@@ -276,7 +276,7 @@ static status bring(tlr_work *w, backend_ctx *ctx, const tlr *a, panel *p, int64
         TRY(let_come(w));
     if (ctx == w->ctx)
         s->busy = true;
-    TRY(bring_rows(&(passage){w, ctx, a, p->kept, s->at, false}, p, largest(i0, p->r0), p->r1));
+    TRY(bring_rows(&(passage){w, ctx, a, p->kept, s->at, NULL}, p, largest(i0, p->r0), p->r1));
     s->p = p;
     s->i0 = i0;
 done:
@@ -286,6 +286,7 @@ done:
 /* Tile rows i0 .. i1 from what is kept of them to the place where they are used, in type t. */
 static status convert_rows(tlr_work *w, const tlr *a, const panel *p, backend_type t, int64_t i0,
                            int64_t i1, void *kept) {
+    widen_list wide = {.count = 0};
     void *singles = t == BACKEND_S ? w->used.at : kept;
     status st = MOAO_OK;
     if (a->o.halves && t == BACKEND_D)
@@ -293,7 +294,8 @@ static status convert_rows(tlr_work *w, const tlr *a, const panel *p, backend_ty
     if (a->o.halves)
         TRY(tlr_halves_widen(w, p, i0, i1, kept, singles));
     if (t == BACKEND_D)
-        st = bring_rows(&(passage){w, w->ctx, a, singles, w->used.at, true}, p, i0, i1);
+        TRY(bring_rows(&(passage){w, w->ctx, a, singles, w->used.at, &wide}, p, i0, i1));
+    st = tlr_widen_run(w, &wide);
 done:
     return st;
 }

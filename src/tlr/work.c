@@ -47,15 +47,11 @@ done:
 }
 
 status tlr_work_take(tlr_work *w, size_t bytes, void **p) {
-    return w->pool ? tlr_pool_take(w->pool, w->side, w->low, bytes, p)
-                   : w->be->alloc(w->ctx, bytes, p);
+    return tlr_pool_take(w->pool, w->be, w->ctx, w->side, w->low, bytes, p);
 }
 
 void tlr_work_give(tlr_work *w, void *p) {
-    if (p && w->pool)
-        tlr_pool_give(w->pool, w->side, p);
-    else
-        w->be->release(w->ctx, p);
+    tlr_pool_give(w->pool, w->be, w->ctx, w->side, p);
 }
 
 static void give_all(tlr_work *w) {
@@ -236,6 +232,18 @@ status tlr_full_copy(tlr_work *w, backend_type t, int64_t m, int64_t n, const vo
     const int64_t e = (int64_t)backend_size(t);
     return lda == m && ldb == m ? w->be->copy(w->ctx, b, e * m * n, a, e * m * n, e * m * n, 1)
                                 : w->be->copy(w->ctx, b, e * ldb, a, e * lda, e * m, n);
+}
+
+status tlr_widen_add(tlr_work *w, widen_list *l, const float *x, double *y, int64_t n) {
+    if (n > 0)
+        l->p[l->count++] = (half_piece){x, y, n};
+    return l->count == WIDEN_PIECES ? tlr_widen_run(w, l) : MOAO_OK;
+}
+
+status tlr_widen_run(tlr_work *w, widen_list *l) {
+    const int64_t count = l->count;
+    l->count = 0;
+    return count > 0 ? w->be->half->cast_pieces(w->ctx, count, l->p) : MOAO_OK;
 }
 
 status tlr_dense_trmm(tlr_work *w, char side, char trans, int64_t m, int64_t n, double alpha,

@@ -1,6 +1,7 @@
 /* A tile low-rank factor by several processes (tlr_members): the same bits as by one alone, for all
  * forms and any number of parts; what they do about pivots; and a member that fails at any meeting.
  * ranks: 1 2 3 */
+#include "support/tlr_case.h"
 #include "support/tlr_counted.h"
 
 #include <mpi.h>

@@ -3,7 +3,7 @@
 #ifndef MOAO_TESTS_TLR_COUNTED_H
 #define MOAO_TESTS_TLR_COUNTED_H
 
-#include "support/tlr_case.h"
+#include "support/backend.h"
 
 static const backend *whole; /* the backend itself */
 static backend counted;

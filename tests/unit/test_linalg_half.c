@@ -456,6 +456,44 @@ static void test_cast_to_double(void **state) {
     }
 }
 
+/* Pieces of all sizes about those of a block and of a warp, at odd places, more than go in one
+ * launch, some empty; nothing beside them is written. */
+static void test_cast_pieces(void **state) {
+    static const int64_t size[] = {0, 1, 31, 257, 4095, 4096, 4097, 70001};
+    enum { COUNT = 330, GAP = 3 };
+    half_piece p[COUNT];
+    int64_t at[COUNT], all = GAP;
+    (void)state;
+    for (int k = 0; k < COUNT; k++) {
+        at[k] = all;
+        p[k].n = size[k % 8 == 7 && k > 40 ? 0 : k % 8];
+        all += p[k].n + GAP;
+    }
+    mat x = mat_new(BACKEND_S, all, 1, 0), y = mat_new(BACKEND_D, all, 1, 0);
+    mat_fill(&x, 'A');
+    mat_set(&x, GAP, 0, NAN);
+    mat_up(&x), mat_up(&y);
+    for (int k = 0; k < COUNT; k++) {
+        p[k].x = (const float *)x.dev + at[k];
+        p[k].y = (double *)y.dev + at[k];
+    }
+    must(be->half->cast_pieces(ctx, COUNT, p));
+    memset(p, 0xff, sizeof p); /* it has been read */
+    mat_down(&y);
+    int64_t i = 0;
+    for (int k = 0; k < COUNT; k++) {
+        for (; i < at[k]; i++)
+            assert_memory_equal((double *)y.host + i, (double *)y.before + i, sizeof(double));
+        for (const int64_t end = k + 1 < COUNT ? at[k + 1] - GAP : all - GAP; i < end; i++) {
+            const double got = ((double *)y.host)[i], want = ((float *)x.host)[i];
+            assert_true(got == want || (isnan(got) && isnan(want)));
+        }
+    }
+    must(be->half->cast_pieces(ctx, 0, NULL));
+    assert_int_equal(be->half->cast_pieces(ctx, 1, &(half_piece){x.dev, y.dev, -1}), MOAO_INPUT);
+    mat_free(&x), mat_free(&y);
+}
+
 static void test_cast_to_single(void **state) {
     (void)state;
     mat x = mat_new(BACKEND_D, 77, 13, 2), y = mat_new(BACKEND_S, 77, 13, 1);
@@ -490,6 +528,6 @@ int main(void) {
         cmocka_unit_test(test_cast_to_double), cmocka_unit_test(test_exponent),
         cmocka_unit_test(test_split),          cmocka_unit_test(test_squares),
         cmocka_unit_test(test_cast_to_single), cmocka_unit_test(test_gemm_rounded),
-        cmocka_unit_test(test_drift)};
+        cmocka_unit_test(test_drift),          cmocka_unit_test(test_cast_pieces)};
     return RUN_ON_BACKENDS(tests);
 }

@@ -1,5 +1,6 @@
 /* Tile low-rank matrices where memory of the backend runs out: whichever allocation fails, the call
  * says so, gives no matrix, and keeps nothing. The next call is as if nothing had been. */
+#include "support/tlr_case.h"
 #include "support/tlr_counted.h"
 
 enum { B = 32 };

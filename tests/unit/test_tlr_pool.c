@@ -1,54 +1,48 @@
 /* The memory that a factor's buffers are cut from: nothing lies in another's place, whatever comes
  * and goes; who takes what the other side gave waits for it, and only then; what does not fit is
  * the backend's; at the end all is one piece again. */
-#include "support/backend.h"
+#include "support/tlr_counted.h"
 #include "tlr/pool.h"
 
-static backend counted;
-static int taken, waits; /* from the backend, at present; of either side */
+static int waits; /* of either side */
 static backend_ctx *side[2];
 
-static status count_alloc(backend_ctx *c, size_t bytes, void **p) {
-    const status st = be->alloc(c, bytes, p);
-    taken += st == MOAO_OK;
-    return st;
-}
-static void count_release(backend_ctx *c, void *p) {
-    taken -= p != NULL;
-    be->release(c, p);
-}
 static status count_wait(backend_ctx *c, backend_ctx *other) {
     assert_true(c != other);
     waits++;
-    return be->wait_for(c, other);
+    return whole->wait_for(c, other);
 }
 
 static int setup(void **state) {
     (void)state;
-    counted = *be;
-    counted.alloc = count_alloc, counted.release = count_release, counted.wait_for = count_wait;
+    counting_begin();
+    counted.wait_for = count_wait;
     for (int k = 0; k < 2; k++)
         must(be->open(0, NULL, &side[k]));
-    taken = waits = 0;
+    live = waits = 0;
     return 0;
 }
 static int teardown(void **state) {
     (void)state;
     for (int k = 0; k < 2; k++)
         be->close(side[k]);
-    assert_int_equal(taken, 0);
+    counting_end();
+    assert_int_equal(live, 0);
     return 0;
 }
 
 static tlr_pool *pool_of(size_t bytes) {
     tlr_pool *x;
-    must(tlr_pool_open(&counted, side[0], side[1], bytes, &x));
+    must(tlr_pool_open(be, side[0], side[1], bytes, &x));
     return x;
 }
 static char *take(tlr_pool *x, int of, bool low, size_t bytes) {
     void *p;
-    must(tlr_pool_take(x, of, low, bytes, &p));
+    must(tlr_pool_take(x, be, side[of], of, low, bytes, &p));
     return p;
+}
+static void hand_back(tlr_pool *x, int of, char *p) {
+    tlr_pool_give(x, be, side[of], of, p);
 }
 
 /* Buffers that are there at one time, of random sizes and lifetimes. */
@@ -68,7 +62,7 @@ static void apart(void **state) {
         seed = seed * 1664525u + 1013904223u;
         const int k = (int)(seed >> 8) % PLACES, of = (int)(seed >> 30) & 1;
         if (held[k].at) {
-            tlr_pool_give(x, held[k].of, held[k].at);
+            hand_back(x, held[k].of, held[k].at);
             held[k].at = NULL;
             continue;
         }
@@ -78,13 +72,13 @@ static void apart(void **state) {
         for (int j = 0; j < PLACES; j++)
             assert_true(j == k || !held[j].at || held[j].at + held[j].bytes <= held[k].at ||
                         held[k].at + held[k].bytes <= held[j].at);
-        beyond = taken > beyond ? taken : beyond;
+        beyond = live > beyond ? (int)live : beyond;
     }
     assert_true(beyond > 1); /* some found no place */
     for (int k = 0; k < PLACES; k++)
         if (held[k].at)
-            tlr_pool_give(x, held[k].of, held[k].at);
-    assert_int_equal(taken, 1);
+            hand_back(x, held[k].of, held[k].at);
+    assert_int_equal(live, 1);
     assert_true(tlr_pool_fits(x, all, 0)); /* one piece again */
     assert_false(tlr_pool_fits(x, all, 512));
     tlr_pool_close(x);
@@ -99,13 +93,13 @@ static void ends(void **state) {
     assert_true(high == low + 8192 - 1024 && next == low + 1024);
     assert_true(beyond < low || beyond >= low + 8192);
     assert_false(tlr_pool_fits(x, 512, 0)); /* there is something beyond it */
-    tlr_pool_give(x, TLR_MAIN, beyond);
+    hand_back(x, TLR_MAIN, beyond);
     assert_true(tlr_pool_fits(x, 4096, 1024) && !tlr_pool_fits(x, 4096, 2048));
-    tlr_pool_give(x, TLR_MAIN, low);
+    hand_back(x, TLR_MAIN, low);
     assert_true(take(x, TLR_MAIN, false, 700) == low);
-    tlr_pool_give(x, TLR_MAIN, low);
-    tlr_pool_give(x, TLR_MAIN, high);
-    tlr_pool_give(x, TLR_MAIN, next);
+    hand_back(x, TLR_MAIN, low);
+    hand_back(x, TLR_MAIN, high);
+    hand_back(x, TLR_MAIN, next);
     assert_true(tlr_pool_fits(x, 8192, 0));
     tlr_pool_close(x);
 }
@@ -114,24 +108,37 @@ static void waiting(void **state) {
     (void)state;
     tlr_pool *x = pool_of(4096);
     char *a = take(x, TLR_MAIN, true, 4096);
-    tlr_pool_give(x, TLR_MAIN, a);
+    hand_back(x, TLR_MAIN, a);
     a = take(x, TLR_MAIN, true, 2048); /* one's own */
     assert_int_equal(waits, 0);
     char *b = take(x, TLR_AHEAD, true, 512);
     assert_int_equal(waits, 1);
     char *c = take(x, TLR_AHEAD, true, 512); /* it has waited for that too */
     assert_int_equal(waits, 1);
-    tlr_pool_give(x, TLR_AHEAD, c);
-    tlr_pool_give(x, TLR_AHEAD, b);
+    hand_back(x, TLR_AHEAD, c);
+    hand_back(x, TLR_AHEAD, b);
     tlr_pool_met(x, TLR_MAIN); /* main has waited since */
     b = take(x, TLR_MAIN, true, 2048);
     assert_int_equal(waits, 1);
-    tlr_pool_give(x, TLR_AHEAD, a);
-    tlr_pool_give(x, TLR_MAIN, b);
+    hand_back(x, TLR_AHEAD, a);
+    hand_back(x, TLR_MAIN, b);
     tlr_pool_met(x, TLR_MAIN); /* says nothing of what main has to do */
     a = take(x, TLR_AHEAD, true, 4096);
     assert_int_equal(waits, 2);
-    tlr_pool_give(x, TLR_AHEAD, a);
+    hand_back(x, TLR_AHEAD, a);
+    tlr_pool_close(x);
+}
+
+/* Without a pool all is the backend's. */
+static void none(void **state) {
+    (void)state;
+    char *const p = take(NULL, TLR_MAIN, true, 100);
+    assert_int_equal(live, 1);
+    hand_back(NULL, TLR_AHEAD, p);
+    hand_back(NULL, TLR_MAIN, NULL);
+    tlr_pool *x = pool_of(512);
+    hand_back(x, TLR_MAIN, NULL);
+    assert_true(tlr_pool_fits(x, 512, 0));
     tlr_pool_close(x);
 }
 
@@ -140,6 +147,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(apart, setup, teardown),
         cmocka_unit_test_setup_teardown(ends, setup, teardown),
         cmocka_unit_test_setup_teardown(waiting, setup, teardown),
+        cmocka_unit_test_setup_teardown(none, setup, teardown),
     };
     return RUN_ON_BACKENDS(tests);
 }

@@ -4,6 +4,7 @@
 #include "half_gpu.h"
 #include <cuda_fp16.h>
 #include <float.h>
+#include <limits.h>
 #include <math.h>
 
 #define THREADS 256
@@ -153,6 +154,38 @@ __global__ void cast_to_double_kernel(int64_t m, int64_t n, double alpha, const 
     }
 }
 
+/* Pieces of a launch, by value: no list has to travel to the device. A block has WIDENED numbers of
+ * one of them; first[k]: of its blocks. */
+#define PIECES 100
+#define WIDENED (16 * THREADS)
+struct pieces_of_launch {
+    half_piece piece[PIECES];
+    int first[PIECES], count;
+};
+
+__global__ void widen_kernel(const __grid_constant__ pieces_of_launch s) {
+    int k = 0;
+    for (int step = 64; step > 0; step /= 2) /* the last one that begins before this block */
+        if (k + step < s.count && s.first[k + step] <= (int)blockIdx.x)
+            k += step;
+    const int64_t from = (blockIdx.x - s.first[k]) * (int64_t)WIDENED + threadIdx.x;
+    const float *x = s.piece[k].x + from;
+    double *y = s.piece[k].y + from;
+    const int64_t left = s.piece[k].n - from;
+    if (left > WIDENED - THREADS) {
+        float v[WIDENED / THREADS];
+#pragma unroll
+        for (int i = 0; i < WIDENED / THREADS; i++)
+            v[i] = x[i * THREADS];
+#pragma unroll
+        for (int i = 0; i < WIDENED / THREADS; i++)
+            y[i * THREADS] = (double)v[i];
+        return;
+    }
+    for (int i = 0; i < left; i += THREADS)
+        y[i] = (double)x[i];
+}
+
 __global__ void cast_to_single_kernel(int64_t m, int64_t n, const double *x, int64_t ldx, float *y,
                                       int64_t ldy) {
     EACH(i, j, m, n)
@@ -222,6 +255,34 @@ static status cast_to_double(backend_ctx *ctx, int64_t m, int64_t n, double alph
                                                                              beta, y, ldy);
     LAUNCHED();
     return MOAO_OK;
+}
+
+static status launch_pieces(backend_ctx *ctx, pieces_of_launch *s, int64_t blocks) {
+    if (blocks > 0)
+        widen_kernel<<<(unsigned)blocks, THREADS, 0, ctx->main.stream>>>(*s);
+    s->count = 0;
+    LAUNCHED();
+    return MOAO_OK;
+}
+
+static status cast_pieces(backend_ctx *ctx, int64_t count, const half_piece *p) {
+    gpu_device_guard guard(ctx->device);
+    pieces_of_launch s;
+    int64_t blocks = 0;
+    s.count = 0;
+    for (int64_t k = 0; k < count; k++) {
+        const int64_t more = gpu_ceil(p[k].n, WIDENED);
+        if (more == 0)
+            continue;
+        if (s.count == PIECES || blocks + more > INT_MAX) {
+            GPU_TRY(launch_pieces(ctx, &s, blocks));
+            blocks = 0;
+        }
+        s.piece[s.count] = p[k];
+        s.first[s.count++] = (int)blocks;
+        blocks += more;
+    }
+    return launch_pieces(ctx, &s, blocks);
 }
 
 static status cast_to_single(backend_ctx *ctx, int64_t m, int64_t n, const double *x, int64_t ldx,
@@ -294,4 +355,5 @@ const backend_half backend_half_gpu = {
     .split = split,
     .join = join,
     .squares = squares,
+    .cast_pieces = cast_pieces,
 };
