@@ -88,34 +88,54 @@ static double wanted(const sums_case *c, backend_type t, const lists_of *s,
     return c->alpha * sum;
 }
 
+/* Vectors of a case on the host and on the backend, and where the result of so many rows goes. */
+typedef struct {
+    int64_t ldy, numbers; /* of the result, all */
+    formats_operand x[FORMATS_OPERANDS], dx[FORMATS_OPERANDS];
+} vectors_of;
+
+static vectors_of vectors_make(backend_type t, char side, bool odd, int64_t nvec, int64_t rows) {
+    const bool left = side == 'L';
+    const int64_t pad = odd ? 3 : 2, even = nvec + nvec % 2, ldx = (left ? ROWS : even) + pad,
+                  xs = ldx * (left ? nvec : ROWS);
+    vectors_of v = {.ldy = (left ? rows + rows % 2 : even) + pad};
+    v.numbers = v.ldy * (left ? nvec : rows);
+    for (int f = 0; f < FORMATS_OPERANDS; f++)
+        v.x[f] = v.dx[f] = (formats_operand){NULL, 1};
+    for (int f = 0; f < 2; f++) {
+        v.x[f] = (formats_operand){random_host(t, xs, 1, 20 + (uint64_t)f), ldx};
+        v.dx[f] = (formats_operand){device_copy(v.x[f].p, backend_size(t) * (size_t)xs), ldx};
+    }
+    return v;
+}
+
+static void vectors_release(vectors_of *v) {
+    for (int f = 0; f < 2; f++)
+        be->release(ctx, (void *)v->dx[f].p), free((void *)v->x[f].p);
+}
+
 /* Largest difference between backend and loops, relative to the largest number. */
 static double error_of(const sums_case *c, backend_type t) {
     const size_t size = backend_size(t);
     const bool left = c->side == 'L';
     lists_of l;
     lists_make(c, t, &l);
-    const int64_t pad = c->odd ? 3 : 2, even = c->nvec + c->nvec % 2;
-    const int64_t ldx = (left ? ROWS : even) + pad, ldy = (left ? l.rows + l.rows % 2 : even) + pad;
-    const int64_t xs = ldx * (left ? c->nvec : ROWS), ys = ldy * (left ? c->nvec : l.rows);
-    formats_operand x[FORMATS_OPERANDS] = {{NULL, 1}}, dx[FORMATS_OPERANDS] = {{NULL, 1}};
-    for (int f = 0; f < 2; f++) {
-        x[f] = (formats_operand){random_host(t, xs, 1, 20 + (uint64_t)f), ldx};
-        dx[f] = (formats_operand){device_copy(x[f].p, size * (size_t)xs), ldx};
-    }
+    vectors_of v = vectors_make(t, c->side, c->odd, c->nvec, l.rows);
+    const int64_t ldy = v.ldy, ys = v.numbers;
     void *y0 = random_host(t, ys, 1, 30), *y = malloc(size * (size_t)ys + 1);
     if (c->beta == 0)
         memset(y0, 0xff, size * (size_t)ys);
     void *dy = device_copy(y0, size * (size_t)ys);
     const formats_sums s = {c->count, c->most, l.dsum, l.dterm, c->unknown ? 0 : l.inner};
-    must(be->formats->sums(ctx, t, c->side, &s, c->nvec, c->alpha, dx, c->beta, dy, ldy));
+    must(be->formats->sums(ctx, t, c->side, &s, c->nvec, c->alpha, v.dx, c->beta, dy, ldy));
     to_host(y, dy, size * (size_t)ys);
     double worst = 0, largest = 0;
     for (int64_t b = 0; b < c->count; b++)
         for (int64_t i = 0; i < l.sum[b].m; i++)
             for (int64_t j = 0; j < c->nvec; j++) {
                 const int64_t r = l.sum[b].row + i, at = left ? r + j * ldy : j + r * ldy;
-                const double want =
-                    wanted(c, t, &l, x, b, i, j) + (c->beta == 0 ? 0 : c->beta * number(t, y0, at));
+                const double want = wanted(c, t, &l, v.x, b, i, j) +
+                                    (c->beta == 0 ? 0 : c->beta * number(t, y0, at));
                 const double d = fabs(number(t, y, at) - want);
                 worst = d <= worst ? worst : d;
                 largest = fmax(largest, fabs(want));
@@ -125,8 +145,7 @@ static double error_of(const sums_case *c, backend_type t) {
         assert_memory_equal((char *)y + size * (size_t)(j * ldy + inside),
                             (char *)y0 + size * (size_t)(j * ldy + inside),
                             size * (size_t)(ldy - inside));
-    for (int f = 0; f < 2; f++)
-        be->release(ctx, (void *)dx[f].p), free((void *)x[f].p);
+    vectors_release(&v);
     be->release(ctx, dy), lists_release(&l);
     free(y0), free(y);
     return largest > 0 ? worst / largest : worst;
@@ -245,25 +264,19 @@ static double tree_error(const tree_case *c, backend_type t) {
     const bool left = c->side == 'L';
     trees_of l;
     trees_make(c, t, &l);
-    const int64_t pad = c->odd ? 3 : 2, even = c->nvec + c->nvec % 2;
-    const int64_t ldx = (left ? ROWS : even) + pad, ldy = (left ? l.rows + l.rows % 2 : even) + pad;
-    const int64_t xs = ldx * (left ? c->nvec : ROWS), ys = ldy * (left ? c->nvec : l.rows);
+    vectors_of v = vectors_make(t, c->side, c->odd, c->nvec, l.rows);
+    const int64_t ldy = v.ldy, ys = v.numbers;
     void *y = malloc(size * (size_t)ys + 1);
     memset(y, 0xff, size * (size_t)ys);
     void *dy = device_copy(y, size * (size_t)ys);
-    formats_operand x[FORMATS_OPERANDS] = {{NULL, 1}}, dx[FORMATS_OPERANDS] = {{NULL, 1}};
-    for (int f = 0; f < 2; f++) {
-        x[f] = (formats_operand){random_host(t, xs, 1, 20 + (uint64_t)f), ldx};
-        dx[f] = (formats_operand){device_copy(x[f].p, size * (size_t)xs), ldx};
-    }
-    dx[FROM] = (formats_operand){dy, ldy};
+    v.dx[FROM] = (formats_operand){dy, ldy};
     formats_sum *dsum = device_copy(l.sum, sizeof *l.sum * (size_t)l.sums);
     formats_term *dterm = device_copy(l.term, sizeof *l.term * (size_t)(l.terms + 1));
     formats_chain chain = {c->levels, c->down, FROM, c->count, {{0}}};
     for (int k = 0; k < c->levels; k++)
         chain.level[k] = (formats_sums){l.first[k + 1] - l.first[k], l.most[k], dsum + l.first[k],
                                         dterm, l.inner[k]};
-    must(be->formats->chain(ctx, t, c->side, &chain, c->nvec, dx, dy, ldy));
+    must(be->formats->chain(ctx, t, c->side, &chain, c->nvec, v.dx, dy, ldy));
     to_host(y, dy, size * (size_t)ys);
     double *want = calloc((size_t)(l.rows * c->nvec + 1), sizeof *want), error = 0;
     for (int k = 0; k < c->levels; k++) {
@@ -280,7 +293,7 @@ static double tree_error(const tree_case *c, backend_type t) {
                             sum +=
                                 number(t, of, q->trans ? n + i * q->lda : i + n * q->lda) *
                                 (q->from == FROM ? want[q->row + n + j * l.rows]
-                                                 : entry(t, x + q->from, c->side, q->row + n, j));
+                                                 : entry(t, v.x + q->from, c->side, q->row + n, j));
                     }
                     want[r + j * l.rows] = sum;
                     if (c->down && k + 1 < c->levels)
@@ -291,8 +304,7 @@ static double tree_error(const tree_case *c, backend_type t) {
                 }
         error = largest > 0 && !(worst / largest <= error) ? worst / largest : error;
     }
-    for (int f = 0; f < 2; f++)
-        be->release(ctx, (void *)dx[f].p), free((void *)x[f].p);
+    vectors_release(&v);
     be->release(ctx, dy), be->release(ctx, dsum), be->release(ctx, dterm), be->release(ctx, l.da);
     free(l.a), free(l.sum), free(l.term), free(y), free(want);
     return error;

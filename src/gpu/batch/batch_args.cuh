@@ -29,7 +29,8 @@ template <class T> struct Mat {
 
 /* A batch's operand as given, or transposed, or counted from the end; a size as given, and the same
  * with nothing in it, in which what is out of range stays so. */
-template <class T> inline Mat<T> view(batch_mat m, bool trans, bool rev_i, bool rev_j) {
+template <class T>
+inline Mat<T> view(batch_mat m, bool trans = false, bool rev_i = false, bool rev_j = false) {
     Mat<T> v = {(T *)m.base, (T *const *)m.ptrs, m.stride, m.ld, m.lds, trans, rev_i, rev_j, 0, 0};
     return v;
 }

@@ -385,13 +385,6 @@ inline batch_cut cut_from(const batch_cut *c, int64_t first) {
     d.sweeps = nullptr; /* of gesvj alone */
     return d;
 }
-template <class T> inline Mat<T> plain_mat(batch_mat m) {
-    return Mat<T>{
-        (T *)m.base, (T *const *)m.ptrs, m.stride, m.ld, m.lds, false, false, false, 0, 0};
-}
-inline Dim plain_dim(batch_dim d) {
-    return Dim{d.each, d.n, 0, (int)d.n};
-}
 
 /* Work given out in pieces of multiples of 256 bytes; with p = NULL it only counts. */
 struct Pieces {

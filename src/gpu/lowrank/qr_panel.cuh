@@ -11,6 +11,8 @@ using batch::dim_full;
 using batch::dim_valid;
 using batch::Mat;
 using batch::Ref;
+using batch::view;
+using batch::whole;
 
 constexpr int NB = 16;           /* columns of a panel */
 constexpr int FLD = NB + 4;      /* leading dimension of 16 x 16 factors in shared memory */

@@ -258,9 +258,9 @@ template <class T>
 SumSide<T> side_of(const Sum &q, const SumLayout<T> &w, int64_t first, int side) {
     constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
     const batch_mat &a = side == 0 ? q.u : q.v, &b = side == 0 ? q.u2 : q.v2;
-    return {plain_mat<T>(mat_from(a, t, first)),
-            plain_mat<T>(mat_from(b, t, first)),
-            plain_dim(dim_from(side == 0 ? q.m : q.n, first)),
+    return {view<T>(mat_from(a, t, first)),
+            view<T>(mat_from(b, t, first)),
+            whole(dim_from(side == 0 ? q.m : q.n, first)),
             side == 0 ? q.fu : q.fv,
             side == 0 ? q.fu2 : q.fv2,
             side == 0 ? w.f : w.g};
@@ -273,7 +273,7 @@ status gather(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t first
     GatherArgs<T> a = {};
     a.side[0] = Side<T>{side_of(q, w, first, 0), nullptr};
     a.side[1] = Side<T>{side_of(q, w, first, 1), w.copy == w.g ? nullptr : w.copy};
-    a.k = plain_dim(dim_from(q.k, first)), a.k2 = plain_dim(dim_from(q.k2, first));
+    a.k = whole(dim_from(q.k, first)), a.k2 = whole(dim_from(q.k2, first));
     a.old = q.old, a.fresh = q.fresh, a.turned = q.job == 'R', a.width = width;
     a.columns = w.columns, a.core0 = w.core0, a.core1 = w.core1, a.vectors = w.vectors;
     a.state = by_gram(q, width) ? w.state : nullptr;
@@ -288,8 +288,8 @@ status spread(cudaStream_t s, const Sum &q, const SumLayout<T> &w, int64_t first
               int width) {
     constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
     SpreadArgs<T> a = {};
-    a.X = plain_mat<T>(mat_from(q.u, t, first)), a.Y = plain_mat<T>(mat_from(q.v, t, first));
-    a.rows = plain_dim(dim_from(q.m, first)), a.other = plain_dim(dim_from(q.n, first));
+    a.X = view<T>(mat_from(q.u, t, first)), a.Y = view<T>(mat_from(q.v, t, first));
+    a.rows = whole(dim_from(q.m, first)), a.other = whole(dim_from(q.n, first));
     a.ru = w.ru, a.x = w.x, a.sigma = w.sigma, a.g = w.g, a.z = w.z;
     a.width = width, a.roots = q.job == 'B';
     a.columns = w.columns, a.core0 = w.core0, a.rank = w.rank;
@@ -314,7 +314,7 @@ SumGram<T> gram_of(const Sum &q, const SumLayout<T> &w, int64_t first, int64_t c
     const batch_cut cut = cut_from(q.cut, first);
     SumGram<T> a = {};
     a.side[0] = side_of(q, w, first, 0), a.side[1] = side_of(q, w, first, 1);
-    a.k = plain_dim(dim_from(q.k, first)), a.k2 = plain_dim(dim_from(q.k2, first));
+    a.k = whole(dim_from(q.k, first)), a.k2 = whole(dim_from(q.k2, first));
     a.old = q.old, a.fresh = q.fresh, a.roots = q.job == 'B';
     a.relative = cut.kind == 'R', a.frobenius = cut.norm == 'F';
     a.width = width, a.most = (int)(cut.most < width ? cut.most : width), a.count = count;

@@ -208,27 +208,20 @@ status fixed_ranges(cudaStream_t s, const Call &c, const Layout<T> &w, const Ske
     const batch_dim l = {width, w.plain};
     const batch_mat q = batch_strided(w.q, m, m * width), bt = batch_strided(w.bt, n, n * width),
                     r = batch_strided(w.r, width, width * width);
-    const Mat<T> omega = plain_mat<T>(batch_strided(w.omega, n, 0));
+    const Mat<T> omega = view<T>(batch_strided(w.omega, n, 0));
     Mat<T> turned = k.A;
     turned.trans = true;
     GPU_TRY(batch::launch(range_kernel<T, RANGE_SURVEY>, dim3((unsigned)k.count), 32 * WARPS,
                           sketch_shared<T>((int)width, 0), s, k));
     for (int p = 0; p <= c.power && c.m.n > 0 && c.n.n > 0; p++) {
-        const batch::GemmArgs<T>
-            y = {k.A,
-                 p ? plain_mat<T>(bt) : omega,
-                 plain_mat<T>(q),
-                 k.m,
-                 plain_dim(l),
-                 k.n,
-                 T(1),
-                 T(0),
-                 false,
-                 false,
-                 nullptr,
-                 k.count},
-            b = {turned, plain_mat<T>(q), plain_mat<T>(bt), k.n,    plain_dim(l), k.m, T(1), T(0),
-                 false,  false,           nullptr,          k.count};
+        const batch::GemmArgs<T> y = {k.A,        p ? view<T>(bt) : omega,
+                                      view<T>(q), k.m,
+                                      whole(l),   k.n,
+                                      T(1),       T(0),
+                                      false,      false,
+                                      nullptr,    k.count},
+                                 b = {turned, view<T>(q), view<T>(bt), k.n,   whole(l), k.m,
+                                      T(1),   T(0),       false,       false, nullptr,  k.count};
         GPU_TRY(batch::launch_gemm<T>(y, s));
         GPU_TRY(lowrank_qr(s, t, 'Q', k.count, batch_dim{c.m.n, k.m.each}, l, q, r, nullptr,
                            nullptr, 0));
@@ -246,8 +239,8 @@ status find_range(cudaStream_t s, const Call &c, const Layout<T> &w, int64_t fir
     SketchArgs<T> k = {};
     const batch_cut cut = cut_from(c.cut, first);
     constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
-    k.A = plain_mat<T>(mat_from(c.a, t, first));
-    k.m = plain_dim(dim_from(c.m, first)), k.n = plain_dim(dim_from(c.n, first));
+    k.A = view<T>(mat_from(c.a, t, first));
+    k.m = whole(dim_from(c.m, first)), k.n = whole(dim_from(c.n, first));
     k.adaptive = c.adaptive, k.or_nothing = c.adaptive && cut.or_nothing,
     k.relative = cut.kind == 'R', k.frobenius = cut.norm == 'F';
     k.tol = cut.tol, k.tol_each = cut.tol_each, k.most_each = cut.most_each;
@@ -280,9 +273,9 @@ status finish(cudaStream_t s, const Call &c, const Layout<T> &w, int64_t first, 
               int64_t width, bool direct) {
     FinishArgs<T> k = {};
     constexpr backend_type t = sizeof(T) == 8 ? BACKEND_D : BACKEND_S;
-    k.U = plain_mat<T>(mat_from(c.u, t, first)), k.V = plain_mat<T>(mat_from(c.v, t, first));
-    k.S = plain_mat<T>(mat_from(c.sigma, t, first));
-    k.m = plain_dim(dim_from(c.m, first)), k.n = plain_dim(dim_from(c.n, first));
+    k.U = view<T>(mat_from(c.u, t, first)), k.V = view<T>(mat_from(c.v, t, first));
+    k.S = view<T>(mat_from(c.sigma, t, first));
+    k.m = whole(dim_from(c.m, first)), k.n = whole(dim_from(c.n, first));
     k.q = w.q, k.x = w.x, k.sigma = w.sigma, k.bt = direct ? w.bt : nullptr;
     k.width = (int)width, k.most = (int)c.cut->most;
     k.jobu = c.jobu, k.jobv = c.jobv;

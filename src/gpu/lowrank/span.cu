@@ -55,8 +55,8 @@ status span(cudaStream_t s, bool transposed, const batch_cut *cut, int64_t count
             const SpanLayout &w) {
     SpanArgs<T> k = {};
     k.A = batch::view<T>(a, transposed, false, false);
-    k.S = plain_mat<T>(sigma), k.X = plain_mat<T>(x);
-    k.m = plain_dim(m), k.n = plain_dim(n);
+    k.S = view<T>(sigma), k.X = view<T>(x);
+    k.m = whole(m), k.n = whole(n);
     k.cut = device_cut(cut);
     k.rank = rank, k.info = info, k.rows = w.rows, k.cols = w.cols, k.count = count,
     k.vectors = w.vectors;

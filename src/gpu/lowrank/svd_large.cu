@@ -18,19 +18,12 @@ int64_t core_slots(int most, int64_t count) {
     return count < blocks ? count : blocks;
 }
 
-template <class T> Mat<T> plain(batch_mat m) {
-    return Mat<T>{
-        (T *)m.base, (T *const *)m.ptrs, m.stride, m.ld, m.lds, false, false, false, 0, 0};
-}
-Dim whole(batch_dim d) {
-    return Dim{d.each, d.n, 0, (int)d.n};
-}
 template <class T>
 status svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int64_t count, batch_dim m,
            batch_dim n, batch_mat a, batch_mat sigma, batch_mat u, batch_mat v, int64_t *rank,
            int *info, void *work, size_t lwork, bool transposed = false) {
     SvdArgs<T> s = {};
-    s.A = plain<T>(a), s.S = plain<T>(sigma), s.U = plain<T>(u), s.V = plain<T>(v);
+    s.A = view<T>(a), s.S = view<T>(sigma), s.U = view<T>(u), s.V = view<T>(v);
     s.A.trans = transposed;
     s.m = whole(m), s.n = whole(n);
     s.jobu = jobu, s.jobv = jobv;
