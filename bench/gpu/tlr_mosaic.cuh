@@ -254,7 +254,7 @@ static made_factor mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, 
     from.arg = s;
     s->held = -1;
     watch();
-    if (o.host) { /* 1 GB: streams and their libraries' workspaces */
+    if (o.host) { /* 1 GB: streams and the workspaces of their libraries */
         const double before = (double)most_used, most = 1e9 * room - 1e9;
         o.room = most > before ? (size_t)(most - before) : 1;
         printf("#   %.2f GB of the device in use before, room for %.2f GB\n", 1e-9 * before,
