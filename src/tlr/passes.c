@@ -152,6 +152,10 @@ static int64_t limit_of(const tlr_passes *x, int64_t p, int64_t q) {
     return x->apart && q < p - 1 ? p - 1 : p;
 }
 
+static size_t more_of(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
 /* Bytes that super-panel p takes: D, and left factors of what is known already. */
 static size_t bytes_of(tlr_passes *x, int64_t p, int64_t known) {
     const int64_t rows = panel_rows(x->l, p);
@@ -162,7 +166,7 @@ static size_t bytes_of(tlr_passes *x, int64_t p, int64_t known) {
     for (int64_t q = 0; q >= 0 && q < known;) {
         size_t bytes;
         q = tlr_steps_span(steps, q, limit_of(x, p, q), known, &bytes);
-        most = bytes > most ? bytes : most;
+        most = more_of(most, bytes);
     }
     tlr_steps_close(steps);
     return most + sizeof(double) * (size_t)(rows * x->l->panel[p].width);
@@ -209,7 +213,7 @@ static size_t bytes_without(const tlr_passes *x, int64_t known) {
                  ahead = (l->o.singles ? 4 : 2) * (size_t)most + 8 * (size_t)core +
                          (left < l->o.memory ? left : l->o.memory),
                  has = tlr_work_held(x->ahead);
-    return tlr_work_held(x->main) + diag_bytes(l) + (ahead > has ? ahead : has) +
+    return tlr_work_held(x->main) + diag_bytes(l) + more_of(ahead, has) +
            (l->o.singles ? 2 : 1) * (size_t)most; /* the one being finished */
 }
 
@@ -235,10 +239,6 @@ static int64_t that_fit(tlr_passes *x, int64_t known, int64_t most) {
             break;
     }
     return count;
-}
-
-static size_t more_of(size_t a, size_t b) {
-    return a > b ? a : b;
 }
 
 /* Whether super-panel p has a place in the memory that there is, and beside it what will be taken

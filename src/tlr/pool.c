@@ -20,7 +20,6 @@ struct tlr_pool {
     const backend *be;
     backend_ctx *ctx[2]; /* of the sides */
     char *at;
-    size_t bytes;
     part *part; /* by place; all of the piece */
     int64_t count, room;
     int64_t beyond; /* taken from the backend, at present */
@@ -40,7 +39,7 @@ status tlr_pool_open(const backend *be, backend_ctx *main, backend_ctx *ahead, s
         return MOAO_OK;
     }
     TRY(ALLOC(x, 1, "memory of a factor"));
-    *x = (tlr_pool){.be = be, .ctx = {main, ahead}, .at = at, .bytes = bytes, .room = 64};
+    *x = (tlr_pool){.be = be, .ctx = {main, ahead}, .at = at, .room = 64};
     at = NULL;
     TRY(ALLOC(x->part, (size_t)x->room, "memory of a factor"));
     x->part[x->count++] = (part){.at = x->at, .bytes = bytes};
@@ -140,11 +139,17 @@ static void join(tlr_pool *x, int64_t k) {
     memmove(x->part + k + 1, x->part + k + 2, (size_t)(x->count - k - 1) * sizeof *x->part);
 }
 
+/* The part that begins at p, -1: none does. */
+static int64_t part_at(const tlr_pool *x, const void *p) {
+    int64_t k = x ? x->count - 1 : -1;
+    while (k >= 0 && x->part[k].at != p)
+        k--;
+    return k;
+}
+
 void tlr_pool_give(tlr_pool *x, const backend *be, backend_ctx *ctx, int side, void *p) {
-    int64_t k = 0;
-    while (x && k < x->count && x->part[k].at != p)
-        k++;
-    if (!x || !p || k == x->count) {
+    const int64_t k = part_at(x, p);
+    if (k < 0) {
         if (x && p)
             x->beyond--;
         be->release(ctx, p);

@@ -144,7 +144,7 @@ static bool few_rows(const tlr_span *s) {
  * library is fast at. */
 static status list_block(job *s, const tlr_strip *x, gather_list *l) {
     const int64_t *first = s->x.a->rows->first, piece = s->w->ctx ? TLR_PIECE : s->x.b->b,
-                  room = (x->h1 - x->h0) * (s->x.kb - s->x.ka) * ((s->x.b->b + piece - 1) / piece);
+                  room = (x->h1 - x->h0) * (s->x.kb - s->x.ka) * tlr_pieces(s->x.b->b, piece);
     int64_t before = 0, at = 0;
     status st;
     TRY(tlr_gather_open(s->w, room, room, l));
@@ -220,17 +220,8 @@ static void set_target(job *s, double alpha, double *d, int64_t ldd) {
  * a is b, or is not. */
 static status fetch(job *s) {
     const int64_t from = least(s->x.ia, s->x.ka);
-    status st;
-    if (s->x.b->o.host)
-        return tlr_store_fetch_rows(s->w, s->x.b, s->x.q, from, s->x.q + 1, from);
-    for (int64_t i = tlr_span_next(&s->x, s->x.ia), end; i < s->x.ib;
-         i = tlr_span_next(&s->x, end)) {
-        end = tlr_span_end(&s->x, i);
-        TRY(tlr_store_typed(s->w, s->x.a, s->type, s->x.q, i, end, -1));
-    }
-    st = tlr_store_typed(s->w, s->x.b, s->type, s->x.q, s->x.ka, s->x.kb, -1);
-done:
-    return st;
+    return s->x.b->o.host ? tlr_store_fetch_rows(s->w, s->x.b, s->x.q, from, s->x.q + 1, from)
+                          : tlr_span_fetch(s->w, s->type, &s->x);
 }
 
 static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {

@@ -30,6 +30,10 @@ status tlr_gather_run(tlr_work *w, const gather_list *l, backend_type t, int64_t
                       double alpha, int64_t ldc);
 
 #define TLR_PIECE 64 /* columns of a product of a list on a device, where it is cut */
+/* Pieces of `step` columns. */
+static inline int64_t tlr_pieces(int64_t n, int64_t step) {
+    return n > 0 ? (n + step - 1) / step : 0;
+}
 
 /* Tile rows of D, all of which one member updates. Products of a library, whose bits may depend on
  * their sizes, are made of one strip at a time; products of lists, where those of a tile do not
@@ -63,13 +67,6 @@ static inline int64_t tlr_span_next(const tlr_span *s, int64_t i) {
         if (x->h0 < x->h1 && i < x->h1)
             return i < x->h0 ? x->h0 : i;
     return s->ib;
-}
-
-/* Up to where all tile rows from i on are in hand. */
-static inline int64_t tlr_span_end(const tlr_span *s, int64_t i) {
-    for (const tlr_strip *x = s->strip; x < s->strip + s->strips; x++)
-        i = x->h0 <= i && i < x->h1 ? x->h1 : i;
-    return i;
 }
 
 /* The first tile row from i on of which tile row k of b is wanted. */
@@ -118,6 +115,9 @@ int64_t tlr_steps_span(tlr_steps *x, int64_t q, int64_t end, int64_t known, size
 status tlr_steps_take(tlr_steps *x, int64_t q, int64_t end, int64_t known);
 
 /* --- update_common.c --- */
+/* What products of the rows in hand use of super-panel s->q to the places where they use it, in
+ * type t (tlr_store_typed): of a these rows, of b rows ka .. kb. */
+status tlr_span_fetch(tlr_work *w, backend_type t, const tlr_span *s);
 /* Whether the tile rows in hand are too few to fill a device. */
 bool tlr_few_tiles(const tlr_work *w, const tlr_span *s);
 /* Products of the tiles in hand in tile column j of a, in super-panel s->q, with what stands for

@@ -14,9 +14,22 @@ static void list_pieces(backend_type t, bool turned, int64_t m, int64_t n, int64
     }
 }
 
-/* Pieces of so many columns, `step` each. */
-static int64_t pieces(int64_t n, int64_t step) {
-    return n > 0 ? (n + step - 1) / step : 0;
+/* Up to where all tile rows from i on are in hand. */
+static int64_t end_in_hand(const tlr_span *s, int64_t i) {
+    for (const tlr_strip *x = s->strip; x < s->strip + s->strips; x++)
+        i = x->h0 <= i && i < x->h1 ? x->h1 : i;
+    return i;
+}
+
+status tlr_span_fetch(tlr_work *w, backend_type t, const tlr_span *s) {
+    status st;
+    for (int64_t i = tlr_span_next(s, s->ia), end; i < s->ib; i = tlr_span_next(s, end)) {
+        end = end_in_hand(s, i);
+        TRY(tlr_store_typed(w, s->a, t, s->q, i, end, -1));
+    }
+    st = tlr_store_typed(w, s->b, t, s->q, s->ka, s->kb, -1);
+done:
+    return st;
 }
 
 static void columns_as_they_are(int64_t n, scatter_list *l) {
@@ -82,8 +95,8 @@ int64_t tlr_count_left(const tlr_work *w, const tlr_span *s) {
     for (int64_t j = pa->c0; j < pa->c1; j++)
         for (const tlr_strip *x = s->strip; x < s->strip + s->strips; x++)
             for (int64_t i = x->h0; i < x->h1; i++)
-                n += pieces(v_columns(pb, s->ka, s->kb, j),
-                            left_step(w, s, i, j, v_columns(pb, s->ka, s->kb, j)));
+                n += tlr_pieces(v_columns(pb, s->ka, s->kb, j),
+                                left_step(w, s, i, j, v_columns(pb, s->ka, s->kb, j)));
     return n;
 }
 
@@ -132,7 +145,7 @@ status tlr_common_parts(tlr_work *w, backend_type t, const tlr_span *x, void **c
     for (int64_t j = pa->c0; j < pa->c1; j++) {
         of.ld = largest(of.ld, v_columns(pa, x->ia, x->ib, j));
         all += v_columns(pb, x->ka, x->kb, j);
-        count += x->strips * pieces(v_columns(pb, x->ka, x->kb, j), TLR_PIECE);
+        count += x->strips * tlr_pieces(v_columns(pb, x->ka, x->kb, j), TLR_PIECE);
         for (const tlr_strip *s = x->strip; s < x->strip + x->strips; s++)
             most = largest(most, v_columns(pa, s->h0, s->h1, j));
     }
@@ -164,7 +177,7 @@ status tlr_dense_parts(tlr_work *w, backend_type t, const tlr_span *x, int64_t k
         for (int64_t j = pb->c0; j < pb->c1; j++)
             if (tlr_is_dense(pb, k, j)) {
                 most = largest(most, v_columns(pa, x->ia, x->ib, j));
-                count += x->strips + pieces(v_columns(pa, x->ia, x->ib, j), TLR_PIECE);
+                count += x->strips + tlr_pieces(v_columns(pa, x->ia, x->ib, j), TLR_PIECE);
             }
     TRY(parts_open(&of, count, most));
     for (int64_t k = k0; k < k1; k++)

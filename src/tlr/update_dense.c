@@ -85,7 +85,7 @@ status tlr_update_dense(tlr_work *w, backend_type t, const tlr_span *x, double a
                         int64_t ldd) {
     job of = {x, w, x->a->panel + x->q, x->b->panel + x->q, t, alpha, d, ldd}, *const s = &of;
     const int64_t ni = x->ib - x->ia, step = tlr_few_tiles(w, x) ? TLR_PIECE : x->b->b,
-                  pieces = (x->b->b + step - 1) / step;
+                  pieces = tlr_pieces(x->b->b, step);
     status st = MOAO_OK;
     for (int64_t k = s->x->ka, end; k < s->x->kb; k = end) {
         int64_t numbers, tiles, at = 0;

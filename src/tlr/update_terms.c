@@ -183,12 +183,7 @@ static status update_rows(tlr_span *x, double alpha, double *d, int64_t ldd) {
     s->u = p;
     for (s->x.q = s->x.q0; s->x.q < s->x.q1; s->x.q++) {
         s->p = s->x.a->panel + s->x.q;
-        for (int64_t i = tlr_span_next(&s->x, s->x.ia), end; i < s->x.ib;
-             i = tlr_span_next(&s->x, end)) {
-            end = tlr_span_end(&s->x, i);
-            TRY(tlr_store_typed(s->w, s->x.a, BACKEND_S, s->x.q, i, end, -1));
-        }
-        TRY(tlr_store_typed(s->w, s->x.a, BACKEND_S, s->x.q, s->x.ka, s->x.kb, -1));
+        TRY(tlr_span_fetch(s->w, BACKEND_S, &s->x));
         TRY(left_factors(s));
         TRY(place_left(s));
         TRY(place_right(s));

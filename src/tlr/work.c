@@ -314,7 +314,7 @@ done:
  * copy would wait for one that is needed later, for one engine makes all copies in a direction, one
  * after another, and so the work would wait for it too: what copies then is a kernel, which reads
  * the host's memory. */
-static status send(tlr_work *w, int64_t n, const int64_t *host, int64_t *there) {
+status tlr_work_send(tlr_work *w, int64_t n, const int64_t *host, int64_t *there) {
     const int64_t bytes = n * (int64_t)sizeof(int64_t);
     if (n == 0)
         return MOAO_OK;
@@ -340,10 +340,6 @@ status tlr_work_indices(tlr_work *w, int64_t n, int64_t **host, int64_t **there)
     *host = st == MOAO_OK ? w->list_host + at : NULL;
     *there = st == MOAO_OK ? w->list + at : NULL;
     return st;
-}
-
-status tlr_work_send(tlr_work *w, int64_t n, const int64_t *host, int64_t *there) {
-    return send(w, n, host, there);
 }
 
 static void list_write(const product *p, int64_t n, int64_t *to) {
@@ -386,7 +382,7 @@ static status list_send(tlr_work *w, const product *p, int64_t n, backend_type t
     TRY(list_room(w, n, &at));
     list_write(p, n, w->list_host + at);
     const int64_t *there = w->list + at;
-    TRY(send(w, n * LIST_PARTS, w->list_host + at, w->list + at));
+    TRY(tlr_work_send(w, n * LIST_PARTS, w->list_host + at, w->list + at));
     TRY(w->be->batch->gemm(
         w->ctx, t, ta, tb, n, (batch_dim){bm, there + LIST_M * n},
         (batch_dim){bn, there + LIST_N * n}, (batch_dim){bk, there + LIST_K * n},

@@ -54,7 +54,7 @@ status span(cudaStream_t s, bool transposed, const batch_cut *cut, int64_t count
             batch_dim n, batch_mat a, batch_mat sigma, batch_mat x, int64_t *rank, int *info,
             const SpanLayout &w) {
     SpanArgs<T> k = {};
-    k.A = batch::view<T>(a, transposed, false, false);
+    k.A = view<T>(a, transposed);
     k.S = view<T>(sigma), k.X = view<T>(x);
     k.m = whole(m), k.n = whole(n);
     k.cut = device_cut(cut);

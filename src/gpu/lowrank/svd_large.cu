@@ -23,8 +23,7 @@ status svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int64_t 
            batch_dim n, batch_mat a, batch_mat sigma, batch_mat u, batch_mat v, int64_t *rank,
            int *info, void *work, size_t lwork, bool transposed = false) {
     SvdArgs<T> s = {};
-    s.A = view<T>(a), s.S = view<T>(sigma), s.U = view<T>(u), s.V = view<T>(v);
-    s.A.trans = transposed;
+    s.A = view<T>(a, transposed), s.S = view<T>(sigma), s.U = view<T>(u), s.V = view<T>(v);
     s.m = whole(m), s.n = whole(n);
     s.jobu = jobu, s.jobv = jobv;
     s.cut = device_cut(cut);
