@@ -1,4 +1,5 @@
 /* Jitter and static error in the PSF: widths, Strehl ratios and variances that are known. */
+#include "psf/psf_plan.h"
 #include "support/psf_case.h"
 
 enum { GRID = 40 };
@@ -69,6 +70,80 @@ static void test_static(void **state) {
     CLOSE(flat.strehl, exp(-want), 0.003);
 }
 
+/* The structure function that errors add, point by point: jitter of different sizes along x and y
+ * on an oblong of separations; a static error of each power by its spectrum, integrated here in
+ * equal steps of the frequency. */
+static void test_structure_functions(void **state) {
+    (void)state;
+    const double mas = 1e-3 / ARCSEC_PER_RAD, wave = 2 * M_PI / LAMBDA_REF;
+    sys s = case_system(10, 4, 0.2);
+    for (int power = -1; power <= 6; power++) { /* -1: jitter */
+        psf_opts o = case_opts();
+        psf *p;
+        if (power < 0) {
+            o.jitter[0] = 5 * mas;
+            o.jitter[1] = 2 * mas;
+        } else {
+            o.static_rms = 50e-9;
+            o.static_power = 0.5 * power;
+        }
+        OK(psf_init(&s, &o, &p));
+        for (int u = 0; u < p->P; u += 7)
+            for (int v = 0; v < p->P; v += u == 0 ? 3 : 9) {
+                const double x = u * p->pixel, y = v * p->pixel;
+                double want = wave * wave * mas * mas * (25 * x * x + 4 * y * y);
+                if (power >= 0) {
+                    const double low = 1.0 / p->P, high = 0.5, steps = 20000;
+                    double sum = 0, all = 0;
+                    for (int i = 0; i < (int)steps; i++) {
+                        const double f = low + (high - low) * (i + 0.5) / steps,
+                                     weight = pow(f, 1 - o.static_power);
+                        sum += weight * (1 - j0(2 * M_PI * f * hypot(u, v)));
+                        all += weight;
+                    }
+                    want = pow(wave * 50e-9, 2) * 2 * sum / all;
+                }
+                NEAR(p->errors[u * p->P + v], want, 2e-3 * want + 1e-12);
+            }
+        psf_free(p);
+    }
+    sys_free(&s);
+}
+
+/* Jitter along x makes the image long along x. */
+static void test_axes(void **state) {
+    (void)state;
+    for (int axis = 0; axis < 2; axis++) {
+        double ee[3], sum[2] = {0, 0};
+        psf_opts o = case_opts();
+        const double mas = 1e-3 / ARCSEC_PER_RAD;
+        o.crop = 64;
+        o.jitter[axis] = 60 * mas;
+        o.jitter[1 - axis] = 20 * mas;
+        float *image = calloc(64 * 64, sizeof *image);
+        sys s = case_system(10, 4, 0);
+        double L0 = 25, none = 0, h = 0;
+        profile prof = {.nlayer = 1, .h = &h, .L0 = &L0, .strength = &none, .r0 = INFINITY};
+        psf_result r = {.ee = ee, .image = image};
+        psf_fit *fit;
+        psf *p;
+        OK(psf_init(&s, &o, &p));
+        OK(psf_rest_init(p, &prof, &fit));
+        double *zero = case_doubles(psf_sep_count(p));
+        OK(psf_compute(p, zero, fit, 1, &r));
+        for (int i = 2; i < 8; i++) { /* from the axis; x runs fast */
+            sum[0] += image[32 * 64 + 32 + i];
+            sum[1] += image[(32 + i) * 64 + 32];
+        }
+        assert_true(sum[axis] > 1.5 * sum[1 - axis]);
+        free(zero);
+        free(image);
+        psf_fit_free(fit);
+        psf_free(p);
+        sys_free(&s);
+    }
+}
+
 /* Without errors nothing is added, to the last bit; with both, their structure functions add up. */
 static void test_sum(void **state) {
     (void)state;
@@ -88,6 +163,7 @@ static void test_sum(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_jitter), cmocka_unit_test(test_static),
-                                       cmocka_unit_test(test_sum)};
+                                       cmocka_unit_test(test_structure_functions),
+                                       cmocka_unit_test(test_axes), cmocka_unit_test(test_sum)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,6 +120,79 @@ static void launch_points(void **state) {
     }
 }
 
+/* A laser star that is fixed to the pupil: its direction and its launch point, given or not, turn
+ * by the same angle into the field, whose y axis is at sky.position_angle from north and the zenith
+ * at the parallactic angle; counterclockwise as north through east, which is towards -x. */
+static void pupil_turns_into_the_field(void **state) {
+    (void)state;
+    static const char *const launch[] = {"", ", launch: [1 m, -3 m]"};
+    for (int given = 0; given < 2; given++)
+        for (int turn = 0; turn < 2; turn++) {
+            char text[512];
+            params p;
+            sys s;
+            atmos a;
+            snprintf(text, sizeof text, "sensors:\n  - {type: lgs, direction: [30, -40]%s}\n",
+                     launch[given]);
+            write_changed("sensors:\n", text);
+            FILE *f = fopen("bad.yaml", "a");
+            assert_non_null(f);
+            fprintf(f,
+                    "sky: {ra: 150 deg, dec: -10 deg, latitude: -24 deg, hour_angle: 30 deg, "
+                    "position_angle: 25 deg, lgs: %s}\n",
+                    turn ? "pupil" : "field");
+            assert_int_equal(fclose(f), 0);
+            load_all("bad.yaml", NULL, &p, &s, &a);
+            const double d = M_PI / 180, phi = -24 * d, dec = -10 * d, h = 30 * d;
+            const double zenith = atan2(sin(h), tan(phi) * cos(dec) - sin(dec) * cos(h)),
+                         angle = turn ? zenith - 25 * d : 0;
+            const double was[2] = {given ? 1 : 2.4, given ? -3 : -3.2};
+            const double *dir = s.sensors[0].dir, *at = s.sensors[0].noise.launch;
+            assert_true(fabs(angle) > 0.2 || !turn);
+            assert_true(fabs(at[0] - (cos(angle) * was[0] - sin(angle) * was[1])) <= 1e-9);
+            assert_true(fabs(at[1] - (sin(angle) * was[0] + cos(angle) * was[1])) <= 1e-9);
+            assert_true(fabs(dir[0] * ARCSEC_PER_RAD - (cos(angle) * 30 + sin(angle) * 40)) <=
+                        1e-7);
+            assert_true(fabs(dir[1] * ARCSEC_PER_RAD - (sin(angle) * 30 - cos(angle) * 40)) <=
+                        1e-7);
+            assert_near(s.sensors[1].dir[0], 40 / ARCSEC_PER_RAD); /* natural ones stay */
+            atmos_free(&a);
+            sys_free(&s);
+            params_free(&p);
+        }
+}
+
+/* The truth sensor measures mean gradients unless all sensors have points, whichever of them has
+ * not; each sensor keeps its own kind. */
+static void kinds_of_slopes(void **state) {
+    (void)state;
+    for (int kinds = 0; kinds < 8; kinds++) {
+        char text[512];
+        params p;
+        sys s;
+        atmos a;
+        int n = snprintf(text, sizeof text, "sensors:\n");
+        for (int w = 0; w < 3; w++)
+            n += snprintf(text + n, sizeof text - (size_t)n,
+                          "  - {type: ngs, nssp: 8, direction: [%d, 0], magnitude: 9, slope: %s}\n",
+                          w, kinds >> w & 1 ? "gradient" : "points");
+        snprintf(text + n, sizeof text - (size_t)n, "targets: {list: [[0, 0]]}\n");
+        const char *from = strstr(params_case, "sensors:\n"),
+                   *to = strstr(params_case, "atmosphere:");
+        char all[4096];
+        n = snprintf(all, sizeof all, "%.*s%s%s", (int)(from - params_case), params_case, text, to);
+        write_bytes("kinds.yaml", all, (size_t)n);
+        load_all("kinds.yaml", NULL, &p, &s, &a);
+        assert_int_equal(s.nsensor, 3);
+        assert_int_equal(s.ts.gradient, kinds != 0);
+        for (int w = 0; w < 3; w++)
+            assert_int_equal(s.sensors[w].gradient, kinds >> w & 1);
+        atmos_free(&a);
+        sys_free(&s);
+        params_free(&p);
+    }
+}
+
 static void targets_of_a_grid(void **state) {
     (void)state;
     const double arcsec = 1 / ARCSEC_PER_RAD;
@@ -180,6 +253,8 @@ int main(void) {
         cmocka_unit_test(slopes_are_ordered_by_sensor_and_axis),
         cmocka_unit_test(altitudes_grow_with_the_airmass),
         cmocka_unit_test(launch_points),
+        cmocka_unit_test(pupil_turns_into_the_field),
+        cmocka_unit_test(kinds_of_slopes),
         cmocka_unit_test(targets_of_a_grid),
         cmocka_unit_test(noise_of_each_type),
     };

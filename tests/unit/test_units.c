@@ -54,6 +54,76 @@ static void accepted(void **state) {
     }
 }
 
+/* Every unit and every band by its definition, and none but these. */
+static void every_unit(void **state) {
+    (void)state;
+    static const double degree = 3.141592653589793 / 180;
+    static const struct {
+        dimension dim;
+        const char *names; /* as units_list has them, then others of the same value each */
+        double value[12];
+    } of[] = {
+        {DIM_LENGTH, "m, km, cm, mm, um, nm, angstrom", {1, 1e3, 1e-2, 1e-3, 1e-6, 1e-9, 1e-10}},
+        {DIM_ANGLE,
+         "rad, mrad, urad, deg, arcmin, arcsec, mas",
+         {1, 1e-3, 1e-6, degree, degree / 60, degree / 3600, degree / 3.6e6}},
+        {DIM_TIME, "s, ms, us, min, h, d", {1, 1e-3, 1e-6, 60, 3600, 86400}},
+        {DIM_SPEED, "m/s, km/h", {1, 1 / 3.6}},
+        {DIM_BYTES,
+         "B, kB, MB, GB, TB, KiB, MiB, GiB, TiB",
+         {1, 1e3, 1e6, 1e9, 1e12, 1024, 1048576, 1073741824, 1099511627776}},
+        {DIM_VARIANCE, "arcsec2, arcsec^2, mas2, mas^2", {1, 1, 1e-6, 1e-6}},
+        {DIM_FLUX, "ph/m2/s, ph/m^2/s, ph/cm2/s, ph/cm^2/s", {1, 1, 1e4, 1e4}},
+        {DIM_CHARGE, "e-", {1}},
+        {DIM_STRENGTH, "m^-5/3, m^(-5/3)", {1, 1}},
+        {DIM_RATE, "Hz, kHz", {1, 1e3}},
+        {DIM_WAVELENGTH,
+         "m, km, cm, mm, um, nm, angstrom",
+         {1, 1e3, 1e-2, 1e-3, 1e-6, 1e-9, 1e-10}},
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        char list[256], text[300], why[128], *rest = list;
+        units_list(of[i].dim, list, sizeof list);
+        assert_string_equal(list, of[i].names);
+        for (int k = 0; rest != NULL && *rest != '\0'; k++) {
+            char *name = rest, *end = strstr(rest, ", ");
+            double v = NAN;
+            rest = end != NULL ? end + 2 : NULL;
+            if (end != NULL)
+                *end = '\0';
+            snprintf(text, sizeof text, "3 %s", name);
+            assert_true(units_parse(text, of[i].dim, name, false, &v, why, sizeof why));
+            if (!(fabs(v / 3 - of[i].value[k]) <= 4 * DBL_EPSILON * of[i].value[k]))
+                fail_msg("%s is %.17g, not %.17g", text, v, 3 * of[i].value[k]);
+            double in = units_in(of[i].value[k], of[i].dim, name); /* and back */
+            if (!(fabs(in - 1) <= 4 * DBL_EPSILON))
+                fail_msg("%.17g is %.17g %s, not 1", of[i].value[k], in, name);
+        }
+    }
+}
+
+static void every_band(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        double um;
+    } of[] = {{"U", 0.36}, {"B", 0.44}, {"V", 0.55}, {"R", 0.64}, {"I", 0.79},
+              {"Z", 0.88}, {"Y", 1.02}, {"J", 1.25}, {"H", 1.65}, {"Ks", 2.15},
+              {"K", 2.2},  {"L", 3.45}, {"M", 4.8},  {"N", 10.5}};
+    char want[256] = "", list[256];
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        double v = NAN;
+        char why[128];
+        assert_true(units_parse(of[i].name, DIM_WAVELENGTH, "um", false, &v, why, sizeof why));
+        if (!(fabs(v - 1e-6 * of[i].um) <= 4 * DBL_EPSILON * v))
+            fail_msg("%s is %.17g m", of[i].name, v);
+        snprintf(want + strlen(want), sizeof want - strlen(want), "%s%s=%g", i > 0 ? ", " : "",
+                 of[i].name, of[i].um);
+    }
+    units_bands(list, sizeof list);
+    assert_string_equal(list, want);
+}
+
 static void refused(void **state) {
     (void)state;
     static const char *const bad[] = {"",
@@ -140,6 +210,8 @@ static void written_numbers_are_short(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accepted),
+        cmocka_unit_test(every_unit),
+        cmocka_unit_test(every_band),
         cmocka_unit_test(refused),
         cmocka_unit_test(written_numbers_come_back),
         cmocka_unit_test(written_numbers_are_short),
