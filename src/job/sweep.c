@@ -22,8 +22,11 @@ const param_field *sweep_field(const char *key) {
     for (int i = 0; i < 3 && last != NULL; i++)
         if (strncmp(key, of_sensor[i], strlen(of_sensor[i])) == 0)
             return param_table_find(&params_sensor_table, last + 1);
-    const char *in = strchr(key, ']');
-    if (strncmp(key, profiles, sizeof profiles - 1) == 0 && in != NULL && in[1] == '.')
+    const bool of_profile = strncmp(key, profiles, sizeof profiles - 1) == 0;
+    const char *in = of_profile ? strpbrk(key, "]*") : NULL;
+    if (in != NULL && strncmp(in, "*]", 2) == 0)
+        in++;
+    if (in != NULL && in[1] == '.')
         return param_table_find(&params_profile_table, in + 2);
     return param_table_find(&params_main_table, key);
 }

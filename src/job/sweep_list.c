@@ -37,7 +37,9 @@ static status copy(const char *s, char **out) {
 /* "key=value" with what file systems and shells take as it is. */
 static void add_plain(text *t, const char *key, const char *value) {
     for (const char *p = key; *p != '\0'; p++)
-        if (*p != '[' && *p != ']')
+        if (*p == '*')
+            text_add(t, "all");
+        else if (*p != '[' && *p != ']')
             text_add(t, "%c", isalnum((unsigned char)*p) || strchr("._-", *p) ? *p : '_');
     text_add(t, "=");
     for (const char *p = value; *p != '\0'; p++)

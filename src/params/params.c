@@ -91,6 +91,7 @@ done:
 
 static status merge_sources(params_loader *l, int nfile, const char *const *files, int noverride,
                             const char *const *overrides) {
+    const yaml_tree_rules rules = {params_excludes, params_find_sensor, params_choose_items};
     status st;
     ynode *next;
     TRY(yaml_tree_alloc(l->tree, (void **)&l->root, sizeof *l->root));
@@ -107,8 +108,7 @@ static status merge_sources(params_loader *l, int nfile, const char *const *file
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < noverride; i++)
             if (params_names_star(overrides[i]) == pass)
-                TRY(yaml_tree_override(l->tree, l->root, overrides[i], params_excludes,
-                                       params_find_sensor));
+                TRY(yaml_tree_override(l->tree, l->root, overrides[i], rules));
         if (pass == 0)
             TRY(params_expand_rings(l));
     }

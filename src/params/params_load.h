@@ -24,6 +24,10 @@ int params_names_star(const char *override);
 /* The sensor that a name stands for; see yaml_tree_named. Blanks and case do not count. */
 int params_find_sensor(const ynode *list, const char *path, const char *name, size_t len, char *why,
                        size_t n);
+/* Items that a key with a * sets; see yaml_tree_choose. Of the sensors those whose name is like the
+ * pattern and whose type has the key: sensors.*.magnitude leaves laser stars alone. */
+int params_choose_items(const ynode *list, const char *path, const char *pattern, size_t len,
+                        const char *below, bool *chosen, char *why, size_t n);
 /* Write the rings of stars out in l->root. */
 status params_expand_rings(params_loader *l);
 status params_read_sensors(params_loader *l);

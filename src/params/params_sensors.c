@@ -2,6 +2,7 @@
 #include "params_load.h"
 
 #include <ctype.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,11 +46,22 @@ static bool same_name(const char *name, size_t len, const char *other) {
     }
 }
 
+/* The names of all items, separated by commas, as far as there is room. */
+static void list_names(const ynode *list, char *out, size_t n) {
+    char own[64];
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; i < list->n; i++) {
+        item_name(list, i, own, sizeof own);
+        if (*own && used + strlen(own) + 8 < n)
+            used += (size_t)snprintf(out + used, n - used, "%s%s", used ? ", " : "", own);
+    }
+}
+
 int params_find_sensor(const ynode *list, const char *path, const char *name, size_t len, char *why,
                        size_t n) {
     char own[64], names[256] = "";
     int found = -1, loose = -1, nfound = 0, nloose = 0;
-    size_t used = 0;
     if (strcmp(path, "sensors") != 0 || list->n > MAX_SENSORS) {
         snprintf(why, n, "a key below what is a list in the files, expected [0], [1], ...");
         return -1;
@@ -60,10 +72,8 @@ int params_find_sensor(const ynode *list, const char *path, const char *name, si
             found = i, nfound++;
         if (same_name(name, len, own))
             loose = i, nloose++;
-        if (*own && used + strlen(own) + 8 < sizeof names)
-            used +=
-                (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", own);
     }
+    list_names(list, names, sizeof names);
     if (nfound == 1 || (nfound == 0 && nloose == 1))
         return nfound == 1 ? found : loose;
     if (nfound + nloose > 0)
@@ -72,6 +82,62 @@ int params_find_sensor(const ynode *list, const char *path, const char *name, si
     else
         snprintf(why, n, "no sensor has this name, expected one of %s", names);
     return -1;
+}
+
+/* Small letters without blanks. */
+static void fold(const char *s, size_t len, char *out, size_t n) {
+    size_t k = 0;
+    for (size_t i = 0; i < len && k + 1 < n; i++)
+        if (s[i] != ' ')
+            out[k++] = (char)tolower((unsigned char)s[i]);
+    out[k] = '\0';
+}
+
+/* Whether a sensor as it stands in the files has a key: that of its type, of a ring only where
+ * there is one. An unknown key counts, and is refused where it is read. */
+static bool takes_key(const ynode *item, const char *key) {
+    const ynode *type = yaml_tree_get(item, "type");
+    const param_field *f = param_table_find(&params_sensor_table, key);
+    if (strncmp(key, "ring", 4) == 0 && yaml_tree_get(item, "ring") == NULL)
+        return false;
+    if (f == NULL || type == NULL || type->kind != YAML_TREE_SCALAR)
+        return true;
+    return strcmp(f->def[strcasecmp(type->text, "lgs") == 0 ? SENSOR_LGS : SENSOR_NGS], "-") != 0;
+}
+
+int params_choose_items(const ynode *list, const char *path, const char *pattern, size_t len,
+                        const char *below, bool *chosen, char *why, size_t n) {
+    char own[64], name[64], like[64], key[64], names[256];
+    const bool sensors = strcmp(path, "sensors") == 0 && list->n <= MAX_SENSORS;
+    int nlike = 0, nchosen = 0;
+    snprintf(key, sizeof key, "%.*s", (int)strcspn(below + (*below == '.'), "[="),
+             below + (*below == '.'));
+    fold(pattern, len, like, sizeof like);
+    if (!sensors && strcmp(like, "*") != 0) {
+        snprintf(why, n, "a list of items without names, expected * or [*] for all of them");
+        return 0;
+    }
+    for (int i = 0; i < list->n; i++) {
+        if (sensors)
+            item_name(list, i, own, sizeof own);
+        fold(own, sensors ? strlen(own) : 0, name, sizeof name);
+        const bool named = !sensors || fnmatch(like, name, 0) == 0;
+        nlike += named;
+        chosen[i] = named && (!sensors || *key == '\0' || takes_key(list->item[i], key));
+        nchosen += chosen[i];
+    }
+    if (nchosen > 0)
+        return nchosen;
+    if (!sensors || list->n == 0) {
+        snprintf(why, n, "a * into an empty list, expected items there");
+        return 0;
+    }
+    list_names(list, names, sizeof names);
+    if (nlike > 0)
+        snprintf(why, n, "none of these sensors takes %s, expected a key of theirs", key);
+    else
+        snprintf(why, n, "no sensor has such a name, expected one of %s", names);
+    return 0;
 }
 
 int params_names_star(const char *override) {

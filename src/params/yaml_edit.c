@@ -130,8 +130,7 @@ typedef struct { /* one key=value being applied */
     size_t pos;            /* in text */
     char whole[PATH_TEXT]; /* the key as given, for messages */
     char path[PATH_TEXT];  /* so far, without indices */
-    yaml_tree_excludes excludes;
-    yaml_tree_named named;
+    yaml_tree_rules rules;
 } override;
 
 static status fail_here(const override *o, const char *what) {
@@ -175,7 +174,7 @@ static status step_name(override *o, ynode ***slot) {
     char why[512];
     const char *name = o->text + o->pos;
     size_t len = strcspn(name, ".[=");
-    int i = len == 0 ? -1 : o->named(**slot, o->path, name, len, why, sizeof why);
+    int i = len == 0 ? -1 : o->rules.named(**slot, o->path, name, len, why, sizeof why);
     if (i < 0)
         return fail_here(o, len == 0 ? "no name, expected that of an item" : why);
     *slot = &(**slot)->item[i];
@@ -202,7 +201,7 @@ static status step_key(override *o, ynode ***slot) {
     if (map->kind != YAML_TREE_MAP)
         return fail_here(o, "a key below what is no mapping in the files, expected one there");
     TRY(new_node(o, YAML_TREE_SCALAR, name, len, &key));
-    drop_excluded(map, key->text, o->path, o->excludes);
+    drop_excluded(map, key->text, o->path, o->rules.excludes);
     if (find_key(map, key->text) < 0)
         TRY(add_key(o->tree, map, key, NULL));
     *slot = &map->item[find_key(map, key->text)];
@@ -214,47 +213,87 @@ done:
     return st;
 }
 
-status yaml_tree_override(yaml_tree *t, ynode *root, const char *text, yaml_tree_excludes excludes,
-                          yaml_tree_named named) {
+/* Bytes of "[*]" or of ".name" with a * in it at the current place; 0: something else is there. */
+static size_t star_length(const override *o) {
+    const char *at = o->text + o->pos;
+    if (strncmp(at, "[*]", 3) == 0)
+        return 3;
+    size_t len = *at == '.' ? 1 + strcspn(at + 1, ".[=") : 0;
+    return memchr(at, '*', len) != NULL ? len : 0;
+}
+
+/* Parse the value behind '=' and put it at *slot. */
+static status set_value(override *o, ynode **slot) {
+    const size_t start = o->pos + 1;
+    const char *value = o->text + start;
+    ynode *node;
+    if (value[strspn(value, " \t")] == '\0')
+        return fail_here(o, "no value, expected key=value");
+    status st = yaml_tree_parse(o->tree, "command line", (int)start, value, strlen(value), &node);
+    if (st == MOAO_INPUT) { /* say in which argument */
+        char why[1024];
+        snprintf(why, sizeof why, "%s", status_message());
+        status_clear();
+        return status_fail(st, "%s in %s=", why, o->whole);
+    }
+    if (st != MOAO_OK)
+        return st;
+    if (*slot != NULL && (*slot)->kind == YAML_TREE_MAP && node->kind == YAML_TREE_MAP)
+        return yaml_tree_merge(o->tree, *slot, node, o->path, o->rules.excludes);
+    *slot = node;
+    return MOAO_OK;
+}
+
+/* Follow the key from the current place below *slot, and set the value at its end: in every chosen
+ * item of a list where the key has a *. */
+static status descend(override *o, ynode **slot) {
+    char why[512];
+    bool *chosen = NULL;
+    size_t star = 0;
     status st;
-    override o = {.tree = t, .text = text, .excludes = excludes, .named = named};
-    ynode *value, **slot = &root;
+    while (o->text[o->pos] != '=' && (star = star_length(o)) == 0) {
+        const char c = o->text[o->pos];
+        if (o->pos > 0 && c == '[') {
+            TRY(step_index(o, &slot));
+            continue;
+        }
+        if (o->pos > 0 && c != '.')
+            return fail_here(o, "not part of a key, expected key=value");
+        o->pos += o->pos > 0;
+        TRY(step_key(o, &slot));
+    }
+    if (star == 0)
+        return set_value(o, slot);
+    ynode *list = *slot;
+    if (list == NULL || list->kind != YAML_TREE_LIST)
+        return fail_here(o, "a * below what is no list in the files, expected a list there");
+    TRY(yaml_tree_alloc(o->tree, (void **)&chosen, (size_t)list->n * sizeof *chosen));
+    const char *pattern = o->text + o->pos + 1;
+    const size_t len = o->text[o->pos] == '[' ? 1 : star - 1;
+    if (o->rules.choose(list, o->path, pattern, len, o->text + o->pos + star, chosen, why,
+                        sizeof why) == 0)
+        return fail_here(o, why);
+    for (int i = 0; i < list->n; i++) {
+        override one = *o;
+        one.pos += star;
+        if (chosen[i])
+            TRY(descend(&one, &list->item[i]));
+    }
+done:
+    return st;
+}
+
+status yaml_tree_override(yaml_tree *t, ynode *root, const char *text, yaml_tree_rules rules) {
+    override o = {.tree = t, .text = text, .rules = rules};
     const char *equal = strchr(text, '=');
     snprintf(o.whole, sizeof o.whole, "%s", yaml_tree_quote(text).s);
     if (equal == NULL)
         return fail_here(&o, "no '=' in it, expected key=value");
-    size_t n = (size_t)(equal - text);
+    const size_t n = (size_t)(equal - text);
     if (n < 44)
         o.whole[n] = '\0';
     if (n == 0)
         return yaml_tree_fail_at("command line", 1, 1, "syntax",
                                  "no key before '=', expected key=value");
-    for (;;) {
-        TRY(step_key(&o, &slot));
-        while (text[o.pos] == '[')
-            TRY(step_index(&o, &slot));
-        if (text[o.pos] != '.')
-            break;
-        o.pos++;
-    }
-    if (text[o.pos] != '=')
-        return fail_here(&o, "not part of a key, expected key=value");
-    size_t start = o.pos + 1;
-    if (text[start + strspn(text + start, " \t")] == '\0')
-        return fail_here(&o, "no value, expected key=value");
-    st = yaml_tree_parse(t, "command line", (int)start, text + start, strlen(text + start), &value);
-    if (st == MOAO_INPUT) { /* say in which argument */
-        char why[1024];
-        snprintf(why, sizeof why, "%s", status_message());
-        status_clear();
-        return status_fail(st, "%s in %s=", why, o.whole);
-    }
-    if (st != MOAO_OK)
-        return st;
-    if (*slot != NULL && (*slot)->kind == YAML_TREE_MAP && value->kind == YAML_TREE_MAP)
-        st = yaml_tree_merge(t, *slot, value, o.path, excludes);
-    else
-        *slot = value;
-done:
-    return st;
+    return descend(&o, &root);
 }

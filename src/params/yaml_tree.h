@@ -51,10 +51,22 @@ status yaml_tree_merge(yaml_tree *t, ynode *base, const ynode *over, const char 
 typedef int (*yaml_tree_named)(const ynode *list, const char *path, const char *name, size_t len,
                                char *why, size_t n);
 
+/* Choose the items of the list at `path` that a pattern with a * of len bytes stands for, where
+ * `below` is the rest of the key: chosen[list->n], zero before. Returns their number; 0 with what
+ * is wrong and expected in `why`. */
+typedef int (*yaml_tree_choose)(const ynode *list, const char *path, const char *pattern,
+                                size_t len, const char *below, bool *chosen, char *why, size_t n);
+
+typedef struct {
+    yaml_tree_excludes excludes;
+    yaml_tree_named named;
+    yaml_tree_choose choose;
+} yaml_tree_rules;
+
 /* Apply "key=value" to the map `root`: key is a dotted path with [index] or the name of an item
- * into lists, the value is YAML. Mistakes are told as "command line:1:column: ...". */
-status yaml_tree_override(yaml_tree *t, ynode *root, const char *text, yaml_tree_excludes excludes,
-                          yaml_tree_named named);
+ * into lists, [*] or a name with a * for several items, the value is YAML. Mistakes are told as
+ * "command line:1:column: ...". */
+status yaml_tree_override(yaml_tree *t, ynode *root, const char *text, yaml_tree_rules rules);
 
 /* A copy that shares nothing with the original; and one more key of a mapping. */
 status yaml_tree_copy(yaml_tree *t, const ynode *from, ynode **to);

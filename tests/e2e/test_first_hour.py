@@ -2,6 +2,7 @@
 installed program. The case is made small; everything else is typed as on the page."""
 # timeout: 600
 # seconds: 50
+import csv
 import os
 import re
 import subprocess
@@ -99,8 +100,15 @@ class FirstHour(unittest.TestCase):
 
     def sweep(self, block):
         self.call("set -e\n" + block)
-        with open(self.user.path("hour", "magnitudes", "sweep.csv"), encoding="utf-8") as f:
-            self.assertEqual(len([line for line in f if line.strip() and not line.startswith("#")]), 1 + 3)
+        with open(self.user.path("hour", "magnitudes", "sweep.csv"), encoding="utf-8", newline="") as f:
+            rows = list(csv.DictReader(f))
+        self.assertEqual([r["sensors.*.magnitude"] for r in rows], ["12", "14", "16"])
+        strehl = [float(r["strehl_mean_2.2um"]) for r in rows]
+        self.assertEqual(strehl, sorted(strehl, reverse=True))
+        for row in rows:  # all three stars
+            with open(self.user.path("hour", "magnitudes", row["folder"], "effective.yaml"), encoding="utf-8") as f:
+                found = re.findall(r"^ +magnitude: (\S+)", f.read(), re.M)
+            self.assertEqual([float(m) for m in found if m != "null"], 3 * [float(row["sensors.*.magnitude"])])
         self.exists("magnitudes/sweep.fits", "magnitudes/sweep.png")
 
     def targets(self, block):

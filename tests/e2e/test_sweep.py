@@ -14,7 +14,7 @@ import numpy as np
 from astropy.io import fits
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from moao_test import MOAO, SHORT_CASE, ROOT, parts, write_case  # noqa: E402
+from moao_test import MOAO, SHORT_CASE, ROOT, maps, parts, write_case  # noqa: E402
 from test_commands import call, plain_environment  # noqa: E402
 
 # two targets, one or two exposures: a second each
@@ -78,6 +78,19 @@ class Sweep(unittest.TestCase):
         self.assertEqual(call(MOAO, "sweep", "--table", "-o", "out", cwd=self.dir).returncode, 0)
         self.assertEqual(len(self.rows("out")), 6)
 
+    def test_linked(self):
+        """A * sets all stars together: the same run as that with each of them set, and laser stars, which have no magnitude, are left alone."""
+        self.sweep("sensors.*.magnitude=10..14:4", "-o", "out", "-q")
+        one = ["sensors[%d].magnitude=14" % i for i in (0, 1, 2)]
+        p = call(MOAO, "run", "case.yaml", *one, "-o", "one", "-q", cwd=self.dir)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        rows = self.rows("out")
+        self.assertEqual([r["sensors.*.magnitude"] for r in rows], ["10", "14"])
+        self.assertEqual(rows[1]["folder"], "sensors.all.magnitude=14")
+        both = [maps(self.path(*name)) for name in (("out", rows[1]["folder"]), ("one",))]
+        self.assertEqual(*[next(v for k, v in m.items() if k.endswith("TARGETS.STREHL_LONG")).tobytes() for m in both])
+        self.assertLess(float(rows[1]["strehl_mean_2.2um"]), float(rows[0]["strehl_mean_2.2um"]))
+
     def test_interrupt_and_go_on(self):
         """Ctrl-C: exit code 3, one line how to go on; the same line finishes, without computing anything twice."""
         line = ["case.yaml", "telescope.zenith=[0, 30]", "schedule.exposure_interval=20 s", "-o", "out", "-q"]
@@ -99,6 +112,8 @@ class Sweep(unittest.TestCase):
         for args, words in (
                 (["telescope.zenith=0..90:30", "-o", "out"], "out of range"),
                 (["telescope.zenit=[1, 2]", "-o", "out"], "did you mean zenith?"),
+                (["stars.*.magnitude=[1, 2]", "-o", "out"], "stars.*.magnitude: a * below what is no list"),
+                (["sensors.LGS*.magnitude=[1, 2]", "-o", "out"], "sensors.LGS*.magnitude: none of these sensors takes magnitude"),
                 (["telescope.zenith=30", "-o", "out"], "no key takes several values"),
                 (["telescope.zenith=[0, 30]"], "no folder, expected -o DIR"),
                 (["telescope.zenith=[0, 30]", "-o", ""], "empty name"),

@@ -60,6 +60,51 @@ static void other_words_for_the_same(void **state) {
         expect_same(same[i][0], same[i][1]);
 }
 
+/* A * stands for every item of a list that takes the key: natural stars alone have a magnitude. */
+static void a_star_sets_many_items(void **state) {
+    (void)state;
+    static const char *const one[] = {"sensors[0].magnitude=13", "sensors[1].magnitude=13"};
+    static const char *const key[] = {"sensors.*.magnitude=13", "sensors[*].magnitude=13",
+                                      "sensors.ngs*.magnitude=13", "sensors.*1.magnitude=13"};
+    char *both = effective(one[0], one[1]), *first = effective(one[0], NULL);
+    for (int i = 0; i < 4; i++) {
+        char *text = effective(key[i], NULL);
+        assert_string_equal(text, i < 3 ? both : first);
+        free(text);
+    }
+    free(both);
+    free(first);
+    params p;
+    load("a.yaml", "atmosphere.profiles.*.layers={altitude: 0, fraction: 1, L0: 17}", &p);
+    assert_true(p.atmosphere_profiles.n > 1);
+    for (int i = 0; i < p.atmosphere_profiles.n; i++)
+        expect_near(p.atmosphere_profiles.v[i].layers_L0.v[0], 17);
+    params_free(&p);
+    const char *file = "a.yaml",
+               *list[] = {"targets={list: [[1, 2], [3, 4], [5, 6]]}", "targets.list[*][1]=9"};
+    assert_int_equal(params_load(NULL, 1, &file, 2, list, &p), MOAO_OK);
+    for (int i = 0; i < 3; i++) {
+        expect_near(p.targets_list.v[i][0], (1 + 2 * i) * ARCSEC);
+        expect_near(p.targets_list.v[i][1], 9 * ARCSEC);
+    }
+    params_free(&p);
+    write_changed("good", "bad");
+    mistakes_missed = 0;
+    expect_mistake("sensors.X*.ron=1", "command line:1:8: sensors.X*.ron",
+                   "no sensor has such a name, expected one of NGS 1, NGS 2, LGS 1");
+    expect_mistake("sensors.LGS*.magnitude=3", "command line:1:8: sensors.LGS*.magnitude",
+                   "none of these sensors takes magnitude");
+    expect_mistake("sensors.*.ring.radius=3", "command line:1:8: sensors.*.ring.radius",
+                   "none of these sensors takes ring.radius");
+    expect_mistake("stars.*.magnitude=3", "command line:1:6: stars.*.magnitude",
+                   "no list in the files");
+    expect_mistake("atmosphere.profiles.x*.r0=3", "command line:1:20: atmosphere.profiles.x*.r0",
+                   "items without names");
+    expect_mistake("sensors.*.magnitude=99", "command line:1:21: sensors[0].magnitude",
+                   "out of range");
+    assert_int_equal(mistakes_missed, 0);
+}
+
 /* Seeing is 0.976 lambda/r0 at 500 nm and zenith. */
 static void seeing_stands_for_r0(void **state) {
     (void)state;
@@ -196,6 +241,7 @@ static int begin(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_words_for_the_same),
+        cmocka_unit_test(a_star_sets_many_items),
         cmocka_unit_test(seeing_stands_for_r0),
         cmocka_unit_test(rates_and_times_override_each_other),
         cmocka_unit_test(rings_are_written_out),

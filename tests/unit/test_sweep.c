@@ -50,6 +50,9 @@ static void test_values(void **state) {
         {"atmosphere.profiles[0].r0=10 cm..20 cm:5 cm", "10 cm|15 cm|20 cm"},
         {"sensors[2].magnitude=[10, 12.5]", "10|12.5"},
         {"sensors.NGS 1.magnitude=10..12", "10|11|12"},
+        {"sensors.*.magnitude=12..16:2", "12|14|16"},
+        {"sensors[*].direction=[[0, 1], [2, 3]]", "[0, 1]|[2, 3]"},
+        {"atmosphere.profiles.*.seeing=[0.8, 1]", "0.8|1"},
         {"ngs_defaults.nssp=[8,16]", "8|16"},
         {"psf.wavelengths=1..2:0.5 um", "1 um|1.5 um|2 um"},
         {"psf.wavelengths=[[1, 2], [1.65 um]]", "[1, 2]|[1.65 um]"},
@@ -59,6 +62,8 @@ static void test_values(void **state) {
         /* what the key takes as it is */
         {"psf.wavelengths=[1, 2]", ""},
         {"sensors[0].direction=[0, 1]", ""},
+        {"atmosphere.profiles[*].layers.altitude=[0, 1]", ""},
+        {"atmosphere.profiles.*.layers.altitude=[0, 1]", ""},
         {"targets.list=[[0, 1], [2, 3]]", ""},
         {"atmosphere.file=../night.yaml", ""},
         {"title=from 1..2", ""},
