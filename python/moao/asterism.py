@@ -5,6 +5,7 @@ import os
 import numpy as np
 from astropy.io import ascii as plain
 
+from .command import csv_value
 from .results import MoaoError, _reason
 
 
@@ -17,7 +18,10 @@ def read_csv(path, text=()):
         t = plain.read(path, format="csv", converters=words, fill_values=[("", "nan")])
     except (OSError, ValueError, IndexError) as e:
         raise MoaoError("%s: cannot be read: %s" % (path, _reason(e))) from None
-    return t.filled(np.nan) if t.has_masked_values else t
+    t = t.filled(np.nan) if t.has_masked_values else t
+    for n in words:
+        t[n] = [csv_value(str(v)) for v in t[n]]
+    return t
 
 
 def read_facts(folder):

@@ -4,12 +4,11 @@ OVERRIDES and DIR are those given to campaign.sbatch. One row for each line of O
 status, and of the long exposure, for each wavelength, mean and maximum over the targets of the Strehl ratio and the
 mean ensquared energies; elapsed time from run.json.
 """
-import csv
 import json
 import os
 import sys
 
-from .command import parser, run_command, write_whole
+from .command import csv_text, parser, run_command, write_whole
 from .results import MoaoError, Run
 
 
@@ -80,18 +79,10 @@ def as_text(rows, columns):
     return "".join("  ".join(v.ljust(w) for v, w in zip(line, widths)).rstrip() + "\n" for line in cells)
 
 
-class Lines(list):
-    """What csv writes to."""
-    write = list.append
-
-
 def write_tables(a):
     rows, columns = collect(a.overrides, a.dir)
-    lines = Lines()
-    table = csv.DictWriter(lines, columns, lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
-    write_whole(os.path.join(a.dir, "summary.csv"), "".join(lines))
+    cells = [[row.get(c, "") for c in columns] for row in rows]
+    write_whole(os.path.join(a.dir, "summary.csv"), csv_text([columns] + cells))
     write_whole(os.path.join(a.dir, "summary.txt"), as_text(rows, columns))
     print("%s: %d of %d tasks done" % (os.path.join(a.dir, "summary.txt"),
                                        sum(r["status"] == "done" for r in rows), len(rows)))

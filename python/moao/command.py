@@ -1,10 +1,15 @@
 """What the commands share: options, one line and exit code 2 for what cannot be done, files that appear whole."""
 import argparse
+import csv
+import io
 import os
+import re
 import sys
 import textwrap
 
 from .results import MoaoError
+
+NUMBER = re.compile(r"[+-](\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def parser(doc, **kw):
@@ -74,6 +79,29 @@ def write_whole(path, text):
     with open(path + ".new", "w", encoding="utf-8", newline="") as f:
         f.write(text)
     os.replace(path + ".new", path)
+
+
+def csv_cell(value):
+    """A value for a cell of CSV: what a spreadsheet would take for a formula (=, +, -, @, a tab in front, and no number) gets
+    an apostrophe in front, as src/base/text.c writes it; csv_value takes it off again."""
+    text = str(value)
+    formula = text.startswith(("=", "+", "-", "@", "\t", "\r")) and not NUMBER.fullmatch(text)
+    return "'" + text if formula or csv_value(text) != text else text
+
+
+def csv_value(cell):
+    """The value of a cell that csv_cell or the program wrote."""
+    return cell[1:] if re.match(r"'[=+\-@\t\r']", cell) else cell
+
+
+def csv_text(rows):
+    """Rows of values as CSV."""
+    lines = []
+    for row in rows:
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\r\n").writerow([csv_cell(v) for v in row])  # so that it quotes both
+        lines.append(out.getvalue()[:-2] + "\n")
+    return "".join(lines)
 
 
 def target_argument(text):

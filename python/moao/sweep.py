@@ -6,12 +6,22 @@ import numpy as np
 from astropy.io import fits
 from astropy.table import Table
 
+from .command import csv_value
 from .results import MoaoError, _reason
 
 MERIT = re.compile(r"^(mean_|max_|min_|best_|worst_)?(strehl|sr|ee|fwhm|variance|var|rms)(_|\d|$)", re.I)
 WAVE = re.compile(r"[_ @]*(?:at_)?(\d+(?:[.p]\d+)?)_?um", re.I)
 OTHER = ("task", "run", "row", "index", "number", "status", "folder", "directory", "dir", "overrides", "elapsed",
          "elapsed_s", "exit", "seconds")
+
+
+def read_cells(path):
+    """sweep.csv as a table."""
+    table = Table.read(path, format="ascii.csv")
+    for name in table.colnames:
+        if table[name].dtype.kind == "U":
+            table[name] = [csv_value(str(v)) for v in np.ma.filled(table[name], "")]
+    return table
 
 
 class Sweep:
@@ -65,7 +75,7 @@ class Sweep:
             raise MoaoError("%s: no sweep.fits and no sweep.csv there" % self.folder)
         try:
             if self.path.endswith(".csv"):
-                return Table.read(self.path, format="ascii.csv"), [], None
+                return read_cells(self.path), [], None
             with fits.open(self.path, memmap=False) as f:
                 hdu = next(h for h in f if isinstance(h, fits.BinTableHDU))
                 waves = [f[0].header[k] for k in ("LAMBDA%d" % (i + 1) for i in range(99)) if k in f[0].header]

@@ -1,5 +1,6 @@
 #include "text.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,15 +55,32 @@ bool text_is_utf8(const char *s) {
     return true;
 }
 
+/* Whether a spreadsheet would take a cell for a formula. A number is none. */
+static bool is_formula(const char *s) {
+    char *end;
+    if (*s == '\0' || strchr("=+-@\t\r", *s) == NULL)
+        return false;
+    const bool number = (*s == '+' || *s == '-') && (isdigit((unsigned char)s[1]) || s[1] == '.');
+    if (number)
+        strtod(s, &end);
+    return !number || *end != '\0';
+}
+
 void text_add_cell(text *t, const char *s, const char *others) {
-    if (strpbrk(s, ",\"\n") == NULL && strpbrk(s, others) == NULL) {
+    const bool guarded = is_formula(s) || (*s == '\'' && text_cell_value(s) != s);
+    if (!guarded && strpbrk(s, ",\"\r\n") == NULL && strpbrk(s, others) == NULL) {
         text_add(t, "%s", s);
         return;
     }
-    text_add(t, "\"");
+    text_add(t, guarded ? "\"'" : "\"");
     for (; *s != '\0'; s++)
         text_add(t, *s == '"' ? "\"\"" : "%c", *s);
     text_add(t, "\"");
+}
+
+const char *text_cell_value(const char *cell) {
+    return cell[0] == '\'' && cell[1] != '\0' && strchr("=+-@\t\r'", cell[1]) != NULL ? cell + 1
+                                                                                      : cell;
 }
 
 void text_add_quoted(text *t, const char *s) {

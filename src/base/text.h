@@ -16,8 +16,14 @@ typedef struct {
 void text_add(text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* False when some bytes are no characters (or stand for one that was lost before, U+FFFD). */
 bool text_is_utf8(const char *s);
-/* A cell of CSV: in double quotes where it has a comma, a quote, a new line or one of `others`. */
+/* A cell of CSV: in double quotes where it has a comma, a quote, a line's end or one of `others`.
+ * What a spreadsheet would take for a formula (=, +, -, @, a tab in front, and no number) gets an
+ * apostrophe in front, as spreadsheets need it, which text_cell_value takes off again. */
 void text_add_cell(text *t, const char *s, const char *others);
+/* The value of a cell as text_add_cell wrote it, once its quotes are off: `cell` or its second
+ * byte.
+ */
+const char *text_cell_value(const char *cell);
 /* A string in double quotes, as YAML and JSON write it, in ASCII. */
 void text_add_quoted(text *t, const char *s);
 

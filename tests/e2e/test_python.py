@@ -2,6 +2,7 @@
 
 All with the distribution's Python and without installing the package.
 """
+import csv
 import io
 import json
 import os
@@ -311,11 +312,24 @@ class Commands(Case):
         shutil.copytree(self.out, os.path.join(folder, "0001"))
         overrides = os.path.join(self.folder, "overrides.txt")
         with open(overrides, "w", encoding="ascii") as f:
-            f.write("# nothing\n-\ntelescope.zenith=40\n")
+            f.write("# nothing\n-\n=cmd|'/C calc'!A1\n")
         self.assertEqual(call(cmd_collect, overrides, folder)[0], 0)
         t = Table.read(os.path.join(folder, "summary.csv"), format="ascii.csv")
+        self.assertEqual(list(t["overrides"]), ["'-", "'=cmd|'/C calc'!A1"])
         self.assertEqual(list(t["status"]), ["done", "not started"])
         self.assertAlmostEqual(t["strehl_mean_2.2um"][0], self.run_.strehl(2.2).mean())
+
+    def test_cells(self):
+        """No cell of CSV is a formula to a spreadsheet, and what is read is what was written."""
+        from moao.command import csv_cell, csv_text, csv_value
+        words = ["%s%s" % (a, b) for a in map(chr, range(9, 127)) for b in ("", "1", "x", "'", "=1+1", "12.5e3", ',"\n')]
+        words += ["''=1", "-1e5", "-1e5x", "+.5", "\u2212 1"]
+        rows = list(csv.reader(io.StringIO(csv_text([words]), newline="")))
+        self.assertEqual([csv_value(c) for c in rows[0]], words)
+        for word, cell in zip(words, rows[0]):
+            number = re.fullmatch(r"[+-][0-9.]+(e[0-9]+)?", word)
+            self.assertEqual(cell[:1] in tuple("=+-@\t\r"), bool(number), cell)
+        self.assertEqual((csv_cell(-2.5), csv_cell("-2.5m")), ("-2.5", "'-2.5m"))
 
     def test_documents(self):
         """The commands of docs/python.md are commands, with options that they have; so are its lines of Python."""
