@@ -83,6 +83,67 @@ const char *text_cell_value(const char *cell) {
                                                                                       : cell;
 }
 
+/* Whether s begins with what stands for a character here. */
+static bool is_escape(const char *s) {
+    return s[0] == '\\' && (s[1] == 'u' || s[1] == 'U');
+}
+
+void text_add_ascii(text *t, const char *s) {
+    const char *const begin = s;
+    text_add(t, "%s", "");
+    while (*s != '\0') {
+        const unsigned char *p = (const unsigned char *)s;
+        const bool edge = *s == ' ' && (s == begin || s[1] == '\0');
+        unsigned long c = next_code(&p);
+        if (c == 0xFFFD && strncmp(s, "\xEF\xBF\xBD", 3) != 0) { /* a byte that is no character */
+            c = 0xDC00 | (unsigned char)*s;
+            p = (const unsigned char *)s + 1;
+        }
+        if (c >= 0x20 && c < 0x7F && !edge && !is_escape(s))
+            text_add(t, "%c", (int)c);
+        else
+            text_add(t, c <= 0xFFFF ? "\\u%04lX" : "\\U%08lX", c);
+        s = (const char *)p;
+    }
+}
+
+/* UTF-8 of a code point, or the byte that it stands for; returns what follows. */
+static char *put_code(char *to, unsigned long c) {
+    if (c >= 0xDC80 && c <= 0xDCFF) {
+        *to++ = (char)(c & 0xFF);
+    } else if (c < 0x80) {
+        *to++ = (char)c;
+    } else {
+        const int more = c >= 0x10000 ? 3 : c >= 0x800 ? 2 : 1;
+        static const unsigned char first[4] = {0, 0xC0, 0xE0, 0xF0};
+        *to++ = (char)(first[more] | c >> 6 * more);
+        for (int k = more - 1; k >= 0; k--)
+            *to++ = (char)(0x80 | (c >> 6 * k & 0x3F));
+    }
+    return to;
+}
+
+char *text_from_ascii(char *s) {
+    char *to = s;
+    for (const char *p = s; *p != '\0';) {
+        const size_t digits = p[0] == '\\' && p[1] == 'u' ? 4 : 8;
+        char hex[9] = "";
+        if (is_escape(p) && strspn(p + 2, "0123456789ABCDEFabcdef") >= digits) {
+            memcpy(hex, p + 2, digits);
+            const unsigned long c = strtoul(hex, NULL, 16);
+            const bool surrogate = c >= 0xD800 && c <= 0xDFFF && (c < 0xDC80 || c > 0xDCFF);
+            if (c != 0 && c <= 0x10FFFF && !surrogate) {
+                to = put_code(to, c);
+                p += 2 + digits;
+                continue;
+            }
+        }
+        *to++ = *p++;
+    }
+    *to = '\0';
+    return s;
+}
+
 void text_add_quoted(text *t, const char *s) {
     text_add(t, "\"");
     for (const unsigned char *p = (const unsigned char *)s; *p;) {
