@@ -191,6 +191,32 @@ static void note_missing(importer *im, const legacy_system *s) {
          "not in the file, an exposure for each profile and a reconstructor an hour");
 }
 
+/* The numbers of an item that is left out. */
+static void add_unused(text *t, int n, const double *v) {
+    char s[64];
+    for (int i = 0; i < n; i++)
+        text_add(t, "%s%s", i > 0 ? " " : "", number(v[i], DIM_NONE, "", s));
+}
+
+/* Items that the model does not have: a warning where they say something, always a comment. */
+static void note_unused(importer *im, const legacy_system *s) {
+    text t = {0};
+    bool any = s->ntracking != 3;
+    for (int i = 0; i < s->ntracking; i++)
+        any = any || s->tracking[i] != 0;
+    if (any) {
+        text_add(&t, "telescope tracking is not modelled and left out: ");
+        add_unused(&t, s->ntracking, s->tracking);
+        note(im, "tracking", t.s != NULL ? t.s : "");
+    }
+    text_add(&im->notes, "#   pasDphi: step of a table of that program, not needed: ");
+    add_unused(&im->notes, s->nstep, s->step);
+    text_add(&im->notes, "\n#   ncpu: its processors, not needed: ");
+    add_unused(&im->notes, s->nprocessors, s->processors);
+    text_add(&im->notes, "\n");
+    free(t.s);
+}
+
 static void note_ignored(importer *im, const legacy_system *s) {
     bool camera = false, sensitivity = false, altitude = false;
     for (int i = 0; i < s->nsensor; i++) {
@@ -203,8 +229,7 @@ static void note_ignored(importer *im, const legacy_system *s) {
         note(im, "thetaCam", "rotations of cameras are not modelled and left out");
     if (sensitivity)
         note(im, "sensitivity", "factors other than 1 are not modelled and left out");
-    if (s->tracking[0] != 0 || s->tracking[1] != 0 || s->tracking[2] != 0)
-        note(im, "tracking", "telescope tracking is not modelled and left out");
+    note_unused(im, s);
     if (altitude)
         note(im, "lgs_alt", "differs from 1/GsAlt, which is taken");
 }

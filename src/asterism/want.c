@@ -1,5 +1,6 @@
 #include "asterism/want.h"
 
+#include "base/decimal.h"
 #include "params/units.h"
 #include "system/system.h"
 
@@ -67,10 +68,9 @@ static bool read_over(const char *word, want *w) {
             w->percent = known[i].percent;
             return true;
         }
-    char *end;
     w->over = WANT_PERCENTILE;
-    w->percent = tolower((unsigned char)word[0]) == 'p' ? strtod(word + 1, &end) : -1;
-    return tolower((unsigned char)word[0]) == 'p' && end != word + 1 && *end == '\0' &&
+    w->percent = -1;
+    return tolower((unsigned char)word[0]) == 'p' && decimal_read(word + 1, &w->percent) &&
            w->percent >= 0 && w->percent <= 100;
 }
 

@@ -1,5 +1,6 @@
 #include "job/sweep.h"
 
+#include "base/decimal.h"
 #include "params/yaml_tree.h"
 
 #include <ctype.h>
@@ -110,11 +111,14 @@ static status read_list(const char *text, sweep_axis *a) {
 /* A number and, behind it, a unit, up to `end`. */
 static bool read_number(const char *s, const char *end, double *v, char unit[16]) {
     char word[64], *rest;
+    while (s < end && *s == ' ')
+        s++;
     if (end - s >= (long)sizeof word)
         return false;
     snprintf(word, sizeof word, "%.*s", (int)(end - s), s);
-    *v = strtod(word, &rest);
-    if (rest == word || !isfinite(*v))
+    rest = word + decimal_length(word);
+    *v = rest > word ? strtod(word, NULL) : NAN;
+    if (!isfinite(*v))
         return false;
     rest += strspn(rest, " ");
     size_t n = strcspn(rest, " ");

@@ -1,5 +1,6 @@
 #include "legacy.h"
 
+#include "base/decimal.h"
 #include "legacy_read.h"
 #include "yaml_tree.h"
 
@@ -44,11 +45,10 @@ static bool at_number(const legacy_reader *r) {
 
 /* One finite number at the reader's place. */
 static status read_number(legacy_reader *r, const char *key, double *v) {
-    char *end;
+    const char *end = r->p + decimal_length(r->p);
     char what[160];
-    *v = strtod(r->p, &end);
-    if (end == r->p || (*end != '\0' && !isspace((unsigned char)*end)) || !isfinite(*v) ||
-        memchr(r->p, 'x', (size_t)(end - r->p)) != NULL) {
+    *v = end > r->p ? strtod(r->p, NULL) : NAN;
+    if ((*end != '\0' && !isspace((unsigned char)*end)) || !isfinite(*v)) {
         char word[64];
         snprintf(word, sizeof word, "%.*s", (int)strcspn(r->p, " \t\r\n"), r->p);
         snprintf(what, sizeof what, "'%s' is not a finite number, expected one",

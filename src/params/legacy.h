@@ -19,26 +19,31 @@ typedef struct {
 status legacy_profile_parse(const char *name, const char *text, legacy_profile *p);
 void legacy_profile_free(legacy_profile *p);
 
+enum { LEGACY_UNUSED = 64 }; /* numbers of an item that is not modelled */
+
 typedef struct { /* units as in the file; NAN: not in this variant of the file */
     bool full;   /* the longer variant, with fluxes and targets */
     double diameter, obscuration, frame_time;
     int nsensor; /* without the truth sensor */
     int nlgs, nssp;
-    double *inverse_altitude;       /* [nsensor] [1/m] */
-    int *type;                      /* [nsensor] 1 NGS, 2 LGS */
-    double *direction[2];           /* [nsensor] [arcsec] */
-    double *shift[2];               /* [nsensor] [m] */
-    double *rotation, *camera;      /* [nsensor] of the microlenses, of the camera [deg] */
-    double *sensitivity;            /* [nsensor] */
-    double tracking[3];             /* not modelled */
-    double *magnitude;              /* [number of NGS] or NULL */
-    double lgs_return;              /* [ph/m2/s] */
-    double pixel[2], wavelength[2]; /* NGS, LGS [arcsec], [m] */
-    double bandwidth;               /* [m] */
-    double throughput[2], t_atm;    /* NGS, LGS; atmosphere */
-    double ron;                     /* [e-] */
-    double noise_variance;          /* [arcsec2] */
-    double tiptilt;                 /* [arcsec2] */
+    double *inverse_altitude;  /* [nsensor] [1/m] */
+    int *type;                 /* [nsensor] 1 NGS, 2 LGS */
+    double *direction[2];      /* [nsensor] [arcsec] */
+    double *shift[2];          /* [nsensor] [m] */
+    double *rotation, *camera; /* [nsensor] of the microlenses, of the camera [deg] */
+    double *sensitivity;       /* [nsensor] */
+    int ntracking, nstep, nprocessors;
+    double tracking[LEGACY_UNUSED];            /* telescope tracking [arcsec2], not modelled */
+    double step[LEGACY_UNUSED];                /* of a table of that program */
+    double processors[LEGACY_UNUSED];          /* that it uses */
+    double *magnitude;                         /* [number of NGS] or NULL */
+    double lgs_return;                         /* [ph/m2/s] */
+    double pixel[2], wavelength[2];            /* NGS, LGS [arcsec], [m] */
+    double bandwidth;                          /* [m] */
+    double throughput[2], t_atm;               /* NGS, LGS; atmosphere */
+    double ron;                                /* [e-] */
+    double noise_variance;                     /* [arcsec2] */
+    double tiptilt;                            /* [arcsec2] */
     double lgs_width, lgs_altitude, lgs_depth; /* [arcsec], [m], [m] */
     int ntarget;
     double *target[2]; /* [ntarget] [arcsec] */

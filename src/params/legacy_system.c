@@ -41,10 +41,10 @@ static status read_geometry(legacy_reader *r, bool full, legacy_system *s) {
     TRY(legacy_read_array(r, "thetaML", n, true, -360, &s->rotation));
     TRY(legacy_read_array(r, "thetaCam", n, true, -360, &s->camera));
     TRY(legacy_read_array(r, "sensitivity", n, true, 0, &s->sensitivity));
-    TRY(legacy_read_list(r, "tracking", 3, 3, s->tracking, NULL));
-    double ignored; /* step of a table and processors: not needed here */
-    TRY(legacy_read_one(r, "pasDphi", 0, 1e6, &ignored));
-    TRY(legacy_read_one(r, "ncpu", 0, 1e9, &ignored));
+    /* not used here: files have more numbers than the format asks for */
+    TRY(legacy_read_list(r, "tracking", 1, LEGACY_UNUSED, s->tracking, &s->ntracking));
+    TRY(legacy_read_list(r, "pasDphi", 1, LEGACY_UNUSED, s->step, &s->nstep));
+    TRY(legacy_read_list(r, "ncpu", 1, LEGACY_UNUSED, s->processors, &s->nprocessors));
 done:
     return st;
 }

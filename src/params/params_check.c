@@ -194,13 +194,34 @@ status params_check_directory(const char *option, const char *name) {
                : status_fail(MOAO_INPUT, "%s '%s': %s", option, yaml_tree_quote(name).s, what);
 }
 
+/* A box is a column of the results, which its side names with six digits. */
+static status check_boxes(const params *par, const ynode *root) {
+    const ynode *list = param_node(root, "psf.ee_boxes");
+    char name[2][32], path[PARAM_PATH];
+    for (int i = 1; i < par->psf_ee_boxes.n; i++) {
+        snprintf(name[0], sizeof name[0], "%.6g",
+                 units_in(par->psf_ee_boxes.v[i], DIM_ANGLE, "mas"));
+        for (int k = 0; k < i; k++) {
+            snprintf(name[1], sizeof name[1], "%.6g",
+                     units_in(par->psf_ee_boxes.v[k], DIM_ANGLE, "mas"));
+            if (strcmp(name[0], name[1]) != 0)
+                continue;
+            snprintf(path, sizeof path, "psf.ee_boxes[%d]", i);
+            return yaml_tree_fail(
+                list != NULL && list->kind == YAML_TREE_LIST ? list->item[i] : list, path,
+                "a box of %s mas for the second time, expected each once", name[0]);
+        }
+    }
+    return MOAO_OK;
+}
+
 status params_check(params_loader *l) {
     const params *par = l->par;
     status st;
     TRY(check_extent(l));
     TRY(check_schedule(par, l->root));
     TRY(check_subapertures(l));
-
+    TRY(check_boxes(par, l->root));
     TRY(check_stars_above_layers(l));
     const char *folder = folder_mistake(par->output_directory);
     if (folder != NULL)

@@ -66,7 +66,9 @@ status params_read_sky(params_loader *l) {
     TRY(check_company(l));
     if (par->sky_time != NULL && !sky_read_time(par->sky_time, &jd))
         return yaml_tree_fail(param_node(l->root, "sky.time"), "sky.time",
-                              "no such time, expected one as 2026-11-22T03:14:15 (UTC)");
+                              "'%s' is no date and time of the calendar, expected them as "
+                              "2026-11-22T03:14:15 (UTC)",
+                              yaml_tree_quote(par->sky_time).s);
     params_sky(par, &s);
     if (!params_given(s.zenith))
         return st;

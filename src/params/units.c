@@ -1,5 +1,6 @@
 #include "units.h"
 
+#include "base/decimal.h"
 #include "system/system.h"
 
 #include <ctype.h>
@@ -149,30 +150,6 @@ void units_list(dimension dim, char *out, size_t n) {
     }
 }
 
-/* Length of the decimal number at the start of s, 0 when there is none. */
-static size_t number_length(const char *s) {
-    size_t i = 0, digits = 0;
-    if (s[i] == '+' || s[i] == '-')
-        i++;
-    for (; isdigit((unsigned char)s[i]); i++)
-        digits++;
-    if (s[i] == '.')
-        for (i++; isdigit((unsigned char)s[i]); i++)
-            digits++;
-    if (digits == 0)
-        return 0;
-    if (s[i] == 'e' || s[i] == 'E') {
-        size_t j = i + 1;
-        if (s[j] == '+' || s[j] == '-')
-            j++;
-        if (isdigit((unsigned char)s[j])) {
-            for (i = j; isdigit((unsigned char)s[i]);)
-                i++;
-        }
-    }
-    return i;
-}
-
 static bool parse_unit(const char *rest, dimension dim, const char *reference, const unit **u,
                        char *why, size_t n) {
     char list[256];
@@ -209,7 +186,7 @@ bool units_parse(const char *text, dimension dim, const char *reference, bool in
     for (int i = 0; dim == DIM_WAVELENGTH && i < NBAND; i++)
         if (strcmp(text, bands[i].name) == 0)
             return convert(bands[i].um, unit_find("um"), value, why, n);
-    size_t len = number_length(text);
+    size_t len = decimal_length(text);
     if (len == 0) {
         snprintf(why, n, "is not a number");
         return false;

@@ -1,5 +1,7 @@
 #include "system/sky.h"
 
+#include "base/decimal.h"
+
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -96,32 +98,57 @@ void sky_from_time(sky *s, double jd, double longitude, double latitude) {
 
 /* --- what people write */
 
-bool sky_read_time(const char *text, double *jd) {
-    int year, month, day, hour = 0, minute = 0, used = 0;
+/* Days of a month of the Gregorian calendar; 0: no such month. */
+static int month_days(int year, int month) {
+    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    const bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    return month < 1 || month > 12 ? 0 : days[month - 1] + (month == 2 && leap);
+}
+
+/* "hh:mm", "hh:mm:ss" or "hh:mm:ss.s" as seconds, and where it ends; NULL: no time of a day. The
+ * second 60 is there at the end of a day alone, where leap seconds are. */
+static const char *read_clock(const char *text, double *seconds) {
+    const int hour = decimal_digits(text, 2);
+    const int minute = hour >= 0 && text[2] == ':' ? decimal_digits(text + 3, 2) : -1;
     double second = 0;
-    if (sscanf(text, "%4d-%2d-%2d%n", &year, &month, &day, &used) != 3)
-        return false;
-    text += used;
-    if (*text == 'T' || *text == ' ') {
-        text++;
-        if (sscanf(text, "%2d:%2d%n", &hour, &minute, &used) != 2)
-            return false;
-        text += used;
-        if (*text == ':') {
-            char *end;
-            second = strtod(text + 1, &end);
-            if (end == text + 1 || !isdigit((unsigned char)text[1]))
-                return false;
-            text = end;
+    if (minute < 0)
+        return NULL;
+    text += 5;
+    if (*text == ':') {
+        if (decimal_digits(text + 1, 2) < 0)
+            return NULL;
+        second = decimal_digits(text + 1, 2);
+        text += 3;
+        if (*text == '.') {
+            const size_t n = strspn(text + 1, "0123456789");
+            second += n > 0 ? strtod(text, NULL) : 0;
+            text += 1 + n;
         }
     }
+    *seconds = 3600. * hour + 60. * minute + second;
+    const bool last = hour == 23 && minute == 59;
+    return hour <= 23 && minute <= 59 && second < (last ? 61 : 60) ? text : NULL;
+}
+
+bool sky_read_time(const char *text, double *jd) {
+    double seconds = 0;
+    const int year = decimal_digits(text, 4);
+    const int month = year >= 1900 && text[4] == '-' ? decimal_digits(text + 5, 2) : -1;
+    const int day = month >= 1 && text[7] == '-' ? decimal_digits(text + 8, 2) : -1;
+    if (day < 1 || day > month_days(year, month))
+        return false;
+    text += 10;
+    if (*text == 'T' || *text == ' ') {
+        text = read_clock(text + 1, &seconds);
+        if (text == NULL)
+            return false;
+    }
     text += *text == 'Z';
-    if (*text != '\0' || year < 1900 || month < 1 || month > 12 || day < 1 || day > 31 ||
-        hour < 0 || hour > 23 || minute < 0 || minute > 59 || !(second >= 0 && second < 61))
+    if (*text != '\0')
         return false;
     const int a = (14 - month) / 12, y = year + 4800 - a, m = month + 12 * a - 3;
     const int number = day + (153 * m + 2) / 5 + 365 * y + y / 4 - y / 100 + y / 400 - 32045;
-    *jd = number - 0.5 + (hour + minute / 60. + second / 3600) / 24;
+    *jd = number - 0.5 + seconds / 86400;
     return true;
 }
 
@@ -133,11 +160,15 @@ bool sky_read_angle(const char *text, bool is_hours, double *angle) {
     const bool negative = *text == '-';
     text += *text == '-' || *text == '+';
     for (const char *p = text; n < 3; p++) {
-        char *end;
-        if (!isdigit((unsigned char)*p) && *p != '.')
+        const size_t length = decimal_length(p);
+        if (length == 0 || !(isdigit((unsigned char)*p) || *p == '.'))
             return false;
-        part[n++] = strtod(p, &end);
-        text = p = end;
+        part[n++] = strtod(p, NULL);
+        if (p[length] == ':' && strspn(p, "0123456789") != length) /* 10.5:30 */
+            return false;
+        if (n > 1 && strspn(p, "0123456789.") != length) /* 10:3e1 */
+            return false;
+        text = p += length;
         if (*p != ':')
             break;
     }

@@ -43,6 +43,12 @@ MISTAKES = [
     ("times", "time: 20 min", "time: 5 min", "@:15:14: atmosphere.profiles[2].time: ", "increasing"),
     ("exposure first", "schedule: {tor_interval: 15 min, exposure_interval: 3 min, end: 30 min}",
      "schedule: {tor_times: [5], exposure_times: [1]}", "@:16:44: schedule.exposure_times: ", "before the first"),
+    ("box twice", "psf: {wavelengths", "psf: {ee_boxes: [40, 80, 0.04 arcsec], wavelengths", "@:17:26: psf.ee_boxes[2]: ",
+     "a box of 40 mas for the second time"),
+    ("no day", "telescope: {", "sky: {time: 2026-02-31, ra: 10, dec: 0, latitude: 0, longitude: 0}\ntelescope: {", "@:3:13: sky.time: ",
+     "'2026-02-31' is no date"),
+    ("hexadecimal", "telescope: {", "sky: {ra: 0x10, dec: 0}\ntelescope: {", "@:3:11: sky.ra: ", "'0x10' is no such angle"),
+    ("hexadecimal length", "diameter: 8 m", "diameter: 0x8", "@:3:23: telescope.diameter: ", "'0x8' is not a number"),
     ("yaml", "dm: {nssp: 16}", "dm: {nssp: 16", "@:5:", "expected YAML"),
 ]
 

@@ -133,6 +133,14 @@ class Import(unittest.TestCase):
         self.assertIn("warning: thetaCam:", warnings)
         self.assertIn("measurements", self.moao("check", "new.yaml").stdout)
 
+    def test_items_that_are_not_used_may_be_longer(self):
+        """Files of the framework's own sources have four numbers of tracking: imported, and listed as they are."""
+        new, warnings = self.convert(brief(FULL).replace("tracking\n0 0 0\n", "tracking\n0 0.5 0 0\n").replace("ncpu\n12", "ncpu\n12 24"))
+        self.assertIn("warning: tracking: telescope tracking is not modelled and left out: 0 0.5 0 0\n", warnings)
+        self.assertIn("#   tracking: telescope tracking is not modelled and left out: 0 0.5 0 0\n", new)
+        self.assertIn("#   ncpu: its processors, not needed: 12 24\n", new)
+        self.assertIn("measurements", self.moao("check", "new.yaml").stdout)
+
     def test_brief_variant_lists_its_defaults(self):
         new, warnings = self.convert(brief(FULL))
         self.assertIn("noise_variance: 0.01 ", new)

@@ -83,8 +83,10 @@ static void test_words(void **state) {
     near(v, 22.5 * DEGREE, 1e-15);
     assert_true(sky_read_angle("7 deg", true, &v));
     near(v, 7 * DEGREE, 1e-15);
-    static const char *const bad[] = {"",      "east", "1:60:00", "1:2:3:4",
-                                      "1:2 x", "--1",  "1e400",   "3 h"};
+    static const char *const bad[] = {"",       "east",  "1:60:00",   "1:2:3:4", "1:2 x",
+                                      "--1",    "1e400", "3 h",       "0x10",    "0X1p3",
+                                      "inf",    "nan",   "+-1",       "1:0x2:3", "10.5:30",
+                                      "10:3e1", "1:2:",  "7 degrees", "1 2"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (sky_read_angle(bad[i], false, &v))
             fail_msg("'%s' was taken for an angle", bad[i]);
@@ -94,13 +96,33 @@ static void test_words(void **state) {
     near(v, 2461366.5 + (3 + 14 / 60. + 15.5 / 3600) / 24, 1e-8);
     assert_true(sky_read_time("2024-02-29", &v));
     near(v, 2460369.5, 1e-9);
+    assert_true(sky_read_time("2000-02-29T00:00Z", &v)); /* a century with a leap day */
+    near(v, 2451603.5, 1e-9);
+    assert_true(sky_read_time("2016-12-31T23:59:60", &v)); /* a leap second */
+    near(v, 2457754.5, 1e-8);
     static const char *const none[] = {"",
                                        "now",
                                        "2026-13-01",
                                        "2026-11-22T25:00",
                                        "2026-11-22T03",
                                        "2026-11-22T03:14:xx",
-                                       "2026-11-22T03:14:15 UTC"};
+                                       "2026-11-22T03:14:15 UTC",
+                                       "2026-02-31",
+                                       "2023-02-29",
+                                       "1900-02-29",
+                                       "2026-04-31",
+                                       "2026-00-10",
+                                       "2026-01-00",
+                                       " 2026-01-01",
+                                       "2026-+1-01",
+                                       "2026-1-01",
+                                       "20260-01-01",
+                                       "0x10-01-01",
+                                       "2026-11-22T03:14:0x1",
+                                       "2026-11-22T03:14:1e1",
+                                       "2026-11-22T03:14:60",
+                                       "2026-11-22T03:14:15.5.5",
+                                       "2026-11-22T+3:14"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         if (sky_read_time(none[i], &v))
             fail_msg("'%s' was taken for a time", none[i]);
