@@ -1,12 +1,16 @@
 """Read the results of moao: `run = moao.open(folder)`, then run.strehl(2.2), run.ee(75), run.psf(10, -5)...
 
-Needs numpy and astropy. Figures are in moao.plots (matplotlib), the page for a browser in moao.view (plotly).
+Needs numpy and astropy. Figures are in moao.plots (matplotlib), the page for a browser in moao.view (plotly); the modules
+of the package are imported when they are first named.
 """
+import importlib
 import os
 
 from .psf import Psf
 from .results import MoaoError, Run
 
+MODULES = ("asterism", "compare", "export", "plots", "plots_budget", "plots_compare", "plots_panels", "plots_sweep", "sky", "sweep",
+           "view")
 __all__ = ["MoaoError", "Psf", "Run", "open", "__version__"]
 
 
@@ -29,6 +33,17 @@ _open = open  # the builtin, before the name is given to the reader of results
 def open(folder):  # noqa: A001  (the name that one types: moao.open)
     """Results of the run in a folder, as a Run. Raises MoaoError when maps.fits is not there or not readable."""
     return Run(folder)
+
+
+def __getattr__(name):
+    """moao.plots, moao.view... after `import moao` alone. ImportError when what a module needs is not installed."""
+    if name in MODULES:
+        return importlib.import_module("." + name, __name__)
+    raise AttributeError("module 'moao' has no attribute %r" % name)
+
+
+def __dir__():
+    return sorted(set(globals()) | set(MODULES))
 
 
 __version__ = _version()

@@ -6,12 +6,13 @@ import sys
 
 from .asterism import Asterisms
 from .command import draw_folder
+from .reading import reading
 
 
 def draw(folder):
-    found = Asterisms(folder)
     from . import plots_asterism
-    return plots_asterism.field(found)
+    with reading(folder, "what moao asterism wrote"):
+        return plots_asterism.field(Asterisms(folder))
 
 
 options, main = draw_folder("moao-plot-asterism", __doc__, "moao asterism", "asterism.png", draw)

@@ -9,12 +9,13 @@ import os
 import sys
 
 from .command import csv_text, parser, run_command, write_whole
-from .results import MoaoError, Run
+from .reading import MoaoError, number, reading
+from .results import Run
 
 
 def read_overrides(path):
     """Lines that count, as campaign.sbatch numbers them."""
-    with open(path, encoding="utf-8") as f:
+    with reading(path, "the overrides"), open(path, encoding="utf-8") as f:
         lines = [line.strip() for line in f]
     return [line for line in lines if line and not line.startswith("#")]
 
@@ -48,11 +49,12 @@ def results_of(folder):
                 row["%s_mean_%gum" % (name.lower(), wave)] = values.mean()
                 if name == "STREHL":
                     row["%s_max_%gum" % (name.lower(), wave)] = values.max()
+    path = os.path.join(folder, "run.json")
     try:
-        with open(os.path.join(folder, "run.json"), encoding="utf-8") as f:
-            row["elapsed_s"] = json.load(f)["elapsed_s"]
-    except (OSError, ValueError, KeyError):
-        pass
+        with reading(path, "the time"), open(path, encoding="utf-8") as f:
+            row["elapsed_s"] = number(json.load(f)["elapsed_s"], "elapsed_s")
+    except MoaoError as e:
+        print("moao-collect: note: %s" % e, file=sys.stderr)
     return row
 
 
@@ -65,7 +67,7 @@ def collect(overrides, folder):
         if row["status"] == "done":
             try:
                 row.update(results_of(run))
-            except (MoaoError, KeyError, ValueError) as e:
+            except MoaoError as e:
                 row["status"] = "unreadable maps.fits: %s" % e
         columns += [c for c in row if c not in columns]
         rows.append(row)

@@ -6,12 +6,13 @@ import sys
 
 from .asterism import Coverage
 from .command import draw_folder
+from .reading import reading
 
 
 def draw(folder):
-    found = Coverage(folder)
     from . import plots_asterism
-    return plots_asterism.coverage(found)
+    with reading(folder, "what moao asterism wrote"):
+        return plots_asterism.coverage(Coverage(folder))
 
 
 options, main = draw_folder("moao-plot-coverage", __doc__, "moao asterism --fields", "coverage.png", draw)

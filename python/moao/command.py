@@ -7,7 +7,7 @@ import re
 import sys
 import textwrap
 
-from .results import MoaoError
+from .reading import MoaoError, one_line
 
 NUMBER = re.compile(r"[+-](\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
@@ -24,6 +24,8 @@ def run_command(name, call):
         return call() or 0
     except MoaoError as e:
         print("%s: %s" % (name, e), file=sys.stderr)
+    except MemoryError:
+        print("%s: not enough memory for these results" % name, file=sys.stderr)
     except ImportError as e:
         print("%s: %s; on Debian and Ubuntu: apt install %s, elsewhere: pip install %s"
               % (name, e, package_of(e.name), e.name), file=sys.stderr)
@@ -31,7 +33,7 @@ def run_command(name, call):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as e:
-        print("%s: %s: %s" % (name, e.filename or "file", e.strerror or e), file=sys.stderr)
+        print("%s: %s" % (name, one_line("%s: %s" % (e.filename or "file", e.strerror or e))), file=sys.stderr)
     return 2
 
 

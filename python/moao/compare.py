@@ -45,9 +45,10 @@ def compare(a, b, exposures=False):
 
 
 def worst(a, b):
-    """Largest difference."""
-    differ = np.abs(b - a)
-    differ[np.isnan(a) & np.isnan(b)] = 0
+    """Largest difference; 0 where both are NaN, infinite where one is."""
+    with np.errstate(invalid="ignore"):
+        differ = np.abs(b - a)
+    differ[(np.isnan(a) & np.isnan(b)) | (a == b)] = 0
     return float(np.where(np.isnan(differ), np.inf, differ).max())
 
 

@@ -372,7 +372,7 @@ def overview(run, names=None, waves=None, targets=None, scale="common", fixed=No
     npanel = len(panels_of(run, "STREHL", 0))
     chosen = default_targets(run, 5 if npanel >= 5 else 3) if targets is None else pick(run, targets)
     rows = [(n, il) for n in names for il in (waves if run.ne > 1 else waves[:1])]
-    images = [list(run.psfs(chosen, run.lambdas[il])) for il in waves] if run.has_psf else []
+    images = [list(run.psfs(chosen, run.lambdas[il])) for il in waves] if "long" in run.images else []
     width = max(8.4, (npanel + 0.6) * PANEL, (len(chosen) + 2.5) * PANEL if images else 0)
     panel = min((width - 1.2) / npanel, 3.6)
     heights = [panel + 0.74] * len(rows) + [PANEL + 0.7] * max(len(images), 1) + [0.3]

@@ -6,6 +6,8 @@ with the integrals of the interpolating kernel, of x and y apart.
 """
 import numpy as np
 
+from .reading import MoaoError, number, whole
+
 MAS = np.pi / 180 / 3600e3  # rad
 
 
@@ -76,9 +78,12 @@ class Psf:
 
     def ee(self, boxes):
         """Share of all the light in square boxes of those sides [mas] on the axis; no larger than the image."""
-        boxes = np.asarray(boxes, float)
-        if np.any(boxes > min(self.data.shape) * self.pixel) or np.any(boxes <= 0):
-            raise ValueError("boxes must have sides above 0 and up to the image's %.4g mas"
+        try:
+            boxes = np.asarray(boxes, float)
+        except (TypeError, ValueError):
+            raise MoaoError("expected sides of boxes in mas, numbers, not %r" % (boxes,)) from None
+        if not np.all((boxes > 0) & (boxes <= min(self.data.shape) * self.pixel)):
+            raise MoaoError("boxes must have sides above 0 and up to the image's %.4g mas"
                              % (min(self.data.shape) * self.pixel))
         value = ensquared(self.data, self.pixel, boxes.ravel()) / self.total
         return float(value[0]) if boxes.ndim == 0 else value.reshape(boxes.shape)
@@ -96,8 +101,10 @@ class Psf:
 
     def resampled(self, pixel, side):
         """Flux in each of side x side pixels of that side [mas], the axis in the middle of pixel side//2."""
+        if not number(pixel, "a pixel in mas") > 0 or whole(side, "a number of pixels") < 1:
+            raise MoaoError("%s pixels of %s mas: both must be above 0" % (side, pixel))
         if side * pixel > min(self.data.shape) * self.pixel * (1 + 1e-9):
-            raise ValueError("%d pixels of %g mas are wider than the image of %.4g mas"
+            raise MoaoError("%d pixels of %g mas are wider than the image of %.4g mas"
                              % (side, pixel, min(self.data.shape) * self.pixel))
         edge = (np.arange(side + 1) - side // 2 - 0.5) * pixel / self.pixel
         wy, wx = (box_weights(n, edge[:-1], edge[1:]) for n in self.data.shape)

@@ -12,42 +12,41 @@ from astropy.io import fits
 from astropy.table import Table
 
 from .psf import Psf, total_flux
+from .reading import MoaoError, check_fits, number, reading, reason, whole
+
+_reason = reason  # the name of before
 
 NEAR_WAVELENGTH = 0.1  # a wavelength that is asked for is found within this share of itself
 NEAR_BOX = 0.01        # and so is a box
+MOST_SIDE = 16384      # pixels of an image
 LONG = "_LONG"
 STARS = "WFE_STAR"     # noise of each star, a part of WFE_NOISE
 TERMS = {"WFE_TOTAL": "total error", "WFE_TOMO": "tomography", "WFE_NOISE": "noise", "WFE_ALIAS": "aliasing", "WFE_FIT": "fitting",
          "WFE_LAG": "servo lag", "WFE_JITTER": "jitter", "WFE_STATIC": "static error"}
 
 
-class MoaoError(Exception):
-    """Something that was asked for is not there; the message is one line that says what there is."""
-
-
-def _reason(e):
-    return getattr(e, "strerror", None) or str(e) or type(e).__name__
-
-
-def nearest(values, wanted, share, what, unit):
+def nearest(values, wanted, share, what, unit, others=""):
     """Index of the value nearest to the wanted one; MoaoError when it is farther than that share of it."""
     values = np.asarray(values, float)
     there = ", ".join("%g" % v for v in values) or "none"
+    try:
+        wanted = number(wanted, "a %s in %s" % (what, unit))
+    except MoaoError as e:
+        raise MoaoError("%s: this run has %s %s" % (e, there, unit)) from None
     i = int(np.argmin(abs(values - wanted))) if len(values) else 0
     if not len(values) or not abs(values[i] - wanted) <= share * abs(wanted):
-        raise MoaoError("no %s near %g %s: this run has %s %s" % (what, wanted, unit, there, unit))
+        raise MoaoError("no %s near %g %s: this run has %s %s%s" % (what, wanted, unit, there, unit, others))
     return i
 
 
-def read_numbers(value):
-    """YAML 1.1 takes 1e-06 for text: such text becomes the number that it is."""
-    if isinstance(value, dict):
-        return {k: read_numbers(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [read_numbers(v) for v in value]
-    if isinstance(value, str) and re.fullmatch(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+", value):
-        return float(value)
-    return value
+def read_yaml(text):
+    """A parameter file as it stands; YAML 1.1 takes 1e-06 for text, here it is the number that it is."""
+    import yaml  # comes with astropy
+
+    class Loader(yaml.SafeLoader):
+        """With a rule more for numbers."""
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789"))
+    return yaml.load(text, Loader)  # a SafeLoader
 
 
 class Run:
@@ -57,21 +56,45 @@ class Run:
         self.folder = os.fspath(folder)
         self.path = os.path.join(self.folder, "maps.fits")
         self.psf_path = os.path.join(self.folder, "psf.fits")
-        try:
+        with reading(self.path, "the maps"):
+            check_fits(self.path)
             with fits.open(self.path, memmap=False) as f:
                 self.header = f[0].header
-                self._grid = f["TARGETS"].header["GRIDNX"], f["TARGETS"].header["GRIDNY"]
+                self._grid = tuple(int(f["TARGETS"].header[n]) for n in ("GRIDNX", "GRIDNY"))
                 # NaN stays NaN: a value that is not known, not one to leave out
                 tables = {n: Table.read(f[n], mask_invalid=False) for n in (
                     "TARGETS", "GUIDESTARS", "EXPOSURES", "WAVELENGTHS", "PARAMETERS")}
-        except (OSError, KeyError, ValueError, TypeError) as e:
-            raise MoaoError("%s: cannot read the maps: %s" % (self.path, _reason(e))) from None
-        self.targets, self.guide_stars = tables["TARGETS"], tables["GUIDESTARS"]
-        self.exposures, self.wavelengths = tables["EXPOSURES"], tables["WAVELENGTHS"]
-        self.parameters_text = "\n".join(str(s) for s in tables["PARAMETERS"]["LINE"]) + "\n"
-        self.x, self.y = (np.asarray(self.targets[n], float) for n in "XY")
-        self.nl, self.ne, self.nt = len(self.wavelengths), len(self.exposures), len(self.targets)
-        self._parameters = None
+            self.targets, self.guide_stars = tables["TARGETS"], tables["GUIDESTARS"]
+            self.exposures, self.wavelengths = tables["EXPOSURES"], tables["WAVELENGTHS"]
+            self.parameters_text = "\n".join(str(s) for s in tables["PARAMETERS"]["LINE"]) + "\n"
+            self.nl, self.ne, self.nt = len(self.wavelengths), len(self.exposures), len(self.targets)
+            self._check()
+            self.x, self.y = (np.asarray(self.targets[n], float) for n in "XY")
+        self._parameters = self._images = None
+
+    def _check(self):
+        """Everything that is read later has the kind and the size that it must have: ValueError where not."""
+        for name, rows, columns in (("TARGETS", self.targets, "X Y STREHL STREHL_LONG"), ("GUIDESTARS", self.guide_stars, "X Y"),
+                                    ("EXPOSURES", self.exposures, "TIME R0 TORTIME"), ("WAVELENGTHS", self.wavelengths, "LAMBDA DIFFLIM")):
+            for column in columns.split():
+                if rows[column].dtype.kind not in "fiu":
+                    raise ValueError("column %s of %s is no number" % (column, name))
+            for column in ("X", "Y", "TIME", "LAMBDA", "DIFFLIM"):
+                if column in columns.split() and not (rows[column].ndim == 1 and np.isfinite(rows[column]).all()):
+                    raise ValueError("column %s of %s has to be one number a row" % (column, name))
+            if len(rows) == 0 and name != "GUIDESTARS":
+                raise ValueError("table %s has no row" % name)
+        if (self.lambdas <= 0).any():
+            raise ValueError("column LAMBDA of WAVELENGTHS has to be above 0")
+        if self._grid[0] > 0 and self._grid[0] * self._grid[1] != self.nt:
+            raise ValueError("%d targets are no grid of %d x %d" % (self.nt, *self._grid))
+        for name in self.quantities:
+            for column, n in ((name, self.ne), (name + LONG, 1)):
+                cells = self.targets[column]
+                if cells.dtype.kind not in "fiu" or cells.size not in (self.nt * n, self.nt * n * self.nl):
+                    raise ValueError("column %s of TARGETS has to be %d numbers for each wavelength" % (column, n))
+        for key in ("TELDIAM", "OBSCUR", "ZENITH", "NSENSOR", "NMEAS"):
+            number(self.header.get(key, 0 if key == "ZENITH" else None), "keyword %s" % key)
 
     def __repr__(self):
         return "<moao run %r: %d targets, %d exposures, wavelengths %s um>" % (
@@ -134,10 +157,10 @@ class Run:
         """Every parameter of the run, nested as in effective.yaml (parameters_text is that text)."""
         if self._parameters is None:
             try:
-                import yaml  # comes with astropy
-            except ImportError:
-                raise MoaoError("parameters need PyYAML (pip install pyyaml); parameters_text is the text") from None
-            self._parameters = read_numbers(yaml.safe_load(self.parameters_text))
+                with reading(self.path, "the parameters"):
+                    self._parameters = read_yaml(self.parameters_text)
+            except MoaoError as e:
+                raise MoaoError("%s; parameters_text is the text" % e) from None
         return self._parameters
 
     # --- figures of merit
@@ -203,7 +226,7 @@ class Run:
         return self._shaped(self.column(name)[il, self._exposure(exposure), :])
 
     def _exposure(self, exposure):
-        if not 1 <= exposure <= self.ne:
+        if not 1 <= whole(exposure, "an exposure from 1") <= self.ne:
             raise MoaoError("no exposure %s: this run has 1 to %d" % (exposure, self.ne))
         return int(exposure) - 1
 
@@ -224,10 +247,8 @@ class Run:
 
     def ee_name(self, box):
         """Name of the quantity for a box [mas]."""
-        try:
-            return [n for n in self.quantities if n.startswith("EE_")][nearest(self.boxes, box, NEAR_BOX, "box", "mas")]
-        except MoaoError as e:
-            raise MoaoError("%s (others: parameter psf.ee_boxes, or run.psf(...).ee(box) from the image)" % e) from None
+        i = nearest(self.boxes, box, NEAR_BOX, "box", "mas", " (others: parameter psf.ee_boxes, or run.psf(...).ee(box) from the image)")
+        return [n for n in self.quantities if n.startswith("EE_")][i]
 
     def ee(self, box, wavelength=None, exposure=None):
         """Share of the energy of every target in a square box of that side [mas]."""
@@ -273,19 +294,33 @@ class Run:
     def target_index(self, x, y=None):
         """Index from 0 of a target: given itself, its name, or the direction (x, y) [arcsec] that it is nearest to."""
         if y is not None:
+            x, y = number(x, "x in arcsec"), number(y, "y in arcsec")
             return int(np.argmin(np.hypot(self.x - x, self.y - y)))
         if isinstance(x, str):
             if x not in self.names:
                 raise MoaoError("no target %r: this run has %s" % (x, ", ".join(self.names[:8])
                                                                   + (", ..." if self.nt > 8 else "")))
             return self.names.index(x)
-        if not -self.nt <= x < self.nt:
+        if not -self.nt <= whole(x, "a target's index, its name, or x and y") < self.nt:
             raise MoaoError("no target %s: this run has 0 to %d" % (x, self.nt - 1))
         return int(x) % self.nt
 
     @property
     def has_psf(self):
         return os.path.exists(self.psf_path)
+
+    @property
+    def images(self):
+        """The kinds of images that psf.fits has: "long", "short", both or none. MoaoError when it is there but damaged."""
+        found = self._image_names() if self.has_psf else ()
+        return [kind for kind in ("long", "short") if ("PSF_" + kind.upper(), 1) in found]
+
+    def _image_names(self):
+        """(EXTNAME, EXTVER) of what psf.fits has, read once."""
+        if self._images is None:
+            with reading(self.psf_path, "the images"):
+                self._images = check_fits(self.psf_path)
+        return self._images
 
     def psf(self, x, y=None, wavelength=None, exposure=None):
         """The image of the target nearest to (x, y) [arcsec], or of that index (from 0) or name, at a wavelength (None:
@@ -300,16 +335,26 @@ class Run:
             name, version = "PSF_SHORT", il * self.ne + self._exposure(exposure) + 1
         if not self.has_psf:
             raise MoaoError("%s: no images: run with output.psf: long or short" % self.psf_path)
+        if (name, version) not in self._image_names():
+            raise MoaoError("%s: no images of %s: run with output.psf: %s" % (
+                self.psf_path, "the long exposure" if exposure is None else "single exposures", "long" if exposure is None else "short"))
+        f = None
         try:
-            with fits.open(self.psf_path) as f:
-                if (name, version) not in f:
-                    raise MoaoError("%s: no images of single exposures: run with output.psf: short" % self.psf_path)
-                hdu = f[name, version]
-                cube, pixel = getattr(hdu, "section", None), float(hdu.header["PIXEL"])
-                cube = hdu.data if cube is None else cube
+            with reading(self.psf_path, "the images"):
+                f = fits.open(self.psf_path)
+                cube, pixel = self._cube(f[name, version])
                 total = total_flux(self.lambdas[il], pixel, self.header["TELDIAM"], self.header["OBSCUR"])
-                for t in range(self.nt) if targets is None else targets:
-                    yield Psf(cube[t, :, :], pixel, self.lambdas[il], total, t, self.x[t], self.y[t], exposure,
-                              self.names[t])
-        except (OSError, KeyError, ValueError) as e:
-            raise MoaoError("%s: cannot read the images: %s" % (self.psf_path, _reason(e))) from None
+            for t in range(self.nt) if targets is None else targets:
+                with reading(self.psf_path, "the images"):
+                    image = cube[t, :, :]
+                yield Psf(image, pixel, self.lambdas[il], total, t, self.x[t], self.y[t], exposure, self.names[t])
+        finally:
+            if f is not None:
+                f.close()
+
+    def _cube(self, hdu):
+        """(images [target, y, x], pixel [mas]) of an extension, of which only what is asked for is read."""
+        pixel = number(hdu.header["PIXEL"], "keyword PIXEL")
+        if len(hdu.shape) != 3 or hdu.shape[0] != self.nt or not 0 < max(hdu.shape[1:]) <= MOST_SIDE or pixel <= 0:
+            raise ValueError("images of %s for %d targets" % (" x ".join(map(str, hdu.shape[::-1])), self.nt))
+        return hdu.section if hasattr(hdu, "section") else hdu.data, pixel

@@ -7,7 +7,7 @@ from astropy.io import fits
 from astropy.table import Table
 
 from .command import csv_value
-from .results import MoaoError, _reason
+from .reading import MoaoError, check_fits, number, reading, size_of, whole
 
 MERIT = re.compile(r"^(mean_|max_|min_|best_|worst_)?(strehl|sr|ee|fwhm|variance|var|rms)(_|\d|$)", re.I)
 WAVE = re.compile(r"[_ @]*(?:at_)?(\d+(?:[.p]\d+)?)_?um", re.I)
@@ -30,13 +30,14 @@ class Sweep:
     def __init__(self, folder):
         self.folder = os.fspath(folder)
         self.keys, self.merits, self.units = {}, {}, {}
-        self._read()
+        table = self._table()
+        with reading(self.path, "the table"):
+            self._read(*table)
         if not self.merits or not self.keys:
             raise MoaoError("%s: %s" % (self.path, "no finished run has a figure of merit" if not self.merits
                                         else "no key has two values"))
 
-    def _read(self):
-        table, waves, nkeys = self._table()
+    def _read(self, table, waves, nkeys):
         names = table.colnames
         first = next((i for i, n in enumerate(names) if MERIT.match(n)), len(names))
         first = nkeys if nkeys is not None else first
@@ -73,17 +74,19 @@ class Sweep:
                 break
         else:
             raise MoaoError("%s: no sweep.fits and no sweep.csv there" % self.folder)
-        try:
+        with reading(self.path, "the table"):
             if self.path.endswith(".csv"):
+                size_of(self.path)
                 return read_cells(self.path), [], None
+            check_fits(self.path)
             with fits.open(self.path, memmap=False) as f:
                 hdu = next(h for h in f if isinstance(h, fits.BinTableHDU))
                 waves = [f[0].header[k] for k in ("LAMBDA%d" % (i + 1) for i in range(99)) if k in f[0].header]
                 if "WAVELENGTHS" in f:
                     waves = list(f["WAVELENGTHS"].data["LAMBDA"])
-                return Table.read(hdu), waves, hdu.header.get("NKEYS", f[0].header.get("NKEYS"))
-        except (OSError, ValueError, StopIteration, KeyError) as e:
-            raise MoaoError("%s: cannot read the table: %s" % (self.path, _reason(e))) from None
+                nkeys = hdu.header.get("NKEYS", f[0].header.get("NKEYS"))
+                return Table.read(hdu), [number(w, "a wavelength in um") for w in waves], \
+                    nkeys if nkeys is None else whole(nkeys, "keyword NKEYS")
 
     @property
     def names(self):

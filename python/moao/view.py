@@ -9,8 +9,6 @@ import os
 
 import numpy as np
 
-from .results import MoaoError
-
 DECADES = 7       # of the images' logarithms that are kept
 MAX_BYTES = 16e6  # of all images together, before base64
 LABELS = {"STREHL": "Strehl ratio", "FWHM": "FWHM", "VARIANCE": "residual variance"}
@@ -53,18 +51,11 @@ def stars(run):
 
 def which_images(run, most):
     """(wavelength row, exposure; 0: long) of the images that there are, and the side of one [pixels]."""
-    if not run.has_psf:
+    if "long" not in run.images:
         return [], 0
-    try:
-        side = run.psf(0, wavelength=run.lambdas[0]).data.shape[0]
-    except MoaoError:
-        return [], 0
+    side = min(run.psf(0, wavelength=run.lambdas[0]).data.shape)
     found = [(il, 0) for il in range(run.nl)]
-    try:
-        run.psf(0, wavelength=run.lambdas[0], exposure=1)
-        short = [(il, e + 1) for il in range(run.nl) for e in range(run.ne)]
-    except MoaoError:
-        short = []
+    short = [(il, e + 1) for il in range(run.nl) for e in range(run.ne)] if "short" in run.images else []
     if run.ne > 1 and (len(found) + len(short)) * run.nt * min(side, 64) ** 2 * 2 <= most:
         found += short
     return found, side
