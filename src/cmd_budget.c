@@ -1,7 +1,7 @@
 #include "commands.h"
 
 #include "base/file.h"
-#include "base/fits.h"
+#include "base/fits_table.h"
 #include "base/json.h"
 #include "base/plain.h"
 #include "base/text.h"
@@ -54,43 +54,6 @@ static const int order[] = {BUDGET_FITTING, BUDGET_ALIASING, BUDGET_TOMOGRAPHY, 
 
 /* --- reading --- */
 
-static void names_of(fitsfile *f, int col, long n, char (*out)[NAME], int *err) {
-    for (long i = 0; i < n; i++) {
-        char value[FLEN_VALUE + 256] = "", *p[] = {value};
-        long width = 0, repeat = 0;
-        int type = 0;
-        fits_get_coltype(f, col, &type, &repeat, &width, err);
-        if (*err == 0 && width < (long)sizeof value)
-            fits_read_col(f, TSTRING, col, i + 1, 1, 1, NULL, p, NULL, err);
-        snprintf(out[i], NAME, "%.*s", NAME - 1, value);
-        plain_text(out[i]);
-        for (size_t k = strlen(out[i]); k > 0 && out[i][k - 1] == ' '; k--)
-            out[i][k - 1] = '\0';
-    }
-}
-
-/* A column of numbers, n cells of `each`, every stride-th from `first` on; in new memory. */
-static status numbers(fitsfile *f, const char *name, long n, long each, long first, double **out,
-                      int *err) {
-    char key[NAME];
-    int col = 0;
-    status st;
-    snprintf(key, sizeof key, "%s", name);
-    fits_get_colnum(f, CASEINSEN, key, &col, err);
-    TRY(ALLOC(*out, (size_t)(n * each), "results"));
-    for (long i = 0; i < n && *err == 0; i++)
-        fits_read_col(f, TDOUBLE, col, i + 1, first + 1, each, NULL, *out + i * each, NULL, err);
-done:
-    return st;
-}
-
-static void go_to(fitsfile *f, const char *name, long *rows, int *err) {
-    char key[NAME];
-    snprintf(key, sizeof key, "%s", name);
-    fits_movnam_hdu(f, BINARY_TBL, key, 0, err);
-    fits_get_num_rows(f, rows, err);
-}
-
 static status read_terms(fitsfile *f, budget *b, int *err) {
     status st = MOAO_OK;
     for (long i = 0; i < BUDGET_TERMS + b->nstar; i++) {
@@ -99,9 +62,9 @@ static status read_terms(fitsfile *f, budget *b, int *err) {
         const long k = star ? i - BUDGET_TERMS : 0;
         char mean[NAME];
         snprintf(mean, sizeof mean, "%s_LONG", name);
-        TRY(numbers(f, name, b->ntarget, b->nexposure, k * b->nexposure, &b->terms[i].exposures,
-                    err));
-        TRY(numbers(f, mean, b->ntarget, 1, k, &b->terms[i].mean, err));
+        TRY(fits_table_numbers(f, name, b->ntarget, b->nexposure, k * b->nexposure,
+                               &b->terms[i].exposures, err));
+        TRY(fits_table_numbers(f, mean, b->ntarget, 1, k, &b->terms[i].mean, err));
         if (!star)
             snprintf(b->terms[i].name, NAME, "%s", budget_words((int)i));
     }
@@ -113,8 +76,8 @@ done:
 static status read_strehl(fitsfile *f, budget *b, int *err) {
     const bool all = b->exposure == 0;
     double *v = NULL;
-    status st = numbers(f, all ? "STREHL_LONG" : "STREHL", b->ntarget, 1, all ? 0 : b->exposure - 1,
-                        &v, err);
+    status st = fits_table_numbers(f, all ? "STREHL_LONG" : "STREHL", b->ntarget, 1,
+                                   all ? 0 : b->exposure - 1, &v, err);
     for (long t = 0; st == MOAO_OK && t < b->ntarget; t++)
         if (b->chosen < 0 || t == b->chosen)
             b->strehl += v[t] / (b->chosen < 0 ? (double)b->ntarget : 1);
@@ -141,43 +104,36 @@ static status choose_target(budget *b) {
 
 static status read_tables(fitsfile *f, const char *path, budget *b, int *err) {
     double *lambda = NULL;
-    int col = 0, none = 0;
+    int none = 0;
     status st;
-    go_to(f, "EXPOSURES", &b->nexposure, err);
-    go_to(f, "WAVELENGTHS", &b->nlambda, err);
-    TRY(numbers(f, "LAMBDA", 1, 1, 0, &lambda, err));
+    fits_table_go(f, "EXPOSURES", &b->nexposure, err);
+    fits_table_go(f, "WAVELENGTHS", &b->nlambda, err);
+    TRY(fits_table_numbers(f, "LAMBDA", 1, 1, 0, &lambda, err));
     b->lambda = lambda[0];
-    go_to(f, "GUIDESTARS", &b->nstar, err);
+    fits_table_go(f, "GUIDESTARS", &b->nstar, err);
     TRY(ALLOC(b->terms, (size_t)(BUDGET_TERMS + b->nstar), "terms of the budget"));
     char(*stars)[NAME] = NULL;
     TRY(ALLOC(stars, (size_t)b->nstar, "names of stars"));
-    char key[] = "NAME";
-    fits_get_colnum(f, CASEINSEN, key, &col, err);
-    if (*err == 0)
-        names_of(f, col, b->nstar, stars, err);
+    fits_table_texts(f, "NAME", b->nstar, NAME, *stars, err);
     for (long w = 0; w < b->nstar; w++)
         snprintf(b->terms[BUDGET_TERMS + w].name, NAME, "%s", stars[w]);
     free(stars);
-    go_to(f, "TARGETS", &b->ntarget, err);
-    char total[NAME], card[FLEN_CARD];
-    snprintf(total, sizeof total, "%s", budget_column(BUDGET_TOTAL));
-    if (*err == 0 && fits_get_colnum(f, CASEINSEN, total, &col, &none) != 0)
+    fits_table_go(f, "TARGETS", &b->ntarget, err);
+    char card[FLEN_CARD];
+    if (*err == 0 && !fits_table_has(f, budget_column(BUDGET_TOTAL), err))
         TRY(status_fail(MOAO_INPUT,
                         "%s: this run has no error budget: it needs output.budget: terms and "
                         "this version of the program or a later one",
                         file_shown(path)));
-    none = 0;
     b->merged = *err == 0 && fits_read_card(f, BUDGET_WITHOUT, card, &none) == 0;
     TRY(ALLOC(b->names, (size_t)b->ntarget, "names of targets"));
-    none = 0;
-    if (*err == 0 && fits_get_colnum(f, CASEINSEN, key, &col, &none) == 0)
-        names_of(f, col, b->ntarget, b->names, err);
+    fits_table_texts(f, "NAME", b->ntarget, NAME, *b->names, err);
     TRY(choose_target(b));
     if (b->exposure > b->nexposure)
         TRY(status_fail(MOAO_INPUT, "--exposure: there is no %d: expected 1 to %ld", b->exposure,
                         b->nexposure));
-    TRY(numbers(f, "X", b->ntarget, 1, 0, &b->x, err));
-    TRY(numbers(f, "Y", b->ntarget, 1, 0, &b->y, err));
+    TRY(fits_table_numbers(f, "X", b->ntarget, 1, 0, &b->x, err));
+    TRY(fits_table_numbers(f, "Y", b->ntarget, 1, 0, &b->y, err));
     TRY(read_terms(f, b, err));
     st = read_strehl(f, b, err);
 done:

@@ -10,7 +10,7 @@
 
 const char cmd_run_usage[] =
     "usage: moao run [-n RANKS] FILE... [key=value ...] [-o DIR]\n"
-    "                [--resume | --overwrite] [--force] [-q]\n"
+    "                [--resume | --overwrite] [--force] [-q | --verbose]\n"
     "\n"
     "Computes Strehl and ensquared-energy maps and PSFs from a parameter file. Later\n"
     "files and key=value override earlier ones:\n"
@@ -25,6 +25,8 @@ const char cmd_run_usage[] =
     "  --overwrite  discard an earlier run in DIR\n"
     "  --force      write into DIR although it holds other files\n"
     "  -q           no progress, no table; only warnings and errors\n"
+    "  --verbose    also time, GFLOP/s and idle share of each stage, and memory, which\n"
+    "               DIR/run.json has in any case\n"
     "\n"
     "Ctrl-C (INT), TERM, HUP and USR1 stop the run after the current exposure. Exit\n"
     "codes: 0 done, 2 bad input, 3 stopped and resumable, 1 anything else. `moao\n"
@@ -53,7 +55,7 @@ int cmd_run(int argc, char **argv) {
     cmdline cl = {0};
     if (command_wants_help(argc, argv, cmd_run_usage))
         return 0;
-    status st = cmdline_parse(argc, argv, "-n -o --resume --overwrite --force -q", &cl);
+    status st = cmdline_parse(argc, argv, "-n -o --resume --overwrite --force -q --verbose", &cl);
     if (cl.ranks > 0 && launch_is_rank() && st == MOAO_OK)
         st = status_fail(MOAO_INPUT, "moao run: -n %d inside mpirun: say the number of ranks once",
                          cl.ranks);

@@ -275,6 +275,15 @@ static bool draw(const char *dir) {
     return child > 0 && waitpid(child, &how, 0) == child && WIFEXITED(how) && WEXITSTATUS(how) == 0;
 }
 
+static void tell_picture(const char *dir) {
+    text t = {0};
+    advise_results("plot-sweep", &t);
+    text_add(&t, " ");
+    advise_word(&t, dir);
+    plain_line(stdout, "picture  ", t.s != NULL ? t.s : "");
+    free(t.s);
+}
+
 static status finish(const sweep *s, bool picture) {
     const char *dir = s->cl->dir;
     int finished;
@@ -287,7 +296,7 @@ static status finish(const sweep *s, bool picture) {
     if (draw(dir))
         printf("picture  %s/sweep.png\n", dir);
     else
-        printf("picture  moao-plot-sweep %s\n", dir);
+        tell_picture(dir);
     return st;
 }
 

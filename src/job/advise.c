@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define WEEK (7 * 86400.0)
@@ -191,13 +192,53 @@ void advise_script(const char *name, char *path, size_t size) {
     }
 }
 
+/* Whether a program of this name on the PATH is that file. */
+static bool on_the_path(const char *name, const char *file) {
+    const char *path = getenv("PATH");
+    char *copy = path != NULL ? strdup(path) : NULL, *rest = NULL, full[PATH_MAX];
+    struct stat here, there;
+    bool same = false;
+    for (char *p = copy != NULL ? strtok_r(copy, ":", &rest) : NULL; p != NULL;
+         p = strtok_r(NULL, ":", &rest)) {
+        snprintf(full, sizeof full, "%s/%s", p, name);
+        if (access(full, X_OK) != 0)
+            continue;
+        same = stat(full, &there) == 0 && stat(file, &here) == 0 && here.st_ino == there.st_ino &&
+               here.st_dev == there.st_dev;
+        break;
+    }
+    free(copy);
+    return same;
+}
+
+void advise_results(const char *command, text *out) {
+    char exe[PATH_MAX], name[64], full[PATH_MAX + 128];
+    ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    exe[len > 0 ? len : 0] = '\0';
+    char *slash = strrchr(exe, '/');
+    if (slash != NULL)
+        *slash = '\0';
+    snprintf(name, sizeof name, "moao-%s", command);
+    snprintf(full, sizeof full, "%s/%s", exe, name);
+    if (slash != NULL && access(full, X_OK) == 0) {
+        advise_word(out, on_the_path(name, full) ? name : full);
+        return;
+    }
+    advise_script("moao-results", full, sizeof full);
+    advise_word(out, full);
+    text_add(out, " %s", command);
+}
+
 void advise_program(char *path, size_t size) {
     char exe[PATH_MAX], here[PATH_MAX];
     ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
     exe[len > 0 ? len : 0] = '\0';
     const size_t n = getcwd(here, sizeof here) != NULL ? strlen(here) : 0;
     bool below = n > 0 && strncmp(exe, here, n) == 0 && exe[n] == '/';
-    snprintf(path, size, "%s", below ? exe + n + 1 : "moao");
+    snprintf(path, size, "%s",
+             below                                      ? exe + n + 1
+             : *exe == '\0' || on_the_path("moao", exe) ? "moao"
+                                                        : exe);
 }
 
 void advise_slurm(const advice *a, const cmdline *cl, const char *dir, text *out) {

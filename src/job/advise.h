@@ -52,7 +52,12 @@ void advise_slurm(const advice *a, const cmdline *cl, const char *dir, text *out
 /* Path of a script of this project, of the source folder or of an installation, as short as it can
  * be said from here; scripts/NAME when it is in neither. */
 void advise_script(const char *name, char *path, size_t size);
-/* The program as it is called from here: its path where it lies below this folder, else moao. */
+/* The words of a command on results (plot, view, plot-sweep...) as it is called from here:
+ * moao-plot where the PATH has that of this installation, its path where the PATH has it not, else
+ * scripts/moao-results plot. */
+void advise_results(const char *command, text *out);
+/* The program as it is called from here: its path below this folder where it lies there, moao where
+ * the PATH has it, else its path. */
 void advise_program(char *path, size_t size);
 /* A word as the shell reads it, quoted where needed. */
 void advise_word(text *out, const char *word);

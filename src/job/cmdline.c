@@ -28,6 +28,7 @@ static const option options[] = {
     {"-o", TAKES_TEXT, MEMBER(dir), 0, DIM_NONE, ""},
     {"-n", TAKES_COUNT, MEMBER(ranks), 1e6, DIM_NONE, ""},
     {"-q", TAKES_NOTHING, MEMBER(quiet), 0, DIM_NONE, ""},
+    {"--verbose", TAKES_NOTHING, MEMBER(verbose), 0, DIM_NONE, ""},
     {"--resume", TAKES_NOTHING, MEMBER(resume), 0, DIM_NONE, ""},
     {"--overwrite", TAKES_NOTHING, MEMBER(overwrite), 0, DIM_NONE, ""},
     {"--force", TAKES_NOTHING, MEMBER(force), 0, DIM_NONE, ""},
@@ -91,8 +92,8 @@ static status read_real(const option *o, const char *text, double *v) {
 }
 
 /* The option at argv[*i], with its value behind = or in the next word. */
-static status read_option(int argc, char **argv, const char *allowed, int *i, unsigned *given,
-                          cmdline *cl) {
+static status read_option(int argc, char **argv, const char *allowed, int *i,
+                          unsigned long long *given, cmdline *cl) {
     const char *arg = argv[*i], *equal = strchr(arg, '='),
                *value = equal != NULL ? equal + 1 : NULL;
     const size_t n = equal != NULL ? (size_t)(equal - arg) : strlen(arg);
@@ -103,9 +104,9 @@ static status read_option(int argc, char **argv, const char *allowed, int *i, un
         return status_fail(MOAO_INPUT, "unknown option %s", yaml_tree_quote(arg).s);
     const option *o = &options[k];
     void *member = (char *)cl + o->offset;
-    if (o->takes != TAKES_NOTHING && (*given & (1u << k)))
+    if (o->takes != TAKES_NOTHING && (*given & (1ull << k)))
         return status_fail(MOAO_INPUT, "%s is given twice", o->name);
-    *given |= 1u << k;
+    *given |= 1ull << k;
     if (o->takes == TAKES_NOTHING) {
         *(bool *)member = true;
         return value == NULL ? MOAO_OK : status_fail(MOAO_INPUT, "%s takes no value", o->name);
@@ -186,7 +187,7 @@ static status read_word(int argc, char **argv, int *i, int *njoined, cmdline *cl
 status cmdline_parse(int argc, char **argv, const char *allowed, cmdline *cl) {
     memset(cl, 0, sizeof *cl);
     status st;
-    unsigned given = 0;
+    unsigned long long given = 0;
     int njoined = 0;
     TRY(ALLOC(cl->files, (size_t)argc, "command line"));
     TRY(ALLOC(cl->overrides, (size_t)argc, "command line"));

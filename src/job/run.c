@@ -2,6 +2,7 @@
 
 #include "base/progress.h"
 #include "job/matrices.h"
+#include "job/summary.h"
 #include "maps/maps.h"
 
 #include <math.h>
@@ -284,6 +285,16 @@ static void say_how_to_go_on(status st) {
     status_adopt(text);
 }
 
+/* Rank 0, with the results in place: what was found. Results that cannot be read back (somebody
+ * moved them) are no failure of the run. */
+static void say_results(const run *r) {
+    const double seconds = r->finished ? NAN : report_now() - r->rep.start;
+    if (summary_print(r->dir, &r->u.par.targets_names, seconds, r->c->size) == MOAO_OK)
+        return;
+    progress_warn("%s", status_message());
+    status_clear();
+}
+
 status run_all(const comm *c, const cmdline *cl) {
     comm mine = *c;
     run r = {.c = &mine, .cl = cl, .rep = {.start = report_now()}};
@@ -291,7 +302,9 @@ status run_all(const comm *c, const cmdline *cl) {
     accuracy_report(&r.acc, &r.rep);
     verify_report(&r.ver, &r.rep);
     if (st == MOAO_OK && !r.finished)
-        st = report_finish(&mine, &r.rep, r.dir, !cl->quiet);
+        st = report_finish(&mine, &r.rep, r.dir, cl->verbose && !cl->quiet);
+    if (st == MOAO_OK && is_root(&r) && !cl->quiet)
+        say_results(&r);
     if (st == MOAO_OK && !r.finished)
         st = comm_agree(&mine, is_root(&r) ? store_discard_parts(r.st) : MOAO_OK);
     if (r.st != NULL && st != MOAO_OK)
