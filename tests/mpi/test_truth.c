@@ -1,7 +1,11 @@
 /* ranks: 1 3
  * What the commands of a noiseless truth sensor leave, by autocorrelations of its slopes, against
- * the sums over all pairs of slopes, and of slopes and points, one by one. */
+ * the sums over all pairs of slopes, and of slopes and points, one by one; fitting error and
+ * aliasing against an orthonormal basis of the mirror's shapes; what stands between outer scales.
+ */
+#include "budget/mirror.h"
 #include "budget/truth.h"
+#include "matcov/formula.h"
 #include "matcov/matcov.h"
 #include "support/psf_case.h"
 
@@ -102,8 +106,153 @@ static void test_against_all_pairs(void **state) {
     }
 }
 
+/* Layers of strength 1 on the ground with these outer scales. */
+static atmos layers(int n, double *scale, double *none, double *one, profile *p) {
+    for (int i = 0; i < n; i++)
+        none[i] = 0, one[i] = 1;
+    *p = (profile){.nlayer = n, .h = none, .L0 = scale, .strength = one, .wind = {none, none}};
+    return (atmos){.nprofile = 1, .profiles = p};
+}
+
+/* Orthonormal basis of the shapes a (v x points) of commands without piston, by Gram-Schmidt,
+ * twice; the number of its vectors. */
+static size_t basis(const double *a, size_t v, size_t np, double *q) {
+    size_t n = 0;
+    for (size_t b = 0; b + 1 < v; b++) {
+        double *x = q + n * np, norm = 0;
+        for (size_t k = 0; k < np; k++)
+            x[k] = a[k * v + b] - a[k * v + v - 1];
+        for (size_t l = 0; l < 2 * n; l++) {
+            double dot = 0;
+            for (size_t k = 0; k < np; k++)
+                dot += x[k] * q[l % n * np + k];
+            for (size_t k = 0; k < np; k++)
+                x[k] -= dot * q[l % n * np + k];
+        }
+        for (size_t k = 0; k < np; k++)
+            norm += x[k] * x[k];
+        assert_true(norm > 1e-6);
+        for (size_t k = 0; k < np; k++)
+            x[k] /= sqrt(norm);
+        n++;
+    }
+    return n;
+}
+
+/* V[phi] [m^2] over the points; *shape: what of it the basis q holds. */
+static double variances(const psf *p, size_t np, double scale, const double *q, size_t n,
+                        double *shape) {
+    const double unit = pow(500e-9 / (2 * M_PI), 2);
+    const double *x, *y;
+    double *row = case_doubles(np), all = 0;
+    psf_points(p, &x, &y);
+    *shape = 0;
+    for (size_t k = 0; k < np; k++) {
+        for (size_t l = 0; l < np; l++) {
+            row[l] = -0.5 * unit * formula_structure(1, scale, hypot(x[k] - x[l], y[k] - y[l]));
+            all -= row[l] / (double)np / (double)np;
+        }
+        for (size_t i = 0; i < n; i++)
+            for (size_t l = 0; l < np; l++)
+                *shape += q[i * np + k] * row[l] * q[i * np + l] / (double)np;
+    }
+    free(row);
+    return all;
+}
+
+static void test_fitting_and_aliasing(void **state) {
+    (void)state;
+    sys s = case_system(4, 2.4, 0.2);
+    psf_opts o = case_opts();
+    psf *p;
+    o.phase = true;
+    OK(psf_init(&s, &o, &p));
+    const double *x, *y;
+    const size_t np = psf_points(p, &x, &y), v = (size_t)s.dm.nact, t = s.t;
+    double *dplus = case_doubles(v * t), *mean = case_doubles(v), *b = case_doubles(t * np);
+    double *q = case_doubles(v * np), *a = shapes(&s, p, np, mean), none[SCALES], one[SCALES];
+    const size_t n = basis(a, v, np, q);
+    unsigned seed = 7;
+    for (size_t i = 0; i < v * t; i++)
+        dplus[i] = 1e-8 * case_random(&seed);
+    for (size_t k = 0; k < np; k++)
+        for (size_t j = 0; j < t; j++)
+            for (size_t i = 0; i < v; i++)
+                b[k * t + j] += a[k * v + i] * dplus[i + j * v];
+    profile prof;
+    const atmos air = layers(SCALES, L0, none, one, &prof);
+    mirror_budget m;
+    OK(mirror_budget_init(&world, &s, p, dplus, &air, &m));
+    for (int l = 0; l < SCALES; l++) {
+        double shape, fitting, aliasing, strength = 3;
+        const double all = variances(p, np, L0[l], q, n, &shape);
+        const profile only = {
+            .nlayer = 1, .h = none, .L0 = &L0[l], .strength = &strength, .wind = {none, none}};
+        mirror_budget_of(&m, &only, &fitting, &aliasing);
+        assert_true(all - shape < 0.1 * all);
+        CLOSE(fitting, 3 * (all - shape), 1e-9);
+        CLOSE(aliasing, 3 * (shape + direct(&s, p, np, L0[l], b)), 1e-9);
+    }
+    mirror_budget_free(&m);
+    free(dplus);
+    free(mean);
+    free(b);
+    free(q);
+    free(a);
+    psf_free(p);
+    sys_free(&s);
+}
+
+/* More outer scales than are computed one by one: every value is that of its own within a tenth of
+ * the step between the neighbours that were; infinity is exact. */
+static void test_between_outer_scales(void **state) {
+    (void)state;
+    enum { MANY = 30, FEW = 6 };
+    sys s = case_system(4, 2.4, 0);
+    psf_opts o = case_opts();
+    psf *p;
+    o.phase = true;
+    OK(psf_init(&s, &o, &p));
+    const size_t v = (size_t)s.dm.nact;
+    double *dplus = case_doubles(v * s.t), none[MANY], one[MANY], many[MANY], few[FEW];
+    profile prof[2];
+    mirror_budget m[2];
+    for (int i = 0; i < MANY - 1; i++)
+        many[i] = 1.7 * pow(60 / 1.7, i / (MANY - 2.0));
+    many[MANY - 1] = INFINITY;
+    for (int i = 0; i < FEW; i++)
+        few[i] = many[i < FEW - 1 ? 5 * i : MANY - 1];
+    atmos air = layers(MANY, many, none, one, &prof[0]);
+    OK(mirror_budget_init(&world, &s, p, dplus, &air, &m[0]));
+    air = layers(FEW, few, none, one, &prof[1]);
+    OK(mirror_budget_init(&world, &s, p, dplus, &air, &m[1]));
+    assert_true(m[0].n < MANY && m[1].n == FEW);
+    for (int i = 0; i < FEW; i++) {
+        const profile only = {
+            .nlayer = 1, .h = none, .L0 = &few[i], .strength = one, .wind = {none, none}};
+        double fitting[2], aliasing[2];
+        int k = 1;
+        for (int j = 0; j < 2; j++)
+            mirror_budget_of(&m[j], &only, &fitting[j], &aliasing[j]);
+        while (k < m[0].n - 1 && m[0].L0[k] < few[i])
+            k++;
+        const bool exact = i == 0 || isinf(few[i]);
+        const double f = fabs(m[0].fitting[k] - m[0].fitting[k - 1]),
+                     a = fabs(m[0].aliasing[k] - m[0].aliasing[k - 1]);
+        NEAR(fitting[0], fitting[1], exact ? 1e-12 * fitting[1] : 0.1 * f);
+        NEAR(aliasing[0], aliasing[1], exact ? 1e-12 * fitting[1] : 0.1 * a);
+    }
+    for (int j = 0; j < 2; j++)
+        mirror_budget_free(&m[j]);
+    free(dplus);
+    psf_free(p);
+    sys_free(&s);
+}
+
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_all_pairs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_all_pairs),
+                                       cmocka_unit_test(test_fitting_and_aliasing),
+                                       cmocka_unit_test(test_between_outer_scales)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_WORLD, &world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

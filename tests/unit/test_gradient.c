@@ -103,6 +103,50 @@ static void test_fill(void **state) {
     check_fill(1200, false);
 }
 
+/* Where the near grids end and the radial functions begin: two footprints of equal size, 0.6 to 1.2
+ * of that radius apart, on a layer that both stars see, against quadrature. The grids are much the
+ * more accurate. */
+static void test_radius(void **state) {
+    (void)state;
+    static const case_sensor two[] = {{8, {0, 0}, INFINITY, 1, 0, {0}, 11},
+                                      {8, {6.3, 11.7}, INFINITY, 1, 0, {0}, 11}};
+    static const double layer[][5] = {{9000, 25, 1, 0, 0}};
+    sys s;
+    profile p;
+    matcov *mc;
+    case_sys(8, 0, 8, 2, two, &s);
+    make_gradient(&s);
+    case_profile(1, layer, &p);
+    for (int w = 0; w < 2; w++)
+        s.sensors[w].noise.variance = 0;
+    case_ok(matcov_init(&world, &s, &p, &mc));
+    double *a = calloc(s.m * s.m, sizeof *a);
+    int within = 0, beyond = 0;
+    case_ok(matcov_fill_cmm(mc, 0, s.m, 0, s.m, a, s.m));
+    const double unit = matcov_direct_cmm(&s, &p, 0, 0), h = p.h[0];
+    const size_t half = s.m / 2, n = half / 2;
+    for (size_t k = 0; k < 4 * n * n; k += 13) {
+        const size_t i = k / (2 * n), j = k % (2 * n);
+        const int *at = s.sensors[0].sub, p0 = at[i % n], p1 = at[j % n];
+        const double x = p1 % 8 - p0 % 8 + h * s.sensors[1].dir[0],
+                     y = p1 / 8 - p0 / 8 + h * s.sensors[1].dir[1];
+        const double r = hypot(x, y) / GRADIENT_RADIUS;
+        if (!(r > 0.6 && r < 1.2))
+            continue;
+        const double e =
+            fabs(a[i + (half + j) * s.m] - matcov_direct_cmm(&s, &p, i, half + j)) / unit;
+        if (!(e <= (r < 1 ? 5e-7 : 2e-5)))
+            fail_msg("%.3f of the radius: off by %.2g of a slope's variance", r, e);
+        within += r < 1;
+        beyond += r >= 1;
+    }
+    assert_true(within > 100 && beyond > 10);
+    matcov_free(mc);
+    free(a);
+    case_profile_free(&p);
+    sys_free(&s);
+}
+
 /* Sensors of mean gradients and of two points in one system. */
 static void test_mixed(void **state) {
     (void)state;
@@ -142,7 +186,8 @@ static void test_interaction(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_derivatives),
-                                       cmocka_unit_test(test_fill), cmocka_unit_test(test_mixed),
+                                       cmocka_unit_test(test_fill), cmocka_unit_test(test_radius),
+                                       cmocka_unit_test(test_mixed),
                                        cmocka_unit_test(test_interaction)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
