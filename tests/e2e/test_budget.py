@@ -163,6 +163,19 @@ class Terms(unittest.TestCase):
         self.assertAlmostEqual(told["tomography"]["rms"], rms(t["TOMO_LONG"].mean()), 6)
         self.assertAlmostEqual(told["noise of laser"]["most"], math.sqrt(t["STAR_LONG"][:, 2].max()), 6)
 
+    def test_every_reconstructor(self):
+        """Noise is that of the reconstructor in use: of two of a night, the second one's exposure is that of a night with it alone,
+        and not what the first one would make of it."""
+        c = of("points")
+        c["atmosphere"] = {"profiles": [{"time": 0, **layers([0, 6000], [0.9, 0.1], 0.2, **WIND)},
+                                        {"time": 600, **layers([0, 9000], [0.3, 0.7], 0.09, **WIND)}]}
+        both, second, first = [table(run({**c, "schedule": {"tor_times": t, "exposure_times": e}}, "psf.residual=sensor"))
+                               for t, e in (([0, 600], [0, 700]), ([600], [700]), ([0], [0, 700]))]
+        for name in ("NOISE", "TOMO", "TOTAL"):
+            np.testing.assert_allclose(both[name][:, 1], second[name].ravel(), rtol=1e-9, err_msg=name)
+        np.testing.assert_allclose(both["STAR"].reshape(2, 3, 2)[:, :, 1], second["STAR"].reshape(2, 3), rtol=1e-9)
+        self.assertGreater(abs(first["NOISE"][:, 1] / both["NOISE"][:, 1] - 1).min(), 0.02)
+
     def test_command(self):
         """moao budget: the table, its JSON and CSV say what the columns hold; a picture; what cannot be shown is one line."""
         c = of("points")

@@ -3,6 +3,7 @@
  * same on every number of ranks; the inverse that stands beside it, and when that is used. */
 #include "matcov/matcov.h"
 #include "tor/command.h"
+#include "tor/command_internal.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -183,6 +184,75 @@ static void test_inverse(void **state) {
     }
 }
 
+/* 1-norm of an n x n matrix. */
+static double norm_of(const double *a, size_t n) {
+    double most = 0;
+    for (size_t j = 0; j < n; j++) {
+        double sum = 0;
+        for (size_t i = 0; i < n; i++)
+            sum += fabs(a[i + j * n]);
+        most = fmax(most, sum);
+    }
+    return most;
+}
+
+/* The inverse of a positive definite matrix, by Gauss and Jordan. */
+static void invert(double *a, size_t n) {
+    for (size_t k = 0; k < n; k++) {
+        const double pivot = a[k + k * n];
+        a[k + k * n] = 1;
+        for (size_t j = 0; j < n; j++)
+            a[k + j * n] /= pivot;
+        for (size_t i = 0; i < n; i++) {
+            const double factor = a[i + k * n];
+            if (i == k)
+                continue;
+            a[i + k * n] = 0;
+            for (size_t j = 0; j < n; j++)
+                a[i + j * n] -= factor * a[k + j * n];
+        }
+    }
+}
+
+/* The condition number of M = D'D + regularisation, in the 1-norm, of all of M and of its inverse
+ * made here; LAPACK's estimate from the factor is a lower bound, and seldom much below. */
+static void test_condition(void **state) {
+    (void)state;
+    for (int nssp = 5; nssp < 10; nssp += 2) {
+        sys s;
+        dm_of(nssp, &s);
+        const size_t v = (size_t)s.dm.nact;
+        command_inverse inverse = {.h = calloc(v * v, sizeof(double))};
+        double *d = calloc(s.t * v, sizeof *d), *m = calloc(v * v, sizeof *m),
+               *dplus = calloc(s.t * v, sizeof *dplus), norm;
+        assert_int_equal(matcov_fill_interaction(&s, d, s.t), MOAO_OK);
+        assert_int_equal(command_regularise(&s, m), MOAO_OK);
+        for (size_t j = 0; j < v; j++)
+            for (size_t i = j; i < v; i++) {
+                for (size_t k = 0; k < s.t; k++)
+                    m[i + j * v] += d[k + i * s.t] * d[k + j * s.t];
+                m[j + i * v] = i > j ? NAN : m[j + i * v]; /* the lower triangle is read */
+            }
+        assert_int_equal(command_norm(&s, m, &norm), MOAO_OK);
+        for (size_t j = 0; j < v; j++)
+            for (size_t i = 0; i < j; i++)
+                m[i + j * v] = m[j + i * v];
+        const double all = norm_of(m, v);
+        assert_true(fabs(norm - all) <= 1e-12 * all);
+        invert(m, v);
+        const double want = all * norm_of(m, v);
+        assert_int_equal(command_init(&world, &s, dplus, &inverse), MOAO_OK);
+        if (!(inverse.condition <= want * (1 + 1e-9) && inverse.condition >= 0.7 * want))
+            fail_msg("%d subapertures: condition %g, not %g", nssp, inverse.condition, want);
+        same_of_device(&s, dplus, &inverse);
+        free(inverse.h);
+        free(d);
+        free(m);
+        free(dplus);
+        sys_free(&s);
+    }
+}
+
 /* What is asked for, where there is a filter; else the matrix for small mirrors. */
 static void test_ways(void **state) {
     (void)state;
@@ -225,7 +295,8 @@ int main(int argc, char **argv) {
         return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_low_orders), cmocka_unit_test(test_ranks_agree),
-        cmocka_unit_test(test_inverse), cmocka_unit_test(test_ways), cmocka_unit_test(test_bytes)};
+        cmocka_unit_test(test_inverse),    cmocka_unit_test(test_condition),
+        cmocka_unit_test(test_ways),       cmocka_unit_test(test_bytes)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     MPI_Finalize();
     return failed;

@@ -1,5 +1,6 @@
 /* HSS matrices against dense ones: the kernel 1 / (x - y) of the HSS paper and covariances of
  * points in a square; products from either side, accuracy, solves, what is refused. */
+#include "formats/tree.h"
 #include "support/formats_case.h"
 
 static format_options hss_options(double tol, int leaf) {
@@ -280,11 +281,59 @@ static void test_check(void **state) {
     format_points_close(&s);
 }
 
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Clusters that touch one, each against all others of its level: the nearest of them, none twice,
+ * none missing, the nearest first. */
+static void test_neighbours(void **state) {
+    enum { N = 900 };
+    double *at = square_points(N);
+    int cut = 0;
+    tree t;
+    (void)state;
+    must(tree_make(N, 2, at, 16, 'M', &t));
+    for (int64_t most = 2; most < 40; most += most < 6 ? 2 : 32) {
+        const int level = t.levels;
+        lists l;
+        must(tree_neighbours(&t, level, most, &l));
+        assert_int_equal(l.count, tree_nodes(level));
+        for (int64_t p = 0; p < l.count; p++) {
+            const int64_t a = tree_node(level, p), n = l.first[p + 1] - l.first[p];
+            double gap[1024];
+            int64_t near = 0;
+            for (int64_t q = 0; q < l.count; q++) {
+                const int64_t b = tree_node(level, q);
+                const double d = tree_distance(&t, a, b);
+                if (q != p && d <= 0.1 * fmax(tree_diameter(&t, a), tree_diameter(&t, b)))
+                    gap[near++] = d;
+            }
+            qsort(gap, (size_t)near, sizeof *gap, ascending);
+            assert_int_equal(n, near < most ? near : most);
+            cut += near > most;
+            for (int64_t i = 0; i < n; i++) {
+                const int64_t q = l.item[l.first[p] + i];
+                assert_true(q != p && q >= 0 && q < l.count);
+                assert_true(fabs(tree_distance(&t, a, tree_node(level, q)) - gap[i]) <= 1e-15);
+                for (int64_t j = 0; j < i; j++)
+                    assert_true(l.item[l.first[p] + j] != q);
+            }
+        }
+        lists_free(&l);
+    }
+    assert_true(cut > 20);
+    tree_free(&t);
+    free(at);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products), cmocka_unit_test(test_paper),
-        cmocka_unit_test(test_solve),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_check),    cmocka_unit_test(test_from_products),
+        cmocka_unit_test(test_products),      cmocka_unit_test(test_paper),
+        cmocka_unit_test(test_solve),         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_check),         cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_from_products),
     };
     return RUN_ON_BACKENDS(tests);
 }

@@ -205,10 +205,61 @@ static void test_mirror(void **state) {
     status_clear();
 }
 
+/* Each argument out of range, one at a time, is refused; what an operation does not use is not
+ * asked for. */
+static void test_refusals(void **state) {
+    enum { NONE = 0, M = 1, K = 2, K2 = 4 }; /* symm, syrk, syr2k */
+    static const struct {
+        char side, uplo, trans;
+        int64_t m, n, k, lda, ldb, ldc;
+        backend_type t;
+        int refused;
+    } of[] = {
+        {'L', 'L', 'N', 2, 2, 2, 2, 2, 2, BACKEND_D, NONE},
+        {'R', 'U', 'N', 2, 1, 0, 1, 2, 2, BACKEND_D, NONE},
+        {'L', 'L', 'N', 2, 2, 2, 1, 2, 2, BACKEND_D, M | K | K2}, /* lda */
+        {'L', 'L', 'T', 2, 2, 3, 2, 3, 2, BACKEND_D, K | K2},
+        {'L', 'L', 'T', 2, 2, 1, 1, 2, 2, BACKEND_D, M},
+        {'R', 'L', 'N', 2, 3, 2, 2, 3, 3, BACKEND_D, M | K | K2},
+        {'L', 'L', 'N', 2, 2, 2, 2, 1, 2, BACKEND_D, M | K2}, /* ldb */
+        {'L', 'L', 'T', 2, 2, 3, 3, 2, 2, BACKEND_D, K2},
+        {'L', 'L', 'N', 2, 2, 2, 2, 2, 1, BACKEND_D, M | K | K2}, /* ldc */
+        {'X', 'L', 'N', 2, 2, 2, 2, 2, 2, BACKEND_D, M},
+        {'L', 'X', 'N', 2, 2, 2, 2, 2, 2, BACKEND_D, M | K | K2},
+        {'L', 'L', 'X', 2, 2, 2, 2, 2, 2, BACKEND_D, K | K2},
+        {'L', 'U', 'N', -1, 2, 2, 2, 2, 2, BACKEND_D, M},
+        {'L', 'U', 'N', 2, -1, 2, 2, 2, 2, BACKEND_D, M | K | K2},
+        {'L', 'U', 'N', 2, 2, -1, 2, 2, 2, BACKEND_D, K | K2},
+        {'L', 'U', 'N', 2, 2, 2, 2, 2, 2, BACKEND_Z, M | K | K2},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const double one = 1, x[32] = {0};
+        lin_work w = work_new(1 << 20), in = work_new(sizeof x), out = work_new(sizeof x);
+        const status st[3] = {
+            be->symm(ctx, of[i].t, of[i].side, of[i].uplo, of[i].m, of[i].n, &one, in.dev,
+                     of[i].lda, in.dev, of[i].ldb, &one, out.dev, of[i].ldc, w.dev, w.bytes),
+            be->syrk(ctx, of[i].t, of[i].uplo, of[i].trans, of[i].n, of[i].k, &one, in.dev,
+                     of[i].lda, &one, out.dev, of[i].ldc, w.dev, w.bytes),
+            be->syr2k(ctx, of[i].t, of[i].uplo, of[i].trans, of[i].n, of[i].k, &one, in.dev,
+                      of[i].lda, in.dev, of[i].ldb, &one, out.dev, of[i].ldc, w.dev, w.bytes)};
+        for (int op = 0; op < 3; op++)
+            if (st[op] != (of[i].refused >> op & 1 ? MOAO_INPUT : MOAO_OK))
+                fail_msg("case %zu, %s: status %d", i,
+                         op == 0   ? "symm"
+                         : op == 1 ? "syrk"
+                                   : "syr2k",
+                         (int)st[op]);
+        status_clear();
+        work_free(&w), work_free(&in), work_free(&out);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemm),  cmocka_unit_test(test_symm),   cmocka_unit_test(test_syrk),
-        cmocka_unit_test(test_syr2k), cmocka_unit_test(test_mirror),
+        cmocka_unit_test(test_gemm),   cmocka_unit_test(test_symm),
+        cmocka_unit_test(test_syrk),   cmocka_unit_test(test_syr2k),
+        cmocka_unit_test(test_mirror), cmocka_unit_test(test_refusals),
     };
     return RUN_ON_BACKENDS(tests);
 }

@@ -193,6 +193,8 @@ static void inconsistent_values(void **state) {
          "bad.yaml:14:28: schedule.tor_interval: ", "given beside tor_times"},
         {"altitude: 90 km", "altitude: 9 km",
          "bad.yaml:4:36: sensors[2].altitude: ", "below layers with 10.0 % of r0^(-5/3)"},
+        {"altitude: [0, 5000]", "altitude: [0, 95000]", /* of the second profile alone */
+         "bad.yaml:4:36: sensors[2].altitude: ", "below layers with 33.3 % of r0^(-5/3)"},
         {"0.14}\ndm: {nssp: 16}", "0.95}\ndm: {nssp: 3}",
          "bad.yaml:3:12: dm.nssp: ", "leaves no valid subaperture"},
         {"tor_times: [0, 600]", "tor_interval: 600, start: 0, end: 1e-8",
