@@ -1,133 +1,6 @@
 /* What the store trusts: only parts, facts and results of its own run, unchanged since they were
  * written; only folders that are its own; and no link leads it elsewhere. */
-#include "base/crc.h"
-#include "base/file.h"
-#include "store/store.h"
-#include "store/store_accuracy.h"
-
-#include <dirent.h>
-#include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-enum { NT = 4, NE = 2, NL = 2, NB = 1, CROP = 4, NS = 3 + NB };
-#define EFFECTIVE                                                                                  \
-    "title: a\ntelescope:\n  diameter: 8\natmosphere:\n  r0: 0.15\ncompute:\n  threads: 1\n"
-#define RETITLED                                                                                   \
-    "title: b\ntelescope:\n  diameter: 8\natmosphere:\n  r0: 0.15\ncompute:\n  threads: 2\n"
-#define OTHER                                                                                      \
-    "title: a\ntelescope:\n  diameter: 8\natmosphere:\n  r0: 0.17\ncompute:\n  threads: 1\n"
-
-static char dir[64];
-static int warnings = -1; /* stderr goes there */
-
-static int make_dir(void **state) {
-    (void)state;
-    strcpy(dir, "/tmp/moao-trust-XXXXXX");
-    return mkdtemp(dir) == NULL;
-}
-
-static int remove_dir(void **state) {
-    (void)state;
-    char command[200];
-    snprintf(command, sizeof command, "rm -rf '%s' '%s.2'", dir, dir);
-    status_clear();
-    return system(command) != 0;
-}
-
-static const char *in_dir(const char *name) {
-    static char path[4][200];
-    static int i;
-    i = (i + 1) % 4;
-    snprintf(path[i], sizeof path[i], "%s/%s", dir, name);
-    return path[i];
-}
-
-static store_run run_of(const char *effective) {
-    return (store_run){effective, NT, NE, NL, NB, CROP, false, 0};
-}
-
-static status open_run(const char *folder, const store_run *run, store_how how, store **s) {
-    int err = dup(STDERR_FILENO);
-    status_clear();
-    fflush(stderr);
-    dup2(warnings, STDERR_FILENO);
-    status st = store_open(folder, run, &how, s);
-    fflush(stderr);
-    dup2(err, STDERR_FILENO);
-    close(err);
-    return st;
-}
-
-static store *open_ok(const char *effective, store_how how) {
-    store *s;
-    const store_run run = run_of(effective);
-    if (open_run(dir, &run, how, &s) != MOAO_OK)
-        fail_msg("%s", status_message());
-    return s;
-}
-
-static const store_how begin = {0}, resume = {.resume = true}, overwrite = {.overwrite = true};
-
-static void expect_refusal(const char *effective, store_how how, const char *word) {
-    store *s;
-    const store_run run = run_of(effective);
-    assert_int_equal(open_run(dir, &run, how, &s), MOAO_INPUT);
-    assert_null(s);
-    if (strstr(status_message(), word) == NULL || strchr(status_message(), '\n') != NULL ||
-        strstr(status_message(), "src/") != NULL)
-        fail_msg("'%s' is not one line with '%s'", status_message(), word);
-}
-
-/* Everything of an exposure, values that name their place. */
-static void put(store *s, int e, bool mixed) {
-    double scalars[NT * NL * NS];
-    float images[NT * NL * CROP * CROP];
-    for (int i = 0; i < NT * NL * NS; i++)
-        scalars[i] = 100 * e + i;
-    for (int i = 0; i < NT * NL * CROP * CROP; i++)
-        images[i] = (float)(e + i);
-    const result_block b = {e, 0, NT, NL, NB, CROP, scalars, images, mixed, 0};
-    assert_int_equal(store_put(s, &b), MOAO_OK);
-}
-
-static const char *part(int e) {
-    char name[80];
-    snprintf(name, sizeof name, "checkpoint/part-%04d-000000-%06d.bin", e, NT);
-    return in_dir(name);
-}
-
-static void write_file(const char *path, const void *data, size_t n) {
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, n, f), n);
-    fclose(f);
-}
-
-static void flip(const char *path, long at) {
-    FILE *f = fopen(path, "r+b");
-    assert_non_null(f);
-    assert_int_equal(fseek(f, at, at < 0 ? SEEK_END : SEEK_SET), 0);
-    int c = fgetc(f);
-    fseek(f, -1, SEEK_CUR);
-    fputc(c ^ 1, f);
-    fclose(f);
-}
-
-static void expect_text(const char *path, const char *text) {
-    char *found;
-    assert_int_equal(file_read_text(path, &found), MOAO_OK);
-    assert_string_equal(found, text);
-    free(found);
-}
+#include "support/store_case.h"
 
 /* Parts of a run with other parameters do not count, whatever their names; nor those of another
  * number of wavelengths, which would not even fit. A part under another's name neither. */
@@ -163,47 +36,6 @@ static void test_foreign_parts(void **state) {
     assert_int_equal(store_done_count(s), NT);
     assert_int_equal(store_read_scalars(s, 1, 0, v), MOAO_OK);
     assert_true(v[0] == 100);
-    store_close(s);
-}
-
-/* Results of some targets of an exposure. */
-static void put_some(store *s, int e, int t0, int nt) {
-    double scalars[NT * NL * NS];
-    float images[NT * NL * CROP * CROP] = {0};
-    for (int i = 0; i < NT * NL * NS; i++)
-        scalars[i] = 100 * e + 10 * t0 + i;
-    const result_block b = {e, t0, nt, NL, NB, CROP, scalars, images, false, 0};
-    assert_int_equal(store_put(s, &b), MOAO_OK);
-}
-
-/* A part whose name says other targets than it holds: other ones, fewer, more, or another exposure.
- * It is left out, and what its name says is computed again. */
-static void test_other_targets(void **state) {
-    (void)state;
-    static const struct {
-        int e, t0, nt;
-    } named[] = {{0, 2, 2}, {0, 1, 2}, {0, 0, 1}, {0, 0, 3}, {1, 0, 2}};
-    store *s = open_ok(EFFECTIVE, begin);
-    put_some(s, 0, 0, 2);
-    store_close(s);
-    char held[160];
-    snprintf(held, sizeof held, "%s", in_dir("checkpoint/part-0000-000000-000002.bin"));
-    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
-        char name[80], other[160];
-        snprintf(name, sizeof name, "checkpoint/part-%04d-%06d-%06d.bin", named[i].e, named[i].t0,
-                 named[i].nt);
-        snprintf(other, sizeof other, "%s", in_dir(name));
-        assert_int_equal(rename(held, other), 0);
-        s = open_ok(EFFECTIVE, resume);
-        assert_int_equal(store_done_count(s), 0);
-        for (int e = 0; e < NE; e++)
-            for (int k = 0; k < NT; k++)
-                assert_false(store_done(s, e, k));
-        store_close(s);
-        assert_int_equal(rename(other, held), 0);
-    }
-    s = open_ok(EFFECTIVE, resume);
-    assert_int_equal(store_done_count(s), 2);
     store_close(s);
 }
 
@@ -348,42 +180,6 @@ static void test_changed_under_way(void **state) {
     assert_int_equal(rename(part(1), part(0)), 0);
     assert_int_equal(store_read_scalars(s, 0, 0, v), MOAO_IO);
     store_close(s);
-}
-
-/* Nor is one that another took the place of: of other targets, or of the same in another precision.
- */
-static void test_replaced_under_way(void **state) {
-    (void)state;
-    char aside[160], name[160];
-    double v[NL * NS];
-    for (int what = 0; what < 2; what++) {
-        store *s;
-        store_run run = run_of(EFFECTIVE);
-        run.mixed = what == 0;
-        assert_int_equal(open_run(dir, &run, what == 0 ? begin : overwrite, &s), MOAO_OK);
-        if (what == 0)
-            put(s, 0, true);
-        else
-            put_some(s, 0, 0, 2);
-        store_close(s);
-        snprintf(name, sizeof name, "%s",
-                 what == 0 ? part(0) : in_dir("checkpoint/part-0000-000000-000002.bin"));
-        snprintf(aside, sizeof aside, "%s", in_dir("aside"));
-        assert_int_equal(rename(name, aside), 0);
-        run.mixed = false;
-        assert_int_equal(open_run(dir, &run, overwrite, &s), MOAO_OK);
-        if (what == 0)
-            put(s, 0, false);
-        else
-            put_some(s, 0, 2, 2);
-        snprintf(name, sizeof name, "%s",
-                 what == 0 ? part(0) : in_dir("checkpoint/part-0000-000002-000002.bin"));
-        assert_int_equal(rename(aside, name), 0);
-        assert_int_equal(store_read_scalars(s, 0, what == 0 ? 0 : 2, v), MOAO_IO);
-        assert_non_null(strstr(status_message(), "another part"));
-        status_clear();
-        store_close(s);
-    }
 }
 
 /* A checkpoint of the first version is refused in one line: its facts, its note, its parts. */
@@ -582,11 +378,10 @@ static void test_old_matrices(void **state) {
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
     const struct CMUnitTest tests[] = {
-        CASE(test_foreign_parts),   CASE(test_other_targets),     CASE(test_replaced_under_way),
-        CASE(test_one_truth),       CASE(test_lost_effective),    CASE(test_facts),
-        CASE(test_precision),       CASE(test_changed_under_way), CASE(test_old_format),
-        CASE(test_finished),        CASE(test_foreign_folder),    CASE(test_links),
-        CASE(test_unusable_folder), CASE(test_old_matrices)};
+        CASE(test_foreign_parts), CASE(test_one_truth),       CASE(test_lost_effective),
+        CASE(test_facts),         CASE(test_precision),       CASE(test_changed_under_way),
+        CASE(test_old_format),    CASE(test_finished),        CASE(test_foreign_folder),
+        CASE(test_links),         CASE(test_unusable_folder), CASE(test_old_matrices)};
     warnings = open("/dev/null", O_WRONLY);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,88 @@
+/* Parts of a checkpoint are what their names and the run say: those that hold other targets, or
+ * results in another precision, are not read. */
+#include "support/store_case.h"
+
+/* Results of some targets of an exposure. */
+static void put_some(store *s, int e, int t0, int nt) {
+    double scalars[NT * NL * NS];
+    float images[NT * NL * CROP * CROP] = {0};
+    for (int i = 0; i < NT * NL * NS; i++)
+        scalars[i] = 100 * e + 10 * t0 + i;
+    const result_block b = {e, t0, nt, NL, NB, CROP, scalars, images, false, 0};
+    assert_int_equal(store_put(s, &b), MOAO_OK);
+}
+
+/* A part whose name says other targets than it holds: other ones, fewer, more, or another exposure.
+ * It is left out, and what its name says is computed again. */
+static void test_other_targets(void **state) {
+    (void)state;
+    static const struct {
+        int e, t0, nt;
+    } named[] = {{0, 2, 2}, {0, 1, 2}, {0, 0, 1}, {0, 0, 3}, {1, 0, 2}};
+    store *s = open_ok(EFFECTIVE, begin);
+    put_some(s, 0, 0, 2);
+    store_close(s);
+    char held[160];
+    snprintf(held, sizeof held, "%s", in_dir("checkpoint/part-0000-000000-000002.bin"));
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        char name[80], other[160];
+        snprintf(name, sizeof name, "checkpoint/part-%04d-%06d-%06d.bin", named[i].e, named[i].t0,
+                 named[i].nt);
+        snprintf(other, sizeof other, "%s", in_dir(name));
+        assert_int_equal(rename(held, other), 0);
+        s = open_ok(EFFECTIVE, resume);
+        assert_int_equal(store_done_count(s), 0);
+        for (int e = 0; e < NE; e++)
+            for (int k = 0; k < NT; k++)
+                assert_false(store_done(s, e, k));
+        store_close(s);
+        assert_int_equal(rename(other, held), 0);
+    }
+    s = open_ok(EFFECTIVE, resume);
+    assert_int_equal(store_done_count(s), 2);
+    store_close(s);
+}
+
+/* A part that another takes the place of during a run is not read: of other targets, or of the same
+ * in another precision.
+ */
+static void test_replaced_under_way(void **state) {
+    (void)state;
+    char aside[160], name[160];
+    double v[NL * NS];
+    for (int what = 0; what < 2; what++) {
+        store *s;
+        store_run run = run_of(EFFECTIVE);
+        run.mixed = what == 0;
+        assert_int_equal(open_run(dir, &run, what == 0 ? begin : overwrite, &s), MOAO_OK);
+        if (what == 0)
+            put(s, 0, true);
+        else
+            put_some(s, 0, 0, 2);
+        store_close(s);
+        snprintf(name, sizeof name, "%s",
+                 what == 0 ? part(0) : in_dir("checkpoint/part-0000-000000-000002.bin"));
+        snprintf(aside, sizeof aside, "%s", in_dir("aside"));
+        assert_int_equal(rename(name, aside), 0);
+        run.mixed = false;
+        assert_int_equal(open_run(dir, &run, overwrite, &s), MOAO_OK);
+        if (what == 0)
+            put(s, 0, false);
+        else
+            put_some(s, 0, 2, 2);
+        snprintf(name, sizeof name, "%s",
+                 what == 0 ? part(0) : in_dir("checkpoint/part-0000-000002-000002.bin"));
+        assert_int_equal(rename(aside, name), 0);
+        assert_int_equal(store_read_scalars(s, 0, what == 0 ? 0 : 2, v), MOAO_IO);
+        assert_non_null(strstr(status_message(), "another part"));
+        status_clear();
+        store_close(s);
+    }
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
+    const struct CMUnitTest tests[] = {CASE(test_other_targets), CASE(test_replaced_under_way)};
+    warnings = open("/dev/null", O_WRONLY);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
