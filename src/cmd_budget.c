@@ -147,10 +147,10 @@ static status read_budget(budget *b) {
     int err = 0, closing = 0;
     status st;
     TRY(file_join(b->dir, "maps.fits", &path));
-    if (!file_exists(path))
-        TRY(status_fail(MOAO_INPUT,
-                        "%s: there is no such file; is that the folder of a finished run?",
-                        file_shown(path)));
+    const char *why = file_unreadable(path);
+    if (why != NULL)
+        TRY(status_fail(MOAO_INPUT, "%s: %s; is that the folder of a finished run?",
+                        file_shown(path), why));
     fits_open_diskfile(&f, path, READONLY, &err);
     if (err == 0)
         TRY(read_tables(f, path, b, &err));

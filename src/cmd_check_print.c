@@ -85,6 +85,15 @@ static void print_sensors(const sys *s) {
     say("DM", "%d actuators, pitch %.3f m", s->dm.nact, s->dm.pitch);
 }
 
+static void print_map(const static_map *m) {
+    if (m->map.path != NULL)
+        say("static map", "%d x %d pixels of %.4g m, %s; %.4g nm rms over the pupil", m->map.nx,
+            m->map.ny, m->map.pixel,
+            m->map.blocks ? "each a block, as lines between them would smooth it"
+                          : "linear between them",
+            m->rms * 1e9);
+}
+
 /* Where the error budget has not got all its terms. */
 static void print_budget(const params *par) {
     if (params_wants_budget(par) && par->psf_residual == RESIDUAL_SENSOR)
@@ -342,6 +351,7 @@ status check_print(const check_facts *f) {
     print_noise(&f->u->s, atmos_profile_at(&f->u->a, f->u->a.exposure_time[0]));
     print_sequence(f->u);
     print_budget(&f->u->par);
+    print_map(&f->u->map);
     if (f->elsewhere && !f->described) {
         printf("here\n");
         print_plan(f, &f->here);
@@ -455,6 +465,8 @@ status check_json(const check_facts *f) {
     json_to(&j, stdout);
     json_integer(&j, "sensors", u->s.nsensor);
     write_stars(&j, &u->s, atmos_profile_at(&u->a, u->a.exposure_time[0]));
+    if (u->map.map.path != NULL)
+        json_number(&j, "static_map_rms_m", u->map.rms);
     json_integer(&j, "measurements", (long long)u->s.m);
     json_integer(&j, "truth_measurements", (long long)u->s.t);
     json_integer(&j, "actuators", u->s.dm.nact);

@@ -127,10 +127,10 @@ status ast_stars_read(const char *path, bool magnitudes, ast_stars *s, int *with
     status st;
     *s = (ast_stars){0};
     *without = 0;
-    if (!file_exists(path))
-        return status_fail(MOAO_INPUT,
-                           "%s: no such file, expected a table with a line of column names",
-                           file_shown(path));
+    const char *why = file_unreadable(path);
+    if (why != NULL)
+        return status_fail(MOAO_INPUT, "%s: %s, expected a table with a line of column names",
+                           file_shown(path), why);
     TRY(file_read_text(path, &all));
     for (const char *p = all; *p != '\0'; p++)
         lines += *p == '\n';

@@ -103,8 +103,30 @@ status file_find(const char *path, bool *there) {
 
 int file_open_fd(const char *path, int flags) {
     int fd;
+    if ((flags & O_ACCMODE) == O_RDONLY) /* a pipe that nobody writes to is not waited for */
+        flags |= O_NONBLOCK;
     RETRY(fd, open(path, flags | O_CLOEXEC, 0666));
     return fd;
+}
+
+/* What is no plain file, in words; NULL for one that is. */
+static const char *irregular(const struct stat *sb) {
+    return S_ISREG(sb->st_mode)   ? NULL
+           : S_ISDIR(sb->st_mode) ? "a directory"
+                                  : "a pipe or device, no regular file";
+}
+
+const char *file_unreadable(const char *path) {
+    struct stat sb;
+    const char *why;
+    const int fd = file_open_fd(path, O_RDONLY);
+    if (fd < 0 || fstat(fd, &sb) != 0)
+        why = errno == ENOENT ? "there is no such file" : strerror(errno);
+    else
+        why = irregular(&sb);
+    if (fd >= 0)
+        close(fd);
+    return why;
 }
 
 status file_join(const char *dir, const char *name, char **out) {
@@ -374,11 +396,11 @@ status file_read_at(int fd, const char *path, void *out, size_t size, uint64_t o
 /* Open a plain file, without waiting for the other end of a pipe. */
 static status open_plain(const char *path, int *fd, uint64_t *size) {
     struct stat sb;
-    *fd = file_open_fd(path, O_RDONLY | O_NONBLOCK);
+    *fd = file_open_fd(path, O_RDONLY);
     if (*fd < 0 || fstat(*fd, &sb) != 0)
         return file_fail(path, "read", errno);
-    if (!S_ISREG(sb.st_mode))
-        return status_fail(MOAO_IO, "%s: cannot read: not a plain file", file_shown(path));
+    if (irregular(&sb) != NULL)
+        return status_fail(MOAO_IO, "%s: cannot read: %s", file_shown(path), irregular(&sb));
     *size = (uint64_t)sb.st_size;
     return MOAO_OK;
 }

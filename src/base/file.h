@@ -20,6 +20,9 @@ bool file_exists(const char *path);
 /* The same where a wrong "no" would do harm: whether it is there, or MOAO_IO when that cannot be
  * told. What this user may not even look for, or no system could hold, is not there. */
 status file_find(const char *path, bool *there);
+/* NULL when `path` is a regular file that can be opened for reading, as every input must be; else
+ * why not, in words. To be asked before a library opens it: one would wait for a pipe for ever. */
+const char *file_unreadable(const char *path);
 /* "DIR/NAME" in new memory (*out, to free). */
 status file_join(const char *dir, const char *name, char **out);
 /* Remove a file; fine when it is not there. A link is removed, not what it leads to. */
@@ -33,7 +36,8 @@ const char *file_shown(const char *path);
  * user chose: MOAO_INPUT when the choice is at fault, MOAO_IO otherwise (a full disk, say). */
 status file_fail(const char *path, const char *what, int err);
 status file_unusable(const char *path, const char *what, int err);
-/* Descriptor of a file opened with these flags of open(2), -1 and errno on failure. */
+/* Descriptor of a file opened with these flags of open(2), -1 and errno on failure. For reading it
+ * does not wait for a pipe's other end. */
 int file_open_fd(const char *path, int flags);
 
 typedef struct { /* a file being written */

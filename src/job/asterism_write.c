@@ -204,6 +204,9 @@ status ast_read_figure(const char *dir, const want *w, double *figure) {
     status st;
     *figure = NAN;
     TRY(file_join(dir, "maps.fits", &path));
+    const char *why = file_unreadable(path);
+    if (why != NULL)
+        TRY(status_fail(MOAO_IO, "%s: cannot be read (%s)", file_shown(path), why));
     fits_open_diskfile(&f, path, READONLY, &err);
     if (err == 0)
         TRY(read_column(f, w, &n, &v, &err));

@@ -183,6 +183,7 @@ status setup_warn(const setup *u) {
         progress_warn("%s", line[i]);
     params_free_warnings(n, line);
     warn_images(u);
+    static_map_warn(&u->map);
     warn_map(u);
     const profile *worst = atmos_profile_at(&u->a, u->a.exposure_time[0]);
     for (int e = 1; e < u->a.nexposure; e++) {

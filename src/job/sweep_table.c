@@ -195,6 +195,9 @@ static status read_run(table *t, int run, const char *dir, const char *folder) {
     status st;
     text_add(&path, "%s/%s/maps.fits", dir, folder);
     TRY(path.failed);
+    const char *why = file_unreadable(path.s);
+    if (why != NULL)
+        TRY(status_fail(MOAO_IO, "%s: cannot be read (%s); remove it and run again", path.s, why));
     fits_open_diskfile(&f, path.s, READONLY, &err);
     TRY(read_wavelengths(f, &lambda, &nlambda, &err));
     if (err == 0)

@@ -12,9 +12,13 @@ typedef struct { /* a static error over the pupil, whose centre is that of the a
     int nx, ny;
     double pixel; /* [m] */
     double *path; /* [ny][nx] optical path, y slow [m]; NAN: none */
+    bool blocks;  /* constant over each pixel, as steps and white noise are; else linear between the
+                     pixels' centres */
 } psf_map;
-/* The path at a point of the pupil [m]: between the nearest pixels that have one; NAN. Local. */
+/* The path at a point of the pupil [m], from the nearest pixels that have one; NAN. Local. */
 double psf_map_path(const psf_map *m, double x, double y);
+/* Samples of a map across the diameter [m], a multiple of P points of the PSF's grid. Local. */
+int psf_map_samples(const psf_map *m, double diameter, int P);
 
 typedef struct { /* what the parameters ask for */
     int nlambda;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define LEAST_SAMPLES 512 /* across the pupil */
+#define MOST_SAMPLES 1024 /* where the map has more pixels */
 #define EXACT 1e-6        /* of a pixel */
 
 /* Value at (x, y) in pixels from the first one's centre, between the pixels that have one; NAN
@@ -33,7 +34,20 @@ static double value_at(const psf_map *m, double x, double y) {
 }
 
 double psf_map_path(const psf_map *m, double x, double y) {
-    return value_at(m, x / m->pixel + 0.5 * (m->nx - 1), y / m->pixel + 0.5 * (m->ny - 1));
+    const double px = x / m->pixel + 0.5 * (m->nx - 1), py = y / m->pixel + 0.5 * (m->ny - 1);
+    const double i = floor(px + 0.5), j = floor(py + 0.5);
+    if (m->blocks && i >= 0 && j >= 0 && i < m->nx && j < m->ny) {
+        const double v = m->path[(size_t)j * (size_t)m->nx + (size_t)i];
+        if (isfinite(v))
+            return v;
+    }
+    return value_at(m, px, py);
+}
+
+int psf_map_samples(const psf_map *m, double diameter, int P) {
+    const double pixels = fmin(ceil(diameter / m->pixel), MOST_SAMPLES);
+    const int least = (int)fmax(LEAST_SAMPLES, pixels);
+    return (least + P - 1) / P * P;
 }
 
 typedef struct {
@@ -115,11 +129,12 @@ static void fill_factor(const psf *p, const work *k, int l) {
 
 status psf_map_init(psf *p, const psf_map *m, double obs) {
     const double diameter = p->P * p->pixel, rad = 2 * M_PI / LAMBDA_REF;
-    work k = {.n = (LEAST_SAMPLES + p->P - 1) / p->P * p->P};
+    work k = {0};
     double variance = 0;
     status st;
     if (m == NULL)
         return MOAO_OK;
+    k.n = psf_map_samples(m, diameter, p->P);
     k.side = 2 * k.n;
     const size_t all = (size_t)k.side * (size_t)k.side;
     TRY(ALLOC(k.path, (size_t)k.n * (size_t)k.n, "static map"));

@@ -5,6 +5,7 @@ timeout: 120
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 import unittest
@@ -32,6 +33,17 @@ def aberration(x, y):
 def grid(n, extent=D):
     c = (np.arange(n) + 0.5 - n / 2) * extent / n
     return np.meshgrid(c, c)
+
+
+def plain_fits(folder, name, bitpix, values, keys):
+    """A FITS image of integers as other programs write it: cards and big-endian numbers by hand."""
+    cards = [("SIMPLE", "T"), ("BITPIX", bitpix), ("NAXIS", 2), ("NAXIS1", values.shape[1]), ("NAXIS2", values.shape[0]), *keys.items()]
+    head = "".join(("%-8s= %20s" % c).ljust(80) for c in cards) + "END".ljust(80)
+    data = values.astype(">i%d" % (bitpix // 8)).tobytes()
+    path = os.path.join(folder, name)
+    with open(path, "wb") as f:
+        f.write(head.ljust(-(-len(head) // 2880) * 2880).encode() + data.ljust(-(-len(data) // 2880) * 2880, b"\0"))
+    return path
 
 
 def inside(x, y):
@@ -105,11 +117,79 @@ class Map(unittest.TestCase):
             r = Run(json.dumps({**STILL, "errors": {"static_map": path, **more}, "output": {"psf": "none"}}) + "\n")
             np.testing.assert_allclose(r.quantity("STREHL"), self.run_.quantity("STREHL"), rtol=1e-6)
 
+    @classmethod
+    def fifo(cls, name):
+        path = os.path.join(cls.folder, name)
+        os.mkfifo(path)
+        return path
+
+    def checked(self, path, *more):
+        """What check says of a map: nm rms, whether its pixels are blocks, and its warnings."""
+        case = os.path.join(self.folder, "check.yaml")
+        with open(case, "w", encoding="utf-8") as f:
+            json.dump(STILL, f)
+        p = moao("check", case, "errors.static_map=" + path, *more)
+        words = " ".join(p.stdout.split())
+        rms = re.search(r"static map .*? ([0-9.e+-]+) nm rms over the pupil", words)
+        return float(rms.group(1)), "each a block" in words, [s for s in p.stderr.splitlines() if "static_map" in s]
+
+    def test_rms_of_the_pixels_is_kept(self):
+        """Steps (hexagons, each with a piston of its own), white pixels and Zernike polynomials, coarse and fine: the
+        rms of the pixels in the pupil within 1 %. What is finer than the samples is told."""
+        seed = np.random.default_rng(5)
+        for n in (97, 480, 1500):
+            x, y = grid(n)
+            row = np.round(y / 0.3).astype(int)
+            column = np.round(x / 0.35 - 0.5 * (row % 2)).astype(int)
+            pistons = seed.normal(0, 43, (60, 60))
+            maps = {"steps": pistons[row + 30, column + 30], "white": seed.normal(0, 43, (n, n)), "zernikes": aberration(x, y) / 9}
+            for name, values in maps.items():
+                rms, blocks, said = self.checked(self.write("%s-%d.fits" % (name, n), values.astype(np.float32)))
+                want = values[inside(x, y)].std()
+                print("%s, %d pixels: %.4f nm, %.4f of that of the pixels" % (name, n, rms, rms / want))
+                self.assertAlmostEqual(rms / want, 1, delta=0.01, msg="%s %d" % (name, n))
+                self.assertEqual([s for s in said if "rms" in s], [], name)
+                if name != "steps":
+                    self.assertEqual(blocks, name == "white")
+        x, y = np.meshgrid(np.arange(2048), np.arange(2048))
+        lines = np.where((x + y) % 8 == 0, 100, 0).astype(np.float32)  # finer than samples
+        rms, _, said = self.checked(self.write("lines.fits", lines))
+        self.assertRegex(said[0], r"its pixels have 33\.1 nm rms over the pupil, its 1024 samples across [0-9.]+ nm")
+
+    def test_white_pixels_in_the_image(self):
+        """The rms arrives in the budget, and the Strehl ratio falls by exp(-(2 pi rms/lambda)^2)."""
+        values = np.random.default_rng(6).normal(0, 120, (N, N))
+        x, y = grid(N)
+        s = values[inside(x, y)].std()
+        plain = Run(json.dumps(STILL) + "\n")
+        run = Run(json.dumps({**STILL, "errors": {"static_map": self.write("white.fits", values)}}) + "\n")
+        self.assertAlmostEqual(run.table("TARGETS")["WFE_STATIC"][0].item() / s, 1, delta=0.01)
+        ratio = run.quantity("STREHL")[0, :, 0] / plain.quantity("STREHL")[0, :, 0]
+        np.testing.assert_allclose(ratio, np.exp(-(2 * np.pi * s / np.array([1000, 2200])) ** 2), rtol=0.03)
+
+    def test_outside_the_pupil_anything_may_stand(self):
+        """NaN, Inf, huge numbers outside the pupil change nothing; metres and micrometres without BUNIT are doubted."""
+        x, y = grid(N)
+        r = np.hypot(x, y)
+        apart = (r > D / 2 + 0.05) | (r < OBSCURATION * D / 2 - 0.05)
+        other = np.where(apart, np.where(x > 0, np.inf, 1e30), aberration(x, y))
+        self.assertEqual(self.checked(self.write("other.fits", other))[0], self.checked(self.write("same.fits", np.where(apart, np.nan, other)))[0])
+        for scale, words in ((1e-9, "are they metres"), (1e-3 / 9, "are they micrometres")):
+            said = self.checked(self.write("scaled.fits", self.map * scale))[2]
+            self.assertEqual(len(said), 1, said)
+            self.assertIn(words, said[0])
+        self.assertEqual(self.checked(self.write("small.fits", self.map * 1e-9, BUNIT="nm"))[2], [])
+
     def test_what_cannot_serve(self):
         hole = self.map.copy()
         hole[60, 90] = hole[60, 91] = hole[61, 90] = hole[61, 91] = np.nan
         cases = (("none.fits", "no such file"), (self.write("unit.fits", self.map, BUNIT="rad"), "expected nm, um or m"),
-                 (self.write("hole.fits", hole), "no value at"), (self.write("cube.fits", np.zeros((2, 9, 9))), "two axes"),
+                 (self.write("hole.fits", hole), "pixel (91, 61), at (1.017, 0.01667) m inside the pupil, has no finite value"),
+                 (self.write("inf.fits", np.where(np.arange(N * N).reshape(N, N) == 40 * N + 30, np.inf, self.map)),
+                  "pixel (31, 41), at (-0.9833, -0.65) m inside the pupil, has no finite value"),
+                 (plain_fits(self.folder, "blank.fits", 16, np.where(np.isnan(hole), -32768, hole).astype(int), {"BLANK": -32768}),
+                  "pixel (91, 61), at (1.017, 0.01667) m inside the pupil, has no finite value"), (self.folder, "a directory"),
+                 (self.fifo("pipe.fits"), "a pipe or device, no regular file"), ("/dev/zero", "a pipe or device"), (self.write("cube.fits", np.zeros((2, 9, 9))), "two axes"),
                  (self.write("huge.fits", self.map, BUNIT="m"), "is BUNIT right"),
                  (self.write("empty.fits", None), "no image"))
         path = os.path.join(self.folder, "case.yaml")
