@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,6 +135,23 @@ status file_join(const char *dir, const char *name, char **out) {
     status st = ALLOC(*out, n, "file name");
     if (st == MOAO_OK)
         snprintf(*out, n, "%s/%s", dir, name);
+    return st;
+}
+
+status file_near_program(const char *relative, char **out) {
+    char exe[PATH_MAX], *full = NULL;
+    status st = MOAO_OK;
+    *out = NULL;
+    const ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    exe[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(exe, '/');
+    if (slash == NULL)
+        return st;
+    *slash = '\0';
+    TRY(file_join(exe, relative, &full));
+    *out = realpath(full, NULL);
+done:
+    free(full);
     return st;
 }
 

@@ -23,6 +23,9 @@ status file_find(const char *path, bool *there);
 /* NULL when `path` is a regular file that can be opened for reading, as every input must be; else
  * why not, in words. To be asked before a library opens it: one would wait for a pipe for ever. */
 const char *file_unreadable(const char *path);
+/* Path of what stands at `relative` from the folder of the running program, without links, in new
+ * memory (*out, to free); NULL where there is no such file. */
+status file_near_program(const char *relative, char **out);
 /* "DIR/NAME" in new memory (*out, to free). */
 status file_join(const char *dir, const char *name, char **out);
 /* Remove a file; fine when it is not there. A link is removed, not what it leads to. */

@@ -74,15 +74,15 @@ status params_parse_file(params_loader *l, const char *name, const ynode *at, co
                          ynode **root) {
     const params_file *f;
     status st;
-    TRY(params_files_get(l->files, name, &f));
+    TRY(params_files_get_stated(l->files, name, at != NULL ? at->text : NULL, &f));
     if (f->error != 0 && at != NULL)
         return yaml_tree_fail(at, path, "%s cannot be read (%s), expected a file", name,
-                              params_files_reason(f));
+                              params_files_stated_reason(f, at->text));
     if (f->error != 0)
         return yaml_tree_fail_at(name, 1, 1, path,
                                  "cannot be read (%s), expected a parameter file or key=value",
                                  params_files_reason(f));
-    TRY(yaml_tree_parse(l->tree, name, 0, f->data, f->len, root));
+    TRY(yaml_tree_parse(l->tree, params_files_name(f), 0, f->data, f->len, root));
     if ((*root)->kind != YAML_TREE_MAP)
         st = yaml_tree_fail(*root, "syntax", "not a mapping, expected key: value lines");
 done:

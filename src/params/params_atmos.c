@@ -50,10 +50,12 @@ static status take_legacy(params_loader *l, const char *name, const ynode *at, c
     legacy_profile legacy = {0};
     int line, column;
     status st;
-    TRY(params_files_get(l->files, name, &f));
+    const char *stated = at->kind == YAML_TREE_SCALAR ? at->text : NULL;
+    TRY(params_files_get_stated(l->files, name, stated, &f));
     if (f->error != 0)
         return yaml_tree_fail(at, path, "%s cannot be read (%s), expected a file", name,
-                              params_files_reason(f));
+                              params_files_stated_reason(f, stated));
+    name = params_files_name(f);
     if (params_files_find_nul(f, &line, &column))
         return yaml_tree_fail_at(name, line, column, path, "a NUL character, expected text");
     TRY(legacy_profile_parse(name, f->data, &legacy));
@@ -152,6 +154,9 @@ static status resolve_layers(params_loader *l, const ynode *map, const char *pat
     TRY(spread(map, path, "layers.L0", n, &p->layers_L0));
     TRY(spread(map, path, "layers.wind_speed", n, &p->layers_wind_speed));
     TRY(spread(map, path, "layers.wind_direction", n, &p->layers_wind_direction));
+    if (sum(&p->layers_wind_speed) > 0 && param_node(map, "layers.wind_direction") == NULL &&
+        l->aimless++ == 0)
+        snprintf(l->first, sizeof l->first, "%s", p->label);
 done:
     return st;
 }
@@ -312,7 +317,18 @@ done:
     return st;
 }
 
-status params_read_atmosphere(params_loader *l) {
+/* Lag terms depend on where the layers move to. */
+static status note_directions(params_loader *l) {
+    const params *par = l->par;
+    if (l->aimless == 0 || !(par->loop_delay > 0 || par->loop_integration > 0))
+        return MOAO_OK;
+    return params_note(l->par,
+                       "%s%s: wind_speed without wind_direction: all layers move along x, and with "
+                       "them the servo lag; give the directions (0 for that)",
+                       l->first, l->aimless > 1 ? " and others" : "");
+}
+
+static status read_atmosphere(params_loader *l) {
     const ynode *map = yaml_tree_get(l->root, "atmosphere");
     const ynode *legacy = param_node(map, "legacy");
     const ynode *list = param_node(map, "profiles"), *file = param_node(map, "file");
@@ -335,4 +351,9 @@ status params_read_atmosphere(params_loader *l) {
                         "missing, expected profiles, file or legacy");
 done:
     return st;
+}
+
+status params_read_atmosphere(params_loader *l) {
+    status st = read_atmosphere(l);
+    return st == MOAO_OK ? note_directions(l) : st;
 }

@@ -1,5 +1,7 @@
 #include "params_files.h"
 
+#include "base/file.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -113,6 +115,59 @@ status params_files_get(params_files *b, const char *path, const params_file **f
     return st;
 }
 
+/* Folders of shipped parameter files, from the program's: as installed, and in the sources. */
+static const char *const shipped[] = {"../share/moao/params", "../params"};
+
+/* The first of them that is there, in new memory; NULL without any. */
+static status shipped_folder(char **out) {
+    status st = MOAO_OK;
+    *out = NULL;
+    for (size_t i = 0; i < sizeof shipped / sizeof *shipped && *out == NULL && st == MOAO_OK; i++)
+        st = file_near_program(shipped[i], out);
+    return st;
+}
+
+status params_files_get_stated(params_files *b, const char *path, const char *stated,
+                               const params_file **f) {
+    params_file *here;
+    char *folder = NULL, *name = NULL;
+    const bool known = find(b, path) != NULL;
+    status st;
+    TRY(params_files_get(b, path, f));
+    here = (params_file *)find(b, path);
+    if (known || here->error != ENOENT || stated == NULL || stated[0] == '/')
+        return MOAO_OK;
+    TRY(shipped_folder(&folder));
+    if (folder == NULL)
+        return MOAO_OK;
+    TRY(file_join(folder, stated, &name));
+    here->error = 0;
+    TRY(read_whole(name, here));
+    if (here->error != ENOENT) {
+        here->found = name;
+        name = NULL;
+    }
+done:
+    free(folder);
+    free(name);
+    return st;
+}
+
+const char *params_files_name(const params_file *f) {
+    return f->found != NULL && f->found[0] != '\0' ? f->found : f->path;
+}
+
+const char *params_files_stated_reason(const params_file *f, const char *stated) {
+    static char text[1024];
+    char *folder = NULL;
+    snprintf(text, sizeof text, "%s", params_files_reason(f));
+    if (f->error == ENOENT && stated != NULL && stated[0] != '/' &&
+        shipped_folder(&folder) == MOAO_OK && folder != NULL)
+        snprintf(text, sizeof text, "%s, nor in %s", strerror(ENOENT), file_shown(folder));
+    free(folder);
+    return text;
+}
+
 int params_files_natural_order(const char *a, const char *b) {
     while (*a && *b) {
         if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
@@ -218,8 +273,10 @@ status params_files_broadcast(const comm *c, params_files *b) {
     for (int i = 0; i < b->n; i++) {
         params_file *f = b->file[i];
         size_t path_len = f->path ? strlen(f->path) : 0;
+        size_t found_len = f->found ? strlen(f->found) : 0;
         MPI_Bcast(&f->error, 1, MPI_INT, 0, c->mpi);
         TRY(broadcast_bytes(c, &f->path, &path_len));
+        TRY(broadcast_bytes(c, &f->found, &found_len));
         TRY(broadcast_bytes(c, &f->data, &f->len));
     }
     b->sealed = true;
@@ -230,6 +287,7 @@ done:
 void params_files_free(params_files *b) {
     for (int i = 0; i < b->n; i++) {
         free(b->file[i]->path);
+        free(b->file[i]->found);
         free(b->file[i]->data);
         free(b->file[i]);
     }

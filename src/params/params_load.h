@@ -11,7 +11,9 @@ typedef struct {
     yaml_tree *tree;
     ynode *root; /* all sources merged, rings of stars written out */
     const int
-        *item_of; /* [sensors] the item of the list in the files that each sensor comes from */
+        *item_of;   /* [sensors] the item of the list in the files that each sensor comes from */
+    int aimless;    /* profiles with wind and without wind directions, */
+    char first[64]; /* the first of them */
 } params_loader;
 
 /* Keys of which a mapping may hold only one; a later source that sets one drops the others. */

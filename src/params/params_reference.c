@@ -165,7 +165,8 @@ static const char *const introduction[] = {
     "goes before a number). Of alternatives, such as `r0` and `seeing`, the one given last counts.",
     "A bare number has the unit stated here; a value may carry another one of its kind (`1.65 um`, "
     "`7.4 arcmin`, `10 min`). Words may be in upper case (`type: LGS`). File names are relative to "
-    "the file that states them. A range excludes the bound at a round bracket. The default `none` "
+    "the file that states them, else to the shipped parameter files (params/, or share/moao/params "
+    "of an installation). A range excludes the bound at a round bracket. The default `none` "
     "means that the key is optional and has no value.",
     "`effective.yaml`, which a run leaves, has one form of all this: frame times, strengths of "
     "layers "

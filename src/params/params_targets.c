@@ -260,10 +260,11 @@ static status read_target_file(params_loader *l, const ynode *at) {
     reader r = {.l = l, .file = name, .column = {-1, -1, -1, -1, -1}};
     int line, column;
     status st;
-    TRY(params_files_get(l->files, name, &f));
+    TRY(params_files_get_stated(l->files, name, at->text, &f));
     if (f->error != 0)
         return yaml_tree_fail(at, "targets.file", "%s cannot be read (%s), expected a file", name,
-                              params_files_reason(f));
+                              params_files_stated_reason(f, at->text));
+    r.file = params_files_name(f);
     if (params_files_find_nul(f, &line, &column))
         return yaml_tree_fail_at(name, line, column, "targets.file",
                                  "a NUL character, expected text");

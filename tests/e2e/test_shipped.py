@@ -1,9 +1,13 @@
 """The shipped parameter files: the synthetic night is what its script makes, and each file tells its source."""
+import cmath
 import glob
+import math
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -65,10 +69,42 @@ class Shipped(unittest.TestCase):
                 figures = [(0.976 * 500e-9 / r0 * 206265, seeing)]
                 figures.append((0.314 * r0 / moment(w, h) * 206265, theta))
                 if tau:
+                    self.assertLess(max(self.anisotropy(w, value)), 0.25 if layers == 10 else 0.16)
                     self.assertEqual(len(value["wind_speed"]), layers)
                     figures.append((0.314e3 * r0 / moment(w, value["wind_speed"]), tau))
                 for got, (low, high) in figures:
                     self.assertTrue(low <= got <= high, "%g is not in %g to %g" % (got, low, high))
+
+    @staticmethod
+    def anisotropy(weights, value):
+        """First and second harmonic of the directions, weighted by strength and speed^(5/3): 1 for layers along one axis."""
+        terms = [(w * v ** (5 / 3), math.radians(a)) for w, v, a in zip(weights, value["wind_speed"], value["wind_direction"])]
+        return [abs(sum(w * cmath.exp(1j * k * a) for w, a in terms)) / sum(w for w, _ in terms) for k in (1, 2)]
+
+    def test_wind_without_directions_is_told(self):
+        """Where a lag is asked for, and only there; a direction of 0 that is given is meant."""
+        case = os.path.join(ROOT, "params", "canary.yaml")
+        layers = "atmosphere={profiles: [{r0: 15 cm, layers: {altitude: [0, 9000], fraction: [0.6, 0.4], wind_speed: [8, 20]%s}}]}"
+        for direction, delay, told in (("", "3 ms", 1), (", wind_direction: 0", "3 ms", 0), ("", "0", 0)):
+            p = subprocess.run([MOAO, "check", case, layers % direction, "loop.delay=" + delay, "schedule.exposure_times=[0]"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=environment(), check=True)
+            self.assertEqual(p.stderr.count("profile 1: wind_speed without wind_direction: all layers move along x"), told, p.stderr)
+
+    def test_names_are_found_among_the_shipped_files(self):
+        """Beside the parameter file first, then among the shipped ones; the message says where."""
+        with tempfile.TemporaryDirectory() as tmp:
+            def check(name):
+                with open(os.path.join(tmp, "mine.yaml"), "w", encoding="utf-8") as f:
+                    f.write("telescope: {diameter: 8}\ndm: {nssp: 8}\nsensors: [{type: ngs, nssp: 8, direction: [0, 0], magnitude: 8}]\n"
+                            "targets: {list: [[0, 0]]}\natmosphere: {profiles: [{file: %s}]}\n" % name)
+                return subprocess.run([MOAO, "check", "mine.yaml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp,
+                                      universal_newlines=True, env=environment(), check=False)
+            self.assertIn("up to 35 layers", check("profiles/eso35-median.yaml").stdout)
+            self.assertRegex(check("profiles/none.yaml").stderr, r"^mine\.yaml:5:\d+: atmosphere\.profiles\[0\]\.file: profiles/none\.yaml "
+                             r"cannot be read \(No such file or directory, nor in /\S+/params\), expected a file\n$")
+            os.mkdir(os.path.join(tmp, "profiles"))
+            shutil.copy(os.path.join(ROOT, "params", "profiles", "eso9.yaml"), os.path.join(tmp, "profiles", "eso35-median.yaml"))
+            self.assertIn("up to 9 layers", check("profiles/eso35-median.yaml").stdout)
 
     def test_profiles_are_read(self):
         """Each as it is for a case, and with another seeing."""
