@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import textwrap
+import warnings
 
 from .reading import MoaoError, one_line
 
@@ -42,16 +43,24 @@ def package_of(module):
     return "python3-" + (module or "numpy").split(".")[0]
 
 
-def save(figure, path):
-    """Write a figure; the kind of file follows from the name."""
+def save(figure, path, dpi=None):
+    """Write a figure; the kind of file follows from the name. A file that exists stays until the new one is whole. dpi: of pixels
+    (None: the figures' own)."""
+    if dpi is not None and not 10 <= dpi <= 2400:
+        raise MoaoError("--dpi %g: must be from 10 to 2400" % dpi)
     from matplotlib import rc_context
 
-    from .plots import STYLE
-    try:
+    from .plots_maps import STYLE
+    kind = os.path.splitext(path)[1][1:].lower()
+    if kind not in figure.canvas.get_supported_filetypes():
+        raise MoaoError("%s: cannot write a picture of that kind: name it .png, .pdf or .svg" % path)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         with rc_context(STYLE):
-            figure.savefig(path)
-    except ValueError as e:  # a kind of file that matplotlib does not know
-        raise MoaoError("%s: cannot write: %s" % (path, e)) from None
+            figure.savefig(path + ".new", format=kind, dpi=dpi or STYLE["savefig.dpi"])
+    os.replace(path + ".new", path)
+    if any("Glyph" in str(w.message) for w in said):
+        print("note: %s: the font has not all characters of the title or of names; boxes stand for them" % path, file=sys.stderr)
 
 
 def draw_folder(name, doc, folder, picture, draw):

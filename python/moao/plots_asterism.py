@@ -3,7 +3,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .asterism import is_larger
-from .plots import COLOURS, STARS, draw_compass_at, styled
+from .plots_maps import COLOURS, STARS, draw_compass_at, styled
 from .results import Run
 from .sky import Pointing
 

@@ -3,7 +3,8 @@ import numpy as np
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from .plots import draw_compass, draw_map, label_of, statistics, styled
+from .plots_maps import draw_compass, draw_map, label_of, statistics, styled
+from .plots_text import plain, set_title
 
 PANEL = 3.0  # inches
 
@@ -40,7 +41,7 @@ def differences(a, b, rows, targets):
         ax.set_ylabel("y [arcsec]" if j == 0 else "")
     if a.position_angle is not None:
         draw_compass(axes[0, 0], part, a.position_angle)
-    top.suptitle("A  %s  %s\nB  %s  %s" % (a.folder, a.title, b.folder, b.title), fontsize=9)
+    set_title(top, "A  %s  %s\nB  %s  %s" % tuple(map(plain, (a.folder, a.title, b.folder, b.title))), 9, figure.get_figwidth())
     handles = axes[0, 0].get_legend_handles_labels()
     bottom.legend(*handles, loc="center", ncol=len(handles[0]) or 1, frameon=False)
     return figure

@@ -1,14 +1,14 @@
 """Figures of a sweep: figures of merit against each key, and maps when two keys are swept."""
-import re
-
 import numpy as np
 from matplotlib.figure import Figure
 
-from .plots import COLOURS, styled
+from .plots_maps import COLOURS, SIGNED, styled
+from .plots_text import plain, set_title, shortened, wrapped
 from .sweep import positions
+from .sweep_words import key_words, merit_words, unit_text
 
 PANEL_W, PANEL_H = 3.9, 2.7  # inches
-FAMILIES = (("strehl", "Strehl ratio"), ("ee_", "ensquared energy"), ("wfe_", "wavefront error [nm]"))
+FAMILIES = (("strehl", "Strehl ratio"), ("ee_", "ensquared energy"), ("wfe_", "error terms [nm rms]"))
 DASHES = ("-", "--", ":", "-.")
 
 
@@ -22,10 +22,8 @@ def all_waves(sweep):
 
 
 def label(sweep, name):
-    """What to write beside a figure of merit or a key: keys as they are typed."""
-    word = name if name in sweep.keys else name.replace("_", " ").lower().replace("strehl", "Strehl")
-    word = re.sub(r"^ee (\d[\dp]*)mas$", r"EE in \1 mas", re.sub("^fwhm", "FWHM", word))
-    return word + (" [%s]" % sweep.units[name] if sweep.units.get(name) else "")
+    """What to write beside a figure of merit or a key: words and unit."""
+    return plain(key_words(name) if name in sweep.keys else merit_words(name)) + unit_text(sweep.units.get(name))
 
 
 def panels(sweep):
@@ -42,10 +40,14 @@ def panels(sweep):
     return out + [(label(sweep, n), [n]) for n in left]
 
 
-def line_label(name, wave, alone):
-    """What the legend says of a line: the wavelength, and which of several figures of merit."""
-    word = "" if alone else re.sub(r"(\d)mas$", r"\1 mas", re.sub("^(wfe|strehl|ee)_", "", name)).replace("_", " ")
-    return " ".join(filter(None, (word, wave_text(wave)))) or None
+def line_label(name, wave, names):
+    """What the legend says of a line: the wavelength, and of several figures of merit what this one has and others have not."""
+    alone = len(names) == 1
+    word = "" if alone else merit_words(name)
+    first = word.split(", ", 1)
+    if len(first) == 2 and all(merit_words(n).startswith(first[0] + ", ") for n in names):
+        word = first[1]
+    return ", ".join(filter(None, (word, wave_text(wave)))) or None
 
 
 def draw_key(ax, sweep, names, key):
@@ -64,10 +66,12 @@ def draw_key(ax, sweep, names, key):
                                 color=colour, alpha=0.15, lw=0)
                 ax.plot(x, y, ".", color=colour, ms=4, alpha=0.6)
             ax.plot(places[there], [each[i].mean() for i in there], dash, marker="o" if len(sweep.keys) == 1 else "",
-                    color=colour, ms=4, lw=1.3, label=line_label(name, wave, len(names) == 1))
+                    color=colour, ms=4, lw=1.3, label=line_label(name, wave, names))
     if words is not None:
-        ax.set_xticks(range(len(words)), words)
-    ax.set_xlabel(label(sweep, key))
+        ax.set_xticks(range(len(words)), [shortened(plain(w), PANEL_W / max(len(words), 1), 8) for w in words])
+    elif len(places) <= 8:
+        ax.set_xticks(places, ["%.4g" % p for p in places])
+    ax.set_xlabel(wrapped(label(sweep, key), PANEL_W - 0.6, 9, 2))
     ax.margins(x=0.05, y=0.1)
 
 
@@ -80,11 +84,11 @@ def curves(sweep):
     for line, (word, names) in zip(axes, rows):
         for ax, key in zip(line, keys):
             draw_key(ax, sweep, names, key)
-            ax.set_ylabel(word)
+            ax.set_ylabel(wrapped(word, PANEL_H - 0.6, 9, 2))
         if line[-1].get_legend_handles_labels()[0]:
             line[-1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
-    figure.suptitle(sweep.folder + (": lines are means over the other keys, bands their extremes" if len(keys) > 1
-                                    else ""), fontsize=9)
+    set_title(figure, plain(sweep.folder) + (": lines are means over the other key%s, bands %s extremes" % (
+        ("s", "their") if len(keys) > 2 else ("", "its")) if len(keys) > 1 else ""), 9)
     return figure
 
 
@@ -106,14 +110,17 @@ def maps(sweep):
                 continue
             plane = np.full((len(py), len(px)), np.nan)
             plane[np.searchsorted(py, y), np.searchsorted(px, x)] = sweep.merits[name, waves[j]]
-            drawn = ax.imshow(plane, origin="lower", aspect="auto", cmap="viridis")
+            low = np.nanmin(plane) if np.isfinite(plane).any() else 0
+            high = np.nanmax(abs(plane)) if low < 0 else None  # a term with both signs: white at zero
+            drawn = ax.imshow(plane, origin="lower", aspect="auto", cmap="viridis" if high is None else SIGNED,
+                              vmin=None if high is None else -high, vmax=high)
             label_cells(ax, plane)
             ax.set_xticks(range(len(px)), xw or ["%.4g" % v for v in px])
             ax.set_yticks(range(len(py)), yw or ["%.4g" % v for v in py])
-            ax.set(xlabel=label(sweep, kx), ylabel=label(sweep, ky),
-                   title=(label(sweep, name) + "  " + wave_text(waves[j])).strip())
+            ax.set(xlabel=wrapped(label(sweep, kx), PANEL_W, 9, 2), ylabel=wrapped(label(sweep, ky), PANEL_H, 9, 2))
+            ax.set_title(wrapped((label(sweep, name) + "  " + wave_text(waves[j])).strip(), PANEL_W, 9, 2))
             figure.colorbar(drawn, ax=ax)
-    figure.suptitle(sweep.folder, fontsize=9)
+    set_title(figure, plain(sweep.folder), 9)
     return figure
 
 

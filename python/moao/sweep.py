@@ -9,7 +9,7 @@ from astropy.table import Table
 from .command import csv_value
 from .reading import MoaoError, check_fits, number, reading, size_of, whole
 
-MERIT = re.compile(r"^(mean_|max_|min_|best_|worst_)?(strehl|sr|ee|fwhm|variance|var|rms)(_|\d|$)", re.I)
+MERIT = re.compile(r"^(mean_|max_|min_|best_|worst_)?(strehl|sr|ee|fwhm|variance|var|rms|wfe)(_|\d|$)", re.I)
 WAVE = re.compile(r"[_ @]*(?:at_)?(\d+(?:[.p]\d+)?)_?um", re.I)
 OTHER = ("task", "run", "row", "index", "number", "status", "folder", "directory", "dir", "overrides", "elapsed",
          "elapsed_s", "exit", "seconds")
