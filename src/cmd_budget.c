@@ -1,11 +1,9 @@
 #include "commands.h"
 
-#include "base/file.h"
-#include "base/fits_table.h"
 #include "base/json.h"
 #include "base/plain.h"
 #include "base/text.h"
-#include "budget/terms.h"
+#include "job/budget_read.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -27,153 +25,12 @@ const char cmd_budget_usage[] =
     "  --csv          every term, a line for each target and exposure\n"
     "  --json         the table as JSON\n";
 
-#define NAME 48
+#define NAME BUDGET_NAME
 #define BAR 20 /* characters of a share of 1 */
-
-typedef struct {
-    char name[NAME];
-    double *exposures; /* [ntarget][nexposure] signed rms [nm] */
-    double *mean;      /* [ntarget] of the long exposure */
-} term;
-
-typedef struct {
-    const char *dir, *target;
-    int exposure, chosen; /* from 1, 0: the long one; the target from 0, -1: all */
-    bool csv, json;
-    long ntarget, nexposure, nlambda, nstar;
-    bool merged;           /* lag and aliasing are in the tomography */
-    double lambda, strehl; /* first wavelength [um]; mean Strehl ratio of what is shown */
-    double *x, *y;
-    char (*names)[NAME]; /* of the targets; "" where they have none */
-    term *terms;         /* BUDGET_TERMS, then the stars */
-} budget;
 
 /* The order of the table; the total comes at the end. */
 static const int order[] = {BUDGET_FITTING, BUDGET_ALIASING, BUDGET_TOMOGRAPHY, BUDGET_LAG,
                             BUDGET_NOISE,   BUDGET_JITTER,   BUDGET_STATIC,     BUDGET_TOTAL};
-
-/* --- reading --- */
-
-static status read_terms(fitsfile *f, budget *b, int *err) {
-    status st = MOAO_OK;
-    for (long i = 0; i < BUDGET_TERMS + b->nstar; i++) {
-        const bool star = i >= BUDGET_TERMS;
-        const char *name = star ? "WFE_STAR" : budget_column((int)i);
-        const long k = star ? i - BUDGET_TERMS : 0;
-        char mean[NAME];
-        snprintf(mean, sizeof mean, "%s_LONG", name);
-        TRY(fits_table_numbers(f, name, b->ntarget, b->nexposure, k * b->nexposure,
-                               &b->terms[i].exposures, err));
-        TRY(fits_table_numbers(f, mean, b->ntarget, 1, k, &b->terms[i].mean, err));
-        if (!star)
-            snprintf(b->terms[i].name, NAME, "%s", budget_words((int)i));
-    }
-done:
-    return st;
-}
-
-/* Mean Strehl ratio, at the first wavelength, of what is shown. */
-static status read_strehl(fitsfile *f, budget *b, int *err) {
-    const bool all = b->exposure == 0;
-    double *v = NULL;
-    status st = fits_table_numbers(f, all ? "STREHL_LONG" : "STREHL", b->ntarget, 1,
-                                   all ? 0 : b->exposure - 1, &v, err);
-    for (long t = 0; st == MOAO_OK && t < b->ntarget; t++)
-        if (b->chosen < 0 || t == b->chosen)
-            b->strehl += v[t] / (b->chosen < 0 ? (double)b->ntarget : 1);
-    free(v);
-    return st;
-}
-
-static status choose_target(budget *b) {
-    char *end;
-    const long number = b->target != NULL ? strtol(b->target, &end, 10) : 0;
-    b->chosen = -1;
-    if (b->target == NULL)
-        return MOAO_OK;
-    for (long t = 0; t < b->ntarget && b->chosen < 0; t++)
-        if (strcmp(b->names[t], b->target) == 0)
-            b->chosen = (int)t;
-    if (b->chosen < 0 && *end == '\0' && number >= 1 && number <= b->ntarget)
-        b->chosen = (int)number - 1;
-    return b->chosen >= 0
-               ? MOAO_OK
-               : status_fail(MOAO_INPUT, "--target: there is no %.80s: expected a name or 1 to %ld",
-                             b->target, b->ntarget);
-}
-
-static status read_tables(fitsfile *f, const char *path, budget *b, int *err) {
-    double *lambda = NULL;
-    int none = 0;
-    status st;
-    fits_table_go(f, "EXPOSURES", &b->nexposure, err);
-    fits_table_go(f, "WAVELENGTHS", &b->nlambda, err);
-    TRY(fits_table_numbers(f, "LAMBDA", 1, 1, 0, &lambda, err));
-    b->lambda = lambda[0];
-    fits_table_go(f, "GUIDESTARS", &b->nstar, err);
-    TRY(ALLOC(b->terms, (size_t)(BUDGET_TERMS + b->nstar), "terms of the budget"));
-    char(*stars)[NAME] = NULL;
-    TRY(ALLOC(stars, (size_t)b->nstar, "names of stars"));
-    fits_table_texts(f, "NAME", b->nstar, NAME, *stars, err);
-    for (long w = 0; w < b->nstar; w++)
-        snprintf(b->terms[BUDGET_TERMS + w].name, NAME, "%s", stars[w]);
-    free(stars);
-    fits_table_go(f, "TARGETS", &b->ntarget, err);
-    char card[FLEN_CARD];
-    if (*err == 0 && !fits_table_has(f, budget_column(BUDGET_TOTAL), err))
-        TRY(status_fail(MOAO_INPUT,
-                        "%s: this run has no error budget: it needs output.budget: terms and "
-                        "this version of the program or a later one",
-                        file_shown(path)));
-    b->merged = *err == 0 && fits_read_card(f, BUDGET_WITHOUT, card, &none) == 0;
-    TRY(ALLOC(b->names, (size_t)b->ntarget, "names of targets"));
-    fits_table_texts(f, "NAME", b->ntarget, NAME, *b->names, err);
-    TRY(choose_target(b));
-    if (b->exposure > b->nexposure)
-        TRY(status_fail(MOAO_INPUT, "--exposure: there is no %d: expected 1 to %ld", b->exposure,
-                        b->nexposure));
-    TRY(fits_table_numbers(f, "X", b->ntarget, 1, 0, &b->x, err));
-    TRY(fits_table_numbers(f, "Y", b->ntarget, 1, 0, &b->y, err));
-    TRY(read_terms(f, b, err));
-    st = read_strehl(f, b, err);
-done:
-    free(lambda);
-    return st;
-}
-
-static status read_budget(budget *b) {
-    char *path = NULL;
-    fitsfile *f = NULL;
-    int err = 0, closing = 0;
-    status st;
-    TRY(file_join(b->dir, "maps.fits", &path));
-    const char *why = file_unreadable(path);
-    if (why != NULL)
-        TRY(status_fail(MOAO_INPUT, "%s: %s; is that the folder of a finished run?",
-                        file_shown(path), why));
-    fits_open_diskfile(&f, path, READONLY, &err);
-    if (err == 0)
-        TRY(read_tables(f, path, b, &err));
-    if (err != 0)
-        st = status_fail(MOAO_IO, "%s: cannot be read as results of moao (cfitsio's status %d)",
-                         file_shown(path), err);
-done:
-    if (f != NULL)
-        fits_close_file(f, &closing);
-    free(path);
-    return st;
-}
-
-static void budget_free(budget *b) {
-    for (long i = 0; b->terms != NULL && i < BUDGET_TERMS + b->nstar; i++) {
-        free(b->terms[i].exposures);
-        free(b->terms[i].mean);
-    }
-    free(b->terms);
-    free(b->names);
-    free(b->x);
-    free(b->y);
-}
 
 /* --- what is shown --- */
 
@@ -183,7 +40,7 @@ typedef struct {
 } row;
 
 static double value_of(const budget *b, long i, long t) {
-    const term *of = &b->terms[i];
+    const budget_term *of = &b->terms[i];
     return b->exposure == 0 ? of->mean[t] : of->exposures[t * b->nexposure + b->exposure - 1];
 }
 
@@ -364,7 +221,7 @@ int cmd_budget(int argc, char **argv) {
     if (command_wants_help(argc, argv, cmd_budget_usage))
         return 0;
     TRY(parse(argc, argv, &b));
-    TRY(read_budget(&b));
+    TRY(budget_read(&b));
     if (b.json)
         TRY(print_json(&b));
     else if (b.csv)

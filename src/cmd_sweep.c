@@ -59,12 +59,18 @@ static void catch_signals(void) {
         sigaction(signals[i], &sa, NULL);
 }
 
+enum { MOST = 1000 };
+#define LOCK ".moao-sweep.lock"
+
 typedef struct {
     const cmdline *cl;
+    int lock; /* descriptor, -1: not taken */
     sweep_list l;
     int nnew;          /* runs of this call, the first ones of the list */
     int done, failed;  /* of them */
     int computed;      /* by this call */
+    int nlambda, nbox; /* different ones of all runs [m], [rad] */
+    double lambda[MOST], box[MOST];
     double from, last; /* start of the first computed run, last writing of the table [s] */
 } sweep;
 
@@ -77,7 +83,8 @@ static status check_folder(const char *dir, bool force) {
     if (dir[0] == '\0')
         return status_fail(MOAO_INPUT, "moao sweep: an empty name of the folder, expected -o DIR");
     for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;)
-        foreign = foreign || (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0);
+        foreign = foreign || (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+                              strcmp(e->d_name, LOCK) != 0 && !file_is_temporary(e->d_name));
     if (d != NULL)
         closedir(d);
     if (foreign)
@@ -88,8 +95,36 @@ static status check_folder(const char *dir, bool force) {
     return MOAO_OK;
 }
 
+/* Add x to the n different numbers of v; what is beyond MOST counts. */
+static void add_new(double x, double *v, int *n) {
+    for (int i = 0; i < *n && i < MOST; i++)
+        if (fabs(v[i] / x - 1) < 1e-6)
+            return;
+    if (*n < MOST)
+        v[*n] = x;
+    ++*n;
+}
+
+static void count_columns(sweep *s, const params *par) {
+    for (int i = 0; i < par->psf_wavelengths.n; i++)
+        add_new(par->psf_wavelengths.v[i], s->lambda, &s->nlambda);
+    for (int i = 0; i < par->psf_ee_boxes.n; i++)
+        add_new(par->psf_ee_boxes.v[i], s->box, &s->nbox);
+}
+
+/* The table of FITS will have room for what the runs give. */
+static status check_columns(const sweep *s) {
+    const double n = s->l.nkey + (double)s->nlambda * (SWEEP_FIGURES + s->nbox) + SWEEP_OTHERS;
+    if (n <= SWEEP_COLUMNS)
+        return MOAO_OK;
+    return status_fail(MOAO_INPUT,
+                       "moao sweep: its table would have %.0f columns, of which FITS has at most "
+                       "%d; expected fewer psf.wavelengths (%d) or psf.ee_boxes (%d)",
+                       n, SWEEP_COLUMNS, s->nlambda, s->nbox);
+}
+
 /* The parameters of one run are right, and those of what is in its folder. */
-static status check_run(const sweep *s, const sweep_run *r) {
+static status check_run(sweep *s, const sweep_run *r) {
     const cmdline *cl = s->cl;
     params par = {0};
     text path = {0};
@@ -101,6 +136,7 @@ static status check_run(const sweep *s, const sweep_run *r) {
         status_clear();
         TRY(status_fail(st, "%s (in the run %s)", why, r->folder));
     }
+    count_columns(s, &par);
     text_add(&path, "%s/%s/effective.yaml", cl->dir, r->folder);
     TRY(path.failed);
     if (!file_exists(path.s) || !sweep_begun(cl->dir, r->folder))
@@ -123,12 +159,13 @@ done:
     return st;
 }
 
-/* The list of runs, joined with what DIR has already; everything is checked. */
-static status prepare(sweep *s) {
+/* The list of runs, joined with what DIR has already. */
+static status make_list(sweep *s) {
     const cmdline *cl = s->cl;
     sweep_grid g = {0};
     sweep_list old = {0};
     status st;
+    sweep_list_free(&s->l);
     TRY(sweep_parse(cl, &g));
     TRY(sweep_list_make(&g, &s->l));
     s->nnew = s->l.nrun;
@@ -137,13 +174,41 @@ static status prepare(sweep *s) {
         TRY(sweep_list_join(&s->l, &old, cl->dir));
     else
         TRY(check_folder(cl->dir, cl->force));
-    for (int i = 0; i < s->nnew; i++)
-        TRY(check_run(s, &s->l.run[i]));
-    TRY(file_make_dir(cl->dir));
-    st = sweep_list_write(cl->dir, &s->l);
 done:
     sweep_list_free(&old);
     sweep_free(&g);
+    return st;
+}
+
+/* One sweep at a time writes in DIR. */
+static status take_lock(sweep *s) {
+    char *path = NULL;
+    const char *unlocked;
+    status st;
+    TRY(file_make_dir(s->cl->dir));
+    TRY(file_join(s->cl->dir, LOCK, &path));
+    TRY(file_lock(path, s->cl->dir, "sweep", &s->lock, &unlocked));
+    if (unlocked != NULL)
+        fprintf(stderr,
+                "moao sweep: no file locks here (%s): let only one sweep write there at a time\n",
+                unlocked);
+done:
+    free(path);
+    return st;
+}
+
+/* Everything is checked before anything is made; then the list is made again, as another sweep may
+ * have added to it until the lock was taken. */
+static status prepare(sweep *s) {
+    status st;
+    TRY(make_list(s));
+    for (int i = 0; i < s->nnew; i++)
+        TRY(check_run(s, &s->l.run[i]));
+    TRY(check_columns(s));
+    TRY(take_lock(s));
+    TRY(make_list(s));
+    st = sweep_list_write(s->cl->dir, &s->l);
+done:
     return st;
 }
 
@@ -157,18 +222,20 @@ static void add_duration(text *t, double seconds) {
         text_add(t, "%ld:%02ld", n / 60, n % 60);
 }
 
-/* "[ 3/12] telescope.zenith=30: Strehl 0.431 at 2.2 um, 12 s, 1:48 left" */
-static void tell(const sweep *s, int i, const char *what, double seconds) {
-    const sweep_run *r = &s->l.run[i];
+/* A run has results: it counts as done, or, where they cannot be read, as failed.
+ * "[ 3/12] telescope.zenith=30: Strehl 0.431 at 2.2 um, 12 s, 1:48 left" */
+static status tell(sweep *s, int i, const char *what, double seconds) {
+    sweep_run *r = &s->l.run[i];
     double strehl, lambda;
     text t = {0};
-    if (s->cl->quiet)
-        return;
+    status st = sweep_check(s->cl->dir, r, &strehl, &lambda);
+    s->done += !r->damaged;
+    s->failed += r->damaged;
+    if (st != MOAO_OK || r->damaged || s->cl->quiet)
+        return st;
     text_add(&t, "[%d/%d] %s: %s", i + 1, s->nnew, r->folder, what);
-    if (sweep_finished(s->cl->dir, r->folder) &&
-        sweep_strehl(s->cl->dir, r->folder, &strehl, &lambda) == MOAO_OK && isfinite(strehl))
+    if (isfinite(strehl))
         text_add(&t, ", Strehl %.3f at %.4g um", strehl, lambda);
-    status_clear();
     if (seconds > 0) {
         text_add(&t, ", ");
         add_duration(&t, seconds);
@@ -181,6 +248,7 @@ static void tell(const sweep *s, int i, const char *what, double seconds) {
     plain_line(stdout, "", t.s != NULL ? t.s : "");
     fflush(stdout);
     free(t.s);
+    return st;
 }
 
 /* Last line of a log that says something, for a run that failed. */
@@ -193,6 +261,8 @@ static void tell_failure(const sweep *s, int i, const char *log, int code) {
     fprintf(stderr, "moao sweep: %s failed (exit code %d):\n", s->l.run[i].folder, code);
     plain_line(stderr, "  ", last != NULL ? last : "its log is empty");
     plain_line(stderr, "  all of it: ", log);
+    if (code == 2) /* what a run would be told to do is not for a sweep */
+        sweep_say_again(s->cl->dir, s->l.run[i].folder);
     free(all);
 }
 
@@ -228,11 +298,8 @@ static status one_run(sweep *s, int i) {
     bool asked = false;
     int code = 1, finished;
     status st;
-    if (sweep_finished(s->cl->dir, r->folder)) {
-        s->done++;
-        tell(s, i, "finished before", 0);
-        return MOAO_OK;
-    }
+    if (sweep_finished(s->cl->dir, r->folder))
+        return tell(s, i, "finished before", 0);
     const double from = report_now();
     s->from = s->computed == 0 ? from : s->from;
     text_add(&log, "%s/%s.log", s->cl->dir, r->folder);
@@ -241,10 +308,9 @@ static status one_run(sweep *s, int i) {
     if (code == 3 || asked)
         asked_to_stop = 1;
     s->computed++;
-    s->done += code == 0;
     s->failed += code != 0 && code != 3;
     if (code == 0)
-        tell(s, i, "done", report_now() - from);
+        TRY(tell(s, i, "done", report_now() - from));
     else if (code != 3)
         tell_failure(s, i, log.s, code);
     if (report_now() - s->last > 10) {
@@ -284,11 +350,18 @@ static void tell_picture(const char *dir) {
     free(t.s);
 }
 
-static status finish(const sweep *s, bool picture) {
+static status finish(sweep *s, bool picture) {
     const char *dir = s->cl->dir;
-    int finished;
+    int finished, damaged = 0;
     status st = sweep_table_write(dir, &s->l, &finished);
-    if (st != MOAO_OK || s->cl->quiet)
+    if (st != MOAO_OK)
+        return st;
+    for (int i = 0; i < s->l.nrun; i++)
+        damaged += s->l.run[i].damaged;
+    if (damaged > 0 && s->cl->table)
+        st = status_fail(MOAO_INPUT, "sweep: of %d runs %d cannot be read, as said above",
+                         s->l.nrun, damaged);
+    if (s->cl->quiet)
         return st;
     printf("table    %s/sweep.fits, %s/sweep.csv: %d of %d runs\n", dir, dir, finished, s->l.nrun);
     if (finished == 0 || !picture)
@@ -362,7 +435,7 @@ int cmd_sweep(int argc, char **argv) {
     if (command_wants_help(argc, argv, cmd_sweep_usage))
         return 0;
     cmdline cl = {0};
-    sweep s = {.cl = &cl};
+    sweep s = {.cl = &cl, .lock = -1};
     status st = cmdline_parse(argc, argv, "-n -o --slurm --table --force -q", &cl);
     if (st == MOAO_OK && launch_is_rank())
         st = status_fail(MOAO_INPUT, "moao sweep starts mpirun itself: say -n RANKS behind it");
@@ -370,5 +443,7 @@ int cmd_sweep(int argc, char **argv) {
         st = run_sweep(&s);
     sweep_list_free(&s.l);
     cmdline_free(&cl);
+    if (s.lock >= 0)
+        close(s.lock);
     return command_fail(st);
 }

@@ -11,6 +11,7 @@ written then.
 import numpy as np
 from astropy.io import fits
 
+from .reading import cell_of
 from .results import MoaoError
 
 FORMATS = ("scopesim", "cube")
@@ -104,8 +105,9 @@ def layer_map(run):
 
 def targets_hdu(run, waves, fractions):
     """Directions, and for each wavelength the share of the light inside the image."""
+    names = [cell_of(n) for n in run.names]
     columns = [fits.Column("LAYER", "J", array=np.arange(run.nt)),
-               fits.Column("NAME", "32A", array=np.array(run.names)),
+               fits.Column("NAME", "%dA" % max([32, *map(len, names)]), array=np.array(names)),
                fits.Column("X", "D", unit="arcsec", array=run.x), fits.Column("Y", "D", unit="arcsec", array=run.y),
                fits.Column("FRACTION", "%dD" % len(waves), array=np.array(fractions).T)]
     return fits.BinTableHDU.from_columns(columns, name="TARGETS")

@@ -28,6 +28,25 @@ def one_line(text):
     return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", str(text))
 
 
+ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})")
+
+
+def text_of(cell):
+    """A text of a FITS file: \\uXXXX and \\UXXXXXXXX stand for characters that FITS has not."""
+    def char(m):
+        code = int(m.group(1) or m.group(2), 16)
+        return m.group(0) if code > 0x10FFFF or code == 0 else "\ufffd" if 0xD800 <= code < 0xE000 else chr(code)
+    return ESCAPE.sub(char, str(cell).strip(" "))
+
+
+def cell_of(text):
+    """The same text in the ASCII of a FITS file."""
+    def code(m):
+        c = ord(m.group(0)[0])
+        return ("\\u%04X" if c <= 0xFFFF else "\\U%08X") % c + m.group(0)[1:]
+    return re.sub(r"^ | $|\\(?=[uU])|[^ -~]", code, text)
+
+
 def reason(e):
     """What an exception says, in one line."""
     text = getattr(e, "strerror", None) or (repr(e.args[0]) + " is missing" if isinstance(e, KeyError) and e.args else str(e))

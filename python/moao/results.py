@@ -12,7 +12,7 @@ from astropy.io import fits
 from astropy.table import Table
 
 from .psf import Psf, total_flux
-from .reading import MoaoError, check_fits, number, reading, reason, whole
+from .reading import MoaoError, check_fits, number, reading, reason, text_of, whole
 
 _reason = reason  # the name of before
 
@@ -120,7 +120,7 @@ class Run:
     @property
     def names(self):
         """Names of the targets; those that have none are called by their number from 1."""
-        given = [str(n).strip() for n in self.targets["NAME"]] if "NAME" in self.targets.colnames else [""] * self.nt
+        given = [text_of(n) for n in self.targets["NAME"]] if "NAME" in self.targets.colnames else [""] * self.nt
         return [n or str(i + 1) for i, n in enumerate(given)]
 
     @property
@@ -130,7 +130,7 @@ class Run:
 
     @property
     def title(self):
-        return str(self.header.get("TITLE", ""))
+        return text_of(self.header.get("TITLE", ""))
 
     @property
     def zenith(self):

@@ -7,7 +7,7 @@ from astropy.io import fits
 from astropy.table import Table
 
 from .command import csv_value
-from .reading import MoaoError, check_fits, number, reading, size_of, whole
+from .reading import MoaoError, check_fits, number, reading, size_of, text_of, whole
 
 MERIT = re.compile(r"^(mean_|max_|min_|best_|worst_)?(strehl|sr|ee|fwhm|variance|var|rms|wfe)(_|\d|$)", re.I)
 WAVE = re.compile(r"[_ @]*(?:at_)?(\d+(?:[.p]\d+)?)_?um", re.I)
@@ -21,6 +21,16 @@ def read_cells(path):
     for name in table.colnames:
         if table[name].dtype.kind == "U":
             table[name] = [csv_value(str(v)) for v in np.ma.filled(table[name], "")]
+    return table
+
+
+def read_texts(table):
+    """sweep.fits: names of columns and texts as they were typed."""
+    for name in table.colnames:
+        if table[name].dtype.kind in "SU":
+            table[name] = [text_of(v) for v in table[name]]
+        if text_of(name) != name:
+            table.rename_column(name, text_of(name))
     return table
 
 
@@ -85,7 +95,7 @@ class Sweep:
                 if "WAVELENGTHS" in f:
                     waves = list(f["WAVELENGTHS"].data["LAMBDA"])
                 nkeys = hdu.header.get("NKEYS", f[0].header.get("NKEYS"))
-                return Table.read(hdu), [number(w, "a wavelength in um") for w in waves], \
+                return read_texts(Table.read(hdu)), [number(w, "a wavelength in um") for w in waves], \
                     nkeys if nkeys is None else whole(nkeys, "keyword NKEYS")
 
     @property

@@ -9,6 +9,8 @@ import os
 
 import numpy as np
 
+from .reading import text_of
+
 DECADES = 7       # of the images' logarithms that are kept
 MAX_BYTES = 16e6  # of all images together, before base64
 LABELS = {"STREHL": "Strehl ratio", "FWHM": "FWHM", "VARIANCE": "residual variance"}
@@ -44,7 +46,7 @@ def stars(run):
                if c in table.colnames and np.isfinite(np.asarray(table[c], float)).any()]
     if "PHOTONS" in [c for c, _ in columns]:
         columns = [c for c in columns if c[0] != "RETURN"]  # that is what it comes to
-    rows = [{"name": str(s["NAME"]).strip(), "type": str(s["TYPE"]).strip(), "x": listed(s["X"]), "y": listed(s["Y"]),
+    rows = [{"name": text_of(s["NAME"]), "type": str(s["TYPE"]).strip(), "x": listed(s["X"]), "y": listed(s["Y"]),
              "more": [listed(float(s[c])) for c, _ in columns]} for s in table]
     return rows, [{"label": label} for _, label in columns]
 

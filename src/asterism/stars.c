@@ -131,7 +131,7 @@ status ast_stars_read(const char *path, bool magnitudes, ast_stars *s, int *with
     if (why != NULL)
         return status_fail(MOAO_INPUT, "%s: %s, expected a table with a line of column names",
                            file_shown(path), why);
-    TRY(file_read_text(path, &all));
+    TRY(file_read_lines(path, &all));
     for (const char *p = all; *p != '\0'; p++)
         lines += *p == '\n';
     TRY(ALLOC(s->v, lines, "stars"));

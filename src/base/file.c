@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -393,6 +394,55 @@ done:
     return st;
 }
 
+/* --- names that others can foresee */
+
+/* A plain file, made when it is not there; *fd is -1 after a failure. */
+static status open_foreseen(const char *path, int flags, int *fd) {
+    struct stat sb;
+    status st = MOAO_OK;
+    *fd = file_open_fd(path, flags | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    const int err = errno;
+    const bool plain = *fd >= 0 ? fstat(*fd, &sb) == 0 && S_ISREG(sb.st_mode) : err != ENXIO;
+    if (!plain) /* ENXIO: a pipe that nobody reads */
+        st = status_fail(MOAO_INPUT,
+                         "%s: cannot write: not a plain file; remove it, or choose another folder "
+                         "with -o",
+                         file_shown(path));
+    else if (*fd < 0)
+        st = file_unusable(path, "write", err);
+    if (st != MOAO_OK && *fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+    return st;
+}
+
+status file_open_log(const char *path, int *fd) {
+    return open_foreseen(path, O_WRONLY | O_APPEND, fd);
+}
+
+status file_lock(const char *path, const char *dir, const char *what, int *fd,
+                 const char **unlocked) {
+    int failed;
+    *unlocked = NULL;
+    status st = open_foreseen(path, O_RDWR, fd);
+    if (st != MOAO_OK)
+        return st;
+    RETRY(failed, flock(*fd, LOCK_EX | LOCK_NB));
+    if (!failed)
+        return MOAO_OK;
+    if (errno != EWOULDBLOCK) {
+        *unlocked = strerror(errno);
+        return MOAO_OK;
+    }
+    close(*fd);
+    *fd = -1;
+    return status_fail(MOAO_INPUT,
+                       "%s: another %s is writing there; wait for its end, or choose another "
+                       "directory with -o",
+                       file_shown(dir), what);
+}
+
 /* --- reading */
 
 status file_read_at(int fd, const char *path, void *out, size_t size, uint64_t offset) {
@@ -411,26 +461,31 @@ status file_read_at(int fd, const char *path, void *out, size_t size, uint64_t o
     return MOAO_OK;
 }
 
-/* Open a plain file, without waiting for the other end of a pipe. */
-static status open_plain(const char *path, int *fd, uint64_t *size) {
-    struct stat sb;
+status file_open_plain(const char *path, int *fd, uint64_t *size) {
+    struct stat sb = {0};
+    status st = MOAO_OK;
     *fd = file_open_fd(path, O_RDONLY);
     if (*fd < 0 || fstat(*fd, &sb) != 0)
-        return file_fail(path, "read", errno);
-    if (irregular(&sb) != NULL)
-        return status_fail(MOAO_IO, "%s: cannot read: %s", file_shown(path), irregular(&sb));
+        st = file_fail(path, "read", errno);
+    else if (irregular(&sb) != NULL)
+        st = status_fail(MOAO_IO, "%s: cannot read: %s", file_shown(path), irregular(&sb));
     *size = (uint64_t)sb.st_size;
-    return MOAO_OK;
+    if (st != MOAO_OK && *fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+    return st;
 }
 
-status file_read_text(const char *path, char **text) {
+static status read_whole(const char *path, char **text, uint64_t *size_read) {
     int fd = -1;
     uint64_t size;
     status st;
     *text = NULL;
-    TRY(open_plain(path, &fd, &size));
+    TRY(file_open_plain(path, &fd, &size));
     TRY(ALLOC(*text, (size_t)size + 1, path));
     st = file_read_at(fd, path, *text, (size_t)size, 0);
+    *size_read = size;
 done:
     if (st != MOAO_OK) {
         free(*text);
@@ -441,13 +496,32 @@ done:
     return st;
 }
 
+status file_read_text(const char *path, char **text) {
+    uint64_t size;
+    return read_whole(path, text, &size);
+}
+
+status file_read_lines(const char *path, char **text) {
+    uint64_t size = 0;
+    status st = read_whole(path, text, &size);
+    if (st == MOAO_OK && strlen(*text) != size) {
+        st = status_fail(MOAO_INPUT,
+                         "%s: byte %zu is zero, expected text; was it written by another program, "
+                         "or in UTF-16?",
+                         file_shown(path), strlen(*text) + 1);
+        free(*text);
+        *text = NULL;
+    }
+    return st;
+}
+
 status file_sum(const char *path, uint64_t *size, uint32_t *crc) {
     enum { CHUNK = 1 << 18 };
     unsigned char *buffer = NULL;
     int fd = -1;
     status st;
     *crc = 0;
-    TRY(open_plain(path, &fd, size));
+    TRY(file_open_plain(path, &fd, size));
     TRY(ALLOC(buffer, CHUNK, "buffer of a file"));
     for (uint64_t at = 0; at < *size; at += CHUNK) {
         const size_t n = *size - at < CHUNK ? (size_t)(*size - at) : CHUNK;

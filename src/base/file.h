@@ -67,6 +67,20 @@ void file_abandon(file_out *o);
 status file_write_text(const char *path, const char *text);
 /* The whole file, followed by a zero byte, in new memory (*text, to free). */
 status file_read_text(const char *path, char **text);
+/* The same of a list that people or other programs write: MOAO_INPUT where it holds a zero byte,
+ * behind which the rest would be lost. */
+status file_read_lines(const char *path, char **text);
+/* Open a plain file for reading, without waiting for the other end of a pipe; *fd is -1 after a
+ * failure. */
+status file_open_plain(const char *path, int *fd, uint64_t *size);
+/* Open a file of a name that others can foresee for appending, made when it is not there: no link
+ * is followed, nothing but a plain file is written to. */
+status file_open_log(const char *path, int *fd);
+/* Take the lock of a folder, which is the file `path` in it, until *fd is closed; *fd is -1 after a
+ * failure. MOAO_INPUT with the words "DIR: another WHAT is writing there" when somebody has it. On
+ * file systems without locks: *unlocked is why, else NULL. */
+status file_lock(const char *path, const char *dir, const char *what, int *fd,
+                 const char **unlocked);
 /* Size and CRC-32 of a whole file. */
 status file_sum(const char *path, uint64_t *size, uint32_t *crc);
 

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_MAX = 4096 };
-
 static status report(fitsout *o) {
     char why[FLEN_STATUS] = "";
     fits_get_errstatus(o->err, why);
@@ -116,20 +114,28 @@ void fitsout_abandon(fitsout *o) {
     }
     fits_driver_return(&o->out);
     file_abandon(&o->out);
+    free(o->ascii.s);
     memset(o, 0, sizeof *o);
 }
 
-/* Printable ASCII only, as headers and tables of text need. */
-static const char *ascii(const char *text) {
-    static char out[TEXT_MAX];
-    size_t n = 0;
-    for (; *text != '\0' && n + 1 < sizeof out; text++) {
-        unsigned char c = (unsigned char)*text;
-        if ((c & 0xC0) != 0x80) /* one mark for all bytes of a character */
-            out[n++] = c >= 0x20 && c < 0x7f ? (char)c : c == '\t' ? ' ' : '?';
-    }
-    out[n] = '\0';
-    return out;
+/* A text as headers and tables have it, until the next call. */
+static char *ascii(fitsout *o, const char *s) {
+    static char none[1];
+    o->ascii.len = 0;
+    text_add_ascii(&o->ascii, s);
+    if (o->ascii.failed == MOAO_OK)
+        return o->ascii.s;
+    o->err = o->err != 0 ? o->err : MEMORY_ALLOCATION;
+    none[0] = '\0';
+    return none;
+}
+
+size_t fitsout_width(const char *s) {
+    text t = {0};
+    text_add_ascii(&t, s);
+    const size_t n = t.failed != MOAO_OK ? 0 : t.len > 0 ? t.len : 1;
+    free(t.s);
+    return n;
 }
 
 static void name_hdu(fitsout *o, const char *extname) {
@@ -161,24 +167,29 @@ void fitsout_image(fitsout *o, const char *extname, int bitpix, int naxis, const
 void fitsout_table(fitsout *o, const char *extname, long nrow, int ncol,
                    const fitsout_column *columns) {
     char key[FLEN_KEYWORD];
-    char **text = malloc(3 * (size_t)ncol * sizeof *text);
-    if (text == NULL) {
-        o->err = o->err != 0 ? o->err : MEMORY_ALLOCATION;
-        return;
-    }
+    char **word = calloc(3 * (size_t)ncol, sizeof *word);
     finish_hdu(o);
-    for (int i = 0; i < ncol; i++) { /* cfitsio's prototype lacks const; it only reads */
-        memcpy(&text[i], &columns[i].name, sizeof *text);
-        memcpy(&text[ncol + i], &columns[i].form, sizeof *text);
-        memcpy(&text[2 * ncol + i], &columns[i].unit, sizeof *text);
+    for (int i = 0; i < ncol && word != NULL; i++) {
+        word[i] = strdup(ascii(o, columns[i].name));
+        if (word[i] == NULL)
+            o->err = o->err != 0 ? o->err : MEMORY_ALLOCATION;
+        else if (strlen(word[i]) > FITSOUT_NAME)
+            o->err = o->err != 0 ? o->err : BAD_KEYCHAR;
+        /* cfitsio's prototype lacks const; it only reads */
+        memcpy(&word[ncol + i], &columns[i].form, sizeof *word);
+        memcpy(&word[2 * ncol + i], &columns[i].unit, sizeof *word);
     }
-    fits_create_tbl(o->f, BINARY_TBL, nrow, ncol, text, text + ncol, text + 2 * ncol, NULL,
-                    &o->err);
-    for (int i = 0; i < ncol; i++) {
+    if (word == NULL)
+        o->err = o->err != 0 ? o->err : MEMORY_ALLOCATION;
+    else
+        fits_create_tbl(o->f, BINARY_TBL, nrow, ncol, word, word + ncol, word + 2 * ncol, NULL,
+                        &o->err);
+    for (int i = 0; i < ncol && word != NULL; i++) {
         snprintf(key, sizeof key, "TTYPE%d", i + 1);
         fits_modify_comment(o->f, key, columns[i].comment, &o->err);
+        free(word[i]);
     }
-    free(text);
+    free(word);
     name_hdu(o, extname);
 }
 
@@ -194,14 +205,14 @@ void fitsout_integer(fitsout *o, const char *key, long value, const char *commen
 }
 
 void fitsout_text(fitsout *o, const char *key, const char *value, const char *comment) {
-    const char *text = ascii(value);
-    if (strlen(text) > 60)
+    const char *s = ascii(o, value);
+    if (strlen(s) > 60)
         fits_write_key_longwarn(o->f, &o->err);
-    fits_update_key_longstr(o->f, key, text, comment, &o->err);
+    fits_update_key_longstr(o->f, key, s, comment, &o->err);
 }
 
 void fitsout_comment(fitsout *o, const char *text) {
-    fits_write_comment(o->f, ascii(text), &o->err);
+    fits_write_comment(o->f, ascii(o, text), &o->err);
 }
 
 void fitsout_axis(fitsout *o, int axis, const char *ctype, const char *cunit, double crpix,
@@ -249,6 +260,11 @@ void fitsout_cell_integer(fitsout *o, int col, long row, long value) {
 }
 
 void fitsout_cell_text(fitsout *o, int col, long row, const char *value) {
-    char *text = readable(ascii(value));
-    fits_write_col(o->f, TSTRING, col, row, 1, 1, &text, &o->err);
+    char *s = ascii(o, value);
+    fits_write_col(o->f, TSTRING, col, row, 1, 1, &s, &o->err);
+}
+
+void fitsout_cell_line(fitsout *o, int col, long row, const char *line) {
+    char *s = readable(line);
+    fits_write_col(o->f, TSTRING, col, row, 1, 1, &s, &o->err);
 }

@@ -7,6 +7,7 @@
 
 #include "file.h"
 #include "status.h"
+#include "text.h"
 #include <fitsio.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,6 +18,7 @@ typedef struct {
     int err; /* cfitsio's status */
     int nhdu;
     bool finished;
+    text ascii; /* the last text, as the file has it */
 } fitsout;
 
 typedef struct {                    /* one column of a binary table */
@@ -45,8 +47,12 @@ void fitsout_image(fitsout *o, const char *extname, int bitpix, int naxis, const
 void fitsout_table(fitsout *o, const char *extname, long nrow, int ncol,
                    const fitsout_column *columns);
 
-/* Keywords; a real that is not finite is written without a value. Text outside ASCII becomes '?'.
- */
+/* Keywords; a real that is not finite is written without a value. All texts, names of columns and
+ * cells too, are written by text_add_ascii; of text, fitsout_width tells how many characters that
+ * gives (at least 1), 0 without memory. A name of a column has at most FITSOUT_NAME of them, a cell
+ * FITSOUT_CELL. */
+enum { FITSOUT_NAME = 68, FITSOUT_CELL = 28000 };
+size_t fitsout_width(const char *text);
 void fitsout_real(fitsout *o, const char *key, double value, const char *comment);
 void fitsout_integer(fitsout *o, const char *key, long value, const char *comment);
 void fitsout_text(fitsout *o, const char *key, const char *value, const char *comment);
@@ -62,5 +68,7 @@ void fitsout_pixels_float(fitsout *o, long *first, long *last, const float *a);
 void fitsout_cells_double(fitsout *o, int col, long row, long element, long n, const double *a);
 void fitsout_cell_integer(fitsout *o, int col, long row, long value);
 void fitsout_cell_text(fitsout *o, int col, long row, const char *value);
+/* A text that is ASCII, as it is. */
+void fitsout_cell_line(fitsout *o, int col, long row, const char *line);
 
 #endif

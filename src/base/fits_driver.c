@@ -20,13 +20,17 @@ int fits_register_driver(char *prefix, int (*init)(void), int (*shutdown)(void),
 enum { SLOTS = 16 };
 
 static struct {
-    file_out *file; /* NULL: free */
-    uint64_t at;    /* next byte to be read or written */
+    const void *owner; /* NULL: free */
+    file_out *file;    /* NULL: for reading alone, and what there is to say of it follows */
+    int fd;
+    const char *path;
+    uint64_t size;
+    uint64_t at; /* next byte to be read or written */
 } slot[SLOTS];
 
 static int create(char *name, int *handle) {
     const long i = strtol(name, NULL, 10);
-    if (i < 0 || i >= SLOTS || slot[i].file == NULL)
+    if (i < 0 || i >= SLOTS || slot[i].owner == NULL)
         return FILE_NOT_CREATED;
     slot[i].at = 0;
     *handle = (int)i;
@@ -43,8 +47,12 @@ static int close_lent(int handle) {
     return 0;
 }
 
+static uint64_t size_of(int handle) {
+    return slot[handle].file != NULL ? slot[handle].file->size : slot[handle].size;
+}
+
 static int get_size(int handle, LONGLONG *size) {
-    *size = (LONGLONG)slot[handle].file->size;
+    *size = (LONGLONG)size_of(handle);
     return 0;
 }
 
@@ -59,16 +67,20 @@ static int seek(int handle, LONGLONG at) {
 }
 
 static int read_some(int handle, void *out, long n) {
-    file_out *f = slot[handle].file;
-    if (slot[handle].at + (uint64_t)n > f->size)
+    const file_out *f = slot[handle].file;
+    const uint64_t size = size_of(handle), at = slot[handle].at;
+    if (n < 0 || at > size || (uint64_t)n > size - at)
         return END_OF_FILE;
-    if (file_read_at(f->fd, f->path, out, (size_t)n, slot[handle].at) != MOAO_OK)
+    if (file_read_at(f != NULL ? f->fd : slot[handle].fd, f != NULL ? f->path : slot[handle].path,
+                     out, (size_t)n, at) != MOAO_OK)
         return READ_ERROR;
     slot[handle].at += (uint64_t)n;
     return 0;
 }
 
 static int write_some(int handle, void *data, long n) {
+    if (slot[handle].file == NULL)
+        return READONLY_FILE;
     if (file_write_at(slot[handle].file, data, (size_t)n, slot[handle].at) != MOAO_OK)
         return WRITE_ERROR;
     slot[handle].at += (uint64_t)n;
@@ -89,22 +101,44 @@ static int register_once(void) {
     return err;
 }
 
-status fits_driver_lend(file_out *file, char *name, size_t size) {
+static status take_slot(const void *owner, const char *path, int *at, char *name, size_t room) {
     const int err = register_once();
     if (err != 0)
         return status_fail(MOAO_INTERNAL, "cfitsio takes no driver (its error %d)", err);
-    fits_driver_return(file);
+    fits_driver_return(owner);
     for (int i = 0; i < SLOTS; i++)
-        if (slot[i].file == NULL) {
-            slot[i].file = file;
-            snprintf(name, size, PREFIX "%d", i);
+        if (slot[i].owner == NULL) {
+            memset(&slot[i], 0, sizeof slot[i]);
+            slot[i].owner = owner;
+            snprintf(name, room, PREFIX "%d", i);
+            *at = i;
             return MOAO_OK;
         }
-    return status_fail(MOAO_INTERNAL, "%s: more than %d FITS files at a time", file->path, SLOTS);
+    return status_fail(MOAO_INTERNAL, "%s: more than %d FITS files at a time", path, SLOTS);
 }
 
-void fits_driver_return(const file_out *file) {
+status fits_driver_lend(file_out *file, char *name, size_t room) {
+    int i = 0;
+    status st = take_slot(file, file->path, &i, name, room);
+    if (st == MOAO_OK)
+        slot[i].file = file;
+    return st;
+}
+
+status fits_driver_lend_input(const void *owner, int fd, const char *path, uint64_t size,
+                              char *name, size_t room) {
+    int i = 0;
+    status st = take_slot(owner, path, &i, name, room);
+    if (st == MOAO_OK) {
+        slot[i].fd = fd;
+        slot[i].path = path;
+        slot[i].size = size;
+    }
+    return st;
+}
+
+void fits_driver_return(const void *owner) {
     for (int i = 0; i < SLOTS; i++)
-        if (slot[i].file == file)
-            slot[i].file = NULL;
+        if (slot[i].owner == owner)
+            slot[i].owner = NULL;
 }

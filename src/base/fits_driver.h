@@ -7,7 +7,10 @@
 
 /* The name under which cfitsio can create or open `file`, which is open and belongs to the caller,
  * until it is returned. Failures of the system are kept in file->err. */
-status fits_driver_lend(file_out *file, char *name, size_t size);
-void fits_driver_return(const file_out *file);
+status fits_driver_lend(file_out *file, char *name, size_t room);
+/* The same of a file of `size` bytes that is open for reading; `owner` gives it back. */
+status fits_driver_lend_input(const void *owner, int fd, const char *path, uint64_t size,
+                              char *name, size_t room);
+void fits_driver_return(const void *owner);
 
 #endif

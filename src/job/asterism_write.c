@@ -3,8 +3,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "maps/results.h"
 
-#include <fitsio.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,66 +161,36 @@ done:
 
 /* --- full runs */
 
-/* Row of the wavelength w->lambda, and the column of the figure: one value of each target. */
-static status read_column(fitsfile *f, const want *w, long *ntarget, double **v, int *err) {
-    char waves[] = "WAVELENGTHS", lambda[] = "LAMBDA", targets[] = "TARGETS", column[48];
-    double *wave = NULL;
-    long nwave = 0, row = -1;
-    int col = 0;
-    status st = MOAO_OK;
-    fits_movnam_hdu(f, BINARY_TBL, waves, 0, err);
-    fits_get_num_rows(f, &nwave, err);
-    fits_get_colnum(f, CASEINSEN, lambda, &col, err);
-    if (*err != 0)
-        return st;
-    TRY(ALLOC(wave, (size_t)nwave + 1, "wavelengths"));
-    fits_read_col(f, TDOUBLE, col, 1, 1, nwave, NULL, wave, NULL, err);
-    for (long i = 0; i < nwave; i++)
-        if (fabs(wave[i] * 1e-6 / w->lambda - 1) < 1e-6)
-            row = i;
-    want_column(w, column, sizeof column - 8);
-    strcat(column, "_LONG");
-    fits_movnam_hdu(f, BINARY_TBL, targets, 0, err);
-    fits_get_num_rows(f, ntarget, err);
-    fits_get_colnum(f, CASEINSEN, column, &col, err);
-    if (*err == 0 && row < 0)
-        *err = KEY_NO_EXIST;
-    if (*err != 0)
-        goto done;
-    TRY(ALLOC(*v, 2 * (size_t)*ntarget + 1, "figures of targets"));
-    for (long t = 0; t < *ntarget; t++)
-        fits_read_col(f, TDOUBLE, col, t + 1, row + 1, 1, NULL, &(*v)[t], NULL, err);
-done:
-    free(wave);
-    return st;
-}
-
 status ast_read_figure(const char *dir, const want *w, double *figure) {
-    fitsfile *f = NULL;
-    double *v = NULL;
-    char *path = NULL;
-    long n = 0;
-    int err = 0, closing = 0;
+    results r;
+    fitsin_column c;
+    double *all = NULL, *v = NULL;
+    char column[48];
+    long row = -1;
     status st;
     *figure = NAN;
-    TRY(file_join(dir, "maps.fits", &path));
-    const char *why = file_unreadable(path);
-    if (why != NULL)
-        TRY(status_fail(MOAO_IO, "%s: cannot be read (%s)", file_shown(path), why));
-    fits_open_diskfile(&f, path, READONLY, &err);
-    if (err == 0)
-        TRY(read_column(f, w, &n, &v, &err));
-    if (err != 0)
-        TRY(status_fail(MOAO_IO, "%s: cannot be read (cfitsio's status %d)", file_shown(path),
-                        err));
-    for (long i = 0; i < n && w->quantity == WANT_RMS; i++)
-        v[i] = sqrt(v[i]) * w->lambda * 1e9 / (2 * M_PI);
-    *figure = want_value(w, (int)n, v, v + n);
+    TRY(results_open(&r, dir));
+    for (long i = 0; i < r.nlambda; i++)
+        if (fabs(r.lambda[i] * 1e-6 / w->lambda - 1) < 1e-6)
+            row = i;
+    if (row < 0)
+        TRY(status_fail(MOAO_INPUT, "%s: its maps have no wavelength of %.6g um", file_shown(dir),
+                        w->lambda * 1e6));
+    want_column(w, column, sizeof column - 8);
+    strcat(column, "_LONG");
+    TRY(fitsin_column_find(&r.in, column, &c, NULL));
+    TRY(results_long(&r, &c, &all));
+    TRY(ALLOC(v, 2 * (size_t)r.ntarget, "figures of targets"));
+    for (long t = 0; t < r.ntarget; t++) {
+        v[t] = all[t * r.nlambda + row];
+        if (w->quantity == WANT_RMS)
+            v[t] = sqrt(v[t]) * w->lambda * 1e9 / (2 * M_PI);
+    }
+    *figure = want_value(w, (int)r.ntarget, v, v + r.ntarget);
 done:
-    if (f != NULL)
-        fits_close_file(f, &closing);
+    results_close(&r);
+    free(all);
     free(v);
-    free(path);
     return st;
 }
 

@@ -3,6 +3,7 @@
 #include "base/machine.h"
 
 #include "base/comm.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -80,10 +81,8 @@ static status make_command(int n, char *const *argv, char ***out) {
 
 /* The child: output to the log, signals as by default, in a process group of its own so that Ctrl-C
  * reaches it only by way of the parent, and no longer than the parent lives. */
-_Noreturn static void become(char **v, const char *log, pid_t parent, const sigset_t *mask,
-                             int failure) {
+_Noreturn static void become(char **v, int out, pid_t parent, const sigset_t *mask, int failure) {
     int null = open("/dev/null", O_RDONLY);
-    int out = log == NULL ? -1 : open(log, O_WRONLY | O_CREAT | O_APPEND, 0666);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     sigprocmask(SIG_SETMASK, mask, NULL);
@@ -94,7 +93,7 @@ _Noreturn static void become(char **v, const char *log, pid_t parent, const sigs
         dup2(out, STDOUT_FILENO);
         dup2(out, STDERR_FILENO);
     }
-    if (getppid() == parent && (log == NULL || out >= 0))
+    if (getppid() == parent)
         execvp(v[0], v);
     int err = errno;
     if (write(failure, &err, sizeof err) != sizeof err)
@@ -148,7 +147,7 @@ static int exit_code(int how, bool asked) {
 status launch_run(int n, char *const *argv, const char *log, int *code, bool *asked) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD};
     char **v = NULL;
-    int failure[2] = {-1, -1}, err = 0;
+    int failure[2] = {-1, -1}, err = 0, out = -1;
     bool any = false;
     sigset_t wanted, before;
     status st;
@@ -157,6 +156,8 @@ status launch_run(int n, char *const *argv, const char *log, int *code, bool *as
         sigaddset(&wanted, signals[i]);
     set_environment();
     TRY(make_command(n, argv, &v));
+    if (log != NULL)
+        TRY(file_open_log(log, &out));
     if (pipe2(failure, O_CLOEXEC) != 0)
         TRY(status_fail(MOAO_INTERNAL, "mpirun cannot be started: %s", strerror(errno)));
     fflush(NULL);
@@ -165,7 +166,7 @@ status launch_run(int n, char *const *argv, const char *log, int *code, bool *as
         comm_hold_signals(); /* one that came before is waited for again */
     const pid_t self = getpid(), child = fork();
     if (child == 0)
-        become(v, log, self, &before, failure[1]);
+        become(v, out, self, &before, failure[1]);
     close(failure[1]);
     if (child < 0)
         st = status_fail(MOAO_INTERNAL, "mpirun cannot be started: %s", strerror(errno));
@@ -183,6 +184,8 @@ status launch_run(int n, char *const *argv, const char *log, int *code, bool *as
 done:
     if (asked != NULL)
         *asked = any;
+    if (out >= 0)
+        close(out);
     free(v);
     return st;
 }

@@ -1,10 +1,10 @@
 #include "job/summary.h"
 
-#include "base/fits_table.h"
 #include "base/plain.h"
 #include "base/text.h"
 #include "budget/terms.h"
 #include "job/advise.h"
+#include "maps/results.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -45,77 +45,91 @@ static bool box_label(const char *column, char label[24]) {
     return true;
 }
 
-static status read_boxes(fitsfile *f, found *r, int *err) {
+static status read_boxes(results *m, found *r) {
     status st = MOAO_OK;
-    int ncol = 0;
-    fits_get_num_cols(f, &ncol, err);
-    for (int i = 1; i <= ncol && r->nbox < BOXES && *err == 0; i++) {
-        char key[FLEN_KEYWORD], column[FLEN_VALUE] = "";
+    for (int i = 1; i <= m->in.ncol && r->nbox < BOXES; i++) {
+        fitsin_column c;
         box *b = &r->boxes[r->nbox];
-        snprintf(key, sizeof key, "TTYPE%d", i);
-        fits_read_key(f, TSTRING, key, column, NULL, err);
-        if (*err != 0 || !box_label(column, b->label))
+        TRY(fitsin_column_at(&m->in, i, &c));
+        if (!box_label(c.name, b->label))
             continue;
-        TRY(fits_table_numbers(f, column, r->ntarget, r->nlambda, 0, &b->v, err));
+        TRY(results_long(m, &c, &b->v));
         r->nbox++;
     }
 done:
     return st;
 }
 
-static status read_terms(fitsfile *f, found *r, int *err) {
+static status read_terms(results *m, found *r) {
     status st = MOAO_OK;
-    int none = 0;
     for (int i = 0; i < BUDGET_TERMS; i++) {
+        fitsin_column c;
         char column[NAME];
+        bool there;
         snprintf(column, sizeof column, "%s_LONG", budget_column(i));
-        if (fits_table_has(f, column, err))
-            TRY(fits_table_numbers(f, column, r->ntarget, 1, 0, &r->term[i], err));
+        TRY(fitsin_column_find(&m->in, column, &c, &there));
+        if (there)
+            TRY(results_term(m, &c, &r->term[i]));
     }
-    if (*err == 0)
-        fits_read_key(f, TSTRING, BUDGET_WITHOUT, r->without, NULL, &none);
+    fitsin_key_text(&m->in, BUDGET_WITHOUT, r->without, sizeof r->without);
 done:
     return st;
 }
 
-static status read_tables(fitsfile *f, found *r, int *err) {
+static status read_names(results *m, found *r) {
+    fitsin_column c;
+    bool there;
     status st;
-    fits_table_go(f, "EXPOSURES", &r->nexposure, err);
-    fits_table_go(f, "WAVELENGTHS", &r->nlambda, err);
-    TRY(fits_table_numbers(f, "LAMBDA", r->nlambda, 1, 0, &r->lambda, err));
-    fits_table_go(f, "TARGETS", &r->ntarget, err);
     TRY(ALLOC(r->name, (size_t)r->ntarget, "names of targets"));
-    TRY(ALLOC(r->wfe, (size_t)r->ntarget, "wavefront errors"));
-    fits_table_texts(f, "NAME", r->ntarget, NAME, *r->name, err);
-    TRY(fits_table_numbers(f, "X", r->ntarget, 1, 0, &r->x, err));
-    TRY(fits_table_numbers(f, "Y", r->ntarget, 1, 0, &r->y, err));
-    TRY(fits_table_numbers(f, "STREHL_LONG", r->ntarget, r->nlambda, 0, &r->strehl, err));
-    TRY(fits_table_numbers(f, "FWHM_LONG", r->ntarget, r->nlambda, 0, &r->fwhm, err));
-    TRY(fits_table_numbers(f, "VARIANCE_LONG", r->ntarget, r->nlambda, 0, &r->variance, err));
-    TRY(read_boxes(f, r, err));
-    TRY(read_terms(f, r, err));
-    for (long t = 0; t < r->ntarget && *err == 0; t++)
-        r->wfe[t] = sqrt(r->variance[t * r->nlambda]) * r->lambda[0] * 1e3 / (2 * M_PI);
+    TRY(fitsin_column_find(&m->in, "NAME", &c, &there));
+    for (long t = 0; t < r->ntarget && there; t++) {
+        TRY(fitsin_text(&m->in, &c, t + 1, r->name[t], NAME));
+        plain_text(r->name[t]);
+    }
+done:
+    return st;
+}
+
+/* The columns of one number, and those of one for each wavelength. */
+static status read_columns(results *m, found *r) {
+    const struct {
+        const char *name;
+        double **v;
+    } one[] = {{"X", &r->x}, {"Y", &r->y}}, each[] = {{"STREHL_LONG", &r->strehl},
+                                                      {"FWHM_LONG", &r->fwhm},
+                                                      {"VARIANCE_LONG", &r->variance}};
+    fitsin_column c;
+    status st = MOAO_OK;
+    for (size_t i = 0; i < sizeof one / sizeof *one; i++) {
+        TRY(fitsin_column_find(&m->in, one[i].name, &c, NULL));
+        TRY(results_term(m, &c, one[i].v));
+    }
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        TRY(fitsin_column_find(&m->in, each[i].name, &c, NULL));
+        TRY(results_long(m, &c, each[i].v));
+    }
 done:
     return st;
 }
 
 static status read_maps(const char *dir, found *r) {
-    fitsfile *f = NULL;
-    char *path = NULL;
-    int err = 0, closing = 0;
+    results m;
     status st;
-    TRY(file_join(dir, "maps.fits", &path));
-    fits_open_diskfile(&f, path, READONLY, &err);
-    if (err == 0)
-        TRY(read_tables(f, r, &err));
-    if (err != 0 || r->ntarget == 0 || r->nlambda == 0)
-        st = status_fail(MOAO_IO, "%s: cannot be read as results of moao (cfitsio's status %d)",
-                         file_shown(path), err);
+    TRY(results_open(&m, dir));
+    r->ntarget = m.ntarget;
+    r->nexposure = m.nexposure;
+    r->nlambda = m.nlambda;
+    r->lambda = m.lambda;
+    m.lambda = NULL;
+    TRY(read_names(&m, r));
+    TRY(read_columns(&m, r));
+    TRY(read_boxes(&m, r));
+    TRY(read_terms(&m, r));
+    TRY(ALLOC(r->wfe, (size_t)r->ntarget, "wavefront errors"));
+    for (long t = 0; t < r->ntarget; t++)
+        r->wfe[t] = sqrt(r->variance[t * r->nlambda]) * r->lambda[0] * 1e3 / (2 * M_PI);
 done:
-    if (f != NULL)
-        fits_close_file(f, &closing);
-    free(path);
+    results_close(&m);
     return st;
 }
 

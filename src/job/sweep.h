@@ -36,6 +36,7 @@ typedef struct {  /* one run of the list */
     char *folder; /* below the sweep's */
     int n;        /* words: the swept key=value, in the order of the keys, then those of all */
     char **word;
+    bool damaged; /* its results cannot be read, which was said */
 } sweep_run;
 
 typedef struct {
@@ -44,7 +45,8 @@ typedef struct {
     sweep_run *run;
 } sweep_list;
 
-/* The runs of a grid. */
+/* The runs of a grid. MOAO_INPUT for what the list and the table could not give back: control
+ * characters, names of keys and values that are too long for FITS. */
 status sweep_list_make(const sweep_grid *g, sweep_list *l);
 /* DIR/runs.txt, the list that campaign.sbatch reads too; *l is empty when there is none. */
 status sweep_list_read(const char *dir, sweep_list *l);

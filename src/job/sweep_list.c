@@ -1,7 +1,9 @@
 /* The list of a sweep's runs: names of folders, and the file runs.txt. */
 #include "base/file.h"
+#include "base/fits.h"
 #include "job/advise.h"
 #include "job/sweep.h"
+#include "params/yaml_tree.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -13,15 +15,18 @@
 
 enum { LONGEST_NAME = 180 };
 
+static void free_run(sweep_run *r) {
+    for (int k = 0; k < r->n; k++)
+        free(r->word[k]);
+    free(r->word);
+    free(r->folder);
+}
+
 void sweep_list_free(sweep_list *l) {
     for (int i = 0; i < l->nkey; i++)
         free(l->key[i]);
-    for (int i = 0; i < l->nrun; i++) {
-        for (int k = 0; k < l->run[i].n; k++)
-            free(l->run[i].word[k]);
-        free(l->run[i].word);
-        free(l->run[i].folder);
-    }
+    for (int i = 0; i < l->nrun; i++)
+        free_run(&l->run[i]);
     free(l->key);
     free(l->run);
     *l = (sweep_list){0};
@@ -94,8 +99,53 @@ done:
     return st;
 }
 
-status sweep_list_make(const sweep_grid *g, sweep_list *l) {
+/* A line of the list is a line of text, for this program, for xargs and for people. */
+static status check_word(const char *word, const char *value) {
+    for (const unsigned char *p = (const unsigned char *)word; *p != '\0'; p++)
+        if (*p < 0x20 || *p == 0x7f)
+            return status_fail(MOAO_INPUT,
+                               "%s: a new line or another control character, which the list of "
+                               "runs cannot hold; in double quotes, YAML has \\n and \\t for them",
+                               yaml_tree_quote(word).s);
+    const size_t key = strcspn(word, "="), cell = fitsout_width(value);
+    if (cell > FITSOUT_CELL)
+        return status_fail(MOAO_INPUT,
+                           "%.*s: a value of %zu characters, of which sweep.fits holds %d; make it "
+                           "shorter, or put it into files and sweep their names",
+                           (int)key, word, cell, FITSOUT_CELL);
+    return MOAO_OK;
+}
+
+static status check_words(const sweep_grid *g) {
     status st = MOAO_OK;
+    for (int k = 0; k < g->nplain; k++)
+        TRY(check_word(g->plain[k], strchr(g->plain[k], '\0')));
+    for (int k = 0; k < g->naxis; k++) {
+        const char *key = g->axis[k].key;
+        const size_t n = fitsout_width(key);
+        TRY(check_word(key, strchr(key, '\0')));
+        if (n > FITSOUT_NAME)
+            TRY(status_fail(MOAO_INPUT,
+                            "%s: %zu characters, of which the name of a column of sweep.fits has "
+                            "%d; call the sensor by its number, as in sensors[0].magnitude",
+                            yaml_tree_quote(key).s, n, FITSOUT_NAME));
+        for (int i = 0; i < g->axis[k].n; i++) {
+            text word = {0};
+            text_add(&word, "%s=%s", key, g->axis[k].value[i]);
+            st =
+                word.failed != MOAO_OK ? word.failed : check_word(word.s, word.s + strlen(key) + 1);
+            free(word.s);
+            TRY(st);
+        }
+    }
+done:
+    return st;
+}
+
+status sweep_list_make(const sweep_grid *g, sweep_list *l) {
+    status st;
+    *l = (sweep_list){0};
+    TRY(check_words(g));
     for (int numbered = 0; numbered < 2; numbered++) {
         *l = (sweep_list){0};
         TRY(ALLOC(l->key, (size_t)g->naxis, "list of runs"));
@@ -115,7 +165,7 @@ done:
 /* --- the file */
 
 /* Next word of a line as xargs has it: blanks part words, quotes and backslashes keep them. Returns
- * what follows, NULL at the end. */
+ * what follows, NULL at the end and when w->failed. */
 static const char *next_word(const char *p, text *w) {
     char quote = '\0';
     w->len = 0;
@@ -133,7 +183,7 @@ static const char *next_word(const char *p, text *w) {
         else
             text_add(w, "%c", *p);
     }
-    return p;
+    return w->failed == MOAO_OK ? p : NULL;
 }
 
 static status add_word(char ***list, int *n, const char *word) {
@@ -146,6 +196,22 @@ static status add_word(char ***list, int *n, const char *word) {
     return st;
 }
 
+/* Whether a folder is one of the sweep's own. */
+static bool is_folder(const char *name) {
+    return name != NULL && name[0] != '\0' && strchr(name, '/') == NULL && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0;
+}
+
+/* Whether the first words of a run are "key=value" of the sweep's keys. */
+static bool has_keys(const sweep_run *r, const sweep_list *l) {
+    bool all = r->n >= l->nkey;
+    for (int k = 0; k < l->nkey && all; k++) {
+        const size_t n = strlen(l->key[k]);
+        all = strncmp(r->word[k], l->key[k], n) == 0 && r->word[k][n] == '=';
+    }
+    return all;
+}
+
 /* "-o FOLDER key=value ..." */
 static status read_line(const char *path, const char *line, sweep_list *l) {
     text w = {0};
@@ -156,37 +222,56 @@ static status read_line(const char *path, const char *line, sweep_list *l) {
         st = copy(w.s, &r.folder);
     while (st == MOAO_OK && p != NULL && (p = next_word(p, &w)) != NULL)
         st = add_word(&r.word, &r.n, w.s);
-    if (st == MOAO_OK && (r.folder == NULL || r.n < l->nkey || strchr(r.folder, '/') != NULL))
-        st = status_fail(MOAO_INPUT, "%s: not a line of a sweep: %.60s", path, line);
+    if (st == MOAO_OK && w.failed != MOAO_OK)
+        st = w.failed;
+    else if (st == MOAO_OK && l->nkey == 0)
+        st = status_fail(MOAO_INPUT, "%s: a run before the line %s KEYS, expected that first", path,
+                         FIRST);
+    else if (st == MOAO_OK && (!is_folder(r.folder) || !has_keys(&r, l)))
+        st = status_fail(MOAO_INPUT,
+                         "%s: %s: not a run of this sweep, expected -o FOLDER and the keys of the "
+                         "first line, in that order",
+                         path, yaml_tree_quote(line).s);
     sweep_run *grown =
         st == MOAO_OK ? realloc(l->run, (size_t)(l->nrun + 1) * sizeof *grown) : NULL;
+    if (st == MOAO_OK && grown == NULL)
+        st = status_fail(MOAO_MEMORY, "no memory for the list of runs");
     if (grown != NULL) {
         l->run = grown;
         l->run[l->nrun++] = r;
+    } else {
+        free_run(&r);
     }
     free(w.s);
-    return st == MOAO_OK && grown == NULL
-               ? status_fail(MOAO_MEMORY, "no memory for the list of runs")
-               : st;
+    return st;
+}
+
+/* The keys behind "# moao sweep of", which come once. */
+static status read_keys(const char *path, const char *p, sweep_list *l) {
+    text w = {0};
+    status st = MOAO_OK;
+    if (l->nkey > 0)
+        st = status_fail(MOAO_INPUT, "%s: a second line %s KEYS, expected one", path, FIRST);
+    while (st == MOAO_OK && (p = next_word(p, &w)) != NULL)
+        st = add_word(&l->key, &l->nkey, w.s);
+    free(w.s);
+    return st != MOAO_OK ? st : w.failed;
 }
 
 status sweep_list_read(const char *dir, sweep_list *l) {
     char *path = NULL, *all = NULL;
-    text w = {0};
     status st;
     *l = (sweep_list){0};
     TRY(file_join(dir, LIST, &path));
     if (!file_exists(path))
         goto done;
-    TRY(file_read_text(path, &all));
+    TRY(file_read_lines(path, &all));
     for (char *line = all, *next; line != NULL && st == MOAO_OK; line = next) {
         next = strchr(line, '\n');
         if (next != NULL)
             *next++ = '\0';
         if (strncmp(line, FIRST, sizeof FIRST - 1) == 0)
-            for (const char *p = line + sizeof FIRST - 1;
-                 st == MOAO_OK && (p = next_word(p, &w)) != NULL;)
-                st = add_word(&l->key, &l->nkey, w.s);
+            st = read_keys(path, line + sizeof FIRST - 1, l);
         else if (*line != '#' && line[strspn(line, " \t")] != '\0')
             st = read_line(path, line, l);
     }
@@ -194,7 +279,6 @@ status sweep_list_read(const char *dir, sweep_list *l) {
         st = status_fail(MOAO_INPUT, "%s: not the list of a sweep, expected a line %s KEYS", path,
                          FIRST);
 done:
-    free(w.s);
     free(all);
     free(path);
     return st;

@@ -2,7 +2,10 @@
 
 #include "base/file.h"
 #include "base/fits.h"
+#include "base/plain.h"
 #include "budget/terms.h"
+#include "job/advise.h"
+#include "maps/results.h"
 #include "params/params_table.h"
 
 #include <math.h>
@@ -20,6 +23,7 @@ typedef struct { /* a column of numbers */
 typedef struct {
     int n, nrun;
     column *v;
+    status failed; /* of the first column for which there was no room */
 } table;
 
 /* --- states --- */
@@ -43,19 +47,24 @@ bool sweep_begun(const char *dir, const char *folder) {
 
 /* --- results of one run --- */
 
-/* Column of a name, made when it is new; NULL when memory is short. */
+/* Column of a name, made when it is new; NULL when there is no room, and then t->failed says why.
+ */
 static column *column_of(table *t, const char *name, const char *unit) {
     for (int i = 0; i < t->n; i++)
         if (strcmp(t->v[i].name, name) == 0)
             return &t->v[i];
     column *grown = realloc(t->v, (size_t)(t->n + 1) * sizeof *grown);
-    if (grown == NULL)
+    if (grown == NULL) {
+        t->failed = status_fail(MOAO_MEMORY, "no memory for a table");
         return NULL;
+    }
     t->v = grown;
     column *c = &grown[t->n];
     snprintf(c->name, sizeof c->name, "%s", name);
     snprintf(c->unit, sizeof c->unit, "%s", unit);
-    if (ALLOC(c->value, (size_t)t->nrun, "column of a table") != MOAO_OK)
+    if (t->failed == MOAO_OK)
+        t->failed = ALLOC(c->value, (size_t)t->nrun, "column of a table");
+    if (t->failed != MOAO_OK)
         return NULL;
     for (int i = 0; i < t->nrun; i++)
         c->value[i] = NAN;
@@ -124,50 +133,27 @@ static void put_term(table *t, int run, const char *name, const double *v, long 
     put(t, run, 0, lower, "nm", budget_rms(mean));
 }
 
-/* Wavelengths [um] of the open file, in new memory. */
-static status read_wavelengths(fitsfile *f, double **lambda, long *n, int *err) {
-    status st = MOAO_OK;
-    char name[] = "WAVELENGTHS";
-    int col;
-    fits_movnam_hdu(f, BINARY_TBL, name, 0, err);
-    fits_get_num_rows(f, n, err);
-    char key[] = "LAMBDA";
-    fits_get_colnum(f, CASEINSEN, key, &col, err);
-    if (*err == 0 && (st = ALLOC(*lambda, (size_t)*n, "wavelengths")) == MOAO_OK)
-        fits_read_col(f, TDOUBLE, col, 1, 1, *n, NULL, *lambda, NULL, err);
-    return st;
-}
-
 /* Every column NAME_LONG of the table TARGETS. */
-static status read_targets(fitsfile *f, table *t, int run, const double *lambda, long nlambda,
-                           int *err) {
-    char name[] = "TARGETS", any[] = "*_LONG", found[FLEN_VALUE];
-    long n = 0;
-    int col, search = 0;
-    double *v = NULL;
-    status st;
-    fits_movnam_hdu(f, BINARY_TBL, name, 0, err);
-    fits_get_num_rows(f, &n, err);
-    TRY(ALLOC(v, (size_t)(n * nlambda) + 1, "results of a run"));
-    while (*err == 0) {
-        fits_get_colname(f, CASEINSEN, any, found, &col, &search);
-        if (search != 0 && search != COL_NOT_UNIQUE)
-            break;
-        const bool term = strncmp(found, "WFE_", 4) == 0;
-        fits_read_col(f, TDOUBLE, col, 1, 1, term ? n : n * nlambda, NULL, v, NULL, err);
-        char *end = strstr(found, "_LONG");
-        if (*err == 0 && end != NULL) {
-            *end = '\0';
-            if (!term)
-                put_quantity(t, run, found, v, n, (int)nlambda, lambda);
-            else if (strcmp(found, "WFE_STAR") != 0)
-                put_term(t, run, found, v, n);
-        }
-        if (search == 0)
-            break;
+static status read_targets(results *r, table *t, int run) {
+    static const char end[] = "_LONG";
+    status st = MOAO_OK;
+    for (int i = 1; i <= r->in.ncol && st == MOAO_OK; i++) {
+        fitsin_column c;
+        double *v = NULL;
+        TRY(fitsin_column_at(&r->in, i, &c));
+        const size_t n = strlen(c.name), k = sizeof end - 1;
+        if (n <= k || strcmp(c.name + n - k, end) != 0 || strcmp(c.name, "WFE_STAR_LONG") == 0)
+            continue;
+        const bool term = strncmp(c.name, "WFE_", 4) == 0;
+        st = term ? results_term(r, &c, &v) : results_long(r, &c, &v);
+        plain_text(c.name)[n - k] = '\0';
+        if (st == MOAO_OK && term)
+            put_term(t, run, c.name, v, r->ntarget);
+        else if (st == MOAO_OK)
+            put_quantity(t, run, c.name, v, r->ntarget, (int)r->nlambda, r->lambda);
+        free(v);
     }
 done:
-    free(v);
     return st;
 }
 
@@ -178,8 +164,9 @@ static void read_time(table *t, int run, const char *dir, const char *folder) {
     text_add(&path, "%s/%s/run.json", dir, folder);
     if (path.failed == MOAO_OK && file_read_text(path.s, &all) == MOAO_OK) {
         const char *p = strstr(all, "\"elapsed_s\":");
-        if (p != NULL)
-            put(t, run, 0, "elapsed_s", "s", strtod(p + 12, NULL));
+        const double elapsed = p != NULL ? strtod(p + 12, NULL) : NAN;
+        if (elapsed >= 0 && isfinite(elapsed))
+            put(t, run, 0, "elapsed_s", "s", elapsed);
     }
     status_clear();
     free(all);
@@ -188,28 +175,19 @@ static void read_time(table *t, int run, const char *dir, const char *folder) {
 
 static status read_run(table *t, int run, const char *dir, const char *folder) {
     text path = {0};
-    fitsfile *f = NULL;
-    double *lambda = NULL;
-    long nlambda = 0;
-    int err = 0, closing = 0;
+    results r = {0};
     status st;
-    text_add(&path, "%s/%s/maps.fits", dir, folder);
+    text_add(&path, "%s/%s", dir, folder);
     TRY(path.failed);
-    const char *why = file_unreadable(path.s);
-    if (why != NULL)
-        TRY(status_fail(MOAO_IO, "%s: cannot be read (%s); remove it and run again", path.s, why));
-    fits_open_diskfile(&f, path.s, READONLY, &err);
-    TRY(read_wavelengths(f, &lambda, &nlambda, &err));
-    if (err == 0)
-        TRY(read_targets(f, t, run, lambda, nlambda, &err));
-    if (err != 0)
-        st = status_fail(MOAO_IO,
-                         "%s: cannot be read (cfitsio's status %d); remove it and run again",
-                         path.s, err);
+    TRY(results_open(&r, path.s));
+    if (r.nlambda > SWEEP_COLUMNS)
+        TRY(status_fail(MOAO_INPUT, "%s/maps.fits: %ld wavelengths, expected at most %d", path.s,
+                        r.nlambda, SWEEP_COLUMNS));
+    st = read_targets(&r, t, run);
+    if (st == MOAO_OK)
+        st = t->failed;
 done:
-    if (f != NULL)
-        fits_close_file(f, &closing);
-    free(lambda);
+    results_close(&r);
     free(path.s);
     return st;
 }
@@ -244,29 +222,46 @@ static bool numeric_key(const sweep_list *l, int k, char unit[UNIT]) {
     return true;
 }
 
+/* What the columns of the keys are. */
+typedef struct {
+    bool number;
+    char unit[UNIT], form[24];
+} key_column;
+
+static status key_columns(const sweep_list *l, key_column **out) {
+    status st = ALLOC(*out, (size_t)l->nkey + 1, "columns");
+    for (int k = 0; st == MOAO_OK && k < l->nkey; k++)
+        (*out)[k].number = numeric_key(l, k, (*out)[k].unit);
+    return st;
+}
+
 /* --- the files --- */
 
 static const char *state_of(const char *dir, const sweep_run *r) {
-    return sweep_finished(dir, r->folder) ? "finished"
-           : sweep_begun(dir, r->folder)  ? "stopped"
-                                          : "missing";
+    return r->damaged                       ? "damaged"
+           : sweep_finished(dir, r->folder) ? "finished"
+           : sweep_begun(dir, r->folder)    ? "stopped"
+                                            : "missing";
 }
 
-static status write_csv(const char *dir, const sweep_list *l, const table *t) {
+static status write_csv(const char *dir, const sweep_list *l, const table *t,
+                        const key_column *keys) {
     text out = {0};
-    char *path = NULL, unit[UNIT];
+    char *path = NULL;
     status st;
     TRY(file_join(dir, "sweep.csv", &path));
     for (int k = 0; k < l->nkey; k++) {
         text_add_cell(&out, l->key[k], "");
         text_add(&out, ",");
     }
-    for (int c = 0; c < t->n; c++)
-        text_add(&out, "%s,", t->v[c].name);
+    for (int c = 0; c < t->n; c++) {
+        text_add_cell(&out, t->v[c].name, "");
+        text_add(&out, ",");
+    }
     text_add(&out, "folder,status\n");
     for (int i = 0; i < l->nrun; i++) {
         for (int k = 0; k < l->nkey; k++) {
-            if (numeric_key(l, k, unit))
+            if (keys[k].number)
                 text_add(&out, "%.15g", strtod(key_value(&l->run[i], k), NULL));
             else
                 text_add_cell(&out, key_value(&l->run[i], k), "");
@@ -288,23 +283,23 @@ done:
     return st;
 }
 
-/* Longest of the texts of key k, or of the folders for k = nkey. */
-static int text_width(const sweep_list *l, int k) {
+/* Width of the column of key k, or of the folders for k = nkey. */
+static void text_form(const sweep_list *l, int k, char form[24]) {
     size_t n = 8;
     for (int i = 0; i < l->nrun; i++) {
-        size_t len = strlen(k < l->nkey ? key_value(&l->run[i], k) : l->run[i].folder);
-        n = len > n ? len : n;
+        size_t width = fitsout_width(k < l->nkey ? key_value(&l->run[i], k) : l->run[i].folder);
+        n = width > n ? width : n;
     }
-    return (int)n;
+    snprintf(form, 24, "%zuA", n);
 }
 
 static void write_rows(fitsout *o, const char *dir, const sweep_list *l, const table *t,
-                       const bool *number) {
+                       const key_column *keys) {
     for (int i = 0; i < l->nrun; i++) {
         const sweep_run *r = &l->run[i];
         for (int k = 0; k < l->nkey; k++) {
             double v = strtod(key_value(r, k), NULL);
-            if (number[k])
+            if (keys[k].number)
                 fitsout_cells_double(o, k + 1, i + 1, 1, 1, &v);
             else
                 fitsout_cell_text(o, k + 1, i + 1, key_value(r, k));
@@ -316,40 +311,37 @@ static void write_rows(fitsout *o, const char *dir, const sweep_list *l, const t
     }
 }
 
-static status write_fits(const char *dir, const sweep_list *l, const table *t) {
+static status write_fits(const char *dir, const sweep_list *l, const table *t, key_column *keys) {
     const int ncol = l->nkey + t->n + 2;
     fitsout o = {0};
     fitsout_column *c = NULL;
-    char *path = NULL, (*form)[24] = NULL, (*unit)[UNIT] = NULL;
-    bool *number = NULL;
+    char *path = NULL, *folder = keys[l->nkey].form;
     status st;
     TRY(file_join(dir, "sweep.fits", &path));
+    if (ncol > SWEEP_COLUMNS)
+        TRY(status_fail(MOAO_INPUT,
+                        "%s: %d columns, of which a table of FITS has at most %d; sweep.csv has "
+                        "them all",
+                        file_shown(path), ncol, SWEEP_COLUMNS));
     TRY(ALLOC(c, (size_t)ncol, "columns"));
-    TRY(ALLOC(form, (size_t)l->nkey + 1, "columns"));
-    TRY(ALLOC(unit, (size_t)l->nkey, "columns"));
-    TRY(ALLOC(number, (size_t)l->nkey, "columns"));
     for (int k = 0; k < l->nkey; k++) {
-        number[k] = numeric_key(l, k, unit[k]);
-        snprintf(form[k], sizeof form[k], "%dA", text_width(l, k));
-        c[k] = (fitsout_column){l->key[k], number[k] ? "1D" : form[k], number[k] ? unit[k] : "",
-                                "swept key"};
+        text_form(l, k, keys[k].form);
+        c[k] = (fitsout_column){l->key[k], keys[k].number ? "1D" : keys[k].form,
+                                keys[k].number ? keys[k].unit : "", "swept key"};
     }
     for (int k = 0; k < t->n; k++)
         c[l->nkey + k] = (fitsout_column){t->v[k].name, "1D", t->v[k].unit, "long exposure"};
-    snprintf(form[l->nkey], sizeof form[0], "%dA", text_width(l, l->nkey));
-    c[ncol - 2] = (fitsout_column){"folder", form[l->nkey], "", "of the run"};
-    c[ncol - 1] = (fitsout_column){"status", "8A", "", "finished, stopped or missing"};
+    text_form(l, l->nkey, folder);
+    c[ncol - 2] = (fitsout_column){"folder", folder, "", "of the run"};
+    c[ncol - 1] = (fitsout_column){"status", "8A", "", "finished, stopped, missing or damaged"};
     TRY(fitsout_create(&o, path));
     fitsout_table(&o, "SWEEP", l->nrun, ncol, c);
     fitsout_integer(&o, "NKEYS", l->nkey, "columns of swept keys, the first ones");
-    write_rows(&o, dir, l, t, number);
+    write_rows(&o, dir, l, t, keys);
     st = fitsout_commit(&o);
 done:
     fitsout_abandon(&o);
     free(c);
-    free(form);
-    free(unit);
-    free(number);
     free(path);
     return st;
 }
@@ -372,16 +364,47 @@ static int by_place(const void *a, const void *b) {
     return x < y ? -1 : x > y ? 1 : 0;
 }
 
-status sweep_table_write(const char *dir, const sweep_list *l, int *nfinished) {
+void sweep_say_again(const char *dir, const char *folder) {
+    text path = {0};
+    advise_word(&path, dir);
+    text_add(&path, "/");
+    advise_word(&path, folder);
+    plain_line(stderr, "  to compute it again, remove that folder and repeat the line: rm -r ",
+               path.failed == MOAO_OK ? path.s : folder);
+    free(path.s);
+}
+
+/* The results of run i, or NaN and a line that says what is wrong with them. */
+static status take_run(table *t, int i, const char *dir, sweep_run *r) {
+    char why[2100];
+    status st = read_run(t, i, dir, r->folder);
+    if (st == MOAO_OK)
+        read_time(t, i, dir, r->folder);
+    if (st != MOAO_INPUT && st != MOAO_IO)
+        return st;
+    for (int c = 0; c < t->n; c++)
+        t->v[c].value[i] = NAN;
+    snprintf(why, sizeof why, "%s", status_message());
+    status_clear();
+    if (!r->damaged) {
+        plain_line(stderr, "moao sweep: ", why);
+        sweep_say_again(dir, r->folder);
+    }
+    r->damaged = true;
+    return MOAO_OK;
+}
+
+status sweep_table_write(const char *dir, sweep_list *l, int *nfinished) {
     table t = {.nrun = l->nrun};
-    status st = MOAO_OK;
+    key_column *keys = NULL;
+    status st;
     *nfinished = 0;
+    TRY(key_columns(l, &keys));
     for (int i = 0; i < l->nrun; i++) {
         if (!sweep_finished(dir, l->run[i].folder))
             continue;
-        TRY(read_run(&t, i, dir, l->run[i].folder));
-        read_time(&t, i, dir, l->run[i].folder);
-        ++*nfinished;
+        TRY(take_run(&t, i, dir, &l->run[i]));
+        *nfinished += !l->run[i].damaged;
     }
     /* a stable order: by wavelength, then as they came */
     for (int i = 1; i < t.n; i++)
@@ -390,16 +413,17 @@ status sweep_table_write(const char *dir, const sweep_list *l, int *nfinished) {
             t.v[k] = t.v[k - 1];
             t.v[k - 1] = swap;
         }
-    TRY(write_csv(dir, l, &t));
-    st = write_fits(dir, l, &t);
+    TRY(write_csv(dir, l, &t, keys));
+    st = write_fits(dir, l, &t, keys);
 done:
+    free(keys);
     free_table(&t);
     return st;
 }
 
-status sweep_strehl(const char *dir, const char *folder, double *strehl, double *lambda) {
+status sweep_check(const char *dir, sweep_run *r, double *strehl, double *lambda) {
     table t = {.nrun = 1};
-    status st = read_run(&t, 0, dir, folder);
+    status st = take_run(&t, 0, dir, r);
     *strehl = *lambda = NAN;
     for (int i = 0; i < t.n; i++)
         if (strncmp(t.v[i].name, "strehl_mean_", 12) == 0) {

@@ -156,14 +156,10 @@ static void result_columns(const maps_data *m, fitsout_column *columns, char (*t
     }
 }
 
-/* Bytes of a column for the names of the targets. */
-static size_t longest_name(const params *par) {
-    size_t longest = 1;
-    for (int i = 0; i < par->targets_names.n; i++) {
-        size_t n = strlen(par->targets_names.v[i]);
-        longest = n > longest ? n : longest;
-    }
-    return longest;
+/* A column of texts is as wide as the longest, as the file has it. */
+static void widen(size_t *longest, const char *value) {
+    const size_t n = fitsout_width(value);
+    *longest = n > *longest ? n : *longest;
 }
 
 void maps_table_targets(fitsout *o, const maps_data *m, bool results) {
@@ -184,7 +180,10 @@ void maps_table_targets(fitsout *o, const maps_data *m, bool results) {
     columns[1] = (fitsout_column){"X", "1D", "arcsec", "direction"};
     columns[2] = (fitsout_column){"Y", "1D", "arcsec", "direction"};
     char form[32];
-    snprintf(form, sizeof form, "%zuA", longest_name(m->par));
+    size_t longest = 1;
+    for (int i = 0; i < m->par->targets_names.n; i++)
+        widen(&longest, m->par->targets_names.v[i]);
+    snprintf(form, sizeof form, "%zuA", longest);
     if (named)
         columns[3] = (fitsout_column){"NAME", form, "", "of the target"};
     if (maps_on_sky(m)) {
@@ -228,8 +227,13 @@ done:
 }
 
 void maps_table_guidestars(fitsout *o, const maps_data *m) {
-    static const fitsout_column columns[] = {
-        {"NAME", "32A", "", "of the sensor"},
+    char form[32];
+    size_t longest = 32;
+    for (int w = 0; w < m->s->nsensor; w++)
+        widen(&longest, m->s->sensors[w].name);
+    snprintf(form, sizeof form, "%zuA", longest);
+    const fitsout_column columns[] = {
+        {"NAME", form, "", "of the sensor"},
         {"TYPE", "3A", "", "NGS or LGS"},
         {"X", "1D", "arcsec", "direction of the guide star"},
         {"Y", "1D", "arcsec", "direction of the guide star"},
@@ -284,7 +288,12 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
 }
 
 void maps_table_exposures(fitsout *o, const maps_data *m) {
-    static const fitsout_column columns[] = {
+    char form[32];
+    size_t longest = 64;
+    for (int e = 0; e < m->nexposure; e++)
+        widen(&longest, atmos_profile_at(m->a, m->a->exposure_time[e])->label);
+    snprintf(form, sizeof form, "%zuA", longest);
+    const fitsout_column columns[] = {
         {"EXPOSURE", "1J", "", "number of the exposure"},
         {"TIME", "1D", "s", "of the exposure"},
         {"TOR", "1J", "", "number of the reconstructor in force"},
@@ -292,7 +301,7 @@ void maps_table_exposures(fitsout *o, const maps_data *m) {
         {"R0", "1D", "m", "at 500 nm along the line of sight"},
         {"SEEING", "1D", "arcsec", "0.976 x 500 nm / r0 along the line of sight"},
         {"PROFTIME", "1D", "s", "start of the profile in force"},
-        {"PROFILE", "64A", "", "where that profile came from"},
+        {"PROFILE", form, "", "where that profile came from"},
         {"PRECISN", "6A", "", "arithmetic: mixed or double"},
         {"MIXDIFF", "1D", "", "Strehl or EE, mixed - double; NaN: not sampled"}};
     enum { NCOL = sizeof columns / sizeof *columns };
@@ -352,7 +361,7 @@ void maps_table_parameters(fitsout *o, const char *effective) {
         n = strcspn(p, "\n");
         memcpy(line, p, n);
         line[n] = '\0';
-        fitsout_cell_text(o, 1, row++, line);
+        fitsout_cell_line(o, 1, row++, line);
     }
     free(line);
 }

@@ -1,6 +1,8 @@
 #include "legacy.h"
 #include "params_load.h"
 
+#include "base/text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,8 @@ enum { MAX_PROFILES = 100000 };
 static void set_label(profile_params *p, const char *name) {
     const char *slash = strrchr(name, '/');
     snprintf(p->label, sizeof p->label, "%.60s", slash ? slash + 1 : name);
+    for (size_t n = strlen(p->label); n > 0 && !text_is_utf8(p->label); n--)
+        p->label[n - 1] = '\0'; /* no part of a character */
 }
 
 static double sum(const real_list *v) {

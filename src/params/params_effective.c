@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "base/text.h"
 #include "params_table.h"
 
@@ -25,10 +26,22 @@ static void add_number(writer *w, const param_field *f, double v) {
     text_add(&w->out, "%s", number);
 }
 
+/* Between two items of a list: a line of a table of FITS is not endless. */
+static void separate(writer *w) {
+    enum { LONGEST_LINE = 2000 };
+    const char *line = w->out.s != NULL ? memrchr(w->out.s, '\n', w->out.len) : NULL;
+    const size_t used = line != NULL ? (size_t)(w->out.s + w->out.len - line) : w->out.len;
+    if (used > LONGEST_LINE)
+        text_add(&w->out, ",\n%*s", w->indent + 8, "");
+    else
+        text_add(&w->out, ", ");
+}
+
 static void add_numbers(writer *w, const param_field *f, int n, const double *v) {
     text_add(&w->out, "[");
     for (int i = 0; i < n; i++) {
-        text_add(&w->out, i ? ", " : "");
+        if (i > 0)
+            separate(w);
         add_number(w, f, v[i]);
     }
     text_add(&w->out, "]");
@@ -68,7 +81,8 @@ static bool is_set(const param_field *f, const void *p) {
 static void add_texts(writer *w, const text_list *v) {
     text_add(&w->out, "[");
     for (int i = 0; i < v->n; i++) {
-        text_add(&w->out, i ? ", " : "");
+        if (i > 0)
+            separate(w);
         text_add_quoted(&w->out, v->v[i]);
     }
     text_add(&w->out, "]");

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { MAX_ITEMS = 1000000 };
+enum { MAX_ITEMS = 1000000, LONGEST_TEXT = 2000, LONGEST_FILE = 4095 }; /* bytes */
 
 static void *member(const param_field *f, void *base) {
     return (char *)base + f->offset;
@@ -140,9 +140,17 @@ done:
     return st;
 }
 
+/* effective.yaml and the tables of FITS have a text in one line, where a byte may take six. */
+static status check_length(const ynode *node, const char *path, const char *v, size_t most) {
+    const size_t n = strlen(v);
+    return n <= most ? MOAO_OK
+                     : yaml_tree_fail(node, path, "%zu bytes long, expected at most %zu", n, most);
+}
+
 static status read_text(const param_field *f, const ynode *node, const char *path, char **v) {
     status st;
     TRY(need_scalar(f, node, path));
+    TRY(check_length(node, path, node->text, LONGEST_TEXT));
     char *copy = strdup(node->text);
     if (copy == NULL)
         return status_fail(MOAO_MEMORY, "no memory for %s", path);
@@ -170,6 +178,7 @@ static status read_file(const param_field *f, const ynode *node, const char *pat
     strcpy(name + folder, node->text);
     free(*v);
     *v = name;
+    st = check_length(node, path, name, LONGEST_FILE);
 done:
     return st;
 }

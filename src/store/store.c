@@ -29,23 +29,13 @@ size_t store_cells(const store *s) {
 /* One writer per directory. File systems without locks do not stop a run. */
 static status take_lock(store *s) {
     char *path = NULL;
-    int failed;
+    const char *unlocked;
     status st;
     TRY(store_path(s, "lock", &path));
-    s->lock_fd = file_open_fd(path, O_RDWR | O_CREAT | O_NOFOLLOW);
-    if (s->lock_fd < 0)
-        TRY(file_unusable(path, "write", errno));
-    do
-        failed = flock(s->lock_fd, LOCK_EX | LOCK_NB);
-    while (failed && errno == EINTR);
-    if (failed && errno == EWOULDBLOCK)
-        st = status_fail(MOAO_INPUT,
-                         "%s: another run is writing there; wait for its end, or choose another "
-                         "directory with -o",
-                         s->dir);
-    else if (failed)
+    TRY(file_lock(path, s->dir, "run", &s->lock_fd, &unlocked));
+    if (unlocked != NULL)
         progress_warn("%s: no file locks here (%s): let only one run write there at a time", s->dir,
-                      strerror(errno));
+                      unlocked);
 done:
     free(path);
     return st;

@@ -1,0 +1,60 @@
+#include "results.h"
+
+#include "base/file.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static status rows_of(results *r, const char *table, long *rows) {
+    status st = fitsin_table(&r->in, table);
+    *rows = r->in.rows;
+    return st;
+}
+
+static status read_wavelengths(results *r) {
+    fitsin_column c;
+    status st;
+    TRY(rows_of(r, "WAVELENGTHS", &r->nlambda));
+    TRY(fitsin_column_find(&r->in, "LAMBDA", &c, NULL));
+    TRY(fitsin_numbers(&r->in, &c, 1, 0, 1, &r->lambda));
+    for (long i = 0; i < r->nlambda; i++)
+        if (!(r->lambda[i] > 0) || !isfinite(r->lambda[i]))
+            TRY(status_fail(MOAO_INPUT,
+                            "%s: table WAVELENGTHS, row %ld: LAMBDA is %g, expected a wavelength "
+                            "in um",
+                            file_shown(r->in.path), i + 1, r->lambda[i]));
+done:
+    return st;
+}
+
+status results_open(results *r, const char *dir) {
+    char *path = NULL;
+    status st;
+    *r = (results){0};
+    TRY(file_join(dir, "maps.fits", &path));
+    const char *why = file_unreadable(path);
+    if (why != NULL)
+        TRY(status_fail(MOAO_INPUT, "%s: %s; is that the folder of a finished run?",
+                        file_shown(path), why));
+    TRY(fitsin_open(&r->in, path));
+    TRY(rows_of(r, "EXPOSURES", &r->nexposure));
+    TRY(read_wavelengths(r));
+    st = rows_of(r, "TARGETS", &r->ntarget);
+done:
+    free(path);
+    return st;
+}
+
+void results_close(results *r) {
+    fitsin_close(&r->in);
+    free(r->lambda);
+    *r = (results){0};
+}
+
+status results_long(results *r, const fitsin_column *c, double **out) {
+    return fitsin_numbers(&r->in, c, r->nlambda, 0, r->nlambda, out);
+}
+
+status results_term(results *r, const fitsin_column *c, double **out) {
+    return fitsin_numbers(&r->in, c, 1, 0, 1, out);
+}
