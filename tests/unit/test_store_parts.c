@@ -43,6 +43,30 @@ static void test_other_targets(void **state) {
     store_close(s);
 }
 
+/* A run of the same parameters, but of another shape (its lists were read from files): nothing of
+ * the other one counts, neither parts nor facts. */
+static void test_other_shape(void **state) {
+    (void)state;
+    const store_run here = run_of(EFFECTIVE);
+    for (int what = 0; what < 6; what++) {
+        store *s;
+        store_run other = here;
+        int *const shape[] = {&other.ntarget, &other.nexposure, &other.nlambda,
+                              &other.nbox,    &other.crop,      &other.nbudget};
+        *shape[what] += what == 4 ? 2 : 1;
+        s = open_ok(EFFECTIVE, overwrite);
+        assert_int_equal(store_set_fact(s, "ranks", 7), MOAO_OK);
+        assert_int_equal(store_set_fact(s, "other", 8), MOAO_OK);
+        put_some(s, 0, 0, 2);
+        store_close(s);
+        assert_int_equal(open_run(dir, &other, resume, &s), MOAO_OK);
+        assert_int_equal(store_done_count(s), 0);
+        assert_int_equal(store_get_fact(s, "ranks", -1), -1);
+        assert_int_equal(store_get_fact(s, "other", -1), -1);
+        store_close(s);
+    }
+}
+
 /* A part that another takes the place of during a run is not read: of other targets, or of the same
  * in another precision.
  */
@@ -82,7 +106,8 @@ static void test_replaced_under_way(void **state) {
 
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
-    const struct CMUnitTest tests[] = {CASE(test_other_targets), CASE(test_replaced_under_way)};
+    const struct CMUnitTest tests[] = {CASE(test_other_targets), CASE(test_other_shape),
+                                       CASE(test_replaced_under_way)};
     warnings = open("/dev/null", O_WRONLY);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

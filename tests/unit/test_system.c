@@ -44,6 +44,19 @@ static void rim_is_decided_in_integers(void **state) {
     assert_true(sys_subaperture_valid(5, 0, 4, 2));  /* r = 4 < 5 */
     assert_false(sys_subaperture_valid(5, 0, 5, 2)); /* r = 6 */
     assert_false(sys_actuator_valid(9, 3. / 9, 5, 5) && sys_actuator_valid(9, 3.5 / 9, 5, 5));
+    /* every subaperture has its centre on the rim of an obscuration, which rounds either way */
+    for (int n = 3; n < 90; n++)
+        for (int y = 0; y < n; y++)
+            for (int x = 0; x < n; x++) {
+                const int r2 =
+                    (2 * x + 1 - n) * (2 * x + 1 - n) + (2 * y + 1 - n) * (2 * y + 1 - n);
+                const double obs = sqrt(r2) / n;
+                if (obs > 0 && obs < 0.9) {
+                    assert_true(sys_subaperture_valid(n, obs * (1 + 4e-16), x, y));
+                    assert_false(sys_subaperture_valid(n, obs * (1 + 1e-6), x, y));
+                }
+                assert_int_equal(sys_subaperture_valid(n, 0, x, y), r2 < n * n);
+            }
 }
 
 static void slopes_are_ordered_by_sensor_and_axis(void **state) {
