@@ -281,6 +281,38 @@ static void test_check(void **state) {
     format_points_close(&s);
 }
 
+/* An option that is negative, or no number, is refused by every kind of format, as are sizes. */
+static void test_options(void **state) {
+    static const format_kind kinds[] = {FORMAT_DENSE, FORMAT_HSS, FORMAT_H2};
+    (void)state;
+    const int64_t n = 40;
+    double *x = line_points(n);
+    format_source s;
+    must(format_points_open(be, ctx, FORMATS_CAUCHY, 1, 1, n, x, &s));
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
+        for (int what = 0; what < 9; what++) {
+            format *f = NULL;
+            size_t bytes, work;
+            format_options o = hss_options(1e-6, 16);
+            format_source bad = s;
+            o.kind = kinds[kind];
+            o.tol = what == 0 ? -1e-6 : what == 1 ? NAN : o.tol;
+            o.leaf = what == 2 ? -1 : o.leaf;
+            o.rank = what == 3 ? -1 : o.rank;
+            o.samples = what == 4 ? -1 : o.samples;
+            o.order = what == 5 ? -1 : o.order;
+            o.type = what == 6 ? BACKEND_Z : o.type;
+            bad.rows = what == 7 ? -1 : bad.rows;
+            bad.dim = what == 8 ? 4 : bad.dim;
+            assert_int_equal(format_open(be, ctx, &bad, &o, &f), MOAO_INPUT);
+            assert_null(f);
+            assert_int_equal(format_bytes(be, &bad, &o, &bytes, &work), MOAO_INPUT);
+            status_clear();
+        }
+    format_points_close(&s);
+    free(x);
+}
+
 static int ascending(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -330,10 +362,10 @@ static void test_neighbours(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),      cmocka_unit_test(test_paper),
-        cmocka_unit_test(test_solve),         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_check),         cmocka_unit_test(test_neighbours),
-        cmocka_unit_test(test_from_products),
+        cmocka_unit_test(test_products), cmocka_unit_test(test_paper),
+        cmocka_unit_test(test_solve),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_check),    cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_options),  cmocka_unit_test(test_from_products),
     };
     return RUN_ON_BACKENDS(tests);
 }

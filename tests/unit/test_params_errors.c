@@ -250,6 +250,39 @@ static void stars_below_layers(void **state) {
     assert_int_equal(mistakes_missed, 0);
 }
 
+/* Where the field is: what is needed beside what, and what no sky has. */
+static void sky_that_cannot_be(void **state) {
+    (void)state;
+    static const struct {
+        const char *sky, *place, *phrase;
+    } of[] = {
+        {"ra: 150 deg, dec: -10 deg, latitude: 60 deg, hour_angle: 180 deg",
+         "sky: ", "deg from the zenith, expected less than 80"},
+        {"ra: 150 deg, dec: -10 deg, latitude: -90 deg, hour_angle: 10 deg",
+         "sky: ", "is 80.0 deg from the zenith"},
+        {"ra: 150 deg, dec: -91 deg", "sky.dec: ", "no such angle"},
+        {"ra: 361 deg, dec: 10 deg", "sky.ra: ", "no such angle"},
+        {"ra: 150 deg, dec: 10:00:75", "sky.dec: ", "no such angle"},
+        {"ra: 150 deg", "sky.dec: ", "missing"},
+        {"dec: 10 deg", "sky.ra: ", "missing"},
+        {"ra: 150 deg, dec: -10 deg, hour_angle: 1 h", "sky.latitude: ", "missing"},
+        {"hour_angle: 1 h, latitude: 10 deg", "sky.ra: ", "missing"},
+        {"ra: 150 deg, dec: -10 deg, latitude: -24 deg, lgs: pupil", "sky.hour_angle: ", "missing"},
+        {"ra: 150 deg, dec: -10 deg, latitude: -24 deg, time: 2026-11-22T03:14:15",
+         "sky.longitude: ", "missing"},
+        {"ra: 150 deg, dec: -10 deg, latitude: -24 deg, longitude: 3 deg, time: 2026-02-30",
+         "sky.time: ", "expected"},
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        char text[300];
+        snprintf(text, sizeof text, "title: good\nsky: {%s}\n", of[i].sky);
+        write_changed("title: good\n", text);
+        expect_mistake(NULL, "bad.yaml:2:", of[i].place);
+        expect_mistake(NULL, "bad.yaml:2:", of[i].phrase);
+    }
+    assert_int_equal(mistakes_missed, 0);
+}
+
 static void missing_files(void **state) {
     (void)state;
     static const mistake m[] = {
@@ -399,6 +432,7 @@ int main(void) {
         cmocka_unit_test_setup(missing_keys, reset),
         cmocka_unit_test_setup(inconsistent_values, reset),
         cmocka_unit_test_setup(stars_below_layers, reset),
+        cmocka_unit_test_setup(sky_that_cannot_be, reset),
         cmocka_unit_test_setup(missing_files, reset),
         cmocka_unit_test_setup(legacy_values_out_of_range, reset),
         cmocka_unit_test_setup(wrong_yaml, reset),

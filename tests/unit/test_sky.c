@@ -83,10 +83,10 @@ static void test_words(void **state) {
     near(v, 22.5 * DEGREE, 1e-15);
     assert_true(sky_read_angle("7 deg", true, &v));
     near(v, 7 * DEGREE, 1e-15);
-    static const char *const bad[] = {"",       "east",  "1:60:00",   "1:2:3:4", "1:2 x",
-                                      "--1",    "1e400", "3 h",       "0x10",    "0X1p3",
-                                      "inf",    "nan",   "+-1",       "1:0x2:3", "10.5:30",
-                                      "10:3e1", "1:2:",  "7 degrees", "1 2"};
+    static const char *const bad[] = {
+        "",        "east",   "1:60:00", "1:2:3:4",   "1:2 x", "--1",    "1e400",
+        "3 h",     "0x10",   "0X1p3",   "inf",       "nan",   "+-1",    "1:0x2:3",
+        "10.5:30", "10:3e1", "1:2:",    "7 degrees", "1 2",   "1:2:60", "10:00:75"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (sky_read_angle(bad[i], false, &v))
             fail_msg("'%s' was taken for an angle", bad[i]);
@@ -103,6 +103,12 @@ static void test_words(void **state) {
     static const char *const none[] = {"",
                                        "now",
                                        "2026-13-01",
+                                       "2026-11-22T24:30",
+                                       "2026-11-22T23:60",
+                                       "2026-11-22T03:14:60",
+                                       "1900-02-29",
+                                       "2026-04-31",
+                                       "2026-11-22T03:14ZZ",
                                        "2026-11-22T25:00",
                                        "2026-11-22T03",
                                        "2026-11-22T03:14:xx",

@@ -67,6 +67,35 @@ static void test_other_shape(void **state) {
     }
 }
 
+/* Facts that no run of this shape can have: all of them are forgotten. Those at their limits stay.
+ */
+static void test_absurd_facts(void **state) {
+    (void)state;
+    static const struct {
+        const char *key;
+        long value;
+        bool sane;
+    } of[] = {
+        {"ranks", 1, true},        {"ranks", 0, false},        {"threads", 4096, true},
+        {"threads", 0, false},     {"threads", 4097, false},   {"chunk", NT, true},
+        {"chunk", NT + 1, false},  {"chunk", 0, false},        {"tlr_order", 2, true},
+        {"tlr_order", 3, false},   {"tlr_order", -1, false},   {"precision_1", 1, true},
+        {"precision_2", 1, false}, {"precision_-1", 1, false}, {"precision_1_limit", 1, true}};
+    store_run run = run_of(EFFECTIVE);
+    run.mixed = true;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        store *s;
+        assert_int_equal(open_run(dir, &run, overwrite, &s), MOAO_OK);
+        assert_int_equal(store_set_fact(s, "other", 5), MOAO_OK);
+        assert_int_equal(store_set_fact(s, of[i].key, of[i].value), MOAO_OK);
+        store_close(s);
+        assert_int_equal(open_run(dir, &run, resume, &s), MOAO_OK);
+        if (store_get_fact(s, "other", -7) != (of[i].sane ? 5 : -7))
+            fail_msg("%s %ld", of[i].key, of[i].value);
+        store_close(s);
+    }
+}
+
 /* A part that another takes the place of during a run is not read: of other targets, or of the same
  * in another precision.
  */
@@ -107,7 +136,7 @@ static void test_replaced_under_way(void **state) {
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
     const struct CMUnitTest tests[] = {CASE(test_other_targets), CASE(test_other_shape),
-                                       CASE(test_replaced_under_way)};
+                                       CASE(test_absurd_facts), CASE(test_replaced_under_way)};
     warnings = open("/dev/null", O_WRONLY);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
