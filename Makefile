@@ -163,10 +163,11 @@ info:
 	@echo "prefix     $(DESTDIR)$(prefix)"
 
 # what the installed program is found by: manual pages and completion in a shell, from its own words
-$(B)/man/moao.1: $(B)/moao scripts/make-man.sh
+on_results := $(wildcard python/moao_start.py python/moao/c*.py) scripts/moao-results
+$(B)/man/moao.1: $(B)/moao scripts/make-man.sh $(on_results)
 	$(call say,MAN,$(@D))
 	$(Q)scripts/make-man.sh $(B)/moao $(@D)
-$(B)/completion/moao.bash: $(B)/moao scripts/make-completion.sh
+$(B)/completion/moao.bash: $(B)/moao scripts/make-completion.sh $(on_results)
 	$(call say,SH,$(@D))
 	$(Q)scripts/make-completion.sh $(B)/moao $(@D)
 
@@ -174,15 +175,22 @@ $(B)/completion/moao.bash: $(B)/moao scripts/make-completion.sh
 .PHONY: to-install
 to-install: $(B)/man/moao.1 $(B)/completion/moao.bash $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so
 
+commands_on_results = $(shell sed -n 's/^    "moao-\([a-z-]*\)": .*/\1/p' python/moao_start.py)
 install: all to-install
 	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/lib/moao $(DESTDIR)$(prefix)/share/moao/params $(DESTDIR)$(prefix)/share/moao/scripts $(DESTDIR)$(prefix)/share/doc/moao
-	install -m 644 LICENSE CITATION.cff CHANGELOG.md $(wildcard docs/*.md docs/*.png) $(DESTDIR)$(prefix)/share/doc/moao/
+	install -d $(addprefix $(DESTDIR)$(prefix)/share/,doc/moao/docs doc/moao/bench/results moao/examples)
+	install -m 644 LICENSE CITATION.cff VERSION $(wildcard *.md) $(DESTDIR)$(prefix)/share/doc/moao/
+	install -m 644 $(wildcard docs/*.md docs/*.png) $(DESTDIR)$(prefix)/share/doc/moao/docs/
+	install -m 644 $(wildcard bench/results/*) $(DESTDIR)$(prefix)/share/doc/moao/bench/results/
+	install -m 644 $(wildcard examples/*) $(DESTDIR)$(prefix)/share/moao/examples/
+	ln -sfn ../../moao/examples $(DESTDIR)$(prefix)/share/doc/moao/examples
 	install -m 755 $(B)/moao $(DESTDIR)$(prefix)/bin/
 	$(if $(wildcard $(B)/libmoao_gpu.so),install -m 755 $(B)/libmoao_gpu.so $(DESTDIR)$(prefix)/lib/moao/)
 	install -d $(addprefix $(DESTDIR)$(prefix)/share/,man/man1 man/man5 bash-completion/completions zsh/site-functions)
 	install -m 644 $(B)/man/*.1 $(DESTDIR)$(prefix)/share/man/man1/
 	install -m 644 $(B)/man/*.5 $(DESTDIR)$(prefix)/share/man/man5/
 	install -m 644 $(B)/completion/moao.bash $(DESTDIR)$(prefix)/share/bash-completion/completions/moao
+	for c in $(commands_on_results); do ln -sf moao $(DESTDIR)$(prefix)/share/bash-completion/completions/moao-$$c; done
 	install -m 644 $(B)/completion/_moao $(DESTDIR)$(prefix)/share/zsh/site-functions/
 	cp -R params/. $(DESTDIR)$(prefix)/share/moao/params/
 	install -m 755 $(filter-out scripts/lint.py,$(wildcard scripts/*.py scripts/*.sbatch)) scripts/mpi-env.sh scripts/moao-results $(DESTDIR)$(prefix)/share/moao/scripts/
@@ -190,7 +198,7 @@ install: all to-install
 	install -m 644 VERSION $(DESTDIR)$(prefix)/share/moao/
 	install -m 644 $(wildcard python/*.py) python/pyproject.toml $(DESTDIR)$(prefix)/share/moao/python/
 	install -m 644 $(wildcard python/moao/*.py python/moao/*.html python/moao/*.js) $(DESTDIR)$(prefix)/share/moao/python/moao/
-	for c in plot compare plot-sweep plot-asterism plot-coverage stars export view; do ln -sf ../share/moao/scripts/moao-results $(DESTDIR)$(prefix)/bin/moao-$$c; done
+	for c in $(commands_on_results); do ln -sf ../share/moao/scripts/moao-results $(DESTDIR)$(prefix)/bin/moao-$$c; done
 
 clean:
 	rm -rf build demo-out

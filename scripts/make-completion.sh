@@ -1,13 +1,18 @@
 #!/bin/sh
 # Make the completion of moao's command line in bash and zsh from what the program itself says.
 #   scripts/make-completion.sh MOAO DIR
-# MOAO: the program; DIR gets moao.bash and _moao: commands, options, parameter keys and their words.
+# MOAO: the program; DIR gets moao.bash and _moao: commands, options, parameter keys and their words; and the options of the
+# commands on results (moao-plot...).
 set -eu
-[ $# -eq 2 ] || { sed -n '2,4s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -eq 2 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 moao=$1 dir=$2
 mkdir -p "$dir"
 commands=$("$moao" --help | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p' | tr '\n' ' ')
 keys=$("$moao" params --keys)
+results=$(dirname "$0")/moao-results helps=$(mktemp -d)
+trap 'rm -rf "$helps"' EXIT
+"$results" --helps "$helps" || echo "make-completion.sh: so moao-plot and its sisters have no options there" >&2
+drawn=$("$results" --help 2>/dev/null | sed -n 's/^  \([a-z][a-z-]*\)  .*/moao-\1/p' | tr '\n' ' ') || drawn=
 list() { echo "$keys" | sed -n "s/^$1 \([^ ]*\).*/\1/p" | tr '\n' ' '; }
 # keys that are lists of sensors and profiles, or that one sensor alone may have, have no value of their own here
 main=$(list main | sed 's/ngs_defaults //; s/lgs_defaults //; s/^\(.* \)sensors /\1/; s/atmosphere.profiles //')
@@ -27,8 +32,20 @@ options() {
         echo "        $c) echo \"$("$moao" "$c" --help | sed -n 's/^  \(-[^ ]*\).*/\1/p' | sort -u | tr '\n' ' ')--help\" ;;"
     done
 }
+# those of a command on results; none where no Python has what it imports
+result_options() {
+    for c in $drawn; do
+        echo "        $c) echo \"$(cat "$helps/$c" 2>/dev/null | sed -n 's/^  \(-.*\)/\1/p' | sed 's/   *.*//; s/,//g' |
+            tr ' ' '\n' | grep '^-' | sort -u | tr '\n' ' ')\" ;;"
+    done
+}
 common() {
     cat <<END
+_moao_result_options() {
+    case \$1 in
+$(result_options)
+    esac
+}
 _moao_options() {
     case \$1 in
 $(options)
@@ -86,12 +103,21 @@ _moao() {
     fi
     return 0
 }
+_moao_results() {
+    local cur=\${COMP_WORDS[COMP_CWORD]}
+    if [[ \$cur == -* ]]; then
+        COMPREPLY=(\$(compgen -W "\$(_moao_result_options "\${COMP_WORDS[0]##*/}")" -- "\$cur"))
+    else
+        COMPREPLY=(\$(compgen -f -- "\$cur"))
+    fi
+}
 complete -o filenames -F _moao moao
+complete -o filenames -F _moao_results $drawn
 END
 } >"$dir/moao.bash"
 
 {
-    echo "#compdef moao"
+    echo "#compdef moao $drawn"
     echo "# completion of moao in zsh; made by make-completion.sh"
     common
     cat <<END
@@ -114,6 +140,12 @@ _moao() {
         _files
     fi
 }
-_moao "\$@"
+if [[ \${service:-moao} == moao ]]; then
+    _moao "\$@"
+elif [[ \$PREFIX == -* ]]; then
+    compadd -- \$(_moao_result_options "\$service")
+else
+    _files
+fi
 END
 } >"$dir/_moao"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Make the manual pages of moao from what the program itself says.
 #   scripts/make-man.sh MOAO DIR
-# MOAO: the program; DIR gets moao.1, moao-COMMAND.1 for each command of `moao --help`, and moao-parameters.5.
+# MOAO: the program; DIR gets moao.1, moao-COMMAND.1 for each command of `moao --help` and of moao-results, moao-parameters.5.
 set -eu
 [ $# -eq 2 ] || { sed -n '2,4s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 moao=$1 dir=$2
@@ -37,8 +37,23 @@ for c in $commands; do
     what=$("$moao" --help | sed -n "s/^  $c  *//p")
     "$moao" "$c" --help | awk -v name="moao-$c" -v what="$what" -v see="$see" "$page" >"$dir/moao-$c.1"
 done
+
+# the commands on results, where there is a Python that has what they import
+results=$(dirname "$0")/moao-results helps=$(mktemp -d)
+trap 'rm -rf "$helps"' EXIT
+drawn=
+if "$results" --helps "$helps"; then
+    drawn=$("$results" --help | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p')
+else
+    echo "make-man.sh: so there are no manual pages of moao-plot and its sisters" >&2
+fi
+for c in $drawn; do
+    what=$("$results" --help | sed -n "s/^  $c  *//p")
+    awk -v name="moao-$c" -v what="$what" -v see="$see" "$page" <"$helps/moao-$c" >"$dir/moao-$c.1"
+done
+
 see='.BR moao\-parameters (5)'
-for c in $commands; do
+for c in $commands $drawn; do
     see="$see,
 .BR moao\\-$(echo "$c" | sed 's/-/\\-/g') (1)"
 done

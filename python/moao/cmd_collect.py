@@ -91,11 +91,15 @@ def write_tables(a):
     return 0
 
 
-def main(arguments=None):
+def options():
     p = parser(__doc__)
-    p.add_argument("overrides", metavar="OVERRIDES")
-    p.add_argument("dir", metavar="DIR")
-    a = p.parse_args(arguments)
+    p.add_argument("overrides", metavar="OVERRIDES", help="file with a line of key=value for each run")
+    p.add_argument("dir", metavar="DIR", help="folder of the runs: 0001, 0002...")
+    return p
+
+
+def main(arguments=None):
+    a = options().parse_args(arguments)
     return run_command("moao-collect", lambda: write_tables(a))
 
 

@@ -244,9 +244,16 @@ class Commands(unittest.TestCase):
             self.assertEqual((p.returncode, p.stderr), (0, ""), script)
             self.assertIn("usage:", p.stdout)
             p = call(self.path("venv/bin/python3"), os.path.join(ROOT, "scripts", script), "--help",
-                     env=plain_environment(MOAO_PYTHON_AGAIN=script))
-            self.assertEqual((p.returncode, p.stderr.count("\n")), (1, 1), p.stderr)
-            self.assertIn("apt-get install python3-", p.stderr)
+                     env=plain_environment(MOAO_PYTHON_STARTED_ANEW=script))
+            self.assertEqual((p.returncode, p.stderr.count("\n")), (2, 1), p.stderr)
+            self.assertIn("apt install python3-", p.stderr)
+        results = os.path.join(ROOT, "scripts", "moao-results")
+        p = call(self.path("venv/bin/python3"), results, "python", "-c", "import astropy, moao, sys; print(sys.argv, moao.__file__)", "x")
+        self.assertEqual((p.returncode, p.stderr, p.stdout.split("] ")[0]), (0, "", "['-c', 'x'"))
+        self.assertTrue(p.stdout.endswith("python/moao/__init__.py\n"), p.stdout)
+        p = call(self.path("venv/bin/python3"), results, "python", "-c", "1", env=plain_environment(MOAO_PYTHON_STARTED_ANEW="moao-python"))
+        self.assertEqual((p.returncode, p.stderr.count("\n")), (2, 1), p.stderr)
+        self.assertIn("moao-python: %s has no numpy and no astropy: apt install" % self.path("venv/bin/python3"), p.stderr)
 
 
 if __name__ == "__main__":

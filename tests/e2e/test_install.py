@@ -3,6 +3,7 @@ lint.py finds what it is for."""
 import glob
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,9 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from moao_test import MOAO, ROOT, as_built, environment  # noqa: E402
+
+sys.path.insert(0, os.path.join(ROOT, "python"))
+from moao_start import COMMANDS  # noqa: E402
 
 
 def call(*command, env=None, cwd=None):
@@ -36,7 +40,7 @@ class Install(unittest.TestCase):
             self.assertEqual(code, 0, text)
             for name in ("moao.sbatch", "campaign.sbatch", "collect_campaign.py", "plot_maps.py", "mpi-env.sh"):
                 self.assertTrue(os.access("%s/share/moao/scripts/%s" % (top, name), os.X_OK), name)
-            for name in ("LICENSE", "CITATION.cff", "user-guide.md"):
+            for name in ("LICENSE", "CITATION.cff", "README.md", "docs/user-guide.md", "examples/stars.ecsv"):
                 self.assertTrue(os.path.exists("%s/share/doc/moao/%s" % (top, name)), name)
             for name in ("man/man1/moao.1", "man/man1/moao-run.1", "man/man5/moao-parameters.5",
                          "bash-completion/completions/moao", "zsh/site-functions/_moao"):
@@ -45,16 +49,37 @@ class Install(unittest.TestCase):
             # nothing is written elsewhere
             self.assertEqual(os.listdir(d), ["opt"])
             # the commands on results find the installed package, not this one, from any Python
-            for command in ("plot", "compare", "plot-sweep", "plot-asterism", "plot-coverage", "stars", "export", "view"):
-                code, text = call(sys.executable, "-S", top + "/bin/moao-" + command, "--help", cwd=d)
+            for command in COMMANDS:
+                code, text = call(sys.executable, "-S", top + "/bin/" + command, "--help", cwd=d)
                 self.assertEqual(code, 0, text)
-                self.assertIn("usage: moao-" + command, text)
+                self.assertIn("usage: " + command, text)
+                self.assertGreater(os.path.getsize("%s/share/man/man1/%s.1" % (top, command)), 500)
+                with open("%s/share/bash-completion/completions/%s" % (top, command), encoding="utf-8") as f:
+                    self.assertIn(command + ")", f.read())
             code, text = call(sys.executable, "-B", "-c", "import moao; print(moao.__file__, moao.__version__)", cwd=d,
                               env=environment(PYTHONPATH=top + "/share/moao/python"))
             with open(ROOT + "/VERSION", encoding="ascii") as f:
                 self.assertEqual(text.split(), [top + "/share/moao/python/moao/__init__.py", f.read().strip()])
+            with open(d + "/mine.py", "w", encoding="ascii") as f:
+                f.write("import astropy, sys, moao\nprint(moao.__file__, sys.argv[1])\n")
+            code, text = call(sys.executable, "-S", top + "/bin/moao-python", "mine.py", "-o", cwd=d)
+            self.assertEqual((code, text), (0, top + "/share/moao/python/moao/__init__.py -o\n"))
+            self.check_links(top + "/share/doc/moao")
             code, text = call(top + "/share/moao/scripts/plot_maps.py", d, cwd=d)
             self.assertEqual((code, len(text.splitlines())), (2, 1), text)
+
+
+    def check_links(self, folder):
+        """Every relative link of the installed pages leads to a file that is installed."""
+        n = 0
+        for page in glob.glob(folder + "/**/*.md", recursive=True):
+            with open(page, encoding="utf-8") as f:
+                text = re.sub(r"^```.*?^```", "", f.read(), flags=re.S | re.M)
+            for target in re.findall(r"\]\(([^)\s#]+)[^)\s]*\)", text):
+                if not re.match(r"[a-z]+:", target):
+                    self.assertTrue(os.path.exists(os.path.join(os.path.dirname(page), target)), "%s: %s" % (page, target))
+                    n += 1
+        self.assertGreater(n, 100)
 
 
 class Dependencies(unittest.TestCase):

@@ -10,6 +10,9 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from moao_test import MOAO, ROOT, environment  # noqa: E402
 
+sys.path.insert(0, os.path.join(ROOT, "python"))
+from moao_start import COMMANDS  # noqa: E402
+
 
 def call(*command, stdin=""):
     p = subprocess.run(command, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
@@ -44,7 +47,7 @@ class Shell(unittest.TestCase):
 
     def test_pages(self):
         self.assertGreaterEqual(len(commands()), 4)
-        pages = ["moao.1", "moao-parameters.5"] + ["moao-%s.1" % c for c in commands()]
+        pages = ["moao.1", "moao-parameters.5"] + ["moao-%s.1" % c for c in commands()] + [c + ".1" for c in COMMANDS]
         for name in pages:
             with self.subTest(name):
                 lines = self.show(name)
@@ -73,6 +76,9 @@ class Shell(unittest.TestCase):
         (["moao", "run", "sensors[0].type", "=", ""], ["ngs", "lgs"], []),
         (["moao", "params", "tel"], ["telescope"], ["targets"]),
         (["moao", "run", "mine"], ["mine.yaml"], []),
+        (["moao-plot", "--wa"], ["--wavelength"], ["--output"]),
+        (["moao-stars", "-"], ["-o", "--magnitude"], ["--wavelength"]),
+        (["moao-view", "mine"], ["mine.yaml"], []),
     ]
 
     def check(self, words, offered, wanted, unwanted):
@@ -86,9 +92,9 @@ class Shell(unittest.TestCase):
             pass
         for words, wanted, unwanted in self.CASES:
             with self.subTest(words):
-                script = "cd %s; . ./moao.bash; complete -p moao >/dev/null || exit 9\n" % self.folder.name
-                script += "COMP_WORDS=(%s) COMP_CWORD=%d; _moao; printf '%%s\\n' \"${COMPREPLY[@]}\"\n" % (
-                    " ".join("'%s'" % w for w in words), len(words) - 1)
+                script = "cd %s; . ./moao.bash; complete -p moao %s >/dev/null || exit 9\n" % (self.folder.name, words[0])
+                script += "COMP_WORDS=(%s) COMP_CWORD=%d; _moao%s; printf '%%s\\n' \"${COMPREPLY[@]}\"\n" % (
+                    " ".join("'%s'" % w for w in words), len(words) - 1, "" if words[0] == "moao" else "_results")
                 self.check(words, call("bash", stdin=script)[0].split("\n"), wanted, unwanted)
 
     def test_zsh(self):
@@ -106,8 +112,8 @@ _files() { print -rl -- ${PREFIX}*(N); }
                 at = words.index("=")
                 words = words[:at - 1] + ["".join(words[at - 1:])]
             with self.subTest(words):
-                script = "cd %s\n%swords=(%s) CURRENT=%d PREFIX='%s'\n. ./_moao\n" % (
-                    self.folder.name, stand_ins, " ".join("'%s'" % w for w in words), len(words), words[-1])
+                script = "cd %s\n%swords=(%s) CURRENT=%d PREFIX='%s' service=%s\n. ./_moao\n" % (
+                    self.folder.name, stand_ins, " ".join("'%s'" % w for w in words), len(words), words[-1], words[0])
                 self.check(words, call("zsh", "-f", stdin=script)[0].split("\n"), wanted, unwanted)
 
 
