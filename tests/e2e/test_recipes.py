@@ -1,16 +1,19 @@
 """Container recipes, the Spack package and the citation say the same as the scripts and the Makefile, so that one place decides:
 the packages are those of install-deps.sh, the steps those of containers/install.sh. (make check-install takes the steps.)"""
 import importlib.util
+import json
 import os
 import re
+import runpy
 import subprocess
 import sys
+import tempfile
 import types
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import chroot  # noqa: E402
-from moao_test import ROOT, environment  # noqa: E402
+from moao_test import MOAO, ROOT, SHORT_CASE, environment, write_case  # noqa: E402
 
 
 def read(*path):
@@ -102,6 +105,55 @@ class Makefile(unittest.TestCase):
         """A prefix of DEPS comes before the system's folders."""
         text = self.info("DEPS=/opt/one /opt/two")
         self.assertRegex(text, r"flags .* -isystem/opt/one/include -isystem/opt/two/include")
+
+    def test_version_of_program_and_results(self):
+        """`moao --version`, the header of its results and the Python package have the number of VERSION."""
+        number = read("VERSION").strip()
+        said = subprocess.run([MOAO, "--version"], env=environment(), stdout=subprocess.PIPE, universal_newlines=True,
+                              check=True).stdout.split("\n")[0].split()
+        self.assertEqual(said[0], "moao")
+        self.assertEqual(said[1].split("+")[0], number)  # behind + the commit
+        with tempfile.TemporaryDirectory() as d:
+            case = write_case(os.path.join(d, "case.yaml"), SHORT_CASE)
+            subprocess.run([MOAO, "run", case, "schedule={exposure_times: 0}", "targets={list: [[0, 0]]}", "-o", d + "/out", "-q"],
+                           env=environment(), stderr=subprocess.DEVNULL, check=True)
+            with open(d + "/out/run.json", encoding="utf-8") as f:
+                self.assertEqual(json.load(f)["versions"]["moao"], said[1])
+            for name in ("maps.fits", "psf.fits"):
+                if os.path.exists("%s/out/%s" % (d, name)):
+                    with open("%s/out/%s" % (d, name), "rb") as f:
+                        card = re.search(rb"CREATOR = '(.*?)'", f.read(2880 * 4)).group(1).decode()
+                    self.assertEqual(card.split(), said)
+        found = []
+        fake = types.ModuleType("setuptools")
+        fake.setup = lambda **how: found.append(how["version"])
+        sys.modules["setuptools"], before = fake, sys.modules.get("setuptools")
+        try:
+            runpy.run_path(os.path.join(ROOT, "python", "setup.py"))
+        finally:
+            sys.modules.pop("setuptools")
+            sys.modules.update({"setuptools": before} if before else {})
+        self.assertEqual(found, [number])
+        self.assertIn('dynamic = ["version"]', read("python/pyproject.toml"))
+
+    def test_codemeta(self):
+        """codemeta.json is what CodeMeta asks for, and says the same as CITATION.cff and VERSION."""
+        import yaml
+        meta, cff = json.loads(read("codemeta.json")), yaml.safe_load(read("CITATION.cff"))
+        self.assertEqual((meta["@context"], meta["@type"]), ("https://w3id.org/codemeta/3.0", "SoftwareSourceCode"))
+        terms = ("name", "description", "version", "dateModified", "license", "author", "applicationCategory", "keywords",
+                 "programmingLanguage", "operatingSystem", "softwareRequirements", "softwareSuggestions", "developmentStatus",
+                 "readme", "softwareHelp", "referencePublication")
+        self.assertEqual(sorted(k for k in meta if k[0] != "@"), sorted(terms))
+        self.assertEqual(meta["version"], read("VERSION").strip())
+        self.assertEqual(meta["dateModified"], cff["date-released"])
+        self.assertEqual(meta["license"], "https://spdx.org/licenses/" + cff["license"])
+        self.assertEqual([a["name"] for a in meta["author"]], [a["name"] for a in cff["authors"]])
+        self.assertEqual(meta["keywords"], cff["keywords"])
+        self.assertEqual(meta["description"], cff["abstract"])
+        self.assertEqual([p["name"] for p in meta["referencePublication"]], [r["title"] for r in cff["references"]])
+        for page in (meta["readme"], meta["softwareHelp"]):
+            self.assertTrue(os.path.exists(os.path.join(ROOT, page)), page)
 
     def test_version(self):
         """One number of the version: VERSION, CITATION.cff, the latest entry of CHANGELOG.md."""
