@@ -52,7 +52,10 @@ const char cmd_asterism_usage[] =
     "  -n RANKS       ranks, of the ranking and of each full run (default 1)\n"
     "  -q             no progress, no table\n"
     "\n"
-    "DIR/asterism.csv is the table, DIR/winner.yaml the parameter file of the best.\n";
+    "DIR/asterism.csv is the table, DIR/winner.yaml the parameter file of the best.\n"
+    "The table is there before the full runs; one that fails is told in its row, and\n"
+    "the exit code is then 1. Stars without a magnitude (empty, null, -999, 99.99) and\n"
+    "second rows of one star are left out and named.\n";
 
 static const char options[] =
     "-n -o -q --stars --choose --want --limit --radius --apart --most --keep "
@@ -112,8 +115,8 @@ static int call_script(const char *command, const char *a, const char *b, const 
 
 /* Whether a file is of a kind that the Python package converts. */
 static bool is_converted(const char *path) {
-    static const char *const ends[] = {".fits", ".fit",     ".fits.gz", ".vot",
-                                       ".xml",  ".votable", ".ecsv"};
+    static const char *const ends[] = {".fits",    ".fit",  ".gz",  ".vot", ".xml",
+                                       ".votable", ".ecsv", ".tbl", ".tsv", ".mrt"};
     const size_t n = strlen(path);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (n > strlen(ends[i]) && strcasecmp(path + n - strlen(ends[i]), ends[i]) == 0)
@@ -157,10 +160,15 @@ static status rank_words(int argc, char **argv, const cmdline *cl, char ***out) 
 
 /* --- full runs of the best --- */
 
-static status full_run(const cmdline *cl, int place, const want *w, double *figure, int *code) {
+/* A full run, into the table: *figure is NAN where it failed, and only a run that was stopped is a
+ * failure of the search. */
+static status full_run(const cmdline *cl, int place, const want *w, double *figure) {
     text file = {0}, dir = {0}, log = {0};
+    char state[48] = "done";
+    int code = 0;
     bool asked = false;
     status st;
+    *figure = NAN;
     text_add(&file, "%s/place-%d.yaml", cl->dir, place);
     text_add(&dir, "%s/place-%d", cl->dir, place);
     text_add(&log, "%s/place-%d.log", cl->dir, place);
@@ -168,12 +176,22 @@ static status full_run(const cmdline *cl, int place, const want *w, double *figu
     TRY(dir.failed);
     TRY(log.failed);
     char *words[] = {"run", file.s, "-o", dir.s, "--overwrite", NULL};
-    TRY(launch_run(cl->ranks > 0 ? cl->ranks : 1, words, log.s, code, &asked));
-    if (*code == 0)
-        st = ast_read_figure(dir.s, w, figure);
-    else if (*code != 3)
-        st = status_fail(MOAO_NUMERIC, "asterism: the full run of place %d failed, see %s", place,
-                         file_shown(log.s));
+    TRY(launch_run(cl->ranks > 0 ? cl->ranks : 1, words, log.s, &code, &asked));
+    if (code == 3)
+        TRY(status_fail(MOAO_STOPPED, "asterism: stopped; the ranking is in %s", cl->dir));
+    if (code == 0 && ast_read_figure(dir.s, w, figure) != MOAO_OK) {
+        snprintf(state, sizeof state, "failed (no figure in maps.fits)");
+        fprintf(stderr, "moao asterism: the full run of place %d: ", place);
+        plain_line(stderr, "", status_message());
+        status_clear();
+    } else if (code != 0) {
+        snprintf(state, sizeof state, "failed (exit code %d)", code);
+        fprintf(stderr, "moao asterism: the full run of place %d failed (exit code %d), see %s\n",
+                place, code, file_shown(log.s));
+    }
+    TRY(ast_add_full(cl->dir, place, *figure, state));
+    if (!isnan(*figure) && !cl->quiet)
+        printf("place %d in full: %.4g\n", place, *figure);
 done:
     free(file.s);
     free(dir.s);
@@ -217,12 +235,11 @@ static status read_want(const cmdline *cl, want *w) {
 
 static status finish(const cmdline *cl) {
     const int most = cl->full > 0 ? cl->full : 3;
-    double *figure = NULL;
-    int best = 0, code = 0, n = 0;
+    double figure = NAN, best_figure = NAN;
+    int best = 0, failed = 0, n = 0;
     want w;
     status st;
     TRY(read_want(cl, &w));
-    TRY(ALLOC(figure, (size_t)most, "figures"));
     for (; n < most; n++) {
         text path = {0};
         text_add(&path, "%s/place-%d.yaml", cl->dir, n + 1);
@@ -230,23 +247,26 @@ static status finish(const cmdline *cl) {
         free(path.s);
         if (!there)
             break;
-        TRY(full_run(cl, n + 1, &w, &figure[n], &code));
-        if (code == 3) {
-            st = status_fail(MOAO_STOPPED, "asterism: stopped; the ranking is in %s", cl->dir);
-            goto done;
+        TRY(full_run(cl, n + 1, &w, &figure));
+        failed += isnan(figure);
+        if (!isnan(figure) &&
+            (best == 0 || (want_larger(&w) ? figure > best_figure : figure < best_figure))) {
+            best = n + 1;
+            best_figure = figure;
         }
-        if (want_larger(&w) ? figure[n] > figure[best] : figure[n] < figure[best])
-            best = n;
-        if (!cl->quiet)
-            printf("place %d in full: %.4g\n", n + 1, figure[n]);
     }
-    TRY(ast_add_full(cl->dir, n, figure));
-    TRY(write_winner(cl->dir, best + 1));
+    if (best > 0)
+        TRY(write_winner(cl->dir, best));
     if (!cl->quiet)
-        printf("table    %s/asterism.csv\nwinner   %s/winner.yaml: place %d\n", cl->dir, cl->dir,
-               best + 1);
+        printf("table    %s/asterism.csv\n", cl->dir);
+    if (!cl->quiet && best > 0)
+        printf("winner   %s/winner.yaml: place %d\n", cl->dir, best);
+    if (failed > 0)
+        st = status_fail(MOAO_NUMERIC, "asterism: %d of %d full runs failed, as said above; %s",
+                         failed, n,
+                         best > 0 ? "the winner is the best of the others"
+                                  : "the ranking is in asterism.csv, there is no winner");
 done:
-    free(figure);
     return st;
 }
 
@@ -260,7 +280,11 @@ static void draw(const cmdline *cl) {
 
 /* Parameter files that an earlier search left: what this one does not find must not be run. */
 static status forget_places(const char *dir) {
-    status st = MOAO_OK;
+    char *winner = NULL;
+    status st = file_join(dir, "winner.yaml", &winner);
+    if (st == MOAO_OK && file_exists(winner))
+        st = file_delete(winner);
+    free(winner);
     for (int place = 1; st == MOAO_OK; place++) {
         char name[40], *path = NULL;
         snprintf(name, sizeof name, "place-%d.yaml", place);
@@ -289,8 +313,8 @@ static int drive(int argc, char **argv, cmdline *cl) {
     if (code != 0)
         goto done;
     if (cl->fields == NULL)
-        TRY(finish(cl));
-    if (!cl->quiet)
+        st = finish(cl);
+    if (!cl->quiet && (st == MOAO_OK || st == MOAO_NUMERIC))
         draw(cl);
 done:
     free(words);

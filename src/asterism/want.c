@@ -1,6 +1,7 @@
 #include "asterism/want.h"
 
 #include "base/decimal.h"
+#include "params/params_table.h"
 #include "params/units.h"
 #include "system/system.h"
 
@@ -74,6 +75,12 @@ static bool read_over(const char *word, want *w) {
            w->percent >= 0 && w->percent <= 100;
 }
 
+/* Whether the parameters of the case may have the box and the wavelength. */
+static bool is_parameter(const char *path, double v) {
+    const param_field *f = param_table_find(&params_main_table, path);
+    return f != NULL && param_in_range(f, v);
+}
+
 status want_parse(const char *text, want *w) {
     char word[WORDS][LONGEST];
     const int n = split(text, word);
@@ -91,10 +98,14 @@ status want_parse(const char *text, want *w) {
         return bad(text, "its quantity is not known");
     else if (w->quantity = WANT_EE, !measure(word, n, &i, DIM_ANGLE, "mas", &w->box))
         return bad(text, "the box is no angle");
+    if (w->quantity == WANT_EE && !is_parameter("psf.ee_boxes", w->box))
+        return bad(text, "the box is out of the range of psf.ee_boxes");
     if (i < n && strcasecmp(word[i], "at") == 0) {
         i++;
         if (!measure(word, n, &i, DIM_WAVELENGTH, "um", &w->lambda))
             return bad(text, "the wavelength is none");
+        if (!is_parameter("psf.wavelengths", w->lambda))
+            return bad(text, "the wavelength is out of the range of psf.wavelengths");
     }
     if (i + 1 < n && strcasecmp(word[i], "over") == 0 && strcasecmp(word[i + 1], "targets") == 0)
         i += 2;

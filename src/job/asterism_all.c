@@ -53,16 +53,24 @@ static void task_free(task *q) {
     sweep_free(&q->g);
 }
 
+static void warn_left_out(const comm *c, const char *path, const ast_left_out *left) {
+    char line[240];
+    for (int i = 0; i < AST_REASONS && c->rank == 0; i++)
+        if (left->count[i] > 0) {
+            ast_left_out_text(left, (ast_reason)i, line, sizeof line);
+            progress_warn("%s: %s", file_shown(path), line);
+        }
+}
+
 /* Catalogue and command line on every rank. */
 static status task_init(const comm *c, const cmdline *cl, task *q) {
-    int without = 0;
+    ast_left_out left;
     status st;
     *q = (task){.c = c, .cl = cl, .sum = {.correlation = {NAN, NAN}}};
     TRY(read_grid(cl, &q->g));
     TRY(sweep_list_make(&q->g, &q->l));
-    TRY(ast_stars_read(cl->stars, true, &q->all, &without));
-    if (without > 0 && c->rank == 0)
-        progress_warn("%s: %d stars without a magnitude are left out", cl->stars, without);
+    TRY(ast_stars_read(cl->stars, true, &q->all, &left));
+    warn_left_out(c, cl->stars, &left);
 done:
     return st;
 }
@@ -105,11 +113,28 @@ static status add_rows(task *q, int variant, const ast_result *r) {
     return MOAO_OK;
 }
 
-/* Stars of the field of the job in hand. */
+/* Whether a star is a natural star that --keep keeps. */
+static bool is_kept(const ast_job *j, const ast_star *a) {
+    for (int i = 0; i < j->nfixed; i++) {
+        const sensor_params *f = &j->own.v[j->fixed[i]];
+        if (f->type == SENSOR_NGS &&
+            hypot(f->direction[0] - a->xy[0], f->direction[1] - a->xy[1]) <= AST_TWICE_APART)
+            return true;
+    }
+    return false;
+}
+
+/* Stars of the field of the current job, without those that are kept already. */
 static status field_of(const task *q, const sky *sk, ast_stars *s) {
-    return ast_stars_of_field(&q->all, sk, ast_job_radius(&q->j),
-                              q->cl->faintest > 0 ? q->cl->faintest : NAN,
-                              q->cl->most > 0 ? q->cl->most : MOST_STARS, s);
+    int n = 0;
+    status st = ast_stars_of_field(&q->all, sk, ast_job_radius(&q->j),
+                                   q->cl->faintest > 0 ? q->cl->faintest : NAN, q->all.n, s);
+    for (int i = 0; st == MOAO_OK && i < s->n; i++)
+        if (!is_kept(&q->j, &s->v[i]))
+            s->v[n++] = s->v[i];
+    const int most = q->cl->most > 0 ? q->cl->most : MOST_STARS;
+    s->n = n < most ? n : most;
+    return st;
 }
 
 static status check_count(const task *q, const ast_stars *s) {
@@ -191,6 +216,8 @@ status ast_job_all(const comm *c, const cmdline *cl) {
         st = field_of(&q, &q.j.sk, &s);
         if (st == MOAO_OK)
             st = check_count(&q, &s);
+        if (st == MOAO_OK && c->rank == 0)
+            st = ast_check_parameters(cl->dir, &q.j, &s, cl->choose);
         TRY(comm_agree(c, st));
         TRY(ast_job_rank(c, &q.j, &s, cl->quiet, &r));
         st = add_rows(&q, i, &r);
@@ -270,13 +297,15 @@ status ast_job_fields(const comm *c, const cmdline *cl) {
     ast_stars fields = {0};
     text out = {0};
     char *path = NULL;
-    int without;
+    ast_left_out left;
     status st = task_init(c, cl, &q);
     if (st == MOAO_OK && q.g.naxis > 0)
         st = status_fail(MOAO_INPUT, "moao asterism --fields: %s is swept, expected one value",
                          q.g.axis[0].key);
     if (st == MOAO_OK)
-        st = ast_stars_read(cl->fields, false, &fields, &without);
+        st = ast_stars_read(cl->fields, false, &fields, &left);
+    if (st == MOAO_OK)
+        warn_left_out(c, cl->fields, &left);
     if (st == MOAO_OK && (!fields.celestial || !q.all.celestial))
         st = status_fail(MOAO_INPUT, "%s: expected columns ra and dec, as fields are on the sky",
                          fields.celestial ? cl->stars : cl->fields);

@@ -30,7 +30,7 @@ static void add_number(text *t, const char *form, double v) {
 
 status ast_write_table(const char *dir, const ast_stars *s, const ast_table *t) {
     text out = {0};
-    text_add(&out, "place,figure,full,guess,rms_nm");
+    text_add(&out, "place,figure,full,full_run,guess,rms_nm");
     for (int k = 0; k < t->nkey; k++) {
         text_add(&out, ",");
         text_add_cell(&out, t->key[k], " ");
@@ -42,7 +42,7 @@ status ast_write_table(const char *dir, const ast_stars *s, const ast_table *t) 
         const ast_combo *a = &t->v[i].a;
         text_add(&out, "%d", i + 1);
         add_number(&out, "%.6g", a->figure);
-        text_add(&out, ","); /* ast_add_full */
+        text_add(&out, ",,"); /* ast_add_full */
         add_number(&out, "%.6g", a->guess);
         add_number(&out, "%.6g", a->rms);
         for (int k = 0; k < t->nkey; k++) {
@@ -159,6 +159,24 @@ done:
     return st;
 }
 
+status ast_check_parameters(const char *dir, ast_job *j, const ast_stars *s, int choose) {
+    ast_combo first = {.figure = NAN};
+    params par = {0};
+    char *path = NULL;
+    status st;
+    for (int i = 0; i < choose; i++)
+        first.star[i] = i;
+    TRY(ast_write_parameters(dir, j, s, &first, choose, 1));
+    TRY(file_join(dir, "place-1.yaml", &path));
+    const char *const files[] = {path};
+    TRY(params_load(NULL, 1, files, 0, NULL, &par));
+    st = file_delete(path);
+done:
+    params_free(&par);
+    free(path);
+    return st;
+}
+
 /* --- full runs */
 
 status ast_read_figure(const char *dir, const want *w, double *figure) {
@@ -194,7 +212,7 @@ done:
     return st;
 }
 
-status ast_add_full(const char *dir, int n, const double *full) {
+status ast_add_full(const char *dir, int place, double figure, const char *state) {
     char *path = NULL, *all = NULL;
     text out = {0};
     int line = 0;
@@ -204,10 +222,13 @@ status ast_add_full(const char *dir, int n, const double *full) {
     for (const char *p = all; *p != '\0'; line++) {
         const size_t len = strcspn(p, "\n");
         const char *one = memchr(p, ',', len), *two = one ? memchr(one + 1, ',', len) : NULL;
-        if (line >= 1 && line <= n && two != NULL && !isnan(full[line - 1])) {
-            const size_t head = (size_t)(two + 1 - p), value = strcspn(two + 1, ",\n");
-            text_add(&out, "%.*s%.6g%.*s\n", (int)head, p, full[line - 1],
-                     (int)(len - head - value), p + head + value);
+        if (line == place && two != NULL) {
+            const char *rest = two + 1 + strcspn(two + 1, ",\n"); /* behind the figure */
+            rest += *rest == ',';
+            rest += strcspn(rest, ",\n");
+            text_add(&out, "%.*s", (int)(two - p), p);
+            add_number(&out, "%.6g", figure);
+            text_add(&out, ",%s%.*s\n", state, (int)(p + len - rest), rest);
         } else {
             text_add(&out, "%.*s\n", (int)len, p);
         }

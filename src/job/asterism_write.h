@@ -31,10 +31,15 @@ status ast_write_facts(const char *dir, const ast_job *j, const ast_stars *s,
 status ast_write_parameters(const char *dir, ast_job *j, const ast_stars *s, const ast_combo *a,
                             int choose, int place);
 
+/* Whether a run accepts such parameters, before anything is searched: those of the first `choose`
+ * stars are written as ast_write_parameters does, read again, and removed. MOAO_INPUT with DIR's
+ * file, which then stays, and line. */
+status ast_check_parameters(const char *dir, ast_job *j, const ast_stars *s, int choose);
+
 /* The wanted figure of a finished run in DIR (maps.fits, long exposure). */
 status ast_read_figure(const char *dir, const want *w, double *figure);
-/* Put the figures of full runs into DIR/asterism.csv; the one of place i + 1 is full[i], NAN: none.
- */
-status ast_add_full(const char *dir, int n, const double *full);
+/* Put a full run into DIR/asterism.csv: the row of its place gets the figure (NAN: none) and a
+ * state in words, "done" or why there is none. */
+status ast_add_full(const char *dir, int place, double figure, const char *state);
 
 #endif

@@ -1,4 +1,5 @@
 /* The targets: a grid, a list, or a file with columns. */
+#include "base/cells.h"
 #include "base/text.h"
 #include "params_load.h"
 
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { MAX_FIELDS = 64, MAX_NAME = 63 };
+enum { MAX_FIELDS = 256, MAX_NAME = 63 };
 enum { COLUMN_X, COLUMN_Y, COLUMN_NAME, COLUMN_RA, COLUMN_DEC, COLUMNS };
 
 typedef struct { /* a file while it is read */
@@ -17,53 +18,13 @@ typedef struct { /* a file while it is read */
     const char *file;
     int line;
     bool header;           /* column names were seen */
+    bool commas;           /* they are separated by commas: CSV */
     int ncolumn;           /* that they state */
     int column[COLUMNS];   /* where each stands, -1: nowhere */
     char unit[COLUMNS][8]; /* of bare numbers */
     bool any_name;
     text_list names; /* room for all lines */
 } reader;
-
-typedef struct {
-    char text[MAX_NAME + 2]; /* cut, so that a name that is too long shows */
-    int at;                  /* column of its first character, from 1 */
-} field;
-
-static bool is_blank(char c) {
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
-/* Fields of a line, separated by blanks or one comma; "..." holds blanks, # starts a comment.
- * Returns their number, MAX_FIELDS + 1 when there are more. */
-static int split(const char *line, size_t n, field *f) {
-    int count = 0;
-    size_t i = 0;
-    while (i < n && is_blank(line[i]))
-        i++;
-    while (i < n && line[i] != '#') {
-        if (count == MAX_FIELDS)
-            return MAX_FIELDS + 1;
-        field *to = &f[count++];
-        size_t used = 0;
-        bool quoted = line[i] == '"';
-        to->at = (int)i + 1;
-        for (i += quoted; i < n; i++) {
-            if (quoted ? line[i] == '"' : is_blank(line[i]) || line[i] == ',' || line[i] == '#')
-                break;
-            if (used < sizeof to->text - 1)
-                to->text[used++] = (unsigned char)line[i] < 0x20 ? ' ' : line[i];
-        }
-        to->text[used] = '\0';
-        i += quoted && i < n;
-        while (i < n && is_blank(line[i]))
-            i++;
-        if (i < n && line[i] == ',')
-            i++;
-        while (i < n && is_blank(line[i]))
-            i++;
-    }
-    return count;
-}
 
 /* Column that a word names: x, y, name, ra, dec, or "x[mas]" with a unit; -1 for another word. */
 static int column_of(const char *word, char unit[8]) {
@@ -84,7 +45,7 @@ static int column_of(const char *word, char unit[8]) {
 
 /* Take a line as column names if it is one: x and y, or ra and dec, are among its words. In a
  * comment, where any words may stand, no other words must be. */
-static bool take_header(reader *r, int n, const field *f, bool comment) {
+static bool take_header(reader *r, int n, const cell *f, bool comment) {
     int where[COLUMNS] = {-1, -1, -1, -1, -1};
     char unit[COLUMNS][8] = {"", "", "", "", ""}, one[8];
     for (int i = 0; i < n && n <= MAX_FIELDS; i++) {
@@ -106,7 +67,7 @@ static bool take_header(reader *r, int n, const field *f, bool comment) {
     return true;
 }
 
-static status read_coordinate(const reader *r, const field *f, int k, double *out) {
+static status read_coordinate(const reader *r, const cell *f, int k, double *out) {
     const param_field *list = param_table_find(&params_main_table, "targets.list");
     ynode node = {.kind = YAML_TREE_SCALAR, .file = r->file, .line = r->line, .text = f->text};
     char text[MAX_NAME + 16];
@@ -130,7 +91,7 @@ static bool starts_as_number(const char *s) {
     return isdigit((unsigned char)*s);
 }
 
-static status check_fields(const reader *r, int n, const field *f, size_t len) {
+static status check_fields(const reader *r, int n, const cell *f, size_t len) {
     char what[128];
     if (r->header && n != r->ncolumn) {
         snprintf(what, sizeof what, "%s%d fields, expected %d as the column names say",
@@ -153,8 +114,8 @@ static status check_fields(const reader *r, int n, const field *f, size_t len) {
 }
 
 /* Direction of a target that is given by RA and Dec. */
-static status read_celestial(const reader *r, const field *f, double xy[2]) {
-    const field *ra = &f[r->column[COLUMN_RA]], *dec = &f[r->column[COLUMN_DEC]];
+static status read_celestial(const reader *r, const cell *f, double xy[2]) {
+    const cell *ra = &f[r->column[COLUMN_RA]], *dec = &f[r->column[COLUMN_DEC]];
     double a, d;
     sky s;
     params_sky(r->l->par, &s);
@@ -171,7 +132,7 @@ static status read_celestial(const reader *r, const field *f, double xy[2]) {
     return MOAO_OK;
 }
 
-static status take_target(reader *r, int n, const field *f, size_t len) {
+static status take_target(reader *r, int n, const cell *f, size_t len) {
     point_list *out = &r->l->par->targets_list;
     const int name = r->header ? r->column[COLUMN_NAME] : n > 2 ? 2 : -1;
     status st;
@@ -193,18 +154,29 @@ done:
 }
 
 static status read_line(reader *r, const char *line, size_t len) {
-    field f[MAX_FIELDS];
-    bool first = !r->header && r->l->par->targets_list.n == 0;
-    int n = split(line, len, f);
+    cell f[MAX_FIELDS];
+    const bool first = !r->header && r->l->par->targets_list.n == 0;
+    const bool csv = first && cells_by_commas(line, len);
+    int n = cells_split(line, len, r->commas || csv, f, MAX_FIELDS);
     size_t hash = strspn(line, " \t\r");
+    if (n < 0)
+        return fail_line(r, 1, "a double quote that is not closed, expected another one");
     if (n == 0 && first && hash < len && line[hash] == '#') {
         hash += 1;
-        take_header(r, split(line + hash, len - hash, f), f, true);
+        n = cells_split(line + hash, len - hash, csv, f, MAX_FIELDS);
+        r->commas = take_header(r, n > 0 ? n : 0, f, true) && csv;
         return MOAO_OK;
     }
-    if (n == 0 || (first && take_header(r, n, f, false)))
+    if (n == 0)
         return MOAO_OK;
-    return take_target(r, n, f, len);
+    if (first && take_header(r, n, f, false)) {
+        r->commas = csv;
+        return MOAO_OK;
+    }
+    if (csv) /* x and y of a file without names of columns */
+        n = cells_split(line, len, false, f, MAX_FIELDS);
+    return n < 0 ? fail_line(r, 1, "a double quote that is not closed, expected another one")
+                 : take_target(r, n, f, len);
 }
 
 static status check_units(const reader *r) {

@@ -141,14 +141,16 @@ class Sky(Folder):
         p = self.moao("stars", "t.fits", "--center", "150.11,2.2", "--radius", "100", "--limit", "12", program=(RESULTS,))
         self.assertEqual(p.stdout.count("\n"), 2)
         self.moao("stars", "t.fits", "--ra", "nothing", program=(RESULTS,), code=2)
-        self.write("near.csv", "name,ra,dec\none,10:00:28.6,2:12:25\ntwo,150.1205,2.2055\n")
+        self.write("two.csv", "\ufeffdesignation,ra,dec,Vmag,ref_epoch\r\nGaia DR3 7,10:00:28.6,2:12:25,11.5,2016\r\n"
+                   "=two,150.1205,2.2055,null,2016\r\n")
+        self.moao("stars", "two.csv", "-o", "near.csv", program=(RESULTS,))
         self.moao("run", "case.yaml", "targets.file=near.csv", "sky.position_angle=0", "-o", "near", "-q")
         targets = fits.getdata(self.path("near", "maps.fits"), "TARGETS")
         center = SkyCoord("10h00m28.6s", "+2d12m21s")
         east, north = center.spherical_offsets_to(SkyCoord([center.ra, 150.1205 * u.deg], [center.dec + 4 * u.arcsec, 2.2055 * u.deg]))
         np.testing.assert_allclose(targets["X"], -east.arcsec, atol=1e-4)
         np.testing.assert_allclose(targets["Y"], north.arcsec, atol=1e-4)
-        self.assertEqual([n.strip() for n in targets["NAME"]], ["one", "two"])
+        self.assertEqual([n.strip() for n in targets["NAME"]], ["Gaia DR3 7", "=two"])
 
     def test_mistakes(self):
         for override, words in (("sky.ra=25:61:00", "sky.ra: '25:61:00' is no such angle"), ("sky.dec=95", "sky.dec"),
@@ -207,6 +209,44 @@ class Asterisms(Folder):
         with fits.open(self.path("out", "place-1", "maps.fits")) as f:
             x = f["GUIDESTARS"].data["X"][0]
         self.assertAlmostEqual(x, float(rows[0]["sensors[0].direction"].strip("[]").split(",")[0]), delta=1e-6)
+
+    def test_a_full_run_that_fails(self):
+        """What stands for no magnitude, and a star that is there twice, are no candidates; a full run that fails is told in its row
+        and the others decide; the same without any that ends."""
+        self.write("rough.csv", "name,x,y,magnitude\n" + "".join("S%d,%g,%g,%g\n" % (i + 1, *s) for i, s in enumerate(STARS[:3]))
+                   + "none,5,5,-999\nsky,6,6,99.99\nloud,7,7,-400\nagain,30.1,5,11\nlost,,--,9\n")
+        words = ["case.yaml", "--stars", "rough.csv", "--choose", "2", "--radius", "60", "--order", "4", "--full", "2", "-o", "out"]
+        os.mkdir(self.path("out"))
+        self.write("out/asterism.json", "{}")
+        self.write("out/place-1", "in the way")
+        p = self.moao("asterism", *words, code=1)
+        for line in ("3 stars without a magnitude are left out (the first in line 5: magnitude '-999')",
+                     "1 row is a star of another row and counts once (line 8: name 'again')",
+                     "1 row without a position is left out (line 9: x '')",
+                     "the full run of place 1 failed (exit code 2), see out/place-1.log",
+                     "1 of 2 full runs failed, as said above; the winner is the best of the others"):
+            self.assertIn(line, p.stderr)
+        self.assertIn("winner   out/winner.yaml: place 2", p.stdout)
+        rows = self.rows("out", "asterism.csv")
+        self.assertEqual(len(rows), 3)  # pairs of three stars
+        self.assertEqual([(r["full"] != "", r["full_run"]) for r in rows], [(False, "failed (exit code 2)"), (True, "done"), (False, "")])
+        with open(self.path("out", "winner.yaml"), encoding="utf-8") as f, open(self.path("out", "place-2.yaml"), encoding="utf-8") as g:
+            self.assertEqual(f.read(), g.read())
+        p = self.moao("asterism", *words[:-3], "1", "-o", "out", code=1)
+        self.assertIn("1 of 1 full runs failed, as said above; the ranking is in asterism.csv, there is no winner", p.stderr)
+        self.assertFalse(os.path.exists(self.path("out", "winner.yaml")))
+        self.assertEqual(len(self.rows("out", "asterism.csv")), 3)
+
+    def test_late_mistakes_come_early(self):
+        """What a run would refuse is refused before the search; a natural star that is kept is no candidate."""
+        good = ["case.yaml", "--stars", "stars.csv", "--choose", "2", "--order", "4", "-o", "out"]
+        for args, words in ((["--want", "min ee 1e308mas"], "the box is out of the range of psf.ee_boxes"),
+                            (["--want", "mean strehl at 1e9um"], "the wavelength is out of the range of psf.wavelengths")):
+            p = self.moao("asterism", *good, *args, code=2)
+            self.assertIn(words, p.stderr)
+            self.assertNotIn("covariances", p.stderr)
+        p = self.moao("asterism", *good[:4], "4", *good[5:], "--keep", "first", "--radius", "60", code=2)
+        self.assertIn("stars.csv: 3 stars within", p.stderr)
 
     def test_coverage(self):
         """The best of each field of a list, fewer stars where there are fewer, none where there are none; one line a field."""

@@ -188,21 +188,30 @@ static void names(const ast_stars *s, char *out) {
         strcat(out, s->v[i].name);
 }
 
+/* A table as a file, read. */
+static status read_text(const char *table, bool magnitudes, ast_stars *s, ast_left_out *left) {
+    char path[] = "/tmp/moao-stars-XXXXXX";
+    const int fd = mkstemp(path);
+    assert_int_equal(write(fd, table, strlen(table)), strlen(table));
+    close(fd);
+    const status st = ast_stars_read(path, magnitudes, s, left);
+    unlink(path);
+    return st;
+}
+
 static void test_stars(void **state) {
     (void)state;
-    static const char table[] =
-        "# stars\nid, RA, Dec, colour, mag\n"
-        "a, 00:00:00, +00:00:05, 1, 12\n\n\"b\", 359.999, 0.0, , 10 # near\n"
-        "c, 0.5, 0, 1, 9\nd, 0, -0.01, 1, \ne, 0, 0.002, 2, 14\n";
     const sky s = {.ra = 0, .dec = 0, .angle = 0};
-    char path[] = "/tmp/moao-stars-XXXXXX", text[64];
+    char text[64];
     ast_stars all, some;
-    int fd = mkstemp(path), without;
-    assert_int_equal(write(fd, table, sizeof table - 1), sizeof table - 1);
-    close(fd);
-    assert_int_equal(ast_stars_read(path, true, &all, &without), MOAO_OK);
-    unlink(path);
-    assert_int_equal(without, 1);
+    ast_left_out left;
+    assert_int_equal(read_text("# stars\nid, RA, Dec, colour, mag\n"
+                               "a, 00:00:00, +00:00:05, 1, 12\n\n\"b\", 359.999, 0.0, , 10 # near\n"
+                               "c, 0.5, 0, 1, 9\nd, 0, -0.01, 1, \ne, 0, 0.002, 2, 14\n",
+                               true, &all, &left),
+                     MOAO_OK);
+    assert_int_equal(left.count[AST_NO_MAGNITUDE], 1);
+    assert_int_equal(left.line[AST_NO_MAGNITUDE], 7);
     assert_true(all.celestial);
     names(&all, text);
     assert_string_equal(text, "abce");
@@ -217,6 +226,51 @@ static void test_stars(void **state) {
     assert_string_equal(text, "b");
     ast_stars_free(&some);
     ast_stars_free(&all);
+}
+
+/* What is no star is left out, counted and named; CSV as spreadsheets write it. */
+static void test_left_out(void **state) {
+    (void)state;
+    char text[160];
+    ast_stars s;
+    ast_left_out left;
+    assert_int_equal(read_text("\xEF\xBB\xBFname,ra,dec,magnitude\r\n"
+                               "Gaia DR3 1,10,-20,12.5\r\n\"Gaia, \"\"2\"\"\",10.001,-20,-999\r\n"
+                               "'=3,10.002,-20,99.99\r\nD,null,--,11\r\nE,-999,-999,11\r\n"
+                               "\"again\",10.00001,-20,12.501\r\nGaia DR3 1,10,-20.00003,13\r\n"
+                               "near,10,-20.0001,12.5\r\n\"'=H\",11,-20,9\r\nI,12,-20,\r\n",
+                               true, &s, &left),
+                     MOAO_OK);
+    assert_int_equal(s.n, 3);
+    assert_string_equal(s.v[0].name, "Gaia DR3 1");
+    near(s.v[0].magnitude, 12.5, 0);
+    assert_string_equal(s.v[1].name, "near");
+    assert_string_equal(s.v[2].name, "=H");
+    ast_left_out_text(&left, AST_NO_PLACE, text, sizeof text);
+    assert_string_equal(text,
+                        "2 rows without a position are left out (the first in line 5: ra 'null')");
+    ast_left_out_text(&left, AST_NO_MAGNITUDE, text, sizeof text);
+    assert_string_equal(
+        text, "3 stars without a magnitude are left out (the first in line 3: magnitude '-999')");
+    ast_left_out_text(&left, AST_TWICE, text, sizeof text);
+    assert_string_equal(
+        text, "2 rows are stars of another row and count once (the first in line 7: name 'again')");
+    ast_stars_free(&s);
+    assert_int_equal(
+        read_text("name x y mag\n\"A B\" 1 -2 12\nC 1.1 -2 12\nD NaN 2 12\n", true, &s, &left),
+        MOAO_OK);
+    assert_int_equal(s.n, 1); /* 0.1 arcsec is one star */
+    assert_string_equal(s.v[0].name, "A B");
+    ast_left_out_text(&left, AST_NO_PLACE, text, sizeof text);
+    assert_string_equal(text, "1 row without a position is left out (line 4: x 'NaN')");
+    ast_stars_free(&s);
+    assert_int_equal(read_text("ra,dec,mag\n1,2,3\n1,2,3\n", false, &s, &left), MOAO_OK);
+    assert_int_equal(s.n, 2); /* fields may be the same */
+    ast_stars_free(&s);
+    assert_int_equal(read_text("ra,dec,mag\n1,2,x\n", true, &s, &left), MOAO_INPUT);
+    ast_stars_free(&s);
+    assert_int_equal(read_text("name,ra,dec\n\"A,1,2\n", false, &s, &left), MOAO_INPUT);
+    ast_stars_free(&s);
 }
 
 static void test_rank_correlation(void **state) {
@@ -236,9 +290,13 @@ static void test_rank_correlation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_projection), cmocka_unit_test(test_zenith),
-        cmocka_unit_test(test_words),      cmocka_unit_test(test_wants),
-        cmocka_unit_test(test_stars),      cmocka_unit_test(test_rank_correlation),
+        cmocka_unit_test(test_projection),
+        cmocka_unit_test(test_zenith),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_wants),
+        cmocka_unit_test(test_stars),
+        cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_rank_correlation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
