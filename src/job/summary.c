@@ -320,7 +320,7 @@ static void print_commands(const found *r, const char *dir) {
     advise_word(&budget, program);
     text_add(&budget, " budget ");
     advise_word(&budget, dir);
-    plain_line(stdout, "maps       ", draw.s != NULL ? draw.s : "");
+    plain_line(stdout, "draw       ", draw.s != NULL ? draw.s : "");
     if (r->term[BUDGET_TOTAL] != NULL)
         plain_line(stdout, "all terms  ", budget.s != NULL ? budget.s : "");
     free(draw.s);

@@ -61,7 +61,7 @@ static void list_names(const ynode *list, char *out, size_t n) {
 int params_find_sensor(const ynode *list, const char *path, const char *name, size_t len, char *why,
                        size_t n) {
     char own[64], names[256] = "";
-    int found = -1, loose = -1, nfound = 0, nloose = 0;
+    int found = -1, loose = -1, nfound = 0, nloose = 0, begun = 0;
     if (strcmp(path, "sensors") != 0 || list->n > MAX_SENSORS) {
         snprintf(why, n, "a key below what is a list in the files, expected [0], [1], ...");
         return -1;
@@ -72,6 +72,7 @@ int params_find_sensor(const ynode *list, const char *path, const char *name, si
             found = i, nfound++;
         if (same_name(name, len, own))
             loose = i, nloose++;
+        begun += strncasecmp(own, name, len) == 0; /* LGS of a ring, whose stars are LGS 1, LGS 2 */
     }
     list_names(list, names, sizeof names);
     if (nfound == 1 || (nfound == 0 && nloose == 1))
@@ -80,7 +81,8 @@ int params_find_sensor(const ynode *list, const char *path, const char *name, si
         snprintf(why, n, "%d sensors have this name, expected an index as [0] or different names",
                  nfound > 0 ? nfound : nloose);
     else
-        snprintf(why, n, "no sensor has this name, expected one of %s", names);
+        snprintf(why, n, "no sensor has this name, expected one of %s%s%.*s%s", names,
+                 begun > 0 ? ", or " : "", begun > 0 ? (int)len : 0, name, begun > 0 ? "*" : "");
     return -1;
 }
 

@@ -93,7 +93,7 @@ class Summary(unittest.TestCase):
         again = self.run_it("-n", "2", "-o", "out", "--resume")
         self.assertEqual(self.rows(again), self.rows(text))
         self.assertNotIn("time  ", again)
-        draw = re.search(r"^maps +(.*)$", text, re.M).group(1)
+        draw = re.search(r"^draw +(.*)$", text, re.M).group(1)
         p = call("sh", "-c", draw + " -o picture.png", cwd=self.dir, env=plain_environment())
         self.assertEqual(p.returncode, 0, draw + p.stderr)
         self.assertGreater(os.path.getsize(self.path("picture.png")), 2000)

@@ -92,6 +92,8 @@ static void a_star_sets_many_items(void **state) {
     mistakes_missed = 0;
     expect_mistake("sensors.X*.ron=1", "command line:1:8: sensors.X*.ron",
                    "no sensor has such a name, expected one of NGS 1, NGS 2, LGS 1");
+    expect_mistake("sensors.NGS.ron=1", "command line:1:9: sensors.NGS.ron",
+                   "expected one of NGS 1, NGS 2, LGS 1, or NGS*");
     expect_mistake("sensors.LGS*.magnitude=3", "command line:1:8: sensors.LGS*.magnitude",
                    "none of these sensors takes magnitude");
     expect_mistake("sensors.*.ring.radius=3", "command line:1:8: sensors.*.ring.radius",
