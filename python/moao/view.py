@@ -6,6 +6,7 @@ import base64
 import html
 import json
 import os
+import re
 
 import numpy as np
 
@@ -23,6 +24,11 @@ def listed(v, digits=6):
     if np.ndim(v) > 0:
         return [listed(x, digits) for x in v]
     return float("%.*g" % (digits, v)) if np.isfinite(v) else None
+
+
+def clean(text):
+    """Text without what no page can hold: a control character, half of a surrogate pair."""
+    return re.sub("[\x00-\x1f\x7f\ud800-\udfff]", "\ufffd", text)
 
 
 def label_of(run, name):
@@ -46,7 +52,7 @@ def stars(run):
                if c in table.colnames and np.isfinite(np.asarray(table[c], float)).any()]
     if "PHOTONS" in [c for c, _ in columns]:
         columns = [c for c in columns if c[0] != "RETURN"]  # that is what it comes to
-    rows = [{"name": text_of(s["NAME"]), "type": str(s["TYPE"]).strip(), "x": listed(s["X"]), "y": listed(s["Y"]),
+    rows = [{"name": clean(text_of(s["NAME"])), "type": clean(str(s["TYPE"]).strip()), "x": listed(s["X"]), "y": listed(s["Y"]),
              "more": [listed(float(s[c])) for c, _ in columns]} for s in table]
     return rows, [{"label": label} for _, label in columns]
 
@@ -117,8 +123,13 @@ def data(run, most=MAX_BYTES):
     line = "%g m telescope, %d sensors, %d measurements, %d target%s, %d exposure%s; %s" % (
         h["TELDIAM"], h["NSENSOR"], h["NMEAS"], run.nt, "s" if run.nt > 1 else "", run.ne, "s" if run.ne > 1 else "",
         h.get("CREATOR", "moao"))
-    return {"title": run.title or os.path.basename(os.path.abspath(run.folder)), "summary": line,
-            "x": listed(run.x), "y": listed(run.y), "names": run.names if run.named else None,
+    folder = os.path.basename(os.path.abspath(run.folder))
+    short = "short" in run.images
+    return {"title": clean(run.title) or clean(folder), "summary": line,
+            "file": re.sub(r"[^\w.+-]+", "-", folder) or "moao",
+            "noShort": "of so many and large images those of single exposures are left out (moao-view --megabytes)" if short
+                       else "the run did not store it (output.psf: short does)",
+            "x": listed(run.x), "y": listed(run.y), "names": [clean(n) for n in run.names] if run.named else None,
             "grid": run.grid if run.nt > 1 else None,
             "field": field(run), "angle": run.position_angle, "stars": rows, "starColumns": columns,
             "waves": listed(run.lambdas), "times": listed(run.times), "unit": time_unit(run.times),
@@ -136,8 +147,11 @@ def page(run, most=MAX_BYTES):
     with open(os.path.join(here, "view.js"), encoding="utf-8") as f:
         script = f.read()
     content = data(run, most)
-    values = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace("</", "<\\/")
-    for word, by in (("@TITLE@", html.escape(content["title"])), ("@SCRIPT@", script), ("@DATA@", values),
-                     ("@PLOTLY@", get_plotlyjs())):
-        text = text.replace(word, by, 1)
-    return text
+    put = {"TITLE": html.escape(content["title"]), "SCRIPT": script, "DATA": for_script(content), "PLOTLY": get_plotlyjs()}
+    return re.sub("@(%s)@" % "|".join(put), lambda m: put[m.group(1)], text)  # once: what is put in is not searched again
+
+
+def for_script(content):
+    """JSON for the inside of an element script: no character there begins or ends anything in HTML."""
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return re.sub("[<>&]", lambda m: "\\u%04x" % ord(m.group()), text)
