@@ -3,6 +3,7 @@
 # make check-fast   unit tests only            make bench    timed comparisons (build and run)
 # make check-faults [HOURS=1]                  the long form of the fault campaign (docs/reliability.md)
 # make check-install  the ways of docs/install.md in fresh systems (root, debootstrap; two minutes)
+# make pictures     the pictures of docs/ anew, from small runs (minutes)
 # make emulate-gpu  kernels of the GPU on an emulator, without a GPU (docs/developing.md)
 # make install prefix=/usr/local DESTDIR=      make gpu      the CUDA plugin, where nvcc exists
 # Options: V=1 shows the commands; SAN=address,undefined builds with sanitizers into a folder of its own; NATIVE=1
@@ -74,7 +75,7 @@ tests := $(patsubst %.c,$(B)/%,$(test_src))
 benches := $(patsubst %.c,$(B)/%,$(bench_src))
 VERSION := $(shell cat VERSION 2>/dev/null)$(addprefix +,$(shell git describe --always --dirty 2>/dev/null))
 
-.PHONY: all demo check check-fast check-faults check-install tests bench gpu info install clean format lint docs FORCE
+.PHONY: all demo check check-fast check-faults check-install tests bench gpu info install clean format lint docs pictures FORCE
 all: $(B)/libmoao.a $(progs)
 tests: $(tests)
 
@@ -193,7 +194,7 @@ install: all to-install
 	for c in $(commands_on_results); do ln -sf moao $(DESTDIR)$(prefix)/share/bash-completion/completions/moao-$$c; done
 	install -m 644 $(B)/completion/_moao $(DESTDIR)$(prefix)/share/zsh/site-functions/
 	cp -R params/. $(DESTDIR)$(prefix)/share/moao/params/
-	install -m 755 $(filter-out scripts/lint.py,$(wildcard scripts/*.py scripts/*.sbatch)) scripts/mpi-env.sh scripts/moao-results $(DESTDIR)$(prefix)/share/moao/scripts/
+	install -m 755 $(filter-out scripts/lint.py scripts/draw_pictures.py,$(wildcard scripts/*.py scripts/*.sbatch)) scripts/mpi-env.sh scripts/moao-results $(DESTDIR)$(prefix)/share/moao/scripts/
 	install -d $(DESTDIR)$(prefix)/share/moao/python/moao
 	install -m 644 VERSION $(DESTDIR)$(prefix)/share/moao/
 	install -m 644 $(wildcard python/*.py) python/pyproject.toml $(DESTDIR)$(prefix)/share/moao/python/
@@ -208,6 +209,10 @@ format:
 
 lint:
 	@$(PYTHON) scripts/lint.py
+
+# the pictures of docs/, each from a small run; make lint names those that are older than what they show
+pictures: all to-install
+	@MOAO=$(B)/moao $(PYTHON) scripts/draw_pictures.py $(PICTURES)
 
 docs: all
 	$(B)/moao params --markdown >docs/parameters.md

@@ -4,13 +4,15 @@
 Include direction: ALLOWED says for each folder of src/ which others its files may include; gpu only the backend's
 headers, base/status.h and *formula.h; the commands, main and job/ everything but gpu.
 Size: functions up to 70 lines, files up to 550. Words: no unfinished marks, no switched-off code, no paths of one
-machine, no numbers of tickets. Scripts: they parse.
+machine, no numbers of tickets. Scripts: they parse. Pictures: none is older than what it shows.
 """
 import glob
 import os
 import re
 import subprocess
 import sys
+
+from draw_pictures import stale
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BELOW = ["base", "system", "backend", "linalg", "tlr", "formats"]
@@ -109,6 +111,8 @@ def main():
     def say(path, line, what):
         found.append("%s:%d: %s" % (path, line, what))
 
+    for path, what in stale():
+        say(path, 0, what)
     for path in files():
         try:
             with open(os.path.join(ROOT, path), encoding="utf-8") as f:

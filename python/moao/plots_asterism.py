@@ -4,10 +4,12 @@ from matplotlib.figure import Figure
 
 from .asterism import is_larger
 from .plots_maps import COLOURS, STARS, draw_compass_at, styled
+from .plots_text import plain, shortened
 from .results import Run
 from .sky import Pointing
 
 CANDIDATE = "#8a8f98"
+NAME_ROOM, STARS_ROOM = 1.4, 2.2  # inches for the name of a star in the field, for those of one place
 
 
 def want_text(want):
@@ -67,7 +69,8 @@ def draw_candidates(ax, a):
                **{k: v for k, v in STARS["NGS"].items() if k not in ("s", "label")})
     for row in stars[chosen]:
         right = float(row["x"]) < 0
-        ax.annotate("%s  %.1f" % (row["name"], row["magnitude"]), (row["x"], row["y"]), (9 if right else -9, 7),
+        name = shortened(plain(str(row["name"])), NAME_ROOM, 8)
+        ax.annotate("%s  %.1f" % (name, row["magnitude"]) if np.isfinite(row["magnitude"]) else name, (row["x"], row["y"]), (9 if right else -9, 7),
                     textcoords="offset points", fontsize=8, zorder=6, ha="left" if right else "right",
                     bbox=dict(boxstyle="round,pad=0.15", facecolor="white", edgecolor="none", alpha=0.75))
     for kind in ("lgs", "ngs"):
@@ -91,7 +94,7 @@ def draw_best(ax, a, most=10):
     ax.margins(x=0.1)
     if high - low < 1e-3 * abs(high):
         ax.set_xlim(low - 0.01 * abs(high), high + 0.01 * abs(high))
-    ax.set_yticks(y, [", ".join(a.stars(i + 1)) for i in range(n)])
+    ax.set_yticks(y, [", ".join(shortened(plain(s), STARS_ROOM / max(1, len(a.stars(i + 1))), 8) for s in a.stars(i + 1)) for i in range(n)])
     ax.invert_yaxis()
     ax.set_xlabel(want_text(a.want) + " over targets")
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncol=2, frameon=False)
@@ -112,7 +115,7 @@ def field(a):
         draw_compass_at(ax, free_corner(a, half), a.position_angle)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncol=2, frameon=False)
     draw_best(places, a)
-    figure.suptitle("%d of %d stars beside %d fixed: %.6g asterisms" % (
+    figure.suptitle("%d of %d candidate stars with %d fixed ones: %.6g asterisms" % (
         a.facts["choose"], a.facts["candidates"], a.facts["fixed"], a.facts["combinations"]))
     return figure
 

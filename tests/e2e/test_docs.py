@@ -7,9 +7,13 @@ import shlex
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from moao_test import MOAO, ROOT, environment  # noqa: E402
+
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+import draw_pictures  # noqa: E402
 
 PAGES = sorted(os.path.relpath(p, ROOT) for q in ("*.md", "docs/*.md", "bench/results/*.md", "python/*.md")
                for p in glob.glob(os.path.join(ROOT, q)))
@@ -117,6 +121,27 @@ def expand(name):
     """Names that the shell makes of {a,b}."""
     m = re.match(r"(.*?)\{([^}]*)\}(.*)$", name)
     return [e for w in m.group(2).split(",") for e in expand(m.group(1) + w + m.group(3))] if m else [name]
+
+
+class Pictures(unittest.TestCase):
+    def test_stale(self):
+        """Pictures are those that the scripts, the parameter files and this version draw; what is older is named with what to do."""
+        self.assertEqual(draw_pictures.stale(), [])
+        self.assertGreater(len(draw_pictures.PICTURES), 7)
+        kept = draw_pictures.read_list()
+        for name, key, word in (("view", "drawn by", "scripts"), ("demo", "version", "version"), ("budget", "picture", "another file")):
+            with unittest.mock.patch("draw_pictures.read_list", lambda n=name, k=key: dict(kept, **{n: dict(kept[n], **{k: "0.0"})})):
+                (path, what), = draw_pictures.stale()
+            self.assertEqual(path, "docs/%s.png" % name)
+            self.assertIn(word, what)
+            self.assertIn("make pictures PICTURES=" + name, what)
+        with unittest.mock.patch("draw_pictures.read_list", lambda: {n: k for n, k in kept.items() if n != "view"}):
+            self.assertIn("not drawn", draw_pictures.stale()[0][1])
+        with unittest.mock.patch.dict(draw_pictures.PICTURES):
+            del draw_pictures.PICTURES["view"]
+            self.assertEqual([p for p, _ in draw_pictures.stale()], ["docs/view.png"])
+        with unittest.mock.patch("draw_pictures.series", lambda: "99.0"):
+            self.assertEqual(len(draw_pictures.stale()), sum(p.draw is not None for p in draw_pictures.PICTURES.values()))
 
 
 class Commands(unittest.TestCase):

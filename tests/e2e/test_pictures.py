@@ -102,7 +102,7 @@ class Pictures(Case):
         text = self.drawn(plots.overview(run, waves=[1]))
         self.assertIn("2.2 µm", text)
         self.assertNotIn("1.65", text)
-        self.assertNotIn("1.65", self.drawn(plots.maps(run, "STREHL", 2.2)))
+        self.assertEqual([t for t, _ in plots_maps.panels_of(run, "STREHL", 0, [1])], ["2.2 µm"])
         code, _, err = call(os.path.join(Shared.folder, "one"), "-w", "0.5")
         self.assertEqual((code, len(err.splitlines())), (2, 1))
         self.assertIn("1.65, 2.2 um", err)
@@ -125,8 +125,7 @@ class Pictures(Case):
         self.assertIn(r"\$A_2744\$ \\x", text)  # as text, no formula
         self.assertIn("…", text)
         self.drawn(plots_budget.budget(run))
-        for what in ("strehl", "psf"):
-            self.drawn(plots_panels.panel(run, what, 2.2))
+        self.drawn(plots_panels.panel(run, "psf", 2.2))
 
     def test_line(self):
         """Targets on a line are curves against the distance from the axis, in order of it."""
@@ -145,11 +144,11 @@ class Pictures(Case):
         """A term of both signs has a diverging scale, white at zero; others have not; the label says what a sign means."""
         run = self.signed("one")
         for name, both in (("WFE_LAG", True), ("WFE_NOISE", False)):
-            figure = plots_panels.panel(run, name)
-            self.assertEqual("negative variance" in self.drawn(figure), both)
+            self.assertEqual("negative variance" in plots_maps.bar_label(run, name, run.column_long(name)[0]), both)
             norm, cmap = plots_maps.scale_of(run, name, run.column_long(name)[0])
             self.assertEqual(norm.vmin == -norm.vmax, both)
             self.assertEqual(cmap == plots_maps.SIGNED, both)
+        self.assertIn("negative variance", self.drawn(plots_panels.panel(run, "lag")))
         self.assertEqual(tuple(norm(0) for norm in (plots_maps.scale_of(run, "WFE_LAG", np.array([-3., 50.]), (-10, 90))[0],)), (0.5,))
 
     def test_budget(self):
@@ -176,8 +175,8 @@ class Pictures(Case):
             if name == "a.png":
                 self.assertEqual([int.from_bytes(content[i:i + 4], "big") for i in (16, 20)], [880, 600])
         run = self.open("two")
-        for what in ("wfe", "tomography", "energy", "spectrum", "variance"):
-            self.drawn(plots_panels.panel(run, what, 2.2, exposure=None if what in ("energy", "spectrum") else 2))
+        for what in ("tomography", "energy"):
+            self.drawn(plots_panels.panel(run, what, 2.2, exposure=None if what == "energy" else 2))
         for wrong, word in ((["--panel", "nothing"], "strehl, ee"), (["--size", "3x3"], "--panel"), (["-e", "1"], "--panel"),
                             (["--panel", "strehl", "-e", "3"], "1 to 2"), (["--panel", "strehl", "--size", "0x3"], "inches"),
                             (["--panel", "strehl", "--size", "3"], "WIDTHxHEIGHT"), (["--panel", "strehl", "-w", "1.65,2.2"], "one wavelength"),
