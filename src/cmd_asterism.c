@@ -53,7 +53,7 @@ const char cmd_asterism_usage[] =
     "  -q             no progress, no table\n"
     "\n"
     "DIR/asterism.csv is the table, DIR/winner.yaml the parameter file of the best.\n"
-    "The table is there before the full runs; one that fails is told in its row, and\n"
+    "The table is there before the full runs; one that fails is reported in its row, and\n"
     "the exit code is then 1. Stars without a magnitude (empty, null, -999, 99.99) and\n"
     "second rows of one star are left out and named.\n";
 
@@ -113,13 +113,25 @@ static int call_script(const char *command, const char *a, const char *b, const 
     return child > 0 && waitpid(child, &how, 0) == child && WIFEXITED(how) ? WEXITSTATUS(how) : 127;
 }
 
-/* Whether a file is of a kind that the Python package converts. */
+/* Whether a file is of a kind that the Python package converts: by its name, or by what it begins
+ * with, as a table whose header states units must not be read without them. */
 static bool is_converted(const char *path) {
     static const char *const ends[] = {".fits",    ".fit",  ".gz",  ".vot", ".xml",
                                        ".votable", ".ecsv", ".tbl", ".tsv", ".mrt"};
+    static const char *const starts[] = {"SIMPLE  =", "<?xml", "<VOTABLE", "# %ECSV",  "#%ECSV",
+                                         "\x1F\x8B",  "\\",    "|",        "\xFF\xFE", "\xFE\xFF"};
     const size_t n = strlen(path);
+    char head[16] = "";
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (n > strlen(ends[i]) && strcasecmp(path + n - strlen(ends[i]), ends[i]) == 0)
+            return true;
+    FILE *f = file_unreadable(path) == NULL ? fopen(path, "rb") : NULL;
+    if (f == NULL)
+        return false;
+    head[fread(head, 1, sizeof head - 1, f)] = '\0';
+    fclose(f);
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (strncasecmp(head, starts[i], strlen(starts[i])) == 0)
             return true;
     return false;
 }

@@ -28,7 +28,7 @@ def options():
     p.add_argument("--unit", action="append", default=[], metavar="COLUMN=UNIT",
                    help="unit of a column that states none or a wrong one: pmra=arcsec/yr, ra=h (may be repeated)")
     p.add_argument("--missing", action="append", default=[], metavar="WORD",
-                   help="word or number that stands for nothing in this catalogue, beside the usual ones (may be repeated)")
+                   help="word or number that stands for nothing in this catalogue, in addition to the usual ones (may be repeated)")
     p.add_argument("--center", metavar="RA,DEC", help="only stars round this point [deg]; with --radius")
     p.add_argument("--radius", type=float, metavar="ARCSEC", help="only stars within this radius of --center")
     p.add_argument("--limit", type=float, metavar="MAG", help="only stars that bright")

@@ -51,7 +51,7 @@ void ast_left_out_text(const ast_left_out *left, ast_reason why, char *out, size
 }
 
 /* The line of column names. */
-static status take_names(reader *r) {
+static status take_names(reader *r, bool magnitudes) {
     static const struct {
         const char *word;
         int column;
@@ -70,6 +70,9 @@ static status take_names(reader *r) {
         return bad(
             r, "no columns ra and dec, nor x and y, expected a first line that names the columns; "
                "moao-stars converts FITS, VOTable and other tables");
+    if (magnitudes && r->column[MAGNITUDE] < 0)
+        return bad(r, "no column magnitude (or mag); moao-stars finds the bands of catalogues, and "
+                      "makes a table with one");
     return MOAO_OK;
 }
 
@@ -198,7 +201,7 @@ static status read_line(reader *r, const char *p, size_t len, bool magnitudes, a
     if (r->n == 0)
         return MOAO_OK;
     if (r->ncolumn == 0)
-        return take_names(r);
+        return take_names(r, magnitudes);
     ast_star *a = &s->v[s->n];
     TRY(take_star(r, magnitudes, a, &taken));
     r->at[s->n] = r->line;

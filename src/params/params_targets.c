@@ -161,6 +161,10 @@ static status read_line(reader *r, const char *line, size_t len) {
     size_t hash = strspn(line, " \t\r");
     if (n < 0)
         return fail_line(r, 1, "a double quote that is not closed, expected another one");
+    if (r->line == 1 && (strncmp(line, "# %ECSV", 7) == 0 || strncmp(line, "#%ECSV", 6) == 0))
+        return fail_line(r, 1,
+                         "an ECSV table, whose units are not read here, expected a plain one, "
+                         "as moao-stars makes of it");
     if (n == 0 && first && hash < len && line[hash] == '#') {
         hash += 1;
         n = cells_split(line + hash, len - hash, csv, f, MAX_FIELDS);

@@ -237,6 +237,17 @@ class Asterisms(Folder):
         self.assertFalse(os.path.exists(self.path("out", "winner.yaml")))
         self.assertEqual(len(self.rows("out", "asterism.csv")), 3)
 
+    def test_foreign_catalogue(self):
+        """A catalogue of an archive is taken as it is, whatever its name, and what was left out is said."""
+        bulk = os.path.join(ROOT, "tests", "e2e", "foreign", "gaia-bulk.csv")
+        p = self.moao("asterism", "case.yaml", "--stars", bulk, "--choose", "1", "--radius", "100", "--order", "4", "--full", "1",
+                      "-o", "out")
+        self.assertIn("line 54 (Gaia DR3 3836400000000000105): ra 'null'", p.stderr)
+        self.assertIn("out/stars.csv: 4 of 5 rows, magnitudes of phot_rp_mean_mag", p.stdout)
+        rows = self.rows("out", "asterism.csv")
+        self.assertEqual([r["star_1"] for r in rows], ["Gaia DR3 3836400000000000101"])
+        self.assertEqual(rows[0]["full_run"], "done")
+
     def test_late_mistakes_come_early(self):
         """What a run would refuse is refused before the search; a natural star that is kept is no candidate."""
         good = ["case.yaml", "--stars", "stars.csv", "--choose", "2", "--order", "4", "-o", "out"]

@@ -320,6 +320,10 @@ static void missing_files(void **state) {
                    "t.txt:2:1: targets.file: ", "2 fields, expected 3 as the column names say");
     write_bytes("t.txt", "x[s] y\n1 2\n", 11);
     expect_mistake(NULL, "t.txt:1:1: targets.file: ", "unit is not known");
+    write_bytes("t.txt", "# %ECSV 1.0\nx y\n1 2\n", 20);
+    expect_mistake(NULL, "t.txt:1:1: targets.file: ", "an ECSV table");
+    write_bytes("t.txt", "name,x,y\n\"A,1,2\n", 16);
+    expect_mistake(NULL, "t.txt:2:1: targets.file: ", "double quote that is not closed");
     write_bytes("t.txt", "1 2 the star\n", 13);
     expect_mistake(NULL, "t.txt:1:9: targets.file: ", "in double quotes");
     assert_int_equal(mistakes_missed, 0);

@@ -271,6 +271,10 @@ static void test_left_out(void **state) {
     ast_stars_free(&s);
     assert_int_equal(read_text("name,ra,dec\n\"A,1,2\n", false, &s, &left), MOAO_INPUT);
     ast_stars_free(&s);
+    status_clear();
+    assert_int_equal(read_text("ra,dec,rMeanPSFMag\n1,2,12\n", true, &s, &left), MOAO_INPUT);
+    assert_non_null(strstr(status_message(), ":1: no column magnitude"));
+    ast_stars_free(&s);
 }
 
 static void test_rank_correlation(void **state) {
