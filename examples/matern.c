@@ -4,13 +4,14 @@
  *   cc matern.c $(pkg-config --cflags --libs moao-linalg) -lm -o matern
  *   ./matern [--n 1600] [--variance 1] [--beta 0.1] [--nu 0.5] [--nugget 0.01] [--tau 1e-7]
  *            [--tile 128] [--seed 1] [--backend auto] [--fit] [--known-nu] [--exact]
- *            [--data FILE] [--write FILE] [--ranks FILE]
+ *            [--data FILE] [--write FILE] [--ranks FILE] [--predictions FILE]
  * --fit finds the three parameters (with --known-nu the first two); with --exact, and at the end of
  * the table, without compression (tau = 0). --data: lines "x y z" of a field of zero mean; without,
  * the points are a jittered grid in the unit square and the data are drawn with the exact factor
  * (--write keeps them). The last 100 points are held out for kriging, so lines should be in random
- * order. Covariance: variance 2^(1-nu)/Gamma(nu) x^nu K_nu(x), x = d/beta, and the nugget, which
- * is known. Every line names its quantities. */
+ * order; --predictions writes "x y z prediction deviation" of each, after a line with the
+ * parameters. Covariance: variance 2^(1-nu)/Gamma(nu) x^nu K_nu(x), x = d/beta, and the nugget,
+ * which is known. Every line names its quantities. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,8 +58,10 @@ static bool closed(double nu) {
     return nu == 0.5 || nu == 1.5 || nu == 2.5;
 }
 
-static void tabulate(model *m) {
-    if (closed(m->nu) || m->tabulated == m->nu)
+/* The only place where parameters change: values of a smoothness always come from its own table. */
+static void set_model(model *m, double variance, double beta, double nu) {
+    m->variance = variance, m->beta = beta, m->nu = nu;
+    if (closed(nu) || m->tabulated == nu)
         return;
     for (int i = 0; i < STEPS; i++) {
         const double x = exp(first_log + step_log * i);
@@ -126,7 +129,6 @@ static status factor(field *f, const tlr_layout *order, double tau, tlr **l) {
     const tlr_rescue rescue = {.retries = 1};
     const tlr_source from = {.layout = order, .fill = fill, .arg = f};
     f->order = order;
-    tabulate(&f->m);
     return tlr_factor(f->be, f->ctx, &from, 'L', &o, &rescue, l, NULL);
 }
 
@@ -281,10 +283,25 @@ static status write_ranks(const field *f, const tlr *l, const char *name) {
     return fclose(out) == 0 ? MOAO_OK : status_fail(MOAO_IO, "cannot write %s", name);
 }
 
+/* Predictions of the points held out and their deviations, each HELD of them. */
+static status write_predictions(const field *f, const double *mean, const double *deviation,
+                                const char *name) {
+    FILE *out = fopen(name, "w");
+    if (!out)
+        return status_fail(MOAO_IO, "cannot write %s", name);
+    fprintf(out, "# variance %.17g, beta %.17g, nu %.17g, nugget %.17g\n", f->m.variance, f->m.beta,
+            f->m.nu, f->m.nugget);
+    for (int64_t k = 0; k < HELD; k++)
+        fprintf(out, "%.17g %.17g %.17g %.17g %.17g\n", f->x[f->n + k], f->y[f->n + k],
+                f->z[f->n + k], mean[k], deviation[k]);
+    return fclose(out) == 0 ? MOAO_OK : status_fail(MOAO_IO, "cannot write %s", name);
+}
+
 /* Predictions of the points held out: c' C^-1 z, of variance C(0) - |L^-1 c|^2. */
-static status krige(field *f, double tau, const char *ranks) {
+static status krige(field *f, double tau, const char *ranks, const char *predictions) {
     const int64_t n = f->n, v = HELD + 1;
     double *b = malloc(sizeof(double) * (size_t)(n * v)), rms = 0, inside = 0, plain = 0;
+    double mean[HELD] = {0}, deviation[HELD];
     tlr *l = NULL;
     status st = b ? MOAO_OK : MOAO_MEMORY;
     for (int64_t i = 0; b && i < n; i++) {
@@ -299,17 +316,19 @@ static status krige(field *f, double tau, const char *ranks) {
         TRY(write_ranks(f, l, ranks));
     TRY(with_factor(f, l, 'N', n, v, b));
     for (int64_t k = 0; k < HELD; k++) {
-        double mean = 0, known = 0;
+        double known = 0;
         for (int64_t i = 0; i < n; i++) {
-            mean += b[i + k * n] * b[i + HELD * n];
+            mean[k] += b[i + k * n] * b[i + HELD * n];
             known += b[i + k * n] * b[i + k * n];
         }
-        const double error = mean - f->z[n + k],
-                     deviation = sqrt(f->m.variance + f->m.nugget - known);
+        const double error = mean[k] - f->z[n + k];
+        deviation[k] = sqrt(f->m.variance + f->m.nugget - known);
         rms += error * error / HELD;
         plain += f->z[n + k] * f->z[n + k] / HELD;
-        inside += (fabs(error) < 2 * deviation) / (double)HELD;
+        inside += (fabs(error) < 2 * deviation[k]) / (double)HELD;
     }
+    if (predictions)
+        TRY(write_predictions(f, mean, deviation, predictions));
     printf("kriging: %d points, rms error %.4f of a field of rms %.4f, %.0f %% within two "
            "deviations\n",
            HELD, sqrt(rms), sqrt(plain), 100 * inside);
@@ -330,12 +349,13 @@ typedef struct {
 /* Minus the likelihood; a model whose factor does not exist is worst. */
 static double cost(search *s, const double p[PARAMETERS]) {
     model *m = &s->f->m;
+    const double nu = s->d > 2 ? exp(p[2]) : m->nu;
     double value;
-    m->variance = exp(p[0]), m->beta = exp(p[1]);
-    if (s->d > 2)
-        m->nu = exp(p[2]);
     s->calls++;
-    if (m->nu < 0.1 || m->nu > 10 || likelihood(s->f, s->tau, &value, NULL) != MOAO_OK) {
+    if (nu < 0.1 || nu > 10)
+        return INFINITY;
+    set_model(m, exp(p[0]), exp(p[1]), nu);
+    if (likelihood(s->f, s->tau, &value, NULL) != MOAO_OK) {
         status_clear();
         return INFINITY;
     }
@@ -442,8 +462,7 @@ static void fit(field *f, double tau, bool known_nu) {
     minimise(&s, c);
     const int calls = s.calls;
     standard_errors(&s, c, error);
-    f->m.variance = exp(c[0].at[0]), f->m.beta = exp(c[0].at[1]);
-    f->m.nu = known_nu ? f->m.nu : exp(c[0].at[2]);
+    set_model(&f->m, exp(c[0].at[0]), exp(c[0].at[1]), known_nu ? f->m.nu : exp(c[0].at[2]));
     printf(
         "fit: variance %.4f +- %.4f, beta %.4f +- %.4f, nu %.4f +- %.4f, log-likelihood %.6f, tau "
         "%.1e, %d evaluations\n",
@@ -507,9 +526,8 @@ static status run(field *f, int argc, char **argv) {
     status st;
     f->n = (int64_t)option(argc, argv, "--n", 1600);
     f->tile = (int64_t)option(argc, argv, "--tile", 128);
-    f->m.variance = option(argc, argv, "--variance", 1);
-    f->m.beta = option(argc, argv, "--beta", 0.1);
-    f->m.nu = option(argc, argv, "--nu", 0.5);
+    set_model(&f->m, option(argc, argv, "--variance", 1), option(argc, argv, "--beta", 0.1),
+              option(argc, argv, "--nu", 0.5));
     f->m.nugget = option(argc, argv, "--nugget", 0.01);
     TRY(backend_get(where ? where : "auto", &f->be));
     TRY(f->be->open(0, NULL, &f->ctx));
@@ -521,7 +539,7 @@ static status run(field *f, int argc, char **argv) {
     TRY(table(f, tau));
     if (flag(argc, argv, "--fit"))
         fit(f, flag(argc, argv, "--exact") ? 0 : tau, flag(argc, argv, "--known-nu"));
-    TRY(krige(f, tau, word(argc, argv, "--ranks")));
+    TRY(krige(f, tau, word(argc, argv, "--ranks"), word(argc, argv, "--predictions")));
 done:
     return st;
 }

@@ -1,5 +1,6 @@
 """The example programs do on the CPU what they say, built as their first lines say but from the build folder."""
 import glob
+import math
 import os
 import re
 import shutil
@@ -7,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 import unittest
+
+import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from moao_test import MOAO, ROOT, environment  # noqa: E402
@@ -129,6 +132,43 @@ class Examples(unittest.TestCase):
         self.assertLess(known[1], 0.7 * error[1])
         for x, e, true in zip(found, known, (1, 0.06)):
             self.assertLess(abs(x - true), 3 * e)
+
+    @staticmethod
+    def correlation(x, nu):
+        """2^(1-nu)/Gamma(nu) x^nu K_nu(x), by Gauss and Legendre's rule on K_nu(x) = int_0^inf exp(-x cosh t) cosh(nu t) dt."""
+        node, weight = np.polynomial.legendre.leggauss(400)
+        t, w = 6 * (node + 1), 6 * weight  # 0 .. 12; cosh 12 is 8e4
+        out, near = np.ones_like(x), x > 1e-3
+        v = x[near]
+        k = sum(wi * np.exp(-v * math.cosh(ti)) * math.cosh(nu * ti) for ti, wi in zip(t, w))
+        out[near] = 2 * (v / 2) ** nu / math.gamma(nu) * k
+        return out
+
+    def test_matern_predictions(self):
+        """Kriging after a fit predicts what an exact Gaussian process with the fitted parameters does, computed with other
+        means; so are the rms error that is printed and the deviations."""
+        data, file = os.path.join(self.folder, "field.txt"), os.path.join(self.folder, "predictions.txt")
+        text = self.matern("--n", "300", "--nu", "1.2", "--beta", "0.08", "--tau", "1e-9", "--fit", "--write", data,
+                           "--predictions", file)
+        field, found = np.loadtxt(data), np.loadtxt(file)
+        with open(file, encoding="ascii") as f:
+            variance, beta, nu, nugget = (float(x) for x in re.match(
+                r"# variance (\S+), beta (\S+), nu (\S+), nugget (\S+)\n", f.readline()).groups())
+        self.assertAlmostEqual(nu, float(re.search(r"nu (\S+) \+-", text).group(1)), places=4)
+        known, held = field[:-100], field[-100:]
+        self.assertTrue(np.array_equal(found[:, :3], held))
+
+        def covariance(a, b):
+            return variance * self.correlation(np.hypot(*(a[:, None, i] - b[None, :, i] for i in range(2))) / beta, nu)
+
+        c = covariance(known, known) + nugget * np.eye(len(known))
+        across = covariance(held, known)
+        mean = across @ np.linalg.solve(c, known[:, 2])
+        deviation = np.sqrt(variance + nugget - np.sum(across * np.linalg.solve(c, across.T).T, axis=1))
+        self.assertLess(np.max(np.abs(found[:, 3] - mean)), 1e-5)
+        self.assertLess(np.max(np.abs(found[:, 4] - deviation)), 1e-5)
+        rms = math.sqrt(np.mean((mean - held[:, 2]) ** 2))
+        self.assertAlmostEqual(float(re.search(r"rms error (\S+) of", text).group(1)), rms, places=4)
 
     def test_matern_data(self):
         """Data that were written and read again give the same lines; a wrong line is named. Correlations by a table are those
