@@ -1,12 +1,20 @@
 #include "status.h"
 
+#include <omp.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static char message[2048];
+enum { LENGTH = 2048 };
+
+static _Thread_local char message[LENGTH];
+/* The first message of an OpenMP worker, which nobody would ask: it is for the thread that the team
+ * works for, the next one that asks without a message of its own. */
+static char of_worker[LENGTH];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Files, names and values in a message are the user's, or damaged: what could steer a terminal or
  * break the line (C0, DEL, and C1 as UTF-8) becomes '?'. */
@@ -18,30 +26,52 @@ static void make_plain(char *text) {
             p[0] = p[1] = '?';
 }
 
+/* The text that was composed, where there is none yet. */
+static void keep(const char *text) {
+    if (message[0] == '\0')
+        snprintf(message, sizeof message, "%s", text);
+    if (omp_get_thread_num() == 0)
+        return;
+    pthread_mutex_lock(&lock);
+    if (of_worker[0] == '\0')
+        snprintf(of_worker, sizeof of_worker, "%s", text);
+    pthread_mutex_unlock(&lock);
+}
+
 status status_set(status code, const char *file, int line, const char *fmt, ...) {
-    if (message[0] != '\0')
+    char text[LENGTH];
+    if (message[0] != '\0' && omp_get_thread_num() == 0)
         return code;
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(message, sizeof message, fmt, ap);
+    int n = vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    make_plain(message);
-    if (code == MOAO_INTERNAL && n >= 0 && (size_t)n < sizeof message)
-        snprintf(message + n, sizeof message - (size_t)n, " [internal error at %s:%d]", file, line);
+    make_plain(text);
+    if (code == MOAO_INTERNAL && n >= 0 && (size_t)n < sizeof text)
+        snprintf(text + n, sizeof text - (size_t)n, " [internal error at %s:%d]", file, line);
+    keep(text);
     return code;
 }
 
 const char *status_message(void) {
+    if (message[0] == '\0') {
+        pthread_mutex_lock(&lock);
+        memcpy(message, of_worker, sizeof message);
+        of_worker[0] = '\0';
+        pthread_mutex_unlock(&lock);
+    }
     return message;
 }
 
 void status_clear(void) {
     message[0] = '\0';
+    pthread_mutex_lock(&lock);
+    of_worker[0] = '\0';
+    pthread_mutex_unlock(&lock);
 }
 
 void status_adopt(const char *text) {
-    if (message[0] == '\0')
-        snprintf(message, sizeof message, "%s", text);
+    keep(text);
 }
 
 int status_exit_code(status st) {

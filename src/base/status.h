@@ -1,4 +1,4 @@
-/* Errors: every function that can fail returns a status; the first failure of a rank keeps its
+/* Errors: every function that can fail returns a status; the first failure of a thread keeps its
  * message.
  *
  * A function that takes a `comm` is collective and returns the same status on every rank (it ends
@@ -33,14 +33,16 @@ typedef enum {
 } status;
 
 /* Record a failure with a one-line message (printf format, no newline: what is wrong and what to
- * do) and return `code`. The first message of this process is kept until status_clear. Control
- * characters become '?'. */
+ * do) and return `code`. The first message of this thread is kept until it calls status_clear;
+ * threads do not see each other's, but for that of an OpenMP worker, which the next thread gets
+ * that asks without one of its own. Control characters become '?'. */
 #define status_fail(code, ...) status_set((code), __FILE__, __LINE__, __VA_ARGS__)
 MOAO_PUBLIC status status_set(status code, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The message kept by status_set, "" when none. Of MOAO_INTERNAL it ends in the place in the
- * source, for those who mend it; all others are for users and stand alone. */
+/* The message kept by status_set, "" when none; it stays as it is until the same thread clears it.
+ * Of MOAO_INTERNAL it ends in the place in the source, for those who mend it; all others are for
+ * users and stand alone. */
 MOAO_PUBLIC const char *status_message(void);
 MOAO_PUBLIC void status_clear(void);
 /* Keep this text as the message, as it is (of another rank, say), unless there is one. */
