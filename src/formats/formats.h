@@ -94,6 +94,10 @@ typedef struct {
         mean_split; /* H2: nodes are cut at the mean of their points, not into leaves of one size */
     bool lean;      /* HSS: the tree alone, even where all entries would be few (format_apply) */
     int order;      /* H2: Chebyshev nodes a dimension; 0: bases from sampled entries, to tol */
+    int verify;     /* HSS, H2 from sampled entries: rows that are compared with the source
+                       (format_open);     0: all up to 2,048 rows, beyond 2^22 / rows of them, 32 at
+                       least
+                     */
     int together; /* HSS: levels of the tree that products by few columns take at once; 0: on a CPU
                      one, elsewhere the format's choice */
 } format_options;
@@ -104,7 +108,9 @@ typedef struct {
     size_t bytes, bytes_dense_part; /* on the device now; of these in dense blocks */
     double flops;                   /* of a product with one vector */
     int rank_mean, rank_max, levels;
-    double error, worst;  /* of an entry: rms and largest by the last check; NaN before */
+    double error, worst; /* of an entry: rms and largest by the last check, or rms by the comparison
+                            at the last construction from samples; NaN: unknown */
+    double rcond; /* HSS: reciprocal condition that format_factor has estimated; NaN before */
     const int64_t *order; /* [rows] host: row of the source of each row; NULL: the source's order */
 } format_info;
 
@@ -114,12 +120,23 @@ typedef struct format format;
  * made; host only. */
 MOAO_PUBLIC status format_bytes(const backend *be, const format_source *s, const format_options *o,
                                 size_t *bytes, size_t *most_work);
-/* MOAO_MEMORY: the rank that the tolerance needs is beyond the bound (use FORMAT_DENSE and say so);
- * MOAO_NUMERIC: an entry is not finite; MOAO_INPUT: the kind cannot be made of this source. *out is
- * NULL on failure; format_close(NULL) is fine. be and ctx must outlive the format. */
+/* MOAO_MEMORY: the rank that the tolerance needs is beyond the bound, or sampled entries do not
+ * tell the matrix (use FORMAT_DENSE and say so); MOAO_NUMERIC: a coordinate or an entry is not
+ * finite; MOAO_INPUT: the kind cannot be made of this source. *out is NULL on failure;
+ * format_close(NULL) is fine. be and ctx must outlive the format.
+ *
+ * HSS, and H2 with options.order = 0: sampled entries do not see everything. So the format is
+ * compared with rows of the source (options.verify) by products with 8 random vectors. Where a
+ * row's error has a norm of more than 2 tol sqrt(columns), it is made anew with twice as many
+ * samples and with the entries that were wrong, up to four times; what is wrong then is refused. Of
+ * the rows compared, one with 10 times that error passes with a probability below 2e-7. Where not
+ * all rows are compared, wrong rows that are a part p of all are missed with (1 - p)^(rows
+ * compared), at most. */
 MOAO_PUBLIC status format_open(const backend *be, backend_ctx *ctx, const format_source *s,
                                const format_options *o, format **out);
-/* Other values of the same shape (points, groups): another profile. */
+/* Other values of the same shape (points, groups): another profile. Fails as format_open. After a
+ * load, or a compression, that has failed the format holds no matrix (MOAO_INPUT where one is asked
+ * for) until the next load. */
 MOAO_PUBLIC status format_load(format *f, const format_source *s);
 MOAO_PUBLIC void format_close(format *f);
 
@@ -150,7 +167,7 @@ MOAO_PUBLIC status format_apply_kept(const format *f, char side, char trans, cha
 
 /* `samples` random rows of the source in double precision against those of the format: the rms
  * error of an entry (unbiased in its square) and the worst one seen; both recorded in
- * format_describe. */
+ * format_describe. MOAO_NUMERIC: a coordinate, or an entry of either, is not finite. */
 MOAO_PUBLIC status format_check(format *f, const format_source *s, int samples, uint64_t seed,
                                 double *rms, double *worst);
 

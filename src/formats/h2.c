@@ -200,14 +200,32 @@ static void close_h2(format *f) {
     free(h);
 }
 
-static status load(format *f, const format_source *s) {
-    h2 *h = (h2 *)f;
+/* `more`: of sampled entries; NULL: by interpolation. */
+static status make(h2 *h, const format_source *s, const refinement *more) {
     status st;
     clear(h);
     TRY(h2_dense_blocks(h, s));
-    TRY(f->o.order > 0 ? h2_interpolate(h, s) : h2_sketch(h, s));
+    TRY(more ? h2_sketch(h, s, more) : h2_interpolate(h, s));
     TRY(h2_plan(h));
 done:
+    return st;
+}
+
+/* From sampled entries until the comparison with rows of the source finds nothing wrong. */
+static status load(format *f, const format_source *s) {
+    h2 *h = (h2 *)f;
+    refinement more = {0};
+    bool fine = h->top > h->t.levels;
+    status st;
+    if (f->o.order > 0)
+        return make(h, s, NULL);
+    do {
+        TRY(make(h, s, &more));
+        if (!fine)
+            TRY(format_verify(f, s, &more, &fine));
+    } while (!fine);
+done:
+    refinement_free(&more);
     return st;
 }
 

@@ -8,6 +8,7 @@
 #define MOAO_FORMATS_H2_H
 
 #include "nested.h"
+#include "sampled.h"
 
 /* Blocks of pairs of nodes p <= q of a level, rank x rank (far) or points x points (near). */
 typedef struct {
@@ -38,7 +39,8 @@ static inline char *h2_block(const h2 *h, const pair_blocks *b, int64_t e) {
 }
 
 status h2_interpolate(h2 *h, const format_source *s); /* bases and far blocks (h2_build.c) */
-status h2_sketch(h2 *h, const format_source *s); /* the same by sampled entries (h2_sketch.c) */
+/* The same by sampled entries, and those of `more` (h2_sketch.c). */
+status h2_sketch(h2 *h, const format_source *s, const refinement *more);
 status h2_dense_blocks(h2 *h, const format_source *s);
 /* Blocks of pairs between rows first[i] .. + size[i] of node i's list, numbers of the source on the
  * device. */

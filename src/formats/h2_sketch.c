@@ -10,21 +10,55 @@ static int64_t points_of(int above) {
     return above < 3 ? 8 >> above : 1;
 }
 
+/* Whether points i and j are in clusters that are apart, at level l or above. */
+static bool is_far(const h2 *h, int l, int64_t i, int64_t j) {
+    int64_t p = 0, q = 0;
+    for (int m = 0; m <= l; m++) {
+        if (m > 0) {
+            p = 2 * p + (i >= h->t.first[tree_node(m, 2 * p + 1)]);
+            q = 2 * q + (j >= h->t.first[tree_node(m, 2 * q + 1)]);
+        }
+        const int64_t a = tree_node(m, p), b = tree_node(m, q);
+        for (int64_t e = h->far_of.first[a]; e < h->far_of.first[a + 1]; e++)
+            if (h->far_of.item[e] == b)
+                return true;
+    }
+    return false;
+}
+
+/* Points of node i, and those apart from them for which entries were found to be wrong. */
+static int64_t wrong_samples(const h2 *h, const hss_builder *w, int64_t i, int64_t *out) {
+    const int64_t a = tree_node(w->l, i), first = h->t.first[a], end = first + h->t.size[a];
+    int64_t used = 0;
+    for (int64_t e = 0; e < w->more->count; e++)
+        for (int k = 0; k < 2; k++) {
+            const int64_t mine = w->more->entry[e][k], other = w->more->entry[e][1 - k];
+            if (mine >= first && mine < end && is_far(h, w->l, mine, other)) {
+                if (out)
+                    out[used] = other;
+                used++;
+            }
+        }
+    return used;
+}
+
 /* Samples of node i: their number; into `out` if that is not NULL. */
-static int64_t far_samples(const h2 *h, int l, int64_t i, int64_t *out) {
+static int64_t far_samples(const h2 *h, const hss_builder *w, int64_t i, int64_t *out) {
     const tree *t = &h->t;
+    const int l = w->l;
     int64_t used = 0;
     for (int m = l; m >= h->top; m--) {
         const int64_t a = tree_node(m, i >> (l - m));
         for (int64_t e = h->far_of.first[a]; e < h->far_of.first[a + 1]; e++) {
             const int64_t b = h->far_of.item[e], n = t->size[b];
-            const int64_t few = batch_least(n, points_of(l - m));
+            const int64_t few =
+                w->more->all ? n : batch_least(n, points_of(l - m) << w->more->turn);
             for (int64_t k = 0; k < few; k++, used++)
                 if (out)
                     out[used] = t->first[b] + ((2 * k + 1) * n / (2 * few) + i) % n;
         }
     }
-    return used;
+    return used + wrong_samples(h, w, i, out ? out + used : NULL);
 }
 
 static status samples_of_level(const h2 *h, hss_builder *w) {
@@ -33,14 +67,14 @@ static status samples_of_level(const h2 *h, hss_builder *w) {
     TRY(ALLOC(w->samples, (unsigned long)nodes, "samples of nodes"));
     w->room = 1, w->most_samples = 0;
     for (int64_t i = 0; i < nodes; i++) {
-        w->samples[i] = far_samples(h, w->l, i, NULL);
+        w->samples[i] = far_samples(h, w, i, NULL);
         w->most_samples = w->samples[i] > w->most_samples ? w->samples[i] : w->most_samples;
     }
     w->room = w->most_samples > 0 ? w->most_samples : 1;
     TRY(ALLOC(w->sample, (unsigned long)(nodes * w->room), "samples of nodes"));
 #pragma omp parallel for if (nodes > 512)
     for (int64_t i = 0; i < nodes; i++)
-        far_samples(h, w->l, i, w->sample + i * w->room);
+        far_samples(h, w, i, w->sample + i * w->room);
 done:
     return st;
 }
@@ -89,9 +123,9 @@ done:
     return st;
 }
 
-status h2_sketch(h2 *h, const format_source *s) {
+status h2_sketch(h2 *h, const format_source *s, const refinement *more) {
     hss *levels = NULL; /* as much of an HSS matrix as the builder needs: format, tree, levels */
-    hss_builder w = {.s = s, .once = true};
+    hss_builder w = {.s = s, .once = true, .more = more};
     status st = MOAO_OK;
     if (h->top > h->t.levels)
         return MOAO_OK;

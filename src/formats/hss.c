@@ -111,10 +111,10 @@ done:
 }
 
 /* By so many products (0: from entries), with the launches of products. */
-static status make(hss *h, const format_source *s, int64_t samples) {
+static status make(hss *h, const format_source *s, int64_t samples, const refinement *more) {
     status st;
     hss_clear(h);
-    TRY(hss_build(h, s, samples));
+    TRY(hss_build(h, s, samples, more));
     TRY(make_plan(h, false, &h->straight));
     if (!h->f.symmetric)
         TRY(make_plan(h, true, &h->turned));
@@ -126,24 +126,40 @@ done:
     return st;
 }
 
+/* From sampled entries, until the comparison with rows of the source finds nothing wrong. */
+static status from_entries(hss *h, const format_source *s) {
+    refinement more = {0};
+    bool fine = h->t.levels == 0;
+    status st;
+    do {
+        TRY(make(h, s, 0, &more));
+        if (!fine)
+            TRY(format_verify(&h->f, s, &more, &fine));
+    } while (!fine);
+done:
+    refinement_free(&more);
+    return st;
+}
+
 /* Products are doubled while a rank is near their number, or fresh ones show a larger error. */
 static status load(format *f, const format_source *s) {
     hss *h = (hss *)f;
     double rms = 0;
+    int64_t wrong = 0;
     status st;
     if (f->o.samples == 0 || h->t.levels == 0)
-        return make(h, s, 0);
+        return from_entries(h, s);
     for (int64_t samples = f->o.samples;; samples *= 2) {
-        TRY(make(h, s, samples));
-        TRY(hss_products_error(h, s, &rms));
-        if (rms <= f->o.tol && f->info.rank_max + 8 <= samples)
+        TRY(make(h, s, samples, NULL));
+        TRY(hss_products_error(h, s, &rms, &wrong));
+        if (wrong == 0 && rms <= f->o.tol && f->info.rank_max + 8 <= samples)
             break;
         if (2 * samples > BATCH_ORTH_MAX)
             TRY(status_fail(
                 MOAO_MEMORY,
-                "an HSS matrix is not found by %lld products (error %.1e): take the dense "
-                "format, or a larger tolerance",
-                (long long)samples, rms));
+                "an HSS matrix is not found by %lld products (error %.1e, %lld rows wrong): take "
+                "the dense format, or a larger tolerance",
+                (long long)samples, rms, (long long)wrong));
     }
 done:
     return st;

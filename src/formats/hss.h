@@ -51,7 +51,9 @@ static inline char *hss_diagonal(const hss *h, int64_t i) {
 }
 
 /* The pieces of making one (hss_build.c), and of its factor (hss_factor.c). */
-status hss_build(hss *h, const format_source *s, int64_t samples);
+/* samples: products with random vectors; 0: sampled entries, and those of `more` (or NULL). */
+struct refinement;
+status hss_build(hss *h, const format_source *s, int64_t samples, const struct refinement *more);
 status hss_all_entries(hss *h, const format_source *s);
 /* Launches with sums up and down at `anchors` levels only, from the leaves up (hss_merge.c). */
 status hss_merge(hss *h, const int *anchor, int anchors, hss_launches *to);

@@ -425,9 +425,8 @@ done:
     return st;
 }
 
-/* samples: random vectors whose products choose the rows; 0: entries do. */
-status hss_build(hss *h, const format_source *s, int64_t samples) {
-    hss_builder w = {.h = h, .s = s, .once = h->f.symmetric || s->mirrored};
+status hss_build(hss *h, const format_source *s, int64_t samples, const refinement *more) {
+    hss_builder w = {.h = h, .s = s, .once = h->f.symmetric || s->mirrored, .more = more};
     status st;
     TRY(pool_open(&h->f));
     TRY(diagonal_blocks(&w));

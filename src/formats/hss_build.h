@@ -4,6 +4,7 @@
 #define MOAO_FORMATS_HSS_BUILD_H
 
 #include "hss.h"
+#include "sampled.h"
 
 /* What makes an HSS matrix, level by level. */
 typedef struct {
@@ -19,6 +20,7 @@ typedef struct {
     char *r, *below; /* device: triangles of this level's bases and of the level below */
     char *raw; /* device: blocks of siblings between chosen rows, before bases are orthonormal */
     struct hss_products *products; /* samples are products; NULL: entries */
+    const refinement *more;        /* of entries: what is sampled in addition; NULL: nothing */
     pack args;
 } hss_builder;
 
@@ -50,7 +52,8 @@ void hss_products_close(hss_builder *w);
 status hss_products_level(hss_builder *w);
 status hss_products_fill(hss_builder *w, const hss_samples *q, int64_t first, int64_t count);
 status hss_products_carry(hss_builder *w, const hss_samples *q, const int *order);
-/* The error of an entry (rms) by fresh products with what was made. */
-status hss_products_error(hss *h, const format_source *s, double *rms);
+/* By fresh products with what was made: the error of an entry (rms), and how many rows have more
+ * than format_open allows. */
+status hss_products_error(hss *h, const format_source *s, double *rms, int64_t *wrong);
 
 #endif

@@ -44,7 +44,8 @@ struct format {
     backend_ctx *ctx;
     format_options o;
     bool symmetric;
-    bool checked; /* while format_check looks at what the kind approximates */
+    bool checked; /* while format_check compares what the kind approximates */
+    bool lost;    /* a load or a compression failed: there are no values */
     format_info info;
 };
 
@@ -70,6 +71,13 @@ static inline void number_set(backend_type t, void *a, int64_t i, double value) 
 static inline double number_get(backend_type t, const void *a, int64_t i) {
     return t == BACKEND_D ? ((const double *)a)[i] : (double)((const float *)a)[i];
 }
+
+/* MOAO_INPUT: the source has another shape, or the format holds no values. */
+status format_fits(const format *f, const format_source *s);
+status format_has_values(const format *f);
+
+/* MOAO_NUMERIC: a product with small numbers, none of them zero, is not finite (check.c). */
+status format_finite(format *f);
 
 /* New memory of the backend with a copy of `bytes` bytes of the host. Waits. */
 status format_upload(const format *f, const void *host, size_t bytes, void **device);

@@ -1,5 +1,6 @@
 /* A source of entries: a kernel at points. */
 #include "internal.h"
+#include <math.h>
 #include <stdlib.h>
 
 typedef struct {
@@ -44,9 +45,14 @@ status format_points_open(const backend *be, backend_ctx *ctx, formats_kernel ke
     status st = MOAO_OK;
     *s = (format_source){0};
     if (!be->formats || n < 0 || n > INT32_MAX || dim < 1 || dim > 3 ||
-        (kernel == FORMATS_CAUCHY && dim != 1) || (kernel != FORMATS_CAUCHY && !(length > 0)))
+        (kernel == FORMATS_CAUCHY && dim != 1) ||
+        (kernel != FORMATS_CAUCHY && !(length > 0 && isfinite(length))))
         return status_fail(MOAO_INPUT, "a kernel at %lld points of %d dimensions, length %g",
                            (long long)n, dim, length);
+    for (int64_t i = 0; i < n * dim; i++)
+        if (!isfinite(at[i]))
+            return status_fail(MOAO_NUMERIC, "coordinate %lld of point %lld is %g",
+                               (long long)(i % dim), (long long)(i / dim), at[i]);
     TRY(ALLOC(p, 1, "a source of entries"));
     *p = (points){be, ctx, kernel, length, dim, n, NULL, NULL, NULL};
     *s = (format_source){.from = p,
