@@ -265,36 +265,33 @@ done:
     return st;
 }
 
-/* Ranks of the tiles below the diagonal blocks, a line each; the order of dense ones, 0 of empty
- * ones.
+/* Ranks of the tiles below the diagonal blocks, a line each; of dense ones the order, of empty 0.
  */
 static status write_ranks(const field *f, const tlr *l, const char *name) {
     FILE *out = fopen(name, "w");
-    if (!out)
-        return status_fail(MOAO_IO, "cannot write %s", name);
-    fprintf(out, "row,column,rank,order\n");
-    for (int64_t i = 0; i < f->known.nt; i++)
+    if (out)
+        fprintf(out, "row,column,rank,order\n");
+    for (int64_t i = 0; out && i < f->known.nt; i++)
         for (int64_t k = 0; k < i; k++) {
             const tlr_tile *t = tlr_tile_at(l, i, k);
             if (t)
                 fprintf(out, "%lld,%lld,%d,%lld\n", (long long)i, (long long)k, (int)t->rank,
                         (long long)f->tile);
         }
-    return fclose(out) == 0 ? MOAO_OK : status_fail(MOAO_IO, "cannot write %s", name);
+    return out && fclose(out) == 0 ? MOAO_OK : status_fail(MOAO_IO, "cannot write %s", name);
 }
 
 /* Predictions of the points held out and their deviations, each HELD of them. */
 static status write_predictions(const field *f, const double *mean, const double *deviation,
                                 const char *name) {
+    const double *x = f->x + f->n, *y = f->y + f->n, *z = f->z + f->n;
     FILE *out = fopen(name, "w");
-    if (!out)
-        return status_fail(MOAO_IO, "cannot write %s", name);
-    fprintf(out, "# variance %.17g, beta %.17g, nu %.17g, nugget %.17g\n", f->m.variance, f->m.beta,
-            f->m.nu, f->m.nugget);
-    for (int64_t k = 0; k < HELD; k++)
-        fprintf(out, "%.17g %.17g %.17g %.17g %.17g\n", f->x[f->n + k], f->y[f->n + k],
-                f->z[f->n + k], mean[k], deviation[k]);
-    return fclose(out) == 0 ? MOAO_OK : status_fail(MOAO_IO, "cannot write %s", name);
+    if (out)
+        fprintf(out, "# variance %.17g, beta %.17g, nu %.17g, nugget %.17g\n", f->m.variance,
+                f->m.beta, f->m.nu, f->m.nugget);
+    for (int64_t k = 0; out && k < HELD; k++)
+        fprintf(out, "%.17g %.17g %.17g %.17g %.17g\n", x[k], y[k], z[k], mean[k], deviation[k]);
+    return out && fclose(out) == 0 ? MOAO_OK : status_fail(MOAO_IO, "cannot write %s", name);
 }
 
 /* Predictions of the points held out: c' C^-1 z, of variance C(0) - |L^-1 c|^2. */

@@ -88,7 +88,8 @@ static inline status formats_chain_lists(formats_sums_op *sums, backend_ctx *ctx
  * a norm of at most tol, or at `most`; a rank that is no multiple of `round` goes on to the next
  * one unless remainders are below 1e-3 tol. A, m x n, is overwritten. order: n.n indices for each
  * matrix, its n columns, J first; u: n x rank, its rows J are the identity. rank, info as in
- * backend_lowrank.h (-3: cut by `most`). m and n at most BATCH_ORTH_MAX; no workspace. */
+ * backend_lowrank.h (-3: cut by `most`). m and n at most BATCH_ORTH_MAX; no workspace. Squares
+ * neither overflow nor underflow: a matrix is scaled by a power of two first. */
 typedef status formats_id_op(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m,
                              batch_dim n, batch_mat a, double tol, int round, int64_t most,
                              int *order, batch_mat u, int64_t *rank, int *info);

@@ -11,6 +11,11 @@
 #define FORMATS_HOST_DEVICE
 #endif
 
+/* Squares of norms, of a matrix whose largest modulus is about 1, that count as 0: products of two
+ * such norms would not have an inverse. */
+#define FORMATS_SQUARE_LEAST_D 0x1p-1000
+#define FORMATS_SQUARE_LEAST_S 0x1p-116f
+
 FORMATS_HOST_DEVICE static inline double formats_kernel_value(formats_kernel kernel, double length,
                                                               int dim, const double *x,
                                                               const double *y) {

@@ -48,6 +48,8 @@ status h2_gather(const h2 *h, const format_source *s, pair_blocks *b, const int6
                  const int64_t *size, const int *index, pack *args);
 status h2_plan(h2 *h); /* launches and statistics, after ranks have changed */
 status h2_compress(format *f, double tol, char weights, int samples); /* h2_compress.c */
+/* Its bases and far blocks, without h2_plan: HSS matrices use it too (hss_compress.c). */
+status h2_cut(h2 *h, double tol, char weights, int samples);
 /* h2_weights.c: triangles Z (most x most each, of all nodes of level l) with Z'Z the sum of B B'
  * over the blocks B of a node's row, those of the nodes above it included. Bases are orthonormal.
  */

@@ -118,14 +118,17 @@ static status choose_ranks(sweep *w, const char *values, int64_t k, const int64_
     v->most = 1;
     for (int64_t i = 0; i < v->nodes; i++) {
         const int64_t all = v->rank[i];
-        double sum = 0, cut = 0;
+        const double first = all > 0 ? number_get(f->o.type, s, i * k) : 0;
+        double sum = 0, cut = 0; /* in units of the largest value */
         if (host[i] > 0)
-            st = status_fail(MOAO_NUMERIC, "a number of an H2 matrix is not finite");
-        for (int64_t e = 0; e < all; e++)
-            sum += number_get(f->o.type, s, i * k + e) * number_get(f->o.type, s, i * k + e);
-        int64_t r = all;
+            TRY(status_fail(MOAO_NUMERIC, "a number of a hierarchical matrix is not finite"));
+        for (int64_t e = 0; e < all && first > 0; e++) {
+            const double x = number_get(f->o.type, s, i * k + e) / first;
+            sum += x * x;
+        }
+        int64_t r = first > 0 ? all : 0;
         for (; r > 0; r--) {
-            const double x = number_get(f->o.type, s, i * k + r - 1);
+            const double x = number_get(f->o.type, s, i * k + r - 1) / first;
             if (!(cut + x * x <= w->tol * w->tol * sum))
                 break;
             cut += x * x;
@@ -330,6 +333,12 @@ done:
 
 status h2_compress(format *f, double tol, char weights, int samples) {
     h2 *h = (h2 *)f;
+    const status st = h2_cut(h, tol, weights, samples);
+    return st != MOAO_OK || h->top > h->t.levels ? st : h2_plan(h);
+}
+
+status h2_cut(h2 *h, double tol, char weights, int samples) {
+    format *f = &h->f;
     char *z[NESTED_LEVELS] = {NULL};
     sweep w = {.h = h,
                .tol = tol,
@@ -350,7 +359,6 @@ status h2_compress(format *f, double tol, char weights, int samples) {
     }
     w.cut = true;
     TRY(run(&w));
-    TRY(h2_plan(h));
 done:
     for (int l = 0; l < NESTED_LEVELS; l++)
         f->be->release(f->ctx, z[l]);

@@ -110,18 +110,33 @@ done:
     return st;
 }
 
+status hss_launch(hss *h) {
+    status st;
+    plan_free(&h->f, &h->straight), plan_free(&h->f, &h->turned);
+    hss_launches_free(&h->f, &h->few), hss_launches_free(&h->f, &h->wide);
+    h->ranks = 0;
+    for (int l = h->t.levels; l >= 1; l--)
+        for (int64_t i = 0; i < h->level[l].nodes; i++) {
+            h->level[l].up[i] = h->ranks;
+            h->ranks += h->level[l].rank[i];
+        }
+    TRY(make_plan(h, false, &h->straight));
+    if (!h->f.symmetric)
+        TRY(make_plan(h, true, &h->turned));
+    TRY(merge(h));
+    count(h);
+done:
+    return st;
+}
+
 /* By so many products (0: from entries), with the launches of products. */
 static status make(hss *h, const format_source *s, int64_t samples, const refinement *more) {
     status st;
     hss_clear(h);
     TRY(hss_build(h, s, samples, more));
-    TRY(make_plan(h, false, &h->straight));
-    if (!h->f.symmetric)
-        TRY(make_plan(h, true, &h->turned));
     if (!h->f.o.lean && h->t.n <= SMALL && h->t.levels > 0)
         TRY(hss_all_entries(h, s));
-    TRY(merge(h));
-    count(h);
+    st = hss_launch(h);
 done:
     return st;
 }
@@ -303,4 +318,5 @@ const format_table format_hss = {.kind = FORMAT_HSS,
                                  .factor = hss_factor_make,
                                  .solve_workspace = hss_solve_workspace,
                                  .solve = hss_solve,
+                                 .compress = hss_compress,
                                  .parts = parts};

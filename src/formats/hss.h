@@ -55,6 +55,9 @@ static inline char *hss_diagonal(const hss *h, int64_t i) {
 struct refinement;
 status hss_build(hss *h, const format_source *s, int64_t samples, const struct refinement *more);
 status hss_all_entries(hss *h, const format_source *s);
+/* Launches and statistics, after ranks have changed (hss.c). */
+status hss_launch(hss *h);
+status hss_compress(format *f, double tol, char weights, int samples); /* hss_compress.c */
 /* Launches with sums up and down at `anchors` levels only, from the leaves up (hss_merge.c). */
 status hss_merge(hss *h, const int *anchor, int anchors, hss_launches *to);
 void hss_launches_free(const format *f, hss_launches *l);

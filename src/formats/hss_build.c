@@ -432,15 +432,8 @@ status hss_build(hss *h, const format_source *s, int64_t samples, const refineme
     TRY(diagonal_blocks(&w));
     if (samples > 0)
         TRY(hss_products_open(&w, samples));
-    h->ranks = 0;
-    for (w.l = h->t.levels; w.l >= 1; w.l--) {
-        nested_level *v = h->level + w.l;
+    for (w.l = h->t.levels; w.l >= 1; w.l--)
         TRY(build_level(&w));
-        for (int64_t i = 0; i < v->nodes; i++) {
-            v->up[i] = h->ranks;
-            h->ranks += v->rank[i];
-        }
-    }
 done:
     hss_products_close(&w);
     pack_free(&h->f, &w.args);

@@ -393,7 +393,7 @@ status hss_factor_make(format *f, double shift) {
         now.d = now.u = now.b = now.q = now.tau = now.c = now.m = now.wv = now.f = now.ut = NULL;
         now.info = NULL;
     }
-    TRY(hss_solve_prepare(h));
+    TRY(hss_solve_prepare(h, shift));
 done:
     maker_release(&now), maker_release(&below);
     f->be->release(f->ctx, now.one);

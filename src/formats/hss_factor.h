@@ -20,7 +20,9 @@ struct hss_factor {
     plan straight, turned;
 };
 
-/* The launches of solves with h->factor; a first solve shows whether the matrix is singular. */
-status hss_solve_prepare(hss *h);
+/* The launches of solves with h->factor, that of A + shift I; its condition. */
+status hss_solve_prepare(hss *h, double shift);
+/* Estimates info.rcond (hss_condition.c). MOAO_NUMERIC: nothing can be solved. */
+status hss_condition(hss *h, double shift);
 
 #endif

@@ -1,6 +1,5 @@
 /* Solves with the factor of an HSS matrix: launches of sums, made once. */
 #include "hss_factor.h"
-#include <math.h>
 #include <stdlib.h>
 
 /* --- launches of a solve
@@ -147,38 +146,13 @@ done:
     return st;
 }
 
-/* A solve with numbers that are not zero shows an infinite inverse anywhere. */
-static status try_solve(hss *h) {
-    const format *f = &h->f;
-    const int64_t n = h->t.n, size = (int64_t)backend_size(f->o.type);
-    void *host = NULL, *x = NULL, *work = NULL;
-    double *largest = NULL, found = 0;
-    status st;
-    TRY(mem_alloc(&host, (unsigned long)n, (unsigned long)size, "a right-hand side"));
-    for (int64_t i = 0; i < n; i++)
-        number_set(f->o.type, host, i, 1 + (double)(i % 7) / 8);
-    TRY(format_upload(f, host, (size_t)(n * size), &x));
-    TRY(take(f, hss_solve_workspace(f, 1), &work));
-    TRY(take(f, sizeof found, (void **)&largest));
-    TRY(hss_solve(f, 'N', 1, x, n > 0 ? n : 1, work));
-    TRY(f->be->half->max_abs(f->ctx, f->o.type, n, 1, x, n > 0 ? n : 1, largest));
-    TRY(f->be->copy(f->ctx, &found, sizeof found, largest, sizeof found, sizeof found, 1));
-    TRY(f->be->sync(f->ctx));
-    if (!isfinite(found))
-        st = status_fail(MOAO_NUMERIC, "an HSS matrix is singular: add a shift to its diagonal");
-done:
-    free(host);
-    f->be->release(f->ctx, x), f->be->release(f->ctx, work), f->be->release(f->ctx, largest);
-    return st;
-}
-
-status hss_solve_prepare(hss *h) {
+status hss_solve_prepare(hss *h, double shift) {
     status st;
     rows_of_workspaces(h->factor, h->t.levels);
     TRY(plan_way(h, h->factor, false));
     if (!h->f.symmetric)
         TRY(plan_way(h, h->factor, true));
-    TRY(try_solve(h));
+    st = hss_condition(h, shift);
 done:
     return st;
 }

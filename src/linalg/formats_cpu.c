@@ -9,13 +9,16 @@
 #define REAL double
 #define NAME(x) x##_d
 #define ROOT sqrt
+#define SQUARE_LEAST FORMATS_SQUARE_LEAST_D
 #include "formats_cpu_real.h"
 #undef REAL
 #undef NAME
 #undef ROOT
+#undef SQUARE_LEAST
 #define REAL float
 #define NAME(x) x##_s
 #define ROOT sqrtf
+#define SQUARE_LEAST FORMATS_SQUARE_LEAST_S
 #include "formats_cpu_real.h"
 
 static int64_t size_of(batch_dim d, int64_t b) {

@@ -97,12 +97,32 @@ static void NAME(weights)(int64_t n, int64_t r, REAL *a, int64_t lda, const int 
     }
 }
 
+/* A := 2^-e A with the largest modulus in [1/2, 1), so that squares stay in range; e, 0 where an
+ * entry is not finite. */
+static int NAME(rescale)(int64_t m, int64_t n, REAL *a, int64_t lda) {
+    double most = 0;
+    int e = 0;
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++)
+            if (!(fabs((double)a[i + j * lda]) <= most))
+                most = fabs((double)a[i + j * lda]);
+    if (!(most > 0) || !isfinite(most))
+        return 0;
+    frexp(most, &e);
+    const REAL f = (REAL)ldexp(1, -e / 2), g = (REAL)ldexp(1, -e - -e / 2);
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++)
+            a[i + j * lda] = a[i + j * lda] * f * g;
+    return e;
+}
+
 /* Rank of the decomposition; its info in *info. */
 static int64_t NAME(decompose)(int64_t m, int64_t n, REAL *a, int64_t lda, double tol, int round,
                                int64_t most, int *order, REAL *u, int64_t ldu, REAL *norm,
                                int *info) {
     int64_t k = 0;
     const int64_t end = m < n ? m : n;
+    tol = ldexp(tol, -NAME(rescale)(m, n, a, lda));
     *info = 0;
     for (int64_t j = 0; j < n; j++) {
         norm[j] = 0, order[j] = (int)j;
@@ -116,7 +136,8 @@ static int64_t NAME(decompose)(int64_t m, int64_t n, REAL *a, int64_t lda, doubl
         for (int64_t j = k + 1; j < n; j++)
             p = norm[j] > norm[p] ? j : p;
         const double end_at = k % round ? 1e-3 * tol : tol;
-        if (!(norm[p] > (REAL)(end_at * end_at)) || (k == most && !(norm[p] > (REAL)(tol * tol))))
+        if (!(norm[p] > SQUARE_LEAST) || !(norm[p] > (REAL)(end_at * end_at)) ||
+            (k == most && !(norm[p] > (REAL)(tol * tol))))
             break;
         if (k == most) {
             *info = -3;

@@ -84,6 +84,110 @@ static inline double *dense_of(const format *f, const format_source *s) {
     return a;
 }
 
+/* A source of a matrix on the host, n x n, column-major; points of a line where dim is 1. */
+typedef struct {
+    const double *a;
+    int64_t n;
+} host_matrix;
+
+static inline status host_gather(void *from, backend_ctx *c, backend_type t,
+                                 const formats_blocks *b) {
+    const host_matrix *s = from;
+    const size_t count = (size_t)b->count, size = backend_size(t);
+    int64_t *m = malloc(8 * (count + 1)), *n = malloc(8 * (count + 1));
+    const int **rows = malloc(8 * (count + 1)), **cols = malloc(8 * (count + 1));
+    char **to = malloc(8 * (count + 1));
+    int *row = malloc(4 * (size_t)(b->m.n + 1)), *col = malloc(4 * (size_t)(b->n.n + 1));
+    char *block = malloc(size * (size_t)(b->m.n * b->n.n + 1));
+    status st = MOAO_OK;
+    (void)c;
+    if (b->m.each)
+        to_host(m, b->m.each, 8 * count);
+    if (b->n.each)
+        to_host(n, b->n.each, 8 * count);
+    if (b->a.ptrs)
+        to_host(to, b->a.ptrs, 8 * count);
+    to_host(rows, b->rows, 8 * count), to_host(cols, b->cols, 8 * count);
+    for (int64_t k = 0; k < b->count && st == MOAO_OK; k++) {
+        const int64_t mk = b->m.each ? m[k] : b->m.n, nk = b->n.each ? n[k] : b->n.n,
+                      ld = b->a.lds ? 0 : b->a.ld, high = b->turned ? nk : mk,
+                      wide = b->turned ? mk : nk;
+        char *at = b->a.ptrs ? to[k] : (char *)b->a.base + k * b->a.stride * (int64_t)size;
+        to_host(row, rows[k], 4 * (size_t)mk), to_host(col, cols[k], 4 * (size_t)nk);
+        for (int64_t j = 0; j < nk; j++)
+            for (int64_t i = 0; i < mk; i++) {
+                const double v = s->a[row[i] + col[j] * s->n];
+                const int64_t e = b->turned ? j + i * nk : i + j * mk;
+                if (t == BACKEND_D)
+                    ((double *)(void *)block)[e] = v;
+                else
+                    ((float *)(void *)block)[e] = (float)v;
+            }
+        const int64_t bytes = (int64_t)size * high;
+        if (high > 0 && wide > 0)
+            st = be->copy(ctx, at, (int64_t)size * ld, block, bytes, bytes, wide);
+        if (st == MOAO_OK)
+            st = be->sync(ctx);
+    }
+    free(m), free(n), free(rows), free(cols), free(to), free(row), free(col), free(block);
+    return st;
+}
+
+static inline status host_block(void *from, backend_ctx *c, backend_type t, int64_t i0, int64_t ni,
+                                int64_t j0, int64_t nj, void *a, int64_t lda) {
+    const host_matrix *s = from;
+    const int64_t size = (int64_t)backend_size(t);
+    char *x = malloc((size_t)(ni * nj * size) + 1);
+    (void)c;
+    for (int64_t j = 0; j < nj; j++)
+        for (int64_t i = 0; i < ni; i++)
+            if (t == BACKEND_D)
+                ((double *)(void *)x)[i + j * ni] = s->a[i0 + i + (j0 + j) * s->n];
+            else
+                ((float *)(void *)x)[i + j * ni] = (float)s->a[i0 + i + (j0 + j) * s->n];
+    status st =
+        ni > 0 && nj > 0 ? be->copy(ctx, a, size * lda, x, size * ni, size * ni, nj) : MOAO_OK;
+    if (st == MOAO_OK)
+        st = be->sync(ctx);
+    free(x);
+    return st;
+}
+
+static inline format_source host_source(host_matrix *m, bool symmetric, int dim, const double *at) {
+    return (format_source){.from = m,
+                           .rows = m->n,
+                           .cols = m->n,
+                           .symmetric = symmetric,
+                           .mirrored = symmetric,
+                           .dim = dim,
+                           .at = at,
+                           .block = host_block,
+                           .gather = host_gather};
+}
+
+/* Every entry of the format, in its order, double, on the host. */
+static inline double *entries_of(const format *f, backend_type t) {
+    format_info info;
+    format_describe(f, &info);
+    const int64_t n = info.rows;
+    const size_t bytes = backend_size(t) * (size_t)(n * n), lwork = format_workspace(f, 'L', n);
+    char *one = calloc(bytes + 1, 1), *raw = malloc(bytes + 1);
+    double *a = malloc(8 * (size_t)(n * n) + 1);
+    for (int64_t i = 0; i < n; i++)
+        if (t == BACKEND_D)
+            ((double *)(void *)one)[i * (n + 1)] = 1;
+        else
+            ((float *)(void *)one)[i * (n + 1)] = 1;
+    void *x = device_copy(one, bytes), *y = poison(bytes), *work = poison(lwork);
+    must(format_apply(f, 'L', 'N', 'A', n, 1, x, n, 0, y, n, work, lwork));
+    to_host(raw, y, bytes);
+    for (int64_t e = 0; e < n * n; e++)
+        a[e] = number(t, raw, e);
+    be->release(ctx, x), be->release(ctx, y), be->release(ctx, work);
+    free(one), free(raw);
+    return a;
+}
+
 /* Largest difference between format_apply and the dense product, relative to the largest number of
  * the product; y is poisoned where beta is 0, and what lies between the columns must stay as it
  * was. */

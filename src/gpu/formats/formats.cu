@@ -181,6 +181,35 @@ __device__ inline void eliminate(IdShared<T> &s, T *a, int64_t lda, int m, int n
         v[k] = r;
 }
 
+/* A := 2^-e A with the largest modulus in [1/2, 1), so that squares stay in range; e, 0 where an
+ * entry is not finite. */
+template <class T> __device__ inline int rescale(IdShared<T> &s, T *a, int64_t lda, int m, int n) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    T most = T(0);
+    int e = 0;
+    for (int x = threadIdx.x; x < m * n; x += blockDim.x) {
+        const T v = fabs(a[x % m + (int64_t)(x / m) * lda]);
+        most = v <= most ? most : v == v ? v : T(INFINITY);
+    }
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2)
+        most = fmax(most, __shfl_xor_sync(0xffffffffu, most, d));
+    if (lane == 0)
+        s.best[warp] = most;
+    __syncthreads();
+    for (int w = 0; w < ID_WARPS; w++)
+        most = fmax(most, s.best[w]);
+    __syncthreads();
+    if (!(most > T(0)) || isinf(most))
+        return 0;
+    frexp(most, &e);
+    const T f = ldexp(T(1), -e / 2), g = ldexp(T(1), -e - -e / 2);
+    for (int x = threadIdx.x; x < m * n; x += blockDim.x)
+        a[x % m + (int64_t)(x / m) * lda] = a[x % m + (int64_t)(x / m) * lda] * f * g;
+    __syncthreads();
+    return e;
+}
+
 /* Column j of R12 := R11^-1 of it, by a warp; then its row of U. */
 template <class T>
 __device__ inline void weights(const IdShared<T> &s, T *a, int64_t lda, int n, int rank, T *u,
@@ -219,6 +248,8 @@ template <class T> __global__ void __launch_bounds__(32 * ID_WARPS) id_kernel(co
     if (threadIdx.x == 0)
         s.info = INT32_MAX;
     __syncthreads();
+    const double tol = ldexp(q.tol, -rescale(s, a, lda, m, n));
+    const T least = sizeof(T) == 8 ? T(FORMATS_SQUARE_LEAST_D) : T(FORMATS_SQUARE_LEAST_S);
     for (int j = warp; j < n; j += ID_WARPS) {
         T sum = T(0);
         for (int i = lane; i < m; i += 32)
@@ -235,8 +266,9 @@ template <class T> __global__ void __launch_bounds__(32 * ID_WARPS) id_kernel(co
     int k = 0, info = s.info == INT32_MAX ? 0 : s.info;
     for (; info == 0 && k < end; k++) {
         find_pivot(s, k, n);
-        const double end_at = k % q.round ? 1e-3 * q.tol : q.tol;
-        if (!(s.best[0] > T(end_at * end_at)) || (k == q.most && !(s.best[0] > T(q.tol * q.tol))))
+        const double end_at = k % q.round ? 1e-3 * tol : tol;
+        if (!(s.best[0] > least) || !(s.best[0] > T(end_at * end_at)) ||
+            (k == q.most && !(s.best[0] > T(tol * tol))))
             break;
         if (k == q.most) {
             info = -3;
