@@ -105,9 +105,9 @@ static status fill(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t nj, do
                    int64_t lda) {
     const field *f = arg;
     const int64_t *p = f->order->perm;
-    double *host = malloc(sizeof(double) * (size_t)(ni * nj));
-    status st = MOAO_MEMORY;
-    if (!host)
+    double *host;
+    status st = mem_alloc((void **)&host, (unsigned long)(ni * nj), sizeof *host, "entries");
+    if (st != MOAO_OK)
         return st;
 #pragma omp parallel for schedule(static)
     for (int64_t j = 0; j < nj; j++)
@@ -250,10 +250,8 @@ static status draw(field *f, uint64_t seed) {
     uint64_t s = seed + 12345;
     tlr *l = NULL;
     status st = e ? MOAO_OK : MOAO_MEMORY;
-    for (int64_t i = 0; e && i < total; i++) {
-        const double r = sqrt(-2 * log(uniform(&s)));
-        e[i] = r * cos(2 * M_PI * uniform(&s));
-    }
+    for (int64_t i = 0; e && i < total; i++)
+        e[i] = sqrt(-2 * log(uniform(&s))), e[i] *= cos(2 * M_PI * uniform(&s));
     if (st == MOAO_OK)
         TRY(factor(f, &f->all, 0, &l));
     TRY(with_factor(f, l, '*', total, 1, e));
@@ -509,10 +507,7 @@ static double option(int argc, char **argv, const char *name, double otherwise) 
     return given ? atof(given) : otherwise;
 }
 static bool flag(int argc, char **argv, const char *name) {
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], name))
-            return true;
-    return false;
+    return argc > 1 && (!strcmp(argv[argc - 1], name) || flag(argc - 1, argv, name));
 }
 
 static status run(field *f, int argc, char **argv) {
