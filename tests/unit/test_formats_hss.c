@@ -145,20 +145,17 @@ static void test_refused(void **state) {
     spoiled w = {s, n};
     bad = s;
     bad.from = &w, bad.gather = spoiled_gather, bad.block = NULL;
-    if (format_open(be, ctx, &bad, &o, &f) == MOAO_OK) { /* the entry was in a dense block */
-        double rms, worst;
-        must(format_check(f, &s, 8, 1, &rms, &worst));
-        assert_true(isnan(rms) || isnan(worst));
-        assert_int_equal(format_factor(f, 0), MOAO_NUMERIC);
-        format_close(f);
-    }
+    assert_int_equal(format_open(be, ctx, &bad, &o, &f), MOAO_NUMERIC);
+    assert_null(f);
     status_clear();
     must(format_open(be, ctx, &s, &o, &f));
     assert_int_equal(format_apply(f, 'L', 'N', 'H', 1, 1, x, n, 0, x, n, NULL, 0), MOAO_INPUT);
     status_clear();
     assert_int_equal(format_solve(f, 'N', 1, x, n, NULL, 0), MOAO_INPUT);
     status_clear();
-    assert_int_equal(format_compress(f, 1e-3, 'N', 0), MOAO_INPUT);
+    assert_int_equal(format_compress(f, -1e-3, 'N', 0), MOAO_INPUT);
+    status_clear();
+    assert_int_equal(format_compress(f, 1e-3, 'X', 0), MOAO_INPUT);
     status_clear();
     format_close(f);
     format_points_close(&s);
@@ -167,8 +164,7 @@ static void test_refused(void **state) {
     y[2] = y[0], y[3] = y[1];
     must(format_points_open(be, ctx, FORMATS_GAUSSIAN, 0.01, 2, n, y, &s));
     must(format_open(be, ctx, &s, &o, &f));
-    const status singular = format_factor(f, 0);
-    assert_true(singular == MOAO_NUMERIC || singular == MOAO_OK); /* rounding may save a pivot */
+    assert_int_equal(format_factor(f, 0), MOAO_NUMERIC);
     status_clear();
     must(format_factor(f, 0.1));
     format_close(f);
