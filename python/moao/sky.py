@@ -146,7 +146,7 @@ def year_of(value):
 
 def find_column(names, what, asked=None):
     """Name of a column: the one that is asked for, else the first known name that is there, else None."""
-    own = {str(n).lower(): n for n in reversed(names) if n not in ("h", "i", "j", "k")}  # bands, not counters
+    own = {str(n).lower(): n for n in reversed(names)}
     if asked is not None:
         found = next((n for n in names if n == asked), own.get(asked.lower()))
         if found is None:
@@ -171,6 +171,21 @@ def unit_of(table, name, default, what):
                     % (name, text, what, name))
 
 
+def find_magnitude(table):
+    """The first column with a known name whose unit, where it is stated, is that of a magnitude ("r" may be a radius); else the
+    first with such a name; else None."""
+    from astropy import units as u
+    own = {n.lower(): n for n in reversed(table.names) if n not in ("h", "i", "j", "k")}  # bands, not counters
+    found = [own[n] for n in NAMES["magnitude"] if n in own]
+    for name in found:
+        try:
+            unit_of(table, name, u.mag, "a magnitude")
+            return name
+        except MoaoError:
+            pass
+    return found[0] if found else None
+
+
 class Reader:
     """One catalogue while it is read: its columns, its cells, and what was dropped."""
 
@@ -183,6 +198,8 @@ class Reader:
             self.table.units[find_column(self.table.names, None, name.strip())] = unit
         names = self.table.names
         self.at = {what: find_column(names, what, asked.get(what)) for what in NAMES}
+        if asked.get("magnitude") is None:
+            self.at["magnitude"] = find_magnitude(self.table)
         joined = {}
         for what, parts in PARTS.items():  # each of hours, minutes and seconds in a column of its own
             own = {n.lower(): n for n in names}

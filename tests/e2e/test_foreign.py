@@ -155,6 +155,8 @@ class Tables(unittest.TestCase):
         self.refuse("a flux by its name", self.write("ra,dec,flux\n1,2,3\n"), magnitude="flux")
         self.refuse("of hours, or of degrees", self.write("ra [deg],dec\n10:00:00,2\n"))
         self.refuse("expected COLUMN=UNIT", self.write("ra,dec\n1,2\n"), units=["ra=elephant"])
+        s = read_stars(self.write("i,ra,dec,r [arcmin],V [km/s],Gmag\n1,10,20,3,14,11\n"))  # a counter, a radius, a velocity
+        self.assertEqual((s.column, s.magnitude[0]), ("Gmag", 11))
         s = read_stars(self.write("ra,dec,FLUX_V\n330.7895,-44.5,11\n"))  # text of a number is degrees; SIMBAD's FLUX_V a magnitude
         self.assertEqual((s.ra[0], s.magnitude[0]), (330.7895, 11))
 
