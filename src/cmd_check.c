@@ -149,7 +149,9 @@ static status check_all(const comm *c, const cmdline *cl, setup *u) {
         TRY(make_plans(c, u, &room, &f));
         TRY(cl->json ? check_json(&f) : check_print(&f));
         fflush(stdout);
-        machine_warn();
+        const char *slow = machine_blas_warning();
+        if (slow != NULL)
+            progress_warn("%s", slow);
         st = setup_warn(u);
     }
 done:

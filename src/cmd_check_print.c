@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/plain.h"
+#include "base/text.h"
 #include "budget/terms.h"
 #include "matcov/matcov.h"
 
@@ -14,6 +15,20 @@
 
 enum { COLUMNS = 80, LABEL = 16, MOST_SENSORS = 24 };
 
+/* "41 s", "12 min", "3.4 h", "5.2 days". */
+static void add_time(text *t, double seconds) {
+    if (seconds < 1)
+        text_add(t, "under 1 s");
+    else if (seconds < 120)
+        text_add(t, "%.0f s", seconds);
+    else if (seconds < 7200)
+        text_add(t, "%.0f min", seconds / 60);
+    else if (seconds < 172800)
+        text_add(t, "%.1f h", seconds / 3600);
+    else
+        text_add(t, "%.3g days", seconds / 86400);
+}
+
 static void add_memory(text *t, double bytes) {
     if (bytes < 9.5e8)
         text_add(t, "%.0f MB", bytes / 1e6);
@@ -21,10 +36,6 @@ static void add_memory(text *t, double bytes) {
         text_add(t, "%.3g GB", bytes / 1e9);
     else
         text_add(t, "%.3g TB", bytes / 1e12);
-}
-
-static const char *plural(int n) {
-    return n == 1 ? "" : "s";
 }
 
 /* A label, and words that are broken before the terminal's edge. */
@@ -101,12 +112,12 @@ static void print_sequence(const setup *u) {
         say("targets", "%d x %d", s->grid[0], s->grid[1]);
     else
         say("targets", "%d", s->ntarget);
-    say("atmosphere", "%d profile%s of up to %d layer%s", u->a.nprofile, plural(u->a.nprofile),
-        layers, plural(layers));
+    say("atmosphere", "%d profile%s of up to %d layer%s", u->a.nprofile, text_plural(u->a.nprofile),
+        layers, text_plural(layers));
     say("line of sight", "r0 %.3f to %.3f m, seeing %.2f to %.2f arcsec at 500 nm", lo, hi,
         SEEING_LAMBDA / hi * ARCSEC_PER_RAD, SEEING_LAMBDA / lo * ARCSEC_PER_RAD);
-    say("schedule", "%d reconstructor%s, %d exposure%s", u->a.ntor, plural(u->a.ntor),
-        u->a.nexposure, plural(u->a.nexposure));
+    say("schedule", "%d reconstructor%s, %d exposure%s", u->a.ntor, text_plural(u->a.ntor),
+        u->a.nexposure, text_plural(u->a.nexposure));
     say("PSF", "grid of %d x %d, pixel %.4f m; %d x %d pixels kept", u->grid.grid, u->grid.grid,
         u->grid.pixel, u->o.crop, u->o.crop);
     for (int l = 0; l < u->o.nlambda && l < MOST_SENSORS; l++)
@@ -130,7 +141,7 @@ static void print_device(const advice *a, double memory) {
         return;
     }
     say("GPU", "%.3f GB of %.3f GB, with W of %d target%s; %d would fit",
-        (double)device_plan_bytes(d, n) / 1e9, memory / 1e9, n, plural(n), d->fits);
+        (double)device_plan_bytes(d, n) / 1e9, memory / 1e9, n, text_plural(n), d->fits);
     for (int i = 0; i < d->nitem; i++)
         printf("%9.3f GB    %s\n", (double)d->item[i].bytes / 1e9, d->item[i].name);
     printf("%9.3f GB    %s, times %d\n", (double)d->target / 1e9, d->per_target, n);
@@ -165,12 +176,13 @@ static void print_plan(const check_facts *f, const advice *a) {
     for (int i = 0; i < STAGE_COUNT; i++)
         total += p->flops[i];
     if (a->nodes > 0 && f->elsewhere)
-        say("machine", "%d node%s of %d core%s", a->nodes, plural(a->nodes), f->cores,
-            plural(f->cores));
+        say("machine", "%d node%s of %d core%s", a->nodes, text_plural(a->nodes), f->cores,
+            text_plural(f->cores));
     if (p->group_size > 0) /* else not even one target fits */
-        snprintf(group, sizeof group, "; %d rank%s a target", p->group_size, plural(p->group_size));
+        snprintf(group, sizeof group, "; %d rank%s a target", p->group_size,
+                 text_plural(p->group_size));
     say("ranks", "%d of %d thread%s; Cmm on a grid of %d x %d%s", a->room.nrank, a->room.threads,
-        plural(a->room.threads), p->nprow, p->npcol, group);
+        text_plural(a->room.threads), p->nprow, p->npcol, group);
     if (a->gpus > 0) {
         print_device(a, f->u->par.compute_gpu_memory);
     } else {
@@ -187,13 +199,13 @@ static void print_plan(const check_facts *f, const advice *a) {
     if (!a->fits)
         return;
     say("work", "%d target%s at a time; %.3g flop (reconstructors %.0f %%, exposures %.0f %%)",
-        p->chunk, plural(p->chunk), total,
+        p->chunk, text_plural(p->chunk), total,
         100 * (p->flops[STAGE_FACTOR] + p->flops[STAGE_SOLVE]) / total,
         100 * p->flops[STAGE_EXPOSURE] / total);
     text_add(&t, "%.3g GB", p->output / 1e9);
     say("output", "%s", t.s);
     t.len = 0;
-    text_add_time(&t, p->time.total);
+    add_time(&t, p->time.total);
     text_add(&t, " (dgemm %s: %.1f GFLOP/s a rank); checkpoints %s",
              f->measured         ? "measured here"
              : f->cl->gflops > 0 ? "as given"
@@ -202,7 +214,7 @@ static void print_plan(const check_facts *f, const advice *a) {
     if (a->step < 1)
         text_add(&t, "1 s");
     else
-        text_add_time(&t, a->step);
+        add_time(&t, a->step);
     say("expected time", "%s", t.s != NULL ? t.s : "");
     free(t.s);
 }
@@ -218,16 +230,16 @@ static void add_course(text *t, const advice *a) {
     text_add(t, " of ");
     add_memory(t, (double)a->room.available);
     text_add(t, " a rank, about ");
-    text_add_time(t, a->p.time.total);
+    add_time(t, a->p.time.total);
     if (a->jobs > 1) {
         text_add(t, " in %d jobs of at most ", a->jobs);
-        text_add_time(t, a->limit);
+        add_time(t, a->limit);
         text_add(t, ": each goes on where the one before stopped (the script requeues itself)");
     } else if (a->jobs == 0) {
         text_add(t, ". But a job of ");
-        text_add_time(t, a->limit);
+        add_time(t, a->limit);
         text_add(t, " ends before its first checkpoint, which comes after ");
-        text_add_time(t, a->first);
+        add_time(t, a->first);
         text_add(t, ": more nodes, fewer compute.targets_per_chunk, or a longer --time");
     }
 }
@@ -249,9 +261,10 @@ static void add_lack(text *t, const advice *a) {
 
 static void add_nodes(text *t, const check_facts *f) {
     const advice *a = &f->there;
-    text_add(t, "%d node%s of %d core%s", a->nodes, plural(a->nodes), f->cores, plural(f->cores));
+    text_add(t, "%d node%s of %d core%s", a->nodes, text_plural(a->nodes), f->cores,
+             text_plural(f->cores));
     if (a->gpus > 0)
-        text_add(t, ", %d GPU%s", a->gpus, plural(a->gpus));
+        text_add(t, ", %d GPU%s", a->gpus, text_plural(a->gpus));
     text_add(t, " and ");
     add_memory(t, f->node);
 }
@@ -272,7 +285,7 @@ static void add_verdict(const check_facts *f, text *t) {
     }
     if (f->lacking) {
         if (f->cl->nodes > 0)
-            text_add(t, "does not fit %d node%s of ", f->cl->nodes, plural(f->cl->nodes));
+            text_add(t, "does not fit %d node%s of ", f->cl->nodes, text_plural(f->cl->nodes));
         else
             text_add(t, "does not fit any number of nodes of ");
         add_memory(t, f->asked);

@@ -7,10 +7,12 @@
 #include <string.h>
 
 const char cmd_params_usage[] =
-    "usage: moao params [SECTION...]\n"
+    "usage: moao params [SECTION|WORD...]\n"
     "\n"
     "Print every parameter, or those of a section (telescope, sensors, targets.grid,\n"
-    "units...) or a single key: type, unit, default, range, and what it means.\n"
+    "units...) or a single key: type, unit, default, range, and what it means. Any\n"
+    "other word (actuators, photons, pupil, vibration...) is searched for in names and\n"
+    "texts.\n"
     "\n"
     "  --markdown   as the page docs/parameters.md\n"
     "  --man        as the manual page moao-parameters(5)\n"

@@ -167,6 +167,12 @@ static status make_list(sweep *s) {
     status st;
     sweep_list_free(&s->l);
     TRY(sweep_parse(cl, &g));
+    for (int i = 0; i < g.naxis; i++)
+        if (g.axis[i].missed)
+            progress_warn(
+                "%s: the steps end at %s, before %.10g: a step that fits, or another end, "
+                "reaches it",
+                g.axis[i].key, g.axis[i].value[g.axis[i].n - 1], g.axis[i].end);
     TRY(sweep_list_make(&g, &s->l));
     s->nnew = s->l.nrun;
     TRY(sweep_list_read(cl->dir, &old));

@@ -4,10 +4,7 @@
 #include "base/machine.h"
 #include "base/memory_limits.h"
 #include "base/plain.h"
-#include "base/stop.h"
 #include "commands.h"
-#include "job/launch.h"
-#include "job/launch_start.h"
 #include "version.h"
 
 #include <cblas.h>
@@ -54,35 +51,19 @@ bool command_wants_help(int argc, char **argv, const char *text) {
 }
 
 void command_start(int *argc, char ***argv) {
-    int size;
-    bool tells = true;
-    status st = MOAO_OK;
-    if (!launch_is_rank()) {
-        st = launch_check_step(1, &tells);
-        if (st == MOAO_OK)
-            st = launch_check_room(1);
-    }
-    if (st == MOAO_OK) {
-        /* a run started without mpirun must not look for ssh */
-        setenv("OMPI_MCA_plm_rsh_agent", "/bin/false", 0);
-        comm_unbind();
-        MPI_Init(argc, argv);
-        MPI_Comm_size(MPI_COMM_WORLD, &size);
-        st = launch_check_step(size, &tells);
-        if (st == MOAO_OK) {
-            launch_report_start();
-            return;
-        }
-        MPI_Finalize();
-    }
-    if (tells)
-        command_fail(st);
-    exit(status_exit_code(st));
+    /* a run started without mpirun must not look for ssh */
+    setenv("OMPI_MCA_plm_rsh_agent", "/bin/false", 0);
+    comm_unbind();
+    MPI_Init(argc, argv);
 }
 
 int command_fail(status st) {
     if (st != MOAO_OK)
         plain_line(stderr, st == MOAO_INPUT ? "" : "moao: ", status_message());
+    const char *first = params_mistake(0), *line;
+    if (st == MOAO_INPUT && first != NULL && strcmp(first, status_message()) == 0)
+        for (int i = 1; (line = params_mistake(i)) != NULL; i++)
+            plain_line(stderr, "", line);
     return status_exit_code(st);
 }
 
@@ -145,7 +126,7 @@ static int print_help(int argc, char **argv) {
 int main(int argc, char **argv) {
     const bool computes = argc > 1 && strcmp(argv[1], "run") == 0;
     if (computes)
-        stop_catch_signals();
+        comm_catch_signals();
     machine_prepare(argv, computes);
     if (limits_probe(openblas_get_num_threads()) != MOAO_OK) {
         plain_line(stderr, "moao: ", status_message());

@@ -48,17 +48,8 @@ static unsigned long next_code(const unsigned char **p) {
     return c < from || c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF) ? 0xFFFD : c;
 }
 
-void text_add_time(text *t, double seconds) {
-    if (seconds < 1)
-        text_add(t, "under 1 s");
-    else if (seconds < 120)
-        text_add(t, "%.0f s", seconds);
-    else if (seconds < 7200)
-        text_add(t, "%.0f min", seconds / 60);
-    else if (seconds < 172800)
-        text_add(t, "%.1f h", seconds / 3600);
-    else
-        text_add(t, "%.3g days", seconds / 86400);
+const char *text_plural(double n) {
+    return n == 1 ? "" : "s";
 }
 
 bool text_is_utf8(const char *s) {

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/plain.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "job/sweep.h"
 
 #include <math.h>
@@ -233,15 +234,17 @@ status ast_job_all(const comm *c, const cmdline *cl) {
     TRY(comm_agree(c, swept_values(&q)));
     TRY(write_all(&q, &s));
     if (c->rank == 0 && !cl->quiet) {
-        printf("%.0f asterisms of %d of %d stars: %.0f looked at (%s), %d by their images\n"
+        printf("%.0f asterism%s of %d of %d star%s: %.0f scored (%s), %d by their images\n"
                "covariances %.1f s, search %.1f s, images %.1f s\n",
-               q.sum.combinations, q.t.choose, s.n, q.sum.tried, q.sum.greedy ? "exchange" : "all",
-               q.sum.computed, q.sum.seconds[0], q.sum.seconds[1], q.sum.seconds[2]);
+               q.sum.combinations, text_plural(q.sum.combinations), q.t.choose, s.n,
+               text_plural(s.n), q.sum.tried, q.sum.greedy ? "exchange" : "all", q.sum.computed,
+               q.sum.seconds[0], q.sum.seconds[1], q.sum.seconds[2]);
         print_table(&q, &s);
         if (cl->sample > 0)
             printf(
-                "%d random asterisms at order %d against %d: rank correlation %.3f (guess %.3f)\n",
-                cl->sample, q.j.order, q.j.par.dm_nssp, q.sum.correlation[1], q.sum.correlation[0]);
+                "%d random asterism%s at order %d against %d: rank correlation %.3f (guess %.3f)\n",
+                cl->sample, text_plural(cl->sample), q.j.order, q.j.par.dm_nssp,
+                q.sum.correlation[1], q.sum.correlation[0]);
     }
 done:
     ast_list_free(&r.best);

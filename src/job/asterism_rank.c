@@ -3,6 +3,7 @@
 
 #include "backend/backend.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "linalg/cpu_threads.h"
 
 #include <math.h>
@@ -190,12 +191,12 @@ status ast_job_rank(const comm *c, ast_job *j, const ast_stars *s, bool quiet, a
         st = check_memory(c, j, &u);
     TRY(comm_agree(c, st));
     if (!quiet && c->rank == 0)
-        progress_step("covariances of %d fixed and %d candidate stars, %zu measurements", j->nfixed,
-                      s->n, u.s.m);
+        progress_step("covariances of %d fixed and %d candidate star%s, %zu measurements",
+                      j->nfixed, s->n, text_plural(s->n), u.s.m);
     TRY(ast_case_init(c, &u.s, j->nfixed, u.p, &k));
     const double made = report_now();
     if (!quiet && c->rank == 0)
-        progress_step("asterisms of %d of %d stars", r->choose, s->n);
+        progress_step("asterisms of %d of %d star%s", r->choose, s->n, text_plural(s->n));
     if (r->choose > 0)
         TRY(search(c, j, s, k, quiet, r));
     else

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "operator/tlr_group.h"
 #include "tor/command.h"
 
@@ -275,7 +276,8 @@ static status try_executor(run *r) {
     status st;
     TRY(obsseq_open(&u, &r->seq, &chunk));
     if (chunk < r->pl.chunk && is_root(r))
-        progress_note("the device has room for %d targets at a time, not %d", chunk, r->pl.chunk);
+        progress_note("the device has room for %d target%s at a time, not %d", chunk,
+                      text_plural(chunk), r->pl.chunk);
     r->pl.chunk = chunk < r->pl.chunk ? chunk : r->pl.chunk;
 done:
     return st;
@@ -338,10 +340,11 @@ status run_prepare_stages(run *r) {
     if (r->u.o.budget)
         TRY(mirror_budget_init(r->c, s, r->u.ps, r->dplus, &r->u.a, &r->mirror));
     verify_init(r->c, &r->u, r->dplus, &r->ver);
+    const char *warning = machine_blas_warning();
     r->rep.flops[STAGE_SETUP] = r->pl.flops[STAGE_SETUP] / r->c->size;
     r->rep.wall[STAGE_SETUP] = report_now() - from;
-    if (is_root(r))
-        machine_warn();
+    if (is_root(r) && warning != NULL)
+        progress_warn("%s", warning);
 done:
     return st;
 }
@@ -354,7 +357,8 @@ void run_announce(const run *r) {
     const sys *s = &r->u.s;
     const comm *c = r->c;
     const bool own = r->device.be != NULL && strcmp(r->device.be->name, "cpu") == 0;
-    progress_note("%d sensors, %zu measurements, %d actuators", s->nsensor, s->m, s->dm.nact);
+    progress_note("%d sensor%s, %zu measurements, %d actuators", s->nsensor,
+                  text_plural(s->nsensor), s->m, s->dm.nact);
     progress_note("%d target%s, %d at a time; %d reconstructor%s, %d exposure%s", s->ntarget,
                   plural(s->ntarget), r->pl.chunk, r->u.a.ntor, plural(r->u.a.ntor),
                   r->u.a.nexposure, plural(r->u.a.nexposure));
@@ -395,6 +399,6 @@ void run_announce(const run *r) {
 void run_choose_threads(const run *r, comm *c) {
     if (r->u.par.compute_threads > 0)
         comm_set_threads(c, r->u.par.compute_threads);
-    else if (comm_threads_asked() == 0)
+    else if (getenv("OMP_NUM_THREADS") == NULL && getenv("OPENBLAS_NUM_THREADS") == NULL)
         comm_set_threads(c, plan_threads(&r->u.s, c->threads));
 }

@@ -281,8 +281,8 @@ static void print_table(const found *r) {
         printf("%ld FWHM not known: images that do not fall to half their peak on the grid\n",
                wide);
     if (!all)
-        printf("ensquared energies (%d boxes) and FWHM of %ld wavelengths: maps.fits\n", r->nbox,
-               r->nlambda);
+        printf("ensquared energies (%d box%s) and FWHM of %ld wavelength%s: maps.fits\n", r->nbox,
+               r->nbox == 1 ? "" : "es", r->nlambda, text_plural((double)r->nlambda));
 }
 
 /* The largest terms, of the mean of the targets' variances, as run.json has them. */

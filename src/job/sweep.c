@@ -156,6 +156,8 @@ static status read_range(const char *text, sweep_axis *a) {
     if (!(count <= SWEEP_MOST))
         return status_fail(MOAO_INPUT, "%s=%s: more than %d values, expected fewer", a->key,
                            yaml_tree_quote(text).s, SWEEP_MOST);
+    a->end = to;
+    a->missed = fabs(from + (count - 1) * step - to) > 1e-6 * fabs(step);
     status st = MOAO_OK;
     for (int i = 0; i < (int)count && st == MOAO_OK; i++) {
         double v = from + i * step;

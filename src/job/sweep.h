@@ -10,6 +10,8 @@ typedef struct { /* one swept key and its values, as they are typed */
     char *key;
     int n;
     char **value;
+    bool missed; /* a range whose steps do not reach its end, */
+    double end;  /* which is this, in the unit as typed */
 } sweep_axis;
 
 typedef struct {

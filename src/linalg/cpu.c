@@ -19,8 +19,9 @@ static int cpu_devices(void) {
 
 static status cpu_describe(int device, char *text, size_t len) {
     (void)device;
-    snprintf(text, len, "CPU, %s kernels, %d threads, %s", openblas_get_corename(),
-             openblas_get_num_threads(), openblas_get_config());
+    snprintf(text, len, "CPU, %s kernels, %d thread%s, %s", openblas_get_corename(),
+             openblas_get_num_threads(), openblas_get_num_threads() == 1 ? "" : "s",
+             openblas_get_config());
     return MOAO_OK;
 }
 

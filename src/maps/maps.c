@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOW_STREHL 0.03 /* below it an image has no core to speak of */
+
 /* All scalars of the run: [nscalar][nlambda][nexposure][ntarget], and their means over exposures.
  */
 static status load_scalars(maps_data *m) {
@@ -85,6 +87,30 @@ done:
     return st;
 }
 
+/* Images whose core is lost in the halo: in the header, and as warnings. */
+static void note_low_strehl(fitsout *o, const maps_data *m) {
+    char line[240];
+    for (int l = 0; l < m->nlambda; l++) {
+        const double *strehl =
+            m->mean + ((size_t)SCALAR_STREHL * (size_t)m->nlambda + (size_t)l) * (size_t)m->ntarget;
+        double sum = 0;
+        int low = 0;
+        for (int t = 0; t < m->ntarget; t++) {
+            sum += strehl[t];
+            low += strehl[t] < LOW_STREHL;
+        }
+        if (low == 0)
+            continue;
+        snprintf(line, sizeof line,
+                 "at %.4g um the Strehl ratio is below %g for %d of %d target%s (mean %.2g): "
+                 "compare FWHM and ensquared energies there, the PSF model is doubtful",
+                 m->par->psf_wavelengths.v[l] * 1e6, LOW_STREHL, low, m->ntarget,
+                 text_plural(m->ntarget), sum / m->ntarget);
+        fitsout_comment(o, line);
+        progress_warn("psf.wavelengths: %s", line);
+    }
+}
+
 /* maps.fits, finished but not in place. */
 static status write_maps(const maps_data *m, const char *effective, fitsout *o) {
     static const char *const comments[] = {
@@ -100,6 +126,7 @@ static status write_maps(const maps_data *m, const char *effective, fitsout *o) 
     TRY(file_join(m->dir, "maps.fits", &path));
     TRY(fitsout_create(o, path));
     maps_run_header(o, m, comments);
+    note_low_strehl(o, m);
     for (int i = 0; i < m->nscalar && m->s->grid[0] > 0; i++) {
         TRY(write_map(o, m, i, false));
         TRY(write_map(o, m, i, true));

@@ -5,6 +5,7 @@
 #include "base/fits.h"
 #include "base/progress.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "params/params.h"
 #include "store/store.h"
 #include "system/atmos.h"

@@ -34,7 +34,8 @@ status results_open(results *r, const char *dir) {
     TRY(file_join(dir, "maps.fits", &path));
     const char *why = file_unreadable(path);
     if (why != NULL)
-        TRY(status_fail(MOAO_INPUT, "%s: %s; is that the folder of a finished run?",
+        TRY(status_fail(MOAO_INPUT,
+                        "%s: cannot be read (%s), expected the folder of a finished run",
                         file_shown(path), why));
     TRY(fitsin_open(&r->in, path));
     TRY(rows_of(r, "EXPOSURES", &r->nexposure));

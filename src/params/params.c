@@ -1,4 +1,5 @@
 #include "params_load.h"
+#include "params_mistakes.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -108,7 +109,7 @@ static status merge_sources(params_loader *l, int nfile, const char *const *file
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < noverride; i++)
             if (params_names_star(overrides[i]) == pass)
-                TRY(yaml_tree_override(l->tree, l->root, overrides[i], rules));
+                TRY(mistakes_keep(yaml_tree_override(l->tree, l->root, overrides[i], rules)));
         if (pass == 0)
             TRY(params_expand_rings(l));
     }
@@ -120,19 +121,25 @@ static status load(params_files *files, int nfile, const char *const *names, int
                    const char *const *overrides, params *par) {
     status st;
     params_loader l = {.par = par, .files = files};
+    mistakes_begin();
     TRY(yaml_tree_new(&l.tree));
     TRY(merge_sources(&l, nfile, names, noverride, overrides));
     TRY(param_table_defaults(&params_main_table, 0, par));
     TRY(param_table_read(&params_main_table, 0, l.root, "", par));
     TRY(param_table_require(&params_main_table, 0, l.root, NULL, ""));
-    TRY(params_read_sky(&l));
-    TRY(params_read_sensors(&l));
-    TRY(params_read_targets(&l));
-    TRY(params_read_atmosphere(&l));
-    TRY(params_check(&l));
+    /* after a mistake all is read whose meaning does not hang on it */
+    if (!mistakes_about("sky"))
+        TRY(mistakes_keep(params_read_sky(&l)));
+    TRY(mistakes_keep(params_read_sensors(&l)));
+    if (!mistakes_about("targets") && !mistakes_about("sky"))
+        TRY(mistakes_keep(params_read_targets(&l)));
+    if (!mistakes_about("atmosphere.legacy"))
+        TRY(mistakes_keep(params_read_atmosphere(&l)));
+    if (mistakes_count() == 0)
+        TRY(params_check(&l));
 done:
     yaml_tree_free(l.tree);
-    return st;
+    return mistakes_end(st);
 }
 
 status params_load(const comm *c, int nfile, const char *const *files, int noverride,

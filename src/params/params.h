@@ -119,6 +119,10 @@ static inline bool params_given(double value) {
 status params_load(const comm *c, int nfile, const char *const *files, int noverride,
                    const char *const *overrides, params *par);
 void params_free(params *par);
+/* The mistakes of the last params_load that ended in MOAO_INPUT, a line each, the first of which is
+ * the status message: at most 20, and a line that counts the others. NULL beyond the last. Local.
+ */
+const char *params_mistake(int i);
 
 /* Geometry and atmosphere that follow from the parameters. Local. Free with sys_free, atmos_free.
  */
@@ -166,7 +170,8 @@ status params_fingerprint(const char *effective, uint64_t *fingerprint);
 typedef enum { REFERENCE_PLAIN, REFERENCE_MARKDOWN, REFERENCE_MAN, REFERENCE_KEYS } reference_form;
 char *params_reference(reference_form form);
 /* The part of it that a name stands for: a section (telescope, sensors, targets.grid...), a key, or
- * "units"; MOAO_INPUT when there is none. *text: free with free(). Local. */
+ * "units"; else all keys whose names or texts have the word, or for which people of the field have
+ * it. MOAO_INPUT when there is none. *text: free with free(). Local. */
 status params_reference_section(const char *name, char **text);
 
 #endif

@@ -1,5 +1,7 @@
+#include "base/text.h"
 #include "legacy.h"
 #include "params_load.h"
+#include "params_mistakes.h"
 
 #include "base/text.h"
 
@@ -98,7 +100,8 @@ static status spread(const ynode *map, const char *path, const char *key, int n,
     if (v->n == n)
         return MOAO_OK;
     if (v->n != 1 || (node != NULL && node->kind == YAML_TREE_LIST)) {
-        snprintf(what, sizeof what, "%d values, expected %d (one for each altitude)", v->n, n);
+        snprintf(what, sizeof what, "%d value%s, expected %d (one for each altitude)", v->n,
+                 text_plural(v->n), n);
         return fail_layers(map, path, key, what);
     }
     double *all;
@@ -192,6 +195,7 @@ static status read_profile(params_loader *l, const ynode *map, const char *path,
     static const char *const given[] = {"layers.altitude", "layers.fraction", "layers.strength"};
     const param_table *t = &params_profile_table;
     char full[PARAM_PATH];
+    const int before = mistakes_count();
     status st;
     if (map->kind != YAML_TREE_MAP)
         return yaml_tree_fail(map, path, "not a mapping, expected keys of a profile");
@@ -215,6 +219,8 @@ static status read_profile(params_loader *l, const ynode *map, const char *path,
                                   full));
     if (file != NULL)
         set_label(p, p->file);
+    if (mistakes_count() > before)
+        return MOAO_OK; /* what follows is of its values */
     TRY(resolve_layers(l, map, path, p));
     free(p->file);
     p->file = NULL;
@@ -225,6 +231,7 @@ done:
 static status read_profiles(params_loader *l, const ynode *list, const char *where) {
     char path[PARAM_PATH], full[PARAM_PATH];
     profile_list *out = &l->par->atmosphere_profiles;
+    bool whole = true; /* no mistake up to here */
     status st;
     if (list->kind != YAML_TREE_LIST || list->n == 0 || list->n > MAX_PROFILES)
         return yaml_tree_fail(list, where, "%s, expected a list of profiles",
@@ -235,11 +242,13 @@ static status read_profiles(params_loader *l, const ynode *list, const char *whe
     out->n = list->n;
     for (int i = 0; i < list->n; i++) {
         profile_params *p = &out->v[i];
+        const int before = mistakes_count();
         snprintf(path, sizeof path, "%s[%d]", where, i);
         snprintf(p->label, sizeof p->label, "profile %d", i + 1);
-        TRY(read_profile(l, list->item[i], path, p));
+        TRY(mistakes_keep(read_profile(l, list->item[i], path, p)));
         param_join(full, path, "time");
-        if (i > 0 && !(p->time > p[-1].time)) {
+        whole = whole && mistakes_count() == before;
+        if (i > 0 && whole && !(p->time > p[-1].time)) {
             const ynode *time = yaml_tree_get(list->item[i], "time");
             return yaml_tree_fail(time ? time : list->item[i], full,
                                   "%.10g s after a profile at %.10g s, expected increasing times",

@@ -34,6 +34,46 @@ static const char *others(const cases *c, char text[32]) {
     return text;
 }
 
+/* --- the loop and the images */
+
+static const double SLOW_LOOP = 0.05; /* s */
+static const double SMALL_BOX = 0.1;  /* of the diffraction limit */
+
+/* Frames typed for seconds. */
+static void warn_loop(const params *par, const sys *s, warnings *w) {
+    const double frame = s->nsensor > 0 ? s->sensors[0].noise.frame_time : NAN;
+    const struct {
+        const char *key;
+        double v;
+    } times[] = {{"delay", par->loop_delay}, {"integration", par->loop_integration}};
+    for (int i = 0; i < 2; i++)
+        if (times[i].v > SLOW_LOOP)
+            params_warn(
+                w,
+                "loop.%s: %.4g is in seconds; were frames meant? %.4g of %s's frames are %.4g ms",
+                times[i].key, times[i].v, times[i].v, s->sensors[0].name, 1e3 * times[i].v * frame);
+}
+
+/* Arcsec typed for mas. */
+static void warn_boxes(const params *par, const sys *s, warnings *w) {
+    double lambda = INFINITY;
+    cases small = {0};
+    char more[32];
+    for (int i = 0; i < par->psf_wavelengths.n; i++)
+        lambda = fmin(lambda, par->psf_wavelengths.v[i]);
+    for (int i = 0; i < par->psf_ee_boxes.n; i++)
+        count(&small, par->psf_ee_boxes.v[i] < SMALL_BOX * lambda / s->diameter, i);
+    if (small.n > 0) {
+        const double mas = par->psf_ee_boxes.v[small.first] * ARCSEC_PER_RAD * 1e3;
+        params_warn(
+            w,
+            "psf.ee_boxes: a box of %.4g mas%s is far below the diffraction limit, %.3g mas at "
+            "%.4g um; was %.4g arcsec meant?",
+            mas, others(&small, more), lambda / s->diameter * ARCSEC_PER_RAD * 1e3, lambda * 1e6,
+            mas);
+    }
+}
+
 /* --- stars */
 
 static void warn_frames(const params *par, const sys *s, warnings *w) {
@@ -270,6 +310,8 @@ static void warn_format(const params *par, warnings *w) {
 }
 
 void params_warn_doubts(const params *par, const sys *s, const atmos *a, warnings *w) {
+    warn_loop(par, s, w);
+    warn_boxes(par, s, w);
     warn_frames(par, s, w);
     warn_flux(s, w);
     warn_stars(s, w);

@@ -1,9 +1,11 @@
 #include "base/text.h"
 #include "params_table.h"
+#include "params_words.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char *kind_name(const param_field *f) {
     switch (f->kind) {
@@ -110,15 +112,47 @@ static const struct {
     {&params_profile_table, "atmosphere.profiles", "profiles", "Keys of a profile:", "  "},
 };
 
+/* Whether `part` is in a text, whatever the case. */
+static bool holds(const char *s, const char *part) {
+    const size_t n = strlen(part);
+    for (; *s != '\0'; s++)
+        if (strncasecmp(s, part, n) == 0)
+            return true;
+    return false;
+}
+
+/* Whether a word stands for a key (params_words.h). */
+static bool stands_for(const char *word, const char *full) {
+    const char *key, *note;
+    for (int i = 0; params_word(word, i, &key, &note); i++)
+        if (key != NULL && strcmp(key, full) == 0)
+            return true;
+    return false;
+}
+
+/* What is said of fields: those of a section; else those whose name or text has the word, or for
+ * which it stands. NULL: all. */
+typedef struct {
+    const char *section, *word;
+} choice;
+
 /* Whether a name is a path, or a group that the path lies in. */
 static bool names(const char *name, const char *path) {
     size_t n = strlen(name);
     return strncmp(name, path, n) == 0 && (path[n] == '\0' || path[n] == '.');
 }
 
-/* Fields that the section holds (all without one), a heading before the first of a table. Returns
- * their number. */
-static int add_plain(text *t, const char *section) {
+static bool chosen(const choice *c, int part, const param_field *f, const char *path,
+                   const char *full) {
+    if (c->section != NULL)
+        return strcmp(c->section, parts[part].word) == 0 || names(c->section, path) ||
+               names(c->section, full);
+    return c->word == NULL || holds(full, c->word) || holds(f->sentence, c->word) ||
+           stands_for(c->word, full);
+}
+
+/* Fields that are chosen, a heading before the first of a table. Returns their number. */
+static int add_plain(text *t, choice c) {
     char path[PARAM_PATH], full[PARAM_PATH];
     int count = 0;
     for (int k = 0; k < 3; k++) {
@@ -127,8 +161,7 @@ static int add_plain(text *t, const char *section) {
             const param_field *f = &parts[k].table->fields[i];
             param_field_path(f, path);
             param_join(full, parts[k].at, path);
-            bool whole = section != NULL && strcmp(section, parts[k].word) == 0;
-            if (section != NULL && !whole && !names(section, path) && !names(section, full))
+            if (!chosen(&c, k, f, path, full))
                 continue;
             if (!begun && *parts[k].heading)
                 text_add(t, "%s%s\n", count > 0 ? "\n" : "", parts[k].heading);
@@ -290,7 +323,7 @@ char *params_reference(reference_form form) {
     else if (form == REFERENCE_KEYS)
         add_keys(&t);
     else {
-        add_plain(&t, NULL);
+        add_plain(&t, (choice){NULL, NULL});
         text_add(&t, "\nUnits that a value may carry:\n");
         add_units(&t, "  ", "");
     }
@@ -301,6 +334,26 @@ char *params_reference(reference_form form) {
     return t.s;
 }
 
+/* Fields that a word has to do with: its notes, then the fields. Returns their number. */
+static int add_word(text *t, const char *word) {
+    const char *key, *note;
+    char singular[PARAM_PATH];
+    size_t n = strlen(word);
+    int count = 0, notes = 0;
+    for (int i = 0; params_word(word, i, &key, &note); i++, count++)
+        if (key == NULL || *note != '\0') {
+            text_add(t, "%s: %s%s%s\n", word, key != NULL ? key : "", key != NULL ? ", " : "",
+                     note);
+            notes++;
+        }
+    if (n > 3 && word[n - 1] == 's' && word[n - 2] != 's')
+        n--;
+    snprintf(singular, sizeof singular, "%.*s", (int)n, word);
+    if (notes > 0)
+        text_add(t, "\n");
+    return count + add_plain(t, (choice){NULL, singular});
+}
+
 status params_reference_section(const char *name, char **out) {
     char hint[PARAM_PATH + 64];
     text t = {0};
@@ -308,11 +361,12 @@ status params_reference_section(const char *name, char **out) {
     *out = NULL;
     if (strcmp(name, "units") == 0)
         add_units(&t, "", "");
-    else if (n == 0 || n >= PARAM_PATH / 2 || add_plain(&t, name) == 0) {
+    else if (n == 0 || n >= PARAM_PATH / 2 ||
+             (add_plain(&t, (choice){name, NULL}) == 0 && (n < 3 || add_word(&t, name) == 0))) {
         param_table_suggest(&params_main_table, "", name, hint, sizeof hint);
         free(t.s);
-        return status_fail(MOAO_INPUT, "%s: no such section or key, %s", yaml_tree_quote(name).s,
-                           hint);
+        return status_fail(MOAO_INPUT, "%s: no such section or key, nor a word of their texts, %s",
+                           yaml_tree_quote(name).s, hint);
     }
     if (t.failed != MOAO_OK)
         free(t.s);

@@ -1,5 +1,6 @@
 /* The list of sensors: rings written out, defaults of the types, names. */
 #include "params_load.h"
+#include "params_mistakes.h"
 
 #include <ctype.h>
 #include <fnmatch.h>
@@ -238,7 +239,7 @@ status params_expand_rings(params_loader *l) {
     for (int i = 0; i < list->n; i++) {
         sensor_params ring = {0};
         snprintf(path, sizeof path, "sensors[%d]", i);
-        TRY(read_ring(list->item[i], path, &ring));
+        TRY(mistakes_keep(read_ring(list->item[i], path, &ring)));
         int count = ring.ring_n > 0 ? ring.ring_n : 1;
         if (n + count > MAX_SENSORS)
             return yaml_tree_fail(list->item[i], path, "%d sensors, expected at most %d", n + count,
@@ -306,6 +307,7 @@ static status name_sensor(const ynode *map, const char *path, int number, sensor
 static status read_sensor(params_loader *l, const ynode *map, const char *path, sensor_params *s) {
     char full[PARAM_PATH];
     const param_table *t = &params_sensor_table;
+    const int before = mistakes_count();
     status st;
     if (map->kind != YAML_TREE_MAP)
         return yaml_tree_fail(map, path, "not a mapping, expected keys of a sensor");
@@ -327,7 +329,8 @@ static status read_sensor(params_loader *l, const ynode *map, const char *path, 
     TRY(param_table_read(t, kind, map, path, s));
     resolve_frame(s);
     TRY(param_table_require(t, kind, map, defaults, path));
-    if (kind == SENSOR_NGS && !params_given(s->magnitude) && !params_given(s->noise_variance)) {
+    if (mistakes_count() == before && kind == SENSOR_NGS && !params_given(s->magnitude) &&
+        !params_given(s->noise_variance)) {
         param_join(full, path, "magnitude");
         st = yaml_tree_fail(map, full, "missing, expected a magnitude or noise_variance");
     }
@@ -341,8 +344,12 @@ status params_read_sensors(params_loader *l) {
     params *par = l->par;
     status st;
     const ynode *list = yaml_tree_get(l->root, "sensors");
-    TRY(check_sensor_defaults(yaml_tree_get(l->root, "ngs_defaults"), SENSOR_NGS, "ngs_defaults"));
-    TRY(check_sensor_defaults(yaml_tree_get(l->root, "lgs_defaults"), SENSOR_LGS, "lgs_defaults"));
+    const ynode *ngs = yaml_tree_get(l->root, "ngs_defaults");
+    const ynode *lgs = yaml_tree_get(l->root, "lgs_defaults");
+    TRY(mistakes_keep(check_sensor_defaults(ngs, SENSOR_NGS, "ngs_defaults")));
+    TRY(mistakes_keep(check_sensor_defaults(lgs, SENSOR_LGS, "lgs_defaults")));
+    if (list == NULL)
+        return MOAO_OK; /* told as missing */
     if (list->kind != YAML_TREE_LIST || list->n == 0 || list->n > MAX_SENSORS)
         return yaml_tree_fail(list, "sensors", "%s, expected a list of 1 to %d sensors",
                               list->kind != YAML_TREE_LIST ? "not a list"
@@ -354,8 +361,8 @@ status params_read_sensors(params_loader *l) {
     for (int i = 0; i < list->n; i++) {
         sensor_params *s = &par->sensors.v[i];
         params_sensor_path(l, i, "", path);
-        TRY(read_sensor(l, list->item[i], path, s));
-        TRY(name_sensor(list->item[i], path, ++number[s->type == SENSOR_LGS], s));
+        TRY(mistakes_keep(read_sensor(l, list->item[i], path, s)));
+        TRY(mistakes_keep(name_sensor(list->item[i], path, ++number[s->type == SENSOR_LGS], s)));
     }
 done:
     return st;

@@ -1,5 +1,8 @@
 #include "params_table.h"
 
+#include "params_mistakes.h"
+#include "params_words.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,6 +203,9 @@ void param_table_suggest(const param_table *t, const char *group, const char *ke
                          size_t n) {
     char level[PARAM_PATH], nearest[PARAM_PATH] = "", list[PARAM_PATH] = "", last[PARAM_PATH] = "";
     int best = (int)strlen(key) / 3 + 2, length = 0;
+    params_word_hint(t, key, out, n);
+    if (*out != '\0')
+        return;
     for (int i = 0; i < t->n; i++) {
         if (strcmp(t->fields[i].key, key) == 0 && best > 0) {
             param_field_path(&t->fields[i], nearest); /* right name, elsewhere */
@@ -236,7 +242,9 @@ const ynode *param_node(const ynode *map, const char *path) {
 
 status param_table_require(const param_table *t, int type, const ynode *map, const ynode *defaults,
                            const char *prefix) {
-    char path[PARAM_PATH], group[PARAM_PATH], full[PARAM_PATH], expected[512];
+    char path[PARAM_PATH], group[PARAM_PATH], full[PARAM_PATH], expected[512], hint[128];
+    char whole[PARAM_PATH + 16];
+    status st = MOAO_OK;
     for (int i = 0; i < t->n; i++) {
         const param_field *f = &t->fields[i];
         param_field_path(f, path);
@@ -247,11 +255,17 @@ status param_table_require(const param_table *t, int type, const ynode *map, con
         char *dot = strrchr(group, '.');
         *(dot ? dot : group) = '\0';
         const ynode *at = param_node(map, group);
+        snprintf(hint, sizeof hint, "did you mean %s?", f->key);
+        snprintf(whole, sizeof whole, "did you mean %s?", path);
+        if (mistakes_mention(hint) || mistakes_mention(whole))
+            continue; /* told as an unknown key */
         param_field_expected(f, expected, sizeof expected);
         param_join(full, prefix, path);
-        return yaml_tree_fail(at ? at : map, full, "missing, expected %s", expected);
+        st = mistakes_keep(yaml_tree_fail(at ? at : map, full, "missing, expected %s", expected));
+        if (st != MOAO_OK)
+            break;
     }
-    return MOAO_OK;
+    return st;
 }
 
 static status read_key(const param_table *t, int type, const ynode *key, const ynode *value,
@@ -264,7 +278,7 @@ static status read_map(const param_table *t, int type, const ynode *map, const c
         return yaml_tree_fail(map, *where ? where : "syntax",
                               "not a mapping, expected key: value lines with keys of %s", t->name);
     for (int i = 0; i < map->n && st == MOAO_OK; i++)
-        st = read_key(t, type, map->key[i], map->item[i], group, where, base);
+        st = mistakes_keep(read_key(t, type, map->key[i], map->item[i], group, where, base));
     return st;
 }
 

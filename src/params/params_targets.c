@@ -94,8 +94,9 @@ static bool starts_as_number(const char *s) {
 static status check_fields(const reader *r, int n, const cell *f, size_t len) {
     char what[128];
     if (r->header && n != r->ncolumn) {
-        snprintf(what, sizeof what, "%s%d fields, expected %d as the column names say",
-                 n > MAX_FIELDS ? "more than " : "", n > MAX_FIELDS ? MAX_FIELDS : n, r->ncolumn);
+        snprintf(what, sizeof what, "%s%d field%s, expected %d as the column names say",
+                 n > MAX_FIELDS ? "more than " : "", n > MAX_FIELDS ? MAX_FIELDS : n,
+                 text_plural(n), r->ncolumn);
         return fail_line(r, n > r->ncolumn && r->ncolumn < MAX_FIELDS ? f[r->ncolumn].at : 1, what);
     }
     if (!r->header && n < 2) {
@@ -286,8 +287,9 @@ static status check_names(const params_loader *l, const ynode *at) {
     if (names->n == 0)
         return MOAO_OK;
     if (names->n != l->par->targets_list.n)
-        return yaml_tree_fail(at, "targets.names", "%d names for %d targets, expected one for each",
-                              names->n, l->par->targets_list.n);
+        return yaml_tree_fail(
+            at, "targets.names", "%d name%s for %d target%s, expected one for each", names->n,
+            text_plural(names->n), l->par->targets_list.n, text_plural(l->par->targets_list.n));
     for (int i = 0; i < names->n; i++)
         if (strlen(names->v[i]) > MAX_NAME)
             return yaml_tree_fail(at, "targets.names", "a name longer than %d bytes, expected less",

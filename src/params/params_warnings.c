@@ -220,11 +220,11 @@ static void warn_schedule(const atmos *a, warnings *w) {
     if (unused > 0)
         params_warn(
             w,
-            "atmosphere: %d of %d profiles are never in force at a reconstructor or an exposure, "
+            "atmosphere: %d of %d profiles never in force at a reconstructor or an exposure, "
             "first %s",
             unused, a->nprofile, a->profiles[first_unused].label);
     if (idle > 0)
-        params_warn(w, "schedule: %d of %d reconstructors are used by no exposure", idle, a->ntor);
+        params_warn(w, "schedule: %d of %d reconstructors used by no exposure", idle, a->ntor);
     const profile *first = &a->profiles[0], *last = &a->profiles[a->nprofile - 1];
     double end = a->exposure_time[a->nexposure - 1];
     if (a->nprofile > 1 && end - last->time > 2 * (last->time - last[-1].time))

@@ -283,6 +283,21 @@ done:
     return st;
 }
 
+/* Take out keys that were made for a value that did not come. */
+static void drop_unset(ynode *node) {
+    int kept = 0;
+    for (int i = 0; node->kind != YAML_TREE_SCALAR && i < node->n; i++) {
+        if (node->item[i] == NULL)
+            continue;
+        drop_unset(node->item[i]);
+        node->item[kept] = node->item[i];
+        if (node->kind == YAML_TREE_MAP)
+            node->key[kept] = node->key[i];
+        kept++;
+    }
+    node->n = node->kind == YAML_TREE_SCALAR ? node->n : kept;
+}
+
 status yaml_tree_override(yaml_tree *t, ynode *root, const char *text, yaml_tree_rules rules) {
     override o = {.tree = t, .text = text, .rules = rules};
     const char *equal = strchr(text, '=');
@@ -295,5 +310,8 @@ status yaml_tree_override(yaml_tree *t, ynode *root, const char *text, yaml_tree
     if (n == 0)
         return yaml_tree_fail_at("command line", 1, 1, "syntax",
                                  "no key before '=', expected key=value");
-    return descend(&o, &root);
+    status st = descend(&o, &root);
+    if (st == MOAO_INPUT) /* others are read all the same */
+        drop_unset(root);
+    return st;
 }

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "base/file.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "params/params.h"
 #include "store_accuracy.h"
 #include "store_folder.h"
@@ -110,8 +111,8 @@ static status count_part(store *s, const char *name, const part_shape *p) {
 static status load_parts(store *s) {
     status st = for_each_part(s, load_part);
     if (st == MOAO_OK && s->left_out > MOST_WARNINGS)
-        progress_warn("%s: %d parts more are left out and will be computed again", s->checkpoint,
-                      s->left_out - MOST_WARNINGS);
+        progress_warn("%s: %d more part%s left out, to be computed again", s->checkpoint,
+                      s->left_out - MOST_WARNINGS, text_plural(s->left_out - MOST_WARNINGS));
     return st;
 }
 

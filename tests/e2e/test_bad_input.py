@@ -85,6 +85,44 @@ class BadInput(unittest.TestCase):
                 self.write(old, new)
                 self.check(["bad.yaml"], place.replace("@", "bad.yaml"), phrase)
 
+    def lines(self, text, *more):
+        write_case(self.file, text)
+        p = subprocess.run([MOAO, "check", "bad.yaml", *more], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           cwd=self.folder.name, env=environment(), universal_newlines=True, check=False)
+        self.assertEqual((p.returncode, p.stdout), (2, ""))
+        return p.stderr.splitlines()
+
+    def test_all_mistakes_of_a_file_at_once(self):
+        """A line each, with its place, those of lists, defaults, profiles and the command line too; nothing that only follows from another."""
+        text = CASE
+        for old, new in (("diameter: 8 m", "diametr: 8 m"), ("obscuration: 0.14", "obscuration: 1.14"), ("magnitude: 11", "magnitude: x"),
+                         ("altitude: 90 km", "altitude: 90 kn"), ("width: 60 arcsec", "width: -1"), ("r0: 12 cm", "r0: 12 s"),
+                         ("L0: 30 m", "L0: no"), ("ngs_defaults: {slope: points", "ngs_defaults: {slope: pints, ron: -1")):
+            self.assertIn(old, text)
+            text = text.replace(old, new, 1)
+        lines = self.lines(text, "dm.nssp=q")
+        for line in lines:
+            self.assertRegex(line, LINE)
+        self.assertEqual(len(lines), len(set(lines)))
+        self.assertEqual(sorted(re.search(r":\d+: ([^:]+): ", x).group(1) for x in lines),
+                         ["atmosphere.profiles[1].r0", "atmosphere.profiles[2].layers.L0", "dm.nssp", "ngs_defaults.ron", "ngs_defaults.slope",
+                          "sensors[1].magnitude", "sensors[3].altitude", "targets.grid.width", "telescope.diametr", "telescope.obscuration"])
+        many = self.lines(CASE + "".join("wrong%d: 1\n" % i for i in range(33)))
+        self.assertEqual((len(many), many[20]), (21, "and 13 more mistakes"))
+        self.assertRegex(many[0], r"^bad\.yaml:\d+:1: wrong0: unknown key")
+
+    def test_words_of_other_programs(self):
+        """A key that people of the field expect is answered by what it is called here, and not as missing too."""
+        for old, new, hint in (("dm: {nssp: 16}", "dm: {actuators: 17}", "dm.actuators: unknown key, did you mean dm.nssp? (it counts"),
+                               ("magnitude: 11}", "mag: 11}", "sensors[1].mag: unknown key, did you mean magnitude?"),
+                               ("altitude: 90 km", "altitude: 90 km, pixel_scale: 1", "sensors[3].pixel_scale: unknown key, did you mean pixel?"),
+                               ("obscuration: 0.14", "ObscurationRatio: 0.14", "did you mean telescope.obscuration? (a fraction"),
+                               ("obscuration: 0.14", "spiders: 6", "unknown key, expected no such key: spiders are not modelled")):
+            lines = self.lines(CASE.replace(old, new, 1))
+            self.assertEqual(len(lines), 1, lines)
+            self.assertIn(hint, lines[0])
+            self.assertRegex(lines[0], LINE)
+
     def test_the_same_on_three_ranks(self):
         for name, old, new, place, phrase in MISTAKES[:1] + MISTAKES[13:14]:
             with self.subTest(name):

@@ -167,6 +167,19 @@ class Map(unittest.TestCase):
         ratio = run.quantity("STREHL")[0, :, 0] / plain.quantity("STREHL")[0, :, 0]
         np.testing.assert_allclose(ratio, np.exp(-(2 * np.pi * s / np.array([1000, 2200])) ** 2), rtol=0.03)
 
+    def test_images_without_a_core_are_told(self):
+        """A Strehl ratio below 0.03 at a wanted wavelength: a warning, and a comment in the header."""
+        run = Run(json.dumps({**STILL, "output": {"psf": "none"}, "errors": {"static_map": self.write("rough.fits", self.map * 3)}}) + "\n")
+        low = run.quantity("STREHL")[0, :, 0] < 0.03
+        self.assertEqual(low.tolist(), [True, False])
+        said = [s for s in run.process.stderr.splitlines() if "the PSF model is doubtful" in s and "Strehl ratio is below 0.03 for 1 of 1 target (" in s]
+        self.assertEqual(len(said), 1, run.process.stderr)
+        self.assertIn("psf.wavelengths: at 1 um", said[0])
+        with fits.open(run.path("maps.fits")) as f:
+            self.assertIn("at 1 um the Strehl ratio is below 0.03", "".join(f[0].header["COMMENT"]))
+        plain = Run(json.dumps({**STILL, "output": {"psf": "none"}}) + "\n")
+        self.assertNotIn("below 0.03", plain.process.stderr)
+
     def test_outside_the_pupil_anything_may_stand(self):
         """NaN, Inf, huge numbers outside the pupil change nothing; metres and micrometres without BUNIT are doubted."""
         x, y = grid(N)

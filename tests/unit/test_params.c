@@ -315,8 +315,8 @@ static void doubtful_input_gets_warnings(void **state) {
                   "zero strength in 1 profile, first 2 of 3");
     warnings_with("loop.delay=2 ms", "without wind");
     warnings_with("schedule={tor_times: [0], exposure_times: [0, 599]}",
-                  "1 of 2 profiles are never in force");
-    warnings_with("schedule.tor_times=[0, 601]", "1 of 2 reconstructors are used by no exposure");
+                  "1 of 2 profiles never in force");
+    warnings_with("schedule.tor_times=[0, 601]", "1 of 2 reconstructors used by no exposure");
     warnings_with("schedule.exposure_times=[0, 1 h]", "is 3000 s later than the last profile");
     warnings_with("sensors[1].name=NGS 1", "same name NGS 1");
 }

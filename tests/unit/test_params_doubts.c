@@ -32,6 +32,12 @@ static const struct {
 } doubts[] = {
     {"atmosphere.profiles[0].layers.altitude=[0, 4, 10]",
      "profile 1: all layers are below 1 km, the highest at 10 m; was 10 km meant?"},
+    {"loop.delay=2",
+     "loop.delay: 2 is in seconds; were frames meant? 2 of NGS 1's frames are 8 ms"},
+    {"loop.integration=1", "loop.integration: 1 is in seconds; were frames meant?"},
+    {"psf.ee_boxes=[50, 0.1]",
+     "psf.ee_boxes: a box of 0.1 mas is far below the diffraction limit, 42.5 mas at 1.65 um; was "
+     "0.1 arcsec meant?"},
     {"sensors[0].frame_time=2", "NGS 1: frame_time is 2 s; was 2 ms meant?"},
     {"ngs_defaults.frame_time=2", "NGS 1 (and 1 other): frame_time is 2 s"},
     {"loop.delay=3 ms", "NGS 1 (and 2 others): frame_time 4 ms is longer than loop.delay, 3 ms"},

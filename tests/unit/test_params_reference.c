@@ -72,6 +72,15 @@ static void parts_are_found(void **state) {
         {"profiles", "  seeing: number, arcsec", "telescope."},
         {"atmosphere", "atmosphere.legacy.interval:", "telescope."},
         {"units", "H=1.65", "telescope"},
+        /* words of the field, in names and texts, and what they are called here */
+        {"actuators", "dm.nssp, it counts subapertures across", "telescope.diameter:"},
+        {"photon", "  lgs_return:", "telescope."},
+        {"Pupil", "telescope.diameter:", "output."},
+        {"vibration", "errors.jitter:", "telescope."},
+        {"laser", "  lgs_return:", "telescope.diameter:"},
+        {"obscuration", "telescope.obscuration:", "dm."},
+        {"spider", "not modelled", "dm."},
+        {"latency", "loop.delay:", "telescope."},
     };
     char *text;
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
@@ -81,10 +90,11 @@ static void parts_are_found(void **state) {
         free(text);
     }
     status_clear();
-    assert_int_equal(params_reference_section("telescop", &text), MOAO_INPUT);
+    assert_int_equal(params_reference_section("telescpoe", &text), MOAO_INPUT);
     assert_null(text);
     assert_string_equal(status_message(),
-                        "telescop: no such section or key, did you mean telescope?");
+                        "telescpoe: no such section or key, nor a word of their texts, did you "
+                        "mean telescope?");
     status_clear();
 }
 

@@ -92,6 +92,26 @@ static void test_values(void **state) {
         assert_string_equal(values(good[i][0]), good[i][1]);
 }
 
+/* A range whose steps do not reach its end says so. */
+static void test_missed_end(void **state) {
+    (void)state;
+    static const struct {
+        const char *range;
+        bool missed;
+        double end;
+    } of[] = {{"telescope.zenith=0..40:15", true, 40},
+              {"telescope.zenith=0..45:15", false, 45},
+              {"telescope.zenith=0..0.3:0.1", false, 0.3},
+              {"telescope.zenith=3..0.5", true, 0.5}};
+    sweep_grid g;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        assert_int_equal(parse(&of[i].range, 1, &g), MOAO_OK);
+        assert_int_equal(g.axis[0].missed, of[i].missed);
+        assert_true(g.axis[0].end == of[i].end);
+        sweep_free(&g);
+    }
+}
+
 static void test_product(void **state) {
     (void)state;
     static const char *const words[] = {"telescope.zenith=[0, 30]", "title=it's",
@@ -165,6 +185,7 @@ static void test_list(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_missed_end),
         cmocka_unit_test(test_product),
         cmocka_unit_test(test_list),
     };
