@@ -12,6 +12,7 @@ import warnings
 
 import numpy as np
 
+from .reading import size_of
 from .results import MoaoError, _reason
 
 HEAD = 5000  # lines in which a header is looked for: those of archives have a few lines for each column
@@ -380,12 +381,13 @@ def read_catalogue(path):
     """A catalogue in any of these forms. MoaoError with file, line and reason."""
     path = str(path)
     try:
+        size_of(path)  # a pipe would be waited for
         with open(path, "rb"):
             pass
     except FileNotFoundError:
         raise MoaoError("%s: no such file" % path) from None
     except OSError as e:
-        raise MoaoError("%s: cannot be read as a table: %s" % (path, e.strerror)) from None
+        raise MoaoError("%s: cannot be read as a table: %s" % (path, e.strerror or e)) from None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of units and of words that a standard does not have
         try:

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from moao_test import CASE, MOAO, environment, write_case  # noqa: E402
+from moao_test import CASE, MOAO, ROOT, environment, write_case  # noqa: E402
 
 LINE = re.compile(r"^\S.*?:\d+:\d+: [^:]+: \S.*, (expected|did you mean) .*$")
 
@@ -122,6 +122,27 @@ class BadInput(unittest.TestCase):
             self.assertEqual(len(lines), 1, lines)
             self.assertIn(hint, lines[0])
             self.assertRegex(lines[0], LINE)
+
+    def test_pipes_and_folders_are_no_input(self):
+        """Every reader of a file refuses them at once, in one line that names the file; a pipe without a writer was waited for."""
+        write_case(self.file)
+        os.mkdir(os.path.join(self.folder.name, "run"))
+        os.mkfifo(os.path.join(self.folder.name, "run", "maps.fits"))
+        os.mkfifo(os.path.join(self.folder.name, "pipe"))
+        results = [sys.executable, os.path.join(ROOT, "scripts", "moao-results")]
+        for command, name in (
+                ([MOAO, "check", "pipe"], "pipe"), ([MOAO, "check", "bad.yaml", "targets={file: pipe}"], "pipe"),
+                ([MOAO, "check", "bad.yaml", "targets={file: run}"], "run"), ([MOAO, "check", "bad.yaml", "atmosphere={file: pipe}"], "pipe"),
+                ([MOAO, "check", "bad.yaml", "atmosphere={profiles: [{file: pipe}]}"], "pipe"),
+                ([MOAO, "check", "bad.yaml", "errors={static_map: pipe}"], "pipe"), ([MOAO, "import-legacy", "pipe", "pipe", "-o", "x"], "pipe"),
+                ([MOAO, "budget", "run"], "run/maps.fits"), ([MOAO, "asterism", "bad.yaml", "--stars", "pipe", "--choose", "1", "--want", "mean strehl", "-o", "x"], "pipe"),
+                (results + ["stars", "pipe", "-o", "x"], "pipe"), (results + ["plot", "run", "-o", "x"], "run/maps.fits")):
+            p = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder.name,
+                               env=environment(), universal_newlines=True, timeout=60, check=False)
+            self.assertEqual(p.returncode, 2, (command, p.stderr))
+            lines = [x for x in p.stderr.splitlines() if name in x and ("pipe or device" in x or "irectory" in x or "no regular file" in x)]
+            self.assertEqual(len(lines), 1, (command, p.stderr))
+        self.assertFalse(os.path.exists(os.path.join(self.folder.name, "x")))
 
     def test_the_same_on_three_ranks(self):
         for name, old, new, place, phrase in MISTAKES[:1] + MISTAKES[13:14]:
