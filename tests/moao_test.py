@@ -53,7 +53,7 @@ def write_case(path, text=CASE):
 
 def environment(**more):
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-               OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_plm_rsh_agent="/bin/false",
+               OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_plm_rsh_agent="/bin/false", MOAO_CHECK_MEMORY="yes",
                OMPI_MCA_hwloc_base_binding_policy="none", OMPI_MCA_btl_vader_single_copy_mechanism="none",
                OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
     env.update(more)

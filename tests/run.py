@@ -52,7 +52,7 @@ class Job:
 
 def environment(**more):
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-               OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_plm_rsh_agent="/bin/false",
+               OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_plm_rsh_agent="/bin/false", MOAO_CHECK_MEMORY="yes",
                OMPI_MCA_hwloc_base_binding_policy="none", OMPI_MCA_btl_vader_single_copy_mechanism="none",
                OMPI_MCA_btl_base_warn_component_unused="0", LC_ALL="C.UTF-8",
                OMPI_MCA_mpi_yield_when_idle="1")  # programs run side by side: a rank that waits leaves its core to others

@@ -220,8 +220,8 @@ typedef struct backend_matcov {
 /* Argument check that every backend makes. */
 static inline bool matcov_block_ok(backend_type t, int64_t rows, int64_t i0, int64_t ni,
                                    int64_t cols, int64_t j0, int64_t nj, int64_t lda) {
-    return (t == BACKEND_D || t == BACKEND_S) && i0 >= 0 && ni >= 0 && i0 + ni <= rows && j0 >= 0 &&
-           nj >= 0 && j0 + nj <= cols && lda >= (ni > 1 ? ni : 1);
+    return (t == BACKEND_D || t == BACKEND_S) && i0 >= 0 && ni >= 0 && ni <= rows - i0 && j0 >= 0 &&
+           nj >= 0 && nj <= cols - j0 && lda >= (ni > 1 ? ni : 1);
 }
 
 #ifdef __cplusplus

@@ -9,9 +9,13 @@
 #include "backend_matcov.h"
 #include "backend_own.h"
 #include "backend_psf.h"
+#include "extents.h"
 
 /* The operations of the table `backend` itself that are checked: X(name of the member). */
 #define BACKEND_CHECKED(X)                                                                         \
+    X(alloc)                                                                                       \
+    X(release)                                                                                     \
+    X(copy)                                                                                        \
     X(mirror)                                                                                      \
     X(gather)                                                                                      \
     X(gemm)                                                                                        \
@@ -31,6 +35,10 @@
     X(trmm_host)                                                                                   \
     X(trsm_multi)
 
+status checked_alloc(backend_ctx *ctx, size_t bytes, void **p);
+void checked_release(backend_ctx *ctx, void *p);
+status checked_copy(backend_ctx *ctx, void *dst, int64_t ldd, const void *src, int64_t lds,
+                    int64_t rows, int64_t cols);
 extern backend_mirror_op checked_mirror;
 extern backend_gather_op checked_gather;
 extern backend_gemm_op checked_gemm;

@@ -1,11 +1,32 @@
 /* The dense operations and the products of halves, with their arguments checked. */
 #include "checked.h"
 
+status checked_alloc(backend_ctx *ctx, size_t bytes, void **p) {
+    const status st = backend_own(ctx)->alloc(ctx, bytes, p);
+    if (st == MOAO_OK)
+        extents_add(*p, bytes);
+    return st;
+}
+
+void checked_release(backend_ctx *ctx, void *p) {
+    extents_remove(p);
+    backend_own(ctx)->release(ctx, p);
+}
+
+status checked_copy(backend_ctx *ctx, void *dst, int64_t ldd, const void *src, int64_t lds,
+                    int64_t rows, int64_t cols) {
+    const status st = extents_check(
+        MOAO_OK, "copy", 2, (extent[]){{dst, rows, cols, ldd, 1}, {src, rows, cols, lds, 1}});
+    return st == MOAO_OK ? backend_own(ctx)->copy(ctx, dst, ldd, src, lds, rows, cols) : st;
+}
+
 status checked_mirror(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a,
                       int64_t lda) {
     const backend *own = backend_own(ctx);
     const bool fine = backend_is(uplo, "LU") && backend_ld_ok(n, lda);
-    const status st = checked_admit(own, own->mirror, fine, "mirror");
+    const extent x[] = {{a, n, n, lda, backend_size(t)}};
+    const status st =
+        extents_check(checked_admit(own, own->mirror, fine, "mirror"), "mirror", 1, x);
     return st == MOAO_OK ? own->mirror(ctx, t, uplo, n, a, lda) : st;
 }
 
@@ -16,7 +37,9 @@ status checked_gather(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, co
     const bool fine = (t == BACKEND_D || t == BACKEND_S) && m >= 0 && n >= 0 && lda >= 1 &&
                       (rows != NULL || backend_ld_ok(m, lda)) && (beta == 0 || beta == 1) &&
                       backend_ld_ok(m, ldb);
-    const status st = checked_admit(own, own->gather, fine, "gather");
+    const extent x[] = {{b, m, n, ldb, backend_size(t)}};
+    const status st =
+        extents_check(checked_admit(own, own->gather, fine, "gather"), "gather", 1, x);
     return st == MOAO_OK ? own->gather(ctx, t, m, n, rows, cols, a, lda, beta, b, ldb) : st;
 }
 
@@ -28,7 +51,11 @@ status checked_gemm(backend_ctx *ctx, backend_type t, char transa, char transb, 
     const bool fine = backend_is(transa, "NTC") && backend_is(transb, "NTC") && m >= 0 && n >= 0 &&
                       k >= 0 && backend_ld_ok(transa == 'N' ? m : k, lda) &&
                       backend_ld_ok(transb == 'N' ? k : n, ldb) && backend_ld_ok(m, ldc);
-    const status st = checked_admit(own, own->gemm, fine, "gemm");
+    const bool na = transa == 'N', nb = transb == 'N';
+    const extent x[] = {{a, na ? m : k, na ? k : m, lda, backend_size(t)},
+                        {b, nb ? k : n, nb ? n : k, ldb, backend_size(t)},
+                        {c, m, n, ldc, backend_size(t)}};
+    const status st = extents_check(checked_admit(own, own->gemm, fine, "gemm"), "gemm", 3, x);
     return st == MOAO_OK ? own->gemm(ctx, t, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta,
                                      c, ldc, work, lwork)
                          : st;
@@ -48,8 +75,12 @@ static bool tri_ok(char side, char uplo, char trans, char diag, int64_t m, int64
                         char diag, int64_t m, int64_t n, const void *alpha, const void *a,         \
                         int64_t lda, void *b, int64_t ldb, void *work, size_t lwork) {             \
         const backend *own = backend_own(ctx);                                                     \
-        const status st =                                                                          \
-            checked_admit(own, own->op, tri_ok(side, uplo, trans, diag, m, n, lda, ldb), #op);     \
+        const int64_t order = side == 'L' ? m : n;                                                 \
+        const extent x[] = {{a, order, order, lda, backend_size(t)},                               \
+                            {b, m, n, ldb, backend_size(t)}};                                      \
+        const status st = extents_check(                                                           \
+            checked_admit(own, own->op, tri_ok(side, uplo, trans, diag, m, n, lda, ldb), #op),     \
+            #op, 2, x);                                                                            \
         return st == MOAO_OK ? own->op(ctx, t, side, uplo, trans, diag, m, n, alpha, a, lda, b,    \
                                        ldb, work, lwork)                                           \
                              : st;                                                                 \
@@ -104,7 +135,10 @@ status checked_syrk(backend_ctx *ctx, backend_type t, char uplo, char trans, int
                     int64_t ldc, void *work, size_t lwork) {
     const backend *own = backend_own(ctx);
     const bool fine = rank_ok(t, uplo, trans, n, k, lda, lda, ldc);
-    const status st = checked_admit(own, own->syrk, fine, "syrk");
+    const bool na = trans == 'N';
+    const extent x[] = {{a, na ? n : k, na ? k : n, lda, backend_size(t)},
+                        {c, n, n, ldc, backend_size(t)}};
+    const status st = extents_check(checked_admit(own, own->syrk, fine, "syrk"), "syrk", 2, x);
     return st == MOAO_OK
                ? own->syrk(ctx, t, uplo, trans, n, k, alpha, a, lda, beta, c, ldc, work, lwork)
                : st;
@@ -131,7 +165,9 @@ static bool triangle_ok(backend_type t, char uplo, int64_t n, int64_t lda) {
     status checked_##op(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a,           \
                         int64_t lda, int *info, void *work, size_t lwork) {                        \
         const backend *own = backend_own(ctx);                                                     \
-        const status st = checked_admit(own, own->op, triangle_ok(t, uplo, n, lda), #op);          \
+        const extent x[] = {{a, n, n, lda, backend_size(t)}};                                      \
+        const status st = extents_check(                                                           \
+            checked_admit(own, own->op, triangle_ok(t, uplo, n, lda), #op), #op, 1, x);            \
         return st == MOAO_OK ? own->op(ctx, t, uplo, n, a, lda, info, work, lwork) : st;           \
     }
 FACTOR(potrf)
@@ -185,7 +221,9 @@ static status half_cast_to_half(backend_ctx *ctx, backend_type t, int64_t m, int
     const backend *own = backend_own(ctx);
     const bool fine = backend_is_real(t) && n >= 0 && backend_ld_ok(m, lda) &&
                       backend_ld_ok(m, ldh) && exponent >= -1000 && exponent <= 1000;
-    const status st = checked_admit(own, own->half->cast_to_half, fine, "cast_to_half");
+    const status st = extents_check(
+        checked_admit(own, own->half->cast_to_half, fine, "cast_to_half"), "cast_to_half", 2,
+        (extent[]){{a, m, n, lda, backend_size(t)}, {h, m, n, ldh, sizeof *h}});
     return st == MOAO_OK ? own->half->cast_to_half(ctx, t, m, n, exponent, a, lda, h, ldh) : st;
 }
 
@@ -196,7 +234,12 @@ static status half_gemm(backend_ctx *ctx, char transa, char transb, int64_t m, i
     const bool fine = backend_is(transa, "NT") && backend_is(transb, "NT") && m >= 0 && n >= 0 &&
                       k >= 0 && backend_ld_ok(transa == 'N' ? m : k, lda) &&
                       backend_ld_ok(transb == 'N' ? k : n, ldb) && backend_ld_ok(m, ldc);
-    const status st = checked_admit(own, own->half->gemm, fine, "gemm of halves");
+    const bool na = transa == 'N', nb = transb == 'N';
+    const extent x[] = {{a, na ? m : k, na ? k : m, lda, sizeof *a},
+                        {b, nb ? k : n, nb ? n : k, ldb, sizeof *b},
+                        {c, m, n, ldc, sizeof *c}};
+    const char *name = "gemm of halves";
+    const status st = extents_check(checked_admit(own, own->half->gemm, fine, name), name, 3, x);
     return st == MOAO_OK
                ? own->half->gemm(ctx, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
                : st;
@@ -223,7 +266,9 @@ static status half_cast_to_double(backend_ctx *ctx, int64_t m, int64_t n, double
                                   int64_t ldy) {
     const backend *own = backend_own(ctx);
     const bool fine = n >= 0 && backend_ld_ok(m, ldx) && backend_ld_ok(m, ldy);
-    const status st = checked_admit(own, own->half->cast_to_double, fine, "cast_to_double");
+    const status st = extents_check(
+        checked_admit(own, own->half->cast_to_double, fine, "cast_to_double"), "cast_to_double", 2,
+        (extent[]){{x, m, n, ldx, sizeof *x}, {y, m, n, ldy, sizeof *y}});
     return st == MOAO_OK ? own->half->cast_to_double(ctx, m, n, alpha, x, ldx, beta, y, ldy) : st;
 }
 
@@ -231,7 +276,9 @@ static status half_cast_to_single(backend_ctx *ctx, int64_t m, int64_t n, const 
                                   int64_t ldx, float *y, int64_t ldy) {
     const backend *own = backend_own(ctx);
     const bool fine = n >= 0 && backend_ld_ok(m, ldx) && backend_ld_ok(m, ldy);
-    const status st = checked_admit(own, own->half->cast_to_single, fine, "cast_to_single");
+    const status st = extents_check(
+        checked_admit(own, own->half->cast_to_single, fine, "cast_to_single"), "cast_to_single", 2,
+        (extent[]){{x, m, n, ldx, sizeof *x}, {y, m, n, ldy, sizeof *y}});
     return st == MOAO_OK ? own->half->cast_to_single(ctx, m, n, x, ldx, y, ldy) : st;
 }
 
@@ -242,7 +289,10 @@ static status half_split(backend_ctx *ctx, backend_type t, char part, int64_t m,
     const bool fine = backend_is_real(t) && backend_is(part, "AL") && n >= 0 &&
                       backend_ld_ok(m, lda) && backend_ld_ok(m, ldh) && backend_ld_ok(m, ldr) &&
                       exponent >= -1000 && exponent <= 1000;
-    const status st = checked_admit(own, own->half->split, fine, "split");
+    const extent x[] = {
+        {a, m, n, lda, backend_size(t)}, {h, m, n, ldh, sizeof *h}, {r, m, n, ldr, sizeof *r}};
+    const status st =
+        extents_check(checked_admit(own, own->half->split, fine, "split"), "split", 3, x);
     return st == MOAO_OK ? own->half->split(ctx, t, part, m, n, exponent, a, lda, h, ldh, r, ldr)
                          : st;
 }
@@ -252,7 +302,10 @@ static status half_join(backend_ctx *ctx, int64_t m, int64_t n, int exponent, co
     const backend *own = backend_own(ctx);
     const bool fine = n >= 0 && backend_ld_ok(m, ldh) && backend_ld_ok(m, ldr) &&
                       backend_ld_ok(m, ldy) && exponent >= -1000 && exponent <= 1000;
-    const status st = checked_admit(own, own->half->join, fine, "join");
+    const extent x[] = {
+        {h, m, n, ldh, sizeof *h}, {r, m, n, ldr, sizeof *r}, {y, m, n, ldy, sizeof *y}};
+    const status st =
+        extents_check(checked_admit(own, own->half->join, fine, "join"), "join", 3, x);
     return st == MOAO_OK ? own->half->join(ctx, m, n, exponent, h, ldh, r, ldr, y, ldy) : st;
 }
 

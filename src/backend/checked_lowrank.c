@@ -6,6 +6,13 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
+/* Of counts that may be as large as an int64_t holds: the most that it holds, where the sum is
+ * more. */
+static int64_t sum(int64_t a, int64_t b) {
+    int64_t c;
+    return __builtin_add_overflow(a, b, &c) ? INT64_MAX : c;
+}
+
 static bool extents_ok(backend_type t, int64_t count, batch_dim m, batch_dim n, int64_t bound) {
     return backend_is_real(t) && count >= 0 && batch_dim_ok(m, BATCH_WIDE_MAX) &&
            batch_dim_ok(n, BATCH_WIDE_MAX) && least(m.n, n.n) <= bound;
@@ -109,7 +116,7 @@ status checked_rsvd(backend_ctx *ctx, backend_type t, char jobu, char jobv, cons
                     batch_mat a, batch_mat s, batch_mat u, batch_mat v, int64_t *rank, int *info,
                     void *work, size_t lwork) {
     const backend *own = backend_own(ctx);
-    const int64_t samples = cut != NULL ? cut->most + (over < 0 ? 8 : over) : 0;
+    const int64_t samples = cut != NULL ? sum(cut->most, over < 0 ? 8 : over) : 0;
     const bool fine = cut != NULL &&
                       svd_ok(t, jobu, jobv, cut, count, m, n, BATCH_WIDE_MAX, a, s, u, v, rank) &&
                       power >= 0 && power <= 2 && samples <= BATCH_SVD_MAX;
@@ -146,7 +153,7 @@ status checked_recompress(backend_ctx *ctx, backend_type t, char job, const batc
                       batch_mat_ok(u, m.n) && batch_mat_ok(v, n.n) &&
                       (k2.n == 0 || (batch_mat_ok(u2, m.n) && batch_mat_ok(v2, n.n)));
     const status st = admit(own, own->lowrank->recompress, fine, "batched recompress",
-                            BATCH_RECOMPRESS, t, m, n, k.n + k2.n, count, lwork);
+                            BATCH_RECOMPRESS, t, m, n, sum(k.n, k2.n), count, lwork);
     return st != MOAO_OK || count == 0
                ? st
                : own->lowrank->recompress(ctx, t, job, cut, count, m, n, beta, k, u, v, alpha, k2,

@@ -18,7 +18,8 @@ static status fill_cmm(backend_cov *c, backend_type t, char part, unsigned with,
     const backend_cov_head *h = cov_of(c);
     const bool fine =
         part_ok(part) && with <= MATCOV_ALL && matcov_block_ok(t, h->m, i0, ni, h->m, j0, nj, lda);
-    const status st = checked_range(fine, "fill_cmm");
+    const extent x[] = {{a, ni, nj, lda, backend_size(t)}};
+    const status st = extents_check(checked_range(fine, "fill_cmm"), "fill_cmm", 1, x);
     return st == MOAO_OK ? h->own->fill_cmm(c, t, part, with, i0, ni, j0, nj, a, lda) : st;
 }
 
@@ -26,7 +27,8 @@ static status fill_ctt(backend_cov *c, backend_type t, char part, int64_t i0, in
                        int64_t j0, int64_t nj, void *a, int64_t lda) {
     const backend_cov_head *h = cov_of(c);
     const bool fine = part_ok(part) && matcov_block_ok(t, h->t, i0, ni, h->t, j0, nj, lda);
-    const status st = checked_range(fine, "fill_ctt");
+    const extent x[] = {{a, ni, nj, lda, backend_size(t)}};
+    const status st = extents_check(checked_range(fine, "fill_ctt"), "fill_ctt", 1, x);
     return st == MOAO_OK ? h->own->fill_ctt(c, t, part, i0, ni, j0, nj, a, lda) : st;
 }
 
@@ -47,7 +49,8 @@ static status fill_ctm(backend_cov_target *v, backend_type t, int64_t i0, int64_
                        int64_t nj, void *a, int64_t lda) {
     const backend_cov_target_head *h = target_of(v);
     const bool fine = matcov_block_ok(t, h->cov->t, i0, ni, h->cov->m, j0, nj, lda);
-    const status st = admit_target(h, fine, "fill_ctm");
+    const extent to[] = {{a, ni, nj, lda, backend_size(t)}};
+    const status st = extents_check(admit_target(h, fine, "fill_ctm"), "fill_ctm", 1, to);
     return st == MOAO_OK ? h->cov->own->fill_ctm(v, t, i0, ni, j0, nj, a, lda) : st;
 }
 
@@ -55,7 +58,8 @@ static status fill_cpm(backend_cov_target *v, backend_type t, int64_t np, const 
                        const double *y, int64_t j0, int64_t nj, void *a, int64_t lda) {
     const backend_cov_target_head *h = target_of(v);
     const bool fine = matcov_block_ok(t, np, 0, np, h->cov->m, j0, nj, lda);
-    const status st = admit_target(h, fine, "fill_cpm");
+    const extent to[] = {{a, np, nj, lda, backend_size(t)}};
+    const status st = extents_check(admit_target(h, fine, "fill_cpm"), "fill_cpm", 1, to);
     return st == MOAO_OK ? h->cov->own->fill_cpm(v, t, np, x, y, j0, nj, a, lda) : st;
 }
 

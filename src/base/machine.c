@@ -14,9 +14,8 @@
 #include <unistd.h>
 
 /* Rate of dgemm on this rank while all ranks compute at once [flop/s]: the best of a few products
- * within about a third of a second. Collective. */
-static double dgemm_rate(const comm *c) {
-    const int n = 1024;
+ * of order n within about `seconds`. Collective. */
+static double dgemm_rate(const comm *c, int n, double seconds) {
     const size_t nn = (size_t)n * (size_t)n;
     double *a = malloc(3 * nn * sizeof *a), best = 0;
     MPI_Barrier(c->mpi);
@@ -25,7 +24,7 @@ static double dgemm_rate(const comm *c) {
     for (size_t i = 0; i < 3 * nn; i++)
         a[i] = (double)(i % 1013) / 1013 - 0.5;
     double from = report_now();
-    for (int k = 0; k < 50 && (k < 3 || report_now() - from < 0.3); k++) {
+    for (int k = 0; k < 50 && (k < 3 || report_now() - from < seconds); k++) {
         double t0 = report_now();
         cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0, a, n, a + nn, n, 0.0,
                     a + 2 * nn, n);
@@ -126,9 +125,10 @@ static void warm_up_mpi(const comm *c) {
     free(a);
 }
 
-machine_room machine_measure(const comm *c, double limit, bool measure) {
+machine_room machine_measure(const comm *c, double limit, machine_rate measure) {
     machine_room r = {.nrank = c->size, .nnode = c->nnode, .threads = c->threads};
-    r.rate = measure ? dgemm_rate(c) : 0;
+    if (measure != MACHINE_NO_RATE)
+        r.rate = measure == MACHINE_RATE ? dgemm_rate(c, 1024, 0.3) : dgemm_rate(c, 384, 0.02);
     warm_up_mpi(c);
     unsigned long long most[2] = {machine_memory_now(), machine_memory_peak()};
     size_t own = limits_process();

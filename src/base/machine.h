@@ -35,8 +35,10 @@ typedef struct {
 
 /* Collective. Measures this machine; limit: bytes that a rank may use, 0: 85 % of its share of the
  * node's free memory, or of what its own limits (ulimit) leave. The least available and the most in
- * use of all ranks. measure: dgemm's rate too, which takes a third of a second; else it is 0. */
-machine_room machine_measure(const comm *c, double limit, bool measure);
+ * use of all ranks. measure: dgemm's rate, in a third of a second, or, for what takes less itself,
+ * in a fiftieth. */
+typedef enum { MACHINE_NO_RATE, MACHINE_QUICK_RATE, MACHINE_RATE } machine_rate;
+machine_room machine_measure(const comm *c, double limit, machine_rate measure);
 
 /* Versions of the libraries in use. Local; MPI need not be initialised. */
 typedef struct {

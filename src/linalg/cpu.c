@@ -75,8 +75,10 @@ static status cpu_wait_for(backend_ctx *ctx, backend_ctx *other) {
 
 static status cpu_alloc(backend_ctx *ctx, size_t bytes, void **p) {
     (void)ctx;
-    *p = bytes > SIZE_MAX - 512 ? NULL : aligned_alloc(256, (bytes / 256 + 1) * 256);
-    return *p ? MOAO_OK : status_fail(MOAO_MEMORY, "cannot allocate %zu bytes", bytes);
+    *p = NULL;
+    return posix_memalign(p, 256, bytes > 0 ? bytes : 1) == 0
+               ? MOAO_OK
+               : status_fail(MOAO_MEMORY, "cannot allocate %zu bytes", bytes);
 }
 
 static void cpu_release(backend_ctx *ctx, void *p) {
@@ -177,13 +179,15 @@ static status cpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t,
     .name = "cpu", .size = sizeof(backend), .devices = cpu_devices, .describe = cpu_describe,      \
     .memory = cpu_memory, .identify = cpu_identify, .open = cpu_open, .close = cpu_close,          \
     .stream = cpu_stream, .sync = cpu_sync, .wait_for = cpu_wait_for,                              \
-    .open_low_priority = cpu_open_low_priority, .alloc = cpu_alloc, .release = cpu_release,        \
-    .alloc_host = cpu_alloc, .release_host = cpu_release, .copy = cpu_copy,                        \
-    .workspace = cpu_workspace, .host_workspace = cpu_host_workspace,                              \
+    .open_low_priority = cpu_open_low_priority, .alloc_host = cpu_alloc,                           \
+    .release_host = cpu_release, .workspace = cpu_workspace, .host_workspace = cpu_host_workspace, \
     .multi_workspace = cpu_multi_workspace
 
 const backend backend_cpu_own = {
     UNCHECKED,
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .copy = cpu_copy,
     .mirror = cpu_mirror,
     .gather = cpu_gather,
     .gemm = cpu_gemm,

@@ -87,7 +87,7 @@ static void bytes(const linop_case *z, linop_bytes *b) {
     linop_add(b, "grid: covariances of unlike sensors", (size_t)numbers * f);
     if (z->host && matcov_tileable(z->s))
         linop_add(b, "grid: tiles, work",
-                  (cpm + v * (size_t)z->points + tiling_work(z->s, z->rows)) * f);
+                  (cpm + v * (size_t)z->points + tiling_work(z->s, z->points, z->rows)) * f);
     linop_add(b, "grid: those of like sensors transformed, work", plans);
     linop_add(b, "grid: W, W T and D+", v * (2 * m + t) * f + v * v * f + t * z->width * f);
     linop_add(b, "grid: tip-tilt constants", (m + v + nk) * nk * d);
@@ -106,7 +106,7 @@ static status take_tiles(grid *x, const linop_setup *u) {
     x->base.kind = &tiled;
     TRY(clusters_init(e->s, 0, NULL, NULL, &x->sensors));
     TRY(tiling_init(&x->sensors, x->like.of, false, &x->of_sensors, &x->unlike));
-    x->lwork = tiling_work(e->s, x->v);
+    x->lwork = tiling_work(e->s, u->size.points, x->v);
     TRY(floats(e, (int64_t)x->lwork, "products with tiles", &x->work));
     st = floats(e, x->v * u->size.points, "W Cpm'", &x->ct);
 done:

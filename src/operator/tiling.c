@@ -208,10 +208,28 @@ done:
     return st;
 }
 
-size_t tiling_work(const sys *s, int64_t v) {
-    /* of a tile the rank is at most half of the smaller side, or it is full */
-    const size_t n = (size_t)tiling_squares(s), all = (size_t)s->nsensor * n * n + 3;
-    const size_t row = s->m * (all / 2 + 3);
+/* The largest cluster, and the sum of the ranks of a cluster's tiles, of which the second stage
+ * takes a largest cluster, too. */
+static int64_t widest(const tiling *t) {
+    int64_t wide = t->c->most;
+    for (int k = 0; k < t->c->ncluster; k++) {
+        int64_t rank = 0;
+        for (int i = 0; i < t->ntile; i++)
+            rank += t->in[i] == k ? t->tile[i].rank : 0;
+        wide = rank > wide ? rank : wide;
+    }
+    return wide;
+}
+
+int64_t tiling_row(const tiling *t) {
+    return t->c->most + widest(t) + t->low;
+}
+
+size_t tiling_work(const sys *s, int64_t points, int64_t v) {
+    /* of a tile the rank is at most half of the smaller side, or it is full: the side of `out` */
+    const size_t n = (size_t)tiling_squares(s), all = (size_t)s->nsensor * n * n;
+    const size_t side = (size_t)points > s->m ? (size_t)points : s->m;
+    const size_t row = s->m * ((all + 1) / 2) + 2 * side;
     return row * (size_t)v < WORK ? row * (size_t)v : row < WORK ? WORK : row;
 }
 
@@ -308,20 +326,15 @@ static status one_pass(const pass *p) {
  * threads, as far as the work goes round. */
 status tiling_apply(engine *e, const tiling *t, int64_t v, const float *x, float *y, float *work,
                     size_t lwork) {
-    const int64_t most = t->c->most;
-    int64_t wide = most;
+    const int64_t most = t->c->most, wide = widest(t), one = tiling_row(t);
     status worst = MOAO_OK;
-    for (int k = 0; k < t->c->ncluster; k++) {
-        int64_t rank = 0;
-        for (int i = 0; i < t->ntile; i++)
-            rank += t->in[i] == k ? t->tile[i].rank : 0;
-        wide = rank > wide ? rank : wide;
-    }
-    const int64_t one = most + wide + t->low, room = (int64_t)lwork / (one > 0 ? one : 1);
+    const int64_t room = (int64_t)lwork / (one > 0 ? one : 1);
     const int64_t step = room < ROWS ? room : ROWS, at_once = step > 0 ? room / step : 0;
     const int threads = at_once < omp_get_max_threads() ? (int)at_once : omp_get_max_threads();
     if (step < 1)
-        return status_fail(MOAO_INTERNAL, "products by tiles: no room for work");
+        return status_fail(MOAO_INTERNAL,
+                           "products by tiles: work for %zu numbers, one row takes %lld", lwork,
+                           (long long)one);
     const int blas = blas_alone();
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
     for (int64_t i = 0; i < v; i += step) {

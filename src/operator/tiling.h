@@ -54,10 +54,12 @@ status tiling_fill(engine *e, backend_cov_target *target, double tol, tiling *t)
 int tiling_squares(const sys *s);
 double tiling_share(const sys *s);
 double tiling_looks(const sys *s, const profile *p, const int *of);
-/* Numbers of work for apply with v rows. */
-size_t tiling_work(const sys *s, int64_t v);
+/* Numbers of work for apply with v rows, of tilings of sensors and of up to so many points,
+ * whatever their ranks turn out to be; what a filled one takes for one row, which is no more. */
+size_t tiling_work(const sys *s, int64_t points, int64_t v);
+int64_t tiling_row(const tiling *t);
 /* Local. y (v x columns of clusters `out`) += x (v x columns of clusters `in`) times the blocks,
- * all in the host's memory; leading dimensions v. */
+ * all in the host's memory; leading dimensions v. lwork: tiling_work, or more than tiling_row. */
 status tiling_apply(engine *e, const tiling *t, int64_t v, const float *x, float *y, float *work,
                     size_t lwork);
 

@@ -132,7 +132,8 @@ static status take_room(tor *t, int n, int64_t beside) {
     const int64_t least = kind->room != NULL ? kind->room(t->op, n) : 0;
     const int64_t ground = kind->ground != NULL ? kind->ground(t->op) : 0;
     const int64_t all = ground + engine_aligned(n * each);
-    status st = engine_doubles(&t->e, all > least ? all : least, "W of the targets", &t->room);
+    t->nroom = all > least ? all : least;
+    status st = engine_doubles(&t->e, t->nroom, "W of the targets", &t->room);
     for (int k = 0; k < n && st == MOAO_OK; k++) {
         t->w[k] = t->room + ground + (kind->in_step ? k * t->t.nlrow : k * each);
         double *after = kind->in_step ? t->room + n * w + k * rest : t->w[k] + engine_aligned(w);
@@ -164,10 +165,10 @@ static status take_targets(tor *t, int64_t beside) {
     return st == MOAO_OK && kind->lend != NULL ? kind->lend(t->op, t->nw, t->room) : st;
 }
 
-/* Rate of gemm on the device, of P'P into the room of W. */
+/* Rate of gemm on the device, of P'P into the memory of W, of as many columns as it holds. */
 static status measure(tor *t) {
     const engine *e = &t->e;
-    const int64_t n = e->t * e->t <= e->rows * e->m ? e->t : e->rows;
+    const int64_t most = (int64_t)sqrt((double)t->nroom), n = e->t < most ? e->t : most;
     double best = 0;
     status st = MOAO_OK;
     for (int k = 0; k < 4 && st == MOAO_OK && !e->in_step; k++) {

@@ -60,6 +60,7 @@ typedef struct {
     double *columns;       /* m x nsample */
     double *host[2];       /* nlrow x nsample, pinned */
     double *room;  /* W, Y and what the operator keeps of the targets; lent to the operator */
+    int64_t nroom; /* doubles there */
     double *one_y; /* Y where targets pass one by one */
     int nw;        /* targets that have room */
     int64_t ld;    /* leading dimension of W */

@@ -46,6 +46,7 @@ static void teardown(fixture *f) {
 static double error_of(fixture *f, const tiling *t, int64_t v, const double *a, int64_t n) {
     const int64_t m = f->e.m;
     const size_t lwork = (size_t)(3 * v * (m + t->low)); /* some rows of many at a time */
+    assert_true((int64_t)tiling_work(&f->s, n > m ? n : 0, 1) >= tiling_row(t));
     float *x = malloc(sizeof *x * (size_t)(v * m)), *y = calloc((size_t)(v * n), sizeof *y);
     float *work = malloc(lwork * sizeof *work);
     double gap = 0;
