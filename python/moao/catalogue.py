@@ -214,15 +214,13 @@ class Text(Catalogue):
     def _split(self, line):
         if self.spans is not None:
             return [line[a:b].strip() for a, b in self.spans]
-        return self._trim(next(csv.reader([line.strip() if self.separator == " " else line], delimiter=self.separator,
-                                          skipinitialspace=True), []))
+        return [unquoted(c) for c in self._inner(next(csv.reader(
+            [line.strip() if self.separator == " " else line], delimiter=self.separator, skipinitialspace=True), []))]
 
-    def _trim(self, row):
-        """Cells without blanks round them, and without what lies outside a first and a last bar."""
-        cells = [unquoted(c) for c in row]
-        if self.separator == "|" and len(cells) > 2 and cells[0] == "" and cells[-1] == "":
-            return cells[1:-1]
-        return cells
+    def _inner(self, row):
+        """Cells without what lies outside a first and a last bar."""
+        outer = self.separator == "|" and len(row) > 2 and row[0].strip() == "" and row[-1].strip() == ""
+        return row[1:-1] if outer else row
 
     def _find_header(self, head):
         """Names, units, separator and the first line of rows."""
@@ -303,7 +301,7 @@ class Text(Catalogue):
                 last, before = lines.number, last
                 if any(c.count("\n") > 2 for c in row):
                     raise MoaoError("line %d: a double quote that is not closed" % (before + 1))
-                yield last, self._trim(row)
+                yield last, self._inner(row)
             if lines.more:
                 self.notes.append("only the first of its tables is read, to line %d" % last)
 
@@ -312,15 +310,15 @@ class Text(Catalogue):
         kept, self.lines, self.skipped = [], [], []
         try:
             for line, cells in self._rows():
-                while len(cells) > len(self.names) and cells[-1] == "":
+                while len(cells) > len(self.names) and cells[-1].strip() == "":
                     cells.pop()
-                if not any(cells):
+                if not any(c.strip() for c in cells):
                     continue
                 if self.separator == "\t":  # VizieR leaves empty cells at the end out
                     cells += [""] * (len(self.names) - len(cells))
                 if len(cells) == len(self.names):
                     self.lines.append(line)
-                    kept.append([cells[i] for i in index])
+                    kept.append([unquoted(cells[i]) for i in index])
                 elif not FOOTER.fullmatch(" ".join(cells).strip()):
                     self.skipped.append(("line %d" % line, "%d cells, expected %d" % (len(cells), len(self.names))))
         except csv.Error as e:
