@@ -13,7 +13,7 @@
 #define LIST "runs.txt"
 #define FIRST "# moao sweep of"
 
-enum { LONGEST_NAME = 180 };
+enum { LONGEST_NAME = 180, MOST_KEYS = 100 };
 
 static void free_run(sweep_run *r) {
     for (int k = 0; k < r->n; k++)
@@ -202,12 +202,13 @@ static bool is_folder(const char *name) {
            strcmp(name, "..") != 0;
 }
 
-/* Whether the first words of a run are "key=value" of the sweep's keys. */
+/* Whether the first words of a run are "key=value" of the sweep's keys, and fit into its table. */
 static bool has_keys(const sweep_run *r, const sweep_list *l) {
-    bool all = r->n >= l->nkey;
+    bool all = r->n >= l->nkey && fitsout_width(r->folder) <= FITSOUT_CELL;
     for (int k = 0; k < l->nkey && all; k++) {
         const size_t n = strlen(l->key[k]);
-        all = strncmp(r->word[k], l->key[k], n) == 0 && r->word[k][n] == '=';
+        all = strncmp(r->word[k], l->key[k], n) == 0 && r->word[k][n] == '=' &&
+              fitsout_width(r->word[k]) <= FITSOUT_CELL;
     }
     return all;
 }
@@ -253,7 +254,11 @@ static status read_keys(const char *path, const char *p, sweep_list *l) {
     if (l->nkey > 0)
         st = status_fail(MOAO_INPUT, "%s: a second line %s KEYS, expected one", path, FIRST);
     while (st == MOAO_OK && (p = next_word(p, &w)) != NULL)
-        st = add_word(&l->key, &l->nkey, w.s);
+        st = fitsout_width(w.s) > FITSOUT_NAME || l->nkey >= MOST_KEYS
+                 ? status_fail(MOAO_INPUT,
+                               "%s: more than %d keys, or one of more than %d characters", path,
+                               MOST_KEYS, FITSOUT_NAME)
+                 : add_word(&l->key, &l->nkey, w.s);
     free(w.s);
     return st != MOAO_OK ? st : w.failed;
 }

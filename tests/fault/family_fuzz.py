@@ -12,10 +12,14 @@ from harness import CASE, ROOT, Fail, environment, spec_of, tool
 
 NAME = "fuzz"
 WORKERS = min(max(os.cpu_count() or 1, 2), 16)
-TARGETS = ("params", "profile", "legacy", "targets", "overrides", "checkpoint")
+TARGETS = ("params", "profile", "legacy", "targets", "overrides", "checkpoint", "results", "lists")
 CORPUS = os.path.join(ROOT, "tests", "fault", "corpus")
 # of a campaign's million, what each target gets
-SHARE = {"params": 0.35, "profile": 0.15, "legacy": 0.15, "targets": 0.1, "overrides": 0.15, "checkpoint": 0.1}
+SHARE = {"params": 0.25, "profile": 0.1, "legacy": 0.1, "targets": 0.1, "overrides": 0.1, "checkpoint": 0.1, "results": 0.15, "lists": 0.1}
+WORDS = {"results": ["NAXIS1  = ", "NAXIS2  = ", "PCOUNT  = ", "TFIELDS = ", "THEAP   = ", "TTYPE1  = 'NAME'", "TFORM1  = '4D'", "TFORM3  = '1PA(900)'",
+                     "TDISP1  = 'F390.2'", "TDIM1   = '(8,4)'", "TNULL1  = 0", "TSCAL1  = 1E308", "TZERO1  = -128", "EXTNAME = 'TARGETS'", "'32A8'",
+                     "'1C'", "'9999999999D'", "'0A'", "-1", "9223372036854775807", "4294967296", "'&'", "CONTINUE  '", "HIERARCH ", "END"],
+         "lists": ["# moao sweep of ", "-o ", "telescope.zenith=", "ra,dec,magnitude,name", "x y mag id", "12:30:00", "-05:10:20.5", "nan", "--", "'", "\\", "1e308"]}
 ROUND = 10000  # inputs of one process: a short one can be repeated
 
 
@@ -34,17 +38,21 @@ def trials(lab, rng, full):
                     yield spec_of(NAME, target=target, seed=rng.randrange(1, 1 << 31), runs=ROUND)
 
 
-def dictionary(lab):
-    """Keys and words of the parameters, for libFuzzer to put together."""
-    path = os.path.join(lab.dir, "fuzz.dict")
+def quoted(word):
+    return '"%s"\n' % word.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def dictionary(lab, target):
+    """Words for libFuzzer to put together: those of the target, else the keys and words of the parameters."""
+    path = os.path.join(lab.dir, "%s.dict" % (target if target in WORDS else "fuzz"))
     with lab.guard:
         if not os.path.exists(path):
             with open(os.path.join(ROOT, "src", "params", "params.def"), encoding="utf-8") as f:
-                words = set(re.findall(r"\b[a-z][a-z_0-9]{2,20}\b", f.read()))
-            words |= {"? ", ": ", "- ", "<<", "&a ", "*a", "!!", "{", "[", "|", ">", "0x1p-1074", "1e-320", "1e308",
+                words = set(WORDS.get(target) or re.findall(r"\b[a-z][a-z_0-9]{2,20}\b", f.read()))
+            words |= set() if target in WORDS else {"? ", ": ", "- ", "<<", "&a ", "*a", "!!", "{", "[", "|", ">", "0x1p-1074", "1e-320", "1e308",
                       "inf", "nan", "2147483648", "18446744073709551616", "%YAML 1.1", "---", "..."}
             with open(path, "w", encoding="utf-8") as f:
-                f.write("".join('"%s"\n' % w for w in sorted(words)))
+                f.write("".join(map(quoted, sorted(words))))
     return path
 
 
@@ -95,7 +103,7 @@ def run(lab, keys, out):
     os.makedirs(grown, exist_ok=True)
     command = [fuzz, "-seed=%s" % keys["seed"], "-runs=%d" % runs, "-max_len=4096", "-timeout=20", "-rss_limit_mb=3000",
                "-malloc_limit_mb=2000", "-print_final_stats=1", "-reload=0", "-artifact_prefix=" + out + "/",
-               "-dict=" + dictionary(lab)]
+               "-dict=" + dictionary(lab, target)]
     if keys.get("file"):
         command = [fuzz, "-timeout=20", os.path.join(ROOT, keys["file"])]
     else:

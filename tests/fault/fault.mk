@@ -12,11 +12,12 @@ $(FAULT_B)/preload.so: $(wildcard tests/fault/preload*.[ch])
 	  -o $@ $(filter %.c,$^) -ldl -lpthread
 
 # Inputs that libFuzzer makes, into the readers alone, under AddressSanitizer and UBSan. The readers are
-# compiled again; what else they call comes from the library as it is.
+# compiled again; what else they call comes from the library as it is, but for what fuzz_main.c replaces.
 FUZZ_CLANG := $(firstword $(foreach c,clang-14 clang-18 clang,$(shell command -v $(c) 2>/dev/null)))
 FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 fuzz_src := $(wildcard src/params/*.c src/system/*.c src/store/*.c \
-  $(patsubst %,src/base/%.c,status text file crc) tests/fault/fuzz_*.c)
+  $(patsubst %,src/base/%.c,status text file crc fits fits_in fits_driver) src/maps/results.c src/asterism/stars.c \
+  $(patsubst %,src/job/%.c,budget_read sweep_list sweep_table asterism_write) tests/fault/fuzz_*.c)
 fuzz_obj := $(patsubst %.c,$(FAULT_B)/fuzz-objects/%.o,$(fuzz_src))
 fault-tools: $(if $(FUZZ_CLANG),$(FAULT_B)/fuzz)
 
@@ -28,6 +29,6 @@ $(FAULT_B)/fuzz-objects/%.o: %.c
 
 $(FAULT_B)/fuzz: $(fuzz_obj) $(B)/libmoao.a
 	$(call say,LD,$@)
-	$(Q)OMPI_CC=$(FUZZ_CLANG) $(CC) -fsanitize=fuzzer $(FUZZ_SAN) -o $@ $^ $(LIB_LIBS) -lgomp -ldl -lm
+	$(Q)OMPI_CC=$(FUZZ_CLANG) $(CC) -fsanitize=fuzzer $(FUZZ_SAN) -Wl,-z,muldefs -o $@ $^ $(LIB_LIBS) -lgomp -ldl -lm
 
 -include $(fuzz_obj:.o=.d)
