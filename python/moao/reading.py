@@ -44,7 +44,7 @@ def cell_of(text):
     def code(m):
         c = ord(m.group(0)[0])
         return ("\\u%04X" if c <= 0xFFFF else "\\U%08X") % c + m.group(0)[1:]
-    return re.sub(r"^ | $|\\(?=[uU])|[^ -~]", code, text)
+    return re.sub(r"^ | $|(?<=')'|\\(?=[uU])|[^ -~]", code, text)
 
 
 def reason(e):

@@ -66,7 +66,7 @@ class Run:
                     "TARGETS", "GUIDESTARS", "EXPOSURES", "WAVELENGTHS", "PARAMETERS")}
             self.targets, self.guide_stars = tables["TARGETS"], tables["GUIDESTARS"]
             self.exposures, self.wavelengths = tables["EXPOSURES"], tables["WAVELENGTHS"]
-            self.parameters_text = "\n".join(str(s) for s in tables["PARAMETERS"]["LINE"]) + "\n"
+            self.parameters_text = "\n".join(str(s).rstrip() for s in tables["PARAMETERS"]["LINE"]) + "\n"
             self.nl, self.ne, self.nt = len(self.wavelengths), len(self.exposures), len(self.targets)
             self._check()
             self.x, self.y = (np.asarray(self.targets[n], float) for n in "XY")

@@ -204,11 +204,40 @@ void fitsout_integer(fitsout *o, const char *key, long value, const char *commen
     fits_update_key_lng(o->f, key, value, comment, &o->err);
 }
 
+/* A text of several cards, by the convention of CONTINUE. cfitsio 4.2 never ends where a text has
+ * many quotes. */
+static void long_text(fitsout *o, const char *key, const char *s, const char *comment) {
+    enum { PIECE = 67 }; /* characters between the quotes of a card, before & */
+    char card[FLEN_CARD + 64];
+    int n = snprintf(card, sizeof card, "%-8.8s= '", key), used = 0;
+    fits_write_key_longwarn(o->f, &o->err);
+    for (; *s != '\0'; s++) {
+        const int size = *s == '\'' ? 2 : 1;
+        if (used + size > PIECE) {
+            strcpy(card + n, "&'");
+            fits_write_record(o->f, card, &o->err);
+            n = snprintf(card, sizeof card, "CONTINUE  '");
+            used = 0;
+        }
+        for (int i = 0; i < size; i++)
+            card[n++] = *s;
+        used += size;
+    }
+    n += snprintf(card + n, sizeof card - (size_t)n, "'");
+    if (comment[0] != '\0' && (size_t)n + 3 + strlen(comment) < FLEN_CARD)
+        snprintf(card + n, sizeof card - (size_t)n, " / %s", comment);
+    fits_write_record(o->f, card, &o->err);
+}
+
 void fitsout_text(fitsout *o, const char *key, const char *value, const char *comment) {
-    const char *s = ascii(o, value);
-    if (strlen(s) > 60)
-        fits_write_key_longwarn(o->f, &o->err);
-    fits_update_key_longstr(o->f, key, s, comment, &o->err);
+    char *s = ascii(o, value);
+    size_t n = 0;
+    for (const char *p = s; *p != '\0'; p++)
+        n += *p == '\'' ? 2 : 1;
+    if (n > FITSOUT_NAME)
+        long_text(o, key, s, comment);
+    else
+        fits_update_key_str(o->f, key, s, comment, &o->err);
 }
 
 void fitsout_comment(fitsout *o, const char *text) {

@@ -1,5 +1,7 @@
 #include "json.h"
 
+#include "text.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,7 +14,10 @@ static void put(json *j, const char *text) {
         j->st = file_append(&j->out, text, strlen(text));
 }
 
+/* Bytes that are no UTF-8, as names of files may have, become \udcXX, from which Python makes the
+ * same bytes again. */
 static void put_string(json *j, const char *s) {
+    const bool characters = text_is_utf8(s);
     put(j, "\"");
     for (; *s != '\0'; s++) {
         char t[8];
@@ -21,6 +26,8 @@ static void put_string(json *j, const char *s) {
             snprintf(t, sizeof t, "\\%c", c);
         else if (c < 0x20 || c == 0x7f)
             snprintf(t, sizeof t, "\\u%04x", c);
+        else if (c >= 0x80 && !characters)
+            snprintf(t, sizeof t, "\\udc%02x", c);
         else
             snprintf(t, sizeof t, "%c", c);
         put(j, t);

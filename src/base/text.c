@@ -98,12 +98,13 @@ void text_add_ascii(text *t, const char *s) {
     while (*s != '\0') {
         const unsigned char *p = (const unsigned char *)s;
         const bool edge = *s == ' ' && (s == begin || s[1] == '\0');
+        const bool quotes = *s == '\'' && s > begin && s[-1] == '\'';
         unsigned long c = next_code(&p);
         if (c == 0xFFFD && strncmp(s, "\xEF\xBF\xBD", 3) != 0) { /* a byte that is no character */
             c = 0xDC00 | (unsigned char)*s;
             p = (const unsigned char *)s + 1;
         }
-        if (c >= 0x20 && c < 0x7F && !edge && !is_escape(s))
+        if (c >= 0x20 && c < 0x7F && !edge && !quotes && !is_escape(s))
             text_add(t, "%c", (int)c);
         else
             text_add(t, c <= 0xFFFF ? "\\u%04lX" : "\\U%08lX", c);

@@ -29,9 +29,10 @@ const char *text_cell_value(const char *cell);
 /* A string in double quotes, as YAML and JSON write it, in ASCII. */
 void text_add_quoted(text *t, const char *s);
 
-/* A text in printable ASCII, as FITS needs it. Other characters, and blanks at its ends, become
- * \uXXXX or \UXXXXXXXX; a byte that is no UTF-8 becomes \uDCXX; a \u of the text itself \u005Cu.
- * text_from_ascii takes that back, in place, and returns s. */
+/* A text in printable ASCII, as FITS needs it. Other characters, blanks at its ends, and a ' behind
+ * another one, of which some readers of FITS lose one, become \uXXXX or \UXXXXXXXX; a byte that is
+ * no UTF-8 becomes \uDCXX; a \u of the text itself \u005Cu. text_from_ascii takes that back, in
+ * place, and returns s. */
 void text_add_ascii(text *t, const char *s);
 char *text_from_ascii(char *s);
 

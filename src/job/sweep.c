@@ -83,7 +83,10 @@ static status read_list(const char *text, sweep_axis *a) {
     status st = MOAO_OK;
     for (const char *p = text; *p != '\0' && st == MOAO_OK; p++) {
         if (quote != '\0') {
-            quote = *p == quote ? '\0' : quote;
+            if (quote == '"' && *p == '\\' && p[1] != '\0')
+                p++; /* \" ends no text */
+            else if (*p == quote)
+                quote = '\0';
             continue;
         }
         if (*p == '"' || *p == '\'')
