@@ -5,6 +5,7 @@
 #include "base/progress.h"
 #include "job/advise.h"
 #include "job/asterism_write.h"
+#include "job/folder_lock.h"
 #include "job/launch.h"
 
 #include <dirent.h>
@@ -82,7 +83,8 @@ static status check_folder(const cmdline *cl) {
     bool foreign = false, own = false;
     for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
         own = own || strcmp(e->d_name, "asterism.json") == 0;
-        foreign = foreign || (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0);
+        foreign = foreign || (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+                              strcmp(e->d_name, FOLDER_LOCK) != 0);
     }
     if (d != NULL)
         closedir(d);
@@ -314,9 +316,10 @@ static status forget_places(const char *dir) {
 /* Everything but the ranking: in this process, which is no rank. */
 static int drive(int argc, char **argv, cmdline *cl) {
     char **words = NULL, *stars = NULL, *fields = NULL;
-    int code = 1;
+    int code = 1, lock = -1;
     status st;
     TRY(check_folder(cl));
+    TRY(folder_lock(cl->dir, "search", &lock));
     TRY(forget_places(cl->dir));
     TRY(take_table(cl->dir, "stars.csv", &cl->stars, &stars));
     TRY(take_table(cl->dir, "fields.csv", &cl->fields, &fields));
@@ -332,6 +335,8 @@ done:
     free(words);
     free(stars);
     free(fields);
+    if (lock >= 0)
+        close(lock);
     return st == MOAO_OK ? code : command_fail(st);
 }
 

@@ -4,6 +4,7 @@
 #include "base/plain.h"
 #include "base/progress.h"
 #include "job/advise.h"
+#include "job/folder_lock.h"
 #include "job/launch.h"
 #include "job/sweep_table.h"
 
@@ -60,7 +61,6 @@ static void catch_signals(void) {
 }
 
 enum { MOST = 1000 };
-#define LOCK ".moao-sweep.lock"
 
 typedef struct {
     const cmdline *cl;
@@ -84,7 +84,7 @@ static status check_folder(const char *dir, bool force) {
         return status_fail(MOAO_INPUT, "moao sweep: an empty name of the folder, expected -o DIR");
     for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;)
         foreign = foreign || (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
-                              strcmp(e->d_name, LOCK) != 0 && !file_is_temporary(e->d_name));
+                              strcmp(e->d_name, FOLDER_LOCK) != 0 && !file_is_temporary(e->d_name));
     if (d != NULL)
         closedir(d);
     if (foreign)
@@ -186,23 +186,6 @@ done:
     return st;
 }
 
-/* One sweep at a time writes in DIR. */
-static status take_lock(sweep *s) {
-    char *path = NULL;
-    const char *unlocked;
-    status st;
-    TRY(file_make_dir(s->cl->dir));
-    TRY(file_join(s->cl->dir, LOCK, &path));
-    TRY(file_lock(path, s->cl->dir, "sweep", &s->lock, &unlocked));
-    if (unlocked != NULL)
-        fprintf(stderr,
-                "moao sweep: no file locks here (%s): let only one sweep write there at a time\n",
-                unlocked);
-done:
-    free(path);
-    return st;
-}
-
 /* Everything is checked before anything is made; then the list is made again, as another sweep may
  * have added to it until the lock was taken. */
 static status prepare(sweep *s) {
@@ -211,7 +194,8 @@ static status prepare(sweep *s) {
     for (int i = 0; i < s->nnew; i++)
         TRY(check_run(s, &s->l.run[i]));
     TRY(check_columns(s));
-    TRY(take_lock(s));
+    TRY(file_make_dir(s->cl->dir));
+    TRY(folder_lock(s->cl->dir, "sweep", &s->lock));
     TRY(make_list(s));
     st = sweep_list_write(s->cl->dir, &s->l);
 done:

@@ -91,7 +91,7 @@ class Folder(unittest.TestCase):
         """A link or a pipe where a log, the lock or a table will be: nothing is written through it, nothing waits."""
         os.makedirs(self.path("out"))
         victim = self.path("victim")
-        for name in ("telescope.zenith=0.log", ".moao-sweep.lock"):
+        for name in ("telescope.zenith=0.log", ".moao.lock"):
             for kind in ("link", "pipe"):
                 with self.subTest(name=name, kind=kind):
                     with open(victim, "w", encoding="utf-8") as f:
