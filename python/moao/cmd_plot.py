@@ -7,8 +7,6 @@ import os
 import re
 import sys
 
-import numpy as np
-
 from .command import numbers, parser, run_command, save, target_argument
 from .results import MoaoError, Run
 
@@ -20,7 +18,7 @@ def options():
     p.add_argument("-w", "--wavelength", metavar="UM[,UM...]",
                    help="wavelengths in um, found within 10 %%; others are refused (default: both, of many the shortest and longest)")
     p.add_argument("-b", "--box", type=float, metavar="MAS",
-                   help="side of the ensquared energy's box in mas; the nearest one is drawn (default: the first)")
+                   help="side of the ensquared energy's box in mas, found within 1 %%; others are refused (default: the first)")
     p.add_argument("-q", "--quantity", metavar="NAME[,NAME...]",
                    help="what to draw: strehl, ee, fwhm, variance, any column of TARGETS, or all (default: strehl,ee)")
     p.add_argument("-t", "--target", action="append", metavar="X,Y|NUMBER|NAME",
@@ -49,9 +47,7 @@ def quantity(run, word, box):
     if word == "all":
         return run.quantities
     if word.lower() == "ee":
-        if not ee or box is None:
-            return ee[:1]
-        return [ee[int(np.argmin(abs(np.array(run.boxes) - box)))]]
+        return ee[:1] if not ee or box is None else [run.ee_name(box)]
     found = [n for n in run.quantities if n.lower() == word.lower()]
     if not found:
         raise MoaoError("no quantity %s: this run has ee, %s" % (word, ", ".join(n.lower() for n in run.quantities)))
@@ -99,6 +95,10 @@ def draw(a):
 
 def only_with_panel(a):
     """What is asked for and would not be obeyed is refused."""
+    if a.budget and a.panel is None:
+        for option, given in (("-q", a.quantity is not None), ("-b", a.box is not None), ("--limits", a.limits), ("--scale", a.scale != "common")):
+            if given:
+                raise MoaoError("--budget draws all terms on one scale: without %s" % option)
     if a.panel is None:
         for option, value in (("-e", a.exposure), ("--size", a.size)):
             if value is not None:

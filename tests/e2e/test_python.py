@@ -408,7 +408,7 @@ class Pictures(Case):
     def test_chosen(self):
         """Targets, quantities, wavelengths and scales are those that were asked for."""
         path = os.path.join(self.folder, "chosen.png")
-        code, text, err = call(cmd_plot, self.out, "-o", path, "-q", "fwhm,ee", "-b", "290", "-w", "2.2", "-t", "-30,-20",
+        code, text, err = call(cmd_plot, self.out, "-o", path, "-q", "fwhm,ee", "-b", "300", "-w", "2.2", "-t", "-30,-20",
                                "-t", "2", "--limits", "ee=0:1", "--scale", "separate", "--position-angle", "10")
         self.assertEqual((code, err), (0, ""))
         figure = plots.overview(self.run_, ["EE_300mas"], [1], [(-30, -20), 1], fixed={"EE_300mas": (0, 1)})
@@ -418,7 +418,7 @@ class Pictures(Case):
         norms = [i.norm for ax in figure.findobj(lambda a: hasattr(a, "images")) for i in ax.images
                  if ax.get_xlabel() == "x [arcsec]" and "LogNorm" not in str(i.norm)]
         self.assertTrue(norms and all((n.vmin, n.vmax) == (0, 1) for n in norms))
-        for wrong in (["-q", "nothing"], ["-t", "nobody"], ["--limits", "ee=1"], ["-w", "K"], ["-o", path + ".xyz"]):
+        for wrong in (["-q", "nothing"], ["-t", "nobody"], ["--limits", "ee=1"], ["-b", "290"], ["--budget", "-q", "ee"], ["-w", "K"], ["-o", path + ".xyz"]):
             code, _, err = call(cmd_plot, self.out, *wrong)
             self.assertEqual((code, len(err.splitlines())), (2, 1), err)
 
