@@ -8,7 +8,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from .plots_maps import (COLOURS, PANEL, best_and_worst, default_quantities, default_targets, default_waves,
+from .plots_maps import (COLOURS, MAX_PANELS, PANEL, best_and_worst, default_quantities, default_targets, default_waves,
                          draw_line_row, draw_quantities, draw_row, label_of, line_of, panels_of, styled, time_unit, wave_label)
 from .plots_text import plain, set_title, shortened
 
@@ -177,6 +177,14 @@ def pick(run, targets):
                               for t in targets))
 
 
+def left_out(run, waves):
+    """A line that says of how many exposures and wavelengths the maps are, where they are not of all; else nothing."""
+    said = ["%d of %d exposures" % (MAX_PANELS, run.ne)] if run.ne > MAX_PANELS else []
+    shown = len(waves) if run.ne > 1 else min(len(waves), MAX_PANELS)
+    said += ["%d of %d wavelengths" % (shown, run.nl)] if shown < run.nl else []
+    return "\nmaps of " + " and ".join(said) if said else ""
+
+
 def rows_of(run, names, waves, width, scale, fixed, angle):
     """[(height in inches, function that draws in a part of the figure and returns its axes)] of the maps or curves."""
     fixed = fixed or {}
@@ -199,7 +207,7 @@ def overview(run, names=None, waves=None, targets=None, scale="common", fixed=No
     fixed: {quantity: (low, high)}; angle: position angle of y [deg], if the run does not say. Of targets on a line the quantities
     are drawn as curves."""
     names = default_quantities(run) if names is None else names
-    waves = (default_waves(run) if run.ne > 1 or run.nl > 6 else [int(i) for i in np.argsort(run.lambdas)]) if waves is None else waves
+    waves = (default_waves(run) if run.ne > 1 else [int(i) for i in np.argsort(run.lambdas)]) if waves is None else waves
     angle = run.position_angle if angle is None else angle
     imaged = waves if len(waves) <= 2 else [waves[0], waves[-1]]
     npanel = 3 if line_of(run) else max(len(panels_of(run, n, 0, waves)) for n in names)
@@ -210,7 +218,7 @@ def overview(run, names=None, waves=None, targets=None, scale="common", fixed=No
     curves = len(images) or (1 if run.ne > 1 or len(waves) > 1 else 0)
     heights = [h for h, _ in rows] + [PANEL + 0.85] * curves + [0.3]
     figure = Figure(figsize=(width, sum(heights)), layout="constrained")
-    figure.set_figheight(sum(heights) + 0.2 + LINE_HEIGHT * set_title(figure, summary(run)))
+    figure.set_figheight(sum(heights) + 0.2 + LINE_HEIGHT * set_title(figure, summary(run) + left_out(run, waves)))
     parts = list(figure.subfigures(len(heights), 1, height_ratios=heights))
     for part, (_, draw) in zip(parts, rows):
         axes = draw(part)
