@@ -93,6 +93,11 @@ class Run:
                 cells = self.targets[column]
                 if cells.dtype.kind not in "fiu" or cells.size not in (self.nt * n, self.nt * n * self.nl):
                     raise ValueError("column %s of TARGETS has to be %d numbers for each wavelength" % (column, n))
+        for column, n in ((STARS, self.ne), (STARS + LONG, 1)):
+            if column in self.targets.colnames:
+                cells = self.targets[column]
+                if cells.dtype.kind not in "fiu" or cells.size != self.nt * n * len(self.guide_stars):
+                    raise ValueError("column %s of TARGETS has to be %d numbers for each star" % (column, n))
         for key in ("TELDIAM", "OBSCUR", "ZENITH", "NSENSOR", "NMEAS"):
             number(self.header.get(key, 0 if key == "ZENITH" else None), "keyword %s" % key)
 

@@ -137,6 +137,7 @@ class Files(unittest.TestCase):
             ("no STREHL", maps(rows=targets(without=("STREHL", "STREHL_LONG"))), "STREHL"),
             ("grid", maps(rows=targets(grid=(5, 7))), "5 x 7"), ("grid of words", maps(rows=targets(grid=("a", 1))), "invalid"),
             ("cells", maps(rows=targets(more=[("FOO", "2D", "", reals((1, 2), (3, 4))), ("FOO_LONG", "1D", "", bad)])), "FOO"),
+            ("stars", maps(rows=targets(more=[("WFE_STAR_LONG", "2D", "nm", reals((1, 2), (3, 4)))])), "WFE_STAR_LONG"),
             ("no wavelength", maps(waves=table("WAVELENGTHS", [("LAMBDA", "1D", "", bad), ("DIFFLIM", "1D", "", bad)],
                                                change={"NAXIS2": 0})), ""),
             ("wavelength NaN", maps(waves=table("WAVELENGTHS", [("LAMBDA", "1D", "", reals(np.nan)), ("DIFFLIM", "1D", "", reals(1))])),
