@@ -149,9 +149,7 @@ static status check_all(const comm *c, const cmdline *cl, setup *u) {
         TRY(make_plans(c, u, &room, &f));
         TRY(cl->json ? check_json(&f) : check_print(&f));
         fflush(stdout);
-        const char *slow = machine_blas_warning();
-        if (slow != NULL)
-            progress_warn("%s", slow);
+        machine_warn();
         st = setup_warn(u);
     }
 done:

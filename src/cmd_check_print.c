@@ -15,20 +15,6 @@
 
 enum { COLUMNS = 80, LABEL = 16, MOST_SENSORS = 24 };
 
-/* "41 s", "12 min", "3.4 h", "5.2 days". */
-static void add_time(text *t, double seconds) {
-    if (seconds < 1)
-        text_add(t, "under 1 s");
-    else if (seconds < 120)
-        text_add(t, "%.0f s", seconds);
-    else if (seconds < 7200)
-        text_add(t, "%.0f min", seconds / 60);
-    else if (seconds < 172800)
-        text_add(t, "%.1f h", seconds / 3600);
-    else
-        text_add(t, "%.3g days", seconds / 86400);
-}
-
 static void add_memory(text *t, double bytes) {
     if (bytes < 9.5e8)
         text_add(t, "%.0f MB", bytes / 1e6);
@@ -205,7 +191,7 @@ static void print_plan(const check_facts *f, const advice *a) {
     text_add(&t, "%.3g GB", p->output / 1e9);
     say("output", "%s", t.s);
     t.len = 0;
-    add_time(&t, p->time.total);
+    text_add_time(&t, p->time.total);
     text_add(&t, " (dgemm %s: %.1f GFLOP/s a rank); checkpoints %s",
              f->measured         ? "measured here"
              : f->cl->gflops > 0 ? "as given"
@@ -214,7 +200,7 @@ static void print_plan(const check_facts *f, const advice *a) {
     if (a->step < 1)
         text_add(&t, "1 s");
     else
-        add_time(&t, a->step);
+        text_add_time(&t, a->step);
     say("expected time", "%s", t.s != NULL ? t.s : "");
     free(t.s);
 }
@@ -230,16 +216,16 @@ static void add_course(text *t, const advice *a) {
     text_add(t, " of ");
     add_memory(t, (double)a->room.available);
     text_add(t, " a rank, about ");
-    add_time(t, a->p.time.total);
+    text_add_time(t, a->p.time.total);
     if (a->jobs > 1) {
         text_add(t, " in %d jobs of at most ", a->jobs);
-        add_time(t, a->limit);
+        text_add_time(t, a->limit);
         text_add(t, ": each goes on where the one before stopped (the script requeues itself)");
     } else if (a->jobs == 0) {
         text_add(t, ". But a job of ");
-        add_time(t, a->limit);
+        text_add_time(t, a->limit);
         text_add(t, " ends before its first checkpoint, which comes after ");
-        add_time(t, a->first);
+        text_add_time(t, a->first);
         text_add(t, ": more nodes, fewer compute.targets_per_chunk, or a longer --time");
     }
 }

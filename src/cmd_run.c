@@ -1,6 +1,7 @@
 #include "commands.h"
 
 #include "base/comm.h"
+#include "base/stop.h"
 #include "job/launch.h"
 #include "job/run.h"
 
@@ -28,8 +29,9 @@ const char cmd_run_usage[] =
     "  --verbose    also time, GFLOP/s and idle time of each stage, and memory;\n"
     "               DIR/run.json has them in any case\n"
     "\n"
-    "Ctrl-C (INT), TERM, HUP and USR1 stop the run after the current exposure. Exit\n"
-    "codes: 0 done, 2 bad input, 3 stopped and resumable, 1 anything else. `moao\n"
+    "Ctrl-C (INT), TERM and HUP stop the run at its next checkpoint, or at once where\n"
+    "that is more than 30 s away; USR1 leaves it the time until the end of a SLURM job.\n"
+    "Exit codes: 0 done, 2 bad input, 3 stopped and resumable, 1 anything else. `moao\n"
     "params` lists every parameter, `moao check FILE` tells what a run will take.\n";
 
 /* Start the ranks of `moao run -n N ...` with the same words but for -n and N. */
@@ -65,7 +67,7 @@ int cmd_run(int argc, char **argv) {
         return st == MOAO_OK ? start_ranks(argc, argv, n) : command_fail(st);
     }
     command_start(&argc, &argv);
-    comm_catch_signals(); /* whatever MPI_Init left */
+    stop_catch_signals(); /* whatever MPI_Init left */
     status joined = comm_init(MPI_COMM_WORLD, &c);
     st = joined != MOAO_OK ? joined : comm_agree(&c, st);
     if (st == MOAO_OK)

@@ -20,7 +20,8 @@ extern const char cmd_run_usage[], cmd_check_usage[], cmd_sweep_usage[], cmd_par
 
 /* Prints the usage and returns true when an argument is --help or -h. */
 bool command_wants_help(int argc, char **argv, const char *usage);
-/* Starts MPI. */
+/* Starts MPI. Exits, with a line, where that cannot be: no room for its session, or srun started
+ * processes that do not know of each other. */
 void command_start(int *argc, char ***argv);
 /* Prints the failure (rank 0), ends MPI, returns the exit code. */
 int command_end(comm *c, cmdline *cl, status st);

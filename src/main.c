@@ -4,7 +4,10 @@
 #include "base/machine.h"
 #include "base/memory_limits.h"
 #include "base/plain.h"
+#include "base/stop.h"
 #include "commands.h"
+#include "job/launch.h"
+#include "job/launch_start.h"
 #include "version.h"
 
 #include <cblas.h>
@@ -51,10 +54,25 @@ bool command_wants_help(int argc, char **argv, const char *text) {
 }
 
 void command_start(int *argc, char ***argv) {
-    /* a run started without mpirun must not look for ssh */
-    setenv("OMPI_MCA_plm_rsh_agent", "/bin/false", 0);
-    comm_unbind();
-    MPI_Init(argc, argv);
+    int size;
+    bool tells = true;
+    status st = launch_is_rank() ? MOAO_OK : launch_check_room(1);
+    if (st == MOAO_OK) {
+        /* a run started without mpirun must not look for ssh */
+        setenv("OMPI_MCA_plm_rsh_agent", "/bin/false", 0);
+        comm_unbind();
+        MPI_Init(argc, argv);
+        MPI_Comm_size(MPI_COMM_WORLD, &size);
+        st = launch_check_step(size, &tells);
+        if (st == MOAO_OK) {
+            launch_report_start();
+            return;
+        }
+        MPI_Finalize();
+    }
+    if (tells)
+        command_fail(st);
+    exit(status_exit_code(st));
 }
 
 int command_fail(status st) {
@@ -126,7 +144,7 @@ static int print_help(int argc, char **argv) {
 int main(int argc, char **argv) {
     const bool computes = argc > 1 && strcmp(argv[1], "run") == 0;
     if (computes)
-        comm_catch_signals();
+        stop_catch_signals();
     machine_prepare(argv, computes);
     if (limits_probe(openblas_get_num_threads()) != MOAO_OK) {
         plain_line(stderr, "moao: ", status_message());

@@ -23,6 +23,35 @@ static int cores_allowed(void) {
     return n > 0 ? (int)n : 1;
 }
 
+int comm_threads_asked(void) {
+    static const char *const names[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
+    for (int i = 0; i < 2; i++) {
+        const char *text = getenv(names[i]);
+        char *end;
+        const long n = text == NULL ? 0 : strtol(text, &end, 10);
+        /* OpenMP allows a list, one number for each level of nested regions */
+        if (n > 0 && n <= 1 << 16 && (*end == '\0' || (i == 0 && *end == ',')))
+            return (int)n;
+    }
+    return 0;
+}
+
+const char *comm_threads_warning(void) {
+    static char text[160];
+    static const char *const names[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
+    if (comm_threads_asked() > 0)
+        return NULL;
+    for (int i = 0; i < 2; i++) {
+        const char *value = getenv(names[i]);
+        if (value != NULL && value[0] != '\0') {
+            snprintf(text, sizeof text, "%s=%.40s is no number of threads and counts for nothing",
+                     names[i], value);
+            return text;
+        }
+    }
+    return NULL;
+}
+
 void comm_unbind(void) {
     cpu_set_t launcher;
     if (getenv("OMPI_MCA_orte_bound_at_launch") != NULL &&
@@ -47,12 +76,12 @@ static status threads_of_rank(const comm *c, int *threads) {
         CPU_AND(&both, &mine, &all[i]);
         sharing += CPU_COUNT(&both) > 0;
     }
-    if (getenv("OMP_NUM_THREADS") != NULL)
-        *threads = omp_get_max_threads();
-    else if (getenv("OPENBLAS_NUM_THREADS") != NULL)
-        *threads = openblas_get_num_threads();
-    else
+    const double quota = limits_cores() / c->node_size;
+    *threads = comm_threads_asked();
+    if (*threads == 0) {
         *threads = cores_allowed() / (sharing > 0 ? sharing : c->node_size);
+        *threads = *threads < quota ? *threads : (int)quota;
+    }
     *threads = *threads > 0 ? *threads : 1;
 done:
     free(all);
@@ -161,54 +190,6 @@ void comm_sum(const comm *c, double *v, size_t count) {
         n = count < most ? count : most;
         MPI_Allreduce(MPI_IN_PLACE, v, (int)n, MPI_DOUBLE, MPI_SUM, c->mpi);
     }
-}
-
-static volatile sig_atomic_t stop_flag;
-
-static void on_signal(int sig) {
-    (void)sig;
-    stop_flag = 1;
-}
-
-static const int stopping[] = {SIGTERM, SIGUSR1, SIGINT, SIGHUP};
-enum { STOPPING = sizeof stopping / sizeof *stopping };
-
-static void change_mask(int how) {
-    sigset_t set;
-    sigemptyset(&set);
-    for (int i = 0; i < STOPPING; i++)
-        sigaddset(&set, stopping[i]);
-    sigprocmask(how, &set, NULL);
-}
-
-void comm_catch_signals(void) {
-    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, was;
-    sigemptyset(&sa.sa_mask);
-    for (int i = 0; i < STOPPING; i++) {
-        const bool may_be_ignored = stopping[i] == SIGINT || stopping[i] == SIGHUP;
-        sigaction(stopping[i], NULL, &was);
-        if (!may_be_ignored || was.sa_handler != SIG_IGN) /* nohup, or in the background */
-            sigaction(stopping[i], &sa, NULL);
-    }
-    signal(SIGPIPE, SIG_IGN); /* a reader that goes away does not end a run */
-    change_mask(SIG_UNBLOCK);
-}
-
-bool comm_catches_signals(void) {
-    struct sigaction now;
-    return sigaction(SIGTERM, NULL, &now) == 0 && now.sa_handler == on_signal;
-}
-
-void comm_hold_signals(void) {
-    change_mask(SIG_BLOCK);
-    if (stop_flag)
-        kill(getpid(), SIGTERM); /* waits for the next program */
-}
-
-bool comm_stop_requested(const comm *c) {
-    int mine = stop_flag != 0, any;
-    MPI_Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, c->mpi);
-    return any != 0;
 }
 
 bool comm_flips(const comm *c, const char *where) {

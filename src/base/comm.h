@@ -13,8 +13,8 @@ typedef struct {
     MPI_Comm node;            /* the ranks of this node */
     int node_rank, node_size; /* position and number of ranks on this node */
     int nnode;                /* number of nodes */
-    int threads;   /* BLAS and OpenMP threads of this rank: cores it may use / ranks that share them
-                    */
+    int threads; /* BLAS and OpenMP threads of this rank: cores it may use / ranks that share them,
+                    within the quota of a control group */
     size_t memory; /* bytes of the node's available memory / node_size */
 } comm;
 
@@ -27,6 +27,11 @@ void comm_unbind(void);
 /* Collective. MPI_Init must have been called. Sets the number of BLAS and OpenMP threads, unless
  * the user's variables (OMP_NUM_THREADS, OPENBLAS_NUM_THREADS) say otherwise. */
 status comm_init(MPI_Comm mpi, comm *c);
+/* Local. The number of threads that the user asks for by OMP_NUM_THREADS (of a list its first),
+ * else by OPENBLAS_NUM_THREADS; 0 where neither is a number above 0. */
+int comm_threads_asked(void);
+/* Local. A sentence where one of those variables has a value that is no such number, else NULL. */
+const char *comm_threads_warning(void);
 /* Collective. Twice is fine. */
 void comm_free(comm *c);
 /* Local. Use another number of BLAS and OpenMP threads. */
@@ -48,17 +53,6 @@ _Noreturn void comm_abort(const comm *c);
 /* Collective. rank 0's bytes on every rank; sums over the ranks, in place. Any number of them. */
 void comm_bcast(const comm *c, void *data, size_t bytes);
 void comm_sum(const comm *c, double *v, size_t count);
-
-/* Collective. True on every rank when any rank got SIGTERM, SIGINT, SIGHUP or SIGUSR1 since
- * comm_catch_signals. */
-bool comm_stop_requested(const comm *c);
-/* Local. From now on these signals ask for a stop and SIGPIPE is ignored; SIGINT and SIGHUP stay
- * ignored where they were. To be called first thing, and again after MPI_Init. */
-void comm_catch_signals(void);
-bool comm_catches_signals(void);
-/* Local. Before the program that calls exec on itself: those signals wait until the new one catches
- * them, one that came before too. */
-void comm_hold_signals(void);
 
 /* Injected faults, for the tests: MOAO_FAULT=where:rank[:fail|kill|first[:N]] makes the calls with
  * the same `where` on that rank, or only the N-th of them (first: those up to the N-th), return

@@ -2,6 +2,7 @@
 
 #include "memory_limits.h"
 #include "progress.h"
+#include "stop.h"
 
 #include <cblas.h>
 #include <fftw3.h>
@@ -73,11 +74,11 @@ void machine_prepare(char **argv, bool computes) {
     again = (computes && machine_wait_quietly()) || again;
     if (!again)
         return;
-    if (comm_catches_signals())
-        comm_hold_signals();
+    if (stop_catches_signals())
+        stop_hold_signals();
     execv("/proc/self/exe", argv); /* returns only on failure: then it goes on as it is */
-    if (comm_catches_signals())
-        comm_catch_signals();
+    if (stop_catches_signals())
+        stop_catch_signals();
 }
 
 /* Whether OpenBLAS's kernel is for processors without AVX2 while this one has it: by name, as a
@@ -94,16 +95,15 @@ static bool kernel_is_old(const char *name) {
     return false;
 }
 
-const char *machine_blas_warning(void) {
+void machine_warn(void) {
     const char *kernel = suitable_kernel(), *used = openblas_get_corename();
-    if (kernel == NULL || !kernel_is_old(used))
-        return NULL;
-    static char text[300];
-    snprintf(text, sizeof text,
-             "OpenBLAS computes with its kernel %s, which is for older processors than this one "
-             "and slow here: set OPENBLAS_CORETYPE=%s",
-             used, kernel);
-    return text;
+    if (kernel != NULL && kernel_is_old(used))
+        progress_warn("OpenBLAS computes with its kernel %s, which is for older processors than "
+                      "this one and slow here: set OPENBLAS_CORETYPE=%s",
+                      used, kernel);
+    const char *threads = comm_threads_warning();
+    if (threads != NULL)
+        progress_warn("%s", threads);
 }
 
 size_t machine_memory_now(void) {

@@ -16,8 +16,9 @@ void machine_prepare(char **argv, bool computes);
  * instead of 1.5 s were seen for a small case). Whether any was changed. */
 bool machine_wait_quietly(void);
 
-/* A sentence when OpenBLAS uses a kernel for older processors than this one, else NULL. Local. */
-const char *machine_blas_warning(void);
+/* Warns of what makes this process slower than its machine: a kernel of OpenBLAS for older
+ * processors, a variable with no number of threads in it. Local. */
+void machine_warn(void);
 
 /* Resident memory of this process now, and at its peak [bytes]. Local. */
 size_t machine_memory_now(void);

@@ -2,6 +2,7 @@
 
 #include <cblas.h>
 #include <limits.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -104,45 +105,121 @@ static size_t group_cache(const char *dir) {
     return bytes;
 }
 
+/* From DIR to the group it lies in; false at the mount point. */
+static bool group_above(char *dir, const char *top) {
+    char *slash = strrchr(dir, '/');
+    if (slash == NULL || strlen(dir) <= strlen(top))
+        return false;
+    *slash = '\0';
+    return true;
+}
+
 size_t limits_group_room(const char *top, const char *path, const char *limit, const char *usage) {
     char dir[PATH_MAX];
     size_t room = SIZE_MAX;
     snprintf(dir, sizeof dir, "%s%s", top, path);
-    for (;;) {
+    do {
         size_t most = group_number(dir, limit), used = group_number(dir, usage);
         if (most != SIZE_MAX) {
             size_t cache = group_cache(dir);
             used = used == SIZE_MAX ? 0 : used > cache ? used - cache : 0;
             room = least(room, most > used ? most - used : 0);
         }
-        char *slash = strrchr(dir, '/');
-        if (slash == NULL || strlen(dir) <= strlen(top))
-            return room;
-        *slash = '\0';
-    }
+    } while (group_above(dir, top));
+    return room;
 }
 
-/* Version 2 has one hierarchy, "0::/path"; version 1 one for memory, "N:memory:/path". In a
- * container the path is often that of the host: then the mount point itself is the group. */
-static size_t groups_room(void) {
+/* Cores of one group: version 2 has quota and period in cpu.max ("max 100000" without a limit),
+ * version 1 has a file for each (quota -1). 0: no limit. */
+static double group_cores(const char *dir) {
+    char path[PATH_MAX + 64];
+    double quota = 0, period = 0;
+    snprintf(path, sizeof path, "%s/cpu.max", dir);
+    FILE *f = fopen(path, "re");
+    if (f != NULL) {
+        if (fscanf(f, "%lf %lf", &quota, &period) != 2)
+            quota = 0;
+        fclose(f);
+    } else {
+        const size_t q = group_number(dir, "cpu.cfs_quota_us"); /* -1 is read as no number */
+        const size_t p = group_number(dir, "cpu.cfs_period_us");
+        if (q != SIZE_MAX && p != SIZE_MAX) {
+            quota = (double)q;
+            period = (double)p;
+        }
+    }
+    return quota > 0 && period > 0 ? quota / period : 0;
+}
+
+double limits_group_cores(const char *top, const char *path) {
+    char dir[PATH_MAX];
+    double cores = INFINITY;
+    snprintf(dir, sizeof dir, "%s%s", top, path);
+    do {
+        const double own = group_cores(dir);
+        if (own > 0)
+            cores = fmin(cores, own);
+    } while (group_above(dir, top));
+    return cores;
+}
+
+/* Whether `controller` is one of the names between the first two colons of a line "N:a,b:/path". */
+static bool names_controller(const char *line, const char *controller) {
+    const char *p = strchr(line, ':'), *end = p == NULL ? NULL : strchr(p + 1, ':');
+    const size_t n = strlen(controller);
+    for (; end != NULL && p < end; p += 1 + strcspn(p + 1, ",:"))
+        if (strncmp(p + 1, controller, n) == 0 && strchr(",:", p[1 + n]) != NULL)
+            return true;
+    return false;
+}
+
+/* Call `see` for every group of this process that may limit what `controller` manages. Version 2
+ * has one hierarchy, "0::/path"; version 1 one for each controller or for several, "N:cpu,cpuacct:
+ * /path". In a container the path is often that of the host: then the mount point itself is the
+ * group. */
+static void visit_groups(const char *controller,
+                         void (*see)(const char *top, const char *path, bool second, void *to),
+                         void *to) {
     FILE *f = fopen("/proc/self/cgroup", "re");
-    char line[PATH_MAX];
-    size_t room = limits_group_room("/sys/fs/cgroup", "", "memory.max", "memory.current");
-    room = least(room, limits_group_room("/sys/fs/cgroup/memory", "", "memory.limit_in_bytes",
-                                         "memory.usage_in_bytes"));
+    char line[PATH_MAX], first[64];
+    snprintf(first, sizeof first, "/sys/fs/cgroup/%s", controller);
+    see("/sys/fs/cgroup", "", true, to);
+    see(first, "", false, to);
     while (f != NULL && fgets(line, sizeof line, f) != NULL) {
         line[strcspn(line, "\n")] = '\0';
         char *path = strstr(line, ":/");
         if (path != NULL && strncmp(line, "0::", 3) == 0)
-            room = least(room, limits_group_room("/sys/fs/cgroup", path + 1, "memory.max",
-                                                 "memory.current"));
-        else if (path != NULL && strstr(line, ":memory:") != NULL)
-            room = least(room, limits_group_room("/sys/fs/cgroup/memory", path + 1,
-                                                 "memory.limit_in_bytes", "memory.usage_in_bytes"));
+            see("/sys/fs/cgroup", path + 1, true, to);
+        else if (path != NULL && names_controller(line, controller))
+            see(first, path + 1, false, to);
     }
     if (f != NULL)
         fclose(f);
+}
+
+static void see_room(const char *top, const char *path, bool second, void *to) {
+    size_t *room = to;
+    *room = least(*room, second ? limits_group_room(top, path, "memory.max", "memory.current")
+                                : limits_group_room(top, path, "memory.limit_in_bytes",
+                                                    "memory.usage_in_bytes"));
+}
+
+static void see_cores(const char *top, const char *path, bool second, void *to) {
+    double *cores = to;
+    (void)second; /* the files tell */
+    *cores = fmin(*cores, limits_group_cores(top, path));
+}
+
+static size_t groups_room(void) {
+    size_t room = SIZE_MAX;
+    visit_groups("memory", see_room, &room);
     return room;
+}
+
+double limits_cores(void) {
+    double cores = INFINITY;
+    visit_groups("cpu", see_cores, &cores);
+    return cores;
 }
 
 size_t limits_node(void) {

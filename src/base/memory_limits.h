@@ -1,4 +1,5 @@
-/* Limits of memory that others have set for this process: ulimit, control groups. All local. */
+/* Limits that others have set for this process: memory (ulimit, control groups) and processor time
+ * (control groups). All local. */
 #ifndef MOAO_MEMORY_LIMITS_H
 #define MOAO_MEMORY_LIMITS_H
 
@@ -22,6 +23,13 @@ size_t limits_node(void);
  * out; SIZE_MAX without limits. top: the mount point; path: of the group below it, "" for itself;
  * names of the files that hold a limit and what is in use. */
 size_t limits_group_room(const char *top, const char *path, const char *limit, const char *usage);
+
+/* Cores whose time the control groups of this process may use together (the quota of a container,
+ * of a job), INFINITY without a quota; may be a fraction. */
+double limits_cores(void);
+
+/* The same of one control group and of those it lies in; top, path as above. */
+double limits_group_cores(const char *top, const char *path);
 
 /* Resident memory that this process may reach below its own limits (address space, data) [bytes];
  * SIZE_MAX without any. */

@@ -4,6 +4,7 @@
 #include "plain.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,6 +227,25 @@ void progress_warn(const char *fmt, ...) {
     va_start(ap, fmt);
     print_line("moao: warning: ", fmt, ap);
     va_end(ap);
+}
+
+void progress_tell(const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    print_line("moao: ", fmt, ap);
+    va_end(ap);
+}
+
+/* The pace: time that the finished parts took for each second that was expected of them, 1 with the
+ * weight of two percent of the run. */
+double progress_part_left(void) {
+    const double prior = 0.02 * progress.total, spent = report_now() - progress.since;
+    if (!(progress.part > 0) || !(progress.work + prior > 0))
+        return 0;
+    const double pace = (progress.spent + prior) / (progress.work + prior);
+    const double share = progress.flops > 0 ? fmin(progress.told / progress.flops, 1) : 0;
+    const double left = share > 0.05 ? spent * (1 - share) / share : progress.part * pace - spent;
+    return left > 0 ? left : 0;
 }
 
 void progress_end(void) {

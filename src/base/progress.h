@@ -33,6 +33,11 @@ void progress_note(const char *fmt, ...)
     __attribute__((format(printf, 1, 2))); /* a line that stays */
 void progress_warn(const char *fmt, ...)
     __attribute__((format(printf, 1, 2))); /* "moao: warning: ..." */
+/* "moao: ..." to who sent a signal, also where progress is not shown. */
+void progress_tell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Time until the end of the current part [s]: what is expected of it, at the pace of the run so
+ * far. 0: unknown, or overdue. */
+double progress_part_left(void);
 void progress_end(void);
 
 /* A factor that is compressed by tiles (job/accuracy.h). */

@@ -52,6 +52,19 @@ const char *text_plural(double n) {
     return n == 1 ? "" : "s";
 }
 
+void text_add_time(text *t, double seconds) {
+    if (seconds < 1)
+        text_add(t, "under 1 s");
+    else if (seconds < 120)
+        text_add(t, "%.0f s", seconds);
+    else if (seconds < 7200)
+        text_add(t, "%.0f min", seconds / 60);
+    else if (seconds < 172800)
+        text_add(t, "%.1f h", seconds / 3600);
+    else
+        text_add(t, "%.3g days", seconds / 86400);
+}
+
 bool text_is_utf8(const char *s) {
     for (const unsigned char *p = (const unsigned char *)s; *p;)
         if (next_code(&p) == 0xFFFD)

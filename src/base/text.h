@@ -14,6 +14,8 @@ typedef struct {
 } text;
 
 void text_add(text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A duration [s]: "41 s", "12 min", "3.4 h", "5.2 days". */
+void text_add_time(text *t, double seconds);
 /* False when some bytes are no characters (or stand for one that was lost before, U+FFFD). */
 bool text_is_utf8(const char *s);
 /* "" for one, else "s": the end of a noun after its number. */

@@ -1,9 +1,9 @@
 #include "launch.h"
 
-#include "base/machine.h"
-
-#include "base/comm.h"
 #include "base/file.h"
+#include "base/machine.h"
+#include "base/stop.h"
+#include "job/launch_start.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -101,35 +101,40 @@ _Noreturn static void become(char **v, int out, pid_t parent, const sigset_t *ma
     _exit(127);
 }
 
-/* Wait for the child while signals arrive; its status as waitpid has it. Once asked, mpirun is
- * asked again each second: what comes before its ranks are there, it forgets. */
-static int attend(pid_t child, const sigset_t *wanted, bool *asked) {
+/* Wait for the child while signals arrive; *how it ended, as waitpid has it. mpirun passes on USR1
+ * and USR2 alone: USR1 leaves the ranks the time until the end of the job, USR2 as much as INT and
+ * TERM (base/stop.h). Once asked, mpirun is asked again each second: what comes before its ranks
+ * exist, it forgets. */
+static status attend(pid_t child, const sigset_t *wanted, launch_start *start, bool *asked,
+                     bool *ended, int *how) {
     const struct timespec second = {.tv_sec = 1};
-    int how = 0;
-    *asked = false;
-    while (waitpid(child, &how, WNOHANG) == 0) {
+    int passed = SIGUSR2;
+    while (waitpid(child, how, WNOHANG) == 0) {
+        if (launch_start_failed(start))
+            return launch_start_give_up(start, child);
         const int sig = sigtimedwait(wanted, NULL, &second);
         if (sig < 0 && errno == EAGAIN && *asked)
-            kill(child, SIGUSR1);
+            kill(child, passed);
         if (sig < 0 || sig == SIGCHLD)
             continue;
         if (!*asked) {
-            fprintf(stderr, "moao: %s: stopping after the current exposure%s\n",
-                    sig == SIGINT ? "interrupted" : strsignal(sig),
-                    sig == SIGINT ? " (once more: at once)" : "");
-            kill(child, SIGUSR1);
+            fprintf(stderr, "moao: %s: the run is asked to stop\n",
+                    sig == SIGINT ? "interrupted" : strsignal(sig));
+            passed = sig == SIGUSR1 ? SIGUSR1 : SIGUSR2;
+            kill(child, passed);
         } else if (sig == SIGINT || sig == SIGTERM) {
             kill(child, SIGTERM);
+            *ended = true;
         }
         *asked = true;
     }
-    return how;
+    return MOAO_OK;
 }
 
 /* Exit code that a run of ours stands for, from how mpirun ended. */
-static int exit_code(int how, bool asked) {
+static int exit_code(int how, bool asked, bool ended) {
     int code = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
-    if (asked && code > 128) {
+    if ((asked && code > 128) || (ended && code == 1)) { /* mpirun's own code after TERM */
         fprintf(stderr, "moao: stopped; what is finished is kept: go on with --resume\n");
         return 3;
     }
@@ -145,16 +150,18 @@ static int exit_code(int how, bool asked) {
 }
 
 status launch_run(int n, char *const *argv, const char *log, int *code, bool *asked) {
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD};
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
     char **v = NULL;
     int failure[2] = {-1, -1}, err = 0, out = -1;
     bool any = false;
+    launch_start start = {.socket = -1};
     sigset_t wanted, before;
     status st;
     sigemptyset(&wanted);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         sigaddset(&wanted, signals[i]);
     set_environment();
+    TRY(launch_check_room(n));
     TRY(make_command(n, argv, &v));
     if (log != NULL)
         TRY(file_open_log(log, &out));
@@ -162,8 +169,9 @@ status launch_run(int n, char *const *argv, const char *log, int *code, bool *as
         TRY(status_fail(MOAO_INTERNAL, "mpirun cannot be started: %s", strerror(errno)));
     fflush(NULL);
     sigprocmask(SIG_BLOCK, &wanted, &before);
-    if (comm_catches_signals())
-        comm_hold_signals(); /* one that came before is waited for again */
+    if (stop_catches_signals())
+        stop_hold_signals(); /* one that came before is waited for again */
+    launch_start_begin(&start);
     const pid_t self = getpid(), child = fork();
     if (child == 0)
         become(v, out, self, &before, failure[1]);
@@ -176,9 +184,15 @@ status launch_run(int n, char *const *argv, const char *log, int *code, bool *as
                          "openmpi-bin) or load its module",
                          strerror(err));
     if (child > 0) {
-        const int how = attend(child, &wanted, &any);
-        *code = exit_code(how, any);
+        bool ended = false;
+        int how = 0;
+        const status came = attend(child, &wanted, &start, &any, &ended, &how);
+        if (came != MOAO_OK)
+            st = came;
+        else
+            *code = exit_code(how, any, ended);
     }
+    launch_start_end(&start);
     close(failure[0]);
     sigprocmask(SIG_SETMASK, &before, NULL);
 done:

@@ -10,10 +10,11 @@
 bool launch_is_rank(void);
 
 /* Start n ranks of this program with `argv` (NULL-terminated, without the program), wait for their
- * end, and return their exit code. What the user sends to this process (INT, TERM, HUP, USR1) asks
- * the ranks, once, to stop at their next checkpoint; INT or TERM a second time ends them at once.
+ * end, and return their exit code. What the user sends to this process (INT, TERM, HUP, USR1, USR2)
+ * asks the ranks to stop (base/stop.h); INT or TERM a second time ends them at once.
  * log: file that takes their output, NULL: this process's own. *code is 3 where they were stopped;
- * *asked (may be NULL) tells whether someone asked. MOAO_INPUT where mpirun is missing. */
+ * *asked (may be NULL) tells whether someone asked. MOAO_INPUT where mpirun is missing or has no
+ * room for its session, MOAO_INTERNAL where the ranks do not come up within 60 s. */
 status launch_run(int n, char *const *argv, const char *log, int *code, bool *asked);
 
 #endif

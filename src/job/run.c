@@ -1,6 +1,7 @@
 #include "job/run_state.h"
 
 #include "base/progress.h"
+#include "base/stop.h"
 #include "job/matrices.h"
 #include "job/summary.h"
 #include "maps/maps.h"
@@ -112,18 +113,36 @@ done:
     return st;
 }
 
+static size_t count_all(const run *r) {
+    return (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
+}
+
+static size_t count_done(const run *r) {
+    size_t n = 0;
+    for (size_t i = 0; i < count_all(r); i++)
+        n += r->done[i];
+    return n;
+}
+
+/* Called by the watch over signals. */
+static void describe_done(void *of, char *text, size_t size) {
+    const run *r = of;
+    snprintf(text, size, "%zu of %zu PSFs", count_done(r), count_all(r));
+}
+
+static double seconds_to_checkpoint(void *of) {
+    (void)of;
+    return progress_part_left();
+}
+
 /* Collective. A signal was received: say what is done and how to go on. */
 static status stop_if_asked(const run *r) {
-    if (!comm_stop_requested(r->c))
+    char done[64];
+    if (!stop_requested(r->c) || count_done(r) == count_all(r))
         return MOAO_OK;
-    size_t n = 0, all = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
-    for (size_t i = 0; i < all; i++)
-        n += r->done[i];
-    if (n == all)
-        return MOAO_OK;
-    return status_fail(MOAO_STOPPED,
-                       "stopped by a signal with %zu of %zu PSFs finished; go on with --resume", n,
-                       all);
+    describe_done((void *)r, done, sizeof done);
+    return status_fail(MOAO_STOPPED, "stopped by a signal with %s finished; go on with --resume",
+                       done);
 }
 
 /* Collective. W of a chunk of targets, then all its exposures of ToR k. */
@@ -145,6 +164,7 @@ static status one_chunk(run *r, int k, int t0, int t1, obsexposure *ex) {
                           "ill-conditioned; give the sensors "
                           "more noise or a smaller tiptilt_factor");
     }
+    TRY(stop_if_asked(r));
     int first, end;
     atmos_exposures_of(&r->u.a, k, &first, &end);
     for (int turn = 0; turn < 3; turn++)
@@ -242,6 +262,8 @@ static status run_stages(run *r, comm *c) {
     run_choose_threads(r, c);
     TRY(run_prepare_plan(r, c));
     progress_init(is_root(r) && !r->cl->quiet, seconds_left(r, maps_seconds(r)));
+    const stop_progress watched = {seconds_to_checkpoint, describe_done, r};
+    TRY(comm_agree(c, stop_watch(c, &watched)));
     if (r->finished) {
         if (is_root(r))
             progress_note("finished already: results in %s", r->dir);
@@ -269,6 +291,7 @@ static status run_stages(run *r, comm *c) {
         st = write_results(r);
     st = comm_agree(c, st);
 done:
+    stop_unwatch();
     progress_end();
     return st;
 }

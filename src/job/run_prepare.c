@@ -344,11 +344,10 @@ status run_prepare_stages(run *r) {
     if (r->u.o.budget)
         TRY(mirror_budget_init(r->c, s, r->u.ps, r->dplus, &r->u.a, &r->mirror));
     verify_init(r->c, &r->u, r->dplus, &r->ver);
-    const char *warning = machine_blas_warning();
     r->rep.flops[STAGE_SETUP] = r->pl.flops[STAGE_SETUP] / r->c->size;
     r->rep.wall[STAGE_SETUP] = report_now() - from;
-    if (is_root(r) && warning != NULL)
-        progress_warn("%s", warning);
+    if (is_root(r))
+        machine_warn();
 done:
     return st;
 }
@@ -403,6 +402,6 @@ void run_announce(const run *r) {
 void run_choose_threads(const run *r, comm *c) {
     if (r->u.par.compute_threads > 0)
         comm_set_threads(c, r->u.par.compute_threads);
-    else if (getenv("OMP_NUM_THREADS") == NULL && getenv("OPENBLAS_NUM_THREADS") == NULL)
+    else if (comm_threads_asked() == 0)
         comm_set_threads(c, plan_threads(&r->u.s, c->threads));
 }

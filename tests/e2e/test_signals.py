@@ -16,6 +16,11 @@ from moao_test import MOAO, QUICK_CASE, Run, environment, maps, parts, write_cas
 STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
+def children(pid):
+    with open("/proc/%d/task/%d/children" % (pid, pid), encoding="ascii") as f:
+        return [int(word) for word in f.read().split()]
+
+
 class Signals(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="moao-signals-")
@@ -38,10 +43,13 @@ class Signals(unittest.TestCase):
         self.assertIsNone(process.poll())
 
     def expect_stop(self, process, code, text):
+        """At once a line that says when, unless the checkpoint comes first; at the end one that says how to go on."""
         lines = [line for line in text.splitlines() if line.startswith("moao: ") and "warning" not in line]
         self.assertEqual(code, 3, text)
-        self.assertEqual(len(lines), 1, text)
-        self.assertRegex(lines[0], r"^moao: stopped by a signal with \d+ of 80 PSFs finished; go on with --resume$")
+        self.assertRegex(lines[-1], r"^moao: stopped by a signal with \d+ of 80 PSFs finished; go on with --resume$")
+        self.assertLessEqual(len(lines), 2, text)
+        for line in lines[:-1]:
+            self.assertRegex(line, r"^moao: asked to stop: at the next checkpoint")
 
     def test_one_process(self):
         """The signal goes to the process, or as a terminal's to its whole group."""
@@ -107,6 +115,55 @@ class Signals(unittest.TestCase):
                 return
             time.sleep(0.001)
         self.fail("SIGTERM is not caught")
+
+    def held(self, launch=(), **env):
+        """A run of two ranks of which the second one does not go on: no checkpoint will come."""
+        shutil.rmtree(self.out, ignore_errors=True)
+        if launch:
+            p = subprocess.Popen([MOAO, "run", "-n", "2", self.case, "-o", self.out], env=environment(**env),
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                 universal_newlines=True, start_new_session=True)
+            self.when_at_work(p)
+            mpirun = children(p.pid)
+            ranks = children(mpirun[0])
+        else:
+            p = Run(self.case, "-o", self.out, cwd=self.folder, env=env)
+            self.when_at_work(p.process)
+            ranks = p.ranks()
+        os.kill(ranks[1], signal.SIGSTOP)
+        return p, ranks
+
+    def test_no_checkpoint_in_time(self):
+        """Where the end of the job comes before the next checkpoint, the step in progress is dropped; the run can be
+        resumed."""
+        run, ranks = self.held(SLURM_JOB_END_TIME=str(int(time.time()) + 13))
+        os.kill(ranks[0], signal.SIGUSR1)
+        begin = time.monotonic()
+        self.assertEqual(run.wait(30), 3, run.text)
+        self.assertLess(time.monotonic() - begin, 13)
+        self.assertRegex(run.text, r"(?m)^moao: asked to stop: at the next checkpoint")
+        self.assertRegex(run.text, r"(?m)^moao: stopped by a signal with \d+ of 80 PSFs finished; the step in progress"
+                         r".* is dropped; go on with --resume$")
+        p = self.alone(options=("--resume",))
+        text = p.communicate(timeout=120)[0]
+        self.assertEqual(p.returncode, 0, text)
+        self.assertTrue(maps(self.out))
+
+    def test_asked_again(self):
+        """A second signal does not wait for a checkpoint: to a rank, and to the program that started the ranks."""
+        run, ranks = self.held()
+        os.kill(ranks[0], signal.SIGTERM)
+        time.sleep(1.2)
+        os.kill(ranks[0], signal.SIGTERM)
+        self.assertEqual(run.wait(10), 3, run.text)
+        self.assertIn("is dropped; go on with --resume", run.text)
+        p, ranks = self.held(launch=True)
+        os.kill(p.pid, signal.SIGINT)
+        time.sleep(1.2)
+        os.kill(p.pid, signal.SIGINT)
+        text = p.communicate(timeout=20)[0]
+        self.assertEqual(p.returncode, 3, text)
+        self.assertIn("--resume", text)
 
     def test_ignored(self):
         """nohup stays in force; a reader that goes away does not end a run."""

@@ -2,6 +2,7 @@
  * process. */
 #include "base/memory_limits.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -26,6 +27,19 @@ static void put(const char *name, const char *text) {
     fclose(f);
 }
 
+static void make_folder(const char *name) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", top, name);
+    assert_int_equal(mkdir(path, 0777), 0);
+}
+
+static void remove_top(void) {
+    char path[128];
+    snprintf(path, sizeof path, "rm -r '%s'", top);
+    assert_int_equal(system(path), 0);
+    strcpy(top + sizeof top - 7, "XXXXXX");
+}
+
 static size_t room(const char *path) {
     return limits_group_room(top, path, "memory.max", "memory.current");
 }
@@ -34,12 +48,9 @@ static size_t room(const char *path) {
  * room; "max" is no limit. */
 static void test_groups(void **state) {
     (void)state;
-    char path[128];
     assert_non_null(mkdtemp(top));
-    snprintf(path, sizeof path, "%s/job", top);
-    assert_int_equal(mkdir(path, 0777), 0);
-    snprintf(path, sizeof path, "%s/job/step", top);
-    assert_int_equal(mkdir(path, 0777), 0);
+    make_folder("job");
+    make_folder("job/step");
     assert_true(room("/job/step") == SIZE_MAX);
     put("job/step/memory.max", "max\n");
     put("job/step/memory.current", "5000\n");
@@ -56,8 +67,35 @@ static void test_groups(void **state) {
     assert_int_equal(room("/job"), 82000);
     assert_true(room("") == SIZE_MAX);
     assert_true(room("/elsewhere") == SIZE_MAX);
-    snprintf(path, sizeof path, "rm -r '%s'", top);
-    assert_int_equal(system(path), 0);
+    remove_top();
+}
+
+/* The quota of processor time, in the files of both versions of control groups: the least of a
+ * group and those it lies in; "max" and -1 are none. */
+static void test_cores(void **state) {
+    (void)state;
+    assert_non_null(mkdtemp(top));
+    make_folder("job");
+    make_folder("job/step");
+    assert_true(limits_group_cores(top, "/job/step") == INFINITY);
+    put("job/step/cpu.max", "max 100000\n");
+    assert_true(limits_group_cores(top, "/job/step") == INFINITY);
+    put("job/cpu.max", "150000 100000\n");
+    assert_true(limits_group_cores(top, "/job/step") == 1.5);
+    put("job/step/cpu.max", "50000 100000\n");
+    assert_true(limits_group_cores(top, "/job/step") == 0.5);
+    assert_true(limits_group_cores(top, "/job") == 1.5);
+    remove_top();
+    assert_non_null(mkdtemp(top));
+    make_folder("docker");
+    put("cpu.cfs_quota_us", "-1\n");
+    put("cpu.cfs_period_us", "100000\n");
+    assert_true(limits_group_cores(top, "/docker") == INFINITY);
+    put("docker/cpu.cfs_quota_us", "200000\n");
+    put("docker/cpu.cfs_period_us", "50000\n");
+    assert_true(limits_group_cores(top, "/docker") == 4);
+    assert_true(limits_cores() > 0);
+    remove_top();
 }
 
 /* In a child: with a limit on the address space the process may reach less than that limit; too low
@@ -90,7 +128,7 @@ static void test_process(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_groups),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_groups), cmocka_unit_test(test_cores),
                                        cmocka_unit_test(test_process)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,40 @@
+/* What mpirun needs before it can start ranks, and whether they came up: it waits for ever where a
+ * file system is full or files cannot be opened. All local. */
+#ifndef MOAO_LAUNCH_START_H
+#define MOAO_LAUNCH_START_H
+
+#include "base/status.h"
+#include <stdbool.h>
+
+/* Whether n ranks can be started on this node: room in the folder of Open MPI's sessions (TMPDIR),
+ * open files (the soft limit is raised as far as the hard one allows). MOAO_INPUT says what to do.
+ */
+status launch_check_room(int n);
+
+/* The launcher's end of a word from rank 0 that MPI is up. */
+typedef struct {
+    int socket;     /* -1: nobody listens */
+    double seconds; /* allowed for the start, 0: any */
+    double from;    /* report_now() */
+    bool started;
+} launch_start;
+
+/* To be called before the child is started. The ranks may come up on other nodes, from where no
+ * word comes: under a batch system or with a list of hosts nobody listens. MOAO_START_SECONDS (60):
+ * time allowed for the start, 0: any. */
+void launch_start_begin(launch_start *s);
+/* Whether the start has failed: no word within the time. */
+bool launch_start_failed(launch_start *s);
+void launch_start_end(launch_start *s);
+/* Ends the child, then what it left behind; the failure says where to look. */
+status launch_start_give_up(launch_start *s, int child);
+
+/* Called by rank 0 once MPI is up. */
+void launch_report_start(void);
+
+/* Whether srun started several processes that do not know of each other, as it does without PMIx:
+ * each would make the same run. MOAO_INPUT in each; `first`: in the first one, which tells. size:
+ * of MPI_COMM_WORLD. */
+status launch_check_step(int size, bool *first);
+
+#endif

@@ -1,0 +1,159 @@
+"""Starting a run where something is short or misunderstood: room for mpirun's session, open files, ranks that do not come
+up, srun without PMIx, a quota of processor time, numbers of threads that are none."""
+# timeout: 200
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from moao_test import MOAO, ROOT, environment, write_case  # noqa: E402
+
+ELT = os.path.join(ROOT, "params", "elt-small.yaml")
+SMALL = """
+telescope: {diameter: 4 m}
+dm: {nssp: 4}
+sensors: [{type: ngs, nssp: 4, magnitude: 10, direction: [0, 0], slope: points}]
+targets: {list: [[0, 0]]}
+atmosphere: {profiles: [{time: 0, r0: 15 cm, layers: {altitude: [0], fraction: [1]}}]}
+psf: {residual: sensor}
+"""
+
+
+class Launch(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="moao-launch-")
+        self.case = write_case(os.path.join(self.folder, "case.yaml"), SMALL)
+        self.out = os.path.join(self.folder, "out")
+
+    def tearDown(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def call(self, *words, before=(), env=None, seconds=60):
+        """(exit code, output, time) of a command, by default a run on two ranks; what it leaves running is ended."""
+        words = words or ("run", "-n", "2", self.case, "-o", self.out, "--overwrite")
+        begin = time.monotonic()
+        clean = {k: v for k, v in environment(**(env or {})).items() if v is not None}
+        p = subprocess.run(list(before) + [MOAO, *words], env=clean, capture_output=True, text=True, timeout=seconds,
+                           check=False)
+        return p.returncode, p.stdout + p.stderr, time.monotonic() - begin
+
+    def refused(self, code, text, *parts):
+        """One line, with these words in it."""
+        self.assertEqual(code, 2, text)
+        self.assertEqual(len(text.strip().splitlines()), 1, text)
+        for part in parts:
+            self.assertIn(part, text)
+
+    def test_session_folder_is_full(self):
+        """mpirun would wait for ever with 1 MB left for its session."""
+        place = os.path.join(self.folder, "session")
+        os.mkdir(place)
+        mount = "mount -t tmpfs -o size=1m tmpfs %s && TMPDIR=%s exec \"$@\"" % (place, place)
+        before = ["unshare", "-m"] + ([] if os.geteuid() == 0 else ["-Ur"]) + ["sh", "-c", mount, "sh"]
+        if subprocess.run(before + ["true"], capture_output=True, check=False).returncode == 0:
+            for ranks in ((), ("-n", "2")):
+                code, text, _ = self.call("run", *ranks, self.case, "-o", self.out, before=before)
+                self.refused(code, text, place, "1.0 MB left", "TMPDIR")
+        code, text, _ = self.call(env={"TMPDIR": self.folder + "/nowhere"})
+        self.refused(code, text, self.folder + "/nowhere", "TMPDIR")
+
+    def test_open_files(self):
+        """The soft limit is raised; a hard one that is too low is told."""
+        for ranks in ((), ("-n", "2")):
+            code, text, _ = self.call("run", *ranks, self.case, "-o", self.out,
+                                      before=["sh", "-c", "ulimit -n 24; exec \"$@\"", "sh"])
+            self.refused(code, text, "24 open files", "ulimit -n")
+        code, text, _ = self.call(before=["sh", "-c", "ulimit -S -n 24; exec \"$@\"", "sh"])
+        self.assertEqual(code, 0, text)
+
+    def test_ranks_that_do_not_come_up(self):
+        """An mpirun that hangs, and whose child ignores TERM, is ended with what it started."""
+        fake = os.path.join(self.folder, "bin")
+        os.mkdir(fake)
+        nap = "1000.%d" % os.getpid()
+        write_case(fake + "/mpirun", "#!/bin/sh\ntrap '' TERM\nsleep %s &\nwait\nwait\n" % nap)
+        os.chmod(fake + "/mpirun", 0o755)
+        code, text, took = self.call(env={"PATH": fake + ":" + os.environ["PATH"], "MOAO_START_SECONDS": "2"})
+        self.assertEqual(code, 1, text)
+        self.assertRegex(text, r"^moao: mpirun did not start the ranks within 2 s and was ended: .*TMPDIR")
+        self.assertLess(took, 20)
+        left = subprocess.run(["pgrep", "-f", "^sleep " + re.escape(nap)], capture_output=True, text=True, check=False).stdout
+        self.assertEqual(left, "")
+
+    def test_a_start_in_time_is_left_alone(self):
+        """Once the ranks are up they may take as long as they like."""
+        code, text, _ = self.call("run", "-n", "2", self.case, "-o", self.out, "psf.oversampling=16",
+                                  env={"MOAO_START_SECONDS": "20"})
+        self.assertEqual(code, 0, text)
+
+    def test_srun_without_pmix(self):
+        """Processes of one step of SLURM that do not know of each other: the first one tells, all end."""
+        step = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4"}
+        words = ("run", self.case, "-o", self.out)
+        code, text, _ = self.call(*words, env=dict(step, SLURM_PROCID="0"))
+        self.refused(code, text, "srun --mpi=pmix", "mpirun -n 4")
+        code, text, _ = self.call(*words, env=dict(step, SLURM_PROCID="3"))
+        self.assertEqual((code, text), (2, ""))
+        self.assertFalse(os.path.exists(self.out))
+        # the script of a job with several tasks, which is no step
+        code, text, _ = self.call(*words, env={"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_PROCID": "0"})
+        self.assertEqual(code, 0, text)
+
+    def threads(self, before=(), **env):
+        code, text, _ = self.call("check", ELT, before=before,
+                                  env=dict({"OMP_NUM_THREADS": None, "OPENBLAS_NUM_THREADS": None}, **env))
+        self.assertEqual(code, 0, text)
+        return int(re.search(r"(\d+) threads?", text).group(1)), text
+
+    def test_numbers_of_threads(self):
+        """What is no number counts for nothing, and is told; an empty one is not there."""
+        usual, text = self.threads()
+        self.assertNotIn("THREADS", text)
+        for value in ("", "nonsense", "0", "-3", "2x"):
+            with self.subTest(value=value):
+                found, text = self.threads(OMP_NUM_THREADS=value)
+                self.assertEqual(found, usual)
+                self.assertEqual("moao: warning: OMP_NUM_THREADS=" + value in text, value != "", text)
+        self.assertEqual(self.threads(OMP_NUM_THREADS="3")[0], 3)
+        self.assertEqual(self.threads(OMP_NUM_THREADS="nonsense", OPENBLAS_NUM_THREADS="3")[0], 3)
+
+    def test_quota(self):
+        """A control group with the time of one core: one thread, whatever the number of cores."""
+        for top, limit in (("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us"), ("/sys/fs/cgroup", "cpu.max")):
+            group = "%s/moao-test-%d" % (top, os.getpid())
+            try:
+                os.mkdir(group)
+            except OSError:
+                continue
+            try:
+                with open(group + "/" + limit, "w", encoding="ascii") as f:
+                    f.write("100000" if limit.endswith("us") else "100000 100000")
+            except OSError:
+                os.rmdir(group)
+                continue
+            enter = "echo $$ >%s/cgroup.procs && exec \"$@\"" % group
+            try:
+                self.assertEqual(self.threads(before=["sh", "-c", enter, "sh"])[0], 1)
+            finally:
+                self.leave(group)
+            return
+
+    def leave(self, group):
+        """Remove a control group once the last process of it (MPI has a daemon) is gone."""
+        end = time.monotonic() + 10
+        while True:
+            try:
+                return os.rmdir(group)
+            except OSError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    unittest.main()
