@@ -56,7 +56,12 @@ bool command_wants_help(int argc, char **argv, const char *text) {
 void command_start(int *argc, char ***argv) {
     int size;
     bool tells = true;
-    status st = launch_is_rank() ? MOAO_OK : launch_check_room(1);
+    status st = MOAO_OK;
+    if (!launch_is_rank()) {
+        st = launch_check_step(1, &tells);
+        if (st == MOAO_OK)
+            st = launch_check_room(1);
+    }
     if (st == MOAO_OK) {
         /* a run started without mpirun must not look for ssh */
         setenv("OMPI_MCA_plm_rsh_agent", "/bin/false", 0);

@@ -111,6 +111,15 @@ class Slurm(unittest.TestCase):
         self.assertRegex(log, r"start 2: .* --resume")
         self.assert_same("srun")
 
+    def test_srun_without_pmix(self):
+        """Processes that srun starts without PMIx do not know of each other: none computes, one tells."""
+        text = self.cluster.call("srun", "--mpi=none", "-n", "2", MOAO, "run", self.path("case.yaml"), "-o",
+                                 self.path("none"), cwd=self.dir, env=self.env)
+        lines = [line for line in text.splitlines() if not line.startswith("srun: ")]
+        self.assertEqual(len(lines), 1, text)
+        self.assertRegex(lines[0], r"srun started 2 processes.*srun --mpi=pmix.*mpirun -n 2")
+        self.assertFalse(os.path.exists(self.path("none")))
+
     def test_gpu_script(self):
         """A task for each GPU. No GPU stands behind the cluster's: the job fails at once; on the CPU (auto) it stops,
         requeues and resumes like any other."""

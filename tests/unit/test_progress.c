@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/progress.h"
+#include "base/stop.h"
 
 #include <ctype.h>
 #include <fcntl.h>
@@ -227,10 +228,44 @@ static void test_json(void **state) {
     unlink(path);
 }
 
+/* How long a run may go on after a signal: 30 s, after USR1 any time, both no longer than until 10
+ * s before the end of a job; a moment that is none counts for nothing. */
+static void test_grace(void **state) {
+    (void)state;
+    const time_t now = 1700000000;
+    assert_true(stop_grace(SIGINT, NULL, now) == 30 && stop_grace(SIGTERM, NULL, now) == 30);
+    assert_true(stop_grace(SIGUSR2, NULL, now) == 30);
+    assert_true(isinf(stop_grace(SIGUSR1, NULL, now)));
+    assert_true(stop_grace(SIGUSR1, "1700000120", now) == 110);
+    assert_true(stop_grace(SIGTERM, "1700000120", now) == 30);
+    assert_true(stop_grace(SIGTERM, "1700000025", now) == 15);
+    assert_true(stop_grace(SIGUSR1, "1699999999", now) == 0);
+    assert_true(isinf(stop_grace(SIGUSR1, "NONE", now)) && stop_grace(SIGINT, "", now) == 30);
+}
+
+/* The rest of a part at the pace of those before it; from 5 % on of the work that is reported, at
+ * the pace of this part. */
+static void test_part_left(void **state) {
+    (void)state;
+    progress_init(false, 100);
+    assert_true(progress_part_left() == 0);
+    progress_part(40, 0);
+    assert_true(fabs(progress_part_left() - 40) < 1);
+    progress_part(60, 1e6); /* 40 s of work took no time: a pace of 2/42 */
+    assert_true(fabs(progress_part_left() - 60 * 2.0 / 42) < 0.2);
+    usleep(50000);
+    progress_advance(5e5);
+    const double left = progress_part_left();
+    assert_true(left > 0.04 && left < 1);
+    progress_advance(5e5);
+    assert_true(progress_part_left() == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_log),    cmocka_unit_test(test_bar),
         cmocka_unit_test(test_redraw), cmocka_unit_test(test_disabled),
-        cmocka_unit_test(test_phase),  cmocka_unit_test(test_json)};
+        cmocka_unit_test(test_phase),  cmocka_unit_test(test_json),
+        cmocka_unit_test(test_grace),  cmocka_unit_test(test_part_left)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
