@@ -29,8 +29,8 @@ const char cmd_run_usage[] =
     "  --verbose    also time, GFLOP/s and idle time of each stage, and memory;\n"
     "               DIR/run.json has them in any case\n"
     "\n"
-    "Ctrl-C (INT), TERM and HUP stop the run at its next checkpoint, or at once where\n"
-    "that is more than 30 s away; USR1 leaves it the time until the end of a SLURM job.\n"
+    "Ctrl-C (INT), TERM and HUP stop the run at its next checkpoint, or at once if\n"
+    "that is more than 30 s away; USR1 leaves it the time until a SLURM job ends.\n"
     "Exit codes: 0 done, 2 bad input, 3 stopped and resumable, 1 anything else. `moao\n"
     "params` lists every parameter, `moao check FILE` tells what a run will take.\n";
 

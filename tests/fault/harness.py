@@ -25,7 +25,7 @@ LIMIT = int(os.environ.get("MOAO_FAULT_LIMIT", "60"))  # seconds for a run of a 
 CRASH = re.compile(r"SIGSEGV|Segmentation fault|signal 11 |signal 6 |signal 8 |signal 7 |SIGFPE|SIGABRT|SIGBUS|"
                    r"Floating point exception|Bus error|Aborted|AddressSanitizer|runtime error:|stack smashing|"
                    r"double free|corrupted|malloc\(\)|munmap_chunk")
-NOTICE = re.compile(r"^(moao: )?(warning|note)\b|^moao: .*: stopping after the current exposure|^\[[\w.-]+:\d+\]|"
+NOTICE = re.compile(r"^(moao: )?(warning|note)\b|^moao: .*: the run is asked to stop$|^moao: asked to stop: |^\[[\w.-]+:\d+\]|"
                     r"^MPI_ABORT|^with errorcode|^mpirun")
 
 # 2 reconstructors, 6 exposures of 8 targets in chunks of 2: 24 parts; a tenth of a second of computing
