@@ -12,9 +12,10 @@ import re
 import subprocess
 import sys
 
-from draw_pictures import stale
-
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "scripts"))  # tests load this file from elsewhere
+from draw_pictures import stale  # noqa: E402
+
 BELOW = ["base", "system", "backend", "linalg", "tlr", "formats"]
 STAGES = ["matcov", "operator", "tor", "psf", "budget", "obsseq", "asterism"]  # each may include those before it
 ALLOWED = {"base": [], "system": ["base"], "backend": ["base"], "linalg": ["base", "backend"], "tlr": ["base", "backend"],
