@@ -246,10 +246,69 @@ static void ara_or_nothing(void **state) {
     assert_true(never > 0 && never < refused && 10 * too_soon <= done);
 }
 
+/* Power iterations and columns beyond the rank that an operation has not got. */
+static void powers(void **state) {
+    (void)state;
+    const batch_mat x = batch_strided(NULL, 8, 64);
+    const batch_dim n = batch_size(8);
+    batch_cut cut = {.tol = 0, .kind = 'A', .norm = '2', .most = 4};
+    int64_t rank;
+    for (int power = -1; power <= 3; power++) {
+        assert_int_equal(be->lowrank->rsvd(ctx, BACKEND_D, 'U', 'U', &cut, 2, power, 1, 0, n, n, x,
+                                           x, x, x, &rank, NULL, NULL, 0),
+                         power >= 0 && power <= 2 ? MOAO_OK : MOAO_INPUT);
+        status_clear();
+    }
+    cut.most = BATCH_SVD_MAX;
+    assert_int_equal(be->lowrank->rsvd(ctx, BACKEND_D, 'U', 'U', &cut, 1, 0, 1, 0, n, n, x, x, x, x,
+                                       &rank, NULL, NULL, 0),
+                     MOAO_INPUT);
+    status_clear();
+}
+
+/* What a cut may say, one member at a time; a tolerance of its own for each matrix takes the place
+ * of the common one. */
+static void cuts(void **state) {
+    (void)state;
+    const backend_lowrank *q = be->lowrank;
+    const batch_mat x = batch_strided(NULL, 8, 64);
+    const batch_dim n = batch_size(8);
+    const batch_cut good = {.tol = 0, .kind = 'A', .norm = '2', .most = 4};
+    const double each = 1;
+    for (int what = 0; what < 12; what++) {
+        batch_cut cut = good;
+        int64_t rank;
+        cut.tol = what == 1 || what == 2 ? -1e-3 : 0;
+        cut.tol_each = what == 2 ? &each : NULL;
+        cut.kind = what == 3 ? 'F' : 'A';
+        cut.norm = what == 4 ? 'A' : '2';
+        cut.most = what == 5 ? -1 : what == 6 ? BATCH_SVD_MAX + 1 : 4;
+        cut.later = what == 7 ? -1 : what == 8 ? BATCH_SVD_MAX + 1 : 0;
+        cut.sweeps_most = what == 9 ? -1 : what == 10 ? BATCH_SWEEPS_MAX + 1 : 0;
+        const status want = what == 0 || what == 2 || what == 11 ? MOAO_OK : MOAO_INPUT;
+        const double one = 1;
+        const status st[4] = {
+            q->gesvj(ctx, BACKEND_D, 'U', 'U', &cut, 0, n, n, x, x, x, x, &rank, NULL, NULL, 0),
+            q->rsvd(ctx, BACKEND_D, 'U', 'U', &cut, 2, 1, 1, 0, n, n, x, x, x, x, &rank, NULL, NULL,
+                    0),
+            q->ara(ctx, BACKEND_D, 'L', &cut, 1, 0, n, n, x, x, x, &rank, NULL, NULL, 0),
+            q->recompress(ctx, BACKEND_D, 'L', &cut, 0, n, n, &one, n, x, x, &one, n, x, x, &rank,
+                          NULL, NULL, 0)};
+        for (int op = 0; op < 4; op++)
+            if (st[op] != want)
+                fail_msg("cut %d, operation %d: status %d", what, op, (int)st[op]);
+        status_clear();
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sweeps_are_counted), cmocka_unit_test(empty_matrices),
-        cmocka_unit_test(sketches_say_so),    cmocka_unit_test(limits_are_checked),
+        cmocka_unit_test(cuts),
+        cmocka_unit_test(powers),
+        cmocka_unit_test(sweeps_are_counted),
+        cmocka_unit_test(empty_matrices),
+        cmocka_unit_test(sketches_say_so),
+        cmocka_unit_test(limits_are_checked),
         cmocka_unit_test(ara_or_nothing),
     };
     return RUN_ON_BACKENDS(tests);
