@@ -250,6 +250,19 @@ static void stars_below_layers(void **state) {
     assert_int_equal(mistakes_missed, 0);
 }
 
+/* A sensor whose subapertures all lie in the obscuration, whichever it is, beside finer ones. */
+static void sensors_without_light(void **state) {
+    (void)state;
+    write_changed("nssp: 10, direction: [40, 10]", "nssp: 5, direction: [40, 10]");
+    expect_mistake("telescope.obscuration=0.9", "bad.yaml:6:", "leaves no valid subaperture");
+    expect_mistake("telescope.obscuration=0.9", "bad.yaml:6:", "sensors[0].nssp: 5 with");
+    write_changed("nssp: 10, direction: [-30, 35]", "nssp: 5, direction: [-30, 35]");
+    expect_mistake("telescope.obscuration=0.9", "bad.yaml:7:", "sensors[1].nssp: 5 with");
+    write_changed("nssp: 12,", "nssp: 5,");
+    expect_mistake("telescope.obscuration=0.9", "bad.yaml:4:", "sensors[2].nssp: 5 with");
+    assert_int_equal(mistakes_missed, 0);
+}
+
 /* Where the field is: what is needed beside what, and what no sky has. */
 static void sky_that_cannot_be(void **state) {
     (void)state;
@@ -436,6 +449,7 @@ int main(void) {
         cmocka_unit_test_setup(missing_keys, reset),
         cmocka_unit_test_setup(inconsistent_values, reset),
         cmocka_unit_test_setup(stars_below_layers, reset),
+        cmocka_unit_test_setup(sensors_without_light, reset),
         cmocka_unit_test_setup(sky_that_cannot_be, reset),
         cmocka_unit_test_setup(missing_files, reset),
         cmocka_unit_test_setup(legacy_values_out_of_range, reset),
