@@ -90,7 +90,14 @@ static void refused_layouts(void **state) {
                      MOAO_INPUT);
     assert_int_equal(tlr_layout_points(&(tlr_points){1, start, bad, x, 1}, 4, TLR_KD, &l),
                      MOAO_INPUT);
+    assert_int_equal(tlr_layout_points(&(tlr_points){1, start, x, bad, 1}, 4, TLR_KD, &l),
+                     MOAO_INPUT);
+    bad[0] = INFINITY;
+    assert_int_equal(tlr_layout_points(&(tlr_points){1, start, x, bad, 1}, 4, TLR_MORTON, &l),
+                     MOAO_INPUT);
     assert_int_equal(tlr_layout_points(&(tlr_points){2, back, x, x, 1}, 4, TLR_KD, &l), MOAO_INPUT);
+    assert_int_equal(tlr_layout_points(&(tlr_points){-1, start, x, x, 1}, 4, TLR_KD, &l),
+                     MOAO_INPUT);
     assert_int_equal(tlr_layout_plain(4, 0, &l), MOAO_INPUT);
     status_clear();
 }
