@@ -327,10 +327,27 @@ static void a_minor(void **state) {
     sys_free(&s);
 }
 
+/* A rank that fails for good tells all others, who find out while they work, and not itself. The
+ * last test: nobody takes the message. */
+static void an_alarm(void **state) {
+    (void)state;
+    assert_false(comm_alarmed(&world));
+    MPI_Barrier(world.mpi);
+    if (last())
+        comm_alarm(&world);
+    const double from = MPI_Wtime();
+    while (!last() && !comm_alarmed(&world) && MPI_Wtime() < from + 10)
+        usleep(1000);
+    assert_int_equal(comm_alarmed(&world), !last());
+    MPI_Barrier(world.mpi);
+    assert_int_equal(comm_alarmed(&world), !last());
+}
+
 int main(int argc, char **argv) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_alarm, clear_alarm)
     const struct CMUnitTest tests[] = {TEST(whose_message), TEST(memory_of_a_node), TEST(teams),
-                                       TEST(a_panel),       TEST(a_group),          TEST(a_minor)};
+                                       TEST(a_panel),       TEST(a_group),          TEST(a_minor),
+                                       TEST(an_alarm)};
     MPI_Init(&argc, &argv);
     if (comm_init(MPI_COMM_WORLD, &world) != MOAO_OK)
         return 1;

@@ -230,6 +230,35 @@ static void test_stationary(void **in) {
     sys_free(&s);
 }
 
+/* What of the sums is not even in the separation does not count: those of a matrix and of its
+ * symmetric part give the same phase covariance. */
+static void test_halves(void **in) {
+    (void)in;
+    sys s = case_system(7, 8, 0.2);
+    psf_opts o = case_opts();
+    psf *p;
+    o.weighted = true;
+    OK(psf_init(&s, &o, &p));
+    const size_t v = (size_t)s.dm.nact, n = (size_t)p->P * (size_t)p->stride;
+    double *c = random_matrix(v * v, 5), *even = case_doubles(v * v), *kept = case_doubles(n),
+           most = 0;
+    for (size_t b = 0; b < v; b++)
+        for (size_t a = 0; a < v; a++)
+            even[a + b * v] = 0.5 * (c[a + b * v] + c[b + a * v]);
+    double *sum = case_sums(p, &s, c), *same = case_sums(p, &s, even);
+    psf_covariance(p, sum);
+    memcpy(kept, p->otf, n * sizeof *kept);
+    psf_covariance(p, same);
+    for (size_t i = 0; i < n; i++)
+        most = fmax(most, fabs(p->otf[i]));
+    assert_true(most > 1e-3);
+    for (size_t i = 0; i < n; i++)
+        NEAR(kept[i], p->otf[i], 1e-12 * most);
+    free(c), free(even), free(kept), free(sum), free(same);
+    psf_free(p);
+    sys_free(&s);
+}
+
 /* The variance of images is <g, c>: of any covariance, by rows, with either weighting; fitting
  * errors of an ideal filter are those of the images too. */
 static void test_variance_weights(void **in) {
@@ -312,10 +341,15 @@ static void test_many_actuators(void **in) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),           cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_threads),        cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_covariance),     cmocka_unit_test(test_stationary),
-        cmocka_unit_test(test_many_actuators), cmocka_unit_test(test_variance_weights),
+        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_covariance),
+        cmocka_unit_test(test_stationary),
+        cmocka_unit_test(test_many_actuators),
+        cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_variance_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,6 +43,30 @@ static void test_other_targets(void **state) {
     store_close(s);
 }
 
+/* Files whose names are only like those of parts: they are not read, and stay. */
+static void test_other_names(void **state) {
+    (void)state;
+    static const char *const names[] = {
+        "checkpoint/part-0-0-2.bin", "checkpoint/part-0000-000000-000002.bin.old",
+        "checkpoint/part-0000-000000-000002.bin~", "checkpoint/part-0000-0000000-000002.bin"};
+    store *s = open_ok(EFFECTIVE, begin);
+    put_some(s, 0, 0, 2);
+    store_close(s);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char held[160], other[160];
+        snprintf(held, sizeof held, "%s", in_dir("checkpoint/part-0000-000000-000002.bin"));
+        snprintf(other, sizeof other, "%s", in_dir(names[i]));
+        assert_int_equal(rename(held, other), 0);
+        s = open_ok(EFFECTIVE, resume);
+        assert_int_equal(store_done_count(s), 0);
+        store_close(s);
+        s = open_ok(EFFECTIVE, overwrite);
+        store_close(s);
+        assert_int_equal(access(other, F_OK), 0);
+        assert_int_equal(rename(other, held), 0);
+    }
+}
+
 /* A run of the same parameters, but of another shape (its lists were read from files): nothing of
  * the other one counts, neither parts nor facts. */
 static void test_other_shape(void **state) {
@@ -135,8 +159,9 @@ static void test_replaced_under_way(void **state) {
 
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
-    const struct CMUnitTest tests[] = {CASE(test_other_targets), CASE(test_other_shape),
-                                       CASE(test_absurd_facts), CASE(test_replaced_under_way)};
+    const struct CMUnitTest tests[] = {CASE(test_other_targets), CASE(test_other_names),
+                                       CASE(test_other_shape), CASE(test_absurd_facts),
+                                       CASE(test_replaced_under_way)};
     warnings = open("/dev/null", O_WRONLY);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
