@@ -202,8 +202,29 @@ static void test_same_profile(void **state) {
     sys_free(&s);
 }
 
+/* How many times the reconstructor's profile is taken off another one, and what is left then:
+ * layers of the same altitude and outer scale alone cancel, whatever their winds. */
+static void test_distance(void **state) {
+    (void)state;
+    static const double now[][5] = {{0, 25, 3, 5, 0}, {4000, 30, 1, 0, 9}},
+                        then[][5] = {{0, 25, 1, -7, 2}, {4000, 25, 1, 0, 9}};
+    profile p, p0;
+    double distance;
+    case_profile(2, now, &p);
+    case_profile(2, then, &p0);
+    assert_true(fabs(matcov_scale(&p, &p0) - 2) <= 1e-15);
+    assert_true(fabs(matcov_scale(&p0, &p) - 0.5) <= 1e-15);
+    case_ok(matcov_distance(&p, &p0, &distance));
+    assert_true(fabs(distance - (1 + 1 + 2)) <= 1e-12);
+    case_ok(matcov_distance(&p, &p, &distance));
+    assert_true(distance == 0);
+    case_profile_free(&p);
+    case_profile_free(&p0);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_algebra),
+                                       cmocka_unit_test(test_distance),
                                        cmocka_unit_test(test_same_profile)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
