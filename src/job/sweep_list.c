@@ -254,10 +254,10 @@ static status read_keys(const char *path, const char *p, sweep_list *l) {
     if (l->nkey > 0)
         st = status_fail(MOAO_INPUT, "%s: a second line %s KEYS, expected one", path, FIRST);
     while (st == MOAO_OK && (p = next_word(p, &w)) != NULL)
-        st = fitsout_width(w.s) > FITSOUT_NAME || l->nkey >= MOST_KEYS
+        st = w.s[0] == '\0' || fitsout_width(w.s) > FITSOUT_NAME || l->nkey >= MOST_KEYS
                  ? status_fail(MOAO_INPUT,
-                               "%s: more than %d keys, or one of more than %d characters", path,
-                               MOST_KEYS, FITSOUT_NAME)
+                               "%s: more than %d keys, or one of none or more than %d characters",
+                               path, MOST_KEYS, FITSOUT_NAME)
                  : add_word(&l->key, &l->nkey, w.s);
     free(w.s);
     return st != MOAO_OK ? st : w.failed;

@@ -49,8 +49,8 @@ static void read_runs(void) {
 
 static void read_stars(bool magnitudes) {
     ast_stars s;
-    int without;
-    status st = ast_stars_read("stars.csv", magnitudes, &s, &without);
+    ast_left_out left;
+    status st = ast_stars_read("stars.csv", magnitudes, &s, &left);
     if (st != MOAO_OK)
         fuzz_check_message(st);
     for (int i = 0; i < s.n && st == MOAO_OK; i++) {
