@@ -10,7 +10,7 @@ from .results import MoaoError, _reason
 
 
 def read_csv(path, text=()):
-    """A table, with empty cells as NaN; columns named in `text` and all star_N stay words."""
+    """A table, with empty cells as NaN; columns named in `text` and all star_N stay words, empty ones ""."""
     try:
         with open(path, encoding="utf-8") as f:
             names = f.readline().strip().split(",")
@@ -18,10 +18,9 @@ def read_csv(path, text=()):
         t = plain.read(path, format="csv", converters=words, fill_values=[("", "nan")])
     except (OSError, ValueError, IndexError) as e:
         raise MoaoError("%s: cannot be read: %s" % (path, _reason(e))) from None
-    t = t.filled(np.nan) if t.has_masked_values else t
     for n in words:
-        t[n] = [csv_value(str(v)) for v in t[n]]
-    return t
+        t[n] = [csv_value(str(v)) for v in np.ma.filled(t[n], "")]
+    return t.filled(np.nan) if t.has_masked_values else t
 
 
 def read_facts(folder):
@@ -39,13 +38,13 @@ def is_larger(want):
 
 
 class Asterisms:
-    """One field: `table` (place, figure, full, guess, rms_nm, star_1...), `field` (kind, name, x, y, ra, dec, magnitude,
+    """One field: `table` (place, figure, full, full_run, guess, rms_nm, star_1...), `field` (kind, name, x, y, ra, dec, magnitude,
     chosen), `facts`."""
 
     def __init__(self, folder):
         self.folder = os.fspath(folder)
         self.facts = read_facts(self.folder)
-        self.table = read_csv(os.path.join(self.folder, "asterism.csv"))
+        self.table = read_csv(os.path.join(self.folder, "asterism.csv"), ("full_run",))
         self.field = read_csv(os.path.join(self.folder, "field.csv"), ("kind", "name"))
 
     @property

@@ -22,6 +22,9 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from moao_test import MOAO, ROOT, environment, write_case  # noqa: E402
 from test_commands import call  # noqa: E402
 
+sys.path.insert(0, os.path.join(ROOT, "python"))
+from moao import asterism  # noqa: E402
+
 RESULTS = os.path.join(ROOT, "scripts", "moao-results")
 iers.conf.auto_download = False
 iers.conf.iers_degraded_accuracy = "ignore"
@@ -213,7 +216,7 @@ class Asterisms(Folder):
     def test_a_full_run_that_fails(self):
         """What stands for no magnitude, and a star that is there twice, are no candidates; a full run that fails is told in its row
         and the others decide; the same without any that ends."""
-        self.write("rough.csv", "name,x,y,magnitude\n" + "".join("S%d,%g,%g,%g\n" % (i + 1, *s) for i, s in enumerate(STARS[:3]))
+        self.write("rough.csv", "name,x,y,magnitude\n" + "".join("=S%d,%g,%g,%g\n" % (i + 1, *s) for i, s in enumerate(STARS[:3]))
                    + "none,5,5,-999\nsky,6,6,99.99\nloud,7,7,-400\nagain,30.1,5,11\nlost,,--,9\n")
         words = ["case.yaml", "--stars", "rough.csv", "--choose", "2", "--radius", "60", "--order", "4", "--full", "2", "-o", "out"]
         os.mkdir(self.path("out"))
@@ -232,6 +235,12 @@ class Asterisms(Folder):
         self.assertEqual([(r["full"] != "", r["full_run"]) for r in rows], [(False, "failed (exit code 2)"), (True, "done"), (False, "")])
         with open(self.path("out", "winner.yaml"), encoding="utf-8") as f, open(self.path("out", "place-2.yaml"), encoding="utf-8") as g:
             self.assertEqual(f.read(), g.read())
+        names = {n for r in rows for n in (r["star_1"], r["star_2"])}
+        self.assertEqual(names, {"'=S1", "'=S2", "'=S3"})  # no formulas to a spreadsheet
+        found = asterism.Asterisms(self.path("out"))
+        self.assertEqual(found.stars(1), [rows[0][n][1:] for n in ("star_1", "star_2")])
+        self.assertEqual(list(found.table["full_run"]), [r["full_run"] for r in rows])
+        self.assertEqual(found.best_run(), self.path("out", "place-2"))
         p = self.moao("asterism", *words[:-3], "1", "-o", "out", code=1)
         self.assertIn("1 of 1 full runs failed, as said above; the ranking is in asterism.csv, there is no winner", p.stderr)
         self.assertFalse(os.path.exists(self.path("out", "winner.yaml")))
