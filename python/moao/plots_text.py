@@ -2,8 +2,7 @@
 import functools
 import warnings
 
-from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import TextPath
+from matplotlib.font_manager import FontProperties, findfont, get_font
 
 from .reading import one_line
 
@@ -19,11 +18,12 @@ def plain(text):
 @functools.lru_cache(maxsize=4096)
 def text_width(text, size):
     """Width in points of a line in the figures' font."""
-    if not text:
-        return 0.0
+    font = get_font(findfont(FontProperties()))
+    font.set_size(size, POINTS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # characters that the font has not got are boxes of some width
-        return TextPath((0, 0), text, size=size, prop=FontProperties()).get_extents().x1
+        font.set_text(text.replace(r"\$", "$"))
+    return font.get_width_height()[0] / 64  # of the font's units
 
 
 def shortened(text, inches, size):
