@@ -54,9 +54,9 @@ const char cmd_asterism_usage[] =
     "  -q             no progress, no table\n"
     "\n"
     "DIR/asterism.csv is the table, DIR/winner.yaml the parameter file of the best.\n"
-    "The table is there before the full runs; one that fails is reported in its row, and\n"
-    "the exit code is then 1. Stars without a magnitude (empty, null, -999, 99.99) and\n"
-    "second rows of one star are left out and named.\n";
+    "The table is there before the full runs; one that fails is reported in its\n"
+    "row, and the exit code is then 1. Stars without a magnitude (empty, null, -999,\n"
+    "99.99) and second rows of one star are left out and named.\n";
 
 static const char options[] =
     "-n -o -q --stars --choose --want --limit --radius --apart --most --keep "
