@@ -1,5 +1,6 @@
 """The folder of a sweep: what is in it may be cut, taken or planted; what it cannot hold is refused before anything is made."""
 # timeout: 200
+import fcntl
 import os
 import subprocess
 import sys
@@ -86,6 +87,19 @@ class Folder(unittest.TestCase):
             first.communicate()
         out, _ = self.sweep("telescope.zenith=[50]", "-o", "out")
         self.assertIn("[1/1] telescope.zenith=50: done", out)
+
+    def test_one_search_at_a_time(self):
+        """So it is with the search for asterisms, whatever sort of writer has the folder."""
+        os.makedirs(self.path("out"))
+        with open(self.path("stars.csv"), "w", encoding="utf-8") as f:
+            f.write("name,x,y,magnitude\na,20,10,12\n")
+        with open(self.path("out", ".moao.lock"), "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            p = subprocess.run([MOAO, "asterism", "case.yaml", "--stars", "stars.csv", "--choose", "1", "-o", "out"], cwd=self.dir,
+                               env=environment(), text=True, capture_output=True, timeout=60)
+        self.assertEqual((p.returncode, p.stderr.count("\n")), (2, 1), p.stderr)
+        self.assertIn("out: another search is writing there", p.stderr)
+        self.assertEqual(os.listdir(self.path("out")), [".moao.lock"])
 
     def test_planted_names(self):
         """A link or a pipe where a log, the lock or a table will be: nothing is written through it, nothing waits."""
