@@ -93,6 +93,7 @@ static status plan_here(const comm *c, const setup *u, const plan_sizes *z, mach
         shared.threads = threads;
         shared.rate = room.rate * threads / cores;
         shared.available = room.available / (size_t)shared.nrank;
+        shared.total = room.total / (size_t)shared.nrank;
         st = advise_room(u, z, &shared, limit, &f->here);
         if (st != MOAO_OK || f->here.fits)
             return st;

@@ -5,6 +5,7 @@
 #include "base/memory_limits.h"
 #include "base/plain.h"
 #include "base/stop.h"
+#include "base/variables.h"
 #include "commands.h"
 #include "job/launch.h"
 #include "job/launch_start.h"
@@ -140,10 +141,31 @@ static int unknown(const char *name) {
 /* moao help [COMMAND], moao --help */
 static int print_help(int argc, char **argv) {
     int k = argc > 2 ? find_command(argv[2]) : -1;
+    if (argc > 2 && strcmp(argv[2], "variables") == 0) {
+        variables_print();
+        return 0;
+    }
     if (argc > 2 && k < 0)
         return unknown(argv[2]);
     fputs(k < 0 ? usage : command[k].usage, stdout);
     return 0;
+}
+
+/* One rank of several speaks for all. */
+static bool speaks(void) {
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    return rank == NULL || strcmp(rank, "0") == 0;
+}
+
+/* The variables of the environment that are this program's. */
+static bool check_variables(void) {
+    char warning[200];
+    const status st = variables_check(warning, sizeof warning);
+    if (*warning != '\0' && speaks())
+        plain_line(stderr, "moao: warning: ", warning);
+    if (st != MOAO_OK && speaks())
+        plain_line(stderr, "moao: ", status_message());
+    return st == MOAO_OK;
 }
 
 int main(int argc, char **argv) {
@@ -155,6 +177,8 @@ int main(int argc, char **argv) {
         plain_line(stderr, "moao: ", status_message());
         _exit(2); /* exit would wait for threads that wait for memory */
     }
+    if (!check_variables())
+        return 2;
     if (argc < 2) {
         fputs(usage, stderr);
         return 2;

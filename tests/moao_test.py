@@ -13,6 +13,8 @@ for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
 
 ROOT = os.environ.get("MOAO_ROOT") or os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MOAO = os.environ.get("MOAO") or os.path.join(ROOT, "build", "moao")
+FAULTS = os.path.join(os.path.dirname(MOAO) if os.path.exists(os.path.join(os.path.dirname(MOAO), "flags")) else
+                      os.path.join(ROOT, "build"), "tests", "fault", "faults.so")
 
 # 2 reconstructors, 10 exposures of 8 targets in chunks of 2: 40 checkpoints in a few seconds
 CASE = """
@@ -62,6 +64,8 @@ def environment(**more):
                OMPI_MCA_hwloc_base_binding_policy="none", OMPI_MCA_btl_vader_single_copy_mechanism="none",
                OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
     env.update(more)
+    if env.get("MOAO_FAULT"):  # the program itself has no faults
+        env["LD_PRELOAD"] = " ".join([FAULTS] + env.get("LD_PRELOAD", "").split())
     return env
 
 

@@ -170,8 +170,9 @@ typedef struct backend {
      */
     int (*devices)(void);
     status (*describe)(int d, char *text, size_t len);
-    /* Bytes of device d that nobody uses now; SIZE_MAX where only the host's memory limits. */
-    status (*memory)(int d, size_t *bytes);
+    /* Bytes of device d that nobody uses now, and that it has; SIZE_MAX where only the host's
+     * memory limits. */
+    status (*memory)(int d, size_t *now, size_t *all);
     /* A name of device d that two processes of a machine share if and only if they mean the same
      * device, whatever number each of them knows it by. */
     status (*identify)(int d, char name[BACKEND_IDENTITY]);

@@ -1,7 +1,7 @@
 /* Where arrays of the backends begin and end. With MOAO_CHECK_MEMORY=yes, as the tests have it,
- * the checked operations refuse an operand that begins in an array and ends beyond it, on every
- * backend: a workspace that was sized by another formula than its user's is found by the first
- * call. */
+ * the checked operations end the program at an operand that begins in an array and ends beyond it,
+ * on every backend: a workspace that was sized by another formula than its user's is found by the
+ * first call. */
 #ifndef MOAO_EXTENTS_H
 #define MOAO_EXTENTS_H
 
@@ -20,8 +20,8 @@ typedef struct {   /* a matrix, column-major */
 void extents_add(const void *p, size_t bytes);
 void extents_remove(const void *p);
 
-/* Local. st, or, where that is MOAO_OK, MOAO_INTERNAL with the operation's name where one of n
- * operands ends beyond its array. */
+/* Local. st; where that is MOAO_OK and one of n operands ends beyond its array, the program ends
+ * with the operation's name. */
 status extents_check(status st, const char *name, int n, const extent *x);
 
 #endif

@@ -98,9 +98,10 @@ status comm_init(MPI_Comm mpi, comm *c) {
     MPI_Comm_size(c->node, &c->node_size);
     int leader = c->node_rank == 0;
     MPI_Allreduce(&leader, &c->nnode, 1, MPI_INT, MPI_SUM, mpi);
-    unsigned long long memory = limits_node(), least;
-    MPI_Allreduce(&memory, &least, 1, MPI_UNSIGNED_LONG_LONG, MPI_MIN, c->node);
-    c->memory = (size_t)least / (size_t)c->node_size;
+    unsigned long long memory[2] = {limits_node(), limits_node_total()};
+    MPI_Allreduce(MPI_IN_PLACE, memory, 2, MPI_UNSIGNED_LONG_LONG, MPI_MIN, c->node);
+    c->memory = (size_t)memory[0] / (size_t)c->node_size;
+    c->total = (size_t)memory[1] / (size_t)c->node_size;
     status st = threads_of_rank(c, &c->threads);
     if (st == MOAO_OK)
         comm_set_threads(c, c->threads);
@@ -190,38 +191,4 @@ void comm_sum(const comm *c, double *v, size_t count) {
         n = count < most ? count : most;
         MPI_Allreduce(MPI_IN_PLACE, v, (int)n, MPI_DOUBLE, MPI_SUM, c->mpi);
     }
-}
-
-bool comm_flips(const comm *c, const char *where) {
-    if (comm_fault(c, where) == MOAO_OK)
-        return false;
-    status_clear();
-    return true;
-}
-
-double comm_flip(double x) {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    bits ^= (uint64_t)1 << 56; /* of the exponent: 2^16 times as large, or as small */
-    memcpy(&x, &bits, sizeof bits);
-    return x;
-}
-
-status comm_fault(const comm *c, const char *where) {
-    const char *spec = getenv("MOAO_FAULT");
-    size_t n = strlen(where);
-    if (spec == NULL || strncmp(spec, where, n) != 0 || spec[n] != ':')
-        return MOAO_OK;
-    static long calls;
-    char *end;
-    long rank = strtol(spec + n + 1, &end, 10);
-    const bool die = strncmp(end, ":kill", 5) == 0;
-    const char *which = strrchr(end, ':');
-    const long call = which != NULL ? strtol(which + 1, NULL, 10) : 0;
-    const bool first = strncmp(end, ":first", 6) == 0;
-    if (rank != c->rank || (call > 0 && (++calls > call || (calls < call && !first))))
-        return MOAO_OK;
-    if (die)
-        raise(SIGKILL);
-    return status_fail(MOAO_INTERNAL, "injected fault in %s", where);
 }

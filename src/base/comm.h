@@ -15,7 +15,8 @@ typedef struct {
     int nnode;                /* number of nodes */
     int threads; /* BLAS and OpenMP threads of this rank: cores it may use / ranks that share them,
                     within the quota of a control group */
-    size_t memory; /* bytes of the node's available memory / node_size */
+    size_t memory; /* bytes of the node's available memory / node_size, */
+    size_t total;  /* and of what it has, or its control groups allow */
 } comm;
 
 /* Local, before MPI_Init. mpirun binds each rank to one core (or one socket) unless told otherwise,
@@ -53,14 +54,5 @@ _Noreturn void comm_abort(const comm *c);
 /* Collective. rank 0's bytes on every rank; sums over the ranks, in place. Any number of them. */
 void comm_bcast(const comm *c, void *data, size_t bytes);
 void comm_sum(const comm *c, double *v, size_t count);
-
-/* Injected faults, for the tests: MOAO_FAULT=where:rank[:fail|kill|first[:N]] makes the calls with
- * the same `where` on that rank, or only the N-th of them (first: those up to the N-th), return
- * MOAO_INTERNAL, or kill the process.
- * Local. Costs a getenv. */
-status comm_fault(const comm *c, const char *where);
-/* The same for a bit of memory: whether one is to change there, and a number in which it did. */
-bool comm_flips(const comm *c, const char *where);
-double comm_flip(double x);
 
 #endif

@@ -132,14 +132,17 @@ machine_room machine_measure(const comm *c, double limit, machine_rate measure) 
     warm_up_mpi(c);
     unsigned long long most[2] = {machine_memory_now(), machine_memory_peak()};
     size_t own = limits_process();
-    double free = fmin((double)c->memory, (double)own);
-    unsigned long long least =
-        (unsigned long long)(limit > 0 ? fmin(limit, (double)own) : 0.85 * free);
+    const size_t node[2] = {c->memory, c->total};
+    unsigned long long least[2]; /* free, and in all */
+    for (int i = 0; i < 2; i++)
+        least[i] = (unsigned long long)(limit > 0 ? fmin(limit, (double)own)
+                                                  : 0.85 * fmin((double)node[i], (double)own));
     MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_UNSIGNED_LONG_LONG, MPI_MAX, c->mpi);
-    MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_UNSIGNED_LONG_LONG, MPI_MIN, c->mpi);
+    MPI_Allreduce(MPI_IN_PLACE, least, 2, MPI_UNSIGNED_LONG_LONG, MPI_MIN, c->mpi);
     r.base = most[0];
     r.peak = most[1];
-    r.available = least;
+    r.available = least[0];
+    r.total = least[1];
     return r;
 }
 

@@ -28,7 +28,8 @@ size_t machine_memory_peak(void);
 typedef struct {
     int nrank, nnode, threads; /* threads of a rank */
     double rate;               /* dgemm of a rank while all compute [flop/s] */
-    size_t available;          /* bytes that a rank may use in all */
+    size_t available;          /* bytes that a rank may use in all, as much as is free now, */
+    size_t total;              /* and where nothing else runs: what formats are chosen by */
     size_t base; /* bytes the program and its libraries take before any array is allocated */
     size_t peak; /* bytes at the peak so far */
     bool host;   /* devices are the ranks themselves: this is their memory */

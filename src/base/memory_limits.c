@@ -204,6 +204,13 @@ static void see_room(const char *top, const char *path, bool second, void *to) {
                                                     "memory.usage_in_bytes"));
 }
 
+/* The limit itself, whatever is in use. */
+static void see_limit(const char *top, const char *path, bool second, void *to) {
+    size_t *room = to;
+    *room = least(
+        *room, limits_group_room(top, path, second ? "memory.max" : "memory.limit_in_bytes", ""));
+}
+
 static void see_cores(const char *top, const char *path, bool second, void *to) {
     double *cores = to;
     (void)second; /* the files tell */
@@ -214,6 +221,14 @@ static size_t groups_room(void) {
     size_t room = SIZE_MAX;
     visit_groups("memory", see_room, &room);
     return room;
+}
+
+size_t limits_node_total(void) {
+    const size_t all = limits_proc_field("/proc/meminfo", "MemTotal:");
+    size_t limit = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    limit = all > 0 ? all : limit;
+    visit_groups("memory", see_limit, &limit);
+    return limit;
 }
 
 double limits_cores(void) {

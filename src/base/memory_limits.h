@@ -18,10 +18,12 @@ status limits_probe(int threads);
 /* Memory of this node that all processes of the job may still take together [bytes]: what is
  * available, and the room below the limits of the control groups that this process is in. */
 size_t limits_node(void);
+/* The same where nothing else ran: what the node has, and the limits of the control groups. */
+size_t limits_node_total(void);
 
 /* Room below the limits of a control group and of those it lies in, page cache that gives way left
  * out; SIZE_MAX without limits. top: the mount point; path: of the group below it, "" for itself;
- * names of the files that hold a limit and what is in use. */
+ * names of the files that hold a limit and what is in use, "": nothing. */
 size_t limits_group_room(const char *top, const char *path, const char *limit, const char *usage);
 
 /* Cores whose time the control groups of this process may use together (the quota of a container,

@@ -230,6 +230,7 @@ static status write_file(const comm *c, const report *r, const summary *s, const
         strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &tm);
     json_string(&j, "finished", date);
     json_number(&j, "elapsed_s", s->elapsed);
+    json_string(&j, "format", r->format != NULL ? r->format : "dense");
     write_versions(&j);
     write_machine(&j, c, r, hosts, s->dgemm);
     json_array(&j, "stages");
@@ -243,6 +244,7 @@ static status write_file(const comm *c, const report *r, const summary *s, const
     if (r->nbudget > 0)
         write_budget(&j, r);
     json_object(&j, "memory");
+    json_number(&j, "planned_rank_bytes", r->planned);
     json_number(&j, "peak_rank_bytes", s->peak_max);
     json_number(&j, "peak_sum_bytes", s->peak_sum);
     json_end(&j);

@@ -52,8 +52,7 @@ static status make_plan(const setup *u, const plan_sizes *z, double rate, double
                 : (double)a->room.nrank / a->gpus;
     } else if (plan_own_device(par, z, a->room.nrank)) {
         const double all = (double)a->room.available; /* each rank is its own device */
-        const device_room own = {.bytes = fmin(all, par->compute_gpu_memory),
-                                 .host = all <= par->compute_gpu_memory};
+        const device_room own = {.bytes = all, .machine = (double)a->room.total, .host = true};
         a->room.host = true;
         st = plan_make_device(par, &u->s, &u->a, &u->o, &a->room, z, chunk, own, &a->p);
         a->p.flops[STAGE_FACTOR] *= a->p.kind == &linop_tlr ? 1 : a->room.nrank;
@@ -93,7 +92,7 @@ static status try_nodes(const setup *u, const plan_sizes *z, const machine_kind 
                              .rate = rate,
                              .base = k->base,
                              .peak = k->base};
-    a->room.available = (size_t)(k->memory / per_node);
+    a->room.available = a->room.total = (size_t)(k->memory / per_node);
     return make_plan(u, z, rate, limit, a);
 }
 

@@ -47,8 +47,10 @@ status device_choose(const comm *c, const params *par, bool own, device_choice *
         st = backend_get(named, &d->be);
     else if (par->compute_backend != BACKEND_CPU)
         st = find_gpu(par->compute_backend == BACKEND_GPU, d);
-    if (st == MOAO_OK && d->be == NULL && own)
+    if (st == MOAO_OK && d->be == NULL && own) {
         st = backend_get("cpu", &d->be); /* each rank for itself */
+        d->own = true;
+    }
     TRY(comm_agree(c, st));
     int mine = d->be != NULL, all;
     MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, c->mpi);
@@ -60,17 +62,19 @@ status device_choose(const comm *c, const params *par, bool own, device_choice *
         return MOAO_OK;
     const int n = d->be->devices();
     char name[BACKEND_IDENTITY] = "";
-    size_t bytes = 0;
+    size_t bytes = 0, all_bytes = 0;
     if (n > 0)
         st = d->be->describe(c->node_rank % n, d->text, sizeof d->text);
     if (n > 0 && st == MOAO_OK)
-        st = d->be->memory(c->node_rank % n, &bytes);
+        st = d->be->memory(c->node_rank % n, &bytes, &all_bytes);
     if (n > 0 && st == MOAO_OK)
         st = d->be->identify(c->node_rank % n, name);
     TRY(comm_agree(c, st));
     TRY(count_sharing(c, name, &d->sharing));
-    d->memory = (double)bytes;
-    MPI_Allreduce(MPI_IN_PLACE, &d->memory, 1, MPI_DOUBLE, MPI_MIN, c->mpi);
+    double least[2] = {(double)bytes, (double)all_bytes};
+    MPI_Allreduce(MPI_IN_PLACE, least, 2, MPI_DOUBLE, MPI_MIN, c->mpi);
+    d->memory = least[0];
+    d->total = least[1];
 done:
     return st;
 }

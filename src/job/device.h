@@ -9,7 +9,9 @@
 typedef struct {
     const backend *be; /* NULL: the CPU's, in which the ranks work in step */
     int sharing;       /* ranks of a node on one device, at most */
-    double memory;     /* bytes free on the fullest device */
+    double memory;     /* bytes free on the fullest device, */
+    double total;      /* and that the smallest one has */
+    bool own;          /* no GPU: each rank is a device of its own, the CPU */
     char text[320];    /* the device of this rank; without one: what is missing, "" when the user
                           wanted none */
 } device_choice;

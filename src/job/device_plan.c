@@ -4,6 +4,7 @@
 #include "params/params.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,12 @@ static void add(device_plan *p, const char *name, size_t bytes) {
     p->item[p->nitem].name = name;
     p->item[p->nitem++].bytes = bytes;
     p->fixed += bytes;
+}
+
+/* Targets that fit into so many bytes. */
+static int targets_in(const device_plan *p, double bytes) {
+    const double left = bytes - (double)p->fixed, n = left / (double)p->target;
+    return left < (double)p->least || !(n >= 1) ? 0 : n > INT_MAX ? INT_MAX : (int)n;
 }
 
 void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *s,
@@ -52,11 +59,13 @@ void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *
     if (o->budget)
         add(p, "error budget", budget_bytes(s, psf_points_of(s, o), v, p->width));
     add(p, "sampled residual", (v + m) * (size_t)w->nsample * d);
-    add(p, "tables of covariances", matcov_device_bytes(s, w->nlayer) + tables);
+    add(p, "tables of covariances",
+        (w->room.host ? w->tables : matcov_device_bytes(s, w->nlayer)) + tables);
     add(p, "stationary averages, OTFs and PSFs", psf_device_bytes(s, o));
-    add(p, "context, kernels and their work", BACKEND_RESERVE);
-    double left = w->room.bytes - (double)p->fixed, n = left / (double)p->target;
-    p->fits = left < (double)p->least ? 0 : n > INT_MAX ? INT_MAX : (int)n;
+    if (!w->room.host)
+        add(p, "context, kernels and their work", BACKEND_RESERVE);
+    p->fits = targets_in(p, w->room.bytes);
+    p->held = targets_in(p, fmax(w->room.machine, w->room.bytes)) > 0;
 }
 
 size_t device_plan_bytes(const device_plan *p, int n) {
@@ -64,16 +73,20 @@ size_t device_plan_bytes(const device_plan *p, int n) {
     return p->fixed + (targets > p->least ? targets : p->least);
 }
 
-/* MOAO_INPUT: what one target at a time needs, even in the last format that was tried. */
+/* MOAO_INPUT: what one target at a time needs, in the last format that was tried. */
 static status say_too_little(const device_plan *p, const device_room *room) {
-    const double needed = (double)device_plan_bytes(p, 1) / 1e9, given = room->bytes / 1e9;
+    const double needed = ((double)device_plan_bytes(p, 1) + room->beside) / 1e9,
+                 given = (room->bytes + room->beside) / 1e9;
+    const char *format = linop_format(p->kind);
+    const char *what = p->held ? "free now" : "available",
+               *now = p->held ? "wait until other programs have ended, or " : "";
     if (room->host)
         return status_fail(
             MOAO_INPUT,
-            "compute.memory: one target at a time needs %.2f GB of the host's memory, "
-            "%.2f GB are available; use a node with more memory, smaller sensors, or "
+            "compute.memory: one target at a time needs %.2f GB of the host's memory in format "
+            "%s, %.2f GB are %s; %suse a node with more memory, smaller sensors, or "
             "compute.format=dense with more ranks",
-            needed, given);
+            needed, format, given, what, now);
     if (p->kind == &linop_tlr)
         return status_fail(MOAO_INPUT,
                            "compute.format: one target at a time needs %.2f GB with a factor "
@@ -82,40 +95,59 @@ static status say_too_little(const device_plan *p, const device_room *room) {
                            "compute.tlr_distributed with more ranks, or compute.format=dense, "
                            "which may keep the factor in the host's memory",
                            needed, given);
+    if (strcmp(format, "dense") != 0)
+        return status_fail(
+            MOAO_INPUT,
+            "compute.gpu_memory: one target at a time needs %.2f GB of a GPU in format %s%s, "
+            "%.2f GB are given and %s; %suse a GPU with more memory, smaller sensors, or "
+            "compute.precision=double and compute.format=dense, which may keep the factor in the "
+            "host's memory",
+            needed, format,
+            p->kind->host != NULL ? " even with the factor made in the host's memory" : "", given,
+            what, now);
     return status_fail(
         MOAO_INPUT,
-        "compute.gpu_memory: one target at a time needs %.2f GB of a GPU even with the factor "
-        "in the host's memory, %.2f GB are given and free; use a GPU with more memory that "
+        "compute.gpu_memory: one target at a time needs %.2f GB of a GPU%s, %.2f GB are given and "
+        "%s; %suse a GPU with more memory that "
         "nothing else uses, smaller sensors, or compute.backend=cpu",
-        needed, given);
+        needed, p->kind->host != NULL ? " even with the factor in the host's memory" : "", given,
+        what, now);
+}
+
+/* Kinds that compute what is asked for, the best first; how many. */
+static int serving(const device_wants *w, const linop_kind *kinds[6]) {
+    const bool automatic = w->format == FORMAT_AUTO;
+    int n = 0;
+    if (w->format == FORMAT_TLR) {
+        kinds[n++] = &linop_tlr;
+        return n;
+    }
+    if (w->format == FORMAT_GRID || w->alike)
+        kinds[n++] = w->mixed ? &linop_half_alike : &linop_grid;
+    if (w->format == FORMAT_GRID)
+        return n;
+    kinds[n++] = w->mixed ? &linop_half : &linop_dense;
+    if (automatic && !w->mixed)
+        kinds[n++] = &linop_tlr;
+    kinds[n++] = w->mixed ? &linop_half_passing : &linop_streamed;
+    if (automatic && w->mixed)
+        kinds[n++] = &linop_tlr;
+    return n;
 }
 
 status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o, device_plan *p) {
     const char *name = getenv("MOAO_OPERATOR");
-    const linop_kind *kinds[6];
-    int n = 0;
-    if (w->format == FORMAT_TLR) {
-        kinds[n++] = &linop_tlr;
-    } else {
-        if (w->format == FORMAT_GRID || w->alike)
-            kinds[n++] = w->mixed ? &linop_half_alike : &linop_grid;
-        if (w->mixed) {
-            kinds[n++] = &linop_half;
-            kinds[n++] = &linop_half_passing;
-        }
-        kinds[n++] = &linop_dense;
-        if (w->format == FORMAT_AUTO)
-            kinds[n++] = &linop_tlr;
-        kinds[n++] = &linop_streamed;
-    }
+    const linop_kind *kinds[6] = {w->kept};
+    int n = 1;
     *p = (device_plan){0};
-    if (name != NULL) {
+    if (name != NULL && *name != '\0') {
         kinds[0] = linop_find(name);
-        n = 1;
         if (kinds[0] == NULL)
             return status_fail(MOAO_INPUT, "MOAO_OPERATOR: there is no operator %s", name);
+    } else if (w->kept == NULL) {
+        n = serving(w, kinds);
     }
-    for (int i = 0; i < n && p->fits == 0; i++)
+    for (int i = 0; i < n && !p->held; i++)
         device_plan_make(kinds[i], w, s, o, p);
     return p->fits > 0 ? MOAO_OK : say_too_little(p, &w->room);
 }

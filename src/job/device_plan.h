@@ -20,26 +20,31 @@ typedef struct {
     const char *per_target; /* what one target takes */
     size_t fixed, target;   /* sum of the items; of one target [bytes] */
     size_t least;           /* of all targets together: what comes before them */
+    bool held;              /* one fits where nothing else runs, whatever is free now */
 } device_plan;
 
-typedef struct { /* memory of a device that a rank may use */
-    double bytes;
-    bool host; /* the device is the host, and that is all that is free there */
+typedef struct {    /* memory of a device that a rank may use */
+    double bytes;   /* as far as it is free now */
+    double machine; /* where nothing else runs: what formats are chosen by; 0: the same */
+    bool host;      /* the device is the host, and that is all that is free there */
+    double beside;  /* of the host's memory, what the rest of the rank takes: it is not in these */
 } device_room;
 
-typedef struct {       /* which formats, and what they are asked for */
-    bool mixed;        /* exposures in mixed precision, */
-    bool alike;        /* where there is room with like sensors by transforms */
-    int format;        /* compute.format */
-    bool host;         /* the device is the host itself */
-    command_way way;   /* how D+ is applied */
-    int tile;          /* of a compressed factor, 0: chosen */
-    int members;       /* over which it is distributed, 0: each rank has all of it */
-    double compressed; /* its bytes as predicted, 0: unknown */
-    int rows;          /* of W of a target */
-    int nlayer;        /* most layers of a profile */
-    size_t width;      /* columns of a panel, 0: chosen */
-    int nsample;       /* columns of the sampled residual */
+typedef struct {            /* which formats, and what they are asked for */
+    bool mixed;             /* exposures in mixed precision, */
+    bool alike;             /* where there is room with like sensors by transforms */
+    int format;             /* compute.format */
+    bool host;              /* the device is the host itself, */
+    size_t tables;          /* whose tables of covariances take so much */
+    command_way way;        /* how D+ is applied */
+    int tile;               /* of a compressed factor, 0: chosen */
+    int members;            /* over which it is distributed, 0: each rank has all of it */
+    double compressed;      /* its bytes as predicted, 0: unknown */
+    int rows;               /* of W of a target */
+    int nlayer;             /* most layers of a profile */
+    size_t width;           /* columns of a panel, 0: chosen */
+    int nsample;            /* columns of the sampled residual */
+    const linop_kind *kept; /* of a run that goes on: this one or none; NULL: choose */
     device_room room;
 } device_wants;
 
@@ -50,10 +55,11 @@ void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *
 /* Local. Bytes with n targets at a time. */
 size_t device_plan_bytes(const device_plan *p, int n);
 
-/* The same for the first kind that has room for one target: the one compressed by tiles where that
- * is wanted; else half, on the device or by way of the host, where mixed precision is, dense, where
- * w->format leaves it open the compressed one, streamed; or the one that MOAO_OPERATOR names alone.
- * MOAO_INPUT, with whose memory is too little, when none has. */
+/* The same for the first kind, of those that compute what is asked for, of which the machine holds
+ * one target: tlr, or grid, alone; half, on the device or by way of the host, where mixed precision
+ * is wanted; else dense, or streamed; with auto all that serve; the one of a run that goes on, or
+ * that MOAO_OPERATOR names, alone. MOAO_INPUT, with whose memory is too little, where none is held,
+ * or where the one that is does not fit into what is free now: another one would depend on that. */
 status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o, device_plan *p);
 
 #endif

@@ -296,7 +296,7 @@ done:
 static void count_host(const params *par, const sys *s, const psf_opts *o, const machine_room *room,
                        const plan_sizes *z, int kg, plan *p) {
     const size_t v = (size_t)s->dm.nact, d = sizeof(double);
-    const size_t base = room->base > room->peak ? room->base : room->peak;
+    const size_t base = room->host || room->base > room->peak ? room->base : room->peak;
     p->nitem = 0;
     add_item(p, "program and libraries", base);
     add_item(p, "command matrix D+ and its making",
@@ -324,12 +324,21 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     TRY(choose_grid(par, nrank, p));
     p->group_size = 1;
     choose_panels(par, s, p);
+    p->kind = &linop_dense;
+    p->chunk = 1;
+    count_host(par, s, o, room, z, 1, p);
+    if (memory.host) { /* one memory for both */
+        memory.beside = (double)p->memory;
+        memory.bytes -= memory.beside;
+        memory.machine -= memory.beside;
+    }
     const bool automatic = par->compute_format == FORMAT_AUTO, mixed = plan_wants_mixed(par),
                pays = automatic && room->host && nrank == 1 && !mixed && z->grid_pays;
     const device_wants wants = {.mixed = mixed,
                                 .alike = automatic && !room->host && mixed && plan_alike_pays(s),
                                 .format = pays ? FORMAT_GRID : par->compute_format,
                                 .host = room->host,
+                                .tables = z->tables,
                                 .way = z->way[room->host],
                                 .tile = par->compute_tlr_tile,
                                 .members = plan_members(par, room),
@@ -338,6 +347,7 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
                                 .nlayer = z->nlayer,
                                 .width = (size_t)par->compute_panel,
                                 .nsample = par->compute_residual_columns,
+                                .kept = z->kept,
                                 .room = memory};
     st = device_plan_choose(&wants, s, o, &p->device);
     p->kind = p->device.kind;
@@ -357,7 +367,7 @@ done:
 }
 
 size_t plan_own_memory(const plan *p) {
-    return p->memory + p->device.fixed + (size_t)p->chunk * p->device.target;
+    return p->memory + device_plan_bytes(&p->device, ceil_div(p->chunk, p->nprow * p->npcol));
 }
 
 status plan_check_host(const plan *p, const machine_room *room) {

@@ -54,9 +54,10 @@ typedef struct {
     int nlayer, nexposure; /* most of any profile, of any ToR */
     size_t points;         /* of the pupil, for the residual phase */
     size_t psf, tables, target_tables, command, image;
-    tlr_prediction ranks; /* of a compressed factor, where one may be used (plan_predict) */
-    bool grid_pays;       /* format auto is grid on one rank of a CPU (plan_predict) */
-    command_way way[2];   /* how D+ is applied: on a device, on the host */
+    tlr_prediction ranks;   /* of a compressed factor, where one may be used (plan_predict) */
+    bool grid_pays;         /* format auto is grid on one rank of a CPU (plan_predict) */
+    const linop_kind *kept; /* of a run that goes on: devices compute by this one; NULL: choose */
+    command_way way[2];     /* how D+ is applied: on a device, on the host */
 } plan_sizes;
 
 /* Local. Found once for any number of plans; from counts, nothing is computed. */

@@ -12,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool on_host(const run *r) {
+    return r->device.be == NULL || r->device.be == &backend_cpu;
+}
+
 /* A fact that a resumed run on as many ranks reuses, so that its results equal the first run's bit
  * for bit. */
 static status reuse_fact(run *r, const char *key, long *value) {
@@ -47,7 +51,34 @@ static void warn_resume(const run *r) {
 #define SMALL 1000
 
 /* What the first run decides for those that resume it. */
-enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACT_ORDER, FACT_DISTRIBUTED, FACTS };
+enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACT_ORDER, FACT_DISTRIBUTED, FACT_FORMAT, FACTS };
+
+/* A run that goes on keeps the form in which it began; it is not continued in another one that is
+ * asked for by name, or where this machine has not got it. */
+static status check_format(const run *r, long number) {
+    const linop_kind *kept = linop_numbered(number), *now = r->pl.kind;
+    const params *par = &r->u.par;
+    if (kept == NULL)
+        return status_fail(MOAO_INPUT,
+                           "%s: --resume of a run in a form (%ld) that this version does not know",
+                           r->dir, number);
+    const char *then = linop_format(kept);
+    if (strcmp(then, linop_format(now)) == 0)
+        return MOAO_OK;
+    if (par->compute_format != FORMAT_AUTO)
+        return status_fail(
+            MOAO_INPUT,
+            "%s: --resume of a run in format %s, where %s would compute now; put the parameters of "
+            "that run (compute.format%s) back, or start again with --overwrite",
+            r->dir, then, linop_format(now),
+            strcmp(then, "half") == 0 || plan_wants_mixed(par) ? ", compute.precision" : "");
+    if (strcmp(then, "half") == 0 && on_host(r))
+        return status_fail(MOAO_INPUT,
+                           "%s: --resume of a run in format half, which needs a GPU; go on where "
+                           "there is one, or start again with --overwrite",
+                           r->dir);
+    return MOAO_OK;
+}
 
 /* Rank 0: open the store, load what is done; facts may come from the first run. */
 static status open_store(run *r, long fact[FACTS]) {
@@ -62,7 +93,7 @@ static status open_store(run *r, long fact[FACTS]) {
                             .nbox = r->u.o.nbox,
                             .nbudget = r->u.o.budget ? budget_count(&r->u.s) : 0,
                             .crop = par->output_psf == PSF_NONE ? 0 : r->u.o.crop,
-                            .mixed = plan_wants_mixed(par) || r->acc.exposures || r->acc.factors};
+                            .mixed = true}; /* as far as its form has such exposures */
     warn_resume(r);
     const store_how how = {r->cl->resume, r->cl->overwrite, r->cl->force};
     status st = store_open(r->dir, &what, &how, &r->st);
@@ -84,6 +115,9 @@ static status open_store(run *r, long fact[FACTS]) {
                             r->dir));
         TRY(store_set_fact(r->st, "static_map", sum));
     }
+    fact[FACT_FORMAT] = store_get_fact(r->st, "format", fact[FACT_FORMAT]);
+    TRY(check_format(r, fact[FACT_FORMAT]));
+    TRY(store_set_fact(r->st, "format", fact[FACT_FORMAT]));
     TRY(reuse_way(r, &fact[FACT_WAY]));
     TRY(reuse_compressed(r, "tlr_order", &fact[FACT_ORDER]));
     TRY(reuse_compressed(r, "tlr_distributed", &fact[FACT_DISTRIBUTED]));
@@ -94,45 +128,69 @@ done:
     return st;
 }
 
-/* Local. The CPU takes the place of devices that do not serve, where the user left that open; the
- * failure `st` becomes the reason that announce gives. */
+/* Local. The CPU takes the place of devices that do not serve, where the user left that open and it
+ * computes the form that is asked for; the failure `st` becomes the reason that announce gives. */
 static status leave_devices(run *r, status st) {
-    if (r->u.par.compute_backend != BACKEND_AUTO)
+    const bool half = r->sizes.kept != NULL ? strcmp(linop_format(r->sizes.kept), "half") == 0
+                                            : plan_wants_mixed(&r->u.par);
+    const bool open = r->u.par.compute_backend == BACKEND_AUTO && !half && !r->device.own;
+    if (!open && !(r->device.own && r->u.par.compute_format == FORMAT_AUTO))
         return st;
     snprintf(r->device.text, sizeof r->device.text, "%s", status_message());
     status_clear();
-    r->device.be = NULL;
-    r->rep.backend = r->rep.device = NULL;
+    const bool own = open && plan_own_device(&r->u.par, &r->sizes, r->c->size);
+    r->device.be = own ? &backend_cpu : NULL;
+    r->device.own = r->room.host = own;
+    r->device.memory = r->device.total = INFINITY;
+    r->device.sharing = r->c->node_size;
+    r->rep.backend = own ? r->device.be->name : NULL;
+    r->rep.device = NULL;
     return MOAO_OK;
 }
 
 /* What a rank may use of its device, which may be the host. */
 static device_room room_of_device(const run *r) {
-    const double mine = r->device.be == &backend_cpu ? (double)r->room.available : INFINITY;
-    const double given = fmin(r->u.par.compute_gpu_memory, r->device.memory) / r->device.sharing;
-    return (device_room){.bytes = fmin(mine, given), .host = mine <= given};
+    const bool host = r->device.be == &backend_cpu;
+    const double limit = r->device.own ? INFINITY : r->u.par.compute_gpu_memory,
+                 sharing = r->device.sharing;
+    const double mine = host ? (double)r->room.available : INFINITY,
+                 all = host ? (double)r->room.total : INFINITY;
+    const double given = fmin(limit, r->device.memory) / sharing;
+    return (device_room){.bytes = fmin(mine, given),
+                         .machine = fmin(all, fmin(limit, r->device.total) / sharing),
+                         .host = mine <= given};
 }
 
-/* Local. The plan, for about `chunk` targets at a time. */
-static status plan_for(run *r, int chunk) {
+/* Local. The plan on devices; *lacks: they, or the host beside them, have not the memory at all. */
+static status plan_on_devices(run *r, int chunk, bool *lacks) {
     const params *par = &r->u.par;
-    if (r->device.be != NULL) {
-        status st = plan_make_device(par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk,
-                                     room_of_device(r), &r->pl);
-        /* a node's devices make a factor together where they hold it, else each for itself */
-        r->pl.flops[STAGE_FACTOR] *=
-            r->pl.kind == &linop_tlr
-                ? tlr_group_factors(r->device.be == &backend_cpu, par->compute_tlr_distributed,
-                                    r->c->size, r->c->nnode)
-            : r->device.sharing > 1 || r->pl.kind->host != NULL ? r->c->size
-                                                                : r->c->nnode;
-        if (st == MOAO_OK)
-            st = plan_check_host(&r->pl, &r->room);
-        st = comm_agree(r->c, st);
-        if (st == MOAO_OK || (st = leave_devices(r, st)) != MOAO_OK)
+    plan *p = &r->pl;
+    status st = plan_make_device(par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk,
+                                 room_of_device(r), p);
+    *lacks = st == MOAO_INPUT && p->kind != NULL && !p->device.held;
+    if (st != MOAO_OK)
+        return st;
+    /* a node's devices make a factor together where they hold it, else each for itself */
+    p->flops[STAGE_FACTOR] *=
+        p->kind == &linop_tlr
+            ? tlr_group_factors(r->device.be == &backend_cpu, par->compute_tlr_distributed,
+                                r->c->size, r->c->nnode)
+        : r->device.sharing > 1 || p->kind->host != NULL ? r->c->size
+                                                         : r->c->nnode;
+    *lacks = p->memory > r->room.total;
+    return plan_check_host(p, &r->room);
+}
+
+/* Collective. The plan, for about `chunk` targets at a time: on the CPU, where the user left that
+ * open, if devices have not the memory, but not because it is in use at the moment. */
+static status plan_for(run *r, int chunk) {
+    while (r->device.be != NULL) {
+        bool lacks = false;
+        status st = comm_agree(r->c, plan_on_devices(r, chunk, &lacks));
+        if (st == MOAO_OK || !lacks || (st = leave_devices(r, st)) != MOAO_OK)
             return st;
     }
-    return plan_make(par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk, &r->pl);
+    return plan_make(&r->u.par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk, &r->pl);
 }
 
 /* Collective. The plan and the time to expect. */
@@ -141,13 +199,47 @@ static status make_plan(run *r, int chunk) {
     if (st != MOAO_OK)
         return st;
     accuracy_want(&r->acc, r->pl.kind);
+    r->rep.format = linop_format(r->pl.kind);
+    r->rep.planned = (double)(r->room.host ? plan_own_memory(&r->pl) : r->pl.memory);
     plan_estimate(&r->pl, &r->u.s, &r->u.a, &r->u.o, &r->room,
                   r->pl.kind->in_step || r->room.host ? r->room.rate : 0);
     return st;
 }
 
-static bool on_host(const run *r) {
-    return r->device.be == NULL || r->device.be == &backend_cpu;
+/* Collective. What computes. */
+static status choose_device(run *r, const comm *c) {
+    status st =
+        device_choose(c, &r->u.par, plan_own_device(&r->u.par, &r->sizes, c->size), &r->device);
+    r->room.host = r->device.be == &backend_cpu;
+    if (st == MOAO_OK && r->device.be != NULL) {
+        r->rep.backend = r->device.be->name;
+        r->rep.device = r->device.text;
+    }
+    return st;
+}
+
+/* The form of a kind, as if the user had asked for it. */
+static void name_format(params *par, const linop_kind *kind) {
+    const char *form = linop_format(kind);
+    par->compute_format = strcmp(form, "tlr") == 0    ? FORMAT_TLR
+                          : strcmp(form, "grid") == 0 ? FORMAT_GRID
+                          : strcmp(form, "half") == 0 ? FORMAT_HALF
+                                                      : FORMAT_DENSE;
+}
+
+/* Collective. A run that goes on computes by the kind that it began with. On the CPUs of all ranks
+ * and on devices, dense matrices are different kinds; they may take each other's place. */
+static status keep_format(run *r, const comm *c, const linop_kind *kept) {
+    const linop_kind *now = r->pl.kind;
+    status st = MOAO_OK;
+    if (kept == now ||
+        (strcmp(linop_format(kept), linop_format(now)) == 0 && (kept->in_step || now->in_step)))
+        return st;
+    name_format(&r->u.par, kept);
+    r->sizes.kept = kept->in_step ? NULL : kept;
+    r->rep.backend = r->rep.device = NULL;
+    st = choose_device(r, c);
+    return st;
 }
 
 /* Collective. The store's state on every rank, and the plan that follows. */
@@ -160,19 +252,19 @@ status run_prepare_plan(run *r, comm *c) {
     r->sizes = plan_find_sizes(&r->u.s, &r->u.a, &r->u.o);
     TRY(comm_agree(c, plan_predict(par, &r->u.s, &r->u.a, &r->u.o, &r->sizes)));
     r->rep.dgemm = r->room.rate;
-    TRY(device_choose(c, par, plan_own_device(par, &r->sizes, c->size), &r->device));
-    r->room.host = r->device.be == &backend_cpu;
+    TRY(choose_device(r, c));
     TRY(comm_agree(c, accuracy_init(&r->u, &r->acc)));
-    if (r->device.be != NULL) {
-        r->rep.backend = r->device.be->name;
-        r->rep.device = r->device.text;
-    }
     TRY(make_plan(r, par->compute_targets_per_chunk));
+    const linop_kind *chosen = r->pl.kind;
     st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
     if (st != MOAO_OK)
         goto done;
-    long fact[FACTS] = {r->pl.chunk, c->threads, command_choose(&r->u.s, on_host(r)),
-                        par->compute_tlr_order, par->compute_tlr_distributed};
+    long fact[FACTS] = {r->pl.chunk,
+                        c->threads,
+                        command_choose(&r->u.s, on_host(r)),
+                        par->compute_tlr_order,
+                        par->compute_tlr_distributed,
+                        linop_number(chosen)};
     if (is_root(r))
         st = open_store(r, fact);
     TRY(comm_agree(c, st));
@@ -186,9 +278,10 @@ status run_prepare_plan(run *r, comm *c) {
                        fact[FACT_DISTRIBUTED] != (long)par->compute_tlr_distributed;
     r->u.par.compute_tlr_order = (int)fact[FACT_ORDER];
     r->u.par.compute_tlr_distributed = fact[FACT_DISTRIBUTED] != 0;
+    TRY(keep_format(r, c, linop_numbered(fact[FACT_FORMAT])));
     if (other)
         TRY(comm_agree(c, plan_predict(par, &r->u.s, &r->u.a, &r->u.o, &r->sizes)));
-    if (other || fact[FACT_CHUNK] != r->pl.chunk)
+    if (other || fact[FACT_CHUNK] != r->pl.chunk || linop_numbered(fact[FACT_FORMAT]) != chosen)
         TRY(make_plan(r, (int)fact[FACT_CHUNK]));
 done:
     return st;
@@ -259,8 +352,9 @@ done:
 }
 
 status run_without_devices(run *r, status st) {
-    if (r->device.be == NULL || (st != MOAO_MEMORY && st != MOAO_INTERNAL))
-        return st;
+    if (r->device.be == NULL || r->device.own || st != MOAO_INTERNAL)
+        return st;                      /* what memory is free at the moment changes nothing */
+    name_format(&r->u.par, r->pl.kind); /* its facts say so */
     TRY(leave_devices(r, st));
     if (is_root(r))
         progress_note("computing on the CPU: %s", r->device.text);
@@ -359,15 +453,13 @@ static const char *plural(int n) {
 void run_announce(const run *r) {
     const sys *s = &r->u.s;
     const comm *c = r->c;
-    const bool own = r->device.be != NULL && strcmp(r->device.be->name, "cpu") == 0;
     progress_note("%d sensor%s, %zu measurements, %d actuators", s->nsensor,
                   text_plural(s->nsensor), s->m, s->dm.nact);
     progress_note("%d target%s, %d at a time; %d reconstructor%s, %d exposure%s", s->ntarget,
                   plural(s->ntarget), r->pl.chunk, r->u.a.ntor, plural(r->u.a.ntor),
                   r->u.a.nexposure, plural(r->u.a.nexposure));
     progress_note("%d rank%s of %d thread%s on %d node%s, %.2f GB a rank", c->size, plural(c->size),
-                  c->threads, plural(c->threads), c->nnode, plural(c->nnode),
-                  (double)(own ? plan_own_memory(&r->pl) : r->pl.memory) / 1e9);
+                  c->threads, plural(c->threads), c->nnode, plural(c->nnode), r->rep.planned / 1e9);
     if (r->device.be != NULL)
         progress_note("%s: %s", r->device.be->name, r->device.text);
     if (r->pl.kind == &linop_tlr)

@@ -1,5 +1,6 @@
 #include "linalg/bcmat.h"
 
+#include "base/fault.h"
 #include "linalg/scalapack.h"
 
 #include <stdlib.h>

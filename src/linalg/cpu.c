@@ -25,9 +25,9 @@ static status cpu_describe(int device, char *text, size_t len) {
     return MOAO_OK;
 }
 
-static status cpu_memory(int device, size_t *bytes) {
+static status cpu_memory(int device, size_t *now, size_t *all) {
     (void)device;
-    *bytes = SIZE_MAX;
+    *now = *all = SIZE_MAX;
     return MOAO_OK;
 }
 

@@ -1,5 +1,6 @@
 #include "matcov.h"
 
+#include "base/fault.h"
 #include "formula.h"
 #include "internal.h"
 

@@ -358,10 +358,10 @@ done:
     return st;
 }
 
-/* Memory of a thread for tiles of at most n items a side. */
+/* Memory of a thread for tiles of at most n items a side, of `low` where they are not full. */
 static status open_block(const matcov *mc, const matcov_target *mt, const gradient_single *single,
-                         size_t n, block *b) {
-    const size_t nl = (size_t)mc->lay.n, most = n / 2 + 1;
+                         size_t n, size_t low, block *b) {
+    const size_t nl = (size_t)mc->lay.n, most = low / 2 + 1;
     status st;
     *b = (block){.mc = mc, .mt = mt, .single = single};
     TRY(ALLOC(b->table, nl, "layers of a tile"));
@@ -373,7 +373,7 @@ static status open_block(const matcov *mc, const matcov_target *mt, const gradie
         TRY(ALLOC(b->of[s].y, nl * n, "layers of a tile"));
         TRY(ALLOC(b->of[s].used, n, "a tile"));
         TRY(ALLOC(b->line[s], STEP * 2 * n, "lines of a tile"));
-        TRY(ALLOC(b->factor[s], 2 * n * (most + STEP), "a tile"));
+        TRY(ALLOC(b->factor[s], 2 * low * (most + STEP), "a tile"));
     }
 done:
     return st;
@@ -420,20 +420,21 @@ static status take_tables(const matcov *mc, int ntile, const matcov_tile *tile,
 
 status matcov_tiles(const matcov *mc, const matcov_target *mt, double tol, int ntile,
                     matcov_tile *tile) {
-    size_t most = 1;
+    size_t most = 1, low = 1;
     gradient_single *single = NULL;
     float *values = NULL;
     status worst = MOAO_OK;
     for (int i = 0; i < ntile; i++) {
-        most = (size_t)tile[i].row->n > most ? (size_t)tile[i].row->n : most;
-        most = (size_t)tile[i].col->n > most ? (size_t)tile[i].col->n : most;
+        const int one = tile[i].row->n, two = tile[i].col->n, n = one > two ? one : two;
+        most = (size_t)n > most ? (size_t)n : most;
+        low = !tile[i].full && (size_t)n > low ? (size_t)n : low;
         tile[i].u = tile[i].v = NULL;
     }
     worst = take_tables(mc, ntile, tile, &single, &values);
 #pragma omp parallel
     {
         block b = {0};
-        status st = worst == MOAO_OK ? open_block(mc, mt, single, most, &b) : worst;
+        status st = worst == MOAO_OK ? open_block(mc, mt, single, most, low, &b) : worst;
 #pragma omp for schedule(dynamic)
         for (int i = 0; i < ntile; i++)
             if (st == MOAO_OK)

@@ -1,5 +1,6 @@
 #include "operator/alike.h"
 
+#include <omp.h>
 #include <stdlib.h>
 
 static int common_multiple(int a, int b) {
@@ -115,9 +116,23 @@ status alike_open(engine *e, toeplitz_type t, alike *a) {
     return st;
 }
 
-size_t alike_bytes(const alike *a, toeplitz_type t, int64_t rows) {
+/* Of the CPU's plan of a lattice, with what its products need (linalg/toeplitz_cpu.c). */
+static size_t host_bytes(const toeplitz_shape *s, toeplitz_type t, int64_t rows) {
+    const backend_toeplitz *of = backend_cpu.toeplitz;
+    const size_t N = (size_t)of->order(s->n), g = (size_t)s->nimage, n = (size_t)s->n;
+    const size_t block = 128 * (N * g * n + 2 * N * g + 2 * N);
+    size_t total = 0;
+    for (int i = 0; i < s->nimage; i++)
+        total += (size_t)s->count[i];
+    return of->bytes(s, t) + (size_t)omp_get_max_threads() * block + 8 * g * total +
+           (t == TOEPLITZ_HALF ? sizeof(float) * (size_t)rows * total : 0);
+}
+
+size_t alike_bytes(const alike *a, toeplitz_type t, int64_t rows, bool host) {
     size_t plans = 0, most = 0;
-    for (int k = 0; k < a->ngroup; k++) { /* as a GPU's plans are (gpu/formats); a CPU's are less */
+    for (int k = 0; host && k < a->ngroup; k++)
+        plans += host_bytes(&a->group[k].shape, t, rows);
+    for (int k = 0; !host && k < a->ngroup; k++) { /* as a GPU's plans are (gpu/formats) */
         const size_t n = (size_t)a->group[k].shape.n, g = (size_t)a->group[k].shape.nimage;
         const size_t N = 2 * n + n / 4 + 8, size = t == TOEPLITZ_D ? 16 : 8, r = (size_t)rows;
         const size_t vectors = t == TOEPLITZ_HALF ? 512 : 256, v = r < vectors ? r + 64 : vectors;

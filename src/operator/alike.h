@@ -27,9 +27,9 @@ status alike_init(const sys *s, alike *a);
 status alike_open(engine *e, toeplitz_type t, alike *a);
 void alike_close(engine *e, alike *a);
 
-/* Bytes on a device of plans and of the work of products with so many rows of W, at most; no device
- * is needed. */
-size_t alike_bytes(const alike *a, toeplitz_type t, int64_t rows);
+/* Bytes on a device, or on the host as one, of plans and of the work of products with so many rows
+ * of W, at most; no device is needed. */
+size_t alike_bytes(const alike *a, toeplitz_type t, int64_t rows, bool host);
 size_t alike_workspace(const engine *e, const alike *a, int64_t nvec);
 
 /* Local. Values of the profile loaded, noise included, tip-tilt constants not. */

@@ -148,6 +148,7 @@ static status distributed_columns(linop *base, const wrows *w, int64_t j, int64_
 const linop_kind linop_distributed = {
     .size = sizeof(linop_kind),
     .name = "distributed",
+    .format = "dense",
     .exact = true,
     .together = true,
     .in_step = true,

@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "backend/backend_matcov.h"
 #include "base/comm.h"
+#include "base/fault.h"
 #include "base/progress.h"
 #include "matcov/matcov.h"
 #include "system/system.h"

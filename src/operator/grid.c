@@ -79,15 +79,18 @@ static void bytes(const linop_case *z, linop_bytes *b) {
     size_t plans = 0;
     if (alike_init(z->s, &a) == MOAO_OK) {
         (void)alike_pieces(z->s, &a, (int64_t)z->width, NULL, NULL, &numbers);
-        plans = alike_bytes(&a, TOEPLITZ_S, z->rows);
+        plans = alike_bytes(&a, TOEPLITZ_S, z->rows, z->host);
     }
     linop_dense.bytes(z, b);
-    /* tiles take half of the numbers of those that are of low rank, twice while they are made */
-    const size_t cpm = m * (size_t)z->points;
-    linop_add(b, "grid: covariances of unlike sensors", (size_t)numbers * f);
-    if (z->host && matcov_tileable(z->s))
-        linop_add(b, "grid: tiles, work",
-                  (cpm + v * (size_t)z->points + tiling_work(z->s, z->points, z->rows)) * f);
+    const bool tiles = z->host && matcov_tileable(z->s);
+    const double share = tiles ? tiling_share(z->s) : 1;
+    /* tiles are there twice while they are made */
+    const double cpm = (double)m * (double)z->points, more = fmax(cpm, (double)numbers);
+    linop_add(b, "grid: covariances of unlike sensors",
+              (size_t)(share * (double)numbers + (tiles ? share * (more + cpm) : 0)) * f);
+    if (tiles)
+        linop_add(b, "grid: products by tiles",
+                  (v * (size_t)z->points + tiling_work_touched(z->s, z->points, z->rows)) * f);
     linop_add(b, "grid: those of like sensors transformed, work", plans);
     linop_add(b, "grid: W, W T and D+", v * (2 * m + t) * f + v * v * f + t * z->width * f);
     linop_add(b, "grid: tip-tilt constants", (m + v + nk) * nk * d);

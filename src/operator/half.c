@@ -95,7 +95,7 @@ static void bytes_alike(const linop_case *c, linop_bytes *b) {
     size_t plans = 0;
     bytes_of(c, false, b);
     if (alike_init(c->s, &a) == MOAO_OK)
-        plans = alike_bytes(&a, TOEPLITZ_HALF, c->rows);
+        plans = alike_bytes(&a, TOEPLITZ_HALF, c->rows, c->host);
     alike_close(NULL, &a);
     linop_add(b, "like sensors: W T, covariances transformed, work",
               plans + (size_t)c->rows * c->s->m * sizeof(float));
@@ -351,12 +351,14 @@ static status half_open_passing(engine *e, const linop_setup *u, linop **out) {
 const linop_kind linop_half = {
     .name = "half", .width = PANEL, .bytes = bytes, .open = half_open, HALF_TABLE};
 const linop_kind linop_half_alike = {.name = "half_alike",
+                                     .format = "grid",
                                      .width = PANEL,
                                      .bytes = bytes_alike,
                                      .open = half_open_alike,
                                      HALF_TABLE};
 /* Pieces of the factor, of which there are two, are panels too: not wider than others. */
 const linop_kind linop_half_passing = {.name = "half_passing",
+                                       .format = "half",
                                        .bytes = bytes_passing,
                                        .host = host_bytes,
                                        .open = half_open_passing,

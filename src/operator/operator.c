@@ -4,6 +4,7 @@
 
 #define MOST 16
 
+/* in the order of their numbers, which checkpoints keep */
 static const linop_kind *known[MOST] = {&linop_dense,        &linop_streamed,    &linop_half,
                                         &linop_half_passing, &linop_distributed, &linop_tlr,
                                         &linop_grid,         &linop_half_alike};
@@ -13,6 +14,17 @@ const linop_kind *linop_find(const char *name) {
         if (strcmp(known[i]->name, name) == 0)
             return known[i];
     return NULL;
+}
+
+int linop_number(const linop_kind *kind) {
+    for (int i = 0; i < MOST; i++)
+        if (known[i] == kind)
+            return i + 1;
+    return 0;
+}
+
+const linop_kind *linop_numbered(long number) {
+    return number > 0 && number <= MOST ? known[number - 1] : NULL;
 }
 
 status linop_register(const linop_kind *kind) {

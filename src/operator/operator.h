@@ -96,12 +96,13 @@ typedef struct { /* ranks of the tiles of a compressed factor */
 typedef struct linop_kind {
     size_t size; /* sizeof(linop_kind) */
     const char *name;
-    bool exact;       /* exposures are those of dense matrices but for rounding; W is, too, unless
-                         it is `expected` not to be */
-    bool together;    /* a panel of columns is used by all targets while it is there */
-    bool in_step;     /* ranks use the same panels at the same time; implies together */
-    bool differences; /* load makes conditions of its own; else those of the profile are loaded */
-    int width;        /* 0, or columns of a panel of a large system that fill a device evenly */
+    const char *format; /* the word of compute.format that it computes; NULL: its name */
+    bool exact;         /* exposures are those of dense matrices but for rounding; W is, too, unless
+                           it is `expected` not to be */
+    bool together;      /* a panel of columns is used by all targets while it is there */
+    bool in_step;       /* ranks use the same panels at the same time; implies together */
+    bool differences;   /* load makes conditions of its own; else those of the profile are loaded */
+    int width;          /* 0, or columns of a panel of a large system that fill a device evenly */
 
     /* The plan's. Adds items. */
     void (*bytes)(const linop_case *z, linop_bytes *b);
@@ -212,6 +213,16 @@ extern const linop_kind linop_distributed;  /* block-cyclic over the ranks, in t
  * another size is refused. */
 const linop_kind *linop_find(const char *name);
 status linop_register(const linop_kind *kind);
+
+/* Local. The word of compute.format that a kind computes. */
+static inline const char *linop_format(const linop_kind *kind) {
+    return kind->format != NULL ? kind->format : kind->name;
+}
+
+/* Local. The number that a checkpoint keeps of a kind, from 1 on, the same in every version; and
+ * the kind of a number, NULL: none. */
+int linop_number(const linop_kind *kind);
+const linop_kind *linop_numbered(long number);
 
 static inline status linop_load(linop *o, const profile *p) {
     return o->kind->load != NULL ? o->kind->load(o, p) : MOAO_OK;

@@ -377,6 +377,7 @@ done:
 const linop_kind linop_streamed = {
     .size = sizeof(linop_kind),
     .name = "streamed",
+    .format = "dense",
     .exact = true,
     .together = true,
     .bytes = bytes,

@@ -225,12 +225,26 @@ int64_t tiling_row(const tiling *t) {
     return t->c->most + widest(t) + t->low;
 }
 
+/* A bound of tiling_row: of a tile the rank is at most half of the side of `in`, or, where squares
+ * are the same or neighbours, as three of them at least are of n x n, it is full: the side of
+ * `out`.
+ */
+static size_t widest_row(const sys *s, int64_t points) {
+    const size_t n = (size_t)tiling_squares(s),
+                 side = (size_t)points > s->m ? (size_t)points : s->m;
+    const size_t far = n > 1 ? (size_t)s->nsensor * (n * n - 3) : 0;
+    return s->m * ((far + 1) / 2) + 2 * side;
+}
+
 size_t tiling_work(const sys *s, int64_t points, int64_t v) {
-    /* of a tile the rank is at most half of the smaller side, or it is full: the side of `out` */
-    const size_t n = (size_t)tiling_squares(s), all = (size_t)s->nsensor * n * n;
-    const size_t side = (size_t)points > s->m ? (size_t)points : s->m;
-    const size_t row = s->m * ((all + 1) / 2) + 2 * side;
-    return row * (size_t)v < WORK ? row * (size_t)v : row < WORK ? WORK : row;
+    const size_t row = widest_row(s, points), all = row * (size_t)v;
+    return all < WORK ? all : row < WORK ? WORK : row;
+}
+
+size_t tiling_work_touched(const sys *s, int64_t points, int64_t v) {
+    const size_t rows = (size_t)(v < ROWS ? v : ROWS), threads = (size_t)omp_get_max_threads();
+    const size_t used = widest_row(s, points) * rows * threads, all = tiling_work(s, points, v);
+    return used < all ? used : all;
 }
 
 typedef struct { /* rows of W in hand */

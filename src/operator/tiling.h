@@ -57,6 +57,7 @@ double tiling_looks(const sys *s, const profile *p, const int *of);
 /* Numbers of work for apply with v rows, of tilings of sensors and of up to so many points,
  * whatever their ranks turn out to be; what a filled one takes for one row, which is no more. */
 size_t tiling_work(const sys *s, int64_t points, int64_t v);
+size_t tiling_work_touched(const sys *s, int64_t points, int64_t v); /* that it writes to */
 int64_t tiling_row(const tiling *t);
 /* Local. y (v x columns of clusters `out`) += x (v x columns of clusters `in`) times the blocks,
  * all in the host's memory; leading dimensions v. lwork: tiling_work, or more than tiling_row. */

@@ -51,10 +51,12 @@ static void bytes(const linop_case *z, linop_bytes *b) {
     if (z->members > 1) /* the blocks on the diagonal are everybody's */
         factor = factor / z->members + (double)(m * wide * d);
     linop_add(b, "compressed factor of Cmm0", (size_t)factor + m * wide / 4 * d);
-    /* on a device the next super-panel is there too, and more of intermediate products; where
-     * several ranks make it, messages take less than what each has not to compress */
-    linop_add(b, "what it is made in",
-              m * (z->host ? 3 : 4) * wide * d + ((size_t)(z->host ? 3 : 5) << 30));
+    /* on a device the next super-panel is there too, and more of intermediate products, which take
+     * what they get; where several ranks make it, messages take less than what each has not to
+     * compress */
+    const size_t columns = m * wide * d, most = (size_t)(z->host ? 3 : 5) << 30;
+    const size_t products = z->host && 4 * columns < most ? 4 * columns : most;
+    linop_add(b, "what it is made in", (z->host ? 3 : 4) * columns + products);
     linop_add(b, "panel of Cmm0 or of Cmm of an exposure", m * z->width * d);
     linop_add(b, "W in the order of tiles, a residual", 2 * v * m * d);
     b->per_target = "W and residual covariance of a target";

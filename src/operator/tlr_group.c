@@ -2,6 +2,7 @@
 #include "operator/tlr_cmm.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define MESSAGE ((size_t)64 << 20) /* bytes of entries that travel at a time */
 
@@ -35,12 +36,12 @@ static status bcast(void *arg, void *p, size_t bytes, int root) {
     return st;
 }
 
-/* Whether devices make a factor together: only where the variable MOAO_TLR_TOGETHER is set, for
+/* Whether devices make a factor together: only where the variable MOAO_TLR_TOGETHER says so, for
  * parts, which one device would have to take too for the same bits, cost it up to 5 % more time,
  * and two gain a quarter (docs/performance-tlr.md). */
 static bool devices_share(void) {
     const char *set = getenv("MOAO_TLR_TOGETHER");
-    return set != NULL && *set != '\0';
+    return set != NULL && *set != '\0' && strcmp(set, "no") != 0 && strcmp(set, "0") != 0;
 }
 
 int tlr_group_factors(bool host, bool distributed, int ranks, int nodes) {

@@ -46,6 +46,15 @@ static bool is_mixed(const store *s, int exposure) {
     return store_get_precision(s, exposure, &mixed, &difference) && mixed;
 }
 
+/* Whether the run's factors are compressed, and how exact they are is known. */
+static bool is_compressed(const store *s) {
+    store_compression c;
+    for (int k = 0; k < s->run.nexposure; k++)
+        if (store_get_compression(s, k, &c))
+            return true;
+    return false;
+}
+
 /* Take in one part of the directory; what is damaged or of another run is left out with a warning.
  */
 static status load_part(store *s, const char *name, const part_shape *named) {
@@ -60,7 +69,7 @@ static status load_part(store *s, const char *name, const part_shape *named) {
         TRY(refuse_version(s));
     if (why == NULL && (p.exposure != named->exposure || p.t0 != named->t0 || p.nt != named->nt))
         why = "its name is that of another part";
-    if (why == NULL && p.mixed && !(s->mixed && is_mixed(s, p.exposure)))
+    if (why == NULL && p.mixed && !(s->mixed && (is_mixed(s, p.exposure) || is_compressed(s))))
         why = s->mixed ? "how far its mixed precision may be trusted is not known"
                        : "it is in mixed precision";
     if (why == NULL)

@@ -1,5 +1,6 @@
 #include "tor/command.h"
 
+#include "base/fault.h"
 #include "linalg/scalapack.h"
 #include "matcov/matcov.h"
 #include "tor/command_internal.h"

@@ -58,10 +58,11 @@ class Streamed(unittest.TestCase):
                 self.assert_equal_runs(self.panels, here, 1e-10)
 
     def test_mixed_precision_needs_the_factor_on_the_device(self):
-        """It is computed in double precision, with a line that says so: the same bits."""
-        double, mixed = (self.run_streamed(19, "compute.threads=1", "compute.precision=" + p) for p in ("double", "mixed"))
-        self.assertEqual(mixed.process.stderr.count("computing in double precision"), 1, mixed.process.stderr)
-        self.assert_equal_runs(double, mixed, 0)
+        """A device that does not hold it in FP16 is refused, in one line; nothing else takes its place, nor the CPU."""
+        p = moao("run", self.case, "compute.panel=19", "compute.precision=mixed", "compute.gpu_memory=%.0f" % short_memory(
+            self.case, "compute.panel=19"), "-o", os.path.join(self.dir, "fp16"), "-q", env=RESIDENT, check=False)
+        self.assertEqual(p.returncode, 2, p.stderr)
+        self.assertEqual(p.stderr.count("of a GPU in format half"), 1, p.stderr)
 
     def test_golden_case(self):
         case = os.path.join(GOLDEN, "b.yaml")
@@ -136,7 +137,7 @@ class Streamed(unittest.TestCase):
         self.assertEqual(run.text.count("compute.gpu_memory: one target"), 1, run.text)
         run = self.start("little-host", "compute.memory=1e7", "compute.backend=gpu")
         self.assertEqual(run.wait(30), 2, run.text)
-        self.assertRegex(run.text, "compute.memory: one target at a time needs .* of the host's memory, 0.01 GB")
+        self.assertRegex(run.text, "compute.memory: one target at a time needs .* of the host's memory.*, 0.01 GB")
 
     def test_not_positive_definite(self):
         """The message of the panels, wherever the factor stops."""

@@ -2,8 +2,8 @@
 import os
 import shutil
 
-from harness import (Fail, check_ended, check_finished, check_message, check_no_process, check_no_temporary, resume,
-                     spec_of)
+from harness import (FORMS, RESIDENT, Fail, check_ended, check_finished, check_message, check_no_process, check_no_temporary, on_device,
+                     resume, spec_of)
 
 NAME = "calls"
 KINDS = ("open", "write", "fsync", "rename", "close", "ftruncate", "mmap", "unlink", "read")
@@ -34,11 +34,11 @@ def start(lab, keys, out, fault=None):
     """The run of a trial, and the lines of the library's log."""
     prepare(lab, keys["mode"], out)
     log = out + ".faults"
-    env = {"FAULT_DIR": out, "FAULT_LOG": log, "FAULT_ALLOC": "0:0"}
+    env = {"FAULT_DIR": out, "FAULT_LOG": log, "FAULT_ALLOC": "0:0", **(RESIDENT if keys.get("resident") == "1" else {})}
     if fault:
         env["FAULT_CALL"] = fault
     option = {"new": [], "overwrite": ["--overwrite"], "resume": ["--resume"]}[keys["mode"]]
-    r = lab.moao_run("least", out, *option, ranks=int(keys["ranks"]), preload=True, env=env)
+    r = lab.moao_run(keys.get("case", "least"), out, *option, ranks=int(keys["ranks"]), preload=True, env=env)
     lines = []
     if os.path.exists(log):
         with open(log, encoding="utf-8") as f:
@@ -70,8 +70,10 @@ def trials(lab, rng, full):
                 listed += [spec_of(NAME, mode=mode, ranks=1, rank=0, kind=kind, n=n, action=action) for n in these]
     for spec in rng.sample(listed, len(listed) // 20):
         listed.append(spec.replace("ranks=1", "ranks=2"))
+    forms = [spec + " case=least-%s resident=%s" % (form, on_device(form)) for form in FORMS
+             for spec in rng.sample([s for s in listed if "mode=new" in s and "ranks=1" in s], 80 if full else 1)]
     rng.shuffle(listed)
-    return listed if full else listed[:24]
+    return listed + forms if full else listed[:24] + forms
 
 
 def check_mixture(lab, out, ranks):
@@ -103,7 +105,7 @@ def run(lab, keys, out):
         check_ended(r)
         if r.code == 0:
             ranks = int(keys["ranks"])
-            check_finished(out, lab.reference("least", ranks), 1e-10 if ranks > 1 and keys["mode"] == "resume" else None)
+            check_finished(out, lab.reference(keys.get("case", "least"), ranks, keys.get("resident") == "1"), 1e-10 if ranks > 1 and keys["mode"] == "resume" else None)
             return None
         if action in ("EINTR", "SHORT"):
             raise Fail("wrong", "an interrupted or short call ended the run:\n" + r.text)
@@ -116,4 +118,4 @@ def run(lab, keys, out):
         return check_mixture(lab, out, int(keys["ranks"]))
     # an interrupted run that is gone on with on other ranks keeps the parts of the first
     tolerance = 1e-10 if keys["mode"] == "resume" and keys["ranks"] != "1" else None
-    return resume(lab, "least", out, int(keys["ranks"]), tolerance=tolerance)
+    return resume(lab, keys.get("case", "least"), out, int(keys["ranks"]), keys.get("resident") == "1", tolerance=tolerance)

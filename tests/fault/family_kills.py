@@ -4,8 +4,8 @@ import signal
 import subprocess
 import time
 
-from harness import (LIMIT, RESIDENT, Fail, Result, check_ended, check_finished, check_message, check_no_process,
-                     check_no_temporary, children_of, kill_all, parts, resume, spec_of)
+from harness import (FORMS, LIMIT, RESIDENT, Fail, Result, check_ended, check_finished, check_message, check_no_process,
+                     check_no_temporary, children_of, kill_all, on_device, parts, resume, same, spec_of)
 
 NAME = "kills"
 SIGNALS = ("KILL", "TERM", "INT", "HUP", "USR1", "PIPE", "STOP")  # CONT follows STOP
@@ -19,6 +19,7 @@ def trials(lab, rng, full):
     configurations = [("2", "0", "mpirun"), ("1", "0", "mpirun"), ("2", "1", "mpirun"), ("2", "0", "moao"),
                       ("3", "0", "mpirun")]
     moments = ["at", "parts", "file"]
+    forms = ["", *FORMS] if full else ["", "", "tlr", "", "grid", "", "", "spread", "", "auto", "", "mixed"]
     i = 0
     while full or i < 15:
         sig = SIGNALS[i % len(SIGNALS)]
@@ -31,8 +32,14 @@ def trials(lab, rng, full):
         at = {"at": "%.3f" % (rng.random() * end), "parts": "parts:%d" % rng.randrange(1, 40),
               "file": "file:" + rng.choice(["maps.fits.tmp", "maps.fits", "psf.fits", "finished", "run.json"])}[moment]
         again = ranks if rng.random() < 0.6 else str(rng.randrange(1, 4))
-        yield spec_of(NAME, case=case, ranks=ranks, resident=resident, start=start, at=at, send=send, gap="%.3f" % rng.choice([0, 0.01, 0.3]),
-                      again=again)
+        form = forms[i % len(forms)]
+        if form == "mixed":
+            resident = "1"
+        if form == "auto":
+            ranks, start = "1", "mpirun"
+        less = rng.choice((0, 45, 70, 100)) if form and i % 2 else 0
+        yield spec_of(NAME, case=case + ("-" + form if form else ""), ranks=ranks, resident=resident, start=start, at=at, send=send,
+                      gap="%.3f" % rng.choice([0, 0.01, 0.3]), again=again, less=less)
         i += 1
 
 
@@ -135,6 +142,21 @@ def judge(r, orderly, words):
         check_message(r, "--resume")
 
 
+def with_less(lab, case, out, keys):
+    """Go on with so many MB a rank: it ends with the same results, or is refused in one line, and nothing is lost; whether it
+    ended."""
+    kept = len(parts(out))
+    r = lab.moao_run(case, out, "--resume", "compute.memory=%s MB" % keys["less"], ranks=int(keys["again"]),
+                     env=RESIDENT if keys["resident"] == "1" else None)
+    check_ended(r)
+    if r.code == 0:
+        return True
+    if r.code != 2 or len(parts(out)) != kept:
+        raise Fail("lost", "with less memory: exit code %s, %d parts of %d:\n%s" % (r.code, len(parts(out)), kept, r.text))
+    check_message(r, "compute.(memory|gpu_memory)")
+    return False
+
+
 def run(lab, keys, out):
     words = keys["send"].split(",")
     resident = keys["resident"] == "1"
@@ -155,4 +177,10 @@ def run(lab, keys, out):
     if r.code == 3:  # else mpirun may have killed ranks
         check_no_temporary(out)
     again = int(keys["again"])
+    less = int(keys.get("less", 0))
+    if less > 0 and with_less(lab, case, out, keys):
+        difference = same(out, expected, None if again == int(keys["ranks"]) else 1e-10, ["PARAMETERS"])
+        if difference:
+            raise Fail("wrong", "with less memory: " + difference)
+        return
     resume(lab, case, out, again, resident, expected, None if again == int(keys["ranks"]) else 1e-10)

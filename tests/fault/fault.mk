@@ -2,6 +2,15 @@
 
 FAULT_B := $(B)/tests/fault
 .PHONY: fault-tools
+tests: $(FAULT_B)/faults.so
+fault-tools: $(FAULT_B)/faults.so
+
+# the faults that the program itself has not got (src/base/fault.h)
+$(FAULT_B)/faults.so: tests/support/fault_hook.c
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE= -O1 $(WARN) -fPIC -shared -o $@ $<
+
 fault-tools: $(FAULT_B)/preload.so
 
 # libc's functions are replaced: no builtins of theirs, and every call returns to its caller

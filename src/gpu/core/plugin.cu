@@ -77,10 +77,9 @@ static status describe(int d, char *text, size_t len) {
     return MOAO_OK;
 }
 
-static status memory(int d, size_t *bytes) {
+static status memory(int d, size_t *now, size_t *all) {
     gpu_device_guard guard(d);
-    size_t all;
-    CUDA_TRY(cudaMemGetInfo(bytes, &all));
+    CUDA_TRY(cudaMemGetInfo(now, all));
     return MOAO_OK;
 }
 

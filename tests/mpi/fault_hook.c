@@ -1,0 +1,1 @@
+#include "support/fault_hook.c"

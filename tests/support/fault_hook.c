@@ -1,0 +1,27 @@
+/* What src/base/fault.h calls, preloaded by tests of the program and linked into those on ranks:
+ * MOAO_FAULT=where:rank[:fail|kill|first[:N]] makes the calls with the same `where` on that rank,
+ * or only the N-th of them (first: those up to the N-th), fail, or kill the process. */
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+__attribute__((visibility("default"))) int moao_test_fault(int rank, const char *where);
+
+int moao_test_fault(int rank, const char *where) {
+    const char *spec = getenv("MOAO_FAULT");
+    const size_t n = strlen(where);
+    static long calls;
+    char *end;
+    if (spec == NULL || strncmp(spec, where, n) != 0 || spec[n] != ':')
+        return 0;
+    const long wanted = strtol(spec + n + 1, &end, 10);
+    const bool die = strncmp(end, ":kill", 5) == 0, first = strncmp(end, ":first", 6) == 0;
+    const char *which = strrchr(end, ':');
+    const long call = which != NULL ? strtol(which + 1, NULL, 10) : 0;
+    if (wanted != rank || (call > 0 && (++calls > call || (calls < call && !first))))
+        return 0;
+    if (die)
+        raise(SIGKILL);
+    return 1;
+}
