@@ -168,7 +168,7 @@ static status make_list(sweep *s) {
     sweep_list_free(&s->l);
     TRY(sweep_parse(cl, &g));
     for (int i = 0; i < g.naxis; i++)
-        if (g.axis[i].missed)
+        if (g.axis[i].missed && s->nnew == 0) /* the first time */
             progress_warn(
                 "%s: the steps end at %s, before %.10g: a step that fits, or another end, "
                 "reaches it",
