@@ -212,7 +212,7 @@ static status half_max_abs(backend_ctx *ctx, backend_type t, int64_t m, int64_t 
     const backend *own = backend_own(ctx);
     const bool fine = backend_is_real(t) && n >= 0 && backend_ld_ok(m, lda);
     const status st = checked_admit(own, own->half->max_abs, fine, "max_abs");
-    return st == MOAO_OK ? own->half->max_abs(ctx, t, m, n, a, lda, out) : st;
+    return st == MOAO_OK ? own->half->max_abs(ctx, t, m, m > 0 ? n : 0, a, lda, out) : st;
 }
 
 static status half_cast_to_half(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
@@ -315,6 +315,8 @@ static status half_squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t 
     const bool fine = backend_is_real(t) && n >= 0 && backend_ld_ok(m, lda) && tile >= 1 &&
                       n / tile < 65535 && backend_ld_ok(m / tile + (m % tile > 0), ldo);
     const status st = checked_admit(own, own->half->squares, fine, "squares");
+    if (st == MOAO_OK && (m == 0 || n == 0))
+        return st;
     return st == MOAO_OK ? own->half->squares(ctx, t, m, n, a, lda, tile, out, ldo) : st;
 }
 

@@ -79,6 +79,12 @@ static int64_t size_of(batch_dim d, int64_t b) {
     return n < 0 || n > d.n ? -1 : n;
 }
 
+/* Whether so many operations are worth the threads of a team, which meet at its end: on a busy
+ * machine that takes a thousand times as long as a product of a few numbers. */
+static bool many(double operations) {
+    return operations > 65536;
+}
+
 static status scratch_get(backend_type t, int64_t n, char **p, size_t *per) {
     *per = (size_t)(n * n) * backend_size(t);
     return mem_alloc((void **)p, (unsigned long)omp_get_max_threads(), *per, "batched matrices");
@@ -124,7 +130,8 @@ static status run_job(const job *q) {
     size_t per;
     status st;
     TRY(scratch_get(q->t, q->n.n, &scratch, &per));
-#pragma omp parallel for schedule(dynamic, 16)
+    const double each = (double)q->n.n * (double)q->n.n * (double)(q->n.n + q->m.n);
+#pragma omp parallel for schedule(dynamic, 16) if (many((double)q->count * each))
     for (int64_t k = 0; k < q->count; k++) {
         int info = one(q, k, scratch + (size_t)omp_get_thread_num() * per);
         if (q->info)
@@ -173,8 +180,9 @@ static status cpu_batch_gemm(backend_ctx *ctx, backend_type t, char transa, char
                              batch_mat c) {
     const int blas = blas_alone();
     const operand oa = {.m = a}, ob = {.m = b}, oc = {.m = c};
+    const double each = (double)m.n * (double)n.n * (double)k.n;
     (void)ctx;
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) if (many((double)count * each))
     for (int64_t q = 0; q < count; q++) {
         const int64_t mq = size_of(m, q), nq = size_of(n, q), kq = size_of(k, q);
         if (mq <= 0 || nq <= 0 || kq < 0)
@@ -213,9 +221,12 @@ static void scatter_one(backend_type t, const batch_scatter *p, const int64_t *t
 static status cpu_batch_scatter(backend_ctx *ctx, backend_type t, int64_t count, int64_t rows,
                                 const batch_scatter *list, const int64_t *column, int64_t ldc) {
     const int blas = blas_alone();
+    double operations = 0;
     (void)ctx;
     (void)rows;
-#pragma omp parallel for schedule(dynamic)
+    for (int64_t q = 0; q < count; q++)
+        operations += (double)list[q].m * (double)list[q].n * (double)list[q].k;
+#pragma omp parallel for schedule(dynamic) if (many(operations))
     for (int64_t q = 0; q < count; q++)
         scatter_one(t, list + q, column + list[q].first, ldc);
     blas_together(blas);
@@ -244,13 +255,17 @@ static status cpu_batch_gather(backend_ctx *ctx, backend_type t, int64_t count, 
                                double alpha, int64_t ldc) {
     const size_t each = t == BACKEND_S ? (size_t)(rows * cols) : 0;
     float *s = NULL;
+    double operations = 0;
     status st;
     int blas;
     (void)ctx;
     TRY(mem_alloc((void **)&s, (unsigned long)omp_get_max_threads(), sizeof *s * each + 1,
                   "sums of products"));
+    for (int64_t q = 0; q < count; q++)
+        for (int64_t o = 0; o < list[q].parts; o++)
+            operations += (double)list[q].m * (double)list[q].n * (double)part[list[q].first + o].k;
     blas = blas_alone();
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) if (many(operations))
     for (int64_t q = 0; q < count; q++)
         gather_one(t, list + q, part + list[q].first, alpha, ldc,
                    s + each * (size_t)omp_get_thread_num());

@@ -45,6 +45,24 @@ static bool is_zero(backend_type t, const void *x) {
     }
 }
 
+/* C := alpha op(A) op(B) + beta C of a few numbers, of which a call of BLAS takes ten times as
+ * long. */
+enum { FEW = 8 };
+#define SMALL(name, real)                                                                          \
+    static void name(bool ta, bool tb, int64_t m, int64_t n, int64_t k, real alpha, const real *a, \
+                     int64_t lda, const real *b, int64_t ldb, real beta, real *c, int64_t ldc) {   \
+        for (int64_t j = 0; j < n; j++)                                                            \
+            for (int64_t i = 0; i < m; i++) {                                                      \
+                real sum = 0, *to = c + i + j * ldc;                                               \
+                for (int64_t e = 0; e < k; e++)                                                    \
+                    sum += a[ta ? e + i * lda : i + e * lda] * b[tb ? j + e * ldb : e + j * ldb];  \
+                *to = alpha * sum + (beta == 0 ? 0 : beta * *to);                                  \
+            }                                                                                      \
+    }
+SMALL(small_d, double)
+SMALL(small_s, float)
+#undef SMALL
+
 void cpu_gemm_panel(backend_type t, char ta, char tb, int64_t m, int64_t n, int64_t k,
                     const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
                     const void *beta, void *c, int64_t ldc) {
@@ -53,6 +71,15 @@ void cpu_gemm_panel(backend_type t, char ta, char tb, int64_t m, int64_t n, int6
                     (int)ldb, be, c, (int)ldc)
     if (is_zero(t, alpha))
         k = 0; /* OpenBLAS's kernels for small matrices read A and B even then */
+    const bool few = m <= FEW && n <= FEW && k <= FEW && m * n * k <= FEW;
+    if (few && t == BACKEND_D) {
+        small_d(ta != 'N', tb != 'N', m, n, k, d(alpha), a, lda, b, ldb, d(beta), c, ldc);
+        return;
+    }
+    if (few && t == BACKEND_S) {
+        small_s(ta != 'N', tb != 'N', m, n, k, s(alpha), a, lda, b, ldb, s(beta), c, ldc);
+        return;
+    }
     switch (t) {
     case BACKEND_D:
         GEMM(d, d(alpha), d(beta));

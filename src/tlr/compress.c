@@ -240,11 +240,14 @@ done:
 }
 
 static double tile_norm(const double *x, int64_t m, int64_t n, int64_t ld) {
-    double s = 0;
+    double most = 0, s = 0; /* in units of the largest, whose square may be out of range */
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++)
-            s += x[i + j * ld] * x[i + j * ld];
-    return sqrt(s);
+            most = fmax(most, fabs(x[i + j * ld]));
+    for (int64_t j = 0; j < n && most > 0; j++)
+        for (int64_t i = 0; i < m; i++)
+            s += x[i + j * ld] / most * (x[i + j * ld] / most);
+    return most * sqrt(s);
 }
 
 /* Norms of what was dropped: src less the products, looked at on the host. */

@@ -3,6 +3,8 @@
  */
 #include "tlr/factoring.h"
 
+#include <float.h>
+
 /* --- a super-panel --- */
 
 /* What is compressed of the rows below the block, and the kinds and ranks of its tiles. */
@@ -148,6 +150,32 @@ done:
     return st;
 }
 
+/* A pivot is wrong by the rounding of n products: one that is smaller is nothing else. */
+static status check_pivots(const tlr *l, tlr_report *report) {
+    const int64_t n = l->rows->n;
+    double *d = NULL;
+    int64_t least = 0, largest = 0;
+    status st;
+    TRY(ALLOC(d, (size_t)n, "diagonal of a factor"));
+    TRY(tlr_diagonal_of(l, d));
+    for (int64_t i = 1; i < n; i++) {
+        least = d[i] < d[least] ? i : least;
+        largest = d[i] > d[largest] ? i : largest;
+    }
+    const double ratio = n > 0 ? d[least] / d[largest] * (d[least] / d[largest]) : 1;
+    if (!(ratio >= (double)n * DBL_EPSILON / 2)) {
+        report->minor = least + 1;
+        st =
+            status_fail(MOAO_NUMERIC,
+                        "singular: the pivot of row %lld is %.1e of the largest one; a constant on "
+                        "the diagonal may help",
+                        (long long)least, ratio);
+    }
+done:
+    free(d);
+    return st;
+}
+
 static status check_source(const tlr_source *from, char variant, const tlr_options *o) {
     if (variant != 'L' && variant != 'R')
         return status_fail(MOAO_INPUT, "tlr_factor: variant %c is neither L nor R", variant);
@@ -188,7 +216,7 @@ status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_source *source,
         with.width = source->a->o.width; /* the same super-panels */
     TRY(be->alloc(ctx, sizeof(double) + sizeof(int), &s.answer));
     TRY(attempts(&s, &with));
-    TRY(be->sync(ctx));
+    TRY(check_pivots(s.l, s.report));
 done:
     st = tlr_merge(source->members, st, NULL, 0);
     if (s.l)

@@ -322,6 +322,11 @@ typedef struct {
 status tlr_widen_add(tlr_work *w, widen_list *l, const float *x, double *y, int64_t n);
 status tlr_widen_run(tlr_work *w, widen_list *l);
 
+/* --- side.c --- */
+
+/* The diagonal of a factor, to the host. Waits. */
+status tlr_diagonal_of(const tlr *l, double *host);
+
 /* --- store.c --- */
 
 /* A finished super-panel of a factor to where the options want it; u and v are gone then. to: NULL,

@@ -87,7 +87,7 @@ static void sort_morton(const tlr_points *p, int64_t n, item *it) {
 static int64_t order_groups(const tlr_points *p, int64_t b, tlr_order order, int64_t g, int64_t end,
                             item *it, int64_t *size) {
     const int64_t from = p->start[g], n = p->start[end] - from, per_leaf = b / p->each;
-    const int64_t leaves = (n + per_leaf - 1) / per_leaf;
+    const int64_t leaves = n / per_leaf + (n % per_leaf > 0);
     for (int64_t i = 0; i < n; i++)
         it[i] = (item){0, from + i};
     if (n == 0)
@@ -114,7 +114,7 @@ static void put_leaf(const tlr_points *p, const int64_t *group, const item *it, 
 }
 
 static status check_points(const tlr_points *p, int64_t b) {
-    if (p->groups < 0 || p->each < 1 || b < p->each)
+    if (p->groups < 0 || p->each < 1 || b < p->each || (p->groups > 0 && p->start[0] != 0))
         return status_fail(MOAO_INPUT, "tile layout: tiles of %lld indices cannot hold a point",
                            (long long)b);
     for (int64_t g = 0; g < p->groups; g++)
@@ -170,11 +170,11 @@ status tlr_layout_plain(int64_t n, int64_t b, tlr_layout *l) {
         return status_fail(MOAO_INPUT, "tile layout: %lld indices in tiles of %lld", (long long)n,
                            (long long)b);
     l->n = n;
-    l->nt = (n + b - 1) / b;
+    l->nt = n / b + (n % b > 0);
     TRY(ALLOC(l->first, (size_t)l->nt + 1, "tile boundaries"));
     TRY(ALLOC(l->perm, (size_t)n + 1, "order of rows"));
     for (int64_t k = 0; k <= l->nt; k++)
-        l->first[k] = k * b < n ? k * b : n;
+        l->first[k] = k < l->nt ? k * b : n;
     for (int64_t i = 0; i < n; i++)
         l->perm[i] = i;
 done:

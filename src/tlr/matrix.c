@@ -262,7 +262,7 @@ static void count_tile(const tlr *a, const tlr_tile *t, int64_t *count, tlr_stat
     s->mean += t->rank;
     s->columns += t->rank;
     s->halves += t->halves;
-    s->dropped += t->dropped * t->dropped;
+    s->dropped = isnan(t->dropped) ? NAN : hypot(s->dropped, t->dropped);
     if (t->kind == TLR_EMPTY) {
         s->empty++;
     } else if (t->kind == TLR_DENSE) {
@@ -296,7 +296,6 @@ void tlr_statistics_of(const tlr *a, int64_t panels, tlr_stats *s) {
     if (count && s->lowrank)
         s->p90 = most_of(count, a->b, s->lowrank);
     s->mean /= s->tiles ? (double)s->tiles : 1;
-    s->dropped = sqrt(s->dropped);
     s->bytes_dense = 8 * (a->symmetric ? n * (n + 1) / 2 : m * n);
     free(count);
 }

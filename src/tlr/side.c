@@ -434,19 +434,26 @@ done:
     return st;
 }
 
-status tlr_logdet(const tlr *l, double *logdet) {
+status tlr_diagonal_of(const tlr *l, double *host) {
     const int64_t e = sizeof(double);
-    double *host = NULL, sum = 0;
-    status st;
-    if (!l->factor)
-        return status_fail(MOAO_INPUT, "tlr_logdet: the matrix is not a factor");
-    TRY(ALLOC(host, (size_t)l->rows->n, "diagonal of a factor"));
+    status st = MOAO_OK;
     for (int64_t q = 0; q < l->panels; q++) {
         const panel *p = l->panel + q;
         TRY(l->be->copy(l->ctx, host + l->cols->first[p->c0], e, p->diag, e * (p->width + 1), e,
                         p->width));
     }
-    TRY(l->be->sync(l->ctx));
+    st = l->be->sync(l->ctx);
+done:
+    return st;
+}
+
+status tlr_logdet(const tlr *l, double *logdet) {
+    double *host = NULL, sum = 0;
+    status st;
+    if (!l->factor)
+        return status_fail(MOAO_INPUT, "tlr_logdet: the matrix is not a factor");
+    TRY(ALLOC(host, (size_t)l->rows->n, "diagonal of a factor"));
+    TRY(tlr_diagonal_of(l, host));
     for (int64_t i = 0; i < l->rows->n; i++)
         sum += log(host[i]);
     *logdet = 2 * sum;
