@@ -54,6 +54,16 @@ class Symbols(unittest.TestCase):
         self.assertEqual(set(symbols(self.top + "/lib/libmoao_linalg.so", "-D")), self.declared)
         self.assertEqual(set(symbols(self.top + "/lib/libmoao_linalg.a", "-g")), self.declared)
 
+    def test_edges(self):
+        """Every function that the headers declare is called by the programs that call them at their edges, which the
+        sanitizers see (status_set by its macro)."""
+        text = ""
+        for path in glob.glob(os.path.join(ROOT, "tests/unit/test_library_*.c")) + [ROOT + "/tests/support/edges.h"]:
+            with open(path, encoding="utf-8") as f:
+                text += f.read()
+        names = {n[len("moao_"):] for n in self.declared} - {"status_set"} | {"status_fail"}
+        self.assertEqual([n for n in sorted(names) if not re.search(r"\b%s\b" % n, text)], [])
+
     def test_program(self):
         """The program shows no function to what it loads: a plugin gets the one it needs when it is asked for its
         table. The variable through which a recorder is told of phases (bench/gpu/busy.c) is there."""

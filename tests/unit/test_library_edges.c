@@ -274,6 +274,10 @@ static void test_rest(void **state) {
     const backend *found;
     void *p;
     (void)state;
+    static const double bounds[] = {0, -1, NAN, INFINITY, 1, 32768, DBL_MAX, DBL_TRUE_MIN};
+    static const int brought[] = {0, 0, 0, 0, 15, 0, -1000, 1000}; /* at most what casts take */
+    for (int k = 0; k < 8; k++)
+        assert_in_range(backend_half_exponent(bounds[k]) - brought[k] + 2, 1, 2);
     expect(backend_get("", &found), false, "backend", 0, 0, 0);
     expect(backend_get("abacus", &found), false, "backend", 0, 0, 0);
     must(backend_get("cpu", &found));
