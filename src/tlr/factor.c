@@ -170,6 +170,11 @@ static status check_pivots(const tlr *l, tlr_report *report) {
                         "singular: the pivot of row %lld is %.1e of the largest one; a constant on "
                         "the diagonal may help",
                         (long long)least, ratio);
+    } else if (n > 0 && l->o.singles && !(d[largest] >= 0x1p-35 && d[largest] <= 0x1p55)) {
+        st = status_fail(MOAO_NUMERIC,
+                         "numbers of %.1e: products of them are beyond single precision; scale the "
+                         "matrix, or keep tiles in double precision",
+                         d[largest] * d[largest]);
     }
 done:
     free(d);

@@ -99,15 +99,15 @@ typedef struct {
     uint64_t seed; /* of the samples of compression */
     size_t memory; /* bytes for intermediate products, in each of two buffers; 0: 1 GB. Sums are
                       made in as few pieces as it allows: the bits of results depend on it */
-    bool
-        singles; /* a factor's tiles are kept in single precision, narrowed when they are made, so
-                    that all that follows uses what is kept; the diagonal blocks stay as they are */
-    bool halves; /* with singles, not with host, distributed, or a fixed rank: of each tile of a
-                    factor as many of the last columns of U and V as together lose tau / 2^11 or
-                    less are kept as halves of one exponent for a super-panel, and so is a dense
-                    tile whose norm in the metric of the matrix is at most 2^11 tau. All that
-                    follows uses what is kept
-                  */
+    bool singles;  /* a factor's tiles are kept in single precision, narrowed when they are made, so
+                      that all that follows uses what is kept; the diagonal blocks stay as they are.
+                      MOAO_NUMERIC: the largest pivot is not between 2^-70 and 2^110 */
+    bool halves;   /* with singles, not with host, distributed, or a fixed rank: of each tile of a
+                      factor as many of the last columns of U and V as together lose tau / 2^11 or
+                      less are kept as halves of one exponent for a super-panel, and so is a dense
+                      tile whose norm in the metric of the matrix is at most 2^11 tau. All that
+                      follows uses what is kept
+                    */
     bool mixed;  /* with singles, not with host: products with a factor's tiles are made and summed
                     in single precision too; what they are subtracted from stays in doubles */
     int terms;   /* with mixed, > 0: the large products of updates are products of halves in three

@@ -215,6 +215,31 @@ static void test_scales(void **state) {
     points_free(&p);
 }
 
+/* Tiles in single precision do not bear any scale: what they do not is refused. */
+static void test_single_scales(void **state) {
+    static const int exponent[] = {0, -40, 60, -160, -300, 200};
+    points p = points_new(N, B, TLR_KD);
+    double *a = dense(&p, 0, N, 0, N), exact = exact_logdet(a, N), got;
+    (void)state;
+    for (int k = 0; k < 6; k++) {
+        matrix m = {a, N, ldexp(1, exponent[k])};
+        const tlr_source s = {.layout = &p.l, .fill = fill_matrix, .arg = &m};
+        tlr_options o = options_of(1e-4 * m.scale);
+        tlr *l;
+        o.singles = o.mixed = true;
+        const status st = tlr_factor(be, ctx, &s, 'L', &o, NULL, &l, NULL);
+        assert_int_equal(st, k < 3 ? MOAO_OK : MOAO_NUMERIC);
+        if (k < 3) {
+            ok(tlr_logdet(l, &got));
+            assert_true(fabs(got - N * log(m.scale) - exact) < 0.1);
+        }
+        status_clear();
+        tlr_close(l);
+    }
+    free(a);
+    points_free(&p);
+}
+
 /* Hundreds of tiles of order 1, and others of a few entries, end soon, with the exact factor's
  * values, or are refused with the order that does. */
 static void test_small_tiles(void **state) {
@@ -241,9 +266,9 @@ static void test_small_tiles(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_logdet_error), cmocka_unit_test(test_condition),
-        cmocka_unit_test(test_singular),     cmocka_unit_test(test_scales),
-        cmocka_unit_test(test_small_tiles),
+        cmocka_unit_test(test_logdet_error),  cmocka_unit_test(test_condition),
+        cmocka_unit_test(test_singular),      cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_single_scales), cmocka_unit_test(test_small_tiles),
     };
     return RUN_ON_BACKENDS(tests);
 }
