@@ -34,7 +34,7 @@ static void test_far_entry(void **state) {
     const int64_t n = 250;
     (void)state;
     for (int kind = 0; kind < 3; kind++)
-        for (size_t k = 0; k < sizeof place / sizeof *place; k++) {
+        for (size_t k = 0; k < (small() ? 1 : sizeof place / sizeof *place); k++) {
             const bool symmetric = kind > 0;
             double *a = smooth(n, 1), *x = line_points(n);
             host_matrix m = {a, n};

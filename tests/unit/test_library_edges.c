@@ -271,7 +271,7 @@ static void test_toeplitz(void **state) {
 }
 
 /* The address sanitizer's: what is too large to allocate is NULL, as without it. */
-const char *__asan_default_options(void);
+MOAO_PUBLIC const char *__asan_default_options(void);
 const char *__asan_default_options(void) {
     return "allocator_may_return_null=1";
 }
