@@ -24,6 +24,11 @@ def trials(lab, rng, full):
     while full or i < 15:
         sig = SIGNALS[i % len(SIGNALS)]
         ranks, resident, start = configurations[i // 3 % len(configurations)]
+        form = forms[i % len(forms)]
+        if form == "mixed":
+            resident = "1"
+        if form == "auto":
+            ranks, start = "1", "mpirun"
         targets = ["rank%d" % rng.randrange(int(ranks)), "all"] + ([start] if ranks != "1" else [])
         send = "%s:%s" % (sig, rng.choice(targets))
         if rng.random() < 0.3:
@@ -32,11 +37,6 @@ def trials(lab, rng, full):
         at = {"at": "%.3f" % (rng.random() * end), "parts": "parts:%d" % rng.randrange(1, 40),
               "file": "file:" + rng.choice(["maps.fits.tmp", "maps.fits", "psf.fits", "finished", "run.json"])}[moment]
         again = ranks if rng.random() < 0.6 else str(rng.randrange(1, 4))
-        form = forms[i % len(forms)]
-        if form == "mixed":
-            resident = "1"
-        if form == "auto":
-            ranks, start = "1", "mpirun"
         less = rng.choice((0, 45, 70, 100)) if form and i % 2 else 0
         yield spec_of(NAME, case=case + ("-" + form if form else ""), ranks=ranks, resident=resident, start=start, at=at, send=send,
                       gap="%.3f" % rng.choice([0, 0.01, 0.3]), again=again, less=less)
