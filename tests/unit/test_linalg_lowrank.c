@@ -432,16 +432,6 @@ static void arguments(void **state) {
     assert_int_equal(
         q->gesvj(ctx, BACKEND_D, 'U', 'U', &cut, 1, n, n, x, x, x, x, NULL, NULL, NULL, 0),
         MOAO_INPUT);
-    /* sums of counts as large as can be */
-    const batch_dim huge = batch_size(INT64_MAX);
-    bad.most = INT64_MAX;
-    assert_int_equal(q->rsvd(ctx, BACKEND_D, 'U', 'U', &bad, INT64_MAX, 0, 1, 1, n, n, x, x, x, x,
-                             &rank, NULL, NULL, 0),
-                     MOAO_INPUT);
-    assert_int_equal(q->recompress(ctx, BACKEND_D, 'B', &cut, 1, n, n, &one, huge, x, x, &one, huge,
-                                   x, x, &rank, NULL, NULL, 0),
-                     MOAO_INPUT);
-    bad = cut;
     bad.kind = 'X';
     assert_int_equal(
         q->gesvj(ctx, BACKEND_D, 'U', 'U', &bad, 1, n, n, x, x, x, x, &rank, NULL, NULL, 0),

@@ -492,6 +492,25 @@ static void sums(void **state) {
     assert_true(right);
 }
 
+/* Counts as large as can be, whose sums no int64_t holds. */
+static void largest_counts(void **state) {
+    const backend_lowrank *q = be->lowrank;
+    const batch_mat x = batch_strided(NULL, 8, 64);
+    const batch_dim n = batch_size(8), huge = batch_size(INT64_MAX);
+    const batch_cut cut = {.tol = 1e-3, .kind = 'R', .norm = 'F', .most = 4},
+                    most = {.tol = 1e-3, .kind = 'R', .norm = 'F', .most = INT64_MAX};
+    const double one = 1;
+    int64_t rank;
+    (void)state;
+    assert_int_equal(q->rsvd(ctx, BACKEND_D, 'U', 'U', &most, INT64_MAX, 0, 1, 1, n, n, x, x, x, x,
+                             &rank, NULL, NULL, 0),
+                     MOAO_INPUT);
+    assert_int_equal(q->recompress(ctx, BACKEND_D, 'B', &cut, 1, n, n, &one, huge, x, x, &one, huge,
+                                   x, x, &rank, NULL, NULL, 0),
+                     MOAO_INPUT);
+    status_clear();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cut_by_tolerance),
@@ -503,6 +522,7 @@ int main(void) {
         cmocka_unit_test(fixed_rank_sketch),
         cmocka_unit_test(sketches_of_many_seeds),
         cmocka_unit_test(sums),
+        cmocka_unit_test(largest_counts),
         cmocka_unit_test(ara_whole_tiles),
     };
     return RUN_ON_BACKENDS(tests);
