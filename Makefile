@@ -2,6 +2,7 @@
 # make check        every test                 make info     what would be used, and from where
 # make check-fast   unit tests only            make bench    timed comparisons (build and run)
 # make check-faults [HOURS=1]                  the long form of the fault campaign (docs/reliability.md)
+# make mutants [N=50] [ONLY=word]              whether the tests notice changes that break something (docs/reliability.md)
 # make check-install  the ways of docs/install.md in fresh systems (root, debootstrap; two minutes)
 # make pictures     the pictures of docs/ anew, from small runs (minutes)
 # make emulate-gpu  kernels of the GPU on an emulator, without a GPU (docs/developing.md)
@@ -140,6 +141,7 @@ check-faults: all
 	@$(PYTHON) tests/fault/campaign.py --build $(B) --hours $(or $(HOURS),1)
 
 -include tests/fault/fault.mk
+-include tests/mutants/mutants.mk
 -include tests/emulator/emulator.mk
 
 # the ways of docs/install.md in fresh systems; needs root and debootstrap

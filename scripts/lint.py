@@ -4,7 +4,8 @@
 Include direction: ALLOWED says for each folder of src/ which others its files may include; gpu only the backend's
 headers, base/status.h and *formula.h; the commands, main and job/ everything but gpu.
 Size: functions up to 70 lines, files up to 550. Words: no unfinished marks, no switched-off code, no paths of one
-machine, no numbers of tickets. Scripts: they parse. Pictures: none is older than what it shows.
+machine, no numbers of tickets. Scripts: they parse. Pictures: none is older than what it shows. Changes of tests/mutants: each
+has its place.
 """
 import glob
 import os
@@ -129,6 +130,9 @@ def main():
             check_size(path, lines, say)
             if path.startswith("src/"):
                 check_includes(path, lines, say)
+    sys.path.insert(0, os.path.join(ROOT, "tests", "mutants"))
+    import mutants
+    found += ["%s; mend the entry, or take it out" % fault for fault in mutants.check()]
     print("\n".join(found) if found else "lint: clean")
     return 1 if found else 0
 

@@ -1,0 +1,6 @@
+# Do the tests notice a change that breaks something? (docs/reliability.md)
+
+.PHONY: mutants
+mutants:
+	@$(PYTHON) tests/mutants/mutants.py $(if $(N),-n $(N)) $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED)) \
+	  $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again)
