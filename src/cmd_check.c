@@ -141,7 +141,7 @@ static status check_all(const comm *c, const cmdline *cl, setup *u) {
     f.dir = dir;
     TRY(setup_init(c, cl, u));
     const double memory = !f.described && cl->memory > 0 ? cl->memory : u->par.compute_memory;
-    machine_room room = machine_measure(c, memory, f.measured ? MACHINE_RATE : MACHINE_NO_RATE);
+    machine_room room = machine_measure(c, memory, f.measured ? plan_rate(&u->s) : MACHINE_NO_RATE);
     if (cl->gflops > 0)
         room.rate = 1e9 * cl->gflops * room.threads;
     if (cl->ranks > 0)

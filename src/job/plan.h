@@ -111,6 +111,12 @@ int plan_threads(const sys *s, int cores);
  * share of it that a run reaches (docs/performance.md). */
 #define PLAN_GPU_RATE 50e12 /* [flop/s] */
 
+/* Local. How dgemm's rate is measured: of few measurements a run may take less time than a good
+ * measurement, and less memory. */
+static inline machine_rate plan_rate(const sys *s) {
+    return s->m < 1000 ? MACHINE_QUICK_RATE : MACHINE_RATE;
+}
+
 /* Local. Expected times of a plan. rate: dgemm of a rank, or of its device [flop/s]; 0: a guess. */
 void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
                    const machine_room *room, double rate);

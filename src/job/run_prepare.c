@@ -47,9 +47,6 @@ static void warn_resume(const run *r) {
     free(path);
 }
 
-/* Measurements below which a run may take less time than a good measurement of dgemm's rate. */
-#define SMALL 1000
-
 /* What the first run decides for those that resume it. */
 enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACT_ORDER, FACT_DISTRIBUTED, FACT_FORMAT, FACTS };
 
@@ -247,8 +244,7 @@ status run_prepare_plan(run *r, comm *c) {
     status st;
     const params *par = &r->u.par;
     const size_t ncell = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
-    r->room = machine_measure(c, par->compute_memory,
-                              r->u.s.m < SMALL ? MACHINE_QUICK_RATE : MACHINE_RATE);
+    r->room = machine_measure(c, par->compute_memory, plan_rate(&r->u.s));
     r->sizes = plan_find_sizes(&r->u.s, &r->u.a, &r->u.o);
     TRY(comm_agree(c, plan_predict(par, &r->u.s, &r->u.a, &r->u.o, &r->sizes)));
     r->rep.dgemm = r->room.rate;
