@@ -125,6 +125,9 @@ static void warm_up_mpi(const comm *c) {
     free(a);
 }
 
+/* What libraries take when they are used for the first time, after that [bytes]. */
+#define LATER ((size_t)5 << 20)
+
 machine_room machine_measure(const comm *c, double limit, machine_rate measure) {
     machine_room r = {.nrank = c->size, .nnode = c->nnode, .threads = c->threads};
     if (measure != MACHINE_NO_RATE)
@@ -139,7 +142,7 @@ machine_room machine_measure(const comm *c, double limit, machine_rate measure) 
                                                   : 0.85 * fmin((double)node[i], (double)own));
     MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_UNSIGNED_LONG_LONG, MPI_MAX, c->mpi);
     MPI_Allreduce(MPI_IN_PLACE, least, 2, MPI_UNSIGNED_LONG_LONG, MPI_MIN, c->mpi);
-    r.base = most[0];
+    r.base = most[0] + LATER;
     r.peak = most[1];
     r.available = least[0];
     r.total = least[1];
