@@ -8,7 +8,7 @@ STEP: mixed, double, tlr, trsm, resume; all of them in this order by default. Wh
 one GPU each, side by side. Each GPU has as many targets as the single one, so that N GPUs do N times the work of `mixed` and
 `double` in the time of one where they lose nothing; the factor is shared. A step that would begin after S seconds is left out
 and named.
-Needs `make gpu build/bench/bench_tlr_cmm build/bench/gpu/bench_multi`. Expected on 8 H200: 9 minutes.
+Needs `make gpu build/bench/bench_tlr_cmm build/bench/gpu/bench_multi`. All steps but `double` take 7 minutes on 2 H100.
 Writes the logs, run.json of each run, and node.json with every figure of the table to DIR (bench/results/node).
 """
 import argparse
@@ -93,7 +93,7 @@ class Node:
         work = {"double": lambda d: self.precision("double", [d], TWO, 2),
                 "mixed": lambda d: self.precision("mixed", [d], SIX, 6),
                 "tlr": lambda d: [self.keep("tlr-%d" % p, 1, self.tlr("tlr-%d-1" % p, [d], p)) for p in PARTS],
-                "resume": lambda d: self.run("whole", [d], 260, "compute.precision=mixed", THREE, grid(8, 2), "output.psf=all")}
+                "resume": lambda d: self.run("whole", [d], 260, "compute.precision=mixed", THREE, grid(8, 2), "output.psf=short")}
         free = queue.Queue()
         for d in range(self.gpus):
             free.put(d)
@@ -135,7 +135,7 @@ class Node:
     def resume(self):
         """Begun on all GPUs, stopped, resumed on half of them, against the whole run on one: sums of the data of every unit."""
         half = range(max(1, self.gpus // 2))
-        words = ("compute.precision=mixed", THREE, grid(8, 2), "output.psf=all")
+        words = ("compute.precision=mixed", THREE, grid(8, 2), "output.psf=short")
         begun = os.path.join(self.work, "resumed")
 
         def stop():
