@@ -36,7 +36,8 @@ export MOAO_TEST_BACKEND=gpu
 [ -n "$MOAO_GPU_PLUGIN" ] || export MOAO_GPU_PLUGIN="$PWD/$build/libmoao_gpu.so"
 processors=$(nproc)
 jobs=${MOAO_CHECK_JOBS:-$((processors > 1 ? processors / 2 : 1))}
-programs=$(ls -d "$build"/tests/unit/test_linalg_* "$build"/tests/unit/test_backend_* "$build"/tests/unit/test_tlr_* "$build"/tests/gpu/test_* 2>/dev/null)
+programs=$(ls -d "$build"/tests/unit/test_linalg_* "$build"/tests/unit/test_backend_* "$build"/tests/unit/test_tlr_* "$build"/tests/gpu/test_* \
+    "$build"/tests/mpi/test_small_cases 2>/dev/null)
 mkdir -p "$build/check-gpu"
 if [ $# = 0 ]; then
     set -- tests

@@ -4,11 +4,12 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 
 # under nohup, or in the background of a shell, tests would hand on that these are ignored
 for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
-    if signal.getsignal(ignored) == signal.SIG_IGN:
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(ignored) == signal.SIG_IGN:
         signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
 
 ROOT = os.environ.get("MOAO_ROOT") or os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -74,13 +74,13 @@ bool text_is_utf8(const char *s) {
 
 /* Whether a spreadsheet would take a cell for a formula. A number is none. */
 static bool is_formula(const char *s) {
-    char *end;
+    char *end = NULL;
     if (*s == '\0' || strchr("=+-@\t\r", *s) == NULL)
         return false;
-    const bool number = (*s == '+' || *s == '-') && (isdigit((unsigned char)s[1]) || s[1] == '.');
-    if (number)
-        strtod(s, &end);
-    return !number || *end != '\0';
+    if ((*s != '+' && *s != '-') || (!isdigit((unsigned char)s[1]) && s[1] != '.'))
+        return true;
+    strtod(s, &end);
+    return *end != '\0';
 }
 
 void text_add_cell(text *t, const char *s, const char *others) {

@@ -274,7 +274,7 @@ class Outputs(unittest.TestCase):
     def test_picture(self):
         """The picture of the grid is drawn, at any wavelength and box; without maps it is one line, exit code 2."""
         self.draw(self.out)
-        self.draw(self.out, "-w", "2.2", "-b", "40")
+        self.draw(self.out, "-w", "2.2", "-b", "37.5")
         p = subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "plot_maps.py"), self.folder],
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False)
         self.assertEqual((p.returncode, len(p.stdout.splitlines())), (2, 1), p.stdout)

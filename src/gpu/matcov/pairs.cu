@@ -504,7 +504,7 @@ __launch_bounds__(THREADS, BLOCKS) void fill_pairs(const __grid_constant__ gpu_c
             add_layers<MEANS, ROWS, COLS>(p, planes, kind, n, sh, sum);
         }
     }
-    __syncwarp();
+    __syncthreads(); /* sh.place, where no layer has waited for it */
     if (place >= job.nr)
         return;
 #pragma unroll
