@@ -12,9 +12,10 @@
  * a rectangular matrix has tiles only. In a super-panel the U of one tile row lie side by side, and
  * so do the V of one tile column, so that products with many columns are large ones.
  *
- * Accuracy is absolute: of each tile a part of Frobenius norm at most `tau` is dropped. With fixed
- * rank (options.rank > 0) the `rank` largest singular values of each tile are kept, whatever is
- * dropped.
+ * A matrix times a power of two has the same ranks; on a GPU where the squares of its entries and
+ * of tau are normal numbers (double precision: about 1e-150 to 1e150). Accuracy is absolute: of
+ * each tile a part of Frobenius norm at most `tau` is dropped. With fixed rank (options.rank > 0)
+ * the `rank` largest singular values of each tile are kept, whatever is dropped.
  *
  * All matrices are indexed in the order of their layouts; perm leads to the caller's own order. */
 #ifndef MOAO_TLR_H

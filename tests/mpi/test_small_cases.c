@@ -22,6 +22,7 @@
 
 static comm world;
 static char folder[64] = "/tmp/moao-small-XXXXXX";
+static const char *slope = "gradient";
 
 /* 2 targets, 1 profile, 1 sensor; a second one where `sensors` is 2. */
 static void write_case(const char *path) {
@@ -64,7 +65,8 @@ static int run_case(int sensors, int nssp, int mirror, const char *format, float
     snprintf(out, sizeof out, "%s/out", folder);
     snprintf(dm, sizeof dm, "dm.nssp=%d", mirror);
     snprintf(list, sizeof list,
-             "sensors=[{type: ngs, nssp: %d, direction: [20, 10], magnitude: 10}%s]", nssp,
+             "sensors=[{type: ngs, nssp: %d, direction: [20, 10], magnitude: 10, slope: %s}%s]",
+             nssp, nssp > 1 ? slope : "gradient",
              sensors > 1 ? ", {type: lgs, nssp: 3, direction: [-20, 10], altitude: 90 km}" : "");
     char word[64], *argv[] = {"run", file, dm, list, word, "-o", out, "-q", "--overwrite"};
     snprintf(word, sizeof word, "%s", format);
@@ -109,6 +111,10 @@ static void test_all(bool few, const char *device) {
             compare(1, nssp, mirrors[i], device);
     compare(2, 2, 8, device);
     compare(2, 1, 2, device);
+    slope = "points";
+    compare(1, 2, 4, device);
+    compare(1, 4, 4, device); /* the truth sensor's lattice: no pair needs room of its own */
+    slope = "gradient";
 }
 
 static void on_cpu(void **state) {

@@ -172,14 +172,16 @@ static void test_singular(void **state) {
     }
 }
 
-/* A matrix times a power of two is compressed, factored and told of as the matrix itself. */
+/* A matrix times a power of two is compressed, factored and told of as the matrix itself; on other
+ * backends as far as the squares of its entries are numbers (tlr.h). */
 static void test_scales(void **state) {
-    static const int exponent[] = {-560, 530, -900, 664, 900};
+    static const int any[] = {-560, 530, -900, 664, 900}, squares[] = {-400, 400, -100, 100, 350};
+    const int(*list)[5] = strcmp(be->name, "cpu") == 0 ? &any : &squares, *exponent = *list;
     points p = points_new(N, B, TLR_KD);
     double *a = dense(&p, 0, N, 0, N), *want[2] = {NULL, NULL}, det[2];
     tlr_stats first[2], s;
     (void)state;
-    for (size_t k = 0; k <= sizeof exponent / sizeof *exponent; k++) {
+    for (int k = 0; k <= 5; k++) {
         const double by = k == 0 ? 1 : ldexp(1, exponent[k - 1]), root = sqrt(by);
         matrix m = {a, N, by};
         const tlr_source from = {.layout = &p.l, .fill = fill_matrix, .arg = &m};

@@ -13,8 +13,10 @@ static size_t table_values(const matcov_table *t) {
     return (size_t)4 * t->n * t->n;
 }
 
-/* Doubles for the sums between edge points: all four pairs of axes of the largest unlike pair of
- * sensors if SUMS_MOST allows, and at least the columns between the two edges of a subaperture. */
+/* Doubles for the sums between edge points: all four pairs of axes of the largest pair of sensors
+ * on different lattices if SUMS_MOST allows. At least, for any pair, the columns between the two
+ * edges of a subaperture: slopes with the phase, and with mean gradients, take as much (phase.cu).
+ */
 static size_t sums_needed(const matcov_model *m) {
     size_t want = 0, least = 0;
     for (int list = 0; list < MATCOV_LISTS; list++) {
@@ -25,12 +27,11 @@ static size_t sums_needed(const matcov_model *m) {
         for (int i = 0; i < nfirst * nsecond; i++) {
             const matcov_sensor *a = &m->sensors[first + i / nsecond],
                                 *b = &m->sensors[second + i % nsecond];
-            if (m->list[list].links[i].table >= 0)
-                continue;
-            size_t rows = (size_t)a->nedge[0] + a->nedge[1],
-                   cols = (size_t)b->nedge[0] + b->nedge[1];
-            want = rows * cols > want ? rows * cols : want;
+            const size_t rows = (size_t)a->nedge[0] + a->nedge[1],
+                         cols = (size_t)b->nedge[0] + b->nedge[1];
             least = rows * (b->nssp + 2) > least ? rows * (b->nssp + 2) : least;
+            if (m->list[list].links[i].table < 0)
+                want = rows * cols > want ? rows * cols : want;
         }
     }
     want = want > SUMS_MOST ? SUMS_MOST : want;
