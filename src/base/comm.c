@@ -23,10 +23,12 @@ static int cores_allowed(void) {
     return n > 0 ? (int)n : 1;
 }
 
+/* Variables by which the user asks for threads, the first one first. */
+static const char *const thread_names[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
+
 int comm_threads_asked(void) {
-    static const char *const names[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
     for (int i = 0; i < 2; i++) {
-        const char *text = getenv(names[i]);
+        const char *text = getenv(thread_names[i]);
         char *end;
         const long n = text == NULL ? 0 : strtol(text, &end, 10);
         /* OpenMP allows a list, one number for each level of nested regions */
@@ -38,14 +40,13 @@ int comm_threads_asked(void) {
 
 const char *comm_threads_warning(void) {
     static char text[160];
-    static const char *const names[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
     if (comm_threads_asked() > 0)
         return NULL;
     for (int i = 0; i < 2; i++) {
-        const char *value = getenv(names[i]);
+        const char *value = getenv(thread_names[i]);
         if (value != NULL && value[0] != '\0') {
             snprintf(text, sizeof text, "%s=%.40s is no number of threads and counts for nothing",
-                     names[i], value);
+                     thread_names[i], value);
             return text;
         }
     }

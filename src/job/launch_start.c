@@ -1,6 +1,7 @@
 #include "launch_start.h"
 
 #include "base/progress.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -50,8 +51,8 @@ static status check_session_folder(int n) {
         return status_fail(MOAO_INPUT,
                            "MPI keeps its session in %.200s, which has %.1f MB left of the %.0f "
                            "MB that %d rank%s need%s: make room, or name another folder by %s",
-                           dir, room / 1e6, ceil(need / 1e6), n, n == 1 ? "" : "s",
-                           n == 1 ? "s" : "", from);
+                           dir, room / 1e6, ceil(need / 1e6), n, text_plural(n), n == 1 ? "s" : "",
+                           from);
     return MOAO_OK;
 }
 
@@ -66,8 +67,7 @@ static status check_files(int n) {
     return status_fail(MOAO_INPUT,
                        "%llu open files are allowed, and MPI needs %llu for %d rank%s: raise the "
                        "limit (ulimit -n)",
-                       (unsigned long long)r.rlim_cur, (unsigned long long)need, n,
-                       n == 1 ? "" : "s");
+                       (unsigned long long)r.rlim_cur, (unsigned long long)need, n, text_plural(n));
 }
 
 status launch_check_room(int n) {

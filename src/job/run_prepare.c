@@ -442,20 +442,17 @@ done:
     return st;
 }
 
-static const char *plural(int n) {
-    return n == 1 ? "" : "s";
-}
-
 void run_announce(const run *r) {
     const sys *s = &r->u.s;
     const comm *c = r->c;
     progress_note("%d sensor%s, %zu measurements, %d actuators", s->nsensor,
                   text_plural(s->nsensor), s->m, s->dm.nact);
     progress_note("%d target%s, %d at a time; %d reconstructor%s, %d exposure%s", s->ntarget,
-                  plural(s->ntarget), r->pl.chunk, r->u.a.ntor, plural(r->u.a.ntor),
-                  r->u.a.nexposure, plural(r->u.a.nexposure));
-    progress_note("%d rank%s of %d thread%s on %d node%s, %.2f GB a rank", c->size, plural(c->size),
-                  c->threads, plural(c->threads), c->nnode, plural(c->nnode), r->rep.planned / 1e9);
+                  text_plural(s->ntarget), r->pl.chunk, r->u.a.ntor, text_plural(r->u.a.ntor),
+                  r->u.a.nexposure, text_plural(r->u.a.nexposure));
+    progress_note("%d rank%s of %d thread%s on %d node%s, %.2f GB a rank", c->size,
+                  text_plural(c->size), c->threads, text_plural(c->threads), c->nnode,
+                  text_plural(c->nnode), r->rep.planned / 1e9);
     if (r->device.be != NULL)
         progress_note("%s: %s", r->device.be->name, r->device.text);
     if (r->pl.kind == &linop_tlr)
