@@ -7,6 +7,7 @@
 #include "obsseq/residual.h"
 #include "support/matcov_case.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 static comm world;
@@ -80,6 +81,43 @@ static void memory_of_a_node(void **state) {
     if (!(mine < 1.35 * all && mine > 0.65 * all)) /* others take and give while this runs */
         fail_msg("%d ranks with %.4g bytes each of %.4g", world.size, (double)world.memory, all);
     comm_free(&alone);
+    comm_set_threads(&world, world.threads);
+}
+
+/* Without OMP_NUM_THREADS ranks that may use the same cores divide them, others use their own. */
+static void cores_of_a_node(void **state) {
+    (void)state;
+    static const char *const names[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
+    char *asked[2];
+    cpu_set_t before, all, mine;
+    comm c;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    for (int i = 0; i < 2; i++) {
+        asked[i] = getenv(names[i]) != NULL ? strdup(getenv(names[i])) : NULL;
+        unsetenv(names[i]);
+    }
+    memset(&all, 0xff, sizeof all);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0); /* as many as the system gives */
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    const int cores = CPU_COUNT(&all), own = cores / world.size;
+    const int quota = (int)fmin(limits_cores() / world.size, cores);
+    assert_int_equal(comm_init(world.mpi, &c), MOAO_OK);
+    assert_int_equal(c.threads, own < 1 || quota < 1 ? 1 : own < quota ? own : quota);
+    comm_free(&c);
+    CPU_ZERO(&mine);
+    for (int i = 0, n = 0; i < CPU_SETSIZE && own > 0; i++)
+        if (CPU_ISSET(i, &all) && n++ / own == world.rank)
+            CPU_SET(i, &mine);
+    if (own > 0) { /* a rank for each core at least */
+        assert_int_equal(sched_setaffinity(0, sizeof mine, &mine), 0);
+        assert_int_equal(comm_init(world.mpi, &c), MOAO_OK);
+        assert_int_equal(c.threads, quota < 1 ? 1 : own < quota ? own : quota);
+        comm_free(&c);
+    }
+    sched_setaffinity(0, sizeof before, &before);
+    for (int i = 0; i < 2; i++)
+        if (asked[i] != NULL)
+            setenv(names[i], asked[i], 1), free(asked[i]);
     comm_set_threads(&world, world.threads);
 }
 
@@ -345,9 +383,9 @@ static void an_alarm(void **state) {
 
 int main(int argc, char **argv) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_alarm, clear_alarm)
-    const struct CMUnitTest tests[] = {TEST(whose_message), TEST(memory_of_a_node), TEST(teams),
-                                       TEST(a_panel),       TEST(a_group),          TEST(a_minor),
-                                       TEST(an_alarm)};
+    const struct CMUnitTest tests[] = {
+        TEST(whose_message), TEST(memory_of_a_node), TEST(cores_of_a_node), TEST(teams),
+        TEST(a_panel),       TEST(a_group),          TEST(a_minor),         TEST(an_alarm)};
     MPI_Init(&argc, &argv);
     if (comm_init(MPI_COMM_WORLD, &world) != MOAO_OK)
         return 1;

@@ -221,7 +221,7 @@ static void test_between_outer_scales(void **state) {
         many[i] = 1.7 * pow(60 / 1.7, i / (MANY - 2.0));
     many[MANY - 1] = INFINITY;
     for (int i = 0; i < FEW; i++)
-        few[i] = many[i < FEW - 1 ? 5 * i : MANY - 1];
+        few[i] = many[i < FEW - 1 ? 7 * i : MANY - 1]; /* the ends of the table among them */
     atmos air = layers(MANY, many, none, one, &prof[0]);
     OK(mirror_budget_init(&world, &s, p, dplus, &air, &m[0]));
     air = layers(FEW, few, none, one, &prof[1]);
@@ -236,7 +236,7 @@ static void test_between_outer_scales(void **state) {
             mirror_budget_of(&m[j], &only, &fitting[j], &aliasing[j]);
         while (k < m[0].n - 1 && m[0].L0[k] < few[i])
             k++;
-        const bool exact = i == 0 || isinf(few[i]);
+        const bool exact = i == 0 || i >= FEW - 2;
         const double f = fabs(m[0].fitting[k] - m[0].fitting[k - 1]),
                      a = fabs(m[0].aliasing[k] - m[0].aliasing[k - 1]);
         NEAR(fitting[0], fitting[1], exact ? 1e-12 * fitting[1] : 0.1 * f);

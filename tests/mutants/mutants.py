@@ -417,6 +417,7 @@ def main():
                     "what they let pass is tried again without this option")
     ap.add_argument("--again", action="store_true", help="also what is known already")
     ap.add_argument("--tried", action="store_true", help="only what was tried before (with --again: once more)")
+    ap.add_argument("--untried", action="store_true", help="only what was not tried before")
     ap.add_argument("--survivors", action="store_true", help="only what no test has noticed so far")
     ap.add_argument("--report", action="store_true", help="only tell what is known")
     ap.add_argument("--work", default=os.path.join(tempfile.gettempdir(), "moao-mutants-%d" % os.getuid()), help="folder of the copy")
@@ -426,14 +427,16 @@ def main():
         print("\n".join(wrong) if wrong else "mutants: %d entries have their place" % len(read_lists()))
         return 1 if wrong else 0
     entries = [e for e in read_lists() if not e.equivalent and (a.only in e.file or a.only in e.what)]
-    if a.survivors:
-        with open(os.path.join(a.work, "state.json"), encoding="utf-8") as f:
+    known, state = {}, os.path.join(a.work, "state.json")
+    if os.path.exists(state):
+        with open(state, encoding="utf-8") as f:
             known = json.load(f)["changes"]
+    if a.survivors:
         entries = [e for e in entries if e.key() in known and not known[e.key()]["by"]]
     if a.tried:
-        with open(os.path.join(a.work, "state.json"), encoding="utf-8") as f:
-            known = json.load(f)["changes"]
         entries = [e for e in entries if e.key() in known]
+    if a.untried:
+        entries = [e for e in entries if e.key() not in known]
     # in an order by chance that stays when entries come and go: any number from the first one on is a sample
     entries.sort(key=lambda e: hashlib.sha1(("%d %s" % (a.seed, e.key())).encode()).digest())
     entries = entries[:a.n] if a.n else entries

@@ -111,6 +111,33 @@ static void test_checksum(void **state) {
         assert_int_equal(crc_update(crc_update(0, text, n), text + n, 9 - n), 0xCBF43926u);
 }
 
+/* A file whose size is not that of what was written is not put in place, though no call failed: the
+ * old one stays, and nothing else. */
+static void test_not_all_arrived(void **state) {
+    (void)state;
+    const char old[] = "what was there", new[] = "longer than what was there before";
+    const int before = count();
+    char *back = NULL;
+    file_out o;
+    assert_int_equal(file_begin(&o, in_dir("c")), MOAO_OK);
+    assert_int_equal(file_append(&o, old, strlen(old)), MOAO_OK);
+    assert_int_equal(file_commit(&o), MOAO_OK);
+    for (int turn = 0; turn < 3; turn++) { /* too short, empty, too long */
+        const off_t size = turn == 0 ? (off_t)strlen(new) - 1 : turn == 1 ? 0 : 100;
+        assert_int_equal(file_begin(&o, in_dir("c")), MOAO_OK);
+        assert_int_equal(file_write_at(&o, new, strlen(new), 0), MOAO_OK);
+        assert_int_equal(truncate(o.temp, size), 0);
+        assert_int_equal(file_commit(&o), MOAO_IO);
+        assert_non_null(strstr(status_message(), "bytes arrived of 33"));
+        status_clear();
+        assert_int_equal(file_read_text(in_dir("c"), &back), MOAO_OK);
+        assert_string_equal(back, old);
+        free(back);
+        assert_int_equal(count(), before + 1);
+    }
+    assert_int_equal(unlink(in_dir("c")), 0);
+}
+
 /* Pieces of all sizes round that of the buffer arrive whole and in order, whatever came before; a
  * file that is not finished leaves nothing. */
 static void test_written_whole(void **state) {
@@ -188,7 +215,8 @@ static void test_read(void **state) {
 
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
-    const struct CMUnitTest tests[] = {CASE(test_messages), CASE(test_memory), CASE(test_checksum),
+    const struct CMUnitTest tests[] = {CASE(test_messages),      CASE(test_memory),
+                                       CASE(test_checksum),      CASE(test_not_all_arrived),
                                        CASE(test_written_whole), CASE(test_read)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,9 +2,12 @@
  * process. */
 #include "base/memory_limits.h"
 
+#include <dlfcn.h>
+#include <limits.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,6 +101,78 @@ static void test_cores(void **state) {
     remove_top();
 }
 
+/* The files of control groups are those of `top` while this is set; others are the system's. */
+static bool redirected;
+FILE *fopen(const char *path, const char *mode) {
+    static const struct {
+        const char *there, *here;
+    } moved[] = {{"/sys/fs/cgroup", ""}, {"/proc/self/cgroup", "/self"}};
+    static FILE *(*system_fopen)(const char *, const char *);
+    char other[PATH_MAX];
+    if (system_fopen == NULL) { /* a pointer to an object stands for one to a function */
+        void *found = dlsym(RTLD_NEXT, "fopen");
+        memcpy(&system_fopen, &found, sizeof found);
+    }
+    for (int i = 0; redirected && i < 2; i++) {
+        const size_t n = strlen(moved[i].there);
+        if (strncmp(path, moved[i].there, n) == 0) {
+            snprintf(other, sizeof other, "%s%s%s", top, moved[i].here, path + n);
+            return system_fopen(other, mode);
+        }
+    }
+    return system_fopen(path, mode);
+}
+
+/* What a process sees of the groups in `top`. */
+static void expect_seen(double room_left, double limit, double cores) {
+    redirected = true;
+    const size_t node = limits_node(), total = limits_node_total();
+    const double seen = limits_cores();
+    redirected = false;
+    assert_true((double)node == room_left);
+    assert_true((double)total == limit);
+    assert_true(seen == cores);
+}
+
+/* Limits of the group that a process is in: in a container the mount point itself, elsewhere the
+ * path in /proc/self/cgroup, of both versions. */
+static void test_own_groups(void **state) {
+    (void)state;
+    redirected = true;
+    assert_true(limits_node() > 9000 && limits_node_total() > 9000); /* no group, no file */
+    assert_true(limits_cores() == INFINITY);
+    redirected = false;
+    assert_non_null(mkdtemp(top));
+    put("memory.max", "9000\n");
+    put("memory.current", "2000\n");
+    put("cpu.max", "300000 100000\n");
+    expect_seen(7000, 9000, 3);
+    put("self", "0::/\n");
+    expect_seen(7000, 9000, 3);
+    make_folder("job");
+    put("self", "0::/job\n");
+    put("job/memory.max", "6000\n");
+    put("job/memory.current", "1500\n");
+    put("job/cpu.max", "150000 100000\n");
+    expect_seen(4500, 6000, 1.5);
+    remove_top();
+    assert_non_null(mkdtemp(top));
+    make_folder("memory");
+    make_folder("memory/job");
+    make_folder("cpu");
+    make_folder("cpu/job");
+    put("self", "4:cpuset:/job\n3:cpu,cpuacct:/job\n2:memory:/job\n");
+    put("memory/memory.limit_in_bytes", "8000\n");
+    put("memory/memory.usage_in_bytes", "1000\n");
+    expect_seen(7000, 8000, INFINITY);
+    put("memory/job/memory.limit_in_bytes", "5000\n");
+    put("memory/job/memory.usage_in_bytes", "1000\n");
+    put("cpu/job/cpu.cfs_quota_us", "100000\n");
+    put("cpu/job/cpu.cfs_period_us", "50000\n");
+    expect_seen(4000, 5000, 2);
+    remove_top();
+}
+
 /* In a child: with a limit on the address space the process may reach less than that limit; too low
  * a limit is refused before OpenBLAS asks for its buffers, for as many threads as it has. */
 static void test_process(void **state) {
@@ -129,6 +204,7 @@ static void test_process(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_groups), cmocka_unit_test(test_cores),
+                                       cmocka_unit_test(test_own_groups),
                                        cmocka_unit_test(test_process)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -248,6 +248,18 @@ static void test_stars(void **state) {
     assert_string_equal(text, "b");
     ast_stars_free(&some);
     ast_stars_free(&all);
+    /* a star without a magnitude is in a field, but passes no limit */
+    assert_int_equal(
+        read_text("name,x,y,mag\na,1,0,12\nb,2,0,\nc,3,0,15\nd,4,0,9\n", false, &all, &left),
+        MOAO_OK);
+    assert_int_equal(ast_stars_of_field(&all, &s, 60 * ARCSEC, NAN, 10, &some), MOAO_OK);
+    assert_int_equal(some.n, 4);
+    ast_stars_free(&some);
+    assert_int_equal(ast_stars_of_field(&all, &s, 60 * ARCSEC, 13, 10, &some), MOAO_OK);
+    names(&some, text);
+    assert_string_equal(text, "da");
+    ast_stars_free(&some);
+    ast_stars_free(&all);
 }
 
 /* What is no star is left out, counted and named; CSV as spreadsheets write it. */
@@ -294,6 +306,15 @@ static void test_left_out(void **state) {
     assert_int_equal(read_text("name,ra,dec\n\"A,1,2\n", false, &s, &left), MOAO_INPUT);
     ast_stars_free(&s);
     status_clear();
+    static const char *const uneven[] = {
+        "name,ra,dec,mag,id\nA,1,2,12,7\nB,1.1,2,12\n", "name,ra,dec,mag\nA,1,2,12\nB,1.1,2,12,7\n",
+        "ra dec mag\n1 2 12\n1.1 2\n", "x,y\n1,2\n3\n"}; /* commas in a number, a cell left out */
+    for (size_t i = 0; i < sizeof uneven / sizeof *uneven; i++) {
+        assert_int_equal(read_text(uneven[i], false, &s, &left), MOAO_INPUT);
+        assert_non_null(strstr(status_message(), ":3: not as many values as there are columns"));
+        ast_stars_free(&s);
+        status_clear();
+    }
     assert_int_equal(read_text("ra,dec,rMeanPSFMag\n1,2,12\n", true, &s, &left), MOAO_INPUT);
     assert_non_null(strstr(status_message(), ":1: no column magnitude"));
     ast_stars_free(&s);
