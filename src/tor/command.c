@@ -213,7 +213,7 @@ status command_init(const comm *c, const sys *s, double *dplus, command_inverse 
     for (int r = 0; r < c->size; r++) {
         const size_t from = blocks * (size_t)r / (size_t)c->size * COLUMNS,
                      to = blocks * (size_t)(r + 1) / (size_t)c->size * COLUMNS;
-        offset[r] = (int)(from < s->t ? from : s->t);
+        offset[r] = (int)from; /* of whole blocks, the last of which begins before t */
         count[r] = (int)(to < s->t ? to : s->t) - offset[r];
     }
     st = comm_fault(c, "command");

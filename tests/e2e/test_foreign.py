@@ -134,6 +134,12 @@ class Tables(unittest.TestCase):
             np.testing.assert_allclose(moved, [np.sqrt(2), 0, 0], atol=1e-4, err_msg=word)
             self.assertIn("2 stars stay at the catalogue's position, motion or epoch missing: line 3 (B): pmra '%s'; "
                           "line 4 (C): ref_epoch '%s'" % (word, word), s.dropped[0])
+        for motion, stays in (("10328.12", False), ("-5809.43", False), ("32767", True), ("-1e20", True)):  # Barnard's star; none
+            path = self.write("name,ra,dec,pmra,pmdec,ref_epoch\nA,150,2,0,%s,2016\nB,150,2,%s,0,2016\n" % (motion, motion))
+            s = read_stars(path, epoch=2017)
+            np.testing.assert_allclose(np.hypot((s.ra - 150) * np.cos(np.radians(2)), s.dec - 2) * 3600,
+                                       0 if stays else abs(float(motion)) / 1000, atol=2e-3, err_msg=motion)
+            self.assertEqual(any("2 stars stay" in w for w in s.dropped), stays)
         path = self.write("name,ra,dec,Vmag\nA,150,2,20.000\nB,151,2,12\nC,0,0,13\n")
         s = read_stars(path, missing=["20"])
         self.assertEqual(list(np.isnan(s.magnitude)), [True, False, False])

@@ -73,6 +73,13 @@ class Mixed(unittest.TestCase):
         self.assertEqual(list(plain["PRECISN"]), ["double"] * 3)
         self.assertTrue(np.all(np.isnan(plain["MIXDIFF"])))
 
+    def test_terms_of_the_budget(self):
+        """As in double precision, the servo lag too, which is taken from another W Cpm' than the images'."""
+        a, b = self.double.table("TARGETS"), self.mixed.table("TARGETS")
+        for name in ("TOTAL", "TOMO", "NOISE", "ALIAS", "FIT", "LAG", "STAR"):
+            np.testing.assert_allclose(b["WFE_" + name], a["WFE_" + name], rtol=5e-4, atol=1e-3, err_msg=name)
+        self.assertGreater(a["WFE_LAG"].min(), 50)  # nm
+
     def test_falls_back(self):
         """Where the sampled target differs by more than the tolerance, W becomes more exact; where that does not help or
         results are kept already, all targets are of double precision; the other exposures stay mixed."""

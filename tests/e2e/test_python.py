@@ -197,7 +197,9 @@ class Images(Case):
         radius, mean = p.profile()
         self.assertAlmostEqual(mean[0], p.strehl)
         self.assertGreater(mean[0], mean[5])
-        self.assertEqual(radius[0], 0)
+        np.testing.assert_allclose(radius[:3] / p.pixel, [0, (1 + 2 ** 0.5) / 2, (2 + 2 * 5 ** 0.5) / 3], rtol=1e-12)
+        n, m = p.data.shape
+        self.assertAlmostEqual(mean[1], np.delete(p.data[n // 2 - 1:n // 2 + 2, m // 2 - 1:m // 2 + 2].ravel(), 4).mean())
         with self.assertRaises(ValueError):
             p.ee(1e6)
 

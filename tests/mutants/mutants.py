@@ -55,7 +55,7 @@ FIRST = {
     "src/budget": ["mpi/test_truth", "unit/test_phase"],
     "src/store": ["unit/test_store*"],
     "src/maps": ["unit/test_maps", "unit/test_fits"],
-    "src/job": ["unit/test_cmdline", "unit/test_sweep", "unit/test_memory_limits", "unit/test_operator_sizes"],
+    "src/job": ["unit/test_cmdline", "unit/test_plan", "unit/test_sweep", "unit/test_memory_limits", "unit/test_operator_sizes"],
     "src/asterism": ["unit/test_sky", "mpi/test_asterism"],
     "src/tlr": ["unit/test_tlr*", "mpi/test_tlr_members"],
     "src/formats": ["unit/test_formats*"],
@@ -75,7 +75,7 @@ THEN = {
     "src/asterism": ["e2e/test_asterism.py:Asterisms.test_the_best_is_the_best_of_all",
                      "e2e/test_asterism.py:Sky.test_celestial_coordinates"],
     "python": ["e2e/test_python.py:Reading", "e2e/test_python.py:Images", "e2e/test_python.py:Commands",
-               "e2e/test_asterism.py:Sky", "e2e/test_foreign.py"],
+               "e2e/test_asterism.py:Sky", "e2e/test_foreign.py", "e2e/test_python_files.py"],
 }
 TREE = ("src", "tests", "scripts", "python", "params", "examples", "docs", "bench", "Makefile", "VERSION", "README.md",
         "CITATION.cff", "CHANGELOG.md", "LICENSE", "CONTRIBUTING.md", "config.mk")

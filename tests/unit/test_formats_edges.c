@@ -191,6 +191,44 @@ static status no_svd(backend_ctx *c, backend_type t, char jobu, char jobv, const
     return status_fail(MOAO_NUMERIC, "an SVD that fails");
 }
 
+/* As those of the backend, but they say that the last matrix has a number that is not finite. */
+static status tell_not_finite(int64_t count, int *info, status st) {
+    const int one = 1;
+    return st != MOAO_OK ? st : be->copy(ctx, info + count - 1, 4, &one, 4, 4, 1);
+}
+static status svd_not_finite(backend_ctx *c, backend_type t, char jobu, char jobv,
+                             const batch_cut *cut, int64_t count, batch_dim m, batch_dim n,
+                             batch_mat a, batch_mat s, batch_mat u, batch_mat v, int64_t *rank,
+                             int *info, void *work, size_t lwork) {
+    return tell_not_finite(count, info,
+                           be->lowrank->gesvj(c, t, jobu, jobv, cut, count, m, n, a, s, u, v, rank,
+                                              info, work, lwork));
+}
+static status sampled_not_finite(backend_ctx *c, backend_type t, char jobu, char jobv,
+                                 const batch_cut *cut, int64_t over, int power, uint64_t seed,
+                                 int64_t count, batch_dim m, batch_dim n, batch_mat a, batch_mat s,
+                                 batch_mat u, batch_mat v, int64_t *rank, int *info, void *work,
+                                 size_t lwork) {
+    return tell_not_finite(count, info,
+                           be->lowrank->rsvd(c, t, jobu, jobv, cut, over, power, seed, count, m, n,
+                                             a, s, u, v, rank, info, work, lwork));
+}
+
+/* A number that is not finite, found by an SVD while f is compressed: no such format is kept. */
+static void refuse_not_finite(format *f, const format_source *s, backend_lowrank *low) {
+    double rms, worst;
+    for (int samples = 0; samples <= 10; samples += 10) {
+        must(format_load(f, s));
+        low->gesvj = svd_not_finite, low->rsvd = sampled_not_finite;
+        assert_int_equal(format_compress(f, 1e-3, 'W', samples), MOAO_NUMERIC);
+        assert_non_null(strstr(status_message(), "not finite"));
+        status_clear();
+        low->gesvj = be->lowrank->gesvj, low->rsvd = be->lowrank->rsvd;
+        assert_int_equal(format_check(f, s, 4, 1, &rms, &worst), MOAO_INPUT);
+        status_clear();
+    }
+}
+
 /* After a compression that failed a format says that it holds no matrix, whatever is asked of it,
  * and a load gives it one. */
 static void test_failed_compression(void **state) {
@@ -223,6 +261,7 @@ static void test_failed_compression(void **state) {
         assert_int_not_equal(format_solve(f, 'N', 1, y, n, NULL, (size_t)1 << 40), MOAO_OK);
         status_clear();
         format_parts(f, NULL, NULL);
+        refuse_not_finite(f, &s, &low);
         must(format_load(f, &s));
         must(format_check(f, &s, 16, 1, &rms, &worst));
         assert_true(rms < (kind ? 1e-5 : 1e-2));

@@ -356,12 +356,53 @@ static void test_neighbours(void **state) {
     free(at);
 }
 
+/* Of equal leaves: each node is cut at the median of the longer side of its box, so that no point
+ * of its first child lies beyond one of its second; sizes as promised, each point in one leaf. */
+static void test_medians(void **state) {
+    (void)state;
+    for (int64_t n = 5; n < 700; n = n * 3 / 2) {
+        double *at = square_points(n);
+        bool *seen = calloc((size_t)n, 1);
+        const int64_t leaf = 8;
+        tree t;
+        for (int64_t i = 0; i < n; i++) { /* in no order, some coordinates several times */
+            float v[4];
+            backend_random(3, i, 0, v);
+            at[2 * i] = n % 2 ? (double)v[0] : floor(8 * (double)v[0]);
+            at[2 * i + 1] = 0.7 * (double)v[1];
+        }
+        must(tree_make(n, 2, at, leaf, 'E', &t));
+        for (int level = 0; level < t.levels; level++)
+            for (int64_t p = 0; p < tree_nodes(level); p++) {
+                const int64_t a = tree_node(level, p), b = tree_node(level + 1, 2 * p), c = b + 1;
+                const double *low = t.low + 3 * a, *high = t.high + 3 * a;
+                const int d = high[1] - low[1] > (1 + 1e-9) * (high[0] - low[0]);
+                assert_int_equal(t.size[a], t.size[b] + t.size[c]);
+                if (t.size[b] > 0 && t.size[c] > 0)
+                    assert_true(t.high[3 * b + d] <= t.low[3 * c + d]);
+            }
+        for (int64_t p = 0, part = 0; p < tree_nodes(t.levels); p++) {
+            const int64_t size = t.size[tree_node(t.levels, p)];
+            assert_true(size == leaf || size == 0 || (size < leaf && part++ == 0));
+        }
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t o = t.order[i];
+            assert_true(o >= 0 && o < n && !seen[o]);
+            assert_true(t.at[2 * i] == at[2 * o] && t.at[2 * i + 1] == at[2 * o + 1]);
+            seen[o] = true;
+        }
+        tree_free(&t);
+        free(at), free(seen);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products), cmocka_unit_test(test_paper),
         cmocka_unit_test(test_solve),    cmocka_unit_test(test_refused),
         cmocka_unit_test(test_check),    cmocka_unit_test(test_neighbours),
         cmocka_unit_test(test_options),  cmocka_unit_test(test_from_products),
+        cmocka_unit_test(test_medians),
     };
     return RUN_ON_BACKENDS(tests);
 }

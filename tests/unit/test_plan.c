@@ -1,0 +1,197 @@
+/* The plan of a run on CPUs: grid of ranks, panels, threads, memory, and the work that times and
+ * progress follow from. */
+#include "job/plan.h"
+#include "job/setup.h"
+#include "params_case.h"
+
+#include <math.h>
+
+/* What a plan is made of; the machine has as much memory as any case here takes. */
+typedef struct {
+    params par;
+    sys s;
+    atmos a;
+    psf_opts o;
+    plan_sizes z;
+    machine_room room;
+} given;
+
+static void open_given(const char *override, int nrank, given *g) {
+    *g = (given){.room = {.nrank = nrank,
+                          .nnode = 1,
+                          .threads = 1,
+                          .available = (size_t)4 << 30,
+                          .total = (size_t)4 << 30,
+                          .base = 1 << 20}};
+    load_all("case.yaml", override, &g->par, &g->s, &g->a);
+    params_psf_opts(&g->par, &g->o);
+    g->z = plan_find_sizes(&g->s, &g->a, &g->o);
+}
+
+static void close_given(given *g) {
+    atmos_free(&g->a);
+    sys_free(&g->s);
+    params_free(&g->par);
+}
+
+static status make_plan(const given *g, plan *p) {
+    return plan_make(&g->par, &g->s, &g->a, &g->o, &g->room, &g->z, 0, p);
+}
+
+static void expect_near(double a, double b) {
+    if (!(fabs(a - b) <= 1e-12 * fabs(b)))
+        fail_msg("%.17g is not %.17g", a, b);
+}
+
+/* As many ranks as the run has, as square as may be; a grid of other ranks is refused. */
+static void test_grid(void **state) {
+    (void)state;
+    const struct {
+        const char *asked;
+        int nrank, nprow, npcol; /* 0: refused */
+    } of[] = {{NULL, 1, 1, 1},  {NULL, 6, 2, 3},         {NULL, 7, 1, 7},  {NULL, 16, 4, 4},
+              {"3,2", 6, 3, 2}, {"1,6", 6, 1, 6},        {"2,2", 1, 0, 0}, {"2,2", 6, 0, 0},
+              {"3,2", 5, 0, 0}, {"65536,65536", 1, 0, 0}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        char override[64] = "title=any", words[64];
+        given g;
+        plan p;
+        if (of[i].asked != NULL)
+            snprintf(override, sizeof override, "compute.grid=[%s]", of[i].asked);
+        open_given(override, of[i].nrank, &g);
+        const status st = make_plan(&g, &p);
+        assert_int_equal(st, of[i].nprow > 0 ? MOAO_OK : MOAO_INPUT);
+        if (st == MOAO_OK) {
+            assert_int_equal(p.nprow, of[i].nprow);
+            assert_int_equal(p.npcol, of[i].npcol);
+        } else {
+            snprintf(words, sizeof words, "is not the number of ranks, %d", of[i].nrank);
+            assert_non_null(strstr(status_message(), "compute.grid: "));
+            assert_non_null(strstr(status_message(), words));
+            status_clear();
+        }
+        /* on devices it is the same */
+        assert_int_equal(plan_make_device(&g.par, &g.s, &g.a, &g.o, &g.room, &g.z, 0,
+                                          (device_room){.bytes = 4e9, .machine = 4e9}, &p),
+                         st);
+        status_clear();
+        close_given(&g);
+    }
+}
+
+/* Panels are blocks of the factor side by side. */
+static void test_panels(void **state) {
+    (void)state;
+    static const char *const of[] = {"compute={block: 64, panel: 200}", "compute.panel=1000",
+                                     "compute.block=96", "title=any"};
+    static const int block[] = {64, 128, 96, 128}, width[] = {256, 1024, 288, 256};
+    for (int i = 0; i < 4; i++) {
+        given g;
+        plan p;
+        open_given(of[i], 1, &g);
+        assert_int_equal(make_plan(&g, &p), MOAO_OK);
+        assert_int_equal(p.block, block[i]);
+        assert_int_equal(p.width, width[i]);
+        close_given(&g);
+    }
+}
+
+/* Every reconstructor has a factor and solves, every exposure its products; and times follow. */
+static void test_work(void **state) {
+    (void)state;
+    static const char *const schedule[] = {
+        "schedule={tor_times: [0], exposure_times: [0, 300]}",
+        "schedule={tor_times: [0, 600], exposure_times: [0, 300]}",
+        "schedule={tor_times: [0, 100, 200, 600], exposure_times: [0, 300]}",
+        "schedule={tor_times: [0], exposure_times: [0, 300, 400, 500]}"};
+    plan p[4];
+    double m = 0;
+    for (int i = 0; i < 4; i++) {
+        given g;
+        open_given(schedule[i], 1, &g);
+        g.o.budget = false; /* whose noise is of each reconstructor, in the exposures */
+        assert_int_equal(make_plan(&g, &p[i]), MOAO_OK);
+        plan_estimate(&p[i], &g.s, &g.a, &g.o, &g.room, 1e9);
+        m = (double)g.s.m;
+        close_given(&g);
+    }
+    const double tor[4] = {1, 2, 4, 1}, exposures[4] = {1, 1, 1, 2};
+    expect_near(p[0].flops[STAGE_FACTOR], m * m * m / 3);
+    for (int i = 1; i < 4; i++) {
+        expect_near(p[i].flops[STAGE_FACTOR], tor[i] * p[0].flops[STAGE_FACTOR]);
+        expect_near(p[i].flops[STAGE_SOLVE], tor[i] * p[0].flops[STAGE_SOLVE]);
+        expect_near(p[i].flops[STAGE_EXPOSURE], exposures[i] * p[0].flops[STAGE_EXPOSURE]);
+        expect_near(p[i].flops[STAGE_SETUP], p[0].flops[STAGE_SETUP]);
+        expect_near(p[i].time.tor, p[0].time.tor); /* of one */
+        expect_near(p[i].time.solve, p[0].time.solve);
+        expect_near(p[i].time.exposure, p[0].time.exposure);
+    }
+    const double one = p[1].time.total - p[0].time.total; /* reconstructor, its targets solved */
+    assert_true(one > p[0].time.tor);
+    expect_near(p[2].time.total, p[0].time.total + 3 * one);
+}
+
+/* A plan fits into the memory that there is, or there is none; W has numbers of eight bytes. */
+static void test_memory(void **state) {
+    (void)state;
+    given g;
+    plan p;
+    int fits = 0, refused = 0, chunks = 0;
+    open_given("targets={grid: {nx: 8, ny: 3, width: 60, height: 30}}", 1, &g);
+    assert_int_equal(make_plan(&g, &p), MOAO_OK);
+    assert_int_equal(p.nchunk, 1);
+    const size_t all = p.memory;
+    size_t w = 0, sum = 0;
+    for (int i = 0; i < p.nitem; i++) {
+        sum += p.item[i].bytes;
+        w = strcmp(p.item[i].name, "reconstructors W") == 0 ? p.item[i].bytes : w;
+    }
+    assert_true(sum == all);
+    assert_true(w == sizeof(double) * (size_t)(24 * g.s.dm.nact) * g.s.m);
+    for (int i = 0; i <= 40; i++) {
+        g.room.available = g.room.total = all / 40 * (size_t)i;
+        if (make_plan(&g, &p) != MOAO_OK) {
+            assert_non_null(strstr(status_message(), "GB"));
+            status_clear();
+            assert_int_equal(fits, 0); /* more memory never fits less */
+            refused++;
+            continue;
+        }
+        assert_true(p.memory <= g.room.available);
+        assert_true(p.chunk * p.nchunk >= 24 && p.chunk * (p.nchunk - 1) < 24);
+        fits++;
+        chunks += p.nchunk > 1;
+    }
+    assert_true(refused > 3 && chunks > 3);
+    close_given(&g);
+}
+
+/* None is without a thread, none has more than there are cores. */
+static void test_threads(void **state) {
+    (void)state;
+    int before = 1;
+    for (size_t m = 2; m < 200000; m = m * 5 / 4 + 1) {
+        const sys s = {.m = m};
+        const int n = plan_threads(&s, 8);
+        assert_true(n >= before && n <= 8);
+        assert_int_equal(plan_threads(&s, 1), 1);
+        before = n;
+    }
+    assert_int_equal(before, 8);
+    assert_int_equal(plan_threads(&(sys){.m = 2}, 8), 1);
+}
+
+static int write_the_case(void **state) {
+    const int st = enter_folder(state);
+    if (st == 0)
+        write_case("case.yaml");
+    return st;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_grid),   cmocka_unit_test(test_panels),  cmocka_unit_test(test_work),
+        cmocka_unit_test(test_memory), cmocka_unit_test(test_threads),
+    };
+    return cmocka_run_group_tests(tests, write_the_case, leave_folder);
+}
