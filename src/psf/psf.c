@@ -31,9 +31,9 @@ static void set_sizes(psf *p, const sys *s, const psf_opts *o) {
     p->nact = s->dm.nact;
     p->nsep = 2 * p->n + 1;
     if (o->phase) {
-        p->lattice = phase_lattice(p->n);
+        p->lattice = phase_lattice(s, o);
         p->h = p->pitch * p->n / p->lattice;
-        p->np = phase_count(p->n, s->obs);
+        p->np = phase_count(p->lattice, s->obs);
         p->nsep = 2 * p->lattice + 1;
     }
     p->P = p->n * p->k;
@@ -280,7 +280,7 @@ size_t psf_sep_count(const psf *p) {
 }
 
 size_t psf_points_of(const sys *s, const psf_opts *o) {
-    return o->phase ? (size_t)phase_count(s->dm.nssp, s->obs) : 0;
+    return o->phase ? (size_t)phase_count(phase_lattice(s, o), s->obs) : 0;
 }
 
 size_t psf_sep_count_of(const sys *s, const psf_opts *o) {

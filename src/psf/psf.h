@@ -36,6 +36,7 @@ typedef struct { /* what the parameters ask for */
     double static_power; /* its spectrum is f^-power */
     const psf_map *map;  /* a static error that is known beside it, NULL: none; borrowed */
     bool budget;         /* the terms of the variance are wanted (obsseq/budget.h) */
+    int across;          /* of `phase`: rows of points across the pupil, 0: by the mirror's size */
 } psf_opts;
 
 typedef struct psf psf; /* plans, OTF_tel, autocorrelation of the influence function, weights */
@@ -127,6 +128,10 @@ void psf_pair_sums(const psf *p, const double *d, double *all);
  * the mean over all pairs of points of such a function. Local; the first allocates. */
 status psf_structure(const psf *p, const profile *prof, double *d);
 double psf_pair_mean(const psf *p, const double *d);
+/* Of a layer of strength 1 m^(-5/3) and outer scale L0 [m], the structure function at the
+ * separations [m^2] of its frequencies beyond the first Brillouin zone of the lattice of points:
+ * on the points they cannot be told from lower ones. d: [psf_sep_count]. MOAO_MEMORY. Local. */
+status psf_structure_beyond(const psf *p, double L0, double *d);
 /* Add what all targets have in common under a profile. Local; allocates. */
 status psf_phase_common(const psf *p, const profile *prof, double *sum);
 /* What psf_compute adds to the sums: the ideal fitting error of psf_fit_init, or with

@@ -21,7 +21,10 @@
 #define AT_ONCE 16      /* points whose phases are made together */
 #define CUT 8.0         /* beyond CUT x0 an influence function is less than 2e-14 */
 
-int phase_lattice(int nssp) {
+int phase_lattice(const sys *s, const psf_opts *o) {
+    const int nssp = s->dm.nssp;
+    if (o->across > 0)
+        return o->across;
     if (nssp > MANY)
         return (int)ceil(sqrt(2) * nssp);
     const int per_pitch = (LEAST_ACROSS + nssp - 1) / nssp;
@@ -63,8 +66,8 @@ static int find_points(int side, double obs, psf *p) {
     return count;
 }
 
-int phase_count(int nssp, double obs) {
-    return find_points(phase_lattice(nssp), obs, NULL);
+int phase_count(int rows, double obs) {
+    return find_points(rows, obs, NULL);
 }
 
 /* Factors of the influence functions along x and y at the places of the points. */
@@ -249,7 +252,7 @@ done:
 
 size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads) {
     const size_t side = (size_t)s->dm.nssp + 1, v = (size_t)s->dm.nact;
-    const size_t row = o->phase ? (size_t)phase_lattice(s->dm.nssp) : 0;
+    const size_t row = o->phase ? (size_t)phase_lattice(s, o) : 0;
     const size_t nsep = (2 * row + 1) * (2 * row + 1);
     const size_t spread = row > 0 ? AT_ONCE * (side * side + side * row + row * row) : 0;
     return (PARTS * nsep + row * row + (size_t)threads * (row * (v + na) + spread)) *

@@ -9,9 +9,9 @@
 
 #define PHASE_TAPS 12 /* lattice points per axis from which a point of the grid is interpolated */
 
-/* Rows of the lattice, and number of points, for a mirror of nssp subapertures. */
-int phase_lattice(int nssp);
-int phase_count(int nssp, double obs);
+/* Rows of the lattice that the options ask for (of `phase`), and points of a lattice. */
+int phase_lattice(const sys *s, const psf_opts *o);
+int phase_count(int rows, double obs);
 /* Points, influence functions, pairs and weights; the arrays are there. */
 status phase_init(psf *p, double obs);
 /* Weights of the interpolation from the lattice to the grid of rho. */

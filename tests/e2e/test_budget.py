@@ -55,9 +55,26 @@ class Direct(Truth):
         n *= max(2, math.ceil(32 / n))
         j, i = np.meshgrid(np.arange(n), np.arange(n), indexing="ij")
         x = np.stack([(i + 0.25 + 0.5 * (j & 1)).ravel(), (j + 0.25).ravel()], axis=1) * self.diameter / n - self.diameter / 2
-        self.x = x[inside(x, self.diameter, self.obscuration)]
+        self.h, self.x = self.diameter / n, x[inside(x, self.diameter, self.obscuration)]
         self.IF = self.mirror.influence(self.x)
         self.C = sum(half_structure(self.x, self.x, l) for l in self.layers)
+
+    def resolved(self):
+        """Covariance of the phase without what lies outside the first Brillouin zone of the lattice (rows shifted by half a step):
+        folded from 13 x 13 cells of frequencies, each cell in 4 n x 4 n samples."""
+        n = 4 * round(self.diameter / self.h)
+        j1, j2 = np.meshgrid(np.arange(n), np.arange(n), indexing="ij")
+        fx, fy = j1 / n / self.h, (j2 - j1 / 2) / n / self.h
+        k1, k2 = np.meshgrid(np.arange(-6, 7), np.arange(-6, 7))
+        k2 += np.round(k1 / 2).astype(int)
+        high = 0
+        for l in self.layers:
+            W = np.array([(0.02289558710855518 * l.strength * ((fx + a / self.h) ** 2 + (fy + (b - a / 2) / self.h) ** 2 + l.L0 ** -2) ** (-11 / 6))
+                          for a, b in zip(k1.ravel(), k2.ravel())])
+            high += np.fft.fft2(W.sum(axis=0) - W.max(axis=0)).real / (n * self.h) ** 2
+        dx, dy = ((self.x[:, None, i] - self.x[None, :, i]) / self.h for i in (0, 1))
+        at = np.round(dx - dy / 2).astype(int) % n, np.round(dy).astype(int) % n
+        return self.C - (500e-9 / 2 / math.pi) ** 2 * high[at]
 
     @staticmethod
     def variance(B):
@@ -81,7 +98,7 @@ class Direct(Truth):
         A = A - A.mean(axis=1)[:, None]                      # commands without piston
         u, s, _ = np.linalg.svd(A, full_matrices=False)
         u = u[:, s > 1e-9 * s[0]]
-        out = {"FIT": self.variance(self.C) - 1e18 * np.einsum("ik,ij,jk", u, self.C, u, optimize=True) / n}
+        out = {"FIT": self.variance(self.C) - 1e18 * np.einsum("ik,ij,jk", u, self.resolved(), u, optimize=True) / n}
         Ks, ts = self.IF @ Dplus, self.truths[t]
         out["ALIAS"] = self.variance(self.C + Ks @ cov_slopes(ts, ts, self.layers, self.slope) @ Ks.T) - out["FIT"] \
             - 2 * self.cross(Ks, cov_phase(self.x, self.targets[t], ts, self.layers, self.slope))

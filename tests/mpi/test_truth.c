@@ -139,24 +139,31 @@ static size_t basis(const double *a, size_t v, size_t np, double *q) {
     return n;
 }
 
-/* V[phi] [m^2] over the points; *shape: what of it the basis q holds. */
-static double variances(const psf *p, size_t np, double scale, const double *q, size_t n,
-                        double *shape) {
+/* V[phi] [m^2] over the points; *shape: what of it, of the frequencies that the lattice resolves,
+ * the basis q holds. */
+static double variances(const psf *p, size_t np, double diameter, double scale, const double *q,
+                        size_t n, double *shape) {
     const double unit = pow(500e-9 / (2 * M_PI), 2);
     const double *x, *y;
-    double *row = case_doubles(np), all = 0;
+    const int rows = psf_lattice_rows(p);
+    double *row = case_doubles(np), *beyond = case_doubles(psf_sep_count(p)), all = 0;
     psf_points(p, &x, &y);
+    OK(psf_structure_beyond(p, scale, beyond));
     *shape = 0;
     for (size_t k = 0; k < np; k++) {
         for (size_t l = 0; l < np; l++) {
             row[l] = -0.5 * unit * formula_structure(1, scale, hypot(x[k] - x[l], y[k] - y[l]));
             all -= row[l] / (double)np / (double)np;
+            const int dj = (int)lround((y[l] - y[k]) * rows / diameter),
+                      di = (int)lround((x[l] - x[k]) * rows / diameter - (dj & 1 ? 0.5 : 0));
+            row[l] += 0.5 * beyond[(dj + rows) * (2 * rows + 1) + di + rows];
         }
         for (size_t i = 0; i < n; i++)
             for (size_t l = 0; l < np; l++)
                 *shape += q[i * np + k] * row[l] * q[i * np + l] / (double)np;
     }
     free(row);
+    free(beyond);
     return all;
 }
 
@@ -185,7 +192,7 @@ static void test_fitting_and_aliasing(void **state) {
     OK(mirror_budget_init(&world, &s, p, dplus, &air, &m));
     for (int l = 0; l < SCALES; l++) {
         double shape, fitting, aliasing, strength = 3;
-        const double all = variances(p, np, L0[l], q, n, &shape);
+        const double all = variances(p, np, s.diameter, L0[l], q, n, &shape);
         const profile only = {
             .nlayer = 1, .h = none, .L0 = &L0[l], .strength = &strength, .wind = {none, none}};
         mirror_budget_of(&m, &only, &fitting, &aliasing);

@@ -1,0 +1,26 @@
+/* The least that the mirror's shapes leave of the turbulence. Model section 7, "Error budget". */
+#ifndef MOAO_BUDGET_FITTING_H
+#define MOAO_BUDGET_FITTING_H
+
+#include "base/comm.h"
+#include "psf/psf.h"
+#include "system/system.h"
+
+/* Of v influence functions at the points of p: their means, mean[v], and g (v x v, symmetric) =
+ * A'A/points, A = influence functions less their means. mean and g come zeroed. Local. MOAO_MEMORY.
+ */
+status mirror_shapes(const psf *p, int v, double *mean, double *g);
+
+/* out[n] = this rank's part of the fitting error's variance [m^2] over the pupil, of layers of
+ * strength 1 m^(-5/3) with the outer scales L0[n] [m]; the sum over ranks is meant. Where the
+ * lattice of p has less than 2 points a pitch, on one that has. Local. MOAO_MEMORY, MOAO_NUMERIC.
+ */
+status fitting_variance(const comm *c, const sys *s, const psf *p, int n, const double *L0,
+                        double *out);
+
+/* Local, for the plan: bytes of a rank while it runs, floating-point operations of all ranks. o:
+ * options of the images. */
+size_t fitting_bytes(const sys *s, const psf_opts *o);
+double fitting_flops(const sys *s, const psf_opts *o);
+
+#endif
