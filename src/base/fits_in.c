@@ -1,9 +1,11 @@
 #include "fits_in.h"
 
+#include "decimal.h"
 #include "file.h"
 #include "fits_driver.h"
 #include "text.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +13,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+enum { CARD = 80, BLOCK = 2880, LONGEST_NUMBER = 40 };
 enum { MOST_ROWS = 1000000000 }; /* products of two numbers of rows are far from overflow */
 
 /* "PATH: table T, column C: what is wrong" */
@@ -54,6 +57,33 @@ static status check_extent(fitsin *in) {
     return MOAO_OK;
 }
 
+/* Whether a card has a value that is no text and longer than any number. */
+static bool long_value(const char *card) {
+    int n = 0;
+    if (memcmp(card + 8, "= ", 2) != 0)
+        return false;
+    for (int i = 10; i < CARD && card[i] != '/' && card[i] != '\''; i++)
+        n += card[i] != ' ';
+    return n > LONGEST_NUMBER;
+}
+
+const char *fits_cards_wrong(int fd, uint64_t size) {
+    char block[BLOCK];
+    bool header = false;
+    for (uint64_t at = 0; at + BLOCK <= size; at += BLOCK) {
+        if (pread(fd, block, BLOCK, (off_t)at) != BLOCK)
+            return "cannot be read";
+        header = header || memcmp(block, "SIMPLE  ", 8) == 0 || memcmp(block, "XTENSION", 8) == 0;
+        for (int i = 0; i < BLOCK && header; i += CARD) {
+            if (memcmp(block + i, "END     ", 8) == 0)
+                header = false;
+            else if (long_value(block + i))
+                return "a keyword of a header has a value that is neither a text nor a number";
+        }
+    }
+    return NULL;
+}
+
 status fitsin_open(fitsin *in, const char *path) {
     char name[FLEN_FILENAME];
     int err = 0;
@@ -62,6 +92,9 @@ status fitsin_open(fitsin *in, const char *path) {
     TRY(ALLOC(in->path, strlen(path) + 1, "file name"));
     strcpy(in->path, path);
     TRY(file_open_plain(path, &in->fd, &in->size));
+    const char *wrong = fits_cards_wrong(in->fd, in->size);
+    if (wrong != NULL)
+        TRY(bad(in, NULL, "%s", wrong));
     TRY(fits_driver_lend_input(in, in->fd, in->path, in->size, name, sizeof name));
     if (fits_open_file(&in->f, name, READONLY, &err) != 0) {
         in->f = NULL;
@@ -88,7 +121,8 @@ void fitsin_close(fitsin *in) {
 
 status fitsin_table(fitsin *in, const char *name) {
     char copy[FLEN_VALUE];
-    LONGLONG rows = 0, row = 0, start = 0, end = 0, bytes;
+    LONGLONG start = 0, end = 0;
+    double rows = 0, row = 0;
     int err = 0;
     snprintf(copy, sizeof copy, "%s", name);
     in->table[0] = '\0';
@@ -98,18 +132,17 @@ status fitsin_table(fitsin *in, const char *name) {
     if (err != 0)
         return failed(in, NULL, err);
     snprintf(in->table, sizeof in->table, "%s", name);
-    fits_read_key(in->f, TLONGLONG, "NAXIS1", &row, NULL, &err);
-    fits_read_key(in->f, TLONGLONG, "NAXIS2", &rows, NULL, &err);
+    if (!fits_key_number(in->f, "NAXIS1", &row) || !fits_key_number(in->f, "NAXIS2", &rows))
+        return bad(in, NULL, "NAXIS1 or NAXIS2 is not a number");
     fits_get_num_cols(in->f, &in->ncol, &err);
     fits_get_hduaddrll(in->f, NULL, &start, &end, &err);
     if (err != 0)
         return failed(in, NULL, err);
-    if (rows < 1 || rows > MOST_ROWS)
-        return bad(in, NULL, "%lld rows, expected at least one", (long long)rows);
-    if (row < 1 || __builtin_mul_overflow(row, rows, &bytes) || start < 0 ||
-        (uint64_t)start > in->size || (uint64_t)bytes > in->size - (uint64_t)start)
-        return bad(in, NULL, "%lld rows of %lld bytes are more than the file has", (long long)rows,
-                   (long long)row);
+    if (rows < 1 || rows > MOST_ROWS || rows != floor(rows))
+        return bad(in, NULL, "%.15g rows, expected at least one", rows);
+    if (row < 1 || start < 0 || (uint64_t)start > in->size ||
+        row * rows > (double)(in->size - (uint64_t)start))
+        return bad(in, NULL, "%.15g rows of %.15g bytes are more than the file has", rows, row);
     in->rows = (long)rows;
     return MOAO_OK;
 }
@@ -205,6 +238,19 @@ status fitsin_text(fitsin *in, const fitsin_column *c, long row, char *out, size
 done:
     free(cell);
     return st;
+}
+
+bool fits_key_number(fitsfile *f, const char *key, double *v) {
+    char value[FLEN_VALUE] = "", comment[FLEN_COMMENT];
+    int err = 0;
+    if (fits_read_keyword(f, key, value, comment, &err) != 0) {
+        fits_clear_errmsg();
+        return false;
+    }
+    for (char *p = value; *p != '\0'; p++)
+        if (*p == 'D' || *p == 'd') /* FITS has exponents with a D too */
+            *p = 'e';
+    return decimal_read(value, v);
 }
 
 bool fitsin_has_key(fitsin *in, const char *key) {

@@ -46,6 +46,12 @@ status fitsin_numbers(fitsin *in, const fitsin_column *c, long repeat, long firs
 /* The text of a cell, row from 1, without blanks at its end, its characters as text_add_ascii
  * wrote them; cut to `size` bytes with the zero. */
 status fitsin_text(fitsin *in, const fitsin_column *c, long row, char *out, size_t size);
+/* NULL, or what is wrong with the cards of a file: values that are neither texts nor numbers and
+ * so long that cfitsio writes beyond a buffer of its own while it opens the file. */
+const char *fits_cards_wrong(int fd, uint64_t size);
+/* Number of a keyword of the current header; false where there is none, or another value. cfitsio's
+ * own conversion writes beyond a buffer of its own when a value is not a number and long. */
+bool fits_key_number(fitsfile *f, const char *key, double *v);
 /* Whether the header of the current table has a keyword. */
 bool fitsin_has_key(fitsin *in, const char *key);
 /* Text of a keyword of the current table; "" where there is none, cut to `size` bytes. */

@@ -3,14 +3,17 @@
 #include "base/crc.h"
 #include "base/file.h"
 #include "base/fits.h"
+#include "base/fits_in.h"
 #include "base/progress.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MOST 16384        /* pixels of an axis */
@@ -56,11 +59,10 @@ static void text_of(fitsfile *f, const char *key, char *out) {
 static double pixel_of(fitsfile *f, const params *par, long columns) {
     char unit[FLEN_VALUE];
     double step = 0;
-    int err = 0;
     if (params_given(par->errors_static_pixel))
         return par->errors_static_pixel;
     text_of(f, "CUNIT1", unit);
-    if (strcasecmp(unit, "m") == 0 && fits_read_key(f, TDOUBLE, "CDELT1", &step, NULL, &err) == 0)
+    if (strcasecmp(unit, "m") == 0 && fits_key_number(f, "CDELT1", &step))
         return fabs(step);
     return par->telescope_diameter / (double)columns;
 }
@@ -207,6 +209,16 @@ done:
     return st;
 }
 
+static const char *cards_wrong(const char *path) {
+    struct stat sb;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const char *wrong = fd < 0 || fstat(fd, &sb) != 0 ? "cannot be read"
+                                                      : fits_cards_wrong(fd, (uint64_t)sb.st_size);
+    if (fd >= 0)
+        close(fd);
+    return wrong;
+}
+
 static status read_file(const char *path, const params *par, static_map *m) {
     fitsfile *f = NULL;
     int err = 0, closing = 0;
@@ -217,6 +229,9 @@ static status read_file(const char *path, const params *par, static_map *m) {
         snprintf(line, sizeof line, "cannot be read (%.80s), expected a FITS file", why);
         return refuse(path, line);
     }
+    why = cards_wrong(path);
+    if (why != NULL)
+        return refuse(path, why);
     if (fits_open_diskfile(&f, path, READONLY, &err) == 0) {
         int count = 0, naxis = 0, type = 0;
         fits_get_num_hdus(f, &count, &err);
