@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#define LEAST_STACK (256 << 10) /* with 64 KiB, threads of OpenBLAS have ended by a signal */
 /* Address space of one OpenBLAS buffer, which each of its threads takes as it starts, and of what
  * MPI and the smallest case take beside them. */
 #define BLAS_BUFFER ((size_t)129 << 20)
@@ -53,6 +54,12 @@ static void take_blas_buffer(void) {
 }
 
 status limits_probe(int threads) {
+    const size_t stack = limit_of(RLIMIT_STACK);
+    if (stack < LEAST_STACK)
+        return status_fail(MOAO_INPUT,
+                           "the limit of %zu KiB on a thread's stack (ulimit -s) is too low for "
+                           "the libraries: raise it to %d KiB or more",
+                           stack >> 10, LEAST_STACK >> 10);
     const size_t limit = least(limit_of(RLIMIT_AS), limit_of(RLIMIT_DATA));
     const size_t need = (size_t)(threads > 1 ? threads : 1) * BLAS_BUFFER + ELSEWHERE;
     if (limit == SIZE_MAX)

@@ -137,6 +137,13 @@ class Commands(unittest.TestCase):
             self.assertEqual(p.returncode, 2, p.stderr)
             self.assertRegex(p.stderr, r"\Amoao: the limit of .*\(ulimit -v.*\n\Z")
 
+    def test_stack_too_small(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_STACK, (65536, 65536))
+        p = call(MOAO, "check", self.case, preexec_fn=limit, timeout=20)
+        self.assertEqual(p.returncode, 2, p.stderr)
+        self.assertRegex(p.stderr, r"\Amoao: the limit of 64 KiB .*\(ulimit -s\).*\n\Z")
+
     def test_plan_counts_the_limit_of_the_process(self):
         """The memory that a plan may use is below the limit on the address space."""
         def limit():
