@@ -164,9 +164,56 @@ static void test_variances(void **state) {
     ast_worker_free(w);
 }
 
+/* `area` against sums over the same points, one by one, means left out. */
+static void test_area(void **state) {
+    (void)state;
+    enum { ACROSS = 4 }; /* points of a pitch */
+    sys s;
+    profile p;
+    make_system(NULL, &s, &p);
+    const int n = s.dm.nssp, v = s.dm.nact;
+    const double x0 = 1 / sqrt(-2 * log(s.dm.coupling));
+    double *area = calloc((size_t)(v * v), 8), *one = calloc((size_t)v, 8),
+           *mean = calloc((size_t)v, 8), *square = calloc((size_t)(v * v), 8), count = 0;
+    case_ok(ast_pupil_area(&s, area));
+    for (int j = 0; j < ACROSS * n; j++)
+        for (int i = 0; i < ACROSS * n; i++) {
+            const double x = (i + 0.5) / ACROSS, y = (j + 0.5) / ACROSS,
+                         r = hypot(x - n / 2.0, y - n / 2.0);
+            if (r >= n / 2.0 || r < s.obs * n / 2.0)
+                continue;
+            for (int a = 0; a < v; a++) {
+                const int at = s.dm.act[a];
+                one[a] = exp(-pow(hypot(x - at % (n + 1), y - (double)(at / (n + 1))) / x0, 2) / 2);
+                mean[a] += one[a];
+            }
+            cblas_dsyr(CblasColMajor, CblasLower, v, 1, one, 1, square, v);
+            count++;
+        }
+    for (int b = 0; b < v; b++)
+        for (int a = b; a < v; a++) {
+            const double expected = (square[a + b * v] - mean[a] * mean[b] / count) / count,
+                         scale = square[v / 2 * (v + 1)] / count;
+            if (!(fabs(area[a + b * v] - expected) < 1e-12 * scale))
+                fail_msg("area of %d and %d: %g, not %g (%g)", a, b, area[a + b * v], expected,
+                         scale);
+        }
+    free(area), free(one), free(mean), free(square);
+    sys_free(&s);
+    case_profile_free(&p);
+}
+
+/* What is wanted of an asterism, without what the searches share. */
+static double value_of(const want *w, ast_worker *one, const int *star, int n) {
+    double var[TARGETS], scratch[TARGETS];
+    case_ok(ast_search_one(one, star, n, var));
+    for (int t = 0; t < TARGETS; t++)
+        var[t] = want_guess(w, var[t]);
+    return want_value(w, TARGETS, var, scratch);
+}
+
 /* The figures of all combinations, one after another, without what the search shares. */
 static void brute_force(int choose, const want *w, ast_combo *best) {
-    double var[TARGETS], scratch[TARGETS];
     ast_worker *one;
     best->guess = NAN;
     case_ok(ast_worker_init(all.q, choose - 1, 1, &one));
@@ -177,10 +224,7 @@ static void brute_force(int choose, const want *w, ast_combo *best) {
                 star[n++] = i;
         if (n != choose)
             continue;
-        case_ok(ast_search_one(one, star, n, var));
-        for (int t = 0; t < TARGETS; t++)
-            var[t] = want_guess(w, var[t]);
-        const double value = want_value(w, TARGETS, var, scratch);
+        const double value = value_of(w, one, star, n);
         if (isnan(best->guess) || (want_larger(w) ? value > best->guess : value < best->guess)) {
             best->guess = value;
             memcpy(best->star, star, sizeof star);
@@ -216,6 +260,49 @@ static void test_searches(void **state) {
             ast_list_free(&every);
             ast_list_free(&greedy);
         }
+}
+
+/* The greedy search goes on until no exchange of one star makes it better, whatever is wanted. */
+static void test_exchanges(void **state) {
+    (void)state;
+    static const char *const wanted[] = {"min strehl at 2.2um", "max rms", "mean rms"};
+    int further = 0;
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        for (int choose = 2; choose <= 4; choose++) {
+            want w;
+            ast_list found;
+            ast_worker *one;
+            double tried;
+            case_ok(want_parse(wanted[i], &w));
+            w.lambda = 2.2e-6;
+            const ast_search s = {.choose = choose, .w = &w, .keep = 1};
+            case_ok(ast_search_exchange(&world, all.q, all.k, &s, 1, 0, &tried, &found));
+            const double rounds = (tried - choose * STARS + choose * (choose - 1) / 2.0) /
+                                  (choose * (STARS - choose + 1.0));
+            assert_true(rounds >= 1 && rounds == floor(rounds));
+            further += rounds > 1;
+            case_ok(ast_worker_init(all.q, choose - 1, 1, &one));
+            for (int out = 0; out < choose; out++)
+                for (int in = 0; in < STARS; in++) {
+                    int star[AST_MOST], n = 0;
+                    bool twice = false;
+                    for (int k = 0; k < choose; k++) {
+                        twice = twice || found.v[0].star[k] == in;
+                        if (k != out)
+                            star[n++] = found.v[0].star[k];
+                    }
+                    star[n] = in;
+                    if (twice)
+                        continue;
+                    const double other = value_of(&w, one, star, choose), best = found.v[0].guess;
+                    if (want_larger(&w) ? other > best * (1 + 1e-8) : other < best * (1 - 1e-8))
+                        fail_msg("%s, %d stars: %.12g, with star %d for %d %.12g", wanted[i],
+                                 choose, best, in, found.v[0].star[out], other);
+                }
+            ast_worker_free(one);
+            ast_list_free(&found);
+        }
+    assert_true(further > 1);
 }
 
 /* Stars that may not be together are in no asterism. */
@@ -272,10 +359,9 @@ static void test_images(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_variances),
-        cmocka_unit_test(test_searches),
-        cmocka_unit_test(test_apart),
-        cmocka_unit_test(test_images),
+        cmocka_unit_test(test_variances), cmocka_unit_test(test_area),
+        cmocka_unit_test(test_searches),  cmocka_unit_test(test_exchanges),
+        cmocka_unit_test(test_apart),     cmocka_unit_test(test_images),
     };
     MPI_Init(&argc, &argv);
     if (comm_init(MPI_COMM_WORLD, &world) != MOAO_OK)

@@ -138,6 +138,43 @@ static void test_not_all_arrived(void **state) {
     assert_int_equal(unlink(in_dir("c")), 0);
 }
 
+/* The numbers of temporary names, one after another, while there are any; else none is random. */
+static const unsigned *numbers;
+ssize_t getrandom(void *to, size_t size, unsigned flags) {
+    (void)flags;
+    if (numbers == NULL || size != sizeof *numbers)
+        return -1;
+    memcpy(to, numbers++, size);
+    return (ssize_t)size;
+}
+
+/* Temporary names that something has, a file or a link, are passed over and left as they are. */
+static void test_name_in_use(void **state) {
+    (void)state;
+    static const unsigned some[] = {0x1234abcd, 7, 8, 9};
+    char *back;
+    file_out o;
+    assert_int_equal(file_write_text(in_dir("d"), "another file"), MOAO_OK);
+    assert_int_equal(file_write_text(in_dir(".moao-1234abcd.tmp"), "of another run"), MOAO_OK);
+    assert_int_equal(symlink(in_dir("d"), in_dir(".moao-00000007.tmp")), 0);
+    assert_int_equal(symlink(in_dir("nowhere"), in_dir(".moao-00000008.tmp")), 0);
+    numbers = some;
+    assert_int_equal(file_begin(&o, in_dir("e")), MOAO_OK);
+    assert_string_equal(o.temp, in_dir(".moao-00000009.tmp"));
+    numbers = NULL;
+    assert_int_equal(file_append(&o, "mine", 4), MOAO_OK);
+    assert_int_equal(file_commit(&o), MOAO_OK);
+    static const char *const expected[][2] = {
+        {"d", "another file"}, {".moao-1234abcd.tmp", "of another run"}, {"e", "mine"}};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(file_read_text(in_dir(expected[i][0]), &back), MOAO_OK);
+        assert_string_equal(back, expected[i][1]);
+        free(back);
+    }
+    assert_int_equal(access(in_dir("nowhere"), F_OK), -1);
+    assert_int_equal(count(), 5);
+}
+
 /* Pieces of all sizes round that of the buffer arrive whole and in order, whatever came before; a
  * file that is not finished leaves nothing. */
 static void test_written_whole(void **state) {
@@ -215,8 +252,9 @@ static void test_read(void **state) {
 
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
-    const struct CMUnitTest tests[] = {CASE(test_messages),      CASE(test_memory),
-                                       CASE(test_checksum),      CASE(test_not_all_arrived),
-                                       CASE(test_written_whole), CASE(test_read)};
+    const struct CMUnitTest tests[] = {CASE(test_messages),    CASE(test_memory),
+                                       CASE(test_checksum),    CASE(test_not_all_arrived),
+                                       CASE(test_name_in_use), CASE(test_written_whole),
+                                       CASE(test_read)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

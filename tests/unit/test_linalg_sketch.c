@@ -508,6 +508,14 @@ static void largest_counts(void **state) {
     assert_int_equal(q->recompress(ctx, BACKEND_D, 'B', &cut, 1, n, n, &one, huge, x, x, &one, huge,
                                    x, x, &rank, NULL, NULL, 0),
                      MOAO_INPUT);
+    /* columns of a sum, of no matrix: as many as there is room for, and one more */
+    const batch_mat wide = batch_strided(NULL, 300, 300 * 256);
+    const batch_dim rows = batch_size(300), half = batch_size(BATCH_SUM_MAX / 2);
+    for (int more = 0; more <= 1; more++)
+        assert_int_equal(q->recompress(ctx, BACKEND_D, 'B', &cut, 0, rows, rows, &one, half, wide,
+                                       wide, &one, batch_size(half.n + more), wide, wide, &rank,
+                                       NULL, NULL, 0),
+                         more ? MOAO_INPUT : MOAO_OK);
     status_clear();
 }
 
