@@ -72,6 +72,20 @@ class Verify(unittest.TestCase):
                 self.assertIn("exposure 1, target %s" % ("4" if "flip-w" in fault else "1"), text)
                 self.assertIn("--resume", text)
 
+    def test_sampled_residual(self):
+        """|W Cmm - D+ Ctm| / |D+ Ctm| of a wrong W is the same however its rows are dealt out to ranks."""
+        with tempfile.TemporaryDirectory(prefix="moao-verify-") as folder:
+            case = os.path.join(folder, "case.yaml")
+            with open(case, "w") as f:
+                f.write(CASE)
+            found = []
+            for ranks in (1, 3):
+                p = moao("run", case, "targets={list: [[3, 4]]}", "psf.residual=sensor", "compute.verify=off", "--overwrite", "-o",
+                         os.path.join(folder, "out"), ranks=ranks, env={"MOAO_FAULT": "flip-w:0"})
+                found.append(re.findall(r"\|D\+ Ctm\| = (\S+)", p.stdout + p.stderr))
+        self.assertEqual((len(found[0]), found[0]), (2, found[1]))
+        self.assertGreater(float(found[0][0]), 1)
+
     def test_flips_under_the_residual_phase(self):
         """There a wrong W may be caught before that, by images that no turbulence makes; nothing is kept either."""
         for road, env in ROADS.items():

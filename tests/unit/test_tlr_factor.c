@@ -386,6 +386,70 @@ static void indefinite(void **state) {
     points_free(&p);
 }
 
+/* The identity, but for two rows of its second half, whose Schur complement has a pivot of -depth.
+ */
+typedef struct {
+    int64_t n;
+    double depth;
+} few_rows;
+
+static status fill_few_rows(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t nj, double *a,
+                            int64_t lda) {
+    const few_rows *f = arg;
+    const int64_t h = f->n / 2;
+    /* L: rows h and h + 1 are 1, 0 and 1, 0.5; then 1 and 0.9 with the pivot */
+    const struct {
+        int64_t i, j;
+        double a;
+    } of[] = {{h, 0, 1},     {h + 1, 0, 1},       {h + 1, 1, 0.5},
+              {h, h, 1 + 1}, {h + 1, h, 1 + 0.9}, {h + 1, h + 1, 1.25 + 0.81 - f->depth}};
+    double *host = calloc((size_t)(ni * nj + 1), sizeof *host);
+    for (int64_t j = 0; j < nj; j++)
+        for (int64_t i = 0; i < ni; i++) {
+            const int64_t row = i0 + i, col = j0 + j, high = row > col ? row : col,
+                          low = row + col - high;
+            host[i + j * ni] = row == col;
+            for (size_t k = 0; k < sizeof of / sizeof *of; k++)
+                if (of[k].i == high && of[k].j == low)
+                    host[i + j * ni] = of[k].a;
+        }
+    status st = be->copy(ctx, a, 8 * lda, host, 8 * ni, 8 * ni, nj);
+    st = st == MOAO_OK ? be->sync(ctx) : st;
+    free(host);
+    return st;
+}
+
+/* A pivot is below zero for certain where that is more than the tiles that were cut, each so many
+ * times, can do to it: tau times the square of the vector of the pivot, here (-0.1, -0.5; -0.9, 1),
+ * times sqrt(2) for one tile on both sides of the diagonal. */
+static void certain_pivots(void **state) {
+    (void)state;
+    few_rows f = {2 * B, 0.01};
+    const double norm = 0.1 * 0.1 + 0.5 * 0.5 + 0.9 * 0.9 + 1, limit = f.depth / (sqrt(2) * norm);
+    const double times[VARIANTS] = {1, 1, 2, 2}; /* that a tile is compressed */
+    tlr_layout layout;
+    ok(tlr_layout_plain(f.n, B, &layout));
+    for (int v = 0; v < VARIANTS; v++)
+        for (int above = 0; above < 2; above++) {
+            tlr_options o = small_options(limit / times[v] * (above ? 1.02 : 0.98));
+            tlr_source from = {.layout = &layout, .fill = fill_few_rows, .arg = &f};
+            tlr_report report;
+            tlr *a = NULL, *l;
+            o.width = B;
+            if (variants[v].compressed) {
+                ok(tlr_build(be, ctx, &layout, NULL, fill_few_rows, &f, &o, &a));
+                from.a = a;
+            }
+            assert_int_equal(tlr_factor(be, ctx, &from, variants[v].look, &o, NULL, &l, &report),
+                             MOAO_NUMERIC);
+            status_clear();
+            assert_int_equal(report.minor, B + 2);
+            assert_int_equal(report.not_positive, !above);
+            tlr_close(a);
+        }
+    tlr_layout_free(&layout);
+}
+
 /* A matrix that compression makes indefinite; each rescue in its turn. */
 static void rescues(void **state) {
     (void)state;
@@ -451,6 +515,7 @@ int main(void) {
         cmocka_unit_test(rescues),           cmocka_unit_test(bad_arguments),
         cmocka_unit_test(any_memory),        cmocka_unit_test(mixed_products),
         cmocka_unit_test(products_in_terms), cmocka_unit_test(mixed_indefinite),
+        cmocka_unit_test(certain_pivots),
     };
     return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen, NULL});
 }
