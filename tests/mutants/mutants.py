@@ -49,7 +49,7 @@ FIRST = {
                    "unit/test_difference", "unit/test_backend_gradient", "unit/test_backend_phase", "mpi/test_matcov",
                    "mpi/test_command"],
     "src/operator": ["unit/test_operator*", "unit/test_tiling", "unit/test_backend_alike", "mpi/test_operator", "mpi/test_group"],
-    "src/tor": ["mpi/test_agree", "mpi/test_command", "mpi/test_operator", "unit/test_operator*", "unit/test_matcov"],
+    "src/tor": ["mpi/test_agree", "mpi/test_tor", "mpi/test_command", "mpi/test_operator", "unit/test_operator*", "unit/test_matcov"],
     "src/obsseq": ["mpi/test_agree", "mpi/test_operator", "mpi/test_truth", "unit/test_phase"],
     "src/psf": ["unit/test_psf*", "unit/test_backend_psf", "mpi/test_truth", "physics/test_fitting"],
     "src/budget": ["mpi/test_truth", "physics/test_fitting", "unit/test_phase"],
