@@ -66,26 +66,26 @@ static double processor(void) {
 }
 
 /* One format at an absolute tolerance; a rank beyond the format's bound is said. */
-static status one(engine *e, const profile *p, format_kind kind, cmm_clusters how, double variance,
+static status one(engine *e, const profile *p, hier_kind kind, cmm_clusters how, double variance,
                   double tol) {
-    const format_options o = {.kind = kind,
-                              .type = BACKEND_D,
-                              .tol = tol * variance,
-                              .leaf = kind == FORMAT_H2 ? 16 : 0,
-                              .seed = 1,
-                              .mean_split = how == CMM_BY_SENSOR && kind == FORMAT_H2,
-                              .lean = true};
+    const hier_options o = {.kind = kind,
+                            .type = BACKEND_D,
+                            .tol = tol * variance,
+                            .leaf = kind == HIER_H2 ? 16 : 0,
+                            .seed = 1,
+                            .mean_split = how == CMM_BY_SENSOR && kind == HIER_H2,
+                            .lean = true};
     const double dense = (double)e->m * (double)e->m;
-    format_source s;
+    hier_source s;
     format *f = NULL;
-    format_info info;
+    hier_info info;
     double rms, worst;
     status st;
     TRY(cmm_source_open(e, how, p, MATCOV_NOISE, &s));
-    printf("%-4s %-22s %.0e  ", kind == FORMAT_H2 ? "H2" : "HSS",
+    printf("%-4s %-22s %.0e  ", kind == HIER_H2 ? "H2" : "HSS",
            how == CMM_JOINT ? "all sensors together" : "sensor by sensor", tol);
     const double from = processor();
-    st = format_open(e->be, e->ctx, &s, &o, &f);
+    st = hier_open(e->be, e->ctx, &s, &o, &f);
     if (st == MOAO_MEMORY) {
         printf("no: %s\n", status_message());
         status_clear();
@@ -94,13 +94,13 @@ static status one(engine *e, const profile *p, format_kind kind, cmm_clusters ho
     }
     TRY(st);
     const double made = processor() - from;
-    TRY(format_check(f, &s, 256, 1, &rms, &worst));
-    format_describe(f, &info);
+    TRY(hier_check(f, &s, 256, 1, &rms, &worst));
+    hier_describe(f, &info);
     printf("%6d %6d  %8.2f %8.2f %8.2f  %.1e  %8.2f\n", info.rank_mean, info.rank_max,
            (double)info.bytes / (8 * dense), (double)info.bytes_dense_part / (8 * dense),
            info.flops / dense, rms / variance, made);
 done:
-    format_close(f);
+    hier_close(f);
     cmm_source_close(&s);
     return st;
 }
@@ -123,8 +123,8 @@ static status run(const comm *world, double diameter, int ntol, char **tol) {
            (long long)e.m, "clusters", "tol");
     for (int i = 0; i < ntol; i++) {
         const double t = atof(tol[i]);
-        TRY(one(&e, &p, FORMAT_HSS, CMM_JOINT, variance, t));
-        TRY(one(&e, &p, FORMAT_H2, CMM_BY_SENSOR, variance, t));
+        TRY(one(&e, &p, HIER_HSS, CMM_JOINT, variance, t));
+        TRY(one(&e, &p, HIER_H2, CMM_BY_SENSOR, variance, t));
     }
 done:
     engine_close(&e);

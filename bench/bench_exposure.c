@@ -22,7 +22,7 @@ static struct {
     double seconds[PASSES];
 } steps[STEPS];
 static int nstep, npass, step = -1;
-static bool solving, begun; /* the solves of a pass are in hand; it began with them */
+static bool solving, begun; /* the solves of a pass are current; it began with them */
 static double since;
 
 static double processor(void) {

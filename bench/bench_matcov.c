@@ -1,5 +1,5 @@
 /* Entries per second of the covariance fills against the direct evaluation of the closed form, on
- * one core with 10 layers, in one run. Wanted: 15 times for unlike sensors, 300 times for like
+ * one core with 10 layers, in one run. Wanted: 15 times for other sensors, 300 times for like
  * ones. */
 #include "matcov/matcov.h"
 

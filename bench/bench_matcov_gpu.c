@@ -44,8 +44,8 @@ static void make_profile(int n, profile *p) {
         p->strength[l] *= pow(p->r0, -5.0 / 3) / sum;
 }
 
-/* Entries of the lower triangle of Cmm, or of Ctm, that unlike pairs have. */
-static double unlike_entries(const matcov_model *m, int list) {
+/* Entries of the lower triangle of Cmm, or of Ctm, that other pairs have. */
+static double other_entries(const matcov_model *m, int list) {
     double n = 0;
     int first = list == MATCOV_CMM ? 0 : m->nsensor, rows = list == MATCOV_CMM ? m->nsensor : 1;
     for (int i = 0; i < rows; i++)
@@ -122,7 +122,7 @@ static void bench_cmm(const sys *s, const profile *p, const matcov_model *m, bac
         check(be->alloc(ctx, (size_t)n * (size_t)n * backend_size(t), &a));
         line(two ? "Cmm, lower triangle" : "Cmm in single precision",
              TIME(ops->fill_cmm(c, t, 'L', MATCOV_ALL, 0, n, 0, n, a, n)), entries,
-             d * unlike_entries(m, MATCOV_CMM), s->ts.gradient ? -1 : t);
+             d * other_entries(m, MATCOV_CMM), s->ts.gradient ? -1 : t);
         check(ops->fill_cmm(c, t, 'L', 0, 0, n, 0, n, a, n));
         printf("%-26s %9.2e of the slope variance\n", "  largest error",
                worst(s, p, NULL, a, n, t));
@@ -144,7 +144,7 @@ static void bench_ctm(const sys *s, const profile *p, const matcov_model *m, bac
         bool two = t == BACKEND_D;
         line(two ? "Ctm" : "Ctm in single precision",
              TIME(ops->fill_ctm(v, t, 0, rows, 0, n, a, rows)), entries,
-             d * unlike_entries(m, MATCOV_CTM), s->ts.gradient ? -1 : t);
+             d * other_entries(m, MATCOV_CTM), s->ts.gradient ? -1 : t);
         printf("%-26s %9.2e of the slope variance\n", "  largest error",
                worst(s, p, dir, a, rows, t));
     }
@@ -241,12 +241,12 @@ static status ctm_both(const sys *s, backend_cov_target *v, int first, int end, 
     return MOAO_OK;
 }
 
-/* The same as halves, of all sensors. */
-static status ctm_half(const sys *s, backend_cov_target *v, uint16_t *a) {
+/* The same in FP16, of all sensors. */
+static status ctm_fp16(const sys *s, backend_cov_target *v, uint16_t *a) {
     const int64_t rows = (int64_t)s->t;
     bool done;
     for (int w = 0; w < s->nsensor; w++)
-        check(ops->fill_ctm_half(v, 16, w, 0, s->sensors[w].nsub,
+        check(ops->fill_ctm_fp16(v, 16, w, 0, s->sensors[w].nsub,
                                  a + rows * (int64_t)s->sensors[w].first, rows, s->sensors[w].nsub,
                                  &done));
     return MOAO_OK;
@@ -264,7 +264,7 @@ static void bench_ctm_both(const sys *s, backend_cov_target *v, int nlayer, floa
         for (int w = range[k][0]; w < range[k][1]; w++)
             numbers += 2.0 * s->sensors[w].nsub * (double)s->t;
         if (k == 0)
-            line("Ctm, both axes, in halves", TIME(ctm_half(s, v, (uint16_t *)(void *)a)), numbers,
+            line("Ctm, both axes, in halves", TIME(ctm_fp16(s, v, (uint16_t *)(void *)a)), numbers,
                  numbers * nlayer, -1);
         line(what[k], TIME(ctm_both(s, v, range[k][0], range[k][1], a)), numbers, numbers * nlayer,
              -1);

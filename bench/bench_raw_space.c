@@ -1,9 +1,9 @@
-/* What rounding to halves does to images where products of an exposure are made before the normal
+/* What rounding to FP16 does to images where products of an exposure are made before the normal
  * matrix M of the mirror is divided by ("raw space") instead of after it. D+ = H D', H = J M^-1, J
  * without piston (model section 6), and cond(M) grows with the mirror.
  *   W  = H V,  V = (D'Ctm0) Cmm0^-1,  dQ = D'(Ctm - beta Ctm0)
  *   Y  = H [(V dT + 1/2 V (K - beta K0) - dQ) V' - beta/2 Q0 V'] H',  Q0 = D'Ctm0
- * against Y of the same with W and D+ (the difference form). All but what is said to be in halves
+ * against Y of the same with W and D+ (the difference form). All but what is said to be in FP16
  * is in double precision, W included; halves and their sums in single precision are the CPU
  * backend's, bit for bit those of a device but for what tensor cores cut off.
  *
@@ -18,7 +18,7 @@
 
 typedef struct {
     double *v, *w, *q0, *b0w; /* V, W (v x m), D'Ctm0, B0 W' */
-    halves vh, wh;
+    fp16 vh, wh;
 } target;
 
 /* c: Cholesky factor of Cmm0. */
@@ -38,8 +38,8 @@ static target solve(const matcov *mc0, const double *c, const double *dir) {
     g.b0w = numbers(size(v, v));
     gemm('N', 'T', v, v, m, 1, g.q0, v, g.v, v, 0, g.b0w);
     both_sides(g.b0w);
-    g.vh = to_halves(BACKEND_D, true, v, m, g.v);
-    g.wh = to_halves(BACKEND_D, false, v, m, g.w);
+    g.vh = to_fp16(BACKEND_D, true, v, m, g.v);
+    g.wh = to_fp16(BACKEND_D, false, v, m, g.w);
     return g;
 }
 
@@ -136,11 +136,11 @@ static void minus_floats(float *x, const double *y) {
         x[i] -= (float)y[i];
 }
 
-/* The numbers of x as halves know them. */
-static void round_to_halves(int rows, int cols, double *x) {
-    halves r = to_halves(BACKEND_D, true, rows, cols, x);
+/* The numbers of x in FP16 know them. */
+static void round_to_fp16(int rows, int cols, double *x) {
+    fp16 r = to_fp16(BACKEND_D, true, rows, cols, x);
     memset(r.lo, 0, sizeof *r.lo * size(rows, cols));
-    check(be->half->join(NULL, rows, cols, r.exponent, r.hi, rows, r.lo, rows, x, rows));
+    check(be->fp16->join(NULL, rows, cols, r.exponent, r.hi, rows, r.lo, rows, x, rows));
     drop(&r);
 }
 
@@ -152,71 +152,69 @@ static float *copy_floats(const float *x) {
 }
 
 /* Rows of the table where Y has D+ dCtm. s0: (W dT - D+ dC) W' exactly; raw: (V dT - dQ) V'. */
-static void sensor_rows(const target *g, const halves *dt, const double *dc, const double *dq,
+static void sensor_rows(const target *g, const fp16 *dt, const double *dc, const double *dq,
                         const double *s0) {
     double *rounded = numbers(size(v, m)), *y;
     float *z = times_triangle(&g->wh, dt), *z1;
     /* today's */
-    halves ph = to_halves(BACKEND_D, false, v, t, dplus),
-           ch = to_halves(BACKEND_D, false, t, m, dc);
+    fp16 ph = to_fp16(BACKEND_D, false, v, t, dplus), ch = to_fp16(BACKEND_D, false, t, m, dc);
     z1 = copy_floats(z);
-    half_product_of('N', v, m, t, -1, &ph, 0, &ch, 0, 1, z1);
-    compare("today: W, dT, D+, dCtm", minus(outer_halves(z1, &g->wh, false), s0), NULL);
+    fp16_product_of('N', v, m, t, -1, &ph, 0, &ch, 0, 1, z1);
+    compare("today: W, dT, D+, dCtm", minus(outer_fp16(z1, &g->wh, false), s0), NULL);
     drop(&ph), drop(&ch), free(z1);
     /* raw space */
     memcpy(rounded, dq, sizeof *rounded * size(v, m));
-    round_to_halves(v, m, rounded);
-    halves vh = {.hi = g->vh.hi, .ld = v, .exponent = g->vh.exponent};
+    round_to_fp16(v, m, rounded);
+    fp16 vh = {.hi = g->vh.hi, .ld = v, .exponent = g->vh.exponent};
     z1 = times_triangle(&vh, dt);
     float *wide = all ? copy_floats(z1) : NULL;
     minus_floats(z1, rounded);
-    y = outer_halves(z1, &vh, false);
+    y = outer_fp16(z1, &vh, false);
     both_sides(y);
     compare("raw space: V, dT, dQ", minus(y, s0), NULL);
     free(z1);
     if (all) {
         minus_floats(wide, dq);
-        y = outer_halves(wide, &g->vh, true);
+        y = outer_fp16(wide, &g->vh, true);
         both_sides(y);
         compare("raw space, Y in three products", minus(y, s0), NULL);
         free(wide);
-        /* fallback 1: W dT W' in halves, dQ W' in halves with H after it */
+        /* fallback 1: W dT W' in FP16, dQ W' in FP16 with H after it */
         double *y2 = numbers(size(v, v));
         float *minus_q = copy_floats(z);
         for (size_t i = 0; i < size(v, m); i++)
             minus_q[i] = -(float)rounded[i];
-        y = outer_halves(minus_q, &g->wh, false);
+        y = outer_fp16(minus_q, &g->wh, false);
         gemm('N', 'N', v, v, v, 1, h, v, y, v, 0, y2);
         free(minus_q), free(y);
-        y = outer_halves(z, &g->wh, false);
+        y = outer_fp16(z, &g->wh, false);
         cblas_daxpy(v * v, 1, y, 1, y2, 1);
         free(y);
         compare("fallback 1: W, dT; dQ raw", minus(y2, s0), NULL);
-        /* fallback 2: H in one product of halves on dQ */
-        halves hh = to_halves(BACKEND_D, false, v, v, h),
-               qh = to_halves(BACKEND_D, false, v, m, dq);
+        /* fallback 2: H in one product of FP16 numbers on dQ */
+        fp16 hh = to_fp16(BACKEND_D, false, v, v, h), qh = to_fp16(BACKEND_D, false, v, m, dq);
         z1 = copy_floats(z);
-        half_product_of('N', v, m, v, -1, &hh, 0, &qh, 0, 1, z1);
-        compare("fallback 2: W, dT, M^-1, dQ", minus(outer_halves(z1, &g->wh, false), s0), NULL);
+        fp16_product_of('N', v, m, v, -1, &hh, 0, &qh, 0, 1, z1);
+        compare("fallback 2: W, dT, M^-1, dQ", minus(outer_fp16(z1, &g->wh, false), s0), NULL);
         drop(&hh), drop(&qh), free(z1);
     }
     free(z), free(rounded);
 }
 
 /* The same of the residual phase; dcpm: np x m, ct0: W dCpm' exactly. */
-static void phase_rows(const target *g, const halves *dt, const double *dcpm, const double *s0,
+static void phase_rows(const target *g, const fp16 *dt, const double *dcpm, const double *s0,
                        const double *ct0) {
-    halves ph = to_halves(BACKEND_D, false, np, m, dcpm);
-    halves vh = {.hi = g->vh.hi, .ld = v, .exponent = g->vh.exponent};
+    fp16 ph = to_fp16(BACKEND_D, false, np, m, dcpm);
+    fp16 vh = {.hi = g->vh.hi, .ld = v, .exponent = g->vh.exponent};
     float *some;
     check(ALLOC(some, size(v, np), "W Cpm'"));
     for (int raw = 0; raw < 2; raw++) {
-        const halves *w = raw ? &vh : &g->wh;
+        const fp16 *w = raw ? &vh : &g->wh;
         float *z = times_triangle(w, dt);
-        double *y = outer_halves(z, w, false), *ct = numbers(size(v, np)), *x;
+        double *y = outer_fp16(z, w, false), *ct = numbers(size(v, np)), *x;
         if (raw)
             both_sides(y);
-        half_product_of('T', v, np, m, 1, w, 0, &ph, 0, 0, some);
+        fp16_product_of('T', v, np, m, 1, w, 0, &ph, 0, 0, some);
         for (size_t i = 0; i < size(v, np); i++)
             ct[i] = (double)some[i];
         if (raw) {
@@ -235,7 +233,7 @@ static void phase_rows(const target *g, const halves *dt, const double *dcpm, co
 
 static void one_case(const target *g, const double *dir, const matcov *mc0, const matcov *mc,
                      const matcov *still, const matcov *drifting, double beta, const double *dt,
-                     const halves *dth, const double *ptt, const double *factor, bool first) {
+                     const fp16 *dth, const double *ptt, const double *factor, bool first) {
     double *z = times_lower(g->v, dt), *s0 = numbers(size(v, v)), *y = numbers(size(v, v));
     double *dc = NULL, *dq = NULL, *ct = NULL, *ct0 = NULL;
     if (np == 0) {
@@ -306,7 +304,7 @@ static void all_cases(void) {
         check(matcov_prepare_difference(&s, p, p0, beta, true, &drifting, &bound));
         check(matcov_tabulate(drifting));
         double *ptt = begin_exposure(p, mc), *dt = lower(still, true, true);
-        halves dth = to_halves(BACKEND_D, false, m, m, dt);
+        fp16 dth = to_fp16(BACKEND_D, false, m, m, dt);
         for (int k = 0; k < s.ntarget; k++) {
             printf("exposure at %.0f s, beta %.4f, target %.0f, %.0f arcsec\n", a.exposure_time[e],
                    beta, s.targets[k][0] * ARCSEC_PER_RAD, s.targets[k][1] * ARCSEC_PER_RAD);

@@ -4,8 +4,8 @@
  * distance of their squares of the pupil, ranks, the numbers kept as a share of all, and what is
  * wrong in the mean; processor time against that of all entries. */
 #include "job/setup.h"
-#include "operator/alike.h"
-#include "operator/tiling.h"
+#include "operator/lattice_pairs.h"
+#include "operator/pair_tiles.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -105,16 +105,16 @@ static status run(const setup *u, const comm *world, double tol) {
     const profile *p = atmos_profile_at(&u->a, u->a.exposure_time[0]);
     const profile *p0 = atmos_profile_at(&u->a, u->a.tor_time[0]);
     matcov *mc = NULL, *change = NULL;
-    alike a = {0};
+    lattice_pairs a = {0};
     clusters c = {0};
     tiling t = {0};
     double bound, variance;
     status st;
     TRY(matcov_init(world, &u->s, p, &mc));
     TRY(matcov_prepare_difference(&u->s, p, p0, matcov_scale(p, p0), false, &change, &bound));
-    TRY(alike_init(&u->s, &a));
+    TRY(lattice_pairs_init(&u->s, &a));
     TRY(clusters_init(&u->s, 0, NULL, NULL, &c));
-    TRY(tiling_init(&c, a.of, false, NULL, &t));
+    TRY(pair_tiles_init(&c, a.of, false, NULL, &t));
     variance = matcov_direct_cmm(&u->s, p, 0, 0);
     printf("%zu measurements, %d x %d squares, %d tiles, tolerance %.0e of %.3g arcsec^2\n", u->s.m,
            c.n, c.n, t.ntile, tol, variance);
@@ -124,9 +124,9 @@ static status run(const setup *u, const comm *world, double tol) {
     printf("its difference to the reconstructor's\n");
     TRY(show(change, &c, &t, variance, tol));
 done:
-    tiling_free(&t);
+    pair_tiles_free(&t);
     clusters_free(&c);
-    alike_close(NULL, &a);
+    lattice_pairs_close(NULL, &a);
     matcov_free(mc);
     matcov_free(change);
     return st;

@@ -264,7 +264,7 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
     const tlr_source from = {.layout = &c->order,
                              .fill = tlr_cmm_fill,
                              .arg = c,
-                             .members = tlr_group_members(&group),
+                             .members = tlr_group_procs(&group),
                              .own_rows = tlr_cmm_own_rows(c)};
     for (int k = 0; k < repeat; k++) {
         if (k > 0)
@@ -284,7 +284,7 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
         say_steps(&report);
     tlr_statistics(l, &k);
     printf("    as halves: %.2f %% of the columns, %lld of the dense tiles\n",
-           100.0 * (double)k.halves / (double)k.columns, (long long)k.dense_halves);
+           100.0 * (double)k.fp16 / (double)k.columns, (long long)k.dense_fp16);
     if (world.size == 1)
         printf("    error %.2e\n", error_of(l, c));
     printf("    order %s, tolerance %.2e arcsec^2, tiles of %lld: %.3f GB of %.3f; rank %.1f on "
@@ -299,7 +299,7 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
     if (o.distributed)
         printf("    of these %.3f GB on the first rank\n", k.here / 1e9);
     const spent t = ONCE(
-        tlr_predict(&s, &a.profiles[0], tile, order, (int)lround(-8 * log2(part)), o.halves, &p));
+        tlr_predict(&s, &a.profiles[0], tile, order, (int)lround(-8 * log2(part)), o.fp16, &p));
     printf("    predicted in %.1f s: %.3f GB (%.2f times), rank %.1f, %.0f of %.0f tiles dense\n",
            t.wall, p.bytes / 1e9, p.bytes / k.bytes, p.mean, p.dense * p.tiles, p.tiles);
     return l;
@@ -344,7 +344,7 @@ static void read_arguments(int argc, char **argv) {
         else if (!strncmp(argv[i], "terms=", 6))
             o.terms = atoi(argv[i] + 6);
         else if (!strncmp(argv[i], "halves=", 7))
-            o.halves = atoi(argv[i] + 7) != 0;
+            o.fp16 = atoi(argv[i] + 7) != 0;
         else if (!strncmp(argv[i], "host=", 5))
             o.host = atoi(argv[i] + 5) != 0;
         else if (!strncmp(argv[i], "room=", 5))

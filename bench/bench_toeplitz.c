@@ -79,10 +79,10 @@ static void fill(const group *a, toeplitz_type number, int64_t v, char *x) {
                 ((double *)(void *)some)[i] = number_of(i, j);
             else
                 ((float *)(void *)some)[i] = (float)number_of(i, j);
-        void *to = number == TOEPLITZ_HALF ? panel : x + size * v * j;
+        void *to = number == TOEPLITZ_FP16 ? panel : x + size * v * j;
         check(be->copy(ctx, to, size * v, some, size * v, size * v, 1));
-        if (number == TOEPLITZ_HALF)
-            check(be->half->cast_to_half(ctx, BACKEND_S, v, 1, 15, panel, v,
+        if (number == TOEPLITZ_FP16)
+            check(be->fp16->cast_to_fp16(ctx, BACKEND_S, v, 1, 15, panel, v,
                                          (backend_f16 *)(void *)(x + half * v * j), v));
         check(be->sync(ctx));
     }
@@ -200,7 +200,7 @@ int main(int argc, char **argv) {
         make(&a, atoi(list[i]), atoi(list[i + 1]));
         row(&a, TOEPLITZ_D, v);
         row(&a, TOEPLITZ_S, v);
-        row(&a, TOEPLITZ_HALF, v);
+        row(&a, TOEPLITZ_FP16, v);
         be->release(ctx, a.value);
         free(a.place);
     }

@@ -4,11 +4,11 @@
 #define MOAO_BENCH_RAW_SPACE_CASE_H
 
 #include "backend/backend_sparse.h"
-#include "half_solve_raw.h"
+#include "fp16_solve_raw.h"
 #include "timing.h"
 
 #include "job/setup.h"
-#include "linalg/half_gemm.h"
+#include "linalg/fp16_gemm.h"
 #include "matcov/matcov.h"
 #include "params/params.h"
 #include "tor/command.h"
@@ -55,61 +55,61 @@ typedef struct {
     backend_f16 *hi, *lo; /* lo: NULL, or what hi leaves */
     int64_t ld;
     int exponent;
-} halves;
+} fp16;
 
-static halves to_halves(backend_type type, bool both, int rows, int cols, const void *x) {
-    halves r = {.ld = rows};
+static fp16 to_fp16(backend_type type, bool both, int rows, int cols, const void *x) {
+    fp16 r = {.ld = rows};
     double most;
     check(ALLOC(r.hi, size(rows, cols), "halves"));
-    check(be->half->max_abs(NULL, type, rows, cols, x, rows, &most));
-    r.exponent = backend_half_exponent(most);
+    check(be->fp16->max_abs(NULL, type, rows, cols, x, rows, &most));
+    r.exponent = backend_fp16_exponent(most);
     if (!both) {
-        check(be->half->cast_to_half(NULL, type, rows, cols, r.exponent, x, rows, r.hi, rows));
+        check(be->fp16->cast_to_fp16(NULL, type, rows, cols, r.exponent, x, rows, r.hi, rows));
         return r;
     }
     check(ALLOC(r.lo, size(rows, cols), "halves"));
     check(
-        be->half->split(NULL, type, 'A', rows, cols, r.exponent, x, rows, r.hi, rows, r.lo, rows));
+        be->fp16->split(NULL, type, 'A', rows, cols, r.exponent, x, rows, r.hi, rows, r.lo, rows));
     return r;
 }
 
-static void drop(halves *x) {
+static void drop(fp16 *x) {
     free(x->hi);
     free(x->lo);
 }
 
 /* z := alpha x op(y) + beta z, where `both` have lo in three products. x and y begin at column,
  * row or column `from` of their inner size. */
-static void half_product_of(char tb, int rows, int cols, int k, float alpha, const halves *x,
-                            int64_t xat, const halves *y, int64_t yat, float beta, float *z) {
+static void fp16_product_of(char tb, int rows, int cols, int k, float alpha, const fp16 *x,
+                            int64_t xat, const fp16 *y, int64_t yat, float beta, float *z) {
     if (x->lo != NULL && y->lo != NULL)
-        check(half_gemm(be, NULL, 'N', tb, rows, cols, k, alpha,
-                        (half_pair){x->hi + xat, x->lo + xat, x->ld, x->exponent},
-                        (half_pair){y->hi + yat, y->lo + yat, y->ld, y->exponent}, beta, z, rows));
+        check(fp16_gemm(be, NULL, 'N', tb, rows, cols, k, alpha,
+                        (fp16_pair){x->hi + xat, x->lo + xat, x->ld, x->exponent},
+                        (fp16_pair){y->hi + yat, y->lo + yat, y->ld, y->exponent}, beta, z, rows));
     else
-        check(be->half->gemm(NULL, 'N', tb, rows, cols, k,
+        check(be->fp16->gemm(NULL, 'N', tb, rows, cols, k,
                              alpha * ldexpf(1, -x->exponent - y->exponent), x->hi + xat, x->ld,
                              y->hi + yat, y->ld, beta, z, rows));
 }
 
 /* w dT in single precision, dT m x m lower triangular. */
-static float *times_triangle(const halves *w, const halves *dt) {
+static float *times_triangle(const fp16 *w, const fp16 *dt) {
     float *z;
     check(ALLOC(z, size(v, m), "W dT"));
     for (int j = 0, n; j < m; j += n) {
         n = m - j < PANEL ? m - j : PANEL;
-        half_product_of('N', v, n, m - j, 1, w, (int64_t)j * v, dt, j + (int64_t)j * m, 0,
+        fp16_product_of('N', v, n, m - j, 1, w, (int64_t)j * v, dt, j + (int64_t)j * m, 0,
                         z + size(v, j));
     }
     return z;
 }
 
-/* y = z w' (v x v) in double precision, z rounded to halves first. */
-static double *outer_halves(const float *z, const halves *w, bool wide) {
-    halves zh = to_halves(BACKEND_S, wide, v, m, z);
+/* y = z w' (v x v) in double precision, z rounded to FP16 first. */
+static double *outer_fp16(const float *z, const fp16 *w, bool wide) {
+    fp16 zh = to_fp16(BACKEND_S, wide, v, m, z);
     float *y;
     check(ALLOC(y, size(v, v), "Y"));
-    half_product_of('T', v, v, m, 1, &zh, 0, w, 0, 0, y);
+    fp16_product_of('T', v, v, m, 1, &zh, 0, w, 0, 0, y);
     double *out = numbers(size(v, v));
     for (size_t i = 0; i < size(v, v); i++)
         out[i] = (double)y[i];
@@ -183,7 +183,7 @@ static void make_mirror(bool exact) {
     free(d);
     if (exact)
         check(command_init(&world, &s, dplus, NULL));
-    else /* H D', which is the same but for rounding */
+    else /* H D', which is the same up to rounding */
         for (int64_t k = 0; k < rows[0].width * v; k++)
             if (rows[0].column[k] >= 0)
                 cblas_daxpy(v, ((const double *)rows[0].value)[k], h + size(v, (int)(k % v)), 1,

@@ -39,22 +39,22 @@ typedef struct {
 static status use(const run *r, format *f, bool solves) {
     const size_t bytes = sizeof(double) * (size_t)(r->n * r->columns);
     const int64_t b = (int64_t)bytes;
-    size_t lwork = format_workspace(f, 'L', r->columns);
+    size_t lwork = hier_workspace(f, 'L', r->columns);
     void *work = NULL;
     double worst = 0, begin, *back = malloc(bytes);
     status st;
     TRY(r->be->alloc(r->ctx, lwork, &work));
-    TRY(format_apply(f, 'L', 'N', 'A', r->columns, 1, r->x, r->n, 0, r->y, r->n, work, lwork));
+    TRY(hier_apply(f, 'L', 'N', 'A', r->columns, 1, r->x, r->n, 0, r->y, r->n, work, lwork));
     TRY(r->be->sync(r->ctx));
     begin = seconds();
-    TRY(format_apply(f, 'L', 'N', 'A', r->columns, 1, r->x, r->n, 0, r->y, r->n, work, lwork));
+    TRY(hier_apply(f, 'L', 'N', 'A', r->columns, 1, r->x, r->n, 0, r->y, r->n, work, lwork));
     TRY(r->be->sync(r->ctx));
     printf("  product with %lld columns: %.3f ms\n", (long long)r->columns,
            1e3 * (seconds() - begin));
     begin = seconds();
     if (!solves)
         goto done;
-    TRY(format_factor(f, r->nugget));
+    TRY(hier_factor(f, r->nugget));
     printf("  factor: %.3f s\n", seconds() - begin);
     /* y := A x + nugget x, on the host, solved on the device */
     TRY(r->be->copy(r->ctx, back, b, r->y, b, b, 1));
@@ -63,9 +63,9 @@ static status use(const run *r, format *f, bool solves) {
         back[e] += r->nugget * r->host[e];
     TRY(r->be->copy(r->ctx, r->y, b, back, b, b, 1));
     r->be->release(r->ctx, work);
-    work = NULL, lwork = format_solve_workspace(f, r->columns);
+    work = NULL, lwork = hier_solve_workspace(f, r->columns);
     TRY(r->be->alloc(r->ctx, lwork, &work));
-    TRY(format_solve(f, 'N', r->columns, r->y, r->n, work, lwork));
+    TRY(hier_solve(f, 'N', r->columns, r->y, r->n, work, lwork));
     TRY(r->be->copy(r->ctx, back, b, r->y, b, b, 1));
     TRY(r->be->sync(r->ctx));
     for (int64_t e = 0; e < r->n * r->columns; e++)
@@ -77,29 +77,29 @@ done:
     return st;
 }
 
-static status one_kind(const run *r, const format_source *s, const format_options *o,
+static status one_kind(const run *r, const hier_source *s, const hier_options *o,
                        const char *name) {
     format *f = NULL;
-    format_info info;
+    hier_info info;
     double rms, worst, begin = seconds();
     status st;
-    TRY(format_open(r->be, r->ctx, s, o, &f));
-    if (o->kind == FORMAT_H2)
-        TRY(format_compress(f, o->tol, 'W', 0));
+    TRY(hier_open(r->be, r->ctx, s, o, &f));
+    if (o->kind == HIER_H2)
+        TRY(hier_compress(f, o->tol, 'W', 0));
     printf("%s: made in %.3f s\n", name, seconds() - begin);
-    TRY(format_check(f, s, 8, 1, &rms, &worst));
-    format_describe(f, &info);
+    TRY(hier_check(f, s, 8, 1, &rms, &worst));
+    hier_describe(f, &info);
     printf("  %d levels, mean rank %d, largest %d, %.2f MB of %.2f dense (%.1f %%)\n", info.levels,
            info.rank_mean, info.rank_max, 1e-6 * (double)info.bytes, 8e-6 * (double)(r->n * r->n),
            100 * (double)info.bytes / (8 * (double)(r->n * r->n)));
     printf("  error of an entry: rms %.1e, worst seen %.1e\n", rms, worst);
-    TRY(use(r, f, o->kind == FORMAT_HSS));
+    TRY(use(r, f, o->kind == HIER_HSS));
     if (r->file) {
         fprintf(r->file, "# %s\n", name);
-        format_parts(f, write_part, r->file);
+        hier_parts(f, write_part, r->file);
     }
 done:
-    format_close(f);
+    hier_close(f);
     return st;
 }
 
@@ -133,13 +133,13 @@ int main(int argc, char **argv) {
              .columns = (int64_t)option(argc, argv, "--columns", 8),
              .nugget = option(argc, argv, "--nugget", 0.1)};
     const char *parts = text_option(argc, argv, "--parts", NULL);
-    format_options o = {.kind = FORMAT_HSS,
+    hier_options o = {.kind = HIER_HSS,
                         .type = BACKEND_D,
                         .tol = option(argc, argv, "--tol", 1e-6),
                         .lean = true};
     const int64_t bytes = (int64_t)sizeof(double) * r.n * r.columns;
     double *at = malloc(2 * sizeof *at * (size_t)r.n);
-    format_source s = {0};
+    hier_source s = {0};
     status st = MOAO_MEMORY;
     r.host = malloc((size_t)bytes);
     r.file = parts ? fopen(parts, "w") : NULL;
@@ -151,16 +151,16 @@ int main(int argc, char **argv) {
     TRY(r.be->alloc(r.ctx, (size_t)bytes, &r.x));
     TRY(r.be->alloc(r.ctx, (size_t)bytes, &r.y));
     TRY(r.be->copy(r.ctx, r.x, bytes, r.host, bytes, bytes, 1));
-    TRY(format_points_open(r.be, r.ctx, FORMATS_EXPONENTIAL, option(argc, argv, "--length", 0.5), 2,
+    TRY(hier_points_open(r.be, r.ctx, FORMATS_EXPONENTIAL, option(argc, argv, "--length", 0.5), 2,
                            r.n, at, &s));
     TRY(one_kind(&r, &s, &o, "HSS"));
-    o.kind = FORMAT_H2, o.order = 8;
+    o.kind = HIER_H2, o.order = 8;
     TRY(one_kind(&r, &s, &o, "H2"));
 done:
     if (st != MOAO_OK)
         fprintf(stderr, "%s\n", status_message());
     if (s.from)
-        format_points_close(&s);
+        hier_points_close(&s);
     if (r.ctx || r.x) {
         r.be->release(r.ctx, r.x), r.be->release(r.ctx, r.y);
         r.be->close(r.ctx);

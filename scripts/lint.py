@@ -17,10 +17,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "scripts"))  # tests load this file from elsewhere
 from draw_pictures import stale  # noqa: E402
 
-BELOW = ["base", "system", "backend", "linalg", "tlr", "formats"]
+BELOW = ["base", "system", "backend", "linalg", "tlr", "hier"]
 STAGES = ["matcov", "operator", "tor", "psf", "budget", "obsseq", "asterism"]  # each may include those before it
 ALLOWED = {"base": [], "system": ["base"], "backend": ["base"], "linalg": ["base", "backend"], "tlr": ["base", "backend"],
-           "formats": ["base", "backend"],
+           "hier": ["base", "backend"],
            "params": ["base", "system"], "store": ["base", "params"], "maps": BELOW + ["params", "store"] + STAGES[:-1]}
 ALLOWED.update({stage: BELOW + ["store"] + STAGES[:i] for i, stage in enumerate(STAGES)})
 ALLOWED["asterism"].append("params")

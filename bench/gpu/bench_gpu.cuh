@@ -4,7 +4,7 @@
 #ifndef MOAO_BENCH_GPU_CUH
 #define MOAO_BENCH_GPU_CUH
 
-#include "backend/backend_formats.h"
+#include "backend/backend_hier.h"
 #include <algorithm>
 #include <chrono>
 #include <cublas_v2.h>
@@ -145,7 +145,7 @@ static inline void bench_tune(const char *arg) {
     typedef int64_t tune(const char *, int64_t);
     tune *set = NULL;
     /* entries that no check of arguments of this program stands before lie in the plugin */
-    for (const void *entry : {(const void *)be->formats->sums, (const void *)be->describe,
+    for (const void *entry : {(const void *)be->hier->sums, (const void *)be->describe,
                               (const void *)be->trsm}) {
         Dl_info info;
         void *library = dladdr(entry, &info) ? dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD) : NULL;

@@ -3,7 +3,7 @@
  * Compression at several tolerances: bytes before and after, seconds; products with many vectors against the
  * copy's bandwidth. usage: bench_h2 [--csv FILE] [--seconds S] [--single] [compress | coarse | times]... */
 #include "bench_gpu.cuh"
-#include "formats/h2.h"
+#include "hier/h2.h"
 #include <math.h>
 
 static double budget = 1e9;
@@ -26,9 +26,9 @@ static double uniform(uint64_t i) {
 
 struct problem {
     std::vector<double> x;
-    format_source s;
+    hier_source s;
     format *f;
-    format_info info;
+    hier_info info;
     double seconds, scale; /* scale: rms of an entry */
     problem(int64_t n, int order, double eta, int leaf) : x(2 * (size_t)n) {
         const int64_t side = (int64_t)ceil(sqrt((double)n));
@@ -36,13 +36,13 @@ struct problem {
             x[2 * (size_t)i] = ((double)(i % side) + 0.1 + 0.8 * uniform(2 * i)) / (double)side;
             x[2 * (size_t)i + 1] = ((double)(i / side) + 0.1 + 0.8 * uniform(2 * i + 1)) / (double)side;
         }
-        OK(format_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.1, 2, n, x.data(), &s));
-        format_options o = {};
+        OK(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.1, 2, n, x.data(), &s));
+        hier_options o = {};
         o.kind = FORMAT_H2, o.type = type, o.leaf = leaf, o.order = order, o.eta = eta, o.mean_split = mean_split;
         const double begin = now();
-        OK(format_open(be, ctx, &s, &o, &f));
+        OK(hier_open(be, ctx, &s, &o, &f));
         seconds = now() - begin;
-        format_describe(f, &info);
+        hier_describe(f, &info);
         double sum = 0;
         int64_t count = 0;
         for (int64_t i = 0; i < n; i += n / 64 + 1)
@@ -51,12 +51,12 @@ struct problem {
         scale = sqrt(sum / (double)count);
     }
     ~problem() {
-        format_close(f);
-        format_points_close(&s);
+        hier_close(f);
+        hier_points_close(&s);
     }
     double error() {
         double rms, worst;
-        OK(format_check(f, &s, x.size() > 400000 ? 8 : 16, 1, &rms, &worst));
+        OK(hier_check(f, &s, x.size() > 400000 ? 8 : 16, 1, &rms, &worst));
         return rms / scale;
     }
 };
@@ -66,11 +66,11 @@ static void compress(int64_t n, int order, double eta, int leaf, double tol, cha
     const double e0 = check ? p.error() : NAN;
     CU(cudaDeviceSynchronize());
     const double begin = now();
-    OK(format_compress(p.f, tol, weights, samples));
+    OK(hier_compress(p.f, tol, weights, samples));
     CU(cudaDeviceSynchronize());
     const double s = now() - begin, e1 = check ? p.error() : NAN;
-    format_info a;
-    format_describe(p.f, &a);
+    hier_info a;
+    hier_describe(p.f, &a);
     const double low0 = 1e-6 * (double)(p.info.bytes - p.info.bytes_dense_part),
                  low1 = 1e-6 * (double)(a.bytes - a.bytes_dense_part), dense = 1e-6 * (double)a.bytes_dense_part;
     printf("%8lld %c %2d^2 eta %.2f leaf %3d tol %.0e %c %3d  build %7.3f s  compress %7.3f s  low rank %9.1f -> %8.1f MB (%5.1f x) "
@@ -86,9 +86,9 @@ static void compress(int64_t n, int order, double eta, int leaf, double tol, cha
 /* Products with many vectors: time, TFLOP/s, and the bytes that must move once (factors, X, Y). */
 static void times(int64_t n, double tol) {
     problem p(n, 8, 1, 64);
-    OK(format_compress(p.f, tol, 'W', 0));
-    format_info a;
-    format_describe(p.f, &a);
+    OK(hier_compress(p.f, tol, 'W', 0));
+    hier_info a;
+    hier_describe(p.f, &a);
     const size_t size = backend_size(type);
     void *big = bench_alloc((size_t)2 << 30);
     const double copy = bench_time(7, [] {}, [&] {
@@ -99,11 +99,11 @@ static void times(int64_t n, double tol) {
     printf("# n = %lld %c: rank %d, %.1f MB, copy %.0f GB/s; columns, ms, TFLOP/s, GB/s of once, share of the copy\n",
            (long long)n, type == BACKEND_D ? 'D' : 'S', a.rank_mean, 1e-6 * (double)a.bytes, rate);
     for (int64_t cols : {1, 8, 64, 256}) {
-        const size_t bytes = size * (size_t)(n * cols), lwork = format_workspace(p.f, 'L', cols);
+        const size_t bytes = size * (size_t)(n * cols), lwork = hier_workspace(p.f, 'L', cols);
         void *x = bench_alloc(bytes), *y = bench_alloc(bytes), *work = bench_alloc(lwork);
         bench_fill(type, x, n, cols, 1, 0);
         const double ms = bench_time(7, [] {}, [&] {
-            OK(format_apply(p.f, 'L', 'N', 'A', cols, 1, x, n, 0, y, n, work, lwork));
+            OK(hier_apply(p.f, 'L', 'N', 'A', cols, 1, x, n, 0, y, n, work, lwork));
         });
         const double once = ((double)a.bytes + 2 * (double)bytes) / ms * 1e-6;
         printf("  %4lld %9.3f %7.2f %8.0f %6.2f\n", (long long)cols, ms, a.flops * (double)cols / ms * 1e-9, once, once / rate);
@@ -113,20 +113,20 @@ static void times(int64_t n, double tol) {
     const h2 *h = (const h2 *)p.f;
     const plan *q = &h->plan;
     const int64_t cols = 64;
-    const size_t bytes = size * (size_t)(n * cols), lwork = format_workspace(p.f, 'L', cols);
+    const size_t bytes = size * (size_t)(n * cols), lwork = hier_workspace(p.f, 'L', cols);
     char *x = (char *)bench_alloc(bytes), *y = (char *)bench_alloc(bytes), *work = (char *)bench_alloc(lwork);
     CU(cudaMemset(work, 0, lwork));
     bench_fill(type, x, n, cols, 1, 0);
-    const formats_operand from[FORMATS_OPERANDS] = {{x, n}, {work, h->ranks}, {work + lwork / 2, h->ranks}, {NULL, 1}};
+    const hier_operand from[FORMATS_OPERANDS] = {{x, n}, {work, h->ranks}, {work + lwork / 2, h->ranks}, {NULL, 1}};
     for (int l = 0; l < q->launches; l++) {
-        const formats_sums s = plan_part(q, l);
+        const hier_gemm_sums s = plan_part(q, l);
         double flops = 0;
         for (int64_t b = q->first[l]; b < q->first[l] + s.count; b++)
             for (int e = 0; e < q->sum[b].terms; e++)
                 flops += 2.0 * q->sum[b].m * q->term[q->sum[b].first + e].k * (double)cols;
         const bool last = l + 1 == q->launches;
         const double ms = bench_time(3, [] {}, [&] {
-            OK(be->formats->sums(ctx, type, 'L', &s, cols, 1, from, 0, last ? y : l < h->sums_up ? work : work + lwork / 2,
+            OK(be->hier->sums(ctx, type, 'L', &s, cols, 1, from, 0, last ? y : l < h->sums_up ? work : work + lwork / 2,
                                  last ? n : h->ranks));
         });
         printf("    launch %2d: %6lld sums of up to %3lld, %8.3f ms, %6.2f TFLOP/s\n", l, (long long)s.count, (long long)s.most, ms,

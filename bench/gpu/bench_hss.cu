@@ -15,24 +15,24 @@ static double now() {
 
 struct problem {
     std::vector<double> x;
-    format_source s;
+    hier_source s;
     format *f;
-    format_info info;
+    hier_info info;
     double seconds;
     explicit problem(int64_t n, int leaf) : x((size_t)n) {
         for (int64_t i = 0; i < n; i++)
             x[(size_t)i] = -1 + 2.0 * (double)i / (double)(n - 1);
-        OK(format_points_open(be, ctx, FORMATS_CAUCHY, 1, 1, n, x.data(), &s));
-        format_options o = {};
+        OK(hier_points_open(be, ctx, FORMATS_CAUCHY, 1, 1, n, x.data(), &s));
+        hier_options o = {};
         o.kind = FORMAT_HSS, o.type = BACKEND_D, o.tol = tolerance * sqrt((double)n), o.leaf = leaf, o.together = together;
         const double begin = now();
-        OK(format_open(be, ctx, &s, &o, &f));
+        OK(hier_open(be, ctx, &s, &o, &f));
         seconds = now() - begin;
-        format_describe(f, &info);
+        hier_describe(f, &info);
     }
     ~problem() {
-        format_close(f);
-        format_points_close(&s);
+        hier_close(f);
+        hier_points_close(&s);
     }
 };
 
@@ -65,7 +65,7 @@ static double replayed(int reps, const std::function<void()> &run) {
 
 static void row(problem &p, const double *dense, int64_t n, int64_t cols) {
     const int reps = n * cols > 20000000 ? 5 : 11;
-    const size_t lwork = format_workspace(p.f, 'L', cols);
+    const size_t lwork = hier_workspace(p.f, 'L', cols);
     const size_t bytes = 8 * (size_t)(n * cols);
     const hss *h = (const hss *)p.f;
     double *x = (double *)bench_alloc(bytes), *y = (double *)bench_alloc(bytes),
@@ -74,7 +74,7 @@ static void row(problem &p, const double *dense, int64_t n, int64_t cols) {
     bench_fill(BACKEND_D, x, n, cols, 1, 0);
     CU(cudaMemset(y, 0xff, bytes));
     auto ours = [&] {
-        OK(format_apply(p.f, 'L', 'N', 'A', cols, 1, x, n, 0, y, n, work, lwork));
+        OK(hier_apply(p.f, 'L', 'N', 'A', cols, 1, x, n, 0, y, n, work, lwork));
     };
     const double plain = bench_time(reps, [] {}, ours);
     const double graph = replayed(reps, ours);
@@ -145,7 +145,7 @@ static void build() {
             problem p(n, leaf);
             double rms = 0, worst = 0;
             if (turn)
-                OK(format_check(p.f, &p.s, 8, 1, &rms, &worst));
+                OK(hier_check(p.f, &p.s, 8, 1, &rms, &worst));
             printf("# build n = %lld: %.1f ms; %d levels, rank %d, largest %d, %.1f MB; rms %.1e (entries %.1e), worst %.1e\n",
                    (long long)n, 1e3 * p.seconds, p.info.levels, p.info.rank_mean, p.info.rank_max,
                    1e-6 * (double)p.info.bytes, rms, 0.9 * sqrt((double)n), worst);
@@ -160,18 +160,18 @@ static void launches(int64_t n, int64_t cols) {
     const hss_launches *merged = cols <= hss_few ? &h->few : &h->wide;
     const plan *p = merged->way[0].launches > 0 ? merged->way : &h->straight;
     const int ups = merged->way[0].launches > 0 ? merged->ups : h->t.levels;
-    const size_t lwork = format_workspace(q.f, 'L', cols), bytes = 8 * (size_t)(n * cols);
+    const size_t lwork = hier_workspace(q.f, 'L', cols), bytes = 8 * (size_t)(n * cols);
     char *x = (char *)bench_alloc(bytes), *y = (char *)bench_alloc(bytes), *work = (char *)bench_alloc(lwork);
     bench_fill(BACKEND_D, x, n, cols, 1, 0);
     CU(cudaMemset(work, 0, lwork));
-    const formats_operand from[FORMATS_OPERANDS] = {{x, n}, {work, h->ranks}, {work + lwork / 2, h->ranks}, {NULL, 1}};
+    const hier_operand from[FORMATS_OPERANDS] = {{x, n}, {work, h->ranks}, {work + lwork / 2, h->ranks}, {NULL, 1}};
     printf("# launches of n = %lld, %lld columns, leaves of %lld: sums, largest m, ms, TFLOP/s\n", (long long)n,
            (long long)cols, (long long)h->leaf);
     for (int l = 0; l < p->launches; l += (int)p->linked[l]) {
-        const formats_sums s = plan_part(p, l);
+        const hier_gemm_sums s = plan_part(p, l);
         const int levels = (int)p->linked[l];
         const bool last = l + 1 == p->launches;
-        const formats_chain c = plan_chain(p, l, l >= ups, l < ups ? HSS_UP : HSS_DOWN);
+        const hier_fused c = plan_chain(p, l, l >= ups, l < ups ? HSS_UP : HSS_DOWN);
         char *to = last ? y : l < ups ? work : work + lwork / 2;
         double flops = 0;
         for (int64_t b = p->first[l]; b < (l + levels < p->launches ? p->first[l + levels] : p->sums); b++)
@@ -179,9 +179,9 @@ static void launches(int64_t n, int64_t cols) {
                 flops += 2.0 * p->sum[b].m * p->term[p->sum[b].first + e].k * (double)cols;
         const double ms = bench_time(5, [] {}, [&] {
             if (levels > 1)
-                OK(be->formats->chain(ctx, BACKEND_D, 'L', &c, cols, from, to, h->ranks));
+                OK(be->hier->chain(ctx, BACKEND_D, 'L', &c, cols, from, to, h->ranks));
             else
-                OK(be->formats->sums(ctx, BACKEND_D, 'L', &s, cols, 1, from, 0, to, last ? n : h->ranks));
+                OK(be->hier->sums(ctx, BACKEND_D, 'L', &s, cols, 1, from, 0, to, last ? n : h->ranks));
         });
         printf("  %2d %6lld %4lld %9.4f %7.2f  %d levels\n", l, (long long)s.count, (long long)s.most, ms, flops / ms * 1e-9, levels);
     }
@@ -192,11 +192,11 @@ static void launches(int64_t n, int64_t cols) {
 static void products(int64_t n, double rate) {
     problem q(n, leaf);
     for (int64_t cols : {512, 1024, 2048, 4096}) {
-        const size_t lwork = format_workspace(q.f, 'L', cols), bytes = 8 * (size_t)(n * cols);
+        const size_t lwork = hier_workspace(q.f, 'L', cols), bytes = 8 * (size_t)(n * cols);
         double *x = (double *)bench_alloc(bytes), *y = (double *)bench_alloc(bytes);
         void *work = bench_alloc(lwork);
         bench_fill(BACKEND_D, x, n, cols, 1, 0);
-        auto run = [&] { OK(format_apply(q.f, 'L', 'N', 'A', cols, 1, x, n, 0, y, n, work, lwork)); };
+        auto run = [&] { OK(hier_apply(q.f, 'L', 'N', 'A', cols, 1, x, n, 0, y, n, work, lwork)); };
         const double plain = bench_time(9, [] {}, run), graph = replayed(9, run), speed = q.info.flops * (double)cols / plain * 1e-9;
         printf("%6lld %5lld %9.4f %9.4f %7.2f TFLOP/s, %.2f of cuBLAS\n", (long long)n, (long long)cols, plain, graph, speed, speed / rate);
         fflush(stdout);
@@ -249,10 +249,10 @@ static void few(int64_t n) {
                 continue;
             }
             problem q(n, leaf);
-            const size_t lwork = format_workspace(q.f, 'L', cols);
+            const size_t lwork = hier_workspace(q.f, 'L', cols);
             void *work = bench_alloc(lwork);
             CU(cudaMemset(work, 0xff, lwork));
-            auto run = [&] { OK(format_apply(q.f, 'L', 'N', 'A', cols, 1, x, n, 0, k == 0 ? y : z, n, work, lwork)); };
+            auto run = [&] { OK(hier_apply(q.f, 'L', 'N', 'A', cols, 1, x, n, 0, k == 0 ? y : z, n, work, lwork)); };
             const double plain = bench_time(15, [] {}, run), graph = replayed(15, run);
             if (k == 0)
                 printf("  nested %.4f %.4f", plain, graph);
@@ -270,19 +270,19 @@ static void few(int64_t n) {
 static void solve(int64_t n, int64_t cols) {
     problem q(n, leaf);
     double begin = now();
-    OK(format_factor(q.f, 0));
+    OK(hier_factor(q.f, 0));
     const double first = now() - begin;
     begin = now();
-    OK(format_factor(q.f, 0));
+    OK(hier_factor(q.f, 0));
     const double factor = now() - begin;
-    const size_t lwork = format_solve_workspace(q.f, cols), bytes = 8 * (size_t)(n * cols),
-                 lapply = format_workspace(q.f, 'L', cols);
+    const size_t lwork = hier_solve_workspace(q.f, cols), bytes = 8 * (size_t)(n * cols),
+                 lapply = hier_workspace(q.f, 'L', cols);
     double *b = (double *)bench_alloc(bytes), *x = (double *)bench_alloc(bytes), *r = (double *)bench_alloc(bytes);
     void *work = bench_alloc(lwork), *more = bench_alloc(lapply);
     bench_fill(BACKEND_D, b, n, cols, 1, 0);
     const double ms = bench_time(5, [&] { CU(cudaMemcpyAsync(x, b, bytes, cudaMemcpyDeviceToDevice, stream)); },
-                                 [&] { OK(format_solve(q.f, 'N', cols, x, n, work, lwork)); });
-    OK(format_apply(q.f, 'L', 'N', 'A', cols, 1, x, n, 0, r, n, more, lapply));
+                                 [&] { OK(hier_solve(q.f, 'N', cols, x, n, work, lwork)); });
+    OK(hier_apply(q.f, 'L', 'N', 'A', cols, 1, x, n, 0, r, n, more, lapply));
     CU(cudaStreamSynchronize(stream));
     printf("# n = %lld: factor %.1f ms (first %.1f), solve of %lld columns %.3f ms (workspace %.1f MB), |A x - b| / |b| %.1e\n",
            (long long)n, 1e3 * factor, 1e3 * first, (long long)cols, ms, 1e-6 * (double)lwork,

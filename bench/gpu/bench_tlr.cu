@@ -8,20 +8,20 @@
  *   steps    where the time of such a factor goes (DL left, n = 102,400)
  *   mosaic   Cmm of params/mosaic.yaml (or of `file=FILE`): factor at several tolerances, ranks by
  *            column, bytes, two triangles with 5,336 rows
- *   factor   the same at nu / 2, kept in single precision and by products of halves: factor alone,
+ *   factor   the same at nu / 2, kept in single precision and by products of FP16 numbers: factor alone,
  *            then its steps
- *   terms    the same by products of halves: factor with its steps, triangles in 3, 2, 1 terms and
+ *   terms    the same by products of FP16 numbers: factor with its steps, triangles in 3, 2, 1 terms and
  *            in single precision, how far they are from those in 3
- *   columns  the same with columns as halves and without: bytes, factor, error; triangles in 3
- *            terms (those of halves in 2 and in 1), in 2 and in 1, beside X of the factor without
- *   solves   the same by double precision's products at tau = nu / part, columns as halves:
+ *   columns  the same with columns in FP16 and without: bytes, factor, error; triangles in 3
+ *            terms (those of FP16 numbers in 2 and in 1), in 2 and in 1, beside X of the factor without
+ *   solves   the same by double precision's products at tau = nu / part, columns in FP16:
  *            triangles in double precision and in 3, 2, 1 terms, how far they are from the first
  *   twice    the same with its tiles in single precision at tau = nu / part, for cases of more
  *            sensors (file=FILE): on the device, or in the host's memory where that does not do
  *   kept     the same at nu / 2, on the device and in the host's memory in turn: times, bytes that
  *            come from there, the most memory in use at any time, and whether bits are the same
  *
- * order=N: gemm, lll and potrf of that order alone. width=N: columns of super-panels (2,048; gemm
+ * order=N: gemm, lll and potrf of that order alone. width=N: columns of block columns (2,048; gemm
  * and lll: all). memory=GB: for intermediate products (1; lll: 2). ranks=FILE: ranks of the first
  * factor of mosaic, for scripts/plot_ranks.py. part=8: of twice and solves. apart=1: twice in the
  * host's memory at once. room=GB: what may be in use of the device with a factor in the host's
@@ -99,7 +99,7 @@ static double product_error(const tlr *a, const tlr *b, const double *c, int64_t
     return error / norm;
 }
 
-static int64_t width_given, order_given; /* of super-panels; of the matrices (potrf, lll), 0: all */
+static int64_t width_given, order_given; /* of block columns; of the matrices (potrf, lll), 0: all */
 static bool right_looking;               /* of the largest order too */
 
 static void bench_gemm(int64_t n, int64_t b, int64_t r, bool compressed) {

@@ -1,4 +1,4 @@
-// Parts of a product of halves of like sensors on a GPU, each alone: bench_toeplitz_parts
+// Parts of a product of FP16 numbers of sensors on a common lattice on a GPU, each alone: bench_toeplitz_parts
 // [VECTORS], 5,336 by default. What transforms by cuFFT cost in two layouts, and transforms as
 // products with a matrix of cosines in double, single and half precision (sums in single), with the
 // couplings of all images at each frequency. 6 laser stars of 76 and 8 natural ones of 67

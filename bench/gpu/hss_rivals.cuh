@@ -5,7 +5,7 @@
 #define MOAO_BENCH_HSS_RIVALS_CUH
 
 #include "bench_gpu.cuh"
-#include "formats/hss.h"
+#include "hier/hss.h"
 
 /* One product of a launch: C := A B or C += A B. */
 struct product {
@@ -39,12 +39,12 @@ static std::vector<paper_launch> launches_of(const hss *h, const double *x, int6
         const int64_t end = l + 1 < p->launches ? p->first[l + 1] : p->sums;
         paper_launch part[2] = {{false, {}}, {true, {}}};
         for (int64_t b = p->first[l]; b < end; b++) {
-            const formats_sum &q = p->sum[b];
+            const hier_gemm_sum &q = p->sum[b];
             const int64_t ld = h->ranks;
             double *c = l < levels ? w.up + q.row : l + 1 < p->launches ? w.down + q.row : w.y + q.row;
             const int64_t ldc = l + 1 < p->launches ? ld : w.ldy;
             for (int e = 0; e < q.terms; e++) {
-                const formats_term &t = p->term[q.first + e];
+                const hier_gemm_term &t = p->term[q.first + e];
                 const double *from = t.from == 0 ? x : t.from == 1 ? w.up : w.down;
                 product one = {(const double *)t.a, from + t.row, c, t.lda, t.from == 0 ? ldx : ld, ldc,
                                q.m, t.k, t.trans != 0};

@@ -72,7 +72,7 @@ static status fill_points(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t
 
 /* --- Cmm --- */
 
-/* Natural columns of a sensor at a time, from the row that is needed on; super-panels are asked for
+/* Natural columns of a sensor at a time, from the row that is needed on; block columns are asked for
  * from the left to the right. */
 struct Slopes {
     const backend_matcov *ops;

@@ -148,8 +148,8 @@ static unsigned long long solve_rows(const tlr *l, int64_t n, int64_t v) {
     return bits;
 }
 
-/* Two triangles by products of halves in several ways, terms and of these with columns as halves
- * (tlr_set_terms; 0 terms: in the precision of the factor's products, once): seconds of the second
+/* Two triangles by products of FP16 numbers in several ways, terms and of these with columns in FP16
+ * (tlr_set_split; 0 terms: in the precision of the factor's products, once): seconds of the second
  * of two calls, and |X - first| / |first|. *first: X of the first way, the caller's, unless it is
  * there already. */
 typedef std::vector<std::array<int, 2>> Ways;
@@ -158,7 +158,7 @@ static void solve_ways(tlr *l, int64_t n, int64_t v, const Ways &ways, double **
     const double minus = -1;
     for (const auto &way : ways) {
         double t = 0, norm = 1, error = 0;
-        tlr_set_terms(l, way[0], way[1]);
+        tlr_set_split(l, way[0], way[1]);
         for (int turn = way[0] == 0; turn < 2; turn++) {
             bench_fill(BACKEND_D, w, v, n, 1, 0, 5);
             const double t0 = clock_now();
@@ -180,18 +180,18 @@ static void solve_ways(tlr *l, int64_t n, int64_t v, const Ways &ways, double **
     CU(cudaFree(w));
 }
 
-static void say_halves(const tlr *l) {
+static void say_fp16(const tlr *l) {
     tlr_stats s;
     tlr_statistics(l, &s);
     printf("#   %.2f %% of %lld columns as halves, %lld of %lld dense tiles\n",
-           100.0 * (double)s.halves / (double)s.columns, (long long)s.columns,
-           (long long)s.dense_halves, (long long)s.dense);
+           100.0 * (double)s.fp16 / (double)s.columns, (long long)s.columns,
+           (long long)s.dense_fp16, (long long)s.dense);
 }
 
-/* ways to keep and to compute; NARROWED: double precision's products, columns as halves */
+/* ways to keep and to compute; NARROWED: double precision's products, columns in FP16 */
 enum { DOUBLES, SINGLES, HOST, NARROWED, IN_TERMS, HALVES };
 
-/* GB that came from the host's memory if every super-panel had those before it sent alone: whole,
+/* GB that came from the host's memory if every block column had those before it sent alone: whole,
  * and only the rows that it uses. */
 static void transfers_alone(const tlr *l, const tlr_layout *at, int64_t b, double gb[2]) {
     const int64_t step = 2048 / b, panels = (at->nt + step - 1) / step;
@@ -243,7 +243,7 @@ static made_factor mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, 
     o.host = how == HOST;
     o.mixed = terms;
     o.terms = terms ? 3 : 0;
-    o.halves = how == HALVES || how == NARROWED;
+    o.fp16 = how == HALVES || how == NARROWED;
     if (terms)
         o.memory = (size_t)3 << 29;
     tlr_source from = {};
@@ -293,11 +293,11 @@ static made_factor mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, 
     most_used = used();
     if (no_triangles) {
     } else if (first) {
-        say_halves(l);
+        say_fp16(l);
         solve_ways(l, s->n, 5336, {{3, 2}, {3, 1}, {2, 1}, {1, 1}}, first);
     } else if (how == NARROWED) { /* that in doubles is what the others are off by */
         double *own = NULL;
-        say_halves(l);
+        say_fp16(l);
         solve_ways(l, s->n, 5336, {{0, 0}, {3, 2}, {3, 1}, {2, 1}, {1, 1}}, &own);
         CU(cudaFree(own));
     } else if (how == IN_TERMS && !timed) {

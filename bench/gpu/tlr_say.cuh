@@ -33,7 +33,7 @@ static inline void say(const char *what, const tlr *a, int64_t b) {
            (long long)s.most, (long long)s.dense, (long long)s.empty, (long long)s.tiles);
 }
 
-/* |(L L' - A) x| / |A x|, A by super-panels. */
+/* |(L L' - A) x| / |A x|, A by block columns. */
 static inline double factor_error(const tlr *l, const tlr_layout *layout, tlr_fill *fill,
                                   void *arg) {
     const int64_t n = layout->n, w = 2048;

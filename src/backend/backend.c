@@ -1,9 +1,9 @@
 #include "backend.h"
-#include "backend_formats.h"
 #include "backend_group.h"
+#include "backend_hier.h"
 #include "backend_matcov.h"
 #include "backend_psf.h"
-#include "backend_terms.h"
+#include "backend_split.h"
 #include "backend_toeplitz.h"
 #include "checked.h"
 #include <dlfcn.h>
@@ -71,12 +71,12 @@ static bool tables_fit(const backend *own) {
         bool needed;
     } family[] = {
         {"batched operations", own->batch, sizeof(backend_batch), true},
-        {"operations on halves", own->half, sizeof(backend_half), true},
+        {"operations on halves", own->fp16, sizeof(backend_fp16), true},
         {"products with sparse matrices", own->sparse, sizeof(backend_sparse), true},
         {"low-rank operations", own->lowrank, sizeof(backend_lowrank), true},
         {"Toeplitz products", own->toeplitz, sizeof(backend_toeplitz), false},
-        {"terms of products of halves", own->terms, sizeof(backend_terms), false},
-        {"operations of formats", own->formats, sizeof(backend_formats), false},
+        {"terms of products of halves", own->split, sizeof(backend_split_ops), false},
+        {"operations of formats", own->hier, sizeof(backend_hier), false},
         {"covariances", own->matcov, sizeof(backend_matcov), false},
         {"PSFs", own->psf, sizeof(backend_psf), false},
         {"groups", own->group, sizeof(backend_group), false},
@@ -120,7 +120,7 @@ static void take_table(const backend *own) {
         plugin.table.psf = &plugin.psf;
     }
     plugin.table.batch = &checked_batch;
-    plugin.table.half = &checked_half;
+    plugin.table.fp16 = &checked_fp16;
     plugin.table.sparse = &checked_sparse;
     plugin.table.lowrank = &plugin.lowrank;
     plugin.usable = true;

@@ -70,14 +70,14 @@ typedef enum {
 typedef struct backend_ctx
     backend_ctx;            /* one device and one stream, with the library handles they need */
 struct backend_batch;       /* the batched operations: backend_batch.h */
-struct backend_half;        /* products of halves on tensor cores: backend_half.h */
+struct backend_fp16;        /* products of FP16 numbers on tensor cores: backend_fp16.h */
 struct backend_matcov;      /* covariances of slopes: backend_matcov.h */
 struct backend_psf;         /* point-spread functions: backend_psf.h */
 struct backend_lowrank;     /* batched QR, SVD, low rank: backend_lowrank.h */
 struct backend_sparse;      /* products with sparse matrices: backend_sparse.h */
 struct backend_toeplitz;    /* products by Fourier transforms: backend_toeplitz.h */
-struct backend_terms;       /* operands of products of halves: backend_terms.h */
-struct backend_formats;     /* what compressed formats stand on: backend_formats.h */
+struct backend_split_ops;   /* operands of products of FP16 numbers: backend_split_ops.h */
+struct backend_hier;        /* what compressed formats stand on: backend_hier.h */
 struct backend_group;       /* broadcasts among the devices of several processes: backend_group.h */
 #define BACKEND_IDENTITY 40 /* bytes of a device's name */
 
@@ -231,12 +231,12 @@ typedef struct backend {
     backend_trsm_multi_op *trsm_multi;
 
     const struct backend_batch *batch;
-    const struct backend_half *half;
+    const struct backend_fp16 *fp16;
     const struct backend_lowrank *lowrank;
     const struct backend_sparse *sparse;
     const struct backend_toeplitz *toeplitz;
-    const struct backend_terms *terms;     /* NULL: products in singles serve instead */
-    const struct backend_formats *formats; /* NULL: no formats on this backend */
+    const struct backend_split_ops *split; /* NULL: products in FP32 serve instead */
+    const struct backend_hier *hier;       /* NULL: no formats on this backend */
     const struct backend_matcov *matcov;   /* NULL: matcov_backend (matcov/matcov.h) serves */
     const struct backend_psf *psf;         /* NULL: psf_backend (psf/psf.h) serves */
     const struct backend_group *group;     /* NULL: device memory is the host's, MPI can send it */
@@ -257,7 +257,7 @@ MOAO_PUBLIC status backend_get(const char *name, const backend **out);
 }
 #endif
 #include "backend_batch.h"
-#include "backend_half.h"
+#include "backend_fp16.h"
 #include "backend_sparse.h"
 
 #endif

@@ -34,7 +34,7 @@ static inline bool backend_equals(backend_type t, const void *x, double re) {
     }
 }
 
-/* A triangle in halves: op(A) acts on B, in parts 1 and 2. trsm solves with the source half,
+/* A triangle in FP16: op(A) acts on B, in parts 1 and 2. trsm solves with the source half,
  * subtracts the off-diagonal block times the source from the target, and solves with the target
  * half; trmm takes the same steps in the opposite order, adding. True when part 1 is the source. */
 static inline bool backend_source_first(char side, char uplo, char trans) {

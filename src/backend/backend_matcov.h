@@ -187,9 +187,9 @@ typedef struct backend_matcov {
      * apart:apart+n, apart >= n. */
     status (*fill_ctm_both)(backend_cov_target *target, backend_type t, int sensor, int64_t k0,
                             int64_t n, void *a, int64_t lda, int64_t apart);
-    /* NULL, or the same of a difference of profiles as halves of 2^exponent x (backend_half.h);
+    /* NULL, or the same of a difference of profiles in FP16 of 2^exponent x (backend_fp16.h);
      * *done: this backend has a way for that sensor, else nothing is written. */
-    status (*fill_ctm_half)(backend_cov_target *target, int exponent, int sensor, int64_t k0,
+    status (*fill_ctm_fp16)(backend_cov_target *target, int exponent, int sensor, int64_t k0,
                             int64_t n, uint16_t *a, int64_t lda, int64_t apart, bool *done);
 
     /* Covariance of the phase at np pupil points x, y [m] (in the backend's memory) seen in the
@@ -204,8 +204,8 @@ typedef struct backend_matcov {
                             const double *y, int sensor, int64_t k0, int64_t n, void *a,
                             int64_t lda, int64_t apart);
 
-    /* NULL, or the same of a difference of profiles as halves of 2^exponent x, as fill_ctm_half. */
-    status (*fill_cpm_half)(backend_cov_target *target, int exponent, int64_t np, const double *x,
+    /* NULL, or the same of a difference of profiles in FP16 of 2^exponent x, as fill_ctm_fp16. */
+    status (*fill_cpm_fp16)(backend_cov_target *target, int exponent, int64_t np, const double *x,
                             const double *y, int sensor, int64_t k0, int64_t n, uint16_t *a,
                             int64_t lda, int64_t apart, bool *done);
 

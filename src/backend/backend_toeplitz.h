@@ -7,7 +7,7 @@
  * depends on the images of row and column and on the difference of their places only. Places that
  * are not there (a pupil's corners) cost nothing but the lattice. A product transforms X image by
  * image on a lattice of N >= 2 n - 1, multiplies each frequency by a small matrix of all pairs of
- * images, and transforms back: exact but for rounding.
+ * images, and transforms back: exact up to rounding.
  *
  * Where the same X is multiplied by matrices of several loads, as a reconstructor is by the
  * covariances of its exposures, what a product needs of X alone can be kept: the same numbers, bit
@@ -15,7 +15,7 @@
 #ifndef MOAO_BACKEND_TOEPLITZ_H
 #define MOAO_BACKEND_TOEPLITZ_H
 
-#include "backend_half.h"
+#include "backend_fp16.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,12 +42,12 @@ typedef struct {
     int64_t stride;
 } toeplitz_pair;
 
-/* Numbers of a plan. HALF: X in halves, Y and the values' spectra in single precision on the CPU;
+/* Numbers of a plan. HALF: X in FP16, Y and the values' spectra in single precision on the CPU;
  * on a GPU (up to 16 images and 80 places across; else it is as on the CPU) transforms are products
- * with matrices of halves on tensor cores, whose relative error is about 1e-3, and exponents are
- * chosen for an X whose largest entries are near 2^15 and not alike all over the lattice: what
+ * with matrices of FP16 numbers on tensor cores, whose relative error is about 1e-3, and exponents
+ * are chosen for an X whose largest entries are near 2^15 and not alike all over the lattice: what
  * exceeds the range all the same becomes infinite or NaN in Y. */
-typedef enum { TOEPLITZ_D = BACKEND_D, TOEPLITZ_S = BACKEND_S, TOEPLITZ_HALF = 16 } toeplitz_type;
+typedef enum { TOEPLITZ_D = BACKEND_D, TOEPLITZ_S = BACKEND_S, TOEPLITZ_FP16 = 16 } toeplitz_type;
 
 typedef struct backend_toeplitz_plan backend_toeplitz_plan;
 
@@ -92,7 +92,7 @@ typedef struct backend_toeplitz {
 /* Argument checks that every backend makes. */
 static inline bool toeplitz_shape_ok(const toeplitz_shape *s, toeplitz_type t) {
     bool fine = s->n >= 1 && s->n <= 16384 && s->nimage >= 0 && s->nimage <= 1024 &&
-                (t == TOEPLITZ_D || t == TOEPLITZ_S || t == TOEPLITZ_HALF);
+                (t == TOEPLITZ_D || t == TOEPLITZ_S || t == TOEPLITZ_FP16);
     for (int i = 0; fine && i < s->nimage; i++) {
         fine = s->count[i] >= 0 && s->first[i] >= 0;
         for (int64_t k = 0; fine && k < s->count[i]; k++)

@@ -55,7 +55,7 @@ extern backend_trsm_multi_op checked_trsm_multi;
 
 /* Families that are the same with every backend, for all their operations are checked. */
 extern const backend_batch checked_batch;
-extern const backend_half checked_half;
+extern const backend_fp16 checked_fp16;
 extern const backend_sparse checked_sparse;
 
 /* The checked operations of backend_lowrank; workspace, which no context leads to, is each

@@ -1,4 +1,4 @@
-/* The dense operations and the products of halves, with their arguments checked. */
+/* The dense operations and the products of FP16 numbers, with their arguments checked. */
 #include "checked.h"
 
 status checked_alloc(backend_ctx *ctx, size_t bytes, void **p) {
@@ -207,27 +207,27 @@ status checked_posv(backend_ctx *ctx, backend_type t, char uplo, int64_t n, int6
 
 /* ---- halves */
 
-static status half_max_abs(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+static status fp16_max_abs(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
                            int64_t lda, double *out) {
     const backend *own = backend_own(ctx);
     const bool fine = backend_is_real(t) && n >= 0 && backend_ld_ok(m, lda);
-    const status st = checked_admit(own, own->half->max_abs, fine, "max_abs");
-    return st == MOAO_OK ? own->half->max_abs(ctx, t, m, m > 0 ? n : 0, a, lda, out) : st;
+    const status st = checked_admit(own, own->fp16->max_abs, fine, "max_abs");
+    return st == MOAO_OK ? own->fp16->max_abs(ctx, t, m, m > 0 ? n : 0, a, lda, out) : st;
 }
 
-static status half_cast_to_half(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
+static status fp16_cast_to_fp16(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
                                 int exponent, const void *a, int64_t lda, backend_f16 *h,
                                 int64_t ldh) {
     const backend *own = backend_own(ctx);
     const bool fine = backend_is_real(t) && n >= 0 && backend_ld_ok(m, lda) &&
                       backend_ld_ok(m, ldh) && exponent >= -1000 && exponent <= 1000;
     const status st = extents_check(
-        checked_admit(own, own->half->cast_to_half, fine, "cast_to_half"), "cast_to_half", 2,
+        checked_admit(own, own->fp16->cast_to_fp16, fine, "cast_to_fp16"), "cast_to_fp16", 2,
         (extent[]){{a, m, n, lda, backend_size(t)}, {h, m, n, ldh, sizeof *h}});
-    return st == MOAO_OK ? own->half->cast_to_half(ctx, t, m, n, exponent, a, lda, h, ldh) : st;
+    return st == MOAO_OK ? own->fp16->cast_to_fp16(ctx, t, m, n, exponent, a, lda, h, ldh) : st;
 }
 
-static status half_gemm(backend_ctx *ctx, char transa, char transb, int64_t m, int64_t n, int64_t k,
+static status fp16_gemm(backend_ctx *ctx, char transa, char transb, int64_t m, int64_t n, int64_t k,
                         float alpha, const backend_f16 *a, int64_t lda, const backend_f16 *b,
                         int64_t ldb, float beta, float *c, int64_t ldc) {
     const backend *own = backend_own(ctx);
@@ -239,50 +239,50 @@ static status half_gemm(backend_ctx *ctx, char transa, char transb, int64_t m, i
                         {b, nb ? k : n, nb ? n : k, ldb, sizeof *b},
                         {c, m, n, ldc, sizeof *c}};
     const char *name = "gemm of halves";
-    const status st = extents_check(checked_admit(own, own->half->gemm, fine, name), name, 3, x);
+    const status st = extents_check(checked_admit(own, own->fp16->gemm, fine, name), name, 3, x);
     return st == MOAO_OK
-               ? own->half->gemm(ctx, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+               ? own->fp16->gemm(ctx, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
                : st;
 }
 
-static status half_gemm_rounded(backend_ctx *ctx, char transa, char transb, int64_t m, int64_t n,
-                                int64_t k, float alpha, int count, const half_product *p,
+static status fp16_gemm_rounded(backend_ctx *ctx, char transa, char transb, int64_t m, int64_t n,
+                                int64_t k, float alpha, int count, const fp16_product *p,
                                 int64_t lda, int64_t ldb, float beta, float *c, int64_t ldc) {
     const backend *own = backend_own(ctx);
     bool fine = backend_is(transa, "NT") && backend_is(transb, "NT") && m >= 0 && n >= 0 &&
                 k >= 0 && backend_ld_ok(transa == 'N' ? m : k, lda) &&
                 backend_ld_ok(transb == 'N' ? k : n, ldb) && backend_ld_ok(m, ldc) && count >= 1 &&
-                count <= HALF_MOST_PRODUCTS;
+                count <= FP16_MOST_PRODUCTS;
     for (int i = 0; fine && i < count; i++)
         fine = p[i].depth >= 1;
-    const status st = checked_admit(own, own->half->gemm_rounded, fine, "rounded gemm of halves");
-    return st == MOAO_OK ? own->half->gemm_rounded(ctx, transa, transb, m, n, k, alpha, count, p,
+    const status st = checked_admit(own, own->fp16->gemm_rounded, fine, "rounded gemm of halves");
+    return st == MOAO_OK ? own->fp16->gemm_rounded(ctx, transa, transb, m, n, k, alpha, count, p,
                                                    lda, ldb, beta, c, ldc)
                          : st;
 }
 
-static status half_cast_to_double(backend_ctx *ctx, int64_t m, int64_t n, double alpha,
+static status fp16_cast_to_double(backend_ctx *ctx, int64_t m, int64_t n, double alpha,
                                   const float *x, int64_t ldx, double beta, double *y,
                                   int64_t ldy) {
     const backend *own = backend_own(ctx);
     const bool fine = n >= 0 && backend_ld_ok(m, ldx) && backend_ld_ok(m, ldy);
     const status st = extents_check(
-        checked_admit(own, own->half->cast_to_double, fine, "cast_to_double"), "cast_to_double", 2,
+        checked_admit(own, own->fp16->cast_to_double, fine, "cast_to_double"), "cast_to_double", 2,
         (extent[]){{x, m, n, ldx, sizeof *x}, {y, m, n, ldy, sizeof *y}});
-    return st == MOAO_OK ? own->half->cast_to_double(ctx, m, n, alpha, x, ldx, beta, y, ldy) : st;
+    return st == MOAO_OK ? own->fp16->cast_to_double(ctx, m, n, alpha, x, ldx, beta, y, ldy) : st;
 }
 
-static status half_cast_to_single(backend_ctx *ctx, int64_t m, int64_t n, const double *x,
+static status fp16_cast_to_single(backend_ctx *ctx, int64_t m, int64_t n, const double *x,
                                   int64_t ldx, float *y, int64_t ldy) {
     const backend *own = backend_own(ctx);
     const bool fine = n >= 0 && backend_ld_ok(m, ldx) && backend_ld_ok(m, ldy);
     const status st = extents_check(
-        checked_admit(own, own->half->cast_to_single, fine, "cast_to_single"), "cast_to_single", 2,
+        checked_admit(own, own->fp16->cast_to_single, fine, "cast_to_single"), "cast_to_single", 2,
         (extent[]){{x, m, n, ldx, sizeof *x}, {y, m, n, ldy, sizeof *y}});
-    return st == MOAO_OK ? own->half->cast_to_single(ctx, m, n, x, ldx, y, ldy) : st;
+    return st == MOAO_OK ? own->fp16->cast_to_single(ctx, m, n, x, ldx, y, ldy) : st;
 }
 
-static status half_split(backend_ctx *ctx, backend_type t, char part, int64_t m, int64_t n,
+static status fp16_split(backend_ctx *ctx, backend_type t, char part, int64_t m, int64_t n,
                          int exponent, const void *a, int64_t lda, backend_f16 *h, int64_t ldh,
                          backend_f16 *r, int64_t ldr) {
     const backend *own = backend_own(ctx);
@@ -292,12 +292,12 @@ static status half_split(backend_ctx *ctx, backend_type t, char part, int64_t m,
     const extent x[] = {
         {a, m, n, lda, backend_size(t)}, {h, m, n, ldh, sizeof *h}, {r, m, n, ldr, sizeof *r}};
     const status st =
-        extents_check(checked_admit(own, own->half->split, fine, "split"), "split", 3, x);
-    return st == MOAO_OK ? own->half->split(ctx, t, part, m, n, exponent, a, lda, h, ldh, r, ldr)
+        extents_check(checked_admit(own, own->fp16->split, fine, "split"), "split", 3, x);
+    return st == MOAO_OK ? own->fp16->split(ctx, t, part, m, n, exponent, a, lda, h, ldh, r, ldr)
                          : st;
 }
 
-static status half_join(backend_ctx *ctx, int64_t m, int64_t n, int exponent, const backend_f16 *h,
+static status fp16_join(backend_ctx *ctx, int64_t m, int64_t n, int exponent, const backend_f16 *h,
                         int64_t ldh, const backend_f16 *r, int64_t ldr, double *y, int64_t ldy) {
     const backend *own = backend_own(ctx);
     const bool fine = n >= 0 && backend_ld_ok(m, ldh) && backend_ld_ok(m, ldr) &&
@@ -305,42 +305,42 @@ static status half_join(backend_ctx *ctx, int64_t m, int64_t n, int exponent, co
     const extent x[] = {
         {h, m, n, ldh, sizeof *h}, {r, m, n, ldr, sizeof *r}, {y, m, n, ldy, sizeof *y}};
     const status st =
-        extents_check(checked_admit(own, own->half->join, fine, "join"), "join", 3, x);
-    return st == MOAO_OK ? own->half->join(ctx, m, n, exponent, h, ldh, r, ldr, y, ldy) : st;
+        extents_check(checked_admit(own, own->fp16->join, fine, "join"), "join", 3, x);
+    return st == MOAO_OK ? own->fp16->join(ctx, m, n, exponent, h, ldh, r, ldr, y, ldy) : st;
 }
 
-static status half_squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
+static status fp16_squares(backend_ctx *ctx, backend_type t, int64_t m, int64_t n, const void *a,
                            int64_t lda, int64_t tile, double *out, int64_t ldo) {
     const backend *own = backend_own(ctx);
     const bool fine = backend_is_real(t) && n >= 0 && backend_ld_ok(m, lda) && tile >= 1 &&
                       n / tile < 65535 && backend_ld_ok(m / tile + (m % tile > 0), ldo);
-    const status st = checked_admit(own, own->half->squares, fine, "squares");
+    const status st = checked_admit(own, own->fp16->squares, fine, "squares");
     if (st == MOAO_OK && (m == 0 || n == 0))
         return st;
-    return st == MOAO_OK ? own->half->squares(ctx, t, m, n, a, lda, tile, out, ldo) : st;
+    return st == MOAO_OK ? own->fp16->squares(ctx, t, m, n, a, lda, tile, out, ldo) : st;
 }
 
-static status half_cast_pieces(backend_ctx *ctx, int64_t count, const half_piece *p) {
+static status fp16_cast_pieces(backend_ctx *ctx, int64_t count, const fp16_piece *p) {
     const backend *own = backend_own(ctx);
     bool fine = count >= 0;
     for (int64_t k = 0; k < count; k++)
         fine = fine && p[k].n >= 0;
-    const status st = checked_admit(own, own->half->cast_pieces, fine, "cast_pieces");
-    return st == MOAO_OK ? own->half->cast_pieces(ctx, count, p) : st;
+    const status st = checked_admit(own, own->fp16->cast_pieces, fine, "cast_pieces");
+    return st == MOAO_OK ? own->fp16->cast_pieces(ctx, count, p) : st;
 }
 
-const backend_half checked_half = {
-    .size = sizeof(backend_half),
-    .max_abs = half_max_abs,
-    .cast_to_half = half_cast_to_half,
-    .gemm = half_gemm,
-    .gemm_rounded = half_gemm_rounded,
-    .cast_to_double = half_cast_to_double,
-    .cast_to_single = half_cast_to_single,
-    .split = half_split,
-    .join = half_join,
-    .squares = half_squares,
-    .cast_pieces = half_cast_pieces,
+const backend_fp16 checked_fp16 = {
+    .size = sizeof(backend_fp16),
+    .max_abs = fp16_max_abs,
+    .cast_to_fp16 = fp16_cast_to_fp16,
+    .gemm = fp16_gemm,
+    .gemm_rounded = fp16_gemm_rounded,
+    .cast_to_double = fp16_cast_to_double,
+    .cast_to_single = fp16_cast_to_single,
+    .split = fp16_split,
+    .join = fp16_join,
+    .squares = fp16_squares,
+    .cast_pieces = fp16_cast_pieces,
 };
 
 /* ---- sparse matrices */

@@ -12,7 +12,8 @@ size_t limits_proc_field(const char *path, const char *name);
 
 /* Call first in main. MOAO_INPUT, with what to do, when the limit on the address space (ulimit -v)
  * or on data (ulimit -d) leaves no room for the buffers of OpenBLAS's threads, for which the
- * library would ask for ever, or when threads have too little stack (ulimit -s). threads: that it has started. */
+ * library would ask for ever, or when threads have too little stack (ulimit -s). threads: that it
+ * has started. */
 status limits_probe(int threads);
 
 /* Memory of this node that all processes of the job may still take together [bytes]: what is

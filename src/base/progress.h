@@ -50,7 +50,7 @@ typedef struct {
     double difference;       /* measured, of Strehl ratios and ensquared energies */
     double mean;             /* rank */
     long p90, largest, tiles, dense, empty, histogram[16];
-    double halves; /* share of its columns that are kept as halves */
+    double fp16; /* share of its columns that are kept in FP16 */
     double bytes, bytes_dense;
     long shifts;  /* diagonal blocks to which noise was added for a positive pivot, */
     double shift; /* at most [arcsec^2] */

@@ -191,7 +191,7 @@ static void write_compression(json *j, const report *r) {
         json_number(j, "noise_arcsec2", c->noise);
         json_integer(j, "restarts", c->restarts);
         json_string(j, "precision",
-                    c->halves > 0      ? "single and half"
+                    c->fp16 > 0        ? "single and half"
                     : c->tolerance > 0 ? "single"
                                        : "double");
         json_number(j, "largest_difference", c->difference);
@@ -207,7 +207,7 @@ static void write_compression(json *j, const report *r) {
         for (int i = 0; i < 16; i++)
             json_integer(j, NULL, c->histogram[i]);
         json_end(j);
-        json_number(j, "share_of_halves", c->halves);
+        json_number(j, "share_of_fp16", c->fp16);
         json_integer(j, "shifts", c->shifts);
         json_number(j, "largest_shift_arcsec2", c->shift);
         json_number(j, "bytes", c->bytes);

@@ -9,12 +9,12 @@ GPU_LIBS += -lcublas -lcufft
 CUDA_LIBS ?= -lcublas -lcusolver -lcufft
 
 # instructions of one chip, for which this file has the kernel and a way without it
-$(B)/src/gpu/dense/half_rounded.cu.o $(B)/src/gpu/dense/terms_hopper.cu.o: override GENCODE := -gencode arch=compute_90a,code=sm_90a
+$(B)/src/gpu/dense/fp16_rounded.cu.o $(B)/src/gpu/dense/split_hopper.cu.o: override GENCODE := -gencode arch=compute_90a,code=sm_90a
 
 gpu_test := $(patsubst %.cu,$(B)/%,$(wildcard tests/gpu/test_*.cu))
 gpu_bench := $(patsubst %.cu,$(B)/%,$(wildcard bench/gpu/bench_*.cu))
 # the tests of the operations are the same programs on every backend
-linalg_test := $(filter $(B)/tests/unit/test_linalg_% $(B)/tests/unit/test_backend_% $(B)/tests/unit/test_tlr_% $(B)/tests/unit/test_formats_% $(B)/tests/mpi/test_small_cases,$(tests))
+linalg_test := $(filter $(B)/tests/unit/test_linalg_% $(B)/tests/unit/test_backend_% $(B)/tests/unit/test_tlr_% $(B)/tests/unit/test_hier_% $(B)/tests/mpi/test_small_cases,$(tests))
 
 .PHONY: gpu-tests gpu-bench gpu-busy check-gpu bench-gpu install-linalg
 gpu-tests: gpu $(gpu_test) $(linalg_test)
@@ -52,7 +52,7 @@ $(B)/bench/gpu/libmoao_busy.so: bench/gpu/busy.c
 	  -o $@ $< -L$(cupti_lib) -Wl,-rpath,$(cupti_lib) -lcupti -ldl -lpthread
 
 # --- the library: header, static and shared, pkg-config
-linalg_src := src/base/status.c $(wildcard src/backend/*.c src/tlr/*.c src/formats/*.c) $(wildcard src/linalg/cpu*.c src/linalg/batch_cpu*.c src/linalg/lowrank_cpu*.c src/linalg/formats_cpu*.c src/linalg/toeplitz_cpu.c)
+linalg_src := src/base/status.c $(wildcard src/backend/*.c src/tlr/*.c src/hier/*.c) $(wildcard src/linalg/cpu*.c src/linalg/batch_cpu*.c src/linalg/lowrank_cpu*.c src/linalg/hier_cpu*.c src/linalg/toeplitz_cpu.c)
 linalg_version = $(firstword $(subst +, ,$(VERSION)) 0)
 linalg_major = $(firstword $(subst ., ,$(linalg_version)))
 # one object, in which all but the public symbols are local
@@ -62,11 +62,11 @@ $(B)/libmoao_linalg.so: $(call obj,$(linalg_src))
 	$(Q)$(CC) -shared -fopenmp $(san_flags) $(LDFLAGS) -Wl,-soname,libmoao_linalg.so.$(linalg_major) -o $@ $^ $(OPENBLAS_LIBS) -ldl -lm -lpthread
 install: install-linalg
 install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so
-	install -d $(addprefix $(DESTDIR)$(prefix)/,include/moao/base include/moao/backend include/moao/tlr include/moao/formats lib/pkgconfig lib/moao)
+	install -d $(addprefix $(DESTDIR)$(prefix)/,include/moao/base include/moao/backend include/moao/tlr include/moao/hier lib/pkgconfig lib/moao)
 	install -m 644 src/base/status.h $(DESTDIR)$(prefix)/include/moao/base/
-	install -m 644 src/backend/backend.h $(patsubst %,src/backend/backend_%.h,batch formats half lowrank random sparse terms toeplitz) $(DESTDIR)$(prefix)/include/moao/backend/
+	install -m 644 src/backend/backend.h $(patsubst %,src/backend/backend_%.h,batch hier fp16 lowrank random sparse split toeplitz) $(DESTDIR)$(prefix)/include/moao/backend/
 	install -m 644 src/tlr/tlr.h $(DESTDIR)$(prefix)/include/moao/tlr/
-	install -m 644 src/formats/formats.h src/formats/toeplitz.h $(DESTDIR)$(prefix)/include/moao/formats/
+	install -m 644 src/hier/hier.h src/hier/toeplitz.h $(DESTDIR)$(prefix)/include/moao/hier/
 	install -m 644 $(B)/libmoao_linalg.a $(DESTDIR)$(prefix)/lib/
 	install -m 755 $(B)/libmoao_linalg.so $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_version)
 	ln -sf libmoao_linalg.so.$(linalg_version) $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_major)
@@ -74,6 +74,6 @@ install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so
 	$(Q)printf '%s\n' 'prefix=$(prefix)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \
 	  'Name: moao-linalg' 'Description: Dense linear algebra on CPU and GPU: triangular solves and products, Cholesky factors, batches, QR, SVD, compression, tile low-rank matrices' \
 	  'Version: $(linalg_version)' 'Requires.private: openblas' 'Libs: -L$${libdir} -lmoao_linalg' \
-	  'Libs.private: -fopenmp -ldl -lpthread -lm' 'Cflags: -I$${includedir}/moao -I$${includedir}/moao/backend -I$${includedir}/moao/tlr -I$${includedir}/moao/formats' >$(DESTDIR)$(prefix)/lib/pkgconfig/moao-linalg.pc
+	  'Libs.private: -fopenmp -ldl -lpthread -lm' 'Cflags: -I$${includedir}/moao -I$${includedir}/moao/backend -I$${includedir}/moao/tlr -I$${includedir}/moao/hier' >$(DESTDIR)$(prefix)/lib/pkgconfig/moao-linalg.pc
 
 -include $(addsuffix .d,$(gpu_test) $(gpu_bench)) $(B)/bench/gpu/tlr_case.d

@@ -330,7 +330,7 @@ status run_factor(run *r, int k, const profile *p, obsexposure *ex) {
         if (of->difference <= limit / 2) /* other exposures may be worse */
             break;
         op->kind->look(op, &is);
-        TRY(linop_tighten(op, of->difference / limit, LINOP_FACTOR, &again));
+        TRY(linop_reduce_tolerance(op, of->difference / limit, LINOP_FACTOR, &again));
         if (again != LINOP_FACTOR)
             break;
         if (is_root(r) && !op->accuracy.dense)

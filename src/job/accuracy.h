@@ -1,7 +1,7 @@
-/* Accuracy in a run: what is not exact but for rounding is checked by its effect on the Strehl
+/* Accuracy in a run: what is not exact up to rounding is checked by its effect on the Strehl
  * ratios and ensquared energies of one target, the sampled one, in the run that uses it, and made
- * more exact where that is too large (linop_tighten). Which of the two below is checked follows
- * from the format (operator/operator.h); what was found is kept in the store.
+ * more accurate where that is too large (linop_reduce_tolerance). Which of the two below is checked
+ * follows from the format (operator/operator.h); what was found is kept in the store.
  *
  * W by a compressed factor: in the first exposure of each reconstructor, before all others, by W as
  * it is and refined with Cmm0 itself, which squares its error.
@@ -31,7 +31,7 @@ typedef struct {
     int *tor;                                                                /* [n] whose */
     int ntor;
     struct accuracy_of {   /* a reconstructor; [ntor] */
-        linop_accuracy w;  /* how exact W is */
+        linop_accuracy w;  /* how accurate W is */
         bool known;        /* of a compressed factor: that was decided, and */
         double difference; /* what that changes */
     } * of;
@@ -59,7 +59,7 @@ int accuracy_turn(const accuracy *a, int e, int t0, int t1);
  * exactly. fresh: nothing is kept yet of this reconstructor. */
 obsseq_accuracy accuracy_plan(const accuracy *a, int e, int t0, int t1, bool fresh);
 
-/* What became of it, W being as exact as `level` says; on rank 0 (st not NULL) kept, with a line
+/* What became of it, W being as accurate as `level` says; on rank 0 (st not NULL) kept, with a line
  * when the reference takes over. */
 status accuracy_record(accuracy *a, int e, int t0, int t1, const obsseq_accuracy *how, int level,
                        store *st);

@@ -39,7 +39,7 @@ typedef struct {
     sweep_grid g;
     sweep_list l;  /* its variants */
     ast_stars all; /* the catalogue */
-    ast_job j;     /* of the variant in hand */
+    ast_job j;     /* of the current variant */
     ast_table t;
     ast_result sum; /* over the variants */
 } task;

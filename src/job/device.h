@@ -7,7 +7,7 @@
 #include "params/params.h"
 
 typedef struct {
-    const backend *be; /* NULL: the CPU's, in which the ranks work in step */
+    const backend *be; /* NULL: the CPU's, in which the ranks work in lockstep */
     int sharing;       /* ranks of a node on one device, at most */
     double memory;     /* bytes free on the fullest device, */
     double total;      /* and that the smallest one has */

@@ -122,14 +122,14 @@ static int serving(const device_wants *w, const linop_kind *kinds[6]) {
         kinds[n++] = &linop_tlr;
         return n;
     }
-    if (w->format == FORMAT_GRID || w->alike)
-        kinds[n++] = w->mixed ? &linop_half_alike : &linop_grid;
+    if (w->format == FORMAT_GRID || w->lattice_pairs)
+        kinds[n++] = w->mixed ? &linop_fp16_lattice_pairs : &linop_toeplitz;
     if (w->format == FORMAT_GRID)
         return n;
-    kinds[n++] = w->mixed ? &linop_half : &linop_dense;
+    kinds[n++] = w->mixed ? &linop_fp16 : &linop_dense;
     if (automatic && !w->mixed)
         kinds[n++] = &linop_tlr;
-    kinds[n++] = w->mixed ? &linop_half_passing : &linop_streamed;
+    kinds[n++] = w->mixed ? &linop_fp16_host : &linop_host;
     if (automatic && w->mixed)
         kinds[n++] = &linop_tlr;
     return n;

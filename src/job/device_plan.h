@@ -32,7 +32,7 @@ typedef struct {    /* memory of a device that a rank may use */
 
 typedef struct {            /* which formats, and what they are asked for */
     bool mixed;             /* exposures in mixed precision, */
-    bool alike;             /* where there is room with like sensors by transforms */
+    bool lattice_pairs;     /* where there is room with sensors on a common lattice by transforms */
     int format;             /* compute.format */
     bool host;              /* the device is the host itself, */
     size_t tables;          /* whose tables of covariances take so much */

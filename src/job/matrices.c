@@ -102,7 +102,7 @@ static status fill_w(writer *w, size_t rows, size_t j0, size_t nj, double *a) {
     return st;
 }
 
-/* Collective. Y + P Ctt P'/2 of the target in hand under the profile of exposure e, whole. */
+/* Collective. Y + P Ctt P'/2 of the current target under the profile of exposure e, whole. */
 static status make_residual(writer *w, int e) {
     tor *t = &w->t;
     linop *op = t->op->reference != NULL ? t->op->reference : t->op;
@@ -115,7 +115,7 @@ static status make_residual(writer *w, int e) {
     st = engine_load(&t->e, p);
     if (st == MOAO_OK)
         st = linop_load(op, p);
-    if (st == MOAO_OK && (t->ch.nmine > 0 || t->e.in_step))
+    if (st == MOAO_OK && (t->ch.nmine > 0 || t->e.collective))
         st = residual_pass(t, NULL, op, 0, t->ch.nmine);
     TRY(comm_agree(t->e.c, st));
     memset(w->whole, 0, n * n * sizeof *w->whole);

@@ -67,7 +67,7 @@ bool plan_wants_mixed(const params *par) {
     return par->compute_precision == PRECISION_PARAM_MIXED || par->compute_format == FORMAT_HALF;
 }
 
-bool plan_halves(const params *par) {
+bool plan_fp16(const params *par) {
     return plan_wants_mixed(par) && !par->compute_tlr_distributed;
 }
 
@@ -89,12 +89,12 @@ bool plan_may_compress(const params *par) {
 
 status plan_predict(const params *par, const sys *s, const atmos *a, const psf_opts *o,
                     plan_sizes *z) {
-    z->grid_pays = par->compute_format == FORMAT_AUTO && plan_grid_pays(par, s, a, o);
+    z->grid_pays = par->compute_format == FORMAT_AUTO && plan_toeplitz_pays(par, s, a, o);
     if (!plan_may_compress(par))
         return MOAO_OK;
     return tlr_predict(
         s, atmos_profile_at(a, a->tor_time[0]), tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile),
-        (tlr_order)par->compute_tlr_order, plan_first_level(par), plan_halves(par), &z->ranks);
+        (tlr_order)par->compute_tlr_order, plan_first_level(par), plan_fp16(par), &z->ranks);
 }
 
 int plan_first_level(const params *par) {
@@ -335,7 +335,8 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     const bool automatic = par->compute_format == FORMAT_AUTO, mixed = plan_wants_mixed(par),
                pays = automatic && room->host && nrank == 1 && !mixed && z->grid_pays;
     const device_wants wants = {.mixed = mixed,
-                                .alike = automatic && !room->host && mixed && plan_alike_pays(s),
+                                .lattice_pairs =
+                                    automatic && !room->host && mixed && plan_lattice_pays(s),
                                 .format = pays ? FORMAT_GRID : par->compute_format,
                                 .host = room->host,
                                 .tables = z->tables,
@@ -388,7 +389,7 @@ status plan_check_host(const plan *p, const machine_room *room) {
 #define EFFICIENCY 0.8
 #define EVALUATION 3e-9
 #define TRANSFORM 1.5e-9
-#define HALVES 8  /* products of halves, in mixed precision, are that much faster, */
+#define HALVES 8  /* products of FP16 numbers, in mixed precision, are that much faster, */
 #define SINGLES 4 /* and entries in single precision */
 #define START 1.0
 #define THREAD_RATE 20e9
@@ -396,7 +397,7 @@ status plan_check_host(const plan *p, const machine_room *room) {
 void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
                    const machine_room *room, double rate) {
     const double m = (double)s->m, t = (double)s->t, v = s->dm.nact, n = room->nrank;
-    const double threads = !p->kind->in_step ? 500 : room->threads;
+    const double threads = !p->kind->collective ? 500 : room->threads;
     const int ngroup = room->nrank / p->group_size;
     const double nt = s->ntarget;
     psf_sizes z = {.grid = 2};
@@ -407,15 +408,15 @@ void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
     for (int i = 0; i < a->nprofile; i++)
         nlayer = a->profiles[i].nlayer > nlayer ? a->profiles[i].nlayer : nlayer;
     if (!(rate > 0))
-        rate = !p->kind->in_step ? PLAN_GPU_RATE : THREAD_RATE * room->threads;
+        rate = !p->kind->collective ? PLAN_GPU_RATE : THREAD_RATE * room->threads;
     const double flop = 1 / (EFFICIENCY * rate * n), value = nlayer * EVALUATION / (n * threads);
     /* the rank with the most targets, over the mean */
     const double uneven = ceil_div(p->chunk, ngroup) * (double)ngroup / p->chunk;
     const double factors = p->flops[STAGE_FACTOR] / a->ntor / (m * m * m / 3);
     p->time.tor = factors * m * m * m / 3 * flop + 0.5 * m * m * value;
-    const bool halves = p->kind->levels > 0;
+    const bool fp16 = p->kind->levels > 0;
     const projection of = projection_of(p, s, o);
-    const double product = halves ? flop / HALVES : flop, entry = halves ? value / SINGLES : value;
+    const double product = fp16 ? flop / HALVES : flop, entry = fp16 ? value / SINGLES : value;
     p->time.solve = uneven * ((2 * v * m * m + 2 * v * of.solve * m) * product + t * m * entry);
     if (o->budget)
         p->time.solve += uneven * 2 * v * v * m * flop;

@@ -43,9 +43,9 @@ typedef struct {
     double flops[STAGE_COUNT]; /* of the whole run, all ranks */
     double output;             /* bytes that stay on disk */
     plan_time time;            /* expected [s] */
-    const linop_kind *kind;    /* format of Cmm: where the ranks do not work in step, everything */
-    device_plan device;        /* is on a device, and `memory` is the host's part */
-    tlr_prediction ranks;      /* where the factor is compressed */
+    const linop_kind *kind; /* format of Cmm: where the ranks do not work in lockstep, everything */
+    device_plan device;     /* is on a device, and `memory` is the host's part */
+    tlr_prediction ranks;   /* where the factor is compressed */
 } plan;
 
 /* What the memory of a rank follows from, whatever the machine and the number of targets [bytes].
@@ -65,9 +65,9 @@ plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o);
 
 /* Local. Whether exposures in mixed precision are wanted, where a device has room. */
 bool plan_wants_mixed(const params *par);
-/* Local. Of a compressed factor: whether its columns may be kept as halves; ranks over which it is
+/* Local. Of a compressed factor: whether its columns may be kept in FP16; ranks over which it is
  * distributed, 0: each has all of it. */
-bool plan_halves(const params *par);
+bool plan_fp16(const params *par);
 int plan_members(const params *par, const machine_room *room);
 /* Local. Whether the parameters allow a compressed factor; its tolerance at first (linop_accuracy).
  */
@@ -81,10 +81,10 @@ status plan_predict(const params *par, const sys *s, const atmos *a, const psf_o
                     plan_sizes *z);
 /* Local. Whether exposures of format grid, those included that are computed in both, are expected
  * to take less time on a CPU. From counts. */
-bool plan_grid_pays(const params *par, const sys *s, const atmos *a, const psf_opts *o);
-/* Local. Whether products with like sensors by transforms take less time in mixed precision on a
- * GPU. */
-bool plan_alike_pays(const sys *s);
+bool plan_toeplitz_pays(const params *par, const sys *s, const atmos *a, const psf_opts *o);
+/* Local. Whether products with sensors on a common lattice by transforms take less time in mixed
+ * precision on a GPU. */
+bool plan_lattice_pays(const sys *s);
 /* Local. A format for which each rank is a device of its own where there is no GPU: tlr, grid, or
  * auto, on one rank, where grid pays (several ranks share the work of a dense factor). */
 bool plan_own_device(const params *par, const plan_sizes *z, int nrank);

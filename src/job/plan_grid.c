@@ -3,8 +3,8 @@
 #include "job/plan.h"
 
 #include "matcov/matcov.h"
-#include "operator/alike.h"
-#include "operator/tiling.h"
+#include "operator/lattice_pairs.h"
+#include "operator/pair_tiles.h"
 
 #include <math.h>
 
@@ -47,7 +47,7 @@ typedef struct { /* of an exposure */
 } sizes;
 
 static status count(const sys *s, const atmos *a, const psf_opts *o, sizes *z) {
-    alike k;
+    lattice_pairs k;
     status st;
     *z = (sizes){.m = (double)s->m,
                  .t = (double)s->t,
@@ -57,7 +57,7 @@ static status count(const sys *s, const atmos *a, const psf_opts *o, sizes *z) {
                  .tiled = matcov_tileable(s)};
     for (int i = 0; i < a->nprofile; i++)
         z->layers = fmax(z->layers, a->profiles[i].nlayer);
-    TRY(alike_init(s, &k));
+    TRY(lattice_pairs_init(s, &k));
     for (int i = 0; i < s->nsensor; i++)
         for (int j = 0; j < i; j++)
             z->unlike += k.of[i] != k.of[j] ? 4.0 * s->sensors[i].nsub * s->sensors[j].nsub : 0;
@@ -67,12 +67,12 @@ static status count(const sys *s, const atmos *a, const psf_opts *o, sizes *z) {
     }
     if (z->tiled) {
         const profile *p = atmos_profile_at(a, a->exposure_time[0]);
-        z->kept = tiling_share(s);
-        z->looks[0] = tiling_looks(s, p, k.of);
-        z->looks[1] = o->phase ? tiling_looks(s, p, NULL) : 0;
+        z->kept = pair_tiles_share(s);
+        z->looks[0] = pair_tiles_looks(s, p, k.of);
+        z->looks[1] = o->phase ? pair_tiles_looks(s, p, NULL) : 0;
     }
 done:
-    alike_close(NULL, &k);
+    lattice_pairs_close(NULL, &k);
     return st;
 }
 
@@ -97,16 +97,16 @@ static void times(const sys *s, const sizes *z, cost *dense, cost *grid) {
             rows * m * z->looks[1] * (layers * LOOK_UP_TILED + ENTRY_TILED_PHASE) - seen;
 }
 
-/* Transforms of like sensors on a GPU, in halves: from so many measurements on, where covariances
- * of like sensors are that share of Cmm. At 102,752 measurements and 0.51 a target takes 0.125 s
- * instead of 0.16 (bench/results/mixed-h200.txt). */
-#define ALIKE_MEASUREMENTS 32768
-#define ALIKE_SHARE 0.25
+/* Transforms of sensors on a common lattice on a GPU, in FP16: from so many measurements on, where
+ * covariances of sensors on a common lattice are that share of Cmm. At 102,752 measurements and
+ * 0.51 a target takes 0.125 s instead of 0.16 (bench/results/mixed-h200.txt). */
+#define LATTICE_PAIRS_MEASUREMENTS 32768
+#define LATTICE_PAIRS_SHARE 0.25
 
-bool plan_alike_pays(const sys *s) {
-    alike a = {0};
+bool plan_lattice_pays(const sys *s) {
+    lattice_pairs a = {0};
     double entries = 0;
-    const status st = s->m < ALIKE_MEASUREMENTS ? MOAO_OK : alike_init(s, &a);
+    const status st = s->m < LATTICE_PAIRS_MEASUREMENTS ? MOAO_OK : lattice_pairs_init(s, &a);
     if (st != MOAO_OK)
         status_clear();
     for (int g = 0; g < a.ngroup && st == MOAO_OK; g++) {
@@ -115,11 +115,11 @@ bool plan_alike_pays(const sys *s) {
             m += 2.0 * s->sensors[a.group[g].sensor[i]].nsub;
         entries += m * m;
     }
-    alike_close(NULL, &a);
-    return entries > 0 && entries >= ALIKE_SHARE * (double)s->m * (double)s->m;
+    lattice_pairs_close(NULL, &a);
+    return entries > 0 && entries >= LATTICE_PAIRS_SHARE * (double)s->m * (double)s->m;
 }
 
-bool plan_grid_pays(const params *par, const sys *s, const atmos *a, const psf_opts *o) {
+bool plan_toeplitz_pays(const params *par, const sys *s, const atmos *a, const psf_opts *o) {
     const double nt = s->ntarget, ne = a->nexposure;
     const double samples = a->ntor + (ne - a->ntor) / par->compute_mixed_samples;
     cost dense, grid;

@@ -199,7 +199,7 @@ static status make_plan(run *r, int chunk) {
     r->rep.format = linop_format(r->pl.kind);
     r->rep.planned = (double)(r->room.host ? plan_own_memory(&r->pl) : r->pl.memory);
     plan_estimate(&r->pl, &r->u.s, &r->u.a, &r->u.o, &r->room,
-                  r->pl.kind->in_step || r->room.host ? r->room.rate : 0);
+                  r->pl.kind->collective || r->room.host ? r->room.rate : 0);
     return st;
 }
 
@@ -229,11 +229,11 @@ static void name_format(params *par, const linop_kind *kind) {
 static status keep_format(run *r, const comm *c, const linop_kind *kept) {
     const linop_kind *now = r->pl.kind;
     status st = MOAO_OK;
-    if (kept == now ||
-        (strcmp(linop_format(kept), linop_format(now)) == 0 && (kept->in_step || now->in_step)))
+    if (kept == now || (strcmp(linop_format(kept), linop_format(now)) == 0 &&
+                        (kept->collective || now->collective)))
         return st;
     name_format(&r->u.par, kept);
-    r->sizes.kept = kept->in_step ? NULL : kept;
+    r->sizes.kept = kept->collective ? NULL : kept;
     r->rep.backend = r->rep.device = NULL;
     st = choose_device(r, c);
     return st;
@@ -311,7 +311,7 @@ tor_setup run_tor_setup(run *r) {
                        .nsample = r->u.par.compute_residual_columns,
                        .tile = r->u.par.compute_tlr_tile,
                        .order = r->u.par.compute_tlr_order,
-                       .halves = plan_halves(&r->u.par),
+                       .fp16 = plan_fp16(&r->u.par),
                        .members = plan_members(&r->u.par, &r->room),
                        .one_target = (double)device_plan_bytes(&p->device, 1),
                        .say = true};
@@ -329,8 +329,8 @@ status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_s
     u->chunk = 1;
     u->nsample = 0;
     u->say = false;
-    u->group_size = u->kind->in_step ? r->c->size : 1;
-    if (u->kind->in_step)
+    u->group_size = u->kind->collective ? r->c->size : 1;
+    if (u->kind->collective)
         return st;
     device_plan p;
     const device_wants exact = {.format = FORMAT_DENSE,
@@ -463,10 +463,10 @@ void run_announce(const run *r) {
     if (r->pl.kind == &linop_tlr && plan_members(&r->u.par, &r->room) > 1)
         progress_note("it is distributed: each of %d ranks keeps its tile rows alone",
                       plan_members(&r->u.par, &r->room));
-    if (r->pl.kind == &linop_streamed)
+    if (r->pl.kind == &linop_host)
         progress_note("the factor of Cmm does not fit there: it stays in the host's memory and "
                       "passes by");
-    if (r->pl.kind == &linop_half_passing)
+    if (r->pl.kind == &linop_fp16_host)
         progress_note("the factor of Cmm fits there in halves only: it is made in the host's "
                       "memory");
     if (r->acc.exposures)

@@ -1,4 +1,4 @@
-/* A run in hand: shared by the files of this folder that make it (run.c, run_prepare.c). */
+/* A run current: shared by the files of this folder that make it (run.c, run_prepare.c). */
 #ifndef MOAO_RUN_STATE_H
 #define MOAO_RUN_STATE_H
 
@@ -63,13 +63,13 @@ static inline result_block run_block(const run *r, int exposure, int t0, int nt)
                           .nbudget = r->u.o.budget ? budget_count(&r->u.s) : 0};
 }
 
-/* Collective. The factor of reconstructor k, of profile p: where it is compressed, as exact as the
- * parameters ask for (job/accuracy.h). ex: exposures, by their numbers. */
+/* Collective. The factor of reconstructor k, of profile p: where it is compressed, as accurate as
+ * the parameters ask for (job/accuracy.h). ex: exposures, by their numbers. */
 status run_factor(run *r, int k, const profile *p, obsexposure *ex);
 
 /* Local. What computes; and what computes as that does, but exactly and one target at a time, its
- * rows (nrow, projected by proj) on all ranks that work in step. MOAO_INPUT where a device has no
- * room. */
+ * rows (nrow, projected by proj) on all ranks that work in lockstep. MOAO_INPUT where a device has
+ * no room. */
 tor_setup run_tor_setup(run *r);
 status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_setup *u);
 /* Collective. After a failure `st` of devices at the start: the CPU takes their place, where the

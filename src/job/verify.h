@@ -1,7 +1,7 @@
-/* Errors of memory and processors: some residuals are checked while a run goes on (obsseq/probe.h),
- * before their results are kept. compute.verify says which: `full` all of them, `sample` one target
- * of a chunk, drawn anew for each exposure, in the first exposure and then as often as SHARE of the
- * time of the exposures allows. */
+/* Errors of memory and processors: some residuals are checked while a run goes on
+ * (obsseq/residual_check.h), before their results are kept. compute.verify says which: `full` all
+ * of them, `sample` one target of a chunk, drawn anew for each exposure, in the first exposure and
+ * then as often as SHARE of the time of the exposures allows. */
 #ifndef MOAO_VERIFY_H
 #define MOAO_VERIFY_H
 

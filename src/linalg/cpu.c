@@ -207,12 +207,12 @@ const backend backend_cpu_own = {
     .trmm_host = cpu_trmm,
     .trsm_multi = cpu_trsm_multi,
     .batch = &batch_cpu,
-    .half = &half_cpu,
+    .fp16 = &fp16_cpu,
     .lowrank = &lowrank_cpu,
     .sparse = &sparse_cpu,
     .toeplitz = &toeplitz_cpu,
-    .terms = &terms_cpu,
-    .formats = &formats_cpu,
+    .split = &split_cpu,
+    .hier = &hier_cpu,
 };
 
 #define CHECKED(op) .op = checked_##op,
@@ -221,10 +221,10 @@ static const backend_lowrank lowrank_checked = {
 const backend backend_cpu = {
     UNCHECKED,
     BACKEND_CHECKED(CHECKED).batch = &checked_batch,
-    .half = &checked_half,
+    .fp16 = &checked_fp16,
     .lowrank = &lowrank_checked,
     .sparse = &checked_sparse,
     .toeplitz = &toeplitz_cpu,
-    .terms = &terms_cpu,
-    .formats = &formats_cpu,
+    .split = &split_cpu,
+    .hier = &hier_cpu,
 };

@@ -21,7 +21,7 @@ typedef struct { /* of a transform */
 
 struct backend_toeplitz_plan {
     backend_type type;
-    bool half;       /* X comes in halves */
+    bool half;       /* X comes in FP16 */
     int64_t columns; /* up to the last one of the matrix */
     int n, nimage;
     steps steps;
@@ -161,7 +161,7 @@ static status toeplitz_open(backend_ctx *ctx, const toeplitz_shape *s, toeplitz_
         TRY(status_fail(MOAO_INPUT, "toeplitz: a size or a place is out of range"));
     TRY(ALLOC(p, 1, "Toeplitz matrix"));
     p->type = t == TOEPLITZ_D ? BACKEND_D : BACKEND_S;
-    p->half = t == TOEPLITZ_HALF;
+    p->half = t == TOEPLITZ_FP16;
     p->n = s->n;
     p->nimage = s->nimage;
     p->steps = steps_of(toeplitz_order(s->n));
@@ -231,11 +231,11 @@ static size_t kept_bytes(const backend_toeplitz_plan *p, int64_t nvec) {
     return ((size_t)nvec + 2 * lanes - 1) / (2 * lanes) * 128 * N * N * (size_t)p->nimage;
 }
 
-/* Columns of X in halves as floats, behind the work of the blocks. */
+/* Columns of X in FP16 as floats, behind the work of the blocks. */
 static void make_floats(const backend_toeplitz_plan *p, product *q, void *work) {
     float *floats = (float *)(void *)((char *)work + (size_t)p->nthread * block_bytes(p));
     for (int64_t j = 0; j < p->columns; j++)
-        half_cpu_floats(q->nvec, (const backend_f16 *)q->x + j * q->xc, floats + j * q->nvec);
+        fp16_cpu_floats(q->nvec, (const backend_f16 *)q->x + j * q->xc, floats + j * q->nvec);
     q->x = floats;
     q->xc = q->nvec;
 }

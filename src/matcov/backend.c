@@ -156,7 +156,7 @@ static void cpu_close_target(backend_cov_target *t) {
     free(t);
 }
 
-static status cpu_aim(backend_cov_target *t, const double dir[2], bool shifted) {
+static status cpu_set_direction(backend_cov_target *t, const double dir[2], bool shifted) {
     matcov_target_free(t->mt);
     t->mt = NULL;
     return matcov_target_init(t->c->mc, dir, shifted, &t->mt);
@@ -268,7 +268,7 @@ static const backend_matcov cpu = {
     .values = cpu_values,
     .open_target = cpu_open_target,
     .close_target = cpu_close_target,
-    .aim = cpu_aim,
+    .aim = cpu_set_direction,
     .fill_ctm = cpu_fill_ctm,
     .fill_ctm_both = cpu_fill_ctm_both,
     .fill_cpm = cpu_fill_cpm,

@@ -74,7 +74,7 @@ static void free_differences(differences *d) {
     free(d->number), free(d->at[0]), free(d->at[1]);
 }
 
-/* Clusters of like sensors: t is their lattice. */
+/* Clusters of sensors on a common lattice: t is their lattice. */
 static status fill_like(const matcov *mc, const like *t, const matcov_cluster *row,
                         const matcov_cluster *col, double *a) {
     const size_t m = (size_t)row->n, n = (size_t)col->n;
@@ -104,8 +104,8 @@ done:
     return st;
 }
 
-static status fill_unlike(const matcov *mc, const matcov_cluster *row, const matcov_cluster *col,
-                          double *a) {
+static status fill_other(const matcov *mc, const matcov_cluster *row, const matcov_cluster *col,
+                         double *a) {
     const size_t m = (size_t)row->n, n = (size_t)col->n;
     const gradient_slopes rows = {&mc->feet[row->sensor], 0, 0, row->n, row->sub};
     double *work = NULL;
@@ -159,7 +159,7 @@ status matcov_fill_clusters(const matcov *mc, const matcov_cluster *row, const m
         if (st != MOAO_OK || k == 3)
             return st;
     }
-    TRY(like_lattice(r, c, &t) ? fill_like(mc, &t, row, col, a) : fill_unlike(mc, row, col, a));
+    TRY(like_lattice(r, c, &t) ? fill_like(mc, &t, row, col, a) : fill_other(mc, row, col, a));
     for (size_t j = 0; row->sensor == col->sensor && j < n; j++)
         for (size_t i = 0; i < m; i++) {
             a[i + j * 2 * m] += mc->tiptilt[row->sensor];

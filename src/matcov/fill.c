@@ -176,8 +176,8 @@ static void combine(const piece *r, const double *minus, const double *plus, dou
     }
 }
 
-static void fill_unlike(const layers *lay, structure_kernel *kernel, const piece *r, const piece *c,
-                        const scratch *ws, bool ground, double *a, size_t ld) {
+static void fill_other(const layers *lay, structure_kernel *kernel, const piece *r, const piece *c,
+                       const scratch *ws, bool ground, double *a, size_t ld) {
     projection seen[lay->n > 0 ? lay->n : 1];
     int nseen = project_rows(lay, r, c->f, ws, ground, seen);
     size_t nedge =
@@ -244,7 +244,7 @@ static void fill_tile(const fill_source *src, structure_kernel *kernel, const pi
                                         : NULL,
                            ld);
     } else if (t == NULL || t->ground)
-        fill_unlike(src->lay, kernel, r, c, ws, t == NULL, to, ld);
+        fill_other(src->lay, kernel, r, c, ws, t == NULL, to, ld);
     if (t != NULL)
         fill_like(t, reversed, r, c, own ? src->constant[r->sensor] : 0.0, to, ld);
 }

@@ -53,7 +53,7 @@ AVX512 INLINE void list(const separation *p, size_t e, const double turn[2], nea
     to->n += __builtin_popcount(p->near);
 }
 
-/* Cubic of the columns of four coefficients of eight lines: lines 0 and 4 (and so on) in halves. */
+/* Cubic of the columns of four coefficients of eight lines: lines 0 and 4 (and so on) in FP16. */
 AVX512 INLINE __m512d cubic(const __m512d pair[4], __m512d m) {
     /* pair[k]: four coefficients of line k, then of line k + 4 */
     const __m512d a = _mm512_unpacklo_pd(pair[0], pair[1]),

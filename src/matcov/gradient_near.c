@@ -19,8 +19,8 @@
 #define EDGE 5    /* steps of a grid beyond what it serves, where the spline's end is felt */
 #define TURNED 6  /* squares across, by which a turned footprint is averaged */
 #define CELLS 200 /* most cells */
-/* What the fine grid serves, in footprints: not a distance on lattices of halves or quarters of a
- * pitch, where rounding would decide which of the two grids gives a value. */
+/* What the fine grid serves, in footprints: not a distance on lattices of FP16 numbers or quarters
+ * of a pitch, where rounding would decide which of the two grids gives a value. */
 #define INNER 1.763
 #define INNER_PHASE 1.261
 

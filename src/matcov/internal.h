@@ -64,7 +64,7 @@ typedef struct {
  * are steps[0] and steps[1]. value[kind][(y0 - y1 + origin) * n + x0 - x1 + origin] with x0 =
  * steps[0] ix of the first, x1 = steps[1] ix of the second, and so on. Stars of different altitudes
  * share a lattice on the ground only: such a table holds the layers at h = 0, and the others are
- * filled as for unlike sensors. */
+ * filled as for other sensors. */
 enum { LIKE_XX, LIKE_YY, LIKE_XY, LIKE_YX, LIKE_KINDS }; /* axis of the first, axis of the second */
 typedef struct {
     const footprint *first, *second;
@@ -88,7 +88,7 @@ typedef struct {
     } * links;         /* [nfirst][nsecond] */
     double *values;    /* of all tables */
     size_t nvalue;
-} likes;
+} lattice_table;
 
 struct matcov {
     const sys *s;
@@ -98,18 +98,18 @@ struct matcov {
     int nsensor;
     footprint *feet; /* [nsensor] */
     footprint ts;
-    likes pairs;     /* of the sensors */
-    likes self;      /* of the truth sensor with itself */
-    gradients means; /* empty where slopes are differences between points */
-    bool difference; /* of two profiles */
-    double *noise;   /* [m/2][3] xx, yy, xy of each subaperture [arcsec^2] */
-    double *tiptilt; /* [nsensor] [arcsec^2] */
+    lattice_table pairs; /* of the sensors */
+    lattice_table self;  /* of the truth sensor with itself */
+    gradients means;     /* empty where slopes are differences between points */
+    bool difference;     /* of two profiles */
+    double *noise;       /* [m/2][3] xx, yy, xy of each subaperture [arcsec^2] */
+    double *tiptilt;     /* [nsensor] [arcsec^2] */
 };
 
 struct matcov_target {
     const matcov *mc;
-    footprint ts; /* borrows the arrays of mc->ts */
-    likes pairs;  /* of the truth sensor with the sensors */
+    footprint ts;        /* borrows the arrays of mc->ts */
+    lattice_table pairs; /* of the truth sensor with the sensors */
 };
 
 /* geometry.c */
@@ -127,14 +127,15 @@ status layers_init(const profile *p, double delay, const structure_table *karman
                    const structure_table *kolmogorov, layers *lay);
 void layers_free(layers *lay);
 
-/* like.c: likes_plan decides and may allocate, else likes_allocate does; likes_compute evaluates
- * tables first <= i < last. `symmetric`: the firsts are the seconds, and one table serves both
- * orders. */
-status likes_plan(const footprint *firsts, int nfirst, const footprint *seconds, int nsecond,
-                  bool symmetric, bool allocate, likes *k);
-status likes_allocate(likes *k);
-status likes_compute(likes *k, const layers *lay, const gradients *means, int first, int last);
-void likes_free(likes *k);
+/* lattice.c: lattice_table_plan decides and may allocate, else lattice_table_allocate does;
+ * lattice_table_compute evaluates tables first <= i < last. `symmetric`: the firsts are the
+ * seconds, and one table serves both orders. */
+status lattice_table_plan(const footprint *firsts, int nfirst, const footprint *seconds,
+                          int nsecond, bool symmetric, bool allocate, lattice_table *k);
+status lattice_table_allocate(lattice_table *k);
+status lattice_table_compute(lattice_table *k, const layers *lay, const gradients *means, int first,
+                             int last);
+void lattice_table_free(lattice_table *k);
 
 /* direct_mean.c: mean of a layer's structure function over two edges whose centres are `at` apart
  * [m], by quadrature; edge vectors [m], one of which may be 0. Slow. */
@@ -202,7 +203,7 @@ double noise_slope_variance(const sys *s, const sensor *o, const profile *p);
 typedef struct {
     const footprint *rows, *cols;
     int nrow, ncol; /* sensors */
-    const likes *pairs;
+    const lattice_table *pairs;
     const layers *lay;
     const gradients *means;
     const double *constant; /* [nrow] added to xx and yy of a sensor with itself, or NULL */

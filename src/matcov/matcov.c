@@ -29,8 +29,8 @@ static status prepare(const sys *s, const profile *p, bool targets, matcov *mc) 
     mc->ts.kind = -1;
     TRY(gradients_init(mc->feet, mc->nsensor, targets ? &mc->ts : NULL, &mc->lay, &mc->kolmogorov,
                        &mc->means));
-    TRY(likes_plan(mc->feet, mc->nsensor, mc->feet, mc->nsensor, true, false, &mc->pairs));
-    TRY(likes_plan(&mc->ts, 1, &mc->ts, 1, false, false, &mc->self));
+    TRY(lattice_table_plan(mc->feet, mc->nsensor, mc->feet, mc->nsensor, true, false, &mc->pairs));
+    TRY(lattice_table_plan(&mc->ts, 1, &mc->ts, 1, false, false, &mc->self));
 done:
     return st;
 }
@@ -41,7 +41,7 @@ static int share(const comm *c, int rank, int n) {
 }
 
 /* Collective. Every rank gets every table from the rank that computed it. */
-static void gather(const comm *c, likes *k) {
+static void gather(const comm *c, lattice_table *k) {
     for (int rank = 0; rank < c->size; rank++)
         for (int i = share(c, rank, k->ntable); i < share(c, rank + 1, k->ntable); i++) {
             const like *t = &k->tables[i];
@@ -59,15 +59,15 @@ status matcov_init(const comm *c, const sys *s, const profile *p, matcov **mc) {
     if (st == MOAO_OK)
         st = prepare(s, p, true, *mc);
     if (st == MOAO_OK)
-        st = likes_allocate(&(*mc)->pairs);
+        st = lattice_table_allocate(&(*mc)->pairs);
     if (st == MOAO_OK)
-        st = likes_allocate(&(*mc)->self);
+        st = lattice_table_allocate(&(*mc)->self);
     if (st == MOAO_OK)
-        st = likes_compute(&(*mc)->pairs, &(*mc)->lay, &(*mc)->means,
-                           share(c, c->rank, (*mc)->pairs.ntable),
-                           share(c, c->rank + 1, (*mc)->pairs.ntable));
+        st = lattice_table_compute(&(*mc)->pairs, &(*mc)->lay, &(*mc)->means,
+                                   share(c, c->rank, (*mc)->pairs.ntable),
+                                   share(c, c->rank + 1, (*mc)->pairs.ntable));
     if (st == MOAO_OK)
-        st = likes_compute(&(*mc)->self, &(*mc)->lay, &(*mc)->means, 0, (*mc)->self.ntable);
+        st = lattice_table_compute(&(*mc)->self, &(*mc)->lay, &(*mc)->means, 0, (*mc)->self.ntable);
     TRY(comm_agree(c, st));
     gather(c, &(*mc)->pairs);
 done:
@@ -109,11 +109,11 @@ done:
 
 status matcov_tabulate(matcov *mc) {
     status st = MOAO_OK;
-    likes *const all[] = {&mc->pairs, &mc->self};
+    lattice_table *const all[] = {&mc->pairs, &mc->self};
     for (int i = 0; i < 2; i++)
         if (all[i]->values == NULL) {
-            TRY(likes_allocate(all[i]));
-            TRY(likes_compute(all[i], &mc->lay, &mc->means, 0, all[i]->ntable));
+            TRY(lattice_table_allocate(all[i]));
+            TRY(lattice_table_compute(all[i], &mc->lay, &mc->means, 0, all[i]->ntable));
         }
 done:
     return st;
@@ -122,8 +122,8 @@ done:
 void matcov_free(matcov *mc) {
     if (mc == NULL)
         return;
-    likes_free(&mc->self);
-    likes_free(&mc->pairs);
+    lattice_table_free(&mc->self);
+    lattice_table_free(&mc->pairs);
     gradients_free(&mc->means);
     free(mc->tiptilt);
     free(mc->noise);
@@ -195,8 +195,8 @@ status matcov_target_init(const matcov *mc, const double dir[2], bool shifted, m
     t->ts = mc->ts;
     memcpy(t->ts.dir, dir, sizeof t->ts.dir);
     t->ts.drifts = shifted;
-    TRY(likes_plan(&t->ts, 1, mc->feet, mc->nsensor, false, true, &t->pairs));
-    TRY(likes_compute(&t->pairs, &mc->lay, &mc->means, 0, t->pairs.ntable));
+    TRY(lattice_table_plan(&t->ts, 1, mc->feet, mc->nsensor, false, true, &t->pairs));
+    TRY(lattice_table_compute(&t->pairs, &mc->lay, &mc->means, 0, t->pairs.ntable));
 done:
     if (st != MOAO_OK) {
         matcov_target_free(*mt);
@@ -208,7 +208,7 @@ done:
 void matcov_target_free(matcov_target *mt) {
     if (mt == NULL)
         return;
-    likes_free(&mt->pairs);
+    lattice_table_free(&mt->pairs);
     free(mt);
 }
 

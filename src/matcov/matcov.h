@@ -13,7 +13,7 @@
 
 typedef struct matcov matcov; /* one profile: tables of like pairs of sensors, noise */
 typedef struct matcov_target
-    matcov_target; /* one target under one profile: tables against like sensors */
+    matcov_target; /* one target under one profile: tables against sensors on a common lattice */
 
 /* Collective. Prepares Cmm and Ctt of a profile: tables of the index differences for like pairs
  * (shared out over the ranks and gathered), noise covariances, LGS tip-tilt constants. `s` and `p`
@@ -38,7 +38,7 @@ status matcov_prepare_difference(const sys *s, const profile *p, const profile *
 double matcov_phase_bound(const sys *s, const profile *p, const profile *p0, double beta);
 /* Whether covariances of two sensors depend, on all layers, on a difference of indices alone: of
  * steps[0] times those of a and steps[1] times those of b, in units of a pitch that they share. */
-bool matcov_alike(const sensor *a, const sensor *b, int steps[2]);
+bool matcov_on_lattice(const sensor *a, const sensor *b, int steps[2]);
 /* Constant of a laser star in Cmm, K of model section 6 [arcsec^2]. */
 double matcov_tiptilt(const matcov *mc, int sensor);
 /* Local. Strength of the layers that such a difference has left, winds apart [m^(-5/3)]: 0 where p
@@ -81,9 +81,9 @@ status matcov_fill_cpm_both(const matcov_target *mt, size_t np, const double *x,
 
 /* Local. A few blocks of Cmm in double precision: the entries of two clusters' subapertures, x
  * slopes, then y slopes, of each (a: 2 row->n x 2 col->n, without gaps), tip-tilt constants
- * included, noise not. Of like sensors only those differences of places are evaluated that the two
- * clusters have. mc by matcov_prepare_clusters, which makes no table that only targets, or other
- * fills, would need. */
+ * included, noise not. Of sensors on a common lattice only those differences of places are
+ * evaluated that the two clusters have. mc by matcov_prepare_clusters, which makes no table that
+ * only targets, or other fills, would need. */
 status matcov_prepare_clusters(const sys *s, const profile *p, matcov **mc);
 status matcov_fill_clusters(const matcov *mc, const matcov_cluster *row, const matcov_cluster *col,
                             double *a);

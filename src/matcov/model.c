@@ -31,7 +31,7 @@ static int number(const matcov *mc, const footprint *f) {
 }
 
 /* The tables that serve every layer; those of the ground alone save too little to be worth it. */
-static status describe_pairs(const matcov *mc, const likes *k, matcov_model *m, int list) {
+static status describe_pairs(const matcov *mc, const lattice_table *k, matcov_model *m, int list) {
     const footprint *firsts = list == MATCOV_CMM ? mc->feet : &mc->ts;
     const footprint *seconds = list == MATCOV_CTT ? &mc->ts : mc->feet;
     status st;
@@ -71,7 +71,7 @@ done:
 
 status matcov_model_init(matcov *mc, matcov_model *m) {
     status st;
-    likes target = {0};
+    lattice_table target = {0};
     const layers *lay = &mc->lay;
     *m = (matcov_model){.m = (int64_t)mc->s->m,
                         .t = (int64_t)mc->s->t,
@@ -102,12 +102,12 @@ status matcov_model_init(matcov *mc, matcov_model *m) {
         describe_sensor(mc, &mc->feet[w], &mc->s->sensors[w], &m->sensors[w]);
     describe_sensor(mc, &mc->ts, &mc->s->ts, &m->sensors[mc->nsensor]);
     /* which sensors are alike with the truth sensor does not depend on its direction */
-    TRY(likes_plan(&mc->ts, 1, mc->feet, mc->nsensor, false, false, &target));
+    TRY(lattice_table_plan(&mc->ts, 1, mc->feet, mc->nsensor, false, false, &target));
     TRY(describe_pairs(mc, &mc->pairs, m, MATCOV_CMM));
     TRY(describe_pairs(mc, &mc->self, m, MATCOV_CTT));
     TRY(describe_pairs(mc, &target, m, MATCOV_CTM));
 done:
-    likes_free(&target);
+    lattice_table_free(&target);
     if (st != MOAO_OK)
         matcov_model_free(m);
     return st;

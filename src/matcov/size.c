@@ -3,14 +3,14 @@
 
 #include <stdlib.h>
 
-static size_t likes_bytes(const footprint *firsts, int nfirst, const footprint *seconds,
-                          int nsecond, bool symmetric) {
-    likes k;
-    if (likes_plan(firsts, nfirst, seconds, nsecond, symmetric, false, &k) != MOAO_OK)
+static size_t lattice_table_bytes(const footprint *firsts, int nfirst, const footprint *seconds,
+                                  int nsecond, bool symmetric) {
+    lattice_table k;
+    if (lattice_table_plan(firsts, nfirst, seconds, nsecond, symmetric, false, &k) != MOAO_OK)
         return 0;
     size_t pairs = (size_t)nfirst * (size_t)nsecond;
     size_t bytes = k.nvalue * sizeof(double) + pairs * (sizeof *k.tables + sizeof *k.links);
-    likes_free(&k);
+    lattice_table_free(&k);
     return bytes;
 }
 
@@ -24,9 +24,9 @@ static size_t tables_bytes(const sys *s, bool target) {
     /* no two sensors are seen alike from a direction that nothing else has */
     sensor o = truth_sensor(s, (double[2]){0.1234567, 0.7654321});
     footprint ts = footprint_outline(s, &o);
-    size_t bytes = target ? likes_bytes(&ts, 1, feet, s->nsensor, false)
-                          : likes_bytes(feet, s->nsensor, feet, s->nsensor, true) +
-                                likes_bytes(&ts, 1, &ts, 1, false);
+    size_t bytes = target ? lattice_table_bytes(&ts, 1, feet, s->nsensor, false)
+                          : lattice_table_bytes(feet, s->nsensor, feet, s->nsensor, true) +
+                                lattice_table_bytes(&ts, 1, &ts, 1, false);
     free(feet);
     return bytes;
 }

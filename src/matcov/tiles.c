@@ -217,7 +217,7 @@ static void take_item(block *b, int s, int k, int first, int rank) {
     }
 }
 
-/* The item of side s not used so far where the lines along it in hand are largest; -1: all are. */
+/* The item of side s not used so far where the lines along it current are largest; -1: all are. */
 static int largest(const block *b, int s) {
     const side *o = &b->of[s];
     const size_t size = (size_t)o->size;
@@ -245,7 +245,7 @@ static double norm2(const double *v, size_t n) {
     return sum;
 }
 
-/* Terms of the cross in hand: elimination in the 2 x 2 block where rows and columns meet, with the
+/* Terms of the current cross: elimination in the 2 x 2 block where rows and columns meet, with the
  * larger pivot first. Adds up their squared norms; returns how many there are. */
 static int add_terms(block *b, int rank, double *sum) {
     const size_t m = (size_t)b->of[0].size, n = (size_t)b->of[1].size;
@@ -292,7 +292,7 @@ static int cross(block *b, double tol) {
                 return -1;
             take_item(b, 1, k, first, rank);
         }
-        next = largest(b, 1); /* before the rows in hand are eliminated */
+        next = largest(b, 1); /* before the current rows are eliminated */
         const int count = add_terms(b, rank, &sum);
         rank += count;
         if (sum <= allowed)

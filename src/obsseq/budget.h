@@ -21,7 +21,7 @@ typedef struct {
     double *product; /* on the device: G times a panel of W, nlrow x width */
     double *full;    /* in a group of ranks: all rows of a panel of W */
     double *dots;    /* on the device: blocks of W'G W, or products of the points' columns */
-    double *ends;    /* pinned: of them, what is on its way to the host */
+    double *ends;    /* pinned: of them, what is in transit to the host */
     void **columns;  /* on the device: columns of W Cpm' at those points */
     void **column_hosts; /* pinned: PSF_SLOTS lists of them */
     double *gains;       /* [targets][m/2][3]: W_x'G W_x, W_y'G W_y, 2 W_x'G W_y of a subaperture */

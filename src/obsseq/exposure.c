@@ -70,13 +70,13 @@ static status phase_common(obsseq *o, const profile *p, const obsexposure *ex) {
     return st == MOAO_OK ? engine_copy(&o->t.e, o->mtt, o->average, (int64_t)nsep) : st;
 }
 
-/* The average of P Ctt P' on the device; at the first chunk a copy of it is on its way to the host.
+/* The average of P Ctt P' on the device; at the first chunk a copy of it is in transit to the host.
  */
 static status common_average(obsseq *o, const profile *p, const obsexposure *ex) {
     tor *t = &o->t;
     const int nsep = (int)psf_sep_count(o->ps);
     if (psf_is_phase(o->ps))
-        return engine_meet(&t->e, STAGE_EXPOSURE, phase_common(o, p, ex));
+        return engine_agree_now(&t->e, STAGE_EXPOSURE, phase_common(o, p, ex));
     double *c = o->truth != NULL ? o->truth : t->y[0];
     int i0, ni;
     status st;
@@ -88,8 +88,8 @@ static status common_average(obsseq *o, const profile *p, const obsexposure *ex)
     st = residual_truth(t, c);
     if (st == MOAO_OK)
         st = average(o, i0, ni, c, false, o->mtt);
-    TRY(engine_meet(&t->e, STAGE_EXPOSURE, st));
-    if (t->e.in_step && t->e.c->size > 1)
+    TRY(engine_agree_now(&t->e, STAGE_EXPOSURE, st));
+    if (t->e.collective && t->e.c->size > 1)
         TIMED_WAIT(t->e.rep, STAGE_EXPOSURE,
                    MPI_Allreduce(MPI_IN_PLACE, o->mtt, nsep, MPI_DOUBLE, MPI_SUM, t->e.c->mpi));
     st = engine_copy(&t->e, o->average, o->mtt, nsep);
@@ -98,15 +98,15 @@ done:
 }
 
 /* What all targets of an exposure share: conditions, T of the operator, average of the truth term,
- * fitting error. Collective where ranks work in step. */
+ * fitting error. Collective where ranks work in lockstep. */
 static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     engine *e = &o->t.e;
     psf_fit_model fit;
     status st;
     report_phase("exposure: profile");
-    TRY(engine_meet(e, STAGE_EXPOSURE, comm_fault(e->c, "exposure")));
+    TRY(engine_agree_now(e, STAGE_EXPOSURE, comm_fault(e->c, "exposure")));
     TRY(make_base(o, op));
-    TRY(engine_meet(e, STAGE_EXPOSURE, budget_prepare(&o->t, &o->budget, p)));
+    TRY(engine_agree_now(e, STAGE_EXPOSURE, budget_prepare(&o->t, &o->budget, p)));
     if (!op->kind->differences || ex->mtt == NULL)
         TRY(engine_load(e, p));
     TRY(common_average(o, p, ex));
@@ -116,7 +116,7 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
         psf_fit_model_init(ex->fit, &fit);
         st = o->last->load(o->last_imager, &fit);
     }
-    st = engine_meet(e, STAGE_EXPOSURE, st);
+    st = engine_agree_now(e, STAGE_EXPOSURE, st);
 done:
     return st;
 }
@@ -143,7 +143,7 @@ typedef struct { /* results of this rank, by target that it owns */
     int first;     /* of them */
 } results;
 
-/* This rank's part of x'C z for the i-th target of the probe, C = W Cpm' of the k-th in hand; dx: x
+/* This rank's part of x'C z for the i-th target of the probe, C = W Cpm' of the k-th current; dx: x
  * on the device, out: a number there. */
 static status look_at_phase(obsseq *o, const linop *op, int k, int i, const double *dx,
                             double *out) {
@@ -174,7 +174,7 @@ static status look_at(obsseq *o, linop *op, int k) {
     tor *t = &o->t;
     engine *e = &t->e;
     probe *p = o->look;
-    const int i = probe_find(p, t->ch.mine + k);
+    const int i = residual_check_find(p, t->ch.mine + k);
     const int64_t m = e->m, v = e->rows, nlrow = t->t.nlrow;
     double *dx = NULL, *dq = NULL, *dy = NULL;
     status st = MOAO_OK;
@@ -229,7 +229,8 @@ static status start_psf(obsseq *o, linop *op, int k) {
                               (int)psf_sep_count(o->ps), MPI_DOUBLE, MPI_SUM, owner, t->group));
     if (st == MOAO_OK && owner == t->member)
         st = make_images(o, k % PSF_SLOTS);
-    if (op->kind->in_step) /* elsewhere the device makes them while the next target is computed */
+    if (op->kind
+            ->collective) /* elsewhere the device makes them while the next target is computed */
         o->psf_seconds += report_now() - from;
     return st;
 }
@@ -246,7 +247,7 @@ static status finish_psf(obsseq *o, int k, results *r) {
         budget_fill(&o->t, &o->budget, k, r->scalars[i * r->ns + 2] * r->path * r->path,
                     r->scalars + i * r->ns + r->nq);
     engine_progress(&o->t.e);
-    st = !o->t.e.in_step && comm_alarmed(o->t.e.c) ? MOAO_INTERNAL : MOAO_OK;
+    st = !o->t.e.collective && comm_alarmed(o->t.e.c) ? MOAO_INTERNAL : MOAO_OK;
 done:
     return st;
 }
@@ -256,9 +257,9 @@ done:
 static status expose_targets(obsseq *o, linop *op, obsexposure *ex, int k0, int k1, results *r) {
     const int pass = op->kind->together ? k1 - k0 : 1;
     int last = -1; /* whose results are to be fetched */
-    status st = op->kind->in_step ? residual_pass(&o->t, &o->phase, op, k0, pass) : MOAO_OK;
+    status st = op->kind->collective ? residual_pass(&o->t, &o->phase, op, k0, pass) : MOAO_OK;
     for (int k = k0; k < k1 && st == MOAO_OK; k++) {
-        if (!op->kind->in_step && (k - k0) % pass == 0)
+        if (!op->kind->collective && (k - k0) % pass == 0)
             TRY(residual_pass(&o->t, &o->phase, op, k, pass));
         st = start_psf(o, op, k);
         if (st == MOAO_OK && last >= 0)
@@ -305,13 +306,13 @@ done:
     return st;
 }
 
-/* Collective. Results differ by `excess` times what is allowed. *again: the operator is more exact
- * now. */
+/* Collective. Results differ by `excess` times what is allowed. *again: the operator is more
+ * accurate now. */
 static status tighten(obsseq *o, double excess, bool fresh, bool *again) {
     linop_step next;
     double residual;
     status st;
-    TRY(linop_tighten(o->t.op, excess, fresh ? LINOP_SOLVE : LINOP_LOAD, &next));
+    TRY(linop_reduce_tolerance(o->t.op, excess, fresh ? LINOP_SOLVE : LINOP_LOAD, &next));
     *again = next != LINOP_NOTHING;
     if (next == LINOP_SOLVE)
         st = tor_solve(&o->t, o->t.ch.first, o->t.ch.count, &residual);

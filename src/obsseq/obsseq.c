@@ -33,7 +33,7 @@ static status take_imager(obsseq *o) {
     TRY(engine_doubles(e, (int64_t)nsep, "a stationary average", &o->mtt));
     TRY(e->be->alloc_host(e->ctx, nsep * sizeof(double), (void **)&o->average));
     residual_rows(&o->t, &i0, &ni);
-    if (e->in_step && !psf_is_phase(o->ps))
+    if (e->collective && !psf_is_phase(o->ps))
         TRY(engine_doubles(e, (int64_t)ni * e->rows, "rows of D+ Ctt D+'", &o->truth));
 done:
     return st;
@@ -73,13 +73,13 @@ void obsseq_close(obsseq *o) {
 }
 
 status obsseq_forms(obsseq *o, const profile *p, bool shifted, const probe *look,
-                    const probe_forms *f) {
+                    const residual_check_forms *f) {
     engine *e = &o->t.e;
     report_phase("exposure: check");
     status st = engine_agree(e, STAGE_EXPOSURE, engine_load(e, p));
-    return st == MOAO_OK
-               ? probe_make_forms(e, o->t.target[0], shifted, look, o->phase.x, o->phase.y, f)
-               : st;
+    return st == MOAO_OK ? residual_check_make_forms(e, o->t.target[0], shifted, look, o->phase.x,
+                                                     o->phase.y, f)
+                         : st;
 }
 
 /* Ranks make PSFs of consecutive targets, in the order of the ranks. */

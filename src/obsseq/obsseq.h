@@ -7,7 +7,7 @@
 
 #include "obsseq/budget.h"
 #include "obsseq/phase.h"
-#include "obsseq/probe.h"
+#include "obsseq/residual_check.h"
 #include "psf/psf.h"
 #include "store/store.h"
 #include "tor/tor.h"
@@ -35,9 +35,9 @@ typedef struct {
     budget_term budget;
     double *sum, *mtt;  /* on the device, stationary averages: of Y + Y', of P Ctt P' */
     double *truth;      /* rows of P Ctt P' */
-    double *average;    /* pinned: mtt on its way */
+    double *average;    /* pinned: mtt in transit */
     double psf_seconds; /* of an exposure, where PSFs are made at once */
-    probe *look;        /* what the exposure in hand is checked by; NULL: nothing */
+    probe *look;        /* what the current exposure is checked by; NULL: nothing */
 } obsseq;
 
 typedef struct {  /* what an exposure has in common for all targets and chunks; zeroed: not made yet
@@ -54,7 +54,7 @@ void obsseq_close(obsseq *o);
 typedef struct {       /* how an exposure of a chunk is computed, where the operator is not exact */
     bool approximate;  /* in: try it; out: results are of it */
     bool sample;       /* in: with the sampled target by the reference, if the chunk has it */
-    bool fresh;        /* in: nothing is kept of this reconstructor: W may become more exact */
+    bool fresh;        /* in: nothing is kept of this reconstructor: W may become more accurate */
     double difference; /* out: largest difference of a Strehl ratio or ensquared energy between it
                           and its reference; NAN: the chunk has no sampled target */
 } obsseq_accuracy;
@@ -75,9 +75,9 @@ status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accura
  * a block of that shape has them; INFINITY where one is not a number. */
 double obsseq_difference(const result_block *b, const double *x, const double *y);
 
-/* Collective. probe_make_forms under a profile. */
+/* Collective. residual_check_make_forms under a profile. */
 status obsseq_forms(obsseq *o, const profile *p, bool shifted, const probe *look,
-                    const probe_forms *f);
+                    const residual_check_forms *f);
 
 /* Collective. Results of the targets that each rank makes PSFs of (team_owned), to *b on rank 0.
  * images: NULL on every rank, or on none. */

@@ -3,7 +3,7 @@
 /* Leading dimension of covariances on a device, and columns of their products with W: these run at
  * full rate where columns begin at multiples of 64 bytes and the number of points is even (of
  * halves: a multiple of 8), else with kernels of half the rate and less. Rows beyond the points are
- * 0. Ranks in step gather columns as they are. */
+ * 0. Ranks in lockstep gather columns as they are. */
 static int64_t padded(int64_t n) {
     return (n + 7) / 8 * 8;
 }
@@ -26,7 +26,7 @@ status phase_open(tor *t, const psf *ps, phase_term *ph, int64_t *beside) {
     const double *x, *y;
     status st = MOAO_OK;
     *ph = (phase_term){.n = (int64_t)psf_points(ps, &x, &y)};
-    ph->ld = kind->in_step ? ph->n : padded(ph->n);
+    ph->ld = kind->collective ? ph->n : padded(ph->n);
     *beside = 0;
     if (ph->n == 0)
         goto done;

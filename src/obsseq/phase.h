@@ -46,7 +46,7 @@ status phase_columns(tor *t, const phase_term *ph, linop *op, bool whole, int k,
                      int64_t n);
 
 /* Local. W Cpm' of the k-th target, aimed without wind, under the reconstructor's profile, which is
- * loaded: what an operator leaves a share of out; as exact as its W. */
+ * loaded: what an operator leaves a share of out; as accurate as its W. */
 status phase_share(tor *t, const phase_term *ph, linop *op, int k);
 
 #endif

@@ -51,7 +51,7 @@ static status one_panel(tor *t, const phase_term *ph, linop *op, int k0, int cou
             TRY(one_target(t, ph, op, k + i, j, n, t->z + i * t->t.nlrow, w.rows > 0 ? w.rows : 1));
     }
 done:
-    return engine_meet(&t->e, STAGE_EXPOSURE, st);
+    return engine_agree_now(&t->e, STAGE_EXPOSURE, st);
 }
 
 status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int count) {
@@ -65,8 +65,8 @@ status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int count)
         if (st == MOAO_OK && kind->begin != NULL)
             st = kind->begin(op, &w, t->own[k]);
     }
-    TRY(engine_meet(e, STAGE_EXPOSURE, st));
-    for (int64_t j = 0, n; (count > 0 || e->in_step) && j < e->m; j += n) {
+    TRY(engine_agree_now(e, STAGE_EXPOSURE, st));
+    for (int64_t j = 0, n; (count > 0 || e->collective) && j < e->m; j += n) {
         n = engine_width(e, j, e->m);
         TRY(one_panel(t, ph, op, k0, count, j, n));
         if (kind->together)
@@ -88,7 +88,7 @@ done:
 
 void residual_rows(const tor *t, int *i0, int *ni) {
     const comm *c = t->e.c;
-    rows_share(t->t.nrow, t->e.in_step ? c->size : 1, t->e.in_step ? c->rank : 0, i0, ni);
+    rows_share(t->t.nrow, t->e.collective ? c->size : 1, t->e.collective ? c->rank : 0, i0, ni);
 }
 
 status residual_truth(tor *t, double *c) {

@@ -11,11 +11,11 @@
  *
  * Conditions are loaded and so is `op`, the operator of the reconstructor or its reference. Y of
  * targets k0 .. k0 + n of this rank's chunk, n as tor_pass has it, into t->y, which other targets
- * share where these pass one by one. Collective where ranks work in step. */
+ * share where these pass one by one. Collective where ranks work in lockstep. */
 status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int n);
 
 /* c (ni x nrow, leading dimension ni) = rows i0 .. i0 + ni of P Ctt P', of all of it or, where
- * ranks work in step, of this rank's share of it (residual_rows). Local. */
+ * ranks work in lockstep, of this rank's share of it (residual_rows). Local. */
 void residual_rows(const tor *t, int *i0, int *ni);
 status residual_truth(tor *t, double *c);
 

@@ -232,7 +232,7 @@ static void fetched_free(fetched *f) {
     free(f->a), free(f->row), free(f->col);
 }
 
-static status fetch(engine *e, const formats_blocks *q, fetched *f) {
+static status fetch(engine *e, const hier_blocks *q, fetched *f) {
     const size_t count = (size_t)q->count;
     int64_t rows = 0, cols = 0;
     status st;
@@ -259,7 +259,7 @@ done:
     return st;
 }
 
-static status gather(void *from, backend_ctx *ctx, backend_type t, const formats_blocks *q) {
+static status gather(void *from, backend_ctx *ctx, backend_type t, const hier_blocks *q) {
     const source *x = from;
     engine *e = x->e;
     fetched f = {0};
@@ -289,22 +289,22 @@ static status block(void *from, backend_ctx *ctx, backend_type t, int64_t i0, in
 /* --- life */
 
 status cmm_source_open(engine *e, cmm_clusters how, const profile *p, unsigned with,
-                       format_source *s) {
+                       hier_source *s) {
     const int dim = how == CMM_JOINT ? 2 : 3;
     source *x = NULL;
     status st;
-    *s = (format_source){0};
+    *s = (hier_source){0};
     TRY(ALLOC(x, 1, "a source of entries"));
     *x = (source){.e = e, .p = p, .with = with, .apart = 8 * e->s->diameter};
-    *s = (format_source){.from = x,
-                         .rows = e->m,
-                         .cols = e->m,
-                         .symmetric = true,
-                         .mirrored = true,
-                         .dim = dim,
-                         .block = block,
-                         .gather = gather,
-                         .apart = how == CMM_BY_SENSOR ? apart : NULL};
+    *s = (hier_source){.from = x,
+                       .rows = e->m,
+                       .cols = e->m,
+                       .symmetric = true,
+                       .mirrored = true,
+                       .dim = dim,
+                       .block = block,
+                       .gather = gather,
+                       .apart = how == CMM_BY_SENSOR ? apart : NULL};
     TRY(ALLOC(x->at, (size_t)(e->m * dim), "places of measurements"));
     for (int w = 0; w < e->s->nsensor; w++)
         place(e->s, w, x->apart, dim, x->at);
@@ -315,10 +315,10 @@ done:
     return st;
 }
 
-void cmm_source_close(format_source *s) {
+void cmm_source_close(hier_source *s) {
     source *x = s->from;
     if (x != NULL)
         free(x->at);
     free(x);
-    *s = (format_source){0};
+    *s = (hier_source){0};
 }

@@ -1,10 +1,10 @@
-/* Cmm as a source of the formats library (formats/formats.h): entries of the profile loaded, and
+/* Cmm as a source of the formats library (hier/hier.h): entries of the profile loaded, and
  * where its measurements are, so that they can be put in clusters. Spans of rows and columns are
  * filled and entries picked from them: meant for CPUs; on a GPU it is right and slow. */
 #ifndef MOAO_CMM_SOURCE_H
 #define MOAO_CMM_SOURCE_H
 
-#include "formats/formats.h"
+#include "hier/hier.h"
 #include "operator/engine.h"
 
 /* How measurements are put in clusters. */
@@ -26,7 +26,7 @@ void cmm_place(const sys *s, int w, int k, double at[2]);
  * MATCOV_TIPTILT or both, as of fill_cmm. Rows and columns are measurements, in their order. close:
  * fine on {0}. */
 status cmm_source_open(engine *e, cmm_clusters how, const profile *p, unsigned with,
-                       format_source *s);
-void cmm_source_close(format_source *s);
+                       hier_source *s);
+void cmm_source_close(hier_source *s);
 
 #endif

@@ -44,20 +44,20 @@ done:
 
 status engine_load(engine *e, const profile *p) {
     matcov *mc = NULL;
-    status st = e->in_step ? matcov_init(e->c, e->s, p, &mc) : matcov_prepare(e->s, p, &mc);
-    return st != MOAO_OK ? st : engine_meet(e, STAGE_MATCOV, engine_use(e, mc));
+    status st = e->collective ? matcov_init(e->c, e->s, p, &mc) : matcov_prepare(e->s, p, &mc);
+    return st != MOAO_OK ? st : engine_agree_now(e, STAGE_MATCOV, engine_use(e, mc));
 }
 
-status engine_meet(const engine *e, stage stg, status st) {
-    if (e->in_step)
+status engine_agree_now(const engine *e, stage stg, status st) {
+    if (e->collective)
         TIMED_WAIT(e->rep, stg, st = comm_agree(e->c, st));
     return st;
 }
 
 status engine_agree(const engine *e, stage stg, status st) {
     char text[1024];
-    if (e->in_step)
-        return engine_meet(e, stg, st);
+    if (e->collective)
+        return engine_agree_now(e, stg, st);
     if (st != MOAO_OK)
         comm_alarm(e->c);
     if (st == MOAO_INTERNAL && status_message()[0] != '\0') {
@@ -76,7 +76,7 @@ status engine_sync(engine *e) {
     status st = comm_fault(e->c, "device");
     if (st == MOAO_OK)
         st = e->be->sync(e->ctx);
-    return st == MOAO_OK && !e->in_step && comm_alarmed(e->c) ? MOAO_INTERNAL : st;
+    return st == MOAO_OK && !e->collective && comm_alarmed(e->c) ? MOAO_INTERNAL : st;
 }
 
 status engine_array(engine *e, size_t bytes, const char *what, void **p) {
@@ -84,7 +84,7 @@ status engine_array(engine *e, size_t bytes, const char *what, void **p) {
     if (st != MOAO_MEMORY)
         return st;
     status_clear();
-    if (e->in_step)
+    if (e->collective)
         return status_fail(MOAO_MEMORY, "no memory for %s (%.2f GB); use more ranks on more nodes",
                            what, (double)bytes / 1e9);
     return status_fail(MOAO_MEMORY,

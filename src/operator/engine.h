@@ -1,4 +1,4 @@
-/* What computes on a rank: a device of a backend, with the covariances of the profile in hand. The
+/* What computes on a rank: a device of a backend, with the covariances of the current profile. The
  * stages and the operators work with it, on the CPU and on a GPU alike. Work goes into the stream
  * of ctx unless a function says that it waits. */
 #ifndef MOAO_ENGINE_H
@@ -20,8 +20,8 @@ typedef struct {
     const backend_matcov *mat;
     int device;
     bool phase;                /* nothing is projected: Y + Y' = W Cmm W' (obsseq/residual.h) */
-    bool in_step;              /* ranks use the same panels at the same time: local failures are
-                                  agreed on at once (engine_meet) */
+    bool collective;           /* ranks use the same panels at the same time: local failures are
+                               agreed on at once (engine_agree_now) */
     backend_ctx *ctx, *low;    /* low: a stream of low priority */
     int64_t m, t, rows, width; /* measurements, truth-sensor slopes, rows of W of a target;
                                   columns of a panel */
@@ -33,18 +33,19 @@ typedef struct {
 } engine;
 
 /* Local. Takes the device of the rank's number on its node, modulo the devices there. e holds c, s,
- * rep, be, in_step and the sizes already. close: fine on {0}. */
+ * rep, be, collective and the sizes already. close: fine on {0}. */
 status engine_open(engine *e);
 void engine_close(engine *e);
 
-/* Make p the profile of the covariances to come. Collective where ranks work in step, else local.
+/* Make p the profile of the covariances to come. Collective where ranks work in lockstep, else
+ * local.
  */
 status engine_load(engine *e, const profile *p);
 /* Local. The same of covariances prepared already; takes them, also when it fails. */
 status engine_use(engine *e, matcov *mc);
 
-/* Collective where ranks work in step: the worst status of all of them. Else local: st. */
-status engine_meet(const engine *e, stage stg, status st);
+/* Collective where ranks work in lockstep: the worst status of all of them. Else local: st. */
+status engine_agree_now(const engine *e, stage stg, status st);
 /* Collective. As comm_agree, for what ends the run: other ranks leave their work, and the message
  * says how to go on after a failure of the device. */
 status engine_agree(const engine *e, stage stg, status st);

@@ -5,9 +5,9 @@
 #define MOST 16
 
 /* in the order of their numbers, which checkpoints keep */
-static const linop_kind *known[MOST] = {&linop_dense,        &linop_streamed,    &linop_half,
-                                        &linop_half_passing, &linop_distributed, &linop_tlr,
-                                        &linop_grid,         &linop_half_alike};
+static const linop_kind *known[MOST] = {
+    &linop_dense,       &linop_host, &linop_fp16,     &linop_fp16_host,
+    &linop_distributed, &linop_tlr,  &linop_toeplitz, &linop_fp16_lattice_pairs};
 
 const linop_kind *linop_find(const char *name) {
     for (int i = 0; name != NULL && i < MOST && known[i] != NULL; i++)
@@ -43,7 +43,7 @@ status linop_register(const linop_kind *kind) {
     return status_fail(MOAO_INPUT, "operator: there are %d already", MOST);
 }
 
-status linop_tighten(linop *o, double excess, linop_step from, linop_step *again) {
+status linop_reduce_tolerance(linop *o, double excess, linop_step from, linop_step *again) {
     const int levels = o->kind->levels;
     *again = LINOP_NOTHING;
     if (from <= LINOP_SOLVE && levels > 0 && o->accuracy.level + 1 < levels) {

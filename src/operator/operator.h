@@ -8,10 +8,10 @@
  * factor needs may go when T comes and the other way round: `solve` follows `factor` or exposures.
  *
  * Which rows are multiplied at a time is a matter of the format: where everything lies on the
- * device, the rows of one target pass over all columns; where panels pass by (`together`), all
- * targets of the chunk use a panel while it is there. Where the ranks work in step, all of them use
- * the same panel at the same time, every function but bytes, columns and close is collective, and
- * the rows of all targets of a rank are one block.
+ * device, the rows of one target pass over all columns; where panels are streamed from host memory
+ * (`together`), all targets of the chunk use a panel while it is there. Where the ranks work in
+ * lockstep, all of them use the same panel at the same time, every function but bytes, columns and
+ * close is collective, and the rows of all targets of a rank are one block.
  *
  * An operator that is not exact is checked by the stages: a target is computed by it and by its
  * `reference`, another operator that shares its memory (obsseq/obsseq.h). One that works in
@@ -39,10 +39,10 @@ typedef struct { /* what the bytes follow from; no device is needed */
     size_t width;              /* columns of a panel */
     int nlayer;                /* most of a profile */
     int64_t points;            /* of the pupil, where the residual phase is wanted, else 0 */
-    int nrank, block, grid[2]; /* of ranks in step: block-cyclic layout */
+    int nrank, block, grid[2]; /* of collective ranks: block-cyclic layout */
     int tile;                  /* order of the tiles of a compressed factor, 0: chosen, */
     int order;                 /* and order of its measurements (tlr_order) */
-    bool halves;               /* its columns that may be are kept as halves */
+    bool fp16;                 /* its columns that may be are kept in FP16 */
     int members;               /* ranks over which it is distributed, 0: each has all of it */
     double compressed;         /* bytes that such a factor is expected to take, 0: unknown */
     bool host;                 /* the device is the host itself */
@@ -56,7 +56,7 @@ typedef struct { /* memory of the device [bytes] */
     } item[LINOP_ITEMS];
     const char *per_target; /* what one target takes, its W included */
     size_t target;
-    size_t least; /* that the memory of all targets has at least, for the factor on its way */
+    size_t least; /* that the memory of all targets has at least, for the factor in transit */
 } linop_bytes;
 
 typedef struct { /* borrowed */
@@ -66,12 +66,12 @@ typedef struct { /* borrowed */
     int planned;          /* and those that the plan has memory for */
     int sharing;          /* ranks on one device, at most */
     const double *sample; /* direction of the target by which an operator that is not exact chooses
-                             how exact it is [rad] */
+                             how accurate it is [rad] */
     bool say;             /* lines of progress tell how factors will be made */
 } linop_setup;
 
-/* How exact W is, where that is not but for rounding. A run keeps these numbers, so that a resumed
- * one computes the same. level: the larger, the more exact; one of kind->levels, or, where the
+/* How exact W is, where that is not up to rounding. A run keeps these numbers, so that a resumed
+ * one computes the same. level: the larger, the more accurate; one of kind->levels, or, where the
  * factor is compressed, of each tile a part of Frobenius norm noise 2^(-level / LINOP_OCTAVE) may
  * be dropped, noise the least eigenvalue of a subaperture's noise. */
 #define LINOP_OCTAVE 8
@@ -97,10 +97,10 @@ typedef struct linop_kind {
     size_t size; /* sizeof(linop_kind) */
     const char *name;
     const char *format; /* the word of compute.format that it computes; NULL: its name */
-    bool exact;         /* exposures are those of dense matrices but for rounding; W is, too, unless
+    bool exact;         /* exposures are those of dense matrices up to rounding; W is, too, unless
                            it is `expected` not to be */
     bool together;      /* a panel of columns is used by all targets while it is there */
-    bool in_step;       /* ranks use the same panels at the same time; implies together */
+    bool collective;    /* ranks use the same panels at the same time; implies together */
     bool differences;   /* load makes conditions of its own; else those of the profile are loaded */
     int width;          /* 0, or columns of a panel of a large system that fill a device evenly */
 
@@ -137,9 +137,9 @@ typedef struct linop_kind {
     status (*factor)(linop *o, const profile *p, int *minor);
     /* W := W Cmm0^-1 for n blocks of rows; own[k]: of block k. */
     status (*solve)(linop *o, int n, const wrows *w, double *const *own);
-    /* Collective. NULL, or of an operator whose solves are, on ranks that are not in step: after
-     * those of a rank's targets, or none, local: what came of them. It returns when all ranks are
-     * there, and the worst status. */
+    /* Collective. NULL, or of an operator whose solves are, on ranks that are not in lockstep:
+     * after those of a rank's targets, or none, local: what came of them. It returns when all ranks
+     * are there, and the worst status. */
     status (*solved)(linop *o, status local);
 
     /* Local. NULL, or a compressed factor: what the last one is like; form and difference are left
@@ -179,10 +179,11 @@ typedef struct linop_kind {
     status (*phase_share)(linop *o, backend_cov_target *target, const wrows *w, int64_t np,
                           const double *x, const double *y, int64_t j, int64_t n, double *ct);
 
-    /* See linop_tighten. NULL: it cannot be more exact than by another one of its levels. */
+    /* See linop_reduce_tolerance. NULL: it cannot be more accurate than by another one of its
+     * levels. */
     status (*tighten)(linop *o, double excess, linop_step from, linop_step *again);
 
-    /* Levels of accuracy of W that differ in the solve, 0: none. NULL: W is exact but for rounding;
+    /* Levels of accuracy of W that differ in the solve, 0: none. NULL: W is exact up to rounding;
      * else |W Cmm0 - P Ctm0| / |P Ctm0| that is to be expected. */
     int levels;
     double (*expected)(const linop *o);
@@ -199,14 +200,15 @@ struct linop { /* the first member of each format's own struct */
     linop_accuracy accuracy; /* of the next factor and solves; factor may leave a higher one */
 };
 
-extern const linop_kind linop_dense;        /* factor and T on the device */
-extern const linop_kind linop_streamed;     /* factor in the host's memory, passing by */
-extern const linop_kind linop_half;         /* W by a factor in halves, exposures by differences */
-extern const linop_kind linop_half_alike;   /* half; like sensors by Fourier transforms */
-extern const linop_kind linop_half_passing; /* the same; the factor is made in the host's memory */
-extern const linop_kind linop_tlr;          /* factor compressed by tiles */
-extern const linop_kind linop_grid;         /* dense; exposures by pairs of sensors, in floats */
-extern const linop_kind linop_distributed;  /* block-cyclic over the ranks, in the host's memory */
+extern const linop_kind linop_dense; /* factor and T on the device */
+extern const linop_kind linop_host;  /* factor in the host's memory, streamed from host memory */
+extern const linop_kind linop_fp16;  /* W by a factor in FP16, exposures by differences */
+extern const linop_kind
+    linop_fp16_lattice_pairs; /* half; sensors on a common lattice by Fourier transforms */
+extern const linop_kind linop_fp16_host;   /* the same; the factor is made in the host's memory */
+extern const linop_kind linop_tlr;         /* factor compressed by tiles */
+extern const linop_kind linop_toeplitz;    /* dense; exposures by pairs of sensors, in floats */
+extern const linop_kind linop_distributed; /* block-cyclic over the ranks, in the host's memory */
 
 /* Local. A format of that name, NULL: none. Others are registered, by a program that has them,
  * before the first use; the variable MOAO_OPERATOR names the one that a run takes. A table of
@@ -228,10 +230,10 @@ static inline status linop_load(linop *o, const profile *p) {
     return o->kind->load != NULL ? o->kind->load(o, p) : MOAO_OK;
 }
 
-/* Be more exact from now on, as results differ by `excess` times what is allowed (INFINITY: by no
- * number). from: the first step that may be made again; *again: the first one that has to be, for
- * that to hold; LINOP_NOTHING: it cannot be more exact. The same on every rank. */
-status linop_tighten(linop *o, double excess, linop_step from, linop_step *again);
+/* Be more accurate from now on, as results differ by `excess` times what is allowed (INFINITY: by
+ * no number). from: the first step that may be made again; *again: the first one that has to be,
+ * for that to hold; LINOP_NOTHING: it cannot be more accurate. The same on every rank. */
+status linop_reduce_tolerance(linop *o, double excess, linop_step from, linop_step *again);
 
 /* Local. A part of what an operator takes beside its targets. */
 void linop_add(linop_bytes *b, const char *name, size_t bytes);

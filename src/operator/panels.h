@@ -1,6 +1,6 @@
-/* What operators do with panels of a triangle that pass by, against rows of W, a panel at a time: a
- * factor's two solves, and a product with T. A panel: columns j .. j + n of L or T, from row j on,
- * leading dimension ldl or ldt. */
+/* What operators do with panels of a triangle that are streamed from host memory, against rows of
+ * W, a panel at a time: a factor's two solves, and a product with T. A panel: columns j .. j + n of
+ * L or T, from row j on, leading dimension ldl or ldt. */
 #ifndef MOAO_PANELS_H
 #define MOAO_PANELS_H
 

@@ -13,11 +13,12 @@
 
 /* Products in single precision, on the CPU, take half the time; what they round changes W as a
  * tolerance of about 1/100 of the noise does, so they serve down to 1/64. On a device, where
- * products of halves in three terms take their place, the ranks of 102,752 measurements grow by
- * what is rounded: by 6 % at half the noise, where they pay, by a quarter at an eighth, where they
- * do not. Of its solves nothing is compressed, so that they are in terms as far as on the CPU. */
+ * products of FP16 numbers in three terms take their place, the ranks of 102,752 measurements grow
+ * by what is rounded: by 6 % at half the noise, where they pay, by a quarter at an eighth, where
+ * they do not. Of its solves nothing is compressed, so that they are in terms as far as on the CPU.
+ */
 #define MIXED_STEPS (6 * LINOP_OCTAVE)
-#define TERMS_STEPS LINOP_OCTAVE
+#define SPLIT_STEPS LINOP_OCTAVE
 #define TERMS 3
 #define DEVICE_MEMORY ((size_t)3 << 29) /* of a device, for intermediate products */
 
@@ -28,7 +29,7 @@ typedef struct {
     linop base;
     int64_t v; /* rows of W of a target */
     int64_t tile;
-    bool halves; /* the factor's columns that may be are kept as such */
+    bool fp16; /* the factor's columns that may be are kept as such */
     bool distributed;
     tlr_cmm cmm;
     tlr_group group; /* whose members make a factor together */
@@ -46,12 +47,12 @@ typedef struct {
 static void bytes(const linop_case *z, linop_bytes *b) {
     const size_t m = z->s->m, v = (size_t)z->rows, d = sizeof(double);
     const int64_t tile = tlr_cmm_tile((int64_t)m, z->tile);
-    const size_t super = (size_t)tlr_cmm_width(tile), wide = super < m ? super : m;
+    const size_t bcol = (size_t)tlr_cmm_width(tile), wide = bcol < m ? bcol : m;
     double factor = z->compressed > 0 ? z->compressed : (double)(m * m / 4 * d);
-    if (z->members > 1) /* the blocks on the diagonal are everybody's */
+    if (z->members > 1) /* the blocks on the diagonal are replicated */
         factor = factor / z->members + (double)(m * wide * d);
     linop_add(b, "compressed factor of Cmm0", (size_t)factor + m * wide / 4 * d);
-    /* on a device the next super-panel is there too, and more of intermediate products, which take
+    /* on a device the next block column is there too, and more of intermediate products, which take
      * what they get; where several ranks make it, messages take less than what each has not to
      * compress */
     const size_t columns = m * wide * d, most = (size_t)(z->host ? 3 : 5) << 30;
@@ -85,7 +86,7 @@ static status compressed_open(engine *e, const linop_setup *u, linop **out) {
         o->v = u->size.rows;
         o->say = u->say && e->c->rank == 0;
         o->tile = tlr_cmm_tile(e->m, u->size.tile);
-        o->halves = u->size.halves;
+        o->fp16 = u->size.fp16;
         o->distributed = u->size.members > 0;
         o->base.accuracy.level = LINOP_LEVEL;
         st = tlr_cmm_open(e, o->tile, (tlr_order)u->size.order, &o->cmm);
@@ -171,7 +172,7 @@ static void look(const linop *base, report_compression *c) {
                               .tiles = (long)s.tiles,
                               .dense = (long)s.dense,
                               .empty = (long)s.empty,
-                              .halves = s.columns > 0 ? (double)s.halves / (double)s.columns : 0,
+                              .fp16 = s.columns > 0 ? (double)s.fp16 / (double)s.columns : 0,
                               .bytes = s.bytes,
                               .bytes_dense = s.bytes_dense,
                               .shifts = (long)o->made.shifts,
@@ -228,20 +229,21 @@ static void say_memory(const compressed *o) {
                                      : "or compute.tlr_distributed with more ranks on more nodes");
 }
 
-/* A factor of the profile loaded, as exact as it was asked for; its entries are made in `strip`. */
+/* A factor of the profile loaded, as accurate as it was asked for; its entries are made in `strip`.
+ */
 static status make_factor(compressed *o, double *strip, int *minor) {
     engine *e = o->base.e;
     linop_accuracy *a = &o->base.accuracy;
     const bool on_cpu = strcmp(e->be->name, "cpu") == 0;
     const double tau =
         a->dense || !(o->noise > 0) ? 0 : o->noise * exp2(-(double)a->level / LINOP_OCTAVE);
-    const bool mixed = tau > 0 && a->level <= (on_cpu ? MIXED_STEPS : TERMS_STEPS);
+    const bool mixed = tau > 0 && a->level <= (on_cpu ? MIXED_STEPS : SPLIT_STEPS);
     const tlr_options with = {.tau = tau,
                               .cut = -1,
                               .width = tlr_cmm_width(o->tile),
                               .seed = 1,
                               .singles = tau > 0,
-                              .halves = o->halves,
+                              .fp16 = o->fp16,
                               .memory = mixed && !on_cpu ? DEVICE_MEMORY : 0,
                               .mixed = mixed,
                               .terms = on_cpu ? 0 : TERMS,
@@ -251,7 +253,7 @@ static status make_factor(compressed *o, double *strip, int *minor) {
     const tlr_source source = {.layout = &o->cmm.order,
                                .fill = tlr_cmm_fill,
                                .arg = &o->cmm,
-                               .members = tlr_group_members(&o->group),
+                               .members = tlr_group_procs(&o->group),
                                .own_rows = tlr_cmm_own_rows(&o->cmm)};
     status st;
     report_phase("factor: compressed");
@@ -262,10 +264,10 @@ static status make_factor(compressed *o, double *strip, int *minor) {
     st = tlr_factor(e->be, e->ctx, &source, 'L', &with, &rescue, &o->l, &o->made);
     if (st == MOAO_MEMORY)
         say_memory(o);
-    /* W by its upper halves alone, where columns are kept as halves, changes as much again as by
+    /* W by its upper halves alone, where columns are kept in FP16, changes as much again as by
      * the tolerance: that serves where tolerances are loose */
     if (st == MOAO_OK && !on_cpu && a->level <= MIXED_STEPS)
-        tlr_set_terms(o->l, TERMS, mixed ? 1 : 2);
+        tlr_set_split(o->l, TERMS, mixed ? 1 : 2);
     if (st == MOAO_NUMERIC && o->made.minor > 0) { /* told by tor_factor */
         *minor = natural_minor(o, &o->made);
         status_clear();

@@ -181,7 +181,7 @@ static status hold(tlr_cmm *c, int w, int r0, int r1) {
 }
 
 /* Tiles do not span sensors, so a sensor has the same place in both orders, and its columns are
- * made once for all super-panels in it. */
+ * made once for all block columns in it. */
 static status fill_by_sensor(tlr_cmm *c, int64_t i0, int64_t ni, int64_t j0, int64_t nj, double *a,
                              int64_t lda) {
     const engine *e = c->e;
@@ -221,7 +221,7 @@ status tlr_cmm_fill(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t nj, d
     status st = c->kind == TLR_JOINT ? fill_joint(c, i0, ni, j0, nj, a, lda)
                                      : fill_by_sensor(c, i0, ni, j0, nj, a, lda);
     if (st == MOAO_OK && i0 == 0 && j0 == 0 && comm_flips(c->e->c, "tlr-pivot")) {
-        const double negative = -1; /* the last pivot of the first super-panel */
+        const double negative = -1; /* the last pivot of the first block column */
         TRY(engine_copy(c->e, a + (nj - 1) * (lda + 1), &negative, 1));
         st = engine_sync(c->e);
     }

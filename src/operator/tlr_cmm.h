@@ -27,7 +27,7 @@ typedef struct {
 
 /* Order of the tiles for m measurements, unless one is asked for (0: none is). */
 int64_t tlr_cmm_tile(int64_t m, int asked);
-/* Columns of a super-panel of such tiles: products are large where there are many measurements. */
+/* Columns of a block column of such tiles: products are large where there are many measurements. */
 int64_t tlr_cmm_width(int64_t tile);
 /* Measurements of the largest sensor. */
 int64_t tlr_cmm_widest(const sys *s);
@@ -61,10 +61,10 @@ typedef struct {
     double mean;               /* rank of a tile of the factor, dense ones counted whole */
     double dense;              /* share of dense tiles */
     double bytes, bytes_dense; /* of the factor; of the triangle */
-    bool halves;               /* columns that may be are kept as halves */
+    bool fp16;                 /* columns that may be are kept in FP16 */
 } tlr_prediction;
 /* Local. steps: tau is noise 2^(-steps / 8). */
 status tlr_predict(const sys *s, const profile *p, int64_t tile, tlr_order order, int steps,
-                   bool halves, tlr_prediction *out);
+                   bool fp16, tlr_prediction *out);
 
 #endif

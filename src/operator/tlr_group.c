@@ -61,7 +61,7 @@ status tlr_group_open(engine *e, bool apart, bool distributed, bool say, tlr_gro
         group_tell(&g->group);
     else if (st == MOAO_OK && say && e->c->rank == 0 && e->c->size > 1)
         progress_note("each rank makes the factors for itself: MOAO_TLR_TOGETHER is not set");
-    g->members = (tlr_members){g->group.rank, g->group.size, g, merge, bcast};
+    g->members = (tlr_procs){g->group.rank, g->group.size, g, merge, bcast};
     return st;
 }
 
@@ -83,7 +83,7 @@ status tlr_group_begin(tlr_group *g, status local) {
     return tlr_group_agree(g, local);
 }
 
-const tlr_members *tlr_group_members(const tlr_group *g) {
+const tlr_procs *tlr_group_procs(const tlr_group *g) {
     return g->group.size > 1 ? &g->members : NULL;
 }
 

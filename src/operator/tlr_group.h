@@ -11,8 +11,8 @@
 typedef struct {
     engine *e;
     device_group group;
-    tlr_members members;
-    bool failed; /* all were told of a failure of the factor in hand */
+    tlr_procs members;
+    bool failed; /* all were told of a failure of the current factor */
 } tlr_group;
 
 /* Collective. The ranks that group_open finds: those of all nodes where their memory is the host's,
@@ -25,7 +25,7 @@ void tlr_group_close(tlr_group *g); /* fine on {0} */
 /* Collective in the group. Before each factor: the worst status of its members. */
 status tlr_group_begin(tlr_group *g, status local);
 /* Local. What tlr_source.members is. */
-const tlr_members *tlr_group_members(const tlr_group *g);
+const tlr_procs *tlr_group_procs(const tlr_group *g);
 /* tlr_options.parts of m measurements. */
 int tlr_group_parts(const tlr_group *g, bool distributed, int64_t m);
 

@@ -8,7 +8,7 @@
  * r its rank in Cmm and n the number of sensors before that of k, of which the first few count:
  * what they have not told the next ones tell little of. Tiles of k's own sensor change next to
  * nothing. What was largest in a tile is told first: its large singular values, which decide what
- * is kept as halves, shrink with n. The constants are those of factors of all cases together
+ * is kept in FP16, shrink with n. The constants are those of factors of all cases together
  * (docs/tlr.md). In joint order every tile has measurements of all sensors, and what is
  * before it in the pupil is known of all of them: the odds of all tiles grow by JOINT. */
 #include "linalg/cpu_threads.h"
@@ -38,12 +38,12 @@ typedef struct {
     int64_t b;      /* largest tile */
     int count;      /* tiles drawn */
     /* of each of them: its place, the sum of its squares, its rank, columns of it that would not
-     * be kept as halves */
+     * be kept in FP16 */
     int64_t *i, *k, *rank, *leading;
     double *squares;
 } sample;
 
-/* The tile that a thread has in hand. */
+/* The tile that a thread has current. */
 typedef struct {
     int *sub;           /* [2 b] its subapertures, those of each sensor sorted; then those of its
                            columns */
@@ -111,7 +111,7 @@ static int64_t before_tail(const double *value, int64_t count, double tau) {
     return count;
 }
 
-/* Singular values of the tile in hand, of m x n. */
+/* Singular values of the current tile, of m x n. */
 static status values_of(tile_room *h, int64_t m, int64_t n) {
     const int rows = (int)m, cols = (int)n, one = 1;
     int info = 0;
@@ -243,14 +243,14 @@ static status look_at_all(const sample *x, double tau) {
     return worst;
 }
 
-/* Share of the columns of tile t that are kept as halves; dense: its odds to be dense. */
-static double share_of_halves(const sample *x, int t, double dense) {
+/* Share of the columns of tile t that are kept in FP16; dense: its odds to be dense. */
+static double share_of_fp16(const sample *x, int t, double dense) {
     const double leading = (double)x->leading[t], rank = fmax((double)x->rank[t], 1);
     return (1 - dense) * (1 - leading / rank) + dense * (x->leading[t] == 0);
 }
 
 status tlr_predict(const sys *s, const profile *p, int64_t tile, tlr_order order, int steps,
-                   bool halves, tlr_prediction *out) {
+                   bool fp16, tlr_prediction *out) {
     matcov *mc = NULL;
     sample x = {0};
     double squares = 0, full = 0, kept = 0, dense = 0;
@@ -267,7 +267,7 @@ status tlr_predict(const sys *s, const profile *p, int64_t tile, tlr_order order
         squares += x.squares[t] / x.count;
         full += f / x.count;
         dense += pow(f, DENSE) / x.count;
-        kept += f * (halves ? 1 - share_of_halves(&x, t, pow(f, DENSE)) / 2 : 1) / x.count;
+        kept += f * (fp16 ? 1 - share_of_fp16(&x, t, pow(f, DENSE)) / 2 : 1) / x.count;
     }
     const double wide = fmin((double)tlr_cmm_width(x.b), (double)s->m),
                  pairs = nt * (nt - 1) / 2 - nt * (wide / b - 1) / 2;
@@ -278,7 +278,7 @@ status tlr_predict(const sys *s, const profile *p, int64_t tile, tlr_order order
     out->dense = dense;
     out->eps = squares > 0 ? out->tau / sqrt(squares) : 0;
     /* tiles in single precision, unless none is compressed */
-    out->halves = halves && out->tau > 0;
+    out->fp16 = fp16 && out->tau > 0;
     out->bytes = (out->tau > 0 ? 4 : 8) * out->tiles * b * b * kept + 8 * (double)s->m * wide;
     out->bytes_dense = 4.0 * (double)s->m * (double)(s->m + 1);
 done:

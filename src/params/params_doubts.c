@@ -137,8 +137,8 @@ static bool same_star(const sensor *a, const sensor *b) {
 }
 
 static void warn_stars(const sys *s, warnings *w) {
-    cases far = {0}, twin = {0}, alike = {0};
-    int twin_of = 0, alike_of = 0;
+    cases far = {0}, twin = {0}, lattice_pairs = {0};
+    int twin_of = 0, lattice_pairs_of = 0;
     char more[32];
     for (int i = 0; i < s->nsensor; i++) {
         const sensor *o = &s->sensors[i];
@@ -149,13 +149,13 @@ static void warn_stars(const sys *s, warnings *w) {
                 star = true;
             }
             if (!name && strcmp(s->sensors[j].name, o->name) == 0) {
-                alike_of = alike.n == 0 ? j : alike_of;
+                lattice_pairs_of = lattice_pairs.n == 0 ? j : lattice_pairs_of;
                 name = true;
             }
         }
         count(&far, hypot(o->dir[0], o->dir[1]) * ARCSEC_PER_RAD > FAR_STAR, i);
         count(&twin, star, i);
-        count(&alike, name, i);
+        count(&lattice_pairs, name, i);
     }
     if (far.n > 0) {
         const sensor *o = &s->sensors[far.first];
@@ -171,9 +171,10 @@ static void warn_stars(const sys *s, warnings *w) {
                     s->sensors[twin_of].name, s->sensors[twin.first].name, others(&twin, more),
                     s->sensors[twin.first].dir[0] * ARCSEC_PER_RAD,
                     s->sensors[twin.first].dir[1] * ARCSEC_PER_RAD);
-    if (alike.n > 0)
-        params_warn(w, "sensors[%d] and sensors[%d]%s have the same name %s", alike_of, alike.first,
-                    others(&alike, more), s->sensors[alike.first].name);
+    if (lattice_pairs.n > 0)
+        params_warn(w, "sensors[%d] and sensors[%d]%s have the same name %s", lattice_pairs_of,
+                    lattice_pairs.first, others(&lattice_pairs, more),
+                    s->sensors[lattice_pairs.first].name);
 }
 
 /* --- targets and wavelengths */

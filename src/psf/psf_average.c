@@ -115,7 +115,7 @@ done:
     return st;
 }
 
-/* Actuators from which on the transform is faster, and as exact as is needed. */
+/* Actuators from which on the transform is faster, and as accurate as is needed. */
 #define MANY_ACTUATORS 16384
 
 static status find_norm(psf *p) {

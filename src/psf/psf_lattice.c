@@ -174,7 +174,7 @@ static void fill_quadrant(const psf *p, const turbulence *t, bool rest, double *
 /* Its value for the separation at place `at`. */
 static double of_quadrant(const psf *p, const double *quadrant, int at) {
     const int s = p->lattice, dj = at / p->nsep - s;
-    const int dx = 2 * (at % p->nsep - s) + (dj & 1); /* in halves of h */
+    const int dx = 2 * (at % p->nsep - s) + (dj & 1); /* in FP16 of h */
     return quadrant[abs(dj) * (s + 1) + (abs(dx) >> 1)];
 }
 

@@ -1,4 +1,4 @@
-/* Facts of a run that is not exact but for rounding (job/accuracy.h). */
+/* Facts of a run that is not exact up to rounding (job/accuracy.h). */
 #ifndef MOAO_STORE_ACCURACY_H
 #define MOAO_STORE_ACCURACY_H
 

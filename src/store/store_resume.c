@@ -46,7 +46,7 @@ static bool is_mixed(const store *s, int exposure) {
     return store_get_precision(s, exposure, &mixed, &difference) && mixed;
 }
 
-/* Whether the run's factors are compressed, and how exact they are is known. */
+/* Whether the run's factors are compressed, and how accurate they are is known. */
 static bool is_compressed(const store *s) {
     store_compression c;
     for (int k = 0; k < s->run.nexposure; k++)

@@ -1,6 +1,7 @@
-/* Memory for the super-panels of a factor, the host's or the device's: blocks of many super-panels,
- * for taking memory takes time, most of all to pin pages, and giving it back waits for the device.
- * They are taken before they are needed, while the device is at work, and go back with the factor.
+/* Memory for the block columns of a factor, the host's or the device's: blocks of many block
+ * columns, for taking memory takes time, most of all to pin pages, and giving it back waits for the
+ * device. They are taken before they are needed, while the device is at work, and go back with the
+ * factor.
  */
 #include "tlr/internal.h"
 
@@ -12,7 +13,7 @@ struct tlr_block {
     tlr_block *before; /* taken earlier */
 };
 
-/* A block for super-panels from q on, of which the first takes so many bytes and the others about
+/* A block for block columns from q on, of which the first takes so many bytes and the others about
  * as many. */
 static status take(tlr *a, int64_t q, int64_t bytes) {
     const int64_t all = largest(bytes, least(bytes * (a->panels - q), BLOCK));
@@ -49,7 +50,7 @@ done:
     return st;
 }
 
-/* Half as much again as the super-panel before took. */
+/* Half as much again as the block column before took. */
 status tlr_block_prepare(tlr *a, int64_t q) {
     const panel *before = a->panel + q - 1;
     if (!a->o.host || q == 0)

@@ -1,5 +1,5 @@
 /* Matrices from their entries, copies, and the dense form. */
-#include "tlr/spread.h"
+#include "tlr/distributed.h"
 
 static status build_panel(tlr_work *w, tlr *a, int64_t q, tlr_fill *fill, void *arg) {
     const panel *p = a->panel + q;
@@ -117,7 +117,7 @@ static status expand_all(tlr_work *w, const tlr *a, double *dense, int64_t ld) {
     status st = MOAO_OK;
     for (int64_t q = 0; q < a->panels; q++) {
         const int64_t col = a->cols->first[a->panel[q].c0], row = panel_row(a, q);
-        TRY(tlr_spread_next(w, a, q));
+        TRY(tlr_distributed_next(w, a, q));
         if (a->factor && row > 0)
             TRY(tlr_dense_scale(w, row, a->panel[q].width, 0, dense + col * ld, ld));
         TRY(tlr_expand_panel(w, a, q, 1, dense + row + col * ld, ld));
@@ -130,9 +130,9 @@ status tlr_expand(const tlr *a, double *dense, int64_t ld) {
     tlr_work w;
     status st = MOAO_OK;
     tlr_work_open(&w, a->be, a->ctx);
-    TRY(tlr_spread_begin(&w, a, BACKEND_D, 1, "T", a->panels));
+    TRY(tlr_distributed_begin(&w, a, BACKEND_D, 1, "T", a->panels));
     st = expand_all(&w, a, dense, ld);
-    TRY(tlr_spread_end(&w, a, st));
+    TRY(tlr_distributed_end(&w, a, st));
     if (a->symmetric && !a->factor)
         TRY(a->be->mirror(a->ctx, BACKEND_D, 'L', a->rows->n, dense, ld));
     TRY(a->be->sync(a->ctx));

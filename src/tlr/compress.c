@@ -1,4 +1,4 @@
-/* From a dense super-panel to tiles, and back. */
+/* From a dense block column to tiles, and back. */
 #include "tlr/internal.h"
 
 #include <math.h>
@@ -189,7 +189,7 @@ status tlr_decide(const tlr *a, const tlr_batch *c, panel *p) {
         for (int64_t k = p->c0; tlr_batch_has(c, p, i) && k < p->c1; k++, t++) {
             tlr_tile *tile = panel_tile(p, i, k);
             tile->dropped = NAN;
-            tile->halves = 0;
+            tile->fp16 = 0;
             if (!all && c->info[t] > 0)
                 return status_fail(MOAO_NUMERIC,
                                    "tile (%lld, %lld) of the tile low-rank matrix holds a number "
@@ -284,11 +284,11 @@ done:
  * the tiles' places are counted from. */
 static status squares_of(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p,
                          tlr_kind kind, const double *x, int64_t ld, double *out) {
-    const int64_t each = (int64_t)(sizeof(terms_part) / sizeof(int64_t));
+    const int64_t each = (int64_t)(sizeof(split_part) / sizeof(int64_t));
     int64_t *host, *there, n = 0, t = 0, most = 0;
     status st;
     TRY(tlr_work_indices(w, each * c->count, &host, &there));
-    terms_part *const list = (terms_part *)(void *)host;
+    split_part *const list = (split_part *)(void *)host;
     for (int64_t i = p->r0; i < p->r1; i++)
         for (int64_t k = p->c0; tlr_batch_has(c, p, i) && k < p->c1; k++, t++) {
             const int64_t r = panel_tile(p, i, k)->rank;
@@ -296,11 +296,11 @@ static status squares_of(tlr_work *w, const tlr *a, const tlr_batch *c, const pa
                 continue;
             most = largest(most, r);
             list[n++] = kind == TLR_DENSE
-                            ? (terms_part){c->at[t] - x, c->m[t], r, ld, t * a->b}
-                            : (terms_part){t * a->b * c->most, c->n[t], r, ld, t * a->b};
+                            ? (split_part){c->at[t] - x, c->m[t], r, ld, t * a->b}
+                            : (split_part){t * a->b * c->most, c->n[t], r, ld, t * a->b};
         }
     TRY(tlr_work_send(w, each * n, host, there));
-    st = w->be->terms->squares(w->ctx, n, (const terms_part *)there, most, x, out);
+    st = w->be->split->squares(w->ctx, n, (const split_part *)there, most, x, out);
 done:
     return st;
 }
@@ -308,8 +308,8 @@ done:
 /* How many columns of each tile may be halves: the last ones, which carry the smallest singular
  * values s; halves round U and V by 2^-11 at most, the product by 2^-11 |s| each. Of a dense tile
  * all or none. Waits. */
-static status choose_halves(tlr_work *w, const tlr *a, const tlr_batch *c, panel *p,
-                            const double *src, int64_t lds) {
+static status choose_fp16(tlr_work *w, const tlr *a, const tlr_batch *c, panel *p,
+                          const double *src, int64_t lds) {
     const int64_t n = c->count * a->b;
     const double most = ldexp(a->o.tau, 11);
     double *there, *host = NULL;
@@ -331,7 +331,7 @@ static status choose_halves(tlr_work *w, const tlr *a, const tlr_batch *c, panel
                 if (!(sum <= most * most))
                     break;
             }
-            tile->halves = tile->kind == TLR_DENSE && r < tile->rank ? 0 : r;
+            tile->fp16 = tile->kind == TLR_DENSE && r < tile->rank ? 0 : r;
         }
 done:
     free(host);
@@ -348,8 +348,8 @@ status tlr_compress_begin(tlr_work *w, tlr *a, int64_t q, const double *src, int
         TRY(adapt(w, a, c, lds));
     tlr_work_lap(w, TLR_COMPRESS);
     TRY(tlr_decide(a, c, p));
-    if (a->factor && a->o.halves && a->o.tau > 0)
-        TRY(choose_halves(w, a, c, p, src, lds));
+    if (a->factor && a->o.fp16 && a->o.tau > 0)
+        TRY(choose_fp16(w, a, c, p, src, lds));
 done:
     return st;
 }

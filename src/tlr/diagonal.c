@@ -1,10 +1,10 @@
-/* The factor of the block on the diagonal of a super-panel, and what is done where compression, or
+/* The factor of the block on the diagonal of a block column, and what is done where compression, or
  * the matrix, makes a pivot that is not positive. */
 #include "tlr/factoring.h"
 
 #include <math.h>
 
-/* How often a tile of the Schur complement at super-panel p may have been compressed. */
+/* How often a tile of the Schur complement at block column p may have been compressed. */
 static double compressions(const tlr_factoring *s, int64_t p) {
     return s->trailing ? 1 + (double)p : s->from->a ? 2 : 1;
 }
@@ -34,7 +34,7 @@ static status begin_block(tlr_factoring *s, int64_t n, double *d, int64_t ldd) {
     const backend *be = s->w.be;
     status st;
     TRY(tlr_work_bytes(&s->w, be->workspace(BACKEND_POTRF, BACKEND_D, n, n)));
-    TRY(be->half->max_abs(s->w.ctx, BACKEND_D, n, n, d, ldd, s->answer));
+    TRY(be->fp16->max_abs(s->w.ctx, BACKEND_D, n, n, d, ldd, s->answer));
     st = be->potrf(s->w.ctx, BACKEND_D, 'L', n, d, ldd, minor_of(s), s->w.work, s->w.lwork);
 done:
     return st;
@@ -68,7 +68,7 @@ static status end_block(tlr_factoring *s, int *info) {
 /* Whether the matrix itself is not positive definite where report->minor is, for all members. */
 static status look_at_pivot(tlr_factoring *s, int64_t p, const double *block, int info) {
     status st = s->side ? s->w.be->sync(s->side) : MOAO_OK;
-    tlr_store_forget(&s->ahead); /* a super-panel is in the places of one of them alone */
+    tlr_store_forget(&s->ahead); /* a block column is in the places of one of them alone */
     if (st == MOAO_OK)
         st = tlr_pivot_is_certain(&s->w, s->l, p, block, info, compressions(s, p),
                                   &s->report->not_positive);

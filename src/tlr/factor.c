@@ -1,11 +1,11 @@
 /* Cholesky factor, left- or right-looking, of entries or of a compressed matrix; and what is tried
- * where it does not come about: fewer super-panels in memory, a smaller tolerance, no compression.
+ * where it does not come about: fewer block columns in memory, a smaller tolerance, no compression.
  */
 #include "tlr/factoring.h"
 
 #include <float.h>
 
-/* --- a super-panel --- */
+/* --- a block column --- */
 
 /* What is compressed of the rows below the block, and the kinds and ranks of its tiles. */
 static status compress(tlr_factoring *s, const tlr_step *x, tlr_batch *c) {
@@ -39,7 +39,7 @@ done:
 /* L below the block and its tiles, those of all members. */
 static status finish_panel(tlr_factoring *s, const tlr_step *x) {
     const int64_t p = x->p;
-    const tlr_members *members = s->from->members;
+    const tlr_procs *members = s->from->members;
     const panel *here = s->l->panel + p;
     tlr_batch c = {0};
     bool *rows = NULL;
@@ -53,7 +53,7 @@ static status finish_panel(tlr_factoring *s, const tlr_step *x) {
     st = settle(s, x, &c);
     if (s->l->spread) {
         TRY(tlr_share_dropped(members, s->l, p, st));
-        TRY(tlr_spread_store(&s->w, s->l, p));
+        TRY(tlr_distributed_store(&s->w, s->l, p));
     } else {
         TRY(tlr_share_columns(&s->w, members, s->l, p, st));
         TRY(tlr_store_panel(&s->w, s->passes ? &s->ahead : NULL, s->l, p));
@@ -73,7 +73,7 @@ static status attempt(tlr_factoring *s, const tlr_options *o) {
     tlr_close(s->l);
     TRY(tlr_new(s->w.be, s->w.ctx, s->from->layout, s->from->layout, true, o, &s->l));
     s->l->factor = true;
-    TRY(tlr_spread_open(s->l, s->from->members));
+    TRY(tlr_distributed_open(s->l, s->from->members));
     s->finished = 0;
     s->report->minor = 0;
     s->report->tau = o->rank > 0 ? 0 : o->tau;
@@ -106,7 +106,7 @@ done:
     return st;
 }
 
-/* The same; where memory does not do for several super-panels in a pass, with fewer at a time. */
+/* The same; where memory does not do for several block columns in a pass, with fewer at a time. */
 static status attempt_with_memory(tlr_factoring *s, const tlr_options *o) {
     status st;
     for (s->share = TLR_SHARE;; s->share /= 2) {
@@ -218,7 +218,7 @@ status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_source *source,
     s.w.seconds = s.ahead.seconds = o->timed ? s.report->seconds : NULL;
     TRY(check_source(source, variant, o));
     if (source->a)
-        with.width = source->a->o.width; /* the same super-panels */
+        with.width = source->a->o.width; /* the same block columns */
     TRY(be->alloc(ctx, sizeof(double) + sizeof(int), &s.answer));
     TRY(attempts(&s, &with));
     TRY(check_pivots(s.l, s.report));

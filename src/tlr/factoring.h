@@ -1,14 +1,14 @@
-/* A factor on its way, in the files of their names; and the super-panel of it that is in hand. */
+/* A factor in transit, in the files of their names; and the block column of it that is current. */
 #ifndef MOAO_TLR_FACTORING_H
 #define MOAO_TLR_FACTORING_H
 
-#include "tlr/passes.h"
-#include "tlr/spread.h"
+#include "tlr/distributed.h"
+#include "tlr/out_of_core.h"
 
 typedef struct {
     tlr_work w;
-    /* left-looking on a device, or with terms: updates of the next super-panel, in a stream of
-     * their own beside what finishes the one in hand */
+    /* left-looking on a device, or with terms: updates of the next block column, in a stream of
+     * their own beside what finishes the current one */
     tlr_work ahead;
     backend_ctx *side; /* NULL: not a device */
     const tlr_source *from;
@@ -16,13 +16,13 @@ typedef struct {
     tlr_report *report;
     bool right, last; /* last: no smaller tolerance will be tried */
     tlr *l;
-    int64_t finished;   /* super-panels of it */
-    tlr_passes *passes; /* left-looking with super-panels in the host's memory, NULL: not so */
-    int share;          /* super-panels that they take at a time, at most */
-    bool passed;        /* there were any */
-    tlr *trailing;      /* right-looking, compressed */
-    double **held;      /* right-looking, dense: super-panels not yet factored */
-    void *answer;       /* in the backend's memory: largest entry (double), info (int) */
+    int64_t finished; /* block columns of it */
+    tlr_ooc *passes;  /* left-looking with block columns in the host's memory, NULL: not so */
+    int share;        /* block columns that they take at a time, at most */
+    bool passed;      /* there were any */
+    tlr *trailing;    /* right-looking, compressed */
+    double **held;    /* right-looking, dense: block columns not yet factored */
+    void *answer;     /* in the backend's memory: largest entry (double), info (int) */
 } tlr_factoring;
 
 /* Super-panel p of the Schur complement, dense from its diagonal block on. */
@@ -32,7 +32,7 @@ typedef struct {
     int64_t ldd;
 } tlr_step;
 
-/* --- schur.c: the Schur complement, super-panel by super-panel --- */
+/* --- schur.c: the Schur complement, block column by block column --- */
 
 /* What an attempt begins and ends with. */
 status tlr_schur_open(tlr_factoring *s);
@@ -40,12 +40,12 @@ void tlr_schur_close(tlr_factoring *s);
 /* Super-panel p, complete. */
 status tlr_schur_complete(tlr_factoring *s, int64_t p, tlr_step *x);
 /* Whether the next one is updated ahead; then: its entries, and what its updates by those before
- * the one in hand need; they go beside what follows in the stream of s->w. */
+ * the current one need; they go beside what follows in the stream of s->w. */
 bool tlr_schur_ahead(const tlr_factoring *s);
 status tlr_schur_begin_ahead(tlr_factoring *s, int64_t p, tlr_step *x);
 /* These updates; p - 1 is to be finished meanwhile. */
 status tlr_schur_look_ahead(tlr_factoring *s, const tlr_step *x);
-/* Right-looking: what follows super-panel p, less its product. */
+/* Right-looking: what follows block column p, less its product. */
 status tlr_schur_update_trailing(tlr_factoring *s, int64_t p);
 
 /* --- diagonal.c: the block on the diagonal --- */

@@ -1,5 +1,5 @@
 /* Products of compressed matrices, and the triangular solve with a compressed right side: a
- * super-panel of C is accumulated densely and compressed once. */
+ * block column of C is accumulated densely and compressed once. */
 #include "tlr/update.h"
 
 static bool same_tiles(const tlr_layout *a, const tlr_layout *b) {

@@ -1,25 +1,25 @@
 /* Shared by the files of this folder.
  *
- * Update D -= A_q B_q^T, compression of a dense super-panel, and expansion of a compressed one are
+ * Update D -= A_q B_q^T, compression of a dense block column, and expansion of a compressed one are
  * what all of the algebra is made of. Memory for them belongs to a tlr_work, which grows
  * and is shared by all steps of one call. */
 #ifndef MOAO_TLR_INTERNAL_H
 #define MOAO_TLR_INTERNAL_H
 
-#include "backend/backend_terms.h"
+#include "backend/backend_split.h"
 #include "tlr/tlr.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TLR_WIDTH 2048               /* columns of a super-panel */
+#define TLR_WIDTH 2048               /* columns of a block column */
 #define TLR_MEMORY ((size_t)1 << 30) /* bytes of an intermediate product */
-/* Tile columns of a super-panel: where there are so few, tiles are large, and what is made of one
+/* Tile columns of a block column: where there are so few, tiles are large, and what is made of one
  * column is not made in one call with the others. */
 #define TLR_FEW_COLUMNS 4
 
-/* A super-panel: tile columns c0 .. c1 and, of those, tile rows r0 .. r1. */
+/* A block column: tile columns c0 .. c1 and, of those, tile rows r0 .. r1. */
 typedef struct {
     int64_t c0, c1, r0, r1;
     int64_t width;  /* columns */
@@ -49,7 +49,7 @@ static inline bool tlr_few_columns(const panel *p) {
 }
 
 typedef struct tlr_block tlr_block;
-typedef struct tlr_spread tlr_spread;
+typedef struct tlr_distributed tlr_distributed;
 typedef struct tlr_work tlr_work;
 typedef struct tlr_pool tlr_pool;
 
@@ -59,25 +59,25 @@ struct tlr {
     const tlr_layout *rows, *cols; /* the same of symmetric matrices */
     bool symmetric, factor;        /* a factor is symmetric too: tiles below the diagonal blocks */
     tlr_options o;                 /* with the defaults filled in */
-    int terms, of_halves;          /* of solves that follow, 0: in single precision */
+    int terms, of_fp16;            /* of solves that follow, 0: in single precision */
     int64_t b;                     /* largest tile order */
-    int64_t step;                  /* tile columns of a super-panel */
+    int64_t step;                  /* tile columns of a block column */
     int64_t panels;
     panel *panel;
     int64_t
-        block; /* with options.distributed: tile rows of a part, whole super-panels; 0: not so */
-    tlr_block *memory; /* of super-panels: with options.host the host's, or tlr_in_blocks */
-    /* u and v of a factor's super-panel that is kept in another form, for the next one: they are
+        block; /* with options.distributed: tile rows of a part, whole block columns; 0: not so */
+    tlr_block *memory; /* of block columns: with options.host the host's, or tlr_in_blocks */
+    /* u and v of a factor's block column that is kept in another form, for the next one: they are
      * not given back each time, which waits for the device */
     struct {
         double *p;
         int64_t room; /* numbers */
     } spare[2];
-    int64_t taken[2];   /* the same of those in hand */
-    tlr_pool *pool;     /* while it is made: where they come from, NULL: the backend */
-    tlr_spread *spread; /* over which members it is spread, NULL: all of it is here */
+    int64_t taken[2];        /* the same of the current ones */
+    tlr_pool *pool;          /* while it is made: where they come from, NULL: the backend */
+    tlr_distributed *spread; /* over which members it is spread, NULL: all of it is here */
     /* memory and streams of the solves, from the first one until the factor is closed: to take and
-     * to give them back is a tenth of what a solve by products of halves takes on a device */
+     * to give them back is a tenth of what a solve by products of FP16 numbers takes on a device */
     tlr_work *solving;
 };
 
@@ -125,8 +125,8 @@ static inline double *panel_v(const tlr *a, const panel *p, int64_t i, int64_t k
 }
 /* Whether solves may be in terms: tiles are where these take them from, and their bounds are known,
  * whatever the factor's own products are made in. */
-static inline bool tlr_takes_terms(const tlr *a) {
-    return a->factor && a->o.singles && !a->o.host && a->be->terms;
+static inline bool tlr_takes_split(const tlr *a) {
+    return a->factor && a->o.singles && !a->o.host && a->be->split;
 }
 /* Precision in which a factor's u and v are kept. */
 static inline backend_type tlr_kept(const tlr *a) {
@@ -159,14 +159,14 @@ static inline int64_t least(int64_t a, int64_t b) {
 static inline int64_t largest(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
-/* What is taken where `wanted` is more than there is, of which super-panels want a little more each
- * time: giving memory back waits for the device. */
+/* What is taken where `wanted` is more than there is, of which block columns want a little more
+ * each time: giving memory back waits for the device. */
 static inline int64_t tlr_more(int64_t wanted, int64_t has) {
     return largest(wanted, has + has / 8);
 }
 
 /* --- matrix.c --- */
-/* tlr_statistics of the first super-panels alone. */
+/* tlr_statistics of the first block columns alone. */
 void tlr_statistics_of(const tlr *a, int64_t panels, tlr_stats *s);
 
 /* --- work.c: memory that grows, products --- */
@@ -188,26 +188,26 @@ enum {
     BUFFERS
 };
 
-/* Where a super-panel that is kept apart comes to be used. */
+/* Where a block column that is kept apart comes to be used. */
 typedef struct {
     panel *p;   /* NULL: none is there */
     int64_t i0; /* tile rows from i0 on are there */
     void *at;
     size_t bytes;
     bool *row; /* of the place where it is used: which of its tile rows are there */
-    bool busy; /* used since the stream of what is on its way has waited for that of the work */
+    bool busy; /* used since the stream of what is in transit has waited for that of the work */
 } tlr_place;
 
 #define TLR_STREAMS 4
 
 struct tlr_work {
     const backend *be;
-    backend_ctx *ctx, *feed; /* feed: of what is on its way, or NULL */
+    backend_ctx *ctx, *feed; /* feed: of what is in transit, or NULL */
     tlr_pool *pool;          /* where memory comes from, NULL: the backend */
     int side;                /* of the pool */
     bool low;                /* memory does not stay */
-    bool beside;             /* super-panels travel beside its work, in the feed of another one */
-    /* for products that do not fill a device alone: the caller's and more, that in hand */
+    bool beside;             /* block columns travel beside its work, in the feed of another one */
+    /* for products that do not fill a device alone: the caller's and more, that current */
     backend_ctx *stream[TLR_STREAMS];
     int streams, turn;
     tlr_place place[2]; /* of what comes from the host's memory, as it is kept */
@@ -219,7 +219,7 @@ struct tlr_work {
     void *work; /* of the dense operations, and of compression */
     size_t lwork;
     int64_t identity;          /* order of the one that is there; its leading dimension */
-    int64_t *list, *list_host; /* products on their way to the backend */
+    int64_t *list, *list_host; /* products in transit to the backend */
     int64_t list_count, list_used;
     double *seconds, lap; /* of the steps of a factor, NULL: not timed; when the last one ended */
 };
@@ -232,7 +232,7 @@ void tlr_work_empty(tlr_work *w);
 status tlr_work_take(tlr_work *w, size_t bytes, void **p);
 void tlr_work_give(tlr_work *w, void *p);
 /* After a call that ended well and was waited for: the same memory for the next one, without the
- * super-panels that were in hand. */
+ * block columns that were current. */
 void tlr_work_rest(tlr_work *w);
 /* Numbers of buffer `which`: at least count of them, contents not kept when it grows. */
 status tlr_work_room(tlr_work *w, int which, int64_t count, double **p);
@@ -252,7 +252,7 @@ status tlr_work_bytes(tlr_work *w, size_t bytes);
 status tlr_work_indices(tlr_work *w, int64_t n, int64_t **host, int64_t **there);
 status tlr_work_send(tlr_work *w, int64_t n, const int64_t *host, int64_t *there);
 /* Lists begin anew, with room for so many products. Waits for the stream. */
-#define TLR_LISTED ((int64_t)1 << 18) /* those of a super-panel's updates, so that few wait */
+#define TLR_LISTED ((int64_t)1 << 18) /* those of a block column's updates, so that few wait */
 status tlr_work_rewind(tlr_work *w, int64_t products);
 /* Products that are independent of each other may go to several streams in turn: fork, then turn
  * before each of them, then join. */
@@ -315,42 +315,42 @@ void tlr_panel_no_spare(tlr *a);
 /* --- work.c: single precision that is widened, many pieces in one call --- */
 enum { WIDEN_PIECES = 64 };
 typedef struct {
-    half_piece p[WIDEN_PIECES];
+    fp16_piece p[WIDEN_PIECES];
     int64_t count;
 } widen_list;
 /* n more numbers; some of the list may be widened at once. run: what is left of it. */
 status tlr_widen_add(tlr_work *w, widen_list *l, const float *x, double *y, int64_t n);
 status tlr_widen_run(tlr_work *w, widen_list *l);
 
-/* --- side.c --- */
+/* --- products.c --- */
 
 /* The diagonal of a factor, to the host. Waits. */
 status tlr_diagonal_of(const tlr *l, double *host);
 
 /* --- store.c --- */
 
-/* A finished super-panel of a factor to where the options want it; u and v are gone then. to: NULL,
- * or (with options.host) for which it is fetched at once, and whose stream w waits for before it
- * finishes another one; to the host it goes beside what follows. */
+/* A finished block column of a factor to where the options want it; u and v are gone then. to:
+ * NULL, or (with options.host) for which it is fetched at once, and whose stream w waits for before
+ * it finishes another one; to the host it goes beside what follows. */
 status tlr_store_panel(tlr_work *w, tlr_work *to, tlr *a, int64_t q);
 void tlr_store_release(tlr *a, panel *p);
-/* u and v of super-panel q for the work that comes next; `next` (-1: none) will be asked for after
+/* u and v of block column q for the work that comes next; `next` (-1: none) will be asked for after
  * it. What was fetched before the last one is not there any more. */
 status tlr_store_fetch(tlr_work *w, const tlr *a, int64_t q, int64_t next);
 /* The same where only tile rows from i0 (of the next one, next_i0) on are used: no others come. */
 status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, int64_t next,
                             int64_t next_i0);
-/* The stream of those on their way, which takes a while to open. */
+/* The stream of those in transit, which takes a while to open. */
 status tlr_store_feed(tlr_work *w, const tlr *a);
-/* Waits for those that are on their way to the host's memory, or from there. */
+/* Waits for those that are in transit to the host's memory, or from there. */
 status tlr_store_wait(tlr_work *w);
 /* The same in type t, in single precision of a factor with mixed only, of tile rows i0 .. i1 at
- * least; rows of the same super-panel that are there stay. */
+ * least; rows of the same block column that are there stay. */
 status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int64_t i0, int64_t i1,
                        int64_t next);
-/* No super-panel is in the places of w any more. */
+/* No block column is in the places of w any more. */
 void tlr_store_forget(tlr_work *w);
-/* The place of w where one is used is super-panel q's, in type t; where it was not, none of its
+/* The place of w where one is used is block column q's, in type t; where it was not, none of its
  * tile rows are there. */
 status tlr_store_place(tlr_work *w, const tlr *a, backend_type t, int64_t q);
 /* Where v begins after u, and where it ends, in numbers. */
@@ -362,41 +362,41 @@ status tlr_store_room(tlr_work *w, void **at, size_t *has, size_t bytes);
 status tlr_store_bounds(tlr_work *w, const int64_t n[2], const float *const kept[2],
                         double most[2]);
 
-/* --- halves.c: a finished super-panel with halves --- */
+/* --- fp16.c: a finished block column with halves --- */
 
 /* *bytes: of what is kept of u and v. */
-status tlr_halves_keep(tlr_work *w, const tlr *a, panel *p, size_t *bytes);
+status tlr_fp16_keep(tlr_work *w, const tlr *a, panel *p, size_t *bytes);
 /* The way back to single precision, of tile rows i0 .. i1. */
-status tlr_halves_widen(tlr_work *w, const panel *p, int64_t i0, int64_t i1, void *kept, float *to);
-/* Where the columns of a super-panel are that is kept apart in the backend's memory, those in
- * single precision and as halves of each tile [U, V][tiles][2]: from *singles, or, of a negative
+status tlr_fp16_widen(tlr_work *w, const panel *p, int64_t i0, int64_t i1, void *kept, float *to);
+/* Where the columns of a block column are that is kept apart in the backend's memory, those in
+ * single precision and in FP16 of each tile [U, V][tiles][2]: from *singles, or, of a negative
  * number, from -1 - that of *halves on. */
 void tlr_store_kept(const tlr *a, const panel *p, int64_t *at, const float **singles,
-                    const backend_f16 **halves);
+                    const backend_f16 **fp16);
 
-/* --- blocks.c: memory for super-panels, of options.host the host's --- */
+/* --- blocks.c: memory for block columns, of options.host the host's --- */
 
 static inline int64_t tlr_block_round(int64_t bytes) {
     return (bytes + 511) / 512 * 512;
 }
-/* Bytes for super-panel q, until the factor is closed. */
+/* Bytes for block column q, until the factor is closed. */
 status tlr_block_room(tlr *a, int64_t q, int64_t bytes, char **p);
-/* So much of the host's that super-panel q will need none, likely. */
+/* So much of the host's that block column q will need none, likely. */
 status tlr_block_prepare(tlr *a, int64_t q);
 void tlr_block_free(tlr *a);
-/* Whether all of a super-panel, u, v and diag, is in such blocks. */
+/* Whether all of a block column, u, v and diag, is in such blocks. */
 static inline bool tlr_in_blocks(const tlr *a) {
     return a->factor && !a->o.singles && !a->o.host && !a->spread;
 }
 
 /* --- compress.c --- */
 
-/* What compression of one super-panel is asked for, and what it answers: an entry for each tile, on
- * the host and, in the same order in one block, in the backend's memory. */
+/* What compression of one block column is asked for, and what it answers: an entry for each tile,
+ * on the host and, in the same order in one block, in the backend's memory. */
 typedef struct {
-    const bool *rows; /* [r1 - r0] tile rows of the super-panel that it is about, NULL: all */
+    const bool *rows; /* [r1 - r0] tile rows of the block column that it is about, NULL: all */
     int64_t count, most;
-    int64_t bm, bn;    /* largest tile of the super-panel */
+    int64_t bm, bn;    /* largest tile of the block column */
     double *u, *v;     /* where columns go first: those of tile t at t * b * most */
     const double **at; /* tiles */
     int64_t *m, *n;    /* their sizes */
@@ -417,7 +417,7 @@ batch_cut tlr_cut(const tlr *a, int64_t most);
 static inline void *tlr_on_device(const tlr_batch *c, const void *host) {
     return c->dev + ((const char *)host - c->host);
 }
-/* Places and sizes of the tiles of a dense super-panel. */
+/* Places and sizes of the tiles of a dense block column. */
 void tlr_place_tiles(const tlr *a, const panel *p, const double *src, int64_t lds, tlr_batch *c);
 /* Kind and rank of each tile from the answers, then its columns (right: those of V too; of a dense
  * tile the entries, unless exact is NULL) to where they stay. */
@@ -425,21 +425,21 @@ status tlr_decide(const tlr *a, const tlr_batch *c, panel *p);
 status tlr_settle(tlr_work *w, const tlr *a, const tlr_batch *c, const panel *p, bool right,
                   const double *exact, int64_t lde);
 
-/* * Dense super-panel q, its rows from tile row r0 on: src (overwritten where norms are recorded)
+/* * Dense block column q, its rows from tile row r0 on: src (overwritten where norms are recorded)
  * into tiles. exact: what a dense tile holds (src itself, or the tiles of the factor). tau < 0:
  * that of the options. */
 status tlr_compress_panel(tlr_work *w, tlr *a, int64_t q, double *src, int64_t lds,
                           const double *exact, int64_t lde);
 /* Its two steps, of the tile rows that c->rows asks for: kinds and ranks of the tiles; then, when
- * those of all tiles are known, memory for the super-panel, and columns (right: those of V too) to
+ * those of all tiles are known, memory for the block column, and columns (right: those of V too) to
  * where they stay. c is the caller's to close. */
 status tlr_compress_begin(tlr_work *w, tlr *a, int64_t q, const double *src, int64_t lds,
                           tlr_batch *c);
 status tlr_compress_end(tlr_work *w, tlr *a, int64_t q, const tlr_batch *c, double *src,
                         int64_t lds, bool right, const double *exact, int64_t lde);
-/* D := alpha times super-panel q; `whole`: of a symmetric one from the diagonal block on. */
+/* D := alpha times block column q; `whole`: of a symmetric one from the diagonal block on. */
 status tlr_expand_panel(tlr_work *w, const tlr *a, int64_t q, double alpha, double *d, int64_t ldd);
-/* First row of the dense form of super-panel q, and number of its rows. */
+/* First row of the dense form of block column q, and number of its rows. */
 static inline int64_t panel_row(const tlr *a, int64_t q) {
     return a->symmetric ? a->cols->first[a->panel[q].c0] : 0;
 }
@@ -447,19 +447,19 @@ static inline int64_t panel_rows(const tlr *a, int64_t q) {
     return a->rows->n - panel_row(a, q);
 }
 
-/* --- solve_terms.c: X := X L^-T in form 'T', X L^-1 in form 'N', or both (in this order: 'A'), X v
- * x n, by products of halves; L a factor that takes terms. */
-status tlr_solve_terms(tlr_work *w, const tlr *l, char form, int64_t v, double *x, int64_t ldx);
+/* --- solve_split.c: X := X L^-T in form 'T', X L^-1 in form 'N', or both (in this order: 'A'), X v
+ * x n, by products of FP16 numbers; L a factor that takes terms. */
+status tlr_solve_split(tlr_work *w, const tlr *l, char form, int64_t v, double *x, int64_t ldx);
 
-/* Leading dimensions, and places, of halves are multiples of 16 bytes: tensor cores' fast ways ask
- * for that. */
-static inline int64_t terms_pad(int64_t n) {
+/* Leading dimensions, and places, of FP16 numbers are multiples of 16 bytes: tensor cores' fast
+ * ways ask for that. */
+static inline int64_t split_pad(int64_t n) {
     return (n + 7) / 8 * 8;
 }
 /* Exponent that brings numbers up to bound to 2^15 at most; the product of two such scales is in
  * the range of single precision. */
-static inline int terms_exponent(double bound) {
-    const int e = backend_half_exponent(bound);
+static inline int split_exponent(double bound) {
+    const int e = backend_fp16_exponent(bound);
     return e < -60 ? -60 : e > 60 ? 60 : e;
 }
 
@@ -468,15 +468,15 @@ static inline int terms_exponent(double bound) {
 status tlr_recompress_panel(tlr_work *w, double alpha, const tlr *a, const tlr *b, double beta,
                             tlr *c, int64_t p);
 
-/* --- side.c ---
+/* --- products.c ---
  * Products with dense rows, in the form Y := Y + alpha X op(A) (side R); side L: their transposes.
- * Of super-panel q only tile rows ia .. ib. 'T': Y over rows of A, X over columns; 'N' the reverse.
- * x and y begin at index 0 of their layouts. */
+ * Of block column q only tile rows ia .. ib. 'T': Y over rows of A, X over columns; 'N' the
+ * reverse. x and y begin at index 0 of their layouts. */
 status tlr_side_product(tlr_work *w, const tlr *a, int64_t q, int64_t ia, int64_t ib, char side,
                         char trans, int64_t v, double alpha, const double *x, int64_t ldx,
                         double *y, int64_t ldy);
 
-/* --- divide.c: D, ldd: super-panel p of a factor from its diagonal block on, which is
+/* --- trsm.c: D, ldd: block column p of a factor from its diagonal block on, which is
  * factored --- */
 
 /* G of its block, [width][width] in BUF_METRIC. */
@@ -491,18 +491,18 @@ status tlr_to_metric(tlr_work *w, const tlr *l, int64_t p, int64_t k, const doub
 status tlr_divide(tlr_work *w, const tlr *l, int64_t p, const tlr_batch *c, const double *d,
                   int64_t ldd);
 
-/* --- members.c: the rows below a factor's diagonal blocks in parts, and members that share them.
+/* --- procs.c: the rows below a factor's diagonal blocks in parts, and members that share them.
  * m NULL: one has all of them. --- */
 
-/* Parts of super-panel p's rows (some may have none); tile rows *i0 .. *i1 of part k; whether it is
- * this member's. */
+/* Parts of block column p's rows (some may have none); tile rows *i0 .. *i1 of part k; whether it
+ * is this member's. */
 static inline int64_t tlr_parts(const tlr *l) {
     return l->block > 0 ? (l->rows->nt + l->block - 1) / l->block : largest(l->o.parts, 1);
 }
 void tlr_part(const tlr *l, int64_t p, int64_t k, int64_t *i0, int64_t *i1);
-bool tlr_part_is_mine(const tlr_members *m, const tlr *l, int64_t k);
-/* Whether tile row i of super-panel p is this member's, rows [r1 - r0]. */
-void tlr_rows_of(const tlr_members *m, const tlr *l, int64_t p, bool *rows);
+bool tlr_part_is_mine(const tlr_procs *m, const tlr *l, int64_t k);
+/* Whether tile row i of block column p is this member's, rows [r1 - r0]. */
+void tlr_rows_of(const tlr_procs *m, const tlr *l, int64_t p, bool *rows);
 /* The bits of numbers that are not negative (or NaN) are in their order: so they are merged. */
 static inline int64_t tlr_bits_of(double x) {
     int64_t bits;
@@ -514,28 +514,28 @@ static inline double tlr_number_of(int64_t bits) {
     memcpy(&x, &bits, sizeof x);
     return x;
 }
-/* As tlr_members.merge. */
-status tlr_merge(const tlr_members *m, status local, int64_t *v, int64_t n);
-/* Entries of super-panel p from its diagonal block on: those of all rows, or with from->own_rows of
- * the block and this member's. */
+/* As tlr_procs.merge. */
+status tlr_merge(const tlr_procs *m, status local, int64_t *v, int64_t n);
+/* Entries of block column p from its diagonal block on: those of all rows, or with from->own_rows
+ * of the block and this member's. */
 status tlr_fill_own(const tlr_source *from, const tlr *l, int64_t p, double *d, int64_t ldd);
-/* D -= L_q L_q^T, q from q0 to q1, for the columns of super-panel p: the block on the diagonal and
+/* D -= L_q L_q^T, q from q0 to q1, for the columns of block column p: the block on the diagonal and
  * this member's rows. */
-status tlr_update_own(tlr_work *w, const tlr_members *m, const tlr *l, int64_t q0, int64_t q1,
+status tlr_update_own(tlr_work *w, const tlr_procs *m, const tlr *l, int64_t q0, int64_t q1,
                       int64_t p, double *d, int64_t ldd);
-/* Kinds and ranks of all tiles of super-panel p on all members; local: what came of this one's. */
-status tlr_share_kinds(const tlr_members *m, const tlr *l, int64_t p, status local);
+/* Kinds and ranks of all tiles of block column p on all members; local: what came of this one's. */
+status tlr_share_kinds(const tlr_procs *m, const tlr *l, int64_t p, status local);
 /* The same of what was dropped of them, with options.norms. */
-status tlr_share_dropped(const tlr_members *m, const tlr *l, int64_t p, status local);
+status tlr_share_dropped(const tlr_procs *m, const tlr *l, int64_t p, status local);
 /* That, and then their columns, in the precision in which they are kept; local: what came of this
  * member's. */
-status tlr_share_columns(tlr_work *w, const tlr_members *m, const tlr *l, int64_t p, status local);
+status tlr_share_columns(tlr_work *w, const tlr_procs *m, const tlr *l, int64_t p, status local);
 
 /* --- pivot.c --- */
 
-/* Largest number of compressed tiles to the left in a tile row of super-panel p. */
+/* Largest number of compressed tiles to the left in a tile row of block column p. */
 int64_t tlr_compressed_before(const tlr *l, int64_t p);
-/* Whether the matrix itself is not positive definite, where super-panel p's block of the Schur
+/* Whether the matrix itself is not positive definite, where block column p's block of the Schur
  * complement (n x n, in the backend's memory) has its first minor that is not positive at k. Each
  * tile was compressed so many times. Waits. */
 status tlr_pivot_is_certain(tlr_work *w, const tlr *l, int64_t p, const double *block, int64_t k,

@@ -1,6 +1,6 @@
-/* The matrix: its super-panels, their memory, and what is in them. */
+/* The matrix: its block columns, their memory, and what is in them. */
+#include "tlr/distributed.h"
 #include "tlr/pool.h"
-#include "tlr/spread.h"
 
 #include <math.h>
 
@@ -81,11 +81,10 @@ status tlr_new(const backend *be, backend_ctx *ctx, const tlr_layout *rows, cons
     a->symmetric = symmetric;
     a->o = *o;
     a->o.mixed = o->mixed && o->singles && !o->host;
-    a->o.terms = a->o.mixed && be->terms ? o->terms : 0;
-    a->o.halves =
-        o->halves && o->singles && !o->host && !o->distributed && o->rank == 0 && be->terms;
+    a->o.terms = a->o.mixed && be->split ? o->terms : 0;
+    a->o.fp16 = o->fp16 && o->singles && !o->host && !o->distributed && o->rank == 0 && be->split;
     a->terms = a->o.terms;
-    a->of_halves = a->terms < 3 ? 1 : 2;
+    a->of_fp16 = a->terms < 3 ? 1 : 2;
     set_defaults(a);
     TRY(ALLOC(a->solving, 1, "tile low-rank matrix"));
     TRY(ALLOC(a->panel, (size_t)a->panels, "super-panels"));
@@ -129,7 +128,7 @@ void tlr_close(tlr *a) {
     }
     tlr_block_free(a);
     tlr_panel_no_spare(a);
-    tlr_spread_close(a);
+    tlr_distributed_close(a);
     free(a->panel);
     free(a);
 }
@@ -198,14 +197,14 @@ status tlr_panel_reserve(tlr *a, int64_t q) {
     int64_t u = 0, v = 0;
     status st;
     for (int64_t i = p->r0; i < p->r1; i++) {
-        int64_t cols = 0, low = 0, halves = 0;
+        int64_t cols = 0, low = 0, fp16 = 0;
         for (int64_t k = p->c0; k < p->c1; k++) {
             tlr_tile *t = panel_tile(p, i, k);
             t->u = cols;
-            t->u_halves = halves;
+            t->u_fp16 = fp16;
             cols += t->rank;
             low += t->kind == TLR_LOWRANK ? t->rank : 0;
-            halves += t->halves;
+            fp16 += t->fp16;
         }
         p->ubegin[i - p->r0] = u;
         p->ucols[i - p->r0] = cols;
@@ -213,13 +212,13 @@ status tlr_panel_reserve(tlr *a, int64_t q) {
         u += cols * tlr_extent(a->rows, i);
     }
     for (int64_t k = p->c0; k < p->c1; k++) {
-        int64_t cols = 0, halves = 0;
+        int64_t cols = 0, fp16 = 0;
         for (int64_t i = p->r0; i < p->r1; i++) {
             tlr_tile *t = panel_tile(p, i, k);
             t->v = cols;
-            t->v_halves = halves;
+            t->v_fp16 = fp16;
             cols += t->kind == TLR_LOWRANK ? t->rank : 0;
-            halves += t->kind == TLR_LOWRANK ? t->halves : 0;
+            fp16 += t->kind == TLR_LOWRANK ? t->fp16 : 0;
         }
         p->vbegin[k - p->c0] = v;
         p->vcols[k - p->c0] = cols;
@@ -261,13 +260,13 @@ static void count_tile(const tlr *a, const tlr_tile *t, int64_t *count, tlr_stat
     s->tiles++;
     s->mean += t->rank;
     s->columns += t->rank;
-    s->halves += t->halves;
+    s->fp16 += t->fp16;
     s->dropped = isnan(t->dropped) ? NAN : hypot(s->dropped, t->dropped);
     if (t->kind == TLR_EMPTY) {
         s->empty++;
     } else if (t->kind == TLR_DENSE) {
         s->dense++;
-        s->dense_halves += t->halves > 0;
+        s->dense_fp16 += t->fp16 > 0;
     } else {
         s->lowrank++;
         s->histogram[least(15, t->rank * 16 / a->b)]++;
@@ -292,7 +291,7 @@ void tlr_statistics_of(const tlr *a, int64_t panels, tlr_stats *s) {
             count_tile(a, p->tile + t, count, s);
         s->bytes += p->bytes;
     }
-    s->here = s->bytes - tlr_spread_elsewhere(a, panels);
+    s->here = s->bytes - tlr_distributed_elsewhere(a, panels);
     if (count && s->lowrank)
         s->p90 = most_of(count, a->b, s->lowrank);
     s->mean /= s->tiles ? (double)s->tiles : 1;

@@ -5,7 +5,7 @@
  * and the pivot is y^T (A + E) y for the vector y that solves the rows before it and is 1 in its
  * own. So y^T A y <= pivot + |E| |y|^2, and A is not positive definite where the right side is
  * negative. */
-#include "tlr/spread.h"
+#include "tlr/distributed.h"
 
 #include <math.h>
 
@@ -50,13 +50,13 @@ done:
     return st;
 }
 
-/* The rest of y, before super-panel p: L^T y = 0 there. x [n] in the backend's memory. */
+/* The rest of y, before block column p: L^T y = 0 there. x [n] in the backend's memory. */
 static status solve_before(tlr_work *w, const tlr *l, int64_t p, double *x) {
     const int64_t end = l->panel[p].c1, n = l->rows->n;
     status st = MOAO_OK;
     for (int64_t q = p - 1; q >= 0; q--) {
         const panel *here = l->panel + q;
-        TRY(tlr_spread_next(w, l, q));
+        TRY(tlr_distributed_next(w, l, q));
         for (int64_t i = here->r0; i < end; i += l->step)
             TRY(tlr_side_product(w, l, q, i, least(i + l->step, end), 'L', 'N', 1, -1, x, n, x, n));
         TRY(tlr_dense_trsm(w, 'L', 'T', here->width, 1, here->diag, here->width,
@@ -100,9 +100,9 @@ status tlr_pivot_is_certain(tlr_work *w, const tlr *l, int64_t p, const double *
     *certain = tiles == 0;
     if (tiles == 0 || l->o.rank > 0)
         return MOAO_OK;
-    TRY(tlr_spread_begin(w, l, tlr_type(l), 1, "N", p));
+    TRY(tlr_distributed_begin(w, l, tlr_type(l), 1, "N", p));
     st = is_certain(w, l, p, block, k, compressions, tiles, certain);
-    st = tlr_spread_end(w, l, st);
+    st = tlr_distributed_end(w, l, st);
 done:
     return st;
 }

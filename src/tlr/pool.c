@@ -1,7 +1,7 @@
 /* The memory that making a factor may take, one piece of the backend's from which buffers are cut:
  * to take memory from the backend takes time, and to give it back waits for all that the device has
  * to do. What is given back here may still be in use by what is in a stream; who takes it next
- * waits for that in its own stream. What waits for its turn, D of super-panels above all, lies at
+ * waits for that in its own stream. What waits for its turn, D of block columns above all, lies at
  * the lower end, where one after another comes and goes; what stays lies at the upper end. What
  * does not fit is the backend's own. */
 #include "tlr/pool.h"

@@ -1,5 +1,5 @@
 /* Memory that is cut from one piece while a factor is made. Two sides take it, with a stream each:
- * what finishes super-panels, and updates ahead of that. */
+ * what finishes block columns, and updates ahead of that. */
 #ifndef MOAO_TLR_POOL_H
 #define MOAO_TLR_POOL_H
 

@@ -12,12 +12,12 @@ extern int dstev_(const char *, const int *, double *, double *, double *, const
 
 /* --- the matrix itself ----------------------------------------------------------------------- */
 
-/* n x k vectors on their way: the factor's order, in the backend's memory. */
+/* n x k vectors in transit: the factor's order, in the backend's memory. */
 typedef struct {
     const tlr *l;
     const tlr_source *of;
     int64_t n, k;
-    double *x, *y, *block; /* block: a super-panel of entries */
+    double *x, *y, *block; /* block: a block column of entries */
 } residual;
 
 static status copy(const tlr *l, void *to, const void *from, int64_t numbers) {
@@ -26,7 +26,7 @@ static status copy(const tlr *l, void *to, const void *from, int64_t numbers) {
     return st == MOAO_OK ? l->be->sync(l->ctx) : st;
 }
 
-/* y := A x, a super-panel of entries on and below the diagonal at a time. */
+/* y := A x, a block column of entries on and below the diagonal at a time. */
 static status times_matrix(const residual *r) {
     const tlr *l = r->l;
     const double one = 1, zero = 0;

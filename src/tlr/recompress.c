@@ -1,9 +1,9 @@
 /* C := alpha A B^T + beta C tile by tile of the inner extent: each product of a tile of A with one
  * of B has few columns and is added to the tile of C by recompression. One call for all tiles of a
- * super-panel of C; their ranks stay in the backend's memory until the last product is in. */
+ * block column of C; their ranks stay in the backend's memory until the last product is in. */
 #include "tlr/internal.h"
 
-/* Sums of one super-panel. */
+/* Sums of one block column. */
 typedef struct {
     tlr_work *w;
     const tlr *a, *b;

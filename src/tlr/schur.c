@@ -1,6 +1,6 @@
-/* The Schur complement of a factor on its way, dense, super-panel by super-panel: entries of the
- * matrix, or those of a compressed one, less the products of the super-panels before
- * (left-looking; the next one's ahead, beside what finishes the one in hand, or in passes), or what
+/* The Schur complement of a factor in transit, dense, block column by block column: entries of the
+ * matrix, or those of a compressed one, less the products of the block columns before
+ * (left-looking; the next one's ahead, beside what finishes the current one, or in passes), or what
  * is left of all that follow (right-looking). */
 #include "tlr/factoring.h"
 
@@ -8,10 +8,10 @@ static status read_panel(tlr_factoring *s, const tlr *a, int64_t p, double *d, i
     return a ? tlr_expand_panel(&s->w, a, p, 1, d, ldd) : tlr_fill_own(s->from, s->l, p, d, ldd);
 }
 
-/* D -= L_q L_q^T, q from q0 to q1, for the rows and columns of super-panel p. */
+/* D -= L_q L_q^T, q from q0 to q1, for the rows and columns of block column p. */
 static status subtract(tlr_factoring *s, int64_t q0, int64_t q1, int64_t p, double *d,
                        int64_t ldd) {
-    const status st = tlr_spread_gather(&s->w, s->l, q0, q1, p);
+    const status st = tlr_distributed_gather(&s->w, s->l, q0, q1, p);
     return st != MOAO_OK ? st : tlr_update_own(&s->w, s->from->members, s->l, q0, q1, p, d, ldd);
 }
 
@@ -24,16 +24,16 @@ static status after(const tlr_factoring *s, backend_ctx *to, backend_ctx *from) 
     return s->side ? s->w.be->wait_for(to, from) : MOAO_OK;
 }
 
-/* Where super-panel p is dense: there are two in hand. */
+/* Where block column p is dense: there are two current. */
 static status room_ahead(tlr_factoring *s, int64_t p, double **d) {
     return tlr_work_room(p % 2 ? &s->ahead : &s->w, BUF_PANEL,
                          panel_rows(s->l, p) * s->l->panel[p].width, d);
 }
 
-/* Updates of super-panel p by q0 .. q1 are to come, in the stream of s->ahead, beside what is in
+/* Updates of block column p by q0 .. q1 are to come, in the stream of s->ahead, beside what is in
  * that of s->w from now on. */
 static status begin_beside(tlr_factoring *s, int64_t q0, int64_t q1, int64_t p) {
-    const status st = tlr_spread_gather(&s->w, s->l, q0, q1, p);
+    const status st = tlr_distributed_gather(&s->w, s->l, q0, q1, p);
     return st != MOAO_OK ? st : after(s, s->ahead.ctx, s->w.ctx);
 }
 
@@ -55,7 +55,7 @@ status tlr_schur_begin_ahead(tlr_factoring *s, int64_t p, tlr_step *x) {
     status st;
     *x = (tlr_step){.p = p, .ldd = panel_rows(s->l, p)};
     if (s->passes)
-        return tlr_passes_begin_ahead(s->passes, p - 1);
+        return tlr_ooc_begin_ahead(s->passes, p - 1);
     TRY(room_ahead(s, p, &x->d));
     TRY(read_panel(s, s->from->a, p, x->d, x->ldd));
     tlr_work_lap(&s->w, TLR_ENTRIES);
@@ -79,7 +79,7 @@ status tlr_schur_complete(tlr_factoring *s, int64_t p, tlr_step *x) {
     status st = MOAO_OK;
     *x = (tlr_step){.p = p, .ldd = panel_rows(s->l, p)};
     if (s->passes)
-        return tlr_passes_complete(s->passes, p, &x->d);
+        return tlr_ooc_complete(s->passes, p, &x->d);
     if (looks_ahead(s)) {
         TRY(room_ahead(s, p, &x->d));
         if (p == 0) {
@@ -104,7 +104,7 @@ done:
     return st;
 }
 
-/* tlr_passes_read */
+/* tlr_ooc_read */
 static status read_for_pass(void *arg, int64_t p, double *d) {
     tlr_factoring *s = arg;
     return read_panel(s, s->from->a, p, d, panel_rows(s->l, p));
@@ -114,15 +114,15 @@ static status read_for_pass(void *arg, int64_t p, double *d) {
 static status open_passes(tlr_factoring *s) {
     if (!s->l->o.host || s->right || s->l->o.parts > 0)
         return MOAO_OK;
-    return tlr_passes_open(&s->w, &s->ahead, s->l, looks_ahead(s), s->share, read_for_pass, s,
-                           &s->passes);
+    return tlr_ooc_open(&s->w, &s->ahead, s->l, looks_ahead(s), s->share, read_for_pass, s,
+                        &s->passes);
 }
 
 static void close_passes(tlr_factoring *s) {
     if (s->passes)
-        s->report->together = tlr_passes_most(s->passes);
+        s->report->together = tlr_ooc_most(s->passes);
     s->passed = s->passes != NULL;
-    tlr_passes_close(s->passes);
+    tlr_ooc_close(s->passes);
     s->passes = NULL;
 }
 

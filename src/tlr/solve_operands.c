@@ -1,6 +1,6 @@
-/* Operands of solves by products of halves: X, and the tiles of a super-panel, as columns that
- * stand where the products take them. */
-#include "solve_terms.h"
+/* Operands of solves by products of FP16 numbers: X, and the tiles of a block column, as columns
+ * that stand where the products take them. */
+#include "solve_split.h"
 
 status solve_take_x(solve_job *s) {
     const panel *p = s->p;
@@ -9,10 +9,10 @@ status solve_take_x(solve_job *s) {
     const bool alone = s->form == 'T';
     const backend *be = s->w->be;
     status st;
-    TRY(be->half->max_abs(s->w->ctx, BACKEND_S, s->v, p->width, x, s->ld,
+    TRY(be->fp16->max_abs(s->w->ctx, BACKEND_S, s->v, p->width, x, s->ld,
                           alone ? s->bound : s->most));
-    TRY(be->terms->exponent(s->w->ctx, alone ? NULL : s->most, s->bound, 1, s->ex + q));
-    st = be->terms->take(s->w->ctx, solve_x_parts(s), s->v, p->width, s->ex + q, x, s->ld, p->width,
+    TRY(be->split->exponent(s->w->ctx, alone ? NULL : s->most, s->bound, 1, s->ex + q));
+    st = be->split->take(s->w->ctx, solve_x_parts(s), s->v, p->width, s->ex + q, x, s->ld, p->width,
                          s->a + solve_x_of(s, q) * s->ld, s->ld);
 done:
     return st;
@@ -46,7 +46,7 @@ static inverse_room room_from(const solve_job *s, double *at, size_t lwork) {
                           .most = work + work_numbers(lwork)};
 }
 
-/* Inverse of super-panel q's diagonal block; `identity` of order n at least. */
+/* Inverse of block column q's diagonal block; `identity` of order n at least. */
 static status invert(solve_job *s, int64_t q, const double *identity, const inverse_room *r) {
     const panel *p = s->l->panel + q;
     const int64_t n = p->width;
@@ -58,10 +58,10 @@ static status invert(solve_job *s, int64_t q, const double *identity, const inve
     TRY(tlr_dense_copy(s->w, n, n, identity, s->w->identity, r->inverse, n));
     TRY(be->trsm(ctx, BACKEND_D, 'R', 'L', 'N', 'N', n, n, &one, p->diag, n, r->inverse, n, r->work,
                  r->lwork));
-    TRY(be->half->cast_to_single(ctx, n, n, r->inverse, n, r->narrow, n));
-    TRY(be->half->max_abs(ctx, BACKEND_S, n, n, r->narrow, n, r->most));
-    TRY(be->terms->exponent(ctx, NULL, r->most, 1, e));
-    st = be->terms->take(ctx, 2, n, n, e, r->narrow, n, solve_pad(n), solve_inverse_of(s, q),
+    TRY(be->fp16->cast_to_single(ctx, n, n, r->inverse, n, r->narrow, n));
+    TRY(be->fp16->max_abs(ctx, BACKEND_S, n, n, r->narrow, n, r->most));
+    TRY(be->split->exponent(ctx, NULL, r->most, 1, e));
+    st = be->split->take(ctx, 2, n, n, e, r->narrow, n, solve_pad(n), solve_inverse_of(s, q),
                          s->ld_inverse);
 done:
     return st;
@@ -74,17 +74,17 @@ status solve_invert(solve_job *s) {
                   each = 2 * matrix_numbers(s) + work_numbers(lwork) + LINE;
     const int lanes = s->w->ctx ? TLR_STREAMS : 1;
     double *identity, *room;
-    void *halves;
+    void *fp16;
     status st;
     s->ld_inverse = n;
     s->y_cols = 2 * s->widest;
     TRY(tlr_work_identity(s->w, s->widest, &identity));
     TRY(tlr_work_room(s->w, BUF_PRODUCT, lanes * each, &room));
-    TRY(tlr_work_typed(s->w, BUF_CORE, BACKEND_S, n / 2 * cols, &halves));
-    s->inverse = halves;
+    TRY(tlr_work_typed(s->w, BUF_CORE, BACKEND_S, n / 2 * cols, &fp16));
+    s->inverse = fp16;
     /* zeros around them */
-    TRY(tlr_full_gemm(s->w, BACKEND_S, 'N', 'N', n / 2, cols, 1, 0, halves, n / 2, halves, 1, 0,
-                      halves, n / 2));
+    TRY(tlr_full_gemm(s->w, BACKEND_S, 'N', 'N', n / 2, cols, 1, 0, fp16, n / 2, fp16, 1, 0, fp16,
+                      n / 2));
     TRY(tlr_work_fork(s->w));
     for (int64_t q = 0; q < s->l->panels; q++) {
         const inverse_room r = room_from(s, room + q % lanes * each, lwork);
@@ -109,7 +109,7 @@ static void count_columns(solve_job *s) {
         for (int64_t k = p->c0; k < p->c1; k++) {
             const tlr_tile *t = panel_tile(p, i, k);
             solve_place *u = s->ub + (i - s->ia), *v = s->vb + (k - p->c0);
-            const int64_t halves = solve_halves(s, t), n[2] = {t->rank - halves, halves};
+            const int64_t fp16 = solve_fp16(s, t), n[2] = {t->rank - fp16, fp16};
             solve_spot *at = solve_spot_of(s, i, k);
             at->dense = -1;
             for (int h = 0; h < 2 && t->kind == TLR_LOWRANK; h++) {
@@ -171,9 +171,9 @@ static int64_t z_columns(const solve_job *s, const panel *p, int64_t i) {
     int64_t n = 0;
     for (int64_t k = p->c0; k < p->c1; k++) {
         const tlr_tile *t = panel_tile(p, i, k);
-        const int64_t halves = solve_halves(s, t);
+        const int64_t fp16 = solve_fp16(s, t);
         if (t->kind == TLR_LOWRANK)
-            n += solve_z_parts(s, 0) * (t->rank - halves) + solve_z_parts(s, 1) * halves;
+            n += solve_z_parts(s, 0) * (t->rank - fp16) + solve_z_parts(s, 1) * fp16;
     }
     return n;
 }
@@ -192,8 +192,8 @@ int64_t solve_rows_that_fit(const solve_job *s, const panel *p, int64_t ia, int6
 
 /* --- tiles --- */
 
-/* Columns of U or V of a tile from where they are kept: in single precision, then as halves. */
-static int64_t add_tile(const solve_job *s, bool of_v, int64_t i, int64_t k, terms_pack *to) {
+/* Columns of U or V of a tile from where they are kept: in single precision, then in FP16. */
+static int64_t add_tile(const solve_job *s, bool of_v, int64_t i, int64_t k, split_pack *to) {
     const panel *p = s->p;
     const tlr_tile *t = panel_tile(p, i, k);
     const solve_spot *at = solve_spot_of(s, i, k);
@@ -201,7 +201,7 @@ static int64_t add_tile(const solve_job *s, bool of_v, int64_t i, int64_t k, ter
     const solve_place *own = of_v ? v : u, *other = of_v ? u : v;
     const int64_t tiles = (p->r1 - p->r0) * (p->c1 - p->c0),
                   *kept = s->kept + 2 * (t - p->tile + (of_v ? tiles : 0)),
-                  cols[2] = {t->rank - t->halves, t->halves};
+                  cols[2] = {t->rank - t->fp16, t->fp16};
     const bool dense = t->kind == TLR_DENSE, first = of_v == (s->form == 'T');
     int64_t n = 0;
     for (int c = 0; c < 2 && !(of_v && dense); c++) {
@@ -212,7 +212,7 @@ static int64_t add_tile(const solve_job *s, bool of_v, int64_t i, int64_t k, ter
             dense ? at->dense + before : own->at[h] + (of_v ? at->v : at->u)[h] + before;
         if (cols[c] == 0)
             continue;
-        to[n++] = (terms_pack){.kept = kept[c],
+        to[n++] = (split_pack){.kept = kept[c],
                                .rows = (int32_t)own->rows,
                                .cols = (int32_t)cols[c],
                                .to = (int32_t)b,
@@ -224,11 +224,11 @@ static int64_t add_tile(const solve_job *s, bool of_v, int64_t i, int64_t k, ter
 }
 
 /* Zeros beside `n` columns from `at` on. */
-static int64_t add_zeros(int64_t n, int64_t at, int parts, terms_pack *to) {
+static int64_t add_zeros(int64_t n, int64_t at, int parts, split_pack *to) {
     const int64_t step = solve_pad(n);
     if (step == n)
         return 0;
-    *to = (terms_pack){.cols = (int32_t)(step - n),
+    *to = (split_pack){.cols = (int32_t)(step - n),
                        .to = (int32_t)(at + n),
                        .step = (int32_t)step,
                        .parts = parts,
@@ -236,9 +236,9 @@ static int64_t add_zeros(int64_t n, int64_t at, int parts, terms_pack *to) {
     return 1;
 }
 
-/* U or V in the tile rows in hand; with what second products have columns of as their inner size,
+/* U or V in the tile rows current; with what second products have columns of as their inner size,
  * zeros up to whole steps. */
-static int64_t add_side(const solve_job *s, bool of_v, terms_pack *to) {
+static int64_t add_side(const solve_job *s, bool of_v, split_pack *to) {
     const panel *p = s->p;
     const bool second = of_v == (s->form == 'N');
     const solve_place *all = of_v ? s->vb : s->ub;
@@ -261,10 +261,10 @@ static int64_t add_side(const solve_job *s, bool of_v, terms_pack *to) {
 status solve_take_tiles(solve_job *s) {
     const panel *p = s->p;
     const int64_t nk = p->c1 - p->c0, rows = s->ib - s->ia,
-                  words = (int64_t)(sizeof(terms_pack) / sizeof(int64_t));
+                  words = (int64_t)(sizeof(split_pack) / sizeof(int64_t));
     const backend *be = s->w->be;
     const float *singles;
-    const backend_f16 *halves;
+    const backend_f16 *fp16;
     int64_t *host, *there, n[2];
     void *room;
     status st;
@@ -272,18 +272,18 @@ status solve_take_tiles(solve_job *s) {
     s->b = room;
     TRY(tlr_work_typed(s->w, BUF_V, BACKEND_D, s->b_cols, &room));
     s->places = room;
-    if (!s->l->o.halves)
+    if (!s->l->o.fp16)
         TRY(tlr_store_typed(s->w, s->l, BACKEND_S, p - s->l->panel, s->ia, s->ib, -1));
-    tlr_store_kept(s->l, p, s->kept, &singles, &halves);
+    tlr_store_kept(s->l, p, s->kept, &singles, &fp16);
     TRY(tlr_work_indices(s->w, words * (5 * rows * nk + 2 * (rows + nk)), &host, &there));
-    terms_pack *const list = (terms_pack *)(void *)host;
+    split_pack *const list = (split_pack *)(void *)host;
     n[0] = add_side(s, false, list);
     n[1] = add_side(s, true, list + n[0]);
     TRY(tlr_work_send(s->w, words * (n[0] + n[1]), host, there));
     for (int of_v = 0; of_v < 2; of_v++)
-        TRY(be->terms->pack(s->w->ctx, n[of_v],
-                            (const terms_pack *)(void *)there + (of_v ? n[0] : 0),
-                            of_v ? s->ev : s->eu, singles, halves, s->b, s->ldb, s->places));
+        TRY(be->split->pack(s->w->ctx, n[of_v],
+                            (const split_pack *)(void *)there + (of_v ? n[0] : 0),
+                            of_v ? s->ev : s->eu, singles, fp16, s->b, s->ldb, s->places));
 done:
     return st;
 }

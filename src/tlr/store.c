@@ -1,10 +1,10 @@
 /* Super-panels of a factor that are kept in another form than doubles in the backend's memory:
- * in single precision, some columns as halves (halves.c), in the host's memory, or several of
+ * in single precision, some columns in FP16 (fp16.c), in the host's memory, or several of
  * these. From the host's memory they come into one of two places when they are used; while one is
- * in use the next one is on its way, in a stream of its own. Where products use it, in their
- * precision, one super-panel is at a time. What is used is what was kept, so results do not depend
+ * in use the next one is in transit, in a stream of its own. Where products use it, in their
+ * precision, one block column is at a time. What is used is what was kept, so results do not depend
  * on where that was. */
-#include "tlr/spread.h"
+#include "tlr/distributed.h"
 
 #include <math.h>
 
@@ -52,7 +52,7 @@ static status as_kept(tlr_work *w, const tlr *a, const panel *p, void *to) {
     for (int k = 0; k < 2; k++) {
         char *const there = (char *)to + (size_t)(k * p->kept_v) * size_of(a);
         if (n[k] > 0 && a->o.singles)
-            TRY(w->be->half->cast_to_single(w->ctx, n[k], 1, from[k], n[k], (float *)(void *)there,
+            TRY(w->be->fp16->cast_to_single(w->ctx, n[k], 1, from[k], n[k], (float *)(void *)there,
                                             n[k]));
         else
             TRY(tlr_dense_copy(w, n[k], 1, from[k], n[k], (double *)(void *)there, n[k]));
@@ -69,7 +69,7 @@ static status to_host(tlr_work *w, backend_ctx *feed, const tlr *a, const panel 
     status st;
     if (!a->o.singles)
         return as_kept(w, a, p, p->kept);
-    if (feed) /* the one before is on its way from there */
+    if (feed) /* the one before is in transit from there */
         TRY(w->be->wait_for(w->ctx, feed));
     TRY(tlr_work_typed(w, BUF_SLOT, BACKEND_S, n, &staged));
     TRY(as_kept(w, a, p, staged));
@@ -90,9 +90,9 @@ status tlr_store_bounds(tlr_work *w, const int64_t n[2], const float *const kept
     TRY(tlr_work_room(w, BUF_BOUND, 4, &there));
     for (int k = 0; k < 2; k++) {
         const int64_t cols = n[k] / BOUND_ROWS, rest = n[k] % BOUND_ROWS;
-        TRY(w->be->half->max_abs(w->ctx, BACKEND_S, BOUND_ROWS, cols, kept[k], BOUND_ROWS,
+        TRY(w->be->fp16->max_abs(w->ctx, BACKEND_S, BOUND_ROWS, cols, kept[k], BOUND_ROWS,
                                  there + 2 * k));
-        TRY(w->be->half->max_abs(w->ctx, BACKEND_S, rest, 1, kept[k] + cols * BOUND_ROWS,
+        TRY(w->be->fp16->max_abs(w->ctx, BACKEND_S, rest, 1, kept[k] + cols * BOUND_ROWS,
                                  largest(rest, 1), there + 2 * k + 1));
     }
     TRY(tlr_dense_copy(w, 4, 1, there, 4, found, 4));
@@ -130,14 +130,14 @@ static status place_room(tlr_work *w, const tlr *a, const panel *p, tlr_place *s
     status st = MOAO_OK;
     s->busy = s->busy || s->bytes < bytes;
     if (s->bytes < bytes && s->at &&
-        w->feed) /* one that nobody asked for may be on its way there */
+        w->feed) /* one that nobody asked for may be in transit there */
         TRY(w->be->wait_for(w->ctx, w->feed));
     st = tlr_store_room(w, &s->at, &s->bytes, bytes);
 done:
     return st;
 }
 
-/* The panel in hand, which is on its way to the host, to a place of `to` as well, in the stream of
+/* The panel current, which is in transit to the host, to a place of `to` as well, in the stream of
  * that. */
 static status hand_over(tlr_work *to, const tlr_work *w, const tlr *a, panel *p) {
     tlr_place *const s = &to->place[to->last = 1 - to->last];
@@ -161,8 +161,8 @@ static status let_come(tlr_work *w) {
     return w->feed ? w->be->wait_for(w->feed, w->ctx) : MOAO_OK;
 }
 
-/* A finished super-panel in one precision; *bytes: of what is kept of u and v; feed: the stream for
- * what goes to the host, or NULL. */
+/* A finished block column in one precision; *bytes: of what is kept of u and v; feed: the stream
+ * for what goes to the host, or NULL. */
 static status keep_all(tlr_work *w, backend_ctx *feed, tlr *a, int64_t q, size_t *bytes) {
     panel *p = a->panel + q;
     const int64_t nu = p->kept_v, n = tlr_store_numbers(a, p);
@@ -178,7 +178,7 @@ static status keep_all(tlr_work *w, backend_ctx *feed, tlr *a, int64_t q, size_t
     if (a->o.singles && !a->o.host)
         p->singles = room;
     TRY(a->o.host ? to_host(w, feed, a, p) : as_kept(w, a, p, p->kept));
-    if (tlr_takes_terms(a))
+    if (tlr_takes_split(a))
         TRY(tlr_store_bounds(w, (int64_t[2]){numbers(a, p), n - nu},
                              (const float *[2]){p->singles, p->singles + nu}, p->most));
 done:
@@ -195,8 +195,8 @@ status tlr_store_panel(tlr_work *w, tlr_work *to, tlr *a, int64_t q) {
     if (to) /* before its way to the host, which takes longer, for that waits for what is in the
                feed */
         TRY(hand_over(to, w, a, p));
-    TRY(a->o.halves ? tlr_halves_keep(w, a, p, &bytes)
-                    : keep_all(w, to ? to->feed : NULL, a, q, &bytes));
+    TRY(a->o.fp16 ? tlr_fp16_keep(w, a, p, &bytes)
+                  : keep_all(w, to ? to->feed : NULL, a, q, &bytes));
     tlr_panel_give(a, p);
     p->bytes = (double)bytes + 8.0 * (double)(p->width * p->width);
 done:
@@ -289,10 +289,10 @@ static status convert_rows(tlr_work *w, const tlr *a, const panel *p, backend_ty
     widen_list wide = {.count = 0};
     void *singles = t == BACKEND_S ? w->used.at : kept;
     status st = MOAO_OK;
-    if (a->o.halves && t == BACKEND_D)
+    if (a->o.fp16 && t == BACKEND_D)
         TRY(tlr_work_typed(w, BUF_SLOT, BACKEND_S, tlr_store_numbers(a, p), &singles));
-    if (a->o.halves)
-        TRY(tlr_halves_widen(w, p, i0, i1, kept, singles));
+    if (a->o.fp16)
+        TRY(tlr_fp16_widen(w, p, i0, i1, kept, singles));
     if (t == BACKEND_D)
         TRY(bring_rows(&(passage){w, w->ctx, a, singles, w->used.at, &wide}, p, i0, i1));
     st = tlr_widen_run(w, &wide);
@@ -338,14 +338,14 @@ status tlr_store_feed(tlr_work *w, const tlr *a) {
 }
 
 /* Panel p from the host's memory into a place, the last one that is used from then on, and the
- * `next` one after it on its way. Where the memory of a place is too small it is taken anew, which
+ * `next` one after it in transit. Where the memory of a place is too small it is taken anew, which
  * waits for all streams. */
 static status fetch_rows(tlr_work *w, const tlr *a, panel *p, int64_t i0, panel *next,
                          int64_t next_i0) {
     status st;
     TRY(tlr_store_feed(w, a));
     const int at = place_of(w, p, i0);
-    if (at != w->last && w->feed) /* it was on its way, or what was is not wanted */
+    if (at != w->last && w->feed) /* it was in transit, or what was is not wanted */
         TRY(w->be->wait_for(w->ctx, w->feed));
     if (at < 0)
         TRY(bring(w, w->ctx, a, p, i0, &w->place[w->last = 1 - w->last]));
@@ -362,9 +362,9 @@ status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, in
     panel *p = a->panel + q;
     status st;
     if (!kept_apart(a) || !p->kept)
-        return MOAO_OK; /* in doubles: it is in hand, or all are */
+        return MOAO_OK; /* in doubles: it is current, or all are */
     if (a->spread)
-        return tlr_spread_rows(w, a, BACKEND_D, q, i0, p->r1);
+        return tlr_distributed_rows(w, a, BACKEND_D, q, i0, p->r1);
     if (!a->o.host)
         return use_rows(w, a, BACKEND_D, q, i0, p->r1, p->kept);
     TRY(fetch_rows(w, a, p, i0, next >= 0 && next < a->panels ? a->panel + next : NULL, next_i0));
@@ -410,10 +410,10 @@ done:
 status tlr_store_typed(tlr_work *w, const tlr *a, backend_type t, int64_t q, int64_t i0, int64_t i1,
                        int64_t next) {
     if (a->spread)
-        return tlr_spread_rows(w, a, t, q, i0, i1);
+        return tlr_distributed_rows(w, a, t, q, i0, i1);
     if (a->o.host)
         return tlr_store_fetch(w, a, q, next);
-    if (!kept_apart(a) || !a->panel[q].kept || (t == BACKEND_S && !a->o.halves))
+    if (!kept_apart(a) || !a->panel[q].kept || (t == BACKEND_S && !a->o.fp16))
         return MOAO_OK;
     return use_rows(w, a, t, q, i0, i1, a->panel[q].kept);
 }

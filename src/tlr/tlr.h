@@ -5,12 +5,12 @@
  * The code is host code that drives the tables of a backend (backend.h): the same runs on the CPU
  * and on a GPU. The conventions of backend.h hold: column-major, int64_t sizes, arrays of numbers
  * in the backend's memory, work in the stream of the context. Unlike the tables' operations, these
- * functions allocate, and wait for the stream where they need ranks (once for each super-panel).
+ * functions allocate, and wait for the stream where they need ranks (once for each block column).
  *
- * Layout. Tile columns are taken in super-panels of about `width` columns. A symmetric matrix or a
- * triangular factor keeps the blocks of super-panels on its diagonal dense, and tiles below them;
- * a rectangular matrix has tiles only. In a super-panel the U of one tile row lie side by side, and
- * so do the V of one tile column, so that products with many columns are large ones.
+ * Layout. Tile columns are taken in block columns of about `width` columns. A symmetric matrix or a
+ * triangular factor keeps the blocks of block columns on its diagonal dense, and tiles below them;
+ * a rectangular matrix has tiles only. In a block column the U of one tile row lie side by side,
+ * and so do the V of one tile column, so that products with many columns are large ones.
  *
  * A matrix times a power of two has the same ranks; on a GPU where the squares of its entries and
  * of tau are normal numbers (double precision: about 1e-150 to 1e150). Accuracy is absolute: of
@@ -44,7 +44,7 @@
 #define tlr_logdet moao_tlr_logdet
 #define tlr_logdet_error moao_tlr_logdet_error
 #define tlr_condition moao_tlr_condition
-#define tlr_set_terms moao_tlr_set_terms
+#define tlr_set_split moao_tlr_set_split
 
 #ifdef __cplusplus
 extern "C" {
@@ -96,37 +96,37 @@ typedef struct {
     int64_t rank;  /* > 0: fixed rank, tau is not used */
     int64_t cut;   /* a tile that needs more columns is dense; < 0: half the tile's order; at most
                       512. 0: all tiles are dense */
-    int64_t width; /* columns of a super-panel; 0: 2,048 */
+    int64_t width; /* columns of a block column; 0: 2,048 */
     uint64_t seed; /* of the samples of compression */
     size_t memory; /* bytes for intermediate products, in each of two buffers; 0: 1 GB. Sums are
                       made in as few pieces as it allows: the bits of results depend on it */
     bool singles;  /* a factor's tiles are kept in single precision, narrowed when they are made, so
                       that all that follows uses what is kept; the diagonal blocks stay as they are.
                       MOAO_NUMERIC: the largest pivot is not between 2^-70 and 2^110 */
-    bool halves;   /* with singles, not with host, distributed, or a fixed rank: of each tile of a
-                      factor as many of the last columns of U and V as together lose tau / 2^11 or
-                      less are kept as halves of one exponent for a super-panel, and so is a dense
-                      tile whose norm in the metric of the matrix is at most 2^11 tau. All that
-                      follows uses what is kept
-                    */
+    bool fp16;     /* with singles, not with host, distributed, or a fixed rank: of each tile of a
+                        factor as many of the last columns of U and V as together lose tau / 2^11 or
+                        less are kept in FP16 of one exponent for a block column, and so is a dense
+                        tile whose norm in the metric of the matrix is at most 2^11 tau. All that
+                        follows uses what is kept
+                      */
     bool mixed;  /* with singles, not with host: products with a factor's tiles are made and summed
                     in single precision too; what they are subtracted from stays in doubles */
-    int terms;   /* with mixed, > 0: the large products of updates are products of halves in three
-                    terms (backend_terms.h), and solves from the right in so many (1 to 3). What is
-                    rounded on the way adds to the ranks where tau is small */
+    int terms;   /* with mixed, > 0: the large products of updates are products of FP16 numbers in
+                    three   terms (backend_split_ops.h), and solves from the right in so many (1 to 3).
+                    What is   rounded on the way adds to the ranks where tau is small */
     bool host;   /* a factor's tiles are kept in the host's memory; the bits are the same */
     size_t room; /* with host: bytes of the backend's memory that making a left-looking factor may
-                    take; as many super-panels (up to four) as it allows, but one at least, share
+                    take; as many block columns (up to four) as it allows, but one at least, share
                     what comes from the host's memory. It is taken in one piece, where the
                     backend has that (pool.h). 0: no limit */
     bool timed;  /* a factor's steps are timed (each is waited for) */
-    int parts;   /* > 0: tile rows below a super-panel's diagonal block are worked at in so many
+    int parts;   /* > 0: tile rows below a block column's diagonal block are worked at in so many
                     parts, which several members of a factor share; its bits depend on their number,
                     not on who has which. 0: all rows at once */
     bool distributed; /* with parts, not with host or halves: each of several members of a factor
-                         keeps only its own tile rows of L, which are blocks of whole super-panels,
+                         keeps only its own tile rows of L, which are blocks of whole block columns,
                          as many as parts, dealt out in turn (the blocks on the diagonal are
-                         everybody's) */
+                         replicated) */
     bool norms; /* record the norm of what is dropped of each tile (takes time: on the host) */
 } tlr_options;
 
@@ -134,11 +134,11 @@ typedef enum { TLR_EMPTY, TLR_LOWRANK, TLR_DENSE } tlr_kind;
 
 typedef struct {
     tlr_kind kind;
-    int32_t rank;               /* columns of U and V; of a dense tile its columns */
-    int32_t halves;             /* of these, the last ones, so many are kept as halves */
-    double dropped;             /* Frobenius norm of what was dropped, NaN where it is not known */
-    int64_t u, v;               /* columns before it in U of its row and V of its column */
-    int64_t u_halves, v_halves; /* of these, the halves */
+    int32_t rank;           /* columns of U and V; of a dense tile its columns */
+    int32_t fp16;           /* of these, the last ones, so many are kept in FP16 */
+    double dropped;         /* Frobenius norm of what was dropped, NaN where it is not known */
+    int64_t u, v;           /* columns before it in U of its row and V of its column */
+    int64_t u_fp16, v_fp16; /* of these, the halves */
 } tlr_tile;
 
 typedef struct tlr tlr;
@@ -149,14 +149,14 @@ typedef struct {
     int64_t histogram[16];                /* low-rank tiles by rank, in 16ths of the order b */
     int64_t most, p90;                    /* largest rank, and that of 90 % (of low-rank tiles) */
     double mean;                          /* rank, empty tiles as 0, dense as their order */
-    int64_t columns, halves;              /* of U and of dense tiles; of these as halves */
-    int64_t dense_halves;                 /* dense tiles that are */
+    int64_t columns, fp16;                /* of U and of dense tiles; of these in FP16 */
+    int64_t dense_fp16;                   /* dense tiles that are */
     double bytes, bytes_dense;            /* stored; those of the matrix (of a triangle) in FP64 */
     double here;                          /* of bytes, those on this member (options.distributed) */
     double dropped;                       /* Frobenius norm of all that was dropped, NaN: unknown */
 } tlr_stats;
 
-/* A matrix from its entries, a super-panel at a time; cols NULL: symmetric. be, ctx, and layouts
+/* A matrix from its entries, a block column at a time; cols NULL: symmetric. be, ctx, and layouts
  * must outlive it. MOAO_NUMERIC: an entry is not finite. *out is NULL on failure; close(NULL) is
  * fine. */
 MOAO_PUBLIC status tlr_build(const backend *be, backend_ctx *ctx, const tlr_layout *rows,
@@ -184,7 +184,7 @@ MOAO_PUBLIC status tlr_apply(const tlr *a, char side, char trans, int64_t v, dou
 MOAO_PUBLIC status tlr_gemm_dense(double alpha, const tlr *a, char transa, const tlr *b,
                                   char transb, double beta, double *c, int64_t ldc);
 /* The same with C rectangular TLR (LLL), compressed with C's options. way: 'A' accumulate a
- * super-panel of C densely, compress it once; 'R' recompress the sum after every inner tile
+ * block column of C densely, compress it once; 'R' recompress the sum after every inner tile
  * (columns of C and of a product together at most 256; a tile of C beyond its cut: MOAO_NUMERIC).
  */
 MOAO_PUBLIC status tlr_gemm(char way, double alpha, const tlr *a, char transa, const tlr *b,
@@ -201,8 +201,8 @@ MOAO_PUBLIC status tlr_trsm(const tlr *l, tlr *a);
 /* Processes that make one factor together, each with a device of its own; L is whole on all of them
  * at the end (options.distributed: each has its rows), and its bits are those that one of them
  * alone makes with the same options.parts. Each of them calls tlr_factor with the same source and
- * options. Tile rows below the diagonal block of a super-panel are dealt out in parts; the block
- * itself is everybody's. Where one fails, all do, with the worst status; a message has who knows
+ * options. Tile rows below the diagonal block of a block column are dealt out in parts; the block
+ * itself is replicated. Where one fails, all do, with the worst status; a message has who knows
  * the reason.
  *
  * Of a distributed factor tlr_solve, tlr_apply and tlr_expand are collective among its members,
@@ -219,7 +219,7 @@ typedef struct {
      * the order of the stream of the factor's context. It does not return where it fails for one of
      * them alone. */
     status (*bcast)(void *arg, void *p, size_t bytes, int root);
-} tlr_members;
+} tlr_procs;
 
 /* The matrix to be factored: entries (DL), or a symmetric TLR matrix (LL; fill NULL). members:
  * NULL, or those who make a left-looking factor together, with options.parts; all of them ask for
@@ -230,14 +230,14 @@ typedef struct {
     tlr_fill *fill;
     void *arg;
     const tlr *a;
-    const tlr_members *members;
+    const tlr_procs *members;
     bool own_rows;
 } tlr_source;
 
 /* What may be done where a pivot is not positive, in this order. */
 typedef struct {
     int retries;  /* times that the factor is made anew with tau / 4 */
-    double shift; /* largest constant that may be added to the diagonal of a super-panel */
+    double shift; /* largest constant that may be added to the diagonal of a block column */
     bool dense;   /* a factor without compression at last */
 } tlr_rescue;
 
@@ -260,19 +260,19 @@ enum {
 typedef struct {
     double tau;                /* that of the factor */
     int restarts;              /* with a smaller tau */
-    int64_t shifts;            /* super-panels to whose diagonal something was added */
+    int64_t shifts;            /* block columns to whose diagonal something was added */
     double shift;              /* the largest constant added */
     bool dense;                /* made without compression */
     int64_t minor;             /* order of the first minor that is not positive, 0: none */
     bool not_positive;         /* the pivot was further below zero than compression explains */
     double seconds[TLR_STEPS]; /* where options.timed */
     double fetched;            /* bytes that came from the host's memory (options.host) */
-    int together;              /* super-panels of the largest group that shared them */
-    int64_t columns; /* where MOAO_MEMORY ended it: of the super-panels that were finished, */
+    int together;              /* block columns of the largest group that shared them */
+    int64_t columns; /* where MOAO_MEMORY ended it: of the block columns that were finished, */
     tlr_stats made;  /* and their tiles */
 } tlr_report;
 
-/* A = L L^T. variant: 'L' left-looking (memory: the factor and a super-panel), 'R' right-looking
+/* A = L L^T. variant: 'L' left-looking (memory: the factor and a block column), 'R' right-looking
  * (DL: all of the matrix dense; LL: a second copy of it). What is compressed is a tile of the Schur
  * complement, L_ik L_kk^T. MOAO_NUMERIC: an entry is not finite, or not positive definite and no
  * rescue helped, or singular: the least pivot is below n units of rounding of the largest; *report
@@ -285,11 +285,11 @@ MOAO_PUBLIC status tlr_factor(const backend *be, backend_ctx *ctx, const tlr_sou
  * the matrix L L^T. One call at a time: what it works in stays with the factor. */
 MOAO_PUBLIC status tlr_solve(const tlr *l, char side, char job, int64_t v, double *x, int64_t ldx);
 /* Solves from the right that follow are made in so many terms, 0: in the precision of options.mixed
- * (at first options.terms); products with columns that are kept as halves in so many of them (1, or
+ * (at first options.terms); products with columns that are kept in FP16 in so many of them (1, or
  * with three terms 2, which leaves nothing out; else as at first: that). For a factor whose tiles
  * are kept in single precision in the backend's memory, whatever its own products were made in; no
  * effect on others. */
-MOAO_PUBLIC void tlr_set_terms(tlr *l, int terms, int of_halves);
+MOAO_PUBLIC void tlr_set_split(tlr *l, int terms, int of_fp16);
 /* Natural logarithm of the determinant of L L^T = A + E. Waits. Where what was dropped (E) is not
  * small beside the least eigenvalue of A it says little of A: tlr_logdet_error says how much. */
 MOAO_PUBLIC status tlr_logdet(const tlr *l, double *logdet);

@@ -1,20 +1,20 @@
 /* D += alpha A B^T for low-rank tiles and dense ones. With a low-rank tile of B: first the small
- * products that lead to the left factors of all tiles of A, side by side, for as many super-panels
+ * products that lead to the left factors of all tiles of A, side by side, for as many block columns
  * as the memory holds, then one large product for each tile column and strip of D, whose inner
  * extent is all ranks together. What dense tiles of B add: update_dense.c. */
 #include "tlr/update.h"
 
-/* Some super-panels q0 .. q1 of a and b, some of the rows. */
+/* Some block columns q0 .. q1 of a and b, some of the rows. */
 typedef struct {
     tlr_span x;           /* the first member */
-    tlr_work *w, *sums;   /* sums: of left factors of several super-panels, and of U beside them */
-    const panel *pa, *pb; /* the one in hand */
-    bool there;           /* super-panels are fetched by the caller */
+    tlr_work *w, *sums;   /* sums: of left factors of several block columns, and of U beside them */
+    const panel *pa, *pb; /* the current one */
+    bool there;           /* block columns are fetched by the caller */
     backend_type type;    /* of the products */
-    double alpha, *d;     /* where they go, from the rows in hand on */
+    double alpha, *d;     /* where they go, from the current rows on */
     int64_t ldd;
     void *t; /* left factors, rows x columns of low-rank tiles of b */
-    void *u; /* U of b, low-rank tiles of all super-panels side by side */
+    void *u; /* U of b, low-rank tiles of all block columns side by side */
 } job;
 
 /* Element k of one of these. */
@@ -54,7 +54,7 @@ static void place_columns(const job *s, int64_t j, scatter_list *l) {
     }
 }
 
-/* Left factors of super-panel q. */
+/* Left factors of block column q. */
 static status left_factors(job *s) {
     int64_t columns = 0, at = 0, ld;
     scatter_list list;
@@ -77,7 +77,7 @@ done:
     return st;
 }
 
-/* U of low-rank tiles of b in super-panel q to the place where all of a tile row stand side by
+/* U of low-rank tiles of b in block column q to the place where all of a tile row stand side by
  * side: those between two dense ones at once. */
 static status collect(job *s) {
     int64_t at = 0;
@@ -100,7 +100,7 @@ done:
 
 /* --- all of them --- */
 
-/* Numbers of U of low-rank tiles of b in all super-panels together. */
+/* Numbers of U of low-rank tiles of b in all block columns together. */
 static int64_t collected(const job *s) {
     int64_t c = 0;
     for (int64_t k = s->x.ka; k < s->x.kb; k++)
@@ -108,7 +108,7 @@ static int64_t collected(const job *s) {
     return c;
 }
 
-/* Room for the rows in hand, of all super-panels q0 .. q1. */
+/* Room for the current rows, of all block columns q0 .. q1. */
 static status begin_rows(job *s) {
     tlr_work *w = s->x.q1 > s->x.q0 + 1 ? s->sums : s->w;
     status st;
@@ -118,7 +118,7 @@ done:
     return st;
 }
 
-/* What is to be done with super-panel s->x.q, which is in hand, at once. */
+/* What is to be done with block column s->x.q, which is current, at once. */
 static status take_panel(job *s) {
     status st;
     s->pa = s->x.a->panel + s->x.q;
@@ -216,7 +216,7 @@ static void set_target(job *s, double alpha, double *d, int64_t ldd) {
     s->ldd = ldd;
 }
 
-/* What is used of super-panel s->x.q, to the places where it is used. Only a factor is kept apart:
+/* What is used of block column s->x.q, to the places where it is used. Only a factor is kept apart:
  * a is b, or is not. */
 static status fetch(job *s) {
     const int64_t from = least(s->x.ia, s->x.ka);
@@ -267,7 +267,7 @@ static int64_t end_of(const tlr_span *s) {
     return s->strip[s->strips - 1].i1;
 }
 
-/* q1: as many super-panels from q0 on as go together with all rows, up to `end`. */
+/* q1: as many block columns from q0 on as go together with all rows, up to `end`. */
 static void choose_span(tlr_span *s, int64_t end) {
     for (s->q1 = s->q0 + 1; s->q1 < end; s->q1++) {
         s->q1++;
@@ -278,7 +278,7 @@ static void choose_span(tlr_span *s, int64_t end) {
     }
 }
 
-/* Tile rows ia .. ib are in hand. */
+/* Tile rows ia .. ib are current. */
 static void take_rows(tlr_span *s, int64_t ia, int64_t ib) {
     const int64_t *first = s->a->rows->first;
     s->ia = ia;
@@ -289,14 +289,14 @@ static void take_rows(tlr_span *s, int64_t ia, int64_t ib) {
         x->h0 = least(largest(x->i0, ia), ib);
         x->h1 = largest(least(x->i1, ib), x->h0);
         x->at = s->ld;
-        s->ld += terms_pad(first[x->h1] - first[x->h0]);
+        s->ld += split_pad(first[x->h1] - first[x->h0]);
         x->h1 = x->mine ? x->h1 : x->h0;
         x->rows = first[x->h1] - first[x->h0];
     }
     s->ld = largest(s->ld, 1);
 }
 
-/* These super-panels; of one that does not go with all rows as many rows at a time as do. */
+/* These block columns; of one that does not go with all rows as many rows at a time as do. */
 static status update_span(tlr_span *s, double alpha, double *d, int64_t ldd) {
     const int64_t end = end_of(s);
     status st = MOAO_OK;
@@ -350,7 +350,7 @@ status tlr_update_strips(tlr_work *w, const tlr *l, int64_t q0, int64_t q1, int6
     job s = new_job(w, w, l, l, here->c0, here->c1, strip, strips);
     s.x.q0 = q0;
     s.x.lower = true;
-    return l->o.terms > 0 ? tlr_update_terms(w, l, q0, q1, p, strip, strips, d, ldd)
+    return l->o.terms > 0 ? tlr_update_split(w, l, q0, q1, p, strip, strips, d, ldd)
                           : tlr_update_spans(&s.x, -1, q1, d, ldd);
 }
 
@@ -361,7 +361,7 @@ struct tlr_steps {
     tlr_strip all;
     double *d;
     int64_t ldd;
-    int64_t q1; /* end of the span in hand, 0: none is */
+    int64_t q1; /* end of the current span, 0: none is */
 };
 
 status tlr_steps_open(tlr_work *w, tlr_work *sums, const tlr *l, int64_t p, double *d, int64_t ldd,

@@ -1,5 +1,5 @@
 /* What the updates have in common: products with V of all tiles of a tile column, for all tile
- * columns of a super-panel in one call on a device, which one of them would not fill unless tiles
+ * columns of a block column in one call on a device, which one of them would not fill unless tiles
  * are large. */
 #include "tlr/update.h"
 
@@ -14,7 +14,7 @@ static void list_pieces(backend_type t, bool turned, int64_t m, int64_t n, int64
     }
 }
 
-/* Up to where all tile rows from i on are in hand. */
+/* Up to where all tile rows from i on are current. */
 static int64_t end_in_hand(const tlr_span *s, int64_t i) {
     for (const tlr_strip *x = s->strip; x < s->strip + s->strips; x++)
         i = x->h0 <= i && i < x->h1 ? x->h1 : i;

@@ -4,11 +4,11 @@
 #include "tlr/update.h"
 
 typedef struct {
-    const tlr_span *x; /* super-panel q, which is in hand */
+    const tlr_span *x; /* block column q, which is current */
     tlr_work *w;
     const panel *pa, *pb;
     backend_type type; /* of the products */
-    double alpha, *d;  /* where they go, from the rows and columns in hand on */
+    double alpha, *d;  /* where they go, from the rows and columns current on */
     int64_t ldd;
 } job;
 
@@ -80,7 +80,7 @@ static void list_sums(const job *s, int64_t k, int64_t from, int64_t end, const 
     }
 }
 
-/* Products with the dense tiles of b in super-panel q. */
+/* Products with the dense tiles of b in block column q. */
 status tlr_update_dense(tlr_work *w, backend_type t, const tlr_span *x, double alpha, double *d,
                         int64_t ldd) {
     job of = {x, w, x->a->panel + x->q, x->b->panel + x->q, t, alpha, d, ldd}, *const s = &of;

@@ -207,7 +207,7 @@ status tlr_add_product(tlr_work *w, backend_type t, int which, char ta, char tb,
         return tlr_full_gemm(w, t, ta, tb, m, n, k, alpha, a, lda, b, ldb, 1, c, ldc);
     TRY(tlr_work_typed(w, which, t, m * n, &sum));
     TRY(tlr_full_gemm(w, t, ta, tb, m, n, k, 1, a, lda, b, ldb, 0, sum, m));
-    st = w->be->half->cast_to_double(w->ctx, m, n, alpha, sum, m, 1, c, ldc);
+    st = w->be->fp16->cast_to_double(w->ctx, m, n, alpha, sum, m, 1, c, ldc);
 done:
     return st;
 }
@@ -236,14 +236,14 @@ status tlr_full_copy(tlr_work *w, backend_type t, int64_t m, int64_t n, const vo
 
 status tlr_widen_add(tlr_work *w, widen_list *l, const float *x, double *y, int64_t n) {
     if (n > 0)
-        l->p[l->count++] = (half_piece){x, y, n};
+        l->p[l->count++] = (fp16_piece){x, y, n};
     return l->count == WIDEN_PIECES ? tlr_widen_run(w, l) : MOAO_OK;
 }
 
 status tlr_widen_run(tlr_work *w, widen_list *l) {
     const int64_t count = l->count;
     l->count = 0;
-    return count > 0 ? w->be->half->cast_pieces(w->ctx, count, l->p) : MOAO_OK;
+    return count > 0 ? w->be->fp16->cast_pieces(w->ctx, count, l->p) : MOAO_OK;
 }
 
 status tlr_dense_trmm(tlr_work *w, char side, char trans, int64_t m, int64_t n, double alpha,
@@ -287,7 +287,7 @@ void tlr_list_free(product_list *l) {
     *l = (product_list){0};
 }
 
-/* Room for n more products on their way to the backend; what is on its way stays as it is. */
+/* Room for n more products in transit to the backend; what is in transit stays as it is. */
 static status list_room(tlr_work *w, int64_t n, int64_t *at) {
     status st = MOAO_OK;
     if (w->list_used + n > w->list_count) {
@@ -310,7 +310,7 @@ done:
     return st;
 }
 
-/* n indices from pinned memory to the backend. Where super-panels travel beside the work of w a
+/* n indices from pinned memory to the backend. Where block columns travel beside the work of w a
  * copy would wait for one that is needed later, for one engine makes all copies in a direction, one
  * after another, and so the work would wait for it too: what copies then is a kernel, which reads
  * the host's memory. */

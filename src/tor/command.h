@@ -31,7 +31,8 @@ typedef enum { COMMAND_MATRIX, COMMAND_FILTER, COMMAND_RAW } command_way;
 /* Local. The way on the host's processors or on another device, as far as it is known before M is.
  * The variable MOAO_PROJECTION (matrix, filter, raw) decides instead where D' has a filter. */
 command_way command_choose(const sys *s, bool host);
-/* Local. Whether H D' is as exact as D+: what it loses are the digits of the condition number. */
+/* Local. Whether H D' is as accurate as D+: what it loses are the digits of the condition number.
+ */
 bool command_exact(const command_inverse *inverse);
 
 /* Local. The matrix in brackets, M, of the interaction matrix d (t x v, leading dimension t): its

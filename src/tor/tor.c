@@ -10,7 +10,7 @@ static status take_arrays(tor *t, const tor_setup *u) {
     engine *e = &t->e;
     const int64_t nlrow = t->t.nlrow, n = t->nsample;
     const int64_t rows =
-        u->kind->in_step ? t->most * nlrow + 1 : nlrow; /* one: for the truth term */
+        u->kind->collective ? t->most * nlrow + 1 : nlrow; /* one: for the truth term */
     const size_t most = (size_t)t->most;
     status st;
     TRY(ALLOC(t->w, most, "targets of a device"));
@@ -19,13 +19,13 @@ static status take_arrays(tor *t, const tor_setup *u) {
     TRY(ALLOC(t->beside, most, "targets of a device"));
     TRY(ALLOC(t->target, most, "targets of a device"));
     TRY(engine_open(e));
-    if (!u->kind->in_step)
+    if (!u->kind->collective)
         TRY(engine_doubles(e, e->rows * e->t, "the command matrix", &t->lent));
     if (u->inverse != NULL) {
         TRY(engine_doubles(e, e->rows * e->width, "panels of D' Ctm", &t->q));
         if (t->raw)
             TRY(engine_doubles(e, e->rows * e->rows, "a residual covariance", &t->square));
-        if (!u->kind->in_step)
+        if (!u->kind->collective)
             TRY(engine_doubles(e, e->rows * e->rows, "the inverse of the mirror", &t->lent_h));
     }
     if (!u->kind->together)
@@ -85,7 +85,7 @@ status tor_open(const tor_setup *u, tor *t) {
                              .block = u->block,
                              .tile = u->tile,
                              .order = u->order,
-                             .halves = u->halves,
+                             .fp16 = u->fp16,
                              .members = u->members,
                              .grid = {u->grid[0], u->grid[1]}};
     status st;
@@ -93,7 +93,7 @@ status tor_open(const tor_setup *u, tor *t) {
                      .s = u->s,
                      .rep = u->rep,
                      .be = u->be,
-                     .in_step = u->kind->in_step,
+                     .collective = u->kind->collective,
                      .m = (int64_t)u->s->m,
                      .t = (int64_t)u->s->t,
                      .rows = u->nrow,
@@ -128,15 +128,15 @@ static status take_room(tor *t, int n, int64_t beside) {
                   y = kind->together ? engine_aligned(t->t.nlrow * t->t.nrow) : 0;
     const int64_t own = kind->own != NULL ? engine_aligned(kind->own(t->op)) : 0;
     const int64_t rest = y + own + engine_aligned(beside);
-    const int64_t each = (kind->in_step ? w : engine_aligned(w)) + rest;
+    const int64_t each = (kind->collective ? w : engine_aligned(w)) + rest;
     const int64_t least = kind->room != NULL ? kind->room(t->op, n) : 0;
     const int64_t ground = kind->ground != NULL ? kind->ground(t->op) : 0;
     const int64_t all = ground + engine_aligned(n * each);
     t->nroom = all > least ? all : least;
     status st = engine_doubles(&t->e, t->nroom, "W of the targets", &t->room);
     for (int k = 0; k < n && st == MOAO_OK; k++) {
-        t->w[k] = t->room + ground + (kind->in_step ? k * t->t.nlrow : k * each);
-        double *after = kind->in_step ? t->room + n * w + k * rest : t->w[k] + engine_aligned(w);
+        t->w[k] = t->room + ground + (kind->collective ? k * t->t.nlrow : k * each);
+        double *after = kind->collective ? t->room + n * w + k * rest : t->w[k] + engine_aligned(w);
         t->y[k] = kind->together ? after : t->one_y;
         t->own[k] = after + y;
         t->beside[k] = after + y + own;
@@ -171,7 +171,7 @@ static status measure(tor *t) {
     const int64_t most = (int64_t)sqrt((double)t->nroom), n = e->t < most ? e->t : most;
     double best = 0;
     status st = MOAO_OK;
-    for (int k = 0; k < 4 && st == MOAO_OK && !e->in_step; k++) {
+    for (int k = 0; k < 4 && st == MOAO_OK && !e->collective; k++) {
         double from = report_now();
         st = engine_gemm(&t->e, 'T', 'N', n, n, e->rows, 1.0, t->proj, e->rows, t->proj, e->rows,
                          0.0, t->room, n);
@@ -301,7 +301,7 @@ wrows tor_w(const tor *t, linop *op, int k) {
 
 wrows tor_rows(const tor *t, linop *op, int k, int *n) {
     wrows w = tor_w(t, op, k);
-    *n = t->op->kind->in_step ? t->ch.nmine : 1;
+    *n = t->op->kind->collective ? t->ch.nmine : 1;
     w.rows *= *n;
     return w;
 }
@@ -453,7 +453,7 @@ static status solve_pass(tor *t, int k0, int n, double sum[2]) {
     status st = team_agree(&t->t, ALLOC(w, (size_t)n, "rows of targets"));
     for (int k = k0; k < k0 + n && st == MOAO_OK; k++)
         st = right_side(t, k);
-    TRY(engine_meet(&t->e, STAGE_SOLVE, st));
+    TRY(engine_agree_now(&t->e, STAGE_SOLVE, st));
     for (int k = k0, some; k < k0 + n; k += some)
         w[blocks++] = tor_rows(t, t->op, k, &some);
     TRY(t->op->kind->solve(t->op, blocks, w, t->own + k0));
@@ -473,15 +473,15 @@ static status solve_mine(tor *t, double sum[2]) {
     const int pass = tor_pass(t);
     status st;
     report_phase("solve: profile");
-    TRY(engine_meet(e, STAGE_SOLVE, comm_fault(e->c, "solve")));
+    TRY(engine_agree_now(e, STAGE_SOLVE, comm_fault(e->c, "solve")));
     TRY(engine_load(e, t->prof));
     for (int k = 0; k < t->nsample && st == MOAO_OK; k++)
         st = e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, e->m, sampled(t, k), 1,
                               t->columns + k * e->m, e->m);
-    TRY(engine_meet(e, STAGE_SOLVE, st));
-    if (e->in_step)
+    TRY(engine_agree_now(e, STAGE_SOLVE, st));
+    if (e->collective)
         st = solve_pass(t, 0, pass, sum);
-    for (int k = 0; k < t->ch.nmine && !e->in_step; k += pass)
+    for (int k = 0; k < t->ch.nmine && !e->collective; k += pass)
         TRY(solve_pass(t, k, pass, sum));
 done:
     return st;
@@ -496,7 +496,7 @@ status tor_solve(tor *t, int first, int count, double *residual) {
     double sum[2] = {0, 0}, from = report_now();
     t->ch = team_chunk(&t->t, first, count);
     t->solved++;
-    const int stacked = t->op->kind->in_step ? t->ch.nmine : 1;
+    const int stacked = t->op->kind->collective ? t->ch.nmine : 1;
     t->ld = stacked * t->t.nlrow > 0 ? stacked * t->t.nlrow : 1;
     status st = engine_agree(&t->e, STAGE_SOLVE, solve_all(t, sum));
     if (st == MOAO_OK)

@@ -23,7 +23,7 @@ typedef struct { /* borrowed, all of it */
     int64_t points;        /* of the pupil, where the residual phase is wanted, else 0 */
     const profile *largest; /* the one with the most layers */
     size_t width;           /* columns of a panel */
-    int block, grid[2];     /* block-cyclic layout, for ranks in step */
+    int block, grid[2];     /* block-cyclic layout, for collective ranks */
     int group_size;         /* ranks that share targets */
     int chunk;              /* targets at a time, on all ranks together */
     int planned;            /* targets of a rank that the plan has memory for */
@@ -32,7 +32,7 @@ typedef struct { /* borrowed, all of it */
     int nsample;            /* columns of the sampled residual */
     int tile;               /* order of the tiles of a compressed factor, 0: chosen, */
     int order;              /* and order of its measurements (tlr_order) */
-    bool halves;            /* its columns that may be are kept as halves */
+    bool fp16;              /* its columns that may be are kept in FP16 */
     int members;            /* ranks over which it is distributed, 0: each has all of it */
     double one_target;      /* memory for one target, for messages [bytes] */
     int64_t beside;         /* doubles that the caller keeps of each target, for tor_take */

@@ -204,12 +204,12 @@ inline void tensor(double *c, const double *a, const double *b) {
         for (int k = 0; k < 8; k++)
             c[e] = fma(left[r + 8 * (e / 2)][k], right[k][2 * q + e % 2], c[e]);
 }
-/* mma.m16n8k16 of halves with sums in single precision, c (16 x 8) += a (16 x 16) b (16 x 8), and
- * ldmatrix.x4 of four matrices of 8 x 8 halves, row i of matrix j at the address of lane 8 j + i.
- * With r = l / 4 and q = 2 (l % 4), lane l holds in half e of register i a(r + 8 (i % 2), q + e + 8
- * (i / 2)), b(q + e + 8 i, r) or row r, column q + e of matrix i (transposed: row q + e, column r),
- * and c(r + 8 (i / 2), q + i % 2). */
-inline void tensor_half(float *c, const unsigned *a, const unsigned *b) {
+/* mma.m16n8k16 of FP16 numbers with sums in single precision, c (16 x 8) += a (16 x 16) b (16 x 8),
+ * and ldmatrix.x4 of four matrices of 8 x 8 halves, row i of matrix j at the address of lane 8 j +
+ * i. With r = l / 4 and q = 2 (l % 4), lane l holds in half e of register i a(r + 8 (i % 2), q + e
+ * + 8 (i / 2)), b(q + e + 8 i, r) or row r, column q + e of matrix i (transposed: row q + e, column
+ * r), and c(r + 8 (i / 2), q + i % 2). */
+inline void tensor_fp16(float *c, const unsigned *a, const unsigned *b) {
     float left[16][16], right[16][8];
     for (int i = 0; i < 6; i++) {
         const uint64_t *all = meet_warp(TENSOR, ~0u, i < 4 ? a[i] : b[i - 4]);

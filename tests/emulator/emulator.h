@@ -3,8 +3,8 @@
  *
  * Emulated: grids and blocks of one dimension of threads, barriers of blocks, of a part of one and
  * of warps, exchange between the lanes of a warp, shared memory and its limits, atomics, copies to
- * shared memory, the tensor instructions of FP64 and of halves. Not emulated: time, occupancy and
- * registers; the memory model (one thread runs at a time, from one meeting to the next, and all
+ * shared memory, the tensor instructions of FP64 and of FP16 numbers. Not emulated: time, occupancy
+ * and registers; the memory model (one thread runs at a time, from one meeting to the next, and all
  * others see at once what it wrote); streams (a launch ends before the call returns); the limits of
  * global memory. Only on x86-64. */
 #ifndef MOAO_EMULATOR_H

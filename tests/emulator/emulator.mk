@@ -3,9 +3,9 @@
 
 EMU_B := $(B)/emulator
 EMU_CXX ?= $(firstword $(foreach c,$(CXX) g++,$(shell command -v $(c) 2>/dev/null)) g++)
-EMU_TESTS := $(or $(TESTS),test_linalg_products test_linalg_scatter test_linalg_lowrank test_linalg_graded test_linalg_sweeps test_linalg_sketch test_linalg_filter test_linalg_sums test_linalg_toeplitz test_linalg_kept test_linalg_terms test_linalg_terms_products test_formats_sums)
+EMU_TESTS := $(or $(TESTS),test_linalg_products test_linalg_scatter test_linalg_lowrank test_linalg_graded test_linalg_sweeps test_linalg_sketch test_linalg_filter test_linalg_gemm_sums test_linalg_toeplitz test_linalg_kept test_linalg_split test_linalg_split_products test_hier_gemm_sums)
 emu_cu := $(wildcard src/gpu/lowrank/*.cu) $(addprefix src/gpu/batch/batch_,gemm.cu scatter.cu gather.cu) $(wildcard src/gpu/matcov/*.cu) \
-    $(wildcard src/gpu/formats/toeplitz*.cu) src/gpu/formats/sums.cu src/gpu/formats/sums_chain.cu src/gpu/dense/filter.cu src/gpu/dense/terms.cu src/gpu/dense/terms_pack.cu src/gpu/dense/terms_products.cu
+    $(wildcard src/gpu/hier/toeplitz*.cu) src/gpu/hier/gemm_sums.cu src/gpu/hier/fused_levels.cu src/gpu/dense/filter.cu src/gpu/dense/split.cu src/gpu/dense/split_pack.cu src/gpu/dense/split_products.cu
 emu_text := $(patsubst src/%,$(EMU_B)/%,$(emu_cu) $(wildcard src/gpu/*/*.cuh))
 emu_obj := $(patsubst src/%,$(EMU_B)/%.o,$(emu_cu)) $(patsubst %,$(EMU_B)/%.o,emulator plugin)
 # CUDA's attributes and pragmas mean nothing here, so warnings about them do not either

@@ -1,15 +1,15 @@
 /* The emulator as a plugin of the program: batched products, the low-rank routines and others of
- * src/gpu under the name "gpu", on the CPU's memory. The CPU's dense operations and those of halves
+ * src/gpu under the name "gpu", on the CPU's memory. The CPU's dense operations and those of FP16 numbers
  * serve beside them; others are missing. */
 #include "backend/backend_own.h"
 #include "backend/backend_sparse.h"
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/core/common.cuh"
 #include "gpu/dense/sparse_gpu.h"
-#include "gpu/dense/terms_gpu.h"
-#include "gpu/dense/terms_products.cuh"
-#include "gpu/formats/formats_gpu.h"
-#include "gpu/formats/toeplitz_gpu.h"
+#include "gpu/dense/split_gpu.h"
+#include "gpu/dense/split_products.cuh"
+#include "gpu/hier/hier_gpu.h"
+#include "gpu/hier/toeplitz_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
 #include "gpu/matcov/matcov_gpu.h"
 #include <cstdarg>
@@ -100,7 +100,7 @@ template <class Table> static const Table *cpu_table();
 template <> const backend *cpu_table<backend>() {
     return &backend_cpu;
 }
-template <> const backend_half *cpu_table<backend_half>() {
+template <> const backend_fp16 *cpu_table<backend_fp16>() {
     return backend_cpu.half;
 }
 template <auto M> struct of_cpu;
@@ -109,12 +109,12 @@ template <class Table, class... A, status (*Table::*M)(backend_ctx *, A...)> str
         return (cpu_table<Table>()->*M)(NULL, a...);
     }
 };
-static const backend_half half = {.size = sizeof(backend_half),
-                                  .max_abs = of_cpu<&backend_half::max_abs>::call,
-                                  .cast_to_half = of_cpu<&backend_half::cast_to_half>::call,
-                                  .gemm = of_cpu<&backend_half::gemm>::call,
-                                  .cast_to_double = of_cpu<&backend_half::cast_to_double>::call,
-                                  .cast_to_single = of_cpu<&backend_half::cast_to_single>::call};
+static const backend_fp16 half = {.size = sizeof(backend_fp16),
+                                  .max_abs = of_cpu<&backend_fp16::max_abs>::call,
+                                  .cast_to_fp16 = of_cpu<&backend_fp16::cast_to_fp16>::call,
+                                  .gemm = of_cpu<&backend_fp16::gemm>::call,
+                                  .cast_to_double = of_cpu<&backend_fp16::cast_to_double>::call,
+                                  .cast_to_single = of_cpu<&backend_fp16::cast_to_single>::call};
 /* Of formats the sums are the emulator's, what makes a matrix is the CPU's. */
 static status entries(backend_ctx *ctx, backend_type t, formats_kernel kernel, double length,
                       int dim, const double *x, const double *y, const formats_blocks *blocks) {
@@ -129,9 +129,9 @@ static status chebyshev(backend_ctx *ctx, backend_type t, int dim, int order, in
                         batch_dim m, const double *const *points, const double *box, batch_mat u) {
     return backend_cpu.formats->chebyshev(ctx, t, dim, order, count, m, points, box, u);
 }
-static const backend_formats formats = {.size = sizeof(backend_formats),
-                                        .sums = gpu_formats_sums,
-                                        .chain = gpu_formats_chain,
+static const backend_hier formats = {.size = sizeof(backend_hier),
+                                        .sums = gpu_hier_gemm_sums,
+                                        .chain = gpu_hier_fused,
                                         .id = id,
                                         .entries = entries,
                                         .chebyshev = chebyshev};
@@ -165,17 +165,17 @@ const backend emulated = {
     .host_workspace = backend_cpu.host_workspace,
     .multi_workspace = backend_cpu.multi_workspace,
     .batch = &batch,
-    .half = &half,
+    .fp16 = &half,
     .lowrank = &backend_lowrank_gpu,
     .sparse = &sparse,
     .toeplitz = &backend_toeplitz_gpu,
-    .terms = &backend_terms_gpu,
-    .formats = &formats,
+    .split = &backend_split_gpu,
+    .hier = &formats,
     .matcov = &backend_matcov_gpu,
 };
 
 /* Instructions of one chip. */
-extern "C" status terms_hopper(backend_ctx *, const terms_products *, const terms_target *,
+extern "C" status split_hopper(backend_ctx *, const split_products *, const split_target *,
                                bool *served) {
     *served = false;
     return MOAO_OK;

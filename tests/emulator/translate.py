@@ -34,7 +34,7 @@ def call(match):
         return "emulator::tensor(%s);%s" % (", ".join(fragments), lines)
     if name.startswith("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"):
         fragments = re.findall(r'"\+?[fr]"\((\w+)(?:\[0\]|\.x)\)', text)  # c, a, b
-        return "emulator::tensor_half(%s, &%s.x, %s);%s" % (*fragments, lines)
+        return "emulator::tensor_fp16(%s, &%s.x, %s);%s" % (*fragments, lines)
     if name.startswith("bar.sync"):
         return "emulator::meet_part(%s, %s);%s" % (operand('"r"', text), operand('"n"', text), lines)
     if name.startswith("ldmatrix.sync.aligned.m8n8.x4."):

@@ -123,7 +123,7 @@ static void cores_of_a_node(void **state) {
 
 /* --- teams */
 
-/* The rows of a target over all ranks: a failure of one is everybody's, columns and rows arrive
+/* The rows of a target over all ranks: a failure of one is replicated, columns and rows arrive
  * where they belong, every target has one owner. */
 static void teams(void **state) {
     (void)state;
@@ -216,7 +216,7 @@ static status a_factor(linop *op, const profile *p, int *minor) {
 static const linop_kind kind = {.size = sizeof(linop_kind),
                                 .name = "none",
                                 .together = true,
-                                .in_step = true,
+                                .collective = true,
                                 .factor = a_factor,
                                 .columns = some_columns,
                                 .project = no_project,
@@ -242,7 +242,7 @@ static void a_panel(void **state) {
                    .rep = &rep,
                    .mat = &mat,
                    .be = &backend_cpu,
-                   .in_step = true,
+                   .collective = true,
                    .m = M,
                    .t = 4,
                    .rows = 4,
@@ -346,7 +346,7 @@ static void a_minor(void **state) {
     report rep = {0};
     linop op = {.kind = &kind};
     case_sys(4, 0, 4, 2, o, &s);
-    tor t = {.e = {.c = &world, .s = &s, .rep = &rep, .in_step = true, .m = (int64_t)s.m},
+    tor t = {.e = {.c = &world, .s = &s, .rep = &rep, .collective = true, .m = (int64_t)s.m},
              .op = &op};
     const profile p = {0};
     for (int minor = 0; minor <= (int)s.m; minor++) {

@@ -1,5 +1,5 @@
 /* Covariances prepared by several ranks together: the same as by one alone, and errors are
- * everybody's. ranks: 1 2 3 */
+ * replicated. ranks: 1 2 3 */
 #include "support/matcov_case.h"
 
 #include <mpi.h>

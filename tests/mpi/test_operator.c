@@ -166,7 +166,8 @@ done:
 
 static int tightened;
 
-static status rough_tighten(linop *base, double excess, linop_step from, linop_step *again) {
+static status rough_reduce_tolerance(linop *base, double excess, linop_step from,
+                                     linop_step *again) {
     blocks *o = (blocks *)base;
     o->grain /= 4 * excess;
     (void)from;
@@ -306,7 +307,7 @@ static void test_demo(void **state) {
 }
 
 /* A rough T is noticed on the sampled target, and made finer until that is within the tolerance. */
-static void test_tightens(void **state) {
+static void test_reduces_tolerance(void **state) {
     outcome o = {0};
     (void)state;
     run_by("rough", &o);
@@ -353,13 +354,13 @@ int main(int argc, char **argv) {
     kind_rough.exact = kind_stubborn.exact = false;
     kind_rough.open = rough_open;
     kind_stubborn.open = stubborn_open;
-    kind_rough.tighten = rough_tighten;
+    kind_rough.tighten = rough_reduce_tolerance;
     if (linop_register(&kind_blocks) != MOAO_OK || linop_register(&kind_rough) != MOAO_OK ||
         linop_register(&kind_stubborn) != MOAO_OK)
         return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_demo), cmocka_unit_test(test_tightens),
-                                       cmocka_unit_test(test_falls_back),
-                                       cmocka_unit_test(test_registry)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_demo), cmocka_unit_test(test_reduces_tolerance),
+        cmocka_unit_test(test_falls_back), cmocka_unit_test(test_registry)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     char command[96];
     snprintf(command, sizeof command, "rm -rf %s", folder);

@@ -48,7 +48,7 @@ FIRST = {
     "src/matcov": ["unit/test_structure", "unit/test_noise", "unit/test_matcov", "unit/test_gradient", "unit/test_phase",
                    "unit/test_difference", "unit/test_backend_gradient", "unit/test_backend_phase", "mpi/test_matcov",
                    "mpi/test_command"],
-    "src/operator": ["unit/test_operator*", "unit/test_tiling", "unit/test_backend_alike", "mpi/test_operator", "mpi/test_group"],
+    "src/operator": ["unit/test_operator*", "unit/test_pair_tiles", "unit/test_backend_lattice_pairs", "mpi/test_operator", "mpi/test_group"],
     "src/tor": ["mpi/test_agree", "mpi/test_tor", "mpi/test_command", "mpi/test_operator", "unit/test_operator*", "unit/test_matcov"],
     "src/obsseq": ["mpi/test_agree", "mpi/test_operator", "mpi/test_truth", "unit/test_phase"],
     "src/psf": ["unit/test_psf*", "unit/test_backend_psf", "mpi/test_truth", "physics/test_fitting"],
@@ -57,8 +57,8 @@ FIRST = {
     "src/maps": ["unit/test_maps", "unit/test_fits"],
     "src/job": ["unit/test_cmdline", "unit/test_plan", "unit/test_sweep", "unit/test_memory_limits", "unit/test_operator_sizes"],
     "src/asterism": ["unit/test_sky", "mpi/test_asterism"],
-    "src/tlr": ["unit/test_tlr*", "mpi/test_tlr_members"],
-    "src/formats": ["unit/test_formats*"],
+    "src/tlr": ["unit/test_tlr*", "mpi/test_tlr_procs"],
+    "src/hier": ["unit/test_hier*"],
     "python": [],
 }
 # End-to-end cases, file or file:Class.test, of a folder; at the end.

@@ -3,7 +3,7 @@
 #ifndef MOAO_TESTS_EDGES_H
 #define MOAO_TESTS_EDGES_H
 
-#include "support/formats_case.h"
+#include "support/hier_case.h"
 
 enum { N = 6, ROOM = 4 * N * N };
 

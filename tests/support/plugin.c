@@ -8,7 +8,7 @@
 #include <string.h>
 
 static backend_batch batch = {.size = sizeof batch};
-static backend_half half = {.size = sizeof half};
+static backend_fp16 half = {.size = sizeof half};
 static backend_lowrank lowrank = {.size = sizeof lowrank};
 static backend_sparse sparse = {.size = sizeof sparse};
 static backend_matcov matcov = {.size = sizeof matcov};
@@ -30,7 +30,7 @@ static backend table = {
     .devices = devices,
     .describe = describe,
     .batch = &batch,
-    .half = &half,
+    .fp16 = &half,
     .lowrank = &lowrank,
     .sparse = &sparse,
     .matcov = &matcov,
@@ -47,7 +47,7 @@ const backend *moao_gpu_backend(void *set, char *why, size_t len) {
     } family[] = {
         {"backend", NULL, &table.size},
         {"batch", (const void **)&table.batch, &batch.size},
-        {"half", (const void **)&table.half, &half.size},
+        {"half", (const void **)&table.fp16, &half.size},
         {"lowrank", (const void **)&table.lowrank, &lowrank.size},
         {"sparse", (const void **)&table.sparse, &sparse.size},
         {"matcov", (const void **)&table.matcov, &matcov.size},

@@ -148,7 +148,7 @@ static inline void product_host(char ta, char tb, int64_t m, int64_t n, int64_t 
                         NULL, 0));
 }
 
-/* Small super-panels, so that small cases have several. */
+/* Small block columns, so that small cases have several. */
 static inline tlr_options small_options(double tau) {
     return (tlr_options){.tau = tau, .cut = -1, .width = 64, .seed = 1, .memory = 40000};
 }

@@ -3,7 +3,7 @@
  * mean. The variable MOAO_TEST_BACKEND picks a backend. */
 #include "support/matcov_backend.h"
 
-#include "backend/backend_half.h"
+#include "backend/backend_fp16.h"
 
 /* A registered and a turned natural star of other orders than the truth sensor, and a laser star.
  */
@@ -99,34 +99,33 @@ static void test_ctm(void **state) {
     teardown(&f);
 }
 
-static double half_value(uint16_t h) {
+static double fp16_value(uint16_t h) {
     const int e = h >> 10 & 31, m = h & 1023;
     const double v = e > 0 ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
     return e == 31 ? INFINITY : h >> 15 ? -v : v;
 }
 
 /* Halves of 2^exponent times the floats. */
-static void same_halves(const char *what, size_t n, const uint16_t *h, int exponent,
-                        const float *a) {
+static void same_fp16(const char *what, size_t n, const uint16_t *h, int exponent, const float *a) {
     for (size_t i = 0; i < n; i++) {
         const double v = ldexp(a[i], exponent);
-        if (!(fabs(half_value(h[i]) - v) <= fmax(ldexp(fabs(v), -11), 1e-7)))
-            fail_msg("%s: half %zu is %g, not %g", what, i, half_value(h[i]), v);
+        if (!(fabs(fp16_value(h[i]) - v) <= fmax(ldexp(fabs(v), -11), 1e-7)))
+            fail_msg("%s: half %zu is %g, not %g", what, i, fp16_value(h[i]), v);
     }
 }
 
 /* Of sensor w; a: t x 2 nsub floats. Where a backend has a way. */
-static void expect_halves(const fixture *f, int w, const float *a, double scale) {
+static void expect_fp16(const fixture *f, int w, const float *a, double scale) {
     const int64_t t = (int64_t)f->s.t, n = f->s.sensors[w].nsub;
     const size_t numbers = (size_t)(2 * t * n);
-    const int exponent = backend_half_exponent(4 * scale);
+    const int exponent = backend_fp16_exponent(4 * scale);
     bool done = false;
     uint16_t *h = malloc(numbers * sizeof *h), *d = device(numbers * sizeof *h);
-    if (ops->fill_ctm_half != NULL)
-        case_ok(ops->fill_ctm_half(f->v, exponent, w, 0, n, d, t, n, &done));
+    if (ops->fill_ctm_fp16 != NULL)
+        case_ok(ops->fill_ctm_fp16(f->v, exponent, w, 0, n, d, t, n, &done));
     move(h, d, numbers * sizeof *h);
     if (done)
-        same_halves("Ctm", numbers, h, exponent, a);
+        same_fp16("Ctm", numbers, h, exponent, a);
     be->release(ctx, d);
     free(h);
 }
@@ -162,7 +161,7 @@ static void ctm_both(bool gradient, double worst, double rms) {
                 float *both = malloc(2 * (size_t)(t * n) * sizeof *both);
                 memcpy(both, got, (size_t)(t * n) * sizeof *both);
                 memcpy(both + t * n, got + apart * ld, (size_t)(t * n) * sizeof *both);
-                expect_halves(&f, w, both, matcov_direct_cmm(&f.s, &f.p, 0, 0));
+                expect_fp16(&f, w, both, matcov_direct_cmm(&f.s, &f.p, 0, 0));
                 free(both);
             }
             be->release(ctx, a);
@@ -211,14 +210,14 @@ static void cpm(bool gradient, double worst, double rms) {
         case_ok(ops->fill_cpm_both(f.v, BACKEND_S, NP, dx, dy, w, 0, n, a, NP, n));
         move(got, a, numbers * sizeof *got);
         compare(&d, (int64_t)numbers, got, want);
-        if (ops->fill_cpm_half != NULL) {
-            const int exponent = backend_half_exponent(4 * most);
+        if (ops->fill_cpm_fp16 != NULL) {
+            const int exponent = backend_fp16_exponent(4 * most);
             bool done;
             uint16_t *h = malloc(numbers * sizeof *h), *dh = device(numbers * sizeof *h);
-            case_ok(ops->fill_cpm_half(f.v, exponent, NP, dx, dy, w, 0, n, dh, NP, n, &done));
+            case_ok(ops->fill_cpm_fp16(f.v, exponent, NP, dx, dy, w, 0, n, dh, NP, n, &done));
             move(h, dh, numbers * sizeof *h);
             if (done)
-                same_halves("Cpm", numbers, h, exponent, got);
+                same_fp16("Cpm", numbers, h, exponent, got);
             be->release(ctx, dh);
             free(h);
         }

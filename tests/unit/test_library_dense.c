@@ -1,7 +1,7 @@
 /* Dense and batched operations of the installed library with sizes of -1, 0, 1, 3 and huge ones,
  * leading dimensions that do not do, numbers that are not finite, and operands that are one: each
  * call returns, and the right status. Sanitizers see the rest. */
-#include "backend/backend_half.h"
+#include "backend/backend_fp16.h"
 #include "backend/backend_lowrank.h"
 #include "support/edges.h"
 #include <float.h>
@@ -30,8 +30,8 @@ CALL(call_gemm_tt, be->gemm(ctx, t, 'T', 'T', m, n, 3, one, a, N, b, n > 1 && n 
 CALL(call_trsm, be->trsm(ctx, t, 'L', 'L', 'N', 'N', m, n, one, a, ld, c, ld, work, lwork))
 CALL(call_trmm, be->trmm(ctx, t, 'L', 'U', 'T', 'U', m, n, one, a, ld, c, ld, work, lwork))
 CALL(call_symm, be->symm(ctx, t, 'L', 'L', m, n, one, a, ld, b, ld, one, c, ld, work, lwork))
-CALL(call_max_abs, be->half->max_abs(ctx, t, m, n, a, ld, c))
-CALL(call_squares, be->half->squares(ctx, t, m, n, a, ld, 2, c, N))
+CALL(call_max_abs, be->fp16->max_abs(ctx, t, m, n, a, ld, c))
+CALL(call_squares, be->fp16->squares(ctx, t, m, n, a, ld, 2, c, N))
 #undef CALL
 
 /* Dense operations on blocks of m x n, with operands that are one where they are only read. */

@@ -1,7 +1,7 @@
 /* Compressed matrices, formats and what is left of the installed library at their edges: sizes of
  * -1, 0, 1 and huge ones, numbers that are not finite, extremes that are legal: each call returns,
  * and the right status. Sanitizers see the rest. */
-#include "formats/toeplitz.h"
+#include "hier/toeplitz.h"
 #include "support/edges.h"
 #include "tlr/tlr.h"
 #include <float.h>
@@ -51,7 +51,7 @@ static void use_tlr(const tlr_layout *l, double scale, const tlr_options *o) {
         must(tlr_logdet_error(f, &s, 2, 1, &error, &deviation));
         must(tlr_condition(f, &rcond));
         assert_true(rcond > 1e-4 && rcond <= 1.0001 && fabs(error) < 1 + n);
-        tlr_set_terms(f, 3, 1), tlr_set_terms(a, 3, 1);
+        tlr_set_split(f, 3, 1), tlr_set_split(a, 3, 1);
         must(tlr_build(be, ctx, l, l, fill, &scale, o, &r));
         must(tlr_copy(r, 'T', &copy));
         must(tlr_gemm_dense(1, r, 'N', copy, 'N', 0, y, n > 1 ? n : 1));
@@ -117,78 +117,76 @@ static void add_area(void *arg, int64_t row, int64_t rows, int64_t col, int64_t 
 }
 
 /* Options and sizes of formats, legal and not; then all that can be done with one. */
-static void use_format(const format_source *s, const format_options *o, double scale) {
+static void use_format(const hier_source *s, const hier_options *o, double scale) {
     const int64_t n = s->rows;
     size_t bytes, most;
-    format_info info;
+    hier_info info;
     format *f = NULL;
     double rms, worst;
-    must(format_bytes(be, s, o, &bytes, &most));
-    must(format_open(be, ctx, s, o, &f));
-    format_describe(f, &info);
+    must(hier_bytes(be, s, o, &bytes, &most));
+    must(hier_open(be, ctx, s, o, &f));
+    hier_describe(f, &info);
     assert_int_equal(info.rows, n);
     int64_t area = 0;
-    format_parts(f, add_area, &area);
+    hier_parts(f, add_area, &area);
     assert_true(area == 0 || area == n * n);
     for (int64_t v = 0; v <= 2; v++) {
-        const size_t lwork = format_workspace(f, 'L', v), lkept = format_kept_bytes(f, v);
+        const size_t lwork = hier_workspace(f, 'L', v), lkept = hier_kept_bytes(f, v);
         const int64_t ld = n > 1 ? n : 1;
         const size_t room = 8 * (size_t)(ld * 2 + 1);
         void *x = poison(room), *y = poison(room), *work = poison(lwork), *kept = poison(lkept);
-        expect(format_apply(f, 'L', 'N', 'A', v, scale, x, ld, 0, y, ld, work, lwork), true,
-               "apply", n, v, ld);
-        expect(format_apply(f, 'L', 'N', 'A', v, 1, x, n - 1, 0, y, ld, work, lwork), false,
-               "apply", n, v, n - 1);
-        expect(format_apply(f, 'X', 'N', 'A', v, 1, x, ld, 0, y, ld, work, lwork), false, "apply X",
+        expect(hier_apply(f, 'L', 'N', 'A', v, scale, x, ld, 0, y, ld, work, lwork), true, "apply",
                n, v, ld);
-        expect(format_apply(f, 'L', 'N', 'A', -1, 1, x, ld, 0, y, ld, work, lwork), false, "apply",
-               n, -1, ld);
+        expect(hier_apply(f, 'L', 'N', 'A', v, 1, x, n - 1, 0, y, ld, work, lwork), false, "apply",
+               n, v, n - 1);
+        expect(hier_apply(f, 'X', 'N', 'A', v, 1, x, ld, 0, y, ld, work, lwork), false, "apply X",
+               n, v, ld);
+        expect(hier_apply(f, 'L', 'N', 'A', -1, 1, x, ld, 0, y, ld, work, lwork), false, "apply", n,
+               -1, ld);
         if (lwork > 0)
-            expect(format_apply(f, 'L', 'N', 'A', v, 1, x, ld, 0, y, ld, work, lwork - 1), false,
+            expect(hier_apply(f, 'L', 'N', 'A', v, 1, x, ld, 0, y, ld, work, lwork - 1), false,
                    "apply", n, v, ld);
-        expect(format_keep(f, 'L', v, x, ld, kept, lkept, work, lwork), true, "keep", n, v, ld);
-        expect(
-            format_apply_kept(f, 'L', 'T', 'A', v, 1, kept, lkept, x, ld, NAN, y, ld, work, lwork),
-            true, "apply_kept", n, v, ld);
+        expect(hier_keep(f, 'L', v, x, ld, kept, lkept, work, lwork), true, "keep", n, v, ld);
+        expect(hier_apply_kept(f, 'L', 'T', 'A', v, 1, kept, lkept, x, ld, NAN, y, ld, work, lwork),
+               true, "apply_kept", n, v, ld);
         be->release(ctx, x), be->release(ctx, y), be->release(ctx, work), be->release(ctx, kept);
     }
-    expect(format_check(f, s, 0, 1, &rms, &worst), false, "check", n, 0, 0);
-    expect(format_check(f, s, -1, 1, &rms, &worst), false, "check", n, -1, 0);
-    must(format_check(f, s, 70, 1, &rms, &worst));
-    const bool solves = o->kind == FORMAT_HSS;
-    expect(format_factor(f, NAN), false, "factor", n, n, 0);
-    expect(format_factor(f, 2), solves, "factor", n, n, 0);
+    expect(hier_check(f, s, 0, 1, &rms, &worst), false, "check", n, 0, 0);
+    expect(hier_check(f, s, -1, 1, &rms, &worst), false, "check", n, -1, 0);
+    must(hier_check(f, s, 70, 1, &rms, &worst));
+    const bool solves = o->kind == HIER_HSS;
+    expect(hier_factor(f, NAN), false, "factor", n, n, 0);
+    expect(hier_factor(f, 2), solves, "factor", n, n, 0);
     if (solves) {
         const int64_t ld = n > 1 ? n : 1;
-        const size_t lwork = format_solve_workspace(f, 2);
+        const size_t lwork = hier_solve_workspace(f, 2);
         void *x = numbers(BACKEND_D), *work = poison(lwork);
         void *wide = poison(8 * (size_t)(2 * ld));
-        expect(format_solve(f, 'T', 2, wide, ld, work, lwork), true, "solve", n, 2, ld);
-        expect(format_solve(f, 'T', INT64_MIN, x, ld, work, lwork), false, "solve", n, INT64_MIN,
-               ld);
-        expect(format_solve(f, 'Q', 2, x, ld, work, lwork), false, "solve Q", n, 2, ld);
+        expect(hier_solve(f, 'T', 2, wide, ld, work, lwork), true, "solve", n, 2, ld);
+        expect(hier_solve(f, 'T', INT64_MIN, x, ld, work, lwork), false, "solve", n, INT64_MIN, ld);
+        expect(hier_solve(f, 'Q', 2, x, ld, work, lwork), false, "solve Q", n, 2, ld);
         be->release(ctx, x), be->release(ctx, wide), be->release(ctx, work);
     }
-    const bool cut = o->kind == FORMAT_HSS || o->kind == FORMAT_H2;
-    expect(format_compress(f, NAN, 'W', 0), false, "compress", n, n, 0);
-    expect(format_compress(f, 1e-3, 'W', 0), cut, "compress", n, n, 0);
-    must(format_load(f, s));
-    format_close(f);
+    const bool cut = o->kind == HIER_HSS || o->kind == HIER_H2;
+    expect(hier_compress(f, NAN, 'W', 0), false, "compress", n, n, 0);
+    expect(hier_compress(f, 1e-3, 'W', 0), cut, "compress", n, n, 0);
+    must(hier_load(f, s));
+    hier_close(f);
 }
 
 static void test_formats(void **state) {
     static const double at[] = {0, 1e-300, 1, 1e300, DBL_MAX, -DBL_MAX};
-    static const format_kind kinds[] = {FORMAT_DENSE, FORMAT_HSS, FORMAT_H2};
-    format_source s;
+    static const hier_kind kinds[] = {HIER_DENSE, HIER_HSS, HIER_H2};
+    hier_source s;
     (void)state;
     for (int64_t n = 0; n <= 130; n = 4 * n + (n ? 1 : 1)) /* 0, 1, 5, 21, 85 */
         for (int k = 0; k < 3; k++) {
             double *x = square_points(n);
-            must(format_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.5, 2, n, x, &s));
-            const format_options o = {
+            must(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.5, 2, n, x, &s));
+            const hier_options o = {
                 .kind = kinds[k], .type = BACKEND_D, .tol = 1e-4, .leaf = n > 50 ? 9 : 1};
             use_format(&s, &o, k == 1 ? INFINITY : 1);
-            format_points_close(&s);
+            hier_points_close(&s);
             free(x);
         }
     for (int e = 0; e < SIZES; e++)
@@ -196,20 +194,19 @@ static void test_formats(void **state) {
             const bool legal = sizes[e] >= 0 && sizes[e] <= 3 && dim >= 1 && dim <= 3;
             if (dim * (sizes[e] == 3 ? 3 : 0) > 6)
                 continue;
-            expect(format_points_open(be, ctx, FORMATS_GAUSSIAN, 1e-300, dim, sizes[e], at, &s),
+            expect(hier_points_open(be, ctx, FORMATS_GAUSSIAN, 1e-300, dim, sizes[e], at, &s),
                    legal, "points", sizes[e], dim, 0);
-            format_points_close(&s);
+            hier_points_close(&s);
         }
     const double lengths[] = {0, -1, NAN, INFINITY, -INFINITY};
     for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++)
-        expect(format_points_open(be, ctx, FORMATS_EXPONENTIAL, lengths[k], 1, 3, at, &s), false,
+        expect(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, lengths[k], 1, 3, at, &s), false,
                "length", 3, 1, 0);
-    must(
-        format_points_open(be, ctx, FORMATS_EXPONENTIAL, 1, 1, 6, at, &s)); /* distances overflow */
-    const format_options fine = {.kind = FORMAT_HSS, .type = BACKEND_D, .tol = 1e-4, .leaf = 1};
+    must(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, 1, 1, 6, at, &s)); /* distances overflow */
+    const hier_options fine = {.kind = HIER_HSS, .type = BACKEND_D, .tol = 1e-4, .leaf = 1};
     use_format(&s, &fine, 1);
     for (int k = 0; k < 10; k++) { /* options that are out of range, one by one */
-        format_options o = fine;
+        hier_options o = fine;
         format *f;
         size_t bytes, most;
         *(k == 0   ? &o.leaf
@@ -219,23 +216,23 @@ static void test_formats(void **state) {
           : k == 4 ? &o.together
           : k == 5 ? &o.verify
                    : &o.leaf) = k < 6 ? INT32_MIN : 1;
-        o.kind = k == 6 ? (format_kind)99 : o.kind;
+        o.kind = k == 6 ? (hier_kind)99 : o.kind;
         o.type = k == 7 ? BACKEND_Z : o.type;
         o.tol = k == 8 ? NAN : k == 9 ? -1 : o.tol;
-        expect(format_open(be, ctx, &s, &o, &f), false, "options", k, 0, 0);
+        expect(hier_open(be, ctx, &s, &o, &f), false, "options", k, 0, 0);
         assert_null(f);
-        expect(format_bytes(be, &s, &o, &bytes, &most), false, "options", k, 0, 0);
+        expect(hier_bytes(be, &s, &o, &bytes, &most), false, "options", k, 0, 0);
     }
-    format_source odd = s;
+    hier_source odd = s;
     odd.rows = -1;
     format *f;
-    expect(format_open(be, ctx, &odd, &fine, &f), false, "rows", -1, 0, 0);
+    expect(hier_open(be, ctx, &odd, &fine, &f), false, "rows", -1, 0, 0);
     odd = s, odd.cols = 7;
-    expect(format_open(be, ctx, &odd, &fine, &f), false, "cols", 6, 7, 0);
+    expect(hier_open(be, ctx, &odd, &fine, &f), false, "cols", 6, 7, 0);
     odd = s, odd.at = NULL;
-    expect(format_open(be, ctx, &odd, &fine, &f), false, "no points", 6, 6, 0);
-    format_points_close(&s), format_points_close(&s);
-    format_close(NULL);
+    expect(hier_open(be, ctx, &odd, &fine, &f), false, "no points", 6, 6, 0);
+    hier_points_close(&s), hier_points_close(&s);
+    hier_close(NULL);
 }
 
 /* Places of a lattice, all of them and none. */
@@ -253,20 +250,20 @@ static void test_toeplitz(void **state) {
             table[4] = bad == 1 ? NAN : bad == 2 ? 1e300 : 1;
             void *value = device_copy(table, sizeof table);
             const toeplitz_pair pair = {.value = value, .step = 1, .width = 3, .origin = 1};
-            const format_toeplitz_values detail = {&shape, &pair};
-            const format_source s = {.rows = n, .cols = n, .symmetric = true, .detail = &detail};
-            const format_options o = {.kind = FORMAT_TOEPLITZ, .type = BACKEND_D};
+            const hier_toeplitz_values detail = {&shape, &pair};
+            const hier_source s = {.rows = n, .cols = n, .symmetric = true, .detail = &detail};
+            const hier_options o = {.kind = HIER_TOEPLITZ, .type = BACKEND_D};
             format *f;
-            const status st = format_open(be, ctx, &s, &o, &f);
+            const status st = hier_open(be, ctx, &s, &o, &f);
             assert_int_equal(st, n > 0 && bad == 1 ? MOAO_NUMERIC : MOAO_OK);
             status_clear();
-            format_close(f);
+            hier_close(f);
             be->release(ctx, value);
         }
-        const format_source none = {.rows = n, .cols = n, .symmetric = true};
-        const format_options o = {.kind = FORMAT_TOEPLITZ, .type = BACKEND_D};
+        const hier_source none = {.rows = n, .cols = n, .symmetric = true};
+        const hier_options o = {.kind = HIER_TOEPLITZ, .type = BACKEND_D};
         format *f;
-        expect(format_open(be, ctx, &none, &o, &f), false, "no places", n, n, 0);
+        expect(hier_open(be, ctx, &none, &o, &f), false, "no places", n, n, 0);
     }
 }
 
@@ -283,7 +280,7 @@ static void test_rest(void **state) {
     static const double bounds[] = {0, -1, NAN, INFINITY, 1, 32768, DBL_MAX, DBL_TRUE_MIN};
     static const int brought[] = {0, 0, 0, 0, 15, 0, -1000, 1000}; /* at most what casts take */
     for (int k = 0; k < 8; k++)
-        assert_in_range(backend_half_exponent(bounds[k]) - brought[k] + 2, 1, 2);
+        assert_in_range(backend_fp16_exponent(bounds[k]) - brought[k] + 2, 1, 2);
     expect(backend_get("", &found), false, "backend", 0, 0, 0);
     expect(backend_get("abacus", &found), false, "backend", 0, 0, 0);
     must(backend_get("cpu", &found));

@@ -1,4 +1,4 @@
-/* Singular values of graded matrices, each as exact as the matrix determines it, and errors put
+/* Singular values of graded matrices, each as accurate as the matrix determines it, and errors put
  * into right results, which have to be found; one body for every backend (MOAO_TEST_BACKEND). */
 // timeout: 240
 #include "support/lowrank_case.h"

@@ -1,8 +1,8 @@
 /* Block-Toeplitz products from what is kept of X: the bits of the product at once, for all types,
  * sides and shapes of a plan, values loaded after X was kept and others after these, X itself read
  * for diagonals only, NaN where nothing is read, guards, refusals; the same of formats. */
-#include "formats/formats.h"
-#include "formats/toeplitz.h"
+#include "hier/hier.h"
+#include "hier/toeplitz.h"
 #include "support/toeplitz_case.h"
 
 #define GUARD 256
@@ -13,7 +13,7 @@ typedef struct {
     bool left;
     int64_t nvec;
     mat x, y[2];
-    void *half; /* X where it is in halves */
+    void *half; /* X where it is in FP16 */
     void *kept, *work;
     size_t lkept, lwork;
 } operands;
@@ -28,11 +28,11 @@ static void *poisoned(size_t bytes) {
 }
 
 static const void *x_of(const operands *o) {
-    return o->t == TOEPLITZ_HALF ? o->half : o->x.dev;
+    return o->t == TOEPLITZ_FP16 ? o->half : o->x.dev;
 }
 
 static int64_t ldx_of(const operands *o) {
-    return o->t == TOEPLITZ_HALF ? o->nvec : o->x.ld;
+    return o->t == TOEPLITZ_FP16 ? o->nvec : o->x.ld;
 }
 
 static operands operands_of(const matrix *a, const backend_toeplitz_plan *p, toeplitz_type t,
@@ -45,9 +45,9 @@ static operands operands_of(const matrix *a, const backend_toeplitz_plan *p, toe
     mat_up(&o.x);
     for (int k = 0; k < 2; k++)
         o.y[k] = mat_new(type, rows, cols, 1);
-    if (t == TOEPLITZ_HALF && nvec > 0) {
+    if (t == TOEPLITZ_FP16 && nvec > 0) {
         must(be->alloc(ctx, sizeof(backend_f16) * (size_t)(nvec * a->m + 1), &o.half));
-        must(be->half->cast_to_half(ctx, BACKEND_S, nvec, a->m, 15, o.x.dev, o.x.ld, o.half, nvec));
+        must(be->fp16->cast_to_fp16(ctx, BACKEND_S, nvec, a->m, 15, o.x.dev, o.x.ld, o.half, nvec));
     }
     o.lkept = be->toeplitz->kept_bytes(p, nvec);
     o.lwork = be->toeplitz->workspace(p, nvec);
@@ -69,7 +69,7 @@ static void keep(backend_toeplitz_plan *p, const operands *o) {
 /* The product at once and from what is kept, which may not need X. */
 static void compare(backend_toeplitz_plan *p, operands *o, char trans, double beta, bool with_x) {
     const char side = o->left ? 'L' : 'R';
-    const double alpha = o->t == TOEPLITZ_HALF ? 0x1p-15 : -0.7;
+    const double alpha = o->t == TOEPLITZ_FP16 ? 0x1p-15 : -0.7;
     if (beta != 0) {
         mat_fill(&o->y[0], 'A');
         memcpy(o->y[1].host, o->y[0].host, o->y[0].bytes);
@@ -114,7 +114,7 @@ static void one_case(matrix *a, toeplitz_type t, char side, int64_t nvec) {
     drop_values(a);
     make_values(a);
     must(be->toeplitz->load(p, a->pair));
-    compare(p, &o, t == TOEPLITZ_HALF ? 'N' : 'T', 0.3, true);
+    compare(p, &o, t == TOEPLITZ_FP16 ? 'N' : 'T', 0.3, true);
     drop_diagonals(a);
     must(be->toeplitz->load(p, a->pair));
     compare(p, &o, 'N', 0.3, false);
@@ -143,7 +143,7 @@ static void test_kept(void **state) {
                  /* more images, and larger lattices, than a block of a GPU takes at once */
                  {7, 18, 1, true, 9, 5},
                  {135, 3, 3, true, 4, 997}};
-    static const toeplitz_type types[] = {TOEPLITZ_D, TOEPLITZ_S, TOEPLITZ_HALF};
+    static const toeplitz_type types[] = {TOEPLITZ_D, TOEPLITZ_S, TOEPLITZ_FP16};
     if (be->toeplitz == NULL)
         skip();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -155,7 +155,7 @@ static void test_kept(void **state) {
             thin = cases[i].thin;
             make(&a, cases[i].n, cases[i].nimage, cases[i].step, cases[i].full);
             thin = 1;
-            one_case(&a, t, t == TOEPLITZ_HALF || k % 2 == 0 ? 'R' : 'L', cases[i].nvec);
+            one_case(&a, t, t == TOEPLITZ_FP16 || k % 2 == 0 ? 'R' : 'L', cases[i].nvec);
             drop(&a);
         }
 }
@@ -167,9 +167,9 @@ static void test_refusals(void **state) {
     if (be->toeplitz == NULL)
         skip();
     make(&a, 6, 2, 1, false);
-    must(be->toeplitz->open(ctx, &a.shape, TOEPLITZ_HALF, &p));
+    must(be->toeplitz->open(ctx, &a.shape, TOEPLITZ_FP16, &p));
     must(be->toeplitz->load(p, a.pair));
-    operands o = operands_of(&a, p, TOEPLITZ_HALF, 'R', 5);
+    operands o = operands_of(&a, p, TOEPLITZ_FP16, 'R', 5);
     assert_true(o.lkept > 0 && o.lwork > 0);
     const size_t small = o.lkept - 1, little = o.lwork - 1;
     assert_int_equal(be->toeplitz->keep(p, 'R', 5, o.half, 5, o.kept, small, o.work, o.lwork),
@@ -198,7 +198,7 @@ static void test_refusals(void **state) {
 static void compare_format(format *f, int64_t m, char side) {
     const int64_t nvec = 6;
     const bool left = side == 'L';
-    const size_t lwork = format_workspace(f, side, nvec), lkept = format_kept_bytes(f, nvec);
+    const size_t lwork = hier_workspace(f, side, nvec), lkept = hier_kept_bytes(f, nvec);
     mat x = mat_new(BACKEND_D, left ? m : nvec, left ? nvec : m, 1), y[2];
     void *work = poisoned(lwork), *kept = poisoned(lkept);
     for (int k = 0; k < 2; k++) {
@@ -207,24 +207,24 @@ static void compare_format(format *f, int64_t m, char side) {
     }
     mat_fill(&x, 'A');
     mat_up(&x);
-    must(format_keep(f, side, nvec, x.dev, x.ld, kept, lkept, work, lwork));
-    must(format_apply(f, side, 'N', 'H', nvec, 2, x.dev, x.ld, 0, y[0].dev, y[0].ld, work, lwork));
-    must(format_apply_kept(f, side, 'N', 'H', nvec, 2, kept, lkept, x.dev, x.ld, 0, y[1].dev,
-                           y[1].ld, work, lwork));
+    must(hier_keep(f, side, nvec, x.dev, x.ld, kept, lkept, work, lwork));
+    must(hier_apply(f, side, 'N', 'H', nvec, 2, x.dev, x.ld, 0, y[0].dev, y[0].ld, work, lwork));
+    must(hier_apply_kept(f, side, 'N', 'H', nvec, 2, kept, lkept, x.dev, x.ld, 0, y[1].dev, y[1].ld,
+                         work, lwork));
     mat_down(&y[0]), mat_down(&y[1]);
     assert_memory_equal(y[0].host, y[1].host, y[0].bytes);
     assert_true(mat_untouched(&y[1], 'A'));
     assert_int_equal(
-        format_keep(f, side, nvec, x.dev, left ? m - 1 : nvec - 1, kept, lkept, work, lwork),
+        hier_keep(f, side, nvec, x.dev, left ? m - 1 : nvec - 1, kept, lkept, work, lwork),
         MOAO_INPUT);
-    assert_int_equal(format_apply_kept(f, side, 'X', 'A', nvec, 1, kept, lkept, x.dev, x.ld, 0,
-                                       y[1].dev, y[1].ld, work, lwork),
+    assert_int_equal(hier_apply_kept(f, side, 'X', 'A', nvec, 1, kept, lkept, x.dev, x.ld, 0,
+                                     y[1].dev, y[1].ld, work, lwork),
                      MOAO_INPUT);
     if (lkept > 0) {
-        assert_int_equal(format_keep(f, side, nvec, x.dev, x.ld, kept, lkept - 1, work, lwork),
+        assert_int_equal(hier_keep(f, side, nvec, x.dev, x.ld, kept, lkept - 1, work, lwork),
                          MOAO_INPUT);
-        assert_int_equal(format_apply_kept(f, side, 'N', 'A', nvec, 1, kept, lkept - 1, x.dev, x.ld,
-                                           0, y[1].dev, y[1].ld, work, lwork),
+        assert_int_equal(hier_apply_kept(f, side, 'N', 'A', nvec, 1, kept, lkept - 1, x.dev, x.ld,
+                                         0, y[1].dev, y[1].ld, work, lwork),
                          MOAO_INPUT);
     }
     status_clear();
@@ -236,21 +236,21 @@ static void test_toeplitz_format(void **state) {
     (void)state;
     matrix a;
     format *f;
-    if (be->toeplitz == NULL || be->formats == NULL)
+    if (be->toeplitz == NULL || be->hier == NULL)
         skip();
     gap = 0;
     make(&a, 7, 3, 2, false);
     gap = 2;
-    const format_toeplitz_values v = {&a.shape, a.pair};
+    const hier_toeplitz_values v = {&a.shape, a.pair};
     /* random values are not symmetric, but it is only half of them that is compared */
-    format_source s = {.rows = a.m, .cols = a.m, .symmetric = true, .detail = &v};
-    const format_options o = {.kind = FORMAT_TOEPLITZ, .type = BACKEND_D};
-    must(format_open(be, ctx, &s, &o, &f));
-    assert_true(format_kept_bytes(f, 6) > 0);
-    assert_int_equal(format_kept_bytes(f, 0), 0);
+    hier_source s = {.rows = a.m, .cols = a.m, .symmetric = true, .detail = &v};
+    const hier_options o = {.kind = HIER_TOEPLITZ, .type = BACKEND_D};
+    must(hier_open(be, ctx, &s, &o, &f));
+    assert_true(hier_kept_bytes(f, 6) > 0);
+    assert_int_equal(hier_kept_bytes(f, 0), 0);
     compare_format(f, a.m, 'L');
     compare_format(f, a.m, 'R');
-    format_close(f);
+    hier_close(f);
     drop(&a);
 }
 
@@ -258,18 +258,18 @@ static void test_toeplitz_format(void **state) {
 static void test_other_format(void **state) {
     (void)state;
     const double at[] = {0.1, 0.4, 0.5, 0.8, 0.9};
-    format_source s;
+    hier_source s;
     format *f;
-    if (be->formats == NULL || small())
+    if (be->hier == NULL || small())
         skip();
-    must(format_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.1, 1, 5, at, &s));
-    const format_options o = {.kind = FORMAT_DENSE, .type = BACKEND_D};
-    must(format_open(be, ctx, &s, &o, &f));
-    assert_int_equal(format_kept_bytes(f, 6), 0);
+    must(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.1, 1, 5, at, &s));
+    const hier_options o = {.kind = HIER_DENSE, .type = BACKEND_D};
+    must(hier_open(be, ctx, &s, &o, &f));
+    assert_int_equal(hier_kept_bytes(f, 6), 0);
     compare_format(f, 5, 'L');
     compare_format(f, 5, 'R');
-    format_close(f);
-    format_points_close(&s);
+    hier_close(f);
+    hier_points_close(&s);
 }
 
 int main(void) {

@@ -42,7 +42,7 @@ static void build(work *w) {
     const size_t len = sizeof(int64_t) * (size_t)w->count, e = backend_size(w->t);
     w->a = malloc(len), w->b = malloc(len), w->row = malloc(len), w->first = malloc(len);
     w->numbers = w->pad;
-    int64_t used = 0; /* columns of the rows in hand */
+    int64_t used = 0; /* columns of the current rows */
     for (int64_t q = 0; q < w->count; q++) {
         const shape *s = w->of + q;
         w->a[q] = w->numbers;

@@ -2,8 +2,8 @@
  * direction, diagonals, sides, transposition, types, alpha and beta, NaN where nothing is read,
  * work that is poisoned, other values, the same bits twice. */
 #include "backend/backend_toeplitz.h"
-#include "formats/formats.h"
-#include "formats/toeplitz.h"
+#include "hier/hier.h"
+#include "hier/toeplitz.h"
 #include "support/matrix.h"
 #include "support/toeplitz_case.h"
 
@@ -104,8 +104,8 @@ static void test_products(void **state) {
         }
 }
 
-/* X in halves, whose largest number is near 2^15: relative error of Y as a whole. */
-static double half_error(const matrix *a, backend_toeplitz_plan *p, int64_t nvec) {
+/* X in FP16, whose largest number is near 2^15: relative error of Y as a whole. */
+static double fp16_error(const matrix *a, backend_toeplitz_plan *p, int64_t nvec) {
     mat x = mat_new(BACKEND_S, nvec, a->m, 0), y = mat_new(BACKEND_S, nvec, a->m, 1);
     const size_t lwork = be->toeplitz->workspace(p, nvec);
     double sum = 0, size = 0;
@@ -115,7 +115,7 @@ static double half_error(const matrix *a, backend_toeplitz_plan *p, int64_t nvec
     mat_up(&x), mat_up(&y);
     must(be->alloc(ctx, sizeof *h * (size_t)(nvec * a->m), (void **)&h));
     must(be->alloc(ctx, lwork, &work));
-    must(be->half->cast_to_half(ctx, BACKEND_S, nvec, a->m, 15, x.dev, x.ld, h, nvec));
+    must(be->fp16->cast_to_fp16(ctx, BACKEND_S, nvec, a->m, 15, x.dev, x.ld, h, nvec));
     must(be->toeplitz->apply(p, 'R', 'N', nvec, 0x1p-15, h, nvec, -0.5, y.dev, y.ld, work, lwork));
     mat_down(&y);
     mat before = y;
@@ -155,9 +155,9 @@ static void test_halves(void **state) {
         thin = cases[i][5];
         make(&a, cases[i][0], cases[i][1], cases[i][2], cases[i][3]);
         thin = 1;
-        must(be->toeplitz->open(ctx, &a.shape, TOEPLITZ_HALF, &p));
+        must(be->toeplitz->open(ctx, &a.shape, TOEPLITZ_FP16, &p));
         must(be->toeplitz->load(p, a.pair));
-        const double e = half_error(&a, p, cases[i][4]);
+        const double e = fp16_error(&a, p, cases[i][4]);
         print_message("%d x %d places, %d images: relative error %.1e\n", cases[i][0], cases[i][0],
                       cases[i][1], e);
         assert_true(e <= 1e-3);
@@ -166,7 +166,7 @@ static void test_halves(void **state) {
     }
 }
 
-/* sum x A x' over vectors, numbers of type t: x [m][nvec] in double precision and exact in halves.
+/* sum x A x' over vectors, numbers of type t: x [m][nvec] in double precision and exact in FP16.
  */
 static double variance(const matrix *a, toeplitz_type t, int64_t nvec, const double *x) {
     const backend_type from = t == TOEPLITZ_D ? BACKEND_D : BACKEND_S;
@@ -184,9 +184,9 @@ static double variance(const matrix *a, toeplitz_type t, int64_t nvec, const dou
         for (int64_t v = 0; v < nvec; v++)
             mat_set(&in, v, j, x[v + j * nvec]), mat_set(&out, v, j, 0);
     mat_up(&in), mat_up(&out);
-    must(be->half->cast_to_half(ctx, from, nvec, a->m, 14, in.dev, in.ld, half, nvec));
-    must(be->toeplitz->apply(p, 'R', 'N', nvec, t == TOEPLITZ_HALF ? 0x1p-14 : 1,
-                             t == TOEPLITZ_HALF ? half : in.dev, t == TOEPLITZ_HALF ? nvec : in.ld,
+    must(be->fp16->cast_to_fp16(ctx, from, nvec, a->m, 14, in.dev, in.ld, half, nvec));
+    must(be->toeplitz->apply(p, 'R', 'N', nvec, t == TOEPLITZ_FP16 ? 0x1p-14 : 1,
+                             t == TOEPLITZ_FP16 ? half : in.dev, t == TOEPLITZ_FP16 ? nvec : in.ld,
                              0, out.dev, out.ld, work, lwork));
     mat_down(&out);
     for (int64_t j = 0; j < a->m; j++)
@@ -233,7 +233,7 @@ static void test_variance(void **state) {
             }
         }
         const double want = variance(&a, TOEPLITZ_D, NVEC, x);
-        const double shift = variance(&a, TOEPLITZ_HALF, NVEC, x) / want - 1;
+        const double shift = variance(&a, TOEPLITZ_FP16, NVEC, x) / want - 1;
         print_message("%d x %d places, length %g: variances shifted by %.1e\n", n, n,
                       cases[i].length, shift);
         assert_true(want > 0 && fabs(shift) <= 3e-5);
@@ -294,23 +294,23 @@ static void test_format(void **state) {
     matrix a;
     format *f;
     const int64_t nvec = 6;
-    if (be->toeplitz == NULL || be->formats == NULL)
+    if (be->toeplitz == NULL || be->hier == NULL)
         skip();
     gap = 0;
     make(&a, 7, 3, 2, false);
     gap = 2;
-    const format_toeplitz_values v = {&a.shape, a.pair};
-    format_source s = {.rows = a.m, .cols = a.m, .detail = &v};
-    const format_options o = {.kind = FORMAT_TOEPLITZ, .type = BACKEND_D};
-    must(format_open(be, ctx, &s, &o, &f));
-    must(format_load(f, &s));
-    const size_t lwork = format_workspace(f, 'L', nvec);
+    const hier_toeplitz_values v = {&a.shape, a.pair};
+    hier_source s = {.rows = a.m, .cols = a.m, .detail = &v};
+    const hier_options o = {.kind = HIER_TOEPLITZ, .type = BACKEND_D};
+    must(hier_open(be, ctx, &s, &o, &f));
+    must(hier_load(f, &s));
+    const size_t lwork = hier_workspace(f, 'L', nvec);
     mat x = mat_new(BACKEND_D, a.m, nvec, 1), y = mat_new(BACKEND_D, a.m, nvec, 2);
     void *work;
     must(be->alloc(ctx, lwork, &work));
     mat_fill(&x, 'A');
     mat_up(&x), mat_up(&y);
-    must(format_apply(f, 'L', 'N', 'A', nvec, 2, x.dev, x.ld, 0, y.dev, y.ld, work, lwork));
+    must(hier_apply(f, 'L', 'N', 'A', nvec, 2, x.dev, x.ld, 0, y.dev, y.ld, work, lwork));
     mat_down(&y);
     for (int64_t i = 0; i < a.m; i++)
         for (int64_t k = 0; k < nvec; k++) {
@@ -321,13 +321,13 @@ static void test_format(void **state) {
         }
     assert_true(mat_untouched(&y, 'A'));
     assert_int_equal(
-        format_apply(f, 'L', 'N', 'H', nvec, 1, x.dev, x.ld, 0, y.dev, y.ld, work, lwork),
+        hier_apply(f, 'L', 'N', 'H', nvec, 1, x.dev, x.ld, 0, y.dev, y.ld, work, lwork),
         MOAO_INPUT); /* it is not symmetric */
-    assert_int_equal(format_factor(f, 0), MOAO_INPUT);
-    format_close(f);
+    assert_int_equal(hier_factor(f, 0), MOAO_INPUT);
+    hier_close(f);
     status_clear();
     s.rows = s.cols = a.m + 1;
-    assert_int_equal(format_open(be, ctx, &s, &o, &f), MOAO_INPUT);
+    assert_int_equal(hier_open(be, ctx, &s, &o, &f), MOAO_INPUT);
     status_clear();
     be->release(ctx, work);
     mat_free(&x), mat_free(&y);

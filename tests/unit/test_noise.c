@@ -234,18 +234,19 @@ static void test_shared_bytes(void **state) {
     case_ok(matcov_init(&world, &s, &p[0], &held)); /* threads make their allocations */
     matcov_free(held);
     case_ok(matcov_init(&world, &s, &p[0], &held));
-    const size_t one = matcov_bytes(&s, 2), alike = matcov_held_bytes(&s, 2, 1),
+    const size_t one = matcov_bytes(&s, 2), lattice_pairs = matcov_held_bytes(&s, 2, 1),
                  unlike = matcov_held_bytes(&s, 2, 2);
-    assert_true(alike < unlike && unlike == 2 * one);
+    assert_true(lattice_pairs < unlike && unlike == 2 * one);
     size_t before = allocated();
     case_ok(matcov_init(&world, &s, &p[0], &next));
-    expect_bytes(allocated() - before, alike - one);
+    expect_bytes(allocated() - before, lattice_pairs - one);
     matcov_free(next);
     before = allocated();
     case_ok(matcov_init(&world, &s, &p[1], &next));
     const size_t more = allocated() - before;
-    if (more > one + any || more < alike - one + (unlike - alike) / 2)
-        fail_msg("planned %zu bytes, %zu of them own, allocated %zu", one, alike - one, more);
+    if (more > one + any || more < lattice_pairs - one + (unlike - lattice_pairs) / 2)
+        fail_msg("planned %zu bytes, %zu of them own, allocated %zu", one, lattice_pairs - one,
+                 more);
     matcov_free(next);
     matcov_free(held);
     for (int i = 0; i < 2; i++)

@@ -8,7 +8,7 @@
 
 #define ROWS 9
 
-/* two groups of like sensors, and one on its own */
+/* two groups of sensors on a common lattice, and one on its own */
 static const case_sensor sensors[] = {{10, {20, 5}, 9e4, 1, 0, {0}, 0},
                                       {9, {30, -9}, INFINITY, 1, 0, {0}, 10},
                                       {10, {-15, 12}, 9e4, 1, 0, {0}, 0},
@@ -43,13 +43,13 @@ static void errors(bool gradient, double more, double *rms, double *worst) {
                            .proj = proj,
                            .most = 1,
                            .planned = 1};
-    case_ok(linop_grid.open(&e, &u, &o));
+    case_ok(linop_toeplitz.open(&e, &u, &o));
     case_ok(linop_load(o, &p));
     for (int l = 0; l < p.nlayer; l++)
         p.strength[l] *= 1 + more;
     case_ok(engine_load(&e, &p));
     case_ok(o->kind->check(o, 1, rms, worst));
-    linop_grid.close(o);
+    linop_toeplitz.close(o);
     be->release(ctx, proj);
     engine_close(&e);
     case_profile_free(&p);

@@ -1,5 +1,5 @@
 /* Panels of a factor in the host's memory: they fit where they are made, and hold the triangle. */
-#include "operator/streamed.h"
+#include "operator/host_factor.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,13 +16,13 @@ static void width_of_panels(void **state) {
     for (size_t i = 0; i < sizeof slices / sizeof *slices; i++)
         for (int v = 1; v < 6000; v += 617)
             for (int targets = 1; targets < 40; targets += 3) {
-                const size_t b = streamed_width(slices[i], (size_t)v, targets);
+                const size_t b = host_factor_width(slices[i], (size_t)v, targets);
                 assert_true(b > 0 && b % slices[i] == 0);
                 assert_true(b == slices[i] || 2 * b <= (size_t)targets * (size_t)v);
             }
     /* transfers hide behind the products from two targets of the ELT on */
-    assert_true(streamed_width(2048, 5336, 2) >= 4096);
-    assert_int_equal(streamed_width(2048, 5336, 1000), 8192);
+    assert_true(host_factor_width(2048, 5336, 2) >= 4096);
+    assert_int_equal(host_factor_width(2048, 5336, 1000), 8192);
 }
 
 /* All elements on and below the diagonal, and above it less than one panel's triangle for each. */
@@ -33,7 +33,7 @@ static void bytes_of_the_host(void **state) {
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
         for (size_t j = 0; j < sizeof widths / sizeof *widths; j++) {
             const size_t m = orders[i], b = widths[j];
-            const size_t count = streamed_host_bytes(m, b) / sizeof(double);
+            const size_t count = host_factor_bytes(m, b) / sizeof(double);
             const size_t triangle = m * (m + 1) / 2, last = m % b;
             assert_int_equal(count, triangle + m / b * (b * (b - 1) / 2) +
                                         (last > 0 ? last * (last - 1) / 2 : 0));

@@ -142,7 +142,7 @@ static void test_list(void **state) {
                                         "title=it's a \"b\\c\"", "loop.delay=[1 ms]"};
     static const char *const more[] = {"sensors[0].direction=[[2, 3], [4, 5]]",
                                        "loop.delay=[1 ms]"};
-    static const char *const alike[] = {"output.psf=[long, 'long']"};
+    static const char *const lattice_pairs[] = {"output.psf=[long, 'long']"};
     char dir[] = "/tmp/moao-sweep-XXXXXX", path[64];
     sweep_grid g;
     sweep_list l, back;
@@ -170,7 +170,7 @@ static void test_list(void **state) {
     sweep_list_free(&l);
     sweep_list_free(&back);
     sweep_free(&g);
-    assert_int_equal(parse(alike, 1, &g), MOAO_OK);
+    assert_int_equal(parse(lattice_pairs, 1, &g), MOAO_OK);
     assert_int_equal(sweep_list_make(&g, &l), MOAO_OK);
     assert_string_not_equal(l.run[0].folder, l.run[1].folder);
     sweep_list_free(&l);

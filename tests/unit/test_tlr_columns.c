@@ -1,11 +1,11 @@
-/* Columns of a compressed factor that are kept as halves: how much that changes a tile, how exact
+/* Columns of a compressed factor that are kept in FP16: how much that changes a tile, how accurate
  * the factor is, solves by as many products as are asked for, copies. */
 #include "support/tlr_factors.h"
 
 enum { B = 32 };
 
-/* Largest norm of a tile of (F - G) L_kk^T in the first super-panel, whose tiles come from the same
- * numbers in both factors: in the metric of the matrix, where columns are narrowed. */
+/* Largest norm of a tile of (F - G) L_kk^T in the first block column, whose tiles come from the
+ * same numbers in both factors: in the metric of the matrix, where columns are narrowed. */
 static double worst_tile(const points *p, const tlr *l, const double *f, const double *g) {
     const int64_t n = p->n, *first = p->l.first;
     double worst = 0;
@@ -27,9 +27,9 @@ static double worst_tile(const points *p, const tlr *l, const double *f, const d
     return worst;
 }
 
-/* Columns that may be halves are: the factor is as exact as without, wherever and by whatever
+/* Columns that may be halves are: the factor is as accurate as without, wherever and by whatever
  * products it is made, and takes less memory. */
-static void columns_as_halves(void **state) {
+static void columns_as_fp16(void **state) {
     (void)state;
     const bool small = getenv("MOAO_TEST_SMALL") != NULL; /* an emulator */
     points p = points_new(small ? 200 : 450, B, TLR_KD);
@@ -44,7 +44,7 @@ static void columns_as_halves(void **state) {
             o.mixed = k >= 2;
             o.terms = k >= 3 ? 3 : 0;
             o.cut = k % 2 ? 8 : -1;
-            o.halves = h == 1;
+            o.fp16 = h == 1;
             tlr *l = factor(&p, variants[k == 4], &o), *other;
             tlr_statistics(l, &s[h]);
             full[h] = expanded(l, n, n);
@@ -53,7 +53,7 @@ static void columns_as_halves(void **state) {
                 const double worst = worst_tile(&p, l, full[0], full[1]);
                 print_message("form %d: %d of %d columns, %d of %d dense tiles are halves, %.2f of "
                               "the memory; worst tile %.2f tau, residual %.2e, %.2e without\n",
-                              k, (int)s[1].halves, (int)s[1].columns, (int)s[1].dense_halves,
+                              k, (int)s[1].fp16, (int)s[1].columns, (int)s[1].dense_fp16,
                               (int)s[1].dense, s[1].bytes / s[0].bytes, worst / tau, r[1], r[0]);
                 assert_true(worst < 2 * tau && worst > 1e-3 * tau);
                 for (int c = 0; !o.terms && c < 3; c++)
@@ -61,25 +61,25 @@ static void columns_as_halves(void **state) {
                 for (int c = 0; c < 15; c++) { /* whatever the factor was made with */
                     static const int terms[][2] = {{1, 0}, {2, 0}, {3, 0}, {3, 1}, {3, 2}};
                     static const double bound[] = {1e-3, 5e-4, 1e-6, 5e-4, 1e-6};
-                    tlr_set_terms(l, terms[c / 3][0], terms[c / 3][1]);
+                    tlr_set_split(l, terms[c / 3][0], terms[c / 3][1]);
                     const double off = solve_error(l, full[1], n, "NTA"[c % 3]);
                     assert_true(off < bound[c / 3] && off > 0);
                 }
-                tlr_set_terms(l, 0, 0); /* and back */
+                tlr_set_split(l, 0, 0); /* and back */
                 assert_true(solve_error(l, full[1], n, 'A') < (o.mixed ? 1e-5 : 1e-11));
                 ok(tlr_copy(l, 'N', &other));
                 tlr_statistics(other, &s[2]);
                 full[2] = expanded(other, n, n);
                 assert_true(distance(full[1], full[2], n * n) <
                             1e-9 * distance(full[1], NULL, n * n));
-                assert_true(s[2].halves == s[1].halves && s[2].bytes == s[1].bytes);
+                assert_true(s[2].fp16 == s[1].fp16 && s[2].bytes == s[1].bytes);
                 tlr_close(other);
             }
             tlr_close(l);
         }
         assert_true(r[1] < (small ? 1.15 : 1.1) * r[0]);
-        assert_true(s[0].halves == 0 && s[0].columns > 0);
-        assert_true(s[1].halves > s[1].columns / 6 && s[1].halves < s[1].columns);
+        assert_true(s[0].fp16 == 0 && s[0].columns > 0);
+        assert_true(s[1].fp16 > s[1].columns / 6 && s[1].fp16 < s[1].columns);
         assert_true(s[1].bytes < 0.97 * s[0].bytes); /* of so small tiles */
         for (int h = 0; h < 3; h++)
             free(full[h]);
@@ -96,13 +96,13 @@ static void wide_tiles(void **state) {
         return;
     points p = points_new(530, 270, TLR_KD);
     tlr_options o = small_options(3e-3);
-    o.singles = o.mixed = o.halves = true;
+    o.singles = o.mixed = o.fp16 = true;
     o.terms = 3;
     o.width = 0;
     tlr *l = factor(&p, variants[0], &o);
     double *full = expanded(l, p.n, p.n);
     for (int c = 0; c < 12; c++) {
-        tlr_set_terms(l, terms[c / 3][0], terms[c / 3][1]);
+        tlr_set_split(l, terms[c / 3][0], terms[c / 3][1]);
         const double off = solve_error(l, full, p.n, "NTA"[c % 3]);
         assert_true(off < bound[c / 3] && off > 0);
     }
@@ -112,7 +112,7 @@ static void wide_tiles(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_as_halves),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_as_fp16),
                                        cmocka_unit_test(wide_tiles)};
     return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen, NULL});
 }

@@ -24,7 +24,7 @@ static void all_variants(void **state) {
             tlr_stats s;
             tlr_statistics(l, &s);
             const double r = residual(&p, l);
-            /* the right-looking one compresses each tile once for each super-panel before it */
+            /* the right-looking one compresses each tile once for each block column before it */
             const double times = variants[v].compressed && variants[v].look == 'R' ? 8 : 2;
             print_message("%s, tau %.0e: residual %.1e, mean rank %.1f, dense %d of %d\n",
                           variants[v].name, tau, r, s.mean, (int)s.dense, (int)s.tiles);
@@ -97,7 +97,7 @@ static void sizes(void **state) {
         points p = points_new(n[k], B, k % 2 ? TLR_NATURAL : TLR_KD);
         for (int v = 0; v < VARIANTS; v++) {
             tlr_options o = small_options(1e-6);
-            o.width = k % 3 ? 64 : 1; /* 1: a super-panel for each tile column */
+            o.width = k % 3 ? 64 : 1; /* 1: a block column for each tile column */
             tlr *l = factor(&p, variants[v], &o);
             assert_true(residual(&p, l) <= 8 * (double)p.l.nt * 1e-6 + 1e-14 * norm_of(&p));
             tlr_close(l);
@@ -262,9 +262,9 @@ static double apart(const double *a, const double *b, int64_t count) {
     return most / size;
 }
 
-/* Products with tiles in single precision: factors as exact as their tolerance, whatever the memory
- * for intermediate products; apply and solve from either side as those of the same factor in dense
- * form, but for rounding. */
+/* Products with tiles in single precision: factors as accurate as their tolerance, whatever the
+ * memory for intermediate products; apply and solve from either side as those of the same factor in
+ * dense form, up to rounding. */
 static void mixed_products(void **state) {
     (void)state;
     points p = points_new(450, B, TLR_KD);
@@ -318,12 +318,12 @@ static void mixed_products(void **state) {
     points_free(&p);
 }
 
-/* Products of halves. A factor, whose updates are in three terms, is as exact as one by products in
- * single precision, whatever the memory for intermediate products; solves from the right in three
- * terms are those of the same factor to single precision, in fewer to what a half of 11 bits of
- * X, or of tiles, rounds; so are those of a factor that is kept in single precision, but made in
- * double. */
-static void products_in_terms(void **state) {
+/* Products of FP16 numbers. A factor, whose updates are in three terms, is as accurate as one by
+ * products in single precision, whatever the memory for intermediate products; solves from the
+ * right in three terms are those of the same factor to single precision, in fewer to what a half of
+ * 11 bits of X, or of tiles, rounds; so are those of a factor that is kept in single precision, but
+ * made in double. */
+static void products_in_split(void **state) {
     (void)state;
     static const double bound[] = {0, 1e-3, 5e-4, 1e-6};
     points p = points_new(300, B, TLR_KD);
@@ -342,7 +342,7 @@ static void products_in_terms(void **state) {
         assert_true(o.mixed || solve_error(l, full, n, 'A') < 1e-11);
         for (int c = 0; c < 9; c++) {
             const int terms = 1 + c / 3;
-            tlr_set_terms(l, terms, 0);
+            tlr_set_split(l, terms, 0);
             const double off = solve_error(l, full, n, "NTA"[c % 3]);
             assert_true(off < bound[terms] && off > 0);
         }
@@ -514,7 +514,7 @@ int main(void) {
         cmocka_unit_test(not_finite),        cmocka_unit_test(indefinite),
         cmocka_unit_test(rescues),           cmocka_unit_test(bad_arguments),
         cmocka_unit_test(any_memory),        cmocka_unit_test(mixed_products),
-        cmocka_unit_test(products_in_terms), cmocka_unit_test(mixed_indefinite),
+        cmocka_unit_test(products_in_split), cmocka_unit_test(mixed_indefinite),
         cmocka_unit_test(certain_pivots),
     };
     return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen, NULL});

@@ -73,7 +73,7 @@ static status make_factor(void *arg, tlr **made) {
     const status st = tlr_factor(be, ctx, &from, c->look, &c->o, NULL, made, &report);
     /* what was there when memory ran out: some of the columns, with as many tiles as they have */
     if (st == MOAO_MEMORY) {
-        const int64_t at = report.columns, step = c->o.width / B; /* tiles of a super-panel */
+        const int64_t at = report.columns, step = c->o.width / B; /* tiles of a block column */
         int64_t tiles = 0;
         most_finished = at > most_finished ? at : most_finished;
         for (int64_t k = 0; k < c->p->l.nt && c->p->l.first[k] < at; k++)
@@ -96,7 +96,7 @@ static void factors(void **state) {
         c.o.cut = v == 7 ? 4 : -1; /* many dense tiles */
         c.o.singles = v >= 4, c.o.host = v == 4 || v == 10, c.o.mixed = v >= 5 && v < 9,
         c.o.terms = v == 6 || v == 8 ? 3 : 0;
-        c.o.halves = v == 8 || v == 9;
+        c.o.fp16 = v == 8 || v == 9;
         c.o.room = v == 10 ? (size_t)1 << 28 : 0;
         if (v == 2 || v == 3) {
             ok(tlr_build(be, ctx, &p.l, NULL, fill, &p, &c.o, &a));

@@ -292,7 +292,7 @@ __global__ void __launch_bounds__((OP & (FORWARD | BACKWARD | MULTIPLY)) ? 64 : 
         prefetch_operand<T, 64>(a.B, a.n, a.m, b, a.count, threadIdx.x, blockDim.x);
     wait_for_predecessor();
     const int n = dim_part(a.n, b);
-    /* solves after a factor: whether it failed is known when the data are on their way already */
+    /* solves after a factor: whether it failed is known when the data are in transit already */
     constexpr bool LATER = SMALL_DIAGONAL<T, OP>;
     const bool skipped = a.skip && a.skip[b];
     if (n <= a.lo || n > 32 * nb_max || (!LATER && skipped))

@@ -193,7 +193,7 @@ __device__ inline void wait_for_predecessor() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-/* Before that: the lower triangle of matrix b, order up to N, on its way to the L2 cache, which
+/* Before that: the lower triangle of matrix b, order up to N, in transit to the L2 cache, which
  * does no harm whatever the predecessor still writes. Only where the addresses need nothing from
  * memory. `l`: of `lanes` that share the matrix. */
 template <class T> __device__ inline void prefetch(const T *p) {

@@ -228,7 +228,7 @@ __device__ inline void columns_step(Factor<N> &f, int k) {
         }
 }
 
-/* The panels after the first on their way to the L2 cache, while the first is worked on. */
+/* The panels after the first in transit to the L2 cache, while the first is worked on. */
 template <int N> __device__ inline void panels_prefetch(const Factor<N> &f) {
     if (f.A.along_i)
 #pragma unroll 1

@@ -53,7 +53,7 @@ __device__ inline void add_part(const Block<T> &b, double *c, int64_t ldc, doubl
         }
 }
 
-/* 128 x 64 of C on their way to the L2 cache, until they are added to. */
+/* 128 x 64 of C in transit to the L2 cache, until they are added to. */
 __device__ inline void prefetch_block(const double *c, int64_t ldc, int rows, int cols) {
     constexpr int LINE = 16, LINES = ROWS / LINE;
 #pragma unroll

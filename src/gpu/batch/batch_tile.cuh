@@ -329,7 +329,7 @@ template <class T> __device__ inline void acc_zero(Acc<T> &c) {
         c.v[e] = T(0);
 }
 
-/* --- one block of order 32 by one warp: FP64 as two halves of 16 joined by tensor-core products,
+/* --- one block of order 32 by one warp: FP64 in split FP16 of 16 joined by tensor-core products,
  * which needs half the registers and instructions of one piece; FP32 in one piece. --- */
 
 template <class T> constexpr bool HALVES = sizeof(T) == 8;
@@ -337,7 +337,7 @@ template <class T> constexpr bool HALVES = sizeof(T) == 8;
 /* C += A B (C -= A B: NEG) for MT x NT tiles of 16 x 8 and inner size 16, C(i, j) at C[i ci + j
  * cj]. */
 template <int MT, int NT, bool NEG, bool ZERO_C>
-__device__ inline void half_product(double *C, int ci, int cj, const double *A, int ai, int ak,
+__device__ inline void fp16_product(double *C, int ci, int cj, const double *A, int ai, int ak,
                                     const double *B, int bk, int bj, int lane) {
     double c[MT][NT][4];
     A += (lane / 4) * ai + (lane % 4) * ak;
@@ -389,7 +389,7 @@ template <class T, int LD> __device__ inline void block_factor(T *L, T *inv, int
             factor_columns<T, 32, 16, LD>(L, inv, h, l);
             __syncwarp();
             if (h == 0)
-                half_product<1, 2, true, false>(L + 16 * LD + 16, 1, LD, L + 16, 1, LD, L + 16, LD,
+                fp16_product<1, 2, true, false>(L + 16 * LD + 16, 1, LD, L + 16, 1, LD, L + 16, LD,
                                                 1, l);
         }
     } else {
@@ -414,8 +414,8 @@ template <class T, int LD> __device__ inline void block_invert(T *L, const T *in
             column_store<T, 16>(L + l * LD, x);
         __syncwarp();
         T *E = L + 16;
-        half_product<1, 2, false, true>(E, 1, LD, E, 1, LD, L, 1, LD, l);
-        half_product<1, 2, true, true>(E, 1, LD, E + 16 * LD, 1, LD, E, 1, LD, l);
+        fp16_product<1, 2, false, true>(E, 1, LD, E, 1, LD, L, 1, LD, l);
+        fp16_product<1, 2, true, true>(E, 1, LD, E + 16 * LD, 1, LD, E, 1, LD, l);
     } else {
         alignas(16) T x[32];
         unit_column<T, 32>(x, l);
@@ -446,7 +446,7 @@ __device__ inline void block_forward(T *s, const T *L, const T *inv, int l) {
     column_store<T, N>(s + l * LD, x);
     __syncwarp();
     if constexpr (HALVES<T>) {
-        half_product<1, 4, true, false>(s + 16, 1, LD, L + D::BELOW, 1, D::SQUARE_LD, s, 1, LD, l);
+        fp16_product<1, 4, true, false>(s + 16, 1, LD, L + D::BELOW, 1, D::SQUARE_LD, s, 1, LD, l);
         column_load<T, N>(x, s + l * LD + 16);
         solve_lower<T, N>(x, L + D::SECOND, D::LD, inv + 16);
         column_store<T, N>(s + l * LD + 16, x);
@@ -462,7 +462,7 @@ __device__ inline void block_backward(T *s, const T *L, const T *inv, int l) {
         solve_lower_trans<T, N, D::LD>(x, L + D::SECOND, inv + 16);
         column_store<T, N>(s + l * LD + 16, x);
         __syncwarp();
-        half_product<1, 4, true, false>(s, 1, LD, L + D::BELOW, D::SQUARE_LD, 1, s + 16, 1, LD, l);
+        fp16_product<1, 4, true, false>(s, 1, LD, L + D::BELOW, D::SQUARE_LD, 1, s + 16, 1, LD, l);
     }
     column_load<T, N>(x, s + l * LD);
     solve_lower_trans<T, N, D::LD>(x, L, inv);
@@ -487,7 +487,7 @@ __device__ inline void block_forward_rows(T *s, const T *L, const T *inv, int l)
         __syncwarp();
         if constexpr (HALVES<T>)
             if (h == 0)
-                half_product<2, 2, true, false>(s + 16 * LD, 1, LD, s, 1, LD, L + 16, LD, 1, l);
+                fp16_product<2, 2, true, false>(s + 16 * LD, 1, LD, s, 1, LD, L + 16, LD, 1, l);
     }
 }
 

@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(THREADS, 1)
                 else if (mine)
                     slab_product<true>(c, sa, sb, part, first, a.unit, lane);
         }
-        /* rows of B above these may still be on their way to shared memory, these are not */
+        /* rows of B above these may still be in transit to shared memory, these are not */
         if (mine)
             result_write(matrix_b(a, t), c, a.alpha, t.i0, part, t.j0() + wj, t.n, t.m, lane);
         slab_next(a, w, t);

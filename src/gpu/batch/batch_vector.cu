@@ -117,7 +117,7 @@ __device__ inline void block_apply(const Vectors<T> &t, const T *r, int to, int 
 }
 
 /* All block rows in the order of the solve: warp j solves with the diagonal block while the others'
- * blocks are on their way. Only warp i changes entries of block row i. */
+ * blocks are in transit. Only warp i changes entries of block row i. */
 template <class T, int M, bool TRANS> __device__ inline void solve_all(const Vectors<T> &t) {
     const int i = t.warp;
     for (int q = 0; q < t.nb; q++) {

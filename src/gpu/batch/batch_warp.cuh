@@ -67,7 +67,7 @@ __device__ inline void info_write(int *info, int base, int64_t b, int fail) {
         info[b] = fail > 0 ? fail + base : fail;
 }
 
-/* B in chunks of G columns, the first of which is already on its way. */
+/* B in chunks of G columns, the first of which is already in transit. */
 template <class T, int G, int OP>
 __device__ inline void columns_run(const Args<T> &a, const Ref<T> &b, const T *sA, const T *inv,
                                    T *sB, int n, int m, bool keep, int l) {

@@ -198,7 +198,7 @@ status gpu_place_blocks(cudaStream_t s, backend_type t, char uplo, char diag, in
                         const void *inv, void *a, int64_t lda);
 
 /* ---- operations */
-struct gpu_arrival; /* a triangle on its way to the device: dense/arrival.cuh */
+struct gpu_arrival; /* a triangle in transit to the device: dense/arrival.cuh */
 size_t gpu_trsm_work(backend_type t, int64_t n, int64_t other);
 size_t gpu_trmm_work(backend_type t, int64_t n, int64_t other);
 /* Enough for every trmm of at most these sizes. */
@@ -225,7 +225,7 @@ struct gpu_tuning {
     int64_t symm_leaf, syrk_leaf;
     int64_t potrf_tiles; /* order up to which one kernel makes the factor; recursion above */
     int64_t trtri_nb, lauum_leaf;
-    int64_t half_kernel; /* 0: rounded products of halves are by cuBLAS, in pieces */
+    int64_t fp16_kernel; /* 0: rounded products of FP16 numbers are by cuBLAS, in pieces */
 };
 extern gpu_tuning gpu_tune;
 

@@ -2,12 +2,12 @@
  */
 #include "backend/backend_group.h"
 #include "gpu/batch/batch_gpu.h"
-#include "gpu/dense/half_gpu.h"
+#include "gpu/dense/fp16_gpu.h"
 #include "gpu/dense/potrf.cuh"
 #include "gpu/dense/sparse_gpu.h"
-#include "gpu/dense/terms_gpu.h"
-#include "gpu/formats/formats_gpu.h"
-#include "gpu/formats/toeplitz_gpu.h"
+#include "gpu/dense/split_gpu.h"
+#include "gpu/hier/hier_gpu.h"
+#include "gpu/hier/toeplitz_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
 #include "gpu/matcov/matcov_gpu.h"
 #include "gpu/psf/psf_gpu.h"
@@ -29,7 +29,7 @@ gpu_tuning gpu_tune = {
     .potrf_tiles = 4096,
     .trtri_nb = 512,
     .lauum_leaf = 512,
-    .half_kernel = 1,
+    .fp16_kernel = 1,
 };
 
 /* ---- messages go to the program's record */
@@ -318,12 +318,12 @@ const backend backend_gpu = {
     .multi_workspace = gpu_multi_workspace,
     .trsm_multi = gpu_trsm_multi,
     .batch = &backend_batch_gpu,
-    .half = &backend_half_gpu,
+    .fp16 = &backend_fp16_gpu,
     .lowrank = &backend_lowrank_gpu,
     .sparse = &backend_sparse_gpu,
     .toeplitz = &backend_toeplitz_gpu,
-    .terms = &backend_terms_gpu,
-    .formats = &backend_formats_gpu,
+    .split = &backend_split_gpu,
+    .hier = &backend_formats_gpu,
     .matcov = &backend_matcov_gpu,
     .psf = &backend_psf_gpu,
     .group = &backend_group_gpu,
@@ -355,7 +355,7 @@ EXPORT int64_t moao_gpu_tune(const char *name, int64_t value) {
         {"symm_leaf", &gpu_tune.symm_leaf},       {"syrk_leaf", &gpu_tune.syrk_leaf},
         {"potrf_tiles", &gpu_tune.potrf_tiles},   {"trsm_group", &gpu_tune.trsm_group},
         {"trtri_nb", &gpu_tune.trtri_nb},         {"lauum_leaf", &gpu_tune.lauum_leaf},
-        {"half_kernel", &gpu_tune.half_kernel},
+        {"fp16_kernel", &gpu_tune.fp16_kernel},
     };
     for (const auto &s : sizes)
         if (!strcmp(s.name, name)) {

@@ -1,4 +1,4 @@
-/* A triangle on its way to the device, in pieces. */
+/* A triangle in transit to the device, in pieces. */
 #include "arrival.cuh"
 
 /* Blocks before the k-th piece, in the order of arrival. */

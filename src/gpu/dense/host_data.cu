@@ -26,15 +26,15 @@ static size_t op_work(bool solve, backend_type t, int64_t n, int64_t other) {
 /* The k-th choice of widths, from the one that is wanted to the one that takes the least memory: by
  * halves where B is wide enough for it, then whole columns, narrower each time. */
 static bool choice(int64_t n, int64_t other, int k, host_widths *w) {
-    const bool halves = n >= 1024 && other >= n / 2;
-    const int64_t shrink = k - (halves ? 1 : 0);
+    const bool fp16 = n >= 1024 && other >= n / 2;
+    const int64_t shrink = k - (fp16 ? 1 : 0);
     if (shrink >= SHRINKS)
         return false;
     const int64_t panel = gpu_ceil(gpu_ceil(other, 8), 256) * 256, s = shrink < 0 ? 0 : shrink;
     const int64_t first = FIRST >> s, wide = (panel < 512 ? 512 : gpu_min(panel, FIRST)) >> s;
     *w = host_widths{gpu_min(other, first > 1 ? first : 1), gpu_min(other, wide > 1 ? wide : 1), 0,
                      shrink < 0};
-    if (w->halves) {
+    if (w->fp16) {
         w->first = gpu_min(CORNER, other);
         w->panel = gpu_min(w->first, FIRST);
     }
@@ -45,7 +45,7 @@ static bool choice(int64_t n, int64_t other, int k, host_widths *w) {
 /* Most of a panel by halves is stored before the rest is made, so that the last ones may shrink
  * faster. */
 int64_t host_width(host_widths w, int64_t k, int64_t left) {
-    const int64_t most = w.halves ? left / 3 * 2 : left / 2, shrunk = gpu_ceil(most, 256) * 256,
+    const int64_t most = w.fp16 ? left / 3 * 2 : left / 2, shrunk = gpu_ceil(most, 256) * 256,
                   grown = k < 8 ? SECOND << (k - 1) : w.panel;
     return gpu_min(gpu_min(w.panel, left), gpu_min(grown, shrunk > LAST ? shrunk : LAST));
 }
@@ -128,7 +128,7 @@ static status stream_panels(const host_call *s) {
     CUDA_TRY(cudaStreamWaitEvent(c->out, c->fork, 0));
     for (cudaEvent_t e : c->stored)
         CUDA_TRY(cudaEventRecord(e, c->out));
-    GPU_TRY(s->w.halves ? host_halves(s) : host_columns(s));
+    GPU_TRY(s->w.fp16 ? host_fp16(s) : host_columns(s));
     CUDA_TRY(cudaEventRecord(c->join, c->out));
     CUDA_TRY(cudaStreamWaitEvent(c->main.stream, c->join, 0));
     CUDA_TRY(cudaEventRecord(c->join, c->in)); /* pieces of A that nothing waited for (alpha = 0) */
@@ -162,7 +162,7 @@ static status host_data(bool solve, backend_ctx *ctx, gpu_tri p, int64_t m, int6
     s.work = s.dev + triangle;
     s.panels = s.work + op_work(solve, p.t, order, s.w.most);
     s.panel_bytes = gpu_align((size_t)(order * s.w.most) * backend_size(p.t));
-    if (s.w.halves && backend_equals(p.t, alpha, 0)) /* nothing is read, no product is made */
+    if (s.w.fp16 && backend_equals(p.t, alpha, 0)) /* nothing is read, no product is made */
         choice(order, other, 1, &s.w);
     return stream_panels(&s);
 }

@@ -3,7 +3,7 @@
  * `in` brings A and panels, the main stream computes, `out` takes results back.
  *
  * - Whole columns (host_columns.cu): every panel is one trsm or trmm.
- * - By halves (host_halves.cu), where B has many columns: a panel is taken by halves of the
+ * - By halves (host_fp16.cu), where B has many columns: a panel is taken by halves of the
  * triangle, so that work begins before all of its rows are there, and results leave before all are
  * made. */
 #ifndef MOAO_GPU_HOST_DATA_CUH
@@ -17,10 +17,10 @@
 struct host_widths {
     int64_t first, panel; /* of the first one, and of all others at most */
     int64_t most;         /* columns of a buffer */
-    bool halves;          /* they are taken by halves of the triangle */
+    bool fp16;            /* they are taken by halves of the triangle */
 };
 
-/* A call on its way. Side R is described as if it were transposed: `rows` are along the triangle,
+/* A call in transit. Side R is described as if it were transposed: `rows` are along the triangle,
  * `columns` the other extent. */
 struct host_call {
     backend_ctx *ctx;
@@ -53,13 +53,13 @@ status host_fetch(const host_call *s, int64_t row, int64_t rows, int64_t from, i
                   void *part, int64_t ld);
 /* What `in` has been given so far comes before all that the main stream does next. */
 status host_use_what_comes(const host_call *s);
-/* Panel number k of w columns from `from` on its way into its buffer, when that is free. */
+/* Panel number k of w columns from `from` in transit into its buffer, when that is free. */
 status host_load(const host_call *s, int64_t from, int64_t w, int64_t k);
-/* A block of buffer k, at `part`, on its way back after what the main stream has been given so far.
+/* A block of buffer k, at `part`, in transit back after what the main stream has been given so far.
  */
 status host_store(const host_call *s, int64_t k, int64_t row, int64_t rows, int64_t from, int64_t w,
                   void *part, int64_t ld);
-/* The triangle of order n at (at, at) of A on its way. */
+/* The triangle of order n at (at, at) of A in transit. */
 status host_send_triangle(const host_call *s, int64_t at, int64_t n, gpu_arrival *wait);
 /* The operation with that triangle on w columns of a panel. */
 status host_compute(const host_call *s, int64_t at, int64_t n, int64_t w, const void *alpha,
@@ -69,6 +69,6 @@ int64_t host_width(host_widths w, int64_t k, int64_t left);
 
 /* The two schedules: all panels of B, first to last. */
 status host_columns(const host_call *s);
-status host_halves(const host_call *s);
+status host_fp16(const host_call *s);
 
 #endif

@@ -1,8 +1,8 @@
-/* How a matrix of halves is described to the copy engine, on the host. */
+/* How a matrix of FP16 numbers is described to the copy engine, on the host. */
 #ifndef MOAO_GPU_TENSOR_MAP_CUH
 #define MOAO_GPU_TENSOR_MAP_CUH
 
-#include "backend/backend_half.h"
+#include "backend/backend_fp16.h"
 #include <cudaTypedefs.h>
 #include <cuda_runtime.h>
 

@@ -1,5 +1,5 @@
-/* Instructions of Hopper (sm_90a) for products of halves: barriers in shared memory, copies of
- * boxes of a matrix by the copy engine, products by groups of four warps. Names follow PTX. */
+/* Instructions of Hopper (sm_90a) for products of FP16 numbers: barriers in shared memory, copies
+ * of boxes of a matrix by the copy engine, products by groups of four warps. Names follow PTX. */
 #ifndef MOAO_GPU_WGMMA_CUH
 #define MOAO_GPU_WGMMA_CUH
 

@@ -207,7 +207,7 @@ template <int TILES> __device__ inline void glance_at(Glance &g, const double (&
         }
 }
 
-/* acc := 32 rows of the product; the next columns of op(A) are on their way while these are
+/* acc := 32 rows of the product; the next columns of op(A) are in transit while these are
  * multiplied. FULL: w is WIDE. */
 template <class T, bool TRANS, bool FULL>
 __device__ inline void product_plain(double (&acc)[2][WIDE / 8][4], const T *a, int64_t lda,

@@ -60,14 +60,14 @@ struct gpu_cov_means {
     const gpu_cov_sensor *sensors;
     const gpu_cov_layer *layers;
     gpu_cov_gradients gradients;
-    gpu_cov_aim aim;
+    gpu_cov_set_direction aim;
     const double *px, *py;                /* the points */
     const double2 *row_place, *col_place; /* not NULL: positions in place of subapertures and points
                                              [m] */
     double reach;                         /* no two points of the pupil are further apart [m] */
     float near;          /* by which the squared radius of the grids is multiplied, of type S */
     int intervals, deep; /* of the radial functions that are needed; layers held at a time */
-    float to_half;       /* not 0: a is of halves of so many times the entries */
+    float to_fp16;       /* not 0: a is of FP16 numbers of so many times the entries */
     void *a;
     int64_t lda, i0, j0;
     gpu_cov_mean_job job[GPU_COV_JOBS];
@@ -81,7 +81,7 @@ struct host_gradients;
 struct gpu_surface {
     bool made;
     int rs, cs;
-    gpu_cov_aim aim;
+    gpu_cov_set_direction aim;
     int n[2], cells[2], fold, planes; /* numbers; n / fold; steps of the rows' pitch */
     double pitch, base[2], first[2];  /* of the lattice; of the rows' first place [m] */
     float *value;                     /* [rows' axis + 2 columns' axis, or columns' axis][y][x] */

@@ -6,7 +6,7 @@
 
 /* Position of sensor w on a layer [m]: c p + offset. */
 static __device__ void on_layer(const gpu_cov_layer &l, const gpu_cov_sensor &w, bool aimed,
-                                const gpu_cov_aim &aim, double *c, double offset[2]) {
+                                const gpu_cov_set_direction &aim, double *c, double offset[2]) {
     const double still[2] = {0.0, 0.0};
     formula_on_layer(l.h, 1.0, w.altitude, aimed ? aim.dir : w.dir,
                      aimed && aim.drifts ? l.drift : still, c, offset);

@@ -35,8 +35,8 @@ static status copy_lists(backend_cov *c, const matcov_model *m) {
 
 /* ---- profiles */
 
-static gpu_cov_aim axis_aim(const backend_cov *c) {
-    return gpu_cov_aim{c->nsensor, false, {0.0, 0.0}};
+static gpu_cov_set_direction axis_set_direction(const backend_cov *c) {
+    return gpu_cov_set_direction{c->nsensor, false, {0.0, 0.0}};
 }
 
 static int class_of(const matcov_model *m, int l) {
@@ -66,7 +66,7 @@ static void stage_gradients(backend_cov *c, const matcov_model *m, const int *or
 }
 
 /* The tables of one list of like pairs, under the profile sent last. */
-static status tabulate(const backend_cov *c, const gpu_cov_aim *aim, int list,
+static status tabulate(const backend_cov *c, const gpu_cov_set_direction *aim, int list,
                        const gpu_cov_table *tables, const gpu_cov_pair *pairs) {
     const pair_list *k = &c->list[list];
     cudaStream_t stream = c->ctx->main.stream;
@@ -135,7 +135,7 @@ static status send_profile(backend_cov *c, const matcov_model *m) {
     if (others)
         GPU_TRY(gpu_cov_convert(stream, &c->gradients, m->ngradient));
     c->means.serial = m->gradient_serial;
-    const gpu_cov_aim aim = axis_aim(c);
+    const gpu_cov_set_direction aim = axis_set_direction(c);
     const int ncmm = c->list[MATCOV_CMM].ntable;
     GPU_TRY(tabulate(c, &aim, MATCOV_CMM, c->tables, c->pairs));
     GPU_TRY(tabulate(c, &aim, MATCOV_CTT, c->tables + ncmm, c->pairs + ncmm));
@@ -228,7 +228,7 @@ static status open_target(backend_cov *c, backend_cov_target **out) {
 
 static status aim(backend_cov_target *t, const double dir[2], bool shifted) {
     gpu_device_guard guard(t->c->ctx->device);
-    t->aim = gpu_cov_aim{t->c->nsensor, shifted, {dir[0], dir[1]}};
+    t->aim = gpu_cov_set_direction{t->c->nsensor, shifted, {dir[0], dir[1]}};
     t->aimed = true;
     GPU_TRY(tabulate(t->c, &t->aim, MATCOV_CTM, t->tables, t->pairs));
     return MOAO_OK;
@@ -238,14 +238,14 @@ static status aim(backend_cov_target *t, const double dir[2], bool shifted) {
 
 static status fill_cmm(backend_cov *c, backend_type t, char part, unsigned with, int64_t i0,
                        int64_t ni, int64_t j0, int64_t nj, void *a, int64_t lda) {
-    const gpu_cov_aim aim = axis_aim(c);
+    const gpu_cov_set_direction aim = axis_set_direction(c);
     return gpu_cov_fill(c, MATCOV_CMM, &aim, c->tables, t, part, with,
                         gpu_cov_region{i0, ni, j0, nj}, a, lda);
 }
 
 static status fill_ctt(backend_cov *c, backend_type t, char part, int64_t i0, int64_t ni,
                        int64_t j0, int64_t nj, void *a, int64_t lda) {
-    const gpu_cov_aim aim = axis_aim(c);
+    const gpu_cov_set_direction aim = axis_set_direction(c);
     return gpu_cov_fill(c, MATCOV_CTT, &aim, c->tables + c->list[MATCOV_CMM].ntable, t, part, 0,
                         gpu_cov_region{i0, ni, j0, nj}, a, lda);
 }
@@ -277,11 +277,11 @@ static status fill_ctm_both(backend_cov_target *v, backend_type t, int sensor, i
     return gpu_cov_fill_both(v->c, &v->aim, v->tables, t, sensor, k0, n, a, lda, apart);
 }
 
-static status fill_ctm_half(backend_cov_target *v, int exponent, int sensor, int64_t k0, int64_t n,
+static status fill_ctm_fp16(backend_cov_target *v, int exponent, int sensor, int64_t k0, int64_t n,
                             uint16_t *a, int64_t lda, int64_t apart, bool *done) {
     const int64_t rows = v->c->t;
     *done = false;
-    const status st = check_both(v, "fill_ctm_half", BACKEND_S, rows, sensor, k0, n, lda, apart);
+    const status st = check_both(v, "fill_ctm_fp16", BACKEND_S, rows, sensor, k0, n, lda, apart);
     if (st != MOAO_OK)
         return st;
     if (abs(exponent) > 120)
@@ -304,16 +304,16 @@ static status fill_cpm_both(backend_cov_target *v, backend_type t, int64_t np, c
     return gpu_cov_fill_phase_both(v->c, &v->aim, t, np, x, y, sensor, k0, n, a, lda, apart);
 }
 
-static status fill_cpm_half(backend_cov_target *v, int exponent, int64_t np, const double *x,
+static status fill_cpm_fp16(backend_cov_target *v, int exponent, int64_t np, const double *x,
                             const double *y, int sensor, int64_t k0, int64_t n, uint16_t *a,
                             int64_t lda, int64_t apart, bool *done) {
     *done = false;
-    const status st = check_both(v, "fill_cpm_half", BACKEND_S, np, sensor, k0, n, lda, apart);
+    const status st = check_both(v, "fill_cpm_fp16", BACKEND_S, np, sensor, k0, n, lda, apart);
     if (st != MOAO_OK)
         return st;
     if (abs(exponent) > 120)
         return MOAO_OK;
-    return gpu_cov_fill_phase_half(v->c, &v->aim, np, x, y, sensor, k0, n, ldexpf(1.0f, exponent),
+    return gpu_cov_fill_phase_fp16(v->c, &v->aim, np, x, y, sensor, k0, n, ldexpf(1.0f, exponent),
                                    a, lda, apart, done);
 }
 
@@ -354,8 +354,8 @@ const backend_matcov backend_matcov_gpu = {
     .aim = aim,
     .fill_ctm = fill_ctm,
     .fill_ctm_both = fill_ctm_both,
-    .fill_ctm_half = fill_ctm_half,
+    .fill_ctm_fp16 = fill_ctm_fp16,
     .fill_cpm = fill_cpm,
     .fill_cpm_both = fill_cpm_both,
-    .fill_cpm_half = fill_cpm_half,
+    .fill_cpm_fp16 = fill_cpm_fp16,
 };

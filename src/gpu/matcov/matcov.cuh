@@ -86,7 +86,7 @@ struct gpu_cov_table {
 };
 
 /* Where the truth sensor looks; its number among the sensors. */
-struct gpu_cov_aim {
+struct gpu_cov_set_direction {
     int sensor;
     bool drifts;
     double dir[2];
@@ -115,7 +115,7 @@ struct gpu_cov_edges {
     const gpu_cov_layer *layers;
     const gpu_structure *structure;
     double *sums;
-    gpu_cov_aim aim;
+    gpu_cov_set_direction aim;
     const double *px, *py; /* not NULL: points of the pupil in place of the rows' edge points */
     gpu_cov_job job[GPU_COV_JOBS];
 };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-gpu_cov_edges gpu_cov_edges_of(const backend_cov *c, const gpu_cov_aim *aim) {
+gpu_cov_edges gpu_cov_edges_of(const backend_cov *c, const gpu_cov_set_direction *aim) {
     gpu_cov_edges p = {};
     memcpy(p.from, c->from, sizeof p.from);
     p.sensors = c->sensors;
@@ -16,7 +16,7 @@ gpu_cov_edges gpu_cov_edges_of(const backend_cov *c, const gpu_cov_aim *aim) {
     return p;
 }
 
-gpu_cov_means gpu_cov_means_of(const backend_cov *c, const gpu_cov_aim *aim) {
+gpu_cov_means gpu_cov_means_of(const backend_cov *c, const gpu_cov_set_direction *aim) {
     gpu_cov_means p = {};
     p.part = 'A';
     p.near = c->difference ? GPU_NEAR : 1.0f;
@@ -37,7 +37,7 @@ gpu_cov_pair gpu_cov_pair_of(const backend_cov *c, int gradient, bool swapped) {
                         formula_slope_scale(v->size[0], v->size[1]) / n};
 }
 
-/* A block on its way: the jobs gathered so far. */
+/* A block in transit: the jobs gathered so far. */
 struct block {
     backend_cov *c;
     int list;
@@ -54,7 +54,7 @@ struct piece {
     int64_t at;
 };
 
-static status flush_unlike(block *b) {
+static status flush_other(block *b) {
     cudaStream_t stream = b->c->ctx->main.stream;
     if (b->unlike.njob > 0) {
         b->c->surface.made = false;
@@ -75,7 +75,7 @@ static status flush_like(block *b) {
     return MOAO_OK;
 }
 
-double gpu_cov_field(const backend_cov *c, const gpu_cov_aim *aim) {
+double gpu_cov_field(const backend_cov *c, const gpu_cov_set_direction *aim) {
     double field = hypot(aim->dir[0], aim->dir[1]);
     for (int w = 0; w <= c->nsensor; w++)
         field = fmax(field, hypot(c->host[w].dir[0], c->host[w].dir[1]));
@@ -110,14 +110,14 @@ static int edge_count(const host_sensor *h, int axis, int k0, int n) {
 }
 
 /* Jobs of a pair that is not alike; as many columns at a time as there is memory for their sums. */
-static status add_unlike(block *b, const piece *r, const piece *whole) {
+static status add_other(block *b, const piece *r, const piece *whole) {
     const host_sensor *rows = &b->c->host[r->sensor], *cols = &b->c->host[whole->sensor];
     const bool whole_axis = r->n == rows->nsub;
     const size_t nre = edge_count(rows, r->axis, r->k0, r->n);
     for (piece c = *whole; c.n > 0;) {
         size_t need = nre * edge_count(cols, c.axis, c.k0, c.n);
         if (b->unlike.njob == GPU_COV_JOBS || b->used + need > b->c->nsums)
-            GPU_TRY(flush_unlike(b));
+            GPU_TRY(flush_other(b));
         piece part = c;
         while (part.n > 1 && (need = nre * edge_count(cols, c.axis, c.k0, part.n)) > b->c->nsums)
             part.n = part.n - (part.n + 15) / 16;
@@ -194,7 +194,7 @@ static status add_means(block *b, const twin *r, const twin *c, matcov_link link
 /* Slopes between points with mean gradients. */
 static status add_mixed(block *b, const piece *r, const piece *c) {
     const gpu_cov_job j = job_of(r, c);
-    GPU_TRY(flush_unlike(b)); /* which uses the same memory */
+    GPU_TRY(flush_other(b)); /* which uses the same memory */
     return gpu_cov_fill_mixed(b->c, &b->edges.aim, b->type, &b->unlike, &j);
 }
 
@@ -247,10 +247,10 @@ static status fill_pieces(block *b, const piece *rows, int nrow, const piece *co
             else if (mixed)
                 GPU_TRY(add_mixed(b, r, c));
             else if (link.gradient < 0)
-                GPU_TRY(add_unlike(b, r, c));
+                GPU_TRY(add_other(b, r, c));
         }
     GPU_TRY(flush_like(b));
-    return flush_unlike(b);
+    return flush_other(b);
 }
 
 /* Pairs of mean gradients that are not alike. */
@@ -270,9 +270,9 @@ static status fill_means(block *b, const piece *rows, int nrow, const piece *col
     return st;
 }
 
-status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_aim *aim, const gpu_cov_table *tables,
-                    backend_type t, char part, unsigned with, gpu_cov_region g, void *a,
-                    int64_t lda) {
+status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_set_direction *aim,
+                    const gpu_cov_table *tables, backend_type t, char part, unsigned with,
+                    gpu_cov_region g, void *a, int64_t lda) {
     gpu_device_guard guard(c->ctx->device);
     const int n = c->nsensor;
     block b = {c, list, t, gpu_cov_edges_of(c, aim), {}, {}, {}, 0};
@@ -311,8 +311,8 @@ status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_aim *aim, const gpu_
     return st;
 }
 
-status gpu_cov_fill_single(backend_cov *c, const gpu_cov_aim *aim, int sensor, int64_t k0,
-                           int64_t n, float to_half, void *a, int64_t lda, int64_t apart,
+status gpu_cov_fill_single(backend_cov *c, const gpu_cov_set_direction *aim, int sensor, int64_t k0,
+                           int64_t n, float to_fp16, void *a, int64_t lda, int64_t apart,
                            bool *done) {
     gpu_device_guard guard(c->ctx->device);
     const matcov_link link = c->list[MATCOV_CTM].links[sensor];
@@ -322,7 +322,7 @@ status gpu_cov_fill_single(backend_cov *c, const gpu_cov_aim *aim, int sensor, i
         return MOAO_OK;
     gpu_cov_means p = gpu_cov_means_of(c, aim);
     gpu_cov_mean_job j = {};
-    p.a = a, p.lda = lda, p.to_half = to_half;
+    p.a = a, p.lda = lda, p.to_fp16 = to_fp16;
     j.rs = (short)c->nsensor, j.rows = 2, j.nr = rows->nsub, j.whole = true;
     j.cs = (short)sensor, j.cols = 2, j.ck = (int)k0, j.nc = (int)n;
     j.row[1] = rows->nsub, j.col[1] = apart;
@@ -334,9 +334,9 @@ status gpu_cov_fill_single(backend_cov *c, const gpu_cov_aim *aim, int sensor, i
     return *done ? MOAO_OK : gpu_cov_by_pairs(c, &p, &j, gpu_cov_reach(c, false), done);
 }
 
-status gpu_cov_fill_both(backend_cov *c, const gpu_cov_aim *aim, const gpu_cov_table *tables,
-                         backend_type t, int sensor, int64_t k0, int64_t n, void *a, int64_t lda,
-                         int64_t apart) {
+status gpu_cov_fill_both(backend_cov *c, const gpu_cov_set_direction *aim,
+                         const gpu_cov_table *tables, backend_type t, int sensor, int64_t k0,
+                         int64_t n, void *a, int64_t lda, int64_t apart) {
     const int64_t rows = 2 * c->host[c->nsensor].nsub, nsub = c->host[sensor].nsub;
     int64_t first = 0;
     bool done = n == 0;

@@ -71,7 +71,7 @@ struct backend_cov {
 struct backend_cov_target {
     backend_cov_target_head head;
     backend_cov *c;
-    gpu_cov_aim aim;
+    gpu_cov_set_direction aim;
     bool aimed;
     char *device;
     gpu_cov_table *tables;
@@ -88,12 +88,12 @@ void gpu_cov_release(backend_cov *c);
 status gpu_cov_build_target(backend_cov_target *t);
 
 /* What the kernels need of the layers, for a truth sensor aimed so. */
-gpu_cov_edges gpu_cov_edges_of(const backend_cov *c, const gpu_cov_aim *aim);
+gpu_cov_edges gpu_cov_edges_of(const backend_cov *c, const gpu_cov_set_direction *aim);
 
 /* The same for mean gradients; and what a pair has of class `gradient`. */
-gpu_cov_means gpu_cov_means_of(const backend_cov *c, const gpu_cov_aim *aim);
+gpu_cov_means gpu_cov_means_of(const backend_cov *c, const gpu_cov_set_direction *aim);
 /* By how much points on a layer can be further apart than in the pupil [m]. */
-double gpu_cov_field(const backend_cov *c, const gpu_cov_aim *aim);
+double gpu_cov_field(const backend_cov *c, const gpu_cov_set_direction *aim);
 /* A job of p in single precision by interpolation, where that is possible and worth it. */
 status gpu_cov_by_surface(backend_cov *c, const gpu_cov_means *p, const gpu_cov_mean_job *job,
                           bool *done);
@@ -113,29 +113,29 @@ struct gpu_cov_region {
     int64_t i0, ni, j0, nj;
 };
 /* Covariances of the phase at points with slopes (phase.cu). */
-status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int64_t np,
-                          const double *x, const double *y, int64_t j0, int64_t nj, void *a,
-                          int64_t lda);
-status gpu_cov_fill_phase_both(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int64_t np,
+status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t,
+                          int64_t np, const double *x, const double *y, int64_t j0, int64_t nj,
+                          void *a, int64_t lda);
+status gpu_cov_fill_phase_both(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t,
+                               int64_t np, const double *x, const double *y, int w, int64_t k0,
+                               int64_t n, void *a, int64_t lda, int64_t apart);
+/* Of a difference in FP16 of to_fp16 times the entries, if there is a way. */
+status gpu_cov_fill_phase_fp16(backend_cov *c, const gpu_cov_set_direction *aim, int64_t np,
                                const double *x, const double *y, int w, int64_t k0, int64_t n,
-                               void *a, int64_t lda, int64_t apart);
-/* Of a difference as halves of to_half times the entries, if there is a way. */
-status gpu_cov_fill_phase_half(backend_cov *c, const gpu_cov_aim *aim, int64_t np, const double *x,
-                               const double *y, int w, int64_t k0, int64_t n, float to_half,
-                               void *a, int64_t lda, int64_t apart, bool *done);
+                               float to_fp16, void *a, int64_t lda, int64_t apart, bool *done);
 /* A job of slopes between points and mean gradients: done at once, by way of `sums`. */
-status gpu_cov_fill_mixed(backend_cov *c, const gpu_cov_aim *aim, backend_type t,
+status gpu_cov_fill_mixed(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t,
                           const gpu_cov_entries *p, const gpu_cov_job *job);
 /* The truth sensor's slopes with both axes of subapertures k0 .. k0 + n of a sensor; _single: in
- * floats, or in halves of to_half times the entries (where that is not 0), if there is a way. */
-status gpu_cov_fill_single(backend_cov *c, const gpu_cov_aim *aim, int sensor, int64_t k0,
-                           int64_t n, float to_half, void *a, int64_t lda, int64_t apart,
+ * floats, or in FP16 of to_fp16 times the entries (where that is not 0), if there is a way. */
+status gpu_cov_fill_single(backend_cov *c, const gpu_cov_set_direction *aim, int sensor, int64_t k0,
+                           int64_t n, float to_fp16, void *a, int64_t lda, int64_t apart,
                            bool *done);
-status gpu_cov_fill_both(backend_cov *c, const gpu_cov_aim *aim, const gpu_cov_table *tables,
-                         backend_type t, int sensor, int64_t k0, int64_t n, void *a, int64_t lda,
-                         int64_t apart);
-status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_aim *aim, const gpu_cov_table *tables,
-                    backend_type t, char part, unsigned with, gpu_cov_region g, void *a,
-                    int64_t lda);
+status gpu_cov_fill_both(backend_cov *c, const gpu_cov_set_direction *aim,
+                         const gpu_cov_table *tables, backend_type t, int sensor, int64_t k0,
+                         int64_t n, void *a, int64_t lda, int64_t apart);
+status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_set_direction *aim,
+                    const gpu_cov_table *tables, backend_type t, char part, unsigned with,
+                    gpu_cov_region g, void *a, int64_t lda);
 
 #endif

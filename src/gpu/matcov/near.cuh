@@ -6,12 +6,12 @@
 #include "gradient.cuh"
 #include <cuda_fp16.h>
 
-/* An entry of a matrix of floats, or of halves of to_half times the entries. */
-static __device__ __forceinline__ void put_single(void *a, int64_t at, float to_half, float v) {
-    if (to_half == 0.0f)
+/* An entry of a matrix of floats, or of FP16 numbers of to_fp16 times the entries. */
+static __device__ __forceinline__ void put_single(void *a, int64_t at, float to_fp16, float v) {
+    if (to_fp16 == 0.0f)
         ((float *)a)[at] = v;
     else
-        ((__half *)a)[at] = __float2half(to_half * v);
+        ((__half *)a)[at] = __float2half(to_fp16 * v);
 }
 
 /* Components along the axes of a sensor. */

@@ -515,7 +515,7 @@ __launch_bounds__(THREADS, BLOCKS) void fill_pairs(const __grid_constant__ gpu_c
 #pragma unroll
         for (int k = 0; k < AXES; k++)
             put_single(p.a, job.row[NR == 2 ? k % 2 : 0] + row + (job.col[k / NR] + j) * p.lda,
-                       p.to_half, sum[k][c] + sh.near[threadIdx.x / 32][k][c][threadIdx.x % 32]);
+                       p.to_fp16, sum[k][c] + sh.near[threadIdx.x / 32][k][c][threadIdx.x % 32]);
     }
 }
 

@@ -44,13 +44,13 @@ struct gpu_cov_pairs {
     const gpu_cov_layer *layers;
     const gpu_radial *radial; /* von Karman's and Kolmogorov's */
     gpu_cov_gradients gradients;
-    gpu_cov_aim aim;
+    gpu_cov_set_direction aim;
     int nlayer, from[2], low[2],
         count[2];                         /* Kolmogorov's layers are the last: from[1]; intervals */
     const double *px, *py;                /* the points, where job.rows = 0 */
     const double2 *row_place, *col_place; /* not NULL: positions in place of subapertures [m] */
     float near, middle, plain;
-    float to_half; /* not 0: a is of halves of so many times the entries */
+    float to_fp16; /* not 0: a is of FP16 numbers of so many times the entries */
     bool all_cols; /* of their sensor */
     void *a;
     int64_t lda;

@@ -67,7 +67,7 @@ status gpu_cov_by_pairs(backend_cov *c, const gpu_cov_means *p, const gpu_cov_me
     q.plain = job->rows > 0 ? RADIAL_PLAIN * RADIAL_PLAIN : RADIAL_PLAIN_PHASE * RADIAL_PLAIN_PHASE;
     q.all_cols = !p->col_place && job->nc == cols->nsub;
     q.a = p->a;
-    q.to_half = p->to_half;
+    q.to_fp16 = p->to_fp16;
     q.lda = p->lda;
     q.job = *job;
     if (!cover(c, job, reach + gpu_cov_field(c, &p->aim), &q))

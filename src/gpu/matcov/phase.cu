@@ -38,8 +38,8 @@ static status one_job(backend_cov *c, gpu_cov_edges *p, backend_type t, const gp
 }
 
 /* Slopes k0 .. k0 + n of one axis or both of a sensor with np points; where their columns are. */
-static gpu_cov_means job_with_points(const backend_cov *c, const gpu_cov_aim *aim, int w, int axis,
-                                     int axes, int k0, int n, int64_t np, const double *x,
+static gpu_cov_means job_with_points(const backend_cov *c, const gpu_cov_set_direction *aim, int w,
+                                     int axis, int axes, int k0, int n, int64_t np, const double *x,
                                      const double *y, const int64_t col[2], void *a, int64_t lda) {
     gpu_cov_means p = gpu_cov_means_of(c, aim);
     gpu_cov_mean_job *j = &p.job[0];
@@ -65,9 +65,9 @@ static status fill_difference(backend_cov *c, const gpu_cov_means *p, bool *done
 }
 
 /* left: they are differences between points, for which this was no way. */
-static status fill_means(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int w, int axis,
-                         int axes, int k0, int n, int64_t np, const double *x, const double *y,
-                         const int64_t col[2], void *a, int64_t lda, bool *left) {
+static status fill_means(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t, int w,
+                         int axis, int axes, int k0, int n, int64_t np, const double *x,
+                         const double *y, const int64_t col[2], void *a, int64_t lda, bool *left) {
     gpu_cov_means p = job_with_points(c, aim, w, axis, axes, k0, n, np, x, y, col, a, lda);
     bool done = false;
     if (t == BACKEND_S && c->difference)
@@ -95,7 +95,7 @@ static __global__ void mixed(gpu_cov_entries p, gpu_cov_job job, bool points_dow
         ((E *)p.a)[row + col * p.lda] = (E)(p.part == 'T' && below == 0 ? 0.5 * v : v);
 }
 
-status gpu_cov_fill_mixed(backend_cov *c, const gpu_cov_aim *aim, backend_type t,
+status gpu_cov_fill_mixed(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t,
                           const gpu_cov_entries *p, const gpu_cov_job *job) {
     cudaStream_t stream = c->ctx->main.stream;
     const bool down = c->host[job->rs].phase_class < 0; /* points are the rows */
@@ -160,9 +160,9 @@ static status some_slopes(backend_cov *c, gpu_cov_edges *p, backend_type t, int 
     return MOAO_OK;
 }
 
-status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int64_t np,
-                          const double *x, const double *y, int64_t j0, int64_t nj, void *a,
-                          int64_t lda) {
+status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t,
+                          int64_t np, const double *x, const double *y, int64_t j0, int64_t nj,
+                          void *a, int64_t lda) {
     gpu_device_guard guard(c->ctx->device);
     gpu_cov_edges p = gpu_cov_edges_of(c, aim);
     int64_t first = 0;
@@ -185,9 +185,9 @@ status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_aim *aim, backend_type t
     return MOAO_OK;
 }
 
-status gpu_cov_fill_phase_both(backend_cov *c, const gpu_cov_aim *aim, backend_type t, int64_t np,
-                               const double *x, const double *y, int w, int64_t k0, int64_t n,
-                               void *a, int64_t lda, int64_t apart) {
+status gpu_cov_fill_phase_both(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t,
+                               int64_t np, const double *x, const double *y, int w, int64_t k0,
+                               int64_t n, void *a, int64_t lda, int64_t apart) {
     gpu_device_guard guard(c->ctx->device);
     gpu_cov_edges p = gpu_cov_edges_of(c, aim);
     const int64_t col[2] = {0, apart};
@@ -203,15 +203,15 @@ status gpu_cov_fill_phase_both(backend_cov *c, const gpu_cov_aim *aim, backend_t
     return MOAO_OK;
 }
 
-status gpu_cov_fill_phase_half(backend_cov *c, const gpu_cov_aim *aim, int64_t np, const double *x,
-                               const double *y, int w, int64_t k0, int64_t n, float to_half,
-                               void *a, int64_t lda, int64_t apart, bool *done) {
+status gpu_cov_fill_phase_fp16(backend_cov *c, const gpu_cov_set_direction *aim, int64_t np,
+                               const double *x, const double *y, int w, int64_t k0, int64_t n,
+                               float to_fp16, void *a, int64_t lda, int64_t apart, bool *done) {
     gpu_device_guard guard(c->ctx->device);
     const int64_t col[2] = {0, apart};
     *done = np == 0 || n == 0;
     if (*done || !c->difference)
         return MOAO_OK;
     gpu_cov_means p = job_with_points(c, aim, w, 0, 2, (int)k0, (int)n, np, x, y, col, a, lda);
-    p.to_half = to_half;
+    p.to_fp16 = to_fp16;
     return fill_difference(c, &p, done);
 }

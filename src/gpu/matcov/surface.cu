@@ -68,7 +68,8 @@ static __global__ void places(gpu_surface s, const gpu_cov_sensor *frame, double
     }
 }
 
-static bool same_surface(const gpu_surface *a, const gpu_cov_mean_job *j, const gpu_cov_aim *aim) {
+static bool same_surface(const gpu_surface *a, const gpu_cov_mean_job *j,
+                         const gpu_cov_set_direction *aim) {
     return a->made && a->rs == j->rs && a->cs == j->cs && a->aim.drifts == aim->drifts &&
            a->aim.dir[0] == aim->dir[0] && a->aim.dir[1] == aim->dir[1];
 }
@@ -101,7 +102,7 @@ static status make_surface(backend_cov *c, const gpu_cov_means *p, const gpu_cov
     }
     q.njob = 1, q.part = 'A', q.i0 = q.j0 = 0;
     q.row_place = x, q.col_place = y;
-    q.a = s->value, q.lda = s->n[0], q.to_half = 0.0f;
+    q.a = s->value, q.lda = s->n[0], q.to_fp16 = 0.0f;
     q.reach = hypot((s->n[0] + 1) * s->pitch, (s->n[1] + 1) * s->pitch);
     c->surface.made = false;
     GPU_TRY(gpu_cov_by_pairs(c, &q, j, q.reach, done));
@@ -141,7 +142,7 @@ struct block_of {
     const gpu_cov_sensor *sensors;
     const double *px, *py;
     void *a;
-    float to_half;
+    float to_fp16;
     int64_t lda, i0, j0;
     char part;
 };
@@ -175,7 +176,7 @@ static __device__ __forceinline__ void put(const block_of &p, int a, int b, int 
     const int64_t row = p.job.row[a] + i, col = p.job.col[b] + j, below = p.i0 + row - (p.j0 + col);
     if (p.part != 'A' && below < 0)
         return;
-    put_single(p.a, row + col * p.lda, p.to_half, p.part == 'T' && below == 0 ? 0.5f * v : v);
+    put_single(p.a, row + col * p.lda, p.to_fp16, p.part == 'T' && below == 0 ? 0.5f * v : v);
 }
 
 /* RA, CA: numbers of axes of the rows (0: points) and of the columns. Grid: rows, columns. */
@@ -259,7 +260,7 @@ status gpu_cov_by_surface(backend_cov *c, const gpu_cov_means *p, const gpu_cov_
     b.job = *job;
     b.sensors = c->sensors;
     b.px = p->px, b.py = p->py;
-    b.a = p->a, b.to_half = p->to_half, b.lda = p->lda, b.i0 = p->i0, b.j0 = p->j0,
+    b.a = p->a, b.to_fp16 = p->to_fp16, b.lda = p->lda, b.i0 = p->i0, b.j0 = p->j0,
     b.part = p->part;
     switch (job->rows * 2 + job->cols - 1) {
     case 0:

@@ -1,0 +1,93 @@
+/* A source of entries: a kernel at points. */
+#include "internal.h"
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct {
+    const backend *be;
+    backend_ctx *ctx;
+    hier_kernel kernel;
+    double length;
+    int dim;
+    int64_t n;
+    double *at;        /* device */
+    int *number;       /* device: 0, 1, 2, ... */
+    const int **lists; /* device: where the rows and the columns of a block begin */
+} points;
+
+static status gather(void *from, backend_ctx *ctx, backend_type t, const hier_blocks *blocks) {
+    const points *p = from;
+    return p->be->hier->entries(ctx, t, p->kernel, p->length, p->dim, p->at, p->at, blocks);
+}
+
+static status values(void *from, backend_ctx *ctx, backend_type t, const double *x,
+                     const hier_blocks *blocks) {
+    const points *p = from;
+    return p->be->hier->entries(ctx, t, p->kernel, p->length, p->dim, x, x, blocks);
+}
+
+static status block(void *from, backend_ctx *ctx, backend_type t, int64_t i0, int64_t ni,
+                    int64_t j0, int64_t nj, void *a, int64_t lda) {
+    points *p = from;
+    const int *where[2] = {p->number + i0, p->number + j0};
+    status st = p->be->copy(ctx, p->lists, sizeof where, where, sizeof where, sizeof where, 1);
+    const hier_blocks b = {
+        1, batch_size(ni), batch_size(nj), p->lists, p->lists + 1, batch_strided(a, lda, 0), false};
+    if (st == MOAO_OK)
+        st = p->be->sync(ctx);
+    return st != MOAO_OK ? st : gather(from, ctx, t, &b);
+}
+
+status hier_points_open(const backend *be, backend_ctx *ctx, hier_kernel kernel, double length,
+                        int dim, int64_t n, const double *at, hier_source *s) {
+    points *p = NULL;
+    int *number = NULL;
+    status st = MOAO_OK;
+    *s = (hier_source){0};
+    if (!be->hier || n < 0 || n > INT32_MAX || dim < 1 || dim > 3 ||
+        (kernel == FORMATS_CAUCHY && dim != 1) ||
+        (kernel != FORMATS_CAUCHY && !(length > 0 && isfinite(length))))
+        return status_fail(MOAO_INPUT, "a kernel at %lld points of %d dimensions, length %g",
+                           (long long)n, dim, length);
+    for (int64_t i = 0; i < n * dim; i++)
+        if (!isfinite(at[i]))
+            return status_fail(MOAO_NUMERIC, "coordinate %lld of point %lld is %g",
+                               (long long)(i % dim), (long long)(i / dim), at[i]);
+    TRY(ALLOC(p, 1, "a source of entries"));
+    *p = (points){be, ctx, kernel, length, dim, n, NULL, NULL, NULL};
+    *s = (hier_source){.from = p,
+                       .rows = n,
+                       .cols = n,
+                       .symmetric = kernel != FORMATS_CAUCHY,
+                       .mirrored = true,
+                       .dim = dim,
+                       .at = at,
+                       .block = block,
+                       .gather = gather,
+                       .values = values};
+    TRY(ALLOC(number, (unsigned long)n, "numbers of points"));
+    for (int64_t i = 0; i < n; i++)
+        number[i] = (int)i;
+    const int64_t bytes = (int64_t)sizeof *at * dim * n, ints = (int64_t)sizeof(int) * n;
+    TRY(be->alloc(ctx, (size_t)bytes, (void **)&p->at));
+    TRY(be->alloc(ctx, (size_t)ints, (void **)&p->number));
+    TRY(be->alloc(ctx, 2 * sizeof(int *), (void **)&p->lists));
+    TRY(be->copy(ctx, p->at, bytes, at, bytes, bytes, 1));
+    TRY(be->copy(ctx, p->number, ints, number, ints, ints, 1));
+    TRY(be->sync(ctx));
+done:
+    free(number);
+    if (st != MOAO_OK)
+        hier_points_close(s);
+    return st;
+}
+
+void hier_points_close(hier_source *s) {
+    points *p = s->from;
+    if (p) {
+        p->be->release(p->ctx, p->at), p->be->release(p->ctx, p->number);
+        p->be->release(p->ctx, (void *)p->lists);
+    }
+    free(p);
+    *s = (hier_source){0};
+}

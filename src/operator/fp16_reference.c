@@ -1,0 +1,165 @@
+/* The reference of the operator `half`: W of one target in double precision, and T of an exposure
+ * panel by panel, which is made, used and overwritten.
+ *
+ * That W comes from the factor in FP16 too, by steps with a residual in double precision, R = B0
+ * - W Cmm0 with Cmm0 made anew: each shrinks R a thousand times or so, so that one step is enough
+ * as a rule. What the factor in FP16 is like decides nothing about where it ends. */
+#include "fp16_internal.h"
+#include "operator/panels.h"
+
+#include <math.h>
+
+/* |R| / |B0| that is enough: products with W as it is feel its errors in second order (2e-4 changes
+ * a Strehl ratio by 1.4e-6 at the full scale), those of the residual phase in first order, where
+ * the 8e-5 of W itself change one by 7e-5 at most: 5e-7 then changes it by less than 5e-7. One step
+ * leaves 7e-8 (published model) to 3e-7 (residual phase) at the full scale. */
+#define SETTLED 5e-7
+#define STEPS 4
+#define PIECES ((int64_t)128) /* inner size of products: a step then shrinks R far enough */
+/* R is brought to 2^-SMALLER of the size of B0: Cmm0^-1 makes it grow more than B0, which is
+ * smooth, and the split FP16 parts of W have room for what B0 needs; two of them stay exact enough
+ * down to there. */
+#define SMALLER 8
+#define GROUPS 8 /* of columns at which R is looked at after a step, */
+#define GROUP 8  /* and columns of each */
+
+/* |R|^2 and |B0|^2 of columns j .. j + n, added to sum; keep: R into b32. Waits. */
+static status residual(fp16 *x, int64_t j, int64_t n, bool keep, double sum[2]) {
+    engine *e = x->base.e;
+    const backend_fp16 *h = e->be->fp16;
+    const int64_t v = x->v, m = e->m, t = e->t, most = v > n ? v : n;
+    double *r = x->some[0], *host = x->host + x->nk * x->nk;
+    status st;
+    TRY(e->mat->fill_ctm(x->target, BACKEND_D, 0, t, j, n, x->ctm64, t));
+    TRY(engine_gemm(e, 'N', 'N', v, n, t, 1.0, x->proj, v, x->ctm64, t, 0.0, r, v));
+    TRY(h->squares(e->ctx, BACKEND_D, v, n, r, v, most, x->numbers + 1, 1));
+    TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, x->columns, m));
+    TRY(engine_gemm(e, 'N', 'N', v, n, m, -1.0, x->exact.w, v, x->columns, m, 1.0, r, v));
+    TRY(h->squares(e->ctx, BACKEND_D, v, n, r, v, most, x->numbers, 1));
+    if (keep)
+        TRY(h->cast_to_single(e->ctx, v, n, r, v, x->b32 + j * v, v));
+    TRY(engine_copy(e, host, x->numbers, FP16_NUMBERS));
+    TRY(engine_sync(e));
+    sum[0] += host[0];
+    sum[1] += host[1];
+done:
+    return st;
+}
+
+/* |R| / |B0|, and R in b32. */
+static status all_of_it(fp16 *x, double *rho) {
+    const engine *e = x->base.e;
+    double sum[2] = {0, 0};
+    status st = MOAO_OK;
+    for (int64_t j = 0, n; j < e->m; j += n) {
+        n = engine_width(e, j, e->m);
+        TRY(residual(x, j, n, true, sum));
+    }
+    *rho = sum[1] > 0 ? sqrt(sum[0] / sum[1]) : 0;
+    e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(x->v * e->m) * (double)(e->m + e->t);
+done:
+    return st;
+}
+
+/* The same at some columns, spread over the measurements. */
+static status some_of_it(fp16 *x, double *rho) {
+    const int64_t m = x->base.e->m, width = x->base.e->width;
+    double sum[2] = {0, 0};
+    status st = MOAO_OK;
+    for (int k = 0; k < GROUPS; k++) {
+        const int64_t j = m * (2 * k + 1) / (2 * GROUPS), most = width < GROUP ? width : GROUP;
+        TRY(residual(x, j, m - j < most ? m - j : most, false, sum));
+    }
+    *rho = sum[1] > 0 ? sqrt(sum[0] / sum[1]) : 0;
+done:
+    return st;
+}
+
+/* W += R Cmm0^-1, R about rho times as large as B0: brought near the size of that, for the halves.
+ */
+static status step(fp16 *x, double rho) {
+    engine *e = x->base.e;
+    const int64_t v = x->v, m = e->m;
+    const int up = rho > 0 ? (int)floor(-log2(rho)) - SMALLER : 0;
+    const float none = 0, factor = ldexpf(1, up);
+    status st;
+    TRY(e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', v, m, 1, &none, x->b32, v, x->b32, 1, &factor,
+                    x->b32, v, e->work, e->lwork));
+    TRY(fp16_divide(x, x->b0[0], x->b0[1]));
+    TRY(e->be->fp16->cast_to_double(e->ctx, v, m, ldexp(1, -up), x->b32, v, 1, x->exact.w, v));
+done:
+    return st;
+}
+
+static status settle(fp16 *x) {
+    engine *e = x->base.e;
+    double rho, before = INFINITY;
+    status st;
+    TRY(fp16_right(&x->base, x->target));
+    TRY(fp16_divide(x, x->b0[0], x->b0[1]));
+    TRY(e->be->fp16->cast_to_double(e->ctx, x->v, e->m, 1, x->b32, x->v, 0, x->exact.w, x->v));
+    for (int k = 0; k < STEPS; k++) {
+        TRY(all_of_it(x, &rho));
+        if (rho <= SETTLED)
+            return st;
+        if (!(rho < 0.5 * before))
+            break;
+        before = rho;
+        TRY(step(x, rho));
+        TRY(some_of_it(x, &rho));
+        if (rho <= SETTLED)
+            return st;
+    }
+    st = status_fail(MOAO_NUMERIC,
+                     "mixed precision: W of a target cannot be made exact (its residual stays at "
+                     "%.1e): Cmm is too badly conditioned; use compute.precision=double or give "
+                     "the sensors more noise",
+                     rho);
+done:
+    return st;
+}
+
+static status sharpen(linop *base, int target, const double dir[2]) {
+    fp16 *x = ((fp16_exact *)base)->of;
+    engine *e = base->e;
+    status st;
+    if (x->exact.target == target)
+        return MOAO_OK;
+    report_phase("exposure: W of the sampled target");
+    x->exact.target = -1;
+    TRY(engine_load(e, x->tor));
+    TRY(e->mat->aim(x->target, dir, false));
+    TRY(fp16_factor_choose(x->l, 0));
+    fp16_factor_pieces(x->l, PIECES);
+    TRY(settle(x));
+    x->exact.target = target;
+done:
+    return st;
+}
+
+static wrows exact_rows(linop *base, int slot) {
+    const fp16 *x = ((fp16_exact *)base)->of;
+    return (wrows){.slot = slot, .rows = x->v, .ld = x->v, .w = x->exact.w};
+}
+
+static status panel(linop *base, int64_t j, int64_t n) {
+    const fp16 *x = ((fp16_exact *)base)->of;
+    engine *e = base->e;
+    return e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, e->m - j, j, n, x->columns,
+                            e->m);
+}
+
+static status columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz) {
+    const fp16 *x = ((fp16_exact *)base)->of;
+    return panel_product(base->e, w, j, n, x->columns, base->e->m, z, ldz);
+}
+
+const linop_kind fp16_exact_kind = {
+    .size = sizeof(linop_kind),
+    .name = "half, reference",
+    .exact = true,
+    .sharpen = sharpen,
+    .exact_rows = exact_rows,
+    .panel = panel,
+    .columns = columns,
+};

@@ -1,0 +1,247 @@
+#include "operator/lattice_pairs.h"
+
+#include <omp.h>
+#include <stdlib.h>
+
+static int common_multiple(int a, int b) {
+    int x = a, y = b;
+    while (y != 0) {
+        const int r = x % y;
+        x = y;
+        y = r;
+    }
+    return a / x * b;
+}
+
+/* Pitch of a group with one more sensor; 0: it does not fit. A lattice much finer than the sensors
+ * would cost more than it saves. */
+static int joint_pitch(const sys *s, const lattice_pairs_group *g, int w) {
+    const int pitch = common_multiple(g->pitch, s->sensors[w].nssp);
+    int steps[2], most = s->sensors[w].nssp;
+    for (int i = 0; i < g->nsensor; i++) {
+        const sensor *o = &s->sensors[g->sensor[i]];
+        if (!matcov_on_lattice(o, &s->sensors[w], steps))
+            return 0;
+        most = o->nssp > most ? o->nssp : most;
+    }
+    return pitch > 2 * most ? 0 : pitch;
+}
+
+/* Places of a group's subapertures on its lattice. */
+static status make_shape(const sys *s, lattice_pairs_group *g) {
+    const size_t nimage = 2 * (size_t)g->nsensor;
+    int64_t *count = NULL, *first = NULL;
+    const int **place = NULL;
+    status st;
+    TRY(ALLOC(count, nimage, "groups of sensors"));
+    g->shape.count = count;
+    TRY(ALLOC(first, nimage, "groups of sensors"));
+    g->shape.first = first;
+    TRY(ALLOC(place, nimage, "groups of sensors"));
+    g->shape.place = place;
+    g->shape.nimage = (int)nimage;
+    g->shape.n = 1;
+    for (int i = 0; i < g->nsensor; i++) {
+        const int n = s->sensors[g->sensor[i]].nssp, most = g->pitch / n * (n - 1) + 1;
+        g->shape.n = most > g->shape.n ? most : g->shape.n;
+    }
+    for (int i = 0; i < g->nsensor; i++) {
+        const sensor *o = &s->sensors[g->sensor[i]];
+        const int step = g->pitch / o->nssp;
+        int *at;
+        TRY(ALLOC(at, (size_t)o->nsub, "places of subapertures"));
+        for (int k = 0; k < o->nsub; k++)
+            at[k] = o->sub[k] / o->nssp * step * g->shape.n + o->sub[k] % o->nssp * step;
+        for (int axis = 0; axis < 2; axis++) {
+            count[2 * i + axis] = o->nsub;
+            first[2 * i + axis] = (int64_t)o->first + axis * o->nsub;
+            place[2 * i + axis] = at;
+        }
+    }
+done:
+    return st;
+}
+
+status lattice_pairs_init(const sys *s, lattice_pairs *a) {
+    const size_t n = (size_t)s->nsensor;
+    size_t most = 0;
+    status st;
+    *a = (lattice_pairs){0};
+    TRY(ALLOC(a->group, n, "groups of sensors"));
+    TRY(ALLOC(a->of, n, "groups of sensors"));
+    for (int w = 0; w < s->nsensor; w++) {
+        int k = 0, pitch = 0;
+        while (k < a->ngroup && (pitch = joint_pitch(s, &a->group[k], w)) == 0)
+            k++;
+        if (k == a->ngroup) {
+            pitch = s->sensors[w].nssp;
+            a->ngroup++;
+            TRY(ALLOC(a->group[k].sensor, n, "groups of sensors"));
+        }
+        a->group[k].pitch = pitch;
+        a->group[k].sensor[a->group[k].nsensor++] = w;
+        a->of[w] = k;
+    }
+    for (int k = 0; k < a->ngroup; k++) {
+        const size_t images = 2 * (size_t)a->group[k].nsensor;
+        TRY(make_shape(s, &a->group[k]));
+        most = images > most ? images : most;
+    }
+    TRY(ALLOC(a->pair, most * most, "pairs of sensors"));
+done:
+    return st;
+}
+
+void lattice_pairs_close(engine *e, lattice_pairs *a) {
+    for (int k = 0; k < a->ngroup; k++) {
+        lattice_pairs_group *g = &a->group[k];
+        if (g->plan != NULL)
+            e->be->toeplitz->close(g->plan);
+        for (int i = 0; i < g->shape.nimage && g->shape.place != NULL; i += 2)
+            free((void *)g->shape.place[i]);
+        free((void *)g->shape.place), free((void *)g->shape.first), free((void *)g->shape.count);
+        free(g->sensor);
+    }
+    free(a->group), free(a->of), free(a->pair);
+    *a = (lattice_pairs){0};
+}
+
+status lattice_pairs_open(engine *e, toeplitz_type t, lattice_pairs *a) {
+    status st = MOAO_OK;
+    if (e->be->toeplitz == NULL)
+        return status_fail(MOAO_INPUT, "the %s backend has no products by Fourier transforms",
+                           e->be->name);
+    for (int k = 0; k < a->ngroup && st == MOAO_OK; k++)
+        st = e->be->toeplitz->open(e->ctx, &a->group[k].shape, t, &a->group[k].plan);
+    return st;
+}
+
+/* Of the CPU's plan of a lattice, with what its products need (linalg/toeplitz_cpu.c). */
+static size_t host_bytes(const toeplitz_shape *s, toeplitz_type t, int64_t rows) {
+    const backend_toeplitz *of = backend_cpu.toeplitz;
+    const size_t N = (size_t)of->order(s->n), g = (size_t)s->nimage, n = (size_t)s->n;
+    const size_t block = 128 * (N * g * n + 2 * N * g + 2 * N);
+    size_t total = 0;
+    for (int i = 0; i < s->nimage; i++)
+        total += (size_t)s->count[i];
+    return of->bytes(s, t) + (size_t)omp_get_max_threads() * block + 8 * g * total +
+           (t == TOEPLITZ_FP16 ? sizeof(float) * (size_t)rows * total : 0);
+}
+
+size_t lattice_pairs_bytes(const lattice_pairs *a, toeplitz_type t, int64_t rows, bool host) {
+    size_t plans = 0, most = 0;
+    for (int k = 0; host && k < a->ngroup; k++)
+        plans += host_bytes(&a->group[k].shape, t, rows);
+    for (int k = 0; !host && k < a->ngroup; k++) { /* as a GPU's plans are (gpu/formats) */
+        const size_t n = (size_t)a->group[k].shape.n, g = (size_t)a->group[k].shape.nimage;
+        const size_t N = 2 * n + n / 4 + 8, size = t == TOEPLITZ_D ? 16 : 8, r = (size_t)rows;
+        const size_t vectors = t == TOEPLITZ_FP16 ? 512 : 256, v = r < vectors ? r + 64 : vectors;
+        const size_t work = t == TOEPLITZ_FP16 ? 2 * v * g * (4 * n * (n + 4) + 4 * N * (N / 2 + 1))
+                                               : size * v / 2 * N * g * (n + 2 * N);
+        const size_t images = g <= 12 ? 12 : g <= 16 ? 16 : g;
+        plans += N * N * (images * images + 32) * size + g * n * n * 64 +
+                 (t == TOEPLITZ_FP16 ? N * N * 512 : 0);
+        most = work > most ? work : most;
+    }
+    return plans + most;
+}
+
+size_t lattice_pairs_workspace(const engine *e, const lattice_pairs *a, int64_t nvec) {
+    size_t most = 0;
+    for (int k = 0; k < a->ngroup; k++) {
+        const size_t one = e->be->toeplitz->workspace(a->group[k].plan, nvec);
+        most = one > most ? one : most;
+    }
+    return most;
+}
+
+/* Pairs of images of two sensors, numbers i and j of a group. */
+static status pair_values(engine *e, lattice_pairs *a, const lattice_pairs_group *g, int i, int j) {
+    const sensor *one = &e->s->sensors[g->sensor[i]], *two = &e->s->sensors[g->sensor[j]];
+    matcov_values v;
+    status st = e->mat->values(e->cov, g->sensor[i], g->sensor[j], &v);
+    if (st != MOAO_OK)
+        return st;
+    if (v.n == 0)
+        return status_fail(MOAO_INTERNAL, "two like sensors have no table");
+    for (int p = 0; p < 2; p++)
+        for (int q = 0; q < 2; q++) {
+            toeplitz_pair *to = &a->pair[(2 * i + p) * g->shape.nimage + 2 * j + q];
+            *to = (toeplitz_pair){.value = v.value[p + 2 * q],
+                                  .step = g->pitch / common_multiple(one->nssp, two->nssp),
+                                  .width = v.n,
+                                  .origin = v.origin,
+                                  .reversed = v.reversed};
+            if (i == j) {
+                to->diagonal = v.noise + 3 * (one->first / 2) + (p == q ? p : 2);
+                to->stride = 3;
+            }
+        }
+    return MOAO_OK;
+}
+
+status lattice_pairs_load(engine *e, lattice_pairs *a) {
+    status st = MOAO_OK;
+    for (int k = 0; k < a->ngroup; k++) {
+        const lattice_pairs_group *g = &a->group[k];
+        for (int i = 0; i < g->nsensor; i++)
+            for (int j = 0; j < g->nsensor; j++)
+                TRY(pair_values(e, a, g, i, j));
+        TRY(e->be->toeplitz->load(g->plan, a->pair));
+    }
+done:
+    return st;
+}
+
+status lattice_pairs_apply(engine *e, lattice_pairs *a, int64_t nvec, double alpha, const void *x,
+                           int64_t ldx, double beta, void *y, int64_t ldy) {
+    status st = MOAO_OK;
+    for (int k = 0; k < a->ngroup && st == MOAO_OK; k++)
+        st = e->be->toeplitz->apply(a->group[k].plan, 'R', 'N', nvec, alpha, x, ldx, beta, y, ldy,
+                                    e->work, e->lwork);
+    return st;
+}
+
+/* Pieces of a panel's columns of sensor w. */
+static void pieces_of(const sys *s, const lattice_pairs *a, int w, int64_t j, int64_t n, int *count,
+                      lattice_pairs_piece *to, int64_t *numbers) {
+    const int64_t ld = (n + 7) / 8 * 8;
+    int64_t row = 0, rows = 0;
+    for (int r = 0; r <= s->nsensor; r++) { /* runs of consecutive sensors */
+        const bool wanted = r < s->nsensor && a->of[r] > a->of[w];
+        if (wanted && rows == 0)
+            row = (int64_t)s->sensors[r].first;
+        if (wanted)
+            rows += 2 * s->sensors[r].nsub;
+        if (wanted || rows == 0)
+            continue;
+        if (to != NULL)
+            to[*count] = (lattice_pairs_piece){j, n, row, rows, ld, *numbers};
+        ++*count;
+        *numbers += ld * rows;
+        rows = 0;
+    }
+}
+
+status lattice_pairs_pieces(const sys *s, const lattice_pairs *a, int64_t width, int *count,
+                            lattice_pairs_piece **pieces, int64_t *numbers) {
+    status st = MOAO_OK;
+    for (int pass = pieces != NULL ? 0 : 1; pass < 2 && st == MOAO_OK; pass++) {
+        int n = 0;
+        *numbers = 0;
+        for (int w = 0; w < s->nsensor; w++) {
+            const int64_t first = (int64_t)s->sensors[w].first;
+            const int64_t end = first + 2 * s->sensors[w].nsub;
+            for (int64_t j = first, next; j < end; j = next) {
+                next = (j / width + 1) * width < end ? (j / width + 1) * width : end;
+                pieces_of(s, a, w, j, next - j, &n, pieces != NULL && pass == 1 ? *pieces : NULL,
+                          numbers);
+            }
+        }
+        if (count != NULL)
+            *count = n;
+        if (pass == 0)
+            st = ALLOC(*pieces, (size_t)n + 1, "pairs of sensors");
+    }
+    return st;
+}

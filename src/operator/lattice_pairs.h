@@ -1,0 +1,54 @@
+/* Groups of sensors on a common lattice, whose covariances depend on differences of indices only,
+ * and products of W with them by Fourier transforms (backend/backend_toeplitz.h): exact up to
+ * rounding, at a small part of the work of dense ones. */
+#ifndef MOAO_LATTICE_PAIRS_H
+#define MOAO_LATTICE_PAIRS_H
+
+#include "backend/backend_toeplitz.h"
+#include "operator/engine.h"
+
+typedef struct {
+    int nsensor, *sensor; /* in the order of the system */
+    int pitch;            /* subapertures across of the lattice that they share */
+    toeplitz_shape shape; /* two images of each sensor: x slopes, y slopes */
+    backend_toeplitz_plan *plan;
+} lattice_pairs_group;
+
+typedef struct lattice_pairs {
+    int ngroup;
+    lattice_pairs_group *group;
+    int *of;             /* [sensors] group of each */
+    toeplitz_pair *pair; /* of the largest group */
+} lattice_pairs;
+
+/* Local. The groups of a system, without plans; every sensor is in one. free: fine on {0}. */
+status lattice_pairs_init(const sys *s, lattice_pairs *a);
+/* Local. Plans for products in type t on the engine's device. close frees all. */
+status lattice_pairs_open(engine *e, toeplitz_type t, lattice_pairs *a);
+void lattice_pairs_close(engine *e, lattice_pairs *a);
+
+/* Bytes on a device, or on the host as one, of plans and of the work of products with so many rows
+ * of W, at most; no device is needed. */
+size_t lattice_pairs_bytes(const lattice_pairs *a, toeplitz_type t, int64_t rows, bool host);
+size_t lattice_pairs_workspace(const engine *e, const lattice_pairs *a, int64_t nvec);
+
+/* Local. Values of the profile loaded, noise included, tip-tilt constants not. */
+status lattice_pairs_load(engine *e, lattice_pairs *a);
+/* Local. Y := alpha X C + beta Y, C the blocks of Cmm of sensors of one group; X and Y nvec x m, of
+ * the plans' type. */
+status lattice_pairs_apply(engine *e, lattice_pairs *a, int64_t nvec, double alpha, const void *x,
+                           int64_t ldx, double beta, void *y, int64_t ldy);
+
+/* The covariances of other sensors, each pair once: columns j .. j + n of Cmm, of one sensor and
+ * one panel, with rows row .. row + rows, of sensors whose groups come after that sensor's. In
+ * pieces by increasing j; block number k has room from number `at` on, for its transpose with
+ * leading dimension ld, a multiple of 8. */
+typedef struct {
+    int64_t j, n, row, rows, ld, at;
+} lattice_pairs_piece;
+
+/* Local. *numbers: of all pieces together. pieces NULL: only that. */
+status lattice_pairs_pieces(const sys *s, const lattice_pairs *a, int64_t width, int *count,
+                            lattice_pairs_piece **pieces, int64_t *numbers);
+
+#endif

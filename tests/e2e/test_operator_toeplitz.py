@@ -1,0 +1,73 @@
+"""compute.format: grid on the CPU (src/operator/toeplitz.c): exposures by pairs of sensors in single precision, like ones by Fourier
+transforms, change results by rounding only, with the residual phase and with what sensors see; the sampled target decides."""
+import json
+import os
+import unittest
+
+import numpy as np
+
+from moao_case import ROOT, Run, moao
+from test_resident import CASE, RESIDENT
+
+GRID = ["compute.format=grid", "compute.backend=cpu"]
+# two pairs of like sensors, others on their own
+SMALL = ["targets={list: [[0, 0], [-9, -30]]}", "schedule={tor_times: [0], exposure_times: [0, 10 min]}", "output={psf: none}",
+         "sensors[0].rotation=0 deg", "sensors[4].rotation=-11 deg", "sensors[4].altitude=88 km"]
+
+
+def told(run):
+    with open(run.path("run.json")) as f:
+        return json.load(f)["precision"]
+
+
+def gap(a, b):
+    """Largest difference of a Strehl ratio or ensquared energy of the exposures."""
+    names = [n for n in a.table("TARGETS").names if n == "STREHL" or n.startswith("EE_") and not n.endswith("_LONG")]
+    return max(np.abs(a.quantity(n) - b.quantity(n)).max() for n in names)
+
+
+class Grid(unittest.TestCase):
+    def test_close_to_dense(self):
+        """With each residual; two ranks give the bits of one."""
+        for residual in ("phase", "sensor"):
+            case = SMALL + ["psf.residual=" + residual]
+            dense, grid = Run(CASE, *case, "compute.backend=cpu"), Run(CASE, *case, *GRID)
+            self.assertLess(gap(dense, grid), 1e-5, residual)
+            self.assertGreater(gap(dense, grid), 1e-12, residual)
+            self.assertEqual((told(grid)["exposures_mixed"], told(grid)["exposures_double"]), (2, 0))
+            self.assertLess(told(grid)["largest_difference"], 1e-5)
+            # of dense blocks in single precision
+            self.assertTrue(1e-10 < told(grid)["entry_error_rms"] < told(grid)["entry_error_largest"] < 1e-5, told(grid))
+        two = Run(CASE, *case, *GRID, ranks=2)
+        self.assertEqual(two.quantity("STREHL").tobytes(), grid.quantity("STREHL").tobytes())
+
+    def test_mixed(self):
+        """With compute.precision: mixed, on a device: transforms of halves on the CPU are exact but for rounding, so results
+        are about those of dense differences."""
+        case = SMALL + ["compute.precision=mixed"]
+        half, grid = (Run(CASE, *case, *more, env=RESIDENT) for more in ([], ["compute.format=grid"]))
+        dense = Run(CASE, *SMALL, "compute.backend=cpu")
+        self.assertLess(gap(dense, grid), 1e-4)
+        self.assertLess(gap(dense, grid), 2 * gap(dense, half) + 2e-6)
+        self.assertGreater(gap(half, grid), 1e-10)
+        self.assertEqual(told(grid)["exposures_mixed"], 2)
+        self.assertNotIn("entry_error_rms", told(grid))
+
+    def test_sampled_target_decides(self):
+        """Nothing is as near to double precision as that."""
+        grid = Run(CASE, *SMALL, *GRID, "compute.mixed_tolerance=1e-13")
+        self.assertEqual((told(grid)["exposures_mixed"], told(grid)["exposures_double"]), (0, 2))
+
+    def test_auto(self):
+        """Where many targets share an exposure's covariances and a sample costs little; not for one target, whose sample is all
+        of it, nor on several ranks, which share a dense factor."""
+        case = [os.path.join(ROOT, "params", "elt-small.yaml"), "compute.format=auto", "compute.backend=cpu"]
+        many, one = "targets={grid: {nx: 6, ny: 6, width: 60}}", "targets={list: [[0, 0]]}"
+        short = "schedule={tor_times: [0], exposure_times: [0]}"
+        for words, ranks, chosen in (([many], "1", True), ([one, short], "1", False), ([many], "2", False)):
+            text = moao("check", *case, *words, "--ranks", ranks).stdout
+            self.assertEqual("grid: covariances of unlike sensors" in text, chosen, (words, ranks))
+
+
+if __name__ == "__main__":
+    unittest.main()

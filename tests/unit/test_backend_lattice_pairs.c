@@ -1,0 +1,147 @@
+/* Products of sensors on a common lattice by Fourier transforms against dense ones with the entries
+ * that fill_cmm gives: laser and natural stars, sizes 1:2 on one lattice, registration, masks,
+ * slopes between points and mean gradients, two profiles, all types; which sensors are alike. */
+#include "support/engine_case.h"
+#include "support/matcov_backend.h"
+
+#include "operator/lattice_pairs.h"
+
+static const case_sensor sensors[] = {{7, {20, 5}, 9e4, 1, 0, {0}, 0},
+                                      {5, {30, -9}, INFINITY, 1, 0, {0}, 10},
+                                      {7, {-15, 12}, 9e4, 1, 0, {0.02, -0.1}, 0},
+                                      {6, {-3, -30}, 8e4, 1, 0, {0}, 0},
+                                      {10, {6, -7}, INFINITY, 1, 0, {0.1, 0}, 8},
+                                      {4, {-8, 22}, INFINITY, 1.02, 0.05, {0}, 9},
+                                      {1, {2, 2}, INFINITY, 1, 0, {0}, 9},
+                                      {5, {9, 9}, INFINITY, 1, -0.3, {0, 0.2}, 9}};
+#define NSENSOR ((int)(sizeof sensors / sizeof *sensors))
+static const int group_of[NSENSOR] = {0, 1, 0, 2, 1, 3, 1, 4};
+static const double layers[2][3][5] = {
+    {{0, 25, 60, 4, -3}, {2500, 40, 20, 10, 2}, {9000, 20, 7, 1, 8}},
+    {{0, 30, 40, 1, 3}, {4000, 30, 30, 9, 2}, {15000, 25, 9, 1, 8}}};
+
+typedef struct {
+    engine e;
+    sys s;
+    profile p[2];
+    report rep;
+} fixture;
+
+static void setup(fixture *f, bool gradient, double obscuration) {
+    *f = (fixture){0};
+    case_sys(8, obscuration, 5, NSENSOR, sensors, &f->s);
+    f->s.ts.gradient = gradient;
+    for (int w = 0; w < NSENSOR; w++)
+        f->s.sensors[w].gradient = gradient;
+    for (int i = 0; i < 2; i++)
+        case_profile(3, layers[i], &f->p[i]);
+    case_engine(&world, &f->s, &f->rep, &f->e);
+}
+
+static void teardown(fixture *f) {
+    engine_close(&f->e);
+    for (int i = 0; i < 2; i++)
+        case_profile_free(&f->p[i]);
+    sys_free(&f->s);
+}
+
+static void down(fixture *f, void *host, const void *dev, size_t bytes) {
+    const int64_t n = (int64_t)bytes;
+    must(be->copy(f->e.ctx, host, n, dev, n, n, 1));
+    must(be->sync(f->e.ctx));
+}
+
+/* The blocks of one group of Cmm with noise, 0 elsewhere. */
+static double *dense_of(fixture *f, const lattice_pairs *a) {
+    const size_t m = f->s.m;
+    double *dev, *host = malloc(m * m * sizeof *host);
+    assert_non_null(host);
+    case_ok(engine_doubles(&f->e, (int64_t)(m * m), "a test", &dev));
+    must(f->e.mat->fill_cmm(f->e.cov, BACKEND_D, 'A', MATCOV_NOISE, 0, (int64_t)m, 0, (int64_t)m,
+                            dev, (int64_t)m));
+    down(f, host, dev, m * m * sizeof *host);
+    for (int v = 0; v < NSENSOR; v++)
+        for (int w = 0; w < NSENSOR; w++)
+            for (int j = 0; j < 2 * f->s.sensors[w].nsub && a->of[v] != a->of[w]; j++)
+                memset(host + f->s.sensors[v].first + (f->s.sensors[w].first + (size_t)j) * m, 0,
+                       2 * (size_t)f->s.sensors[v].nsub * sizeof *host);
+    be->release(f->e.ctx, dev);
+    return host;
+}
+
+/* Error of X C / 2 as a whole; X is v x m. */
+static double error_of(fixture *f, lattice_pairs *a, toeplitz_type t, const double *c, int64_t v) {
+    const int64_t m = f->e.m, count = v * m;
+    const size_t size = t == TOEPLITZ_D ? 8 : 4;
+    double *x = malloc((size_t)count * sizeof *x), *dx, gap = 0, norm = 0;
+    char *y = malloc((size_t)count * size);
+    void *dy, *in;
+    backend_f16 *half;
+    assert_true(x && y);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = case_random(-1, 1);
+    case_ok(engine_doubles(&f->e, count, "a test", &dx));
+    case_ok(engine_copy(&f->e, dx, x, count));
+    case_ok(engine_array(&f->e, (size_t)count * size, "a test", &dy));
+    case_ok(engine_array(&f->e, (size_t)count * size, "a test", (void **)&half));
+    in = t == TOEPLITZ_D ? (void *)dx : half;
+    if (t == TOEPLITZ_S)
+        must(be->fp16->cast_to_single(f->e.ctx, v, m, dx, v, (float *)(void *)half, v));
+    else if (t == TOEPLITZ_FP16)
+        must(be->fp16->cast_to_fp16(f->e.ctx, BACKEND_D, v, m, 15, dx, v, half, v));
+    case_ok(engine_work(&f->e, lattice_pairs_workspace(&f->e, a, v)));
+    case_ok(lattice_pairs_apply(&f->e, a, v, t == TOEPLITZ_FP16 ? 0x1p-16 : 0.5, in, v, 0, dy, v));
+    down(f, y, dy, (size_t)count * size);
+    for (int64_t j = 0; j < m; j++)
+        for (int64_t i = 0; i < v; i++) {
+            double want = 0;
+            for (int64_t k = 0; k < m; k++)
+                want += 0.5 * x[i + k * v] * c[k + j * m];
+            const double is = t == TOEPLITZ_D ? ((double *)(void *)y)[i + j * v]
+                                              : ((float *)(void *)y)[i + j * v];
+            gap += (is - want) * (is - want);
+            norm += want * want;
+        }
+    be->release(f->e.ctx, dx), be->release(f->e.ctx, dy), be->release(f->e.ctx, half);
+    free(x), free(y);
+    return sqrt(gap / norm);
+}
+
+static void test_products(void **state) {
+    (void)state;
+    static const struct {
+        toeplitz_type t;
+        double most;
+    } types[] = {{TOEPLITZ_D, 1e-13}, {TOEPLITZ_S, 2e-6}, {TOEPLITZ_FP16, 1e-3}};
+    if (be->toeplitz == NULL)
+        skip();
+    for (int gradient = 0; gradient < 2; gradient++) {
+        fixture f;
+        setup(&f, gradient, gradient ? 0.3 : 0);
+        for (int k = 0; k < 3; k++) {
+            lattice_pairs a;
+            case_ok(lattice_pairs_init(&f.s, &a));
+            assert_int_equal(a.ngroup, 5);
+            assert_memory_equal(a.of, group_of, sizeof group_of);
+            case_ok(lattice_pairs_open(&f.e, types[k].t, &a));
+            for (int p = 0; p < 2; p++) {
+                case_ok(engine_load(&f.e, &f.p[p]));
+                case_ok(lattice_pairs_load(&f.e, &a));
+                double *c = dense_of(&f, &a);
+                const double e = error_of(&f, &a, types[k].t, c, p == 0 ? 5 : 2);
+                print_message("%s, type %d: relative error %.1e\n",
+                              gradient ? "mean gradients" : "points", k, e);
+                assert_true(e <= types[k].most);
+                free(c);
+            }
+            lattice_pairs_close(&f.e, &a);
+        }
+        teardown(&f);
+    }
+}
+
+static const struct CMUnitTest tests[] = {cmocka_unit_test(test_products)};
+
+int main(void) {
+    return run_alone(tests, sizeof tests / sizeof *tests);
+}
