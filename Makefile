@@ -58,13 +58,13 @@ TEST_OPT ?= -O1
 $(B)/tests/%.o: private OPT += $(TEST_OPT)
 $(B)/tests/unit/test_linalg_batch.o $(B)/tests/unit/test_linalg_lowrank.o: private TEST_OPT := # which compute much themselves
 san_flags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) $(if $(SAN),-g1,-g) -fopenmp -fPIC -fvisibility=hidden $(WARN) -MMD -MP -Isrc -I$(B) $(DEPS:%=-isystem%/include) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) $(if $(SAN),-g1,-g) -fopenmp -fPIC -fvisibility=hidden $(WARN) -MMD -MP -Isrc -Isrc/linalg/include -I$(B) $(DEPS:%=-isystem%/include) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
 ALL_LDFLAGS = -fopenmp $(san_flags) $(foreach d,$(dep_dirs),-L$(d) -Wl$(comma)-rpath$(comma)$(d)) $(LDFLAGS)
 ALL_LIBS = $(LIB_LIBS) -ldl -lm
 
 # --- sources
 prog_src := $(wildcard src/main.c src/cmd_*.c)
-lib_src := $(wildcard src/*/*.c)
+lib_src := $(wildcard src/*/*.c src/linalg/*/*.c)
 cu_src := $(wildcard src/gpu/*/*.cu)
 test_src := $(wildcard tests/unit/test_*.c tests/physics/test_*.c tests/mpi/test_*.c)
 # files beside the tests that are not programs themselves are linked into each test of their folder
@@ -118,7 +118,7 @@ cu_obj := $(patsubst %.cu,$(B)/%.cu.o,$(cu_src))
 $(B)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
-	$(Q)$(NVCC) -std=c++17 $(NVCCFLAGS) $(GENCODE) -Xcompiler -fPIC,-fopenmp,-Wall -Isrc -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+	$(Q)$(NVCC) -std=c++17 $(NVCCFLAGS) $(GENCODE) -Xcompiler -fPIC,-fopenmp,-Wall -Isrc -Isrc/linalg/include -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 $(B)/libmoao_gpu.so: $(cu_obj)
 	$(call say,NVCC,$@)
 	$(Q)$(NVCC) -shared -cudart static $(GENCODE) -Xcompiler -fPIC,-fopenmp $(LDFLAGS_GPU) -o $@ $^ $(GPU_LIBS)
@@ -207,7 +207,7 @@ clean:
 	rm -rf build demo-out
 
 format:
-	clang-format-14 -i $(wildcard src/*.[ch] src/*/*.[ch] src/gpu/*/*.cu src/gpu/*/*.cuh tests/*/*.[ch] bench/*.[ch] bench/gpu/*.c)
+	clang-format-14 -i $(wildcard src/*.[ch] src/*/*.[ch] src/linalg/*/*.[ch] src/linalg/include/moao/*.h src/gpu/*/*.cu src/gpu/*/*.cuh tests/*/*.[ch] bench/*.[ch] bench/gpu/*.c)
 
 lint:
 	@$(PYTHON) scripts/lint.py

@@ -3,8 +3,8 @@
  * (backend_sparse.h: time, its bytes a second) and the product with H = (I - 11'/v) M^-1 that
  * follows, against the product with D+ whose place the two take, and against D' as a sparse matrix.
  * Wall time, median of 9, and on the CPU the processor's, in turn. */
-#include "backend/backend_sparse.h"
 #include "matcov/matcov.h"
+#include "moao/backend_sparse.h"
 #include "timing.h"
 
 #include <math.h>

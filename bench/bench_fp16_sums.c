@@ -4,8 +4,8 @@
  * against exact, which is the part of a sum that is lost in the mean, and the rms of what is left
  * of the errors, relative to the rms of C; for factors of one sign and of both, and for shorter
  * pieces. Then the rates of products of 5336 rows in pieces. */
-#include "backend/backend.h"
-#include "linalg/fp16_gemm.h"
+#include "linalg/fp16/fp16_gemm.h"
+#include "moao/backend.h"
 #include "timing.h"
 
 #include <math.h>

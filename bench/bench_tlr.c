@@ -3,7 +3,7 @@
  * bench_tlr [order, 4096] [tile, 256] [tolerance, 1e-4] [right-hand sides, 500] */
 #include "timing.h"
 
-#include "tlr/tlr.h"
+#include "moao/tlr.h"
 
 #include <math.h>
 #include <string.h>

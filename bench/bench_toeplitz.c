@@ -3,7 +3,7 @@
  * across) by 64 vectors on the CPU. Prints times, bytes, and what a dense product would take at the
  * rate of this machine's gemm, and the error of sampled numbers against their sums, relative to
  * these; then the product in two calls, of which the first is for several loads of values. */
-#include "backend/backend_toeplitz.h"
+#include "moao/backend_toeplitz.h"
 #include "timing.h"
 
 #include <math.h>

@@ -3,12 +3,12 @@
 #ifndef MOAO_BENCH_RAW_SPACE_CASE_H
 #define MOAO_BENCH_RAW_SPACE_CASE_H
 
-#include "backend/backend_sparse.h"
 #include "fp16_solve_raw.h"
+#include "moao/backend_sparse.h"
 #include "timing.h"
 
 #include "job/setup.h"
-#include "linalg/fp16_gemm.h"
+#include "linalg/fp16/fp16_gemm.h"
 #include "matcov/matcov.h"
 #include "params/params.h"
 #include "tor/command.h"

@@ -2,7 +2,7 @@
 #ifndef MOAO_BENCH_TIMING_H
 #define MOAO_BENCH_TIMING_H
 
-#include "backend/backend.h"
+#include "moao/backend.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
  * becomes U V^T to a relative tolerance, all tiles in one call. Prints the ranks and what is saved.
  * With the installed library alone: cc compress.c $(pkg-config --cflags --libs moao-linalg) -lm -o
  * compress && ./compress [cpu|gpu|auto] [tolerance] */
-#include <backend.h>
+#include <moao/backend.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

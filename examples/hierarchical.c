@@ -7,7 +7,7 @@
  *                  [--parts FILE]
  * --parts writes the blocks of both (kind, row, rows, column, columns, rank; -1: dense), for
  * scripts/plot_formats.py. */
-#include <formats.h>
+#include <moao/hier.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

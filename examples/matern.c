@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <tlr.h>
+#include <moao/tlr.h>
 
 enum { HELD = 100, PARAMETERS = 3, STEPS = 4600 };
 

@@ -1,7 +1,7 @@
 /* Solve A X = B for a symmetric positive definite A, on the GPU where there is one and on the CPU
  * otherwise, with the installed library alone: cc solve.c $(pkg-config --cflags --libs moao-linalg)
  * -lm -o solve && ./solve [cpu|gpu|auto] */
-#include <backend.h>
+#include <moao/backend.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

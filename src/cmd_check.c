@@ -1,10 +1,10 @@
 #include "commands.h"
 
-#include "backend/backend.h"
 #include "base/machine.h"
 #include "base/progress.h"
 #include "cmd_check.h"
 #include "job/launch.h"
+#include "moao/backend.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /* moao: multi-object adaptive optics for extremely large telescopes, simulated from covariances.
  * `moao run` is the data flow: setup -> matcov -> tor -> obsseq -> psf -> maps (job/run.c). */
-#include "backend/backend.h"
 #include "base/machine.h"
 #include "base/memory_limits.h"
 #include "base/plain.h"
@@ -9,6 +8,7 @@
 #include "commands.h"
 #include "job/launch.h"
 #include "job/launch_start.h"
+#include "moao/backend.h"
 #include "version.h"
 
 #include <cblas.h>

@@ -307,7 +307,7 @@ def check_warnings(build):
 
 def check_format():
     """Sources are as clang-format 14 writes them (other versions differ, so they are no test)."""
-    files = c_files("src/*.[ch]", "src/*/*.[ch]", "src/gpu/*/*.cu", "src/gpu/*/*.cuh", "tests/*/*.[ch]", "bench/*.[ch]",
+    files = c_files("src/*.[ch]", "src/*/*.[ch]", "src/linalg/*/*.[ch]", "src/linalg/include/moao/*.h", "src/gpu/*/*.cu", "src/gpu/*/*.cuh", "tests/*/*.[ch]", "bench/*.[ch]",
                     "bench/gpu/*.c")
     tool = shutil.which("clang-format-14") or shutil.which("clang-format")
     version = run([tool, "--version"], 20)[1] if tool else ""
@@ -322,7 +322,7 @@ def check_cppcheck():
         return skipped("cppcheck", "not installed")
     code, text = run(["cppcheck", "-q", "--std=c11", "--enable=warning,portability,performance",
                       "--inline-suppr", "--error-exitcode=1", "-j", str(os.cpu_count() or 1),
-                      "--suppress=missingIncludeSystem", "-D__GNUC__", "-Isrc", "src"], TIMEOUT["check"])
+                      "--suppress=missingIncludeSystem", "-D__GNUC__", "-Isrc", "-Isrc/linalg/include", "src"], TIMEOUT["check"])
     return one("cppcheck", code == 0, text)
 
 

@@ -9,7 +9,7 @@
  * refilled before each, outside the timed region). GB/s is that of one call on all of them,
  * counting each triangle as n(n+1)/2 and each operand once per direction; % is its share of a
  * device-to-device copy measured in this run. */
-#include "backend/backend.h"
+#include "moao/backend.h"
 #include "bench_check.cuh"
 #include <algorithm>
 #include <cstdio>

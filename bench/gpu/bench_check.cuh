@@ -3,7 +3,7 @@
 #ifndef MOAO_BENCH_CHECK_CUH
 #define MOAO_BENCH_CHECK_CUH
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <cstdio>
 #include <cstdlib>
 

@@ -4,7 +4,7 @@
 #ifndef MOAO_BENCH_GPU_CUH
 #define MOAO_BENCH_GPU_CUH
 
-#include "backend/backend_hier.h"
+#include "moao/backend_hier.h"
 #include <algorithm>
 #include <chrono>
 #include <cublas_v2.h>

@@ -3,7 +3,7 @@
  * Compression at several tolerances: bytes before and after, seconds; products with many vectors against the
  * copy's bandwidth. usage: bench_h2 [--csv FILE] [--seconds S] [--single] [compress | coarse | times]... */
 #include "bench_gpu.cuh"
-#include "hier/h2.h"
+#include "linalg/hier/h2.h"
 #include <math.h>
 
 static double budget = 1e9;

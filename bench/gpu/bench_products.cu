@@ -6,7 +6,7 @@
  *
  * Time of one call, median of 7; TFLOP/s of the products that are asked for (with ranks of their
  * own: those alone); the results of both are compared. */
-#include "backend/backend.h"
+#include "moao/backend.h"
 #include "bench_check.cuh"
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 #define MOAO_BENCH_HSS_RIVALS_CUH
 
 #include "bench_gpu.cuh"
-#include "hier/hss.h"
+#include "linalg/hier/hss.h"
 
 /* One product of a launch: C := A B or C += A B. */
 struct product {

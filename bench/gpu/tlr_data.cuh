@@ -6,7 +6,7 @@
 
 #include "backend/backend_matcov.h"
 #include "bench_gpu.cuh"
-#include "tlr/tlr.h"
+#include "moao/tlr.h"
 #include <math.h>
 
 /* --- points --- */

@@ -1,6 +1,6 @@
 #include "asterism/images.h"
 
-#include "linalg/scalapack.h"
+#include "operator/scalapack.h"
 
 #include <cblas.h>
 #include <math.h>

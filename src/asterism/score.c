@@ -1,7 +1,7 @@
 #include "asterism/score.h"
 
-#include "backend/backend_batch.h"
-#include "linalg/cpu_threads.h"
+#include "moao/backend_batch.h"
+#include "moao/cpu_threads.h"
 
 #include <cblas.h>
 #include <math.h>

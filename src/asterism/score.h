@@ -13,7 +13,7 @@
 #define MOAO_ASTERISM_SCORE_H
 
 #include "asterism/case.h"
-#include "backend/backend.h"
+#include "moao/backend.h"
 
 #define AST_MOST 16 /* stars of an asterism */
 

@@ -1,6 +1,6 @@
 #include "asterism/search.h"
 
-#include "linalg/cpu_threads.h"
+#include "moao/cpu_threads.h"
 
 #include <float.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 #ifndef MOAO_ASTERISM_STARS_H
 #define MOAO_ASTERISM_STARS_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include "system/sky.h"
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 #ifndef MOAO_ASTERISM_WANT_H
 #define MOAO_ASTERISM_WANT_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -18,7 +18,7 @@
 #ifndef MOAO_BACKEND_MATCOV_H
 #define MOAO_BACKEND_MATCOV_H
 
-#include "backend.h"
+#include "moao/backend.h"
 
 #ifdef __cplusplus
 extern "C" {

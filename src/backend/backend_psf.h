@@ -12,7 +12,7 @@
 #ifndef MOAO_BACKEND_PSF_H
 #define MOAO_BACKEND_PSF_H
 
-#include "backend.h"
+#include "moao/backend.h"
 #include <math.h>
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* The PSFs with their arguments checked. */
-#include "checked.h"
+#include "linalg/core/checked.h"
 
 static const backend_imager_head *head_of(const backend_imager *b) {
     return (const backend_imager_head *)b;

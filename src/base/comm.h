@@ -2,7 +2,7 @@
 #ifndef MOAO_COMM_H
 #define MOAO_COMM_H
 
-#include "status.h"
+#include "moao/status.h"
 #include <mpi.h>
 #include <stdbool.h>
 #include <stddef.h>

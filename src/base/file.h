@@ -5,7 +5,7 @@
 #ifndef MOAO_FILE_H
 #define MOAO_FILE_H
 
-#include "status.h"
+#include "moao/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -6,7 +6,7 @@
 #define MOAO_FITS_H
 
 #include "file.h"
-#include "status.h"
+#include "moao/status.h"
 #include "text.h"
 #include <fitsio.h>
 #include <stdbool.h>

@@ -5,7 +5,7 @@
 #ifndef MOAO_FITS_IN_H
 #define MOAO_FITS_IN_H
 
-#include "status.h"
+#include "moao/status.h"
 #include <fitsio.h>
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,7 +5,7 @@
 #define MOAO_JSON_H
 
 #include "file.h"
-#include "status.h"
+#include "moao/status.h"
 #include <stdbool.h>
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
 #ifndef MOAO_MEMORY_LIMITS_H
 #define MOAO_MEMORY_LIMITS_H
 
-#include "status.h"
+#include "moao/status.h"
 #include <stddef.h>
 
 /* A line "NAME:  1234 kB" of a file under /proc [bytes]; name with its colon. 0 when there is none.

@@ -3,7 +3,7 @@
 #define MOAO_PROGRESS_H
 
 #include "comm.h"
-#include "status.h"
+#include "moao/status.h"
 #include <stdbool.h>
 
 typedef enum {

@@ -2,7 +2,7 @@
 #ifndef MOAO_TEXT_H
 #define MOAO_TEXT_H
 
-#include "status.h"
+#include "moao/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -2,7 +2,7 @@
 #ifndef MOAO_VARIABLES_H
 #define MOAO_VARIABLES_H
 
-#include "status.h"
+#include "moao/status.h"
 
 #include <stddef.h>
 

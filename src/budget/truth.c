@@ -5,8 +5,8 @@
  * kept. */
 #include "budget/truth.h"
 
-#include "linalg/cpu_threads.h"
 #include "matcov/matcov.h"
+#include "moao/cpu_threads.h"
 
 #include <cblas.h>
 #include <complex.h>

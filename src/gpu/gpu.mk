@@ -24,14 +24,14 @@ gpu-bench: gpu $(gpu_bench) $(B)/bench/bench_filter
 $(gpu_test) $(filter-out %/bench_tlr,$(gpu_bench)): $(B)/%: %.cu $(B)/libmoao.a
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
-	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -Xcompiler -fopenmp -cudart static -Isrc -Itests -MMD -MP -MF $@.d $< $(B)/libmoao.a -o $@ \
+	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -Xcompiler -fopenmp -cudart static -Isrc -Isrc/linalg/include -Itests -MMD -MP -MF $@.d $< $(B)/libmoao.a -o $@ \
 	  $(OPENBLAS_LIBS) $(CUDA_LIBS) -ldl -lgomp -lpthread
 
 # reads parameter files too, so the program's own libraries are linked
 $(B)/bench/gpu/bench_tlr: $(B)/%: %.cu $(B)/bench/gpu/tlr_case.o $(B)/libmoao.a
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
-	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -Xcompiler -fopenmp -Isrc -MMD -MP -MF $@.d -c $< -o $@.o
+	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -Xcompiler -fopenmp -Isrc -Isrc/linalg/include -MMD -MP -MF $@.d -c $< -o $@.o
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $@.o $(filter %.o %.a,$^) -L$(lastword $(cuda_home))/lib64 $(CUDA_LIBS) -lcudart_static -lrt -lstdc++ $(ALL_LIBS) -lpthread
 
 check-gpu: gpu-tests
@@ -52,7 +52,7 @@ $(B)/bench/gpu/libmoao_busy.so: bench/gpu/busy.c
 	  -o $@ $< -L$(cupti_lib) -Wl,-rpath,$(cupti_lib) -lcupti -ldl -lpthread
 
 # --- the library: header, static and shared, pkg-config
-linalg_src := src/base/status.c $(wildcard src/backend/*.c src/tlr/*.c src/hier/*.c) $(wildcard src/linalg/cpu*.c src/linalg/batch_cpu*.c src/linalg/lowrank_cpu*.c src/linalg/hier_cpu*.c src/linalg/toeplitz_cpu.c)
+linalg_src := $(wildcard src/linalg/*/*.c)
 linalg_version = $(firstword $(subst +, ,$(VERSION)) 0)
 linalg_major = $(firstword $(subst ., ,$(linalg_version)))
 # one object, in which all but the public symbols are local
@@ -62,11 +62,8 @@ $(B)/libmoao_linalg.so: $(call obj,$(linalg_src))
 	$(Q)$(CC) -shared -fopenmp $(san_flags) $(LDFLAGS) -Wl,-soname,libmoao_linalg.so.$(linalg_major) -o $@ $^ $(OPENBLAS_LIBS) -ldl -lm -lpthread
 install: install-linalg
 install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so
-	install -d $(addprefix $(DESTDIR)$(prefix)/,include/moao/base include/moao/backend include/moao/tlr include/moao/hier lib/pkgconfig lib/moao)
-	install -m 644 src/base/status.h $(DESTDIR)$(prefix)/include/moao/base/
-	install -m 644 src/backend/backend.h $(patsubst %,src/backend/backend_%.h,batch hier fp16 lowrank random sparse split toeplitz) $(DESTDIR)$(prefix)/include/moao/backend/
-	install -m 644 src/tlr/tlr.h $(DESTDIR)$(prefix)/include/moao/tlr/
-	install -m 644 src/hier/hier.h src/hier/toeplitz.h $(DESTDIR)$(prefix)/include/moao/hier/
+	install -d $(addprefix $(DESTDIR)$(prefix)/,include/moao lib/pkgconfig lib/moao)
+	install -m 644 $(wildcard src/linalg/include/moao/*.h) $(DESTDIR)$(prefix)/include/moao/
 	install -m 644 $(B)/libmoao_linalg.a $(DESTDIR)$(prefix)/lib/
 	install -m 755 $(B)/libmoao_linalg.so $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_version)
 	ln -sf libmoao_linalg.so.$(linalg_version) $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_major)
@@ -74,6 +71,6 @@ install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so
 	$(Q)printf '%s\n' 'prefix=$(prefix)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \
 	  'Name: moao-linalg' 'Description: Dense linear algebra on CPU and GPU: triangular solves and products, Cholesky factors, batches, QR, SVD, compression, tile low-rank matrices' \
 	  'Version: $(linalg_version)' 'Requires.private: openblas' 'Libs: -L$${libdir} -lmoao_linalg' \
-	  'Libs.private: -fopenmp -ldl -lpthread -lm' 'Cflags: -I$${includedir}/moao -I$${includedir}/moao/backend -I$${includedir}/moao/tlr -I$${includedir}/moao/hier' >$(DESTDIR)$(prefix)/lib/pkgconfig/moao-linalg.pc
+	  'Libs.private: -fopenmp -ldl -lpthread -lm' 'Cflags: -I$${includedir}' >$(DESTDIR)$(prefix)/lib/pkgconfig/moao-linalg.pc
 
 -include $(addsuffix .d,$(gpu_test) $(gpu_bench)) $(B)/bench/gpu/tlr_case.d

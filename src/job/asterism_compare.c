@@ -2,7 +2,7 @@
 #include "job/asterism_scene.h"
 
 #include "base/progress.h"
-#include "linalg/cpu_threads.h"
+#include "moao/cpu_threads.h"
 
 #include <math.h>
 #include <omp.h>

@@ -1,10 +1,10 @@
 /* Ranking the asterisms of a field: covariances at a reduced order, search, images of the best. */
 #include "job/asterism_scene.h"
 
-#include "backend/backend.h"
 #include "base/progress.h"
 #include "base/text.h"
-#include "linalg/cpu_threads.h"
+#include "moao/backend.h"
+#include "moao/cpu_threads.h"
 
 #include <math.h>
 #include <omp.h>

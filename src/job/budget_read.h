@@ -2,8 +2,8 @@
 #ifndef MOAO_BUDGET_READ_H
 #define MOAO_BUDGET_READ_H
 
-#include "base/status.h"
 #include "budget/terms.h"
+#include "moao/status.h"
 #include <stdbool.h>
 
 #define BUDGET_NAME 48 /* bytes of a name, with its zero */

@@ -2,7 +2,7 @@
 #ifndef MOAO_CMDLINE_H
 #define MOAO_CMDLINE_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <stdbool.h>
 
 typedef struct { /* borrowed from argv, but for the arrays and `joined` */

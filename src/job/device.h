@@ -2,8 +2,8 @@
 #ifndef MOAO_DEVICE_H
 #define MOAO_DEVICE_H
 
-#include "backend/backend.h"
 #include "base/comm.h"
+#include "moao/backend.h"
 #include "params/params.h"
 
 typedef struct {

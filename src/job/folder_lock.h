@@ -2,7 +2,7 @@
 #ifndef MOAO_FOLDER_LOCK_H
 #define MOAO_FOLDER_LOCK_H
 
-#include "base/status.h"
+#include "moao/status.h"
 
 #define FOLDER_LOCK ".moao.lock" /* its name; it stays there */
 

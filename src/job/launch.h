@@ -3,7 +3,7 @@
 #ifndef MOAO_LAUNCH_H
 #define MOAO_LAUNCH_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <stdbool.h>
 
 /* Whether mpirun or srun started this process as one of its ranks. */

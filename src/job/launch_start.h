@@ -3,7 +3,7 @@
 #ifndef MOAO_LAUNCH_START_H
 #define MOAO_LAUNCH_START_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <stdbool.h>
 
 /* Whether n ranks can be started on this node: room in the folder of Open MPI's sessions (TMPDIR),

@@ -5,8 +5,8 @@
 
 #include "base/machine.h"
 #include "base/progress.h"
-#include "base/status.h"
 #include "job/device_plan.h"
+#include "moao/status.h"
 #include "operator/tlr_cmm.h"
 #include "params/params.h"
 #include "psf/psf.h"

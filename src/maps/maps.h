@@ -3,8 +3,8 @@
 #define MOAO_MAPS_H
 
 #include "base/progress.h"
-#include "base/status.h"
 #include "matrix_file.h" /* maps_write_matrix, maps_matrix_open */
+#include "moao/status.h"
 #include "params/params.h"
 #include "psf/psf.h"
 #include "store/store.h"

@@ -4,8 +4,8 @@
 
 #include "base/fits.h"
 #include "base/progress.h"
-#include "base/status.h"
 #include "base/text.h"
+#include "moao/status.h"
 #include "params/params.h"
 #include "store/store.h"
 #include "system/atmos.h"

@@ -3,7 +3,7 @@
 #ifndef MOAO_MATRIX_FILE_H
 #define MOAO_MATRIX_FILE_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* The CPU backend's covariances: the specification of every other backend's. */
-#include "backend/checked.h"
 #include "internal.h"
+#include "linalg/core/checked.h"
 
 #include <stdlib.h>
 

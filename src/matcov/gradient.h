@@ -8,8 +8,8 @@
 #ifndef MOAO_MATCOV_GRADIENT_H
 #define MOAO_MATCOV_GRADIENT_H
 
-#include "base/status.h"
 #include "gradient_formula.h"
+#include "moao/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
 /* Covariances of mean gradients from their tables. Model section 4. One evaluation at a separation
  * gives those of both axes of the rows. */
-#include "base/clones.h"
 #include "gradient_kernels.h"
 #include "matcov.h"
+#include "moao/clones.h"
 
 #include <string.h>
 

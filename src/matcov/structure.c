@@ -1,7 +1,7 @@
 #include "structure.h"
 
-#include "base/clones.h"
 #include "fit_formula.h"
+#include "moao/clones.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #ifndef MOAO_MATCOV_STRUCTURE_H
 #define MOAO_MATCOV_STRUCTURE_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <stddef.h>
 #include <stdint.h>
 

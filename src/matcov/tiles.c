@@ -3,9 +3,9 @@
  * (Bebendorf, Approximation of boundary element matrices, Numer. Math. 86, 2000). One evaluation of
  * the tables gives both axes of both subapertures, so that a cross is of two rows and two columns.
  */
-#include "base/clones.h"
 #include "formula.h"
 #include "internal.h"
+#include "moao/clones.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The Cholesky factor of Cmm0 in a backend's memory, by panels of columns: the steps that every
  * order of them takes, and the order of a group of devices that have all columns (host_factor.c has
  * the one where columns are streamed from host memory; over ranks without devices ScaLAPACK makes
- * it, linalg/bcmat.h). */
+ * it, operator/bcmat.h). */
 #ifndef MOAO_CHOLESKY_H
 #define MOAO_CHOLESKY_H
 

@@ -1,10 +1,11 @@
-/* Cmm as a source of the formats library (hier/hier.h): entries of the profile loaded, and
- * where its measurements are, so that they can be put in clusters. Spans of rows and columns are
- * filled and entries picked from them: meant for CPUs; on a GPU it is right and slow. */
+/* Cmm as a source of the formats library (linalg/include/moao/hier.h): entries of the profile
+ * loaded, and where its measurements are, so that they can be put in clusters. Spans of rows and
+ * columns are filled and entries picked from them: meant for CPUs; on a GPU it is right and slow.
+ */
 #ifndef MOAO_CMM_SOURCE_H
 #define MOAO_CMM_SOURCE_H
 
-#include "hier/hier.h"
+#include "moao/hier.h"
 #include "operator/engine.h"
 
 /* How measurements are put in clusters. */

@@ -4,12 +4,12 @@
 #ifndef MOAO_ENGINE_H
 #define MOAO_ENGINE_H
 
-#include "backend/backend.h"
 #include "backend/backend_matcov.h"
 #include "base/comm.h"
 #include "base/fault.h"
 #include "base/progress.h"
 #include "matcov/matcov.h"
+#include "moao/backend.h"
 #include "system/system.h"
 
 typedef struct {

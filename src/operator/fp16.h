@@ -7,10 +7,10 @@
  * FP16 a number, with sums that do not drift, and those of rank one in W K W' in double precision.
  * Model section 6.
  *
- * W itself is solved for with the factor of Cmm0 in split FP16 entry (linalg/fp16_factor.h),
- * and kept in split FP16. The factor is made in double precision: on the device, in the memory that
- * later holds W of the targets, or, where that is too small (linop_fp16_host), in the host's.
- * What replaces it there takes a quarter of its room.
+ * W itself is solved for with the factor of Cmm0 in split FP16 entry
+ * (linalg/include/moao/fp16_factor.h), and kept in split FP16. The factor is made in double
+ * precision: on the device, in the memory that later holds W of the targets, or, where that is too
+ * small (linop_fp16_host), in the host's. What replaces it there takes a quarter of its room.
  *
  * How far all this is from double precision is seen on the sampled target of an exposure, which the
  * reference computes in double precision with a W of its own (fp16_exact.c). */

@@ -2,7 +2,7 @@
 #ifndef MOAO_OPERATOR_FP16_INTERNAL_H
 #define MOAO_OPERATOR_FP16_INTERNAL_H
 
-#include "linalg/fp16_factor.h"
+#include "moao/fp16_factor.h"
 #include "operator/cholesky.h"
 #include "operator/fp16.h"
 #include "operator/lattice_pairs.h"

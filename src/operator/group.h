@@ -2,8 +2,8 @@
 #ifndef MOAO_OPERATOR_GROUP_H
 #define MOAO_OPERATOR_GROUP_H
 
-#include "backend/backend_group.h"
 #include "base/comm.h"
+#include "moao/backend_group.h"
 
 typedef struct {
     int rank, size; /* of this rank in its group; size 1: it works alone */

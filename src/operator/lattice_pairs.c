@@ -116,7 +116,7 @@ status lattice_pairs_open(engine *e, toeplitz_type t, lattice_pairs *a) {
     return st;
 }
 
-/* Of the CPU's plan of a lattice, with what its products need (linalg/toeplitz_cpu.c). */
+/* Of the CPU's plan of a lattice, with what its products need (linalg/cpu/toeplitz_cpu.c). */
 static size_t host_bytes(const toeplitz_shape *s, toeplitz_type t, int64_t rows) {
     const backend_toeplitz *of = backend_cpu.toeplitz;
     const size_t N = (size_t)of->order(s->n), g = (size_t)s->nimage, n = (size_t)s->n;

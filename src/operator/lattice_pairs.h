@@ -1,10 +1,10 @@
 /* Groups of sensors on a common lattice, whose covariances depend on differences of indices only,
- * and products of W with them by Fourier transforms (backend/backend_toeplitz.h): exact up to
- * rounding, at a small part of the work of dense ones. */
+ * and products of W with them by Fourier transforms (linalg/include/moao/backend_toeplitz.h): exact
+ * up to rounding, at a small part of the work of dense ones. */
 #ifndef MOAO_LATTICE_PAIRS_H
 #define MOAO_LATTICE_PAIRS_H
 
-#include "backend/backend_toeplitz.h"
+#include "moao/backend_toeplitz.h"
 #include "operator/engine.h"
 
 typedef struct {

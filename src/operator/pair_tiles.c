@@ -1,6 +1,6 @@
 #include "operator/pair_tiles.h"
 
-#include "linalg/cpu_threads.h"
+#include "moao/cpu_threads.h"
 
 #include <omp.h>
 #include <stdlib.h>

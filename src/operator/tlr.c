@@ -1,7 +1,7 @@
-/* The factor as a tile low-rank matrix (tlr/tlr.h): less memory than the triangle, and W as exact
- * as the tolerance of the compression, which the run chooses by what it changes in the images
- * (job/accuracy.h). Where it is asked for, W is refined: a step with Cmm0 itself squares its
- * error. T of an exposure is not stored: a panel of it is made, used by all targets, and
+/* The factor as a tile low-rank matrix (linalg/include/moao/tlr.h): less memory than the triangle,
+ * and W as exact as the tolerance of the compression, which the run chooses by what it changes in
+ * the images (job/accuracy.h). Where it is asked for, W is refined: a step with Cmm0 itself squares
+ * its error. T of an exposure is not stored: a panel of it is made, used by all targets, and
  * overwritten. */
 #include "operator/panels.h"
 #include "operator/tlr_cmm.h"

@@ -1,11 +1,11 @@
-/* Cmm of a system in the order of tiles (tlr/tlr.h): its layout, its entries where a factor wants
- * them, and what a sample of tiles says about their ranks. */
+/* Cmm of a system in the order of tiles (linalg/include/moao/tlr.h): its layout, its entries where
+ * a factor wants them, and what a sample of tiles says about their ranks. */
 #ifndef MOAO_TLR_CMM_H
 #define MOAO_TLR_CMM_H
 
 #include "operator/tlr_group.h"
 
-#include "tlr/tlr.h"
+#include "moao/tlr.h"
 
 /* Names of the orders that a run can take, by tlr_order: TLR_KD, TLR_MORTON, sensor by sensor, by
  * places on its array; TLR_JOINT, all sensors together, by places in the pupil. */

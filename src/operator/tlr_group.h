@@ -1,12 +1,12 @@
-/* The ranks that make a compressed factor together: the members of tlr_factor (tlr/tlr.h) as a
- * group of devices. */
+/* The ranks that make a compressed factor together: the members of tlr_factor
+ * (linalg/include/moao/tlr.h) as a group of devices. */
 #ifndef MOAO_TLR_GROUP_H
 #define MOAO_TLR_GROUP_H
 
 #include "operator/engine.h"
 #include "operator/group.h"
 
-#include "tlr/tlr.h"
+#include "moao/tlr.h"
 
 typedef struct {
     engine *e;

@@ -4,7 +4,7 @@
 #ifndef MOAO_LEGACY_H
 #define MOAO_LEGACY_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <stdbool.h>
 
 typedef struct {

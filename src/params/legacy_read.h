@@ -2,7 +2,7 @@
 #ifndef MOAO_LEGACY_READ_H
 #define MOAO_LEGACY_READ_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <stdbool.h>
 
 typedef struct {

@@ -7,7 +7,7 @@
 #define MOAO_PARAMS_H
 
 #include "base/comm.h"
-#include "base/status.h"
+#include "moao/status.h"
 #include "system/atmos.h"
 #include "system/sky.h"
 #include "system/system.h"

@@ -5,7 +5,7 @@
 #define MOAO_PARAMS_FILES_H
 
 #include "base/comm.h"
-#include "base/status.h"
+#include "moao/status.h"
 #include <stdbool.h>
 
 typedef struct {

@@ -4,7 +4,7 @@
 #ifndef MOAO_PARAMS_MISTAKES_H
 #define MOAO_PARAMS_MISTAKES_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <stdbool.h>
 
 void mistakes_begin(void);

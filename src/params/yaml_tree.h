@@ -5,7 +5,7 @@
 #ifndef MOAO_YAML_TREE_H
 #define MOAO_YAML_TREE_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 

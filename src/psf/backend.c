@@ -1,5 +1,5 @@
 /* The CPU backend's PSFs: the specification of every other backend's. Work is done in `compute`. */
-#include "backend/checked.h"
+#include "linalg/core/checked.h"
 #include "psf_phase.h"
 
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  * actuators. Pairs are of two such points, so separations have the same lattice. */
 #include "psf_phase.h"
 
-#include "base/clones.h"
-#include "linalg/cpu_threads.h"
+#include "moao/clones.h"
+#include "moao/cpu_threads.h"
 
 #include <cblas.h>
 #include <math.h>

@@ -8,7 +8,7 @@
 #ifndef MOAO_STORE_H
 #define MOAO_STORE_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -2,7 +2,7 @@
 #ifndef MOAO_STORE_FACTS_H
 #define MOAO_STORE_FACTS_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include "store_sealed.h"
 
 enum { FACT_KEY = 32 };

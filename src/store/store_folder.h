@@ -2,7 +2,7 @@
 #ifndef MOAO_STORE_FOLDER_H
 #define MOAO_STORE_FOLDER_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -3,7 +3,7 @@
 #ifndef MOAO_STORE_PART_H
 #define MOAO_STORE_PART_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include "store.h"
 #include <stdint.h>
 

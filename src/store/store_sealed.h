@@ -7,7 +7,7 @@
 #ifndef MOAO_STORE_SEALED_H
 #define MOAO_STORE_SEALED_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <stdint.h>
 
 typedef enum {

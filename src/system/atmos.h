@@ -2,7 +2,7 @@
 #ifndef MOAO_ATMOS_H
 #define MOAO_ATMOS_H
 
-#include "base/status.h"
+#include "moao/status.h"
 
 typedef struct {
     double time; /* start of validity [s] */

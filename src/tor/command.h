@@ -2,8 +2,8 @@
 #ifndef MOAO_COMMAND_H
 #define MOAO_COMMAND_H
 
-#include "backend/backend_sparse.h"
 #include "base/comm.h"
+#include "moao/backend_sparse.h"
 #include "system/system.h"
 
 /* D+ = H D' with H = (I - 11'/v) M^-1: D' is a filter (matcov_interaction_filter), so that a

@@ -31,8 +31,7 @@ class Examples(unittest.TestCase):
         for path in glob.glob(os.path.join(ROOT, "examples", "*.c")):
             program = os.path.join(cls.folder, os.path.basename(path)[:-2])
             code, text = run(os.environ.get("CC", "cc").split()[-1], "-O2", "-D_GNU_SOURCE",
-                             "-I" + os.path.join(ROOT, "src"), "-I" + os.path.join(ROOT, "src/backend"),
-                             "-I" + os.path.join(ROOT, "src/tlr"), "-I" + os.path.join(ROOT, "src/hier"), path, os.path.join(BUILD, "libmoao.a"), "-o", program, "-fopenmp", "-lopenblas", "-ldl",
+                             "-I" + os.path.join(ROOT, "src/linalg/include"), path, os.path.join(BUILD, "libmoao.a"), "-o", program, "-fopenmp", "-lopenblas", "-ldl",
                              "-lpthread", "-lm")
             if code != 0:
                 raise RuntimeError(text)

@@ -160,9 +160,9 @@ class Lint(unittest.TestCase):
         for source, header, good in (
                 ("src/tor/tor.c", "src/matcov/matcov.h", True), ("src/matcov/fill.c", "src/tor/tor.h", False),
                 ("src/store/store.c", "src/psf/psf.h", False), ("src/main.c", "src/psf/psf.h", True),
-                ("src/linalg/mat.c", "src/base/comm.h", True), ("src/linalg/mat.c", "src/matcov/matcov.h", False),
-                ("src/gpu/dense/trsm.cu", "src/backend/backend.h", True), ("src/gpu/dense/trsm.cu", "src/base/comm.h", False),
-                ("src/backend/backend.c", "src/gpu/gpu.h", False), ("src/main.c", "src/gpu/gpu.h", False)):
+                ("src/linalg/tlr/mat.c", "src/base/comm.h", False), ("src/matcov/mat.c", "src/linalg/include/moao/tlr.h", True),
+                ("src/gpu/dense/trsm.cu", "src/linalg/include/moao/backend.h", True), ("src/gpu/dense/trsm.cu", "src/base/comm.h", False),
+                ("src/linalg/core/backend.c", "src/gpu/gpu.h", False), ("src/main.c", "src/gpu/gpu.h", False)):
             self.assertEqual(self.lint.allowed(source, header), good, (source, header))
 
     def test_words_and_sizes(self):

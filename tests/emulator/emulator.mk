@@ -9,7 +9,7 @@ emu_cu := $(wildcard src/gpu/lowrank/*.cu) $(addprefix src/gpu/batch/batch_,gemm
 emu_text := $(patsubst src/%,$(EMU_B)/%,$(emu_cu) $(wildcard src/gpu/*/*.cuh))
 emu_obj := $(patsubst src/%,$(EMU_B)/%.o,$(emu_cu)) $(patsubst %,$(EMU_B)/%.o,emulator plugin)
 # CUDA's attributes and pragmas mean nothing here, so warnings about them do not either
-EMU_CXXFLAGS = -std=c++17 -O2 -g -fPIC -fvisibility=hidden -MMD -MP -DMOAO_PUBLIC= -Itests/emulator -I$(EMU_B) -Isrc $(addprefix -I,$(wildcard src/gpu/*/.))
+EMU_CXXFLAGS = -std=c++17 -O2 -g -fPIC -fvisibility=hidden -MMD -MP -DMOAO_PUBLIC= -Itests/emulator -I$(EMU_B) -Isrc -Isrc/linalg/include $(addprefix -I,$(wildcard src/gpu/*/.))
 
 .PHONY: emulate-gpu
 emulate-gpu: $(EMU_B)/libmoao_gpu.so $(EMU_B)/libcuda.so.1 $(EMU_TESTS:%=$(B)/tests/unit/%)

@@ -1,8 +1,8 @@
 /* The emulator as a plugin of the program: batched products, the low-rank routines and others of
  * src/gpu under the name "gpu", on the CPU's memory. The CPU's dense operations and those of FP16 numbers
  * serve beside them; others are missing. */
-#include "backend/backend_own.h"
-#include "backend/backend_sparse.h"
+#include "linalg/core/backend_own.h"
+#include "moao/backend_sparse.h"
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/core/common.cuh"
 #include "gpu/dense/sparse_gpu.h"

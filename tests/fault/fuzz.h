@@ -5,7 +5,7 @@
 #ifndef FAULT_FUZZ_H
 #define FAULT_FUZZ_H
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* Batched routines, what needs CUDA itself: a call captured in a graph gives the same bits as a
  * direct call, each time the graph runs; two streams at once do not disturb each other; no call
  * allocates device memory. Run on a GPU: make check-gpu. */
-#include "backend/backend.h"
+#include "moao/backend.h"
 #include "support/check.cuh"
 #include <cuda_runtime.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Groups of devices: every GPU of this machine is a member, fed by a thread of its own as by a
  * process; what one sends comes to all, in the order of the stream. With one GPU a group of one.
  * Where NCCL is missing that is said and nothing is tested. Run on a GPU: make check-gpu. */
-#include "backend/backend_group.h"
+#include "moao/backend_group.h"
 #include "support/check.cuh"
 #include <cuda_runtime.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* QR, SVD and low-rank routines, what needs CUDA itself: a call captured in a graph gives the same
  * bits as a direct call, each time the graph runs; two streams at once do not disturb each other;
  * no call keeps device memory. Run on a GPU: make check-gpu. */
-#include "backend/backend.h"
+#include "moao/backend.h"
 #include "support/check.cuh"
 #include <math.h>
 

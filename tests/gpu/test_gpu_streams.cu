@@ -1,7 +1,7 @@
 /* What needs CUDA itself: operations captured in a graph give the same bits as direct calls, two
  * streams at once do not disturb each other, and no operation allocates device memory once its
  * context is open. Run on a GPU: make check-gpu. */
-#include "backend/backend.h"
+#include "moao/backend.h"
 #include "support/check.cuh"
 #include <cuda_runtime.h>
 #include <functional>

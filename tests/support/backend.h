@@ -3,7 +3,7 @@
 #ifndef MOAO_TESTS_BACKEND_H
 #define MOAO_TESTS_BACKEND_H
 
-#include "backend/backend.h"
+#include "moao/backend.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #ifndef MOAO_TEST_GPU_CHECK_CUH
 #define MOAO_TEST_GPU_CHECK_CUH
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>

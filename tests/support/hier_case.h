@@ -3,8 +3,8 @@
 #ifndef MOAO_TESTS_FORMATS_CASE_H
 #define MOAO_TESTS_FORMATS_CASE_H
 
-#include "backend/backend_random.h"
-#include "hier/hier.h"
+#include "moao/backend_random.h"
+#include "moao/hier.h"
 #include "support/backend.h"
 #include <math.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 #ifndef MOAO_TESTS_LOWRANK_CASE_H
 #define MOAO_TESTS_LOWRANK_CASE_H
 
-#include "backend/backend_lowrank.h"
 #include "lowrank_matrices.h"
+#include "moao/backend_lowrank.h"
 #include <inttypes.h>
 
 /* --- errors in long double; NaN counts as infinite --- */

@@ -1,9 +1,9 @@
 /* A plugin whose tables have the sizes of another version: MOAO_TEST_TABLE names one (batch, half,
  * lowrank, sparse, matcov, psf, group, or backend for the table itself), MOAO_TEST_BYTES is what
  * its size is off by, or "missing". It has no operation: a program that takes it has not looked. */
-#include "backend/backend_group.h"
 #include "backend/backend_matcov.h"
 #include "backend/backend_psf.h"
+#include "moao/backend_group.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef MOAO_TESTS_SPLIT_H
 #define MOAO_TESTS_SPLIT_H
 
-#include "backend/backend_split.h"
+#include "moao/backend_split.h"
 #include "support/matrix.h"
 
 #define POISON 0x7e5a /* a NaN */

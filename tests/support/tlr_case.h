@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
+#include "moao/tlr.h"
 #include "support/backend.h"
-#include "tlr/tlr.h"
 
 static void ok(status st) {
     if (st != MOAO_OK)

@@ -3,7 +3,7 @@
 #ifndef MOAO_TESTS_TOEPLITZ_CASE_H
 #define MOAO_TESTS_TOEPLITZ_CASE_H
 
-#include "backend/backend_toeplitz.h"
+#include "moao/backend_toeplitz.h"
 #include "support/matrix.h"
 
 #define MOST 18 /* images */

@@ -3,7 +3,7 @@
  * mean. The variable MOAO_TEST_BACKEND picks a backend. */
 #include "support/matcov_backend.h"
 
-#include "backend/backend_fp16.h"
+#include "moao/backend_fp16.h"
 
 /* A registered and a turned natural star of other orders than the truth sensor, and a laser star.
  */

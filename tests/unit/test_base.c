@@ -2,7 +2,7 @@
  * that are written whole or not at all and read as they are. */
 #include "base/crc.h"
 #include "base/file.h"
-#include "base/status.h"
+#include "moao/status.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* The difference form of the residual (model section 6) equals the plain one in double precision,
  * for any beta: the algebra behind mixed precision, with nothing rounded. */
-#include "backend/backend.h"
+#include "moao/backend.h"
 #include "support/matcov_case.h"
 
 #include <mpi.h>

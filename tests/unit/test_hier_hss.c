@@ -1,6 +1,6 @@
 /* HSS matrices against dense ones: the kernel 1 / (x - y) of the HSS paper and covariances of
  * points in a square; products from either side, accuracy, solves, what is refused. */
-#include "hier/tree.h"
+#include "linalg/hier/tree.h"
 #include "support/hier_case.h"
 
 static hier_options hss_options(double tol, int leaf) {

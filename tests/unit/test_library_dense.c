@@ -1,8 +1,8 @@
 /* Dense and batched operations of the installed library with sizes of -1, 0, 1, 3 and huge ones,
  * leading dimensions that do not do, numbers that are not finite, and operands that are one: each
  * call returns, and the right status. Sanitizers see the rest. */
-#include "backend/backend_fp16.h"
-#include "backend/backend_lowrank.h"
+#include "moao/backend_fp16.h"
+#include "moao/backend_lowrank.h"
 #include "support/edges.h"
 #include <float.h>
 

@@ -1,9 +1,9 @@
 /* Compressed matrices, formats and what is left of the installed library at their edges: sizes of
  * -1, 0, 1 and huge ones, numbers that are not finite, extremes that are legal: each call returns,
  * and the right status. Sanitizers see the rest. */
-#include "hier/toeplitz.h"
+#include "moao/tlr.h"
+#include "moao/toeplitz.h"
 #include "support/edges.h"
-#include "tlr/tlr.h"
 #include <float.h>
 #include <limits.h>
 

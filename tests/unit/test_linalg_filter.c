@@ -1,7 +1,7 @@
 /* D' of a mirror as a filter against the interaction matrix: models of slopes, couplings from
  * narrow to too wide, sizes of the grid, obscurations, types, strides, alpha and beta, NaN where
  * nothing is read. */
-#include "backend/backend_sparse.h"
+#include "moao/backend_sparse.h"
 #include "support/matrix.h"
 
 #include "matcov/matcov.h"

@@ -1,6 +1,6 @@
 /* Halves: conversions bit for bit against a search among all halves, products against double
  * precision, largest entry; odd sizes, guards, numbers beyond the range, NaN. */
-#include "backend/backend_fp16.h"
+#include "moao/backend_fp16.h"
 #include "support/matrix.h"
 
 #define POISON 0x7e5a /* a NaN */

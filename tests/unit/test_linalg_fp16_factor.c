@@ -1,7 +1,7 @@
 /* A factor in FP16 against double precision, with covariances of slopes: residual at the
  * accuracies that are asked for, variance of a target, in place, tiles chosen, rows together, and
  * factors or rows that are not finite. */
-#include "linalg/fp16_factor.h"
+#include "moao/fp16_factor.h"
 #include "support/matcov_case.h"
 #include "support/matrix.h"
 

@@ -1,8 +1,8 @@
 /* Block-Toeplitz products from what is kept of X: the bits of the product at once, for all types,
  * sides and shapes of a plan, values loaded after X was kept and others after these, X itself read
  * for diagonals only, NaN where nothing is read, guards, refusals; the same of formats. */
-#include "hier/hier.h"
-#include "hier/toeplitz.h"
+#include "moao/hier.h"
+#include "moao/toeplitz.h"
 #include "support/toeplitz_case.h"
 
 #define GUARD 256

@@ -1,6 +1,6 @@
 /* Products with sparse matrices against dense ones: types, sizes, strides, rows with fewer entries
  * than others, alpha and beta, NaN where nothing is read. */
-#include "backend/backend_sparse.h"
+#include "moao/backend_sparse.h"
 #include "support/matrix.h"
 
 static void *send(const void *host, size_t bytes) {

@@ -1,9 +1,9 @@
 /* Block-Toeplitz products against dense ones: sizes, masks, lattices of two steps, tables of either
  * direction, diagonals, sides, transposition, types, alpha and beta, NaN where nothing is read,
  * work that is poisoned, other values, the same bits twice. */
-#include "backend/backend_toeplitz.h"
-#include "hier/hier.h"
-#include "hier/toeplitz.h"
+#include "moao/backend_toeplitz.h"
+#include "moao/hier.h"
+#include "moao/toeplitz.h"
 #include "support/matrix.h"
 #include "support/toeplitz_case.h"
 

@@ -1,5 +1,5 @@
 /* Messages of failures: each thread has its own first one, and workers of OpenMP lose none. */
-#include "base/status.h"
+#include "moao/status.h"
 #include <omp.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* The memory that a factor's buffers are cut from: nothing lies in another's place, whatever comes
  * and goes; who takes what the other side gave waits for it, and only then; what does not fit is
  * the backend's; at the end all is one piece again. */
+#include "linalg/tlr/pool.h"
 #include "support/tlr_counted.h"
-#include "tlr/pool.h"
 
 static int waits; /* of either side */
 static backend_ctx *side[2];

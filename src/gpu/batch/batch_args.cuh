@@ -1,8 +1,8 @@
 /* Descriptors of the batched kernels, shared by the host's dispatch and the device code. */
 #ifndef MOAO_GPU_BATCH_ARGS_CUH
 #define MOAO_GPU_BATCH_ARGS_CUH
-#include "backend/backend_batch.h"
 #include "gpu/core/error.cuh"
+#include "moao/backend_batch.h"
 #include <cstdint>
 #include <cuda_runtime.h>
 

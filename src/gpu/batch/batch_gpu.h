@@ -1,7 +1,7 @@
 /* What the batched routines take from the plugin, and what they give to its table. */
 #ifndef MOAO_GPU_BATCH_GPU_H
 #define MOAO_GPU_BATCH_GPU_H
-#include "backend/backend.h"
+#include "moao/backend.h"
 #include <cuda_runtime.h>
 
 /* For the life of the object the context's device is the current one. */

@@ -3,10 +3,10 @@
 #ifndef MOAO_GPU_COMMON_CUH
 #define MOAO_GPU_COMMON_CUH
 
-#include "backend/backend.h"
-#include "backend/backend_check.h"
-#include "backend/backend_own.h"
 #include "error.cuh"
+#include "linalg/core/backend_check.h"
+#include "linalg/core/backend_own.h"
+#include "moao/backend.h"
 #include <cuComplex.h>
 #include <cublas_v2.h>
 #include <cuda_runtime.h>

@@ -3,7 +3,7 @@
 #ifndef MOAO_GPU_ERROR_CUH
 #define MOAO_GPU_ERROR_CUH
 
-#include "base/status.h"
+#include "moao/status.h"
 #include <cuda_runtime.h>
 
 /* A failed call of CUDA leaves the function. */

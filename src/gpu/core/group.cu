@@ -1,8 +1,8 @@
 /* Groups of GPUs of several processes: NCCL, loaded when a group is wanted, so that the plugin
  * needs none to load. What is declared here of its interface has been the same since its
  * version 2.0. */
-#include "backend/backend_group.h"
 #include "common.cuh"
+#include "moao/backend_group.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 

@@ -1,6 +1,5 @@
 /* The GPU backend's table, its contexts and memory, and the one symbol that the program looks up.
  */
-#include "backend/backend_group.h"
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/dense/fp16_gpu.h"
 #include "gpu/dense/potrf.cuh"
@@ -11,6 +10,7 @@
 #include "gpu/lowrank/lowrank_gpu.h"
 #include "gpu/matcov/matcov_gpu.h"
 #include "gpu/psf/psf_gpu.h"
+#include "moao/backend_group.h"
 #include <mutex>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Products of FP16 numbers on the tensor cores, by cuBLAS, and the conversions around them. */
-#include "backend/backend_fp16.h"
 #include "fp16_gpu.h"
 #include "gpu/core/common.cuh"
+#include "moao/backend_fp16.h"
 #include <cuda_fp16.h>
 #include <float.h>
 #include <limits.h>

@@ -2,7 +2,7 @@
 #ifndef MOAO_GPU_FP16_GPU_H
 #define MOAO_GPU_FP16_GPU_H
 
-#include "backend/backend_fp16.h"
+#include "moao/backend_fp16.h"
 
 extern "C" const backend_fp16 backend_fp16_gpu;
 extern "C" fp16_gemm_rounded_op fp16_gemm_rounded; /* fp16_rounded.cu */

@@ -2,7 +2,7 @@
 #ifndef MOAO_GPU_SPARSE_GPU_H
 #define MOAO_GPU_SPARSE_GPU_H
 
-#include "backend/backend_sparse.h"
+#include "moao/backend_sparse.h"
 
 extern "C" const backend_sparse backend_sparse_gpu;
 sparse_filter_op gpu_filter; /* filter.cu */

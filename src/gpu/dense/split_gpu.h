@@ -2,7 +2,7 @@
 #ifndef MOAO_GPU_SPLIT_GPU_H
 #define MOAO_GPU_SPLIT_GPU_H
 
-#include "backend/backend_split.h"
+#include "moao/backend_split.h"
 
 extern "C" const backend_split_ops backend_split_gpu;
 /* split_pack.cu */

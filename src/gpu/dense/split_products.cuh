@@ -2,7 +2,7 @@
 #ifndef MOAO_GPU_SPLIT_PRODUCTS_CUH
 #define MOAO_GPU_SPLIT_PRODUCTS_CUH
 
-#include "backend/backend_split.h"
+#include "moao/backend_split.h"
 #include "split_fp16.cuh"
 
 /* Where results go: to C (add: where there are numbers), or to H, of whose entries each is 2^*of_h

@@ -2,7 +2,7 @@
 #ifndef MOAO_GPU_TENSOR_MAP_CUH
 #define MOAO_GPU_TENSOR_MAP_CUH
 
-#include "backend/backend_fp16.h"
+#include "moao/backend_fp16.h"
 #include <cudaTypedefs.h>
 #include <cuda_runtime.h>
 

@@ -1,7 +1,7 @@
 /* Arguments of the kernels of sums (gemm_sums.cu). */
 #ifndef MOAO_GPU_HIER_SUMS_ARGS_CUH
 #define MOAO_GPU_HIER_SUMS_ARGS_CUH
-#include "backend/backend_hier.h"
+#include "moao/backend_hier.h"
 
 namespace {
 struct Operands {

@@ -1,8 +1,8 @@
 /* Interpolative decomposition and entries of kernels on the GPU, and the table of formats. */
-#include "backend/hier_kernels_formula.h"
 #include "gpu/batch/batch_args.cuh"
 #include "gpu/batch/batch_gpu.h"
 #include "hier_gpu.h"
+#include "linalg/core/hier_kernels_formula.h"
 #include <cuda_runtime.h>
 
 namespace {

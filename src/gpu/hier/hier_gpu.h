@@ -1,7 +1,7 @@
 /* The operations of formats on the GPU, and what the plugin's table takes. */
 #ifndef MOAO_GPU_HIER_HIER_GPU_H
 #define MOAO_GPU_HIER_HIER_GPU_H
-#include "backend/backend_hier.h"
+#include "moao/backend_hier.h"
 
 extern "C" const backend_hier backend_formats_gpu;
 hier_gemm_sums_op gpu_hier_gemm_sums; /* gemm_sums.cu */

@@ -1,9 +1,9 @@
 /* Plans of block-Toeplitz products on a GPU. */
 #include "toeplitz.cuh"
 
-#include "backend/toeplitz_lattice.h"
 #include "gpu/core/arena.cuh"
 #include "gpu/core/common.cuh"
+#include "linalg/core/toeplitz_lattice.h"
 #include "toeplitz_fp16.cuh"
 #include "toeplitz_gpu.h"
 

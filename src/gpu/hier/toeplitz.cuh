@@ -11,8 +11,8 @@
 #ifndef MOAO_GPU_TOEPLITZ_CUH
 #define MOAO_GPU_TOEPLITZ_CUH
 
-#include "backend/backend_toeplitz.h"
 #include "gpu/core/error.cuh"
+#include "moao/backend_toeplitz.h"
 #include <cuda_runtime.h>
 
 #define TOEPLITZ_PAIRS 512 /* at a time */

@@ -11,8 +11,8 @@
 #ifndef MOAO_GPU_TOEPLITZ_FP16_CUH
 #define MOAO_GPU_TOEPLITZ_FP16_CUH
 
-#include "backend/backend_toeplitz.h"
 #include "gpu/core/error.cuh"
+#include "moao/backend_toeplitz.h"
 #include "toeplitz.cuh"
 #include <cuda_fp16.h>
 

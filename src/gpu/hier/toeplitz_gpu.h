@@ -2,7 +2,7 @@
 #ifndef MOAO_GPU_TOEPLITZ_GPU_H
 #define MOAO_GPU_TOEPLITZ_GPU_H
 
-#include "backend/backend_toeplitz.h"
+#include "moao/backend_toeplitz.h"
 
 extern "C" const backend_toeplitz backend_toeplitz_gpu;
 

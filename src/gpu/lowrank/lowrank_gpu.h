@@ -4,8 +4,8 @@
  * sizes in `each` arrays are 0 costs next to nothing, so that callers drop matrices that way. */
 #ifndef MOAO_GPU_LOWRANK_GPU_H
 #define MOAO_GPU_LOWRANK_GPU_H
-#include "backend/backend.h"
-#include "backend/backend_lowrank.h"
+#include "moao/backend.h"
+#include "moao/backend_lowrank.h"
 #include <cuda_runtime.h>
 
 /* Orthogonal factors (qr_tall.cu); as the entries of backend_lowrank of the same names. lwork is at

@@ -2,7 +2,7 @@
  * Q^T A, a thread block for each matrix, all rounds inside; the SVD of B^T and the product of Q
  * with its vectors follow. The random matrix is the same for all matrices of a call and is written
  * once, so that products read it from the L2 cache. */
-#include "backend/backend_random.h"
+#include "moao/backend_random.h"
 #include "qr_warp.cuh"
 #include "sketch_range.cuh"
 #include "svd_matrix.cuh"
