@@ -1,10 +1,10 @@
 #include "commands.h"
 
+#include "backend/families.h"
 #include "base/machine.h"
 #include "base/progress.h"
 #include "cmd_check.h"
 #include "job/launch.h"
-#include "moao/backend.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ static machine_kind usual(const machine_room *room) {
 
 static bool gpu_is_here(void) {
     const backend *be;
-    bool here = backend_get("gpu", &be) == MOAO_OK;
+    bool here = families_backend("gpu", &be) == MOAO_OK;
     status_clear();
     return here;
 }

@@ -1,5 +1,6 @@
 /* moao: multi-object adaptive optics for extremely large telescopes, simulated from covariances.
  * `moao run` is the data flow: setup -> matcov -> tor -> obsseq -> psf -> maps (job/run.c). */
+#include "backend/families.h"
 #include "base/machine.h"
 #include "base/memory_limits.h"
 #include "base/plain.h"
@@ -8,7 +9,6 @@
 #include "commands.h"
 #include "job/launch.h"
 #include "job/launch_start.h"
-#include "moao/backend.h"
 #include "version.h"
 
 #include <cblas.h>
@@ -104,7 +104,7 @@ int command_end(comm *c, cmdline *cl, status st) {
 static void print_gpus(void) {
     const backend *be;
     char text[320];
-    if (backend_get("gpu", &be) != MOAO_OK) {
+    if (families_backend("gpu", &be) != MOAO_OK) {
         printf("GPU      none (%s)\n", status_message());
         status_clear();
         return;

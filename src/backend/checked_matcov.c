@@ -1,4 +1,5 @@
 /* The covariances with their arguments checked. */
+#include "families.h"
 #include "linalg/core/checked.h"
 
 static const backend_cov_head *cov_of(const backend_cov *c) {

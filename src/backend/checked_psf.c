@@ -1,4 +1,5 @@
 /* The PSFs with their arguments checked. */
+#include "families.h"
 #include "linalg/core/checked.h"
 
 static const backend_imager_head *head_of(const backend_imager *b) {

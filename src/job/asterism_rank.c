@@ -1,9 +1,9 @@
 /* Ranking the asterisms of a field: covariances at a reduced order, search, images of the best. */
 #include "job/asterism_scene.h"
 
+#include "backend/families.h"
 #include "base/progress.h"
 #include "base/text.h"
-#include "moao/backend.h"
 #include "moao/cpu_threads.h"
 
 #include <math.h>
@@ -107,10 +107,10 @@ done:
 /* The backend of the parameters, a device for this rank, and threads that call it. */
 static status choose_backend(const comm *c, const params *par, const backend **be, int *device,
                              int *threads) {
-    status st = backend_get(par->compute_backend == BACKEND_GPU   ? "gpu"
-                            : par->compute_backend == BACKEND_CPU ? "cpu"
-                                                                  : "auto",
-                            be);
+    status st = families_backend(par->compute_backend == BACKEND_GPU   ? "gpu"
+                                 : par->compute_backend == BACKEND_CPU ? "cpu"
+                                                                       : "auto",
+                                 be);
     if (st != MOAO_OK)
         return st;
     const bool cpu = *be == &backend_cpu;

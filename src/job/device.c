@@ -1,5 +1,6 @@
 #include "job/device.h"
 
+#include "backend/families.h"
 #include "job/plan.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 
 /* The GPU's backend if it is usable; else the reason, which is an error where it was asked for. */
 static status find_gpu(bool required, device_choice *d) {
-    status st = backend_get("gpu", &d->be);
+    status st = families_backend("gpu", &d->be);
     if (st == MOAO_OK && (d->be->matcov == NULL || d->be->psf == NULL))
         st = status_fail(MOAO_INPUT, "the GPU plugin was built without covariances or PSFs");
     if (st == MOAO_OK)
@@ -44,11 +45,11 @@ status device_choose(const comm *c, const params *par, bool own, device_choice *
     status st = MOAO_OK;
     memset(d, 0, sizeof *d);
     if (named != NULL && *named != '\0')
-        st = backend_get(named, &d->be);
+        st = families_backend(named, &d->be);
     else if (par->compute_backend != BACKEND_CPU)
         st = find_gpu(par->compute_backend == BACKEND_GPU, d);
     if (st == MOAO_OK && d->be == NULL && own) {
-        st = backend_get("cpu", &d->be); /* each rank for itself */
+        st = families_backend("cpu", &d->be); /* each rank for itself */
         d->own = true;
     }
     TRY(comm_agree(c, st));

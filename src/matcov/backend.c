@@ -1,6 +1,6 @@
 /* The CPU backend's covariances: the specification of every other backend's. */
+#include "backend/families.h"
 #include "internal.h"
-#include "linalg/core/checked.h"
 
 #include <stdlib.h>
 
@@ -277,8 +277,11 @@ static const backend_matcov cpu = {
 };
 
 const backend_matcov *matcov_backend(const backend *be) {
-    static backend_matcov checked;
-    if (checked.size == 0)
-        checked_matcov(&cpu, &checked);
-    return be->matcov != NULL ? be->matcov : &checked;
+    static backend_matcov of_cpu, of_plugin;
+    if (be->matcov != NULL) {
+        checked_matcov(be->matcov, &of_plugin);
+        return &of_plugin;
+    }
+    checked_matcov(&cpu, &of_cpu);
+    return &of_cpu;
 }

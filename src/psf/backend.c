@@ -1,5 +1,5 @@
 /* The CPU backend's PSFs: the specification of every other backend's. Work is done in `compute`. */
-#include "linalg/core/checked.h"
+#include "backend/families.h"
 #include "psf_phase.h"
 
 #include <stdlib.h>
@@ -104,10 +104,13 @@ static const backend_psf cpu = {
 };
 
 const backend_psf *psf_backend(const backend *be) {
-    static backend_psf checked;
-    if (checked.size == 0)
-        checked_psf(&cpu, &checked);
-    return be->psf != NULL ? be->psf : &checked;
+    static backend_psf of_cpu, of_plugin;
+    if (be->psf != NULL) {
+        checked_psf(be->psf, &of_plugin);
+        return &of_plugin;
+    }
+    checked_psf(&cpu, &of_cpu);
+    return &of_cpu;
 }
 
 void psf_model_init(psf *p, psf_model *m) {

@@ -3,6 +3,7 @@
 #ifndef MOAO_GPU_MATCOV_HOST_CUH
 #define MOAO_GPU_MATCOV_HOST_CUH
 
+#include "backend/families.h"
 #include "gpu/core/common.cuh"
 #include "gradient.cuh"
 #include "matcov.cuh"

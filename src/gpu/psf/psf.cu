@@ -1,6 +1,7 @@
 /* Point-spread functions on a GPU: memory, plans of cuFFT, and the table of operations. Everything
  * runs in the context's stream; results travel to pinned memory of their slot, and an event tells
  * when they are there. */
+#include "backend/families.h"
 #include "gpu/core/arena.cuh"
 #include "gpu/core/common.cuh"
 #include "psf.cuh"

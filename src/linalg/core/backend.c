@@ -1,6 +1,4 @@
 #include "moao/backend.h"
-#include "backend/backend_matcov.h"
-#include "backend/backend_psf.h"
 #include "checked.h"
 #include "moao/backend_group.h"
 #include "moao/backend_hier.h"
@@ -24,8 +22,6 @@ typedef const backend *plugin_entry(__typeof__(status_set) *set, char *why, size
 static struct {
     backend table; /* with checked operations */
     backend_lowrank lowrank;
-    backend_matcov matcov;
-    backend_psf psf;
     bool usable;
     char why[512];
 } plugin;
@@ -77,8 +73,6 @@ static bool tables_fit(const backend *own) {
         {"Toeplitz products", own->toeplitz, sizeof(backend_toeplitz), false},
         {"terms of products of halves", own->split, sizeof(backend_split_ops), false},
         {"operations of formats", own->hier, sizeof(backend_hier), false},
-        {"covariances", own->matcov, sizeof(backend_matcov), false},
-        {"PSFs", own->psf, sizeof(backend_psf), false},
         {"groups", own->group, sizeof(backend_group), false},
     };
     for (size_t i = 0; i < sizeof family / sizeof family[0]; i++) {
@@ -111,14 +105,6 @@ static void take_table(const backend *own) {
 #define CHECK(op) plugin.lowrank.op = checked_##op;
     LOWRANK_CHECKED(CHECK)
 #undef CHECK
-    if (own->matcov != NULL) {
-        checked_matcov(own->matcov, &plugin.matcov);
-        plugin.table.matcov = &plugin.matcov;
-    }
-    if (own->psf != NULL) {
-        checked_psf(own->psf, &plugin.psf);
-        plugin.table.psf = &plugin.psf;
-    }
     plugin.table.batch = &checked_batch;
     plugin.table.fp16 = &checked_fp16;
     plugin.table.sparse = &checked_sparse;

@@ -19,22 +19,6 @@ typedef struct {
 
 extern const backend backend_cpu_own;
 
-/* What every backend_cov, backend_cov_target and backend_imager begins with, for the same; open and
- * open_target fill it. */
-typedef struct {
-    const struct backend_matcov *own;
-    int64_t m, t; /* slopes of all sensors, of the truth sensor */
-} backend_cov_head;
-typedef struct {
-    const backend_cov_head *cov;
-    bool aimed; /* of the checks */
-} backend_cov_target_head;
-typedef struct {
-    const struct backend_psf *own;
-    int64_t nact;
-    bool pairs; /* there is a lattice of points */
-} backend_imager_head;
-
 /* The one way to say that a backend has no operation of that name: MOAO_INPUT. */
 static inline status backend_lacks(const backend *b, const char *operation) {
     return status_fail(MOAO_INPUT, "the %s backend has no %s", b->name, operation);

@@ -5,8 +5,6 @@
 #ifndef MOAO_BACKEND_CHECKED_H
 #define MOAO_BACKEND_CHECKED_H
 
-#include "backend/backend_matcov.h"
-#include "backend/backend_psf.h"
 #include "backend_check.h"
 #include "backend_own.h"
 #include "extents.h"
@@ -78,11 +76,6 @@ extern lowrank_gesvj_op checked_gesvj;
 extern lowrank_rsvd_op checked_rsvd;
 extern lowrank_ara_op checked_ara;
 extern lowrank_recompress_op checked_recompress;
-
-/* The tables of covariances and PSFs: *table is a backend's own with its operations checked. What
- * they work with leads to the own one (backend_own.h). */
-void checked_matcov(const backend_matcov *own, backend_matcov *table);
-void checked_psf(const backend_psf *own, backend_psf *table);
 
 /* Own table of the backend that a context belongs to; NULL: the CPU's. */
 static inline const backend *backend_own(const backend_ctx *ctx) {
