@@ -13,7 +13,7 @@
  * small (linop_fp16_host), in the host's. What replaces it there takes a quarter of its room.
  *
  * How far all this is from double precision is seen on the sampled target of an exposure, which the
- * reference computes in double precision with a W of its own (fp16_exact.c). */
+ * reference computes in double precision with a W of its own (fp16_reference.c). */
 #ifndef MOAO_FP16_H
 #define MOAO_FP16_H
 

@@ -111,7 +111,7 @@ int64_t fp16_area(int64_t m, int64_t t, int64_t v, int64_t width);
 /* Doubles that the factor takes in that room in transit, behind what it is made in itself. */
 int64_t fp16_sampling(const fp16 *x);
 
-/* fp16_w.c */
+/* fp16_solve.c */
 status fp16_factor_of(linop *base, const profile *p, int *minor);
 status fp16_right(linop *base, backend_cov_target *target);
 status fp16_right_column(linop *base, int64_t j, double *out);
@@ -123,7 +123,7 @@ status fp16_divide(fp16 *x, backend_f16 *hi, backend_f16 *lo);
 /* Waits. Exponent for m x n numbers on the device, of type t. */
 status fp16_exponent(fp16 *x, backend_type t, int64_t m, int64_t n, const void *a, int *exponent);
 
-/* fp16_expose.c */
+/* fp16_exposure.c */
 status fp16_load(linop *base, const profile *p);
 status fp16_begin(linop *base, const wrows *w, double *own);
 status fp16_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz);
@@ -137,7 +137,7 @@ double fp16_share(const linop *base);
 status fp16_phase_share(linop *base, backend_cov_target *target, const wrows *w, int64_t np,
                         const double *px, const double *py, int64_t j, int64_t n, double *ct);
 
-/* fp16_exact.c */
+/* fp16_reference.c */
 extern const linop_kind fp16_exact_kind;
 
 #endif
