@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "budget/terms.h"
 #include "matcov/matcov.h"
+#include "system/photometry.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -307,13 +308,27 @@ static void add_command(const check_facts *f, text *t) {
     advise_word(t, f->dir);
 }
 
+/* From what the photons of a star follow. */
+static void describe_light(const sensor *o, char *out, size_t n) {
+    const sensor_noise *m = &o->noise;
+    if (m->variance >= 0)
+        snprintf(out, n, "-");
+    else if (m->photons > 0)
+        snprintf(out, n, "as given");
+    else if (o->lgs)
+        snprintf(out, n, "%.3g", m->lgs_return);
+    else
+        snprintf(out, n, "%.4g %s", m->magnitude,
+                 m->zero > 0 ? photometry_band_name(m->band) : "published");
+}
+
 /* Photo-electrons, spot and noise of each sensor under a profile, a line each. */
 static void print_noise(const sys *s, const profile *p) {
-    printf("noise           %-20s %9s %14s %16s\n", "of a slope", "photons", "spot [arcsec]",
-           "noise [mas rms]");
+    printf("noise           %-14s %-13s %9s %13s %11s\n", "of a slope", "light", "photons",
+           "spot [arcsec]", "noise [mas]");
     for (int w = 0; w < s->nsensor && w < MOST_SENSORS; w++) {
         noise_figures f;
-        char spot[32], photons[32], noise[32];
+        char spot[32], photons[32], noise[32], light[32];
         matcov_noise_figures(s, p, w, &f);
         snprintf(photons, sizeof photons, isnan(f.photons) ? "-" : "%.4g", f.photons);
         if (isnan(f.across))
@@ -324,10 +339,13 @@ static void print_noise(const sys *s, const profile *p) {
             snprintf(spot, sizeof spot, "%.2f", f.across);
         double mas = 1e3 * sqrt(f.variance);
         snprintf(noise, sizeof noise, mas >= 1 ? "%.1f" : "%.2g", mas);
-        printf("%8d        %-20.20s %9s %14s %16s\n", w, s->sensors[w].name, photons, spot, noise);
+        describe_light(&s->sensors[w], light, sizeof light);
+        printf("%8d        %-14.14s %-13.13s %9s %13s %11s\n", w, s->sensors[w].name, light,
+               photons, spot, noise);
     }
-    printf("%8sphoto-electrons per subaperture and frame; FWHM and noise for r0 %.3f m\n", "",
-           p->r0);
+    printf("%8smagnitude and band, or photons/m2/s; photo-electrons per subaperture and\n"
+           "%8sframe; FWHM, rms noise for r0 %.3f m\n",
+           "", "", p->r0);
 }
 
 status check_print(const check_facts *f) {
@@ -411,6 +429,12 @@ static void write_ranks(json *j, const tlr_prediction *r) {
     json_end(j);
 }
 
+static void write_photometry(json *j, const sensor_noise *n) {
+    json_number(j, "magnitude", n->magnitude);
+    json_string(j, "band", n->zero > 0 ? photometry_band_name(n->band) : "published");
+    json_number(j, "zero_photons_per_m2_s", sys_zero_photons(n));
+}
+
 /* What the noise model makes of each star under the first exposure's profile. */
 static void write_stars(json *j, const sys *s, const profile *p) {
     json_array(j, "stars");
@@ -419,6 +443,8 @@ static void write_stars(json *j, const sys *s, const profile *p) {
         matcov_noise_figures(s, p, w, &f);
         json_object(j, NULL);
         json_string(j, "name", s->sensors[w].name);
+        if (!s->sensors[w].lgs && isfinite(f.photons) && !(s->sensors[w].noise.photons > 0))
+            write_photometry(j, &s->sensors[w].noise);
         if (isfinite(f.photons)) {
             json_number(j, "photons", f.photons);
             json_number(j, "spot_arcsec", f.across);

@@ -23,9 +23,9 @@ title: small case of the tests
 telescope: {diameter: 8 m, obscuration: 0.14}
 dm: {nssp: 16}
 sensors:
-  - {type: ngs, nssp: 10, direction: [40, 10], magnitude: 10}
-  - {type: ngs, nssp: 10, direction: [-30, 35], magnitude: 11}
-  - {type: ngs, nssp: 8, direction: [5, -45], magnitude: 10}
+  - {type: ngs, nssp: 10, direction: [40, 10], magnitude: 10, band: R}
+  - {type: ngs, nssp: 10, direction: [-30, 35], magnitude: 11, band: R}
+  - {type: ngs, nssp: 8, direction: [5, -45], magnitude: 10, band: R}
   - {type: lgs, nssp: 12, direction: [30, -30], altitude: 90 km}
 targets: {grid: {nx: 4, ny: 2, width: 60 arcsec, height: 30 arcsec}}
 atmosphere:

@@ -21,7 +21,8 @@ SENSOR = {
     "bandwidth": "bandwidth", "throughput": "throughput", "lgs_width": "spot width (FWHM)", "lgs_depth": "depth of the sodium layer",
     "tiptilt_factor": "tip-tilt factor", "excess_noise": "excess noise factor", "background": "background per pixel and frame",
     "sky": "sky brightness (mag/arcsec²)", "extinction": "extinction (mag/airmass)", "noise_variance": "noise variance of a slope",
-    "noise_model": "noise model",
+    "noise_model": "noise model", "photons": "photo-electrons per subaperture and frame", "band": "band of the magnitude",
+    "spectral_type": "spectral type", "photometry": "zero points", "spot": "width of spots", "field_stop": "field stop",
 }
 PROFILE = {
     "r0": "r₀ at 500 nm and zenith", "seeing": "seeing at 500 nm and zenith", "layers.altitude": "layer altitude", "layers.L0": "outer scale",

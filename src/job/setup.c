@@ -1,6 +1,7 @@
 #include "job/setup.h"
 
 #include "base/progress.h"
+#include "system/photometry.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -176,12 +177,31 @@ done:
     return st;
 }
 
+/* Magnitudes whose band is assumed. */
+static void warn_bands(const setup *u) {
+    const sensor *first = NULL;
+    int n = 0;
+    for (int i = 0; i < u->s.nsensor; i++) {
+        const sensor *o = &u->s.sensors[i];
+        if (o->noise.variance >= 0 || o->noise.photons > 0 || !(o->noise.zero > 0) ||
+            u->par.sensors.v[i].band != BAND_AUTO)
+            continue;
+        first = n++ == 0 ? o : first;
+    }
+    if (n > 0)
+        progress_warn("%s%s: a magnitude without a band counts in the one nearest to the sensor's "
+                      "wavelength, %s at %.4g um; sensors[].band states it",
+                      first->name, n > 1 ? " and others" : "",
+                      photometry_band_name(first->noise.band), first->noise.wavelength * 1e6);
+}
+
 status setup_warn(const setup *u) {
     char **line = NULL;
     int n = params_warnings(&u->par, &u->s, &u->a, &line);
     for (int i = 0; i < n; i++)
         progress_warn("%s", line[i]);
     params_free_warnings(n, line);
+    warn_bands(u);
     warn_images(u);
     static_map_warn(&u->map);
     warn_map(u);

@@ -3,6 +3,7 @@
 #include "matcov/matcov.h"
 #include "operator/operator.h"
 #include "store/store_accuracy.h"
+#include "system/photometry.h"
 #include "version.h"
 
 #include <math.h>
@@ -230,6 +231,19 @@ done:
     free(columns);
 }
 
+/* Whether its light follows from a magnitude or return; its photons from a magnitude. */
+static bool has_light(const sensor *g) {
+    return !(g->noise.photons > 0);
+}
+
+static bool by_magnitude(const sensor *g) {
+    return !g->lgs && has_light(g) && !(g->noise.variance >= 0);
+}
+
+static const char *band_of(const sensor *g) {
+    return g->noise.zero > 0 ? photometry_band_name(g->noise.band) : "published";
+}
+
 void maps_table_guidestars(fitsout *o, const maps_data *m) {
     char form[32];
     size_t longest = 32;
@@ -254,6 +268,9 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
         {"PHOTONS", "1D", "photon", "electrons per subaperture and frame"},
         {"SPOT", "1D", "arcsec", "FWHM of a spot (across its elongation)"},
         {"SPOTLONG", "1D", "arcsec", "the same along the elongation, mean"},
+        {"WAVELEN", "1D", "um", "of the sensor"},
+        {"BAND", "9A", "", "of MAGNITUD; published: one constant for all"},
+        {"ZEROPHOT", "1D", "ph m-2 s-1", "of magnitude 0 in the sensor's band"},
         {"RA", "1D", "deg", "ICRS"},
         {"DEC", "1D", "deg", "ICRS"}};
     const int ncol = (int)(sizeof columns / sizeof *columns) - (maps_on_sky(m) ? 0 : 2);
@@ -268,21 +285,24 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
         const struct {
             int col;
             double value;
-        } real[] = {{3, g->dir[0] * ARCSEC_PER_RAD},
+        } real[] = {{18, g->noise.wavelength * 1e6},
+                    {20, by_magnitude(g) ? sys_zero_photons(&g->noise) : NAN},
+                    {3, g->dir[0] * ARCSEC_PER_RAD},
                     {4, g->dir[1] * ARCSEC_PER_RAD},
                     {5, isfinite(g->altitude) ? g->altitude : NAN},
                     {8, g->mag},
                     {9, g->rot * 180 / M_PI},
                     {10, g->shift[0]},
                     {11, g->shift[1]},
-                    {12, g->lgs ? NAN : g->noise.magnitude},
-                    {13, g->lgs ? g->noise.lgs_return : NAN},
+                    {12, has_light(g) && !g->lgs ? g->noise.magnitude : NAN},
+                    {13, has_light(g) && g->lgs ? g->noise.lgs_return : NAN},
                     {14, noise.variance},
                     {15, noise.photons},
                     {16, noise.across},
                     {17, noise.along}};
         fitsout_cell_text(o, 1, w + 1, g->name);
         fitsout_cell_text(o, 2, w + 1, g->lgs ? "LGS" : "NGS");
+        fitsout_cell_text(o, 19, w + 1, by_magnitude(g) ? band_of(g) : "");
         fitsout_cell_integer(o, 6, w + 1, g->nssp);
         fitsout_cell_integer(o, 7, w + 1, g->nsub);
         for (size_t i = 0; i < sizeof real / sizeof *real; i++)

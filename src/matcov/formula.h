@@ -123,6 +123,25 @@ MOAO_HD static inline double formula_spot_variance(double flux, double photons, 
 #define FORMULA_PHOTONS_PUBLISHED 0.32
 #define FORMULA_PHOTONS_GAUSSIAN 0.18033688011112043 /* 1 / (8 ln 2): the width's variance */
 
+/* What a pixel adds to the square of a spot's FWHM: a square's variance, pixel^2/12, times 8 ln 2.
+ */
+MOAO_HD static inline double formula_pixel_width(double pixel) {
+    return 0.46209812037329687 * pixel * pixel;
+}
+
+/* A Gaussian of FWHM *width is cut by a stop of size `field` around its centre: returns the share
+ * of its light that is left, and makes *width 2.355 times the standard deviation of that. */
+MOAO_HD static inline double formula_stop(double field, double *width) {
+    const double a = 0.5 * field * 2.3548200450309493 / *width; /* in standard deviations */
+    if (!(a < 8.0))
+        return 1.0;
+    const double kept = erf(0.70710678118654752 * a);
+    const double narrow = a < 0.01 ? a * a / 3.0 * (1.0 - a * a / 7.5)
+                                   : 1.0 - 0.79788456080286536 * a * exp(-0.5 * a * a) / kept;
+    *width *= sqrt(narrow);
+    return kept;
+}
+
 /* Seeing [arcsec] at a wavelength [m] for r0 [m] quoted at 500 nm; 0 for r0 = INFINITY. */
 MOAO_HD static inline double formula_seeing(double r0, double wavelength) {
     return 206264.80624709636 * 500e-9 / r0 * pow(500e-9 / wavelength, 0.2);

@@ -122,7 +122,8 @@ status matcov_interaction_filter(const sys *s, backend_filter *f);
 
 /* Noise of a sensor as people quote it. Local. Model section 5. */
 typedef struct {
-    double photons;       /* photo-electrons per subaperture and frame */
+    double photons;       /* photo-electrons per wholly lit subaperture and frame, within its
+                             field stop, mean */
     double across, along; /* FWHM of the spots across and along their elongation, mean [arcsec] */
     double variance;      /* of a slope, mean over subapertures and axes [arcsec^2] */
 } noise_figures;          /* all but variance NAN where a sensor's variance is given */

@@ -8,12 +8,25 @@
 typedef struct {
     double across, along; /* FWHM of the spot across and along its elongation [arcsec] */
     double angle;         /* of the elongation in the sensor's axes [rad] */
+    double kept;          /* share of the light within the field stop */
 } spot;
+
+/* Width of a point's image in a subaperture (FWHM) [arcsec]. */
+static double image_width(const sys *s, const sensor *o, double r0) {
+    const sensor_noise *n = &o->noise;
+    const double published = formula_seeing(r0, n->wavelength);
+    if (!n->full_spot)
+        return published;
+    const double seeing = SEEING_LAMBDA / LAMBDA_REF * published;
+    const double diffraction = ARCSEC_PER_RAD * n->wavelength * o->nssp / s->diameter;
+    return sqrt(seeing * seeing + diffraction * diffraction +
+                formula_pixel_width(n->pixel * ARCSEC_PER_RAD));
+}
 
 /* (x, y): registered position of the subaperture's centre [m]. */
 static spot spot_of(const sys *s, const sensor *o, double r0, double x, double y) {
     const sensor_noise *n = &o->noise;
-    spot p = {.across = formula_seeing(r0, n->wavelength)};
+    spot p = {.across = image_width(s, o, r0), .kept = 1};
     p.along = p.across;
     if (o->lgs) {
         double width = n->lgs_width * ARCSEC_PER_RAD, bx = x - n->launch[0], by = y - n->launch[1];
@@ -24,6 +37,10 @@ static spot spot_of(const sys *s, const sensor *o, double r0, double x, double y
         p.across = hypot(p.across, width);
         p.along = hypot(p.across, elongation);
     }
+    if (n->field_stop > 0) {
+        const double field = n->field_stop * ARCSEC_PER_RAD;
+        p.kept = formula_stop(field, &p.along) * formula_stop(field, &p.across);
+    }
     return p;
 }
 
@@ -32,11 +49,11 @@ static spot spot_of(const sys *s, const sensor *o, double r0, double x, double y
 static void noise_of(const sys *s, const sensor *o, double r0, double x, double y, double light,
                      double v[3]) {
     const sensor_noise *n = &o->noise;
-    double flux = light * sys_photons(s, o), pixel = n->pixel * ARCSEC_PER_RAD;
+    const spot p = spot_of(s, o, r0, x, y);
+    double flux = light * p.kept * sys_photons(s, o), pixel = n->pixel * ARCSEC_PER_RAD;
     double excess = fmax(1.0, n->excess);
     double each = sqrt(n->ron * n->ron + excess * sys_background(s, o) * light);
     double photons = excess * (n->gaussian ? FORMULA_PHOTONS_GAUSSIAN : FORMULA_PHOTONS_PUBLISHED);
-    const spot p = spot_of(s, o, r0, x, y);
     double c = o->lgs ? cos(p.angle) : 1.0, e = o->lgs ? sin(p.angle) : 0.0;
     double va = formula_spot_variance(flux, photons, each, pixel, p.along, p.across);
     double vc = formula_spot_variance(flux, photons, each, pixel, p.across, p.along);
@@ -65,12 +82,13 @@ void matcov_noise_figures(const sys *s, const profile *p, int w, noise_figures *
         (noise_figures){.photons = NAN, .across = NAN, .along = NAN, .variance = o->noise.variance};
     if (o->noise.variance >= 0.0)
         return;
-    *f = (noise_figures){.photons = sys_photons(s, o)};
+    *f = (noise_figures){0};
     for (int k = 0; k < o->nsub; k++) {
         double at[2], v[3];
         place_of(s, o, k, at);
         const spot one = spot_of(s, o, p->r0, at[0], at[1]);
         noise_of(s, o, p->r0, at[0], at[1], light_of(s, o, k), v);
+        f->photons += one.kept * sys_photons(s, o) / o->nsub;
         f->across += one.across / o->nsub;
         f->along += one.along / o->nsub;
         f->variance += 0.5 * (v[0] + v[1]) / o->nsub;

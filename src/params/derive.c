@@ -1,5 +1,6 @@
 /* What follows from the parameters: geometry (system/system.h) and atmosphere (system/atmos.h). */
 #include "params_load.h"
+#include "system/photometry.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,6 +16,18 @@ static void place_launch(const sensor_params *p, double diameter, double launch[
         launch[0] = norm > 0 ? diameter / 2 * p->direction[0] / norm : diameter / 2;
         launch[1] = norm > 0 ? diameter / 2 * p->direction[1] / norm : 0;
     }
+}
+
+/* How much light a magnitude is, in the sensor's band. */
+static void set_photometry(const sensor_params *p, sensor_noise *n) {
+    const bool published = p->photometry == PHOTOMETRY_PUBLISHED ||
+                           (p->photometry == PHOTOMETRY_AUTO && p->slope == SLOPE_POINTS);
+    double type;
+    n->band = p->band != BAND_AUTO ? p->band - 1 : photometry_band_at(p->wavelength);
+    if (p->spectral_type == NULL || !photometry_type(p->spectral_type, &type))
+        type = NAN;
+    if (!published)
+        n->zero = photometry_zero(n->band, type, p->wavelength, p->bandwidth);
 }
 
 static void set_noise(const sensor_params *p, double diameter, sensor_noise *n) {
@@ -34,16 +47,21 @@ static void set_noise(const sensor_params *p, double diameter, sensor_noise *n) 
         .wavelength = p->wavelength,
         .bandwidth = lgs ? 0 : p->bandwidth,
         .throughput = p->throughput,
+        .photons = params_given(p->photons) ? p->photons : 0,
         .magnitude = !lgs && params_given(p->magnitude) ? p->magnitude : 0,
-        .lgs_return = lgs ? p->lgs_return : 0,
+        .lgs_return = lgs && params_given(p->lgs_return) ? p->lgs_return : 0,
         .t_atm = lgs ? p->atm_transmission : 1,
         .lgs_width = lgs ? p->lgs_width : 0,
         .lgs_depth = lgs ? p->lgs_depth : 0,
+        .full_spot = p->spot == SPOT_FULL || (p->spot == SPOT_AUTO && p->slope == SLOPE_GRADIENT),
+        .field_stop = params_given(p->field_stop) ? p->field_stop : 0,
         .tiptilt = lgs && params_given(p->tiptilt_variance) ? p->tiptilt_variance : -1,
         .tiptilt_factor = lgs ? p->tiptilt_factor : 0,
     };
     if (lgs)
         place_launch(p, diameter, n->launch);
+    else
+        set_photometry(p, n);
 }
 
 /* From the frame of the pupil into the field: counterclockwise by the angle from the field's y axis

@@ -21,8 +21,12 @@ static const struct {
     {"atmosphere.profiles", "|r0|seeing|"},
     {"sensors", "|frame_time|frame_rate|"},
     {"sensors", "|direction|ring|"},
+    {"sensors", "|magnitude|photons|"},
+    {"sensors", "|lgs_return|photons|"},
     {"ngs_defaults", "|frame_time|frame_rate|"},
+    {"ngs_defaults", "|magnitude|photons|"},
     {"lgs_defaults", "|frame_time|frame_rate|"},
+    {"lgs_defaults", "|lgs_return|photons|"},
 };
 
 static bool among(const char *keys, const char *key) {

@@ -1,5 +1,6 @@
 /* Input that is legal and probably not what was meant. */
 #include "params_warn.h"
+#include "system/photometry.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -107,7 +108,7 @@ static void warn_flux(const sys *s, warnings *w) {
         const sensor *o = &s->sensors[i];
         bool used = !(o->noise.variance >= 0);
         bool dim = used && !o->lgs && o->noise.magnitude > FAINT;
-        bool low = used && o->lgs && o->noise.lgs_return < LOW_RETURN;
+        bool low = used && o->lgs && !(o->noise.photons > 0) && o->noise.lgs_return < LOW_RETURN;
         count(&faint, dim, i);
         count(&weak, low, i);
         count(&few, used && !dim && !low && sys_photons(s, o) < FEW_PHOTONS, i);
@@ -129,6 +130,29 @@ static void warn_flux(const sys *s, warnings *w) {
                     "more; a brighter star, a longer frame_time or fewer subapertures",
                     s->sensors[few.first].name, others(&few, more),
                     sys_photons(s, &s->sensors[few.first]), FEW_PHOTONS);
+}
+
+/* Light of a band that the sensor does not see. */
+static void warn_bands(const params *par, const sys *s, warnings *w) {
+    cases away = {0};
+    char more[32];
+    for (int i = 0; i < s->nsensor; i++) {
+        const sensor_noise *n = &s->sensors[i].noise;
+        const char *type = par->sensors.v[i].spectral_type;
+        const bool counts = !(n->variance >= 0) && !(n->photons > 0) && n->zero > 0;
+        count(&away,
+              counts && (type == NULL || *type == '\0') &&
+                  !photometry_in_band(n->band, n->wavelength),
+              i);
+    }
+    if (away.n > 0) {
+        const sensor *o = &s->sensors[away.first];
+        params_warn(w,
+                    "%s%s: a magnitude in %s and a sensor at %.4g um without spectral_type; the "
+                    "star's colours are taken as 0 (Vega's)",
+                    o->name, others(&away, more), photometry_band_name(o->noise.band),
+                    o->noise.wavelength * 1e6);
+    }
 }
 
 static bool same_star(const sensor *a, const sensor *b) {
@@ -315,6 +339,7 @@ void params_warn_doubts(const params *par, const sys *s, const atmos *a, warning
     warn_boxes(par, s, w);
     warn_frames(par, s, w);
     warn_flux(s, w);
+    warn_bands(par, s, w);
     warn_stars(s, w);
     warn_same_targets(s, w);
     warn_same_names(par, w);

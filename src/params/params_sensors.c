@@ -1,6 +1,7 @@
 /* The list of sensors: rings written out, defaults of the types, names. */
 #include "params_load.h"
 #include "params_mistakes.h"
+#include "system/photometry.h"
 
 #include <ctype.h>
 #include <fnmatch.h>
@@ -182,14 +183,37 @@ done:
     return st;
 }
 
+typedef struct {
+    const char *path; /* of the item */
+    const sensor_params *ring;
+    int k;
+} ring_star;
+
 /* cos or sin of a multiple of 90 degrees is 0 or 1, not 6e-17. */
 static double without_dust(double v) {
     return fabs(v) < 1e-15 ? 0 : v;
 }
 
-/* Star k of a ring: a copy of the item with a direction, and a number behind its name. */
-static status make_star(yaml_tree *t, const ynode *item, const sensor_params *ring, int k,
-                        ynode **star) {
+/* Of a number that may be a list with one for each star of a ring, that of star k. */
+static status pick_value(const ring_star *r, const char *key, ynode **value) {
+    const param_field *f = param_table_find(&params_sensor_table, key);
+    char full[PARAM_PATH];
+    if (f == NULL || f->kind != KIND_real || (*value)->kind != YAML_TREE_LIST)
+        return MOAO_OK;
+    param_join(full, r->path, key);
+    if ((*value)->n != r->ring->ring_n)
+        return yaml_tree_fail(*value, full,
+                              "a list of %d, expected one value for all or a list of %d, one for "
+                              "each star of the ring",
+                              (*value)->n, r->ring->ring_n);
+    *value = (*value)->item[r->k];
+    return MOAO_OK;
+}
+
+/* A star of a ring: a copy of the item with a direction, and a number behind its name. */
+static status make_star(yaml_tree *t, const ynode *item, const ring_star *r, ynode **star) {
+    const sensor_params *ring = r->ring;
+    const int k = r->k;
     const ynode *at = yaml_tree_get(item, "ring"), *name = yaml_tree_get(item, "name");
     double angle = ring->ring_angle + 2 * 3.14159265358979323846 * k / ring->ring_n;
     const double xy[2] = {ring->ring_radius * without_dust(cos(angle)),
@@ -211,6 +235,7 @@ static status make_star(yaml_tree *t, const ynode *item, const sensor_params *ri
             snprintf(text, sizeof text, "%.50s %d", name->text, k + 1);
             TRY(yaml_tree_scalar(t, name, text, &(*star)->item[kept]));
         }
+        TRY(pick_value(r, key, &(*star)->item[kept]));
         kept++;
     }
     (*star)->n = kept;
@@ -247,8 +272,9 @@ status params_expand_rings(params_loader *l) {
         for (int k = 0; k < count; k++, n++) {
             item_of[n] = i;
             stars[n] = list->item[i];
+            const ring_star star = {path, &ring, k};
             if (ring.ring_n > 0)
-                TRY(make_star(l->tree, list->item[i], &ring, k, &stars[n]));
+                TRY(make_star(l->tree, list->item[i], &star, &stars[n]));
         }
     }
     list->item = stars;
@@ -289,6 +315,34 @@ static void resolve_frame(sensor_params *s) {
     s->frame_rate = NAN;
 }
 
+/* Light by its own key goes before a common one of the other kind. */
+static void choose_light(const ynode *map, sensor_params *s) {
+    const char *const key = s->type == SENSOR_LGS ? "lgs_return" : "magnitude";
+    if (yaml_tree_get(map, key) != NULL)
+        s->photons = NAN;
+}
+
+static status check_light(const ynode *map, const char *path, sensor_params *s) {
+    char full[PARAM_PATH];
+    double type;
+    if (params_given(s->photons))
+        s->magnitude = s->lgs_return = NAN;
+    if (s->type == SENSOR_LGS)
+        return MOAO_OK;
+    if (s->spectral_type != NULL && *s->spectral_type != '\0' &&
+        !photometry_type(s->spectral_type, &type)) {
+        const ynode *at = yaml_tree_get(map, "spectral_type");
+        param_join(full, path, "spectral_type");
+        return yaml_tree_fail(at != NULL ? at : map, full,
+                              "'%.40s' is no main-sequence type, expected " PHOTOMETRY_TYPES,
+                              s->spectral_type);
+    }
+    if (params_given(s->magnitude) || params_given(s->photons) || params_given(s->noise_variance))
+        return MOAO_OK;
+    param_join(full, path, "magnitude");
+    return yaml_tree_fail(map, full, "missing, expected a magnitude or noise_variance, or photons");
+}
+
 static status name_sensor(const ynode *map, const char *path, int number, sensor_params *s) {
     char name[32], full[PARAM_PATH];
     if (s->name != NULL && s->name[0] != '\0') {
@@ -325,15 +379,13 @@ static status read_sensor(params_loader *l, const ynode *map, const char *path, 
     resolve_frame(s);
     if (yaml_tree_get(map, "tiptilt_factor") != NULL)
         s->tiptilt_variance = NAN; /* the sensor's own factor goes before a common constant */
+    choose_light(map, s);
     TRY(params_check_alternatives(map, "sensors", path));
     TRY(param_table_read(t, kind, map, path, s));
     resolve_frame(s);
     TRY(param_table_require(t, kind, map, defaults, path));
-    if (mistakes_count() == before && kind == SENSOR_NGS && !params_given(s->magnitude) &&
-        !params_given(s->noise_variance)) {
-        param_join(full, path, "magnitude");
-        st = yaml_tree_fail(map, full, "missing, expected a magnitude or noise_variance");
-    }
+    if (mistakes_count() == before)
+        st = check_light(map, path, s);
 done:
     return st;
 }

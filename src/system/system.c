@@ -92,8 +92,14 @@ static double airmass_loss(const sys *s, const sensor *o) {
     return o->lgs ? pow(10.0, -0.8 * k) / s->airmass : pow(10.0, -0.4 * k);
 }
 
+double sys_zero_photons(const sensor_noise *n) {
+    return n->zero > 0 ? n->zero : pow(10.0, 2.9) * (n->bandwidth * 1e10) * 1e4;
+}
+
 /* Photo-electrons of a magnitude, by natural stars' sensors. */
 static double natural_light(const sensor *o, double magnitude, double common) {
+    if (o->noise.zero > 0)
+        return pow(10.0, -0.4 * magnitude) * common * o->noise.zero;
     return pow(10.0, 2.9 - 0.4 * magnitude) * common * (o->noise.bandwidth * 1e10) * 1e4;
 }
 
@@ -101,6 +107,8 @@ double sys_photons(const sys *s, const sensor *o) {
     const sensor_noise *n = &o->noise;
     double pitch = s->diameter / o->nssp, loss = airmass_loss(s, o);
     double common = n->throughput * pitch * pitch * n->frame_time;
+    if (n->photons > 0)
+        return n->photons;
     if (o->lgs)
         return n->lgs_return * common / n->t_atm * loss;
     return natural_light(o, n->magnitude, common) * loss;

@@ -31,11 +31,18 @@ typedef struct { /* noise of one sensor, as given by the parameters */
     double wavelength; /* of the sensor [m] */
     double bandwidth;  /* NGS [m] */
     double throughput; /* telescope, optics, detector [1] */
+    double photons;    /* photo-electrons of a wholly lit subaperture and frame, in the place of
+                          magnitude or return; 0: by these */
     double magnitude;  /* NGS */
+    int band;          /* NGS: its band (photometry.h) */
+    double zero;       /* NGS: photons of magnitude 0 above the atmosphere in the sensor's band
+                          [1/m^2/s]; 0: the published constant, the same in all bands */
     double lgs_return; /* LGS: photons at M1 [1/m^2/s] */
     double t_atm;      /* LGS: transmission of the atmosphere [1] */
     double lgs_width;  /* LGS: spot's width [rad] */
     double lgs_depth;  /* LGS: depth of the layer at zenith [m] */
+    bool full_spot;    /* spots of seeing, diffraction and pixel, else of the seeing alone */
+    double field_stop; /* side of a subaperture's field [rad]; 0: without end */
     double launch[2];  /* LGS: launch point in the pupil frame [m] */
     double tiptilt; /* LGS: constant added to all xx and all yy covariances [arcsec^2]; < 0: use the
                        factor */
@@ -100,6 +107,8 @@ void sys_free(sys *s);
  * one pixel. Model section 5. */
 double sys_photons(const sys *s, const sensor *o);
 double sys_background(const sys *s, const sensor *o);
+/* Photons of magnitude 0 above the atmosphere in the band of a natural star's sensor [1/m^2/s]. */
+double sys_zero_photons(const sensor_noise *n);
 /* Share of a subaperture (number among the valid ones) inside the annulus of the pupil, without
  * registration. */
 double sys_lit_share(const sys *s, const sensor *o, int isub);

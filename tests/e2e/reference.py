@@ -202,6 +202,21 @@ def covariance(w, v, layers, delay=0.):
 
 # ---- Section 5: noise and the tip-tilt of laser guide stars
 
+# Bessell, Castelli & Plez 1998, table A2: band, um, flux of magnitude 0 [1e-11 erg/s/cm2/angstrom]; Z and Y from Hewett et al. 2006 [Jy]
+VEGA = [("U", 0.366, 417.5), ("B", 0.438, 632.0), ("V", 0.545, 363.1), ("R", 0.641, 217.7), ("I", 0.798, 112.6),
+        ("Z", 0.8817, 2232 * 2997.92458 / 8817 ** 2 * 1e3), ("Y", 1.0305, 2026 * 2997.92458 / 10305 ** 2 * 1e3), ("J", 1.22, 31.47),
+        ("H", 1.63, 11.38), ("K", 2.19, 3.961), ("L", 3.45, 0.708)]
+
+
+def zero_photons(wavelength, bandwidth):
+    """Photons/m2/s of Vega between wavelength -+ bandwidth/2 [um]: its spectrum is a power law between the bands."""
+    um = np.array([b[1] for b in VEGA])
+    rate = np.array([b[2] for b in VEGA]) * 1e-11 * 1e-7 * 1e4 * 1e4 * um * 1e-6 / (6.62607015e-34 * 299792458)  # /s/m2/um
+    x, w = np.polynomial.legendre.leggauss(200)
+    at = wavelength + 0.5 * bandwidth * x
+    return 0.5 * bandwidth * w @ np.exp(np.interp(np.log(at), np.log(um), np.log(rate)))
+
+
 def noise(w, layers):
     """Noise covariance of the slopes of one sensor, with the tip-tilt constant of a laser star [arcsec^2]."""
     key, n = w.key, w.nsub
@@ -212,7 +227,12 @@ def noise(w, layers):
         lam = key["wavelength"] * 1e-6
         seeing = 500e-9 / total_r0(layers) * (500e-9 / lam) ** 0.2 * ARCSEC
         area = w.pitch ** 2
-        if key["type"] == "ngs":
+        if w.gradient:                                      # as in the published code: slope: points
+            seeing = math.sqrt((0.976 * seeing) ** 2 + (lam / w.pitch * ARCSEC) ** 2 + 8 * math.log(2) / 12 * key["pixel"] ** 2)
+        if key["type"] == "ngs" and w.gradient:
+            flux = 10 ** (-0.4 * key["magnitude"]) * key["throughput"] * area * key["frame_time"] \
+                * zero_photons(key["wavelength"], key["bandwidth"] * 1e-3)
+        elif key["type"] == "ngs":
             flux = 10 ** (2.9 - 0.4 * key["magnitude"]) * key["throughput"] * area * key["frame_time"] \
                 * key["bandwidth"] * 10 * 1e4
         else:

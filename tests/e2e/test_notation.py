@@ -4,6 +4,8 @@ import os
 import unittest
 
 import numpy as np
+
+import reference as ref
 from moao_case import Run, moao
 
 ARCSEC = 206264.80624709636
@@ -54,7 +56,11 @@ class Notation(unittest.TestCase):
         np.testing.assert_allclose(waves["LAMBDA"], [1.25, 1.65], rtol=1e-13)
         np.testing.assert_allclose(self.first.table("EXPOSURES")["SEEING"], 0.8 / np.cos(np.pi / 6) ** 0.6, rtol=1e-12)
         r0 = 0.976 * 500e-9 * ARCSEC / 0.8 * np.cos(np.pi / 6) ** 0.6
-        np.testing.assert_allclose(stars["SPOT"][3], 500e-9 / r0 * ARCSEC * (500 / 640) ** 0.2, rtol=1e-12)
+        seeing, diffraction = 0.976 * 500e-9 / r0 * ARCSEC * (500 / 640) ** 0.2, 0.64e-6 / 0.6 * ARCSEC
+        np.testing.assert_allclose(stars["SPOT"][3] ** 2, seeing ** 2 + diffraction ** 2 + 8 * np.log(2) / 12 * 0.3 ** 2, rtol=1e-12)
+        self.assertEqual([b.strip() for b in stars["BAND"]], ["", "", "", "R", ""])     # that of the sensor's wavelength, by default
+        np.testing.assert_allclose(stars["ZEROPHOT"][3], ref.zero_photons(0.64, 0.33), rtol=1e-3)
+        np.testing.assert_allclose(stars["PHOTONS"][3], ref.zero_photons(0.64, 0.33) * 10 ** -4.4 * 0.425 * 0.36 * 0.004, rtol=1e-3)
         self.assertEqual(stars["NOISEVAR"][4], 0.01)
         self.assertTrue(np.isnan(stars["PHOTONS"][4]) and (stars["PHOTONS"][:4] > 10).all())
         self.assertLess(stars["NOISEVAR"][1], stars["NOISEVAR"][0])  # less read-out noise

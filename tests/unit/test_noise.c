@@ -286,6 +286,76 @@ static void test_bytes(void **state) {
     }
 }
 
+/* Spots of seeing, diffraction and pixel by hand: of 80 subapertures on 8 m at 0.65 um under r0
+ * 12.5 cm the variance of photon noise is four times that of the published spot. */
+static void test_full_spot(void **state) {
+    (void)state;
+    static const case_sensor star = {80, {0, 0}, INFINITY, 1, 0, {0}, 0};
+    sys s;
+    profile p;
+    noise_figures f[2];
+    case_sys(8, 0, 80, 1, &star, &s);
+    case_profile(1, no_layer, &p);
+    p.r0 = 0.125;
+    sensor_noise *n = &s.sensors[0].noise;
+    n->ron = 0;
+    for (int full = 0; full < 2; full++) {
+        n->full_spot = full;
+        matcov_noise_figures(&s, &p, 0, &f[full]);
+    }
+    const double lambda = 650e-9, r0 = 0.125 * pow(650. / 500, 1.2);
+    const double seeing = 0.976 * lambda / r0, diffraction = lambda / 0.1,
+                 pixel2 = pow(0.3 / 206264.80624709636, 2) * 8 * log(2) / 12;
+    const double want =
+        206264.80624709636 * sqrt(seeing * seeing + diffraction * diffraction + pixel2);
+    expect_close(f[1].across, want, want, "spot");
+    /* 0.764 arcsec of seeing, 1.341 of diffraction, 0.204 of the pixel, against 0.783 */
+    assert_true(fabs(f[1].across - 1.557) < 1e-3);
+    assert_true(fabs(f[1].variance / f[0].variance - 3.95) < 0.02);
+    case_profile_free(&p);
+    sys_free(&s);
+}
+
+/* A field stop cuts a Gaussian along both axes: its light and variance by quadrature. */
+static void test_field_stop(void **state) {
+    (void)state;
+    for (double field = 0.002; field < 20; field *= 3) {
+        const double sigma = 1.7 / sqrt(8 * log(2));
+        const int steps = 20000;
+        double width = 1.7, light = 0, second = 0;
+        for (int i = 0; i < steps; i++) {
+            const double x = field * ((i + 0.5) / steps - 0.5),
+                         g = exp(-0.5 * x * x / (sigma * sigma)) / (sigma * sqrt(2 * M_PI));
+            light += g * field / steps;
+            second += g * x * x * field / steps;
+        }
+        const double kept = formula_stop(field, &width);
+        assert_true(fabs(kept / light - 1) < 1e-7);
+        const double ratio = width / sqrt(8 * log(2) * second / light);
+        if (!(fabs(ratio - 1) < 1e-6))
+            fail_msg("a field of %g: width is %.9g times that by quadrature", field, ratio);
+    }
+}
+
+/* Photons are those within the stop; a spot that is longer than it is cut to about its size. */
+static void test_truncated_spots(void **state) {
+    (void)state;
+    sys s;
+    profile p;
+    noise_figures f, cut;
+    case_sys(6, 0.3, 6, N, stars, &s);
+    case_profile(1, no_layer, &p);
+    p.r0 = 0.14;
+    s.sensors[1].noise.launch[0] = -400; /* an elongation of tens of arcsec */
+    matcov_noise_figures(&s, &p, 1, &f);
+    s.sensors[1].noise.field_stop = 3 / 206264.80624709636;
+    matcov_noise_figures(&s, &p, 1, &cut);
+    assert_true(f.along > 30 && cut.along < 3 * sqrt(8 * log(2) / 12) && cut.along > 2);
+    assert_true(cut.across < f.across && cut.photons < 3 / f.along * f.photons);
+    case_profile_free(&p);
+    sys_free(&s);
+}
+
 /* Gaussian spots, excess noise, sky, and what the atmosphere takes at 60 degrees, by hand. */
 static void test_light(void **state) {
     (void)state;
@@ -360,11 +430,12 @@ static void test_shares(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_natural_star), cmocka_unit_test(test_figures),
-        cmocka_unit_test(test_laser_star),   cmocka_unit_test(test_tiptilt),
-        cmocka_unit_test(test_limits),       cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_shared_bytes), cmocka_unit_test(test_light),
-        cmocka_unit_test(test_shares)};
+        cmocka_unit_test(test_natural_star),    cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_laser_star),      cmocka_unit_test(test_tiptilt),
+        cmocka_unit_test(test_limits),          cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_shared_bytes),    cmocka_unit_test(test_light),
+        cmocka_unit_test(test_full_spot),       cmocka_unit_test(test_field_stop),
+        cmocka_unit_test(test_truncated_spots), cmocka_unit_test(test_shares)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -227,6 +227,24 @@ static void inconsistent_values(void **state) {
     assert_int_equal(mistakes_missed, 0);
 }
 
+static void light_of_stars(void **state) {
+    (void)state;
+    static const mistake m[] = {
+        {"magnitude: 10", "magnitude: 10, photons: 90",
+         "bad.yaml:6:63: sensors[0].photons: ", "given beside magnitude"},
+        {"magnitude: 10", "magnitude: 10, spectral_type: G2III",
+         "bad.yaml:6:78: sensors[0].spectral_type: ",
+         "'G2III' is no main-sequence type, expected B9 to M6"},
+        {"magnitude: 10", "magnitude: 10, band: W",
+         "bad.yaml:6:69: sensors[0].band: ", "expected one of auto, U, B, V"},
+        {"direction: [30, -30]", "ring: {n: 3, radius: 3}, lgs_return: [1e6, 2e6]",
+         "bad.yaml:8:54: sensors[2].lgs_return: ",
+         "a list of 2, expected one value for all or a list of 3, one for each star"},
+    };
+    CHECK(m);
+    assert_int_equal(mistakes_missed, 0);
+}
+
 /* A laser star below turbulence, of whichever profile, whether its altitude is its own or that of
  * all.
  */

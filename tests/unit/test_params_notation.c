@@ -168,6 +168,69 @@ static void rings_are_written_out(void **state) {
     params_free(&p);
 }
 
+/* A number of a ring may be a list, one for each star; its own light goes before a common one. */
+static void stars_of_a_ring_have_their_own_values(void **state) {
+    (void)state;
+    static const char many[] =
+        "sensors=[{type: ngs, nssp: 10, magnitude: [9, 10.5, 12], ron: [1, 2, 3], ring: {n: 3, "
+        "radius: 30}}, {type: lgs, photons: [400, 500 e-], ring: {n: 2, radius: 9}}]";
+    params p;
+    load("a.yaml", many, &p);
+    assert_int_equal(p.sensors.n, 5);
+    for (int i = 0; i < 3; i++) {
+        expect_near(p.sensors.v[i].magnitude, (double[]){9, 10.5, 12}[i]);
+        expect_near(p.sensors.v[i].ron, i + 1);
+        assert_true(isnan(p.sensors.v[i].photons));
+    }
+    for (int i = 0; i < 2; i++) {
+        expect_near(p.sensors.v[3 + i].photons, 400 + 100 * i);
+        assert_true(isnan(p.sensors.v[3 + i].lgs_return));
+    }
+    params_free(&p);
+    expect_same(many, many);
+}
+
+static void light_has_one_source(void **state) {
+    (void)state;
+    const char *file = "a.yaml";
+    const char *overrides[] = {"ngs_defaults={photons: 120, band: H}", "sensors.NGS1.photons=70",
+                               "sensors.LGS1.photons=300"};
+    params p;
+    sys s;
+    status_clear();
+    if (params_load(NULL, 1, &file, 3, overrides, &p) != MOAO_OK)
+        fail_msg("%s", status_message());
+    assert_true(isnan(p.sensors.v[0].magnitude) && p.sensors.v[0].photons == 70);
+    assert_true(p.sensors.v[1].magnitude == 11 && isnan(p.sensors.v[1].photons)); /* its own */
+    assert_int_equal(sys_init(&p, &s), MOAO_OK);
+    assert_true(sys_photons(&s, &s.sensors[0]) == 70 && sys_photons(&s, &s.sensors[2]) == 300);
+    sys_free(&s);
+    params_free(&p);
+}
+
+/* The published constant with slopes between points, else the band's zero point; spots too. */
+static void the_published_model_is_that_of_points(void **state) {
+    (void)state;
+    const struct {
+        const char *override;
+        bool zero, full;
+    } c[] = {{"sensors.NGS1.ron=3", true, true},
+             {"sensors.NGS1.slope=points", false, false},
+             {"sensors.NGS1.photometry=published", false, true},
+             {"sensors.NGS1.spot=seeing", true, false}};
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        params p;
+        sys s;
+        load("a.yaml", c[i].override, &p);
+        assert_int_equal(sys_init(&p, &s), MOAO_OK);
+        const sensor_noise *n = &s.sensors[0].noise;
+        if ((n->zero > 0) != c[i].zero || n->full_spot != c[i].full)
+            fail_msg("%s: %g, %d", c[i].override, n->zero, n->full_spot);
+        sys_free(&s);
+        params_free(&p);
+    }
+}
+
 /* The ring itself by number or name, its stars by name, in any order of the arguments. */
 static void rings_and_their_stars_are_overridden(void **state) {
     (void)state;
@@ -247,6 +310,9 @@ int main(void) {
         cmocka_unit_test(seeing_stands_for_r0),
         cmocka_unit_test(rates_and_times_override_each_other),
         cmocka_unit_test(rings_are_written_out),
+        cmocka_unit_test(stars_of_a_ring_have_their_own_values),
+        cmocka_unit_test(light_has_one_source),
+        cmocka_unit_test(the_published_model_is_that_of_points),
         cmocka_unit_test(rings_and_their_stars_are_overridden),
         cmocka_unit_test(target_files_have_columns_and_names),
     };
