@@ -69,7 +69,7 @@ static void test_colours(void **state) {
     assert_true(photometry_type("M2 V", &type));
     CLOSE(photometry_zero(BAND_G, type, 0.545e-6, 1e-10), vega[3] * pow(10, -0.4 * 0.925), 1e-4);
     CLOSE(photometry_zero(BAND_RP, type, 0.545e-6, 1e-10), vega[3] * pow(10, -0.4 * (0.925 + 1.06)),
-          1e-9);
+          1e-4);
 }
 
 static void test_words(void **state) {
