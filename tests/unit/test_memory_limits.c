@@ -189,6 +189,14 @@ static void test_process(void **state) {
             _exit(1);
         if (!(limits_process() < limit && limits_process() > 0))
             _exit(2);
+        const size_t before = limits_process(), own = (size_t)400 << 20;
+        volatile char *some = malloc(own); /* what it uses is within what it may use in all */
+        for (size_t i = 0; some != NULL && i < own; i += 1024)
+            some[i] = 1;
+        const double less = (double)before - (double)limits_process();
+        if (some == NULL || !(fabs(less) < 0.5 * (double)own))
+            _exit(5);
+        free((void *)some);
         if (limits_probe(1) != MOAO_OK)
             _exit(3);
         if (limits_probe(16) != MOAO_INPUT || strstr(status_message(), "ulimit -v") == NULL)

@@ -87,6 +87,37 @@ static void columns_as_fp16(void **state) {
     points_free(&p);
 }
 
+/* Of a smaller tolerance fewer columns are narrowed: a tile changes by no more than twice that. */
+static void columns_by_tolerance(void **state) {
+    (void)state;
+    points p = points_new(200, B, TLR_KD);
+    const double tau[] = {3e-5, 1e-6};
+    int64_t most = INT64_MAX;
+    for (int k = 0; k < 2; k++) {
+        double *full[2];
+        tlr_stats s;
+        for (int h = 0; h < 2; h++) {
+            tlr_options o = small_options(tau[k]);
+            o.singles = true;
+            o.fp16 = h == 1;
+            tlr *l = factor(&p, variants[0], &o);
+            tlr_statistics(l, &s);
+            full[h] = expanded(l, p.n, p.n);
+            if (h == 1) {
+                const double worst = worst_tile(&p, l, full[0], full[1]);
+                print_message("tau %.0e: %d of %d columns, worst tile %.2f tau\n", tau[k],
+                              (int)s.fp16, (int)s.columns, worst / tau[k]);
+                assert_true(worst < 2 * tau[k] && worst > 1e-3 * tau[k]);
+            }
+            tlr_close(l);
+        }
+        assert_true(s.fp16 > 0 && s.fp16 < most);
+        most = s.fp16;
+        free(full[0]), free(full[1]);
+    }
+    points_free(&p);
+}
+
 /* Tiles wider than what a product of a solve takes at once, dense ones and others. */
 static void wide_tiles(void **state) {
     (void)state;
@@ -113,6 +144,7 @@ static void wide_tiles(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(columns_as_fp16),
+                                       cmocka_unit_test(columns_by_tolerance),
                                        cmocka_unit_test(wide_tiles)};
     return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen, NULL});
 }

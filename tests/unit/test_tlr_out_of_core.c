@@ -400,6 +400,7 @@ static void memory_runs_out(void **state) {
         const status st = try_factor(&p, &o, &r);
         limit = 0;
         ok(st);
+        assert_string_equal(status_message(), ""); /* nothing of what was tried before */
         r.x = NULL;
         seen |= 1U << r.report.together;
         double *full[2] = {expanded(resident.l, p.n, p.n), expanded(r.l, p.n, p.n)};
