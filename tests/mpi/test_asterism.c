@@ -305,6 +305,33 @@ static void test_exchanges(void **state) {
     assert_true(further > 1);
 }
 
+/* What has no figure is in no list; a list that is full keeps the better half, each asterism once.
+ */
+static void test_list(void **state) {
+    (void)state;
+    enum { ROOM = 10 };
+    for (int larger = 0; larger < 2; larger++) {
+        ast_list l = {.room = ROOM};
+        int added = 0;
+        case_ok(ALLOC(l.v, ROOM, "asterisms"));
+        for (int i = 0; i < 40; i++) {
+            const int star = i * 7 % 20; /* each twice; one in three without a figure */
+            const double guess = star % 3 == 0 ? NAN : larger ? star : -star;
+            ast_list_add(&l, &(ast_combo){.star = {star}, .guess = guess, .figure = NAN}, 1,
+                         larger);
+            added += !isnan(guess);
+            assert_true(l.n > 0 ? l.n <= ROOM : added == 0);
+            assert_true(added >= ROOM || l.n == added);
+        }
+        ast_list_sort(&l, 1, larger, false);
+        static const int best[] = {19, 17, 16, 14, 13};
+        assert_true(l.n >= 5);
+        for (int i = 0; i < 5; i++)
+            assert_int_equal(l.v[i].star[0], best[i]);
+        ast_list_free(&l);
+    }
+}
+
 /* Stars that may not be together are in no asterism. */
 static void test_apart(void **state) {
     (void)state;
@@ -360,8 +387,9 @@ static void test_images(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_variances), cmocka_unit_test(test_area),
-        cmocka_unit_test(test_searches),  cmocka_unit_test(test_exchanges),
-        cmocka_unit_test(test_apart),     cmocka_unit_test(test_images),
+        cmocka_unit_test(test_list),      cmocka_unit_test(test_searches),
+        cmocka_unit_test(test_exchanges), cmocka_unit_test(test_apart),
+        cmocka_unit_test(test_images),
     };
     MPI_Init(&argc, &argv);
     if (comm_init(MPI_COMM_WORLD, &world) != MOAO_OK)
