@@ -326,7 +326,7 @@ class Campaign:
             return True  # a header is everybody's
         if program not in self.sources:
             with open(program, "rb") as f:
-                self.sources[program] = set(re.findall(rb"src/\w+/\w+\.[ch]", f.read()))
+                self.sources[program] = set(re.findall(rb"src/(?:\w+/)+\w+\.[ch]", f.read()))
         return file.encode() in self.sources[program]
 
     def plan(self, entry):
