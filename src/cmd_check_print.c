@@ -85,6 +85,15 @@ static void print_budget(const params *par) {
             BUDGET_WITHOUT_WORDS);
 }
 
+static void print_motion(const setup *u) {
+    const double mas = 1e3 * ARCSEC_PER_RAD;
+    for (int i = 0; i < u->par.told.n; i++)
+        say(i == 0 ? "image motion" : "", "%s", u->par.told.v[i]);
+    if (u->par.told.n > 0)
+        say("", "with errors.jitter and errors.windshake %.4g x %.4g mas rms are left",
+            u->o.jitter[0] * mas, u->o.jitter[1] * mas);
+}
+
 static void print_sequence(const setup *u) {
     const sys *s = &u->s;
     int layers = 0;
@@ -354,6 +363,7 @@ status check_print(const check_facts *f) {
     print_noise(&f->u->s, atmos_profile_at(&f->u->a, f->u->a.exposure_time[0]));
     print_sequence(f->u);
     print_budget(&f->u->par);
+    print_motion(f->u);
     print_map(&f->u->map);
     if (f->elsewhere && !f->described) {
         printf("here\n");

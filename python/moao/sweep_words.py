@@ -10,7 +10,7 @@ KEYS = {
     "targets.grid.height": "height of the targets' grid", "loop.delay": "loop delay", "loop.integration": "integration time of the loop",
     "psf.residual": "residual", "psf.oversampling": "oversampling of the phase structure function", "psf.span": "span of the PSF's grid (diameters)",
     "psf.weighting": "weighting", "errors.jitter": "jitter, rms (x, y)", "errors.windshake": "windshake, rms (x, y)",
-    "errors.static_rms": "static error, rms", "errors.static_power": "spectral index of the static error", "compute.format": "format of Cmm",
+    "errors.rejection": "rejection of the loop", "errors.loop_gain": "gain of the loop", "errors.static_rms": "static error, rms", "errors.static_power": "spectral index of the static error", "compute.format": "format of Cmm",
     "compute.precision": "precision", "compute.tlr_strehl": "allowed change by compression", "compute.tlr_tile": "tile size",
 }
 SENSOR = {

@@ -101,6 +101,16 @@ static void write_facts(fitsout *o, const maps_data *m) {
     write_compression(o, m);
 }
 
+/* The image's motion that the images contain. */
+static void motion_header(fitsout *o, const params *par) {
+    static const char *const key[] = {"JITTERX", "JITTERY"};
+    for (int k = 0; k < 2; k++)
+        fitsout_real(o, key[k],
+                     hypot(par->errors_jitter[k], par->errors_windshake[k]) * MAS_PER_RAD,
+                     k == 0 ? "[mas] rms of the image's motion along x"
+                            : "[mas] rms of the image's motion along y");
+}
+
 void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments) {
     const sys *s = m->s;
     char key[24];
@@ -112,6 +122,7 @@ void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments
     fitsout_real(o, "ZENITH", s->zenith * 180 / M_PI, "[deg] zenith angle");
     maps_sky_header(o, m);
     fitsout_real(o, "LOOPDEL", s->delay, "[s] delay of the loop");
+    motion_header(o, m->par);
     fitsout_integer(o, "NSENSOR", s->nsensor, "wavefront sensors");
     fitsout_integer(o, "NMEAS", (long)s->m, "measurements");
     fitsout_integer(o, "TSNSSP", s->ts.nssp, "subapertures across, truth sensor");

@@ -60,19 +60,38 @@ status params_check_alternatives(const ynode *map, const char *path, const char 
     return MOAO_OK;
 }
 
-status params_note(params *par, const char *fmt, ...) {
+static status add_line(text_list *list, const char *fmt, va_list ap) {
     char line[1024];
+    vsnprintf(line, sizeof line, fmt, ap);
+    char **grown = realloc(list->v, (size_t)(list->n + 1) * sizeof *grown);
+    if (grown != NULL)
+        list->v = grown;
+    if (grown == NULL || (grown[list->n] = strdup(line)) == NULL)
+        return status_fail(MOAO_MEMORY, "no memory for a warning");
+    list->n++;
+    return MOAO_OK;
+}
+
+status params_note(params *par, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
+    const status st = add_line(&par->notes, fmt, ap);
     va_end(ap);
-    char **grown = realloc(par->notes.v, (size_t)(par->notes.n + 1) * sizeof *grown);
-    if (grown != NULL)
-        par->notes.v = grown;
-    if (grown == NULL || (grown[par->notes.n] = strdup(line)) == NULL)
-        return status_fail(MOAO_MEMORY, "no memory for a warning");
-    par->notes.n++;
-    return MOAO_OK;
+    return st;
+}
+
+status params_tell(params *par, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    const status st = add_line(&par->told, fmt, ap);
+    va_end(ap);
+    return st;
+}
+
+static void free_lines(text_list *list) {
+    for (int i = 0; i < list->n; i++)
+        free(list->v[i]);
+    free(list->v);
 }
 
 status params_parse_file(params_loader *l, const char *name, const ynode *at, const char *path,
@@ -137,6 +156,8 @@ static status load(params_files *files, int nfile, const char *const *names, int
     TRY(mistakes_keep(params_read_sensors(&l)));
     if (!mistakes_about("targets") && !mistakes_about("sky"))
         TRY(mistakes_keep(params_read_targets(&l)));
+    if (!mistakes_about("errors") && !mistakes_about("loop"))
+        TRY(mistakes_keep(params_read_motion(&l)));
     if (!mistakes_about("atmosphere.legacy"))
         TRY(mistakes_keep(params_read_atmosphere(&l)));
     if (mistakes_count() == 0)
@@ -174,9 +195,8 @@ void params_free(params *par) {
     for (int i = 0; i < par->atmosphere_profiles.n; i++)
         param_table_free(&params_profile_table, &par->atmosphere_profiles.v[i]);
     free(par->atmosphere_profiles.v);
-    for (int i = 0; i < par->notes.n; i++)
-        free(par->notes.v[i]);
-    free(par->notes.v);
+    free_lines(&par->notes);
+    free_lines(&par->told);
     param_table_free(&params_main_table, par);
     memset(par, 0, sizeof *par);
 }

@@ -108,6 +108,7 @@ typedef struct { /* after loading: the atmosphere is in atmosphere_profiles, a t
 #include "params.def"
     text_list notes; /* warnings that arose while reading (parts of legacy files that are not
                         modelled...) */
+    text_list told;  /* what files of spectra came to, for reports */
 } params;
 
 /* Whether an optional real or pair was given. */

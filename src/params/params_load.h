@@ -39,10 +39,15 @@ void params_sensor_path(const params_loader *l, int i, const char *key, char out
 /* The zenith angle that follows from sky, into par. */
 status params_read_sky(params_loader *l);
 status params_read_targets(params_loader *l);
+/* Spectra of the image's motion and what the loop leaves of them, into errors.jitter and
+ * errors.windshake. */
+status params_read_motion(params_loader *l);
 status params_read_atmosphere(params_loader *l);
 /* What no single value shows: lengths, orders, stars below layers, impossible geometry. */
 status params_check(params_loader *l);
 
+/* Add a line of what files came to, for reports. */
+status params_tell(params *par, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Add a warning that only the reader can know. */
 status params_note(params *par, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -466,6 +466,7 @@ int main(void) {
         cmocka_unit_test_setup(wrong_words, reset),
         cmocka_unit_test_setup(missing_keys, reset),
         cmocka_unit_test_setup(inconsistent_values, reset),
+        cmocka_unit_test_setup(light_of_stars, reset),
         cmocka_unit_test_setup(stars_below_layers, reset),
         cmocka_unit_test_setup(sensors_without_light, reset),
         cmocka_unit_test_setup(sky_that_cannot_be, reset),
