@@ -4,8 +4,8 @@
  * distance of their squares of the pupil, ranks, the numbers kept as a share of all, and what is
  * wrong in the mean; processor time against that of all entries. */
 #include "job/setup.h"
-#include "operator/lattice_pairs.h"
-#include "operator/pair_tiles.h"
+#include "residual/lattice_pairs.h"
+#include "residual/pair_tiles.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Factor of Cmm of a parameter file compressed by tiles, by its steps, and two triangles, beside
- * the same backend's dense ones; ranks and bytes beside those predicted (operator/tlr_cmm.h). Times
+ * the same backend's dense ones; ranks and bytes beside those predicted (factor/tlr_cmm.h). Times
  * of the processor too, for machines with other work (OMP_NUM_THREADS=1 then). Started by mpirun -n
  * N, the ranks make the factor together, on devices one each: what each spends between two messages
  * is added up for the slowest one, which is what the factor takes on CPUs where every rank has a
@@ -11,7 +11,7 @@
  * for] */
 #include "timing.h"
 
-#include "operator/tlr_cmm.h"
+#include "factor/tlr_cmm.h"
 #include "params/params.h"
 
 #include <math.h>

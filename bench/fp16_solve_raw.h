@@ -3,8 +3,8 @@
 #ifndef MOAO_BENCH_FP16_SOLVE_RAW_H
 #define MOAO_BENCH_FP16_SOLVE_RAW_H
 
+#include "factor/scalapack.h"
 #include "moao/backend.h"
-#include "operator/scalapack.h"
 #include "system/system.h"
 #include "tor/command.h"
 

@@ -1,7 +1,7 @@
 #include "asterism/case.h"
 
+#include "factor/scalapack.h"
 #include "matcov/matcov.h"
-#include "operator/scalapack.h"
 #include "tor/command.h"
 
 #include <cblas.h>

@@ -1,6 +1,6 @@
 #include "asterism/images.h"
 
-#include "operator/scalapack.h"
+#include "factor/scalapack.h"
 
 #include <cblas.h>
 #include <math.h>

@@ -8,7 +8,7 @@
  * their structure function, which M makes the covariance. P depends on the mirror alone. */
 #include "budget/fitting.h"
 
-#include "operator/scalapack.h"
+#include "factor/scalapack.h"
 
 #include <cblas.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 #include "job/advise.h"
 
-#include "operator/tlr_group.h"
+#include "factor/tlr_group.h"
 
 #include <limits.h>
 #include <math.h>

@@ -5,9 +5,9 @@
 
 #include "base/machine.h"
 #include "base/progress.h"
+#include "factor/tlr_cmm.h"
 #include "job/device_plan.h"
 #include "moao/status.h"
-#include "operator/tlr_cmm.h"
 #include "params/params.h"
 #include "psf/psf.h"
 #include "system/atmos.h"

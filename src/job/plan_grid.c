@@ -3,8 +3,8 @@
 #include "job/plan.h"
 
 #include "matcov/matcov.h"
-#include "operator/lattice_pairs.h"
-#include "operator/pair_tiles.h"
+#include "residual/lattice_pairs.h"
+#include "residual/pair_tiles.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "base/text.h"
-#include "operator/tlr_group.h"
+#include "factor/tlr_group.h"
 #include "tor/command.h"
 
 #include <math.h>

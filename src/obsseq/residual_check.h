@@ -17,7 +17,7 @@
 #ifndef MOAO_RESIDUAL_CHECK_H
 #define MOAO_RESIDUAL_CHECK_H
 
-#include "operator/engine.h"
+#include "engine/engine.h"
 
 typedef struct {
     int n;

@@ -5,8 +5,8 @@
 #ifndef MOAO_CMM_SOURCE_H
 #define MOAO_CMM_SOURCE_H
 
+#include "engine/engine.h"
 #include "moao/hier.h"
-#include "operator/engine.h"
 
 /* How measurements are put in clusters. */
 typedef enum {

@@ -20,7 +20,7 @@
 #ifndef MOAO_OPERATOR_H
 #define MOAO_OPERATOR_H
 
-#include "operator/engine.h"
+#include "engine/engine.h"
 
 /* Rows of W, for all m columns. */
 typedef struct {

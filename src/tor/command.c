@@ -1,8 +1,8 @@
 #include "tor/command.h"
 
 #include "base/fault.h"
+#include "factor/scalapack.h"
 #include "matcov/matcov.h"
-#include "operator/scalapack.h"
 #include "tor/command_internal.h"
 
 #include <cblas.h>

@@ -6,7 +6,7 @@
 #ifndef MOAO_ROWS_H
 #define MOAO_ROWS_H
 
-#include "operator/engine.h"
+#include "engine/engine.h"
 
 typedef struct { /* the ranks of a run, in groups */
     const comm *c;

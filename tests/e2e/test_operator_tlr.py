@@ -1,4 +1,4 @@
-"""compute.format: tlr on the CPU (src/operator/tlr.c, src/job/accuracy.c): a factor compressed by tiles changes results by
+"""compute.format: tlr on the CPU (src/factor/tlr.c, src/job/accuracy.c): a factor compressed by tiles changes results by
 no more than compute.tlr_strehl, in the way the tolerance says; what is told; smaller tolerances, fall back, resumption."""
 import json
 import os

@@ -1,4 +1,4 @@
-"""compute.format: grid on the CPU (src/operator/toeplitz.c): exposures by pairs of sensors in single precision, like ones by Fourier
+"""compute.format: grid on the CPU (src/residual/toeplitz.c): exposures by pairs of sensors in single precision, like ones by Fourier
 transforms, change results by rounding only, with the residual phase and with what sensors see; the sampled target decides."""
 import json
 import os

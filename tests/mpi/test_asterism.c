@@ -5,8 +5,8 @@
 #include "asterism/case.h"
 #include "asterism/images.h"
 #include "asterism/search.h"
+#include "factor/scalapack.h"
 #include "matcov/matcov.h"
-#include "operator/scalapack.h"
 #include "tor/command.h"
 
 #include "support/matcov_case.h"

@@ -2,8 +2,8 @@
  * The block-cyclic matrix: filling, panels and the Cholesky factorisation give on every grid what
  * LAPACK gives on the whole matrix; a matrix that is not positive definite, or holds a NaN, is
  * reported with its minor. */
-#include "operator/bcmat.h"
-#include "operator/scalapack.h"
+#include "factor/bcmat.h"
+#include "factor/scalapack.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,7 +1,7 @@
-/* A group of ranks (operator/group.h) with the CPU backend, where the host's memory is the
+/* A group of ranks (engine/group.h) with the CPU backend, where the host's memory is the
  * devices': of a node and of all nodes, of which the ranks here are dealt out to two; what is sent
  * arrives from every member, in messages of any size, and a failure is replicated. ranks: 1 2 3 */
-#include "operator/group.h"
+#include "engine/group.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -37,6 +37,8 @@ FIELDS = {"-": "old", "+": "new", ":": "what", "@": "tests", "=": "equivalent"}
 PATIENCE = 60  # seconds that a test may take in any case; else thirty times its processor time without a change
 
 # Tests of a folder, quick ones first: names as tests/run.py has them, without tests/ (a word ending in * is a beginning).
+OPERATORS = ["unit/test_operator*", "mpi/test_bcmat", "unit/test_pair_tiles", "unit/test_backend_lattice_pairs", "mpi/test_operator",
+             "mpi/test_group"]
 FIRST = {
     "src/base": ["unit/test_base", "unit/test_fits", "unit/test_progress", "unit/test_memory_limits", "unit/test_store",
                  "unit/test_cmdline", "mpi/test_report", "mpi/test_params", "mpi/test_agree"],
@@ -50,7 +52,10 @@ FIRST = {
     "src/matcov": ["unit/test_structure", "unit/test_noise", "unit/test_matcov", "unit/test_gradient", "unit/test_phase",
                    "unit/test_difference", "unit/test_backend_gradient", "unit/test_backend_phase", "mpi/test_matcov",
                    "mpi/test_command"],
-    "src/operator": ["unit/test_operator*", "mpi/test_bcmat", "unit/test_pair_tiles", "unit/test_backend_lattice_pairs", "mpi/test_operator", "mpi/test_group"],
+    "src/engine": OPERATORS,
+    "src/factor": OPERATORS,
+    "src/residual": OPERATORS,
+    "src/operator": OPERATORS,
     "src/tor": ["mpi/test_agree", "mpi/test_tor", "mpi/test_command", "mpi/test_operator", "unit/test_operator*", "unit/test_matcov"],
     "src/obsseq": ["mpi/test_agree", "mpi/test_operator", "mpi/test_truth", "unit/test_phase"],
     "src/psf": ["unit/test_psf*", "unit/test_backend_psf", "mpi/test_truth", "physics/test_fitting"],
@@ -67,7 +72,7 @@ FIRST = {
 WHOLE = ["e2e/test_budget.py:Terms.test_every_reconstructor", "e2e/test_golden.py:Golden", "e2e/test_physics.py:Physics",
          "e2e/test_budget.py:Terms.test_points"]
 THEN = {
-    **{"src/" + f: WHOLE for f in ("params", "system", "matcov", "linalg/cpu", "linalg/fp16", "operator", "tor", "obsseq", "psf", "budget")},
+    **{"src/" + f: WHOLE for f in ("params", "system", "matcov", "linalg/cpu", "linalg/fp16", "engine", "factor", "residual", "operator", "tor", "obsseq", "psf", "budget")},
     "src/base": ["e2e/test_outputs.py:Outputs.test_damaged_results"],
     "src/tor": WHOLE + ["e2e/test_projection.py:Projection.test_golden_case"],
     "src/store": ["e2e/test_outputs.py:Outputs.test_damaged_results"],

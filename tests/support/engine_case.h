@@ -2,7 +2,7 @@
 #ifndef TESTS_ENGINE_CASE_H
 #define TESTS_ENGINE_CASE_H
 
-#include "operator/engine.h"
+#include "engine/engine.h"
 #include "support/backend.h"
 #include "support/matcov_case.h"
 

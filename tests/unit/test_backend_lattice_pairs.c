@@ -4,7 +4,7 @@
 #include "support/engine_case.h"
 #include "support/matcov_backend.h"
 
-#include "operator/lattice_pairs.h"
+#include "residual/lattice_pairs.h"
 
 static const case_sensor sensors[] = {{7, {20, 5}, 9e4, 1, 0, {0}, 0},
                                       {5, {30, -9}, INFINITY, 1, 0, {0}, 10},

@@ -1,5 +1,5 @@
 /* Panels of a factor in the host's memory: they fit where they are made, and hold the triangle. */
-#include "operator/host_factor.h"
+#include "factor/host_factor.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

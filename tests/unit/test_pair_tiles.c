@@ -3,8 +3,8 @@
  * target's direction; which sensors can be tiled. */
 #include "support/engine_case.h"
 
-#include "operator/lattice_pairs.h"
-#include "operator/pair_tiles.h"
+#include "residual/lattice_pairs.h"
+#include "residual/pair_tiles.h"
 
 #include <mpi.h>
 

@@ -3,8 +3,8 @@
 #ifndef MOAO_TLR_GROUP_H
 #define MOAO_TLR_GROUP_H
 
-#include "operator/engine.h"
-#include "operator/group.h"
+#include "engine/engine.h"
+#include "engine/group.h"
 
 #include "moao/tlr.h"
 

@@ -1,5 +1,5 @@
 /* The operator `half`: exposures, by differences to the reconstructor's conditions in FP16. */
-#include "fp16_internal.h"
+#include "residual/fp16_internal.h"
 
 #include <math.h>
 

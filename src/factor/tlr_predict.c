@@ -11,8 +11,8 @@
  * is kept in FP16, shrink with n. The constants are those of factors of all cases together
  * (docs/tlr.md). In joint order every tile has measurements of all sensors, and what is
  * before it in the pupil is known of all of them: the odds of all tiles grow by JOINT. */
+#include "factor/tlr_cmm.h"
 #include "moao/cpu_threads.h"
-#include "operator/tlr_cmm.h"
 
 #include <math.h>
 #include <stdlib.h>

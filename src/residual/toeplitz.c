@@ -6,10 +6,10 @@
  * double precision of what the solve has left. Factor and solve are the dense operator's, which is
  * the reference too. */
 #include "base/mix.h"
-#include "operator/lattice_pairs.h"
-#include "operator/lgs_tiptilt.h"
 #include "operator/operator.h"
-#include "operator/pair_tiles.h"
+#include "residual/lattice_pairs.h"
+#include "residual/lgs_tiptilt.h"
+#include "residual/pair_tiles.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  * strips of the other panels by k in a second stream of low priority, the next panel's first: the
  * first stream waits for no others, and may run ahead. A member alone takes the same steps on the
  * same strips, so the factor is the same bit for bit, however many make it. */
-#include "operator/cholesky.h"
+#include "factor/cholesky.h"
 
 #include <stdlib.h>
 

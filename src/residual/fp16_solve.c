@@ -1,6 +1,6 @@
 /* The operator `half`: the factor of Cmm0 in FP16, and W of a target by it. */
-#include "fp16_internal.h"
-#include "operator/host_factor.h"
+#include "factor/host_factor.h"
+#include "residual/fp16_internal.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "operator/pair_tiles.h"
+#include "residual/pair_tiles.h"
 
 #include "moao/cpu_threads.h"
 

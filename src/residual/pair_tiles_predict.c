@@ -1,6 +1,6 @@
 /* What products by tiles are expected to take, for the plan: counts from the geometry alone. */
 #include "matcov/matcov.h"
-#include "operator/pair_tiles.h"
+#include "residual/pair_tiles.h"
 
 #include <math.h>
 

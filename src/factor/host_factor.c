@@ -5,10 +5,10 @@
  * overwritten. Nothing waits for the host: three contexts of one device (work, transfers in,
  * transfers out) wait for events of each other. The host stays one slice or panel ahead of them,
  * and so learns of failures while they are fresh. */
-#include "operator/host_factor.h"
+#include "factor/host_factor.h"
 
-#include "operator/cholesky.h"
-#include "operator/panels.h"
+#include "factor/cholesky.h"
+#include "factor/panels.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-#include "operator/tlr_group.h"
-#include "operator/tlr_cmm.h"
+#include "factor/tlr_group.h"
+#include "factor/tlr_cmm.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #ifndef MOAO_LATTICE_PAIRS_H
 #define MOAO_LATTICE_PAIRS_H
 
+#include "engine/engine.h"
 #include "moao/backend_toeplitz.h"
-#include "operator/engine.h"
 
 typedef struct {
     int nsensor, *sensor; /* in the order of the system */

@@ -1,11 +1,11 @@
 /* Shared by the files of the operator `half`. */
-#ifndef MOAO_OPERATOR_FP16_INTERNAL_H
-#define MOAO_OPERATOR_FP16_INTERNAL_H
+#ifndef MOAO_RESIDUAL_FP16_INTERNAL_H
+#define MOAO_RESIDUAL_FP16_INTERNAL_H
 
+#include "factor/cholesky.h"
 #include "moao/fp16_factor.h"
-#include "operator/cholesky.h"
-#include "operator/fp16.h"
-#include "operator/lattice_pairs.h"
+#include "residual/fp16.h"
+#include "residual/lattice_pairs.h"
 
 typedef struct fp16 fp16;
 

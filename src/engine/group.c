@@ -1,4 +1,4 @@
-#include "operator/group.h"
+#include "engine/group.h"
 #include "base/progress.h"
 
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* The Cholesky factor of Cmm0 in a backend's memory, by panels of columns: the steps that every
  * order of them takes, and the order of a group of devices that have all columns (host_factor.c has
  * the one where columns are streamed from host memory; over ranks without devices ScaLAPACK makes
- * it, operator/bcmat.h). */
+ * it, factor/bcmat.h). */
 #ifndef MOAO_CHOLESKY_H
 #define MOAO_CHOLESKY_H
 
-#include "operator/engine.h"
-#include "operator/group.h"
+#include "engine/engine.h"
+#include "engine/group.h"
 
 /* Local. C (rows x n, on and below its diagonal) -= A A(0:n, :)', A rows x k. The products have at
  * most `most` rows at a time. work: whether it may use the engine's, in the stream of ctx. */

@@ -2,7 +2,7 @@
  * triangle and, above it, its mirror image while W is solved for, then T of an exposure
  * (transposed) but for the blocks on the diagonal, which lie beside it. The devices of a node make
  * the factor together. */
-#include "operator/cholesky.h"
+#include "factor/cholesky.h"
 #include "operator/operator.h"
 
 #include <stdlib.h>

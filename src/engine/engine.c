@@ -1,4 +1,4 @@
-#include "operator/engine.h"
+#include "engine/engine.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "operator/tlr_cmm.h"
+#include "factor/tlr_cmm.h"
 
 #include "operator/cmm_source.h"
 

@@ -4,7 +4,7 @@
 #ifndef MOAO_TIPTILT_H
 #define MOAO_TIPTILT_H
 
-#include "operator/engine.h"
+#include "engine/engine.h"
 
 /* How many there are. */
 int tiptilt_constants(const sys *s);

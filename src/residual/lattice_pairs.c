@@ -1,4 +1,4 @@
-#include "operator/lattice_pairs.h"
+#include "residual/lattice_pairs.h"
 
 #include <omp.h>
 #include <stdlib.h>

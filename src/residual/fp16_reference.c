@@ -4,8 +4,8 @@
  * That W comes from the factor in FP16 too, by steps with a residual in double precision, R = B0
  * - W Cmm0 with Cmm0 made anew: each shrinks R a thousand times or so, so that one step is enough
  * as a rule. What the factor in FP16 is like decides nothing about where it ends. */
-#include "fp16_internal.h"
-#include "operator/panels.h"
+#include "factor/panels.h"
+#include "residual/fp16_internal.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* The ranks whose devices work together: broadcasts from device to device. */
-#ifndef MOAO_OPERATOR_GROUP_H
-#define MOAO_OPERATOR_GROUP_H
+#ifndef MOAO_ENGINE_GROUP_H
+#define MOAO_ENGINE_GROUP_H
 
 #include "base/comm.h"
 #include "moao/backend_group.h"

@@ -3,7 +3,7 @@
 #ifndef MOAO_TLR_CMM_H
 #define MOAO_TLR_CMM_H
 
-#include "operator/tlr_group.h"
+#include "factor/tlr_group.h"
 
 #include "moao/tlr.h"
 

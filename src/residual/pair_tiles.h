@@ -3,7 +3,7 @@
 #ifndef MOAO_PAIR_TILES_H
 #define MOAO_PAIR_TILES_H
 
-#include "operator/engine.h"
+#include "engine/engine.h"
 
 typedef struct {
     int n; /* squares across the pupil */

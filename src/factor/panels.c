@@ -1,4 +1,4 @@
-#include "operator/panels.h"
+#include "factor/panels.h"
 
 static status divide(engine *e, const wrows *w, char trans, int64_t n, const double *l, int64_t ldl,
                      double *here) {

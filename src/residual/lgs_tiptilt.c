@@ -1,4 +1,4 @@
-#include "operator/lgs_tiptilt.h"
+#include "residual/lgs_tiptilt.h"
 
 #include <stdlib.h>
 

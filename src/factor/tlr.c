@@ -3,8 +3,8 @@
  * the images (job/accuracy.h). Where it is asked for, W is refined: a step with Cmm0 itself squares
  * its error. T of an exposure is not stored: a panel of it is made, used by all targets, and
  * overwritten. */
-#include "operator/panels.h"
-#include "operator/tlr_cmm.h"
+#include "factor/panels.h"
+#include "factor/tlr_cmm.h"
 
 #include <math.h>
 #include <stdio.h>

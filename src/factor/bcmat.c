@@ -1,4 +1,4 @@
-#include "bcmat.h"
+#include "factor/bcmat.h"
 
 #include "base/fault.h"
 #include "scalapack.h"

@@ -2,8 +2,8 @@
  * is not stored. All ranks work in lockstep: a panel of the factor, or of T, of which each rank
  * makes a share of the columns, comes to all of them and is used by all their rows. The price,
  * m^2/2 numbers received per rank and pass, is shared by all the rows of the rank. */
-#include "bcmat.h"
-#include "operator/panels.h"
+#include "factor/bcmat.h"
+#include "factor/panels.h"
 
 #include <stdlib.h>
 
