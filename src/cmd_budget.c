@@ -29,8 +29,9 @@ const char cmd_budget_usage[] =
 #define BAR 20 /* characters of a share of 1 */
 
 /* The order of the table; the total comes at the end. */
-static const int order[] = {BUDGET_FITTING, BUDGET_ALIASING, BUDGET_TOMOGRAPHY, BUDGET_LAG,
-                            BUDGET_NOISE,   BUDGET_JITTER,   BUDGET_STATIC,     BUDGET_TOTAL};
+static const int order[] = {BUDGET_FITTING, BUDGET_ALIASING, BUDGET_TOMOGRAPHY,
+                            BUDGET_LAG,     BUDGET_NOISE,    BUDGET_JITTER,
+                            BUDGET_STATIC,  BUDGET_SODIUM,   BUDGET_TOTAL};
 
 /* --- what is shown --- */
 
@@ -98,6 +99,8 @@ static void print_table(const budget *b) {
         printf(" %7s %7s", "least", "most");
     printf(" %7s  Strehl at %.4g um\n", "share", b->lambda);
     for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
+        if (b->terms[order[k]].mean == NULL)
+            continue;
         print_row(b, order[k], false);
         for (long w = 0; order[k] == BUDGET_NOISE && w < b->nstar; w++)
             print_row(b, BUDGET_TERMS + w, true);
@@ -113,6 +116,8 @@ static status print_csv(const budget *b) {
     text_add(&out, "target,name,x_arcsec,y_arcsec,exposure");
     for (long i = 0; i < BUDGET_TERMS + b->nstar; i++) {
         char name[2 * NAME];
+        if (b->terms[i].mean == NULL)
+            continue;
         snprintf(name, sizeof name, "%s%s_nm", i < BUDGET_TERMS ? "" : "noise of ",
                  b->terms[i].name);
         for (char *p = name; *p != '\0'; p++)
@@ -130,9 +135,10 @@ static status print_csv(const budget *b) {
             text_add(&out, ",%.10g,%.10g,", b->x[t], b->y[t]);
             text_add(&out, e == 0 ? "long" : "%ld", e);
             for (long i = 0; i < BUDGET_TERMS + b->nstar; i++)
-                text_add(&out, ",%.10g",
-                         e == 0 ? b->terms[i].mean[t]
-                                : b->terms[i].exposures[t * b->nexposure + e - 1]);
+                if (b->terms[i].mean != NULL)
+                    text_add(&out, ",%.10g",
+                             e == 0 ? b->terms[i].mean[t]
+                                    : b->terms[i].exposures[t * b->nexposure + e - 1]);
             text_add(&out, "\n");
         }
     if (out.failed == MOAO_OK)
@@ -165,6 +171,8 @@ static status print_json(const budget *b) {
     json_number(&j, "strehl", b->strehl);
     json_array(&j, "terms");
     for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
+        if (b->terms[order[k]].mean == NULL)
+            continue;
         write_row(&j, b, order[k]);
         if (order[k] == BUDGET_NOISE) {
             json_array(&j, "stars");

@@ -9,7 +9,7 @@ from .results import MoaoError
 
 # from the mirror's and the atmosphere's to the instrument's; neighbours differ, also without colours
 COLOURS = {"WFE_FIT": "#1f4e79", "WFE_ALIAS": "#6fa8dc", "WFE_TOMO": "#b8540f", "WFE_LAG": "#f0a04b", "WFE_NOISE": "#2e7d32",
-           "WFE_JITTER": "#6a3d9a", "WFE_STATIC": "#9e9e9e"}
+           "WFE_JITTER": "#6a3d9a", "WFE_STATIC": "#9e9e9e", "WFE_SODIUM": "#c9a227"}
 MOST_TARGETS = 16
 MOST_EXPOSURES = 16
 BAR = 0.42        # inches of a bar
@@ -21,17 +21,21 @@ def signed_square(v):
     return v * abs(v)
 
 
+def terms_of(run):
+    """Terms that this run has, in their order: sodium focus is in some alone."""
+    return [n for n in COLOURS if n != "WFE_SODIUM" or n in run.quantities]
+
+
 def draw_stacks(axes, run, variances, labels):
     """Bars of signed variances {term: [bar]} [nm2]: what is negative hangs below zero; the total's rms stands above. Terms that
     are zero in all bars are left out."""
     n = len(labels)
     up, down, total = np.zeros(n), np.zeros(n), np.zeros(n)
-    for name, colour in COLOURS.items():
-        v = variances[name]
+    for name, v in variances.items():
         if not np.any(v):
             continue
         bottom = np.where(v < 0, down, up)
-        axes.bar(range(n), v, 0.72, bottom=bottom, color=colour, label=run.term_words(name), edgecolor="white", linewidth=0.5)
+        axes.bar(range(n), v, 0.72, bottom=bottom, color=COLOURS[name], label=run.term_words(name), edgecolor="white", linewidth=0.5)
         up, down, total = up + np.maximum(v, 0), down + np.minimum(v, 0), total + v
     for i in range(n):
         axes.annotate("%.0f" % np.sqrt(max(total[i], 0)), (i, up[i]), (0, 2), textcoords="offset points", ha="center", va="bottom",
@@ -69,7 +73,7 @@ def draw_targets(axes, run, targets=None, exposure=None, most=MOST_TARGETS):
     if "WFE_TOTAL" not in run.quantities:
         raise MoaoError("%s: this run has no error budget (output.budget: terms)" % run.path)
     shown = chosen_targets(run, targets, most)
-    of = {n: (run.column_long(n)[0] if exposure is None else run.column(n)[0, exposure - 1])[shown] for n in COLOURS}
+    of = {n: (run.column_long(n)[0] if exposure is None else run.column(n)[0, exposure - 1])[shown] for n in terms_of(run)}
     draw_stacks(axes, run, {n: signed_square(v) for n, v in of.items()}, [shortened(plain(run.names[t]), NAME_ROOM, 8) for t in shown])
     axes.set_xlabel(which_targets(run, shown, targets))
     axes.set_ylabel("variance [nm²]\n(numbers: total, nm rms)")
@@ -84,7 +88,7 @@ def times_shown(run):
 def draw_times(axes, run):
     """The stacks of the exposures: means over all targets."""
     times, (unit, word) = times_shown(run), time_unit(run.times)
-    draw_stacks(axes, run, {n: signed_square(run.column(n)[0, times]).mean(axis=1) for n in COLOURS},
+    draw_stacks(axes, run, {n: signed_square(run.column(n)[0, times]).mean(axis=1) for n in terms_of(run)},
                 ["%.4g" % (run.times[e] / unit) for e in times])
     axes.set_xlabel("time of the exposure [%s]%s" % (word, "" if len(times) == run.ne else " (%d of %d)" % (len(times), run.ne)))
     axes.set_title("mean of all %d targets" % run.nt if run.nt > 1 else "single exposures")

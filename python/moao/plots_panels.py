@@ -20,7 +20,7 @@ SPECIAL = {"psf": "images of the best and the worst target, or of those asked fo
            "budget": "error terms of the targets, stacked", "history": "r0 and mean Strehl ratio in time",
            "spectrum": "figures of merit against wavelength"}
 SHORT = {"wfe": "WFE_TOTAL", "fitting": "WFE_FIT", "aliasing": "WFE_ALIAS", "tomography": "WFE_TOMO", "lag": "WFE_LAG", "noise": "WFE_NOISE",
-         "jitter": "WFE_JITTER", "static": "WFE_STATIC"}
+         "jitter": "WFE_JITTER", "static": "WFE_STATIC", "sodium": "WFE_SODIUM"}
 
 
 def words():

@@ -10,7 +10,8 @@ KEYS = {
     "targets.grid.height": "height of the targets' grid", "loop.delay": "loop delay", "loop.integration": "integration time of the loop",
     "psf.residual": "residual", "psf.oversampling": "oversampling of the phase structure function", "psf.span": "span of the PSF's grid (diameters)",
     "psf.weighting": "weighting", "errors.jitter": "jitter, rms (x, y)", "errors.windshake": "windshake, rms (x, y)",
-    "errors.rejection": "rejection of the loop", "errors.loop_gain": "gain of the loop", "errors.static_rms": "static error, rms", "errors.static_power": "spectral index of the static error", "compute.format": "format of Cmm",
+    "errors.rejection": "rejection of the loop", "errors.sodium_altitude": "error of the sodium altitude, rms",
+    "errors.sodium_drift": "drift of the sodium altitude", "errors.sodium_interval": "time between focus measurements", "errors.loop_gain": "gain of the loop", "errors.static_rms": "static error, rms", "errors.static_power": "spectral index of the static error", "compute.format": "format of Cmm",
     "compute.precision": "precision", "compute.tlr_strehl": "allowed change by compression", "compute.tlr_tile": "tile size",
 }
 SENSOR = {
@@ -31,7 +32,7 @@ PROFILE = {
 MERITS = {
     "strehl": "Strehl ratio", "sr": "Strehl ratio", "fwhm": "FWHM", "rms": "wavefront error", "variance": "residual variance", "var": "residual variance",
     "wfe_total": "total error", "wfe_tomo": "tomography", "wfe_noise": "noise", "wfe_alias": "aliasing", "wfe_fit": "fitting", "wfe_lag": "servo lag",
-    "wfe_jitter": "jitter", "wfe_static": "static error",
+    "wfe_jitter": "jitter", "wfe_static": "static error", "wfe_sodium": "sodium focus",
 }
 OVER = {"mean": "mean over the targets", "min": "worst target", "max": "best target", "best": "best target", "worst": "worst target"}
 UNITS = {"arcsec2": "arcsec²", "rad2": "rad²", "um": "µm", "ph/m2/s": "ph m⁻² s⁻¹", "m^-5/3": "m^(−5/3)"}

@@ -5,10 +5,15 @@
 static const struct {
     const char *column, *words;
 } name[BUDGET_TERMS] = {
-    [BUDGET_TOTAL] = {"WFE_TOTAL", "total"},    [BUDGET_TOMOGRAPHY] = {"WFE_TOMO", "tomography"},
-    [BUDGET_NOISE] = {"WFE_NOISE", "noise"},    [BUDGET_ALIASING] = {"WFE_ALIAS", "aliasing"},
-    [BUDGET_FITTING] = {"WFE_FIT", "fitting"},  [BUDGET_LAG] = {"WFE_LAG", "servo lag"},
-    [BUDGET_JITTER] = {"WFE_JITTER", "jitter"}, [BUDGET_STATIC] = {"WFE_STATIC", "static"},
+    [BUDGET_TOTAL] = {"WFE_TOTAL", "total"},
+    [BUDGET_TOMOGRAPHY] = {"WFE_TOMO", "tomography"},
+    [BUDGET_NOISE] = {"WFE_NOISE", "noise"},
+    [BUDGET_ALIASING] = {"WFE_ALIAS", "aliasing"},
+    [BUDGET_FITTING] = {"WFE_FIT", "fitting"},
+    [BUDGET_LAG] = {"WFE_LAG", "servo lag"},
+    [BUDGET_JITTER] = {"WFE_JITTER", "jitter"},
+    [BUDGET_STATIC] = {"WFE_STATIC", "static"},
+    [BUDGET_SODIUM] = {"WFE_SODIUM", "sodium focus"},
 };
 
 double budget_rms(double variance) {

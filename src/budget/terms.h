@@ -13,6 +13,7 @@ enum {
     BUDGET_LAG, /* may be negative */
     BUDGET_JITTER,
     BUDGET_STATIC,
+    BUDGET_SODIUM, /* has columns only where errors.sodium_... are given */
     BUDGET_TERMS
 };
 

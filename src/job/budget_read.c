@@ -32,6 +32,12 @@ static status read_terms(results *r, budget *b) {
     for (long i = 0; i < BUDGET_TERMS + b->nstar; i++) {
         const bool star = i >= BUDGET_TERMS;
         const char *name = star ? "WFE_STAR" : budget_column((int)i);
+        fitsin_column c;
+        bool there = true;
+        if (i == BUDGET_SODIUM)
+            TRY(fitsin_column_find(&r->in, name, &c, &there));
+        if (!there)
+            continue;
         const long k = star ? i - BUDGET_TERMS : 0, n = star ? b->nstar : 1;
         char mean[BUDGET_NAME];
         snprintf(mean, sizeof mean, "%s_LONG", name);

@@ -11,7 +11,7 @@
 typedef struct {
     char name[BUDGET_NAME];
     double *exposures; /* [ntarget][nexposure] signed rms [nm] */
-    double *mean;      /* [ntarget] of the long exposure */
+    double *mean;      /* [ntarget] of the long exposure; NULL: the results have no such term */
 } budget_term;
 
 typedef struct {

@@ -54,6 +54,20 @@ done:
     return st;
 }
 
+/* Focus error by the sodium layer's altitude, rms: path = this times r^2 [1/m]. Of an error dh at
+ * zenith dh X/(2 z^2), z = h X along the line of sight. Model section 7. */
+static double sodium_focus(const params *par) {
+    const double drift = par->errors_sodium_drift * par->errors_sodium_interval;
+    double sum = 0;
+    int n = 0;
+    for (int i = 0; i < par->sensors.n; i++)
+        if (par->sensors.v[i].type == SENSOR_LGS) {
+            sum += cos(par->telescope_zenith) / (2 * pow(par->sensors.v[i].altitude, 2));
+            n++;
+        }
+    return n > 0 ? sum / n * sqrt(pow(par->errors_sodium_altitude, 2) + drift * drift / 3) : 0;
+}
+
 void params_psf_opts(const params *par, psf_opts *o) {
     *o = (psf_opts){.nlambda = par->psf_wavelengths.n,
                     .lambda = par->psf_wavelengths.v,
@@ -68,6 +82,7 @@ void params_psf_opts(const params *par, psf_opts *o) {
                                hypot(par->errors_jitter[1], par->errors_windshake[1])},
                     .static_rms = par->errors_static_rms,
                     .static_power = par->errors_static_power,
+                    .focus = sodium_focus(par),
                     .budget = params_wants_budget(par)};
 }
 
@@ -188,6 +203,9 @@ static void warn_bands(const setup *u) {
             continue;
         first = n++ == 0 ? o : first;
     }
+    if ((u->par.errors_sodium_altitude > 0 || u->par.errors_sodium_drift > 0) && !(u->o.focus > 0))
+        progress_warn("errors.sodium_altitude and sodium_drift have no effect: there is no laser "
+                      "star, or a drift without errors.sodium_interval");
     if (n > 0)
         progress_warn("%s%s: a magnitude without a band counts in the one nearest to the sensor's "
                       "wavelength, %s at %.4g um; sensors[].band states it",

@@ -14,15 +14,21 @@
 /* Terms in the order of the columns; then the stars'. */
 static const int order[BUDGET_TERMS] = {BUDGET_TOTAL,    BUDGET_TOMOGRAPHY, BUDGET_NOISE,
                                         BUDGET_ALIASING, BUDGET_FITTING,    BUDGET_LAG,
-                                        BUDGET_JITTER,   BUDGET_STATIC};
+                                        BUDGET_JITTER,   BUDGET_STATIC,     BUDGET_SODIUM};
+
+/* Terms that have columns: sodium focus, the last one, only where it is asked for. */
+static int terms_of(const maps_data *m) {
+    const bool sodium = m->par->errors_sodium_altitude > 0 || m->par->errors_sodium_drift > 0;
+    return sodium ? BUDGET_TERMS : BUDGET_TERMS - 1;
+}
 
 int maps_budget_count(const maps_data *m) {
-    return m->nbudget > 0 ? 2 * (BUDGET_TERMS + 1) : 0;
+    return m->nbudget > 0 ? 2 * (terms_of(m) + 1) : 0;
 }
 
 void maps_budget_columns(const maps_data *m, fitsout_column *columns, maps_text *text) {
     for (int i = 0; 2 * i < maps_budget_count(m); i++) {
-        const bool star = i == BUDGET_TERMS;
+        const bool star = i == terms_of(m);
         const char *name = star ? STAR : budget_column(order[i]);
         const int each = star ? m->nbudget - BUDGET_TERMS : 1;
         maps_text *a = &text[2 * i], *b = &text[2 * i + 1];
@@ -42,7 +48,7 @@ void maps_budget_header(fitsout *o, const maps_data *m, int first) {
     long dims[2] = {m->nexposure, m->nbudget - BUDGET_TERMS};
     if (m->nbudget == 0)
         return;
-    fits_write_tdim(o->f, first + 2 * BUDGET_TERMS, 2, dims, &o->err);
+    fits_write_tdim(o->f, first + 2 * terms_of(m), 2, dims, &o->err);
     fitsout_comment(o, "WFE_...: error budget, rms over the pupil with the sign of the variance:");
     fitsout_comment(o, "x |x| of the terms add up to WFE_TOTAL^2. Cells: exposure; WFE_STAR:");
     fitsout_comment(o, "exposure (fast), star (slow), rows of GUIDESTARS, parts of WFE_NOISE.");
@@ -56,7 +62,9 @@ void maps_budget_cells(fitsout *o, const maps_data *m, int first, int t) {
     for (int i = 0; i < m->nbudget; i++) {
         const int term = i < BUDGET_TERMS ? order[i] : i;
         const int star = i < BUDGET_TERMS ? 0 : i - BUDGET_TERMS;
-        const int col = first + 2 * (i - star);
+        const int col = first + 2 * (i < BUDGET_TERMS ? i : terms_of(m));
+        if (i < BUDGET_TERMS && i >= terms_of(m))
+            continue;
         for (int e = 0; e < m->nexposure; e++) {
             const double v =
                 NM * budget_rms(m->budget[((size_t)term * ne + (size_t)e) * nt + (size_t)t]);
@@ -87,11 +95,12 @@ status maps_budget_summary(const maps_data *m, report *rep) {
     if (m->nbudget == 0)
         return st;
     TRY(ALLOC(rep->budget, (size_t)m->nbudget, "summary of the error budget"));
-    rep->nbudget = m->nbudget;
     for (int i = 0; i < m->nbudget; i++) {
+        if (i < BUDGET_TERMS && i >= terms_of(m))
+            continue;
         const double *v =
             m->budget_mean + (size_t)(i < BUDGET_TERMS ? order[i] : i) * (size_t)m->ntarget;
-        report_term *r = &rep->budget[i];
+        report_term *r = &rep->budget[rep->nbudget++];
         double mean = 0;
         *r = (report_term){.least = INFINITY, .most = -INFINITY};
         for (int t = 0; t < m->ntarget; t++) {

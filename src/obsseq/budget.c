@@ -360,7 +360,7 @@ void budget_fill(const tor *t, const budget_term *b, int k, double total, double
     out[BUDGET_ALIASING] = b->aliasing;
     out[BUDGET_FITTING] = b->fitting;
     out[BUDGET_LAG] = lag;
-    psf_errors_variance(b->ps, &out[BUDGET_JITTER], &out[BUDGET_STATIC]);
+    psf_errors_variance(b->ps, &out[BUDGET_JITTER], &out[BUDGET_STATIC], &out[BUDGET_SODIUM]);
     for (int i = BUDGET_NOISE; i < BUDGET_TERMS; i++)
         rest -= out[i];
     out[BUDGET_TOMOGRAPHY] = rest;

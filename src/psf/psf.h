@@ -34,6 +34,7 @@ typedef struct { /* what the parameters ask for */
     double jitter[2];    /* rms of the image's motion along x and y [rad] */
     double static_rms;   /* of the static error's path [m] */
     double static_power; /* its spectrum is f^-power */
+    double focus;        /* rms of a random focus error: path = this times r^2 [1/m] */
     const psf_map *map;  /* a static error that is known beside it, NULL: none; borrowed */
     bool budget;         /* the terms of the variance are wanted (obsseq/budget.h) */
     int across;          /* of `phase`: rows of points across the pupil, 0: by the mirror's size */
@@ -138,7 +139,7 @@ status psf_phase_common(const psf *p, const profile *prof, double *sum);
  * psf_opts.phase what of the turbulence is not in them; and the errors that no loop corrects. */
 status psf_rest_init(const psf *p, const profile *prof, psf_fit **f);
 /* Variances over the pupil of the errors that no loop corrects [m^2]. */
-void psf_errors_variance(const psf *p, double *jitter, double *fixed);
+void psf_errors_variance(const psf *p, double *jitter, double *fixed, double *focus);
 
 /* PSF of one target and exposure at one wavelength from the summed M (unnormalised: psf divides by
  * sum w_a w_b; of sum(delta) and sum(-delta) the mean counts). `f` NULL: no fitting error.

@@ -1,4 +1,5 @@
-/* Errors that no loop corrects: jitter of the image, and a static error of the optics. Both are
+/* Errors that no loop corrects: jitter of the image, focus by the sodium layer's altitude, and a
+ * static error of the optics. All are
  * structure functions that scale with lambda^-2, so they are added to that of the fitting error.
  * Model section 7. */
 #include "psf_plan.h"
@@ -11,7 +12,7 @@
 #define FINE 4    /* radii a pixel at which its structure function is tabulated */
 
 bool psf_has_errors(const psf_opts *o) {
-    return o->jitter[0] > 0 || o->jitter[1] > 0 || o->static_rms > 0;
+    return o->jitter[0] > 0 || o->jitter[1] > 0 || o->static_rms > 0 || o->focus > 0;
 }
 
 /* Jitter of rms a on the sky along an axis tilts the phase by a times the coordinate: over a
@@ -68,22 +69,63 @@ static status add_static(psf *p, double rms, double power) {
     return MOAO_OK;
 }
 
+/* Mean of x^2 over the middles of the pairs of points of the annulus that are rho apart along x, in
+ * units of the radius; 0 where there are none. */
+static double middles(double rho, double obs) {
+    const int n = 160; /* samples of a quadrant along an axis */
+    double sum = 0;
+    long count = 0;
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < n; i++) {
+            const double x = (i + 0.5) / n, y = (j + 0.5) / n;
+            const double far = hypot(x + 0.5 * rho, y), near = hypot(x - 0.5 * rho, y);
+            if (far >= 1 || near < obs || far < obs)
+                continue;
+            sum += x * x;
+            count++;
+        }
+    return count > 0 ? sum / (double)count : 0;
+}
+
+/* A focus error c r^2 of rms c: between two points its difference is 2 c m.rho, m their middle, so
+ * D(rho) = (4 pi c rho/lambda)^2 times the mean of (m.rho)^2/rho^2 over the pairs. Its variance is
+ * c^2 (D/2)^4 (1 - o^2)^2/12. */
+static void add_focus(psf *p, double c, double obs) {
+    enum { RADII = 256 };
+    const double radius = 0.5 * p->P * p->pixel, k = 2 * M_PI / LAMBDA_REF * c * radius * radius;
+    double mean[RADII + 2] = {0};
+#pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i <= RADII; i++)
+        mean[i] = middles(2.0 * i / RADII, obs);
+    for (int u = 0; u < p->P; u++)
+        for (int v = 0; v < p->P; v++) {
+            const double rho = 2 * hypot(u, v) / p->P, at = 0.5 * rho * RADII;
+            const int i = (int)fmin(at, RADII);
+            const double m = mean[i] + fmin(1, at - i) * (mean[i + 1] - mean[i]);
+            p->errors[(size_t)u * (size_t)p->P + (size_t)v] += 4 * k * k * rho * rho * m;
+        }
+    p->errors_part[2] = k * k * pow(1 - obs * obs, 2) / 12;
+}
+
 status psf_errors_init(psf *p, const sys *s, const psf_opts *o) {
     if (!psf_has_errors(o))
         return MOAO_OK;
     memset(p->errors, 0, (size_t)p->P * (size_t)p->P * sizeof *p->errors);
     add_jitter(p, o->jitter, s->obs);
+    if (o->focus > 0)
+        add_focus(p, o->focus, s->obs);
     return o->static_rms > 0 ? add_static(p, o->static_rms, o->static_power) : MOAO_OK;
 }
 
 void psf_errors_add(const psf *p, psf_fit *f) {
     for (size_t i = 0; i < p->nerrors; i++)
         f->d[i] += p->errors[i];
-    f->variance += p->errors_part[0] + p->errors_part[1];
+    f->variance += p->errors_part[0] + p->errors_part[1] + p->errors_part[2];
 }
 
-void psf_errors_variance(const psf *p, double *jitter, double *fixed) {
+void psf_errors_variance(const psf *p, double *jitter, double *fixed, double *focus) {
     const double scale = pow(LAMBDA_REF / (2 * M_PI), 2);
     *jitter = scale * p->errors_part[0];
     *fixed = scale * p->errors_part[1];
+    *focus = scale * p->errors_part[2];
 }

@@ -70,7 +70,7 @@ struct psf {
     bool mapped;    /* a static map is there */
     double *map_even, *map_odd; /* [nlambda][P][2 P - 1] real and imaginary part of its factor of
                                    the OTF, u slow; where mapped */
-    double errors_part[2];      /* variances of the two [rad^2] */
+    double errors_part[3];      /* variances of jitter, static error, focus [rad^2] */
     double *kernel; /* [2 reach + 1] one axis of A(rho)/d_t^2, which is a product over the axes */
     double *tel;    /* [P][P] OTF_tel, one quadrant */
     int *vmax;      /* [P] largest |v| inside the support, for each u */

@@ -196,6 +196,28 @@ class Terms(unittest.TestCase):
         np.testing.assert_allclose(both["STAR"].reshape(2, 3, 2)[:, :, 1], second["STAR"].reshape(2, 3), rtol=1e-9)
         self.assertGreater(abs(first["NOISE"][:, 1] / both["NOISE"][:, 1] - 1).min(), 0.02)
 
+    def test_sodium(self):
+        """An error of the sodium layer's altitude is focus in every target, a term that a run without one has not."""
+        c, plain = of("points"), table(run(of("points")))
+        c["errors"] = {**c["errors"], "sodium_altitude": 100, "sodium_drift": 15, "sodium_interval": 20}
+        r = run(c)
+        t = table(r)
+        error = math.hypot(100, 15 * 20 / math.sqrt(3))
+        want = (error / (2 * 20000 ** 2) * 1.5 ** 2 * (1 - 0.2 ** 2) / math.sqrt(12) * 1e9) ** 2
+        np.testing.assert_allclose(t["SODIUM"], want, rtol=1e-9)
+        np.testing.assert_allclose(t["TOTAL"], plain["TOTAL"] + want, rtol=1e-9)
+        np.testing.assert_allclose(t["TOMO"], plain["TOMO"], rtol=1e-6)
+        self.assertNotIn("SODIUM", plain)
+        out = moao("budget", r.dir).stdout
+        self.assertIn("sodium focus", out)
+        self.assertEqual(json.loads(moao("budget", r.dir, "--json").stdout)["terms"][-2]["term"], "sodium focus")
+        self.assertIn("sodium_focus_nm", moao("budget", r.dir, "--csv").stdout.splitlines()[0])
+        p = subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "moao-results"), "plot", r.dir, "--budget", "-o", r.path("b.svg")],
+                           capture_output=True, text=True, check=False)
+        self.assertEqual((p.returncode, p.stderr), (0, ""))
+        with open(r.path("b.svg"), encoding="utf-8") as f:
+            self.assertIn("sodium focus", f.read())
+
     def test_command(self):
         """moao budget: the table, its JSON and CSV say what the columns hold; a picture; what cannot be shown is one line."""
         c = of("points")
