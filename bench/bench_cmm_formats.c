@@ -5,7 +5,7 @@
  * by sensor with what is apart on every layer: mean and largest rank, numbers kept (of these in
  * dense blocks) and operations of a product with one vector, in units of the dense matrix's, rms
  * error of an entry in units of the variance, processor time [s]. */
-#include "operator/cmm_source.h"
+#include "engine/cmm_source.h"
 
 #include <math.h>
 #include <mpi.h>

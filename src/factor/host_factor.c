@@ -1,10 +1,9 @@
 /* The factor where m x m numbers do not fit in the device: L lies in pinned memory of the host, in
  * panels of columns, and is streamed from host memory in slices of the engine's width, one in
  * transit while the device works with the one before. All targets of a chunk use a slice while it
- * is there. T of an exposure is never stored: a panel of it is made, used by all targets, and
- * overwritten. Nothing waits for the host: three contexts of one device (work, transfers in,
- * transfers out) wait for events of each other. The host stays one slice or panel ahead of them,
- * and so learns of failures while they are fresh. */
+ * is there. Nothing waits for the host: three contexts of one device (work, transfers in, transfers
+ * out) wait for events of each other. The host stays one slice or panel ahead of them, and so
+ * learns of failures while they are fresh. */
 #include "factor/host_factor.h"
 
 #include "factor/cholesky.h"
@@ -13,7 +12,7 @@
 #include <stdlib.h>
 
 typedef struct {
-    linop base;
+    factor base;
     backend_ctx *in, *out;
     int64_t v; /* rows of W of a target */
     int most, planned;
@@ -49,18 +48,20 @@ static void bytes(const linop_case *z, linop_bytes *b) {
     linop_add(b, "pieces of the factor, of Cmm of an exposure", 2 * m * z->width * d);
     if (2 * z->width > v)
         linop_add(b, "panels of the factor, beyond the room of W", (2 * z->width - v) * m * d);
-    b->per_target = "W and residual covariance of a target";
-    b->target = v * m * d + v * v * d + matcov_target_bytes(z->s, z->nlayer);
 }
 
 static size_t host_bytes(size_t m, size_t v, size_t width, int targets) {
     return host_factor_bytes(m, host_factor_width(width, v, targets));
 }
 
-/* Wait for the transfers in, and what they had to wait for. */
-static status keep_pace(streamed *o) {
-    status st = o->base.e->be->sync(o->in);
-    return st == MOAO_OK && comm_alarmed(o->base.e->c) ? MOAO_INTERNAL : st;
+status host_factor_pace(factor *base) {
+    const streamed *o = (const streamed *)base;
+    status st = base->e->be->sync(o->in);
+    return st == MOAO_OK && comm_alarmed(base->e->c) ? MOAO_INTERNAL : st;
+}
+
+status host_factor_follow(factor *base) {
+    return base->e->be->wait_for(((const streamed *)base)->in, base->e->ctx);
 }
 
 /* Columns and rows of panel k of L. */
@@ -103,7 +104,8 @@ static status next_slice(feed *f, const slice **p, const double **a) {
     streamed *o = f->o;
     const int64_t k = f->at++;
     status st;
-    TRY(k == 0 ? send(f, 0) : keep_pace(o)); /* the work with the slice before is queued */
+    TRY(k == 0 ? send(f, 0)
+               : host_factor_pace(&o->base)); /* the work with the slice before is queued */
     TRY(o->base.e->be->wait_for(o->base.e->ctx, o->in));
     if (k + 1 < f->count)
         TRY(send(f, k + 1));
@@ -163,7 +165,7 @@ done:
     return st;
 }
 
-static status streamed_factor(linop *base, const profile *p, int *minor) {
+static status streamed_make(factor *base, const profile *p, int *minor) {
     streamed *o = (streamed *)base;
     engine *e = base->e;
     const double from = report_now(), m = (double)e->m;
@@ -184,7 +186,7 @@ done:
 
 /* --- solve */
 
-status streamed_triangles(linop *base, bool forward, bool backward, int n, const wrows *w) {
+status streamed_triangles(factor *base, bool forward, bool backward, int n, const wrows *w) {
     streamed *o = (streamed *)base;
     engine *e = base->e;
     const int64_t m = e->m, fp16 = n > 0 ? (m + e->width - 1) / e->width : 0;
@@ -211,7 +213,7 @@ done:
     return st;
 }
 
-status streamed_columns_of(linop *base, int64_t j, int64_t n, double *to, int64_t ld) {
+status streamed_columns_of(factor *base, int64_t j, int64_t n, double *to, int64_t ld) {
     const streamed *o = (const streamed *)base;
     const engine *e = base->e;
     const int64_t d = sizeof(double);
@@ -227,43 +229,12 @@ status streamed_columns_of(linop *base, int64_t j, int64_t n, double *to, int64_
     return st;
 }
 
-static status streamed_solve(linop *base, int n, const wrows *w, double *const *own) {
-    (void)own;
+static status streamed_solve(factor *base, int n, const wrows *w) {
     const status st = streamed_triangles(base, true, true, n, w);
     for (int k = 0; k < n && st == MOAO_OK; k++)
         base->e->rep->flops[STAGE_SOLVE] +=
             2.0 * (double)(w[k].rows * base->e->m) * (double)base->e->m;
     return st;
-}
-
-/* --- exposures */
-
-/* What lies above the diagonal of a panel of T: products read it, fills leave it alone. */
-static status streamed_load(linop *base, const profile *p) {
-    const streamed *o = (const streamed *)base;
-    engine *e = base->e;
-    double *t = o->slice[0];
-    (void)p;
-    return engine_zero(e, BACKEND_D, e->width, e->width, t, e->m);
-}
-
-static status streamed_panel(linop *base, int64_t j, int64_t n) {
-    streamed *o = (streamed *)base;
-    engine *e = base->e;
-    status st;
-    TRY(keep_pace(o)); /* until the panel before the last one is done */
-    TRY(e->be->wait_for(o->in, e->ctx));
-    TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, e->m - j, j, n, o->slice[0], e->m));
-done:
-    return st;
-}
-
-static status streamed_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z,
-                               int64_t ldz) {
-    const streamed *o = (const streamed *)base;
-    const int64_t m = base->e->m;
-    return engine_gemm(base->e, 'N', 'N', w->rows, n, m - j, 1.0, w->w + j * w->ld, w->ld,
-                       o->slice[0], m, 0.0, z, ldz);
 }
 
 /* --- life */
@@ -274,9 +245,9 @@ static int64_t panel_width(const streamed *o, int n) {
                                       n == o->most ? o->planned : n);
 }
 
-static int64_t streamed_room(const linop *base, int n) {
+static int64_t streamed_room(const factor *base, int n, int64_t kept) {
     const streamed *o = (const streamed *)base;
-    return 2 * panel_width(o, n) * base->e->m;
+    return kept + 2 * panel_width(o, n) * base->e->m;
 }
 
 /* Workspace for all panels and slices. */
@@ -328,10 +299,10 @@ done:
     return st;
 }
 
-static status streamed_lend(linop *base, int n, double *room) {
+static status streamed_lend(factor *base, int n, double *room, int64_t kept) {
     streamed *o = (streamed *)base;
     status st;
-    o->room = room;
+    o->room = room + kept;
     o->b = panel_width(o, n);
     TRY(engine_work(base->e, most_work(o)));
     TRY(take_panels(o));
@@ -339,7 +310,7 @@ done:
     return st;
 }
 
-static void streamed_close(linop *base) {
+static void streamed_close(factor *base) {
     streamed *o = (streamed *)base;
     if (o == NULL)
         return;
@@ -353,11 +324,11 @@ static void streamed_close(linop *base) {
     free(o);
 }
 
-static status streamed_open(engine *e, const linop_setup *u, linop **out) {
+static status streamed_open(engine *e, const linop_setup *u, factor **out) {
     streamed *o = NULL;
     status st;
     TRY(ALLOC(o, 1, "factor in the host's memory"));
-    *o = (streamed){.base = {.kind = &linop_host, .e = e},
+    *o = (streamed){.base = {.kind = &factor_host, .e = e},
                     .v = u->size.rows,
                     .most = u->most,
                     .planned = u->planned};
@@ -365,6 +336,7 @@ static status streamed_open(engine *e, const linop_setup *u, linop **out) {
     TRY(e->be->open(e->device, NULL, &o->out));
     for (int i = 0; i < 2; i++)
         TRY(engine_doubles(e, e->m * e->width, "slices of the factor", &o->slice[i]));
+    o->base.panel = o->slice[0];
 done:
     if ((st = comm_agree(e->c, st)) != MOAO_OK) {
         streamed_close(&o->base);
@@ -374,21 +346,18 @@ done:
     return st;
 }
 
-const linop_kind linop_host = {
-    .size = sizeof(linop_kind),
-    .name = "streamed",
-    .format = "dense",
-    .exact = true,
+const factor_kind factor_host = {
+    .size = sizeof(factor_kind),
+    .name = "host",
     .together = true,
+    .on_host = true,
+    .lends_panel = true,
     .bytes = bytes,
     .host = host_bytes,
     .open = streamed_open,
     .close = streamed_close,
     .room = streamed_room,
     .lend = streamed_lend,
-    .factor = streamed_factor,
+    .make = streamed_make,
     .solve = streamed_solve,
-    .load = streamed_load,
-    .panel = streamed_panel,
-    .columns = streamed_columns,
 };

@@ -1,9 +1,8 @@
 /* The factor as a tile low-rank matrix (linalg/include/moao/tlr.h): less memory than the triangle,
  * and W as exact as the tolerance of the compression, which the run chooses by what it changes in
  * the images (job/accuracy.h). Where it is asked for, W is refined: a step with Cmm0 itself squares
- * its error. T of an exposure is not stored: a panel of it is made, used by all targets, and
- * overwritten. */
-#include "factor/panels.h"
+ * its error. */
+#include "factor/factor.h"
 #include "factor/tlr_cmm.h"
 
 #include <math.h>
@@ -17,8 +16,8 @@
  * by what is rounded: by 6 % at half the noise, where they pay, by a quarter at an eighth, where
  * they do not. Of its solves nothing is compressed, so that they are in terms as far as on the CPU.
  */
-#define MIXED_STEPS (6 * LINOP_OCTAVE)
-#define SPLIT_STEPS LINOP_OCTAVE
+#define MIXED_STEPS (6 * FACTOR_OCTAVE)
+#define SPLIT_STEPS FACTOR_OCTAVE
 #define TERMS 3
 #define DEVICE_MEMORY ((size_t)3 << 29) /* of a device, for intermediate products */
 
@@ -26,7 +25,7 @@
 #define RESIDUAL 1e-3 /* of W, above that of any whose images have passed */
 
 typedef struct {
-    linop base;
+    factor base;
     int64_t v; /* rows of W of a target */
     int64_t tile;
     bool fp16; /* the factor's columns that may be are kept as such */
@@ -38,9 +37,7 @@ typedef struct {
     tlr_report made;
     bool say;
     double *lent; /* memory of the targets, while none has a W */
-    int64_t nlent;
-    double *panel; /* m x width: columns of Cmm0 or of T */
-    double *x, *r; /* v x m: W in the order of the tiles; residual of a target (NULL: not yet) */
+    double *x;    /* v x m: W in the order of the tiles */
 } compressed;
 
 /* How much compression saves is predicted (linop_case), or half of the triangle. */
@@ -60,17 +57,15 @@ static void bytes(const linop_case *z, linop_bytes *b) {
     linop_add(b, "what it is made in", (z->host ? 3 : 4) * columns + products);
     linop_add(b, "panel of Cmm0 or of Cmm of an exposure", m * z->width * d);
     linop_add(b, "W in the order of tiles, a residual", 2 * v * m * d);
-    b->per_target = "W and residual covariance of a target";
-    b->target = v * m * d + v * v * d + matcov_target_bytes(z->s, z->nlayer);
 }
 
-static void compressed_close(linop *base) {
+static void compressed_close(factor *base) {
     compressed *o = (compressed *)base;
     if (o == NULL)
         return;
     const engine *e = base->e;
     tlr_close(o->l);
-    void *const mine[] = {o->panel, o->r, o->x};
+    void *const mine[] = {o->base.panel, o->base.spare, o->x};
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         e->be->release(e->ctx, mine[i]);
     tlr_cmm_close(&o->cmm);
@@ -78,25 +73,23 @@ static void compressed_close(linop *base) {
     free(o);
 }
 
-static status compressed_open(engine *e, const linop_setup *u, linop **out) {
+static status compressed_open(engine *e, const linop_setup *u, factor **out) {
     compressed *o = NULL;
-    status st = ALLOC(o, 1, "compressed operator");
+    status st = ALLOC(o, 1, "compressed factor");
     if (st == MOAO_OK) {
-        o->base = (linop){.kind = &linop_tlr, .e = e};
+        o->base = (factor){.kind = &factor_tlr, .e = e};
         o->v = u->size.rows;
         o->say = u->say && e->c->rank == 0;
         o->tile = tlr_cmm_tile(e->m, u->size.tile);
         o->fp16 = u->size.fp16;
         o->distributed = u->size.members > 0;
-        o->base.accuracy.level = LINOP_LEVEL;
+        o->base.accuracy.level = FACTOR_LEVEL;
         st = tlr_cmm_open(e, o->tile, (tlr_order)u->size.order, &o->cmm);
     }
     if (st == MOAO_OK)
-        st = engine_doubles(e, e->m * e->width, "columns of Cmm", &o->panel);
+        st = engine_doubles(e, e->m * e->width, "columns of Cmm", &o->base.panel);
     if (st == MOAO_OK)
         st = engine_doubles(e, o->v * e->m, "W in the order of tiles", &o->x);
-    if (st == MOAO_OK)
-        st = engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, o->v, e->width));
     TRY(comm_agree(e->c, st));
     TRY(tlr_group_open(e, u->sharing == 1, o->distributed, u->say, &o->group));
     o->cmm.group = &o->group;
@@ -110,15 +103,15 @@ done:
 }
 
 /* The columns of a sensor, of which tiles are made, lie where W of the targets will. */
-static int64_t compressed_room(const linop *base, int n) {
+static int64_t compressed_room(const factor *base, int n, int64_t kept) {
     (void)n;
-    return base->e->m * tlr_cmm_widest(base->e->s);
+    return kept + base->e->m * tlr_cmm_widest(base->e->s);
 }
 
-static status compressed_lend(linop *base, int n, double *room) {
+static status compressed_lend(factor *base, int n, double *room, int64_t kept) {
     compressed *o = (compressed *)base;
-    o->lent = room;
-    o->nlent = compressed_room(base, n);
+    (void)n;
+    o->lent = room + kept;
     return MOAO_OK;
 }
 
@@ -130,13 +123,13 @@ static status compressed_lend(linop *base, int n, double *room) {
 static int tighter(double excess) {
     double factor = 0.7 * sqrt(1 / excess);
     factor = factor >= 1.0 / 16 ? fmin(factor, 1) : 1.0 / 16; /* NaN, too */
-    return (int)fmax(1, ceil(-LINOP_OCTAVE * log2(factor)));
+    return (int)fmax(1, ceil(-FACTOR_OCTAVE * log2(factor)));
 }
 
 /* A smaller tolerance some times, then W is refined, or, where that does not converge, nothing
  * dropped. */
-static status tighten(linop *base, double excess, linop_step from, linop_step *again) {
-    linop_accuracy *a = &base->accuracy;
+static status tighten(factor *base, double excess, linop_step from, linop_step *again) {
+    factor_accuracy *a = &base->accuracy;
     if (from > LINOP_FACTOR || a->dense)
         return MOAO_OK;
     *again = LINOP_FACTOR;
@@ -151,12 +144,12 @@ static status tighten(linop *base, double excess, linop_step from, linop_step *a
     return MOAO_OK;
 }
 
-static double expected(const linop *base) {
+static double expected(const factor *base) {
     (void)base;
     return RESIDUAL;
 }
 
-static void look(const linop *base, report_compression *c) {
+static void look(const factor *base, report_compression *c) {
     const compressed *o = (const compressed *)base;
     tlr_stats s = {0};
     if (o->l != NULL)
@@ -181,11 +174,11 @@ static void look(const linop *base, report_compression *c) {
         c->histogram[i] = (long)s.histogram[i];
 }
 
-static status ranks(const linop *base, linop_ranks *r) {
+static status ranks(const factor *base, factor_ranks *r) {
     const compressed *o = (const compressed *)base;
     const tlr_layout *l = &o->cmm.order;
     status st;
-    *r = (linop_ranks){.n = o->l != NULL ? l->nt : 0};
+    *r = (factor_ranks){.n = o->l != NULL ? l->nt : 0};
     TRY(ALLOC(r->rank, (size_t)(r->n * r->n), "ranks of a factor"));
     TRY(ALLOC(r->order, (size_t)r->n, "ranks of a factor"));
     TRY(ALLOC(r->sensor, (size_t)r->n, "ranks of a factor"));
@@ -233,10 +226,10 @@ static void say_memory(const compressed *o) {
  */
 static status make_factor(compressed *o, double *strip, int *minor) {
     engine *e = o->base.e;
-    linop_accuracy *a = &o->base.accuracy;
+    factor_accuracy *a = &o->base.accuracy;
     const bool on_cpu = strcmp(e->be->name, "cpu") == 0;
     const double tau =
-        a->dense || !(o->noise > 0) ? 0 : o->noise * exp2(-(double)a->level / LINOP_OCTAVE);
+        a->dense || !(o->noise > 0) ? 0 : o->noise * exp2(-(double)a->level / FACTOR_OCTAVE);
     const bool mixed = tau > 0 && a->level <= (on_cpu ? MIXED_STEPS : SPLIT_STEPS);
     const tlr_options with = {.tau = tau,
                               .cut = -1,
@@ -273,12 +266,12 @@ static status make_factor(compressed *o, double *strip, int *minor) {
         status_clear();
         st = MOAO_OK;
     }
-    a->level += 2 * LINOP_OCTAVE * o->made.restarts; /* a fourth each time */
+    a->level += 2 * FACTOR_OCTAVE * o->made.restarts; /* a fourth each time */
     a->dense = o->made.dense || o->made.tau == 0;
     return st;
 }
 
-static status compressed_factor(linop *base, const profile *p, int *minor) {
+static status compressed_make(factor *base, const profile *p, int *minor) {
     compressed *o = (compressed *)base;
     engine *e = base->e;
     const double from = report_now(), m = (double)e->m;
@@ -288,7 +281,7 @@ static status compressed_factor(linop *base, const profile *p, int *minor) {
     if (st == MOAO_OK)
         st = tlr_cmm_noise(e->mc, e->m, &o->noise);
     if (st == MOAO_OK && strip == NULL) { /* before targets have room */
-        st = engine_doubles(e, compressed_room(base, 1), "columns of Cmm0 of a sensor", &own);
+        st = engine_doubles(e, compressed_room(base, 1, 0), "columns of Cmm0 of a sensor", &own);
         strip = own;
     }
     TRY(tlr_group_begin(&o->group, st));
@@ -332,9 +325,9 @@ static status subtract_product(compressed *o, const wrows *w) {
     status st = MOAO_OK;
     for (int64_t j = 0, n; j < m; j += n) {
         n = engine_width(e, j, m);
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, o->panel, m));
-        TRY(engine_gemm(e, 'N', 'N', v, n, m, -1.0, w->w, w->ld, o->panel, m, 1.0, o->r + j * v,
-                        v));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, o->base.panel, m));
+        TRY(engine_gemm(e, 'N', 'N', v, n, m, -1.0, w->w, w->ld, o->base.panel, m, 1.0,
+                        o->base.spare + j * v, v));
     }
     e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(v * m) * (double)m;
 done:
@@ -360,15 +353,15 @@ static status solve_target(compressed *o, const wrows *w) {
         return st;
     if (o->distributed)
         TRY(tlr_group_round(&o->group, MOAO_OK, true, &any));
-    if (o->base.accuracy.refine && o->r == NULL)
-        TRY(engine_doubles(e, o->v * m, "residual of a target", &o->r));
+    if (o->base.accuracy.refine && o->base.spare == NULL)
+        TRY(engine_doubles(e, o->v * m, "residual of a target", &o->base.spare));
     if (o->base.accuracy.refine)
-        TRY(e->be->copy(e->ctx, o->r, v * d, w->w, w->ld * d, v * d, m));
+        TRY(e->be->copy(e->ctx, o->base.spare, v * d, w->w, w->ld * d, v * d, m));
     TRY(take_step(o, w, w->w, w->ld, false));
     TRY(inject(o, "tlr-w", 1 + 0x1p-4, w->w, v, w->ld));
     if (o->base.accuracy.refine) {
         TRY(subtract_product(o, w));
-        TRY(take_step(o, w, o->r, v, true));
+        TRY(take_step(o, w, o->base.spare, v, true));
     }
     e->rep->flops[STAGE_SOLVE] +=
         (o->base.accuracy.refine ? 4.0 : 2.0) * (double)(v * m) * (double)m;
@@ -376,10 +369,9 @@ done:
     return st;
 }
 
-static status compressed_solve(linop *base, int n, const wrows *w, double *const *own) {
+static status compressed_solve(factor *base, int n, const wrows *w) {
     compressed *o = (compressed *)base;
     status st = MOAO_OK;
-    (void)own;
     report_phase("solve: compressed triangles");
     for (int k = 0; k < n; k++) {
         TRY(solve_target(o, &w[k]));
@@ -389,8 +381,8 @@ done:
     return st;
 }
 
-/* linop_kind.solved */
-static status finish_rounds(linop *base, status local) {
+/* factor_kind.solved */
+static status finish_rounds(factor *base, status local) {
     compressed *o = (compressed *)base;
     bool any = o->distributed;
     status st = local;
@@ -403,41 +395,26 @@ done:
     return st;
 }
 
-/* --- exposures */
-
-/* Columns j .. j + n of T, from row j on. */
-static status compressed_panel(linop *base, int64_t j, int64_t n) {
-    compressed *o = (compressed *)base;
-    engine *e = base->e;
-    const int64_t rows = e->m - j;
-    const status st =
-        e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, rows, j, n, o->panel, e->m);
-    return st != MOAO_OK ? st : engine_flip(e, "flip-t", o->panel + rows / 2);
+static status refine(factor *base, const wrows *w) {
+    return take_step((compressed *)base, w, base->spare, w->rows, true);
 }
 
-static status compressed_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z,
-                                 int64_t ldz) {
-    const compressed *o = (const compressed *)base;
-    return panel_product(base->e, w, j, n, o->panel, base->e->m, z, ldz);
-}
-
-const linop_kind linop_tlr = {
-    .size = sizeof(linop_kind),
+const factor_kind factor_tlr = {
+    .size = sizeof(factor_kind),
     .name = "tlr",
-    .exact = true,
-    .together = true,
+    .compressed = true,
+    .lends_panel = true,
     .bytes = bytes,
     .open = compressed_open,
     .close = compressed_close,
     .room = compressed_room,
     .lend = compressed_lend,
-    .factor = compressed_factor,
+    .make = compressed_make,
     .solve = compressed_solve,
     .solved = finish_rounds,
+    .refine = refine,
     .look = look,
     .ranks = ranks,
     .tighten = tighten,
     .expected = expected,
-    .panel = compressed_panel,
-    .columns = compressed_columns,
 };

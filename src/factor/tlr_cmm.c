@@ -1,6 +1,6 @@
 #include "factor/tlr_cmm.h"
 
-#include "operator/cmm_source.h"
+#include "engine/cmm_source.h"
 
 #include <math.h>
 #include <stdlib.h>

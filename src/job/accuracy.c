@@ -73,9 +73,9 @@ void accuracy_free(accuracy *a) {
     *a = (accuracy){0};
 }
 
-void accuracy_want(accuracy *a, const linop_kind *kind) {
-    a->factors = kind->look != NULL;
-    a->exposures = !kind->exact;
+void accuracy_want(accuracy *a, const linop_pair *pair) {
+    a->factors = pair->factor->compressed;
+    a->exposures = !pair->product->exact;
 }
 
 void accuracy_restore(const comm *c, const store *st, accuracy *a) {
@@ -213,10 +213,10 @@ static status sample_factor(run *r, int k, obsexposure *ex, double *difference) 
             st = ALLOC(b[i].scalars, store_scalars(b[i].nlambda, b[i].nbox, b[i].nbudget),
                        "results");
         TRY(comm_agree(r->c, st));
-        op->accuracy.refine = i == 1;
+        op->f->accuracy.refine = i == 1;
         TRY(results(r, first, &ex[first], &residual[i], &b[i]));
     }
-    op->accuracy.refine = false;
+    op->f->accuracy.refine = false;
     if (is_root(r))
         *difference = obsseq_difference(&b[0], b[1].scalars, b[0].scalars);
     MPI_Bcast(difference, 1, MPI_DOUBLE, 0, r->c->mpi);
@@ -230,12 +230,12 @@ done:
 }
 
 /* The first guess: as the reconstructor before, looser where that was much better than asked. */
-static linop_accuracy guess(const run *r, int k) {
+static factor_accuracy guess(const run *r, int k) {
     const struct accuracy_of *before = r->acc.of + (k > 0 ? k - 1 : 0);
     const bool looser = before->difference < r->u.par.compute_tlr_strehl / LOOSER;
     if (!before->known)
-        return (linop_accuracy){.level = plan_first_level(&r->u.par)};
-    return (linop_accuracy){.level = before->w.level - (looser ? LINOP_OCTAVE : 0)};
+        return (factor_accuracy){.level = plan_first_level(&r->u.par)};
+    return (factor_accuracy){.level = before->w.level - (looser ? FACTOR_OCTAVE : 0)};
 }
 
 /* Rank 0. The lines of the log. */
@@ -275,13 +275,13 @@ static void say_rejected(const report_compression *is, double difference) {
 /* Rank 0. Ranks of the factor of reconstructor k, as it is now. */
 static status write_ranks(const run *r, int k, const report_compression *to) {
     const linop *op = r->seq.t.op;
-    linop_ranks of = {0};
+    factor_ranks of = {0};
     char name[48];
     status st;
-    if (!r->u.par.output_ranks || op->kind->ranks == NULL)
+    if (!r->u.par.output_ranks || op->factor->ranks == NULL)
         return MOAO_OK;
     snprintf(name, sizeof name, "Ranks_tor%d", k);
-    TRY(op->kind->ranks(op, &of));
+    TRY(op->factor->ranks(op->f, &of));
     st = maps_write_ranks(r->dir, name, &of, to);
 done:
     free(of.rank), free(of.order), free(of.sensor);
@@ -296,7 +296,7 @@ static status record_factor(run *r, int k, int restarts) {
                      : of->w.refine ? COMPRESSION_REFINED
                                     : COMPRESSION_TILES;
     report_compression *to = &r->acc.told[k];
-    r->seq.t.op->kind->look(r->seq.t.op, to);
+    r->seq.t.op->factor->look(r->seq.t.op->f, to);
     to->form = name[form];
     to->restarts += restarts;
     to->difference = of->difference;
@@ -320,25 +320,25 @@ status run_factor(run *r, int k, const profile *p, obsexposure *ex) {
     linop_step again = LINOP_FACTOR;
     int restarts = 0;
     status st;
-    op->accuracy = r->acc.factors && !of->known ? guess(r, k) : of->w;
+    op->f->accuracy = r->acc.factors && !of->known ? guess(r, k) : of->w;
     TRY(tor_factor(&r->seq.t, p));
     if (!r->acc.factors)
         return st;
-    while (again == LINOP_FACTOR && !of->known && !op->accuracy.dense) {
+    while (again == LINOP_FACTOR && !of->known && !op->f->accuracy.dense) {
         report_compression is;
         TRY(sample_factor(r, k, ex, &of->difference));
         if (of->difference <= limit / 2) /* other exposures may be worse */
             break;
-        op->kind->look(op, &is);
+        op->factor->look(op->f, &is);
         TRY(linop_reduce_tolerance(op, of->difference / limit, LINOP_FACTOR, &again));
         if (again != LINOP_FACTOR)
             break;
-        if (is_root(r) && !op->accuracy.dense)
+        if (is_root(r) && !op->f->accuracy.dense)
             say_rejected(&is, of->difference);
         restarts += 1 + is.restarts;
         TRY(tor_factor(&r->seq.t, p));
     }
-    of->w = op->accuracy;
+    of->w = op->f->accuracy;
     of->known = true;
     of->difference = of->w.dense ? 0 : of->difference;
     st = comm_agree(r->c, record_factor(r, k, restarts));

@@ -31,7 +31,7 @@ typedef struct {
     int *tor;                                                                /* [n] whose */
     int ntor;
     struct accuracy_of {   /* a reconstructor; [ntor] */
-        linop_accuracy w;  /* how accurate W is */
+        factor_accuracy w; /* how accurate W is */
         bool known;        /* of a compressed factor: that was decided, and */
         double difference; /* what that changes */
     } * of;
@@ -43,7 +43,7 @@ status accuracy_init(const setup *u, accuracy *a);
 void accuracy_free(accuracy *a);
 
 /* Local. What the format of the plan asks for. */
-void accuracy_want(accuracy *a, const linop_kind *kind);
+void accuracy_want(accuracy *a, const linop_pair *pair);
 
 /* Collective. What earlier runs into the store (rank 0, else NULL) decided. */
 void accuracy_restore(const comm *c, const store *st, accuracy *a);

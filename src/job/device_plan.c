@@ -20,28 +20,29 @@ static int targets_in(const device_plan *p, double bytes) {
     return left < (double)p->least || !(n >= 1) ? 0 : n > INT_MAX ? INT_MAX : (int)n;
 }
 
-void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *s,
+void device_plan_make(const linop_pair *pair, const device_wants *w, const sys *s,
                       const psf_opts *o, device_plan *p) {
     const size_t m = s->m, t = s->t, v = (size_t)w->rows, d = sizeof(double);
-    const size_t tables = kind->together ? 0 : matcov_target_bytes(s, w->nlayer);
+    const size_t tables = pair->product->together ? 0 : matcov_target_bytes(s, w->nlayer);
     linop_bytes of = {0};
     memset(p, 0, sizeof *p);
-    p->kind = kind;
+    p->pair = pair;
     /* 2816 = 22 tiles of 128 columns: with the 42 of 5336 actuators exactly 7 rounds of 132
      * multiprocessors. D+ Ctm takes 0.22 s, with 2048 (5.1 rounds) 0.24 s. */
-    const size_t large = kind->width > 0 ? (size_t)kind->width : 2816;
+    const size_t large = pair->product->width > 0 ? (size_t)pair->product->width : 2816;
     p->width = w->width > 0 ? w->width : m >= 32768 ? large : m >= 4096 ? 1024 : 256;
     p->width = p->width < m ? p->width : m;
-    kind->bytes(&(linop_case){.s = s,
-                              .rows = w->rows,
-                              .width = p->width,
-                              .nlayer = w->nlayer,
-                              .tile = w->tile,
-                              .members = w->members,
-                              .compressed = w->compressed,
-                              .host = w->host,
-                              .points = (int64_t)psf_points_of(s, o)},
-                &of);
+    linop_bytes_of(pair,
+                   &(linop_case){.s = s,
+                                 .rows = w->rows,
+                                 .width = p->width,
+                                 .nlayer = w->nlayer,
+                                 .tile = w->tile,
+                                 .members = w->members,
+                                 .compressed = w->compressed,
+                                 .host = w->host,
+                                 .points = (int64_t)psf_points_of(s, o)},
+                   &of);
     for (int i = 0; i < of.nitem; i++)
         add(p, of.item[i].name, of.item[i].bytes);
     p->per_target = of.per_target;
@@ -52,9 +53,10 @@ void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *
         (command_panel_rows(v, t, w->way) + v) * p->width * d);
     if (o->phase) {
         const size_t points = psf_points_of(s, o), one = phase_target_bytes(points, v);
-        add(p, "phase on the pupil", phase_bytes(points, p->width) + (kind->together ? 0 : one));
-        p->target += kind->together ? one : 0;
-        p->target += kind->share != NULL ? phase_share_bytes(s, o) : 0;
+        add(p, "phase on the pupil",
+            phase_bytes(points, p->width) + (pair->product->together ? 0 : one));
+        p->target += pair->product->together ? one : 0;
+        p->target += pair->product->leaves_share ? phase_share_bytes(s, o) : 0;
     }
     if (o->budget)
         add(p, "error budget", budget_bytes(s, psf_points_of(s, o), v, p->width));
@@ -77,7 +79,7 @@ size_t device_plan_bytes(const device_plan *p, int n) {
 static status say_too_little(const device_plan *p, const device_room *room) {
     const double needed = ((double)device_plan_bytes(p, 1) + room->beside) / 1e9,
                  given = (room->bytes + room->beside) / 1e9;
-    const char *format = linop_format(p->kind);
+    const char *format = p->pair->format;
     const char *what = p->held ? "free now" : "available",
                *now = p->held ? "wait until other programs have ended, or " : "";
     if (room->host)
@@ -87,7 +89,7 @@ static status say_too_little(const device_plan *p, const device_room *room) {
             "%s, %.2f GB are %s; %suse a node with more memory, smaller sensors, or "
             "compute.format=dense with more ranks",
             needed, format, given, what, now);
-    if (p->kind == &linop_tlr)
+    if (p->pair == &linop_tlr)
         return status_fail(MOAO_INPUT,
                            "compute.format: one target at a time needs %.2f GB with a factor "
                            "compressed by tiles, %.2f GB are given and free; use more memory "
@@ -103,51 +105,51 @@ static status say_too_little(const device_plan *p, const device_room *room) {
             "compute.precision=double and compute.format=dense, which may keep the factor in the "
             "host's memory",
             needed, format,
-            p->kind->host != NULL ? " even with the factor made in the host's memory" : "", given,
-            what, now);
+            p->pair->factor->on_host ? " even with the factor made in the host's memory" : "",
+            given, what, now);
     return status_fail(
         MOAO_INPUT,
         "compute.gpu_memory: one target at a time needs %.2f GB of a GPU%s, %.2f GB are given and "
         "%s; %suse a GPU with more memory that "
         "nothing else uses, smaller sensors, or compute.backend=cpu",
-        needed, p->kind->host != NULL ? " even with the factor in the host's memory" : "", given,
+        needed, p->pair->factor->on_host ? " even with the factor in the host's memory" : "", given,
         what, now);
 }
 
 /* Kinds that compute what is asked for, the best first; how many. */
-static int serving(const device_wants *w, const linop_kind *kinds[6]) {
+static int serving(const device_wants *w, const linop_pair *pairs[6]) {
     const bool automatic = w->format == FORMAT_AUTO;
     int n = 0;
     if (w->format == FORMAT_TLR) {
-        kinds[n++] = &linop_tlr;
+        pairs[n++] = &linop_tlr;
         return n;
     }
     if (w->format == FORMAT_GRID || w->lattice_pairs)
-        kinds[n++] = w->mixed ? &linop_fp16_lattice_pairs : &linop_toeplitz;
+        pairs[n++] = w->mixed ? &linop_fp16_lattice_pairs : &linop_toeplitz;
     if (w->format == FORMAT_GRID)
         return n;
-    kinds[n++] = w->mixed ? &linop_fp16 : &linop_dense;
+    pairs[n++] = w->mixed ? &linop_fp16 : &linop_dense;
     if (automatic && !w->mixed)
-        kinds[n++] = &linop_tlr;
-    kinds[n++] = w->mixed ? &linop_fp16_host : &linop_host;
+        pairs[n++] = &linop_tlr;
+    pairs[n++] = w->mixed ? &linop_fp16_host : &linop_host;
     if (automatic && w->mixed)
-        kinds[n++] = &linop_tlr;
+        pairs[n++] = &linop_tlr;
     return n;
 }
 
 status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o, device_plan *p) {
     const char *name = getenv("MOAO_OPERATOR");
-    const linop_kind *kinds[6] = {w->kept};
+    const linop_pair *pairs[6] = {w->kept};
     int n = 1;
     *p = (device_plan){0};
     if (name != NULL && *name != '\0') {
-        kinds[0] = linop_find(name);
-        if (kinds[0] == NULL)
+        pairs[0] = linop_find(name);
+        if (pairs[0] == NULL)
             return status_fail(MOAO_INPUT, "MOAO_OPERATOR: there is no operator %s", name);
     } else if (w->kept == NULL) {
-        n = serving(w, kinds);
+        n = serving(w, pairs);
     }
     for (int i = 0; i < n && !p->held; i++)
-        device_plan_make(kinds[i], w, s, o, p);
+        device_plan_make(pairs[i], w, s, o, p);
     return p->fits > 0 ? MOAO_OK : say_too_little(p, &w->room);
 }

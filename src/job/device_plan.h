@@ -6,10 +6,10 @@
 #include "psf/psf.h"
 #include "tor/command.h"
 
-#define DEVICE_ITEMS 16
+#define DEVICE_ITEMS 24
 
 typedef struct {
-    const linop_kind *kind; /* NULL: no device */
+    const linop_pair *pair; /* NULL: no device */
     size_t width;           /* columns of a panel */
     int fits;               /* targets whose W fit beside the rest; 0: not even one */
     int nitem;              /* uses, whatever the number of targets [bytes] */
@@ -44,18 +44,18 @@ typedef struct {            /* which formats, and what they are asked for */
     int nlayer;             /* most layers of a profile */
     size_t width;           /* columns of a panel, 0: chosen */
     int nsample;            /* columns of the sampled residual */
-    const linop_kind *kept; /* of a run that goes on: this one or none; NULL: choose */
+    const linop_pair *kept; /* of a run that goes on: this one or none; NULL: choose */
     device_room room;
 } device_wants;
 
 /* Local, needs no device. */
-void device_plan_make(const linop_kind *kind, const device_wants *w, const sys *s,
+void device_plan_make(const linop_pair *pair, const device_wants *w, const sys *s,
                       const psf_opts *o, device_plan *p);
 
 /* Local. Bytes with n targets at a time. */
 size_t device_plan_bytes(const device_plan *p, int n);
 
-/* The same for the first kind, of those that compute what is asked for, of which the machine holds
+/* The same for the first pair, of those that compute what is asked for, of which the machine holds
  * one target: tlr, or grid, alone; half, on the device or by way of the host, where mixed precision
  * is wanted; else dense, or streamed; with auto all that serve; the one of a run that goes on, or
  * that MOAO_OPERATOR names, alone. MOAO_INPUT, with whose memory is too little, where none is held,

@@ -99,7 +99,7 @@ status plan_predict(const params *par, const sys *s, const atmos *a, const psf_o
 
 int plan_first_level(const params *par) {
     const double tolerance = par->compute_tlr_tolerance;
-    return tolerance > 0 ? (int)lround(-LINOP_OCTAVE * log2(tolerance)) : LINOP_LEVEL;
+    return tolerance > 0 ? (int)lround(-FACTOR_OCTAVE * log2(tolerance)) : FACTOR_LEVEL;
 }
 
 static void add_item(plan *p, const char *name, size_t bytes) {
@@ -115,7 +115,8 @@ static void count_memory(const params *par, const sys *s, const atmos *a, const 
     const size_t nl = (v + (size_t)g - 1) / (size_t)g, ld = (size_t)kg * nl;
     const size_t ngroup = (size_t)(nrank / g), chunk = ngroup * (size_t)kg;
     linop_bytes of = {0};
-    p->kind->bytes(&(linop_case){.s = s,
+    linop_bytes_of(p->pair,
+                   &(linop_case){.s = s,
                                  .rows = (int64_t)v,
                                  .width = w,
                                  .nlayer = z->nlayer,
@@ -238,9 +239,9 @@ typedef struct { /* inner sizes of the products that make P Ctm, for W and in an
 
 static projection projection_of(const plan *p, const sys *s, const psf_opts *o) {
     const double v = s->dm.nact, t = (double)s->t, inner = p->way != COMMAND_MATRIX ? v : t;
-    const bool own = p->kind->project != NULL;
+    const bool own = p->pair->product->own_products;
     const bool raw = p->way == COMMAND_RAW && !o->phase && !own && p->group_size == 1;
-    return (projection){.solve = p->kind->right != NULL ? t
+    return (projection){.solve = p->pair->factor->split ? t
                                  : raw                  ? 0
                                                         : inner,
                         .exposure = own   ? t
@@ -280,7 +281,7 @@ static void count_work(const params *par, const sys *s, const atmos *a, const ps
 status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts *o,
                  const machine_room *room, const plan_sizes *z, int chunk, plan *p) {
     memset(p, 0, sizeof *p);
-    p->kind = &linop_distributed;
+    p->pair = &linop_distributed;
     p->way = z->way[1];
     status st;
     TRY(choose_grid(par, room->nrank, p));
@@ -305,9 +306,9 @@ static void count_host(const params *par, const sys *s, const psf_opts *o, const
     add_item(p, "sampled residual", 2 * v * (size_t)par->compute_residual_columns * d);
     if (o->budget)
         add_item(p, "error budget", mirror_budget_bytes(s) + (size_t)kg * budget_target_bytes(s));
-    if (p->kind->host != NULL)
+    if (p->pair->factor->on_host)
         add_item(p, "factor of Cmm0, which passes by on the GPU",
-                 p->kind->host(s->m, v, p->device.width, p->device.fits));
+                 p->pair->factor->host(s->m, v, p->device.width, p->device.fits));
     add_item(p, "results", (size_t)(p->chunk + kg + PSF_SLOTS) * z->image);
     p->memory = 0;
     for (int i = 0; i < p->nitem; i++)
@@ -324,7 +325,7 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     TRY(choose_grid(par, nrank, p));
     p->group_size = 1;
     choose_panels(par, s, p);
-    p->kind = &linop_dense;
+    p->pair = &linop_dense;
     p->chunk = 1;
     count_host(par, s, o, room, z, 1, p);
     if (memory.host) { /* one memory for both */
@@ -351,11 +352,11 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
                                 .kept = z->kept,
                                 .room = memory};
     st = device_plan_choose(&wants, s, o, &p->device);
-    p->kind = p->device.kind;
+    p->pair = p->device.pair;
     if (st != MOAO_OK)
         return st;
     p->width = p->device.width;
-    if (p->kind == &linop_tlr)
+    if (p->pair == &linop_tlr)
         p->ranks = z->ranks;
     int kg = ceil_div(s->ntarget, nrank), most = chunk > 0 ? ceil_div(chunk, nrank) : kg;
     kg = kg < most ? kg : most;
@@ -378,7 +379,7 @@ status plan_check_host(const plan *p, const machine_room *room) {
         MOAO_INPUT,
         "compute.memory: a rank with a GPU needs %.2f GB of the host's memory%s, %.2f GB are "
         "available; use fewer ranks on a node, a node with more memory, or compute.backend=cpu",
-        (double)p->memory / 1e9, p->kind->host != NULL ? ", which keeps the factor," : "",
+        (double)p->memory / 1e9, p->pair->factor->on_host ? ", which keeps the factor," : "",
         (double)room->available / 1e9);
 }
 
@@ -397,7 +398,7 @@ status plan_check_host(const plan *p, const machine_room *room) {
 void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
                    const machine_room *room, double rate) {
     const double m = (double)s->m, t = (double)s->t, v = s->dm.nact, n = room->nrank;
-    const double threads = !p->kind->collective ? 500 : room->threads;
+    const double threads = !p->pair->factor->collective ? 500 : room->threads;
     const int ngroup = room->nrank / p->group_size;
     const double nt = s->ntarget;
     psf_sizes z = {.grid = 2};
@@ -408,13 +409,13 @@ void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
     for (int i = 0; i < a->nprofile; i++)
         nlayer = a->profiles[i].nlayer > nlayer ? a->profiles[i].nlayer : nlayer;
     if (!(rate > 0))
-        rate = !p->kind->collective ? PLAN_GPU_RATE : THREAD_RATE * room->threads;
+        rate = !p->pair->factor->collective ? PLAN_GPU_RATE : THREAD_RATE * room->threads;
     const double flop = 1 / (EFFICIENCY * rate * n), value = nlayer * EVALUATION / (n * threads);
     /* the rank with the most targets, over the mean */
     const double uneven = ceil_div(p->chunk, ngroup) * (double)ngroup / p->chunk;
     const double factors = p->flops[STAGE_FACTOR] / a->ntor / (m * m * m / 3);
     p->time.tor = factors * m * m * m / 3 * flop + 0.5 * m * m * value;
-    const bool fp16 = p->kind->levels > 0;
+    const bool fp16 = p->pair->product->fp16;
     const projection of = projection_of(p, s, o);
     const double product = fp16 ? flop / HALVES : flop, entry = fp16 ? value / SINGLES : value;
     p->time.solve = uneven * ((2 * v * m * m + 2 * v * of.solve * m) * product + t * m * entry);

@@ -43,7 +43,7 @@ typedef struct {
     double flops[STAGE_COUNT]; /* of the whole run, all ranks */
     double output;             /* bytes that stay on disk */
     plan_time time;            /* expected [s] */
-    const linop_kind *kind; /* format of Cmm: where the ranks do not work in lockstep, everything */
+    const linop_pair *pair; /* format of Cmm: where the ranks do not work in lockstep, everything */
     device_plan device;     /* is on a device, and `memory` is the host's part */
     tlr_prediction ranks;   /* where the factor is compressed */
 } plan;
@@ -56,7 +56,7 @@ typedef struct {
     size_t psf, tables, target_tables, command, image;
     tlr_prediction ranks;   /* of a compressed factor, where one may be used (plan_predict) */
     bool grid_pays;         /* format auto is grid on one rank of a CPU (plan_predict) */
-    const linop_kind *kept; /* of a run that goes on: devices compute by this one; NULL: choose */
+    const linop_pair *kept; /* of a run that goes on: devices compute by this one; NULL: choose */
     command_way way[2];     /* how D+ is applied: on a device, on the host */
 } plan_sizes;
 

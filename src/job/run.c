@@ -99,7 +99,7 @@ static status one_exposure(run *r, int e, int t0, int t1, obsexposure *ex) {
     TRY(expose(r, e, ex, &how, &b));
     b.mixed = how.approximate || r->acc.factors;
     double from = report_now();
-    st = accuracy_record(&r->acc, e, t0, t1, &how, r->seq.t.op->accuracy.level, r->st);
+    st = accuracy_record(&r->acc, e, t0, t1, &how, r->seq.t.op->f->accuracy.level, r->st);
     report_phase("output: results of an exposure");
     if (is_root(r) && st == MOAO_OK)
         st = store_put(r->st, &b);
@@ -157,8 +157,8 @@ static status one_chunk(run *r, int k, int t0, int t1, obsexposure *ex) {
     TRY(tor_solve(&r->seq.t, t0, t1 - t0, &residual));
     if (is_root(r) && !isnan(residual)) {
         progress_note("  |W Cmm - D+ Ctm| / |D+ Ctm| = %.1e", residual);
-        const linop *op = r->seq.t.op; /* a W that is not exact: its effect is sampled */
-        const double usual = op->kind->expected != NULL ? 10 * op->kind->expected(op) : 0;
+        /* a W that is not exact: its effect is sampled */
+        const double usual = 10 * linop_expected(r->seq.t.op);
         if (!(residual <= fmax(r->u.par.compute_residual_tolerance, usual)))
             progress_warn("that residual is over compute.residual_tolerance: Cmm is "
                           "ill-conditioned; give the sensors "

@@ -53,21 +53,21 @@ enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACT_ORDER, FACT_DISTRIBUTED, FACT_FO
 /* A run that goes on keeps the form in which it began; it is not continued in another one that is
  * asked for by name, or where this machine has not got it. */
 static status check_format(const run *r, long number) {
-    const linop_kind *kept = linop_numbered(number), *now = r->pl.kind;
+    const linop_pair *kept = linop_numbered(number), *now = r->pl.pair;
     const params *par = &r->u.par;
     if (kept == NULL)
         return status_fail(MOAO_INPUT,
                            "%s: --resume of a run in a form (%ld) that this version does not know",
                            r->dir, number);
-    const char *then = linop_format(kept);
-    if (strcmp(then, linop_format(now)) == 0)
+    const char *then = kept->format;
+    if (strcmp(then, now->format) == 0)
         return MOAO_OK;
     if (par->compute_format != FORMAT_AUTO)
         return status_fail(
             MOAO_INPUT,
             "%s: --resume of a run in format %s, where %s would compute now; put the parameters of "
             "that run (compute.format%s) back, or start again with --overwrite",
-            r->dir, then, linop_format(now),
+            r->dir, then, now->format,
             strcmp(then, "half") == 0 || plan_wants_mixed(par) ? ", compute.precision" : "");
     if (strcmp(then, "half") == 0 && on_host(r))
         return status_fail(MOAO_INPUT,
@@ -128,7 +128,7 @@ done:
 /* Local. The CPU takes the place of devices that do not serve, where the user left that open and it
  * computes the form that is asked for; the failure `st` becomes the reason that announce gives. */
 static status leave_devices(run *r, status st) {
-    const bool half = r->sizes.kept != NULL ? strcmp(linop_format(r->sizes.kept), "half") == 0
+    const bool half = r->sizes.kept != NULL ? strcmp(r->sizes.kept->format, "half") == 0
                                             : plan_wants_mixed(&r->u.par);
     const bool open = r->u.par.compute_backend == BACKEND_AUTO && !half && !r->device.own;
     if (!open && !(r->device.own && r->u.par.compute_format == FORMAT_AUTO))
@@ -164,16 +164,16 @@ static status plan_on_devices(run *r, int chunk, bool *lacks) {
     plan *p = &r->pl;
     status st = plan_make_device(par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk,
                                  room_of_device(r), p);
-    *lacks = st == MOAO_INPUT && p->kind != NULL && !p->device.held;
+    *lacks = st == MOAO_INPUT && p->pair != NULL && !p->device.held;
     if (st != MOAO_OK)
         return st;
     /* a node's devices make a factor together where they hold it, else each for itself */
     p->flops[STAGE_FACTOR] *=
-        p->kind == &linop_tlr
+        p->pair == &linop_tlr
             ? tlr_group_factors(r->device.be == &backend_cpu, par->compute_tlr_distributed,
                                 r->c->size, r->c->nnode)
-        : r->device.sharing > 1 || p->kind->host != NULL ? r->c->size
-                                                         : r->c->nnode;
+        : r->device.sharing > 1 || p->pair->factor->on_host ? r->c->size
+                                                            : r->c->nnode;
     *lacks = p->memory > r->room.total;
     return plan_check_host(p, &r->room);
 }
@@ -195,11 +195,11 @@ static status make_plan(run *r, int chunk) {
     status st = comm_agree(r->c, plan_for(r, chunk));
     if (st != MOAO_OK)
         return st;
-    accuracy_want(&r->acc, r->pl.kind);
-    r->rep.format = linop_format(r->pl.kind);
+    accuracy_want(&r->acc, r->pl.pair);
+    r->rep.format = r->pl.pair->format;
     r->rep.planned = (double)(r->room.host ? plan_own_memory(&r->pl) : r->pl.memory);
     plan_estimate(&r->pl, &r->u.s, &r->u.a, &r->u.o, &r->room,
-                  r->pl.kind->collective || r->room.host ? r->room.rate : 0);
+                  r->pl.pair->factor->collective || r->room.host ? r->room.rate : 0);
     return st;
 }
 
@@ -215,25 +215,25 @@ static status choose_device(run *r, const comm *c) {
     return st;
 }
 
-/* The form of a kind, as if the user had asked for it. */
-static void name_format(params *par, const linop_kind *kind) {
-    const char *form = linop_format(kind);
+/* The form of a pair, as if the user had asked for it. */
+static void name_format(params *par, const linop_pair *pair) {
+    const char *form = pair->format;
     par->compute_format = strcmp(form, "tlr") == 0    ? FORMAT_TLR
                           : strcmp(form, "grid") == 0 ? FORMAT_GRID
                           : strcmp(form, "half") == 0 ? FORMAT_HALF
                                                       : FORMAT_DENSE;
 }
 
-/* Collective. A run that goes on computes by the kind that it began with. On the CPUs of all ranks
- * and on devices, dense matrices are different kinds; they may take each other's place. */
-static status keep_format(run *r, const comm *c, const linop_kind *kept) {
-    const linop_kind *now = r->pl.kind;
+/* Collective. A run that goes on computes by the pair that it began with. On the CPUs of all ranks
+ * and on devices, dense matrices are different pairs; they may take each other's place. */
+static status keep_format(run *r, const comm *c, const linop_pair *kept) {
+    const linop_pair *now = r->pl.pair;
     status st = MOAO_OK;
-    if (kept == now || (strcmp(linop_format(kept), linop_format(now)) == 0 &&
-                        (kept->collective || now->collective)))
+    if (kept == now || (strcmp(kept->format, now->format) == 0 &&
+                        (kept->factor->collective || now->factor->collective)))
         return st;
     name_format(&r->u.par, kept);
-    r->sizes.kept = kept->collective ? NULL : kept;
+    r->sizes.kept = kept->factor->collective ? NULL : kept;
     r->rep.backend = r->rep.device = NULL;
     st = choose_device(r, c);
     return st;
@@ -251,7 +251,7 @@ status run_prepare_plan(run *r, comm *c) {
     TRY(choose_device(r, c));
     TRY(comm_agree(c, accuracy_init(&r->u, &r->acc)));
     TRY(make_plan(r, par->compute_targets_per_chunk));
-    const linop_kind *chosen = r->pl.kind;
+    const linop_pair *chosen = r->pl.pair;
     st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
     if (st != MOAO_OK)
         goto done;
@@ -289,7 +289,7 @@ tor_setup run_tor_setup(run *r) {
     for (int i = 1; i < r->u.a.nprofile; i++)
         if (r->u.a.profiles[i].nlayer > largest->nlayer)
             largest = &r->u.a.profiles[i];
-    return (tor_setup){.kind = p->kind,
+    return (tor_setup){.pair = p->pair,
                        .be = r->device.be != NULL ? r->device.be : &backend_cpu,
                        .c = r->c,
                        .s = &r->u.s,
@@ -329,8 +329,8 @@ status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_s
     u->chunk = 1;
     u->nsample = 0;
     u->say = false;
-    u->group_size = u->kind->collective ? r->c->size : 1;
-    if (u->kind->collective)
+    u->group_size = u->pair->factor->collective ? r->c->size : 1;
+    if (u->pair->factor->collective)
         return st;
     device_plan p;
     const device_wants exact = {.format = FORMAT_DENSE,
@@ -340,7 +340,7 @@ status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_s
                                 .width = u->width,
                                 .room = room_of_device(r)};
     TRY(device_plan_choose(&exact, u->s, &r->u.o, &p));
-    u->kind = p.kind;
+    u->pair = p.pair;
     u->planned = p.fits;
     u->one_target = (double)device_plan_bytes(&p, 1);
 done:
@@ -350,7 +350,7 @@ done:
 status run_without_devices(run *r, status st) {
     if (r->device.be == NULL || r->device.own || st != MOAO_INTERNAL)
         return st;                      /* what memory is free at the moment changes nothing */
-    name_format(&r->u.par, r->pl.kind); /* its facts say so */
+    name_format(&r->u.par, r->pl.pair); /* its facts say so */
     TRY(leave_devices(r, st));
     if (is_root(r))
         progress_note("computing on the CPU: %s", r->device.text);
@@ -455,26 +455,26 @@ void run_announce(const run *r) {
                   text_plural(c->nnode), r->rep.planned / 1e9);
     if (r->device.be != NULL)
         progress_note("%s: %s", r->device.be->name, r->device.text);
-    if (r->pl.kind == &linop_tlr)
+    if (r->pl.pair == &linop_tlr)
         progress_note("the factor of Cmm is compressed by tiles: about %.2f GB of %.2f, mean rank "
                       "%.0f of %d",
                       r->sizes.ranks.bytes / 1e9, r->sizes.ranks.bytes_dense / 1e9,
                       r->sizes.ranks.mean, r->sizes.ranks.tile);
-    if (r->pl.kind == &linop_tlr && plan_members(&r->u.par, &r->room) > 1)
+    if (r->pl.pair == &linop_tlr && plan_members(&r->u.par, &r->room) > 1)
         progress_note("it is distributed: each of %d ranks keeps its tile rows alone",
                       plan_members(&r->u.par, &r->room));
-    if (r->pl.kind == &linop_host)
+    if (r->pl.pair == &linop_host)
         progress_note("the factor of Cmm does not fit there: it stays in the host's memory and "
                       "passes by");
-    if (r->pl.kind == &linop_fp16_host)
+    if (r->pl.pair == &linop_fp16_host)
         progress_note("the factor of Cmm fits there in halves only: it is made in the host's "
                       "memory");
     if (r->acc.exposures)
         progress_note("%s, checked on target %d of %s",
-                      r->pl.kind->levels > 0 ? "mixed precision" : r->pl.kind->name,
+                      r->pl.pair->product->fp16 ? "mixed precision" : r->pl.pair->name,
                       r->acc.edge + 1,
                       r->u.par.compute_mixed_samples > 1 ? "sampled exposures" : "every exposure");
-    else if (plan_wants_mixed(&r->u.par) && r->pl.kind != &linop_tlr)
+    else if (plan_wants_mixed(&r->u.par) && r->pl.pair != &linop_tlr)
         progress_note(
             "compute.precision: mixed needs a GPU that holds the factor in halves; computing "
             "in double precision");

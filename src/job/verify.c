@@ -119,9 +119,8 @@ static status judge(verify *v, int e, int k, verify_subject subject, double gap,
 static status check(verify *v, obsseq *o, int e, bool mixed, const profile *p, const profile *p0) {
     const size_t n = (size_t)v->look.n;
     const linop *op = o->t.op;
-    const double of_w = op->kind->expected == NULL
-                            ? TOLERANCE_W
-                            : fmax(TOLERANCE_MIXED, 10 * op->kind->expected(op));
+    const double of_w =
+        linop_expected(op) > 0 ? fmax(TOLERANCE_MIXED, 10 * linop_expected(op)) : TOLERANCE_W;
     const bool phase = v->points > 0;
     const double tolerance = mixed ? TOLERANCE_MIXED : TOLERANCE;
     bool shares = false;

@@ -94,9 +94,9 @@ static void write_facts(fitsout *o, const maps_data *m) {
         if (value >= 0)
             fitsout_integer(o, facts[i].key, value, facts[i].comment);
     }
-    const linop_kind *kind = linop_numbered(store_get_fact(m->st, "format", 0));
-    if (kind != NULL)
-        fitsout_text(o, "FORMAT", linop_format(kind), "form of Cmm that computed: compute.format");
+    const linop_pair *pair = linop_numbered(store_get_fact(m->st, "format", 0));
+    if (pair != NULL)
+        fitsout_text(o, "FORMAT", pair->format, "form of Cmm that computed: compute.format");
     write_precision(o, m);
     write_compression(o, m);
 }

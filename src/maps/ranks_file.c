@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void write_image(fitsout *o, const linop_ranks *r, const report_compression *of) {
+static void write_image(fitsout *o, const factor_ranks *r, const report_compression *of) {
     long naxes[2] = {(long)r->n, (long)r->n}, first[2] = {1, 1};
     fitsout_image(o, "RANKS", FLOAT_IMG, 2, naxes, 0);
     fitsout_text(o, "BUNIT", "column", "columns of U and V of a tile");
@@ -25,7 +25,7 @@ static void write_image(fitsout *o, const linop_ranks *r, const report_compressi
     fitsout_pixels_float(o, first, naxes, r->rank);
 }
 
-static void write_tiles(fitsout *o, const linop_ranks *r) {
+static void write_tiles(fitsout *o, const factor_ranks *r) {
     static const fitsout_column columns[] = {
         {"ORDER", "J", "", "measurements of the tile"},
         {"SENSOR", "J", "", "whose they are, a row of GUIDESTARS; 0: of several"}};
@@ -36,7 +36,7 @@ static void write_tiles(fitsout *o, const linop_ranks *r) {
     }
 }
 
-status maps_write_ranks(const char *dir, const char *name, const linop_ranks *r,
+status maps_write_ranks(const char *dir, const char *name, const factor_ranks *r,
                         const report_compression *of) {
     char *folder = NULL, *path = NULL, file[160];
     fitsout o = {0};

@@ -7,7 +7,7 @@
 
 /* Image RANKS, float32, [tile row][tile column]; table TILES, a row for each tile row. of: numbers
  * of the same factor, for the header. */
-status maps_write_ranks(const char *dir, const char *name, const linop_ranks *r,
+status maps_write_ranks(const char *dir, const char *name, const factor_ranks *r,
                         const report_compression *of);
 
 #endif

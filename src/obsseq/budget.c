@@ -300,7 +300,7 @@ status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct) {
     const double one = 1, minus = -1, zero = 0;
     const int slot = k % PSF_SLOTS;
     const int64_t most = tor_step(t, op), step = most < e->width ? most : e->width;
-    const bool whole = op->kind->share != NULL; /* the operator leaves something out */
+    const bool whole = op->product->leaves_share; /* the operator leaves something out */
     double *ends = b->ends + slot * n;
     status st;
     if (b->mirror == NULL || !b->lags)

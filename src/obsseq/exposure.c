@@ -22,7 +22,7 @@ static status make_base(obsseq *o, linop *op) {
     phase_term *ph = &o->phase;
     const int64_t v = t->t.nlrow;
     status st = MOAO_OK;
-    if (ph->nsep == 0 || op->kind->share == NULL || ph->solved == t->solved)
+    if (ph->nsep == 0 || !op->product->leaves_share || ph->solved == t->solved)
         return st;
     TRY(engine_load(e, t->prof));
     for (int k = 0; k < t->ch.nmine; k++) {
@@ -46,8 +46,8 @@ static status target_sums(obsseq *o, const linop *op, int k) {
         engine *e = &o->t.e;
         const int64_t nsep = o->phase.nsep;
         status st = o->img->pairs(o->imager, y, t->nlrow, ct, t->nlrow, o->sum);
-        if (st == MOAO_OK && op->kind->share != NULL)
-            st = engine_gemm(e, 'N', 'N', nsep, 1, 1, op->kind->share(op),
+        if (st == MOAO_OK && op->product->leaves_share)
+            st = engine_gemm(e, 'N', 'N', nsep, 1, 1, linop_share(op),
                              phase_base(&o->phase, &o->t, k), nsep, o->phase.one, 1, 1.0, o->sum,
                              nsep);
         return st;
@@ -107,7 +107,7 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     TRY(engine_agree_now(e, STAGE_EXPOSURE, comm_fault(e->c, "exposure")));
     TRY(make_base(o, op));
     TRY(engine_agree_now(e, STAGE_EXPOSURE, budget_prepare(&o->t, &o->budget, p)));
-    if (!op->kind->differences || ex->mtt == NULL)
+    if (!op->product->differences || ex->mtt == NULL)
         TRY(engine_load(e, p));
     TRY(common_average(o, p, ex));
     TRY(linop_load(op, p));
@@ -161,7 +161,7 @@ static status look_at_phase(obsseq *o, const linop *op, int k, int i, const doub
     TRY(engine_gemm(e, 'T', 'N', 1, 1, nlrow, 1.0, dx + t->row0, nlrow, dc, nlrow, 0.0, out, 1));
     TRY(engine_copy(e, p->c + i, out, 1));
     TRY(engine_sync(e));
-    p->share[i] = op->kind->share != NULL && t->row0 == 0 ? op->kind->share(op) : 0;
+    p->share[i] = t->row0 == 0 ? linop_share(op) : 0;
 done:
     e->be->release(e->ctx, dz);
     e->be->release(e->ctx, dc);
@@ -229,7 +229,7 @@ static status start_psf(obsseq *o, linop *op, int k) {
                               (int)psf_sep_count(o->ps), MPI_DOUBLE, MPI_SUM, owner, t->group));
     if (st == MOAO_OK && owner == t->member)
         st = make_images(o, k % PSF_SLOTS);
-    if (op->kind
+    if (op->factor
             ->collective) /* elsewhere the device makes them while the next target is computed */
         o->psf_seconds += report_now() - from;
     return st;
@@ -255,11 +255,11 @@ done:
 /* Targets k0 .. k1 of this rank. The results of a target are fetched once the next one is under
  * way, so that the device never waits for the host. */
 static status expose_targets(obsseq *o, linop *op, obsexposure *ex, int k0, int k1, results *r) {
-    const int pass = op->kind->together ? k1 - k0 : 1;
+    const int pass = op->together ? k1 - k0 : 1;
     int last = -1; /* whose results are to be fetched */
-    status st = op->kind->collective ? residual_pass(&o->t, &o->phase, op, k0, pass) : MOAO_OK;
+    status st = op->factor->collective ? residual_pass(&o->t, &o->phase, op, k0, pass) : MOAO_OK;
     for (int k = k0; k < k1 && st == MOAO_OK; k++) {
-        if (!op->kind->collective && (k - k0) % pass == 0)
+        if (!op->factor->collective && (k - k0) % pass == 0)
             TRY(residual_pass(&o->t, &o->phase, op, k, pass));
         st = start_psf(o, op, k);
         if (st == MOAO_OK && last >= 0)
@@ -293,12 +293,12 @@ static status expose_exactly(obsseq *o, const profile *p, obsexposure *ex, int k
                              results *r) {
     linop *op = o->t.op->reference != NULL ? o->t.op->reference : o->t.op;
     status st = MOAO_OK;
-    if (op->kind->sharpen == NULL) {
+    if (op->product->sharpen == NULL) {
         TRY(prepare(o, op, p, ex));
         return expose_targets(o, op, ex, k0, k1, r);
     }
     for (int k = k0; k < k1; k++) {
-        TRY(op->kind->sharpen(op, o->t.ch.mine + k, tor_direction(&o->t, k)));
+        TRY(linop_sharpen(op, o->t.ch.mine + k, tor_direction(&o->t, k)));
         TRY(prepare(o, op, p, ex));
         TRY(expose_targets(o, op, ex, k, k + 1, r));
     }
@@ -322,7 +322,7 @@ done:
 
 /* This rank's targets with an operator that is not exact; the sampled one, if it is here, with its
  * reference after that. found: the largest difference of results, -1 without a sample; seconds that
- * the sample took; root mean square and largest error of an entry of T (linop_kind.check), -1. */
+ * the sample took; root mean square and largest error of an entry of T (product_kind.check), -1. */
 static status try_approximate(obsseq *o, const profile *p, obsexposure *ex, bool sample,
                               const result_block *b, double found[4], results *r) {
     linop *op = o->t.op;
@@ -333,8 +333,8 @@ static status try_approximate(obsseq *o, const profile *p, obsexposure *ex, bool
     found[1] = 0;
     sample = sample && k >= 0 && k < o->t.ch.nmine;
     TRY(prepare(o, op, p, ex));
-    if (sample && op->kind->check != NULL)
-        TRY(op->kind->check(op, (uint64_t)o->edge, &found[2], &found[3]));
+    if (sample && op->product->check != NULL)
+        TRY(op->product->check(op->x, (uint64_t)o->edge, &found[2], &found[3]));
     TRY(expose_targets(o, op, ex, 0, o->t.ch.nmine, r));
     if (!sample)
         goto done;

@@ -22,11 +22,10 @@ size_t phase_share_bytes(const sys *s, const psf_opts *o) {
 
 status phase_open(tor *t, const psf *ps, phase_term *ph, int64_t *beside) {
     engine *e = &t->e;
-    const linop_kind *kind = t->op->kind;
     const double *x, *y;
     status st = MOAO_OK;
     *ph = (phase_term){.n = (int64_t)psf_points(ps, &x, &y)};
-    ph->ld = kind->collective ? ph->n : padded(ph->n);
+    ph->ld = t->op->factor->collective ? ph->n : padded(ph->n);
     *beside = 0;
     if (ph->n == 0)
         goto done;
@@ -34,13 +33,13 @@ status phase_open(tor *t, const psf *ps, phase_term *ph, int64_t *beside) {
     TRY(engine_doubles(e, ph->n, "points of the pupil", &ph->y));
     TRY(engine_doubles(e, ph->ld * (e->width + 1), "covariances of phase and slopes", &ph->cpm));
     TRY(engine_zero(e, BACKEND_D, ph->ld, e->width + 1, ph->cpm, ph->ld));
-    if (kind->together)
+    if (t->op->together)
         *beside = engine_aligned(ph->ld * t->t.nlrow);
     else
         TRY(engine_doubles(e, ph->ld * t->t.nlrow, "W Cpm' of a target", &ph->room));
     TRY(engine_copy(e, ph->x, x, ph->n));
     TRY(engine_copy(e, ph->y, y, ph->n));
-    if (kind->share != NULL) {
+    if (t->op->product->leaves_share) {
         const double one = 1;
         ph->nsep = (int64_t)psf_sep_count(ps);
         *beside += ph->nsep;
@@ -59,8 +58,7 @@ void phase_close(tor *t, phase_term *ph) {
 
 status phase_end(tor *t, const phase_term *ph, linop *op, int k) {
     const wrows w = tor_w(t, op, k);
-    return op->kind->phase_end != NULL ? op->kind->phase_end(op, &w, ph->n, phase_of(ph, t, k))
-                                       : MOAO_OK;
+    return linop_phase_end(op, &w, ph->n, phase_of(ph, t, k));
 }
 
 /* W Cpm' of the k-th target += that of both axes of some subapertures. */
@@ -93,10 +91,10 @@ status phase_columns(tor *t, const phase_term *ph, linop *op, bool whole, int k,
     const int64_t nlrow = t->t.nlrow, np = ph->n;
     status st = MOAO_OK;
     report_phase("exposure: W Cpm'");
-    if (!whole && op->kind->phase != NULL) {
+    if (!whole && op->product->own_phase) {
         const wrows w = tor_w(t, op, k);
         e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(nlrow * n) * (double)np;
-        return op->kind->phase(op, tor_target(t, k), &w, np, ph->x, ph->y, j, n);
+        return op->product->phase(op->x, tor_target(t, k), &w, np, ph->x, ph->y, j, n);
     }
     for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, e->width / 2, &p);)
         TRY(some_slopes(t, ph, op, k, &p));
@@ -111,12 +109,12 @@ status phase_share(tor *t, const phase_term *ph, linop *op, int k) {
     status st = MOAO_OK;
     for (int64_t j = 0, n; j < e->m; j += n) {
         n = engine_width(e, j, e->m);
-        if (op->kind->phase_share == NULL) {
+        if (!op->product->leaves_share) {
             TRY(phase_columns(t, ph, op, true, k, j, n));
             continue;
         }
-        TRY(op->kind->phase_share(op, tor_target(t, k), &w, ph->n, ph->x, ph->y, j, n,
-                                  phase_of(ph, t, k)));
+        TRY(op->product->phase_share(op->x, tor_target(t, k), &w, ph->n, ph->x, ph->y, j, n,
+                                     phase_of(ph, t, k)));
         e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(t->t.nlrow * n) * (double)ph->n;
     }
 done:

@@ -16,12 +16,12 @@ static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t
     else if (t->raw)
         TRY(tor_raw_project(t, tor_target(t, k), j, n, -1.0, 1.0, z, ldz));
     else
-        TRY(op->kind->project != NULL ? op->kind->project(op, tor_target(t, k), j, n)
+        TRY(op->product->own_products ? op->product->project(op->x, tor_target(t, k), j, n)
                                       : tor_project(t, tor_target(t, k), t->t.row0, nlrow, j, n,
                                                     -1.0, 1.0, z, ldz, STAGE_EXPOSURE));
     report_phase("exposure: Y");
-    if (op->kind->outer != NULL)
-        st = op->kind->outer(op, &w, j, n);
+    if (op->product->own_products)
+        st = op->product->outer(op->x, &w, j, n);
     else if (t->t.group_size > 1)
         st = team_outer(&t->t, e, n, z, ldz, here, w.ld, j > 0, t->y[k]);
     else
@@ -30,7 +30,7 @@ static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t
     e->rep->flops[STAGE_EXPOSURE] +=
         (double)(nlrow * n) * (double)(2 * (e->m - j) - n + 2 * e->rows);
     if (!t->raw && (ph == NULL || ph->n == 0)) /* an operator's own product is with P itself */
-        e->rep->flops[STAGE_EXPOSURE] += op->kind->project != NULL
+        e->rep->flops[STAGE_EXPOSURE] += op->product->own_products
                                              ? 2.0 * (double)(nlrow * n) * (double)e->t
                                              : tor_project_flops(t, nlrow, n);
 done:
@@ -41,12 +41,11 @@ done:
 static status one_panel(tor *t, const phase_term *ph, linop *op, int k0, int count, int64_t j,
                         int64_t n) {
     status st = MOAO_OK;
-    if (op->kind->panel != NULL)
-        TRY(op->kind->panel(op, j, n));
+    TRY(linop_panel(op, j, n));
     for (int k = k0, some; k < k0 + count; k += some) {
         const wrows w = tor_rows(t, op, k, &some);
         report_phase("exposure: W T");
-        TRY(op->kind->columns(op, &w, j, n, t->z, w.rows > 0 ? w.rows : 1));
+        TRY(linop_columns(op, &w, j, n, t->z, w.rows > 0 ? w.rows : 1));
         for (int i = 0; i < some; i++)
             TRY(one_target(t, ph, op, k + i, j, n, t->z + i * t->t.nlrow, w.rows > 0 ? w.rows : 1));
     }
@@ -56,25 +55,24 @@ done:
 
 status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int count) {
     engine *e = &t->e;
-    const linop_kind *kind = op->kind;
     status st = MOAO_OK;
     report_phase("exposure: next target");
     for (int k = k0; k < k0 + count && st == MOAO_OK; k++) {
         const wrows w = tor_w(t, op, k);
         st = e->mat->aim(tor_target(t, k), tor_direction(t, k), true);
-        if (st == MOAO_OK && kind->begin != NULL)
-            st = kind->begin(op, &w, t->own[k]);
+        if (st == MOAO_OK)
+            st = linop_begin(op, &w, t->own[k]);
     }
     TRY(engine_agree_now(e, STAGE_EXPOSURE, st));
     for (int64_t j = 0, n; (count > 0 || e->collective) && j < e->m; j += n) {
         n = engine_width(e, j, e->m);
         TRY(one_panel(t, ph, op, k0, count, j, n));
-        if (kind->together)
+        if (op->together)
             engine_progress(e);
     }
-    for (int k = k0; k < k0 + count && kind->end != NULL; k++) {
+    for (int k = k0; k < k0 + count; k++) {
         const wrows w = tor_w(t, op, k);
-        TRY(kind->end(op, &w, t->own[k], t->y[k]));
+        TRY(linop_end(op, &w, t->own[k], t->y[k]));
     }
     for (int k = k0; k < k0 + count && t->raw; k++)
         TRY(tor_raw_end(t, t->y[k]));

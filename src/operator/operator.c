@@ -1,60 +1,197 @@
 #include "operator/operator.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-#define MOST 16
+#define MOST 24
+
+const linop_pair linop_dense = {"dense", "dense", &factor_dense, &product_stored};
+const linop_pair linop_host = {"streamed", "dense", &factor_host, &product_streamed};
+const linop_pair linop_fp16 = {"half", "half", &factor_fp16, &product_fp16};
+const linop_pair linop_fp16_host = {"fp16_host", "half", &factor_fp16_host, &product_fp16};
+const linop_pair linop_distributed = {"distributed", "dense", &factor_distributed,
+                                      &product_collective};
+const linop_pair linop_tlr = {"tlr", "tlr", &factor_tlr, &product_panels};
+const linop_pair linop_toeplitz = {"grid", "grid", &factor_dense, &product_toeplitz};
+const linop_pair linop_fp16_lattice_pairs = {"fp16_lattice_pairs", "grid", &factor_fp16,
+                                             &product_fp16_lattice};
 
 /* in the order of their numbers, which checkpoints keep */
-static const linop_kind *known[MOST] = {
+static const linop_pair *known[MOST] = {
     &linop_dense,       &linop_host, &linop_fp16,     &linop_fp16_host,
     &linop_distributed, &linop_tlr,  &linop_toeplitz, &linop_fp16_lattice_pairs};
 
-const linop_kind *linop_find(const char *name) {
+const linop_pair *linop_find(const char *name) {
     for (int i = 0; name != NULL && i < MOST && known[i] != NULL; i++)
         if (strcmp(known[i]->name, name) == 0)
             return known[i];
     return NULL;
 }
 
-int linop_number(const linop_kind *kind) {
+int linop_number(const linop_pair *pair) {
     for (int i = 0; i < MOST; i++)
-        if (known[i] == kind)
+        if (known[i] == pair)
             return i + 1;
     return 0;
 }
 
-const linop_kind *linop_numbered(long number) {
+const linop_pair *linop_numbered(long number) {
     return number > 0 && number <= MOST ? known[number - 1] : NULL;
 }
 
-status linop_register(const linop_kind *kind) {
-    if (kind->size != sizeof *kind)
+/* Whether the fields of two tables say what their functions are. */
+static bool is_whole(const factor_kind *f, const product_kind *x) {
+    return f->open != NULL && f->close != NULL && f->make != NULL && f->bytes != NULL &&
+           (f->solve != NULL) != f->split && f->compressed == (f->look != NULL) &&
+           (f->together || !f->collective) && x->open != NULL && x->close != NULL &&
+           x->bytes != NULL && x->columns != NULL && x->own_products == (x->project != NULL) &&
+           x->own_products == (x->outer != NULL) && x->own_products == (x->end != NULL) &&
+           x->own_phase == (x->phase != NULL) && x->own_w == (x->store != NULL) &&
+           x->own_w == (x->get != NULL) && x->leaves_share == (x->share != NULL) &&
+           x->leaves_share == (x->phase_share != NULL) && (!f->split || x->right != NULL);
+}
+
+status linop_register(const linop_pair *pair) {
+    if (pair->factor->size != sizeof *pair->factor || pair->product->size != sizeof *pair->product)
         return status_fail(MOAO_INPUT,
-                           "operator: its table has %zu bytes, not %zu: built with "
-                           "another version",
-                           kind->size, sizeof *kind);
-    if (linop_find(kind->name) != NULL)
-        return status_fail(MOAO_INPUT, "operator: there is one of the name %s", kind->name);
+                           "operator: its tables have %zu and %zu bytes, not %zu and %zu: built "
+                           "with another version",
+                           pair->factor->size, pair->product->size, sizeof *pair->factor,
+                           sizeof *pair->product);
+    if (!is_whole(pair->factor, pair->product))
+        return status_fail(MOAO_INPUT, "operator %s: fields of its tables contradict its functions",
+                           pair->name);
+    if (linop_find(pair->name) != NULL)
+        return status_fail(MOAO_INPUT, "operator: there is one of the name %s", pair->name);
     for (int i = 0; i < MOST; i++)
         if (known[i] == NULL) {
-            known[i] = kind;
+            known[i] = pair;
             return MOAO_OK;
         }
     return status_fail(MOAO_INPUT, "operator: there are %d already", MOST);
 }
 
-status linop_reduce_tolerance(linop *o, double excess, linop_step from, linop_step *again) {
-    const int levels = o->kind->levels;
-    *again = LINOP_NOTHING;
-    if (from <= LINOP_SOLVE && levels > 0 && o->accuracy.level + 1 < levels) {
-        o->accuracy.level++;
-        *again = LINOP_SOLVE;
-        return MOAO_OK;
-    }
-    return o->kind->tighten != NULL ? o->kind->tighten(o, excess, from, again) : MOAO_OK;
+void linop_bytes_of(const linop_pair *pair, const linop_case *z, linop_bytes *b) {
+    pair->factor->bytes(z, b);
+    pair->product->bytes(z, pair->factor, b);
+    if (pair->factor->together && !pair->product->together) /* Y of each: samples of its solve */
+        b->target += (size_t)(z->rows * z->rows) * sizeof(double);
 }
 
-void linop_add(linop_bytes *b, const char *name, size_t bytes) {
-    b->item[b->nitem].name = name;
-    b->item[b->nitem++].bytes = bytes;
+status linop_open(const linop_pair *pair, engine *e, const linop_setup *u, linop **out) {
+    linop *o = NULL;
+    status st;
+    TRY(comm_agree(e->c, ALLOC(o, 2, "operator")));
+    TRY(pair->factor->open(e, u, &o->f));
+    TRY(pair->product->open(e, u, o->f, &o->x));
+    o->factor = o->f->kind;
+    o->product = o->x->kind;
+    o->together = o->product->together;
+    if (o->x->reference != NULL) {
+        o->reference = o + 1;
+        *o->reference = (linop){.factor = o->factor,
+                                .product = o->x->reference->kind,
+                                .f = o->f,
+                                .x = o->x->reference,
+                                .together = o->together && o->x->reference->kind->together};
+    }
+done:
+    if (st != MOAO_OK) {
+        linop_close(o);
+        o = NULL;
+    }
+    *out = o;
+    return st;
+}
+
+void linop_close(linop *o) {
+    if (o == NULL)
+        return;
+    if (o->x != NULL)
+        o->x->kind->close(o->x);
+    if (o->f != NULL)
+        o->f->kind->close(o->f);
+    free(o);
+}
+
+/* --- memory */
+
+static int64_t of_product(const linop *o) {
+    return o->product->ground != NULL ? o->product->ground(o->x) : 0;
+}
+
+static int64_t of_factor(const linop *o) {
+    return o->factor->ground != NULL ? o->factor->ground(o->f) : 0;
+}
+
+int64_t linop_ground(const linop *o) {
+    return of_factor(o) + of_product(o);
+}
+
+int64_t linop_room(const linop *o, int n) {
+    return o->factor->room != NULL ? o->factor->room(o->f, n, of_product(o)) : 0;
+}
+
+int64_t linop_store(const linop *o, int64_t size) {
+    const int64_t own = o->product->own_w ? o->product->store(o->x) : size;
+    /* those that are solved for together are so in their places */
+    return o->x->solve_in == NULL && !o->factor->split && own < size ? size : own;
+}
+
+int64_t linop_own(const linop *o) {
+    return o->product->own != NULL ? o->product->own(o->x) : 0;
+}
+
+status linop_lend(linop *o, int n, double *room) {
+    status st = MOAO_OK;
+    if (o->product->lend != NULL)
+        TRY(o->product->lend(o->x, room + of_factor(o)));
+    if (o->factor->lend != NULL)
+        TRY(o->factor->lend(o->f, n, room, of_product(o)));
+done:
+    return st;
+}
+
+/* --- reconstructor */
+
+status linop_factor(linop *o, const profile *p, int *minor) {
+    status st;
+    TRY(o->factor->make(o->f, p, minor));
+    if (o->product->made != NULL)
+        TRY(o->product->made(o->x, p));
+done:
+    return st;
+}
+
+status linop_solve(linop *o, int n, const wrows *w, double (*dir)[2], double *const *own) {
+    wrows in = {0};
+    status st = MOAO_OK;
+    if (!o->factor->split) {
+        for (int k = 0; k < n && o->x->solve_in != NULL; k++) { /* one */
+            in = w[k];
+            in.w = o->x->solve_in;
+        }
+        TRY(o->factor->solve(o->f, n, o->x->solve_in != NULL ? &in : w));
+    }
+    for (int k = 0; k < n && o->product->keep != NULL; k++)
+        TRY(o->product->keep(o->x, dir[k], o->x->solve_in != NULL ? &in : &w[k], &w[k], own[k]));
+done:
+    return st;
+}
+
+status linop_reduce_tolerance(linop *o, double excess, linop_step from, linop_step *again) {
+    factor_accuracy *a = &o->f->accuracy;
+    status st = MOAO_OK;
+    *again = LINOP_NOTHING;
+    if (from <= LINOP_SOLVE && a->level + 1 < o->factor->levels) {
+        a->level++;
+        *again = LINOP_SOLVE;
+        return st;
+    }
+    if (o->factor->tighten != NULL)
+        TRY(o->factor->tighten(o->f, excess, from, again));
+    if (*again == LINOP_NOTHING && o->product->tighten != NULL)
+        TRY(o->product->tighten(o->x, excess, from, again));
+done:
+    return st;
 }

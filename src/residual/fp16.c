@@ -1,4 +1,4 @@
-/* The operator `half`: its memory and its table. */
+/* The product in FP16: its memory and its tables. */
 #include "factor/host_factor.h"
 #include "residual/fp16_internal.h"
 
@@ -6,18 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLE 256             /* rows of the right-hand side by which tiles are chosen */
-#define WORK ((size_t)1 << 29) /* of triangular solves with them [bytes], about */
-
 static int64_t max_of(int64_t a, int64_t b) {
     return a > b ? a : b;
-}
-
-static int constants(const sys *s) {
-    int n = 0;
-    for (int w = 0; w < s->nsensor; w++)
-        n += s->sensors[w].lgs ? 2 : 0;
-    return n;
 }
 
 /* Numbers of the widest block of Ctm of a sensor. */
@@ -26,11 +16,6 @@ static size_t block_size(const sys *s) {
     for (int w = 0; w < s->nsensor; w++)
         most = s->sensors[w].nsub > most ? s->sensors[w].nsub : most;
     return 2 * (size_t)most * (size_t)fp16_rows((int64_t)s->t);
-}
-
-int64_t fp16_place(int64_t m) {
-    const fp16_factor_options o = fp16_factor_defaults(m, 1, 0);
-    return engine_aligned((int64_t)(fp16_factor_bytes(m, &o) / sizeof(double)) + 1);
 }
 
 /* Doubles of dT in FP16. */
@@ -45,25 +30,19 @@ int64_t fp16_area(int64_t m, int64_t t, int64_t v, int64_t width) {
     return engine_aligned(max_of(differences(m, width), solve));
 }
 
-static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
+static void bytes(const linop_case *c, const factor_kind *by, linop_bytes *b) {
     const size_t m = c->s->m, t = c->s->t, v = (size_t)c->rows, w = c->width,
                  np = (size_t)c->points;
     const size_t h = sizeof(backend_f16), f = sizeof(float), d = sizeof(double);
-    const size_t nk = (size_t)constants(c->s);
-    const int64_t area = fp16_area((int64_t)m, (int64_t)t, c->rows, (int64_t)w);
-    const int64_t place = fp16_place((int64_t)m);
-    const fp16_factor_options o = fp16_factor_defaults((int64_t)m, c->rows, 0);
-    const size_t n = v < SAMPLE ? v : SAMPLE, tile = (size_t)o.tile;
+    const size_t nk = (size_t)tiptilt_constants(c->s);
     const size_t v8 = (size_t)fp16_rows(c->rows), t8 = (size_t)fp16_rows((int64_t)t),
                  np8 = (size_t)fp16_rows((int64_t)np);
-    const size_t sampling = (3 * n * m + n * (v + t) + t * w + m * (size_t)o.panel) * d + WORK;
+    const size_t area = (size_t)fp16_area((int64_t)m, (int64_t)t, c->rows, (int64_t)w) * d;
     const size_t longest = m > np ? (m > t ? m : t) : np > t ? np : t;
-    linop_add(b, "factor of Cmm0 in halves, and inverses", (size_t)place * d + 2 * m * tile * h);
-    linop_add(b, "difference of two T; before it, making of W", (size_t)area * d);
+    linop_add(b, "difference of two T; before it, making of W", area);
     linop_add(b, "W of the sampled target in double precision", v * m * d);
     linop_add(b, "D+ in halves, panels",
-              2 * v8 * t * h + (longest + w + v) * w * f + (2 * t8 + v) * w * h +
-                  2 * v8 * tile * h);
+              2 * v8 * t * h + (longest + w + v) * w * f + (2 * t8 + v) * w * h);
     if (np > 0)
         linop_add(b, "halves of the phase on the pupil", np8 * (2 * (w + 1) * h + v * f) + np * f);
     else
@@ -74,26 +53,15 @@ static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
               matcov_target_bytes(c->s, c->nlayer));
     b->per_target = "W of a target in halves, D+ Ctm0 W'";
     b->target = 2 * v8 * m * h + (v * v + v * nk) * d;
-    b->least = sampling;
-    if (passing) {
-        linop_add(b, "pieces of the factor", 2 * m * w * d);
-        const size_t panels = 2 * w * m * d; /* the least that it is made by */
-        b->least = panels > sampling ? panels : sampling;
-    } else if (m * m * d + sampling > (size_t)(place + area) * d)
-        b->least = m * m * d + sampling - (size_t)(place + area) * d;
-    else
-        b->least = 0;
-}
-
-static void bytes(const linop_case *c, linop_bytes *b) {
-    bytes_of(c, false, b);
+    if (by->split && !by->on_host) /* which is computed in the product's memory, too */
+        b->least = b->least > area ? b->least - area : 0;
 }
 
 /* dT takes less than without, but its room is that of the solve at least. */
-static void bytes_lattice_pairs(const linop_case *c, linop_bytes *b) {
+static void bytes_lattice(const linop_case *c, const factor_kind *by, linop_bytes *b) {
     struct lattice_pairs a;
     size_t plans = 0;
-    bytes_of(c, false, b);
+    bytes(c, by, b);
     if (lattice_pairs_init(c->s, &a) == MOAO_OK)
         plans = lattice_pairs_bytes(&a, TOEPLITZ_FP16, c->rows, c->host);
     lattice_pairs_close(NULL, &a);
@@ -101,43 +69,24 @@ static void bytes_lattice_pairs(const linop_case *c, linop_bytes *b) {
               plans + (size_t)c->rows * c->s->m * sizeof(float));
 }
 
-static void bytes_host(const linop_case *c, linop_bytes *b) {
-    bytes_of(c, true, b);
-}
-
-static size_t host_bytes(size_t m, size_t v, size_t width, int targets) {
-    return linop_host.host(m, v, width, fp16_host_targets(targets));
-}
-
-static int64_t fp16_own(const linop *base) {
+static int64_t fp16_own(const product *base) {
     const fp16 *x = (const fp16 *)base;
     return engine_aligned(x->v * x->v) + x->v * x->nk;
 }
 
-static int64_t fp16_store(const linop *base) {
+static int64_t fp16_store(const product *base) {
     return 2 * fp16_w_size((const fp16 *)base) / 4;
 }
 
-static int64_t fp16_ground(const linop *base) {
+static int64_t fp16_ground(const product *base) {
     const engine *e = base->e;
-    return fp16_place(e->m) + fp16_area(e->m, e->t, ((const fp16 *)base)->v, e->width);
+    return fp16_area(e->m, e->t, ((const fp16 *)base)->v, e->width);
 }
 
-static int64_t fp16_room(const linop *base, int n) {
-    const fp16 *x = (const fp16 *)base;
-    const int64_t sampling = fp16_sampling(x), m = base->e->m;
-    if (x->passing == NULL)
-        return max_of(fp16_ground(base), engine_aligned(m * m) + sampling);
-    return fp16_ground(base) + max_of(sampling, linop_host.room(x->passing, fp16_host_targets(n)));
-}
-
-static status fp16_lend(linop *base, int n, double *room) {
+static status fp16_lend(product *base, double *area) {
     fp16 *x = (fp16 *)base;
     const engine *e = base->e;
     const int64_t v = x->v, m = e->m, w = e->width;
-    double *area = room + fp16_place(m);
-    x->room = room;
-    x->made.a = room;
     x->dt = (backend_f16 *)(void *)area;
     x->b32 = (float *)(void *)area, area += engine_aligned(fp16_rows(v) * m / 2 + 1);
     x->b0[0] = (backend_f16 *)(void *)area;
@@ -146,9 +95,7 @@ static status fp16_lend(linop *base, int n, double *room) {
         x->some[k] = area, area += engine_aligned(v * w);
     x->columns = area, area += engine_aligned(m * w);
     x->ctm64 = area;
-    return x->passing == NULL
-               ? MOAO_OK
-               : linop_host.lend(x->passing, fp16_host_targets(n), room + fp16_ground(base));
+    return MOAO_OK;
 }
 
 static status take(fp16 *x, size_t count, size_t size, const char *what, void *p) {
@@ -208,52 +155,14 @@ done:
     return st;
 }
 
-/* Which measurements are of which laser star and axis, to the device. */
-static status tiptilt_axes(fp16 *x) {
-    engine *e = x->base.e;
-    const sys *s = e->s;
-    double *a = NULL;
-    int k = 0;
-    status st;
-    TRY(ALLOC(a, (size_t)(e->m * x->nk), "tip-tilt constants"));
-    for (int w = 0; w < s->nsensor; w++)
-        for (int axis = 0; axis < 2 && s->sensors[w].lgs; axis++, k++)
-            for (int i = 0; i < s->sensors[w].nsub; i++)
-                a[(int64_t)s->sensors[w].first + axis * s->sensors[w].nsub + i + k * e->m] = 1;
-    TRY(engine_copy(e, x->axes, a, e->m * x->nk));
-    TRY(engine_sync(e));
-done:
-    free(a);
-    return st;
-}
-
-/* What the factor is made by, and in. */
-static status take_factor(fp16 *x, const linop_setup *u) {
-    engine *e = x->base.e;
-    const fp16_factor_options o = fp16_factor_defaults(e->m, x->v, 0);
-    status st;
-    TRY(fp16_factor_open(e->be, e->ctx, e->m, &o, &x->l));
-    x->lwork = fp16_factor_solve_work(x->l);
-    TRY(take(x, x->lwork, 1, "work of solves", &x->work));
-    if (x->passing == NULL) {
-        TRY(take(x, (size_t)cholesky_strips(&x->made), sizeof(int), "numbers", &x->made.info));
-        TRY(engine_work(e, cholesky_work(&x->made)));
-    }
-    TRY(engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, x->v, e->width))); /* reference */
-    x->sample = u->size.rows < SAMPLE ? u->size.rows : SAMPLE;
-    memcpy(x->direction, u->sample, sizeof x->direction);
-done:
-    return st;
-}
-
 static status prepare(fp16 *x, const linop_setup *u) {
     engine *e = x->base.e;
     status st;
-    TRY(take_factor(x, u));
     TRY(take_arrays(x, u));
+    TRY(engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, x->v, e->width))); /* reference */
     if (x->lattice_pairs)
         TRY(take_lattice_pairs(x));
-    TRY(tiptilt_axes(x));
+    TRY(tiptilt_axes(e, x->axes));
     /* what lies above the diagonal stays 0, and what lies beyond the points */
     TRY(engine_zero(e, BACKEND_S, e->width, e->width, x->diag, e->width));
     const int64_t pairs = fp16_rows(u->size.points) / 2; /* split FP16 have the room of a single */
@@ -266,22 +175,17 @@ done:
     return st;
 }
 
-static void fp16_close(linop *base) {
+static void fp16_close(product *base) {
     fp16 *x = (fp16 *)base;
     if (x == NULL)
         return;
     engine *e = base->e;
     if (x->target != NULL)
         e->mat->close_target(x->target);
-    fp16_factor_close(x->l);
-    group_close(&x->group);
-    if (x->passing != NULL)
-        linop_host.close(x->passing);
     float *const sum = x->lattice_pairs ? x->wt : x->sum;
-    void *const mine[] = {x->dplus[0], x->dplus[1],  x->ctm[0],  x->ctm[1], x->block,
-                          x->exact.w,  x->z,         x->wide,    x->cpm[0], x->cpm[1],
-                          x->ct,       x->diag,      sum,        x->y,      x->axes,
-                          x->kd,       x->constants, x->numbers, x->work,   x->made.info};
+    void *const mine[] = {x->dplus[0], x->dplus[1], x->ctm[0], x->ctm[1], x->block,     x->exact.w,
+                          x->z,        x->wide,     x->cpm[0], x->cpm[1], x->ct,        x->diag,
+                          sum,         x->y,        x->axes,   x->kd,     x->constants, x->numbers};
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         e->be->release(e->ctx, mine[i]);
     e->be->release_host(e->ctx, x->host);
@@ -290,75 +194,60 @@ static void fp16_close(linop *base) {
     free(x);
 }
 
-static status open_kind(engine *e, const linop_setup *u, const linop_kind *kind, linop **out) {
+static status open_kind(engine *e, const linop_setup *u, factor *f, const product_kind *kind,
+                        product **out) {
     fp16 *x = NULL;
     status st = comm_agree(e->c, ALLOC(x, 1, "mixed precision"));
     if (st != MOAO_OK)
         goto done;
-    x->base = (linop){.kind = kind, .e = e, .reference = &x->exact.base};
-    x->exact = (fp16_exact){.base = {.kind = &fp16_exact_kind, .e = e}, .of = x, .target = -1};
-    x->lattice_pairs = kind == &linop_fp16_lattice_pairs;
+    x->base = (product){.kind = kind, .e = e, .f = f, .reference = &x->exact.base};
+    x->exact = (fp16_exact){.base = {.kind = &fp16_exact_kind, .e = e, .f = f}, .of = x};
+    x->exact.target = -1;
+    x->lattice_pairs = kind == &product_fp16_lattice;
     x->v = u->size.rows;
-    x->nk = constants(e->s);
+    x->nk = tiptilt_constants(e->s);
     x->proj = u->proj;
-    x->group.size = 1;
-    x->made = (cholesky){.e = e, .group = &x->group};
-    cholesky_widths(&x->made, e->width);
-    if (kind == &linop_fp16_host) {
-        linop_setup of = *u;
-        of.most = fp16_host_targets(u->most);
-        of.planned = fp16_host_targets(u->planned);
-        TRY(linop_host.open(e, &of, &x->passing));
-    }
     TRY(comm_agree(e->c, prepare(x, u)));
-    if (x->passing == NULL)
-        TRY(cholesky_join(&x->made, u->sharing == 1, u->say));
 done:
     if (st != MOAO_OK) {
-        fp16_close(&x->base);
+        fp16_close((product *)x);
         x = NULL;
     }
-    *out = &x->base;
+    *out = (product *)x;
     return st;
 }
 
-static status fp16_open(engine *e, const linop_setup *u, linop **out) {
-    return open_kind(e, u, &linop_fp16, out);
+static status fp16_open(engine *e, const linop_setup *u, factor *f, product **out) {
+    return open_kind(e, u, f, &product_fp16, out);
 }
 
-static status fp16_open_lattice_pairs(engine *e, const linop_setup *u, linop **out) {
-    return open_kind(e, u, &linop_fp16_lattice_pairs, out);
+static status fp16_open_lattice(engine *e, const linop_setup *u, factor *f, product **out) {
+    return open_kind(e, u, f, &product_fp16_lattice, out);
 }
 
-static status fp16_open_host(engine *e, const linop_setup *u, linop **out) {
-    return open_kind(e, u, &linop_fp16_host, out);
+static status fp16_made(product *base, const profile *p) {
+    fp16 *x = (fp16 *)base;
+    x->tor = p;
+    if (base->e->phase)
+        x->ep0 = backend_fp16_exponent(matcov_phase_bound(base->e->s, p, p, 0));
+    x->exact.target = -1;
+    return MOAO_OK;
 }
 
 #define FP16_TABLE                                                                                 \
-    .size = sizeof(linop_kind), .differences = true, .close = fp16_close, .own = fp16_own,         \
-    .room = fp16_room, .ground = fp16_ground, .lend = fp16_lend, .store = fp16_store,              \
-    .right = fp16_right, .right_column = fp16_right_column, .get = fp16_get,                       \
-    .factor = fp16_factor_of, .solve = fp16_solve, .load = fp16_load, .begin = fp16_begin,         \
-    .columns = fp16_columns, .project = fp16_project, .outer = fp16_outer, .end = fp16_end,        \
-    .phase = fp16_phase, .phase_end = fp16_phase_end, .share = fp16_share,                         \
-    .phase_share = fp16_phase_share, .levels = 3, .expected = fp16_expected
+    .size = sizeof(product_kind), .differences = true, .fp16 = true, .own_products = true,         \
+    .own_phase = true, .own_w = true, .leaves_share = true, .refined = true, .width = PANEL,       \
+    .close = fp16_close, .own = fp16_own, .ground = fp16_ground, .lend = fp16_lend,                \
+    .made = fp16_made, .store = fp16_store, .right = fp16_right,                                   \
+    .right_column = fp16_right_column, .get = fp16_get, .keep = fp16_keep, .load = fp16_load,      \
+    .begin = fp16_begin, .columns = fp16_columns, .project = fp16_project, .outer = fp16_outer,    \
+    .end = fp16_end, .phase = fp16_phase, .phase_end = fp16_phase_end, .share = fp16_share,        \
+    .phase_share = fp16_phase_share
 
 /* Products of FP16 numbers have parts of 128 x 192: 22 of them, with the 42 of 5336 actuators 7
  * rounds of 132 multiprocessors. */
 #define PANEL 4224
 
-const linop_kind linop_fp16 = {
-    .name = "half", .width = PANEL, .bytes = bytes, .open = fp16_open, FP16_TABLE};
-const linop_kind linop_fp16_lattice_pairs = {.name = "fp16_lattice_pairs",
-                                             .format = "grid",
-                                             .width = PANEL,
-                                             .bytes = bytes_lattice_pairs,
-                                             .open = fp16_open_lattice_pairs,
-                                             FP16_TABLE};
-/* Pieces of the factor, of which there are two, are panels too: not wider than others. */
-const linop_kind linop_fp16_host = {.name = "fp16_host",
-                                    .format = "half",
-                                    .bytes = bytes_host,
-                                    .host = host_bytes,
-                                    .open = fp16_open_host,
-                                    FP16_TABLE};
+const product_kind product_fp16 = {.name = "fp16", .bytes = bytes, .open = fp16_open, FP16_TABLE};
+const product_kind product_fp16_lattice = {
+    .name = "fp16_lattice", .bytes = bytes_lattice, .open = fp16_open_lattice, FP16_TABLE};

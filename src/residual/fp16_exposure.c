@@ -1,4 +1,4 @@
-/* The operator `half`: exposures, by differences to the reconstructor's conditions in FP16. */
+/* The product in FP16: exposures, by differences to the reconstructor's conditions in FP16. */
 #include "residual/fp16_internal.h"
 
 #include <math.h>
@@ -59,7 +59,7 @@ static status load_difference(fp16 *x, const profile *p, bool drifts, int *expon
     return engine_use(x->base.e, mc);
 }
 
-status fp16_load(linop *base, const profile *p) {
+status fp16_load(product *base, const profile *p) {
     fp16 *x = (fp16 *)base;
     engine *e = base->e;
     const int64_t nk = x->nk;
@@ -82,10 +82,10 @@ done:
 
 /* What columns and project add up: 2^(ew + et) (W dT - D+ (Ctm - beta Ctm0)), in single precision.
  * No sum is larger than its bound: all factors are below FP16_TOP. */
-status fp16_begin(linop *base, const wrows *w, double *own) {
+status fp16_begin(product *base, const wrows *w, double *own) {
     fp16 *x = (fp16 *)base;
     engine *e = base->e;
-    const int es = fp16_factor_exponent(x->l) + x->et;
+    const int es = fp16_exponent_of(x, w) + x->et;
     const double most =
         FP16_TOP * FP16_TOP * ((double)e->m + ldexp((double)e->t, es - x->ed - x->ec));
     (void)own;
@@ -125,7 +125,7 @@ done:
     return st;
 }
 
-status fp16_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz) {
+status fp16_columns(product *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz) {
     fp16 *x = (fp16 *)base;
     const engine *e = base->e;
     const backend_fp16 *h = e->be->fp16;
@@ -166,7 +166,7 @@ done:
     return st;
 }
 
-status fp16_project(linop *base, backend_cov_target *target, int64_t j, int64_t n) {
+status fp16_project(product *base, backend_cov_target *target, int64_t j, int64_t n) {
     fp16 *x = (fp16 *)base;
     const engine *e = base->e;
     const int64_t v = x->v, t = e->t;
@@ -187,7 +187,7 @@ done:
     return st;
 }
 
-status fp16_outer(linop *base, const wrows *w, int64_t j, int64_t n) {
+status fp16_outer(product *base, const wrows *w, int64_t j, int64_t n) {
     const fp16 *x = (const fp16 *)base;
     const engine *e = base->e;
     const int64_t v = x->v;
@@ -200,7 +200,7 @@ done:
 }
 
 /* The terms in double precision, then the sum of FP16 numbers. */
-status fp16_end(linop *base, const wrows *w, double *own, double *y) {
+status fp16_end(product *base, const wrows *w, double *own, double *y) {
     const fp16 *x = (const fp16 *)base;
     engine *e = base->e;
     const int64_t v = x->v, nk = x->nk;
@@ -212,8 +212,8 @@ status fp16_end(linop *base, const wrows *w, double *own, double *y) {
                     v));
     TRY(engine_gemm(e, 'N', 'T', v, v, nk, 1.0, x->kd, v, k, v, (e->phase ? 0.5 : -0.5) * x->beta,
                     y, v));
-    TRY(e->be->fp16->cast_to_double(
-        e->ctx, v, v, ldexp(1, -x->es - x->ez - fp16_factor_exponent(x->l)), x->y, v, 1.0, y, v));
+    TRY(e->be->fp16->cast_to_double(e->ctx, v, v, ldexp(1, -x->es - x->ez - fp16_exponent_of(x, w)),
+                                    x->y, v, 1.0, y, v));
 done:
     return st;
 }
@@ -237,7 +237,7 @@ done:
     return st;
 }
 
-status fp16_phase(linop *base, backend_cov_target *target, const wrows *w, int64_t np,
+status fp16_phase(product *base, backend_cov_target *target, const wrows *w, int64_t np,
                   const double *px, const double *py, int64_t j, int64_t n) {
     fp16 *x = (fp16 *)base;
     const engine *e = base->e;
@@ -256,7 +256,7 @@ done:
 
 /* Three products of FP16 numbers, as accurate as W itself; sums as of B0 W', in double precision
  * over the parts. */
-status fp16_phase_share(linop *base, backend_cov_target *target, const wrows *w, int64_t np,
+status fp16_phase_share(product *base, backend_cov_target *target, const wrows *w, int64_t np,
                         const double *px, const double *py, int64_t j, int64_t n, double *ct) {
     fp16 *x = (fp16 *)base;
     const engine *e = base->e;
@@ -281,15 +281,14 @@ done:
     return st;
 }
 
-status fp16_phase_end(linop *base, const wrows *w, int64_t np, double *ct) {
+status fp16_phase_end(product *base, const wrows *w, int64_t np, double *ct) {
     const fp16 *x = (const fp16 *)base;
     const engine *e = base->e;
     (void)w;
-    return e->be->fp16->cast_to_double(e->ctx, x->v, np,
-                                       ldexp(1, -x->ep - fp16_factor_exponent(x->l)), x->ct, x->v,
-                                       0.0, ct, x->v);
+    return e->be->fp16->cast_to_double(e->ctx, x->v, np, ldexp(1, -x->ep - fp16_exponent_of(x, w)),
+                                       x->ct, x->v, 0.0, ct, x->v);
 }
 
-double fp16_share(const linop *base) {
+double fp16_share(const product *base) {
     return ((const fp16 *)base)->beta;
 }

@@ -1,43 +1,45 @@
-/* Shared by the files of the operator `half`. */
+/* Mixed precision, by differences. With W Cmm0 = B0 = D+ Ctm0, dT the lower triangle (diagonal
+ * halved) of the difference dC = Cmm - beta Cmm0 without tip-tilt constants, K and K0 those
+ * constants, and any beta, Y = (W dT + 1/2 W (K - beta K0) - D+ (Ctm - beta Ctm0)) W' - beta/2 B0
+ * W' is what products in double precision make, but for an antisymmetric part. The differences are
+ * small, so their products may be of low precision: they are products of FP16 numbers on tensor
+ * cores, and the entries come in single precision. Of the two other terms, B0 W' is made of split
+ * FP16 a number, with sums that do not drift, and those of rank one in W K W' in double precision.
+ * Model section 6.
+ *
+ * W is kept in split FP16. A factor in split FP16 (factor/fp16.h) gives it so; of other factors it
+ * is cast.
+ *
+ * How far all this is from double precision is seen on the sampled target of an exposure, which the
+ * reference computes in double precision with a W of its own (fp16_reference.c). */
 #ifndef MOAO_RESIDUAL_FP16_INTERNAL_H
 #define MOAO_RESIDUAL_FP16_INTERNAL_H
 
-#include "factor/cholesky.h"
-#include "moao/fp16_factor.h"
-#include "residual/fp16.h"
+#include "factor/fp16.h"
 #include "residual/lattice_pairs.h"
+#include "residual/lgs_tiptilt.h"
+#include "residual/product.h"
 
 typedef struct fp16 fp16;
 
 typedef struct { /* the reference: W of one target in double precision, T panel by panel */
-    linop base;
+    product base;
     fp16 *of;
     double *w;  /* v x m */
     int target; /* whose W that is; -1: nobody's */
 } fp16_exact;
 
 struct fp16 {
-    linop base;
+    product base;
     fp16_exact exact;
     const profile *tor;
     int64_t v;
     int nk; /* constants: laser stars times axes */
     const double *proj;
 
-    /* what the factor is made in */
-    device_group group;
-    cholesky made;  /* on the device, */
-    linop *passing; /* or, else NULL, in the host's memory */
-    int most, planned;
+    backend_cov_target *target; /* the sampled one */
 
-    fp16_factor *l;
-    int64_t sample; /* rows of the right-hand side by which its tiles are chosen */
-    double direction[2];
-    backend_cov_target *target; /* which that is of, and of the reference's */
-    void *work;                 /* of solves */
-    size_t lwork;
-
-    /* of linop_fp16_lattice_pairs: blocks of sensors on a common lattice by Fourier transforms, dt
+    /* of product_fp16_lattice: blocks of sensors on a common lattice by Fourier transforms, dt
      * by pieces */
     bool lattice_pairs;
     struct lattice_pairs like;
@@ -45,8 +47,7 @@ struct fp16 {
     lattice_pairs_piece *piece;
     float *wt; /* v x m: W dT, where sum is a panel of it */
 
-    /* lent: split FP16 parts of L; then an area in which one after the other lie */
-    double *room;
+    /* lent: an area in which one after the other lie */
     backend_f16 *dt; /* dT, panel by panel: the block on the diagonal, then what is below,
                         transposed */
     float *b32;      /* at the solve: B0 of a target and then its W, v x m; */
@@ -89,55 +90,48 @@ static inline double *fp16_axes(const fp16 *x, double *own) {
     return own + engine_aligned(x->v * x->v);
 }
 
-/* Leading dimension of n rows of FP16 numbers: a multiple of 8, which products on tensor cores
- * want. */
-static inline int64_t fp16_rows(int64_t n) {
-    return (n + 7) / 8 * 8;
-}
-
 static inline int64_t fp16_w_size(const fp16 *x) { /* of one of the two */
     return (fp16_rows(x->v) * x->base.e->m + 127) / 128 * 128;
+}
+
+static inline int fp16_exponent_of(const fp16 *x, const wrows *w) {
+    (void)w;
+    return fp16_factor_w_exponent(x->base.f);
 }
 
 static inline fp16_pair fp16_w(const fp16 *x, const wrows *w, int64_t j) {
     const int64_t ld = fp16_rows(x->v);
     const backend_f16 *hi = (const backend_f16 *)(const void *)w->w + j * ld;
-    return (fp16_pair){hi, hi + fp16_w_size(x), ld, fp16_factor_exponent(x->l)};
+    return (fp16_pair){hi, hi + fp16_w_size(x), ld, fp16_exponent_of(x, w)};
 }
 
-/* Doubles of the split FP16 parts of L and of the area, in the lent room. */
-int64_t fp16_place(int64_t m);
+/* Doubles of the area. */
 int64_t fp16_area(int64_t m, int64_t t, int64_t v, int64_t width);
-/* Doubles that the factor takes in that room in transit, behind what it is made in itself. */
-int64_t fp16_sampling(const fp16 *x);
 
-/* fp16_solve.c */
-status fp16_factor_of(linop *base, const profile *p, int *minor);
-status fp16_right(linop *base, backend_cov_target *target);
-status fp16_right_column(linop *base, int64_t j, double *out);
-status fp16_solve(linop *base, int n, const wrows *w, double *const *own);
-status fp16_get(linop *base, const wrows *w, int64_t j, int64_t n, double *out);
-double fp16_expected(const linop *base);
-/* b32, a right-hand side, becomes W, which is also split to hi and lo (fp16_rows(v) x m each). */
-status fp16_divide(fp16 *x, backend_f16 *hi, backend_f16 *lo);
+/* fp16_w.c */
+status fp16_right(product *base, backend_cov_target *target);
+status fp16_right_column(product *base, int64_t j, double *out);
+status fp16_keep(product *base, const double dir[2], const wrows *solved, const wrows *w,
+                 double *own);
+status fp16_get(product *base, const wrows *w, int64_t j, int64_t n, double *out);
 /* Waits. Exponent for m x n numbers on the device, of type t. */
 status fp16_exponent(fp16 *x, backend_type t, int64_t m, int64_t n, const void *a, int *exponent);
 
 /* fp16_exposure.c */
-status fp16_load(linop *base, const profile *p);
-status fp16_begin(linop *base, const wrows *w, double *own);
-status fp16_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz);
-status fp16_project(linop *base, backend_cov_target *target, int64_t j, int64_t n);
-status fp16_outer(linop *base, const wrows *w, int64_t j, int64_t n);
-status fp16_end(linop *base, const wrows *w, double *own, double *y);
-status fp16_phase(linop *base, backend_cov_target *target, const wrows *w, int64_t np,
+status fp16_load(product *base, const profile *p);
+status fp16_begin(product *base, const wrows *w, double *own);
+status fp16_columns(product *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz);
+status fp16_project(product *base, backend_cov_target *target, int64_t j, int64_t n);
+status fp16_outer(product *base, const wrows *w, int64_t j, int64_t n);
+status fp16_end(product *base, const wrows *w, double *own, double *y);
+status fp16_phase(product *base, backend_cov_target *target, const wrows *w, int64_t np,
                   const double *px, const double *py, int64_t j, int64_t n);
-status fp16_phase_end(linop *base, const wrows *w, int64_t np, double *ct);
-double fp16_share(const linop *base);
-status fp16_phase_share(linop *base, backend_cov_target *target, const wrows *w, int64_t np,
+status fp16_phase_end(product *base, const wrows *w, int64_t np, double *ct);
+double fp16_share(const product *base);
+status fp16_phase_share(product *base, backend_cov_target *target, const wrows *w, int64_t np,
                         const double *px, const double *py, int64_t j, int64_t n, double *ct);
 
 /* fp16_reference.c */
-extern const linop_kind fp16_exact_kind;
+extern const product_kind fp16_exact_kind;
 
 #endif

@@ -1,11 +1,11 @@
-/* The reference of the operator `half`: W of one target in double precision, and T of an exposure
+/* The reference of the product in FP16: W of one target in double precision, and T of an exposure
  * panel by panel, which is made, used and overwritten.
  *
  * That W comes from the factor in FP16 too, by steps with a residual in double precision, R = B0
  * - W Cmm0 with Cmm0 made anew: each shrinks R a thousand times or so, so that one step is enough
  * as a rule. What the factor in FP16 is like decides nothing about where it ends. */
-#include "factor/panels.h"
 #include "residual/fp16_internal.h"
+#include "residual/fp64_panels.h"
 
 #include <math.h>
 
@@ -15,7 +15,6 @@
  * leaves 7e-8 (published model) to 3e-7 (residual phase) at the full scale. */
 #define SETTLED 5e-7
 #define STEPS 4
-#define PIECES ((int64_t)128) /* inner size of products: a step then shrinks R far enough */
 /* R is brought to 2^-SMALLER of the size of B0: Cmm0^-1 makes it grow more than B0, which is
  * smooth, and the split FP16 parts of W have room for what B0 needs; two of them stay exact enough
  * down to there. */
@@ -85,7 +84,7 @@ static status step(fp16 *x, double rho) {
     status st;
     TRY(e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', v, m, 1, &none, x->b32, v, x->b32, 1, &factor,
                     x->b32, v, e->work, e->lwork));
-    TRY(fp16_divide(x, x->b0[0], x->b0[1]));
+    TRY(fp16_factor_divide(x->base.f, x->b32, x->b0[0], x->b0[1]));
     TRY(e->be->fp16->cast_to_double(e->ctx, v, m, ldexp(1, -up), x->b32, v, 1, x->exact.w, v));
 done:
     return st;
@@ -96,7 +95,7 @@ static status settle(fp16 *x) {
     double rho, before = INFINITY;
     status st;
     TRY(fp16_right(&x->base, x->target));
-    TRY(fp16_divide(x, x->b0[0], x->b0[1]));
+    TRY(fp16_factor_divide(x->base.f, x->b32, x->b0[0], x->b0[1]));
     TRY(e->be->fp16->cast_to_double(e->ctx, x->v, e->m, 1, x->b32, x->v, 0, x->exact.w, x->v));
     for (int k = 0; k < STEPS; k++) {
         TRY(all_of_it(x, &rho));
@@ -119,7 +118,7 @@ done:
     return st;
 }
 
-static status sharpen(linop *base, int target, const double dir[2]) {
+static status sharpen(product *base, int target, const double dir[2]) {
     fp16 *x = ((fp16_exact *)base)->of;
     engine *e = base->e;
     status st;
@@ -129,33 +128,32 @@ static status sharpen(linop *base, int target, const double dir[2]) {
     x->exact.target = -1;
     TRY(engine_load(e, x->tor));
     TRY(e->mat->aim(x->target, dir, false));
-    TRY(fp16_factor_choose(x->l, 0));
-    fp16_factor_pieces(x->l, PIECES);
+    TRY(fp16_factor_begin_solves(base->f, true));
     TRY(settle(x));
     x->exact.target = target;
 done:
     return st;
 }
 
-static wrows exact_rows(linop *base, int slot) {
+static wrows exact_rows(product *base, int slot) {
     const fp16 *x = ((fp16_exact *)base)->of;
     return (wrows){.slot = slot, .rows = x->v, .ld = x->v, .w = x->exact.w};
 }
 
-static status panel(linop *base, int64_t j, int64_t n) {
+static status panel(product *base, int64_t j, int64_t n) {
     const fp16 *x = ((fp16_exact *)base)->of;
     engine *e = base->e;
     return e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, e->m - j, j, n, x->columns,
                             e->m);
 }
 
-static status columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz) {
+static status columns(product *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz) {
     const fp16 *x = ((fp16_exact *)base)->of;
     return panel_product(base->e, w, j, n, x->columns, base->e->m, z, ldz);
 }
 
-const linop_kind fp16_exact_kind = {
-    .size = sizeof(linop_kind),
+const product_kind fp16_exact_kind = {
+    .size = sizeof(product_kind),
     .name = "half, reference",
     .exact = true,
     .sharpen = sharpen,

@@ -6,10 +6,10 @@
  * double precision of what the solve has left. Factor and solve are the dense operator's, which is
  * the reference too. */
 #include "base/mix.h"
-#include "operator/operator.h"
 #include "residual/lattice_pairs.h"
 #include "residual/lgs_tiptilt.h"
 #include "residual/pair_tiles.h"
+#include "residual/product.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -30,8 +30,7 @@ typedef struct { /* points, with the sensors; NULL: not known so far */
 } phase_points;
 
 typedef struct {
-    linop base;
-    linop *exact; /* the dense operator */
+    product base;
     int64_t v;
     int nk; /* constants: laser stars times axes */
     lattice_pairs like;
@@ -55,7 +54,7 @@ typedef struct {
     size_t lwork;
 } grid;
 
-static const linop_kind tiled;
+static const product_kind tiled;
 
 /* Whether other pairs go by tiles. */
 static bool by_tiles(const backend_matcov *mat, const sys *s) {
@@ -63,14 +62,14 @@ static bool by_tiles(const backend_matcov *mat, const sys *s) {
 }
 
 /* Of a target, in its own memory: W times `axes`. */
-static int64_t grid_own(const linop *base) {
+static int64_t grid_own(const product *base) {
     const grid *x = (const grid *)base;
     return engine_aligned(x->v * x->nk);
 }
 
 /* --- memory */
 
-static void bytes(const linop_case *z, linop_bytes *b) {
+static void bytes(const linop_case *z, const factor_kind *by, linop_bytes *b) {
     const size_t m = z->s->m, t = z->s->t, v = (size_t)z->rows, f = sizeof(float),
                  d = sizeof(double);
     const size_t nk = (size_t)tiptilt_constants(z->s);
@@ -81,7 +80,7 @@ static void bytes(const linop_case *z, linop_bytes *b) {
         (void)lattice_pairs_pieces(z->s, &a, (int64_t)z->width, NULL, NULL, &numbers);
         plans = lattice_pairs_bytes(&a, TOEPLITZ_S, z->rows, z->host);
     }
-    linop_dense.bytes(z, b);
+    product_exact(by)->bytes(z, by, b);
     const bool tiles = z->host && matcov_tileable(z->s);
     const double share = tiles ? pair_tiles_share(z->s) : 1;
     /* tiles are there twice while they are made */
@@ -147,7 +146,7 @@ done:
     return st;
 }
 
-static void grid_close(linop *base) {
+static void grid_close(product *base) {
     grid *x = (grid *)base;
     if (x == NULL)
         return;
@@ -165,46 +164,38 @@ static void grid_close(linop *base) {
         clusters_free(&x->phase[i].c);
     }
     pair_tiles_memory_free(&x->of_sensors), pair_tiles_memory_free(&x->of_points);
-    linop_dense.close(x->exact);
+    if (base->reference != NULL)
+        base->reference->kind->close(base->reference);
     free(x->piece);
     free(x);
 }
 
-static status grid_open(engine *e, const linop_setup *u, linop **out) {
+static status grid_open(engine *e, const linop_setup *u, factor *f, product **out) {
     grid *x = NULL;
-    status st = comm_agree(e->c, ALLOC(x, 1, "grid of formats"));
+    status st = comm_agree(e->c, ALLOC(x, 1, "pairs of sensors"));
     if (st != MOAO_OK)
         goto done;
-    x->base = (linop){.kind = &linop_toeplitz, .e = e};
+    x->base = (product){.kind = &product_toeplitz, .e = e, .f = f};
     x->v = u->size.rows;
     x->nk = tiptilt_constants(e->s);
-    TRY(linop_dense.open(e, u, &x->exact));
-    x->base.reference = x->exact;
+    TRY(product_exact(f->kind)->open(e, u, f, &x->base.reference));
     TRY(comm_agree(e->c, take_memory(x, u)));
 done:
     if (st != MOAO_OK) {
-        grid_close((linop *)x);
+        grid_close((product *)x);
         x = NULL;
     }
-    *out = (linop *)x;
+    *out = (product *)x;
     return st;
 }
 
-/* --- reconstructor */
-
-static status grid_factor(linop *base, const profile *p, int *minor) {
-    return linop_dense.factor(((grid *)base)->exact, p, minor);
-}
-
-static status grid_solve(linop *base, int n, const wrows *w, double *const *own) {
-    grid *x = (grid *)base;
-    status st;
-    TRY(linop_dense.solve(x->exact, n, w, NULL));
-    for (int k = 0; k < n; k++)
-        TRY(engine_gemm(base->e, 'N', 'N', w[k].rows, x->nk, base->e->m, 1.0, w[k].w, w[k].ld,
-                        x->axes, base->e->m, 0.0, own[k], x->v));
-done:
-    return st;
+/* W times `axes`. */
+static status grid_keep(product *base, const double dir[2], const wrows *solved, const wrows *w,
+                        double *own) {
+    const grid *x = (const grid *)base;
+    (void)dir, (void)w;
+    return engine_gemm(base->e, 'N', 'N', solved->rows, x->nk, base->e->m, 1.0, solved->w,
+                       solved->ld, x->axes, base->e->m, 0.0, own, x->v);
 }
 
 /* --- exposures */
@@ -224,7 +215,7 @@ static status tolerance(grid *x, double *tol) {
     return st;
 }
 
-static status grid_load(linop *base, const profile *prof) {
+static status grid_load(product *base, const profile *prof) {
     grid *x = (grid *)base;
     engine *e = base->e;
     const int64_t nk = x->nk;
@@ -329,7 +320,7 @@ done:
     return st;
 }
 
-static status grid_check(linop *base, uint64_t seed, double *rms, double *worst) {
+static status grid_check(product *base, uint64_t seed, double *rms, double *worst) {
     grid *x = (grid *)base;
     engine *e = base->e;
     const int64_t m = e->m, n = x->v < SAMPLED ? x->v : SAMPLED;
@@ -356,7 +347,7 @@ done:
     return st;
 }
 
-static status grid_begin(linop *base, const wrows *w, double *own) {
+static status grid_begin(product *base, const wrows *w, double *own) {
     grid *x = (grid *)base;
     engine *e = base->e;
     status st;
@@ -388,7 +379,7 @@ done:
 }
 
 /* W Cpm', all of it with the first panel. */
-static status tiled_phase(linop *base, backend_cov_target *target, const wrows *w, int64_t np,
+static status tiled_phase(product *base, backend_cov_target *target, const wrows *w, int64_t np,
                           const double *px, const double *py, int64_t j, int64_t n) {
     grid *x = (grid *)base;
     engine *e = base->e;
@@ -407,20 +398,20 @@ done:
     return st;
 }
 
-static status tiled_phase_end(linop *base, const wrows *w, int64_t np, double *ct) {
+static status tiled_phase_end(product *base, const wrows *w, int64_t np, double *ct) {
     const grid *x = (const grid *)base;
     const engine *e = base->e;
     (void)w;
     return e->be->fp16->cast_to_double(e->ctx, x->v, np, 1, x->ct, x->v, 0, ct, x->v);
 }
 
-static status grid_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z,
+static status grid_columns(product *base, const wrows *w, int64_t j, int64_t n, double *z,
                            int64_t ldz) {
     (void)w, (void)z, (void)ldz;
     return add_pieces((grid *)base, ((grid *)base)->v, j, n);
 }
 
-static status grid_project(linop *base, backend_cov_target *target, int64_t j, int64_t n) {
+static status grid_project(product *base, backend_cov_target *target, int64_t j, int64_t n) {
     grid *x = (grid *)base;
     engine *e = base->e;
     const int64_t t = e->t;
@@ -429,7 +420,7 @@ static status grid_project(linop *base, backend_cov_target *target, int64_t j, i
                          : gemm(e, 'N', x->v, n, t, -1, x->proj, x->ctm, t, 1, x->wt + j * x->v);
 }
 
-static status grid_outer(linop *base, const wrows *w, int64_t j, int64_t n) {
+static status grid_outer(product *base, const wrows *w, int64_t j, int64_t n) {
     grid *x = (grid *)base;
     (void)w;
     return gemm(base->e, 'T', x->v, x->v, n, 1, x->wt + j * x->v, x->w + j * x->v, x->v, j > 0,
@@ -437,7 +428,7 @@ static status grid_outer(linop *base, const wrows *w, int64_t j, int64_t n) {
 }
 
 /* The sum, and the constants in double precision. */
-static status grid_end(linop *base, const wrows *w, double *own, double *y) {
+static status grid_end(product *base, const wrows *w, double *own, double *y) {
     grid *x = (grid *)base;
     engine *e = base->e;
     const int64_t v = x->v, nk = x->nk;
@@ -452,12 +443,13 @@ done:
 }
 
 #define OPERATIONS                                                                                 \
-    .size = sizeof(linop_kind), .name = "grid", .bytes = bytes, .open = grid_open,                 \
-    .close = grid_close, .own = grid_own, .factor = grid_factor, .solve = grid_solve,              \
-    .load = grid_load, .begin = grid_begin, .columns = grid_columns, .project = grid_project,      \
-    .outer = grid_outer, .end = grid_end, .check = grid_check
+    .size = sizeof(product_kind), .name = "toeplitz", .own_products = true, .bytes = bytes,        \
+    .open = grid_open, .close = grid_close, .own = grid_own, .keep = grid_keep, .load = grid_load, \
+    .begin = grid_begin, .columns = grid_columns, .project = grid_project, .outer = grid_outer,    \
+    .end = grid_end, .check = grid_check
 
-const linop_kind linop_toeplitz = {OPERATIONS};
+const product_kind product_toeplitz = {OPERATIONS};
 
-/* Of an operator that goes by tiles. */
-static const linop_kind tiled = {OPERATIONS, .phase = tiled_phase, .phase_end = tiled_phase_end};
+/* Of a product that goes by tiles. */
+static const product_kind tiled = {OPERATIONS, .own_phase = true, .phase = tiled_phase,
+                                   .phase_end = tiled_phase_end};

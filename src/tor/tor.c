@@ -6,11 +6,16 @@
 
 /* --- life */
 
+/* Whether Y, where the sampled right-hand side lies during a solve, is kept of every target. */
+static bool y_of_each(const factor_kind *f, const product_kind *x) {
+    return f->together || x->together;
+}
+
 static status take_arrays(tor *t, const tor_setup *u) {
     engine *e = &t->e;
     const int64_t nlrow = t->t.nlrow, n = t->nsample;
     const int64_t rows =
-        u->kind->collective ? t->most * nlrow + 1 : nlrow; /* one: for the truth term */
+        u->pair->factor->collective ? t->most * nlrow + 1 : nlrow; /* one: for the truth term */
     const size_t most = (size_t)t->most;
     status st;
     TRY(ALLOC(t->w, most, "targets of a device"));
@@ -19,16 +24,16 @@ static status take_arrays(tor *t, const tor_setup *u) {
     TRY(ALLOC(t->beside, most, "targets of a device"));
     TRY(ALLOC(t->target, most, "targets of a device"));
     TRY(engine_open(e));
-    if (!u->kind->collective)
+    if (!u->pair->factor->collective)
         TRY(engine_doubles(e, e->rows * e->t, "the command matrix", &t->lent));
     if (u->inverse != NULL) {
         TRY(engine_doubles(e, e->rows * e->width, "panels of D' Ctm", &t->q));
         if (t->raw)
             TRY(engine_doubles(e, e->rows * e->rows, "a residual covariance", &t->square));
-        if (!u->kind->collective)
+        if (!u->pair->factor->collective)
             TRY(engine_doubles(e, e->rows * e->rows, "the inverse of the mirror", &t->lent_h));
     }
-    if (!u->kind->together)
+    if (!y_of_each(u->pair->factor, u->pair->product))
         TRY(engine_doubles(e, e->rows * e->rows, "a residual covariance", &t->one_y));
     TRY(engine_doubles(e, e->t * e->width, "panels of Ctm", &t->ctm));
     TRY(engine_doubles(e, rows * e->width, "panels of W T", &t->z));
@@ -93,7 +98,7 @@ status tor_open(const tor_setup *u, tor *t) {
                      .s = u->s,
                      .rep = u->rep,
                      .be = u->be,
-                     .collective = u->kind->collective,
+                     .collective = u->pair->factor->collective,
                      .m = (int64_t)u->s->m,
                      .t = (int64_t)u->s->t,
                      .rows = u->nrow,
@@ -103,8 +108,8 @@ status tor_open(const tor_setup *u, tor *t) {
     t->nsample = (size_t)t->nsample < u->s->m ? t->nsample : (int)u->s->m;
     TRY(team_init(u->c, u->group_size, u->nrow, u->width, &t->t));
     t->most = (u->chunk + t->t.ngroup - 1) / t->t.ngroup;
-    t->raw = u->raw && u->inverse != NULL && u->group_size == 1 && u->kind->project == NULL &&
-             u->kind->store == NULL;
+    t->raw = u->raw && u->inverse != NULL && u->group_size == 1 &&
+             !u->pair->product->own_products && !u->pair->product->own_w;
     TRY(comm_agree(u->c, take_arrays(t, u)));
     TRY(comm_agree(u->c, engine_load(&t->e, u->largest)));
     TRY(comm_agree(u->c, send_projection(t, u)));
@@ -115,7 +120,7 @@ status tor_open(const tor_setup *u, tor *t) {
                             .sharing = u->sharing,
                             .sample = u->s->targets[u->sample],
                             .say = u->say};
-    st = u->kind->open(&t->e, &of, &t->op);
+    st = linop_open(u->pair, &t->e, &of, &t->op);
 done:
     return st;
 }
@@ -123,21 +128,20 @@ done:
 /* The room for n targets: W, Y where targets pass together, what the operator and the caller keep.
  */
 static status take_room(tor *t, int n, int64_t beside) {
-    const linop_kind *kind = t->op->kind;
-    const int64_t w = kind->store != NULL ? kind->store(t->op) : t->t.nlrow * t->e.m,
-                  y = kind->together ? engine_aligned(t->t.nlrow * t->t.nrow) : 0;
-    const int64_t own = kind->own != NULL ? engine_aligned(kind->own(t->op)) : 0;
+    const bool stacked = t->op->factor->collective, ys = y_of_each(t->op->factor, t->op->product);
+    const int64_t w = linop_store(t->op, t->t.nlrow * t->e.m),
+                  y = ys ? engine_aligned(t->t.nlrow * t->t.nrow) : 0;
+    const int64_t own = engine_aligned(linop_own(t->op));
     const int64_t rest = y + own + engine_aligned(beside);
-    const int64_t each = (kind->collective ? w : engine_aligned(w)) + rest;
-    const int64_t least = kind->room != NULL ? kind->room(t->op, n) : 0;
-    const int64_t ground = kind->ground != NULL ? kind->ground(t->op) : 0;
+    const int64_t each = (stacked ? w : engine_aligned(w)) + rest;
+    const int64_t least = linop_room(t->op, n), ground = linop_ground(t->op);
     const int64_t all = ground + engine_aligned(n * each);
     t->nroom = all > least ? all : least;
     status st = engine_doubles(&t->e, t->nroom, "W of the targets", &t->room);
     for (int k = 0; k < n && st == MOAO_OK; k++) {
-        t->w[k] = t->room + ground + (kind->collective ? k * t->t.nlrow : k * each);
-        double *after = kind->collective ? t->room + n * w + k * rest : t->w[k] + engine_aligned(w);
-        t->y[k] = kind->together ? after : t->one_y;
+        t->w[k] = t->room + ground + (stacked ? k * t->t.nlrow : k * each);
+        double *after = stacked ? t->room + n * w + k * rest : t->w[k] + engine_aligned(w);
+        t->y[k] = ys ? after : t->one_y;
         t->own[k] = after + y;
         t->beside[k] = after + y + own;
     }
@@ -148,21 +152,20 @@ static status take_room(tor *t, int n, int64_t beside) {
 /* For as many targets as a rank gets of a chunk; of fewer where memory ends, but for room that the
  * libraries may still want. */
 static status take_targets(tor *t, int64_t beside) {
-    const linop_kind *kind = t->op->kind;
     int n = t->most;
     status st;
     while ((st = take_room(t, n, beside)) == MOAO_MEMORY && n > 1) {
         status_clear();
         n--;
     }
-    if (st == MOAO_OK && n > 1 && n < t->most && !kind->together) {
+    if (st == MOAO_OK && n > 1 && n < t->most && !t->op->together) {
         t->e.be->release(t->e.ctx, t->room);
         t->room = NULL;
         st = take_room(t, n - 1, beside);
     }
-    for (; st == MOAO_OK && kind->together && t->ntarget < t->nw; t->ntarget += st == MOAO_OK)
+    for (; st == MOAO_OK && t->op->together && t->ntarget < t->nw; t->ntarget += st == MOAO_OK)
         st = t->e.mat->open_target(t->e.cov, &t->target[t->ntarget]);
-    return st == MOAO_OK && kind->lend != NULL ? kind->lend(t->op, t->nw, t->room) : st;
+    return st == MOAO_OK ? linop_lend(t->op, t->nw, t->room) : st;
 }
 
 /* Rate of gemm on the device, of P'P into the memory of W, of as many columns as it holds. */
@@ -200,8 +203,7 @@ status tor_take(tor *t, const tor_setup *u, int *chunk) {
 void tor_close(tor *t) {
     const backend *be = t->e.be;
     if (t->e.ctx != NULL) {
-        if (t->op != NULL)
-            t->op->kind->close(t->op);
+        linop_close(t->op);
         for (int k = 0; k < t->ntarget; k++)
             t->e.mat->close_target(t->target[k]);
         ENGINE_RELEASE(&t->e, t->lent, t->lent_h, t->places, t->one_y, t->ctm, t->q, t->square,
@@ -239,7 +241,7 @@ static status explain_minor(const sys *s, int minor) {
 
 status tor_factor(tor *t, const profile *p) {
     int minor = 0;
-    status st = engine_agree(&t->e, STAGE_FACTOR, t->op->kind->factor(t->op, p, &minor));
+    status st = engine_agree(&t->e, STAGE_FACTOR, linop_factor(t->op, p, &minor));
     if (st != MOAO_OK)
         return st;
     t->prof = p;
@@ -294,31 +296,31 @@ double tor_project_flops(const tor *t, int64_t ni, int64_t n) {
 }
 
 wrows tor_w(const tor *t, linop *op, int k) {
-    if (op->kind->exact_rows != NULL)
-        return op->kind->exact_rows(op, k);
+    if (op->product->exact_rows != NULL)
+        return op->product->exact_rows(op->x, k);
     return (wrows){.slot = k, .rows = t->t.nlrow, .ld = t->ld, .w = t->w[k]};
 }
 
 wrows tor_rows(const tor *t, linop *op, int k, int *n) {
     wrows w = tor_w(t, op, k);
-    *n = t->op->kind->collective ? t->ch.nmine : 1;
+    *n = t->op->factor->collective ? t->ch.nmine : 1;
     w.rows *= *n;
     return w;
 }
 
 int64_t tor_step(const tor *t, const linop *op) {
-    return op->kind->get != NULL || t->raw ? t->e.width : t->e.m;
+    return op->product->own_w || t->raw ? t->e.width : t->e.m;
 }
 
 status tor_w_columns(tor *t, linop *op, int k, int64_t j, int64_t n, const double **w,
                      int64_t *ld) {
     const wrows rows = tor_w(t, op, k);
     engine *e = &t->e;
-    const bool made = op->kind->get != NULL || t->raw;
+    const bool made = op->product->own_w || t->raw;
     *ld = rows.ld;
     *w = made ? t->z : rows.w + j * rows.ld;
     if (!t->raw)
-        return made ? op->kind->get(op, &rows, j, n, t->z) : MOAO_OK;
+        return made ? op->product->get(op->x, &rows, j, n, t->z) : MOAO_OK;
     *ld = e->rows;
     e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(e->rows * n) * (double)e->rows;
     return engine_gemm(e, 'N', 'N', e->rows, n, e->rows, 1.0, t->h, e->rows, rows.w + j * rows.ld,
@@ -371,28 +373,31 @@ static int64_t sampled(const tor *t, int k) {
     return (int64_t)((double)t->e.m * (k + 0.5) / t->nsample);
 }
 
-/* P Ctm0 of the k-th target in the place of its W, and its sampled columns in the place of Y. */
+/* P Ctm0 of the k-th target where its W is solved for, and its sampled columns in the place of Y.
+ */
 static status right_side(tor *t, int k) {
     engine *e = &t->e;
+    double *w = linop_solve_in(t->op, t->w[k]);
     const int64_t m = e->m, nlrow = t->t.nlrow;
     status st;
     report_phase("solve: D+ Ctm");
     st = e->mat->aim(tor_target(t, k), tor_direction(t, k), false);
     TRY(team_agree(&t->t, st));
-    if (t->op->kind->right != NULL) {
-        TRY(t->op->kind->right(t->op, tor_target(t, k)));
+    if (t->op->factor->split) {
+        const product_kind *x = t->op->product;
+        TRY(x->right(t->op->x, tor_target(t, k)));
         for (int i = 0; i < t->nsample; i++)
-            TRY(t->op->kind->right_column(t->op, sampled(t, i), t->y[k] + i * nlrow));
+            TRY(x->right_column(t->op->x, sampled(t, i), t->y[k] + i * nlrow));
         return st;
     }
     for (int64_t j = 0; j < m && t->raw; j += e->width)
-        TRY(tor_raw_project(t, tor_target(t, k), j, engine_width(e, j, m), 1.0, 0.0,
-                            t->w[k] + j * t->ld, t->ld));
+        TRY(tor_raw_project(t, tor_target(t, k), j, engine_width(e, j, m), 1.0, 0.0, w + j * t->ld,
+                            t->ld));
     for (int64_t j = 0; j < m && !t->raw; j += e->width)
         TRY(tor_project(t, tor_target(t, k), t->t.row0, nlrow, j, engine_width(e, j, m), 1.0, 0.0,
-                        t->w[k] + j * t->ld, t->ld, STAGE_SOLVE));
+                        w + j * t->ld, t->ld, STAGE_SOLVE));
     for (int i = 0; i < t->nsample; i++)
-        TRY(engine_copy(e, t->y[k] + i * nlrow, t->w[k] + sampled(t, i) * t->ld, nlrow));
+        TRY(engine_copy(e, t->y[k] + i * nlrow, w + sampled(t, i) * t->ld, nlrow));
     e->rep->flops[STAGE_SOLVE] += t->raw ? 0 : tor_project_flops(t, nlrow, m);
 done:
     return st;
@@ -456,9 +461,9 @@ static status solve_pass(tor *t, int k0, int n, double sum[2]) {
     TRY(engine_agree_now(&t->e, STAGE_SOLVE, st));
     for (int k = k0, some; k < k0 + n; k += some)
         w[blocks++] = tor_rows(t, t->op, k, &some);
-    TRY(t->op->kind->solve(t->op, blocks, w, t->own + k0));
+    TRY(linop_solve(t->op, blocks, w, t->e.s->targets + t->ch.mine + k0, t->own + k0));
     for (int k = k0; k < k0 + n && t->t.nlrow > 0; k++) {
-        if (t->op->kind->store == NULL) /* else solve does it */
+        if (!t->op->product->own_w) /* else solve does it */
             TRY(engine_flip(&t->e, "flip-w", t->w[k] + t->ld * (t->e.m / 2)));
         TRY(sample_residual(t, k, sum));
         engine_progress(&t->e);
@@ -470,7 +475,7 @@ done:
 
 static status solve_mine(tor *t, double sum[2]) {
     engine *e = &t->e;
-    const int pass = tor_pass(t);
+    const int pass = t->op->factor->together || t->op->together ? t->ch.nmine : 1;
     status st;
     report_phase("solve: profile");
     TRY(engine_agree_now(e, STAGE_SOLVE, comm_fault(e->c, "solve")));
@@ -488,15 +493,14 @@ done:
 }
 
 static status solve_all(tor *t, double sum[2]) {
-    const status st = solve_mine(t, sum);
-    return t->op->kind->solved != NULL ? t->op->kind->solved(t->op, st) : st;
+    return linop_solved(t->op, solve_mine(t, sum));
 }
 
 status tor_solve(tor *t, int first, int count, double *residual) {
     double sum[2] = {0, 0}, from = report_now();
     t->ch = team_chunk(&t->t, first, count);
     t->solved++;
-    const int stacked = t->op->kind->collective ? t->ch.nmine : 1;
+    const int stacked = t->op->factor->collective ? t->ch.nmine : 1;
     t->ld = stacked * t->t.nlrow > 0 ? stacked * t->t.nlrow : 1;
     status st = engine_agree(&t->e, STAGE_SOLVE, solve_all(t, sum));
     if (st == MOAO_OK)

@@ -11,7 +11,7 @@
 #include "tor/rows.h"
 
 typedef struct { /* borrowed, all of it */
-    const linop_kind *kind;
+    const linop_pair *pair;
     const backend *be;
     const comm *c;
     const sys *s;
@@ -104,7 +104,7 @@ static inline const double *tor_direction(const tor *t, int k) {
 }
 /* How many targets pass over the columns at once: all of this rank's, or one. */
 static inline int tor_pass(const tor *t) {
-    return t->op->kind->together ? t->ch.nmine : 1;
+    return t->op->together ? t->ch.nmine : 1;
 }
 /* Rows of W that are multiplied at once, from target k on: of *n targets. */
 wrows tor_rows(const tor *t, linop *op, int k, int *n);

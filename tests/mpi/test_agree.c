@@ -174,7 +174,7 @@ static status no_aim(backend_cov_target *t, const double dir[2], bool shifted) {
     return MOAO_OK;
 }
 
-static status some_columns(linop *op, const wrows *w, int64_t j, int64_t n, double *z,
+static status some_columns(product *op, const wrows *w, int64_t j, int64_t n, double *z,
                            int64_t ldz) {
     (void)op, (void)w, (void)n, (void)z, (void)ldz;
     asked++;
@@ -183,18 +183,18 @@ static status some_columns(linop *op, const wrows *w, int64_t j, int64_t n, doub
                : MOAO_OK;
 }
 
-static status no_project(linop *op, backend_cov_target *target, int64_t j, int64_t n) {
+static status no_project(product *op, backend_cov_target *target, int64_t j, int64_t n) {
     (void)op, (void)target, (void)j, (void)n;
     return MOAO_OK;
 }
 
-static status some_outer(linop *op, const wrows *w, int64_t j, int64_t n) {
+static status some_outer(product *op, const wrows *w, int64_t j, int64_t n) {
     (void)op, (void)w, (void)n;
     return last() && j / PANEL == fails_at - PANELS ? status_fail(MOAO_MEMORY, "no room in Y")
                                                     : MOAO_OK;
 }
 
-static status some_phase(linop *op, backend_cov_target *target, const wrows *w, int64_t np,
+static status some_phase(product *op, backend_cov_target *target, const wrows *w, int64_t np,
                          const double *x, const double *y, int64_t j, int64_t n) {
     (void)op, (void)target, (void)w, (void)np, (void)x, (void)y, (void)n;
     return last() && j / PANEL == fails_at - 2 * PANELS
@@ -202,27 +202,38 @@ static status some_phase(linop *op, backend_cov_target *target, const wrows *w, 
                : MOAO_OK;
 }
 
-static status no_phase_end(linop *op, const wrows *w, int64_t np, double *ct) {
+static status no_phase_end(product *op, const wrows *w, int64_t np, double *ct) {
     (void)op, (void)w, (void)np, (void)ct;
     return MOAO_OK;
 }
 
-static status a_factor(linop *op, const profile *p, int *minor) {
+static status a_factor(factor *op, const profile *p, int *minor) {
     (void)op, (void)p;
     *minor = minor_here;
     return MOAO_OK;
 }
 
-static const linop_kind kind = {.size = sizeof(linop_kind),
-                                .name = "none",
-                                .together = true,
-                                .collective = true,
-                                .factor = a_factor,
-                                .columns = some_columns,
-                                .project = no_project,
-                                .outer = some_outer,
-                                .phase = some_phase,
-                                .phase_end = no_phase_end};
+static status no_end(product *op, const wrows *w, double *own, double *y) {
+    (void)op, (void)w, (void)own, (void)y;
+    return MOAO_OK;
+}
+
+static const factor_kind kind = {.size = sizeof(factor_kind),
+                                 .name = "none",
+                                 .together = true,
+                                 .collective = true,
+                                 .make = a_factor};
+static const product_kind products = {.size = sizeof(product_kind),
+                                      .name = "none",
+                                      .together = true,
+                                      .own_products = true,
+                                      .own_phase = true,
+                                      .columns = some_columns,
+                                      .project = no_project,
+                                      .outer = some_outer,
+                                      .end = no_end,
+                                      .phase = some_phase,
+                                      .phase_end = no_phase_end};
 
 /* The member that fails in a panel does so in W T, in Y, in W Cpm': no rank begins another panel.
  */
@@ -235,7 +246,9 @@ static void a_panel(void **state) {
     const backend_matcov mat = {.aim = no_aim};
     const sys s = {.targets = targets, .ntarget = 2, .m = M};
     report rep = {0};
-    linop op = {.kind = &kind};
+    factor f = {.kind = &kind};
+    product x = {.kind = &products};
+    linop op = {.factor = &kind, .product = &products, .f = &f, .x = &x, .together = true};
     const phase_term ph = {.n = 4, .ld = 4, .x = at, .y = at, .room = ct};
     tor t = {.e = {.c = &world,
                    .s = &s,
@@ -258,7 +271,6 @@ static void a_panel(void **state) {
              .nw = 1,
              .ld = 4,
              .ch = {.count = 1, .nmine = 1}};
-    op.e = &t.e;
     assert_int_equal(team_init(&world, 1, 4, PANEL, &t.t), MOAO_OK);
     for (fails_at = 0; fails_at < 3 * PANELS; fails_at++) {
         static const char *const words[] = {"no room in panel", "no room in Y",
@@ -292,11 +304,12 @@ static void a_group(void **state) {
     (void)state;
     const case_sensor o[2] = {{4, {10, 0}, INFINITY, 1, 0, {0}, 11},
                               {5, {0, 9}, 90000, 1, 0, {0}, 0}};
-    linop_kind plain = kind;
+    product_kind plain = products;
     sys s;
     report rep = {0};
-    plain.phase = NULL;
-    linop op = {.kind = &plain};
+    plain.own_phase = false;
+    product x = {.kind = &plain};
+    linop op = {.factor = &kind, .product = &plain, .x = &x, .together = true};
     case_sys(4, 0, 4, 2, o, &s);
     enum { POINTS = 6, WIDE = 8, ROWS = 5 };
     double *w = calloc(ROWS * s.m, sizeof *w), ct[POINTS * ROWS], cpm[POINTS * (WIDE + 1)] = {0},
@@ -344,7 +357,9 @@ static void a_minor(void **state) {
                               {5, {0, 9}, 90000, 1, 0, {0}, 0}};
     sys s;
     report rep = {0};
-    linop op = {.kind = &kind};
+    factor f = {.kind = &kind};
+    product x = {.kind = &products};
+    linop op = {.factor = &kind, .product = &products, .f = &f, .x = &x, .together = true};
     case_sys(4, 0, 4, 2, o, &s);
     tor t = {.e = {.c = &world, .s = &s, .rep = &rep, .collective = true, .m = (int64_t)s.m},
              .op = &op};

@@ -1,9 +1,9 @@
 /* ranks: 1 3
  * timeout: 300
- * A format of Cmm that the program does not know, in this file alone, runs the demo through the
- * executor: dense, by blocks of pairs of sensors. Its maps are those of the built-in dense format;
- * and of a variant whose T is rough, the check of the sampled target tightens it, or has the
- * reference take over. */
+ * A factor and a product that the program does not know, in this file alone, run the demo through
+ * the executor: dense, by blocks of pairs of sensors. Its maps are those of the built-in dense
+ * pair, also where the product is built in; and of a variant whose T is rough, the check of
+ * the sampled target tightens it, or has the reference take over. */
 #include "job/run.h"
 #include "operator/operator.h"
 
@@ -23,17 +23,26 @@ static comm world;
 
 /* --- the format */
 
-typedef struct {
-    linop base;
-    int n;         /* sensors */
-    double *l, *t; /* blocks of the factor and of T: block (a, b), a >= b, at at(a, b), packed */
-    int64_t v;
-    double grain; /* entries of T beside the diagonal blocks are multiples of it [arcsec^2]; 0: as
-                     they are */
+typedef struct { /* blocks (a, b), a >= b, of pairs of sensors */
+    const engine *e;
+    int n;     /* sensors */
+    double *a; /* block (a, b) at at(a, b), packed */
 } blocks;
 
+typedef struct {
+    factor base;
+    blocks l;
+} block_factor;
+
+typedef struct {
+    product base;
+    blocks t;
+    double grain; /* entries of T beside the diagonal blocks are multiples of it [arcsec^2]; 0: as
+                     they are */
+} block_product;
+
 static int64_t first(const blocks *o, int a) {
-    return a < o->n ? (int64_t)o->base.e->s->sensors[a].first : o->base.e->m;
+    return a < o->n ? (int64_t)o->e->s->sensors[a].first : o->e->m;
 }
 
 static int64_t count(const blocks *o, int a) {
@@ -44,75 +53,88 @@ static int64_t count(const blocks *o, int a) {
 static int64_t at(const blocks *o, int a, int b) {
     int64_t sum = 0;
     for (int k = 0; k < b; k++)
-        sum += (o->base.e->m - first(o, k)) * count(o, k);
+        sum += (o->e->m - first(o, k)) * count(o, k);
     return sum + (first(o, a) - first(o, b)) * count(o, b);
 }
 
-static void bytes(const linop_case *z, linop_bytes *b) {
-    linop_add(b, "blocks of the factor and of T", 2 * z->s->m * z->s->m * sizeof(double));
+static void factor_bytes(const linop_case *z, linop_bytes *b) {
+    linop_add(b, "blocks of the factor", z->s->m * z->s->m * sizeof(double));
+}
+
+static void product_bytes(const linop_case *z, const factor_kind *f, linop_bytes *b) {
+    (void)f;
+    linop_add(b, "blocks of T", z->s->m * z->s->m * sizeof(double));
     b->per_target = "W of a target";
     b->target = (size_t)z->rows * z->s->m * sizeof(double);
 }
 
-static void blocks_close(linop *base) {
-    blocks *o = (blocks *)base;
-    if (o == NULL)
-        return;
-    blocks_close(base->reference);
-    base->e->be->release(base->e->ctx, o->l);
-    base->e->be->release(base->e->ctx, o->t);
-    free(o);
+static status blocks_init(engine *e, blocks *o) {
+    *o = (blocks){.e = e, .n = e->s->nsensor};
+    return engine_doubles(e, at(o, o->n, o->n), "blocks", &o->a);
 }
 
-static status blocks_open(engine *e, const linop_setup *u, linop **out);
+static void factor_close(factor *base) {
+    block_factor *f = (block_factor *)base;
+    if (f == NULL)
+        return;
+    base->e->be->release(base->e->ctx, f->l.a);
+    free(f);
+}
+
+static void product_close(product *base) {
+    block_product *x = (block_product *)base;
+    if (x == NULL)
+        return;
+    product_close(base->reference);
+    base->e->be->release(base->e->ctx, x->t.a);
+    free(x);
+}
 
 /* Every block (a, b) on or below the diagonal. */
-static status fill(blocks *o, bool half, double *to) {
-    engine *e = o->base.e;
+static status fill(engine *e, const blocks *o, bool half) {
     status st = MOAO_OK;
     for (int b = 0; b < o->n; b++)
         for (int a = b; a < o->n; a++)
             TRY(e->mat->fill_cmm(e->cov, BACKEND_D, half && a == b ? 'T' : 'A', MATCOV_ALL,
                                  first(o, a), count(o, a), first(o, b), count(o, b),
-                                 to + at(o, a, b), count(o, a)));
+                                 o->a + at(o, a, b), count(o, a)));
 done:
     return st;
 }
 
 /* L_ab, from left to right: what lies to the left of block column b is final. */
-static status blocks_factor(linop *base, const profile *p, int *minor) {
-    blocks *o = (blocks *)base;
+static status factor_make(factor *base, const profile *p, int *minor) {
+    const blocks *o = &((block_factor *)base)->l;
     engine *e = base->e;
     const double one = 1;
     int info = 0;
     status st;
     TRY(engine_load(e, p));
-    TRY(fill(o, false, o->l));
+    TRY(fill(e, o, false));
     for (int b = 0; b < o->n && info == 0; b++) {
-        double *diagonal = o->l + at(o, b, b);
+        double *diagonal = o->a + at(o, b, b);
         for (int a = b; a < o->n; a++)
             for (int k = 0; k < b; k++)
                 TRY(engine_gemm(e, 'N', 'T', count(o, a), count(o, b), count(o, k), -1.0,
-                                o->l + at(o, a, k), count(o, a), o->l + at(o, b, k), count(o, b),
-                                1.0, o->l + at(o, a, b), count(o, a)));
+                                o->a + at(o, a, k), count(o, a), o->a + at(o, b, k), count(o, b),
+                                1.0, o->a + at(o, a, b), count(o, a)));
         TRY(e->be->potrf(e->ctx, BACKEND_D, 'L', count(o, b), diagonal, count(o, b), &info, NULL,
                          0));
         if (info > 0)
             *minor = (int)first(o, b) + info;
         for (int a = b + 1; a < o->n; a++)
             TRY(e->be->trsm(e->ctx, BACKEND_D, 'R', 'L', 'T', 'N', count(o, a), count(o, b), &one,
-                            diagonal, count(o, b), o->l + at(o, a, b), count(o, a), NULL, 0));
+                            diagonal, count(o, b), o->a + at(o, a, b), count(o, a), NULL, 0));
     }
 done:
     return st;
 }
 
-static status blocks_solve(linop *base, int n, const wrows *w, double *const *own) {
-    blocks *o = (blocks *)base;
+static status factor_solve(factor *base, int n, const wrows *w) {
+    const blocks *o = &((block_factor *)base)->l;
     engine *e = base->e;
     const double one = 1;
     status st = MOAO_OK;
-    (void)own;
     for (int k = 0; k < n; k++)
         for (int step = 0; step < 2 * o->n; step++) {
             const bool forward = step < o->n;
@@ -121,34 +143,35 @@ static status blocks_solve(linop *base, int n, const wrows *w, double *const *ow
             for (int a = forward ? 0 : b + 1; a < (forward ? b : o->n); a++)
                 TRY(engine_gemm(e, 'N', forward ? 'T' : 'N', w[k].rows, count(o, b), count(o, a),
                                 -1.0, w[k].w + first(o, a) * w[k].ld, w[k].ld,
-                                o->l + (forward ? at(o, b, a) : at(o, a, b)),
+                                o->a + (forward ? at(o, b, a) : at(o, a, b)),
                                 forward ? count(o, b) : count(o, a), 1.0, here, w[k].ld));
             TRY(e->be->trsm(e->ctx, BACKEND_D, 'R', 'L', forward ? 'T' : 'N', 'N', w[k].rows,
-                            count(o, b), &one, o->l + at(o, b, b), count(o, b), here, w[k].ld, NULL,
+                            count(o, b), &one, o->a + at(o, b, b), count(o, b), here, w[k].ld, NULL,
                             0));
         }
 done:
     return st;
 }
 
-static status blocks_load(linop *base, const profile *p) {
-    blocks *o = (blocks *)base;
+static status product_load(product *base, const profile *p) {
+    block_product *x = (block_product *)base;
+    const blocks *o = &x->t;
     status st;
     (void)p;
     for (int b = 0; b < o->n; b++) /* fills leave alone what is above the diagonal */
-        memset(o->t + at(o, b, b), 0, (size_t)(count(o, b) * count(o, b)) * sizeof(double));
-    TRY(fill(o, true, o->t));
-    for (int b = 0; b < o->n && o->grain > 0; b++)
+        memset(o->a + at(o, b, b), 0, (size_t)(count(o, b) * count(o, b)) * sizeof(double));
+    TRY(fill(base->e, o, true));
+    for (int b = 0; b < o->n && x->grain > 0; b++)
         for (int64_t i = at(o, b, b) + count(o, b) * count(o, b); i < at(o, b + 1, b + 1); i++)
-            o->t[i] = rint(o->t[i] / o->grain) * o->grain;
+            o->a[i] = rint(o->a[i] / x->grain) * x->grain;
 done:
     return st;
 }
 
 /* The parts of the columns that lie in each sensor. */
-static status blocks_columns(linop *base, const wrows *w, int64_t j, int64_t n, double *z,
-                             int64_t ldz) {
-    const blocks *o = (const blocks *)base;
+static status product_columns(product *base, const wrows *w, int64_t j, int64_t n, double *z,
+                              int64_t ldz) {
+    const blocks *o = &((const block_product *)base)->t;
     engine *e = base->e;
     status st = MOAO_OK;
     for (int b = 0; b < o->n; b++) {
@@ -157,7 +180,7 @@ static status blocks_columns(linop *base, const wrows *w, int64_t j, int64_t n, 
         for (int a = b; a < o->n && from < to; a++)
             TRY(engine_gemm(e, 'N', 'N', w->rows, to - from, count(o, a), 1.0,
                             w->w + first(o, a) * w->ld, w->ld,
-                            o->t + at(o, a, b) + (from - first(o, b)) * count(o, a), count(o, a),
+                            o->a + at(o, a, b) + (from - first(o, b)) * count(o, a), count(o, a),
                             a > b, z + (from - j) * ldz, ldz));
     }
 done:
@@ -166,62 +189,89 @@ done:
 
 static int tightened;
 
-static status rough_reduce_tolerance(linop *base, double excess, linop_step from,
+static status rough_reduce_tolerance(product *base, double excess, linop_step from,
                                      linop_step *again) {
-    blocks *o = (blocks *)base;
-    o->grain /= 4 * excess;
+    block_product *x = (block_product *)base;
+    x->grain /= 4 * excess;
     (void)from;
     *again = ++tightened < 5 ? LINOP_LOAD : LINOP_NOTHING;
     return MOAO_OK;
 }
 
-static const linop_kind kind_blocks = {.size = sizeof(linop_kind),
-                                       .name = "blocks",
-                                       .exact = true,
-                                       .bytes = bytes,
-                                       .open = blocks_open,
-                                       .close = blocks_close,
-                                       .factor = blocks_factor,
-                                       .solve = blocks_solve,
-                                       .load = blocks_load,
-                                       .columns = blocks_columns};
-static linop_kind kind_rough,
-    kind_stubborn; /* the same, not exact; the latter cannot be tightened */
+static status factor_open(engine *e, const linop_setup *u, factor **out);
+static status product_open(engine *e, const linop_setup *u, factor *f, product **out);
+static status rough_open(engine *e, const linop_setup *u, factor *f, product **out);
+static status stubborn_open(engine *e, const linop_setup *u, factor *f, product **out);
 
-static status new_blocks(engine *e, const linop_setup *u, const linop_kind *kind, linop **out) {
-    blocks *o = NULL;
-    status st = ALLOC(o, 1, "blocks");
+static const factor_kind block_factors = {.size = sizeof(factor_kind),
+                                          .name = "blocks",
+                                          .bytes = factor_bytes,
+                                          .open = factor_open,
+                                          .close = factor_close,
+                                          .make = factor_make,
+                                          .solve = factor_solve};
+#define PRODUCT                                                                                    \
+    .size = sizeof(product_kind), .bytes = product_bytes, .close = product_close,                  \
+    .load = product_load, .columns = product_columns
+static const product_kind block_products = {PRODUCT, .name = "blocks", .exact = true,
+                                            .open = product_open};
+/* the same, not exact; the latter cannot be tightened */
+static const product_kind rough_products = {PRODUCT, .name = "rough", .open = rough_open,
+                                            .tighten = rough_reduce_tolerance};
+static const product_kind stubborn_products = {PRODUCT, .name = "stubborn", .open = stubborn_open};
+
+static status factor_open(engine *e, const linop_setup *u, factor **out) {
+    block_factor *f = NULL;
+    status st = ALLOC(f, 1, "blocks");
+    (void)u;
     if (st == MOAO_OK) {
-        *o = (blocks){.base = {.kind = kind, .e = e}, .n = e->s->nsensor, .v = u->size.rows};
-        st = engine_doubles(e, at(o, o->n, o->n), "blocks", &o->l);
+        f->base = (factor){.kind = &block_factors, .e = e};
+        st = blocks_init(e, &f->l);
     }
-    if (st == MOAO_OK)
-        st = engine_doubles(e, at(o, o->n, o->n), "blocks", &o->t);
-    *out = &o->base;
+    *out = (factor *)f;
     return comm_agree(e->c, st);
 }
 
-static status blocks_open(engine *e, const linop_setup *u, linop **out) {
-    return new_blocks(e, u, &kind_blocks, out);
+static status new_product(engine *e, factor *f, const product_kind *kind, product **out) {
+    block_product *x = NULL;
+    status st = ALLOC(x, 1, "blocks");
+    if (st == MOAO_OK) {
+        x->base = (product){.kind = kind, .e = e, .f = f};
+        st = blocks_init(e, &x->t);
+    }
+    *out = (product *)x;
+    return comm_agree(e->c, st);
 }
 
-/* The reference has a T of its own and the factor of this one, once that is there. */
-static status open_rough(engine *e, const linop_setup *u, const linop_kind *kind, linop **out) {
+static status product_open(engine *e, const linop_setup *u, factor *f, product **out) {
+    (void)u;
+    return new_product(e, f, &block_products, out);
+}
+
+/* The reference has a T of its own. */
+static status open_rough(engine *e, factor *f, const product_kind *kind, product **out) {
     status st;
-    TRY(new_blocks(e, u, kind, out));
-    TRY(new_blocks(e, u, &kind_blocks, &(*out)->reference));
-    ((blocks *)*out)->grain = 0.01; /* [arcsec^2]: a few percent of a slope's variance */
+    TRY(new_product(e, f, kind, out));
+    TRY(new_product(e, f, &block_products, &(*out)->reference));
+    ((block_product *)*out)->grain = 0.01; /* [arcsec^2]: a few percent of a slope's variance */
 done:
     return st;
 }
 
-static status rough_open(engine *e, const linop_setup *u, linop **out) {
-    return open_rough(e, u, &kind_rough, out);
+static status rough_open(engine *e, const linop_setup *u, factor *f, product **out) {
+    (void)u;
+    return open_rough(e, f, &rough_products, out);
 }
 
-static status stubborn_open(engine *e, const linop_setup *u, linop **out) {
-    return open_rough(e, u, &kind_stubborn, out);
+static status stubborn_open(engine *e, const linop_setup *u, factor *f, product **out) {
+    (void)u;
+    return open_rough(e, f, &stubborn_products, out);
 }
+
+static const linop_pair pairs[] = {{"blocks", "dense", &block_factors, &block_products},
+                                   {"rough", "dense", &block_factors, &rough_products},
+                                   {"stubborn", "dense", &block_factors, &stubborn_products},
+                                   {"blocks+panels", "dense", &block_factors, &product_panels}};
 
 /* --- runs */
 
@@ -304,6 +354,8 @@ static void test_demo(void **state) {
     assert_true(gap(&o) < 3e-7); /* single precision in the file */
     if (world.rank == 0)
         assert_string_equal(o.precision, "double");
+    run_by("blocks+panels", &o);
+    assert_true(gap(&o) < 3e-7);
 }
 
 /* A rough T is noticed on the sampled target, and made finer until that is within the tolerance. */
@@ -327,14 +379,20 @@ static void test_falls_back(void **state) {
         assert_string_equal(o.precision, "double");
 }
 
-/* A table of another version, and a second one of a name, are refused. */
+/* Tables of another version, or with fields that their functions contradict, and a second pair of a
+ * name, are refused. */
 static void test_registry(void **state) {
-    linop_kind other = kind_blocks;
+    factor_kind f = block_factors;
+    product_kind x = block_products;
+    linop_pair other = {"longer", "dense", &f, &x};
     (void)state;
-    assert_int_equal(linop_register(&kind_blocks), MOAO_INPUT);
-    other.name = "longer";
-    other.size++;
+    assert_int_equal(linop_register(&pairs[0]), MOAO_INPUT);
     status_clear();
+    f.size++;
+    assert_int_equal(linop_register(&other), MOAO_INPUT);
+    status_clear();
+    f.size--;
+    x.own_products = true;
     assert_int_equal(linop_register(&other), MOAO_INPUT);
     assert_null(linop_find("longer"));
     status_clear();
@@ -348,16 +406,9 @@ int main(int argc, char **argv) {
         return 1;
     comm_bcast(&world, folder, sizeof folder);
     setenv("MOAO_RESIDENT_BACKEND", "cpu", 1);
-    kind_rough = kind_stubborn = kind_blocks;
-    kind_rough.name = "rough";
-    kind_stubborn.name = "stubborn";
-    kind_rough.exact = kind_stubborn.exact = false;
-    kind_rough.open = rough_open;
-    kind_stubborn.open = stubborn_open;
-    kind_rough.tighten = rough_reduce_tolerance;
-    if (linop_register(&kind_blocks) != MOAO_OK || linop_register(&kind_rough) != MOAO_OK ||
-        linop_register(&kind_stubborn) != MOAO_OK)
-        return 1;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (linop_register(&pairs[i]) != MOAO_OK)
+            return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_demo), cmocka_unit_test(test_reduces_tolerance),
         cmocka_unit_test(test_falls_back), cmocka_unit_test(test_registry)};

@@ -24,7 +24,7 @@ static status limited_alloc(backend_ctx *ctx, size_t bytes, void **to) {
 /* Opens t for targets on all ranks, with room for `fit` of them on each; MOAO_MEMORY: for none. */
 static status open_tor(const backend *be, report *rep, int fit, tor *t, int *chunk) {
     const int v = s.dm.nact;
-    const tor_setup u = {.kind = &linop_dense,
+    const tor_setup u = {.pair = &linop_dense,
                          .be = be,
                          .c = &world,
                          .s = &s,

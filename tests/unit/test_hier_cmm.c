@@ -7,7 +7,7 @@
 
 #include "support/hier_case.h"
 
-#include "operator/cmm_source.h"
+#include "engine/cmm_source.h"
 
 /* laser and natural stars, 1:2, one subaperture across, registration, magnification, one row */
 static const case_sensor sensors[] = {{12, {20, 5}, 9e4, 1, 0, {0}, 0},

@@ -1,4 +1,4 @@
-/* What compute.format: grid finds of its own errors (linop_kind.check), with tiles and with dense
+/* What compute.format: grid finds of its own errors (product_kind.check), with tiles and with dense
  * blocks: small as it is loaded; where its profile is another one than that of the comparison, the
  * difference of the two. */
 #include "support/engine_case.h"
@@ -43,13 +43,13 @@ static void errors(bool gradient, double more, double *rms, double *worst) {
                            .proj = proj,
                            .most = 1,
                            .planned = 1};
-    case_ok(linop_toeplitz.open(&e, &u, &o));
+    case_ok(linop_open(&linop_toeplitz, &e, &u, &o));
     case_ok(linop_load(o, &p));
     for (int l = 0; l < p.nlayer; l++)
         p.strength[l] *= 1 + more;
     case_ok(engine_load(&e, &p));
-    case_ok(o->kind->check(o, 1, rms, worst));
-    linop_toeplitz.close(o);
+    case_ok(o->product->check(o->x, 1, rms, worst));
+    linop_close(o);
     be->release(ctx, proj);
     engine_close(&e);
     case_profile_free(&p);

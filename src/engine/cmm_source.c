@@ -1,4 +1,4 @@
-#include "operator/cmm_source.h"
+#include "engine/cmm_source.h"
 
 #include <math.h>
 #include <stdlib.h>
