@@ -67,12 +67,13 @@ static status part_sensors(ast_job *j) {
     if (kept != count_names(j->cl->keep))
         return status_fail(MOAO_INPUT, "--keep %.60s: not all of these are natural stars of %s",
                            j->cl->keep, j->cl->files[0]);
-    if (params_given(all->v[j->like].noise_variance))
+    const sensor_params *like = &all->v[j->like];
+    if (params_given(like->noise_variance) || params_given(like->photons))
         return status_fail(
             MOAO_INPUT,
-            "sensor %s: noise_variance is given, so that magnitudes would not count, "
+            "sensor %s: %s is given, so that magnitudes would not count, "
             "expected none in the sensor after which the candidates' are made",
-            all->v[j->like].name);
+            like->name, params_given(like->noise_variance) ? "noise_variance" : "photons");
 done:
     return st;
 }

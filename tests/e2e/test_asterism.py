@@ -301,7 +301,8 @@ class Asterisms(Folder):
                             (good[:2] + ["bad.csv"] + good[3:], "bad.csv:1: no columns ra and dec"),
                             (good[:2] + ["short.csv"] + good[3:], "short.csv:2: not as many values"),
                             (["blind.yaml", "--stars", "sky.csv"] + good[3:], "expected sky.ra and sky.dec"),
-                            (good[:2] + ["none.csv"] + good[3:], "none.csv"), (good + ["sensors[1].noise_variance=1e-4"], "noise_variance")):
+                            (good[:2] + ["none.csv"] + good[3:], "none.csv"), (good + ["sensors[1].noise_variance=1e-4"], "noise_variance"),
+                            (good + ["sensors[1].photons=300"], "photons is given")):
             p = self.moao("asterism", *args, code=2)
             self.assertIn(words, p.stderr, args)
             self.assertEqual(len([x for x in p.stderr.split("\n") if x.strip()]), 1, p.stderr)
