@@ -69,11 +69,11 @@ static status part_sensors(ast_job *j) {
                            j->cl->keep, j->cl->files[0]);
     const sensor_params *like = &all->v[j->like];
     if (params_given(like->noise_variance) || params_given(like->photons))
-        return status_fail(
-            MOAO_INPUT,
-            "sensor %s: %s is given, so that magnitudes would not count, "
-            "expected none in the sensor after which the candidates' are made",
-            like->name, params_given(like->noise_variance) ? "noise_variance" : "photons");
+        return status_fail(MOAO_INPUT,
+                           "sensor %s: %s is given, so that magnitudes would not count, "
+                           "expected none in the sensor after which the candidates' are made",
+                           like->name,
+                           params_given(like->noise_variance) ? "noise_variance" : "photons");
 done:
     return st;
 }
