@@ -114,7 +114,7 @@ class BadInput(unittest.TestCase):
     def test_words_of_other_programs(self):
         """A key that people of the field expect is answered by what it is called here, and not as missing too."""
         for old, new, hint in (("dm: {nssp: 16}", "dm: {actuators: 17}", "dm.actuators: unknown key, did you mean dm.nssp? (it counts"),
-                               ("magnitude: 11}", "mag: 11}", "sensors[1].mag: unknown key, did you mean magnitude?"),
+                               ("magnitude: 11,", "mag: 11,", "sensors[1].mag: unknown key, did you mean magnitude?"),
                                ("altitude: 90 km", "altitude: 90 km, pixel_scale: 1", "sensors[3].pixel_scale: unknown key, did you mean pixel?"),
                                ("obscuration: 0.14", "ObscurationRatio: 0.14", "did you mean telescope.obscuration? (a fraction"),
                                ("obscuration: 0.14", "spiders: 6", "unknown key, expected no such key: spiders are not modelled")):
@@ -134,7 +134,7 @@ class BadInput(unittest.TestCase):
                 ([MOAO, "check", "pipe"], "pipe"), ([MOAO, "check", "bad.yaml", "targets={file: pipe}"], "pipe"),
                 ([MOAO, "check", "bad.yaml", "targets={file: run}"], "run"), ([MOAO, "check", "bad.yaml", "atmosphere={file: pipe}"], "pipe"),
                 ([MOAO, "check", "bad.yaml", "atmosphere={profiles: [{file: pipe}]}"], "pipe"),
-                ([MOAO, "check", "bad.yaml", "errors={static_map: pipe}"], "pipe"), ([MOAO, "import-legacy", "pipe", "pipe", "-o", "x"], "pipe"),
+                ([MOAO, "check", "bad.yaml", "errors={static_map: pipe}"], "pipe"), ([MOAO, "check", "bad.yaml", "errors={jitter_psd: pipe}"], "pipe"), ([MOAO, "import-legacy", "pipe", "pipe", "-o", "x"], "pipe"),
                 ([MOAO, "budget", "run"], "run/maps.fits"), ([MOAO, "asterism", "bad.yaml", "--stars", "pipe", "--choose", "1", "--want", "mean strehl", "-o", "x"], "pipe"),
                 (results + ["stars", "pipe", "-o", "x"], "pipe"), (results + ["plot", "run", "-o", "x"], "run/maps.fits")):
             p = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder.name,
