@@ -28,7 +28,7 @@ const char cmd_check_usage[] =
     "  --gpus G      of a node, computing on them (default: none); their memory is\n"
     "                compute.gpu_memory\n"
     "  --gflops G    dgemm in double precision of one core, or of one GPU\n"
-    "                (default: measured here; a GPU: 50000, an H200)\n"
+    "                (default: measured here; of a GPU that of an H200, 64000)\n"
     "  --time H      longest time of a job, in hours or with a unit (default 24)\n"
     "\n"
     "  --json        all of it as JSON on standard output\n";

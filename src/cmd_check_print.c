@@ -203,9 +203,10 @@ static void print_plan(const check_facts *f, const advice *a) {
     t.len = 0;
     text_add_time(&t, p->time.total);
     text_add(&t, " (dgemm %s: %.1f GFLOP/s a rank); checkpoints %s",
-             f->measured         ? "measured here"
-             : f->cl->gflops > 0 ? "as given"
-                                 : "assumed",
+             f->cl->gflops > 0 ? "as given"
+             : a->gpus > 0     ? "of an H200"
+             : f->measured     ? "measured here"
+                               : "assumed",
              a->room.rate / 1e9, a->step < 1 ? "within " : "every ");
     if (a->step < 1)
         text_add(&t, "1 s");

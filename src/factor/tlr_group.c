@@ -38,7 +38,7 @@ static status bcast(void *arg, void *p, size_t bytes, int root) {
 
 /* Whether devices make a factor together: only where the variable MOAO_TLR_TOGETHER says so, for
  * parts, which one device would have to take too for the same bits, cost it up to 5 % more time,
- * and two gain a quarter (docs/performance-tlr.md). */
+ * and two gain a quarter (docs/performance.md). */
 static bool devices_share(void) {
     const char *set = getenv("MOAO_TLR_TOGETHER");
     return set != NULL && *set != '\0' && strcmp(set, "no") != 0 && strcmp(set, "0") != 0;

@@ -11,7 +11,7 @@
  * differences are largest in, and of the others one of so many, drawn at random, the same in every
  * run. They come first, in that order. While all of a reconstructor are within the tolerance, its
  * other exposures are taken to be; once one is not, all of them are sampled. What that guarantees:
- * docs/gpu-pipeline.md. */
+ * docs/gpu.md. */
 #ifndef MOAO_ACCURACY_H
 #define MOAO_ACCURACY_H
 

@@ -383,22 +383,26 @@ status plan_check_host(const plan *p, const machine_room *room) {
         (double)room->available / 1e9);
 }
 
-/* Share of dgemm's rate that the linear algebra of a run reaches; time of one evaluation of the
+/* Fraction of dgemm's rate that the linear algebra of a run reaches; time of one evaluation of the
  * structure function, and of one point of a Fourier transform per doubling of its size, on one
- * thread [s]; start of a run [s]; rate of a thread where none was measured. Measured:
- * docs/performance.md. */
+ * thread [s]; threads of a CPU whose evaluations a device replaces; start of a run [s]; rate of a
+ * thread where none was measured. tests/e2e/test_figures.py compares the times of the full scale
+ * that follow from them with those of docs/figures.json. */
 #define EFFICIENCY 0.8
 #define EVALUATION 3e-9
+#define DEVICE_THREADS 1100
 #define TRANSFORM 1.5e-9
-#define HALVES 8  /* products of FP16 numbers, in mixed precision, are that much faster, */
-#define SINGLES 4 /* and entries in single precision */
+#define FP16_EXPOSURE 11 /* products of FP16 numbers, in mixed precision, are that much faster, */
+#define FP16_SOLVE 6     /* also where some take three, */
+#define FP32_ENTRIES 4   /* and entries in single precision */
 #define START 1.0
 #define THREAD_RATE 20e9
 
 void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
                    const machine_room *room, double rate) {
     const double m = (double)s->m, t = (double)s->t, v = s->dm.nact, n = room->nrank;
-    const double threads = !p->pair->factor->collective ? 500 : room->threads;
+    const bool device = !p->pair->factor->collective && !room->host;
+    const double threads = device ? DEVICE_THREADS : room->threads;
     const int ngroup = room->nrank / p->group_size;
     const double nt = s->ntarget;
     psf_sizes z = {.grid = 2};
@@ -409,7 +413,7 @@ void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
     for (int i = 0; i < a->nprofile; i++)
         nlayer = a->profiles[i].nlayer > nlayer ? a->profiles[i].nlayer : nlayer;
     if (!(rate > 0))
-        rate = !p->pair->factor->collective ? PLAN_GPU_RATE : THREAD_RATE * room->threads;
+        rate = device ? PLAN_GPU_RATE : THREAD_RATE * room->threads;
     const double flop = 1 / (EFFICIENCY * rate * n), value = nlayer * EVALUATION / (n * threads);
     /* the rank with the most targets, over the mean */
     const double uneven = ceil_div(p->chunk, ngroup) * (double)ngroup / p->chunk;
@@ -417,8 +421,11 @@ void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
     p->time.tor = factors * m * m * m / 3 * flop + 0.5 * m * m * value;
     const bool fp16 = p->pair->product->fp16;
     const projection of = projection_of(p, s, o);
-    const double product = fp16 ? flop / HALVES : flop, entry = fp16 ? value / SINGLES : value;
-    p->time.solve = uneven * ((2 * v * m * m + 2 * v * of.solve * m) * product + t * m * entry);
+    const double entry = fp16 ? value / FP32_ENTRIES : value;
+    const double product = fp16 ? flop / FP16_EXPOSURE : flop;
+    p->time.solve = uneven * ((2 * v * m * m + 2 * v * of.solve * m) *
+                                  (p->pair->factor->split ? flop / FP16_SOLVE : flop) +
+                              t * m * entry);
     if (o->budget)
         p->time.solve += uneven * 2 * v * v * m * flop;
     const double points = (double)psf_points_of(s, o) + lag_points(s, a, o);
@@ -427,7 +434,7 @@ void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
     p->time.common = 0.5 * m * m * value + common * flop / p->nchunk;
     p->time.exposure =
         uneven * ((v * m * m + 2 * v * rows * m + 2 * v * v * m) * product + looked * m * entry +
-                  o->nlambda * grid * grid * log2(grid) * TRANSFORM / n);
+                  o->nlambda * grid * grid * log2(grid) * TRANSFORM / (device ? 10 * n : n));
     p->time.start = START + p->flops[STAGE_SETUP] * flop;
     p->time.total = p->time.start + a->ntor * (p->time.tor + nt * p->time.solve) +
                     a->nexposure * (p->nchunk * p->time.common + nt * p->time.exposure);

@@ -1,4 +1,4 @@
-"""The executor of devices that do not hold the factor (docs/gpu-pipeline.md), which then stays in the host's memory:
+"""The executor of devices that do not hold the factor (docs/gpu.md), which then stays in the host's memory:
 the CPU backend with little of compute.gpu_memory, against the CPU's panels. What a run does when its device fails."""
 # timeout: 900
 # seconds: 40

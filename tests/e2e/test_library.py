@@ -85,6 +85,23 @@ class Symbols(unittest.TestCase):
             self.assertEqual(code, 0, text)
 
 
+class Page(unittest.TestCase):
+    def test_examples(self):
+        """Every example of docs/library.md compiles behind the page's beginning, runs on the CPU and prints what its comment says."""
+        with open(os.path.join(ROOT, "docs/library.md"), encoding="utf-8") as f:
+            start, *examples = re.findall(r"^```c\n(.*?)^```", f.read(), re.S | re.M)
+        self.assertGreaterEqual(len(examples), 6)
+        start = start.replace('"auto"', '"cpu"')
+        with tempfile.TemporaryDirectory() as d:
+            for text in examples:
+                with open(d + "/page.c", "w", encoding="utf-8") as f:
+                    f.write(start + text)
+                code, out = run(CC, "-D_GNU_SOURCE", "-Wall", "-Werror", "-Wno-unused-function", "-I" + ROOT + "/src/linalg/include", d + "/page.c",
+                                os.path.dirname(MOAO) + "/libmoao.a", "-o", d + "/page", "-fopenmp", "-lopenblas", "-ldl", "-lpthread", "-lm")
+                self.assertEqual(code, 0, out)
+                self.assertEqual(run(d + "/page"), (0, re.search(r"Prints: (.*?) \*/", text).group(1) + "\n"))
+
+
 class Plugins(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -1,4 +1,4 @@
-"""Runs on devices (docs/gpu-pipeline.md), with the CPU backend as the device, against runs of ranks in step on the
+"""Runs on devices (docs/gpu.md), with the CPU backend as the device, against runs of ranks in step on the
 CPU: the same maps; what it does when memory, a device or a rank is missing."""
 import json
 import os

@@ -54,7 +54,7 @@ batch_cut tlr_cut(const tlr *a, int64_t most) {
 
 /* Of a fixed rank: columns of a sample beyond it, where there is room for them, and power
  * iterations. Where singular values decay as a fixed rank asks for, that is within 3 % of the best
- * (docs/performance-tlr.md). */
+ * (bench/results/tlr-h200.md). */
 #define BEYOND 8
 #define POWER 0
 static int64_t samples_beyond(const tlr_batch *c) {
