@@ -31,8 +31,10 @@ const variable variables[] = {
     {"MOAO_DEPS", "yes|no", NULL, "no: make demo and make check install no packages."},
     {"MOAO_PROJECTION", "matrix|filter|raw", NULL,
      "How D+ is applied to covariances, for comparisons."},
-    {"MOAO_OPERATOR", "dense|streamed|half|fp16_host|fp16_lattice_pairs|tlr|grid", NULL,
-     "The form of Cmm on devices, for comparisons; compute.format is for users."},
+    {"MOAO_OPERATOR",
+     "dense|streamed|half|fp16_host|fp16_lattice_pairs|tlr|grid|tlr+fp16|tlr+fp16_lattice|"
+     "tlr+toeplitz|host+fp16|host+fp16_lattice|host+toeplitz",
+     NULL, "The form of Cmm on devices, for comparisons; compute.format is for users."},
     {"MOAO_RESIDENT_BACKEND", "cpu|gpu", NULL,
      "The backend that serves as a device, for tests of runs on devices without a GPU."},
     {"MOAO_CHECK_MEMORY", "yes|no", NULL,

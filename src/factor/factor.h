@@ -90,6 +90,7 @@ struct factor { /* the first member of each kind's own struct */
     const factor_kind *kind;
     engine *e;
     factor_accuracy accuracy; /* of the next make and solves; make may leave a higher one */
+    bool refines;             /* W is refined, whatever accuracy says: the product needs it */
     double *panel;            /* lends_panel: m x width, anybody's between its functions */
     double *spare;            /* where refine is: rows of W of a target x m, once W was refined */
 };

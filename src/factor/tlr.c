@@ -334,10 +334,14 @@ done:
     return st;
 }
 
+static bool refines(const compressed *o) {
+    return o->base.accuracy.refine || o->base.refines;
+}
+
 /* This rank's part in the solve of a target of others. */
 static status assist(compressed *o) {
     status st = MOAO_OK;
-    const int solves = o->base.accuracy.refine ? 2 : 1;
+    const int solves = refines(o) ? 2 : 1;
     for (int i = 0; i < solves && st == MOAO_OK; i++)
         st = tlr_solve(o->l, 'R', 'A', 0, o->x, 1);
     return st;
@@ -353,18 +357,17 @@ static status solve_target(compressed *o, const wrows *w) {
         return st;
     if (o->distributed)
         TRY(tlr_group_round(&o->group, MOAO_OK, true, &any));
-    if (o->base.accuracy.refine && o->base.spare == NULL)
+    if (refines(o) && o->base.spare == NULL)
         TRY(engine_doubles(e, o->v * m, "residual of a target", &o->base.spare));
-    if (o->base.accuracy.refine)
+    if (refines(o))
         TRY(e->be->copy(e->ctx, o->base.spare, v * d, w->w, w->ld * d, v * d, m));
     TRY(take_step(o, w, w->w, w->ld, false));
     TRY(inject(o, "tlr-w", 1 + 0x1p-4, w->w, v, w->ld));
-    if (o->base.accuracy.refine) {
+    if (refines(o)) {
         TRY(subtract_product(o, w));
         TRY(take_step(o, w, o->base.spare, v, true));
     }
-    e->rep->flops[STAGE_SOLVE] +=
-        (o->base.accuracy.refine ? 4.0 : 2.0) * (double)(v * m) * (double)m;
+    e->rep->flops[STAGE_SOLVE] += (refines(o) ? 4.0 : 2.0) * (double)(v * m) * (double)m;
 done:
     return st;
 }

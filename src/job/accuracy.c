@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONVERGES 0.5 /* a refinement must shrink the residual of W at least by that */
-#define LOOSER 50     /* a factor that many times better than asked: the next one is looser */
+#define CONVERGES 0.5  /* a refinement must shrink the residual of W at least by that */
+#define W_SETTLED 1e-5 /* residual of W that changes less in the images than FP16 numbers do */
+#define LOOSER 50      /* a factor that many times better than asked: the next one is looser */
 
 /* Which exposures of reconstructor k are sampled. */
 static status choose_samples(const atmos *s, int k, int every, accuracy *a) {
@@ -229,6 +230,29 @@ done:
     return st;
 }
 
+/* Collective. The same of W that is refined in any case: what it and the products of an exposure
+ * change, against W and products in double precision. *by_w: not enough of that is theirs alone. */
+static status sample_refined(run *r, int k, obsexposure *ex, double *difference, bool *by_w) {
+    obsseq_accuracy how = {.approximate = true, .sample = true, .difference = NAN};
+    result_block b = {0};
+    double residual;
+    int first, end;
+    status st = MOAO_OK;
+    atmos_exposures_of(&r->u.a, k, &first, &end);
+    b = run_block(r, first, r->acc.edge, 1);
+    if (is_root(r))
+        st = ALLOC(b.scalars, store_scalars(b.nlambda, b.nbox, b.nbudget), "results");
+    TRY(comm_agree(r->c, st));
+    TRY(tor_solve(&r->seq.t, r->acc.edge, 1, &residual));
+    TRY(obsseq_expose(&r->seq, atmos_profile_at(&r->u.a, r->u.a.exposure_time[first]), &ex[first],
+                      &how, NULL, &b));
+    *difference = how.difference;
+    *by_w = !(residual <= W_SETTLED);
+done:
+    free(b.scalars);
+    return st;
+}
+
 /* The first guess: as the reconstructor before, looser where that was much better than asked. */
 static factor_accuracy guess(const run *r, int k) {
     const struct accuracy_of *before = r->acc.of + (k > 0 ? k - 1 : 0);
@@ -251,9 +275,10 @@ static void say_factor(const run *r, const report_compression *to, const struct 
     else
         progress_note("  changes Strehl ratios and ensquared energies of target %d by %.1e%s",
                       r->acc.edge + 1, of->difference,
-                      of->w.refine ? ", more than compute.tlr_strehl allows: W of all targets is "
-                                     "refined"
-                                   : "");
+                      r->seq.t.op->f->refines ? "; W of all targets is refined"
+                      : of->w.refine
+                          ? ", more than compute.tlr_strehl allows: W of all targets is refined"
+                          : "");
     if (to->shifts > 0)
         progress_note("  %.1e arcsec^2 of noise at most was added in %ld places, for pivots to be "
                       "positive",
@@ -326,8 +351,10 @@ status run_factor(run *r, int k, const profile *p, obsexposure *ex) {
         return st;
     while (again == LINOP_FACTOR && !of->known && !op->f->accuracy.dense) {
         report_compression is;
-        TRY(sample_factor(r, k, ex, &of->difference));
-        if (of->difference <= limit / 2) /* other exposures may be worse */
+        bool by_w = true;
+        TRY(op->f->refines ? sample_refined(r, k, ex, &of->difference, &by_w)
+                           : sample_factor(r, k, ex, &of->difference));
+        if (of->difference <= limit / 2 || !by_w) /* other exposures may be worse */
             break;
         op->factor->look(op->f, &is);
         TRY(linop_reduce_tolerance(op, of->difference / limit, LINOP_FACTOR, &again));
@@ -339,6 +366,7 @@ status run_factor(run *r, int k, const profile *p, obsexposure *ex) {
         TRY(tor_factor(&r->seq.t, p));
     }
     of->w = op->f->accuracy;
+    of->w.refine = of->w.refine || op->f->refines;
     of->known = true;
     of->difference = of->w.dense ? 0 : of->difference;
     st = comm_agree(r->c, record_factor(r, k, restarts));

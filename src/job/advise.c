@@ -47,7 +47,7 @@ static status make_plan(const setup *u, const plan_sizes *z, double rate, double
         /* the GPUs of a node make a factor together, each node for itself */
         const int nodes = a->room.nrank / a->gpus;
         a->p.flops[STAGE_FACTOR] *=
-            a->p.pair == &linop_tlr
+            a->p.pair->factor->compressed
                 ? tlr_group_factors(false, par->compute_tlr_distributed, a->room.nrank, nodes)
                 : (double)a->room.nrank / a->gpus;
     } else if (plan_own_device(par, z, a->room.nrank)) {
@@ -55,7 +55,7 @@ static status make_plan(const setup *u, const plan_sizes *z, double rate, double
         const device_room own = {.bytes = all, .machine = (double)a->room.total, .host = true};
         a->room.host = true;
         st = plan_make_device(par, &u->s, &u->a, &u->o, &a->room, z, chunk, own, &a->p);
-        a->p.flops[STAGE_FACTOR] *= a->p.pair == &linop_tlr ? 1 : a->room.nrank;
+        a->p.flops[STAGE_FACTOR] *= a->p.pair->factor->compressed ? 1 : a->room.nrank;
         a->p.memory = plan_own_memory(&a->p);
     } else {
         st = plan_make(par, &u->s, &u->a, &u->o, &a->room, z, chunk, &a->p);

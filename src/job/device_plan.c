@@ -89,7 +89,7 @@ static status say_too_little(const device_plan *p, const device_room *room) {
             "%s, %.2f GB are %s; %suse a node with more memory, smaller sensors, or "
             "compute.format=dense with more ranks",
             needed, format, given, what, now);
-    if (p->pair == &linop_tlr)
+    if (p->pair->factor->compressed)
         return status_fail(MOAO_INPUT,
                            "compute.format: one target at a time needs %.2f GB with a factor "
                            "compressed by tiles, %.2f GB are given and free; use more memory "
@@ -151,5 +151,10 @@ status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o
     }
     for (int i = 0; i < n && !p->held; i++)
         device_plan_make(pairs[i], w, s, o, p);
+    if (w->members > 0 && p->pair->factor->compressed && p->pair->product->refined)
+        return status_fail(MOAO_INPUT, "compute.tlr_distributed: a distributed factor does not "
+                                       "serve products in FP16, whose reference one rank computes "
+                                       "alone; leave it out, or compute exposures in double "
+                                       "precision");
     return p->fits > 0 ? MOAO_OK : say_too_little(p, &w->room);
 }

@@ -82,9 +82,9 @@ bool plan_own_device(const params *par, const plan_sizes *z, int nrank) {
 }
 
 bool plan_may_compress(const params *par) {
-    const char *name = getenv("MOAO_OPERATOR");
+    const linop_pair *named = linop_find(getenv("MOAO_OPERATOR"));
     return par->compute_format == FORMAT_TLR || par->compute_format == FORMAT_AUTO ||
-           (name != NULL && strcmp(name, linop_tlr.name) == 0);
+           (named != NULL && named->factor->compressed);
 }
 
 status plan_predict(const params *par, const sys *s, const atmos *a, const psf_opts *o,
@@ -356,7 +356,7 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
     if (st != MOAO_OK)
         return st;
     p->width = p->device.width;
-    if (p->pair == &linop_tlr)
+    if (p->pair->factor->compressed)
         p->ranks = z->ranks;
     int kg = ceil_div(s->ntarget, nrank), most = chunk > 0 ? ceil_div(chunk, nrank) : kg;
     kg = kg < most ? kg : most;

@@ -169,7 +169,7 @@ static status plan_on_devices(run *r, int chunk, bool *lacks) {
         return st;
     /* a node's devices make a factor together where they hold it, else each for itself */
     p->flops[STAGE_FACTOR] *=
-        p->pair == &linop_tlr
+        p->pair->factor->compressed
             ? tlr_group_factors(r->device.be == &backend_cpu, par->compute_tlr_distributed,
                                 r->c->size, r->c->nnode)
         : r->device.sharing > 1 || p->pair->factor->on_host ? r->c->size
@@ -455,18 +455,18 @@ void run_announce(const run *r) {
                   text_plural(c->nnode), r->rep.planned / 1e9);
     if (r->device.be != NULL)
         progress_note("%s: %s", r->device.be->name, r->device.text);
-    if (r->pl.pair == &linop_tlr)
+    if (r->pl.pair->factor->compressed)
         progress_note("the factor of Cmm is compressed by tiles: about %.2f GB of %.2f, mean rank "
                       "%.0f of %d",
                       r->sizes.ranks.bytes / 1e9, r->sizes.ranks.bytes_dense / 1e9,
                       r->sizes.ranks.mean, r->sizes.ranks.tile);
-    if (r->pl.pair == &linop_tlr && plan_members(&r->u.par, &r->room) > 1)
+    if (r->pl.pair->factor->compressed && plan_members(&r->u.par, &r->room) > 1)
         progress_note("it is distributed: each of %d ranks keeps its tile rows alone",
                       plan_members(&r->u.par, &r->room));
-    if (r->pl.pair == &linop_host)
+    if (r->pl.pair->factor == &factor_host)
         progress_note("the factor of Cmm does not fit there: it stays in the host's memory and "
                       "passes by");
-    if (r->pl.pair == &linop_fp16_host)
+    if (r->pl.pair->factor == &factor_fp16_host)
         progress_note("the factor of Cmm fits there in halves only: it is made in the host's "
                       "memory");
     if (r->acc.exposures)

@@ -16,10 +16,30 @@ const linop_pair linop_toeplitz = {"grid", "grid", &factor_dense, &product_toepl
 const linop_pair linop_fp16_lattice_pairs = {"fp16_lattice_pairs", "grid", &factor_fp16,
                                              &product_fp16_lattice};
 
+const linop_pair linop_tlr_fp16 = {"tlr+fp16", "tlr", &factor_tlr, &product_fp16};
+const linop_pair linop_tlr_fp16_lattice = {"tlr+fp16_lattice", "tlr", &factor_tlr,
+                                           &product_fp16_lattice};
+const linop_pair linop_tlr_toeplitz = {"tlr+toeplitz", "tlr", &factor_tlr, &product_toeplitz};
+const linop_pair linop_host_fp16 = {"host+fp16", "half", &factor_host, &product_fp16};
+const linop_pair linop_host_fp16_lattice = {"host+fp16_lattice", "grid", &factor_host,
+                                            &product_fp16_lattice};
+const linop_pair linop_host_toeplitz = {"host+toeplitz", "grid", &factor_host, &product_toeplitz};
+
 /* in the order of their numbers, which checkpoints keep */
-static const linop_pair *known[MOST] = {
-    &linop_dense,       &linop_host, &linop_fp16,     &linop_fp16_host,
-    &linop_distributed, &linop_tlr,  &linop_toeplitz, &linop_fp16_lattice_pairs};
+static const linop_pair *known[MOST] = {&linop_dense,
+                                        &linop_host,
+                                        &linop_fp16,
+                                        &linop_fp16_host,
+                                        &linop_distributed,
+                                        &linop_tlr,
+                                        &linop_toeplitz,
+                                        &linop_fp16_lattice_pairs,
+                                        &linop_tlr_fp16,
+                                        &linop_tlr_fp16_lattice,
+                                        &linop_tlr_toeplitz,
+                                        &linop_host_fp16,
+                                        &linop_host_fp16_lattice,
+                                        &linop_host_toeplitz};
 
 const linop_pair *linop_find(const char *name) {
     for (int i = 0; name != NULL && i < MOST && known[i] != NULL; i++)
@@ -84,6 +104,7 @@ status linop_open(const linop_pair *pair, engine *e, const linop_setup *u, linop
     TRY(comm_agree(e->c, ALLOC(o, 2, "operator")));
     TRY(pair->factor->open(e, u, &o->f));
     TRY(pair->product->open(e, u, o->f, &o->x));
+    o->f->refines = o->x->kind->refined;
     o->factor = o->f->kind;
     o->product = o->x->kind;
     o->together = o->product->together;

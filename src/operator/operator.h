@@ -36,6 +36,11 @@ extern const linop_pair linop_toeplitz; /* dense factor; exposures by pairs of s
 extern const linop_pair
     linop_fp16_lattice_pairs; /* linop_fp16; sensors on a lattice by transforms */
 
+/* Compressed factor; exposures by differences, these by transforms, pairs of sensors in FP32. */
+extern const linop_pair linop_tlr_fp16, linop_tlr_fp16_lattice, linop_tlr_toeplitz;
+/* The same with a factor in the host's memory. */
+extern const linop_pair linop_host_fp16, linop_host_fp16_lattice, linop_host_toeplitz;
+
 /* Local. A pair of that name, NULL: none. Others are registered, by a program that has them, before
  * the first use; the variable MOAO_OPERATOR names the one that a run takes. Tables of another size,
  * or whose fields do not say what their functions are, are refused. */

@@ -1,5 +1,6 @@
 /* The product in FP16: its memory and its tables. */
 #include "factor/host_factor.h"
+#include "factor/tlr_cmm.h"
 #include "residual/fp16_internal.h"
 
 #include <math.h>
@@ -52,7 +53,10 @@ static void bytes(const linop_case *c, const factor_kind *by, linop_bytes *b) {
     linop_add(b, "tables of covariances of the sampled target",
               matcov_target_bytes(c->s, c->nlayer));
     b->per_target = "W of a target in halves, D+ Ctm0 W'";
-    b->target = 2 * v8 * m * h + (v * v + v * nk) * d;
+    const size_t w16 = 2 * v8 * m * h, w64 = v * m * d; /* targets that are solved for together */
+    b->target = (by->together && w16 < w64 ? w64 : w16) + (v * v + v * nk) * d;
+    if (by->compressed)
+        b->least = m * (size_t)tlr_cmm_widest(c->s) * d;
     if (by->split && !by->on_host) /* which is computed in the product's memory, too */
         b->least = b->least > area ? b->least - area : 0;
 }
@@ -191,6 +195,7 @@ static void fp16_close(product *base) {
     e->be->release_host(e->ctx, x->host);
     lattice_pairs_close(e, &x->like);
     free(x->piece);
+    free(x->ew);
     free(x);
 }
 
@@ -207,7 +212,11 @@ static status open_kind(engine *e, const linop_setup *u, factor *f, const produc
     x->v = u->size.rows;
     x->nk = tiptilt_constants(e->s);
     x->proj = u->proj;
-    TRY(comm_agree(e->c, prepare(x, u)));
+    x->split = f->kind->split;
+    st = ALLOC(x->ew, (size_t)u->most, "exponents of W");
+    TRY(comm_agree(e->c, st == MOAO_OK ? prepare(x, u) : st));
+    if (!x->split && !f->kind->together)
+        x->base.solve_in = x->exact.w;
 done:
     if (st != MOAO_OK) {
         fp16_close((product *)x);

@@ -36,6 +36,8 @@ struct fp16 {
     int64_t v;
     int nk; /* constants: laser stars times axes */
     const double *proj;
+    bool split; /* the factor is in split FP16; else */
+    int *ew;    /* [targets] W of each is cast with an exponent of its own */
 
     backend_cov_target *target; /* the sampled one */
 
@@ -95,8 +97,7 @@ static inline int64_t fp16_w_size(const fp16 *x) { /* of one of the two */
 }
 
 static inline int fp16_exponent_of(const fp16 *x, const wrows *w) {
-    (void)w;
-    return fp16_factor_w_exponent(x->base.f);
+    return x->split ? fp16_factor_w_exponent(x->base.f) : x->ew[w->slot];
 }
 
 static inline fp16_pair fp16_w(const fp16 *x, const wrows *w, int64_t j) {

@@ -26,7 +26,7 @@
 static status residual(fp16 *x, int64_t j, int64_t n, bool keep, double sum[2]) {
     engine *e = x->base.e;
     const backend_fp16 *h = e->be->fp16;
-    const int64_t v = x->v, m = e->m, t = e->t, most = v > n ? v : n;
+    const int64_t v = x->v, m = e->m, t = e->t, most = v > n ? v : n, d = sizeof(double);
     double *r = x->some[0], *host = x->host + x->nk * x->nk;
     status st;
     TRY(e->mat->fill_ctm(x->target, BACKEND_D, 0, t, j, n, x->ctm64, t));
@@ -35,7 +35,9 @@ static status residual(fp16 *x, int64_t j, int64_t n, bool keep, double sum[2]) 
     TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, x->columns, m));
     TRY(engine_gemm(e, 'N', 'N', v, n, m, -1.0, x->exact.w, v, x->columns, m, 1.0, r, v));
     TRY(h->squares(e->ctx, BACKEND_D, v, n, r, v, most, x->numbers, 1));
-    if (keep)
+    if (keep && !x->split && x->base.f->spare != NULL)
+        TRY(e->be->copy(e->ctx, x->base.f->spare + j * v, v * n * d, r, v * n * d, v * n * d, 1));
+    if (keep && x->split)
         TRY(h->cast_to_single(e->ctx, v, n, r, v, x->b32 + j * v, v));
     TRY(engine_copy(e, host, x->numbers, FP16_NUMBERS));
     TRY(engine_sync(e));
@@ -45,7 +47,7 @@ done:
     return st;
 }
 
-/* |R| / |B0|, and R in b32. */
+/* |R| / |B0|, and R in b32, or where the factor takes it. */
 static status all_of_it(fp16 *x, double *rho) {
     const engine *e = x->base.e;
     double sum[2] = {0, 0};
@@ -90,13 +92,45 @@ done:
     return st;
 }
 
-static status settle(fp16 *x) {
+/* W by another factor, which solves in double precision, and the same step of it. */
+static status start_double(fp16 *x) {
     engine *e = x->base.e;
-    double rho, before = INFINITY;
+    const int64_t v = x->v, t = e->t;
+    const wrows w = {.rows = v, .ld = v, .w = x->exact.w};
+    status st = MOAO_OK;
+    for (int64_t j = 0, n; j < e->m; j += n) {
+        n = engine_width(e, j, e->m);
+        TRY(e->mat->fill_ctm(x->target, BACKEND_D, 0, t, j, n, x->ctm64, t));
+        TRY(engine_gemm(e, 'N', 'N', v, n, t, 1.0, x->proj, v, x->ctm64, t, 0.0, x->exact.w + j * v,
+                        v));
+    }
+    st = x->base.f->kind->solve(x->base.f, 1, &w);
+done:
+    return st;
+}
+
+static status step_double(fp16 *x) {
+    factor *f = x->base.f;
+    const wrows w = {.rows = x->v, .ld = x->v, .w = x->exact.w};
+    return f->kind->refine != NULL ? f->kind->refine(f, &w) : MOAO_OK;
+}
+
+/* The first W by a factor in split FP16. */
+static status start(fp16 *x) {
+    const engine *e = x->base.e;
     status st;
+    TRY(fp16_factor_begin_solves(x->base.f, true));
     TRY(fp16_right(&x->base, x->target));
     TRY(fp16_factor_divide(x->base.f, x->b32, x->b0[0], x->b0[1]));
     TRY(e->be->fp16->cast_to_double(e->ctx, x->v, e->m, 1, x->b32, x->v, 0, x->exact.w, x->v));
+done:
+    return st;
+}
+
+static status settle(fp16 *x) {
+    double rho, before = INFINITY;
+    status st;
+    TRY(x->split ? start(x) : start_double(x));
     for (int k = 0; k < STEPS; k++) {
         TRY(all_of_it(x, &rho));
         if (rho <= SETTLED)
@@ -104,7 +138,7 @@ static status settle(fp16 *x) {
         if (!(rho < 0.5 * before))
             break;
         before = rho;
-        TRY(step(x, rho));
+        TRY(x->split ? step(x, rho) : step_double(x));
         TRY(some_of_it(x, &rho));
         if (rho <= SETTLED)
             return st;
@@ -128,7 +162,6 @@ static status sharpen(product *base, int target, const double dir[2]) {
     x->exact.target = -1;
     TRY(engine_load(e, x->tor));
     TRY(e->mat->aim(x->target, dir, false));
-    TRY(fp16_factor_begin_solves(base->f, true));
     TRY(settle(x));
     x->exact.target = target;
 done:

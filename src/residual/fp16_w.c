@@ -83,8 +83,7 @@ static status keep_products(fp16 *x, fp16_pair w, double *own) {
     engine *e = x->base.e;
     const backend_fp16 *h = e->be->fp16;
     const int64_t v = x->v, m = e->m, ld = fp16_rows(v);
-    status st;
-    TRY(keep_axes(x, fp16_axes(x, own)));
+    status st = MOAO_OK;
     for (int64_t j = 0, n; j < m; j += n) {
         n = m - j < PART ? m - j : PART;
         for (int64_t c = 0, nc; c < v; c += nc) {
@@ -134,12 +133,45 @@ done:
     return st;
 }
 
+/* The same of another factor's, which is solved for in double precision, where B0 has been lost. In
+ * the place of W it is cast by way of b32. */
+static status cast(fp16 *x, const double dir[2], const wrows *solved, const wrows *w,
+                   double *axes) {
+    engine *e = x->base.e;
+    const int64_t v = x->v, m = e->m, nk = x->nk, ld = fp16_rows(v), bytes = ld * m * 2;
+    backend_f16 *to = (backend_f16 *)(void *)w->w, *hi = to, *lo = to + fp16_w_size(x);
+    status st;
+    TRY(e->mat->aim(x->target, dir, false));
+    TRY(fp16_right(&x->base, x->target));
+    TRY(keep_right(x));
+    TRY(engine_gemm(e, 'N', 'N', v, nk, m, 1.0, solved->w, solved->ld, x->axes, m, 0.0, axes, v));
+    TRY(fp16_exponent(x, BACKEND_D, v, m, solved->w, &x->ew[w->slot]));
+    if (solved->w == w->w) {
+        hi = (backend_f16 *)(void *)x->b32;
+        lo = hi + ld * m;
+    }
+    TRY(e->be->fp16->split(e->ctx, BACKEND_D, 'A', v, m, x->ew[w->slot], solved->w, solved->ld, hi,
+                           ld, lo, ld));
+    if (hi == to)
+        return st;
+    TRY(e->be->copy(e->ctx, to, bytes, hi, bytes, bytes, 1));
+    TRY(e->be->copy(e->ctx, to + fp16_w_size(x), bytes, lo, bytes, bytes, 1));
+done:
+    return st;
+}
+
 status fp16_keep(product *base, const double dir[2], const wrows *solved, const wrows *w,
                  double *own) {
     fp16 *x = (fp16 *)base;
+    double *axes = fp16_axes(x, own);
     status st;
-    (void)dir, (void)solved;
-    TRY(solve(x, w));
+    if (x->split) {
+        TRY(solve(x, w));
+        TRY(keep_axes(x, axes));
+    } else {
+        x->exact.target = -1; /* its W is lost */
+        TRY(cast(x, dir, solved, w, axes));
+    }
     TRY(keep_products(x, fp16_w(x, w, 0), own));
     st = flip(x, (backend_f16 *)(void *)w->w + fp16_rows(x->v) * (base->e->m / 2));
 done:

@@ -93,7 +93,10 @@ static void bytes(const linop_case *z, const factor_kind *by, linop_bytes *b) {
     linop_add(b, "grid: those of like sensors transformed, work", plans);
     linop_add(b, "grid: W, W T and D+", v * (2 * m + t) * f + v * v * f + t * z->width * f);
     linop_add(b, "grid: tip-tilt constants", (m + v + nk) * nk * d);
-    b->target += v * nk * d;
+    b->per_target = "W of a target";
+    b->target = (v * m + v * nk) * d;
+    if (product_exact(by)->together)
+        linop_add(b, "residual covariance of a target", v * v * d);
     lattice_pairs_close(NULL, &a);
 }
 

@@ -1,0 +1,91 @@
+"""Operators are pairs of a factor of Cmm and a product of an exposure (src/operator/operator.h): pairs of a factor that is compressed or in
+the host's memory with products in FP16 and by pairs of sensors, on the road of devices with the CPU as the device, against the dense
+factor with products in double precision."""
+import json
+import unittest
+
+import numpy as np
+
+from moao_case import Run
+
+# three sensors on a common lattice, two stars of them laser stars; one turned
+CASE = """
+telescope: {diameter: 6.3 m, obscuration: 0.2, zenith: 20 deg}
+dm: {nssp: 6}
+ngs_defaults: {slope: points}
+lgs_defaults: {slope: points}
+sensors:
+  - {type: ngs, nssp: 6, direction: [41, 12], magnitude: 10}
+  - {type: ngs, nssp: 5, direction: [-33, 35], magnitude: 11, rotation: 7}
+  - {type: lgs, nssp: 6, direction: [28, -31], altitude: 88 km}
+  - {type: lgs, nssp: 6, direction: [-25, -20], altitude: 90 km}
+targets: {list: [[0, 0], [11, -7], [-9, -30]]}
+atmosphere:
+  profiles:
+    - {time: 0, r0: 15 cm, layers: {altitude: [0, 4100, 10300], fraction: [0.6, 0.3, 0.1], wind_speed: [7, 12, 25]}}
+    - {time: 10 min, r0: 12 cm, layers: {altitude: [0, 900, 5200], fraction: [0.5, 0.2, 0.3], L0: 30 m, wind_speed: [5, 9, 14]}}
+schedule: {tor_times: [0], exposure_times: [0, 10 min]}
+psf: {wavelengths: [1.65 um], oversampling: 4}
+output: {psf: none, budget: none}
+compute: {mixed_samples: 1, threads: 1, tlr_tile: 24, tlr_tolerance: 0.5}
+"""
+EDGE = 2  # target farthest from the centre, counted from 0, which the reference computes, too
+
+
+def of(pair, *options, **kw):
+    return Run(CASE, *options, env={"MOAO_RESIDENT_BACKEND": "cpu", "MOAO_OPERATOR": pair}, **kw)
+
+
+class Pairs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dense = {residual: of("dense", "psf.residual=" + residual) for residual in ("phase", "sensor")}
+
+    def gaps(self, run, residual="phase"):
+        """Largest difference of a Strehl ratio from the dense run's, by target."""
+        return np.abs(run.quantity("STREHL") - self.dense[residual].quantity("STREHL"))[:, :, :-1].max(axis=(1, 2))
+
+    def check(self, pair, residual="phase", edge=1e-12, least=1e-8, **kw):
+        """Every exposure is by that product: results differ from the dense ones, by less than 1e-4, as the run measured; the sampled
+        target is of the reference."""
+        run = of(pair, "psf.residual=" + residual, **kw)
+        self.assertEqual(set(run.table("EXPOSURES")["PRECISN"]), {"mixed"})
+        gap = self.gaps(run, residual)
+        self.assertTrue(np.all((gap[:EDGE] > least) & (gap[:EDGE] < 1e-4)), gap)
+        self.assertLessEqual(gap[EDGE], edge)
+        with open(run.path("run.json")) as f:
+            told = json.load(f)
+        self.assertTrue(least / 10 < told["precision"]["largest_difference"] < 1e-4)
+        self.assertEqual(len(told.get("compression", [])), pair.startswith("tlr"))
+        return told
+
+    def test_tlr_fp16(self):
+        """A compressed factor with FP16 differences: W is refined, and what both change is measured on the first exposure."""
+        for residual in ("phase", "sensor"):
+            told = self.check("tlr+fp16", residual, edge=2e-6)["compression"][0]
+            self.assertEqual(told["form"], "refined")
+            self.assertTrue(1e-9 < told["largest_difference"] < 1e-4)
+
+    def test_tlr_transforms(self):
+        """The same with sensors on a common lattice by Fourier transforms, in FP16 and in FP32, where W is not refined."""
+        self.check("tlr+fp16_lattice", edge=2e-6)
+        told = self.check("tlr+toeplitz", edge=1e-5)
+        self.assertEqual(told["compression"][0]["form"], "tiles")
+
+    def test_host(self):
+        """A factor in the host's memory: targets that are solved for together, on two ranks, and W cast in its place."""
+        self.check("host+fp16", ranks=2)
+        self.check("host+fp16", "sensor")
+        self.check("host+fp16_lattice")
+        self.check("host+toeplitz", least=1e-9)
+
+    def test_reference(self):
+        """Where no difference is allowed, all targets are computed in double precision."""
+        for pair, most in (("tlr+fp16", 2e-6), ("host+fp16", 1e-12), ("host+toeplitz", 1e-12)):
+            run = of(pair, "psf.residual=phase", "compute.mixed_tolerance=0")
+            self.assertEqual(set(run.table("EXPOSURES")["PRECISN"]), {"double"})
+            self.assertLess(self.gaps(run).max(), most)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
